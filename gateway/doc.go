@@ -108,7 +108,10 @@
 //	gateway/login         logins, sessions, tokens, groups, renewal
 //	gateway/upstream      balancer, connections, identity headers; upstream/http1 and http2, its clients
 //	gateway/web           one exchange: answer, errors, cookies, limits, metrics, logs
-//	gateway/endpoint      the gateway's own endpoints
+//	gateway/mechanism     what users prove their identity with, made from a configuration
+//	gateway/endpoint      the table of own endpoints and its rules
+//	gateway/signin        sign-in, callback, other hosts, refresh, logout
+//	gateway/account       a user's own account
 //	gateway               state, routing, authentication, decision, forwarding
 //	gateway/server        listeners, drain, admin
 //	cmd/internal/watch    tells when files may have changed
@@ -127,9 +130,10 @@
 //     needs to be forwarded, and to be ended from outside, is here.
 //   - The protection against other sites is in web, because routes and own
 //     endpoints share it.
-//   - Federation is built here, because it makes providers out of configuration
-//     and takes them over from one state to the next. Users sign in with it in
-//     gateway/endpoint.
+//   - mechanism is apart from login, because it reads the configuration, and apart
+//     from gateway, because own endpoints are tested without a gateway.
+//   - account imports signin: who ends the login that they use, or gets new tokens
+//     for it, does what a logout and a sign-in do.
 //
 // # Limits and threats
 //

@@ -6,12 +6,15 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"authgate/gateway/must"
 	"authgate/gateway/web"
 )
 
@@ -303,4 +306,32 @@ func TestOwnBody(t *testing.T) {
 	r.wantOf(413, request("GET", "/me", " "+fits))
 	r.wantOf(413, request("POST", "/login", " "+fits, basicHeader("alice", "wonderland")))
 	r.wantOf(400, unknownLength(io.MultiReader(strings.NewReader(`{"username":`), brokenBody(func() error { return io.ErrUnexpectedEOF }))))
+}
+
+// TestReference checks that docs/http.md lists each endpoint with each of its
+// methods, and no other.
+func TestReference(t *testing.T) {
+	t.Parallel()
+	documented := map[string]bool{}
+	page := string(must.Get(os.ReadFile("../docs/http.md"))(t))
+	for _, row := range regexp.MustCompile("(?m)^\\| (`(?:GET|POST) /.*?) \\|").FindAllStringSubmatch(page, -1) {
+		for _, request := range strings.Split(row[1], ", ") {
+			documented[strings.Trim(request, "`")] = true
+		}
+	}
+	delete(documented, "GET /") // the start page, if no route matches
+	r, _ := delegatedRig(t, "session: {csrf_token: true}\n")
+	for _, name := range r.Config().OwnEndpoints() {
+		allowed := r.want(405, "PATCH", "/"+name, "").Header().Get("Allow")
+		for _, method := range strings.Split(strings.Replace(allowed, "GET, HEAD", "GET", 1), ", ") {
+			request := method + " /" + strings.Replace(name, "small", "PROVIDER", 1)
+			if !documented[request] {
+				t.Errorf("docs/http.md does not list %s", request)
+			}
+			delete(documented, request)
+		}
+	}
+	for request := range documented {
+		t.Errorf("docs/http.md lists %s, which does not exist", request)
+	}
 }

@@ -103,7 +103,7 @@ func (st *state) identitiesOf(c *Caller) ([]*policy.Identity, error) {
 	}
 	var all []*policy.Identity
 	account, local := st.mechanisms.Accounts.Lookup(c.User)
-	basic := st.mechanisms.basic.Identity(c.User)
+	basic := st.mechanisms.Basic.Identity(c.User)
 	if !local && basic == nil {
 		return nil, &UnknownUserError{c.User}
 	}

@@ -17,7 +17,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/conn"
-	"authgate/gateway/endpoint"
+	"authgate/gateway/mechanism"
 	"authgate/gateway/rate"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
@@ -158,7 +158,7 @@ func (g *Gateway) Close() {
 	for _, u := range g.upstreams() {
 		u.Close()
 	}
-	closeAll(g.unused(g.state.Load(), &state{federation: &federation{}}))
+	closeAll(g.unused(g.state.Load(), &state{federation: &mechanism.Federation{}}))
 }
 
 // ServeHTTP implements http.Handler for the public listener.
@@ -169,23 +169,6 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ex := g.begin(w, r)
 	defer ex.finish()
 	if err := ex.serve(); err != nil {
-		ex.fail(err)
-	}
-}
-
-// HTTPRedirect answers plain HTTP, see endpoint.HTTPRedirect.
-func (g *Gateway) HTTPRedirect(w http.ResponseWriter, r *http.Request) {
-	ex := g.begin(w, r)
-	defer ex.finish()
-	ex.Label, ex.Cleartext = endpoint.LabelHTTPRedirect, true
-	err := ex.refusal()
-	if err == nil {
-		err = ex.checkFraming()
-	}
-	if err == nil {
-		err = endpoint.HTTPRedirect(&ex.Exchange, ex.state.site)
-	}
-	if err != nil {
 		ex.fail(err)
 	}
 }

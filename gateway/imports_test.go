@@ -31,7 +31,10 @@ const importOrder = `
 	gateway/upstream/http2
 	gateway/upstream
 	gateway/web
+	gateway/mechanism
 	gateway/endpoint
+	gateway/signin
+	gateway/account
 	gateway
 	gateway/server
 	upstream upstream/provider

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
+	"authgate/gateway/mechanism"
 	"authgate/gateway/store"
 	"authgate/gateway/web"
 )
@@ -19,7 +19,7 @@ const atProviderTime = 10 * time.Second
 // time; see login.Overview.Each. A store that does not answer is an *guard.Error.
 func (g *Gateway) EachLogin(ctx context.Context, f func(*login.UserLogin) error) error {
 	st := g.state.Load()
-	return endpoint.Overview(&st.mechanisms.Local, &st.federation.Federation).Each(ctx, f)
+	return mechanism.Overview(st.mechanisms, st.federation).Each(ctx, f)
 }
 
 // EndLogin ends a login by its id for an operator, as a logout does. It returns

@@ -70,7 +70,7 @@ func (g *Gateway) openGate(st, old *state, strict bool) error {
 // shareDecoys makes unknown names cost the same on all instances. A key that cannot be kept
 // refuses no request, so it is only told, and kept by the next reload or start.
 func (g *Gateway) shareDecoys(ctx context.Context, st *state) {
-	if err := st.mechanisms.decoys.Share(ctx, g.storage.guarded); err != nil {
+	if err := st.mechanisms.Decoys.Share(ctx, g.storage.guarded); err != nil {
 		g.service.Logger.Warn("what unknown user names cost may differ from other instances, or change at a restart",
 			"error", err.Error())
 	}
@@ -157,7 +157,7 @@ func (g *Gateway) followOthers(ctx context.Context) {
 		if !running.gate.IsOpen() {
 			continue // settle reads everything
 		}
-		_ = running.mechanisms.decoys.Share(ctx, g.storage.raw) // Redis may have lost it. An outage is reported elsewhere
+		_ = running.mechanisms.Decoys.Share(ctx, g.storage.raw) // Redis may have lost it. An outage is reported elsewhere
 		err := cmp.Or(g.followEpochs(ctx, running), g.followWithdrawals(ctx, g.state.Load(), &last))
 		if text := fmt.Sprint(err); err != nil && text != last.told {
 			g.service.Logger.Warn("what Redis has about accounts cannot be taken over; the gateway tries again", "error", text)

@@ -4,42 +4,43 @@ import (
 	"context"
 	"errors"
 
+	"authgate/gateway/account"
 	"authgate/gateway/accountsfile"
 	"authgate/gateway/config"
-	"authgate/gateway/endpoint"
+	"authgate/gateway/mechanism"
 )
 
 // passwords changes the passwords of accounts in accounts.file. It implements
-// endpoint.Passwords.
+// account.Passwords.
 type passwords struct {
 	gateway *Gateway
 	config  *config.Config // of the state that asks
 }
 
-// Writable implements endpoint.Passwords.
+// Writable implements account.Passwords.
 func (p passwords) Writable() bool { return accountsfile.Writable(p.config.Accounts.File) }
 
-// Has implements endpoint.Passwords.
+// Has implements account.Passwords.
 func (p passwords) Has(username string) bool { return p.config.AccountInFile(username) }
 
-// Set implements endpoint.Passwords. The running configuration, the file and the
+// Set implements account.Passwords. The running configuration, the file and the
 // logins change together: no reload comes in between, and a failure leaves the
 // password as it was.
 func (p passwords) Set(
-	ctx context.Context, change endpoint.PasswordChange,
-) (changed endpoint.ChangedPassword, err error) {
+	ctx context.Context, change account.PasswordChange,
+) (changed account.ChangedPassword, err error) {
 	g, id, verified := p.gateway, change.Identity, change.Verified
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	running := g.state.Load()
-	cfg, local := running.config, &running.mechanisms.Local
-	account, ok := local.Accounts.Lookup(verified.Username)
-	if !ok || account.Version() != verified.Version() {
-		return changed, endpoint.ErrPasswordChanged
+	cfg, local := running.config, running.mechanisms
+	owner, ok := local.Accounts.Lookup(verified.Username)
+	if !ok || owner.Version() != verified.Version() {
+		return changed, account.ErrPasswordChanged
 	}
-	overview := endpoint.Overview(local, &running.federation.Federation)
+	overview := mechanism.Overview(local, running.federation)
 	edit := func(content []byte) ([]byte, error) {
-		next, err := cfg.SetPasswordHash(content, account.Username, account.PasswordHash.Encoded(), change.Hash)
+		next, err := cfg.SetPasswordHash(content, owner.Username, owner.PasswordHash.Encoded(), change.Hash)
 		if err != nil {
 			return nil, err
 		}
@@ -49,12 +50,12 @@ func (p passwords) Set(
 		return next, err
 	}
 	renew := func(next *state) {
-		account, ok := next.mechanisms.Accounts.Lookup(account.Username)
+		owner, ok := next.mechanisms.Accounts.Lookup(owner.Username)
 		if !ok { // an operator has disabled it meanwhile
 			return
 		}
 		var err error
-		if changed.Renewed, err = overview.Renew(ctx, id, account, change.Give); err != nil {
+		if changed.Renewed, err = overview.Renew(ctx, id, owner, change.Give); err != nil {
 			g.service.Logger.Warn("a password is changed, and the login that changed it has ended", "login", id.Login, "error", err.Error())
 		}
 	}
@@ -62,10 +63,10 @@ func (p passwords) Set(
 	err = accountsfile.Change(ctx, cfg.Accounts.File, edit, reload)
 	switch {
 	case errors.Is(err, config.ErrOtherHash):
-		return changed, endpoint.ErrPasswordChanged
+		return changed, account.ErrPasswordChanged
 	case errors.Is(err, config.ErrNotInFile), errors.Is(err, config.ErrHashElsewhere), errors.Is(err, accountsfile.ErrNotWritable):
 		g.service.Logger.Warn("a user cannot change their password", "subject", id.Subject, "file", cfg.Accounts.File, "error", err.Error())
-		return changed, endpoint.ErrPasswordFixed
+		return changed, account.ErrPasswordFixed
 	}
 	return changed, err
 }

@@ -262,7 +262,7 @@ func (ex *exchange) consumedAuthorization() bool {
 // gateway, although it proved nothing here: on a public route, or in another spelling.
 func (ex *exchange) ownAuthorization() bool {
 	values := ex.Request.Header["Authorization"]
-	return len(values) == 1 && ex.state.federation.bearers.ContainsOwn(values[0])
+	return len(values) == 1 && ex.state.federation.Bearers.ContainsOwn(values[0])
 }
 
 // bufferPool lends the buffers that bodies are copied through.

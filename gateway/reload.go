@@ -71,7 +71,7 @@ func (g *Gateway) reload(load func() (*config.Config, error), loaded time.Time, 
 
 // unused returns what ends the background work of st that kept does not use.
 func (g *Gateway) unused(st, kept *state) []func() {
-	closes := st.federation.unused(kept.federation)
+	closes := st.federation.Unused(kept.federation)
 	if tracer := st.tracer; tracer != kept.tracer {
 		closes = append(closes, func() { g.closeTracer(tracer) })
 	}

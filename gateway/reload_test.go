@@ -40,7 +40,7 @@ func TestReloadAllOrNothing(t *testing.T) {
 		"nowhere.pem":            with(func(c *config.Config) { c.Token.Algorithm, c.Token.PrivateKey = "RS256", c.DataDir+"/nowhere.pem" }),
 		"data_dir":               with(func(c *config.Config) { c.DataDir = "/elsewhere" }),
 		"store.encryption_key": func(r *rig) error { // the last step before the store changes
-			if err := os.Mkdir(filepath.Join(r.dir, storeKeyFile), 0o700); err != nil {
+			if err := os.Mkdir(filepath.Join(r.dir, "store.key"), 0o700); err != nil {
 				return err
 			}
 			return with(func(c *config.Config) { c.Session.CSRFToken = true })(r)

@@ -12,6 +12,7 @@ import (
 	"authgate/gateway/cors"
 	"authgate/gateway/headername"
 	"authgate/gateway/login"
+	"authgate/gateway/mechanism"
 	"authgate/gateway/rate"
 	"authgate/gateway/upstream"
 	"authgate/gateway/upstream/http1"
@@ -69,9 +70,9 @@ func newUpstreams(cfg *config.Config, service *web.Service, freeDescriptors func
 }
 
 // newRouting returns the routing of a configuration.
-func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation, upstreams map[string]*upstream.Upstream, limiters map[string]*rate.Limiter) *routing {
+func newRouting(cfg *config.Config, site *web.Site, m *mechanism.Local, f *mechanism.Federation, upstreams map[string]*upstream.Upstream, limiters map[string]*rate.Limiter) *routing {
 	authenticators := map[policy.Mechanism]auth.Authenticator{
-		policy.Basic: m.basic, policy.Bearer: f.bearers, policy.Session: m.Sessions, policy.OIDC: f.Delegated,
+		policy.Basic: m.Basic, policy.Bearer: f.Bearers, policy.Session: m.Sessions, policy.OIDC: f.Delegated,
 	}
 	routing := &routing{table: cfg.Table(), upstreams: upstreams, used: map[policy.Mechanism]bool{}}
 	identity := upstream.NewIdentityHeaders(cfg.IdentityHeaders)
@@ -96,7 +97,7 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 			if rule.Accepts(mechanism) {
 				authenticator := authenticators[mechanism]
 				if mechanism == policy.Bearer && c.Authorization == config.AuthorizationApplication {
-					authenticator = login.SharedBearer{BearerTokens: f.bearers}
+					authenticator = login.SharedBearer{BearerTokens: f.Bearers}
 				}
 				if mechanism == policy.Bearer && c.BasicChallenge {
 					authenticator = unasked{authenticator}
@@ -115,7 +116,7 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanisms, f *federation
 
 // passwordTokens returns the mechanism for API tokens as the password of Basic. A
 // route that accepts Basic users asks for Basic in any case.
-func passwordTokens(cfg *config.Config, c *config.Route, rule *policy.Route, m *mechanisms) login.PasswordTokens {
+func passwordTokens(cfg *config.Config, c *config.Route, rule *policy.Route, m *mechanism.Local) login.PasswordTokens {
 	tokens := login.PasswordTokens{Tokens: m.API}
 	if c.BasicChallenge && !rule.Accepts(policy.Basic) {
 		tokens.Ask = auth.BasicChallenge(cfg.Basic.Realm)
@@ -188,7 +189,7 @@ func errNoRoute(reason string) error {
 // signInFor returns where a user can sign in for a route: at the identity provider
 // itself if the route accepts nothing else and there is no choice, else on the
 // sign-in page, with what the route accepts.
-func signInFor(rule *policy.Route, site *web.Site, f *federation) web.SignInLink {
+func signInFor(rule *policy.Route, site *web.Site, f *mechanism.Federation) web.SignInLink {
 	local, delegated := rule.Accepts(policy.Session), rule.Accepts(policy.OIDC)
 	if !local && !delegated {
 		return web.SignInLink{}

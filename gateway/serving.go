@@ -7,6 +7,7 @@ import (
 	"authgate/gateway/certs"
 	"authgate/gateway/config"
 	"authgate/gateway/conn"
+	"authgate/gateway/mechanism"
 	"authgate/gateway/store"
 )
 
@@ -21,7 +22,7 @@ func (g *Gateway) OpenCertificates() (certs.Source, error) {
 	if cfg.TLS.Mode != config.TLSACME || cfg.Store.Driver != config.StoreRedis {
 		return certs.Open(options)
 	}
-	box, err := storeBox(cfg)
+	box, err := mechanism.StoreBox(cfg)
 	if err != nil {
 		return nil, err
 	}

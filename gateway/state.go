@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"time"
 
+	"authgate/gateway/account"
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
+	"authgate/gateway/mechanism"
 	"authgate/gateway/peer"
 	"authgate/gateway/seal"
+	"authgate/gateway/signin"
 	"authgate/gateway/store/guard"
 	"authgate/gateway/tracing"
 	"authgate/gateway/web"
@@ -25,8 +28,8 @@ type state struct {
 	trusted    peer.Proxies
 	gate       *guard.Gate
 	tracer     *tracing.Tracer // nil: no traces
-	mechanisms *mechanisms
-	federation *federation
+	mechanisms *mechanism.Local
+	federation *mechanism.Federation
 	crossSite  *web.CrossSite
 	routing    *routing
 	endpoints  map[string]*endpoint.Endpoint // by path
@@ -43,16 +46,19 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 	if err != nil {
 		return nil, err
 	}
-	var running *mechanisms
-	var told *config.Config
-	if old != nil {
-		running, told = old.mechanisms, old.told
+	made := mechanism.Options{
+		Config: cfg, Accounts: u.local, BasicUsers: u.basic, Store: gate, Now: g.storage.now, Verifier: g.verifier,
+		Service: &g.service,
 	}
-	m, err := newMechanisms(cfg, u, gate, g.storage.now, g.verifier, running)
+	running := old
+	if old == nil {
+		running = &state{}
+	}
+	m, err := mechanism.NewLocal(&made, running.mechanisms)
 	if err != nil {
 		return nil, err
 	}
-	f, err := newFederation(cfg, m, gate, g.storage.now, &g.service, old)
+	f, err := mechanism.NewFederation(&made, m, running.federation)
 	if err != nil {
 		return nil, err
 	}
@@ -64,20 +70,18 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 	if err != nil {
 		return nil, err
 	}
-	site.ProviderOrigins = f.origins
+	site.ProviderOrigins = f.Origins
 	st := &state{
-		config: cfg, loaded: loaded, told: told, withdrawn: withdrawn, site: site,
+		config: cfg, loaded: loaded, told: running.told, withdrawn: withdrawn, site: site,
 		inFlight: g.load.limit(cfg), trusted: cfg.Listen.TrustedProxies,
 		gate: gate, mechanisms: m, federation: f, crossSite: web.NewCrossSite(site, box),
 	}
 	site.CSRFToken = st.crossSite.Token
 	st.verify = st.site.Own(config.EndpointVerify)
 	st.routing = newRouting(cfg, st.site, m, f, newUpstreams(cfg, &g.service, g.CloseIdleUpstreams, old), g.newLimiters(cfg, old))
-	options := g.endpointOptions(st)
-	if st.endpoints, err = endpoint.New(options); err != nil {
+	if err := g.mount(st); err != nil {
 		return nil, fmt.Errorf("own endpoints: %w", err)
 	}
-	st.home = endpoint.NewHome(options)
 	if st.tracer, err = g.newTracer(cfg, old); err != nil {
 		return nil, err
 	}
@@ -96,14 +100,18 @@ func csrfBox(cfg *config.Config) (*seal.Box, error) {
 	if !cfg.Session.CSRFToken {
 		return nil, nil
 	}
-	return storeBox(cfg)
+	return mechanism.StoreBox(cfg)
 }
 
-func (g *Gateway) endpointOptions(st *state) endpoint.Options {
-	return endpoint.Options{
-		Names: st.config.OwnEndpoints(), Site: st.site, Now: g.storage.now,
-		CrossSite: st.crossSite, Realm: st.config.Basic.Realm, JWKS: st.mechanisms.jwks, Used: st.routing.used,
-		Passwords: passwords{g, st.config},
-		Local:     st.mechanisms.Local, Federation: st.federation.Federation, Bearers: st.federation.bearers,
+// mount makes the own endpoints of st.
+func (g *Gateway) mount(st *state) (err error) {
+	o := &endpoint.Options{
+		Site: st.site, CrossSite: st.crossSite, Now: g.storage.now, Realm: st.config.Basic.Realm, Used: st.routing.used,
+		Local: st.mechanisms, Federation: st.federation,
 	}
+	s := signin.New(o)
+	rows := append(s.Rows, account.Rows(o, s, passwords{g, st.config})...)
+	st.home = account.Home(o)
+	st.endpoints, err = endpoint.New(o, st.config.OwnEndpoints(), rows)
+	return err
 }

@@ -8,13 +8,14 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/mechanism"
 )
 
 // users are the users of a configuration.
 type users struct{ local, basic []auth.Account }
 
 func usersOf(cfg *config.Config) users {
-	return users{localAccounts(cfg.Accounts.Users), basicUsers(cfg.Basic.Users)}
+	return users{mechanism.LocalAccounts(cfg), mechanism.BasicUsers(cfg)}
 }
 
 // apply takes away what other instances have withdrawn since the configuration was

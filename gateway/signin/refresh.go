@@ -1,4 +1,4 @@
-package endpoint
+package signin
 
 import (
 	"errors"
@@ -6,20 +6,21 @@ import (
 	"net/http"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
 
-// refresh is POST /refresh: it takes a refresh token once, for new tokens.
-type refresh struct {
+// tokenRefresh is POST /refresh: it takes a refresh token once, for new tokens.
+type tokenRefresh struct {
 	crossSite *web.CrossSite
 	refresh   *login.RefreshTokens
 	tokens    *tokens
 	realm     string
 }
 
-func (r *refresh) serve(ex *web.Exchange) error {
+func (r *tokenRefresh) serve(ex *web.Exchange) error {
 	token, err := r.read(ex)
 	if err != nil {
 		return err
@@ -51,26 +52,23 @@ func (r *refresh) serve(ex *web.Exchange) error {
 
 // read returns the refresh token: from the body, or from the cookie if cookies
 // deliver tokens and the body has none.
-func (r *refresh) read(ex *web.Exchange) (string, error) {
+func (r *tokenRefresh) read(ex *web.Exchange) (string, error) {
 	byCookie := r.tokens.cookies.Tokens()
 	if len(ex.Body) == 0 && byCookie {
 		return ex.Credentials.Refresh, nil
 	}
-	if ex.MediaType() != web.TypeJSON {
-		return "", unsupportedMedia(web.TypeJSON)
-	}
-	o, err := parseObject(ex.Body)
+	o, err := endpoint.JSONBody(ex, web.TypeJSON)
 	if err != nil {
 		return "", err
 	}
 	if _, given := o["refresh_token"]; !given && byCookie {
 		return ex.Credentials.Refresh, nil
 	}
-	return o.text("refresh_token")
+	return o.Text("refresh_token")
 }
 
 // checkSite demands the anti-CSRF token for a refresh by cookie.
-func (r *refresh) checkSite(ex *web.Exchange, token string) error {
+func (r *tokenRefresh) checkSite(ex *web.Exchange, token string) error {
 	if token == "" || token != ex.Credentials.Refresh || !r.crossSite.NeedsToken(ex) {
 		return nil
 	}
@@ -84,7 +82,7 @@ func (r *refresh) checkSite(ex *web.Exchange, token string) error {
 	return r.crossSite.CheckToken(ex, sid)
 }
 
-func (r *refresh) failed(ex *web.Exchange, err error) error {
+func (r *tokenRefresh) failed(ex *web.Exchange, err error) error {
 	var reuse *login.ReuseError
 	switch {
 	case errors.As(err, &reuse):

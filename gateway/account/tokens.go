@@ -1,4 +1,4 @@
-package endpoint
+package account
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"authgate/gateway/auth"
+	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/web"
@@ -26,8 +28,12 @@ const (
 	maxTokenLifetime = 365 * 24 * time.Hour
 )
 
-// accountTokens is /account/tokens and below: the API tokens of the user.
-type accountTokens struct{ *accountPage }
+// tokens is /account/tokens and below: the API tokens of the user.
+type tokens struct {
+	page     *page
+	tokens   *login.APITokens
+	sessions auth.Chain
+}
 
 // tokenInfo is what the user sees of a token.
 type tokenInfo struct {
@@ -41,7 +47,9 @@ type tokenInfo struct {
 }
 
 func newTokenInfo(t *login.APIToken) tokenInfo {
-	return tokenInfo{ID: t.ID, Name: t.Name, Roles: t.Roles, CreatedAt: timeText(t.Created), ExpiresAt: timeText(t.Expires)}
+	return tokenInfo{
+		ID: t.ID, Name: t.Name, Roles: t.Roles, CreatedAt: timeText(t.Created), ExpiresAt: timeText(t.Expires),
+	}
 }
 
 // timeText returns a time as RFC 3339 in UTC, empty for none.
@@ -53,23 +61,23 @@ func timeText(t time.Time) string {
 }
 
 // list is GET /account/tokens.
-func (a *accountTokens) list(ex *web.Exchange) error {
-	id, err := a.reader(ex)
+func (t *tokens) list(ex *web.Exchange) error {
+	id, err := t.page.reader(ex)
 	if err != nil {
 		return err
 	}
 	infos := []tokenInfo{}
-	owner, err := a.tokens.Owner(&ex.Store, id)
+	owner, err := t.tokens.Owner(&ex.Store, id)
 	if err != nil && !errors.Is(err, login.ErrNoTokenOwner) {
 		return err
 	}
 	if err == nil {
-		tokens, err := a.tokens.List(&ex.Store, owner)
+		tokens, err := t.tokens.List(&ex.Store, owner)
 		if err != nil {
 			return err
 		}
-		for _, t := range tokens {
-			info, used := newTokenInfo(&t), timeText(t.LastUsed)
+		for _, token := range tokens {
+			info, used := newTokenInfo(&token), timeText(token.LastUsed)
 			info.LastUsed = &used
 			infos = append(infos, info)
 		}
@@ -79,20 +87,22 @@ func (a *accountTokens) list(ex *web.Exchange) error {
 }
 
 // create is POST /account/tokens. The answer shows the token, this once.
-func (a *accountTokens) create(ex *web.Exchange) error {
+func (t *tokens) create(ex *web.Exchange) error {
 	id := ex.Identity
-	owner, err := a.tokens.Owner(&ex.Store, id)
+	owner, err := t.tokens.Owner(&ex.Store, id)
 	if err != nil {
 		return noTokens(err)
 	}
-	token, made, err := a.make(ex, owner)
+	token, made, err := t.make(ex, owner)
 	if err != nil {
 		status, notice := tokenNotice(err)
-		return a.refuse(ex, id, status, notice, err)
+		return t.page.refuse(ex, id, status, notice, err)
 	}
 	ex.Audit("token_created", slog.String("token", made.ID))
-	if byPage(ex) {
-		return a.write(ex, id, http.StatusCreated, func(page *pages.Manage) { page.NewToken, page.TokenName = token, made.Name })
+	if endpoint.ByPage(ex) {
+		return t.page.write(ex, id, http.StatusCreated, func(view *pages.Manage) {
+			view.NewToken, view.TokenName = token, made.Name
+		})
 	}
 	info := newTokenInfo(&made)
 	info.Token = token
@@ -101,16 +111,16 @@ func (a *accountTokens) create(ex *web.Exchange) error {
 }
 
 // make makes the token that the request orders.
-func (a *accountTokens) make(ex *web.Exchange, owner *login.TokenOwner) (string, login.APIToken, error) {
-	wanted, err := a.order(ex, owner)
+func (t *tokens) make(ex *web.Exchange, owner *login.TokenOwner) (string, login.APIToken, error) {
+	wanted, err := order(ex, owner)
 	if err != nil {
 		return "", login.APIToken{}, err
 	}
 	ctx, end := ex.Store.Recording()
 	defer end()
-	token, made, err := a.tokens.Create(ctx, owner, wanted.name, wanted.roles, wanted.lifetime)
+	token, made, err := t.tokens.Create(ctx, owner, wanted.name, wanted.roles, wanted.lifetime)
 	if err == nil {
-		err = a.stillSignedIn(ctx, ex, owner, made.ID)
+		err = t.stillSignedIn(ctx, ex, owner, made.ID)
 	}
 	switch {
 	case errors.Is(err, login.ErrRoleNotHeld):
@@ -127,10 +137,10 @@ func (a *accountTokens) make(ex *web.Exchange, owner *login.TokenOwner) (string,
 // stillSignedIn takes a new token back if the login that made it has ended meanwhile.
 // The user who signs out everywhere ends the logins first and then the tokens, so one
 // of the two requests finds the token.
-func (a *accountTokens) stillSignedIn(ctx context.Context, ex *web.Exchange, owner *login.TokenOwner, token string) error {
-	_, err := a.sessions.Alive(ctx, &ex.Credentials)
+func (t *tokens) stillSignedIn(ctx context.Context, ex *web.Exchange, owner *login.TokenOwner, token string) error {
+	_, err := t.sessions.Alive(ctx, &ex.Credentials)
 	if err != nil {
-		err = errors.Join(err, a.tokens.Revoke(ctx, owner, token))
+		err = errors.Join(err, t.tokens.Revoke(ctx, owner, token))
 	}
 	return err
 }
@@ -149,8 +159,8 @@ func tokenNotice(err error) (int, pages.ManageNotice) {
 }
 
 // revoke is POST /account/tokens/revoke.
-func (a *accountTokens) revoke(ex *web.Exchange) error {
-	owner, err := a.tokens.Owner(&ex.Store, ex.Identity)
+func (t *tokens) revoke(ex *web.Exchange) error {
+	owner, err := t.tokens.Owner(&ex.Store, ex.Identity)
 	if err != nil {
 		return noTokens(err)
 	}
@@ -160,7 +170,7 @@ func (a *accountTokens) revoke(ex *web.Exchange) error {
 	}
 	ctx, end := ex.Store.Recording()
 	defer end()
-	err = a.tokens.Revoke(ctx, owner, token)
+	err = t.tokens.Revoke(ctx, owner, token)
 	if errors.Is(err, login.ErrNoAPIToken) {
 		return &web.Error{Status: http.StatusNotFound, Detail: "You have no token with this id.", Cause: err}
 	}
@@ -169,7 +179,7 @@ func (a *accountTokens) revoke(ex *web.Exchange) error {
 	}
 	ex.Audit("token_revoked", slog.String("token", token))
 	if ex.MediaType() == web.TypeForm {
-		a.done(ex, doneToken)
+		t.page.done(ex, doneToken)
 		return nil
 	}
 	ex.JSON(web.TypeJSON, http.StatusOK, map[string]string{"message": "Revoked."})
@@ -185,16 +195,16 @@ func readRevocation(ex *web.Exchange) (string, error) {
 		}
 		return values.Get("id"), nil
 	}
-	o, err := jsonBody(ex)
+	o, err := endpoint.JSONBody(ex, jsonOrForm)
 	if err != nil {
 		return "", err
 	}
-	return o.text("id")
+	return o.Text("id")
 }
 
-// never returns why the user cannot have API tokens.
-func (a *accountTokens) never(id *policy.Identity) error {
-	if a.tokens.MayOwn(id) {
+// may returns why the user cannot have API tokens.
+func (t *tokens) may(id *policy.Identity) error {
+	if t.tokens.MayOwn(id) {
 		return nil
 	}
 	return noTokens(login.ErrNoTokenOwner)
@@ -212,13 +222,6 @@ func noTokens(err error) error {
 	}
 }
 
-func jsonBody(ex *web.Exchange) (object, error) {
-	if ex.MediaType() != web.TypeJSON {
-		return nil, unsupportedMedia(web.TypeJSON + " or " + web.TypeForm)
-	}
-	return parseObject(ex.Body)
-}
-
 // tokenOrder is what a user wants for a new token.
 type tokenOrder struct {
 	name     string
@@ -227,11 +230,11 @@ type tokenOrder struct {
 }
 
 // order reads the body of a request for a token of owner.
-func (a *accountTokens) order(ex *web.Exchange, owner *login.TokenOwner) (*tokenOrder, error) {
+func order(ex *web.Exchange, owner *login.TokenOwner) (*tokenOrder, error) {
 	if ex.MediaType() == web.TypeForm {
 		return readTokenForm(ex.Body)
 	}
-	o, err := jsonBody(ex)
+	o, err := endpoint.JSONBody(ex, jsonOrForm)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +245,8 @@ func (a *accountTokens) order(ex *web.Exchange, owner *login.TokenOwner) (*token
 // and no others.
 func readTokenForm(body []byte) (*tokenOrder, error) {
 	values, err := url.ParseQuery(string(body))
-	if err != nil || len(values["name"]) != 1 || len(values["expires_in"]) != 1 || !utf8.Valid([]byte(strings.Join(append(values["roles"], values.Get("name")), ""))) {
+	text := values.Get("name") + strings.Join(values["roles"], "")
+	if err != nil || len(values["name"]) != 1 || len(values["expires_in"]) != 1 || !utf8.ValidString(text) {
 		return nil, badOrder(`The form must have the fields "name" and "expires_in", and may have "roles".`)
 	}
 	seconds, err := strconv.ParseInt(values.Get("expires_in"), 10, 64)
@@ -254,13 +258,13 @@ func readTokenForm(body []byte) (*tokenOrder, error) {
 
 // readTokenOrder reads a JSON object. An unknown member is an error, so that a
 // misspelled "roles" does not give all of them.
-func readTokenOrder(o object, owner *login.TokenOwner) (*tokenOrder, error) {
+func readTokenOrder(o endpoint.Object, owner *login.TokenOwner) (*tokenOrder, error) {
 	for member := range o {
 		if !slices.Contains([]string{"name", "expires_in", "roles"}, member) {
 			return nil, badOrder(`The body can have the fields "name", "expires_in" and "roles", and no other.`)
 		}
 	}
-	name, err := o.text("name")
+	name, err := o.Text("name")
 	if err != nil {
 		return nil, err
 	}
@@ -295,7 +299,8 @@ func newTokenOrder(name string, seconds int64, roles []string) (*tokenOrder, err
 }
 
 func badLifetime() error {
-	return badOrder(fmt.Sprintf(`The body must have the field "expires_in": whole seconds, from 1 to %d (a year).`, int64(maxTokenLifetime/time.Second)))
+	return badOrder(fmt.Sprintf(`The body must have the field "expires_in": whole seconds, from 1 to %d (a year).`,
+		int64(maxTokenLifetime/time.Second)))
 }
 
 // readRoles reads an array of strings. JSON's null in it would be an empty string.

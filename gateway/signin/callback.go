@@ -1,4 +1,4 @@
-package endpoint
+package signin
 
 import (
 	"errors"
@@ -10,7 +10,10 @@ import (
 	"strings"
 	"unicode"
 
+	"authgate/gateway/auth"
+	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
+	"authgate/gateway/mechanism"
 	"authgate/gateway/pages"
 	"authgate/gateway/provider"
 	"authgate/gateway/web"
@@ -29,16 +32,22 @@ const maxProviderText = 200
 // why not.
 type callback struct {
 	site       *web.Site
-	federation *Federation
+	federation *mechanism.Federation
 	logins     *login.Logins
-	out        *signOut
+	presented  *presentedLogins
+	sessions   auth.Chain
 	hosts      *otherHosts
 }
 
-func (c *callback) serve(ex *web.Exchange) error {
+// enabled returns why nobody comes back from a provider here.
+func (c *callback) enabled() error {
 	if len(c.federation.Providers) == 0 {
 		return &web.Error{Status: http.StatusNotFound, Detail: "No provider is configured here."}
 	}
+	return nil
+}
+
+func (c *callback) serve(ex *web.Exchange) error {
 	if ex.Canonical.Method == http.MethodHead { // finishes nothing
 		ex.Redirect(http.StatusFound, c.site.Own("signin"))
 		return nil
@@ -100,7 +109,7 @@ func (c *callback) keepPlace(ex *web.Exchange, attempt *login.Attempt, failure e
 	if !errors.Is(failure, login.ErrNoAttempt) {
 		return false, nil
 	}
-	id, err := signedIn(ex, c.hosts.chain(""))
+	id, err := endpoint.Guest(ex, c.sessions)
 	if id == nil || err != nil {
 		return false, err
 	}
@@ -148,7 +157,7 @@ func (c *callback) finish(ex *web.Exchange) (*login.Login, *login.Attempt, error
 // checkPath refuses a response that came to the redirect URI of another provider
 // than the one that the user was sent to (RFC 9700, section 4.4.2.2). A single provider
 // may use any of them.
-func (c *callback) checkPath(ex *web.Exchange, p *Provider) error {
+func (c *callback) checkPath(ex *web.Exchange, p *mechanism.Provider) error {
 	path := ex.Canonical.Path.Decoded
 	if path == p.Callback || len(c.federation.Providers) == 1 {
 		return nil
@@ -160,8 +169,8 @@ func (c *callback) checkPath(ex *web.Exchange, p *Provider) error {
 }
 
 // begin records the login and gives its session to the browser.
-func (c *callback) begin(ex *web.Exchange, p *Provider, grant *provider.Grant, attempt *login.Attempt) (*login.Login, error) {
-	if _, err := c.out.endLogins(ex); err != nil {
+func (c *callback) begin(ex *web.Exchange, p *mechanism.Provider, grant *provider.Grant, attempt *login.Attempt) (*login.Login, error) {
+	if _, err := c.presented.end(ex); err != nil {
 		return nil, err
 	}
 	// A client that leaves now must not leave half a login behind.

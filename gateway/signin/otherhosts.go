@@ -1,4 +1,4 @@
-package endpoint
+package signin
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/web"
@@ -22,13 +23,9 @@ import (
 // another host of the gateway: a ticket brings the login there, in the browser
 // that waits for it.
 type otherHosts struct {
+	options   *endpoint.Options
 	site      *web.Site
-	logins    *login.Logins
-	tickets   *login.Tickets
-	sessions  *login.Sessions
-	delegated *login.Sessions // nil without providers
-	out       *signOut
-	now       func() time.Time
+	presented *presentedLogins
 }
 
 // refuseScript refuses a script that says so: a redirect would lead it to a page for people.
@@ -36,7 +33,10 @@ func refuseScript(ex *web.Exchange) error {
 	if !ex.ByXHR() {
 		return nil
 	}
-	return &web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn, Cause: errors.New("a script cannot sign in on a page")}
+	return &web.Error{
+		Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn,
+		Cause: errors.New("a script cannot sign in on a page"),
+	}
 }
 
 // startAtHome redirects a user who wants to sign in at another host to the host
@@ -55,6 +55,19 @@ func startAtHome(ex *web.Exchange, site *web.Site, name string, r web.Return, pa
 	return nil
 }
 
+// maxReturnTo is the longest path with its query that an attempt or a ticket
+// remembers, in bytes.
+const maxReturnTo = 8 << 10
+
+// remembered returns r as an attempt or a ticket remembers it: a place that is too long
+// becomes the start page of its host.
+func remembered(r web.Return) web.Return {
+	if len(r.Path) > maxReturnTo {
+		r.Path = "/"
+	}
+	return r
+}
+
 // next returns where a user who has signed in goes on.
 func (o *otherHosts) next(ctx context.Context, sid string, r web.Return) (string, error) {
 	if r.Path == "" {
@@ -64,7 +77,7 @@ func (o *otherHosts) next(ctx context.Context, sid string, r web.Return) (string
 		return o.site.Place(r), nil
 	}
 	r = remembered(r)
-	ticket, err := o.tickets.Issue(ctx, login.Ticket{
+	ticket, err := o.options.Local.Tickets.Issue(ctx, login.Ticket{
 		Login: sid, Scope: r.Host, Browser: r.Binding, Path: r.Path, Elsewhere: r.Elsewhere,
 	})
 	if err != nil {
@@ -106,7 +119,7 @@ func (o *otherHosts) bySession(ex *web.Exchange, only policy.Mechanism, r web.Re
 	if r.Binding == "" || ex.Canonical.Method == http.MethodHead { // issues nothing
 		return false, nil
 	}
-	id, err := ex.Authenticate(o.chain(only))
+	id, err := ex.Authenticate(o.options.Sessions(only))
 	switch {
 	case err == nil:
 	case !errors.Is(err, auth.ErrNoCredentials) && !errors.Is(err, auth.ErrRejected):
@@ -192,18 +205,6 @@ func (o *otherHosts) confirm(ex *web.Exchange) error {
 	return nil
 }
 
-// chain returns the mechanisms that count: sessions of one kind, or of both.
-func (o *otherHosts) chain(only policy.Mechanism) auth.Chain {
-	var chain auth.Chain
-	if only != policy.OIDC {
-		chain = append(chain, o.sessions)
-	}
-	if only != policy.Session && o.delegated != nil {
-		chain = append(chain, o.delegated)
-	}
-	return chain
-}
-
 // onward answers with a page that leads by itself to a place of the gateway.
 func (o *otherHosts) onward(ex *web.Exchange, place string) {
 	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.Onward(w, pages.Onward{URL: place}) })
@@ -233,7 +234,7 @@ func (o *otherHosts) complete(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	id, err := o.chain("").Alive(ctx, &ex.Credentials)
+	id, err := o.options.Sessions("").Alive(ctx, &ex.Credentials)
 	faster := err == nil && id.Login == ticket.Login // another tab was
 	if !faster {
 		if err := o.begin(ctx, ex, ticket); err != nil {
@@ -261,7 +262,7 @@ func (o *otherHosts) present(ctx context.Context, ex *web.Exchange, secrets []st
 	var ticket *login.Ticket
 	for _, secret := range secrets {
 		var err error
-		ticket, err = o.tickets.Use(ctx, secret, ex.Credentials.Scope, ex.Credentials.Browser)
+		ticket, err = o.options.Local.Tickets.Use(ctx, secret, ex.Credentials.Scope, ex.Credentials.Browser)
 		if err != nil && (len(secrets) == 1 || !errors.Is(err, login.ErrNoTicket)) {
 			return nil, err
 		}
@@ -277,11 +278,11 @@ const maxPresented = 4
 
 // begin gives the browser its session at this host, in place of others.
 func (o *otherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *login.Ticket) error {
-	if err := o.out.endOthers(ctx, ex, ticket.Login); err != nil {
+	if err := o.presented.endOthers(ctx, ex, ticket.Login); err != nil {
 		return err
 	}
 	var session string
-	attached, err := o.logins.Attach(ctx, ticket.Login, ticket.Scope, func(l *login.Login) (string, []byte, time.Time, error) {
+	attached, err := o.options.Local.Logins.Attach(ctx, ticket.Login, ticket.Scope, func(l *login.Login) (string, []byte, time.Time, error) {
 		if ticket.Outdated(l) {
 			return "", nil, time.Time{}, fmt.Errorf("%w: issued before the user changed the password", login.ErrNoTicket)
 		}
@@ -297,7 +298,7 @@ func (o *otherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *login.
 	if attached.Delegated != nil {
 		name, mechanism = cookies.Names.Delegated, policy.OIDC
 	}
-	cookies.Set(ex, name, session, kind.Expires(attached).Sub(o.now()))
+	cookies.Set(ex, name, session, kind.Expires(attached).Sub(o.options.Now()))
 	cookies.ClearOthers(ex, &ex.Credentials, true, name)
 	ex.Mechanism = string(mechanism)
 	ex.Audit("session", slog.String("subject", attached.Subject()), slog.String("login", attached.ID))
@@ -307,8 +308,8 @@ func (o *otherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *login.
 // kind returns the sessions of a login. A login at a provider has none if there
 // are no providers any more.
 func (o *otherHosts) kind(l *login.Login) *login.Sessions {
-	if l.Delegated != nil && o.delegated != nil {
-		return o.delegated
+	if delegated := o.options.Federation.Delegated; l.Delegated != nil && delegated != nil {
+		return delegated
 	}
-	return o.sessions
+	return o.options.Local.Sessions
 }

@@ -1,4 +1,4 @@
-package endpoint
+package signin
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/endpoint"
 	"authgate/gateway/pages"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -19,15 +20,15 @@ import (
 // passwordLogin is POST /login: it checks a password and issues a session,
 // tokens, or both. Every login has a new identifier.
 type passwordLogin struct {
-	accounts *auth.Accounts
-	verifier *auth.Verifier
-	realm    string
-	used     map[policy.Mechanism]bool
-	out      *signOut
-	page     *signInPage
-	hosts    *otherHosts
-	issuer   *issuer
-	metrics  *web.Metrics
+	accounts  *auth.Accounts
+	verifier  *auth.Verifier
+	realm     string
+	used      map[policy.Mechanism]bool // by some route
+	presented *presentedLogins
+	page      *signInPage
+	hosts     *otherHosts
+	issuer    *Issuer
+	metrics   *web.Metrics
 }
 
 // loginForm is what a client posts, in one of three forms.
@@ -56,7 +57,7 @@ func (l *passwordLogin) serve(ex *web.Exchange) error {
 		return l.failed(ex, form, err)
 	}
 	// Together with the new login, so that the browser does not keep the old one.
-	if _, err := l.out.endLogins(ex); err != nil {
+	if _, err := l.presented.end(ex); err != nil {
 		return err
 	}
 	given, err := l.issuer.issue(ex, account, mechanisms, form.remember)
@@ -103,31 +104,27 @@ func (l *passwordLogin) read(ex *web.Exchange) (*loginForm, error) {
 		form.rejection = errors.New("no credentials")
 		return form, nil
 	}
-	return nil, unsupportedMedia(web.TypeJSON + " or " + web.TypeForm)
+	return nil, endpoint.UnsupportedMedia(web.TypeJSON + " or " + web.TypeForm)
 }
 
 func (l *passwordLogin) challenges() []auth.Challenge {
 	return []auth.Challenge{auth.BasicChallenge(l.realm)}
 }
 
-func unsupportedMedia(expected string) error {
-	return &web.Error{Status: http.StatusUnsupportedMediaType, Detail: "The body must be " + expected + "."}
-}
-
 func (f *loginForm) fromJSON(body []byte) error {
-	o, err := parseObject(body)
+	o, err := endpoint.ParseObject(body)
 	if err != nil {
 		return err
 	}
-	username, err := o.text("username")
+	username, err := o.Text("username")
 	if err != nil {
 		return err
 	}
 	f.username = auth.EnteredName(username)
-	if f.password, err = o.text("password"); err != nil {
+	if f.password, err = o.Text("password"); err != nil {
 		return err
 	}
-	f.remember, err = o.flag("remember")
+	f.remember, err = o.Flag("remember")
 	return err
 }
 

@@ -1,4 +1,4 @@
-package endpoint
+package account
 
 import (
 	"context"
@@ -11,8 +11,10 @@ import (
 	"unicode/utf8"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
+	"authgate/gateway/signin"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -27,9 +29,9 @@ const (
 // Errors of Passwords.
 var (
 	// ErrPasswordChanged: the verified password is not the current one any more.
-	ErrPasswordChanged = errors.New("endpoint: the password was changed at the same moment")
+	ErrPasswordChanged = errors.New("account: the password was changed at the same moment")
 	// ErrPasswordFixed: the password of the account cannot be changed here.
-	ErrPasswordFixed = errors.New("endpoint: the password of the account cannot be changed here")
+	ErrPasswordFixed = errors.New("account: the password of the account cannot be changed here")
 )
 
 // Passwords changes the passwords of local accounts.
@@ -61,68 +63,70 @@ type ChangedPassword struct {
 	Renewed *login.Login
 }
 
-// accountPassword is POST /account/password.
-type accountPassword struct {
-	*accountLogins
+// password is POST /account/password.
+type password struct {
+	page     *page
+	accounts *auth.Accounts
 	verifier *auth.Verifier
-	issuer   *issuer
+	logout   *signin.Logout
+	issuer   *signin.Issuer
 }
 
 // passwordOrder is what a user posts.
 type passwordOrder struct{ current, next string }
 
-// missing returns why no password can be changed.
-func (a *accountPassword) missing() error {
-	if !a.passwords.Writable() {
+// enabled returns why no password can be changed.
+func (p *password) enabled() error {
+	if !p.page.passwords.Writable() {
 		return fixedPassword(errors.New("accounts.file is not set, or cannot be replaced"))
 	}
 	return nil
 }
 
-// never returns why the user cannot change a password.
-func (a *accountPassword) never(id *policy.Identity) error {
-	owner, ok := a.owner(id)
+// may returns why the user cannot change a password.
+func (p *password) may(id *policy.Identity) error {
+	owner, ok := p.page.owner(id)
 	switch {
 	case !ok:
 		return &web.Error{
 			Status: http.StatusForbidden, Detail: "Only users with a local account have a password here.",
 			Cause: errors.New("the user signed in at a provider"),
 		}
-	case !a.passwords.Has(owner.Username):
+	case !p.page.passwords.Has(owner.Username):
 		return fixedPassword(errors.New("the account is not in accounts.file"))
 	}
 	return nil
 }
 
-func (a *accountPassword) serve(ex *web.Exchange) error {
+func (p *password) serve(ex *web.Exchange) error {
 	id := ex.Identity
-	owner, ok := a.owner(id)
+	owner, ok := p.page.owner(id)
 	if !ok { // a reload has removed it since
 		return auth.ErrRejected
 	}
-	// By a form, only cookies can give new tokens.
 	form := ex.MediaType() == web.TypeForm
-	values := &newValues{issuer: a.issuer, ex: ex, tokens: !form || a.issuer.cookies.Tokens()}
+	values := p.issuer.Renewal(ex, form)
 	order, err := readPasswordOrder(ex)
 	if err == nil {
-		err = a.change(ex, id, owner, order, values)
+		err = p.change(ex, id, owner, order, values)
 	}
 	if err != nil {
 		status, notice := passwordNotice(err)
-		return a.refuse(ex, id, status, notice, err)
+		return p.page.refuse(ex, id, status, notice, err)
 	}
 	if form {
-		a.done(ex, donePassword)
+		p.page.done(ex, donePassword)
 		return nil
 	}
-	const message = "Changed. Your other logins and your API tokens have ended."
-	ex.JSON(web.TypeJSON, http.StatusOK, a.issuer.tokens.response(message, values.pair))
+	values.JSON("Changed. Your other logins and your API tokens have ended.")
 	return nil
 }
 
 // change checks the current password, as a sign-in does, and sets the next one.
-func (a *accountPassword) change(ex *web.Exchange, id *policy.Identity, owner *auth.Account, order passwordOrder, values *newValues) error {
-	verified, err := a.verifier.CheckFresh(ex.Request.Context(), a.accounts, owner.Username, order.current, ex.Peer.Client)
+func (p *password) change(
+	ex *web.Exchange, id *policy.Identity, owner *auth.Account, order passwordOrder, values *signin.NewValues,
+) error {
+	verified, err := p.verifier.CheckFresh(ex.Request.Context(), p.accounts, owner.Username, order.current, ex.Peer.Client)
 	if result := web.LoginResult(err); err != nil && result != "" {
 		ex.Audit("password_changed", slog.String("result", result))
 	}
@@ -132,15 +136,15 @@ func (a *accountPassword) change(ex *web.Exchange, id *policy.Identity, owner *a
 	if err != nil {
 		return err
 	}
-	hash, err := a.verifier.NewHash(ex.Request.Context(), order.next)
+	hash, err := p.verifier.NewHash(ex.Request.Context(), order.next)
 	if err != nil {
 		return err
 	}
 	// A client that leaves must not leave half a change behind.
 	ctx, cancel := context.WithTimeout(ex.Store.Detached(), passwordTime)
 	defer cancel()
-	changed, err := a.passwords.Set(ctx, PasswordChange{Identity: id, Verified: verified, Hash: hash, Give: values.give})
-	a.ended(ex, changed.Ended)
+	changed, err := p.page.passwords.Set(ctx, PasswordChange{Identity: id, Verified: verified, Hash: hash, Give: values.Give})
+	p.logout.Ended(ex, changed.Ended)
 	switch {
 	case errors.Is(err, ErrPasswordChanged):
 		return wrongPassword(err)
@@ -150,7 +154,7 @@ func (a *accountPassword) change(ex *web.Exchange, id *policy.Identity, owner *a
 		return fmt.Errorf("changing a password: %w", err)
 	}
 	ex.Audit("password_changed")
-	return values.deliver(changed.Renewed, verified)
+	return values.Deliver(changed.Renewed, verified)
 }
 
 // Mistakes of a user who changes a password, as the cause of a *web.Error.
@@ -177,7 +181,10 @@ func passwordNotice(err error) (int, pages.ManageNotice) {
 }
 
 func wrongPassword(cause error) error {
-	return &web.Error{Status: http.StatusForbidden, Detail: "The current password is wrong.", Cause: fmt.Errorf("%w: %w", errWrong, cause)}
+	return &web.Error{
+		Status: http.StatusForbidden, Detail: "The current password is wrong.",
+		Cause: fmt.Errorf("%w: %w", errWrong, cause),
+	}
 }
 
 func fixedPassword(cause error) error {
@@ -191,13 +198,10 @@ func badPassword(cause error, detail string) error {
 // readPasswordOrder reads a JSON object, or a form. The page's form repeats the new
 // password, because its user does not see it.
 func readPasswordOrder(ex *web.Exchange) (order passwordOrder, err error) {
-	switch ex.MediaType() {
-	case web.TypeJSON:
-		order, err = passwordsOfObject(ex.Body)
-	case web.TypeForm:
+	if ex.MediaType() == web.TypeForm {
 		order, err = passwordsOfForm(ex.Body)
-	default:
-		return order, unsupportedMedia(web.TypeJSON + " or " + web.TypeForm)
+	} else {
+		order, err = passwordsOfObject(ex)
 	}
 	switch {
 	case err != nil:
@@ -209,15 +213,15 @@ func readPasswordOrder(ex *web.Exchange) (order passwordOrder, err error) {
 	return order, err
 }
 
-func passwordsOfObject(body []byte) (order passwordOrder, err error) {
-	o, err := parseObject(body)
+func passwordsOfObject(ex *web.Exchange) (order passwordOrder, err error) {
+	o, err := endpoint.JSONBody(ex, jsonOrForm)
 	if err != nil {
 		return order, err
 	}
-	if order.current, err = o.text("current"); err != nil {
+	if order.current, err = o.Text("current"); err != nil {
 		return order, err
 	}
-	order.next, err = o.text("new")
+	order.next, err = o.Text("new")
 	return order, err
 }
 

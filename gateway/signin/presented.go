@@ -1,4 +1,4 @@
-package endpoint
+package signin
 
 import (
 	"context"
@@ -10,16 +10,14 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/login"
+	"authgate/gateway/mechanism"
 	"authgate/gateway/web"
 )
 
-// signOut finds and ends the logins that the cookies of a request lead to.
-type signOut struct {
-	logins    *login.Logins
-	sessions  *login.Sessions
+// presentedLogins finds and ends the logins that the cookies of a request lead to.
+type presentedLogins struct {
+	local     *mechanism.Local
 	delegated *login.Sessions // nil without providers
-	refresh   *login.RefreshTokens
-	bearer    *login.AccessTokens
 	metrics   *web.Metrics
 }
 
@@ -30,10 +28,12 @@ type handle struct {
 }
 
 // handles are the cookies that lead to logins, but for the access token.
-func (s *signOut) handles(creds *auth.Credentials) []handle {
-	handles := []handle{{creds.Session, sessionOf(s.sessions, creds)}, {creds.Refresh, s.refresh.LoginOf}}
-	if s.delegated != nil {
-		handles = append(handles, handle{creds.Delegated, sessionOf(s.delegated, creds)})
+func (p *presentedLogins) handles(creds *auth.Credentials) []handle {
+	handles := []handle{
+		{creds.Session, sessionOf(p.local.Sessions, creds)}, {creds.Refresh, p.local.Refresh.LoginOf},
+	}
+	if p.delegated != nil {
+		handles = append(handles, handle{creds.Delegated, sessionOf(p.delegated, creds)})
 	}
 	return handles
 }
@@ -44,8 +44,8 @@ func sessionOf(sessions *login.Sessions, creds *auth.Credentials) func(context.C
 
 // behindCookies returns the sids of the logins behind the cookies, as far as they
 // are known.
-func (s *signOut) behindCookies(ctx context.Context, creds *auth.Credentials) ([]string, error) {
-	return loginsOf(ctx, append(s.handles(creds), handle{creds.Access, s.bearer.LoginOf}))
+func (p *presentedLogins) behindCookies(ctx context.Context, creds *auth.Credentials) ([]string, error) {
+	return loginsOf(ctx, append(p.handles(creds), handle{creds.Access, p.local.Bearer.LoginOf}))
 }
 
 // loginsOf returns the sids of the logins that handles lead to, each once. It
@@ -80,33 +80,33 @@ func loginsOf(ctx context.Context, handles []handle) ([]string, error) {
 	return sids, nil
 }
 
-// endLogins ends the logins that the cookies lead to. It returns the one of
+// end ends the logins that the cookies lead to. It returns the one of
 // an identity provider, if that was alive, also beside an error.
-func (s *signOut) endLogins(ex *web.Exchange) (delegated *login.Login, err error) {
+func (p *presentedLogins) end(ex *web.Exchange) (delegated *login.Login, err error) {
 	ctx, end := ex.Store.Recording()
 	defer end()
-	if delegated, err = s.endHandles(ctx, ex, ""); err != nil {
+	if delegated, err = p.endHandles(ctx, ex, ""); err != nil {
 		return delegated, err
 	}
-	return delegated, s.endAccessCookie(ctx, ex)
+	return delegated, p.endAccessCookie(ctx, ex)
 }
 
-// endOthers is endLogins for all logins but the one of that sid.
-func (s *signOut) endOthers(ctx context.Context, ex *web.Exchange, sid string) error {
-	if _, err := s.endHandles(ctx, ex, sid); err != nil {
+// endOthers is end for all logins but the one of that sid.
+func (p *presentedLogins) endOthers(ctx context.Context, ex *web.Exchange, sid string) error {
+	if _, err := p.endHandles(ctx, ex, sid); err != nil {
 		return err
 	}
-	access, err := loginsOf(ctx, []handle{{ex.Credentials.Access, s.bearer.LoginOf}})
+	access, err := loginsOf(ctx, []handle{{ex.Credentials.Access, p.local.Bearer.LoginOf}})
 	if err != nil || slices.Contains(access, sid) {
 		return err
 	}
-	return s.endAccessCookie(ctx, ex)
+	return p.endAccessCookie(ctx, ex)
 }
 
 // endHandles ends the logins behind the cookies, side by side, but not the one
 // of that sid.
-func (s *signOut) endHandles(ctx context.Context, ex *web.Exchange, but string) (delegated *login.Login, err error) {
-	sids, err := loginsOf(ctx, s.handles(&ex.Credentials))
+func (p *presentedLogins) endHandles(ctx context.Context, ex *web.Exchange, but string) (delegated *login.Login, err error) {
+	sids, err := loginsOf(ctx, p.handles(&ex.Credentials))
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (s *signOut) endHandles(ctx context.Context, ex *web.Exchange, but string) 
 	var all errgroup.Group
 	for i, sid := range sids {
 		all.Go(func() (err error) {
-			ended[i], err = s.logins.End(ctx, sid)
+			ended[i], err = p.local.Logins.End(ctx, sid)
 			return err
 		})
 	}
@@ -124,7 +124,7 @@ func (s *signOut) endHandles(ctx context.Context, ex *web.Exchange, but string) 
 		if login == nil {
 			continue
 		}
-		s.note(ex, login)
+		p.note(ex, login)
 		if login.Delegated != nil {
 			delegated = login
 		}
@@ -133,18 +133,19 @@ func (s *signOut) endHandles(ctx context.Context, ex *web.Exchange, but string) 
 }
 
 // note counts and logs the end of a login.
-func (s *signOut) note(ex *web.Exchange, ended *login.Login) {
+func (p *presentedLogins) note(ex *web.Exchange, ended *login.Login) {
 	if ended.HasTokens() {
-		s.metrics.Token(web.TokenRevoked)
+		p.metrics.Token(web.TokenRevoked)
 	}
 	ex.Audit("logout", slog.String("subject", ended.Subject()), slog.String("login", ended.ID))
 }
 
-func (s *signOut) endAccessCookie(ctx context.Context, ex *web.Exchange) error {
+func (p *presentedLogins) endAccessCookie(ctx context.Context, ex *web.Exchange) error {
 	if ex.Credentials.Access == "" {
 		return nil
 	}
-	id, err := s.bearer.Revoke(ctx, ex.Credentials.Access) // the cookie holds only tokens of the gateway's own
+	// The cookie holds only tokens of the gateway's own.
+	id, err := p.local.Bearer.Revoke(ctx, ex.Credentials.Access)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil
 	}
@@ -152,7 +153,7 @@ func (s *signOut) endAccessCookie(ctx context.Context, ex *web.Exchange) error {
 		return err
 	}
 	ex.Identify(id)
-	s.metrics.Token(web.TokenRevoked)
+	p.metrics.Token(web.TokenRevoked)
 	ex.Audit("logout")
 	return nil
 }

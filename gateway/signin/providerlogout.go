@@ -1,4 +1,4 @@
-package endpoint
+package signin
 
 import (
 	"context"
@@ -7,14 +7,16 @@ import (
 	"net/http"
 	"net/url"
 
+	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
+	"authgate/gateway/mechanism"
 	"authgate/gateway/web"
 )
 
 // providerLogout are the endpoints where one identity provider says that users
 // have signed out there.
 type providerLogout struct {
-	provider *Provider
+	provider *mechanism.Provider
 	users    *login.Users
 }
 
@@ -22,7 +24,7 @@ type providerLogout struct {
 // Logout 1.0, section 2.5).
 func (l *providerLogout) backChannel(ex *web.Exchange) error {
 	if ex.MediaType() != web.TypeForm {
-		return unsupportedMedia(web.TypeForm)
+		return endpoint.UnsupportedMedia(web.TypeForm)
 	}
 	values, err := url.ParseQuery(string(ex.Body))
 	if err != nil || len(values["logout_token"]) != 1 {

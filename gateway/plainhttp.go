@@ -1,4 +1,4 @@
-package endpoint
+package gateway
 
 import (
 	"errors"
@@ -10,13 +10,29 @@ import (
 	"authgate/policy"
 )
 
-// LabelHTTPRedirect is the label of requests by plain HTTP.
-const LabelHTTPRedirect = "authgate/plain"
+// labelPlainHTTP is the label of requests by plain HTTP.
+const labelPlainHTTP = "authgate/plain"
 
-// HTTPRedirect answers a request by plain HTTP: with a redirect to
-// https, or with an error if it carries a credential. Everyone on the way can
-// have read that credential, and its owner must know.
-func HTTPRedirect(ex *web.Exchange, site *web.Site) error {
+// HTTPRedirect answers a request by plain HTTP: with a redirect to https, or with an error
+// if it carries a credential. Everyone on the way can have read that credential, and its
+// owner must know.
+func (g *Gateway) HTTPRedirect(w http.ResponseWriter, r *http.Request) {
+	ex := g.begin(w, r)
+	defer ex.finish()
+	ex.Label, ex.Cleartext = labelPlainHTTP, true
+	err := ex.refusal()
+	if err == nil {
+		err = ex.checkFraming()
+	}
+	if err == nil {
+		err = redirectToHTTPS(&ex.Exchange, ex.state.site)
+	}
+	if err != nil {
+		ex.fail(err)
+	}
+}
+
+func redirectToHTTPS(ex *web.Exchange, site *web.Site) error {
 	creds, err := auth.ReadCredentials(ex.Request.Header, &site.Cookies.Names, ex.Peer.Client)
 	if err != nil || creds.Scheme != "" || creds.Cookies {
 		return &web.Error{

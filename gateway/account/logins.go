@@ -1,4 +1,4 @@
-package endpoint
+package account
 
 import (
 	"context"
@@ -6,29 +6,20 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
+	"authgate/gateway/signin"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
 
-const (
-	// othersTime bounds how long the providers of ended logins have to end them too,
-	// and othersAtOnce how many logins are ended there side by side.
-	othersTime   = 10 * time.Second
-	othersAtOnce = 16
-)
-
-// accountLogins is /account, and /account/sessions and below: the user, and their
-// logins.
-type accountLogins struct {
-	*accountPage
-	leave *logout
+// logins is /account, and /account/sessions and below: the user, and their logins.
+type logins struct {
+	page   *page
+	logout *signin.Logout
 }
 
 // loginInfo is what a user sees of one of their logins.
@@ -45,20 +36,20 @@ type loginInfo struct {
 }
 
 // infos returns the live logins of the user, the current one first.
-func (a *accountLogins) infos(ex *web.Exchange, id *policy.Identity) ([]loginInfo, error) {
-	all, err := a.logins(ex, id)
+func (l *logins) infos(ex *web.Exchange, id *policy.Identity) ([]loginInfo, error) {
+	all, err := l.page.logins(ex, id)
 	if err != nil {
 		return nil, err
 	}
 	infos := []loginInfo{}
-	for _, l := range all {
+	for _, live := range all {
 		info := loginInfo{
-			ID: l.ID, Current: l.ID == id.Login, Mechanism: l.Mechanism, Provider: l.Provider,
-			CreatedAt: timeText(l.Created), LastUsed: timeText(l.LastUsed), ExpiresAt: timeText(l.Expires),
-			UserAgent: l.Device.UserAgent,
+			ID: live.ID, Current: live.ID == id.Login, Mechanism: live.Mechanism, Provider: live.Provider,
+			CreatedAt: timeText(live.Created), LastUsed: timeText(live.LastUsed), ExpiresAt: timeText(live.Expires),
+			UserAgent: live.Device.UserAgent,
 		}
-		if l.Device.Client.IsValid() {
-			info.Client = l.Device.Client.String()
+		if live.Device.Client.IsValid() {
+			info.Client = live.Device.Client.String()
 		}
 		infos = append(infos, info)
 	}
@@ -66,23 +57,23 @@ func (a *accountLogins) infos(ex *web.Exchange, id *policy.Identity) ([]loginInf
 }
 
 // list is GET /account/sessions.
-func (a *accountLogins) list(ex *web.Exchange) error {
-	id, err := a.reader(ex)
+func (l *logins) list(ex *web.Exchange) error {
+	id, err := l.page.reader(ex)
 	if err != nil {
 		return err
 	}
-	logins, err := a.infos(ex, id)
+	infos, err := l.infos(ex, id)
 	if err != nil {
 		return err
 	}
-	ex.JSON(web.TypeJSON, http.StatusOK, map[string][]loginInfo{"sessions": logins})
+	ex.JSON(web.TypeJSON, http.StatusOK, map[string][]loginInfo{"sessions": infos})
 	return nil
 }
 
 // serve is GET /account: the user and their logins. A browser gets a page, or has to
 // sign in first.
-func (a *accountLogins) serve(ex *web.Exchange) error {
-	id, err := a.reader(ex)
+func (l *logins) serve(ex *web.Exchange) error {
+	id, err := l.page.reader(ex)
 	if errors.Is(err, auth.ErrNoCredentials) && ex.PageLoad() && ex.SignIn != nil {
 		place := ex.SignInPlace(ex.SignIn.Page, web.Return{Path: ex.Target()})
 		if ex.HasStale() {
@@ -97,47 +88,47 @@ func (a *accountLogins) serve(ex *web.Exchange) error {
 		return err
 	}
 	if web.Negotiate(ex.Request) == web.TypeHTML {
-		return a.write(ex, id, http.StatusOK, func(page *pages.Manage) { page.Notice = a.notice(ex) })
+		return l.page.write(ex, id, http.StatusOK, func(view *pages.Manage) { view.Notice = l.page.notice(ex) })
 	}
-	logins, err := a.infos(ex, id)
+	infos, err := l.infos(ex, id)
 	if err != nil {
 		return err
 	}
 	ex.JSON(web.TypeJSON, http.StatusOK, struct {
 		person
 		Sessions []loginInfo `json:"sessions"`
-	}{newPerson(id), logins})
+	}{newPerson(id), infos})
 	return nil
 }
 
 // end is POST /account/sessions/end: it ends one login of the user, or all others, and
 // with them the API tokens.
-func (a *accountLogins) end(ex *web.Exchange) error {
+func (l *logins) end(ex *web.Exchange) error {
 	id := ex.Identity
 	order, err := readEnding(ex)
 	if err != nil {
 		return err
 	}
 	if order.sid == id.Login {
-		return a.leaveHere(ex)
+		return l.logout.Here(ex, ex.MediaType() == web.TypeForm)
 	}
 	ctx, done := ex.Store.Recording()
 	defer done()
 	answer := endingAnswer{Message: "Ended."}
 	if order.sid != "" {
-		err = a.endOne(ctx, ex, order.sid)
+		err = l.endOne(ctx, ex, order.sid)
 		answer.Ended = 1
 	} else {
-		answer.Ended, err = a.endOthers(ctx, ex)
+		answer.Ended, err = l.endOthers(ctx, ex)
 	}
 	if err == nil && order.tokens {
-		answer.Tokens, err = a.endTokens(ctx, ex, id)
+		answer.Tokens, err = l.endTokens(ctx, ex, id)
 	}
 	if err != nil {
 		return err
 	}
 	if ex.MediaType() == web.TypeForm {
-		a.done(ex, order.done())
+		l.page.done(ex, order.done())
 		return nil
 	}
 	ex.JSON(web.TypeJSON, http.StatusOK, answer)
@@ -151,10 +142,10 @@ type endingAnswer struct {
 	Tokens  int    `json:"tokens,omitempty"`
 }
 
-func (a *accountLogins) endOne(ctx context.Context, ex *web.Exchange, sid string) error {
-	ended, err := a.overview.End(ctx, ex.Identity, sid)
+func (l *logins) endOne(ctx context.Context, ex *web.Exchange, sid string) error {
+	ended, err := l.page.overview.End(ctx, ex.Identity, sid)
 	if ended != nil {
-		a.ended(ex, []*login.Login{ended})
+		l.logout.Ended(ex, []*login.Login{ended})
 	}
 	if errors.Is(err, login.ErrNoLogin) {
 		return &web.Error{Status: http.StatusNotFound, Detail: "You have no login with this id. It may have ended already.", Cause: err}
@@ -162,59 +153,28 @@ func (a *accountLogins) endOne(ctx context.Context, ex *web.Exchange, sid string
 	return err
 }
 
-func (a *accountLogins) endOthers(ctx context.Context, ex *web.Exchange) (int, error) {
-	ended, err := a.overview.EndOthers(ctx, ex.Identity)
-	a.ended(ex, ended)
+func (l *logins) endOthers(ctx context.Context, ex *web.Exchange) (int, error) {
+	ended, err := l.page.overview.EndOthers(ctx, ex.Identity)
+	l.logout.Ended(ex, ended)
 	return len(ended), err
 }
 
 // endTokens revokes the API tokens of the user. It comes after the logins: a login
 // that makes a token at the same time finds out that it has ended, and takes the
 // token back.
-func (a *accountLogins) endTokens(ctx context.Context, ex *web.Exchange, id *policy.Identity) (int, error) {
-	owner, err := a.tokens.Owner(ctx, id)
+func (l *logins) endTokens(ctx context.Context, ex *web.Exchange, id *policy.Identity) (int, error) {
+	owner, err := l.page.tokens.Owner(ctx, id)
 	if errors.Is(err, login.ErrNoTokenOwner) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	revoked, err := a.tokens.RevokeAll(ctx, owner)
+	revoked, err := l.page.tokens.RevokeAll(ctx, owner)
 	for _, token := range revoked {
 		ex.Audit("token_revoked", slog.String("token", token))
 	}
 	return len(revoked), err
-}
-
-// leaveHere ends the login of the request itself, and what else its cookies open, as a
-// logout does.
-func (a *accountLogins) leaveHere(ex *web.Exchange) error {
-	ended, err := a.leave.out.endLogins(ex)
-	redirect := a.leave.endAtProvider(context.WithoutCancel(ex.Request.Context()), ex, ended)
-	if err != nil {
-		return err
-	}
-	a.leave.answer(ex, redirect, ex.MediaType() == web.TypeForm)
-	return nil
-}
-
-// ended counts and logs logins that were ended from here, and signs them out at their
-// providers, as far as that needs no browser.
-func (a *accountLogins) ended(ex *web.Exchange, logins []*login.Login) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.Request.Context()), othersTime)
-	defer cancel()
-	var all errgroup.Group
-	all.SetLimit(othersAtOnce)
-	for _, l := range logins {
-		a.leave.out.note(ex, l)
-		if l.Delegated != nil {
-			all.Go(func() error {
-				a.leave.endAtProvider(ctx, ex, l)
-				return nil
-			})
-		}
-	}
-	_ = all.Wait()
 }
 
 // ending is what a user wants to end.
@@ -235,17 +195,14 @@ func (e *ending) done() string {
 }
 
 func readEnding(ex *web.Exchange) (*ending, error) {
-	switch ex.MediaType() {
-	case web.TypeForm:
+	if ex.MediaType() == web.TypeForm {
 		return endingOfForm(ex.Body)
-	case web.TypeJSON:
-		o, err := parseObject(ex.Body)
-		if err != nil {
-			return nil, err
-		}
-		return endingOfObject(o)
 	}
-	return nil, unsupportedMedia(web.TypeJSON + " or " + web.TypeForm)
+	o, err := endpoint.JSONBody(ex, jsonOrForm)
+	if err != nil {
+		return nil, err
+	}
+	return endingOfObject(o)
 }
 
 // unclearEnding is the error of a body that does not say which logins to end.
@@ -273,23 +230,19 @@ func endingOfForm(body []byte) (*ending, error) {
 	return nil, unclearEnding()
 }
 
-func endingOfObject(o object) (*ending, error) {
-	_, one := o["id"]
+func endingOfObject(o endpoint.Object) (*ending, error) {
 	_, others := o["others"]
 	_, tokens := o["tokens"]
-	if one {
-		sid, err := o.text("id")
+	if _, one := o["id"]; one {
+		sid, err := o.Text("id")
 		if err == nil && (sid == "" || others || tokens) {
 			err = unclearEnding()
 		}
 		return &ending{sid: sid}, err
 	}
-	all, ok := o.truth("others")
-	withTokens := false
-	if ok && tokens {
-		withTokens, ok = o.truth("tokens")
-	}
-	if !ok || !all {
+	all, err := o.Flag("others")
+	withTokens, unclear := o.Flag("tokens")
+	if !all || err != nil || unclear != nil {
 		return nil, unclearEnding()
 	}
 	return &ending{tokens: withTokens}, nil

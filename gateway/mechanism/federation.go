@@ -1,6 +1,7 @@
-package gateway
+package mechanism
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -11,35 +12,46 @@ import (
 	"time"
 
 	"authgate/gateway/config"
-	"authgate/gateway/endpoint"
 	"authgate/gateway/keyfile"
 	"authgate/gateway/login"
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
-	"authgate/gateway/store"
 	"authgate/gateway/web"
 )
 
 // storeKeyFile is where a generated encryption key is kept.
 const storeKeyFile = "store.key"
 
-// federation is what others prove for the gateway: logins at identity providers,
-// and tokens of trusted issuers. Both hold things that must outlive a
-// configuration, such as keys, so one state takes over from another what stays
-// the same.
-type federation struct {
-	endpoint.Federation
-	parties []*relyingParty     // those of Federation.Providers
-	issuers []*resourceServer   // of trusted tokens
-	bearers *login.BearerTokens // the gateway's own access tokens, and trusted ones
+// Federation is what others prove for the gateway: logins at identity providers, and
+// tokens of trusted issuers. Both hold things that must outlive a configuration, such as
+// keys, so one configuration takes over from another what stays the same.
+type Federation struct {
+	Bearers *login.BearerTokens // the gateway's own access tokens, and trusted ones
+
+	// Without providers, the rest is nil.
+	Providers []*Provider // in the order of the configuration
+	Default   *Provider   // where GET /login goes without a choice; nil if the user has to choose
+	Users     *login.Users
+	Delegated *login.Sessions
+	Attempts  *login.Attempts
+
+	issuers []*resourceServer // of trusted tokens
 }
 
-// relyingParty is the gateway as a client of one identity provider.
-type relyingParty struct {
-	endpoint.Provider
+// Provider is an identity provider as users sign in there.
+type Provider struct {
+	*provider.Provider
+	Identifier string        // its issuer; without OpenID Connect, where its tokens come from
+	Title      string        // what users call it
+	Timeout    time.Duration // of each call
+	Callback   string        // the path of its redirect URI
+
 	config config.Provider
 	origin string // of the redirect URIs, with the prefix of own endpoints
 }
+
+// Issuer returns the identifier.
+func (p *Provider) Issuer() string { return p.Identifier }
 
 // resourceServer is the gateway as a recipient of the tokens of one issuer.
 type resourceServer struct {
@@ -47,30 +59,29 @@ type resourceServer struct {
 	config config.TrustedIssuer
 }
 
-// newFederation makes the federation of a configuration, with its logins in s,
-// whose clock is now.
-func newFederation(cfg *config.Config, m *mechanisms, s store.Store, now func() time.Time, service *web.Service, old *state) (*federation, error) {
-	before := &federation{}
-	if old != nil {
-		before = old.federation
+// NewFederation makes the federation of a configuration, whose local mechanisms are
+// given. running, if not nil, is that of the configuration that runs.
+func NewFederation(o *Options, local *Local, running *Federation) (*Federation, error) {
+	if running == nil {
+		running = &Federation{}
 	}
-	f := &federation{issuers: newIssuers(cfg, service, before.issuers), parties: newParties(cfg, service, before.parties)}
-	trusted, err := newTrustedTokens(f.issuers, m.Logins, service.Now)
+	cfg, service := o.Config, o.Service
+	f := &Federation{issuers: newIssuers(cfg, service, running.issuers), Providers: newProviders(cfg, service, running.Providers)}
+	trusted, err := newTrustedTokens(f.issuers, local.Logins, service.Now)
 	if err != nil {
 		return nil, err
 	}
-	f.bearers = login.NewBearerTokens(m.Bearer, m.API, trusted)
-	if len(f.parties) == 0 {
+	f.Bearers = login.NewBearerTokens(local.Bearer, local.API, trusted)
+	if len(f.Providers) == 0 {
 		return f, nil
 	}
-	box, err := storeBox(cfg)
+	box, err := StoreBox(cfg)
 	if err != nil {
 		return nil, err
 	}
 	byName := map[string]login.Provider{}
-	for _, p := range f.parties {
-		f.Providers = append(f.Providers, &p.Provider)
-		byName[p.Name()] = &p.Provider
+	for _, p := range f.Providers {
+		byName[p.Name()] = p
 	}
 	f.Default = f.Provider(cfg.Delegated.DefaultProvider)
 	if len(f.Providers) == 1 {
@@ -79,18 +90,55 @@ func newFederation(cfg *config.Config, m *mechanisms, s store.Store, now func() 
 	f.Users = login.NewUsers(login.UsersOptions{
 		Providers: byName, Lifetime: cfg.Delegated.Lifetime, APITokens: cfg.Delegated.APITokens, Box: box, Now: service.Now,
 		Report: func(login *login.Login, ended bool, err error) { reportRenewal(service.Logger, login, ended, err) },
-	}, m.Logins)
-	m.API.ServeUsers(f.Users)
+	}, local.Logins)
+	local.API.ServeUsers(f.Users)
 	f.Delegated = login.NewDelegatedSessions(f.Users)
-	f.Attempts = login.NewAttempts(s, box, now)
+	f.Attempts = login.NewAttempts(o.Store, box, o.Now)
 	return f, nil
 }
 
-// origins returns where browsers are sent to sign in at the providers, as far as
+// Provider returns the provider of that name, nil if there is none.
+func (f *Federation) Provider(name string) *Provider {
+	for _, p := range f.Providers {
+		if p.Name() == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// SignOut signs out at the identity provider of a login that has ended here. It
+// returns where a browser must go for that, "" if nowhere.
+func (f *Federation) SignOut(ctx context.Context, ended *login.Login) (redirect string, err error) {
+	if ended.Delegated == nil {
+		return "", nil
+	}
+	p := f.Provider(ended.Delegated.Provider)
+	if p == nil || p.Issuer() != ended.Delegated.Issuer {
+		return "", nil
+	}
+	tokens, err := f.Users.Tokens(ended)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	return p.Logout(ctx, tokens)
+}
+
+// Overview returns what users see of their logins.
+func Overview(local *Local, federation *Federation) *login.Overview {
+	return &login.Overview{
+		Logins: local.Logins, Accounts: local.Accounts, Sessions: local.Sessions,
+		Users: federation.Users, Delegated: federation.Delegated,
+	}
+}
+
+// Origins returns where browsers are sent to sign in at the providers, as far as
 // that is known.
-func (f *federation) origins() []string {
+func (f *Federation) Origins() []string {
 	var origins []string
-	for _, p := range f.parties {
+	for _, p := range f.Providers {
 		if origin := p.AuthorizationOrigin(); origin != "" {
 			origins = append(origins, origin)
 		}
@@ -98,30 +146,31 @@ func (f *federation) origins() []string {
 	return origins
 }
 
-// newParties returns the identity providers of a configuration, in its order.
-// Those that are the same before are taken over.
-func newParties(cfg *config.Config, service *web.Service, before []*relyingParty) []*relyingParty {
-	var parties []*relyingParty
+// newProviders returns the identity providers of a configuration, in its order. Those
+// that are the same before are taken over.
+func newProviders(cfg *config.Config, service *web.Service, before []*Provider) []*Provider {
+	var providers []*Provider
 	origin := cfg.PublicURL.String() + cfg.Endpoints.Prefix
 	for _, p := range cfg.Providers {
-		known := slices.IndexFunc(before, func(b *relyingParty) bool {
+		known := slices.IndexFunc(before, func(b *Provider) bool {
 			return b.origin == origin && reflect.DeepEqual(b.config, p)
 		})
 		if known >= 0 {
-			parties = append(parties, before[known])
+			providers = append(providers, before[known])
 			continue
 		}
-		party := &relyingParty{config: p, origin: origin, Provider: endpoint.Provider{
+		made := &Provider{
+			config: p, origin: origin,
 			Provider:   provider.New(providerOptions(cfg, &p, service)),
 			Identifier: p.Issuer, Title: p.Title, Timeout: p.Timeout,
 			Callback: web.OwnPath(cfg.Endpoints.Prefix, p.Callback),
-		}}
-		if p.Issuer == "" {
-			party.Identifier = p.TokenURL
 		}
-		parties = append(parties, party)
+		if p.Issuer == "" {
+			made.Identifier = p.TokenURL
+		}
+		providers = append(providers, made)
 	}
-	return parties
+	return providers
 }
 
 func providerOptions(cfg *config.Config, p *config.Provider, service *web.Service) provider.Options {
@@ -186,9 +235,9 @@ func newTrustedTokens(issuers []*resourceServer, logins *login.Logins, now func(
 	return login.NewTrustedTokens(trusted, logins, now)
 }
 
-// storeBox returns what encrypts providers' tokens in the store, with the key of
+// StoreBox returns what encrypts providers' tokens in the store, with the key of
 // the configuration, or one that is generated once.
-func storeBox(cfg *config.Config) (*seal.Box, error) {
+func StoreBox(cfg *config.Config) (*seal.Box, error) {
 	secret := []byte(cfg.Store.EncryptionKey.Reveal())
 	if len(secret) == 0 {
 		var err error
@@ -226,10 +275,10 @@ func reportRenewal(logger *slog.Logger, login *login.Login, ended bool, err erro
 	logger.Warn("refreshing a provider's tokens failed; the login goes on with what is known", attrs...)
 }
 
-// unused returns what ends the background work of everything that kept does not use.
-func (f *federation) unused(kept *federation) (closes []func()) {
-	for _, p := range f.parties {
-		if !slices.Contains(kept.parties, p) {
+// Unused returns what ends the background work of everything that kept does not use.
+func (f *Federation) Unused(kept *Federation) (closes []func()) {
+	for _, p := range f.Providers {
+		if !slices.Contains(kept.Providers, p) {
 			closes = append(closes, p.Close)
 		}
 	}

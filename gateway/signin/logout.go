@@ -1,25 +1,36 @@
-package endpoint
+package signin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"authgate/gateway/auth"
 	"authgate/gateway/login"
+	"authgate/gateway/mechanism"
 	"authgate/gateway/pages"
 	"authgate/gateway/web"
 )
 
-// logout is /logout, by POST and by GET. It answers with success only when the
+const (
+	// othersTime bounds how long the providers of ended logins have to end them too,
+	// and othersAtOnce how many logins are ended there side by side.
+	othersTime   = 10 * time.Second
+	othersAtOnce = 16
+)
+
+// Logout is /logout, by POST and by GET. It answers with success only when the
 // store has recorded the end.
-type logout struct {
+type Logout struct {
 	site       *web.Site
 	crossSite  *web.CrossSite
-	bearers    *login.BearerTokens
-	out        *signOut
-	federation *Federation
+	presented  *presentedLogins
+	federation *mechanism.Federation
 }
 
 // signedOut is the body of a logout. ContinueAt is where the browser must go to
@@ -30,7 +41,7 @@ type signedOut struct {
 }
 
 // serve is POST /logout: it ends every credential of the request.
-func (l *logout) serve(ex *web.Exchange) error {
+func (l *Logout) serve(ex *web.Exchange) error {
 	ctx := ex.Store.Detached()
 	if err := l.checkSite(ctx, ex); err != nil {
 		return err
@@ -38,8 +49,7 @@ func (l *logout) serve(ex *web.Exchange) error {
 	if err := l.verifyBearer(ctx, ex); err != nil {
 		return err
 	}
-	ended, err := l.out.endLogins(ex)
-	redirect := l.endAtProvider(context.WithoutCancel(ex.Request.Context()), ex, ended)
+	redirect, err := l.end(ex)
 	if err != nil {
 		return err
 	}
@@ -51,9 +61,49 @@ func (l *logout) serve(ex *web.Exchange) error {
 	return nil
 }
 
+// Here ends the login of the request, and what else its cookies open, for a user who does
+// so on a page. page tells that a form of the page asked.
+func (l *Logout) Here(ex *web.Exchange, page bool) error {
+	redirect, err := l.end(ex)
+	if err != nil {
+		return err
+	}
+	l.answer(ex, redirect, page)
+	return nil
+}
+
+// end ends the logins behind the cookies. It returns where the browser must go to sign
+// out at the provider too, "" if nowhere.
+func (l *Logout) end(ex *web.Exchange) (redirect string, err error) {
+	ended, err := l.presented.end(ex)
+	if ended != nil {
+		redirect = l.endAtProvider(context.WithoutCancel(ex.Request.Context()), ex, ended)
+	}
+	return redirect, err
+}
+
+// Ended counts and logs logins that the user has ended elsewhere, and signs them out at
+// their providers, as far as that needs no browser.
+func (l *Logout) Ended(ex *web.Exchange, logins []*login.Login) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.Request.Context()), othersTime)
+	defer cancel()
+	var all errgroup.Group
+	all.SetLimit(othersAtOnce)
+	for _, ended := range logins {
+		l.presented.note(ex, ended)
+		if ended.Delegated != nil {
+			all.Go(func() error {
+				l.endAtProvider(ctx, ex, ended)
+				return nil
+			})
+		}
+	}
+	_ = all.Wait()
+}
+
 // answer confirms a logout. redirect is where the browser goes on at the provider,
 // empty for nowhere.
-func (l *logout) answer(ex *web.Exchange, redirect string, page bool) {
+func (l *Logout) answer(ex *web.Exchange, redirect string, page bool) {
 	l.site.Cookies.ClearAll(ex)
 	switch {
 	case !page:
@@ -71,7 +121,7 @@ func (l *logout) answer(ex *web.Exchange, redirect string, page bool) {
 // byLink is GET /logout: the same for cookies, for a person who goes there. What a
 // browser loads ahead of a click, or for a part of a page, signs nobody out. A link
 // on another site must not either, so it leads to a page that asks first.
-func (l *logout) byLink(ex *web.Exchange) error {
+func (l *Logout) byLink(ex *web.Exchange) error {
 	if !ex.Navigates() {
 		return &web.Error{
 			Status: http.StatusForbidden, Detail: "GET signs out only a person who opens this address. A program or a script must use POST.",
@@ -81,23 +131,19 @@ func (l *logout) byLink(ex *web.Exchange) error {
 	if ex.FromOtherSite() {
 		return l.confirm(ex)
 	}
-	ended, err := l.out.endLogins(ex)
-	target := l.endAtProvider(context.WithoutCancel(ex.Request.Context()), ex, ended)
+	target, err := l.end(ex)
 	if err != nil {
 		return err
 	}
-	if target == "" {
-		target = "/"
-	}
 	l.site.Cookies.ClearAll(ex)
-	ex.Redirect(http.StatusFound, target)
+	ex.Redirect(http.StatusFound, cmp.Or(target, "/"))
 	return nil
 }
 
-func (l *logout) confirm(ex *web.Exchange) error {
+func (l *Logout) confirm(ex *web.Exchange) error {
 	page := pages.ConfirmLogout{Action: l.site.Own("logout")}
 	if l.crossSite.Tokens() {
-		logins, err := l.out.behindCookies(&ex.Store, &ex.Credentials)
+		logins, err := l.presented.behindCookies(&ex.Store, &ex.Credentials)
 		if err != nil {
 			return err
 		}
@@ -110,11 +156,11 @@ func (l *logout) confirm(ex *web.Exchange) error {
 }
 
 // checkSite demands the anti-CSRF token for a logout by cookies.
-func (l *logout) checkSite(ctx context.Context, ex *web.Exchange) error {
+func (l *Logout) checkSite(ctx context.Context, ex *web.Exchange) error {
 	if !l.crossSite.NeedsToken(ex) {
 		return nil
 	}
-	logins, err := l.out.behindCookies(ctx, &ex.Credentials)
+	logins, err := l.presented.behindCookies(ctx, &ex.Credentials)
 	if err != nil || len(logins) == 0 {
 		return err
 	}
@@ -122,17 +168,20 @@ func (l *logout) checkSite(ctx context.Context, ex *web.Exchange) error {
 }
 
 // verifyBearer refuses a bearer token that is not valid, before anything ends.
-func (l *logout) verifyBearer(ctx context.Context, ex *web.Exchange) error {
+func (l *Logout) verifyBearer(ctx context.Context, ex *web.Exchange) error {
 	if ex.Credentials.Scheme != "bearer" {
 		return nil
 	}
-	id, err := l.bearers.Authenticate(ctx, &ex.Credentials)
+	id, err := l.federation.Bearers.Authenticate(ctx, &ex.Credentials)
 	if err != nil {
-		return web.Challenge(err, auth.Chain{l.bearers}.Challenges(&ex.Credentials)...)
+		return web.Challenge(err, auth.Chain{l.federation.Bearers}.Challenges(&ex.Credentials)...)
 	}
 	ex.Identify(id)
 	if login.IsAPIToken(ex.Credentials.Value) {
-		return &web.Error{Status: http.StatusForbidden, Detail: "An API token belongs to no login, and cannot end one. Revoke it at " + l.site.Own("account/tokens/revoke") + "."}
+		return &web.Error{
+			Status: http.StatusForbidden,
+			Detail: "An API token belongs to no login, and cannot end one. Revoke it at " + l.site.Own("account/tokens/revoke") + ".",
+		}
 	}
 	return nil
 }
@@ -140,13 +189,13 @@ func (l *logout) verifyBearer(ctx context.Context, ex *web.Exchange) error {
 // revokeBearer ends what the bearer token opens. A token that verifyBearer has
 // accepted, and that is no longer valid, belonged to a login that a cookie has
 // just ended.
-func (l *logout) revokeBearer(ex *web.Exchange) error {
+func (l *Logout) revokeBearer(ex *web.Exchange) error {
 	if ex.Credentials.Scheme != "bearer" {
 		return nil
 	}
 	ctx, end := ex.Store.Recording()
 	defer end()
-	_, err := l.bearers.Revoke(ctx, ex.Credentials.Value)
+	_, err := l.federation.Bearers.Revoke(ctx, ex.Credentials.Value)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil
 	}
@@ -161,23 +210,11 @@ func (l *logout) revokeBearer(ex *web.Exchange) error {
 // endAtProvider signs out at the identity provider of a login that has ended
 // here. It returns where the browser must go for that, "" if nowhere. A provider
 // that fails does not keep the user signed in here: only the log tells of it.
-func (l *logout) endAtProvider(ctx context.Context, ex *web.Exchange, login *login.Login) (redirect string) {
-	if login == nil || login.Delegated == nil {
-		return ""
-	}
-	p := l.federation.Provider(login.Delegated.Provider)
-	if p == nil || p.Issuer() != login.Delegated.Issuer {
-		return ""
-	}
-	tokens, err := l.federation.Users.Tokens(login)
-	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, p.Timeout)
-		defer cancel()
-		redirect, err = p.Logout(ctx, tokens)
-	}
+func (l *Logout) endAtProvider(ctx context.Context, ex *web.Exchange, ended *login.Login) (redirect string) {
+	redirect, err := l.federation.SignOut(ctx, ended)
 	if err != nil {
 		l.site.Service.Logger.Warn("signing out at the provider failed; the session here has ended",
-			"request_id", ex.ID, "subject", login.Subject(), "login", login.ID, "error", err.Error())
+			"request_id", ex.ID, "subject", ended.Subject(), "login", ended.ID, "error", err.Error())
 	}
 	return redirect
 }

@@ -1,4 +1,4 @@
-package endpoint
+package signin
 
 import (
 	"net/http"
@@ -10,8 +10,8 @@ import (
 	"authgate/policy"
 )
 
-// issuer begins logins of local accounts, and makes what belongs to them.
-type issuer struct {
+// Issuer begins logins of local accounts, and makes what belongs to them.
+type Issuer struct {
 	logins   *login.Logins
 	sessions *login.Sessions
 	refresh  *login.RefreshTokens
@@ -28,7 +28,7 @@ type issued struct {
 
 // issue begins a login, of a user who wants to stay signed in if remember is true. It
 // sets the cookies when everything is recorded.
-func (i *issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []policy.Mechanism, remember bool) (*issued, error) {
+func (i *Issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []policy.Mechanism, remember bool) (*issued, error) {
 	remember = remember && i.sessions.Remembers()
 	term := login.Term{Lifetime: i.sessions.Lifetime(remember), Remember: remember}
 	var (
@@ -72,18 +72,24 @@ func (i *issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []pol
 	return &given, nil
 }
 
-// newValues are what the client of a login gets in place of all that it had, when its
+// NewValues are what the client of a login gets in place of all that it had, when its
 // user changes the password: somebody else may know the old values.
-type newValues struct {
-	issuer  *issuer
+type NewValues struct {
+	issuer  *Issuer
 	ex      *web.Exchange
 	tokens  bool // the answer can give tokens
 	session string
 	pair    tokenPair
 }
 
-// give makes new handles for a login: a session, and a refresh token if it has one.
-func (n *newValues) give(l *login.Login) []login.Handle {
+// Renewal returns the new values of the login of a request. By a form, only cookies can
+// give new tokens.
+func (i *Issuer) Renewal(ex *web.Exchange, form bool) *NewValues {
+	return &NewValues{issuer: i, ex: ex, tokens: !form || i.cookies.Tokens()}
+}
+
+// Give makes new handles for a login: a session, and a refresh token if it has one.
+func (n *NewValues) Give(l *login.Login) []login.Handle {
 	i := n.issuer
 	session, bySession := i.sessions.New(n.ex.Credentials.Scope)
 	n.session, n.pair = session, tokenPair{}
@@ -96,9 +102,14 @@ func (n *newValues) give(l *login.Login) []login.Handle {
 	return handles
 }
 
-// deliver gives the values to the client, and takes its cookies away if the login has
+// JSON answers with a message and the tokens.
+func (n *NewValues) JSON(message string) {
+	n.ex.JSON(web.TypeJSON, http.StatusOK, n.issuer.tokens.response(message, n.pair))
+}
+
+// Deliver gives the values to the client, and takes its cookies away if the login has
 // ended.
-func (n *newValues) deliver(renewed *login.Login, account *auth.Account) error {
+func (n *NewValues) Deliver(renewed *login.Login, account *auth.Account) error {
 	i, ex := n.issuer, n.ex
 	if renewed == nil {
 		n.pair = tokenPair{}

@@ -1,0 +1,81 @@
+package account
+
+import (
+	"io"
+	"net/http"
+	"time"
+
+	"authgate/gateway/endpoint"
+	"authgate/gateway/pages"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// person is what /me tells of a user.
+type person struct {
+	Username  string           `json:"username"`
+	Name      string           `json:"name"`
+	Email     string           `json:"email"`
+	Roles     []string         `json:"roles"`
+	Mechanism policy.Mechanism `json:"mechanism"`
+	Provider  string           `json:"provider"`
+	ExpiresAt time.Time        `json:"expires_at,omitzero"`
+}
+
+func newPerson(id *policy.Identity) person {
+	roles := id.Roles
+	if roles == nil {
+		roles = []string{}
+	}
+	return person{id.Username, id.Name, id.Email, roles, id.Mechanism, id.Provider, id.Expires.UTC().Truncate(time.Second)}
+}
+
+// me is GET /me: who is signed in, by cookie or bearer. A browser gets a page.
+func me(ex *web.Exchange, o *endpoint.Options) error {
+	id, err := o.Identity(ex)
+	if err != nil {
+		return err
+	}
+	if web.Negotiate(ex.Request) != web.TypeHTML {
+		ex.JSON(web.TypeJSON, http.StatusOK, newPerson(id))
+		return nil
+	}
+	page := pages.Account{
+		Username: id.Username, Name: id.Name, Email: id.Email, Roles: id.Roles,
+		Mechanism: string(id.Mechanism), Provider: id.Provider, Expires: id.Expires,
+		LogoutAction: o.Site.Own("logout"), LogoutToken: o.CrossSite.Token(ex, id.Login),
+	}
+	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.Account(w, page) })
+	return nil
+}
+
+// csrfToken is GET /csrf-token: the anti-CSRF token of the login.
+func csrfToken(ex *web.Exchange, o *endpoint.Options) error {
+	id, err := o.Identity(ex)
+	if err != nil {
+		return err
+	}
+	if id.Login == "" {
+		return &web.Error{Status: http.StatusBadRequest, Detail: "This credential belongs to no login, and needs no token."}
+	}
+	ex.JSON(web.TypeJSON, http.StatusOK, map[string]string{web.CSRFField: o.CrossSite.Token(ex, id.Login)})
+	return nil
+}
+
+// home is the page at / of the host where users sign in, for when no route is there. It
+// says who is signed in.
+func home(ex *web.Exchange, o *endpoint.Options) error {
+	id, err := endpoint.Guest(ex, o.Sessions(""))
+	if err != nil {
+		return err
+	}
+	page := pages.Home{}
+	switch {
+	case id != nil:
+		page.User, page.AccountURL = ex.User(id), o.Site.Own("account")
+	case ex.SignIn != nil: // some route accepts what a sign-in gives
+		page.SignInURL = o.Site.Own("signin")
+	}
+	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.Home(w, page) })
+	return nil
+}

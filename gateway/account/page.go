@@ -1,0 +1,162 @@
+package account
+
+import (
+	"errors"
+	"io"
+	"net/http"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/endpoint"
+	"authgate/gateway/login"
+	"authgate/gateway/pages"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// doneField tells the page of the account what a form has done.
+const doneField = "done"
+
+// Values of doneField.
+const (
+	doneLogin      = "login"
+	doneOthers     = "logins"
+	doneEverywhere = "everywhere"
+	donePassword   = "password"
+	doneToken      = "token"
+)
+
+// page is the page where users see and change what is theirs.
+type page struct {
+	options   *endpoint.Options
+	overview  *login.Overview
+	tokens    *login.APITokens
+	passwords Passwords
+}
+
+// reader returns the user who may see what is theirs. An API token without roles is for
+// a program that only has to say who it is.
+func (p *page) reader(ex *web.Exchange) (*policy.Identity, error) {
+	id, err := p.options.Identity(ex)
+	if err != nil {
+		return nil, err
+	}
+	if len(id.Roles) == 0 && ex.Credentials.Scheme == "bearer" && login.IsAPIToken(ex.Credentials.Value) {
+		return nil, &web.Error{
+			Status: http.StatusForbidden,
+			Detail: "An API token without roles can read " + p.options.Site.Own("me") + ", and nothing else of the account.",
+		}
+	}
+	return id, nil
+}
+
+// done leads a browser back to the page, after a form has done something.
+func (p *page) done(ex *web.Exchange, what string) {
+	ex.Redirect(http.StatusSeeOther, web.WithParameter(p.options.Site.Own("account"), doneField, what))
+}
+
+// notice returns what the page says about the form before.
+func (p *page) notice(ex *web.Exchange) pages.ManageNotice {
+	return map[string]pages.ManageNotice{
+		doneLogin: pages.ManageEnded, doneOthers: pages.ManageEndedOthers,
+		doneEverywhere: pages.ManageEndedEverywhere, donePassword: pages.ManagePassword, doneToken: pages.ManageRevoked,
+	}[ex.QueryValue(doneField)]
+}
+
+// owner returns the local account of an identity. Users of providers have none.
+func (p *page) owner(id *policy.Identity) (*auth.Account, bool) {
+	if id.Provider != policy.LocalProvider {
+		return nil, false
+	}
+	return p.options.Local.Accounts.Lookup(id.Username)
+}
+
+// logins returns the live logins of the user, the current one first.
+func (p *page) logins(ex *web.Exchange, id *policy.Identity) ([]login.LiveLogin, error) {
+	all, err := p.overview.List(&ex.Store, id)
+	if err != nil {
+		return nil, err
+	}
+	for i, l := range all {
+		if l.ID == id.Login {
+			l.LastUsed = p.options.Now() // by this request
+			copy(all[1:i+1], all[:i])
+			all[0] = l
+		}
+	}
+	return all, nil
+}
+
+// write answers with the page, as show changes it.
+func (p *page) write(ex *web.Exchange, id *policy.Identity, status int, show func(*pages.Manage)) error {
+	view := pages.Manage{
+		User: ex.User(id), Email: id.Email, Roles: id.Roles, Mechanism: string(id.Mechanism), Provider: id.Provider,
+		CSRFToken: p.options.CrossSite.Token(ex, id.Login),
+	}
+	logins, err := p.logins(ex, id)
+	if err != nil {
+		return err
+	}
+	for _, l := range logins {
+		shown := pages.OwnLogin{
+			ID: l.ID, Current: l.ID == id.Login, Mechanism: string(l.Mechanism), Provider: l.Provider,
+			UserAgent: l.Device.UserAgent, Created: l.Created, Used: l.LastUsed, Expires: l.Expires,
+		}
+		if l.Device.Client.IsValid() {
+			shown.Client = l.Device.Client.String()
+		}
+		view.Logins = append(view.Logins, shown)
+	}
+	if id.Mechanism != policy.Bearer { // which may only read
+		view.EndAction = p.options.Site.Own("account/sessions/end")
+		if err := p.offer(ex, id, &view); err != nil {
+			return err
+		}
+	}
+	show(&view)
+	ex.Page(status, func(set *pages.Pages, w io.Writer) error { return set.Manage(w, view) })
+	return nil
+}
+
+// offer adds what the user can change: the password of a local account, and API tokens.
+func (p *page) offer(ex *web.Exchange, id *policy.Identity, view *pages.Manage) error {
+	if account, ok := p.owner(id); ok && p.passwords.Writable() && p.passwords.Has(account.Username) {
+		view.PasswordAction = p.options.Site.Own("account/password")
+	}
+	owner, err := p.tokens.Owner(&ex.Store, id)
+	if errors.Is(err, login.ErrNoTokenOwner) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	view.TokenRoles = owner.Roles()
+	view.TokenAction, view.RevokeAction = p.options.Site.Own("account/tokens"), p.options.Site.Own("account/tokens/revoke")
+	if !p.options.Local.Logins.SignedInWithin(id, freshSignIn) {
+		view.SignInAgainURL = p.options.SignInAgain()
+	}
+	tokens, err := p.tokens.List(&ex.Store, owner)
+	if err != nil {
+		return err
+	}
+	for _, t := range tokens {
+		view.Tokens = append(view.Tokens, pages.OwnToken{
+			ID: t.ID, Name: t.Name, Roles: t.Roles, Created: t.Created, Used: t.LastUsed, Expires: t.Expires,
+		})
+	}
+	return nil
+}
+
+// refuse answers a form of the page with the page, which says what was wrong. Other
+// requests get err.
+func (p *page) refuse(
+	ex *web.Exchange, id *policy.Identity, status int, notice pages.ManageNotice, err error,
+) error {
+	if !endpoint.ByPage(ex) || notice == pages.ManageNothing {
+		return err
+	}
+	if failed := p.write(ex, id, status, func(view *pages.Manage) { view.Notice = notice }); failed != nil {
+		return failed
+	}
+	ex.Failed(err, status)
+	return nil
+}

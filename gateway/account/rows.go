@@ -1,0 +1,54 @@
+package account
+
+import (
+	"net/http"
+	"time"
+
+	"authgate/gateway/endpoint"
+	"authgate/gateway/mechanism"
+	"authgate/gateway/signin"
+	"authgate/gateway/web"
+)
+
+// freshSignIn is how old the sign-in of a user may be who makes an API token. A token
+// outlives the session, so a session that was left open, or stolen, must not make one.
+const freshSignIn = 10 * time.Minute
+
+// jsonOrForm names the types of bodies that the endpoints read.
+const jsonOrForm = web.TypeJSON + " or " + web.TypeForm
+
+// Rows returns the endpoints of a configuration. They need those of s.
+func Rows(o *endpoint.Options, s *signin.SignIn, passwords Passwords) []endpoint.Row {
+	local := o.Local
+	page := &page{options: o, overview: mechanism.Overview(local, o.Federation), tokens: local.API, passwords: passwords}
+	logins := &logins{page: page, logout: s.Logout}
+	password := &password{
+		page: page, accounts: local.Accounts, verifier: local.Verifier, logout: s.Logout, issuer: s.Issuer,
+	}
+	tokens := &tokens{page: page, tokens: local.API, sessions: o.Sessions("")}
+	const get, post = http.MethodGet, http.MethodPost
+	return []endpoint.Row{
+		{Name: "me", Method: get, Do: func(ex *web.Exchange) error { return me(ex, o) }},
+		{Name: "csrf-token", Method: get, Do: func(ex *web.Exchange) error { return csrfToken(ex, o) }},
+		{Name: "account", Method: get, Home: true, Page: true, Do: logins.serve},
+		{Name: "account/sessions", Method: get, Home: true, Do: logins.list},
+		{Name: "account/sessions/end", Method: post, Home: true, Sessions: true, Do: logins.end},
+		{
+			Name: "account/password", Method: post, Home: true, Sessions: true,
+			Enabled: password.enabled, May: password.may, Do: password.serve,
+		},
+		{Name: "account/tokens", Method: get, Home: true, Do: tokens.list},
+		{
+			Name: "account/tokens", Method: post, Home: true, Sessions: true,
+			Fresh: freshSignIn, May: tokens.may, Do: tokens.create,
+		},
+		{Name: "account/tokens/revoke", Method: post, Home: true, Sessions: true, May: tokens.may, Do: tokens.revoke},
+	}
+}
+
+// Home returns the page at / of the host where users sign in, for when no route is there.
+func Home(o *endpoint.Options) *endpoint.Endpoint {
+	return endpoint.Single(o, endpoint.Row{
+		Name: "home", Method: http.MethodGet, Do: func(ex *web.Exchange) error { return home(ex, o) },
+	})
+}

@@ -1,0 +1,78 @@
+package endpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"unicode/utf8"
+
+	"authgate/gateway/strictjson"
+	"authgate/gateway/web"
+)
+
+// Object is a JSON object, strictly read.
+type Object map[string]json.RawMessage
+
+// JSONBody returns the body of a request, which must be JSON. expected are the types that
+// a 415 names.
+func JSONBody(ex *web.Exchange, expected string) (Object, error) {
+	if ex.MediaType() != web.TypeJSON {
+		return nil, UnsupportedMedia(expected)
+	}
+	return ParseObject(ex.Body)
+}
+
+// UnsupportedMedia is the error of a body of another type than those expected.
+func UnsupportedMedia(expected string) error {
+	return &web.Error{Status: http.StatusUnsupportedMediaType, Detail: "The body must be " + expected + "."}
+}
+
+// ParseObject reads body as one JSON object without double members.
+func ParseObject(body []byte) (Object, error) {
+	var o Object
+	err := strictjson.Unique(body)
+	if err == nil {
+		err = json.Unmarshal(body, &o)
+	}
+	if err != nil || o == nil || !utf8.Valid(body) {
+		// Without the parser's words: they quote the body, which has secrets.
+		return nil, &web.Error{
+			Status: http.StatusBadRequest, Detail: "The body must be one JSON object, in UTF-8, without double members.",
+		}
+	}
+	return o, nil
+}
+
+// Flag returns whether true is under name. Without the name it returns false. Any value
+// but true and false is a 400.
+func (o Object) Flag(name string) (bool, error) {
+	raw, ok := o[name]
+	if !ok {
+		return false, nil
+	}
+	if value := string(raw); value != "true" && value != "false" {
+		return false, &web.Error{
+			Status: http.StatusBadRequest, Detail: `The field "` + name + `" must be true or false.`,
+			Cause: errors.New("of another type"),
+		}
+	}
+	return string(raw) == "true", nil
+}
+
+// Text returns the string under name. Any other value there is a 400.
+func (o Object) Text(name string) (string, error) {
+	var s *string
+	raw, ok := o[name]
+	if ok {
+		if err := json.Unmarshal(raw, &s); err != nil {
+			s = nil
+		}
+	}
+	if s == nil {
+		return "", &web.Error{
+			Status: http.StatusBadRequest, Detail: `The body must have the string field "` + name + `".`,
+			Cause: errors.New("missing or of another type"),
+		}
+	}
+	return *s, nil
+}

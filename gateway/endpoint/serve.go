@@ -1,0 +1,115 @@
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"authgate/gateway/web"
+)
+
+// Serve answers a request to the endpoint.
+func (e *Endpoint) Serve(ex *web.Exchange) error {
+	ex.Label, ex.SignIn = e.label, e.signIn
+	method := ex.Canonical.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	row, ok := e.rows[method]
+	if answered, err := e.elsewhere(ex, &row); answered || err != nil {
+		return err
+	}
+	if ex.WorkerScript() {
+		return web.NoServiceWorker("the path is an own endpoint's")
+	}
+	if err := ex.ReadBody(); err != nil {
+		return err
+	}
+	if !ok {
+		return e.notAllowed()
+	}
+	if method != http.MethodGet && !row.AnyOrigin {
+		if err := e.options.CrossSite.CheckOrigin(ex); err != nil {
+			return err
+		}
+	}
+	if row.Enabled != nil {
+		if err := row.Enabled(); err != nil {
+			return err
+		}
+	}
+	if answered, err := e.admit(ex, &row); answered || err != nil {
+		return err
+	}
+	ex.Decision = web.DecisionAllow // unless there is an error
+	return row.Do(ex)
+}
+
+// elsewhere answers a request for another host than the endpoint's. It reports whether
+// it has led a page load home.
+func (e *Endpoint) elsewhere(ex *web.Exchange, row *Row) (answered bool, err error) {
+	site := e.options.Site
+	switch {
+	case site.AtHome(&ex.Received), !e.home && !ex.Foreign, row.LeadsHome:
+		return false, nil
+	case row.Page && ex.PageLoad():
+		ex.Decision = web.DecisionAllow
+		ex.Redirect(http.StatusFound, site.PublicURL+ex.Target())
+		return true, nil
+	case ex.Foreign:
+		return false, errForeign()
+	}
+	return false, &web.Error{
+		Status: http.StatusForbidden, Detail: "The account is at " + site.PublicURL + site.Own("account") + " alone.",
+		Cause: errors.New("the endpoint is served at the host of public_url alone, so that no application can use it"),
+	}
+}
+
+// errForeign refuses a request at a host that is not the gateway's (listen.any_host,
+// or an address that load balancers ask for): its owner may control what browsers
+// send there, and could use what a user would get.
+func errForeign() error {
+	return &web.Error{
+		Status: http.StatusMisdirectedRequest,
+		Detail: "The gateway's own endpoints are not served at this host. Use the address of the gateway.",
+		Cause:  errors.New("an own endpoint at a host that is not one of the gateway's: that of public_url, those in routes, tls.domains"),
+	}
+}
+
+// admit refuses a user who may not do what they ask for. It reports whether it has led
+// the user to the sign-in page instead.
+func (e *Endpoint) admit(ex *web.Exchange, row *Row) (answered bool, err error) {
+	if !row.Sessions {
+		return false, nil
+	}
+	id, err := e.options.changer(ex)
+	if err == nil && row.May != nil {
+		err = row.May(id)
+	}
+	if err != nil || row.Fresh == 0 || e.options.Local.Logins.SignedInWithin(id, row.Fresh) {
+		return false, err
+	}
+	if ByPage(ex) && !ex.ByScript() {
+		ex.Decision = web.DecisionChallenge
+		ex.Redirect(http.StatusSeeOther, e.options.SignInAgain())
+		return true, nil
+	}
+	return false, &web.Error{
+		Status: http.StatusForbidden, MaxAge: row.Fresh,
+		Detail: fmt.Sprintf("Sign in again to do this. Your sign-in is older than %d minutes.", int(row.Fresh.Minutes())),
+	}
+}
+
+func (e *Endpoint) notAllowed() error {
+	allowed := slices.Sorted(maps.Keys(e.rows))
+	if allowed[0] == http.MethodGet {
+		allowed = slices.Insert(allowed, 1, http.MethodHead)
+	}
+	return &web.Error{
+		Status: http.StatusMethodNotAllowed, Allow: strings.Join(allowed, ", "),
+		Detail: "This endpoint answers " + strings.Join(allowed, ", ") + ".",
+	}
+}

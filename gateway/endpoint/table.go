@@ -1,0 +1,100 @@
+package endpoint
+
+import (
+	"fmt"
+	"time"
+
+	"authgate/gateway/mechanism"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// Options are what the endpoints of one configuration share.
+type Options struct {
+	Site       *web.Site
+	CrossSite  *web.CrossSite
+	Now        func() time.Time // the clock of the store
+	Realm      string
+	Used       map[policy.Mechanism]bool // by some route
+	Local      *mechanism.Local
+	Federation *mechanism.Federation
+}
+
+// Row is what the gateway does for one method of one of its own endpoints, and by
+// which rules.
+type Row struct {
+	Name   string // of the endpoint, under the prefix
+	Method string // GET stands for HEAD too
+	Label  string // for logs and metrics; empty: the name
+	// Do answers a request that keeps the rules.
+	Do func(*web.Exchange) error
+
+	// Enabled returns why the row does not exist for now; nil: it always exists.
+	Enabled func() error
+	// Home: it is served at the host of public_url alone. The application at another
+	// host could else use it with the session that a browser sends there. If one row of
+	// an endpoint is Home, all are.
+	Home bool
+	// Page: a page load at another host is led home.
+	Page bool
+	// LeadsHome: Do leads requests of other hosts home itself.
+	LeadsHome bool
+	// AnyOrigin: pages of other sites may ask for a state change. Then Do must not go
+	// by cookies.
+	AnyOrigin bool
+	// Sessions: a session must prove the user, whom Do finds in the exchange. A token
+	// must not make another one, or end a login.
+	Sessions bool
+	// May returns why a user may not do it, however they sign in; nil: all users may.
+	// It needs Sessions.
+	May func(*policy.Identity) error
+	// Fresh is how old the user's sign-in may be; 0: any age. It needs Sessions.
+	Fresh time.Duration
+	// Anew: the pages of its errors offer to sign in anew, whatever the error is.
+	Anew bool
+}
+
+// Endpoint is one of the gateway's own endpoints: the rows of a name.
+type Endpoint struct {
+	options *Options
+	rows    map[string]Row // by method
+	label   string
+	home    bool
+	signIn  *web.SignInLink // nil: nowhere
+}
+
+// New returns the endpoints of those names by their paths. It fails if there is no row
+// for one of the names.
+func New(o *Options, names []string, rows []Row) (map[string]*Endpoint, error) {
+	endpoints := map[string]*Endpoint{}
+	for _, name := range names {
+		e := newEndpoint(o, name, rows)
+		if len(e.rows) == 0 {
+			return nil, fmt.Errorf("there is no endpoint %q", name)
+		}
+		endpoints[o.Site.Own(name)] = e
+	}
+	return endpoints, nil
+}
+
+// Single returns the endpoint of one row, which may have any path.
+func Single(o *Options, row Row) *Endpoint { return newEndpoint(o, row.Name, []Row{row}) }
+
+func newEndpoint(o *Options, name string, rows []Row) *Endpoint {
+	e := &Endpoint{options: o, rows: map[string]Row{}, label: "authgate/" + name}
+	anew := false
+	for _, row := range rows {
+		if row.Name != name {
+			continue
+		}
+		e.rows[row.Method] = row
+		e.home, anew = e.home || row.Home, anew || row.Anew
+		if row.Label != "" {
+			e.label = "authgate/" + row.Label
+		}
+	}
+	if anew || o.Used[policy.Session] || o.Used[policy.OIDC] {
+		e.signIn = &web.SignInLink{Page: o.Site.Own("signin"), Always: anew}
+	}
+	return e
+}

@@ -1,0 +1,90 @@
+package endpoint
+
+import (
+	"errors"
+	"net/http"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// SignedIn are the mechanisms that tell who a user is: all but Basic.
+func (o *Options) SignedIn() auth.Chain {
+	return append(auth.Chain{o.Federation.Bearers}, o.Sessions("")...)
+}
+
+// Sessions are the mechanisms of users in a browser: only those at providers or of local
+// accounts, if only names one of the two kinds.
+func (o *Options) Sessions(only policy.Mechanism) auth.Chain {
+	var chain auth.Chain
+	if only != policy.OIDC {
+		chain = append(chain, o.Local.Sessions)
+	}
+	if only != policy.Session && o.Federation.Delegated != nil {
+		chain = append(chain, o.Federation.Delegated)
+	}
+	return chain
+}
+
+// Identity returns the user who asks, by a session or a token.
+func (o *Options) Identity(ex *web.Exchange) (*policy.Identity, error) {
+	return o.prove(ex, o.SignedIn())
+}
+
+// prove returns the user that one of the mechanisms proves.
+func (o *Options) prove(ex *web.Exchange, chain auth.Chain) (*policy.Identity, error) {
+	id, err := ex.Authenticate(chain)
+	if err != nil {
+		return nil, web.Challenge(err, o.SignedIn().Challenges(&ex.Credentials)...)
+	}
+	ex.Identify(id)
+	return id, nil
+}
+
+// changer returns the user who may change something of their own. A session must prove
+// it, and with it that no other site asks.
+func (o *Options) changer(ex *web.Exchange) (*policy.Identity, error) {
+	chain := o.Sessions("")
+	if creds := &ex.Credentials; creds.Scheme == "bearer" || creds.Session == "" && creds.Delegated == "" {
+		chain = o.SignedIn()
+	}
+	id, err := o.prove(ex, chain)
+	if err != nil {
+		return nil, err
+	}
+	if id.Mechanism == policy.Bearer {
+		return nil, &web.Error{Status: http.StatusForbidden, Detail: "A token cannot do this. Sign in, and use the session."}
+	}
+	if !o.CrossSite.NeedsToken(ex) {
+		return id, nil
+	}
+	return id, o.CrossSite.CheckToken(ex, id.Login)
+}
+
+// Guest returns the user whom a chain of sessions proves, nil if there is none. It clears
+// cookies that are no longer valid.
+func Guest(ex *web.Exchange, chain auth.Chain) (*policy.Identity, error) {
+	id, err := ex.Authenticate(chain)
+	switch {
+	case err == nil:
+		ex.Identify(id)
+		return id, nil
+	case errors.Is(err, auth.ErrNoCredentials), errors.Is(err, auth.ErrRejected):
+		ex.ClearStale()
+		return nil, nil
+	}
+	return nil, err
+}
+
+// SignInAgain returns the page where a user who is signed in signs in once more, and
+// from where they come back to the account.
+func (o *Options) SignInAgain() string {
+	page := web.WithParameter(o.Site.Own("signin"), web.ReasonField, web.ReasonFresh)
+	return o.Site.WithReturn(page, web.Return{Path: o.Site.Own("account")})
+}
+
+// ByPage reports whether the form of a page, or one like it, sent the request.
+func ByPage(ex *web.Exchange) bool {
+	return ex.MediaType() == web.TypeForm && web.Negotiate(ex.Request) == web.TypeHTML
+}

@@ -1,0 +1,107 @@
+package mechanism
+
+import (
+	"fmt"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/config"
+	"authgate/gateway/login"
+	"authgate/gateway/store"
+	"authgate/gateway/web"
+)
+
+// Options are what the mechanisms of a configuration are made of.
+type Options struct {
+	Config               *config.Config
+	Accounts, BasicUsers []auth.Account // of the configuration, as far as they count
+	Store                store.Store
+	Now                  func() time.Time // the clock of Store
+	Verifier             *auth.Verifier
+	Service              *web.Service
+}
+
+// Local is what users with local accounts sign in with. Its caches are new with each
+// configuration, so that they hold nothing that was verified under other accounts or
+// keys.
+type Local struct {
+	Accounts *auth.Accounts
+	Verifier *auth.Verifier
+	Logins   *login.Logins
+	Tickets  *login.Tickets
+	Sessions *login.Sessions
+	Bearer   *login.AccessTokens // the gateway's own tokens
+	Refresh  *login.RefreshTokens
+	API      *login.APITokens
+	Basic    *auth.Basic    // its users have no logins
+	Decoys   *auth.DecoyKey // of both kinds of users
+	JWKS     []byte         // the public keys of access tokens
+}
+
+// NewLocal makes the mechanisms of local accounts. running, if not nil, are those of the
+// configuration that runs.
+func NewLocal(o *Options, running *Local) (*Local, error) {
+	cfg, now := o.Config, o.Now
+	keys, err := login.LoadKeys(cfg.Token.Algorithm, cfg.Token.Secret.Reveal(), cfg.Token.PrivateKey, cfg.DataDir)
+	if err != nil {
+		return nil, fmt.Errorf("token: %w", err)
+	}
+	jwks, err := keys.JWKS()
+	if err != nil {
+		return nil, fmt.Errorf("token: %w", err)
+	}
+	decoys := auth.NewDecoyKey(keys.Derive("decoys"))
+	if running != nil {
+		decoys = running.Decoys // a reload may change the keys of tokens
+	}
+	accounts, logins := auth.NewAccounts(o.Accounts, decoys), login.NewLogins(o.Store, now)
+	return &Local{
+		Accounts: accounts, Verifier: o.Verifier, Logins: logins, Tickets: login.NewTickets(o.Store, now),
+		Sessions: login.NewSessions(login.SessionOptions{
+			Lifetime: cfg.Session.Lifetime, Remember: cfg.Session.Remember, Idle: cfg.Session.IdleTimeout,
+		}, accounts, logins),
+		Bearer: login.NewAccessTokens(login.AccessTokenOptions{
+			Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience,
+			Lifetime: cfg.Token.AccessLifetime, Realm: cfg.Basic.Realm,
+		}, keys, accounts, logins),
+		API: login.NewAPITokens(accounts, logins),
+		Refresh: login.NewRefreshTokens(login.RefreshOptions{
+			Lifetime: cfg.Token.RefreshLifetime, Remember: cfg.Session.Remember,
+			Leeway: cfg.Token.ReuseLeeway, Bind: traits(cfg.Token.BindRefresh),
+		}, accounts, logins),
+		Basic:  auth.NewBasic(cfg.Basic.Realm, auth.NewAccounts(o.BasicUsers, decoys), o.Verifier),
+		Decoys: decoys,
+		JWKS:   jwks,
+	}, nil
+}
+
+// traits returns what refresh tokens are bound to.
+func traits(words []string) []login.Trait {
+	known := map[string]login.Trait{config.BindUserAgent: login.BindUserAgent, config.BindIP: login.BindIP}
+	list := make([]login.Trait, len(words))
+	for i, word := range words {
+		list[i] = known[word]
+	}
+	return list
+}
+
+// LocalAccounts returns the local accounts of a configuration.
+func LocalAccounts(cfg *config.Config) []auth.Account {
+	accounts := make([]auth.Account, len(cfg.Accounts.Users))
+	for i, u := range cfg.Accounts.Users {
+		accounts[i] = auth.Account{
+			Username: u.Username, PasswordHash: u.Hash,
+			Name: u.Name, Email: u.Email, Roles: u.Roles, Disabled: u.Disabled,
+		}
+	}
+	return accounts
+}
+
+// BasicUsers returns the users of Basic of a configuration.
+func BasicUsers(cfg *config.Config) []auth.Account {
+	accounts := make([]auth.Account, len(cfg.Basic.Users))
+	for i, u := range cfg.Basic.Users {
+		accounts[i] = auth.Account{Username: u.Username, PasswordHash: u.Hash}
+	}
+	return accounts
+}

@@ -1,0 +1,130 @@
+package signin
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/endpoint"
+	"authgate/gateway/mechanism"
+	"authgate/gateway/pages"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// signInPage is GET /signin. If the query names one of session and oidc,
+// because a route accepts no other, the page offers that alone.
+type signInPage struct {
+	site       *web.Site
+	accounts   *auth.Accounts
+	federation *mechanism.Federation
+	remember   bool // users can stay signed in
+	sessions   func(only policy.Mechanism) auth.Chain
+	hosts      *otherHosts
+}
+
+func (s *signInPage) serve(ex *web.Exchange) error {
+	reason := ex.QueryValue(web.ReasonField)
+	if reason == web.ReasonSignedOut && !ex.Foreign {
+		if id, err := endpoint.Guest(ex, s.sessions("")); err != nil || id == nil {
+			s.signedOut(ex) // the way here did end a session, if the store is gone now
+			return nil
+		}
+	}
+	r := ex.ReadReturn(ex.QueryValue)
+	if !s.site.AtHome(&ex.Received) {
+		return startAtHome(ex, s.site, "signin", r, "mechanism", web.SwitchField, web.ReasonField)
+	}
+	only, other := policy.Mechanism(ex.QueryValue("mechanism")), ex.QueryValue(web.SwitchField) != ""
+	again := reason == web.ReasonFresh
+	if !other && !again {
+		if answered, err := s.hosts.bySession(ex, only, r); answered || err != nil {
+			return err
+		}
+	}
+	id, err := endpoint.Guest(ex, s.sessions(only))
+	if err != nil {
+		return err
+	}
+	if id != nil && !other && !again {
+		s.already(ex, id, r)
+		return nil
+	}
+	page := pages.SignIn{}
+	switch {
+	case id != nil && again:
+		page.Notice = pages.NoticeFresh
+		if id.Provider == policy.LocalProvider {
+			page.Username = id.Username
+		}
+	case id != nil:
+		page.Current = ex.User(id).String()
+	case s.cameBack(ex):
+		page.Notice = pages.NoticeNoCookie
+		s.site.Service.Logger.Warn("a sign-in came back without its cookie: the browser blocks cookies, or something on the way removes Set-Cookie or Cookie",
+			"request_id", ex.ID, "client", ex.Peer.Address, "cookie", s.site.Cookies.Names.Session)
+	case reason == web.ReasonEnded:
+		page.Notice = pages.NoticeEnded
+	}
+	s.write(ex, http.StatusOK, r, page)
+	return nil
+}
+
+// signedOut answers a user who has just signed out.
+func (s *signInPage) signedOut(ex *web.Exchange) {
+	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error {
+		return p.SignedOut(w, pages.SignedOut{SignInURL: s.site.Own("signin")})
+	})
+}
+
+// already answers a user who is signed in.
+func (s *signInPage) already(ex *web.Exchange, id *policy.Identity, r web.Return) {
+	page := pages.SignedIn{User: ex.User(id), ContinueURL: s.site.PlaceOrStart(r), Host: r.Host}
+	page.Unbegun = r.Host != "" && ex.QueryValue(web.ReasonField) == web.ReasonUnbegun
+	page.SwitchURL = s.site.Own("signin") + "?" + web.SwitchField + "=1"
+	if only := ex.QueryValue("mechanism"); only != "" {
+		page.SwitchURL = web.WithParameter(page.SwitchURL, "mechanism", only)
+	}
+	page.SwitchURL = s.site.WithReturn(page.SwitchURL, r)
+	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.SignedIn(w, page) })
+}
+
+// cameBack reports whether a user has just signed in on this page, was sent on, and
+// is here again because the browser did not send the session's cookie. A route sends
+// users here with the way back, and redirects keep the Referer.
+func (s *signInPage) cameBack(ex *web.Exchange) bool {
+	creds := &ex.Credentials
+	if creds.Session != "" || creds.Delegated != "" || ex.HasStale() || !ex.PageLoad() ||
+		ex.QueryValue(web.ReturnToField) == "" || ex.QueryValue(web.SwitchField) != "" || ex.QueryValue(web.ReasonField) != "" {
+		return false
+	}
+	from, err := url.Parse(ex.Request.Header.Get("Referer"))
+	if err != nil || from.Scheme != "https" || from.Query().Has(web.SwitchField) || from.Query().Has(web.ReasonField) {
+		return false
+	}
+	host, err := policy.CanonicalHost(from.Host)
+	if err != nil || host != ex.Canonical.Host {
+		return false
+	}
+	return from.Path == s.site.Own("signin") || from.Path == s.site.Own("login")
+}
+
+func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page pages.SignIn) {
+	only := policy.Mechanism(ex.QueryValue("mechanism"))
+	page.Action, page.ReturnTo, page.Binding = s.site.Own("login"), s.site.Place(r), r.Binding
+	page.Elsewhere = r.Elsewhere
+	page.Host = s.site.SignInHost(r)
+	page.Password = s.accounts.Len() > 0 && only != policy.OIDC
+	page.Remember = s.remember
+	for _, p := range s.federation.Providers {
+		if only != policy.Session {
+			place := s.site.Own("login") + "?provider=" + url.QueryEscape(p.Name())
+			if ex.QueryValue(web.SwitchField) != "" || page.Notice == pages.NoticeFresh { // must ask for credentials
+				place = web.WithParameter(place, web.SwitchField, "1")
+			}
+			page.Providers = append(page.Providers, pages.Provider{Title: p.Title, URL: s.site.WithReturn(place, r)})
+		}
+	}
+	ex.Page(status, func(p *pages.Pages, w io.Writer) error { return p.SignIn(w, page) })
+}
