@@ -75,7 +75,7 @@ func newTransport(cfg config.Upstream, timeout time.Duration, strays *http1.Stra
 			if err != nil {
 				return nil, err
 			}
-			return conn.Conn, nil // net/http looks for a *tls.Conn
+			return conn, nil
 		},
 	})
 	t.h2c = http2.New(http2.Options{
@@ -144,12 +144,14 @@ func (t *transport) roundTrip(r *http.Request, again bool) (*http.Response, erro
 	for attempt := 0; ; attempt++ {
 		restore()
 		response, err := t.send(r, client, again)
-		var other *protocolError
-		switch {
-		case http2.NeedsHTTP1(err):
+		if needed, again := http2.NeedsHTTP1(err); needed {
 			t.needsHTTP1(r.URL.Host)
-			return overHTTP1(client, withoutHTTP2(r), true)
-		case !errors.As(err, &other) || attempt == 2:
+			if again {
+				return overHTTP1(client, withoutHTTP2(r), true)
+			}
+		}
+		var other *protocolError
+		if !errors.As(err, &other) || attempt == 2 {
 			return response, err
 		}
 		t.chose(r.URL.Host, other.chosen)

@@ -1,16 +1,13 @@
 package http2
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"authgate/gateway/conn"
@@ -28,8 +25,6 @@ const (
 	idleLives = time.Minute
 	// continueAfter is how long a body with "Expect: 100-continue" waits for the 100.
 	continueAfter = time.Second
-	// mostDials bounds how often a request waits for a connection that then has no room for it.
-	mostDials = 16
 	// mostAttempts bounds how often a request is sent that the upstream has not
 	// processed (RFC 9113, section 8.7).
 	mostAttempts = 3
@@ -40,7 +35,7 @@ type Options struct {
 	// Dial opens a connection to HOST:PORT that speaks HTTP/2. wrap returns the
 	// connection below TLS. The client closes the connection.
 	Dial func(ctx context.Context, address string, wrap func(net.Conn) net.Conn) (net.Conn, error)
-	// Secure says that Dial returns a *tls.Conn.
+	// Secure says that the connections speak TLS, so that the default port is 443.
 	Secure bool
 	// Timeout is how long the header of a response may take after the request was
 	// written, and how long an upstream may pause in reading the request.
@@ -54,24 +49,26 @@ type Options struct {
 // Client sends requests to upstreams over HTTP/2. It is safe for concurrent use.
 type Client struct {
 	options   Options
-	scheme    string
 	transport *http.Transport // opens connections
 	buffers   conn.Buffers
 
 	mu    sync.Mutex
-	conns map[string][]*connection // by address, those that take requests
+	conns map[string][]*connection // by address, those that take requests; the slices are never changed
 	dials map[string]*dialing
 }
 
-// dialing is a connection that is being opened.
+// dialing is a connection that is being opened. The request that began it has the first place, so that each
+// connection serves a request, however many wait and however few it takes.
 type dialing struct {
-	done chan struct{}
-	err  error
+	opened chan struct{} // closed when conn or err is known
+	ready  chan struct{} // closed when the others may look for a place
+	conn   *connection
+	err    error
 }
 
 // New returns a client. It opens no connection.
 func New(o Options) *Client {
-	c := &Client{options: o, scheme: "http", conns: map[string][]*connection{}, dials: map[string]*dialing{}}
+	c := &Client{options: o, conns: map[string][]*connection{}, dials: map[string]*dialing{}}
 	c.transport = &http.Transport{
 		ExpectContinueTimeout: continueAfter,
 		IdleConnTimeout:       idleLives,
@@ -81,22 +78,20 @@ func New(o Options) *Client {
 			SendPingTimeout: pingAfter, PingTimeout: pingWait, MaxReceiveBufferPerStream: streamWindow,
 		},
 	}
-	if o.Secure {
-		c.scheme = "https"
-		c.transport.Protocols.SetHTTP2(true)
-		c.transport.DialTLSContext = c.dial
-	} else {
-		c.transport.Protocols.SetUnencryptedHTTP2(true)
-		c.transport.DialContext = c.dial
-	}
+	c.transport.Protocols.SetUnencryptedHTTP2(true)
+	c.transport.DialContext = c.dial
 	return c
 }
 
 // dial opens a connection for the one that asks in the context.
 func (c *Client) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	return c.options.Dial(ctx, address, func(raw net.Conn) net.Conn {
-		return c.guarded(raw, ctx.Value(connectionKey{}).(*connection))
-	})
+	k := ctx.Value(connectionKey{}).(*connection)
+	dialed, err := c.options.Dial(ctx, address, func(raw net.Conn) net.Conn { return c.guarded(raw, k) })
+	if err != nil {
+		return nil, err
+	}
+	k.greeted = newGreeted(dialed, k.guard.Conn)
+	return k.greeted, nil
 }
 
 // guarded returns what k uses raw through.
@@ -111,13 +106,9 @@ func (c *Client) guarded(raw net.Conn, k *connection) net.Conn {
 // upstream has not processed it, or if it Repeats (see http1) and the upstream reset it
 // or lost its connection; and in both cases only if what was read of its body is at hand.
 func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
-	q, body := outgoing(r)
+	body := newReplay(r)
 	for attempt := 1; ; attempt++ {
-		k, err := c.take(q.Context(), c.address(q.URL.Host))
-		if err != nil {
-			return nil, err
-		}
-		response, err := c.send(k, q, body)
+		response, err := c.try(r, body)
 		switch {
 		case err == nil:
 			return response, nil
@@ -125,14 +116,23 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, body.failure()
 		}
 		if e := (*Error)(nil); errors.As(err, &e) && e.needsHTTP1() {
-			e.again = body.rewind(r)
+			e.again = r.ContentLength <= mostReplayed && body.restore(r)
 			return nil, err
 		}
 		again := unprocessed(err) && attempt < mostAttempts || attempt == 1 && !c.options.NoRepeat && http1.Repeats(r, err)
-		if !again || !body.rewind(q) {
+		if !again || !body.whole() {
 			return nil, err
 		}
 	}
+}
+
+// try sends a request once.
+func (c *Client) try(r *http.Request, body *replay) (*http.Response, error) {
+	k, err := c.take(r.Context(), c.address(r.URL.Host))
+	if err != nil {
+		return nil, err
+	}
+	return c.send(k, r, body)
 }
 
 // address returns host with a port.
@@ -147,86 +147,132 @@ func (c *Client) address(host string) string {
 	return net.JoinHostPort(strings.Trim(host, "[]"), port)
 }
 
-// take returns a connection with room for a request, which it reserves.
+// take returns a connection with a place for a request.
 func (c *Client) take(ctx context.Context, address string) (*connection, error) {
 	if c.options.NoReuse {
-		return c.openFor(ctx, address)
+		return c.open(ctx, address)
 	}
-	for range mostDials {
+	for limit := time.Now().Add(c.options.Timeout); ; {
 		c.mu.Lock()
-		open, d := slices.Clone(c.conns[address]), c.dials[address]
+		open := c.conns[address]
 		c.mu.Unlock()
-		for _, k := range open { // not under the lock, because Reserve may call changed
-			if k.Reserve() == nil {
-				return k, nil
-			}
+		if k := c.reserve(open); k != nil { // not under the lock, because Reserve may call changed
+			return k, nil
+		}
+		if k, err := c.wait(ctx, limit, address, open); k != nil || err != nil {
+			return k, err
+		}
+	}
+}
+
+// reserve takes a place on the first connection that has one. It returns nil if none has.
+func (c *Client) reserve(open []*connection) *connection {
+	for _, k := range open {
+		switch {
+		case k.Reserve() != nil:
 			if k.Err() != nil {
 				c.forget(k)
 			}
-		}
-		if d == nil {
-			d = c.begin(address)
-		}
-		select {
-		case <-d.done:
-			if d.err != nil {
-				return nil, d.err
-			}
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		case k.retired.Load(): // since open was read
+			k.Release()
+		default:
+			return k
 		}
 	}
-	return nil, errCrowded
+	return nil
 }
 
-// begin opens a connection for all that wait for one.
-func (c *Client) begin(address string) *dialing {
+// wait waits for a connection beside those that have no place. It returns the connection if the request has a place
+// on it, and nil if it may find one now.
+func (c *Client) wait(ctx context.Context, limit time.Time, address string, full []*connection) (*connection, error) {
+	d, first := c.begin(address, full)
+	if d == nil {
+		return nil, nil
+	}
+	late := time.NewTimer(time.Until(limit))
+	defer late.Stop()
+	ready := d.ready
+	if first {
+		ready = d.opened
+	}
+	err := errCrowded
+	select {
+	case <-ready:
+		switch {
+		case d.err != nil:
+			return nil, d.err
+		case first:
+			return d.conn, nil
+		case !d.conn.greeted.known:
+			return nil, errUnusable
+		}
+		return nil, nil
+	case <-late.C:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if first {
+		go d.release()
+	}
+	return nil, err
+}
+
+// begin opens a connection for all that wait for one. first says that the caller's request has a place on it. It
+// returns nil if there are other connections by now than those that have no place.
+func (c *Client) begin(address string, full []*connection) (d *dialing, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if d := c.dials[address]; d != nil {
-		return d
+		return d, false
 	}
-	d := &dialing{done: make(chan struct{})}
+	if !slices.Equal(c.conns[address], full) {
+		return nil, false
+	}
+	d = &dialing{opened: make(chan struct{}), ready: make(chan struct{})}
 	c.dials[address] = d
-	go func() {
-		// Not for one request: others wait too. Dial has a limit of its own.
-		k, err := c.open(context.Background(), address)
-		c.mu.Lock()
-		if d.err = err; err == nil {
-			c.conns[address] = append(c.conns[address], k)
-		}
-		delete(c.dials, address)
-		c.mu.Unlock()
-		close(d.done)
-		if err == nil {
-			k.SetStateHook(func(*http.ClientConn) { c.changed(k) })
-		}
-	}()
-	return d
+	go c.run(d, address)
+	return d, true
 }
 
-// openFor opens a connection for one request.
-func (c *Client) openFor(ctx context.Context, address string) (*connection, error) {
-	k, err := c.open(ctx, address)
-	if err != nil {
-		return nil, err
+// run opens the connection.
+func (c *Client) run(d *dialing, address string) {
+	defer close(d.ready)
+	// Not for one request: others wait too. Dial has a limit of its own.
+	d.conn, d.err = c.open(context.Background(), address)
+	close(d.opened)
+	if d.err == nil {
+		<-d.conn.greeted.done
 	}
-	k.retired.Store(true)
-	if err := k.Reserve(); err != nil {
-		k.Close()
-		return nil, explain(err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.dials, address)
+	if d.err == nil && d.conn.Err() == nil && !d.conn.retired.Load() {
+		c.conns[address] = append(slices.Clip(c.conns[address]), d.conn)
 	}
-	k.SetStateHook(func(*http.ClientConn) { c.changed(k) })
-	return k, nil
 }
 
+// release gives the first place back, if there is one.
+func (d *dialing) release() {
+	if <-d.opened; d.err == nil {
+		d.conn.Release()
+	}
+}
+
+// open opens a connection with a place for a request.
 func (c *Client) open(ctx context.Context, address string) (*connection, error) {
 	k := &connection{address: address}
-	cc, err := c.transport.NewClientConn(context.WithValue(ctx, connectionKey{}, k), c.scheme, address)
+	k.retired.Store(c.options.NoReuse)
+	// What dial returns is a connection without TLS to net/http, which would need a *tls.Conn.
+	cc, err := c.transport.NewClientConn(context.WithValue(ctx, connectionKey{}, k), "http", address)
 	if err != nil {
 		return nil, err
 	}
 	k.ClientConn = cc
+	if k.Reserve() != nil {
+		k.Close()
+		return nil, errUnusable
+	}
+	k.SetStateHook(func(*http.ClientConn) { c.changed(k) })
 	return k, nil
 }
 
@@ -252,7 +298,7 @@ func (c *Client) retire(k *connection) {
 func (c *Client) forget(k *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	left := slices.DeleteFunc(c.conns[k.address], func(other *connection) bool { return other == k })
+	left := slices.DeleteFunc(slices.Clone(c.conns[k.address]), func(other *connection) bool { return other == k })
 	if c.conns[k.address] = left; len(left) == 0 {
 		delete(c.conns, k.address)
 	}
@@ -271,72 +317,4 @@ func (c *Client) CloseIdleConnections() {
 			c.retire(k)
 		}
 	}
-}
-
-// outgoing returns a copy of r for the connection, and its body.
-func outgoing(r *http.Request) (*http.Request, *replay) {
-	q := *r
-	if http1.Negotiates(r.Header["Authorization"]) { // would sign in a connection that others use
-		q.Header = r.Header.Clone()
-		q.Header.Del("Authorization")
-	}
-	if r.Body == nil || r.Body == http.NoBody {
-		return &q, nil
-	}
-	body := &replay{body: r.Body}
-	q.Body = body
-	return &q, body
-}
-
-// mostReplayed is the longest body that is sent again, in bytes.
-const mostReplayed = 64 << 10
-
-// replay is the body of a request that may be sent again. It keeps what was read.
-type replay struct {
-	body   io.Reader
-	read   []byte
-	lost   bool                  // more was read than is kept
-	failed atomic.Pointer[error] // of Read
-	watch  *watch                // of the present attempt
-}
-
-// failure returns the error of Read, nil if there is none.
-func (p *replay) failure() error {
-	if p == nil || p.failed.Load() == nil {
-		return nil
-	}
-	return *p.failed.Load()
-}
-
-// Read implements io.Reader.
-func (p *replay) Read(b []byte) (int, error) {
-	p.watch.hold()
-	n, err := p.body.Read(b)
-	p.watch.begin()
-	if p.lost || len(p.read)+n > mostReplayed {
-		p.lost, p.read = true, nil
-	} else {
-		p.read = append(p.read, b[:n]...)
-	}
-	if err != nil && err != io.EOF {
-		p.failed.Store(&err)
-	}
-	return n, err
-}
-
-// Close implements io.Closer. The server closes the body, because it may be sent again.
-func (p *replay) Close() error { return nil }
-
-// rewind makes the body that of r again, from its beginning. It reports false if that is
-// not possible. It does nothing for nil.
-func (p *replay) rewind(r *http.Request) bool {
-	if p == nil {
-		return true
-	}
-	if p.lost {
-		return false
-	}
-	p.body, p.read = io.MultiReader(bytes.NewReader(p.read), p.body), nil
-	r.Body = p
-	return true
 }

@@ -2,6 +2,7 @@ package http2
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"authgate/gateway/upstream/http1"
 )
 
 // connection is a connection to an upstream.
@@ -17,32 +20,45 @@ type connection struct {
 	*http.ClientConn
 	address string
 	guard   *guard
+	greeted *greeted
 	retired atomic.Bool // it takes no more requests
 }
 
 // connectionKey is the key of a connection in the context of its dial.
 type connectionKey struct{}
 
-// send sends a request on a connection.
-func (c *Client) send(k *connection, r *http.Request, sent *replay) (*http.Response, error) {
+// send sends a request on a connection that has a place for it. content is its body, nil if it has none.
+func (c *Client) send(k *connection, r *http.Request, content *replay) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	w := &watch{limit: c.options.Timeout, cancel: cancel}
-	if sent != nil {
-		sent.watch = w
+	q := r.WithContext(httptrace.WithClientTrace(ctx, w.trace()))
+	if http1.Negotiates(r.Header["Authorization"]) { // would sign in a connection that others use
+		q.Header = r.Header.Clone()
+		q.Header.Del("Authorization")
+	}
+	var sent *attempt
+	if content != nil {
+		sent = &attempt{replay: content, watch: w, cancel: cancel}
+		q.Body = sent
 	}
 	began := k.guard.heard()
-	response, err := k.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, w.trace())))
+	w.begin() // it may have to wait for its turn on the connection
+	response, err := k.RoundTrip(q)
 	w.stop()
 	if err == nil {
-		response.Body = &body{ReadCloser: response.Body, done: func() { cancel(nil) }}
+		response.Body = &body{response.Body, sent, cancel}
 		return response, nil
 	}
+	sent.finish()
 	cause := context.Cause(ctx)
 	cancel(nil)
+	if cause == errEnded && errors.Is(err, context.Canceled) {
+		err = errEnded // net/http has seen the end and the context at once
+	}
 	switch {
 	case r.Context().Err() != nil:
 		return nil, r.Context().Err()
-	case cause != nil:
+	case cause != nil && cause != errEnded:
 		if k.guard.heard() == began { // not a sign of life meanwhile
 			c.retire(k)
 		}
@@ -59,7 +75,7 @@ type watch struct {
 	cancel context.CancelCauseFunc
 
 	mu     sync.Mutex
-	timer  *time.Timer // while it is the upstream's turn
+	timer  *time.Timer // runs while it is the upstream's turn
 	over   bool
 	budget budget
 }
@@ -68,7 +84,8 @@ type watch struct {
 // httptrace returns only those of the trace before.
 func (w *watch) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		WroteRequest: func(httptrace.WroteRequestInfo) { w.begin() },
+		Wait100Continue: w.hold,
+		WroteRequest:    func(httptrace.WroteRequestInfo) { w.begin() },
 		Got1xxResponse: func(status int, h textproto.MIMEHeader) error {
 			if err := w.budget.spend(h); err != nil {
 				w.cancel(err)
@@ -125,7 +142,8 @@ func (w *watch) stop() {
 // body is the body of a response.
 type body struct {
 	io.ReadCloser
-	done func()
+	sent   *attempt // the body of the request, nil if it has none
+	cancel context.CancelCauseFunc
 }
 
 // Read implements io.Reader.
@@ -139,9 +157,9 @@ func (b *body) Read(p []byte) (int, error) {
 
 // Close implements io.Closer.
 func (b *body) Close() error {
-	err := b.ReadCloser.Close()
-	b.done()
-	return err
+	defer b.cancel(nil)
+	b.sent.finish() // Close waits until the body of the request is not read any more
+	return b.ReadCloser.Close()
 }
 
 // guard is a connection on which a write fails if the upstream does not read for the

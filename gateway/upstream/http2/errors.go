@@ -17,10 +17,11 @@ import (
 	"authgate/gateway/upstream/http1"
 )
 
-// Error is a failure of an exchange over HTTP/2 of which the upstream has told the reason, or that it
-// has lost. It quotes nothing that the upstream sent but the code.
+// Error is a failure of an exchange over HTTP/2 that the upstream has ended, without a valid
+// response. It quotes nothing that the upstream sent but the code.
 type Error struct {
-	// Code is that of a RST_STREAM or GOAWAY (RFC 9113, section 7), and empty if the connection was lost.
+	// Code is that of the RST_STREAM or GOAWAY (RFC 9113, section 7), of either side, and
+	// empty if the connection was lost.
 	Code string
 	text string
 	// none says that the upstream may have processed the request, and that no byte of a response came.
@@ -40,11 +41,14 @@ func (e *Error) Unwrap() error { return e.err }
 func (e *Error) NoResponse() bool { return e.none }
 
 // NeedsHTTP1 reports whether err says that the upstream serves the request over HTTP/1.1
-// only (RFC 9113, section 7), and that it can be sent again: the upstream has not processed it, and its body is
-// as it was.
-func NeedsHTTP1(err error) bool {
+// only (RFC 9113, section 7), and has not processed it. again says that it can be sent
+// again: its body is as it was.
+func NeedsHTTP1(err error) (needed, again bool) {
 	var e *Error
-	return errors.As(err, &e) && e.again && e.needsHTTP1()
+	if !errors.As(err, &e) || !e.needsHTTP1() {
+		return false, false
+	}
+	return true, e.again
 }
 
 func (e *Error) needsHTTP1() bool { return e.Code == http2.ErrCodeHTTP11Required.String() }
@@ -52,8 +56,11 @@ func (e *Error) needsHTTP1() bool { return e.Code == http2.ErrCodeHTTP11Required
 // errExchange replaces errors of net/http that may quote what the upstream sent.
 var errExchange = errors.New("the exchange over HTTP/2 failed")
 
-// errCrowded means that new connections close at once, or that their room is taken by others.
+// errCrowded means that the request has waited for its place on a connection for the whole time limit.
 var errCrowded = errors.New("no connection over HTTP/2 takes the request")
+
+// errUnusable means that a new connection ended before it took a request.
+var errUnusable = errors.New("the connection over HTTP/2 ended before it took the request")
 
 // Texts of errors of net/http that have no type.
 var (
@@ -64,11 +71,12 @@ var (
 	}
 	lost   = "http2: client connection lost" // no answer to a PING
 	goAway = regexp.MustCompile(`^http2: (?:server sent GOAWAY and closed the connection; LastStreamID=\d+, ErrCode=|` +
-		`Transport received GOAWAY from server ErrCode:)([A-Z0-9_]+)(?:,|$)`)
+		`Transport received GOAWAY from server ErrCode:)([A-Z0-9_]+|unknown error code 0x[0-9a-f]+)(?:,|$)`)
+	fromPeer = "received from peer" // why a stream was reset
 )
 
 // unprocessed reports whether the upstream has certainly not processed the request.
-func unprocessed(err error) bool { return slices.Contains(unsent, err.Error()) }
+func unprocessed(err error) bool { return err == errUnusable || slices.Contains(unsent, err.Error()) }
 
 // explain returns err without what the upstream sent.
 func explain(err error) error {
@@ -81,6 +89,8 @@ func explain(err error) error {
 	switch {
 	case errors.As(err, &own):
 		return err
+	case errors.As(err, &reset) && (reset.Cause == nil || reset.Cause.Error() != fromPeer): // net/http has reset it
+		return &Error{Code: reset.Code.String(), text: fmt.Sprintf("the upstream broke the rules of HTTP/2: %v", reset.Code)}
 	case errors.As(err, &reset):
 		return &Error{Code: reset.Code.String(), text: fmt.Sprintf("the upstream reset the stream: %v", reset.Code), none: true}
 	case err.Error() == lost:
