@@ -76,3 +76,15 @@ func TestLoginFlood(t *testing.T) {
 		t.Errorf("the gateway takes %.0f MiB", memory/(1<<20))
 	}
 }
+
+// from returns the headers of a request that the proxy forwards for a client.
+func from(address string, more ...string) []string {
+	return append([]string{"X-Forwarded-Proto", "https", "X-Forwarded-For", address}, more...)
+}
+
+// signInFrom tries to sign in from an address.
+func signInFrom(g *world.Instance, c *http.Client, address, user, password string) world.Answer {
+	g.T.Helper()
+	body := fmt.Sprintf(`{"username":%q,"password":%q}`, user, password)
+	return g.Do(c, "POST", "/login", body, from(address, "Content-Type", world.TypeJSON)...)
+}
