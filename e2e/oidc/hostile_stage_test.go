@@ -68,7 +68,7 @@ func (s *stage) visitor() *http.Client {
 
 var styleSheet = regexp.MustCompile(`(?s)<style>.*</style>`) // the same on each page
 
-// try is instance.try that keeps the answer for check.
+// try is Instance.Try that keeps the answer for check.
 func (s *stage) try(c *http.Client, method, path, body string, headers ...string) (world.Answer, error) {
 	a, err := s.Instance.Try(c, method, path, body, headers...)
 	place, _, _ := strings.Cut(path, "?")

@@ -32,7 +32,7 @@ routes:
   - {match: /open, upstream: app, auth: [none]}
 `
 
-// patientRedis is onRedis where cached values are valid for a day without
+// patientRedis is world.OnRedis where cached values are valid for a day without
 // contact: for tests of what costs no round trip.
 func patientRedis(address string) string {
 	return strings.Replace(world.OnRedis(address), "{", "{max_staleness: 24h, ", 1)
@@ -357,7 +357,7 @@ func measureLogouts(t testing.TB, p *pair, kind string, logouts int) []time.Dura
 		p.signOut(t, credential...)
 		ended := time.Now()
 		world.Until(t, "the other instance to refuse", func() bool {
-			// More often than once in 10 ms, as until does.
+			// More often than once in 10 ms, as world.Until does.
 			for range 1000 {
 				if p.b.Status(atB, "GET", "/secure-resource", credential...) == http.StatusUnauthorized {
 					return true
