@@ -92,6 +92,7 @@
 //	gateway/seal          encrypts what the store must not reveal
 //	gateway/store         the contract; memory; sqlitestore; redisstore; storetest for all of them
 //	gateway/strictjson    refuses JSON with two meanings
+//	gateway/lru           caches of a constant size
 //	gateway/cookiename    names that keep the cookies of applications apart
 //	gateway/headername    header names that applications trust, in any spelling
 //	gateway/store/guard   the store as the gateway uses it: measured, bounded, closed until it is ready

@@ -15,7 +15,7 @@ import (
 // imports only packages on lines above its own. The last lines serve tests.
 const importOrder = `
 	docs
-	policy gateway/pages gateway/password gateway/keyfile gateway/accountsfile gateway/seal gateway/store gateway/strictjson gateway/cookiename gateway/headername
+	policy gateway/pages gateway/password gateway/keyfile gateway/accountsfile gateway/seal gateway/store gateway/strictjson gateway/lru gateway/cookiename gateway/headername
 	gateway/store/guard gateway/store/redisstore gateway/store/sqlitestore
 	gateway/rate gateway/cors
 	gateway/conn

@@ -8,8 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
-
+	"authgate/gateway/lru"
 	"authgate/policy"
 )
 
@@ -64,9 +63,9 @@ type Throttle struct {
 	mu       sync.Mutex
 	limit    int
 	window   time.Duration
-	accounts *simplelru.LRU[string, *counter]
-	clients  *simplelru.LRU[netip.Addr, *counter]
-	pairs    *simplelru.LRU[pairKey, *pair]
+	accounts *lru.Unlocked[string, *counter]
+	clients  *lru.Unlocked[netip.Addr, *counter]
+	pairs    *lru.Unlocked[pairKey, *pair]
 }
 
 // pair is an account name and an address from which a password was correct.
@@ -107,13 +106,11 @@ type subject struct {
 // window. now returns the time. The smallest limit is 1 and the smallest window is
 // one second, so no configuration turns throttling off.
 func NewThrottle(limit int, window time.Duration, now func() time.Time) *Throttle {
-	accounts, errAccounts := simplelru.NewLRU[string, *counter](maxCounters, nil)
-	clients, errClients := simplelru.NewLRU[netip.Addr, *counter](maxCounters, nil)
-	pairs, errPairs := simplelru.NewLRU[pairKey, *pair](maxCounters, nil)
-	if errAccounts != nil || errClients != nil || errPairs != nil {
-		panic("auth: the size is a positive constant")
+	t := &Throttle{
+		now: now, accounts: lru.NewUnlocked[string, *counter](maxCounters),
+		clients: lru.NewUnlocked[netip.Addr, *counter](maxCounters),
+		pairs:   lru.NewUnlocked[pairKey, *pair](maxCounters),
 	}
-	t := &Throttle{now: now, accounts: accounts, clients: clients, pairs: pairs}
 	t.SetLimits(limit, window)
 	return t
 }
@@ -333,7 +330,7 @@ func (c *counter) expire(now time.Time) {
 }
 
 // forget removes c if it counts nothing and is still the counter of key.
-func forget[K comparable](counters *simplelru.LRU[K, *counter], key K, c *counter) {
+func forget[K comparable](counters *lru.Unlocked[K, *counter], key K, c *counter) {
 	if c.failures > 0 || c.pending > 0 {
 		return
 	}

@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
+	"authgate/gateway/lru"
 	"authgate/gateway/password"
 )
 
@@ -50,11 +50,7 @@ type Verifier struct {
 // t. It remembers up to cacheSize correct credentials (at least 1) for ttl. Useful
 // values are 10,000 and 5 minutes. now returns the time.
 func NewVerifier(h *Hasher, t *Throttle, cacheSize int, ttl time.Duration, now func() time.Time) *Verifier {
-	good, err := lru.New[credentialKey, time.Time](max(cacheSize, 1))
-	if err != nil {
-		panic(err) // the size is positive
-	}
-	v := &Verifier{hasher: h, throttle: t, ttl: ttl, now: now, good: good}
+	v := &Verifier{hasher: h, throttle: t, ttl: ttl, now: now, good: lru.New[credentialKey, time.Time](max(cacheSize, 1))}
 	secret := make([]byte, 32)
 	rand.Read(secret) // never fails: crypto/rand
 	v.macs.New = func() any { return &credentialMAC{mac: hmac.New(sha256.New, secret)} }

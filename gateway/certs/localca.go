@@ -18,11 +18,10 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"authgate/gateway/acme"
 	"authgate/gateway/config"
 	"authgate/gateway/keyfile"
+	"authgate/gateway/lru"
 )
 
 const (
@@ -94,8 +93,8 @@ func (ca *localCA) serve(names *caNames) (err error) {
 	defer ca.mu.Unlock()
 	ca.names = names
 	ca.constrain()
-	ca.leaves, err = lru.New[string, *tls.Certificate](maxLeaves)
-	return err
+	ca.leaves = lru.New[string, *tls.Certificate](maxLeaves)
+	return nil
 }
 
 // constrain issues the certificate of the authority anew, with the same key, unless it

@@ -1,18 +1,15 @@
 package login
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/errgroup"
 
 	"authgate/gateway/auth"
@@ -45,7 +42,7 @@ type AccessTokens struct {
 	accounts *auth.Accounts
 	logins   *Logins
 	parser   *jwt.Parser
-	verified *lru.Cache[string, *verifiedToken] // by the token, so that a warm request hashes nothing
+	verified recall[verifiedToken] // by the token
 }
 
 // accessToken is the content of a token whose signature and form are valid.
@@ -63,18 +60,14 @@ type accessToken struct {
 // revocation and login are checked on every request.
 type verifiedToken struct {
 	accessToken
-	rawLogin []byte
+	basis    basis // that the token is not revoked, and its login
 	identity *policy.Identity
 }
 
 // NewAccessTokens returns the mechanism. keys sign and verify the tokens.
 func NewAccessTokens(options AccessTokenOptions, keys *Keys, accounts *auth.Accounts, logins *Logins) *AccessTokens {
-	verified, err := lru.New[string, *verifiedToken](identityCacheSize)
-	if err != nil {
-		panic(err) // the size is a positive constant
-	}
 	return &AccessTokens{
-		options: options, keys: keys, accounts: accounts, logins: logins, verified: verified,
+		options: options, keys: keys, accounts: accounts, logins: logins, verified: newRecall[verifiedToken](),
 		parser: jwt.NewParser(
 			jwt.WithValidMethods([]string{keys.method.Alg()}),
 			jwt.WithIssuer(options.Issuer),
@@ -175,8 +168,8 @@ func (a *AccessTokens) verify(ctx context.Context, token string) (*verifiedToken
 	if len(token) > maxTokenBytes {
 		return nil, badToken("longer than %d bytes", maxTokenBytes)
 	}
-	ready, known := a.verified.Get(token)
-	if !known {
+	ready := a.verified.get(token)
+	if ready == nil {
 		access, err := a.parse(token)
 		if err != nil {
 			return nil, badToken("%v", err)
@@ -186,85 +179,75 @@ func (a *AccessTokens) verify(ctx context.Context, token string) (*verifiedToken
 	if !a.logins.now().Before(ready.expires) {
 		return nil, badToken("expired")
 	}
-	rawLogin, err := a.look(ctx, ready, known)
+	holds, err := a.logins.holds(ctx, ready.basis)
 	if err != nil {
 		return nil, err
 	}
-	current, err := a.resolve(ready, rawLogin)
+	if holds {
+		return ready, nil
+	}
+	current, err := a.resolve(ctx, &ready.accessToken)
 	if err != nil {
 		return nil, err
 	}
-	if current != ready || !known {
-		a.verified.Add(strings.Clone(token), current) // a clone, because token is a part of the whole header
-	}
+	a.verified.keep(token, current)
 	return current, nil
 }
 
-// look checks that the token is not revoked, and returns the record of its login, or
-// nil if it has none. For a new token it reads both in parallel, because then the store
-// must probably ask a disk or a server.
-func (a *AccessTokens) look(ctx context.Context, ready *verifiedToken, known bool) ([]byte, error) {
-	if known || ready.login == "" {
-		if err := a.notRevoked(ctx, ready); err != nil {
-			return nil, err
-		}
-		return a.rawLogin(ctx, ready)
+// resolve checks that the token is not revoked, and finds its login and its account.
+func (a *AccessTokens) resolve(ctx context.Context, access *accessToken) (*verifiedToken, error) {
+	known, err := a.look(ctx, access)
+	if err != nil {
+		return nil, err
 	}
-	var other errgroup.Group
-	other.Go(func() error { return a.notRevoked(ctx, ready) })
-	rawLogin, err := a.rawLogin(ctx, ready)
-	if revoked := other.Wait(); revoked != nil {
-		return nil, revoked
-	}
-	return rawLogin, err
-}
-
-func (a *AccessTokens) notRevoked(ctx context.Context, ready *verifiedToken) error {
-	switch _, err := a.logins.store.Get(ctx, ready.revokedKey); {
-	case err == nil:
-		return badToken("revoked")
-	case !errors.Is(err, store.ErrNotFound):
-		return fmt.Errorf("looking for a revocation: %w", err)
-	}
-	return nil
-}
-
-func (a *AccessTokens) rawLogin(ctx context.Context, ready *verifiedToken) ([]byte, error) {
-	if ready.login == "" {
-		return nil, nil
-	}
-	raw, err := a.logins.read(ctx, ready.loginKey)
-	if errors.Is(err, auth.ErrRejected) {
-		return nil, badToken("its login has ended")
-	}
-	return raw, err
-}
-
-// resolve finds the current account of the token. It returns ready itself if the login
-// has not changed.
-func (a *AccessTokens) resolve(ready *verifiedToken, rawLogin []byte) (*verifiedToken, error) {
-	if ready.identity != nil && bytes.Equal(rawLogin, ready.rawLogin) {
-		return ready, nil
-	}
-	account, ok := a.accounts.Lookup(ready.subject)
+	account, ok := a.accounts.Lookup(access.subject)
 	if !ok {
 		return nil, badToken("its account does not exist or is disabled")
 	}
-	identity := account.Identity(policy.Bearer, ready.login, ready.expires)
-	if ready.login != "" {
-		login, err := decodeLogin(ready.login, rawLogin)
+	identity := account.Identity(policy.Bearer, access.login, access.expires)
+	if access.login != "" {
+		login, err := decodeLogin(access.login, known[1].raw)
 		if err != nil {
 			return nil, err
 		}
-		if _, ok := login.current(a.accounts); !ok || login.Username != ready.subject {
+		if _, ok := login.current(a.accounts); !ok || login.Username != access.subject {
 			return nil, badToken("its account has changed")
 		}
-		if login.generation() != ready.gen {
+		if login.generation() != access.gen {
 			return nil, badToken("issued before the user changed the password")
 		}
 		identity.SignedIn = login.Created
 	}
-	return &verifiedToken{accessToken: ready.accessToken, rawLogin: rawLogin, identity: identity}, nil
+	return &verifiedToken{accessToken: *access, basis: known, identity: identity}, nil
+}
+
+// look returns what a valid token depends on: that it is not revoked, and the record of
+// its login, if it has one. It reads both in parallel, because the store must probably
+// ask a disk or a server.
+func (a *AccessTokens) look(ctx context.Context, access *accessToken) (basis, error) {
+	known := basis{{key: access.revokedKey}}
+	if access.login == "" {
+		return known, a.logins.notRevoked(ctx, access.revokedKey)
+	}
+	var other errgroup.Group
+	other.Go(func() error { return a.logins.notRevoked(ctx, access.revokedKey) })
+	raw, err := a.logins.read(ctx, access.loginKey)
+	if revoked := other.Wait(); revoked != nil {
+		return nil, revoked
+	}
+	if errors.Is(err, auth.ErrRejected) {
+		return nil, badToken("its login has ended")
+	}
+	return append(known, record{access.loginKey, raw}), err
+}
+
+// notRevoked returns an ErrRejected if the store has the revocation of a token under key.
+func (l *Logins) notRevoked(ctx context.Context, key string) error {
+	revocation, err := l.find(ctx, key)
+	if err == nil && revocation != nil {
+		err = badToken("revoked")
+	}
+	return err
 }
 
 // Revoke ends the login of a valid token, and revokes the token until it expires. It

@@ -1,17 +1,13 @@
 package login
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
-
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"authgate/gateway/auth"
 	"authgate/gateway/store"
@@ -104,15 +100,14 @@ type APITokens struct {
 	accounts *auth.Accounts
 	users    *Users // nil: users of providers have none
 	logins   *Logins
-	cache    *lru.Cache[string, *cachedAPIToken] // by what was presented
+	cache    recall[cachedAPIToken] // by what was presented
 }
 
-// cachedAPIToken is a token that an earlier request looked up. It is valid only
-// while the store holds the same record.
+// cachedAPIToken is a token that an earlier request looked up.
 type cachedAPIToken struct {
 	presented apiTokenClaim
-	key       string
-	raw       []byte
+	stored    record
+	basis     basis // stored; nothing if the owner is a user of a provider, who is looked up each time
 	record    *apiTokenRecord
 	identity  *policy.Identity
 
@@ -128,11 +123,7 @@ type apiTokenClaim struct {
 
 // NewAPITokens returns the API tokens of accounts, in the store of logins.
 func NewAPITokens(accounts *auth.Accounts, logins *Logins) *APITokens {
-	cache, err := lru.New[string, *cachedAPIToken](identityCacheSize)
-	if err != nil {
-		panic(err) // the size is a positive constant
-	}
-	return &APITokens{accounts: accounts, logins: logins, cache: cache}
+	return &APITokens{accounts: accounts, logins: logins, cache: newRecall[cachedAPIToken]()}
 }
 
 // Create makes a token of owner, which is shown only this once. It has the given
@@ -349,21 +340,18 @@ func (a *APITokens) alive(ctx context.Context, value string, basic bool) (*polic
 }
 
 func (a *APITokens) look(ctx context.Context, value string, basic bool) (*cachedAPIToken, error) {
-	cached, ok := a.cache.Get(value)
-	if !ok {
+	cached := a.cache.get(value)
+	if cached == nil {
 		var err error
 		if cached, err = readAPIToken(value, basic); err != nil {
 			return nil, err
 		}
 	}
-	raw, err := a.logins.read(ctx, cached.key)
-	if errors.Is(err, auth.ErrRejected) {
-		return nil, badAPIToken(basic, "unknown, revoked or expired")
+	current := cached
+	holds, err := a.logins.holds(ctx, cached.basis)
+	if err == nil && !holds {
+		current, err = a.resolve(ctx, cached)
 	}
-	if err != nil {
-		return nil, err
-	}
-	current, err := a.resolve(ctx, cached, raw)
 	if err != nil {
 		return nil, err
 	}
@@ -371,7 +359,7 @@ func (a *APITokens) look(ctx context.Context, value string, basic bool) (*cached
 		return nil, badAPIToken(basic, "expired")
 	}
 	if current != cached {
-		a.cache.Add(strings.Clone(value), current) // a clone, because value is a part of the whole header
+		a.cache.keep(value, current)
 	}
 	return current, nil
 }
@@ -389,31 +377,38 @@ func readAPIToken(value string, basic bool) (*cachedAPIToken, error) {
 	if !wholeAPIToken(token) {
 		return nil, badAPIToken(basic, "not whole: its length or its checksum is wrong")
 	}
-	return &cachedAPIToken{presented: presented, key: apiTokenKey(token)}, nil
+	return &cachedAPIToken{presented: presented, stored: record{key: apiTokenKey(token)}}, nil
 }
 
-// resolve finds the owner of a token. It returns cached itself if the record has not
-// changed. A user of a provider has a record too, which is read each time.
-func (a *APITokens) resolve(ctx context.Context, cached *cachedAPIToken, raw []byte) (*cachedAPIToken, error) {
-	if cached.identity != nil && bytes.Equal(raw, cached.raw) && cached.record.Provider == "" {
-		return cached, nil
+// resolve looks up a token and its owner.
+func (a *APITokens) resolve(ctx context.Context, cached *cachedAPIToken) (*cachedAPIToken, error) {
+	key, presented := cached.stored.key, cached.presented
+	raw, err := a.logins.read(ctx, key)
+	if errors.Is(err, auth.ErrRejected) {
+		return nil, badAPIToken(presented.basic, "unknown, revoked or expired")
 	}
-	record, err := decode[apiTokenRecord](raw)
 	if err != nil {
 		return nil, err
 	}
-	presented := cached.presented
-	owner, err := a.holder(ctx, record)
+	token, err := decode[apiTokenRecord](raw)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := a.holder(ctx, token)
 	switch {
 	case errors.Is(err, auth.ErrRejected):
-		return nil, badAPIToken(presented.basic, record.gone())
+		return nil, badAPIToken(presented.basic, token.gone())
 	case err != nil:
 		return nil, err
 	case presented.basic && !namesOwner(presented.username, owner.Username):
 		return nil, badAPIToken(presented.basic, "presented with the user name of another account")
 	}
-	identity := owner.Reduced(record.Roles)
-	next := &cachedAPIToken{presented: presented, key: cached.key, raw: raw, record: record, identity: identity}
+	next := &cachedAPIToken{
+		presented: presented, stored: record{key, raw}, record: token, identity: owner.Reduced(token.Roles),
+	}
+	if token.Provider == "" {
+		next.basis = basis{next.stored}
+	}
 	next.tried.Store(cached.tried.Load())
 	return next, nil
 }
@@ -447,7 +442,7 @@ func (a *APITokens) touch(c *cachedAPIToken) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		// With Swap, a token that was revoked meanwhile stays revoked.
-		_ = a.logins.store.Swap(ctx, c.key, c.raw, value, used.Expires)
+		_ = a.logins.store.Swap(ctx, c.stored.key, c.stored.raw, value, used.Expires)
 	}()
 }
 

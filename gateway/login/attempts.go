@@ -10,10 +10,10 @@ import (
 	"net/netip"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/lru"
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
 	"authgate/gateway/store"
@@ -61,11 +61,7 @@ type Attempts struct {
 // NewAttempts returns attempts stored in s and encrypted with box. now is the clock of
 // s; see store.ClockOf.
 func NewAttempts(s store.Store, box *seal.Box, now func() time.Time) *Attempts {
-	begun, err := lru.New[netip.Addr, *rate.Limiter](attemptClients)
-	if err != nil {
-		panic(err) // the size is a positive constant
-	}
-	return &Attempts{store: s, box: box, now: now, begun: begun}
+	return &Attempts{store: s, box: box, now: now, begun: lru.New[netip.Addr, *rate.Limiter](attemptClients)}
 }
 
 // NewBrowserSecret returns a secret that binds login attempts to a browser.

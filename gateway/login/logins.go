@@ -1,7 +1,6 @@
 package login
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -179,30 +178,11 @@ func (l *Logins) undo(login *Login) error {
 // read returns the record of a login or a handle. The error is ErrRejected if it
 // does not exist any more.
 func (l *Logins) read(ctx context.Context, key string) ([]byte, error) {
-	raw, err := l.store.Get(ctx, key)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, auth.ErrRejected
+	raw, err := l.find(ctx, key)
+	if err == nil && raw == nil {
+		err = auth.ErrRejected
 	}
-	if err != nil {
-		kind, _, _ := strings.Cut(key, ":")
-		return nil, fmt.Errorf("reading a record (%s): %w", kind, err)
-	}
-	return raw, nil
-}
-
-// unchanged reports whether the store still holds these records. The error is
-// ErrRejected if one of them is gone.
-func (l *Logins) unchanged(ctx context.Context, basis []record) (bool, error) {
-	for _, r := range basis {
-		raw, err := l.read(ctx, r.key)
-		if err != nil {
-			return false, err
-		}
-		if !bytes.Equal(raw, r.raw) {
-			return false, nil
-		}
-	}
-	return true, nil
+	return raw, err
 }
 
 // load returns a login and its record. The error is ErrRejected if it has ended.

@@ -5,19 +5,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"time"
-
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"authgate/gateway/auth"
 	"authgate/policy"
 )
-
-// identityCacheSize is the number of identities that a mechanism caches. A cached
-// identity is used only while the store's records are unchanged.
-const identityCacheSize = 16384
 
 // sessionRecord is the record of a session. Its key is the hash of the session
 // identifier.
@@ -62,8 +55,8 @@ type Sessions struct {
 	options   SessionOptions
 	owner     owner
 	logins    *Logins
-	cache     *lru.Cache[string, *cachedSession] // by session identifier
-	notes     chan struct{}                      // one for each time of a request that is being stored
+	cache     recall[cachedSession] // by session identifier
+	notes     chan struct{}         // one for each time of a request that is being stored
 }
 
 // owner finds the person or account that a login of one mechanism belongs to.
@@ -77,17 +70,9 @@ type owner interface {
 	renew(ctx context.Context, login *Login, patient bool) bool
 }
 
-// record is what the store held under a key. raw is nil if there was nothing.
-type record struct {
-	key string
-	raw []byte
-}
-
-// cachedSession is a session that an earlier request looked up, so that a warm
-// request hashes and decodes nothing. It is valid only while the store holds the
-// same bytes under all keys of basis.
+// cachedSession is a session that an earlier request looked up.
 type cachedSession struct {
-	basis    []record // session, login, and the records of the owner
+	basis    basis // session, login, and the records of the owner
 	session  *sessionRecord
 	login    *Login
 	identity *policy.Identity
@@ -102,11 +87,10 @@ func NewSessions(options SessionOptions, accounts *auth.Accounts, logins *Logins
 }
 
 func newSessions(mechanism policy.Mechanism, options SessionOptions, o owner, logins *Logins) *Sessions {
-	cache, err := lru.New[string, *cachedSession](identityCacheSize)
-	if err != nil {
-		panic(err) // the size is a positive constant
+	return &Sessions{
+		mechanism: mechanism, options: options, owner: o, logins: logins,
+		cache: newRecall[cachedSession](), notes: make(chan struct{}, notesAtOnce),
 	}
-	return &Sessions{mechanism: mechanism, options: options, owner: o, logins: logins, cache: cache, notes: make(chan struct{}, notesAtOnce)}
 }
 
 // localOwner is the owner of logins of local accounts. A mechanism keeps its
@@ -257,15 +241,8 @@ func (s *Sessions) find(ctx context.Context, id, scope string) (*cachedSession, 
 
 // look returns the session with that identifier if it is valid in scope.
 func (s *Sessions) look(ctx context.Context, id, scope string) (*cachedSession, error) {
-	cached, ok := s.cache.Get(id)
-	if !ok {
-		key, err := sessionKey(id)
-		if err != nil {
-			return nil, err
-		}
-		cached = &cachedSession{basis: []record{{key: key}}}
-	}
-	current, err := s.resolve(ctx, cached)
+	cached := s.cache.get(id)
+	current, err := s.current(ctx, id, cached)
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +251,7 @@ func (s *Sessions) look(ctx context.Context, id, scope string) (*cachedSession, 
 		return nil, auth.ErrRejected
 	}
 	if current != cached {
-		s.cache.Add(strings.Clone(id), current) // a clone, because id is a part of the whole header
+		s.cache.keep(id, current)
 	}
 	return current, nil
 }
@@ -288,17 +265,29 @@ func (s *Sessions) expires(session *sessionRecord, login *Login) time.Time {
 	return session.Expires
 }
 
-// resolve looks up the session's login and owner. It returns cached itself if the
-// records have not changed.
-func (s *Sessions) resolve(ctx context.Context, cached *cachedSession) (*cachedSession, error) {
-	same, err := s.logins.unchanged(ctx, cached.basis)
-	if err != nil {
-		return nil, err
+// current returns cached, which may be nil, if its records have not changed. Otherwise it
+// looks up the session with that identifier, its login and the owner.
+func (s *Sessions) current(ctx context.Context, id string, cached *cachedSession) (*cachedSession, error) {
+	if cached == nil {
+		key, err := sessionKey(id)
+		if err != nil {
+			return nil, err
+		}
+		return s.resolve(ctx, key)
 	}
-	if same && cached.identity != nil {
-		return cached, nil
+	holds, err := s.logins.holds(ctx, cached.basis)
+	if holds || err != nil {
+		return cached, err
 	}
-	key := cached.basis[0].key
+	next, err := s.resolve(ctx, cached.basis[0].key)
+	if err == nil {
+		next.seen.Store(cached.seen.Load())
+	}
+	return next, err
+}
+
+// resolve looks up a session, its login and the owner.
+func (s *Sessions) resolve(ctx context.Context, key string) (*cachedSession, error) {
 	raw, err := s.logins.read(ctx, key)
 	if err != nil {
 		return nil, err
@@ -326,12 +315,10 @@ func (s *Sessions) resolve(ctx context.Context, cached *cachedSession) (*cachedS
 	if err != nil {
 		return nil, err
 	}
-	next := &cachedSession{
-		basis:   append([]record{{key, raw}, {loginKey, rawLogin}}, more...),
+	return &cachedSession{
+		basis:   append(basis{{key, raw}, {loginKey, rawLogin}}, more...),
 		session: session, login: login, identity: identity,
-	}
-	next.seen.Store(cached.seen.Load())
-	return next, nil
+	}, nil
 }
 
 // idle reports whether the last request is longer ago than the idle timeout. The

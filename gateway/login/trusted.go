@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/lru"
 	"authgate/gateway/provider"
 	"authgate/gateway/store"
 	"authgate/policy"
@@ -60,7 +60,7 @@ type TrustedTokens struct {
 	opaque   *TrustedIssuer // nil: no issuer is asked about opaque tokens
 	logins   *Logins
 	now      func() time.Time
-	verified *lru.Cache[string, *trustedToken] // by token
+	verified recall[trustedToken] // by token
 	// refused has tokens that are not valid, by hash, with the time until which
 	// that is known. It is a cache of its own, so that a flood of invalid tokens
 	// removes no valid one.
@@ -88,21 +88,10 @@ type trustedToken struct {
 // sure that their values of iss are different and not empty, and that at most one issuer
 // is opaque. now is the local clock.
 func NewTrustedTokens(issuers []TrustedIssuer, logins *Logins, now func() time.Time) (*TrustedTokens, error) {
-	verified, err := lru.New[string, *trustedToken](identityCacheSize)
-	if err != nil {
-		return nil, err
-	}
-	refused, err := lru.New[string, time.Time](identityCacheSize)
-	if err != nil {
-		return nil, err
-	}
-	again, err := lru.New[string, time.Time](identityCacheSize)
-	if err != nil {
-		return nil, err
-	}
 	t := &TrustedTokens{
 		byIssuer: make(map[string]TrustedIssuer, len(issuers)), logins: logins, now: now,
-		verified: verified, refused: refused, again: again, slots: make(chan struct{}, opaqueAtOnce),
+		verified: newRecall[trustedToken](), refused: lru.New[string, time.Time](identityCacheSize),
+		again: lru.New[string, time.Time](identityCacheSize), slots: make(chan struct{}, opaqueAtOnce),
 	}
 	for _, issuer := range issuers {
 		t.byIssuer[issuer.Issuer()] = issuer
@@ -142,7 +131,7 @@ func (t *TrustedTokens) accepts(token string) bool {
 	if len(token) > maxTokenBytes {
 		return false
 	}
-	if t.verified.Contains(token) {
+	if t.verified.get(token) != nil {
 		return true
 	}
 	_, ok := t.issuerOf(token)
@@ -153,8 +142,8 @@ func (t *TrustedTokens) accepts(token string) bool {
 // auth.Authenticator.
 func (t *TrustedTokens) verify(ctx context.Context, token string) (*trustedToken, error) {
 	now := t.now()
-	known, ok := t.verified.Get(token)
-	if !ok || !now.Before(known.fresh) {
+	known := t.verified.get(token)
+	if known == nil || !now.Before(known.fresh) {
 		if until, refused := t.refused.Get(hashed([]byte(token))); refused && now.Before(until) {
 			return nil, errNotActive
 		}
@@ -162,7 +151,7 @@ func (t *TrustedTokens) verify(ctx context.Context, token string) (*trustedToken
 		if known, err = t.ask(ctx, token); err != nil {
 			return nil, err
 		}
-		t.verified.Add(strings.Clone(token), known)
+		t.verified.keep(token, known)
 	}
 	if err := t.good(ctx, known, now); err != nil {
 		return nil, err
@@ -176,13 +165,7 @@ func (t *TrustedTokens) good(ctx context.Context, known *trustedToken, now time.
 	if !known.expires.IsZero() && (!now.Before(known.expires) || !t.logins.now().Before(known.expires)) {
 		return badToken("expired")
 	}
-	switch _, err := t.logins.store.Get(ctx, known.revokedKey); {
-	case err == nil:
-		return badToken("revoked")
-	case !errors.Is(err, store.ErrNotFound):
-		return fmt.Errorf("looking for a revocation: %w", err)
-	}
-	return nil
+	return t.logins.notRevoked(ctx, known.revokedKey)
 }
 
 // ask verifies the token with the issuer's keys, or asks the issuer.
@@ -258,8 +241,8 @@ func (t *TrustedTokens) introspect(ctx context.Context, token string) (*provider
 // error is errUnverified meanwhile.
 func (t *TrustedTokens) alive(ctx context.Context, token string) (*policy.Identity, error) {
 	now := t.now()
-	known, ok := t.verified.Get(token)
-	if ok {
+	known := t.verified.get(token)
+	if known != nil {
 		if err := t.good(ctx, known, now); err != nil {
 			return nil, err
 		}
@@ -285,7 +268,7 @@ func (t *TrustedTokens) verifyAgain(token string, now time.Time) {
 		ctx, cancel := context.WithTimeout(context.Background(), againTime)
 		defer cancel()
 		if _, err := t.verify(ctx, token); errors.Is(err, auth.ErrRejected) {
-			t.verified.Remove(token)
+			t.verified.made.Remove(token)
 			t.refused.Add(hashed([]byte(token)), t.now().Add(opaqueFresh))
 		}
 	}()

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/lru"
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
 	"authgate/gateway/store"
@@ -88,11 +88,10 @@ type Users struct {
 
 // NewUsers returns the users whose logins are in logins.
 func NewUsers(options UsersOptions, logins *Logins) *Users {
-	pauses, err := lru.New[string, time.Time](identityCacheSize)
-	if err != nil {
-		panic(err) // the size is a positive constant
+	return &Users{
+		options: options, logins: logins,
+		pauses: lru.New[string, time.Time](identityCacheSize), slots: make(chan struct{}, renewalsAtOnce),
 	}
-	return &Users{options: options, logins: logins, pauses: pauses, slots: make(chan struct{}, renewalsAtOnce)}
 }
 
 // NewDelegatedSessions returns the mechanism for sessions of users.

@@ -29,7 +29,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"authgate/gateway/lru"
 )
 
 // maxClients is how many clients one Limiter remembers.
@@ -74,7 +74,7 @@ type Limiter struct {
 	now    func() time.Time
 
 	mu     sync.Mutex
-	counts *simplelru.LRU[Key, *count]
+	counts *lru.Unlocked[Key, *count]
 }
 
 // count is the requests of one key in one window.
@@ -88,11 +88,9 @@ type count struct {
 // New returns a Limiter. Limiters with the same name share their counts in the
 // store, if shared is not nil. now is the local clock.
 func New(name string, limit Limit, now func() time.Time, shared *Shared) *Limiter {
-	counts, err := simplelru.NewLRU[Key, *count](maxClients, nil)
-	if err != nil {
-		panic("rate: the size is a positive constant")
+	return &Limiter{
+		limit: limit, name: name, shared: shared, now: now, counts: lru.NewUnlocked[Key, *count](maxClients),
 	}
-	return &Limiter{limit: limit, name: name, shared: shared, now: now, counts: counts}
 }
 
 // Limit returns the limit.

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/net/http/httpguts"
 
 	"authgate/gateway/config"
 	"authgate/gateway/headername"
+	"authgate/gateway/lru"
 	"authgate/gateway/upstream/http1"
 	"authgate/policy"
 )
@@ -31,11 +31,7 @@ const readyFields = 4096
 // NewIdentityHeaders returns the headers of one upstream. It uses the last of
 // names, and clients can send a header of none of them.
 func NewIdentityHeaders(names ...config.IdentityHeaders) *IdentityHeaders {
-	ready, err := lru.New[*policy.Identity, []http1.Field](readyFields)
-	if err != nil {
-		panic(err) // the size is a positive constant
-	}
-	h := &IdentityHeaders{own: map[string]bool{}, ready: ready}
+	h := &IdentityHeaders{own: map[string]bool{}, ready: lru.New[*policy.Identity, []http1.Field](readyFields)}
 	for _, n := range names {
 		for _, name := range []string{n.User, n.Subject, n.Name, n.Email, n.Roles, n.Mechanism, n.Provider} {
 			if name != "" {
