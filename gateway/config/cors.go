@@ -13,13 +13,27 @@ import (
 	"authgate/policy"
 )
 
+// CORS shares the responses of a route with scripts of other origins. Without
+// Origins, the application decides.
+type CORS struct {
+	Origins     []string      `yaml:"origins"`
+	Headers     []string      `yaml:"headers"` // of requests
+	Methods     []string      `yaml:"methods"`
+	Expose      []string      `yaml:"expose"` // headers of responses
+	Credentials bool          `yaml:"credentials"`
+	MaxAge      time.Duration `yaml:"max_age"` // of the answer to a preflight, whole seconds
+}
+
+func defaultCORS() CORS { return CORS{MaxAge: 10 * time.Minute} }
+
 // check checks the section cors of a route.
 func (c *CORS) check(r *report, path string) {
 	if !r.Given(path) {
 		return
 	}
 	if !r.Given(path + ".origins") { // an empty list is no policy
-		r.Missing(path+".origins", `list the origins whose scripts may read responses, like https://app.example.org, or give ["*"] for all`)
+		r.Missing(path+".origins",
+			`list the origins whose scripts may read responses, like https://app.example.org, or give ["*"] for all`)
 	}
 	for i, origin := range c.Origins {
 		at := fmt.Sprintf("%s.origins[%d]", path, i)
@@ -45,9 +59,10 @@ func (c *CORS) check(r *report, path string) {
 		}
 	}
 	noHeader := func(s string) bool { return !httpguts.ValidHeaderFieldName(s) || s == cors.Any }
-	methodOrHeader("methods", "a method", `expected one in upper case, like DELETE, or ["*"]`, c.Methods, func(s string) bool {
-		return !httpguts.ValidHeaderFieldName(s) || s != strings.ToUpper(s)
-	})
+	methodOrHeader("methods", "a method",
+		`expected one in upper case, like DELETE, or ["*"]`, c.Methods, func(s string) bool {
+			return !httpguts.ValidHeaderFieldName(s) || s != strings.ToUpper(s)
+		})
 	methodOrHeader("headers", "the name of a header", `use letters, digits and -, or ["*"] for all`, c.Headers, noHeader)
 	methodOrHeader("expose", "the name of a header", "use letters, digits and -", c.Expose, noHeader)
 	if c.MaxAge%time.Second != 0 {
@@ -61,7 +76,8 @@ func (c *CORS) checkAny(r *report, path, at string) {
 		r.Fault(at, `"*" means all; remove the others`)
 	}
 	if c.Credentials {
-		r.Fault(path+".credentials", `cannot be true with origins ["*"], because every site could then read what the user sees; list the origins`)
+		r.Fault(path+".credentials",
+			`cannot be true with origins ["*"], because every site could then read what the user sees; list the origins`)
 	}
 }
 
@@ -71,6 +87,7 @@ func (c *CORS) checkOrigin(r *report, at, origin string) {
 		return
 	}
 	if u, err := url.Parse(origin); err == nil && u.Scheme == "http" && c.Credentials && !policy.Loopback(u.Hostname()) {
-		r.Warn(at, "%q is not https, so anyone on the network path of a user can act as this origin, with the user's cookies", origin)
+		r.Warn(at,
+			"%q is not https, so anyone on the network path of a user can act as this origin, with the user's cookies", origin)
 	}
 }

@@ -12,32 +12,21 @@ import (
 // defaults returns the configuration of an empty file.
 func defaults() *Config {
 	return &Config{
-		PublicURL: &url.URL{Scheme: "https", Host: "localhost:8443"},
-		Listen:    Listen{HTTPS: ":8443", HTTP: ":8080", Admin: "127.0.0.1:9090"},
-		TLS:       TLS{Mode: TLSInternal, OnDemand: OnDemand{Names: 100, Burst: 10, Every: 6 * time.Hour}},
-		DataDir:   "data",
-		Store: Store{
-			Driver: StoreSQLite, Path: "authgate.db", Addresses: []string{"127.0.0.1:6379"},
-			KeyPrefix: "authgate:", MaxStaleness: 2 * time.Second,
-		},
-		Endpoints: Endpoints{Prefix: "/"},
-		Basic:     Basic{Realm: "authgate"},
-		Session:   Session{Cookie: "session_id", Lifetime: time.Hour, SameSite: sameSiteLax},
-		Token: Token{
-			Algorithm: AlgorithmHS256, Audience: []string{"authgate"}, AccessLifetime: 15 * time.Minute,
-			RefreshLifetime: 168 * time.Hour, ReuseLeeway: 10 * time.Second, Delivery: DeliveryBody,
-		},
-		Delegated: Delegated{Cookie: "session", Lifetime: time.Hour},
-		IdentityHeaders: IdentityHeaders{
-			User: "X-Auth-User", Subject: "X-Auth-Subject", Name: "X-Auth-Name", Email: "X-Auth-Email",
-			Roles: "X-Auth-Roles", Mechanism: "X-Auth-Mechanism", Provider: "X-Auth-Provider",
-		},
-		Limits: Limits{LoginFailures: 10, LoginWindow: 5 * time.Minute, MaxHeaderBytes: 65536, BodyPause: 2 * time.Minute},
-		Log:    Log{Level: "info", Format: "json"},
-
-		Tracing: Tracing{Sample: 1, ServiceName: "authgate"},
-
+		PublicURL:       &url.URL{Scheme: "https", Host: "localhost:8443"},
+		Listen:          defaultListen(),
+		TLS:             defaultTLS(),
+		DataDir:         "data",
+		Store:           defaultStore(),
+		Endpoints:       Endpoints{Prefix: "/"},
+		Basic:           Basic{Realm: "authgate"},
+		Session:         defaultSession(),
+		Token:           defaultToken(),
+		Delegated:       defaultDelegated(),
+		IdentityHeaders: defaultIdentityHeaders(),
+		Limits:          defaultLimits(),
 		ShutdownTimeout: 30 * time.Second,
+		Log:             defaultLog(),
+		Tracing:         defaultTracing(),
 	}
 }
 
@@ -45,26 +34,13 @@ func defaults() *Config {
 func setDefaults(element any) {
 	switch element := element.(type) {
 	case *Provider:
-		*element = Provider{
-			Scopes: []string{"openid", "profile", "email"}, RolesClaim: "roles",
-			UsernameClaim: "preferred_username", SubjectClaim: subjectClaim,
-			Logout: LogoutAuto, Timeout: 10 * time.Second,
-		}
+		*element = defaultProvider()
 	case *TrustedIssuer:
-		*element = TrustedIssuer{RolesClaim: "roles", UsernameClaim: "preferred_username", Timeout: 10 * time.Second}
+		*element = defaultTrustedIssuer()
 	case *Upstream:
-		*element = Upstream{
-			Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second, ReuseConnections: true, FastPath: true,
-			Balance: BalanceRoundRobin, Retries: 1, Host: HostClient,
-			Health: Health{Interval: 10 * time.Second, Timeout: 2 * time.Second, Status: "200-399", Failures: 2},
-		}
+		*element = defaultUpstream()
 	case *Route:
-		*element = Route{
-			Unauthenticated: UnauthenticatedAuto, Authorization: AuthorizationGateway, CrossOrigin: CrossOriginDeny, EncodedSlashes: EncodedSlashesReject,
-			ServiceWorkers: ServiceWorkersRefuse,
-			CORS:           CORS{MaxAge: 10 * time.Minute},
-			Rate:           Rate{Per: time.Second, By: RateByClient},
-		}
+		*element = defaultRoute()
 	}
 }
 
@@ -124,32 +100,5 @@ func (c *Config) complete(r *report) {
 		if c.Routes[i].Name == "" {
 			c.Routes[i].Name = c.Routes[i].Match
 		}
-	}
-}
-
-// complete sets URLs, and the identity headers that are not given to those of
-// the top level.
-func (u *Upstream) complete(r *report, path string, top IdentityHeaders) {
-	if u.URL != nil && len(u.URLs) == 0 {
-		u.URLs = []*url.URL{u.URL}
-	}
-	u.Health.complete()
-	u.TLS.complete()
-	if u.IdentityHeaders != nil {
-		own := u.IdentityHeaders.byKey()
-		for key, header := range top.byKey() {
-			if r.Given(path + ".identity_headers." + key) {
-				*header = *own[key]
-			}
-		}
-	}
-	u.IdentityHeaders = &top
-}
-
-// byKey returns pointers to the names by their keys.
-func (h *IdentityHeaders) byKey() map[string]*string {
-	return map[string]*string{
-		"user": &h.User, "subject": &h.Subject, "name": &h.Name, "email": &h.Email,
-		"roles": &h.Roles, "mechanism": &h.Mechanism, "provider": &h.Provider,
 	}
 }

@@ -53,7 +53,8 @@ func (c *Config) checkDemo(r *report, places userPlaces) {
 	if c.TLS.Mode != TLSACME {
 		return
 	}
-	const message = "the password of %s is the public one of the demonstration, which tls.mode acme refuses; make a hash of your own with `authgate hash-password`"
+	const message = "the password of %s is the public one of the demonstration, which tls.mode acme refuses; " +
+		"make a hash of your own with `authgate hash-password`"
 	check := func(at place, name string, hash Secret) {
 		if slices.Contains(demoHashes, hash) {
 			at.doc.Fault(at.path+".password_hash", message, name)
@@ -67,7 +68,8 @@ func (c *Config) checkDemo(r *report, places userPlaces) {
 	}
 	for i, p := range c.Providers {
 		if p.ClientSecret == demoSecret {
-			r.Fault(fmt.Sprintf("providers[%d].client_secret", i), "is the public one of the demonstration, which tls.mode acme refuses; remove the provider or configure your own")
+			r.Fault(fmt.Sprintf("providers[%d].client_secret", i),
+				"is the public one of the demonstration, which tls.mode acme refuses; remove the provider or configure your own")
 		}
 	}
 }

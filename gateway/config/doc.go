@@ -10,8 +10,9 @@
 // returns [Diagnostics]: all mistakes at once, each with file, line, column, key
 // and source line.
 //
-// Package strictyaml decodes the files. Each section of the configuration has
-// one file of checks here. Rules that others share are in package policy.
+// Package strictyaml decodes the files. Each section of the configuration has one
+// file here: its types, the words that its keys take, its defaults and its checks.
+// config.go loads the whole. Rules that others share are in package policy.
 //
 // # Limits
 //

@@ -7,16 +7,22 @@ import (
 	"strings"
 )
 
+// Endpoints configures the paths of the gateway's own endpoints.
+type Endpoints struct {
+	Prefix string `yaml:"prefix"` // begins and ends with a slash
+}
+
 // check checks that the paths of the gateway's own endpoints are paths that
 // policy.ParseTarget accepts.
 func (e Endpoints) check(r *report) {
 	const key = "endpoints.prefix"
+	encoded := func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`%?#;\"<>^|`+"`", c) }
 	switch prefix := e.Prefix; {
 	case !strings.HasPrefix(prefix, "/") || !strings.HasSuffix(prefix, "/"):
 		r.Fault(key, "%q must begin and end with a slash, like /auth/", prefix)
 	case strings.ContainsAny(prefix, "{}"):
 		r.Fault(key, "%q contains a brace; only routes can have wildcards", prefix)
-	case strings.ContainsFunc(prefix, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`%?#;\"<>^|`+"`", c) }):
+	case strings.ContainsFunc(prefix, encoded):
 		r.Fault(key, "%q contains a character that must be encoded in a URL; use letters, digits, - . _ ~", prefix)
 	case prefix != "/" && path.Clean(prefix)+"/" != prefix:
 		r.Fault(key, `%q contains an empty segment, "." or ".."; expected a path like /auth/`, prefix)

@@ -12,6 +12,40 @@ import (
 	"authgate/gateway/headername"
 )
 
+// IdentityHeaders are the names of the headers with the identity. The gateway
+// does not send a header with an empty name.
+type IdentityHeaders struct {
+	User      string `yaml:"user"`
+	Subject   string `yaml:"subject"`
+	Name      string `yaml:"name"`
+	Email     string `yaml:"email"`
+	Roles     string `yaml:"roles"`
+	Mechanism string `yaml:"mechanism"`
+	Provider  string `yaml:"provider"`
+}
+
+func defaultIdentityHeaders() IdentityHeaders {
+	return IdentityHeaders{
+		User: "X-Auth-User", Subject: "X-Auth-Subject", Name: "X-Auth-Name", Email: "X-Auth-Email",
+		Roles: "X-Auth-Roles", Mechanism: "X-Auth-Mechanism", Provider: "X-Auth-Provider",
+	}
+}
+
+// byKey returns pointers to the names by their keys.
+func (h *IdentityHeaders) byKey() map[string]*string {
+	return map[string]*string{
+		"user": &h.User, "subject": &h.Subject, "name": &h.Name, "email": &h.Email,
+		"roles": &h.Roles, "mechanism": &h.Mechanism, "provider": &h.Provider,
+	}
+}
+
+// RouteHeaders changes the request to the upstream.
+type RouteHeaders struct {
+	Set    map[string]string `yaml:"set"`
+	Remove []string          `yaml:"remove"`
+	Pass   []string          `yaml:"pass"` // headers that clients may send, which are otherwise removed
+}
+
 // hopByHop are the folded names of headers that apply to one connection (RFC
 // 9110, section 7.6.1).
 var hopByHop = []string{
@@ -51,7 +85,9 @@ func (h *IdentityHeaders) check(r *report, path string) {
 		case taken[folded] != "":
 			// Two names from the top level are reported there only.
 			if path == "identity_headers" || r.Given(at) || r.Given(strictyaml.Join(path, taken[folded])) {
-				r.Fault(at, "%q is already the header of %s; names must differ in more than case and separators like - _ and .", name, taken[folded])
+				r.Fault(at,
+					"%q is already the header of %s; names must differ in more than case and separators like - _ and .",
+					name, taken[folded])
 			}
 		default:
 			taken[folded] = key
@@ -121,7 +157,8 @@ func (c *routeHeaderNames) check(at, name string, pass bool) bool {
 		problem = "%q is not the name of a header; use letters, digits and -"
 	case c.identity[folded]:
 		problem = "%q is an identity header, which only the gateway sets; see identity_headers"
-	case folded == "Host" || folded == "Content-Length" || slices.Contains(hopByHop, folded) || aboutRequest(folded) && !pass:
+	case folded == "Host" || folded == "Content-Length" || slices.Contains(hopByHop, folded),
+		aboutRequest(folded) && !pass:
 		problem = "only the gateway sets %q"
 	case c.taken[folded] != "":
 		c.report.Fault(at, "%q is already listed in %s", name, c.taken[folded])

@@ -1,5 +1,20 @@
 package config
 
+import "time"
+
+// Limits are limits for clients.
+type Limits struct {
+	LoginFailures  int           `yaml:"login_failures"`
+	LoginWindow    time.Duration `yaml:"login_window"`
+	MaxHeaderBytes int           `yaml:"max_header_bytes"`
+	InFlight       int           `yaml:"in_flight"`  // requests at the same time; 0: as many as file descriptors allow
+	BodyPause      time.Duration `yaml:"body_pause"` // longest pause of a request body while the response pauses too
+}
+
+func defaultLimits() Limits {
+	return Limits{LoginFailures: 10, LoginWindow: 5 * time.Minute, MaxHeaderBytes: 65536, BodyPause: 2 * time.Minute}
+}
+
 // Bounds of limits.max_header_bytes.
 const (
 	minHeaderBytes = 4096
@@ -17,9 +32,4 @@ func (l Limits) check(r *report) {
 	if l.BodyPause == 0 {
 		r.Fault("limits.body_pause", "must be longer than 0; with 0 every request with a body would fail")
 	}
-}
-
-// Words returns the words that keys of a log take.
-func (Log) Words() map[string][]string {
-	return map[string][]string{"level": {"debug", "info", "warn", "error"}, "format": {"json", "text"}}
 }

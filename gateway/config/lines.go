@@ -114,7 +114,9 @@ func (l *userLines) account(user int, account *Account) {
 		}
 	})
 	if err != nil {
-		l.doc.Missing(path, `%v; expected an account as a JSON object in one line, like {"username": "alice", "password_hash": "...", "roles": ["staff"]}`, err)
+		l.doc.Missing(path,
+			`%v; expected an account as a JSON object in one line, like {"username": "alice", "password_hash": "...", `+
+				`"roles": ["staff"]}`, err)
 	}
 }
 

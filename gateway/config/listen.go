@@ -8,6 +8,21 @@ import (
 	"strconv"
 )
 
+// Listen has the addresses of the listeners. An empty address means no listener.
+type Listen struct {
+	HTTPS          string         `yaml:"https"`
+	HTTP3          string         `yaml:"http3"`
+	HTTP           string         `yaml:"http"`
+	Admin          string         `yaml:"admin"`
+	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
+	AnyHost        bool           `yaml:"any_host"`       // accept hosts that are not in Config.Hosts
+	ProxyProtocol  []netip.Prefix `yaml:"proxy_protocol"` // networks of balancers
+}
+
+func defaultListen() Listen {
+	return Listen{HTTPS: ":8443", HTTP: ":8080", Admin: "127.0.0.1:9090"}
+}
+
 // check checks the addresses of listeners and what tls.mode needs from them.
 func (l Listen) check(r *report, tlsMode string) {
 	l.checkAddresses(r)
@@ -15,14 +30,17 @@ func (l Listen) check(r *report, tlsMode string) {
 	l.checkHTTP3(r, off)
 	switch {
 	case off && l.HTTPS != "":
-		r.Fault("listen.https", "must be empty with tls.mode off, which serves the gateway on listen.http only; remove this key")
+		r.Fault("listen.https",
+			"must be empty with tls.mode off, which serves the gateway on listen.http only; remove this key")
 	case off && l.HTTP == "":
 		r.Fault("listen.http", "must not be empty with tls.mode off, which serves the gateway on this address only")
 	case !off && l.HTTPS == "":
-		r.Fault("listen.https", "must not be empty, because clients send credentials over TLS only; if a proxy terminates TLS, use tls.mode off")
+		r.Fault("listen.https",
+			"must not be empty, because clients send credentials over TLS only; if a proxy terminates TLS, use tls.mode off")
 	}
 	if off && len(l.TrustedProxies) == 0 {
-		r.Fault("listen.trusted_proxies", "must contain the address of the proxy that terminates TLS, because tls.mode is off")
+		r.Fault("listen.trusted_proxies",
+			"must contain the address of the proxy that terminates TLS, because tls.mode is off")
 	}
 	if tlsMode == TLSACME {
 		l.checkChallenges(r)
@@ -65,7 +83,8 @@ func (l Listen) checkHTTP3(r *report, off bool) {
 	_, port, _ := net.SplitHostPort(l.HTTP3)
 	switch {
 	case off:
-		r.Fault(key, "must be empty with tls.mode off, because HTTP/3 needs TLS; let the proxy that terminates TLS serve HTTP/3")
+		r.Fault(key,
+			"must be empty with tls.mode off, because HTTP/3 needs TLS; let the proxy that terminates TLS serve HTTP/3")
 	case err != nil:
 		r.Fault(key, "%v", err)
 	case port == "0":
@@ -94,7 +113,8 @@ func (l Listen) checkChallenges(r *report) {
 		return
 	}
 	if plain, secure := listenHost(l.HTTP), listenHost(l.HTTPS); plain != secure {
-		r.Fault("listen.http", "%q has another host than listen.https; with tls.mode acme both must have the same host, or none", l.HTTP)
+		r.Fault("listen.http",
+			"%q has another host than listen.https; with tls.mode acme both must have the same host, or none", l.HTTP)
 	}
 }
 
@@ -111,7 +131,8 @@ func listenHost(address string) string {
 func checkListenAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf(`%q is not an address to listen on; expected HOST:PORT, like ":8443", "127.0.0.1:9090" or "[::1]:9090"`, address)
+		return fmt.Errorf(`%q is not an address to listen on; `+
+			`expected HOST:PORT, like ":8443", "127.0.0.1:9090" or "[::1]:9090"`, address)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("%q has no port from 0 to 65535 after its last colon", address)

@@ -90,8 +90,12 @@ func (r *references) checkRoles(path string, roles []string) {
 
 // checkSource checks the name of a provider or an issuer.
 func (r *references) checkSource(path, name string) {
-	known := slices.Concat(providerNames(r.cfg.Providers), issuerNames(r.cfg.Token.TrustedIssuers), []string{policy.LocalProvider, policy.BasicProvider})
-	if name != "" && !slices.Contains(known, name) && !r.report.Broken("providers") && !r.report.Broken("token.trusted_issuers") {
+	if r.report.Broken("providers") || r.report.Broken("token.trusted_issuers") {
+		return // the name may come from there
+	}
+	known := slices.Concat(providerNames(r.cfg.Providers), issuerNames(r.cfg.Token.TrustedIssuers),
+		[]string{policy.LocalProvider, policy.BasicProvider})
+	if name != "" && !slices.Contains(known, name) {
 		r.report.Fault(path, "there is no provider %q; %s", name, strictyaml.Hint(name, "providers", known))
 	}
 }

@@ -25,7 +25,7 @@ const (
 	LogoutAuto     = "auto"     // the first of the following that the provider supports
 	LogoutForm     = "form"     // send a form with the refresh token to the end-session endpoint
 	LogoutRevoke   = "revoke"   // revoke the token (RFC 7009)
-	LogoutRedirect = "redirect" // redirect the browser to the end-session endpoint (OpenID Connect RP-Initiated Logout 1.0)
+	LogoutRedirect = "redirect" // redirect the browser to the end-session endpoint (RP-Initiated Logout 1.0)
 )
 
 // Provider is an identity provider: one with OpenID Connect, or one with OAuth
@@ -54,6 +54,14 @@ type Provider struct {
 	TokenURL                string            `yaml:"token_url"`
 	UserinfoURL             string            `yaml:"userinfo_url"`
 	JWKSURL                 string            `yaml:"jwks_url"`
+}
+
+func defaultProvider() Provider {
+	return Provider{
+		Scopes: []string{openIDScope, "profile", "email"}, RolesClaim: "roles",
+		UsernameClaim: "preferred_username", SubjectClaim: subjectClaim,
+		Logout: LogoutAuto, Timeout: 10 * time.Second,
+	}
 }
 
 // Words returns the words that keys of a provider take.
@@ -185,7 +193,8 @@ func checkProviderName(r *report, path string, providers []Provider, index int) 
 	case name == policy.LocalProvider || name == policy.BasicProvider:
 		r.Fault(path, "%q is the name for the gateway's own users; choose another name", name)
 	case !providerName.MatchString(name):
-		r.Fault(path, "%q is not a valid name; use lower-case letters, digits, - and _, and begin with a letter or digit", name)
+		r.Fault(path,
+			"%q is not a valid name; use lower-case letters, digits, - and _, and begin with a letter or digit", name)
 	default:
 		first := slices.IndexFunc(providers, func(p Provider) bool { return p.Name == name })
 		if first < index {
@@ -201,7 +210,8 @@ func (p *Provider) checkClient(r *report, path string) {
 		return
 	}
 	if p.ClientSecret == "" && !r.Broken(path+".client_secret") {
-		r.Fault(path+".token_endpoint_auth_method", "has no effect without client_secret, because this is a public client; give client_secret, or remove this key")
+		r.Fault(path+".token_endpoint_auth_method",
+			"has no effect without client_secret, because this is a public client; give client_secret, or remove this key")
 	}
 }
 
@@ -241,7 +251,9 @@ func (p *Provider) checkKind(r *report, path string) {
 	case p.byHand():
 		p.checkByHand(r, path)
 	case !p.openID():
-		r.Fault(path+".scopes", "must contain openid (OpenID Connect Core 1.0, section 3.1.2.1); a provider without OpenID Connect needs authorization_url, token_url and userinfo_url")
+		r.Fault(path+".scopes",
+			"must contain openid (OpenID Connect Core 1.0, section 3.1.2.1); "+
+				"a provider without OpenID Connect needs authorization_url, token_url and userinfo_url")
 	}
 	if p.Issuer == "" && (p.openID() || !p.byHand()) {
 		r.Fault(path+".issuer", "the URL of the provider is needed, like https://id.example.org/realms/main")
@@ -249,7 +261,9 @@ func (p *Provider) checkKind(r *report, path string) {
 	if !p.openID() {
 		r.claim(path+".subject_claim", p.SubjectClaim)
 	} else if p.SubjectClaim != subjectClaim {
-		r.Fault(path+".subject_claim", "%q is not sub, the only claim that identifies a user permanently with OpenID Connect; remove this key", p.SubjectClaim)
+		r.Fault(path+".subject_claim",
+			"%q is not sub, the only claim that identifies a user permanently with OpenID Connect; remove this key",
+			p.SubjectClaim)
 	}
 }
 
@@ -268,9 +282,12 @@ func (p *Provider) checkByHand(r *report, path string) {
 	}
 	switch {
 	case p.openID() && p.JWKSURL == "":
-		r.Fault(path+".jwks_url", "is needed, because it verifies the ID token that the scope openid requests; remove openid for a provider without ID tokens")
+		r.Fault(path+".jwks_url",
+			"is needed, because it verifies the ID token that the scope openid requests; "+
+				"remove openid for a provider without ID tokens")
 	case !p.openID() && p.JWKSURL != "":
-		r.Fault(path+".jwks_url", "has no effect without openid in scopes, because there is no ID token to verify; add openid, or remove this key")
+		r.Fault(path+".jwks_url",
+			"has no effect without openid in scopes, because there is no ID token to verify; add openid, or remove this key")
 	}
 }
 
@@ -289,16 +306,5 @@ func (p *Provider) checkLogout(r *report, path string) {
 		if p.LogoutURL != "" {
 			r.Fault(path+".logout_url", "has no effect with logout: revoke; set logout to form or redirect, or remove this key")
 		}
-	}
-}
-
-func (d Delegated) check(r *report, providers []Provider) {
-	r.lifetime("delegated.lifetime", d.Lifetime)
-	if d.APITokens != 0 {
-		r.lifetime("delegated.api_tokens", d.APITokens)
-	}
-	name, known := d.DefaultProvider, providerNames(providers)
-	if name != "" && !slices.Contains(known, name) && !r.Broken("providers") {
-		r.Fault("delegated.default_provider", "there is no provider %q; %s", name, strictyaml.Hint(name, "providers", known))
 	}
 }

@@ -7,6 +7,26 @@ import (
 	"authgate/policy"
 )
 
+// Who a rate counts requests of.
+const (
+	RateByClient = "client"
+	RateByUser   = "user"
+)
+
+// Rate limits the requests of each client or user.
+type Rate struct {
+	Requests int64         `yaml:"requests"` // in Per
+	Per      time.Duration `yaml:"per"`
+	By       string        `yaml:"by"` // client or user
+}
+
+func defaultRate() Rate { return Rate{Per: time.Second, By: RateByClient} }
+
+// Words returns the words that keys of a rate take.
+func (Rate) Words() map[string][]string {
+	return map[string][]string{"by": {RateByClient, RateByUser}}
+}
+
 // Bounds of routes[].rate. A window must be much longer than a round trip to the
 // store.
 const (
@@ -30,6 +50,7 @@ func (route *Route) checkRate(r *report, path string) {
 		r.Fault(path+".per", "%v is out of range; expected %v to %v", per, minRatePer, maxRatePer)
 	}
 	if route.Rate.By == RateByUser && slices.Contains(route.Auth, policy.None) {
-		r.Fault(path+".by", "a public route has no users, so their requests cannot be counted; use client, or name a mechanism in auth")
+		r.Fault(path+".by",
+			"a public route has no users, so their requests cannot be counted; use client, or name a mechanism in auth")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"golang.org/x/net/http/httpguts"
@@ -12,6 +13,87 @@ import (
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
+
+// Answers of a route to a request without credentials.
+const (
+	UnauthenticatedAuto      = "auto"
+	unauthenticatedChallenge = "challenge"
+	UnauthenticatedRedirect  = "redirect"
+)
+
+// Whom a bearer token belongs to that is not the gateway's.
+const (
+	authorizationGateway     = "gateway" // which rejects it
+	AuthorizationApplication = "application"
+)
+
+// Treatment of requests that another site makes a browser send.
+const (
+	crossOriginDeny  = "deny"
+	CrossOriginAllow = "allow"
+)
+
+// Treatment of service workers: scripts of an application that answer for its
+// host in the browser, in place of the gateway.
+const (
+	serviceWorkersRefuse = "refuse"
+	serviceWorkersAllow  = "allow"
+)
+
+// Treatment of "%2F" in a path.
+const (
+	encodedSlashesReject = "reject"
+	EncodedSlashesKeep   = "keep" // as a part of its segment
+)
+
+// Route maps requests to an upstream. Without an upstream it is for proxies that
+// ask at EndpointVerify. Config.Table has the compiled policies.
+type Route struct {
+	Match              string             `yaml:"match"`
+	Name               string             `yaml:"name"` // default: Match
+	Upstream           string             `yaml:"upstream"`
+	Auth               []policy.Mechanism `yaml:"auth"`
+	Policy             []policy.Ref       `yaml:"policy,single"` // all must hold; nil: every authenticated identity
+	Timeout            time.Duration      `yaml:"timeout"`       // 0: the upstream's
+	Unauthenticated    string             `yaml:"unauthenticated"`
+	Authorization      string             `yaml:"authorization"`
+	CrossOrigin        string             `yaml:"cross_origin"`
+	ServiceWorkers     string             `yaml:"service_workers"`
+	EncodedSlashes     string             `yaml:"encoded_slashes"`
+	StripPrefix        string             `yaml:"strip_prefix"`
+	Headers            RouteHeaders       `yaml:"headers"`
+	ForwardCredentials bool               `yaml:"forward_credentials"`
+	MaxBody            int64              `yaml:"max_body"` // bytes, 0: no limit
+	CORS               CORS               `yaml:"cors"`
+	Rate               Rate               `yaml:"rate"` // Requests is 0: no limit
+	BasicChallenge     bool               `yaml:"basic_challenge"`
+	Upgrade            []string           `yaml:"upgrade"` // protocols beside WebSocket
+}
+
+func defaultRoute() Route {
+	return Route{
+		Unauthenticated: UnauthenticatedAuto, Authorization: authorizationGateway, CrossOrigin: crossOriginDeny,
+		ServiceWorkers: serviceWorkersRefuse, EncodedSlashes: encodedSlashesReject,
+		CORS: defaultCORS(), Rate: defaultRate(),
+	}
+}
+
+// Words returns the words that keys of a route take.
+func (Route) Words() map[string][]string {
+	return map[string][]string{
+		"auth": {
+			string(policy.Basic), string(policy.Session), string(policy.Bearer), string(policy.OIDC), string(policy.None),
+		},
+		"unauthenticated": {UnauthenticatedAuto, unauthenticatedChallenge, UnauthenticatedRedirect},
+		"authorization":   {authorizationGateway, AuthorizationApplication},
+		"cross_origin":    {crossOriginDeny, CrossOriginAllow},
+		"service_workers": {serviceWorkersRefuse, serviceWorkersAllow},
+		"encoded_slashes": {encodedSlashesReject, EncodedSlashesKeep},
+	}
+}
+
+// AllowsWorkers reports whether the application may have service workers.
+func (route *Route) AllowsWorkers() bool { return route.ServiceWorkers == serviceWorkersAllow }
 
 // checkRoutes checks the routes and makes their table.
 func (c *Config) checkRoutes(r *report, refs *references, policies *policy.Set) {
@@ -41,7 +123,9 @@ func (route *Route) check(r *report, path string, c *Config) {
 	case route.Match == "":
 		r.Missing(path+".match", `a pattern is needed, like /app/ or "GET example.org/app/"`)
 	case c.isOwnEndpoint(literalPath(route.Match)):
-		r.Fault(path+".match", "%q can never be reached, because the gateway's own endpoint has this path; set endpoints.prefix, for example to /auth/, to move the gateway's endpoints", route.Match)
+		r.Fault(path+".match",
+			"%q can never be reached, because the gateway's own endpoint has this path; "+
+				"set endpoints.prefix, for example to /auth/, to move the gateway's endpoints", route.Match)
 	}
 	checkWildcard(r, path+".match", policy.PatternHost(route.Match))
 	if strings.ContainsFunc(route.Name, unicode.IsControl) {
@@ -53,14 +137,19 @@ func (route *Route) check(r *report, path string, c *Config) {
 	if route.Timeout == 0 && r.Given(path+".timeout") {
 		r.Fault(path+".timeout", "must be longer than 0; remove the key for the timeout of the upstream")
 	}
-	if route.Unauthenticated == UnauthenticatedRedirect && !slices.Contains(route.Auth, policy.Session) && !slices.Contains(route.Auth, policy.OIDC) {
-		r.Fault(path+".unauthenticated", "redirect leads to the sign-in page, which gives no credential that the route accepts; add session or oidc to auth, or use challenge")
+	if route.Unauthenticated == UnauthenticatedRedirect && !route.takesSessions() {
+		r.Fault(path+".unauthenticated",
+			"redirect leads to the sign-in page, which gives no credential that the route accepts; "+
+				"add session or oidc to auth, or use challenge")
 	}
-	if route.Authorization == AuthorizationApplication && !slices.Contains(route.Auth, policy.Session) && !slices.Contains(route.Auth, policy.OIDC) {
-		r.Fault(path+".authorization", "application needs a session beside the application's token; add session or oidc to auth, or use auth: [none] without this key")
+	if route.Authorization == AuthorizationApplication && !route.takesSessions() {
+		r.Fault(path+".authorization",
+			"application needs a session beside the application's token; "+
+				"add session or oidc to auth, or use auth: [none] without this key")
 	}
 	if route.BasicChallenge && !slices.Contains(route.Auth, policy.Bearer) {
-		r.Fault(path+".basic_challenge", "asks for an API token, which the route does not accept; add bearer to auth, or remove this key")
+		r.Fault(path+".basic_challenge",
+			"asks for an API token, which the route does not accept; add bearer to auth, or remove this key")
 	}
 	route.CORS.check(r, path+".cors")
 	route.checkUpgrade(r, path+".upgrade")
@@ -68,6 +157,12 @@ func (route *Route) check(r *report, path string, c *Config) {
 	route.checkStripPrefix(r, path+".strip_prefix")
 	route.checkUpstream(r, path, c)
 	route.Headers.check(r, path+".headers", c.Upstreams[route.Upstream].IdentityHeaders, &c.IdentityHeaders)
+}
+
+// takesSessions reports whether the sign-in page gives a credential that the route
+// accepts.
+func (route *Route) takesSessions() bool {
+	return slices.Contains(route.Auth, policy.Session) || slices.Contains(route.Auth, policy.OIDC)
 }
 
 // checkUpgrade checks the protocols that clients may switch to.
@@ -93,7 +188,9 @@ func (route *Route) checkUpstream(r *report, path string, c *Config) {
 		return
 	}
 	if name == "" {
-		r.Fault(at, "must not be empty; give the name of an upstream, or remove the key if a proxy forwards the requests itself and asks the gateway at %s%s", c.Endpoints.Prefix, EndpointVerify)
+		r.Fault(at,
+			"must not be empty; give the name of an upstream, or remove the key if a proxy forwards the requests itself and "+
+				"asks the gateway at %s%s", c.Endpoints.Prefix, EndpointVerify)
 		return
 	}
 	if _, ok := c.Upstreams[name]; !ok && !r.Unreadable("upstreams") {
@@ -111,7 +208,9 @@ func (route *Route) checkVerifyOnly(r *report, path string, c *Config) {
 		}
 	}
 	if len(c.Listen.TrustedProxies) == 0 && !r.Broken("listen") {
-		r.Warn(path, "the route serves no request, because it has no upstream, and no proxy may ask at %s%s; add upstream, or the proxies to listen.trusted_proxies", c.Endpoints.Prefix, EndpointVerify)
+		r.Warn(path,
+			"the route serves no request, because it has no upstream, and no proxy may ask at %s%s; "+
+				"add upstream, or the proxies to listen.trusted_proxies", c.Endpoints.Prefix, EndpointVerify)
 	}
 }
 

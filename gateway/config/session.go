@@ -12,6 +12,34 @@ import (
 	"authgate/gateway/cookiename"
 )
 
+// Values of same_site. Browsers know them by these names, too.
+const (
+	sameSiteLax    = "lax"
+	SameSiteStrict = "strict"
+	SameSiteNone   = "none"
+)
+
+// Session configures the mechanism session.
+type Session struct {
+	Cookie      string        `yaml:"cookie"` // with the prefix, if HostPrefix
+	Lifetime    time.Duration `yaml:"lifetime"`
+	Remember    time.Duration `yaml:"remember"`     // the lifetime for users who want to stay signed in; 0: they cannot
+	IdleTimeout time.Duration `yaml:"idle_timeout"` // 0: off
+	SameSite    string        `yaml:"same_site"`    // lax, strict or none
+	HostPrefix  bool          `yaml:"host_prefix"`  // the names of all own cookies begin with __Host-
+	CSRFToken   bool          `yaml:"csrf_token"`   // needed from clients that send no Sec-Fetch-Site or Origin
+	Domain      string        `yaml:"domain"`       // that shares the cookies of sessions; empty: each host has its own
+}
+
+func defaultSession() Session {
+	return Session{Cookie: "session_id", Lifetime: time.Hour, SameSite: sameSiteLax}
+}
+
+// Words returns the words that keys of the section take.
+func (Session) Words() map[string][]string {
+	return map[string][]string{"same_site": {sameSiteLax, SameSiteStrict, SameSiteNone}}
+}
+
 // maxRemember is how long browsers keep a cookie (RFC 6265bis, section 5.5).
 const maxRemember = 400 * 24 * time.Hour
 
@@ -48,17 +76,24 @@ func (c *Config) checkDomain(r *report) {
 		return
 	}
 	if suffix, _ := publicsuffix.PublicSuffix(domain); suffix == domain {
-		r.Fault(key, "%q is a public suffix, for which browsers keep no cookies; use a domain of your own like example.org", domain)
+		r.Fault(key,
+			"%q is a public suffix, for which browsers keep no cookies; use a domain of your own like example.org", domain)
 		return
 	}
 	c.checkHostsInDomain(r, key)
 	if c.Session.HostPrefix {
-		r.Fault("session.host_prefix", "cannot be true with session.domain, because browsers accept no Domain for names that begin with __Host-; remove one of the two")
+		r.Fault("session.host_prefix",
+			"cannot be true with session.domain, because browsers accept no Domain for names that begin with __Host-; "+
+				"remove one of the two")
 		return
 	}
-	for _, cookie := range []struct{ key, name string }{{"session.cookie", c.Session.Cookie}, {"delegated.cookie", c.Delegated.Cookie}} {
+	for _, cookie := range []struct{ key, name string }{
+		{"session.cookie", c.Session.Cookie}, {"delegated.cookie", c.Delegated.Cookie},
+	} {
 		if strings.HasPrefix(strings.ToLower(cookie.name), "__host-") {
-			r.Fault(cookie.key, "%q belongs to one host, by its prefix, and cannot be shared in session.domain; choose another name, or remove session.domain", cookie.name)
+			r.Fault(cookie.key,
+				"%q belongs to one host, by its prefix, and cannot be shared in session.domain; "+
+					"choose another name, or remove session.domain", cookie.name)
 		}
 	}
 }
@@ -73,10 +108,22 @@ func (c *Config) checkHostsInDomain(r *report, key string) {
 	for _, host := range hosts {
 		name := strings.TrimPrefix(host, "*.")
 		if name != c.Session.Domain && !strings.HasSuffix(name, "."+c.Session.Domain) {
-			r.Fault(key, "the gateway's host %s is not in %q, so that users could not stay signed in there; remove session.domain, or the host from public_url, routes or tls.domains", host, c.Session.Domain)
+			r.Fault(key,
+				"the gateway's host %s is not in %q, so that users could not stay signed in there; "+
+					"remove session.domain, or the host from public_url, routes or tls.domains", host, c.Session.Domain)
 		}
 	}
 }
+
+// Cookies of DeliveryCookie, without the prefix of Session.HostPrefix.
+const (
+	CookieAccess  = "access_token"
+	CookieRefresh = "refresh_token"
+)
+
+// CookieLogin is the cookie that binds a login in progress, at a provider or from
+// another host of the gateway, to the browser that started it.
+const CookieLogin = "__Host-authgate_login"
 
 // hostPrefix begins the name of a cookie that browsers accept only with Secure, the
 // path / and no Domain (RFC 6265bis, section 4.1.3.2), so that no other host and no
@@ -95,7 +142,10 @@ func (c *Config) CookieName(name string) string {
 // checkCookies checks that all cookies have valid and different names.
 func (c *Config) checkCookies(r *report) {
 	if c.Session.HostPrefix && c.Token.Delivery == DeliveryCookie && c.Endpoints.Prefix != "/" {
-		r.Fault("session.host_prefix", "cannot be true with token.delivery cookie and endpoints.prefix %q, because the cookie of the refresh token has that path, and browsers accept __Host- only with the path /; use endpoints.prefix /, or token.delivery body", c.Endpoints.Prefix)
+		r.Fault("session.host_prefix",
+			"cannot be true with token.delivery cookie and endpoints.prefix %q, because the cookie of the refresh token has "+
+				"that path, and browsers accept __Host- only with the path /; use endpoints.prefix /, or token.delivery body",
+			c.Endpoints.Prefix)
 	}
 	taken := map[string]string{
 		c.CookieName(CookieAccess): "the tokens (token.delivery)", c.CookieName(CookieRefresh): "the tokens (token.delivery)",
@@ -113,7 +163,8 @@ func (c *Config) checkCookies(r *report) {
 			continue
 		}
 		if cookiename.Marked(cookie.name) {
-			r.Fault(cookie.key, "%q contains %s, which marks the cookies of applications; choose another name", cookie.name, cookiename.Mark)
+			r.Fault(cookie.key,
+				"%q contains %s, which marks the cookies of applications; choose another name", cookie.name, cookiename.Mark)
 			continue
 		}
 		if user, twice := taken[cookie.name]; twice {

@@ -20,13 +20,15 @@ var (
 	// ErrOtherHash: the accounts file has another hash for the account.
 	ErrOtherHash = errors.New("config: accounts.file has another password hash for the account")
 	// ErrHashElsewhere: the hash is not written in place, where it can be replaced.
-	ErrHashElsewhere = errors.New("config: the password hash comes from a variable, an alias or a file of its own, or is written with escapes; write it in place")
+	ErrHashElsewhere = errors.New("config: the password hash comes from a variable, an alias or a file of its own, or " +
+		"is written with escapes; write it in place")
 )
 
 // AccountInFile reports whether the account of that name comes from accounts.file.
 func (c *Config) AccountInFile(username string) bool {
 	named := func(a Account) bool { return a.Username == username }
-	return !slices.ContainsFunc(c.Accounts.Users[:c.ownAccounts], named) && slices.ContainsFunc(c.Accounts.Users[c.ownAccounts:], named)
+	own, file := c.Accounts.Users[:c.ownAccounts], c.Accounts.Users[c.ownAccounts:]
+	return !slices.ContainsFunc(own, named) && slices.ContainsFunc(file, named)
 }
 
 // SetPasswordHash returns the content of accounts.file with the hash changed in place

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -32,7 +30,8 @@ func (s sideReader) read(path, file string, limit int) (content []byte, ok bool)
 		return content, true
 	}
 	if _, large := errors.AsType[*strictyaml.SizeError](err); large && path == accountsKey && !isLines(file) {
-		err = fmt.Errorf("%w; write it in JSON lines, with the extension .jsonl, which may have %d MiB", err, maxLinesSize>>20)
+		err = fmt.Errorf("%w; write it in JSON lines, with the extension .jsonl, which may have %d MiB",
+			err, maxLinesSize>>20)
 	}
 	s.main.Missing(path, "%v", err)
 	return nil, false
@@ -147,81 +146,4 @@ func maskHtpasswd(line string) string {
 		return line
 	}
 	return name + ":" + strictyaml.Masked
-}
-
-// certificate reads the certificate and its key, and checks that they belong
-// together. It returns the certificate with its chain.
-func (s sideReader) certificate(t TLS) []*x509.Certificate {
-	if t.Mode != TLSFiles {
-		return nil
-	}
-	pem := func(path, file string) (content []byte, ok bool) {
-		if file == "" {
-			s.main.Missing(path, "is needed with tls.mode files: the path of a PEM file")
-			return nil, false
-		}
-		return s.read(path, file, maxPEMSize)
-	}
-	certificate, foundCertificate := pem("tls.certificate", t.Certificate)
-	key, foundKey := pem("tls.key", t.Key)
-	if !foundCertificate || !foundKey {
-		return nil
-	}
-	if _, err := tls.X509KeyPair(certificate, key); err != nil {
-		s.main.Fault("tls.certificate", "%s and %s are not a certificate and its key: %v", t.Certificate, t.Key, err)
-		return nil
-	}
-	chain := certificatesIn(certificate)
-	s.main.warnOfDates("tls.certificate", chain, s.now)
-	return chain
-}
-
-// trustedRoots reads the extra roots for the ACME server, and checks them.
-func (s sideReader) trustedRoots(t *TLS) {
-	if t.Mode != TLSACME || t.TrustedRoots == "" {
-		return
-	}
-	content, ok := s.read("tls.trusted_roots", t.TrustedRoots, maxPEMSize)
-	if t.TrustedRootsContent = content; ok && !x509.NewCertPool().AppendCertsFromPEM(content) {
-		s.main.Fault("tls.trusted_roots", "%s contains no certificate in PEM", t.TrustedRoots)
-	}
-	s.main.warnOfAuthorities("tls.trusted_roots", certificatesIn(content), s.now)
-}
-
-// signingKey reads the key that signs tokens, and checks it.
-func (s sideReader) signingKey(t Token) {
-	if t.Algorithm != AlgorithmRS256 || t.PrivateKey == "" {
-		return
-	}
-	if content, ok := s.read("token.private_key", t.PrivateKey, strictyaml.MaxSecret); ok {
-		if err := checkRSA(t.PrivateKey, content); err != nil {
-			s.main.Fault("token.private_key", "%v", err)
-		}
-	}
-}
-
-// upstreams reads the files of the upstreams' TLS, and checks them.
-func (s sideReader) upstreams(upstreams map[string]Upstream) {
-	for name, u := range upstreams {
-		path, t := strictyaml.Join("upstreams", name)+".tls", &u.TLS
-		if t.CA != "" {
-			content, ok := s.read(path+".ca", t.CA, maxPEMSize)
-			if t.CAContent = content; ok && !x509.NewCertPool().AppendCertsFromPEM(content) {
-				s.main.Fault(path+".ca", "%s contains no certificate in PEM", t.CA)
-			}
-			s.main.warnOfAuthorities(path+".ca", certificatesIn(content), s.now)
-		}
-		if t.Certificate != "" && t.Key != "" {
-			certificate, foundCertificate := s.read(path+".certificate", t.Certificate, maxPEMSize)
-			key, foundKey := s.read(path+".key", t.Key, maxPEMSize)
-			if foundCertificate && foundKey {
-				if _, err := tls.X509KeyPair(certificate, key); err != nil {
-					s.main.Fault(path+".certificate", "%s and %s are not a certificate and its key: %v", t.Certificate, t.Key, err)
-				}
-			}
-			s.main.warnOfDates(path+".certificate", certificatesIn(certificate), s.now)
-			t.CertificateContent, t.KeyContent = certificate, Secret(key)
-		}
-		upstreams[name] = u
-	}
 }

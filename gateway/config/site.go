@@ -77,7 +77,8 @@ func checkHelp(help string) error {
 			return fmt.Errorf("%q is not a URL; expected one like https://help.example.org/", help)
 		}
 	case "mailto":
-		if address, _, _ := strings.Cut(help, "?"); scheme != "mailto" || strings.Count(address, "@") != 1 || strings.ContainsAny(help, " ,") {
+		address, _, _ := strings.Cut(help, "?")
+		if scheme != "mailto" || strings.Count(address, "@") != 1 || strings.ContainsAny(help, " ,") {
 			return fmt.Errorf("%q is not a mailto: URL with one address; expected one like mailto:help@example.org", help)
 		}
 	case "http", "javascript", "data", "file", "ftp":

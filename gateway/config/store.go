@@ -5,10 +5,46 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"authgate/policy"
 )
+
+// Store drivers.
+const (
+	StoreSQLite = "sqlite"
+	StoreMemory = "memory"
+	StoreRedis  = "redis"
+)
+
+// Store configures the store of logins and sessions.
+type Store struct {
+	Driver           string        `yaml:"driver"`
+	Path             string        `yaml:"path"` // absolute or under DataDir, resolved
+	Addresses        []string      `yaml:"addresses"`
+	SentinelMaster   string        `yaml:"sentinel_master"`
+	Username         string        `yaml:"username"`
+	Password         Secret        `yaml:"password"`
+	SentinelUsername string        `yaml:"sentinel_username"`
+	SentinelPassword Secret        `yaml:"sentinel_password"`
+	TLS              bool          `yaml:"tls"`
+	KeyPrefix        string        `yaml:"key_prefix"`
+	MaxStaleness     time.Duration `yaml:"max_staleness"`
+	EncryptionKey    Secret        `yaml:"encryption_key"` // for tokens of providers; empty: generated under DataDir
+}
+
+func defaultStore() Store {
+	return Store{
+		Driver: StoreSQLite, Path: "authgate.db", Addresses: []string{"127.0.0.1:6379"},
+		KeyPrefix: "authgate:", MaxStaleness: 2 * time.Second,
+	}
+}
+
+// Words returns the words that keys of the section take.
+func (Store) Words() map[string][]string {
+	return map[string][]string{"driver": {StoreSQLite, StoreMemory, StoreRedis}}
+}
 
 // check checks the keys of this section. Keys that instances must share are
 // checked in Config.checkSharedKeys.
@@ -39,7 +75,8 @@ func (s Store) checkRedis(r *report) {
 	r.storeUser("store.username", s.Username)
 	r.storeUser("store.sentinel_username", s.SentinelUsername)
 	if s.SentinelMaster == "" {
-		const needs = "is for Sentinels and needs store.sentinel_master; for Redis itself use store.username and store.password"
+		const needs = "is for Sentinels and needs store.sentinel_master; " +
+			"for Redis itself use store.username and store.password"
 		if s.SentinelUsername != "" {
 			r.Fault("store.sentinel_username", needs)
 		}
@@ -61,7 +98,8 @@ func (c *Config) checkSharedKeys(r *report) {
 		return
 	}
 	if slices.ContainsFunc(c.Routes, func(route Route) bool { return slices.Contains(route.Auth, policy.Bearer) }) {
-		const needed = "is needed with store.driver redis, because a route accepts bearer and every instance must sign tokens with the same key"
+		const needed = "is needed with store.driver redis, because a route accepts bearer " +
+			"and every instance must sign tokens with the same key"
 		switch {
 		case c.Token.Algorithm == AlgorithmHS256 && c.Token.Secret == "":
 			r.Fault("token.secret", needed)
@@ -78,7 +116,9 @@ func (c *Config) checkSharedKeys(r *report) {
 		{c.Session.CSRFToken, "session.csrf_token, because every instance must make the same tokens"},
 	} {
 		if use.used && c.Store.EncryptionKey == "" {
-			r.Fault("store.encryption_key", "is needed with store.driver redis and %s; give every instance the same key, for example from `openssl rand -base64 32`", use.purpose)
+			r.Fault("store.encryption_key",
+				"is needed with store.driver redis and %s; "+
+					"give every instance the same key, for example from `openssl rand -base64 32`", use.purpose)
 			return
 		}
 	}

@@ -1,11 +1,55 @@
 package config
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net/netip"
 	"strings"
 	"time"
 )
+
+// TLS modes.
+const (
+	TLSInternal = "internal"
+	TLSFiles    = "files"
+	TLSACME     = "acme"
+	TLSOff      = "off"
+)
+
+// TLS configures the certificate of the gateway.
+type TLS struct {
+	Mode         string   `yaml:"mode"`
+	Certificate  string   `yaml:"certificate"`
+	Key          string   `yaml:"key"`
+	Domains      []string `yaml:"domains"`
+	Email        string   `yaml:"email"`
+	Directory    string   `yaml:"directory"`
+	TrustedRoots string   `yaml:"trusted_roots"`
+
+	OnDemand OnDemand `yaml:"on_demand"`
+
+	HSTS time.Duration `yaml:"hsts"` // max-age of Strict-Transport-Security; 0: no header
+
+	TrustedRootsContent []byte `yaml:"-"` // of the file, in mode acme
+}
+
+// Words returns the words that keys of the section take.
+func (TLS) Words() map[string][]string {
+	return map[string][]string{"mode": {TLSInternal, TLSFiles, TLSACME, TLSOff}}
+}
+
+// OnDemand bounds the certificates of names below wildcard hosts of routes, which an
+// ACME authority issues when a client asks for them.
+type OnDemand struct {
+	Names int           `yaml:"names"` // how many names may have one
+	Burst int           `yaml:"burst"` // orders at once
+	Every time.Duration `yaml:"every"` // then the time between two orders
+}
+
+func defaultTLS() TLS {
+	return TLS{Mode: TLSInternal, OnDemand: OnDemand{Names: 100, Burst: 10, Every: 6 * time.Hour}}
+}
 
 // check checks everything except the content of files, which sideReader checks.
 func (t TLS) check(r *report) {
@@ -87,4 +131,43 @@ func (t TLS) checkACME(r *report) {
 			r.Fault("tls.directory", "%q is not https", t.Directory)
 		}
 	}
+}
+
+// certificate reads the certificate and its key, and checks that they belong
+// together. It returns the certificate with its chain.
+func (s sideReader) certificate(t TLS) []*x509.Certificate {
+	if t.Mode != TLSFiles {
+		return nil
+	}
+	pem := func(path, file string) (content []byte, ok bool) {
+		if file == "" {
+			s.main.Missing(path, "is needed with tls.mode files: the path of a PEM file")
+			return nil, false
+		}
+		return s.read(path, file, maxPEMSize)
+	}
+	certificate, foundCertificate := pem("tls.certificate", t.Certificate)
+	key, foundKey := pem("tls.key", t.Key)
+	if !foundCertificate || !foundKey {
+		return nil
+	}
+	if _, err := tls.X509KeyPair(certificate, key); err != nil {
+		s.main.Fault("tls.certificate", "%s and %s are not a certificate and its key: %v", t.Certificate, t.Key, err)
+		return nil
+	}
+	chain := certificatesIn(certificate)
+	s.main.warnOfDates("tls.certificate", chain, s.now)
+	return chain
+}
+
+// trustedRoots reads the extra roots for the ACME server, and checks them.
+func (s sideReader) trustedRoots(t *TLS) {
+	if t.Mode != TLSACME || t.TrustedRoots == "" {
+		return
+	}
+	content, ok := s.read("tls.trusted_roots", t.TrustedRoots, maxPEMSize)
+	if t.TrustedRootsContent = content; ok && !x509.NewCertPool().AppendCertsFromPEM(content) {
+		s.main.Fault("tls.trusted_roots", "%s contains no certificate in PEM", t.TrustedRoots)
+	}
+	s.main.warnOfAuthorities("tls.trusted_roots", certificatesIn(content), s.now)
 }

@@ -7,8 +7,60 @@ import (
 	"time"
 	"unicode"
 
+	"authgate/gateway/config/strictyaml"
+
 	"github.com/golang-jwt/jwt/v5"
 )
+
+// Algorithms that sign access tokens (RFC 7518, section 3.1).
+const (
+	AlgorithmHS256 = "HS256"
+	AlgorithmRS256 = "RS256"
+)
+
+// Ways to deliver tokens to the client.
+const (
+	DeliveryBody   = "body"   // in the JSON of the response
+	DeliveryCookie = "cookie" // in the cookies CookieAccess and CookieRefresh
+)
+
+// Traits of a device to which refresh tokens can be bound.
+const (
+	BindUserAgent = "user_agent"
+	BindIP        = "ip"
+)
+
+// Token configures the mechanism bearer.
+type Token struct {
+	Algorithm       string        `yaml:"algorithm"` // HS256 or RS256
+	Secret          Secret        `yaml:"secret"`
+	PrivateKey      string        `yaml:"private_key"`
+	Issuer          string        `yaml:"issuer"`
+	Audience        []string      `yaml:"audience"`
+	AccessLifetime  time.Duration `yaml:"access_lifetime"`
+	RefreshLifetime time.Duration `yaml:"refresh_lifetime"`
+	ReuseLeeway     time.Duration `yaml:"reuse_leeway"`
+	Delivery        string        `yaml:"delivery"`     // body or cookie
+	BindRefresh     []string      `yaml:"bind_refresh"` // any of user_agent, ip
+
+	TrustedIssuers []TrustedIssuer `yaml:"trusted_issuers"`
+}
+
+func defaultToken() Token {
+	return Token{
+		Algorithm: AlgorithmHS256, Audience: []string{"authgate"}, AccessLifetime: 15 * time.Minute,
+		RefreshLifetime: 168 * time.Hour, ReuseLeeway: 10 * time.Second, Delivery: DeliveryBody,
+	}
+}
+
+// Words returns the words that keys of the section take.
+func (Token) Words() map[string][]string {
+	return map[string][]string{
+		"algorithm":    {AlgorithmHS256, AlgorithmRS256},
+		"delivery":     {DeliveryBody, DeliveryCookie},
+		"bind_refresh": {BindUserAgent, BindIP},
+	}
+}
 
 // Bounds of tokens.
 const (
@@ -54,6 +106,18 @@ func (t *Token) checkKeys(r *report) {
 	case AlgorithmRS256:
 		if t.Secret != "" {
 			r.Fault("token.secret", "has no effect with token.algorithm RS256; set algorithm: HS256, or remove this key")
+		}
+	}
+}
+
+// signingKey reads the key that signs tokens, and checks it.
+func (s sideReader) signingKey(t Token) {
+	if t.Algorithm != AlgorithmRS256 || t.PrivateKey == "" {
+		return
+	}
+	if content, ok := s.read("token.private_key", t.PrivateKey, strictyaml.MaxSecret); ok {
+		if err := checkRSA(t.PrivateKey, content); err != nil {
+			s.main.Fault("token.private_key", "%v", err)
 		}
 	}
 }

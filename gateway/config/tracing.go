@@ -6,6 +6,15 @@ import (
 	"unicode"
 )
 
+// Tracing configures the traces of requests. Without an Endpoint there are none.
+type Tracing struct {
+	Endpoint    string  `yaml:"endpoint"`     // URL of a collector: OTLP over HTTP
+	Sample      float64 `yaml:"sample"`       // share of the requests that are recorded, 0 to 1
+	ServiceName string  `yaml:"service_name"` // of this gateway
+}
+
+func defaultTracing() Tracing { return Tracing{Sample: 1, ServiceName: "authgate"} }
+
 // tracesPath is where a collector receives traces, unless the endpoint has a path
 // (OpenTelemetry Protocol, "OTLP/HTTP Request").
 const tracesPath = "/v1/traces"
@@ -21,7 +30,8 @@ func (t *Tracing) complete() {
 func (t Tracing) check(r *report) {
 	if t.Endpoint != "" {
 		if _, err := httpURL(t.Endpoint); err != nil {
-			r.Fault("tracing.endpoint", "%v; expected the address of a collector that takes OTLP over HTTP, like http://127.0.0.1:4318", err)
+			r.Fault("tracing.endpoint",
+				"%v; expected the address of a collector that takes OTLP over HTTP, like http://127.0.0.1:4318", err)
 		}
 	}
 	if t.Sample > 1 {

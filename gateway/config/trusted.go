@@ -23,6 +23,10 @@ type TrustedIssuer struct {
 	Timeout       time.Duration  `yaml:"timeout"`       // for each call to the issuer
 }
 
+func defaultTrustedIssuer() TrustedIssuer {
+	return TrustedIssuer{RolesClaim: "roles", UsernameClaim: "preferred_username", Timeout: 10 * time.Second}
+}
+
 // Introspection configures the introspection of opaque tokens (RFC 7662).
 type Introspection struct {
 	URL          string `yaml:"url"` // empty: introspection_endpoint in the metadata of the issuer
@@ -102,7 +106,8 @@ func (c *Config) checkTrustedIssuers(r *report) {
 		switch {
 		case t.Introspection == nil:
 		case introspected >= 0:
-			r.Fault(path+".introspection", "token.trusted_issuers[%d] already has it; with two, the issuer of an opaque token would be unknown", introspected)
+			r.Fault(path+".introspection",
+				"token.trusted_issuers[%d] already has it; with two, the issuer of an opaque token would be unknown", introspected)
 		default:
 			introspected = i
 		}
@@ -144,13 +149,19 @@ func (t *Token) checkIssuer(r *report, path string, index int) {
 // differ only in case.
 func (c *Config) checkTrustedName(r *report, path string, index int) {
 	t := c.Token.TrustedIssuers[index]
-	first := slices.IndexFunc(c.Token.TrustedIssuers, func(other TrustedIssuer) bool { return strings.EqualFold(other.Name, t.Name) })
-	other := slices.IndexFunc(c.Providers, func(p Provider) bool { return strings.EqualFold(p.Name, t.Name) && p.Issuer != t.Issuer })
+	first := slices.IndexFunc(c.Token.TrustedIssuers, func(other TrustedIssuer) bool {
+		return strings.EqualFold(other.Name, t.Name)
+	})
+	other := slices.IndexFunc(c.Providers, func(p Provider) bool {
+		return strings.EqualFold(p.Name, t.Name) && p.Issuer != t.Issuer
+	})
 	switch {
 	case r.Broken("providers"): // the name may come from there
 	case t.Name == "":
 		if names := providersOf(t.Issuer, c.Providers); len(names) > 1 {
-			r.Fault(path, "a name is needed, because several providers have this issuer: %s; give one of these or another name", strings.Join(names, ", "))
+			r.Fault(path,
+				"a name is needed, because several providers have this issuer: %s; give one of these or another name",
+				strings.Join(names, ", "))
 		}
 	case strings.EqualFold(t.Name, policy.LocalProvider) || strings.EqualFold(t.Name, policy.BasicProvider):
 		r.Fault(path, "%q is the provider of the gateway's own users; choose another name", t.Name)

@@ -2,17 +2,95 @@ package config
 
 import (
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"fmt"
 	"maps"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
+
+// Ways to choose a target of an upstream.
+const (
+	BalanceRoundRobin    = "round_robin"
+	BalanceLeastRequests = "least_requests" // the target with the fewest requests in flight
+	BalanceClient        = "client"         // the same client, the same target
+)
+
+// Hosts that an upstream gets.
+const (
+	HostClient = "client" // what the client asked for
+	HostTarget = "target" // that of the target's URL
+)
+
+// Upstream is an application behind the gateway.
+type Upstream struct {
+	URL              *url.URL         `yaml:"url"`  // http, https, h2c, unix or unix+h2c; see UnixTarget
+	URLs             []*url.URL       `yaml:"urls"` // always set: only URL, if that is given
+	Balance          string           `yaml:"balance"`
+	Health           Health           `yaml:"health"`
+	Retries          int              `yaml:"retries"` // how often a request may be sent again, to another target
+	Host             string           `yaml:"host"`    // HostClient, HostTarget, or the Host that the upstream gets
+	TLS              UpstreamTLS      `yaml:"tls"`     // of https targets
+	RewriteResponses bool             `yaml:"rewrite_responses"`
+	Timeout          time.Duration    `yaml:"timeout"`
+	ConnectTimeout   time.Duration    `yaml:"connect_timeout"`
+	ReuseConnections bool             `yaml:"reuse_connections"` // false: each request has its own connection
+	FastPath         bool             `yaml:"fast_path"`         // false: httputil.ReverseProxy serves every request
+	IdentityHeaders  *IdentityHeaders `yaml:"identity_headers"`  // always set: what is not given comes from the top level
+}
+
+func defaultUpstream() Upstream {
+	return Upstream{
+		Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second, ReuseConnections: true, FastPath: true,
+		Balance: BalanceRoundRobin, Retries: 1, Host: HostClient, Health: defaultHealth(),
+	}
+}
+
+// Words returns the words that keys of an upstream take.
+func (Upstream) Words() map[string][]string {
+	return map[string][]string{"balance": {BalanceRoundRobin, BalanceLeastRequests, BalanceClient}}
+}
+
+// UpstreamTLS configures the connections to https targets.
+type UpstreamTLS struct {
+	CA          string `yaml:"ca"`          // file with certificates in PEM; empty: those of the system
+	Certificate string `yaml:"certificate"` // of the gateway as a client, in PEM
+	Key         string `yaml:"key"`
+	ServerName  string `yaml:"server_name"` // empty: the host of the URL
+	Fingerprint string `yaml:"fingerprint"` // trusts this certificate alone: "sha256:HEX"
+
+	CAContent          []byte `yaml:"-"` // of the files
+	CertificateContent []byte `yaml:"-"`
+	KeyContent         Secret `yaml:"-"`
+
+	SHA256 []byte `yaml:"-"` // of the certificate that Fingerprint names
+}
+
+// complete sets URLs, and the identity headers that are not given to those of
+// the top level.
+func (u *Upstream) complete(r *report, path string, top IdentityHeaders) {
+	if u.URL != nil && len(u.URLs) == 0 {
+		u.URLs = []*url.URL{u.URL}
+	}
+	u.Health.complete()
+	u.TLS.complete()
+	if u.IdentityHeaders != nil {
+		own := u.IdentityHeaders.byKey()
+		for key, header := range top.byKey() {
+			if r.Given(path + ".identity_headers." + key) {
+				*header = *own[key]
+			}
+		}
+	}
+	u.IdentityHeaders = &top
+}
 
 // checkUpstreams checks the section upstreams.
 func checkUpstreams(r *report, upstreams map[string]Upstream) {
@@ -52,10 +130,11 @@ func (u Upstream) checkAddresses(r *report, path string) {
 	case r.Given(several):
 		for i, address := range u.URLs {
 			at := fmt.Sprintf("%s[%d]", several, i)
+			same := func(other *url.URL) bool { return other != nil && sameTarget(other, address) }
 			switch {
 			case address == nil:
 				r.Fault(at, "must not be empty; expected an address like http://127.0.0.1:9000")
-			case slices.ContainsFunc(u.URLs[:i], func(other *url.URL) bool { return other != nil && sameTarget(other, address) }):
+			case slices.ContainsFunc(u.URLs[:i], same):
 				r.Fault(at, "%q is listed twice", address)
 			}
 		}
@@ -65,66 +144,6 @@ func (u Upstream) checkAddresses(r *report, path string) {
 // sameTarget reports whether two URLs differ in nothing but a slash at the end.
 func sameTarget(a, b *url.URL) bool {
 	return strings.TrimSuffix(a.String(), "/") == strings.TrimSuffix(b.String(), "/")
-}
-
-// complete sets From and To, if Status is valid.
-func (h *Health) complete() {
-	first, last, ranges := strings.Cut(h.Status, "-")
-	if !ranges {
-		last = first
-	}
-	from, err1 := strconv.Atoi(first)
-	to, err2 := strconv.Atoi(last)
-	if err1 == nil && err2 == nil && len(first) == 3 && len(last) == 3 && 100 <= from && from <= to && to <= 599 {
-		h.From, h.To = from, to
-	}
-}
-
-// completeHealthHost sets the Host of checks where clients choose that of requests:
-// applications answer only for hosts that they know.
-func (u *Upstream) completeHealthHost(name string, c *Config) {
-	if u.Health.Path == "" || u.Health.Host != "" || u.Host != HostClient {
-		return
-	}
-	for i := range c.Routes {
-		host := policy.PatternHost(c.Routes[i].Match)
-		if c.Routes[i].Upstream == name && host != "" && !strings.HasPrefix(host, "*") {
-			u.Health.Host = host
-			return
-		}
-	}
-	if c.PublicURL != nil {
-		u.Health.Host = c.PublicURL.Host
-	}
-}
-
-// check checks an active health check, if there is one.
-func (h *Health) check(r *report, path string) {
-	if !r.Given(path) {
-		return
-	}
-	if h.Path == "" {
-		r.Fault(path, "needs a path, like path: /healthz; without health, only failed requests tell which target is down")
-	} else if _, err := policy.ParseTarget(h.Path); err != nil {
-		r.Fault(path+".path", "%q is not a path, with or without a query; expected one like /healthz: %v", h.Path, err)
-	}
-	r.positive(path+".interval", h.Interval)
-	r.positive(path+".timeout", h.Timeout)
-	if h.To == 0 {
-		r.Fault(path+".status", `%q is not a status or a range of them; expected "200" or "200-399"`, h.Status)
-	}
-	if h.Failures == 0 {
-		r.Fault(path+".failures", "must be at least 1")
-	}
-	if r.Given(path+".host") && !isHost(h.Host) {
-		r.Fault(path+".host", "%q is not a host; expected a name like app.example.org", h.Host)
-	}
-}
-
-// isHost reports whether a Host is a name or an address, with or without a port.
-func isHost(host string) bool {
-	_, err := httpURL("http://" + host)
-	return err == nil && !strings.Contains(host, "/")
 }
 
 // checkHost checks the Host that the upstream gets.
@@ -158,7 +177,9 @@ func (u Upstream) checkTLS(r *report, path string) {
 	if !slices.ContainsFunc(u.URLs, func(target *url.URL) bool { return target != nil && target.Scheme == "https" }) {
 		r.Fault(path, "has no effect, because no address of this upstream begins with https://")
 	}
-	for _, pair := range [2]struct{ key, other, own string }{{"key", u.TLS.Certificate, u.TLS.Key}, {"certificate", u.TLS.Key, u.TLS.Certificate}} {
+	for _, pair := range [2]struct{ key, other, own string }{
+		{"key", u.TLS.Certificate, u.TLS.Key}, {"certificate", u.TLS.Key, u.TLS.Certificate},
+	} {
 		if pair.own == "" && pair.other != "" {
 			r.Missing(path+"."+pair.key, "is needed too: certificate and key belong together")
 		}
@@ -192,74 +213,28 @@ func (u Upstream) checkRewriteResponses(r *report, path string) {
 	}
 }
 
-// UnixTarget returns the socket of a target's URL, "" if it is not a unix target.
-// The URL of a path below the socket is unix:SOCKET:PATH, as in nginx. The scheme
-// unix+h2c means HTTP/2 without TLS.
-func UnixTarget(u *url.URL) (socket string) {
-	if !unixScheme(u.Scheme) {
-		return ""
-	}
-	socket, _, _ = strings.Cut(u.Path, ":/")
-	return socket
-}
-
-func unixScheme(scheme string) bool { return scheme == "unix" || scheme == "unix+h2c" }
-
-// TargetPrefix returns what begins every path at a target, encoded and without a
-// slash at its end.
-func TargetPrefix(u *url.URL) string {
-	prefix := u.EscapedPath()
-	if unixScheme(u.Scheme) {
-		_, below, found := strings.Cut(prefix, ":/")
-		if !found {
-			return ""
+// upstreams reads the files of the upstreams' TLS, and checks them.
+func (s sideReader) upstreams(upstreams map[string]Upstream) {
+	for name, u := range upstreams {
+		path, t := strictyaml.Join("upstreams", name)+".tls", &u.TLS
+		if t.CA != "" {
+			content, ok := s.read(path+".ca", t.CA, maxPEMSize)
+			if t.CAContent = content; ok && !x509.NewCertPool().AppendCertsFromPEM(content) {
+				s.main.Fault(path+".ca", "%s contains no certificate in PEM", t.CA)
+			}
+			s.main.warnOfAuthorities(path+".ca", certificatesIn(content), s.now)
 		}
-		prefix = "/" + below
-	}
-	return strings.TrimSuffix(prefix, "/")
-}
-
-// targetURL parses the URL of a target. The error does not quote credentials.
-func targetURL(raw string) (*url.URL, error) {
-	if scheme, _, _ := strings.Cut(raw, ":"); !unixScheme(scheme) {
-		// h2c is http for all but the protocol.
-		rest, h2c := strings.CutPrefix(raw, "h2c://")
-		if h2c {
-			rest = "http://" + rest
-		} else {
-			rest = raw
+		if t.Certificate != "" && t.Key != "" {
+			certificate, foundCertificate := s.read(path+".certificate", t.Certificate, maxPEMSize)
+			key, foundKey := s.read(path+".key", t.Key, maxPEMSize)
+			if foundCertificate && foundKey {
+				if _, err := tls.X509KeyPair(certificate, key); err != nil {
+					s.main.Fault(path+".certificate", "%s and %s are not a certificate and its key: %v", t.Certificate, t.Key, err)
+				}
+			}
+			s.main.warnOfDates(path+".certificate", certificatesIn(certificate), s.now)
+			t.CertificateContent, t.KeyContent = certificate, Secret(key)
 		}
-		u, err := httpURL(rest)
-		if err != nil {
-			return nil, err
-		}
-		if h2c {
-			u.Scheme = "h2c"
-		}
-		return withPrefix(raw, u)
+		upstreams[name] = u
 	}
-	u, err := url.Parse(raw)
-	switch {
-	case strings.Contains(raw, "@"):
-		return nil, fmt.Errorf("contains an @, which is not supported in the path of a socket")
-	case err != nil:
-		return nil, fmt.Errorf("%q is not a URL", raw)
-	case strings.ContainsAny(raw, "?#"):
-		return nil, fmt.Errorf("%q has a query or a fragment, which is not supported", raw)
-	case u.Host != "" || !strings.HasPrefix(UnixTarget(u), "/"):
-		return nil, fmt.Errorf("%q does not have the absolute path of a socket, like unix:/run/app.sock", raw)
-	}
-	return withPrefix(raw, u)
-}
-
-// withPrefix returns u if its path can begin the paths of requests.
-func withPrefix(raw string, u *url.URL) (*url.URL, error) {
-	prefix := TargetPrefix(u)
-	if prefix == "" {
-		return u, nil
-	}
-	if _, err := policy.ParseTarget(prefix); err != nil || strings.Contains(prefix, "//") {
-		return nil, fmt.Errorf("%q has a path that cannot begin the paths of requests", raw)
-	}
-	return u, nil
 }

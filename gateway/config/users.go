@@ -11,12 +11,44 @@ import (
 	"authgate/policy"
 )
 
+// Basic configures the mechanism basic.
+type Basic struct {
+	Realm    string      `yaml:"realm"`
+	Htpasswd string      `yaml:"htpasswd"`
+	Users    []BasicUser `yaml:"users"` // includes the users of the htpasswd file
+}
+
+// BasicUser is one shared credential.
+type BasicUser struct {
+	Username     string        `yaml:"username"`
+	PasswordHash Secret        `yaml:"password_hash"` // argon2id PHC string or bcrypt
+	Hash         password.Hash `yaml:"-"`             // PasswordHash, parsed
+}
+
+// Accounts are the local accounts.
+type Accounts struct {
+	File  string    `yaml:"file"`
+	Users []Account `yaml:"users"` // includes the users of the file
+}
+
+// Account is one local account.
+type Account struct {
+	Username     string        `yaml:"username"`
+	PasswordHash Secret        `yaml:"password_hash"` // argon2id PHC string or bcrypt
+	Hash         password.Hash `yaml:"-"`             // PasswordHash, parsed
+	Name         string        `yaml:"name"`
+	Email        string        `yaml:"email"`
+	Roles        []string      `yaml:"roles"` // no entry is empty
+	Disabled     bool          `yaml:"disabled"`
+}
+
 // check checks the section basic, and parses the password hashes.
 func (b *Basic) check(r *report, places []place) {
 	switch {
 	case strings.TrimSpace(b.Realm) == "":
 		r.Fault("basic.realm", "must not be empty")
-	case strings.ContainsAny(b.Realm, `"\`) || strings.ContainsFunc(b.Realm, unicode.IsControl): // a quoted string in WWW-Authenticate
+	case strings.ContainsAny(b.Realm, `"\`) || strings.ContainsFunc(b.Realm, unicode.IsControl):
+		// WWW-Authenticate has it as a quoted string.
 		r.Fault("basic.realm", `%q contains a quote, a backslash or a control character`, b.Realm)
 	}
 	names, weak := usernames{}, weakHashes{}
@@ -97,9 +129,11 @@ func parseHash(hash string) (password.Hash, error) {
 	case hash == "":
 		return password.Hash{}, errors.New("the hash is empty; make one with `authgate hash-password`")
 	case strings.HasPrefix(hash, "$argon2") && !strings.HasPrefix(hash, "$argon2id$"):
-		return password.Hash{}, errors.New("the hash is another kind of argon2; expected argon2id, which `authgate hash-password` makes")
+		return password.Hash{}, errors.New("the hash is another kind of argon2; " +
+			"expected argon2id, which `authgate hash-password` makes")
 	case slices.ContainsFunc(foreignHashes, func(kind string) bool { return strings.HasPrefix(hash, kind) }):
-		return password.Hash{}, errors.New("the kind of the hash is not supported; expected argon2id, which `authgate hash-password` makes, or bcrypt")
+		return password.Hash{}, errors.New("the kind of the hash is not supported; " +
+			"expected argon2id, which `authgate hash-password` makes, or bcrypt")
 	}
 	return password.Parse(hash)
 }

@@ -8,13 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/oauth2"
-)
+	"authgate/gateway/config"
 
-// Methods of client authentication (OpenID Connect Core 1.0, section 9).
-const (
-	basicMethod = "client_secret_basic" // in the Authorization header
-	postMethod  = "client_secret_post"  // in the form
+	"golang.org/x/oauth2"
 )
 
 // authentication is how the client authenticates (RFC 6749, section 2.3). The form
@@ -32,15 +28,15 @@ func authenticate(c Client, announced []string) (authentication, error) {
 	switch {
 	case c.Secret == "":
 		return authentication{id: c.ID, style: oauth2.AuthStyleInParams}, nil
-	case method == "" && (len(announced) == 0 || slices.Contains(announced, basicMethod)):
-		method = basicMethod
-	case method == "" && slices.Contains(announced, postMethod):
-		method = postMethod
+	case method == "" && (len(announced) == 0 || slices.Contains(announced, config.AuthMethodBasic)):
+		method = config.AuthMethodBasic
+	case method == "" && slices.Contains(announced, config.AuthMethodPost):
+		method = config.AuthMethodPost
 	}
-	style, ok := map[string]oauth2.AuthStyle{basicMethod: oauth2.AuthStyleInHeader, postMethod: oauth2.AuthStyleInParams}[method]
+	style, ok := map[string]oauth2.AuthStyle{config.AuthMethodBasic: oauth2.AuthStyleInHeader, config.AuthMethodPost: oauth2.AuthStyleInParams}[method]
 	if !ok {
 		return authentication{}, fmt.Errorf("the client authentication %q is not supported, and the provider announces %q; let it accept %s or %s",
-			method, announced, basicMethod, postMethod)
+			method, announced, config.AuthMethodBasic, config.AuthMethodPost)
 	}
 	return authentication{id: c.ID, secret: c.Secret, style: style}, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"authgate/gateway/config"
 	"authgate/gateway/logtest"
 )
 
@@ -65,10 +66,10 @@ func TestClientAuthentication(t *testing.T) {
 		fault     string
 	}{
 		{name: "nothing is announced", secret: testSecret, header: basicHeader},
-		{name: "both are announced", secret: testSecret, announced: []string{postMethod, basicMethod}, header: basicHeader},
-		{name: "the form is announced", secret: testSecret, announced: []string{"private_key_jwt", postMethod}, inForm: testSecret},
-		{name: "the form is configured", secret: testSecret, method: postMethod, announced: []string{basicMethod}, inForm: testSecret},
-		{name: "basic is configured", secret: testSecret, method: basicMethod, announced: []string{postMethod}, header: basicHeader},
+		{name: "both are announced", secret: testSecret, announced: []string{config.AuthMethodPost, config.AuthMethodBasic}, header: basicHeader},
+		{name: "the form is announced", secret: testSecret, announced: []string{"private_key_jwt", config.AuthMethodPost}, inForm: testSecret},
+		{name: "the form is configured", secret: testSecret, method: config.AuthMethodPost, announced: []string{config.AuthMethodBasic}, inForm: testSecret},
+		{name: "basic is configured", secret: testSecret, method: config.AuthMethodBasic, announced: []string{config.AuthMethodPost}, header: basicHeader},
 		{name: "public", announced: []string{"none"}},
 		{name: "none of ours is announced", secret: testSecret, announced: []string{"private_key_jwt"}, fault: "private_key_jwt"},
 		{name: "an unknown one is configured", secret: testSecret, method: "tls_client_auth", fault: "tls_client_auth"},

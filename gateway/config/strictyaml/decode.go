@@ -63,7 +63,8 @@ func (d *decoder) value(n ast.Node, path string, v reflect.Value) {
 		return
 	}
 	if tag, ok := n.(*ast.TagNode); ok {
-		d.wrong(n, path, "the tag %s is not supported; put a string that looks like something else in quotes", tag.Start.Value)
+		d.wrong(n, path,
+			"the tag %s is not supported; put a string that looks like something else in quotes", tag.Start.Value)
 		return
 	}
 	d.content(n, path, v)

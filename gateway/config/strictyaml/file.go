@@ -32,7 +32,8 @@ func (f File) Same(other File) bool {
 		return f.Path == other.Path && f.info == nil && other.info == nil
 	}
 	a, b := f.info, other.info
-	return f.Path == other.Path && os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && a.Mode() == b.Mode()
+	return f.Path == other.Path && os.SameFile(a, b) &&
+		a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && a.Mode() == b.Mode()
 }
 
 // SameContent reports whether two files that were read have the same content.

@@ -142,7 +142,9 @@ func (r *Reader) Read(name string, source []byte, limit int, root string, into a
 
 // ReadLines checks a file of plain lines in the same way as a YAML file. mask
 // returns a line without its secrets. ok is false after an error.
-func (r *Reader) ReadLines(name string, source []byte, limit int, root string, mask func(line string) string) (doc *Document, ok bool) {
+func (r *Reader) ReadLines(
+	name string, source []byte, limit int, root string, mask func(line string) string,
+) (doc *Document, ok bool) {
 	shown := func(lines []string) func(int) string {
 		return func(i int) string { return maskPatterns(mask(lines[i])) }
 	}

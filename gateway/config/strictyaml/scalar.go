@@ -290,7 +290,8 @@ func expand(s string, lookup func(string) (string, bool)) (expanded, blank strin
 			wrong = append(wrong, "the default of a variable cannot contain another variable")
 			return ""
 		case parts[2] == "" || !variableName.MatchString(name):
-			wrong = append(wrong, "${ must be followed by the name of an environment variable and }; write $${ for the text ${ itself")
+			wrong = append(wrong,
+				"${ must be followed by the name of an environment variable and }; write $${ for the text ${ itself")
 			return ""
 		}
 		value, ok := lookup(name)
@@ -298,7 +299,8 @@ func expand(s string, lookup func(string) (string, bool)) (expanded, blank strin
 		case !ok && hasDefault:
 			return fallback
 		case !ok:
-			wrong = append(wrong, fmt.Sprintf("the environment variable %s is not set; write $${%s} if the text ${%s} is meant", name, name, name))
+			wrong = append(wrong, fmt.Sprintf("the environment variable %s is not set; "+
+				"write $${%s} if the text ${%s} is meant", name, name, name))
 		case strings.TrimSpace(value) == "":
 			blank = name
 		}

@@ -31,7 +31,8 @@ type schemaBuilder struct {
 // hasVariablePattern matches a string with a ${NAME}, which can give a value of another type.
 const hasVariablePattern = `\$\{`
 
-const durationPattern = `^\+?([0-9]+\.?[0-9]*|\.[0-9]+)(d|h|m|s|ms|us|µs|ns)(([0-9]+\.?[0-9]*|\.[0-9]+)(h|m|s|ms|us|µs|ns))*$|^0$|` + hasVariablePattern
+const durationPattern = `^\+?([0-9]+\.?[0-9]*|\.[0-9]+)(d|h|m|s|ms|us|µs|ns)` +
+	`(([0-9]+\.?[0-9]*|\.[0-9]+)(h|m|s|ms|us|µs|ns))*$|^0$|` + hasVariablePattern
 
 // value follows the cases of decoder.content. v is the default.
 func (b *schemaBuilder) value(key string, v reflect.Value) map[string]any {
@@ -99,7 +100,8 @@ func (b *schemaBuilder) section(key string, v reflect.Value) map[string]any {
 		f, at := fields[name], Join(key, name)
 		if f.file {
 			base := strings.TrimSuffix(name, "_file")
-			properties[name] = map[string]any{"type": "string", "description": fmt.Sprintf("A file that contains only the value of `%s`.", base)}
+			properties[name] = map[string]any{"type": "string", "description": fmt.Sprintf("A file that contains only the "+
+				"value of `%s`.", base)}
 			exclusive = append(exclusive, map[string]any{"not": map[string]any{"required": []string{base, name}}})
 			continue
 		}

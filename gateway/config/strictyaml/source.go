@@ -114,14 +114,16 @@ func (p *problems) wellFormed(t *text, source []byte, limit int) bool {
 				}
 			}
 			if r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 || r == '\ufeff' {
-				p.add(t, at, documentKey, "the control character %U is not allowed; in double quotes it can be written as an escape", r)
+				p.add(t, at, documentKey,
+					"the control character %U is not allowed; in double quotes it can be written as an escape", r)
 				return false
 			}
 		}
 	}
 	if last := len(t.lines) - 1; t.lines[last] != "" {
 		end := position{last + 1, utf8.RuneCountInString(t.lines[last]) + 1}
-		p.add(t, end, documentKey, "the file does not end with a line break, so it may be cut off; write the whole file, with a line break at its end")
+		p.add(t, end, documentKey,
+			"the file does not end with a line break, so it may be cut off; write the whole file, with a line break at its end")
 		return false
 	}
 	return true
@@ -158,7 +160,8 @@ func tooDeep(tokens token.Tokens) *token.Token {
 // parser would drop the tab: "GET<tab>/a" would become "GET/a".
 func tabInside(tokens token.Tokens) *token.Token {
 	for i, tk := range tokens {
-		if tk.Type != token.StringType || i > 0 && (tokens[i-1].Type == token.LiteralType || tokens[i-1].Type == token.FoldedType) {
+		block := i > 0 && (tokens[i-1].Type == token.LiteralType || tokens[i-1].Type == token.FoldedType)
+		if tk.Type != token.StringType || block {
 			continue
 		}
 		for line := range strings.Lines(tk.Origin) {
@@ -223,7 +226,8 @@ func parseTokens(source string) (file *ast.File, err error) {
 		return nil, &syntaxError{message: "nested too deeply", at: place(tk)}
 	}
 	if tk := tabInside(tokens); tk != nil {
-		return nil, &syntaxError{message: "a tab inside a string without quotes; use a space, or put the string in quotes", at: place(tk)}
+		const message = "a tab inside a string without quotes; use a space, or put the string in quotes"
+		return nil, &syntaxError{message: message, at: place(tk)}
 	}
 	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 }

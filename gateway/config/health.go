@@ -1,0 +1,87 @@
+package config
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"authgate/policy"
+)
+
+// Health is the active check of the targets of an upstream. Without a Path there
+// is none.
+type Health struct {
+	Path     string        `yaml:"path"` // with a query, if it has one
+	Interval time.Duration `yaml:"interval"`
+	Timeout  time.Duration `yaml:"timeout"`
+	Status   string        `yaml:"status"`   // of a good answer: "200" or "200-399"
+	Failures int           `yaml:"failures"` // in a row, until a target is unhealthy
+	Host     string        `yaml:"host"`     // empty: that which the upstream's Host names
+
+	From int `yaml:"-"` // the first status of Status
+	To   int `yaml:"-"` // and the last one
+}
+
+func defaultHealth() Health {
+	return Health{Interval: 10 * time.Second, Timeout: 2 * time.Second, Status: "200-399", Failures: 2}
+}
+
+// complete sets From and To, if Status is valid.
+func (h *Health) complete() {
+	first, last, ranges := strings.Cut(h.Status, "-")
+	if !ranges {
+		last = first
+	}
+	from, err1 := strconv.Atoi(first)
+	to, err2 := strconv.Atoi(last)
+	if err1 == nil && err2 == nil && len(first) == 3 && len(last) == 3 && 100 <= from && from <= to && to <= 599 {
+		h.From, h.To = from, to
+	}
+}
+
+// completeHealthHost sets the Host of checks where clients choose that of requests:
+// applications answer only for hosts that they know.
+func (u *Upstream) completeHealthHost(name string, c *Config) {
+	if u.Health.Path == "" || u.Health.Host != "" || u.Host != HostClient {
+		return
+	}
+	for i := range c.Routes {
+		host := policy.PatternHost(c.Routes[i].Match)
+		if c.Routes[i].Upstream == name && host != "" && !strings.HasPrefix(host, "*") {
+			u.Health.Host = host
+			return
+		}
+	}
+	if c.PublicURL != nil {
+		u.Health.Host = c.PublicURL.Host
+	}
+}
+
+// check checks an active health check, if there is one.
+func (h *Health) check(r *report, path string) {
+	if !r.Given(path) {
+		return
+	}
+	if h.Path == "" {
+		r.Fault(path, "needs a path, like path: /healthz; without health, only failed requests tell which target is down")
+	} else if _, err := policy.ParseTarget(h.Path); err != nil {
+		r.Fault(path+".path", "%q is not a path, with or without a query; expected one like /healthz: %v", h.Path, err)
+	}
+	r.positive(path+".interval", h.Interval)
+	r.positive(path+".timeout", h.Timeout)
+	if h.To == 0 {
+		r.Fault(path+".status", `%q is not a status or a range of them; expected "200" or "200-399"`, h.Status)
+	}
+	if h.Failures == 0 {
+		r.Fault(path+".failures", "must be at least 1")
+	}
+	if r.Given(path+".host") && !isHost(h.Host) {
+		r.Fault(path+".host", "%q is not a host; expected a name like app.example.org", h.Host)
+	}
+}
+
+// isHost reports whether a Host is a name or an address, with or without a port.
+func isHost(host string) bool {
+	_, err := httpURL("http://" + host)
+	return err == nil && !strings.Contains(host, "/")
+}

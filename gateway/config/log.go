@@ -1,0 +1,14 @@
+package config
+
+// Log configures the log.
+type Log struct {
+	Level  string `yaml:"level"`  // debug, info, warn or error
+	Format string `yaml:"format"` // json or text
+}
+
+func defaultLog() Log { return Log{Level: "info", Format: "json"} }
+
+// Words returns the words that keys of a log take.
+func (Log) Words() map[string][]string {
+	return map[string][]string{"level": {"debug", "info", "warn", "error"}, "format": {"json", "text"}}
+}
