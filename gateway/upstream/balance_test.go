@@ -98,7 +98,7 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// A client has one target, whatever other clients do. If that is down, its clients
+// A client has one target, independent of what other clients do. If that is down, its clients
 // are spread over all others, and those of other targets stay.
 func TestBalanceByClient(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,8 @@ func TestRefuses(t *testing.T) {
 	t.Parallel()
 	identity := NewIdentityHeaders(config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"})
 	pass := map[string]bool{
-		"X-Real-Ip": true, "Remote-User": true, "X_webauth_user": true, "X-Http-Method-Override": true, "X-Auth-User": true, "Forwarded": true,
+		"X-Real-Ip": true, "Remote-User": true, "X_webauth_user": true, "X-Http-Method-Override": true,
+		"X-Auth-User": true, "Forwarded": true,
 	}
 	for _, c := range []struct {
 		passes, withPass bool
@@ -59,7 +60,7 @@ func TestRefuses(t *testing.T) {
 }
 
 // Refuses finds every header that carries an identity, that is about clients or that
-// the gateway sets, in any spelling and whatever names the upstream has for the
+// the gateway sets, in any spelling and with any names the upstream has for the
 // identity. It finds no other.
 func FuzzRefuses(f *testing.F) {
 	names := config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"}

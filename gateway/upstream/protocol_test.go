@@ -25,7 +25,8 @@ func trusting(server certified) func(*config.Upstream) {
 	}
 }
 
-// A request for a switch of protocols goes over HTTP/1.1 to a target that speaks both, before and after it has chosen HTTP/2.
+// A request for a switch of protocols goes over HTTP/1.1 to a target that speaks both, before and after it has chosen
+// HTTP/2.
 func TestUpgradeBilingual(t *testing.T) {
 	t.Parallel()
 	server := newCertified(t, "app.internal")
@@ -50,7 +51,8 @@ func TestUpgradeBilingual(t *testing.T) {
 	f := newFixtureOf(t, trusting(server), app.URL)
 	for range 2 {
 		r := &http.Request{
-			Method: http.MethodGet, URL: &url.URL{Opaque: "/"}, Host: "app", Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}},
+			Method: http.MethodGet, URL: &url.URL{Opaque: "/"}, Host: "app",
+			Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}},
 		}
 		response, err := f.way.RoundTrip(r)
 		if err != nil || response.StatusCode != http.StatusSwitchingProtocols {
@@ -88,7 +90,8 @@ func (s *reluctant) serve(c net.Conn) {
 		s.over1.Add(1)
 		body, err := io.ReadAll(r.Body)
 		text := fmt.Sprintf("%d %v", len(body), err)
-		if _, err := fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(text), text); err != nil || r.Close {
+		_, err = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+		if err != nil || r.Close {
 			return
 		}
 	}
@@ -132,7 +135,9 @@ func TestHTTP11Required(t *testing.T) {
 			}
 			address := scheme + "://" + listener.Addr().String()
 			if scheme == "https" {
-				listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{server.pair(t)}, NextProtos: []string{"h2", "http/1.1"}})
+				listener = tls.NewListener(listener, &tls.Config{
+					Certificates: []tls.Certificate{server.pair(t)}, NextProtos: []string{"h2", "http/1.1"},
+				})
 			}
 			t.Cleanup(func() { listener.Close() })
 			go func() {
@@ -186,7 +191,8 @@ func TestBodilessWithLength(t *testing.T) {
 			}
 			body, err := io.ReadAll(response.Body)
 			response.Body.Close()
-			if len(body) > 0 || err != nil || response.Header["Content-Length"] != nil || response.Header.Get("Etag") != `"x"` || response.StatusCode != status {
+			if len(body) > 0 || err != nil || response.Header["Content-Length"] != nil ||
+				response.Header.Get("Etag") != `"x"` || response.StatusCode != status {
 				t.Errorf("HTTP/2 %t, %d: %d, %v, %q, %v", over2, status, response.StatusCode, response.Header, body, err)
 			}
 		}

@@ -109,7 +109,7 @@ func (a *attempts) more(t *target, err error, others int) bool {
 }
 
 // valid refuses a response whose status no client accepts. A 204 or 304 has no body,
-// whatever length it announces (RFC 9110, section 8.6).
+// also if it announces a length (RFC 9110, section 8.6).
 func valid(response *http.Response, err error) (*http.Response, error) {
 	if err == nil && (response.StatusCode == http.StatusNoContent || response.StatusCode == http.StatusNotModified) {
 		response.Body.Close()

@@ -103,12 +103,14 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// With a fingerprint, exactly that certificate is trusted, whatever names and dates it has.
+// With a fingerprint, exactly that certificate is trusted, with any names and dates.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	server, other := newCertified(t, "device"), newCertified(t, "device")
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		app := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
+		app := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, r.Proto)
+		}))
 		app.EnableHTTP2 = protocol == "HTTP/2.0"
 		app.TLS = &tls.Config{Certificates: []tls.Certificate{server.pair(t)}}
 		app.Config.ErrorLog = log.New(io.Discard, "", 0)

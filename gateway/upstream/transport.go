@@ -100,8 +100,10 @@ func tlsConfig(cfg config.UpstreamTLS) *tls.Config {
 		c.RootCAs.AppendCertsFromPEM(cfg.CAContent) // package config has checked it; else it trusts none
 	}
 	if cfg.SHA256 != nil {
-		c.InsecureSkipVerify = true // the certificate itself is known, whatever it says
-		c.VerifyConnection = func(state tls.ConnectionState) error { return isCertificate(state.PeerCertificates[0], cfg.SHA256) }
+		c.InsecureSkipVerify = true // the certificate itself is known: its names and dates do not matter
+		c.VerifyConnection = func(state tls.ConnectionState) error {
+			return isCertificate(state.PeerCertificates[0], cfg.SHA256)
+		}
 	}
 	if len(cfg.CertificateContent) > 0 {
 		pair, err := tls.X509KeyPair(cfg.CertificateContent, []byte(cfg.KeyContent.Reveal()))
@@ -118,7 +120,9 @@ var errFingerprint = errors.New("the certificate is another one than tls.fingerp
 // isCertificate returns nil for the certificate with that hash.
 func isCertificate(certificate *x509.Certificate, want []byte) error {
 	if got := sha256.Sum256(certificate.Raw); !bytes.Equal(got[:], want) {
-		return &tls.CertificateVerificationError{UnverifiedCertificates: []*x509.Certificate{certificate}, Err: errFingerprint}
+		return &tls.CertificateVerificationError{
+			UnverifiedCertificates: []*x509.Certificate{certificate}, Err: errFingerprint,
+		}
 	}
 	return nil
 }
@@ -232,7 +236,7 @@ func (t *transport) dialPlain(ctx context.Context, address string) (net.Conn, er
 	return t.dial(ctx, network, address)
 }
 
-// socketDomain ends the hosts that stand for sockets. No name in the DNS ends so.
+// socketDomain ends the hosts that mean sockets. No name in the DNS ends so.
 const socketDomain = ".socket.invalid"
 
 // socketHost returns a host for the path of a socket: http.Transport takes only the

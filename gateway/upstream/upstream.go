@@ -65,8 +65,9 @@ func New(o Options) *Upstream {
 		now: o.Now, started: o.Now(), freeDescriptors: o.FreeDescriptors, transports: map[time.Duration]*transport{},
 	}
 	u.strays.Report = func() {
-		u.log.Error("the upstream has sent bytes that belong to no response: it may leave bodies of requests unread, or send more than it "+
-			"announces. From now on each request with a body has a connection of its own, and others wait before they are used again; "+
+		u.log.Error("the upstream has sent bytes that belong to no response: it may leave bodies of requests unread, "+
+			"or send more than it announces. From now on each request with a body has a connection of its own, "+
+			"and others wait before they are used again; "+
 			"reuse_connections: false gives every request its own", "upstream", u.name)
 	}
 	for _, address := range o.Config.URLs {

@@ -314,7 +314,7 @@ func (h *holding) Write(b []byte) (int, error) {
 	return h.Conn.Write(b)
 }
 
-// The boundaries of records are found, whatever the sizes of the reads are.
+// The boundaries of records are found with reads of any size.
 func TestWireBoundaries(t *testing.T) {
 	t.Parallel()
 	var stream []byte

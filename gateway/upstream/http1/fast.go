@@ -123,7 +123,8 @@ func (s *Response) Stream(ctx context.Context) io.ReadCloser {
 	stop := context.AfterFunc(ctx, k.abort)
 	_, _ = k.br.Discard(s.head) // it is in the buffer
 	k.alarm = time.Time{}
-	_ = k.SetDeadline(time.Time{})                                          // a body has no time limit; if it fails, so does Read
+	// A body has no time limit. If this fails, so does Read.
+	_ = k.SetDeadline(time.Time{})
 	k.limited.N = 1<<63 - 1                                                 // a body may be of any length
 	e := exchange{client: c, conn: k, ctx: ctx, stop: stop, reusable: true} // it has a body
 	return &body{ReadCloser: &exactly{k.br, s.length}, exchange: e}

@@ -28,7 +28,7 @@ func openPipe(err error) error {
 	return err
 }
 
-// A response has the same meaning as for http.Transport, whatever its bytes are.
+// A response has the same meaning as for http.Transport, with any bytes.
 func FuzzLikeTransport(f *testing.F) {
 	for _, says := range []string{
 		okResponse, header + "\r\nuntil the end", "HTTP/1.1 204 No Content\r\n\r\nx", "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nok",
@@ -82,7 +82,7 @@ func FuzzNoPoison(f *testing.F) {
 		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond) // a body may be waited for
 		defer cancel()
 		if response, err := d.RoundTrip(newRequest(t, ctx, "GET", u.url()+"/first", nil)); err == nil {
-			_, _ = io.Copy(io.Discard, response.Body) // whatever it is
+			_, _ = io.Copy(io.Discard, response.Body) // it may be any
 			response.Body.Close()
 		}
 		d.timeout = time.Minute

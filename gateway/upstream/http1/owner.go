@@ -8,8 +8,8 @@ import (
 
 // Owner has the connections to upstreams that belong to one connection of a client,
 // because the upstream or the client spoke NTLM or Negotiate on them. These
-// schemes authenticate a connection, not a request (RFC 4559, section 6): whoever
-// sends the next request on it is the same user. It is safe for concurrent use.
+// schemes authenticate a connection, not a request (RFC 4559, section 6): the
+// sender of the next request on it is the same user. It is safe for concurrent use.
 type Owner struct {
 	mu     sync.Mutex
 	conns  map[route]*conn // by where they lead
@@ -120,7 +120,7 @@ func (c *Client) useOf(r *http.Request) use {
 
 // sharesBody reports whether a connection that carries a body may carry another
 // request afterwards. A server that does not read the body takes it for the next
-// request, which nobody has checked. With POST, PUT and PATCH almost every server reads
+// request, which has not been checked. With POST, PUT and PATCH almost every server reads
 // it, and each body on a connection of its own would be dear.
 func (c *Client) sharesBody(method string) bool {
 	switch method {

@@ -13,7 +13,7 @@ import (
 )
 
 // ntlm is an upstream that keeps the user by connection: the message that proves who it is comes once, and
-// whoever sends the next request on the connection is that user.
+// the sender of the next request on the connection is that user.
 func ntlm(users *sync.Map) answerRaw {
 	return func(connection, _ int64, r *http.Request, conn net.Conn) bool {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -35,7 +35,7 @@ func ntlm(users *sync.Map) answerRaw {
 	}
 }
 
-// A connection on which somebody signed in with NTLM serves nobody else, also without reuse of connections.
+// A connection on which somebody signed in with NTLM serves no other user, also without reuse of connections.
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	for _, noReuse := range []bool{false, true} {
@@ -94,7 +94,8 @@ func TestOwner(t *testing.T) {
 			{nil, "GET", "", "", ""},
 		} {
 			if said := ask(step.owner, step.method, step.authorization, step.body); said != step.wants {
-				t.Errorf("no reuse %t: %s %q is answered as %q, want %q", noReuse, step.method, step.authorization, said, step.wants)
+				t.Errorf("no reuse %t: %s %q is answered as %q, want %q",
+					noReuse, step.method, step.authorization, said, step.wants)
 			}
 		}
 		if !bob.Owns() {
@@ -171,7 +172,8 @@ func TestWithoutNegotiate(t *testing.T) {
 		{[]string{"negotiate", "ntlm", "Basic realm=\"NTLM, Negotiate\""}, []string{"Basic realm=\"NTLM, Negotiate\""}, true},
 		{[]string{"Negotiate, NTLM, Basic realm=\"x\", charset=\"UTF-8\", Digest realm=\"y\", nonce=z"},
 			[]string{"Basic realm=\"x\", charset=\"UTF-8\", Digest realm=\"y\", nonce=z"}, true},
-		{[]string{"Bearer realm = \"a\\\", NTLM\" , error=x,\tNTLM , Basic realm=\"b\""}, []string{"Bearer realm = \"a\\\", NTLM\", error=x, Basic realm=\"b\""}, true},
+		{[]string{"Bearer realm = \"a\\\", NTLM\" , error=x,\tNTLM , Basic realm=\"b\""},
+			[]string{"Bearer realm = \"a\\\", NTLM\", error=x, Basic realm=\"b\""}, true},
 		{[]string{"Negotiation x"}, []string{"Negotiation x"}, false},
 		{[]string{"Basic realm=\"open"}, []string{"Basic realm=\"open"}, false},
 	} {

@@ -141,7 +141,7 @@ func (k *conn) plainBody(head []byte) *Response {
 }
 
 // plainHead reads the header of a plain response into k.fields, without the fields
-// about the connection. It refuses whatever has two meanings or needs a decision:
+// about the connection. It refuses what has two meanings or needs a decision:
 // readResponse has the rules.
 func (k *conn) plainHead(head []byte) (status int, length int64, ok bool) {
 	first := bytes.Index(head, []byte(crlf))
@@ -171,7 +171,8 @@ func (k *conn) plainHead(head []byte) (status int, length int64, ok bool) {
 			continue
 		case "Keep-Alive":
 			continue
-		case "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Www-Authenticate":
+		case "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Proxy-Connection",
+			"Proxy-Authenticate", "Proxy-Authorization", "Www-Authenticate":
 			return 0, 0, false // about the connection, or may be
 		case "Content-Type":
 			const events = "text/event-stream" // is sent on in parts

@@ -45,7 +45,7 @@ func reusable(r *http.Request, response *http.Response, unclear bool) bool {
 	return true
 }
 
-// bodiless reports whether a response has no body, whatever its header says
+// bodiless reports whether a response has no body, also if its header announces one
 // (RFC 9112, section 6.3).
 func bodiless(method string, status int) bool {
 	return method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified

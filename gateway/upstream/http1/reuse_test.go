@@ -287,7 +287,7 @@ func TestRetryOnce(t *testing.T) {
 }
 
 // With NoReuse, each request announces that its connection is closed. Otherwise none
-// does, whatever the caller's request says.
+// does, with any request of the caller.
 func TestNoReuse(t *testing.T) {
 	t.Parallel()
 	for _, noReuse := range []bool{true, false} {

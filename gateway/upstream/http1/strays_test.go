@@ -194,7 +194,8 @@ func TestRest(t *testing.T) {
 // A 102 begins the time limit of the response's header anew.
 func TestProcessing(t *testing.T) {
 	t.Parallel()
-	for name, body := range map[string]io.Reader{"no body": nil, "a long body": strings.NewReader(strings.Repeat("x", 2*SmallBody))} {
+	long := strings.NewReader(strings.Repeat("x", 2*SmallBody))
+	for name, body := range map[string]io.Reader{"no body": nil, "a long body": long} {
 		for status, want := range map[string]int{"102 Processing": 200, "103 Early Hints": 504} {
 			synctest.Test(t, func(t *testing.T) {
 				f := newDialing(t, time.Second, answering(func(c net.Conn, r *http.Request) {

@@ -286,7 +286,8 @@ func TestReset(t *testing.T) {
 						want = 1
 					}
 					if err == nil || time.Since(start) > 0 || u.requests.Load() != want {
-						t.Errorf("%v to %s: %v after %v and %d requests, want %d", code, method, err, time.Since(start), u.requests.Load(), want)
+						t.Errorf("%v to %s: %v after %v and %d requests, want %d",
+							code, method, err, time.Since(start), u.requests.Load(), want)
 					}
 					if err != nil && !strings.Contains(err.Error(), code.String()) {
 						t.Errorf("%v: the error is %v", code, err)
@@ -300,7 +301,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// HTTP_1_1_REQUIRED, of a stream or of the connection, tells the caller to send the request over HTTP/1.1, with its whole body.
+// HTTP_1_1_REQUIRED, of a stream or of the connection, tells the caller to send the request over HTTP/1.1, with its
+// whole body.
 func TestNeedsHTTP1(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(p *peer, stream uint32, request int){
@@ -409,7 +411,8 @@ func TestInformational(t *testing.T) {
 	}
 }
 
-// Requests share a connection, up to the number of streams that the upstream allows; without reuse each has its own. Idle ones are closed.
+// Requests share a connection, up to the number of streams that the upstream allows; without reuse each has its own.
+// Idle ones are closed.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	for noReuse, want := range map[bool]int64{false: 1, true: 5} {
@@ -598,7 +601,8 @@ func TestInvalidResponse(t *testing.T) {
 		c := u.client(time.Minute)
 		defer c.CloseIdleConnections()
 		_, err := u.ask(c, "GET", nil)
-		if err == nil || !strings.Contains(err.Error(), "broke the rules of HTTP/2: PROTOCOL_ERROR") || u.requests.Load() != 1 {
+		const want = "broke the rules of HTTP/2: PROTOCOL_ERROR"
+		if err == nil || !strings.Contains(err.Error(), want) || u.requests.Load() != 1 {
 			t.Errorf("%v after %d requests", err, u.requests.Load())
 		}
 	})

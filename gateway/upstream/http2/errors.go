@@ -92,10 +92,13 @@ func explain(err error) error {
 	case errors.As(err, &reset) && (reset.Cause == nil || reset.Cause.Error() != fromPeer): // net/http has reset it
 		return &Error{Code: reset.Code.String(), text: fmt.Sprintf("the upstream broke the rules of HTTP/2: %v", reset.Code)}
 	case errors.As(err, &reset):
-		return &Error{Code: reset.Code.String(), text: fmt.Sprintf("the upstream reset the stream: %v", reset.Code), none: true}
+		return &Error{
+			Code: reset.Code.String(), text: fmt.Sprintf("the upstream reset the stream: %v", reset.Code), none: true,
+		}
 	case err.Error() == lost:
 		return &Error{text: "the connection over HTTP/2 was lost: the upstream did not answer a PING", none: true}
-	case unprocessed(err), errors.Is(err, context.Canceled), errors.Is(err, http.ErrBodyReadAfterClose), errors.As(err, &certificate):
+	case unprocessed(err), errors.Is(err, context.Canceled), errors.Is(err, http.ErrBodyReadAfterClose),
+		errors.As(err, &certificate):
 		return err
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network) && !network.Timeout():
 		return &Error{text: "the connection over HTTP/2 ended: " + err.Error(), none: true, err: err}

@@ -25,13 +25,15 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
-// Of a response that nobody reads, the client holds no more than the window of a stream, and other responses on the connection go on.
+// Of a response that is not read, the client holds no more than the window of a stream, and other responses on the
+// connection go on.
 func TestUnreadDownload(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const unread = 40
 		var sent atomic.Int64
-		server := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server := &http.Server{Protocols: new(http.Protocols)}
+		server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodGet {
 				return
 			}
@@ -43,7 +45,7 @@ func TestUnreadDownload(t *testing.T) {
 					return
 				}
 			}
-		})}
+		})
 		server.Protocols.SetUnencryptedHTTP2(true)
 		listener := make(pipes)
 		go func() {
@@ -52,12 +54,13 @@ func TestUnreadDownload(t *testing.T) {
 			}
 		}()
 		dials := 0
-		c := New(Options{Timeout: time.Minute, Dial: func(_ context.Context, _ string, wrap func(net.Conn) net.Conn) (net.Conn, error) {
+		dial := func(_ context.Context, _ string, wrap func(net.Conn) net.Conn) (net.Conn, error) {
 			dials++
 			here, there := net.Pipe()
 			listener <- there
 			return wrap(here), nil
-		}})
+		}
+		c := New(Options{Timeout: time.Minute, Dial: dial})
 		u := &upstream{t: t}
 		var bodies []io.Closer
 		for range unread {
