@@ -31,7 +31,15 @@ func TestClientGoneAfterAByte(t *testing.T) {
 		answer.Body, answer.ContentLength = body, -1
 		return answer, nil
 	}
-	server := httptest.NewUnstartedServer(r.Gateway)
+	open := make(chan *exchange, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		ex := r.begin(w, q)
+		open <- ex
+		defer ex.finish()
+		if err := ex.serve(); err != nil {
+			ex.fail(err)
+		}
+	}))
 	connections := conn.NewSet(conn.Options{Logger: r.service.Logger})
 	server.Listener, server.Config.ConnContext, server.Config.ConnState = connections.Listener(server.Listener), conn.Context, connections.State
 	server.Start()
@@ -49,21 +57,12 @@ func TestClientGoneAfterAByte(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = io.WriteString(client, "G") // net/http reads it, and then no more
-	look := func() {
-		for _, ex := range r.streams.all() {
-			if ex.stream.checking.CompareAndSwap(false, true) {
-				ex.stream.watch = &watch{} // as if goneEvery had passed
-				r.streams.checkOne(t.Context(), ex, time.Now())
-				ex.stream.checking.Store(false)
-			}
-		}
-	}
-	look()
-	if len(over) > 0 {
+	ex := <-open
+	if ex.CancelIfGone(); len(over) > 0 {
 		t.Fatal("the answer ends while its client is there")
 	}
 	client.Close()
-	for until := time.Now().Add(hangs); time.Now().Before(until); look() {
+	for until := time.Now().Add(hangs); time.Now().Before(until); ex.CancelIfGone() {
 		select {
 		case <-over:
 			return

@@ -58,9 +58,9 @@
 // and no ticket. A session is worth nothing at any other host, unless session.domain
 // shares it.
 //
-// Requests in flight are checked four times a second: streams asks whether
-// their credentials would still be accepted, and ends those for which the
-// answer is no.
+// Requests in flight are checked four times a second: gateway/streams asks
+// whether their credentials would still be accepted, and ends those for which
+// the answer is no.
 //
 // # Time
 //
@@ -109,6 +109,7 @@
 //	gateway/login         logins, sessions, tokens, groups, renewal
 //	gateway/upstream      balancer, connections, identity headers; upstream/http1 and http2, its clients
 //	gateway/web           one exchange: answer, errors, cookies, limits, metrics, logs
+//	gateway/streams       requests in flight, ended with their logins
 //	gateway/mechanism     what users prove their identity with, made from a configuration
 //	gateway/endpoint      the table of own endpoints and its rules
 //	gateway/signin        sign-in, callback, other hosts, refresh, logout

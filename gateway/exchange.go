@@ -8,6 +8,7 @@ import (
 
 	"authgate/gateway/conn"
 	"authgate/gateway/peer"
+	"authgate/gateway/streams"
 	"authgate/gateway/tracing"
 	"authgate/gateway/web"
 )
@@ -23,7 +24,9 @@ type exchange struct {
 
 	original peer.Original // that a request to verify asks about
 
-	stream         stream          // checks whether the login goes on
+	stream         streams.Entry
+	confirmed      *confirmed      // by Check; nil: not checked yet
+	told           bool            // the answer tells that the login has ended
 	socket         *conn.WebSocket // that the connection has become
 	cancelUpstream func()          // closes the upstream's connection; nil if that is not needed
 	upstreamErr    error           // of the proxy
@@ -52,19 +55,19 @@ func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	ex.Status = http.StatusSwitchingProtocols
-	ex.becomes(socket)
+	ex.stream.Turn(func() { ex.socket = socket })
 	return socket, rw, nil
 }
 
 // fail answers with an error. If the login has ended, the error is a
 // consequence of that, and the answer tells the cause.
 func (ex *exchange) fail(err error) {
-	ended := ex.stream.ended.Load()
+	ended := ex.stream.Ended()
 	if ended != nil {
 		err = ended
 	}
 	ex.abort = ex.Fail(err)
-	ex.stream.told = ended != nil && !ex.abort
+	ex.told = ended != nil && !ex.abort
 }
 
 // finish ends the exchange: it is counted and logged. A panic of the gateway
@@ -76,12 +79,12 @@ func (ex *exchange) finish() {
 	case http.ErrAbortHandler: // of httputil.ReverseProxy
 		ex.abort = true
 	default:
-		ex.gateway.service.Logger.Error("panic", "request_id", ex.ID, "panic", panicked, "stack", stack())
+		ex.gateway.service.Logger.Error("panic", "request_id", ex.ID, "panic", panicked, "stack", string(debug.Stack()))
 		ex.fail(&web.Error{Status: http.StatusInternalServerError, Detail: "The gateway failed."})
 	}
-	if ended := ex.gateway.streams.remove(ex); ended != nil {
+	if ended := ex.stream.Remove(); ended != nil {
 		ex.End(ended)
-		ex.abort = ex.abort || !ex.stream.told
+		ex.abort = ex.abort || !ex.told
 	}
 	ex.Finish(ex.abort)
 	if ex.trace != nil {
@@ -97,5 +100,3 @@ func (ex *exchange) finish() {
 		panic(http.ErrAbortHandler)
 	}
 }
-
-func stack() string { return string(debug.Stack()) }

@@ -21,6 +21,7 @@ import (
 	"authgate/gateway/rate"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
+	"authgate/gateway/streams"
 	"authgate/gateway/upstream"
 	"authgate/gateway/web"
 )
@@ -57,7 +58,7 @@ type Gateway struct {
 	proxyLog *log.Logger // of httputil.ReverseProxy
 	load     load
 	sockets  conn.WebSockets
-	streams  *streams
+	streams  *streams.Set
 	shared   *rate.Shared // counts of routes that instances share; nil: they share none
 
 	reloading sync.Mutex // one build at a time
@@ -122,7 +123,7 @@ func assemble(o Options) (*Gateway, error) {
 	if quotas := guarded.Quotas(); quotas != nil {
 		g.shared = rate.NewShared(quotas)
 	}
-	g.streams = newStreams(g.recheck, g.endStream)
+	g.streams = streams.NewSet()
 	if err := o.Registerer.Register(g.load.gauge()); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}

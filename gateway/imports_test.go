@@ -31,6 +31,7 @@ const importOrder = `
 	gateway/upstream/http2
 	gateway/upstream
 	gateway/web
+	gateway/streams
 	gateway/mechanism
 	gateway/endpoint
 	gateway/signin

@@ -22,7 +22,7 @@ const (
 	recordEvery = 2 * time.Second
 	// followEvery is the time between looks at what Redis has about accounts. As a rule
 	// it is in memory. A user who is out on one instance is out on all within this
-	// time, checkEvery and endingTime, which together are a second.
+	// time, streams.CheckEvery and streams.EndingTime, which together are a second.
 	followEvery = 250 * time.Millisecond
 )
 

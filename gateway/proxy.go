@@ -118,7 +118,7 @@ func (ex *exchange) cancelable(r *http.Request) (cancelable *http.Request, relea
 		r = r.WithContext(ctx)
 	}
 	if ex.cancelUpstream != nil {
-		ex.gateway.streams.add(ex)
+		ex.gateway.streams.Add(&ex.stream, ex)
 	}
 	return r, release
 }

@@ -1,59 +1,37 @@
 package gateway
 
 import (
-	"context"
+	"cmp"
 	"net/http/httptest"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/web"
+	"authgate/gateway/conn"
+	"authgate/gateway/streams"
 	"authgate/policy"
 )
 
-// Nothing runs while there are no streams, and public requests over HTTP/2 are
-// none.
-func TestStreamsAtRest(t *testing.T) {
+// Every request over HTTP/1.1 is a stream: its client may leave unnoticed. Over HTTP/2 those
+// are whose login may end.
+func TestWhatIsAStream(t *testing.T) {
 	t.Parallel()
-	streamsOf(t, func(s *streaming) {
-		public := s.open("HTTP/2.0", "/public/", "Accept: */*")
-		defer public.Close()
-		if s.streams.armed.Load() || len(s.streams.all()) > 0 {
-			t.Error("a public stream is checked")
+	r := newRig(t, baseConfig)
+	for _, served := range []bool{true, false} { // as HTTP/1.1 is, and not as HTTP/2 is
+		for _, id := range []*policy.Identity{nil, {}} {
+			q := request("GET", "/public/", "")
+			if served {
+				q = q.WithContext(conn.Context(q.Context(), nil))
+			}
+			ex := r.begin(httptest.NewRecorder(), q)
+			ex.Identity = id
+			_, release := ex.cancelable(q)
+			release()
+			if is := ex.cancelUpstream != nil; is != (served || id != nil) {
+				t.Errorf("HTTP/1.1: %t, identity: %v: a stream: %t", served, id, is)
+			}
+			ex.finish()
 		}
-		body := s.open("HTTP/1.1", "/session/", s.login(aliceIn).cookie)
-		if !s.streams.armed.Load() || len(s.streams.all()) != 1 {
-			t.Error("a stream is not checked")
-		}
-		body.Close()
-		time.Sleep(2 * checkEvery)
-		synctest.Wait()
-		if s.streams.armed.Load() || len(s.streams.all()) > 0 {
-			t.Error("the timer runs on")
-		}
-	})
-}
-
-// A check that panics ends nothing, and does not keep others from being checked.
-func TestStreamsSurviveAPanic(t *testing.T) {
-	t.Parallel()
-	var ended []string
-	s := newStreams(func(_ context.Context, ex *exchange) error {
-		if ex.Label == "panics" {
-			panic("in a check")
-		}
-		return &endedError{}
-	}, func(ex *exchange, _ *endedError) { ended = append(ended, ex.Label) })
-	s.armed.Store(true) // the test checks
-	for _, label := range []string{"panics", "ends"} {
-		s.add(&exchange{Exchange: web.Exchange{Record: web.Record{Label: label, Identity: &policy.Identity{}}}})
-	}
-	for range 2 {
-		s.checkAll(t.Context(), s.all(), time.Now())
-	}
-	if !slices.Equal(ended, []string{"ends", "ends"}) || len(s.all()) != 2 {
-		t.Errorf("%q have ended, %d are left", ended, len(s.all()))
 	}
 }
 
@@ -61,14 +39,20 @@ func TestStreamsSurviveAPanic(t *testing.T) {
 // nothing else cuts it off.
 func TestEndedAnswerIsCutOff(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, baseConfig)
-	ex := r.begin(httptest.NewRecorder(), request("GET", "/session/", ""))
-	ex.cancelUpstream = func() {}
-	r.streams.add(ex)
-	_, _ = ex.Write([]byte("all of it"))
-	r.endStream(ex, &endedError{err: web.Forbidden(), reason: "revoked"})
-	aborted(t, ex.finish)
-	if line := r.log.Last(t, "request"); line["reason"] != "the login has ended: revoked" {
-		t.Errorf("logged %v", line)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, baseConfig)
+		ex := r.begin(httptest.NewRecorder(), request("GET", "/session/", ""))
+		if err := cmp.Or(ex.read(), ex.find()); err != nil {
+			t.Fatal(err)
+		}
+		ex.Identity, ex.cancelUpstream = &policy.Identity{}, func() {} // whose credentials the route does not accept
+		r.streams.Add(&ex.stream, ex)
+		_, _ = ex.Write([]byte("all of it"))
+		time.Sleep(streams.CheckEvery)
+		synctest.Wait()
+		aborted(t, ex.finish)
+		if line := r.log.Last(t, "request"); line["reason"] != "the login has ended: the route does not accept the credentials any more" {
+			t.Errorf("logged %v", line)
+		}
+	})
 }

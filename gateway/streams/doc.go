@@ -1,0 +1,18 @@
+// Package streams ends requests in flight whose login has ended.
+//
+// A [Set] has the requests that are open: long downloads, event streams,
+// WebSockets, and each short request while it lasts. A timer runs while there
+// are any. Each time it asks all of them whether they may go on (see [Stream]),
+// by the configuration that runs then, in memory as a rule. The end of a login
+// sends no message to streams, so it does not matter how, or on which instance,
+// a login ends.
+//
+// Streams whose client has gone end, too: over HTTP/1.1, net/http notices a client
+// that leaves only until the client has sent the first byte of its next request.
+//
+// # Limits
+//
+// A stream ends at most [CheckEvery] and [EndingTime] after its login. If the
+// store, or the issuer of a token, does not answer, a stream goes on for at most
+// ten seconds. Streams that wait for the store do not delay the checks of others.
+package streams
