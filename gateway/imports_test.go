@@ -15,12 +15,13 @@ import (
 // imports only packages on lines above its own. The last lines serve tests.
 const importOrder = `
 	docs
-	policy gateway/pages gateway/password gateway/keyfile gateway/accountsfile gateway/seal gateway/store gateway/strictjson gateway/lru gateway/cookiename gateway/headername
+	policy gateway/pages gateway/password gateway/keyfile gateway/seal gateway/store gateway/strictjson gateway/lru gateway/cookiename gateway/headername
 	gateway/store/guard gateway/store/redisstore gateway/store/sqlitestore
 	gateway/rate gateway/cors
 	gateway/conn
 	gateway/peer
 	gateway/config/strictyaml
+	gateway/accounts
 	gateway/config
 	gateway/tracing gateway/provider
 	gateway/acme
@@ -43,7 +44,7 @@ const importOrder = `
 	cmd/internal/app
 	cmd/authgate cmd/demo cmd/upstream
 	gateway/must gateway/porttest gateway/clocktest gateway/logtest gateway/headername/headernametest
-	gateway/scripttest gateway/store/storetest
+	gateway/scripttest gateway/store/storetest gateway/password/passwordtest
 `
 
 func TestImportOrder(t *testing.T) {

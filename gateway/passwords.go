@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"authgate/gateway/account"
-	"authgate/gateway/accountsfile"
+	"authgate/gateway/accounts"
 	"authgate/gateway/config"
 	"authgate/gateway/mechanism"
 )
@@ -18,7 +18,7 @@ type passwords struct {
 }
 
 // Writable implements account.Passwords.
-func (p passwords) Writable() bool { return accountsfile.Writable(p.config.Accounts.File) }
+func (p passwords) Writable() bool { return accounts.FileWritable(p.config.Accounts.File) }
 
 // Has implements account.Passwords.
 func (p passwords) Has(username string) bool { return p.config.AccountInFile(username) }
@@ -40,7 +40,7 @@ func (p passwords) Set(
 	}
 	overview := mechanism.Overview(local, running.federation)
 	edit := func(content []byte) ([]byte, error) {
-		next, err := cfg.SetPasswordHash(content, owner.Username, owner.PasswordHash.Encoded(), change.Hash)
+		next, err := cfg.SetPasswordHash(content, owner.Username, owner.Hash.Encoded(), change.Hash)
 		if err != nil {
 			return nil, err
 		}
@@ -60,11 +60,11 @@ func (p passwords) Set(
 		}
 	}
 	reload := func() error { return g.reload(cfg.Reread, g.storage.now(), renew) }
-	err = accountsfile.Change(ctx, cfg.Accounts.File, edit, reload)
+	err = accounts.ChangeFile(ctx, cfg.Accounts.File, edit, reload)
 	switch {
 	case errors.Is(err, config.ErrOtherHash):
 		return changed, account.ErrPasswordChanged
-	case errors.Is(err, config.ErrNotInFile), errors.Is(err, config.ErrHashElsewhere), errors.Is(err, accountsfile.ErrNotWritable):
+	case errors.Is(err, config.ErrNotInFile), errors.Is(err, config.ErrHashElsewhere), errors.Is(err, accounts.ErrNotWritable):
 		g.service.Logger.Warn("a user cannot change their password", "subject", id.Subject, "file", cfg.Accounts.File, "error", err.Error())
 		return changed, account.ErrPasswordFixed
 	}

@@ -6,22 +6,22 @@ import (
 	"slices"
 	"time"
 
-	"authgate/gateway/auth"
+	"authgate/gateway/accounts"
 	"authgate/gateway/config"
 	"authgate/gateway/mechanism"
 )
 
 // users are the users of a configuration.
-type users struct{ local, basic []auth.Account }
+type users struct{ local, basic []accounts.Account }
 
 func usersOf(cfg *config.Config) users {
-	return users{mechanism.LocalAccounts(cfg), mechanism.BasicUsers(cfg)}
+	return users{slices.Clone(cfg.Accounts.Users), mechanism.BasicUsers(cfg)}
 }
 
 // apply takes away what other instances have withdrawn since the configuration was
 // loaded, and returns what that is.
-func (u users) apply(w *auth.Withdrawals, loaded time.Time) (withdrawn []string) {
-	return slices.Concat(w.Apply(auth.KindLocal, u.local, loaded), w.Apply(auth.KindBasic, u.basic, loaded))
+func (u users) apply(w *accounts.Withdrawals, loaded time.Time) (withdrawn []string) {
+	return slices.Concat(w.Apply(accounts.KindLocal, u.local, loaded), w.Apply(accounts.KindBasic, u.basic, loaded))
 }
 
 // shares reports whether other instances may use the store.
@@ -37,7 +37,7 @@ func (g *Gateway) effectiveUsers(cfg *config.Config, loaded time.Time, old *stat
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), epochTime)
 	defer cancel()
-	w, err := auth.ReadWithdrawals(ctx, g.storage.guarded)
+	w, err := accounts.ReadWithdrawals(ctx, g.storage.guarded)
 	switch {
 	case err == nil:
 		return u, u.apply(w, loaded), nil
@@ -59,12 +59,12 @@ func (g *Gateway) publishWithdrawals(ctx context.Context, st *state) error {
 		return nil
 	}
 	now := usersOf(st.config)
-	local, basic := auth.Change{Kind: auth.KindLocal, After: now.local}, auth.Change{Kind: auth.KindBasic, After: now.basic}
+	local, basic := accounts.Change{Kind: accounts.KindLocal, After: now.local}, accounts.Change{Kind: accounts.KindBasic, After: now.basic}
 	if st.told != nil {
 		before := usersOf(st.told)
 		local.Before, basic.Before = before.local, before.basic
 	}
-	if err := auth.UpdateWithdrawals(ctx, g.storage.guarded, st.loaded, local, basic); err != nil {
+	if err := accounts.UpdateWithdrawals(ctx, g.storage.guarded, st.loaded, local, basic); err != nil {
 		return err
 	}
 	st.told = st.config
@@ -74,13 +74,13 @@ func (g *Gateway) publishWithdrawals(ctx context.Context, st *state) error {
 // lastLook is what followOthers found last.
 type lastLook struct {
 	state     *state // which agrees with withdrawn
-	withdrawn *auth.Withdrawals
+	withdrawn *accounts.Withdrawals
 	told      string // the failure that was logged
 }
 
 // followWithdrawals applies what other instances have withdrawn.
 func (g *Gateway) followWithdrawals(ctx context.Context, running *state, last *lastLook) error {
-	w, err := auth.ReadWithdrawals(ctx, g.storage.raw)
+	w, err := accounts.ReadWithdrawals(ctx, g.storage.raw)
 	if err != nil {
 		return nil // an outage is reported elsewhere, and a damaged record by the reload
 	}

@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 
-	"authgate/gateway/auth"
+	"authgate/gateway/accounts"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
@@ -63,7 +63,7 @@ func (p *page) notice(ex *web.Exchange) pages.ManageNotice {
 }
 
 // owner returns the local account of an identity. Users of providers have none.
-func (p *page) owner(id *policy.Identity) (*auth.Account, bool) {
+func (p *page) owner(id *policy.Identity) (*accounts.Account, bool) {
 	if id.Provider != policy.LocalProvider {
 		return nil, false
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
@@ -48,9 +49,9 @@ type Passwords interface {
 
 // PasswordChange is what a user wants to change.
 type PasswordChange struct {
-	Identity *policy.Identity // of the user; its login goes on
-	Verified *auth.Account    // the account when its password was verified
-	Hash     string           // of the new password
+	Identity *policy.Identity  // of the user; its login goes on
+	Verified *accounts.Account // the account when its password was verified
+	Hash     string            // of the new password
 	// Give returns the new values of the login; see login.Overview.Renew.
 	Give func(*login.Login) []login.Handle
 }
@@ -66,7 +67,7 @@ type ChangedPassword struct {
 // password is POST /account/password.
 type password struct {
 	page     *page
-	accounts *auth.Accounts
+	accounts *accounts.Set
 	verifier *auth.Verifier
 	logout   *signin.Logout
 	issuer   *signin.Issuer
@@ -124,7 +125,7 @@ func (p *password) serve(ex *web.Exchange) error {
 
 // change checks the current password, as a sign-in does, and sets the next one.
 func (p *password) change(
-	ex *web.Exchange, id *policy.Identity, owner *auth.Account, order passwordOrder, values *signin.NewValues,
+	ex *web.Exchange, id *policy.Identity, owner *accounts.Account, order passwordOrder, values *signin.NewValues,
 ) error {
 	verified, err := p.verifier.CheckFresh(ex.Request.Context(), p.accounts, owner.Username, order.current, ex.Peer.Client)
 	if result := web.LoginResult(err); err != nil && result != "" {

@@ -1,5 +1,5 @@
 // Package auth finds out who sends a request. It reads the credentials of the
-// request, knows the accounts, checks passwords, and slows down guessing.
+// request, checks passwords, and slows down guessing.
 //
 // # Job
 //
@@ -25,8 +25,7 @@
 // costs the same whether the account exists or not. Passwords are stored as
 // argon2id or bcrypt hashes. A request with two different credentials of one
 // kind is refused, because the gateway and the application could each use
-// another one. An account that changes, or comes back after it was disabled or
-// removed, begins a new epoch, and logins of an older epoch do not count.
+// another one.
 package auth
 
 import (

@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"authgate/gateway/accounts"
 	"authgate/policy"
 )
 
@@ -15,14 +16,14 @@ import (
 // (RFC 7617). Its users have no roles and no sessions, and are separate from the
 // local accounts.
 type Basic struct {
-	users      *Accounts
+	users      *accounts.Set
 	verifier   *Verifier
 	challenge  Challenge
 	identities map[string]*policy.Identity // by Account.Username, made once
 }
 
 // NewBasic returns the mechanism for users in realm.
-func NewBasic(realm string, users *Accounts, verifier *Verifier) *Basic {
+func NewBasic(realm string, users *accounts.Set, verifier *Verifier) *Basic {
 	b := &Basic{
 		users:      users,
 		verifier:   verifier,
@@ -68,7 +69,7 @@ func (b *Basic) Authenticate(ctx context.Context, creds *Credentials) (*policy.I
 	if !ok {
 		return nil, &Rejection{Detail: DetailWrongPassword, Reason: "no Basic user of that name"}
 	}
-	creds.basicVersion = account.version
+	creds.basicVersion = account.Version()
 	return id, nil
 }
 
@@ -83,7 +84,7 @@ func (b *Basic) Alive(_ context.Context, creds *Credentials) (*policy.Identity, 
 		return nil, &Rejection{Detail: DetailWrongPassword, Reason: err.Error()}
 	}
 	account, ok := b.users.Lookup(username)
-	if !ok || creds.basicVersion == "" || account.version != creds.basicVersion {
+	if !ok || creds.basicVersion == "" || account.Version() != creds.basicVersion {
 		return nil, &Rejection{Detail: DetailWrongPassword, Reason: "the Basic user was removed or has another password"}
 	}
 	return b.identities[account.Username], nil

@@ -12,7 +12,9 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/must"
+	"authgate/gateway/password/passwordtest"
 	"authgate/policy"
 )
 
@@ -27,9 +29,9 @@ type basicFixture struct {
 func newBasicFixture() *basicFixture {
 	checks := newVerifierFixture()
 	return &basicFixture{NewBasic("authgate", newAccounts(
-		Account{Username: "service", Roles: []string{"admin"}, PasswordHash: cheapArgon2id("s3rvice")},
-		Account{Username: "dienst", PasswordHash: cheapArgon2id("geheim:mit:Doppelpunkt – ü")},
-		Account{Username: "retired", Disabled: true, PasswordHash: cheapArgon2id("s3rvice")},
+		accounts.Account{Username: "service", Roles: []string{"admin"}, Hash: passwordtest.Argon2id("s3rvice")},
+		accounts.Account{Username: "dienst", Hash: passwordtest.Argon2id("geheim:mit:Doppelpunkt – ü")},
+		accounts.Account{Username: "retired", Disabled: true, Hash: passwordtest.Argon2id("s3rvice")},
 	), checks.Verifier), checks}
 }
 
@@ -130,9 +132,9 @@ func TestAliveHashesNothing(t *testing.T) {
 	if id := must.Get(NewBasic("authgate", f.users, f.verifier).Alive(t.Context(), creds))(t); id.Username != "service" {
 		t.Errorf("after a reload: got %+v", id)
 	}
-	for _, users := range []*Accounts{
-		newAccounts(Account{Username: "service", PasswordHash: cheapArgon2id("another")}),
-		newAccounts(Account{Username: "service", Disabled: true, PasswordHash: cheapArgon2id("s3rvice")}),
+	for _, users := range []*accounts.Set{
+		newAccounts(accounts.Account{Username: "service", Hash: passwordtest.Argon2id("another")}),
+		newAccounts(accounts.Account{Username: "service", Disabled: true, Hash: passwordtest.Argon2id("s3rvice")}),
 		nil,
 	} {
 		wantRejected(t, "Basic user")(NewBasic("authgate", users, f.verifier).Alive(t.Context(), creds))

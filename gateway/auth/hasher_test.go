@@ -10,9 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/clocktest"
 	"authgate/gateway/must"
 	"authgate/gateway/password"
+	"authgate/gateway/password/passwordtest"
 )
 
 // stepwise makes h check one password at a time, in steps. Each step lets the check
@@ -33,23 +35,23 @@ func stepwise(h *Hasher) (step func()) {
 // of known pairs of account and address have places of their own, and every second turn.
 func TestKnownPairsHavePlacesOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	accounts := newAccounts(
-		Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")},
-		Account{Username: "bob", PasswordHash: cheapArgon2id("builder")},
+	people := newAccounts(
+		accounts.Account{Username: "alice", Hash: passwordtest.Argon2id("wonderland")},
+		accounts.Account{Username: "bob", Hash: passwordtest.Argon2id("builder")},
 	)
 	for _, method := range []string{"Check", "CheckFresh"} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newVerifierFixture()
 			f.hasher = NewHasher(1)
 			check := f.methods()[method]
-			must.Get(check(accounts, "alice", "wonderland", nthAddr(0)))(t)
+			must.Get(check(people, "alice", "wonderland", nthAddr(0)))(t)
 			f.clock.Advance(testTTL) // the password is not remembered any more
 			step := stepwise(f.hasher)
 			var guesses, users sync.WaitGroup
 			var mu sync.Mutex
 			var failed []error
 			guess := func(name string, client int) {
-				_, err := check(accounts, name, "guess", nthAddr(client))
+				_, err := check(people, name, "guess", nthAddr(client))
 				mu.Lock()
 				defer mu.Unlock()
 				failed = append(failed, err)
@@ -62,12 +64,12 @@ func TestKnownPairsHavePlacesOfTheirOwn(t *testing.T) {
 			if len(failed) != refused || !errors.Is(errors.Join(failed...), ErrBusy) {
 				t.Fatalf("%d guesses are refused, want %d that find no place", len(failed), refused)
 			}
-			wantError[Account](t, ErrBusy)(check(accounts, "bob", "builder", nthAddr(0))) // not this account
-			wantError[Account](t, ErrBusy)(check(accounts, "alice", "wonderland", nthAddr(999)))
+			wantError[accounts.Account](t, ErrBusy)(check(people, "bob", "builder", nthAddr(0))) // not this account
+			wantError[accounts.Account](t, ErrBusy)(check(people, "alice", "wonderland", nthAddr(999)))
 			var done []string
 			for _, user := range []string{"first", "second"} {
 				users.Go(func() {
-					if account, err := check(accounts, "alice", "wonderland", nthAddr(0)); err != nil || account == nil {
+					if account, err := check(people, "alice", "wonderland", nthAddr(0)); err != nil || account == nil {
 						t.Errorf("%s, the %s user: %+v, %v, want the account", method, user, account, err)
 					}
 					mu.Lock()
@@ -141,7 +143,7 @@ func TestHasherGivesBackPlaces(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := NewHasher(1)
 			step := stepwise(h)
-			hash := cheapArgon2id("secret")
+			hash := passwordtest.Argon2id("secret")
 			var wg sync.WaitGroup
 			verify := func(ctx context.Context, known bool, want error) {
 				wg.Go(func() {
@@ -187,7 +189,7 @@ func TestHasherBoundsWhatRunsAndWhatWaits(t *testing.T) {
 		const slots = 3
 		hasher := NewHasher(slots)
 		release, most := blocking(hasher)
-		hash := cheapArgon2id("secret")
+		hash := passwordtest.Argon2id("secret")
 		wantTrue := func() {
 			if ok, err := hasher.Verify(t.Context(), false, hash, "secret"); !ok || err != nil {
 				t.Errorf("got %v, %v, want true", ok, err)
@@ -215,7 +217,7 @@ func TestHasherWaitsUntilTheContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hasher := NewHasher(1)
 		release, _ := blocking(hasher)
-		hash := cheapArgon2id("secret")
+		hash := passwordtest.Argon2id("secret")
 		ctx, cancel := context.WithCancel(t.Context())
 		wantBusy := func() {
 			ok, err := hasher.Verify(ctx, false, hash, "secret")

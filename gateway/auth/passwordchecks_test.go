@@ -10,8 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/must"
 	"authgate/gateway/password"
+	"authgate/gateway/password/passwordtest"
 	"authgate/gateway/scripttest"
 )
 
@@ -20,21 +22,21 @@ import (
 // address, or * for a new address each time.
 type script struct {
 	*verifierFixture
-	users    map[string]Account
-	accounts *Accounts
+	users    map[string]accounts.Account
+	accounts *accounts.Set
 	others   int
 }
 
-// scriptHashes are the hashes of the passwords of the accounts, and of "new".
+// scriptHashes are the hashes of the passwords of the people, and of "new".
 var scriptHashes = map[string]password.Hash{
-	"alice": cheapArgon2id("alice's password"), "bob": cheapArgon2id("bob's password"),
-	"Alice": cheapArgon2id("Alice's password"), "new": cheapArgon2id("new"),
+	"alice": passwordtest.Argon2id("alice's password"), "bob": passwordtest.Argon2id("bob's password"),
+	"Alice": passwordtest.Argon2id("Alice's password"), "new": passwordtest.Argon2id("new"),
 }
 
 func (s *script) restore() {
-	s.users = map[string]Account{}
+	s.users = map[string]accounts.Account{}
 	for _, name := range []string{"alice", "bob", "Alice"} {
-		s.users[name] = Account{Username: name, PasswordHash: scriptHashes[name]}
+		s.users[name] = accounts.Account{Username: name, Hash: scriptHashes[name]}
 	}
 	s.reload()
 }
@@ -42,7 +44,7 @@ func (s *script) restore() {
 func (s *script) reload() { s.accounts = newAccounts(slices.Collect(maps.Values(s.users))...) }
 
 // change makes a reload with a changed account, under its name or another one.
-func (s *script) change(name string, change func(*Account)) {
+func (s *script) change(name string, change func(*accounts.Account)) {
 	user := s.users[name]
 	delete(s.users, name)
 	change(&user)
@@ -56,7 +58,7 @@ func (s *script) password(name string) string {
 	if _, ok := s.users[name]; !ok {
 		name = strings.ToLower(name) // another spelling
 	}
-	if s.users[name].PasswordHash.Encoded() == scriptHashes["new"].Encoded() {
+	if s.users[name].Hash.Encoded() == scriptHashes["new"].Encoded() {
 		return "new"
 	}
 	return name + "'s password"
@@ -86,7 +88,7 @@ func (s *script) wrong(t *testing.T, check checkMethod, args []string, guess fun
 			s.others++
 			name = fmt.Sprint("unknown-", s.others)
 		}
-		wantError[Account](t, ErrRejected)(check(s.accounts, name, guess(i), s.client(args[1])))
+		wantError[accounts.Account](t, ErrRejected)(check(s.accounts, name, guess(i), s.client(args[1])))
 	}
 }
 
@@ -127,7 +129,7 @@ func (s *script) known(t *testing.T, args []string, want bool) {
 // steps are the steps of a script.
 func (s *script) steps(t *testing.T) scripttest.Steps {
 	check, fresh := s.methods()["Check"], s.methods()["CheckFresh"]
-	reload := func(change func(*Account)) func([]string) {
+	reload := func(change func(*accounts.Account)) func([]string) {
 		return func(args []string) { s.change(args[0], change) }
 	}
 	return scripttest.Steps{
@@ -158,10 +160,10 @@ func (s *script) steps(t *testing.T) scripttest.Steps {
 			s.Verifier.throttle.SetLimits(scripttest.Number(t, args), scripttest.Duration(t, args[1:]))
 		},
 		// NAME: what a reload changes; rehash is a new password. restore: the accounts are as in the beginning.
-		"rehash":  reload(func(a *Account) { a.PasswordHash = scriptHashes["new"] }),
-		"disable": reload(func(a *Account) { a.Disabled = true }),
-		"remove":  reload(func(a *Account) { a.Username = "" }),
-		"rename":  reload(func(a *Account) { a.Username = "other" }),
+		"rehash":  reload(func(a *accounts.Account) { a.Hash = scriptHashes["new"] }),
+		"disable": reload(func(a *accounts.Account) { a.Disabled = true }),
+		"remove":  reload(func(a *accounts.Account) { a.Username = "" }),
+		"rename":  reload(func(a *accounts.Account) { a.Username = "other" }),
 		"restore": func([]string) { s.restore() },
 	}
 }

@@ -12,8 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/clocktest"
 	"authgate/gateway/must"
+	"authgate/gateway/password/passwordtest"
 )
 
 // nthAddr returns the i-th of many IPv4 addresses.
@@ -175,7 +177,7 @@ func TestThrottleMemoryIsBounded(t *testing.T) {
 }
 
 // outcomes calls check n times at the same time and counts the results.
-func outcomes(n int, check func(i int) (*Account, error)) (good, rejected, throttled int) {
+func outcomes(n int, check func(i int) (*accounts.Account, error)) (good, rejected, throttled int) {
 	results := make(chan error, n)
 	start := make(chan struct{})
 	for i := range n {
@@ -207,7 +209,7 @@ func outcomes(n int, check func(i int) (*Account, error)) (good, rejected, throt
 func TestParallelGuessesDoNotPassTheLimit(t *testing.T) {
 	t.Parallel()
 	const guesses = 200
-	accounts := newAccounts(Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
+	people := newAccounts(accounts.Account{Username: "alice", Hash: passwordtest.Argon2id("wonderland")})
 	numbered := func(name string) func(int) string { return func(i int) string { return fmt.Sprint(name, i) } }
 	always := func(name string) func(int) string { return func(int) string { return name } }
 	home := func(int) netip.Addr { return nthAddr(0) }
@@ -228,11 +230,11 @@ func TestParallelGuessesDoNotPassTheLimit(t *testing.T) {
 			f := newVerifierFixture()
 			check := f.methods()[method]
 			if c.known {
-				must.Get(check(accounts, "alice", "wonderland", nthAddr(0)))(t)
+				must.Get(check(people, "alice", "wonderland", nthAddr(0)))(t)
 				f.takeCosts()
 			}
-			good, rejected, throttled := outcomes(guesses, func(i int) (*Account, error) {
-				return check(accounts, c.username(i), c.password(i), c.client(i))
+			good, rejected, throttled := outcomes(guesses, func(i int) (*accounts.Account, error) {
+				return check(people, c.username(i), c.password(i), c.client(i))
 			})
 			if want := [3]int{0, testLimit, guesses - testLimit}; !c.right && [3]int{good, rejected, throttled} != want || c.right && good != guesses {
 				t.Errorf("%s, %s: %d good, %d rejected, %d throttled; want all good, or %v", c.name, method, good, rejected, throttled, want)
@@ -252,20 +254,20 @@ func TestParallelGuessesDoNotPassTheLimit(t *testing.T) {
 // Checks that wait for the throttle end with their context, and only so many wait.
 func TestWaitingForTheThrottle(t *testing.T) {
 	t.Parallel()
-	accounts := newAccounts(Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
+	people := newAccounts(accounts.Account{Username: "alice", Hash: passwordtest.Argon2id("wonderland")})
 	synctest.Test(t, func(t *testing.T) {
 		f := newVerifierFixture()
 		release, _ := blocking(f.hasher)
 		var wg sync.WaitGroup
 		guess := func() {
-			_, err := f.CheckFresh(t.Context(), accounts, "alice", "wrong", nthAddr(0))
+			_, err := f.CheckFresh(t.Context(), people, "alice", "wrong", nthAddr(0))
 			if !errors.Is(err, ErrRejected) && !isThrottled(err) {
 				t.Errorf("got %v, want ErrRejected or to be throttled", err)
 			}
 		}
 		wantBusy := func(ctx context.Context) {
-			account, err := f.CheckFresh(ctx, accounts, "alice", "wonderland", nthAddr(0))
-			wantError[Account](t, ErrBusy)(account, err)
+			account, err := f.CheckFresh(ctx, people, "alice", "wonderland", nthAddr(0))
+			wantError[accounts.Account](t, ErrBusy)(account, err)
 		}
 		for range testLimit {
 			wg.Go(guess)

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/lru"
 	"authgate/gateway/password"
 )
@@ -65,7 +66,7 @@ func NewVerifier(h *Hasher, t *Throttle, cacheSize int, ttl time.Duration, now f
 //
 // The error is ErrRejected, a *ThrottledError whether or not the password is
 // correct, or ErrBusy. If ctx ended, ErrBusy wraps its cause.
-func (v *Verifier) Check(ctx context.Context, kind string, accounts *Accounts, username, password string, client netip.Addr) (*Account, error) {
+func (v *Verifier) Check(ctx context.Context, kind string, accounts *accounts.Set, username, password string, client netip.Addr) (*accounts.Account, error) {
 	c := v.newCheck(accounts, username, password, client)
 	c.key = v.key(kind, username, password, c.stored.Encoded())
 	c.cached = true
@@ -82,7 +83,7 @@ func (v *Verifier) Check(ctx context.Context, kind string, accounts *Accounts, u
 
 // CheckFresh is Check for a login. It always hashes the password and remembers
 // nothing, so it needs no kind.
-func (v *Verifier) CheckFresh(ctx context.Context, accounts *Accounts, username, password string, client netip.Addr) (*Account, error) {
+func (v *Verifier) CheckFresh(ctx context.Context, accounts *accounts.Set, username, password string, client netip.Addr) (*accounts.Account, error) {
 	return v.run(ctx, v.newCheck(accounts, username, password, client))
 }
 
@@ -95,18 +96,18 @@ func (v *Verifier) NewHash(ctx context.Context, password string) (string, error)
 // passwordCheck is one check of a user name and a password.
 type passwordCheck struct {
 	subject  subject
-	account  *Account      // nil if the check must fail
-	stored   password.Hash // the password is checked against it in any case
+	account  *accounts.Account // nil if the check must fail
+	stored   password.Hash     // the password is checked against it in any case
 	password string
 	cached   bool          // whether to use the cache of correct credentials
 	key      credentialKey // in that cache
 }
 
-func (v *Verifier) newCheck(accounts *Accounts, username, password string, client netip.Addr) passwordCheck {
-	account, stored := accounts.target(username)
+func (v *Verifier) newCheck(accounts *accounts.Set, username, password string, client netip.Addr) passwordCheck {
+	account, stored := accounts.Target(username)
 	c := passwordCheck{subject: newSubject(username, client), account: account, stored: stored, password: password}
 	if account != nil {
-		c.subject.version = account.version
+		c.subject.version = account.Version()
 	}
 	if password == "" {
 		c.account = nil // even if the stored hash is that of an empty password
@@ -124,7 +125,7 @@ func (v *Verifier) remembers(c *passwordCheck) bool {
 }
 
 // run waits for the throttle and checks the password.
-func (v *Verifier) run(ctx context.Context, c passwordCheck) (*Account, error) {
+func (v *Verifier) run(ctx context.Context, c passwordCheck) (*accounts.Account, error) {
 	r, err := v.admit(ctx, &c)
 	if err != nil {
 		return nil, err

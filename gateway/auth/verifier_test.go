@@ -2,8 +2,6 @@ package auth
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -14,12 +12,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/crypto/argon2"
-	"golang.org/x/crypto/bcrypt"
-
+	"authgate/gateway/accounts"
 	"authgate/gateway/clocktest"
 	"authgate/gateway/must"
 	"authgate/gateway/password"
+	"authgate/gateway/password/passwordtest"
 	"authgate/policy"
 )
 
@@ -60,15 +57,15 @@ func (f *verifierFixture) takeCosts() []string {
 }
 
 // checkMethod is Check or CheckFresh with one signature.
-type checkMethod func(accounts *Accounts, username, password string, client netip.Addr) (*Account, error)
+type checkMethod func(people *accounts.Set, username, password string, client netip.Addr) (*accounts.Account, error)
 
 func (f *verifierFixture) methods() map[string]checkMethod {
 	return map[string]checkMethod{
-		"Check": func(accounts *Accounts, username, password string, client netip.Addr) (*Account, error) {
-			return f.Check(context.Background(), "basic", accounts, username, password, client)
+		"Check": func(people *accounts.Set, username, password string, client netip.Addr) (*accounts.Account, error) {
+			return f.Check(context.Background(), "basic", people, username, password, client)
 		},
-		"CheckFresh": func(accounts *Accounts, username, password string, client netip.Addr) (*Account, error) {
-			return f.CheckFresh(context.Background(), accounts, username, password, client)
+		"CheckFresh": func(people *accounts.Set, username, password string, client netip.Addr) (*accounts.Account, error) {
+			return f.CheckFresh(context.Background(), people, username, password, client)
 		},
 	}
 }
@@ -81,37 +78,37 @@ func isThrottled(err error) bool {
 // Every failed check costs the same work and counts as a failure.
 func TestVerifierRefusals(t *testing.T) {
 	t.Parallel()
-	argon, bcrypt := cheapArgon2id("wonderland"), cheapBcrypt(t, "builder")
+	argon, bcrypt := passwordtest.Argon2id("wonderland"), passwordtest.Bcrypt(t, "builder")
 	mixed := newAccounts(
-		Account{Username: "alice", PasswordHash: argon},
-		Account{Username: "bob", PasswordHash: bcrypt},
-		Account{Username: "eve", PasswordHash: argon, Disabled: true},
-		Account{Username: "mallory", PasswordHash: bcrypt, Disabled: true},
-		Account{Username: "blank", PasswordHash: cheapArgon2id("")},
+		accounts.Account{Username: "alice", Hash: argon},
+		accounts.Account{Username: "bob", Hash: bcrypt},
+		accounts.Account{Username: "eve", Hash: argon, Disabled: true},
+		accounts.Account{Username: "mallory", Hash: bcrypt, Disabled: true},
+		accounts.Account{Username: "blank", Hash: passwordtest.Argon2id("")},
 	)
 	none := password.Unmatched().Cost()
 	for _, c := range []struct {
 		name               string
-		accounts           *Accounts
+		accounts           *accounts.Set
 		username, password string
 		costs              []string
 	}{
-		{"wrong password, argon2id", mixed, "alice", "builder", []string{argonCost}},
-		{"wrong password, bcrypt", mixed, "bob", "wonderland", []string{bcryptCost}},
-		{"unknown", mixed, "stranger", "wonderland", []string{argonCost, bcryptCost}},
-		{"disabled, argon2id", mixed, "eve", "wonderland", []string{argonCost}},
-		{"disabled, bcrypt", mixed, "mallory", "builder", []string{bcryptCost}},
-		{"empty username", mixed, "", "wonderland", []string{argonCost, bcryptCost}},
-		{"empty password", mixed, "alice", "", []string{argonCost}},
-		{"empty password, hashed", mixed, "blank", "", []string{argonCost}},
-		{"long password, bcrypt", mixed, "bob", strings.Repeat("x", 73), []string{bcryptCost}},
+		{"wrong password, argon2id", mixed, "alice", "builder", []string{passwordtest.Argon2idCost}},
+		{"wrong password, bcrypt", mixed, "bob", "wonderland", []string{passwordtest.BcryptCost}},
+		{"unknown", mixed, "stranger", "wonderland", []string{passwordtest.Argon2idCost, passwordtest.BcryptCost}},
+		{"disabled, argon2id", mixed, "eve", "wonderland", []string{passwordtest.Argon2idCost}},
+		{"disabled, bcrypt", mixed, "mallory", "builder", []string{passwordtest.BcryptCost}},
+		{"empty username", mixed, "", "wonderland", []string{passwordtest.Argon2idCost, passwordtest.BcryptCost}},
+		{"empty password", mixed, "alice", "", []string{passwordtest.Argon2idCost}},
+		{"empty password, hashed", mixed, "blank", "", []string{passwordtest.Argon2idCost}},
+		{"long password, bcrypt", mixed, "bob", strings.Repeat("x", 73), []string{passwordtest.BcryptCost}},
 		{"empty accounts", newAccounts(), "alice", "wonderland", []string{none}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := newVerifierFixture()
 			for name, check := range f.methods() {
-				wantError[Account](t, ErrRejected)(check(c.accounts, c.username, c.password, nthAddr(0)))
+				wantError[accounts.Account](t, ErrRejected)(check(c.accounts, c.username, c.password, nthAddr(0)))
 				if got := f.takeCosts(); len(got) != 1 || !slices.Contains(c.costs, got[0]) {
 					t.Errorf("%s: computed %q, want one of %q", name, got, c.costs)
 				}
@@ -127,14 +124,14 @@ func TestVerifierRefusals(t *testing.T) {
 func TestCheckTellsCredentialsApart(t *testing.T) {
 	t.Parallel()
 	f := newVerifierFixture()
-	hash := cheapArgon2id("cd")
-	accounts := newAccounts(Account{Username: "ab", PasswordHash: hash}, Account{Username: "abc", PasswordHash: hash})
-	must.Get(f.Check(t.Context(), "basic", accounts, "ab", "cd", nthAddr(0)))(t)
+	hash := passwordtest.Argon2id("cd")
+	people := newAccounts(accounts.Account{Username: "ab", Hash: hash}, accounts.Account{Username: "abc", Hash: hash})
+	must.Get(f.Check(t.Context(), "basic", people, "ab", "cd", nthAddr(0)))(t)
 	for _, c := range [][3]string{{"basic", "abc", "d"}, {"basic", "ab", "cd\x00"}, {"basic", "ab", "CD"}, {"basica", "b", "cd"}} {
-		wantError[Account](t, ErrRejected)(f.Check(t.Context(), c[0], accounts, c[1], c[2], nthAddr(0)))
+		wantError[accounts.Account](t, ErrRejected)(f.Check(t.Context(), c[0], people, c[1], c[2], nthAddr(0)))
 	}
 	f.takeCosts()
-	must.Get(f.Check(t.Context(), "accounts", accounts, "ab", "cd", nthAddr(0)))(t)
+	must.Get(f.Check(t.Context(), "accounts", people, "ab", "cd", nthAddr(0)))(t)
 	if got := len(f.takeCosts()); got != 1 {
 		t.Errorf("another kind computed %d, want 1", got)
 	}
@@ -157,26 +154,26 @@ func TestCredentialKeysDependOnTheVerifier(t *testing.T) {
 // A client that leaves does not make equal checks of others fail. Its own check counts.
 func TestLeavingACheck(t *testing.T) {
 	t.Parallel()
-	accounts := newAccounts(Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
+	people := newAccounts(accounts.Account{Username: "alice", Hash: passwordtest.Argon2id("wonderland")})
 	synctest.Test(t, func(t *testing.T) {
 		f := newVerifierFixture()
 		release, _ := blocking(f.hasher)
 		ctx, leave := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			account, err := f.Check(ctx, "basic", accounts, "alice", "wonderland", nthAddr(0))
-			wantError[Account](t, ErrBusy)(account, err)
-			wantError[Account](t, context.Canceled)(account, err)
+			account, err := f.Check(ctx, "basic", people, "alice", "wonderland", nthAddr(0))
+			wantError[accounts.Account](t, ErrBusy)(account, err)
+			wantError[accounts.Account](t, context.Canceled)(account, err)
 		})
 		for i := range testLimit {
 			wg.Go(func() {
-				wantError[Account](t, ErrBusy)(f.Check(ctx, "basic", accounts, "bob", fmt.Sprint("guess-", i), nthAddr(1)))
+				wantError[accounts.Account](t, ErrBusy)(f.Check(ctx, "basic", people, "bob", fmt.Sprint("guess-", i), nthAddr(1)))
 			})
 		}
 		synctest.Wait()
 		for range 5 {
 			wg.Go(func() {
-				if account, err := f.Check(t.Context(), "basic", accounts, "alice", "wonderland", nthAddr(0)); err != nil || account == nil {
+				if account, err := f.Check(t.Context(), "basic", people, "alice", "wonderland", nthAddr(0)); err != nil || account == nil {
 					t.Errorf("who stayed: got %+v, %v, want the account", account, err)
 				}
 			})
@@ -201,10 +198,10 @@ func TestBusyDoesNotCountAsFailure(t *testing.T) {
 	for range maxHashQueue {
 		f.hasher.queues[0].PushBack(make(chan struct{}))
 	}
-	accounts := newAccounts(Account{Username: "alice", PasswordHash: cheapArgon2id("wonderland")})
+	people := newAccounts(accounts.Account{Username: "alice", Hash: passwordtest.Argon2id("wonderland")})
 	for range 2 * testLimit {
 		for _, check := range f.methods() {
-			wantError[Account](t, ErrBusy)(check(accounts, "alice", "wrong", nthAddr(0)))
+			wantError[accounts.Account](t, ErrBusy)(check(people, "alice", "wrong", nthAddr(0)))
 		}
 	}
 	wantRetry(t, f.throttle, "alice", nthAddr(0), 0)
@@ -214,19 +211,19 @@ func TestBusyDoesNotCountAsFailure(t *testing.T) {
 // of the other in.
 func TestSharedComputationsDoNotShareAccounts(t *testing.T) {
 	t.Parallel()
-	hash := cheapArgon2id("wonderland")
-	enabled := newAccounts(Account{Username: "alice", PasswordHash: hash})
-	disabled := newAccounts(Account{Username: "alice", PasswordHash: hash, Disabled: true})
-	for _, order := range [][]*Accounts{{enabled, disabled}, {disabled, enabled}} {
+	hash := passwordtest.Argon2id("wonderland")
+	enabled := newAccounts(accounts.Account{Username: "alice", Hash: hash})
+	disabled := newAccounts(accounts.Account{Username: "alice", Hash: hash, Disabled: true})
+	for _, order := range [][]*accounts.Set{{enabled, disabled}, {disabled, enabled}} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newVerifierFixture()
 			release, _ := blocking(f.hasher)
 			var wg sync.WaitGroup
-			for _, accounts := range order {
+			for _, people := range order {
 				wg.Go(func() {
-					account, err := f.Check(t.Context(), "basic", accounts, "alice", "wonderland", nthAddr(0))
-					if accounts == disabled {
-						wantError[Account](t, ErrRejected)(account, err)
+					account, err := f.Check(t.Context(), "basic", people, "alice", "wonderland", nthAddr(0))
+					if people == disabled {
+						wantError[accounts.Account](t, ErrRejected)(account, err)
 					} else if err != nil || account == nil {
 						t.Errorf("got %+v, %v, want the account", account, err)
 					}
@@ -248,7 +245,7 @@ func TestMemoryOfCredentialsIsBounded(t *testing.T) {
 	f.hasher.compute = func(password.Hash, string) bool { return true }
 	for i := range 1000 {
 		username := fmt.Sprint("user-", i)
-		must.Get(f.Check(t.Context(), "basic", newAccounts(Account{Username: username, PasswordHash: scriptHashes["new"]}), username, "secret", nthAddr(i)))(t)
+		must.Get(f.Check(t.Context(), "basic", newAccounts(accounts.Account{Username: username, Hash: scriptHashes["new"]}), username, "secret", nthAddr(i)))(t)
 	}
 	if got := f.good.Len(); got != 100 {
 		t.Errorf("%d credentials are remembered, want 100", got)
@@ -258,9 +255,9 @@ func TestMemoryOfCredentialsIsBounded(t *testing.T) {
 // Not parallel: it counts allocations.
 func TestWarmCheckAllocatesNothing(t *testing.T) {
 	f := newVerifierFixture()
-	accounts := newAccounts(Account{Username: "service", PasswordHash: cheapArgon2id("s3rvice")})
+	people := newAccounts(accounts.Account{Username: "service", Hash: passwordtest.Argon2id("s3rvice")})
 	got := testing.AllocsPerRun(1000, func() {
-		if _, err := f.Check(t.Context(), "basic", accounts, "service", "s3rvice", nthAddr(0)); err != nil {
+		if _, err := f.Check(t.Context(), "basic", people, "service", "s3rvice", nthAddr(0)); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -304,26 +301,6 @@ func wantError[T any](tb testing.TB, want error) func(*T, error) {
 			tb.Errorf("got %+v, %v, want %v", got, err, want)
 		}
 	}
-}
-
-// The costs of cheapArgon2id and cheapBcrypt.
-const argonCost, bcryptCost = "argon2id,m=8,t=1,p=1", "bcrypt,cost=4"
-
-// cheapArgon2id returns a cheap argon2id hash.
-func cheapArgon2id(plain string) password.Hash {
-	salt := []byte(rand.Text())[:16]
-	encode := base64.RawStdEncoding.EncodeToString
-	hash, err := password.Parse(fmt.Sprintf("$argon2id$v=19$m=8,t=1,p=1$%s$%s", encode(salt), encode(argon2.IDKey([]byte(plain), salt, 1, 8, 1, 32))))
-	if err != nil {
-		panic(err)
-	}
-	return hash
-}
-
-// cheapBcrypt returns a bcrypt hash with the lowest cost.
-func cheapBcrypt(tb testing.TB, plain string) password.Hash {
-	tb.Helper()
-	return must.Get(password.Parse(string(must.Get(bcrypt.GenerateFromPassword([]byte(plain), bcrypt.MinCost))(tb))))(tb)
 }
 
 // blocking makes each computation of h wait until release is closed. most returns the

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
@@ -220,7 +221,7 @@ func elementOf(list reflect.Value, i int) element {
 	named := func(name string) element { return element{name: name, index: "[" + name + "]"} }
 	number := "[" + strconv.Itoa(i) + "]"
 	switch e := list.Index(i).Interface().(type) {
-	case Account:
+	case accounts.Account:
 		return named(e.Username)
 	case BasicUser:
 		return named(e.Username)

@@ -17,12 +17,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/logtest"
 	"authgate/gateway/password"
 )
 
 // exported compares the settings of configurations.
-var exported = cmp.Options{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{}), cmpopts.IgnoreTypes(password.Hash{})}
+var exported = cmp.Options{cmpopts.IgnoreUnexported(Config{}, accounts.Account{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{}), cmpopts.IgnoreTypes(password.Hash{})}
 
 // mustParse parses a valid text.
 func mustParse(t testing.TB, source string) *Config {

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/config/strictyaml"
 )
 
@@ -70,7 +71,7 @@ func (l *userLines) locate(path string) (line, column int, ok bool) {
 
 // parseAccountLines parses a file of accounts in which each line is a JSON object
 // with the keys of an account.
-func (s sideReader) parseAccountLines(name string, content []byte) (*strictyaml.Document, []Account) {
+func (s sideReader) parseAccountLines(name string, content []byte) (*strictyaml.Document, []accounts.Account) {
 	doc, ok := s.reader.ReadLines(name, content, maxLinesSize, accountsKey, s.reader.MaskJSON)
 	if ok && len(content) == 0 {
 		// Without accounts, all logins would end.
@@ -82,7 +83,7 @@ func (s sideReader) parseAccountLines(name string, content []byte) (*strictyaml.
 		return doc, nil
 	}
 	lines := newUserLines(doc, jsonColumn)
-	users := make([]Account, len(lines.numbers))
+	users := make([]accounts.Account, len(lines.numbers))
 	for i := range users {
 		lines.account(i, &users[i])
 	}
@@ -90,7 +91,7 @@ func (s sideReader) parseAccountLines(name string, content []byte) (*strictyaml.
 }
 
 // account parses the line of a user.
-func (l *userLines) account(user int, account *Account) {
+func (l *userLines) account(user int, account *accounts.Account) {
 	path := l.path(user)
 	given := make(map[string]bool, 8)
 	err := eachMember(l.line(user), func(key string, value json.RawMessage) {
@@ -100,7 +101,7 @@ func (l *userLines) account(user int, account *Account) {
 			return
 		}
 		given[key] = true
-		field := account.field(key)
+		field := fieldOf(account, key)
 		if field == nil {
 			meant, _ := strictyaml.Nearest(key, accountKeys)
 			l.doc.Missing(at, "unknown key; %s", strictyaml.Hint(key, "keys here", accountKeys))
@@ -123,9 +124,9 @@ func (l *userLines) account(user int, account *Account) {
 // accountKeys are the keys of an account in JSON, sorted.
 var accountKeys = []string{"disabled", "email", "name", "password_hash", "roles", "username"}
 
-// field returns the field for a key as a pointer to a string, a list of strings
-// or a bool, or nil if there is none.
-func (a *Account) field(key string) any {
+// fieldOf returns the field of an account for a key as a pointer to a string, a list of
+// strings or a bool, or nil if there is none.
+func fieldOf(a *accounts.Account, key string) any {
 	switch key {
 	case "username":
 		return &a.Username

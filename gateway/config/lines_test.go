@@ -1,6 +1,7 @@
 package config
 
 import (
+	"authgate/gateway/accounts"
 	"fmt"
 	"reflect"
 	"slices"
@@ -14,15 +15,15 @@ import (
 func TestAccountKeys(t *testing.T) {
 	t.Parallel()
 	var keys []string
-	var account Account
-	for i := range reflect.TypeFor[Account]().NumField() {
-		field := reflect.TypeFor[Account]().Field(i)
+	var account accounts.Account
+	for i := range reflect.TypeFor[accounts.Account]().NumField() {
+		field := reflect.TypeFor[accounts.Account]().Field(i)
 		key := field.Tag.Get("yaml")
-		if key == "-" {
+		if key == "-" || !field.IsExported() {
 			continue
 		}
 		keys = append(keys, key)
-		if pointer := reflect.ValueOf(account.field(key)); !pointer.IsValid() || pointer.Type().Elem().Kind() != field.Type.Kind() {
+		if pointer := reflect.ValueOf(fieldOf(&account, key)); !pointer.IsValid() || pointer.Type().Elem().Kind() != field.Type.Kind() {
 			t.Errorf("%s is decoded into %v, want a %s", key, pointer, field.Type)
 		}
 	}
@@ -44,7 +45,7 @@ func TestAccountFormatsAgree(t *testing.T) {
 
 {"username":"\u0062ob","password_hash":"`+environment["HASH"]+`","disabled":true,"roles":[]}
 `)
-	var users [][]Account
+	var users [][]accounts.Account
 	for _, file := range []string{yaml, lines} {
 		cfg := mustParse(t, "accounts: {file: "+file+"}\n")
 		for i := range cfg.Accounts.Users { // an empty list is none

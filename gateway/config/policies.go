@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
@@ -107,5 +108,5 @@ func (r *references) isBasicUser(name string) bool {
 
 func (r *references) isAccount(name string) bool {
 	name = policy.NormalName(name)
-	return slices.ContainsFunc(r.cfg.Accounts.Users, func(u Account) bool { return policy.NormalName(u.Username) == name })
+	return slices.ContainsFunc(r.cfg.Accounts.Users, func(u accounts.Account) bool { return policy.NormalName(u.Username) == name })
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/config/strictyaml"
 )
 
@@ -26,7 +27,7 @@ var (
 
 // AccountInFile reports whether the account of that name comes from accounts.file.
 func (c *Config) AccountInFile(username string) bool {
-	named := func(a Account) bool { return a.Username == username }
+	named := func(a accounts.Account) bool { return a.Username == username }
 	own, file := c.Accounts.Users[:c.ownAccounts], c.Accounts.Users[c.ownAccounts:]
 	return !slices.ContainsFunc(own, named) && slices.ContainsFunc(file, named)
 }
@@ -45,7 +46,7 @@ func (c *Config) SetPasswordHash(content []byte, username, old, changed string) 
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(before, func(a Account) bool { return a.Username == username })
+	at := slices.IndexFunc(before, func(a accounts.Account) bool { return a.Username == username })
 	switch {
 	case at < 0:
 		return nil, ErrNotInFile
@@ -70,9 +71,9 @@ func (c *Config) SetPasswordHash(content []byte, username, old, changed string) 
 }
 
 // readAccounts reads the content of an accounts file in YAML.
-func (c *Config) readAccounts(content []byte) ([]Account, *strictyaml.Document, error) {
+func (c *Config) readAccounts(content []byte) ([]accounts.Account, *strictyaml.Document, error) {
 	reader := newReader(c.path, c.lookup)
-	var users []Account
+	var users []accounts.Account
 	doc := reader.Read(c.Accounts.File, content, maxListSize, accountsKey, &users)
 	return users, doc, reader.Err()
 }
@@ -118,9 +119,9 @@ func setHash(line, username, old, changed string) (next string, found bool, err 
 	if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
 		return "", false, nil
 	}
-	var account Account
+	var account accounts.Account
 	err = eachMember(line, func(key string, value json.RawMessage) {
-		if field := account.field(key); field == &account.Username || field == (*string)(&account.PasswordHash) {
+		if field := fieldOf(&account, key); field == &account.Username || field == (*string)(&account.PasswordHash) {
 			_ = json.Unmarshal(value, field) // what is no string is no account of that name
 		}
 	})

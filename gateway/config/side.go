@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/config/strictyaml"
 )
 
@@ -99,11 +100,11 @@ func (s sideReader) users(c *Config) userPlaces {
 }
 
 // accounts parses an accounts file.
-func (s sideReader) accounts(file string, content []byte) (*strictyaml.Document, []Account) {
+func (s sideReader) accounts(file string, content []byte) (*strictyaml.Document, []accounts.Account) {
 	if isLines(file) {
 		return s.parseAccountLines(file, content)
 	}
-	var users []Account
+	var users []accounts.Account
 	doc := s.reader.Read(file, content, maxListSize, accountsKey, &users)
 	return doc, users
 }

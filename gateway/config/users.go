@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/password"
 	"authgate/policy"
 )
@@ -27,19 +28,8 @@ type BasicUser struct {
 
 // Accounts are the local accounts.
 type Accounts struct {
-	File  string    `yaml:"file"`
-	Users []Account `yaml:"users"` // includes the users of the file
-}
-
-// Account is one local account.
-type Account struct {
-	Username     string        `yaml:"username"`
-	PasswordHash Secret        `yaml:"password_hash"` // argon2id PHC string or bcrypt
-	Hash         password.Hash `yaml:"-"`             // PasswordHash, parsed
-	Name         string        `yaml:"name"`
-	Email        string        `yaml:"email"`
-	Roles        []string      `yaml:"roles"` // no entry is empty
-	Disabled     bool          `yaml:"disabled"`
+	File  string             `yaml:"file"`
+	Users []accounts.Account `yaml:"users"` // includes the users of the file
 }
 
 // check checks the section basic, and parses the password hashes.
@@ -70,7 +60,7 @@ func (a *Accounts) check(places []place) {
 		names.check(at, account.Username)
 		account.Hash = at.parseHash(account.PasswordHash)
 		weak.add(at, account.Username, account.Hash)
-		account.checkProfile(at)
+		at.checkProfile(account)
 		account.Roles = slices.DeleteFunc(account.Roles, func(role string) bool { return role == "" })
 	}
 	weak.warn()
@@ -176,7 +166,7 @@ func (w *weakHashes) warn() {
 
 // checkProfile checks the name, the email address and the roles of an account,
 // which upstreams receive.
-func (a *Account) checkProfile(at place) {
+func (at place) checkProfile(a *accounts.Account) {
 	if strings.ContainsFunc(a.Name, unicode.IsControl) {
 		at.doc.Fault(at.path+".name", "the name contains a control character")
 	}

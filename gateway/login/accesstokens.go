@@ -12,6 +12,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/sync/errgroup"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/store"
 	"authgate/policy"
@@ -39,7 +40,7 @@ type AccessTokenOptions struct {
 type AccessTokens struct {
 	options  AccessTokenOptions
 	keys     *Keys
-	accounts *auth.Accounts
+	accounts *accounts.Set
 	logins   *Logins
 	parser   *jwt.Parser
 	verified recall[verifiedToken] // by the token
@@ -65,7 +66,7 @@ type verifiedToken struct {
 }
 
 // NewAccessTokens returns the mechanism. keys sign and verify the tokens.
-func NewAccessTokens(options AccessTokenOptions, keys *Keys, accounts *auth.Accounts, logins *Logins) *AccessTokens {
+func NewAccessTokens(options AccessTokenOptions, keys *Keys, accounts *accounts.Set, logins *Logins) *AccessTokens {
 	return &AccessTokens{
 		options: options, keys: keys, accounts: accounts, logins: logins, verified: newRecall[verifiedToken](),
 		parser: jwt.NewParser(
@@ -85,7 +86,7 @@ func NewAccessTokens(options AccessTokenOptions, keys *Keys, accounts *auth.Acco
 // Issue returns a new access token of the login for account. It expires after the
 // configured lifetime or with the login, whichever is earlier. left is the time until
 // then.
-func (a *AccessTokens) Issue(login *Login, account *auth.Account) (token string, left time.Duration, err error) {
+func (a *AccessTokens) Issue(login *Login, account *accounts.Account) (token string, left time.Duration, err error) {
 	now := a.logins.now().Truncate(time.Second)
 	expires := now.Add(a.options.Lifetime)
 	if login.Expires.Before(expires) {

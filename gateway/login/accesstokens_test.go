@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/must"
 )
@@ -46,7 +47,7 @@ func TestAccessTokenIssues(t *testing.T) {
 		must.Get(r.byToken(t, s.access))(t)
 	})
 	r := newRig(t, func(r *rig) {
-		r.bearerOptions.Audience, r.people = []string{"authgate", "api"}, []auth.Account{{Username: "plain", PasswordHash: alice.PasswordHash}}
+		r.bearerOptions.Audience, r.people = []string{"authgate", "api"}, []accounts.Account{{Username: "plain", Hash: alice.Hash}}
 	})
 	account, _ := r.accounts.Lookup("plain")
 	login := &Login{ID: "SID", Username: "plain", Expires: r.now().Add(5*time.Minute + time.Millisecond)}
@@ -72,7 +73,7 @@ func TestAccessTokenRefusesClaims(t *testing.T) {
 	bothAlgorithms(t, func(t *testing.T, r *rig) {
 		s, other, ended := r.signIn(t, "alice"), r.signIn(t, "bob"), r.signIn(t, "alice")
 		r.end(t, ended)
-		r = r.withAccounts(t, alice, bob, auth.Account{Username: "eve", Disabled: true, PasswordHash: bob.PasswordHash})
+		r = r.withAccounts(t, alice, bob, accounts.Account{Username: "eve", Disabled: true, Hash: bob.Hash})
 		now := r.now().Unix()
 		good := r.forge(t, s)
 		null, number := json.RawMessage("null"), func(text string) any { return json.RawMessage(text) }

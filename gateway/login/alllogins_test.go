@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/auth"
+	"authgate/gateway/accounts"
 	"authgate/gateway/must"
 )
 
@@ -44,7 +44,7 @@ func TestEachLogin(t *testing.T) {
 	if got, want := of(), []string{bob.login.ID + " bob session local true"}; !slices.Equal(got, want) {
 		t.Errorf("got\n%q, want\n%q", got, want)
 	}
-	r.accounts = auth.NewAccounts(nil, nil) // bob's account is removed
+	r.accounts = accounts.New(nil, nil) // bob's account is removed
 	if got := of(); len(got) > 0 {
 		t.Errorf("got %q", got)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/store"
 	"authgate/policy"
@@ -71,7 +72,7 @@ type apiTokenEntry struct {
 
 // owner returns the account of the token. It reports whether the account has not
 // changed since the token was made.
-func (r *apiTokenRecord) owner(accounts *auth.Accounts) (*auth.Account, bool) {
+func (r *apiTokenRecord) owner(accounts *accounts.Set) (*accounts.Account, bool) {
 	account, ok := accounts.Lookup(r.Username)
 	return account, ok && account.Version() == r.Version && account.Epoch().Equal(r.Since)
 }
@@ -97,7 +98,7 @@ func (r *apiTokenRecord) token(held []string) APIToken {
 // APITokens keeps the API tokens of users. Users make them for programs
 // that cannot sign in. They do not belong to a login, and so outlive it.
 type APITokens struct {
-	accounts *auth.Accounts
+	accounts *accounts.Set
 	users    *Users // nil: users of providers have none
 	logins   *Logins
 	cache    recall[cachedAPIToken] // by what was presented
@@ -122,7 +123,7 @@ type apiTokenClaim struct {
 }
 
 // NewAPITokens returns the API tokens of accounts, in the store of logins.
-func NewAPITokens(accounts *auth.Accounts, logins *Logins) *APITokens {
+func NewAPITokens(accounts *accounts.Set, logins *Logins) *APITokens {
 	return &APITokens{accounts: accounts, logins: logins, cache: newRecall[cachedAPIToken]()}
 }
 

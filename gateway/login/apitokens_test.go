@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/must"
 	"authgate/gateway/store"
@@ -121,8 +122,8 @@ func TestAPITokenRoles(t *testing.T) {
 func TestAPITokenEndsWithAccount(t *testing.T) {
 	t.Parallel()
 	changed, disabled := alice, alice
-	changed.PasswordHash, disabled.Disabled = testHash("other"), true
-	for name, people := range map[string][]auth.Account{"password": {changed, bob}, "disabled": {disabled, bob}, "removed": {bob}} {
+	changed.Hash, disabled.Disabled = testHash("other"), true
+	for name, people := range map[string][]accounts.Account{"password": {changed, bob}, "disabled": {disabled, bob}, "removed": {bob}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -130,7 +131,7 @@ func TestAPITokenEndsWithAccount(t *testing.T) {
 			token, _ := r.newToken(t, "alice")
 			bobs, _ := r.newToken(t, "bob")
 			r.clock.Advance(time.Second)
-			for step, people := range [][]auth.Account{people, {alice, bob}} {
+			for step, people := range [][]accounts.Account{people, {alice, bob}} {
 				after := r.withAccounts(t, people...)
 				must.Do(t, after.accounts.UpdateEpochs(t.Context(), r.store, r.now()))
 				wantRefused(t, "account")(after.byAPIToken(t, token))
@@ -151,7 +152,7 @@ func TestAPITokenEndsWithPassword(t *testing.T) {
 	r := newRig(t)
 	token, _ := r.newToken(t, "alice")
 	changed := alice
-	changed.PasswordHash = testHash("other")
+	changed.Hash = testHash("other")
 	wantRefused(t, "account")(r.withAccounts(t, changed).byAPIToken(t, token))
 }
 

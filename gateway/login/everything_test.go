@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/must"
 	"authgate/gateway/provider"
@@ -105,7 +106,7 @@ func TestChain(t *testing.T) {
 	r := newRig(t)
 	s, other := r.signIn(t, "alice"), r.signIn(t, "bob")
 	verifier := auth.NewVerifier(auth.NewHasher(1), auth.NewThrottle(1000, time.Minute, r.now), 10, time.Minute, r.now)
-	service := auth.NewAccounts([]auth.Account{{Username: "service", PasswordHash: alice.PasswordHash}}, nil)
+	service := accounts.New([]accounts.Account{{Username: "service", Hash: alice.Hash}}, nil)
 	chain := auth.Chain{auth.NewBasic("authgate", service, verifier), NewBearerTokens(r.bearer, r.api, nil), r.session}
 	good, wrong := base64.StdEncoding.EncodeToString([]byte("service:wonderland")), base64.StdEncoding.EncodeToString([]byte("service:wrong"))
 	for creds, want := range map[auth.Credentials]string{ // the user name; "" when refused

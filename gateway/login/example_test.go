@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/login"
 	"authgate/gateway/password"
@@ -21,7 +22,7 @@ func ExampleLogins() {
 		fmt.Println(err)
 		return
 	}
-	accounts := auth.NewAccounts([]auth.Account{{Username: "alice", PasswordHash: hash}}, auth.NewDecoyKey([]byte("a secret that is kept")))
+	accounts := accounts.New([]accounts.Account{{Username: "alice", Hash: hash}}, accounts.NewDecoyKey([]byte("a secret that is kept")))
 	alice, _ := accounts.Lookup("alice")
 
 	logins := login.NewLogins(s, time.Now)

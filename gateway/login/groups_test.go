@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/must"
 )
@@ -69,7 +70,7 @@ func TestGroupChangesShareWrites(t *testing.T) {
 		swap, hold := "swap "+groupKey("account", "alice"), make(chan struct{})
 		r.store.once(swap, func() { <-hold })
 		begin := func(username string) {
-			if _, err := r.logins.Begin(t.Context(), &auth.Account{Username: username}, Device{}, Term{Lifetime: time.Hour}); err != nil {
+			if _, err := r.logins.Begin(t.Context(), &accounts.Account{Username: username}, Device{}, Term{Lifetime: time.Hour}); err != nil {
 				t.Error(err)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/store"
 	"authgate/policy"
@@ -116,7 +117,7 @@ type Term struct {
 // Begin records a new login of account from a device, together with its handles.
 // The client must get nothing of it unless the error is nil.
 func (l *Logins) Begin(
-	ctx context.Context, account *auth.Account, device Device, term Term, handles ...Handle,
+	ctx context.Context, account *accounts.Account, device Device, term Term, handles ...Handle,
 ) (*Login, error) {
 	now := l.now()
 	login := &Login{
@@ -295,7 +296,7 @@ func (l *Logins) end(ctx context.Context, sid string, also ...func(context.Conte
 
 // current returns the local account of the login. It reports whether the account
 // is in accounts and has not changed since the login.
-func (login *Login) current(accounts *auth.Accounts) (*auth.Account, bool) {
+func (login *Login) current(accounts *accounts.Set) (*accounts.Account, bool) {
 	if login.Delegated != nil {
 		return nil, false
 	}
@@ -306,7 +307,7 @@ func (login *Login) current(accounts *auth.Accounts) (*auth.Account, bool) {
 // of reports whether the account has not changed since the login, but for a new
 // password that the user has set with it. Instances that know the old password
 // only accept the login too, until they read the accounts again.
-func (login *Login) of(account *auth.Account) bool {
+func (login *Login) of(account *accounts.Account) bool {
 	if r := login.Renewed; r != nil && account.Version() == r.Version && account.Epoch().Equal(r.Since) {
 		return true
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/must"
 )
@@ -107,7 +108,7 @@ func TestBeginWithAStoreThatFreezes(t *testing.T) {
 	const answerTime = 1500 * time.Millisecond // how long callers wait for a frozen store
 	for keys, begin := range map[string]func(*testing.T, *rig) error{
 		loginPrefix: func(t *testing.T, r *rig) error {
-			return errorOf(r.logins.Begin(t.Context(), &auth.Account{Username: "alice"}, Device{}, Term{Lifetime: time.Hour}))
+			return errorOf(r.logins.Begin(t.Context(), &accounts.Account{Username: "alice"}, Device{}, Term{Lifetime: time.Hour}))
 		},
 		groupPrefix: func(t *testing.T, r *rig) error { return errorOf(r.beginAt(t, "keycloak", r.grant("user"), r.now())) },
 	} {
@@ -143,7 +144,7 @@ func TestCurrentAccount(t *testing.T) {
 	r := newRig(t)
 	disabled, changed := alice, alice
 	disabled.Disabled = true
-	changed.PasswordHash = testHash("wonderland") // the same password
+	changed.Hash = testHash("wonderland") // the same password
 	epochs := func(r *rig) *rig {
 		r.clock.Advance(time.Minute)
 		must.Do(t, r.accounts.UpdateEpochs(t.Context(), r.store, r.now()))
@@ -151,7 +152,7 @@ func TestCurrentAccount(t *testing.T) {
 	}
 	before := r.signIn(t, "alice") // by a version that does not store epochs
 	r = epochs(r)
-	for _, gone := range [][]auth.Account{{bob}, {disabled, bob}, {changed, bob}} {
+	for _, gone := range [][]accounts.Account{{bob}, {disabled, bob}, {changed, bob}} {
 		s, other := r.signIn(t, "alice"), r.signIn(t, "bob")
 		r.wantOut(t, before)
 		r.wantIn(t, s)

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/store"
 	"authgate/policy"
@@ -40,7 +41,7 @@ type LiveLogin struct {
 // providers, Users and Delegated are nil.
 type Overview struct {
 	Logins    *Logins
-	Accounts  *auth.Accounts
+	Accounts  *accounts.Set
 	Sessions  *Sessions
 	Users     *Users
 	Delegated *Sessions

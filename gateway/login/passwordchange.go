@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/policy"
 )
@@ -48,7 +49,7 @@ func (t *Ticket) Outdated(login *Login) bool {
 // give may be called again; then the handles of the last call count. The error is
 // ErrNoLogin if the login has ended.
 func (o *Overview) Renew(
-	ctx context.Context, id *policy.Identity, changed *auth.Account, give func(*Login) []Handle,
+	ctx context.Context, id *policy.Identity, changed *accounts.Account, give func(*Login) []Handle,
 ) (*Login, error) {
 	login, err := o.Logins.amend(ctx, id.Login, func(login *Login) (made, left []string, err error) {
 		handles, old := give(login), login.keys()

@@ -9,13 +9,14 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/must"
 	"authgate/policy"
 )
 
 // renew makes a login go on with new values under a changed account.
-func (r *rig) renew(tb testing.TB, s *signedIn, changed *auth.Account) (*signedIn, error) {
+func (r *rig) renew(tb testing.TB, s *signedIn, changed *accounts.Account) (*signedIn, error) {
 	tb.Helper()
 	next := &signedIn{}
 	id := &policy.Identity{Login: s.login.ID}
@@ -52,7 +53,7 @@ func TestRenew(t *testing.T) {
 	for _, plain := range []string{"looking-glass", "jabberwocky"} { // twice
 		r.clock.Advance(time.Minute)
 		changed := alice
-		changed.PasswordHash = testHash(plain)
+		changed.Hash = testHash(plain)
 		after := r.withAccounts(t, changed, bob)
 		epochs(after)
 		account, _ := after.accounts.Lookup("alice")

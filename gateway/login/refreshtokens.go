@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/store"
 )
@@ -55,12 +56,12 @@ type RefreshOptions struct {
 // So an invented token never ends a login, and a stolen token that was used does.
 type RefreshTokens struct {
 	options  RefreshOptions
-	accounts *auth.Accounts
+	accounts *accounts.Set
 	logins   *Logins
 }
 
 // NewRefreshTokens returns the refresh tokens for logins of accounts.
-func NewRefreshTokens(options RefreshOptions, accounts *auth.Accounts, logins *Logins) *RefreshTokens {
+func NewRefreshTokens(options RefreshOptions, accounts *accounts.Set, logins *Logins) *RefreshTokens {
 	return &RefreshTokens{options: options, accounts: accounts, logins: logins}
 }
 
@@ -159,7 +160,7 @@ func (r *RefreshTokens) New(creds *auth.Credentials) (token string, handle Handl
 // Rotation is the result of a refresh.
 type Rotation struct {
 	Login   *Login
-	Account *auth.Account
+	Account *accounts.Account
 	Token   string    // the new refresh token
 	Expires time.Time // when the family ends
 }
@@ -238,7 +239,7 @@ func (r *RefreshTokens) find(ctx context.Context, token string) (refreshToken, *
 }
 
 // owner returns the current login and account of f, whose record is under key.
-func (r *RefreshTokens) owner(ctx context.Context, f *family, key string) (*Login, *auth.Account, error) {
+func (r *RefreshTokens) owner(ctx context.Context, f *family, key string) (*Login, *accounts.Account, error) {
 	login, _, err := r.logins.load(ctx, f.Login)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil, nil, badRefresh("its login has ended")

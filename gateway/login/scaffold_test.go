@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/clocktest"
 	"authgate/gateway/must"
@@ -41,8 +42,8 @@ var (
 	testRSA    = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
 	testDevice = &auth.Credentials{Client: netip.MustParseAddr("192.0.2.7"), UserAgent: "test/1"}
 
-	alice = auth.Account{Username: "alice", Name: "Alice Example", Email: "alice@example.org", Roles: []string{"user", "admin"}, PasswordHash: testHash("wonderland")}
-	bob   = auth.Account{Username: "bob", Roles: []string{"user"}, PasswordHash: testHash("builder")}
+	alice = accounts.Account{Username: "alice", Name: "Alice Example", Email: "alice@example.org", Roles: []string{"user", "admin"}, Hash: testHash("wonderland")}
+	bob   = accounts.Account{Username: "bob", Roles: []string{"user"}, Hash: testHash("builder")}
 )
 
 // rig is one instance of all mechanisms.
@@ -52,7 +53,7 @@ type rig struct {
 	store        *recordingStore
 	keys         *Keys
 	box          *seal.Box
-	people       []auth.Account
+	people       []accounts.Account
 	op           *testProvider // keycloak
 	plain, asked *testTrusted  // asked is asked about opaque tokens
 	reports      chan report   // of renewals
@@ -62,7 +63,7 @@ type rig struct {
 	refreshOptions RefreshOptions
 	usersOptions   UsersOptions
 
-	accounts           *auth.Accounts
+	accounts           *accounts.Set
 	logins             *Logins
 	session, delegated *Sessions
 	bearer             *AccessTokens
@@ -79,7 +80,7 @@ type rig struct {
 func newRig(tb testing.TB, changes ...func(*rig)) *rig {
 	tb.Helper()
 	r := &rig{
-		clock: clocktest.New(), keys: testKeys(tb, "HS256"), box: testBox(tb, "of the tests"), people: []auth.Account{alice, bob}, reports: make(chan report, 1000),
+		clock: clocktest.New(), keys: testKeys(tb, "HS256"), box: testBox(tb, "of the tests"), people: []accounts.Account{alice, bob}, reports: make(chan report, 1000),
 		op:             &testProvider{outside: outside[provider.Grant]{issuer: testOP}},
 		plain:          &testTrusted{outside: outside[provider.AccessToken]{issuer: "https://plain.example"}},
 		asked:          &testTrusted{outside: outside[provider.AccessToken]{issuer: "https://asked.example"}, opaque: true},
@@ -108,7 +109,7 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 		change(&next)
 	}
 	next.usersOptions.Now, next.usersOptions.Box = next.now, next.box
-	next.accounts = auth.NewAccounts(slices.Clone(next.people), nil)
+	next.accounts = accounts.New(slices.Clone(next.people), nil)
 	next.logins = NewLogins(next.store, next.now)
 	next.session = NewSessions(next.sessionOptions, next.accounts, next.logins)
 	next.bearer = NewAccessTokens(next.bearerOptions, next.keys, next.accounts, next.logins)
@@ -130,7 +131,7 @@ func (r *rig) elsewhere(tb testing.TB) *rig {
 }
 
 // withAccounts returns an instance with other accounts.
-func (r *rig) withAccounts(tb testing.TB, people ...auth.Account) *rig {
+func (r *rig) withAccounts(tb testing.TB, people ...accounts.Account) *rig {
 	tb.Helper()
 	return r.instance(tb, func(r *rig) { r.people = people })
 }
@@ -317,7 +318,7 @@ type signedIn struct {
 }
 
 // begin begins a login of an account, with a session and a refresh token.
-func (r *rig) begin(tb testing.TB, account *auth.Account, more ...Handle) (*signedIn, error) {
+func (r *rig) begin(tb testing.TB, account *accounts.Account, more ...Handle) (*signedIn, error) {
 	session, sessionHandle := r.session.New("")
 	refresh, refreshHandle := r.refresh.New(testDevice)
 	login, err := r.logins.Begin(tb.Context(), account, DeviceOf(testDevice), Term{Lifetime: r.refresh.Lifetime(false)}, append(more, sessionHandle, refreshHandle)...)

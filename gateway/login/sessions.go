@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/policy"
 )
@@ -82,7 +83,7 @@ type cachedSession struct {
 }
 
 // NewSessions returns the mechanism for sessions of local accounts.
-func NewSessions(options SessionOptions, accounts *auth.Accounts, logins *Logins) *Sessions {
+func NewSessions(options SessionOptions, accounts *accounts.Set, logins *Logins) *Sessions {
 	return newSessions(policy.Session, options, localOwner{accounts}, logins)
 }
 
@@ -95,7 +96,7 @@ func newSessions(mechanism policy.Mechanism, options SessionOptions, o owner, lo
 
 // localOwner is the owner of logins of local accounts. A mechanism keeps its
 // accounts for its whole life.
-type localOwner struct{ accounts *auth.Accounts }
+type localOwner struct{ accounts *accounts.Set }
 
 func (o localOwner) identify(_ context.Context, login *Login, expires time.Time) (*policy.Identity, []record, error) {
 	account, ok := login.current(o.accounts)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/policy"
 )
@@ -25,7 +26,7 @@ type TokenOwner struct {
 func (o *TokenOwner) Roles() []string { return o.identity.Roles }
 
 // AccountOwner returns a local account as the owner of tokens.
-func AccountOwner(account *auth.Account) *TokenOwner {
+func AccountOwner(account *accounts.Account) *TokenOwner {
 	return &TokenOwner{
 		list:     account.Username,
 		identity: account.Identity(policy.Bearer, "", time.Time{}),

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/login"
@@ -14,7 +15,7 @@ import (
 // Options are what the mechanisms of a configuration are made of.
 type Options struct {
 	Config               *config.Config
-	Accounts, BasicUsers []auth.Account // of the configuration, as far as they count
+	Accounts, BasicUsers []accounts.Account // of the configuration, as far as they count
 	Store                store.Store
 	Now                  func() time.Time // the clock of Store
 	Verifier             *auth.Verifier
@@ -25,7 +26,7 @@ type Options struct {
 // configuration, so that they hold nothing that was verified under other accounts or
 // keys.
 type Local struct {
-	Accounts *auth.Accounts
+	Accounts *accounts.Set
 	Verifier *auth.Verifier
 	Logins   *login.Logins
 	Tickets  *login.Tickets
@@ -33,9 +34,9 @@ type Local struct {
 	Bearer   *login.AccessTokens // the gateway's own tokens
 	Refresh  *login.RefreshTokens
 	API      *login.APITokens
-	Basic    *auth.Basic    // its users have no logins
-	Decoys   *auth.DecoyKey // of both kinds of users
-	JWKS     []byte         // the public keys of access tokens
+	Basic    *auth.Basic        // its users have no logins
+	Decoys   *accounts.DecoyKey // of both kinds of users
+	JWKS     []byte             // the public keys of access tokens
 }
 
 // NewLocal makes the mechanisms of local accounts. running, if not nil, are those of the
@@ -50,26 +51,26 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)
 	}
-	decoys := auth.NewDecoyKey(keys.Derive("decoys"))
+	decoys := accounts.NewDecoyKey(keys.Derive("decoys"))
 	if running != nil {
 		decoys = running.Decoys // a reload may change the keys of tokens
 	}
-	accounts, logins := auth.NewAccounts(o.Accounts, decoys), login.NewLogins(o.Store, now)
+	local, logins := accounts.New(o.Accounts, decoys), login.NewLogins(o.Store, now)
 	return &Local{
-		Accounts: accounts, Verifier: o.Verifier, Logins: logins, Tickets: login.NewTickets(o.Store, now),
+		Accounts: local, Verifier: o.Verifier, Logins: logins, Tickets: login.NewTickets(o.Store, now),
 		Sessions: login.NewSessions(login.SessionOptions{
 			Lifetime: cfg.Session.Lifetime, Remember: cfg.Session.Remember, Idle: cfg.Session.IdleTimeout,
-		}, accounts, logins),
+		}, local, logins),
 		Bearer: login.NewAccessTokens(login.AccessTokenOptions{
 			Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience,
 			Lifetime: cfg.Token.AccessLifetime, Realm: cfg.Basic.Realm,
-		}, keys, accounts, logins),
-		API: login.NewAPITokens(accounts, logins),
+		}, keys, local, logins),
+		API: login.NewAPITokens(local, logins),
 		Refresh: login.NewRefreshTokens(login.RefreshOptions{
 			Lifetime: cfg.Token.RefreshLifetime, Remember: cfg.Session.Remember,
 			Leeway: cfg.Token.ReuseLeeway, Bind: traits(cfg.Token.BindRefresh),
-		}, accounts, logins),
-		Basic:  auth.NewBasic(cfg.Basic.Realm, auth.NewAccounts(o.BasicUsers, decoys), o.Verifier),
+		}, local, logins),
+		Basic:  auth.NewBasic(cfg.Basic.Realm, accounts.New(o.BasicUsers, decoys), o.Verifier),
 		Decoys: decoys,
 		JWKS:   jwks,
 	}, nil
@@ -85,23 +86,11 @@ func traits(words []string) []login.Trait {
 	return list
 }
 
-// LocalAccounts returns the local accounts of a configuration.
-func LocalAccounts(cfg *config.Config) []auth.Account {
-	accounts := make([]auth.Account, len(cfg.Accounts.Users))
-	for i, u := range cfg.Accounts.Users {
-		accounts[i] = auth.Account{
-			Username: u.Username, PasswordHash: u.Hash,
-			Name: u.Name, Email: u.Email, Roles: u.Roles, Disabled: u.Disabled,
-		}
-	}
-	return accounts
-}
-
 // BasicUsers returns the users of Basic of a configuration.
-func BasicUsers(cfg *config.Config) []auth.Account {
-	accounts := make([]auth.Account, len(cfg.Basic.Users))
+func BasicUsers(cfg *config.Config) []accounts.Account {
+	all := make([]accounts.Account, len(cfg.Basic.Users))
 	for i, u := range cfg.Basic.Users {
-		accounts[i] = auth.Account{Username: u.Username, PasswordHash: u.Hash}
+		all[i] = accounts.Account{Username: u.Username, Hash: u.Hash}
 	}
-	return accounts
+	return all
 }

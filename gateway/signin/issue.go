@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"authgate/gateway/auth"
+	"authgate/gateway/accounts"
 	"authgate/gateway/login"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -28,7 +28,7 @@ type issued struct {
 
 // issue begins a login, of a user who wants to stay signed in if remember is true. It
 // sets the cookies when everything is recorded.
-func (i *Issuer) issue(ex *web.Exchange, account *auth.Account, mechanisms []policy.Mechanism, remember bool) (*issued, error) {
+func (i *Issuer) issue(ex *web.Exchange, account *accounts.Account, mechanisms []policy.Mechanism, remember bool) (*issued, error) {
 	remember = remember && i.sessions.Remembers()
 	term := login.Term{Lifetime: i.sessions.Lifetime(remember), Remember: remember}
 	var (
@@ -109,7 +109,7 @@ func (n *NewValues) JSON(message string) {
 
 // Deliver gives the values to the client, and takes its cookies away if the login has
 // ended.
-func (n *NewValues) Deliver(renewed *login.Login, account *auth.Account) error {
+func (n *NewValues) Deliver(renewed *login.Login, account *accounts.Account) error {
 	i, ex := n.issuer, n.ex
 	if renewed == nil {
 		n.pair = tokenPair{}
@@ -145,7 +145,7 @@ type tokenPair struct {
 }
 
 // complete adds an access token to a pair, and counts the event.
-func (t *tokens) complete(pair *tokenPair, login *login.Login, account *auth.Account, event string) error {
+func (t *tokens) complete(pair *tokenPair, login *login.Login, account *accounts.Account, event string) error {
 	var err error
 	if pair.access, pair.left, err = t.bearer.Issue(login, account); err != nil {
 		return err

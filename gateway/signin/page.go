@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/mechanism"
@@ -17,7 +18,7 @@ import (
 // because a route accepts no other, the page offers that alone.
 type signInPage struct {
 	site       *web.Site
-	accounts   *auth.Accounts
+	accounts   *accounts.Set
 	federation *mechanism.Federation
 	remember   bool // users can stay signed in
 	sessions   func(only policy.Mechanism) auth.Chain

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/pages"
@@ -20,7 +21,7 @@ import (
 // passwordLogin is POST /login: it checks a password and issues a session,
 // tokens, or both. Every login has a new identifier.
 type passwordLogin struct {
-	accounts  *auth.Accounts
+	accounts  *accounts.Set
 	verifier  *auth.Verifier
 	realm     string
 	used      map[policy.Mechanism]bool // by some route
@@ -194,7 +195,7 @@ func (l *passwordLogin) narrow(ex *web.Exchange, wanted []policy.Mechanism) ([]p
 
 // check checks the password. The work and the answer are the same whether or
 // not there is such an account.
-func (l *passwordLogin) check(ex *web.Exchange, form *loginForm) (*auth.Account, error) {
+func (l *passwordLogin) check(ex *web.Exchange, form *loginForm) (*accounts.Account, error) {
 	if form.rejection != nil {
 		return nil, &auth.Rejection{Detail: auth.DetailWrongPassword, Reason: form.rejection.Error()}
 	}

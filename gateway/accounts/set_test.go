@@ -1,4 +1,4 @@
-package auth
+package accounts
 
 import (
 	"bytes"
@@ -14,21 +14,22 @@ import (
 	"authgate/gateway/clocktest"
 	"authgate/gateway/must"
 	"authgate/gateway/password"
+	"authgate/gateway/password/passwordtest"
 	"authgate/gateway/store"
 )
 
 // testDecoys is a key that is the same for each run.
 var testDecoys = NewDecoyKey([]byte("a secret for tests"))
 
-func newAccounts(users ...Account) *Accounts { return NewAccounts(slices.Clone(users), testDecoys) }
+func newAccounts(users ...Account) *Set { return New(slices.Clone(users), testDecoys) }
 
 func TestAccountsLookup(t *testing.T) {
 	t.Parallel()
 	users := []Account{
-		{Username: "alice", Name: "Alice Example", Email: "alice@example.org", Roles: []string{"user", "admin"}, PasswordHash: cheapArgon2id("wonderland")},
-		{Username: "Alice", PasswordHash: cheapArgon2id("another")},
-		{Username: "eve", Disabled: true, PasswordHash: cheapArgon2id("evil")},
-		{Username: "Jose\u0301", PasswordHash: cheapArgon2id("decomposed")},
+		{Username: "alice", Name: "Alice Example", Email: "alice@example.org", Roles: []string{"user", "admin"}, Hash: passwordtest.Argon2id("wonderland")},
+		{Username: "Alice", Hash: passwordtest.Argon2id("another")},
+		{Username: "eve", Disabled: true, Hash: passwordtest.Argon2id("evil")},
+		{Username: "Jose\u0301", Hash: passwordtest.Argon2id("decomposed")},
 	}
 	accounts := newAccounts(users...)
 	alice, ok := accounts.Lookup("alice")
@@ -56,7 +57,7 @@ func TestAccountsLookup(t *testing.T) {
 
 func TestEmptyAccounts(t *testing.T) {
 	t.Parallel()
-	for name, accounts := range map[string]*Accounts{"nil": nil, "zero": {}, "empty": newAccounts()} {
+	for name, accounts := range map[string]*Set{"nil": nil, "zero": {}, "empty": newAccounts()} {
 		for _, username := range []string{"", "alice"} {
 			if a, ok := accounts.Lookup(username); ok || a != nil {
 				t.Errorf("%s: got %+v, want no account", name, a)
@@ -65,7 +66,7 @@ func TestEmptyAccounts(t *testing.T) {
 		if all := maps.Collect(accounts.All()); len(all) != 0 || accounts.Len() != 0 {
 			t.Errorf("%s: got %v of %d accounts, want none", name, all, accounts.Len())
 		}
-		account, hash := accounts.target("alice")
+		account, hash := accounts.Target("alice")
 		if want := password.Unmatched().Cost(); account != nil || hash.Cost() != want {
 			t.Errorf("%s: unknown names cost %s, want %s", name, hash.Cost(), want)
 		}
@@ -75,19 +76,19 @@ func TestEmptyAccounts(t *testing.T) {
 // A version depends on the name and on the stored hash.
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	hash := cheapArgon2id("wonderland")
+	hash := passwordtest.Argon2id("wonderland")
 	of := func(username string, hash password.Hash) string {
-		a, _ := newAccounts(Account{Username: username, PasswordHash: hash}).Lookup(username)
+		a, _ := newAccounts(Account{Username: username, Hash: hash}).Lookup(username)
 		return a.Version()
 	}
 	version := of("alice", hash)
 	if again := of("alice", hash); again != version || len(version) != 22 {
 		t.Errorf("got %q and %q, want 16 equal bytes in base64url", version, again)
 	}
-	if of("alice", cheapArgon2id("wonderland")) == version || of("bob", hash) == version {
+	if of("alice", passwordtest.Argon2id("wonderland")) == version || of("bob", hash) == version {
 		t.Error("another hash of the password, or another name, has the same version")
 	}
-	if got := (&Account{Username: "alice", PasswordHash: hash}).Version(); got != "" {
+	if got := (&Account{Username: "alice", Hash: hash}).Version(); got != "" {
 		t.Errorf("an account from nowhere has the version %q, want none", got)
 	}
 }
@@ -96,19 +97,19 @@ func TestVersion(t *testing.T) {
 // it has a new epoch.
 func TestEpochs(t *testing.T) {
 	t.Parallel()
-	hash, another := cheapArgon2id("one"), cheapArgon2id("another")
-	alice, bob := Account{Username: "alice", PasswordHash: hash}, Account{Username: "bob", PasswordHash: another}
+	hash, another := passwordtest.Argon2id("one"), passwordtest.Argon2id("another")
+	alice, bob := Account{Username: "alice", Hash: hash}, Account{Username: "bob", Hash: another}
 	clock := clocktest.New()
 	s := store.NewMemory(clock.Now)
 	t.Cleanup(func() { s.Close() })
-	load := func(users ...Account) *Accounts {
+	load := func(users ...Account) *Set {
 		t.Helper()
 		clock.Advance(time.Minute)
 		a := newAccounts(users...)
 		must.Do(t, a.UpdateEpochs(t.Context(), s, clock.Now()))
 		return a
 	}
-	want := func(a *Accounts, username string, want time.Time) {
+	want := func(a *Set, username string, want time.Time) {
 		t.Helper()
 		if account, ok := a.Lookup(username); !ok || !account.Epoch().Equal(want) {
 			t.Errorf("%s is in the epoch of %s, want that of %s", username, account.Epoch(), want)
@@ -119,8 +120,8 @@ func TestEpochs(t *testing.T) {
 	aliceBegun := begun
 	for _, gone := range [][]Account{
 		{bob},
-		{{Username: "alice", PasswordHash: hash, Disabled: true}, bob},
-		{{Username: "alice", PasswordHash: another}, bob},
+		{{Username: "alice", Hash: hash, Disabled: true}, bob},
+		{{Username: "alice", Hash: another}, bob},
 	} {
 		want(load(alice, bob), "alice", aliceBegun)
 		load(gone...)
@@ -138,7 +139,7 @@ func TestFollowEpochs(t *testing.T) {
 	now := time.Now()
 	s := store.NewMemory(time.Now)
 	t.Cleanup(func() { s.Close() })
-	alice := Account{Username: "alice", PasswordHash: cheapArgon2id("one")}
+	alice := Account{Username: "alice", Hash: passwordtest.Argon2id("one")}
 	a := newAccounts(alice)
 	must.Do(t, a.UpdateEpochs(t.Context(), s, now))
 	want := func(want bool, when string) {
@@ -148,7 +149,7 @@ func TestFollowEpochs(t *testing.T) {
 		}
 	}
 	want(false, "unchanged")
-	other := newAccounts(alice, Account{Username: "bob", PasswordHash: cheapArgon2id("two")})
+	other := newAccounts(alice, Account{Username: "bob", Hash: passwordtest.Argon2id("two")})
 	must.Do(t, other.UpdateEpochs(t.Context(), s, now.Add(time.Minute)))
 	want(false, "another instance has another account too")
 	same := must.Get(s.Get(t.Context(), epochsKey))(t)
@@ -187,7 +188,7 @@ func TestEpochsRecord(t *testing.T) {
 		}
 	}
 	// The kind of record that earlier versions wrote.
-	a := newAccounts(Account{Username: "alice", PasswordHash: cheapArgon2id("one")})
+	a := newAccounts(Account{Username: "alice", Hash: passwordtest.Argon2id("one")})
 	alice, _ := a.Lookup("alice")
 	since := time.Unix(7, 8)
 	old := must.Get(json.Marshal(map[string]any{"alice": map[string]any{"version": alice.Version(), "since": since}}))(t)
@@ -219,13 +220,13 @@ func (s failingStore) Swap(context.Context, string, []byte, []byte, time.Time) e
 // those that another instance has begun since the last one.
 func TestEpochsEndWithoutTheStore(t *testing.T) {
 	t.Parallel()
-	alice := Account{Username: "alice", PasswordHash: cheapArgon2id("one")}
-	bob := Account{Username: "bob", PasswordHash: cheapArgon2id("two")}
+	alice := Account{Username: "alice", Hash: passwordtest.Argon2id("one")}
+	bob := Account{Username: "bob", Hash: passwordtest.Argon2id("two")}
 	clock := clocktest.New()
 	s := store.NewMemory(clock.Now)
 	t.Cleanup(func() { s.Close() })
 	full := failingStore{s, nil, errors.New("full")}
-	load := func(s store.Store, running *Accounts, users ...Account) *Accounts {
+	load := func(s store.Store, running *Set, users ...Account) *Set {
 		clock.Advance(time.Minute)
 		a := newAccounts(users...)
 		if err := a.ReplaceEpochs(t.Context(), s, clock.Now(), running); err != nil && !errors.Is(err, full.swap) {
@@ -247,7 +248,7 @@ func TestEpochsNeedTheStore(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(time.Now)
 	t.Cleanup(func() { s.Close() })
-	a, errBroken := newAccounts(Account{Username: "alice", PasswordHash: cheapArgon2id("one")}), errors.New("broken")
+	a, errBroken := newAccounts(Account{Username: "alice", Hash: passwordtest.Argon2id("one")}), errors.New("broken")
 	for _, broken := range []failingStore{{s, errBroken, nil}, {s, nil, errBroken}} {
 		if err := a.UpdateEpochs(t.Context(), broken, time.Now()); !errors.Is(err, errBroken) {
 			t.Errorf("updated in a store that fails: %v, want its error", err)

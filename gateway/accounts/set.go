@@ -1,4 +1,4 @@
-package auth
+package accounts
 
 import (
 	"crypto/sha256"
@@ -7,22 +7,25 @@ import (
 	"sync/atomic"
 	"time"
 
+	"authgate/gateway/config/strictyaml"
 	"authgate/gateway/password"
 	"authgate/policy"
 )
 
-// Account is a person or program that can sign in with a password. The accounts
-// of an Accounts are shared and must not be changed.
+// Account is a person or program that can sign in with a password. The keys are those of
+// accounts.users. The accounts of a Set are shared and must not be changed.
 type Account struct {
 	// Username is the name for signing in. It is case-sensitive, and as the
 	// configuration writes it.
-	Username string
+	Username     string            `yaml:"username"`
+	PasswordHash strictyaml.Secret `yaml:"password_hash"` // argon2id PHC string or bcrypt
+	Hash         password.Hash     `yaml:"-"`             // PasswordHash, parsed
 	// Name is the display name, Email the email address. Empty means unknown.
-	Name, Email string
-	Roles       []string
+	Name  string   `yaml:"name"`
+	Email string   `yaml:"email"`
+	Roles []string `yaml:"roles"` // no entry is empty
 	// Disabled accounts cannot sign in.
-	Disabled     bool
-	PasswordHash password.Hash
+	Disabled bool `yaml:"disabled"`
 
 	version string
 	epoch   time.Time // see UpdateEpochs
@@ -30,16 +33,15 @@ type Account struct {
 
 // Version returns a fingerprint of the user name and the stored password hash. A
 // login records it, so a changed password ends the login. It is empty for an
-// account that is not from an Accounts.
+// account that is not from a Set.
 func (a *Account) Version() string { return a.version }
 
 // Epoch returns the time since which the account is unchanged. It is zero until
-// Accounts.UpdateEpochs is called.
+// Set.UpdateEpochs is called.
 func (a *Account) Epoch() time.Time { return a.epoch }
 
-// Accounts is an immutable set of accounts. A reload makes a new set. A nil
-// Accounts is an empty set.
-type Accounts struct {
+// Set is an immutable set of accounts. A reload makes a new one. A nil Set is empty.
+type Set struct {
 	byName map[string]*Account // by policy.NormalName
 	decoys decoys
 	epochs atomic.Pointer[[]byte] // the record in the store that agrees with the accounts; nil: unknown
@@ -49,14 +51,14 @@ type Accounts struct {
 	ended epochs
 }
 
-// NewAccounts returns a set of users. It keeps the slice, which must not be used
+// New returns a set of users. It keeps the slice, which must not be used
 // any more. The user names must not be empty, and must differ in more than their
 // normalization. Package config checks this. key decides what unknown names cost.
-func NewAccounts(users []Account, key *DecoyKey) *Accounts {
-	a := &Accounts{byName: make(map[string]*Account, len(users)), decoys: newDecoys(key, users)}
+func New(users []Account, key *DecoyKey) *Set {
+	a := &Set{byName: make(map[string]*Account, len(users)), decoys: newDecoys(key, users)}
 	for i := range users {
 		user := &users[i]
-		user.version = version(user.Username, user.PasswordHash)
+		user.version = version(user.Username, user.Hash)
 		a.byName[policy.NormalName(user.Username)] = user
 	}
 	return a
@@ -69,7 +71,7 @@ func version(username string, hash password.Hash) string {
 
 // Lookup returns the account with that user name, in any normalization. It returns
 // false if there is none or if it is disabled.
-func (a *Accounts) Lookup(username string) (*Account, bool) {
+func (a *Set) Lookup(username string) (*Account, bool) {
 	if a == nil {
 		return nil, false
 	}
@@ -81,7 +83,7 @@ func (a *Accounts) Lookup(username string) (*Account, bool) {
 }
 
 // All yields the accounts that are not disabled, by user name, in no order.
-func (a *Accounts) All() iter.Seq2[string, *Account] {
+func (a *Set) All() iter.Seq2[string, *Account] {
 	return func(yield func(string, *Account) bool) {
 		if a == nil {
 			return
@@ -95,18 +97,18 @@ func (a *Accounts) All() iter.Seq2[string, *Account] {
 }
 
 // Len returns the number of accounts, including disabled ones.
-func (a *Accounts) Len() int {
+func (a *Set) Len() int {
 	if a == nil {
 		return 0
 	}
 	return len(a.byName)
 }
 
-// target returns the account that may sign in as username, or nil. It also
+// Target returns the account that may sign in as username, or nil. It also
 // returns the hash that the password must be checked against in either case, so
 // that the time of the check tells nothing about the account. A disabled account
 // keeps its cost. An unknown name gets the cost of one of the accounts.
-func (a *Accounts) target(username string) (*Account, password.Hash) {
+func (a *Set) Target(username string) (*Account, password.Hash) {
 	if a.Len() == 0 {
 		return nil, password.Unmatched()
 	}
@@ -116,9 +118,9 @@ func (a *Accounts) target(username string) (*Account, password.Hash) {
 	case !ok:
 		return nil, a.decoys.of(username)
 	case account.Disabled:
-		return nil, account.PasswordHash
+		return nil, account.Hash
 	}
-	return account, account.PasswordHash
+	return account, account.Hash
 }
 
 // Identity returns the account's identity for policies and upstreams. The

@@ -1,4 +1,4 @@
-package auth
+package accounts
 
 import (
 	"bytes"
@@ -86,7 +86,7 @@ type decoy struct {
 func newDecoys(key *DecoyKey, users []Account) decoys {
 	byCost := map[string]*decoy{}
 	for i := range users {
-		hash := &users[i].PasswordHash
+		hash := &users[i].Hash
 		cost := hash.Cost()
 		if byCost[cost] == nil {
 			byCost[cost] = &decoy{cost: cost, hash: hash.Decoy()}

@@ -1,15 +1,4 @@
-// Package accountsfile changes the content of the file of accounts, which operators
-// edit too.
-//
-// # Limits and threats
-//
-// A change replaces the file whole: readers see the old content or the new one, also
-// after a crash. Mode, owner and group stay; a file that would lose them counts as
-// not writable. Access control lists and other attributes do not stay. The file is
-// locked (flock) during a change, so that processes that change it one after the
-// other lose nothing. An editor does not ask for that lock: a change that it saves
-// at the same moment is lost, or overwrites this one.
-package accountsfile
+package accounts
 
 import (
 	"context"
@@ -28,17 +17,17 @@ const lockPoll = 10 * time.Millisecond
 // ErrNotWritable: the file cannot be replaced.
 var ErrNotWritable = errors.New("the file cannot be replaced, or would lose its owner")
 
-// Writable reports whether Change can replace the file at path, which may be a link
+// FileWritable reports whether ChangeFile can replace the file at path, which may be a link
 // to it.
-func Writable(path string) bool {
+func FileWritable(path string) bool {
 	target, err := filepath.EvalSymlinks(path)
 	return path != "" && err == nil && replaceable(target)
 }
 
-// Change replaces the content of the file at path by what edit makes of it, and then
+// ChangeFile replaces the content of the file at path by what edit makes of it, and then
 // calls after. If after fails, the file gets its old content again. Other changes
 // wait until after has returned; ctx bounds how long this one waits.
-func Change(ctx context.Context, path string, edit func(content []byte) ([]byte, error), after func() error) error {
+func ChangeFile(ctx context.Context, path string, edit func(content []byte) ([]byte, error), after func() error) error {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 //go:build unix
 
-package accountsfile
+package accounts
 
 import (
 	"bytes"
@@ -47,12 +47,12 @@ func nothing() error { return nil }
 var errTest = errors.New("as the test says")
 
 // A change replaces the content, and keeps the mode, the owner and a link.
-func TestChange(t *testing.T) {
+func TestChangeFile(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []os.FileMode{0o600, 0o640, 0o664, 0o400} {
 		path := written(t, "old\n", mode)
 		if mode == 0o400 && os.Geteuid() != 0 {
-			if err := Change(t.Context(), path, to("new\n"), nothing); !errors.Is(err, ErrNotWritable) || Writable(path) {
+			if err := ChangeFile(t.Context(), path, to("new\n"), nothing); !errors.Is(err, ErrNotWritable) || FileWritable(path) {
 				t.Errorf("a file that its owner must not write: %v", err)
 			}
 			continue
@@ -63,7 +63,7 @@ func TestChange(t *testing.T) {
 			must.Do(t, os.Chown(path, 12345, 54321))
 		}
 		before := must.Get(os.Stat(path))(t).Sys().(*syscall.Stat_t)
-		err := Change(t.Context(), link, func(content []byte) ([]byte, error) { return append(content, "new\n"...), nil }, func() error {
+		err := ChangeFile(t.Context(), link, func(content []byte) ([]byte, error) { return append(content, "new\n"...), nil }, func() error {
 			wantContent(t, path, "old\nnew\n")
 			return nil
 		})
@@ -85,18 +85,18 @@ func TestChangeFails(t *testing.T) {
 	t.Parallel()
 	path := written(t, "old\n", 0o640)
 	fails := func([]byte) ([]byte, error) { return nil, errTest }
-	if err := Change(t.Context(), path, fails, func() error { t.Error("after is called"); return nil }); !errors.Is(err, errTest) {
+	if err := ChangeFile(t.Context(), path, fails, func() error { t.Error("after is called"); return nil }); !errors.Is(err, errTest) {
 		t.Errorf("got %v", err)
 	}
 	wantContent(t, path, "old\n")
-	if err := Change(t.Context(), path, to("new\n"), func() error { return errTest }); !errors.Is(err, errTest) {
+	if err := ChangeFile(t.Context(), path, to("new\n"), func() error { return errTest }); !errors.Is(err, errTest) {
 		t.Errorf("got %v", err)
 	}
 	wantContent(t, path, "old\n")
 	if mode := must.Get(os.Stat(path))(t).Mode(); mode != 0o640 {
 		t.Errorf("the mode is %v", mode)
 	}
-	if err := Change(t.Context(), path+".no", to(""), nothing); !errors.Is(err, os.ErrNotExist) {
+	if err := ChangeFile(t.Context(), path+".no", to(""), nothing); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -111,7 +111,7 @@ func TestChangesAtOnce(t *testing.T) {
 	for i := range 20 {
 		changes.Go(func() {
 			line := fmt.Sprintf("change %d\n", i)
-			if err := Change(t.Context(), path, func(content []byte) ([]byte, error) { return append(content, line...), nil }, func() error {
+			if err := ChangeFile(t.Context(), path, func(content []byte) ([]byte, error) { return append(content, line...), nil }, func() error {
 				if i%5 == 0 {
 					return errTest
 				}
@@ -132,10 +132,10 @@ func TestChangesAtOnce(t *testing.T) {
 func TestChangeWaits(t *testing.T) {
 	t.Parallel()
 	path := written(t, "old\n", 0o600)
-	err := Change(t.Context(), path, to("new\n"), func() error {
+	err := ChangeFile(t.Context(), path, to("new\n"), func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if err := Change(ctx, path, to("other\n"), nothing); !errors.Is(err, context.DeadlineExceeded) {
+		if err := ChangeFile(ctx, path, to("other\n"), nothing); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the second change: %v", err)
 		}
 		return nil
@@ -152,7 +152,7 @@ func TestWritable(t *testing.T) {
 		path string
 		want bool
 	}{{path, true}, {"", false}, {path + ".no", false}, {folder, false}, {os.DevNull, false}} {
-		if got := Writable(c.path); got != c.want {
+		if got := FileWritable(c.path); got != c.want {
 			t.Errorf("%q: %t, want %t", c.path, got, c.want)
 		}
 	}
@@ -161,7 +161,7 @@ func TestWritable(t *testing.T) {
 	}
 	must.Do(t, os.Chmod(folder, 0o500))
 	t.Cleanup(func() { _ = os.Chmod(folder, 0o700) })
-	if Writable(path) {
+	if FileWritable(path) {
 		t.Error("a file whose folder cannot be changed")
 	}
 }

@@ -1,4 +1,4 @@
-package auth
+package accounts
 
 import (
 	"bytes"
@@ -46,13 +46,13 @@ func fingerprintOf(version string) (f fingerprint) {
 // those that have changed, and stores the result. It must be called once, before
 // the accounts are used, unless Known reports false after an error. now is the time by
 // the clock of s.
-func (a *Accounts) UpdateEpochs(ctx context.Context, s store.Store, now time.Time) error {
+func (a *Set) UpdateEpochs(ctx context.Context, s store.Store, now time.Time) error {
 	return a.storeEpochs(ctx, s, now, nil, false)
 }
 
 // ReplaceEpochs is UpdateEpochs for accounts that take the place of the accounts running.
 // If s does not answer, those that stay the same keep their epochs.
-func (a *Accounts) ReplaceEpochs(ctx context.Context, s store.Store, now time.Time, running *Accounts) error {
+func (a *Set) ReplaceEpochs(ctx context.Context, s store.Store, now time.Time, running *Set) error {
 	return a.storeEpochs(ctx, s, now, running, false)
 }
 
@@ -60,18 +60,18 @@ func (a *Accounts) ReplaceEpochs(ctx context.Context, s store.Store, now time.Ti
 // the accounts running. The record keeps the epochs of accounts that only other
 // instances have. An account that is not in it keeps the epoch that it has in
 // running, because another instance may not know it.
-func (a *Accounts) AdoptEpochs(ctx context.Context, s store.Store, now time.Time, running *Accounts) error {
+func (a *Set) AdoptEpochs(ctx context.Context, s store.Store, now time.Time, running *Set) error {
 	return a.storeEpochs(ctx, s, now, running, true)
 }
 
 // Known reports whether the accounts have their epochs: also if these could not be
 // stored. Then Stored reports false, and ReplaceEpochs of the next accounts stores them.
-func (a *Accounts) Known() bool { return a != nil && a.known }
+func (a *Set) Known() bool { return a != nil && a.known }
 
 // Stored reports whether the record in the store agrees with the accounts.
-func (a *Accounts) Stored() bool { return a.Known() && a.ended == nil }
+func (a *Set) Stored() bool { return a.Known() && a.ended == nil }
 
-func (a *Accounts) storeEpochs(ctx context.Context, s store.Store, now time.Time, running *Accounts, adopt bool) error {
+func (a *Set) storeEpochs(ctx context.Context, s store.Store, now time.Time, running *Set, adopt bool) error {
 	if !running.Known() {
 		running = nil
 	}
@@ -97,7 +97,7 @@ func (a *Accounts) storeEpochs(ctx context.Context, s store.Store, now time.Time
 
 // keepEpochs continues without the store: what has ended stays in memory until the record
 // knows it.
-func (a *Accounts) keepEpochs(now time.Time, running *Accounts) {
+func (a *Set) keepEpochs(now time.Time, running *Set) {
 	if running == nil {
 		return
 	}
@@ -127,7 +127,7 @@ func (a *Accounts) keepEpochs(now time.Time, running *Accounts) {
 }
 
 // unchanged returns the account of the same name and version.
-func (a *Accounts) unchanged(account *Account) (*Account, bool) {
+func (a *Set) unchanged(account *Account) (*Account, bool) {
 	same, ok := a.Lookup(account.Username)
 	return same, ok && same.version == account.version
 }
@@ -135,10 +135,10 @@ func (a *Accounts) unchanged(account *Account) (*Account, bool) {
 // FollowEpochs compares the accounts with the epochs in s, which may have lost data.
 // If there are none, it stores those of the accounts again. It reports whether an
 // account that has not changed has another epoch there: then other instances accept
-// other logins than this one, until it calls UpdateEpochs for new Accounts. It does
+// other logins than this one, until it calls UpdateEpochs for a new Set. It does
 // not decode a record that is the one of the last call, and does nothing for accounts
 // that are not stored.
-func (a *Accounts) FollowEpochs(ctx context.Context, s store.Store) (moved bool, err error) {
+func (a *Set) FollowEpochs(ctx context.Context, s store.Store) (moved bool, err error) {
 	if !a.Stored() {
 		return false, nil
 	}
@@ -180,7 +180,7 @@ func readEpochs(ctx context.Context, s store.Store) ([]byte, error) {
 
 // compareEpochs gives the accounts their epochs by the record in the store, and returns
 // those that the record must have.
-func (a *Accounts) compareEpochs(raw []byte, now time.Time, running *Accounts, adopt bool) (epochs, error) {
+func (a *Set) compareEpochs(raw []byte, now time.Time, running *Set, adopt bool) (epochs, error) {
 	before, err := decodeEpochs(raw)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package auth
+package accounts
 
 import (
 	"bytes"
@@ -121,7 +121,7 @@ func UpdateWithdrawals(ctx context.Context, s store.Store, at time.Time, changes
 func (w *Withdrawals) note(at time.Time, c Change) {
 	before, after := byUsername(c.Before), byUsername(c.After)
 	for name, old := range before {
-		if now := after[name]; now == nil || now.PasswordHash.Encoded() != old.PasswordHash.Encoded() {
+		if now := after[name]; now == nil || now.Hash.Encoded() != old.Hash.Encoded() {
 			w.add(c.Kind, old, at, nil)
 		}
 	}
@@ -135,7 +135,7 @@ func (w *Withdrawals) note(at time.Time, c Change) {
 			continue
 		case c.Before == nil:
 			continue // a start gives nothing back: an older configuration may start last
-		case old == nil || old.Disabled || now.PasswordHash.Encoded() != old.PasswordHash.Encoded():
+		case old == nil || old.Disabled || now.Hash.Encoded() != old.Hash.Encoded():
 			delete(w.all, keyOf(c.Kind, now))
 			continue
 		}
@@ -229,7 +229,7 @@ func (w *Withdrawals) any(since int64) bool {
 }
 
 func keyOf(kind string, a *Account) string {
-	return kind + ":" + version(a.Username, a.PasswordHash)
+	return kind + ":" + version(a.Username, a.Hash)
 }
 
 func byUsername(users []Account) map[string]*Account {

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package accountsfile
+package accounts
 
 import (
 	"io/fs"

@@ -1,4 +1,4 @@
-package auth
+package accounts
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"authgate/gateway/clocktest"
+	"authgate/gateway/password/passwordtest"
 	"authgate/gateway/store"
 )
 
@@ -14,9 +15,9 @@ import (
 // own users, unless the other was loaded later.
 func TestWithdrawals(t *testing.T) {
 	t.Parallel()
-	old, changed := cheapArgon2id("old"), cheapArgon2id("new")
-	user := func(roles ...string) []Account { return []Account{{Username: "u", Roles: roles, PasswordHash: old}} }
-	disabled := []Account{{Username: "u", Roles: []string{"a"}, PasswordHash: old, Disabled: true}}
+	old, changed := passwordtest.Argon2id("old"), passwordtest.Argon2id("new")
+	user := func(roles ...string) []Account { return []Account{{Username: "u", Roles: roles, Hash: old}} }
+	disabled := []Account{{Username: "u", Roles: []string{"a"}, Hash: old, Disabled: true}}
 	none := []Account{}
 	for name, c := range map[string]struct {
 		steps  [][]Account // of the instance that is reloaded
@@ -27,8 +28,8 @@ func TestWithdrawals(t *testing.T) {
 		"disabled":               {[][]Account{user("a"), disabled}, user("a"), "[local:u]"},
 		"disabled at the start":  {[][]Account{nil, disabled}, user("a"), "[local:u]"},
 		"missing at the start":   {[][]Account{nil, none}, user("a"), "[]"},
-		"another password":       {[][]Account{user("a"), {{Username: "u", PasswordHash: changed}}}, user("a"), "[local:u]"},
-		"of the same user again": {[][]Account{user("a"), {{Username: "u", PasswordHash: changed}}}, []Account{{Username: "u", PasswordHash: changed}}, "[]"},
+		"another password":       {[][]Account{user("a"), {{Username: "u", Hash: changed}}}, user("a"), "[local:u]"},
+		"of the same user again": {[][]Account{user("a"), {{Username: "u", Hash: changed}}}, []Account{{Username: "u", Hash: changed}}, "[]"},
 		"a role":                 {[][]Account{user("a", "b", "c"), user("a")}, user("a", "b"), `[local:u ["b"]]`},
 		"a role, and the rest":   {[][]Account{user("a", "b"), user("a"), none}, user("a", "b"), "[local:u]"},
 		"nothing":                {[][]Account{user("a"), user("a")}, user("a"), "[]"},
@@ -82,7 +83,7 @@ func TestWithdrawalsOfOneRole(t *testing.T) {
 	s := store.NewMemory(clock.Now)
 	defer s.Close()
 	with := func(roles ...string) []Account {
-		return []Account{{Username: "u", Roles: roles, PasswordHash: cheapArgon2id("x")}}
+		return []Account{{Username: "u", Roles: roles, Hash: passwordtest.Argon2id("x")}}
 	}
 	all := with("a", "b", "c")
 	update := func(before, after []Account) time.Time {
@@ -119,7 +120,7 @@ func TestWithdrawalsRecord(t *testing.T) {
 	clock := clocktest.At(time.Unix(1000, 0))
 	s := store.NewMemory(clock.Now)
 	defer s.Close()
-	removed := Change{KindLocal, []Account{{Username: "u", PasswordHash: cheapArgon2id("x")}}, []Account{}}
+	removed := Change{KindLocal, []Account{{Username: "u", Hash: passwordtest.Argon2id("x")}}, []Account{}}
 	if err := UpdateWithdrawals(t.Context(), s, clock.Now(), removed); err != nil {
 		t.Fatal(err)
 	}

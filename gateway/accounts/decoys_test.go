@@ -1,4 +1,4 @@
-package auth
+package accounts
 
 import (
 	"context"
@@ -10,16 +10,17 @@ import (
 
 	"authgate/gateway/must"
 	"authgate/gateway/password"
+	"authgate/gateway/password/passwordtest"
 	"authgate/gateway/store"
 )
 
 // costs returns the cost of a check for each name. None is an account.
-func costs(t *testing.T, accounts *Accounts, names []string) []string {
+func costs(t *testing.T, accounts *Set, names []string) []string {
 	t.Helper()
 	all := make([]string, len(names))
 	for i, name := range names {
-		account, hash := accounts.target(name)
-		_, again := accounts.target(name)
+		account, hash := accounts.Target(name)
+		_, again := accounts.Target(name)
 		if account != nil || again.Encoded() != hash.Encoded() {
 			t.Fatalf("%s is an account, or costs this and that", name)
 		}
@@ -41,15 +42,15 @@ func strangers(n int) []string {
 func TestUnknownNamesCostWhatAccountsCost(t *testing.T) {
 	t.Parallel()
 	dear := must.Get(password.Parse("$2a$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC"))(t)
-	bcrypt, argon := cheapBcrypt(t, "secret"), cheapArgon2id("secret")
-	with := func(dears, bcrypts, argons int) *Accounts {
+	bcrypt, argon := passwordtest.Bcrypt(t, "secret"), passwordtest.Argon2id("secret")
+	with := func(dears, bcrypts, argons int) *Set {
 		var users []Account
 		for i := range dears + bcrypts + argons {
-			user := Account{Username: fmt.Sprintf("user-%d", i), PasswordHash: argon}
+			user := Account{Username: fmt.Sprintf("user-%d", i), Hash: argon}
 			if i < dears {
-				user.PasswordHash = dear
+				user.Hash = dear
 			} else if i < dears+bcrypts {
-				user.PasswordHash = bcrypt
+				user.Hash = bcrypt
 			}
 			users = append(users, user)
 		}
@@ -58,19 +59,19 @@ func TestUnknownNamesCostWhatAccountsCost(t *testing.T) {
 	names := strangers(4000)
 	before := costs(t, with(4, 12, 24), names)
 	// A tenth is expected of the first cost, 0.3 of the second; the standard deviations are 19 and 29.
-	for cost, want := range map[string]int{dear.Cost(): 400, bcryptCost: 1200, argonCost: 2400} {
+	for cost, want := range map[string]int{dear.Cost(): 400, passwordtest.BcryptCost: 1200, passwordtest.Argon2idCost: 2400} {
 		if n := count(before, cost); n < want-150 || n > want+150 {
 			t.Errorf("%d names of %d cost %s, want about %d", n, len(names), cost, want)
 		}
 	}
 	for name, test := range map[string]struct {
-		after  *Accounts
+		after  *Set
 		to     string
 		atMost int
 	}{
 		"more of the first cost":  {with(5, 12, 24), dear.Cost(), 200},
-		"more of the second cost": {with(4, 14, 24), bcryptCost, 200},
-		"more of the last cost":   {with(4, 12, 26), argonCost, 200},
+		"more of the second cost": {with(4, 14, 24), passwordtest.BcryptCost, 200},
+		"more of the last cost":   {with(4, 12, 26), passwordtest.Argon2idCost, 200},
 		"a cost less":             {with(0, 12, 24), "", 600},
 		"as many of other names":  {with(4, 12, 24), "", 0},
 	} {
@@ -104,9 +105,9 @@ func count(all []string, one string) (n int) {
 func TestDecoyKey(t *testing.T) {
 	t.Parallel()
 	users := []Account{
-		{Username: "a", PasswordHash: cheapBcrypt(t, "a")}, {Username: "b", PasswordHash: cheapArgon2id("b")},
+		{Username: "a", Hash: passwordtest.Bcrypt(t, "a")}, {Username: "b", Hash: passwordtest.Argon2id("b")},
 	}
-	with := func(secret string) *Accounts { return NewAccounts(slices.Clone(users), NewDecoyKey([]byte(secret))) }
+	with := func(secret string) *Set { return New(slices.Clone(users), NewDecoyKey([]byte(secret))) }
 	names := strangers(64)
 	want := costs(t, with("secret"), names)
 	if got := costs(t, with("secret"), names); !slices.Equal(got, want) {
@@ -121,8 +122,8 @@ func TestDecoyKey(t *testing.T) {
 			t.Fatalf("%q costs %s, %q %s", composed, got[0], decomposed, got[1])
 		}
 	}
-	for name, account := range map[string]string{"a": bcryptCost, "b": argonCost} {
-		if _, hash := with("another").target(name); hash.Cost() != account {
+	for name, account := range map[string]string{"a": passwordtest.BcryptCost, "b": passwordtest.Argon2idCost} {
+		if _, hash := with("another").Target(name); hash.Cost() != account {
 			t.Errorf("the account %s costs %s", name, hash.Cost())
 		}
 	}
