@@ -114,7 +114,7 @@ func TestInFlight(t *testing.T) {
 		<-began
 	}
 	refused := g.Do(c, "GET", "/", "")
-	world.WantProblem(t, refused, http.StatusServiceUnavailable)
+	wantProblem(t, refused, http.StatusServiceUnavailable)
 	if refused.Header.Get("Retry-After") == "" {
 		t.Error("the refusal has no Retry-After")
 	}

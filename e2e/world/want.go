@@ -1,7 +1,6 @@
 package world
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -29,24 +28,5 @@ func WantStatus(t testing.TB, what string, a Answer, want int) {
 	t.Helper()
 	if a.Status != want {
 		t.Errorf("%s: %d %s, expected %d", what, a.Status, a.Body, want)
-	}
-}
-
-// WantProblem checks an error of the gateway itself, as JSON.
-func WantProblem(t testing.TB, a Answer, status int) {
-	t.Helper()
-	var body struct {
-		Title  string
-		Status int
-		Detail string
-	}
-	if err := json.Unmarshal([]byte(a.Body), &body); err != nil {
-		t.Errorf("the body %q is no JSON object: %v", a.Body, err)
-	}
-	if a.Status != status || body.Status != status || body.Title != http.StatusText(status) || body.Detail == "" {
-		t.Errorf("status %d, body %s; expected %d with status, title and detail", a.Status, a.Body, status)
-	}
-	if media, cache := a.Header.Get("Content-Type"), a.Header.Get("Cache-Control"); media != "application/json" || cache != "no-store" {
-		t.Errorf("Content-Type %q, Cache-Control %q", media, cache)
 	}
 }
