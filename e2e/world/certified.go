@@ -61,7 +61,8 @@ func (c *Certified) order(t testing.TB, what string, argument, result any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := (&Instance{T: t, Base: c.control, Log: c.log}).Do(http.DefaultClient, "POST", "/"+what, string(body), "Content-Type", TypeJSON)
+	process := &Instance{T: t, Base: c.control, Log: c.log}
+	a := process.Do(http.DefaultClient, "POST", "/"+what, string(body), "Content-Type", TypeJSON)
 	if a.Status == http.StatusOK && result != nil {
 		err = json.Unmarshal([]byte(a.Body), result)
 	}
@@ -80,11 +81,12 @@ type Provider struct {
 
 // ProviderOptions are the options of a provider.
 type ProviderOptions struct {
-	Port                string            `json:"port"`
-	Algorithm           string            `json:"alg,omitempty"`                 // of ID tokens; default ES256
-	AccessTokenLifetime int               `json:"accessTokenLifetime,omitempty"` // seconds; default an hour
-	RolesIn             []string          `json:"rolesIn,omitempty"`             // id_token, userinfo; default both
-	Resources           map[string]string `json:"resources,omitempty"`           // resource indicators and the format of their access tokens, jwt or opaque
+	Port                string   `json:"port"`
+	Algorithm           string   `json:"alg,omitempty"`                 // of ID tokens; default ES256
+	AccessTokenLifetime int      `json:"accessTokenLifetime,omitempty"` // seconds; default an hour
+	RolesIn             []string `json:"rolesIn,omitempty"`             // id_token, userinfo; default both
+	// Resources are resource indicators, and the format of their access tokens: jwt or opaque.
+	Resources map[string]string `json:"resources,omitempty"`
 }
 
 // Provider starts a provider.
@@ -175,7 +177,8 @@ func (p *Provider) Register(g *Instance, c ProviderClient) string {
 	}
 	maps.Copy(metadata, c.Metadata)
 	p.Do("client", metadata)
-	return fmt.Sprintf("  - {name: %s, issuer: %q, client_id: gateway%s, scopes: [%s]%s}\n", c.Name, p.Issuer, secret, c.Scopes, c.More)
+	return fmt.Sprintf("  - {name: %s, issuer: %q, client_id: gateway%s, scopes: [%s]%s}\n",
+		c.Name, p.Issuer, secret, c.Scopes, c.More)
 }
 
 // DelegatedRoutes are one for people who signed in, and one for administrators.

@@ -62,9 +62,11 @@ func Prepare(t testing.TB) *Instance {
 	t.Helper()
 	g := &Instance{
 		T: t, Dir: t.TempDir(), Log: &Output{}, CA: "data/ca.pem",
-		Base: "https://localhost:" + FreePort(t), HTTP: "http://localhost:" + FreePort(t), Admin: "http://127.0.0.1:" + FreePort(t),
+		Base: "https://localhost:" + FreePort(t), HTTP: "http://localhost:" + FreePort(t),
+		Admin: "http://127.0.0.1:" + FreePort(t),
 	}
-	g.Listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q}\n", Authority(g.Base), Authority(g.HTTP), Authority(g.Admin))
+	g.Listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q}\n",
+		Authority(g.Base), Authority(g.HTTP), Authority(g.Admin))
 	return g
 }
 

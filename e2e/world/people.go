@@ -18,7 +18,8 @@ basic:
     - {username: service, password_hash: "` + ServiceHash + `"}
 accounts:
   users:
-    - {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "` + WonderlandHash + `"}
+    - {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin],
+       password_hash: "` + WonderlandHash + `"}
     - {username: bob, roles: [user], password_hash: "` + BuilderHash + `"}
 `
 
@@ -137,7 +138,8 @@ func (g *Instance) APIToken(user string) string {
 	a := g.Do(c, "POST", "/account/tokens", `{"name":"a program","expires_in":3600}`,
 		"Content-Type", TypeJSON, "Cookie", in.Session, "Origin", g.Base)
 	var made struct{ Token string }
-	if err := json.Unmarshal([]byte(a.Body), &made); err != nil || a.Status != http.StatusCreated || !strings.HasPrefix(made.Token, "agt_") {
+	err := json.Unmarshal([]byte(a.Body), &made)
+	if err != nil || a.Status != http.StatusCreated || !strings.HasPrefix(made.Token, "agt_") {
 		g.T.Fatalf("the API token: %d %s, %v", a.Status, a.Body, err)
 	}
 	return made.Token

@@ -51,7 +51,9 @@ func StartRedis(t testing.TB, more ...string) *redistest.Server {
 // StartDemoProvider starts the provider of the demonstration for one client,
 // once issuer and client are known: addresses are chosen by listening. The
 // handler that wrap returns, if not nil, serves in its place.
-func StartDemoProvider(t testing.TB, configure func(issuer string) (provider.Client, *http.Client), wrap func(*provider.Provider) http.Handler) {
+func StartDemoProvider(
+	t testing.TB, configure func(issuer string) (provider.Client, *http.Client), wrap func(*provider.Provider) http.Handler,
+) {
 	t.Helper()
 	listener := Must(provider.Listen("127.0.0.1:0"))(t)
 	issuer := "http://" + listener.Addr().String()

@@ -78,7 +78,8 @@ func (up *Streams) End(t testing.TB, g *Instance, name, value string, logout fun
 			ended <- nil
 		}()
 	}
-	socket, _, err := websocket.Dial(ctx, g.Base+"/socket", &websocket.DialOptions{HTTPClient: clients["HTTP/1.1"], HTTPHeader: http.Header{name: {value}}})
+	socket, _, err := websocket.Dial(ctx, g.Base+"/socket",
+		&websocket.DialOptions{HTTPClient: clients["HTTP/1.1"], HTTPHeader: http.Header{name: {value}}})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, g.Log)
 	}
