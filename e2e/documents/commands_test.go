@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -86,32 +87,68 @@ func (p *testPackage) selects(dir, pattern string) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(p.functions)), regexp.MustCompile(name).MatchString) && strings.Contains(p.tests, subtest)
 }
 
-// TestDocsCodeMap checks that code-map.md names each package of the product,
-// and that the functions and folders it names exist.
+// TestDocsCodeMap checks that code-map.md names each package of the product, and that
+// what it and the decisions name exists: functions, other names of the code, files.
 func TestDocsCodeMap(t *testing.T) {
 	t.Parallel()
-	text := world.ReadFile(t, world.Path("docs/code-map.md"))
-	declared := map[string]bool{} // functions and methods
+	const codeMap = "docs/code-map.md"
+	docs, names := documents(t), map[string]bool{}
 	for dir, p := range testPackages(t) {
-		if !strings.HasPrefix(dir, "e2e") && p.product != "" {
-			for _, found := range regexp.MustCompile(`(?m)^func (?:\([^)]*\) )?(\w+)\(`).FindAllStringSubmatch(p.product, -1) {
-				declared[found[1]] = true
+		if strings.HasPrefix(dir, "e2e") || p.product == "" {
+			continue
+		}
+		addNames(names, path.Base(dir), p.product)
+		if !strings.Contains(docs[codeMap].Text, "`"+dir+"`") {
+			t.Errorf("%s does not name the package %s", codeMap, dir)
+		}
+	}
+	for name, doc := range docs {
+		if name != codeMap && path.Dir(name) != "docs/decisions" {
+			continue
+		}
+		for _, found := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(doc.Prose, -1) {
+			if !codeExists(names, found[1]) {
+				t.Errorf("%s names %s, which does not exist", name, found[1])
 			}
-			if !strings.Contains(text, "`"+dir+"`") {
-				t.Errorf("docs/code-map.md does not name the package %s", dir)
-			}
 		}
 	}
-	for _, found := range regexp.MustCompile("`([A-Za-z]+)\\(\\)`").FindAllStringSubmatch(text, -1) {
-		if !declared[found[1]] {
-			t.Errorf("docs/code-map.md names the function %s, which does not exist", found[1])
-		}
+}
+
+// The forms in which a document names code: name(), a name with a capital letter within,
+// package.Name, and a path from the top of the repository.
+var (
+	namedAlone     = regexp.MustCompile(`^(?:\w+\(\)|[a-z]+[A-Z]\w*)$`)
+	namedInPackage = regexp.MustCompile(`^(\w+\.)([A-Z]\w*)(?:\.\w+)?$`)
+	namedPath      = regexp.MustCompile(`^(?:cmd|docs|e2e|gateway|packaging|policy|upstream)(?:/[^ ]+|$)`)
+)
+
+// addNames adds what documents may name of a package: the package itself as "name.", and
+// what it declares in each of the forms.
+func addNames(names map[string]bool, name, source string) {
+	names[name+"."] = true
+	for _, found := range regexp.MustCompile(`(?m)^func (?:\([^)]*\) )?(\w+)[([]`).FindAllStringSubmatch(source, -1) {
+		names[found[1]+"()"] = true
 	}
-	for _, found := range regexp.MustCompile("`((?:cmd|e2e|gateway|policy|upstream)(?:/[a-z0-9]+)*)`").FindAllStringSubmatch(text, -1) {
-		if _, err := os.Stat(world.Path(found[1])); err != nil {
-			t.Errorf("docs/code-map.md names the folder %s, which does not exist", found[1])
-		}
+	declared := regexp.MustCompile(`(?m)^(?:func |func \([^)]*\) |type |var |const |\t)([A-Z]\w*)`)
+	for _, found := range declared.FindAllStringSubmatch(source, -1) {
+		names[name+"."+found[1]] = true
 	}
+	for _, word := range regexp.MustCompile(`\b[a-z]+[A-Z]\w*`).FindAllString(source, -1) {
+		names[word] = true
+	}
+}
+
+// codeExists reports whether the product has what name names. It is true for a name that
+// is of none of the forms, and for one in a package of others, such as http.Transport.
+func codeExists(names map[string]bool, name string) bool {
+	if namedPath.MatchString(name) {
+		files, err := filepath.Glob(world.Path(name))
+		return err == nil && len(files) > 0
+	}
+	if found := namedInPackage.FindStringSubmatch(name); found != nil {
+		return !names[found[1]] || names[found[1]+found[2]]
+	}
+	return !namedAlone.MatchString(name) || names[name]
 }
 
 // TestDocsDependencies checks that dependencies.md names each direct dependency
