@@ -3,32 +3,41 @@
 package docs
 
 import (
-	_ "embed"
+	"embed"
+	"fmt"
+	"io/fs"
 	"regexp"
+	"strings"
 )
 
-//go:embed configuration.md
-var configuration string
+//go:embed configuration/*.md
+var pages embed.FS
 
 var (
-	// row matches a row of a table about keys. A table about policies has three
-	// columns: key, type, meaning. The others have five: key, type, default, meaning,
-	// mistakes.
-	row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]* \\| ([^|]*) \\|(?: ([^|]*) \\|[^|]*\\|)?$")
+	// entry matches what a page says about a key: the key, and the paragraph after the
+	// line with its type and its default.
+	entry = regexp.MustCompile("(?m)^- `([^`]+)` \\(.*\\)\n\n((?:  .+\n)+)")
 	// link matches a link, whose text is kept.
 	link = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
-// Meanings returns what configuration.md says about each key, as plain text. In a
-// key, NAME is a name of the user's choice, and [] an element of a list.
+// Meanings returns what the pages about the configuration say of each key, as plain
+// text. In a key, NAME is a name of the user's choice, and [] an element of a list.
 func Meanings() map[string]string {
 	meanings := map[string]string{}
-	for _, found := range row.FindAllStringSubmatch(configuration, -1) {
-		text := found[3]
-		if text == "" {
-			text = "It holds when " + found[2] + "."
+	names, err := fs.Glob(pages, "configuration/*.md")
+	if err != nil {
+		panic(err) // the pattern is a constant
+	}
+	for _, name := range names {
+		page, err := pages.ReadFile(name)
+		if err != nil {
+			panic(fmt.Sprintf("docs: %v", err)) // it is part of the program
 		}
-		meanings[found[1]] = link.ReplaceAllString(text, "$1")
+		for _, found := range entry.FindAllStringSubmatch(string(page), -1) {
+			text := strings.Join(strings.Fields(found[2]), " ")
+			meanings[found[1]] = link.ReplaceAllString(text, "$1")
+		}
 	}
 	return meanings
 }

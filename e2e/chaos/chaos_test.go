@@ -32,7 +32,7 @@ const (
 // swept is the number of logins that are checked at the end.
 const swept = 300
 
-// documented are the times in docs/configuration.md and docs/scaling.md.
+// documented are the times in docs/configuration/store.md and docs/scaling.md.
 var documented = Bounds{Staleness: 2 * time.Second, Recovery: 3 * time.Second}
 
 // TestFaults runs clients and faults for CHAOSTIME, with seeds from CHAOSSEED on.

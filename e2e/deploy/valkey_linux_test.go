@@ -196,7 +196,7 @@ func TestValkeyRights(t *testing.T) {
 	if !found || rights == "" {
 		t.Fatal("the user of the gateways has no rights")
 	}
-	for _, file := range []string{"docs/configuration.md", "gateway/store/redisstore/redisstore.go"} {
+	for _, file := range []string{"docs/configuration/store.md", "gateway/store/redisstore/redisstore.go"} {
 		text := strings.Join(strings.Fields(strings.ReplaceAll(read(t, "../../"+file), "\n//", " ")), " ")
 		if !strings.Contains(text, "* "+rights) {
 			t.Errorf("%s does not give the rights %s", file, rights)

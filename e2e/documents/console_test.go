@@ -285,7 +285,10 @@ func TestDocsConfigurations(t *testing.T) {
 func configurationFolder(t *testing.T, doc *world.Document) string {
 	t.Helper()
 	dir := t.TempDir()
-	files := map[string]string{"alice.hash": complete("$2y$10$…\n")}
+	files := map[string]string{
+		"alice.hash":    complete("$2y$10$…\n"),
+		"accounts.yaml": complete("- {username: alice, password_hash: \"$2y$10$…\"}\n"),
+	}
 	for name, from := range map[string]string{"cert.pem": "tls-certificate.pem", "key.pem": "tls-key.pem", "roots.pem": "tls-certificate.pem"} {
 		files[name] = world.ReadFile(t, world.Path("gateway/config/testdata/files/"+from))
 	}

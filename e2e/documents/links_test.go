@@ -72,8 +72,9 @@ func anchorsOf(d *world.Document) map[string]bool {
 // docsIndex is where readers begin. Its four parts are the four kinds of documents.
 const docsIndex = "docs/README.md"
 
-// TestDocsIndex checks that docs/README.md, or the README.md of a folder that it
-// lists, lists each page under docs, and says what the reader gets.
+// TestDocsIndex checks that docs/README.md lists each page under docs, and says what the
+// reader gets. A page that it lists may list those of its folder: README.md, or
+// NAME.md beside the folder NAME.
 func TestDocsIndex(t *testing.T) {
 	t.Parallel()
 	docs := documents(t)
@@ -91,9 +92,13 @@ func TestDocsIndex(t *testing.T) {
 	listed := map[string]bool{docsIndex: true}
 	for _, to := range linksOf(index) {
 		listed[to[0]] = true
-		if folder := docs[to[0]]; folder != nil && path.Base(to[0]) == "README.md" && path.Dir(to[0]) != "." {
-			for _, below := range linksOf(folder) {
-				listed[below[0]] = listed[below[0]] || path.Dir(below[0]) == path.Dir(to[0])
+		folder := path.Dir(to[0])
+		if path.Base(to[0]) != "README.md" {
+			folder = strings.TrimSuffix(to[0], ".md")
+		}
+		if page := docs[to[0]]; page != nil && folder != "." {
+			for _, below := range linksOf(page) {
+				listed[below[0]] = listed[below[0]] || path.Dir(below[0]) == folder
 			}
 		}
 	}

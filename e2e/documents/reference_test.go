@@ -20,33 +20,48 @@ import (
 // These tests compare what the documents name with what there is: keys and
 // their defaults, metrics with their labels, files, targets of the Makefile.
 
-// tableRow matches a row of a table about keys: the key and its default. That each
-// key has a row, with its default, is for gateway/config to test.
-var tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]* \\| ([^|]*) \\| [^|]* \\|[^|]*\\|$")
+// keyEntry matches the entry of a key: the key, and its default if it has one. That each
+// key has an entry, with its default, is for gateway/config to test.
+var keyEntry = regexp.MustCompile("(?m)^- `([^`]+)` \\([^;\n]*(?:; default: (.*)|; .*)?\\)$")
 
-// policyRow matches a row of the table about policies, which have no defaults.
-var policyRow = regexp.MustCompile("(?m)^\\| `(policies\\.[^`]+)` \\| ")
+// documentedDefaults returns the default of each key, as the pages below
+// docs/configuration write it. A key without one has "".
+func documentedDefaults(t *testing.T) map[string]string {
+	t.Helper()
+	defaults := map[string]string{}
+	for name, doc := range documents(t) {
+		if strings.HasPrefix(name, "docs/configuration/") {
+			for _, entry := range keyEntry.FindAllStringSubmatch(doc.Prose, -1) {
+				defaults[entry[1]] = entry[2]
+			}
+		}
+	}
+	if len(defaults) < 100 {
+		t.Fatalf("docs/configuration has %d keys", len(defaults))
+	}
+	return defaults
+}
 
-// TestDocsDefaults writes every default that configuration.md gives into a
+// TestDocsDefaults writes every default that the pages give into a
 // configuration, which must not change what it means.
 func TestDocsDefaults(t *testing.T) {
 	t.Parallel()
 	short, long := world.DecodeYAML(t, complete(fragmentBase)), world.DecodeYAML(t, complete(fragmentBase))
-	for _, row := range tableRow.FindAllStringSubmatch(documents(t)["docs/configuration.md"].Prose, -1) {
-		if span := codeSpan.FindStringSubmatch(row[2]); span != nil && span[0] == row[2] {
+	for key, fallback := range documentedDefaults(t) {
+		if span := codeSpan.FindStringSubmatch(fallback); span != nil && span[0] == fallback {
 			var value any
 			if err := yaml.Unmarshal([]byte(span[1]), &value); err != nil {
-				t.Errorf("the default of %s: %v", row[1], err)
+				t.Errorf("the default of %s: %v", key, err)
 			}
-			set(long, row[1], value)
+			set(long, key, value)
 		}
 	}
 	if len(long) == len(short) {
-		t.Fatal("docs/configuration.md gives no defaults")
+		t.Fatal("docs/configuration gives no defaults")
 	}
 	ignored := cmp.Options{cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(config.Config{}), cmpopts.EquateComparable(netip.Prefix{}), cmpopts.IgnoreTypes(password.Hash{})}
 	if diff := cmp.Diff(parseConfig(t, short), parseConfig(t, long), ignored); diff != "" {
-		t.Errorf("docs/configuration.md gives other defaults (+) than there are (-):\n%s", diff)
+		t.Errorf("docs/configuration gives other defaults (+) than there are (-):\n%s", diff)
 	}
 }
 
@@ -86,17 +101,10 @@ func set(m map[string]any, path string, value any) {
 var keySpan = regexp.MustCompile("`((?:[a-z][a-z0-9_]*(?:\\[\\]|\\.NAME)?\\.)+[a-z][a-z0-9_]*)(?:: [^`]*)?`(?: \\(`([^`]+)`\\))?")
 
 // TestDocsKeyNames checks that each key that a document names exists, and that a
-// default in brackets after it is the one in configuration.md.
+// default in brackets after it is the one below docs/configuration.
 func TestDocsKeyNames(t *testing.T) {
 	t.Parallel()
-	docs := documents(t)
-	defaults, sections := map[string]string{}, map[string]bool{}
-	for _, row := range tableRow.FindAllStringSubmatch(docs["docs/configuration.md"].Prose, -1) {
-		defaults[row[1]] = strings.Trim(row[2], "`")
-	}
-	for _, row := range policyRow.FindAllStringSubmatch(docs["docs/configuration.md"].Prose, -1) {
-		defaults[row[1]] = ""
-	}
+	defaults, sections := documentedDefaults(t), map[string]bool{}
 	for key := range defaults {
 		for at, c := range key {
 			if c == '.' {
@@ -105,7 +113,7 @@ func TestDocsKeyNames(t *testing.T) {
 		}
 	}
 	keys := slices.Collect(maps.Keys(defaults))
-	for name, doc := range docs {
+	for name, doc := range documents(t) {
 		for _, found := range keySpan.FindAllStringSubmatch(doc.Prose, -1) {
 			first, _, _ := strings.Cut(found[1], ".")
 			is, ok := defaults[found[1]]
@@ -115,7 +123,7 @@ func TestDocsKeyNames(t *testing.T) {
 			case !ok && slices.ContainsFunc(keys, func(key string) bool { return strings.HasSuffix(key, ".NAME."+found[1]) }): // of an upstream
 			case !ok:
 				t.Errorf("%s: there is no key %s", name, found[1])
-			case found[2] != "" && found[2] != is:
+			case found[2] != "" && found[2] != strings.Trim(is, "`"):
 				t.Errorf("%s: the default of %s is %s, not %s", name, found[1], is, found[2])
 			}
 		}

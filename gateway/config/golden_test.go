@@ -23,7 +23,7 @@ import (
 )
 
 var update = flag.Bool("update", false,
-	"write the results in testdata, docs/config.schema.json, and types and defaults in docs/configuration.md")
+	"write the results in testdata, and types and defaults in docs/configuration")
 
 // environment has the variables for the files of testdata.
 var environment = map[string]string{

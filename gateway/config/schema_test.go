@@ -1,18 +1,15 @@
 package config
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"authgate/docs"
-	"authgate/gateway/must"
 )
 
 // schemaNode is a part of the schema with the key that it describes.
@@ -53,7 +50,7 @@ func schemaNodes(t *testing.T) []schemaNode {
 	return all
 }
 
-// TestSchemaKeys compares the keys of the schema with those of configuration.md.
+// TestSchemaKeys compares the keys of the schema with those of docs/configuration.
 func TestSchemaKeys(t *testing.T) {
 	t.Parallel()
 	meanings, known := docs.Meanings(), map[string]bool{}
@@ -68,11 +65,11 @@ func TestSchemaKeys(t *testing.T) {
 		}
 		section := n.key[:max(0, strings.LastIndexByte(n.key, '.'))]
 		if leaf && (n.node["description"] == nil || n.node["description"] == "") && meanings[section] == "" {
-			t.Errorf("configuration.md does not describe %s", n.key)
+			t.Errorf("docs/configuration does not describe %s", n.key)
 		}
 	}
 	if len(meanings) < 100 {
-		t.Errorf("configuration.md describes %d keys", len(meanings))
+		t.Errorf("docs/configuration describes %d keys", len(meanings))
 	}
 	for key, meaning := range meanings {
 		if !known[key] {
@@ -132,20 +129,4 @@ func nested(key, value string) string {
 		}
 	}
 	return text
-}
-
-// Editors read the schema that config.yaml names.
-func TestSchemaFile(t *testing.T) {
-	t.Parallel()
-	const file = "docs/config.schema.json"
-	example := must.Get(os.ReadFile("../../config.yaml"))(t)
-	if first, _, _ := strings.Cut(string(example), "\n"); first != "# yaml-language-server: $schema="+file {
-		t.Errorf("config.yaml begins with %q", first)
-	}
-	if *update {
-		must.Do(t, os.WriteFile("../../"+file, Schema(), 0o644))
-	}
-	if !bytes.Equal(must.Get(os.ReadFile("../../"+file))(t), Schema()) {
-		t.Errorf("%s is not the schema; run this test with -update", file)
-	}
 }
