@@ -83,44 +83,9 @@
 //
 // # Packages
 //
-// A package imports only packages above it in this list; a test checks that.
-//
-//	policy                identities, the canonical request, policies, routes, the decision; no I/O
-//	gateway/pages         the few pages that a user sees
-//	gateway/password      password hashes
-//	gateway/keyfile       generated keys, kept over restarts
-//	gateway/seal          encrypts what the store must not reveal
-//	gateway/store         the contract; memory; sqlitestore; redisstore; storetest for all of them
-//	gateway/strictjson    refuses JSON with two meanings
-//	gateway/lru           caches of a constant size
-//	gateway/cookiename    names that keep the cookies of applications apart
-//	gateway/headername    header names that applications trust, in any spelling
-//	gateway/store/guard   the store as the gateway uses it: measured, bounded, closed until it is ready
-//	gateway/rate          requests of each client or user in a window, shared by instances
-//	gateway/cors          how a route shares its responses with scripts of other origins
-//	gateway/conn          connections of clients, WebSockets, PROXY protocol
-//	gateway/peer          who is connected; trusted proxies, and what they ask about
-//	gateway/config        YAML to Config, with every mistake in its place; config/strictyaml
-//	gateway/tracing       spans of requests, for a collector
-//	gateway/provider      an identity provider as its relying party sees it
-//	gateway/acme          certificates from an authority
-//	gateway/certs         certificates for the listener, whatever their source
-//	gateway/auth          credentials, password checks, throttling
-//	gateway/login         logins, sessions, tokens, groups, renewal
-//	gateway/upstream      balancer, connections, identity headers; upstream/http1 and http2, its clients
-//	gateway/web           one exchange: answer, errors, cookies, limits, metrics, logs
-//	gateway/streams       requests in flight, ended with their logins
-//	gateway/mechanism     what users prove their identity with, made from a configuration
-//	gateway/endpoint      the table of own endpoints and its rules
-//	gateway/signin        sign-in, callback, other hosts, refresh, logout
-//	gateway/account       a user's own account
-//	gateway               state, routing, authentication, decision, forwarding
-//	gateway/server        listeners, drain, admin
-//	cmd/internal/watch    tells when files may have changed
-//	cmd/internal/control  the socket by which commands reach a running gateway
-//	cmd/internal/app      the life of a process: open, serve, reload, stop
-//
-// Some choices may surprise:
+// docs/code-map.md lists the packages in their order and says what each does. A
+// package imports only packages above it there; a test reads the list. Some
+// choices may surprise:
 //
 //   - policy has its own table of routes, with the rules of net/http.ServeMux. A
 //     ServeMux compares a pattern with most others, which is quadratic, and

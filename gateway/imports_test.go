@@ -7,73 +7,61 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
 
-// importOrder lists the packages of the module from the ground up. A package
-// imports only packages on lines above its own. The last lines serve tests.
-const importOrder = `
-	docs
-	policy gateway/pages gateway/password gateway/keyfile gateway/seal gateway/store gateway/strictjson gateway/lru gateway/cookiename gateway/headername
-	gateway/store/guard gateway/store/redisstore gateway/store/sqlitestore
-	gateway/rate gateway/cors
-	gateway/conn
-	gateway/peer
-	gateway/config/strictyaml
-	gateway/accounts
-	gateway/config
-	gateway/tracing gateway/provider
-	gateway/acme
-	gateway/certs
-	gateway/auth
-	gateway/login
-	gateway/upstream/http1
-	gateway/upstream/http2
-	gateway/upstream
-	gateway/web
-	gateway/streams
-	gateway/mechanism
-	gateway/endpoint
-	gateway/signin
-	gateway/account
-	gateway
-	gateway/server
-	upstream upstream/provider
-	cmd/internal/watch cmd/internal/control
-	cmd/internal/app
-	cmd/authgate cmd/demo cmd/upstream
-	gateway/must gateway/porttest gateway/clocktest gateway/logtest gateway/headername/headernametest
-	gateway/scripttest gateway/store/storetest gateway/password/passwordtest
-`
+// codeMap has the table of the module's packages, from the ground up.
+const codeMap = "../docs/code-map.md"
 
+// TestImportOrder checks that a package imports only packages on rows above its own.
 func TestImportOrder(t *testing.T) {
 	t.Parallel()
-	line := map[string]int{}
-	for number, packages := range strings.Split(importOrder, "\n") {
-		for _, name := range strings.Fields(packages) {
-			line[name] = number
-		}
-	}
+	row := packageRows(t)
 	files := goFiles(t)
 	for _, file := range files {
 		from := path.Dir(file)
-		if line[from] == 0 {
-			t.Errorf("importOrder does not list %s", from)
+		if row[from] == 0 {
+			t.Errorf("%s does not list %s", codeMap, from)
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", file), nil, parser.ImportsOnly)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, spec := range parsed.Imports {
-			if to, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), "authgate/"); ours && line[to] >= line[from] {
-				t.Errorf("%s: %s imports %s, which importOrder does not have on a line above it", file, from, to)
+			if to, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), "authgate/"); ours && row[to] >= row[from] {
+				t.Errorf("%s: %s imports %s, which %s does not have on a row above it", file, from, to, codeMap)
 			}
 		}
 	}
 	if len(files) == 0 {
 		t.Error("no files were read")
 	}
+}
+
+// packageRows returns the row of each package in the table of codeMap, counted from 1.
+// The names of packages are in the first cell of a row.
+func packageRows(t *testing.T) map[string]int {
+	t.Helper()
+	page, err := os.ReadFile(codeMap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "\n## Packages\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	rows := map[string]int{}
+	for number, line := range strings.Split(table, "\n") {
+		first, _, isRow := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		for _, found := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(first, -1) {
+			if name := found[1]; isRow && rows[name] > 0 {
+				t.Errorf("%s lists %s twice", codeMap, name)
+			} else if isRow {
+				rows[name] = number + 1
+			}
+		}
+	}
+	return rows
 }
 
 // goFiles returns the Go files of this module for all operating systems, without tests.
