@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -19,6 +17,7 @@ import (
 	"time"
 
 	"authgate/e2e/redistest"
+	"authgate/e2e/world"
 	"authgate/gateway/must"
 	"authgate/gateway/porttest"
 )
@@ -35,13 +34,12 @@ const swept = 300
 // documented are the times in docs/configuration/store.md and docs/scaling.md.
 var documented = Bounds{Staleness: 2 * time.Second, Recovery: 3 * time.Second}
 
+func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
+
 // TestFaults runs clients and faults for CHAOSTIME, with seeds from CHAOSSEED on.
 func TestFaults(t *testing.T) {
 	lasts, seed := parameters(t)
-	binary := filepath.Join(t.TempDir(), "authgate")
-	if out, err := exec.Command("go", "build", "-C", "../..", "-race", "-o", binary, "authgate/cmd/authgate").CombinedOutput(); err != nil {
-		t.Fatalf("building the gateway: %v\n%s", err, out)
-	}
+	binary := world.Program("authgate")
 	for ; lasts > 0 && !t.Failed(); lasts, seed = lasts-round, seed+1 {
 		t.Run(fmt.Sprintf("CHAOSSEED=%d", seed), func(t *testing.T) {
 			for name, build := range map[string]func(*cell, string){"redis": (*cell).onRedis, "sqlite": (*cell).onSQLite} {

@@ -17,6 +17,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/sirupsen/logrus"
 
+	"authgate/e2e/world"
 	"authgate/gateway/must"
 )
 
@@ -217,7 +218,7 @@ func checkHealth(t *testing.T, m *machine, check *types.HealthCheckConfig) {
 	if check == nil || len(check.Test) < 2 || check.Test[0] != "CMD" || check.Test[1] != "/authgate" {
 		t.Fatalf("the health check is not by the program in the image: %+v", check)
 	}
-	out, err := m.command(authgate, check.Test[2:]...).CombinedOutput()
+	out, err := m.command(world.Program("authgate"), check.Test[2:]...).CombinedOutput()
 	if !(err == nil && string(out) == "ready\n") && !strings.Contains(string(out), "/readyz") {
 		t.Errorf("the health check sends no request: %v\n%s", err, out)
 	}

@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"authgate/e2e/world"
 	"authgate/gateway/config"
 	"authgate/gateway/must"
 )
@@ -26,26 +26,7 @@ const placeholder = "replace-me"
 // hash is a password hash as `authgate hash-password` prints it.
 const hash = "$argon2id$v=19$m=19456,t=2,p=1$bm90IGEgcmVhbCBzYWx0$bm90IHRoZSBoYXNoIG9mIGEgcGFzc3dvcmQ"
 
-// authgate is the program, built once.
-var authgate string
-
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "authgate-deploy-")
-	defer os.RemoveAll(dir)
-	authgate = filepath.Join(dir, "authgate")
-	build := exec.Command("go", "build", "-C", "../..", "-o", authgate, "authgate/cmd/authgate")
-	build.Stderr = os.Stderr
-	if err == nil {
-		err = build.Run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "building the program:", err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
 
 // machine is the files that an example gives a program, under a folder. Paths in the
 // files and in command lines are changed to lead there.
@@ -115,7 +96,7 @@ func (m *machine) command(program string, args ...string) *exec.Cmd {
 func (m *machine) validate(path string, env []string) (output string, err error) {
 	m.t.Helper()
 	m.file(path, m.place(read(m.t, m.root+path)))
-	cmd := m.command(authgate, "validate", "--config", path)
+	cmd := m.command(world.Program("authgate"), "validate", "--config", path)
 	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"authgate/e2e/world"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -80,7 +81,7 @@ func TestKubernetesGateway(t *testing.T) {
 	checkShared(t, cfg)
 	same(t, "the parent of data_dir, which the group can write to", filepath.Dir(cfg.DataDir), m.root+"/data")
 
-	if out, err := m.command(authgate, append([]string{"validate"}, c.Args[1:]...)...).CombinedOutput(); c.Args[0] != "serve" || err != nil {
+	if out, err := m.command(world.Program("authgate"), append([]string{"validate"}, c.Args[1:]...)...).CombinedOutput(); c.Args[0] != "serve" || err != nil {
 		t.Errorf("the arguments %v: %v\n%s", c.Args, err, out)
 	}
 	for name, address := range map[string]string{"https": cfg.Listen.HTTPS, "http": cfg.Listen.HTTP, "admin": cfg.Listen.Admin} {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/e2e/world"
 	"authgate/gateway/config"
 	"authgate/gateway/must"
 )
@@ -55,7 +56,7 @@ func TestPackagedConfiguration(t *testing.T) {
 // of the decision.
 func (m *machine) explain(status string, args ...string) {
 	m.t.Helper()
-	cmd := exec.CommandContext(m.t.Context(), authgate, append([]string{"explain", "--config", m.root + etc + "/config.yaml"}, args...)...)
+	cmd := exec.CommandContext(m.t.Context(), world.Program("authgate"), append([]string{"explain", "--config", m.root + etc + "/config.yaml"}, args...)...)
 	out := string(must.Get(cmd.CombinedOutput())(m.t))
 	if !strings.Contains(out, "("+status+")\n") {
 		m.t.Errorf("%q is not %s:\n%s", args, status, out)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"authgate/e2e/world"
 	"authgate/gateway/must"
 )
 
@@ -23,7 +24,7 @@ const exposure = "16"
 // TestSystemdUnit checks the unit with systemd-analyze. The program is elsewhere here.
 func TestSystemdUnit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "authgate.service")
-	unit := strings.ReplaceAll(read(t, shipped+"/systemd/authgate.service"), installed, authgate)
+	unit := strings.ReplaceAll(read(t, shipped+"/systemd/authgate.service"), installed, world.Program("authgate"))
 	must.Do(t, os.WriteFile(file, []byte(unit), 0o600))
 	if out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", file).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
@@ -105,7 +106,7 @@ func (m *machine) line(line string) *exec.Cmd {
 	if program != installed {
 		m.t.Fatalf("%q does not run the program", line)
 	}
-	return m.command(authgate, strings.Fields(args)...)
+	return m.command(world.Program("authgate"), strings.Fields(args)...)
 }
 
 // unit is a unit file without its sections.

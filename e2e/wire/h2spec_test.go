@@ -53,10 +53,8 @@ func h2spec(t *testing.T, program, address string, patience int) (ran int, faile
 // are 139 of 145.
 func TestHTTP2Conformance(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "h2spec")
-	if output, err := exec.Command("go", "build", "-o", program, "github.com/summerwind/h2spec/cmd/h2spec").CombinedOutput(); err != nil {
-		t.Fatalf("building h2spec: %v\n%s", err, output)
-	}
+	world.NoError(t, world.Build("e2e", "github.com/summerwind/h2spec/cmd/h2spec"))
+	program := world.Program("h2spec")
 	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) })
 	bare, upstream := httptest.NewUnstartedServer(hello), httptest.NewServer(hello)
 	defer upstream.Close()
