@@ -52,8 +52,8 @@ func TestDocsLinks(t *testing.T) {
 	}
 }
 
-// anchorsOf are the names of the headings in links. The second heading of the same name
-// ends in -1, the next in -2.
+// anchorsOf are the names in links of the headings and of the rows that have an id. The
+// second heading of the same name ends in -1, the next in -2.
 func anchorsOf(d *world.Document) map[string]bool {
 	all, times := map[string]bool{}, map[string]int{}
 	for _, found := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(d.Prose, -1) {
@@ -65,6 +65,9 @@ func anchorsOf(d *world.Document) map[string]bool {
 		}
 		times[anchor]++
 		all[anchor] = true
+	}
+	for _, found := range regexp.MustCompile(`<a id="([^"]+)"></a>`).FindAllStringSubmatch(d.Prose, -1) {
+		all[found[1]] = true
 	}
 	return all
 }
