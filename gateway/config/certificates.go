@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -8,6 +9,39 @@ import (
 	"strings"
 	"time"
 )
+
+// pair reads a certificate and its key, if they are given, and checks that they belong
+// together. path is that of the section with the keys certificate and key.
+func (s sideReader) pair(path, certificate, key string) (chain, secret []byte) {
+	read := func(at, file string) (content []byte, ok bool) {
+		if file == "" {
+			return nil, false
+		}
+		return s.read(at, file, maxPEMSize)
+	}
+	at := path + ".certificate"
+	chain, foundChain := read(at, certificate)
+	secret, foundKey := read(path+".key", key)
+	if !foundChain || !foundKey {
+		return nil, nil
+	}
+	if _, err := tls.X509KeyPair(chain, secret); err != nil {
+		s.main.Fault(at, "%s and %s are not a certificate and its key: %v", certificate, key, err)
+		return nil, nil
+	}
+	s.main.warnOfDates(at, certificatesIn(chain), s.now)
+	return chain, secret
+}
+
+// authorities reads a file of certificate authorities, which the key at path names.
+func (s sideReader) authorities(path, file string) []byte {
+	content, ok := s.read(path, file, maxPEMSize)
+	if ok && !x509.NewCertPool().AppendCertsFromPEM(content) {
+		s.main.Fault(path, "%s contains no certificate in PEM", file)
+	}
+	s.main.warnOfAuthorities(path, certificatesIn(content), s.now)
+	return content
+}
 
 // certificatesIn returns the certificates in a PEM file, and leaves out what is none.
 func certificatesIn(content []byte) []*x509.Certificate {

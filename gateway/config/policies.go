@@ -108,5 +108,7 @@ func (r *references) isBasicUser(name string) bool {
 
 func (r *references) isAccount(name string) bool {
 	name = policy.NormalName(name)
-	return slices.ContainsFunc(r.cfg.Accounts.Users, func(u accounts.Account) bool { return policy.NormalName(u.Username) == name })
+	return slices.ContainsFunc(r.cfg.Accounts.Users, func(u accounts.Account) bool {
+		return policy.NormalName(u.Username) == name
+	})
 }

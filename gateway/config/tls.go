@@ -1,7 +1,6 @@
 package config
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"net/netip"
@@ -133,41 +132,24 @@ func (t TLS) checkACME(r *report) {
 	}
 }
 
-// certificate reads the certificate and its key, and checks that they belong
-// together. It returns the certificate with its chain.
+// certificate reads the certificate and its key, and returns the certificate with its
+// chain.
 func (s sideReader) certificate(t TLS) []*x509.Certificate {
 	if t.Mode != TLSFiles {
 		return nil
 	}
-	pem := func(path, file string) (content []byte, ok bool) {
-		if file == "" {
-			s.main.Missing(path, "is needed with tls.mode files: the path of a PEM file")
-			return nil, false
+	for _, f := range []struct{ key, path string }{{"tls.certificate", t.Certificate}, {"tls.key", t.Key}} {
+		if f.path == "" {
+			s.main.Missing(f.key, "is needed with tls.mode files: the path of a PEM file")
 		}
-		return s.read(path, file, maxPEMSize)
 	}
-	certificate, foundCertificate := pem("tls.certificate", t.Certificate)
-	key, foundKey := pem("tls.key", t.Key)
-	if !foundCertificate || !foundKey {
-		return nil
-	}
-	if _, err := tls.X509KeyPair(certificate, key); err != nil {
-		s.main.Fault("tls.certificate", "%s and %s are not a certificate and its key: %v", t.Certificate, t.Key, err)
-		return nil
-	}
-	chain := certificatesIn(certificate)
-	s.main.warnOfDates("tls.certificate", chain, s.now)
-	return chain
+	certificate, _ := s.pair("tls", t.Certificate, t.Key)
+	return certificatesIn(certificate)
 }
 
-// trustedRoots reads the extra roots for the ACME server, and checks them.
+// trustedRoots reads the extra roots for the ACME server.
 func (s sideReader) trustedRoots(t *TLS) {
-	if t.Mode != TLSACME || t.TrustedRoots == "" {
-		return
+	if t.Mode == TLSACME && t.TrustedRoots != "" {
+		t.TrustedRootsContent = s.authorities("tls.trusted_roots", t.TrustedRoots)
 	}
-	content, ok := s.read("tls.trusted_roots", t.TrustedRoots, maxPEMSize)
-	if t.TrustedRootsContent = content; ok && !x509.NewCertPool().AppendCertsFromPEM(content) {
-		s.main.Fault("tls.trusted_roots", "%s contains no certificate in PEM", t.TrustedRoots)
-	}
-	s.main.warnOfAuthorities("tls.trusted_roots", certificatesIn(content), s.now)
 }

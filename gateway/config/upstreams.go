@@ -2,8 +2,6 @@ package config
 
 import (
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -213,26 +211,15 @@ func (u Upstream) checkRewriteResponses(r *report, path string) {
 	}
 }
 
-// upstreams reads the files of the upstreams' TLS, and checks them.
+// upstreams reads the files of the upstreams' TLS.
 func (s sideReader) upstreams(upstreams map[string]Upstream) {
 	for name, u := range upstreams {
 		path, t := strictyaml.Join("upstreams", name)+".tls", &u.TLS
 		if t.CA != "" {
-			content, ok := s.read(path+".ca", t.CA, maxPEMSize)
-			if t.CAContent = content; ok && !x509.NewCertPool().AppendCertsFromPEM(content) {
-				s.main.Fault(path+".ca", "%s contains no certificate in PEM", t.CA)
-			}
-			s.main.warnOfAuthorities(path+".ca", certificatesIn(content), s.now)
+			t.CAContent = s.authorities(path+".ca", t.CA)
 		}
 		if t.Certificate != "" && t.Key != "" {
-			certificate, foundCertificate := s.read(path+".certificate", t.Certificate, maxPEMSize)
-			key, foundKey := s.read(path+".key", t.Key, maxPEMSize)
-			if foundCertificate && foundKey {
-				if _, err := tls.X509KeyPair(certificate, key); err != nil {
-					s.main.Fault(path+".certificate", "%s and %s are not a certificate and its key: %v", t.Certificate, t.Key, err)
-				}
-			}
-			s.main.warnOfDates(path+".certificate", certificatesIn(certificate), s.now)
+			certificate, key := s.pair(path, t.Certificate, t.Key)
 			t.CertificateContent, t.KeyContent = certificate, Secret(key)
 		}
 		upstreams[name] = u
