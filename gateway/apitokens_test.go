@@ -1,13 +1,12 @@
 package gateway
 
 import (
-	"encoding/json"
-	"fmt"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	ownrig "authgate/gateway/endpoint/rig"
 )
 
 const apiTokenConfig = baseConfig + `
@@ -17,35 +16,13 @@ const apiTokenConfig = baseConfig + `
   - {match: /shared/, name: shared, upstream: app, auth: [session, bearer], authorization: application}
 `
 
-// madeToken is what the creation of an API token answers.
-type madeToken struct {
-	ID, Name, Token string
-	Roles           []string
-	CreatedAt       string `json:"created_at"`
-	ExpiresAt       string `json:"expires_at"`
-}
-
-func readToken(t testing.TB, w *httptest.ResponseRecorder) (made madeToken) {
-	t.Helper()
-	if err := json.Unmarshal(w.Body.Bytes(), &made); err != nil {
-		t.Fatalf("%v: %s", err, w.Body)
-	}
-	return made
-}
-
-// newToken makes an API token for an hour, with more members of the order.
-func (r *rig) newToken(cookie, more string) madeToken {
-	r.t.Helper()
-	return readToken(r.t, r.want(201, "POST", "/account/tokens", `{"name":"ci","expires_in":3600`+more+`}`, jsonType, cookie))
-}
-
 // An API token opens routes that accept bearer tokens, in both headers, with the
 // mechanism bearer. The token never reaches the upstream.
 func TestAPITokenOnRoutes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, apiTokenConfig)
 	alice := r.login(aliceIn)
-	made := r.newToken(alice.cookie, `,"roles":["user"]`)
+	made := r.client.NewToken(alice.cookie, `,"roles":["user"]`)
 	bearer, basic := "Authorization: Bearer "+made.Token, basicHeader("alice", made.Token)
 	r.want(200, "POST", "/logout", "", alice.cookie) // tokens outlive the login
 	for _, line := range []string{bearer, basic, basicHeader("", made.Token), basicHeader("__token__", made.Token)} {
@@ -113,127 +90,22 @@ func TestBasicChallengeForAPITokens(t *testing.T) {
 	r.want(302, "GET", "/wiki/", "", browser, "Sec-Fetch-Mode: navigate")
 }
 
-// Only a session can make and revoke tokens, and a token cannot end a session.
-func TestWhoMakesAPITokens(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, apiTokenConfig)
-	alice, bob := r.login(aliceIn), r.login(bobIn)
-	made := r.newToken(alice.cookie, "")
-	bearer, basic := "Authorization: Bearer "+made.Token, basicHeader("alice", made.Token)
-	const order = `{"name":"ci","expires_in":3600}`
-	revoke := `{"id":"` + made.ID + `"}`
-	for target, body := range map[string]string{"/account/tokens": order, "/account/tokens/revoke": revoke} {
-		for line, want := range map[string]int{
-			bearer: 403, alice.bearer: 403, basic: 401, basicHeader("alice", "wonderland"): 401, "": 401, "Authorization: Bearer agt_x": 401, "Cookie: session_id=x": 401,
-		} {
-			r.want(want, "POST", target, body, jsonType, line)
-		}
-		r.want(403, "POST", target, body, jsonType, alice.cookie, bearer)
-		r.want(403, "POST", target, body, jsonType, alice.cookie, "Sec-Fetch-Site: cross-site")
-		r.want(415, "POST", target, body, "Content-Type: text/plain", alice.cookie)
-		r.want(400, "POST", target, body, formType, alice.cookie)
-		r.want(400, "POST", target, "[]", jsonType, alice.cookie)
-	}
-	r.want(403, "POST", "/logout", "", bearer)
-	r.want(403, "POST", "/logout", "", bearer, alice.cookie)
-	r.want(401, "POST", "/refresh", refreshBody(made.Token), jsonType)
-	r.want(401, "POST", "/login", `{"username":"alice","password":"`+made.Token+`"}`, jsonType)
-	r.want(401, "POST", "/login", "", basic)
-	r.good(alice, true)
-	r.want(404, "POST", "/account/tokens/revoke", revoke, jsonType, bob.cookie)
-	r.want(200, "GET", "/bearer/", "", bearer)
-	r.want(200, "POST", "/account/tokens/revoke", revoke, jsonType, alice.cookie)
-	r.want(401, "GET", "/bearer/", "", bearer)
-	r.want(401, "GET", "/bearer/", "", basic)
-	r.want(404, "POST", "/account/tokens/revoke", revoke, jsonType, alice.cookie)
-	if log := r.log.String(); strings.Contains(log, made.Token) || !strings.Contains(log, "token_created") || !strings.Contains(log, "token_revoked") {
-		t.Error("the log has the token, or lacks an audit event")
-	}
-}
-
 // With session.csrf_token, a client that does not tell its site needs the token of
 // its login.
 func TestAPITokensNeedCSRFToken(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, withToken)
+	r := newRig(t, ownrig.WithToken)
 	alice := r.login(aliceIn)
 	const order = `{"name":"ci","expires_in":3600}`
-	token := "X-CSRF-Token: " + r.csrfToken(alice.cookie)
+	token := "X-CSRF-Token: " + r.client.CSRFToken(alice.cookie)
 	r.want(403, "POST", "/account/tokens", order, jsonType, alice.cookie)
-	made := readToken(t, r.want(201, "POST", "/account/tokens", order, jsonType, alice.cookie, token))
+	made := ownrig.ReadToken(t, r.want(201, "POST", "/account/tokens", order, jsonType, alice.cookie, token))
 	revoke := `{"id":"` + made.ID + `"}`
 	r.want(403, "POST", "/account/tokens/revoke", revoke, jsonType, alice.cookie)
 	bearer, basic := "Authorization: Bearer "+made.Token, basicHeader("alice", made.Token)
 	r.want(200, "POST", "/bearer/", "", bearer) // no browser sends it by itself
 	r.want(200, "POST", "/bearer/", "", basic)
 	r.want(200, "POST", "/account/tokens/revoke", revoke, jsonType, alice.cookie, token)
-}
-
-// Users of a provider have no API tokens: their roles are known only while they are
-// signed in.
-func TestDelegatedUsersHaveNoAPITokens(t *testing.T) {
-	t.Parallel()
-	r, _ := delegatedRig(t, "")
-	back := r.leave("")
-	cookie := jarOf(r.want(302, "GET", back.target, "", back.cookie)).line()
-	w := r.want(403, "POST", "/account/tokens", `{"name":"ci","expires_in":3600}`, jsonType, cookie)
-	if detail := detailOf(t, w); !strings.Contains(detail, "local account") {
-		t.Errorf("the answer is %q", detail)
-	}
-	r.want(403, "POST", "/account/tokens/revoke", `{"id":"x"}`, jsonType, cookie)
-	if got := strings.TrimSpace(r.want(200, "GET", "/account/tokens", "", cookie).Body.String()); got != `{"tokens":[]}` {
-		t.Errorf("the list is %s", got)
-	}
-}
-
-// An order says how long the token lives, and asks for no role that the owner does
-// not have.
-func TestOrderOfAPIToken(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, apiTokenConfig)
-	bob := r.login(bobIn)
-	for _, order := range []string{
-		`{}`, `{"name":"x"}`, `{"expires_in":60}`, `{"name":"x","expires_in":0}`, `{"name":"x","expires_in":-1}`, `{"name":"x","expires_in":null}`,
-		`{"name":"x","expires_in":"60"}`, `{"name":"x","expires_in":1.5}`, `{"name":"x","expires_in":31536001}`, `{"name":"x","expires_in":1e300}`,
-		`{"name":"","expires_in":60}`, `{"name":" ","expires_in":60}`, `{"name":7,"expires_in":60}`, `{"name":"a\nb","expires_in":60}`,
-		`{"name":"` + strings.Repeat("x", 101) + `","expires_in":60}`,
-		`{"name":"x","expires_in":60,"roles":["admin"]}`, `{"name":"x","expires_in":60,"roles":["user","admin"]}`, `{"name":"x","expires_in":60,"roles":"user"}`,
-		`{"name":"x","expires_in":60,"roles":null}`, `{"name":"x","expires_in":60,"roles":[null]}`, `{"name":"x","expires_in":60,"role":[]}`,
-		`{"name":"x","name":"y","expires_in":60}`,
-	} {
-		r.want(400, "POST", "/account/tokens", order, jsonType, bob.cookie)
-	}
-	for order, roles := range map[string]string{
-		`{"name":"x","expires_in":31536000}`: "[user]", `{"name":"x","expires_in":1,"roles":[]}`: "[]", `{"name":"x","expires_in":60,"roles":["user","user"]}`: "[user]",
-	} {
-		w := r.want(201, "POST", "/account/tokens", order, jsonType, bob.cookie)
-		if made := readToken(t, w); fmt.Sprint(made.Roles) != roles || !strings.HasPrefix(made.Token, "agt_") || made.ID == "" || made.Name != "x" {
-			t.Errorf("%s gives %+v", order, made)
-		}
-		if w.Header().Get("Cache-Control") != "no-store" {
-			t.Error("the answer can be cached")
-		}
-	}
-}
-
-// The list shows when a token was last used, and never the token.
-func TestListOfAPITokens(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, apiTokenConfig)
-	alice, bob := r.login(aliceIn), r.login(bobIn)
-	made := r.newToken(alice.cookie, "")
-	r.newToken(bob.cookie, "")
-	want := fmt.Sprintf(`{"tokens":[{"id":%q,"name":"ci","roles":["user","admin"],"created_at":%q,"last_used_at":"","expires_at":%q}]}`, made.ID, made.CreatedAt, made.ExpiresAt)
-	for _, line := range []string{alice.cookie, alice.bearer} {
-		if got := strings.TrimSpace(r.want(200, "GET", "/account/tokens", "", line).Body.String()); got != want {
-			t.Errorf("the list is %s, want %s", got, want)
-		}
-	}
-	if created, err := time.Parse(time.RFC3339, made.CreatedAt); err != nil || !strings.HasSuffix(made.CreatedAt, "Z") {
-		t.Errorf("created at %v, %v", created, err)
-	}
-	r.want(401, "GET", "/account/tokens", "")
-	r.want(401, "GET", "/account/tokens", "", basicHeader("alice", made.Token))
 }
 
 // A token ends with a new password and with a disabled account, also after that was
@@ -252,7 +124,7 @@ func TestAPITokenAfterReload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, apiTokenConfig)
-			bearer := "Authorization: Bearer " + r.newToken(r.login(aliceIn).cookie, "").Token
+			bearer := "Authorization: Bearer " + r.client.NewToken(r.login(aliceIn).cookie, "").Token
 			r.want(200, "GET", "/admin/", "", bearer)
 			r.clock.Advance(time.Second)
 			r.mustReload(change(t))
@@ -263,7 +135,7 @@ func TestAPITokenAfterReload(t *testing.T) {
 		})
 	}
 	r := newRig(t, apiTokenConfig)
-	bearer := "Authorization: Bearer " + r.newToken(r.login(aliceIn).cookie, "").Token
+	bearer := "Authorization: Bearer " + r.client.NewToken(r.login(aliceIn).cookie, "").Token
 	r.mustReload(edit(t, apiTokenConfig, "roles: [user, admin],", "roles: [user],"))
 	r.want(403, "GET", "/admin/", "", bearer)
 	r.want(200, "GET", "/bearer/", "", bearer)
@@ -277,22 +149,22 @@ func TestAPITokenAfterReload(t *testing.T) {
 func TestStreamsOfAPITokens(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		end    func(s *streaming, in signedIn, token madeToken)
+		end    func(s *streaming, in signedIn, token ownrig.MadeToken)
 		reason string
 	}{
-		"revoked": {func(s *streaming, in signedIn, token madeToken) {
+		"revoked": {func(s *streaming, in signedIn, token ownrig.MadeToken) {
 			s.want(200, "POST", "/account/tokens/revoke", `{"id":"`+token.ID+`"}`, jsonType, in.cookie)
 		}, "token"},
-		"disabled": {func(s *streaming, _ signedIn, _ madeToken) { s.change(aliceIs, aliceIs+"disabled: true, ") }, "token"},
-		"a role":   {func(s *streaming, _ signedIn, _ madeToken) { s.change(aliceRoles, "roles: [user], ") }, "admin"},
-		"expired":  {func(s *streaming, _ signedIn, _ madeToken) { s.clock.Advance(time.Hour) }, "token"},
+		"disabled": {func(s *streaming, _ signedIn, _ ownrig.MadeToken) { s.change(aliceIs, aliceIs+"disabled: true, ") }, "token"},
+		"a role":   {func(s *streaming, _ signedIn, _ ownrig.MadeToken) { s.change(aliceRoles, "roles: [user], ") }, "admin"},
+		"expired":  {func(s *streaming, _ signedIn, _ ownrig.MadeToken) { s.clock.Advance(time.Hour) }, "token"},
 	} {
 		for _, form := range []string{"bearer", "basic"} {
 			t.Run(name+"/"+form, func(t *testing.T) {
 				t.Parallel()
 				streamsOf(t, func(s *streaming) {
 					in := s.login(aliceIn)
-					token := s.newToken(in.cookie, "")
+					token := s.client.NewToken(in.cookie, "")
 					header := map[string]string{"bearer": "Authorization: Bearer " + token.Token, "basic": basicHeader("alice", token.Token)}[form]
 					body := s.open("HTTP/1.1", "/admin/", header)
 					time.Sleep(time.Minute)
@@ -318,8 +190,8 @@ listen: {trusted_proxies: [192.0.2.0/24]}
 `
 	r := newRig(t, yaml)
 	alice := r.login(aliceIn)
-	bearer := "Authorization: Bearer " + r.newToken(alice.cookie, `,"roles":["user"]`).Token
-	none := "Authorization: Bearer " + r.newToken(alice.cookie, `,"roles":[]`).Token
+	bearer := "Authorization: Bearer " + r.client.NewToken(alice.cookie, `,"roles":["user"]`).Token
+	none := "Authorization: Bearer " + r.client.NewToken(alice.cookie, `,"roles":[]`).Token
 	before := r.upstream.count()
 	for _, line := range []string{alice.cookie, alice.bearer, bearer, none} {
 		r.want(403, "GET", "/staff/", "", line)

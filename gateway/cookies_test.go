@@ -7,18 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-// cleared returns the names of the cookies that an answer clears.
-func cleared(w *httptest.ResponseRecorder) (names []string) {
-	for _, c := range w.Result().Cookies() {
-		if c.MaxAge < 0 && c.Value == "" {
-			names = append(names, c.Name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
+	ownrig "authgate/gateway/endpoint/rig"
+)
 
 // twoCookies accepts a token in a cookie, or a session, at /tokens/.
 const twoCookies = baseConfig + "  - {match: /tokens/, upstream: app, auth: [bearer, session]}\ntoken: {delivery: cookie}\n"
@@ -55,12 +46,12 @@ func TestDeadCookies(t *testing.T) {
 		{"GET", "/me", []string{browser, junk}, 401, "session_id"},
 		{"GET", "/session/", []string{browser, alice.cookie}, 200, ""},
 	} {
-		if got := strings.Join(cleared(r.want(c.status, c.method, c.target, "", c.header...)), " "); got != c.cleared {
+		if got := strings.Join(ownrig.Cleared(r.want(c.status, c.method, c.target, "", c.header...)), " "); got != c.cleared {
 			t.Errorf("%s %s with %q: cleared %q, want %q", c.method, c.target, c.header, got, c.cleared)
 		}
 	}
 	r.clock.Advance(2 * r.Config().Session.Lifetime)
-	if got := cleared(r.want(302, "GET", "/session/", "", browser, alice.cookie)); !slices.Equal(got, []string{"session_id"}) {
+	if got := ownrig.Cleared(r.want(302, "GET", "/session/", "", browser, alice.cookie)); !slices.Equal(got, []string{"session_id"}) {
 		t.Errorf("expired: cleared %q", got)
 	}
 }
@@ -128,67 +119,12 @@ func TestSeparateCookies(t *testing.T) {
 	}
 }
 
-// After a user signs in as another user, the browser has the new identity alone,
-// whatever cookies it had before.
-func TestOneIdentityAfterSignIn(t *testing.T) {
-	t.Parallel()
-	logins := []string{"/login?mechanism=bearer", "/login?mechanism=session", "/login"}
-	for _, before := range logins {
-		for _, after := range logins {
-			r := newRig(t, cookieDelivery)
-			jar := jarOf(r.want(200, "POST", before, aliceIn, jsonType))
-			stale := jar["refresh_token"]
-			jar.take(r.want(200, "POST", after, bobIn, jsonType, jar.line()))
-			r.want(200, "GET", "/any/", "", jar.line())
-			if got := r.upstream.last().Header.Get("X-Auth-User"); got != "bob" {
-				t.Errorf("%s, then %s: as %q", before, after, got)
-			}
-			r.want(401, "POST", "/refresh", "", "Cookie: refresh_token="+stale)
-		}
-	}
-}
-
-// A logout of two logins that failed halfway can be sent again.
-func TestLogoutCanBeRepeated(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	eachFailure(t, r, outages["from then"], func(broken func(*http.Request) *httptest.ResponseRecorder) {
-		alice, bob := r.login(aliceIn), r.login(bobIn)
-		if w := broken(request("POST", "/logout", "", bob.cookie, alice.bearer)); w.Code != 200 {
-			r.do("POST", "/logout", "", bob.cookie, alice.bearer)
-		}
-		r.good(alice, false)
-		r.good(bob, false)
-	})
-}
-
-// A browser that returns from a provider does not send strict cookies. The sign-in
-// ends their logins all the same.
-func TestStrictCookiesEndAtTheCallback(t *testing.T) {
-	t.Parallel()
-	r, _ := delegatedRig(t, "session: {same_site: strict}\ntoken: {delivery: cookie}\n")
-	jar := jarOf(r.want(200, "POST", "/login", aliceIn, jsonType))
-	session, access := jar.line("session_id"), jar.line("access_token")
-	back := r.leave(jar.line())
-	r.want(200, "GET", "/session/", "", session)
-	w := r.want(302, "GET", back.target, "", back.cookie)
-	if jarOf(w).line("session") == "" {
-		t.Fatalf("back again: no session")
-	}
-	jar.take(w)
-	if len(jar) != 1 || jar["session"] == "" {
-		t.Errorf("the browser keeps %v", jar)
-	}
-	r.want(401, "GET", "/session/", "", session)
-	r.want(401, "GET", "/bearer/", "", access)
-}
-
 // With session.host_prefix, each cookie of the gateway has a name that no other host
 // and no cleartext response can set, with the attributes that browsers require for it.
 // The names without the prefix are the application's.
 func TestHostPrefix(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, edit(t, cookieDelivery, "store:", "session: {host_prefix: true}\nstore:"))
+	r := newRig(t, edit(t, ownrig.CookieDelivery, "store:", "session: {host_prefix: true}\nstore:"))
 	w := r.want(200, "POST", "/login", aliceIn, jsonType)
 	names := []string{"__Host-access_token", "__Host-refresh_token", "__Host-session_id"}
 	check := func(what string, w *httptest.ResponseRecorder) {
@@ -207,7 +143,7 @@ func TestHostPrefix(t *testing.T) {
 	}
 	check("login", w)
 	cookies := jarOf(w)
-	session, access := cookies.line(names[2]), cookies.line(names[0])
+	session, access := cookies.Line(names[2]), cookies.Line(names[0])
 	plain := strings.ReplaceAll(session, "__Host-", "")
 	r.want(401, "GET", "/session/", "", plain)
 	r.want(200, "GET", "/session/", "", session+"; session_id=of-the-application")
@@ -215,7 +151,7 @@ func TestHostPrefix(t *testing.T) {
 		t.Errorf("the upstream gets %q", got)
 	}
 	r.want(200, "GET", "/bearer/", "", access)
-	r.want(200, "POST", "/refresh", "", cookies.line(names[1]))
+	r.want(200, "POST", "/refresh", "", cookies.Line(names[1]))
 	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
 		return response(q, 200, http.Header{"Set-Cookie": {"__Host-session_id=x; Path=/; Secure", "session_id=y"}}, ""), nil
 	}
@@ -260,7 +196,7 @@ func TestTwinCookies(t *testing.T) {
 	twice := alice.cookie + "; session_id=other"
 	for _, place := range []string{"/session/a/b?x=%2F", "/signin", "/logout", "/nowhere", "/me"} {
 		w := r.want(400, "GET", place, "", twice, browser)
-		action, fields := formOf(t, w)
+		action, fields := ownrig.FormOf(t, w)
 		want := url.Values{"cookie": {"session_id"}, "return_to": {place}}
 		if action != "/signin/cookies" || fields.Encode() != want.Encode() || w.Header()["Set-Cookie"] != nil {
 			t.Errorf("%s: a form to %q with %v, %v", place, action, fields, w.Header())

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	ownrig "authgate/gateway/endpoint/rig"
 )
 
 // What the provider answers at a renewal replaces what it said before, and ends the session
@@ -20,26 +22,26 @@ func TestRenewal(t *testing.T) {
 			"client_id, client_secret and token_endpoint_auth_method are right"
 		over = "login_ended_by_provider"
 	)
-	refuse := func(status int, code string) func(*smallProvider) http.HandlerFunc {
-		return func(p *smallProvider) http.HandlerFunc {
+	refuse := func(status int, code string) func(*ownrig.Provider) http.HandlerFunc {
+		return func(p *ownrig.Provider) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(status)
-				p.reply(w, map[string]string{"error": code})
+				p.Reply(w, map[string]string{"error": code})
 			}
 		}
 	}
-	answer := func(key *ecdsa.PrivateKey, changes map[string]any) func(*smallProvider) http.HandlerFunc {
-		return func(p *smallProvider) http.HandlerFunc {
-			return func(w http.ResponseWriter, _ *http.Request) { p.reply(w, p.tokens(cmp.Or(key, p.key), changes)) }
+	answer := func(key *ecdsa.PrivateKey, changes map[string]any) func(*ownrig.Provider) http.HandlerFunc {
+		return func(p *ownrig.Provider) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) { p.Reply(w, p.Tokens(cmp.Or(key, p.Key), changes)) }
 		}
 	}
-	roles := func(value any) func(*smallProvider) http.HandlerFunc {
+	roles := func(value any) func(*ownrig.Provider) http.HandlerFunc {
 		return answer(nil, map[string]any{"roles": value})
 	}
 	mallory := map[string]any{"sub": "2", "preferred_username": "mallory", "roles": []string{"admin"}}
 	for name, c := range map[string]struct {
-		renewed func(*smallProvider) http.HandlerFunc
+		renewed func(*ownrig.Provider) http.HandlerFunc
 		roles   string // afterwards
 		log     string // empty: nothing
 	}{
@@ -50,7 +52,7 @@ func TestRenewal(t *testing.T) {
 		"another unusable claim":  {answer(nil, map[string]any{"roles": []string{"admin"}, "email": "carol"}), "admin", ""},
 		"no roles":                {roles(nil), "", ""},
 		"another user":            {answer(nil, mallory), "", over},
-		"another key":             {answer(newECKey(t), map[string]any{"roles": []string{"admin"}}), "", over},
+		"another key":             {answer(ownrig.NewECKey(t), map[string]any{"roles": []string{"admin"}}), "", over},
 		"invalid_grant":           {refuse(400, "invalid_grant"), "", over},
 		"invalid_request, of Dex": {refuse(400, "invalid_request"), "", over},
 		"invalid_client":          {refuse(401, "invalid_client"), "user", client},
@@ -58,8 +60,8 @@ func TestRenewal(t *testing.T) {
 		"out of order":            {refuse(503, "invalid_grant"), "user", warned},
 	} {
 		r, p := delegatedRig(t, "delegated: {lifetime: 30m}\n")
-		p.renewed = c.renewed(p)
-		session := r.carol()
+		p.Renewed = c.renewed(p)
+		session := r.client.Carol()
 		r.log.Reset()
 		r.clock.Advance(5*time.Minute + time.Second) // the tokens have expired
 		for range 2 {                                // the second request does not ask the provider
@@ -82,7 +84,7 @@ func TestRenewal(t *testing.T) {
 				t.Errorf("%s: the log has %d times %q:\n%s", name, got, line, r.log)
 			}
 		}
-		if asked := p.asked.Load(); asked != 2 {
+		if asked := p.Asked.Load(); asked != 2 {
 			t.Errorf("%s: %d requests to the token endpoint", name, asked)
 		}
 		r.clock.Advance(25 * time.Minute)

@@ -5,19 +5,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	ownrig "authgate/gateway/endpoint/rig"
 )
 
 // delegatedTokens returns a rig whose provider's users may have API tokens for two hours
 // after the last sign-in or renewal, and its configuration. A renewal says roles.
 func delegatedTokens(t *testing.T, roles *[]string) (r *rig, yaml string) {
 	t.Helper()
-	p := newSmallProvider(t)
+	p := ownrig.NewProvider(t)
 	const more = "delegated: {lifetime: 1h, api_tokens: 2h}\n"
-	r = p.rig(baseConfig, more)
-	p.renewed = func(w http.ResponseWriter, _ *http.Request) {
-		p.reply(w, p.tokens(p.key, map[string]any{"roles": *roles}))
+	r = delegatedRigOf(t, p, baseConfig, more)
+	p.Renewed = func(w http.ResponseWriter, _ *http.Request) {
+		p.Reply(w, p.Tokens(p.Key, map[string]any{"roles": *roles}))
 	}
-	return r, p.config(baseConfig, more)
+	return r, p.Config(baseConfig, more)
 }
 
 // A user of a provider has API tokens if the configuration says so. They have the roles
@@ -26,9 +28,9 @@ func TestAPITokensOfProviderUsers(t *testing.T) {
 	t.Parallel()
 	roles := []string{"user"}
 	r, _ := delegatedTokens(t, &roles)
-	session := r.carol()
-	made := r.newToken(session, `,"roles":["user"]`)
-	all := readToken(t, r.want(201, "POST", "/account/tokens", `{"name":"long","expires_in":86400}`, jsonType, session))
+	session := r.client.Carol()
+	made := r.client.NewToken(session, `,"roles":["user"]`)
+	all := ownrig.ReadToken(t, r.want(201, "POST", "/account/tokens", `{"name":"long","expires_in":86400}`, jsonType, session))
 	bearer := "Authorization: Bearer " + made.Token
 	for _, line := range []string{bearer, basicHeader("carol", made.Token)} {
 		r.want(200, "GET", "/bearer/", "", line)
@@ -74,7 +76,7 @@ func TestAPITokensOfProviderUsers(t *testing.T) {
 	r.want(200, "GET", "/bearer/", "", bearer)
 	r.clock.Advance(time.Second)
 	r.want(401, "GET", "/bearer/", "", bearer) // two hours after the renewal
-	r.carol()
+	r.client.Carol()
 	r.want(200, "GET", "/bearer/", "", bearer) // and again after a sign-in
 }
 
@@ -84,8 +86,8 @@ func TestAPITokensOfProviderUsersEnd(t *testing.T) {
 	t.Parallel()
 	roles := []string{"user"}
 	r, yaml := delegatedTokens(t, &roles)
-	session := r.carol()
-	bearer := "Authorization: Bearer " + r.newToken(session, "").Token
+	session := r.client.Carol()
+	bearer := "Authorization: Bearer " + r.client.NewToken(session, "").Token
 	r.want(200, "GET", "/bearer/", "", bearer)
 	end := r.want(200, "POST", "/account/sessions/end", `{"others":true,"tokens":true}`, jsonType, session)
 	if !strings.Contains(end.Body.String(), `"tokens":1`) {
@@ -93,7 +95,7 @@ func TestAPITokensOfProviderUsersEnd(t *testing.T) {
 	}
 	r.want(401, "GET", "/bearer/", "", bearer)
 
-	bearer = "Authorization: Bearer " + r.newToken(session, "").Token
+	bearer = "Authorization: Bearer " + r.client.NewToken(session, "").Token
 	r.mustReload(edit(t, yaml, "api_tokens: 2h", "api_tokens: 0s"))
 	r.want(401, "GET", "/bearer/", "", bearer)
 	r.want(403, "POST", "/account/tokens", `{"name":"x","expires_in":60}`, jsonType, session)

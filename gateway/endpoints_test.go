@@ -1,13 +1,8 @@
 package gateway
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"os"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,66 +10,7 @@ import (
 	"time"
 
 	"authgate/gateway/must"
-	"authgate/gateway/web"
 )
-
-// After a sign-in, the browser is redirected to return_to if that is a path, or a URL
-// of one of the gateway's hosts, and otherwise to "/". The link to the sign-in page and
-// its form keep what is accepted.
-func TestReturnTo(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, edit(t, hostsConfig, "https://gw.example", "https://gw.example:8443"))
-	kept := map[string]string{ // as what
-		"/": "/", "/a/b%20c?d=e&f=%2F": "/a/b%20c?d=e&f=%2F", "/é": "/é",
-		"https://gw.example:8443": "/", "https://gw.example:8443/a?b": "/a?b", "https://GW.example:8443/": "/",
-	}
-	for _, place := range []string{"https://wiki.example.org:8443/a/b%20c?d=%2F&e", "https://files.example:8443/", "https://x.apps.example:8443/", "https://[2001:db8::1]:8443/a"} {
-		kept[place] = place
-	}
-	kept["https://WIKI.example.org:8443"] = "https://wiki.example.org:8443/"
-	for _, dropped := range []string{
-		"", "//evil.example", `/\evil.example`, "/a#b", "https://evil.example:8443/", "https://wiki.example.org/", "https://wiki.example.org:443/", "https://wiki.example.org:84430/",
-		"https://wiki.example.org:8443:8443/", "http://wiki.example.org:8443/", "//wiki.example.org:8443/", "HTTPS:wiki.example.org:8443/", "https:/wiki.example.org:8443/", "https:///wiki.example.org:8443/",
-		"https://wiki.example.org:8443.evil.example/", "https://wiki.example.org:8443@evil.example/", "https://user@wiki.example.org:8443/", "https://wiki.example.org.:8443/",
-		`https://wiki.example.org:8443\@evil.example/`, `https:\\wiki.example.org:8443/`, "https://evil.example/https://wiki.example.org:8443/", "https://evil.example?wiki.example.org:8443/",
-		"https://evil.example#wiki.example.org:8443/", "https://wiki.example.org:8443?a", "https://wiki.example.org:8443#a", "https://wiki.example.org:8443//evil.example", "https://wiki.example.org:8443/..//evil.example",
-		"https://wiki.example.org:8443/\nx", " https://wiki.example.org:8443/", "https://a.b.apps.example:8443/", "https://apps.example:8443/", "https://*.apps.example:8443/", "javascript:alert(1)",
-		"https://localhost:8443/", "https://127.0.0.1:8443/", "https://[::1]:8443/", // where another program may listen
-	} {
-		kept[dropped] = ""
-	}
-	for target, kept := range kept {
-		want, query := kept, ""
-		if kept == "" {
-			want = "/"
-		} else {
-			query = "?return_to=" + url.QueryEscape(kept)
-		}
-		escaped := url.QueryEscape(target)
-		if got := r.want(303, "POST", "/login", aliceForm+"&return_to="+escaped, formType, browser).Header().Get("Location"); got != want {
-			t.Errorf("%q: after the login to %q, want %q", target, got, want)
-		}
-		if got := r.want(302, "GET", "/login?return_to="+escaped, "").Header().Get("Location"); got != "/signin"+query {
-			t.Errorf("%q: GET /login leads to %q, want %q", target, got, "/signin"+query)
-		}
-		if page := r.want(200, "GET", "/signin?return_to="+escaped, "", browser).Body.String(); strings.Contains(page, `name="return_to"`) != (kept != "") {
-			t.Errorf("%q: the form keeps it: %t", target, kept == "")
-		}
-	}
-	if got := r.want(302, "GET", "/login?return_to=/a&return_to=/b", "").Header().Get("Location"); got != "/signin" {
-		t.Errorf("one of two targets is used: %q", got)
-	}
-	// The default port may be there or not, as browsers read both as the same.
-	r = newRig(t, hostsConfig)
-	for target, want := range map[string]string{
-		"https://wiki.example.org/a": "https://wiki.example.org/a", "https://wiki.example.org:443/a": "https://wiki.example.org/a",
-		"https://wiki.example.org:/a": "/", "https://wiki.example.org:8443/a": "/", "https://wiki.example.org:0443/a": "/",
-	} {
-		if got := r.want(303, "POST", "/login", aliceForm+"&return_to="+url.QueryEscape(target), formType, browser).Header().Get("Location"); got != want {
-			t.Errorf("%q: after the login to %q, want %q", target, got, want)
-		}
-	}
-}
 
 // A page load without credentials is redirected to the sign-in page if the route says
 // so, with the path to return to. TestDeadCookies has credentials that are not valid.
@@ -215,35 +151,6 @@ func TestErrorPageOffersSignIn(t *testing.T) {
 	}
 }
 
-func TestMe(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, edit(t, baseConfig, "username: bob, roles: [user]", "username: bob"))
-	alice := r.login(aliceIn)
-	for mechanism, c := range map[string]struct {
-		header string
-		ends   time.Duration
-	}{"session": {alice.cookie, time.Hour}, "bearer": {alice.bearer, 15 * time.Minute}} {
-		w, page := r.want(200, "GET", "/me", "", c.header), r.want(200, "GET", "/me", "", c.header, browser)
-		var got map[string]any
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-			t.Fatal(err)
-		}
-		want := map[string]any{
-			"username": "alice", "name": "Alice Example", "email": "alice@example.org", "roles": []any{"user", "admin"},
-			"mechanism": mechanism, "provider": "local", "expires_at": r.clock.Now().Add(c.ends).UTC().Format(time.RFC3339),
-		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s:\ngot  %v\nwant %v", mechanism, got, want)
-		}
-		if !strings.HasPrefix(page.Header().Get("Content-Type"), "text/html") || !strings.Contains(page.Body.String(), "Alice Example") {
-			t.Errorf("%s: the page: %s", mechanism, page.Header().Get("Content-Type"))
-		}
-	}
-	if w := r.want(200, "GET", "/me", "", r.login(bobIn).cookie); !strings.Contains(w.Body.String(), `"roles":[]`) {
-		t.Errorf("a user without roles: %s", w.Body)
-	}
-}
-
 // Own endpoints answer their methods, in any spelling of the path, and hide that path
 // from the routes. Paths below belong to the routes.
 func TestOwnEndpoints(t *testing.T) {
@@ -281,31 +188,6 @@ func TestOwnEndpoints(t *testing.T) {
 			t.Errorf("no public keys: %s %s", w.Header().Get("Content-Type"), w.Body)
 		}
 	}
-}
-
-// brokenBody is a body that fails.
-type brokenBody func() error
-
-func (b brokenBody) Read([]byte) (int, error) { return 0, b() }
-
-// Own endpoints accept bodies up to 64 KiB, even if they do not use them.
-func TestOwnBody(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	fits := strings.Repeat(" ", web.MaxBody-len(aliceIn)) + aliceIn
-	unknownLength := func(body io.Reader) *http.Request {
-		q := request("POST", "/login", "", jsonType)
-		q.Body, q.ContentLength = io.NopCloser(body), -1
-		return q
-	}
-	r.wantOf(200, request("POST", "/login", fits, jsonType))
-	r.wantOf(200, unknownLength(strings.NewReader(fits)))
-	r.wantOf(413, request("POST", "/login", " "+fits, jsonType))
-	r.wantOf(413, unknownLength(strings.NewReader(" "+fits)))
-	r.wantOf(413, request("POST", "/logout", " "+fits))
-	r.wantOf(413, request("GET", "/me", " "+fits))
-	r.wantOf(413, request("POST", "/login", " "+fits, basicHeader("alice", "wonderland")))
-	r.wantOf(400, unknownLength(io.MultiReader(strings.NewReader(`{"username":`), brokenBody(func() error { return io.ErrUnexpectedEOF }))))
 }
 
 // TestReference checks that docs/http.md lists each endpoint with each of its

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unicode"
 
+	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/web"
 )
 
@@ -95,6 +96,11 @@ func TestExchangePanic(t *testing.T) {
 		t.Errorf("counted %v times", n)
 	}
 }
+
+// brokenBody is a body that fails.
+type brokenBody func() error
+
+func (b brokenBody) Read([]byte) (int, error) { return 0, b() }
 
 // An answer that has begun cannot become an error. It is cut off, so that the client
 // notices that it is not whole. What the proxy aborts is not logged as a panic.
@@ -205,7 +211,7 @@ func TestLogLinesCannotBeForged(t *testing.T) {
 
 func TestLogHoldsNoSecret(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, cookieDelivery)
+	r := newRig(t, ownrig.CookieDelivery)
 	secrets := []string{"wonderland", "s3rvice", "c2VydmljZTpzM3J2aWNl", "queryvalue", "b0dy"}
 	for _, c := range r.do("POST", "/login", aliceIn, jsonType).Result().Cookies() {
 		secrets = append(secrets, c.Value)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/web"
 )
 
@@ -54,12 +55,12 @@ func (r *rig) hardened(t *testing.T, what string, w *httptest.ResponseRecorder) 
 // TestFail of package web has the errors that take more than one request.
 func TestOwnAnswersAreHardened(t *testing.T) {
 	t.Parallel()
-	p := newSmallProvider(t)
-	r := newRig(t, withToken+
+	p := ownrig.NewProvider(t)
+	r := newRig(t, ownrig.WithToken+
 		"  - {match: /delegated/, upstream: app, auth: [oidc]}\n  - {match: /small/, upstream: app, auth: [none], max_body: 1}\n"+
-		"providers:\n  - {name: small, issuer: \""+p.issuer+"\", client_id: gateway}\n  - {name: other, issuer: \""+p.issuer+"/other\", client_id: gateway}\n")
+		"providers:\n  - {name: small, issuer: \""+p.Issuer+"\", client_id: gateway}\n  - {name: other, issuer: \""+p.Issuer+"/other\", client_id: gateway}\n")
 	alice, bob := r.login(aliceIn), r.login(bobIn)
-	token := "X-CSRF-Token: " + r.csrfToken(bob.cookie)
+	token := "X-CSRF-Token: " + r.client.CSRFToken(bob.cookie)
 	asked := 0
 	for _, place := range slices.AppendSeq([]string{
 		"/session/", "/bearer/", "/admin/", "/basic/", "/delegated/", "/nowhere", "/session", "/a//b", "/small/", "/signin?return_to=/x", "/login?provider=small", "/login?provider=none",

@@ -7,51 +7,37 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-)
 
-// hostsConfig has every way to name a host.
-var hostsConfig = baseConfig + `
-  - {match: Wiki.Example.org./, name: wiki, upstream: app, auth: [none]}
-  - {match: "GET [2001:db8::1]/", name: six, upstream: app, auth: [none]}
-  - {match: "*.wild.example/", name: wild, upstream: app, auth: [session]}
-tls: {domains: [files.example, "*.apps.example", 192.0.2.50]}
-`
+	ownrig "authgate/gateway/endpoint/rig"
+)
 
 // foreignHosts are hosts that are not the gateway's.
 var foreignHosts = []string{
 	"evil.example", "gw.example.evil.example", "sub.gw.example", "example", "apps.example", "a.b.apps.example", "wild.example", "a.b.wild.example", "awild.example", "localhost", "192.0.2.51", "127.0.0.1", "[::1]",
 }
 
-// wantAt is want for a host.
-func (r *rig) wantAt(host string, status int, method, target, body string, header ...string) *httptest.ResponseRecorder {
-	r.t.Helper()
-	q := request(method, target, body, header...)
-	q.Host = host
-	return r.wantOf(status, q)
-}
-
 // A request for a host that is not the gateway's reaches no route and no own endpoint,
 // and its credentials are not checked.
 func TestForeignHosts(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hostsConfig)
+	r := newRig(t, ownrig.HostsConfig)
 	alice := r.login(aliceIn)
 	for _, host := range []string{
 		"gw.example", "GW.Example.:8443", "wiki.example.org", "wiki.example.org:1", "[2001:DB8::0:1]:443", "files.example", "x.apps.example", "192.0.2.50",
 	} {
-		r.wantAt(host, 200, "GET", "/public/", "")
+		r.client.WantAt(host, 200, "GET", "/public/", "")
 	}
-	r.wantAt("a.wild.example", 401, "GET", "/public/", "") // which the route for the host has
+	r.client.WantAt("a.wild.example", 401, "GET", "/public/", "") // which the route for the host has
 	logins := r.sample("authgate_logins_total")
 	for _, host := range foreignHosts {
 		for _, w := range []*httptest.ResponseRecorder{
-			r.wantAt(host, 421, "GET", "/public/", ""),
-			r.wantAt(host, 421, "GET", "/session/", "", alice.cookie),
-			r.wantAt(host, 421, "GET", "/session/", "", "Cookie: session_id=a; session_id=b"),
-			r.wantAt(host, 421, "GET", "/basic/", "", basicHeader("service", "wrong")),
-			r.wantAt(host, 421, "POST", "/login", aliceIn, jsonType),
-			r.wantAt(host, 421, "GET", "/signin", ""),
-			r.wantAt(host, 421, "GET", "/nowhere", ""),
+			r.client.WantAt(host, 421, "GET", "/public/", ""),
+			r.client.WantAt(host, 421, "GET", "/session/", "", alice.cookie),
+			r.client.WantAt(host, 421, "GET", "/session/", "", "Cookie: session_id=a; session_id=b"),
+			r.client.WantAt(host, 421, "GET", "/basic/", "", basicHeader("service", "wrong")),
+			r.client.WantAt(host, 421, "POST", "/login", aliceIn, jsonType),
+			r.client.WantAt(host, 421, "GET", "/signin", ""),
+			r.client.WantAt(host, 421, "GET", "/nowhere", ""),
 		} {
 			if w.Header()["Set-Cookie"] != nil || !strings.Contains(detailOf(t, w), "add a route for the host") {
 				t.Errorf("%s: %v %s", host, w.Header(), w.Body)
@@ -66,7 +52,7 @@ func TestForeignHosts(t *testing.T) {
 // Load balancers ask for the address that they connect to.
 func TestLocalAddressIsAHost(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hostsConfig)
+	r := newRig(t, ownrig.HostsConfig)
 	ask := func(host, local string, want int) {
 		t.Helper()
 		q := request("GET", "/public/", "")
@@ -88,7 +74,7 @@ func TestLocalAddressIsAHost(t *testing.T) {
 // ownEndpoints are requests for own endpoints, each of which would succeed at the gateway's
 // own hosts, for a user with a session there and for one without.
 var ownEndpoints = []struct{ method, target, body, header string }{
-	{"POST", "/login", aliceIn, jsonType}, {"POST", "/login", aliceForm, formType}, {"POST", "/login", "", basicHeader("alice", "wonderland")},
+	{"POST", "/login", aliceIn, jsonType}, {"POST", "/login", ownrig.AliceForm, formType}, {"POST", "/login", "", basicHeader("alice", "wonderland")},
 	{"GET", "/me", "", ""}, {"GET", "/me", "", browser}, {"GET", "/logout", "", ""}, {"POST", "/logout", "", ""},
 	{"GET", "/account", "", ""}, {"GET", "/account/sessions", "", ""}, {"POST", "/account/sessions/end", `{"others": true}`, jsonType},
 	{"POST", "/account/tokens", `{"name": "a", "expires_in": 60}`, jsonType}, {"GET", "/account/tokens", "", ""},
@@ -136,27 +122,27 @@ func (r *rig) refusesOwn(host string, to func(*http.Request) *http.Request) {
 // sign in at a host that is not the gateway's, and do nothing else of their own there.
 func TestAnyHost(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hostsConfig+"listen: {any_host: true}\n")
+	r := newRig(t, ownrig.HostsConfig+"listen: {any_host: true}\n")
 	for _, host := range foreignHosts {
-		if r.wantAt(host, 200, "GET", "/public/", ""); r.upstream.last().Host != host {
+		if r.client.WantAt(host, 200, "GET", "/public/", ""); r.upstream.last().Host != host {
 			t.Errorf("%s: the upstream is asked for %s", host, r.upstream.last().Host)
 		}
-		r.wantAt(host, 404, "GET", "/page", "") // which wiki.example.org has
-		r.wantAt(host, 401, "GET", "/session/", "")
+		r.client.WantAt(host, 404, "GET", "/page", "") // which wiki.example.org has
+		r.client.WantAt(host, 401, "GET", "/session/", "")
 		for target, want := range map[string]string{
 			"/session/x?y":              "https://gw.example/signin?return_to=%2Fsession%2Fx%3Fy",
 			"/signin?return_to=/public": "https://gw.example/signin?return_to=%2Fpublic",
 			"/login":                    "https://gw.example/login",
 		} {
-			if got := r.wantAt(host, 302, "GET", target, "", browser).Header().Get("Location"); got != want {
+			if got := r.client.WantAt(host, 302, "GET", target, "", browser).Header().Get("Location"); got != want {
 				t.Errorf("%s%s: to %q, want %q", host, target, got, want)
 			}
 		}
 	}
 	r.refusesOwn("evil.example", func(q *http.Request) *http.Request { return q })
-	r.wantAt("wiki.example.org", 200, "GET", "/page", "")
+	r.client.WantAt("wiki.example.org", 200, "GET", "/page", "")
 	const waiting = "https://gw.example/signin?return_to=https%3A%2F%2Ffiles.example%2Fsession%2F&binding="
-	if got := r.wantAt("files.example", 302, "GET", "/session/", "", browser).Header().Get("Location"); !strings.HasPrefix(got, waiting) {
+	if got := r.client.WantAt("files.example", 302, "GET", "/session/", "", browser).Header().Get("Location"); !strings.HasPrefix(got, waiting) {
 		t.Errorf("a host of the gateway: sign-in at %q", got)
 	}
 }
@@ -172,7 +158,7 @@ func TestDecidedHostIsForwarded(t *testing.T) {
 		"X-Forwarded-Host: public.example": 200, "Forwarded: host=public.example": 200, "Forwarded: for=198.51.100.7;host=\"public.example\"": 200,
 		"X-Forwarded-Host: private.example, public.example": 200, "X-Forwarded-Host: private.example": 401,
 	} {
-		if r.wantAt("private.example", want, "GET", "/page", "", says); want == 200 && r.upstream.last().Host != "public.example" {
+		if r.client.WantAt("private.example", want, "GET", "/page", "", says); want == 200 && r.upstream.last().Host != "public.example" {
 			t.Errorf("%q: decided on for public.example, and the upstream is asked for a page of %s", says, r.upstream.last().Host)
 		}
 	}
@@ -182,7 +168,7 @@ func TestDecidedHostIsForwarded(t *testing.T) {
 // is the gateway's. A credential is refused as exposed.
 func TestHTTPRedirect(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, edit(t, hostsConfig, "https://gw.example", "https://gw.example:8443")+"token: {delivery: cookie}\n")
+	r := newRig(t, edit(t, ownrig.HostsConfig, "https://gw.example", "https://gw.example:8443")+"token: {delivery: cookie}\n")
 	requests := 0
 	for _, c := range []struct {
 		host, target, header string

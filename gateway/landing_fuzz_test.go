@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/http/httpguts"
 
+	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/web"
 )
 
@@ -75,7 +76,7 @@ func FuzzReturnToInBrowsers(f *testing.F) {
 			stays(t, method+" "+place, r.do(method, place, body, append(header, browser)...))
 		}
 		escaped := url.QueryEscape(target)
-		ask("POST", "/login", aliceForm+"&return_to="+escaped, formType)
+		ask("POST", "/login", ownrig.AliceForm+"&return_to="+escaped, formType)
 		ask("POST", "/login", "username=&password=&return_to="+escaped, formType)
 		r.clock.Advance(r.state.Load().config.Limits.LoginWindow) // the next one is not throttled
 		for _, place := range []string{"/login?return_to=", "/signin?return_to=", "/signin?mechanism=session&return_to=", "/logout?return_to=", "/me?return_to=", "/session/x?", "/session?"} {

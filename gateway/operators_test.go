@@ -70,8 +70,8 @@ func TestOperatorEndsLogin(t *testing.T) {
 func TestOperatorEndsDelegatedLogin(t *testing.T) {
 	t.Parallel()
 	r, _ := delegatedRig(t, "")
-	back := r.leave("")
-	session := jarOf(r.want(302, "GET", back.target, "", back.cookie)).line()
+	back := r.client.Leave("")
+	session := jarOf(r.want(302, "GET", back.Target, "", back.Cookie)).Line()
 	r.want(200, "GET", "/delegated/", "", session)
 	var found []*login.UserLogin
 	if err := r.EachLogin(t.Context(), func(l *login.UserLogin) error {

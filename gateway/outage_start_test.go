@@ -146,9 +146,9 @@ func TestStopBeforeGateOpens(t *testing.T) {
 		}
 		close(answer)
 		<-closed
-		calls := r.store.calls.Load()
+		calls := r.store.Calls()
 		r.passes(time.Minute)
-		if again := r.store.calls.Load(); again != calls {
+		if again := r.store.Calls(); again != calls {
 			t.Errorf("it has called the store %d times since", again-calls)
 		}
 	})

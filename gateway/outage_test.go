@@ -5,22 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-)
 
-// outages are how a store may fail during a request: in one operation, or from one
-// operation on.
-var outages = map[string]func(n int64) func(string, int64, string) bool{
-	"once": func(n int64) func(string, int64, string) bool {
-		return func(_ string, call int64, _ string) bool { return call == n }
-	},
-	"from then": func(n int64) func(string, int64, string) bool {
-		return func(_ string, call int64, _ string) bool { return call >= n }
-	},
-}
+	ownrig "authgate/gateway/endpoint/rig"
+)
 
 // interrupted is a request that needs the store.
 type interrupted struct {
@@ -31,8 +21,6 @@ type interrupted struct {
 	// after a 503. The store works again by then.
 	done, undone func(*rig, signedIn, *httptest.ResponseRecorder)
 }
-
-const cookieDelivery = baseConfig + "token: {delivery: cookie}\n"
 
 // interruptions are requests to a gateway that runs yaml.
 func interruptions(yaml string) []interrupted {
@@ -69,7 +57,7 @@ func interruptions(yaml string) []interrupted {
 		{"bearer on a route", "GET", "/bearer/x", 200, func(s signedIn) []string { return []string{s.bearer} }},
 		{"both on a route", "GET", "/any/x", 200, func(s signedIn) []string { return []string{s.bearer, s.cookie} }},
 	}
-	if yaml == cookieDelivery {
+	if yaml == ownrig.CookieDelivery {
 		rows = append(rows, row{"logout by refresh token", "POST", "/logout", 200, func(s signedIn) []string { return []string{"Cookie: refresh_token=" + s.refresh} }})
 	}
 	for _, c := range rows {
@@ -93,15 +81,15 @@ func interruptions(yaml string) []interrupted {
 // not happened. Cookies that carry tokens are no exception.
 func TestStoreOutage(t *testing.T) {
 	t.Parallel()
-	for delivery, yaml := range map[string]string{"tokens in the body": baseConfig, "tokens in cookies": cookieDelivery} {
+	for delivery, yaml := range map[string]string{"tokens in the body": baseConfig, "tokens in cookies": ownrig.CookieDelivery} {
 		for _, c := range interruptions(yaml) {
-			for kind, outage := range outages {
+			for kind, outage := range ownrig.Outages {
 				for _, warm := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s/%s/%s/warm=%t", delivery, c.name, kind, warm), func(t *testing.T) {
 						t.Parallel()
 						r := newRig(t, yaml)
 						failed := 0
-						eachFailure(t, r, outage, func(broken func(*http.Request) *httptest.ResponseRecorder) {
+						ownrig.EachFailure(r.client, r.store.Store, outage, func(broken func(*http.Request) *httptest.ResponseRecorder) {
 							s := r.login(aliceIn)
 							if warm {
 								r.do("GET", "/any/", "", s.cookie)
@@ -111,7 +99,10 @@ func TestStoreOutage(t *testing.T) {
 							switch w := broken(c.request(s)); w.Code {
 							case http.StatusServiceUnavailable:
 								failed++
-								checkUnavailable(t, r, w, r.upstream.count()-before)
+								ownrig.CheckUnavailable(t, r.log, w)
+								if r.upstream.count() != before {
+									t.Error("the request was forwarded")
+								}
 								c.undone(r, s, w)
 							case c.status:
 								c.done(r, s, w)
@@ -126,42 +117,6 @@ func TestStoreOutage(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// eachFailure calls f for each operation of the store that a request makes. f
-// sends one request by broken, during which the operation fails.
-func eachFailure(t *testing.T, r *rig, outage func(int64) func(string, int64, string) bool, f func(broken func(*http.Request) *httptest.ResponseRecorder)) {
-	t.Helper()
-	calls := int64(0)
-	for n := int64(0); n <= calls; n++ { // in the last round, no operation is left to fail
-		calls = -1
-		f(func(q *http.Request) *httptest.ResponseRecorder {
-			r.store.breakIf(outage(n))
-			defer r.store.heal()
-			w := r.serve(q)
-			calls = r.store.calls.Load()
-			return w
-		})
-		if calls < 0 || n > 50 || t.Failed() {
-			t.Fatalf("operation %d of %d failed", n, calls)
-		}
-	}
-}
-
-func checkUnavailable(t *testing.T, r *rig, w *httptest.ResponseRecorder, forwarded int) {
-	t.Helper()
-	if h := w.Header(); h.Get("Retry-After") != "1" || h["Set-Cookie"] != nil || h["Location"] != nil {
-		t.Errorf("a 503 with %v", h)
-	}
-	if body := w.Body.String(); strings.Contains(body, "_token") || strings.Contains(body, errBroken.Error()) {
-		t.Errorf("the body of the 503 shows internals: %s", body)
-	}
-	if forwarded != 0 {
-		t.Error("the request was forwarded")
-	}
-	if line := r.log.Last(t, "request"); line["level"] != "WARN" || line["decision"] != "error" || !strings.Contains(fmt.Sprint(line["error"]), errBroken.Error()) {
-		t.Errorf("the log does not have the cause: %v", line)
 	}
 }
 

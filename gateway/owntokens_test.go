@@ -37,7 +37,7 @@ func TestOwnTokensStayHere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ownTokensConfig)
 	alice := r.login(aliceIn)
-	tokens := map[string]string{"API token": r.newToken(alice.cookie, "").Token, "access token": alice.access, "refresh token": alice.refresh}
+	tokens := map[string]string{"API token": r.client.NewToken(alice.cookie, "").Token, "access token": alice.access, "refresh token": alice.refresh}
 	for kind, token := range tokens {
 		for _, way := range spelledOut {
 			for _, target := range []string{"/public/", "/session/", "/any/", "/shared/"} {
@@ -81,7 +81,7 @@ func TestOwnTokensStayHereOnBothWays(t *testing.T) {
 	t.Parallel()
 	for i, w := range newWays(t) {
 		alice := w.login(aliceIn)
-		for kind, token := range map[string]string{"API token": w.newToken(alice.cookie, "").Token, "access token": alice.access} {
+		for kind, token := range map[string]string{"API token": w.client.NewToken(alice.cookie, "").Token, "access token": alice.access} {
 			got := w.tell(t, "GET /public/script HTTP/1.1\r\nHost: gw.example\r\nAuthorization: Token "+token+"\r\nX-Other: y\r\n\r\n", plainAnswer)
 			if strings.Contains(got, token) || !strings.Contains(got, "X-Other: y") {
 				t.Errorf("way %d: with the %s, the upstream gets %s", i, kind, got)

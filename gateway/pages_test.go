@@ -6,42 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	ownrig "authgate/gateway/endpoint/rig"
 )
-
-// wantPage checks that an answer is a page with these parts.
-func wantPage(t *testing.T, w *httptest.ResponseRecorder, parts ...string) {
-	t.Helper()
-	if got := w.Header().Get("Content-Type"); got != "text/html; charset=utf-8" {
-		t.Errorf("%d with the type %q, want a page", w.Code, got)
-	}
-	body := w.Body.String()
-	if end := strings.Index(body, "</style>"); end >= 0 {
-		body = body[end:]
-	}
-	for _, part := range parts {
-		if absent, found := strings.CutPrefix(part, "not "); strings.Contains(body, absent) == found || !found && !strings.Contains(body, part) {
-			t.Errorf("the page is to have %q:\n%s", part, body)
-		}
-	}
-}
-
-const logoutButton = `<form method="post" action="/logout">`
-
-// A user who is signed in sees who they are on the sign-in page, and goes on or
-// switches. A form for another account is one step away.
-func TestSignInPageKnowsUser(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	alice := r.login(aliceIn)
-	form := `<form method="post" action="/login">`
-	wantPage(t, r.want(200, "GET", "/signin", "", browser), form, "Sign in to gw.example", "not You are signed in")
-	wantPage(t, r.want(200, "GET", "/signin?return_to=/session/x", "", browser, alice.cookie),
-		"not "+form, "<strong>Alice Example (alice)</strong>", `href="/session/x"`, `href="/signin?switch=1&amp;return_to=%2Fsession%2Fx"`, logoutButton)
-	wantPage(t, r.want(200, "GET", "/signin", "", browser, alice.cookie), `href="/">`)
-	wantPage(t, r.want(200, "GET", "/signin?switch=1&return_to=/session/x", "", browser, alice.cookie),
-		form, "<strong>Alice Example (alice)</strong>", `name="return_to" value="/session/x"`)
-	r.good(alice, true)
-}
 
 // A session that has ended is named as the reason for the sign-in, and nothing else is.
 func TestReasonForSignIn(t *testing.T) {
@@ -57,50 +24,16 @@ func TestReasonForSignIn(t *testing.T) {
 	if line := r.log.Last(t, "request"); !strings.HasSuffix(line["reason"].(string), "; the session that the browser sent is unknown, expired or ended") {
 		t.Errorf("logged %v", line)
 	}
-	if location != "/signin?return_to=%2Fsession%2Fx&reason=ended" || len(cleared(w)) != 1 {
-		t.Errorf("after the session: %s, cleared %q", location, cleared(w))
+	if location != "/signin?return_to=%2Fsession%2Fx&reason=ended" || len(ownrig.Cleared(w)) != 1 {
+		t.Errorf("after the session: %s, cleared %q", location, ownrig.Cleared(w))
 	}
 	const ended = "Your session has ended. Please sign in again."
-	wantPage(t, r.want(200, "GET", location, "", browser), ended)
-	wantPage(t, r.want(200, "GET", "/signin?reason=<b>", "", browser), "not "+ended, "not &lt;b&gt;")
+	ownrig.WantPage(t, r.want(200, "GET", location, "", browser), ended)
+	ownrig.WantPage(t, r.want(200, "GET", "/signin?reason=<b>", "", browser), "not "+ended, "not &lt;b&gt;")
 	// Each cookie that is no longer valid is cleared once.
-	if w := r.want(200, "GET", "/signin", "", browser, alice.cookie); len(cleared(w)) != 1 {
-		t.Errorf("cleared %q", cleared(w))
+	if w := r.want(200, "GET", "/signin", "", browser, alice.cookie); len(ownrig.Cleared(w)) != 1 {
+		t.Errorf("cleared %q", ownrig.Cleared(w))
 	}
-}
-
-// A browser that signs in, and comes back without the cookie, is told so. The log has
-// a hint for operators.
-func TestSignInWithoutCookies(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	const told, logged = "your browser did not keep the session", "a sign-in came back without its cookie"
-	page, from := "/signin?return_to=%2Fsession%2Fx", "Referer: https://gw.example/signin?return_to=%2Fsession%2Fx"
-	for _, c := range []struct{ path, referer string }{
-		{page, ""}, {page, "Referer: https://evil.example/signin"}, {page, "Referer: https://gw.example/app"}, {page, "Referer: %"},
-		{"/signin", from}, {page + "&switch=1", from}, {page + "&reason=ended", from}, {page, from + "&switch=1"}, {page, "Referer: https://gw.example/signin?reason=signed_out"},
-	} {
-		wantPage(t, r.want(200, "GET", c.path, "", browser, c.referer), "not "+told)
-	}
-	if strings.Contains(r.log.String(), logged) {
-		t.Error("the log tells of a cookie that is not missing")
-	}
-	wantPage(t, r.want(200, "GET", page, "", browser, from), told)
-	wantPage(t, r.want(200, "GET", page, "", browser, "Referer: https://gw.example/login"), told)
-	if !strings.Contains(r.log.String(), logged) {
-		t.Errorf("the log has no hint:\n%s", r.log)
-	}
-}
-
-// After signing out, a user is told so, with a way back in, and so is one who is not
-// signed in any more. A user who is signed in is not told otherwise.
-func TestSignedOutPage(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	alice := r.login(aliceIn)
-	location := r.want(303, "POST", "/logout", "", browser, r.login(aliceIn).cookie).Header().Get("Location")
-	wantPage(t, r.want(200, "GET", location, "", browser), "You are signed out", `href="/signin"`)
-	wantPage(t, r.want(200, "GET", location, "", browser, alice.cookie), "not You are signed out", "Alice Example")
 }
 
 // Without a route for /, browsers get a start page there, at the host where users
@@ -109,10 +42,10 @@ func TestStartPage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
 	alice := r.login(aliceIn)
-	wantPage(t, r.want(200, "GET", "/", "", browser), "You are not signed in.", `href="/signin"`, "not "+logoutButton)
-	wantPage(t, r.want(200, "GET", "/", "", browser, alice.cookie), "Alice Example", `href="/account"`, logoutButton)
-	wantPage(t, r.want(404, "GET", "/x", "", browser), `href="/">Go to the start page`)
-	wantPage(t, r.want(404, "POST", "/", "", browser), "not Go to the start page")
+	ownrig.WantPage(t, r.want(200, "GET", "/", "", browser), "You are not signed in.", `href="/signin"`, "not "+ownrig.LogoutButton)
+	ownrig.WantPage(t, r.want(200, "GET", "/", "", browser, alice.cookie), "Alice Example", `href="/account"`, ownrig.LogoutButton)
+	ownrig.WantPage(t, r.want(404, "GET", "/x", "", browser), `href="/">Go to the start page`)
+	ownrig.WantPage(t, r.want(404, "POST", "/", "", browser), "not Go to the start page")
 	if got := detailOf(t, r.want(404, "GET", "/", "")); got != "There is nothing here." {
 		t.Errorf("a program is told %q", got)
 	}
@@ -125,8 +58,8 @@ func TestStartPage(t *testing.T) {
 		t.Errorf("the route for / is not asked: %v", got)
 	}
 	r = newRig(t, edit(t, baseConfig, "routes:", "routes:\n  - {match: wiki.example/wiki, upstream: app, auth: [none]}"))
-	r.wantAt("wiki.example", 404, "GET", "/", "", browser)
-	wantPage(t, r.wantAt("gw.example", 200, "GET", "/", "", browser), "Welcome")
+	r.client.WantAt("wiki.example", 404, "GET", "/", "", browser)
+	ownrig.WantPage(t, r.client.WantAt("gw.example", 200, "GET", "/", "", browser), "Welcome")
 }
 
 // A user who is not allowed in sees who they are, and can use another account or sign
@@ -135,27 +68,10 @@ func TestForbiddenPage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, edit(t, baseConfig, "auth: [session, bearer], policy: admin", "auth: [session, basic], policy: admin"))
 	bob := r.login(bobIn)
-	wantPage(t, r.want(403, "GET", "/admin/x?y", "", browser, bob.cookie),
-		"<strong>bob</strong>", `href="/signin?switch=1&amp;return_to=%2Fadmin%2Fx%3Fy"`, logoutButton, "Error 403")
-	wantPage(t, r.want(403, "GET", "/admin/", "", browser, basicHeader("service", "s3rvice")), "<strong>service</strong>", "not switch", "not "+logoutButton)
-	wantPage(t, r.want(403, "POST", "/session/", "", browser, bob.cookie, "Origin: https://evil.example"), "Another site", "not <strong>bob", "not switch")
-}
-
-// A form that is refused because of too many failures tells how long to wait, and
-// keeps the user name.
-func TestThrottledForm(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, edit(t, baseConfig, "store:", "limits: {login_failures: 1, login_window: 5m}\nstore:"))
-	form := "username=alice&password=wrong&return_to=/session/"
-	wantPage(t, r.want(401, "POST", "/login", form, formType, browser), "Invalid username or password.", `value="alice"`)
-	w := r.want(429, "POST", "/login", form, formType, browser)
-	wantPage(t, w, "Too many failed logins. Try again in 5 minutes.", `value="alice"`, `value="/session/"`)
-	if got := w.Header().Get("Retry-After"); got != "300" {
-		t.Errorf("Retry-After is %q", got)
-	}
-	if got := detailOf(t, r.want(429, "POST", "/login", form, formType)); got != "Too many failed logins. Try again later." {
-		t.Errorf("a program is told %q", got)
-	}
+	ownrig.WantPage(t, r.want(403, "GET", "/admin/x?y", "", browser, bob.cookie),
+		"<strong>bob</strong>", `href="/signin?switch=1&amp;return_to=%2Fadmin%2Fx%3Fy"`, ownrig.LogoutButton, "Error 403")
+	ownrig.WantPage(t, r.want(403, "GET", "/admin/", "", browser, basicHeader("service", "s3rvice")), "<strong>service</strong>", "not switch", "not "+ownrig.LogoutButton)
+	ownrig.WantPage(t, r.want(403, "POST", "/session/", "", browser, bob.cookie, "Origin: https://evil.example"), "Another site", "not <strong>bob", "not switch")
 }
 
 // A proxy that does not say that a request came over https is named to operators, and
@@ -171,7 +87,7 @@ func TestProxyWithoutProto(t *testing.T) {
 		name, value, _ := strings.Cut(header, ": ")
 		q.Header.Set(name, value)
 		q.Header.Set("Accept", "text/html")
-		wantPage(t, r.wantOf(403, q), "If the address already begins with https, the service is not set up completely.")
+		ownrig.WantPage(t, r.wantOf(403, q), "If the address already begins with https, the service is not set up completely.")
 		if line := r.log.Last(t, "request"); !strings.Contains(line["error"].(string), logged) {
 			t.Errorf("%s: logged %v", header, line)
 		}
@@ -182,45 +98,7 @@ func TestProxyWithoutProto(t *testing.T) {
 func TestSiteReloads(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
-	wantPage(t, r.want(200, "GET", "/signin", "", browser), `<p class="brand">gw.example</p>`)
+	ownrig.WantPage(t, r.want(200, "GET", "/signin", "", browser), `<p class="brand">gw.example</p>`)
 	r.mustReload(edit(t, baseConfig, "store:", "site: {title: Example & Co, help: 'https://help.example/'}\nstore:"))
-	wantPage(t, r.want(200, "GET", "/signin", "", browser), `<p class="brand">Example &amp; Co</p>`, `href="https://help.example/"`)
-}
-
-// A sign-in at a provider that fails because of the browser's cookies, or of a clock, is
-// named, and so is one that is merely too late. Only the log tells operators more.
-func TestProviderPages(t *testing.T) {
-	t.Parallel()
-	r, p := delegatedRig(t, "")
-	lost := func(status int, page, logged string, header ...string) {
-		t.Helper()
-		back := r.leave("")
-		for i := range header {
-			header[i] = strings.ReplaceAll(header[i], "$cookie", back.cookie)
-		}
-		w := r.want(status, "GET", back.target, "", append(header, browser)...)
-		wantPage(t, w, page, `href="/signin"`)
-		if line := r.log.Last(t, "request"); logged != "" && !strings.Contains(line["error"].(string), logged) || strings.Contains(w.Body.String(), logged) && logged != "" {
-			t.Errorf("%s: logged %v", page, line)
-		}
-	}
-	lost(400, "Your browser did not keep a cookie", "the browser did not send the cookie __Host-authgate_login")
-	lost(400, "This sign-in cannot be completed", "", "Cookie: __Host-authgate_login="+strings.Repeat("A", 43))
-	for _, off := range []time.Duration{time.Hour, -time.Hour} {
-		p.now = func() time.Time { return r.clock.Now().Add(off) }
-		lost(502, "The clocks do not agree", "compare the clocks of the gateway and the provider", "$cookie")
-	}
-}
-
-// A user who wants another account is asked for it by the provider too.
-func TestAnotherAccountAtProvider(t *testing.T) {
-	t.Parallel()
-	r, _ := delegatedRig(t, "")
-	wantPage(t, r.want(200, "GET", "/signin?switch=1&return_to=/delegated/", "", browser), `href="/login?provider=small&amp;switch=1&amp;return_to=%2Fdelegated%2F"`)
-	for path, want := range map[string]bool{"/login?provider=small&switch=1": true, "/login?switch=1": true, "/login?provider=small": false} {
-		location := r.want(302, "GET", path, "", browser).Header().Get("Location")
-		if strings.Contains(location, "prompt=login") != want {
-			t.Errorf("%s leads to %s", path, location)
-		}
-	}
+	ownrig.WantPage(t, r.want(200, "GET", "/signin", "", browser), `<p class="brand">Example &amp; Co</p>`, `href="https://help.example/"`)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"authgate/gateway/clocktest"
+	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/store"
 )
 
@@ -44,17 +45,13 @@ func newFileRig(t testing.TB, name, content string, more ...string) (r *rig, pat
 	c := clocktest.At(time.Now())
 	memory := store.NewMemory(c.Now)
 	t.Cleanup(func() { memory.Close() })
-	brittle := &brittleStore{Store: memory}
+	brittle := newBrittleStore(memory)
 	r, err := startRig(t, dir, fileConfig(t, name)+strings.Join(more, ""), brittle, c.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.clock, r.store = c, brittle
 	return r, path
-}
-
-func changeTo(current, next string) string {
-	return fmt.Sprintf(`{"current":%q,"new":%q}`, current, next)
 }
 
 func signInWith(username, password string) string {
@@ -83,10 +80,10 @@ func TestChangePassword(t *testing.T) {
 			t.Parallel()
 			r, path := newFileRig(t, name, file)
 			here, phone, bob := r.login(aliceIn), r.another(), r.login(bobIn)
-			token := r.newToken(here.cookie, "")
+			token := r.client.NewToken(here.cookie, "")
 			r.clock.Advance(time.Minute)
 			sid := r.logins(here.cookie)[0].ID
-			w := r.want(200, "POST", "/account/password", changeTo("wonderland", "looking-glass"), jsonType, here.cookie)
+			w := r.want(200, "POST", "/account/password", ownrig.ChangeTo("wonderland", "looking-glass"), jsonType, here.cookie)
 			cookie := w.Header().Get("Set-Cookie")
 			if !strings.Contains(cookie, "; Max-Age=3540; HttpOnly; Secure; SameSite=Lax") {
 				t.Errorf("the cookie is %q", cookie) // it ends with the old one
@@ -127,7 +124,7 @@ func TestChangePassword(t *testing.T) {
 			r.stub()
 			r.clock.Advance(1)
 			r.wantSession(401, here)
-			byForm := jarOf(w).line("session_id")
+			byForm := jarOf(w).Line("session_id")
 			r.want(200, "GET", "/session/", "", byForm)
 			r.login(signInWith("alice", "jabberwocky"))
 			// After a restart everything is as before.
@@ -146,7 +143,7 @@ func TestChangePasswordRefused(t *testing.T) {
 	t.Parallel()
 	r, path := newFileRig(t, "accounts.yaml", fileAccounts)
 	here, phone := r.login(aliceIn), r.another()
-	good := changeTo("wonderland", "looking-glass")
+	good := ownrig.ChangeTo("wonderland", "looking-glass")
 	for line, want := range map[string]int{
 		"": 401, here.bearer: 403, "Authorization: Bearer x": 401, basicHeader("alice", "wonderland"): 401, "Cookie: session_id=x": 401,
 	} {
@@ -158,7 +155,7 @@ func TestChangePasswordRefused(t *testing.T) {
 	r.want(405, "GET", "/account/password", "", here.cookie)
 	for _, body := range []string{
 		"", "{}", "[]", `{"current":"wonderland"}`, `{"new":"looking-glass"}`, `{"current":1,"new":"looking-glass"}`, `{"current":"wonderland","new":null}`,
-		changeTo("wonderland", ""), changeTo("wonderland", "1234567"), changeTo("wonderland", "日本日本日本日"), changeTo("wonderland", strings.Repeat("x", 1025)),
+		ownrig.ChangeTo("wonderland", ""), ownrig.ChangeTo("wonderland", "1234567"), ownrig.ChangeTo("wonderland", "日本日本日本日"), ownrig.ChangeTo("wonderland", strings.Repeat("x", 1025)),
 		"{\"current\":\"wonderland\",\"new\":\"\xff23456789\"}",
 	} {
 		r.want(400, "POST", "/account/password", body, jsonType, here.cookie)
@@ -170,7 +167,7 @@ func TestChangePasswordRefused(t *testing.T) {
 		r.want(400, "POST", "/account/password", body, formType, here.cookie)
 	}
 	for _, current := range []string{"", "Wonderland", "builder"} {
-		w := r.want(403, "POST", "/account/password", changeTo(current, "looking-glass"), jsonType, here.cookie)
+		w := r.want(403, "POST", "/account/password", ownrig.ChangeTo(current, "looking-glass"), jsonType, here.cookie)
 		if detail := detailOf(t, w); detail != "The current password is wrong." {
 			t.Errorf("%q: %s", current, detail)
 		}
@@ -188,7 +185,7 @@ func TestChangePasswordLengths(t *testing.T) {
 	r, _ := newFileRig(t, "accounts.yaml", fileAccounts)
 	here, current := r.login(aliceIn), "wonderland"
 	for _, next := range []string{"12345678", "日本日本日本日本", strings.Repeat("x", 1024)} {
-		here = readLogin(t, r.want(200, "POST", "/account/password", changeTo(current, next), jsonType, here.cookie))
+		here = readLogin(t, r.want(200, "POST", "/account/password", ownrig.ChangeTo(current, next), jsonType, here.cookie))
 		r.clock.Advance(1)
 		r.login(signInWith("alice", next))
 		current = next
@@ -201,23 +198,23 @@ func TestChangePasswordIsThrottled(t *testing.T) {
 	r, _ := newFileRig(t, "accounts.yaml", fileAccounts)
 	here := r.login(aliceIn)
 	for range 10 { // limits.login_failures
-		r.want(403, "POST", "/account/password", changeTo("wrong", "looking-glass"), jsonType, here.cookie)
+		r.want(403, "POST", "/account/password", ownrig.ChangeTo("wrong", "looking-glass"), jsonType, here.cookie)
 	}
-	w := r.want(429, "POST", "/account/password", changeTo("wonderland", "looking-glass"), jsonType, here.cookie)
+	w := r.want(429, "POST", "/account/password", ownrig.ChangeTo("wonderland", "looking-glass"), jsonType, here.cookie)
 	if w.Header().Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
 	r.want(429, "POST", "/login", aliceIn, jsonType)
 	r.good(here, true)
 	r.clock.Advance(15 * time.Minute)
-	r.want(200, "POST", "/account/password", changeTo("wonderland", "looking-glass"), jsonType, here.cookie)
+	r.want(200, "POST", "/account/password", ownrig.ChangeTo("wonderland", "looking-glass"), jsonType, here.cookie)
 }
 
 // Without a file that can be written there is no such endpoint, for anyone. An account
 // that is written elsewhere keeps its password.
 func TestChangePasswordElsewhere(t *testing.T) {
 	t.Parallel()
-	good := changeTo("wonderland", "looking-glass")
+	good := ownrig.ChangeTo("wonderland", "looking-glass")
 	r := newRig(t, baseConfig)
 	r.want(404, "POST", "/account/password", good, jsonType)
 	r.want(404, "POST", "/account/password", good, jsonType, r.login(aliceIn).cookie)
@@ -246,7 +243,7 @@ func TestChangePasswordOfAVariable(t *testing.T) {
 	file := "- {username: alice, password_hash: \"${AUTHGATE_TEST_HASH}\"}\n"
 	r, path := newFileRig(t, "accounts.yaml", file)
 	here, phone := r.login(aliceIn), r.another()
-	r.want(404, "POST", "/account/password", changeTo("wonderland", "looking-glass"), jsonType, here.cookie)
+	r.want(404, "POST", "/account/password", ownrig.ChangeTo("wonderland", "looking-glass"), jsonType, here.cookie)
 	r.good(here, true)
 	r.good(phone, true)
 	if got := content(t, path); got != file || !strings.Contains(r.log.String(), "write it in place") {
@@ -257,7 +254,7 @@ func TestChangePasswordOfAVariable(t *testing.T) {
 // A failure leaves the password and the file as they were.
 func TestChangePasswordFails(t *testing.T) {
 	t.Parallel()
-	good := changeTo("wonderland", "looking-glass")
+	good := ownrig.ChangeTo("wonderland", "looking-glass")
 	for name, breaks := range map[string]func(r *rig, path string){
 		"the other logins": func(r *rig, _ string) {
 			r.store.breakIf(func(operation string, _ int64, _ string) bool { return operation == "take" })
@@ -323,7 +320,7 @@ func TestChangePasswordsAtOnce(t *testing.T) {
 		changes.Go(func() {
 			next := fmt.Sprintf("looking-glass %d", i)
 			instance := []*rig{r, other}[i%2]
-			switch w := instance.do("POST", "/account/password", changeTo("wonderland", next), jsonType, alice.cookie); w.Code {
+			switch w := instance.do("POST", "/account/password", ownrig.ChangeTo("wonderland", next), jsonType, alice.cookie); w.Code {
 			case 200:
 				mu.Lock()
 				defer mu.Unlock()
@@ -335,7 +332,7 @@ func TestChangePasswordsAtOnce(t *testing.T) {
 		})
 	}
 	changes.Go(func() {
-		if w := other.do("POST", "/account/password", changeTo("builder", "plasterer"), jsonType, bob.cookie); w.Code != 200 {
+		if w := other.do("POST", "/account/password", ownrig.ChangeTo("builder", "plasterer"), jsonType, bob.cookie); w.Code != 200 {
 			t.Errorf("bob: %d %s", w.Code, w.Body)
 		}
 	})
@@ -370,7 +367,7 @@ func TestStreamsAndANewPassword(t *testing.T) {
 		theirs := s.open("HTTP/2.0", "/session/", phone.cookie)
 		byToken := s.open("HTTP/2.0", "/bearer/", here.bearer)
 		s.alive(3)
-		change := changeTo("wonderland", "looking-glass")
+		change := ownrig.ChangeTo("wonderland", "looking-glass")
 		in := readLogin(t, s.want(200, "POST", "/account/password", change, jsonType, here.cookie))
 		s.stub()
 		time.Sleep(time.Second)
@@ -392,13 +389,13 @@ func TestNewValuesByCookies(t *testing.T) {
 	here, current := jarOf(r.want(200, "POST", "/login", aliceIn, jsonType)), "wonderland"
 	for i, media := range []string{jsonType, formType} {
 		next := fmt.Sprintf("looking-glass %d", i)
-		body, status := changeTo(current, next), 200
+		body, status := ownrig.ChangeTo(current, next), 200
 		if media == formType {
 			body, status = url.Values{"current": {current}, "new": {next}}.Encode(), 303
 		}
 		before := maps.Clone(here)
-		w := r.want(status, "POST", "/account/password", body, media, here.line())
-		here.take(w)
+		w := r.want(status, "POST", "/account/password", body, media, here.Line())
+		here.Take(w)
 		r.stub()
 		r.clock.Advance(1)
 		if strings.Contains(w.Body.String(), here["access_token"]) || len(here) != 3 {
@@ -409,12 +406,12 @@ func TestNewValuesByCookies(t *testing.T) {
 				t.Errorf("%s is the same", name)
 			}
 		}
-		for line, want := range map[string]int{before.line(): 401, here.line(): 200} {
+		for line, want := range map[string]int{before.Line(): 401, here.Line(): 200} {
 			r.want(want, "GET", "/session/", "", line)
 			r.want(want, "GET", "/bearer/", "", line)
 			r.want(want, "POST", "/refresh", "{}", jsonType, line)
 		}
-		here.take(r.want(401, "POST", "/refresh", "{}", jsonType, here.line())) // used just now: no theft
+		here.Take(r.want(401, "POST", "/refresh", "{}", jsonType, here.Line())) // used just now: no theft
 		current = next
 		here = jarOf(r.want(200, "POST", "/login", signInWith("alice", current), jsonType))
 	}
@@ -429,34 +426,34 @@ func TestNewPasswordAtOtherHosts(t *testing.T) {
   - {match: wiki.example.org/, name: wiki, upstream: app, auth: [session]}
   - {match: mail.example.net/, name: mail, upstream: app, auth: [session]}
 `)
-	p := r.person()
-	p.signIn(pageOf(wiki), "alice")
-	p.sees(pageOf("gw.example"), "alice")
-	thief := r.person()
-	for host, jar := range p.jars {
-		thief.jars[host] = maps.Clone(jar)
+	p := r.client.Person()
+	p.SignIn(ownrig.PageOf(wiki), "alice")
+	p.Sees(ownrig.PageOf("gw.example"), "alice")
+	thief := r.client.Person()
+	for host, jar := range p.Jars {
+		thief.Jars[host] = maps.Clone(jar)
 	}
-	thief.sees(pageOf(wiki), "alice")
-	ticket := thief.ticketOf(mail)
+	thief.Sees(ownrig.PageOf(wiki), "alice")
+	ticket := thief.TicketOf(mail)
 	const change = "current=wonderland&new=looking-glass"
-	w := p.ask("POST", "https://gw.example/account/password", change, formType, "Origin: https://gw.example")
+	w := p.Ask("POST", "https://gw.example/account/password", change, formType, "Origin: https://gw.example")
 	if w.Code != 303 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	r.stub()
 	r.clock.Advance(1)
 	before := r.upstream.count()
-	if w := thief.ask("GET", ticket, ""); w.Code != 400 || thief.jars[mail]["session_id"] != "" {
-		t.Errorf("the ticket: %d, %v", w.Code, thief.jars[mail])
+	if w := thief.Ask("GET", ticket, ""); w.Code != 400 || thief.Jars[mail]["session_id"] != "" {
+		t.Errorf("the ticket: %d, %v", w.Code, thief.Jars[mail])
 	}
 	for _, host := range []string{"gw.example", wiki, mail} {
-		thief.isOut(pageOf(host))
+		thief.IsOut(ownrig.PageOf(host))
 	}
 	if r.upstream.count() != before {
 		t.Error("the thief reached the application")
 	}
 	for _, host := range []string{"gw.example", wiki, mail} {
-		p.sees(pageOf(host), "alice")
+		p.Sees(ownrig.PageOf(host), "alice")
 	}
 }
 
@@ -469,7 +466,7 @@ func TestNewPasswordWithoutNewValues(t *testing.T) {
 		r.store.breakIf(func(operation string, _ int64, key string) bool {
 			return operation == "swap" && strings.HasPrefix(key, "login:")
 		})
-		body := changeTo("wonderland", "looking-glass")
+		body := ownrig.ChangeTo("wonderland", "looking-glass")
 		if media == formType {
 			body = "current=wonderland&new=looking-glass"
 		}
@@ -483,4 +480,23 @@ func TestNewPasswordWithoutNewValues(t *testing.T) {
 		r.good(here, false)
 		r.login(signInWith("alice", "looking-glass"))
 	}
+}
+
+// A new password gives a remembered login new values that live as long as the old ones.
+func TestRememberedAfterANewPassword(t *testing.T) {
+	t.Parallel()
+	r, _ := newFileRig(t, "accounts.yaml", fileAccounts, "session: {lifetime: 1h, remember: 30d}\n"+"token: {delivery: cookie, refresh_lifetime: 2h}\n")
+	jar := jarOf(r.want(200, "POST", "/login", `{"username":"alice","password":"wonderland","remember":true}`, jsonType))
+	r.clock.Advance(time.Minute)
+	w := r.want(200, "POST", "/account/password", ownrig.ChangeTo("wonderland", "a new password"), jsonType, jar.Line("session_id"))
+	for _, name := range []string{"session_id", "refresh_token"} {
+		if got := ownrig.MaxAge(t, w, name); got != 30*24*time.Hour-time.Minute {
+			t.Errorf("%s lives for %v", name, got)
+		}
+	}
+	jar.Take(w)
+	r.stub() // the change has reloaded the accounts
+	r.clock.Advance(24 * time.Hour)
+	r.want(200, "GET", "/session/", "", jar.Line("session_id"))
+	r.want(200, "POST", "/refresh", "", jar.Line("refresh_token"))
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	ownrig "authgate/gateway/endpoint/rig"
 )
 
 // corsConfig is baseConfig with routes that share their responses.
@@ -107,7 +109,7 @@ func TestSharedStateChanges(t *testing.T) {
 	alice := r.login(aliceIn)
 	site := []string{alice.cookie, "Sec-Fetch-Site: cross-site"}
 	r.want(200, "PUT", "/shared/", "", append(site, spa)...)
-	r.want(200, "GET", "/shared/", "", append(append(site, spa), webSocket...)...)
+	r.want(200, "GET", "/shared/", "", append(append(site, spa), ownrig.WebSocket...)...)
 	r.want(403, "PUT", "/shared/", "", append(site, "Origin: https://evil.example")...)
 	r.want(403, "PUT", "/shared/", "", append(site, "Origin: null")...)
 	r.want(403, "PUT", "/shared/", "", site...)

@@ -248,7 +248,7 @@ func TestReloadDuringDiscovery(t *testing.T) {
 	t.Parallel()
 	asked, answer, done := make(chan struct{}), make(chan struct{}), make(chan *httptest.ResponseRecorder)
 	r, p := delegatedRig(t, "")
-	p.discovers = func() {
+	p.Discovers = func() {
 		close(asked)
 		<-answer
 	}
@@ -256,7 +256,7 @@ func TestReloadDuringDiscovery(t *testing.T) {
 	<-asked
 	r.mustReload(baseConfig)
 	close(answer)
-	if w := <-done; w.Code != http.StatusFound || !strings.HasPrefix(w.Header().Get("Location"), p.issuer) {
+	if w := <-done; w.Code != http.StatusFound || !strings.HasPrefix(w.Header().Get("Location"), p.Issuer) {
 		t.Errorf("the waiting request gets %d %s", w.Code, w.Body)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/headername"
 	"authgate/gateway/headername/headernametest"
 )
@@ -61,7 +62,7 @@ func TestIdentityHeaders(t *testing.T) {
 // forwarded byte for byte.
 func TestStripCredentials(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, cookieDelivery)
+	r := newRig(t, ownrig.CookieDelivery)
 	jar := jarOf(r.want(200, "POST", "/login", aliceIn, jsonType))
 	session, access, refresh := "session_id="+jar["session_id"], "access_token="+jar["access_token"], "refresh_token="+jar["refresh_token"]
 	basic := basicHeader("service", "s3rvice")

@@ -2,15 +2,10 @@ package gateway
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,46 +15,10 @@ import (
 
 	"authgate/gateway/clocktest"
 	"authgate/gateway/config"
+	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/logtest"
 	"authgate/gateway/store"
 )
-
-// baseConfig has every kind of route. The password of service is s3rvice, that
-// of alice wonderland, that of bob builder, at the lowest cost of bcrypt.
-const baseConfig = `
-public_url: https://gw.example
-data_dir: .
-store: {driver: memory}
-basic:
-  users:
-    - {username: service, password_hash: "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"}
-accounts:
-  users:
-    - {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"}
-    - {username: bob, roles: [user], password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"}
-upstreams:
-  app: {url: "http://app.invalid"}
-policies:
-  admin: {roles: [admin]}
-routes:
-  - {match: /basic/, name: basic, upstream: app, auth: [basic]}
-  - {match: /session/, name: session, upstream: app, auth: [session]}
-  - {match: /bearer/, name: bearer, upstream: app, auth: [bearer]}
-  - {match: /any/, name: any, upstream: app, auth: [session, bearer, basic]}
-  - {match: /admin/, name: admin, upstream: app, auth: [session, bearer], policy: admin}
-  - {match: /public/, name: public, upstream: app, auth: [none]}
-`
-
-// parseConfig reads a configuration as if its file were in dir.
-func parseConfig(t testing.TB, dir, yaml string) *config.Config {
-	t.Helper()
-	cfg, err := config.Parse(filepath.Join(dir, "config.yaml"), []byte(yaml))
-	if err != nil {
-		t.Fatalf("parsing a configuration: %v", err)
-	}
-	cfg.DataDir = dir // it exists
-	return cfg
-}
 
 // rig is a Gateway with everything around it under the control of the test: a
 // memory store that can fail, a clock, a log, and an upstream that remembers.
@@ -72,6 +31,7 @@ type rig struct {
 	log      *logtest.Buffer
 	registry *prometheus.Registry
 	upstream *stubUpstream
+	client   *ownrig.Client
 }
 
 // newRig returns a rig that runs yaml.
@@ -88,7 +48,7 @@ func newRigBy(t testing.TB, yaml string, now func() time.Time) *rig {
 	t.Helper()
 	memory := store.NewMemory(now)
 	t.Cleanup(func() { memory.Close() })
-	brittle := &brittleStore{Store: memory}
+	brittle := newBrittleStore(memory)
 	r, err := startRig(t, t.TempDir(), yaml, brittle, now)
 	if err != nil {
 		t.Fatalf("New: %v", err)
@@ -122,6 +82,7 @@ func startRig(t testing.TB, dir, yaml string, s store.Store, now func() time.Tim
 	})
 	if err == nil {
 		t.Cleanup(r.Close)
+		r.client = &ownrig.Client{T: t, Handler: r.Gateway, App: r.upstream}
 		r.stub()
 	}
 	return r, err
@@ -149,15 +110,6 @@ func (r *rig) mustReload(yaml string) {
 	r.stub()
 }
 
-// edit replaces a part of the configuration, which must be there.
-func edit(t testing.TB, yaml, old, new string) string {
-	t.Helper()
-	if !strings.Contains(yaml, old) {
-		t.Fatalf("the configuration has no %q", old)
-	}
-	return strings.ReplaceAll(yaml, old, new)
-}
-
 // stubUpstream answers every request without a network.
 type stubUpstream struct {
 	newest atomic.Pointer[http.Request] // nil: none has reached the upstream
@@ -177,6 +129,12 @@ func (u *stubUpstream) RoundTrip(r *http.Request) (*http.Response, error) {
 // last returns the newest request that reached the upstream.
 func (u *stubUpstream) last() *http.Request { return u.newest.Load() }
 
+// Reached implements ownrig.Application.
+func (u *stubUpstream) Reached() int { return u.count() }
+
+// LastUser implements ownrig.Application.
+func (u *stubUpstream) LastUser() string { return u.last().Header.Get("X-Auth-User") }
+
 // count returns how many requests did.
 func (u *stubUpstream) count() int { return int(u.asked.Load()) }
 
@@ -187,70 +145,54 @@ func response(r *http.Request, status int, header http.Header, body string) *htt
 	}
 }
 
-// request makes a request as a server passes it on, with header lines like
-// "Accept: text/html". Empty lines are left out.
-func request(method, target, body string, header ...string) *http.Request {
-	r := httptest.NewRequest(method, "/", strings.NewReader(body))
-	r.Host = "gw.example"
-	r.RequestURI = target
-	r.RemoteAddr = "192.0.2.7:4711"
-	for _, line := range header {
-		if name, value, ok := strings.Cut(line, ": "); ok {
-			r.Header.Add(name, value)
-		}
-	}
-	return r
-}
-
 // serve sends a request to the gateway.
-func (r *rig) serve(q *http.Request) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	r.ServeHTTP(w, q)
-	return w
-}
+func (r *rig) serve(q *http.Request) *httptest.ResponseRecorder { return r.client.Serve(q) }
 
 // do makes a request and sends it to the gateway.
 func (r *rig) do(method, target, body string, header ...string) *httptest.ResponseRecorder {
-	return r.serve(request(method, target, body, header...))
+	return r.client.Do(method, target, body, header...)
 }
 
 // want sends a request. The answer must have the status. A request that is refused
 // must not reach the upstream.
 func (r *rig) want(status int, method, target, body string, header ...string) *httptest.ResponseRecorder {
 	r.t.Helper()
-	return r.wantOf(status, request(method, target, body, header...))
+	return r.client.Want(status, method, target, body, header...)
 }
 
 func (r *rig) wantOf(status int, q *http.Request) *httptest.ResponseRecorder {
 	r.t.Helper()
-	before := r.upstream.count()
-	w := r.serve(q)
-	if reached := r.upstream.count() - before; w.Code != status || status >= 300 && reached > 0 {
-		r.t.Errorf("%s %s%s with %.300q: %d %.300s, want %d; %d requests reached the upstream", q.Method, q.Host, q.RequestURI, q.Header, w.Code, w.Body, status, reached)
-	}
-	return w
+	return r.client.WantOf(status, q)
 }
 
 // good checks that the credentials of s open everything, or nothing.
 func (r *rig) good(s signedIn, want bool) {
 	r.t.Helper()
-	status := map[bool]int{true: http.StatusOK, false: http.StatusUnauthorized}[want]
-	r.want(status, "GET", "/session/", "", s.cookie)
-	r.want(status, "GET", "/bearer/", "", s.bearer)
-	r.want(status, "POST", "/refresh", refreshBody(s.refresh), jsonType)
+	r.client.Good(ownrig.SignedIn{Cookie: s.cookie, Bearer: s.bearer, Access: s.access, Refresh: s.refresh}, want)
 }
 
 const (
-	jsonType = "Content-Type: application/json"
-	formType = "Content-Type: application/x-www-form-urlencoded"
-	aliceIn  = `{"username":"alice","password":"wonderland"}`
-	bobIn    = `{"username":"bob","password":"builder"}`
-	browser  = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
+	baseConfig = ownrig.Base
+	jsonType   = ownrig.JSON
+	formType   = ownrig.Form
+	aliceIn    = ownrig.Alice
+	bobIn      = ownrig.Bob
+	browser    = ownrig.Browser
+
+	fiveHostsConfig = ownrig.FiveHostsConfig
 )
 
-func basicHeader(username, password string) string {
-	return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(username+":"+password))
-}
+// What tests of own endpoints use, too.
+var (
+	edit        = ownrig.Edit
+	request     = ownrig.Request
+	basicHeader = ownrig.Basic
+	refreshBody = ownrig.RefreshBody
+	detailOf    = ownrig.DetailOf
+	jarOf       = ownrig.JarOf
+	parseConfig = ownrig.Parse
+	errBroken   = ownrig.ErrBroken
+)
 
 // signedIn is what a login issued.
 type signedIn struct {
@@ -268,156 +210,40 @@ func (r *rig) login(body string) signedIn {
 
 func readLogin(t testing.TB, w *httptest.ResponseRecorder) signedIn {
 	t.Helper()
-	var tokens struct {
-		AccessToken  string `json:"access_token"`
-		RefreshToken string `json:"refresh_token"`
-	}
-	if err := json.Unmarshal(w.Body.Bytes(), &tokens); err != nil {
-		t.Fatalf("the answer to a login is not JSON: %v: %s", err, w.Body)
-	}
-	jar := jarOf(w)
-	in := signedIn{jar.line("session_id"), "Authorization: Bearer " + tokens.AccessToken, tokens.AccessToken, tokens.RefreshToken}
-	if in.access == "" { // cookies carry the tokens, if there are any
-		in.bearer, in.refresh = jar.line("access_token"), jar["refresh_token"]
-	}
-	return in
+	in := ownrig.ReadLogin(t, w)
+	return signedIn{in.Cookie, in.Bearer, in.Access, in.Refresh}
 }
 
-// browserJar is the cookies of a browser, by their names.
-type browserJar map[string]string
-
-// jarOf returns the cookies that an answer sets.
-func jarOf(w *httptest.ResponseRecorder) browserJar {
-	j := browserJar{}
-	j.take(w)
-	return j
-}
-
-// take does what an answer says about cookies.
-func (j browserJar) take(w *httptest.ResponseRecorder) {
-	for _, c := range w.Result().Cookies() {
-		if c.MaxAge < 0 {
-			delete(j, c.Name)
-		} else {
-			j[c.Name] = c.Value
-		}
-	}
-}
-
-// line returns the header line with the cookies of those names, or else with all. It is
-// empty if there are none.
-func (j browserJar) line(names ...string) string {
-	var pairs []string
-	for name, value := range j {
-		if len(names) == 0 || slices.Contains(names, name) {
-			pairs = append(pairs, name+"="+value)
-		}
-	}
-	if pairs == nil {
-		return ""
-	}
-	return "Cookie: " + strings.Join(pairs, "; ")
-}
-
-func refreshBody(token string) string { return `{"refresh_token":"` + token + `"}` }
-
-// detailOf returns what an error tells the client.
-func detailOf(t testing.TB, w *httptest.ResponseRecorder) string {
-	t.Helper()
-	var p struct{ Detail string }
-	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
-		t.Fatalf("the body is not a problem document: %v: %q", err, w.Body)
-	}
-	return p.Detail
-}
-
-// sample returns the value of a counter or gauge, or the number of
-// observations of a histogram. Labels are like "route=basic". If there is no such
-// sample, it returns 0.
+// sample returns the value of a metric; see ownrig.Sample.
 func (r *rig) sample(name string, labels ...string) float64 {
 	r.t.Helper()
-	families, err := r.registry.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	sum := 0.0
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			var pairs []string
-			for _, pair := range metric.GetLabel() {
-				pairs = append(pairs, pair.GetName()+"="+pair.GetValue())
-			}
-			if family.GetName() == name && !slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(pairs, l) }) {
-				sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + float64(metric.GetHistogram().GetSampleCount())
-			}
-		}
-	}
-	return sum
+	return ownrig.Sample(r.t, r.registry, name, labels...)
 }
 
-var errBroken = errors.New("the disk with the secret name is on fire")
-
-// brittleStore is a store that fails on demand, before anything happens.
-type brittleStore struct {
-	store.Store
-	calls  atomic.Int64
-	before atomic.Pointer[func(ctx context.Context, operation string, call int64, key string) error]
+// delegatedRig returns a rig with a provider; see ownrig.Provider.Config.
+func delegatedRig(t testing.TB, more string) (*rig, *ownrig.Provider) {
+	t.Helper()
+	p := ownrig.NewProvider(t)
+	return delegatedRigOf(t, p, baseConfig, more), p
 }
 
-// do calls f before each operation, which fails if f does. Calls are counted
-// from 0 again.
+// delegatedRigOf returns a rig with that provider.
+func delegatedRigOf(t testing.TB, p *ownrig.Provider, base, more string) *rig {
+	t.Helper()
+	r := newRig(t, p.Config(base, more))
+	p.Now = r.clock.Now
+	return r
+}
+
+// brittleStore is a store that fails on demand.
+type brittleStore struct{ *ownrig.Store }
+
+func newBrittleStore(s store.Store) *brittleStore { return &brittleStore{&ownrig.Store{Store: s}} }
+
+func (b *brittleStore) breakIf(f func(operation string, call int64, key string) bool) { b.BreakIf(f) }
+
 func (b *brittleStore) do(f func(ctx context.Context, operation string, call int64, key string) error) {
-	b.calls.Store(0)
-	b.before.Store(&f)
+	b.Do(f)
 }
 
-// breakIf makes the operations fail for which f returns true.
-func (b *brittleStore) breakIf(f func(operation string, call int64, key string) bool) {
-	b.do(func(_ context.Context, operation string, call int64, key string) error {
-		if f(operation, call, key) {
-			return errBroken
-		}
-		return nil
-	})
-}
-
-func (b *brittleStore) heal() { b.before.Store(nil) }
-
-// brittle calls do unless the operation is to fail.
-func brittle[T any](ctx context.Context, b *brittleStore, operation, key string, do func() (T, error)) (none T, _ error) {
-	call := b.calls.Add(1) - 1
-	if f := b.before.Load(); f != nil {
-		if err := (*f)(ctx, operation, call, key); err != nil {
-			return none, err
-		}
-	}
-	return do()
-}
-
-func (b *brittleStore) Get(ctx context.Context, key string) ([]byte, error) {
-	return brittle(ctx, b, "get", key, func() ([]byte, error) { return b.Store.Get(ctx, key) })
-}
-
-func (b *brittleStore) Put(ctx context.Context, key string, value []byte, expires time.Time) error {
-	_, err := brittle(ctx, b, "put", key, func() (any, error) { return nil, b.Store.Put(ctx, key, value, expires) })
-	return err
-}
-
-func (b *brittleStore) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
-	_, err := brittle(ctx, b, "swap", key, func() (any, error) { return nil, b.Store.Swap(ctx, key, old, value, expires) })
-	return err
-}
-
-func (b *brittleStore) Take(ctx context.Context, key string) ([]byte, error) {
-	return brittle(ctx, b, "take", key, func() ([]byte, error) { return b.Store.Take(ctx, key) })
-}
-
-func (b *brittleStore) Delete(ctx context.Context, key string) error {
-	_, err := brittle(ctx, b, "delete", key, func() (any, error) { return nil, b.Store.Delete(ctx, key) })
-	return err
-}
-
-func (b *brittleStore) Walk(ctx context.Context, prefix string, visit func(keys []string) error) error {
-	_, err := brittle(ctx, b, "walk", prefix, func() (any, error) { return nil, b.Store.Walk(ctx, prefix, visit) })
-	return err
-}
+func (b *brittleStore) heal() { b.Heal() }

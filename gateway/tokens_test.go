@@ -2,11 +2,11 @@ package gateway
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/web"
 )
 
@@ -41,41 +41,6 @@ func (r *rig) audited() string {
 func (r *rig) refresh(token string) signedIn {
 	r.t.Helper()
 	return readLogin(r.t, r.want(200, "POST", "/refresh", refreshBody(token), jsonType))
-}
-
-// A refresh token comes in JSON, or in its cookie if cookies deliver tokens. The body
-// comes before the cookie.
-func TestRefreshBody(t *testing.T) {
-	t.Parallel()
-	byBody, byCookie := newRig(t, baseConfig), newRig(t, cookieDelivery)
-	for _, c := range []struct {
-		body         string
-		header       []string
-		body1, cook1 int // what the two kinds of delivery answer
-	}{
-		{"", nil, 415, 401},
-		{"", []string{jsonType}, 400, 401},
-		{"{}", []string{jsonType}, 400, 401},
-		{refreshBody("garbage"), []string{jsonType}, 401, 401},
-		{refreshBody(""), []string{jsonType}, 401, 401},
-		{`{"refresh_token":7}`, []string{jsonType}, 400, 400},
-		{`{"refresh_token":null}`, []string{jsonType}, 400, 400},
-		{`{"refresh_token":"a","refresh_token":"a"}`, []string{jsonType}, 400, 400},
-		{"x", []string{jsonType}, 400, 400},
-		{"refresh_token=x", []string{formType}, 415, 415},
-		{"{}", []string{jsonType, "Cookie: refresh_token=x"}, 400, 401},
-		{"{}", []string{jsonType, "Cookie: refresh_token=x; refresh_token=y"}, 400, 400},
-	} {
-		for rig, want := range map[*rig]int{byBody: c.body1, byCookie: c.cook1} {
-			if w := rig.want(want, "POST", "/refresh", c.body, c.header...); w.Header()["Set-Cookie"] != nil {
-				t.Errorf("%s with %q sets %q", c.body, c.header, w.Header()["Set-Cookie"])
-			}
-		}
-	}
-	byBody.want(400, "POST", "/refresh", "{}", jsonType, "Cookie: refresh_token="+byBody.login(aliceIn).refresh)
-	refresh := jarOf(byCookie.do("POST", "/login", aliceIn, jsonType)).line("refresh_token")
-	byCookie.want(401, "POST", "/refresh", refreshBody("x"), jsonType, refresh)
-	byCookie.want(200, "POST", "/refresh", refreshBody(strings.TrimPrefix(refresh, "Cookie: refresh_token=")), jsonType)
 }
 
 // Each event of tokens is counted and audited once, whatever caused it.
@@ -115,8 +80,8 @@ func TestTokenEvents(t *testing.T) {
 		}, "1 0 1 0", in + ", logout local:alice"},
 		{func(r *rig) { r.want(200, "POST", "/logout", "", r.login(aliceIn).cookie, r.login(bobIn).bearer) }, "2 0 2 0", in + ", login local:bob, logout local:alice, logout local:bob"},
 		{func(r *rig) {
-			r.mustReload(cookieDelivery)
-			r.want(200, "POST", "/logout", "", jarOf(r.want(200, "POST", "/login", aliceIn, jsonType)).line())
+			r.mustReload(ownrig.CookieDelivery)
+			r.want(200, "POST", "/logout", "", jarOf(r.want(200, "POST", "/login", aliceIn, jsonType)).Line())
 		}, "1 0 1 0", in + ", logout local:alice"},
 		{func(r *rig) {
 			r.want(302, "GET", "/logout", "", readLogin(r.t, r.do("POST", "/login?mechanism=session", aliceIn, jsonType)).cookie)
@@ -137,31 +102,5 @@ func TestTokenEvents(t *testing.T) {
 		if events, audited := r.events(), r.audited(); events != c.events || audited != c.audited {
 			t.Errorf("counted %s, audited %q; want %s, %q", events, audited, c.events, c.audited)
 		}
-	}
-}
-
-// A logout ends the logins of its credentials, clears the cookies, and confirms it.
-// With a bearer token that is not valid it ends nothing.
-func TestLogout(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	logout := func(want int, ends bool, header func(signedIn) []string) {
-		t.Helper()
-		s := r.login(aliceIn)
-		w := r.want(want, "POST", "/logout", "", header(s)...)
-		if confirms := strings.TrimSpace(w.Body.String()) == `{"message":"Signed out."}`; confirms != (want == 200) || slices.Contains(cleared(w), "session_id") != confirms {
-			t.Errorf("%s, cleared %q", w.Body, cleared(w))
-		}
-		r.good(s, !ends)
-	}
-	logout(200, false, func(signedIn) []string { return nil })
-	logout(200, false, func(signedIn) []string { return []string{"Cookie: session_id=x"} })
-	logout(200, true, func(s signedIn) []string { return []string{s.cookie} })
-	logout(200, true, func(s signedIn) []string { return []string{s.bearer} })
-	logout(200, true, func(s signedIn) []string { return []string{basicHeader("service", "s3rvice"), s.cookie} })
-	logout(401, false, func(signedIn) []string { return []string{"Authorization: Bearer"} })
-	logout(401, false, func(s signedIn) []string { return []string{"Authorization: Bearer x", s.cookie} })
-	if w := r.want(303, "POST", "/logout", "", browser, r.login(aliceIn).cookie); w.Header().Get("Location") != "/signin?reason=signed_out" || len(cleared(w)) != 1 {
-		t.Errorf("a browser: %v", w.Header())
 	}
 }

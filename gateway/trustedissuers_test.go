@@ -4,11 +4,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	ownrig "authgate/gateway/endpoint/rig"
 )
 
 // asIssuer returns the provider as an entry of token.trusted_issuers.
-func (p *smallProvider) asIssuer(name string) string {
-	return "{name: " + name + ", issuer: \"" + p.issuer + "\", audience: [gateway]}"
+func asIssuer(p *ownrig.Provider, name string) string {
+	return "{name: " + name + ", issuer: \"" + p.Issuer + "\", audience: [gateway]}"
 }
 
 // trusting returns baseConfig with entries of token.trusted_issuers.
@@ -21,20 +23,20 @@ func trusting(t testing.TB, issuers ...string) string {
 // the cache. Neither does a token that only claims to be of that issuer.
 func TestTokenOfAnotherRoutesIssuer(t *testing.T) {
 	t.Parallel()
-	one, two := newSmallProvider(t), newSmallProvider(t)
-	r := newRig(t, trusting(t, one.asIssuer("one"), two.asIssuer("two"))+
+	one, two := ownrig.NewProvider(t), ownrig.NewProvider(t)
+	r := newRig(t, trusting(t, asIssuer(one, "one"), asIssuer(two, "two"))+
 		"  - {match: /one/, upstream: app, auth: [bearer], policy: {providers: [one]}}\n"+
 		"  - {match: /two/, upstream: app, auth: [bearer], policy: {providers: [two]}}\n"+
 		"  - {match: /own/, upstream: app, auth: [bearer], policy: {providers: [local]}}\n")
-	one.now, two.now = r.clock.Now, r.clock.Now
-	ofOne, ofTwo := one.bearer(nil), two.bearer(nil)
+	one.Now, two.Now = r.clock.Now, r.clock.Now
+	ofOne, ofTwo := one.Bearer(nil), two.Bearer(nil)
 	inTheNameOf := func(issuer string) map[string]any { return map[string]any{"iss": issuer} }
 	mixed := ofOne[:strings.LastIndexByte(ofOne, '.')] + ofTwo[strings.LastIndexByte(ofTwo, '.'):]
 	for range 2 { // cold, then warm
 		for header, opens := range map[string]string{ // the only route, if any
 			ofOne: "/one/", ofTwo: "/two/", r.login(aliceIn).bearer: "/own/",
-			one.bearer(inTheNameOf(two.issuer)): "", two.bearer(inTheNameOf(one.issuer)): "",
-			one.bearer(inTheNameOf("https://gw.example")): "",
+			one.Bearer(inTheNameOf(two.Issuer)): "", two.Bearer(inTheNameOf(one.Issuer)): "",
+			one.Bearer(inTheNameOf("https://gw.example")): "",
 			mixed: "",
 		} {
 			for _, route := range []string{"/one/", "/two/", "/own/"} {
@@ -50,10 +52,10 @@ func TestTokenOfAnotherRoutesIssuer(t *testing.T) {
 // A token of another issuer with one changed byte never verifies, whether or not the
 // cache has the token itself.
 func FuzzTrustedTokenChangedByte(f *testing.F) {
-	p := newSmallProvider(f)
-	r := newRig(f, trusting(f, p.asIssuer("small")))
-	p.now = r.clock.Now
-	good := p.bearer(nil)
+	p := ownrig.NewProvider(f)
+	r := newRig(f, trusting(f, asIssuer(p, "small")))
+	p.Now = r.clock.Now
+	good := p.Bearer(nil)
 	scheme := len("Authorization: Bearer ")
 	length := len(good) - scheme
 	for _, at := range []int{0, 5, 20, 40, 60, 90, 200, length - 86, length - 40, length - 1} {

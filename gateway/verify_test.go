@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"authgate/gateway/config"
+	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/policy"
 )
 
@@ -262,19 +263,19 @@ func TestVerifyCrossSite(t *testing.T) {
 	t.Parallel()
 	r := newVerifyRig(t)
 	alice := r.login(aliceIn)
-	for _, site := range sites {
+	for _, site := range ownrig.Sites {
 		change, socket := 200, 200
-		if site.foreign {
+		if site.Foreign {
 			change, socket = 403, 403
 		}
 		get, post := asTraefik("GET", "gw.example", "/session/"), asNginx("POST", "gw.example", "/session/")
-		r.asks(200, get, append(site.headers, alice.cookie)...)
-		r.asks(change, post, append(site.headers, alice.cookie)...)
+		r.asks(200, get, append(site.Headers, alice.cookie)...)
+		r.asks(change, post, append(site.Headers, alice.cookie)...)
 		for _, sign := range []string{"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13", "Sec-Fetch-Mode: websocket"} {
-			r.asks(socket, get, append(site.headers, alice.cookie, sign)...)
+			r.asks(socket, get, append(site.Headers, alice.cookie, sign)...)
 		}
 		get[1] = "X-Forwarded-Proto: wss"
-		r.asks(socket, get, append(site.headers, alice.cookie)...)
+		r.asks(socket, get, append(site.Headers, alice.cookie)...)
 	}
 }
 

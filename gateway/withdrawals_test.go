@@ -60,7 +60,7 @@ func TestWithdrawnOnOtherInstances(t *testing.T) {
 			t.Parallel()
 			sharingPair(t, sharedTokens, func(p sharingRigs) {
 				alice, bob := p.a.login(aliceIn), p.a.login(bobIn)
-				token := "Authorization: Bearer " + p.a.newToken(alice.cookie, "").Token
+				token := "Authorization: Bearer " + p.a.client.NewToken(alice.cookie, "").Token
 				p.follow()
 				running := p.b.state.Load()
 				p.b.good(p.b.login(aliceIn), true)

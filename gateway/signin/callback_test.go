@@ -1,4 +1,4 @@
-package gateway
+package signin_test
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/gateway/endpoint/rig"
 	"authgate/gateway/login"
 )
 
@@ -13,33 +14,33 @@ import (
 // a provider must not pass off the answer of another as its own.
 func TestCallbackOfEachProvider(t *testing.T) {
 	t.Parallel()
-	one, two := newSmallProvider(t), newSmallProvider(t)
+	one, two := rig.NewProvider(t), rig.NewProvider(t)
 	for _, test := range []struct{ ofOne, more, one, two string }{
 		{"", "", "/callback/one", "/callback/two"},
 		{", callback: /callback", "", "/callback", "/callback/two"},
 		{", callback: /auth/callback", "", "/auth/callback", "/callback/two"},
 		{"", "endpoints: {prefix: /auth/}\n", "/auth/callback/one", "/auth/callback/two"},
 	} {
-		r := newRig(t, baseConfig+"providers:\n"+
-			"  - {name: one, issuer: \""+one.issuer+"\", client_id: gateway"+test.ofOne+"}\n"+
-			"  - {name: two, issuer: \""+two.issuer+"\", client_id: gateway}\n"+test.more)
-		one.now, two.now = r.clock.Now, r.clock.Now
-		login := r.state.Load().site.Own("login")
+		r := rig.New(t, rig.Base+"providers:\n"+
+			"  - {name: one, issuer: \""+one.Issuer+"\", client_id: gateway"+test.ofOne+"}\n"+
+			"  - {name: two, issuer: \""+two.Issuer+"\", client_id: gateway}\n"+test.more)
+		one.Now, two.Now = r.Clock.Now, r.Clock.Now
+		login := r.Options.Site.Own("login")
 		for name, path := range map[string]string{"one": test.one, "two": test.two} {
 			for _, at := range []string{"callback", "auth/callback", "callback/one", "callback/two"} {
-				place := r.state.Load().site.Own(at)
-				w := r.want(302, "GET", login+"?provider="+name, "")
-				query := queryOf(t, w)
+				place := r.Options.Site.Own(at)
+				w := r.Want(302, "GET", login+"?provider="+name, "")
+				query := rig.QueryOf(t, w)
 				if got := query.Get("redirect_uri"); got != "https://gw.example"+path {
 					t.Errorf("%s: the redirect URI is %s, want that of %s", name, got, path)
 				}
-				asked := one.asked.Load() + two.asked.Load()
+				asked := one.Asked.Load() + two.Asked.Load()
 				want := 400
 				if place == path {
 					want = 302
 				}
-				w = r.want(want, "GET", place+"?"+responseTo(query), "", jarOf(w).line())
-				calls := one.asked.Load() + two.asked.Load() - asked
+				w = r.Want(want, "GET", place+"?"+rig.ResponseTo(query), "", rig.JarOf(w).Line())
+				calls := one.Asked.Load() + two.Asked.Load() - asked
 				if want == 400 && (calls > 0 || w.Header()["Set-Cookie"] != nil) {
 					t.Errorf("%s at %s: %d requests to token endpoints, %q", name, place, calls, w.Header()["Set-Cookie"])
 				}
@@ -52,17 +53,17 @@ func TestCallbackOfEachProvider(t *testing.T) {
 func TestCallbacksOfOneProvider(t *testing.T) {
 	t.Parallel()
 	for _, callback := range []string{"", "/callback", "/auth/callback", "/callback/small"} {
-		p := newSmallProvider(t)
-		r := newRig(t, baseConfig+"providers:\n"+
-			"  - {name: small, issuer: \""+p.issuer+"\", client_id: gateway, callback: \""+callback+"\"}\n")
-		p.now = r.clock.Now
+		p := rig.NewProvider(t)
+		r := rig.New(t, rig.Base+"providers:\n"+
+			"  - {name: small, issuer: \""+p.Issuer+"\", client_id: gateway, callback: \""+callback+"\"}\n")
+		p.Now = r.Clock.Now
 		for _, place := range []string{"/callback", "/auth/callback", "/callback/small"} {
-			w := r.want(302, "GET", "/login", "")
-			query := queryOf(t, w)
+			w := r.Want(302, "GET", "/login", "")
+			query := rig.QueryOf(t, w)
 			if got := query.Get("redirect_uri"); got != "https://gw.example"+cmp.Or(callback, "/callback") {
 				t.Errorf("callback: %q: the redirect URI is %s", callback, got)
 			}
-			r.want(302, "GET", place+"?"+responseTo(query), "", jarOf(w).line())
+			r.Want(302, "GET", place+"?"+rig.ResponseTo(query), "", rig.JarOf(w).Line())
 		}
 	}
 }
@@ -71,8 +72,8 @@ func TestCallbacksOfOneProvider(t *testing.T) {
 // same place, at a host of the gateway too.
 func TestFailedCallbackKeepsThePlace(t *testing.T) {
 	t.Parallel()
-	p := newSmallProvider(t)
-	r := p.rig(fiveHostsConfig, "")
+	p := rig.NewProvider(t)
+	r := p.Rig(rig.FiveHostsConfig, "")
 	binding := "&binding=" + login.Binding(login.NewBrowserSecret())
 	responses := map[string]int{"error=access_denied": 401, "error=server_error": 502, "code=another+nonce": 502, "": 400}
 	for _, place := range []string{
@@ -80,10 +81,10 @@ func TestFailedCallbackKeepsThePlace(t *testing.T) {
 	} {
 		link := html.EscapeString("/signin" + place)
 		for response, status := range responses {
-			w := r.want(302, "GET", "/login"+place, "")
-			state, cookie := queryOf(t, w).Get("state"), jarOf(w).line()
+			w := r.Want(302, "GET", "/login"+place, "")
+			state, cookie := rig.QueryOf(t, w).Get("state"), rig.JarOf(w).Line()
 			for range 2 { // the second time, the state is used
-				w := r.want(status, "GET", "/callback?"+response+"&state="+state, "", cookie, browser)
+				w := r.Want(status, "GET", "/callback?"+response+"&state="+state, "", cookie, rig.Browser)
 				if !strings.Contains(w.Body.String(), `href="`+link+`"`) {
 					t.Errorf("%s, then %q: the page has no link to %s:\n%s", place, response, link, w.Body)
 				}
@@ -91,7 +92,7 @@ func TestFailedCallbackKeepsThePlace(t *testing.T) {
 			}
 			// Another browser learns nothing of the place.
 			cookie = "Cookie: __Host-authgate_login=" + login.NewBrowserSecret()
-			w = r.want(400, "GET", "/callback?"+response+"&state="+state, "", cookie, browser)
+			w = r.Want(400, "GET", "/callback?"+response+"&state="+state, "", cookie, rig.Browser)
 			if body := w.Body.String(); strings.Contains(body, "delegated") || strings.Contains(body, "wiki") {
 				t.Errorf("another browser sees the place:\n%s", body)
 			}
@@ -103,35 +104,35 @@ func TestFailedCallbackKeepsThePlace(t *testing.T) {
 // back, leads to the place again if they are signed in. It is still used once.
 func TestCallbackAgain(t *testing.T) {
 	t.Parallel()
-	p := newSmallProvider(t)
-	r := p.rig(fiveHostsConfig, "")
+	p := rig.NewProvider(t)
+	r := p.Rig(rig.FiveHostsConfig, "")
 	for place, want := range map[string]string{
 		"/login":                            "/",
 		"/login?return_to=/delegated/x%3Fy": "/delegated/x?y",
 		"/login?return_to=https://wiki.example.org/x": "https://wiki.example.org/x",
 	} {
-		back := r.leaveFrom(place, "")
-		asked := p.asked.Load()
-		with := func(session string) string { return back.cookie + "; " + strings.TrimPrefix(session, "Cookie: ") }
-		w := r.want(302, "GET", back.target, "", back.cookie)
-		jar := jarOf(w)
-		for _, session := range []string{jar.line("session"), r.login(aliceIn).cookie} {
-			w := r.want(302, "GET", back.target, "", with(session), browser)
-			if got := w.Header().Get("Location"); got != want || len(jarOf(w)) > 0 {
+		back := r.LeaveFrom(place, "")
+		asked := p.Asked.Load()
+		with := func(session string) string { return back.Cookie + "; " + strings.TrimPrefix(session, "Cookie: ") }
+		w := r.Want(302, "GET", back.Target, "", back.Cookie)
+		jar := rig.JarOf(w)
+		for _, session := range []string{jar.Line("session"), r.Login(rig.Alice).Cookie} {
+			w := r.Want(302, "GET", back.Target, "", with(session), rig.Browser)
+			if got := w.Header().Get("Location"); got != want || len(rig.JarOf(w)) > 0 {
 				t.Errorf("%s again: to %q with %q, want %q", place, got, w.Header()["Set-Cookie"], want)
 			}
 		}
 		for who, cookie := range map[string]string{
-			"no user": back.cookie, "another browser": jar.line("session"), "a dead session": back.cookie + "; session=x",
+			"no user": back.Cookie, "another browser": jar.Line("session"), "a dead session": back.Cookie + "; session=x",
 		} {
-			if w := r.want(400, "GET", back.target, "", cookie, browser); w.Header()["Location"] != nil {
+			if w := r.Want(400, "GET", back.Target, "", cookie, rig.Browser); w.Header()["Location"] != nil {
 				t.Errorf("%s: to %q", who, w.Header()["Location"])
 			}
 		}
-		if got := p.asked.Load(); got != asked+1 {
+		if got := p.Asked.Load(); got != asked+1 {
 			t.Errorf("the provider was asked %d times for tokens", got-asked)
 		}
-		r.clock.Advance(login.AttemptLifetime)
-		r.want(400, "GET", back.target, "", with(jar.line("session")), browser)
+		r.Clock.Advance(login.AttemptLifetime)
+		r.Want(400, "GET", back.Target, "", with(jar.Line("session")), rig.Browser)
 	}
 }

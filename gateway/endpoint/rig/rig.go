@@ -1,0 +1,404 @@
+// Package rig serves own endpoints to tests, as the gateway does, with a store, a clock
+// and a log in the hands of the test. There is no gateway around them: instead of routes
+// and upstreams, an application answers who is signed in; see [Application].
+package rig
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"authgate/gateway/account"
+	"authgate/gateway/auth"
+	"authgate/gateway/clocktest"
+	"authgate/gateway/config"
+	"authgate/gateway/endpoint"
+	"authgate/gateway/logtest"
+	"authgate/gateway/mechanism"
+	"authgate/gateway/must"
+	"authgate/gateway/peer"
+	"authgate/gateway/seal"
+	"authgate/gateway/signin"
+	"authgate/gateway/store"
+	"authgate/gateway/store/guard"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// Base has a place for each kind of user. The password of service is s3rvice, that
+// of alice wonderland, that of bob builder, at the lowest cost of bcrypt.
+const Base = `
+public_url: https://gw.example
+data_dir: .
+store: {driver: memory}
+basic:
+  users:
+    - {username: service, password_hash: "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"}
+accounts:
+  users:
+    - {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"}
+    - {username: bob, roles: [user], password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"}
+upstreams:
+  app: {url: "http://app.invalid"}
+policies:
+  admin: {roles: [admin]}
+routes:
+  - {match: /basic/, name: basic, upstream: app, auth: [basic]}
+  - {match: /session/, name: session, upstream: app, auth: [session]}
+  - {match: /bearer/, name: bearer, upstream: app, auth: [bearer]}
+  - {match: /any/, name: any, upstream: app, auth: [session, bearer, basic]}
+  - {match: /admin/, name: admin, upstream: app, auth: [session, bearer], policy: admin}
+  - {match: /public/, name: public, upstream: app, auth: [none]}
+`
+
+// CookieDelivery is Base whose tokens come in cookies.
+const CookieDelivery = Base + "token: {delivery: cookie}\n"
+
+// WithToken is Base, and demands a token from clients that do not tell their site.
+var WithToken = strings.Replace(Base, "store:", "session: {csrf_token: true}\nstore:", 1)
+
+// FiveHosts are the gateway's: one for sign-in, and four with applications.
+var FiveHosts = []string{"gw.example", "wiki.example.org", "files.example.org", "mail.example.net", "x.apps.example"}
+
+// FiveHostsConfig has a page for people at each of FiveHosts.
+const FiveHostsConfig = Base + `
+  - {match: wiki.example.org/, name: wiki, upstream: app, auth: [session]}
+  - {match: wiki.example.org/open/, name: open, upstream: app, auth: [none]}
+  - {match: files.example.org/, name: files, upstream: app, auth: [session]}
+  - {match: mail.example.net/, name: mail, upstream: app, auth: [session, bearer]}
+  - {match: x.apps.example/, name: x, upstream: app, auth: [session]}
+`
+
+// HostsConfig has every way to name a host.
+var HostsConfig = Base + `
+  - {match: Wiki.Example.org./, name: wiki, upstream: app, auth: [none]}
+  - {match: "GET [2001:db8::1]/", name: six, upstream: app, auth: [none]}
+  - {match: "*.wild.example/", name: wild, upstream: app, auth: [session]}
+tls: {domains: [files.example, "*.apps.example", 192.0.2.50]}
+`
+
+// Parse reads a configuration as if its file were in dir.
+func Parse(t testing.TB, dir, yaml string) *config.Config {
+	t.Helper()
+	cfg := must.Get(config.Parse(filepath.Join(dir, "config.yaml"), []byte(yaml)))(t)
+	cfg.DataDir = dir // it exists
+	return cfg
+}
+
+// Edit replaces a part of a configuration, which must be there.
+func Edit(t testing.TB, yaml, old, new string) string {
+	t.Helper()
+	if !strings.Contains(yaml, old) {
+		t.Fatalf("the configuration has no %q", old)
+	}
+	return strings.ReplaceAll(yaml, old, new)
+}
+
+// Rig is the own endpoints of a configuration, and what they work on.
+type Rig struct {
+	*Client
+	Dir      string
+	Config   *config.Config
+	Options  *endpoint.Options
+	Store    *Store
+	Clock    *clocktest.Clock
+	Log      *logtest.Buffer
+	Registry *prometheus.Registry
+	// Passwords changes passwords; nobody's, if New is given no other.
+	Passwords account.Passwords
+
+	service   *web.Service
+	guarded   store.Store
+	verifier  *auth.Verifier
+	trusted   peer.Proxies
+	table     *policy.Table
+	endpoints map[string]*endpoint.Endpoint
+	reached   atomic.Int64           // requests that have reached the application
+	seen      atomic.Pointer[string] // the name of the user of the last one
+}
+
+// New returns a rig that serves the own endpoints of a configuration.
+func New(t testing.TB, yaml string) *Rig {
+	t.Helper()
+	clock := clocktest.At(time.Now())
+	memory := store.NewMemory(clock.Now)
+	t.Cleanup(func() { memory.Close() })
+	return start(t, yaml, memory, clock)
+}
+
+// Instance returns another instance on the store of the rig.
+func (r *Rig) Instance(yaml string) *Rig {
+	r.T.Helper()
+	return start(r.T, yaml, r.Store.Store, r.Clock)
+}
+
+func start(t testing.TB, yaml string, s store.Store, clock *clocktest.Clock) *Rig {
+	t.Helper()
+	r := &Rig{
+		Dir: t.TempDir(), Store: &Store{Store: s}, Clock: clock, Log: &logtest.Buffer{}, Registry: prometheus.NewRegistry(),
+		Passwords: fixed{},
+	}
+	logger := slog.New(slog.NewJSONHandler(r.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	metrics := must.Get(web.NewMetrics(r.Registry, logger, "test", nil))(t)
+	r.service = &web.Service{Logger: logger, Metrics: metrics, Now: clock.Now}
+	r.guarded = guard.New(r.Store, metrics.Store())
+	r.Client = &Client{T: t, Handler: r, App: r}
+	r.Reload(yaml)
+	return r
+}
+
+// Reload makes the rig serve another configuration on the same store.
+func (r *Rig) Reload(yaml string) {
+	r.T.Helper()
+	cfg := Parse(r.T, r.Dir, yaml)
+	if r.verifier == nil {
+		throttle := auth.NewThrottle(cfg.Limits.LoginFailures, cfg.Limits.LoginWindow, r.Clock.Now)
+		r.verifier = auth.NewVerifier(auth.NewHasher(0), throttle, 100, time.Minute, r.Clock.Now)
+	}
+	made := &mechanism.Options{
+		Config: cfg, Store: r.guarded, Now: r.Clock.Now, Verifier: r.verifier, Service: r.service,
+		Accounts: slices.Clone(cfg.Accounts.Users), BasicUsers: mechanism.BasicUsers(cfg),
+	}
+	var running endpoint.Options
+	if r.Options != nil {
+		running = *r.Options
+	}
+	local := must.Get(mechanism.NewLocal(made, running.Local))(r.T)
+	federation := must.Get(mechanism.NewFederation(made, local, running.Federation))(r.T)
+	r.T.Cleanup(func() {
+		for _, end := range federation.Unused(&mechanism.Federation{}) {
+			end()
+		}
+	})
+	site := must.Get(web.NewSite(cfg, r.service))(r.T)
+	site.ProviderOrigins = federation.Origins
+	var box *seal.Box
+	if cfg.Session.CSRFToken {
+		box = must.Get(mechanism.StoreBox(cfg))(r.T)
+	}
+	r.Config, r.table, r.trusted = cfg, cfg.Table(), cfg.Listen.TrustedProxies
+	r.Options = &endpoint.Options{
+		Site: site, CrossSite: web.NewCrossSite(site, box), Now: r.Clock.Now, Realm: cfg.Basic.Realm, Used: used(r.table),
+		Local: local, Federation: federation,
+	}
+	site.CSRFToken = r.Options.CrossSite.Token
+	s := signin.New(r.Options)
+	rows := append(s.Rows, account.Rows(r.Options, s, r.Passwords)...)
+	r.endpoints = must.Get(endpoint.New(r.Options, cfg.OwnEndpoints(), rows))(r.T)
+}
+
+// Mount makes the rig serve rows of a test, too.
+func (r *Rig) Mount(rows []endpoint.Row) {
+	r.T.Helper()
+	var names []string
+	for _, row := range rows {
+		names = append(names, row.Name)
+	}
+	maps.Copy(r.endpoints, must.Get(endpoint.New(r.Options, names, rows))(r.T))
+}
+
+// fixed are passwords that nobody can change.
+type fixed struct{ account.Passwords }
+
+// Writable implements account.Passwords.
+func (fixed) Writable() bool { return false }
+
+// Reached implements Application.
+func (r *Rig) Reached() int { return int(r.reached.Load()) }
+
+// LastUser implements Application.
+func (r *Rig) LastUser() string { return *r.seen.Load() }
+
+// used returns the mechanisms that some route of a table accepts.
+func used(table *policy.Table) map[policy.Mechanism]bool {
+	used := map[policy.Mechanism]bool{}
+	for _, rule := range table.Routes() {
+		for _, m := range []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC} {
+			used[m] = used[m] || rule.Accepts(m)
+		}
+	}
+	return used
+}
+
+// ServeHTTP implements http.Handler.
+func (r *Rig) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	ex := &web.Exchange{}
+	ex.Init(r.Options.Site, w, q)
+	ex.Peer = r.trusted.Read(q)
+	err := r.read(ex)
+	if err == nil {
+		if own := r.endpoints[ex.Canonical.Path.Decoded]; own != nil {
+			err = own.Serve(ex)
+		} else {
+			err = r.application(ex)
+		}
+	}
+	aborted := err != nil && ex.Fail(err)
+	ex.Finish(aborted)
+	if aborted {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// read makes the canonical request, as the gateway does.
+func (r *Rig) read(ex *web.Exchange) error {
+	site := r.Options.Site
+	path, err := site.ParseTarget(ex.Request.RequestURI)
+	if err != nil {
+		return err
+	}
+	host, err := policy.CanonicalHost(ex.Peer.Host)
+	if err == nil {
+		err = site.Hosts.CheckHost(&ex.Received, host)
+	}
+	if err != nil {
+		return err
+	}
+	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path, Client: ex.Peer.Client}
+	ex.Credentials, err = auth.ReadCredentials(ex.Request.Header, &site.Cookies.Names, ex.Peer.Client)
+	ex.Credentials.Scope = site.CookieScope(host)
+	return err
+}
+
+// application answers in the place of a route with its upstream: it lets in whom the
+// route lets in, and sends others to the sign-in page.
+func (r *Rig) application(ex *web.Exchange) error {
+	o := r.Options
+	match, ok := r.table.Match(&ex.Canonical)
+	if !ok {
+		return &web.Error{Status: http.StatusNotFound, Detail: "There is nothing here."}
+	}
+	rule := r.table.Routes()[match.Index]
+	var chain auth.Chain
+	for _, m := range []struct {
+		kind policy.Mechanism
+		by   auth.Authenticator
+	}{
+		{policy.Basic, o.Local.Basic}, {policy.Bearer, o.Federation.Bearers},
+		{policy.Session, o.Local.Sessions}, {policy.OIDC, o.Federation.Delegated},
+	} {
+		if rule.Accepts(m.kind) {
+			chain = append(chain, m.by)
+		}
+	}
+	page := r.signInPage(rule)
+	ex.SignIn = &web.SignInLink{Page: page, Return: true}
+	id, err := endpoint.Guest(ex, chain)
+	if err != nil {
+		return err
+	}
+	switch decision := rule.Decide(id, &ex.Canonical); {
+	case decision.Outcome == policy.Allow:
+		if err := r.checkSite(ex, id); err != nil {
+			return err
+		}
+		r.reached.Add(1)
+		name := ""
+		if id != nil {
+			name = id.Username
+		}
+		r.seen.Store(&name)
+		_, err := io.WriteString(ex, "hello")
+		return err
+	case decision.Outcome != policy.Challenge:
+		return web.Forbidden()
+	case ex.PageLoad() && (rule.Accepts(policy.Session) || rule.Accepts(policy.OIDC)):
+		ex.Redirect(http.StatusFound, ex.SignInPlace(page, web.Return{Path: ex.Target()}))
+		return nil
+	}
+	return auth.ErrNoCredentials
+}
+
+// signInPage returns where the gateway leads users who are not signed in.
+func (r *Rig) signInPage(rule *policy.Route) string {
+	site, federation := r.Options.Site, r.Options.Federation
+	page := site.Own("signin")
+	switch local := rule.Accepts(policy.Session); {
+	case !local && federation.Default != nil:
+		return site.Own("login")
+	case !local:
+		page += "?mechanism=oidc"
+	case !rule.Accepts(policy.OIDC) && len(federation.Providers) > 0:
+		page += "?mechanism=session"
+	}
+	return page
+}
+
+// checkSite refuses what another site may ask for with the cookies of a user.
+func (r *Rig) checkSite(ex *web.Exchange, id *policy.Identity) error {
+	crossSite := r.Options.CrossSite
+	if id == nil || ex.Credentials.Scheme != "" {
+		return nil
+	}
+	if err := crossSite.CheckOrigin(ex); err != nil || !crossSite.NeedsToken(ex) {
+		return err
+	}
+	return crossSite.CheckToken(ex, id.Login)
+}
+
+// Sample returns the value of a counter or gauge, or the number of
+// observations of a histogram. Labels are like "route=basic". If there is no such
+// sample, it returns 0.
+func Sample(t testing.TB, registry *prometheus.Registry, name string, labels ...string) float64 {
+	t.Helper()
+	families := must.Get(registry.Gather())(t)
+	sum := 0.0
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			var pairs []string
+			for _, pair := range metric.GetLabel() {
+				pairs = append(pairs, pair.GetName()+"="+pair.GetValue())
+			}
+			other := slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(pairs, l) })
+			if family.GetName() == name && !other {
+				sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+				sum += float64(metric.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return sum
+}
+
+// Events returns how often each event of tokens was counted.
+func (r *Rig) Events() string {
+	r.T.Helper()
+	var all []string
+	for _, event := range []string{web.TokenIssued, web.TokenRefreshed, web.TokenRevoked, web.TokenReused} {
+		all = append(all, fmt.Sprint(r.Sample("authgate_tokens_total", "event="+event)))
+	}
+	return strings.Join(all, " ")
+}
+
+// Audited returns the events of the audit log.
+func (r *Rig) Audited() string {
+	r.T.Helper()
+	var all []string
+	for _, record := range r.Log.Records(r.T, "audit") {
+		line := fmt.Sprint(record["event"], " ", record["subject"])
+		if result := record["result"]; result != nil {
+			line += fmt.Sprint(" ", result)
+		}
+		all = append(all, line)
+		unexplained := record["event"] == "denied" && record["reason"] == ""
+		if record["client"] != "192.0.2.7" || record["request_id"] == nil || record["route"] == nil || unexplained {
+			r.T.Errorf("the record lacks something: %v", record)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// Sample returns the value of a metric of the rig.
+func (r *Rig) Sample(name string, labels ...string) float64 {
+	r.T.Helper()
+	return Sample(r.T, r.Registry, name, labels...)
+}
