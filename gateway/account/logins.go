@@ -148,7 +148,9 @@ func (l *logins) endOne(ctx context.Context, ex *web.Exchange, sid string) error
 		l.logout.Ended(ex, []*login.Login{ended})
 	}
 	if errors.Is(err, login.ErrNoLogin) {
-		return &web.Error{Status: http.StatusNotFound, Detail: "You have no login with this id. It may have ended already.", Cause: err}
+		return &web.Error{
+			Status: http.StatusNotFound, Detail: "You have no login with this id. It may have ended already.", Cause: err,
+		}
 	}
 	return err
 }
@@ -207,8 +209,8 @@ func readEnding(ex *web.Exchange) (*ending, error) {
 
 // unclearEnding is the error of a body that does not say which logins to end.
 func unclearEnding() error {
-	return badOrder(`The body must have either the field "id", or the field "others" with the value true. ` +
-		`Beside "others", the field "tokens" can be true or false.`)
+	return endpoint.BadRequest(`The body must have either the field "id", or the field "others" with the value true. `+
+		`Beside "others", the field "tokens" can be true or false.`, nil)
 }
 
 func endingOfForm(body []byte) (*ending, error) {

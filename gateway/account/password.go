@@ -144,7 +144,9 @@ func (p *password) change(
 	// A client that leaves must not leave half a change behind.
 	ctx, cancel := context.WithTimeout(ex.Store.Detached(), passwordTime)
 	defer cancel()
-	changed, err := p.page.passwords.Set(ctx, PasswordChange{Identity: id, Verified: verified, Hash: hash, Give: values.Give})
+	changed, err := p.page.passwords.Set(ctx, PasswordChange{
+		Identity: id, Verified: verified, Hash: hash, Give: values.Give,
+	})
 	p.logout.Ended(ex, changed.Ended)
 	switch {
 	case errors.Is(err, ErrPasswordChanged):
@@ -192,10 +194,6 @@ func fixedPassword(cause error) error {
 	return &web.Error{Status: http.StatusNotFound, Detail: "Your password cannot be changed here.", Cause: cause}
 }
 
-func badPassword(cause error, detail string) error {
-	return &web.Error{Status: http.StatusBadRequest, Detail: detail, Cause: cause}
-}
-
 // readPasswordOrder reads a JSON object, or a form. The page's form repeats the new
 // password, because its user does not see it.
 func readPasswordOrder(ex *web.Exchange) (order passwordOrder, err error) {
@@ -207,9 +205,9 @@ func readPasswordOrder(ex *web.Exchange) (order passwordOrder, err error) {
 	switch {
 	case err != nil:
 	case utf8.RuneCountInString(order.next) < minPassword:
-		err = badPassword(errShort, fmt.Sprintf("The new password must have at least %d characters.", minPassword))
+		err = endpoint.BadRequest(fmt.Sprintf("The new password must have at least %d characters.", minPassword), errShort)
 	case len(order.next) > maxPassword:
-		err = badPassword(errLong, fmt.Sprintf("The new password must have at most %d bytes.", maxPassword))
+		err = endpoint.BadRequest(fmt.Sprintf("The new password must have at most %d bytes.", maxPassword), errLong)
 	}
 	return order, err
 }
@@ -230,10 +228,10 @@ func passwordsOfForm(body []byte) (order passwordOrder, err error) {
 	values, err := url.ParseQuery(string(body))
 	current, next, again := values["current"], values["new"], values["again"]
 	if err != nil || len(current) != 1 || len(next) != 1 || len(again) > 1 || !utf8.ValidString(current[0]+next[0]) {
-		return order, badOrder(`The form must have the fields "current" and "new".`)
+		return order, endpoint.BadRequest(`The form must have the fields "current" and "new".`, nil)
 	}
 	if len(again) == 1 && again[0] != next[0] {
-		return order, badPassword(errDiffers, "The new password and its repetition differ.")
+		return order, endpoint.BadRequest("The new password and its repetition differ.", errDiffers)
 	}
 	return passwordOrder{current[0], next[0]}, nil
 }

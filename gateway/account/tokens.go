@@ -124,7 +124,7 @@ func (t *tokens) make(ex *web.Exchange, owner *login.TokenOwner) (string, login.
 	}
 	switch {
 	case errors.Is(err, login.ErrRoleNotHeld):
-		err = &web.Error{Status: http.StatusBadRequest, Detail: "A token can have no role that you do not have.", Cause: err}
+		err = endpoint.BadRequest("A token can have no role that you do not have.", err)
 	case errors.Is(err, login.ErrTooManyAPITokens):
 		err = &web.Error{
 			Status: http.StatusConflict, Cause: err,
@@ -191,7 +191,7 @@ func readRevocation(ex *web.Exchange) (string, error) {
 	if ex.MediaType() == web.TypeForm {
 		values, err := url.ParseQuery(string(ex.Body))
 		if err != nil || len(values["id"]) != 1 {
-			return "", badOrder(`The form must have one field "id".`)
+			return "", endpoint.BadRequest(`The form must have one field "id".`, nil)
 		}
 		return values.Get("id"), nil
 	}
@@ -247,7 +247,7 @@ func readTokenForm(body []byte) (*tokenOrder, error) {
 	values, err := url.ParseQuery(string(body))
 	text := values.Get("name") + strings.Join(values["roles"], "")
 	if err != nil || len(values["name"]) != 1 || len(values["expires_in"]) != 1 || !utf8.ValidString(text) {
-		return nil, badOrder(`The form must have the fields "name" and "expires_in", and may have "roles".`)
+		return nil, endpoint.BadRequest(`The form must have the fields "name" and "expires_in", and may have "roles".`, nil)
 	}
 	seconds, err := strconv.ParseInt(values.Get("expires_in"), 10, 64)
 	if err != nil {
@@ -261,7 +261,7 @@ func readTokenForm(body []byte) (*tokenOrder, error) {
 func readTokenOrder(o endpoint.Object, owner *login.TokenOwner) (*tokenOrder, error) {
 	for member := range o {
 		if !slices.Contains([]string{"name", "expires_in", "roles"}, member) {
-			return nil, badOrder(`The body can have the fields "name", "expires_in" and "roles", and no other.`)
+			return nil, endpoint.BadRequest(`The body can have the fields "name", "expires_in" and "roles", and no other.`, nil)
 		}
 	}
 	name, err := o.Text("name")
@@ -284,7 +284,8 @@ func readTokenOrder(o endpoint.Object, owner *login.TokenOwner) (*tokenOrder, er
 func newTokenOrder(name string, seconds int64, roles []string) (*tokenOrder, error) {
 	name = strings.TrimSpace(name)
 	if n := utf8.RuneCountInString(name); n == 0 || n > maxTokenName || strings.ContainsFunc(name, unicode.IsControl) {
-		return nil, badOrder(fmt.Sprintf("The name must have 1 to %d characters, and no control characters.", maxTokenName))
+		return nil, endpoint.BadRequest(
+			fmt.Sprintf("The name must have 1 to %d characters, and no control characters.", maxTokenName), nil)
 	}
 	if seconds < 1 || seconds > int64(maxTokenLifetime/time.Second) {
 		return nil, badLifetime()
@@ -299,15 +300,15 @@ func newTokenOrder(name string, seconds int64, roles []string) (*tokenOrder, err
 }
 
 func badLifetime() error {
-	return badOrder(fmt.Sprintf(`The body must have the field "expires_in": whole seconds, from 1 to %d (a year).`,
-		int64(maxTokenLifetime/time.Second)))
+	const detail = `The body must have the field "expires_in": whole seconds, from 1 to %d (a year).`
+	return endpoint.BadRequest(fmt.Sprintf(detail, int64(maxTokenLifetime/time.Second)), nil)
 }
 
 // readRoles reads an array of strings. JSON's null in it would be an empty string.
 func readRoles(raw json.RawMessage) ([]string, error) {
 	var given []*string
 	if err := json.Unmarshal(raw, &given); err != nil || given == nil || slices.Contains(given, nil) {
-		return nil, badOrder(`The field "roles" must be an array of strings.`)
+		return nil, endpoint.BadRequest(`The field "roles" must be an array of strings.`, nil)
 	}
 	roles := make([]string, len(given))
 	for i, role := range given {
@@ -315,5 +316,3 @@ func readRoles(raw json.RawMessage) ([]string, error) {
 	}
 	return roles, nil
 }
-
-func badOrder(detail string) error { return &web.Error{Status: http.StatusBadRequest, Detail: detail} }

@@ -27,6 +27,12 @@ func UnsupportedMedia(expected string) error {
 	return &web.Error{Status: http.StatusUnsupportedMediaType, Detail: "The body must be " + expected + "."}
 }
 
+// BadRequest is the error of a request that cannot be understood. cause is for operators;
+// it may be nil.
+func BadRequest(detail string, cause error) error {
+	return &web.Error{Status: http.StatusBadRequest, Detail: detail, Cause: cause}
+}
+
 // ParseObject reads body as one JSON object without double members.
 func ParseObject(body []byte) (Object, error) {
 	var o Object
@@ -36,9 +42,7 @@ func ParseObject(body []byte) (Object, error) {
 	}
 	if err != nil || o == nil || !utf8.Valid(body) {
 		// Without the parser's words: they quote the body, which has secrets.
-		return nil, &web.Error{
-			Status: http.StatusBadRequest, Detail: "The body must be one JSON object, in UTF-8, without double members.",
-		}
+		return nil, BadRequest("The body must be one JSON object, in UTF-8, without double members.", nil)
 	}
 	return o, nil
 }
@@ -51,10 +55,7 @@ func (o Object) Flag(name string) (bool, error) {
 		return false, nil
 	}
 	if value := string(raw); value != "true" && value != "false" {
-		return false, &web.Error{
-			Status: http.StatusBadRequest, Detail: `The field "` + name + `" must be true or false.`,
-			Cause: errors.New("of another type"),
-		}
+		return false, BadRequest(`The field "`+name+`" must be true or false.`, errors.New("of another type"))
 	}
 	return string(raw) == "true", nil
 }
@@ -69,10 +70,7 @@ func (o Object) Text(name string) (string, error) {
 		}
 	}
 	if s == nil {
-		return "", &web.Error{
-			Status: http.StatusBadRequest, Detail: `The body must have the string field "` + name + `".`,
-			Cause: errors.New("missing or of another type"),
-		}
+		return "", BadRequest(`The body must have the string field "`+name+`".`, errors.New("missing or of another type"))
 	}
 	return *s, nil
 }

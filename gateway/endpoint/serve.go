@@ -75,7 +75,8 @@ func errForeign() error {
 	return &web.Error{
 		Status: http.StatusMisdirectedRequest,
 		Detail: "The gateway's own endpoints are not served at this host. Use the address of the gateway.",
-		Cause:  errors.New("an own endpoint at a host that is not one of the gateway's: that of public_url, those in routes, tls.domains"),
+		Cause: errors.New("an own endpoint at a host that is not one of the gateway's: " +
+			"that of public_url, those in routes, tls.domains"),
 	}
 }
 

@@ -66,7 +66,10 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 		running = &Federation{}
 	}
 	cfg, service := o.Config, o.Service
-	f := &Federation{issuers: newIssuers(cfg, service, running.issuers), Providers: newProviders(cfg, service, running.Providers)}
+	f := &Federation{
+		issuers:   newIssuers(cfg, service, running.issuers),
+		Providers: newProviders(cfg, service, running.Providers),
+	}
 	trusted, err := newTrustedTokens(f.issuers, local.Logins, service.Now)
 	if err != nil {
 		return nil, err
@@ -192,7 +195,9 @@ func providerOptions(cfg *config.Config, p *config.Provider, service *web.Servic
 
 // connectionTo returns how the provider or issuer of that name is called.
 func connectionTo(name string, timeout time.Duration, service *web.Service) provider.Connection {
-	return provider.Connection{Timeout: timeout, Now: service.Now, Logger: service.Logger, Observe: service.Metrics.Provider(name)}
+	return provider.Connection{
+		Timeout: timeout, Now: service.Now, Logger: service.Logger, Observe: service.Metrics.Provider(name),
+	}
 }
 
 // newIssuers returns the trusted issuers of a configuration. Those that are the
@@ -217,20 +222,25 @@ func trustedOptions(t *config.TrustedIssuer, service *web.Service) provider.Trus
 		Connection: connectionTo(t.Name, t.Timeout, service),
 	}
 	if in := t.Introspection; in != nil {
-		o.Introspection = &provider.Introspection{URL: in.URL, Client: provider.Client{ID: in.ClientID, Secret: in.ClientSecret.Reveal()}}
+		client := provider.Client{ID: in.ClientID, Secret: in.ClientSecret.Reveal()}
+		o.Introspection = &provider.Introspection{URL: in.URL, Client: client}
 	}
 	return o
 }
 
 // newTrustedTokens returns the mechanism for tokens of trusted issuers, nil if
 // there are none.
-func newTrustedTokens(issuers []*resourceServer, logins *login.Logins, now func() time.Time) (*login.TrustedTokens, error) {
+func newTrustedTokens(
+	issuers []*resourceServer, logins *login.Logins, now func() time.Time,
+) (*login.TrustedTokens, error) {
 	if len(issuers) == 0 {
 		return nil, nil
 	}
 	var trusted []login.TrustedIssuer
 	for _, i := range issuers {
-		trusted = append(trusted, login.TrustedIssuer{Name: i.config.Name, Opaque: i.config.Introspection != nil, TokenIssuer: i})
+		trusted = append(trusted, login.TrustedIssuer{
+			Name: i.config.Name, Opaque: i.config.Introspection != nil, TokenIssuer: i,
+		})
 	}
 	return login.NewTrustedTokens(trusted, logins, now)
 }

@@ -132,10 +132,8 @@ func (c *callback) finish(ex *web.Exchange) (*login.Login, *login.Attempt, error
 	}
 	p := c.federation.Provider(attempt.Provider)
 	if p == nil || p.Issuer() != attempt.Issuer {
-		return nil, attempt, &web.Error{
-			Status: http.StatusBadRequest, Detail: "The identity provider is not configured any more. Please start again.",
-			Cause: errors.New("provider " + attempt.Provider + " has gone or changed since the sign-in began"),
-		}
+		return nil, attempt, endpoint.BadRequest("The identity provider is not configured any more. Please start again.",
+			errors.New("provider "+attempt.Provider+" has gone or changed since the sign-in began"))
 	}
 	if err := c.checkPath(ex, p); err != nil {
 		return nil, attempt, err
@@ -169,7 +167,9 @@ func (c *callback) checkPath(ex *web.Exchange, p *mechanism.Provider) error {
 }
 
 // begin records the login and gives its session to the browser.
-func (c *callback) begin(ex *web.Exchange, p *mechanism.Provider, grant *provider.Grant, attempt *login.Attempt) (*login.Login, error) {
+func (c *callback) begin(
+	ex *web.Exchange, p *mechanism.Provider, grant *provider.Grant, attempt *login.Attempt,
+) (*login.Login, error) {
 	if _, err := c.presented.end(ex); err != nil {
 		return nil, err
 	}
@@ -208,11 +208,12 @@ func readResponse(ex *web.Exchange) (*authorizationResponse, error) {
 	}
 	for _, name := range []string{"state", "code", "iss", "error", "error_description"} {
 		if len(values[name]) > 1 {
-			return nil, &web.Error{Status: http.StatusBadRequest, Detail: "The parameter " + name + " appears more than once."}
+			return nil, endpoint.BadRequest("The parameter "+name+" appears more than once.", nil)
 		}
 	}
 	return &authorizationResponse{
-		state: values.Get("state"), code: values.Get("code"), failure: values.Get("error"), description: values.Get("error_description"),
+		state: values.Get("state"), code: values.Get("code"),
+		failure: values.Get("error"), description: values.Get("error_description"),
 		issuer: values.Get("iss"), hasIssuer: values.Has("iss"),
 	}, nil
 }
@@ -225,7 +226,7 @@ func (r *authorizationResponse) refusal(name string) error {
 	}
 	switch {
 	case r.failure == "" && r.code == "":
-		return &web.Error{Status: http.StatusBadRequest, Detail: "The answer of the identity provider has neither a code nor an error."}
+		return endpoint.BadRequest("The answer of the identity provider has neither a code nor an error.", nil)
 	case r.failure == "":
 		return nil
 	}

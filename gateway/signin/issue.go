@@ -28,7 +28,9 @@ type issued struct {
 
 // issue begins a login, of a user who wants to stay signed in if remember is true. It
 // sets the cookies when everything is recorded.
-func (i *Issuer) issue(ex *web.Exchange, account *accounts.Account, mechanisms []policy.Mechanism, remember bool) (*issued, error) {
+func (i *Issuer) issue(
+	ex *web.Exchange, account *accounts.Account, mechanisms []policy.Mechanism, remember bool,
+) (*issued, error) {
 	remember = remember && i.sessions.Remembers()
 	term := login.Term{Lifetime: i.sessions.Lifetime(remember), Remember: remember}
 	var (

@@ -124,8 +124,9 @@ func (l *Logout) answer(ex *web.Exchange, redirect string, page bool) {
 func (l *Logout) byLink(ex *web.Exchange) error {
 	if !ex.Navigates() {
 		return &web.Error{
-			Status: http.StatusForbidden, Detail: "GET signs out only a person who opens this address. A program or a script must use POST.",
-			Cause: errors.New("the request is a HEAD, a prefetch, or for a script or a part of a page"),
+			Status: http.StatusForbidden,
+			Detail: "GET signs out only a person who opens this address. A program or a script must use POST.",
+			Cause:  errors.New("the request is a HEAD, a prefetch, or for a script or a part of a page"),
 		}
 	}
 	if ex.FromOtherSite() {
@@ -180,7 +181,8 @@ func (l *Logout) verifyBearer(ctx context.Context, ex *web.Exchange) error {
 	if login.IsAPIToken(ex.Credentials.Value) {
 		return &web.Error{
 			Status: http.StatusForbidden,
-			Detail: "An API token belongs to no login, and cannot end one. Revoke it at " + l.site.Own("account/tokens/revoke") + ".",
+			Detail: "An API token belongs to no login, and cannot end one. Revoke it at " +
+				l.site.Own("account/tokens/revoke") + ".",
 		}
 	}
 	return nil

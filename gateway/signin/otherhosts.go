@@ -184,7 +184,7 @@ func (o *otherHosts) unbegun(r web.Return) string {
 // browser has the secret of the binding.
 func (o *otherHosts) confirm(ex *web.Exchange) error {
 	if o.site.AtHome(&ex.Received) {
-		return &web.Error{Status: http.StatusBadRequest, Detail: "There is no sign-in to confirm at this host."}
+		return endpoint.BadRequest("There is no sign-in to confirm at this host.", nil)
 	}
 	r := o.site.ReadReturn(&ex.Received, ex.QueryValue(web.ReturnToField), "")
 	r.Host, r.Elsewhere = ex.Canonical.Host, ex.QueryValue(web.ElsewhereField) != ""
@@ -255,7 +255,7 @@ func (o *otherHosts) complete(ex *web.Exchange) error {
 // present uses the one ticket that the request presents. Several, of which none
 // counts, are used up too.
 func (o *otherHosts) present(ctx context.Context, ex *web.Exchange, secrets []string) (*login.Ticket, error) {
-	malformed := &web.Error{Status: http.StatusBadRequest, Detail: "There must be one parameter ticket."}
+	malformed := endpoint.BadRequest("There must be one parameter ticket.", nil)
 	if len(secrets) == 0 || len(secrets) > maxPresented {
 		return nil, malformed
 	}
@@ -282,14 +282,15 @@ func (o *otherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *login.
 		return err
 	}
 	var session string
-	attached, err := o.options.Local.Logins.Attach(ctx, ticket.Login, ticket.Scope, func(l *login.Login) (string, []byte, time.Time, error) {
+	attach := func(l *login.Login) (string, []byte, time.Time, error) {
 		if ticket.Outdated(l) {
 			return "", nil, time.Time{}, fmt.Errorf("%w: issued before the user changed the password", login.ErrNoTicket)
 		}
 		value, handle := o.kind(l).New(ticket.Scope)
 		session = value
 		return handle(l)
-	})
+	}
+	attached, err := o.options.Local.Logins.Attach(ctx, ticket.Login, ticket.Scope, attach)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,8 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 		page.Current = ex.User(id).String()
 	case s.cameBack(ex):
 		page.Notice = pages.NoticeNoCookie
-		s.site.Service.Logger.Warn("a sign-in came back without its cookie: the browser blocks cookies, or something on the way removes Set-Cookie or Cookie",
+		s.site.Service.Logger.Warn("a sign-in came back without its cookie: "+
+			"the browser blocks cookies, or something on the way removes Set-Cookie or Cookie",
 			"request_id", ex.ID, "client", ex.Peer.Address, "cookie", s.site.Cookies.Names.Session)
 	case reason == web.ReasonEnded:
 		page.Notice = pages.NoticeEnded
@@ -96,8 +97,9 @@ func (s *signInPage) already(ex *web.Exchange, id *policy.Identity, r web.Return
 // users here with the way back, and redirects keep the Referer.
 func (s *signInPage) cameBack(ex *web.Exchange) bool {
 	creds := &ex.Credentials
+	asked := ex.QueryValue(web.SwitchField) != "" || ex.QueryValue(web.ReasonField) != ""
 	if creds.Session != "" || creds.Delegated != "" || ex.HasStale() || !ex.PageLoad() ||
-		ex.QueryValue(web.ReturnToField) == "" || ex.QueryValue(web.SwitchField) != "" || ex.QueryValue(web.ReasonField) != "" {
+		ex.QueryValue(web.ReturnToField) == "" || asked {
 		return false
 	}
 	from, err := url.Parse(ex.Request.Header.Get("Referer"))

@@ -66,7 +66,7 @@ func (l *passwordLogin) serve(ex *web.Exchange) error {
 		return err
 	}
 	ex.Mechanism = string(mechanisms[0])
-	ex.Audit("login", slog.String("subject", policy.LocalProvider+":"+account.Username), slog.String("login", given.login.ID))
+	ex.Audit("login", slog.String("subject", given.login.Subject()), slog.String("login", given.login.ID))
 	if form.form && web.Negotiate(ex.Request) == web.TypeHTML {
 		if !slices.Contains(mechanisms, policy.Session) {
 			form.then.Binding = "" // there is no session to share
@@ -143,7 +143,7 @@ func (f *loginForm) fromForm(ex *web.Exchange, site *web.Site) error {
 		}
 	}
 	if err != nil {
-		return &web.Error{Status: http.StatusBadRequest, Detail: "The form must have the fields username and password.", Cause: err}
+		return endpoint.BadRequest("The form must have the fields username and password.", err)
 	}
 	f.username, f.password = auth.EnteredName(values.Get("username")), values.Get("password")
 	f.then = ex.ReadReturn(values.Get)
@@ -162,9 +162,8 @@ func checked(values []string) (bool, error) {
 		ticked, err = true, nil
 	}
 	if err != nil || len(values) > 1 {
-		return false, &web.Error{
-			Status: http.StatusBadRequest, Detail: `The field "remember" must be true or false.`, Cause: errors.New("another value, or several"),
-		}
+		return false, endpoint.BadRequest(
+			`The field "remember" must be true or false.`, errors.New("another value, or several"))
 	}
 	return ticked, nil
 }
@@ -179,7 +178,7 @@ func (l *passwordLogin) narrow(ex *web.Exchange, wanted []policy.Mechanism) ([]p
 	if named, ok := values["mechanism"]; ok {
 		m := policy.Mechanism(named[0])
 		if len(named) > 1 || (m != policy.Session && m != policy.Bearer) {
-			return nil, &web.Error{Status: http.StatusBadRequest, Detail: "The mechanism must be session or bearer."}
+			return nil, endpoint.BadRequest("The mechanism must be session or bearer.", nil)
 		}
 		wanted = []policy.Mechanism{m}
 	}

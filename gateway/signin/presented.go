@@ -105,7 +105,9 @@ func (p *presentedLogins) endOthers(ctx context.Context, ex *web.Exchange, sid s
 
 // endHandles ends the logins behind the cookies, side by side, but not the one
 // of that sid.
-func (p *presentedLogins) endHandles(ctx context.Context, ex *web.Exchange, but string) (delegated *login.Login, err error) {
+func (p *presentedLogins) endHandles(
+	ctx context.Context, ex *web.Exchange, but string,
+) (delegated *login.Login, err error) {
 	sids, err := loginsOf(ctx, p.handles(&ex.Credentials))
 	if err != nil {
 		return nil, err

@@ -28,10 +28,7 @@ func (l *providerLogout) backChannel(ex *web.Exchange) error {
 	}
 	values, err := url.ParseQuery(string(ex.Body))
 	if err != nil || len(values["logout_token"]) != 1 {
-		return &web.Error{
-			Status: http.StatusBadRequest, Detail: "The form must have one field logout_token.",
-			Cause: errors.New("malformed logout request"),
-		}
+		return endpoint.BadRequest("The form must have one field logout_token.", errors.New("malformed logout request"))
 	}
 	token, err := l.provider.VerifyLogoutToken(ex.Request.Context(), values.Get("logout_token"))
 	if err != nil {
@@ -57,10 +54,8 @@ func (l *providerLogout) frontChannel(ex *web.Exchange) error {
 	sid := values.Get("sid")
 	// Some providers send no iss, which the path tells as well.
 	if err != nil || named && (len(iss) != 1 || iss[0] != l.provider.Issuer()) || len(values["sid"]) != 1 || sid == "" {
-		return &web.Error{
-			Status: http.StatusBadRequest, Detail: "The parameters iss and sid must name a session at the identity provider.",
-			Cause: errors.New("iss is not the provider's, or sid is missing"),
-		}
+		return endpoint.BadRequest("The parameters iss and sid must name a session at the identity provider.",
+			errors.New("iss is not the provider's, or sid is missing"))
 	}
 	if ex.Canonical.Method != http.MethodHead { // changes nothing
 		err := end(ex, "frontchannel_logout", func(ctx context.Context) ([]*login.Login, error) {

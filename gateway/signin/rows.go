@@ -60,7 +60,8 @@ func New(o *endpoint.Options) *SignIn {
 func providerRows(o *endpoint.Options, presented *presentedLogins, hosts *otherHosts) (rows []endpoint.Row) {
 	federation := o.Federation
 	returned := &callback{
-		site: o.Site, federation: federation, logins: o.Local.Logins, presented: presented, sessions: o.Sessions(""), hosts: hosts,
+		site: o.Site, federation: federation, logins: o.Local.Logins, presented: presented,
+		sessions: o.Sessions(""), hosts: hosts,
 	}
 	names := []string{"callback", "auth/callback"}
 	for _, p := range federation.Providers {

@@ -19,7 +19,7 @@ func clearTwins(site *web.Site) func(*web.Exchange) error {
 		}
 		name := values.Get(web.CookieField)
 		if err != nil || len(values[web.CookieField]) != 1 || !site.Cookies.Own(name) {
-			return &web.Error{Status: http.StatusBadRequest, Detail: "The field cookie must name one of the gateway's cookies."}
+			return endpoint.BadRequest("The field cookie must name one of the gateway's cookies.", nil)
 		}
 		r := site.ReadReturn(&ex.Received, values.Get(web.ReturnToField), "")
 		path, _, _ := strings.Cut(r.Path, "?")
