@@ -11,6 +11,9 @@
 //	go test -C e2e ./wire -run '^TestStopIdle$'
 //	go test -C e2e ./cli -run TestScripts/session
 //
+// The programs are built into bin/e2e, where Go leaves alone what is up to date. make test builds them
+// once for all packages, and names the folder in AUTHGATE_PROGRAMS.
+//
 // # Packages
 //
 //	world      what the tests share: gateways, upstreams that record, people, a certified provider

@@ -123,12 +123,17 @@ func (g *Instance) Launch(path string) {
 	}
 }
 
-// checkLog fails the test if the log has what no test allows.
+// checkLog fails the test if the log has what no test allows. It shows the end of the log if the
+// test has failed.
 func (g *Instance) checkLog() {
+	log := g.Log.String()
 	for _, mishap := range []string{"WARNING: DATA RACE", `"msg":"panic"`} {
-		if log := g.Log.String(); strings.Contains(log, mishap) {
+		if strings.Contains(log, mishap) {
 			g.T.Errorf("the log of the gateway has %q:\n%s", mishap, log)
 		}
+	}
+	if g.T.Failed() {
+		g.T.Logf("the end of the log of the gateway:\n%s", log[max(0, len(log)-4000):])
 	}
 }
 
