@@ -8,8 +8,7 @@ import (
 	"unicode"
 
 	"authgate/gateway/config/strictyaml"
-
-	"github.com/golang-jwt/jwt/v5"
+	"authgate/gateway/jose"
 )
 
 // Algorithms that sign access tokens (RFC 7518, section 3.1).
@@ -124,7 +123,7 @@ func (s sideReader) signingKey(t Token) {
 
 // checkRSA checks the content of a PEM file with an RSA key (PKCS #1 or PKCS #8).
 func checkRSA(path string, content []byte) error {
-	key, err := jwt.ParseRSAPrivateKeyFromPEM(content)
+	key, err := jose.ParseRSA(content)
 	if err != nil {
 		return fmt.Errorf("%s contains no RSA private key in PEM (PKCS #1 or PKCS #8)", path)
 	}

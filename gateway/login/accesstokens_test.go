@@ -12,6 +12,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
+	"authgate/gateway/jose"
 	"authgate/gateway/must"
 )
 
@@ -34,7 +35,7 @@ func TestAccessTokenIssues(t *testing.T) {
 		date := float64(r.now().Unix())
 		s := r.signIn(t, "alice")
 		header, claims := claimsOf(t, s.access)
-		if diff := cmp.Diff(map[string]any{"alg": r.keys.method.Alg(), "typ": "JWT", "kid": r.keys.id}, header); diff != "" {
+		if diff := cmp.Diff(map[string]any{"alg": r.keys.Algorithm(), "typ": "JWT", "kid": r.keys.ID()}, header); diff != "" {
 			t.Errorf("the header (-want +got):\n%s", diff)
 		}
 		jti, _ := claims["jti"].(string)
@@ -92,7 +93,7 @@ func TestAccessTokenRefusesClaims(t *testing.T) {
 
 			{"exp", "exp claim is required", []any{nil}},
 			{"exp", "exp is invalid", []any{fmt.Sprint(now + 900), null, true, []int64{now + 900}}},
-			{"exp", "exp is not a whole number", []any{float64(now) + 900.5, number("9e9"), number(fmt.Sprintf("%d.0", now+900)), int64(maxNumericDate + 1)}},
+			{"exp", "exp is not a whole number", []any{float64(now) + 900.5, number("9e9"), number(fmt.Sprintf("%d.0", now+900)), int64(253402300800)}},
 			{"exp", "exp", []any{number("1e300"), number("1e400"), number("9223372036854775808")}},
 			{"exp", "expired", []any{-1, 0, now - 1, now}},
 
@@ -172,7 +173,7 @@ func TestRevokeEndsTheLogin(t *testing.T) {
 		r.wantOut(t, s)
 		wantRejected(t, auth.DetailBadToken, "its login has ended")(r.byToken(t, second))
 		wantRejected(t, auth.DetailBadToken, "revoked")(r.bearer.Revoke(t.Context(), s.access))
-		wantRejected(t, auth.DetailBadToken, "malformed")(r.bearer.Revoke(t.Context(), "x.y.z"))
+		wantRejected(t, auth.DetailBadToken, "compact form")(r.bearer.Revoke(t.Context(), "x.y.z"))
 		restore(t, r.store, loginPrefix+changed.login.ID, func(l *Login) { l.Version = "another" })
 		wantRejected(t, auth.DetailBadToken, "its account has changed")(r.byToken(t, changed.access))
 
@@ -181,7 +182,7 @@ func TestRevokeEndsTheLogin(t *testing.T) {
 		}
 		wantRejected(t, auth.DetailBadToken, "revoked")(r.byToken(t, foreign.token()))
 		must.Get(r.byToken(t, foreign.with(map[string]any{"jti": "two"}).token()))(t)
-		otherKeys := r.instance(t, func(r *rig) { r.keys = must.Get(NewHS256([]byte(strings.Repeat("another secret ", 3))))(t) })
+		otherKeys := r.instance(t, func(r *rig) { r.keys = must.Get(jose.NewHS256([]byte(strings.Repeat("another secret ", 3))))(t) })
 		wantRejected(t, auth.DetailBadToken, "")(otherKeys.byToken(t, other.access))
 		r.clock.Advance(15*time.Minute - 1)
 		r.wantIn(t, &signedIn{login: other.login, session: other.session, access: other.access})
@@ -214,7 +215,7 @@ func TestAccessTokenIsPresented(t *testing.T) {
 		challenge := auth.Challenge(`Bearer realm="authgate"`)
 		if test.presented {
 			challenge += `, error="invalid_token"`
-			wantRejected(t, auth.DetailBadToken, "malformed")(id, err)
+			wantRejected(t, auth.DetailBadToken, "compact form")(id, err)
 		} else {
 			wantNothing(t, id, err)
 		}

@@ -2,11 +2,9 @@ package login
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
-	"strings"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/jose"
 	"authgate/policy"
 )
 
@@ -41,25 +39,8 @@ func (b *BearerTokens) foreign(token string) bool {
 	if _, refresh := parseRefresh(token); refresh {
 		return false // sent here by mistake, and a secret of the user's
 	}
-	if !isJWT(token) || len(token) > maxTokenBytes {
+	if !jose.HasForm(token) || len(token) > maxTokenBytes {
 		return true
 	}
-	return keyOf(token) != b.own.keys.id && issuerOf(token) != b.own.options.Issuer
-}
-
-// keyOf returns the kid of a JWT as far as it can be read, else nil.
-func keyOf(jwt string) any { return members(strings.SplitN(jwt, ".", 3)[0])["kid"] }
-
-// issuerOf returns the iss of a JWT as far as it can be read, else nil.
-func issuerOf(jwt string) any { return members(strings.SplitN(jwt, ".", 3)[1])["iss"] }
-
-// members decodes a part of a JWT as far as possible. Names of members are exact, as
-// they are when the token is verified.
-func members(part string) map[string]any {
-	var all map[string]any
-	raw, err := base64.RawURLEncoding.DecodeString(part)
-	if err == nil {
-		_ = json.Unmarshal(raw, &all) // a part that cannot be read names no key and no issuer
-	}
-	return all
+	return jose.KeyID(token) != b.own.keys.ID() && jose.IssuerOf(token) != b.own.options.Issuer
 }

@@ -20,6 +20,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/clocktest"
+	"authgate/gateway/jose"
 	"authgate/gateway/must"
 	"authgate/gateway/password"
 	"authgate/gateway/provider"
@@ -51,7 +52,7 @@ type rig struct {
 	clock        *clocktest.Clock
 	now          func() time.Time // usually clock.Now
 	store        *recordingStore
-	keys         *Keys
+	keys         *jose.Keys
 	box          *seal.Box
 	people       []accounts.Account
 	op           *testProvider // keycloak
@@ -136,12 +137,12 @@ func (r *rig) withAccounts(tb testing.TB, people ...accounts.Account) *rig {
 	return r.instance(tb, func(r *rig) { r.people = people })
 }
 
-func testKeys(tb testing.TB, algorithm string) *Keys {
+func testKeys(tb testing.TB, algorithm string) *jose.Keys {
 	tb.Helper()
 	if algorithm == "HS256" {
-		return must.Get(NewHS256(testSecret))(tb)
+		return must.Get(jose.NewHS256(testSecret))(tb)
 	}
-	return must.Get(NewRS256(must.Get(testRSA())(tb)))(tb)
+	return must.Get(jose.NewRS256(must.Get(testRSA())(tb)))(tb)
 }
 
 func bothAlgorithms(t *testing.T, test func(*testing.T, *rig)) {

@@ -46,16 +46,16 @@ func (r *rig) forge(tb testing.TB, s *signedIn) *forger {
 	tb.Helper()
 	now := r.now().Unix()
 	f := &forger{
-		header: map[string]any{"alg": r.keys.method.Alg(), "typ": "JWT", "kid": r.keys.id},
+		header: map[string]any{"alg": r.keys.Algorithm(), "typ": "JWT", "kid": r.keys.ID()},
 		claims: map[string]any{
 			"iss": testIssuer, "sub": s.login.Username, "aud": "authgate", "iat": now, "nbf": now, "exp": now + 900,
 			"jti": "a-token", "sid": s.login.ID, "roles": []string{"user"},
 		},
 	}
-	if secret, ok := r.keys.sign.([]byte); ok {
-		f.sign = signHS256(secret)
+	if r.keys.Algorithm() == "HS256" {
+		f.sign = signHS256(testSecret)
 	} else {
-		f.sign = signRS256(tb, r.keys.sign.(*rsa.PrivateKey))
+		f.sign = signRS256(tb, must.Get(testRSA())(tb))
 	}
 	return f
 }
@@ -156,7 +156,7 @@ func TestAccessTokenFixesAlgorithmAndKey(t *testing.T) {
 	const attackersSecret = "a secret of the attacker's choice"
 	bothAlgorithms(t, func(t *testing.T, r *rig) {
 		good := r.forge(t, r.signIn(t, "alice"))
-		alg := r.keys.method.Alg()
+		alg := r.keys.Algorithm()
 		other := map[string]string{"HS256": "RS256", "RS256": "HS256"}[alg]
 		tokens := []hostile{{"no signature", unsigned(good.token(), ""), "signature is invalid"}}
 		add := func(f *forger, reason, member string, values ...any) {
@@ -169,7 +169,7 @@ func TestAccessTokenFixesAlgorithmAndKey(t *testing.T) {
 		}
 		add(good, "signing method "+other+" is invalid", "alg", other)
 		add(good, "signing method ", "alg", "none", "HS384", "RS512", "PS256", "ES256", "EdDSA", strings.ToLower(alg), alg+" ", "", nil, 7, []string{"HS256"})
-		add(good, "kid names another key", "kid", "other", "", "../../../../dev/null", 7, []string{r.keys.id}, json.RawMessage("null"))
+		add(good, "kid names another key", "kid", "other", "", "../../../../dev/null", 7, []string{r.keys.ID()}, json.RawMessage("null"))
 		add(good, "typ is not JWT", "typ", "JOSE", "at+jwt", "JWE", "", 7, json.RawMessage("null"))
 		add(good.with(map[string]any{"header b64": false, "header x": 1}), "crit names an unknown extension",
 			"crit", []string{"exp"}, []string{"b64"}, []string{}, "exp", json.RawMessage("null"))
@@ -178,8 +178,8 @@ func TestAccessTokenFixesAlgorithmAndKey(t *testing.T) {
 		if alg == "HS256" {
 			forged = good.by(signHS256([]byte(attackersSecret)))
 		}
-		jwk := map[string]any{"kty": "RSA", "n": base64url(attacker.N.Bytes()), "e": "AQAB", "kid": r.keys.id, "alg": "RS256", "use": "sig"}
-		add(forged, "signature is invalid", "kid", r.keys.id, nil)
+		jwk := map[string]any{"kty": "RSA", "n": base64url(attacker.N.Bytes()), "e": "AQAB", "kid": r.keys.ID(), "alg": "RS256", "use": "sig"}
+		add(forged, "signature is invalid", "kid", r.keys.ID(), nil)
 		add(forged, "signature is invalid", "jwk", jwk, map[string]any{"kty": "oct", "k": encode(attackersSecret)})
 		add(forged, "signature is invalid", "jku", "https://attacker.example/jwks.json")
 		add(forged, "signature is invalid", "x5u", "https://attacker.example/chain.pem")
@@ -215,32 +215,32 @@ func TestAccessTokenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 		loose := func(text string) string { return loosen(t, encode(text+strings.Repeat(" ", 2-len(text)%3))) }
 		r.wantRefused(t, good, []hostile{
 			{"alg twice", good.raw(`{"alg":"none",`+inHeader, claims), `header: member "alg" appears twice`},
-			{"sub twice", good.raw(header, `{"sub":"bob",`+inClaims), `payload: member "sub" appears twice`},
-			{"sub twice, escaped", good.raw(header, `{"s\u0075b":"bob",`+inClaims), `payload: member "sub" appears twice`},
-			{"twice further in", good.raw(header, `{"x":[{"a":1,"a":2}],`+inClaims), `payload: member "a" appears twice`},
+			{"sub twice", good.raw(header, `{"sub":"bob",`+inClaims), `the claims: member "sub" appears twice`},
+			{"sub twice, escaped", good.raw(header, `{"s\u0075b":"bob",`+inClaims), `the claims: member "sub" appears twice`},
+			{"twice further in", good.raw(header, `{"x":[{"a":1,"a":2}],`+inClaims), `the claims: member "a" appears twice`},
 			{"two payloads", good.raw(header, claims+claims), "more than one JSON value"},
-			{"garbage after the header", good.raw(header+"x", claims), "malformed"},
-			{"payload is a list", good.raw(header, "["+claims+"]"), "malformed"},
-			{"payload is null", good.raw(header, "null"), "missing"},
-			{"payload is empty", good.raw(header, ""), "malformed"},
-			{"header is null", good.raw("null", claims), "signing method "},
-			{"header is empty", good.raw("", claims), "malformed"},
+			{"garbage after the header", good.raw(header+"x", claims), "the header: more than one"},
+			{"payload is a list", good.raw(header, "["+claims+"]"), "the claims: "},
+			{"payload is null", good.raw(header, "null"), "the claims: is null"},
+			{"payload is empty", good.raw(header, ""), "the claims: EOF"},
+			{"header is null", good.raw("null", claims), "the header: is null"},
+			{"header is empty", good.raw("", claims), "the header: EOF"},
 
-			{"loose bits in the signature", unsigned(token, loosen(t, part[2])), "malformed"},
-			{"loose bits in the header", good.signed(loose(header) + "." + part[1]), "malformed"},
-			{"loose bits in the payload", good.signed(part[0] + "." + loose(claims)), "malformed"},
-			{"padding", token + "=", "malformed"},
-			{"padding in the payload", good.signed(part[0] + "." + part[1] + "="), "malformed"},
-			{"standard base64", good.signed(part[0] + "." + base64.RawStdEncoding.EncodeToString([]byte(`{"x":"???>>>~~~",`+inClaims))), "malformed"},
-			{"line break in the signature", token[:len(token)-5] + "\n" + token[len(token)-5:], "line break"},
-			{"line break behind", token + "\r\n", "line break"},
-			{"line break in the payload", good.signed(part[0] + "." + part[1][:8] + "\n" + part[1][8:]), "line break"},
-			{"space in front", " " + token, "malformed"},
+			{"loose bits in the signature", unsigned(token, loosen(t, part[2])), "compact form"},
+			{"loose bits in the header", good.signed(loose(header) + "." + part[1]), "compact form"},
+			{"loose bits in the payload", good.signed(part[0] + "." + loose(claims)), "compact form"},
+			{"padding", token + "=", "compact form"},
+			{"padding in the payload", good.signed(part[0] + "." + part[1] + "="), "compact form"},
+			{"standard base64", good.signed(part[0] + "." + base64.RawStdEncoding.EncodeToString([]byte(`{"x":"???>>>~~~",`+inClaims))), "compact form"},
+			{"line break in the signature", token[:len(token)-5] + "\n" + token[len(token)-5:], "compact form"},
+			{"line break behind", token + "\r\n", "compact form"},
+			{"line break in the payload", good.signed(part[0] + "." + part[1][:8] + "\n" + part[1][8:]), "compact form"},
+			{"space in front", " " + token, "compact form"},
 
-			{"empty", "", "malformed"},
-			{"two parts", part[0] + "." + part[1], "malformed"},
-			{"four parts", token + ".", "malformed"},
-			{"JSON serialisation with dots", fmt.Sprintf(`{"payload":".%s","protected":"%s.","signature":%q}`, part[1], part[0], part[2]), "malformed"},
+			{"empty", "", "compact form"},
+			{"two parts", part[0] + "." + part[1], "compact form"},
+			{"four parts", token + ".", "compact form"},
+			{"JSON serialisation with dots", fmt.Sprintf(`{"payload":".%s","protected":"%s.","signature":%q}`, part[1], part[0], part[2]), "compact form"},
 			{"overlong", good.with(map[string]any{"x": strings.Repeat("x", 8<<10)}).token(), "longer than 8192 bytes"},
 		})
 	})

@@ -2,8 +2,6 @@ package login
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +10,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/jose"
 	"authgate/gateway/lru"
 	"authgate/gateway/provider"
 	"authgate/gateway/store"
@@ -105,24 +104,15 @@ func NewTrustedTokens(issuers []TrustedIssuer, logins *Logins, now func() time.T
 // issuerOf returns the issuer that the token names. Nothing is verified yet. If the token
 // is of another issuer, its signature will not be valid.
 func (t *TrustedTokens) issuerOf(token string) (TrustedIssuer, bool) {
-	if !isJWT(token) {
+	if !jose.HasForm(token) {
 		// Do not tell another issuer a refresh token that a client sent by mistake.
 		if _, own := parseRefresh(token); own || t.opaque == nil {
 			return TrustedIssuer{}, false
 		}
 		return *t.opaque, true
 	}
-	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
-	if err != nil {
-		return TrustedIssuer{}, false
-	}
-	var claims struct {
-		Issuer string `json:"iss"`
-	}
-	if err := json.Unmarshal(payload, &claims); err != nil {
-		return TrustedIssuer{}, false
-	}
-	issuer, ok := t.byIssuer[claims.Issuer]
+	name, _ := jose.IssuerOf(token).(string)
+	issuer, ok := t.byIssuer[name]
 	return issuer, ok
 }
 
@@ -176,11 +166,11 @@ func (t *TrustedTokens) ask(ctx context.Context, token string) (*trustedToken, e
 	}
 	fresh := trustedFresh
 	judge := issuer.Verify
-	if !isJWT(token) {
+	if !jose.HasForm(token) {
 		fresh, judge = opaqueFresh, t.introspect
 	}
 	access, err := judge(ctx, token)
-	if errors.Is(err, provider.ErrInvalid) && !isJWT(token) {
+	if errors.Is(err, provider.ErrInvalid) && !jose.HasForm(token) {
 		t.refused.Add(hashed([]byte(token)), t.now().Add(fresh)) // so a flood of one invalid token is one question
 		return nil, errNotActive
 	}
@@ -202,14 +192,10 @@ func (t *TrustedTokens) ask(ctx context.Context, token string) (*trustedToken, e
 	}, nil
 }
 
-// isJWT reports whether the token has the form of a JWS in compact serialization (RFC
-// 7515, section 3.1). Other tokens are opaque.
-func isJWT(token string) bool { return strings.Count(token, ".") == 2 }
-
 // nameOf returns a name for a token without a jti. An ECDSA signature can have more than
 // one spelling, so the name of a JWT does not contain the signature.
 func nameOf(token string) string {
-	if isJWT(token) {
+	if jose.HasForm(token) {
 		return token[:strings.LastIndexByte(token, '.')]
 	}
 	return token

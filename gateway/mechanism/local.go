@@ -7,6 +7,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/jose"
 	"authgate/gateway/login"
 	"authgate/gateway/store"
 	"authgate/gateway/web"
@@ -43,7 +44,7 @@ type Local struct {
 // configuration that runs.
 func NewLocal(o *Options, running *Local) (*Local, error) {
 	cfg, now := o.Config, o.Now
-	keys, err := login.LoadKeys(cfg.Token.Algorithm, cfg.Token.Secret.Reveal(), cfg.Token.PrivateKey, cfg.DataDir)
+	keys, err := jose.Load(cfg.Token.Algorithm, cfg.Token.Secret.Reveal(), cfg.Token.PrivateKey, cfg.DataDir)
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)
 	}

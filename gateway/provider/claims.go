@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,18 +36,7 @@ var protocolClaims = slices.Concat(checkedClaims, []string{
 })
 
 // decodeClaims decodes a JSON object in which no member may appear twice.
-func decodeClaims(raw []byte) (claims, error) {
-	var c claims
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if err := d.Decode(&c); err != nil { // first, because it limits the depth
-		return nil, err
-	}
-	if c == nil {
-		return nil, errors.New("is null, expected an object")
-	}
-	return c, strictjson.Unique(raw)
-}
+func decodeClaims(raw []byte) (claims, error) { return strictjson.Object(raw) }
 
 // checkNames refuses a claim that differs from one of checkedClaims only in case,
 // because other readers of the token may take "SUB" for sub.

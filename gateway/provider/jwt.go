@@ -2,13 +2,12 @@ package provider
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/golang-jwt/jwt/v5"
+	"authgate/gateway/jose"
 )
 
 // supportedAlgorithms are those whose signatures are verified. All are asymmetric: with a
@@ -30,43 +29,11 @@ var (
 // parameters that could lead to a key (jku, x5u, x5c) are common, and ignored.
 var forbiddenHeaders = []string{"crit", "b64", "jwk"}
 
-// jws is a token in the compact form (RFC 7515, section 3.1), decoded.
-type jws struct {
-	signed    string // what the signature is over
-	header    []byte
-	payload   []byte
-	signature []byte
-}
-
-// splitJWS decodes the parts of a token. It refuses what gives one token several
-// spellings: base64 with unused bits, and white space.
-func splitJWS(raw string) (jws, error) {
-	parts := strings.Split(raw, ".")
-	if len(parts) != 3 || strings.ContainsAny(raw, "\r\n") {
-		return jws{}, errors.New("is not a JWT in the compact form")
-	}
-	var decoded [3][]byte
-	for i, part := range parts {
-		var err error
-		if decoded[i], err = base64.RawURLEncoding.Strict().DecodeString(part); err != nil {
-			return jws{}, fmt.Errorf("is not a JWT in the compact form: %w", err)
-		}
-	}
-	return jws{
-		signed: raw[:strings.LastIndexByte(raw, '.')],
-		header: decoded[0], payload: decoded[1], signature: decoded[2],
-	}, nil
-}
-
 // header is the used part of a JOSE header (RFC 7515, section 4).
 type header struct{ algorithm, keyID string }
 
-// readHeader reads a header, in which no member may appear twice.
-func readHeader(raw []byte, types []string) (header, error) {
-	members, err := decodeClaims(raw)
-	if err != nil {
-		return header{}, fmt.Errorf("the header: %w", err)
-	}
+// readHeader reads the members of a header.
+func readHeader(members map[string]any, types []string) (header, error) {
 	for _, name := range forbiddenHeaders {
 		if _, ok := members[name]; ok {
 			return header{}, fmt.Errorf("the header has %s, which is not accepted", name)
@@ -97,11 +64,11 @@ func (i *issuer) open(
 	if m.keys == nil {
 		return nil, "", errors.New("there are no keys to verify it with; the issuer announces no jwks_uri")
 	}
-	token, err := splitJWS(raw)
+	token, err := jose.Parse(raw)
 	if err != nil {
 		return nil, "", err
 	}
-	h, err := readHeader(token.header, types)
+	h, err := readHeader(token.Header, types)
 	if err != nil {
 		return nil, "", err
 	}
@@ -112,11 +79,11 @@ func (i *issuer) open(
 	if err != nil {
 		return nil, "", err
 	}
-	if err := jwt.GetSigningMethod(h.algorithm).Verify(token.signed, token.signature, key); err != nil {
+	if err := token.Verify(h.algorithm, key); err != nil {
 		return nil, "", fmt.Errorf("the signature does not verify: %w", err)
 	}
-	if c, err = decodeClaims(token.payload); err != nil {
-		return nil, "", fmt.Errorf("the claims: %w", err)
+	if c, err = token.Claims(); err != nil {
+		return nil, "", err
 	}
 	return c, h.algorithm, c.checkNames()
 }
@@ -145,11 +112,11 @@ const google, googleShort = "https://accounts.google.com", "accounts.google.com"
 // that the caller has stored since. It may have expired by now. The result is nil if
 // the token is not about subject.
 func keptClaims(raw, subject string) claims {
-	token, err := splitJWS(raw)
+	token, err := jose.Parse(raw)
 	if err != nil {
 		return nil
 	}
-	c, err := decodeClaims(token.payload)
+	c, err := token.Claims()
 	if err != nil || c["sub"] != subject {
 		return nil
 	}

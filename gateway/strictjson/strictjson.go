@@ -14,6 +14,21 @@ import (
 	"io"
 )
 
+// Object decodes one JSON object in which no object has two members with the same name.
+// Numbers are json.Number.
+func Object(raw []byte) (map[string]any, error) {
+	var members map[string]any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&members); err != nil { // first, because it limits the depth
+		return nil, err
+	}
+	if members == nil {
+		return nil, errors.New("is null, expected an object")
+	}
+	return members, Unique(raw)
+}
+
 // Unique returns an error unless raw is one JSON value in which no object has two
 // members with the same name.
 func Unique(raw []byte) error {

@@ -1,4 +1,4 @@
-package login
+package jose
 
 import (
 	"bytes"
@@ -39,8 +39,8 @@ func TestGeneratedKeysAreKept(t *testing.T) {
 		t.Run(algorithm, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			first := must.Get(LoadKeys(algorithm, "", "", dir))(t)
-			again := must.Get(LoadKeys(algorithm, "", "", dir))(t)
+			first := must.Get(Load(algorithm, "", "", dir))(t)
+			again := must.Get(Load(algorithm, "", "", dir))(t)
 			wantSameKeys(t, first, again)
 			if one := first.Derive("one"); len(one) != 32 || !bytes.Equal(one, again.Derive("one")) || bytes.Equal(one, first.Derive("two")) {
 				t.Errorf("derived %x of the key for one purpose, %x again, and %x for another", one, again.Derive("one"), first.Derive("two"))
@@ -48,7 +48,7 @@ func TestGeneratedKeysAreKept(t *testing.T) {
 			if info := must.Get(os.Stat(filepath.Join(dir, file)))(t); info.Mode() != 0o600 {
 				t.Errorf("the key file has the mode %v, want 0600", info.Mode())
 			}
-			if other := must.Get(LoadKeys(algorithm, "", "", t.TempDir()))(t); other.id == first.id || bytes.Equal(other.Derive("one"), first.Derive("one")) {
+			if other := must.Get(Load(algorithm, "", "", t.TempDir()))(t); other.id == first.id || bytes.Equal(other.Derive("one"), first.Derive("one")) {
 				t.Error("two data directories have one key")
 			}
 			if public, ok := first.verify.(*rsa.PublicKey); ok && public.N.BitLen() != 3072 {
@@ -64,14 +64,14 @@ func TestGeneratedKeysAreKept(t *testing.T) {
 func TestGivenKeys(t *testing.T) {
 	t.Parallel()
 	dir, secret := t.TempDir(), strings.Repeat("s", 32)
-	given := must.Get(LoadKeys("HS256", secret, "", dir))(t)
-	wantSameKeys(t, given, must.Get(LoadKeys("HS256", secret, "", dir))(t))
+	given := must.Get(Load("HS256", secret, "", dir))(t)
+	wantSameKeys(t, given, must.Get(Load("HS256", secret, "", dir))(t))
 	if string(given.sign.([]byte)) != secret || strings.Contains(given.id, secret[:4]) {
 		t.Errorf("got the secret %q and the kid %q, want the raw bytes, and nothing of them in the kid", given.sign, given.id)
 	}
 	key := must.Get(testRSA())(t)
 	for kind, der := range map[string][]byte{"PRIVATE KEY": must.Get(x509.MarshalPKCS8PrivateKey(key))(t), "RSA PRIVATE KEY": x509.MarshalPKCS1PrivateKey(key)} {
-		wantSameKeys(t, testKeys(t, "RS256"), must.Get(LoadKeys("RS256", "", writePEM(t, kind, der), dir))(t))
+		wantSameKeys(t, testKeys(t, "RS256"), must.Get(Load("RS256", "", writePEM(t, kind, der), dir))(t))
 	}
 	if entries := must.Get(os.ReadDir(dir))(t); len(entries) != 0 {
 		t.Errorf("got %v, want nothing generated", entries)
@@ -85,7 +85,7 @@ func writePEM(tb testing.TB, kind string, der []byte) string {
 	return path
 }
 
-func TestLoadKeysRefuses(t *testing.T) {
+func TestLoadRefuses(t *testing.T) {
 	t.Parallel()
 	public := must.Get(x509.MarshalPKIXPublicKey(must.Get(testRSA())(t).Public()))(t)
 	weak := writePEM(t, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(must.Get(rsa.GenerateKey(rand.Reader, 1024))(t)))
@@ -110,7 +110,7 @@ func TestLoadKeysRefuses(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			keys, err := LoadKeys(test.algorithm, test.secret, test.key, test.dir)
+			keys, err := Load(test.algorithm, test.secret, test.key, test.dir)
 			if keys != nil || err == nil {
 				t.Fatalf("got %v, %v, want an error alone", keys, err)
 			}

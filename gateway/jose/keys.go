@@ -1,7 +1,16 @@
-package login
+// Package jose signs and reads JSON Web Tokens (RFC 7519).
+//
+// Keys sign the gateway's own tokens, and a Reader reads these alone. Parse reads any
+// token strictly, and is below the verification of tokens of others in package provider.
+//
+// # Limits and threats
+//
+// The algorithm and the key are fixed before a token is read; no header selects them. A
+// token has one spelling, and a header and claims with one meaning. Claims that a caller
+// sees without their signature come from functions whose comment says so.
+package jose
 
 import (
-	"crypto"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/rsa"
@@ -11,23 +20,23 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"math/big"
 	"os"
 	"path/filepath"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
 
 	"authgate/gateway/keyfile"
 )
 
-// Keys signs and verifies the gateway's own access tokens, with one algorithm that is
+// Keys signs and verifies the gateway's own tokens, with one algorithm that is
 // fixed in advance. The zero value cannot sign or verify.
 type Keys struct {
 	method jwt.SigningMethod
 	sign   any    // []byte or *rsa.PrivateKey
 	verify any    // []byte or *rsa.PublicKey
 	id     string // kid
-	public jose.JSONWebKeySet
+	public jwkSet
 }
 
 // Names of key files in the data directory. They are created if the configuration
@@ -49,7 +58,7 @@ func NewHS256(secret []byte) (*Keys, error) {
 	return &Keys{
 		method: jwt.SigningMethodHS256, sign: secret, verify: secret,
 		id:     base64.RawURLEncoding.EncodeToString(sum[:12]),
-		public: jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}},
+		public: jwkSet{Keys: []jwk{}},
 	}, nil
 }
 
@@ -59,30 +68,64 @@ func NewRS256(key *rsa.PrivateKey) (*Keys, error) {
 	if key.N.BitLen() < 2048 {
 		return nil, fmt.Errorf("the RS256 key has %d bits, at least 2048 are needed", key.N.BitLen())
 	}
-	jwk := jose.JSONWebKey{Key: key.Public(), Algorithm: "RS256", Use: "sig"}
-	thumbprint, err := jwk.Thumbprint(crypto.SHA256)
-	if err != nil {
-		return nil, fmt.Errorf("naming the RS256 key: %w", err)
-	}
-	jwk.KeyID = base64.RawURLEncoding.EncodeToString(thumbprint)
+	public := publicJWK(&key.PublicKey)
 	return &Keys{
 		method: jwt.SigningMethodRS256, sign: key, verify: key.Public(),
-		id:     jwk.KeyID,
-		public: jose.JSONWebKeySet{Keys: []jose.JSONWebKey{jwk}},
+		id:     public.KeyID,
+		public: jwkSet{Keys: []jwk{public}},
 	}, nil
 }
 
-// LoadKeys returns the keys for algorithm, HS256 or RS256. The key is secret, or the PEM
-// file at the path privateKey. If both are empty, it is a key file in dataDir. LoadKeys
+// jwkSet is a JWK set, and jwk an RSA key in it (RFC 7518, section 6.3.1).
+type jwkSet struct {
+	Keys []jwk `json:"keys"`
+}
+
+type jwk struct {
+	Use       string `json:"use"`
+	Type      string `json:"kty"`
+	KeyID     string `json:"kid"`
+	Algorithm string `json:"alg"`
+	Modulus   string `json:"n"`
+	Exponent  string `json:"e"`
+}
+
+// publicJWK returns a key, which its thumbprint names: the hash of its required members,
+// sorted by name (RFC 7638, section 3).
+func publicJWK(key *rsa.PublicKey) jwk {
+	n := base64.RawURLEncoding.EncodeToString(key.N.Bytes())
+	e := base64.RawURLEncoding.EncodeToString(big.NewInt(int64(key.E)).Bytes())
+	thumbprint := sha256.Sum256(fmt.Appendf(nil, `{"e":%q,"kty":"RSA","n":%q}`, e, n))
+	return jwk{
+		Use: "sig", Type: "RSA", KeyID: base64.RawURLEncoding.EncodeToString(thumbprint[:]),
+		Algorithm: "RS256", Modulus: n, Exponent: e,
+	}
+}
+
+// ID returns the kid of the key.
+func (k *Keys) ID() string { return k.id }
+
+// Algorithm returns the algorithm that tokens are signed with.
+func (k *Keys) Algorithm() string { return k.method.Alg() }
+
+// Sign returns a token with claims. It names the key.
+func (k *Keys) Sign(claims map[string]any) (string, error) {
+	unsigned := jwt.NewWithClaims(k.method, jwt.MapClaims(claims))
+	unsigned.Header["kid"] = k.id
+	return unsigned.SignedString(k.sign)
+}
+
+// Load returns the keys for algorithm, HS256 or RS256. The key is secret, or the PEM
+// file at the path privateKey. If both are empty, it is a key file in dataDir. Load
 // creates that file once, so that tokens stay valid after a restart.
-func LoadKeys(algorithm, secret, privateKey, dataDir string) (*Keys, error) {
+func Load(algorithm, secret, privateKey, dataDir string) (*Keys, error) {
 	switch algorithm {
 	case "HS256":
 		if secret != "" {
 			return NewHS256([]byte(secret))
 		}
 		path := filepath.Join(dataDir, secretFile)
-		kept, err := keyfile.Keep(path, func() ([]byte, error) { return newSecret(), nil })
+		kept, err := keyfile.Keep(path, generateSecret)
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +162,7 @@ func (k *Keys) Derive(purpose string) []byte {
 		secret, ok = x509.MarshalPKCS1PrivateKey(key), true
 	}
 	if !ok {
-		panic("login: the zero Keys derive nothing")
+		panic("jose: the zero Keys derive nothing")
 	}
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte("authgate " + purpose))
@@ -129,6 +172,12 @@ func (k *Keys) Derive(purpose string) []byte {
 // JWKS returns the public keys as a JWK set (RFC 7517, section 5). The set is empty for
 // HS256, because its key is secret.
 func (k *Keys) JWKS() ([]byte, error) { return json.Marshal(k.public) }
+
+func generateSecret() ([]byte, error) {
+	secret := make([]byte, sha256.Size)
+	rand.Read(secret) // never fails: crypto/rand
+	return secret, nil
+}
 
 func generateRSA() ([]byte, error) {
 	key, err := rsa.GenerateKey(rand.Reader, generatedBits)
@@ -147,9 +196,12 @@ func readRSA(path string) (*rsa.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := jwt.ParseRSAPrivateKeyFromPEM(content)
+	key, err := ParseRSA(content)
 	if err != nil {
 		return nil, fmt.Errorf("reading the private key in %s: %w", path, err)
 	}
 	return key, nil
 }
+
+// ParseRSA returns the RSA private key in a PEM file (PKCS #1 or PKCS #8).
+func ParseRSA(content []byte) (*rsa.PrivateKey, error) { return jwt.ParseRSAPrivateKeyFromPEM(content) }
