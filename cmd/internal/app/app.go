@@ -25,12 +25,6 @@ import (
 	"authgate/gateway/store/sqlitestore"
 )
 
-// heapFloor is memory that is allocated and never touched, so it costs only
-// address space. The garbage collector runs when the heap has grown in proportion
-// to its live size, which is small in a gateway. Without the floor it would run
-// every few hundred requests and be a tenth of their cost.
-const heapFloor = 16 << 20
-
 // App is a gateway with its listeners, built from a configuration file.
 type App struct {
 	path    string // of the configuration
@@ -68,7 +62,10 @@ func openOn(ctx context.Context, open storeOpener, path, version string, stderr 
 	if err != nil {
 		return nil, err
 	}
-	a := &App{path: path, version: version, asked: make(chan chan<- Outcome), log: newLogOutput(stderr), floor: make([]byte, heapFloor), metrics: prometheus.NewRegistry(), follower: newFollower(files)}
+	a := &App{
+		path: path, version: version, asked: make(chan chan<- Outcome), log: newLogOutput(stderr),
+		floor: gateway.HeapFloor(), metrics: prometheus.NewRegistry(), follower: newFollower(files),
+	}
 	a.logger = newLogger(cfg.Log, a.log)
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data_dir: %w", err)
