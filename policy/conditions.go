@@ -87,14 +87,16 @@ func (l *lister) list(p *Policy, depth int) {
 	}
 	l.listed[at] = true
 	if len(p.rules) == 0 {
-		l.conditions = append(l.conditions, Condition{Rule: "policy", Needs: "has no rules, so it allows nothing", Depth: depth})
+		l.conditions = append(l.conditions, Condition{Rule: "policy", Needs: "has no rules, so it allows nothing",
+			Depth: depth})
 	}
 	for _, rule := range p.rules {
 		if rule.policy != nil {
 			l.list(rule.policy, depth)
 			continue
 		}
-		l.conditions = append(l.conditions, Condition{Rule: rule.where, Needs: rule.need, Holds: rule.holds(l.id, l.req), Depth: depth})
+		l.conditions = append(l.conditions, Condition{Rule: rule.where, Needs: rule.need, Holds: rule.holds(l.id, l.req),
+			Depth: depth})
 		for _, part := range rule.parts {
 			l.list(part, depth+1)
 		}

@@ -37,7 +37,8 @@ func parseNetwork(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, errForm
 	}
 	if p != p.Masked() {
-		return netip.Prefix{}, errors.New("has bits set beyond the length of its prefix; did you mean " + p.Masked().String() + "?")
+		return netip.Prefix{}, errors.New("has bits set beyond the length of its prefix; " +
+			"did you mean " + p.Masked().String() + "?")
 	}
 	if p.Addr().Is4In6() { // clients are compared unmapped
 		return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96), nil

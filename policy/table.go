@@ -73,7 +73,8 @@ func NewTable(routes []Route) (*Table, error) {
 		if p := patterns[i]; p == nil {
 			errs.add(key(i, "match"), "%q: %v", r.Pattern, failures[i])
 		} else if first, found := known.first(p); found {
-			errs.add(key(i, "match"), "%q: conflicts with %q of routes[%d]: %s", r.Pattern, routes[first].Pattern, first, describeConflict(p, patterns[first]))
+			errs.add(key(i, "match"), "%q: conflicts with %q of routes[%d]: %s", r.Pattern, routes[first].Pattern, first,
+				describeConflict(p, patterns[first]))
 		} else {
 			known.add(i, p)
 			t.hosts.add(p, &Match{Index: i, Route: &r})
@@ -117,12 +118,14 @@ func (t *Table) Routes() []*Route { return slices.Clone(t.routes) }
 // checkAuth checks the mechanisms and the policy of a route.
 func checkAuth(errs *Errors, route int, r *Route) {
 	if len(r.Mechanisms) == 0 {
-		errs.add(key(route, "auth"), "no mechanism is accepted; list some of basic, session, bearer, oidc, or [none] for a public route")
+		errs.add(key(route, "auth"), "no mechanism is accepted; list some of basic, session, bearer, oidc, or [none] for "+
+			"a public route")
 	}
 	for i, m := range r.Mechanisms {
 		switch {
 		case m != None && !m.proves():
-			errs.add(fmt.Sprintf("%s[%d]", key(route, "auth"), i), "%q is not a mechanism; expected basic, session, bearer, oidc or none", m)
+			errs.add(fmt.Sprintf("%s[%d]", key(route, "auth"), i),
+				"%q is not a mechanism; expected basic, session, bearer, oidc or none", m)
 		case slices.Contains(r.Mechanisms[:i], m):
 			errs.add(fmt.Sprintf("%s[%d]", key(route, "auth"), i), "%q is listed twice", m)
 		}
@@ -131,7 +134,8 @@ func checkAuth(errs *Errors, route int, r *Route) {
 		errs.add(key(route, "auth"), "none makes a route public and cannot be combined with another mechanism")
 	}
 	if r.Public() && r.Policy != nil {
-		errs.add(key(route, "policy"), "a public route has no identities, so its policy can never apply; name a mechanism in auth or remove the policy")
+		errs.add(key(route, "policy"), "a public route has no identities, so its policy can never apply; "+
+			"name a mechanism in auth or remove the policy")
 	}
 }
 

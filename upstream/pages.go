@@ -41,7 +41,8 @@ func newPages() *pages {
 	}
 	return &pages{
 		front: parse("front"), resource: parse("resource"),
-		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
+		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; " +
+			"form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
 	}
 }
 

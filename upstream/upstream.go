@@ -50,7 +50,8 @@ func Handler() http.Handler {
 			write(w, http.StatusOK, map[string]string{"message": message})
 		}
 	})
-	mux.HandleFunc("GET /secure-resource", pages.answer("The resource for signed-in users", "This is for signed-in users."))
+	mux.HandleFunc("GET /secure-resource", pages.answer("The resource for signed-in users",
+		"This is for signed-in users."))
 	mux.HandleFunc("GET /admin-resource", pages.answer("The resource for administrators", "This is for administrators."))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		const detail = "There is no such resource."

@@ -50,7 +50,8 @@ func explainCommand() *cobra.Command {
 	var caller callerFlags
 	caller.register(cmd)
 	from := cmd.Flags().String("from", "127.0.0.1", "address of the client")
-	verify := cmd.Flags().Bool("verify", false, "explain what a proxy is told that asks about the request (forward authentication)")
+	verify := cmd.Flags().Bool("verify", false,
+		"explain what a proxy is told that asks about the request (forward authentication)")
 	header := cmd.Flags().StringArrayP("header", "H", nil, "a header of the request, as 'Name: value'; can be repeated")
 	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -114,13 +115,16 @@ func (c *callerFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.user, "as", "", "a local account or Basic user that makes the request; none: no credentials")
 	flags.StringVar(&c.mechanism, "mechanism", "", "basic, session, bearer or oidc (default: any that the route accepts)")
-	flags.StringSliceVar(&c.roles, "roles", nil, "roles of an identity in words, instead of --as; with --api-token: of the token")
-	flags.BoolVar(&c.apiToken, "api-token", false, "the request has an API token of the account --as, with all of its roles or with --roles")
+	flags.StringSliceVar(&c.roles, "roles", nil,
+		"roles of an identity in words, instead of --as; with --api-token: of the token")
+	flags.BoolVar(&c.apiToken, "api-token", false,
+		"the request has an API token of the account --as, with all of its roles or with --roles")
 	flags.StringVar(&c.username, "username", "", "its user name")
 	flags.StringVar(&c.provider, "provider", "", "its provider (default: one that fits the mechanism)")
 	flags.StringVar(&c.email, "email", "", "its address")
 	flags.StringSliceVar(&c.scopes, "scopes", nil, "the OAuth scopes of its token, which is of a trusted issuer")
-	flags.StringArrayVar(&c.claims, "claim", nil, "a claim of its provider or trusted issuer, as NAME=VALUE; can be repeated")
+	flags.StringArrayVar(&c.claims, "claim", nil,
+		"a claim of its provider or trusted issuer, as NAME=VALUE; can be repeated")
 }
 
 // read returns the caller, nil without credentials.
@@ -132,11 +136,13 @@ func (c *callerFlags) read(cmd *cobra.Command) (*gateway.Caller, error) {
 	case c.apiToken && c.user == "":
 		return nil, &usageError{errors.New("--api-token needs --as: it is a token of an account")}
 	case c.apiToken && given("username", "provider", "email", "scopes", "claim"):
-		return nil, &usageError{errors.New("--api-token goes with --as and --roles alone: it has nothing that its account has not")}
+		return nil, &usageError{errors.New("--api-token goes with --as and --roles alone: " +
+			"it has nothing that its account has not")}
 	case c.apiToken:
 		return &gateway.Caller{User: c.user, Mechanism: policy.Mechanism(c.mechanism), APIToken: true, Roles: c.roles}, nil
 	case given("as") && given("roles", "username", "provider", "email", "scopes", "claim"):
-		return nil, &usageError{errors.New("--as names a user, who has the roles and the provider of the configuration; give --as, or the flags of an identity")}
+		return nil, &usageError{errors.New("--as names a user, who has the roles and the provider of the configuration; " +
+			"give --as, or the flags of an identity")}
 	case given("as"):
 		return callerAs(c.user, c.mechanism), nil
 	case !given("roles", "username", "provider", "email", "scopes", "claim", "mechanism"):

@@ -14,9 +14,10 @@ import (
 
 func healthcheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "healthcheck",
-		Short:   "Ask a running gateway whether it is ready",
-		Long:    "Request /readyz from the admin listener of the gateway with this configuration.\nThis is for the HEALTHCHECK of a container without other programs.",
+		Use:   "healthcheck",
+		Short: "Ask a running gateway whether it is ready",
+		Long: "Request /readyz from the admin listener of the gateway with this configuration.\n" +
+			"This is for the HEALTHCHECK of a container without other programs.",
 		Example: "  authgate healthcheck --config /etc/authgate/config.yaml",
 		Args:    usage(cobra.NoArgs),
 	}

@@ -47,7 +47,8 @@ func initCommand() *cobra.Command {
 	flags.StringVar(&steps.Host, "host", "localhost", "host at which clients reach the gateway, with or without a port")
 	flags.StringVar(&steps.Upstream, "upstream", "http://127.0.0.1:3000", "address of the application")
 	flags.StringVar(&steps.User, "user", "admin", "name of the first user")
-	flags.StringVar(&steps.Certificates, "certificates", config.TLSInternal, "internal: a local authority; acme: Let's Encrypt")
+	flags.StringVar(&steps.Certificates, "certificates", config.TLSInternal,
+		"internal: a local authority; acme: Let's Encrypt")
 	yes := flags.Bool("yes", false, "ask nothing")
 	force := flags.Bool("force", false, "replace a configuration that exists")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -128,7 +129,8 @@ func (s *firstSteps) write(path, plain string, force bool) error {
 		return err
 	}
 	s.Hash = hash
-	if written, err := os.ReadFile(filepath.Join(filepath.Dir(path), schemaFile)); err == nil && bytes.Equal(written, config.Schema()) {
+	if written, err := os.ReadFile(filepath.Join(filepath.Dir(path), schemaFile)); err == nil &&
+		bytes.Equal(written, config.Schema()) {
 		s.Schema = schemaFile
 	}
 	var text bytes.Buffer

@@ -81,7 +81,8 @@ func root() *cobra.Command {
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(unknownFlag)
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	cmd.AddCommand(serveCommand(), validateCommand(), explainCommand(), testCommand(), hashPasswordCommand(), healthcheckCommand(),
+	cmd.AddCommand(serveCommand(), validateCommand(), explainCommand(), testCommand(), hashPasswordCommand(),
+		healthcheckCommand(),
 		reloadCommand(), sessionsCommand(), initCommand(), schemaCommand(), versionCommand(), manCommand())
 	completeUsage(cmd)
 	return cmd
@@ -110,7 +111,8 @@ func serveCommand() *cobra.Command {
 			end()
 		})
 		if *path == standardInput {
-			return &usageError{errors.New("serve reads its configuration again at each reload, so it needs a file, not standard input")}
+			return &usageError{errors.New("serve reads its configuration again at each reload, so it needs a file, " +
+				"not standard input")}
 		}
 		a, err := app.Open(ctx, *path, buildVersion(), os.Stderr)
 		if err != nil {

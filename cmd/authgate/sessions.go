@@ -76,7 +76,8 @@ func listTable(ctx context.Context, out io.Writer, client *control.Client, head 
 	lines := 0
 	err := client.EachLogin(ctx, func(l *control.Login) error {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.ID, printable(l.User), l.Mechanism,
-			l.Created.Format(time.RFC3339), l.LastUsed.Format(time.RFC3339), cmp.Or(l.Client, "-"), cmp.Or(printable(l.UserAgent), "-"))
+			l.Created.Format(time.RFC3339), l.LastUsed.Format(time.RFC3339),
+			cmp.Or(l.Client, "-"), cmp.Or(printable(l.UserAgent), "-"))
 		if lines++; lines%tablePart == 0 {
 			return table.Flush()
 		}

@@ -89,7 +89,8 @@ func readTestFile(path string) (*testFile, error) {
 			},
 		},
 		Either: map[reflect.Type]string{
-			reflect.TypeFor[testCaller](): "the name of a user, none, or the username, roles, mechanism, provider, email, scopes and claims of an identity",
+			reflect.TypeFor[testCaller](): "the name of a user, none, or the username, roles, mechanism, provider, email, " +
+				"scopes and claims of an identity",
 		},
 	})
 	var file testFile
@@ -118,7 +119,8 @@ func (f *testFile) check(doc *strictyaml.Document) {
 
 // outcomes are those that a test can expect.
 var outcomes = [...]string{
-	gateway.OutcomeAllow, gateway.OutcomeChallenge, gateway.OutcomeForbid, gateway.OutcomeNotFound, gateway.OutcomeBadRequest,
+	gateway.OutcomeAllow, gateway.OutcomeChallenge, gateway.OutcomeForbid, gateway.OutcomeNotFound,
+	gateway.OutcomeBadRequest,
 }
 
 func (t *testCase) check(doc *strictyaml.Document, path string) {
@@ -142,7 +144,8 @@ func (t *testCase) check(doc *strictyaml.Document, path string) {
 		if t.As.User == "" && doc.Given(path+".as") {
 			doc.Fault(path+".as", "is empty; expected the name of a user, or none")
 		}
-	case doc.Given(m) && !slices.Contains([]policy.Mechanism{policy.Basic, policy.Session, policy.Bearer, policy.OIDC}, t.As.Words.Mechanism):
+	case doc.Given(m) && !slices.Contains([]policy.Mechanism{policy.Basic, policy.Session, policy.Bearer, policy.OIDC},
+		t.As.Words.Mechanism):
 		doc.Fault(m, "%q is not a mechanism; expected basic, session, bearer or oidc", t.As.Words.Mechanism)
 	}
 	t.Expect.check(doc, path+".expect")
@@ -165,14 +168,16 @@ func (e *expectation) check(doc *strictyaml.Document, path string) {
 
 // described returns the request of the test.
 func (t *testCase) described() *gateway.Described {
-	d := &gateway.Described{Method: t.Request.Method, URL: t.Request.URL, From: t.Request.From, Verify: t.Request.Verify, Header: http.Header{}}
+	d := &gateway.Described{Method: t.Request.Method, URL: t.Request.URL, From: t.Request.From, Verify: t.Request.Verify,
+		Header: http.Header{}}
 	for name, value := range t.Request.Headers {
 		d.Header[name] = []string{value}
 	}
 	switch words := t.As.Words; {
 	case words != nil:
 		d.Caller = &gateway.Caller{
-			Username: words.Username, Roles: words.Roles, Mechanism: words.Mechanism, Provider: words.Provider, Email: words.Email,
+			Username: words.Username, Roles: words.Roles, Mechanism: words.Mechanism, Provider: words.Provider,
+			Email:  words.Email,
 			Scopes: words.Scopes, Claims: words.Claims,
 		}
 	case t.As.User != "":

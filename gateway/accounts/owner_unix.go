@@ -17,7 +17,8 @@ import (
 // give its owner and its group to another file.
 func replaceable(path string) bool {
 	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() || unix.Access(path, unix.W_OK) != nil || unix.Access(filepath.Dir(path), unix.W_OK|unix.X_OK) != nil {
+	if err != nil || !info.Mode().IsRegular() || unix.Access(path, unix.W_OK) != nil ||
+		unix.Access(filepath.Dir(path), unix.W_OK|unix.X_OK) != nil {
 		return false
 	}
 	owner, ok := info.Sys().(*syscall.Stat_t)
@@ -28,7 +29,8 @@ func replaceable(path string) bool {
 		return true
 	}
 	groups, err := os.Getgroups()
-	return int(owner.Uid) == os.Geteuid() && (int(owner.Gid) == os.Getegid() || err == nil && slices.Contains(groups, int(owner.Gid)))
+	return int(owner.Uid) == os.Geteuid() && (int(owner.Gid) == os.Getegid() || err == nil &&
+		slices.Contains(groups, int(owner.Gid)))
 }
 
 // keepOwner gives a file the owner and the group of another one.

@@ -190,7 +190,8 @@ func (m *Manager) configFor(certificate certmagic.Certificate) (*certmagic.Confi
 	case len(certificate.Names) > 0 && m.demand.Permits != nil:
 		return m.lazy, nil // which renews nothing by itself
 	}
-	return nil, fmt.Errorf("%q are none of the configured names", certificate.Names) // which certmagic would order, see load
+	return nil, fmt.Errorf("%q are none of the configured names",
+		certificate.Names) // which certmagic would order, see load
 }
 
 // Close stops the Manager after Run has returned. GetCertificate still works.

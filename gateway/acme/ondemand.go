@@ -209,7 +209,8 @@ func (m *Manager) try(name string, a *attempt) {
 	case err == nil:
 	case ordered && d.ctx.Err() == nil:
 		a.next = time.Now().Add(refusedAfter)
-		m.logger.Error("a certificate that a client asked for cannot be obtained; it is not ordered again for an hour", "domain", name, "error", err.Error())
+		m.logger.Error("a certificate that a client asked for cannot be obtained; it is not ordered again for an hour",
+			"domain", name, "error", err.Error())
 	default:
 		delete(d.names, name)
 	}

@@ -138,7 +138,8 @@ func retryPause(err error) time.Duration {
 // instance without a certificate, or one that renews its own, obtains a new one for
 // all.
 func (m *Manager) mend(ctx context.Context, domain string) error {
-	m.logger.Warn("the certificate and the key in the storage do not match; the certificate is deleted and a new one is obtained", "domain", domain)
+	m.logger.Warn("the certificate and the key in the storage do not match; the certificate is deleted and a new one "+
+		"is obtained", "domain", domain)
 	return m.config.Storage.Delete(ctx, certmagic.StorageKeys.SiteCert(m.issuer.IssuerKey(), domain))
 }
 
@@ -301,7 +302,8 @@ func (m *Manager) failed(domain string, problem any) {
 		if !listed {
 			return // try reports it
 		}
-		m.logger.Error("there is no certificate yet, and it cannot be obtained; it is tried again", "domain", domain, "error", fmt.Sprint(problem))
+		m.logger.Error("there is no certificate yet, and it cannot be obtained; it is tried again", "domain", domain,
+			"error", fmt.Sprint(problem))
 		return
 	}
 	m.logger.Error("the certificate cannot be renewed; the current one is kept, and it is tried again",

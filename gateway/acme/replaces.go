@@ -53,7 +53,8 @@ func (m *Manager) tryUnrelated(domain string, err error) bool {
 	default:
 		return false
 	}
-	m.logger.Warn("the authority refused to renew the certificate; it is ordered once more, without naming the replaced certificate, "+
+	m.logger.Warn("the authority refused to renew the certificate; it is ordered once more, without naming the "+
+		"replaced certificate, "+
 		"in case the authority was rebuilt or the account has changed", "domain", domain, "error", err.Error())
 	return true
 }

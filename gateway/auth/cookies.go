@@ -18,7 +18,8 @@ type CookieNames struct {
 
 // has reports whether name is one of the gateway's cookies.
 func (n *CookieNames) has(name string) bool {
-	return name != "" && (name == n.Session || name == n.Delegated || name == n.Browser || name == n.Access || name == n.Refresh)
+	return name != "" && (name == n.Session || name == n.Delegated || name == n.Browser || name == n.Access ||
+		name == n.Refresh)
 }
 
 // CookieRole is the purpose of one of the gateway's cookies.

@@ -66,7 +66,9 @@ func NewVerifier(h *Hasher, t *Throttle, cacheSize int, ttl time.Duration, now f
 //
 // The error is ErrRejected, a *ThrottledError whether or not the password is
 // correct, or ErrBusy. If ctx ended, ErrBusy wraps its cause.
-func (v *Verifier) Check(ctx context.Context, kind string, accounts *accounts.Set, username, password string, client netip.Addr) (*accounts.Account, error) {
+func (v *Verifier) Check(
+	ctx context.Context, kind string, accounts *accounts.Set, username, password string, client netip.Addr,
+) (*accounts.Account, error) {
 	c := v.newCheck(accounts, username, password, client)
 	c.key = v.key(kind, username, password, c.stored.Encoded())
 	c.cached = true
@@ -83,7 +85,9 @@ func (v *Verifier) Check(ctx context.Context, kind string, accounts *accounts.Se
 
 // CheckFresh is Check for a login. It always hashes the password and remembers
 // nothing, so it needs no kind.
-func (v *Verifier) CheckFresh(ctx context.Context, accounts *accounts.Set, username, password string, client netip.Addr) (*accounts.Account, error) {
+func (v *Verifier) CheckFresh(
+	ctx context.Context, accounts *accounts.Set, username, password string, client netip.Addr,
+) (*accounts.Account, error) {
 	return v.run(ctx, v.newCheck(accounts, username, password, client))
 }
 

@@ -30,7 +30,8 @@ func newCANames(domains []string) *caNames {
 }
 
 func (n *caNames) equal(other *caNames) bool {
-	return n.first == other.first && maps.Equal(n.names, other.names) && slices.EqualFunc(n.addresses, other.addresses, net.IP.Equal)
+	return n.first == other.first && maps.Equal(n.names, other.names) &&
+		slices.EqualFunc(n.addresses, other.addresses, net.IP.Equal)
 }
 
 // certified returns what the certificate for a client is of: a name, or the address that

@@ -16,7 +16,8 @@ type expiryCollector struct {
 // NewCollector returns a collector of the time until each certificate expires.
 func NewCollector(certs Source, now func() time.Time) prometheus.Collector {
 	return &expiryCollector{certs: certs, now: now, expiry: prometheus.NewDesc("authgate_certificate_expiry_seconds",
-		"Time until the certificate expires. Negative if it has expired, 0 if there is no certificate yet.", []string{"domain"}, nil)}
+		"Time until the certificate expires. Negative if it has expired, 0 if there is no certificate yet.",
+		[]string{"domain"}, nil)}
 }
 
 // Describe implements prometheus.Collector.

@@ -72,13 +72,15 @@ func openLocalCA(folder string, domains []string, now func() time.Time, logger *
 		return nil, fmt.Errorf("reading %s: %w", filepath.Join(folder, caKeyFile), err)
 	}
 	names := newCANames(domains)
-	certPEM, err := keyfile.KeepPublic(filepath.Join(folder, caFile), func() ([]byte, error) { return selfSign(key, names, nil, now()) })
+	certPEM, err := keyfile.KeepPublic(filepath.Join(folder, caFile),
+		func() ([]byte, error) { return selfSign(key, names, nil, now()) })
 	if err != nil {
 		return nil, err
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("%s and %s in %s do not belong together; remove both to create new ones: %w", caFile, caKeyFile, folder, err)
+		return nil, fmt.Errorf("%s and %s in %s do not belong together; remove both to create new ones: %w", caFile,
+			caKeyFile, folder, err)
 	}
 	if !now().Before(pair.Leaf.NotAfter) {
 		return nil, fmt.Errorf("%s in %s has expired; remove it to create a new one", caFile, folder)
@@ -111,13 +113,15 @@ func (ca *localCA) constrain() {
 	issued, err := ca.reissue(path)
 	if err != nil {
 		ca.failed = ca.now()
-		ca.logger.Error("the certificate of the local authority cannot be issued anew; clients refuse the names that the present one does not permit, and it is tried again",
+		ca.logger.Error("the certificate of the local authority cannot be issued anew; "+
+			"clients refuse the names that the present one does not permit, and it is tried again",
 			"file", path, "error", err.Error())
 		return
 	}
 	ca.certificate = issued
 	added, removed := ca.names.since(old)
-	ca.logger.Warn("the certificate of the local authority is issued anew, with the same key, because it permits only the gateway's names; "+
+	ca.logger.Warn("the certificate of the local authority is issued anew, with the same key, because it permits only "+
+		"the gateway's names; "+
 		"clients need the new one: with the old one they refuse the names that are new",
 		"file", path, "new", added, "removed", removed)
 }

@@ -30,7 +30,9 @@ type ProxyProtocol struct {
 // must begin with a header within headerTime; otherwise it is closed. Other
 // connections are those of clients, and stay unchanged. The connections of l
 // must have a method CloseWrite, as those of a Set have.
-func NewProxyProtocol(l net.Listener, balancers []netip.Prefix, headerTime time.Duration, logger *slog.Logger) *ProxyProtocol {
+func NewProxyProtocol(
+	l net.Listener, balancers []netip.Prefix, headerTime time.Duration, logger *slog.Logger,
+) *ProxyProtocol {
 	return &ProxyProtocol{
 		Listener: l, balancers: balancers, headerTime: headerTime,
 		logger: logger, warning: rate.Sometimes{Interval: warnEvery},
@@ -59,7 +61,8 @@ func (l *ProxyProtocol) fromBalancer(remote net.Addr) bool {
 // refused logs that a load balancer sent no valid header.
 func (l *ProxyProtocol) refused(balancer net.Addr) {
 	l.warning.Do(func() {
-		l.logger.Warn("closed a connection from an address in listen.proxy_protocol: it did not begin with a valid PROXY protocol header within "+
+		l.logger.Warn("closed a connection from an address in listen.proxy_protocol: "+
+			"it did not begin with a valid PROXY protocol header within "+
 			l.headerTime.String()+"; turn on the PROXY protocol at the load balancer, or remove its address from the list",
 			"balancer", balancer.String())
 	})

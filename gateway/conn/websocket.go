@@ -33,7 +33,9 @@ type WebSockets struct {
 // done. cancelUpstream is called when the WebSocket is cut off.
 //
 // opaque says that the protocol is not that of WebSockets, so nothing can be said in it.
-func (w *WebSockets) Hijack(hijack func() (net.Conn, *bufio.ReadWriter, error), opaque bool, cancelUpstream func()) (*WebSocket, *bufio.ReadWriter, error) {
+func (w *WebSockets) Hijack(
+	hijack func() (net.Conn, *bufio.ReadWriter, error), opaque bool, cancelUpstream func(),
+) (*WebSocket, *bufio.ReadWriter, error) {
 	w.mu.Lock()
 	w.hijacking++
 	w.mu.Unlock()
@@ -47,7 +49,8 @@ func (w *WebSockets) Hijack(hijack func() (net.Conn, *bufio.ReadWriter, error), 
 		w.signal()
 		return nil, nil, err
 	}
-	s := &WebSocket{Conn: client, early: buffered(rw.Reader), opaque: opaque, cancelUpstream: cancelUpstream, begun: make(chan struct{}), ended: make(chan struct{})}
+	s := &WebSocket{Conn: client, early: buffered(rw.Reader), opaque: opaque, cancelUpstream: cancelUpstream,
+		begun: make(chan struct{}), ended: make(chan struct{})}
 	if w.open == nil {
 		w.open = map[*WebSocket]bool{}
 	}

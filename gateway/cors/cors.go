@@ -79,10 +79,12 @@ func CheckOrigin(origin string) error {
 	case err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin:
 		return errors.New("is not an origin; expected SCHEME://HOST or SCHEME://HOST:PORT, like https://app.example.org")
 	case strings.Contains(u.Host, Any):
-		return errors.New("has a wildcard, which is not supported; list each origin, or give [\"*\"] for all without credentials")
+		return errors.New("has a wildcard, which is not supported; list each origin, or give [\"*\"] for all without " +
+			"credentials")
 	case origin != strings.ToLower(origin):
 		return errors.New("must be in lower case, as browsers send it")
-	case u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80" || strings.HasSuffix(u.Host, ":"):
+	case u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80" ||
+		strings.HasSuffix(u.Host, ":"):
 		return errors.New("must not have the default port, which browsers leave out")
 	}
 	return nil
@@ -158,7 +160,8 @@ func (p *Policy) setOrigin(request, response http.Header) bool {
 // Preflight sets the fields of the response to a preflight. It reports whether the
 // origin may send requests at all. The browser compares the lists with its request.
 func (p *Policy) Preflight(request, response http.Header) bool {
-	response["Vary"] = append(slices.Clip(response["Vary"]), "Access-Control-Request-Method, Access-Control-Request-Headers")
+	response["Vary"] = append(slices.Clip(response["Vary"]),
+		"Access-Control-Request-Method, Access-Control-Request-Headers")
 	if !p.setOrigin(request, response) || !p.allows(request) {
 		return false
 	}

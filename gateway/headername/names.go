@@ -20,7 +20,8 @@ var DefaultIdentity = []string{
 
 // names are headers that need no product of their own.
 var names = map[Class][]string{
-	Own: append([]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id"}, DefaultIdentity...),
+	Own: append([]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id"},
+		DefaultIdentity...),
 
 	Framed: {
 		"Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Keep-Alive",

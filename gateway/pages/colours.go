@@ -38,7 +38,8 @@ func CheckColour(s string) error {
 
 // String returns #rrggbb.
 func (c colour) String() string {
-	return fmt.Sprintf("#%02x%02x%02x", uint8(math.Round(c[0]*255)), uint8(math.Round(c[1]*255)), uint8(math.Round(c[2]*255)))
+	return fmt.Sprintf("#%02x%02x%02x", uint8(math.Round(c[0]*255)), uint8(math.Round(c[1]*255)),
+		uint8(math.Round(c[2]*255)))
 }
 
 // luminance is the relative luminance of WCAG 2.2.
@@ -115,7 +116,8 @@ func accentRules(accent string) (string, error) {
 			return "", err
 		}
 		a := accentsFor(c, surface)
-		rules += fmt.Sprintf("%s:root { --accent: %s; --accent-strong: %s; --on-accent: %s; }%s\n", scheme.open, a.accent, a.strong, a.on, scheme.close)
+		rules += fmt.Sprintf("%s:root { --accent: %s; --accent-strong: %s; --on-accent: %s; }%s\n", scheme.open, a.accent,
+			a.strong, a.on, scheme.close)
 	}
 	return rules, nil
 }

@@ -108,7 +108,8 @@ type layout struct {
 
 func newLayout(o Options, style string) *layout {
 	sum := sha256.Sum256([]byte(style))
-	l := &layout{Title: o.Title, style: style, policy: "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"}
+	l := &layout{Title: o.Title, style: style,
+		policy: "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"}
 	if len(o.Logo.Content) > 0 {
 		l.Logo = template.URL("data:" + o.Logo.MediaType + ";base64," + base64.StdEncoding.EncodeToString(o.Logo.Content))
 		l.policy += "; img-src data:"
@@ -192,7 +193,8 @@ func (p *Pages) ContentSecurityPolicy(leadingTo string) string {
 	if leadingTo != "" {
 		leadingTo = " " + leadingTo
 	}
-	return "default-src 'none'; " + p.policy + "; form-action 'self'" + leadingTo + "; frame-ancestors 'none'; base-uri 'none'"
+	return "default-src 'none'; " + p.policy + "; form-action 'self'" + leadingTo + "; frame-ancestors 'none'; " +
+		"base-uri 'none'"
 }
 
 // render writes a complete page or nothing.

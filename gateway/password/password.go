@@ -96,7 +96,8 @@ func Parse(s string) (Hash, error) {
 	case strings.HasPrefix(s, "$2"):
 		return parseBcrypt(s)
 	}
-	return Hash{}, errors.New("not a supported password hash: want argon2id ($argon2id$v=19$...) or bcrypt ($2y$...), as `authgate hash-password` prints")
+	return Hash{}, errors.New("not a supported password hash: want argon2id ($argon2id$v=19$...) or bcrypt ($2y$...), " +
+		"as `authgate hash-password` prints")
 }
 
 var bcryptFormat = regexp.MustCompile(`^\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}$`)
@@ -104,7 +105,8 @@ var bcryptFormat = regexp.MustCompile(`^\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}$
 func parseBcrypt(s string) (Hash, error) {
 	match := bcryptFormat.FindStringSubmatch(s)
 	if match == nil {
-		return Hash{}, errors.New("bcrypt hash: want $2a$, $2b$ or $2y$, a cost of two digits, $ and 53 characters; is it cut off?")
+		return Hash{}, errors.New("bcrypt hash: want $2a$, $2b$ or $2y$, a cost of two digits, $ and 53 characters; " +
+			"is it cut off?")
 	}
 	cost, err := strconv.Atoi(match[1])
 	if err != nil || cost < 4 || cost > 20 {

@@ -33,9 +33,11 @@ func authenticate(c Client, announced []string) (authentication, error) {
 	case method == "" && slices.Contains(announced, config.AuthMethodPost):
 		method = config.AuthMethodPost
 	}
-	style, ok := map[string]oauth2.AuthStyle{config.AuthMethodBasic: oauth2.AuthStyleInHeader, config.AuthMethodPost: oauth2.AuthStyleInParams}[method]
+	style, ok := map[string]oauth2.AuthStyle{config.AuthMethodBasic: oauth2.AuthStyleInHeader,
+		config.AuthMethodPost: oauth2.AuthStyleInParams}[method]
 	if !ok {
-		return authentication{}, fmt.Errorf("the client authentication %q is not supported, and the provider announces %q; let it accept %s or %s",
+		return authentication{}, fmt.Errorf("the client authentication %q is not supported, and the provider announces "+
+			"%q; let it accept %s or %s",
 			method, announced, config.AuthMethodBasic, config.AuthMethodPost)
 	}
 	return authentication{id: c.ID, secret: c.Secret, style: style}, nil

@@ -102,7 +102,8 @@ func (p *Provider) checkAttempt(a Attempt) error {
 func (p *Provider) CheckIssuer(ctx context.Context, iss string, present bool) error {
 	if present {
 		if iss == "" || iss != p.options.Issuer {
-			return fail(p.options.Name, "callback", ErrMixUp, fmt.Errorf("iss is %q, and the configured issuer is %q", iss, p.options.Issuer))
+			return fail(p.options.Name, "callback", ErrMixUp,
+				fmt.Errorf("iss is %q, and the configured issuer is %q", iss, p.options.Issuer))
 		}
 		return nil
 	}
@@ -111,7 +112,8 @@ func (p *Provider) CheckIssuer(ctx context.Context, iss string, present bool) er
 		return err
 	}
 	if m.IssParameter {
-		return fail(p.options.Name, "callback", ErrMixUp, errors.New("iss is missing, and the provider announces that it always sends it"))
+		return fail(p.options.Name, "callback", ErrMixUp,
+			errors.New("iss is missing, and the provider announces that it always sends it"))
 	}
 	return nil
 }

@@ -166,7 +166,8 @@ func unanswered(err error) bool {
 type redirected int
 
 func (status redirected) Error() string {
-	return fmt.Sprintf("answered %s, and redirects are not followed; configure the address where the answer is", statusText(int(status)))
+	return fmt.Sprintf("answered %s, and redirects are not followed; configure the address where the answer is",
+		statusText(int(status)))
 }
 
 // CloseIdleConnections is called by http.Client.CloseIdleConnections.

@@ -11,7 +11,8 @@ import (
 // (RFC 6749, section 5.2; OpenID Connect Core 1.0, section 3.1.2.6). Other codes mean
 // that the sign-in is configured wrongly.
 var refusals = []string{
-	"invalid_grant", "access_denied", "login_required", "interaction_required", "consent_required", "account_selection_required",
+	"invalid_grant", "access_denied", "login_required", "interaction_required", "consent_required",
+	"account_selection_required",
 	"bad_verification_code", // GitHub
 }
 

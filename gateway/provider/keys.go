@@ -96,7 +96,8 @@ func (k *keySet) renew(seen int) {
 	k.issuer.background.start(func(ctx context.Context) {
 		defer k.renewing.Store(false)
 		if known, _ := k.cached.renew(ctx, seen); known.tries > seen && known.err != nil {
-			k.issuer.logger.Warn("fetching the provider's keys failed; the cached keys are used for up to an hour", "error", known.err)
+			k.issuer.logger.Warn("fetching the provider's keys failed; the cached keys are used for up to an hour",
+				"error", known.err)
 		}
 	})
 }

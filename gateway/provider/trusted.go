@@ -61,7 +61,8 @@ func (t *Trusted) Verify(ctx context.Context, raw string) (*AccessToken, error) 
 		return nil, err
 	}
 	if m.keys == nil {
-		return nil, fail(t.options.Issuer, "keys", ErrFault, errors.New("the issuer announces no jwks_uri, so its tokens cannot be verified"))
+		return nil, fail(t.options.Issuer, "keys", ErrFault,
+			errors.New("the issuer announces no jwks_uri, so its tokens cannot be verified"))
 	}
 	algorithms := m.algorithms()
 	if len(t.options.Algorithms) > 0 {

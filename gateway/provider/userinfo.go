@@ -76,6 +76,7 @@ func (p *Provider) subject(userinfo claims) (string, error) {
 		}
 		return "", fmt.Errorf("%s is a number, but not a whole number", name)
 	default:
-		return "", fmt.Errorf("%s is %s, expected a string or a whole number that identifies the user permanently; see subject_claim", name, kindOf(value))
+		return "", fmt.Errorf("%s is %s, expected a string or a whole number that identifies the user permanently; "+
+			"see subject_claim", name, kindOf(value))
 	}
 }

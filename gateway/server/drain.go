@@ -31,7 +31,8 @@ const tellEvery = 100 * time.Millisecond
 // close, and send requests that were on their way again (RFC 9114, section 5.2).
 func (s *Server) drain() {
 	cfg := s.gateway.Config()
-	s.logger.Info("stopping", "shutdown_delay", cfg.ShutdownDelay.String(), "shutdown_timeout", cfg.ShutdownTimeout.String())
+	s.logger.Info("stopping", "shutdown_delay", cfg.ShutdownDelay.String(),
+		"shutdown_timeout", cfg.ShutdownTimeout.String())
 	s.draining.Store(true)
 	s.gateway.Drain()
 	deadline := time.Now().Add(cfg.ShutdownDelay + cfg.ShutdownTimeout)

@@ -73,7 +73,8 @@ func (l *http3Listener) listen() (err error) {
 		MaxIdleTimeout:       idleTime,
 		MaxIncomingStreams:   requestStreams, MaxIncomingUniStreams: controlStreams,
 		InitialStreamReceiveWindow: streamWindow, MaxStreamReceiveWindow: streamWindow,
-		InitialConnectionReceiveWindow: requestStreams * streamWindow, MaxConnectionReceiveWindow: requestStreams * streamWindow,
+		InitialConnectionReceiveWindow: requestStreams * streamWindow,
+		MaxConnectionReceiveWindow:     requestStreams * streamWindow,
 	})
 	if err != nil {
 		return fmt.Errorf("listen.%s: %w", nameHTTP3, err)

@@ -163,7 +163,8 @@ func (t *Trace) End(r *Request) {
 		string(semconv.URLSchemeKey), r.Scheme, string(semconv.URLPathKey), r.Path,
 		string(semconv.HTTPRouteKey), r.Pattern, string(semconv.ClientAddressKey), r.Client,
 		string(semconv.NetworkProtocolVersionKey), versionOf(r.Protocol),
-		"authgate.request_id", r.ID, "authgate.route", r.Label, "authgate.mechanism", r.Mechanism, "authgate.decision", r.Decision,
+		"authgate.request_id", r.ID, "authgate.route", r.Label, "authgate.mechanism", r.Mechanism,
+		"authgate.decision", r.Decision,
 	)...)
 	if r.Verify {
 		t.span.SetAttributes(attribute.Bool("authgate.verify", true))

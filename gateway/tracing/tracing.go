@@ -71,7 +71,8 @@ func New(o Options) (*Tracer, error) {
 
 // start returns a Tracer that sends spans by client.
 func start(o Options, client sdk.SpanExporter) (*Tracer, error) {
-	about, err := resource.New(context.Background(), resource.WithFromEnv(), resource.WithHost(), resource.WithTelemetrySDK(),
+	about, err := resource.New(context.Background(),
+		resource.WithFromEnv(), resource.WithHost(), resource.WithTelemetrySDK(),
 		resource.WithAttributes(semconv.ServiceName(o.Config.ServiceName), semconv.ServiceVersion(o.Version)))
 	if err != nil {
 		return nil, fmt.Errorf("tracing: describing this service: %w", err)
@@ -83,7 +84,8 @@ func start(o Options, client sdk.SpanExporter) (*Tracer, error) {
 	provider := sdk.NewTracerProvider(
 		sdk.WithResource(about), sdk.WithSpanProcessor(q),
 		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(o.Config.Sample))))
-	return &Tracer{config: o.Config, provider: provider, tracer: provider.Tracer("authgate", trace.WithInstrumentationVersion(o.Version))}, nil
+	return &Tracer{config: o.Config, provider: provider,
+		tracer: provider.Tracer("authgate", trace.WithInstrumentationVersion(o.Version))}, nil
 }
 
 // Same reports whether New would return an equal Tracer for a configuration.
@@ -140,7 +142,8 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	case err != nil:
 		e.queue.count(Failed, len(spans))
 		if !e.failing {
-			e.logger.Warn("the collector does not take traces; requests are served as before", "endpoint", e.endpoint, "error", clip(err.Error()))
+			e.logger.Warn("the collector does not take traces; requests are served as before", "endpoint", e.endpoint,
+				"error", clip(err.Error()))
 		}
 	default:
 		e.queue.count(Exported, len(spans))

@@ -33,7 +33,8 @@ func (p *Provider) fromClient(r *http.Request) (*Client, url.Values, error) {
 		}
 		headerID, headerSecret, err := basicClient(r)
 		if err != nil || id != "" && id != headerID {
-			return nil, nil, &failure{"invalid_client", "the header Authorization is malformed or names another client than the form"}
+			return nil, nil, &failure{"invalid_client",
+				"the header Authorization is malformed or names another client than the form"}
 		}
 		id, shown = headerID, headerSecret
 	}

@@ -90,7 +90,8 @@ func (p *Provider) logoutRequest(r *http.Request) (next string, s *session, mist
 	}
 	client := p.clients[id]
 	if client == nil || !slices.Contains(client.PostLogoutRedirectURIs, next) {
-		return "", nil, "The client has not registered the post_logout_redirect_uri, or client_id and id_token_hint are missing."
+		return "", nil, "The client has not registered the post_logout_redirect_uri, or client_id and id_token_hint are " +
+			"missing."
 	}
 	return next, s, ""
 }

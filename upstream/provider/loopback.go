@@ -31,7 +31,8 @@ func Listen(addr string) (net.Listener, error) {
 }
 
 func notLoopback(addr string) error {
-	return fmt.Errorf("provider: %q is not a loopback address; this provider is only for demonstrations and must not be reachable from other machines: use an address like 127.0.0.1:9400", addr)
+	return fmt.Errorf("provider: %q is not a loopback address; this provider is only for demonstrations and must not "+
+		"be reachable from other machines: use an address like 127.0.0.1:9400", addr)
 }
 
 func isLoopback(addr net.Addr) bool {

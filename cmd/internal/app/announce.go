@@ -64,7 +64,8 @@ func Warnings(cfg *config.Config, show func(config.Diagnostic) string) []string 
 		all = append(all, "demonstration passwords are public: "+strings.Join(users, ", "))
 	}
 	if providers := cfg.DemoProviders(); len(providers) > 0 {
-		all = append(all, "a process that listens on the port of the demonstration's provider can sign in as any user: "+strings.Join(providers, ", "))
+		all = append(all, "a process that listens on the port of the demonstration's provider can sign in as any "+
+			"user: "+strings.Join(providers, ", "))
 	}
 	for _, e := range exposed(cfg) {
 		all = append(all, e.String())
@@ -77,7 +78,8 @@ func announceRoute(route *config.Route) announcedRoute {
 	for i, mechanism := range route.Auth {
 		mechanisms[i] = string(mechanism)
 	}
-	to := announcedRoute{name: route.Name, upstream: route.Upstream, auth: strings.Join(mechanisms, ", "), rule: route.PolicyText()}
+	to := announcedRoute{name: route.Name, upstream: route.Upstream, auth: strings.Join(mechanisms, ", "),
+		rule: route.PolicyText()}
 	switch {
 	case slices.Contains(route.Auth, policy.None):
 		to.auth, to.rule = "none", "public"

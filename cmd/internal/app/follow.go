@@ -109,7 +109,8 @@ func (a *App) aim(files fileWatch) {
 		paths[i] = file.Path
 	}
 	if err := files.Watch(paths); err != nil {
-		a.logger.Debug("a folder cannot be watched; the gateway looks at its files instead", "every", lookEvery.String(), "error", err.Error())
+		a.logger.Debug("a folder cannot be watched; the gateway looks at its files instead", "every", lookEvery.String(),
+			"error", err.Error())
 	}
 }
 

@@ -62,7 +62,8 @@ func (a *App) operate(ctx context.Context) {
 	if path, err := filepath.Abs(a.path); err == nil {
 		process.Configuration = path
 	}
-	server, err := control.Listen(a.Config().DataDir, process, operator{a, ctx.Done()}, web.LibraryLog(a.logger.Handler(), slog.LevelWarn))
+	server, err := control.Listen(a.Config().DataDir, process, operator{a, ctx.Done()},
+		web.LibraryLog(a.logger.Handler(), slog.LevelWarn))
 	if err != nil {
 		a.logger.Warn(without, "error", err.Error())
 		return

@@ -72,7 +72,8 @@ func exposed(cfg *config.Config) []exposure {
 // the configuration with secrets or password hashes.
 func exposedSecrets(cfg *config.Config) []exposure {
 	public := cfg.PublicFiles()
-	paths := append([]string{cfg.DataDir}, slices.DeleteFunc(cfg.SideFiles(), func(path string) bool { return slices.Contains(public, path) })...)
+	paths := append([]string{cfg.DataDir}, slices.DeleteFunc(cfg.SideFiles(),
+		func(path string) bool { return slices.Contains(public, path) })...)
 	entries, err := os.ReadDir(cfg.DataDir)
 	if err == nil {
 		for _, entry := range entries {

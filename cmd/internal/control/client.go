@@ -53,9 +53,11 @@ func Find(ctx context.Context, dataDir string, pid int) (*Client, error) {
 	case len(all) == 0:
 		return nil, fmt.Errorf("%w with data_dir %s", ErrNone, dataDir)
 	case len(chosen) == 0:
-		return nil, fmt.Errorf("%w with data_dir %s as process %d; processes that run: %s", ErrNone, dataDir, pid, strings.Join(pids, ", "))
+		return nil, fmt.Errorf("%w with data_dir %s as process %d; processes that run: %s", ErrNone, dataDir, pid,
+			strings.Join(pids, ", "))
 	}
-	return nil, fmt.Errorf("%d gateways run with data_dir %s; choose one with --pid: %s", len(chosen), dataDir, strings.Join(pids, ", "))
+	return nil, fmt.Errorf("%d gateways run with data_dir %s; choose one with --pid: %s", len(chosen), dataDir,
+		strings.Join(pids, ", "))
 }
 
 // clients returns a client for each gateway that answers in a folder, in the order

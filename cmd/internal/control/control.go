@@ -85,7 +85,8 @@ func socketPath(path string) (string, func(), error) {
 		return path, func() {}, nil
 	}
 	if runtime.GOOS != "linux" {
-		return "", nil, fmt.Errorf("the path %s is longer than the %d bytes that a socket may have; choose a shorter data_dir", path, maxSocketPath)
+		return "", nil, fmt.Errorf("the path %s is longer than the %d bytes that a socket may have; "+
+			"choose a shorter data_dir", path, maxSocketPath)
 	}
 	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {

@@ -51,7 +51,8 @@ func Listen(dataDir string, process Process, gateway Gateway, problems *log.Logg
 	if err := errors.Join(os.Chmod(hidden, 0o600), os.Rename(hidden, path)); err != nil {
 		return nil, errors.Join(err, listener.Close(), os.Remove(hidden))
 	}
-	return &Server{path: path, listener: listener, http: &http.Server{Handler: handler(process, gateway), ReadTimeout: readTime, ErrorLog: problems}}, nil
+	return &Server{path: path, listener: listener,
+		http: &http.Server{Handler: handler(process, gateway), ReadTimeout: readTime, ErrorLog: problems}}, nil
 }
 
 func listenAt(path string) (net.Listener, error) {
