@@ -8,6 +8,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"authgate/gateway/conn"
@@ -39,6 +40,20 @@ func (w *nowhere) Header() http.Header         { return w.header }
 func (w *nowhere) Write(b []byte) (int, error) { return len(b), nil }
 func (w *nowhere) WriteHeader(status int)      { w.status = status }
 
+// buffers lends buffers to a bare proxy.
+type buffers struct{ sync.Pool }
+
+const bufferSize = 32 << 10
+
+func (b *buffers) Get() []byte {
+	if buffer, ok := b.Pool.Get().(*[bufferSize]byte); ok {
+		return buffer[:]
+	}
+	return make([]byte, bufferSize)
+}
+
+func (b *buffers) Put(buffer []byte) { b.Pool.Put((*[bufferSize]byte)(buffer)) }
+
 // benchRig is a gateway with a memory store and an upstream without a network,
 // and the credentials of alice and service.
 func benchRig(b *testing.B) (*rig, map[string]string) {
@@ -50,10 +65,7 @@ func benchRig(b *testing.B) (*rig, map[string]string) {
 		b.Fatal(err)
 	}
 	r.service.Logger = slog.New(slog.NewJSONHandler(io.Discard, nil))
-	st := r.state.Load()
-	for i := range st.routing.routes {
-		st.routing.routes[i].transport, st.routing.routes[i].start = echoless{}, nil
-	}
+	r.through(echoless{})
 	alice := r.login(aliceIn)
 	return r, map[string]string{"basic": basicHeader("service", "s3rvice"), "session": alice.cookie, "bearer": alice.bearer, "public": ""}
 }
@@ -87,13 +99,34 @@ func BenchmarkServe(b *testing.B) {
 				r.SetURL(target)
 				r.SetXForwarded()
 			},
-			Transport: echoless{}, BufferPool: newBufferPool(), ErrorLog: log.New(io.Discard, "", 0),
+			Transport: echoless{}, BufferPool: &buffers{}, ErrorLog: log.New(io.Discard, "", 0),
 		}
 		serve(b, bare, request("GET", "/bearer/resource", "", append(requestHeaders, credentials["bearer"])...))
 	})
 	for _, mechanism := range []string{"public", "basic", "session", "bearer"} {
 		b.Run(mechanism, func(b *testing.B) {
 			serve(b, r, request("GET", "/"+mechanism+"/resource", "", append(requestHeaders, credentials[mechanism])...))
+		})
+	}
+}
+
+// BenchmarkForward is a request with a session by either way, over a connection to an
+// upstream.
+func BenchmarkForward(b *testing.B) {
+	for _, fast := range []string{"true", "false"} {
+		b.Run("fast_path: "+fast, func(b *testing.B) {
+			yaml := edit(b, baseConfig, `url: "http://app.invalid"`, `fast_path: `+fast+`, url: "http://app.invalid"`)
+			r := newNetworkRig(b, yaml, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+			b.ReportAllocs()
+			q := request("GET", "/any/resource", "", append(requestHeaders, r.login(aliceIn).cookie)...)
+			q = q.WithContext(conn.Context(q.Context(), nil)) // as a server has it
+			to := &nowhere{header: http.Header{}}
+			for b.Loop() {
+				clear(to.header)
+				if r.ServeHTTP(to, q); to.status != http.StatusOK {
+					b.Fatal(to.status)
+				}
+			}
 		})
 	}
 }

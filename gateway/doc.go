@@ -4,9 +4,9 @@
 // # The way of a request
 //
 //	listener ── state ── canonical request ──┬── own endpoint (login, callback, logout, me, ...)
-//	            (one                         └── route ── authenticate ── decide ── rewrite ── upstream
-//	             atomic                                   gateway/auth    policy    proxy.go   gateway/upstream
-//	             load)                                    gateway/login
+//	            (one                         └── route ── authenticate ── decide ── forward ── upstream
+//	             atomic                                   gateway/auth    policy    gateway/   gateway/upstream
+//	             load)                                    gateway/login             forward
 //
 // An exchange is one request on this way. [Gateway.ServeHTTP] begins it, serve
 // leads it, finish ends it. read looks once at the target, the host and the
@@ -20,9 +20,9 @@
 //
 // Errors go one way. Functions return them, web.Exchange.Fail answers them, and
 // one function there maps them to HTTP. finish updates the metrics and writes
-// one line to the log. It is the one place that panics: with
-// http.ErrAbortHandler, which makes the server cut off an answer that is not
-// whole.
+// one line to the log. An answer that breaks off on its way from an upstream is a
+// panic with http.ErrAbortHandler, and finish panics so again: it makes the server
+// cut off an answer that is not whole.
 //
 // # Lifetimes
 //
@@ -94,7 +94,7 @@
 //     gateway, because it knows nothing of HTTP.
 //   - exchange embeds web.Exchange. What answers, logs and reads a request is
 //     in web, so that endpoints need nothing of this package. What a request
-//     needs to be forwarded, and to be ended from outside, is here.
+//     needs to be forwarded, and to be ended from outside, is in forward.Request.
 //   - The protection against other sites is in web, because routes and own
 //     endpoints share it.
 //   - mechanism is apart from login, because it reads the configuration, and apart

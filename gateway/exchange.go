@@ -1,20 +1,17 @@
 package gateway
 
 import (
-	"bufio"
-	"net"
 	"net/http"
 	"runtime/debug"
 
-	"authgate/gateway/conn"
+	"authgate/gateway/forward"
 	"authgate/gateway/peer"
-	"authgate/gateway/streams"
 	"authgate/gateway/tracing"
 	"authgate/gateway/web"
 )
 
 // exchange is a web.Exchange with what only the gateway itself needs: the state
-// that serves it, and the way to end it from outside.
+// that serves it, and the request that it forwards.
 type exchange struct {
 	web.Exchange
 	gateway *Gateway
@@ -24,12 +21,9 @@ type exchange struct {
 
 	original peer.Original // that a request to verify asks about
 
-	stream         streams.Entry
-	confirmed      *confirmed      // by Check; nil: not checked yet
-	told           bool            // the answer tells that the login has ended
-	socket         *conn.WebSocket // that the connection has become
-	cancelUpstream func()          // closes the upstream's connection; nil if that is not needed
-	upstreamErr    error           // of the proxy
+	sent      forward.Request // to the upstream
+	confirmed *confirmed      // by Check; nil: not checked yet
+	told      bool            // the answer tells that the login has ended
 
 	counted bool // as in flight
 	abort   bool // the answer is not whole, and must not seem so
@@ -47,22 +41,10 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	return ex
 }
 
-// Hijack implements http.Hijacker. The proxy writes the header of a 101 to the
-// connection itself.
-func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	socket, rw, err := ex.gateway.sockets.Hijack(http.NewResponseController(ex.ResponseWriter).Hijack, !ex.isWebSocket(), ex.cancelUpstream)
-	if err != nil {
-		return nil, nil, err
-	}
-	ex.Status = http.StatusSwitchingProtocols
-	ex.stream.Turn(func() { ex.socket = socket })
-	return socket, rw, nil
-}
-
 // fail answers with an error. If the login has ended, the error is a
 // consequence of that, and the answer tells the cause.
 func (ex *exchange) fail(err error) {
-	ended := ex.stream.Ended()
+	ended := ex.sent.Ended()
 	if ended != nil {
 		err = ended
 	}
@@ -76,13 +58,13 @@ func (ex *exchange) fail(err error) {
 func (ex *exchange) finish() {
 	switch panicked := recover(); panicked {
 	case nil:
-	case http.ErrAbortHandler: // of httputil.ReverseProxy
+	case http.ErrAbortHandler: // of gateway/forward
 		ex.abort = true
 	default:
 		ex.gateway.service.Logger.Error("panic", "request_id", ex.ID, "panic", panicked, "stack", string(debug.Stack()))
 		ex.fail(&web.Error{Status: http.StatusInternalServerError, Detail: "The gateway failed."})
 	}
-	if ended := ex.stream.Remove(); ended != nil {
+	if ended := ex.sent.Done(); ended != nil {
 		ex.End(ended)
 		ex.abort = ex.abort || !ex.told
 	}
@@ -93,9 +75,7 @@ func (ex *exchange) finish() {
 	if ex.counted {
 		ex.gateway.load.end()
 	}
-	if ex.socket != nil {
-		ex.gateway.sockets.Remove(ex.socket)
-	}
+	ex.sent.Close()
 	if ex.abort || !ex.DropBody() {
 		panic(http.ErrAbortHandler)
 	}

@@ -186,37 +186,9 @@ func (ex *exchange) explain(verify bool, callers []*policy.Identity, apiToken bo
 		ex.route.identity.SetAll(x.Header, ex.Identity)
 		return x, nil
 	}
-	x.Path, x.Header = ex.forwarded()
+	ex.toUpstream()
+	x.Path, x.Header = ex.sent.Described()
 	return x, nil
-}
-
-// forwarded returns the path with the query, and the header, that the upstream
-// receives.
-func (ex *exchange) forwarded() (path string, h http.Header) {
-	path = ex.upstreamPath()
-	if canonical := &ex.Canonical.Path; canonical.HasQuery {
-		path += "?" + canonical.Query
-	}
-	h = ex.Request.Header.Clone()
-	upgrade := ""
-	if ex.keepsUpgrade(ex.Request) {
-		upgrade = h.Get("Upgrade")
-	}
-	h.Del("Upgrade")
-	h.Del("Connection")
-	ex.trace.Send(ex.route.config.Upstream, ex.Request.Method)
-	ex.rewriteHeader(h)
-	if upgrade != "" {
-		h.Set("Connection", "Upgrade")
-		h.Set("Upgrade", upgrade)
-		spellHandshake(h, h)
-	}
-	for name, values := range h {
-		if values == nil {
-			delete(h, name) // for ReverseProxy: the field is not to be added
-		}
-	}
-	return path, h
 }
 
 // choose returns the identity that the request proves: of those that the route
@@ -326,6 +298,20 @@ func describedHeader(given http.Header, off bool) (http.Header, error) {
 	}
 	describeUpgrade(h)
 	return h, nil
+}
+
+// describeUpgrade completes a described request for a switch of protocols. The key is
+// that of RFC 6455, section 1.3.
+func describeUpgrade(h http.Header) {
+	protocol := h.Get("Upgrade")
+	if protocol == "" {
+		return
+	}
+	h.Set("Connection", "Upgrade")
+	if strings.EqualFold(protocol, "websocket") && h.Get("Sec-Websocket-Key") == "" {
+		h.Set("Sec-Websocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
+		h.Set("Sec-Websocket-Version", "13")
+	}
 }
 
 // split cuts a URL into its parts without a change of their bytes.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"log"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -16,12 +15,11 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
-	"authgate/gateway/conn"
+	"authgate/gateway/forward"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/rate"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
-	"authgate/gateway/streams"
 	"authgate/gateway/upstream"
 	"authgate/gateway/web"
 )
@@ -48,18 +46,14 @@ type Options struct {
 // Gateway authenticates, decides and forwards. It is an http.Handler for the
 // public listener and safe for concurrent use.
 type Gateway struct {
-	service  web.Service
-	version  string
-	storage  storage
-	throttle *auth.Throttle
-	verifier *auth.Verifier
-	buffers  *bufferPool
-	plains   plainPool
-	proxyLog *log.Logger // of httputil.ReverseProxy
-	load     load
-	sockets  conn.WebSockets
-	streams  *streams.Set
-	shared   *rate.Shared // counts of routes that instances share; nil: they share none
+	service   web.Service
+	version   string
+	storage   storage
+	throttle  *auth.Throttle
+	verifier  *auth.Verifier
+	load      load
+	forwarder *forward.Forwarder
+	shared    *rate.Shared // counts of routes that instances share; nil: they share none
 
 	reloading sync.Mutex // one build at a time
 	state     atomic.Pointer[state]
@@ -109,21 +103,18 @@ func assemble(o Options) (*Gateway, error) {
 	throttle := auth.NewThrottle(o.Config.Limits.LoginFailures, o.Config.Limits.LoginWindow, o.Now)
 	guarded := guard.New(o.Store, metrics.Store())
 	g := &Gateway{
-		version:  o.Version,
-		service:  web.Service{Logger: o.Logger, Metrics: metrics, Now: o.Now},
-		storage:  storage{raw: o.Store, guarded: guarded, now: store.ClockOf(o.Store, o.Now)},
-		throttle: throttle,
-		verifier: auth.NewVerifier(auth.NewHasher(0), throttle, verifiedCredentials, verifiedFor, o.Now),
-		buffers:  newBufferPool(),
-		plains:   newPlainPool(),
-		proxyLog: web.LibraryLog(o.Logger.Handler(), slog.LevelWarn),
-		load:     newLoad(o.Idle),
-		stop:     func() {},
+		version:   o.Version,
+		service:   web.Service{Logger: o.Logger, Metrics: metrics, Now: o.Now},
+		storage:   storage{raw: o.Store, guarded: guarded, now: store.ClockOf(o.Store, o.Now)},
+		throttle:  throttle,
+		verifier:  auth.NewVerifier(auth.NewHasher(0), throttle, verifiedCredentials, verifiedFor, o.Now),
+		forwarder: forward.New(o.Logger),
+		load:      newLoad(o.Idle),
+		stop:      func() {},
 	}
 	if quotas := guarded.Quotas(); quotas != nil {
 		g.shared = rate.NewShared(quotas)
 	}
-	g.streams = streams.NewSet()
 	if err := o.Registerer.Register(g.load.gauge()); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}

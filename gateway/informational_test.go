@@ -126,7 +126,7 @@ func TestSocketSignedOut(t *testing.T) {
 		if got, _ := io.ReadAll(fromGateway); string(got) != "\x88\x0c\x03\xf0signed out" {
 			t.Errorf("the client gets %x", got)
 		}
-		r.sockets.Wait()
+		r.WebSockets().Wait()
 		if took := time.Since(ended); took > within {
 			t.Errorf("ended after %v", took)
 		}

@@ -17,7 +17,7 @@ func (g *Gateway) newLimiters(cfg *config.Config, old *state) map[string]*rate.L
 	if old != nil {
 		for i := range old.routing.routes {
 			if r := &old.routing.routes[i]; r.limiter != nil {
-				known[rateName(&r.config)] = r.limiter
+				known[rateName(r.config)] = r.limiter
 			}
 		}
 	}

@@ -75,17 +75,3 @@ func TestOwnTokensStayHere(t *testing.T) {
 		}
 	}
 }
-
-// The fast path keeps them too.
-func TestOwnTokensStayHereOnBothWays(t *testing.T) {
-	t.Parallel()
-	for i, w := range newWays(t) {
-		alice := w.login(aliceIn)
-		for kind, token := range map[string]string{"API token": w.client.NewToken(alice.cookie, "").Token, "access token": alice.access} {
-			got := w.tell(t, "GET /public/script HTTP/1.1\r\nHost: gw.example\r\nAuthorization: Token "+token+"\r\nX-Other: y\r\n\r\n", plainAnswer)
-			if strings.Contains(got, token) || !strings.Contains(got, "X-Other: y") {
-				t.Errorf("way %d: with the %s, the upstream gets %s", i, kind, got)
-			}
-		}
-	}
-}

@@ -25,7 +25,7 @@ func (ex *exchange) preflight() (answered bool, err error) {
 	asked := ex.Canonical
 	asked.Method = cors.RequestedMethod(ex.Request.Header)
 	route, err := ex.state.routing.match(&asked)
-	if err != nil || route.cors == nil || route.upstream == nil {
+	if err != nil || route.cors == nil || route.forward == nil {
 		return false, nil // the route of OPTIONS itself decides
 	}
 	ex.route, ex.Label = route, route.rule.Name

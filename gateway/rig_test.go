@@ -18,6 +18,7 @@ import (
 	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/logtest"
 	"authgate/gateway/store"
+	"authgate/gateway/upstream/http1"
 )
 
 // rig is a Gateway with everything around it under the control of the test: a
@@ -90,9 +91,16 @@ func startRig(t testing.TB, dir, yaml string, s store.Store, now func() time.Tim
 
 // stub puts the remembering upstream behind all routes.
 func (r *rig) stub() {
-	st := r.state.Load()
-	for i := range st.routing.routes {
-		st.routing.routes[i].transport, st.routing.routes[i].start = r.upstream, nil
+	r.through(r.upstream)
+}
+
+// through makes all routes send their requests through a transport.
+func (r *rig) through(transport http.RoundTripper) {
+	routes := r.state.Load().routing.routes
+	for i := range routes {
+		if forward := routes[i].forward; forward != nil {
+			forward.Transport = transport
+		}
 	}
 }
 
@@ -137,6 +145,17 @@ func (u *stubUpstream) LastUser() string { return u.last().Header.Get("X-Auth-Us
 
 // count returns how many requests did.
 func (u *stubUpstream) count() int { return int(u.asked.Load()) }
+
+// starting is a stub that has the fast way, too. It sends nothing by it.
+type starting struct {
+	*stubUpstream
+	start func(context.Context, *http1.Plain)
+}
+
+func (s *starting) Start(ctx context.Context, p *http1.Plain) (*http1.Response, http.RoundTripper) {
+	s.start(ctx, p)
+	return nil, s.stubUpstream
+}
 
 func response(r *http.Request, status int, header http.Header, body string) *http.Response {
 	return &http.Response{

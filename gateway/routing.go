@@ -1,21 +1,17 @@
 package gateway
 
 import (
-	"context"
 	"errors"
-	"maps"
 	"net/http"
-	"slices"
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/cors"
-	"authgate/gateway/headername"
+	"authgate/gateway/forward"
 	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/rate"
 	"authgate/gateway/upstream"
-	"authgate/gateway/upstream/http1"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -30,22 +26,14 @@ type routing struct {
 
 // route is what the gateway does for a route of the table.
 type route struct {
-	rule      *policy.Route // decides
-	config    config.Route
-	chain     auth.Chain
-	upstream  *upstream.Upstream        // nil: the route is for verify only
-	identity  *upstream.IdentityHeaders // of the upstream, or the default ones
-	transport http.RoundTripper
-	start     func(context.Context, *http1.Plain) (*http1.Response, http.RoundTripper) // the fast path of transport; nil: off
-	edited    map[string]bool                                                          // headers that the route removes or sets, folded
-	fields    []http1.Field                                                            // that the route sets
-	pass      map[string]bool                                                          // headers that clients may send on this route, canonical
-	modify    func(status int, h http.Header)
-	rewriter  *upstream.Rewriter // of responses; may be nil
-	stripped  string             // the X-Forwarded-Prefix of a route that removes a prefix
-	limiter   *rate.Limiter      // nil: no rate
-	cors      *cors.Policy       // nil: the application decides
-	signIn    web.SignInLink     // also where a user who is not signed in can be redirected
+	rule     *policy.Route // decides
+	config   *config.Route
+	chain    auth.Chain
+	forward  *forward.Route            // nil: the route is for verify only
+	identity *upstream.IdentityHeaders // of the upstream, or the default ones
+	limiter  *rate.Limiter             // nil: no rate
+	cors     *cors.Policy              // nil: the application decides
+	signIn   web.SignInLink            // also where a user who is not signed in can be redirected
 }
 
 // newUpstreams returns the upstreams of a configuration by their names. Those
@@ -69,28 +57,26 @@ func newUpstreams(cfg *config.Config, service *web.Service, freeDescriptors func
 	return upstreams
 }
 
-// newRouting returns the routing of a configuration.
-func newRouting(cfg *config.Config, site *web.Site, m *mechanism.Local, f *mechanism.Federation, upstreams map[string]*upstream.Upstream, limiters map[string]*rate.Limiter) *routing {
+// newRouting returns the routing of a configuration. It takes over what is the same in old.
+func (g *Gateway) newRouting(
+	cfg *config.Config, site *web.Site, m *mechanism.Local, f *mechanism.Federation, old *state,
+) *routing {
+	upstreams, limiters := newUpstreams(cfg, &g.service, g.CloseIdleUpstreams, old), g.newLimiters(cfg, old)
 	authenticators := map[policy.Mechanism]auth.Authenticator{
 		policy.Basic: m.Basic, policy.Bearer: f.Bearers, policy.Session: m.Sessions, policy.OIDC: f.Delegated,
 	}
 	routing := &routing{table: cfg.Table(), upstreams: upstreams, used: map[policy.Mechanism]bool{}}
 	identity := upstream.NewIdentityHeaders(cfg.IdentityHeaders)
 	for i, rule := range routing.table.Routes() {
-		c := cfg.Routes[i]
+		c := &cfg.Routes[i]
 		r := route{
 			rule: rule, config: c, identity: identity,
-			edited:   foldAll(slices.Concat(c.Headers.Remove, slices.Collect(maps.Keys(c.Headers.Set)))),
-			fields:   fieldsOf(c.Headers.Set),
-			pass:     canonicalAll(c.Headers.Pass),
-			modify:   modifier(site, rule.Public(), c.AllowsWorkers(), c.Upstream),
-			stripped: upstream.EncodedPrefix(c.StripPrefix),
-			limiter:  limiters[c.Name],
-			cors:     newCORS(&c.CORS),
-			signIn:   signInFor(rule, site, f),
+			limiter: limiters[c.Name],
+			cors:    newCORS(&c.CORS),
+			signIn:  signInFor(rule, site, f),
 		}
 		if rule.Accepts(policy.Bearer) {
-			r.chain = append(r.chain, passwordTokens(cfg, &c, rule, m))
+			r.chain = append(r.chain, passwordTokens(cfg, c, rule, m))
 		}
 		// Authorization before cookies, in whatever order the route names them.
 		for _, mechanism := range []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC} {
@@ -107,7 +93,11 @@ func newRouting(cfg *config.Config, site *web.Site, m *mechanism.Local, f *mecha
 			}
 		}
 		if c.Upstream != "" {
-			r.leadTo(upstreams[c.Upstream], cfg.Upstreams[c.Upstream])
+			u := upstreams[c.Upstream]
+			r.identity = u.Headers()
+			r.forward = g.forwarder.NewRoute(&forward.RouteOptions{
+				Route: c, Upstream: u, Config: cfg.Upstreams[c.Upstream], Site: site, Tokens: f.Bearers, Public: rule.Public(),
+			})
 		}
 		routing.routes = append(routing.routes, r)
 	}
@@ -130,17 +120,6 @@ type unasked struct{ auth.Authenticator }
 
 // Challenge implements auth.Authenticator.
 func (unasked) Challenge(*auth.Credentials) auth.Challenge { return "" }
-
-// leadTo makes the route lead to an upstream.
-func (r *route) leadTo(u *upstream.Upstream, c config.Upstream) {
-	r.upstream, r.identity = u, u.Headers()
-	r.rewriter = upstream.NewRewriter(c, r.config.StripPrefix)
-	transport := u.Transport(r.config.Timeout)
-	r.transport = transport
-	if c.FastPath && c.ReuseConnections {
-		r.start = transport.Start
-	}
-}
 
 // find returns the route of a request, nil if there is none.
 func (r *routing) find(request *policy.Request) *route {
@@ -206,36 +185,4 @@ func signInFor(rule *policy.Route, site *web.Site, f *mechanism.Federation) web.
 		link.Page = site.Own("login")
 	}
 	return link
-}
-
-// fieldsOf returns the headers that a route sets, by name. The gateway's own X-Request-Id
-// replaces a route's.
-func fieldsOf(set map[string]string) []http1.Field {
-	var fields []http1.Field
-	for name, value := range set {
-		if name = http.CanonicalHeaderKey(name); name != "X-Request-Id" {
-			fields = append(fields, http1.Field{Name: name, Value: value})
-		}
-	}
-	slices.SortFunc(fields, http1.ByName)
-	return fields
-}
-
-// foldAll returns the set of the folded names.
-func foldAll(names []string) map[string]bool {
-	folded := make(map[string]bool, len(names))
-	for _, name := range names {
-		folded[headername.Fold(name)] = true
-	}
-	return folded
-}
-
-// canonicalAll returns the set of the names as the headers of a request have
-// them. They are not folded: each name allows one spelling.
-func canonicalAll(names []string) map[string]bool {
-	canonical := make(map[string]bool, len(names))
-	for _, name := range names {
-		canonical[http.CanonicalHeaderKey(name)] = true
-	}
-	return canonical
 }

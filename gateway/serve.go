@@ -53,10 +53,13 @@ func (ex *exchange) serve() error {
 		ex.confirm()
 		return nil
 	}
-	if ex.trace != nil {
-		return ex.forwardTraced()
-	}
-	return ex.forward()
+	ex.toUpstream()
+	return ex.sent.Send()
+}
+
+// toUpstream makes what is sent to the upstream of the route.
+func (ex *exchange) toUpstream() {
+	ex.sent.Exchange, ex.sent.Route, ex.sent.Trace, ex.sent.Login = &ex.Exchange, ex.route.forward, ex.trace, ex
 }
 
 // checkFraming refuses a request of which other programs may see another end. What they
@@ -108,7 +111,7 @@ func (ex *exchange) find() error {
 	if err != nil {
 		return err
 	}
-	if route.upstream == nil && !ex.Verify {
+	if route.forward == nil && !ex.Verify {
 		return errNoRoute("the route has no upstream, so it is for " + config.EndpointVerify + " only")
 	}
 	ex.route, ex.Label = route, route.rule.Name
@@ -296,19 +299,13 @@ func (ex *exchange) checkSite() error {
 	return crossSite.CheckToken(&ex.Exchange, ex.Identity.Login)
 }
 
-// byAuthorization reports whether the Authorization header holds the bearer token
-// that proved the identity.
-func (ex *exchange) byAuthorization() bool {
-	return ex.Credentials.Scheme == "bearer" || login.PresentsPasswordToken(&ex.Credentials)
-}
-
 // byCookie reports whether a cookie proved the identity.
 func (ex *exchange) byCookie() bool {
 	switch ex.Identity.Mechanism {
 	case policy.Basic:
 		return false
 	case policy.Bearer:
-		return !ex.byAuthorization()
+		return !login.PresentsToken(&ex.Credentials)
 	}
 	return true
 }

@@ -45,7 +45,7 @@ func (g *Gateway) Ready(ctx context.Context) error {
 func (g *Gateway) Drain() { g.service.Draining.Store(true) }
 
 // WebSockets returns the WebSockets that pass through the gateway.
-func (g *Gateway) WebSockets() *conn.WebSockets { return &g.sockets }
+func (g *Gateway) WebSockets() *conn.WebSockets { return g.forwarder.WebSockets() }
 
 // CloseIdleUpstreams closes the connections to upstreams that serve no request.
 // It frees their file descriptors.

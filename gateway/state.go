@@ -78,7 +78,7 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 	}
 	site.CSRFToken = st.crossSite.Token
 	st.verify = st.site.Own(config.EndpointVerify)
-	st.routing = newRouting(cfg, st.site, m, f, newUpstreams(cfg, &g.service, g.CloseIdleUpstreams, old), g.newLimiters(cfg, old))
+	st.routing = g.newRouting(cfg, st.site, m, f, old)
 	if err := g.mount(st); err != nil {
 		return nil, fmt.Errorf("own endpoints: %w", err)
 	}

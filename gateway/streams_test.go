@@ -3,10 +3,13 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -355,6 +358,41 @@ func TestStreamsWithoutTheStore(t *testing.T) {
 	}
 }
 
+// lateBody is a body that comes only after wait, whatever becomes of the request.
+type lateBody struct {
+	io.ReadCloser
+	wait func()
+}
+
+func (w *lateBody) Read(b []byte) (int, error) {
+	w.wait()
+	return w.ReadCloser.Read(b)
+}
+
+// An answer that is written when its login ends must not seem whole, even if
+// nothing else cuts it off.
+func TestEndedAnswerIsCutOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, baseConfig)
+		in := r.login(aliceIn)
+		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+			answer := response(q, http.StatusOK, http.Header{}, "all of it")
+			answer.Body = &lateBody{answer.Body, sync.OnceFunc(func() {
+				r.do("POST", "/logout", "", in.cookie)
+				time.Sleep(within)
+			})}
+			return answer, nil
+		}
+		w := httptest.NewRecorder()
+		aborted(t, func() { r.ServeHTTP(w, request("GET", "/session/", "", in.cookie)) })
+		line := r.log.Last(t, "request")
+		if reason := fmt.Sprint(line["reason"]); !strings.HasPrefix(reason, "the login has ended") || w.Body.String() != "all of it" {
+			t.Errorf("the client got %q, logged %v", w.Body, line)
+		}
+	})
+}
+
 // A request whose login ends while its body comes does not reach the upstream.
 func TestStreamsWithASlowBody(t *testing.T) {
 	t.Parallel()
@@ -371,13 +409,7 @@ func TestStreamsWithASlowBody(t *testing.T) {
 					return reads(q)
 				}
 				if fast {
-					routes := s.state.Load().routing.routes
-					for i := range routes {
-						routes[i].start = func(ctx context.Context, _ *http1.Plain) (*http1.Response, http.RoundTripper) {
-							sent = sent || ctx.Err() == nil
-							return nil, nil
-						}
-					}
+					s.through(&starting{s.upstream, func(ctx context.Context, _ *http1.Plain) { sent = sent || ctx.Err() == nil }})
 				}
 				in := s.login(aliceIn)
 				body, feed := io.Pipe()

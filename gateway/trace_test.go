@@ -289,15 +289,11 @@ func TestTraceFastPath(t *testing.T) {
 	for sample, fast := range map[string]bool{"0.0": true, "1": false} {
 		r, _, end := traced(t, "tracing: {endpoint: \"URL\", sample: "+sample+"}\n")
 		var fields []string
-		routes := r.state.Load().routing.routes
-		for i := range routes {
-			routes[i].start = func(_ context.Context, p *http1.Plain) (*http1.Response, http.RoundTripper) {
-				for _, f := range p.Fields {
-					fields = append(fields, f.Name+": "+f.Value)
-				}
-				return nil, nil
+		r.through(&starting{r.upstream, func(_ context.Context, p *http1.Plain) {
+			for _, f := range p.Fields {
+				fields = append(fields, f.Name+": "+f.Value)
 			}
-		}
+		}})
 		r.want(200, "GET", "/public/", "", "Traceparent: theirs")
 		got := slices.DeleteFunc(fields, func(f string) bool { return !strings.HasPrefix(f, "Traceparent: 00-") || !strings.HasSuffix(f, "-00") })
 		if len(got) != map[bool]int{true: 1}[fast] {

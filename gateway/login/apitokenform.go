@@ -94,3 +94,9 @@ func PresentsPasswordToken(creds *auth.Credentials) bool {
 	_, password, _ := bytes.Cut(pair, []byte(":"))
 	return bytes.HasPrefix(password, []byte(apiTokenMark))
 }
+
+// PresentsToken reports whether the Authorization header presents a token: as Bearer, or
+// as the password of Basic.
+func PresentsToken(creds *auth.Credentials) bool {
+	return creds.Scheme == "bearer" || PresentsPasswordToken(creds)
+}

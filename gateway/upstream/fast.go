@@ -10,6 +10,10 @@ import (
 
 // Start sends a plain request by the fast path; see http1.Client.Start. It changes
 // p to a request for the target.
+//
+// It returns the response if that comes at once and is plain too, and otherwise what gets
+// the response, by one RoundTrip: that goes on with the request, or sends it if nothing
+// was sent.
 func (b *Transport) Start(ctx context.Context, p *http1.Plain) (*http1.Response, http.RoundTripper) {
 	u := b.upstream
 	var buffer [usualTargets]choice
@@ -23,7 +27,8 @@ func (b *Transport) Start(ctx context.Context, p *http1.Plain) (*http1.Response,
 	case rest != nil:
 		return nil, rest
 	case response == nil:
-		u.next.Add(^uint64(0)) // nothing was sent: the other way, which connects to it, has the same turn
+		u.next.Add(^uint64(0)) // nothing was sent: RoundTrip, which connects to it, has the same turn
+		rest = b
 	case several && response.Body == nil:
 		context.AfterFunc(ctx, func() { t.inFlight.Add(-1) }) // its body is still to come
 		return response, nil
@@ -31,10 +36,10 @@ func (b *Transport) Start(ctx context.Context, p *http1.Plain) (*http1.Response,
 	if several {
 		t.inFlight.Add(-1)
 	}
-	return response, nil
+	return response, rest
 }
 
-// start sends a plain request to a target.
+// start sends a plain request to a target. It returns neither if nothing was sent.
 func (b *Transport) start(ctx context.Context, t *target, p *http1.Plain) (*http1.Response, http.RoundTripper) {
 	client := b.transport.fast(t)
 	if client == nil {

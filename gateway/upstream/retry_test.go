@@ -126,12 +126,13 @@ func TestRetryAfterFastPath(t *testing.T) {
 		hang = true
 		var failures int64
 		for range 2 {
-			response, rest := f.Transport(0).Start(t.Context(), &http1.Plain{Method: method, Path: "/", Host: "app"})
+			way := f.Transport(0)
+			response, rest := way.Start(t.Context(), &http1.Plain{Method: method, Path: "/", Host: "app"})
 			if response != nil {
 				response.Close()
 				continue
 			}
-			if rest == nil {
+			if rest == way {
 				t.Fatal("the fast path sends nothing")
 			}
 			late, err := rest.RoundTrip(&http.Request{Method: method, URL: &url.URL{Opaque: "/"}, Host: "app", Header: http.Header{}})

@@ -1,4 +1,4 @@
-package gateway
+package forward
 
 import (
 	"net/http"

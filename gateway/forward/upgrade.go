@@ -1,4 +1,4 @@
-package gateway
+package forward
 
 import (
 	"encoding/base64"
@@ -9,33 +9,17 @@ import (
 	"authgate/gateway/web"
 )
 
-// keepsUpgrade reports whether r asks for a switch of protocols that may reach the
+// keepsUpgrade reports whether q asks for a switch of protocols that may reach the
 // upstream: the opening handshake of a WebSocket, or what the route allows. Another protocol
 // would carry requests that no route decides on, and an upstream may read the body
 // of a request as what comes after the switch.
-func (ex *exchange) keepsUpgrade(r *http.Request) bool {
-	protocols := web.Upgrade(r.Header)
-	return protocols != "" && (opensWebSocket(r, protocols) || ex.route.upgrades(r, protocols))
+func (r *Route) keepsUpgrade(q *http.Request) bool {
+	protocols := web.Upgrade(q.Header)
+	return protocols != "" && (opensWebSocket(q, protocols) || r.upgrades(q, protocols))
 }
 
-// describeUpgrade completes a described request for a switch of protocols. The key is
-// that of RFC 6455, section 1.3.
-func describeUpgrade(h http.Header) {
-	protocol := h.Get("Upgrade")
-	if protocol == "" {
-		return
-	}
-	h.Set("Connection", "Upgrade")
-	if strings.EqualFold(protocol, "websocket") && h.Get("Sec-Websocket-Key") == "" {
-		h.Set("Sec-Websocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
-		h.Set("Sec-Websocket-Version", "13")
-	}
-}
-
-// isWebSocket reports whether the connection of the request becomes a WebSocket, if any.
-func (ex *exchange) isWebSocket() bool {
-	return opensWebSocket(ex.Request, web.Upgrade(ex.Request.Header))
-}
+// isWebSocket reports whether the connection of a request becomes a WebSocket, if any.
+func isWebSocket(r *http.Request) bool { return opensWebSocket(r, web.Upgrade(r.Header)) }
 
 // opensWebSocket reports whether r is a whole opening handshake (RFC 6455, section 4.1).
 func opensWebSocket(r *http.Request, protocols string) bool {
@@ -51,15 +35,15 @@ func opensWebSocket(r *http.Request, protocols string) bool {
 	return err == nil && len(key) == 16
 }
 
-// upgrades reports whether the route allows a switch to each of the protocols that r
+// upgrades reports whether the route allows a switch to each of the protocols that q
 // lists. Such a request is a GET or POST, and has no body.
-func (route *route) upgrades(r *http.Request, protocols string) bool {
-	if r.Method != http.MethodGet && r.Method != http.MethodPost || !r.ProtoAtLeast(1, 1) || r.ContentLength != 0 {
+func (r *Route) upgrades(q *http.Request, protocols string) bool {
+	if q.Method != http.MethodGet && q.Method != http.MethodPost || !q.ProtoAtLeast(1, 1) || q.ContentLength != 0 {
 		return false
 	}
 	for protocol := range strings.SplitSeq(protocols, ",") {
 		protocol = strings.TrimSpace(protocol)
-		if !slices.ContainsFunc(route.config.Upgrade, func(allowed string) bool { return strings.EqualFold(allowed, protocol) }) {
+		if !slices.ContainsFunc(r.config.Upgrade, func(allowed string) bool { return strings.EqualFold(allowed, protocol) }) {
 			return false
 		}
 	}

@@ -1,4 +1,4 @@
-package gateway
+package forward
 
 import (
 	"errors"
@@ -11,24 +11,26 @@ import (
 
 // mayOwn reports whether the client's connection may own connections to upstreams.
 // That of a trusted proxy carries many people.
-func (ex *exchange) mayOwn() bool { return ex.Request.ProtoMajor == 1 && !ex.Peer.Trusted }
+func (q *Request) mayOwn() bool {
+	return q.Exchange.Request.ProtoMajor == 1 && !q.Exchange.Peer.Trusted
+}
 
 // owns reports whether the client's connection owns connections, which only
 // RoundTrip uses.
-func (ex *exchange) owns() bool {
-	if !ex.mayOwn() {
+func (q *Request) owns() bool {
+	if !q.mayOwn() {
 		return false
 	}
-	owner, _ := conn.Owned(ex.Request).(*http1.Owner)
+	owner, _ := conn.Owned(q.Exchange.Request).(*http1.Owner)
 	return owner.Owns()
 }
 
 // owned returns r as a request of the client's connection, which may own connections.
-func (ex *exchange) owned(r *http.Request) *http.Request {
-	if !ex.mayOwn() {
+func (q *Request) owned(r *http.Request) *http.Request {
+	if !q.mayOwn() {
 		return r
 	}
-	owner, _ := conn.Own(ex.Request, func() io.Closer { return new(http1.Owner) }).(*http1.Owner)
+	owner, _ := conn.Own(q.Exchange.Request, func() io.Closer { return new(http1.Owner) }).(*http1.Owner)
 	if owner == nil {
 		return r
 	}
@@ -41,9 +43,9 @@ var errNegotiate = errors.New("the application asks for NTLM or Negotiate, which
 
 // withoutNegotiate removes offers to sign in the connection from a response, unless
 // the connections on both sides belong to this client alone.
-func (ex *exchange) withoutNegotiate(response *http.Response) error {
+func (q *Request) withoutNegotiate(response *http.Response) error {
 	offers := response.Header["Www-Authenticate"]
-	if response.ProtoMajor == 1 && ex.mayOwn() || !http1.Negotiates(offers) {
+	if response.ProtoMajor == 1 && q.mayOwn() || !http1.Negotiates(offers) {
 		return nil
 	}
 	kept := http1.WithoutNegotiate(offers)

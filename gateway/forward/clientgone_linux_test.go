@@ -1,9 +1,9 @@
-package gateway
+package forward
 
 import (
 	"bufio"
-	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,34 +13,28 @@ import (
 	"authgate/gateway/conn"
 )
 
+// hangs is how long a test waits for what must happen at once, before it fails.
+const hangs = 60 * time.Second
+
 // A client that has begun its next request leaves in the middle of an answer that goes
 // on in silence. net/http does not notice.
 func TestClientGoneAfterAByte(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, baseConfig)
-	over := make(chan struct{}, 1)
-	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
-		answer := response(q, http.StatusOK, http.Header{}, "")
-		body, feed := io.Pipe()
-		go func() { _, _ = io.WriteString(feed, "x") }()
-		context.AfterFunc(q.Context(), func() {
-			feed.CloseWithError(q.Context().Err())
+	over, open := make(chan struct{}, 1), make(chan *Request, 1)
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		_, _ = io.WriteString(w, "x")
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-q.Context().Done():
 			over <- struct{}{}
-		})
-		context.AfterFunc(t.Context(), func() { feed.Close() }) // for a test that fails
-		answer.Body, answer.ContentLength = body, -1
-		return answer, nil
-	}
-	open := make(chan *exchange, 1)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		ex := r.begin(w, q)
-		open <- ex
-		defer ex.finish()
-		if err := ex.serve(); err != nil {
-			ex.fail(err)
+		case <-t.Context().Done(): // for a test that fails
 		}
 	}))
-	connections := conn.NewSet(conn.Options{Logger: r.service.Logger})
+	t.Cleanup(app.Close)
+	r := newRig(t, urlKey(app.URL))
+	r.sent = func(q *Request) { open <- q }
+	server := httptest.NewUnstartedServer(r)
+	connections := conn.NewSet(conn.Options{Logger: slog.New(slog.DiscardHandler)})
 	server.Listener, server.Config.ConnContext, server.Config.ConnState = connections.Listener(server.Listener), conn.Context, connections.State
 	server.Start()
 	t.Cleanup(server.Close)
@@ -56,13 +50,13 @@ func TestClientGoneAfterAByte(t *testing.T) {
 	if _, err := io.ReadFull(answer.Body, make([]byte, 1)); err != nil { // all that comes, so that no write fails
 		t.Fatal(err)
 	}
-	_, _ = io.WriteString(client, "G") // net/http reads it, and then no more
-	ex := <-open
-	if ex.CancelIfGone(); len(over) > 0 {
+	_, _ = io.WriteString(client, "G")     // net/http reads it, and then no more
+	look := (*stream)(<-open).CancelIfGone // as a Set does once a minute
+	if look(); len(over) > 0 {
 		t.Fatal("the answer ends while its client is there")
 	}
 	client.Close()
-	for until := time.Now().Add(hangs); time.Now().Before(until); ex.CancelIfGone() {
+	for until := time.Now().Add(hangs); time.Now().Before(until); look() {
 		select {
 		case <-over:
 			return

@@ -1,4 +1,4 @@
-package gateway
+package forward
 
 import (
 	"bufio"
@@ -119,35 +119,34 @@ func (s *scripted) serve(c net.Conn) {
 	}
 }
 
-// way is a gateway that forwards by one way.
+// way is a rig that forwards by one way.
 type way struct {
 	*rig
-	up     *scripted
-	cookie string
-	fast   int // how many requests the fast path has sent
+	up   *scripted
+	fast int // how many requests the fast way has sent
+}
+
+// counted is a transport with the fast way that counts for a way.
+type counted struct {
+	*upstream.Transport
+	way *way
+}
+
+func (c *counted) Start(ctx context.Context, p *http1.Plain) (*http1.Response, http.RoundTripper) {
+	response, later := c.Transport.Start(ctx, p)
+	if later != http.RoundTripper(c.Transport) { // a response or a request that was sent, which depends on time
+		c.way.fast++
+	}
+	return response, later
 }
 
 func newWay(t testing.TB, fast string) *way {
 	t.Helper()
 	up := newScripted(t)
-	yaml := edit(t, baseConfig, `url: "http://app.invalid"`, `timeout: 1m, fast_path: `+fast+`, url: "http://`+up.listener.Addr().String()+`"`)
-	yaml = edit(t, yaml, "upstream: app, auth: [session]}", "upstream: app, auth: [session], headers: {remove: [X-Gone], set: {X-Set: set}}, strip_prefix: /session}")
-	w := &way{rig: newRig(t, yaml), up: up}
-	st := w.state.Load()
-	for i := range st.routing.routes { // instead of the stub of the rig
-		r := &st.routing.routes[i]
-		transport := r.upstream.Transport(0)
-		if r.transport = transport; fast == "true" {
-			r.start = func(ctx context.Context, p *http1.Plain) (*http1.Response, http.RoundTripper) {
-				response, rest := transport.Start(ctx, p)
-				if response != nil || rest != nil { // which of them depends on time
-					w.fast++
-				}
-				return response, rest
-			}
-		}
+	w := &way{rig: newRig(t, urlKey("http://"+up.listener.Addr().String())+", fast_path: "+fast), up: up}
+	for _, route := range w.routes {
+		route.Transport = &counted{w.upstream.Transport(0), w}
 	}
-	w.cookie = w.login(aliceIn).cookie
 	return w
 }
 
@@ -168,20 +167,18 @@ func (w *way) tell(t testing.TB, asks, answer string) string {
 		ctx := context.WithValue(conn.Context(t.Context(), nil), http.ServerContextKey, &http.Server{})
 		r.RemoteAddr = "192.0.2.7:4711"
 		r.Header["X-Request-Id"] = []string{"the-id"}
-		r.Header.Add("Cookie", strings.TrimPrefix(w.cookie, "Cookie: "))
+		r.Header.Add("Cookie", "session_id=secret")
 		got := &tape{header: http.Header{}}
 		w.log.Reset()
 		aborted := w.abortable(got, r.WithContext(ctx))
 		record := w.log.Last(t, "request")
 		fmt.Fprintf(&all, "%q, aborted: %t, logged: %v, %v bytes\n%s", got.body.String(), aborted, record["status"], record["bytes"], got.notes.String())
 	}
-	w.routing().CloseIdle()
+	w.upstream.CloseIdle()
 	w.up.mu.Lock()
 	defer w.up.mu.Unlock()
 	return all.String() + w.up.notes.String()
 }
-
-func (w *way) routing() *upstream.Upstream { return w.state.Load().routing.upstreams["app"] }
 
 func (w *way) abortable(to http.ResponseWriter, r *http.Request) (aborted bool) {
 	defer func() { aborted = recover() == http.ErrAbortHandler }()
@@ -310,6 +307,20 @@ func TestFastPathMutations(t *testing.T) {
 	}
 }
 
+// A token of the gateway that proved nothing reaches no upstream, by either way.
+func TestOwnTokensStayHere(t *testing.T) {
+	t.Parallel()
+	for i, w := range newWays(t) {
+		asks := "GET /public/script HTTP/1.1\r\nHost: gw.example\r\nX-Other: y\r\nAuthorization: "
+		for token, kept := range map[string]bool{"Token " + ownToken: true, "Token another": false} {
+			got := w.tell(t, asks+token+"\r\n\r\n", plainAnswer)
+			if strings.Contains(got, token) == kept || !strings.Contains(got, "X-Other: y") {
+				t.Errorf("way %d: with %q, the upstream gets %s", i, token, got)
+			}
+		}
+	}
+}
+
 // lateReader is a client's end that reads only after another has got an answer.
 type lateReader struct {
 	tape
@@ -329,7 +340,7 @@ func TestLateReaderHoldsNoConnection(t *testing.T) {
 	for i, w := range newWays(t) {
 		ask := func(to http.ResponseWriter, body *bytes.Buffer) {
 			t.Helper()
-			if w.ServeHTTP(to, request("GET", "/public/", "")); body.String() != "ok" {
+			if w.ServeHTTP(to, request("GET", "/public/")); body.String() != "ok" {
 				t.Errorf("way %d: the answer is %q", i, body)
 			}
 		}
@@ -366,8 +377,8 @@ func TestWhoseFailure(t *testing.T) {
 			{&tape{header: http.Header{}}, part, true, 1},
 		} {
 			w.up.begin(c.answer, c.closes, false)
-			w.ServeHTTP(&tape{header: http.Header{}}, request("GET", "/public/first", "")) // now a connection is idle
-			q := request("GET", "/public/script", "")
+			w.ServeHTTP(&tape{header: http.Header{}}, request("GET", "/public/first")) // now a connection is idle
+			q := request("GET", "/public/script")
 			q = q.WithContext(context.WithValue(q.Context(), http.ServerContextKey, &http.Server{}))
 			w.log.Reset()
 			if !w.abortable(c.to, q) {
@@ -376,7 +387,7 @@ func TestWhoseFailure(t *testing.T) {
 			if n := strings.Count(w.log.String(), `"WARN"`); n != c.want {
 				t.Errorf("way %d: %d warnings, want %d:\n%s", i, n, c.want, w.log)
 			}
-			w.routing().CloseIdle()
+			w.upstream.CloseIdle()
 		}
 	}
 }
@@ -402,23 +413,4 @@ func FuzzFastPath(f *testing.F) {
 		}
 		same(t, ways, asks, answer)
 	})
-}
-
-// BenchmarkForward is a request with a session by either way, over a connection to
-// an upstream.
-func BenchmarkForward(b *testing.B) {
-	for i, w := range newWays(b) {
-		b.Run([]string{"fast", "ReverseProxy"}[i], func(b *testing.B) {
-			b.ReportAllocs()
-			q := request("GET", "/any/resource", "", append(requestHeaders, w.cookie)...)
-			q = q.WithContext(conn.Context(q.Context(), nil)) // as a server has it
-			to := &nowhere{header: http.Header{}}
-			for b.Loop() {
-				clear(to.header)
-				if w.ServeHTTP(to, q); to.status != http.StatusOK {
-					b.Fatal(to.status)
-				}
-			}
-		})
-	}
 }

@@ -1,52 +1,48 @@
-package gateway
+package forward
 
 import (
 	"net/http"
 	"strings"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/web"
 )
 
-// modifier returns what a route does to the header of every response of its
-// upstream.
-func modifier(site *web.Site, public, workers bool, upstream string) func(status int, h http.Header) {
-	names, hsts, private := &site.Cookies.Names, []string{site.HSTS}, []string{"private"}
-	altSvc := []string{site.AltSvc}
-	return func(status int, h http.Header) {
-		if hsts[0] != "" { // replaces that of the upstream (RFC 6797, section 8.1)
-			h["Strict-Transport-Security"] = hsts
-		}
-		if altSvc[0] != "" { // replaces that of the upstream, which speaks of other ports
-			h["Alt-Svc"] = altSvc
-		}
-		if _, ok := h["Cache-Control"]; !ok && !public && status != http.StatusSwitchingProtocols {
-			// Else shared caches could give one user's page to another (RFC 9111, section 5.2.2.7).
-			h["Cache-Control"] = private
-		}
-		if !workers {
-			withoutWorkers(h)
-		}
-		if dropped := separateCookies(h, names); dropped > 0 {
-			site.Service.Logger.Warn("cookies of an upstream are left out: clients could read them as the gateway's", "upstream", upstream, "cookies", dropped)
-		}
-	}
-}
-
-// modify does what the route does to the header of a response, and clears cookies
-// that are no longer valid.
-func (ex *exchange) modify(status int, h http.Header) {
-	ex.trace.Answered(status)
+// modify does to the header of a response what the gateway and the route do to it, and
+// clears cookies that are no longer valid.
+func (q *Request) modify(status int, h http.Header) {
+	ex, route := q.Exchange, q.Route
+	q.Trace.Answered(status)
 	if _, typed := h["Content-Type"]; !typed {
 		ex.Header()["Content-Type"] = nil // else servers guess one from the body, such as text/html
 	}
 	spellHandshake(ex.Header(), h) // which httputil.ReverseProxy would spell in its own way
-	ex.route.modify(status, h)
-	if ex.route.rewriter != nil {
-		ex.route.rewriter.Rewrite(h, ex.Peer.Host)
+	route.modify(status, h)
+	if route.rewriter != nil {
+		route.rewriter.Rewrite(h, ex.Peer.Host)
 	}
 	ex.CORS.SetFields(ex.Request.Header, h)
 	ex.ClearStaleIn(h)
+}
+
+// modify does what is the same for every response of the route.
+func (r *Route) modify(status int, h http.Header) {
+	if r.hsts[0] != "" { // replaces that of the upstream (RFC 6797, section 8.1)
+		h["Strict-Transport-Security"] = r.hsts
+	}
+	if r.altSvc[0] != "" { // replaces that of the upstream, which speaks of other ports
+		h["Alt-Svc"] = r.altSvc
+	}
+	if _, ok := h["Cache-Control"]; !ok && !r.public && status != http.StatusSwitchingProtocols {
+		// Else shared caches could give one user's page to another (RFC 9111, section 5.2.2.7).
+		h["Cache-Control"] = r.private
+	}
+	if !r.config.AllowsWorkers() {
+		withoutWorkers(h)
+	}
+	if dropped := separateCookies(h, &r.site.Cookies.Names); dropped > 0 {
+		r.site.Service.Logger.Warn("cookies of an upstream are left out: clients could read them as the gateway's",
+			"upstream", r.config.Upstream, "cookies", dropped)
+	}
 }
 
 // separateCookies gives the cookies that an upstream sets other names where

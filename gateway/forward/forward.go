@@ -1,0 +1,109 @@
+package forward
+
+import (
+	"log"
+	"log/slog"
+	"net/http"
+
+	"authgate/gateway/conn"
+	"authgate/gateway/streams"
+	"authgate/gateway/tracing"
+	"authgate/gateway/upstream"
+	"authgate/gateway/web"
+)
+
+// Forwarder has what the requests of all configurations share. It is safe for
+// concurrent use.
+type Forwarder struct {
+	sockets conn.WebSockets
+	streams *streams.Set
+	buffers *bufferPool
+	plains  plainPool
+	log     *log.Logger // of httputil.ReverseProxy
+}
+
+// New returns a Forwarder that logs failures in the middle of answers.
+func New(logger *slog.Logger) *Forwarder {
+	return &Forwarder{
+		streams: streams.NewSet(), buffers: newBufferPool(), plains: newPlainPool(),
+		log: web.LibraryLog(logger.Handler(), slog.LevelWarn),
+	}
+}
+
+// WebSockets returns the WebSockets that pass through.
+func (f *Forwarder) WebSockets() *conn.WebSockets { return &f.sockets }
+
+// Request is one request on its way to an upstream. The zero Request has not been sent,
+// and Ended, Done and Close do nothing.
+type Request struct {
+	Exchange *web.Exchange
+	Route    *Route
+	Trace    *tracing.Trace // nil: there is none
+	Login    Login
+
+	answer answer
+	stream streams.Entry
+	socket *conn.WebSocket // that the connection has become
+	cancel func()          // closes the upstream's connection; nil if that is not needed
+	err    error           // of the upstream
+}
+
+// Send sends the request to the upstream, and the answer back to the client. The error
+// is one that nothing has been answered to. It panics with http.ErrAbortHandler if the
+// answer breaks off. The caller calls Done and Close after it, also after a panic.
+func (q *Request) Send() error {
+	if q.Trace == nil {
+		return q.send()
+	}
+	q.Trace.Send(q.Route.config.Upstream, q.Exchange.Request.Method)
+	err := q.send()
+	q.Trace.Done(err)
+	return err
+}
+
+func (q *Request) send() error {
+	ex, route := q.Exchange, q.Route
+	r, upload := ex.Upload()
+	defer upload.Stop()
+	if limit := route.config.MaxBody; limit > 0 {
+		if r.ContentLength > limit {
+			return &http.MaxBytesError{Limit: limit}
+		}
+		r.Body = http.MaxBytesReader(ex, r.Body, limit)
+	}
+	if route.keepsUpgrade(r) {
+		r.Header.Set("Upgrade", web.Upgrade(r.Header)) // the proxy passes on one line alone
+	} else {
+		r.Header.Del("Upgrade")
+	}
+	if route.upstream.ByClient() {
+		r = r.WithContext(upstream.WithClient(r.Context(), ex.Peer.Client))
+	}
+	transport := traced(route.Transport, q.Trace)
+	if fast := q.fast(); fast != nil {
+		if r.ContentLength > 0 { // its login may end while the body comes
+			watched, release := q.cancelable(r)
+			defer release()
+			r = watched
+		}
+		later, err := q.sendPlain(fast, r, upload)
+		if later == nil {
+			return err
+		}
+		transport = later
+	}
+	return q.proxy(transport, r, upload)
+}
+
+// Ended returns why the request has ended before its answer did, nil if it has not.
+func (q *Request) Ended() *streams.Ended { return q.stream.Ended() }
+
+// Done returns the same, and lets nothing end the request any more.
+func (q *Request) Done() *streams.Ended { return q.stream.Remove() }
+
+// Close frees what the connection of the client has become.
+func (q *Request) Close() {
+	if q.socket != nil {
+		q.Route.forwarder.sockets.Remove(q.socket)
+	}
+}
