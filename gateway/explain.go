@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http/httpguts"
 
+	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/store"
 	"authgate/gateway/web"
@@ -166,11 +167,11 @@ func (ex *exchange) explain(verify bool, callers []*policy.Identity, apiToken bo
 	}
 	rule := ex.route.rule
 	x.Route, x.Upstream, x.Mechanisms = rule.Name, ex.route.config.Upstream, rule.Mechanisms
-	shown, id := ex.choose(callers)
+	shown, id := choose(rule, &ex.Canonical, callers)
 	x.Conditions = rule.Conditions(shown, &ex.Canonical)
 	if id != nil {
 		x.Mechanism = id.Mechanism
-		ex.present(id, apiToken)
+		ex.state.present(&ex.Credentials, id, apiToken)
 	}
 	answered, err := ex.decide(id)
 	if answered || ex.Decision != OutcomeAllow {
@@ -194,14 +195,13 @@ func (ex *exchange) explain(verify bool, callers []*policy.Identity, apiToken bo
 // choose returns the identity that the request proves: of those that the route
 // accepts the first that it lets in, else the first; nil on a public route, and
 // if it accepts none. shown is the identity to show conditions for.
-func (ex *exchange) choose(callers []*policy.Identity) (shown, id *policy.Identity) {
-	rule := ex.route.rule
+func choose(rule *policy.Route, request *policy.Request, callers []*policy.Identity) (shown, id *policy.Identity) {
 	for _, mechanism := range rule.Mechanisms { // in the order of the operator
 		for _, caller := range callers {
 			if mechanism == policy.None || caller.Mechanism != mechanism {
 				continue
 			}
-			allowed := rule.Decide(caller, &ex.Canonical).Outcome == policy.Allow
+			allowed := rule.Decide(caller, request).Outcome == policy.Allow
 			if id == nil || allowed {
 				id = caller
 			}
@@ -221,12 +221,13 @@ func (ex *exchange) choose(callers []*policy.Identity) (shown, id *policy.Identi
 
 // present notes how the identity was proved, which the way of the request
 // depends on.
-func (ex *exchange) present(id *policy.Identity, apiToken bool) {
+func (st *state) present(creds *auth.Credentials, id *policy.Identity, apiToken bool) {
 	switch {
 	case id.Mechanism == policy.Basic:
-		ex.Credentials.Scheme = "basic"
-	case id.Mechanism == policy.Bearer && (apiToken || id.Provider != policy.LocalProvider || ex.state.config.Token.Delivery == config.DeliveryBody):
-		ex.Credentials.Scheme = "bearer"
+		creds.Scheme = "basic"
+	case id.Mechanism == policy.Bearer &&
+		(apiToken || id.Provider != policy.LocalProvider || st.config.Token.Delivery == config.DeliveryBody):
+		creds.Scheme = "bearer"
 	}
 }
 

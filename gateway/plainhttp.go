@@ -22,7 +22,7 @@ func (g *Gateway) HTTPRedirect(w http.ResponseWriter, r *http.Request) {
 	ex.Label, ex.Cleartext = labelPlainHTTP, true
 	err := ex.refusal()
 	if err == nil {
-		err = ex.checkFraming()
+		err = checkFraming(&ex.Exchange)
 	}
 	if err == nil {
 		err = redirectToHTTPS(&ex.Exchange, ex.state.site)

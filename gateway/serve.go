@@ -24,7 +24,7 @@ func (ex *exchange) serve() error {
 	if err := ex.refusal(); err != nil {
 		return err
 	}
-	if err := ex.checkFraming(); err != nil {
+	if err := checkFraming(&ex.Exchange); err != nil {
 		return err
 	}
 	if err := ex.read(); err != nil {
@@ -64,7 +64,7 @@ func (ex *exchange) toUpstream() {
 
 // checkFraming refuses a request of which other programs may see another end. What they
 // take for the next request, the gateway never sees as one.
-func (ex *exchange) checkFraming() error {
+func checkFraming(ex *web.Exchange) error {
 	if !conn.TwoFramings(ex.Request) {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (ex *exchange) authorize() (answered bool, err error) {
 		return false, err
 	}
 	if ex.Verify {
-		if err := ex.checkIdentityNames(); err != nil {
+		if err := ex.route.checkIdentityNames(ex.Request.Header); err != nil {
 			return false, err
 		}
 	}
@@ -283,7 +283,7 @@ func (ex *exchange) wantsSignIn() bool {
 
 // checkSite refuses a request that another site may make on behalf of the user.
 func (ex *exchange) checkSite() error {
-	if ex.Identity == nil || ex.route.config.CrossOrigin == config.CrossOriginAllow || !ex.byCookie() {
+	if ex.Identity == nil || ex.route.config.CrossOrigin == config.CrossOriginAllow || !provedByCookie(ex.Identity, &ex.Credentials) {
 		return nil
 	}
 	if ex.CORS.AllowsCredentials(ex.Request.Header) {
@@ -299,13 +299,13 @@ func (ex *exchange) checkSite() error {
 	return crossSite.CheckToken(&ex.Exchange, ex.Identity.Login)
 }
 
-// byCookie reports whether a cookie proved the identity.
-func (ex *exchange) byCookie() bool {
-	switch ex.Identity.Mechanism {
+// provedByCookie reports whether a cookie proved an identity.
+func provedByCookie(id *policy.Identity, creds *auth.Credentials) bool {
+	switch id.Mechanism {
 	case policy.Basic:
 		return false
 	case policy.Bearer:
-		return !login.PresentsToken(&ex.Credentials)
+		return !login.PresentsToken(creds)
 	}
 	return true
 }

@@ -54,8 +54,8 @@ func (ex *exchange) takeOriginal() error {
 // checkIdentityNames refuses a request with a header that an application could
 // take for one of the identity headers, and that a proxy which copies those
 // would not overwrite. From a request that the gateway forwards it is removed.
-func (ex *exchange) checkIdentityNames() error {
-	if name := ex.route.identity.Imitation(ex.Request.Header); name != "" {
+func (r *route) checkIdentityNames(h http.Header) error {
+	if name := r.identity.Imitation(h); name != "" {
 		return &web.Error{
 			Status: http.StatusBadRequest, Detail: "The request has a header that could be taken for an identity.",
 			Cause: fmt.Errorf("the header %s can be read as %s", name, headername.Fold(name)),

@@ -28,12 +28,12 @@ type Exchange struct {
 	http.ResponseWriter // of the server
 	Received
 	Record
-	pacing
 
 	Store  guard.Context // for everything that may call the store
 	CORS   *cors.Policy  // of the route; nil before it is found
 	SignIn *SignInLink   // for the page of an error; may be nil
 
+	pace  pacing
 	site  *Site
 	stale []string // names of cookies that are no longer valid
 	told  int      // how many of them ClearStale has cleared
@@ -52,7 +52,7 @@ func (ex *Exchange) Init(site *Site, w http.ResponseWriter, r *http.Request) {
 
 // WriteHeader implements http.ResponseWriter.
 func (ex *Exchange) WriteHeader(status int) {
-	if quic := overQUIC(ex.Request); quic || ex.upload != nil {
+	if quic := overQUIC(ex.Request); quic || ex.pace.upload != nil {
 		ex.goOn(quic)
 	}
 	if status < 200 && status != http.StatusSwitchingProtocols { // the answer follows
@@ -61,7 +61,7 @@ func (ex *Exchange) WriteHeader(status int) {
 		return
 	}
 	ex.Status = status
-	if status >= 200 && (ex.site.Service.Draining.Load() || ex.lastOnConnection(ex.Request)) {
+	if status >= 200 && (ex.site.Service.Draining.Load() || ex.pace.lastOnConnection(ex.Request)) {
 		ex.Header().Set("Connection", "close") // over HTTP/2 it makes the server send GOAWAY
 	}
 	ex.answerFirst()
@@ -73,7 +73,7 @@ func (ex *Exchange) Write(b []byte) (int, error) {
 	if ex.Status == 0 {
 		ex.WriteHeader(http.StatusOK)
 	}
-	if paced := ex.bytes+int64(len(b)) > unpacedAnswer || overQUIC(ex.Request); paced || ex.upload != nil {
+	if paced := ex.bytes+int64(len(b)) > unpacedAnswer || overQUIC(ex.Request); paced || ex.pace.upload != nil {
 		ex.goOn(paced)
 	}
 	n, err := ex.ResponseWriter.Write(b)
@@ -85,10 +85,10 @@ func (ex *Exchange) Write(b []byte) (int, error) {
 func (ex *Exchange) goOn(paced bool) {
 	now := time.Now()
 	if paced {
-		ex.paceAnswer(ex.ResponseWriter, now)
+		ex.pace.paceAnswer(ex.ResponseWriter, now)
 	}
-	if ex.upload != nil {
-		ex.upload.move(now.Sub(ex.upload.began))
+	if ex.pace.upload != nil {
+		ex.pace.upload.move(now.Sub(ex.pace.upload.began))
 	}
 }
 
@@ -103,12 +103,12 @@ func (ex *Exchange) Unwrap() http.ResponseWriter { return ex.ResponseWriter }
 // before every answer of the gateway's own: over HTTP/1.1 the server reads the
 // rest of a small body before it sends a small answer, and would wait for it
 // without bound.
-func (ex *Exchange) LimitBody() { ex.limitBody(ex.ResponseWriter, ex.Request) }
+func (ex *Exchange) LimitBody() { ex.pace.limitBody(ex.ResponseWriter, ex.Request) }
 
 // Cut ends the answer within a time, even if the client does not read. Over
 // HTTP/1.1 no request follows on the connection. Cut may be called concurrently
 // with the other methods, but not after Finish.
-func (ex *Exchange) Cut(within time.Duration) { ex.cut(ex.ResponseWriter, within) }
+func (ex *Exchange) Cut(within time.Duration) { ex.pace.cut(ex.ResponseWriter, within) }
 
 // Authenticate asks the mechanisms of a chain for the identity that the request
 // proves. On a page load, a cookie that is no longer valid counts as absent. Any
@@ -146,7 +146,7 @@ func (ex *Exchange) Finish(aborted bool) {
 		ex.err = errors.New("the answer was cut off")
 	}
 	if ex.Status != http.StatusSwitchingProtocols {
-		ex.unpaceAnswer(ex.ResponseWriter, ex.Request)
+		ex.pace.unpaceAnswer(ex.ResponseWriter, ex.Request)
 	}
 	now := ex.site.Service.Now()
 	took := now.Sub(ex.Start)

@@ -172,11 +172,11 @@ func (ex *Exchange) ReadBody() error {
 	switch {
 	case err == nil:
 		_ = http.NewResponseController(ex.ResponseWriter).SetReadDeadline(time.Time{}) // nothing is left to come
-		ex.Body, ex.bodyRead = body, true
+		ex.Body, ex.pace.bodyRead = body, true
 		return nil
 	case errors.As(err, &tooLarge):
 		return err
 	}
-	ex.bodyBroken = true
+	ex.pace.bodyBroken = true
 	return &Error{Status: http.StatusBadRequest, Detail: "The body could not be read.", Cause: err}
 }

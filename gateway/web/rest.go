@@ -19,10 +19,10 @@ func (ex *Exchange) answerFirst() {
 	switch {
 	case r.ProtoMajor != 1, r.ContentLength == 0, ex.Status < 200, !ex.lengthKnown():
 		return
-	case ex.bodyRead, ex.lastOnConnection(r), ex.upload != nil && !ex.upload.Unread():
+	case ex.pace.bodyRead, ex.pace.lastOnConnection(r), ex.pace.upload != nil && !ex.pace.upload.Unread():
 		return
 	}
-	ex.first = http.NewResponseController(ex.ResponseWriter).EnableFullDuplex() == nil
+	ex.pace.first = http.NewResponseController(ex.ResponseWriter).EnableFullDuplex() == nil
 }
 
 // lengthKnown reports whether the header of the answer tells how long its body is
@@ -40,7 +40,7 @@ func (ex *Exchange) lengthKnown() bool {
 // section 9.3). It takes at most BodyTime, and comes after Finish. It returns false if the
 // connection must end, because it is unknown where the next request begins.
 func (ex *Exchange) DropBody() bool {
-	if !ex.first || ex.upload != nil && !ex.upload.Unread() {
+	if !ex.pace.first || ex.pace.upload != nil && !ex.pace.upload.Unread() {
 		return true
 	}
 	control := http.NewResponseController(ex.ResponseWriter)

@@ -56,7 +56,7 @@ func (ex *Exchange) Upload() (*http.Request, *Upload) {
 	// way, and recognises it by the request that it has made.
 	r := *ex.Request
 	r.Body = body
-	ex.upload = body
+	ex.pace.upload = body
 	return &r, body
 }
 
