@@ -132,7 +132,14 @@ func (r *rig) send(ex *web.Exchange, sent *Request) error {
 	if err != nil {
 		return err
 	}
-	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: "gw.example", Path: path}
+	host, err := policy.CanonicalHost(ex.Peer.Host)
+	if err != nil {
+		return err
+	}
+	if err := r.site.Hosts.CheckHost(&ex.Received, host); err != nil {
+		return err
+	}
+	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path}
 	ex.Credentials, err = auth.ReadCredentials(ex.Request.Header, &r.site.Cookies.Names, ex.Canonical.Client)
 	if err != nil {
 		return err
