@@ -128,6 +128,26 @@ func DecodeYAML(t testing.TB, text string) map[string]any {
 	return m
 }
 
+// withoutFastPath returns a configuration whose upstreams have fast_path: false unless they
+// say otherwise. One that is no YAML stays as it is.
+func withoutFastPath(config string) string {
+	var m map[string]any
+	if yaml.Unmarshal([]byte(config), &m) != nil {
+		return config
+	}
+	upstreams, _ := m["upstreams"].(map[string]any)
+	for _, upstream := range upstreams {
+		if keys, ok := upstream.(map[string]any); ok && keys["fast_path"] == nil {
+			keys["fast_path"] = false
+		}
+	}
+	changed, err := yaml.Marshal(m)
+	if err != nil {
+		return config
+	}
+	return string(changed)
+}
+
 // Substituted replaces parts of a text, all of which must be there.
 func Substituted(t testing.TB, text string, pairs ...string) string {
 	t.Helper()

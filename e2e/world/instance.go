@@ -84,9 +84,13 @@ func (g *Instance) Configure(config string) {
 	g.Write("config.yaml", "public_url: "+g.Public+"\n"+g.Listen+config)
 }
 
-// Write replaces a file beside the configuration atomically.
+// Write replaces a file beside the configuration atomically. With AUTHGATE_FAST_PATH=false
+// in the environment, the upstreams of a configuration have fast_path: false.
 func (g *Instance) Write(name, content string) {
 	g.T.Helper()
+	if name == "config.yaml" && os.Getenv("AUTHGATE_FAST_PATH") == "false" {
+		content = withoutFastPath(content)
+	}
 	path := filepath.Join(g.Dir, name)
 	NoError(g.T, errors.Join(os.WriteFile(path+".new", []byte(content), 0o600), os.Rename(path+".new", path)))
 }
