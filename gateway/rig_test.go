@@ -146,7 +146,7 @@ func (u *stubUpstream) LastUser() string { return u.last().Header.Get("X-Auth-Us
 // count returns how many requests did.
 func (u *stubUpstream) count() int { return int(u.asked.Load()) }
 
-// starting is a stub that has the fast way, too. It sends nothing by it.
+// starting is a stub that has the fast path, too. It sends nothing by it.
 type starting struct {
 	*stubUpstream
 	start func(context.Context, *http1.Plain)

@@ -37,9 +37,9 @@ type route struct {
 }
 
 // newUpstreams returns the upstreams of a configuration by their names. Those
-// that are the same in old are taken over with their connections. freeDescriptors frees
-// file descriptors when there are none left.
-func newUpstreams(cfg *config.Config, service *web.Service, freeDescriptors func(), old *state) map[string]*upstream.Upstream {
+// that are the same in old are taken over with their connections.
+func (g *Gateway) newUpstreams(cfg *config.Config, old *state) map[string]*upstream.Upstream {
+	metrics := g.service.Metrics
 	upstreams := map[string]*upstream.Upstream{}
 	for name, c := range cfg.Upstreams {
 		headers := upstream.NewIdentityHeaders(cfg.IdentityHeaders, *c.IdentityHeaders)
@@ -50,8 +50,8 @@ func newUpstreams(cfg *config.Config, service *web.Service, freeDescriptors func
 			}
 		}
 		upstreams[name] = upstream.New(upstream.Options{
-			Name: name, Config: c, Headers: headers, Took: service.Metrics.Upstream(name), Metrics: service.Metrics.UpstreamMetrics(name),
-			Logger: service.Logger, Now: service.Now, FreeDescriptors: freeDescriptors,
+			Name: name, Config: c, Headers: headers, Took: metrics.Upstream(name), Metrics: metrics.UpstreamMetrics(name),
+			Logger: g.service.Logger, Now: g.service.Now, FreeDescriptors: g.CloseIdleUpstreams,
 		})
 	}
 	return upstreams
@@ -61,7 +61,7 @@ func newUpstreams(cfg *config.Config, service *web.Service, freeDescriptors func
 func (g *Gateway) newRouting(
 	cfg *config.Config, site *web.Site, m *mechanism.Local, f *mechanism.Federation, old *state,
 ) *routing {
-	upstreams, limiters := newUpstreams(cfg, &g.service, g.CloseIdleUpstreams, old), g.newLimiters(cfg, old)
+	upstreams, limiters := g.newUpstreams(cfg, old), g.newLimiters(cfg, old)
 	authenticators := map[policy.Mechanism]auth.Authenticator{
 		policy.Basic: m.Basic, policy.Bearer: f.Bearers, policy.Session: m.Sessions, policy.OIDC: f.Delegated,
 	}

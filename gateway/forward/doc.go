@@ -7,10 +7,10 @@
 //
 // # Two ways
 //
-// A usual request goes the fast way: its header is written straight onto an idle
+// A usual request goes the fast path: its header is written straight onto an idle
 // connection, and a plain response is read in place. All others go through
 // httputil.ReverseProxy, and so does the rest of a request whose response turns out
-// to be unusual, or late. fast.go has the fast way. No other package knows of it but
+// to be unusual, or late. fast.go has the fast path. No other package knows of it but
 // those that send the bytes, gateway/upstream and its http1. Both ways call the same
 // functions for headers, and tests compare every byte that they send.
 //

@@ -12,7 +12,7 @@ import (
 	"authgate/gateway/web"
 )
 
-// The fast way is without httputil.ReverseProxy, and without a goroutine or timer that
+// The fast path is without httputil.ReverseProxy, and without a goroutine or timer that
 // waits for the client to leave. It does what ReverseProxy does for a request and a
 // response that have nothing unusual:
 //
@@ -24,14 +24,14 @@ import (
 //  4. Otherwise ReverseProxy goes on. Its transport is then what Start has returned:
 //     that waits for the response, or sends the request if nothing was sent.
 
-// starter is a transport that has the fast way.
+// starter is a transport that has the fast path.
 type starter interface {
 	// Start sends a plain request, which it changes. It returns one of two: the
 	// response, or what gets the response to the same request, by one RoundTrip.
 	Start(context.Context, *http1.Plain) (*http1.Response, http.RoundTripper)
 }
 
-// fast returns what the request is tried by: the fast way is on, the method is a usual
+// fast returns what the request is tried by: the fast path is on, the method is a usual
 // one, there is no body or a short one, and no span tells of the way. Otherwise it
 // returns nil. sendPlain looks at the header.
 func (q *Request) fast() starter {
@@ -55,7 +55,7 @@ func (q *Request) fast() starter {
 	return way
 }
 
-// sendPlain sends r the fast way. Unless it has answered the request or failed, it
+// sendPlain sends r the fast path. Unless it has answered the request or failed, it
 // returns what httputil.ReverseProxy gets the response from.
 func (q *Request) sendPlain(way starter, r *http.Request, upload *web.Upload) (later http.RoundTripper, err error) {
 	plains := q.Route.forwarder.plains
@@ -85,7 +85,8 @@ func (q *Request) sendPlain(way starter, r *http.Request, upload *web.Upload) (l
 func (q *Request) plainFields(p *http1.Plain, received http.Header) bool {
 	for name, values := range received {
 		switch name {
-		case "Upgrade", "Expect", "Trailer", "Transfer-Encoding", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization":
+		case "Upgrade", "Expect", "Trailer", "Transfer-Encoding",
+			"Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization":
 			return false
 		case "Authorization":
 			if http1.Negotiates(values) {
@@ -163,7 +164,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// plainPool lends requests for the fast way.
+// plainPool lends requests for the fast path.
 type plainPool struct{ pool *sync.Pool }
 
 // usualFields is about how many fields a request has, and mostFields how many it

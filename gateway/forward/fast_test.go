@@ -123,10 +123,10 @@ func (s *scripted) serve(c net.Conn) {
 type way struct {
 	*rig
 	up   *scripted
-	fast int // how many requests the fast way has sent
+	fast int // how many requests the fast path has sent
 }
 
-// counted is a transport with the fast way that counts for a way.
+// counted is a transport with the fast path that counts for a way.
 type counted struct {
 	*upstream.Transport
 	way *way

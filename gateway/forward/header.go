@@ -126,7 +126,10 @@ func (q *Request) appendFields(fields []http1.Field, h http.Header) []http1.Fiel
 	if ex.Identity != nil {
 		fields = append(fields, route.upstream.Headers().Fields(ex.Identity)...)
 	}
-	for _, f := range [...]http1.Field{{Name: "X-Forwarded-For", Value: ex.Peer.Chain}, {Name: "X-Forwarded-Host", Value: ex.Peer.Host}} {
+	for _, f := range [...]http1.Field{
+		{Name: "X-Forwarded-For", Value: ex.Peer.Chain},
+		{Name: "X-Forwarded-Host", Value: ex.Peer.Host},
+	} {
 		if f.Value != "" && httpguts.ValidHeaderFieldValue(f.Value) {
 			fields = append(fields, f)
 		}
@@ -134,7 +137,9 @@ func (q *Request) appendFields(fields []http1.Field, h http.Header) []http1.Fiel
 	if route.stripped != "" {
 		fields = append(fields, http1.Field{Name: forwardedPrefix, Value: route.strippedPrefix(h)})
 	}
-	return append(fields, http1.Field{Name: "X-Forwarded-Proto", Value: ex.Peer.Proto}, http1.Field{Name: "X-Request-Id", Value: ex.ID})
+	return append(fields,
+		http1.Field{Name: "X-Forwarded-Proto", Value: ex.Peer.Proto},
+		http1.Field{Name: "X-Request-Id", Value: ex.ID})
 }
 
 // appendTrace appends the headers that name the span of the request to the

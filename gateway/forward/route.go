@@ -22,7 +22,7 @@ type Route struct {
 	upstream  *upstream.Upstream
 	site      *web.Site
 	tokens    Tokens
-	fast      bool               // the fast way is on
+	fast      bool               // the fast path is on
 	public    bool               // an answer is the same for all users
 	edited    map[string]bool    // headers that the route removes or sets, folded
 	fields    []http1.Field      // that the route sets

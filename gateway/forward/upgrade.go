@@ -24,7 +24,8 @@ func isWebSocket(r *http.Request) bool { return opensWebSocket(r, web.Upgrade(r.
 // opensWebSocket reports whether r is a whole opening handshake (RFC 6455, section 4.1).
 func opensWebSocket(r *http.Request, protocols string) bool {
 	h := r.Header
-	if r.Method != http.MethodGet || !r.ProtoAtLeast(1, 1) || r.ContentLength != 0 || !strings.EqualFold(protocols, "websocket") {
+	if r.Method != http.MethodGet || !r.ProtoAtLeast(1, 1) || r.ContentLength != 0 ||
+		!strings.EqualFold(protocols, "websocket") {
 		return false
 	}
 	keys, versions := h["Sec-Websocket-Key"], h["Sec-Websocket-Version"]
