@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
+	"authgate/internal/test/clocktest"
 )
 
 const (

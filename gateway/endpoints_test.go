@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // A page load without credentials is redirected to the sign-in page if the route says

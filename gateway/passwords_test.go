@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/clocktest"
 	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/store"
+	"authgate/internal/test/clocktest"
 )
 
 // fileAccounts are alice and bob with their passwords, as an operator writes them.

@@ -9,7 +9,7 @@ import (
 
 	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/headername"
-	"authgate/gateway/headername/headernametest"
+	"authgate/internal/test/headernametest"
 )
 
 // readBy returns the headers that a CGI application reads under the guarded names.

@@ -13,12 +13,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"authgate/gateway/clocktest"
 	"authgate/gateway/config"
 	ownrig "authgate/gateway/endpoint/rig"
-	"authgate/gateway/logtest"
 	"authgate/gateway/store"
 	"authgate/gateway/upstream/http1"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/logtest"
 )
 
 // rig is a Gateway with everything around it under the control of the test: a

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/headername/headernametest"
+	"authgate/internal/test/headernametest"
 )
 
 // echo answers with what reached the application.

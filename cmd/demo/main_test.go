@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/gateway/porttest"
+	"authgate/internal/test/porttest"
 )
 
 // must returns value, where err would be a fault of the test.

@@ -18,8 +18,8 @@ import (
 
 	"authgate/e2e/redistest"
 	"authgate/e2e/world"
-	"authgate/gateway/must"
-	"authgate/gateway/porttest"
+	"authgate/internal/test/must"
+	"authgate/internal/test/porttest"
 )
 
 // A test that is longer than a round continues with new processes and the next seed.

@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/logtest"
-	"authgate/gateway/must"
-	"authgate/gateway/porttest"
+	"authgate/internal/test/logtest"
+	"authgate/internal/test/must"
+	"authgate/internal/test/porttest"
 )
 
 // hang bounds what never takes long. A test that exceeds it has found a hang.

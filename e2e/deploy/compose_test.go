@@ -18,7 +18,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"authgate/e2e/world"
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 const composeFolder = "docs/deploy/compose"

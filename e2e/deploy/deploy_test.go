@@ -14,7 +14,7 @@ import (
 
 	"authgate/e2e/world"
 	"authgate/gateway/config"
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // shipped are the examples.

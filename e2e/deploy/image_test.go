@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // TestImageContext checks that the builder of the image gets each file from which the

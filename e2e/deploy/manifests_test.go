@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // manifests are the objects of the example.

@@ -9,7 +9,7 @@ import (
 
 	"authgate/e2e/world"
 	"authgate/gateway/config"
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // packaged is the configuration of the .deb and the .rpm.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"authgate/e2e/world"
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 const (

@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"authgate/e2e/redistest"
-	"authgate/gateway/logtest"
-	"authgate/gateway/must"
-	"authgate/gateway/porttest"
 	"authgate/gateway/store"
 	"authgate/gateway/store/redisstore"
+	"authgate/internal/test/logtest"
+	"authgate/internal/test/must"
+	"authgate/internal/test/porttest"
 )
 
 // valkey is the Valkey of the example; here it is Debian's Redis 7 under that name.

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"authgate/e2e/redistest"
-	"authgate/gateway/must"
-	"authgate/gateway/porttest"
 	"authgate/gateway/store/redisstore"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/must"
+	"authgate/internal/test/porttest"
 )
 
 // failOver makes the replica the master while the old one lives, and then back by

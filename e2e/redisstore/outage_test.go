@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"authgate/e2e/redistest"
-	"authgate/gateway/must"
-	"authgate/gateway/porttest"
 	"authgate/gateway/store/redisstore"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/must"
+	"authgate/internal/test/porttest"
 )
 
 // everyCall calls every method at once, and checks each one's error.

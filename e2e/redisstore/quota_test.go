@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/must"
 	"authgate/gateway/store"
+	"authgate/internal/test/must"
 )
 
 // Draws of several instances are atomic: no more is taken than the limit, no more

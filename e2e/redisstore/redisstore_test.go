@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"authgate/e2e/redistest"
-	"authgate/gateway/logtest"
-	"authgate/gateway/must"
-	"authgate/gateway/porttest"
 	"authgate/gateway/store"
 	"authgate/gateway/store/redisstore"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/logtest"
+	"authgate/internal/test/must"
+	"authgate/internal/test/porttest"
 )
 
 // openTest opens a store that ends with the test.

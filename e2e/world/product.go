@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"authgate/e2e/redistest"
-	"authgate/gateway/logtest"
-	"authgate/gateway/porttest"
+	"authgate/internal/test/logtest"
+	"authgate/internal/test/porttest"
 	"authgate/upstream/provider"
 )
 

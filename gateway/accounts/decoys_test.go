@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/must"
 	"authgate/gateway/password"
-	"authgate/gateway/password/passwordtest"
 	"authgate/gateway/store"
+	"authgate/internal/test/must"
+	"authgate/internal/test/passwordtest"
 )
 
 // costs returns the cost of a check for each name. None is an account.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 func written(t *testing.T, content string, mode os.FileMode) string {

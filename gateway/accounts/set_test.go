@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/clocktest"
-	"authgate/gateway/must"
 	"authgate/gateway/password"
-	"authgate/gateway/password/passwordtest"
 	"authgate/gateway/store"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/must"
+	"authgate/internal/test/passwordtest"
 )
 
 // testDecoys is a key that is the same for each run.

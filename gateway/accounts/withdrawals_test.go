@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/clocktest"
-	"authgate/gateway/password/passwordtest"
 	"authgate/gateway/store"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/passwordtest"
 )
 
 // TestWithdrawals: a reload of one instance takes from another what it takes from its

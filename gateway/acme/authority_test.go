@@ -23,7 +23,7 @@ import (
 
 	"github.com/caddyserver/certmagic"
 
-	"authgate/gateway/logtest"
+	"authgate/internal/test/logtest"
 )
 
 const (

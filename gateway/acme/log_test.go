@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"authgate/gateway/logtest"
+	"authgate/internal/test/logtest"
 )
 
 // A line has its level, and is written from that level on.

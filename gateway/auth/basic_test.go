@@ -13,8 +13,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"authgate/gateway/accounts"
-	"authgate/gateway/must"
-	"authgate/gateway/password/passwordtest"
+	"authgate/internal/test/must"
+	"authgate/internal/test/passwordtest"
 	"authgate/policy"
 )
 

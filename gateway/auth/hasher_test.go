@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"authgate/gateway/accounts"
-	"authgate/gateway/clocktest"
-	"authgate/gateway/must"
 	"authgate/gateway/password"
-	"authgate/gateway/password/passwordtest"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/must"
+	"authgate/internal/test/passwordtest"
 )
 
 // stepwise makes h check one password at a time, in steps. Each step lets the check

@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"authgate/gateway/accounts"
-	"authgate/gateway/must"
 	"authgate/gateway/password"
-	"authgate/gateway/password/passwordtest"
-	"authgate/gateway/scripttest"
+	"authgate/internal/test/must"
+	"authgate/internal/test/passwordtest"
+	"authgate/internal/test/scripttest"
 )
 
 // script plays scripts against a Verifier; see steps. NAME is an account (alice, bob,

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"authgate/gateway/accounts"
-	"authgate/gateway/clocktest"
-	"authgate/gateway/must"
-	"authgate/gateway/password/passwordtest"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/must"
+	"authgate/internal/test/passwordtest"
 )
 
 // nthAddr returns the i-th of many IPv4 addresses.

@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/clocktest"
 	"authgate/gateway/config"
-	"authgate/gateway/logtest"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/logtest"
 )
 
 // named is a configuration with these domains.

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"authgate/gateway/acme"
-	"authgate/gateway/clocktest"
 	"authgate/gateway/config"
+	"authgate/internal/test/clocktest"
 )
 
 // stubCertificates only describe certificates.

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/clocktest"
 	"authgate/gateway/config"
+	"authgate/internal/test/clocktest"
 )
 
 var caDomains = []string{"gw.example", "*.gw.example", "127.0.0.1", "::1", "other.example"}

@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"authgate/gateway/accounts"
-	"authgate/gateway/logtest"
 	"authgate/gateway/password"
+	"authgate/internal/test/logtest"
 )
 
 // exported compares the settings of configurations.

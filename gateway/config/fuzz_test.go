@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 	"authgate/policy"
 )
 

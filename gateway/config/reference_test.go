@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"authgate/gateway/config/strictyaml"
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 	"authgate/policy"
 )
 

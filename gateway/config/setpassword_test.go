@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 const (

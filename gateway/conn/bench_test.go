@@ -22,7 +22,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // pipes is a listener that accepts the ends of pipes.

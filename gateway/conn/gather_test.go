@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // listed is a connection that lists what is written.

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // Leave closes connections without a whole request header at once, those of HTTP/2

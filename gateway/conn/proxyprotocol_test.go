@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // headerTime is how long a balancer has for a header in these tests.

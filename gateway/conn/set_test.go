@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // The connection that has waited longest is displaced, and busy ones never are.

@@ -5,7 +5,7 @@ import (
 	"net"
 	"testing"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // unsent returns more than 0 until the client has read everything.

@@ -17,7 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // proxied is the response writer of a request that becomes a WebSocket.

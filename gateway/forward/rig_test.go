@@ -16,9 +16,9 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
-	"authgate/gateway/logtest"
 	"authgate/gateway/upstream"
 	"authgate/gateway/web"
+	"authgate/internal/test/logtest"
 	"authgate/policy"
 )
 

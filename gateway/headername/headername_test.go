@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"authgate/gateway/headername/headernametest"
+	"authgate/internal/test/headernametest"
 )
 
 func TestFold(t *testing.T) {

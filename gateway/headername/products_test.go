@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/gateway/headername/headernametest"
+	"authgate/internal/test/headernametest"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/identity-headers.md")

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // wantSameKeys fails the test unless each verifies what the other signs, with one kid.

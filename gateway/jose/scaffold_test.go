@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 var (

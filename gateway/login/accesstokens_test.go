@@ -13,7 +13,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/jose"
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // claimsOf returns what a token says, unverified.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"authgate/gateway/accounts"
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // Each visits the live logins of all users, local ones and those of providers, and

@@ -20,8 +20,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/must"
 	"authgate/gateway/provider"
+	"authgate/internal/test/must"
 )
 
 // fate is what an answer means for a login.

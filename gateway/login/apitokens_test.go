@@ -12,8 +12,8 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
-	"authgate/gateway/must"
 	"authgate/gateway/store"
+	"authgate/internal/test/must"
 	"authgate/policy"
 )
 

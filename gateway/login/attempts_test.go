@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // beginAttempt begins an attempt of the browser to log in at keycloak.

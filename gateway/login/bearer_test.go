@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/clocktest"
-	"authgate/gateway/must"
 	"authgate/gateway/provider"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/must"
 )
 
 // jwtOf returns a JWT that names the issuer. Its signature is not valid.

@@ -17,8 +17,8 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
-	"authgate/gateway/must"
 	"authgate/gateway/provider"
+	"authgate/internal/test/must"
 	"authgate/policy"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // wantMembers fails the test unless exactly these logins are in the group.

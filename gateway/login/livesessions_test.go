@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"authgate/gateway/accounts"
-	"authgate/gateway/must"
 	"authgate/gateway/password"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/must"
 )
 
 // mostBytes is the limit for the memory of a live session in store.Memory, together

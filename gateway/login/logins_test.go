@@ -12,7 +12,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // Each secret has 256 random bits, and none is given twice. The sid, which is public, tells

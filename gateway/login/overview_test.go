@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/must"
 	"authgate/gateway/provider"
+	"authgate/internal/test/must"
 	"authgate/policy"
 )
 

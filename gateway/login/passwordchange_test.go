@@ -9,7 +9,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 	"authgate/policy"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/must"
 	"authgate/gateway/provider"
+	"authgate/internal/test/must"
 )
 
 // people signs in two persons in three sessions at the provider. The login "unnamed" has no

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // A basis holds while the store has the same bytes under all keys, and nothing under

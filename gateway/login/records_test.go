@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // recordsOfVersions are records as versions of the gateway store them in a file or in

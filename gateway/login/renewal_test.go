@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/clocktest"
-	"authgate/gateway/must"
 	"authgate/gateway/provider"
-	"authgate/gateway/scripttest"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/must"
+	"authgate/internal/test/scripttest"
 	"authgate/policy"
 )
 

@@ -19,14 +19,14 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
-	"authgate/gateway/clocktest"
 	"authgate/gateway/jose"
-	"authgate/gateway/must"
 	"authgate/gateway/password"
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/must"
 	"authgate/policy"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/must"
-	"authgate/gateway/scripttest"
+	"authgate/internal/test/must"
+	"authgate/internal/test/scripttest"
 	"authgate/policy"
 )
 

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/must"
 	"authgate/gateway/store"
+	"authgate/internal/test/must"
 )
 
 var errStore = errors.New("the store does not answer")

@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // forger makes tokens by hand. By default they are valid and signed with the gateway's key.

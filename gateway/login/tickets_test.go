@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 	"authgate/policy"
 )
 

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/must"
 	"authgate/gateway/provider"
-	"authgate/gateway/scripttest"
+	"authgate/internal/test/must"
+	"authgate/internal/test/scripttest"
 	"authgate/policy"
 )
 

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/must"
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
+	"authgate/internal/test/must"
 	"authgate/policy"
 )
 

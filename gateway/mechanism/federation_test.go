@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"authgate/gateway/config"
-	"authgate/gateway/must"
 	"authgate/gateway/web"
+	"authgate/internal/test/must"
 )
 
 // A provider or issuer whose configuration stays the same is taken over with

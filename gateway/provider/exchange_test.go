@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"authgate/gateway/config"
-	"authgate/gateway/logtest"
+	"authgate/internal/test/logtest"
 )
 
 func TestExchange(t *testing.T) {

@@ -23,8 +23,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"authgate/gateway/clocktest"
-	"authgate/gateway/logtest"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/logtest"
 )
 
 // Tests run against a fake provider that does everything right, unless told

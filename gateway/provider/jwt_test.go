@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"authgate/gateway/clocktest"
+	"authgate/internal/test/clocktest"
 )
 
 // kinds are the tokens that the package verifies: the good claims of each, and what

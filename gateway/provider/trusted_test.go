@@ -11,7 +11,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"authgate/gateway/clocktest"
+	"authgate/internal/test/clocktest"
 )
 
 // trusted is the fake as an outside issuer.

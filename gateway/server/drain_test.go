@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/logtest"
+	"authgate/internal/test/logtest"
 )
 
 // stopping is a Server that a test stops, on the clock of a bubble.

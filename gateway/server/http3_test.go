@@ -25,7 +25,7 @@ import (
 
 	"authgate/gateway/certs"
 	"authgate/gateway/config"
-	"authgate/gateway/logtest"
+	"authgate/internal/test/logtest"
 )
 
 // patience bounds what never takes long.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
-	"authgate/gateway/logtest"
+	"authgate/internal/test/logtest"
 )
 
 // fakeQUIC is a connection of a client.

@@ -19,8 +19,8 @@ import (
 
 	"authgate/gateway/certs"
 	"authgate/gateway/config"
-	"authgate/gateway/logtest"
-	"authgate/gateway/porttest"
+	"authgate/internal/test/logtest"
+	"authgate/internal/test/porttest"
 )
 
 const anyPort = "127.0.0.1:0"

@@ -15,7 +15,7 @@ import (
 	"authgate/gateway/acme"
 	"authgate/gateway/config"
 	"authgate/gateway/conn"
-	"authgate/gateway/logtest"
+	"authgate/internal/test/logtest"
 )
 
 // stub is a Gateway that answers 200, or as serve does.

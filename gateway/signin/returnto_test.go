@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"authgate/gateway/endpoint/rig"
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // After a sign-in, the browser is redirected to return_to if that is a path, or a URL

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/clocktest"
-	"authgate/gateway/must"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/must"
 )
 
 // held returns how many entries are in memory, dead ones included.

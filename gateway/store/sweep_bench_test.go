@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/clocktest"
-	"authgate/gateway/must"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/must"
 )
 
 // BenchmarkReadsWhileSweeping compares reads while two million entries are swept with

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/clocktest"
-	"authgate/gateway/must"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/must"
 )
 
 // contested is a store in which another writer comes before each Swap.

@@ -14,7 +14,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 
 	"authgate/gateway/config"
-	"authgate/gateway/logtest"
+	"authgate/internal/test/logtest"
 )
 
 // fakeCollector is what a Tracer sends spans to.

@@ -8,8 +8,8 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/headername"
-	"authgate/gateway/headername/headernametest"
 	"authgate/gateway/upstream/http1"
+	"authgate/internal/test/headernametest"
 	"authgate/policy"
 )
 

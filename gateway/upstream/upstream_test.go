@@ -21,9 +21,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"authgate/gateway/clocktest"
 	"authgate/gateway/config"
-	"authgate/gateway/logtest"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/logtest"
 )
 
 // refusing is an address that refuses connections.

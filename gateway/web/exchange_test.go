@@ -20,8 +20,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"authgate/gateway/logtest"
 	"authgate/gateway/pages"
+	"authgate/internal/test/logtest"
 )
 
 // request makes a request as a server would hand it over, with header lines

@@ -15,8 +15,8 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
-	"authgate/gateway/clocktest"
-	"authgate/gateway/logtest"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/logtest"
 	"authgate/upstream/provider"
 )
 

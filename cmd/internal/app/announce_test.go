@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/gateway/logtest"
+	"authgate/internal/test/logtest"
 )
 
 const announced = `

@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"authgate/gateway/config"
-	"authgate/gateway/logtest"
+	"authgate/internal/test/logtest"
 )
 
 const (

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"authgate/gateway/config"
-	"authgate/gateway/logtest"
 	"authgate/gateway/store"
+	"authgate/internal/test/logtest"
 )
 
 const (

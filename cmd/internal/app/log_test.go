@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"authgate/gateway/config"
-	"authgate/gateway/logtest"
 	"authgate/gateway/web"
+	"authgate/internal/test/logtest"
 )
 
 // Lines of the access log wait a little, others do not, and none overtakes

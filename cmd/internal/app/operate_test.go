@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"authgate/cmd/internal/control"
-	"authgate/gateway/logtest"
+	"authgate/internal/test/logtest"
 )
 
 // run starts an App as Run does, until the test calls stop.

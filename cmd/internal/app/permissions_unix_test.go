@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/gateway/logtest"
+	"authgate/internal/test/logtest"
 )
 
 // For each path that others can read or change the log has one warning, whose

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/gateway/logtest"
+	"authgate/internal/test/logtest"
 )
 
 // A secret, alone or in another value, is not printed, logged or encoded: neither

@@ -17,7 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // Provider is an OpenID provider without pages, with the clock of the gateway.

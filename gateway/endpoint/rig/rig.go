@@ -20,18 +20,18 @@ import (
 
 	"authgate/gateway/account"
 	"authgate/gateway/auth"
-	"authgate/gateway/clocktest"
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/logtest"
 	"authgate/gateway/mechanism"
-	"authgate/gateway/must"
 	"authgate/gateway/peer"
 	"authgate/gateway/seal"
 	"authgate/gateway/signin"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
 	"authgate/gateway/web"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/logtest"
+	"authgate/internal/test/must"
 	"authgate/policy"
 )
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/logtest"
 	"authgate/gateway/store"
+	"authgate/internal/test/logtest"
 )
 
 // ErrBroken is the error of a store that fails on demand.

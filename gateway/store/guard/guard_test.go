@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/must"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/must"
 )
 
 // answering is a store whose methods return the error of a function.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // TestCacheRefusesWhatWasOvertaken plays a cold read against a push in the

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/gateway/logtest"
-	"authgate/gateway/must"
+	"authgate/internal/test/logtest"
+	"authgate/internal/test/must"
 )
 
 // A Redis that may evict keys is a warning, once. Without the right to ask, the log says

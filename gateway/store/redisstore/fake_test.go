@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // fakeRedis speaks enough of the protocol of Redis (RESP3) for one store. It

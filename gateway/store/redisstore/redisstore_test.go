@@ -15,10 +15,10 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"authgate/gateway/clocktest"
-	"authgate/gateway/must"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/must"
 )
 
 var (

@@ -11,10 +11,10 @@ import (
 
 	"modernc.org/sqlite"
 
-	"authgate/gateway/clocktest"
-	"authgate/gateway/must"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/must"
 )
 
 // TestWarmReadsStayInMemory takes the disk away: what is warm is answered all the

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/must"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/must"
 )
 
 // crashChild names the database in the environment of the child process that

@@ -14,11 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/clocktest"
-	"authgate/gateway/logtest"
-	"authgate/gateway/must"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/logtest"
+	"authgate/internal/test/must"
 )
 
 func TestEntriesOutliveTheProcess(t *testing.T) {

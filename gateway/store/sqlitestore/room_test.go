@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/logtest"
-	"authgate/gateway/must"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/logtest"
+	"authgate/internal/test/must"
 )
 
 // limitPages lets the database have that many pages more than it has, as a disk

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/must"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/must"
 )
 
 // BenchmarkReadsWhileSweeping compares reads while two million rows are expired with

@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/clocktest"
-	"authgate/gateway/logtest"
-	"authgate/gateway/must"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/logtest"
+	"authgate/internal/test/must"
 )
 
 // wantRows reports an error unless so many entries are on the disk, dead ones

@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/logtest"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
+	"authgate/internal/test/logtest"
 )
 
 // hold keeps the writer in the midst of a transaction until the returned

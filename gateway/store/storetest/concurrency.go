@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
+	"authgate/internal/test/clocktest"
 )
 
 // race calls compete in n goroutines that start together, and returns how many

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
+	"authgate/internal/test/clocktest"
 )
 
 func testBasics(t *testing.T, s Store, _ *clocktest.Clock) {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 const (

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
+	"authgate/internal/test/clocktest"
 )
 
 // Store is a store and the Close method of the type that opened it. The suite

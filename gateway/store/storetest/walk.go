@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/clocktest"
 	"authgate/gateway/store"
+	"authgate/internal/test/clocktest"
 )
 
 // Keys returns the keys that a walk visits, sorted, each once.

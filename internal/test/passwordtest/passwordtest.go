@@ -10,8 +10,8 @@ import (
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/crypto/bcrypt"
 
-	"authgate/gateway/must"
 	"authgate/gateway/password"
+	"authgate/internal/test/must"
 )
 
 // The costs of Argon2id and Bcrypt, in the words of password.Hash.Cost.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/must"
+	"authgate/internal/test/must"
 )
 
 // Steps are what a script can say: a function for each first word. It gets the other words.
