@@ -17,6 +17,8 @@ const (
 	// the sweeper locks a small part of them at a time.
 	memoryShards        = 256
 	memorySweepInterval = time.Minute
+	// memorySweepStep is how many entries the sweeper looks at, at least, before it rests.
+	memorySweepStep = 50
 )
 
 var errMemoryClosed = errors.New("store: memory store is closed")
@@ -25,7 +27,7 @@ var errMemoryClosed = errors.New("store: memory store is closed")
 // single gateway whose users may sign in again after a restart.
 //
 // Expired entries are invisible at once; a sweeper removes them. It begins about
-// once a minute, takes one shard at a time, and pauses after each. Nothing else
+// once a minute, takes one shard at a time, and pauses after some entries. Nothing else
 // bounds the memory that entries take.
 type Memory struct {
 	now    func() time.Time
@@ -198,15 +200,18 @@ func (m *Memory) sweepUntilDone(ctx context.Context) {
 	}
 }
 
-// sweepAll removes expired entries, a shard at a time. It calls rest after each of
-// them, without a lock, and ends with its error.
+// sweepAll removes expired entries, a shard at a time. It calls rest after the shards of
+// a step, without a lock, and ends with its error.
 func (m *Memory) sweepAll(rest func(took time.Duration) error) error {
+	start, seen := time.Now(), 0
 	for i := range m.shards {
-		start := time.Now()
-		m.shards[i].sweep(m.now())
+		if seen += m.shards[i].sweep(m.now()); seen < memorySweepStep {
+			continue
+		}
 		if err := rest(time.Since(start)); err != nil {
 			return err
 		}
+		start, seen = time.Now(), 0
 	}
 	return nil
 }
@@ -265,12 +270,15 @@ func (s *memoryShard) keys(prefix string, now time.Time) []string {
 	return keys
 }
 
-func (s *memoryShard) sweep(now time.Time) {
+// sweep removes expired entries, and returns how many entries there were.
+func (s *memoryShard) sweep(now time.Time) (seen int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	seen = len(s.entries)
 	for key, e := range s.entries {
 		if e.expired(now) {
 			delete(s.entries, key)
 		}
 	}
+	return seen
 }

@@ -85,14 +85,31 @@ func TestMemorySweepSteps(t *testing.T) {
 		rests++
 		return nil
 	}))
-	if rests != memoryShards {
-		t.Errorf("%d rests, want one for each of %d shards", rests, memoryShards)
+	if rests < memoryShards/2 {
+		t.Errorf("%d rests, want one after most of %d shards", rests, memoryShards)
 	}
 	m.wantHeld(t, each)
 	ended := errors.New("the store is closing")
 	if err := m.sweepAll(func(time.Duration) error { return ended }); !errors.Is(err, ended) {
 		t.Errorf("the sweep ends with %v, want the error of the rest", err)
 	}
+}
+
+// The sweep of a small store is one step without a rest, which would wake the process.
+func TestMemorySweepOfFew(t *testing.T) {
+	t.Parallel()
+	clock := clocktest.New()
+	m := NewMemory(clock.Now)
+	defer m.Close()
+	for i := range memorySweepStep - 1 {
+		must.Do(t, m.Put(t.Context(), fmt.Sprint(i), nil, clock.Now().Add(1)))
+	}
+	clock.Advance(1)
+	must.Do(t, m.sweepAll(func(time.Duration) error {
+		t.Error("the sweeper rests")
+		return nil
+	}))
+	m.wantHeld(t, 0)
 }
 
 // A walk leaves out what has expired, although it is not swept yet.
