@@ -54,17 +54,18 @@ func (h *header) add(b []byte) {
 // begin is called when the header of a request has been read.
 func (h *header) begin() { h.complete = h.received }
 
-// end is called when a request has been served.
+// end is called when a request has been served. What net/http may have read beyond it stays.
 func (h *header) end() {
-	kept := h.received[max(0, len(h.received)-readAhead):]
-	if blankLine(h.received) == len(h.received) { // one header, and nothing after it
-		kept = nil
+	rest := h.received
+	if blankLine(h.complete) == len(h.complete) { // one header, and net/http had read nothing beyond
+		rest = rest[len(h.complete):]
 	}
-	if h.complete = nil; cap(h.received) > readAhead { // more than an idle connection needs
-		h.received = bytes.Clone(kept)
+	rest = rest[max(0, len(rest)-readAhead):]
+	if h.complete = nil; cap(h.received) > 2*readAhead { // more than an idle connection needs
+		h.received = bytes.Clone(rest)
 		return
 	}
-	h.received = h.received[:copy(h.received, kept)]
+	h.received = h.received[:copy(h.received, rest)]
 }
 
 // stop is called when the connection begins to speak another protocol.
