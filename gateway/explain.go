@@ -83,7 +83,8 @@ func NewExplainer(cfg *config.Config) (*Explainer, error) {
 	local.Store = config.Store{Driver: config.StoreMemory, EncryptionKey: config.Secret(rand.Text() + rand.Text())}
 	memory := store.NewMemory(time.Now)
 	g, err := assemble(Options{
-		Config: &local, Store: memory, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Version: "explain",
+		Config: &local, Store: memory, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Version: "explain",
 	})
 	if err != nil {
 		return nil, errors.Join(err, memory.Close())
@@ -150,17 +151,20 @@ func (ex *exchange) explain(verify bool, callers []*policy.Identity, apiToken bo
 		return x, err
 	}
 	if own != nil {
-		x.Outcome, x.Status, x.Reason = OutcomeAllow, http.StatusOK, "the path is one of the gateway's own endpoints, which need no route"
+		x.Outcome, x.Status, x.Reason = OutcomeAllow, http.StatusOK, "the path is one of the gateway's own endpoints, "+
+			"which need no route"
 		return x, nil
 	}
 	if answered, err := ex.preflight(); answered {
 		x.Route, x.Upstream = ex.route.rule.Name, ex.route.config.Upstream
-		x.Outcome, x.Status, x.Reason = OutcomeAllow, ex.Status, "the gateway answers the preflight by the CORS policy of the route"
+		x.Outcome, x.Status, x.Reason = OutcomeAllow, ex.Status, "the gateway answers the preflight by the CORS policy of "+
+			"the route"
 		return x, err
 	}
 	if err := ex.find(); err != nil {
 		if ex.wantsHome() {
-			x.Outcome, x.Status, x.Reason = OutcomeAllow, http.StatusOK, "no route matches, so browsers get the gateway's start page"
+			x.Outcome, x.Status, x.Reason = OutcomeAllow, http.StatusOK, "no route matches, so browsers get the gateway's "+
+				"start page"
 			return x, nil
 		}
 		return x, err
@@ -280,14 +284,17 @@ func describedHeader(given http.Header, off bool) (http.Header, error) {
 	for name, values := range given {
 		switch canonical := http.CanonicalHeaderKey(name); canonical {
 		case "Authorization", "Cookie", "Proxy-Authorization":
-			return nil, mistake("the header %s can prove who makes the request; describe that by a user, or by the properties of one", canonical)
+			return nil, mistake("the header %s can prove who makes the request; "+
+				"describe that by a user, or by the properties of one", canonical)
 		case "Host":
 			return nil, mistake("the header Host is in the URL; give an https URL with that host")
 		case "Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding":
-			return nil, mistake("the header %s is about the connection and the body, which a description does not have; for a WebSocket, Upgrade is enough", canonical)
+			return nil, mistake("the header %s is about the connection and the body, which a description does not have; "+
+				"for a WebSocket, Upgrade is enough", canonical)
 		case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto":
 			if off {
-				return nil, mistake("the header %s is the proxy's, because tls.mode is off; describe the client by its address and the URL", canonical)
+				return nil, mistake("the header %s is the proxy's, because tls.mode is off; "+
+					"describe the client by its address and the URL", canonical)
 			}
 		}
 		for _, value := range values {
@@ -323,7 +330,8 @@ func (st *state) split(raw string) (secure bool, host, target string, err error)
 	scheme, rest, ok := strings.Cut(raw, "://")
 	secure = strings.EqualFold(scheme, "https")
 	if !ok || !secure && !strings.EqualFold(scheme, "http") {
-		return false, "", "", mistake("the URL %q is neither an https URL nor a path: expected https://HOST/PATH or /PATH", raw)
+		return false, "", "", mistake("the URL %q is neither an https URL nor a path: expected https://HOST/PATH or /PATH",
+			raw)
 	}
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {

@@ -75,7 +75,8 @@ func (st *state) identities(c *Caller) ([]*policy.Identity, error) {
 		return nil, mistake("an API token belongs to a local account; name its user")
 	}
 	if c.Provider != "" && !st.knows(c.Provider) {
-		return nil, mistake("the provider %q is not in the configuration; expected one of its providers or trusted issuers, local or basic", c.Provider)
+		return nil, mistake("the provider %q is not in the configuration; expected one of its providers or trusted "+
+			"issuers, local or basic", c.Provider)
 	}
 	var all []*policy.Identity
 	for _, mechanism := range [...]policy.Mechanism{policy.Session, policy.Bearer, policy.OIDC, policy.Basic} {
@@ -99,7 +100,8 @@ func (st *state) identitiesOf(c *Caller) ([]*policy.Identity, error) {
 		return st.apiTokenOf(c)
 	}
 	if !c.only() || c.Roles != nil {
-		return nil, mistake("the user %q has the properties of the configuration; give a user, or the properties of one", c.User)
+		return nil, mistake("the user %q has the properties of the configuration; give a user, or the properties of one",
+			c.User)
 	}
 	var all []*policy.Identity
 	account, local := st.mechanisms.Accounts.Lookup(c.User)
@@ -128,7 +130,8 @@ func (st *state) apiTokenOf(c *Caller) ([]*policy.Identity, error) {
 	case !ok:
 		return nil, &UnknownUserError{c.User}
 	case !c.only() || c.Mechanism != "" && c.Mechanism != policy.Bearer:
-		return nil, mistake("an API token of %q proves the identity of the configuration by the mechanism bearer; give roles alone, to reduce its own", c.User)
+		return nil, mistake("an API token of %q proves the identity of the configuration by the mechanism bearer; "+
+			"give roles alone, to reduce its own", c.User)
 	}
 	id := account.Identity(policy.Bearer, "", time.Time{})
 	for _, role := range c.Roles {
@@ -144,38 +147,44 @@ func (st *state) apiTokenOf(c *Caller) ([]*policy.Identity, error) {
 
 // knows reports whether accounts can come from a provider.
 func (st *state) knows(provider string) bool {
-	return provider == policy.LocalProvider || provider == policy.BasicProvider || st.federation.Provider(provider) != nil || st.trusts(provider)
+	return provider == policy.LocalProvider || provider == policy.BasicProvider ||
+		st.federation.Provider(provider) != nil || st.trusts(provider)
 }
 
 // trusts reports whether a provider is a trusted issuer of tokens.
 func (st *state) trusts(provider string) bool {
-	return slices.ContainsFunc(st.config.Token.TrustedIssuers, func(t config.TrustedIssuer) bool { return t.Name == provider })
+	return slices.ContainsFunc(st.config.Token.TrustedIssuers,
+		func(t config.TrustedIssuer) bool { return t.Name == provider })
 }
 
 // fits reports whether a mechanism can prove what is said of a caller.
 func (st *state) fits(c *Caller, mechanism policy.Mechanism) bool {
 	switch mechanism {
 	case policy.Basic: // its users have nothing but a name
-		return (c.Provider == "" || c.Provider == policy.BasicProvider) && c.Roles == nil && c.Email == "" && c.Scopes == nil && c.Claims == nil
+		return (c.Provider == "" || c.Provider == policy.BasicProvider) && c.Roles == nil && c.Email == "" &&
+			c.Scopes == nil && c.Claims == nil
 	case policy.Session:
 		return (c.Provider == "" || c.Provider == policy.LocalProvider) && c.Scopes == nil && c.Claims == nil
 	case policy.Bearer:
 		local := c.Provider == "" || c.Provider == policy.LocalProvider
 		return local && c.Scopes == nil && c.Claims == nil || st.trusts(c.Provider)
 	}
-	return (c.Provider == "" && st.federation.Default != nil || st.federation.Provider(c.Provider) != nil) && c.Scopes == nil
+	return (c.Provider == "" && st.federation.Default != nil || st.federation.Provider(c.Provider) != nil) &&
+		c.Scopes == nil
 }
 
 // identity returns the identity that a mechanism proves for a caller in words.
 func (st *state) identity(c *Caller, mechanism policy.Mechanism) (*policy.Identity, error) {
-	id := &policy.Identity{Username: c.Username, Email: c.Email, Roles: c.Roles, Scopes: c.Scopes, Mechanism: mechanism, Provider: c.Provider}
+	id := &policy.Identity{Username: c.Username, Email: c.Email, Roles: c.Roles, Scopes: c.Scopes, Mechanism: mechanism,
+		Provider: c.Provider}
 	if id.Provider == "" {
 		switch mechanism {
 		case policy.Basic:
 			id.Provider = policy.BasicProvider
 		case policy.OIDC:
 			if st.federation.Default == nil {
-				return nil, mistake("the mechanism oidc needs a provider: there is no single one, and no delegated.default_provider")
+				return nil, mistake("the mechanism oidc needs a provider: " +
+					"there is no single one, and no delegated.default_provider")
 			}
 			id.Provider = st.federation.Default.Name()
 		default:
@@ -185,7 +194,8 @@ func (st *state) identity(c *Caller, mechanism policy.Mechanism) (*policy.Identi
 	described := *c
 	described.Provider = id.Provider
 	if !st.fits(&described, mechanism) {
-		return nil, mistake("no request has such an identity: the mechanism %s does not prove accounts of %s, or not with %s", mechanism, id.Provider, c.properties())
+		return nil, mistake("no request has such an identity: the mechanism %s does not prove accounts of %s, "+
+			"or not with %s", mechanism, id.Provider, c.properties())
 	}
 	if slices.Contains(c.Roles, "") {
 		return nil, mistake("a role is empty")

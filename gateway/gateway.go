@@ -118,7 +118,8 @@ func assemble(o Options) (*Gateway, error) {
 	if err := o.Registerer.Register(g.load.gauge()); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	if err := o.Registerer.Register(web.Targets(func() iter.Seq2[string, *upstream.Upstream] { return maps.All(g.upstreams()) })); err != nil {
+	targets := func() iter.Seq2[string, *upstream.Upstream] { return maps.All(g.upstreams()) }
+	if err := o.Registerer.Register(web.Targets(targets)); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	st, err := g.build(o.Config, g.storage.now(), nil, false)

@@ -70,7 +70,8 @@ func (ex *exchange) refusal() error {
 		return nil
 	}
 	ex.gateway.load.refusing.Do(func() {
-		ex.gateway.service.Logger.Warn("requests are refused: as many are in flight as limits.in_flight or the file descriptors allow", "limit", ex.state.inFlight)
+		ex.gateway.service.Logger.Warn("requests are refused: as many are in flight as limits.in_flight or the file "+
+			"descriptors allow", "limit", ex.state.inFlight)
 	})
 	return &web.Error{
 		Status: http.StatusServiceUnavailable, Detail: "Too many requests are being served at once. Try again.",

@@ -177,7 +177,8 @@ func (g *Gateway) followEpochs(ctx context.Context, running *state) error {
 	if err := g.rebuild(running); err != nil {
 		return err
 	}
-	g.service.Logger.Warn("the account epochs are taken over from Redis: it has lost data, or another instance was reloaded with other accounts")
+	g.service.Logger.Warn("the account epochs are taken over from Redis: it has lost data, or another instance was " +
+		"reloaded with other accounts")
 	return nil
 }
 

@@ -56,7 +56,8 @@ func (p passwords) Set(
 		}
 		var err error
 		if changed.Renewed, err = overview.Renew(ctx, id, owner, change.Give); err != nil {
-			g.service.Logger.Warn("a password is changed, and the login that changed it has ended", "login", id.Login, "error", err.Error())
+			g.service.Logger.Warn("a password is changed, and the login that changed it has ended", "login", id.Login,
+				"error", err.Error())
 		}
 	}
 	reload := func() error { return g.reload(cfg.Reread, g.storage.now(), renew) }
@@ -64,8 +65,10 @@ func (p passwords) Set(
 	switch {
 	case errors.Is(err, config.ErrOtherHash):
 		return changed, account.ErrPasswordChanged
-	case errors.Is(err, config.ErrNotInFile), errors.Is(err, config.ErrHashElsewhere), errors.Is(err, accounts.ErrNotWritable):
-		g.service.Logger.Warn("a user cannot change their password", "subject", id.Subject, "file", cfg.Accounts.File, "error", err.Error())
+	case errors.Is(err, config.ErrNotInFile), errors.Is(err, config.ErrHashElsewhere),
+		errors.Is(err, accounts.ErrNotWritable):
+		g.service.Logger.Warn("a user cannot change their password", "subject", id.Subject, "file", cfg.Accounts.File,
+			"error", err.Error())
 		return changed, account.ErrPasswordFixed
 	}
 	return changed, err

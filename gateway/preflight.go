@@ -11,7 +11,8 @@ func newCORS(c *config.CORS) *cors.Policy {
 		return nil
 	}
 	return cors.New(cors.Options{
-		Origins: c.Origins, Headers: c.Headers, Methods: c.Methods, Expose: c.Expose, Credentials: c.Credentials, MaxAge: c.MaxAge,
+		Origins: c.Origins, Headers: c.Headers, Methods: c.Methods, Expose: c.Expose, Credentials: c.Credentials,
+		MaxAge: c.MaxAge,
 	})
 }
 

@@ -120,6 +120,7 @@ func (g *Gateway) warn(cfg *config.Config) {
 		logger.Warn("demonstration passwords are configured: they are public", "users", users)
 	}
 	if providers := cfg.DemoProviders(); len(providers) > 0 {
-		logger.Warn("the demonstration's provider is configured: a process that listens on its port can sign in as any user", "providers", providers)
+		logger.Warn("the demonstration's provider is configured: a process that listens on its port can sign in as any user",
+			"providers", providers)
 	}
 }

@@ -70,7 +70,8 @@ func checkFraming(ex *web.Exchange) error {
 	}
 	ex.Header().Set("Connection", "close")
 	return &web.Error{
-		Status: http.StatusBadRequest, Detail: "The request has a Content-Length beside a Transfer-Encoding, or the latter in HTTP/1.0.",
+		Status: http.StatusBadRequest, Detail: "The request has a Content-Length beside a Transfer-Encoding, " +
+			"or the latter in HTTP/1.0.",
 		Cause: errors.New("a body with two framings (RFC 9112, section 6.1)"),
 	}
 }
@@ -140,9 +141,11 @@ func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
 	case slashed != "" && isOwn(slashed):
 		return nil, errEncodedSlash()
 	case slices.ContainsFunc(ex.Canonical.Path.Again(), isOwn):
-		return nil, &policy.TargetError{Reason: "the path is encoded more than once, and is one of the gateway's own when it is decoded again"}
+		return nil, &policy.TargetError{Reason: "the path is encoded more than once, and is one of the gateway's own when " +
+			"it is decoded again"}
 	case ex.Verify && (own != nil || path == st.verify):
-		return nil, errNoRoute("the path is one of the gateway's own endpoints; the proxy must send requests for it to the gateway")
+		return nil, errNoRoute("the path is one of the gateway's own endpoints; " +
+			"the proxy must send requests for it to the gateway")
 	}
 	return own, nil
 }
@@ -194,11 +197,13 @@ func (ex *exchange) checkSecure() error {
 	h := ex.Request.Header
 	switch {
 	case !ex.Peer.Trusted:
-		return web.NotSecure("tls.mode is off, and the request does not come over https from a trusted proxy: its address is not in listen.trusted_proxies")
+		return web.NotSecure("tls.mode is off, and the request does not come over https from a trusted proxy: " +
+			"its address is not in listen.trusted_proxies")
 	case ex.Peer.Proto == "https":
 		return nil
 	case len(h["X-Forwarded-Proto"]) == 0 && len(h["Forwarded"]) == 0:
-		return web.NotSecure("tls.mode is off, and the trusted proxy does not say that the request came over https: let it set X-Forwarded-Proto")
+		return web.NotSecure("tls.mode is off, and the trusted proxy does not say that the request came over https: " +
+			"let it set X-Forwarded-Proto")
 	}
 	return web.NotSecure("tls.mode is off, and the trusted proxy says that the request came over http")
 }
@@ -243,8 +248,8 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 			}
 			return true, ex.leadTo(place)
 		}
-		return false, web.Challenge(
-			&web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn}, route.chain.Challenges(&ex.Credentials)...)
+		refusal := &web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn}
+		return false, web.Challenge(refusal, route.chain.Challenges(&ex.Credentials)...)
 	}
 	ex.Audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
 	return false, web.Forbidden()
@@ -256,7 +261,8 @@ const staleReason = "; the session that the browser sent is unknown, expired or 
 
 // rejected counts and logs a credential that is not valid.
 func (ex *exchange) rejected(err error) {
-	if ex.Credentials.Scheme == "basic" && ex.route.rule.Accepts(policy.Basic) && !login.PresentsPasswordToken(&ex.Credentials) {
+	if ex.Credentials.Scheme == "basic" && ex.route.rule.Accepts(policy.Basic) &&
+		!login.PresentsPasswordToken(&ex.Credentials) {
 		ex.gateway.service.Metrics.Login(policy.Basic, err)
 	}
 	var rejection *auth.Rejection
@@ -283,7 +289,8 @@ func (ex *exchange) wantsSignIn() bool {
 
 // checkSite refuses a request that another site may make on behalf of the user.
 func (ex *exchange) checkSite() error {
-	if ex.Identity == nil || ex.route.config.CrossOrigin == config.CrossOriginAllow || !provedByCookie(ex.Identity, &ex.Credentials) {
+	if ex.Identity == nil || ex.route.config.CrossOrigin == config.CrossOriginAllow ||
+		!provedByCookie(ex.Identity, &ex.Credentials) {
 		return nil
 	}
 	if ex.CORS.AllowsCredentials(ex.Request.Header) {

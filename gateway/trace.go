@@ -17,7 +17,8 @@ func (g *Gateway) newTracer(cfg *config.Config, old *state) (*tracing.Tracer, er
 		return old.tracer, nil
 	}
 	metrics := g.service.Metrics
-	return tracing.New(tracing.Options{Config: cfg.Tracing, Version: g.version, Logger: g.service.Logger, Count: metrics.Spans})
+	return tracing.New(tracing.Options{Config: cfg.Tracing, Version: g.version, Logger: g.service.Logger,
+		Count: metrics.Spans})
 }
 
 // closeTracer closes a tracer, which may be nil.
@@ -41,8 +42,9 @@ func (ex *exchange) endTrace() {
 		scheme = "http"
 	}
 	told := &tracing.Request{
-		Method: r.Method, Scheme: scheme, Host: ex.Peer.Host, Path: ex.LoggedPath(), Protocol: r.Proto, Client: ex.Peer.Address,
-		Label: ex.Label, Mechanism: ex.Mechanism, Decision: ex.Decision, ID: ex.ID, Verify: ex.Verify,
+		Method: r.Method, Scheme: scheme, Host: ex.Peer.Host, Path: ex.LoggedPath(), Protocol: r.Proto,
+		Client: ex.Peer.Address,
+		Label:  ex.Label, Mechanism: ex.Mechanism, Decision: ex.Decision, ID: ex.ID, Verify: ex.Verify,
 		Status: ex.Status, Aborted: ex.abort,
 	}
 	if ex.route != nil {

@@ -34,7 +34,8 @@ func (ex *exchange) takeOriginal() error {
 	}
 	original, err := peer.ReadOriginal(r.Header)
 	if err != nil {
-		return &web.Error{Status: http.StatusBadRequest, Detail: "The proxy does not describe the request in one meaning.", Cause: err}
+		return &web.Error{Status: http.StatusBadRequest, Detail: "The proxy does not describe the request in one meaning.",
+			Cause: err}
 	}
 	if !original.Secure {
 		return web.NotSecure("the original request came over http")

@@ -30,7 +30,9 @@ func shares(cfg *config.Config) bool { return cfg.Store.Driver == config.StoreRe
 // effectiveUsers returns the users of a configuration without what other instances
 // have withdrawn since it was loaded. At the start, there is nothing. If the store does not
 // answer, that is left to followWithdrawals, unless the configuration runs already.
-func (g *Gateway) effectiveUsers(cfg *config.Config, loaded time.Time, old *state) (u users, withdrawn []string, err error) {
+func (g *Gateway) effectiveUsers(
+	cfg *config.Config, loaded time.Time, old *state,
+) (u users, withdrawn []string, err error) {
 	u = usersOf(cfg)
 	if old == nil || !shares(cfg) {
 		return u, nil, nil
@@ -59,7 +61,8 @@ func (g *Gateway) publishWithdrawals(ctx context.Context, st *state) error {
 		return nil
 	}
 	now := usersOf(st.config)
-	local, basic := accounts.Change{Kind: accounts.KindLocal, After: now.local}, accounts.Change{Kind: accounts.KindBasic, After: now.basic}
+	local := accounts.Change{Kind: accounts.KindLocal, After: now.local}
+	basic := accounts.Change{Kind: accounts.KindBasic, After: now.basic}
 	if st.told != nil {
 		before := usersOf(st.told)
 		local.Before, basic.Before = before.local, before.basic
@@ -96,7 +99,8 @@ func (g *Gateway) followWithdrawals(ctx context.Context, running *state, last *l
 		if err := g.rebuild(running); err != nil {
 			return err
 		}
-		g.service.Logger.Warn("another instance was reloaded with other accounts, and what it has withdrawn ends here too; reload this instance", "withdrawn", withdrawn)
+		g.service.Logger.Warn("another instance was reloaded with other accounts, and what it has withdrawn ends here "+
+			"too; reload this instance", "withdrawn", withdrawn)
 		return nil // the next look compares with the new state
 	}
 	last.state, last.withdrawn = running, w

@@ -10,19 +10,26 @@ import (
 // compared exactly unless a field says otherwise. A Spec without any key is an
 // error of Compile, and so is an empty list.
 type Spec struct {
-	Roles        []string            `yaml:"roles"`         // the identity has any of these roles
-	AllRoles     []string            `yaml:"all_roles"`     // the identity has all of these roles
-	Users        []string            `yaml:"users"`         // "alice" or "local:alice" is a local account, "basic:service" a Basic user, and "PROVIDER:username" a delegated user
-	EmailDomains []string            `yaml:"email_domains"` // the part after the @ of the address; the case of ASCII letters does not count
-	Scopes       []string            `yaml:"scopes"`        // the credential has any of these scopes
-	Mechanisms   []string            `yaml:"mechanisms"`    // any of these proved the identity
-	Providers    []string            `yaml:"providers"`     // the account is at any of these
-	Networks     []string            `yaml:"networks"`      // the address of the client is in any of these CIDRs, or is any of these addresses
-	Methods      []string            `yaml:"methods"`       // the method of the request, in upper case; GET does not include HEAD
-	Claims       map[string][]string `yaml:"claims"`        // each claim is any of its values, or an array that contains one; see LookupClaim for the names; numbers are in decimal
-	Any          []Ref               `yaml:"any"`           // at least one holds
-	All          []Ref               `yaml:"all"`           // all of them hold
-	None         []Ref               `yaml:"none"`          // none of them holds
+	Roles    []string `yaml:"roles"`     // the identity has any of these
+	AllRoles []string `yaml:"all_roles"` // the identity has all of these
+	// Users are names: "alice" or "local:alice" is a local account, "basic:service" a Basic
+	// user, and "PROVIDER:username" a delegated user.
+	Users []string `yaml:"users"`
+	// EmailDomains are parts after the @ of the address. The case of ASCII letters does not
+	// count.
+	EmailDomains []string `yaml:"email_domains"`
+	Scopes       []string `yaml:"scopes"`     // the credential has any of these
+	Mechanisms   []string `yaml:"mechanisms"` // any of these proved the identity
+	Providers    []string `yaml:"providers"`  // the account is at any of these
+	Networks     []string `yaml:"networks"`   // CIDRs and addresses: the client's address is in any of these
+	Methods      []string `yaml:"methods"`    // of the request, in upper case; GET does not include HEAD
+	// Claims: each of them is any of its values, or an array that contains one. See
+	// LookupClaim for the names. Numbers are in decimal.
+	Claims map[string][]string `yaml:"claims"`
+
+	Any  []Ref `yaml:"any"`  // at least one holds
+	All  []Ref `yaml:"all"`  // all of them hold
+	None []Ref `yaml:"none"` // none of them holds
 }
 
 // Words returns the only values of keys of a policy, by key.

@@ -39,7 +39,8 @@ func (q *Request) owned(r *http.Request) *http.Request {
 
 // errNegotiate means that an application offers nothing that the client can use.
 var errNegotiate = errors.New("the application asks for NTLM or Negotiate, which sign in a connection; " +
-	"that works over HTTP/1.1 alone, from a client that connects to the gateway itself, to an upstream that speaks HTTP/1.1")
+	"that works over HTTP/1.1 alone, from a client that connects to the gateway itself, to an upstream that speaks " +
+	"HTTP/1.1")
 
 // withoutNegotiate removes offers to sign in the connection from a response, unless
 // the connections on both sides belong to this client alone.

@@ -66,7 +66,9 @@ type verifiedToken struct {
 }
 
 // NewAccessTokens returns the mechanism. keys sign and verify the tokens.
-func NewAccessTokens(options AccessTokenOptions, keys *jose.Keys, accounts *accounts.Set, logins *Logins) *AccessTokens {
+func NewAccessTokens(
+	options AccessTokenOptions, keys *jose.Keys, accounts *accounts.Set, logins *Logins,
+) *AccessTokens {
 	return &AccessTokens{
 		options: options, keys: keys, accounts: accounts, logins: logins, verified: newRecall[verifiedToken](),
 		reader: jose.NewReader(keys, jose.ReaderOptions{

@@ -134,7 +134,8 @@ func (a *Attempts) Finish(ctx context.Context, browser, state string) (*Attempt,
 	}
 	now := a.now()
 	if browser == "" || inFuture(attempt.Started, now) || !now.Before(attempt.Started.Add(AttemptLifetime)) {
-		return nil, attemptError(store.ErrNotFound, "too old, begun before the clock was set back, or from a browser without the cookie")
+		return nil, attemptError(store.ErrNotFound,
+			"too old, begun before the clock was set back, or from a browser without the cookie")
 	}
 	if subtle.ConstantTimeCompare([]byte(attempt.Browser), []byte(hashed([]byte(browser)))) != 1 {
 		return nil, attemptError(store.ErrNotFound, "the state is of another browser")

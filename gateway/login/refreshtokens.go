@@ -168,7 +168,9 @@ type Rotation struct {
 // Rotate exchanges token for a new one. Of several concurrent calls with one token,
 // one succeeds. The error is an ErrRejected if the token is not valid, a *ReuseError
 // if it also ended the login, and any other error if the store failed.
-func (r *RefreshTokens) Rotate(ctx context.Context, token string, creds *auth.Credentials) (rotation *Rotation, err error) {
+func (r *RefreshTokens) Rotate(
+	ctx context.Context, token string, creds *auth.Credentials,
+) (rotation *Rotation, err error) {
 	for range maxStaleReads {
 		if rotation, err = r.rotate(ctx, token, creds); !errors.Is(err, errStale) {
 			break

@@ -188,7 +188,8 @@ func (s *Sessions) cookie() auth.CookieRole {
 // the lookup.
 func (s *Sessions) proves(cached *cachedSession, err error) (*policy.Identity, error) {
 	if errors.Is(err, auth.ErrRejected) {
-		return nil, &auth.Rejection{Detail: auth.DetailNotSignedIn, Reason: "unknown, expired or ended session", Cookie: s.cookie()}
+		return nil, &auth.Rejection{Detail: auth.DetailNotSignedIn, Reason: "unknown, expired or ended session",
+			Cookie: s.cookie()}
 	}
 	if err != nil {
 		return nil, err

@@ -102,7 +102,9 @@ func NewDelegatedSessions(users *Users) *Sessions {
 // Begin stores the user of grant and records a new login from a device, with its handles. started is
 // when the login attempt began. The error is an ErrRejected if the person has signed
 // out at the provider since then.
-func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, device Device, started time.Time, handles ...Handle) (*Login, error) {
+func (u *Users) Begin(
+	ctx context.Context, name string, grant *provider.Grant, device Device, started time.Time, handles ...Handle,
+) (*Login, error) {
 	p, ok := u.options.Providers[name]
 	if !ok {
 		return nil, fmt.Errorf("provider %s: not configured", name)
@@ -126,7 +128,8 @@ func (u *Users) Begin(ctx context.Context, name string, grant *provider.Grant, d
 // describe makes the profile, and what is known then, from what is known now. The
 // record outlives all current logins, and the API tokens that need it.
 func (u *Users) save(
-	ctx context.Context, d *Delegation, asked time.Time, describe func(known provider.Said) (provider.Profile, provider.Said),
+	ctx context.Context, d *Delegation, asked time.Time,
+	describe func(known provider.Said) (provider.Profile, provider.Said),
 ) error {
 	err := store.Update(ctx, u.logins.store, userPrefix+d.Subject(), func(raw []byte) (store.Edit, error) {
 		now := u.logins.now()
@@ -232,7 +235,9 @@ func (u *Users) known(ctx context.Context, d *Delegation) (*user, record, error)
 
 // providerIdentity returns the identity of a person at the provider of that name, for
 // policies and upstreams.
-func providerIdentity(name string, p *provider.Profile, m policy.Mechanism, sid string, expires time.Time) *policy.Identity {
+func providerIdentity(
+	name string, p *provider.Profile, m policy.Mechanism, sid string, expires time.Time,
+) *policy.Identity {
 	return &policy.Identity{
 		Username:  p.Username,
 		Subject:   name + ":" + p.Subject,

@@ -143,7 +143,8 @@ func (l *Limiter) draw(ctx context.Context, key Key, c *count) error {
 // finish carries out the draw of c. The caller holds l.mu, which finish releases
 // while it waits for the store.
 func (l *Limiter) finish(ctx context.Context, key Key, c *count) error {
-	ask := store.Draw{Window: c.window, Held: c.unsaid, Keep: c.held, Take: max(0, c.waiting-c.taken), Hold: max(0, l.hold()-c.held)}
+	ask := store.Draw{Window: c.window, Held: c.unsaid, Keep: c.held, Take: max(0, c.waiting-c.taken),
+		Hold: max(0, l.hold()-c.held)}
 	d, sent := c.drawing, l.now()
 	l.mu.Unlock()
 	drawn, err := l.shared.quotas.Draw(ctx, "rate:"+l.name+":"+key.String(), l.quota(), ask)

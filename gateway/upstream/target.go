@@ -54,7 +54,8 @@ type target struct {
 
 // newTarget returns a target of an upstream.
 func newTarget(address *url.URL, host string) *target {
-	t := &target{url: address, name: address.String(), dial: address.Host, prefix: config.TargetPrefix(address), host: host}
+	t := &target{url: address, name: address.String(), dial: address.Host, prefix: config.TargetPrefix(address),
+		host: host}
 	if socket := config.UnixTarget(address); socket != "" {
 		t.dial = socket
 		if address.Scheme == schemeUnixH2C {

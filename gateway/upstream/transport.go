@@ -258,7 +258,9 @@ func socketOf(address string) (network, dial string) {
 // dialTLS opens a connection to an https target. It fails with a *protocolError
 // if the target chooses another protocol than wanted. wrap returns the connection
 // below TLS.
-func (t *transport) dialTLS(ctx context.Context, address, wanted string, wrap func(net.Conn) net.Conn) (*http1.TLSConn, error) {
+func (t *transport) dialTLS(
+	ctx context.Context, address, wanted string, wrap func(net.Conn) net.Conn,
+) (*http1.TLSConn, error) {
 	raw, err := t.dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err

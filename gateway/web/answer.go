@@ -126,7 +126,8 @@ func (ex *Exchange) Redirect(status int, location string) {
 func (ex *Exchange) Preflight(policy *cors.Policy) error {
 	h := ex.Header()
 	if !policy.Preflight(ex.Request.Header, h) {
-		return &Error{Status: http.StatusForbidden, Detail: "Scripts of this origin may not send requests here.", Cause: errors.New("the origin of the preflight is not in cors.origins")}
+		return &Error{Status: http.StatusForbidden, Detail: "Scripts of this origin may not send requests here.",
+			Cause: errors.New("the origin of the preflight is not in cors.origins")}
 	}
 	ex.LimitBody()
 	ex.originFields()

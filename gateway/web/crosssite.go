@@ -81,7 +81,8 @@ func changesState(method string) bool {
 func refuseOtherSite(ex *Exchange, err error) error {
 	ex.Reason = err.Error()
 	ex.Audit("denied", slog.String("reason", ex.Reason))
-	return &Error{Status: http.StatusForbidden, Detail: "Another site may not do this on your behalf.", Cause: err, Problem: pages.ProblemOtherSite}
+	return &Error{Status: http.StatusForbidden, Detail: "Another site may not do this on your behalf.", Cause: err,
+		Problem: pages.ProblemOtherSite}
 }
 
 // NeedsToken reports whether the request must carry the anti-CSRF token: it
@@ -122,7 +123,8 @@ func (c *CrossSite) CheckToken(ex *Exchange, logins ...string) error {
 			return nil
 		}
 	}
-	return refuseOtherSite(ex, errors.New("neither Origin nor Sec-Fetch-Site tells the site, and "+csrfHeader+" is missing or not that of the login"))
+	return refuseOtherSite(ex, errors.New("neither Origin nor Sec-Fetch-Site tells the site, and "+csrfHeader+" is "+
+		"missing or not that of the login"))
 }
 
 // tokenOf returns the token of the request: from the header, else from

@@ -122,5 +122,6 @@ func (ex *Exchange) nameCookie(e *Error, err error) error {
 		return err
 	}
 	e.Problem = pages.ProblemNoCookie
-	return fmt.Errorf("%w; the browser did not send the cookie %s: it blocks cookies, or the sign-in began at another host", err, ex.site.Cookies.Names.Browser)
+	return fmt.Errorf("%w; the browser did not send the cookie %s: it blocks cookies, or the sign-in began at another "+
+		"host", err, ex.site.Cookies.Names.Browser)
 }

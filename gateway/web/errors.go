@@ -45,17 +45,20 @@ func (e *Error) Unwrap() error { return e.Cause }
 // NoServiceWorker is the error of a request for the script of a service worker.
 // reason is for operators.
 func NoServiceWorker(reason string) error {
-	return &Error{Status: http.StatusForbidden, Detail: "No service worker may be registered here.", Cause: errors.New("the script of a service worker: " + reason)}
+	return &Error{Status: http.StatusForbidden, Detail: "No service worker may be registered here.",
+		Cause: errors.New("the script of a service worker: " + reason)}
 }
 
 // Forbidden is the error of an identity that the policy does not allow.
 func Forbidden() error {
-	return &Error{Status: http.StatusForbidden, Detail: "You are signed in, but not allowed to do this.", Problem: pages.ProblemForbidden}
+	return &Error{Status: http.StatusForbidden, Detail: "You are signed in, but not allowed to do this.",
+		Problem: pages.ProblemForbidden}
 }
 
 // NotSecure is the error of a request that did not come over https.
 func NotSecure(reason string) error {
-	return &Error{Status: http.StatusForbidden, Detail: "This service is reached over https only.", Cause: errors.New(reason), Problem: pages.ProblemNotSecure}
+	return &Error{Status: http.StatusForbidden, Detail: "This service is reached over https only.",
+		Cause: errors.New(reason), Problem: pages.ProblemNotSecure}
 }
 
 // Unavailable is the error of a request that may succeed a moment later.
@@ -119,7 +122,8 @@ func toHTTP(ctx context.Context, err error) *Error {
 	case errors.As(err, &tooLarge):
 		return answer(413, fmt.Sprintf("The body is larger than %d bytes.", tooLarge.Limit))
 	case errors.As(err, &throttled):
-		return named(pages.ProblemLogins, retryLater(answer(429, "Too many failed logins. Try again later."), throttled.RetryAfter))
+		return named(pages.ProblemLogins, retryLater(answer(429, "Too many failed logins. Try again later."),
+			throttled.RetryAfter))
 	case errors.As(err, &limited):
 		return retryLater(answer(429, "Too many requests. Try again later."), limited.RetryAfter)
 	case errors.Is(err, auth.ErrNoCredentials), errors.Is(err, auth.ErrRejected):
@@ -129,9 +133,11 @@ func toHTTP(ctx context.Context, err error) *Error {
 	case errors.As(err, &failed):
 		return upstreamStatus(failed, err)
 	case errors.Is(err, login.ErrNoAttempt):
-		return named(pages.ProblemAttempt, answer(400, "This sign-in was not begun in this browser, is finished already, or took too long. Please start again."))
+		return named(pages.ProblemAttempt, answer(400,
+			"This sign-in was not begun in this browser, is finished already, or took too long. Please start again."))
 	case errors.Is(err, login.ErrNoTicket):
-		return named(pages.ProblemAttempt, answer(400, "This sign-in was not begun in this browser, is finished already, or took too long. Does the browser accept cookies? Please start again."))
+		return named(pages.ProblemAttempt, answer(400, "This sign-in was not begun in this browser, is finished already, "+
+			"or took too long. Does the browser accept cookies? Please start again."))
 	case errors.Is(err, login.ErrReplayed):
 		return answer(400, "The token was used before.")
 	case isProviderError(err):
@@ -139,7 +145,8 @@ func toHTTP(ctx context.Context, err error) *Error {
 	case errors.As(err, &storage):
 		return unavailable(err)
 	case errors.Is(err, auth.ErrBusy):
-		return named(pages.ProblemBusy, retryLater(answer(503, "Too many credentials are being checked at once. Try again."), time.Second))
+		return named(pages.ProblemBusy, retryLater(answer(503, "Too many credentials are being checked at once. Try again."),
+			time.Second))
 	}
 	return answer(500, "The gateway failed.")
 }
@@ -193,7 +200,8 @@ func upstreamStatus(failed *upstream.Error, err error) *Error {
 		return &Error{Status: 504, Detail: "The application did not answer in time.", Cause: err}
 	}
 	if failed.Answered() {
-		return &Error{Status: 502, Detail: "The application answered, but broke the protocol.", Cause: err, Problem: pages.ProblemBroken}
+		return &Error{Status: 502, Detail: "The application answered, but broke the protocol.", Cause: err,
+			Problem: pages.ProblemBroken}
 	}
 	return &Error{Status: 502, Detail: "The application could not be reached.", Cause: err}
 }
@@ -212,11 +220,14 @@ func providerStatus(err error) *Error {
 	case errors.Is(err, provider.ErrMixUp):
 		return &Error{Status: 400, Detail: "The answer is of another identity provider than the one asked.", Cause: err}
 	case errors.Is(err, provider.ErrRefused):
-		return &Error{Status: 401, Detail: "The identity provider refused the sign-in.", Cause: err, Problem: pages.ProblemProviderRefused}
+		return &Error{Status: 401, Detail: "The identity provider refused the sign-in.", Cause: err,
+			Problem: pages.ProblemProviderRefused}
 	case errors.Is(err, provider.ErrTimeout):
-		return &Error{Status: 504, Detail: "The identity provider did not answer in time. Please try again later.", Cause: err, Problem: pages.ProblemProviderSlow}
+		return &Error{Status: 504, Detail: "The identity provider did not answer in time. Please try again later.",
+			Cause: err, Problem: pages.ProblemProviderSlow}
 	}
-	e := &Error{Status: 502, Detail: "The identity provider could not be reached, or its answer was not acceptable.", Cause: err, Problem: pages.ProblemProvider}
+	e := &Error{Status: 502, Detail: "The identity provider could not be reached, or its answer was not acceptable.",
+		Cause: err, Problem: pages.ProblemProvider}
 	if errors.Is(err, provider.ErrClock) {
 		e.Problem = pages.ProblemClock
 	}

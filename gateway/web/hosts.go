@@ -43,7 +43,8 @@ func newRooms(routes []config.Route) map[string]room {
 	for i := range routes {
 		host := policy.PatternHost(routes[i].Match)
 		r := rooms[host]
-		r.sessions = r.sessions || slices.Contains(routes[i].Auth, policy.Session) || slices.Contains(routes[i].Auth, policy.OIDC)
+		r.sessions = r.sessions || slices.Contains(routes[i].Auth, policy.Session) ||
+			slices.Contains(routes[i].Auth, policy.OIDC)
 		method := strings.ContainsAny(routes[i].Match, " \t")
 		r.whole = r.whole || !method && strings.IndexByte(routes[i].Match, '/') == len(routes[i].Match)-1
 		rooms[host] = r
@@ -78,7 +79,8 @@ func (h *Hosts) Below(host string) bool {
 }
 
 // errForeignHost is for operators: the host is in the log.
-var errForeignHost = errors.New("the host is not one of the gateway's: that of public_url, those in routes, tls.domains")
+var errForeignHost = errors.New("the host is not one of the gateway's: that of public_url, those in routes, " +
+	"tls.domains")
 
 // CheckHost refuses a request for a host that is not the gateway's (RFC 9110,
 // section 15.5.20), and notes one that is accepted all the same. Load balancers
@@ -94,8 +96,9 @@ func (h *Hosts) CheckHost(received *Received, host string) error {
 	}
 	return &Error{
 		Status: http.StatusMisdirectedRequest,
-		Detail: "This gateway does not serve the host of the request. If it should, add a route for the host, or let the proxy in front pass on Host.",
-		Cause:  errForeignHost,
+		Detail: "This gateway does not serve the host of the request. If it should, add a route for the host, " +
+			"or let the proxy in front pass on Host.",
+		Cause: errForeignHost,
 	}
 }
 

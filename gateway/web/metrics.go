@@ -51,7 +51,9 @@ type Metrics struct {
 
 // NewMetrics registers the gateway's metrics with registry. sessions counts the
 // live sessions; it is nil if the store cannot.
-func NewMetrics(registry prometheus.Registerer, logger *slog.Logger, version string, sessions func() float64) (*Metrics, error) {
+func NewMetrics(
+	registry prometheus.Registerer, logger *slog.Logger, version string, sessions func() float64,
+) (*Metrics, error) {
 	m := &Metrics{
 		logger: logger,
 		requests: counter("authgate_requests_total",
@@ -74,7 +76,8 @@ func NewMetrics(registry prometheus.Registerer, logger *slog.Logger, version str
 			"provider", "operation", "result"),
 		reloads:  counter("authgate_config_reloads_total", "Reloads of the configuration by result.", "result"),
 		versions: counter("authgate_http_requests_total", "Requests by the major version of HTTP.", "version"),
-		spans:    counter("authgate_tracing_spans_total", "Spans of traces, by whether the collector has taken them.", "result"),
+		spans: counter("authgate_tracing_spans_total",
+			"Spans of traces, by whether the collector has taken them.", "result"),
 	}
 	for major := 1; major < len(m.byVersion); major++ {
 		m.byVersion[major] = m.versions.WithLabelValues(strconv.Itoa(major))

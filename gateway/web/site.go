@@ -66,7 +66,8 @@ func NewSite(cfg *config.Config, service *Service) (*Site, error) {
 	if len(others) > 0 && s.domain == "" {
 		s.Cookies.Names.Browser = config.CookieLogin
 	}
-	s.keepsSlashes = slices.ContainsFunc(cfg.Routes, func(r config.Route) bool { return r.EncodedSlashes == config.EncodedSlashesKeep })
+	s.keepsSlashes = slices.ContainsFunc(cfg.Routes,
+		func(r config.Route) bool { return r.EncodedSlashes == config.EncodedSlashesKeep })
 	if age := cfg.TLS.HSTS; age > 0 {
 		s.HSTS = fmt.Sprintf("max-age=%d", int(age.Seconds()))
 	}

@@ -148,7 +148,8 @@ func (u *Upload) Failure(err error) error {
 	case u.clientGone(*broken):
 		return &Error{Status: statusClientGone, Detail: "The client left.", Cause: *broken}
 	}
-	return &Error{Status: http.StatusBadRequest, Detail: "The body of the request is malformed, or shorter than announced.", Cause: *broken}
+	return &Error{Status: http.StatusBadRequest,
+		Detail: "The body of the request is malformed, or shorter than announced.", Cause: *broken}
 }
 
 // failed reports whether the rest of the body never comes. It is false for nil.

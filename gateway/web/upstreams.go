@@ -38,7 +38,8 @@ func Targets(upstreams func() iter.Seq2[string, *upstream.Upstream]) prometheus.
 	return &targets{
 		upstreams: upstreams,
 		up: prometheus.NewDesc("authgate_upstream_target_up",
-			"Whether a target of an upstream is well: 0 while it is unhealthy, or rests after failures.", []string{"upstream", "target"}, nil),
+			"Whether a target of an upstream is well: 0 while it is unhealthy, or rests after failures.",
+			[]string{"upstream", "target"}, nil),
 		inFlight: prometheus.NewDesc("authgate_upstream_target_requests_in_flight",
 			"Requests in flight at a target, of upstreams with several targets.", []string{"upstream", "target"}, nil),
 	}

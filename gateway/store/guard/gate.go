@@ -9,7 +9,8 @@ import (
 )
 
 // errClosed is why calls of a closed Gate fail.
-var errClosed = errors.New("it has not answered since the gateway started, so the gateway cannot tell which logins are valid")
+var errClosed = errors.New("it has not answered since the gateway started, so the gateway cannot tell which logins " +
+	"are valid")
 
 // Gate is the store as the mechanisms of one configuration use it. While it is
 // closed, every call fails, and so does each request that needs a login.

@@ -145,7 +145,9 @@ type guardedQuotas struct {
 }
 
 // Draw implements store.Quotas.
-func (g guardedQuotas) Draw(ctx context.Context, key string, q store.Quota, d store.Draw) (drawn store.Drawn, err error) {
+func (g guardedQuotas) Draw(
+	ctx context.Context, key string, q store.Quota, d store.Draw,
+) (drawn store.Drawn, err error) {
 	start := time.Now()
 	call, end, err := limitCall(ctx, start)
 	if err == nil {

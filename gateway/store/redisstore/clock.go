@@ -84,7 +84,8 @@ func (c *clock) measure(ctx context.Context, ask func(context.Context) (time.Tim
 	if difference := redis.Sub(c.at(middle)).Round(time.Millisecond); difference.Abs() >= clockNotable {
 		message := "the clock of redis was set, or another server has taken over; logins expire by the new time"
 		if a == nil {
-			message = "the clock of this machine differs from the clock of redis; logins expire by the clock of redis, certificates and the tokens of providers by the clock of this machine"
+			message = "the clock of this machine differs from the clock of redis; logins expire by the clock of redis, " +
+				"certificates and the tokens of providers by the clock of this machine"
 		}
 		c.logger.LogAttrs(ctx, slog.LevelWarn, message, slog.String("redis_is_ahead_by", difference.String()))
 	}
@@ -101,7 +102,8 @@ func (c *clock) failed(err error) error {
 		return fmt.Errorf("request the time of redis: %w", err)
 	}
 	if !c.refused.Swap(true) {
-		c.logger.Warn("redis does not permit the command TIME; logins expire by the clock of this machine, which must agree with the clocks of other instances; give the user of store.username the right +time",
+		c.logger.Warn("redis does not permit the command TIME; logins expire by the clock of this machine, "+
+			"which must agree with the clocks of other instances; give the user of store.username the right +time",
 			slog.Any("error", err))
 	}
 	return nil
@@ -110,7 +112,8 @@ func (c *clock) failed(err error) error {
 // isForbidden reports whether Redis refuses a command, by itself or in a script,
 // because the user lacks a right.
 func isForbidden(refusal string) bool {
-	return strings.Contains(refusal, "NOPERM") || strings.Contains(refusal, "ACL failure") || strings.Contains(refusal, "can't run this command")
+	return strings.Contains(refusal, "NOPERM") || strings.Contains(refusal, "ACL failure") ||
+		strings.Contains(refusal, "can't run this command")
 }
 
 // time requests the time of Redis.

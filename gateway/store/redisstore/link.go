@@ -222,7 +222,9 @@ func (l *link) connect(ctx context.Context) rueidis.Client {
 }
 
 // dial makes a connection and empties the cache.
-func (l *link) dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (conn net.Conn, err error) {
+func (l *link) dial(
+	ctx context.Context, address string, dialer *net.Dialer, config *tls.Config,
+) (conn net.Conn, err error) {
 	if config != nil {
 		conn, err = (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", address)
 	} else {
@@ -308,7 +310,9 @@ func (l *link) isReplica(address string) bool {
 }
 
 // ask asks all nodes concurrently for their role.
-func (l *link) ask(ctx context.Context, mode rueidis.ClientMode, nodes map[string]rueidis.Client) (map[string]string, error) {
+func (l *link) ask(
+	ctx context.Context, mode rueidis.ClientMode, nodes map[string]rueidis.Client,
+) (map[string]string, error) {
 	question := l.role
 	if mode == rueidis.ClientModeCluster {
 		question = l.share

@@ -42,7 +42,8 @@ func (s *Store) Draw(ctx context.Context, key string, q store.Quota, d store.Dra
 	if err := s.usable(ctx); err != nil {
 		return store.Drawn{}, s.failed("draw", err)
 	}
-	args := []string{rand.Text(), number(q.Limit), number(q.Spare), number(q.Window.Milliseconds()), d.Window, number(d.Held), number(d.Keep), number(d.Take), number(d.Hold)}
+	args := []string{rand.Text(), number(q.Limit), number(q.Spare), number(q.Window.Milliseconds()), d.Window,
+		number(d.Held), number(d.Keep), number(d.Take), number(d.Hold)}
 	answer := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return s.quota.Exec(ctx, c, []string{s.prefix + key}, args)
 	})

@@ -153,7 +153,8 @@ func complete(o Options) (Options, error) {
 		return o, errors.New("no address: want at least one, like 127.0.0.1:6379")
 	}
 	if o.MaxStaleness < 0 || o.CacheEntries < 0 || o.CacheBytes < 0 {
-		return o, fmt.Errorf("a staleness of %v, a cache of %d entries and %d bytes: want each more than 0, or 0 for %v, %d and %d",
+		return o, fmt.Errorf("a staleness of %v, a cache of %d entries and %d bytes: want each more than 0, or 0 for %v, "+
+			"%d and %d",
 			o.MaxStaleness, o.CacheEntries, o.CacheBytes, defaultMaxStaleness, defaultCacheEntries, defaultCacheBytes)
 	}
 	if o.MaxStaleness == 0 {

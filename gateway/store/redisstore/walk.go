@@ -31,7 +31,9 @@ func (s *Store) Walk(ctx context.Context, prefix string, visit func(keys []strin
 	return nil
 }
 
-func (s *Store) walkNode(ctx context.Context, node rueidis.Client, prefix string, visit func(keys []string) error) error {
+func (s *Store) walkNode(
+	ctx context.Context, node rueidis.Client, prefix string, visit func(keys []string) error,
+) error {
 	pattern := literal(s.prefix+prefix) + "*"
 	for cursor := uint64(0); ; {
 		page, err := s.link.send(ctx, node, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {

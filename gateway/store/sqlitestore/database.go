@@ -252,7 +252,8 @@ func demandSchema(ctx context.Context, db *sql.DB) error {
 	case version == schemaVersion:
 		return nil
 	case version > schemaVersion:
-		return fmt.Errorf("its schema has version %d, and this authgate knows versions up to %d: run the newer authgate that wrote it",
+		return fmt.Errorf("its schema has version %d, and this authgate knows versions up to %d: "+
+			"run the newer authgate that wrote it",
 			version, schemaVersion)
 	case version != 0 || objects != 0:
 		return fmt.Errorf("is a database (version %d, %d tables and indexes) that authgate did not make: give another path",

@@ -22,7 +22,8 @@ func lockFile(path string) (io.Closer, error) {
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = fmt.Errorf("is in use by another authgate (process %s, which holds %s): stop it, or give each its own store.path",
+		err = fmt.Errorf("is in use by another authgate (process %s, which holds %s): "+
+			"stop it, or give each its own store.path",
 			lockOwner(f), path)
 	}
 	if err != nil {

@@ -56,7 +56,8 @@ func (o *openFiles) check() error {
 	if err != nil {
 		o.logger.LogAttrs(context.Background(), slog.LevelError, "the store refuses all writes", slog.Any("error", err))
 	} else {
-		o.logger.LogAttrs(context.Background(), slog.LevelInfo, "the files of the store are back", slog.String("path", o.files[0].path))
+		o.logger.LogAttrs(context.Background(), slog.LevelInfo, "the files of the store are back",
+			slog.String("path", o.files[0].path))
 	}
 	return err
 }
@@ -66,7 +67,8 @@ func (o *openFiles) compare() error {
 		now, err := os.Stat(file.path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), err == nil && !os.SameFile(now, file.info):
-			return fmt.Errorf("%s %w, so logins and logouts would not outlive a restart: %s", file.path, errMoved, remedy(file.path))
+			return fmt.Errorf("%s %w, so logins and logouts would not outlive a restart: %s", file.path, errMoved,
+				remedy(file.path))
 		case err != nil:
 			return err
 		}

@@ -107,7 +107,8 @@ func (r *room) release() bool {
 	r.kept, r.made, r.failure = false, time.Now(), nil
 	r.short.Store(true)
 	err := os.Remove(r.path)
-	r.log(slog.LevelWarn, "the reserve for logouts is in use: all other writes are refused until there is room for a new one", err)
+	r.log(slog.LevelWarn, "the reserve for logouts is in use: all other writes are refused until there is room for a "+
+		"new one", err)
 	return err == nil
 }
 

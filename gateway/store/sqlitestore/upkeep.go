@@ -47,7 +47,8 @@ func (s *Store) sweepUntilDone(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if err := s.sweepAll(ctx, func(took time.Duration) error { return store.Rest(ctx, took) }); err != nil && ctx.Err() == nil {
+			if err := s.sweepAll(ctx, func(took time.Duration) error { return store.Rest(ctx, took) }); err != nil &&
+				ctx.Err() == nil {
 				s.logger.LogAttrs(ctx, slog.LevelWarn, "cannot remove expired entries", slog.Any("error", err))
 			}
 			if s.writer.room.short.Load() {

@@ -55,7 +55,9 @@ type writer struct {
 }
 
 // newWriter returns a writer on db. The caller must start run.
-func newWriter(ctx context.Context, db *database, c *cache, now func() time.Time, logger *slog.Logger) (*writer, error) {
+func newWriter(
+	ctx context.Context, db *database, c *cache, now func() time.Time, logger *slog.Logger,
+) (*writer, error) {
 	w := &writer{
 		db:     db.writer,
 		files:  db.files,

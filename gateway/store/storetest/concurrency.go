@@ -107,7 +107,8 @@ func (c *counting) read(key int, mayBeAbsent bool) error {
 	}
 	var of int
 	var n int64
-	if _, malformed := fmt.Sscanf(string(value), "%d %d", &of, &n); err != nil || malformed != nil || of != key || n < atLeast {
+	if _, malformed := fmt.Sscanf(string(value), "%d %d", &of, &n); err != nil || malformed != nil || of != key ||
+		n < atLeast {
 		return fmt.Errorf("key %d: read %q, %w after %d was visible", key, value, err, atLeast)
 	}
 	for known := c.visible[key].Load(); known < n; known = c.visible[key].Load() {

@@ -49,7 +49,8 @@ func testWalk(t *testing.T, s Store, clock *clocktest.Clock) {
 	}
 	remove(t, s, "t:1")
 	for prefix, want := range map[string][]string{
-		"s:": want, "s:0000": {"s:0000"}, "s*": {"s*", "s*:1"}, "s[": {"s[a]"}, `s\`: {`s\`}, "s\xff": {"s\xff", "s\xff\x00"}, "t": nil, "x": nil, "\xff": {"\xff\xff"},
+		"s:": want, "s:0000": {"s:0000"}, "s*": {"s*", "s*:1"}, "s[": {"s[a]"}, `s\`: {`s\`},
+		"s\xff": {"s\xff", "s\xff\x00"}, "t": nil, "x": nil, "\xff": {"\xff\xff"},
 	} {
 		if got := Keys(t, s, prefix); !slices.Equal(got, want) {
 			t.Errorf("Walk(%q) visits %d keys, want %d: %.200q", prefix, len(got), len(want), got)
@@ -59,7 +60,8 @@ func testWalk(t *testing.T, s Store, clock *clocktest.Clock) {
 		t.Errorf("a walk without a prefix visits %d keys, want %d", len(got), len(want)+len(odd)-1)
 	}
 	enough, visits := errors.New("enough"), 0
-	if err := s.Walk(t.Context(), "s:", func([]string) error { visits++; return enough }); !errors.Is(err, enough) || visits != 1 {
+	if err := s.Walk(t.Context(), "s:", func([]string) error { visits++; return enough }); !errors.Is(err, enough) ||
+		visits != 1 {
 		t.Errorf("after an error of visit: %v, %d visits", err, visits)
 	}
 	ended, end := context.WithCancel(t.Context())

@@ -153,7 +153,8 @@ func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBo
 
 // streams reports whether the client writes the body while it reads the response.
 func streams(r *http.Request) bool {
-	return hasBody(r) && (r.ContentLength <= 0 || r.ContentLength > SmallBody || len(r.TransferEncoding) > 0 || expectsContinue(r))
+	return hasBody(r) && (r.ContentLength <= 0 || r.ContentLength > SmallBody || len(r.TransferEncoding) > 0 ||
+		expectsContinue(r))
 }
 
 func expectsContinue(r *http.Request) bool {

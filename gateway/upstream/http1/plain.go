@@ -34,7 +34,8 @@ type Plain struct {
 // their names. It returns false for a request that Request.Write would change or
 // refuse.
 func (p *Plain) write(b *bytes.Buffer) bool {
-	if !plainTarget(p.Path) || !plainTarget(p.Query) || strings.HasPrefix(p.Path, "//") || p.Path == "" || !plainHost(p.Host) {
+	if !plainTarget(p.Path) || !plainTarget(p.Query) || strings.HasPrefix(p.Path, "//") || p.Path == "" ||
+		!plainHost(p.Host) {
 		return false
 	}
 	b.WriteString(p.Method)
@@ -48,7 +49,8 @@ func (p *Plain) write(b *bytes.Buffer) bool {
 	b.WriteString(p.Host)
 	b.WriteString("\r\n")
 	slices.SortStableFunc(p.Fields, ByName)
-	if i := slices.IndexFunc(p.Fields, func(f Field) bool { return f.Name == "User-Agent" }); i >= 0 && p.Fields[i].Value != "" && !p.Fields[i].write(b) {
+	if i := slices.IndexFunc(p.Fields, func(f Field) bool { return f.Name == "User-Agent" }); i >= 0 &&
+		p.Fields[i].Value != "" && !p.Fields[i].write(b) {
 		return false
 	}
 	if len(p.Body) > 0 || p.Method == http.MethodPost || p.Method == http.MethodPut || p.Method == http.MethodPatch {
@@ -71,7 +73,8 @@ func (p *Plain) write(b *bytes.Buffer) bool {
 }
 
 func (f *Field) write(b *bytes.Buffer) bool {
-	if !httpguts.ValidHeaderFieldName(f.Name) || strings.IndexByte(f.Value, '\r') >= 0 || strings.IndexByte(f.Value, '\n') >= 0 {
+	if !httpguts.ValidHeaderFieldName(f.Name) || strings.IndexByte(f.Value, '\r') >= 0 ||
+		strings.IndexByte(f.Value, '\n') >= 0 {
 		return false
 	}
 	b.WriteString(f.Name)
@@ -95,7 +98,8 @@ func plainTarget(s string) bool {
 func plainHost(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '-', c == ':', c == '[', c == ']', c == '_':
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9',
+			c == '.', c == '-', c == ':', c == '[', c == ']', c == '_':
 		default:
 			return false
 		}
