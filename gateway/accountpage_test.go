@@ -13,7 +13,8 @@ import (
 // post sends a form of the account page, as a browser does.
 func (r *rig) post(status int, target, form, cookie string) *httptest.ResponseRecorder {
 	r.t.Helper()
-	return r.want(status, "POST", target, form, formType, browser, "Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: navigate", cookie)
+	return r.want(status, "POST", target, form, formType, browser, "Sec-Fetch-Site: same-origin",
+		"Sec-Fetch-Mode: navigate", cookie)
 }
 
 const (
@@ -29,10 +30,13 @@ func TestAccountPage(t *testing.T) {
 	in, phone := r.login(aliceIn), r.another()
 	ownrig.WantPage(t, r.want(200, "GET", "/account", "", browser, in.cookie),
 		"Alice Example", "This device", "a phone", "192.0.2.7", endForm, passwordForm, tokenForm, `value="admin"`)
-	ownrig.WantPage(t, r.want(200, "GET", "/account", "", browser, in.bearer), "a phone", "not "+endForm, "not "+passwordForm, "not "+tokenForm)
-	ownrig.WantPage(t, r.want(200, "GET", "/account", "", browser, "Accept-Language: de", in.cookie), "Wo Sie angemeldet sind")
+	ownrig.WantPage(t, r.want(200, "GET", "/account", "", browser, in.bearer), "a phone", "not "+endForm,
+		"not "+passwordForm, "not "+tokenForm)
+	ownrig.WantPage(t, r.want(200, "GET", "/account", "", browser, "Accept-Language: de", in.cookie),
+		"Wo Sie angemeldet sind")
 	for done, words := range map[string]string{
-		"login": "The login has ended.", "logins": "All other logins have ended.", "password": "Your password is changed.", "token": "The token is revoked.", "x": "not role=\"status\"",
+		"login": "The login has ended.", "logins": "All other logins have ended.", "password": "Your password is changed.",
+		"token": "The token is revoked.", "x": "not role=\"status\"",
 	} {
 		ownrig.WantPage(t, r.want(200, "GET", "/account?done="+done, "", browser, in.cookie), words)
 	}
@@ -71,12 +75,14 @@ func TestAccountPagePassword(t *testing.T) {
 		"current=wonderland&new=" + strings.Repeat("x", 1025):         {400, "too long."},
 		"current=" + url.QueryEscape(`"><b>`) + "&new=looking-glass":  {403, "The current password is wrong."},
 	} {
-		ownrig.WantPage(t, r.post(c.status, "/account/password", form, in.cookie), c.words, `role="alert"`, passwordForm, "not looking-glass", "not <b>", "not wonderland")
+		ownrig.WantPage(t, r.post(c.status, "/account/password", form, in.cookie), c.words, `role="alert"`, passwordForm,
+			"not looking-glass", "not <b>", "not wonderland")
 	}
 	w := r.post(303, "/account/password", "current=wonderland&new=looking-glass&again=looking-glass", in.cookie)
 	if to := w.Header().Get("Location"); to != "/account?done=password" {
 		t.Errorf("to %q", to)
 	}
 	r.stub()
-	ownrig.WantPage(t, r.want(200, "GET", "/account?done=password", "", browser, jarOf(w).Line("session_id")), "Your password is changed.")
+	ownrig.WantPage(t, r.want(200, "GET", "/account?done=password", "", browser, jarOf(w).Line("session_id")),
+		"Your password is changed.")
 }

@@ -29,7 +29,8 @@ func TestAPITokenOnRoutes(t *testing.T) {
 		for _, target := range []string{"/bearer/", "/any/", "/git/", "/wiki/", "/shared/"} {
 			r.want(200, "POST", target, "", line)
 			h := r.upstream.last().Header
-			if h.Get("X-Auth-User") != "alice" || h.Get("X-Auth-Mechanism") != "bearer" || h.Get("X-Auth-Roles") != "user" || h.Get("X-Auth-Provider") != "local" {
+			if h.Get("X-Auth-User") != "alice" || h.Get("X-Auth-Mechanism") != "bearer" || h.Get("X-Auth-Roles") != "user" ||
+				h.Get("X-Auth-Provider") != "local" {
 				t.Errorf("%s: the upstream sees %v", target, h)
 			}
 			if h["Authorization"] != nil {
@@ -42,7 +43,8 @@ func TestAPITokenOnRoutes(t *testing.T) {
 	}
 	bob := r.login(bobIn)
 	for _, wrong := range []string{
-		basicHeader("bob", made.Token), basicHeader("__TOKEN__", made.Token), basicHeader("", made.Token+"A"), basicHeader("alice", made.Token+"A"), strings.TrimSuffix(basic, "=") + "!",
+		basicHeader("bob", made.Token), basicHeader("__TOKEN__", made.Token), basicHeader("", made.Token+"A"),
+		basicHeader("alice", made.Token+"A"), strings.TrimSuffix(basic, "=") + "!",
 		bearer + "A", "Authorization: Bearer agt_", basicHeader("alice", "agt_"),
 	} {
 		for _, target := range []string{"/bearer/", "/any/", "/shared/", "/wiki/"} {
@@ -79,7 +81,8 @@ func TestBasicChallengeForAPITokens(t *testing.T) {
 	}{
 		{"/git/", "", []string{basic}}, {"/wiki/", "", []string{basic}},
 		{"/git/", script, nil}, {"/wiki/", script, nil},
-		{"/bearer/", "", []string{bearer}}, {"/shared/", "", []string{bearer}}, {"/any/", "", []string{basic, bearer}}, {"/both/", "", []string{basic}},
+		{"/bearer/", "", []string{bearer}}, {"/shared/", "", []string{bearer}}, {"/any/", "", []string{basic, bearer}},
+		{"/both/", "", []string{basic}},
 		{"/git/", basicHeader("alice", "agt_x"), []string{basic}}, {"/git/", "Authorization: Bearer agt_x", []string{basic}},
 	} {
 		w := r.want(401, "GET", c.target, "", c.header)
@@ -114,7 +117,8 @@ func TestAPITokenAfterReload(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*testing.T) string{
 		"password": func(t *testing.T) string {
-			return edit(t, apiTokenConfig, "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW", "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC")
+			return edit(t, apiTokenConfig, "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW",
+				"$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC")
 		},
 		"disabled": func(t *testing.T) string {
 			return edit(t, apiTokenConfig, "username: alice,", "username: alice, disabled: true,")
@@ -155,9 +159,10 @@ func TestStreamsOfAPITokens(t *testing.T) {
 		"revoked": {func(s *streaming, in signedIn, token ownrig.MadeToken) {
 			s.want(200, "POST", "/account/tokens/revoke", `{"id":"`+token.ID+`"}`, jsonType, in.cookie)
 		}, "token"},
-		"disabled": {func(s *streaming, _ signedIn, _ ownrig.MadeToken) { s.change(aliceIs, aliceIs+"disabled: true, ") }, "token"},
-		"a role":   {func(s *streaming, _ signedIn, _ ownrig.MadeToken) { s.change(aliceRoles, "roles: [user], ") }, "admin"},
-		"expired":  {func(s *streaming, _ signedIn, _ ownrig.MadeToken) { s.clock.Advance(time.Hour) }, "token"},
+		"disabled": {func(s *streaming, _ signedIn, _ ownrig.MadeToken) { s.change(aliceIs, aliceIs+"disabled: true, ") },
+			"token"},
+		"a role":  {func(s *streaming, _ signedIn, _ ownrig.MadeToken) { s.change(aliceRoles, "roles: [user], ") }, "admin"},
+		"expired": {func(s *streaming, _ signedIn, _ ownrig.MadeToken) { s.clock.Advance(time.Hour) }, "token"},
 	} {
 		for _, form := range []string{"bearer", "basic"} {
 			t.Run(name+"/"+form, func(t *testing.T) {
@@ -165,7 +170,8 @@ func TestStreamsOfAPITokens(t *testing.T) {
 				streamsOf(t, func(s *streaming) {
 					in := s.login(aliceIn)
 					token := s.client.NewToken(in.cookie, "")
-					header := map[string]string{"bearer": "Authorization: Bearer " + token.Token, "basic": basicHeader("alice", token.Token)}[form]
+					header := map[string]string{"bearer": "Authorization: Bearer " + token.Token,
+						"basic": basicHeader("alice", token.Token)}[form]
 					body := s.open("HTTP/1.1", "/admin/", header)
 					time.Sleep(time.Minute)
 					s.alive(1)
@@ -195,7 +201,8 @@ listen: {trusted_proxies: [192.0.2.0/24]}
 	before := r.upstream.count()
 	for _, line := range []string{alice.cookie, alice.bearer, bearer, none} {
 		r.want(403, "GET", "/staff/", "", line)
-		r.want(403, "GET", "/verify", "", line, "X-Forwarded-Method: GET", "X-Forwarded-Proto: https", "X-Forwarded-Host: gw.example", "X-Forwarded-Uri: /staff/")
+		r.want(403, "GET", "/verify", "", line, "X-Forwarded-Method: GET", "X-Forwarded-Proto: https",
+			"X-Forwarded-Host: gw.example", "X-Forwarded-Uri: /staff/")
 	}
 	if r.upstream.count() != before {
 		t.Error("a request reached the upstream")

@@ -12,14 +12,16 @@ import (
 )
 
 // twoCookies accepts a token in a cookie, or a session, at /tokens/.
-const twoCookies = baseConfig + "  - {match: /tokens/, upstream: app, auth: [bearer, session]}\ntoken: {delivery: cookie}\n"
+const twoCookies = baseConfig + "  - {match: /tokens/, upstream: app, auth: [bearer, session]}\ntoken: {delivery: " +
+	"cookie}\n"
 
 // A cookie of the gateway that is no longer valid is cleared. For a page load it
 // counts as absent.
 func TestDeadCookies(t *testing.T) {
 	t.Parallel()
 	const script, navigation = "Sec-Fetch-Mode: cors", "Sec-Fetch-Mode: navigate"
-	r := newRig(t, edit(t, twoCookies, "routes:\n", "routes:\n  - {match: /challenge/, upstream: app, auth: [session], unauthenticated: challenge}\n"))
+	r := newRig(t, edit(t, twoCookies, "routes:\n",
+		"routes:\n  - {match: /challenge/, upstream: app, auth: [session], unauthenticated: challenge}\n"))
 	alice, ended := r.login(aliceIn), r.login(aliceIn)
 	r.want(200, "POST", "/logout", "", ended.cookie)
 	junk, both := "Cookie: session_id=junk", "Cookie: access_token=junk; "+strings.TrimPrefix(alice.cookie, "Cookie: ")
@@ -51,7 +53,8 @@ func TestDeadCookies(t *testing.T) {
 		}
 	}
 	r.clock.Advance(2 * r.Config().Session.Lifetime)
-	if got := ownrig.Cleared(r.want(302, "GET", "/session/", "", browser, alice.cookie)); !slices.Equal(got, []string{"session_id"}) {
+	if got := ownrig.Cleared(r.want(302, "GET", "/session/", "", browser, alice.cookie)); !slices.Equal(got,
+		[]string{"session_id"}) {
 		t.Errorf("expired: cleared %q", got)
 	}
 }
@@ -63,7 +66,8 @@ func TestUnknownCookiesAreKept(t *testing.T) {
 	r := newRig(t, twoCookies)
 	alice := r.login(aliceIn)
 	r.store.breakIf(func(string, int64, string) bool { return true })
-	for _, header := range []string{alice.cookie, "Cookie: session_id=" + strings.Repeat("A", 43), "Cookie: access_token=junk; " + strings.TrimPrefix(alice.cookie, "Cookie: ")} {
+	for _, header := range []string{alice.cookie, "Cookie: session_id=" + strings.Repeat("A", 43),
+		"Cookie: access_token=junk; " + strings.TrimPrefix(alice.cookie, "Cookie: ")} {
 		if w := r.want(503, "GET", "/tokens/", "", browser, header); w.Header()["Set-Cookie"] != nil {
 			t.Errorf("%s: sets %q", header, w.Header()["Set-Cookie"])
 		}
@@ -88,10 +92,12 @@ func TestSeparateCookies(t *testing.T) {
 	} {
 		for _, status := range []int{200, 302, 500} {
 			r.upstream.answer = func(q *http.Request) (*http.Response, error) {
-				return response(q, status, http.Header{"Set-Cookie": slices.Clone(c.says), "Set-Cookie2": {"session_id=x"}}, ""), nil
+				return response(q, status, http.Header{"Set-Cookie": slices.Clone(c.says), "Set-Cookie2": {"session_id=x"}},
+					""), nil
 			}
 			for _, target := range []string{"/session/", "/public/", "/kept/"} {
-				if h := r.do("GET", target, "", cookie).Result().Header; !slices.Equal(h["Set-Cookie"], c.want) || h["Set-Cookie2"] != nil {
+				if h := r.do("GET", target, "", cookie).Result().Header; !slices.Equal(h["Set-Cookie"], c.want) ||
+					h["Set-Cookie2"] != nil {
 					t.Errorf("%d of %s sets %q and %q, want %q", status, target, h["Set-Cookie"], h["Set-Cookie2"], c.want)
 				}
 			}
@@ -99,7 +105,9 @@ func TestSeparateCookies(t *testing.T) {
 	}
 	r.upstream.answer = nil
 	r.want(200, "GET", "/public/", "")
-	if got := r.log.Records(t, "cookies of an upstream are left out: clients could read them as the gateway's"); len(got) != 9 || got[0]["upstream"] != "app" || got[0]["cookies"] != 1.0 {
+	if got := r.log.Records(t, "cookies of an upstream are left out: "+
+		"clients could read them as the gateway's"); len(got) != 9 || got[0]["upstream"] != "app" ||
+		got[0]["cookies"] != 1.0 {
 		t.Errorf("the log says %v", got)
 	}
 	for _, c := range []struct{ target, sent, want string }{
@@ -169,7 +177,8 @@ func TestClearSiteData(t *testing.T) {
 	alice := r.login(aliceIn)
 	const rest = `"cache", "clientHints", "executionContexts", "storage"`
 	for given, want := range map[string]string{
-		`"cookies"`: "", `"cache", "cookies", "storage"`: `"cache", "storage"`, `"*"`: rest, ` "Cookies" ,"*"`: rest, `"cookies"|"cache"`: `"cache"`, `"storage"`: `"storage"`,
+		`"cookies"`: "", `"cache", "cookies", "storage"`: `"cache", "storage"`, `"*"`: rest, ` "Cookies" ,"*"`: rest,
+		`"cookies"|"cache"`: `"cache"`, `"storage"`: `"storage"`,
 	} {
 		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
 			return response(q, 200, http.Header{"Clear-Site-Data": strings.Split(given, "|")}, ""), nil
@@ -215,7 +224,8 @@ func TestTwinCookies(t *testing.T) {
 		}
 	}
 	form := "cookie=session_id&return_to=" + url.QueryEscape("/session/a/b?x=%2F")
-	w := r.want(303, "POST", "/signin/cookies", form, twice, formType, browser, "Origin: https://gw.example", "Sec-Fetch-Site: same-origin")
+	w := r.want(303, "POST", "/signin/cookies", form, twice, formType, browser, "Origin: https://gw.example",
+		"Sec-Fetch-Site: same-origin")
 	if got := w.Header().Get("Location"); got != "/session/a/b?x=%2F" {
 		t.Errorf("back to %q", got)
 	}
@@ -237,9 +247,11 @@ func TestTwinCookies(t *testing.T) {
 		{403, form, []string{formType, "Origin: https://evil.example"}},
 		{403, form, []string{formType, "Sec-Fetch-Site: same-site"}},
 		{400, "cookie=theme", []string{formType}}, {400, "cookie=", []string{formType}}, {400, "", []string{formType}},
-		{400, "cookie=session_id&cookie=session_id", []string{formType}}, {415, `{"cookie":"session_id"}`, []string{jsonType}},
+		{400, "cookie=session_id&cookie=session_id", []string{formType}},
+		{415, `{"cookie":"session_id"}`, []string{jsonType}},
 	} {
-		if w := r.want(c.status, "POST", "/signin/cookies", c.body, append(c.header, twice)...); w.Header()["Set-Cookie"] != nil {
+		if w := r.want(c.status, "POST", "/signin/cookies", c.body,
+			append(c.header, twice)...); w.Header()["Set-Cookie"] != nil {
 			t.Errorf("%s with %q: %v", c.body, c.header, w.Header())
 		}
 	}
@@ -258,7 +270,8 @@ func TestCookiesAsJavaSendsThem(t *testing.T) {
 	quoted := func(cookie string) string { return strings.TrimPrefix(cookie, "Cookie: session_id=") }
 	java := `Cookie: $Version="1"; session_id="` + quoted(alice.cookie) + `";$Path="/";$Domain="gw.example"; theme="dark";$Path="/"`
 	r.want(200, "GET", "/session/", "", java)
-	if h := r.upstream.last().Header; h.Get("X-Auth-User") != "alice" || h.Get("Cookie") != `$Version="1"; theme="dark"; $Path="/"` {
+	if h := r.upstream.last().Header; h.Get("X-Auth-User") != "alice" ||
+		h.Get("Cookie") != `$Version="1"; theme="dark"; $Path="/"` {
 		t.Errorf("the upstream gets %v", h)
 	}
 	r.want(200, "GET", "/session/", "", alice.cookie+`; session_id="`+quoted(alice.cookie)+`"`)

@@ -17,7 +17,8 @@ func TestSameOriginOnRoutes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ownrig.CookieDelivery)
 	cookies := jarOf(r.want(200, "POST", "/login", aliceIn, jsonType))
-	session, access, bearer := cookies.Line("session_id"), cookies.Line("access_token"), "Authorization: Bearer "+cookies["access_token"]
+	session, access, bearer := cookies.Line("session_id"), cookies.Line("access_token"), "Authorization: "+
+		"Bearer "+cookies["access_token"]
 	for _, site := range ownrig.Sites {
 		for _, c := range []struct {
 			method, target string
@@ -50,7 +51,8 @@ func TestSameOriginOnRoutes(t *testing.T) {
 			if got := detailOf(t, w); got != "Another site may not do this on your behalf." {
 				t.Errorf("%s %s with %q: detail %q", c.method, c.target, headers, got)
 			}
-			if line := r.log.Last(t, "request"); line["decision"] != "forbid" || line["subject"] != "local:alice" || line["reason"] == nil {
+			if line := r.log.Last(t, "request"); line["decision"] != "forbid" || line["subject"] != "local:alice" ||
+				line["reason"] == nil {
 				t.Errorf("%s %s with %q: logged %v", c.method, c.target, headers, line)
 			}
 		}
@@ -62,7 +64,8 @@ func TestSameOriginOnRoutes(t *testing.T) {
 // the proxy tells the host.
 func TestSameOriginOfOtherHosts(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, edit(t, baseConfig, "https://gw.example", "https://gw.example:8443")+"listen: {trusted_proxies: [192.0.2.7]}\ntls: {domains: [app.example]}\n")
+	r := newRig(t, edit(t, baseConfig, "https://gw.example",
+		"https://gw.example:8443")+"listen: {trusted_proxies: [192.0.2.7]}\ntls: {domains: [app.example]}\n")
 	sessions := map[string]string{}
 	for _, host := range []string{"gw.example", "app.example"} {
 		sessions[host] = readLogin(t, r.client.WantAt(host, 200, "POST", "/login", aliceIn, jsonType)).cookie
@@ -167,7 +170,8 @@ func TestHSTS(t *testing.T) {
 		return response(q, 200, http.Header{"Strict-Transport-Security": {"max-age=1"}}, ""), nil
 	}
 	for target, status := range map[string]int{"/public/": 200, "/session/": 401, "/nothing": 404, "/signin": 200} {
-		if got := r.want(status, "GET", target, "").Header()["Strict-Transport-Security"]; len(got) != 1 || got[0] != "max-age=172800" {
+		if got := r.want(status, "GET", target, "").Header()["Strict-Transport-Security"]; len(got) != 1 ||
+			got[0] != "max-age=172800" {
 			t.Errorf("%s: %q", target, got)
 		}
 	}

@@ -30,7 +30,8 @@ func TestAPITokensOfProviderUsers(t *testing.T) {
 	r, _ := delegatedTokens(t, &roles)
 	session := r.client.Carol()
 	made := r.client.NewToken(session, `,"roles":["user"]`)
-	all := ownrig.ReadToken(t, r.want(201, "POST", "/account/tokens", `{"name":"long","expires_in":86400}`, jsonType, session))
+	all := ownrig.ReadToken(t, r.want(201, "POST", "/account/tokens", `{"name":"long","expires_in":86400}`, jsonType,
+		session))
 	bearer := "Authorization: Bearer " + made.Token
 	for _, line := range []string{bearer, basicHeader("carol", made.Token)} {
 		r.want(200, "GET", "/bearer/", "", line)

@@ -29,7 +29,8 @@ func TestTwoFramings(t *testing.T) {
 				t.Fatal(err)
 			}
 			body, err := io.ReadAll(answer.Body)
-			if err != nil || answer.StatusCode != http.StatusBadRequest || !answer.Close || !strings.Contains(string(body), "Transfer-Encoding") {
+			if err != nil || answer.StatusCode != http.StatusBadRequest || !answer.Close ||
+				!strings.Contains(string(body), "Transfer-Encoding") {
 				t.Errorf("%q: %d, closes %t, %s, %v", request, answer.StatusCode, answer.Close, body, err)
 			}
 			if _, err := in.ReadByte(); err != io.EOF {

@@ -17,7 +17,8 @@ import (
 func (r *rig) hardened(t *testing.T, what string, w *httptest.ResponseRecorder) {
 	t.Helper()
 	h, media := w.Header(), w.Header().Get("Content-Type")
-	want := map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store", "X-Request-Id": h.Get("X-Request-Id")}
+	want := map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
+		"Cache-Control": "no-store", "X-Request-Id": h.Get("X-Request-Id")}
 	if what == "GET /signin/complete" && w.Code == http.StatusBadRequest && h.Get("Referrer-Policy") != "same-origin" {
 		want["Referrer-Policy"] = "no-referrer" // the URL has a ticket
 	}
@@ -31,8 +32,10 @@ func (r *rig) hardened(t *testing.T, what string, w *httptest.ResponseRecorder) 
 	case strings.HasSuffix(what, "jwks.json") && w.Code == http.StatusOK:
 		want["Cache-Control"] = "public, max-age=300"
 	case strings.HasPrefix(media, web.TypeHTML):
-		want["Content-Type"], want["Content-Security-Policy"] = "text/html; charset=utf-8", r.state.Load().site.Pages.In(nil).ContentSecurityPolicy(r.state.Load().site.FormTargets("gw.example"))
-		if strings.Contains(what, "/frontchannel-logout/") && w.Code == http.StatusOK { // an empty page, for a frame of the provider's
+		want["Content-Type"], want["Content-Security-Policy"] = "text/html; "+
+			"charset=utf-8", r.state.Load().site.Pages.In(nil).ContentSecurityPolicy(r.state.Load().site.FormTargets("gw.example"))
+		if strings.Contains(what, "/frontchannel-logout/") &&
+			w.Code == http.StatusOK { // an empty page, for a frame of the provider's
 			want["Content-Security-Policy"] = "default-src 'none'; frame-ancestors " + r.Config().Providers[0].Issuer
 			if w.Body.Len() > 0 {
 				t.Errorf("%s: the body is %q", what, w.Body)
@@ -57,19 +60,24 @@ func TestOwnAnswersAreHardened(t *testing.T) {
 	t.Parallel()
 	p := ownrig.NewProvider(t)
 	r := newRig(t, ownrig.WithToken+
-		"  - {match: /delegated/, upstream: app, auth: [oidc]}\n  - {match: /small/, upstream: app, auth: [none], max_body: 1}\n"+
-		"providers:\n  - {name: small, issuer: \""+p.Issuer+"\", client_id: gateway}\n  - {name: other, issuer: \""+p.Issuer+"/other\", client_id: gateway}\n")
+		"  - {match: /delegated/, upstream: app, auth: [oidc]}\n  - {match: /small/, upstream: app, auth: "+
+		"[none], max_body: 1}\n"+
+		"providers:\n  - {name: small, issuer: \""+p.Issuer+"\", client_id: gateway}\n  - {name: other, issuer: "+
+		"\""+p.Issuer+"/other\", client_id: gateway}\n")
 	alice, bob := r.login(aliceIn), r.login(bobIn)
 	token := "X-CSRF-Token: " + r.client.CSRFToken(bob.cookie)
 	asked := 0
 	for _, place := range slices.AppendSeq([]string{
-		"/session/", "/bearer/", "/admin/", "/basic/", "/delegated/", "/nowhere", "/session", "/a//b", "/small/", "/signin?return_to=/x", "/login?provider=small", "/login?provider=none",
-		"/login?mechanism=x", "/callback?state=x&code=y", "/callback?error=access_denied&state=x", "/frontchannel-logout/small?sid=x", "/me?x=%zz", "/login?%zz",
+		"/session/", "/bearer/", "/admin/", "/basic/", "/delegated/", "/nowhere", "/session", "/a//b", "/small/",
+		"/signin?return_to=/x", "/login?provider=small", "/login?provider=none",
+		"/login?mechanism=x", "/callback?state=x&code=y", "/callback?error=access_denied&state=x",
+		"/frontchannel-logout/small?sid=x", "/me?x=%zz", "/login?%zz",
 	}, maps.Keys(r.state.Load().endpoints)) {
 		for method, body := range map[string]string{"GET": "", "HEAD": "", "POST": "{}", "DELETE": ""} {
 			for _, accept := range []string{browser, "Accept: application/json", "Accept: application/problem+json", ""} {
 				for _, headers := range [][]string{
-					{}, {alice.cookie, "Sec-Fetch-Site: cross-site"}, {bob.bearer}, {"Cookie: session_id=x; session_id=y"}, {jsonType}, {formType, "Origin: https://evil.example"},
+					{}, {alice.cookie, "Sec-Fetch-Site: cross-site"}, {bob.bearer}, {"Cookie: session_id=x; session_id=y"},
+					{jsonType}, {formType, "Origin: https://evil.example"},
 					{"Authorization: Bearer x"}, {basicHeader("service", "x")}, {"Cookie: session_id=x", token},
 				} {
 					before := r.upstream.count()

@@ -13,7 +13,8 @@ import (
 
 // foreignHosts are hosts that are not the gateway's.
 var foreignHosts = []string{
-	"evil.example", "gw.example.evil.example", "sub.gw.example", "example", "apps.example", "a.b.apps.example", "wild.example", "a.b.wild.example", "awild.example", "localhost", "192.0.2.51", "127.0.0.1", "[::1]",
+	"evil.example", "gw.example.evil.example", "sub.gw.example", "example", "apps.example", "a.b.apps.example",
+	"wild.example", "a.b.wild.example", "awild.example", "localhost", "192.0.2.51", "127.0.0.1", "[::1]",
 }
 
 // A request for a host that is not the gateway's reaches no route and no own endpoint,
@@ -23,7 +24,8 @@ func TestForeignHosts(t *testing.T) {
 	r := newRig(t, ownrig.HostsConfig)
 	alice := r.login(aliceIn)
 	for _, host := range []string{
-		"gw.example", "GW.Example.:8443", "wiki.example.org", "wiki.example.org:1", "[2001:DB8::0:1]:443", "files.example", "x.apps.example", "192.0.2.50",
+		"gw.example", "GW.Example.:8443", "wiki.example.org", "wiki.example.org:1", "[2001:DB8::0:1]:443", "files.example",
+		"x.apps.example", "192.0.2.50",
 	} {
 		r.client.WantAt(host, 200, "GET", "/public/", "")
 	}
@@ -74,12 +76,16 @@ func TestLocalAddressIsAHost(t *testing.T) {
 // ownEndpoints are requests for own endpoints, each of which would succeed at the gateway's
 // own hosts, for a user with a session there and for one without.
 var ownEndpoints = []struct{ method, target, body, header string }{
-	{"POST", "/login", aliceIn, jsonType}, {"POST", "/login", ownrig.AliceForm, formType}, {"POST", "/login", "", basicHeader("alice", "wonderland")},
+	{"POST", "/login", aliceIn, jsonType}, {"POST", "/login", ownrig.AliceForm, formType},
+	{"POST", "/login", "", basicHeader("alice", "wonderland")},
 	{"GET", "/me", "", ""}, {"GET", "/me", "", browser}, {"GET", "/logout", "", ""}, {"POST", "/logout", "", ""},
-	{"GET", "/account", "", ""}, {"GET", "/account/sessions", "", ""}, {"POST", "/account/sessions/end", `{"others": true}`, jsonType},
+	{"GET", "/account", "", ""}, {"GET", "/account/sessions", "", ""},
+	{"POST", "/account/sessions/end", `{"others": true}`, jsonType},
 	{"POST", "/account/tokens", `{"name": "a", "expires_in": 60}`, jsonType}, {"GET", "/account/tokens", "", ""},
-	{"POST", "/account/password", `{"current": "wonderland", "new": "a-new-password"}`, jsonType}, {"POST", "/refresh", "{}", jsonType},
-	{"GET", "/signin/complete?ticket=" + strings.Repeat("A", 43), "", browser}, {"GET", "/callback?code=a&state=b", "", browser},
+	{"POST", "/account/password", `{"current": "wonderland", "new": "a-new-password"}`, jsonType},
+	{"POST", "/refresh", "{}", jsonType},
+	{"GET", "/signin/complete?ticket=" + strings.Repeat("A", 43), "", browser},
+	{"GET", "/callback?code=a&state=b", "", browser},
 	{"GET", "/.well-known/jwks.json", "", ""}, {"DELETE", "/signin", "", ""}, {"POST", "/signin", "", ""},
 }
 
@@ -142,7 +148,8 @@ func TestAnyHost(t *testing.T) {
 	r.refusesOwn("evil.example", func(q *http.Request) *http.Request { return q })
 	r.client.WantAt("wiki.example.org", 200, "GET", "/page", "")
 	const waiting = "https://gw.example/signin?return_to=https%3A%2F%2Ffiles.example%2Fsession%2F&binding="
-	if got := r.client.WantAt("files.example", 302, "GET", "/session/", "", browser).Header().Get("Location"); !strings.HasPrefix(got, waiting) {
+	if got := r.client.WantAt("files.example", 302, "GET", "/session/", "",
+		browser).Header().Get("Location"); !strings.HasPrefix(got, waiting) {
 		t.Errorf("a host of the gateway: sign-in at %q", got)
 	}
 }
@@ -153,13 +160,17 @@ func TestAnyHost(t *testing.T) {
 func TestDecidedHostIsForwarded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, edit(t, baseConfig, "store:", "listen: {trusted_proxies: [192.0.2.0/24]}\nstore:")+
-		"  - {match: public.example/, upstream: app, auth: [none]}\n  - {match: private.example/, upstream: app, auth: [session]}\n")
+		"  - {match: public.example/, upstream: app, auth: [none]}\n  - {match: private.example/, upstream: app, auth: "+
+		"[session]}\n")
 	for says, want := range map[string]int{
-		"X-Forwarded-Host: public.example": 200, "Forwarded: host=public.example": 200, "Forwarded: for=198.51.100.7;host=\"public.example\"": 200,
-		"X-Forwarded-Host: private.example, public.example": 200, "X-Forwarded-Host: private.example": 401,
+		"X-Forwarded-Host: public.example": 200, "Forwarded: host=public.example": 200,
+		"Forwarded: for=198.51.100.7;host=\"public.example\"": 200,
+		"X-Forwarded-Host: private.example, public.example":   200, "X-Forwarded-Host: private.example": 401,
 	} {
-		if r.client.WantAt("private.example", want, "GET", "/page", "", says); want == 200 && r.upstream.last().Host != "public.example" {
-			t.Errorf("%q: decided on for public.example, and the upstream is asked for a page of %s", says, r.upstream.last().Host)
+		if r.client.WantAt("private.example", want, "GET", "/page", "", says); want == 200 &&
+			r.upstream.last().Host != "public.example" {
+			t.Errorf("%q: decided on for public.example, and the upstream is asked for a page of %s", says,
+				r.upstream.last().Host)
 		}
 	}
 }
@@ -168,7 +179,8 @@ func TestDecidedHostIsForwarded(t *testing.T) {
 // is the gateway's. A credential is refused as exposed.
 func TestHTTPRedirect(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, edit(t, ownrig.HostsConfig, "https://gw.example", "https://gw.example:8443")+"token: {delivery: cookie}\n")
+	r := newRig(t, edit(t, ownrig.HostsConfig, "https://gw.example",
+		"https://gw.example:8443")+"token: {delivery: cookie}\n")
 	requests := 0
 	for _, c := range []struct {
 		host, target, header string
@@ -197,7 +209,8 @@ func TestHTTPRedirect(t *testing.T) {
 			r.HTTPRedirect(w, q)
 			requests++
 			if w.Code != c.status || w.Header().Get("Location") != c.location || w.Header()["Set-Cookie"] != nil {
-				t.Errorf("%s %s%s with %q: %d %v, want %d to %q", method, c.host, c.target, c.header, w.Code, w.Header(), c.status, c.location)
+				t.Errorf("%s %s%s with %q: %d %v, want %d to %q", method, c.host, c.target, c.header, w.Code, w.Header(), c.status,
+					c.location)
 			}
 			r.hardened(t, "cleartext", w)
 			if c.status == 403 && !strings.Contains(detailOf(t, w), "exposed") {
@@ -205,7 +218,8 @@ func TestHTTPRedirect(t *testing.T) {
 			}
 		}
 	}
-	if n := r.sample("authgate_requests_total", "route=authgate/plain"); n != float64(requests) || r.upstream.count() != 0 {
+	if n := r.sample("authgate_requests_total", "route=authgate/plain"); n != float64(requests) ||
+		r.upstream.count() != 0 {
 		t.Errorf("%v requests of %d were counted, %d reached the upstream", n, requests, r.upstream.count())
 	}
 }

@@ -32,9 +32,15 @@ func interruptions(yaml string) []interrupted {
 	}
 	login := func(s signedIn) *http.Request { return request("POST", "/login", bobIn, jsonType, s.cookie) }
 	all := []interrupted{
-		{"login", 200, login, anew, func(r *rig, s signedIn, _ *httptest.ResponseRecorder) { anew(r, s, r.wantOf(200, login(s))) }},
+		{"login", 200, login, anew, func(r *rig, s signedIn,
+			_ *httptest.ResponseRecorder) {
+			anew(r, s, r.wantOf(200, login(s)))
+		}},
 		{
-			"refresh", 200, func(s signedIn) *http.Request { return request("POST", "/refresh", refreshBody(s.refresh), jsonType) },
+			"refresh", 200, func(s signedIn) *http.Request {
+				return request("POST", "/refresh", refreshBody(s.refresh),
+					jsonType)
+			},
 			func(r *rig, s signedIn, w *httptest.ResponseRecorder) {
 				s.refresh = readLogin(r.t, w).refresh
 				r.good(s, true)
@@ -58,10 +64,14 @@ func interruptions(yaml string) []interrupted {
 		{"both on a route", "GET", "/any/x", 200, func(s signedIn) []string { return []string{s.bearer, s.cookie} }},
 	}
 	if yaml == ownrig.CookieDelivery {
-		rows = append(rows, row{"logout by refresh token", "POST", "/logout", 200, func(s signedIn) []string { return []string{"Cookie: refresh_token=" + s.refresh} }})
+		rows = append(rows, row{"logout by refresh token", "POST", "/logout", 200,
+			func(s signedIn) []string { return []string{"Cookie: refresh_token=" + s.refresh} }})
 	}
 	for _, c := range rows {
-		i := interrupted{c.name, c.status, func(s signedIn) *http.Request { return request(c.method, c.target, "", c.header(s)...) }, still, still}
+		i := interrupted{c.name, c.status, func(s signedIn) *http.Request {
+			return request(c.method, c.target, "",
+				c.header(s)...)
+		}, still, still}
 		if c.target == "/logout" {
 			i.done = ended
 			i.undone = func(r *rig, s signedIn, _ *httptest.ResponseRecorder) { // the logout can be repeated
@@ -81,7 +91,8 @@ func interruptions(yaml string) []interrupted {
 // not happened. Cookies that carry tokens are no exception.
 func TestStoreOutage(t *testing.T) {
 	t.Parallel()
-	for delivery, yaml := range map[string]string{"tokens in the body": baseConfig, "tokens in cookies": ownrig.CookieDelivery} {
+	for delivery, yaml := range map[string]string{"tokens in the body": baseConfig,
+		"tokens in cookies": ownrig.CookieDelivery} {
 		for _, c := range interruptions(yaml) {
 			for kind, outage := range ownrig.Outages {
 				for _, warm := range []bool{false, true} {

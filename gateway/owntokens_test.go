@@ -11,9 +11,12 @@ import (
 // Authorization header, with the token in the place of TOKEN. Between brackets it is
 // encoded as the credentials of Basic are.
 var spelledOut = []string{
-	"Bearer TOKEN", "bearer  TOKEN", "BEARER\tTOKEN", "TOKEN", "Token TOKEN", "token TOKEN", "Digest TOKEN", "PRIVATE-TOKEN TOKEN", "ApiKey TOKEN",
-	`Token token="TOKEN"`, `Digest username="TOKEN", realm="x"`, "Bearer token=TOKEN", "Bearer:TOKEN", "Bearer TOKEN, Bearer x", "AWS4 a/TOKEN/b",
-	"Basic [alice:TOKEN]", "Basic [TOKEN:x-oauth-basic]", "Basic [TOKEN:]", "Basic [:TOKEN]", "Basic [TOKEN]", "basic\t[oauth2:TOKEN]", "[x:TOKEN]", "Token [x:TOKEN]",
+	"Bearer TOKEN", "bearer  TOKEN", "BEARER\tTOKEN", "TOKEN", "Token TOKEN", "token TOKEN", "Digest TOKEN",
+	"PRIVATE-TOKEN TOKEN", "ApiKey TOKEN",
+	`Token token="TOKEN"`, `Digest username="TOKEN", realm="x"`, "Bearer token=TOKEN", "Bearer:TOKEN",
+	"Bearer TOKEN, Bearer x", "AWS4 a/TOKEN/b",
+	"Basic [alice:TOKEN]", "Basic [TOKEN:x-oauth-basic]", "Basic [TOKEN:]", "Basic [:TOKEN]", "Basic [TOKEN]",
+	"basic\t[oauth2:TOKEN]", "[x:TOKEN]", "Token [x:TOKEN]",
 }
 
 // spelled writes a token in one of these ways.
@@ -37,7 +40,8 @@ func TestOwnTokensStayHere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ownTokensConfig)
 	alice := r.login(aliceIn)
-	tokens := map[string]string{"API token": r.client.NewToken(alice.cookie, "").Token, "access token": alice.access, "refresh token": alice.refresh}
+	tokens := map[string]string{"API token": r.client.NewToken(alice.cookie, "").Token, "access token": alice.access,
+		"refresh token": alice.refresh}
 	for kind, token := range tokens {
 		for _, way := range spelledOut {
 			for _, target := range []string{"/public/", "/session/", "/any/", "/shared/"} {
@@ -53,7 +57,8 @@ func TestOwnTokensStayHere(t *testing.T) {
 		}
 		r.want(200, "GET", "/public/", "", "Authorization: Token "+token)
 		r.want(200, "GET", "/session/", "", alice.cookie, "Authorization: Token "+token)
-		upgrade := append([]string{"Connection: Upgrade", "Upgrade: websocket", "Authorization: Token " + token}, handshake...)
+		upgrade := append([]string{"Connection: Upgrade", "Upgrade: websocket", "Authorization: Token " + token},
+			handshake...)
 		r.want(200, "GET", "/public/", "", upgrade...) // the upstream does not switch
 		if got := r.upstream.last().Header; got["Authorization"] != nil || got.Get("Upgrade") == "" {
 			t.Errorf("with an upgrade, the upstream gets %v", got)
@@ -64,7 +69,8 @@ func TestOwnTokensStayHere(t *testing.T) {
 		}
 	}
 	for _, others := range []string{
-		"Bearer glsa_0123456789abcdef", "Basic " + base64.StdEncoding.EncodeToString([]byte("app:app")), "Negotiate " + strings.Repeat("YII", 900),
+		"Bearer glsa_0123456789abcdef", "Basic " + base64.StdEncoding.EncodeToString([]byte("app:app")),
+		"Negotiate " + strings.Repeat("YII", 900),
 		"Token agt_", "Bearer " + tokens["API token"][:60], "Bearer a.b.c", "x", "",
 	} {
 		q := request("GET", "/public/", "")

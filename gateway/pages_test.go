@@ -15,13 +15,15 @@ func TestReasonForSignIn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
 	alice := r.login(aliceIn)
-	if got := r.want(302, "GET", "/session/x", "", browser).Header().Get("Location"); got != "/signin?return_to=%2Fsession%2Fx" {
+	if got := r.want(302, "GET", "/session/x", "",
+		browser).Header().Get("Location"); got != "/signin?return_to=%2Fsession%2Fx" {
 		t.Errorf("without a session: %s", got)
 	}
 	r.clock.Advance(2 * time.Hour)
 	w := r.want(302, "GET", "/session/x", "", browser, alice.cookie)
 	location := w.Header().Get("Location")
-	if line := r.log.Last(t, "request"); !strings.HasSuffix(line["reason"].(string), "; the session that the browser sent is unknown, expired or ended") {
+	if line := r.log.Last(t, "request"); !strings.HasSuffix(line["reason"].(string),
+		"; the session that the browser sent is unknown, expired or ended") {
 		t.Errorf("logged %v", line)
 	}
 	if location != "/signin?return_to=%2Fsession%2Fx&reason=ended" || len(ownrig.Cleared(w)) != 1 {
@@ -42,8 +44,10 @@ func TestStartPage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
 	alice := r.login(aliceIn)
-	ownrig.WantPage(t, r.want(200, "GET", "/", "", browser), "You are not signed in.", `href="/signin"`, "not "+ownrig.LogoutButton)
-	ownrig.WantPage(t, r.want(200, "GET", "/", "", browser, alice.cookie), "Alice Example", `href="/account"`, ownrig.LogoutButton)
+	ownrig.WantPage(t, r.want(200, "GET", "/", "", browser), "You are not signed in.", `href="/signin"`,
+		"not "+ownrig.LogoutButton)
+	ownrig.WantPage(t, r.want(200, "GET", "/", "", browser, alice.cookie), "Alice Example", `href="/account"`,
+		ownrig.LogoutButton)
 	ownrig.WantPage(t, r.want(404, "GET", "/x", "", browser), `href="/">Go to the start page`)
 	ownrig.WantPage(t, r.want(404, "POST", "/", "", browser), "not Go to the start page")
 	if got := detailOf(t, r.want(404, "GET", "/", "")); got != "There is nothing here." {
@@ -70,24 +74,29 @@ func TestForbiddenPage(t *testing.T) {
 	bob := r.login(bobIn)
 	ownrig.WantPage(t, r.want(403, "GET", "/admin/x?y", "", browser, bob.cookie),
 		"<strong>bob</strong>", `href="/signin?switch=1&amp;return_to=%2Fadmin%2Fx%3Fy"`, ownrig.LogoutButton, "Error 403")
-	ownrig.WantPage(t, r.want(403, "GET", "/admin/", "", browser, basicHeader("service", "s3rvice")), "<strong>service</strong>", "not switch", "not "+ownrig.LogoutButton)
-	ownrig.WantPage(t, r.want(403, "POST", "/session/", "", browser, bob.cookie, "Origin: https://evil.example"), "Another site", "not <strong>bob", "not switch")
+	ownrig.WantPage(t, r.want(403, "GET", "/admin/", "", browser, basicHeader("service", "s3rvice")),
+		"<strong>service</strong>", "not switch", "not "+ownrig.LogoutButton)
+	ownrig.WantPage(t, r.want(403, "POST", "/session/", "", browser, bob.cookie, "Origin: https://evil.example"),
+		"Another site", "not <strong>bob", "not switch")
 }
 
 // A proxy that does not say that a request came over https is named to operators, and
 // to users in words that they can use.
 func TestProxyWithoutProto(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, edit(t, baseConfig, "store:", "tls: {mode: \"off\"}\nlisten: {https: \"\", http: \":80\", trusted_proxies: [192.0.2.1]}\nstore:"))
+	r := newRig(t, edit(t, baseConfig, "store:",
+		"tls: {mode: \"off\"}\nlisten: {https: \"\", http: \":80\", trusted_proxies: [192.0.2.1]}\nstore:"))
 	for header, logged := range map[string]string{
-		"X-Other: x": "let it set X-Forwarded-Proto", "X-Forwarded-Proto: http": "came over http", "Forwarded: proto=http": "came over http",
+		"X-Other: x": "let it set X-Forwarded-Proto", "X-Forwarded-Proto: http": "came over http",
+		"Forwarded: proto=http": "came over http",
 	} {
 		q := httptest.NewRequest(http.MethodGet, "/public/", nil)
 		q.Host, q.RemoteAddr = "gw.example", "192.0.2.1:1"
 		name, value, _ := strings.Cut(header, ": ")
 		q.Header.Set(name, value)
 		q.Header.Set("Accept", "text/html")
-		ownrig.WantPage(t, r.wantOf(403, q), "If the address already begins with https, the service is not set up completely.")
+		ownrig.WantPage(t, r.wantOf(403, q), "If the address already begins with https, the service is not set up "+
+			"completely.")
 		if line := r.log.Last(t, "request"); !strings.Contains(line["error"].(string), logged) {
 			t.Errorf("%s: logged %v", header, line)
 		}
@@ -100,5 +109,6 @@ func TestSiteReloads(t *testing.T) {
 	r := newRig(t, baseConfig)
 	ownrig.WantPage(t, r.want(200, "GET", "/signin", "", browser), `<p class="brand">gw.example</p>`)
 	r.mustReload(edit(t, baseConfig, "store:", "site: {title: Example & Co, help: 'https://help.example/'}\nstore:"))
-	ownrig.WantPage(t, r.want(200, "GET", "/signin", "", browser), `<p class="brand">Example &amp; Co</p>`, `href="https://help.example/"`)
+	ownrig.WantPage(t, r.want(200, "GET", "/signin", "", browser), `<p class="brand">Example &amp; Co</p>`,
+		`href="https://help.example/"`)
 }

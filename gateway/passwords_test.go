@@ -105,13 +105,15 @@ func TestChangePassword(t *testing.T) {
 			now := content(t, path)
 			_, rest, _ := strings.Cut(now, "$argon2id$")
 			hash, _, _ := strings.Cut(rest, `"`)
-			if want := strings.Replace(file, "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW", "$argon2id$"+hash, 1); now != want || hash == "" {
+			if want := strings.Replace(file, "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW", "$argon2id$"+hash,
+				1); now != want || hash == "" {
 				t.Errorf("the file has\n%s\nwant\n%s", now, want)
 			}
 			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
 				t.Errorf("%v, %v", info.Mode(), err)
 			}
-			if log := r.log.String(); strings.Count(log, `"event":"password_changed"`) != 1 || strings.Contains(log, "looking-glass") || strings.Contains(log, "wonderland") || strings.Contains(log, "argon2id") {
+			if log := r.log.String(); strings.Count(log, `"event":"password_changed"`) != 1 ||
+				strings.Contains(log, "looking-glass") || strings.Contains(log, "wonderland") || strings.Contains(log, "argon2id") {
 				t.Errorf("the log has\n%s", log)
 			}
 			// Again, by the same login, and by a form.
@@ -145,7 +147,8 @@ func TestChangePasswordRefused(t *testing.T) {
 	here, phone := r.login(aliceIn), r.another()
 	good := ownrig.ChangeTo("wonderland", "looking-glass")
 	for line, want := range map[string]int{
-		"": 401, here.bearer: 403, "Authorization: Bearer x": 401, basicHeader("alice", "wonderland"): 401, "Cookie: session_id=x": 401,
+		"": 401, here.bearer: 403, "Authorization: Bearer x": 401, basicHeader("alice", "wonderland"): 401,
+		"Cookie: session_id=x": 401,
 	} {
 		r.want(want, "POST", "/account/password", good, jsonType, line)
 	}
@@ -154,15 +157,19 @@ func TestChangePasswordRefused(t *testing.T) {
 	r.want(415, "POST", "/account/password", good, "Content-Type: text/plain", here.cookie)
 	r.want(405, "GET", "/account/password", "", here.cookie)
 	for _, body := range []string{
-		"", "{}", "[]", `{"current":"wonderland"}`, `{"new":"looking-glass"}`, `{"current":1,"new":"looking-glass"}`, `{"current":"wonderland","new":null}`,
-		ownrig.ChangeTo("wonderland", ""), ownrig.ChangeTo("wonderland", "1234567"), ownrig.ChangeTo("wonderland", "日本日本日本日"), ownrig.ChangeTo("wonderland", strings.Repeat("x", 1025)),
+		"", "{}", "[]", `{"current":"wonderland"}`, `{"new":"looking-glass"}`, `{"current":1,"new":"looking-glass"}`,
+		`{"current":"wonderland","new":null}`,
+		ownrig.ChangeTo("wonderland", ""), ownrig.ChangeTo("wonderland", "1234567"),
+		ownrig.ChangeTo("wonderland", "日本日本日本日"), ownrig.ChangeTo("wonderland", strings.Repeat("x", 1025)),
 		"{\"current\":\"wonderland\",\"new\":\"\xff23456789\"}",
 	} {
 		r.want(400, "POST", "/account/password", body, jsonType, here.cookie)
 	}
 	for _, body := range []string{
-		"", "current=wonderland", "new=looking-glass", "current=wonderland&new=looking-glass&new=looking-glass", "current=wonderland&new=%ff23456789",
-		"current=wonderland&new=1234567&again=1234567", "current=wonderland&new=looking-glass&again=looking-glas", "current=wonderland&new=%zz",
+		"", "current=wonderland", "new=looking-glass",
+		"current=wonderland&new=looking-glass&new=looking-glass", "current=wonderland&new=%ff23456789",
+		"current=wonderland&new=1234567&again=1234567",
+		"current=wonderland&new=looking-glass&again=looking-glas", "current=wonderland&new=%zz",
 	} {
 		r.want(400, "POST", "/account/password", body, formType, here.cookie)
 	}
@@ -226,7 +233,8 @@ func TestChangePasswordElsewhere(t *testing.T) {
 	}
 	r.want(404, "POST", "/account/password", good, jsonType, here.cookie)
 
-	own := strings.Replace(fileConfig(t, "accounts.yaml"), "{file: accounts.yaml}", `{file: accounts.yaml, users: [{username: carol, password_hash: "`+aliceHash+`"}]}`, 1)
+	own := strings.Replace(fileConfig(t, "accounts.yaml"), "{file: accounts.yaml}",
+		`{file: accounts.yaml, users: [{username: carol, password_hash: "`+aliceHash+`"}]}`, 1)
 	if err := os.WriteFile(path, []byte(fileAccounts), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +317,8 @@ func TestChangePasswordsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(strings.Replace(fileAccounts, "Alice Example", "Alice B. Example", 1)), 0o640); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Replace(fileAccounts, "Alice Example", "Alice B. Example", 1)),
+		0o640); err != nil {
 		t.Fatal(err)
 	}
 	alice, bob := r.login(aliceIn), r.login(bobIn)
@@ -320,7 +329,8 @@ func TestChangePasswordsAtOnce(t *testing.T) {
 		changes.Go(func() {
 			next := fmt.Sprintf("looking-glass %d", i)
 			instance := []*rig{r, other}[i%2]
-			switch w := instance.do("POST", "/account/password", ownrig.ChangeTo("wonderland", next), jsonType, alice.cookie); w.Code {
+			switch w := instance.do("POST", "/account/password", ownrig.ChangeTo("wonderland", next), jsonType,
+				alice.cookie); w.Code {
 			case 200:
 				mu.Lock()
 				defer mu.Unlock()
@@ -332,7 +342,8 @@ func TestChangePasswordsAtOnce(t *testing.T) {
 		})
 	}
 	changes.Go(func() {
-		if w := other.do("POST", "/account/password", ownrig.ChangeTo("builder", "plasterer"), jsonType, bob.cookie); w.Code != 200 {
+		if w := other.do("POST", "/account/password", ownrig.ChangeTo("builder", "plasterer"), jsonType,
+			bob.cookie); w.Code != 200 {
 			t.Errorf("bob: %d %s", w.Code, w.Body)
 		}
 	})
@@ -340,7 +351,8 @@ func TestChangePasswordsAtOnce(t *testing.T) {
 	if len(won) != 1 {
 		t.Fatalf("%q have won", won)
 	}
-	if now := content(t, path); !strings.Contains(now, "Alice B. Example") || strings.Count(now, "$argon2id$") != 2 || !strings.Contains(now, "# builder") {
+	if now := content(t, path); !strings.Contains(now, "Alice B. Example") || strings.Count(now, "$argon2id$") != 2 ||
+		!strings.Contains(now, "# builder") {
 		t.Errorf("the file has\n%s", now)
 	}
 	fresh, err := startRig(t, r.dir, fileConfig(t, "accounts.yaml"), r.store, r.clock.Now)
@@ -485,10 +497,12 @@ func TestNewPasswordWithoutNewValues(t *testing.T) {
 // A new password gives a remembered login new values that live as long as the old ones.
 func TestRememberedAfterANewPassword(t *testing.T) {
 	t.Parallel()
-	r, _ := newFileRig(t, "accounts.yaml", fileAccounts, "session: {lifetime: 1h, remember: 30d}\n"+"token: {delivery: cookie, refresh_lifetime: 2h}\n")
+	r, _ := newFileRig(t, "accounts.yaml", fileAccounts,
+		"session: {lifetime: 1h, remember: 30d}\n"+"token: {delivery: cookie, refresh_lifetime: 2h}\n")
 	jar := jarOf(r.want(200, "POST", "/login", `{"username":"alice","password":"wonderland","remember":true}`, jsonType))
 	r.clock.Advance(time.Minute)
-	w := r.want(200, "POST", "/account/password", ownrig.ChangeTo("wonderland", "a new password"), jsonType, jar.Line("session_id"))
+	w := r.want(200, "POST", "/account/password", ownrig.ChangeTo("wonderland", "a new password"), jsonType,
+		jar.Line("session_id"))
 	for _, name := range []string{"session_id", "refresh_token"} {
 		if got := ownrig.MaxAge(t, w, name); got != 30*24*time.Hour-time.Minute {
 			t.Errorf("%s lives for %v", name, got)

@@ -14,7 +14,8 @@ listen: {trusted_proxies: [192.0.2.7]}
 `)
 	const dead = "Cookie: session_id=00000000-0000-4000-8000-000000000000"
 	for _, script := range []string{
-		"X-Requested-With: XMLHttpRequest", "X-Requested-With: xmlhttprequest", "X-Requested-With: XMLHttpRequest, XMLHttpRequest",
+		"X-Requested-With: XMLHttpRequest", "X-Requested-With: xmlhttprequest",
+		"X-Requested-With: XMLHttpRequest, XMLHttpRequest",
 	} {
 		for _, accept := range []string{browser, "Accept: text/html, */*; q=0.01", "Accept: */*"} {
 			for _, cookie := range []string{"", dead} {
@@ -32,15 +33,19 @@ listen: {trusted_proxies: [192.0.2.7]}
 			}
 		}
 	}
-	several := newRig(t, fiveHostsConfig+"providers: [{name: small, issuer: \"https://id.example\", client_id: gateway}]\n")
-	for host, places := range map[string][]string{"gw.example": {"/login", "/login?provider=small"}, "wiki.example.org": {"/login", "/signin", "/x"}} {
+	several := newRig(t, fiveHostsConfig+"providers: [{name: small, issuer: \"https://id.example\", client_id: "+
+		"gateway}]\n")
+	for host, places := range map[string][]string{"gw.example": {"/login", "/login?provider=small"},
+		"wiki.example.org": {"/login", "/signin", "/x"}} {
 		for _, place := range places {
-			if w := several.client.WantAt(host, 401, "GET", place, "", "X-Requested-With: XMLHttpRequest", browser); w.Header()["Location"] != nil || w.Header()["Set-Cookie"] != nil {
+			if w := several.client.WantAt(host, 401, "GET", place, "", "X-Requested-With: XMLHttpRequest",
+				browser); w.Header()["Location"] != nil || w.Header()["Set-Cookie"] != nil {
 				t.Errorf("%s%s: %v", host, place, w.Header())
 			}
 		}
 	}
-	for _, header := range []string{"X-Requested-With: org.example.app", "X-Requested-With: "} { // Android's web views send their name
+	for _, header := range []string{"X-Requested-With: org.example.app",
+		"X-Requested-With: "} { // Android's web views send their name
 		r.want(302, "GET", "/session/x", "", header, browser)
 	}
 }

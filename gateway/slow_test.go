@@ -102,7 +102,9 @@ func transportOver(dial func() net.Conn, protocol string) *http.Transport {
 }
 
 // roundTrip sends a request over transport. The caller closes the body.
-func roundTrip(t testing.TB, transport *http.Transport, method, path string, body io.Reader, header ...string) *http.Response {
+func roundTrip(
+	t testing.TB, transport *http.Transport, method, path string, body io.Reader, header ...string,
+) *http.Response {
 	t.Helper()
 	q, err := http.NewRequest(method, "http://gw.example"+path, body)
 	if err != nil {
@@ -153,7 +155,8 @@ func TestStalledBody(t *testing.T) {
 		"POST /logout HTTP/1.1":                      400, // an own endpoint
 	} {
 		for _, body := range []string{
-			"Content-Length: 10\n\n", "Content-Length: 10\n\nhalf", "Transfer-Encoding: chunked\n\n", "Transfer-Encoding: chunked\n\n4\nhalf\n",
+			"Content-Length: 10\n\n", "Content-Length: 10\n\nhalf", "Transfer-Encoding: chunked\n\n",
+			"Transfer-Encoding: chunked\n\n4\nhalf\n",
 		} {
 			listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
 				head := strings.ReplaceAll(head, bobAtAdmin, r.login(bobIn).bearer)
@@ -164,10 +167,12 @@ func TestStalledBody(t *testing.T) {
 					answered = web.BodyTime
 				}
 				if took := time.Since(start); a.StatusCode != want || took != answered || a.Close != waits {
-					t.Errorf("%s, %q: %d after %v, closing %t; want %d after %v", head, body, a.StatusCode, took, a.Close, want, answered)
+					t.Errorf("%s, %q: %d after %v, closing %t; want %d after %v", head, body, a.StatusCode, took, a.Close, want,
+						answered)
 				}
 				if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || r.upstream.count() > 0 {
-					t.Errorf("%s, %q: the connection is open: %d, %v, or %d requests reached the upstream", head, body, n, err, r.upstream.count())
+					t.Errorf("%s, %q: the connection is open: %d, %v, or %d requests reached the upstream", head, body, n, err,
+						r.upstream.count())
 				}
 				if took := time.Since(start); took < web.BodyTime || took > web.BodyTime+time.Second {
 					t.Errorf("%s, %q: the connection closes after %v", head, body, took)
@@ -218,8 +223,9 @@ func TestPausedBody(t *testing.T) {
 		want   int
 		after  time.Duration
 	}{
-		"whole at once":   {nil, 0, time.Hour, 200, time.Hour},
-		"slow":            {[]time.Duration{time.Minute, bodyPause - time.Second, bodyPause - time.Second}, 0, 0, 200, time.Minute + 2*bodyPause - 2*time.Second},
+		"whole at once": {nil, 0, time.Hour, 200, time.Hour},
+		"slow": {[]time.Duration{time.Minute, bodyPause - time.Second, bodyPause - time.Second}, 0, 0, 200,
+			time.Minute + 2*bodyPause - 2*time.Second},
 		"a pause":         {[]time.Duration{time.Second, bodyPause + 2*web.BodyTime}, 0, 0, 408, 0},
 		"never any of it": {[]time.Duration{time.Hour}, 0, 0, 408, 0},
 		"a shorter limit": {[]time.Duration{2 * time.Second, time.Minute}, 3 * time.Second, 0, 408, 0},
@@ -243,7 +249,8 @@ func TestPausedBody(t *testing.T) {
 				after += pause
 				sendLater(conn, after, "b")
 			}
-			a := ask(t, conn, "POST /public/ HTTP/1.1\nHost: gw.example\nContent-Length: 10\n\n"+strings.Repeat("b", 10-len(c.pauses)))
+			a := ask(t, conn, "POST /public/ HTTP/1.1\nHost: gw.example\nContent-Length: 10\n\n"+strings.Repeat("b",
+				10-len(c.pauses)))
 			if a.StatusCode != c.want || a.Close != (c.want != 200) {
 				t.Errorf("%s: %d, closing %t; want %d", name, a.StatusCode, a.Close, c.want)
 			}
@@ -299,7 +306,8 @@ func TestRefusedUpload(t *testing.T) {
 		listeningWith(t, yaml, func(t *testing.T, r *rig, dial func() net.Conn) {
 			conn := dial()
 			in := bufio.NewReader(conn)
-			for _, framing := range []string{"Content-Length: " + strconv.Itoa(size) + "\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"} {
+			for _, framing := range []string{"Content-Length: " + strconv.Itoa(size) + "\r\n\r\n",
+				"Transfer-Encoding: chunked\r\n\r\n"} {
 				body := strings.Repeat("x", size)
 				if strings.HasPrefix(framing, "Transfer") {
 					body = fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", size, body)
@@ -373,8 +381,9 @@ func TestSilentClientOfAStream(t *testing.T) {
 		pauses []time.Duration // between the messages of the response
 		cut    bool
 	}{
-		"the response goes on": {[]time.Duration{bodyPause - time.Second, bodyPause - time.Second, time.Minute, bodyPause - time.Second}, false},
-		"both are silent":      {[]time.Duration{time.Minute, bodyPause + time.Second}, true},
+		"the response goes on": {[]time.Duration{bodyPause - time.Second, bodyPause - time.Second, time.Minute,
+			bodyPause - time.Second}, false},
+		"both are silent": {[]time.Duration{time.Minute, bodyPause + time.Second}, true},
 	} {
 		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
 			var began time.Time
@@ -406,7 +415,8 @@ func TestSilentClientOfAStream(t *testing.T) {
 			defer answer.Body.Close()
 			got, err := io.ReadAll(answer.Body)
 			took := time.Since(began)
-			if c.cut && (err == nil || took != time.Minute+bodyPause) || !c.cut && (err != nil || string(got) != strings.Repeat("m", len(c.pauses)+1)) {
+			if c.cut && (err == nil || took != time.Minute+bodyPause) || !c.cut &&
+				(err != nil || string(got) != strings.Repeat("m", len(c.pauses)+1)) {
 				t.Errorf("%s: %q, %v after %v", name, got, err, took)
 			}
 			time.Sleep(time.Hour) // the upstream has ended

@@ -148,20 +148,22 @@ func TestStreamsEndWithTheLogin(t *testing.T) {
 		end    func(s *streaming, in signedIn)
 		reason string
 	}{
-		"signed out":             {session, byCookie, "ended session"},
-		"signed out by a token":  {bearer, byBearer, "access token"},
-		"session by its token":   {session, byBearer, "ended session"},
-		"token by its session":   {bearer, byCookie, "login has ended"},
-		"the token expires":      {bearer, func(s *streaming, _ signedIn) { s.clock.Advance(15 * time.Minute) }, "expired"},
-		"the session expires":    {session, func(s *streaming, _ signedIn) { s.clock.Advance(time.Hour) }, "expired"},
-		"the account goes":       {session, reloading("username: alice, ", "username: alicia, "), "ended session"},
-		"the account is off":     {bearer, reloading("username: alice, ", "username: alice, disabled: true, "), "account"},
-		"another password":       {session, reloading(aliceHash, bobHash), "ended session"},
-		"a role is lost":         {admin, reloading("roles: [user, admin], ", "roles: [user], "), "admin"},
-		"the route is stricter":  {session, reloading("match: /session/, ", "policy: {users: [bob]}, match: /session/, "), "policy"},
-		"the route goes":         {session, reloading("match: /session/, ", "match: /elsewhere/, "), "no route"},
-		"the upstream goes":      {session, reloading("name: session, upstream: app, ", "name: session, "), "no route"},
-		"the mechanism goes":     {"/any/", reloading("auth: [session, bearer, basic]", "auth: [bearer, basic]"), "does not accept"},
+		"signed out":            {session, byCookie, "ended session"},
+		"signed out by a token": {bearer, byBearer, "access token"},
+		"session by its token":  {session, byBearer, "ended session"},
+		"token by its session":  {bearer, byCookie, "login has ended"},
+		"the token expires":     {bearer, func(s *streaming, _ signedIn) { s.clock.Advance(15 * time.Minute) }, "expired"},
+		"the session expires":   {session, func(s *streaming, _ signedIn) { s.clock.Advance(time.Hour) }, "expired"},
+		"the account goes":      {session, reloading("username: alice, ", "username: alicia, "), "ended session"},
+		"the account is off":    {bearer, reloading("username: alice, ", "username: alice, disabled: true, "), "account"},
+		"another password":      {session, reloading(aliceHash, bobHash), "ended session"},
+		"a role is lost":        {admin, reloading("roles: [user, admin], ", "roles: [user], "), "admin"},
+		"the route is stricter": {session, reloading("match: /session/, ", "policy: {users: [bob]}, match: /session/, "),
+			"policy"},
+		"the route goes":    {session, reloading("match: /session/, ", "match: /elsewhere/, "), "no route"},
+		"the upstream goes": {session, reloading("name: session, upstream: app, ", "name: session, "), "no route"},
+		"the mechanism goes": {"/any/", reloading("auth: [session, bearer, basic]", "auth: [bearer, basic]"),
+			"does not accept"},
 		"the Basic user goes":    {basic, reloading("username: service, ", "username: other, "), "Basic user"},
 		"another Basic password": {basic, reloading(serviceHash, bobHash), "Basic user"},
 		"a refresh token reused": {bearer, func(s *streaming, in signedIn) {
@@ -193,17 +195,20 @@ func (s *streaming) wantEnded(reason string) {
 	s.t.Helper()
 	ended := 0
 	for _, line := range s.log.Records(s.t, "request") {
-		if got, _ := line["reason"].(string); strings.HasPrefix(got, "the login has ended: ") && strings.Contains(got, reason) && line["error"] == nil && line["level"] == "INFO" {
+		if got, _ := line["reason"].(string); strings.HasPrefix(got, "the login has ended: ") &&
+			strings.Contains(got, reason) && line["error"] == nil && line["level"] == "INFO" {
 			ended++
 		}
 	}
 	audited := 0
 	for _, line := range s.log.Records(s.t, "audit") {
-		if got, _ := line["reason"].(string); line["event"] == "stream_ended" && line["subject"] != "" && strings.Contains(got, reason) {
+		if got, _ := line["reason"].(string); line["event"] == "stream_ended" && line["subject"] != "" &&
+			strings.Contains(got, reason) {
 			audited++
 		}
 	}
-	if ended != 1 || audited != 1 || strings.Count(s.log.String(), "stream_ended") != 1 || strings.Contains(s.log.String(), "ReverseProxy") {
+	if ended != 1 || audited != 1 || strings.Count(s.log.String(), "stream_ended") != 1 ||
+		strings.Contains(s.log.String(), "ReverseProxy") {
 		s.t.Errorf("want one stream that has ended for the reason %q, the log has\n%s", reason, s.log)
 	}
 }
@@ -214,7 +219,8 @@ func TestStreamsGoOn(t *testing.T) {
 	t.Parallel()
 	streamsOf(t, func(s *streaming) {
 		alice, bob := s.login(aliceIn), s.login(bobIn)
-		for path, header := range map[string]string{"/session/": alice.cookie, "/bearer/": alice.bearer, "/basic/": basicHeader("service", "s3rvice"), "/public/": bob.cookie} {
+		for path, header := range map[string]string{"/session/": alice.cookie, "/bearer/": alice.bearer,
+			"/basic/": basicHeader("service", "s3rvice"), "/public/": bob.cookie} {
 			defer s.open("HTTP/1.1", path, header).Close()
 			defer s.open("HTTP/2.0", path, header).Close()
 		}
@@ -277,7 +283,8 @@ func TestStreamsWithoutAnAnswerYet(t *testing.T) {
 					t.Errorf("answered %v after the end", took)
 				}
 				body, err := io.ReadAll(answer.Body)
-				if err != nil || answer.StatusCode != c.status || !strings.Contains(string(body), c.detail) || answer.Header.Get("WWW-Authenticate") != c.challenge {
+				if err != nil || answer.StatusCode != c.status || !strings.Contains(string(body), c.detail) ||
+					answer.Header.Get("WWW-Authenticate") != c.challenge {
 					t.Errorf("%d, %v, %s, %v; want %d, %s", answer.StatusCode, answer.Header, body, err, c.status, c.detail)
 				}
 				if answer.Close != (protocol == "HTTP/1.1") {
@@ -358,7 +365,7 @@ func TestStreamsWithoutTheStore(t *testing.T) {
 	}
 }
 
-// lateBody is a body that comes only after wait, whatever becomes of the request.
+// lateBody is a body that comes only after wait, also if the request has ended.
 type lateBody struct {
 	io.ReadCloser
 	wait func()
@@ -387,7 +394,8 @@ func TestEndedAnswerIsCutOff(t *testing.T) {
 		w := httptest.NewRecorder()
 		aborted(t, func() { r.ServeHTTP(w, request("GET", "/session/", "", in.cookie)) })
 		line := r.log.Last(t, "request")
-		if reason := fmt.Sprint(line["reason"]); !strings.HasPrefix(reason, "the login has ended") || w.Body.String() != "all of it" {
+		if reason := fmt.Sprint(line["reason"]); !strings.HasPrefix(reason, "the login has ended") ||
+			w.Body.String() != "all of it" {
 			t.Errorf("the client got %q, logged %v", w.Body, line)
 		}
 	})

@@ -19,7 +19,8 @@ var handshake = []string{"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-Web
 // protocols and there is no body. TestSocketSignedOut has a WebSocket that opens.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	yaml := edit(t, baseConfig, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [none], upgrade: [tcp, DERP]}")
+	yaml := edit(t, baseConfig, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [none], upgrade: "+
+		"[tcp, DERP]}")
 	for _, noReuse := range []bool{false, true} {
 		if noReuse {
 			yaml = edit(t, yaml, `url: "http://app.invalid"`, `url: "http://app.invalid", reuse_connections: false`)
@@ -53,13 +54,15 @@ func TestUpgrade(t *testing.T) {
 			{"GET", "/tunnel/", "", "websocket", handshake, true},
 			{"GET", "/tunnel/", "", "websocket", nil, false},
 		} {
-			r.want(200, c.method, c.path, c.body, append([]string{"Connection: Upgrade", "Upgrade: " + c.upgrade}, c.handshake...)...)
+			r.want(200, c.method, c.path, c.body, append([]string{"Connection: Upgrade", "Upgrade: " + c.upgrade},
+				c.handshake...)...)
 			want := ""
 			if c.passes {
 				want = c.upgrade
 			}
 			if h := r.upstream.last().Header; h.Get("Upgrade") != want || (h["Connection"] != nil) != c.passes {
-				t.Errorf("no reuse %t: %s %s %q with %q and the body %q: the upstream gets %v", noReuse, c.method, c.path, c.upgrade, c.handshake, c.body, h)
+				t.Errorf("no reuse %t: %s %s %q with %q and the body %q: the upstream gets %v", noReuse, c.method, c.path,
+					c.upgrade, c.handshake, c.body, h)
 			}
 		}
 	}
@@ -68,7 +71,8 @@ func TestUpgrade(t *testing.T) {
 // Several Upgrade lines are one list (RFC 9110, section 5.3), and each of its protocols counts.
 func TestUpgradeLines(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, edit(t, baseConfig, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [none], upgrade: [tcp, derp]}"))
+	r := newRig(t, edit(t, baseConfig, "routes:",
+		"routes:\n  - {match: /tunnel/, upstream: app, auth: [none], upgrade: [tcp, derp]}"))
 	for _, c := range []struct {
 		path, first, second, want string
 	}{
@@ -79,7 +83,8 @@ func TestUpgradeLines(t *testing.T) {
 		{"/public/", "websocket", "h2c", ""},
 		{"/public/", "", "websocket", ""},
 	} {
-		r.want(200, "GET", c.path, "", append([]string{"Connection: Upgrade", "Upgrade: " + c.first, "Upgrade: " + c.second}, handshake...)...)
+		r.want(200, "GET", c.path, "", append([]string{"Connection: Upgrade", "Upgrade: " + c.first, "Upgrade: " + c.second},
+			handshake...)...)
 		if got := strings.Join(r.upstream.last().Header["Upgrade"], "|"); got != c.want {
 			t.Errorf("%s with %q and %q: the upstream gets %q", c.path, c.first, c.second, got)
 		}
@@ -90,7 +95,8 @@ func TestUpgradeLines(t *testing.T) {
 // WebSocket is copied as it is, and cut off when its login ends.
 func TestUpgradeChosen(t *testing.T) {
 	t.Parallel()
-	yaml := edit(t, baseConfig, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [session], upgrade: [tcp, derp]}")
+	yaml := edit(t, baseConfig, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [session], upgrade: "+
+		"[tcp, derp]}")
 	for _, c := range []struct {
 		path, upgrade, chosen string
 		switches              bool
@@ -107,7 +113,8 @@ func TestUpgradeChosen(t *testing.T) {
 			here, there := net.Pipe()
 			defer here.Close()
 			r.upstream.answer = func(q *http.Request) (*http.Response, error) {
-				answer := response(q, http.StatusSwitchingProtocols, http.Header{"Connection": {"Upgrade"}, "Upgrade": {c.chosen}}, "")
+				answer := response(q, http.StatusSwitchingProtocols, http.Header{"Connection": {"Upgrade"}, "Upgrade": {c.chosen}},
+					"")
 				answer.Body = there
 				return answer, nil
 			}
@@ -157,7 +164,8 @@ func TestSpellingOfHandshakes(t *testing.T) {
 		defer c.Close()
 		asked <- readHead(bufio.NewReader(c))
 		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
-			"sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-Websocket-Protocol: chat\r\nsec-websocket-extensions: x\r\n\r\n")
+			"sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-Websocket-Protocol: chat\r\nsec-websocket-extensions: "+
+			"x\r\n\r\n")
 	}()
 	r := newRig(t, baseConfig)
 	if err := r.reload(edit(t, baseConfig, "http://app.invalid", "http://"+upstream.Addr().String())); err != nil {
@@ -174,8 +182,10 @@ func TestSpellingOfHandshakes(t *testing.T) {
 		"sec-websocket-protocol: chat\r\nSEC-WEBSOCKET-EXTENSIONS: x\r\n\r\n", strings.Join(handshake, "\r\n"))
 	answered := readHead(bufio.NewReader(client))
 	for head, fields := range map[string][]string{
-		<-asked:  {"Sec-WebSocket-Key: ", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Protocol: chat", "Sec-WebSocket-Extensions: x"},
-		answered: {"HTTP/1.1 101", "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "Sec-WebSocket-Protocol: chat", "Sec-WebSocket-Extensions: x"},
+		<-asked: {"Sec-WebSocket-Key: ", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Protocol: chat",
+			"Sec-WebSocket-Extensions: x"},
+		answered: {"HTTP/1.1 101", "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "Sec-WebSocket-Protocol: chat",
+			"Sec-WebSocket-Extensions: x"},
 	} {
 		for _, field := range fields {
 			if strings.Count(strings.ToLower(head), strings.ToLower(field)) != 1 || !strings.Contains(head, field) {
@@ -194,7 +204,8 @@ func TestSpellingOfRefusals(t *testing.T) {
 	}
 	spelled, _, _ := strings.Cut(handshake[1], ":")
 	for _, upgrade := range []string{"websocket", "h2c"} {
-		h := r.do("GET", "/public/", "", append([]string{"Connection: Upgrade", "Upgrade: " + upgrade}, handshake...)...).Header()
+		h := r.do("GET", "/public/", "", append([]string{"Connection: Upgrade", "Upgrade: " + upgrade},
+			handshake...)...).Header()
 		if !slices.Equal(h[spelled], []string{"13, 8"}) || h["Sec-Websocket-Version"] != nil {
 			t.Errorf("for %s the client gets %v", upgrade, h)
 		}

@@ -43,7 +43,8 @@ func question(client string, header ...string) *http.Request {
 
 // asTraefik describes a request as Traefik and Caddy do.
 func asTraefik(method, host, target string) []string {
-	return []string{"X-Forwarded-Method: " + method, "X-Forwarded-Proto: https", "X-Forwarded-Host: " + host, "X-Forwarded-Uri: " + target}
+	return []string{"X-Forwarded-Method: " + method, "X-Forwarded-Proto: https", "X-Forwarded-Host: " + host,
+		"X-Forwarded-Uri: " + target}
 }
 
 // asNginx describes a request as nginx does.
@@ -57,7 +58,8 @@ func (r *rig) asks(status int, described []string, header ...string) *httptest.R
 	r.t.Helper()
 	w := r.serve(question("192.0.2.7", slices.Concat(described, header)...))
 	if w.Code != status || r.upstream.count() != 0 {
-		r.t.Errorf("%q with %.200q: %d %.300s, want %d; %d requests reached the upstream", described, header, w.Code, w.Body, status, r.upstream.count())
+		r.t.Errorf("%q with %.200q: %d %.300s, want %d; %d requests reached the upstream", described, header, w.Code, w.Body,
+			status, r.upstream.count())
 	}
 	return w
 }
@@ -78,19 +80,24 @@ func TestVerify(t *testing.T) {
 	t.Parallel()
 	r := newVerifyRig(t)
 	alice, bob := r.login(aliceIn), r.login(bobIn)
-	none := map[string]string{"X-Auth-User": "", "X-Auth-Subject": "", "X-Auth-Name": "", "X-Auth-Email": "", "X-Auth-Roles": "", "X-Auth-Mechanism": "", "X-Auth-Provider": ""}
+	none := map[string]string{"X-Auth-User": "", "X-Auth-Subject": "", "X-Auth-Name": "", "X-Auth-Email": "",
+		"X-Auth-Roles": "", "X-Auth-Mechanism": "", "X-Auth-Provider": ""}
 	for _, as := range []func(method, host, target string) []string{asTraefik, asNginx} {
-		w := r.asks(200, as("GET", "gw.example:8443", "/session/x?y=/z"), alice.cookie, "X-Auth-User: root", "X-Auth-Roles: root")
+		w := r.asks(200, as("GET", "gw.example:8443", "/session/x?y=/z"), alice.cookie, "X-Auth-User: root",
+			"X-Auth-Roles: root")
 		wantIdentity(t, w, map[string]string{
-			"X-Auth-User": "alice", "X-Auth-Subject": "local:alice", "X-Auth-Name": "Alice Example", "X-Auth-Email": "alice@example.org",
+			"X-Auth-User": "alice", "X-Auth-Subject": "local:alice", "X-Auth-Name": "Alice Example",
+			"X-Auth-Email": "alice@example.org",
 			"X-Auth-Roles": "user,admin", "X-Auth-Mechanism": "session", "X-Auth-Provider": "local",
 		})
 		if w.Body.Len() != 0 || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%q %s", w.Header(), w.Body)
 		}
-		wantIdentity(t, r.asks(200, as("GET", "gw.example", "/session/"), bob.cookie, "X-Auth-Email: a@b"), map[string]string{"X-Auth-User": "bob", "X-Auth-Email": "", "X-Auth-Name": ""})
+		wantIdentity(t, r.asks(200, as("GET", "gw.example", "/session/"), bob.cookie, "X-Auth-Email: a@b"),
+			map[string]string{"X-Auth-User": "bob", "X-Auth-Email": "", "X-Auth-Name": ""})
 		wantIdentity(t, r.asks(200, as("GET", "gw.example", "/public/"), "X-Auth-User: root"), none)
-		wantIdentity(t, r.asks(200, as("PUT", "gw.example", "/bearer/"), alice.bearer), map[string]string{"X-Auth-Mechanism": "bearer"})
+		wantIdentity(t, r.asks(200, as("PUT", "gw.example", "/bearer/"), alice.bearer),
+			map[string]string{"X-Auth-Mechanism": "bearer"})
 		w = r.asks(200, as("GET", "gw.example", "/named/"), alice.cookie)
 		wantIdentity(t, w, map[string]string{"X_login": "alice", "X-Auth-Subject": "local:alice"})
 		for _, name := range []string{"X-Auth-User", "X-Auth-Email"} {
@@ -138,10 +145,12 @@ func TestVerifyAmbiguous(t *testing.T) {
 		r.asks(400, append(slices.Clone(nginx), differ...), alice)
 		r.asks(400, nginx, alice, other) // a part of the other form may be there, but must agree
 	}
-	for _, url := range []string{"/session/", "gw.example/session/", "https:/session/", "https:///session/", "https://gw.example", "https://gw.example?x", "https://u:p@gw.example/session/", "ftp://gw.example/session/", "https://gw.example#/session/"} {
+	for _, url := range []string{"/session/", "gw.example/session/", "https:/session/", "https:///session/",
+		"https://gw.example", "https://gw.example?x", "https://u:p@gw.example/session/", "ftp://gw.example/session/", "https://gw.example#/session/"} {
 		r.asks(400, []string{"X-Original-Method: GET", "X-Original-URL: " + url}, alice)
 	}
-	for _, target := range []string{"https://gw.example/session/", "session/", "/session/#x", "/session/../public/", "/session/%2e%2e/public/", "/session//x", "/session%2fx", `/session\x`, "/session/%00", "/session/\x01", "/session/%zz", "*"} {
+	for _, target := range []string{"https://gw.example/session/", "session/", "/session/#x", "/session/../public/",
+		"/session/%2e%2e/public/", "/session//x", "/session%2fx", `/session\x`, "/session/%00", "/session/\x01", "/session/%zz", "*"} {
 		r.asks(400, asTraefik("GET", "gw.example", target), alice)
 	}
 	for _, method := range []string{"GE T", "get", "G(T"} {
@@ -159,18 +168,21 @@ func TestVerifyRefused(t *testing.T) {
 	t.Parallel()
 	r := newVerifyRig(t)
 	alice := r.login(aliceIn).cookie
-	for _, described := range [][]string{asTraefik("GET", "gw.example", "/session/"), asNginx("GET", "gw.example", "/session/"), nil} {
+	for _, described := range [][]string{asTraefik("GET", "gw.example", "/session/"),
+		asNginx("GET", "gw.example", "/session/"), nil} {
 		for _, target := range []string{"/verify", "/%76erify?x"} {
 			q := request("GET", target, "", append(slices.Clone(described), alice)...)
 			r.wantOf(403, q)
 		}
 	}
-	r.asks(403, []string{"X-Forwarded-Method: GET", "X-Forwarded-Proto: http", "X-Forwarded-Host: gw.example", "X-Forwarded-Uri: /session/"}, alice)
+	r.asks(403, []string{"X-Forwarded-Method: GET", "X-Forwarded-Proto: http", "X-Forwarded-Host: gw.example",
+		"X-Forwarded-Uri: /session/"}, alice)
 	r.asks(403, []string{"X-Original-Method: GET", "X-Original-URL: http://gw.example/session/"}, alice)
 	off := newRig(t, edit(t, namedUpstream(t, verifyConfig), "store:", "tls: {mode: \"off\"}\nstore:"))
 	off.asks(200, asNginx("GET", "gw.example", "/public/"))
 	off.asks(403, []string{"X-Original-Method: GET", "X-Original-URL: http://gw.example/public/"})
-	off.wantOf(403, request("GET", "/verify", "", append(asTraefik("GET", "gw.example", "/public/"), "X-Forwarded-For: 10.0.0.1")...))
+	off.wantOf(403, request("GET", "/verify", "",
+		append(asTraefik("GET", "gw.example", "/public/"), "X-Forwarded-For: 10.0.0.1")...))
 }
 
 // The gateway answers a question as it answers the request itself, except that no
@@ -180,7 +192,8 @@ func TestVerifyAnswers(t *testing.T) {
 	r := newVerifyRig(t)
 	bob := r.login(bobIn)
 	page := asTraefik("GET", "gw.example:8443", "/session/a?b=c")
-	for cookie, reason := range map[string]string{"": "", "Cookie: session_id=" + strings.Repeat("A", 43): "&reason=ended"} {
+	for cookie, reason := range map[string]string{"": "",
+		"Cookie: session_id=" + strings.Repeat("A", 43): "&reason=ended"} {
 		w := r.asks(302, page, browser, cookie)
 		if got := w.Header().Get("Location"); got != "https://gw.example:8443/signin?return_to=%2Fsession%2Fa%3Fb%3Dc"+reason {
 			t.Errorf("the sign-in page is at %q", got)
@@ -189,15 +202,18 @@ func TestVerifyAnswers(t *testing.T) {
 		if got := n.Header().Get("Location"); got != w.Header().Get("Location") {
 			t.Errorf("for nginx the sign-in page is at %q", got)
 		}
-		if cleared := cookie != ""; cleared != (len(w.Header()["Set-Cookie"]) == 1) || cleared != (len(n.Header()["Set-Cookie"]) == 1) {
+		if cleared := cookie != ""; cleared != (len(w.Header()["Set-Cookie"]) == 1) ||
+			cleared != (len(n.Header()["Set-Cookie"]) == 1) {
 			t.Errorf("with %q: %q and %q", cookie, w.Header()["Set-Cookie"], n.Header()["Set-Cookie"])
 		}
 	}
 	w := r.asks(401, asTraefik("GET", "gw.example", "/any/"))
-	if got := w.Header()["Www-Authenticate"]; len(got) != 2 || detailOf(t, w) != "Not signed in." || w.Header()["Location"] != nil {
+	if got := w.Header()["Www-Authenticate"]; len(got) != 2 || detailOf(t, w) != "Not signed in." ||
+		w.Header()["Location"] != nil {
 		t.Errorf("%q %s", w.Header(), w.Body)
 	}
-	if w := r.asks(401, asTraefik("POST", "wiki.example.org", "/"), browser); !strings.Contains(w.Body.String(), ` href="https://gw.example/signin"`) {
+	if w := r.asks(401, asTraefik("POST", "wiki.example.org", "/"), browser); !strings.Contains(w.Body.String(),
+		` href="https://gw.example/signin"`) {
 		t.Errorf("the page for a host of the proxy does not lead to the sign-in:\n%s", w.Body)
 	}
 	r.asks(401, page, "Authorization: Bearer x", "Cookie: session_id=x")
@@ -210,9 +226,11 @@ func TestVerifyAnswers(t *testing.T) {
 		t.Errorf("from another network: %d", w.Code)
 	}
 	for range 10 { // by the client, not by the proxy
-		r.serve(question("203.0.113.9", append(asTraefik("GET", "gw.example", "/basic/"), basicHeader("service", "wrong"))...))
+		r.serve(question("203.0.113.9", append(asTraefik("GET", "gw.example", "/basic/"),
+			basicHeader("service", "wrong"))...))
 	}
-	if w := r.serve(question("203.0.113.9", append(asTraefik("GET", "gw.example", "/basic/"), service)...)); w.Code != 429 || w.Header().Get("Retry-After") == "" {
+	if w := r.serve(question("203.0.113.9", append(asTraefik("GET", "gw.example", "/basic/"),
+		service)...)); w.Code != 429 || w.Header().Get("Retry-After") == "" {
 		t.Errorf("after ten failures: %d %q", w.Code, w.Header())
 	}
 	r.asks(200, asTraefik("GET", "gw.example", "/basic/"), service)
@@ -253,7 +271,8 @@ func TestVerifyOnlyRoute(t *testing.T) {
 		t.Error("the credentials of a direct request were checked")
 	}
 	r.want(200, "GET", "/session/", "", alice.cookie)
-	w := r.serve(question("192.0.2.7", append(asTraefik("POST", "gw.example", "/asked/x"), basicHeader("service", "s3rvice"))...))
+	w := r.serve(question("192.0.2.7", append(asTraefik("POST", "gw.example", "/asked/x"),
+		basicHeader("service", "s3rvice"))...))
 	wantIdentity(t, w, map[string]string{"X-Auth-User": "service", "X-Auth-Email": ""})
 }
 
@@ -271,7 +290,8 @@ func TestVerifyCrossSite(t *testing.T) {
 		get, post := asTraefik("GET", "gw.example", "/session/"), asNginx("POST", "gw.example", "/session/")
 		r.asks(200, get, append(site.Headers, alice.cookie)...)
 		r.asks(change, post, append(site.Headers, alice.cookie)...)
-		for _, sign := range []string{"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13", "Sec-Fetch-Mode: websocket"} {
+		for _, sign := range []string{"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13",
+			"Sec-Fetch-Mode: websocket"} {
 			r.asks(socket, get, append(site.Headers, alice.cookie, sign)...)
 		}
 		get[1] = "X-Forwarded-Proto: wss"
@@ -284,7 +304,8 @@ func TestVerifyCrossSite(t *testing.T) {
 func TestVerifyPreflight(t *testing.T) {
 	t.Parallel()
 	const policy = `auth: [session, bearer], cors: {origins: ["https://spa.example"], credentials: true}}`
-	r := newRig(t, edit(t, namedUpstream(t, verifyConfig), "listen:", "  - {match: /shared/, upstream: app, "+policy+"\n  - {match: /own/, "+policy+"\nlisten:"))
+	r := newRig(t, edit(t, namedUpstream(t, verifyConfig), "listen:",
+		"  - {match: /shared/, upstream: app, "+policy+"\n  - {match: /own/, "+policy+"\nlisten:"))
 	alice := r.login(aliceIn)
 	preflight := []string{"Origin: https://spa.example", "Access-Control-Request-Method: GET"}
 	for _, target := range []string{"/shared/", "/own/"} {
@@ -293,7 +314,8 @@ func TestVerifyPreflight(t *testing.T) {
 			t.Errorf("%s: %q", target, w.Header())
 		}
 		r.asks(200, asTraefik("POST", "gw.example", target), alice.cookie, preflight[0], "Sec-Fetch-Site: cross-site")
-		r.asks(403, asTraefik("POST", "gw.example", target), alice.cookie, "Origin: https://evil.example", "Sec-Fetch-Site: cross-site")
+		r.asks(403, asTraefik("POST", "gw.example", target), alice.cookie, "Origin: https://evil.example",
+			"Sec-Fetch-Site: cross-site")
 	}
 	r.want(204, "OPTIONS", "/shared/", "", preflight...)
 	r.want(404, "OPTIONS", "/own/", "", preflight...)
@@ -348,7 +370,8 @@ func TestVerifyLog(t *testing.T) {
 	t.Parallel()
 	r := newVerifyRig(t)
 	r.asks(200, asNginx("PUT", "gw.example", "/public/x?secret"))
-	for _, part := range []string{`"method":"PUT"`, `"host":"gw.example"`, `"path":"/public/x"`, `"client":"192.0.2.7"`, `"route":"public"`, `"verify":true`} {
+	for _, part := range []string{`"method":"PUT"`, `"host":"gw.example"`, `"path":"/public/x"`, `"client":"192.0.2.7"`,
+		`"route":"public"`, `"verify":true`} {
 		if !strings.Contains(r.log.String(), part) {
 			t.Errorf("the log does not have %s:\n%s", part, r.log)
 		}
@@ -364,15 +387,18 @@ var comparable = []string{
 	"$cookie", "$bearer", "Authorization: Basic c2VydmljZTpzM3J2aWNl", "Authorization: Basic c2VydmljZTp3cm9uZw==",
 	"Cookie: session_id=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", browser, "Accept: application/problem+json",
 	"Sec-Fetch-Site: cross-site", "Origin: https://evil.example", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Mode: cors",
-	"Connection: Upgrade", "X-Auth-User: root", "X-Auth-Roles: admin", "X-Forwarded-Prefix: /x", "Origin: https://gw.example",
+	"Connection: Upgrade", "X-Auth-User: root", "X-Auth-Roles: admin", "X-Forwarded-Prefix: /x",
+	"Origin: https://gw.example",
 }
 
 // For each request, verify decides as the gateway decides about the same request when
 // it comes directly, and tells the same identity.
 func FuzzVerifyAsDirect(f *testing.F) {
 	for i, target := range []string{
-		"/session/", "/session/x?y", "/basic/", "/bearer/", "/any/a;b=c", "/admin/", "/public/", "/near/", "/named/", "/nowhere", "/session", "/%73ession/", "/session/%2e%2e/public/", "/public/..;/session/",
-		"/", "/public/%2fx", "//session/", "/session/#f", "https://gw.example/session/", "/logout", "/verify", "*", "/session/\xff", "/public/%c0%ae", "/a%25%32%66b", "/session/?a#b", "/public/;x/", "/public;/x",
+		"/session/", "/session/x?y", "/basic/", "/bearer/", "/any/a;b=c", "/admin/", "/public/", "/near/", "/named/",
+		"/nowhere", "/session", "/%73ession/", "/session/%2e%2e/public/", "/public/..;/session/",
+		"/", "/public/%2fx", "//session/", "/session/#f", "https://gw.example/session/", "/logout", "/verify", "*",
+		"/session/\xff", "/public/%c0%ae", "/a%25%32%66b", "/session/?a#b", "/public/;x/", "/public;/x",
 	} {
 		for bits := range len(comparable) {
 			f.Add("GET", "gw.example", target, uint16(1<<bits|i), i%2 == 0)
@@ -391,7 +417,8 @@ func FuzzVerifyAsDirect(f *testing.F) {
 				return // no server passes it on
 			}
 		}
-		if !httpguts.ValidHeaderFieldName(method) || !traefik && (!strings.HasPrefix(target, "/") || strings.Contains(host, "/")) {
+		if !httpguts.ValidHeaderFieldName(method) || !traefik &&
+			(!strings.HasPrefix(target, "/") || strings.Contains(host, "/")) {
 			return // nor this
 		}
 		var header []string
@@ -454,17 +481,21 @@ func wantSameDecision(t *testing.T, r *rig, client, method, host, target string,
 			t.Errorf("%s with %q reaches the upstream, and verify answers %d %s", what, header, verify.Code, verify.Body)
 		}
 		for name, values := range verify.Header() {
-			if got := r.upstream.last().Header[name]; strings.HasPrefix(name, "X-Auth-") && strings.Join(values, "") != strings.Join(got, "") {
+			if got := r.upstream.last().Header[name]; strings.HasPrefix(name, "X-Auth-") &&
+				strings.Join(values, "") != strings.Join(got, "") {
 				t.Errorf("%s: %s is %q for the upstream and %q for the proxy", what, name, got, values)
 			}
 		}
 	case direct.Code == http.StatusFound:
-		if want := map[bool]int{true: 302, false: 401}[traefik]; verify.Code != want || verify.Header().Get("Location") != "https://"+host+direct.Header().Get("Location") {
-			t.Errorf("%s is redirected to %q, and verify answers %d to %q", what, direct.Header()["Location"], verify.Code, verify.Header()["Location"])
+		if want := map[bool]int{true: 302, false: 401}[traefik]; verify.Code != want ||
+			verify.Header().Get("Location") != "https://"+host+direct.Header().Get("Location") {
+			t.Errorf("%s is redirected to %q, and verify answers %d to %q", what, direct.Header()["Location"], verify.Code,
+				verify.Header()["Location"])
 		}
 	case verify.Code != direct.Code, withoutSignIn(verify) != withoutSignIn(direct),
 		!slices.Equal(verify.Header()["Www-Authenticate"], direct.Header()["Www-Authenticate"]),
 		!slices.Equal(verify.Header()["Set-Cookie"], direct.Header()["Set-Cookie"]):
-		t.Errorf("%s with %q: %d %s, and verify answers %d %s", what, header, direct.Code, direct.Body, verify.Code, verify.Body)
+		t.Errorf("%s with %q: %d %s, and verify answers %d %s", what, header, direct.Code, direct.Body, verify.Code,
+			verify.Body)
 	}
 }

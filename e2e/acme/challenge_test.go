@@ -56,7 +56,8 @@ func (g *acmeGateway) worksOverTLS(t *testing.T, up *world.Recorder, roots *x509
 	t.Helper()
 	for _, protocol := range []string{"http/1.1", "h2"} {
 		c := g.visitor(&tls.Config{RootCAs: roots, NextProtos: []string{protocol}}, false)
-		if a := g.Do(c, "GET", "/basic", "", "Authorization", world.BasicService, "X-Auth-User", "root"); a.Status != http.StatusOK {
+		if a := g.Do(c, "GET", "/basic", "", "Authorization", world.BasicService, "X-Auth-User",
+			"root"); a.Status != http.StatusOK {
 			t.Errorf("%s: %d %s", protocol, a.Status, a.Body)
 		}
 		if user := up.One(t).Value(t, "X-Auth-User"); user != "service" {
@@ -86,7 +87,8 @@ func (g *acmeGateway) speaksNothing(t *testing.T, up *world.Recorder) {
 		"GET /open HTTP/1.1\r\nHost: " + gateName + "\r\n\r\n",
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
 	} {
-		conn, err := tls.Dial("tcp", g.secure, &tls.Config{ServerName: gateName, NextProtos: []string{protocol, "other"}, InsecureSkipVerify: true})
+		conn, err := tls.Dial("tcp", g.secure, &tls.Config{ServerName: gateName, NextProtos: []string{protocol, "other"},
+			InsecureSkipVerify: true})
 		if err != nil {
 			t.Fatal(err)
 		}

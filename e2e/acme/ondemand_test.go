@@ -98,7 +98,8 @@ func (a *acmeGateway) afterRestart(t *testing.T, roots *x509.CertPool, one *x509
 	}
 	a.demands(roots, "three"+below)
 	world.Until(t, "the order for a name that leads nowhere", func() bool {
-		return a.serves(roots, "none"+below) == nil && strings.Contains(a.Log.String(), "a certificate that a client asked for cannot be obtained")
+		return a.serves(roots, "none"+below) == nil &&
+			strings.Contains(a.Log.String(), "a certificate that a client asked for cannot be obtained")
 	})
 	if conn, err := a.shake(roots, "four"+below); err == nil {
 		t.Errorf("beyond the bounds: %v\n%s", conn, a.Log)

@@ -50,7 +50,8 @@ const gateName = "gate.test"
 
 // buildPebble builds it once, beside the gateway.
 var buildPebble = sync.OnceValue(func() error {
-	return world.Build("e2e", "github.com/letsencrypt/pebble/v2/cmd/pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv")
+	return world.Build("e2e", "github.com/letsencrypt/pebble/v2/cmd/pebble",
+		"github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv")
 })
 
 // startPebble starts an authority whose certificates have a lifetime. In its DNS,
@@ -72,7 +73,8 @@ func startPebble(t testing.TB, life time.Duration) *pebble {
 		"listenAddress": server, "managementListenAddress": management, "keyAlgorithm": "ecdsa",
 		"certificate": p.roots, "privateKey": filepath.Join(p.dir, "key.pem"),
 		"httpPort": json.Number(p.http), "tlsPort": json.Number(p.https),
-		"profiles": map[string]any{"default": map[string]any{"description": "default", "validityPeriod": int(life.Seconds())}},
+		"profiles": map[string]any{"default": map[string]any{"description": "default",
+			"validityPeriod": int(life.Seconds())}},
 	}})
 	if err == nil {
 		err = os.WriteFile(config, text, 0o600)

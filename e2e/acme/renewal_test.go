@@ -170,7 +170,8 @@ func (p *pebble) rebuild() (roots *x509.CertPool, before string) {
 
 // ordersOnceMore is what the gateway logs before the order that names no
 // replaced certificate.
-const ordersOnceMore = "the authority refused to renew the certificate; it is ordered once more, without naming the replaced certificate, " +
+const ordersOnceMore = "the authority refused to renew the certificate; it is ordered once more, without naming the " +
+	"replaced certificate, " +
 	"in case the authority was rebuilt or the account has changed"
 
 // asOf checks a certificate that has expired as if it had not.
@@ -243,10 +244,12 @@ func (g *acmeGateway) hasNone(t *testing.T, roots *x509.CertPool, name string) {
 		t.Fatal(err)
 	}
 	response.Body.Close()
-	if want := g.Public + "/open"; response.StatusCode != http.StatusPermanentRedirect || response.Header.Get("Location") != want {
+	if want := g.Public + "/open"; response.StatusCode != http.StatusPermanentRedirect ||
+		response.Header.Get("Location") != want {
 		t.Errorf("over plain HTTP: %d to %q, expected to %q", response.StatusCode, response.Header.Get("Location"), want)
 	}
-	g.logsFailure(t, "there is no certificate yet, and it cannot be obtained; it is tried again", name, "performing request")
+	g.logsFailure(t, "there is no certificate yet, and it cannot be obtained; it is tried again", name,
+		"performing request")
 }
 
 // logsFailure: the log has an error with the domain and the reason.
@@ -265,7 +268,8 @@ func (g *acmeGateway) logsFailure(t *testing.T, message, name, why string) {
 // after that.
 func (g *acmeGateway) keepsLast(t *testing.T, coming *arrivals) {
 	t.Helper()
-	g.logsFailure(t, "the certificate cannot be renewed; the current one is kept, and it is tried again", gateName, "authorization failed")
+	g.logsFailure(t, "the certificate cannot be renewed; the current one is kept, and it is tried again", gateName,
+		"authorization failed")
 	seen, expires := coming.serials(), g.reported(gateName).Expires
 	world.Until(t, "its end", func() bool { return time.Now().After(expires) })
 	before := coming.came.Load()

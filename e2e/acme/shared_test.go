@@ -117,6 +117,7 @@ func TestACMEKilled(t *testing.T) {
 		t.Fatalf("B does not wait\n%s", b.Log)
 	}
 	// In place of waiting for the leases. A killed instance holds the lock on the account too.
-	redis.Do(t, "EVAL", "for _, key in ipairs(redis.call('KEYS', 'authgate:acme:lock:*')) do redis.call('DEL', key) end", "0")
+	redis.Do(t, "EVAL", "for _, key in ipairs(redis.call('KEYS', 'authgate:acme:lock:*')) do redis.call('DEL', key) end",
+		"0")
 	b.obtains(p.trust())
 }

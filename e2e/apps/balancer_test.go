@@ -24,9 +24,11 @@ func haproxy(t *testing.T, g *world.Instance, send string) (https, plain string)
 	t.Helper()
 	https, plain = world.FreeAddress(t), world.FreeAddress(t)
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	config := "global\n  maxconn 100\ndefaults\n  mode tcp\n  timeout connect 10s\n  timeout client 1m\n  timeout server 1m\n"
+	config := "global\n  maxconn 100\ndefaults\n  mode tcp\n  timeout connect 10s\n  timeout client 1m\n  timeout " +
+		"server 1m\n"
 	for front, back := range map[string]string{https: world.Authority(g.Base), plain: world.Authority(g.HTTP)} {
-		config += fmt.Sprintf("listen port%s\n  bind %s\n  server gateway %s %s\n", front[strings.LastIndexByte(front, ':')+1:], front, back, send)
+		config += fmt.Sprintf("listen port%s\n  bind %s\n  server gateway %s %s\n",
+			front[strings.LastIndexByte(front, ':')+1:], front, back, send)
 	}
 	world.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 	out := &world.Output{}
@@ -63,7 +65,8 @@ func TestBalancer(t *testing.T) {
 		t.Run(send, func(t *testing.T) {
 			t.Parallel()
 			g := world.Prepare(t)
-			g.Listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q, proxy_protocol: [127.0.0.1]}\n", world.Authority(g.Base), world.Authority(g.HTTP), world.Authority(g.Admin))
+			g.Listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q, proxy_protocol: [127.0.0.1]}\n",
+				world.Authority(g.Base), world.Authority(g.HTTP), world.Authority(g.Admin))
 			g.Configure(world.People + world.App(echoAddress(t)) + `
 routes:
   - {match: /public, upstream: app, auth: [none]}
@@ -93,10 +96,12 @@ routes:
 			refusesHeaders(t, g)
 			redirect := world.Must(through(g, plain, "127.0.0.4").Get(g.HTTP + "/public"))(t)
 			redirect.Body.Close()
-			if got := redirect.Header.Get("Location"); redirect.StatusCode != http.StatusPermanentRedirect || got != g.Base+"/public" {
+			if got := redirect.Header.Get("Location"); redirect.StatusCode != http.StatusPermanentRedirect ||
+				got != g.Base+"/public" {
 				t.Errorf("listen.http: %d to %q", redirect.StatusCode, got)
 			}
-			world.Until(t, "the log to name a client of listen.http", func() bool { return strings.Contains(g.Log.String(), `"client":"127.0.0.4"`) })
+			world.Until(t, "the log to name a client of listen.http",
+				func() bool { return strings.Contains(g.Log.String(), `"client":"127.0.0.4"`) })
 			stopsBehind(t, g, through(g, https, "127.0.0.5"), "127.0.0.5")
 		})
 	}
@@ -132,15 +137,17 @@ func refusesHeaders(t *testing.T, g *world.Instance) {
 	} {
 		conn := g.DialPlain(t, c.from)
 		world.Limit(t, conn)
-		_, _ = io.WriteString(conn, c.header+"GET /public HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") // it may be closed already
-		got, _ := io.ReadAll(conn)                                                                                   // or be reset
+		_, _ = io.WriteString(conn, c.header+"GET /public HTTP/1.1\r\nHost: localhost\r\nConnection: "+
+			"close\r\n\r\n") // it may be closed already
+		got, _ := io.ReadAll(conn) // or be reset
 		if !strings.HasPrefix(string(got), c.want) || c.want == "" && len(got) > 0 {
 			t.Errorf("%s with the header %q is answered %q", c.from, c.header, got)
 		}
 	}
 	world.Until(t, "the log to say that a balancer sends no header", func() bool {
 		log := g.Log.String()
-		return strings.Contains(log, "closed a connection from an address in listen.proxy_protocol") && strings.Contains(log, `"balancer":"127.0.0.1:`)
+		return strings.Contains(log, "closed a connection from an address in listen.proxy_protocol") &&
+			strings.Contains(log, `"balancer":"127.0.0.1:`)
 	})
 }
 

@@ -104,7 +104,8 @@ func TestClients(t *testing.T) {
 		got := fmt.Sprint(g.Status(c, "GET", "/session"), g.Status(c, "GET", "/basic", "Authorization", world.BasicService),
 			g.Do(c, "POST", "/login", "username=alice&password=wonderland", "Content-Type", world.TypeForm).Status,
 			g.Status(c, "GET", "/session"), g.Status(c, "GET", "/bearer", "Authorization", "Bearer "+token))
-		if want := fmt.Sprint(http.StatusUnauthorized, http.StatusOK, http.StatusOK, http.StatusOK, http.StatusOK); got != want {
+		if want := fmt.Sprint(http.StatusUnauthorized, http.StatusOK, http.StatusOK, http.StatusOK,
+			http.StatusOK); got != want {
 			t.Errorf("the client gets %s, expected %s", got, want)
 		}
 		wantClient(t, up)
@@ -124,7 +125,8 @@ func wantClient(t *testing.T, up *world.Recorder) {
 	t.Helper()
 	var got [][3]string
 	for _, m := range up.All() {
-		got = append(got, [3]string{m.Value(t, "X-Auth-User"), m.Value(t, "X-Auth-Mechanism"), m.Value(t, "Authorization") + m.Value(t, "Cookie")})
+		got = append(got, [3]string{m.Value(t, "X-Auth-User"), m.Value(t, "X-Auth-Mechanism"),
+			m.Value(t, "Authorization") + m.Value(t, "Cookie")})
 	}
 	want := [][3]string{{"service", "basic", ""}, {"alice", "session", ""}, {"alice", "bearer", ""}}
 	if diff := cmp.Diff(want, got); diff != "" {

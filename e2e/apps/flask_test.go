@@ -33,9 +33,11 @@ func TestFlask(t *testing.T) {
 	up := world.StartTap(t, startFlask(t))
 	g := world.Prepare(t)
 	world.StartDemoProvider(t, func(issuer string) (provider.Client, *http.Client) {
-		g.Configure(world.People + world.DocumentedApp(t, "flask", up.URL) + "providers:\n  - {name: demo, issuer: '" + issuer + "', client_id: shop, client_secret: s3cret}\n")
+		g.Configure(world.People + world.DocumentedApp(t, "flask",
+			up.URL) + "providers:\n  - {name: demo, issuer: '" + issuer + "', client_id: shop, client_secret: s3cret}\n")
 		g.Run()
-		return provider.Client{ID: "shop", Secret: "s3cret", RedirectURIs: []string{g.Base + "/callback"}, PostLogoutRedirectURIs: []string{g.Base + "/"}}, g.Stranger()
+		return provider.Client{ID: "shop", Secret: "s3cret", RedirectURIs: []string{g.Base + "/callback"},
+			PostLogoutRedirectURIs: []string{g.Base + "/"}}, g.Stranger()
 	}, nil)
 	c := g.Client()
 	c.CheckRedirect = nil
@@ -53,7 +55,8 @@ func TestFlask(t *testing.T) {
 	}
 	post := func(path, body string) {
 		t.Helper()
-		a, _ := v.visit("POST", g.Base+path, body, "Content-Type", "application/x-www-form-urlencoded", "Origin", g.Base, "Sec-Fetch-Site", "same-origin")
+		a, _ := v.visit("POST", g.Base+path, body, "Content-Type", "application/x-www-form-urlencoded", "Origin", g.Base,
+			"Sec-Fetch-Site", "same-origin")
 		world.WantStatus(t, path, a, http.StatusOK)
 	}
 	if a, at := v.signIn(g.Base+"/login?provider=demo", "alice"); a.Status != http.StatusOK || at.String() != g.Base+"/" {

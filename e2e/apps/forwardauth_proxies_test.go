@@ -54,13 +54,15 @@ var forwardProxies = map[string]forwardProxy{
 	"caddy": {"caddy.md", func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
 		_, port, err := net.SplitHostPort(address)
 		world.NoError(t, err)
-		global := fmt.Sprintf("{\n\tadmin off\n\tservers {\n\t\tprotocols h1 h2\n\t}\n\tauto_https disable_redirects\n\tdefault_bind 127.0.0.1\n\thttp_port %s\n\thttps_port %s\n}\n", world.FreePort(t), port)
+		global := fmt.Sprintf("{\n\tadmin off\n\tservers {\n\t\tprotocols h1 h2\n\t}\n\tauto_https "+
+			"disable_redirects\n\tdefault_bind 127.0.0.1\n\thttp_port %s\n\thttps_port %s\n}\n", world.FreePort(t), port)
 		certificate := filepath.Join(dir, "site.pem")
 		config := global + world.Substituted(t, files["Caddyfile.example"],
 			"auth.example.org {", "auth.example.org {\n\ttls "+certificate+" "+certificate,
 			"app.example.org {", "app.example.org {\n\ttls "+certificate+" "+certificate)
 		world.WriteAll(t, dir, map[string]string{"Caddyfile": config})
-		cmd := exec.Command(world.FindProgram(t, "caddy"), "run", "--config", filepath.Join(dir, "Caddyfile"), "--adapter", "caddyfile")
+		cmd := exec.Command(world.FindProgram(t, "caddy"), "run", "--config", filepath.Join(dir, "Caddyfile"), "--adapter",
+			"caddyfile")
 		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
 		return cmd
 	}},
@@ -73,8 +75,10 @@ func forwardGateway(t *testing.T) *world.Instance {
 	g := world.Prepare(t)
 	g.Write("config.yaml", world.Substituted(t, documentFile(t, "README.md", "yaml"),
 		"http: 127.0.0.1:8080", fmt.Sprintf("http: %q\n  admin: %q", world.Authority(g.HTTP), world.Authority(g.Admin)),
-		`roles: [user, admin], password_hash: "$argon2id$v=19$m=19456,t=2,p=1$…"`, "roles: [user, admin], password_hash: "+`"`+world.WonderlandHash+`"`,
-		`roles: [user], password_hash: "$argon2id$v=19$m=19456,t=2,p=1$…"`, "roles: [user], password_hash: "+`"`+world.BuilderHash+`"`,
+		`roles: [user, admin], password_hash: "$argon2id$v=19$m=19456,t=2,p=1$…"`,
+		"roles: [user, admin], password_hash: "+`"`+world.WonderlandHash+`"`,
+		`roles: [user], password_hash: "$argon2id$v=19$m=19456,t=2,p=1$…"`,
+		"roles: [user], password_hash: "+`"`+world.BuilderHash+`"`,
 		"192.0.2.0/24", "127.0.0.2")+"  - {match: open.example.org/, auth: [none]}\n")
 	g.Run()
 	return g
@@ -100,7 +104,8 @@ func (p forwardProxy) start(t *testing.T, g *world.Instance, app string) (addres
 	files := map[string]string{"GATE": world.Authority(g.HTTP), "APP": world.Authority(app)}
 	for _, b := range world.ReadDocument(t, "docs/forward-auth/"+p.document).Blocks {
 		if name, ok := b.File(); ok {
-			files[name] = strings.NewReplacer("127.0.0.1:8080", world.Authority(g.HTTP), "127.0.0.1:3000", world.Authority(app)).Replace(b.Text())
+			files[name] = strings.NewReplacer("127.0.0.1:8080", world.Authority(g.HTTP), "127.0.0.1:3000",
+				world.Authority(app)).Replace(b.Text())
 		}
 	}
 	dir, address := t.TempDir(), world.FreeAddress(t)
@@ -134,7 +139,8 @@ func siteCertificate(t *testing.T, path string) *x509.CertPool {
 	t.Helper()
 	key := world.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	certificate, private := world.SelfSigned(t, &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example.org"}, DNSNames: []string{"auth.example.org", "app.example.org"},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example.org"},
+		DNSNames: []string{"auth.example.org", "app.example.org"},
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}, key)
 	world.NoError(t, os.WriteFile(path, []byte(certificate+private), 0o600))

@@ -91,7 +91,8 @@ func wantUser(t *testing.T, what string, m world.Message, user, roles string) {
 	t.Helper()
 	want := map[string]string{}
 	if user != "" {
-		want = map[string]string{"X-Auth-User": user, "X-Auth-Subject": "local:" + user, "X-Auth-Roles": roles, "X-Auth-Mechanism": "session", "X-Auth-Provider": "local"}
+		want = map[string]string{"X-Auth-User": user, "X-Auth-Subject": "local:" + user, "X-Auth-Roles": roles,
+			"X-Auth-Mechanism": "session", "X-Auth-Provider": "local"}
 	}
 	for _, name := range world.IdentityNames {
 		if got := m.Value(t, name); got != want[name] {
@@ -146,7 +147,8 @@ func forwardSignIn(t *testing.T, app *world.Recorder, v surfer) {
 	if m.Target() != "/page?a=%2Fb&c" {
 		t.Errorf("the application gets %q", m.Line)
 	}
-	a, _ = v.visit("POST", forwardApp+"/admin/x%20y;z", "a body", append(spoofedIdentity(), "Sec-Fetch-Site", "same-origin")...)
+	a, _ = v.visit("POST", forwardApp+"/admin/x%20y;z", "a body",
+		append(spoofedIdentity(), "Sec-Fetch-Site", "same-origin")...)
 	world.WantStatus(t, "a post", a, http.StatusOK)
 	m = app.One(t)
 	wantUser(t, "a post with spoofed headers", m, "alice", "user,admin")
@@ -155,7 +157,8 @@ func forwardSignIn(t *testing.T, app *world.Recorder, v surfer) {
 	}
 	a, _ = v.visit("POST", forwardApp+"/page", "a body", "Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example")
 	world.WantStatus(t, "a post of another site", a, http.StatusForbidden)
-	a, _ = v.visit("GET", forwardApp+"/page", "", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==", "Connection", "Upgrade", "Upgrade", "websocket", "Origin", "https://evil.example")
+	a, _ = v.visit("GET", forwardApp+"/page", "", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key",
+		"dGhlIHNhbXBsZSBub25jZQ==", "Connection", "Upgrade", "Upgrade", "websocket", "Origin", "https://evil.example")
 	world.WantStatus(t, "a WebSocket of another site", a, http.StatusForbidden)
 	a, _ = v.visit("POST", forwardApp+"/auth/logout", "", "Origin", forwardApp, "Sec-Fetch-Site", "same-origin")
 	world.WantStatus(t, "the logout", a, http.StatusOK)
@@ -171,7 +174,8 @@ func forwardRefusals(t *testing.T, app *world.Recorder, v surfer) {
 	t.Helper()
 	a, _ := v.visit("GET", forwardApp+"/api", "", "Accept", world.TypeJSON)
 	world.WantStatus(t, "without a login", a, http.StatusUnauthorized)
-	a, _ = v.visit("GET", forwardApp+"/api", "", append(spoofedIdentity(), "Cookie", "session_id=x", "Accept", world.TypeJSON)...)
+	a, _ = v.visit("GET", forwardApp+"/api", "",
+		append(spoofedIdentity(), "Cookie", "session_id=x", "Accept", world.TypeJSON)...)
 	world.WantStatus(t, "with a wrong cookie", a, http.StatusUnauthorized)
 	if a, at := v.signIn(forwardApp+"/page", "bob"); a.Status != http.StatusOK || at.Path != "/page" {
 		t.Fatalf("after the sign-in: %d at %s", a.Status, at)
@@ -233,8 +237,10 @@ func forwardSmuggling(t *testing.T, g *world.Instance, app *world.Recorder, addr
 		}
 	}
 	for _, header := range []string{
-		"X-Original-URL: https://app.example.org/public/", "X-Original-Method: GET", "X-Forwarded-Uri: /public/", "X-Forwarded-Method: HEAD",
-		"X-Forwarded-Host: auth.example.org", "X-Forwarded-Proto: http", "X_Forwarded_Uri: /public/", "X_Original_URL: https://app.example.org/public/", "X-Rewrite-URL: /public/",
+		"X-Original-URL: https://app.example.org/public/", "X-Original-Method: GET", "X-Forwarded-Uri: /public/",
+		"X-Forwarded-Method: HEAD",
+		"X-Forwarded-Host: auth.example.org", "X-Forwarded-Proto: http", "X_Forwarded_Uri: /public/",
+		"X_Original_URL: https://app.example.org/public/", "X-Rewrite-URL: /public/",
 		"Connection: X-Forwarded-Uri, X-Original-URL, Cookie",
 	} {
 		if a := send("GET /secret HTTP/1.1\n" + head + header + "\n\n"); a.Status < 400 {
@@ -242,15 +248,18 @@ func forwardSmuggling(t *testing.T, g *world.Instance, app *world.Recorder, addr
 		}
 	}
 	for _, target := range []string{
-		"/public/../secret", "/public/%2e%2e/secret", "/public/..%2fsecret", "/public/%2e%2e%2fsecret", "/public/..;/secret", "//secret", "/public//../secret", "/public%2f..%2fsecret",
-		"/secret?/public/", "/secret#/public/", `/public/..\secret`, "/public/%00/../secret", "/%73ecret", "/auth/../secret", "/auth/%2e%2e/secret", "/auth/..%2fsecret", "/secret;/public/",
+		"/public/../secret", "/public/%2e%2e/secret", "/public/..%2fsecret", "/public/%2e%2e%2fsecret", "/public/..;/secret",
+		"//secret", "/public//../secret", "/public%2f..%2fsecret",
+		"/secret?/public/", "/secret#/public/", `/public/..\secret`, "/public/%00/../secret", "/%73ecret", "/auth/../secret",
+		"/auth/%2e%2e/secret", "/auth/..%2fsecret", "/secret;/public/",
 		"https://app.example.org/secret", "https://auth.example.org/secret", "/secret/" + strings.Repeat("x", 5000),
 	} {
 		if a := send("GET " + target + " HTTP/1.1\n" + head + "\n"); a.Status < 400 && !onlyPublic(app.All()) {
 			t.Errorf("%.80s: %d", target, a.Status)
 		}
 	}
-	if a := send("GET https://app.example.org/secret HTTP/1.1\nHost: open.example.org\nConnection: close\n\n"); a.Status < 400 {
+	if a := send("GET https://app.example.org/secret HTTP/1.1\nHost: open.example.org\nConnection: " +
+		"close\n\n"); a.Status < 400 {
 		t.Errorf("with two hosts: %d", a.Status)
 	}
 	app.None(t)
@@ -281,7 +290,8 @@ func TestForwardAuthByReading(t *testing.T) {
 		"envoy":   {"POST", "X-Envoy-Internal"},  // the method of the request, and no body
 	} {
 		ask := func(target, accept, cookie string) world.Answer {
-			return g.Do(c, q.method, "/auth/verify", "", "X-Forwarded-Method", "GET", "X-Forwarded-Proto", "https", "X-Forwarded-Host", "app.example.org",
+			return g.Do(c, q.method, "/auth/verify", "", "X-Forwarded-Method", "GET", "X-Forwarded-Proto", "https",
+				"X-Forwarded-Host", "app.example.org",
 				"X-Forwarded-Uri", target, "X-Forwarded-For", "192.0.2.9", q.more, "x", "Accept", accept, "Cookie", cookie)
 		}
 		a := ask("/office/x?y", world.TypeJSON, session)

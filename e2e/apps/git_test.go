@@ -31,9 +31,12 @@ func startGit(t *testing.T) (address, repositories string) {
 	})
 	world.WriteAll(t, dir, map[string]string{"ready": "yes\n"})
 	world.NoError(t, os.Chmod(script, 0o700))
-	runs(t, exec.Command(world.FindProgram(t, "git"), "init", "--quiet", "--bare", filepath.Join(repositories, "project.git")))
-	runs(t, exec.Command("git", "-C", filepath.Join(repositories, "project.git"), "config", "core.logAllRefUpdates", "true"))
-	world.Launch(t, "http://"+address+"/ready", exec.Command(world.FindProgram(t, "lighttpd"), "-D", "-f", filepath.Join(dir, "lighttpd.conf")))
+	runs(t, exec.Command(world.FindProgram(t, "git"), "init", "--quiet", "--bare",
+		filepath.Join(repositories, "project.git")))
+	runs(t, exec.Command("git", "-C", filepath.Join(repositories, "project.git"), "config", "core.logAllRefUpdates",
+		"true"))
+	world.Launch(t, "http://"+address+"/ready",
+		exec.Command(world.FindProgram(t, "lighttpd"), "-D", "-f", filepath.Join(dir, "lighttpd.conf")))
 	return address, repositories
 }
 
@@ -49,16 +52,19 @@ func TestGit(t *testing.T) {
 	git := func(args ...string) *exec.Cmd {
 		return world.ShellIn(dir, []string{
 			"GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_SSL_CAINFO=" + filepath.Join(g.Dir, g.CA),
-			"GIT_AUTHOR_NAME=Author", "GIT_AUTHOR_EMAIL=author@example.org", "GIT_COMMITTER_NAME=Author", "GIT_COMMITTER_EMAIL=author@example.org",
+			"GIT_AUTHOR_NAME=Author", "GIT_AUTHOR_EMAIL=author@example.org", "GIT_COMMITTER_NAME=Author",
+			"GIT_COMMITTER_EMAIL=author@example.org",
 		}, "git", append([]string{"-c", "core.compression=0"}, args...)...)
 	}
-	if out, err := git("ls-remote", remote).CombinedOutput(); err == nil || !bytes.Contains(out, []byte("could not read Username")) {
+	if out, err := git("ls-remote", remote).CombinedOutput(); err == nil ||
+		!bytes.Contains(out, []byte("could not read Username")) {
 		t.Errorf("without a token: %v\n%s", err, out)
 	}
 	if up.Has("project.git") {
 		t.Error("a request without a token reached the repository")
 	}
-	world.NoError(t, os.WriteFile(filepath.Join(dir, ".git-credentials"), []byte(strings.Replace(g.Base, "https://", "https://alice:"+token+"@", 1)+"\n"), 0o600))
+	world.NoError(t, os.WriteFile(filepath.Join(dir, ".git-credentials"),
+		[]byte(strings.Replace(g.Base, "https://", "https://alice:"+token+"@", 1)+"\n"), 0o600))
 	runs(t, git("config", "--global", "credential.helper", "store"))
 	work, content := filepath.Join(dir, "work"), make([]byte, largeFile)
 	world.Must(io.ReadFull(rand.Reader, content))(t)

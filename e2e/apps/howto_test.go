@@ -94,29 +94,35 @@ func behindHost(t *testing.T, page, host, app string) (*world.Instance, string, 
 	g := world.Prepare(t)
 	port := g.Base[strings.LastIndexByte(g.Base, ':'):]
 	g.Public = "https://login.example.org" + port
-	g.Configure(world.WithoutAddresses(world.Substituted(t, howToFile(t, page, "gateway.yaml"), "http://127.0.0.1:3000", app)))
+	g.Configure(world.WithoutAddresses(world.Substituted(t, howToFile(t, page, "gateway.yaml"), "http://127.0.0.1:3000",
+		app)))
 	g.Run()
 	return g, "https://" + host + port, newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
 }
 
 // spoofedWebAuth is headers by which a client claims to be another user.
-var spoofedWebAuth = []string{"X-WEBAUTH-USER", "root", "x_webauth_user", "root", "X-Webauth-Role", "Admin", "X-Auth-User", "root"}
+var spoofedWebAuth = []string{"X-WEBAUTH-USER", "root", "x_webauth_user", "root", "X-Webauth-Role", "Admin",
+	"X-Auth-User", "root"}
 
 func TestHowToGrafana(t *testing.T) {
 	t.Parallel()
 	app := readHeader(t, "X-WEBAUTH-USER")
 	g, base, v := behindHost(t, "grafana.md", "grafana.example.org", app.URL)
-	alice := map[string]string{"X-Webauth-User": "alice", "X-Webauth-Name": "Alice Example", "X-Webauth-Email": "alice@example.org"}
-	if a, _ := v.visit("GET", base+"/api/user", "", spoofedWebAuth...); a.Status != http.StatusUnauthorized || len(app.take()) > 0 {
+	alice := map[string]string{"X-Webauth-User": "alice", "X-Webauth-Name": "Alice Example",
+		"X-Webauth-Email": "alice@example.org"}
+	if a, _ := v.visit("GET", base+"/api/user", "", spoofedWebAuth...); a.Status != http.StatusUnauthorized ||
+		len(app.take()) > 0 {
 		t.Errorf("without a login: %d %s", a.Status, a.Body)
 	}
-	if a, at := v.signIn(base+"/d/board", "alice"); a.Status != http.StatusOK || a.Body != "You are alice." || at.String() != base+"/d/board" {
+	if a, at := v.signIn(base+"/d/board", "alice"); a.Status != http.StatusOK || a.Body != "You are alice." ||
+		at.String() != base+"/d/board" {
 		t.Fatalf("signed in: %d %q at %s", a.Status, a.Body, at)
 	}
 	app.wantIdentity(t, "a page", alice)
 	v.visit("GET", base+"/api/user", "", spoofedWebAuth...)
 	app.wantIdentity(t, "a spoofed request", alice)
-	if a, _ := v.visit("GET", base+"/api/health", "", append(spoofedWebAuth, "Authorization", "Basic cm9vdDpyb290")...); a.Status != http.StatusUnauthorized {
+	if a, _ := v.visit("GET", base+"/api/health", "",
+		append(spoofedWebAuth, "Authorization", "Basic cm9vdDpyb290")...); a.Status != http.StatusUnauthorized {
 		t.Errorf("the public path takes the user from the client: %d %s", a.Status, a.Body)
 	}
 	app.wantIdentity(t, "the public path", map[string]string{"Authorization": "Basic cm9vdDpyb290"})
@@ -127,12 +133,14 @@ func TestHowToGrafana(t *testing.T) {
 		t.Errorf("with an API token: %d %s", a.Status, a.Body)
 	}
 	app.wantIdentity(t, "an API token", alice)
-	if a, _ := program.visit("GET", base+"/api/user", "", "Authorization", "Bearer glsa_0123456789abcdef"); a.Status != http.StatusUnauthorized || len(app.take()) > 0 {
+	if a, _ := program.visit("GET", base+"/api/user", "", "Authorization",
+		"Bearer glsa_0123456789abcdef"); a.Status != http.StatusUnauthorized || len(app.take()) > 0 {
 		t.Errorf("with a token of Grafana: %d %s", a.Status, a.Body)
 	}
 	// Grafana's link to sign out ends the login here.
 	v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	if a, _ := v.visit("GET", base+"/logout", "", "Sec-Fetch-Site", "same-origin", "Accept", world.AcceptsPage); a.Status != http.StatusFound || len(app.take()) > 0 {
+	if a, _ := v.visit("GET", base+"/logout", "", "Sec-Fetch-Site", "same-origin", "Accept",
+		world.AcceptsPage); a.Status != http.StatusFound || len(app.take()) > 0 {
 		t.Errorf("signing out: %d %s", a.Status, a.Body)
 	}
 	if a, _ := v.visit("GET", base+"/api/user", ""); a.Status != http.StatusUnauthorized || len(app.take()) > 0 {
@@ -160,13 +168,17 @@ func TestHowToGitea(t *testing.T) {
 	t.Parallel()
 	app := readHeader(t, "X-WEBAUTH-USER")
 	g, base, v := behindHost(t, "gitea.md", "git.example.org", app.URL)
-	alice := map[string]string{"X-Webauth-User": "alice", "X-Webauth-Email": "alice@example.org", "X-Webauth-Fullname": "Alice Example"}
+	alice := map[string]string{"X-Webauth-User": "alice", "X-Webauth-Email": "alice@example.org",
+		"X-Webauth-Fullname": "Alice Example"}
 	refs := base + "/alice/project.git/info/refs?service=git-upload-pack"
 	a, _ := v.visit("GET", refs, "", "User-Agent", "git/2.39.5", "X-WEBAUTH-USER", "root")
-	if challenges := a.Header.Values("WWW-Authenticate"); a.Status != http.StatusUnauthorized || !slices.ContainsFunc(challenges, func(c string) bool { return strings.HasPrefix(c, "Basic ") }) || len(app.take()) > 0 {
+	if challenges := a.Header.Values("WWW-Authenticate"); a.Status != http.StatusUnauthorized ||
+		!slices.ContainsFunc(challenges, func(c string) bool { return strings.HasPrefix(c, "Basic ") }) ||
+		len(app.take()) > 0 {
 		t.Errorf("git without a password: %d %q %s", a.Status, challenges, a.Body)
 	}
-	if a, at := v.signIn(base+"/alice/project", "alice"); a.Body != "You are alice." || at.String() != base+"/alice/project" {
+	if a, at := v.signIn(base+"/alice/project", "alice"); a.Body != "You are alice." ||
+		at.String() != base+"/alice/project" {
 		t.Fatalf("signed in: %d %q at %s", a.Status, a.Body, at)
 	}
 	app.wantIdentity(t, "a page", alice)
@@ -176,9 +188,11 @@ func TestHowToGitea(t *testing.T) {
 	v.visit("GET", base+"/login", "")
 	app.wantIdentity(t, "a user with the name login", alice)
 	git := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
-	for password, want := range map[string]int{tokenAt(t, g, v): http.StatusOK, "wonderland": http.StatusUnauthorized, "agt_wrong": http.StatusUnauthorized} {
+	for password, want := range map[string]int{tokenAt(t, g, v): http.StatusOK, "wonderland": http.StatusUnauthorized,
+		"agt_wrong": http.StatusUnauthorized} {
 		basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("alice:"+password))
-		a, _ := git.visit("POST", base+"/alice/project.git/git-receive-pack", "0000", "Authorization", basic, "X-WEBAUTH-USER", "root")
+		a, _ := git.visit("POST", base+"/alice/project.git/git-receive-pack", "0000", "Authorization", basic,
+			"X-WEBAUTH-USER", "root")
 		if a.Status != want {
 			t.Errorf("git with the password %.4s…: %d %s", password, a.Status, a.Body)
 		}
@@ -215,9 +229,11 @@ func TestHowToNginx(t *testing.T) {
 			t.Fatalf("from %s: %d at %s: %s", from, a.Status, at, a.Body)
 		}
 		other := map[string]string{"127.0.0.1": "127.0.0.2", "127.0.0.2": "127.0.0.1"}[from]
-		a, _ = v.visit("GET", forwardApp+"/office/", "", "X-Forwarded-For", other, "Forwarded", "for="+other+";host=evil.example", "X-Forwarded-Host", "evil.example", "X-Real-IP", other)
+		a, _ = v.visit("GET", forwardApp+"/office/", "", "X-Forwarded-For", other, "Forwarded",
+			"for="+other+";host=evil.example", "X-Forwarded-Host", "evil.example", "X-Real-IP", other)
 		world.WantStatus(t, "the office from "+from, a, want)
-		a, _ = v.visit("POST", forwardApp+"/page", strings.Repeat("x", 3<<20), "Origin", forwardApp, "Sec-Fetch-Site", "same-origin")
+		a, _ = v.visit("POST", forwardApp+"/page", strings.Repeat("x", 3<<20), "Origin", forwardApp, "Sec-Fetch-Site",
+			"same-origin")
 		if a.Status != http.StatusOK || a.Body != fmt.Sprint(3<<20) { // more than nginx lets through by itself
 			t.Errorf("a large body: %d %s", a.Status, a.Body)
 		}
@@ -272,7 +288,8 @@ func socketEndsWithLogin(t *testing.T, v surfer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience)
 	defer cancel()
-	socket, _, err := websocket.Dial(ctx, forwardApp+"/socket", &websocket.DialOptions{HTTPClient: v.Client, HTTPHeader: http.Header{"Origin": {forwardApp}}})
+	socket, _, err := websocket.Dial(ctx, forwardApp+"/socket",
+		&websocket.DialOptions{HTTPClient: v.Client, HTTPHeader: http.Header{"Origin": {forwardApp}}})
 	world.NoError(t, err)
 	defer func() { _ = socket.CloseNow() }() // it is closed, if all is well
 	if _, message, err := socket.Read(ctx); err != nil || string(message) != "open" {
@@ -298,15 +315,18 @@ func TestHowToCDN(t *testing.T) {
 	g.Run()
 	for from, want := range map[string]string{"127.0.0.2": "203.0.113.9", "127.0.0.1": "127.0.0.1"} {
 		cdn := newSurfer(t, from, world.Authority(g.Base), g.TLS().RootCAs)
-		cdn.visit("GET", g.Public+"/from/"+want, "", "X-Forwarded-For", "6.6.6.6, 203.0.113.9", "CF-Connecting-IP", "6.6.6.6", "X-Forwarded-Proto", "https")
+		cdn.visit("GET", g.Public+"/from/"+want, "", "X-Forwarded-For", "6.6.6.6, 203.0.113.9", "CF-Connecting-IP",
+			"6.6.6.6", "X-Forwarded-Proto", "https")
 		world.Until(t, "the line in the log", func() bool {
-			return slices.ContainsFunc(g.EntriesOf("request"), func(e map[string]any) bool { return e["path"] == "/from/"+want && e["client"] == want })
+			return slices.ContainsFunc(g.EntriesOf("request"),
+				func(e map[string]any) bool { return e["path"] == "/from/"+want && e["client"] == want })
 		})
 	}
 	// A CDN that speaks http with its origin: the redirect goes on for ever.
 	plain := newSurfer(t, "127.0.0.2", world.Authority(g.HTTP), nil)
 	plain.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	if a, _ := plain.visit("GET", strings.Replace(g.HTTP, "localhost", "app.example.org", 1)+"/", "", "X-Forwarded-Proto", "https"); a.Status != http.StatusPermanentRedirect {
+	if a, _ := plain.visit("GET", strings.Replace(g.HTTP, "localhost", "app.example.org", 1)+"/", "", "X-Forwarded-Proto",
+		"https"); a.Status != http.StatusPermanentRedirect {
 		t.Errorf("over http from the CDN: %d %s", a.Status, a.Body)
 	}
 }

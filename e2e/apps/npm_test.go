@@ -21,8 +21,10 @@ func startRegistry(t *testing.T) string {
 		t.Fatalf("the registry is not installed, run make deps: %v", err)
 	}
 	dir, address := t.TempDir(), world.FreeAddress(t)
-	world.WriteAll(t, dir, map[string]string{"verdaccio.yaml": world.Substituted(t, world.DocumentedFile(t, "docs/applications.md", "verdaccio.yaml"), "127.0.0.1:4873", address)})
-	world.Launch(t, "http://"+address+"/-/ping", world.ShellIn(dir, nil, "node", program, "--config", filepath.Join(dir, "verdaccio.yaml")))
+	world.WriteAll(t, dir, map[string]string{"verdaccio.yaml": world.Substituted(t,
+		world.DocumentedFile(t, "docs/applications.md", "verdaccio.yaml"), "127.0.0.1:4873", address)})
+	world.Launch(t, "http://"+address+"/-/ping",
+		world.ShellIn(dir, nil, "node", program, "--config", filepath.Join(dir, "verdaccio.yaml")))
 	return address
 }
 
@@ -37,8 +39,10 @@ func TestNpm(t *testing.T) {
 	npm := func(name, credential string, args ...string) *exec.Cmd {
 		folder := filepath.Join(dir, name)
 		world.NoError(t, os.MkdirAll(folder, 0o700))
-		world.WriteAll(t, folder, map[string]string{".npmrc": fmt.Sprintf("registry=https:%s\ncafile=%s\n%s\n", registry, filepath.Join(g.Dir, g.CA), credential)})
-		return world.ShellIn(folder, []string{"npm_config_cache=" + filepath.Join(folder, "cache"), "npm_config_userconfig=" + filepath.Join(folder, ".npmrc"),
+		world.WriteAll(t, folder, map[string]string{".npmrc": fmt.Sprintf("registry=https:%s\ncafile=%s\n%s\n", registry,
+			filepath.Join(g.Dir, g.CA), credential)})
+		return world.ShellIn(folder, []string{"npm_config_cache=" + filepath.Join(folder, "cache"),
+			"npm_config_userconfig=" + filepath.Join(folder, ".npmrc"),
 			"npm_config_audit=false", "npm_config_fund=false", "npm_config_update_notifier=false", "npm_config_fetch_retries=0"}, "npm", args...)
 	}
 	publish := npm("publisher", registry+":_authToken="+token, "publish")
@@ -57,7 +61,8 @@ func TestNpm(t *testing.T) {
 	basic := base64.StdEncoding.EncodeToString([]byte("alice:" + token))
 	install := npm("user", registry+":_auth="+basic, "install", "@example/greeting@1.2.3")
 	runs(t, install)
-	if got := runs(t, world.ShellIn(install.Dir, nil, "node", "-p", `require("@example/greeting")`)); got != "hello from the registry\n" {
+	if got := runs(t, world.ShellIn(install.Dir, nil, "node", "-p",
+		`require("@example/greeting")`)); got != "hello from the registry\n" {
 		t.Errorf("the installed package says %q", got)
 	}
 	if !up.Has("PUT /@example%2fgreeting HTTP/1.1") {

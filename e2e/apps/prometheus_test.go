@@ -16,7 +16,8 @@ func startPrometheus(t *testing.T, external, prefix string) string {
 	t.Helper()
 	dir, address := t.TempDir(), world.FreeAddress(t)
 	world.WriteAll(t, dir, map[string]string{
-		"prometheus.yml": "scrape_configs: [{job_name: itself, scrape_interval: 1s, metrics_path: '" + prefix + "metrics', static_configs: [{targets: ['" + address + "']}]}]\n",
+		"prometheus.yml": "scrape_configs: [{job_name: itself, scrape_interval: 1s, metrics_path: " +
+			"'" + prefix + "metrics', static_configs: [{targets: ['" + address + "']}]}]\n",
 	})
 	world.Launch(t, "http://"+address+prefix+"-/ready", exec.Command(world.FindProgram(t, "prometheus"),
 		"--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
@@ -41,7 +42,8 @@ func TestPrometheus(t *testing.T) {
 			g.Run()
 			v := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
 			a, place := v.signIn(base, "alice")
-			if a.Status != http.StatusOK || !strings.HasPrefix(place.String(), base) || !strings.HasSuffix(place.Path, "/graph") || !strings.Contains(a.Body, "<title>Prometheus") {
+			if a.Status != http.StatusOK || !strings.HasPrefix(place.String(), base) ||
+				!strings.HasSuffix(place.Path, "/graph") || !strings.Contains(a.Body, "<title>Prometheus") {
 				t.Fatalf("the page of Prometheus: %d at %s\n%.500s", a.Status, place, a.Body)
 			}
 			const query = "query=vector(6)*7"
@@ -62,7 +64,8 @@ func TestPrometheus(t *testing.T) {
 				return a.Status == http.StatusOK && strings.Contains(a.Body, `"1"`)
 			})
 			up.WantUser(t, "alice", "session_id=")
-			stranger, _ := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs).visit("GET", base+"api/v1/query?query=stranger", "")
+			stranger, _ := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs).visit("GET",
+				base+"api/v1/query?query=stranger", "")
 			world.WantStatus(t, "without a login", stranger, http.StatusUnauthorized)
 			if up.Has("query=stranger") {
 				t.Error("a request without a login reached Prometheus")

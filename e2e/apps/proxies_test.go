@@ -18,20 +18,24 @@ var packagedProxies = map[string]forwardProxy{
 	"traefik": {"traefik.md", func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
 		site := filepath.Join(dir, "site.pem")
 		world.WriteAll(t, dir, map[string]string{
-			"dynamic.toml": files["dynamic.toml"] + "\n[[tls.certificates]]\n  certFile = '" + site + "'\n  keyFile = '" + site + "'\n",
-			"traefik.toml": "[entryPoints.websecure]\n  address = '" + address + "'\n[providers.file]\n  filename = '" + filepath.Join(dir, "dynamic.toml") +
+			"dynamic.toml": files["dynamic.toml"] + "\n[[tls.certificates]]\n  certFile = '" + site + "'\n  keyFile = " +
+				"'" + site + "'\n",
+			"traefik.toml": "[entryPoints.websecure]\n  address = '" + address + "'\n[providers.file]\n  filename = " +
+				"'" + filepath.Join(dir, "dynamic.toml") +
 				"'\n[global]\n  checkNewVersion = false\n  sendAnonymousUsage = false\n",
 		})
 		return exec.Command(packagedProxy(t, "traefik"), "--configFile="+filepath.Join(dir, "traefik.toml"))
 	}},
 	"envoy": {"envoy.md", func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
-		config := world.Substituted(t, envoyBootstrap, "SITE", filepath.Join(dir, "site.pem"), "ADDRESS", envoyAddress(t, address),
+		config := world.Substituted(t, envoyBootstrap, "SITE", filepath.Join(dir, "site.pem"), "ADDRESS",
+			envoyAddress(t, address),
 			"FILTERS", indented(files["filter.envoy"], 10), "ROUTE", indented(files["route.envoy"], 14))
 		for _, target := range []string{"GATE", "APP"} {
 			config = strings.ReplaceAll(config, target, envoyAddress(t, files[target]))
 		}
 		world.WriteAll(t, dir, map[string]string{"envoy.yaml": config})
-		cmd := exec.Command(packagedProxy(t, "envoy"), "-c", filepath.Join(dir, "envoy.yaml"), "--concurrency", "1", "--use-dynamic-base-id", "-l", "warning")
+		cmd := exec.Command(packagedProxy(t, "envoy"), "-c", filepath.Join(dir, "envoy.yaml"), "--concurrency", "1",
+			"--use-dynamic-base-id", "-l", "warning")
 		cmd.Env = append(os.Environ(), "ENVOY_UID=0")
 		return cmd
 	}},

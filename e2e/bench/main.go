@@ -111,20 +111,24 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var only string
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&only, "only", "", "measure only the rows that `regexp` matches, such as 'GET HTTP/2: (floor|session)'; ^peers: those of docs/comparison.md")
+	flags.StringVar(&only, "only", "", "measure only the rows that `regexp` matches, such as 'GET HTTP/2: "+
+		"(floor|session)'; ^peers: those of docs/comparison.md")
 	flags.IntVar(&seconds, "seconds", 4, "`seconds` that are measured in each round; few are quick and rough")
 	flags.IntVar(&warm, "warm", 1, "`seconds` of load before each round")
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds for each row")
-	flags.IntVar(&o.connections, "connections", 16, "requests of each load that are in progress at a time; four times as many for GET, POST and gRPC")
+	flags.IntVar(&o.connections, "connections", 16,
+		"requests of each load that are in progress at a time; four times as many for GET, POST and gRPC")
 	flags.Float64Var(&o.maxRatio, "max-ratio", 1.15, "the most that authgate may cost, as a multiple of the floor")
-	flags.Float64Var(&o.maxRedis, "max-redis", 1.1, "the most that a session may cost with Redis, as a multiple of one with SQLite")
+	flags.Float64Var(&o.maxRedis, "max-redis", 1.1,
+		"the most that a session may cost with Redis, as a multiple of one with SQLite")
 	flags.Float64Var(&o.maxNoise, "max-noise", 0.02, "the most that the floor may differ from itself")
 	flags.IntVar(&o.serverCore, "server-core", 0, "the core of both servers")
 	flags.IntVar(&o.loadCore, "load-core", 1, "the core of the load generators and the upstream")
 	flags.StringVar(&o.authgate, "authgate", "", "`file` to run instead of building cmd/authgate")
 	flags.StringVar(&o.oauth2Proxy, "oauth2-proxy", "", "`file` to run instead of building "+oauth2ProxyVersion)
 	flags.StringVar(&o.caddy, "caddy", "caddy", "`file` of Caddy")
-	flags.BoolVar(&o.unread, "unread", false, "measure instead what transfers cost that a client or an application does not read")
+	flags.BoolVar(&o.unread, "unread", false,
+		"measure instead what transfers cost that a client or an application does not read")
 	flags.StringVar(&o.authgateLog, "log", os.DevNull, "`file` for what authgate logs")
 	if err := flags.Parse(args); err != nil {
 		return o, err

@@ -27,7 +27,8 @@ routes:
 // token for a program, and changes the password, by forms without scripts.
 func accountInBrowser(t *testing.T, c *chromium) {
 	g, up := c.prepared(t), world.Record(t)
-	g.Write("accounts.yaml", fmt.Sprintf("# staff\n- username: alice # admin\n  name: Alice Example\n  roles: [user, admin]\n  password_hash: %q\n", world.WonderlandHash))
+	g.Write("accounts.yaml", fmt.Sprintf("# staff\n- username: alice # admin\n  name: Alice Example\n  roles: "+
+		"[user, admin]\n  password_hash: %q\n", world.WonderlandHash))
 	g.Configure(world.App(up.URL) + accountRoutes)
 	g.Run()
 	laptop, phone := c.tab(t), c.tab(t)
@@ -37,7 +38,8 @@ func accountInBrowser(t *testing.T, c *chromium) {
 		b.is(g.Base + "/secure-resource")
 	}
 	laptop.open(g.Base + "/account")
-	laptop.shows("/account", http.StatusOK, "Alice Example", "Where you are signed in", "This device", "on Linux", "127.0.0.1")
+	laptop.shows("/account", http.StatusOK, "Alice Example", "Where you are signed in", "This device", "on Linux",
+		"127.0.0.1")
 	laptop.asksNothing(g.Base)
 	laptop.fits()
 	laptop.isDark()
@@ -122,7 +124,8 @@ func newPassword(t *testing.T, laptop, phone *tab, g *world.Instance, up *world.
 	phone.is(g.Base + "/secure-resource")
 	wantAsked(t, up, "GET", "/secure-resource", "alice")
 	content, err := os.ReadFile(filepath.Join(g.Dir, "accounts.yaml"))
-	if err != nil || !strings.Contains(string(content), "- username: alice # admin\n  name: Alice Example\n  roles: [user, admin]\n  password_hash: \"$argon2id$") {
+	if err != nil || !strings.Contains(string(content),
+		"- username: alice # admin\n  name: Alice Example\n  roles: [user, admin]\n  password_hash: \"$argon2id$") {
 		t.Errorf("%v: accounts.yaml has\n%s", err, content)
 	}
 	if log := g.Log.String(); strings.Contains(log, "looking-glass") || strings.Contains(log, "argon2id") {

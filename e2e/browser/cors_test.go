@@ -21,10 +21,12 @@ func apiInBrowser(t *testing.T, c *chromium) {
 	g, up := c.prepared(t), world.Record(t)
 	pages := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = w.Write([]byte(strings.ReplaceAll(apiPage, "API", g.Base+"/api/things/1"))) // the browser shows what is missing
+		_, _ = w.Write([]byte(strings.ReplaceAll(apiPage, "API",
+			g.Base+"/api/things/1"))) // the browser shows what is missing
 	})
 	far, near := c.otherSites(t, pages)
-	g.Configure(world.People + world.Substituted(t, world.DocumentedApp(t, "api", up.URL), "https://app.example.org", near))
+	g.Configure(world.People + world.Substituted(t, world.DocumentedApp(t, "api", up.URL), "https://app.example.org",
+		near))
 	g.Run()
 	b := c.tab(t)
 	asks := func(page, want string) {

@@ -31,7 +31,8 @@ func strangerPage(address, html string) string {
 // serveStranger serves the pages of strangerPage.
 func serveStranger(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = io.WriteString(w, "<!DOCTYPE html><script>const done = () => document.title = 'done'</script>"+r.FormValue("html")) // an error means that the browser is gone
+	_, _ = io.WriteString(w, "<!DOCTYPE html><script>const done = () => document.title = "+
+		"'done'</script>"+r.FormValue("html")) // an error means that the browser is gone
 }
 
 // attack is the HTML of another site's page that makes the browser send a request to
@@ -81,7 +82,8 @@ func (c *chromium) attackers(t *testing.T, config string) (far, near *attacker) 
 	b.signIn("alice")
 	wantAsked(t, up, "GET", "/profile", "alice")
 	world.Until(t, "the log to have that", func() bool { // so that tries does not find it
-		return slices.ContainsFunc(g.EntriesOf("request"), func(r map[string]any) bool { return r["path"] == "/profile" && r["status"] == 200.0 })
+		return slices.ContainsFunc(g.EntriesOf("request"),
+			func(r map[string]any) bool { return r["path"] == "/profile" && r["status"] == 200.0 })
 	})
 	session := b.cookies()["session_id"].Value
 	farAddress, nearAddress := c.otherSites(t, http.HandlerFunc(serveStranger))

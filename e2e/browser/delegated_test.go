@@ -68,7 +68,8 @@ func signOutByRedirect(t *testing.T, b *tab, s *shopfront) {
 			t.Errorf("the provider gets the referer %s", r.referer)
 		}
 	}
-	if diff := cmp.Diff([]string{"POST " + s.Base + "/logout", "GET " + s.issuer + "/logout", "GET " + s.Base + "/"}, way); diff != "" {
+	if diff := cmp.Diff([]string{"POST " + s.Base + "/logout", "GET " + s.issuer + "/logout", "GET " + s.Base + "/"},
+		way); diff != "" {
 		t.Errorf("the requests of the browser (-want +got):\n%s", diff)
 	}
 	if got := b.complained(); len(got) > 0 {
@@ -85,7 +86,8 @@ func signOutByRedirect(t *testing.T, b *tab, s *shopfront) {
 // frontChannelInBrowser: a page of the provider ends the session by a frame, also in
 // a browser without cookies.
 func frontChannelInBrowser(t *testing.T, c *chromium, s *shopfront) {
-	for user, from := range map[string]func(*tab) *tab{"alice": (*tab).another, "bob": func(*tab) *tab { return c.tab(t) }} {
+	for user, from := range map[string]func(*tab) *tab{"alice": (*tab).another,
+		"bob": func(*tab) *tab { return c.tab(t) }} {
 		person := s.signedIn(t, c, user)
 		where := from(person)
 		where.open(s.frontChannel())
@@ -99,7 +101,8 @@ func frontChannelInBrowser(t *testing.T, c *chromium, s *shopfront) {
 		if session == nil {
 			t.Fatal("the browser has no session cookie")
 		}
-		if status := s.Status(s.Stranger(), "GET", "/secure-resource", "Cookie", "session="+session.Value); status != http.StatusUnauthorized {
+		if status := s.Status(s.Stranger(), "GET", "/secure-resource", "Cookie",
+			"session="+session.Value); status != http.StatusUnauthorized {
 			t.Errorf("the session that should have ended: %d", status)
 		}
 		s.up.None(t)

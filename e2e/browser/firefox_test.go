@@ -47,7 +47,8 @@ func startFirefox(t *testing.T) *firefox {
 		world.Until(t, "Firefox to leave its folder", func() bool { return os.RemoveAll(home) == nil })
 	})
 	out := &world.Output{}
-	cmd := exec.Command(name, "--headless", "--no-remote", "--profile", home, "--remote-debugging-port", world.FreePort(t), "about:blank")
+	cmd := exec.Command(name, "--headless", "--no-remote", "--profile", home, "--remote-debugging-port",
+		world.FreePort(t), "about:blank")
 	cmd.Env = append(os.Environ(), "HOME="+home, "MOZ_DISABLE_CONTENT_SANDBOX=1")
 	cmd.Stdout, cmd.Stderr = out, out
 	ended := world.Spawn(t, cmd)
@@ -114,7 +115,8 @@ func (f *firefox) value(expression string) string {
 		Result           struct{ Value string }
 		ExceptionDetails struct{ Text string }
 	}
-	f.call("script.evaluate", object{"expression": expression, "target": object{"context": f.tab}, "awaitPromise": true}, &said)
+	f.call("script.evaluate", object{"expression": expression, "target": object{"context": f.tab}, "awaitPromise": true},
+		&said)
 	if said.ExceptionDetails.Text != "" {
 		f.t.Fatalf("%s: %s", expression, said.ExceptionDetails.Text)
 	}
@@ -129,7 +131,8 @@ func (f *firefox) types(selector, text string) {
 	for _, r := range text {
 		keys = append(keys, object{"type": "keyDown", "value": string(r)}, object{"type": "keyUp", "value": string(r)})
 	}
-	f.call("input.performActions", object{"context": f.tab, "actions": []object{{"type": "key", "id": "keyboard", "actions": keys}}}, nil)
+	f.call("input.performActions", object{"context": f.tab,
+		"actions": []object{{"type": "key", "id": "keyboard", "actions": keys}}}, nil)
 }
 
 // click clicks on what a selector finds.
@@ -146,7 +149,8 @@ const enter = "\uE007"
 func (f *firefox) is(url, text string) {
 	f.t.Helper()
 	world.Eventually(f.t, world.Patience, "the page "+url, func() error {
-		at := f.value("document.readyState !== 'loading' && document.body ? location.href + '\\n' + document.body.innerText : ''")
+		at := f.value("document.readyState !== 'loading' && document.body ? location.href + '\\n' + " +
+			"document.body.innerText : ''")
 		if !strings.HasPrefix(at, url) || !strings.Contains(at, text) {
 			return fmt.Errorf("Firefox shows %s", at)
 		}
@@ -202,7 +206,8 @@ func (f *firefox) localAccounts() {
 
 // delegated: a page leads to oidc-provider, through its forms, and back.
 func (f *firefox) delegated() {
-	d := world.StartCertified(f.t).Start(f.t, world.ProviderOptions{}, world.ProviderClient{More: ", logout: redirect"}, "")
+	d := world.StartCertified(f.t).Start(f.t, world.ProviderOptions{}, world.ProviderClient{More: ", logout: redirect"},
+		"")
 	const page = "/secure-resource?x=1"
 	f.open(d.Base + page)
 	f.is(d.Provider.Issuer, "")
@@ -236,7 +241,8 @@ func (f *firefox) otherSites() {
 	f.types("#password", "wonderland"+enter)
 	f.is(g.Base+"/page", "ok")
 	up.All()
-	other := "data:text/html,<form method=post action=" + g.Base + "/page><button>x</button></form><a href=" + g.Base + "/page>x</a>"
+	other := "data:text/html,<form method=post action=" + g.Base + "/page><button>x</button></form><a " +
+		"href=" + g.Base + "/page>x</a>"
 	f.open(other)
 	f.click("button")
 	f.is(g.Base+"/page", "")

@@ -66,14 +66,15 @@ func gallery(t *testing.T, c *chromium) {
 		e.show(t, c)
 	}
 	// Last, because the address of the browser is refused from here on.
-	throttled := exhibit{"throttled", 429, "Too many failed logins. Try again in", "Zu viele fehlgeschlagene Anmeldungen.", func(b *tab) {
-		b.open(g.Public + "/signin")
-		for b.status != http.StatusTooManyRequests {
-			b.write("#username", "mallory")
-			b.write("#password", "guess")
-			b.click("button[type=submit]")
-		}
-	}}
+	throttled := exhibit{"throttled", 429, "Too many failed logins. Try again in",
+		"Zu viele fehlgeschlagene Anmeldungen.", func(b *tab) {
+			b.open(g.Public + "/signin")
+			for b.status != http.StatusTooManyRequests {
+				b.write("#username", "mallory")
+				b.write("#password", "guess")
+				b.click("button[type=submit]")
+			}
+		}}
 	throttled.show(t, c)
 }
 
@@ -119,7 +120,8 @@ routes:
   - {match: /often, upstream: gone, auth: [none], rate: {requests: 1, per: 10m}}
 accounts: {file: accounts.yaml}
 `)
-	g.Write("accounts.yaml", world.Person("alice", world.WonderlandHash, ", name: Alice Example, email: alice@example.org, roles: [user, admin]")+world.Person("bob", world.BuilderHash, ", roles: [user]"))
+	g.Write("accounts.yaml", world.Person("alice", world.WonderlandHash, ", name: Alice Example, email: "+
+		"alice@example.org, roles: [user, admin]")+world.Person("bob", world.BuilderHash, ", roles: [user]"))
 	g.Run()
 	return g, app.URL
 }
@@ -135,7 +137,8 @@ func (c *chromium) busy(t *testing.T) string {
 	}))
 	t.Cleanup(up.Close)
 	t.Cleanup(func() { close(wait) })
-	g.Configure("upstreams: {app: {url: '" + up.URL + "', timeout: 1h}}\nlimits: {in_flight: 1}\nsite: {title: Example}\nroutes: [{match: /, upstream: app, auth: [none]}]\n")
+	g.Configure("upstreams: {app: {url: '" + up.URL + "', timeout: 1h}}\nlimits: {in_flight: 1}\nsite: {title: " +
+		"Example}\nroutes: [{match: /, upstream: app, auth: [none]}]\n")
 	g.Run()
 	client := g.Client()
 	client.Timeout = 0 // the request goes on to the end of the test
@@ -168,7 +171,8 @@ func exhibitsOfStrangers(g *world.Instance, busy string) []exhibit {
 			b.goesTo(g.Base + "/logout") // another site
 		}},
 		{"bad-request", 400, "The query is malformed.", "Diese Anfrage ist nicht lesbar", at("/login?provider=x;y")},
-		{"no-cookie", 400, "Your browser did not keep a cookie", "Ihr Browser hat ein Cookie nicht behalten", at("/callback?code=x&state=y")},
+		{"no-cookie", 400, "Your browser did not keep a cookie",
+			"Ihr Browser hat ein Cookie nicht behalten", at("/callback?code=x&state=y")},
 		{"unauthorized", 401, "Please sign in", "Bitte melden Sie sich an", at("/me")},
 		{"not-found", 404, "There is nothing here", "Hier ist nichts", at("/nothing")},
 		{"other-host", 421, "This address is not set up", "Diese Adresse ist nicht eingerichtet", func(b *tab) {
@@ -180,8 +184,10 @@ func exhibitsOfStrangers(g *world.Instance, busy string) []exhibit {
 		}},
 		{"unreachable", 502, "The application does not answer", "Die Anwendung antwortet nicht", at("/gone")},
 		{"broken", 502, "The application failed", "Die Anwendung hat einen Fehler", at("/broken")},
-		{"provider-unreachable", 502, "Sign-in is not possible for the moment", "Anmelden ist im Moment nicht möglich", at("/login?provider=company")},
-		{"busy", 503, "Many people are here right now", "Gerade sind viele Menschen hier", func(b *tab) { b.open(busy + "/page") }},
+		{"provider-unreachable", 502, "Sign-in is not possible for the moment", "Anmelden ist im Moment nicht möglich",
+			at("/login?provider=company")},
+		{"busy", 503, "Many people are here right now", "Gerade sind viele Menschen hier",
+			func(b *tab) { b.open(busy + "/page") }},
 		{"too-slow", 504, "The application is too slow", "Die Anwendung ist zu langsam", at("/slow")},
 	}
 }
@@ -195,8 +201,10 @@ func exhibitsOf(g *world.Instance, alice, bob *tab) []exhibit {
 		}
 	}
 	return []exhibit{
-		{"start-signed-in", 200, "You are signed in as Alice Example (alice).", "Sie sind angemeldet als Alice Example (alice).", as(alice, "/")},
-		{"already-signed-in", 200, "Use another account", "Anderes Konto verwenden", as(alice, "/signin?return_to=/secure-resource")},
+		{"start-signed-in", 200, "You are signed in as Alice Example (alice).",
+			"Sie sind angemeldet als Alice Example (alice).", as(alice, "/")},
+		{"already-signed-in", 200, "Use another account", "Anderes Konto verwenden",
+			as(alice, "/signin?return_to=/secure-resource")},
 		{"another-account", 200, "that session ends.", "endet diese Sitzung.", as(alice, "/signin?switch=1")},
 		{"account", 200, "Your account", "Ihr Konto", as(alice, "/account")},
 		{"account-new-token", 201, "agt_", "agt_", func(b *tab) {
@@ -230,11 +238,12 @@ func exhibitsOfLinks(g *world.Instance, alice *tab) []exhibit {
 			b.keep(alice.cookies())
 			b.open(g.Public + "/signin?reason=unbegun&return_to=" + wiki)
 		}},
-		{"asked-by-a-site", 200, "Another site asks you to sign in with Company account.", "Eine andere Website möchte", func(b *tab) {
-			b.keep(alice.cookies())
-			b.open(g.Base + "/nothing") // at another site
-			b.goesTo(g.Public + "/login?provider=company")
-		}},
+		{"asked-by-a-site", 200, "Another site asks you to sign in with Company account.", "Eine andere Website möchte",
+			func(b *tab) {
+				b.keep(alice.cookies())
+				b.open(g.Base + "/nothing") // at another site
+				b.goesTo(g.Public + "/login?provider=company")
+			}},
 		{"continue", 200, "Continue?", "Weiter?", func(b *tab) {
 			b.open(g.Public + "/signin?return_to=/secure-resource&elsewhere=1")
 			b.signIn("alice")
@@ -248,7 +257,8 @@ func (b *tab) keep(cookies map[string]*network.Cookie) {
 	for _, cookie := range cookies {
 		inTab(b, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 			_, err := cdp.Call(ctx, t, network.SetCookie, network.SetCookieParams{
-				Name: cookie.Name, Value: cookie.Value, Domain: cookie.Domain, Path: cookie.Path, Secure: &cookie.Secure, HTTPOnly: &cookie.HTTPOnly,
+				Name: cookie.Name, Value: cookie.Value, Domain: cookie.Domain, Path: cookie.Path, Secure: &cookie.Secure,
+				HTTPOnly: &cookie.HTTPOnly,
 			})
 			return err
 		}))
@@ -271,7 +281,8 @@ func (e exhibit) showIn(t *testing.T, c *chromium, language, says string) {
 	b := c.tab(t)
 	b.speaks(language)
 	e.open(b)
-	if got := b.value("document.documentElement.lang"); b.status != e.status || got != language || !strings.Contains(b.text(), says) {
+	if got := b.value("document.documentElement.lang"); b.status != e.status || got != language ||
+		!strings.Contains(b.text(), says) {
 		t.Fatalf("expected %d and %q in the language %s, not %s: %s", e.status, says, language, got, b.describe())
 	}
 	if got := b.complained(); len(got) > 0 {
@@ -311,7 +322,8 @@ func pictured(name string) bool {
 func (b *tab) speaks(language string) {
 	b.t.Helper()
 	inTab(b, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: network.Headers{"Accept-Language": language}})
+		_, err := cdp.Call(ctx, t, network.SetExtraHTTPHeaders,
+			network.SetExtraHTTPHeadersParams{Headers: network.Headers{"Accept-Language": language}})
 		return err
 	}))
 }

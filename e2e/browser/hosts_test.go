@@ -82,7 +82,8 @@ func noComplaints(t *testing.T, b *tab) {
 // sessions returns the values of the cookies of that name, by host.
 func (b *tab) sessions(name string) map[string]string {
 	b.t.Helper()
-	all, err := chromedp.CallBrowser(b.ctx, storage.GetCookies, storage.GetCookiesParams{BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID})
+	all, err := chromedp.CallBrowser(b.ctx, storage.GetCookies,
+		storage.GetCookiesParams{BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -158,7 +159,8 @@ func (m *manyHosts) endsAll(t *testing.T, b *tab, at string, signIn func()) {
 			one := b.another()
 			one.open(m.page(host))
 			one.value("(window.socket = new WebSocket('/socket')).onopen = () => socket.send('hello')")
-			world.Until(t, "the WebSocket of "+host, func() bool { received, _ := one.sockets(); return strings.Contains(received, "hello") })
+			world.Until(t, "the WebSocket of "+host,
+				func() bool { received, _ := one.sockets(); return strings.Contains(received, "hello") })
 			open = append(open, one)
 		}
 		m.up.All()
@@ -166,7 +168,8 @@ func (m *manyHosts) endsAll(t *testing.T, b *tab, at string, signIn func()) {
 		b.click("button")
 		since := time.Now()
 		for i, one := range open {
-			world.Until(t, "the end of the WebSocket of "+hostNames[i], func() bool { _, closed := one.sockets(); return closed == 1 })
+			world.Until(t, "the end of the WebSocket of "+hostNames[i],
+				func() bool { _, closed := one.sockets(); return closed == 1 })
 		}
 		took = time.Since(since)
 		t.Logf("the last of %d WebSockets closed %v after the logout", len(open), took.Round(time.Millisecond))
@@ -208,7 +211,8 @@ func hostsAtProvider(t *testing.T, c *chromium) {
 	world.StartDemoProvider(t, func(issuer string) (provider.Client, *http.Client) {
 		provides = issuer
 		m.serve("oidc", "providers:\n  - {name: demo, issuer: '"+issuer+"', client_id: shop, client_secret: s3cret}\n")
-		return provider.Client{ID: "shop", Secret: "s3cret", RedirectURIs: []string{m.Public + "/callback"}, PostLogoutRedirectURIs: []string{m.Public + "/"}}, m.Stranger()
+		return provider.Client{ID: "shop", Secret: "s3cret", RedirectURIs: []string{m.Public + "/callback"},
+			PostLogoutRedirectURIs: []string{m.Public + "/"}}, m.Stranger()
 	}, nil)
 	b := c.tab(t)
 	b.open(m.page("wiki.one.test"))
@@ -265,7 +269,8 @@ func hostsByOneCookie(t *testing.T, c *chromium) {
 	m := c.manyHosts(t)
 	m.Public = m.at("one.test", "")
 	m.Configure(world.App(m.up.URL) + world.People + "session: {domain: one.test}\nroutes:\n" +
-		"  - {match: wiki.one.test/page, upstream: app, auth: [session]}\n  - {match: files.one.test/page, upstream: app, auth: [session]}\n")
+		"  - {match: wiki.one.test/page, upstream: app, auth: [session]}\n  - {match: files.one.test/page, upstream: " +
+		"app, auth: [session]}\n")
 	m.Run()
 	b := c.tab(t)
 	b.open(m.page("wiki.one.test"))

@@ -21,11 +21,13 @@ func TestBrowserHTTP3(t *testing.T) {
 	port := world.FreePort(t)
 	address := net.JoinHostPort("127.0.0.3", port) // the test keeps the UDP port of 127.0.0.1
 	c := startChromium(t,
-		chromedp.Flag("disable-quic", false), chromedp.Flag("enable-quic", true), chromedp.Flag("origin-to-force-quic-on", "localhost:"+port),
+		chromedp.Flag("disable-quic", false), chromedp.Flag("enable-quic", true),
+		chromedp.Flag("origin-to-force-quic-on", "localhost:"+port),
 		chromedp.Flag("host-resolver-rules", "MAP localhost "+address+", MAP * ~NOTFOUND"))
 	g := c.prepared(t)
 	g.Base = "https://localhost:" + port
-	g.Listen = fmt.Sprintf("listen: {https: %[1]q, http3: %[1]q, http: %[2]q, admin: %[3]q}\n", address, world.Authority(g.HTTP), world.Authority(g.Admin))
+	g.Listen = fmt.Sprintf("listen: {https: %[1]q, http3: %[1]q, http: %[2]q, admin: %[3]q}\n", address,
+		world.Authority(g.HTTP), world.Authority(g.Admin))
 	g.Configure(world.People + world.App(up) + "routes: [{match: /, upstream: app, auth: [session]}]\n")
 	g.Run()
 	b := c.tab(t)
@@ -71,7 +73,8 @@ socket.onerror = () => { document.title = "refused" }
 		defer conn.CloseNow()
 		_, message, err := conn.Read(r.Context())
 		if err == nil {
-			_ = conn.Write(r.Context(), websocket.MessageText, append(message, " "+r.Header.Get("X-Auth-User")...)) // the page tells
+			_ = conn.Write(r.Context(), websocket.MessageText,
+				append(message, " "+r.Header.Get("X-Auth-User")...)) // the page tells
 		}
 		_, _, _ = conn.Read(r.Context()) // until the page closes it
 	}

@@ -65,7 +65,8 @@ providers:
 		b.open(strangerPage(address, `<iframe src="`+g.Base+`/signin"></iframe>`))
 		world.Until(t, "the browser to block the frame", func() bool {
 			return slices.ContainsFunc(b.complained(), func(complaint string) bool {
-				return strings.Contains(complaint, g.Base) && strings.Contains(complaint, "frame-ancestors 'none'") && strings.Contains(complaint, "has been blocked")
+				return strings.Contains(complaint, g.Base) && strings.Contains(complaint, "frame-ancestors 'none'") &&
+					strings.Contains(complaint, "has been blocked")
 			})
 		})
 	}
@@ -79,7 +80,8 @@ func (b *tab) asksNothing(origins ...string) {
 		b.t.Errorf("%s: the browser complains: %q", b.url(), got)
 	}
 	for _, r := range b.asked() {
-		if !r.page || !slices.ContainsFunc(origins, func(origin string) bool { return strings.HasPrefix(r.url, origin+"/") }) {
+		if !r.page || !slices.ContainsFunc(origins,
+			func(origin string) bool { return strings.HasPrefix(r.url, origin+"/") }) {
 			b.t.Errorf("%s: the browser requests %s", b.url(), r.url)
 		}
 	}
@@ -168,7 +170,8 @@ func (b *tab) hasControls(want ...string) {
 	var got []string
 	for _, node := range tree.Nodes {
 		var role, name string
-		if node.Ignored || json.Unmarshal(node.Role.Value, &role) != nil || node.Name == nil || json.Unmarshal(node.Name.Value, &name) != nil {
+		if node.Ignored || json.Unmarshal(node.Role.Value, &role) != nil || node.Name == nil ||
+			json.Unmarshal(node.Name.Value, &name) != nil {
 			continue
 		}
 		switch role {
@@ -189,7 +192,8 @@ func keyboardOnly(t *testing.T, b *tab, g *world.Instance, up *world.Recorder) {
 		world.Until(t, "the focus on "+want, func() bool {
 			return b.value("document.activeElement.id || document.activeElement.localName") == want
 		})
-		if got := b.value("document.activeElement.matches(':focus-visible') + ' ' + getComputedStyle(document.activeElement).outlineStyle"); got != "true solid" {
+		if got := b.value("document.activeElement.matches(':focus-visible') + ' ' + " +
+			"getComputedStyle(document.activeElement).outlineStyle"); got != "true solid" {
 			t.Errorf("the focus on %s is not visible: %s", want, got)
 		}
 	}

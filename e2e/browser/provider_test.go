@@ -39,7 +39,8 @@ func (c *chromium) shopfront(t *testing.T, more string) *shopfront {
 	s := &shopfront{Instance: c.prepared(t), up: world.Record(t)}
 	world.StartDemoProvider(t, func(issuer string) (provider.Client, *http.Client) {
 		s.issuer = issuer
-		s.Configure(world.App(s.up.URL) + "providers:\n  - {name: demo, issuer: '" + s.issuer + "', client_id: shop, client_secret: s3cret" + more + "}\n" + shopfrontRoutes)
+		s.Configure(world.App(s.up.URL) + "providers:\n  - {name: demo, issuer: '" + s.issuer + "', client_id: " +
+			"shop, client_secret: s3cret" + more + "}\n" + shopfrontRoutes)
 		s.Run()
 		return provider.Client{
 			ID: "shop", Secret: "s3cret", RedirectURIs: []string{s.Base + "/callback"},

@@ -34,7 +34,8 @@ func wrongSetup(t *testing.T, c *chromium) {
 		},
 	})
 	g.Public = public
-	g.Listen = fmt.Sprintf("tls: {mode: \"off\"}\nlisten: {http: %q, admin: %q, trusted_proxies: [127.0.0.1, \"::1\"]}\n", world.Authority(g.HTTP), world.Authority(g.Admin))
+	g.Listen = fmt.Sprintf("tls: {mode: \"off\"}\nlisten: {http: %q, admin: %q, trusted_proxies: [127.0.0.1, \"::1\"]}\n",
+		world.Authority(g.HTTP), world.Authority(g.Admin))
 	g.Configure(world.App(up.URL) + browserRoutes)
 	g.Run()
 	logged := func(hint string) {

@@ -77,7 +77,8 @@ func oneTerminal(t *testing.T, g *world.Instance, b *tab, dir string) time.Durat
 	inTab(b, chromedp.Focus(chromedp.CSS(".terminal textarea")))
 	inTab(b, chromedp.KeyEvent("echo $((40+2)) made by hand | tee made\r"))
 	world.Until(t, "the output of the command", shows("42 made by hand"))
-	world.Until(t, "what the command writes", func() bool { return world.ReadFile(t, filepath.Join(dir, "made")) == "42 made by hand\n" })
+	world.Until(t, "what the command writes",
+		func() bool { return world.ReadFile(t, filepath.Join(dir, "made")) == "42 made by hand\n" })
 	_, before := b.sockets()
 	other := b.another()
 	other.open(g.Base + "/me")

@@ -14,7 +14,8 @@ import (
 	"authgate/e2e/world"
 )
 
-const diskConfig = "store: {path: disk/authgate.db}\n" + world.People + "routes: [{match: /secure, upstream: app, auth: [session, bearer]}]\n"
+const diskConfig = "store: {path: disk/authgate.db}\n" + world.People + "routes: [{match: /secure, upstream: " +
+	"app, auth: [session, bearer]}]\n"
 
 // onSmallDisk makes a gateway see its database on a file system of 16 MiB, in a mount
 // namespace of its own, which needs no privilege. prepare is what the shell does there
@@ -23,7 +24,8 @@ func onSmallDisk(g *world.Instance, prepare string) (folder string) {
 	g.T.Helper()
 	folder = filepath.Join(g.Dir, "data", "disk")
 	world.NoError(g.T, os.MkdirAll(folder, 0o700))
-	g.Within = []string{"unshare", "--map-root-user", "--mount", "sh", "-c", `mount -t tmpfs -o size=16m,mode=700 tmpfs "$0" && ` + prepare + ` exec "$@"`, folder}
+	g.Within = []string{"unshare", "--map-root-user", "--mount", "sh", "-c",
+		`mount -t tmpfs -o size=16m,mode=700 tmpfs "$0" && ` + prepare + ` exec "$@"`, folder}
 	return folder
 }
 
@@ -60,7 +62,8 @@ func TestSmallDisk(t *testing.T) {
 	for i := range byCookie {
 		world.WantStatus(t, "logout by cookie", g.Do(c, "POST", "/logout", "", "Cookie", byCookie[i].Session), http.StatusOK)
 		world.WantDead(t, g, up, byCookie[i])
-		world.WantStatus(t, "logout by token", g.Do(c, "POST", "/logout", "", "Authorization", byToken[i].Access), http.StatusOK)
+		world.WantStatus(t, "logout by token", g.Do(c, "POST", "/logout", "", "Authorization", byToken[i].Access),
+			http.StatusOK)
 		world.WantDead(t, g, up, byToken[i])
 		if got := tryLogin(g); got != http.StatusServiceUnavailable {
 			t.Errorf("login %d in the space for logouts: %d", i, got)
@@ -73,7 +76,8 @@ func TestSmallDisk(t *testing.T) {
 	if got := tryLogin(g); got != http.StatusOK {
 		t.Errorf("a login when the gateway says that it is ready: %d", got)
 	}
-	for _, message := range []string{"the disk is full or fails", "the reserve for logouts is in use", "the disk has room again"} {
+	for _, message := range []string{"the disk is full or fails", "the reserve for logouts is in use",
+		"the disk has room again"} {
 		if !strings.Contains(g.Log.String(), message) {
 			t.Errorf("the log does not say %q", message)
 		}
@@ -106,7 +110,8 @@ func staysUnready(t *testing.T, g *world.Instance) {
 	defer tick.Stop()
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); <-tick.C {
 		status, body := g.Ready()
-		if got := tryLogin(g); got != http.StatusServiceUnavailable || status != got || !strings.Contains(body, "no room on the disk") {
+		if got := tryLogin(g); got != http.StatusServiceUnavailable || status != got ||
+			!strings.Contains(body, "no room on the disk") {
 			t.Fatalf("/readyz: %d %s; a login after that: %d", status, body, got)
 		}
 	}
@@ -131,7 +136,8 @@ func TestStartOnFullDisk(t *testing.T) {
 	g.Within = fullDisk
 	g.Launch("/healthz")
 	staysUnready(t, g)
-	world.WantStatus(t, "with the session from before", g.Do(g.Stranger(), "GET", "/secure", "", "Cookie", alice.Session), http.StatusOK)
+	world.WantStatus(t, "with the session from before", g.Do(g.Stranger(), "GET", "/secure", "", "Cookie", alice.Session),
+		http.StatusOK)
 	world.WantStatus(t, "logout", g.Do(g.Stranger(), "POST", "/logout", "", "Cookie", alice.Session), http.StatusOK)
 	world.WantDead(t, g, up, alice)
 }

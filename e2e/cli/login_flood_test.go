@@ -18,8 +18,9 @@ const maxHashQueue = 256
 // clients that are signed in.
 func TestLoginFlood(t *testing.T) {
 	t.Parallel()
-	g := world.StartBehindProxy(t, "[127.0.0.1]", fmt.Sprintf("accounts: {users: [{username: alice, password_hash: %q}]}\n", costlyHash(t, "wonderland"))+
-		"routes: [{match: /secure, upstream: app, auth: [session]}]\n"+world.App(world.Record(t).URL))
+	g := world.StartBehindProxy(t, "[127.0.0.1]",
+		fmt.Sprintf("accounts: {users: [{username: alice, password_hash: %q}]}\n", costlyHash(t, "wonderland"))+
+			"routes: [{match: /secure, upstream: app, auth: [session]}]\n"+world.App(world.Record(t).URL))
 	c, guesser := g.Stranger(), g.Stranger()
 	session := world.CookieOf(signInFrom(g, c, "192.0.2.1", "alice", "wonderland"))
 
@@ -29,7 +30,8 @@ func TestLoginFlood(t *testing.T) {
 	var flood sync.WaitGroup
 	guess := func(i, n int) (again bool) {
 		who, address := fmt.Sprintf("unknown-%d-%d", i, n), fmt.Sprintf("10.%d.%d.%d", i/200, i%200, n%250)
-		a, err := g.Try(guesser, "POST", "/login", fmt.Sprintf(`{"username":%q,"password":"guess"}`, who), from(address, "Content-Type", world.TypeJSON)...)
+		a, err := g.Try(guesser, "POST", "/login", fmt.Sprintf(`{"username":%q,"password":"guess"}`, who),
+			from(address, "Content-Type", world.TypeJSON)...)
 		switch {
 		case err != nil: // the gateway has ended, or the login waited too long
 		case a.Status == http.StatusServiceUnavailable:
@@ -59,7 +61,8 @@ func TestLoginFlood(t *testing.T) {
 	asked, behind := 0, int64(0)
 	world.Until(t, "a flood", func() bool {
 		before := checked.Load()
-		world.WantStatus(t, "a client that is signed in", g.Do(c, "GET", "/secure", "", from("192.0.2.1", "Cookie", session)...), http.StatusOK)
+		world.WantStatus(t, "a client that is signed in",
+			g.Do(c, "GET", "/secure", "", from("192.0.2.1", "Cookie", session)...), http.StatusOK)
 		asked++
 		behind = max(behind, checked.Load()-before)
 		return asked >= 50 && refused.Load() >= maxHashQueue/4 && checked.Load() >= 20

@@ -16,14 +16,16 @@ func TestReloadBySight(t *testing.T) {
 	t.Parallel()
 	g := world.Prepare(t)
 	config := func(to string) string {
-		return "public_url: " + g.Base + "\n" + g.Listen + "store: {driver: memory}\nupstreams: {app: {url: \"http://127.0.0.1:1\"}}\n" +
+		return "public_url: " + g.Base + "\n" + g.Listen + "store: {driver: memory}\nupstreams: {app: {url: " +
+			"\"http://127.0.0.1:1\"}}\n" +
 			"accounts: {users: [{username: alice, password_hash: \"" + world.WonderlandHash + "\"}]}\n" +
 			"routes: [{match: \"/" + to + "\", upstream: app, auth: [session]}]\n"
 	}
 	path := func(name string) string { return filepath.Join(g.Dir, name) }
 	write := func(name, to string) {
 		t.Helper()
-		world.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path(name)), 0o700), os.WriteFile(path(name), []byte(config(to)), 0o600)))
+		world.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path(name)), 0o700),
+			os.WriteFile(path(name), []byte(config(to)), 0o600)))
 	}
 	// As Kubernetes mounts a ConfigMap.
 	write("..1/config.yaml", "first")
@@ -49,7 +51,8 @@ func TestReloadBySight(t *testing.T) {
 	} {
 		step.do(step.route)
 		world.Until(t, "a reload when the file is "+step.route, func() bool { return len(g.EntriesOf("reloaded")) > i })
-		if changes, _ := g.EntriesOf("reloaded")[i]["changes"].([]any); !slices.Contains(changes, any("routes[0]: added (/"+step.route+")")) {
+		if changes, _ := g.EntriesOf("reloaded")[i]["changes"].([]any); !slices.Contains(changes,
+			any("routes[0]: added (/"+step.route+")")) {
 			t.Errorf("%s: the changes %q", step.route, changes)
 		}
 	}

@@ -60,7 +60,8 @@ func dataFiles(t *testing.T, g *world.Instance) map[string]string {
 		if err != nil {
 			return err
 		}
-		want, ok := map[string]fs.FileMode{"data": fs.ModeDir | 0o700, "control": fs.ModeDir | 0o700, "ca.pem": 0o644}[entry.Name()]
+		want, ok := map[string]fs.FileMode{"data": fs.ModeDir | 0o700, "control": fs.ModeDir | 0o700,
+			"ca.pem": 0o644}[entry.Name()]
 		if !ok {
 			want = entry.Type()&fs.ModeSocket | 0o600
 		}

@@ -54,7 +54,10 @@ func TestHashPasswordOnTerminal(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 		ended := world.Spawn(t, cmd)
 		for _, asked := range []struct{ question, answer string }{{"Password: ", plain}, {"Again: ", again}} {
-			world.Until(t, asked.question, func() bool { return strings.HasSuffix(term.screen.String(), asked.question) && !term.echo(t) })
+			world.Until(t, asked.question, func() bool {
+				return strings.HasSuffix(term.screen.String(), asked.question) &&
+					!term.echo(t)
+			})
 			world.Must(io.WriteString(term.keys, asked.answer+"\n"))(t)
 		}
 		<-ended
@@ -78,12 +81,14 @@ func TestHashPasswordOnTerminal(t *testing.T) {
 func TestServeOnTerminal(t *testing.T) {
 	t.Parallel()
 	term, g := openTerminal(t), world.Prepare(t)
-	g.Configure("store: {driver: memory}\nupstreams: {app: {url: \"http://127.0.0.1:1\"}}\nroutes: [{match: /, name: all, upstream: app, auth: [none]}]\n")
+	g.Configure("store: {driver: memory}\nupstreams: {app: {url: \"http://127.0.0.1:1\"}}\nroutes: [{match: /, name: " +
+		"all, upstream: app, auth: [none]}]\n")
 	cmd := exec.Command(world.Program("authgate"), "serve")
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = g.Dir, term.line, term.line, term.line
 	ended := world.Spawn(t, cmd)
 	world.Until(t, "the table", func() bool {
-		return strings.Contains(term.screen.String(), "  ROUTE   UPSTREAM   AUTH   RULE\r\n  all     app        none   public\r\n")
+		return strings.Contains(term.screen.String(),
+			"  ROUTE   UPSTREAM   AUTH   RULE\r\n  all     app        none   public\r\n")
 	})
 	for _, part := range []string{"runs at " + g.Base, "  https          127.0.0.1:", "ca.pem  (clients must trust it)"} {
 		if !strings.Contains(term.screen.String(), part) {

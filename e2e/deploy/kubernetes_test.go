@@ -29,7 +29,8 @@ func TestKubernetesPods(t *testing.T) {
 		same(t, name+": the selector", w.selector, selectorOf(name))
 		same(t, name+": the labels of pods", w.pod.Labels, selectorOf(name).MatchLabels)
 		pod := w.pod.Spec
-		if len(pod.Containers) != 1 || len(pod.InitContainers) > 0 || pod.SecurityContext == nil || pod.SecurityContext.RunAsUser == nil {
+		if len(pod.Containers) != 1 || len(pod.InitContainers) > 0 || pod.SecurityContext == nil ||
+			pod.SecurityContext.RunAsUser == nil {
 			t.Fatalf("%s has more than one container, or no user", name)
 		}
 		user := pod.SecurityContext.RunAsUser // to which its files belong
@@ -38,7 +39,8 @@ func TestKubernetesPods(t *testing.T) {
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		})
 		same(t, name+": the rights of the container", w.container().SecurityContext, &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		})
 		same(t, name+": a token for the API", pod.AutomountServiceAccountToken, new(false))
 		if *user == 0 || pod.HostNetwork || pod.HostPID || pod.HostIPC || w.container().Resources.Limits.Memory().IsZero() {
@@ -81,13 +83,16 @@ func TestKubernetesGateway(t *testing.T) {
 	checkShared(t, cfg)
 	same(t, "the parent of data_dir, which the group can write to", filepath.Dir(cfg.DataDir), m.root+"/data")
 
-	if out, err := m.command(world.Program("authgate"), append([]string{"validate"}, c.Args[1:]...)...).CombinedOutput(); c.Args[0] != "serve" || err != nil {
+	if out, err := m.command(world.Program("authgate"),
+		append([]string{"validate"}, c.Args[1:]...)...).CombinedOutput(); c.Args[0] != "serve" || err != nil {
 		t.Errorf("the arguments %v: %v\n%s", c.Args, err, out)
 	}
-	for name, address := range map[string]string{"https": cfg.Listen.HTTPS, "http": cfg.Listen.HTTP, "admin": cfg.Listen.Admin} {
+	for name, address := range map[string]string{"https": cfg.Listen.HTTPS, "http": cfg.Listen.HTTP,
+		"admin": cfg.Listen.Admin} {
 		same(t, "listen."+name+" and the port of the pod", address, fmt.Sprintf(":%d", w.port(name)))
 	}
-	for path, probes := range map[string][]*corev1.Probe{"/healthz": {c.LivenessProbe, c.StartupProbe}, "/readyz": {c.ReadinessProbe}} {
+	for path, probes := range map[string][]*corev1.Probe{"/healthz": {c.LivenessProbe, c.StartupProbe},
+		"/readyz": {c.ReadinessProbe}} {
 		for _, probe := range probes {
 			same(t, "a probe", probe.HTTPGet, &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("admin")})
 		}
@@ -121,7 +126,8 @@ func TestKubernetesBurst(t *testing.T) {
 	limits := kubernetes(t).workloads["authgate"].container().Resources.Limits
 	processors, memory := limits.Cpu().Value(), limits.Memory().Value()
 	if needed := processors*burst + rest; processors == 0 || memory < needed {
-		t.Errorf("with %d processors (0: any) a burst of logins takes up to %d bytes, and more than %d are not allowed", processors, needed, memory)
+		t.Errorf("with %d processors (0: any) a burst of logins takes up to %d bytes, and more than %d are not allowed",
+			processors, needed, memory)
 	}
 }
 
@@ -129,9 +135,11 @@ func TestKubernetesBurst(t *testing.T) {
 // is drained.
 func TestKubernetesRollout(t *testing.T) {
 	all := kubernetes(t)
-	spec, budget := object[*appsv1.Deployment](all, "authgate").Spec, object[*policyv1.PodDisruptionBudget](all, "authgate").Spec
+	spec, budget := object[*appsv1.Deployment](all, "authgate").Spec, object[*policyv1.PodDisruptionBudget](all,
+		"authgate").Spec
 	replicas, strategy := *spec.Replicas, spec.Strategy
-	if replicas < 2 || strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || strategy.RollingUpdate.MaxUnavailable.String() != "0" {
+	if replicas < 2 || strategy.Type != appsv1.RollingUpdateDeploymentStrategyType ||
+		strategy.RollingUpdate.MaxUnavailable.String() != "0" {
 		t.Errorf("during a rollout of %d pods some are missing: %+v", replicas, strategy)
 	}
 	same(t, "what the PodDisruptionBudget selects", budget.Selector, selectorOf("authgate"))
@@ -165,7 +173,8 @@ func TestKubernetesNetwork(t *testing.T) {
 	const pods = "app.kubernetes.io/name="
 	same(t, "the rules", got, map[string][]string{
 		"authgate": {
-			"Egress", "Ingress", "from <none> of namespaces kubernetes.io/metadata.name=monitoring at 9090", "from any at 8080", "from any at 8443",
+			"Egress", "Ingress", "from <none> of namespaces kubernetes.io/metadata.name=monitoring at 9090", "from any at 8080",
+			"from any at 8443",
 			"to any at 443", "to " + pods + "app at 3000", "to " + pods + "valkey at 6379",
 			"to k8s-app=kube-dns of namespaces <none> at 53", "to k8s-app=kube-dns of namespaces <none> at 53",
 		},
@@ -176,7 +185,9 @@ func TestKubernetesNetwork(t *testing.T) {
 
 // flows describes what a rule of a NetworkPolicy allows. Names of ports are those of
 // a workload.
-func (all *manifests) flows(direction string, peers []networkingv1.NetworkPolicyPeer, workload string, ports []networkingv1.NetworkPolicyPort) (flows []string) {
+func (all *manifests) flows(
+	direction string, peers []networkingv1.NetworkPolicyPeer, workload string, ports []networkingv1.NetworkPolicyPort,
+) (flows []string) {
 	var sides []string
 	for _, p := range peers {
 		side := metav1.FormatLabelSelector(p.PodSelector) // <none>: all
@@ -209,10 +220,12 @@ func TestKubernetesValkey(t *testing.T) {
 	all := kubernetes(t)
 	w := all.workloads["valkey"]
 	c, s := w.container(), service(t, load(t, compose(t)), "valkey")
-	same(t, "start.sh", object[*corev1.ConfigMap](all, "valkey").Data["start.sh"], read(t, shipped+"/compose/valkey/start.sh"))
+	same(t, "start.sh", object[*corev1.ConfigMap](all, "valkey").Data["start.sh"],
+		read(t, shipped+"/compose/valkey/start.sh"))
 	same(t, "the image", c.Image, s.Image)
 	same(t, "the command", c.Command, []string(s.Command))
-	same(t, "the user", fmt.Sprintf("%d:%d", *w.pod.Spec.SecurityContext.RunAsUser, *w.pod.Spec.SecurityContext.RunAsGroup), s.User)
+	same(t, "the user", fmt.Sprintf("%d:%d", *w.pod.Spec.SecurityContext.RunAsUser,
+		*w.pod.Spec.SecurityContext.RunAsGroup), s.User)
 	probe := &corev1.ExecAction{Command: []string{"sh", "-c", strings.ReplaceAll(s.HealthCheck.Test[1], "$$", "$")}}
 	same(t, "the startup probe", c.StartupProbe.Exec, probe)
 	same(t, "the readiness probe", c.ReadinessProbe.Exec, probe)

@@ -30,25 +30,30 @@ func TestPackagedConfiguration(t *testing.T) {
 		}
 	}
 	if cfg.Listen.HTTP != "" || len(cfg.Accounts.Users) != 0 || cfg.DataDir != m.root+"/var/lib/authgate" {
-		t.Errorf("the configuration has listen.http %q, %d accounts and data_dir %q", cfg.Listen.HTTP, len(cfg.Accounts.Users), cfg.DataDir)
+		t.Errorf("the configuration has listen.http %q, %d accounts and data_dir %q", cfg.Listen.HTTP,
+			len(cfg.Accounts.Users), cfg.DataDir)
 	}
 	m.explain("401", "GET", "/")
 	m.explain("401", "POST", "/any/path")
 
 	for before, after := range map[string]string{ // the comment of the line has the new value
-		"public_url: https://localhost:8443": "public_url: https://app.example.org", `https: "127.0.0.1:8443"`: `https: ":443"`,
-		`http: ""`: `http: ":80"`, "mode: internal": "mode: acme", "# email: admin@example.org": "email: admin@example.org",
+		"public_url: https://localhost:8443": "public_url: https://app.example.org",
+		`https: "127.0.0.1:8443"`:            `https: ":443"`,
+		`http: ""`:                           `http: ":80"`, "mode: internal": "mode: acme", "# email: admin@example.org": "email: admin@example.org",
 	} {
 		_, value, _ := strings.Cut(after, ": ")
-		if line := regexp.MustCompile(`(?m)^.*` + regexp.QuoteMeta(before) + `.*$`).FindString(text); !strings.Contains(line, "EDIT") || !strings.Contains(line, value) {
+		if line := regexp.MustCompile(`(?m)^.*` + regexp.QuoteMeta(before) + `.*$`).FindString(text); !strings.Contains(line,
+			"EDIT") || !strings.Contains(line, value) {
 			t.Errorf("the configuration does not say how to change %s to %s: %s", before, after, line)
 		}
 		text = strings.Replace(text, before, after, 1)
 	}
 	m.file(etc+"/config.yaml", text)
-	m.file(etc+"/accounts.yaml", strings.NewReplacer("# - username", "- username", "#   ", "  ", "\n[]", "", `"$argon2id$v=19$..."`, `"`+hash+`"`).Replace(read(t, packaged+"/accounts.yaml")))
+	m.file(etc+"/accounts.yaml", strings.NewReplacer("# - username", "- username", "#   ", "  ", "\n[]", "",
+		`"$argon2id$v=19$..."`, `"`+hash+`"`).Replace(read(t, packaged+"/accounts.yaml")))
 	cfg = m.configuration(etc + "/config.yaml")
-	same(t, "the ports and certificates", []string{cfg.Listen.HTTPS, cfg.Listen.HTTP, cfg.TLS.Mode}, []string{":443", ":80", config.TLSACME})
+	same(t, "the ports and certificates", []string{cfg.Listen.HTTPS, cfg.Listen.HTTP, cfg.TLS.Mode},
+		[]string{":443", ":80", config.TLSACME})
 	m.explain("200", "--as", "alice", "GET", "/")
 }
 
@@ -56,7 +61,8 @@ func TestPackagedConfiguration(t *testing.T) {
 // of the decision.
 func (m *machine) explain(status string, args ...string) {
 	m.t.Helper()
-	cmd := exec.CommandContext(m.t.Context(), world.Program("authgate"), append([]string{"explain", "--config", m.root + etc + "/config.yaml"}, args...)...)
+	cmd := exec.CommandContext(m.t.Context(), world.Program("authgate"),
+		append([]string{"explain", "--config", m.root + etc + "/config.yaml"}, args...)...)
 	out := string(must.Get(cmd.CombinedOutput())(m.t))
 	if !strings.Contains(out, "("+status+")\n") {
 		m.t.Errorf("%q is not %s:\n%s", args, status, out)

@@ -69,7 +69,8 @@ func TestDocsBackup(t *testing.T) {
 		world.NoError(t, os.MkdirAll(folder, 0o700))
 	}
 	g.CA = "../../var/lib/authgate/ca.pem"
-	g.Configure("data_dir: " + data + "\n" + world.People + "routes: [{match: /secure, upstream: app, auth: [session, bearer]}]\n" + world.App(up.URL))
+	g.Configure("data_dir: " + data + "\n" + world.People + "routes: [{match: /secure, upstream: app, auth: " +
+		"[session, bearer]}]\n" + world.App(up.URL))
 	g.Run()
 
 	before, bob := g.SignIn(g.Stranger(), "alice"), g.SignIn(g.Stranger(), "bob")
@@ -90,8 +91,10 @@ func TestDocsBackup(t *testing.T) {
 		t.Error("the authority is another one after the restore")
 	}
 	for _, s := range []world.Login{before, bob} { // that of before was ended meanwhile, as the document warns
-		world.WantStatus(t, "the session after the restore", g.Do(g.Stranger(), "GET", "/secure", "", "Cookie", s.Session), http.StatusOK)
-		world.WantStatus(t, "the token after the restore", g.Do(g.Stranger(), "GET", "/secure", "", "Authorization", s.Access), http.StatusOK)
+		world.WantStatus(t, "the session after the restore", g.Do(g.Stranger(), "GET", "/secure", "", "Cookie", s.Session),
+			http.StatusOK)
+		world.WantStatus(t, "the token after the restore",
+			g.Do(g.Stranger(), "GET", "/secure", "", "Authorization", s.Access), http.StatusOK)
 	}
 	world.WantDead(t, g, up, after)
 

@@ -35,7 +35,8 @@ func recipes(t *testing.T, doc *world.Document) (all []recipe, problems []string
 	for i, b := range doc.Blocks {
 		switch {
 		case b.Info == "yaml fragment":
-			r := recipe{name: heading(b.Line), line: b.Line, config: world.DecodeYAML(t, complete(base)), part: world.DecodeYAML(t, complete(b.Text()))}
+			r := recipe{name: heading(b.Line), line: b.Line, config: world.DecodeYAML(t, complete(base)),
+				part: world.DecodeYAML(t, complete(b.Text()))}
 			merge(r.config, world.DecodeYAML(t, complete(b.Text())))
 			if i+1 < len(doc.Blocks) && doc.Blocks[i+1].Info == "yaml tests" {
 				r.tests = world.DecodeYAML(t, doc.Blocks[i+1].Text())
@@ -94,7 +95,8 @@ func try(t *testing.T, trials []trial) (passed []bool, output string) {
 	for i, one := range trials {
 		name, tests := strconv.Itoa(i), maps.Clone(one.tests)
 		tests["config"] = name + ".yaml"
-		world.WriteAll(t, dir, map[string]string{name + ".yaml": encodeYAML(t, one.config), name + ".test.yaml": encodeYAML(t, tests)})
+		world.WriteAll(t, dir, map[string]string{name + ".yaml": encodeYAML(t, one.config),
+			name + ".test.yaml": encodeYAML(t, tests)})
 		args = append(args, name+".test.yaml")
 	}
 	cmd := exec.Command(world.Program("authgate"), args...)
@@ -195,7 +197,8 @@ func weakened(t *testing.T, config, part map[string]any) (what []string, configs
 // that what is weakened is noticed.
 func TestDocsRecipeProblems(t *testing.T) {
 	t.Parallel()
-	const start = "## One\n\n```yaml fragment\nroutes: [{match: /, upstream: app, auth: [session], policy: admin}]\n```\n\n"
+	const start = "## One\n\n```yaml fragment\nroutes: [{match: /, upstream: app, auth: [session], policy: " +
+		"admin}]\n```\n\n"
 	expecting := func(outcomes ...string) string {
 		b := &strings.Builder{}
 		b.WriteString("```yaml tests\ntests:\n")
@@ -205,13 +208,14 @@ func TestDocsRecipeProblems(t *testing.T) {
 		return b.String() + "```\n"
 	}
 	for text, want := range map[string][]string{
-		start + expecting("allow", "challenge"):                   nil,
-		start + expecting("allow", "forbid"):                      nil,
-		start + expecting("allow"):                                {"One: no test expects challenge or forbid"},
-		start + expecting("allow", "not_found"):                   {"One: no test expects challenge or forbid"},
-		start + expecting("forbid"):                               {"One: no test expects allow"},
-		start:                                                     {"One: no test expects allow", "One: no test expects challenge or forbid"},
-		expecting("allow"):                                        {"line 1: tests without a configuration before them"},
+		start + expecting("allow", "challenge"): nil,
+		start + expecting("allow", "forbid"):    nil,
+		start + expecting("allow"):              {"One: no test expects challenge or forbid"},
+		start + expecting("allow", "not_found"): {"One: no test expects challenge or forbid"},
+		start + expecting("forbid"):             {"One: no test expects allow"},
+		start: {"One: no test expects allow",
+			"One: no test expects challenge or forbid"},
+		expecting("allow"): {"line 1: tests without a configuration before them"},
 		start + expecting("allow", "forbid") + expecting("allow"): {"line 12: tests without a configuration before them"},
 	} {
 		if _, got := recipes(t, world.ParseDocument(t, "x.md", text)); !slices.Equal(got, want) {
@@ -223,7 +227,8 @@ func TestDocsRecipeProblems(t *testing.T) {
 		"routes":   r[0].part["routes"],
 		"policies": map[string]any{"admin": map[string]any{"roles": []any{"admin"}}},
 	})
-	if want := []string{"the policy of /", "roles of the policy admin", "roles[0] of the policy admin"}; !slices.Equal(what, want) {
+	if want := []string{"the policy of /", "roles of the policy admin",
+		"roles[0] of the policy admin"}; !slices.Equal(what, want) {
 		t.Errorf("weakened: %q, want %q", what, want)
 	}
 	for tests, want := range map[string][]bool{ // a policy without a condition is a mistake

@@ -24,7 +24,8 @@ func TestDocsStatuses(t *testing.T) {
 	}
 	given := map[string]bool{"431": true} // by Go's server
 	for dir, p := range testPackages(t) {
-		if dir != "gateway" && dir != "gateway/web" && dir != "gateway/endpoint" && dir != "gateway/signin" && dir != "gateway/account" && dir != "gateway/server" {
+		if dir != "gateway" && dir != "gateway/web" && dir != "gateway/endpoint" && dir != "gateway/signin" &&
+			dir != "gateway/account" && dir != "gateway/server" {
 			continue
 		}
 		for _, found := range statusNamed.FindAllStringSubmatch(p.product, -1) {

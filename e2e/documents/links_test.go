@@ -46,7 +46,8 @@ func TestDocsLinks(t *testing.T) {
 				t.Errorf("%s: the link to %s#%s leads to no heading", name, target, anchor)
 			}
 		}
-		if undefined := regexp.MustCompile(`\]\[|(?m)^\[[^]]+\]: `).FindString(codeSpan.ReplaceAllString(doc.Prose, "")); undefined != "" {
+		if undefined := regexp.MustCompile(`\]\[|(?m)^\[[^]]+\]: `).FindString(codeSpan.ReplaceAllString(doc.Prose,
+			"")); undefined != "" {
 			t.Errorf("%s: the link at %q is not of the form [text](target), so nothing checks it", name, undefined)
 		}
 	}
@@ -113,7 +114,8 @@ func TestDocsIndex(t *testing.T) {
 	rows := map[string]bool{}
 	for line := range strings.Lines(index.Prose) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
-		if strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| Page ") && (len(cells) != 2 || !link.MatchString(cells[0]) || len(cells[1]) < 20) {
+		if strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| Page ") &&
+			(len(cells) != 2 || !link.MatchString(cells[0]) || len(cells[1]) < 20) {
 			t.Errorf("%s: the row does not name a page and what the reader gets: %s", docsIndex, line)
 		}
 		for _, to := range link.FindAllStringSubmatch(cells[0], -1) {

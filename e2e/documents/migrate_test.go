@@ -26,7 +26,8 @@ func TestDocsMigrate(t *testing.T) {
 				config = complete(b.Text())
 			case "yaml tests":
 				ran = true
-				world.WriteAll(t, dir, map[string]string{"config.yaml": config, "access.test.yaml": "config: config.yaml\n" + b.Text()})
+				world.WriteAll(t, dir, map[string]string{"config.yaml": config,
+					"access.test.yaml": "config: config.yaml\n" + b.Text()})
 				cmd := exec.Command(world.Program("authgate"), "test", "access.test.yaml")
 				cmd.Dir, cmd.Env = dir, os.Environ()
 				for _, use := range variableUse.FindAllStringSubmatch(config, -1) {

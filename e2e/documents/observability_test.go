@@ -294,7 +294,8 @@ func dashboardQueries(t *testing.T) map[string][]string {
 			List []struct{ Name, Query any }
 		}
 	}
-	world.NoError(t, json.Unmarshal([]byte(world.ReadFile(t, world.Path("docs/observability/dashboard.json"))), &dashboard))
+	world.NoError(t, json.Unmarshal([]byte(world.ReadFile(t, world.Path("docs/observability/dashboard.json"))),
+		&dashboard))
 	all, ids := map[string][]string{}, map[int]bool{}
 	for _, panel := range dashboard.Panels {
 		if ids[panel.ID] || all[panel.Title] != nil || panel.Type != "row" && len(panel.Targets) == 0 {

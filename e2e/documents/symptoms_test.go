@@ -52,7 +52,8 @@ func TestSymptoms(t *testing.T) {
 	release := make(chan struct{})
 	slow := world.Listen(t, func(net.Conn) { <-release })
 	t.Cleanup(func() { close(release) })
-	config := symptomRoutes + fmt.Sprintf("upstreams: {app: {url: %q}, dead: {url: %q}, closes: {url: %q}, slow: {url: %q, timeout: 100ms}, tls: {url: %q}}\n",
+	config := symptomRoutes + fmt.Sprintf("upstreams: {app: {url: %q}, dead: {url: %q}, closes: {url: %q}, slow: {url: "+
+		"%q, timeout: 100ms}, tls: {url: %q}}\n",
 		world.Record(t).URL, "http://"+world.FreeAddress(t), closes, slow, "https://127.0.0.1"+g.Base[strings.LastIndexByte(g.Base, ':'):])
 	g.Configure(config + "token: {secret: '" + world.EncryptionKey + "'}\n")
 	g.Run()
@@ -77,7 +78,8 @@ func TestSymptoms(t *testing.T) {
 	for range 3 {
 		g.Do(c, "POST", "/login", `{"username":"eve","password":"guess"}`, "Content-Type", world.TypeJSON)
 	}
-	cause(caused{logged: "auth: too many failed logins, refused for …", method: "POST", path: "/login", header: []string{"Content-Type", world.TypeJSON}, body: `{"username":"eve","password":"guess"}`})
+	cause(caused{logged: "auth: too many failed logins, refused for …", method: "POST", path: "/login",
+		header: []string{"Content-Type", world.TypeJSON}, body: `{"username":"eve","password":"guess"}`})
 }
 
 // requestSymptoms are those of requests and applications.
@@ -86,9 +88,12 @@ func requestSymptoms(g *world.Instance, bob world.Login) []caused {
 	return []caused{
 		{logged: "needs one of …", path: "/admin", header: cookie()},
 		{logged: "needs a client in one of …", path: "/office", header: cookie()},
-		{logged: "cross-origin request detected", method: "POST", path: "/x", header: cookie("Origin", "https://evil.example")},
-		{logged: "the Origin is not https", method: "POST", path: "/x", header: cookie("Origin", strings.Replace(g.Base, "https:", "http:", 1))},
-		{logged: "the origin of the preflight is not in cors.origins", method: "OPTIONS", path: "/cors", header: []string{"Origin", "https://evil.example", "Access-Control-Request-Method", "PUT"}},
+		{logged: "cross-origin request detected", method: "POST", path: "/x",
+			header: cookie("Origin", "https://evil.example")},
+		{logged: "the Origin is not https", method: "POST", path: "/x",
+			header: cookie("Origin", strings.Replace(g.Base, "https:", "http:", 1))},
+		{logged: "the origin of the preflight is not in cors.origins", method: "OPTIONS", path: "/cors",
+			header: []string{"Origin", "https://evil.example", "Access-Control-Request-Method", "PUT"}},
 		{logged: "the request does not come from one of listen.trusted_proxies", path: "/verify"},
 		{logged: "the path holds an encoded slash", path: "/a%2Fb"},
 		{logged: "the path holds an empty segment", path: "/a//b"},
@@ -103,7 +108,8 @@ func requestSymptoms(g *world.Instance, bob world.Login) []caused {
 		{logged: "certificate signed by unknown authority", path: "/tls"},
 		{logged: "", path: "/rate"}, // the one request that may pass
 		{logged: "more than … requests in …", path: "/rate"},
-		{logged: "the host is not one of the gateway's: that of public_url, those in routes, tls.domains", path: "/x", header: []string{"Host", "other.example"}},
+		{logged: "the host is not one of the gateway's: that of public_url, those in routes, tls.domains", path: "/x",
+			header: []string{"Host", "other.example"}},
 	}
 }
 
@@ -112,15 +118,19 @@ func credentialSymptoms(g *world.Instance, alice, bob world.Login, apiToken stri
 	basic := func(user, password string) []string {
 		return []string{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))}
 	}
-	refresh := caused{method: "POST", path: "/refresh", header: []string{"Content-Type", world.TypeJSON}, body: `{"refresh_token":"` + bob.Refresh + `"}`}
+	refresh := caused{method: "POST", path: "/refresh", header: []string{"Content-Type", world.TypeJSON},
+		body: `{"refresh_token":"` + bob.Refresh + `"}`}
 	again := refresh
 	again.logged = "refresh token: used again within the leeway"
 	return []caused{
 		{logged: "auth: ambiguous credentials", path: "/x", header: []string{"Cookie", "session_id=a; session_id=b"}},
-		{logged: "; the session that the browser sent is unknown, expired or ended", path: "/x", header: []string{"Cookie", "session_id=" + strings.Repeat("A", 43), "Accept", world.AcceptsPage}},
+		{logged: "; the session that the browser sent is unknown, expired or ended", path: "/x",
+			header: []string{"Cookie", "session_id=" + strings.Repeat("A", 43), "Accept", world.AcceptsPage}},
 		{logged: "auth: no identity is proved; accepts …", path: "/tokens", header: []string{"Cookie", alice.Session}},
-		{logged: "token signature is invalid", path: "/tokens", header: []string{"Authorization", alice.Access[:len(alice.Access)-8] + "AAAAAAAA"}},
-		{logged: "not whole: its length or its checksum is wrong", path: "/tokens", header: []string{"Authorization", "Bearer " + apiToken[:len(apiToken)-1]}},
+		{logged: "token signature is invalid", path: "/tokens",
+			header: []string{"Authorization", alice.Access[:len(alice.Access)-8] + "AAAAAAAA"}},
+		{logged: "not whole: its length or its checksum is wrong", path: "/tokens",
+			header: []string{"Authorization", "Bearer " + apiToken[:len(apiToken)-1]}},
 		{logged: "presented with the user name of another account", path: "/tokens", header: basic("bob", apiToken)},
 		{logged: "wrong Basic username or password", path: "/basic", header: basic("service", "guess")},
 		refresh, again,
@@ -159,8 +169,12 @@ func cause(t *testing.T, g *world.Instance, c *http.Client, rows []symptom, one 
 	if !words.MatchString(logged) {
 		t.Errorf("%s %s: the log has %q, expected %q", one.method, one.path, logged, one.logged)
 	}
-	if !slices.ContainsFunc(rows, func(row symptom) bool { return slices.Contains(row.logged, one.logged) && row.shows(a) }) {
-		t.Errorf("%s %s: no row of docs/troubleshooting.md has %q with %d %s", one.method, one.path, one.logged, a.Status, a.Body)
+	if !slices.ContainsFunc(rows, func(row symptom) bool {
+		return slices.Contains(row.logged, one.logged) &&
+			row.shows(a)
+	}) {
+		t.Errorf("%s %s: no row of docs/troubleshooting.md has %q with %d %s", one.method, one.path, one.logged, a.Status,
+			a.Body)
 	}
 }
 

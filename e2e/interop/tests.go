@@ -32,7 +32,8 @@ func test(rows []row, path string) outcomes {
 		return nil
 	}
 	slices.Sort(names)
-	args := []string{"test", "-json", "-tags", tag, "-count=1", "-p", "1", "-timeout", "60m", "-run", "^(" + strings.Join(slices.Compact(names), "|") + ")$"}
+	args := []string{"test", "-json", "-tags", tag, "-count=1", "-p", "1", "-timeout", "60m", "-run",
+		"^(" + strings.Join(slices.Compact(names), "|") + ")$"}
 	cmd := exec.Command("go", append(args, packages()...)...)
 	cmd.Env = os.Environ()
 	cmd.Stderr = os.Stderr

@@ -29,9 +29,10 @@ type resourceServer struct {
 // got from the provider: signed ones by its keys (RFC 9068) and opaque ones by
 // introspection (RFC 7662).
 func bearerOfTrustedIssuer(t *testing.T, c *world.Certified) {
-	d := &world.Delegated{Instance: world.Prepare(t), Up: world.Record(t), Provider: c.Provider(t, world.ProviderOptions{Resources: map[string]string{
-		signedResource: "jwt", opaqueResource: "opaque", signedElsewhere: "jwt", opaqueElsewhere: "opaque",
-	}})}
+	d := &world.Delegated{Instance: world.Prepare(t), Up: world.Record(t),
+		Provider: c.Provider(t, world.ProviderOptions{Resources: map[string]string{
+			signedResource: "jwt", opaqueResource: "opaque", signedElsewhere: "jwt", opaqueElsewhere: "opaque",
+		}})}
 	d.Provider.Register(d.Instance, world.ProviderClient{Name: "certified"}) // a client that may introspect
 	d.Configure(fmt.Sprintf(`
 token:
@@ -51,7 +52,8 @@ token:
 		r.opens(t, resource, "alice", accessTokenOf(r.Provider, alice, "alice", resource), http.StatusOK)
 		r.opens(t, resource, "bob", accessTokenOf(r.Provider, bob, "bob", resource), http.StatusForbidden)
 	}
-	good, revoked := accessTokenOf(r.Provider, alice, "alice", signedResource), accessTokenOf(r.Provider, bob, "bob", opaqueResource)
+	good, revoked := accessTokenOf(r.Provider, alice, "alice", signedResource), accessTokenOf(r.Provider, bob,
+		"bob", opaqueResource)
 	r.Provider.Do("revoke", "bob")
 	for what, token := range map[string]string{
 		"for another audience":         accessTokenOf(r.Provider, alice, "alice", signedElsewhere),
@@ -94,8 +96,9 @@ func (r *resourceServer) opens(t *testing.T, what, user, token string, admin int
 		t.Fatalf("%s: /secure-resource is %d for %s\n%s", what, got, user, r.Log)
 	}
 	wantHeaders(t, r.Up.One(t), map[string]string{
-		"X-Auth-User": user + ".example", "X-Auth-Subject": "certified:" + user, "X-Auth-Mechanism": "bearer", "X-Auth-Provider": "certified",
-		"X-Auth-Roles": map[string]string{"alice": "user,admin", "bob": "user"}[user], "Authorization": "",
+		"X-Auth-User": user + ".example", "X-Auth-Subject": "certified:" + user, "X-Auth-Mechanism": "bearer",
+		"X-Auth-Provider": "certified",
+		"X-Auth-Roles":    map[string]string{"alice": "user,admin", "bob": "user"}[user], "Authorization": "",
 	})
 	if got := r.ask("/admin-resource", token); got != admin || len(r.Up.All()) != map[int]int{http.StatusOK: 1}[got] {
 		t.Errorf("%s: /admin-resource is %d for %s", what, got, user)
@@ -112,7 +115,8 @@ func accessTokenOf(p *world.Provider, b *browser, user, resource string) string 
 	})
 	application := oauth2.Config{
 		ClientID: "application", RedirectURL: redirect, Scopes: []string{"openid", "read"},
-		Endpoint: oauth2.Endpoint{AuthURL: p.Issuer + "/auth", TokenURL: p.Issuer + "/token", AuthStyle: oauth2.AuthStyleInParams},
+		Endpoint: oauth2.Endpoint{AuthURL: p.Issuer + "/auth", TokenURL: p.Issuer + "/token",
+			AuthStyle: oauth2.AuthStyleInParams},
 	}
 	verifier, indicator := oauth2.GenerateVerifier(), oauth2.SetAuthURLParam("resource", resource)
 	b.stopAt = redirect

@@ -75,7 +75,8 @@ func malformedCallbacks(t *testing.T, s *stage, h *hostile) {
 	code, state := "code="+g.code, "state="+login.request.Get("state")
 	for _, query := range []string{
 		"", code, code + "&state=" + strings.Repeat("A", 43), // no state, or an unknown one
-		code + "&" + state + "&state=" + strings.Repeat("A", 43), code + "&code=other&" + state, code + "&" + state + "&iss=" + h.issuer + "&iss=https://evil.example",
+		code + "&" + state + "&state=" + strings.Repeat("A", 43), code + "&code=other&" + state,
+		code + "&" + state + "&iss=" + h.issuer + "&iss=https://evil.example",
 		"error=a&error_description=b&error_description=c&" + state, // each twice
 		code + ";" + state, code + "&" + state + "&x=%zz", "/" + state + "?" + code, // not a query
 	} {
@@ -118,7 +119,8 @@ func callbackElsewhere(t *testing.T, s *stage, h *hostile) {
 	session := s.enters(t, in, h)
 	wantBad(t, "in a browser with a session", login.back(in, g.response()))
 	s.lives(t, session)
-	for _, cookie := range []string{name, name + strings.Repeat("A", 43), name + strings.Repeat("A", 43) + "; " + s.cookieLine(t, login.c)} {
+	for _, cookie := range []string{name, name + strings.Repeat("A", 43),
+		name + strings.Repeat("A", 43) + "; " + s.cookieLine(t, login.c)} {
 		wantBad(t, "with the cookie "+cookie, login.back(s.stranger(), g.response(), "Cookie", cookie))
 	}
 	login.unharmed(g)
@@ -138,10 +140,12 @@ func (s *stage) cookieLine(t *testing.T, c *http.Client) string {
 // to its own path. An address of another site is no path.
 func twoTabs(t *testing.T, s *stage, h *hostile) {
 	c := s.visitor()
-	paths := []string{"/first", "/second?x=1&y=a%20b", "//evil.example", `/\evil.example`, "/\t/evil.example", "https://evil.example/"}
+	paths := []string{"/first", "/second?x=1&y=a%20b", "//evil.example", `/\evil.example`, "/\t/evil.example",
+		"https://evil.example/"}
 	var logins []*attempt
 	for _, path := range paths {
-		logins = append(logins, s.begin(t, c, h, "return_to="+url.QueryEscape(path)+"&target_link_uri="+url.QueryEscape(path)))
+		logins = append(logins, s.begin(t, c, h,
+			"return_to="+url.QueryEscape(path)+"&target_link_uri="+url.QueryEscape(path)))
 	}
 	for i := len(paths) - 1; i >= 0; i-- {
 		want := paths[i]
@@ -177,7 +181,8 @@ func refusedByProvider(t *testing.T, s *stage, h *hostile) {
 			login, g := s.agreed(t, h)
 			test.response.Set("state", login.request.Get("state"))
 			a := login.back(login.c, test.response, "Accept", accept)
-			if a.Status != test.status || strings.Contains(a.Body, "<script") || strings.Contains(a.Body, "<img") || len(a.Body) > 20_000 {
+			if a.Status != test.status || strings.Contains(a.Body, "<script") || strings.Contains(a.Body, "<img") ||
+				len(a.Body) > 20_000 {
 				t.Errorf("%s: %d, expected %d, and the description as text: %s", name, a.Status, test.status, a.Body)
 			}
 			if name == "denied" && accept == "text/html" && !strings.Contains(a.Body, "&lt;script&gt;alert(1)&lt;/script&gt;") {
@@ -193,7 +198,8 @@ func refusedByProvider(t *testing.T, s *stage, h *hostile) {
 	for _, state := range [][]string{nil, {""}, {"unknown"}} {
 		response := denied("Call 0900 now.")
 		response["state"] = state
-		if a := login.back(login.c, response, "Accept", "text/html"); a.Status != http.StatusBadRequest || strings.Contains(a.Body, "0900") {
+		if a := login.back(login.c, response, "Accept", "text/html"); a.Status != http.StatusBadRequest ||
+			strings.Contains(a.Body, "0900") {
 			t.Errorf("an error with the state %q: %d %s", state, a.Status, a.Body)
 		}
 	}
@@ -254,7 +260,8 @@ func sessionsFromBefore(t *testing.T, s *stage, h *hostile) {
 func loginMethods(t *testing.T, s *stage, h *hostile) {
 	login, g := s.agreed(t, h)
 	for _, path := range []string{"/callback", "/auth/callback"} {
-		a, err := s.try(login.c, "POST", path+"?"+g.response().Encode(), g.response().Encode(), "Content-Type", world.TypeForm, "Origin", h.issuer)
+		a, err := s.try(login.c, "POST", path+"?"+g.response().Encode(), g.response().Encode(), "Content-Type",
+			world.TypeForm, "Origin", h.issuer)
 		if err != nil || a.Status != http.StatusMethodNotAllowed || a.Header.Get("Allow") != "GET, HEAD" {
 			t.Errorf("POST %s: %d, Allow %q, %v", path, a.Status, a.Header.Get("Allow"), err)
 		}
@@ -262,7 +269,8 @@ func loginMethods(t *testing.T, s *stage, h *hostile) {
 	if a := s.ask(t, login.c, "HEAD", "/login"); a.Status != http.StatusFound || a.Body != "" {
 		t.Errorf("HEAD /login: %d %s", a.Status, a.Body)
 	}
-	if a := s.ask(t, login.c, "HEAD", "/callback?"+g.response().Encode()); a.Body != "" || a.Header.Get("Set-Cookie") != "" {
+	if a := s.ask(t, login.c, "HEAD", "/callback?"+g.response().Encode()); a.Body != "" ||
+		a.Header.Get("Set-Cookie") != "" {
 		t.Errorf("HEAD /callback: %d, %q %s", a.Status, a.Header["Set-Cookie"], a.Body)
 	}
 	login.unharmed(g)
@@ -288,7 +296,8 @@ func loginCookies(t *testing.T, s *stage, h *hostile) {
 	for range 2 {
 		got := world.CookieNamed(t, s.ask(t, b, "GET", "/login?provider="+h.name), name)
 		untimed(t, got)
-		want := &http.Cookie{Name: name, Value: got.Value, Path: "/", MaxAge: 600, HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode}
+		want := &http.Cookie{Name: name, Value: got.Value, Path: "/", MaxAge: 600, HttpOnly: true, Secure: true,
+			SameSite: http.SameSiteLaxMode}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("the cookie (-want +got):\n%s", diff)
 		}
@@ -301,7 +310,8 @@ func loginCookies(t *testing.T, s *stage, h *hostile) {
 		t.Errorf("the browser has %v", got)
 	}
 	const planted = "x"
-	if got := world.CookieNamed(t, s.ask(t, s.stranger(), "GET", "/login?provider="+h.name, "Cookie", name+"="+planted), name); got.Value == planted {
+	if got := world.CookieNamed(t, s.ask(t, s.stranger(), "GET", "/login?provider="+h.name, "Cookie", name+"="+planted),
+		name); got.Value == planted {
 		t.Errorf("the browser keeps the planted cookie %q", planted)
 	}
 	s.enters(t, b, h)
@@ -310,7 +320,8 @@ func loginCookies(t *testing.T, s *stage, h *hostile) {
 		if m == nil {
 			t.Fatalf("%s is closed", path)
 		}
-		if head := strings.Join(m.Head, "\n"); strings.Contains(head, binding.Value) || strings.Contains(strings.ToLower(head), "authgate_login") {
+		if head := strings.Join(m.Head, "\n"); strings.Contains(head, binding.Value) ||
+			strings.Contains(strings.ToLower(head), "authgate_login") {
 			t.Errorf("the upstream gets %q", head)
 		}
 	}
@@ -320,13 +331,16 @@ func loginCookies(t *testing.T, s *stage, h *hostile) {
 // to the default provider.
 func providerChoice(t *testing.T, s *stage, h, other *hostile) {
 	c := s.visitor()
-	for query, want := range map[string]*hostile{"": h, "?return_to=/x": h, "?provider=plain": h, "?provider=naming": other} {
+	for query, want := range map[string]*hostile{"": h, "?return_to=/x": h, "?provider=plain": h,
+		"?provider=naming": other} {
 		a := s.ask(t, c, "GET", "/login"+query)
-		if got := a.Header.Get("Location"); a.Status != http.StatusFound || !strings.HasPrefix(got, want.issuer+"/authorize?") {
+		if got := a.Header.Get("Location"); a.Status != http.StatusFound ||
+			!strings.HasPrefix(got, want.issuer+"/authorize?") {
 			t.Errorf("/login%s: %d to %q", query, a.Status, got)
 		}
 	}
-	for _, query := range []string{"?provider=", "?provider", "?provider=Plain", "?provider=plain&provider=plain", "?provider=local", "?provider=%zz", "?provider=<script>"} {
+	for _, query := range []string{"?provider=", "?provider", "?provider=Plain", "?provider=plain&provider=plain",
+		"?provider=local", "?provider=%zz", "?provider=<script>"} {
 		a := s.ask(t, c, "GET", "/login"+query, "Accept", "text/html")
 		if a.Status != http.StatusBadRequest || a.Header.Get("Location") != "" || strings.Contains(a.Body, "<script") {
 			t.Errorf("/login%s: %d to %q: %s", query, a.Status, a.Header.Get("Location"), a.Body)

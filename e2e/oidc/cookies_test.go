@@ -32,7 +32,8 @@ func (v *countedVisits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		count += before
 	}
-	cookie := &http.Cookie{Name: "session", Value: strconv.Itoa(count), Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	cookie := &http.Cookie{Name: "session", Value: strconv.Itoa(count), Path: "/", HttpOnly: true,
+		SameSite: http.SameSiteLaxMode}
 	if r.URL.Query().Has("forget") {
 		cookie.MaxAge = -1
 	}
@@ -47,12 +48,14 @@ func applicationSession(t *testing.T, c *world.Certified) {
 	up := httptest.NewServer(application)
 	t.Cleanup(up.Close)
 	d := &world.Delegated{Instance: world.Prepare(t), Provider: c.Provider(t, world.ProviderOptions{})}
-	d.Configure(world.App(up.URL) + "providers:\n" + d.Provider.Register(d.Instance, world.ProviderClient{Name: "certified"}) + world.DelegatedRoutes)
+	d.Configure(world.App(up.URL) + "providers:\n" + d.Provider.Register(d.Instance,
+		world.ProviderClient{Name: "certified"}) + world.DelegatedRoutes)
 	d.Run()
 	b := signedIn(d, "alice")
 	login := sessionOf(d, b)
 	for _, visit := range []struct{ path, want string }{
-		{"/secure-resource", "1"}, {"/secure-resource", "2"}, {"/admin-resource", "3"}, {"/secure-resource?forget", "4"}, {"/secure-resource", "1"},
+		{"/secure-resource", "1"}, {"/secure-resource", "2"}, {"/admin-resource", "3"}, {"/secure-resource?forget", "4"},
+		{"/secure-resource", "1"},
 	} {
 		if a := d.Do(b.c, "GET", visit.path, ""); a.Status != http.StatusOK || a.Body != visit.want {
 			t.Fatalf("%s is %d %q, want visit %s", visit.path, a.Status, a.Body, visit.want)

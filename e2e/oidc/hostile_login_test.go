@@ -87,7 +87,8 @@ func issuerParameter(t *testing.T, s *stage, plain, naming *hostile) {
 			t.Errorf("with iss %q the code came to the token endpoint", iss)
 		}
 		login = s.begin(t, login.c, h) // the same rule holds for an error
-		response = url.Values{"error": {"access_denied"}, "error_description": {"Call 0900 now."}, "state": {login.request.Get("state")}, "iss": iss}
+		response = url.Values{"error": {"access_denied"}, "error_description": {"Call 0900 now."},
+			"state": {login.request.Get("state")}, "iss": iss}
 		if a := login.back(login.c, response); a.Status != http.StatusBadRequest || strings.Contains(a.Body, "0900") {
 			t.Errorf("an error with iss %q: %d %s", iss, a.Status, a.Body)
 		}
@@ -128,7 +129,8 @@ func TestReloadDuringLogin(t *testing.T) {
 		t.Errorf("the provider is the same: %d %s", a.Status, a.Body)
 	}
 	s.lives(t, sessions[kept])
-	for h, want := range map[*hostile]int{moved: http.StatusBadRequest, gone: http.StatusNotFound} { // with its redirect URI
+	for h, want := range map[*hostile]int{moved: http.StatusBadRequest,
+		gone: http.StatusNotFound} { // with its redirect URI
 		login := attempts[h]
 		g := login.agree(lie{})
 		s.refused(t, login.c, h, login.back(login.c, g.response(), "Accept", "text/html"), want)
@@ -167,13 +169,17 @@ func backChannel(t *testing.T, s *stage, h *hostile) {
 		{"from a page", "POST", "hostile", "logout_token=" + token, world.TypeForm, "https://evil.example", 403},
 		{"to no provider", "POST", "unknown", "logout_token=" + token, world.TypeForm, "", 404},
 	} {
-		a, err := s.try(s.stranger(), test.method, "/backchannel-logout/"+test.target, test.body, "Content-Type", test.media, "Origin", test.origin)
-		if err != nil || a.Status != test.want || a.Header.Get("Cache-Control") != "no-store" || internals.MatchString(a.Body) {
-			t.Errorf("%s: %d, %v, expected %d, Cache-Control %q: %s", test.name, a.Status, err, test.want, a.Header.Get("Cache-Control"), a.Body)
+		a, err := s.try(s.stranger(), test.method, "/backchannel-logout/"+test.target, test.body, "Content-Type", test.media,
+			"Origin", test.origin)
+		if err != nil || a.Status != test.want || a.Header.Get("Cache-Control") != "no-store" ||
+			internals.MatchString(a.Body) {
+			t.Errorf("%s: %d, %v, expected %d, Cache-Control %q: %s", test.name, a.Status, err, test.want,
+				a.Header.Get("Cache-Control"), a.Body)
 		}
 	}
 	s.lives(t, session)
-	a, err := s.try(s.stranger(), "POST", "/backchannel-logout/hostile", "logout_token="+token, "Content-Type", world.TypeForm)
+	a, err := s.try(s.stranger(), "POST", "/backchannel-logout/hostile", "logout_token="+token, "Content-Type",
+		world.TypeForm)
 	if err != nil || a.Status != http.StatusOK || a.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("the right one: %d, %v, Cache-Control %q: %s", a.Status, err, a.Header.Get("Cache-Control"), a.Body)
 	}
@@ -209,7 +215,8 @@ func frontChannel(t *testing.T, s *stage, h, other *hostile) {
 	}
 	s.lives(t, session)
 	a := frame("GET", "hostile", url.Values{"iss": own, "sid": sid})
-	if a.Status != http.StatusOK || a.Header.Get("X-Frame-Options") != "" || !strings.Contains(a.Header.Get("Content-Security-Policy"), "frame-ancestors "+h.issuer) {
+	if a.Status != http.StatusOK || a.Header.Get("X-Frame-Options") != "" ||
+		!strings.Contains(a.Header.Get("Content-Security-Policy"), "frame-ancestors "+h.issuer) {
 		t.Errorf("the right one: %d, which the provider cannot frame: %v", a.Status, a.Header)
 	}
 	s.ended(t, session)

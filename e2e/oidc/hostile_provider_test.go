@@ -46,7 +46,8 @@ type hostile struct {
 // newHostile starts a provider that ends with the test.
 func newHostile(t testing.TB, name string) *hostile {
 	t.Helper()
-	h := &hostile{t: t, name: name, key: world.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t), grants: map[string]*grant{}}
+	h := &hostile{t: t, name: name, key: world.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t),
+		grants: map[string]*grant{}}
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	h.issuer = server.URL
@@ -61,7 +62,8 @@ func newHostile(t testing.TB, name string) *hostile {
 
 // entry is the provider in the gateway's configuration.
 func (h *hostile) entry() string {
-	return fmt.Sprintf("  - {name: %s, issuer: %s, client_id: gateway, client_secret: %q}\n", h.name, h.issuer, hostileSecret)
+	return fmt.Sprintf("  - {name: %s, issuer: %s, client_id: gateway, client_secret: %q}\n", h.name, h.issuer,
+		hostileSecret)
 }
 
 // announce changes the discovery document.
@@ -104,7 +106,8 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.mu.Unlock()
 		replyJSON(w, metadata)
 	case "/jwks":
-		replyJSON(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{KeyID: "good", Key: h.key.Public(), Use: "sig", Algorithm: "ES256"}}})
+		replyJSON(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{KeyID: "good", Key: h.key.Public(), Use: "sig",
+			Algorithm: "ES256"}}})
 	case "/token":
 		h.token(w, r)
 	case "/userinfo":
@@ -127,7 +130,8 @@ func (h *hostile) token(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	replyJSON(w, map[string]any{
-		"access_token": g.access, "refresh_token": h.note("refresh." + rand.Text()), "token_type": "Bearer", "expires_in": 3600, "id_token": h.note(g.makeIDToken()),
+		"access_token": g.access, "refresh_token": h.note("refresh." + rand.Text()), "token_type": "Bearer",
+		"expires_in": 3600, "id_token": h.note(g.makeIDToken()),
 	})
 }
 
@@ -174,7 +178,8 @@ type lie struct {
 
 // grant agrees to an authorization request, for a person whose subject is sub.
 func (h *hostile) grant(request url.Values, sub string, l lie) *grant {
-	g := &grant{h: h, lie: l, request: request, sub: sub, code: "code." + rand.Text(), access: "access." + rand.Text(), sid: rand.Text()}
+	g := &grant{h: h, lie: l, request: request, sub: sub, code: "code." + rand.Text(), access: "access." + rand.Text(),
+		sid: rand.Text()}
 	for _, secret := range []string{g.code, g.access, request.Get("state"), request.Get("nonce")} {
 		h.note(secret)
 	}
@@ -197,7 +202,8 @@ func (g *grant) makeIDToken() string {
 	now, half := time.Now(), sha256.Sum256([]byte(g.access))
 	claims := map[string]any{
 		"iss": g.h.issuer, "sub": g.sub, "aud": "gateway", "nonce": g.request.Get("nonce"), "sid": g.sid,
-		"iat": now.Unix(), "exp": now.Add(10 * time.Minute).Unix(), "at_hash": base64.RawURLEncoding.EncodeToString(half[:16]),
+		"iat": now.Unix(), "exp": now.Add(10 * time.Minute).Unix(),
+		"at_hash": base64.RawURLEncoding.EncodeToString(half[:16]),
 	}
 	maps.Copy(claims, g.lie.claims)
 	return g.h.sign("JWT", claims)
@@ -215,7 +221,8 @@ func (g *grant) logoutToken() string {
 
 // sign returns a token of the provider, in the compact form.
 func (h *hostile) sign(typ jose.ContentType, claims map[string]any) string {
-	signer := world.Must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: h.key}, (&jose.SignerOptions{}).WithType(typ).WithHeader("kid", "good")))(h.t)
+	signer := world.Must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: h.key},
+		(&jose.SignerOptions{}).WithType(typ).WithHeader("kid", "good")))(h.t)
 	return world.Must(world.Must(signer.Sign(payloadOf(claims)))(h.t).CompactSerialize())(h.t)
 }
 

@@ -74,7 +74,8 @@ func (s *stage) try(c *http.Client, method, path, body string, headers ...string
 	place, _, _ := strings.Cut(path, "?")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.said = append(s.said, fmt.Sprintf("%s %s: %d %v %s", method, place, a.Status, a.Header, styleSheet.ReplaceAllString(a.Body, "")))
+	s.said = append(s.said, fmt.Sprintf("%s %s: %d %v %s", method, place, a.Status, a.Header,
+		styleSheet.ReplaceAllString(a.Body, "")))
 	return a, err
 }
 
@@ -211,12 +212,14 @@ func (s *stage) refused(t testing.TB, c *http.Client, h *hostile, a world.Answer
 		page = a.Body
 	}
 	if a.Status != status || a.Header.Get("Cache-Control") != "no-store" {
-		t.Errorf("expected %d, got %d to %q, Cache-Control %q: %s", status, a.Status, a.Header.Get("Location"), a.Header.Get("Cache-Control"), page)
+		t.Errorf("expected %d, got %d to %q, Cache-Control %q: %s", status, a.Status, a.Header.Get("Location"),
+			a.Header.Get("Cache-Control"), page)
 	}
 	if got := a.Header.Get("Content-Type"); got != "text/html; charset=utf-8" && got != "application/json" {
 		t.Errorf("the answer is %q", got)
 	}
-	if found := internals.FindString(page); found != "" || strings.Contains(page, strings.TrimPrefix(h.issuer, "http://")) {
+	if found := internals.FindString(page); found != "" ||
+		strings.Contains(page, strings.TrimPrefix(h.issuer, "http://")) {
 		t.Errorf("the page says %q, or where the provider is: %s", found, page)
 	}
 	s.isOut(t, c, a)

@@ -23,7 +23,8 @@ func keycloakCodeFlow(t *testing.T, a *atKeycloak) {
 	b.stopAt = a.k.base
 	b.open(a.Base + "/login?provider=keycloak")
 	asked := world.QueryOf(b.next)
-	if asked.Get("response_type") != "code" || asked.Get("code_challenge_method") != "S256" || len(asked.Get("code_challenge")) != 43 {
+	if asked.Get("response_type") != "code" || asked.Get("code_challenge_method") != "S256" ||
+		len(asked.Get("code_challenge")) != 43 {
 		t.Errorf("the gateway asks for %v", asked)
 	}
 	asked.Del("code_challenge")
@@ -49,9 +50,11 @@ func keycloakCodeFlow(t *testing.T, a *atKeycloak) {
 		for b, want := range map[*browser]struct {
 			user, email string
 			admin       int
-		}{b: {"alice", "alice@example.org", http.StatusOK}, a.signedIn(t, provider, "bob"): {"bob", "", http.StatusForbidden}} {
+		}{b: {"alice", "alice@example.org", http.StatusOK}, a.signedIn(t, provider, "bob"): {"bob", "",
+			http.StatusForbidden}} {
 			identifies(t, a.Delegated, b, want.admin, map[string]string{
-				"X-Auth-User": want.user, "X-Auth-Subject": provider + ":" + strings.TrimPrefix(a.k.user(want.user), "/users/"), "X-Auth-Email": want.email,
+				"X-Auth-User": want.user, "X-Auth-Subject": provider + ":" + strings.TrimPrefix(a.k.user(want.user), "/users/"),
+				"X-Auth-Email":     want.email,
 				"X-Auth-Mechanism": "oidc", "X-Auth-Provider": provider, "Cookie": "",
 			})
 		}
@@ -87,7 +90,8 @@ func keycloakRefresh(t *testing.T, a *atKeycloak) {
 	b := a.signedIn(t, "brief", "alice")
 	admin := func(want int) {
 		t.Helper()
-		world.Until(t, "another answer for administrators", func() bool { return a.Status(b.c, "GET", "/admin-resource") == want })
+		world.Until(t, "another answer for administrators",
+			func() bool { return a.Status(b.c, "GET", "/admin-resource") == want })
 	}
 	admin(http.StatusOK)
 	a.k.role("DELETE", "alice", "admin")
@@ -99,7 +103,8 @@ func keycloakRefresh(t *testing.T, a *atKeycloak) {
 // keycloakDisabled: the session of a user who is disabled at Keycloak ends with its
 // next refresh, and the user cannot sign in. Other users notice nothing.
 func keycloakDisabled(t *testing.T, a *atKeycloak) {
-	alice, bob := sessionOf(a.Delegated, a.signedIn(t, "brief", "alice")), sessionOf(a.Delegated, a.signedIn(t, "brief", "bob"))
+	alice, bob := sessionOf(a.Delegated, a.signedIn(t, "brief", "alice")), sessionOf(a.Delegated,
+		a.signedIn(t, "brief", "bob"))
 	enable := func(enabled bool) {
 		t.Helper()
 		var bobs object
@@ -176,7 +181,8 @@ func keycloakLogoutRedirects(t *testing.T, a *atKeycloak) {
 // the user's own browser or by an administrator.
 func keycloakBackChannel(t *testing.T, a *atKeycloak) {
 	b := a.signedIn(t, "keycloak", "alice")
-	first, second, bob := sessionOf(a.Delegated, b), sessionOf(a.Delegated, a.signedIn(t, "public", "alice")), sessionOf(a.Delegated, a.signedIn(t, "keycloak", "bob"))
+	first, second, bob := sessionOf(a.Delegated, b), sessionOf(a.Delegated,
+		a.signedIn(t, "public", "alice")), sessionOf(a.Delegated, a.signedIn(t, "keycloak", "bob"))
 	b.open(a.k.base + "/realms/main/protocol/openid-connect/logout")
 	b.send(nil)
 	wantOut(t, a.Delegated, first)
@@ -192,9 +198,10 @@ func keycloakKeys(t *testing.T, a *atKeycloak) {
 	const components = "/components"
 	b := a.signedIn(t, "brief", "alice")
 	session, before := sessionOf(a.Delegated, b), a.signingKey(t)
-	a.k.admin("POST", components, object{"name": "new", "providerId": "rsa-generated", "providerType": "org.keycloak.keys.KeyProvider", "config": map[string][]string{
-		"priority": {"200"}, "enabled": {"true"}, "active": {"true"}, "algorithm": {"RS256"}, "keySize": {"2048"},
-	}}, nil)
+	a.k.admin("POST", components, object{"name": "new", "providerId": "rsa-generated",
+		"providerType": "org.keycloak.keys.KeyProvider", "config": map[string][]string{
+			"priority": {"200"}, "enabled": {"true"}, "active": {"true"}, "algorithm": {"RS256"}, "keySize": {"2048"},
+		}}, nil)
 	after := a.signingKey(t)
 	if before == after {
 		t.Errorf("Keycloak signs with the key %s before and after", before)
@@ -225,7 +232,8 @@ func (a *atKeycloak) signingKey(t *testing.T) string {
 	b.open(a.Base + "/logout")
 	head, _, _ := strings.Cut(world.QueryOf(b.next).Get("id_token_hint"), ".")
 	var header struct{ Kid string }
-	if err := json.Unmarshal(world.Must(base64.RawURLEncoding.DecodeString(head))(t), &header); err != nil || header.Kid == "" {
+	if err := json.Unmarshal(world.Must(base64.RawURLEncoding.DecodeString(head))(t), &header); err != nil ||
+		header.Kid == "" {
 		t.Fatalf("the ID token names no key: %s, %v", b.next, err)
 	}
 	return header.Kid
@@ -236,7 +244,8 @@ func (a *atKeycloak) signingKey(t *testing.T) string {
 func keycloakBearer(t *testing.T, a *atKeycloak) {
 	ask := func(client string, form url.Values) string {
 		t.Helper()
-		request := world.Must(http.NewRequest("POST", a.k.base+"/realms/main/protocol/openid-connect/token", strings.NewReader(form.Encode())))(t)
+		request := world.Must(http.NewRequest("POST", a.k.base+"/realms/main/protocol/openid-connect/token",
+			strings.NewReader(form.Encode())))(t)
 		request.Header.Set("Content-Type", world.TypeForm)
 		request.SetBasicAuth(url.QueryEscape(client), url.QueryEscape(keycloakSecret))
 		response := world.Must(http.DefaultClient.Do(request))(t)
@@ -260,7 +269,8 @@ func keycloakBearer(t *testing.T, a *atKeycloak) {
 	for _, name := range []string{"X-Auth-User", "X-Auth-Mechanism", "X-Auth-Provider", "Authorization"} {
 		got[name] = m.Value(t, name)
 	}
-	want := map[string]string{"X-Auth-User": "service-account-program", "X-Auth-Mechanism": "bearer", "X-Auth-Provider": "programs", "Authorization": ""}
+	want := map[string]string{"X-Auth-User": "service-account-program", "X-Auth-Mechanism": "bearer",
+		"X-Auth-Provider": "programs", "Authorization": ""}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the upstream got (-want +got):\n%s", diff)
 	}
@@ -289,7 +299,8 @@ func keycloakDown(t *testing.T, a *atKeycloak) {
 		return strings.Contains(a.Log.String(), "connection refused")
 	})
 	visitor.open(visitor.next)
-	if visitor.page.Status != http.StatusBadGateway || !strings.HasPrefix(visitor.page.Header.Get("Content-Type"), "text/html") || visitor.cookie(a.Base, "session") != "" {
+	if visitor.page.Status != http.StatusBadGateway ||
+		!strings.HasPrefix(visitor.page.Header.Get("Content-Type"), "text/html") || visitor.cookie(a.Base, "session") != "" {
 		t.Errorf("with Keycloak down, expected a page with 502 and no session: %s", visitor.describe())
 	}
 	a.k.run()

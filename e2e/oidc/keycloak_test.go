@@ -192,7 +192,8 @@ func (c keycloakClient) provider(k *keycloak) string {
 	if c.public {
 		secret = ""
 	}
-	return fmt.Sprintf("  - {name: %s, issuer: %q, client_id: %[1]s, roles_claim: %[3]s%s%s}\n", c.name, k.base+"/realms/main", claim, secret, c.more)
+	return fmt.Sprintf("  - {name: %s, issuer: %q, client_id: %[1]s, roles_claim: %[3]s%s%s}\n", c.name,
+		k.base+"/realms/main", claim, secret, c.more)
 }
 
 // client is the client as docs/providers/keycloak.md creates it.
@@ -222,19 +223,23 @@ func (k *keycloak) realm(g *world.Instance) {
 		clients = append(clients, c.client(g))
 	}
 	clients = append(clients, object{ // a program with tokens of its own
-		"clientId": "program", "publicClient": false, "secret": keycloakSecret, "standardFlowEnabled": false, "serviceAccountsEnabled": true,
-		"protocolMappers": []object{{"name": "audience", "protocol": "openid-connect", "protocolMapper": "oidc-audience-mapper", "config": object{
-			"included.custom.audience": "https://api.example.org", "access.token.claim": "true"}}},
+		"clientId": "program", "publicClient": false, "secret": keycloakSecret, "standardFlowEnabled": false,
+		"serviceAccountsEnabled": true,
+		"protocolMappers": []object{{"name": "audience", "protocol": "openid-connect",
+			"protocolMapper": "oidc-audience-mapper", "config": object{
+				"included.custom.audience": "https://api.example.org", "access.token.claim": "true"}}},
 	})
 	for _, c := range clients {
 		if c["clientId"] == "groups" {
-			c["protocolMappers"] = []object{{"name": "groups", "protocol": "openid-connect", "protocolMapper": "oidc-group-membership-mapper", "config": object{
-				"claim.name": "groups", "full.path": "false", "id.token.claim": "true", "access.token.claim": "true", "userinfo.token.claim": "true"}}}
+			c["protocolMappers"] = []object{{"name": "groups", "protocol": "openid-connect",
+				"protocolMapper": "oidc-group-membership-mapper", "config": object{
+					"claim.name": "groups", "full.path": "false", "id.token.claim": "true", "access.token.claim": "true", "userinfo.token.claim": "true"}}}
 		}
 	}
 	person := func(name, title string, verified bool, more object) object {
 		first, last, _ := strings.Cut(title, " ")
-		u := object{"username": name, "firstName": first, "lastName": last, "email": name + "@example.org", "emailVerified": verified, "enabled": true,
+		u := object{"username": name, "firstName": first, "lastName": last, "email": name + "@example.org",
+			"emailVerified": verified, "enabled": true,
 			"credentials": []object{{"type": "password", "value": keycloakSecret}}}
 		for key, value := range more {
 			u[key] = value
@@ -249,9 +254,11 @@ func (k *keycloak) realm(g *world.Instance) {
 		},
 		"groups": []object{{"name": "admin"}, {"name": "staff"}},
 		"users": []object{
-			person("alice", "Alice Example", true, object{"realmRoles": []string{"default-roles-main", "user", "admin"}, "groups": []string{"/admin", "/staff"},
-				"clientRoles": object{"client-roles": []string{"admin", "editor"}}}),
-			person("bob", "Bob Example", false, object{"realmRoles": []string{"default-roles-main", "user"}, "groups": []string{"/staff"},
+			person("alice", "Alice Example", true,
+				object{"realmRoles": []string{"default-roles-main", "user", "admin"}, "groups": []string{"/admin", "/staff"},
+					"clientRoles": object{"client-roles": []string{"admin", "editor"}}}),
+			person("bob", "Bob Example", false, object{"realmRoles": []string{"default-roles-main", "user"},
+				"groups":      []string{"/staff"},
 				"clientRoles": object{"client-roles": []string{"editor"}}}),
 		},
 	}, nil)
@@ -323,10 +330,13 @@ func TestKeycloak(t *testing.T) {
 // authority that the gateway has created.
 func startAtKeycloak(t *testing.T) *atKeycloak {
 	t.Helper()
-	k := &keycloak{t: t, base: "http://127.0.0.1:" + world.FreePort(t), data: filepath.Join(t.TempDir(), "keycloak"), log: &world.Output{}}
+	k := &keycloak{t: t, base: "http://127.0.0.1:" + world.FreePort(t), data: filepath.Join(t.TempDir(), "keycloak"),
+		log: &world.Output{}}
 	a := &atKeycloak{Delegated: &world.Delegated{Instance: world.Prepare(t), Up: world.Record(t)}, k: k}
-	config := strings.Replace(world.DelegatedRoutes, "routes:\n", "routes:\n  - {match: /api, upstream: app, auth: [bearer]}\n", 1) + world.App(a.Up.URL) +
-		"token: {trusted_issuers: [{issuer: '" + k.base + "/realms/main', name: programs, audience: ['https://api.example.org'], roles_claim: realm_access.roles, " +
+	config := strings.Replace(world.DelegatedRoutes, "routes:\n",
+		"routes:\n  - {match: /api, upstream: app, auth: [bearer]}\n", 1) + world.App(a.Up.URL) +
+		"token: {trusted_issuers: [{issuer: '" + k.base + "/realms/main', name: programs, audience: " +
+		"['https://api.example.org'], roles_claim: realm_access.roles, " +
 		"username_claim: preferred_username}]}\nproviders:\n"
 	for _, c := range keycloakClients() {
 		config += c.provider(k)

@@ -18,9 +18,12 @@ func delegatedLogin(t *testing.T, c *world.Certified) {
 		world.ProviderClient
 		world.ProviderOptions
 	}{
-		{world.ProviderClient{Name: "secret-basic", Method: "client_secret_basic"}, world.ProviderOptions{Algorithm: "RS256"}},
-		{world.ProviderClient{Name: "secret-post", Method: "client_secret_post", More: ", token_endpoint_auth_method: client_secret_post"}, world.ProviderOptions{Algorithm: "PS256"}},
-		{world.ProviderClient{Name: "public", Method: "none", More: ", callback: /auth/callback"}, world.ProviderOptions{Algorithm: "EdDSA"}},
+		{world.ProviderClient{Name: "secret-basic", Method: "client_secret_basic"},
+			world.ProviderOptions{Algorithm: "RS256"}},
+		{world.ProviderClient{Name: "secret-post", Method: "client_secret_post",
+			More: ", token_endpoint_auth_method: client_secret_post"}, world.ProviderOptions{Algorithm: "PS256"}},
+		{world.ProviderClient{Name: "public", Method: "none", More: ", callback: /auth/callback"},
+			world.ProviderOptions{Algorithm: "EdDSA"}},
 		{world.ProviderClient{Name: "online", Scopes: "openid, profile, email, roles"}, world.ProviderOptions{}},
 		{world.ProviderClient{Name: "id-token"}, world.ProviderOptions{RolesIn: []string{"id_token"}}},
 		{world.ProviderClient{Name: "userinfo"}, world.ProviderOptions{RolesIn: []string{"userinfo"}}},
@@ -48,7 +51,8 @@ func delegatedLogin(t *testing.T, c *world.Certified) {
 				b := browse(d.Instance)
 				b.signIn(g.Base+"/login?provider="+kind.Name, d.Provider, person.user)
 				identifies(t, d, b, person.admin, map[string]string{
-					"X-Auth-User": person.user + ".example", "X-Auth-Subject": kind.Name + ":" + person.user, "X-Auth-Name": person.name, "X-Auth-Email": person.email,
+					"X-Auth-User": person.user + ".example", "X-Auth-Subject": kind.Name + ":" + person.user,
+					"X-Auth-Name": person.name, "X-Auth-Email": person.email,
 					"X-Auth-Roles": person.roles, "X-Auth-Mechanism": "oidc", "X-Auth-Provider": kind.Name, "Cookie": "",
 				})
 			}
@@ -64,7 +68,8 @@ func identifies(t *testing.T, d *world.Delegated, b *browser, admin int, want ma
 		t.Fatalf("/secure-resource is %d; the browser shows %s\n%s", got, b.describe(), d.Log)
 	}
 	wantHeaders(t, d.Up.One(t), want)
-	if got := d.Status(b.c, "GET", "/admin-resource"); got != admin || len(d.Up.All()) != map[int]int{http.StatusOK: 1}[got] {
+	if got := d.Status(b.c, "GET", "/admin-resource"); got != admin ||
+		len(d.Up.All()) != map[int]int{http.StatusOK: 1}[got] {
 		t.Errorf("/admin-resource is %d for %s", got, want["X-Auth-Subject"])
 	}
 }
@@ -96,7 +101,8 @@ func delegatedPages(t *testing.T, c *world.Certified) {
 	}
 	a := d.Do(b.c, "GET", strings.TrimPrefix(b.next, d.Base), "")
 	if a.Status != http.StatusFound || a.Header.Get("Location") != page || a.Header.Get("Cache-Control") != "no-store" {
-		t.Fatalf("the callback answers %d to %q, Cache-Control %q: %s", a.Status, a.Header.Get("Location"), a.Header.Get("Cache-Control"), a.Body)
+		t.Fatalf("the callback answers %d to %q, Cache-Control %q: %s", a.Status, a.Header.Get("Location"),
+			a.Header.Get("Cache-Control"), a.Body)
 	}
 	session := world.CookieNamed(t, a, "session")
 	if len(session.Value) < 22 {
@@ -104,12 +110,14 @@ func delegatedPages(t *testing.T, c *world.Certified) {
 	}
 	session.Value = ""
 	untimed(t, session)
-	want := &http.Cookie{Name: "session", Path: "/", MaxAge: 3600, HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode}
+	want := &http.Cookie{Name: "session", Path: "/", MaxAge: 3600, HttpOnly: true, Secure: true,
+		SameSite: http.SameSiteLaxMode}
 	if diff := cmp.Diff(want, session); diff != "" {
 		t.Errorf("the cookie (-want +got):\n%s", diff)
 	}
 	me := d.Do(b.c, "GET", "/me", "").Body
-	for _, part := range []string{`"username":"alice.example"`, `"roles":["user","admin"]`, `"mechanism":"oidc"`, `"provider":"certified"`} {
+	for _, part := range []string{`"username":"alice.example"`, `"roles":["user","admin"]`, `"mechanism":"oidc"`,
+		`"provider":"certified"`} {
 		if !strings.Contains(me, part) {
 			t.Errorf("/me has no %s: %s", part, me)
 		}
@@ -121,14 +129,18 @@ func delegatedPages(t *testing.T, c *world.Certified) {
 			b.open(d.Base + "/login")
 			b.open(b.links()[0])
 		},
-		d.Provider.Issuer + "/": func(b *browser) { b.signIn(d.Base+"/login", d.Provider, "mallory") }, // whom the provider does not know
+		d.Provider.Issuer + "/": func(b *browser) {
+			b.signIn(d.Base+"/login", d.Provider,
+				"mallory")
+		}, // whom the provider does not know
 	} {
 		b := browse(d.Instance)
 		refuse(b)
 		if !strings.HasPrefix(b.url.String(), page) || b.url.Path == "/callback" && b.page.Status != http.StatusUnauthorized {
 			t.Errorf("expected a page of %s that refuses: %s", page, b.describe())
 		}
-		if got := d.Status(b.c, "GET", "/secure-resource"); got != http.StatusUnauthorized || b.cookie(d.Base, "session") != "" {
+		if got := d.Status(b.c, "GET", "/secure-resource"); got != http.StatusUnauthorized ||
+			b.cookie(d.Base, "session") != "" {
 			t.Errorf("/secure-resource is %d after a refusal", got)
 		}
 		d.Up.None(t)
@@ -139,7 +151,8 @@ func delegatedPages(t *testing.T, c *world.Certified) {
 // paths, and the application keeps its own.
 func ownPrefix(t *testing.T, c *world.Certified) {
 	d := c.Start(t, world.ProviderOptions{}, world.ProviderClient{Prefix: "/auth/", More: ", callback: /auth/callback"},
-		"endpoints: {prefix: /auth/}\n"+strings.Replace(world.DelegatedRoutes, "routes:\n", "routes:\n  - {match: /, upstream: app, auth: [none]}\n", 1))
+		"endpoints: {prefix: /auth/}\n"+strings.Replace(world.DelegatedRoutes, "routes:\n",
+			"routes:\n  - {match: /, upstream: app, auth: [none]}\n", 1))
 	b := browse(d.Instance)
 	b.open(d.Base + "/login")
 	b.open(d.Base + "/callback?code=x&state=y")
@@ -175,7 +188,8 @@ func sessionGoesOn(t *testing.T, c *world.Certified) {
 	if got := d.Status(client, "GET", "/admin-resource", "Cookie", bob); got != http.StatusOK {
 		t.Fatalf("/admin-resource is %d", got)
 	}
-	wantHeaders(t, d.Up.One(t), map[string]string{"X-Auth-Roles": "user,admin", "X-Auth-Email": "bob@example.org", "X-Auth-Subject": "certified:bob"})
+	wantHeaders(t, d.Up.One(t), map[string]string{"X-Auth-Roles": "user,admin", "X-Auth-Email": "bob@example.org",
+		"X-Auth-Subject": "certified:bob"})
 
 	d.Provider.Do("down", nil)
 	d.Provider.Account("bob", map[string]any{"roles": []string{"user"}})

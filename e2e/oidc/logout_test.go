@@ -95,7 +95,8 @@ func asksToSignOut(t *testing.T, d *world.Delegated, address string) {
 	hint := query.Get("id_token_hint")
 	query.Del("id_token_hint")
 	want := url.Values{"client_id": {"gateway"}, "post_logout_redirect_uri": {d.Base + "/"}}
-	if diff := cmp.Diff(want, query); diff != "" || strings.Count(hint, ".") != 2 || !strings.HasPrefix(address, d.Provider.Issuer+"/session/end?") {
+	if diff := cmp.Diff(want, query); diff != "" || strings.Count(hint, ".") != 2 ||
+		!strings.HasPrefix(address, d.Provider.Issuer+"/session/end?") {
 		t.Errorf("the browser is sent to %s (-want +got):\n%s", address, diff)
 	}
 }
@@ -112,12 +113,14 @@ func logoutAtProvider(t *testing.T, c *world.Certified) {
 		t.Fatalf("the logout token names no session: %v", claims)
 	}
 	wantOut(t, d, first)
-	for _, refused := range []string{token, forged(t, token, map[string]any{"jti": "2", "sub": "alice", "sid": nil}), unsigned(token)} {
+	for _, refused := range []string{token, forged(t, token, map[string]any{"jti": "2", "sub": "alice", "sid": nil}),
+		unsigned(token)} {
 		refuses(t, d, refused)
 	}
 	wantIn(t, d, second)
 
-	d.Provider.Register(d.Instance, world.ProviderClient{Name: "certified", Metadata: map[string]any{"backchannel_logout_session_required": false}})
+	d.Provider.Register(d.Instance, world.ProviderClient{Name: "certified",
+		Metadata: map[string]any{"backchannel_logout_session_required": false}})
 	b = signedIn(d, "alice")
 	third := sessionOf(d, b)
 	token = logoutToken(t, d, b)
@@ -149,7 +152,8 @@ func logoutToken(t *testing.T, d *world.Delegated, b *browser) string {
 // refuses sends a logout token that is not valid, or that was used.
 func refuses(t *testing.T, d *world.Delegated, token string) {
 	t.Helper()
-	a := d.Do(d.Stranger(), "POST", "/backchannel-logout/certified", url.Values{"logout_token": {token}}.Encode(), "Content-Type", world.TypeForm)
+	a := d.Do(d.Stranger(), "POST", "/backchannel-logout/certified", url.Values{"logout_token": {token}}.Encode(),
+		"Content-Type", world.TypeForm)
 	if a.Status != http.StatusBadRequest {
 		t.Errorf("the logout token %.20s... is answered %d %s", token, a.Status, a.Body)
 	}

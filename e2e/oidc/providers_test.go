@@ -71,10 +71,12 @@ func TestDex(t *testing.T) {
 		"https://app.example.org/callback", callbacks, "idTokens: 10m", "idTokens: 4s") +
 		strings.NewReplacer("ADDRESS", address, "CONTROL", control).Replace(dexUsers)
 	provider := func(name, connector string) string {
-		return "  - {name: " + name + ", issuer: '" + issuer + "', client_id: authgate, client_secret: s3cret, scopes: [openid, profile, email, groups, offline_access], " +
+		return "  - {name: " + name + ", issuer: '" + issuer + "', client_id: authgate, client_secret: s3cret, scopes: " +
+			"[openid, profile, email, groups, offline_access], " +
 			"roles_claim: groups, authorization_params: {connector_id: " + connector + "}}\n"
 	}
-	d.Configure(strings.Replace(world.DelegatedRoutes, "roles: [admin]", "roles: [authors]", 1) + world.App(d.Up.URL) + "providers:\n" + provider("dex", "local") + provider("mock", "mock"))
+	d.Configure(strings.Replace(world.DelegatedRoutes, "roles: [admin]", "roles: [authors]",
+		1) + world.App(d.Up.URL) + "providers:\n" + provider("dex", "local") + provider("mock", "mock"))
 	d.Run()
 	file := filepath.Join(t.TempDir(), "dex.yaml")
 	world.NoError(t, os.WriteFile(file, []byte(config), 0o600))
@@ -154,7 +156,8 @@ func TestZitadel(t *testing.T) {
 	d.Configure(world.DelegatedRoutes + world.App(d.Up.URL) + "providers:\n" +
 		"  - {name: web, issuer: '" + issuer + "', client_id: web, client_secret: secret, " + scopes + "}\n" +
 		"  - {name: native, issuer: '" + issuer + "', client_id: native, " + scopes + "}\n" +
-		"  - {name: redirect, issuer: '" + issuer + "', client_id: web, client_secret: secret, logout: redirect, " + scopes + "}\n")
+		"  - {name: redirect, issuer: '" + issuer + "', client_id: web, client_secret: secret, logout: " +
+		"redirect, " + scopes + "}\n")
 	d.Run()
 	op := exec.Command(builtProvider(t, "zitadel"))
 	callbacks := d.Base + "/callback/web," + d.Base + "/callback/native," + d.Base + "/callback/redirect"

@@ -57,9 +57,13 @@ func BenchmarkRedisOutage(b *testing.B) {
 		}
 	}
 	refused := func(when string) {
-		limited(when+"-use-ms", outageAnswer, func() { wantOutage(b, "use", p.a.Do(atA, "GET", "/me", "", "Cookie", s.Session)) })
+		limited(when+"-use-ms", outageAnswer, func() {
+			wantOutage(b,
+				"use", p.a.Do(atA, "GET", "/me", "", "Cookie", s.Session))
+		})
 		for _, r := range changesOf(s) {
-			limited(when+"-"+r.what+"-ms", outageAnswer, func() { wantOutage(b, r.what, p.a.Do(atA, "POST", r.path, r.body, r.headers...)) })
+			limited(when+"-"+r.what+"-ms", outageAnswer,
+				func() { wantOutage(b, r.what, p.a.Do(atA, "POST", r.path, r.body, r.headers...)) })
 		}
 	}
 	for b.Loop() {

@@ -63,7 +63,8 @@ func TestRedisCosts(t *testing.T) {
 
 	// A login that gives only a session is kept for as long as the session.
 	p.redis.Do(t, "FLUSHALL")
-	p.a.Do(p.client(p.a), "POST", "/login", url.Values{"username": {"alice"}, "password": {world.Passwords["alice"]}}.Encode(), "Content-Type", world.TypeForm, "Accept", "text/html")
+	p.a.Do(p.client(p.a), "POST", "/login", url.Values{"username": {"alice"},
+		"password": {world.Passwords["alice"]}}.Encode(), "Content-Type", world.TypeForm, "Accept", "text/html")
 	const kept = `return tostring(redis.call('TTL', redis.call('KEYS', 'authgate:' .. ARGV[1] .. ':*')[1]))`
 	for _, kind := range []string{"session", "login"} {
 		if seconds := world.Must(strconv.Atoi(p.redis.Do(t, "EVAL", kept, "0", kind)))(t); seconds < 3600 || seconds > 3660 {

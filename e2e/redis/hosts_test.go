@@ -44,12 +44,14 @@ func TestRedisTickets(t *testing.T) {
 	ticket = issue()
 	used := p.b.Page(p.client(p.b), "wiki.test", ticket.RequestURI(), binding)
 	session := world.CookieOf(world.Answer{Header: used.Header})
-	if used.StatusCode != http.StatusFound || used.Header.Get("Location") != "/page" || !strings.HasPrefix(session, "session_id=") {
+	if used.StatusCode != http.StatusFound || used.Header.Get("Location") != "/page" ||
+		!strings.HasPrefix(session, "session_id=") {
 		t.Fatalf("the ticket: %d to %s with %q", used.StatusCode, used.Header.Get("Location"), session)
 	}
 	for name, g := range p.both() {
 		c := p.client(g)
-		if got := g.Page(c, "wiki.test", ticket.RequestURI(), binding); got.StatusCode != http.StatusBadRequest || got.Header["Set-Cookie"] != nil {
+		if got := g.Page(c, "wiki.test", ticket.RequestURI(), binding); got.StatusCode != http.StatusBadRequest ||
+			got.Header["Set-Cookie"] != nil {
 			t.Errorf("the ticket again at %s: %d", name, got.StatusCode)
 		}
 		if got := g.Page(c, "wiki.test", "/page", session); got.StatusCode != http.StatusOK {

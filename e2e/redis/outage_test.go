@@ -21,7 +21,8 @@ const staleness = 2 * time.Second
 // nothing. BenchmarkRedisOutage measures how soon such an answer comes.
 func wantOutage(t testing.TB, what string, a world.Answer) {
 	t.Helper()
-	if a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || len(a.Header["Set-Cookie"]) > 0 || strings.Contains(a.Body, "_token") {
+	if a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || len(a.Header["Set-Cookie"]) > 0 ||
+		strings.Contains(a.Body, "_token") {
 		t.Errorf("%s: %d, expected 503, %v: %s", what, a.Status, a.Header, a.Body)
 	}
 }
@@ -85,7 +86,8 @@ func (p *pair) works() bool {
 		return false
 	}
 	for _, credential := range credentialsOf(s) {
-		if a, err := p.b.Try(p.client(p.b), "GET", "/secure-resource", "", credential...); err != nil || a.Status != http.StatusOK {
+		if a, err := p.b.Try(p.client(p.b), "GET", "/secure-resource", "", credential...); err != nil ||
+			a.Status != http.StatusOK {
 			return false
 		}
 	}
@@ -189,7 +191,8 @@ func TestRedisFrozen(t *testing.T) {
 	p.wantAlive(t, kept)
 	// Redis got the logouts that were answered 503, and has done them now or not;
 	// but both instances see the same.
-	a, b := p.a.Status(p.client(p.a), "GET", "/me", "Cookie", left.Session), p.b.Status(p.client(p.b), "GET", "/me", "Cookie", left.Session)
+	a, b := p.a.Status(p.client(p.a), "GET", "/me", "Cookie", left.Session), p.b.Status(p.client(p.b), "GET", "/me",
+		"Cookie", left.Session)
 	if a != b {
 		t.Errorf("after a logout that was answered 503: %d on A and %d on B", a, b)
 	}
@@ -202,7 +205,8 @@ func TestRedisCutOff(t *testing.T) {
 	redis := world.StartRedis(t)
 	way := redistest.StartProxy(t, redis.Address)
 	p := startPair(t, redis, way.Address)
-	for name, cut := range map[string]func(*redistest.Proxy){"closed": (*redistest.Proxy).Cut, "silent": (*redistest.Proxy).Swallow} {
+	for name, cut := range map[string]func(*redistest.Proxy){"closed": (*redistest.Proxy).Cut,
+		"silent": (*redistest.Proxy).Swallow} {
 		t.Run(name, func(t *testing.T) {
 			ended, kept := p.signIn("alice"), p.signIn("bob")
 			p.wantAlive(t, ended, kept, ended, kept) // so that they are warm
@@ -311,15 +315,18 @@ func TestRedisFailover(t *testing.T) {
 	p := preparePair(t, servers.Master)
 	for _, g := range p.both() {
 		g.Write("sentinel-password", sentinelPassword+"\n")
-		g.Configure(shared + world.App(p.up.URL) + fmt.Sprintf("store: {driver: redis, sentinel_master: gate, addresses: ['%s'], password: %q, "+
-			"sentinel_username: watcher, sentinel_password_file: sentinel-password}\n", strings.Join(servers.Addresses(), "', '"), password))
+		g.Configure(shared + world.App(p.up.URL) + fmt.Sprintf("store: {driver: redis, sentinel_master: gate, addresses: "+
+			"['%s'], password: %q, "+
+			"sentinel_username: watcher, sentinel_password_file: sentinel-password}\n", strings.Join(servers.Addresses(),
+			"', '"), password))
 	}
 	p.run()
 	kept, ended := p.signIn("alice"), p.signIn("bob")
 	p.wantAlive(t, kept, ended)
 	p.signOut(t, "Authorization", ended.Access)
 	servers.Master.Do(t, "SET", "last", "write")
-	world.Until(t, "the replica to have all writes", func() bool { return servers.Replica.Do(t, "GET", "last") == "write" })
+	world.Until(t, "the replica to have all writes",
+		func() bool { return servers.Replica.Do(t, "GET", "last") == "write" })
 
 	servers.Master.Kill()
 	servers.Replica.Leads(t)

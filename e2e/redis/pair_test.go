@@ -41,7 +41,8 @@ func patientRedis(address string) string {
 // preparePair returns two gateways with one public URL that do not run yet.
 func preparePair(t testing.TB, redis *redistest.Server) *pair {
 	t.Helper()
-	p := &pair{a: world.Prepare(t), b: world.Prepare(t), up: world.Record(t), redis: redis, clients: map[*world.Instance]*http.Client{}}
+	p := &pair{a: world.Prepare(t), b: world.Prepare(t), up: world.Record(t), redis: redis,
+		clients: map[*world.Instance]*http.Client{}}
 	p.b.Public = p.a.Base
 	return p
 }
@@ -248,7 +249,8 @@ func TestRedisRevocationReachesOthers(t *testing.T) {
 	t.Parallel()
 	p := preparePair(t, world.StartRedis(t))
 	for _, g := range p.both() {
-		g.Configure(strings.Replace(shared, "reuse_leeway: 2s", "reuse_leeway: 1h", 1) + world.App(p.up.URL) + patientRedis(p.redis.Address))
+		g.Configure(strings.Replace(shared, "reuse_leeway: 2s", "reuse_leeway: 1h",
+			1) + world.App(p.up.URL) + patientRedis(p.redis.Address))
 	}
 	p.run()
 	for _, kind := range []string{"session", "token"} {
@@ -272,7 +274,8 @@ func TestRedisInstancesDiffer(t *testing.T) {
 	// token.secret, and public_url, which is the issuer: access tokens work only where
 	// they were issued.
 	const secret = "01234567890123456789012345678901"
-	for public, config := range map[string]string{p.a.Base: strings.Replace(config, secret, "another "+secret, 1), p.b.Base: config} {
+	for public, config := range map[string]string{p.a.Base: strings.Replace(config, secret, "another "+secret, 1),
+		p.b.Base: config} {
 		differ(public, config)
 		s := p.signIn("alice")
 		p.opens(t, p.b, "Cookie", s.Session)
@@ -283,7 +286,8 @@ func TestRedisInstancesDiffer(t *testing.T) {
 	}
 
 	// accounts: a login counts where its account is known with the same password.
-	differ(p.a.Base, strings.NewReplacer(world.WonderlandHash, world.BuilderHash, "{username: bob,", "{username: carol,").Replace(config))
+	differ(p.a.Base, strings.NewReplacer(world.WonderlandHash, world.BuilderHash, "{username: bob,",
+		"{username: carol,").Replace(config))
 	users := []world.Login{p.signIn("alice"), p.signIn("bob")}
 	for _, s := range users {
 		for _, credential := range credentialsOf(s) {
@@ -331,17 +335,20 @@ func TestRedisDisabledOnOneInstance(t *testing.T) {
 	t.Logf("the last stream on B ended %v after SIGHUP at A", took.Round(time.Millisecond))
 	for _, g := range []*world.Instance{a, b} {
 		for _, credential := range credentialsOf(alice) {
-			world.WantStatus(t, credential[0]+" of a disabled user", g.Do(g.Stranger(), "GET", "/me", "", credential...), http.StatusUnauthorized)
+			world.WantStatus(t, credential[0]+" of a disabled user", g.Do(g.Stranger(), "GET", "/me", "", credential...),
+				http.StatusUnauthorized)
 		}
 		if _, status, err := g.TryRefresh(g.Stranger(), alice.Refresh); err != nil || status != http.StatusUnauthorized {
 			t.Errorf("a refresh of a disabled user: %d, %v", status, err)
 		}
-		if _, status, err := g.TrySignIn(g.Stranger(), "alice", world.Passwords["alice"]); err != nil || status != http.StatusUnauthorized {
+		if _, status, err := g.TrySignIn(g.Stranger(), "alice", world.Passwords["alice"]); err != nil ||
+			status != http.StatusUnauthorized {
 			t.Errorf("a sign-in of a disabled user: %d, %v", status, err)
 		}
 		world.WantStatus(t, "another user", g.Do(g.Stranger(), "GET", "/me", "", "Cookie", bob.Session), http.StatusOK)
 	}
-	world.Until(t, "B to say what it has taken over", func() bool { return strings.Contains(b.Log.String(), `"withdrawn":["local:alice"]`) })
+	world.Until(t, "B to say what it has taken over",
+		func() bool { return strings.Contains(b.Log.String(), `"withdrawn":["local:alice"]`) })
 }
 
 // measureLogouts ends logins on A that B has in its cache, and returns the times

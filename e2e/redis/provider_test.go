@@ -104,7 +104,8 @@ func (p *pair) askDelegated(t *testing.T, g *world.Instance, session string) int
 // other's logins.
 func (p *pair) delegatedKeysDiffer(t *testing.T, issuer string) {
 	t.Helper()
-	p.b.Configure(strings.Replace(p.delegated(issuer)+world.OnRedis(p.redis.Address), world.EncryptionKey, "another "+world.EncryptionKey, 1))
+	p.b.Configure(strings.Replace(p.delegated(issuer)+world.OnRedis(p.redis.Address), world.EncryptionKey,
+		"another "+world.EncryptionKey, 1))
 	p.relaunch(p.b, "/readyz")
 	c := p.browser(t)
 	for name, way := range map[string][2]*world.Instance{"from A to B": {p.a, p.b}, "from B to A": {p.b, p.a}} {
@@ -119,8 +120,10 @@ func (p *pair) delegatedKeysDiffer(t *testing.T, issuer string) {
 		t.Errorf("logout: %d", got)
 	}
 	const unable = "signing out at the provider failed; the session here has ended"
-	world.Until(t, "B to log that it cannot sign out at the provider", func() bool { return strings.Contains(p.b.Log.String(), unable) })
-	world.Until(t, "A to know of the logout", func() bool { return p.askDelegated(t, p.a, session) == http.StatusUnauthorized })
+	world.Until(t, "B to log that it cannot sign out at the provider",
+		func() bool { return strings.Contains(p.b.Log.String(), unable) })
+	world.Until(t, "A to know of the logout",
+		func() bool { return p.askDelegated(t, p.a, session) == http.StatusUnauthorized })
 }
 
 // freezes: at the moment at which Redis stops answering, everything that needs it
@@ -133,7 +136,8 @@ func (p *pair) freezes(t *testing.T) {
 	waiting := p.browser(t)
 	callback := p.throughProvider(t, waiting, g)
 	everything := []string{"Content-Type", world.TypeJSON, "Cookie", s.Session + "; " + delegated}
-	requests := append(changesOf(s)[:2], change{"login again", "/login", world.AliceJSON, everything}, change{"logout", "/logout", "", append(everything, "Authorization", s.Access)})
+	requests := append(changesOf(s)[:2], change{"login again", "/login", world.AliceJSON, everything},
+		change{"logout", "/logout", "", append(everything, "Authorization", s.Access)})
 	pages := map[string]*http.Client{"/login": g.Stranger(), callback: waiting}
 	p.redis.Freeze(t)
 	defer p.redis.Signal(t, syscall.SIGCONT)

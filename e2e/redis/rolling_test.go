@@ -198,7 +198,8 @@ func TestRollingRestart(t *testing.T) {
 	t.Cleanup(up.Close)
 	p := preparePair(t, world.StartRedis(t))
 	for _, g := range p.both() {
-		g.Configure(shared + world.App(up.URL) + world.OnRedis(p.redis.Address) + "shutdown_delay: 2s\nshutdown_timeout: 10s\n")
+		g.Configure(shared + world.App(up.URL) + world.OnRedis(p.redis.Address) + "shutdown_delay: 2s\nshutdown_timeout: " +
+			"10s\n")
 		g.Run()
 	}
 	l := &traffic{instances: []*world.Instance{p.a, p.b}, ready: make([]atomic.Bool, 2), served: make([]atomic.Int64, 2)}
@@ -253,13 +254,15 @@ func TestRollingRestart(t *testing.T) {
 		}
 	}
 	if len(upstream.got) != len(l.sent) || l.moved.Load() == 0 {
-		t.Errorf("the upstream got %d requests, %d were sent; %d answers asked for another connection", len(upstream.got), len(l.sent), l.moved.Load())
+		t.Errorf("the upstream got %d requests, %d were sent; %d answers asked for another connection", len(upstream.got),
+			len(l.sent), l.moved.Load())
 	}
 	for _, g := range l.instances {
 		if log := g.Log.String(); strings.Contains(log, "cut off") || strings.Count(log, `"msg":"stopping"`) != 2 {
 			t.Error("an instance did not stop twice, or something was cut off")
 		}
 	}
-	t.Logf("%d answers by A and %d by B; %d requests reached the upstream; %d answers moved their client to another connection",
+	t.Logf("%d answers by A and %d by B; %d requests reached the upstream; %d answers moved their client to another "+
+		"connection",
 		l.served[0].Load(), l.served[1].Load(), len(l.sent), l.moved.Load())
 }

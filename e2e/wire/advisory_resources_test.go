@@ -23,8 +23,10 @@ import (
 func TestAdvisoriesResources(t *testing.T) {
 	t.Parallel()
 	up := world.Record(t)
-	g := world.Start(t, world.People+world.App(up.URL)+"routes: [{match: /, upstream: app, auth: [none]}, {match: /private/, upstream: app, auth: [session]}]\n")
-	const get, post = "GET /x HTTP/1.1\r\nHost: localhost\r\n", "POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+	g := world.Start(t, world.People+world.App(up.URL)+"routes: [{match: /, upstream: app, auth: [none]}, {match: "+
+		"/private/, upstream: app, auth: [session]}]\n")
+	const get, post = "GET /x HTTP/1.1\r\nHost: localhost\r\n", "POST /x HTTP/1.1\r\nHost: " +
+		"localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 	for _, test := range []struct {
 		name, head, part string
 		enough           int // bytes of parts
@@ -82,7 +84,8 @@ func slow(t *testing.T, g *world.Instance) {
 	}{
 		{"CVE-2026-22045 and CVE-2026-26999 Traefik, a handshake that stalls", tcp(g.Base), hello, false},
 		{"half a header", tls, "GET /x HTTP/1.1\r\nHost: loc", false},
-		{"CVE-2023-47124 Traefik, slow headers of plain HTTP", tcp(g.HTTP), "GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: loc", false},
+		{"CVE-2023-47124 Traefik, slow headers of plain HTTP", tcp(g.HTTP),
+			"GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: loc", false},
 		{"CVE-2024-28869 Traefik, a length without a body", tls, "GET /private/x" + length, true},
 		{"CVE-2024-28869 Traefik, at own endpoints", tls, "GET /logout" + length, true},
 		{"CVE-2024-28869 Traefik, of a bad request", tls, "GET /a//b" + length, true},
@@ -163,7 +166,8 @@ func TestAdvisoriesHTTP2(t *testing.T) {
 	t.Cleanup(server.Close)
 	g := world.Start(t, targets+world.App(server.URL))
 	for name, attack := range map[string]func(*testing.T, *http2Client){
-		"CVE-2023-44487 and CVE-2023-39325 Go net/http, CVE-2021-39204 Pomerium, rapid reset": func(t *testing.T, c *http2Client) {
+		"CVE-2023-44487 and CVE-2023-39325 Go net/http, CVE-2021-39204 Pomerium, rapid reset": func(t *testing.T,
+			c *http2Client) {
 			resets(t, c, func(stream uint32) error { return c.WriteRSTStream(stream, http2.ErrCodeCancel) })
 		},
 		"CVE-2025-8671 HTTP/2, resets by the server": func(t *testing.T, c *http2Client) {
@@ -219,7 +223,8 @@ func headerBlock(t *testing.T, fields ...field) []byte {
 func resets(t *testing.T, c *http2Client, reset func(stream uint32) error) {
 	request := http2.HeadersFrameParam{
 		StreamID: 1, EndStream: true, EndHeaders: true,
-		BlockFragment: headerBlock(t, field{":method", "GET"}, field{":scheme", "https"}, field{":authority", "localhost"}, field{":path", "/slow"}),
+		BlockFragment: headerBlock(t, field{":method", "GET"}, field{":scheme", "https"}, field{":authority", "localhost"},
+			field{":path", "/slow"}),
 	}
 	c.read()
 	flood(c, 5_000, func() error {

@@ -31,19 +31,27 @@ func lengthOf(body string) string {
 // smugglingAdvisories are bytes that two programs divide into requests
 // differently.
 var smugglingAdvisories = []advisory{
-	{"CVE-2022-1705 Go net/http, almost chunked", hiding("Transfer-Encoding: \x0bchunked", "Transfer-Encoding: chunkedx", "Transfer-Encoding: xchunked", "Transfer-Encoding: chunked, identity", "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked", "Transfer-Encoding:\r\n chunked", "Transfer-Encoding: \"chunked\"")},
-	{"CVE-2019-18277 HAProxy, Transfer-Encoding that is overlooked", hiding("Transfer-Encoding:\x0bchunked", "Transfer-Encoding : chunked", "\x0bTransfer-Encoding: chunked", "X: y\nTransfer-Encoding: chunked")},
+	{"CVE-2022-1705 Go net/http, almost chunked", hiding("Transfer-Encoding: \x0bchunked", "Transfer-Encoding: "+
+		"chunkedx", "Transfer-Encoding: xchunked", "Transfer-Encoding: chunked, identity", "Transfer-Encoding: "+
+		"identity\r\nTransfer-Encoding: chunked", "Transfer-Encoding:\r\n chunked", "Transfer-Encoding: \"chunked\"")},
+	{"CVE-2019-18277 HAProxy, Transfer-Encoding that is overlooked", hiding("Transfer-Encoding:\x0bchunked",
+		"Transfer-Encoding : chunked", "\x0bTransfer-Encoding: chunked", "X: y\nTransfer-Encoding: chunked")},
 	{"CVE-2025-22871 Go net/http, line feeds in chunks", []string{
-		postChunks + "0;\n\r\n\r\n" + smuggled, postChunks + "1;x\n0\r\n0\r\n\r\n" + smuggled, postChunks + "2\nxx\r\n0\r\n\r\n" + smuggled,
+		postChunks + "0;\n\r\n\r\n" + smuggled, postChunks + "1;x\n0\r\n0\r\n\r\n" + smuggled,
+		postChunks + "2\nxx\r\n0\r\n\r\n" + smuggled,
 		postChunks + fmt.Sprintf("%x;\n\r\n0\r\n%s\r\n0\r\n\r\n", len(smuggled)+5, smuggled),
 	}},
-	{"CVE-2021-40346 HAProxy, a name of 270 bytes", []string{postLength[:len(postLength)-1] + "0" + strings.Repeat("a", 255) + ":\r\n" + lengthOf(smuggled)}},
+	{"CVE-2021-40346 HAProxy, a name of 270 bytes",
+		[]string{postLength[:len(postLength)-1] + "0" + strings.Repeat("a", 255) + ":\r\n" + lengthOf(smuggled)}},
 	{"CVE-2023-40225 HAProxy, an empty Content-Length", []string{
-		postLength + "\r\n\r\n" + smuggled, postLength + " \r\nContent-Length: 3\r\n\r\nabc" + smuggled, postLength + " ,3\r\n\r\nabc" + smuggled, postLength + " +3\r\n\r\nabc" + smuggled,
+		postLength + "\r\n\r\n" + smuggled, postLength + " \r\nContent-Length: 3\r\n\r\nabc" + smuggled,
+		postLength + " ,3\r\n\r\nabc" + smuggled, postLength + " +3\r\n\r\nabc" + smuggled,
 	}},
 	{"CVE-2019-20372 nginx, the body behind an error", []string{
-		"GET /private/ HTTP/1.1\r\nHost: localhost\r\n" + lengthOf(smuggled), "GET /a//b HTTP/1.1\r\nHost: localhost\r\n" + lengthOf(smuggled),
-		fmt.Sprintf("POST /me HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(smuggled), smuggled),
+		"GET /private/ HTTP/1.1\r\nHost: localhost\r\n" + lengthOf(smuggled),
+		"GET /a//b HTTP/1.1\r\nHost: localhost\r\n" + lengthOf(smuggled),
+		fmt.Sprintf("POST /me HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n",
+			len(smuggled), smuggled),
 	}},
 	{"CVE-2026-88008 Traefik, h2c", []string{
 		getUpgrade + "h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n" + smuggled,
@@ -51,9 +59,11 @@ var smugglingAdvisories = []advisory{
 	}},
 	{"CVE-2026-73548 Envoy, an upgrade that is refused", []string{
 		getUpgrade + "x\r\n\r\n" + smuggled, getUpgrade + "websocket\r\n" + lengthOf(smuggled),
-		getUpgrade + "websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n" + smuggled,
+		getUpgrade + "websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " +
+			"dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n" + smuggled,
 	}},
-	{"CVE-2026-71324 Traefik, CONNECT", []string{"CONNECT localhost:443 HTTP/1.1\r\nHost: localhost:443\r\n\r\n" + smuggled, "CONNECT / HTTP/1.1\r\nHost: localhost\r\n\r\n" + smuggled}},
+	{"CVE-2026-71324 Traefik, CONNECT", []string{"CONNECT localhost:443 HTTP/1.1\r\nHost: " +
+		"localhost:443\r\n\r\n" + smuggled, "CONNECT / HTTP/1.1\r\nHost: localhost\r\n\r\n" + smuggled}},
 }
 
 // hiding has requests with a length and a line about chunks, in both orders. By
@@ -62,7 +72,8 @@ func hiding(lines ...string) (all []string) {
 	const post, body = "POST / HTTP/1.1\r\nHost: localhost\r\n", "0\r\n\r\n" + smuggled
 	for _, line := range lines {
 		for _, length := range []int{len(body), 5} {
-			all = append(all, fmt.Sprintf(post+"Content-Length: %d\r\n%s\r\n\r\n%s", length, line, body), fmt.Sprintf(post+"%s\r\nContent-Length: %d\r\n\r\n%s", line, length, body))
+			all = append(all, fmt.Sprintf(post+"Content-Length: %d\r\n%s\r\n\r\n%s", length, line, body),
+				fmt.Sprintf(post+"%s\r\nContent-Length: %d\r\n\r\n%s", line, length, body))
 		}
 		all = append(all, post+line+"\r\n\r\n"+body)
 	}
@@ -73,14 +84,16 @@ func hiding(lines ...string) (all []string) {
 func TestAdvisoriesSmuggling(t *testing.T) {
 	t.Parallel()
 	up := world.Record(t)
-	g := world.Start(t, world.People+world.App(up.URL)+"routes: [{match: /, upstream: app, auth: [none]}, {match: /private/, upstream: app, auth: [session]}]\n")
+	g := world.Start(t, world.People+world.App(up.URL)+"routes: [{match: /, upstream: app, auth: [none]}, {match: "+
+		"/private/, upstream: app, auth: [session]}]\n")
 	for _, a := range smugglingAdvisories {
 		t.Run(a.name, func(t *testing.T) {
 			for _, bytes := range a.attacks {
 				sendAll(t, g, bytes)
 				for _, m := range up.All() {
 					framed := len(m.Values("Content-Length")) + len(m.Values("Transfer-Encoding"))
-					if m.Target() != "/" || strings.HasPrefix(m.Line, "CONNECT") || framed > 1 || len(m.Values("Upgrade")) > 0 && !strings.Contains(bytes, "websocket") {
+					if m.Target() != "/" || strings.HasPrefix(m.Line, "CONNECT") || framed > 1 || len(m.Values("Upgrade")) > 0 &&
+						!strings.Contains(bytes, "websocket") {
 						t.Errorf("after %q the upstream gets %q %q", bytes, m.Line, m.Head)
 					}
 				}

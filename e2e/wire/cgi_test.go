@@ -19,7 +19,8 @@ import (
 var cgiServers = map[string]func(t *testing.T, folder, port string) *exec.Cmd{
 	"lighttpd": func(t *testing.T, folder, port string) *exec.Cmd {
 		config := filepath.Join(t.TempDir(), "lighttpd.conf")
-		text := fmt.Sprintf("server.modules = (\"mod_cgi\")\nserver.document-root = %q\nserver.bind = \"127.0.0.1\"\nserver.port = %s\ncgi.assign = (\".cgi\" => \"\")\n",
+		text := fmt.Sprintf("server.modules = (\"mod_cgi\")\nserver.document-root = %q\nserver.bind = "+
+			"\"127.0.0.1\"\nserver.port = %s\ncgi.assign = (\".cgi\" => \"\")\n",
 			folder, port)
 		world.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 		return exec.Command(world.FindProgram(t, "lighttpd"), "-D", "-f", config)
@@ -36,7 +37,8 @@ func startCGI(t *testing.T, command func(t *testing.T, folder, port string) *exe
 	folder := t.TempDir()
 	script := filepath.Join(folder, "cgi-bin", "env.cgi")
 	world.NoError(t, os.Mkdir(filepath.Dir(script), 0o700))
-	world.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nenv\n"), 0o700))
+	world.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nenv\n"),
+		0o700))
 	port, out := world.FreePort(t), &world.Output{}
 	cmd := command(t, folder, port)
 	cmd.Stdout, cmd.Stderr = out, out
@@ -65,7 +67,8 @@ routes:
 			for _, separator := range strings.Split(world.TokenSeparators, "") {
 				foldedByServer(t, url, separator)
 				attack := ""
-				for _, header := range []string{"X-Auth-User", "X-Auth-Roles", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "True-Client-IP", "Remote-User", "X-Forwarded-User"} {
+				for _, header := range []string{"X-Auth-User", "X-Auth-Roles", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP",
+					"True-Client-IP", "Remote-User", "X-Forwarded-User"} {
 					attack += strings.ReplaceAll(header, "-", separator) + ": " + spoofed + "\n"
 				}
 				for path, user := range map[string][]string{"/public": nil, "/session": {"alice"}} {
@@ -73,7 +76,8 @@ routes:
 					if a.Status != http.StatusOK || strings.Contains(a.Body, spoofed) {
 						t.Errorf("with %q for -: %d, the script sees:\n%s", separator, a.Status, a.Body)
 					}
-					for variable, want := range map[string][]string{"HTTP_X_AUTH_USER": user, "HTTP_X_FORWARDED_FOR": {"127.0.0.1"}, "HTTP_X_FORWARDED_HOST": {"localhost"}} {
+					for variable, want := range map[string][]string{"HTTP_X_AUTH_USER": user, "HTTP_X_FORWARDED_FOR": {"127.0.0.1"},
+						"HTTP_X_FORWARDED_HOST": {"localhost"}} {
 						if got := variables(a.Body, variable); !slices.Equal(got, want) {
 							t.Errorf("with %q for -, on %s: the script sees %s: %q, want %q", separator, path, variable, got, want)
 						}

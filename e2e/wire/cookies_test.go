@@ -14,12 +14,15 @@ import (
 func TestTenThousandCookies(t *testing.T) {
 	t.Parallel()
 	up := world.Record(t)
-	g := world.Start(t, world.People+world.App(up.URL)+"limits: {max_header_bytes: 1048576}\nsession: {cookie: __Host-session}\n"+
+	g := world.Start(t, world.People+world.App(up.URL)+"limits: {max_header_bytes: 1048576}\nsession: {cookie: "+
+		"__Host-session}\n"+
 		"routes: [{match: /secure, upstream: app, auth: [session]}, {match: /public, upstream: app, auth: [none]}]\n")
 	login := g.Do(g.Stranger(), "POST", "/login", world.AliceJSON, "Content-Type", world.TypeJSON)
 	session := world.CookieOf(login)
-	if attributes := login.Header.Get("Set-Cookie"); !strings.HasPrefix(session, "__Host-session=") || !strings.Contains(attributes, "; Path=/;") ||
-		!strings.Contains(attributes, "Secure") || !strings.Contains(attributes, "HttpOnly") || strings.Contains(attributes, "Domain") {
+	if attributes := login.Header.Get("Set-Cookie"); !strings.HasPrefix(session, "__Host-session=") ||
+		!strings.Contains(attributes, "; Path=/;") ||
+		!strings.Contains(attributes, "Secure") || !strings.Contains(attributes, "HttpOnly") ||
+		strings.Contains(attributes, "Domain") {
 		t.Fatalf("%d: browsers refuse the cookie %q", login.Status, attributes)
 	}
 	var many []string
@@ -33,7 +36,8 @@ func TestTenThousandCookies(t *testing.T) {
 		status        int
 		others        string // cookies that the upstream gets
 	}{
-		{"ours among them", strings.Join(many[:5_000], "; ") + "; " + session + "; " + strings.Join(many[5_000:], "; "), 200, all},
+		{"ours among them", strings.Join(many[:5_000], "; ") + "; " + session + "; " + strings.Join(many[5_000:], "; "), 200,
+			all},
 		{"ours in a line of its own", all + "\nCookie: " + session, 200, all},
 		{"ours before a huge one", session + "; " + huge, 200, huge},
 		{"ours as many times", strings.Repeat(session+"; ", 10_000) + "a=b", 200, "a=b"},
@@ -55,7 +59,8 @@ func TestTenThousandCookies(t *testing.T) {
 			}
 			m := up.One(t)
 			if got := strings.Join(m.Values("Cookie"), "; "); got != test.others || m.Value(t, "X-Auth-User") != "alice" {
-				t.Errorf("for %q the upstream gets the cookies %.100q, %d bytes of %d", m.Value(t, "X-Auth-User"), got, len(got), len(test.others))
+				t.Errorf("for %q the upstream gets the cookies %.100q, %d bytes of %d", m.Value(t, "X-Auth-User"), got, len(got),
+					len(test.others))
 			}
 		})
 	}

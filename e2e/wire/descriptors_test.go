@@ -96,7 +96,8 @@ func TestDescriptorsRunOut(t *testing.T) {
 	if got[200] == 0 || got[503] == 0 || got[200]+got[503]+got[0] != clients {
 		t.Errorf("answers by status: %v", got)
 	}
-	world.Until(t, "requests to be served again", func() bool { return g.Status(g.Stranger11(), "GET", "/") == http.StatusOK })
+	world.Until(t, "requests to be served again",
+		func() bool { return g.Status(g.Stranger11(), "GET", "/") == http.StatusOK })
 	world.WantReady(t, g, "afterwards")
 	if strings.Contains(g.Log.String(), "too many open files") {
 		t.Errorf("there were no file descriptors left:\n%s", g.Log)
@@ -118,11 +119,13 @@ func TestInFlight(t *testing.T) {
 	if refused.Header.Get("Retry-After") == "" {
 		t.Error("the refusal has no Retry-After")
 	}
-	world.WantStatus(t, "plain HTTP", g.Plain(t, "127.0.0.1", "GET / HTTP/1.1\nHost: localhost\n\n"), http.StatusServiceUnavailable)
+	world.WantStatus(t, "plain HTTP", g.Plain(t, "127.0.0.1", "GET / HTTP/1.1\nHost: localhost\n\n"),
+		http.StatusServiceUnavailable)
 	world.WantReady(t, g, "beside as many requests as allowed")
 	metrics := g.Scrape(t)
 	if metrics["authgate_requests_in_flight"] != 3 || metrics[`authgate_connections{listener="https"}`] == 0 {
-		t.Errorf("the metrics have %v requests and %v connections", metrics["authgate_requests_in_flight"], metrics[`authgate_connections{listener="https"}`])
+		t.Errorf("the metrics have %v requests and %v connections", metrics["authgate_requests_in_flight"],
+			metrics[`authgate_connections{listener="https"}`])
 	}
 	finish()
 	for range cap(answers) {

@@ -59,23 +59,24 @@ var grpcStreams = map[string]grpc.StreamDesc{
 		}
 		return status.Error(codes.ResourceExhausted, "three are enough")
 	}},
-	"Echo": {StreamName: "Echo", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
-		for {
-			var m text
-			if err := s.RecvMsg(&m); errors.Is(err, io.EOF) {
-				return nil
-			} else if err != nil {
-				return err
+	"Echo": {StreamName: "Echo", ServerStreams: true, ClientStreams: true,
+		Handler: func(_ any, s grpc.ServerStream) error {
+			for {
+				var m text
+				if err := s.RecvMsg(&m); errors.Is(err, io.EOF) {
+					return nil
+				} else if err != nil {
+					return err
+				}
+				if err := s.SendMsg(&m); err != nil {
+					return err
+				}
+				for m.Value == "talk" && s.Context().Err() == nil { // until the client leaves
+					time.Sleep(silence / 10)
+					_ = s.SendMsg(wrapperspb.String("on")) // the context reports it
+				}
 			}
-			if err := s.SendMsg(&m); err != nil {
-				return err
-			}
-			for m.Value == "talk" && s.Context().Err() == nil { // until the client leaves
-				time.Sleep(silence / 10)
-				_ = s.SendMsg(wrapperspb.String("on")) // the context reports it
-			}
-		}
-	}},
+		}},
 }
 
 // unary is the method that answers with the user, or with a failure.
@@ -100,7 +101,8 @@ func serveGRPC(t *testing.T, options ...grpc.ServerOption) (authority string) {
 func serveGRPCOn(t *testing.T, listener net.Listener, options ...grpc.ServerOption) (address string) {
 	t.Helper()
 	server := grpc.NewServer(options...)
-	service := &grpc.ServiceDesc{ServiceName: "test.Service", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Unary", Handler: unary}}}
+	service := &grpc.ServiceDesc{ServiceName: "test.Service", HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{{MethodName: "Unary", Handler: unary}}}
 	for _, stream := range grpcStreams {
 		service.Streams = append(service.Streams, stream)
 	}
@@ -136,7 +138,8 @@ routes:
   - {match: /, upstream: app, auth: [basic]}
 `)
 			g.Run()
-			conn := world.Must(grpc.NewClient(strings.TrimPrefix(g.Base, "https://"), grpc.WithTransportCredentials(credentials.NewTLS(g.TLS()))))(t)
+			conn := world.Must(grpc.NewClient(strings.TrimPrefix(g.Base, "https://"),
+				grpc.WithTransportCredentials(credentials.NewTLS(g.TLS()))))(t)
 			t.Cleanup(func() { conn.Close() })
 			callGRPC(t, conn)
 		})
@@ -148,17 +151,21 @@ func callGRPC(t *testing.T, conn *grpc.ClientConn) {
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience)
 	defer cancel()
 	var m text
-	if err := conn.Invoke(ctx, "/test.Service/Unary", wrapperspb.String("x"), &m); status.Code(err) != codes.Unauthenticated {
+	if err := conn.Invoke(ctx, "/test.Service/Unary", wrapperspb.String("x"),
+		&m); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("without a credential: %v", err)
 	}
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", world.BasicService, "x-auth-user", "mallory")
-	if err := conn.Invoke(ctx, "/test.Service/Unary", wrapperspb.String("hello"), &m); err != nil || m.Value != "hello for [service]" {
+	if err := conn.Invoke(ctx, "/test.Service/Unary", wrapperspb.String("hello"), &m); err != nil ||
+		m.Value != "hello for [service]" {
 		t.Errorf("unary: %v, %q", err, m.Value)
 	}
-	if err := conn.Invoke(ctx, "/test.Service/Unary", wrapperspb.String("fail"), &m); status.Code(err) != codes.NotFound || status.Convert(err).Message() != "there is no such thing" {
+	if err := conn.Invoke(ctx, "/test.Service/Unary", wrapperspb.String("fail"), &m); status.Code(err) != codes.NotFound ||
+		status.Convert(err).Message() != "there is no such thing" {
 		t.Errorf("a unary call that fails: %v", err)
 	}
-	if err := conn.Invoke(ctx, "/test.Service/Missing", wrapperspb.String("x"), &m); status.Code(err) != codes.Unimplemented {
+	if err := conn.Invoke(ctx, "/test.Service/Missing", wrapperspb.String("x"),
+		&m); status.Code(err) != codes.Unimplemented {
 		t.Errorf("a method that does not exist: %v", err)
 	}
 	begin := func(ctx context.Context, method string) grpc.ClientStream {
@@ -171,7 +178,8 @@ func callGRPC(t *testing.T, conn *grpc.ClientConn) {
 	}
 	world.NoError(t, collect.CloseSend())
 	world.NoError(t, collect.RecvMsg(&m))
-	if err := collect.RecvMsg(&text{}); m.Value != "100" || !errors.Is(err, io.EOF) || fmt.Sprint(collect.Trailer()["x-count"]) != "[100]" {
+	if err := collect.RecvMsg(&text{}); m.Value != "100" || !errors.Is(err, io.EOF) ||
+		fmt.Sprint(collect.Trailer()["x-count"]) != "[100]" {
 		t.Errorf("a stream of the client: %q, %v, trailer %v", m.Value, err, collect.Trailer())
 	}
 	tick := begin(ctx, "Tick")

@@ -35,7 +35,8 @@ func startHTTP3(t *testing.T, config string) *http3Gateway {
 	g := &http3Gateway{Instance: world.Prepare(t)}
 	_, port, _ := net.SplitHostPort(world.Authority(g.Base))
 	g.address = net.JoinHostPort("127.0.0.3", port)
-	g.Listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q, http3: %q}\n", world.Authority(g.Base), world.Authority(g.HTTP), world.Authority(g.Admin), g.address)
+	g.Listen = fmt.Sprintf("listen: {https: %q, http: %q, admin: %q, http3: %q}\n", world.Authority(g.Base),
+		world.Authority(g.HTTP), world.Authority(g.Admin), g.address)
 	g.Configure(config)
 	g.Run()
 	return g
@@ -128,8 +129,10 @@ func TestHTTP3(t *testing.T) {
 		path, header, value string
 		want                int
 	}{
-		{"/session", "Cookie", alice.Session, 200}, {"/session", "Cookie", "session_id=other", 401}, {"/session", "X-Nothing", "1", 401},
-		{"/bearer", "Authorization", alice.Access, 200}, {"/basic", "Authorization", world.BasicService, 200}, {"/basic", "Authorization", "Basic Og==", 401},
+		{"/session", "Cookie", alice.Session, 200}, {"/session", "Cookie", "session_id=other", 401},
+		{"/session", "X-Nothing", "1", 401},
+		{"/bearer", "Authorization", alice.Access, 200}, {"/basic", "Authorization", world.BasicService, 200},
+		{"/basic", "Authorization", "Basic Og==", 401},
 	} {
 		if got := g.Status(c, "GET", a.path, a.header, a.value); got != a.want {
 			t.Errorf("%s with %s: %d, want %d", a.path, a.value, got, a.want)
@@ -147,16 +150,19 @@ func TestHTTP3(t *testing.T) {
 	if a.Status != 200 || a.Body != "ok" || a.Header["Content-Type"] != nil { // the upstream sends none
 		t.Errorf("GET: %d %q %q", a.Status, a.Body, a.Header["Content-Type"])
 	}
-	if m := up.One(t); len(m.Values("Transfer-Encoding")) > 0 || len(m.Values("Content-Length")) > 0 || len(m.Values("Host")) != 1 {
+	if m := up.One(t); len(m.Values("Transfer-Encoding")) > 0 || len(m.Values("Content-Length")) > 0 ||
+		len(m.Values("Host")) != 1 {
 		t.Errorf("the upstream gets %q", m.Head)
 	}
 	metrics := g.Scrape(t)
-	if metrics[`authgate_http_requests_total{version="3"}`] < 10 || metrics[`authgate_connections{listener="http3"}`] == 0 {
+	if metrics[`authgate_http_requests_total{version="3"}`] < 10 ||
+		metrics[`authgate_connections{listener="http3"}`] == 0 {
 		t.Errorf("the metrics are %v", metrics)
 	}
 	logged := false
 	for _, entry := range g.EntriesOf("request") {
-		logged = logged || entry["protocol"] == "HTTP/3.0" && entry["client"] == "127.0.0.1" && entry["path"] == "/session" && entry["subject"] == "local:alice"
+		logged = logged || entry["protocol"] == "HTTP/3.0" && entry["client"] == "127.0.0.1" && entry["path"] == "/session" &&
+			entry["subject"] == "local:alice"
 	}
 	if !logged {
 		t.Errorf("no access log of HTTP/3\n%s", g.Log)
@@ -173,7 +179,8 @@ func (g *http3Gateway) announces(t *testing.T) {
 	_, port, _ := net.SplitHostPort(g.address)
 	want := []string{`h3=":` + port + `"; ma=86400`}
 	for _, path := range []string{"/public", "/session", "/me", "/nowhere"} {
-		for name, c := range map[string]*http.Client{"HTTP/1.1": g.Stranger11(), "HTTP/2": g.Stranger(), "HTTP/3": g.client3()} {
+		for name, c := range map[string]*http.Client{"HTTP/1.1": g.Stranger11(), "HTTP/2": g.Stranger(),
+			"HTTP/3": g.client3()} {
 			if a := g.Do(c, "GET", path, ""); !slices.Equal(a.Header["Alt-Svc"], want) {
 				t.Errorf("%s, %s: %d, Alt-Svc %q, want %q", name, path, a.Status, a.Header["Alt-Svc"], want)
 			}
@@ -201,7 +208,8 @@ func TestSpoofedHeadersHTTP3(t *testing.T) {
 	}
 	for _, who := range askers(g.SignIn(g.client3(), "alice"), g.SignIn(g.client3(), "bob")) {
 		header, value, _ := strings.Cut(who.credential, ": ")
-		if status, err := g.get3(t, who.path, append(fields, field{strings.ToLower(header), value})...); err != nil || status != http.StatusOK {
+		if status, err := g.get3(t, who.path, append(fields, field{strings.ToLower(header), value})...); err != nil ||
+			status != http.StatusOK {
 			t.Fatalf("%s: %d, %v", who.path, status, err)
 		}
 		wantOwnWord(t, up.One(t), who)
@@ -215,13 +223,15 @@ func TestSpoofedHeadersHTTP3(t *testing.T) {
 		t.Errorf("a trailer: %d, %q", a.StatusCode, m)
 	}
 	g.refusesFields(t)
-	for path, want := range map[string]int{"/public/../session": 400, "/%2e%2e/session": 400, "//session": 400, "/a%2fb": 400, "/session": 401} {
+	for path, want := range map[string]int{"/public/../session": 400, "/%2e%2e/session": 400, "//session": 400,
+		"/a%2fb": 400, "/session": 401} {
 		if status, err := g.get3(t, path); err != nil || status != want {
 			t.Errorf("%s: %d, %v, want %d", path, status, err, want)
 		}
 	}
 	for host, want := range map[string]int{"other.example": 421, "localhost.": 200, "LOCALHOST:1": 200} {
-		status, err := g.raw3(t, field{":method", "GET"}, field{":scheme", "https"}, field{":authority", host}, field{":path", "/public"})
+		status, err := g.raw3(t, field{":method", "GET"}, field{":scheme", "https"}, field{":authority", host},
+			field{":path", "/public"})
 		if err != nil || status != want {
 			t.Errorf("%s: %d, %v, want %d", host, status, err, want)
 		}
@@ -262,8 +272,9 @@ func (g *http3Gateway) refusesFields(t *testing.T) {
 func (g *http3Gateway) noTunnels(t *testing.T) {
 	t.Helper()
 	for name, fields := range map[string][]field{
-		"WebSocket": {{":method", "CONNECT"}, {":protocol", "websocket"}, {":scheme", "https"}, {":authority", "localhost"}, {":path", "/public"}},
-		"tunnel":    {{":method", "CONNECT"}, {":authority", "localhost:80"}},
+		"WebSocket": {{":method", "CONNECT"}, {":protocol", "websocket"}, {":scheme", "https"}, {":authority", "localhost"},
+			{":path", "/public"}},
+		"tunnel": {{":method", "CONNECT"}, {":authority", "localhost:80"}},
 	} {
 		if status, err := g.raw3(t, fields...); err != nil || status != http.StatusNotImplemented {
 			t.Errorf("%s: %d, %v", name, status, err)

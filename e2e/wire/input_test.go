@@ -39,5 +39,6 @@ func TestHugeHeaders(t *testing.T) {
 		t.Errorf("HTTP/2: %d, %v", status, err)
 	}
 	up.None(t)
-	world.WantStatus(t, "the session from before", g.Do(g.Stranger(), "GET", "/secure", "", "Cookie", before.Session), http.StatusOK)
+	world.WantStatus(t, "the session from before", g.Do(g.Stranger(), "GET", "/secure", "", "Cookie", before.Session),
+		http.StatusOK)
 }

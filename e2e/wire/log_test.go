@@ -17,12 +17,16 @@ func TestLogKeepsSecrets(t *testing.T) {
 	c := g.Stranger()
 	alice := g.SignIn(c, "alice")
 	secrets := []string{
-		key, leak, world.ServiceHash, world.WonderlandHash, world.BuilderHash, "tooShortAHash", "wonderland", "s3rvice", strings.TrimPrefix(world.BasicService, "Basic "),
-		strings.TrimPrefix(alice.Session, "session_id="), alice.Access[strings.LastIndexByte(alice.Access, '.')+1:], alice.Refresh,
+		key, leak, world.ServiceHash, world.WonderlandHash, world.BuilderHash, "tooShortAHash", "wonderland", "s3rvice",
+		strings.TrimPrefix(world.BasicService, "Basic "),
+		strings.TrimPrefix(alice.Session, "session_id="), alice.Access[strings.LastIndexByte(alice.Access, '.')+1:],
+		alice.Refresh,
 	}
 	for _, header := range [][]string{
-		{"Cookie", alice.Session}, {"Cookie", alice.Session + "; session_id=" + leak}, {"Authorization", alice.Access}, {"Authorization", alice.Access + leak},
-		{"Authorization", world.BasicService}, {"Authorization", "Basic " + leak}, {"Authorization", leak}, {"Authorization", world.BasicService, "Authorization", "Bearer " + leak},
+		{"Cookie", alice.Session}, {"Cookie", alice.Session + "; session_id=" + leak}, {"Authorization", alice.Access},
+		{"Authorization", alice.Access + leak},
+		{"Authorization", world.BasicService}, {"Authorization", "Basic " + leak}, {"Authorization", leak},
+		{"Authorization", world.BasicService, "Authorization", "Bearer " + leak},
 	} {
 		for _, path := range []string{"/secure", "/basic", "/me", "/nowhere"} {
 			g.Do(c, "GET", path+"?token="+alice.Access+"&session="+alice.Session, "", header...)
@@ -46,7 +50,8 @@ func TestLogKeepsSecrets(t *testing.T) {
 	}
 	g.Signal(syscall.SIGHUP)
 	world.Until(t, "a reload", func() bool { return len(g.EntriesOf("reloaded")) > 0 })
-	g.Configure(world.People + "token: {secret: [" + key + "]}\nbasic: {users: [{username: x, password_hash: tooShortAHash}]}\n")
+	g.Configure(world.People + "token: {secret: [" + key + "]}\nbasic: {users: [{username: x, password_hash: " +
+		"tooShortAHash}]}\n")
 	g.Signal(syscall.SIGHUP)
 	world.Until(t, "a reload that fails", func() bool { return strings.Contains(g.Log.String(), "reload failed") })
 	g.Signal(syscall.SIGTERM)

@@ -23,7 +23,8 @@ func TestMetricsAreBounded(t *testing.T) {
 		g.Do(c, "GET", "/secure/"+word(), "", "Authorization", "Bearer "+word(), "X-Request-Id", word())
 		g.Do(c, "GET", "/secure/"+word(), "", "Authorization", word()+" "+word(), "Cookie", word()+"="+word())
 		g.Do(c, "GET", "/secure/"+word(), "", "Cookie", "session_id="+word(), "User-Agent", word())
-		g.Do(c, "POST", "/login", fmt.Sprintf(`{"username":%q,"password":%q}`, word(), word()), "Content-Type", world.TypeJSON)
+		g.Do(c, "POST", "/login", fmt.Sprintf(`{"username":%q,"password":%q}`, word(), word()), "Content-Type",
+			world.TypeJSON)
 		g.Do(c, "POST", "/login?mechanism="+word(), world.AliceJSON, "Content-Type", world.TypeJSON)
 		g.Do(c, "POST", "/login", word(), "Content-Type", word()+"/"+word())
 		g.Do(c, "POST", "/refresh", fmt.Sprintf(`{"refresh_token":%q}`, word()), "Content-Type", world.TypeJSON)
@@ -37,10 +38,13 @@ func TestMetricsAreBounded(t *testing.T) {
 			vary()
 		}
 		// A request counts when its answer is complete, which may be a moment later.
-		world.Until(t, "the requests to be counted", func() bool { return len(g.EntriesOf("request")) == 12*(1+rounds*len(series)) })
-		series = append(series, slices.DeleteFunc(slices.Sorted(maps.Keys(g.Scrape(t))), func(s string) bool { return !strings.HasPrefix(s, "authgate_") }))
+		world.Until(t, "the requests to be counted",
+			func() bool { return len(g.EntriesOf("request")) == 12*(1+rounds*len(series)) })
+		series = append(series, slices.DeleteFunc(slices.Sorted(maps.Keys(g.Scrape(t))),
+			func(s string) bool { return !strings.HasPrefix(s, "authgate_") }))
 	}
 	if !slices.Equal(series[0], series[1]) {
-		t.Errorf("there were %d series, and now there are %d:\n%s", len(series[0]), len(series[1]), strings.Join(series[1], "\n"))
+		t.Errorf("there were %d series, and now there are %d:\n%s", len(series[0]), len(series[1]),
+			strings.Join(series[1], "\n"))
 	}
 }

@@ -132,7 +132,8 @@ func TestNegotiateRemoved(t *testing.T) {
 				return g, g.Stranger11(), nil
 			},
 			"a trusted proxy": func(t *testing.T) (*world.Instance, *http.Client, []string) {
-				g := world.StartBehindProxy(t, "[127.0.0.1]", world.People+world.App(startNegotiating(t, false, c.offers...))+negotiatingRoutes)
+				g := world.StartBehindProxy(t, "[127.0.0.1]",
+					world.People+world.App(startNegotiating(t, false, c.offers...))+negotiatingRoutes)
 				return g, g.Stranger(), []string{"X-Forwarded-Proto", "https", "X-Forwarded-Host", "localhost"}
 			},
 		}

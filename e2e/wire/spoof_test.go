@@ -14,8 +14,9 @@ import (
 
 // Headers with the origin of a request, and the identity headers of the upstream renamed.
 var (
-	originNames = []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-User", "Forwarded", "X-Real-IP"}
-	ownNames    = []string{"Remote-User", "X-Who.Subject", "X_Mail", "Groups"}
+	originNames = []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port",
+		"X-Forwarded-User", "Forwarded", "X-Real-IP"}
+	ownNames = []string{"Remote-User", "X-Who.Subject", "X_Mail", "Groups"}
 )
 
 const spoofed = "spoofed.example"
@@ -50,7 +51,8 @@ type asker struct {
 func askers(alice, bob world.Login) []asker {
 	local := func(user, mechanism, roles string) map[string]string {
 		identity := map[string]string{
-			"X-Auth-User": user, "X-Auth-Subject": "local:" + user, "X-Auth-Roles": roles, "X-Auth-Mechanism": mechanism, "X-Auth-Provider": "local",
+			"X-Auth-User": user, "X-Auth-Subject": "local:" + user, "X-Auth-Roles": roles, "X-Auth-Mechanism": mechanism,
+			"X-Auth-Provider": "local",
 		}
 		if user == "alice" { // bob has no name and no address
 			identity["X-Auth-Name"], identity["X-Auth-Email"] = "Alice Example", "alice@example.org"
@@ -68,7 +70,8 @@ func askers(alice, bob world.Login) []asker {
 		{"/bearer", "Authorization: " + alice.Access, local("alice", "bearer", "user,admin")},
 		{"/kept", "Authorization: " + bob.Access, local("bob", "bearer", "user")},
 		{"/renamed", "Cookie: " + alice.Session, map[string]string{
-			"Remote-User": "alice", "X-Who.Subject": "local:alice", "X_Mail": "alice@example.org", "Groups": "user,admin", "X-Auth-Provider": "local",
+			"Remote-User": "alice", "X-Who.Subject": "local:alice", "X_Mail": "alice@example.org", "Groups": "user,admin",
+			"X-Auth-Provider": "local",
 		}},
 		{"/renamed", "Cookie: " + bob.Session, map[string]string{
 			"Remote-User": "bob", "X-Who.Subject": "local:bob", "Groups": "user", "X-Auth-Provider": "local",
@@ -93,13 +96,16 @@ func TestSpoofedHeaders(t *testing.T) {
 				fields = append(fields, field{s, spoofed}, field{s, spoofed})
 			}
 		}
-		trailer = append(trailer, name+": "+spoofed, strings.ReplaceAll(name, "-", "_")+": "+spoofed) // net/http takes 4 KiB of trailers
+		trailer = append(trailer, name+": "+spoofed,
+			strings.ReplaceAll(name, "-", "_")+": "+spoofed) // net/http takes 4 KiB of trailers
 	}
-	names, headers, trailers := strings.Join(written, ", "), strings.Join(lines, "\n")+"\n", strings.Join(trailer, "\n")+"\n"
+	names, headers, trailers := strings.Join(written, ", "), strings.Join(lines, "\n")+"\n", strings.Join(trailer,
+		"\n")+"\n"
 	chunked := "Transfer-Encoding: chunked\n\n4\nbody\n0\n" + trailers + "\n"
 	for name, request := range map[string]string{
-		"headers":                  "GET %s HTTP/1.1\nHost: localhost\n%s\n" + headers + "\n",
-		"Connection":               "GET %s HTTP/1.1\nHost: localhost\n%s\nConnection: close, " + names + "\n" + headers + "\n",
+		"headers": "GET %s HTTP/1.1\nHost: localhost\n%s\n" + headers + "\n",
+		"Connection": "GET %s HTTP/1.1\nHost: localhost\n%s\nConnection: " +
+			"close, " + names + "\n" + headers + "\n",
 		"trailers":                 "POST %s HTTP/1.1\nHost: localhost\n%s\nTE: trailers\nTrailer: " + names + "\n" + chunked,
 		"trailers without Trailer": "POST %s HTTP/1.1\nHost: localhost\n%s\n" + chunked,
 	} {
@@ -112,7 +118,8 @@ func TestSpoofedHeaders(t *testing.T) {
 	}
 	for _, who := range all {
 		header, value, _ := strings.Cut(who.credential, ": ")
-		if status, err := get2(t, g, who.path, append(fields, field{strings.ToLower(header), value})...); err != nil || status != http.StatusOK {
+		if status, err := get2(t, g, who.path, append(fields, field{strings.ToLower(header), value})...); err != nil ||
+			status != http.StatusOK {
 			t.Fatalf("HTTP/2: %s: %d, %v", who.path, status, err)
 		}
 		wantOwnWord(t, up.One(t), who)
@@ -126,7 +133,8 @@ func TestSpoofedHeaders(t *testing.T) {
 // wantOwnWord checks that the identity and origin headers are the gateway's.
 func wantOwnWord(t *testing.T, m world.Message, who asker) {
 	t.Helper()
-	want := map[string]string{"X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "localhost"}
+	want := map[string]string{"X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "https",
+		"X-Forwarded-Host": "localhost"}
 	maps.Copy(want, who.identity)
 	for _, name := range slices.Concat(world.IdentityNames, originNames, ownNames) {
 		if slices.Contains(ownNames, name) && !strings.HasPrefix(who.path, "/renamed") {
@@ -151,7 +159,8 @@ policies: {office: {networks: [203.0.113.0/24, "2001:db8::/32"]}}
 routes: [{match: app.example.org/, upstream: app, auth: [basic], policy: office}]
 `)
 	for headers, chain := range map[string]string{
-		"X-Forwarded-Proto: https\nX-Forwarded-Host: evil.example, App.Example.Org:443\nX-Forwarded-For: 198.51.100.7, 203.0.113.7, 10.1.2.3\n" +
+		"X-Forwarded-Proto: https\nX-Forwarded-Host: evil.example, App.Example.Org:443\nX-Forwarded-For: " +
+			"198.51.100.7, 203.0.113.7, 10.1.2.3\n" +
 			"x_forwarded_for: 6.6.6.6\nX-Auth-User: admin": "198.51.100.7, 203.0.113.7, 10.1.2.3, 127.0.0.1",
 		`Forwarded: for=198.51.100.7, For="[2001:db8::1]:4711", for=10.1.2.3;proto=https;host="App.Example.Org:443"`: "198.51.100.7, [2001:db8::1]:4711, 10.1.2.3, 127.0.0.1",
 	} {
@@ -160,7 +169,8 @@ routes: [{match: app.example.org/, upstream: app, auth: [basic], policy: office}
 		}
 		m := up.One(t)
 		for name, want := range map[string]string{
-			"X-Forwarded-For": chain, "X-Forwarded-Proto": "https", "X-Forwarded-Host": "App.Example.Org:443", "X-Auth-User": "service",
+			"X-Forwarded-For": chain, "X-Forwarded-Proto": "https", "X-Forwarded-Host": "App.Example.Org:443",
+			"X-Auth-User": "service",
 		} {
 			if got := m.Value(t, name); got != want {
 				t.Errorf("%s: the upstream gets %s: %q, expected %q", headers, name, got, want)

@@ -108,7 +108,8 @@ func TestStopAccounts(t *testing.T) {
 	t.Parallel()
 	g := world.Prepare(t)
 	g.Write("accounts.yaml", world.Person("alice", world.WonderlandHash, "")+world.Person("bob", world.BuilderHash, ""))
-	g.Configure("accounts: {file: accounts.yaml}\nroutes: [{match: /, upstream: app, auth: [session]}]\n" + world.App(world.Record(t).URL) + "shutdown_delay: 1h\n")
+	g.Configure("accounts: {file: accounts.yaml}\nroutes: [{match: /, upstream: app, auth: " +
+		"[session]}]\n" + world.App(world.Record(t).URL) + "shutdown_delay: 1h\n")
 	g.Run()
 	c := g.Stranger()
 	alice, bob := g.SignIn(c, "alice"), g.SignIn(c, "bob")

@@ -44,7 +44,8 @@ func TestTargets(t *testing.T) {
 			t.Errorf("%q over HTTP/1.1: %d", target, a.Status)
 		}
 		status, err := get2(t, g, target)
-		if resetTargets[target] && !errors.Is(err, errReset) || !resetTargets[target] && (err != nil || status != http.StatusBadRequest) {
+		if resetTargets[target] && !errors.Is(err, errReset) || !resetTargets[target] &&
+			(err != nil || status != http.StatusBadRequest) {
 			t.Errorf("%q over HTTP/2: %d, %v", target, status, err)
 		}
 		up.None(t)
@@ -57,7 +58,8 @@ func TestTargets(t *testing.T) {
 			t.Errorf("%q over HTTP/2: %d, %v", target, status, err)
 		}
 		got := up.All()
-		if wrong := func(m world.Message) bool { return m.Line != "GET "+target+" HTTP/1.1" }; len(got) != 2 || slices.ContainsFunc(got, wrong) {
+		if wrong := func(m world.Message) bool { return m.Line != "GET "+target+" HTTP/1.1" }; len(got) != 2 ||
+			slices.ContainsFunc(got, wrong) {
 			t.Errorf("%q: the upstream got %q", target, got)
 		}
 	}
@@ -69,25 +71,29 @@ func TestMalformedRequests(t *testing.T) {
 	up := world.Record(t)
 	g := world.Start(t, targets+world.App(up.URL))
 	for name, request := range map[string]string{
-		"CONNECT":                       "CONNECT localhost:443 HTTP/1.1\nHost: localhost:443\n\n",
-		"OPTIONS of the server":         "OPTIONS * HTTP/1.1\nHost: localhost\n\n",
-		"a space in the target":         "GET /a b HTTP/1.1\nHost: localhost\n\n",
-		"a control character":           "GET /a\x01b HTTP/1.1\nHost: localhost\n\n",
-		"no target":                     "GET  HTTP/1.1\nHost: localhost\n\n",
-		"no host":                       "GET /a HTTP/1.1\n\n",
-		"two hosts":                     "GET /a HTTP/1.1\nHost: localhost\nHost: evil.example\n\n",
-		"a host with a bad port":        "GET /a HTTP/1.1\nHost: localhost:http\n\n",
-		"a space before a colon":        "GET /a HTTP/1.1\nHost: localhost\nX-Auth-User : alice\n\n",
-		"a length and chunks":           "POST /a HTTP/1.1\nHost: localhost\nContent-Length: 3\nTransfer-Encoding: chunked\n\n0\n\n",
-		"a coding in HTTP/1.0":          "POST /a HTTP/1.0\nHost: localhost\nTransfer-Encoding: chunked\n\n0\n\n",
-		"an unknown coding":             "POST /a HTTP/1.1\nHost: localhost\nContent-Length: 3\nTransfer-Encoding: x, chunked\n\n0\n\n",
-		"two lengths":                   "POST /a HTTP/1.1\nHost: localhost\nContent-Length: 0\nContent-Length: 5\n\nhello",
-		"a negative length":             "POST /a HTTP/1.1\nHost: localhost\nContent-Length: -1\n\n",
-		"two Authorization headers":     "GET /a HTTP/1.1\nHost: localhost\nAuthorization: Basic eDp5\nAuthorization: Bearer x\n\n",
+		"CONNECT":                "CONNECT localhost:443 HTTP/1.1\nHost: localhost:443\n\n",
+		"OPTIONS of the server":  "OPTIONS * HTTP/1.1\nHost: localhost\n\n",
+		"a space in the target":  "GET /a b HTTP/1.1\nHost: localhost\n\n",
+		"a control character":    "GET /a\x01b HTTP/1.1\nHost: localhost\n\n",
+		"no target":              "GET  HTTP/1.1\nHost: localhost\n\n",
+		"no host":                "GET /a HTTP/1.1\n\n",
+		"two hosts":              "GET /a HTTP/1.1\nHost: localhost\nHost: evil.example\n\n",
+		"a host with a bad port": "GET /a HTTP/1.1\nHost: localhost:http\n\n",
+		"a space before a colon": "GET /a HTTP/1.1\nHost: localhost\nX-Auth-User : alice\n\n",
+		"a length and chunks": "POST /a HTTP/1.1\nHost: localhost\nContent-Length: 3\nTransfer-Encoding: " +
+			"chunked\n\n0\n\n",
+		"a coding in HTTP/1.0": "POST /a HTTP/1.0\nHost: localhost\nTransfer-Encoding: chunked\n\n0\n\n",
+		"an unknown coding": "POST /a HTTP/1.1\nHost: localhost\nContent-Length: 3\nTransfer-Encoding: " +
+			"x, chunked\n\n0\n\n",
+		"two lengths":       "POST /a HTTP/1.1\nHost: localhost\nContent-Length: 0\nContent-Length: 5\n\nhello",
+		"a negative length": "POST /a HTTP/1.1\nHost: localhost\nContent-Length: -1\n\n",
+		"two Authorization headers": "GET /a HTTP/1.1\nHost: localhost\nAuthorization: Basic eDp5\nAuthorization: " +
+			"Bearer x\n\n",
 		"two values of the cookie":      "GET /a HTTP/1.1\nHost: localhost\nCookie: session_id=a; b=c; session_id=d\n\n",
 		"two values of it in two lines": "GET /a HTTP/1.1\nHost: localhost\nCookie: session_id=a\nCookie: session_id=d\n\n",
 	} {
-		if a := g.Raw(t, request); a.Status != http.StatusBadRequest && (name != "an unknown coding" || a.Status != http.StatusNotImplemented) {
+		if a := g.Raw(t, request); a.Status != http.StatusBadRequest &&
+			(name != "an unknown coding" || a.Status != http.StatusNotImplemented) {
 			t.Errorf("%s: %d: %s", name, a.Status, a.Body)
 		}
 		up.None(t)
@@ -115,12 +121,16 @@ routes:
   - {match: open.example/, upstream: app, auth: [none]}
 `)
 	for _, host := range []string{
-		"localhost/public?x=", "localhost?/public", "localhost#/public", `localhost\public`, "localhost%2fpublic%3f", "open.example@localhost",
-		"open.example/", "open.example?", "localhost:80/public?", "open.example, localhost", "localhost\topen.example", "http://open.example",
-		"open.example:443:80", "open.example%00", "open.example%2e", "[open.example]", "open。example", "open.example\u200b", "open.example..", ".open.example",
+		"localhost/public?x=", "localhost?/public", "localhost#/public", `localhost\public`, "localhost%2fpublic%3f",
+		"open.example@localhost",
+		"open.example/", "open.example?", "localhost:80/public?", "open.example, localhost", "localhost\topen.example",
+		"http://open.example",
+		"open.example:443:80", "open.example%00", "open.example%2e", "[open.example]", "open。example", "open.example\u200b",
+		"open.example..", ".open.example",
 	} {
 		sendAll(t, g, "GET /secret HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
-		_, _ = raw2(t, g, field{":method", "GET"}, field{":scheme", "https"}, field{":authority", host}, field{":path", "/secret"})
+		_, _ = raw2(t, g, field{":method", "GET"}, field{":scheme", "https"}, field{":authority", host},
+			field{":path", "/secret"})
 		_, _ = raw2(t, g, field{":method", "GET"}, field{":scheme", "https"}, field{":path", "/secret"}, field{"host", host})
 		for _, m := range up.All() {
 			t.Errorf("%q reached the upstream: %q for the host %q", host, m.Line, m.Values("Host"))

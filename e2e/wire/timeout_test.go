@@ -46,7 +46,8 @@ func wantProblem(t *testing.T, a world.Answer, status int) {
 	if a.Status != status || body.Status != status || body.Title != http.StatusText(status) || body.Detail == "" {
 		t.Errorf("status %d, body %s; expected %d with status, title and detail", a.Status, a.Body, status)
 	}
-	if media, cache := a.Header.Get("Content-Type"), a.Header.Get("Cache-Control"); media != "application/json" || cache != "no-store" {
+	if media, cache := a.Header.Get("Content-Type"), a.Header.Get("Cache-Control"); media != "application/json" ||
+		cache != "no-store" {
 		t.Errorf("Content-Type %q, Cache-Control %q", media, cache)
 	}
 }

@@ -43,8 +43,10 @@ func oddAddresses() []string {
 		all = append(all, a.attacks...)
 	}
 	parts := []string{
-		"/", "/", "/", `\`, `\`, "//", ".", "..", "%2e", "%2f", "%5c", "%09", "%00", "\t", "\n", "\r", "\x00", " ", "\u00a0", "\u2028", "\u3000", "；", "／", "。", "@", ":", "?", "#", ";", "&", "=",
-		"evil.example", "localhost", "https:", "http:", "HTTPS:", "javascript:", "x", "é", "[", "]", "|", "^", "%", "443", "8443",
+		"/", "/", "/", `\`, `\`, "//", ".", "..", "%2e", "%2f", "%5c", "%09", "%00", "\t", "\n", "\r", "\x00", " ", "\u00a0",
+		"\u2028", "\u3000", "；", "／", "。", "@", ":", "?", "#", ";", "&", "=",
+		"evil.example", "localhost", "https:", "http:", "HTTPS:", "javascript:", "x", "é", "[", "]", "|", "^", "%", "443",
+		"8443",
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 1500 {
@@ -61,7 +63,8 @@ func oddAddresses() []string {
 // URL parser of Node.js.
 func TestReturnToInBrowsers(t *testing.T) {
 	t.Parallel()
-	g := world.Start(t, world.People+world.App(world.Record(t).URL)+"limits: {login_failures: 100000}\nroutes: [{match: /, upstream: app, auth: [session]}]\n")
+	g := world.Start(t, world.People+world.App(world.Record(t).URL)+"limits: {login_failures: 100000}\nroutes: "+
+		"[{match: /, upstream: app, auth: [session]}]\n")
 	c := g.Stranger()
 	var places []string // to which the gateway redirects
 	passed := 0

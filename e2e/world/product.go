@@ -52,7 +52,8 @@ func StartRedis(t testing.TB, more ...string) *redistest.Server {
 // once issuer and client are known: addresses are chosen by listening. The
 // handler that wrap returns, if not nil, serves in its place.
 func StartDemoProvider(
-	t testing.TB, configure func(issuer string) (provider.Client, *http.Client), wrap func(*provider.Provider) http.Handler,
+	t testing.TB, configure func(issuer string) (provider.Client, *http.Client),
+	wrap func(*provider.Provider) http.Handler,
 ) {
 	t.Helper()
 	listener := Must(provider.Listen("127.0.0.1:0"))(t)

@@ -28,25 +28,29 @@ func TestAccountLogins(t *testing.T) {
 			created, err := time.Parse(time.RFC3339, one.CreatedAt)
 			used, errUsed := time.Parse(time.RFC3339, one.LastUsed)
 			expires, errExpires := time.Parse(time.RFC3339, one.ExpiresAt)
-			if err != nil || errUsed != nil || errExpires != nil || used.Before(created) || expires.Sub(created) != 7*24*time.Hour || !strings.HasSuffix(one.CreatedAt, "Z") {
+			if err != nil || errUsed != nil || errExpires != nil || used.Before(created) ||
+				expires.Sub(created) != 7*24*time.Hour || !strings.HasSuffix(one.CreatedAt, "Z") {
 				t.Errorf("times %q %q %q", one.CreatedAt, one.LastUsed, one.ExpiresAt)
 			}
 			agent := ""
 			if one.Current == (line == phone.Cookie || line == phone.Bearer) {
 				agent = "a phone/1"
 			}
-			if one.Mechanism != "session" || one.Provider != "local" || one.Client != "192.0.2.7" || one.UserAgent != agent || len(one.ID) != 26 {
+			if one.Mechanism != "session" || one.Provider != "local" || one.Client != "192.0.2.7" || one.UserAgent != agent ||
+				len(one.ID) != 26 {
 				t.Errorf("got %+v", one)
 			}
 		}
 	}
 	var body map[string]any
 	w := r.Want(200, "GET", "/account", "", here.Cookie)
-	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body["username"] != "alice" || body["mechanism"] != "session" || len(body["roles"].([]any)) != 2 || len(body["sessions"].([]any)) != 2 {
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body["username"] != "alice" ||
+		body["mechanism"] != "session" || len(body["roles"].([]any)) != 2 || len(body["sessions"].([]any)) != 2 {
 		t.Errorf("%v: %s", err, w.Body)
 	}
 	for _, target := range []string{"/account", "/account/sessions"} {
-		for line, want := range map[string]int{"": 401, rig.Basic("alice", "wonderland"): 401, rig.Basic("service", "s3rvice"): 401, "Cookie: session_id=x": 401, "Authorization: Bearer x": 401, here.Bearer: 200} {
+		for line, want := range map[string]int{"": 401, rig.Basic("alice", "wonderland"): 401, rig.Basic("service",
+			"s3rvice"): 401, "Cookie: session_id=x": 401, "Authorization: Bearer x": 401, here.Bearer: 200} {
 			r.Want(want, "GET", target, "", line)
 		}
 		r.Want(405, "POST", target, "", here.Cookie)
@@ -63,10 +67,12 @@ func TestAccountPageNeedsSignIn(t *testing.T) {
 	r := rig.New(t, rig.Edit(t, rig.Base, "store:", "endpoints: {prefix: /auth/}\nstore:"))
 	for _, cookie := range []string{"", "Cookie: session_id=" + strings.Repeat("A", 43), rig.Basic("service", "s3rvice")} {
 		w := r.Want(302, "GET", "/auth/account", "", rig.Browser, cookie)
-		if to := strings.TrimSuffix(w.Header().Get("Location"), "&reason=ended"); to != "/auth/signin?return_to=%2Fauth%2Faccount" {
+		if to := strings.TrimSuffix(w.Header().Get("Location"),
+			"&reason=ended"); to != "/auth/signin?return_to=%2Fauth%2Faccount" {
 			t.Errorf("with %q: to %q", cookie, to)
 		}
-		if cleared := strings.Contains(w.Header().Get("Set-Cookie"), "session_id=;"); cleared != strings.HasPrefix(cookie, "Cookie") {
+		if cleared := strings.Contains(w.Header().Get("Set-Cookie"), "session_id=;"); cleared != strings.HasPrefix(cookie,
+			"Cookie") {
 			t.Errorf("with %q: Set-Cookie %q", cookie, w.Header()["Set-Cookie"])
 		}
 	}
@@ -92,7 +98,8 @@ func TestEndLogins(t *testing.T) {
 		}
 		wantDone := func(w *httptest.ResponseRecorder) {
 			t.Helper()
-			if form := media == rig.Form; (w.Code == 303) != form || form && !strings.HasPrefix(w.Header().Get("Location"), "/account?done=login") || w.Header()["Set-Cookie"] != nil {
+			if form := media == rig.Form; (w.Code == 303) != form || form &&
+				!strings.HasPrefix(w.Header().Get("Location"), "/account?done=login") || w.Header()["Set-Cookie"] != nil {
 				t.Errorf("%d, %v", w.Code, w.Header())
 			}
 		}
@@ -129,12 +136,14 @@ func TestEndLoginsRefused(t *testing.T) {
 	r := rig.New(t, rig.WithToken)
 	here, phone := r.Login(rig.Alice), r.Another()
 	token := "X-CSRF-Token: " + r.CSRFToken(here.Cookie)
-	made := rig.ReadToken(t, r.Want(201, "POST", "/account/tokens", `{"name":"ci","expires_in":3600}`, rig.JSON, here.Cookie, token))
+	made := rig.ReadToken(t, r.Want(201, "POST", "/account/tokens", `{"name":"ci","expires_in":3600}`, rig.JSON,
+		here.Cookie, token))
 	one := `{"id":"` + r.Logins(phone.Cookie)[0].ID + `"}`
 	const end, others = "/account/sessions/end", `{"others":true}`
 	for _, order := range []string{one, others} {
 		for line, want := range map[string]int{
-			"": 401, here.Bearer: 403, phone.Bearer: 403, "Authorization: Bearer " + made.Token: 403, "Authorization: Bearer x": 401,
+			"": 401, here.Bearer: 403, phone.Bearer: 403, "Authorization: Bearer " + made.Token: 403,
+			"Authorization: Bearer x":        401,
 			rig.Basic("alice", "wonderland"): 401, rig.Basic("alice", made.Token): 401, "Cookie: session_id=x": 401,
 		} {
 			r.Want(want, "POST", end, order, rig.JSON, line, token)
@@ -146,12 +155,14 @@ func TestEndLoginsRefused(t *testing.T) {
 		r.Want(405, "GET", end, "", here.Cookie)
 	}
 	for _, body := range []string{
-		`{}`, `[]`, ``, `{"others":false}`, `{"others":null}`, `{"others":"true"}`, `{"others":1}`, `{"id":1}`, `{"id":null}`, `{"id":""}`,
+		`{}`, `[]`, ``, `{"others":false}`, `{"others":null}`, `{"others":"true"}`, `{"others":1}`, `{"id":1}`,
+		`{"id":null}`, `{"id":""}`,
 		`{"id":"x","others":true}`, `{"others":true,"others":true}`, `{"all":true}`,
 	} {
 		r.Want(400, "POST", end, body, rig.JSON, here.Cookie, token)
 	}
-	for _, body := range []string{"", "id=", "others=false", "others=", "others=true&others=true", "id=a&id=b", "id=a&others=true", "a=%zz", "id=a;b"} {
+	for _, body := range []string{"", "id=", "others=false", "others=", "others=true&others=true", "id=a&id=b",
+		"id=a&others=true", "a=%zz", "id=a;b"} {
 		r.Want(400, "POST", end, body, rig.Form, here.Cookie, token)
 	}
 	r.WantSession(200, here, phone)
@@ -198,7 +209,8 @@ func TestEndDelegatedLogins(t *testing.T) {
 	}
 	here, other, local := in(), in(), r.Another()
 	all := r.Logins(here)
-	if len(all) != 2 || all[0].Mechanism != "oidc" || all[0].Provider != "small" || all[1].UserAgent != "a phone/1" || all[1].Client != "192.0.2.7" {
+	if len(all) != 2 || all[0].Mechanism != "oidc" || all[0].Provider != "small" || all[1].UserAgent != "a phone/1" ||
+		all[1].Client != "192.0.2.7" {
 		t.Fatalf("got %+v", all)
 	}
 	r.Want(404, "POST", "/account/sessions/end", `{"id":"`+r.Logins(local.Cookie)[0].ID+`"}`, rig.JSON, here)

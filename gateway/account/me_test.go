@@ -30,7 +30,8 @@ func TestMe(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %v\nwant %v", mechanism, got, want)
 		}
-		if !strings.HasPrefix(page.Header().Get("Content-Type"), "text/html") || !strings.Contains(page.Body.String(), "Alice Example") {
+		if !strings.HasPrefix(page.Header().Get("Content-Type"), "text/html") ||
+			!strings.Contains(page.Body.String(), "Alice Example") {
 			t.Errorf("%s: the page: %s", mechanism, page.Header().Get("Content-Type"))
 		}
 	}

@@ -31,12 +31,14 @@ func TestAccountPageTokens(t *testing.T) {
 	_, rest, _ = strings.Cut(rest, `name="id" value="`)
 	id, _, _ := strings.Cut(rest, `"`)
 	for form, status := range map[string]int{
-		"name=&expires_in=1": 400, "name=a&expires_in=0": 400, "name=a&expires_in=x": 400, "name=a&expires_in=99999999": 400, "name=a&expires_in=1&roles=root": 400,
-		"name=a": 400, "expires_in=1": 400, "name=a&name=b&expires_in=1": 400, "name=%ff&expires_in=1": 400,
+		"name=&expires_in=1": 400, "name=a&expires_in=0": 400, "name=a&expires_in=x": 400, "name=a&expires_in=99999999": 400,
+		"name=a&expires_in=1&roles=root": 400,
+		"name=a":                         400, "expires_in=1": 400, "name=a&name=b&expires_in=1": 400, "name=%ff&expires_in=1": 400,
 	} {
 		rig.WantPage(t, r.Post(status, "/account/tokens", form, in.Cookie), `role="alert"`, "A token needs a name", tokenForm)
 	}
-	if w := r.Post(303, "/account/tokens/revoke", "id="+id, in.Cookie); w.Header().Get("Location") != "/account?done=token" {
+	if w := r.Post(303, "/account/tokens/revoke", "id="+id,
+		in.Cookie); w.Header().Get("Location") != "/account?done=token" {
 		t.Errorf("to %q", w.Header().Get("Location"))
 	}
 	r.Want(401, "GET", "/bearer/", "", "Authorization: Bearer "+token)
@@ -50,7 +52,8 @@ func TestAccountPageTokens(t *testing.T) {
 	for range 99 {
 		r.NewToken(in.Cookie, "")
 	}
-	rig.WantPage(t, r.Post(409, "/account/tokens", "name=a&expires_in=60", in.Cookie), `role="alert"`, "You have as many tokens")
+	rig.WantPage(t, r.Post(409, "/account/tokens", "name=a&expires_in=60", in.Cookie), `role="alert"`,
+		"You have as many tokens")
 }
 
 // With session.csrf_token, each form of the page has the token.
@@ -60,7 +63,8 @@ func TestAccountPageCSRFToken(t *testing.T) {
 	in := r.Login(rig.Alice)
 	r.Another()
 	body := r.Want(200, "GET", "/account", "", rig.Browser, in.Cookie).Body.String()
-	if forms, tokens := strings.Count(body, "<form"), strings.Count(body, `name="csrf_token" value="`+r.CSRFToken(in.Cookie)+`"`); forms != 4 || tokens != forms {
+	if forms, tokens := strings.Count(body, "<form"), strings.Count(body,
+		`name="csrf_token" value="`+r.CSRFToken(in.Cookie)+`"`); forms != 4 || tokens != forms {
 		t.Errorf("%d forms have %d tokens", forms, tokens)
 	}
 }
@@ -71,7 +75,8 @@ func TestAccountPageOfProviders(t *testing.T) {
 	r, _ := rig.Delegated(t, "")
 	back := r.Leave("")
 	cookie := rig.JarOf(r.Want(302, "GET", back.Target, "", back.Cookie, rig.Phone)).Line()
-	rig.WantPage(t, r.Want(200, "GET", "/account", "", rig.Browser, cookie), "carol", "small", "a phone", "not "+passwordForm, "not "+tokenForm)
+	rig.WantPage(t, r.Want(200, "GET", "/account", "", rig.Browser, cookie), "carol", "small", "a phone",
+		"not "+passwordForm, "not "+tokenForm)
 }
 
 // A failure of the store is no page without logins.

@@ -15,7 +15,8 @@ import (
 // else make tokens and end logins with the session that the browser sends there.
 func TestAccountIsAtHomeAlone(t *testing.T) {
 	t.Parallel()
-	shared := strings.NewReplacer("public_url: https://gw.example", "public_url: https://gw.example\nsession: {domain: gw.example}",
+	shared := strings.NewReplacer("public_url: https://gw.example",
+		"public_url: https://gw.example\nsession: {domain: gw.example}",
 		"wiki.example.org", "wiki.gw.example").Replace(rig.Base + `
   - {match: wiki.example.org/, name: wiki, upstream: app, auth: [session, bearer]}
 `)
@@ -50,7 +51,8 @@ func TestAccountIsAtHomeAlone(t *testing.T) {
 			} {
 				for _, line := range []string{in.Cookie, in.Bearer, "", rig.Basic("alice", "wonderland")} {
 					elsewhere(0, "POST", target, body, rig.JSON, line, "Origin: https://"+c.host)
-					elsewhere(0, "POST", target, "name=ci&expires_in=60&others=true", rig.Form, rig.Browser, line, "Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: navigate")
+					elsewhere(0, "POST", target, "name=ci&expires_in=60&others=true", rig.Form, rig.Browser, line,
+						"Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: navigate")
 					elsewhere(0, "OPTIONS", target, "", line)
 				}
 			}
@@ -58,7 +60,8 @@ func TestAccountIsAtHomeAlone(t *testing.T) {
 			for _, method := range []string{"GET", "HEAD"} {
 				for _, line := range []string{in.Cookie, ""} {
 					w := r.WantAt(c.host, 302, method, "/account?done=login", "", rig.Browser, line)
-					if to := w.Header().Get("Location"); to != "https://gw.example/account?done=login" || w.Header()["Set-Cookie"] != nil {
+					if to := w.Header().Get("Location"); to != "https://gw.example/account?done=login" ||
+						w.Header()["Set-Cookie"] != nil {
 						t.Errorf("%s leads to %q", method, to)
 					}
 				}
@@ -104,7 +107,8 @@ func TestAPITokensNeedAFreshSignIn(t *testing.T) {
 	if age := maxAgeOf(t, w); age != 600.0 {
 		t.Errorf("max_age %v: %s", age, w.Body)
 	}
-	r.Want(403, "POST", "/account/tokens", "name=ci&expires_in=60", rig.Form, rig.Browser, "X-Requested-With: XMLHttpRequest", in.Cookie)
+	r.Want(403, "POST", "/account/tokens", "name=ci&expires_in=60", rig.Form, rig.Browser,
+		"X-Requested-With: XMLHttpRequest", in.Cookie)
 	for line, want := range map[string]int{"": 401, in.Bearer: 403, "Authorization: Bearer " + made.Token: 403} {
 		if w := r.Want(want, "POST", "/account/tokens", order, rig.JSON, line); maxAgeOf(t, w) != nil {
 			t.Errorf("with %q: %s", line, w.Body) // a sign-in would not help
@@ -144,23 +148,26 @@ func TestAccountPageLeadsThroughASignIn(t *testing.T) {
 			t.Errorf("the sign-in leads to %s", at)
 		}
 		rig.WantPage(t, page, tokens)
-		if _, page = p.Visit("POST", account+"/tokens", "name=ci&expires_in=60", rig.Form, "Origin: https://gw.example"); page.Code != 201 {
+		if _, page = p.Visit("POST", account+"/tokens", "name=ci&expires_in=60", rig.Form,
+			"Origin: https://gw.example"); page.Code != 201 {
 			t.Errorf("after the sign-in: %d %s", page.Code, page.Body)
 		}
 	}
 }
 
-// Whoever is not signed in gets the usual page. A session of a provider's user does
+// A browser that is not signed in gets the usual page. A session of a provider's user does
 // not pass either, and the provider asks for credentials again.
 func TestFreshSignInOfOthers(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, rig.Base)
-	rig.WantPage(t, r.Want(200, "GET", "/signin?reason=fresh&return_to=%2Faccount", "", rig.Browser), `name="password"`, "not Sign in again")
+	rig.WantPage(t, r.Want(200, "GET", "/signin?reason=fresh&return_to=%2Faccount", "", rig.Browser), `name="password"`,
+		"not Sign in again")
 
 	r, _ = rig.Delegated(t, "")
 	back := r.Leave("")
 	cookie := rig.JarOf(r.Want(302, "GET", back.Target, "", back.Cookie)).Line()
-	rig.WantPage(t, r.Want(200, "GET", "/signin?reason=fresh&return_to=%2Faccount", "", rig.Browser, cookie), "Sign in again",
+	rig.WantPage(t, r.Want(200, "GET", "/signin?reason=fresh&return_to=%2Faccount", "", rig.Browser, cookie),
+		"Sign in again",
 		"/login?provider=small&amp;switch=1&amp;return_to=%2Faccount")
 	r.Clock.Advance(11 * time.Minute)
 	w := r.Want(403, "POST", "/account/tokens", `{"name":"ci","expires_in":60}`, rig.JSON, cookie)
@@ -184,7 +191,8 @@ func TestAPITokenWithoutRoles(t *testing.T) {
 		}
 		r.Want(403, "GET", target, "", none, alice.Cookie) // the header counts
 	}
-	if w := r.Want(200, "GET", "/me", "", none); !strings.Contains(w.Body.String(), `"username":"alice"`) || !strings.Contains(w.Body.String(), `"roles":[]`) {
+	if w := r.Want(200, "GET", "/me", "", none); !strings.Contains(w.Body.String(), `"username":"alice"`) ||
+		!strings.Contains(w.Body.String(), `"roles":[]`) {
 		t.Errorf("/me is %s", w.Body)
 	}
 	r.Want(200, "GET", "/bearer/", "", none)
@@ -211,7 +219,8 @@ func TestEndTokensWithLogins(t *testing.T) {
 		bobs := "Authorization: Bearer " + r.NewToken(bob.Cookie, "").Token
 		done := map[string]int{rig.JSON: 200, rig.Form: 303}[media]
 		for _, body := range []string{
-			`{"tokens":true}`, `{"id":"x","tokens":true}`, `{"others":true,"tokens":1}`, `{"others":true,"tokens":null}`, `{"others":false,"tokens":true}`,
+			`{"tokens":true}`, `{"id":"x","tokens":true}`, `{"others":true,"tokens":1}`, `{"others":true,"tokens":null}`,
+			`{"others":false,"tokens":true}`,
 			"tokens=true", "id=x&tokens=true", "others=true&tokens=1", "others=true&tokens=true&tokens=true",
 		} {
 			if strings.HasPrefix(body, "{") == (media == rig.JSON) {
@@ -241,7 +250,8 @@ func TestEndTokensWithLogins(t *testing.T) {
 		}
 		r.Want(200, "GET", "/bearer/", "", bobs)
 		r.WantSession(200, here, bob)
-		if got := strings.TrimSpace(r.Want(200, "GET", "/account/tokens", "", here.Cookie).Body.String()); got != `{"tokens":[]}` {
+		if got := strings.TrimSpace(r.Want(200, "GET", "/account/tokens", "",
+			here.Cookie).Body.String()); got != `{"tokens":[]}` {
 			t.Errorf("the list is %s", got)
 		}
 		if n := strings.Count(r.Log.String(), `"event":"token_revoked"`); n != 3 {
@@ -259,7 +269,8 @@ func TestPageSignsOutEverywhere(t *testing.T) {
 	const button = "Sign out everywhere else"
 	rig.WantPage(t, r.Want(200, "GET", "/account", "", rig.Browser, in.Cookie), "not "+button)
 	token := "Authorization: Bearer " + r.NewToken(in.Cookie, "").Token
-	rig.WantPage(t, r.Want(200, "GET", "/account", "", rig.Browser, in.Cookie), button, `name="others" value="true"`, `name="tokens" value="true"`)
+	rig.WantPage(t, r.Want(200, "GET", "/account", "", rig.Browser, in.Cookie), button, `name="others" value="true"`,
+		`name="tokens" value="true"`)
 	r.Post(303, "/account/sessions/end", "others=true&tokens=true", in.Cookie)
 	r.Want(401, "GET", "/bearer/", "", token)
 	r.WantSession(200, in)
@@ -283,7 +294,8 @@ func TestTokenMadeWhileItsLoginEnds(t *testing.T) {
 	if !ending || strings.Contains(w.Body.String(), "agt_") {
 		t.Errorf("%t: the thief got %s", ending, w.Body)
 	}
-	if got := strings.TrimSpace(r.Want(200, "GET", "/account/tokens", "", here.Cookie).Body.String()); got != `{"tokens":[]}` {
+	if got := strings.TrimSpace(r.Want(200, "GET", "/account/tokens", "",
+		here.Cookie).Body.String()); got != `{"tokens":[]}` {
 		t.Errorf("the list is %s", got)
 	}
 }
@@ -294,7 +306,8 @@ func TestAccountAtForeignHosts(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, rig.Base+"listen: {any_host: true}\n")
 	in := r.Login(rig.Alice)
-	if w := r.WantAt("other.example", 302, "GET", "/account", "", rig.Browser, in.Cookie); w.Header().Get("Location") != "https://gw.example/account" {
+	if w := r.WantAt("other.example", 302, "GET", "/account", "", rig.Browser,
+		in.Cookie); w.Header().Get("Location") != "https://gw.example/account" {
 		t.Errorf("to %q", w.Header().Get("Location"))
 	}
 	for _, line := range []string{in.Cookie, in.Bearer} {

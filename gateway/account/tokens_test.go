@@ -20,7 +20,8 @@ func TestWhoMakesAPITokens(t *testing.T) {
 	revoke := `{"id":"` + made.ID + `"}`
 	for target, body := range map[string]string{"/account/tokens": order, "/account/tokens/revoke": revoke} {
 		for line, want := range map[string]int{
-			bearer: 403, alice.Bearer: 403, basic: 401, rig.Basic("alice", "wonderland"): 401, "": 401, "Authorization: Bearer agt_x": 401, "Cookie: session_id=x": 401,
+			bearer: 403, alice.Bearer: 403, basic: 401, rig.Basic("alice", "wonderland"): 401, "": 401,
+			"Authorization: Bearer agt_x": 401, "Cookie: session_id=x": 401,
 		} {
 			r.Want(want, "POST", target, body, rig.JSON, line)
 		}
@@ -42,7 +43,8 @@ func TestWhoMakesAPITokens(t *testing.T) {
 	r.Want(401, "GET", "/bearer/", "", bearer)
 	r.Want(401, "GET", "/bearer/", "", basic)
 	r.Want(404, "POST", "/account/tokens/revoke", revoke, rig.JSON, alice.Cookie)
-	if log := r.Log.String(); strings.Contains(log, made.Token) || !strings.Contains(log, "token_created") || !strings.Contains(log, "token_revoked") {
+	if log := r.Log.String(); strings.Contains(log, made.Token) || !strings.Contains(log, "token_created") ||
+		!strings.Contains(log, "token_revoked") {
 		t.Error("the log has the token, or lacks an audit event")
 	}
 }
@@ -71,21 +73,28 @@ func TestOrderOfAPIToken(t *testing.T) {
 	r := rig.New(t, rig.Base)
 	bob := r.Login(rig.Bob)
 	for _, order := range []string{
-		`{}`, `{"name":"x"}`, `{"expires_in":60}`, `{"name":"x","expires_in":0}`, `{"name":"x","expires_in":-1}`, `{"name":"x","expires_in":null}`,
-		`{"name":"x","expires_in":"60"}`, `{"name":"x","expires_in":1.5}`, `{"name":"x","expires_in":31536001}`, `{"name":"x","expires_in":1e300}`,
-		`{"name":"","expires_in":60}`, `{"name":" ","expires_in":60}`, `{"name":7,"expires_in":60}`, `{"name":"a\nb","expires_in":60}`,
+		`{}`, `{"name":"x"}`, `{"expires_in":60}`, `{"name":"x","expires_in":0}`, `{"name":"x","expires_in":-1}`,
+		`{"name":"x","expires_in":null}`,
+		`{"name":"x","expires_in":"60"}`, `{"name":"x","expires_in":1.5}`, `{"name":"x","expires_in":31536001}`,
+		`{"name":"x","expires_in":1e300}`,
+		`{"name":"","expires_in":60}`, `{"name":" ","expires_in":60}`, `{"name":7,"expires_in":60}`,
+		`{"name":"a\nb","expires_in":60}`,
 		`{"name":"` + strings.Repeat("x", 101) + `","expires_in":60}`,
-		`{"name":"x","expires_in":60,"roles":["admin"]}`, `{"name":"x","expires_in":60,"roles":["user","admin"]}`, `{"name":"x","expires_in":60,"roles":"user"}`,
-		`{"name":"x","expires_in":60,"roles":null}`, `{"name":"x","expires_in":60,"roles":[null]}`, `{"name":"x","expires_in":60,"role":[]}`,
+		`{"name":"x","expires_in":60,"roles":["admin"]}`, `{"name":"x","expires_in":60,"roles":["user","admin"]}`,
+		`{"name":"x","expires_in":60,"roles":"user"}`,
+		`{"name":"x","expires_in":60,"roles":null}`, `{"name":"x","expires_in":60,"roles":[null]}`,
+		`{"name":"x","expires_in":60,"role":[]}`,
 		`{"name":"x","name":"y","expires_in":60}`,
 	} {
 		r.Want(400, "POST", "/account/tokens", order, rig.JSON, bob.Cookie)
 	}
 	for order, roles := range map[string]string{
-		`{"name":"x","expires_in":31536000}`: "[user]", `{"name":"x","expires_in":1,"roles":[]}`: "[]", `{"name":"x","expires_in":60,"roles":["user","user"]}`: "[user]",
+		`{"name":"x","expires_in":31536000}`: "[user]", `{"name":"x","expires_in":1,"roles":[]}`: "[]",
+		`{"name":"x","expires_in":60,"roles":["user","user"]}`: "[user]",
 	} {
 		w := r.Want(201, "POST", "/account/tokens", order, rig.JSON, bob.Cookie)
-		if made := rig.ReadToken(t, w); fmt.Sprint(made.Roles) != roles || !strings.HasPrefix(made.Token, "agt_") || made.ID == "" || made.Name != "x" {
+		if made := rig.ReadToken(t, w); fmt.Sprint(made.Roles) != roles || !strings.HasPrefix(made.Token, "agt_") ||
+			made.ID == "" || made.Name != "x" {
 			t.Errorf("%s gives %+v", order, made)
 		}
 		if w.Header().Get("Cache-Control") != "no-store" {

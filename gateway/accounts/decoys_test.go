@@ -59,7 +59,8 @@ func TestUnknownNamesCostWhatAccountsCost(t *testing.T) {
 	names := strangers(4000)
 	before := costs(t, with(4, 12, 24), names)
 	// A tenth is expected of the first cost, 0.3 of the second; the standard deviations are 19 and 29.
-	for cost, want := range map[string]int{dear.Cost(): 400, passwordtest.BcryptCost: 1200, passwordtest.Argon2idCost: 2400} {
+	for cost, want := range map[string]int{dear.Cost(): 400, passwordtest.BcryptCost: 1200,
+		passwordtest.Argon2idCost: 2400} {
 		if n := count(before, cost); n < want-150 || n > want+150 {
 			t.Errorf("%d names of %d cost %s, want about %d", n, len(names), cost, want)
 		}

@@ -52,7 +52,8 @@ func TestChangeFile(t *testing.T) {
 	for _, mode := range []os.FileMode{0o600, 0o640, 0o664, 0o400} {
 		path := written(t, "old\n", mode)
 		if mode == 0o400 && os.Geteuid() != 0 {
-			if err := ChangeFile(t.Context(), path, to("new\n"), nothing); !errors.Is(err, ErrNotWritable) || FileWritable(path) {
+			if err := ChangeFile(t.Context(), path, to("new\n"), nothing); !errors.Is(err, ErrNotWritable) ||
+				FileWritable(path) {
 				t.Errorf("a file that its owner must not write: %v", err)
 			}
 			continue
@@ -63,7 +64,10 @@ func TestChangeFile(t *testing.T) {
 			must.Do(t, os.Chown(path, 12345, 54321))
 		}
 		before := must.Get(os.Stat(path))(t).Sys().(*syscall.Stat_t)
-		err := ChangeFile(t.Context(), link, func(content []byte) ([]byte, error) { return append(content, "new\n"...), nil }, func() error {
+		err := ChangeFile(t.Context(), link, func(content []byte) ([]byte, error) {
+			return append(content, "new\n"...),
+				nil
+		}, func() error {
 			wantContent(t, path, "old\nnew\n")
 			return nil
 		})
@@ -72,7 +76,8 @@ func TestChangeFile(t *testing.T) {
 		info := must.Get(os.Stat(path))(t)
 		after := info.Sys().(*syscall.Stat_t)
 		if info.Mode().Perm() != mode || after.Uid != before.Uid || after.Gid != before.Gid || after.Ino == before.Ino {
-			t.Errorf("the mode is %v, the owner %d:%d; want %v, %d:%d, and another file", info.Mode(), after.Uid, after.Gid, mode, before.Uid, before.Gid)
+			t.Errorf("the mode is %v, the owner %d:%d; want %v, %d:%d, and another file", info.Mode(), after.Uid, after.Gid,
+				mode, before.Uid, before.Gid)
 		}
 		if to := must.Get(os.Readlink(link))(t); to != path {
 			t.Errorf("the link leads to %s", to)
@@ -85,7 +90,8 @@ func TestChangeFails(t *testing.T) {
 	t.Parallel()
 	path := written(t, "old\n", 0o640)
 	fails := func([]byte) ([]byte, error) { return nil, errTest }
-	if err := ChangeFile(t.Context(), path, fails, func() error { t.Error("after is called"); return nil }); !errors.Is(err, errTest) {
+	if err := ChangeFile(t.Context(), path, fails,
+		func() error { t.Error("after is called"); return nil }); !errors.Is(err, errTest) {
 		t.Errorf("got %v", err)
 	}
 	wantContent(t, path, "old\n")
@@ -111,15 +117,16 @@ func TestChangesAtOnce(t *testing.T) {
 	for i := range 20 {
 		changes.Go(func() {
 			line := fmt.Sprintf("change %d\n", i)
-			if err := ChangeFile(t.Context(), path, func(content []byte) ([]byte, error) { return append(content, line...), nil }, func() error {
-				if i%5 == 0 {
-					return errTest
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				want.WriteString(line)
-				return nil
-			}); i%5 != 0 && err != nil {
+			if err := ChangeFile(t.Context(), path,
+				func(content []byte) ([]byte, error) { return append(content, line...), nil }, func() error {
+					if i%5 == 0 {
+						return errTest
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					want.WriteString(line)
+					return nil
+				}); i%5 != 0 && err != nil {
 				t.Error(err)
 			}
 		})

@@ -26,14 +26,16 @@ func newAccounts(users ...Account) *Set { return New(slices.Clone(users), testDe
 func TestAccountsLookup(t *testing.T) {
 	t.Parallel()
 	users := []Account{
-		{Username: "alice", Name: "Alice Example", Email: "alice@example.org", Roles: []string{"user", "admin"}, Hash: passwordtest.Argon2id("wonderland")},
+		{Username: "alice", Name: "Alice Example", Email: "alice@example.org", Roles: []string{"user", "admin"},
+			Hash: passwordtest.Argon2id("wonderland")},
 		{Username: "Alice", Hash: passwordtest.Argon2id("another")},
 		{Username: "eve", Disabled: true, Hash: passwordtest.Argon2id("evil")},
 		{Username: "Jose\u0301", Hash: passwordtest.Argon2id("decomposed")},
 	}
 	accounts := newAccounts(users...)
 	alice, ok := accounts.Lookup("alice")
-	if !ok || alice.Name != "Alice Example" || alice.Email != "alice@example.org" || !slices.Equal(alice.Roles, []string{"user", "admin"}) {
+	if !ok || alice.Name != "Alice Example" || alice.Email != "alice@example.org" ||
+		!slices.Equal(alice.Roles, []string{"user", "admin"}) {
 		t.Errorf("alice: got %+v, %v", alice, ok)
 	}
 	if other, ok := accounts.Lookup("Alice"); !ok || other == alice {
@@ -254,7 +256,8 @@ func TestEpochsNeedTheStore(t *testing.T) {
 			t.Errorf("updated in a store that fails: %v, want its error", err)
 		}
 	}
-	if err := a.UpdateEpochs(t.Context(), failingStore{s, nil, store.ErrConflict}, time.Now()); err == nil || errors.Is(err, store.ErrConflict) {
+	if err := a.UpdateEpochs(t.Context(), failingStore{s, nil, store.ErrConflict}, time.Now()); err == nil ||
+		errors.Is(err, store.ErrConflict) {
 		t.Errorf("another instance always writes first: %v, want an error that says so", err)
 	}
 	must.Do(t, s.Put(t.Context(), epochsKey, []byte(`{"alice":7`), time.Time{}))

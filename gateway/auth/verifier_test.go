@@ -127,7 +127,8 @@ func TestCheckTellsCredentialsApart(t *testing.T) {
 	hash := passwordtest.Argon2id("cd")
 	people := newAccounts(accounts.Account{Username: "ab", Hash: hash}, accounts.Account{Username: "abc", Hash: hash})
 	must.Get(f.Check(t.Context(), "basic", people, "ab", "cd", nthAddr(0)))(t)
-	for _, c := range [][3]string{{"basic", "abc", "d"}, {"basic", "ab", "cd\x00"}, {"basic", "ab", "CD"}, {"basica", "b", "cd"}} {
+	for _, c := range [][3]string{{"basic", "abc", "d"}, {"basic", "ab", "cd\x00"}, {"basic", "ab", "CD"},
+		{"basica", "b", "cd"}} {
 		wantError[accounts.Account](t, ErrRejected)(f.Check(t.Context(), c[0], people, c[1], c[2], nthAddr(0)))
 	}
 	f.takeCosts()
@@ -173,7 +174,8 @@ func TestLeavingACheck(t *testing.T) {
 		synctest.Wait()
 		for range 5 {
 			wg.Go(func() {
-				if account, err := f.Check(t.Context(), "basic", people, "alice", "wonderland", nthAddr(0)); err != nil || account == nil {
+				if account, err := f.Check(t.Context(), "basic", people, "alice", "wonderland", nthAddr(0)); err != nil ||
+					account == nil {
 					t.Errorf("who stayed: got %+v, %v, want the account", account, err)
 				}
 			})
@@ -245,7 +247,8 @@ func TestMemoryOfCredentialsIsBounded(t *testing.T) {
 	f.hasher.compute = func(password.Hash, string) bool { return true }
 	for i := range 1000 {
 		username := fmt.Sprint("user-", i)
-		must.Get(f.Check(t.Context(), "basic", newAccounts(accounts.Account{Username: username, Hash: scriptHashes["new"]}), username, "secret", nthAddr(i)))(t)
+		must.Get(f.Check(t.Context(), "basic", newAccounts(accounts.Account{Username: username, Hash: scriptHashes["new"]}),
+			username, "secret", nthAddr(i)))(t)
 	}
 	if got := f.good.Len(); got != 100 {
 		t.Errorf("%d credentials are remembered, want 100", got)
@@ -274,7 +277,8 @@ func TestDetails(t *testing.T) {
 		t.Errorf("the contract's details are %q and %q", DetailWrongPassword, DetailNotSignedIn)
 	}
 	err := error(&Rejection{Detail: "for the client", Reason: "for the operator"})
-	if !errors.Is(err, ErrRejected) || errors.Is(err, ErrNoCredentials) || err.Error() != "auth: credential rejected: for the operator" {
+	if !errors.Is(err, ErrRejected) || errors.Is(err, ErrNoCredentials) ||
+		err.Error() != "auth: credential rejected: for the operator" {
 		t.Errorf("a Rejection reads %q", err)
 	}
 }
@@ -286,7 +290,8 @@ func wantRejected(tb testing.TB, reason string) func(*policy.Identity, error) {
 	return func(id *policy.Identity, err error) {
 		tb.Helper()
 		var r *Rejection
-		if id != nil || !errors.As(err, &r) || !errors.Is(err, ErrRejected) || r.Detail != DetailWrongPassword || !strings.Contains(r.Reason, reason) {
+		if id != nil || !errors.As(err, &r) || !errors.Is(err, ErrRejected) || r.Detail != DetailWrongPassword ||
+			!strings.Contains(r.Reason, reason) {
 			tb.Errorf("got %+v, %v, want a wrong password because of: %s", id, err, reason)
 		}
 	}

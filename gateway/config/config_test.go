@@ -23,7 +23,8 @@ import (
 )
 
 // exported compares the settings of configurations.
-var exported = cmp.Options{cmpopts.IgnoreUnexported(Config{}, accounts.Account{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{}), cmpopts.IgnoreTypes(password.Hash{})}
+var exported = cmp.Options{cmpopts.IgnoreUnexported(Config{}, accounts.Account{}), cmpopts.EquateEmpty(),
+	cmpopts.EquateComparable(netip.Prefix{}), cmpopts.IgnoreTypes(password.Hash{})}
 
 // mustParse parses a valid text.
 func mustParse(t testing.TB, source string) *Config {
@@ -120,12 +121,14 @@ func TestParseCopiesItsSource(t *testing.T) {
 func TestACMEListen(t *testing.T) {
 	t.Parallel()
 	for listen, valid := range map[string]bool{
-		`{https: ":443", http: ":80"}`: true, `{https: ":443", http: "0.0.0.0:80"}`: true, `{https: "[::]:443", http: "0.0.0.0:80"}`: true,
+		`{https: ":443", http: ":80"}`: true, `{https: ":443", http: "0.0.0.0:80"}`: true,
+		`{https: "[::]:443", http: "0.0.0.0:80"}`:        true,
 		`{https: "192.0.2.1:443", http: "192.0.2.1:80"}`: true, `{https: "192.0.2.1:443", http: ""}`: true,
 		`{https: "[2001:db8::1]:443", http: "[2001:db8::1]:80"}`: true, `{https: "192.0.2.1:443", http: ":80"}`: false,
 		`{https: ":443", http: "127.0.0.1:80"}`: false, `{https: "192.0.2.1:443", http: "192.0.2.2:80"}`: false,
 	} {
-		_, err := parse("config.yaml", []byte("public_url: https://gw.example\ntls: {mode: acme}\nlisten: "+listen+"\n"), lookup)
+		_, err := parse("config.yaml", []byte("public_url: https://gw.example\ntls: {mode: acme}\nlisten: "+listen+"\n"),
+			lookup)
 		if valid != (err == nil) || !valid && !strings.Contains(err.Error(), "listen.http: ") {
 			t.Errorf("%s: %v", listen, err)
 		}
@@ -156,7 +159,8 @@ func TestShippedConfig(t *testing.T) {
 		}
 	}
 	users, providers := cfg.DemoUsers(), cfg.DemoProviders()
-	if !slices.Equal(hashes, demoHashes) || !slices.Equal(users, []string{"service", "alice", "bob"}) || !slices.Equal(providers, []string{"demo"}) {
+	if !slices.Equal(hashes, demoHashes) || !slices.Equal(users, []string{"service", "alice", "bob"}) ||
+		!slices.Equal(providers, []string{"demo"}) {
 		t.Errorf("hashes %q, demonstration users %q and providers %q", hashes, users, providers)
 	}
 	// A user is one of the demonstration by the hash, not by the name.
@@ -185,7 +189,8 @@ routes: [{match: /, upstream: app, auth: [bearer, oidc]}]
 func TestConfigPrintsRedacted(t *testing.T) {
 	t.Parallel()
 	cfg := mustParse(t, secretive)
-	if !strings.Contains(cfg.Token.Secret.Reveal(), "sesame") || !strings.Contains(cfg.Providers[0].ClientSecret.Reveal(), "sesame") {
+	if !strings.Contains(cfg.Token.Secret.Reveal(), "sesame") ||
+		!strings.Contains(cfg.Providers[0].ClientSecret.Reveal(), "sesame") {
 		t.Fatal("the configuration has no secrets to find")
 	}
 	for _, part := range []any{*cfg, cfg, cfg.Token, cfg.Store, cfg.Providers, &cfg.Providers[0]} {
@@ -197,7 +202,8 @@ func TestConfigPrintsRedacted(t *testing.T) {
 		for _, handler := range []slog.Handler{slog.NewJSONHandler(log, nil), slog.NewTextHandler(log, nil)} {
 			slog.New(handler).Error("configuration", "part", part, slog.Group("group", "in", part))
 		}
-		shown := fmt.Sprintf("%v %+v %#v", part, part, part) + fmt.Errorf("bad %v", part).Error() + string(encoded) + log.String()
+		shown := fmt.Sprintf("%v %+v %#v", part, part, part) + fmt.Errorf("bad %v",
+			part).Error() + string(encoded) + log.String()
 		if strings.Contains(shown, "sesame") {
 			t.Errorf("%T shows a secret: %s", part, shown)
 		}

@@ -23,7 +23,8 @@ func TestAccountKeys(t *testing.T) {
 			continue
 		}
 		keys = append(keys, key)
-		if pointer := reflect.ValueOf(fieldOf(&account, key)); !pointer.IsValid() || pointer.Type().Elem().Kind() != field.Type.Kind() {
+		if pointer := reflect.ValueOf(fieldOf(&account, key)); !pointer.IsValid() ||
+			pointer.Type().Elem().Kind() != field.Type.Kind() {
 			t.Errorf("%s is decoded into %v, want a %s", key, pointer, field.Type)
 		}
 	}
@@ -78,8 +79,10 @@ func TestLargeAccountFiles(t *testing.T) {
 // A file in JSON lines gives accounts or errors, each with a place in the file.
 func FuzzAccountLines(f *testing.F) {
 	for _, seed := range []string{
-		`{"username": "a", "password_hash": "` + environment["HASH"] + `"}`, `{"username": "a", "roles": ["x", null, 7], "disabled": true, "name": null}`,
-		`{"username": "a"} {}`, `{"username": "a"`, `[]`, `{"a":{"b":[1,{"c":null}]},"a":1}`, "# x\n\n{}", `{"": 1, "username": "\u0000"}`, `{"username":"\ud800"}`,
+		`{"username": "a", "password_hash": "` + environment["HASH"] + `"}`,
+		`{"username": "a", "roles": ["x", null, 7], "disabled": true, "name": null}`,
+		`{"username": "a"} {}`, `{"username": "a"`, `[]`, `{"a":{"b":[1,{"c":null}]},"a":1}`, "# x\n\n{}",
+		`{"": 1, "username": "\u0000"}`, `{"username":"\ud800"}`,
 	} {
 		f.Add(seed + "\n")
 	}
@@ -100,7 +103,8 @@ func FuzzAccountLines(f *testing.F) {
 			return
 		}
 		for _, d := range err.(Diagnostics) {
-			if lines := strings.Split(content, "\n"); d.Line < 1 || d.Line > len(lines) || d.Column < 1 || !strings.HasPrefix(d.String(), fmt.Sprintf("accounts.jsonl:%d:%d: ", d.Line, d.Column)) {
+			if lines := strings.Split(content, "\n"); d.Line < 1 || d.Line > len(lines) || d.Column < 1 ||
+				!strings.HasPrefix(d.String(), fmt.Sprintf("accounts.jsonl:%d:%d: ", d.Line, d.Column)) {
 				t.Errorf("%q: %s is not in the file", content, d)
 			}
 		}

@@ -28,7 +28,7 @@ const referenceFolder = "../../docs/configuration/"
 // entryLine matches the first line of an entry: the key, the type, and the rest.
 var entryLine = regexp.MustCompile("^- `([^`]+)` \\(([^;]*)(?:; (.*))?\\)$")
 
-// pageBreak stands between the pages of the reference while they are one text.
+// pageBreak separates the pages of the reference while they are one text.
 const pageBreak = "\n\f\n"
 
 // readReference returns the pages as one text, and their files.

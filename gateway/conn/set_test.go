@@ -100,7 +100,8 @@ func TestAcceptFails(t *testing.T) {
 		defer here.Close()
 		p.conns <- there
 		f := &failing{p, []error{
-			&net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}, syscall.ENFILE, syscall.ENOBUFS, syscall.ECONNABORTED,
+			&net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}, syscall.ENFILE, syscall.ENOBUFS,
+			syscall.ECONNABORTED,
 		}}
 		began := time.Now()
 		c, err := s.Listener(f).Accept()
@@ -130,7 +131,8 @@ func TestKeeps(t *testing.T) {
 		open  func(b *bench)
 		keep  Keep
 	}{
-		"HTTP/1.1":           {false, func(b *bench) { c := b.secure("http/1.1"); _ = b.get(c, "/"); go discard(c) }, KeepLong},
+		"HTTP/1.1": {false, func(b *bench) { c := b.secure("http/1.1"); _ = b.get(c, "/"); go discard(c) },
+			KeepLong},
 		"HTTP/2":             {false, func(b *bench) { b.greet(b.secure("h2")) }, KeepAll},
 		"HTTP/2 without TLS": {true, func(b *bench) { b.greet(b.dial()) }, KeepLong},
 	} {

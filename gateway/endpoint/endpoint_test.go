@@ -23,7 +23,8 @@ func options() *Options { return &Options{Site: &web.Site{Service: &web.Service{
 func TestNewRefusesUnknownNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"nothing", "", "Login", "backchannel-logout/stranger"} {
-		if _, err := New(options(), []string{"login", name}, rows()); err == nil || !strings.Contains(err.Error(), `"`+name+`"`) {
+		if _, err := New(options(), []string{"login", name}, rows()); err == nil ||
+			!strings.Contains(err.Error(), `"`+name+`"`) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -42,7 +43,8 @@ func TestRowsOfAName(t *testing.T) {
 	if both == nil || len(both.rows) != 2 || both.label != "authgate/login" || both.signIn != nil {
 		t.Errorf("%+v", both)
 	}
-	if logout == nil || len(logout.rows) != 1 || logout.label != "authgate/backchannel-logout" || logout.signIn == nil || !logout.signIn.Always {
+	if logout == nil || len(logout.rows) != 1 || logout.label != "authgate/backchannel-logout" || logout.signIn == nil ||
+		!logout.signIn.Always {
 		t.Errorf("%+v", logout)
 	}
 }

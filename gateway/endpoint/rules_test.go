@@ -104,7 +104,8 @@ func TestRules(t *testing.T) {
 	if got := w.Header().Get("Location"); got != "/signin?reason=fresh&return_to=%2Faccount" {
 		t.Errorf("a form after that: to %s", got)
 	}
-	r.Want(403, "POST", "/fresh", "", rig.Form, rig.Browser, "Sec-Fetch-Mode: cors", "Sec-Fetch-Site: same-origin", alice.Cookie)
+	r.Want(403, "POST", "/fresh", "", rig.Form, rig.Browser, "Sec-Fetch-Mode: cors", "Sec-Fetch-Site: same-origin",
+		alice.Cookie)
 	r.Store.BreakIf(func(string, int64, string) bool { return true })
 	r.Want(503, "POST", "/sessions", "", bob.Cookie)
 }
@@ -143,7 +144,8 @@ func TestObject(t *testing.T) {
 			t.Errorf("Text(%q): %q, %v", name, got, err)
 		}
 	}
-	for name, want := range map[string]bool{"true": true, "false": false, "none": false, "text": false, "null": false, "one": false} {
+	for name, want := range map[string]bool{"true": true, "false": false, "none": false, "text": false, "null": false,
+		"one": false} {
 		known := name == "true" || name == "false" || name == "none"
 		if got, err := o.Flag(name); got != want || (err == nil) != known {
 			t.Errorf("Flag(%q): %t, %v", name, got, err)

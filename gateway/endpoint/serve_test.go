@@ -31,7 +31,7 @@ func TestOwnBody(t *testing.T) {
 	r.WantOf(400, unknownLength(io.MultiReader(strings.NewReader(`{"username":`), iotest.ErrReader(io.ErrUnexpectedEOF))))
 }
 
-// Own endpoints that change something are protected whatever the credentials are.
+// Own endpoints that change something are protected with all kinds of credentials.
 func TestSameOriginOnOwnEndpoints(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, rig.Base)
@@ -50,7 +50,8 @@ func TestSameOriginOnOwnEndpoints(t *testing.T) {
 			if site.Foreign && c.method == "POST" {
 				c.want = 403
 			}
-			if w := r.Want(c.want, c.method, c.target, c.body, append(site.Headers, c.media)...); c.want == 403 && w.Header()["Set-Cookie"] != nil {
+			if w := r.Want(c.want, c.method, c.target, c.body, append(site.Headers, c.media)...); c.want == 403 &&
+				w.Header()["Set-Cookie"] != nil {
 				t.Errorf("%s %s, %q: a cookie comes with it", c.method, c.target, site.Headers)
 			}
 		}

@@ -24,7 +24,7 @@ type Options struct {
 // which rules.
 type Row struct {
 	Name   string // of the endpoint, under the prefix
-	Method string // GET stands for HEAD too
+	Method string // GET means HEAD too
 	Label  string // for logs and metrics; empty: the name
 	// Do answers a request that keeps the rules.
 	Do func(*web.Exchange) error
@@ -50,7 +50,7 @@ type Row struct {
 	May func(*policy.Identity) error
 	// Fresh is how old the user's sign-in may be; 0: any age. It needs Sessions.
 	Fresh time.Duration
-	// Anew: the pages of its errors offer to sign in anew, whatever the error is.
+	// Anew: the pages of its errors offer to sign in anew, with any error.
 	Anew bool
 }
 

@@ -22,7 +22,7 @@ import (
 	"authgate/policy"
 )
 
-// routes are those of the tests. Whoever asks for /session/ is alice.
+// routes are those of the tests. A client that asks for /session/ is alice.
 const routes = `
 public_url: https://gw.example
 data_dir: .

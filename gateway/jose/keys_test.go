@@ -42,13 +42,16 @@ func TestGeneratedKeysAreKept(t *testing.T) {
 			first := must.Get(Load(algorithm, "", "", dir))(t)
 			again := must.Get(Load(algorithm, "", "", dir))(t)
 			wantSameKeys(t, first, again)
-			if one := first.Derive("one"); len(one) != 32 || !bytes.Equal(one, again.Derive("one")) || bytes.Equal(one, first.Derive("two")) {
-				t.Errorf("derived %x of the key for one purpose, %x again, and %x for another", one, again.Derive("one"), first.Derive("two"))
+			if one := first.Derive("one"); len(one) != 32 || !bytes.Equal(one, again.Derive("one")) ||
+				bytes.Equal(one, first.Derive("two")) {
+				t.Errorf("derived %x of the key for one purpose, %x again, and %x for another", one, again.Derive("one"),
+					first.Derive("two"))
 			}
 			if info := must.Get(os.Stat(filepath.Join(dir, file)))(t); info.Mode() != 0o600 {
 				t.Errorf("the key file has the mode %v, want 0600", info.Mode())
 			}
-			if other := must.Get(Load(algorithm, "", "", t.TempDir()))(t); other.id == first.id || bytes.Equal(other.Derive("one"), first.Derive("one")) {
+			if other := must.Get(Load(algorithm, "", "", t.TempDir()))(t); other.id == first.id ||
+				bytes.Equal(other.Derive("one"), first.Derive("one")) {
 				t.Error("two data directories have one key")
 			}
 			if public, ok := first.verify.(*rsa.PublicKey); ok && public.N.BitLen() != 3072 {
@@ -70,7 +73,8 @@ func TestGivenKeys(t *testing.T) {
 		t.Errorf("got the secret %q and the kid %q, want the raw bytes, and nothing of them in the kid", given.sign, given.id)
 	}
 	key := must.Get(testRSA())(t)
-	for kind, der := range map[string][]byte{"PRIVATE KEY": must.Get(x509.MarshalPKCS8PrivateKey(key))(t), "RSA PRIVATE KEY": x509.MarshalPKCS1PrivateKey(key)} {
+	for kind, der := range map[string][]byte{"PRIVATE KEY": must.Get(x509.MarshalPKCS8PrivateKey(key))(t),
+		"RSA PRIVATE KEY": x509.MarshalPKCS1PrivateKey(key)} {
 		wantSameKeys(t, testKeys(t, "RS256"), must.Get(Load("RS256", "", writePEM(t, kind, der), dir))(t))
 	}
 	if entries := must.Get(os.ReadDir(dir))(t); len(entries) != 0 {
@@ -100,7 +104,8 @@ func TestLoadRefuses(t *testing.T) {
 		want                              []string
 	}{
 		{"short secret", "HS256", strings.Repeat("s", 31), "", "", []string{"31 bytes", "at least 32"}},
-		{"short secret kept", "HS256", "", "", holding("token.secret", "short"), []string{"token.secret", "5 bytes", "at least 32"}},
+		{"short secret kept", "HS256", "", "", holding("token.secret", "short"),
+			[]string{"token.secret", "5 bytes", "at least 32"}},
 		{"weak key", "RS256", "", weak, "", []string{"key.pem", "1024 bits", "at least 2048"}},
 		{"no key", "RS256", "", missing, "", []string{"missing", "no such file"}},
 		{"public key", "RS256", "", writePEM(t, "PUBLIC KEY", public), "", []string{"key.pem", "private key"}},
@@ -138,7 +143,8 @@ func TestJWKS(t *testing.T) {
 	thumbprint := sha256.Sum256(fmt.Appendf(nil, `{"e":"AQAB","kty":"RSA","n":%q}`, n))
 	kid := base64url(thumbprint[:])
 	// No other member, so nothing of the private key.
-	want := map[string][]map[string]string{"keys": {{"kty": "RSA", "use": "sig", "alg": "RS256", "e": "AQAB", "n": n, "kid": kid}}}
+	want := map[string][]map[string]string{"keys": {{"kty": "RSA", "use": "sig", "alg": "RS256", "e": "AQAB", "n": n,
+		"kid": kid}}}
 	if diff := cmp.Diff(want, set); diff != "" || keys.id != kid {
 		t.Errorf("tokens name the key %q; the set (-want +got):\n%s", keys.id, diff)
 	}

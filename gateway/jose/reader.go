@@ -64,7 +64,7 @@ func (r *Reader) Read(raw string) (claims map[string]any, expires time.Time, err
 	return claims, expires, err
 }
 
-// Signed reports whether the gateway's key has signed a token, whatever its claims say.
+// Signed reports whether the gateway's key has signed a token, with any claims.
 func (r *Reader) Signed(raw string) bool {
 	_, err := r.open(raw)
 	return err == nil

@@ -48,7 +48,7 @@ func Parse(raw string) (*Token, error) {
 }
 
 // Verify verifies the signature with the key of an algorithm that the caller accepts,
-// whatever the header says.
+// and not by what the header says.
 func (t *Token) Verify(algorithm string, key any) error {
 	method := jwt.GetSigningMethod(algorithm)
 	if method == nil {

@@ -45,10 +45,12 @@ func TestParseRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 		}
 	}
 	for raw, reason := range map[string]string{
-		"": "EOF", "null": "is null", "[]": "cannot unmarshal", `{"sub":"a"} x`: "more than one", `{"sub":"a","s\u0075b":"b"}`: `"sub" appears twice`,
+		"": "EOF", "null": "is null", "[]": "cannot unmarshal", `{"sub":"a"} x`: "more than one",
+		`{"sub":"a","s\u0075b":"b"}`: `"sub" appears twice`,
 	} {
 		token := must.Get(Parse(header + "." + part(raw) + "."))(t)
-		if _, err := token.Claims(); err == nil || !strings.Contains(err.Error(), "the claims: ") || !strings.Contains(err.Error(), reason) {
+		if _, err := token.Claims(); err == nil || !strings.Contains(err.Error(), "the claims: ") ||
+			!strings.Contains(err.Error(), reason) {
 			t.Errorf("%s: %v, want %q", raw, err, reason)
 		}
 	}
@@ -91,7 +93,7 @@ func TestPeek(t *testing.T) {
 }
 
 // A reader without an issuer or an audience accepts nothing, and tells whose signature a
-// token has whatever it claims.
+// token has all that it claims.
 func TestReader(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
@@ -99,7 +101,8 @@ func TestReader(t *testing.T) {
 		keys := testKeys(t, algorithm)
 		reader := NewReader(keys, ReaderOptions{Issuer: "I", Audience: []string{"A"}, Now: func() time.Time { return now }})
 		token := must.Get(keys.Sign(map[string]any{"iss": "I", "aud": "A", "exp": now.Unix() + 1}))(t)
-		if claims, expires, err := reader.Read(token); err != nil || claims["iss"] != "I" || !expires.Equal(now.Add(time.Second)) {
+		if claims, expires, err := reader.Read(token); err != nil || claims["iss"] != "I" ||
+			!expires.Equal(now.Add(time.Second)) {
 			t.Errorf("%s: %v until %v, %v", algorithm, claims, expires, err)
 		}
 		elsewhere := must.Get(keys.Sign(map[string]any{"iss": "other"}))(t)
@@ -108,7 +111,8 @@ func TestReader(t *testing.T) {
 		}
 		for _, o := range []ReaderOptions{{Audience: []string{"A"}}, {Issuer: "I"}, {}} {
 			o.Now = func() time.Time { return now }
-			if _, _, err := NewReader(keys, o).Read(token); err == nil || !strings.Contains(err.Error(), "no issuer or audience") {
+			if _, _, err := NewReader(keys, o).Read(token); err == nil ||
+				!strings.Contains(err.Error(), "no issuer or audience") {
 				t.Errorf("%s: %+v: %v", algorithm, o, err)
 			}
 		}

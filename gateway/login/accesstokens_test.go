@@ -48,7 +48,8 @@ func TestAccessTokenIssues(t *testing.T) {
 		must.Get(r.byToken(t, s.access))(t)
 	})
 	r := newRig(t, func(r *rig) {
-		r.bearerOptions.Audience, r.people = []string{"authgate", "api"}, []accounts.Account{{Username: "plain", Hash: alice.Hash}}
+		r.bearerOptions.Audience, r.people = []string{"authgate",
+			"api"}, []accounts.Account{{Username: "plain", Hash: alice.Hash}}
 	})
 	account, _ := r.accounts.Lookup("plain")
 	login := &Login{ID: "SID", Username: "plain", Expires: r.now().Add(5*time.Minute + time.Millisecond)}
@@ -93,7 +94,8 @@ func TestAccessTokenRefusesClaims(t *testing.T) {
 
 			{"exp", "exp claim is required", []any{nil}},
 			{"exp", "exp is invalid", []any{fmt.Sprint(now + 900), null, true, []int64{now + 900}}},
-			{"exp", "exp is not a whole number", []any{float64(now) + 900.5, number("9e9"), number(fmt.Sprintf("%d.0", now+900)), int64(253402300800)}},
+			{"exp", "exp is not a whole number", []any{float64(now) + 900.5, number("9e9"),
+				number(fmt.Sprintf("%d.0", now+900)), int64(253402300800)}},
 			{"exp", "exp", []any{number("1e300"), number("1e400"), number("9223372036854775808")}},
 			{"exp", "expired", []any{-1, 0, now - 1, now}},
 
@@ -130,8 +132,10 @@ func TestAccessTokenAccepts(t *testing.T) {
 	s := r.signIn(t, "alice")
 	now := r.now().Unix()
 	for _, changes := range []map[string]any{
-		{}, {"nbf": nil}, {"iat": nil}, {"nbf": now + 5}, {"iat": now + 5}, {"exp": now + 1}, {"aud": []string{"other", "authgate"}},
-		{"header kid": nil}, {"header typ": nil}, {"roles": nil}, {"sid": nil}, {"name": "x", "x": map[string]any{"a": []int{1}}},
+		{}, {"nbf": nil}, {"iat": nil}, {"nbf": now + 5}, {"iat": now + 5}, {"exp": now + 1},
+		{"aud": []string{"other", "authgate"}},
+		{"header kid": nil}, {"header typ": nil}, {"roles": nil}, {"sid": nil},
+		{"name": "x", "x": map[string]any{"a": []int{1}}},
 	} {
 		id, err := r.byToken(t, r.forge(t, s).with(changes).token())
 		if err != nil || id.Username != "alice" || !slices.Equal(id.Roles, alice.Roles) {
@@ -148,7 +152,8 @@ func TestAccessTokenWithoutIssuerOrAudienceAcceptsNothing(t *testing.T) {
 	} {
 		r := newRig(t, change)
 		s := r.signIn(t, "alice")
-		for _, token := range []string{s.access, r.forge(t, s).token(), r.forge(t, s).with(map[string]any{"iss": nil, "aud": nil}).token()} {
+		for _, token := range []string{s.access, r.forge(t, s).token(),
+			r.forge(t, s).with(map[string]any{"iss": nil, "aud": nil}).token()} {
 			wantRejected(t, auth.DetailBadToken, "no issuer or audience is configured")(r.byToken(t, token))
 		}
 	}
@@ -182,7 +187,10 @@ func TestRevokeEndsTheLogin(t *testing.T) {
 		}
 		wantRejected(t, auth.DetailBadToken, "revoked")(r.byToken(t, foreign.token()))
 		must.Get(r.byToken(t, foreign.with(map[string]any{"jti": "two"}).token()))(t)
-		otherKeys := r.instance(t, func(r *rig) { r.keys = must.Get(jose.NewHS256([]byte(strings.Repeat("another secret ", 3))))(t) })
+		otherKeys := r.instance(t, func(r *rig) {
+			r.keys = must.Get(jose.NewHS256([]byte(strings.Repeat("another secret ",
+				3))))(t)
+		})
 		wantRejected(t, auth.DetailBadToken, "")(otherKeys.byToken(t, other.access))
 		r.clock.Advance(15*time.Minute - 1)
 		r.wantIn(t, &signedIn{login: other.login, session: other.session, access: other.access})

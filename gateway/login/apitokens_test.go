@@ -98,13 +98,15 @@ func TestAPITokenRoles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	account, _ := r.accounts.Lookup("bob")
-	if _, _, err := r.api.Create(t.Context(), AccountOwner(account), "x", []string{"user", "admin"}, time.Hour); !errors.Is(err, ErrRoleNotHeld) {
+	if _, _, err := r.api.Create(t.Context(), AccountOwner(account), "x", []string{"user", "admin"},
+		time.Hour); !errors.Is(err, ErrRoleNotHeld) {
 		t.Errorf("a role that bob does not have: %v", err)
 	}
 	token, _ := r.newToken(t, "alice", "admin")
 	none, _ := r.newToken(t, "alice")
 	for _, c := range []struct{ has, want []string }{
-		{[]string{"user", "admin"}, []string{"admin"}}, {[]string{"user"}, []string{}}, {[]string{"root", "admin"}, []string{"admin"}},
+		{[]string{"user", "admin"}, []string{"admin"}}, {[]string{"user"}, []string{}},
+		{[]string{"root", "admin"}, []string{"admin"}},
 	} {
 		now := alice
 		now.Roles = c.has
@@ -123,7 +125,8 @@ func TestAPITokenEndsWithAccount(t *testing.T) {
 	t.Parallel()
 	changed, disabled := alice, alice
 	changed.Hash, disabled.Disabled = testHash("other"), true
-	for name, people := range map[string][]accounts.Account{"password": {changed, bob}, "disabled": {disabled, bob}, "removed": {bob}} {
+	for name, people := range map[string][]accounts.Account{"password": {changed, bob}, "disabled": {disabled, bob},
+		"removed": {bob}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -407,7 +410,8 @@ func TestWarmAPIToken(t *testing.T) {
 		}
 	}
 	if got := testing.AllocsPerRun(100, func() {
-		if PresentsPasswordToken(&auth.Credentials{Scheme: "basic", Value: "c2VydmljZTpzM3J2aWNlIGFuZCBhIGxvbmcgcGFzc3dvcmQgd2l0aCBtYW55IHdvcmRz"}) {
+		if PresentsPasswordToken(&auth.Credentials{Scheme: "basic",
+			Value: "c2VydmljZTpzM3J2aWNlIGFuZCBhIGxvbmcgcGFzc3dvcmQgd2l0aCBtYW55IHdvcmRz"}) {
 			t.Error("another password counts as a token")
 		}
 	}); got != 0 {
@@ -420,8 +424,10 @@ func TestPresentsPasswordToken(t *testing.T) {
 	t.Parallel()
 	whole := basicValue("alice", newAPIToken())
 	for value, want := range map[string]bool{
-		whole: true, strings.TrimRight(whole, "="): true, whole + "!": true, whole[:40]: true, basicValue(strings.Repeat("x", 2000), "agt_"): true,
-		basicValue("agt_", "x"): false, basicValue("alice", "wonderland"): false, basicValue("alice", "AGT_X"): false, "": false, "!": false,
+		whole: true, strings.TrimRight(whole, "="): true, whole + "!": true, whole[:40]: true,
+		basicValue(strings.Repeat("x", 2000), "agt_"): true,
+		basicValue("agt_", "x"):                       false, basicValue("alice", "wonderland"): false, basicValue("alice", "AGT_X"): false,
+		"": false, "!": false,
 	} {
 		if got := PresentsPasswordToken(&auth.Credentials{Scheme: "basic", Value: value}); got != want {
 			t.Errorf("%.50q: %v, want %v", value, got, want)

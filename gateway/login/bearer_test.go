@@ -19,7 +19,8 @@ import (
 
 // jwtOf returns a JWT that names the issuer. Its signature is not valid.
 func jwtOf(issuer string) string {
-	return encode(`{"alg":"ES256"}`) + "." + encode(fmt.Sprintf(`{"iss":%q,"jti":%q}`, issuer, newSecretText())) + "." + encode("signature")
+	return encode(`{"alg":"ES256"}`) + "." + encode(fmt.Sprintf(`{"iss":%q,"jti":%q}`, issuer,
+		newSecretText())) + "." + encode("signature")
 }
 
 // wantIssuersAsked fails the test unless plain and asked were asked about that many tokens.
@@ -40,7 +41,8 @@ func TestIssuerSelectsTheVerifier(t *testing.T) {
 	r.asked.knows("opaque", r.access("two"))
 	wantNoneInCookies := func() {
 		t.Helper()
-		for _, creds := range []*auth.Credentials{{Access: outside}, {Access: "opaque"}, {Scheme: "digest", Value: outside, Access: outside}} {
+		for _, creds := range []*auth.Credentials{{Access: outside}, {Access: "opaque"},
+			{Scheme: "digest", Value: outside, Access: outside}} {
 			wantRejected(t, auth.DetailBadToken, "access token: ")(r.bearers.Authenticate(t.Context(), creds))
 		}
 	}
@@ -54,7 +56,8 @@ func TestIssuerSelectsTheVerifier(t *testing.T) {
 		}
 	}
 	wantNoneInCookies()
-	if r.bearer.verified.get(outside) != nil || r.bearer.verified.get("opaque") != nil || r.trusted.verified.get(own.access) != nil {
+	if r.bearer.verified.get(outside) != nil || r.bearer.verified.get("opaque") != nil ||
+		r.trusted.verified.get(own.access) != nil {
 		t.Error("one of the two remembers a token of the other")
 	}
 	// The gateway also decides about its own tokens that are not valid.
@@ -205,17 +208,21 @@ func FuzzBearerTokens(f *testing.F) {
 	})
 	alone.asked.knows("opaque", alone.access("two"))
 	own := alone.forge(f, alone.signIn(f, "alice"))
-	outside := &forger{header: map[string]any{"alg": "HS256"}, claims: map[string]any{"iss": alone.plain.issuer, "sub": "7"}, sign: signHS256(outsideKey)}
+	outside := &forger{header: map[string]any{"alg": "HS256"},
+		claims: map[string]any{"iss": alone.plain.issuer, "sub": "7"}, sign: signHS256(outsideKey)}
 	forgers := []*forger{own, outside, {sign: signHS256([]byte("a key of no issuer, as long as the others are"))}}
 	for i, signer := range forgers {
-		for _, each := range []*forger{own, outside, own.with(map[string]any{"iss": alone.plain.issuer}), outside.with(map[string]any{"iss": testIssuer})} {
+		for _, each := range []*forger{own, outside, own.with(map[string]any{"iss": alone.plain.issuer}),
+			outside.with(map[string]any{"iss": testIssuer})} {
 			token := each.token()
 			part := strings.Split(token, ".")
 			f.Add(byte(i), decoded(f, part[0]), decoded(f, part[1]), token)
-			f.Add(byte(i), decoded(f, part[0]), strings.Replace(decoded(f, part[1]), "{", `{"ISS":"`+testIssuer+`","iss":"x",`, 1), signer.raw("{}", "{}"))
+			f.Add(byte(i), decoded(f, part[0]), strings.Replace(decoded(f, part[1]), "{", `{"ISS":"`+testIssuer+`","iss":"x",`,
+				1), signer.raw("{}", "{}"))
 		}
 	}
-	for _, raw := range []string{"", "opaque", "opaque ", ".opaque", "opaque.", "..", "a.b", "\x00", "a.b.c.d.e", strings.Repeat("x", maxTokenBytes+1)} {
+	for _, raw := range []string{"", "opaque", "opaque ", ".opaque", "opaque.", "..", "a.b", "\x00", "a.b.c.d.e",
+		strings.Repeat("x", maxTokenBytes+1)} {
 		f.Add(byte(0), "{}", "{}", raw)
 	}
 	f.Fuzz(func(t *testing.T, by byte, header, claims, raw string) {

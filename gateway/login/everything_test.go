@@ -35,7 +35,8 @@ type everything struct {
 
 func newEverything(tb testing.TB) *everything {
 	tb.Helper()
-	e := &everything{rig: newRig(tb, func(r *rig) { r.refreshOptions.Bind = []Trait{BindUserAgent, BindIP} }), browser: NewBrowserSecret()}
+	e := &everything{rig: newRig(tb, func(r *rig) { r.refreshOptions.Bind = []Trait{BindUserAgent, BindIP} }),
+		browser: NewBrowserSecret()}
 	e.attempt = e.beginAttempt(tb, e.browser)
 	e.jwt = jwtOf(e.plain.issuer)
 	e.plain.knows(e.jwt, e.access("one"))
@@ -52,13 +53,15 @@ func TestIdentities(t *testing.T) {
 	e.asked.knows("opaque", e.access(""))
 	now := e.now()
 	local := policy.Identity{
-		Username: "alice", Subject: "local:alice", Name: "Alice Example", Email: "alice@example.org", Roles: []string{"user", "admin"},
+		Username: "alice", Subject: "local:alice", Name: "Alice Example", Email: "alice@example.org",
+		Roles:     []string{"user", "admin"},
 		Mechanism: policy.Session, Provider: "local", Login: e.local.login.ID, SignedIn: now, Expires: now.Add(time.Hour),
 	}
 	byToken := local
 	byToken.Mechanism, byToken.Expires = policy.Bearer, time.Unix(now.Unix()+900, 0)
 	carol := policy.Identity{
-		Username: "carol", Subject: "plain:7", Name: "Carol", Email: "carol@example.org", Roles: []string{"user"}, Scopes: []string{"read", "write"},
+		Username: "carol", Subject: "plain:7", Name: "Carol", Email: "carol@example.org", Roles: []string{"user"},
+		Scopes: []string{"read", "write"},
 		Claims: map[string]any{"a": "b"}, Mechanism: policy.Bearer, Provider: "plain", Expires: now.Add(time.Hour),
 	}
 	opaque := carol
@@ -85,7 +88,8 @@ func TestIdentities(t *testing.T) {
 			t.Errorf("%+v: %v (-want +got):\n%s", test.creds, err, diff)
 		}
 	}
-	if sid, err := e.session.LoginOf(t.Context(), &auth.Credentials{Session: e.local.session}); err != nil || sid != e.local.login.ID {
+	if sid, err := e.session.LoginOf(t.Context(), &auth.Credentials{Session: e.local.session}); err != nil ||
+		sid != e.local.login.ID {
 		t.Errorf("LoginOf: got %q, %v, want %q", sid, err, e.local.login.ID)
 	}
 	if got := e.session.Challenge(&auth.Credentials{Session: e.local.session}); got != "" {
@@ -94,7 +98,8 @@ func TestIdentities(t *testing.T) {
 	if l, d := e.session.Lifetime(false), e.delegated.Lifetime(false); l != time.Hour || d != time.Hour {
 		t.Errorf("the lifetimes are %v and %v, want an hour", l, d)
 	}
-	if l, d := e.local.login, e.remote.login; l.Subject() != local.Subject || d.Subject() != remote.Subject || !l.HasTokens() || d.HasTokens() {
+	if l, d := e.local.login, e.remote.login; l.Subject() != local.Subject || d.Subject() != remote.Subject ||
+		!l.HasTokens() || d.HasTokens() {
 		t.Errorf("the logins are %+v and %+v", l, d)
 	}
 }
@@ -121,11 +126,13 @@ func TestChain(t *testing.T) {
 		{Scheme: "bearer", Access: s.access, Session: s.session}:                          "",
 	} {
 		id, err := chain.Authenticate(t.Context(), &creds)
-		if want == "" && !errors.Is(err, auth.ErrRejected) || (id != nil) != (want != "") || id != nil && id.Username != want {
+		if want == "" && !errors.Is(err, auth.ErrRejected) || (id != nil) != (want != "") || id != nil &&
+			id.Username != want {
 			t.Errorf("%+v: got %+v, %v, want %q", creds, id, err, want)
 		}
 		again, failed := chain.Alive(t.Context(), &creds)
-		if again != id || (failed == nil) != (err == nil) || errors.Is(failed, auth.ErrRejected) != errors.Is(err, auth.ErrRejected) {
+		if again != id || (failed == nil) != (err == nil) ||
+			errors.Is(failed, auth.ErrRejected) != errors.Is(err, auth.ErrRejected) {
 			t.Errorf("%+v: Alive got %+v, %v, want %+v, %v", creds, again, failed, id, err)
 		}
 	}
@@ -139,7 +146,8 @@ func TestChain(t *testing.T) {
 	wantNoAnswer(t)(chain.Authenticate(t.Context(), &auth.Credentials{Access: s.access, Session: s.session}))
 	r.store.fails("")
 	r.clock.Advance(15 * time.Minute)
-	wantRejected(t, auth.DetailBadToken, "expired")(chain.Alive(t.Context(), &auth.Credentials{Scheme: "bearer", Value: s.access, Session: s.session}))
+	wantRejected(t, auth.DetailBadToken, "expired")(chain.Alive(t.Context(),
+		&auth.Credentials{Scheme: "bearer", Value: s.access, Session: s.session}))
 	id, err := (auth.Chain{}).Authenticate(t.Context(), &auth.Credentials{Session: s.session})
 	wantNothing(t, id, err)
 	want := []auth.Challenge{`Basic realm="authgate", charset="UTF-8"`, `Bearer realm="authgate"`}
@@ -182,26 +190,37 @@ func operations(t *testing.T) map[string]operation {
 		"session's sid": {do: func(e *everything) error {
 			return errorOf(e.session.LoginOf(t.Context(), &auth.Credentials{Session: e.local.session}))
 		}, repeats: true},
-		"delegated":     {do: func(e *everything) error { return errorOf(e.bySession(t, e.remote)) }, repeats: true},
-		"token":         {do: func(e *everything) error { return errorOf(e.byBearer(t, e.local.access)) }, repeats: true},
-		"token's sid":   {do: func(e *everything) error { return errorOf(e.bearer.LoginOf(t.Context(), e.local.access)) }, repeats: true},
-		"issuer's":      {do: func(e *everything) error { return errorOf(e.byBearer(t, e.jwt)) }, repeats: true},
-		"refresh's sid": {do: func(e *everything) error { return errorOf(e.refresh.LoginOf(t.Context(), e.local.refresh)) }, repeats: true},
-		"attempt":       {do: func(e *everything) error { return e.attempts.Begin(t.Context(), netip.Addr{}, e.attempt) }, repeats: true},
-		"finish":        {do: func(e *everything) error { return errorOf(e.attempts.Finish(t.Context(), e.browser, e.attempt.State)) }},
-		"refresh":       {do: func(e *everything) error { return errorOf(e.rotate(t, e.local.refresh)) }},
-		"begin":         {do: begin},
-		"begin there":   {do: beginAt},
-		"end":           {do: func(e *everything) error { return errorOf(e.rig.logins.End(t.Context(), e.local.login.ID)) }, ends: "local", tolerates: handles + groups},
-		"revoke":        {do: func(e *everything) error { return errorOf(e.bearers.Revoke(t.Context(), e.local.access)) }, ends: "local", tolerates: handles + groups},
-		"revoke its":    {do: func(e *everything) error { return errorOf(e.bearers.Revoke(t.Context(), e.jwt)) }},
+		"delegated": {do: func(e *everything) error { return errorOf(e.bySession(t, e.remote)) }, repeats: true},
+		"token":     {do: func(e *everything) error { return errorOf(e.byBearer(t, e.local.access)) }, repeats: true},
+		"token's sid": {do: func(e *everything) error { return errorOf(e.bearer.LoginOf(t.Context(), e.local.access)) },
+			repeats: true},
+		"issuer's": {do: func(e *everything) error { return errorOf(e.byBearer(t, e.jwt)) }, repeats: true},
+		"refresh's sid": {do: func(e *everything) error { return errorOf(e.refresh.LoginOf(t.Context(), e.local.refresh)) },
+			repeats: true},
+		"attempt": {do: func(e *everything) error { return e.attempts.Begin(t.Context(), netip.Addr{}, e.attempt) },
+			repeats: true},
+		"finish": {do: func(e *everything) error {
+			return errorOf(e.attempts.Finish(t.Context(), e.browser,
+				e.attempt.State))
+		}},
+		"refresh":     {do: func(e *everything) error { return errorOf(e.rotate(t, e.local.refresh)) }},
+		"begin":       {do: begin},
+		"begin there": {do: beginAt},
+		"end": {do: func(e *everything) error { return errorOf(e.rig.logins.End(t.Context(), e.local.login.ID)) },
+			ends: "local", tolerates: handles + groups},
+		"revoke": {do: func(e *everything) error { return errorOf(e.bearers.Revoke(t.Context(), e.local.access)) },
+			ends: "local", tolerates: handles + groups},
+		"revoke its": {do: func(e *everything) error { return errorOf(e.bearers.Revoke(t.Context(), e.jwt)) }},
 		"foreign": {do: func(e *everything) error {
 			return errorOf(e.bearers.Revoke(t.Context(), e.forge(t, e.local).with(foreign).token()))
 		}},
-		"front channel": {do: func(e *everything) error { return errorOf(e.users.FrontChannel(t.Context(), "keycloak", testSession)) }, ends: "remote", tolerates: handles},
-		"by sub":        {do: backChannel(testPerson, ""), ends: "remote unnamed", tolerates: handles},
-		"by sid":        {do: backChannel("", testSession), ends: "remote", tolerates: handles},
-		"by both":       {do: backChannel(testPerson, testSession), ends: "remote unnamed", tolerates: handles},
+		"front channel": {do: func(e *everything) error {
+			return errorOf(e.users.FrontChannel(t.Context(),
+				"keycloak", testSession))
+		}, ends: "remote", tolerates: handles},
+		"by sub":  {do: backChannel(testPerson, ""), ends: "remote unnamed", tolerates: handles},
+		"by sid":  {do: backChannel("", testSession), ends: "remote", tolerates: handles},
+		"by both": {do: backChannel(testPerson, testSession), ends: "remote unnamed", tolerates: handles},
 	}
 }
 
@@ -271,7 +290,8 @@ func (e *everything) fail(t *testing.T, o operation, call string, late bool) {
 		if errors.Is(err, ErrNoAttempt) || errors.Is(err, ErrReplayed) {
 			t.Errorf("%s, late %v: got %v, want the error of the store", call, late, err)
 		}
-		for _, secret := range []string{e.local.session, e.local.access, e.local.refresh, e.remote.delegated, e.attempt.State, e.attempt.Nonce, e.attempt.Verifier, e.browser} {
+		for _, secret := range []string{e.local.session, e.local.access, e.local.refresh, e.remote.delegated,
+			e.attempt.State, e.attempt.Nonce, e.attempt.Verifier, e.browser} {
 			if strings.Contains(err.Error(), secret) {
 				t.Errorf("%s, late %v: the error tells a secret: %v", call, late, err)
 			}
@@ -321,7 +341,8 @@ func TestWarmRequests(t *testing.T) {
 			[]string{"get " + remote.Handles[0], "get login:" + remote.ID, "get user:keycloak:" + testPerson}},
 		{func(r *rig) auth.Authenticator { return r.bearer }, auth.Credentials{Scheme: "bearer", Value: e.local.access},
 			[]string{"get revoked:", "get login:" + local.ID}},
-		{func(r *rig) auth.Authenticator { return r.bearers }, auth.Credentials{Scheme: "bearer", Value: e.jwt}, []string{"get revoked:"}},
+		{func(r *rig) auth.Authenticator { return r.bearers }, auth.Credentials{Scheme: "bearer", Value: e.jwt},
+			[]string{"get revoked:"}},
 	} {
 		recorded := test.mechanism(e.instance(t))
 		first := must.Get(recorded.Authenticate(t.Context(), &test.creds))(t)
@@ -378,19 +399,24 @@ func TestStoreHoldsNoReadableSecret(t *testing.T) {
 	e.op.answers(func(context.Context, string) (*provider.Grant, error) { return renewed, nil })
 	e.clock.Advance(15 * time.Minute)
 	e.users.renewOnce(s.login)
-	tokens, err := e.users.Tokens(&Login{ID: s.login.ID, Delegated: stored[Login](t, e.store, loginPrefix+s.login.ID).Delegated})
+	tokens, err := e.users.Tokens(&Login{ID: s.login.ID,
+		Delegated: stored[Login](t, e.store, loginPrefix+s.login.ID).Delegated})
 	if err != nil || tokens.Refresh != renewed.Tokens.Refresh {
 		t.Fatalf("the tokens were not renewed, so that less is shown: %v", err)
 	}
 	secrets := map[string]string{
 		"access token": grant.Tokens.Access, "refresh token": grant.Tokens.Refresh, "ID token": grant.Tokens.ID,
-		"new access token": renewed.Tokens.Access, "new refresh token": renewed.Tokens.Refresh, "new ID token": renewed.Tokens.ID,
-		"state": e.attempt.State, "nonce": e.attempt.Nonce, "verifier": e.attempt.Verifier, "browser": e.browser, "delegated session": s.delegated,
-		"session": e.local.session, "own access token": e.local.access,
+		"new access token": renewed.Tokens.Access, "new refresh token": renewed.Tokens.Refresh,
+		"new ID token": renewed.Tokens.ID,
+		"state":        e.attempt.State, "nonce": e.attempt.Nonce, "verifier": e.attempt.Verifier, "browser": e.browser,
+		"delegated session": s.delegated,
+		"session":           e.local.session, "own access token": e.local.access,
 	}
-	for name, token := range map[string]string{"own refresh token": e.local.refresh, "rotated refresh token": e.wantRotated(t, e.local.refresh)} {
+	for name, token := range map[string]string{"own refresh token": e.local.refresh,
+		"rotated refresh token": e.wantRotated(t, e.local.refresh)} {
 		raw := decoded(t, token)
-		secrets[name], secrets[name+", family"], secrets[name+", generation"], secrets[name+", MAC"] = token, raw[:32], raw[32:64], raw[64:]
+		secrets[name], secrets[name+", family"], secrets[name+", generation"], secrets[name+", "+
+			"MAC"] = token, raw[:32], raw[32:64], raw[64:]
 	}
 	for name, secret := range secrets {
 		raw, err := base64.RawURLEncoding.DecodeString(secret)
@@ -404,7 +430,8 @@ func TestStoreHoldsNoReadableSecret(t *testing.T) {
 	if raw, err := json.Marshal(map[string]any{"a": []byte("x the needle y")}); err != nil || !holds(raw, "the needle") {
 		t.Errorf("%s: the needle is not found, %v", raw, err)
 	}
-	if !slices.ContainsFunc(e.store.everWritten(), func(written []byte) bool { return holds(written, "alice@example.org") }) {
+	if !slices.ContainsFunc(e.store.everWritten(),
+		func(written []byte) bool { return holds(written, "alice@example.org") }) {
 		t.Error("the address of the user is not found")
 	}
 }

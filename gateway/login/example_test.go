@@ -22,7 +22,8 @@ func ExampleLogins() {
 		fmt.Println(err)
 		return
 	}
-	accounts := accounts.New([]accounts.Account{{Username: "alice", Hash: hash}}, accounts.NewDecoyKey([]byte("a secret that is kept")))
+	accounts := accounts.New([]accounts.Account{{Username: "alice", Hash: hash}},
+		accounts.NewDecoyKey([]byte("a secret that is kept")))
 	alice, _ := accounts.Lookup("alice")
 
 	logins := login.NewLogins(s, time.Now)

@@ -70,7 +70,8 @@ func TestGroupChangesShareWrites(t *testing.T) {
 		swap, hold := "swap "+groupKey("account", "alice"), make(chan struct{})
 		r.store.once(swap, func() { <-hold })
 		begin := func(username string) {
-			if _, err := r.logins.Begin(t.Context(), &accounts.Account{Username: username}, Device{}, Term{Lifetime: time.Hour}); err != nil {
+			if _, err := r.logins.Begin(t.Context(), &accounts.Account{Username: username}, Device{},
+				Term{Lifetime: time.Hour}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -189,7 +190,8 @@ func TestNoLoginSurvivesALogoutInItsMiddle(t *testing.T) {
 				grant := r.grant("user")
 				grant.Session = test.session
 				signedOut := before(func() {
-					if _, err := elsewhere.users.BackChannel(context.Background(), "keycloak", r.logoutToken("one", test.tokenSub, test.tokenSession)); err != nil {
+					if _, err := elsewhere.users.BackChannel(context.Background(),
+						"keycloak", r.logoutToken("one", test.tokenSub, test.tokenSession)); err != nil {
 						t.Errorf("the logout: %v", err)
 					}
 				})

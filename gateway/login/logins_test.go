@@ -28,7 +28,8 @@ func TestSecretsAreRandom(t *testing.T) {
 			t.Fatalf("a refresh token of %d bytes of the login %q, want 80 bytes, and 130 new bits", len(refresh), s.login.ID)
 		}
 		seen[s.login.ID] = true
-		secrets := []string{s.session, encode(refresh[:32]), encode(refresh[32:64]), a.State, a.Nonce, a.Verifier, NewBrowserSecret()}
+		secrets := []string{s.session, encode(refresh[:32]), encode(refresh[32:64]), a.State, a.Nonce, a.Verifier,
+			NewBrowserSecret()}
 		for i, secret := range secrets {
 			if n := len(decoded(t, secret)); n != 32 || seen[secret] {
 				t.Errorf("secret %d has %d bytes, given before: %v; want 32 new ones", i, n, seen[secret])
@@ -36,7 +37,8 @@ func TestSecretsAreRandom(t *testing.T) {
 			seen[secret] = true
 		}
 		for _, secret := range []string{s.session, s.refresh} {
-			if strings.Contains(secret, s.login.ID) || strings.Contains(s.access, secret) || strings.Contains(decoded(t, strings.Split(s.access, ".")[1]), secret) {
+			if strings.Contains(secret, s.login.ID) || strings.Contains(s.access, secret) ||
+				strings.Contains(decoded(t, strings.Split(s.access, ".")[1]), secret) {
 				t.Error("the sid or the access token tells a secret")
 			}
 		}
@@ -108,7 +110,8 @@ func TestBeginWithAStoreThatFreezes(t *testing.T) {
 	const answerTime = 1500 * time.Millisecond // how long callers wait for a frozen store
 	for keys, begin := range map[string]func(*testing.T, *rig) error{
 		loginPrefix: func(t *testing.T, r *rig) error {
-			return errorOf(r.logins.Begin(t.Context(), &accounts.Account{Username: "alice"}, Device{}, Term{Lifetime: time.Hour}))
+			return errorOf(r.logins.Begin(t.Context(), &accounts.Account{Username: "alice"}, Device{},
+				Term{Lifetime: time.Hour}))
 		},
 		groupPrefix: func(t *testing.T, r *rig) error { return errorOf(r.beginAt(t, "keycloak", r.grant("user"), r.now())) },
 	} {

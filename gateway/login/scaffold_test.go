@@ -43,8 +43,9 @@ var (
 	testRSA    = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
 	testDevice = &auth.Credentials{Client: netip.MustParseAddr("192.0.2.7"), UserAgent: "test/1"}
 
-	alice = accounts.Account{Username: "alice", Name: "Alice Example", Email: "alice@example.org", Roles: []string{"user", "admin"}, Hash: testHash("wonderland")}
-	bob   = accounts.Account{Username: "bob", Roles: []string{"user"}, Hash: testHash("builder")}
+	alice = accounts.Account{Username: "alice", Name: "Alice Example", Email: "alice@example.org",
+		Roles: []string{"user", "admin"}, Hash: testHash("wonderland")}
+	bob = accounts.Account{Username: "bob", Roles: []string{"user"}, Hash: testHash("builder")}
 )
 
 // rig is one instance of all mechanisms.
@@ -81,12 +82,14 @@ type rig struct {
 func newRig(tb testing.TB, changes ...func(*rig)) *rig {
 	tb.Helper()
 	r := &rig{
-		clock: clocktest.New(), keys: testKeys(tb, "HS256"), box: testBox(tb, "of the tests"), people: []accounts.Account{alice, bob}, reports: make(chan report, 1000),
+		clock: clocktest.New(), keys: testKeys(tb, "HS256"), box: testBox(tb, "of the tests"),
+		people: []accounts.Account{alice, bob}, reports: make(chan report, 1000),
 		op:             &testProvider{outside: outside[provider.Grant]{issuer: testOP}},
 		plain:          &testTrusted{outside: outside[provider.AccessToken]{issuer: "https://plain.example"}},
 		asked:          &testTrusted{outside: outside[provider.AccessToken]{issuer: "https://asked.example"}, opaque: true},
 		sessionOptions: SessionOptions{Lifetime: time.Hour},
-		bearerOptions:  AccessTokenOptions{Issuer: testIssuer, Audience: []string{"authgate"}, Lifetime: 15 * time.Minute, Realm: "authgate"},
+		bearerOptions: AccessTokenOptions{Issuer: testIssuer, Audience: []string{"authgate"}, Lifetime: 15 * time.Minute,
+			Realm: "authgate"},
 		refreshOptions: RefreshOptions{Lifetime: 7 * 24 * time.Hour, Leeway: testLeeway},
 	}
 	r.now = r.clock.Now
@@ -118,7 +121,8 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 	next.api = NewAPITokens(next.accounts, next.logins)
 	next.users = NewUsers(next.usersOptions, next.logins)
 	next.delegated = NewDelegatedSessions(next.users)
-	issuers := []TrustedIssuer{{Name: "plain", TokenIssuer: next.plain}, {Name: "asked", Opaque: true, TokenIssuer: next.asked}}
+	issuers := []TrustedIssuer{{Name: "plain", TokenIssuer: next.plain},
+		{Name: "asked", Opaque: true, TokenIssuer: next.asked}}
 	next.trusted = must.Get(NewTrustedTokens(issuers, next.logins, next.now))(tb)
 	next.bearers = NewBearerTokens(next.bearer, next.api, next.trusted)
 	next.attempts = NewAttempts(next.store, next.box, next.now)
@@ -297,7 +301,8 @@ func (r *rig) grant(roles ...string) *provider.Grant {
 	return &provider.Grant{
 		Profile: profile, Said: saying(profile),
 		Tokens: provider.Tokens{
-			Access: "access token " + newSecretText(), Refresh: "refresh token " + newSecretText(), ID: "ID token " + newSecretText(),
+			Access: "access token " + newSecretText(), Refresh: "refresh token " + newSecretText(),
+			ID:      "ID token " + newSecretText(),
 			Expires: r.now().Add(20 * time.Minute),
 		},
 		Session: testSession,
@@ -307,8 +312,9 @@ func (r *rig) grant(roles ...string) *provider.Grant {
 // access is an issuer's answer for a token that is valid for an hour.
 func (r *rig) access(jti string) provider.AccessToken {
 	return provider.AccessToken{
-		Profile: provider.Profile{Subject: "7", Username: "carol", Name: "Carol", Email: "carol@example.org", Roles: []string{"user"}, Claims: map[string]any{"a": "b"}},
-		Scopes:  []string{"read", "write"}, ID: jti, Expires: r.now().Add(time.Hour),
+		Profile: provider.Profile{Subject: "7", Username: "carol", Name: "Carol", Email: "carol@example.org",
+			Roles: []string{"user"}, Claims: map[string]any{"a": "b"}},
+		Scopes: []string{"read", "write"}, ID: jti, Expires: r.now().Add(time.Hour),
 	}
 }
 
@@ -322,7 +328,8 @@ type signedIn struct {
 func (r *rig) begin(tb testing.TB, account *accounts.Account, more ...Handle) (*signedIn, error) {
 	session, sessionHandle := r.session.New("")
 	refresh, refreshHandle := r.refresh.New(testDevice)
-	login, err := r.logins.Begin(tb.Context(), account, DeviceOf(testDevice), Term{Lifetime: r.refresh.Lifetime(false)}, append(more, sessionHandle, refreshHandle)...)
+	login, err := r.logins.Begin(tb.Context(), account, DeviceOf(testDevice), Term{Lifetime: r.refresh.Lifetime(false)},
+		append(more, sessionHandle, refreshHandle)...)
 	return &signedIn{login: login, session: session, refresh: refresh}, err
 }
 
@@ -374,7 +381,8 @@ func (r *rig) rotate(tb testing.TB, token string) (*Rotation, error) {
 // roles, if any are given. It rotates the refresh token.
 func (r *rig) wantIn(tb testing.TB, s *signedIn, roles ...string) {
 	tb.Helper()
-	if id, err := r.bySession(tb, s); err != nil || id.Login != s.login.ID || len(roles) > 0 && !slices.Equal(id.Roles, roles) {
+	if id, err := r.bySession(tb, s); err != nil || id.Login != s.login.ID || len(roles) > 0 &&
+		!slices.Equal(id.Roles, roles) {
 		tb.Errorf("by session: got %+v, %v, want the login %s with the roles %q", id, err, s.login.ID, roles)
 	}
 	if s.access != "" {

@@ -161,15 +161,19 @@ func TestAccessTokenFixesAlgorithmAndKey(t *testing.T) {
 		tokens := []hostile{{"no signature", unsigned(good.token(), ""), "signature is invalid"}}
 		add := func(f *forger, reason, member string, values ...any) {
 			for _, value := range values {
-				tokens = append(tokens, hostile{fmt.Sprintf("%s %v", member, value), f.with(map[string]any{"header " + member: value}).token(), reason})
+				tokens = append(tokens, hostile{fmt.Sprintf("%s %v", member, value),
+					f.with(map[string]any{"header " + member: value}).token(), reason})
 			}
 		}
 		for _, none := range []string{"none", "nOnE"} {
-			tokens = append(tokens, hostile{none + " unsigned", unsigned(good.with(map[string]any{"header alg": none}).token(), ""), "signing method "})
+			tokens = append(tokens, hostile{none + " unsigned",
+				unsigned(good.with(map[string]any{"header alg": none}).token(), ""), "signing method "})
 		}
 		add(good, "signing method "+other+" is invalid", "alg", other)
-		add(good, "signing method ", "alg", "none", "HS384", "RS512", "PS256", "ES256", "EdDSA", strings.ToLower(alg), alg+" ", "", nil, 7, []string{"HS256"})
-		add(good, "kid names another key", "kid", "other", "", "../../../../dev/null", 7, []string{r.keys.ID()}, json.RawMessage("null"))
+		add(good, "signing method ", "alg", "none", "HS384", "RS512", "PS256", "ES256", "EdDSA", strings.ToLower(alg),
+			alg+" ", "", nil, 7, []string{"HS256"})
+		add(good, "kid names another key", "kid", "other", "", "../../../../dev/null", 7, []string{r.keys.ID()},
+			json.RawMessage("null"))
 		add(good, "typ is not JWT", "typ", "JOSE", "at+jwt", "JWE", "", 7, json.RawMessage("null"))
 		add(good.with(map[string]any{"header b64": false, "header x": 1}), "crit names an unknown extension",
 			"crit", []string{"exp"}, []string{"b64"}, []string{}, "exp", json.RawMessage("null"))
@@ -178,7 +182,8 @@ func TestAccessTokenFixesAlgorithmAndKey(t *testing.T) {
 		if alg == "HS256" {
 			forged = good.by(signHS256([]byte(attackersSecret)))
 		}
-		jwk := map[string]any{"kty": "RSA", "n": base64url(attacker.N.Bytes()), "e": "AQAB", "kid": r.keys.ID(), "alg": "RS256", "use": "sig"}
+		jwk := map[string]any{"kty": "RSA", "n": base64url(attacker.N.Bytes()), "e": "AQAB", "kid": r.keys.ID(),
+			"alg": "RS256", "use": "sig"}
 		add(forged, "signature is invalid", "kid", r.keys.ID(), nil)
 		add(forged, "signature is invalid", "jwk", jwk, map[string]any{"kty": "oct", "k": encode(attackersSecret)})
 		add(forged, "signature is invalid", "jku", "https://attacker.example/jwks.json")
@@ -188,14 +193,17 @@ func TestAccessTokenFixesAlgorithmAndKey(t *testing.T) {
 		key := must.Get(testRSA())(t)
 		spki := must.Get(x509.MarshalPKIXPublicKey(key.Public()))(t)
 		for name, secret := range map[string][]byte{
-			"SPKI, DER": spki, "SPKI, PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki}), "JWKS": must.Get(r.keys.JWKS())(t),
-			"PKCS 1, PEM": pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&key.PublicKey)}),
-			"modulus":     key.N.Bytes(), "nothing": {},
+			"SPKI, DER": spki, "SPKI, PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki}),
+			"JWKS": must.Get(r.keys.JWKS())(t),
+			"PKCS 1, PEM": pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY",
+				Bytes: x509.MarshalPKCS1PublicKey(&key.PublicKey)}),
+			"modulus": key.N.Bytes(), "nothing": {},
 		} {
 			forged := good.by(signHS256(secret))
 			tokens = append(tokens, hostile{name, forged.token(), "signature is invalid"})
 			if alg == "RS256" {
-				tokens = append(tokens, hostile{name + ", HS256", forged.with(map[string]any{"header alg": "HS256"}).token(), "signing method HS256 is invalid"})
+				tokens = append(tokens, hostile{name + ", HS256", forged.with(map[string]any{"header alg": "HS256"}).token(),
+					"signing method HS256 is invalid"})
 			}
 		}
 		r.wantRefused(t, good, tokens)
@@ -240,7 +248,8 @@ func TestAccessTokenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 			{"empty", "", "compact form"},
 			{"two parts", part[0] + "." + part[1], "compact form"},
 			{"four parts", token + ".", "compact form"},
-			{"JSON serialisation with dots", fmt.Sprintf(`{"payload":".%s","protected":"%s.","signature":%q}`, part[1], part[0], part[2]), "compact form"},
+			{"JSON serialisation with dots", fmt.Sprintf(`{"payload":".%s","protected":"%s.","signature":%q}`, part[1], part[0],
+				part[2]), "compact form"},
 			{"overlong", good.with(map[string]any{"x": strings.Repeat("x", 8<<10)}).token(), "longer than 8192 bytes"},
 		})
 	})
@@ -297,7 +306,8 @@ func FuzzAccessTokenClaims(f *testing.F) {
 		if said["sub"] != id.Username || said["iss"] != testIssuer || !r.now().Before(id.Expires) {
 			t.Errorf("%s passes as %+v", claims, id)
 		}
-		if sid, given := said["sid"]; given && (sid != s.login.ID || id.Login != s.login.ID || id.Username != "alice") || !given && id.Login != "" {
+		if sid, given := said["sid"]; given && (sid != s.login.ID || id.Login != s.login.ID || id.Username != "alice") ||
+			!given && id.Login != "" {
 			t.Errorf("%s passes as %+v, of the login %s", claims, id, s.login.ID)
 		}
 	})

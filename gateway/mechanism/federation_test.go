@@ -31,7 +31,8 @@ providers:
 	service := &web.Service{Logger: slog.Default(), Metrics: metrics, Now: time.Now}
 	build := func(yaml string, before *Federation) *Federation {
 		cfg := must.Get(config.Parse(filepath.Join(t.TempDir(), "config.yaml"), []byte(yaml)))(t)
-		return &Federation{Providers: newProviders(cfg, service, before.Providers), issuers: newIssuers(cfg, service, before.issuers)}
+		return &Federation{Providers: newProviders(cfg, service, before.Providers),
+			issuers: newIssuers(cfg, service, before.issuers)}
 	}
 	first := build(both, &Federation{})
 	defer closeAll(first.Unused(&Federation{}))
@@ -39,13 +40,16 @@ providers:
 		t.Errorf("a provider without an issuer is known as %q", got)
 	}
 	same := build(both, first)
-	if same.Providers[0] != first.Providers[0] || same.Providers[1] != first.Providers[1] || same.issuers[0] != first.issuers[0] {
+	if same.Providers[0] != first.Providers[0] || same.Providers[1] != first.Providers[1] ||
+		same.issuers[0] != first.issuers[0] {
 		t.Error("what stays the same is made anew")
 	}
-	other := strings.NewReplacer("client_id: gateway}", "client_id: other}", "audience: [a]", "audience: [b]").Replace(both)
+	other := strings.NewReplacer("client_id: gateway}", "client_id: other}", "audience: [a]",
+		"audience: [b]").Replace(both)
 	changed := build(other, first)
 	defer closeAll(changed.Unused(first))
-	if changed.Providers[0] == first.Providers[0] || changed.issuers[0] == first.issuers[0] || changed.Providers[1] != first.Providers[1] {
+	if changed.Providers[0] == first.Providers[0] || changed.issuers[0] == first.issuers[0] ||
+		changed.Providers[1] != first.Providers[1] {
 		t.Error("what has changed is taken over, or what has not is made anew")
 	}
 }

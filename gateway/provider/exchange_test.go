@@ -31,7 +31,8 @@ func TestExchange(t *testing.T) {
 		Profile: Profile{
 			Subject: "alice-sub", Username: "alice", Name: "Alice", Email: "alice@example.org", Roles: []string{"user", "admin"},
 			Claims: object{
-				"department": "sales", "name": "Alice", "email": "alice@example.org", "preferred_username": "alice", "roles": []any{"user", "admin"},
+				"department": "sales", "name": "Alice", "email": "alice@example.org", "preferred_username": "alice",
+				"roles": []any{"user", "admin"},
 			},
 		},
 		Tokens:  Tokens{Access: f.access, Refresh: "the-refresh-token", ID: idToken, Expires: f.now().Add(300 * time.Second)},
@@ -66,12 +67,17 @@ func TestClientAuthentication(t *testing.T) {
 		fault     string
 	}{
 		{name: "nothing is announced", secret: testSecret, header: basicHeader},
-		{name: "both are announced", secret: testSecret, announced: []string{config.AuthMethodPost, config.AuthMethodBasic}, header: basicHeader},
-		{name: "the form is announced", secret: testSecret, announced: []string{"private_key_jwt", config.AuthMethodPost}, inForm: testSecret},
-		{name: "the form is configured", secret: testSecret, method: config.AuthMethodPost, announced: []string{config.AuthMethodBasic}, inForm: testSecret},
-		{name: "basic is configured", secret: testSecret, method: config.AuthMethodBasic, announced: []string{config.AuthMethodPost}, header: basicHeader},
+		{name: "both are announced", secret: testSecret, announced: []string{config.AuthMethodPost, config.AuthMethodBasic},
+			header: basicHeader},
+		{name: "the form is announced", secret: testSecret, announced: []string{"private_key_jwt", config.AuthMethodPost},
+			inForm: testSecret},
+		{name: "the form is configured", secret: testSecret, method: config.AuthMethodPost,
+			announced: []string{config.AuthMethodBasic}, inForm: testSecret},
+		{name: "basic is configured", secret: testSecret, method: config.AuthMethodBasic,
+			announced: []string{config.AuthMethodPost}, header: basicHeader},
 		{name: "public", announced: []string{"none"}},
-		{name: "none of ours is announced", secret: testSecret, announced: []string{"private_key_jwt"}, fault: "private_key_jwt"},
+		{name: "none of ours is announced", secret: testSecret, announced: []string{"private_key_jwt"},
+			fault: "private_key_jwt"},
 		{name: "an unknown one is configured", secret: testSecret, method: "tls_client_auth", fault: "tls_client_auth"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -102,25 +108,34 @@ func TestTokenAnswers(t *testing.T) {
 		kind   error
 		text   string
 	}{
-		{"invalid_grant", say(400, "application/json", `{"error":"invalid_grant","error_description":"Code not valid"}`), ErrRefused, `error "invalid_grant", "Code not valid"`},
+		{"invalid_grant", say(400, "application/json", `{"error":"invalid_grant","error_description":"Code not valid"}`),
+			ErrRefused, `error "invalid_grant", "Code not valid"`},
 		{"access_denied", say(403, "application/json", `{"error":"access_denied"}`), ErrRefused, "access_denied"},
-		{"GitHub's error with status 200", say(200, "application/x-www-form-urlencoded", "error=bad_verification_code&error_description=expired"), ErrRefused, "expired"},
+		{"GitHub's error with status 200", say(200, "application/x-www-form-urlencoded",
+			"error=bad_verification_code&error_description=expired"), ErrRefused, "expired"},
 		{"the client is at fault", say(401, "application/json", `{"error":"invalid_client"}`), ErrClient, "invalid_client"},
-		{"the client is at fault, GitHub", say(200, "application/x-www-form-urlencoded", "error=incorrect_client_credentials"), ErrClient, "incorrect_client_credentials"},
+		{"the client is at fault, GitHub", say(200, "application/x-www-form-urlencoded",
+			"error=incorrect_client_credentials"), ErrClient, "incorrect_client_credentials"},
 		{"invalid_request", say(400, "application/json", `{"error":"invalid_request"}`), ErrFault, "invalid_request"},
 		{"out of order", say(503, "text/html", `<h1>opaque-access-token</h1>`), ErrFault, "answered 503 Service Unavailable"},
-		{"an error that is an object", say(400, "application/json", `{"error":{"code":"invalid_grant"}}`), ErrFault, "400 Bad Request"},
-		{"a refusal that repeats the code", say(400, "application/json", `{"error":"invalid_grant","error_description":"the code the-code is used"}`), ErrRefused, "400 Bad Request"},
-		{"an error of 200 that repeats the code", sayJSON(`{"error":"invalid_grant","error_description":"the code the-code is used"}`), ErrRefused, "200 OK"},
-		{"a long description", say(400, "application/json", fmt.Sprintf(`{"error":"invalid_grant","error_description":%q}`, strings.Repeat("x", 9999))), ErrRefused, strings.Repeat("x", maxErrorDescription) + "…"},
+		{"an error that is an object", say(400, "application/json", `{"error":{"code":"invalid_grant"}}`), ErrFault,
+			"400 Bad Request"},
+		{"a refusal that repeats the code", say(400, "application/json",
+			`{"error":"invalid_grant","error_description":"the code the-code is used"}`), ErrRefused, "400 Bad Request"},
+		{"an error of 200 that repeats the code",
+			sayJSON(`{"error":"invalid_grant","error_description":"the code the-code is used"}`), ErrRefused, "200 OK"},
+		{"a long description", say(400, "application/json", fmt.Sprintf(`{"error":"invalid_grant","error_description":%q}`,
+			strings.Repeat("x", 9999))), ErrRefused, strings.Repeat("x", maxErrorDescription) + "…"},
 		{"no JSON", sayJSON(`access_token: opaque-access-token`), ErrFault, "neither a JSON object nor a form"},
 		{"no access token", sayJSON(`{"token_type":"bearer"}`), ErrFault, "no access_token"},
 		{"no ID token", sayJSON(`{"access_token":"opaque-access-token"}`), ErrFault, "is openid among the scopes?"},
-		{"a token of another type", sayJSON(`{"access_token":"opaque-access-token","token_type":"DPoP"}`), ErrFault, `type "DPoP"`},
+		{"a token of another type", sayJSON(`{"access_token":"opaque-access-token","token_type":"DPoP"}`), ErrFault,
+			`type "DPoP"`},
 		{"an array", sayJSON(`["opaque-access-token"]`), ErrFault, "neither a JSON object nor a form"},
 		{"cut off", sayJSON(`{"access_token":"opaque-access-token"`), ErrFault, "unexpected EOF"},
 		{"an access token that is a number", sayJSON(`{"access_token":1,"id_token":"x"}`), ErrFault, "no access_token"},
-		{"an ID token that is a number", sayJSON(`{"access_token":"opaque-access-token","id_token":1}`), ErrFault, "id_token is a number"},
+		{"an ID token that is a number", sayJSON(`{"access_token":"opaque-access-token","id_token":1}`), ErrFault,
+			"id_token is a number"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFake(t)
@@ -135,7 +150,8 @@ func TestTokenAnswers(t *testing.T) {
 // A token answer is JSON if it begins like that, and no member that is not needed
 // refuses it.
 func TestTokenAnswersInOtherForms(t *testing.T) {
-	for _, mediaType := range []string{"text/plain", "text/html", "application/x-www-form-urlencoded", "application/jwt", "", "nonsense/;;"} {
+	for _, mediaType := range []string{"text/plain", "text/html", "application/x-www-form-urlencoded", "application/jwt",
+		"", "nonsense/;;"} {
 		f := newFake(t)
 		f.answer = object{"expires_in": 300.5, "scope": 5, "error": nil, "error_description": ""}
 		f.instead["/token"] = func(w http.ResponseWriter, r *http.Request) {
@@ -149,7 +165,8 @@ func TestTokenAnswersInOtherForms(t *testing.T) {
 		}
 		f.answer["refresh_token"] = "second-refresh-token"
 		renewed := must(refresh(t, p, got.Tokens))
-		if !renewed.Tokens.Expires.Equal(f.now().Add(300500*time.Millisecond)) || renewed.Tokens.Refresh != "second-refresh-token" {
+		if !renewed.Tokens.Expires.Equal(f.now().Add(300500*time.Millisecond)) ||
+			renewed.Tokens.Refresh != "second-refresh-token" {
 			t.Errorf("%q: the tokens are not those of the answer", mediaType)
 		}
 	}
@@ -169,10 +186,12 @@ func TestEndpointsWithAQuery(t *testing.T) {
 	f.userinfo, f.id["roles"] = nil, "admin"
 	f.answer = object{"access_token": nil, "expires_in": nil}
 	p := f.provider(func(o *Options) {
-		o.Endpoints = Endpoints{Authorization: f.idp + "/authorize?p=b2c_1", Token: f.idp + "/token?p=b2c_1", Keys: f.idp + "/keys?p=b2c_1"}
+		o.Endpoints = Endpoints{Authorization: f.idp + "/authorize?p=b2c_1", Token: f.idp + "/token?p=b2c_1",
+			Keys: f.idp + "/keys?p=b2c_1"}
 	})
 	to, err := p.AuthorizationURL(t.Context(), testAttempt)
-	if query := must(url.Parse(to)).Query(); err != nil || query.Get("p") != "b2c_1" || query.Get("client_id") != testClient {
+	if query := must(url.Parse(to)).Query(); err != nil || query.Get("p") != "b2c_1" ||
+		query.Get("client_id") != testClient {
 		t.Errorf("the browser goes to %q, %v", to, err)
 	}
 	login := must(exchange(t, p))
@@ -193,7 +212,9 @@ func TestExpiry(t *testing.T) {
 	f := newFake(t)
 	const unknown = 0
 	for expiresIn, want := range map[any]time.Duration{
-		3600: time.Hour, "3600": time.Hour /* PayPal */, 300.5: 300500 * time.Millisecond, "300.5": 300500 * time.Millisecond, "soon": unknown, true: unknown, nil: unknown, 0: unknown, -1: unknown, 999999999: maxExpiresIn * time.Second,
+		3600: time.Hour, "3600": time.Hour /* PayPal */, 300.5: 300500 * time.Millisecond,
+		"300.5": 300500 * time.Millisecond, "soon": unknown, true: unknown, nil: unknown, 0: unknown, -1: unknown,
+		999999999: maxExpiresIn * time.Second,
 	} {
 		f.answer["expires_in"] = expiresIn
 		expires := time.Time{}
@@ -222,13 +243,15 @@ func TestPlainOAuth(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
 			f.userinfo = test.userinfo
-			f.instead["/token"] = say(200, "application/x-www-form-urlencoded", "access_token=opaque-access-token&expires_in=3600") // GitHub
+			f.instead["/token"] = say(200, "application/x-www-form-urlencoded",
+				"access_token=opaque-access-token&expires_in=3600") // GitHub
 			got, err := f.github().Exchange(t.Context(), "the-code", Attempt{State: "s", Verifier: "v"})
 			f.wantCalled(t, discoveryPath, 0)
 			if wantError(t, err, ErrFault, test.fault); err != nil {
 				return
 			}
-			if got.Profile.Subject != test.subject || got.Profile.Username != "octocat" || !got.Tokens.Expires.Equal(f.now().Add(time.Hour)) {
+			if got.Profile.Subject != test.subject || got.Profile.Username != "octocat" ||
+				!got.Tokens.Expires.Equal(f.now().Add(time.Hour)) {
 				t.Errorf("profile %+v until %v, want the subject %s", got.Profile, got.Tokens.Expires, test.subject)
 			}
 		})
@@ -241,11 +264,13 @@ func TestEndpointsByHand(t *testing.T) {
 		change func(*fake, *Options)
 		fault  string
 	}{
-		"good":            {func(*fake, *Options) {}, ""},
-		"no issuer":       {func(_ *fake, o *Options) { o.Issuer = "" }, "no issuer is configured"},
-		"no ID token":     {func(f *fake, _ *Options) { f.idToken = func(object) any { return nil } }, "no id_token"},
-		"in the clear":    {func(_ *fake, o *Options) { o.Endpoints.Token = "http://id.example.org/token" }, `token_endpoint "http://id.example.org/token" is not https`},
-		"nothing says it": {func(_ *fake, o *Options) { o.Endpoints.Keys, o.Endpoints.Userinfo = "", "" }, "no source names the user"},
+		"good":        {func(*fake, *Options) {}, ""},
+		"no issuer":   {func(_ *fake, o *Options) { o.Issuer = "" }, "no issuer is configured"},
+		"no ID token": {func(f *fake, _ *Options) { f.idToken = func(object) any { return nil } }, "no id_token"},
+		"in the clear": {func(_ *fake, o *Options) { o.Endpoints.Token = "http://id.example.org/token" },
+			`token_endpoint "http://id.example.org/token" is not https`},
+		"nothing says it": {func(_ *fake, o *Options) { o.Endpoints.Keys, o.Endpoints.Userinfo = "", "" },
+			"no source names the user"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
@@ -266,7 +291,8 @@ func TestAttemptIsNeeded(t *testing.T) {
 	p := f.provider(nil)
 	_, err := p.Exchange(t.Context(), "", testAttempt)
 	errs := map[string]error{"no code": err}
-	for name, attempt := range map[string]Attempt{"nonce": {State: "s", Verifier: "v"}, "verifier": {State: "s", Nonce: "n"}} {
+	for name, attempt := range map[string]Attempt{"nonce": {State: "s", Verifier: "v"},
+		"verifier": {State: "s", Nonce: "n"}} {
 		_, errs["exchange without "+name] = p.Exchange(t.Context(), "the-code", attempt)
 		_, errs["start without "+name] = p.AuthorizationURL(t.Context(), attempt)
 	}
@@ -301,7 +327,8 @@ func TestRefresh(t *testing.T) {
 		t.Errorf("roles: %s", diff)
 	}
 	got := rotated.Tokens
-	if got.ID == login.Tokens.ID || got != (Tokens{f.access, "second-refresh-token", got.ID, f.now().Add(300 * time.Second)}) {
+	if got.ID == login.Tokens.ID || got != (Tokens{f.access, "second-refresh-token", got.ID,
+		f.now().Add(300 * time.Second)}) {
 		t.Error("the tokens are not the new ones")
 	}
 
@@ -349,7 +376,8 @@ func TestRefreshPrefersFreshRoles(t *testing.T) {
 func TestKeptClaims(t *testing.T) {
 	f := newFake(t)
 	token := f.key.sign(f.claims(nil), nil)
-	for raw, subject := range map[string]string{token: "bob-sub", "": "alice-sub", "a.!.c": "alice-sub", "a.YQ.c": "alice-sub"} {
+	for raw, subject := range map[string]string{token: "bob-sub", "": "alice-sub", "a.!.c": "alice-sub",
+		"a.YQ.c": "alice-sub"} {
 		if kept := keptClaims(raw, subject); kept != nil {
 			t.Errorf("%q for %s: %v, want none", raw, subject, kept)
 		}
@@ -369,9 +397,11 @@ func TestRefreshRefuses(t *testing.T) {
 		rotated bool // new tokens came
 	}{
 		{"invalid_grant", token(400, `{"error":"invalid_grant"}`), ErrEnded, "invalid_grant", false},
-		{"Dex", token(400, `{"error":"invalid_request","error_description":"Refresh token expired."}`), ErrEnded, "Refresh token expired.", false},
+		{"Dex", token(400, `{"error":"invalid_request","error_description":"Refresh token expired."}`), ErrEnded,
+			"Refresh token expired.", false},
 		{"a token that is not valid", token(401, `{"error":"invalid_token"}`), ErrEnded, "invalid_token", false},
-		{"a client that may not refresh", token(400, `{"error":"unauthorized_client"}`), ErrEnded, "unauthorized_client", false},
+		{"a client that may not refresh", token(400, `{"error":"unauthorized_client"}`), ErrEnded,
+			"unauthorized_client", false},
 		{"a page", answers("/token", say(403, "text/html", "<h1>Forbidden</h1>")), ErrEnded, "403", false},
 		{"a redirect", token(302, ""), ErrEnded, "redirects are not followed", false},
 		{"an unknown status", token(999, ""), ErrEnded, "999", false},
@@ -386,21 +416,26 @@ func TestRefreshRefuses(t *testing.T) {
 		{"out of order", token(500, `{"error":"invalid_grant"}`), ErrFault, "500", false},
 		{"a gateway times out", token(504, ""), ErrFault, "504", false},
 		{"the ID token of another", func(f *fake) { f.id["sub"] = "bob-sub" }, ErrEnded, "another person", true},
-		{"the userinfo of another", func(f *fake) { f.userinfo["sub"] = "bob-sub"; f.answer["id_token"] = nil }, ErrEnded, "another person", true},
+		{"the userinfo of another", func(f *fake) { f.userinfo["sub"] = "bob-sub"; f.answer["id_token"] = nil }, ErrEnded,
+			"another person", true},
 		{"an ID token for another client", func(f *fake) { f.id["aud"] = "other" }, ErrEnded, "aud is", true},
 		{"an ID token of another issuer", func(f *fake) { f.id["iss"] = "https://evil.example" }, ErrEnded, "iss is", true},
 		{"an ID token of another key", func(f *fake) { f.key = newECKey("first") }, ErrEnded, "verify", true},
-		{"an ID token of a key that the issuer does not have", func(f *fake) { f.key = newECKey("second") }, ErrEnded, "no key", true},
+		{"an ID token of a key that the issuer does not have", func(f *fake) { f.key = newECKey("second") }, ErrEnded,
+			"no key", true},
 		{"keys out of order", func(f *fake) { f.key = newECKey("second"); f.fail("/keys") }, ErrFault, "503", true},
 		{"userinfo out of order", answers("/userinfo", say(500, "", "")), ErrFault, "500", true},
 		{"userinfo too early", answers("/userinfo", say(429, "", "")), ErrFault, "429", true},
 		{"userinfo without sub", answers("/userinfo", sayJSON(`{}`)), ErrEnded, "sub is missing", true},
 		{"userinfo that is null", answers("/userinfo", sayJSON(`null`)), ErrEnded, "null", true},
 		{"userinfo elsewhere", answers("/userinfo", say(302, "", "")), ErrEnded, "redirects are not followed", true},
-		{"userinfo with 201", answers("/userinfo", say(201, "application/json", `{"sub":"alice-sub"}`)), ErrEnded, "201", true},
-		{"userinfo refused", answers("/userinfo", challenge(`Bearer realm="r", error="invalid_token", error_description="not for userinfo"`)), ErrEnded,
+		{"userinfo with 201", answers("/userinfo", say(201, "application/json", `{"sub":"alice-sub"}`)), ErrEnded, "201",
+			true},
+		{"userinfo refused", answers("/userinfo",
+			challenge(`Bearer realm="r", error="invalid_token", error_description="not for userinfo"`)), ErrEnded,
 			`401 Unauthorized, error "invalid_token", "not for userinfo"`, true},
-		{"userinfo refuses the client", answers("/userinfo", say(401, "application/json", `{"error":"invalid_client"}`)), ErrClient, "invalid_client", true},
+		{"userinfo refuses the client", answers("/userinfo", say(401, "application/json", `{"error":"invalid_client"}`)),
+			ErrClient, "invalid_client", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFake(t)
@@ -439,7 +474,8 @@ func TestRefreshWithAKeyThatMayBeNew(t *testing.T) {
 	f.keys = append(f.keys, f.key.public())
 	got, err := refresh(t, p, before)
 	wantError(t, err, ErrFault, "not fetched again so soon")
-	if got == nil || got.Tokens.Refresh != "second-refresh-token" || got.Tokens.ID != before.ID || got.Said.ID != nil || got.Said.Userinfo == nil {
+	if got == nil || got.Tokens.Refresh != "second-refresh-token" || got.Tokens.ID != before.ID || got.Said.ID != nil ||
+		got.Said.Userinfo == nil {
 		t.Fatalf("got %+v", got)
 	}
 	f.clock.Advance(keysInterval)
@@ -454,7 +490,8 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	var logged logtest.Buffer
 	slog.New(slog.NewJSONHandler(&logged, nil)).Info("test", "tokens", tokens, "attempt", attempt)
 	for _, text := range []string{
-		fmt.Sprint(tokens, attempt), fmt.Sprintf("%v %+v %#v %s", tokens, tokens, tokens, tokens), fmt.Sprintf("%+v", Grant{Tokens: tokens}),
+		fmt.Sprint(tokens, attempt), fmt.Sprintf("%v %+v %#v %s", tokens, tokens, tokens, tokens),
+		fmt.Sprintf("%+v", Grant{Tokens: tokens}),
 		fmt.Sprintf("%v %+v %#v %s", attempt, attempt, attempt, attempt), logged.String(),
 	} {
 		if strings.Contains(text, "SECRET") || !strings.Contains(text, redacted) {
@@ -474,19 +511,28 @@ func TestAuthorizationURL(t *testing.T) {
 		change func(f *fake, o *Options)
 		want   url.Values // over the usual ones; nil removes
 	}{
-		"plain":              {func(*fake, *Options) {}, nil},
-		"further parameters": {func(_ *fake, o *Options) { o.AuthorizationParams = map[string]string{"hd": "example.org"} }, url.Values{"hd": {"example.org"}}},
+		"plain": {func(*fake, *Options) {}, nil},
+		"further parameters": {func(_ *fake, o *Options) { o.AuthorizationParams = map[string]string{"hd": "example.org"} },
+			url.Values{"hd": {"example.org"}}},
 		"parameters that are ours": {func(_ *fake, o *Options) {
-			o.AuthorizationParams = map[string]string{"state": "x", "nonce": "x", "code_challenge": "x", "code_challenge_method": "plain", "client_id": "x", "redirect_uri": "x", "scope": "x", "response_type": "token"}
+			o.AuthorizationParams = map[string]string{"state": "x", "nonce": "x", "code_challenge": "x",
+				"code_challenge_method": "plain", "client_id": "x", "redirect_uri": "x", "scope": "x", "response_type": "token"}
 		}, nil},
-		"offline access":         {func(_ *fake, o *Options) { o.Scopes = offline }, url.Values{"scope": {"openid offline_access"}, "prompt": {"consent"}}},
-		"with a prompt":          {func(_ *fake, o *Options) { o.Scopes, o.AuthorizationParams = offline, prompted }, url.Values{"scope": {"openid offline_access"}, "prompt": {"login"}}},
+		"offline access": {func(_ *fake, o *Options) { o.Scopes = offline },
+			url.Values{"scope": {"openid offline_access"}, "prompt": {"consent"}}},
+		"with a prompt": {func(_ *fake, o *Options) { o.Scopes, o.AuthorizationParams = offline, prompted },
+			url.Values{"scope": {"openid offline_access"}, "prompt": {"login"}}},
 		"without OpenID Connect": {func(f *fake, o *Options) { o.Endpoints = f.endpoints("") }, url.Values{"nonce": nil}},
 
-		"another account":                         {func(*fake, *Options) {}, url.Values{"prompt": {"login"}}},
-		"another account, offline access":         {func(_ *fake, o *Options) { o.Scopes = offline }, url.Values{"scope": {"openid offline_access"}, "prompt": {"login consent"}}},
-		"another account, with a prompt":          {func(_ *fake, o *Options) { o.AuthorizationParams = map[string]string{"prompt": "x"} }, url.Values{"prompt": {"x"}}},
-		"another account, without OpenID Connect": {func(f *fake, o *Options) { o.Endpoints = f.endpoints("") }, url.Values{"nonce": nil}},
+		"another account": {func(*fake, *Options) {}, url.Values{"prompt": {"login"}}},
+		"another account, offline access": {func(_ *fake, o *Options) { o.Scopes = offline },
+			url.Values{"scope": {"openid offline_access"}, "prompt": {"login consent"}}},
+		"another account, with a prompt": {func(_ *fake,
+			o *Options) {
+			o.AuthorizationParams = map[string]string{"prompt": "x"}
+		}, url.Values{"prompt": {"x"}}},
+		"another account, without OpenID Connect": {func(f *fake, o *Options) { o.Endpoints = f.endpoints("") },
+			url.Values{"nonce": nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, attempt := newFake(t), testAttempt
@@ -496,7 +542,8 @@ func TestAuthorizationURL(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := url.Values{
-				"response_type": {"code"}, "client_id": {testClient}, "redirect_uri": {"https://gateway.example/callback"}, "scope": {"openid profile"},
+				"response_type": {"code"}, "client_id": {testClient}, "redirect_uri": {"https://gateway.example/callback"},
+				"scope": {"openid profile"},
 				"state": {testAttempt.State}, "nonce": {testAttempt.Nonce},
 				// of testAttempt.Verifier: printf %s … | openssl sha256 -binary | basenc --base64url
 				"code_challenge": {"H-wHqp3DEpV09yNSxgxr-j_EEJSKItM7jvppyxkV2AQ"}, "code_challenge_method": {"S256"},
@@ -533,7 +580,8 @@ func TestCheckIssuer(t *testing.T) {
 		f.discovery["authorization_response_iss_parameter_supported"] = test.announced
 		err := f.provider(nil).CheckIssuer(t.Context(), strings.Replace(test.iss, "OWN", f.idp, 1), test.iss != "")
 		if (err != nil) != test.mixUp || err != nil && !errors.Is(err, ErrMixUp) || f.called(discoveryPath) != test.asks {
-			t.Errorf("%s: %v after %d calls of discovery, want a mix-up: %t after %d", test.name, err, f.called(discoveryPath), test.mixUp, test.asks)
+			t.Errorf("%s: %v after %d calls of discovery, want a mix-up: %t after %d", test.name, err, f.called(discoveryPath),
+				test.mixUp, test.asks)
 		}
 	}
 	for _, iss := range []string{"", "https://github.com/login/oauth"} { // empty is not the issuer, even where none is configured

@@ -46,14 +46,18 @@ func TestLogout(t *testing.T) {
 		{name: "end session alone, no refresh token", endSession: page, tokens: noRefresh, redirect: true},
 		{name: "a page, then revocation", endSession: page, revoke: ok, tokens: fullTokens, calls: "form revoke"},
 		{name: "a page, then the browser", endSession: page, tokens: fullTokens, calls: "form", redirect: true},
-		{name: "two failures, then the browser", endSession: bad, revoke: bad, tokens: fullTokens, calls: "form revoke", redirect: true},
-		{name: "a redirect, then the browser", endSession: say(302, "", ""), tokens: fullTokens, calls: "form", redirect: true},
+		{name: "two failures, then the browser", endSession: bad, revoke: bad, tokens: fullTokens, calls: "form revoke",
+			redirect: true},
+		{name: "a redirect, then the browser", endSession: say(302, "", ""), tokens: fullTokens, calls: "form",
+			redirect: true},
 		{name: "nothing is offered", tokens: fullTokens},
-		{name: "nothing but revocation, and that fails", revoke: say(503, "", "the-refresh-token"), tokens: fullTokens, calls: "revoke", fault: "logout"},
+		{name: "nothing but revocation, and that fails", revoke: say(503, "", "the-refresh-token"), tokens: fullTokens,
+			calls: "revoke", fault: "logout"},
 		{name: "no tokens", revoke: ok},
 
 		{name: "form", logout: "form", endSession: done, revoke: ok, tokens: fullTokens, calls: "form"},
-		{name: "form that fails", logout: "form", endSession: page, revoke: ok, tokens: fullTokens, calls: "form", fault: "logout"},
+		{name: "form that fails", logout: "form", endSession: page, revoke: ok, tokens: fullTokens, calls: "form",
+			fault: "logout"},
 		{name: "form without a refresh token", logout: "form", endSession: done, revoke: ok, tokens: noRefresh},
 		{name: "revoke", logout: "revoke", endSession: done, revoke: ok, tokens: fullTokens, calls: "revoke"},
 		{name: "revoke that is not offered", logout: "revoke", endSession: done, tokens: fullTokens},
@@ -65,7 +69,8 @@ func TestLogout(t *testing.T) {
 			f.offer(test.endSession, test.revoke)
 			got, err := f.provider(func(o *Options) { o.Logout = test.logout }).Logout(t.Context(), test.tokens)
 			wantError(t, err, ErrFault, test.fault)
-			calls := strings.TrimSpace(strings.Repeat("form ", f.called("/logout")) + strings.Repeat("revoke ", f.called("/revoke")))
+			calls := strings.TrimSpace(strings.Repeat("form ", f.called("/logout")) + strings.Repeat("revoke ",
+				f.called("/revoke")))
 			if calls != test.calls {
 				t.Errorf("calls %q, want %q", calls, test.calls)
 			}
@@ -93,7 +98,8 @@ func TestLogoutRequests(t *testing.T) {
 		"/out?client_id=x&logout_uri=https%3A%2F%2Fapp%2F": {"redirect", Tokens{}, func(o *Options) {
 			o.LogoutURL, o.PostLogoutURL = o.Issuer+"/out?client_id=x&logout_uri=https%3A%2F%2Fapp%2F", ""
 		}}, // Cognito
-		"/out?client_id=authgate": {"redirect", Tokens{}, func(o *Options) { o.LogoutURL, o.PostLogoutURL = o.Issuer+"/out", "" }},
+		"/out?client_id=authgate": {"redirect", Tokens{},
+			func(o *Options) { o.LogoutURL, o.PostLogoutURL = o.Issuer+"/out", "" }},
 	} {
 		f := newFake(t)
 		f.offer(say(204, "", ""), say(200, "", ""))
@@ -158,14 +164,16 @@ func TestLogoutToken(t *testing.T) {
 		{nil, LogoutToken{ID: "the-jti", Subject: "alice-sub", Session: "the-sid", Expires: short}},
 		{object{"sub": nil}, LogoutToken{ID: "the-jti", Session: "the-sid", Expires: short}},
 		{object{"sid": nil}, LogoutToken{ID: "the-jti", Subject: "alice-sub", Expires: short}},
-		{object{"exp": f.now().Add(24 * time.Hour).Unix()}, LogoutToken{ID: "the-jti", Subject: "alice-sub", Session: "the-sid", Expires: long}},
+		{object{"exp": f.now().Add(24 * time.Hour).Unix()},
+			LogoutToken{ID: "the-jti", Subject: "alice-sub", Session: "the-sid", Expires: long}},
 	} {
 		got, err := f.provider(nil).VerifyLogoutToken(t.Context(), f.key.sign(f.logoutClaims(test.change), nil))
 		if diff := cmp.Diff(&test.want, got); diff != "" || err != nil {
 			t.Errorf("with %v: %v (-want +got):\n%s", test.change, err, diff)
 		}
 	}
-	_, err := f.provider(nil).VerifyLogoutToken(t.Context(), f.key.sign(f.logoutClaims(object{"sub": nil, "sid": nil, "SID": "x"}), nil))
+	_, err := f.provider(nil).VerifyLogoutToken(t.Context(),
+		f.key.sign(f.logoutClaims(object{"sub": nil, "sid": nil, "SID": "x"}), nil))
 	wantError(t, err, ErrInvalid, "neither sub nor sid")
 	token := f.key.sign(f.logoutClaims(nil), nil)
 	_, err = f.github().VerifyLogoutToken(t.Context(), token)

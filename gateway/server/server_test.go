@@ -30,7 +30,10 @@ const anyPort = "127.0.0.1:0"
 func listening(t *testing.T, source certs.Source, cfg config.Config) (*Server, *logtest.Buffer) {
 	t.Helper()
 	log := &logtest.Buffer{}
-	o := options(&stub{config: cfg, serve: func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RemoteAddr) }}, log)
+	o := options(&stub{config: cfg, serve: func(w http.ResponseWriter, r *http.Request) {
+		_,
+			_ = io.WriteString(w, r.RemoteAddr)
+	}}, log)
 	o.Certificates = source
 	s, err := New(o)
 	if err != nil {
@@ -66,7 +69,8 @@ func TestListeners(t *testing.T) {
 			}
 			for path, want := range map[string]int{"/challenge": c.challenged, "/": c.asked} {
 				w := httptest.NewRecorder()
-				if l.server.Handler.ServeHTTP(w, httptest.NewRequest("GET", path, nil)); l.name == nameHTTP && (w.Code != want || w.Body.Len() > 0 != (c.source == nil)) {
+				if l.server.Handler.ServeHTTP(w, httptest.NewRequest("GET", path, nil)); l.name == nameHTTP &&
+					(w.Code != want || w.Body.Len() > 0 != (c.source == nil)) {
 					t.Errorf("%s: %s: %d, want %d; the body is %q", c.mode, path, w.Code, want, w.Body)
 				}
 			}
@@ -86,9 +90,11 @@ func TestPortInUse(t *testing.T) {
 	}
 	defer taken.Close()
 	first, authority := porttest.Address(t), &issued{}
-	o := options(&stub{config: config.Config{Listen: config.Listen{HTTPS: first, HTTP: anyPort, Admin: taken.Addr().String()}}}, &logtest.Buffer{})
+	o := options(&stub{config: config.Config{Listen: config.Listen{HTTPS: first, HTTP: anyPort,
+		Admin: taken.Addr().String()}}}, &logtest.Buffer{})
 	o.Certificates = authority
-	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "listen.admin") || !strings.Contains(err.Error(), taken.Addr().String()) {
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "listen.admin") ||
+		!strings.Contains(err.Error(), taken.Addr().String()) {
 		t.Errorf("got %v, want it to name listen.admin and %s", err, taken.Addr())
 	}
 	again, err := net.Listen("tcp", first)
@@ -107,7 +113,8 @@ func TestListenerFails(t *testing.T) {
 	authority := &issued{}
 	s, _ := listening(t, authority, config.Config{Listen: config.Listen{HTTPS: anyPort, HTTP: anyPort, Admin: anyPort}})
 	s.serving[1].listener.Close()
-	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "listen.http") || !errors.Is(err, net.ErrClosed) {
+	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "listen.http") ||
+		!errors.Is(err, net.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
 	if authority.closed.Load() != 1 {
@@ -120,7 +127,8 @@ func TestListenerFails(t *testing.T) {
 func TestProxyProtocol(t *testing.T) {
 	t.Parallel()
 	balancers := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
-	s, _ := listening(t, nil, config.Config{TLS: config.TLS{Mode: config.TLSOff}, Listen: config.Listen{HTTP: anyPort, Admin: anyPort, ProxyProtocol: balancers}})
+	s, _ := listening(t, nil, config.Config{TLS: config.TLS{Mode: config.TLSOff},
+		Listen: config.Listen{HTTP: anyPort, Admin: anyPort, ProxyProtocol: balancers}})
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error)
 	go func() { served <- s.Serve(ctx) }()
@@ -132,7 +140,8 @@ func TestProxyProtocol(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.WriteString(client, c.header+"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") // the answer tells
+		_, _ = io.WriteString(client, c.header+"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: "+
+			"close\r\n\r\n") // the answer tells
 		if answer, err := io.ReadAll(client); err != nil || !strings.Contains(string(answer), c.want) {
 			t.Errorf("%s: %s, %v", name, answer, err)
 		}
@@ -158,11 +167,13 @@ func TestHTTP2WithoutTLS(t *testing.T) {
 		http2  bool
 		want   string
 	}{
-		"HTTP/2":                 {nil, config.TLSOff, config.Listen{HTTP: anyPort}, "", true, "HTTP/2.0 from 127.0.0.1"},
-		"HTTP/1.1":               {nil, config.TLSOff, config.Listen{HTTP: anyPort}, "", false, "HTTP/1.1 from 127.0.0.1"},
-		"HTTP/2 of a balancer":   {nil, config.TLSOff, config.Listen{HTTP: anyPort, ProxyProtocol: balancers}, header, true, "HTTP/2.0 from 203.0.113.9"},
-		"HTTP/1.1 of a balancer": {nil, config.TLSOff, config.Listen{HTTP: anyPort, ProxyProtocol: balancers}, header, false, "HTTP/1.1 from 203.0.113.9"},
-		"HTTP/2 beside TLS":      {certificates{}, config.TLSFiles, config.Listen{HTTP: anyPort}, "", true, ""},
+		"HTTP/2":   {nil, config.TLSOff, config.Listen{HTTP: anyPort}, "", true, "HTTP/2.0 from 127.0.0.1"},
+		"HTTP/1.1": {nil, config.TLSOff, config.Listen{HTTP: anyPort}, "", false, "HTTP/1.1 from 127.0.0.1"},
+		"HTTP/2 of a balancer": {nil, config.TLSOff, config.Listen{HTTP: anyPort, ProxyProtocol: balancers}, header, true,
+			"HTTP/2.0 from 203.0.113.9"},
+		"HTTP/1.1 of a balancer": {nil, config.TLSOff, config.Listen{HTTP: anyPort, ProxyProtocol: balancers}, header, false,
+			"HTTP/1.1 from 203.0.113.9"},
+		"HTTP/2 beside TLS": {certificates{}, config.TLSFiles, config.Listen{HTTP: anyPort}, "", true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -170,13 +181,14 @@ func TestHTTP2WithoutTLS(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			served := make(chan error)
 			go func() { served <- s.Serve(ctx) }()
-			client := &http.Client{Timeout: patience, Transport: &http.Transport{Protocols: protocols(c.http2), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Address(nameHTTP))
-				if err == nil {
-					_, err = io.WriteString(conn, c.header)
-				}
-				return conn, err
-			}}}
+			client := &http.Client{Timeout: patience, Transport: &http.Transport{Protocols: protocols(c.http2),
+				DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Address(nameHTTP))
+					if err == nil {
+						_, err = io.WriteString(conn, c.header)
+					}
+					return conn, err
+				}}}
 			var got string
 			if answer, err := client.Get("http://gw.example/"); err == nil {
 				address, _ := io.ReadAll(answer.Body)
@@ -236,7 +248,8 @@ func TestServerMetrics(t *testing.T) {
 			t.Errorf("/metrics lacks %s:\n%s", want, w.Body)
 		}
 	}
-	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "registering metrics") || authority.closed.Load() != 1 {
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "registering metrics") ||
+		authority.closed.Load() != 1 {
 		t.Errorf("with the same registry: %v, closed %d times", err, authority.closed.Load())
 	}
 }
@@ -251,7 +264,8 @@ func ask(s *Server, method, path string) *httptest.ResponseRecorder {
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	own := certificates{
-		{Domain: "good.example", Expires: time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)}, {Domain: "none.example", Problem: "no such host"},
+		{Domain: "good.example", Expires: time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)},
+		{Domain: "none.example", Problem: "no such host"},
 	}
 	const reported = `,"certificates":[{"domain":"good.example","expires":"2026-03-01T12:00:00Z"},{"domain":"none.example","problem":"no such host"}]}`
 	away := errors.New("the store is away")
@@ -262,18 +276,20 @@ func TestHealth(t *testing.T) {
 		status   int
 		want     string
 	}{
-		"ready":                           {nil, false, nil, 200, `{"status":"ready"}`},
-		"not ready":                       {away, false, nil, 503, `{"status":"unready","reason":"the store is away"}`},
-		"draining":                        {away, true, nil, 503, `{"status":"unready","reason":"stopping"}`},
-		"with certificates from files":    {nil, false, own, 200, `{"status":"ready"}`},
-		"with issued certificates":        {nil, false, &issued{certificates: own}, 200, `{"status":"ready"` + reported},
-		"with issued ones, and not ready": {away, false, &issued{certificates: own}, 503, `{"status":"unready","reason":"the store is away"` + reported},
+		"ready":                        {nil, false, nil, 200, `{"status":"ready"}`},
+		"not ready":                    {away, false, nil, 503, `{"status":"unready","reason":"the store is away"}`},
+		"draining":                     {away, true, nil, 503, `{"status":"unready","reason":"stopping"}`},
+		"with certificates from files": {nil, false, own, 200, `{"status":"ready"}`},
+		"with issued certificates":     {nil, false, &issued{certificates: own}, 200, `{"status":"ready"` + reported},
+		"with issued ones, and not ready": {away, false, &issued{certificates: own}, 503,
+			`{"status":"unready","reason":"the store is away"` + reported},
 	} {
 		o := options(&stub{ready: func(context.Context) error { return c.ready }}, &logtest.Buffer{})
 		o.Certificates = c.certs
 		s := newServer(o)
 		s.draining.Store(c.draining)
-		if w := ask(s, "GET", "/readyz"); w.Code != c.status || strings.TrimSpace(w.Body.String()) != c.want || w.Header().Get("Content-Type") != "application/json" {
+		if w := ask(s, "GET", "/readyz"); w.Code != c.status || strings.TrimSpace(w.Body.String()) != c.want ||
+			w.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%s: readyz %d %s, want %d %s", name, w.Code, w.Body, c.status, c.want)
 		}
 		if w := ask(s, "GET", "/healthz"); w.Code != 200 || strings.TrimSpace(w.Body.String()) != `{"status":"alive"}` {

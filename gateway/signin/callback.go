@@ -39,7 +39,7 @@ type callback struct {
 	hosts      *otherHosts
 }
 
-// enabled returns why nobody comes back from a provider here.
+// enabled returns why no user comes back from a provider here.
 func (c *callback) enabled() error {
 	if len(c.federation.Providers) == 0 {
 		return &web.Error{Status: http.StatusNotFound, Detail: "No provider is configured here."}

@@ -9,7 +9,7 @@ import (
 )
 
 // After a user signs in as another user, the browser has the new identity alone,
-// whatever cookies it had before.
+// with any cookies of before.
 func TestOneIdentityAfterSignIn(t *testing.T) {
 	t.Parallel()
 	logins := []string{"/login?mechanism=bearer", "/login?mechanism=session", "/login"}
@@ -32,14 +32,15 @@ func TestOneIdentityAfterSignIn(t *testing.T) {
 func TestLogoutCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, rig.Base)
-	rig.EachFailure(r.Client, r.Store, rig.Outages["from then"], func(broken func(*http.Request) *httptest.ResponseRecorder) {
-		alice, bob := r.Login(rig.Alice), r.Login(rig.Bob)
-		if w := broken(rig.Request("POST", "/logout", "", bob.Cookie, alice.Bearer)); w.Code != 200 {
-			r.Do("POST", "/logout", "", bob.Cookie, alice.Bearer)
-		}
-		r.Good(alice, false)
-		r.Good(bob, false)
-	})
+	rig.EachFailure(r.Client, r.Store, rig.Outages["from then"],
+		func(broken func(*http.Request) *httptest.ResponseRecorder) {
+			alice, bob := r.Login(rig.Alice), r.Login(rig.Bob)
+			if w := broken(rig.Request("POST", "/logout", "", bob.Cookie, alice.Bearer)); w.Code != 200 {
+				r.Do("POST", "/logout", "", bob.Cookie, alice.Bearer)
+			}
+			r.Good(alice, false)
+			r.Good(bob, false)
+		})
 }
 
 // A browser that returns from a provider does not send strict cookies. The sign-in

@@ -129,7 +129,8 @@ func TestAttemptEnds(t *testing.T) {
 	r.Clock.Advance(10 * time.Minute)
 	w := r.Want(400, "GET", late.Target, "", late.Cookie)
 	if w.Header()["Set-Cookie"] != nil || !strings.Contains(rig.DetailOf(t, w), "took too long") || p.Asked.Load() != 1 {
-		t.Errorf("after ten minutes: %q %s, %d requests to the token endpoint", w.Header()["Set-Cookie"], w.Body, p.Asked.Load())
+		t.Errorf("after ten minutes: %q %s, %d requests to the token endpoint", w.Header()["Set-Cookie"], w.Body,
+			p.Asked.Load())
 	}
 }
 

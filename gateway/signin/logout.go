@@ -119,7 +119,7 @@ func (l *Logout) answer(ex *web.Exchange, redirect string, page bool) {
 }
 
 // byLink is GET /logout: the same for cookies, for a person who goes there. What a
-// browser loads ahead of a click, or for a part of a page, signs nobody out. A link
+// browser loads ahead of a click, or for a part of a page, signs no user out. A link
 // on another site must not either, so it leads to a page that asks first.
 func (l *Logout) byLink(ex *web.Exchange) error {
 	if !ex.Navigates() {

@@ -12,21 +12,23 @@ import (
 func TestLogoutByLink(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, rig.Base)
-	for site, ends := range map[string]bool{"": true, "same-origin": true, "none": true, "same-site": false, "cross-site": false, "x": false} {
+	for site, ends := range map[string]bool{"": true, "same-origin": true, "none": true, "same-site": false,
+		"cross-site": false, "x": false} {
 		s := r.Login(rig.Alice)
 		header := []string{s.Cookie}
 		if site != "" {
 			header = append(header, "Sec-Fetch-Site: "+site)
 		}
 		w := r.Do("GET", "/logout", "", header...)
-		if ends && (w.Code != 302 || w.Header().Get("Location") != "/") || !ends && (w.Code != 200 || w.Header()["Set-Cookie"] != nil) {
+		if ends && (w.Code != 302 || w.Header().Get("Location") != "/") || !ends &&
+			(w.Code != 200 || w.Header()["Set-Cookie"] != nil) {
 			t.Errorf("%q: %d to %q, cookies %q", site, w.Code, w.Header().Get("Location"), w.Header()["Set-Cookie"])
 		}
 		r.Good(s, !ends)
 	}
 }
 
-// GET /logout signs out a person who goes there, and nobody else: not what a browser
+// GET /logout signs out a person who goes there, and no one else: not what a browser
 // loads ahead of a click, nor what a script or a part of a page asks for.
 func TestLogoutByNavigation(t *testing.T) {
 	t.Parallel()
@@ -64,7 +66,8 @@ func TestLogoutByNavigation(t *testing.T) {
 		}
 		r.Good(s, true)
 	}
-	for _, header := range [][]string{{navigates, rig.Browser, "Sec-Fetch-Site: same-origin"}, {navigates, rig.Browser, "Purpose: "}, {rig.Browser}, {}} {
+	for _, header := range [][]string{{navigates, rig.Browser, "Sec-Fetch-Site: same-origin"},
+		{navigates, rig.Browser, "Purpose: "}, {rig.Browser}, {}} {
 		s := r.Login(rig.Alice)
 		if w := r.Want(302, "GET", "/logout", "", append(header, s.Cookie)...); w.Header().Get("Location") != "/" {
 			t.Errorf("%q: to %q", header, w.Header().Get("Location"))
@@ -89,7 +92,8 @@ func TestCSRFTokenAtLogout(t *testing.T) {
 	r.Want(403, "POST", "/logout", "", alice.Cookie)
 	r.Want(200, "GET", "/session/", "", alice.Cookie)
 	for target, header := range map[string]string{"/me": rig.Browser, "/logout": "Sec-Fetch-Site: cross-site"} {
-		if page := r.Want(200, "GET", target, "", alice.Cookie, header).Body.String(); !strings.Contains(page, `name="csrf_token" value="`+token+`"`) {
+		if page := r.Want(200, "GET", target, "", alice.Cookie, header).Body.String(); !strings.Contains(page,
+			`name="csrf_token" value="`+token+`"`) {
 			t.Errorf("the form of %s has no token:\n%s", target, page)
 		}
 	}
@@ -106,7 +110,8 @@ func TestCSRFTokenForTokenCookies(t *testing.T) {
 	cookies := rig.JarOf(r.Do("POST", "/login?mechanism=bearer", rig.Alice, rig.JSON))
 	access, refresh := cookies.Line("access_token"), cookies.Line("refresh_token")
 	token := "X-CSRF-Token: " + r.CSRFToken(access)
-	for _, c := range []struct{ target, cookie string }{{"/refresh", refresh}, {"/logout", refresh}, {"/logout", access}, {"/bearer/", access}} {
+	for _, c := range []struct{ target, cookie string }{{"/refresh", refresh}, {"/logout", refresh}, {"/logout", access},
+		{"/bearer/", access}} {
 		r.Want(403, "POST", c.target, "", c.cookie)
 	}
 	r.Want(200, "POST", "/bearer/", "", access, token)
@@ -124,7 +129,8 @@ func TestLogout(t *testing.T) {
 		t.Helper()
 		s := r.Login(rig.Alice)
 		w := r.Want(want, "POST", "/logout", "", header(s)...)
-		if confirms := strings.TrimSpace(w.Body.String()) == `{"message":"Signed out."}`; confirms != (want == 200) || slices.Contains(rig.Cleared(w), "session_id") != confirms {
+		if confirms := strings.TrimSpace(w.Body.String()) == `{"message":"Signed out."}`; confirms != (want == 200) ||
+			slices.Contains(rig.Cleared(w), "session_id") != confirms {
 			t.Errorf("%s, cleared %q", w.Body, rig.Cleared(w))
 		}
 		r.Good(s, !ends)
@@ -136,7 +142,8 @@ func TestLogout(t *testing.T) {
 	logout(200, true, func(s rig.SignedIn) []string { return []string{rig.Basic("service", "s3rvice"), s.Cookie} })
 	logout(401, false, func(rig.SignedIn) []string { return []string{"Authorization: Bearer"} })
 	logout(401, false, func(s rig.SignedIn) []string { return []string{"Authorization: Bearer x", s.Cookie} })
-	if w := r.Want(303, "POST", "/logout", "", rig.Browser, r.Login(rig.Alice).Cookie); w.Header().Get("Location") != "/signin?reason=signed_out" || len(rig.Cleared(w)) != 1 {
+	if w := r.Want(303, "POST", "/logout", "", rig.Browser,
+		r.Login(rig.Alice).Cookie); w.Header().Get("Location") != "/signin?reason=signed_out" || len(rig.Cleared(w)) != 1 {
 		t.Errorf("a browser: %v", w.Header())
 	}
 }

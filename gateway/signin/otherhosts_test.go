@@ -24,7 +24,8 @@ func TestOneSignInForAllHosts(t *testing.T) {
 			t.Fatalf("%s: after the sign-in at %s, %d by %q", first, at, w.Code, p.Trail)
 		}
 		for _, host := range rig.FiveHosts {
-			if p.Sees(rig.PageOf(host), "alice"); len(p.Trail) != map[bool]int{true: 0, false: 3}[host == first || host == "gw.example"] {
+			if p.Sees(rig.PageOf(host), "alice"); len(p.Trail) != map[bool]int{true: 0, false: 3}[host == first ||
+				host == "gw.example"] {
 				t.Errorf("from %s to %s by %q", first, host, p.Trail)
 			}
 			p.Sees(rig.PageOf(host), "alice")
@@ -125,7 +126,8 @@ func TestTabsAtOnce(t *testing.T) {
 	_, first := p.Visit("GET", rig.PageOf("wiki.example.org"), "")
 	_, second := p.Visit("GET", rig.PageOf("files.example.org"), "")
 	_, third := p.Visit("GET", "https://wiki.example.org/other", "")
-	for page, want := range map[*httptest.ResponseRecorder]string{first: rig.PageOf("wiki.example.org"), second: rig.PageOf("files.example.org"), third: "https://wiki.example.org/other"} {
+	for page, want := range map[*httptest.ResponseRecorder]string{first: rig.PageOf("wiki.example.org"),
+		second: rig.PageOf("files.example.org"), third: "https://wiki.example.org/other"} {
 		if at, w := p.Post(page, "alice"); at != want || w.Code != 200 {
 			t.Errorf("led by %q to %s, %d, want %s", p.Trail, at, w.Code, want)
 		}
@@ -163,7 +165,8 @@ func TestAnotherUserAtOtherHosts(t *testing.T) {
 	p.Sees(rig.PageOf("files.example.org"), "bob")
 	r.WantAt("wiki.example.org", 200, "GET", "/x", "", old)
 	// A link to sign in leads there again.
-	if at, w := p.Visit("GET", "https://wiki.example.org/signin?return_to=%2Fy", ""); at != "https://wiki.example.org/y" || w.Code != 200 {
+	if at, w := p.Visit("GET", "https://wiki.example.org/signin?return_to=%2Fy", ""); at != "https://wiki.example.org/y" ||
+		w.Code != 200 {
 		t.Errorf("led by %q to %s, %d", p.Trail, at, w.Code)
 	}
 	p.Sees(rig.PageOf("wiki.example.org"), "bob")
@@ -189,10 +192,14 @@ func TestSignInLinksAtOtherHosts(t *testing.T) {
 		return u.Path, u.Query()
 	}
 	for target, want := range map[string]string{
-		"/signin": "/signin https://wiki.example.org/ true", "/signin?return_to=/a%3Fb": "/signin https://wiki.example.org/a?b true",
-		"/login": "/login https://wiki.example.org/ true", "/signin?return_to=//evil": "/signin https://wiki.example.org/ true",
-		"/signin?return_to=https://wiki.example.org/a": "/signin https://wiki.example.org/a true", "/signin?return_to=https://gw.example/a": "/signin /a false",
-		"/signin?return_to=https://files.example.org/a": "/signin https://files.example.org/a false", "/signin?return_to=https://evil.example/a": "/signin https://wiki.example.org/ true",
+		"/signin":                  "/signin https://wiki.example.org/ true",
+		"/signin?return_to=/a%3Fb": "/signin https://wiki.example.org/a?b true",
+		"/login":                   "/login https://wiki.example.org/ true",
+		"/signin?return_to=//evil": "/signin https://wiki.example.org/ true",
+		"/signin?return_to=https://wiki.example.org/a":  "/signin https://wiki.example.org/a true",
+		"/signin?return_to=https://gw.example/a":        "/signin /a false",
+		"/signin?return_to=https://files.example.org/a": "/signin https://files.example.org/a false",
+		"/signin?return_to=https://evil.example/a":      "/signin https://wiki.example.org/ true",
 		"/a?return_to=b": "/signin https://wiki.example.org/a?return_to=b true",
 	} {
 		path, query := at(target)
@@ -211,7 +218,8 @@ func TestSignInLinksAtOtherHosts(t *testing.T) {
 	// The browser keeps its secret, which tabs share.
 	first := r.WantAt("wiki.example.org", 302, "GET", "/a", "", rig.Browser)
 	second := r.WantAt("wiki.example.org", 302, "GET", "/b", "", rig.Browser, rig.JarOf(first).Line())
-	if rig.JarOf(first).Line() != rig.JarOf(second).Line() || strings.Contains(second.Header().Get("Location"), rig.JarOf(first)["__Host-authgate_login"]) {
+	if rig.JarOf(first).Line() != rig.JarOf(second).Line() ||
+		strings.Contains(second.Header().Get("Location"), rig.JarOf(first)["__Host-authgate_login"]) {
 		t.Errorf("the cookies %q and %q, to %s", rig.JarOf(first), rig.JarOf(second), second.Header().Get("Location"))
 	}
 	// A wrong password keeps the way back.
@@ -227,16 +235,22 @@ func TestSignInLinksAtOtherHosts(t *testing.T) {
 func TestFormsLeadToOtherHosts(t *testing.T) {
 	t.Parallel()
 	p := rig.NewProvider(t)
-	r := rig.New(t, rig.Edit(t, rig.FiveHostsConfig, "https://gw.example", "https://gw.example:8443")+"tls: {domains: ['*.other.example', '192.0.2.50', '2001:db8::1', localhost]}\n"+
-		"providers: [{name: small, issuer: \""+p.Issuer+"\", client_id: gateway}, {name: far, scopes: [a], authorization_url: \"https://id.example/a\", token_url: \"https://id.example/t\", userinfo_url: \"https://id.example/u\", client_id: x}]\n")
-	want := "form-action 'self' https://wiki.example.org:8443 https://files.example.org:8443 https://mail.example.net:8443 https://x.apps.example:8443 " +
+	r := rig.New(t, rig.Edit(t, rig.FiveHostsConfig, "https://gw.example",
+		"https://gw.example:8443")+"tls: {domains: ['*.other.example', '192.0.2.50', '2001:db8::1', localhost]}\n"+
+		"providers: [{name: small, issuer: \""+p.Issuer+"\", client_id: gateway}, {name: far, scopes: "+
+		"[a], authorization_url: \"https://id.example/a\", token_url: \"https://id.example/t\", userinfo_url: "+
+		"\"https://id.example/u\", client_id: x}]\n")
+	want := "form-action 'self' https://wiki.example.org:8443 https://files.example.org:8443 " +
+		"https://mail.example.net:8443 https://x.apps.example:8443 " +
 		"https://*.other.example:8443 https://192.0.2.50:8443 " + p.Issuer + " https://id.example;"
-	if got := r.Want(200, "GET", "/signin", "", rig.Browser).Header().Get("Content-Security-Policy"); !strings.Contains(got, want) {
+	if got := r.Want(200, "GET", "/signin", "",
+		rig.Browser).Header().Get("Content-Security-Policy"); !strings.Contains(got, want) {
 		t.Errorf("the policy is %q, want %q", got, want)
 	}
 	in := rig.JarOf(r.WantAt("wiki.example.org", 200, "POST", "/login", rig.AliceForm, rig.Form)).Line()
 	want = strings.Replace(want, " "+p.Issuer, " https://gw.example:8443 "+p.Issuer, 1)
-	if got := r.WantAt("wiki.example.org", 200, "GET", "/me", "", in, rig.Browser).Header().Get("Content-Security-Policy"); !strings.Contains(got, want) {
+	if got := r.WantAt("wiki.example.org", 200, "GET", "/me", "", in,
+		rig.Browser).Header().Get("Content-Security-Policy"); !strings.Contains(got, want) {
 		t.Errorf("at another host the policy is %q, want %q", got, want)
 	}
 }
@@ -249,7 +263,8 @@ func TestStrictSessions(t *testing.T) {
 	p := r.Person()
 	onward := func(w *httptest.ResponseRecorder, to string) {
 		t.Helper()
-		if want := `content="0; url=` + html.EscapeString(to) + `"`; w.Code != 200 || !strings.Contains(w.Body.String(), want) || w.Header().Get("Cache-Control") != "no-store" {
+		if want := `content="0; url=` + html.EscapeString(to) + `"`; w.Code != 200 ||
+			!strings.Contains(w.Body.String(), want) || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%d, want a page that leads to %s: %s", w.Code, to, w.Body)
 		}
 	}
@@ -272,7 +287,8 @@ func TestStrictSessions(t *testing.T) {
 	}
 	p.Sees(rig.PageOf("mail.example.net"), "alice")
 	p.Jars["gw.example"] = rig.Jar{}
-	if at, w = p.Visit("GET", rig.PageOf("files.example.org"), ""); w.Code != 200 || !strings.HasPrefix(at, "https://gw.example/signin?") || strings.Contains(w.Body.String(), "refresh") {
+	if at, w = p.Visit("GET", rig.PageOf("files.example.org"), ""); w.Code != 200 ||
+		!strings.HasPrefix(at, "https://gw.example/signin?") || strings.Contains(w.Body.String(), "refresh") {
 		t.Errorf("without a session: led to %s, %d", at, w.Code)
 	}
 }
@@ -281,7 +297,8 @@ func TestStrictSessions(t *testing.T) {
 func TestProviderForAllHosts(t *testing.T) {
 	t.Parallel()
 	small := rig.NewProvider(t)
-	yaml := strings.NewReplacer("auth: [session]", "auth: [oidc]", "auth: [session, bearer]", "auth: [oidc]").Replace(rig.FiveHostsConfig) +
+	yaml := strings.NewReplacer("auth: [session]", "auth: [oidc]", "auth: [session, bearer]",
+		"auth: [oidc]").Replace(rig.FiveHostsConfig) +
 		"  - {match: gw.example/local/, upstream: app, auth: [session]}\n" +
 		"providers: [{name: small, issuer: \"" + small.Issuer + "\", client_id: gateway}]\n"
 	r := rig.New(t, yaml)
@@ -304,7 +321,8 @@ func TestProviderForAllHosts(t *testing.T) {
 		t.Errorf("the callback is %s", got)
 	}
 	answer := url.Values{"state": {query.Get("state")}, "code": {query.Get("nonce")}}.Encode()
-	if w := p.Ask("GET", "https://wiki.example.org/callback?"+answer, ""); w.Code != 400 || w.Header()["Set-Cookie"] != nil {
+	if w := p.Ask("GET", "https://wiki.example.org/callback?"+answer, ""); w.Code != 400 ||
+		w.Header()["Set-Cookie"] != nil {
 		t.Errorf("the callback at another host: %d %v", w.Code, w.Header())
 	}
 	// A browser goes on by itself, as the provider's page may not allow more redirects.
@@ -314,7 +332,8 @@ func TestProviderForAllHosts(t *testing.T) {
 	if w.Code != 200 || !found {
 		t.Fatalf("the callback: %d %s", w.Code, w.Body)
 	}
-	if at, w := p.Visit("GET", place, ""); at != rig.PageOf("wiki.example.org") || w.Code != 200 || small.Asked.Load() != 1 {
+	if at, w := p.Visit("GET", place, ""); at != rig.PageOf("wiki.example.org") || w.Code != 200 ||
+		small.Asked.Load() != 1 {
 		t.Fatalf("led by %q to %s, %d", p.Trail, at, w.Code)
 	}
 	for _, host := range rig.FiveHosts {
@@ -342,7 +361,8 @@ func TestSignInAtWildcardHosts(t *testing.T) {
 	p.Sees("https://b.wild.example/x", "alice")
 	r.WantAt("b.wild.example", 401, "GET", "/x", "", p.Jars["a.wild.example"].Line("session_id"))
 	r.WantAt("a.b.wild.example", 421, "GET", "/x", "", rig.Browser)
-	if got := r.Want(200, "GET", "/signin", "", rig.Browser).Header().Get("Content-Security-Policy"); !strings.Contains(got, " https://*.wild.example;") {
+	if got := r.Want(200, "GET", "/signin", "",
+		rig.Browser).Header().Get("Content-Security-Policy"); !strings.Contains(got, " https://*.wild.example;") {
 		t.Errorf("the policy is %q", got)
 	}
 }
@@ -350,14 +370,16 @@ func TestSignInAtWildcardHosts(t *testing.T) {
 // With session.domain one cookie serves all hosts, and there are no tickets.
 func TestSessionDomain(t *testing.T) {
 	t.Parallel()
-	yaml := strings.NewReplacer("https://gw.example", "https://gw.apps.example", "wiki.example.org", "wiki.apps.example", "files.example.org", "apps.example", "mail.example.net", "a.b.apps.example").
+	yaml := strings.NewReplacer("https://gw.example", "https://gw.apps.example", "wiki.example.org", "wiki.apps.example",
+		"files.example.org", "apps.example", "mail.example.net", "a.b.apps.example").
 		Replace(rig.FiveHostsConfig) + "session: {domain: Apps.example}\n"
 	r := rig.New(t, yaml)
 	page := r.WantAt("wiki.apps.example", 302, "GET", "/x", "", rig.Browser)
 	if got := page.Header().Get("Location"); got != "https://gw.apps.example/signin?return_to=https%3A%2F%2Fwiki.apps.example%2Fx" || page.Header()["Set-Cookie"] != nil {
 		t.Errorf("led to %s with %q", got, page.Header()["Set-Cookie"])
 	}
-	in := r.WantAt("gw.apps.example", 303, "POST", "/login", rig.AliceForm+"&return_to=https://wiki.apps.example/x&binding="+strings.Repeat("A", 43), rig.Form, rig.Browser)
+	in := r.WantAt("gw.apps.example", 303, "POST", "/login",
+		rig.AliceForm+"&return_to=https://wiki.apps.example/x&binding="+strings.Repeat("A", 43), rig.Form, rig.Browser)
 	if got := in.Header().Get("Location"); got != "https://wiki.apps.example/x" {
 		t.Errorf("after the sign-in to %s", got)
 	}
@@ -365,11 +387,13 @@ func TestSessionDomain(t *testing.T) {
 		t.Errorf("the cookies %v", got)
 	}
 	cookie := rig.JarOf(in).Line("session_id")
-	for _, host := range []string{"gw.apps.example", "wiki.apps.example", "apps.example", "a.b.apps.example", "x.apps.example"} {
+	for _, host := range []string{"gw.apps.example", "wiki.apps.example", "apps.example", "a.b.apps.example",
+		"x.apps.example"} {
 		r.WantAt(host, 200, "GET", "/session/x", "", cookie)
 	}
 	r.WantAt("localhost", 401, "GET", "/session/x", "", cookie) // does not get it from a browser
-	if got := r.WantAt("localhost", 302, "GET", "/session/x", "", rig.Browser).Header().Get("Location"); got != "https://gw.apps.example/signin?return_to=%2Fsession%2Fx" {
+	if got := r.WantAt("localhost", 302, "GET", "/session/x", "",
+		rig.Browser).Header().Get("Location"); got != "https://gw.apps.example/signin?return_to=%2Fsession%2Fx" {
 		t.Errorf("from a host without the cookie to %s", got)
 	}
 	r.WantAt("wiki.apps.example", 400, "GET", "/signin/complete?ticket="+strings.Repeat("A", 43), "", cookie)
@@ -385,7 +409,7 @@ func TestSessionDomain(t *testing.T) {
 	}
 	r.WantAt("x.apps.example", 401, "GET", "/session/x", "", cookie)
 
-	// A session of one scope is none of another, whatever the configuration was.
+	// A session of one scope is none of another, with any configuration.
 	again := rig.JarOf(r.WantAt("gw.apps.example", 200, "POST", "/login", rig.Alice, rig.JSON)).Line("session_id")
 	r.Reload(strings.Replace(yaml, "session: {domain: Apps.example}\n", "", 1))
 	r.WantAt("gw.apps.example", 401, "GET", "/session/x", "", again)
@@ -410,19 +434,24 @@ func TestHostsWithoutSessions(t *testing.T) {
 		if got, want := w.Header().Get("Location"), "https://gw.example/signin?return_to=https%3A%2F%2F"+host+"%2Fx"; got != want || w.Header()["Set-Cookie"] != nil {
 			t.Errorf("%s: to %q with %q, want %q", host, got, w.Header()["Set-Cookie"], want)
 		}
-		for _, place := range []string{"https://" + host + "/signin", "https://gw.example/signin?return_to=https://" + host + "/x&binding=" + strings.Repeat("A", 43)} {
+		for _, place := range []string{"https://" + host + "/signin",
+			"https://gw.example/signin?return_to=https://" + host + "/x&binding=" + strings.Repeat("A", 43)} {
 			at, w := p.Visit("GET", place, "")
-			if !strings.HasPrefix(at, "https://gw.example/signin?") || w.Code != 200 || !strings.Contains(w.Body.String(), "https://"+host+"/") {
+			if !strings.HasPrefix(at, "https://gw.example/signin?") || w.Code != 200 ||
+				!strings.Contains(w.Body.String(), "https://"+host+"/") {
 				t.Errorf("%s leads by %q to %s, %d", place, p.Trail, at, w.Code)
 			}
 		}
-		w = r.Want(303, "POST", "/login", rig.AliceForm+"&return_to=https://"+host+"/x&binding="+strings.Repeat("A", 43), rig.Form, rig.Browser)
+		w = r.Want(303, "POST", "/login", rig.AliceForm+"&return_to=https://"+host+"/x&binding="+strings.Repeat("A", 43),
+			rig.Form, rig.Browser)
 		if got := w.Header().Get("Location"); got != "https://"+host+"/x" {
 			t.Errorf("after the form to %s", got)
 		}
 	}
-	for _, host := range []string{"wiki.example.org", "part.example", "b.wild.example"} { // a route without a host is there too
-		if w := r.WantAt(host, 302, "GET", "/signin", "", rig.Browser); !strings.Contains(w.Header().Get("Location"), "&binding=") {
+	for _, host := range []string{"wiki.example.org", "part.example",
+		"b.wild.example"} { // a route without a host is there too
+		if w := r.WantAt(host, 302, "GET", "/signin", "", rig.Browser); !strings.Contains(w.Header().Get("Location"),
+			"&binding=") {
 			t.Errorf("%s: to %q", host, w.Header().Get("Location"))
 		}
 	}
@@ -443,14 +472,15 @@ func asks(t *testing.T, at string, w *httptest.ResponseRecorder, place string) {
 		return
 	}
 	body := w.Body.String()
-	if want := `href="` + html.EscapeString(place) + `"`; w.Code != 200 || !strings.Contains(body, want) || strings.Contains(body, `http-equiv="refresh"`) {
+	if want := `href="` + html.EscapeString(place) + `"`; w.Code != 200 || !strings.Contains(body, want) ||
+		strings.Contains(body, `http-equiv="refresh"`) {
 		t.Errorf("at %s: %d, want a page that asks before %s: %s", at, w.Code, place, body)
 	}
 }
 
 // A sign-in that another site begins does not end in a request of the gateway's own site, which
 // takes a strict session along. It ends at a page that asks, however the user signs in, and
-// through whatever host the link leads.
+// through any host that the link leads to.
 func TestStrictSessionsAndOtherSites(t *testing.T) {
 	t.Parallel()
 	const danger = "/delete?id=1"
@@ -503,7 +533,8 @@ func TestStrictSessionsAtHome(t *testing.T) {
 		"https://wiki.example.org/signin?return_to=https://files.example.org/delete":    "https://files.example.org/delete",
 		"https://gw.example/signin?mechanism=session&return_to=%2Fsession%2Fx&reason=x": "/session/x",
 	} {
-		for site, elsewhere := range map[string]bool{crossSite: true, "Sec-Fetch-Site: none": false, "Sec-Fetch-Site: same-origin": false, "": false} {
+		for site, elsewhere := range map[string]bool{crossSite: true, "Sec-Fetch-Site: none": false,
+			"Sec-Fetch-Site: same-origin": false, "": false} {
 			r := rig.New(t, strictConfig(t))
 			p := r.Person()
 			p.Extra = []string{site}
@@ -535,7 +566,8 @@ func TestStrictSessionsAtHome(t *testing.T) {
 	// Lax sessions come along from other sites, so there is nothing to ask.
 	lax := rig.New(t, rig.FiveHostsConfig).Person()
 	lax.Extra = []string{crossSite}
-	if at, w := lax.SignIn(rig.PageOf("wiki.example.org"), "alice"); at != rig.PageOf("wiki.example.org") || w.Code != 200 {
+	if at, w := lax.SignIn(rig.PageOf("wiki.example.org"), "alice"); at != rig.PageOf("wiki.example.org") ||
+		w.Code != 200 {
 		t.Errorf("lax: led by %q to %s, %d", lax.Trail, at, w.Code)
 	}
 }
@@ -544,7 +576,8 @@ func TestStrictSessionsAtHome(t *testing.T) {
 func TestStrictSessionsAtAProvider(t *testing.T) {
 	t.Parallel()
 	small := rig.NewProvider(t)
-	yaml := strings.NewReplacer("auth: [session]", "auth: [oidc]", "auth: [session, bearer]", "auth: [oidc]").Replace(strictConfig(t)) +
+	yaml := strings.NewReplacer("auth: [session]", "auth: [oidc]", "auth: [session, bearer]",
+		"auth: [oidc]").Replace(strictConfig(t)) +
 		"  - {match: gw.example/local/, upstream: app, auth: [session]}\n" +
 		"providers: [{name: small, issuer: \"" + small.Issuer + "\", client_id: gateway}]\n"
 	asked := func(w *httptest.ResponseRecorder) bool {
@@ -552,7 +585,8 @@ func TestStrictSessionsAtAProvider(t *testing.T) {
 		return w.Code == 200 && strings.Contains(body, `href="`) && !strings.Contains(body, `http-equiv`)
 	}
 	for link, elsewhere := range map[string]bool{
-		rig.PageOf("gw.example"): true, rig.PageOf("wiki.example.org"): true, "https://gw.example/login?return_to=/session/x%3Fy%3D%252F%26z": true,
+		rig.PageOf("gw.example"): true, rig.PageOf("wiki.example.org"): true,
+		"https://gw.example/login?return_to=/session/x%3Fy%3D%252F%26z": true,
 	} {
 		for _, site := range []string{crossSite, "Sec-Fetch-Site: none"} {
 			r := rig.New(t, yaml)

@@ -32,8 +32,10 @@ func TestSignInWithoutCookies(t *testing.T) {
 	const told, logged = "your browser did not keep the session", "a sign-in came back without its cookie"
 	page, from := "/signin?return_to=%2Fsession%2Fx", "Referer: https://gw.example/signin?return_to=%2Fsession%2Fx"
 	for _, c := range []struct{ path, referer string }{
-		{page, ""}, {page, "Referer: https://evil.example/signin"}, {page, "Referer: https://gw.example/app"}, {page, "Referer: %"},
-		{"/signin", from}, {page + "&switch=1", from}, {page + "&reason=ended", from}, {page, from + "&switch=1"}, {page, "Referer: https://gw.example/signin?reason=signed_out"},
+		{page, ""}, {page, "Referer: https://evil.example/signin"}, {page, "Referer: https://gw.example/app"},
+		{page, "Referer: %"},
+		{"/signin", from}, {page + "&switch=1", from}, {page + "&reason=ended", from}, {page, from + "&switch=1"},
+		{page, "Referer: https://gw.example/signin?reason=signed_out"},
 	} {
 		rig.WantPage(t, r.Want(200, "GET", c.path, "", rig.Browser, c.referer), "not "+told)
 	}
@@ -64,13 +66,15 @@ func TestThrottledForm(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, rig.Edit(t, rig.Base, "store:", "limits: {login_failures: 1, login_window: 5m}\nstore:"))
 	form := "username=alice&password=wrong&return_to=/session/"
-	rig.WantPage(t, r.Want(401, "POST", "/login", form, rig.Form, rig.Browser), "Invalid username or password.", `value="alice"`)
+	rig.WantPage(t, r.Want(401, "POST", "/login", form, rig.Form, rig.Browser), "Invalid username or password.",
+		`value="alice"`)
 	w := r.Want(429, "POST", "/login", form, rig.Form, rig.Browser)
 	rig.WantPage(t, w, "Too many failed logins. Try again in 5 minutes.", `value="alice"`, `value="/session/"`)
 	if got := w.Header().Get("Retry-After"); got != "300" {
 		t.Errorf("Retry-After is %q", got)
 	}
-	if got := rig.DetailOf(t, r.Want(429, "POST", "/login", form, rig.Form)); got != "Too many failed logins. Try again later." {
+	if got := rig.DetailOf(t, r.Want(429, "POST", "/login", form,
+		rig.Form)); got != "Too many failed logins. Try again later." {
 		t.Errorf("a program is told %q", got)
 	}
 }
@@ -88,7 +92,8 @@ func TestProviderPages(t *testing.T) {
 		}
 		w := r.Want(status, "GET", back.Target, "", append(header, rig.Browser)...)
 		rig.WantPage(t, w, page, `href="/signin"`)
-		if line := r.Log.Last(t, "request"); logged != "" && !strings.Contains(line["error"].(string), logged) || strings.Contains(w.Body.String(), logged) && logged != "" {
+		if line := r.Log.Last(t, "request"); logged != "" && !strings.Contains(line["error"].(string), logged) ||
+			strings.Contains(w.Body.String(), logged) && logged != "" {
 			t.Errorf("%s: logged %v", page, line)
 		}
 	}
@@ -104,8 +109,10 @@ func TestProviderPages(t *testing.T) {
 func TestAnotherAccountAtProvider(t *testing.T) {
 	t.Parallel()
 	r, _ := rig.Delegated(t, "")
-	rig.WantPage(t, r.Want(200, "GET", "/signin?switch=1&return_to=/delegated/", "", rig.Browser), `href="/login?provider=small&amp;switch=1&amp;return_to=%2Fdelegated%2F"`)
-	for path, want := range map[string]bool{"/login?provider=small&switch=1": true, "/login?switch=1": true, "/login?provider=small": false} {
+	rig.WantPage(t, r.Want(200, "GET", "/signin?switch=1&return_to=/delegated/", "", rig.Browser),
+		`href="/login?provider=small&amp;switch=1&amp;return_to=%2Fdelegated%2F"`)
+	for path, want := range map[string]bool{"/login?provider=small&switch=1": true, "/login?switch=1": true,
+		"/login?provider=small": false} {
 		location := r.Want(302, "GET", path, "", rig.Browser).Header().Get("Location")
 		if strings.Contains(location, "prompt=login") != want {
 			t.Errorf("%s leads to %s", path, location)

@@ -26,12 +26,14 @@ func issued(r *rig.Rig, w *httptest.ResponseRecorder) string {
 		r.T.Errorf("the login says %s", body)
 	}
 	var all []string
-	for _, c := range []struct{ mechanism, credential, header string }{{"session", s.Cookie, s.Cookie}, {"bearer", s.Access, s.Bearer}} {
+	for _, c := range []struct{ mechanism, credential, header string }{{"session", s.Cookie, s.Cookie},
+		{"bearer", s.Access, s.Bearer}} {
 		if c.credential == "" {
 			continue
 		}
 		all = append(all, c.mechanism)
-		if me := r.Want(200, "GET", "/me", "", c.header); !strings.Contains(me.Body.String(), `"mechanism":"`+c.mechanism+`"`) {
+		if me := r.Want(200, "GET", "/me", "", c.header); !strings.Contains(me.Body.String(),
+			`"mechanism":"`+c.mechanism+`"`) {
 			r.T.Errorf("the %s opens %s", c.mechanism, me.Body)
 		}
 	}
@@ -45,10 +47,13 @@ func TestLoginIssues(t *testing.T) {
 	for _, used := range []string{"session, bearer", "session", "bearer", "basic"} {
 		r := rig.New(t, head+"routes:\n  - {match: /, upstream: app, auth: ["+used+"]}\n")
 		for _, form := range []struct{ body, header, wanted string }{
-			{rig.Alice, rig.JSON, "session bearer"}, {"", rig.Basic("alice", "wonderland"), "session"}, {rig.AliceForm, rig.Form, "session"},
+			{rig.Alice, rig.JSON, "session bearer"}, {"", rig.Basic("alice", "wonderland"), "session"},
+			{rig.AliceForm, rig.Form, "session"},
 		} {
-			for query, wanted := range map[string]string{"": form.wanted, "?x=y": form.wanted, "?mechanism=session": "session", "?mechanism=bearer": "bearer"} {
-				want := strings.Join(slices.DeleteFunc(strings.Fields(wanted), func(m string) bool { return !strings.Contains(used, m) }), " ")
+			for query, wanted := range map[string]string{"": form.wanted, "?x=y": form.wanted, "?mechanism=session": "session",
+				"?mechanism=bearer": "bearer"} {
+				want := strings.Join(slices.DeleteFunc(strings.Fields(wanted),
+					func(m string) bool { return !strings.Contains(used, m) }), " ")
 				if want == "" {
 					r.Want(400, "POST", "/login"+query, form.body, form.header)
 				} else if got := issued(r, r.Want(200, "POST", "/login"+query, form.body, form.header)); got != want {
@@ -57,7 +62,8 @@ func TestLoginIssues(t *testing.T) {
 			}
 		}
 		for _, query := range []string{
-			"mechanism=", "mechanism=basic", "mechanism=oidc", "mechanism=Session", "mechanism=session&mechanism=bearer", "mechanism=session&mechanism=session", "mechanism=%zz", "a;b",
+			"mechanism=", "mechanism=basic", "mechanism=oidc", "mechanism=Session", "mechanism=session&mechanism=bearer",
+			"mechanism=session&mechanism=session", "mechanism=%zz", "a;b",
 		} {
 			if w := r.Want(400, "POST", "/login?"+query, rig.Alice, rig.JSON); w.Header()["Set-Cookie"] != nil {
 				t.Errorf("%s sets %q", query, w.Header()["Set-Cookie"])
@@ -85,7 +91,8 @@ func ownCookies(w *httptest.ResponseRecorder) []string {
 func TestLoginCookies(t *testing.T) {
 	t.Parallel()
 	const gone = "Expires=Thu, 01 Jan 1970 00:00:01 GMT; Max-Age=0"
-	for _, c := range []struct{ sameSite, prefix, attribute string }{{"lax", "/", "Lax"}, {"strict", "/auth/", "Strict"}, {"none", "/auth/", "None"}} {
+	for _, c := range []struct{ sameSite, prefix, attribute string }{{"lax", "/", "Lax"}, {"strict", "/auth/", "Strict"},
+		{"none", "/auth/", "None"}} {
 		r := rig.New(t, rig.CookieDelivery+"session: {same_site: "+c.sameSite+"}\nendpoints: {prefix: "+c.prefix+"}\n")
 		cookie := func(pair, life string) string {
 			path, sameSite := "/", c.attribute
@@ -106,14 +113,16 @@ func TestLoginCookies(t *testing.T) {
 			}
 		}
 		w := r.Want(200, "POST", c.prefix+"login", rig.Alice, rig.JSON)
-		check(w, `{"message":"Signed in.","token_type":"Bearer","expires_in":900}`, cookie("access_token=x", lives(900)), cookie("refresh_token=x", lives(604800)), cookie("session_id=x", lives(3600)))
+		check(w, `{"message":"Signed in.","token_type":"Bearer","expires_in":900}`, cookie("access_token=x", lives(900)),
+			cookie("refresh_token=x", lives(604800)), cookie("session_id=x", lives(3600)))
 		jar := rig.JarOf(w)
 		if len(jar["session_id"]) != 43 {
 			t.Errorf("the identifier does not have 256 bits: %s", jar["session_id"])
 		}
 		r.Clock.Advance(time.Hour - time.Minute) // what remains is shorter, but for the session
 		w = r.Want(200, "POST", c.prefix+"refresh", "{}", rig.JSON, jar.Line("refresh_token"))
-		check(w, `{"message":"Refreshed.","token_type":"Bearer","expires_in":900}`, cookie("access_token=x", lives(900)), cookie("refresh_token=x", lives(601260)))
+		check(w, `{"message":"Refreshed.","token_type":"Bearer","expires_in":900}`, cookie("access_token=x", lives(900)),
+			cookie("refresh_token=x", lives(601260)))
 		check(r.Want(200, "POST", c.prefix+"logout", ""), `{"message":"Signed out."}`, cleared...)
 		check(r.Want(302, "GET", c.prefix+"logout", ""), "", cleared...)
 	}
@@ -144,11 +153,14 @@ func TestLoginByForm(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, rig.Base)
 	const good, bad = rig.AliceForm + "&return_to=%2Fa", "username=%3Calice%3E&password=secretly&return_to=%2Fa"
-	if w := r.Want(303, "POST", "/login", good, rig.Form, rig.Browser); w.Header().Get("Location") != "/a" || w.Header()["Set-Cookie"] == nil || w.Body.Len() > 0 {
+	if w := r.Want(303, "POST", "/login", good, rig.Form, rig.Browser); w.Header().Get("Location") != "/a" ||
+		w.Header()["Set-Cookie"] == nil || w.Body.Len() > 0 {
 		t.Errorf("a browser: %v %s", w.Header(), w.Body)
 	}
-	for accept, form := range map[string]struct{ body, media string }{"Accept: */*": {good, rig.Form}, "Accept: application/json": {good, rig.Form}, rig.Browser: {rig.Alice, rig.JSON}} {
-		if w := r.Want(200, "POST", "/login", form.body, form.media, accept); w.Header().Get("Location") != "" || rig.ReadLogin(t, w).Cookie == "" {
+	for accept, form := range map[string]struct{ body, media string }{"Accept: */*": {good, rig.Form},
+		"Accept: application/json": {good, rig.Form}, rig.Browser: {rig.Alice, rig.JSON}} {
+		if w := r.Want(200, "POST", "/login", form.body, form.media, accept); w.Header().Get("Location") != "" ||
+			rig.ReadLogin(t, w).Cookie == "" {
 			t.Errorf("%q: %v", accept, w.Header())
 		}
 	}
@@ -160,7 +172,8 @@ func TestLoginByForm(t *testing.T) {
 		t.Errorf("the page of a failed login is counted as %v", r.Log.Last(t, "request"))
 	}
 	for text, there := range map[string]bool{
-		"Invalid username or password.": true, `value="&lt;alice&gt;"`: true, `name="return_to" value="/a"`: true, "secretly": false, "<alice>": false,
+		"Invalid username or password.": true, `value="&lt;alice&gt;"`: true, `name="return_to" value="/a"`: true,
+		"secretly": false, "<alice>": false,
 	} {
 		if strings.Contains(w.Body.String(), text) != there {
 			t.Errorf("the page holds %q: %t", text, !there)
@@ -188,14 +201,16 @@ func TestLoginRefuses(t *testing.T) {
 		w := r.Want(401, "POST", "/login", string(body), rig.JSON)
 		w.Header().Del("X-Request-Id")
 		answers[fmt.Sprint(w.Header(), w.Body)] = true
-		if w := r.Want(401, "POST", "/login", "", rig.Basic(c[0], c[1])); w.Header().Get("Www-Authenticate") != `Basic realm="authgate", charset="UTF-8"` {
+		if w := r.Want(401, "POST", "/login", "",
+			rig.Basic(c[0], c[1])); w.Header().Get("Www-Authenticate") != `Basic realm="authgate", charset="UTF-8"` {
 			t.Errorf("%q by Basic: %q", c, w.Header()["Www-Authenticate"])
 		}
 	}
 	if len(answers) != 1 {
 		t.Errorf("the answers differ: %v", answers)
 	}
-	if got := r.Sample("authgate_logins_total", "mechanism=session", "result=failure"); got != 18 || r.Sample("authgate_logins_total") != got {
+	if got := r.Sample("authgate_logins_total", "mechanism=session", "result=failure"); got != 18 ||
+		r.Sample("authgate_logins_total") != got {
 		t.Errorf("%v failures were counted", got)
 	}
 }

@@ -129,7 +129,8 @@ func TestRememberedAtOtherHosts(t *testing.T) {
 		if remembered {
 			fields.Set("remember", "true")
 		}
-		if at, w := p.Visit("POST", "https://gw.example"+action, fields.Encode(), rig.Form, "Origin: https://gw.example"); at != wiki || w.Code != 200 {
+		if at, w := p.Visit("POST", "https://gw.example"+action, fields.Encode(), rig.Form,
+			"Origin: https://gw.example"); at != wiki || w.Code != 200 {
 			t.Fatalf("led to %s, %d", at, w.Code)
 		}
 		p.Sees(wiki, "alice")
@@ -141,7 +142,8 @@ func TestRememberedAtOtherHosts(t *testing.T) {
 			continue
 		}
 		p.Sees(wiki, "alice")
-		if got, want := rig.MaxAge(t, p.Ask("GET", p.TicketOf("mail.example.net"), ""), "session_id"), month-2*time.Hour; got != want {
+		if got, want := rig.MaxAge(t, p.Ask("GET", p.TicketOf("mail.example.net"), ""),
+			"session_id"), month-2*time.Hour; got != want {
 			t.Errorf("a late session lives for %v, want %v", got, want)
 		}
 		r.Clock.Advance(month - 2*time.Hour - time.Second)
@@ -192,7 +194,8 @@ func TestRememberOnThePage(t *testing.T) {
 			t.Errorf("%s offers it:\n%s", place, page)
 		}
 	}
-	if page := rig.New(t, rig.Base).Want(200, "GET", "/signin", "", rig.Browser).Body.String(); strings.Contains(page, "remember") {
+	if page := rig.New(t, rig.Base).Want(200, "GET", "/signin", "", rig.Browser).Body.String(); strings.Contains(page,
+		"remember") {
 		t.Errorf("the page offers it without session.remember:\n%s", page)
 	}
 }
@@ -215,7 +218,8 @@ func TestRememberNotAtProviders(t *testing.T) {
 func TestRememberIsTakenBack(t *testing.T) {
 	t.Parallel()
 	for yaml, lives := range map[string]time.Duration{
-		rig.Base + "session: {remember: 1d}\n": 24 * time.Hour, rig.Base: time.Hour, rig.Base + "session: {remember: 60d}\n": month,
+		rig.Base + "session: {remember: 1d}\n": 24 * time.Hour, rig.Base: time.Hour,
+		rig.Base + "session: {remember: 60d}\n": month,
 	} {
 		r := rig.New(t, rig.Base+remembering)
 		cookie := rig.JarOf(r.Want(200, "POST", "/login", rig.AliceForm+"&remember=true", rig.Form)).Line("session_id")

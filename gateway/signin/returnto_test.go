@@ -19,17 +19,24 @@ func TestReturnTo(t *testing.T) {
 		"/": "/", "/a/b%20c?d=e&f=%2F": "/a/b%20c?d=e&f=%2F", "/é": "/é",
 		"https://gw.example:8443": "/", "https://gw.example:8443/a?b": "/a?b", "https://GW.example:8443/": "/",
 	}
-	for _, place := range []string{"https://wiki.example.org:8443/a/b%20c?d=%2F&e", "https://files.example:8443/", "https://x.apps.example:8443/", "https://[2001:db8::1]:8443/a"} {
+	for _, place := range []string{"https://wiki.example.org:8443/a/b%20c?d=%2F&e", "https://files.example:8443/",
+		"https://x.apps.example:8443/", "https://[2001:db8::1]:8443/a"} {
 		kept[place] = place
 	}
 	kept["https://WIKI.example.org:8443"] = "https://wiki.example.org:8443/"
 	for _, dropped := range []string{
-		"", "//evil.example", `/\evil.example`, "/a#b", "https://evil.example:8443/", "https://wiki.example.org/", "https://wiki.example.org:443/", "https://wiki.example.org:84430/",
-		"https://wiki.example.org:8443:8443/", "http://wiki.example.org:8443/", "//wiki.example.org:8443/", "HTTPS:wiki.example.org:8443/", "https:/wiki.example.org:8443/", "https:///wiki.example.org:8443/",
-		"https://wiki.example.org:8443.evil.example/", "https://wiki.example.org:8443@evil.example/", "https://user@wiki.example.org:8443/", "https://wiki.example.org.:8443/",
-		`https://wiki.example.org:8443\@evil.example/`, `https:\\wiki.example.org:8443/`, "https://evil.example/https://wiki.example.org:8443/", "https://evil.example?wiki.example.org:8443/",
-		"https://evil.example#wiki.example.org:8443/", "https://wiki.example.org:8443?a", "https://wiki.example.org:8443#a", "https://wiki.example.org:8443//evil.example", "https://wiki.example.org:8443/..//evil.example",
-		"https://wiki.example.org:8443/\nx", " https://wiki.example.org:8443/", "https://a.b.apps.example:8443/", "https://apps.example:8443/", "https://*.apps.example:8443/", "javascript:alert(1)",
+		"", "//evil.example", `/\evil.example`, "/a#b", "https://evil.example:8443/", "https://wiki.example.org/",
+		"https://wiki.example.org:443/", "https://wiki.example.org:84430/",
+		"https://wiki.example.org:8443:8443/", "http://wiki.example.org:8443/", "//wiki.example.org:8443/",
+		"HTTPS:wiki.example.org:8443/", "https:/wiki.example.org:8443/", "https:///wiki.example.org:8443/",
+		"https://wiki.example.org:8443.evil.example/", "https://wiki.example.org:8443@evil.example/",
+		"https://user@wiki.example.org:8443/", "https://wiki.example.org.:8443/",
+		`https://wiki.example.org:8443\@evil.example/`, `https:\\wiki.example.org:8443/`,
+		"https://evil.example/https://wiki.example.org:8443/", "https://evil.example?wiki.example.org:8443/",
+		"https://evil.example#wiki.example.org:8443/", "https://wiki.example.org:8443?a", "https://wiki.example.org:8443#a",
+		"https://wiki.example.org:8443//evil.example", "https://wiki.example.org:8443/..//evil.example",
+		"https://wiki.example.org:8443/\nx", " https://wiki.example.org:8443/", "https://a.b.apps.example:8443/",
+		"https://apps.example:8443/", "https://*.apps.example:8443/", "javascript:alert(1)",
 		"https://localhost:8443/", "https://127.0.0.1:8443/", "https://[::1]:8443/", // where another program may listen
 	} {
 		kept[dropped] = ""
@@ -42,13 +49,15 @@ func TestReturnTo(t *testing.T) {
 			query = "?return_to=" + url.QueryEscape(kept)
 		}
 		escaped := url.QueryEscape(target)
-		if got := r.Want(303, "POST", "/login", rig.AliceForm+"&return_to="+escaped, rig.Form, rig.Browser).Header().Get("Location"); got != want {
+		if got := r.Want(303, "POST", "/login", rig.AliceForm+"&return_to="+escaped, rig.Form,
+			rig.Browser).Header().Get("Location"); got != want {
 			t.Errorf("%q: after the login to %q, want %q", target, got, want)
 		}
 		if got := r.Want(302, "GET", "/login?return_to="+escaped, "").Header().Get("Location"); got != "/signin"+query {
 			t.Errorf("%q: GET /login leads to %q, want %q", target, got, "/signin"+query)
 		}
-		if page := r.Want(200, "GET", "/signin?return_to="+escaped, "", rig.Browser).Body.String(); strings.Contains(page, `name="return_to"`) != (kept != "") {
+		if page := r.Want(200, "GET", "/signin?return_to="+escaped, "", rig.Browser).Body.String(); strings.Contains(page,
+			`name="return_to"`) != (kept != "") {
 			t.Errorf("%q: the form keeps it: %t", target, kept == "")
 		}
 	}
@@ -58,30 +67,38 @@ func TestReturnTo(t *testing.T) {
 	// The default port may be there or not, as browsers read both as the same.
 	r = rig.New(t, rig.HostsConfig)
 	for target, want := range map[string]string{
-		"https://wiki.example.org/a": "https://wiki.example.org/a", "https://wiki.example.org:443/a": "https://wiki.example.org/a",
-		"https://wiki.example.org:/a": "/", "https://wiki.example.org:8443/a": "/", "https://wiki.example.org:0443/a": "/",
+		"https://wiki.example.org/a":     "https://wiki.example.org/a",
+		"https://wiki.example.org:443/a": "https://wiki.example.org/a",
+		"https://wiki.example.org:/a":    "/", "https://wiki.example.org:8443/a": "/", "https://wiki.example.org:0443/a": "/",
 	} {
-		if got := r.Want(303, "POST", "/login", rig.AliceForm+"&return_to="+url.QueryEscape(target), rig.Form, rig.Browser).Header().Get("Location"); got != want {
+		if got := r.Want(303, "POST", "/login", rig.AliceForm+"&return_to="+url.QueryEscape(target), rig.Form,
+			rig.Browser).Header().Get("Location"); got != want {
 			t.Errorf("%q: after the login to %q, want %q", target, got, want)
 		}
 	}
 }
 
-// After signing in, nobody is led to an endpoint of the gateway's own that does
+// After signing in, no user is led to an endpoint of the gateway's own that does
 // something: a place under its name becomes the start page of its host. The page of
 // the account is a place for people.
 func TestReturnToOwnEndpoints(t *testing.T) {
 	t.Parallel()
-	for prefix, config := range map[string]string{"/": rig.FiveHostsConfig, "/auth/": rig.FiveHostsConfig + "endpoints: {prefix: /auth/}\n"} {
+	for prefix, config := range map[string]string{"/": rig.FiveHostsConfig,
+		"/auth/": rig.FiveHostsConfig + "endpoints: {prefix: /auth/}\n"} {
 		r := rig.New(t, config+"providers: [{name: small, issuer: \"https://id.example\", client_id: gateway}]\n")
 		for place, want := range map[string]string{
-			"logout": "/", "logout?x=y": "/", "logout?": "/", "%6Cogout": "/", "l%6fgou%74?a#b": "", "login?provider=small": "/", "signin": "/", "signin?switch=1": "/",
-			"signin/complete?ticket=x": "/", "sign%69n/complete": "/", "callback?state=x": "/", "auth/callback": "/", "me": "/", "refresh": "/",
-			"account/tokens": "/", "account/sessions": "/", "verify": "/", "frontchannel-logout/small": "/", "backchannel-logout/small": "/", ".well-known/jwks.json": "/",
-			"signin%2Fcomplete": "/", "account%2Ftokens": "/", "./logout": "", "x/../logout": "", "logout/": "=", "Logout": "=", "%256Cogout": "=", "logout;x": "=", "x?logout": "=",
+			"logout": "/", "logout?x=y": "/", "logout?": "/", "%6Cogout": "/", "l%6fgou%74?a#b": "",
+			"login?provider=small": "/", "signin": "/", "signin?switch=1": "/",
+			"signin/complete?ticket=x": "/", "sign%69n/complete": "/", "callback?state=x": "/", "auth/callback": "/", "me": "/",
+			"refresh":        "/",
+			"account/tokens": "/", "account/sessions": "/", "verify": "/", "frontchannel-logout/small": "/",
+			"backchannel-logout/small": "/", ".well-known/jwks.json": "/",
+			"signin%2Fcomplete": "/", "account%2Ftokens": "/", "./logout": "", "x/../logout": "", "logout/": "=", "Logout": "=",
+			"%256Cogout": "=", "logout;x": "=", "x?logout": "=",
 			"account": "=", "account?done=login": "=", "%61ccount": "=",
 		} {
-			for host, origin := range map[string]string{"": "", "gw.example": "https://gw.example", "wiki.example.org": "https://wiki.example.org"} {
+			for host, origin := range map[string]string{"": "", "gw.example": "https://gw.example",
+				"wiki.example.org": "https://wiki.example.org"} {
 				expected := want
 				switch {
 				case want == "=":
@@ -106,8 +123,10 @@ func TestReturnToOwnEndpoints(t *testing.T) {
 func TestReturnToOutsidePrefix(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, rig.Base+"endpoints: {prefix: /auth/}\n")
-	for place, want := range map[string]string{"/logout": "/logout", "/login?a": "/login?a", "/auth/logout": "/", "/auth/x": "/auth/x", "/auth": "/auth"} {
-		w := r.Want(303, "POST", "/auth/login", "username=alice&password=wonderland&return_to="+url.QueryEscape(place), rig.Form, rig.Browser)
+	for place, want := range map[string]string{"/logout": "/logout", "/login?a": "/login?a", "/auth/logout": "/",
+		"/auth/x": "/auth/x", "/auth": "/auth"} {
+		w := r.Want(303, "POST", "/auth/login",
+			"username=alice&password=wonderland&return_to="+url.QueryEscape(place), rig.Form, rig.Browser)
 		if got := w.Header().Get("Location"); got != want {
 			t.Errorf("%s: to %q, want %q", place, got, want)
 		}

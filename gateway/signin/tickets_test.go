@@ -21,7 +21,8 @@ func TestTickets(t *testing.T) {
 		t.Helper()
 		before := r.Reached()
 		w := p.Ask("GET", place, "", header...)
-		if w.Code != 400 || w.Header()["Set-Cookie"] != nil || r.Reached() != before || w.Header().Get("Referrer-Policy") != "no-referrer" {
+		if w.Code != 400 || w.Header()["Set-Cookie"] != nil || r.Reached() != before ||
+			w.Header().Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("%s: %d %v", what, w.Code, w.Header())
 		}
 	}
@@ -81,7 +82,8 @@ func TestSignInOfAnotherBrowser(t *testing.T) {
 	begun, _ := mallory.Visit("GET", rig.PageOf("wiki.example.org"), "")
 	mallory.Stop = nil
 	at, w := alice.Visit("GET", begun, "")
-	if !strings.HasPrefix(at, "https://wiki.example.org/signin/complete?") || w.Code != 400 || w.Header()["Set-Cookie"] != nil {
+	if !strings.HasPrefix(at, "https://wiki.example.org/signin/complete?") || w.Code != 400 ||
+		w.Header()["Set-Cookie"] != nil {
 		t.Errorf("alice is led to %s, %d %v", at, w.Code, w.Header())
 	}
 	mallory.IsOut(rig.PageOf("wiki.example.org"))
@@ -100,7 +102,7 @@ func TestSignInOfAnotherBrowser(t *testing.T) {
 var fromSites = []string{"Sec-Fetch-Site: none", "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: same-site", crossSite}
 
 // A browser that has begun the sign-in at another host gets its session there without a page, by
-// whatever way it came, in each of its tabs, and with a session of either kind.
+// in any way that it came, in each of its tabs, and with a session of either kind.
 func TestNoPageForWhoBegan(t *testing.T) {
 	t.Parallel()
 	small := rig.NewProvider(t)
@@ -130,7 +132,7 @@ func TestNoPageForWhoBegan(t *testing.T) {
 }
 
 // A link with the binding of another browser gives that browser nothing: a page asks, and who
-// continues gets a session of their own. The link works for nobody, also with what the
+// continues gets a session of their own. The link works for no one, also with what the
 // gateway adds to it on the way.
 func TestLinkWithAnotherBinding(t *testing.T) {
 	t.Parallel()
@@ -153,17 +155,20 @@ func TestLinkWithAnotherBinding(t *testing.T) {
 				}
 				return false
 			}
-			for _, link := range []string{begun, begun + "&begun=" + strings.Repeat("A", 43), strings.Replace(begun, "/signin?", "/login?", 1)} {
+			for _, link := range []string{begun, begun + "&begun=" + strings.Repeat("A", 43),
+				strings.Replace(begun, "/signin?", "/login?", 1)} {
 				at, w := alice.GoesOn(link)
 				asks(t, at, w, rig.PageOf("wiki.example.org"))
-				if !strings.HasPrefix(at, "https://gw.example/signin?") || ticket != "" || !strings.Contains(w.Body.String(), "did not begin") {
+				if !strings.HasPrefix(at, "https://gw.example/signin?") || ticket != "" ||
+					!strings.Contains(w.Body.String(), "did not begin") {
 					t.Errorf("led by %q to %s with %q: %s", alice.Trail, at, ticket, w.Body)
 				}
 			}
 			mallory.IsOut(rig.PageOf("wiki.example.org"))
 			alice.Extra = []string{"Sec-Fetch-Site: same-site"}
 			at, w := alice.Visit("GET", rig.PageOf("wiki.example.org"), "")
-			if at = strings.SplitN(at, "?", 2)[0]; w.Code != 200 || at != "https://wiki.example.org/x" && at != "https://wiki.example.org/signin/complete" {
+			if at = strings.SplitN(at, "?", 2)[0]; w.Code != 200 || at != "https://wiki.example.org/x" &&
+				at != "https://wiki.example.org/signin/complete" {
 				t.Errorf("continued by %q to %s, %d", alice.Trail, at, w.Code)
 			}
 		}
@@ -212,7 +217,8 @@ func TestLinkWithAnotherBindingInAnOldBrowser(t *testing.T) {
 	alice.SignIn(rig.PageOf("gw.example"), "alice")
 	mallory.Stop = func(place string) bool { return strings.HasPrefix(place, "https://gw.example/signin?") }
 	begun, _ := mallory.Visit("GET", rig.PageOf("wiki.example.org"), "")
-	alice.Extra = []string{"User-Agent: Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 Version/15.6 Safari/605.1.15"}
+	alice.Extra = []string{"User-Agent: Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 " +
+		"Version/15.6 Safari/605.1.15"}
 	alice.Stop = func(place string) bool { return strings.Contains(place, "ticket=") }
 	at, w := alice.Visit("GET", begun, "")
 	asks(t, at, w, rig.PageOf("wiki.example.org"))
@@ -279,7 +285,8 @@ func TestTicketsWithoutTheStore(t *testing.T) {
 		r.Store.Heal()
 	}
 	r.Store.BreakIf(func(o string, _ int64, key string) bool { return o == "put" && strings.HasPrefix(key, "ticket:") })
-	if at, w := p.Visit("GET", rig.PageOf("wiki.example.org"), ""); w.Code != 503 || !strings.HasPrefix(at, "https://gw.example/signin?") {
+	if at, w := p.Visit("GET", rig.PageOf("wiki.example.org"), ""); w.Code != 503 ||
+		!strings.HasPrefix(at, "https://gw.example/signin?") {
 		t.Errorf("no ticket can be recorded: %s, %d", at, w.Code)
 	}
 	r.Store.Heal()

@@ -39,5 +39,6 @@ func TestRefreshBody(t *testing.T) {
 	byBody.Want(400, "POST", "/refresh", "{}", rig.JSON, "Cookie: refresh_token="+byBody.Login(rig.Alice).Refresh)
 	refresh := rig.JarOf(byCookie.Do("POST", "/login", rig.Alice, rig.JSON)).Line("refresh_token")
 	byCookie.Want(401, "POST", "/refresh", rig.RefreshBody("x"), rig.JSON, refresh)
-	byCookie.Want(200, "POST", "/refresh", rig.RefreshBody(strings.TrimPrefix(refresh, "Cookie: refresh_token=")), rig.JSON)
+	byCookie.Want(200, "POST", "/refresh", rig.RefreshBody(strings.TrimPrefix(refresh, "Cookie: refresh_token=")),
+		rig.JSON)
 }

@@ -71,7 +71,8 @@ func TestUpdateGivesUp(t *testing.T) {
 	t.Parallel()
 	s, calls := newContested(t, 1000), 0
 	err := store.Update(t.Context(), s, "key", appended("mine", &calls))
-	if err == nil || errors.Is(err, store.ErrConflict) || !strings.Contains(err.Error(), "other instances keep changing it") {
+	if err == nil || errors.Is(err, store.ErrConflict) ||
+		!strings.Contains(err.Error(), "other instances keep changing it") {
 		t.Errorf("got %v", err)
 	}
 	storetest.WantValue(t, s, "key", "other 100")

@@ -227,7 +227,8 @@ func TestUnconfirmed(t *testing.T) {
 			waits(time.Minute)
 			lasting.want(t, "ending", "cancel, ended")
 			passing.want(t)
-			if reason, at := lasting.last(); at.Sub(began) > unconfirmedTime || !strings.HasPrefix(reason, "not confirmed in time") {
+			if reason, at := lasting.last(); at.Sub(began) > unconfirmedTime ||
+				!strings.HasPrefix(reason, "not confirmed in time") {
 				t.Errorf("%s: ended after %v for the reason %q", name, at.Sub(began), reason)
 			}
 			remove(lasting, passing)

@@ -19,7 +19,7 @@ type choice struct {
 }
 
 // choose notes that v, the value at path, or each element of it, must be one of words.
-// The default is valid, whatever it is.
+// The default is always valid.
 func (d *Document) choose(path string, v reflect.Value, fallback string, words []string) {
 	if v.Kind() != reflect.Slice {
 		if v.String() != fallback {

@@ -114,7 +114,7 @@ type Rig struct {
 	Clock    *clocktest.Clock
 	Log      *logtest.Buffer
 	Registry *prometheus.Registry
-	// Passwords changes passwords; nobody's, if New is given no other.
+	// Passwords changes passwords. By default it can change none.
 	Passwords account.Passwords
 
 	service   *web.Service
@@ -207,7 +207,7 @@ func (r *Rig) Mount(rows []endpoint.Row) {
 	maps.Copy(r.endpoints, must.Get(endpoint.New(r.Options, names, rows))(r.T))
 }
 
-// fixed are passwords that nobody can change.
+// fixed are passwords that cannot be changed.
 type fixed struct{ account.Passwords }
 
 // Writable implements account.Passwords.
