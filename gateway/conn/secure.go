@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"net"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -63,8 +64,15 @@ func (s *Secure) accept() {
 	}
 }
 
-// greet makes the handshake of a connection, and hands it to Accept.
+// greet makes the handshake of a connection, and hands it to Accept. A panic, as of what
+// finds the certificate, ends this connection alone, as in net/http.
 func (s *Secure) greet(raw net.Conn) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			s.failed.Printf("http: panic in the TLS handshake of %s: %v\n%s", raw.RemoteAddr(), panicked, debug.Stack())
+			raw.Close()
+		}
+	}()
 	ctx, cancel := context.WithTimeout(s.closing, s.limit)
 	defer cancel()
 	secured := tls.Server(raw, s.config)
