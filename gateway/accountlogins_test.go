@@ -1,32 +1,16 @@
 package gateway
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
 	ownrig "authgate/gateway/endpoint/rig"
 )
 
-// ownLogin is what /account/sessions says of one login.
-type ownLogin struct {
-	ID, Mechanism, Provider, Client string
-	Current                         bool
-	CreatedAt                       string `json:"created_at"`
-	LastUsed                        string `json:"last_used_at"`
-	ExpiresAt                       string `json:"expires_at"`
-	UserAgent                       string `json:"user_agent"`
-}
-
 // logins returns the logins of the user.
-func (r *rig) logins(header ...string) []ownLogin {
+func (r *rig) logins(header ...string) []ownrig.OwnLogin {
 	r.t.Helper()
-	var body struct{ Sessions []ownLogin }
-	w := r.want(200, "GET", "/account/sessions", "", header...)
-	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body.Sessions == nil {
-		r.t.Fatalf("%v: %s", err, w.Body)
-	}
-	return body.Sessions
+	return r.client.Logins(header...)
 }
 
 // another signs alice in from a phone.

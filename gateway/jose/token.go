@@ -47,8 +47,8 @@ func Parse(raw string) (*Token, error) {
 	}, nil
 }
 
-// Verify verifies the signature with the key of an algorithm that the caller accepts,
-// and not by what the header says.
+// Verify verifies the signature with the key of an algorithm that the caller accepts.
+// The header does not choose it.
 func (t *Token) Verify(algorithm string, key any) error {
 	method := jwt.GetSigningMethod(algorithm)
 	if method == nil {

@@ -93,7 +93,7 @@ func TestPeek(t *testing.T) {
 }
 
 // A reader without an issuer or an audience accepts nothing, and tells whose signature a
-// token has all that it claims.
+// token has, with any claims.
 func TestReader(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)

@@ -9,7 +9,7 @@ import (
 )
 
 // After a user signs in as another user, the browser has the new identity alone,
-// with any cookies of before.
+// also if it had other cookies before.
 func TestOneIdentityAfterSignIn(t *testing.T) {
 	t.Parallel()
 	logins := []string{"/login?mechanism=bearer", "/login?mechanism=session", "/login"}
