@@ -4,8 +4,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"authgate/gateway/web"
+	"authgate/policy"
 )
 
 // rows are two endpoints, of which one has a label of its own.
@@ -26,6 +28,23 @@ func TestNewRefusesUnknownNames(t *testing.T) {
 		if _, err := New(options(), []string{"login", name}, rows()); err == nil ||
 			!strings.Contains(err.Error(), `"`+name+`"`) {
 			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// A rule about the user of a row that needs no session would be kept by nothing.
+func TestNewRefusesRulesWithoutSessions(t *testing.T) {
+	t.Parallel()
+	may := func(*policy.Identity) error { return nil }
+	for name, row := range map[string]Row{
+		"fresh": {Name: "login", Fresh: time.Minute}, "may": {Name: "login", May: may},
+	} {
+		if _, err := New(options(), []string{"login"}, []Row{row}); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+		row.Sessions = true
+		if _, err := New(options(), []string{"login"}, []Row{row}); err != nil {
+			t.Errorf("%s, with Sessions: %v", name, err)
 		}
 	}
 }

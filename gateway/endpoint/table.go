@@ -64,8 +64,14 @@ type Endpoint struct {
 }
 
 // New returns the endpoints of those names by their paths. It fails if there is no row
-// for one of the names.
+// for one of the names, and if a row has a rule about the user without Sessions: nothing
+// would keep it.
 func New(o *Options, names []string, rows []Row) (map[string]*Endpoint, error) {
+	for _, row := range rows {
+		if !row.Sessions && (row.May != nil || row.Fresh != 0) {
+			return nil, fmt.Errorf("the endpoint %q has a rule about its user, but needs no session", row.Name)
+		}
+	}
 	endpoints := map[string]*Endpoint{}
 	for _, name := range names {
 		e := newEndpoint(o, name, rows)
