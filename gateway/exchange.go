@@ -5,7 +5,6 @@ import (
 	"runtime/debug"
 
 	"authgate/gateway/forward"
-	"authgate/gateway/peer"
 	"authgate/gateway/tracing"
 	"authgate/gateway/web"
 )
@@ -18,8 +17,6 @@ type exchange struct {
 	state   *state // when the request came
 	route   *route // nil for own endpoints
 	trace   *tracing.Trace
-
-	original peer.Original // that a request to verify asks about
 
 	sent      forward.Request // to the upstream
 	confirmed *confirmed      // by Check; nil: not checked yet
@@ -34,7 +31,6 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	st := g.state.Load()
 	ex := &exchange{gateway: g, state: st, counted: g.load.begin(st.inFlight)}
 	ex.Init(st.site, w, r)
-	ex.Peer = st.trusted.Read(r)
 	if st.tracer != nil {
 		ex.beginTrace()
 	}

@@ -113,7 +113,6 @@ func (e *Explainer) Explain(d *Described) (*Explanation, error) {
 	apiToken := d.Caller != nil && d.Caller.APIToken
 	ex := &exchange{gateway: e.gateway, state: st}
 	ex.Init(st.site, &unsent{http.Header{}}, r)
-	ex.Peer = st.trusted.Read(r)
 	ex.beginTrace() // and never ends it, so that nothing is sent to the collector
 	x, err := ex.explain(d.Verify, callers, apiToken)
 	if err == nil {
@@ -266,8 +265,8 @@ func (st *state) describe(d *Described) (*http.Request, error) {
 	if !secure {
 		scheme = "http"
 	}
-	if off && len(st.trusted) > 0 {
-		r.RemoteAddr = netip.AddrPortFrom(st.trusted[0].Addr(), 0).String()
+	if trusted := st.config.Listen.TrustedProxies; off && len(trusted) > 0 {
+		r.RemoteAddr = netip.AddrPortFrom(trusted[0].Addr(), 0).String()
 		r.Header.Set("X-Forwarded-For", from.String())
 		r.Header.Set("X-Forwarded-Proto", scheme)
 		r.Header.Set("X-Forwarded-Host", host)

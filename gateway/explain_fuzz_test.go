@@ -182,7 +182,7 @@ func wantExplained(t *testing.T, r *rig, what string, q *http.Request, x *Explan
 	if decision == "" {
 		decision = x.Outcome
 	}
-	if route := logged["route"]; logged["decision"] != decision || route != x.Route && (x.Route != "" || route != "none" && route != labelVerify) {
+	if route := logged["route"]; logged["decision"] != decision || route != x.Route && (x.Route != "" || route != "none" && route != "authgate/"+config.EndpointVerify) {
 		t.Errorf("%s: logged as %+v, explained as %+v", what, logged, x)
 	}
 	if reason != "" && reason != x.Reason {

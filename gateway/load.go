@@ -3,7 +3,6 @@ package gateway
 import (
 	"errors"
 	"log/slog"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/conn"
-	"authgate/gateway/pages"
 	"authgate/gateway/web"
 )
 
@@ -73,10 +71,8 @@ func (ex *exchange) refusal() error {
 		ex.gateway.service.Logger.Warn("requests are refused: as many are in flight as limits.in_flight or the file "+
 			"descriptors allow", "limit", ex.state.inFlight)
 	})
-	return &web.Error{
-		Status: http.StatusServiceUnavailable, Detail: "Too many requests are being served at once. Try again.",
-		Cause: errors.New("too many requests are in flight"), RetryAfter: time.Second, Problem: pages.ProblemBusy,
-	}
+	return web.Busy("Too many requests are being served at once. Try again.",
+		errors.New("too many requests are in flight"))
 }
 
 // gauge returns the metric of the requests in flight.

@@ -162,7 +162,7 @@ func (ex *exchange) read() error {
 	}
 	path, err := st.site.ParseTarget(ex.Request.RequestURI)
 	if err == nil && path.Decoded == st.verify {
-		if err := ex.takeOriginal(); err != nil {
+		if err := ex.TakeOriginal(); err != nil {
 			return err
 		}
 		path, err = st.site.ParseTarget(ex.Request.RequestURI)

@@ -3,32 +3,17 @@ package gateway
 import (
 	"context"
 
-	"authgate/gateway/acme"
-	"authgate/gateway/certs"
-	"authgate/gateway/config"
 	"authgate/gateway/conn"
-	"authgate/gateway/mechanism"
 	"authgate/gateway/store"
 )
 
-// OpenCertificates returns the certificates that tls.mode names, or nil if it
-// is off. Instances on Redis share the certificates that an authority issues.
-func (g *Gateway) OpenCertificates() (certs.Source, error) {
-	cfg := g.Config()
-	options := certs.Options{
-		Config: cfg, Logger: g.service.Logger, Now: g.service.Now,
-		Below: func(name string) bool { return g.state.Load().site.Hosts.Below(name) },
-	}
-	if cfg.TLS.Mode != config.TLSACME || cfg.Store.Driver != config.StoreRedis {
-		return certs.Open(options)
-	}
-	box, err := mechanism.StoreBox(cfg)
-	if err != nil {
-		return nil, err
-	}
-	options.Shared = acme.NewStorage(g.storage.guarded, box, g.storage.now)
-	return certs.Open(options)
-}
+// Store returns the store as the gateway uses it: its calls are measured, and they fail
+// in bounded time.
+func (g *Gateway) Store() store.Store { return g.storage.guarded }
+
+// BelowWildcard reports whether a host is one label below a wildcard host of the
+// configuration that runs.
+func (g *Gateway) BelowWildcard(host string) bool { return g.state.Load().site.Hosts.Below(host) }
 
 // Ready returns nil if the gateway can serve requests that need a login, and
 // the reason if it cannot.

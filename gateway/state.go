@@ -8,8 +8,6 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/mechanism"
-	"authgate/gateway/peer"
-	"authgate/gateway/seal"
 	"authgate/gateway/signin"
 	"authgate/gateway/store/guard"
 	"authgate/gateway/tracing"
@@ -25,7 +23,6 @@ type state struct {
 	withdrawn  []string       // what other instances have taken from its users since
 	site       *web.Site
 	inFlight   int64 // requests at once
-	trusted    peer.Proxies
 	gate       *guard.Gate
 	tracer     *tracing.Tracer // nil: no traces
 	mechanisms *mechanism.Local
@@ -62,21 +59,21 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 	if err != nil {
 		return nil, err
 	}
-	box, err := csrfBox(cfg)
+	site, err := web.NewSite(cfg, &g.service)
 	if err != nil {
 		return nil, err
 	}
-	site, err := web.NewSite(cfg, &g.service)
+	crossSite, err := newCrossSite(cfg, site)
 	if err != nil {
 		return nil, err
 	}
 	site.ProviderOrigins = f.Origins
 	st := &state{
 		config: cfg, loaded: loaded, told: running.told, withdrawn: withdrawn, site: site,
-		inFlight: g.load.limit(cfg), trusted: cfg.Listen.TrustedProxies,
-		gate: gate, mechanisms: m, federation: f, crossSite: web.NewCrossSite(site, box),
+		inFlight: g.load.limit(cfg),
+		gate:     gate, mechanisms: m, federation: f, crossSite: crossSite,
 	}
-	site.CSRFToken = st.crossSite.Token
+	site.CSRFToken = crossSite.Token
 	st.verify = st.site.Own(config.EndpointVerify)
 	st.routing = g.newRouting(cfg, st.site, m, f, old)
 	if err := g.mount(st); err != nil {
@@ -95,12 +92,17 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 	return st, nil
 }
 
-// csrfBox returns what makes anti-CSRF tokens, nil if none are demanded.
-func csrfBox(cfg *config.Config) (*seal.Box, error) {
+// newCrossSite returns the protection of a site against other sites. It demands
+// anti-CSRF tokens if the configuration does.
+func newCrossSite(cfg *config.Config, site *web.Site) (*web.CrossSite, error) {
 	if !cfg.Session.CSRFToken {
-		return nil, nil
+		return web.NewCrossSite(site, nil), nil
 	}
-	return mechanism.StoreBox(cfg)
+	box, err := mechanism.StoreBox(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return web.NewCrossSite(site, box), nil
 }
 
 // mount makes the own endpoints of st.

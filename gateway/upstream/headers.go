@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -117,16 +118,15 @@ func (i *IdentityHeaders) SetAll(h http.Header, id *policy.Identity) {
 	}
 }
 
-// Imitation returns the name of a header in h that an application may read as
-// one of the identity headers, although it is not spelled as SetAll spells it.
-// It returns "" if there is none.
-func (i *IdentityHeaders) Imitation(h http.Header) string {
+// CheckImitation returns an error if an application may read a header in h as one of
+// the identity headers, although it is not spelled as SetAll spells it.
+func (i *IdentityHeaders) CheckImitation(h http.Header) error {
 	for name := range h {
 		if i.filter.Finds(name) && i.own[headername.Fold(name)] && !slices.Contains(i.sent, name) {
-			return name
+			return fmt.Errorf("the header %s can be read as %s", name, headername.Fold(name))
 		}
 	}
-	return ""
+	return nil
 }
 
 // values returns what each header says of id, under its name as configured.

@@ -61,6 +61,13 @@ func NotSecure(reason string) error {
 		Cause: errors.New(reason), Problem: pages.ProblemNotSecure}
 }
 
+// Busy is the error of a request that the gateway has no capacity for. detail is for the
+// client.
+func Busy(detail string, cause error) *Error {
+	return &Error{Status: http.StatusServiceUnavailable, Detail: detail, Cause: cause, RetryAfter: time.Second,
+		Problem: pages.ProblemBusy}
+}
+
 // Unavailable is the error of a request that may succeed a moment later.
 func Unavailable(cause error) error { return unavailable(cause) }
 
@@ -145,8 +152,7 @@ func toHTTP(ctx context.Context, err error) *Error {
 	case errors.As(err, &storage):
 		return unavailable(err)
 	case errors.Is(err, auth.ErrBusy):
-		return named(pages.ProblemBusy, retryLater(answer(503, "Too many credentials are being checked at once. Try again."),
-			time.Second))
+		return Busy("Too many credentials are being checked at once. Try again.", err)
 	}
 	return answer(500, "The gateway failed.")
 }

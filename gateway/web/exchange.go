@@ -41,7 +41,7 @@ type Exchange struct {
 
 // Init notes the arrival of a request.
 func (ex *Exchange) Init(site *Site, w http.ResponseWriter, r *http.Request) {
-	ex.ResponseWriter, ex.Request = w, r
+	ex.ResponseWriter, ex.Request, ex.Peer = w, r, site.trusted.Read(r)
 	ex.site = site
 	ex.Store.Context = r.Context()
 	ex.Record = Record{

@@ -30,6 +30,7 @@ type Received struct {
 	Cleartext   bool   // the request came by plain HTTP
 	Foreign     bool   // the request is for a host that is not the gateway's
 	Verify      bool   // a proxy asks about the request, and serves it itself
+	AuthRequest bool   // the proxy asks as nginx does, whose auth_request knows no redirect
 }
 
 // Target is the path and the query of the request, byte for byte.

@@ -36,6 +36,7 @@ type Site struct {
 
 	endpoints map[string]bool // paths of own endpoints to which nobody is led after sign-in
 
+	trusted      peer.Proxies
 	keepsSlashes bool // some route keeps encoded slashes
 }
 
@@ -49,7 +50,7 @@ func NewSite(cfg *config.Config, service *Service) (*Site, error) {
 		Service: service, Pages: p,
 		PublicURL: cfg.PublicURL.String(), Prefix: cfg.Endpoints.Prefix,
 		Hosts: newHosts(cfg), Cookies: NewCookies(cfg, service.Now), BodyPause: cfg.Limits.BodyPause,
-		home: cfg.Hosts()[0],
+		home: cfg.Hosts()[0], trusted: cfg.Listen.TrustedProxies,
 	}
 	s.endpoints = map[string]bool{s.Own(config.EndpointVerify): true}
 	for _, name := range cfg.OwnEndpoints() {

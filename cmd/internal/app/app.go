@@ -100,7 +100,7 @@ func (a *App) assemble(cfg *config.Config) error {
 
 // listen opens the certificates and the listeners.
 func (a *App) listen() error {
-	certificates, err := a.gateway.OpenCertificates()
+	certificates, err := a.openCertificates()
 	if err != nil {
 		return fmt.Errorf("opening the certificates: %w", err)
 	}

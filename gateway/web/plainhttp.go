@@ -1,0 +1,36 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/pages"
+	"authgate/policy"
+)
+
+// RedirectToHTTPS answers a request by plain HTTP with a redirect to https. If the
+// request carries a credential, the error is a 403.
+func RedirectToHTTPS(ex *Exchange) error {
+	site := ex.site
+	creds, err := auth.ReadCredentials(ex.Request.Header, &site.Cookies.Names, ex.Peer.Client)
+	if err != nil || creds.Scheme != "" || creds.Cookies {
+		return &Error{
+			Status: http.StatusForbidden,
+			Detail: "A credential was sent without encryption. Consider it exposed: change it, and use https.",
+			Cause:  errors.New("a credential came in cleartext"), Problem: pages.ProblemCleartext,
+		}
+	}
+	path, err := site.ParseTarget(ex.Request.RequestURI)
+	if err != nil {
+		return err
+	}
+	ex.Decision = DecisionAllow
+	// To a host of the gateway, never to another one that the request names.
+	host, err := policy.CanonicalHost(ex.Peer.Host)
+	if err != nil {
+		host = ""
+	}
+	ex.Redirect(http.StatusPermanentRedirect, site.SecureURL(host, path))
+	return nil
+}
