@@ -69,6 +69,14 @@ type storage struct {
 	now     func() time.Time // of the store, for what is stored there
 }
 
+// ping asks whether the store answers, if it is on another machine.
+func (s *storage) ping(ctx context.Context) error {
+	if pinger, ok := s.raw.(store.Pinger); ok {
+		return pinger.Ping(ctx)
+	}
+	return nil
+}
+
 // New returns a gateway that runs the configuration.
 func New(o Options) (*Gateway, error) {
 	g, err := assemble(o)
@@ -78,12 +86,13 @@ func New(o Options) (*Gateway, error) {
 	for _, u := range g.upstreams() {
 		u.Watch()
 	}
-	g.warn(o.Config)
+	g.load.warn(o.Logger, o.Config)
+	warn(o.Logger, o.Config)
 	ctx, stop := context.WithCancel(context.Background())
 	g.stop = stop
 	g.background.Go(func() { g.settle(ctx) })
 	if o.Config.Store.Driver == config.StoreRedis {
-		g.background.Go(func() { g.followOthers(ctx) })
+		g.background.Go(func() { (&follower{gateway: g}).run(ctx) })
 	}
 	return g, nil
 }

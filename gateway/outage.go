@@ -1,14 +1,13 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"authgate/gateway/config"
-	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
 )
 
@@ -20,10 +19,6 @@ const (
 	settleEvery = 250 * time.Millisecond
 	// recordEvery is the same while users are served: no request waits for it.
 	recordEvery = 2 * time.Second
-	// followEvery is the time between looks at what Redis has about accounts. As a rule
-	// it is in memory. A user who is out on one instance is out on all within this
-	// time, streams.CheckEvery and streams.EndingTime, which together are a second.
-	followEvery = 250 * time.Millisecond
 )
 
 // isOutage reports whether an error of a build means that the store
@@ -89,7 +84,7 @@ func (g *Gateway) record(ctx context.Context, st, old *state) error {
 		err = accounts.ReplaceEpochs(ctx, g.storage.guarded, now, old.mechanisms.Accounts)
 	}
 	if err == nil {
-		err = g.publishWithdrawals(ctx, st)
+		err = st.publishWithdrawals(ctx, g.storage.guarded)
 	}
 	if err != nil {
 		return fmt.Errorf("accounts: %w", err)
@@ -119,11 +114,14 @@ func (g *Gateway) settle(ctx context.Context) {
 			continue
 		}
 		tried = time.Now()
-		err := g.trySettle(ctx, running)
+		err := g.storage.ping(ctx) // costs less than a build
+		if err == nil {
+			err = g.rebuild(running)
+		}
 		switch {
 		case err == nil:
 			last = ""
-			g.logSettled(running, g.state.Load())
+			logSettled(g.service.Logger, running, g.state.Load())
 		case err.Error() != last && ctx.Err() == nil:
 			last = err.Error()
 			g.service.Logger.Warn("the store cannot be used yet", "error", last)
@@ -133,63 +131,13 @@ func (g *Gateway) settle(ctx context.Context) {
 
 // logSettled logs what has become possible between two states. Another reload may have
 // replaced the first one, and may have recorded nothing.
-func (g *Gateway) logSettled(before, now *state) {
+func logSettled(logger *slog.Logger, before, now *state) {
 	switch {
 	case now.gate.IsOpen() && !before.gate.IsOpen():
-		g.service.Logger.Info("Redis answers: logins are accepted")
+		logger.Info("Redis answers: logins are accepted")
 	case now.settled():
-		g.service.Logger.Info("the store can be used: what has changed about accounts is recorded")
+		logger.Info("the store can be used: what has changed about accounts is recorded")
 	}
-}
-
-// followOthers takes over from Redis what concerns the accounts of this instance.
-func (g *Gateway) followOthers(ctx context.Context) {
-	ticker := time.NewTicker(followEvery)
-	defer ticker.Stop()
-	var last lastLook
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		running := g.state.Load()
-		if !running.gate.IsOpen() {
-			continue // settle reads everything
-		}
-		_ = running.mechanisms.Decoys.Share(ctx, g.storage.raw) // Redis may have lost it. An outage is reported elsewhere
-		err := cmp.Or(g.followEpochs(ctx, running), g.followWithdrawals(ctx, g.state.Load(), &last))
-		if text := fmt.Sprint(err); err != nil && text != last.told {
-			g.service.Logger.Warn("what Redis has about accounts cannot be taken over; the gateway tries again", "error", text)
-			last.told = text
-		}
-	}
-}
-
-// followEpochs keeps the account epochs the same here and in Redis. Redis may come
-// back without them, and another instance that starts then begins new ones. Until
-// all have the same, each refuses the logins of the others.
-func (g *Gateway) followEpochs(ctx context.Context, running *state) error {
-	// An outage is reported elsewhere, and a damaged record by the reload.
-	if moved, err := running.mechanisms.Accounts.FollowEpochs(ctx, g.storage.raw); err != nil || !moved {
-		return nil
-	}
-	if err := g.rebuild(running); err != nil {
-		return err
-	}
-	g.service.Logger.Warn("the account epochs are taken over from Redis: it has lost data, or another instance was " +
-		"reloaded with other accounts")
-	return nil
-}
-
-// trySettle rebuilds the running state if the store can be written.
-func (g *Gateway) trySettle(ctx context.Context, running *state) error {
-	if pinger, ok := g.storage.raw.(store.Pinger); ok { // costs less than a build
-		if err := pinger.Ping(ctx); err != nil {
-			return err
-		}
-	}
-	return g.rebuild(running)
 }
 
 // rebuild reloads the configuration of running, unless another reload has replaced it.

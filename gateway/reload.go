@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strings"
 	"time"
@@ -65,7 +66,8 @@ func (g *Gateway) reload(load func() (*config.Config, error), loaded time.Time, 
 	if closes := g.unused(old, st); len(closes) > 0 {
 		time.AfterFunc(closeAfter, func() { closeAll(closes) })
 	}
-	g.warn(cfg)
+	g.load.warn(g.service.Logger, cfg)
+	warn(g.service.Logger, cfg)
 	return nil
 }
 
@@ -73,7 +75,7 @@ func (g *Gateway) reload(load func() (*config.Config, error), loaded time.Time, 
 func (g *Gateway) unused(st, kept *state) []func() {
 	closes := st.federation.Unused(kept.federation)
 	if tracer := st.tracer; tracer != kept.tracer {
-		closes = append(closes, func() { g.closeTracer(tracer) })
+		closes = append(closes, func() { closeTracer(tracer, g.service.Logger) })
 	}
 	return closes
 }
@@ -109,9 +111,7 @@ func needsRestart(old, cfg *config.Config) error {
 }
 
 // warn logs what is probably wrong with a configuration that runs.
-func (g *Gateway) warn(cfg *config.Config) {
-	logger := g.service.Logger
-	g.load.warn(logger, cfg)
+func warn(logger *slog.Logger, cfg *config.Config) {
 	for _, w := range cfg.Warnings() {
 		logger.Warn("the configuration is probably wrong",
 			"file", w.File, "line", w.Line, "column", w.Column, "key", w.Key, "problem", w.Message)

@@ -18,10 +18,8 @@ func (g *Gateway) BelowWildcard(host string) bool { return g.state.Load().site.H
 // Ready returns nil if the gateway can serve requests that need a login, and
 // the reason if it cannot.
 func (g *Gateway) Ready(ctx context.Context) error {
-	if pinger, ok := g.storage.raw.(store.Pinger); ok {
-		if err := pinger.Ping(ctx); err != nil {
-			return err
-		}
+	if err := g.storage.ping(ctx); err != nil {
+		return err
 	}
 	return g.state.Load().gate.Check("settle")
 }

@@ -85,7 +85,7 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 	// Last, because it leaves a trace in the store.
 	if err := g.openGate(st, old, strict); err != nil {
 		if old == nil || st.tracer != old.tracer {
-			g.closeTracer(st.tracer)
+			closeTracer(st.tracer, g.service.Logger)
 		}
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 
 	"authgate/gateway/auth"
@@ -22,9 +23,9 @@ func (g *Gateway) newTracer(cfg *config.Config, old *state) (*tracing.Tracer, er
 }
 
 // closeTracer closes a tracer, which may be nil.
-func (g *Gateway) closeTracer(t *tracing.Tracer) {
+func closeTracer(t *tracing.Tracer, logger *slog.Logger) {
 	if err := t.Close(); err != nil {
-		g.service.Logger.Warn("traces were not sent in time", "error", err.Error())
+		logger.Warn("traces were not sent in time", "error", err.Error())
 	}
 }
 

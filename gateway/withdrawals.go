@@ -9,6 +9,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/config"
 	"authgate/gateway/mechanism"
+	"authgate/gateway/store"
 )
 
 // users are the users of a configuration.
@@ -56,7 +57,7 @@ func (st *state) rebuilds(old *state) bool {
 
 // publishWithdrawals tells the other instances what st takes from users: compared
 // with what they were told last, and at the start that accounts are disabled.
-func (g *Gateway) publishWithdrawals(ctx context.Context, st *state) error {
+func (st *state) publishWithdrawals(ctx context.Context, s store.Store) error {
 	if !shares(st.config) || st.told == st.config {
 		return nil
 	}
@@ -67,42 +68,9 @@ func (g *Gateway) publishWithdrawals(ctx context.Context, st *state) error {
 		before := usersOf(st.told)
 		local.Before, basic.Before = before.local, before.basic
 	}
-	if err := accounts.UpdateWithdrawals(ctx, g.storage.guarded, st.loaded, local, basic); err != nil {
+	if err := accounts.UpdateWithdrawals(ctx, s, st.loaded, local, basic); err != nil {
 		return err
 	}
 	st.told = st.config
-	return nil
-}
-
-// lastLook is what followOthers found last.
-type lastLook struct {
-	state     *state // which agrees with withdrawn
-	withdrawn *accounts.Withdrawals
-	told      string // the failure that was logged
-}
-
-// followWithdrawals applies what other instances have withdrawn.
-func (g *Gateway) followWithdrawals(ctx context.Context, running *state, last *lastLook) error {
-	w, err := accounts.ReadWithdrawals(ctx, g.storage.raw)
-	if err != nil {
-		return nil // an outage is reported elsewhere, and a damaged record by the reload
-	}
-	if w.Missing() && last.withdrawn != nil {
-		_ = last.withdrawn.Restore(ctx, g.storage.raw) // Redis has lost data. If this fails, the next time
-		return nil
-	}
-	if last.state == running && w.Equal(last.withdrawn) {
-		return nil
-	}
-	withdrawn := usersOf(running.config).apply(w, running.loaded)
-	if !slices.Equal(withdrawn, running.withdrawn) {
-		if err := g.rebuild(running); err != nil {
-			return err
-		}
-		g.service.Logger.Warn("another instance was reloaded with other accounts, and what it has withdrawn ends here "+
-			"too; reload this instance", "withdrawn", withdrawn)
-		return nil // the next look compares with the new state
-	}
-	last.state, last.withdrawn = running, w
 	return nil
 }
