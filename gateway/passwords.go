@@ -18,7 +18,7 @@ type passwords struct {
 }
 
 // Writable implements account.Passwords.
-func (p passwords) Writable() bool { return accounts.FileWritable(p.config.Accounts.File) }
+func (p passwords) Writable() bool { return p.config.AccountsFile().Writable() }
 
 // Has implements account.Passwords.
 func (p passwords) Has(username string) bool { return p.config.AccountInFile(username) }
@@ -39,15 +39,11 @@ func (p passwords) Set(
 		return changed, account.ErrPasswordChanged
 	}
 	overview := mechanism.Overview(local, running.federation)
-	edit := func(content []byte) ([]byte, error) {
-		next, err := cfg.SetPasswordHash(content, owner.Username, owner.Hash.Encoded(), change.Hash)
-		if err != nil {
-			return nil, err
-		}
-		// First, so that nothing has changed if the store does not answer. A login
-		// with the old password that begins after it ends with the old password.
+	// First, so that nothing has changed if the store does not answer. A login with the
+	// old password that begins after it ends with the old password.
+	endOthers := func() (err error) {
 		changed.Ended, err = overview.EndOthers(ctx, id)
-		return next, err
+		return err
 	}
 	renew := func(next *state) {
 		owner, ok := next.mechanisms.Accounts.Lookup(owner.Username)
@@ -61,11 +57,12 @@ func (p passwords) Set(
 		}
 	}
 	reload := func() error { return g.reload(cfg.Reread, g.storage.now(), renew) }
-	err = accounts.ChangeFile(ctx, cfg.Accounts.File, edit, reload)
+	file := cfg.AccountsFile()
+	err = file.SetPasswordHash(ctx, owner.Username, owner.Hash.Encoded(), change.Hash, endOthers, reload)
 	switch {
-	case errors.Is(err, config.ErrOtherHash):
+	case errors.Is(err, accounts.ErrOtherHash):
 		return changed, account.ErrPasswordChanged
-	case errors.Is(err, config.ErrNotInFile), errors.Is(err, config.ErrHashElsewhere),
+	case errors.Is(err, accounts.ErrNotInFile), errors.Is(err, accounts.ErrElsewhere),
 		errors.Is(err, accounts.ErrNotWritable):
 		g.service.Logger.Warn("a user cannot change their password", "subject", id.Subject, "file", cfg.Accounts.File,
 			"error", err.Error())

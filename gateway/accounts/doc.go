@@ -8,8 +8,11 @@
 // when each is as it is (UpdateEpochs), and what reloads have taken from them (Withdrawals).
 // So an account that changes, or comes back after it was disabled or removed, begins a new
 // epoch on every instance, and logins of an older epoch do not count. A DecoyKey decides what
-// unknown names cost. ChangeFile changes the content of the file of accounts, which operators
-// edit too.
+// unknown names cost.
+//
+// Lists reads the files of users, and Check and CheckBasic check the users in them and in
+// the main file of the configuration. File.Edit changes one account in the file of accounts,
+// which operators edit too.
 //
 // # Limits and threats
 //

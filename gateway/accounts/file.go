@@ -17,17 +17,16 @@ const lockPoll = 10 * time.Millisecond
 // ErrNotWritable: the file cannot be replaced.
 var ErrNotWritable = errors.New("the file cannot be replaced, or would lose its owner")
 
-// FileWritable reports whether ChangeFile can replace the file at path, which may be a link
-// to it.
-func FileWritable(path string) bool {
-	target, err := filepath.EvalSymlinks(path)
-	return path != "" && err == nil && replaceable(target)
+// Writable reports whether Edit can replace the file. Its path may be a link.
+func (f *File) Writable() bool {
+	target, err := filepath.EvalSymlinks(f.Path)
+	return f.Path != "" && err == nil && replaceable(target)
 }
 
-// ChangeFile replaces the content of the file at path by what edit makes of it, and then
+// changeFile replaces the content of the file at path by what edit makes of it, and then
 // calls after. If after fails, the file gets its old content again. Other changes
 // wait until after has returned; ctx bounds how long this one waits.
-func ChangeFile(ctx context.Context, path string, edit func(content []byte) ([]byte, error), after func() error) error {
+func changeFile(ctx context.Context, path string, edit func(content []byte) ([]byte, error), after func() error) error {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return err

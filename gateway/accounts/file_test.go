@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -52,8 +53,8 @@ func TestChangeFile(t *testing.T) {
 	for _, mode := range []os.FileMode{0o600, 0o640, 0o664, 0o400} {
 		path := written(t, "old\n", mode)
 		if mode == 0o400 && os.Geteuid() != 0 {
-			if err := ChangeFile(t.Context(), path, to("new\n"), nothing); !errors.Is(err, ErrNotWritable) ||
-				FileWritable(path) {
+			if err := changeFile(t.Context(), path, to("new\n"), nothing); !errors.Is(err, ErrNotWritable) ||
+				(&File{Path: path}).Writable() {
 				t.Errorf("a file that its owner must not write: %v", err)
 			}
 			continue
@@ -64,7 +65,7 @@ func TestChangeFile(t *testing.T) {
 			must.Do(t, os.Chown(path, 12345, 54321))
 		}
 		before := must.Get(os.Stat(path))(t).Sys().(*syscall.Stat_t)
-		err := ChangeFile(t.Context(), link, func(content []byte) ([]byte, error) {
+		err := changeFile(t.Context(), link, func(content []byte) ([]byte, error) {
 			return append(content, "new\n"...),
 				nil
 		}, func() error {
@@ -90,19 +91,19 @@ func TestChangeFails(t *testing.T) {
 	t.Parallel()
 	path := written(t, "old\n", 0o640)
 	fails := func([]byte) ([]byte, error) { return nil, errTest }
-	if err := ChangeFile(t.Context(), path, fails,
+	if err := changeFile(t.Context(), path, fails,
 		func() error { t.Error("after is called"); return nil }); !errors.Is(err, errTest) {
 		t.Errorf("got %v", err)
 	}
 	wantContent(t, path, "old\n")
-	if err := ChangeFile(t.Context(), path, to("new\n"), func() error { return errTest }); !errors.Is(err, errTest) {
+	if err := changeFile(t.Context(), path, to("new\n"), func() error { return errTest }); !errors.Is(err, errTest) {
 		t.Errorf("got %v", err)
 	}
 	wantContent(t, path, "old\n")
 	if mode := must.Get(os.Stat(path))(t).Mode(); mode != 0o640 {
 		t.Errorf("the mode is %v", mode)
 	}
-	if err := ChangeFile(t.Context(), path+".no", to(""), nothing); !errors.Is(err, os.ErrNotExist) {
+	if err := changeFile(t.Context(), path+".no", to(""), nothing); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -117,7 +118,7 @@ func TestChangesAtOnce(t *testing.T) {
 	for i := range 20 {
 		changes.Go(func() {
 			line := fmt.Sprintf("change %d\n", i)
-			if err := ChangeFile(t.Context(), path,
+			if err := changeFile(t.Context(), path,
 				func(content []byte) ([]byte, error) { return append(content, line...), nil }, func() error {
 					if i%5 == 0 {
 						return errTest
@@ -139,10 +140,10 @@ func TestChangesAtOnce(t *testing.T) {
 func TestChangeWaits(t *testing.T) {
 	t.Parallel()
 	path := written(t, "old\n", 0o600)
-	err := ChangeFile(t.Context(), path, to("new\n"), func() error {
+	err := changeFile(t.Context(), path, to("new\n"), func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if err := ChangeFile(ctx, path, to("other\n"), nothing); !errors.Is(err, context.DeadlineExceeded) {
+		if err := changeFile(ctx, path, to("other\n"), nothing); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the second change: %v", err)
 		}
 		return nil
@@ -159,7 +160,7 @@ func TestWritable(t *testing.T) {
 		path string
 		want bool
 	}{{path, true}, {"", false}, {path + ".no", false}, {folder, false}, {os.DevNull, false}} {
-		if got := FileWritable(c.path); got != c.want {
+		if got := (&File{Path: c.path}).Writable(); got != c.want {
 			t.Errorf("%q: %t, want %t", c.path, got, c.want)
 		}
 	}
@@ -168,7 +169,28 @@ func TestWritable(t *testing.T) {
 	}
 	must.Do(t, os.Chmod(folder, 0o500))
 	t.Cleanup(func() { _ = os.Chmod(folder, 0o700) })
-	if FileWritable(path) {
+	if (&File{Path: path}).Writable() {
 		t.Error("a file whose folder cannot be changed")
+	}
+}
+
+// Nothing is written unless all is ready, and the new content is there when it is applied.
+func TestEdit(t *testing.T) {
+	t.Parallel()
+	const content = "- {username: alice, password_hash: \"" + oldHash + "\"}\n"
+	path := written(t, content, 0o600)
+	f := &File{Path: path, Reader: newReader}
+	set := func(ready, apply func() error) error {
+		return f.SetPasswordHash(t.Context(), "alice", oldHash, newHash, ready, apply)
+	}
+	applied := func() error { wantContent(t, path, strings.ReplaceAll(content, oldHash, newHash)); return nil }
+	if err := set(func() error { return errTest }, applied); !errors.Is(err, errTest) {
+		t.Errorf("it is not ready: %v", err)
+	}
+	wantContent(t, path, content)
+	must.Do(t, set(nothing, applied))
+	must.Do(t, applied())
+	if err := set(nothing, applied); !errors.Is(err, ErrOtherHash) {
+		t.Errorf("the second time: %v", err)
 	}
 }

@@ -76,7 +76,7 @@ func (d *differ) add(path, format string, args ...any) {
 func (d *differ) files() {
 	for _, file := range d.new.sideFiles {
 		was := slices.IndexFunc(d.old.sideFiles, func(f File) bool { return f.Key == file.Key && f.Path == file.Path })
-		isList := file.Key == accountsKey || file.Key == htpasswdKey
+		isList := file.Key == accounts.FileKey || file.Key == accounts.HtpasswdKey
 		if file.Key != "" && !isList && was >= 0 && !d.old.sideFiles[was].SameContent(file) {
 			d.add(file.Key, "the content of the file changed")
 		}
@@ -223,7 +223,7 @@ func elementOf(list reflect.Value, i int) element {
 	switch e := list.Index(i).Interface().(type) {
 	case accounts.Account:
 		return named(e.Username)
-	case BasicUser:
+	case accounts.BasicUser:
 		return named(e.Username)
 	case Provider:
 		return named(e.Name)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
@@ -71,9 +72,7 @@ func StatFile(path string) File { return strictyaml.StatFile(path) }
 // Largest sizes of files, in bytes.
 const (
 	maxConfigSize = 8 << 20
-	maxPEMSize    = 1 << 20  // certificates or a key
-	maxListSize   = 8 << 20  // an accounts or htpasswd file
-	maxLinesSize  = 64 << 20 // an accounts file in JSON lines
+	maxPEMSize    = 1 << 20 // certificates or a key
 )
 
 // ReadError reports that the configuration file itself cannot be read. It
@@ -188,7 +187,6 @@ func parseFiles(path string, source []byte, lookup func(string) (string, bool)) 
 	if !main.Unreadable("") {
 		cfg.resolvePaths(reader.Resolve)
 		side := sideReader{reader, main, time.Now()}
-		cfg.ownAccounts = len(cfg.Accounts.Users)
 		places := side.users(cfg)
 		chain := side.certificate(cfg.TLS)
 		side.trustedRoots(&cfg.TLS)
@@ -235,8 +233,9 @@ func (c *Config) check(r *report, places userPlaces) {
 	c.TLS.check(r)
 	c.Store.check(r, c.DataDir)
 	c.checkSharedKeys(r)
-	c.Basic.check(r, places.basic)
-	c.Accounts.check(places.accounts)
+	c.Basic.checkRealm(r)
+	accounts.CheckBasic(c.Basic.Users, places.basic)
+	accounts.Check(c.Accounts.Users, places.accounts)
 	c.checkDemo(r, places)
 	c.Session.check(r)
 	c.Token.check(r)

@@ -229,3 +229,21 @@ func TestHTTP3Port(t *testing.T) {
 		}
 	}
 }
+
+// An account comes from the file only if the main file does not have it.
+func TestAccountInFile(t *testing.T) {
+	t.Parallel()
+	dir := folder{t, t.TempDir()}
+	account := "{username: %s, password_hash: \"" + environment["HASH"] + "\"}"
+	dir.write("accounts.yaml", "- "+fmt.Sprintf(account, "alice")+"\n")
+	main := "accounts: {file: accounts.yaml, users: [" + fmt.Sprintf(account, "own") + "]}\n"
+	cfg, err := Load(dir.write("config.yaml", main))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for username, want := range map[string]bool{"alice": true, "own": false, "carol": false, "": false} {
+		if got := cfg.AccountInFile(username); got != want {
+			t.Errorf("%q: %t, want %t", username, got, want)
+		}
+	}
+}

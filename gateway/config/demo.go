@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"slices"
+
+	"authgate/gateway/accounts"
 )
 
 // demoHashes are the password hashes of the shipped config.yaml. Their passwords
@@ -55,9 +57,9 @@ func (c *Config) checkDemo(r *report, places userPlaces) {
 	}
 	const message = "the password of %s is the public one of the demonstration, which tls.mode acme refuses; " +
 		"make a hash of your own with `authgate hash-password`"
-	check := func(at place, name string, hash Secret) {
+	check := func(at accounts.Place, name string, hash Secret) {
 		if slices.Contains(demoHashes, hash) {
-			at.doc.Fault(at.path+".password_hash", message, name)
+			at.FaultHash(message, name)
 		}
 	}
 	for i, u := range c.Basic.Users {

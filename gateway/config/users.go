@@ -1,29 +1,19 @@
 package config
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"unicode"
 
 	"authgate/gateway/accounts"
-	"authgate/gateway/password"
-	"authgate/policy"
+	"authgate/gateway/config/strictyaml"
 )
 
 // Basic configures the mechanism basic.
 type Basic struct {
-	Realm    string      `yaml:"realm"`
-	Htpasswd string      `yaml:"htpasswd"`
-	Users    []BasicUser `yaml:"users"` // includes the users of the htpasswd file
-}
-
-// BasicUser is one shared credential.
-type BasicUser struct {
-	Username     string        `yaml:"username"`
-	PasswordHash Secret        `yaml:"password_hash"` // argon2id PHC string or bcrypt
-	Hash         password.Hash `yaml:"-"`             // PasswordHash, parsed
+	Realm    string               `yaml:"realm"`
+	Htpasswd string               `yaml:"htpasswd"`
+	Users    []accounts.BasicUser `yaml:"users"` // includes the users of the htpasswd file
 }
 
 // Accounts are the local accounts.
@@ -32,152 +22,52 @@ type Accounts struct {
 	Users []accounts.Account `yaml:"users"` // includes the users of the file
 }
 
-// check checks the section basic, and parses the password hashes.
-func (b *Basic) check(r *report, places []place) {
+// userPlaces has the place of each element of Basic.Users and Accounts.Users.
+type userPlaces struct{ basic, accounts []accounts.Place }
+
+// users adds the users of the htpasswd file and of the file of accounts to those of the
+// main file.
+func (s sideReader) users(c *Config) userPlaces {
+	lists := accounts.Lists{Reader: s.reader, Main: s.main.Document}
+	basic, basicPlaces := lists.Htpasswd(c.Basic.Htpasswd)
+	local, localPlaces := lists.Accounts(c.Accounts.File)
+	places := userPlaces{
+		basic:    accounts.Places(s.main.Document, "basic.users", len(c.Basic.Users)),
+		accounts: accounts.Places(s.main.Document, "accounts.users", len(c.Accounts.Users)),
+	}
+	c.Basic.Users, places.basic = append(c.Basic.Users, basic...), append(places.basic, basicPlaces...)
+	c.ownAccounts = len(c.Accounts.Users)
+	if c.ownAccounts == 0 {
+		c.Accounts.Users = local // not a copy, which may be large
+	} else {
+		c.Accounts.Users = append(c.Accounts.Users, local...)
+	}
+	places.accounts = append(places.accounts, localPlaces...)
+	return places
+}
+
+// AccountsFile returns the file of accounts, whose path may be empty.
+func (c *Config) AccountsFile() *accounts.File {
+	return &accounts.File{
+		Path:   c.Accounts.File,
+		Reader: func() *strictyaml.Reader { return newReader(c.path, c.lookup) },
+	}
+}
+
+// AccountInFile reports whether the account of that name comes from accounts.file.
+func (c *Config) AccountInFile(username string) bool {
+	named := func(a accounts.Account) bool { return a.Username == username }
+	own, file := c.Accounts.Users[:c.ownAccounts], c.Accounts.Users[c.ownAccounts:]
+	return !slices.ContainsFunc(own, named) && slices.ContainsFunc(file, named)
+}
+
+// checkRealm checks the realm of the section basic.
+func (b *Basic) checkRealm(r *report) {
 	switch {
 	case strings.TrimSpace(b.Realm) == "":
 		r.Fault("basic.realm", "must not be empty")
 	case strings.ContainsAny(b.Realm, `"\`) || strings.ContainsFunc(b.Realm, unicode.IsControl):
 		// WWW-Authenticate has it as a quoted string.
 		r.Fault("basic.realm", `%q contains a quote, a backslash or a control character`, b.Realm)
-	}
-	names, weak := usernames{}, weakHashes{}
-	for i, at := range places {
-		user := &b.Users[i]
-		names.check(at, user.Username)
-		user.Hash = at.parseHash(user.PasswordHash)
-		weak.add(at, user.Username, user.Hash)
-	}
-	weak.warn()
-}
-
-// check checks the accounts, and parses the password hashes. It removes empty
-// roles.
-func (a *Accounts) check(places []place) {
-	names, weak := usernames{}, weakHashes{}
-	for i, at := range places {
-		account := &a.Users[i]
-		names.check(at, account.Username)
-		account.Hash = at.parseHash(account.PasswordHash)
-		weak.add(at, account.Username, account.Hash)
-		at.checkProfile(account)
-		account.Roles = slices.DeleteFunc(account.Roles, func(role string) bool { return role == "" })
-	}
-	weak.warn()
-}
-
-// usernames has the places of the users of one list, by the folded name.
-type usernames map[string]place
-
-// check checks a user name. Two names in one list must not differ only in case or in
-// Unicode normalization: people cannot tell them apart, and they would share one counter
-// of failed logins.
-func (names usernames) check(at place, name string) {
-	doc, path := at.doc, at.path+".username"
-	if name == "" {
-		doc.Fault(path, "a user name is needed and must not be empty")
-		return
-	}
-	if err := policy.CheckName(name); err != nil {
-		doc.Fault(path, "the user name %v", err)
-		return
-	}
-	if strings.Contains(name, ":") {
-		doc.Fault(path, "the user name contains a colon, which separates name and password in HTTP Basic")
-		return
-	}
-	folded := policy.FoldName(name)
-	if first, twice := names[folded]; twice {
-		doc.Fault(path, "the user name %q is already used at %s; "+
-			"names must differ in more than case or Unicode normalization", name, first.doc.Place(first.path+".username"))
-		return
-	}
-	names[folded] = at
-}
-
-// parseHash parses the password hash of the user at a place.
-func (at place) parseHash(hash Secret) password.Hash {
-	parsed, err := parseHash(hash.Reveal())
-	if err == nil {
-		return parsed
-	}
-	at.doc.Redact(hash.Reveal()) // it may be the password; diagnostics know a hash by its form
-	if path := at.path + ".password_hash"; at.doc.Given(path) {
-		at.doc.Fault(path, "%v", err)
-	} else {
-		at.doc.Fault(path, "a hash of the password is needed; make one with `authgate hash-password`")
-	}
-	return parsed
-}
-
-// foreignHashes are prefixes of common kinds of hashes that are not supported.
-var foreignHashes = []string{"$apr1$", "{SHA}", "$1$", "$5$", "$6$"}
-
-// parseHash parses a stored password hash. The error does not quote the hash.
-func parseHash(hash string) (password.Hash, error) {
-	switch {
-	case hash == "":
-		return password.Hash{}, errors.New("the hash is empty; make one with `authgate hash-password`")
-	case strings.HasPrefix(hash, "$argon2") && !strings.HasPrefix(hash, "$argon2id$"):
-		return password.Hash{}, errors.New("the hash is another kind of argon2; " +
-			"expected argon2id, which `authgate hash-password` makes")
-	case slices.ContainsFunc(foreignHashes, func(kind string) bool { return strings.HasPrefix(hash, kind) }):
-		return password.Hash{}, errors.New("the kind of the hash is not supported; " +
-			"expected argon2id, which `authgate hash-password` makes, or bcrypt")
-	}
-	return password.Parse(hash)
-}
-
-// weakHashes counts the users of one list whose hashes are weak.
-type weakHashes struct {
-	n     int
-	first place
-	name  string // of the first
-	why   string
-}
-
-// add adds a user if the hash is weak.
-func (w *weakHashes) add(at place, name string, hash password.Hash) {
-	why := hash.Weakness()
-	if why == "" {
-		return
-	}
-	if w.n++; w.n == 1 {
-		w.first, w.name, w.why = at, name, why
-	}
-}
-
-// warn warns at the first of the users.
-func (w *weakHashes) warn() {
-	if w.n == 0 {
-		return
-	}
-	others := ""
-	switch more := w.n - 1; more {
-	case 0:
-	case 1:
-		others = ", and so is 1 more"
-	default:
-		others = fmt.Sprintf(", and so are %d more", more)
-	}
-	w.first.doc.Warn(w.first.path+".password_hash", "the hash of %s is weak%s: %s; "+
-		"a stolen copy gives the password away soon; make a hash with `authgate hash-password`", w.name, others, w.why)
-}
-
-// checkProfile checks the name, the email address and the roles of an account,
-// which upstreams receive.
-func (at place) checkProfile(a *accounts.Account) {
-	if strings.ContainsFunc(a.Name, unicode.IsControl) {
-		at.doc.Fault(at.path+".name", "the name contains a control character")
-	}
-	local, domain, found := strings.Cut(a.Email, "@")
-	if a.Email != "" && (!found || local == "" || domain == "" || strings.Contains(domain, "@") ||
-		strings.ContainsFunc(a.Email, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })) {
-		at.doc.Fault(at.path+".email", "%q is not an address; expected one like alice@example.org", a.Email)
-	}
-	for i, role := range a.Roles {
-		if err := policy.CheckRole(role); err != nil && role != "" {
-			at.doc.Fault(fmt.Sprintf("%s.roles[%d]", at.path, i), "the role %q %v", role, err)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package config
+package accounts
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"authgate/gateway/accounts"
 	"authgate/gateway/config/strictyaml"
 )
 
@@ -69,21 +68,21 @@ func (l *userLines) locate(path string) (line, column int, ok bool) {
 	return l.numbers[user] + 1, utf8.RuneCountInString(l.line(user)[:at]) + 1, true
 }
 
-// parseAccountLines parses a file of accounts in which each line is a JSON object
-// with the keys of an account.
-func (s sideReader) parseAccountLines(name string, content []byte) (*strictyaml.Document, []accounts.Account) {
-	doc, ok := s.reader.ReadLines(name, content, maxLinesSize, accountsKey, s.reader.MaskJSON)
+// parseLines parses a file of accounts in which each line is a JSON object with the keys
+// of an account.
+func parseLines(reader *strictyaml.Reader, name string, content []byte) (*strictyaml.Document, []Account) {
+	doc, ok := reader.ReadLines(name, content, maxLinesSize, FileKey, reader.MaskJSON)
 	if ok && len(content) == 0 {
 		// Without accounts, all logins would end.
-		doc.Fault(accountsKey, "the file is empty; if there are no accounts, write a line that begins with #")
+		doc.Fault(FileKey, "the file is empty; if there are no accounts, write a line that begins with #")
 		ok = false
 	}
 	if !ok {
-		doc.Break(accountsKey)
+		doc.Break(FileKey)
 		return doc, nil
 	}
 	lines := newUserLines(doc, jsonColumn)
-	users := make([]accounts.Account, len(lines.numbers))
+	users := make([]Account, len(lines.numbers))
 	for i := range users {
 		lines.account(i, &users[i])
 	}
@@ -91,7 +90,7 @@ func (s sideReader) parseAccountLines(name string, content []byte) (*strictyaml.
 }
 
 // account parses the line of a user.
-func (l *userLines) account(user int, account *accounts.Account) {
+func (l *userLines) account(user int, account *Account) {
 	path := l.path(user)
 	given := make(map[string]bool, 8)
 	err := eachMember(l.line(user), func(key string, value json.RawMessage) {
@@ -126,7 +125,7 @@ var accountKeys = []string{"disabled", "email", "name", "password_hash", "roles"
 
 // fieldOf returns the field of an account for a key as a pointer to a string, a list of
 // strings or a bool, or nil if there is none.
-func fieldOf(a *accounts.Account, key string) any {
+func fieldOf(a *Account, key string) any {
 	switch key {
 	case "username":
 		return &a.Username

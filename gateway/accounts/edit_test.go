@@ -1,12 +1,12 @@
-package config
+package accounts
 
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
+	"authgate/gateway/config/strictyaml"
 	"authgate/internal/test/must"
 )
 
@@ -16,21 +16,27 @@ const (
 	newHash   = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
 )
 
-// withFile returns a configuration whose accounts are in a file with this content.
-func withFile(t *testing.T, name, content string) *Config {
+// newReader reads files as a configuration does that has no file.
+func newReader() *strictyaml.Reader {
+	return strictyaml.NewReader(strictyaml.Options{
+		Main: "config.yaml", Lookup: os.LookupEnv, SecretKeys: []string{"password_hash"}, PublicKeys: []string{"htpasswd"},
+	})
+}
+
+// checked returns the accounts of a file with this content, which must be valid.
+func checked(t testing.TB, file, content string) []Account {
 	t.Helper()
-	dir := t.TempDir()
-	must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
-	const main = `
-public_url: https://gw.example
-accounts:
-  file: FILE
-  users: [{username: own, password_hash: "HASH"}]
-upstreams: {app: {url: "http://app.invalid"}}
-routes: [{match: /, upstream: app, auth: [session]}]
-`
-	source := strings.NewReplacer("FILE", name, "HASH", otherHash).Replace(main)
-	return must.Get(Parse(filepath.Join(dir, "config.yaml"), []byte(source)))(t)
+	reader := newReader()
+	doc, users := parse(reader, file, []byte(content))
+	Check(users, Places(doc, doc.Root(), len(users)))
+	must.Do(t, reader.Err())
+	return users
+}
+
+// editHash changes the hash of a user in the content of a file from oldHash to newHash.
+func editHash(file, content, username string) ([]byte, error) {
+	f := &File{Path: file, Reader: newReader}
+	return f.edited([]byte(content), username, setHash(oldHash, newHash))
 }
 
 // The hash changes, and nothing else in the file.
@@ -50,12 +56,12 @@ func TestSetPasswordHash(t *testing.T) {
 		if strings.HasSuffix(before, `"`) || strings.HasSuffix(before, `'`) {
 			before, after = before[:len(before)-1], after[1:]
 		}
-		cfg := withFile(t, "accounts.yaml", content)
-		got, err := cfg.SetPasswordHash([]byte(content), "alice", oldHash, newHash)
+		checked(t, "accounts.yaml", content)
+		got, err := editHash("accounts.yaml", content, "alice")
 		if want := before + quote + newHash + quote + after; err != nil || string(got) != want {
 			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got, want)
 		}
-		if again := withFile(t, "accounts.yaml", string(got)); again.Accounts.Users[len(again.Accounts.Users)-1].Hash.Encoded() != newHash {
+		if again := checked(t, "accounts.yaml", string(got)); again[len(again)-1].Hash.Encoded() != newHash {
 			t.Errorf("%s: the new file has another hash", name)
 		}
 	}
@@ -77,12 +83,12 @@ func TestSetPasswordHashInLines(t *testing.T) {
 		`{"username":"alice","password_hash":"` + slashed + `"}`:                                   `{"username":"alice","password_hash":"` + newHash + `"}`,
 	} {
 		content := first + line + "\n" + last
-		cfg := withFile(t, "accounts.jsonl", content)
-		got, err := cfg.SetPasswordHash([]byte(content), "alice", oldHash, newHash)
+		checked(t, "accounts.jsonl", content)
+		got, err := editHash("accounts.jsonl", content, "alice")
 		if err != nil || string(got) != first+want+"\n"+last {
 			t.Errorf("%v\n%s\nwant\n%s", err, got, first+want+"\n"+last)
 		}
-		withFile(t, "accounts.jsonl", string(got))
+		checked(t, "accounts.jsonl", string(got))
 	}
 }
 
@@ -95,44 +101,61 @@ func TestSetPasswordHashRefuses(t *testing.T) {
 		want                    error
 	}{
 		"another account":     {"accounts.yaml", alice, "carol", ErrNotInFile},
-		"in the main file":    {"accounts.yaml", alice, "own", ErrNotInFile},
 		"another hash":        {"accounts.yaml", "- {username: alice, password_hash: \"" + otherHash + "\"}\n", "alice", ErrOtherHash},
-		"a variable":          {"accounts.yaml", "- {username: alice, password_hash: \"${AUTHGATE_TEST_HASH}\"}\n", "alice", ErrHashElsewhere},
-		"an alias":            {"accounts.yaml", "- {username: bob, password_hash: &h \"" + oldHash + "\"}\n- {username: alice, password_hash: *h}\n", "alice", ErrHashElsewhere},
-		"an anchor":           {"accounts.yaml", "- {username: alice, password_hash: &h \"" + oldHash + "\"}\n- {username: bob, password_hash: *h}\n", "alice", ErrHashElsewhere},
-		"merged":              {"accounts.yaml", "- &a {username: bob, password_hash: \"" + oldHash + "\"}\n- {<<: *a, username: alice}\n", "alice", ErrHashElsewhere},
-		"merged by another":   {"accounts.yaml", "- &a {username: alice, password_hash: \"" + oldHash + "\"}\n- {<<: *a, username: bob}\n", "alice", ErrHashElsewhere},
-		"an escape":           {"accounts.yaml", "- {username: alice, password_hash: \"\\u0024" + oldHash[1:] + "\"}\n", "alice", ErrHashElsewhere},
+		"a variable":          {"accounts.yaml", "- {username: alice, password_hash: \"${AUTHGATE_TEST_HASH}\"}\n", "alice", ErrElsewhere},
+		"an alias":            {"accounts.yaml", "- {username: bob, password_hash: &h \"" + oldHash + "\"}\n- {username: alice, password_hash: *h}\n", "alice", ErrElsewhere},
+		"an anchor":           {"accounts.yaml", "- {username: alice, password_hash: &h \"" + oldHash + "\"}\n- {username: bob, password_hash: *h}\n", "alice", ErrElsewhere},
+		"merged":              {"accounts.yaml", "- &a {username: bob, password_hash: \"" + oldHash + "\"}\n- {<<: *a, username: alice}\n", "alice", ErrElsewhere},
+		"merged by another":   {"accounts.yaml", "- &a {username: alice, password_hash: \"" + oldHash + "\"}\n- {<<: *a, username: bob}\n", "alice", ErrElsewhere},
+		"an escape":           {"accounts.yaml", "- {username: alice, password_hash: \"\\u0024" + oldHash[1:] + "\"}\n", "alice", ErrElsewhere},
 		"a line: another":     {"accounts.jsonl", `{"username":"alice","password_hash":"` + otherHash + "\"}\n", "alice", ErrOtherHash},
 		"a line: not in file": {"accounts.jsonl", `{"username":"alice","password_hash":"` + otherHash + "\"}\n", "ALICE", ErrNotInFile},
 	} {
-		cfg := withFile(t, c.file, c.content)
-		if got, err := cfg.SetPasswordHash([]byte(c.content), c.username, oldHash, newHash); !errors.Is(err, c.want) || got != nil {
+		checked(t, c.file, c.content)
+		if got, err := editHash(c.file, c.content, c.username); !errors.Is(err, c.want) || got != nil {
 			t.Errorf("%s: got %q, %v; want %v", name, got, err, c.want)
 		}
 	}
-	cfg := withFile(t, "accounts.yaml", alice)
 	for _, content := range []string{"", strings.TrimSpace(alice), "- {username: [}\n", "- {username: alice, password: x}\n"} {
-		if got, err := cfg.SetPasswordHash([]byte(content), "alice", oldHash, newHash); err == nil || got != nil {
+		if got, err := editHash("accounts.yaml", content, "alice"); err == nil || got != nil {
 			t.Errorf("%q: got %q, %v", content, got, err)
 		} else if strings.Contains(err.Error(), oldHash) {
 			t.Errorf("the error quotes the hash: %v", err)
 		}
 	}
-	lines := withFile(t, "accounts.jsonl", `{"username":"alice","password_hash":"`+oldHash+"\"}\n")
 	for _, content := range []string{"", "{}", "{\"username\":\"alice\n", "[]\n"} {
-		if got, err := lines.SetPasswordHash([]byte(content), "alice", oldHash, newHash); err == nil || got != nil {
+		if got, err := editHash("accounts.jsonl", content, "alice"); err == nil || got != nil {
 			t.Errorf("%q: got %q, %v", content, got, err)
 		}
 	}
 }
 
-func TestAccountInFile(t *testing.T) {
+// An edit changes every text that it can change in place, and nothing if it cannot.
+func TestEditOtherKeys(t *testing.T) {
 	t.Parallel()
-	cfg := withFile(t, "accounts.yaml", "- {username: alice, password_hash: \""+oldHash+"\"}\n")
-	for username, want := range map[string]bool{"alice": true, "own": false, "carol": false, "": false} {
-		if got := cfg.AccountInFile(username); got != want {
-			t.Errorf("%q: %t, want %t", username, got, want)
+	for file, content := range map[string]string{
+		"accounts.yaml":  "- {username: alice, password_hash: '" + oldHash + "', name: Ali, roles: [a]} # hers\n",
+		"accounts.jsonl": `{"username":"alice","password_hash":"` + oldHash + `","name":"Ali","roles":["a"]}` + "\n",
+	} {
+		f := &File{Path: file, Reader: newReader}
+		got, err := f.edited([]byte(content), "alice", func(a *Account) error {
+			a.PasswordHash, a.Name = newHash, "\"Älice\"\n"
+			return nil
+		})
+		want := strings.NewReplacer("'"+oldHash+"'", `"`+newHash+`"`, oldHash, newHash, "name: Ali", `name: "\"Älice\"\n"`,
+			`"Ali"`, `"\"Älice\"\n"`).Replace(content)
+		if err != nil || string(got) != want {
+			t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+		}
+		for name, change := range map[string]func(*Account){
+			"no text":          func(a *Account) { a.Disabled = true },
+			"a part of a list": func(a *Account) { a.Roles[0] = "b" },
+			"not in the file":  func(a *Account) { a.Email = "alice@example.org" },
+		} {
+			got, err := f.edited([]byte(content), "alice", func(a *Account) error { change(a); return nil })
+			if !errors.Is(err, ErrElsewhere) || got != nil {
+				t.Errorf("%s: got %q, %v", name, got, err)
+			}
 		}
 	}
 }

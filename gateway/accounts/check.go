@@ -1,0 +1,165 @@
+package accounts
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/password"
+	"authgate/policy"
+)
+
+// Check checks accounts, which are written at Places, and parses their password hashes. It
+// removes empty roles.
+func Check(users []Account, places []Place) {
+	c := credentials{names: usernames{}}
+	for i, at := range places {
+		account := &users[i]
+		account.Hash = c.check(at, account.Username, account.PasswordHash)
+		at.checkProfile(account)
+		account.Roles = slices.DeleteFunc(account.Roles, func(role string) bool { return role == "" })
+	}
+	c.weak.warn()
+}
+
+// CheckBasic is Check for users of the mechanism basic.
+func CheckBasic(users []BasicUser, places []Place) {
+	c := credentials{names: usernames{}}
+	for i, at := range places {
+		users[i].Hash = c.check(at, users[i].Username, users[i].PasswordHash)
+	}
+	c.weak.warn()
+}
+
+// credentials checks the names and password hashes of one list.
+type credentials struct {
+	names usernames
+	weak  weakHashes
+}
+
+// check checks the user at a place, and parses the password hash.
+func (c *credentials) check(at Place, name string, hash strictyaml.Secret) password.Hash {
+	c.names.check(at, name)
+	parsed := at.parseHash(hash)
+	c.weak.add(at, name, parsed)
+	return parsed
+}
+
+// usernames has the places of the users of one list, by the folded name.
+type usernames map[string]Place
+
+// check checks a user name. Two names in one list must not differ only in case or in
+// Unicode normalization: people cannot tell them apart, and they would share one counter
+// of failed logins.
+func (names usernames) check(at Place, name string) {
+	doc, path := at.doc, at.path+".username"
+	if name == "" {
+		doc.Fault(path, "a user name is needed and must not be empty")
+		return
+	}
+	if err := policy.CheckName(name); err != nil {
+		doc.Fault(path, "the user name %v", err)
+		return
+	}
+	if strings.Contains(name, ":") {
+		doc.Fault(path, "the user name contains a colon, which separates name and password in HTTP Basic")
+		return
+	}
+	folded := policy.FoldName(name)
+	if first, twice := names[folded]; twice {
+		doc.Fault(path, "the user name %q is already used at %s; "+
+			"names must differ in more than case or Unicode normalization", name, first.doc.Place(first.path+".username"))
+		return
+	}
+	names[folded] = at
+}
+
+// parseHash parses the password hash of the user at a place.
+func (at Place) parseHash(hash strictyaml.Secret) password.Hash {
+	parsed, err := parseHash(hash.Reveal())
+	if err == nil {
+		return parsed
+	}
+	at.doc.Redact(hash.Reveal()) // it may be the password; diagnostics know a hash by its form
+	if path := at.path + ".password_hash"; at.doc.Given(path) {
+		at.doc.Fault(path, "%v", err)
+	} else {
+		at.doc.Fault(path, "a hash of the password is needed; make one with `authgate hash-password`")
+	}
+	return parsed
+}
+
+// foreignHashes are prefixes of common kinds of hashes that are not supported.
+var foreignHashes = []string{"$apr1$", "{SHA}", "$1$", "$5$", "$6$"}
+
+// parseHash parses a stored password hash. The error does not quote the hash.
+func parseHash(hash string) (password.Hash, error) {
+	switch {
+	case hash == "":
+		return password.Hash{}, errors.New("the hash is empty; make one with `authgate hash-password`")
+	case strings.HasPrefix(hash, "$argon2") && !strings.HasPrefix(hash, "$argon2id$"):
+		return password.Hash{}, errors.New("the hash is another kind of argon2; " +
+			"expected argon2id, which `authgate hash-password` makes")
+	case slices.ContainsFunc(foreignHashes, func(kind string) bool { return strings.HasPrefix(hash, kind) }):
+		return password.Hash{}, errors.New("the kind of the hash is not supported; " +
+			"expected argon2id, which `authgate hash-password` makes, or bcrypt")
+	}
+	return password.Parse(hash)
+}
+
+// weakHashes counts the users of one list whose hashes are weak.
+type weakHashes struct {
+	n     int
+	first Place
+	name  string // of the first
+	why   string
+}
+
+// add adds a user if the hash is weak.
+func (w *weakHashes) add(at Place, name string, hash password.Hash) {
+	why := hash.Weakness()
+	if why == "" {
+		return
+	}
+	if w.n++; w.n == 1 {
+		w.first, w.name, w.why = at, name, why
+	}
+}
+
+// warn warns at the first of the users.
+func (w *weakHashes) warn() {
+	if w.n == 0 {
+		return
+	}
+	others := ""
+	switch more := w.n - 1; more {
+	case 0:
+	case 1:
+		others = ", and so is 1 more"
+	default:
+		others = fmt.Sprintf(", and so are %d more", more)
+	}
+	w.first.doc.Warn(w.first.path+".password_hash", "the hash of %s is weak%s: %s; "+
+		"a stolen copy gives the password away soon; make a hash with `authgate hash-password`", w.name, others, w.why)
+}
+
+// checkProfile checks the name, the email address and the roles of an account,
+// which upstreams receive.
+func (at Place) checkProfile(a *Account) {
+	if strings.ContainsFunc(a.Name, unicode.IsControl) {
+		at.doc.Fault(at.path+".name", "the name contains a control character")
+	}
+	local, domain, found := strings.Cut(a.Email, "@")
+	if a.Email != "" && (!found || local == "" || domain == "" || strings.Contains(domain, "@") ||
+		strings.ContainsFunc(a.Email, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })) {
+		at.doc.Fault(at.path+".email", "%q is not an address; expected one like alice@example.org", a.Email)
+	}
+	for i, role := range a.Roles {
+		if err := policy.CheckRole(role); err != nil && role != "" {
+			at.doc.Fault(fmt.Sprintf("%s.roles[%d]", at.path, i), "the role %q %v", role, err)
+		}
+	}
+}
