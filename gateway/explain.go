@@ -98,8 +98,8 @@ func (e *Explainer) Close() error {
 	return e.memory.Close()
 }
 
-// Explain returns what the gateway does with a request. The error is an
-// *UnknownUserError or a *DescriptionError.
+// Explain returns what the gateway does with a request. The error tells
+// that the configuration has no such user, or is a *DescriptionError.
 func (e *Explainer) Explain(d *Described) (*Explanation, error) {
 	st := e.gateway.state.Load()
 	r, err := st.describe(d)

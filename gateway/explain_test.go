@@ -145,7 +145,7 @@ func TestExplainMistakes(t *testing.T) {
 		{Described{Method: "GET", URL: "https:///any"}, false, "no host"},
 	} {
 		x, err := e.Explain(&c.d)
-		_, unknown := errors.AsType[*UnknownUserError](err)
+		_, unknown := errors.AsType[*unknownUserError](err)
 		_, mistake := errors.AsType[*DescriptionError](err)
 		if x != nil || unknown != c.unknown || mistake == c.unknown || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %+v, %v, want an error that says %q", c.d, x, err, c.want)

@@ -39,11 +39,11 @@ func (c *Caller) only() bool {
 	return c.Provider == "" && c.Username == "" && c.Email == "" && c.Scopes == nil && c.Claims == nil
 }
 
-// UnknownUserError reports that no account has a name.
-type UnknownUserError struct{ User string }
+// unknownUserError reports that no account has a name.
+type unknownUserError struct{ User string }
 
 // Error implements error.
-func (e *UnknownUserError) Error() string {
+func (e *unknownUserError) Error() string {
 	return fmt.Sprintf("no local account and no Basic user has the name %q, or it is disabled", e.User)
 }
 
@@ -107,7 +107,7 @@ func (st *state) identitiesOf(c *Caller) ([]*policy.Identity, error) {
 	account, local := st.mechanisms.Accounts.Lookup(c.User)
 	basic := st.mechanisms.Basic.Identity(c.User)
 	if !local && basic == nil {
-		return nil, &UnknownUserError{c.User}
+		return nil, &unknownUserError{c.User}
 	}
 	if local {
 		for _, mechanism := range [...]policy.Mechanism{policy.Session, policy.Bearer} {
@@ -128,7 +128,7 @@ func (st *state) apiTokenOf(c *Caller) ([]*policy.Identity, error) {
 	account, ok := st.mechanisms.Accounts.Lookup(c.User)
 	switch {
 	case !ok:
-		return nil, &UnknownUserError{c.User}
+		return nil, &unknownUserError{c.User}
 	case !c.only() || c.Mechanism != "" && c.Mechanism != policy.Bearer:
 		return nil, mistake("an API token of %q proves the identity of the configuration by the mechanism bearer; "+
 			"give roles alone, to reduce its own", c.User)

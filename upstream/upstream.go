@@ -17,9 +17,9 @@ import (
 	"strings"
 )
 
-// Answer is the body of a protected resource. A field is empty if the gateway
+// answer is the body of a protected resource. A field is empty if the gateway
 // did not send its header.
-type Answer struct {
+type answer struct {
 	// Message is the text of the resource.
 	Message string `json:"message"`
 	Identity
@@ -38,7 +38,7 @@ type Identity struct {
 
 // Handler returns the application. It answers GET and HEAD of /secret-resource
 // with 200 and a JSON object with the string message, and of /secure-resource and
-// /admin-resource with 200 and an [Answer]. It answers all other requests with
+// /admin-resource with 200 and an answer that also names the user. It answers all other requests with
 // 404 and a JSON object with the string detail. A browser gets pages instead, and a
 // front page at /.
 func Handler() http.Handler {
@@ -71,7 +71,7 @@ func Handler() http.Handler {
 func (p *pages) answer(title, message string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !p.answered(w, r, title, message) {
-			write(w, http.StatusOK, Answer{Message: message, Identity: identity(r.Header)})
+			write(w, http.StatusOK, answer{Message: message, Identity: identity(r.Header)})
 		}
 	}
 }

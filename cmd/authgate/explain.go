@@ -96,8 +96,8 @@ func readHeader(lines []string) (http.Header, error) {
 	return h, nil
 }
 
-// explainOne explains one request. The error is an *gateway.UnknownUserError or a
-// *usageError, if the description is at fault.
+// explainOne explains one request. The error is a *usageError if the description is at
+// fault.
 func explainOne(cfg *config.Config, described *gateway.Described) (*gateway.Explanation, error) {
 	explainer, err := gateway.NewExplainer(cfg)
 	if err != nil {

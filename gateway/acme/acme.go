@@ -5,7 +5,7 @@
 // The authority verifies that the gateway controls a name. It requests a file over
 // plain HTTP (HTTP-01, RFC 8555, section 8.3) or opens a TLS connection with a
 // special protocol (TLS-ALPN-01, RFC 8737). Both arrive at the listeners of the
-// gateway. Instances that share their Storage can answer each other's challenges,
+// gateway. Instances that share their storage can answer each other's challenges,
 // continue an order that another has begun, and use the certificates of the others.
 //
 // By using the package the operator agrees to the authority's terms of service.
@@ -209,7 +209,7 @@ func (m *Manager) Close() {
 		case <-stopped:
 		case <-ctx.Done(): // the authority may not answer
 		}
-		if s, ok := m.config.Storage.(*Storage); ok {
+		if s, ok := m.config.Storage.(*storage); ok {
 			s.wait(ctx) // certmagic also renews outside of Run, and needs the store to finish
 		}
 		ctx, cancel = context.WithTimeout(context.Background(), closeTime)

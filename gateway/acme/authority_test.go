@@ -98,7 +98,7 @@ type rig struct {
 	names    []string // name and others
 	onDemand OnDemand
 	spy      *spyStore
-	storage  *Storage // as another instance has it, past the spy
+	storage  *storage // as another instance has it, past the spy
 	log      logtest.Buffer
 }
 

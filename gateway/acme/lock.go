@@ -31,7 +31,7 @@ type ownLock struct {
 // Lock implements certmagic.Locker. A lock is a lease that is renewed during an
 // attempt. If this instance is suspended meanwhile, another one may get the lock.
 // Both then obtain the same certificate, and the later one is kept.
-func (s *Storage) Lock(ctx context.Context, name string) error {
+func (s *storage) Lock(ctx context.Context, name string) error {
 	for {
 		if locked, err := s.TryLock(ctx, name); err != nil || locked {
 			return err
@@ -43,7 +43,7 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 }
 
 // TryLock implements certmagic.TryLocker.
-func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
+func (s *storage) TryLock(ctx context.Context, name string) (bool, error) {
 	token := rand.Text()
 	err := s.store.Swap(ctx, lockPrefix+name, nil, []byte(token), s.now().Add(lease))
 	switch {
@@ -59,7 +59,7 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 }
 
 // hold records a lock and renews its lease for one attempt. The caller holds s.mu.
-func (s *Storage) hold(name, token string) {
+func (s *storage) hold(name, token string) {
 	if before, ok := s.held[name]; ok {
 		before.stopRenewal()
 	}
@@ -82,7 +82,7 @@ func (s *Storage) hold(name, token string) {
 
 // Unlock implements certmagic.Locker. It does not release a lock that another
 // instance has taken meanwhile.
-func (s *Storage) Unlock(ctx context.Context, name string) error {
+func (s *storage) Unlock(ctx context.Context, name string) error {
 	held, err := s.own(name)
 	if err != nil {
 		return fmt.Errorf("unlocking %s: %w", name, err)
@@ -104,7 +104,7 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 }
 
 // wait waits until this instance holds no lock, or ctx ends.
-func (s *Storage) wait(ctx context.Context) {
+func (s *storage) wait(ctx context.Context) {
 	for {
 		s.mu.Lock()
 		held, released := len(s.held), s.released
@@ -124,7 +124,7 @@ func (s *Storage) wait(ctx context.Context) {
 // attempt. It ignores the requested duration and renews the lease for one attempt, so
 // that another instance, which may have a better network, can try while this one
 // waits for its next attempt.
-func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
+func (s *storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	held, err := s.own(name)
 	if err != nil {
 		return fmt.Errorf("renewing the lock %s: %w", name, err)
@@ -152,7 +152,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 
 var errNotHeld = errors.New("this instance does not hold the lock")
 
-func (s *Storage) own(name string) (ownLock, error) {
+func (s *storage) own(name string) (ownLock, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held, ok := s.held[name]

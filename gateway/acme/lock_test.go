@@ -10,7 +10,7 @@ import (
 )
 
 // twoInstances runs a test in a bubble, on two instances that share a store.
-func twoInstances(t *testing.T, test func(t *testing.T, spy *spyStore, a, b *Storage)) {
+func twoInstances(t *testing.T, test func(t *testing.T, spy *spyStore, a, b *storage)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -20,7 +20,7 @@ func twoInstances(t *testing.T, test func(t *testing.T, spy *spyStore, a, b *Sto
 }
 
 // kill makes an instance renew no lease any more, as one that is killed.
-func kill(s *Storage) {
+func kill(s *storage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, held := range s.held {
@@ -29,7 +29,7 @@ func kill(s *Storage) {
 }
 
 // lock locks after a wait between least and most.
-func lock(t *testing.T, s *Storage, name string, least, most time.Duration) {
+func lock(t *testing.T, s *storage, name string, least, most time.Duration) {
 	t.Helper()
 	start := time.Now()
 	err := s.Lock(t.Context(), name)
@@ -38,12 +38,12 @@ func lock(t *testing.T, s *Storage, name string, least, most time.Duration) {
 	}
 }
 
-func unlock(t *testing.T, s *Storage, name string) {
+func unlock(t *testing.T, s *storage, name string) {
 	t.Helper()
 	wantOK(t, "Unlock", s.Unlock(t.Context(), name))
 }
 
-func wantTry(t *testing.T, s *Storage, name string, want bool) {
+func wantTry(t *testing.T, s *storage, name string, want bool) {
 	t.Helper()
 	if got, err := s.TryLock(t.Context(), name); err != nil || got != want {
 		t.Fatalf("TryLock = %t, %v; want %t", got, err, want)
@@ -53,7 +53,7 @@ func wantTry(t *testing.T, s *Storage, name string, want bool) {
 // One instance holds a lock, which is apart from files. The wait for it ends with the
 // context, without the lock.
 func TestLockWaits(t *testing.T) {
-	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *Storage) {
+	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *storage) {
 		lock(t, a, "name", 0, 0)
 		wantListed(t, "locked", b, []string{}...)
 		put(t, b, "name", "content")
@@ -80,7 +80,7 @@ func TestLockWaits(t *testing.T) {
 
 // A lock is kept for as long as an attempt takes, however short its lease is.
 func TestLockIsKept(t *testing.T) {
-	twoInstances(t, func(t *testing.T, spy *spyStore, a, b *Storage) {
+	twoInstances(t, func(t *testing.T, spy *spyStore, a, b *storage) {
 		lock(t, a, "name", 0, 0)
 		time.Sleep(time.Second)
 		for range 13 {
@@ -101,7 +101,7 @@ func TestLockIsKept(t *testing.T) {
 // An instance that was killed keeps the others waiting for its lease, and may
 // not touch the lock of the next one if it was only frozen.
 func TestLockOfTheDead(t *testing.T) {
-	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *Storage) {
+	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *storage) {
 		lock(t, a, "name", 0, 0)
 		time.Sleep(5*time.Minute + time.Second)
 		kill(a)
@@ -117,7 +117,7 @@ func TestLockOfTheDead(t *testing.T) {
 }
 
 func TestRenewLockLease(t *testing.T) {
-	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *Storage) {
+	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *storage) {
 		renew := func() {
 			t.Helper()
 			wantOK(t, "RenewLockLease", a.RenewLockLease(t.Context(), "name", time.Hour))
@@ -154,7 +154,7 @@ func TestRenewLockLease(t *testing.T) {
 // If the store does not answer, a lock is neither free nor released. A lock that
 // could not be released is free when its lease has expired.
 func TestLockWithoutStore(t *testing.T) {
-	twoInstances(t, func(t *testing.T, spy *spyStore, a, b *Storage) {
+	twoInstances(t, func(t *testing.T, spy *spyStore, a, b *storage) {
 		lock(t, a, "held", 0, 0)
 		lock(t, a, "lost", 0, 0)
 		spy.fail(always)
@@ -178,7 +178,7 @@ func TestLockWithoutStore(t *testing.T) {
 
 // An instance that ends waits for its own locks, and for no longer than told.
 func TestLockWait(t *testing.T) {
-	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *Storage) {
+	twoInstances(t, func(t *testing.T, _ *spyStore, a, b *storage) {
 		lock(t, b, "of another", 0, 0)
 		began := time.Now()
 		a.wait(t.Context())

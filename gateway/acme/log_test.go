@@ -32,7 +32,7 @@ func TestLogLevels(t *testing.T) {
 	}
 }
 
-// Attributes keep their types, and a Storage is logged by its name.
+// Attributes keep their types, and a storage is logged by its name.
 func TestLogAttributes(t *testing.T) {
 	var log logtest.Buffer
 	z := newLogger(slog.New(slog.NewJSONHandler(&log, nil)).With("instance", "one")).With(zap.String("domain", "gate.example")).Named("obtain")

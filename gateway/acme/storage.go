@@ -26,7 +26,7 @@ const (
 	lockPrefix = "acme:lock:" // + name
 )
 
-// Storage is a certmagic.Storage in the gateway's store. Instances that share a store
+// storage is a certmagic.Storage in the gateway's store. Instances that share a store
 // share their certificates, the account at the authority, the answers to challenges,
 // and the locks. All but locks is sealed: an attacker who can read the store learns
 // the names of files, which contain domains and Options.Email, and one who can write
@@ -35,7 +35,7 @@ const (
 // Each file is one entry, and one more entry holds the names of all files. A name is
 // added before its file is stored and removed after it is deleted. So a crash leaves
 // at worst a name without a file, which List skips.
-type Storage struct {
+type storage struct {
 	store store.Store
 	box   *seal.Box
 	now   func() time.Time
@@ -46,22 +46,22 @@ type Storage struct {
 }
 
 var (
-	_ certmagic.Storage          = (*Storage)(nil)
-	_ certmagic.TryLocker        = (*Storage)(nil)
-	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
+	_ certmagic.Storage          = (*storage)(nil)
+	_ certmagic.TryLocker        = (*storage)(nil)
+	_ certmagic.LockLeaseRenewer = (*storage)(nil)
 )
 
 // NewStorage returns the storage in s, sealed with box. Leases expire by now, the
 // clock of s; see store.ClockOf.
-func NewStorage(s store.Store, box *seal.Box, now func() time.Time) *Storage {
-	return &Storage{store: s, box: box, now: now, held: map[string]ownLock{}, released: make(chan struct{})}
+func NewStorage(s store.Store, box *seal.Box, now func() time.Time) certmagic.Storage {
+	return &storage{store: s, box: box, now: now, held: map[string]ownLock{}, released: make(chan struct{})}
 }
 
 // String implements fmt.Stringer for the log of certmagic.
-func (s *Storage) String() string { return "store" }
+func (s *storage) String() string { return "store" }
 
 // Store implements certmagic.Storage.
-func (s *Storage) Store(ctx context.Context, name string, content []byte) error {
+func (s *storage) Store(ctx context.Context, name string, content []byte) error {
 	err := s.rename(ctx, func(names map[string]bool) { names[name] = true })
 	if err != nil {
 		return fmt.Errorf("storing %s: %w", name, err)
@@ -76,13 +76,13 @@ func (s *Storage) Store(ctx context.Context, name string, content []byte) error 
 
 // Load implements certmagic.Storage. If there is no such file, the error is
 // fs.ErrNotExist.
-func (s *Storage) Load(ctx context.Context, name string) ([]byte, error) {
+func (s *storage) Load(ctx context.Context, name string) ([]byte, error) {
 	content, _, err := s.read(ctx, name)
 	return content, err
 }
 
 // read returns the content of a file and when it was stored.
-func (s *Storage) read(ctx context.Context, name string) ([]byte, time.Time, error) {
+func (s *storage) read(ctx context.Context, name string) ([]byte, time.Time, error) {
 	sealed, err := s.store.Get(ctx, filePrefix+name)
 	if errors.Is(err, store.ErrNotFound) {
 		err = fs.ErrNotExist
@@ -101,7 +101,7 @@ func (s *Storage) read(ctx context.Context, name string) ([]byte, time.Time, err
 }
 
 // open unseals the value of a key in the store.
-func (s *Storage) open(sealed []byte, place string) ([]byte, error) {
+func (s *storage) open(sealed []byte, place string) ([]byte, error) {
 	content, err := s.box.Open(sealed, place)
 	if err != nil {
 		return nil, fmt.Errorf("%w: all instances need the same store.encryption_key; "+
@@ -112,7 +112,7 @@ func (s *Storage) open(sealed []byte, place string) ([]byte, error) {
 
 // Delete implements certmagic.Storage: it removes a file, or a folder with all files
 // in it. It returns nil if there is none.
-func (s *Storage) Delete(ctx context.Context, name string) error {
+func (s *storage) Delete(ctx context.Context, name string) error {
 	names, err := s.names(ctx)
 	if err != nil {
 		return fmt.Errorf("deleting %s: %w", name, err)
@@ -132,14 +132,14 @@ func (s *Storage) Delete(ctx context.Context, name string) error {
 }
 
 // Exists implements certmagic.Storage.
-func (s *Storage) Exists(ctx context.Context, name string) bool {
+func (s *storage) Exists(ctx context.Context, name string) bool {
 	_, err := s.Stat(ctx, name)
 	return err == nil
 }
 
 // List implements certmagic.Storage: it returns the files and folders in a folder. If
 // there is no such folder, the error is fs.ErrNotExist.
-func (s *Storage) List(ctx context.Context, folder string, recursive bool) ([]string, error) {
+func (s *storage) List(ctx context.Context, folder string, recursive bool) ([]string, error) {
 	names, err := s.names(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", folder, err)
@@ -169,7 +169,7 @@ func (s *Storage) List(ctx context.Context, folder string, recursive bool) ([]st
 
 // Stat implements certmagic.Storage. If name is neither a file nor a folder, the error
 // is fs.ErrNotExist.
-func (s *Storage) Stat(ctx context.Context, name string) (certmagic.KeyInfo, error) {
+func (s *storage) Stat(ctx context.Context, name string) (certmagic.KeyInfo, error) {
 	content, modified, err := s.read(ctx, name)
 	if err == nil {
 		return certmagic.KeyInfo{Key: name, Modified: modified, Size: int64(len(content)), IsTerminal: true}, nil
@@ -196,7 +196,7 @@ func parent(path string) string {
 }
 
 // names returns the names of all files.
-func (s *Storage) names(ctx context.Context) (map[string]bool, error) {
+func (s *storage) names(ctx context.Context) (map[string]bool, error) {
 	sealed, err := s.store.Get(ctx, namesKey)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
@@ -205,7 +205,7 @@ func (s *Storage) names(ctx context.Context) (map[string]bool, error) {
 }
 
 // namesIn returns the names in an entry of the store, which is nil if there is none.
-func (s *Storage) namesIn(sealed []byte) (map[string]bool, error) {
+func (s *storage) namesIn(sealed []byte) (map[string]bool, error) {
 	names := map[string]bool{}
 	if sealed == nil {
 		return names, nil
@@ -225,7 +225,7 @@ func (s *Storage) namesIn(sealed []byte) (map[string]bool, error) {
 }
 
 // rename changes the names of all files.
-func (s *Storage) rename(ctx context.Context, change func(names map[string]bool)) error {
+func (s *storage) rename(ctx context.Context, change func(names map[string]bool)) error {
 	return store.Update(ctx, s.store, namesKey, func(sealed []byte) (store.Edit, error) {
 		names, err := s.namesIn(sealed)
 		if err != nil {

@@ -26,9 +26,9 @@ func newBox(letter string) *seal.Box {
 }
 
 // newStorage is an instance on a store, with the key of a letter.
-func newStorage(t testing.TB, shared store.Store, letter string) *Storage {
+func newStorage(t testing.TB, shared store.Store, letter string) *storage {
 	t.Helper()
-	s := NewStorage(shared, newBox(letter), time.Now)
+	s := NewStorage(shared, newBox(letter), time.Now).(*storage)
 	t.Cleanup(func() { kill(s) })
 	return s
 }
@@ -129,7 +129,7 @@ func remove(t testing.TB, s certmagic.Storage, name string) {
 
 // wantListed fails the test unless these files are listed, which must all be
 // readable.
-func wantListed(t *testing.T, what string, s *Storage, want ...string) {
+func wantListed(t *testing.T, what string, s *storage, want ...string) {
 	t.Helper()
 	names, err := s.List(t.Context(), "", true)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -156,7 +156,7 @@ var fuzzNames = []string{"a", "a/b", "a/b/c", "a/b/d", "a/bb", "ab/c", "e", "a/b
 
 // FuzzStorage reads its input as a program of operations, each of a letter and the
 // number of a name: c stores, d deletes, e asks; capitals do so by another instance. It
-// runs the program beside a map from name to content, which the Storage must equal at
+// runs the program beside a map from name to content, which the storage must equal at
 // all times.
 func FuzzStorage(f *testing.F) {
 	for _, program := range []string{"c0c1d0e0", "d2c2c3c4c5d1e1c2d2d0", "C7d2c6D5e7"} {
@@ -190,7 +190,7 @@ func FuzzStorage(f *testing.F) {
 }
 
 // wantModel compares all that can be asked about a name with the model.
-func wantModel(t *testing.T, s *Storage, name string, model map[string]string) {
+func wantModel(t *testing.T, s *storage, name string, model map[string]string) {
 	t.Helper()
 	content, isFile := model[name]
 	got, err := s.Load(t.Context(), name)
@@ -234,8 +234,8 @@ func modelList(model map[string]string, folder string, recursive bool) []string 
 	return slices.Compact(found)
 }
 
-// calls makes each call of a Storage that has a/b, and returns the errors.
-func calls(t *testing.T, s *Storage) map[string]error {
+// calls makes each call of a storage that has a/b, and returns the errors.
+func calls(t *testing.T, s *storage) map[string]error {
 	_, load := s.Load(t.Context(), "a/b")
 	_, stat := s.Stat(t.Context(), "a/b")
 	_, statFolder := s.Stat(t.Context(), "a")
@@ -329,14 +329,14 @@ func TestAnotherKeyOrNoStore(t *testing.T) {
 // repetition succeeds.
 func TestBrokenOff(t *testing.T) {
 	for name, test := range map[string]struct {
-		operate func(context.Context, *Storage) error
+		operate func(context.Context, *storage) error
 		calls   int
 		after   []string // the files
 	}{
-		"a new file": {func(ctx context.Context, s *Storage) error { return s.Store(ctx, "a/new", []byte("content")) }, 3, []string{"a/b", "a/c/d", "a/new", "e"}},
-		"a change":   {func(ctx context.Context, s *Storage) error { return s.Store(ctx, "a/b", []byte("content")) }, 2, []string{"a/b", "a/c/d", "e"}},
-		"a file":     {func(ctx context.Context, s *Storage) error { return s.Delete(ctx, "a/b") }, 4, []string{"a/c/d", "e"}},
-		"a folder":   {func(ctx context.Context, s *Storage) error { return s.Delete(ctx, "a") }, 6, []string{"e"}},
+		"a new file": {func(ctx context.Context, s *storage) error { return s.Store(ctx, "a/new", []byte("content")) }, 3, []string{"a/b", "a/c/d", "a/new", "e"}},
+		"a change":   {func(ctx context.Context, s *storage) error { return s.Store(ctx, "a/b", []byte("content")) }, 2, []string{"a/b", "a/c/d", "e"}},
+		"a file":     {func(ctx context.Context, s *storage) error { return s.Delete(ctx, "a/b") }, 4, []string{"a/c/d", "e"}},
+		"a folder":   {func(ctx context.Context, s *storage) error { return s.Delete(ctx, "a") }, 6, []string{"e"}},
 	} {
 		for broken := range 2 * test.calls {
 			late, at := broken%2 == 1, 1+broken/2

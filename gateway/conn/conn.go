@@ -10,7 +10,7 @@ import (
 )
 
 // Conn is a connection that a Listener of a Set accepted.
-type Conn struct {
+type connection struct {
 	Gatherer
 	belongings
 	set      *Set
@@ -21,22 +21,22 @@ type Conn struct {
 	release  sync.Once
 
 	// Guarded by set.mu:
-	outer      net.Conn  // the outermost layer, which http.Server has
-	served     bool      // it has served a request, or HTTP/2 began
-	counted    bool      // it counts in set.open
-	waits      bool      // it waits for a request, and is in the list
-	since      time.Time // when it began to wait
-	prev, next *Conn     // of the list
-	dismissed  bool      // it is being closed, and serves no request
-	flushed    bool      // nothing was unsent when it was dismissed
-	told       int64     // written when Leave made HTTP/2 send GOAWAY; -1 if it has served a request since
+	outer      net.Conn    // the outermost layer, which http.Server has
+	served     bool        // it has served a request, or HTTP/2 began
+	counted    bool        // it counts in set.open
+	waits      bool        // it waits for a request, and is in the list
+	since      time.Time   // when it began to wait
+	prev, next *connection // of the list
+	dismissed  bool        // it is being closed, and serves no request
+	flushed    bool        // nothing was unsent when it was dismissed
+	told       int64       // written when Leave made HTTP/2 send GOAWAY; -1 if it has served a request since
 }
 
 // under returns the Conn below the layers of c, or nil.
-func under(c net.Conn) *Conn {
+func under(c net.Conn) *connection {
 	for {
 		switch layer := c.(type) {
-		case *Conn:
+		case *connection:
 			return layer
 		case interface{ NetConn() net.Conn }: // TLS
 			c = layer.NetConn()
@@ -48,16 +48,16 @@ func under(c net.Conn) *Conn {
 	}
 }
 
-// Gone reports whether the client of a connection has closed it. It needs no
+// gone reports whether the client of a connection has closed it. It needs no
 // Read. It reports false on systems that do not tell.
-func Gone(c net.Conn) bool {
+func gone(c net.Conn) bool {
 	below := under(c)
 	return below != nil && hungUp(below.Conn)
 }
 
 // Cut closes a connection at once, whatever is unsent. A Close of TLS would wait
 // for seconds for a client that does not read.
-func Cut(c net.Conn) {
+func cut(c net.Conn) {
 	if below := under(c); below != nil {
 		below.closed.Store(true)
 		below.end()
@@ -65,9 +65,9 @@ func Cut(c net.Conn) {
 	c.Close()
 }
 
-// Unsent returns how many bytes that were written to a connection the client's
+// unsentBytes returns how many bytes that were written to a connection the client's
 // system has not acknowledged. It returns 0 if the system does not tell.
-func Unsent(c net.Conn) int {
+func unsentBytes(c net.Conn) int {
 	below := under(c)
 	if below == nil {
 		return 0
@@ -78,14 +78,14 @@ func Unsent(c net.Conn) int {
 
 // unsent returns how many bytes that were written the other side has not
 // acknowledged, and whether the system tells.
-func (c *Conn) unsent() (n int, known bool) {
+func (c *connection) unsent() (n int, known bool) {
 	kept := c.Kept() // first, because it is sent meanwhile
 	n, known = c.set.unsent(c.Conn)
 	return kept + n, known
 }
 
 // http2 reports whether the protocol is HTTP/2. The caller holds set.mu.
-func (c *Conn) http2() bool {
+func (c *connection) http2() bool {
 	if !c.served {
 		return false // ConnectionState would wait for the handshake
 	}
@@ -100,7 +100,7 @@ func (c *Conn) http2() bool {
 
 // Read implements net.Conn. It returns nothing that comes after Close, also if it
 // began before: such a request would get no answer.
-func (c *Conn) Read(b []byte) (int, error) {
+func (c *connection) Read(b []byte) (int, error) {
 	if c.closed.Load() {
 		return 0, net.ErrClosed
 	}
@@ -112,14 +112,14 @@ func (c *Conn) Read(b []byte) (int, error) {
 }
 
 // Write implements net.Conn.
-func (c *Conn) Write(b []byte) (int, error) {
+func (c *connection) Write(b []byte) (int, error) {
 	n, err := c.Gatherer.Write(b)
 	c.written.Add(int64(n))
 	return n, err
 }
 
 // SetReadDeadline implements net.Conn. After Close the deadline belongs to stay.
-func (c *Conn) SetReadDeadline(t time.Time) error {
+func (c *connection) SetReadDeadline(t time.Time) error {
 	if c.closed.Load() {
 		return net.ErrClosed
 	}
@@ -128,7 +128,7 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 
 // SetWriteDeadline implements net.Conn. Over HTTP/2, where deadlines of answers are
 // not those of the connection, what is kept has at least the time of lingering.
-func (c *Conn) SetWriteDeadline(t time.Time) error {
+func (c *connection) SetWriteDeadline(t time.Time) error {
 	if c.keepsAll() && c.Kept() > 0 && t.After(time.Now()) { // tls.Conn.Close allows five seconds
 		if until := c.set.lingerEnd(); until.After(t) {
 			t = until
@@ -141,7 +141,7 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 }
 
 // SetDeadline implements net.Conn.
-func (c *Conn) SetDeadline(t time.Time) error {
+func (c *connection) SetDeadline(t time.Time) error {
 	if err := c.SetReadDeadline(t); err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (c *Conn) SetDeadline(t time.Time) error {
 }
 
 // CloseWrite tells the client that nothing more comes.
-func (c *Conn) CloseWrite() error {
+func (c *connection) CloseWrite() error {
 	if err := c.Settle(); err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (c *Conn) CloseWrite() error {
 }
 
 // end closes the connection and removes it from the Set.
-func (c *Conn) end() error {
+func (c *connection) end() error {
 	err := c.Conn.Close()
 	c.release.Do(func() {
 		c.belongings.end()

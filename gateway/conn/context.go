@@ -38,7 +38,7 @@ func Cancel(r *http.Request) context.CancelFunc {
 // reports false over HTTP/2, where net/http notices it.
 func ClientGone(r *http.Request) bool {
 	c := carrierOf(r)
-	return c != nil && Gone(c.conn)
+	return c != nil && gone(c.conn)
 }
 
 // carrierOf returns the carrier of r, or nil if it may carry other requests.

@@ -7,14 +7,14 @@
 // (Set.Linger). It learns from http.Server what happens on a connection
 // (Set.State), through all layers: TLS and the PROXY protocol.
 //
-// Cleartext and Secure are the outermost layers of listeners. They keep the bytes of each
+// Listeners of NewSecure, and Cleartext, are the outermost layers. They keep the bytes of each
 // header over HTTP/1.1, so that TwoFramings sees what net/http has dropped of it.
 //
 // A Gatherer joins writes that follow each other at once. Each connection of a Set
 // has one.
 //
 // WebSockets ends connections that http.Server no longer knows, because they
-// became WebSockets. ProxyProtocol reads the address of the client from the
+// became WebSockets. NewProxyProtocol reads the address of the client from the
 // header of a load balancer. Budget divides the file descriptors of the process.
 //
 // # Limits and threats

@@ -25,7 +25,7 @@ const (
 // for each message of a stream, and crypto/tls one for each 16 KiB of a long answer.
 //
 // Write returns before the bytes are sent. A new goroutine sends them, after the
-// goroutines that can already run. Until then they count as Unsent. If sending fails,
+// goroutines that can already run. Until then they count as unsent. If sending fails,
 // each Read and Write from then on returns the error. Close drops what is not sent:
 // see SetWriteDeadline.
 type Gatherer struct {
@@ -48,15 +48,15 @@ type Keep int32
 
 // What a Gatherer keeps. What follows kept bytes is always kept behind them.
 const (
-	KeepLong Keep = iota // writes of 16 KiB and more
+	keepLong Keep = iota // writes of 16 KiB and more
 	KeepAll
-	KeepNothing
+	keepNothing
 )
 
 // Buffers lends memory to Gatherers. Its zero value is ready.
 type Buffers struct{ short, long sync.Pool }
 
-// Keep sets what is kept from now on. At first it is KeepLong.
+// Keep sets what is kept from now on. At first it is keepLong.
 func (g *Gatherer) Keep(k Keep) { g.keeps.Store(int32(k)) }
 
 func (g *Gatherer) keepsAll() bool { return Keep(g.keeps.Load()) == KeepAll }
@@ -67,7 +67,7 @@ func (g *Gatherer) passes(n int) bool {
 		return false
 	}
 	k := Keep(g.keeps.Load())
-	return k == KeepNothing || k == KeepLong && n < longWrite
+	return k == keepNothing || k == keepLong && n < longWrite
 }
 
 // failure returns why kept bytes could not be sent, or nil.

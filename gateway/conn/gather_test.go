@@ -65,11 +65,11 @@ func TestGather(t *testing.T) {
 		after  []string
 	}{
 		"short":                 {KeepAll, []string{"a", "b", "c"}, []bool{true, false, false}, nil, []string{"abc"}},
-		"short, not kept":       {KeepLong, []string{"a", "b"}, []bool{false, false}, []string{"a", "b"}, []string{"a", "b"}},
-		"behind a long one":     {KeepLong, []string{"a", long, "b"}, []bool{false, true, false}, []string{"a"}, []string{"a", long + "b"}},
-		"as much as is kept":    {KeepLong, []string{long, long, long, long}, []bool{true, false, false, false}, nil, []string{strings.Repeat(long, 4)}},
-		"more than is kept":     {KeepLong, []string{long, long, long, long, "b"}, []bool{true, false, false, false, false}, []string{strings.Repeat(long, 4), "b"}, []string{strings.Repeat(long, 4), "b"}},
-		"nothing is kept":       {KeepNothing, []string{long, "b"}, []bool{false, false}, []string{long, "b"}, []string{long, "b"}},
+		"short, not kept":       {keepLong, []string{"a", "b"}, []bool{false, false}, []string{"a", "b"}, []string{"a", "b"}},
+		"behind a long one":     {keepLong, []string{"a", long, "b"}, []bool{false, true, false}, []string{"a"}, []string{"a", long + "b"}},
+		"as much as is kept":    {keepLong, []string{long, long, long, long}, []bool{true, false, false, false}, nil, []string{strings.Repeat(long, 4)}},
+		"more than is kept":     {keepLong, []string{long, long, long, long, "b"}, []bool{true, false, false, false, false}, []string{strings.Repeat(long, 4), "b"}, []string{strings.Repeat(long, 4), "b"}},
+		"nothing is kept":       {keepNothing, []string{long, "b"}, []bool{false, false}, []string{long, "b"}, []string{long, "b"}},
 		"longer than any":       {KeepAll, []string{strings.Repeat(long, 5)}, []bool{false}, []string{strings.Repeat(long, 5)}, []string{strings.Repeat(long, 5)}},
 		"nothing, between some": {KeepAll, []string{"a", "", "b"}, []bool{true, false, false}, nil, []string{"ab"}},
 	} {
@@ -122,7 +122,7 @@ func TestGatherMemory(t *testing.T) {
 // speed of the reader.
 func TestGatherAll(t *testing.T) {
 	t.Parallel()
-	for _, keep := range []Keep{KeepLong, KeepAll, KeepNothing} {
+	for _, keep := range []Keep{keepLong, KeepAll, keepNothing} {
 		here, there := net.Pipe()
 		g := newGatherer(here, keep)
 		var sent bytes.Buffer
@@ -165,7 +165,7 @@ func TestGatherBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := make(chan bool)
 		to := &blocking{}
-		g := newGatherer(to, KeepLong)
+		g := newGatherer(to, keepLong)
 		to.hook = func() {
 			<-next
 			if g.passes(1) {
@@ -217,7 +217,7 @@ func TestGatherWaits(t *testing.T) {
 // After kept bytes could not be sent, reads and writes fail, whatever the deadlines.
 func TestGatherFails(t *testing.T) {
 	t.Parallel()
-	onPipe(t, KeepLong, func(t *testing.T, g *Gatherer, _ net.Conn) {
+	onPipe(t, keepLong, func(t *testing.T, g *Gatherer, _ net.Conn) {
 		must.Do(t, g.SetWriteDeadline(time.Now().Add(time.Second)))
 		must.Get(g.Write(make([]byte, longWrite)))(t)
 		synctest.Wait()
@@ -269,7 +269,7 @@ func TestGatherFailsReading(t *testing.T) {
 func TestGatherFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	to := &listed{fail: io.ErrClosedPipe}
-	g := newGatherer(to, KeepLong)
+	g := newGatherer(to, keepLong)
 	if n, err := g.Write([]byte("a")); n != 0 || !errors.Is(err, to.fail) {
 		t.Errorf("%d bytes, %v", n, err)
 	}

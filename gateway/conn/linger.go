@@ -46,7 +46,7 @@ func (s *Set) Leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaving = true
-	var told []*Conn
+	var told []*connection
 	for c := s.first; c != nil; {
 		next := c.next
 		if c.http2() {
@@ -65,7 +65,7 @@ func (s *Set) Leave() {
 // dismissTold closes the connections of HTTP/2 that have waited since Leave, on
 // which a GOAWAY was written since, and whose clients have all from before it.
 // http.Server closes the others later.
-func (s *Set) dismissTold(told []*Conn) {
+func (s *Set) dismissTold(told []*connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range told {
@@ -94,7 +94,7 @@ func (s *Set) Wait() int {
 // Close implements net.Conn. It waits for the client only to send what is kept of an
 // answer over HTTP/1.1 that was cut off. Otherwise nothing is kept: the end of an answer
 // sends it before, and so does tls.Conn.Close.
-func (c *Conn) Close() error {
+func (c *connection) Close() error {
 	if c.closed.Swap(true) {
 		return net.ErrClosed
 	}
@@ -119,7 +119,7 @@ func (c *Conn) Close() error {
 }
 
 // sendKept sends what is kept, for a while, but not after the time of lingering.
-func (c *Conn) sendKept() {
+func (c *connection) sendKept() {
 	until := time.Now().Add(closePause)
 	if end := c.set.lingerEnd(); !end.IsZero() && end.Before(until) {
 		until = end
@@ -141,7 +141,7 @@ type stay struct {
 }
 
 // stay returns nil if a connection does not linger.
-func (s *Set) stay(c *Conn) *stay {
+func (s *Set) stay(c *connection) *stay {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.flushed || !time.Now().Before(s.until) {

@@ -62,7 +62,7 @@ func TestKeptUnsent(t *testing.T) {
 		e := newEnding(always(3), 0)
 		e.Keep(KeepAll)
 		must.Get(e.Write([]byte("last")))(t)
-		if got := Unsent(e.Conn); got != 7 {
+		if got := unsentBytes(e.connection); got != 7 {
 			t.Errorf("%d bytes are unsent, want 7", got)
 		}
 		go func() {
@@ -94,7 +94,7 @@ func (c *halfClosing) CloseWrite() error {
 
 // ending is a connection that lingers, and its client.
 type ending struct {
-	*Conn
+	*connection
 	half   *halfClosing
 	client net.Conn
 	began  time.Time
@@ -109,7 +109,7 @@ func newEnding(rest func(after time.Duration) int, until time.Duration) *ending 
 	s.unsent = func(net.Conn) (int, bool) { return rest(time.Since(e.began)), true }
 	s.Linger(e.began.Add(until))
 	s.open = 1
-	e.Conn = &Conn{Gatherer: Gatherer{Conn: half, Buffers: &s.buffers}, set: s, listener: s.Listener(nil), told: -1, counted: true}
+	e.connection = &connection{Gatherer: Gatherer{Conn: half, Buffers: &s.buffers}, set: s, listener: s.Listener(nil), told: -1, counted: true}
 	return e
 }
 
@@ -165,8 +165,8 @@ func TestLinger(t *testing.T) {
 		"stops reading":            {halts, time.Minute, true, closes, 7*time.Second + lingerPause, 0, true},
 		"takes too long":           {steady(time.Hour), time.Minute, true, closes, time.Minute, 1, true},
 		"gone":                     {always(1000), time.Minute, false, func(e *ending) { e.half.gone = true; closes(e) }, 0, 0, false},
-		"cut off":                  {always(1000), time.Minute, false, func(e *ending) { Cut(e.Conn) }, 0, 0, false},
-		"cut off as it closes":     {always(1000), time.Minute, false, func(e *ending) { closes(e); Cut(e.Conn) }, 0, 0, true},
+		"cut off":                  {always(1000), time.Minute, false, func(e *ending) { cut(e.connection) }, 0, 0, false},
+		"cut off as it closes":     {always(1000), time.Minute, false, func(e *ending) { closes(e); cut(e.connection) }, 0, 0, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			e := newEnding(c.rest, c.until)
@@ -235,8 +235,8 @@ func TestLingerKept(t *testing.T) {
 	}{
 		"slow":           {KeepAll, 20 * time.Second, longWrite},
 		"too slow":       {KeepAll, 40 * time.Second, 0},
-		"HTTP/1.1":       {KeepLong, 4 * time.Second, longWrite},
-		"HTTP/1.1, slow": {KeepLong, 20 * time.Second, 0},
+		"HTTP/1.1":       {keepLong, 4 * time.Second, longWrite},
+		"HTTP/1.1, slow": {keepLong, 20 * time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

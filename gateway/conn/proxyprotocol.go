@@ -14,11 +14,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// ProxyProtocol is a listener for clients and for load balancers on the
+// proxyListener is a listener for clients and for load balancers on the
 // transport layer. A load balancer begins each connection with a header of the
 // PROXY protocol, version 1 or 2, that names the client
 // (https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt).
-type ProxyProtocol struct {
+type proxyListener struct {
 	net.Listener
 	balancers  []netip.Prefix
 	headerTime time.Duration
@@ -32,15 +32,15 @@ type ProxyProtocol struct {
 // must have a method CloseWrite, as those of a Set have.
 func NewProxyProtocol(
 	l net.Listener, balancers []netip.Prefix, headerTime time.Duration, logger *slog.Logger,
-) *ProxyProtocol {
-	return &ProxyProtocol{
+) net.Listener {
+	return &proxyListener{
 		Listener: l, balancers: balancers, headerTime: headerTime,
 		logger: logger, warning: rate.Sometimes{Interval: warnEvery},
 	}
 }
 
 // Accept implements net.Listener. It does not wait for a header.
-func (l *ProxyProtocol) Accept() (net.Conn, error) {
+func (l *proxyListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil || !l.fromBalancer(conn.RemoteAddr()) {
 		return conn, err
@@ -49,7 +49,7 @@ func (l *ProxyProtocol) Accept() (net.Conn, error) {
 }
 
 // fromBalancer reports whether an address is that of a load balancer.
-func (l *ProxyProtocol) fromBalancer(remote net.Addr) bool {
+func (l *proxyListener) fromBalancer(remote net.Addr) bool {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
 		return false
@@ -59,7 +59,7 @@ func (l *ProxyProtocol) fromBalancer(remote net.Addr) bool {
 }
 
 // refused logs that a load balancer sent no valid header.
-func (l *ProxyProtocol) refused(balancer net.Addr) {
+func (l *proxyListener) refused(balancer net.Addr) {
 	l.warning.Do(func() {
 		l.logger.Warn("closed a connection from an address in listen.proxy_protocol: "+
 			"it did not begin with a valid PROXY protocol header within "+

@@ -49,7 +49,7 @@ func (c *receivedConn) unlessClosed(b []byte, do func([]byte) (int, error)) (int
 	return do(b)
 }
 
-// accepted returns a connection as ProxyProtocol accepts it.
+// accepted returns a connection as proxyListener accepts it.
 func accepted(t testing.TB, conn net.Conn, log io.Writer) net.Conn {
 	t.Helper()
 	balancers := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}

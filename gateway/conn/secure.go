@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Secure is a listener with TLS. Its connections have finished their handshakes, so that
+// secureListener is a listener with TLS. Its connections have finished their handshakes, so that
 // those over HTTP/1.1 can keep the headers of requests: net/http takes HTTP/2 from a
 // *tls.Conn alone, and makes no handshake on anything else.
-type Secure struct {
+type secureListener struct {
 	net.Listener
 	config *tls.Config
 	limit  time.Duration
@@ -29,14 +29,14 @@ type Secure struct {
 
 // NewSecure returns a listener on l. A handshake may take until limit; failed gets a line
 // for each that fails.
-func NewSecure(l net.Listener, config *tls.Config, limit time.Duration, failed *log.Logger) *Secure {
-	s := &Secure{Listener: l, config: config, limit: limit, failed: failed, ready: make(chan net.Conn)}
+func NewSecure(l net.Listener, config *tls.Config, limit time.Duration, failed *log.Logger) net.Listener {
+	s := &secureListener{Listener: l, config: config, limit: limit, failed: failed, ready: make(chan net.Conn)}
 	s.closing, s.stop = context.WithCancelCause(context.Background())
 	return s
 }
 
 // Accept implements net.Listener.
-func (s *Secure) Accept() (net.Conn, error) {
+func (s *secureListener) Accept() (net.Conn, error) {
 	s.begin.Do(func() { go s.accept() })
 	select {
 	case c := <-s.ready:
@@ -47,13 +47,13 @@ func (s *Secure) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener. It ends the handshakes.
-func (s *Secure) Close() error {
+func (s *secureListener) Close() error {
 	s.stop(net.ErrClosed)
 	return s.Listener.Close()
 }
 
 // accept accepts connections until the listener fails or is closed.
-func (s *Secure) accept() {
+func (s *secureListener) accept() {
 	for {
 		c, err := s.Listener.Accept()
 		if err != nil {
@@ -66,7 +66,7 @@ func (s *Secure) accept() {
 
 // greet makes the handshake of a connection, and hands it to Accept. A panic, as of what
 // finds the certificate, ends this connection alone, as in net/http.
-func (s *Secure) greet(raw net.Conn) {
+func (s *secureListener) greet(raw net.Conn) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			s.failed.Printf("http: panic in the TLS handshake of %s: %v\n%s", raw.RemoteAddr(), panicked, debug.Stack())
@@ -94,7 +94,7 @@ func (s *Secure) greet(raw net.Conn) {
 
 // fail closes a connection whose handshake failed. A client that speaks HTTP instead of TLS
 // gets the answer of net/http.
-func (s *Secure) fail(raw net.Conn, err error) {
+func (s *secureListener) fail(raw net.Conn, err error) {
 	reason := err.Error()
 	var header tls.RecordHeaderError
 	if errors.As(err, &header) && header.Conn != nil && speaksHTTP(header.RecordHeader) {

@@ -50,7 +50,7 @@ type Set struct {
 
 	mu          sync.Mutex
 	open        int
-	first, last *Conn // the list of those that wait for a request, longest first
+	first, last *connection // the list of those that wait for a request, longest first
 	leaving     bool
 	until       time.Time  // the end of lingering; zero if connections do not linger
 	ending      int        // connections that Wait waits for
@@ -93,7 +93,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		accepted, err := l.Listener.Accept()
 		switch {
 		case err == nil:
-			c := &Conn{Gatherer: Gatherer{Conn: accepted, Buffers: &l.set.buffers}, set: l.set, listener: l, told: -1}
+			c := &connection{Gatherer: Gatherer{Conn: accepted, Buffers: &l.set.buffers}, set: l.set, listener: l, told: -1}
 			l.open.Add(1)
 			if l.set.admit(c) {
 				return c, nil
@@ -139,7 +139,7 @@ func (s *Set) fail(err error) {
 
 // admit adds a connection to the Set. It reports false if there is no room within
 // admitTime. Later connections wait in the queue of the system.
-func (s *Set) admit(c *Conn) bool {
+func (s *Set) admit(c *connection) bool {
 	for began := time.Now(); ; {
 		pause, closeOther := s.enter(c)
 		if closeOther != nil {
@@ -157,7 +157,7 @@ func (s *Set) admit(c *Conn) bool {
 
 // enter adds a connection to the Set, or returns how long to wait before the next
 // attempt. closeOther, if not nil, closes the displaced connection.
-func (s *Set) enter(c *Conn) (pause time.Duration, closeOther func()) {
+func (s *Set) enter(c *connection) (pause time.Duration, closeOther func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if limit := s.options.Limit; limit > 0 && s.open >= limit && !s.leaving {
@@ -231,14 +231,14 @@ func (s *Set) State(outer net.Conn, state http.ConnState) {
 			s.dismiss(c)
 		}
 	case http.StateHijacked, http.StateClosed:
-		c.Keep(KeepNothing) // what comes before the end of a WebSocket must not be cut off with it
+		c.Keep(keepNothing) // what comes before the end of a WebSocket must not be cut off with it
 		s.unlist(c)
 	}
 }
 
 // dismiss closes a waiting connection, without waiting for that. The caller holds
 // the lock.
-func (s *Set) dismiss(c *Conn) {
+func (s *Set) dismiss(c *connection) {
 	closeIt := s.dismissal(c)
 	s.ending++
 	go func() {
@@ -250,7 +250,7 @@ func (s *Set) dismiss(c *Conn) {
 // dismissal makes sure that a waiting connection serves no request any more. It
 // returns a function that closes it. The caller holds the lock, but not while it
 // calls the function.
-func (s *Set) dismissal(c *Conn) (closeIt func()) {
+func (s *Set) dismissal(c *connection) (closeIt func()) {
 	s.unlist(c)
 	c.dismissed = true
 	n, _ := c.unsent()
@@ -267,7 +267,7 @@ func (s *Set) dismissal(c *Conn) (closeIt func()) {
 }
 
 // push moves a connection to the end of the list. The caller holds the lock.
-func (s *Set) push(c *Conn) {
+func (s *Set) push(c *connection) {
 	s.unlist(c)
 	c.waits, c.since, c.prev = true, time.Now(), s.last
 	if s.last != nil {
@@ -279,7 +279,7 @@ func (s *Set) push(c *Conn) {
 }
 
 // unlist removes a connection from the list. The caller holds the lock.
-func (s *Set) unlist(c *Conn) {
+func (s *Set) unlist(c *connection) {
 	if !c.waits {
 		return
 	}
@@ -297,7 +297,7 @@ func (s *Set) unlist(c *Conn) {
 }
 
 // remove removes a closed connection from the Set.
-func (s *Set) remove(c *Conn) {
+func (s *Set) remove(c *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unlist(c)

@@ -132,9 +132,9 @@ func TestKeeps(t *testing.T) {
 		keep  Keep
 	}{
 		"HTTP/1.1": {false, func(b *bench) { c := b.secure("http/1.1"); _ = b.get(c, "/"); go discard(c) },
-			KeepLong},
+			keepLong},
 		"HTTP/2":             {false, func(b *bench) { b.greet(b.secure("h2")) }, KeepAll},
-		"HTTP/2 without TLS": {true, func(b *bench) { b.greet(b.dial()) }, KeepLong},
+		"HTTP/2 without TLS": {true, func(b *bench) { b.greet(b.dial()) }, keepLong},
 	} {
 		onBench(t, Options{}, test.plain, func(b *bench) {
 			test.open(b)
@@ -144,8 +144,8 @@ func TestKeeps(t *testing.T) {
 				t.Errorf("%s: %d, want %d", name, got, test.keep)
 			}
 			b.set.State(c.outer, http.StateHijacked)
-			if got := Keep(c.keeps.Load()); got != KeepNothing {
-				t.Errorf("%s, of a WebSocket: %d, want %d", name, got, KeepNothing)
+			if got := Keep(c.keeps.Load()); got != keepNothing {
+				t.Errorf("%s, of a WebSocket: %d, want %d", name, got, keepNothing)
 			}
 			b.stop()
 		})

@@ -24,7 +24,7 @@ type WebSockets struct {
 	removed   *sync.Cond // for Wait: a WebSocket is gone
 	cut       int        // how many were cut off
 
-	unsent func(net.Conn) int // default Unsent
+	unsent func(net.Conn) int // default unsentBytes
 }
 
 // Hijack makes a WebSocket of the connection that hijack returns. Wait waits for
@@ -143,7 +143,7 @@ func (w *WebSockets) rest(s *WebSocket) int {
 	if w.unsent != nil {
 		return w.unsent(s.Conn)
 	}
-	return Unsent(s.Conn)
+	return unsentBytes(s.Conn)
 }
 
 // Wait waits until no WebSocket is open. It returns how many Leave has cut off.
@@ -290,7 +290,7 @@ func (s *WebSocket) Close() error {
 // wait for an upstream that does not read.
 func (s *WebSocket) cut() {
 	s.cancelUpstream()
-	Cut(s.Conn)
+	cut(s.Conn)
 	s.Close()
 }
 

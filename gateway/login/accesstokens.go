@@ -51,7 +51,7 @@ type accessToken struct {
 	subject string
 	id      string // jti
 	login   string // sid; empty if the token was signed elsewhere with the gateway's key
-	gen     int    // which generation of the login's tokens; see Renewal
+	gen     int    // which generation of the login's tokens; see renewal
 	expires time.Time
 
 	revokedKey, loginKey string // of the store

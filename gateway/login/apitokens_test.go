@@ -21,7 +21,7 @@ import (
 func (r *rig) newToken(tb testing.TB, username string, roles ...string) (string, APIToken) {
 	tb.Helper()
 	account, _ := r.accounts.Lookup(username)
-	token, made, err := r.api.Create(tb.Context(), AccountOwner(account), "laptop", roles, 24*time.Hour)
+	token, made, err := r.api.Create(tb.Context(), accountOwner(account), "laptop", roles, 24*time.Hour)
 	must.Do(tb, err)
 	return token, made
 }
@@ -29,7 +29,7 @@ func (r *rig) newToken(tb testing.TB, username string, roles ...string) (string,
 // owner returns the account of that name as an owner of tokens, also if it is gone.
 func (r *rig) owner(username string) *TokenOwner {
 	if account, ok := r.accounts.Lookup(username); ok {
-		return AccountOwner(account)
+		return accountOwner(account)
 	}
 	return &TokenOwner{list: username}
 }
@@ -98,7 +98,7 @@ func TestAPITokenRoles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	account, _ := r.accounts.Lookup("bob")
-	if _, _, err := r.api.Create(t.Context(), AccountOwner(account), "x", []string{"user", "admin"},
+	if _, _, err := r.api.Create(t.Context(), accountOwner(account), "x", []string{"user", "admin"},
 		time.Hour); !errors.Is(err, ErrRoleNotHeld) {
 		t.Errorf("a role that bob does not have: %v", err)
 	}
@@ -241,7 +241,7 @@ func TestNumberOfAPITokens(t *testing.T) {
 	r := newRig(t)
 	account, _ := r.accounts.Lookup("alice")
 	create := func() error {
-		_, _, err := r.api.Create(t.Context(), AccountOwner(account), "x", nil, time.Hour)
+		_, _, err := r.api.Create(t.Context(), accountOwner(account), "x", nil, time.Hour)
 		return err
 	}
 	for range MaxAPITokens {
@@ -350,7 +350,7 @@ func TestAPITokensWithoutStore(t *testing.T) {
 		r.store.fails(failing)
 		_, errUse := r.byAPIToken(t, token)
 		_, errList := r.api.List(t.Context(), r.owner("alice"))
-		_, _, errCreate := r.api.Create(t.Context(), AccountOwner(account), "x", nil, time.Hour)
+		_, _, errCreate := r.api.Create(t.Context(), accountOwner(account), "x", nil, time.Hour)
 		errRevoke := r.api.Revoke(t.Context(), r.owner("alice"), made.ID)
 		r.store.fails("")
 		for name, c := range map[string]struct {
@@ -375,7 +375,7 @@ func TestAPITokensAtOnce(t *testing.T) {
 	errs := make(chan error)
 	for i := range 20 {
 		go func() {
-			_, _, err := r.api.Create(t.Context(), AccountOwner(account), fmt.Sprint(i), nil, time.Hour)
+			_, _, err := r.api.Create(t.Context(), accountOwner(account), fmt.Sprint(i), nil, time.Hour)
 			errs <- err
 		}()
 	}

@@ -54,9 +54,9 @@ type Login struct {
 	Since time.Time `json:"since,omitzero"`
 	// Renewed is the login after its user changed the password with it, nil if they
 	// did not.
-	Renewed *Renewal `json:"renewed,omitempty"`
+	Renewed *renewal `json:"renewed,omitempty"`
 	// Delegated is the login at a provider, nil for a local account.
-	Delegated *Delegation `json:"delegated,omitempty"`
+	Delegated *delegation `json:"delegated,omitempty"`
 	// Created is the time of the login. It expires at Expires.
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
@@ -69,7 +69,7 @@ type Login struct {
 	// opens nothing.
 	Handles []string `json:"handles,omitempty"`
 	// Attached are the sessions at other hosts, for which the same holds.
-	Attached []Attached `json:"attached,omitempty"`
+	Attached []attached `json:"attached,omitempty"`
 }
 
 // Subject returns the subject of the login's identities.

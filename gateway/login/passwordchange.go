@@ -12,9 +12,9 @@ import (
 	"authgate/policy"
 )
 
-// Renewal is what a login became when its user changed the password with it: what its
+// renewal is what a login became when its user changed the password with it: what its
 // client had before opens nothing any more, because others may know it.
-type Renewal struct {
+type renewal struct {
 	Version string    `json:"version"`          // of the account
 	Since   time.Time `json:"since"`            // the account's epoch
 	At      time.Time `json:"at,omitzero"`      // when it was
@@ -34,7 +34,7 @@ func (login *Login) generation() int {
 // login.
 func (login *Login) names(key string) bool {
 	return slices.Contains(login.Handles, key) ||
-		slices.ContainsFunc(login.Attached, func(a Attached) bool { return a.Key == key })
+		slices.ContainsFunc(login.Attached, func(a attached) bool { return a.Key == key })
 }
 
 // Outdated reports whether the ticket is from before the user changed the password with
@@ -56,7 +56,7 @@ func (o *Overview) Renew(
 		if before, ok := login.current(o.Accounts); ok {
 			login.Version, login.Since = before.Version(), before.Epoch()
 		}
-		login.Renewed = &Renewal{
+		login.Renewed = &renewal{
 			Version: changed.Version(), Since: changed.Epoch(), At: o.Logins.now(), Number: login.generation() + 1,
 		}
 		login.Handles, login.Attached = nil, nil

@@ -48,7 +48,7 @@ func TestRecordsOfEarlierVersions(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []any{sessionRecord{}, Login{}, family{}, group{}, user{}, apiTokenRecord{}, apiTokenEntry{}, Delegation{}} {
+	for _, kind := range []any{sessionRecord{}, Login{}, family{}, group{}, user{}, apiTokenRecord{}, apiTokenEntry{}, delegation{}} {
 		of := reflect.TypeOf(kind)
 		for i := range of.NumField() {
 			if field := of.Field(i); field.IsExported() && field.Tag.Get("json") == "" {

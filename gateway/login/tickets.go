@@ -16,8 +16,8 @@ import (
 	"authgate/gateway/store"
 )
 
-// TicketLifetime is how long a ticket is valid. The browser uses it at once.
-const TicketLifetime = time.Minute
+// ticketLifetime is how long a ticket is valid. The browser uses it at once.
+const ticketLifetime = time.Minute
 
 // ErrNoTicket: the ticket is unknown, used, expired, of another browser or for
 // another host, or its login has ended.
@@ -63,7 +63,7 @@ func Begun(session, host, binding string) string {
 // ValidBinding reports whether binding has the form of a binding.
 func ValidBinding(binding string) bool { return ValidBrowserSecret(binding) }
 
-// Issue records a ticket, which expires after TicketLifetime, and returns its
+// Issue records a ticket, which expires after ticketLifetime, and returns its
 // secret. It sets the time of issue.
 func (t *Tickets) Issue(ctx context.Context, ticket Ticket) (secret string, err error) {
 	secret, ticket.Issued = newSecretText(), t.now()
@@ -75,7 +75,7 @@ func (t *Tickets) Issue(ctx context.Context, ticket Ticket) (secret string, err 
 	if err != nil {
 		return "", fmt.Errorf("recording a ticket: %w", err)
 	}
-	if err := t.store.Put(ctx, key, box.Seal(value, key), ticket.Issued.Add(TicketLifetime)); err != nil {
+	if err := t.store.Put(ctx, key, box.Seal(value, key), ticket.Issued.Add(ticketLifetime)); err != nil {
 		return "", fmt.Errorf("recording a ticket: %w", err)
 	}
 	return secret, nil
@@ -95,7 +95,7 @@ func (t *Tickets) Use(ctx context.Context, secret, scope, browser string) (*Tick
 	}
 	sealed, err := t.store.Take(ctx, key)
 	if err != nil {
-		return nil, ticketError(err, "unknown, used, or older than "+TicketLifetime.String())
+		return nil, ticketError(err, "unknown, used, or older than "+ticketLifetime.String())
 	}
 	value, err := box.Open(sealed, key)
 	if err != nil {
@@ -107,7 +107,7 @@ func (t *Tickets) Use(ctx context.Context, secret, scope, browser string) (*Tick
 	}
 	now := t.now()
 	switch {
-	case inFuture(ticket.Issued, now) || !now.Before(ticket.Issued.Add(TicketLifetime)):
+	case inFuture(ticket.Issued, now) || !now.Before(ticket.Issued.Add(ticketLifetime)):
 		return nil, noTicket("too old, or issued before the clock was set back")
 	case ticket.Scope != scope || scope == "":
 		return nil, noTicket("for another host")
@@ -143,8 +143,8 @@ const (
 	maxAttachedAtHost = 8 // tabs that arrive at the same moment
 )
 
-// Attached is a session that a login got after it began, at another host.
-type Attached struct {
+// attached is a session that a login got after it began, at another host.
+type attached struct {
 	Scope string `json:"scope"`
 	Key   string `json:"key"` // in the store
 }
@@ -161,7 +161,7 @@ func (l *Logins) Attach(ctx context.Context, sid, scope string, handle Handle) (
 		if !l.now().Before(expires) {
 			return nil, nil, noTicket("its login is too old for a session")
 		}
-		for _, old := range login.attach(Attached{Scope: scope, Key: key}) {
+		for _, old := range login.attach(attached{Scope: scope, Key: key}) {
 			left = append(left, old.Key)
 		}
 		return []string{key}, left, l.store.Put(ctx, key, value, expires)
@@ -176,7 +176,7 @@ func (l *Logins) Attach(ctx context.Context, sid, scope string, handle Handle) (
 }
 
 // attach adds one and returns those that there is no room for any more.
-func (login *Login) attach(one Attached) (dropped []Attached) {
+func (login *Login) attach(one attached) (dropped []attached) {
 	atHost := 0
 	for _, a := range login.Attached {
 		if a.Scope == one.Scope {

@@ -293,7 +293,7 @@ func TestAttachIsBounded(t *testing.T) {
 	r.wantRecords(t, SessionPrefix, 1+maxAttachedAtHost)
 	login := &Login{}
 	for i := range maxAttached + 3 {
-		dropped := login.attach(Attached{Scope: strings.Repeat("a", i+1), Key: "k"})
+		dropped := login.attach(attached{Scope: strings.Repeat("a", i+1), Key: "k"})
 		if (len(dropped) > 0) != (i >= maxAttached) || len(login.Attached) > maxAttached {
 			t.Fatalf("%d: %d attached, %d dropped", i, len(login.Attached), len(dropped))
 		}

@@ -25,8 +25,8 @@ type TokenOwner struct {
 // Roles returns the roles of the owner.
 func (o *TokenOwner) Roles() []string { return o.identity.Roles }
 
-// AccountOwner returns a local account as the owner of tokens.
-func AccountOwner(account *accounts.Account) *TokenOwner {
+// accountOwner returns a local account as the owner of tokens.
+func accountOwner(account *accounts.Account) *TokenOwner {
 	return &TokenOwner{
 		list:     account.Username,
 		identity: account.Identity(policy.Bearer, "", time.Time{}),
@@ -60,7 +60,7 @@ func (a *APITokens) Owner(ctx context.Context, id *policy.Identity) (*TokenOwner
 	}
 	if id.Provider == policy.LocalProvider {
 		account, _ := a.accounts.Lookup(id.Username)
-		return AccountOwner(account), nil
+		return accountOwner(account), nil
 	}
 	sub, _ := strings.CutPrefix(id.Subject, id.Provider+":")
 	owner := &TokenOwner{
@@ -92,7 +92,7 @@ func (a *APITokens) holder(ctx context.Context, r *apiTokenRecord) (*policy.Iden
 	if a.users == nil {
 		return nil, auth.ErrRejected
 	}
-	known, _, err := a.users.known(ctx, &Delegation{Provider: r.Provider, Issuer: r.Issuer, User: r.Subject})
+	known, _, err := a.users.known(ctx, &delegation{Provider: r.Provider, Issuer: r.Issuer, User: r.Subject})
 	if err != nil {
 		return nil, err
 	}

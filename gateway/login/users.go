@@ -19,8 +19,8 @@ import (
 	"authgate/policy"
 )
 
-// Delegation is the part of a login that comes from a provider.
-type Delegation struct {
+// delegation is the part of a login that comes from a provider.
+type delegation struct {
 	Provider string `json:"provider"` // its name in the configuration
 	Issuer   string `json:"issuer"`   // the provider's issuer at the time of the login
 	User     string `json:"sub"`
@@ -36,7 +36,7 @@ type Delegation struct {
 }
 
 // Subject returns the subject of the person's identities.
-func (d *Delegation) Subject() string { return d.Provider + ":" + d.User }
+func (d *delegation) Subject() string { return d.Provider + ":" + d.User }
 
 // user is the record of a person at a provider: the newest profile, and what it is
 // made of.
@@ -111,7 +111,7 @@ func (u *Users) Begin(
 	}
 	now := u.logins.now()
 	login := &Login{ID: rand.Text(), Created: now, Expires: now.Add(u.options.Lifetime), Device: device}
-	login.Delegated = &Delegation{
+	login.Delegated = &delegation{
 		Provider: name, Issuer: p.Issuer(), User: grant.Profile.Subject, Session: grant.Session,
 	}
 	if err := u.keep(login, grant.Tokens); err != nil {
@@ -128,7 +128,7 @@ func (u *Users) Begin(
 // describe makes the profile, and what is known then, from what is known now. The
 // record outlives all current logins, and the API tokens that need it.
 func (u *Users) save(
-	ctx context.Context, d *Delegation, asked time.Time,
+	ctx context.Context, d *delegation, asked time.Time,
 	describe func(known provider.Said) (provider.Profile, provider.Said),
 ) error {
 	err := store.Update(ctx, u.logins.store, userPrefix+d.Subject(), func(raw []byte) (store.Edit, error) {
@@ -177,7 +177,7 @@ func (u *Users) keep(login *Login, tokens provider.Tokens) error {
 
 // due reports whether the tokens must be refreshed. That is also so if the clock was
 // set back since they were stored.
-func (d *Delegation) due(now time.Time) bool {
+func (d *delegation) due(now time.Time) bool {
 	return !d.RenewAt.IsZero() && (!now.Before(d.RenewAt) || inFuture(d.Renewed, now))
 }
 
@@ -213,7 +213,7 @@ func (u *Users) identify(ctx context.Context, login *Login, expires time.Time) (
 }
 
 // known returns what is known about the person of d, and its record.
-func (u *Users) known(ctx context.Context, d *Delegation) (*user, record, error) {
+func (u *Users) known(ctx context.Context, d *delegation) (*user, record, error) {
 	// A provider whose name has got another issuer is another provider.
 	if p, ok := u.options.Providers[d.Provider]; !ok || p.Issuer() != d.Issuer {
 		return nil, record{}, auth.ErrRejected

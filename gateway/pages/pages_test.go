@@ -30,7 +30,7 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"home":      func(w io.Writer) error { return p.Home(w, Home{User: user, AccountURL: v}) },
 		"stranger":  func(w io.Writer) error { return p.Home(w, Home{SignInURL: v}) },
 		"error": func(w io.Writer) error {
-			return p.Error(w, ErrorPage{418, ProblemUnknown, v, v, v, time.Hour, true, v, v, v, user, &Twin{v, v, v}})
+			return p.Error(w, ErrorPage{418, 0, v, v, v, time.Hour, true, v, v, v, user, &Twin{v, v, v}})
 		},
 		"account": func(w io.Writer) error { return p.Account(w, Account{v, v, v, []string{v, v}, v, v, now, v, v}) },
 		"manage": func(w io.Writer) error {

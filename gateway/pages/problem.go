@@ -12,7 +12,7 @@ type Problem int
 
 // The problems.
 const (
-	ProblemUnknown         Problem = iota // the status tells enough
+	_                      Problem = iota // not known: the status tells enough
 	ProblemForbidden                      // a policy does not let the user in
 	ProblemOtherSite                      // another site made the browser send the request
 	ProblemPassword                       // wrong user name or password

@@ -11,12 +11,12 @@ type Notice int
 
 // The notices.
 const (
-	NoticeNone      Notice = iota
-	NoticeWrong            // the user name or the password was wrong
-	NoticeThrottled        // too many attempts failed; see SignIn.Wait
-	NoticeEnded            // the session has ended
-	NoticeFresh            // the user is signed in, and must prove it once more
-	NoticeNoCookie         // a sign-in succeeded, and the browser did not send its cookie
+	_               Notice = iota // nothing
+	NoticeWrong                   // the user name or the password was wrong
+	NoticeThrottled               // too many attempts failed; see SignIn.Wait
+	NoticeEnded                   // the session has ended
+	NoticeFresh                   // the user is signed in, and must prove it once more
+	NoticeNoCookie                // a sign-in succeeded, and the browser did not send its cookie
 )
 
 // Error reports whether something went wrong.

@@ -12,7 +12,7 @@
 //
 // # Limits
 //
-// A stream ends at most [CheckEvery] and [EndingTime] after its login. If the
+// A stream ends at most checkEvery and [EndingTime] after its login. If the
 // store, or the issuer of a token, does not answer, a stream goes on for at most
 // ten seconds. Streams that wait for the store do not delay the checks of others.
 package streams

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// CheckEvery is how often open streams are checked. A stream ends at most
-	// CheckEvery and EndingTime after its login.
-	CheckEvery = 250 * time.Millisecond
+	// checkEvery is how often open streams are checked. A stream ends at most
+	// checkEvery and EndingTime after its login.
+	checkEvery = 250 * time.Millisecond
 	// EndingTime is how long a stream has to end by itself: to send a Close frame,
 	// or for a write that its client holds up.
 	EndingTime = 500 * time.Millisecond
@@ -166,7 +166,7 @@ func (e *Entry) endIfGone() {
 func (s *Set) arm() {
 	if !s.armed.Load() && s.armed.CompareAndSwap(false, true) {
 		s.last = time.Now()
-		time.AfterFunc(CheckEvery, s.tick)
+		time.AfterFunc(checkEvery, s.tick)
 	}
 }
 
@@ -204,9 +204,9 @@ func (s *Set) tick() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(CheckEvery):
+	case <-time.After(checkEvery):
 	}
-	time.AfterFunc(CheckEvery, s.tick)
+	time.AfterFunc(checkEvery, s.tick)
 }
 
 // checkAll checks streams side by side. The last check before was at that time.
@@ -256,7 +256,7 @@ func (e *Entry) check(ctx context.Context, before time.Time) {
 		w.unconfirmed = before
 	}
 	// The next check may be over that much later.
-	if time.Since(w.unconfirmed) >= unconfirmedTime-checkTime-2*CheckEvery {
+	if time.Since(w.unconfirmed) >= unconfirmedTime-checkTime-2*checkEvery {
 		e.end(&Ended{Err: web.Unavailable(err), Reason: "not confirmed in time: " + err.Error()})
 	}
 }

@@ -125,12 +125,12 @@ func TestRest(t *testing.T) {
 		}
 		first, second := s.add(goesOn), s.add(goesOn)
 		first.Remove()
-		waits(2 * CheckEvery)
+		waits(2 * checkEvery)
 		if !s.armed.Load() || len(s.all()) != 1 {
 			t.Error("a stream is not checked")
 		}
 		second.Remove()
-		waits(2 * CheckEvery)
+		waits(2 * checkEvery)
 		if s.armed.Load() || len(s.all()) > 0 {
 			t.Error("the timer runs on")
 		}
@@ -169,7 +169,7 @@ func TestRemoved(t *testing.T) {
 			<-ctx.Done()
 			return ends(ctx)
 		})
-		waits(CheckEvery)
+		waits(checkEvery)
 		if why := stream.Remove(); why != nil {
 			t.Errorf("it has ended: %v", why)
 		}

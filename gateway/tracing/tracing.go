@@ -37,8 +37,8 @@ const (
 	maxPending = 2048
 	// exportTime bounds one attempt to send a batch, with its repetitions.
 	exportTime = 30 * time.Second
-	// CloseTime bounds how long Close waits for the collector.
-	CloseTime = 5 * time.Second
+	// closeTime bounds how long Close waits for the collector.
+	closeTime = 5 * time.Second
 )
 
 // Options are the parts of a Tracer. All are required.
@@ -96,12 +96,12 @@ func (t *Tracer) Same(cfg config.Tracing) bool {
 	return t.config == cfg
 }
 
-// Close sends what is left to the collector, for at most CloseTime.
+// Close sends what is left to the collector, for at most closeTime.
 func (t *Tracer) Close() error {
 	if t == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), CloseTime)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	return t.provider.Shutdown(ctx)
 }

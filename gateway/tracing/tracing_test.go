@@ -111,7 +111,7 @@ func TestHangingCollector(t *testing.T) {
 		}
 		b.counted(Dropped, 100)
 		began = time.Now()
-		if err := b.Close(); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != CloseTime {
+		if err := b.Close(); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != closeTime {
 			t.Errorf("Close: %v after %v", err, time.Since(began))
 		}
 		time.Sleep(time.Hour) // for the attempts that go on

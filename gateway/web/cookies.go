@@ -19,8 +19,8 @@ type Cookies struct {
 	domain   string // of sessions; empty: each host has its own
 }
 
-// NewCookies returns the cookies of a configuration. now is the local clock.
-func NewCookies(cfg *config.Config, now func() time.Time) Cookies {
+// newCookies returns the cookies of a configuration. now is the local clock.
+func newCookies(cfg *config.Config, now func() time.Time) Cookies {
 	c := Cookies{
 		now:      now,
 		Names:    auth.CookieNames{Session: cfg.Session.Cookie},

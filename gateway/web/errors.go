@@ -242,9 +242,9 @@ func providerStatus(err error) *Error {
 
 // Results of a sign-in, as metrics and the audit log call them.
 const (
-	LoginSuccess   = "success"
-	LoginFailure   = "failure"
-	LoginThrottled = "throttled"
+	loginSuccess   = "success"
+	loginFailure   = "failure"
+	loginThrottled = "throttled"
 )
 
 // LoginResult returns the result of a sign-in, "" for a failure of the gateway
@@ -253,11 +253,11 @@ func LoginResult(err error) string {
 	var throttled *auth.ThrottledError
 	switch {
 	case err == nil:
-		return LoginSuccess
+		return loginSuccess
 	case errors.As(err, &throttled):
-		return LoginThrottled
+		return loginThrottled
 	case errors.Is(err, auth.ErrRejected), errors.Is(err, login.ErrNoAttempt), isProviderError(err):
-		return LoginFailure
+		return loginFailure
 	}
 	return ""
 }

@@ -46,7 +46,7 @@ func (ex *Exchange) Init(site *Site, w http.ResponseWriter, r *http.Request) {
 	ex.Store.Context = r.Context()
 	ex.Record = Record{
 		Start: site.Service.Now(), ID: requestID(r.Header),
-		Label: LabelNone, Mechanism: string(policy.None), Decision: DecisionError,
+		Label: labelNone, Mechanism: string(policy.None), Decision: decisionError,
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"authgate/policy"
 )
 
-// Hosts are the hosts that the gateway serves.
-type Hosts struct {
+// hosts are the hosts that the gateway serves.
+type hosts struct {
 	names   map[string]bool
 	parents map[string]bool // of wildcards
 	any     bool            // routes without a host serve every host
@@ -25,8 +25,8 @@ type room struct {
 	whole    bool // one takes every request, so that none is left for a wider pattern
 }
 
-func newHosts(cfg *config.Config) Hosts {
-	h := Hosts{names: map[string]bool{}, parents: map[string]bool{}, any: cfg.Listen.AnyHost}
+func newHosts(cfg *config.Config) hosts {
+	h := hosts{names: map[string]bool{}, parents: map[string]bool{}, any: cfg.Listen.AnyHost}
 	for _, host := range cfg.Hosts() {
 		if parent, wildcard := strings.CutPrefix(host, "*."); wildcard {
 			h.parents[parent] = true
@@ -54,7 +54,7 @@ func newRooms(routes []config.Route) map[string]room {
 
 // KeepSessions reports whether a session at a canonical host can open anything
 // there: one of its routes accepts sessions.
-func (h *Hosts) KeepSessions(host string) bool {
+func (h *hosts) KeepSessions(host string) bool {
 	_, parent, _ := strings.Cut(host, ".")
 	for _, pattern := range []string{host, "*." + parent, ""} {
 		switch room := h.rooms[pattern]; {
@@ -68,12 +68,12 @@ func (h *Hosts) KeepSessions(host string) bool {
 }
 
 // Has reports whether a canonical host is one of the gateway's.
-func (h *Hosts) Has(host string) bool {
+func (h *hosts) Has(host string) bool {
 	return h.names[host] || h.Below(host)
 }
 
 // Below reports whether a canonical host is one label below a wildcard.
-func (h *Hosts) Below(host string) bool {
+func (h *hosts) Below(host string) bool {
 	_, parent, _ := strings.Cut(host, ".")
 	return h.parents[parent]
 }
@@ -86,7 +86,7 @@ var errForeignHost = errors.New("the host is not one of the gateway's: that of p
 // section 15.5.20), and notes one that is accepted all the same. Load balancers
 // that check the health of the gateway ask for the address that they connect
 // to; that one is accepted.
-func (h *Hosts) CheckHost(received *Received, host string) error {
+func (h *hosts) CheckHost(received *Received, host string) error {
 	if h.Has(host) {
 		return nil
 	}

@@ -23,12 +23,12 @@ const AccessMessage = "request"
 const (
 	DecisionAllow     = "allow"
 	DecisionChallenge = "challenge"
-	DecisionForbid    = "forbid"
-	DecisionError     = "error"
+	decisionForbid    = "forbid"
+	decisionError     = "error"
 )
 
-// LabelNone is the label of a request that reached no route.
-const LabelNone = "none"
+// labelNone is the label of a request that reached no route.
+const labelNone = "none"
 
 // Record is what metrics and logs say of an exchange.
 type Record struct {
@@ -61,9 +61,9 @@ func (r *Record) Failed(err error, status int) {
 	case http.StatusUnauthorized:
 		r.Decision = DecisionChallenge
 	case http.StatusForbidden:
-		r.Decision = DecisionForbid
+		r.Decision = decisionForbid
 	default:
-		r.Decision = DecisionError
+		r.Decision = decisionError
 	}
 }
 
@@ -108,7 +108,7 @@ func (r *Record) log(series *requestSeries, received *Received, now time.Time, t
 	switch {
 	case r.ended:
 		*why = slog.String("reason", r.err.Error())
-	case r.Reason != "" && (r.Decision == DecisionChallenge || r.Decision == DecisionForbid):
+	case r.Reason != "" && (r.Decision == DecisionChallenge || r.Decision == decisionForbid):
 		*why = slog.String("reason", r.Reason)
 	case r.err != nil:
 		*why = slog.String("error", r.err.Error())

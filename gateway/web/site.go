@@ -18,7 +18,7 @@ type Site struct {
 	Pages     *pages.Set
 	PublicURL string
 	Prefix    string // of own endpoints
-	Hosts     Hosts
+	Hosts     hosts
 	Cookies   Cookies
 	HSTS      string        // Strict-Transport-Security; empty: not sent
 	AltSvc    string        // Alt-Svc, which leads to HTTP/3; empty: not sent
@@ -49,7 +49,7 @@ func NewSite(cfg *config.Config, service *Service) (*Site, error) {
 	s := &Site{
 		Service: service, Pages: p,
 		PublicURL: cfg.PublicURL.String(), Prefix: cfg.Endpoints.Prefix,
-		Hosts: newHosts(cfg), Cookies: NewCookies(cfg, service.Now), BodyPause: cfg.Limits.BodyPause,
+		Hosts: newHosts(cfg), Cookies: newCookies(cfg, service.Now), BodyPause: cfg.Limits.BodyPause,
 		home: cfg.Hosts()[0], trusted: cfg.Listen.TrustedProxies,
 	}
 	s.endpoints = map[string]bool{s.Own(config.EndpointVerify): true}

@@ -20,7 +20,7 @@ type Options struct {
 	// configuration of the clients.
 	Issuer  string
 	Clients []Client
-	// Users can sign in; nil means DemoUsers.
+	// Users can sign in; nil means those of the demonstration.
 	Users []User
 
 	// CodeLifetime is how long a code is valid; 0 means 1 minute.
@@ -70,10 +70,10 @@ type User struct {
 
 func (u *User) subject() string { return cmp.Or(u.Subject, u.Username) }
 
-// DemoUsers returns the users of the demonstration: alice with the password
+// demoUsers returns the users of the demonstration: alice with the password
 // wonderland and the roles user and admin, and bob with the password builder and
 // the role user.
-func DemoUsers() []User {
+func demoUsers() []User {
 	return []User{
 		{
 			Subject: "1001", Username: "alice", Password: "wonderland", Name: "Alice Example",
@@ -89,7 +89,7 @@ func DemoUsers() []User {
 // complete sets the defaults.
 func (o *Options) complete() {
 	if o.Users == nil {
-		o.Users = DemoUsers()
+		o.Users = demoUsers()
 	}
 	o.CodeLifetime = cmp.Or(o.CodeLifetime, time.Minute)
 	o.AccessTokenLifetime = cmp.Or(o.AccessTokenLifetime, 5*time.Minute)

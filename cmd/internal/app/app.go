@@ -38,7 +38,7 @@ type App struct {
 	server  *server.Server
 
 	follower follower
-	asked    chan chan<- Outcome // reloads that commands wait for
+	asked    chan chan<- outcome // reloads that commands wait for
 }
 
 // Open reads the configuration at path, opens the store and the listeners, and
@@ -63,7 +63,7 @@ func openOn(ctx context.Context, open storeOpener, path, version string, stderr 
 		return nil, err
 	}
 	a := &App{
-		path: path, version: version, asked: make(chan chan<- Outcome), log: newLogOutput(stderr),
+		path: path, version: version, asked: make(chan chan<- outcome), log: newLogOutput(stderr),
 		floor: gateway.HeapFloor(), metrics: prometheus.NewRegistry(), follower: newFollower(files),
 	}
 	a.logger = newLogger(cfg.Log, a.log)

@@ -147,8 +147,8 @@ func (a *App) look() bool {
 	return false
 }
 
-// Outcome is what became of a reload.
-type Outcome struct {
+// outcome is what became of a reload.
+type outcome struct {
 	Changes []string // of the configuration, if it was applied
 	Err     error    // nil: it was applied
 }
@@ -156,7 +156,7 @@ type Outcome struct {
 // reload reads the configuration again and applies it. A configuration with
 // mistakes changes nothing, but a new certificate is still used, and so are the
 // files that the running configuration names.
-func (a *App) reload() Outcome {
+func (a *App) reload() outcome {
 	f, old := &a.follower, a.Config()
 	f.first = time.Time{}
 	err := a.gateway.Reload(func() (cfg *config.Config, err error) {
@@ -167,7 +167,7 @@ func (a *App) reload() Outcome {
 	refreshErr := a.server.RefreshCertificates()
 	a.logFailure("certificate", refreshErr)
 	f.refused, f.again, f.noticed = err != nil || refreshErr != nil, again(err), false
-	outcome := Outcome{Err: errors.Join(err, refreshErr)}
+	outcome := outcome{Err: errors.Join(err, refreshErr)}
 	if err == nil {
 		outcome.Changes = a.Config().Changes(old)
 		a.warnOfExposure(a.Config())

@@ -24,7 +24,7 @@ type operator struct {
 
 // Reload implements control.Gateway.
 func (o operator) Reload(ctx context.Context) ([]string, error) {
-	done := make(chan Outcome, 1)
+	done := make(chan outcome, 1)
 	select {
 	case o.asked <- done:
 	case <-ctx.Done():

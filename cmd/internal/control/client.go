@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// ErrNone: no gateway runs.
-var ErrNone = errors.New("no gateway runs")
+// errNone: no gateway runs.
+var errNone = errors.New("no gateway runs")
 
 // RefusedError is why a gateway does not do what a command asks for.
 type RefusedError struct {
@@ -34,7 +34,7 @@ type Client struct {
 	http *http.Client
 }
 
-// Find returns a client for the gateway with a data_dir. The error wraps ErrNone if
+// Find returns a client for the gateway with a data_dir. The error wraps errNone if
 // none runs. If several run, pid chooses one; 0 chooses none.
 func Find(ctx context.Context, dataDir string, pid int) (*Client, error) {
 	all, err := clients(ctx, Folder(dataDir))
@@ -51,9 +51,9 @@ func Find(ctx context.Context, dataDir string, pid int) (*Client, error) {
 	case len(chosen) == 1:
 		return chosen[0], nil
 	case len(all) == 0:
-		return nil, fmt.Errorf("%w with data_dir %s", ErrNone, dataDir)
+		return nil, fmt.Errorf("%w with data_dir %s", errNone, dataDir)
 	case len(chosen) == 0:
-		return nil, fmt.Errorf("%w with data_dir %s as process %d; processes that run: %s", ErrNone, dataDir, pid,
+		return nil, fmt.Errorf("%w with data_dir %s as process %d; processes that run: %s", errNone, dataDir, pid,
 			strings.Join(pids, ", "))
 	}
 	return nil, fmt.Errorf("%d gateways run with data_dir %s; choose one with --pid: %s", len(chosen), dataDir,

@@ -172,7 +172,7 @@ func TestDeadSockets(t *testing.T) {
 		return dead.path
 	}
 	die()
-	if _, err := Find(t.Context(), dir, 0); !errors.Is(err, ErrNone) {
+	if _, err := Find(t.Context(), dir, 0); !errors.Is(err, errNone) {
 		t.Errorf("with a dead socket alone: %v", err)
 	}
 	first := serve(t, dir, 1, &stub{})
@@ -193,7 +193,7 @@ func TestDeadSockets(t *testing.T) {
 func TestSeveral(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := Find(t.Context(), dir, 0); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), dir) {
+	if _, err := Find(t.Context(), dir, 0); !errors.Is(err, errNone) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("without a folder: %v", err)
 	}
 	serve(t, dir, 20, &stub{})
@@ -204,11 +204,11 @@ func TestSeveral(t *testing.T) {
 	if c, err := Find(t.Context(), dir, 20); err != nil || c.PID != 20 {
 		t.Errorf("chosen: %v, %v", c, err)
 	}
-	if _, err := Find(t.Context(), dir, 4); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "3, 20") {
+	if _, err := Find(t.Context(), dir, 4); !errors.Is(err, errNone) || !strings.Contains(err.Error(), "3, 20") {
 		t.Errorf("another: %v", err)
 	}
 	serve(t, dir, 3, &stub{}) // in another container
-	if _, err := Find(t.Context(), dir, 3); err == nil || errors.Is(err, ErrNone) {
+	if _, err := Find(t.Context(), dir, 3); err == nil || errors.Is(err, errNone) {
 		t.Errorf("two of one id: %v", err)
 	}
 }

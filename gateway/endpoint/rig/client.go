@@ -56,11 +56,11 @@ func Request(method, target, body string, header ...string) *http.Request {
 type Client struct {
 	T       testing.TB
 	Handler http.Handler
-	App     Application
+	App     application
 }
 
-// Application is what own endpoints protect.
-type Application interface {
+// application is what own endpoints protect.
+type application interface {
 	Reached() int     // how many requests have reached it
 	LastUser() string // the name of the user of the last one
 }

@@ -161,21 +161,21 @@ func Delegated(t testing.TB, more string) (*Rig, *Provider) {
 	return p.Rig(Base, more), p
 }
 
-// WayBack is how a browser returns from the provider: the target, and the cookie that
+// wayBack is how a browser returns from the provider: the target, and the cookie that
 // the attempt is bound to.
-type WayBack struct{ Target, Cookie string }
+type wayBack struct{ Target, Cookie string }
 
 // Leave sends GET /login. cookie is that of an earlier attempt, or empty.
-func (c *Client) Leave(cookie string) WayBack { return c.LeaveFrom("/login", cookie) }
+func (c *Client) Leave(cookie string) wayBack { return c.LeaveFrom("/login", cookie) }
 
 // LeaveFrom is Leave for a place that leads to the provider.
-func (c *Client) LeaveFrom(place, cookie string) WayBack {
+func (c *Client) LeaveFrom(place, cookie string) wayBack {
 	c.T.Helper()
 	w := c.Want(302, "GET", place, "", cookie)
 	if len(w.Result().Cookies()) != 1 {
 		c.T.Fatalf("GET %s: to %q with %q", place, w.Header().Get("Location"), w.Header()["Set-Cookie"])
 	}
-	return WayBack{"/callback?" + ResponseTo(QueryOf(c.T, w)), JarOf(w).Line()}
+	return wayBack{"/callback?" + ResponseTo(QueryOf(c.T, w)), JarOf(w).Line()}
 }
 
 // ResponseTo returns the query with which the provider answers an authorization request.

@@ -1,6 +1,6 @@
 // Package rig serves own endpoints to tests, as the gateway does, with a store, a clock
 // and a log in the hands of the test. There is no gateway around them: instead of routes
-// and upstreams, an application answers who is signed in; see [Application].
+// and upstreams, an application answers who is signed in; see application.
 package rig
 
 import (
@@ -213,10 +213,10 @@ type fixed struct{ account.Passwords }
 // Writable implements account.Passwords.
 func (fixed) Writable() bool { return false }
 
-// Reached implements Application.
+// Reached implements application.
 func (r *Rig) Reached() int { return int(r.reached.Load()) }
 
-// LastUser implements Application.
+// LastUser implements application.
 func (r *Rig) LastUser() string { return *r.seen.Load() }
 
 // used returns the mechanisms that some route of a table accepts.

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Limit is how long a request waits for the store, over all of its calls. A
+// limit is how long a request waits for the store, over all of its calls. A
 // login that cannot be recorded is undone after that, which takes 0.2 seconds
 // at most, so that the answer comes within two seconds.
-const Limit = 1800 * time.Millisecond
+const limit = 1800 * time.Millisecond
 
-// errLimit is the error of calls after Limit.
+// errLimit is the error of calls after limit.
 var errLimit error = &Error{
-	Operation: "all calls of one request", Err: errors.New("they take longer than " + Limit.String()),
+	Operation: "all calls of one request", Err: errors.New("they take longer than " + limit.String()),
 }
 
 // Context is the context of one request for everything that may call the
 // store. It counts the time during which at least one call is in flight, so
 // that password hashes and identity providers do not use it up, and it ends
-// calls that go beyond Limit. Store finds it, also behind contexts that are
+// calls that go beyond limit. Store finds it, also behind contexts that are
 // derived from it.
 //
 // A call that the store answers from memory allocates nothing: the context
@@ -91,7 +91,7 @@ func (c *Context) leave(now time.Time) {
 }
 
 // deadline is when the calls in flight must end. The caller holds c.mu.
-func (c *Context) deadline() time.Time { return c.since.Add(Limit - c.spent) }
+func (c *Context) deadline() time.Time { return c.since.Add(limit - c.spent) }
 
 // call is a Context as the context of its calls in flight.
 type call Context

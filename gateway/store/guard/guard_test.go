@@ -90,7 +90,7 @@ func TestGate(t *testing.T) {
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		away := Limit / 4
+		away := limit / 4
 		s := New(answering(func(ctx context.Context) error {
 			select {
 			case <-time.After(away):
@@ -109,8 +109,8 @@ func TestLimit(t *testing.T) {
 			must.Do(t, <-side)
 			cancel()
 		}
-		away = Limit
-		for _, want := range []time.Duration{Limit / 4, 0} {
+		away = limit
+		for _, want := range []time.Duration{limit / 4, 0} {
 			began := time.Now()
 			err := s.Put(c, "key", nil, time.Time{})
 			if took := time.Since(began); !errors.As(err, new(*Error)) || took != want {
