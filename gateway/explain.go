@@ -150,21 +150,15 @@ func (ex *exchange) explain(verify bool, callers []*policy.Identity, apiToken bo
 		return x, err
 	}
 	if own != nil {
-		x.Outcome, x.Status, x.Reason = OutcomeAllow, http.StatusOK, "the path is one of the gateway's own endpoints, "+
-			"which need no route"
-		return x, nil
+		return x.allow(http.StatusOK, "the path is one of the gateway's own endpoints, which need no route"), nil
 	}
 	if answered, err := ex.preflight(); answered {
 		x.Route, x.Upstream = ex.route.rule.Name, ex.route.config.Upstream
-		x.Outcome, x.Status, x.Reason = OutcomeAllow, ex.Status, "the gateway answers the preflight by the CORS policy of "+
-			"the route"
-		return x, err
+		return x.allow(ex.Status, "the gateway answers the preflight by the CORS policy of the route"), err
 	}
 	if err := ex.find(); err != nil {
 		if ex.wantsHome() {
-			x.Outcome, x.Status, x.Reason = OutcomeAllow, http.StatusOK, "no route matches, so browsers get the gateway's "+
-				"start page"
-			return x, nil
+			return x.allow(http.StatusOK, "no route matches, so browsers get the gateway's start page"), nil
 		}
 		return x, err
 	}
@@ -184,7 +178,7 @@ func (ex *exchange) explain(verify bool, callers []*policy.Identity, apiToken bo
 	if err != nil {
 		return x, err // of another site: the decision is not the reason
 	}
-	x.Outcome, x.Status, x.Reason = OutcomeAllow, http.StatusOK, ex.Reason
+	x.allow(http.StatusOK, ex.Reason)
 	if verify {
 		x.Header = http.Header{}
 		ex.route.identity.SetAll(x.Header, ex.Identity)
@@ -193,6 +187,12 @@ func (ex *exchange) explain(verify bool, callers []*policy.Identity, apiToken bo
 	ex.toUpstream()
 	x.Path, x.Header = ex.sent.Described()
 	return x, nil
+}
+
+// allow notes in x that the gateway answers the request or lets it through.
+func (x *Explanation) allow(status int, reason string) *Explanation {
+	x.Outcome, x.Status, x.Reason = OutcomeAllow, status, reason
+	return x
 }
 
 // choose returns the identity that the request proves: of those that the route

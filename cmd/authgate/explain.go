@@ -55,22 +55,19 @@ func explainCommand() *cobra.Command {
 	header := cmd.Flags().StringArrayP("header", "H", nil, "a header of the request, as 'Name: value'; can be repeated")
 	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		client, err := netip.ParseAddr(*from)
+		described, err := readDescribed(args[0], args[1], *from, *header)
 		if err != nil {
-			return &usageError{fmt.Errorf("--from %q is not an IP address", *from)}
-		}
-		described := gateway.Described{Method: args[0], URL: args[1], From: client, Verify: *verify}
-		if described.Caller, err = caller.read(cmd); err != nil {
 			return err
 		}
-		if described.Header, err = readHeader(*header); err != nil {
+		described.Verify = *verify
+		if described.Caller, err = caller.read(cmd); err != nil {
 			return err
 		}
 		cfg, _, err := loadConfig(cmd, *path)
 		if err != nil {
 			return err
 		}
-		x, err := explainOne(cfg, &described)
+		x, err := explainOne(cfg, described)
 		if err != nil {
 			return err
 		}
@@ -81,6 +78,17 @@ func explainCommand() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// readDescribed returns the request of the arguments and flags, without who makes it.
+func readDescribed(method, url, from string, header []string) (*gateway.Described, error) {
+	client, err := netip.ParseAddr(from)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--from %q is not an IP address", from)}
+	}
+	d := &gateway.Described{Method: method, URL: url, From: client}
+	d.Header, err = readHeader(header)
+	return d, err
 }
 
 // readHeader returns the header with these lines.

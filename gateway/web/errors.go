@@ -121,11 +121,7 @@ func toHTTP(ctx context.Context, err error) *Error {
 	case errors.As(err, &target):
 		return answer(400, "The request target is malformed: "+target.Reason+".")
 	case errors.Is(err, auth.ErrAmbiguous):
-		e := answer(400, "The request presents more than one credential of a kind.")
-		if _, ok := errors.AsType[*auth.AmbiguousCookieError](err); ok {
-			e.Problem = pages.ProblemCookies
-		}
-		return e
+		return ambiguous(err)
 	case errors.As(err, &tooLarge):
 		return answer(413, fmt.Sprintf("The body is larger than %d bytes.", tooLarge.Limit))
 	case errors.As(err, &throttled):
@@ -159,6 +155,16 @@ func toHTTP(ctx context.Context, err error) *Error {
 
 func retryLater(e *Error, after time.Duration) *Error {
 	e.RetryAfter = after
+	return e
+}
+
+// ambiguous maps the error of credentials that contradict each other.
+func ambiguous(err error) *Error {
+	e := &Error{Status: http.StatusBadRequest, Detail: "The request presents more than one credential of a kind.",
+		Cause: err}
+	if _, ok := errors.AsType[*auth.AmbiguousCookieError](err); ok {
+		e.Problem = pages.ProblemCookies
+	}
 	return e
 }
 
