@@ -157,7 +157,7 @@ func (st *state) trusts(provider string) bool {
 		func(t config.TrustedIssuer) bool { return t.Name == provider })
 }
 
-// fits reports whether a mechanism can prove what is said of a caller.
+// fits reports whether a mechanism can prove the provider and the properties of a caller.
 func (st *state) fits(c *Caller, mechanism policy.Mechanism) bool {
 	switch mechanism {
 	case policy.Basic: // its users have nothing but a name

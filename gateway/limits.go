@@ -10,8 +10,8 @@ import (
 )
 
 // newLimiters returns the limiters of the routes with a rate, by the names of the
-// routes. Those of routes whose rate is the same in old are taken over with their
-// counts, so that a reload lets no additional requests through.
+// routes. A limiter whose rate is the same in old is taken over with its counts, so
+// that a reload lets no additional requests through.
 func (g *Gateway) newLimiters(cfg *config.Config, old *state) map[string]*rate.Limiter {
 	known := map[string]*rate.Limiter{}
 	if old != nil {

@@ -62,8 +62,8 @@ func (ex *exchange) toUpstream() {
 	ex.sent.Exchange, ex.sent.Route, ex.sent.Trace, ex.sent.Login = &ex.Exchange, ex.route.forward, ex.trace, ex
 }
 
-// checkFraming refuses a request of which other programs may see another end. What they
-// take for the next request, the gateway never sees as one.
+// checkFraming refuses a request that ends elsewhere for other programs. They could take
+// a part of it for a request of its own, which the gateway would never see.
 func checkFraming(ex *web.Exchange) error {
 	if !conn.TwoFramings(ex.Request) {
 		return nil

@@ -18,8 +18,8 @@ const (
 	disjoint relation = 1 << 2 // no request matches both
 )
 
-// and returns the relation of two wholes, one part of which has the relation r
-// and the other the relation s.
+// and returns the relation of two patterns whose first parts have the relation r, and
+// whose second parts have the relation s.
 func (r relation) and(s relation) relation {
 	if r == disjoint || s == disjoint {
 		return disjoint

@@ -161,8 +161,8 @@ func (m *Manager) attempt(name string) (*attempt, error) {
 	return a, nil
 }
 
-// forget makes room for a name: it removes those that have no certificate that is
-// valid. It reports whether there were any. The caller holds the lock.
+// forget makes room for a name: it removes the names that have no valid
+// certificate. It reports whether there were such names. The caller holds the lock.
 func (m *Manager) forget() bool {
 	removed := false
 	for name, a := range m.demand.names {

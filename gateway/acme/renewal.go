@@ -26,7 +26,7 @@ const (
 	// cleanEvery is how often the storage is cleaned, by any instance.
 	cleanEvery = 24 * time.Hour
 	// keepExpired is how long an expired certificate stays in the storage, such
-	// as that of a name that is no longer configured.
+	// as the certificate of a name that is no longer configured.
 	keepExpired = 14 * 24 * time.Hour
 )
 

@@ -248,8 +248,9 @@ func selfSigned(certificate *x509.Certificate) bool {
 }
 
 // selfSign returns the certificate of an authority of these names, in PEM. It takes the
-// place of old, which may be nil: what clients find an issuer by stays the same, so that
-// those that trust either accept what the key signs.
+// place of old, which may be nil. The subject and the key identifier, by which clients
+// find an issuer, stay the same. So clients that trust the old or the new certificate
+// accept what the key signs.
 func selfSign(key crypto.Signer, names *caNames, old *x509.Certificate, now time.Time) ([]byte, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "authgate local CA"},

@@ -92,8 +92,8 @@ func blankLine(b []byte) int {
 // with a Transfer-Encoding in HTTP/1.0: programs before the gateway may have divided the
 // bytes into other requests (RFC 9112, section 6.1). net/http drops one of the fields, so
 // TwoFramings looks for the header in the bytes. It cannot tell the header from a part of a
-// body, or of a later request, that begins with the same line: all of them must have one
-// framing. A header that it does not find has two.
+// body, or of a later request, that begins with the same line. So each of them must have
+// one framing, and if TwoFramings finds none, it reports true.
 func TwoFramings(r *http.Request) bool {
 	chunked := len(r.TransferEncoding) > 0
 	if !chunked && r.ProtoAtLeast(1, 1) {

@@ -10,7 +10,7 @@ import (
 )
 
 // mayOwn reports whether the client's connection may own connections to upstreams.
-// That of a trusted proxy carries many people.
+// A connection of a trusted proxy carries requests of many people.
 func (q *Request) mayOwn() bool {
 	return q.Exchange.Request.ProtoMajor == 1 && !q.Exchange.Peer.Trusted
 }

@@ -51,8 +51,8 @@ func (r *Route) upgrades(q *http.Request, protocols string) bool {
 	return true
 }
 
-// chooseUpgrade makes the Upgrade of a request the one that the upstream has chosen of
-// several: httputil.ReverseProxy knows only one.
+// chooseUpgrade leaves in the Upgrade of a request the protocol that the upstream has
+// chosen. httputil.ReverseProxy knows only requests with one protocol.
 func chooseUpgrade(sent *http.Request, response *http.Response) {
 	if response.StatusCode != http.StatusSwitchingProtocols {
 		return

@@ -77,7 +77,7 @@ func (r *apiTokenRecord) owner(accounts *accounts.Set) (*accounts.Account, bool)
 	return account, ok && account.Version() == r.Version && account.Epoch().Equal(r.Since)
 }
 
-// rolesOf returns those of the owner's roles that the token has, in their order.
+// rolesOf returns the roles in held, those of the owner, that the token has too.
 func (r *apiTokenRecord) rolesOf(held []string) []string {
 	roles := []string{}
 	for _, role := range held {

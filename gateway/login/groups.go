@@ -156,7 +156,7 @@ func (g *groups) makeRoom(ctx context.Context, now *group) error {
 	return all.Wait()
 }
 
-// members returns the members of a group, of which some may have ended.
+// members returns the logins of a group. Some of these logins may have ended.
 func (g *groups) members(ctx context.Context, key string) ([]member, error) {
 	raw, err := g.logins.store.Get(ctx, key)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

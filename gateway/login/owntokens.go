@@ -57,8 +57,9 @@ func (b *BearerTokens) holdsOwn(text string) bool {
 }
 
 // recognizes reports whether a token is an access token that was signed with the
-// gateway's key. The gateway names the key in each. Of one without that name, which may
-// be signed elsewhere or be an application's at the same URL, the signature tells it.
+// gateway's key. The gateway names the key in each of its tokens. A token that does not
+// name it may be of an application at the same URL, or be signed elsewhere with the same
+// key: its signature tells.
 func (a *AccessTokens) recognizes(token string) bool {
 	if !jose.HasForm(token) || len(token) > maxTokenBytes {
 		return false

@@ -50,10 +50,10 @@ func NewTickets(s store.Store, now func() time.Time) *Tickets { return &Tickets{
 // Binding returns what tells a browser's secret without giving it away.
 func Binding(secret string) string { return hashed([]byte(secret)) }
 
-// Begun returns what proves to the host of public_url that the browser with a
-// session there is the one of a binding at another host. The browser brings it to
-// the other host and back, which does not return it to any other browser. It does not
-// reveal the session, which is needed to make it.
+// Begun returns a proof for the host of public_url: the browser that has a session
+// there also has a binding at another host. The browser brings the proof to the other
+// host, which returns it to this browser alone. Only who knows the session can make the
+// proof, and the proof does not reveal the session.
 func Begun(session, host, binding string) string {
 	mac := hmac.New(sha256.New, []byte(session))
 	fmt.Fprintf(mac, "begun\x00%s\x00%s", host, binding)

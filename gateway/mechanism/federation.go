@@ -60,7 +60,8 @@ type resourceServer struct {
 }
 
 // NewFederation makes the federation of a configuration, whose local mechanisms are
-// given. running, if not nil, is that of the configuration that runs.
+// given. It takes over the providers that are the same in running, the federation of the
+// configuration that runs. running may be nil.
 func NewFederation(o *Options, local *Local, running *Federation) (*Federation, error) {
 	if running == nil {
 		running = &Federation{}

@@ -299,7 +299,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return group.Wait()
 }
 
-// RefreshCertificates makes the certificates those of the configuration that runs, and
+// RefreshCertificates gets the certificates that the running configuration names, and
 // reads files again. After an error the certificates in use stay.
 func (s *Server) RefreshCertificates() error {
 	if s.certs == nil {

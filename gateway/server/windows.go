@@ -8,7 +8,7 @@ import "net/http"
 // connection for all hosts of a certificate, and a proxy in front puts many people on one.
 const (
 	streamWindow = 192 << 10
-	// connectionWindow is that of HTTP/2, the largest that net/http takes.
+	// connectionWindow is the window of a connection over HTTP/2, the largest that net/http takes.
 	connectionWindow = 4<<20 - 1
 	// frameSize is the largest frame of HTTP/2, the least that is allowed (RFC 9113, section 4.2). One
 	// that is larger than a window could never be sent.

@@ -252,8 +252,8 @@ func (o *otherHosts) complete(ex *web.Exchange) error {
 	return nil
 }
 
-// present uses the one ticket that the request presents. Several, of which none
-// counts, are used up too.
+// present uses the one ticket that the request presents. If it presents several, no
+// ticket counts, and all are used up.
 func (o *otherHosts) present(ctx context.Context, ex *web.Exchange, secrets []string) (*login.Ticket, error) {
 	malformed := endpoint.BadRequest("There must be one parameter ticket.", nil)
 	if len(secrets) == 0 || len(secrets) > maxPresented {

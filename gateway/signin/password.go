@@ -168,8 +168,8 @@ func checked(values []string) (bool, error) {
 	return ticked, nil
 }
 
-// narrow returns the mechanisms to issue: those wanted, or the one that
-// ?mechanism= names, as far as a route uses them.
+// narrow returns the mechanisms to issue: the wanted ones, or the mechanism that
+// ?mechanism= names. Mechanisms that no route uses are left out.
 func (l *passwordLogin) narrow(ex *web.Exchange, wanted []policy.Mechanism) ([]policy.Mechanism, error) {
 	values, err := ex.Query()
 	if err != nil {

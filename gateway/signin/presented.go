@@ -91,7 +91,7 @@ func (p *presentedLogins) end(ex *web.Exchange) (delegated *login.Login, err err
 	return delegated, p.endAccessCookie(ctx, ex)
 }
 
-// endOthers is end for all logins but the one of that sid.
+// endOthers is end for all logins but the one with the given sid.
 func (p *presentedLogins) endOthers(ctx context.Context, ex *web.Exchange, sid string) error {
 	if _, err := p.endHandles(ctx, ex, sid); err != nil {
 		return err

@@ -31,11 +31,11 @@ type Drawn struct {
 	Held   int64         // of Draw.Hold: they may happen later in the window, without another Draw
 }
 
-// Quotas is implemented by stores that several instances share, so that the
-// instances can share a limit. Uses are taken while fewer than Quota.Limit are
-// taken, reported, or kept by the instance that takes. All instances together never hold more than Quota.Spare, so
-// that no more than Limit and Spare are used in a window, however many instances
-// there are.
+// Quotas is implemented by stores that several instances share, so that the instances
+// can share a limit. An instance can take a use while fewer than Quota.Limit uses are
+// taken or reported by all instances, or kept by this one. All instances together hold
+// at most Quota.Spare uses. So a window has at most Limit and Spare uses, however many
+// instances there are.
 type Quotas interface {
 	// Draw takes, holds and reports uses of key, atomically.
 	Draw(ctx context.Context, key string, q Quota, d Draw) (Drawn, error)

@@ -117,7 +117,7 @@ func (s *Site) CookieScope(host string) string {
 // AtHome reports whether the request is for the host where users sign in.
 func (s *Site) AtHome(received *Received) bool { return received.Canonical.Host == s.home }
 
-// SignInHost returns the host that a user signs in to: the one of the page that they
+// SignInHost returns the host that a user signs in to: the host of the page that they
 // want, or the host of public_url.
 func (s *Site) SignInHost(r Return) string {
 	if r.Host != "" {
@@ -143,8 +143,8 @@ func (s *Site) leadsTo(host string) bool {
 
 func loopback(host string) bool { return policy.Loopback(strings.Trim(host, "[]")) }
 
-// others returns those of the gateway's hosts that users may be led to, except
-// that of public_url.
+// others returns the hosts of the gateway that users may be led to, without the host of
+// public_url.
 func (s *Site) others(hosts []string) []string {
 	return slices.DeleteFunc(hosts, func(host string) bool {
 		// A name below a wildcard represents all of them.

@@ -24,7 +24,7 @@ const (
 	maxTwinDomains = 5
 )
 
-// Own reports whether a name is that of one of the gateway's cookies.
+// Own reports whether one of the gateway's cookies has a name.
 func (c *Cookies) Own(name string) bool {
 	n := &c.Names
 	switch name {

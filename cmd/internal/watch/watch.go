@@ -61,8 +61,8 @@ func (w *Watcher) Close() error {
 }
 
 // Watch replaces the files that are watched. Missing files are watched too. Files
-// in folders that cannot be watched are left out: the error is that of one of
-// them.
+// in folders that cannot be watched are left out, and the error tells why for one of
+// these folders.
 func (w *Watcher) Watch(files []string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -60,8 +60,8 @@ func (p *replay) whole() bool {
 	return !p.lost
 }
 
-// restore makes the body that of r again, from its beginning. It reports false if that is
-// not possible. It does nothing for nil.
+// restore gives r its body again, from the beginning. It reports false if that is not
+// possible. It does nothing for nil.
 func (p *replay) restore(r *http.Request) bool {
 	if !p.whole() {
 		return false
