@@ -65,9 +65,12 @@ func (q *Request) sendPlain(way starter, r *http.Request, upload *web.Upload) (l
 		return q.Route.Transport, nil
 	}
 	if r.ContentLength > 0 {
-		if p.Body, err = io.ReadAll(r.Body); err != nil {
+		// With room for what ReadFrom wants free when the body has ended.
+		body := bytes.NewBuffer(make([]byte, 0, r.ContentLength+bytes.MinRead))
+		if _, err = body.ReadFrom(r.Body); err != nil {
 			return nil, q.Route.upstream.Failure(upload.Failure(err))
 		}
+		p.Body = body.Bytes()
 		r.Body = io.NopCloser(bytes.NewReader(p.Body)) // r is a copy
 	}
 	path := &q.Exchange.Canonical.Path

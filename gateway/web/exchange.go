@@ -52,7 +52,7 @@ func (ex *Exchange) Init(site *Site, w http.ResponseWriter, r *http.Request) {
 
 // WriteHeader implements http.ResponseWriter.
 func (ex *Exchange) WriteHeader(status int) {
-	if quic := overQUIC(ex.Request); quic || ex.pace.upload != nil {
+	if quic := overQUIC(ex.Request); quic || ex.pace.upload.Unread() {
 		ex.goOn(quic)
 	}
 	if status < 200 && status != http.StatusSwitchingProtocols { // the answer follows
@@ -73,7 +73,7 @@ func (ex *Exchange) Write(b []byte) (int, error) {
 	if ex.Status == 0 {
 		ex.WriteHeader(http.StatusOK)
 	}
-	if paced := ex.bytes+int64(len(b)) > unpacedAnswer || overQUIC(ex.Request); paced || ex.pace.upload != nil {
+	if paced := ex.bytes+int64(len(b)) > unpacedAnswer || overQUIC(ex.Request); paced || ex.pace.upload.Unread() {
 		ex.goOn(paced)
 	}
 	n, err := ex.ResponseWriter.Write(b)

@@ -17,9 +17,11 @@ const mostDropped = 64 << 20
 func (ex *Exchange) answerFirst() {
 	r := ex.Request
 	switch {
-	case r.ProtoMajor != 1, r.ContentLength == 0, ex.Status < 200, !ex.lengthKnown():
+	case r.ProtoMajor != 1, r.ContentLength == 0, ex.Status < 200:
 		return
-	case ex.pace.bodyRead, ex.pace.lastOnConnection(r), ex.pace.upload != nil && !ex.pace.upload.Unread():
+	case ex.pace.bodyRead, ex.pace.upload != nil && !ex.pace.upload.Unread():
+		return // the body has ended
+	case !ex.lengthKnown(), ex.pace.lastOnConnection(r):
 		return
 	}
 	ex.pace.first = http.NewResponseController(ex.ResponseWriter).EnableFullDuplex() == nil

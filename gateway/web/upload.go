@@ -22,7 +22,7 @@ import (
 // Stop, Unread and Failure may be called on nil: a request without a body.
 type Upload struct {
 	io.ReadCloser
-	control *http.ResponseController
+	writer  http.ResponseWriter // of the server
 	pause   time.Duration // limits.body_pause
 	began   time.Time
 	reading atomic.Int32 // Reads that wait
@@ -46,7 +46,7 @@ func (ex *Exchange) Upload() (*http.Request, *Upload) {
 		return ex.Request, nil
 	}
 	body := &Upload{
-		ReadCloser: ex.Request.Body, control: http.NewResponseController(ex.ResponseWriter),
+		ReadCloser: ex.Request.Body, writer: ex.ResponseWriter,
 		pause: ex.site.BodyPause, began: time.Now(), request: ex.Request,
 	}
 	body.mu.Lock() // until watch is set
@@ -102,7 +102,7 @@ func (u *Upload) check() {
 		return
 	}
 	u.stalled.Store(true)
-	_ = u.control.SetReadDeadline(u.began) // in the past
+	_ = http.NewResponseController(u.writer).SetReadDeadline(u.began) // in the past
 }
 
 // Stop removes the limit. The server watches the same connection while the
