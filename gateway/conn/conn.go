@@ -13,6 +13,7 @@ import (
 type connection struct {
 	Gatherer
 	belongings
+	deadline readDeadline
 	set      *Set
 	listener *Listener
 	written  atomic.Int64 // bytes
@@ -104,7 +105,11 @@ func (c *connection) Read(b []byte) (int, error) {
 	if c.closed.Load() {
 		return 0, net.ErrClosed
 	}
+	if err := c.deadline.begin(c.Conn); err != nil {
+		return 0, err
+	}
 	n, err := c.Gatherer.Read(b)
+	c.deadline.end()
 	if n > 0 && c.closed.Load() {
 		return 0, net.ErrClosed
 	}
@@ -123,7 +128,7 @@ func (c *connection) SetReadDeadline(t time.Time) error {
 	if c.closed.Load() {
 		return net.ErrClosed
 	}
-	return c.Conn.SetReadDeadline(t)
+	return c.deadline.set(c.Conn, t)
 }
 
 // SetWriteDeadline implements net.Conn. Over HTTP/2, where deadlines of answers are
