@@ -27,17 +27,14 @@ func withoutWorkers(h http.Header) {
 	}
 }
 
-// isScript reports whether a browser takes a response for a script (MIME Sniffing,
-// section 4.6): the name of each such media type has one of these words. Another type
-// that has one gets Vary too, which does no harm.
+// isScript reports whether a browser may take a response for a script: the name of each such
+// media type has this word (MIME Sniffing, section 4.6). Another type that has it gets Vary
+// too, which does no harm.
 func isScript(media []string) bool {
 	for _, value := range media {
 		name, _, _ := strings.Cut(value, ";")
-		name = strings.ToLower(name)
-		for _, word := range [...]string{"javascript", "ecmascript", "jscript", "livescript"} {
-			if strings.Contains(name, word) {
-				return true
-			}
+		if strings.Contains(strings.ToLower(name), "script") {
+			return true
 		}
 	}
 	return false

@@ -149,7 +149,7 @@ func (ex *Exchange) HasStale() bool { return len(ex.stale) > 0 }
 
 // cleared returns the names of the cookies that the answer clears.
 func (ex *Exchange) cleared() []string {
-	if ex.ByScript() {
+	if len(ex.stale) == 0 || ex.ByScript() {
 		return nil
 	}
 	return ex.stale
