@@ -25,7 +25,7 @@ func TestReadDeadline(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
 		below := &countsDeadlines{Conn: near}
-		c := &Conn{Gatherer: Gatherer{Conn: below}}
+		c := &connection{Gatherer: Gatherer{Conn: below}}
 
 		// Of several deadlines that come before a Read, the last one counts.
 		for _, after := range []time.Duration{-time.Second, time.Hour, time.Minute} {
