@@ -116,7 +116,7 @@ func (w *watch) begin() {
 func (w *watch) hold() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.timer != nil {
+	if !w.over && w.timer != nil {
 		w.timer.Stop()
 	}
 }
