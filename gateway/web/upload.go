@@ -23,7 +23,7 @@ import (
 type Upload struct {
 	io.ReadCloser
 	writer  http.ResponseWriter // of the server
-	pause   time.Duration // limits.body_pause
+	pause   time.Duration       // limits.body_pause
 	began   time.Time
 	reading atomic.Int32 // Reads that wait
 	moved   atomic.Int64 // nanoseconds from began until the last sign of life
