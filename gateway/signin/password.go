@@ -219,7 +219,7 @@ func (l *passwordLogin) failed(ex *web.Exchange, form *loginForm, err error) err
 	status := http.StatusUnauthorized
 	if throttled, ok := errors.AsType[*auth.ThrottledError](err); ok {
 		page.Notice, page.Wait, status = pages.NoticeThrottled, throttled.RetryAfter, http.StatusTooManyRequests
-		ex.RetryAfter(throttled.RetryAfter)
+		web.SetRetryAfter(ex.Header(), throttled.RetryAfter)
 	}
 	ex.Failed(err, status)
 	l.page.write(ex, status, form.then, page)

@@ -38,7 +38,7 @@ func (ex *Exchange) Fail(err error) (abort bool) {
 	}
 	h := ex.Header()
 	if e.RetryAfter > 0 {
-		ex.RetryAfter(e.RetryAfter)
+		SetRetryAfter(h, e.RetryAfter)
 	}
 	if e.Allow != "" {
 		h.Set("Allow", e.Allow)
@@ -58,9 +58,9 @@ func (ex *Exchange) Fail(err error) (abort bool) {
 	return false
 }
 
-// RetryAfter tells the client how long to wait (RFC 9110, section 10.2.3).
-func (ex *Exchange) RetryAfter(wait time.Duration) {
-	ex.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+// SetRetryAfter tells the client how long to wait (RFC 9110, section 10.2.3).
+func SetRetryAfter(h http.Header, wait time.Duration) {
+	h.Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 }
 
 func (ex *Exchange) writeError(e *Error) {

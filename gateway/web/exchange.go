@@ -53,7 +53,7 @@ func (ex *Exchange) Init(site *Site, w http.ResponseWriter, r *http.Request) {
 // WriteHeader implements http.ResponseWriter.
 func (ex *Exchange) WriteHeader(status int) {
 	if quic := overQUIC(ex.Request); quic || ex.pace.upload.Unread() {
-		ex.goOn(quic)
+		ex.pace.goOn(ex.ResponseWriter, quic)
 	}
 	if status < 200 && status != http.StatusSwitchingProtocols { // the answer follows
 		delete(ex.Header(), "Set-Cookie") // of an upstream, and not checked
@@ -74,22 +74,11 @@ func (ex *Exchange) Write(b []byte) (int, error) {
 		ex.WriteHeader(http.StatusOK)
 	}
 	if paced := ex.bytes+int64(len(b)) > unpacedAnswer || overQUIC(ex.Request); paced || ex.pace.upload.Unread() {
-		ex.goOn(paced)
+		ex.pace.goOn(ex.ResponseWriter, paced)
 	}
 	n, err := ex.ResponseWriter.Write(b)
 	ex.bytes += int64(n)
 	return n, err
-}
-
-// goOn notes that the answer goes on. With paced, the client must read it in time.
-func (ex *Exchange) goOn(paced bool) {
-	now := time.Now()
-	if paced {
-		ex.pace.paceAnswer(ex.ResponseWriter, now)
-	}
-	if ex.pace.upload != nil {
-		ex.pace.upload.move(now.Sub(ex.pace.upload.began))
-	}
 }
 
 // FlushError spares http.ResponseController the search by Unwrap: streams flush each

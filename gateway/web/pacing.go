@@ -46,6 +46,17 @@ func (p *pacing) limitBody(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(BodyTime))
 }
 
+// goOn notes that the answer goes on. With paced, the client must read it in time.
+func (p *pacing) goOn(w http.ResponseWriter, paced bool) {
+	now := time.Now()
+	if paced {
+		p.paceAnswer(w, now)
+	}
+	if p.upload != nil {
+		p.upload.move(now.Sub(p.upload.began))
+	}
+}
+
 // paceAnswer makes a client that does not read lose the connection. One that
 // reads slowly gets everything.
 func (p *pacing) paceAnswer(w http.ResponseWriter, now time.Time) {

@@ -21,20 +21,19 @@ func (ex *Exchange) answerFirst() {
 		return
 	case ex.pace.bodyRead, ex.pace.upload != nil && !ex.pace.upload.Unread():
 		return // the body has ended
-	case !ex.lengthKnown(), ex.pace.lastOnConnection(r):
+	case !lengthKnown(r, ex.Status, ex.Header()), ex.pace.lastOnConnection(r):
 		return
 	}
 	ex.pace.first = http.NewResponseController(ex.ResponseWriter).EnableFullDuplex() == nil
 }
 
-// lengthKnown reports whether the header of the answer tells how long its body is
+// lengthKnown reports whether an answer to r tells before its body how long the body is
 // (RFC 9112, section 6.3).
-func (ex *Exchange) lengthKnown() bool {
-	switch {
-	case ex.Status == http.StatusNoContent, ex.Status == http.StatusNotModified, ex.Request.Method == http.MethodHead:
-		return true // there is none
+func lengthKnown(r *http.Request, status int, h http.Header) bool {
+	if status == http.StatusNoContent || status == http.StatusNotModified || r.Method == http.MethodHead {
+		return true // there is no body
 	}
-	return len(ex.Header()["Content-Length"]) > 0
+	return len(h["Content-Length"]) > 0
 }
 
 // DropBody reads and drops what is left of the request's body after an answer that came first,

@@ -1,10 +1,12 @@
 package web
 
 import (
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"authgate/gateway/auth"
 	"authgate/gateway/login"
 	"authgate/policy"
 )
@@ -203,23 +205,22 @@ func (ex *Exchange) SignInPlace(page string, r Return) string {
 			r.Path = "/"
 		}
 		if r.Host = host; s.Hosts.KeepSessions(host) {
-			r.Binding = ex.binding()
+			r.Binding = s.Cookies.binding(ex, &ex.Credentials)
 		}
 	}
 	return s.PublicURL + s.WithReturn(page, r)
 }
 
-// binding returns the binding of the browser, which it keeps in a cookie. All
-// tabs share it. With session.domain there is no need for one.
-func (ex *Exchange) binding() string {
-	cookies := &ex.site.Cookies
-	if ex.site.domain != "" {
+// binding returns the binding of the browser with these credentials, which it keeps in
+// a cookie. All tabs share it. With session.domain there is no need for one.
+func (c *Cookies) binding(w http.ResponseWriter, creds *auth.Credentials) string {
+	if c.domain != "" {
 		return ""
 	}
-	secret := ex.Credentials.Browser
+	secret := creds.Browser
 	if !login.ValidBrowserSecret(secret) {
 		secret = login.NewBrowserSecret()
 	}
-	cookies.Set(ex, cookies.Names.Browser, secret, startLifetime)
+	c.Set(w, c.Names.Browser, secret, startLifetime)
 	return login.Binding(secret)
 }
