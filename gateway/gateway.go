@@ -116,7 +116,7 @@ func assemble(o Options) (*Gateway, error) {
 		service:   web.Service{Logger: o.Logger, Metrics: metrics, Now: o.Now},
 		storage:   storage{raw: o.Store, guarded: guarded, now: store.ClockOf(o.Store, o.Now)},
 		throttle:  throttle,
-		verifier:  auth.NewVerifier(auth.NewHasher(0), throttle, verifiedCredentials, verifiedFor, o.Now),
+		verifier:  auth.NewVerifier(throttle, verifiedCredentials, verifiedFor, o.Now),
 		forwarder: forward.New(o.Logger),
 		load:      newLoad(o.Idle),
 		stop:      func() {},

@@ -17,17 +17,17 @@ import (
 // so the gateway answers 503.
 var ErrBusy = errors.New("auth: too many password checks at once")
 
-// maxHashQueue is how many checks may wait in each queue of a Hasher: a few seconds of
+// maxHashQueue is how many checks may wait in each queue of a hasher: a few seconds of
 // work. Further checks fail at once.
 const maxHashQueue = 256
 
-// Hasher limits how many passwords are checked at the same time, because each
+// hasher limits how many passwords are checked at the same time, because each
 // check uses one processor and up to one gibibyte of memory. Checks for known pairs of
 // account and address wait in a queue of their own; while checks wait in both queues,
 // each gets every second turn. So clients that guess do not keep known users out, and
-// a known user who signs in again and again does not keep others out. A Hasher is safe for
+// a known user who signs in again and again does not keep others out. A hasher is safe for
 // concurrent use.
-type Hasher struct {
+type hasher struct {
 	computed atomic.Uint64
 	compute  func(password.Hash, string) bool
 
@@ -37,19 +37,19 @@ type Hasher struct {
 	next   int          // the queue whose turn it is
 }
 
-// NewHasher returns a Hasher that checks up to slots passwords at the same time.
+// newHasher returns a hasher that checks up to slots passwords at the same time.
 // With 0 it leaves one processor to requests that need no check.
-func NewHasher(slots int) *Hasher {
+func newHasher(slots int) *hasher {
 	if slots <= 0 {
 		slots = max(1, runtime.GOMAXPROCS(0)-1)
 	}
-	return &Hasher{free: slots, compute: password.Hash.Verify}
+	return &hasher{free: slots, compute: password.Hash.Verify}
 }
 
 // Verify reports whether plain is the password of hash. It waits for a slot until
 // ctx ends, with those of known pairs if known is true. The error is ErrBusy if ctx ends
 // or if too many checks wait.
-func (h *Hasher) Verify(ctx context.Context, known bool, hash password.Hash, plain string) (bool, error) {
+func (h *hasher) Verify(ctx context.Context, known bool, hash password.Hash, plain string) (bool, error) {
 	if err := h.acquire(ctx, known); err != nil {
 		return false, err
 	}
@@ -60,7 +60,7 @@ func (h *Hasher) Verify(ctx context.Context, known bool, hash password.Hash, pla
 
 // New returns a new hash of plain, see password.New. It waits and fails like Verify, with
 // known pairs: a user who sets a password has proved the old one.
-func (h *Hasher) New(ctx context.Context, plain string) (string, error) {
+func (h *hasher) New(ctx context.Context, plain string) (string, error) {
 	if err := h.acquire(ctx, true); err != nil {
 		return "", err
 	}
@@ -69,7 +69,7 @@ func (h *Hasher) New(ctx context.Context, plain string) (string, error) {
 	return password.New(plain)
 }
 
-func (h *Hasher) acquire(ctx context.Context, known bool) error {
+func (h *hasher) acquire(ctx context.Context, known bool) error {
 	if ctx.Err() != nil {
 		return gaveUp(ctx)
 	}
@@ -109,7 +109,7 @@ func (h *Hasher) acquire(ctx context.Context, known bool) error {
 }
 
 // release gives a slot to a check that waits. The queues take turns.
-func (h *Hasher) release() {
+func (h *hasher) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for range h.queues {
@@ -123,7 +123,7 @@ func (h *Hasher) release() {
 }
 
 // Computed returns the number of password hashes computed so far.
-func (h *Hasher) Computed() uint64 { return h.computed.Load() }
+func (h *hasher) Computed() uint64 { return h.computed.Load() }
 
 // gaveUp returns ErrBusy with the cause of ctx, which has ended.
 func gaveUp(ctx context.Context) error {

@@ -19,7 +19,7 @@ import (
 
 // stepwise makes h check one password at a time, in steps. Each step lets the check
 // finish that runs, and waits until all others have nothing to do.
-func stepwise(h *Hasher) (step func()) {
+func stepwise(h *hasher) (step func()) {
 	turn := make(chan struct{})
 	h.compute = func(hash password.Hash, plain string) bool {
 		<-turn
@@ -42,7 +42,7 @@ func TestKnownPairsHavePlacesOfTheirOwn(t *testing.T) {
 	for _, method := range []string{"Check", "CheckFresh"} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newVerifierFixture()
-			f.hasher = NewHasher(1)
+			f.hasher = newHasher(1)
 			check := f.methods()[method]
 			must.Get(check(people, "alice", "wonderland", nthAddr(0)))(t)
 			f.clock.Advance(testTTL) // the password is not remembered any more
@@ -141,7 +141,7 @@ func TestHasherGivesBackPlaces(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			h := NewHasher(1)
+			h := newHasher(1)
 			step := stepwise(h)
 			hash := passwordtest.Argon2id("secret")
 			var wg sync.WaitGroup
@@ -187,7 +187,7 @@ func TestHasherBoundsWhatRunsAndWhatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const slots = 3
-		hasher := NewHasher(slots)
+		hasher := newHasher(slots)
 		release, most := blocking(hasher)
 		hash := passwordtest.Argon2id("secret")
 		wantTrue := func() {
@@ -215,7 +215,7 @@ func TestHasherBoundsWhatRunsAndWhatWaits(t *testing.T) {
 func TestHasherWaitsUntilTheContextEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		hasher := NewHasher(1)
+		hasher := newHasher(1)
 		release, _ := blocking(hasher)
 		hash := passwordtest.Argon2id("secret")
 		ctx, cancel := context.WithCancel(t.Context())

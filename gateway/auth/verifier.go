@@ -33,7 +33,7 @@ const maxThrottleQueue = 1024
 // remembered. A Verifier is safe for concurrent use. It outlives reloads of the
 // configuration.
 type Verifier struct {
-	hasher   *Hasher
+	hasher   *hasher
 	throttle *Throttle
 	ttl      time.Duration
 	now      func() time.Time
@@ -47,11 +47,13 @@ type Verifier struct {
 	macs sync.Pool // of *credentialMAC
 }
 
-// NewVerifier returns a Verifier that computes hashes in h and counts failures in
-// t. It remembers up to cacheSize correct credentials (at least 1) for ttl. Useful
-// values are 10,000 and 5 minutes. now returns the time.
-func NewVerifier(h *Hasher, t *Throttle, cacheSize int, ttl time.Duration, now func() time.Time) *Verifier {
-	v := &Verifier{hasher: h, throttle: t, ttl: ttl, now: now, good: lru.New[credentialKey, time.Time](max(cacheSize, 1))}
+// NewVerifier returns a Verifier that counts failures in t. It remembers up to
+// cacheSize correct credentials (at least 1) for ttl. Useful values are 10,000 and 5
+// minutes. now returns the time. One processor is left to requests that need no check.
+func NewVerifier(t *Throttle, cacheSize int, ttl time.Duration, now func() time.Time) *Verifier {
+	v := &Verifier{
+		hasher: newHasher(0), throttle: t, ttl: ttl, now: now, good: lru.New[credentialKey, time.Time](max(cacheSize, 1)),
+	}
 	secret := make([]byte, 32)
 	rand.Read(secret) // never fails: crypto/rand
 	v.macs.New = func() any { return &credentialMAC{mac: hmac.New(sha256.New, secret)} }

@@ -36,14 +36,13 @@ type verifierFixture struct {
 
 func newVerifierFixture() *verifierFixture {
 	f := &verifierFixture{clock: clocktest.New()}
-	hasher := NewHasher(0)
-	hasher.compute = func(h password.Hash, plain string) bool {
+	f.Verifier = NewVerifier(NewThrottle(testLimit, time.Hour, f.clock.Now), 100, testTTL, f.clock.Now)
+	f.hasher.compute = func(h password.Hash, plain string) bool {
 		f.mu.Lock()
 		f.costs = append(f.costs, h.Cost())
 		f.mu.Unlock()
 		return h.Verify(plain)
 	}
-	f.Verifier = NewVerifier(hasher, NewThrottle(testLimit, time.Hour, f.clock.Now), 100, testTTL, f.clock.Now)
 	return f
 }
 
@@ -310,7 +309,7 @@ func wantError[T any](tb testing.TB, want error) func(*T, error) {
 
 // blocking makes each computation of h wait until release is closed. most returns the
 // largest number of computations at the same time.
-func blocking(h *Hasher) (release chan struct{}, most func() int) {
+func blocking(h *hasher) (release chan struct{}, most func() int) {
 	release = make(chan struct{})
 	var mu sync.Mutex
 	var running, peak int

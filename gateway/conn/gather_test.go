@@ -35,14 +35,14 @@ func (r *listed) Write(b []byte) (int, error) {
 
 func (r *listed) SetReadDeadline(time.Time) error { return nil }
 
-func newGatherer(c net.Conn, keep Keep) *Gatherer {
+func newGatherer(c net.Conn, keep keeping) *Gatherer {
 	g := &Gatherer{Conn: c, Buffers: new(Buffers)}
 	g.Keep(keep)
 	return g
 }
 
 // onPipe runs f in a bubble with a Gatherer on one end of a pipe, and the other end.
-func onPipe(t *testing.T, keep Keep, f func(t *testing.T, g *Gatherer, there net.Conn)) {
+func onPipe(t *testing.T, keep keeping, f func(t *testing.T, g *Gatherer, there net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
@@ -58,7 +58,7 @@ func TestGather(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("l", longWrite)
 	for name, test := range map[string]struct {
-		keep   Keep
+		keep   keeping
 		writes []string
 		later  []bool   // flush must run
 		before []string // that is sent before flush, and in all
@@ -122,7 +122,7 @@ func TestGatherMemory(t *testing.T) {
 // speed of the reader.
 func TestGatherAll(t *testing.T) {
 	t.Parallel()
-	for _, keep := range []Keep{keepLong, KeepAll, keepNothing} {
+	for _, keep := range []keeping{keepLong, KeepAll, keepNothing} {
 		here, there := net.Pipe()
 		g := newGatherer(here, keep)
 		var sent bytes.Buffer

@@ -229,7 +229,7 @@ func TestLingerEnds(t *testing.T) {
 func TestLingerKept(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		keep  Keep
+		keep  keeping
 		reads time.Duration // when the client reads
 		want  int
 	}{

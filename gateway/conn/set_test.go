@@ -129,7 +129,7 @@ func TestKeeps(t *testing.T) {
 	for name, test := range map[string]struct {
 		plain bool
 		open  func(b *bench)
-		keep  Keep
+		keep  keeping
 	}{
 		"HTTP/1.1": {false, func(b *bench) { c := b.secure("http/1.1"); _ = b.get(c, "/"); go discard(c) },
 			keepLong},
@@ -140,11 +140,11 @@ func TestKeeps(t *testing.T) {
 			test.open(b)
 			synctest.Wait()
 			c := b.set.first
-			if got := Keep(c.keeps.Load()); got != test.keep {
+			if got := keeping(c.keeps.Load()); got != test.keep {
 				t.Errorf("%s: %d, want %d", name, got, test.keep)
 			}
 			b.set.State(c.outer, http.StateHijacked)
-			if got := Keep(c.keeps.Load()); got != keepNothing {
+			if got := keeping(c.keeps.Load()); got != keepNothing {
 				t.Errorf("%s, of a WebSocket: %d, want %d", name, got, keepNothing)
 			}
 			b.stop()

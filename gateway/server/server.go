@@ -52,17 +52,11 @@ type Gateway interface {
 	CloseIdleUpstreams()
 }
 
-// Registry has the metrics. *prometheus.Registry implements it.
-type Registry interface {
-	prometheus.Registerer
-	prometheus.Gatherer
-}
-
 // Options are the parts of a Server. All but Certificates are required.
 type Options struct {
 	Gateway      Gateway
-	Certificates certs.Source // nil if a proxy terminates TLS; the Server closes it
-	Registry     Registry     // gets the metrics of the Server, and is shown at /metrics
+	Certificates certs.Source         // nil if a proxy terminates TLS; the Server closes it
+	Registry     *prometheus.Registry // gets the metrics of the Server, and is shown at /metrics
 	Logger       *slog.Logger
 	Now          func() time.Time
 }

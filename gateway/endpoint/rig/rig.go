@@ -163,7 +163,7 @@ func (r *Rig) Reload(yaml string) {
 	cfg := Parse(r.T, r.Dir, yaml)
 	if r.verifier == nil {
 		throttle := auth.NewThrottle(cfg.Limits.LoginFailures, cfg.Limits.LoginWindow, r.Clock.Now)
-		r.verifier = auth.NewVerifier(auth.NewHasher(0), throttle, 100, time.Minute, r.Clock.Now)
+		r.verifier = auth.NewVerifier(throttle, 100, time.Minute, r.Clock.Now)
 	}
 	made := &mechanism.Options{
 		Config: cfg, Store: r.guarded, Now: r.Clock.Now, Verifier: r.verifier, Service: r.service,
