@@ -7,6 +7,7 @@
 // value. A check that runs long after decoding calls [Document.Fault] with the
 // dotted path of a value, such as routes[1].policy, and the diagnostic points
 // at the right line and column. [Reader.Err] returns all diagnostics at once.
+// [Changes] lists how two values that were read differ.
 //
 // # What strict means
 //
