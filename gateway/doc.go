@@ -38,7 +38,7 @@
 // A gateway stops in steps, so that clients can go elsewhere in time; see
 // gateway/server. Several instances may share a store on Redis, and share
 // nothing else. When a reload of one instance takes an account or a role from a user,
-// the other instances take it away too; see accounts.Withdrawals. A gateway may start
+// the other instances take it away too; see accounts.Changes. A gateway may start
 // before Redis answers: guard.Gate refuses logins until it does. If the store cannot be written, the accounts of a
 // reload apply all the same, and the store learns of them later; see settle.
 //

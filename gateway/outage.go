@@ -7,13 +7,14 @@ import (
 	"log/slog"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/config"
 	"authgate/gateway/store/guard"
 )
 
 const (
-	// epochTime bounds how long a build waits for the store.
-	epochTime = 5 * time.Second
+	// recordTime bounds how long a build waits for the store.
+	recordTime = 5 * time.Second
 	// settleEvery is the time between attempts to reach a store that was missing at the
 	// start, or could not be written at a reload.
 	settleEvery = 250 * time.Millisecond
@@ -34,10 +35,10 @@ func isOutage(err error) bool {
 // error. At the start, the gateway does not wait for a store on another machine: the gate
 // stays closed.
 func (g *Gateway) openGate(st, old *state, strict bool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), epochTime)
+	ctx, cancel := context.WithTimeout(context.Background(), recordTime)
 	defer cancel()
 	err := g.record(ctx, st, old)
-	accounts := st.mechanisms.Accounts
+	local := st.mechanisms.Accounts
 	switch {
 	case err == nil:
 		g.shareDecoys(ctx, st)
@@ -45,9 +46,9 @@ func (g *Gateway) openGate(st, old *state, strict bool) error {
 		return nil
 	case strict:
 		return err
-	case old != nil && old.config == st.config && (old.gate.IsOpen() || !accounts.Known()):
+	case old != nil && old.config == st.config && (old.gate.IsOpen() || !local.Known()):
 		return err // the same runs already
-	case accounts.Known():
+	case local.Known():
 		st.gate.Open()
 		g.service.Logger.Error("the accounts apply as they are configured, "+
 			"but what has changed cannot be recorded in the store; it is tried again", "error", err.Error())
@@ -73,28 +74,21 @@ func (g *Gateway) shareDecoys(ctx context.Context, st *state) {
 
 // record records the accounts of st in the store, and what they take from users.
 func (g *Gateway) record(ctx context.Context, st, old *state) error {
-	var err error
-	accounts, now := st.mechanisms.Accounts, g.storage.now()
-	switch {
-	case old == nil:
-		err = accounts.UpdateEpochs(ctx, g.storage.guarded, now)
-	case st.rebuilds(old) && old.mechanisms.Accounts.Stored():
-		err = accounts.AdoptEpochs(ctx, g.storage.guarded, now, old.mechanisms.Accounts)
-	default:
-		err = accounts.ReplaceEpochs(ctx, g.storage.guarded, now, old.mechanisms.Accounts)
+	r := accounts.Reload{Now: g.storage.now(), Loaded: st.loaded, Changes: st.changes()}
+	if old != nil {
+		r.Running = old.mechanisms.Accounts
+		r.Rebuild = st.rebuilds(old) && r.Running.Stored()
 	}
-	if err == nil {
-		err = st.publishWithdrawals(ctx, g.storage.guarded)
-	}
-	if err != nil {
+	if err := st.mechanisms.Accounts.RecordChanges(ctx, g.storage.guarded, r); err != nil {
 		return fmt.Errorf("accounts: %w", err)
 	}
+	st.told = st.config
 	return nil
 }
 
 // settled reports whether the store has what there is to record about st.
 func (st *state) settled() bool {
-	return st.gate.IsOpen() && st.mechanisms.Accounts.Stored() && (!shares(st.config) || st.told == st.config)
+	return st.gate.IsOpen() && st.mechanisms.Accounts.Stored()
 }
 
 // settle opens the gate, and records what could not be recorded, when the store answers.

@@ -64,8 +64,8 @@ func (r *rig) refusing(s signedIn) {
 	}
 }
 
-// Logins work again after the store answers, but only once the epochs of the accounts
-// are recorded.
+// Logins work again after the store answers, but only once it is recorded
+// since when the accounts are as they are.
 func TestStartWithoutStore(t *testing.T) {
 	waiting(t, sharedConfig, func(t *testing.T, r *rig, alice, _ signedIn) {
 		r.refusing(alice)
@@ -84,7 +84,7 @@ func TestStartWithoutStore(t *testing.T) {
 
 // That an account is missing at the start is recorded later, so that its logins stay
 // dead when it comes back.
-func TestStartWithoutStoreRecordsEpochs(t *testing.T) {
+func TestStartWithoutStoreRecordsChanges(t *testing.T) {
 	waiting(t, edit(t, sharedConfig, bobsAccount, ""), func(_ *testing.T, r *rig, alice, bob signedIn) {
 		r.store.heal()
 		r.passes(settleEvery)
@@ -154,14 +154,14 @@ func TestStopBeforeGateOpens(t *testing.T) {
 	})
 }
 
-// When the store has lost its data and another instance has begun new account epochs,
+// When the store has lost its data and another instance has begun anew,
 // the instances accept the logins of each other again. Without another instance that
 // starts, no login ends.
 func TestStoreComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newRig(t, sharedConfig)
-		if err := a.store.Delete(t.Context(), "accounts"); err != nil {
+		if err := a.store.Delete(t.Context(), "changes"); err != nil {
 			t.Fatal(err)
 		}
 		a.clock.Advance(time.Minute)
@@ -177,7 +177,7 @@ func TestStoreComesBackEmpty(t *testing.T) {
 		a.want(200, "GET", "/session/", "", b.login(bobIn).cookie)
 
 		running, in := a.state.Load(), a.login(aliceIn)
-		if err := a.store.Delete(t.Context(), "accounts"); err != nil {
+		if err := a.store.Delete(t.Context(), "changes"); err != nil {
 			t.Fatal(err)
 		}
 		a.passes(10 * followEvery)

@@ -267,8 +267,8 @@ func TestChangePasswordFails(t *testing.T) {
 		"the other logins": func(r *rig, _ string) {
 			r.store.breakIf(func(operation string, _ int64, _ string) bool { return operation == "take" })
 		},
-		"the epochs": func(r *rig, _ string) {
-			r.store.breakIf(func(_ string, _ int64, key string) bool { return key == "accounts" })
+		"the changes": func(r *rig, _ string) {
+			r.store.breakIf(func(_ string, _ int64, key string) bool { return key == "changes" })
 		},
 		"another file has a mistake": func(r *rig, _ string) {
 			r.mustReload(strings.Replace(fileConfig(r.t, "accounts.yaml"), "basic:\n", "basic:\n  htpasswd: htpasswd\n", 1))

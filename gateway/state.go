@@ -20,7 +20,7 @@ type state struct {
 	config     *config.Config
 	loaded     time.Time      // when the configuration was loaded, by the clock of the store
 	told       *config.Config // whose accounts the other instances know; nil: none
-	withdrawn  []string       // what other instances have taken from its users since
+	taken      []string       // what other instances have taken from its users since
 	site       *web.Site
 	inFlight   int64 // requests at once
 	gate       *guard.Gate
@@ -39,7 +39,7 @@ type state struct {
 // configuration was loaded at that time. See openGate for strict.
 func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict bool) (*state, error) {
 	gate := guard.NewGate(g.storage.guarded)
-	u, withdrawn, err := g.effectiveUsers(cfg, loaded, old)
+	u, taken, err := g.effectiveUsers(cfg, loaded, old)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 	}
 	site.ProviderOrigins = f.Origins
 	st := &state{
-		config: cfg, loaded: loaded, told: running.told, withdrawn: withdrawn, site: site,
+		config: cfg, loaded: loaded, told: running.told, taken: taken, site: site,
 		inFlight: g.load.limit(cfg),
 		gate:     gate, mechanisms: m, federation: f, crossSite: crossSite,
 	}

@@ -57,7 +57,7 @@ func TestRemovedWithoutStore(t *testing.T) {
 					r.clock.Advance(time.Second)
 					again := r.login(bobIn)
 					r.passes(2 * recordEvery)
-					r.want(200, "GET", "/session/", "", again.cookie) // recording the epoch ends nothing
+					r.want(200, "GET", "/session/", "", again.cookie) // recording the change ends nothing
 					r.Close()
 					next, err := startRig(t, r.dir, yaml, r.store, r.clock.Now)
 					if err != nil {

@@ -104,8 +104,9 @@ func watchRedis(t testing.TB, redis *redistest.Server) *commandLog {
 var loggedCommand = regexp.MustCompile(`^\+[0-9.]+ \[[0-9]+ (\S+)\] "([^"]+)"(?: "([^"]*)")?(?: "[^"]*" "authgate:([a-z]+):)?`)
 
 // ownKinds are the kinds of keys that gateways read and write at times of their
-// own: the account epochs, the withdrawals, the key of the decoys, and the reports of each second.
-var ownKinds = []string{"accounts", "withdrawals", "decoys", "count"}
+// own: how accounts have changed, in one record and in the two of the release before, the key
+// of the decoys, and the reports of each second.
+var ownKinds = []string{"changes", "accounts", "withdrawals", "decoys", "count"}
 
 // since counts the commands since the last call, as docs/scaling.md does. It leaves
 // out what scripts do, what confirms contact, and ownKinds.

@@ -4,10 +4,11 @@
 // # Job
 //
 // An Account is one of them, with the keys of the configuration. A Set has the accounts of
-// one configuration and does not change. The store has two records about accounts: since
-// when each is as it is (UpdateEpochs), and what reloads have taken from them (Withdrawals).
-// So an account that changes, or comes back after it was disabled or removed, begins a new
-// epoch on every instance, and logins of an older epoch do not count. A DecoyKey decides what
+// one configuration and does not change. The store has one record about accounts, Changes:
+// when each changed last, and what reloads have taken from them. An account changes when
+// it is added, removed, disabled, enabled or given another password. Logins from before
+// the change do not count, on any instance, also if the account comes back as it was.
+// RecordChanges and FollowChanges are the doors to the record. A DecoyKey decides what
 // unknown names cost.
 //
 // Lists reads the files of users, and Check and CheckBasic check the users in them and in

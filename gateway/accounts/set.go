@@ -28,7 +28,7 @@ type Account struct {
 	Disabled bool `yaml:"disabled"`
 
 	version string
-	epoch   time.Time // see UpdateEpochs
+	changed time.Time // see RecordChanges
 }
 
 // Version returns a fingerprint of the user name and the stored password hash. A
@@ -36,19 +36,28 @@ type Account struct {
 // account that is not from a Set.
 func (a *Account) Version() string { return a.version }
 
-// Epoch returns the time since which the account is unchanged. It is zero until
-// Set.UpdateEpochs is called.
-func (a *Account) Epoch() time.Time { return a.epoch }
+// Changed returns when the account changed last. It is zero until Set.RecordChanges is
+// called.
+func (a *Account) Changed() time.Time { return a.changed }
+
+// Unchanged reports whether the account has the version and the time of its last change
+// that were recorded.
+func (a *Account) Unchanged(version string, changed time.Time) bool {
+	return a.version == version && a.changed.Equal(changed)
+}
 
 // Set is an immutable set of accounts. A reload makes a new one. A nil Set is empty.
 type Set struct {
 	byName map[string]*Account // by policy.NormalName
 	decoys decoys
-	epochs atomic.Pointer[[]byte] // the record in the store that agrees with the accounts; nil: unknown
-	known  bool                   // the accounts have their epochs
+	// recorded is the record of RecordChanges. agreed are the records of the last Agree, nil
+	// if there was none.
+	recorded []byte
+	agreed   atomic.Pointer[records]
+	known    bool // it is known when the accounts changed last
 	// ended is when accounts ended here that the record in the store may still have; nil:
 	// the record agrees with the accounts.
-	ended epochs
+	ended times
 }
 
 // New returns a set of users. It keeps the slice, which must not be used

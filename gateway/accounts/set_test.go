@@ -3,10 +3,10 @@ package accounts
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -95,9 +95,9 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// An account keeps its epoch while it does not change. When it comes back after a change,
-// it has a new epoch.
-func TestEpochs(t *testing.T) {
+// The time of an account's last change stays while it does not change. When it comes back
+// after a change, it has changed again.
+func TestChanged(t *testing.T) {
 	t.Parallel()
 	hash, another := passwordtest.Argon2id("one"), passwordtest.Argon2id("another")
 	alice, bob := Account{Username: "alice", Hash: hash}, Account{Username: "bob", Hash: another}
@@ -108,13 +108,13 @@ func TestEpochs(t *testing.T) {
 		t.Helper()
 		clock.Advance(time.Minute)
 		a := newAccounts(users...)
-		must.Do(t, a.UpdateEpochs(t.Context(), s, clock.Now()))
+		must.Do(t, a.RecordChanges(t.Context(), s, Reload{Now: clock.Now()}))
 		return a
 	}
 	want := func(a *Set, username string, want time.Time) {
 		t.Helper()
-		if account, ok := a.Lookup(username); !ok || !account.Epoch().Equal(want) {
-			t.Errorf("%s is in the epoch of %s, want that of %s", username, account.Epoch(), want)
+		if account, ok := a.Lookup(username); !ok || !account.Changed().Equal(want) {
+			t.Errorf("%s changed at %s, want %s", username, account.Changed(), want)
 		}
 	}
 	load(alice, bob)
@@ -134,72 +134,72 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// FollowEpochs compares the epochs in the store, decodes a record only once, and restores
-// a record that is lost.
-func TestFollowEpochs(t *testing.T) {
+// FollowChanges compares the accounts with the record in the store, decodes a record that
+// agrees only once, and restores a record that is lost.
+func TestFollowChanges(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	s := store.NewMemory(time.Now)
 	t.Cleanup(func() { s.Close() })
 	alice := Account{Username: "alice", Hash: passwordtest.Argon2id("one")}
 	a := newAccounts(alice)
-	must.Do(t, a.UpdateEpochs(t.Context(), s, now))
-	want := func(want bool, when string) {
+	must.Do(t, a.RecordChanges(t.Context(), s, Reload{Now: now}))
+	want := func(moved bool, when string) {
 		t.Helper()
-		if moved, err := a.FollowEpochs(t.Context(), s); moved != want || err != nil {
-			t.Errorf("%s: moved %t, %v; want %t", when, moved, err, want)
+		c := must.Get(a.FollowChanges(t.Context(), s))(t)
+		if got := c != nil && a.Moved(c); got != moved {
+			t.Errorf("%s: moved %t, want %t", when, got, moved)
+		}
+		if c != nil && !moved {
+			a.Agree(c)
+			if again := must.Get(a.FollowChanges(t.Context(), s))(t); again != nil {
+				t.Errorf("%s: a record that agrees is decoded again", when)
+			}
 		}
 	}
 	want(false, "unchanged")
 	other := newAccounts(alice, Account{Username: "bob", Hash: passwordtest.Argon2id("two")})
-	must.Do(t, other.UpdateEpochs(t.Context(), s, now.Add(time.Minute)))
+	must.Do(t, other.RecordChanges(t.Context(), s, Reload{Now: now.Add(time.Minute)}))
 	want(false, "another instance has another account too")
-	same := must.Get(s.Get(t.Context(), epochsKey))(t)
-	if known := a.epochs.Load(); known == nil || !bytes.Equal(*known, same) {
-		t.Error("a record that agrees is decoded each time")
-	}
+	same := must.Get(s.Get(t.Context(), changesKey))(t)
 
-	must.Do(t, s.Delete(t.Context(), epochsKey))
+	must.Do(t, s.Delete(t.Context(), changesKey))
 	want(false, "the record is lost")
-	if restored := must.Get(s.Get(t.Context(), epochsKey))(t); !bytes.Equal(restored, same) {
+	if restored := must.Get(s.Get(t.Context(), changesKey))(t); !bytes.Equal(restored, same) {
 		t.Errorf("restored: %q, want %q", restored, same)
 	}
-	must.Do(t, s.Delete(t.Context(), epochsKey))
-	must.Do(t, other.UpdateEpochs(t.Context(), s, now.Add(time.Hour)))
-	want(true, "another instance began new epochs")
+	must.Do(t, s.Delete(t.Context(), changesKey))
+	must.Do(t, other.RecordChanges(t.Context(), s, Reload{Now: now.Add(time.Hour)}))
+	want(true, "another instance began anew")
 	want(true, "the second time")
-	must.Do(t, s.Put(t.Context(), epochsKey, []byte("E1\ndamaged"), time.Time{}))
-	if moved, err := a.FollowEpochs(t.Context(), s); moved || err == nil {
-		t.Errorf("a damaged record: moved %t, %v; want an error", moved, err)
+	must.Do(t, s.Put(t.Context(), changesKey, []byte("C1\n{}\ndamaged"), time.Time{}))
+	if c, err := a.FollowChanges(t.Context(), s); c != nil || err == nil {
+		t.Errorf("a damaged record: %+v, %v; want an error", c, err)
 	}
 }
 
-// A record keeps all epochs, in the order of the bytes that equal epochs have.
-func TestEpochsRecord(t *testing.T) {
+// A record keeps all changes, in the order of the bytes that equal changes have.
+func TestChangesRecord(t *testing.T) {
 	t.Parallel()
-	for _, e := range []epochs{{}, {{1}: 7}, {{1}: 7, {2}: 7, {3}: -1, {0xff}: math.MaxInt64, {}: 9}} {
-		record := e.encode()
-		decoded, err := decodeEpochs(record)
-		if err != nil || !maps.Equal(decoded, e) || !bytes.Equal(decoded.encode(), record) {
-			t.Errorf("%v comes back as %v, %v", e, decoded, err)
+	gone := map[string]taken{"local:x": {Gone: 7, Roles: map[string]int64{"a\nb": 8}}}
+	for _, since := range []times{{}, {{1}: 7}, {{1}: 7, {2}: 7, {3}: -1, {0xff}: math.MaxInt64, {}: 9, {'\n'}: 10}} {
+		c := &Changes{since: since, taken: gone}
+		record := must.Get(c.encode())(t)
+		decoded := must.Get(decodeChanges(record))(t)
+		if !reflect.DeepEqual(decoded, c) || !bytes.Equal(must.Get(decoded.encode())(t), record) {
+			t.Errorf("%+v comes back as %+v", c, decoded)
 		}
-		for cut := 1; cut < len(record)-len(epochsMark); cut++ {
-			if decoded, err := decodeEpochs(record[:len(record)-cut]); err == nil && len(decoded) == len(e) {
-				t.Errorf("%v: without %d bytes it is still whole", e, cut)
+		for cut := 1; cut < len(record); cut++ {
+			decoded, err := decodeChanges(record[:len(record)-cut])
+			if err == nil && len(decoded.since) == len(since) {
+				t.Errorf("%v: without %d bytes it is still whole", since, cut)
 			}
 		}
 	}
-	// The kind of record that earlier versions wrote.
-	a := newAccounts(Account{Username: "alice", Hash: passwordtest.Argon2id("one")})
-	alice, _ := a.Lookup("alice")
-	since := time.Unix(7, 8)
-	old := must.Get(json.Marshal(map[string]any{"alice": map[string]any{"version": alice.Version(), "since": since}}))(t)
-	s := store.NewMemory(time.Now)
-	t.Cleanup(func() { s.Close() })
-	must.Do(t, s.Put(t.Context(), epochsKey, old, time.Time{}))
-	must.Do(t, a.UpdateEpochs(t.Context(), s, time.Now()))
-	if !alice.Epoch().Equal(since) {
-		t.Errorf("alice is in the epoch of %s, want that of the old record", alice.Epoch())
+	for _, record := range []string{"", "C1", "C1\n", "C1\n{}", "C1\nnull\n", "C1\n[]\n", "E1\n", "{}"} {
+		if c, err := decodeChanges([]byte(record)); err == nil {
+			t.Errorf("%q is decoded as %+v", record, c)
+		}
 	}
 }
 
@@ -218,9 +218,9 @@ func (s failingStore) Get(ctx context.Context, key string) ([]byte, error) {
 
 func (s failingStore) Swap(context.Context, string, []byte, []byte, time.Time) error { return s.swap }
 
-// While the epochs cannot be stored, each reload without an account ends its logins, also
+// While changes cannot be recorded, each reload without an account ends its logins, also
 // those that another instance has begun since the last one.
-func TestEpochsEndWithoutTheStore(t *testing.T) {
+func TestAccountsEndWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	alice := Account{Username: "alice", Hash: passwordtest.Argon2id("one")}
 	bob := Account{Username: "bob", Hash: passwordtest.Argon2id("two")}
@@ -231,7 +231,7 @@ func TestEpochsEndWithoutTheStore(t *testing.T) {
 	load := func(s store.Store, running *Set, users ...Account) *Set {
 		clock.Advance(time.Minute)
 		a := newAccounts(users...)
-		if err := a.ReplaceEpochs(t.Context(), s, clock.Now(), running); err != nil && !errors.Is(err, full.swap) {
+		if err := a.RecordChanges(t.Context(), s, Reload{Now: clock.Now(), Running: running}); err != nil && !errors.Is(err, full.swap) {
 			t.Fatal(err)
 		}
 		return a
@@ -241,27 +241,27 @@ func TestEpochsEndWithoutTheStore(t *testing.T) {
 	load(s, load(s, nil, alice), alice, bob) // the other instance
 	here = load(full, here, alice)
 	here = load(s, here, alice, bob)
-	if back, _ := here.Lookup("bob"); !here.Stored() || !back.Epoch().Equal(clock.Now()) {
-		t.Errorf("bob is back in the epoch of %s, want that of %s", back.Epoch(), clock.Now())
+	if back, _ := here.Lookup("bob"); !here.Stored() || !back.Changed().Equal(clock.Now()) {
+		t.Errorf("bob is back and changed at %s, want %s", back.Changed(), clock.Now())
 	}
 }
 
-func TestEpochsNeedTheStore(t *testing.T) {
+func TestChangesNeedTheStore(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(time.Now)
 	t.Cleanup(func() { s.Close() })
 	a, errBroken := newAccounts(Account{Username: "alice", Hash: passwordtest.Argon2id("one")}), errors.New("broken")
 	for _, broken := range []failingStore{{s, errBroken, nil}, {s, nil, errBroken}} {
-		if err := a.UpdateEpochs(t.Context(), broken, time.Now()); !errors.Is(err, errBroken) {
+		if err := a.RecordChanges(t.Context(), broken, Reload{Now: time.Now()}); !errors.Is(err, errBroken) {
 			t.Errorf("updated in a store that fails: %v, want its error", err)
 		}
 	}
-	if err := a.UpdateEpochs(t.Context(), failingStore{s, nil, store.ErrConflict}, time.Now()); err == nil ||
+	if err := a.RecordChanges(t.Context(), failingStore{s, nil, store.ErrConflict}, Reload{Now: time.Now()}); err == nil ||
 		errors.Is(err, store.ErrConflict) {
 		t.Errorf("another instance always writes first: %v, want an error that says so", err)
 	}
-	must.Do(t, s.Put(t.Context(), epochsKey, []byte(`{"alice":7`), time.Time{}))
-	if err := a.UpdateEpochs(t.Context(), s, time.Now()); err == nil {
+	must.Do(t, s.Put(t.Context(), changesKey, []byte("C1\n{}\n7"), time.Time{}))
+	if err := a.RecordChanges(t.Context(), s, Reload{Now: time.Now()}); err == nil {
 		t.Error("updated from a damaged record")
 	}
 }

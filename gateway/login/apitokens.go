@@ -44,15 +44,15 @@ type APIToken struct {
 }
 
 // apiTokenRecord is the record of a token. Its key is the hash of the token. The
-// token is valid only while the record exists and its owner is the same: an account in
-// the same epoch with the same password, or a user of whom the provider has spoken
+// token is valid only while the record exists and its owner is the same: an account that
+// has not changed, or a user of whom the provider has spoken
 // recently.
 type apiTokenRecord struct {
 	ID       string    `json:"id"`
 	Name     string    `json:"name"`
 	Username string    `json:"user"`    // of an account
 	Version  string    `json:"version"` // of the account
-	Since    time.Time `json:"since"`   // the account's epoch
+	Since    time.Time `json:"since"`   // when the account had changed last
 	Provider string    `json:"provider,omitempty"`
 	Issuer   string    `json:"issuer,omitempty"` // of the provider
 	Subject  string    `json:"sub,omitempty"`    // of a user of the provider
@@ -74,7 +74,7 @@ type apiTokenEntry struct {
 // changed since the token was made.
 func (r *apiTokenRecord) owner(accounts *accounts.Set) (*accounts.Account, bool) {
 	account, ok := accounts.Lookup(r.Username)
-	return account, ok && account.Version() == r.Version && account.Epoch().Equal(r.Since)
+	return account, ok && account.Unchanged(r.Version, r.Since)
 }
 
 // rolesOf returns the roles in held, those of the owner, that the token has too.

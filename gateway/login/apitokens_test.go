@@ -130,13 +130,13 @@ func TestAPITokenEndsWithAccount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			must.Do(t, r.accounts.UpdateEpochs(t.Context(), r.store, r.now()))
+			must.Do(t, r.accounts.RecordChanges(t.Context(), r.store, accounts.Reload{Now: r.now()}))
 			token, _ := r.newToken(t, "alice")
 			bobs, _ := r.newToken(t, "bob")
 			r.clock.Advance(time.Second)
 			for step, people := range [][]accounts.Account{people, {alice, bob}} {
 				after := r.withAccounts(t, people...)
-				must.Do(t, after.accounts.UpdateEpochs(t.Context(), r.store, r.now()))
+				must.Do(t, after.accounts.RecordChanges(t.Context(), r.store, accounts.Reload{Now: r.now()}))
 				wantRefused(t, "account")(after.byAPIToken(t, token))
 				wantRefused(t, "account")(after.byPassword(t, "alice", token))
 				must.Get(after.byAPIToken(t, bobs))(t)
@@ -149,7 +149,7 @@ func TestAPITokenEndsWithAccount(t *testing.T) {
 	}
 }
 
-// A new password ends a token even if the epochs are not known.
+// A new password ends a token even if it is not known when accounts changed.
 func TestAPITokenEndsWithPassword(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -29,8 +29,8 @@
 // A stolen copy of the store opens nothing: session identifiers and refresh
 // tokens are stored as hashes, and the tokens of providers are encrypted. A
 // stolen refresh token is noticed when the second of its two holders uses it,
-// and the login ends. A login records the version and the epoch of its account,
-// so it ends when the account changes. An attempt to log in is bound to the
+// and the login ends. A login records the version of its account and when
+// it had changed last, so it ends when the account changes. An attempt to log in is bound to the
 // browser that began it and works once. A session is valid at one host, so a
 // host whose application is hostile learns nothing that works at another. A
 // ticket is for one host and one browser, and works once.

@@ -50,7 +50,7 @@ type Login struct {
 	// version at that time.
 	Username string `json:"user,omitempty"`
 	Version  string `json:"version,omitempty"`
-	// Since is the account's epoch at that time.
+	// Since is when the account had changed last.
 	Since time.Time `json:"since,omitzero"`
 	// Renewed is the login after its user changed the password with it, nil if they
 	// did not.
@@ -124,7 +124,7 @@ func (l *Logins) Begin(
 		ID:       rand.Text(),
 		Username: account.Username,
 		Version:  account.Version(),
-		Since:    account.Epoch(),
+		Since:    account.Changed(),
 		Created:  now,
 		Expires:  now.Add(term.Lifetime),
 		Remember: term.Remember,
@@ -308,15 +308,16 @@ func (login *Login) current(accounts *accounts.Set) (*accounts.Account, bool) {
 // password that the user has set with it. Instances that know the old password
 // only accept the login too, until they read the accounts again.
 func (login *Login) of(account *accounts.Account) bool {
-	if r := login.Renewed; r != nil && account.Version() == r.Version && account.Epoch().Equal(r.Since) {
+	if r := login.Renewed; r != nil && account.Unchanged(r.Version, r.Since) {
 		return true
 	}
-	return account.Version() == login.Version && login.inEpoch(account.Epoch())
+	return account.Version() == login.Version && login.began(account.Changed())
 }
 
-// inEpoch reports whether the login began in the epoch that began at since. It
-// does not compare which time is earlier, because the clock can be set back.
-func (login *Login) inEpoch(since time.Time) bool {
+// began reports whether the login began after the account changed, at since, and before
+// it changed again. It does not compare which time is earlier, because the clock can be
+// set back.
+func (login *Login) began(since time.Time) bool {
 	if login.Since.IsZero() { // recorded by an older version
 		return !login.Created.Before(since)
 	}

@@ -140,7 +140,7 @@ func TestBeginWithAStoreThatFreezes(t *testing.T) {
 	}
 }
 
-// A login counts while its account has the same version and the same epoch. It has the
+// A login counts while its account has the same version and has not changed. It has the
 // current name, address and roles of the account.
 func TestCurrentAccount(t *testing.T) {
 	t.Parallel()
@@ -148,28 +148,28 @@ func TestCurrentAccount(t *testing.T) {
 	disabled, changed := alice, alice
 	disabled.Disabled = true
 	changed.Hash = testHash("wonderland") // the same password
-	epochs := func(r *rig) *rig {
+	record := func(r *rig) *rig {
 		r.clock.Advance(time.Minute)
-		must.Do(t, r.accounts.UpdateEpochs(t.Context(), r.store, r.now()))
+		must.Do(t, r.accounts.RecordChanges(t.Context(), r.store, accounts.Reload{Now: r.now()}))
 		return r
 	}
-	before := r.signIn(t, "alice") // by a version that does not store epochs
-	r = epochs(r)
+	before := r.signIn(t, "alice") // by a version that does not record changes
+	r = record(r)
 	for _, gone := range [][]accounts.Account{{bob}, {disabled, bob}, {changed, bob}} {
 		s, other := r.signIn(t, "alice"), r.signIn(t, "bob")
 		r.wantOut(t, before)
 		r.wantIn(t, s)
-		next := epochs(r.withAccounts(t, gone...))
+		next := record(r.withAccounts(t, gone...))
 		next.wantOut(t, s)
 		next.wantIn(t, other)
-		r = epochs(r.withAccounts(t, alice, bob))
+		r = record(r.withAccounts(t, alice, bob))
 		r.wantOut(t, s) // although the account is the same again
 		r.wantIn(t, other)
 	}
 	s, today := r.signIn(t, "alice"), alice
 	today.Roles, today.Name, today.Email = []string{"guest"}, "Alice Liddell", "liddell@example.org"
 	r.wantIn(t, s)
-	r = epochs(r.withAccounts(t, today))
+	r = record(r.withAccounts(t, today))
 	r.wantIn(t, s)
 	for _, creds := range []auth.Credentials{{Session: s.session}, {Access: s.access}} {
 		id, err := auth.Chain{r.bearer, r.session}.Authenticate(t.Context(), &creds)
@@ -178,8 +178,8 @@ func TestCurrentAccount(t *testing.T) {
 		}
 	}
 	login := Login{Created: r.now()}
-	if !login.inEpoch(login.Created) || login.inEpoch(login.Created.Add(1)) {
-		t.Error("a login without an epoch must have been created in the epoch")
+	if !login.began(login.Created) || login.began(login.Created.Add(1)) {
+		t.Error("a login without the time of a change must have been created after it")
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // client had before opens nothing any more, because others may know it.
 type renewal struct {
 	Version string    `json:"version"`          // of the account
-	Since   time.Time `json:"since"`            // the account's epoch
+	Since   time.Time `json:"since"`            // when the account changed
 	At      time.Time `json:"at,omitzero"`      // when it was
 	Number  int       `json:"number,omitempty"` // how many there were; access tokens name it
 }
@@ -54,10 +54,10 @@ func (o *Overview) Renew(
 	login, err := o.Logins.amend(ctx, id.Login, func(login *Login) (made, left []string, err error) {
 		handles, old := give(login), login.keys()
 		if before, ok := login.current(o.Accounts); ok {
-			login.Version, login.Since = before.Version(), before.Epoch()
+			login.Version, login.Since = before.Version(), before.Changed()
 		}
 		login.Renewed = &renewal{
-			Version: changed.Version(), Since: changed.Epoch(), At: o.Logins.now(), Number: login.generation() + 1,
+			Version: changed.Version(), Since: changed.Changed(), At: o.Logins.now(), Number: login.generation() + 1,
 		}
 		login.Handles, login.Attached = nil, nil
 		err = o.Logins.putHandles(ctx, login, handles)

@@ -41,11 +41,11 @@ func (r *rig) renew(tb testing.TB, s *signedIn, changed *accounts.Account) (*sig
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	epochs := func(r *rig) {
+	record := func(r *rig) {
 		t.Helper()
-		must.Do(t, r.accounts.UpdateEpochs(t.Context(), r.store, r.now()))
+		must.Do(t, r.accounts.RecordChanges(t.Context(), r.store, accounts.Reload{Now: r.now()}))
 	}
-	epochs(r)
+	record(r)
 	s, other := r.signIn(t, "alice"), r.signIn(t, "alice")
 	token, _ := r.newToken(t, "alice")
 	for _, plain := range []string{"looking-glass", "jabberwocky"} { // twice
@@ -53,7 +53,7 @@ func TestRenew(t *testing.T) {
 		changed := alice
 		changed.Hash = testHash(plain)
 		after := r.withAccounts(t, changed, bob)
-		epochs(after)
+		record(after)
 		account, _ := after.accounts.Lookup("alice")
 		r.wantIn(t, s) // and keeps it in memory
 		next := must.Get(r.renew(t, s, account))(t)
@@ -76,14 +76,14 @@ func TestRenew(t *testing.T) {
 	disabled := r.people[0]
 	disabled.Disabled = true
 	gone := r.withAccounts(t, disabled, bob)
-	epochs(gone)
+	record(gone)
 	gone.wantOut(t, s)
 	r.clock.Advance(time.Minute)
 	back := r.withAccounts(t, r.people...)
-	epochs(back)
-	back.wantOut(t, s) // another epoch
+	record(back)
+	back.wantOut(t, s) // it has changed
 	original := r.withAccounts(t, alice, bob)
-	epochs(original)
+	record(original)
 	original.wantOut(t, s)
 }
 

@@ -30,7 +30,7 @@ func accountOwner(account *accounts.Account) *TokenOwner {
 	return &TokenOwner{
 		list:     account.Username,
 		identity: account.Identity(policy.Bearer, "", time.Time{}),
-		record:   apiTokenRecord{Username: account.Username, Version: account.Version(), Since: account.Epoch()},
+		record:   apiTokenRecord{Username: account.Username, Version: account.Version(), Since: account.Changed()},
 	}
 }
 

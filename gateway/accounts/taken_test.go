@@ -11,9 +11,9 @@ import (
 	"authgate/internal/test/passwordtest"
 )
 
-// TestWithdrawals: a reload of one instance takes from another what it takes from its
+// TestTaken: a reload of one instance takes from another what it takes from its
 // own users, unless the other was loaded later.
-func TestWithdrawals(t *testing.T) {
+func TestTaken(t *testing.T) {
 	t.Parallel()
 	old, changed := passwordtest.Argon2id("old"), passwordtest.Argon2id("new")
 	user := func(roles ...string) []Account { return []Account{{Username: "u", Roles: roles, Hash: old}} }
@@ -51,12 +51,12 @@ func TestWithdrawals(t *testing.T) {
 			if c.steps[i] == nil {
 				continue // the instance stops
 			}
-			if err := UpdateWithdrawals(t.Context(), s, clock.Now(), Change{KindLocal, c.steps[i-1], c.steps[i]}); err != nil {
+			if err := tell(t, s, clock.Now(), Change{KindLocal, c.steps[i-1], c.steps[i]}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w, err := ReadWithdrawals(t.Context(), s)
-		if err != nil || w.Missing() {
+		w, err := ReadChanges(t.Context(), s)
+		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		theirs := slices.Clone(c.theirs)
@@ -78,8 +78,8 @@ func TestWithdrawals(t *testing.T) {
 	}
 }
 
-// TestWithdrawalsOfOneRole: each role has its own time.
-func TestWithdrawalsOfOneRole(t *testing.T) {
+// TestTakenRoles: each role has its own time.
+func TestTakenRoles(t *testing.T) {
 	t.Parallel()
 	clock := clocktest.At(time.Unix(1000, 0))
 	s := store.NewMemory(clock.Now)
@@ -91,7 +91,7 @@ func TestWithdrawalsOfOneRole(t *testing.T) {
 	update := func(before, after []Account) time.Time {
 		t.Helper()
 		clock.Advance(time.Second)
-		if err := UpdateWithdrawals(t.Context(), s, clock.Now(), Change{KindLocal, before, after}); err != nil {
+		if err := tell(t, s, clock.Now(), Change{KindLocal, before, after}); err != nil {
 			t.Fatal(err)
 		}
 		return clock.Now()
@@ -100,7 +100,7 @@ func TestWithdrawalsOfOneRole(t *testing.T) {
 	b[0].Roles, c[0].Roles = []string{"a", "c"}, []string{"a"}
 	between := update(all, b).Add(1)
 	update(b, c)
-	w, err := ReadWithdrawals(t.Context(), s)
+	w, err := ReadChanges(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,49 +108,15 @@ func TestWithdrawalsOfOneRole(t *testing.T) {
 	if got := fmt.Sprint(w.Apply(KindLocal, theirs, between)); got != `[local:u ["c"]]` {
 		t.Errorf("%s is taken", got)
 	}
-	clock.Advance(keepWithdrawals + time.Minute)
+	clock.Advance(keepTaken + time.Minute)
 	update(theirs, theirs)
-	if w, err = ReadWithdrawals(t.Context(), s); err != nil || len(w.all) != 0 {
-		t.Errorf("after a year, the record is %s, %v", w.raw, err)
+	if w, err = ReadChanges(t.Context(), s); err != nil || len(w.taken) != 0 {
+		t.Errorf("after a year, the record has %v, %v", w.taken, err)
 	}
 }
 
-// TestWithdrawalsRecord: a record that is damaged is an error, and one that the store
-// has lost comes back.
-func TestWithdrawalsRecord(t *testing.T) {
-	t.Parallel()
-	clock := clocktest.At(time.Unix(1000, 0))
-	s := store.NewMemory(clock.Now)
-	defer s.Close()
-	removed := Change{KindLocal, []Account{{Username: "u", Hash: passwordtest.Argon2id("x")}}, []Account{}}
-	if err := UpdateWithdrawals(t.Context(), s, clock.Now(), removed); err != nil {
-		t.Fatal(err)
-	}
-	before, err := ReadWithdrawals(t.Context(), s)
-	if err != nil || before.Missing() || !before.Equal(before) {
-		t.Fatalf("%+v, %v", before, err)
-	}
-	if err := s.Delete(t.Context(), withdrawalsKey); err != nil {
-		t.Fatal(err)
-	}
-	if lost, err := ReadWithdrawals(t.Context(), s); err != nil || !lost.Missing() || lost.Equal(before) {
-		t.Errorf("%+v, %v", lost, err)
-	}
-	for range 2 { // the second time, another instance was first
-		if err := before.Restore(t.Context(), s); err != nil {
-			t.Error(err)
-		}
-	}
-	if again, err := ReadWithdrawals(t.Context(), s); err != nil || !again.Equal(before) {
-		t.Errorf("%+v, %v", again, err)
-	}
-	if err := s.Put(t.Context(), withdrawalsKey, []byte("{"), time.Time{}); err != nil {
-		t.Fatal(err)
-	}
-	if w, err := ReadWithdrawals(t.Context(), s); err == nil {
-		t.Errorf("a damaged record is read as %+v", w)
-	}
-	if err := UpdateWithdrawals(t.Context(), s, clock.Now(), removed); err == nil {
-		t.Error("a damaged record is replaced")
-	}
+// tell records a change at a time, by an instance without accounts.
+func tell(t *testing.T, s store.Store, at time.Time, change Change) error {
+	t.Helper()
+	return newAccounts().RecordChanges(t.Context(), s, Reload{Now: at, Loaded: at, Changes: []Change{change}})
 }

@@ -9,7 +9,6 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/config"
 	"authgate/gateway/mechanism"
-	"authgate/gateway/store"
 )
 
 // users are the users of a configuration.
@@ -19,31 +18,31 @@ func usersOf(cfg *config.Config) users {
 	return users{slices.Clone(cfg.Accounts.Users), mechanism.BasicUsers(cfg)}
 }
 
-// apply takes away what other instances have withdrawn since the configuration was
-// loaded, and returns what that is.
-func (u users) apply(w *accounts.Withdrawals, loaded time.Time) (withdrawn []string) {
-	return slices.Concat(w.Apply(accounts.KindLocal, u.local, loaded), w.Apply(accounts.KindBasic, u.basic, loaded))
+// apply takes away what other instances have taken since the configuration was loaded, and
+// returns what that is.
+func (u users) apply(c *accounts.Changes, loaded time.Time) (taken []string) {
+	return slices.Concat(c.Apply(accounts.KindLocal, u.local, loaded), c.Apply(accounts.KindBasic, u.basic, loaded))
 }
 
 // shares reports whether other instances may use the store.
 func shares(cfg *config.Config) bool { return cfg.Store.Driver == config.StoreRedis }
 
 // effectiveUsers returns the users of a configuration without what other instances
-// have withdrawn since it was loaded. At the start, there is nothing. If the store does not
-// answer, that is left to followWithdrawals, unless the configuration runs already.
+// have taken since it was loaded. At the start, there is nothing. If the store does not
+// answer, that is left to followChanges, unless the configuration runs already.
 func (g *Gateway) effectiveUsers(
 	cfg *config.Config, loaded time.Time, old *state,
-) (u users, withdrawn []string, err error) {
+) (u users, taken []string, err error) {
 	u = usersOf(cfg)
 	if old == nil || !shares(cfg) {
 		return u, nil, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), epochTime)
+	ctx, cancel := context.WithTimeout(context.Background(), recordTime)
 	defer cancel()
-	w, err := accounts.ReadWithdrawals(ctx, g.storage.guarded)
+	changes, err := accounts.ReadChanges(ctx, g.storage.guarded)
 	switch {
 	case err == nil:
-		return u, u.apply(w, loaded), nil
+		return u, u.apply(changes, loaded), nil
 	case old.config != cfg:
 		return u, nil, nil
 	}
@@ -55,9 +54,9 @@ func (st *state) rebuilds(old *state) bool {
 	return old != nil && old.gate.IsOpen() && old.config == st.config
 }
 
-// publishWithdrawals tells the other instances what st takes from users: compared
+// changes returns what st takes from users, which the other instances must be told: compared
 // with what they were told last, and at the start that accounts are disabled.
-func (st *state) publishWithdrawals(ctx context.Context, s store.Store) error {
+func (st *state) changes() []accounts.Change {
 	if !shares(st.config) || st.told == st.config {
 		return nil
 	}
@@ -68,9 +67,5 @@ func (st *state) publishWithdrawals(ctx context.Context, s store.Store) error {
 		before := usersOf(st.told)
 		local.Before, basic.Before = before.local, before.basic
 	}
-	if err := accounts.UpdateWithdrawals(ctx, s, st.loaded, local, basic); err != nil {
-		return err
-	}
-	st.told = st.config
-	return nil
+	return []accounts.Change{local, basic}
 }
