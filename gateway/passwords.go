@@ -57,8 +57,10 @@ func (p passwords) Set(
 		}
 	}
 	reload := func() error { return g.reload(cfg.Reread, g.storage.now(), renew) }
-	file := cfg.AccountsFile()
-	err = file.SetPasswordHash(ctx, owner.Username, owner.Hash.Encoded(), change.Hash, endOthers, reload)
+	err = cfg.AccountsFile().Edit(ctx, accounts.Edit{
+		Username: owner.Username, Change: accounts.SetPasswordHash(owner.Hash.Encoded(), change.Hash),
+		Ready: endOthers, Apply: reload,
+	})
 	switch {
 	case errors.Is(err, accounts.ErrOtherHash):
 		return changed, account.ErrPasswordChanged

@@ -58,13 +58,8 @@ func (f *File) Edit(ctx context.Context, e Edit) error {
 	return changeFile(ctx, f.Path, edit, e.Apply)
 }
 
-// SetPasswordHash edits the password hash of an account, which must be old. See Edit for
-// ready and apply.
-func (f *File) SetPasswordHash(ctx context.Context, username, old, changed string, ready, apply func() error) error {
-	return f.Edit(ctx, Edit{username, setHash(old, changed), ready, apply})
-}
-
-func setHash(old, changed string) func(*Account) error {
+// SetPasswordHash is a change of an Edit: another hash in the place of old.
+func SetPasswordHash(old, changed string) func(*Account) error {
 	return func(a *Account) error {
 		if a.PasswordHash.Reveal() != old {
 			return ErrOtherHash

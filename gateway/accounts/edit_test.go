@@ -36,7 +36,7 @@ func checked(t testing.TB, file, content string) []Account {
 // editHash changes the hash of a user in the content of a file from oldHash to newHash.
 func editHash(file, content, username string) ([]byte, error) {
 	f := &File{Path: file, Reader: newReader}
-	return f.edited([]byte(content), username, setHash(oldHash, newHash))
+	return f.edited([]byte(content), username, SetPasswordHash(oldHash, newHash))
 }
 
 // The hash changes, and nothing else in the file.

@@ -181,7 +181,7 @@ func TestEdit(t *testing.T) {
 	path := written(t, content, 0o600)
 	f := &File{Path: path, Reader: newReader}
 	set := func(ready, apply func() error) error {
-		return f.SetPasswordHash(t.Context(), "alice", oldHash, newHash, ready, apply)
+		return f.Edit(t.Context(), Edit{"alice", SetPasswordHash(oldHash, newHash), ready, apply})
 	}
 	applied := func() error { wantContent(t, path, strings.ReplaceAll(content, oldHash, newHash)); return nil }
 	if err := set(func() error { return errTest }, applied); !errors.Is(err, errTest) {
