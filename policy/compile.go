@@ -34,7 +34,7 @@ func (p place) index(i int) place {
 const (
 	emptyList = "the list is empty; give at least one entry or remove the key"
 	emptySpec = "the policy has no rules; give at least one of roles, all_roles, users, email_domains, scopes, " +
-		"mechanisms, providers, networks, methods, claims, any, all, none"
+		"mechanisms, providers, networks, methods, claims, factors, max_age, any, all, none"
 	badRef = "expected the name of a policy, or a policy written in place"
 )
 
@@ -57,6 +57,7 @@ func (c *compiler) spec(at place, s *Spec) Policy {
 		}
 	}
 	p.rules = append(p.rules, c.claims(at.key("claims"), s.Claims)...)
+	p.rules = append(p.rules, c.proof(at, s)...)
 	p.rules = append(p.rules, c.any(at.key("any"), s.Any)...)
 	p.rules = append(p.rules, c.all(at.key("all"), s.All)...)
 	p.rules = append(p.rules, c.none(at.key("none"), s.None)...)
@@ -107,6 +108,29 @@ func (c *compiler) claims(at place, claims map[string][]string) []*rule {
 	return rules
 }
 
+// proof compiles the keys about the login.
+func (c *compiler) proof(at place, s *Spec) (rules []*rule) {
+	add := func(at place, err error, need string, d Demand) {
+		if err != nil {
+			c.errs.add(at.path, "%v", err)
+			return
+		}
+		rules = append(rules, &rule{
+			where: at.where, need: need, demand: d,
+			holds: func(id *Identity, req *Request) bool { return d.Met(&id.Proof, req.Now) },
+		})
+	}
+	if s.Factors != 0 {
+		add(at.key("factors"), CheckFactors(s.Factors), fmt.Sprintf("needs a sign-in with %s", factorsText(s.Factors)),
+			Demand{Factors: s.Factors})
+	}
+	if s.MaxAge != 0 {
+		add(at.key("max_age"), CheckMaxAge(s.MaxAge), fmt.Sprintf("needs a sign-in at most %s ago", ageText(s.MaxAge)),
+			Demand{MaxAge: s.MaxAge})
+	}
+	return rules
+}
+
 func (c *compiler) any(at place, refs []Ref) []*rule {
 	policies, texts := c.refs(at, refs)
 	switch len(policies) {
@@ -119,6 +143,7 @@ func (c *compiler) any(at place, refs []Ref) []*rule {
 		where: at.where,
 		need:  "needs at least one of " + strings.Join(texts, ", "),
 		parts: policies,
+		any:   true,
 		holds: func(id *Identity, req *Request) bool {
 			for _, p := range policies {
 				if p.allows(id, req) {

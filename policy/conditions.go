@@ -17,7 +17,8 @@ type Condition struct {
 // owner decides otherwise.
 //
 // Decide allows the request if all conditions of depth 0 hold. Else, unless it
-// challenges, its decision names the first of them that does not.
+// challenges, its decision names the first of them that does not: of those that no
+// sign-in can change, if there is one.
 func (r *Route) Conditions(id *Identity, req *Request) []Condition {
 	switch {
 	case len(r.Mechanisms) == 0:

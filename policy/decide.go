@@ -5,19 +5,22 @@ import "strings"
 // Outcome is the result of a decision. The zero value is Forbid.
 type Outcome int
 
-// The outcomes. Challenge means that the request needs an identity. Forbid means
-// that its identity is not enough.
+// The outcomes, from the one that lets in least. Forbid means that the identity of the
+// request is not enough. Challenge means that the request needs an identity.
 const (
 	Forbid Outcome = iota
 	Challenge
+	// StepUp means that the identity would be enough if its login had proved more. The user
+	// may prove that by another sign-in.
+	StepUp
 	Allow
 )
 
 // String returns "forbid", "challenge" or "allow", as in the metric label
-// decision.
+// decision. A step-up is a challenge.
 func (o Outcome) String() string {
 	switch o {
-	case Challenge:
+	case Challenge, StepUp:
 		return "challenge"
 	case Allow:
 		return "allow"
@@ -37,6 +40,9 @@ type Decision struct {
 	// Reason is a line for operators that also names the route:
 	// "route admin: policy admin: roles: needs one of admin".
 	Reason string
+	// Demand is all that the login must prove, if Outcome is StepUp: what it lacks, and
+	// what it has and the next sign-in must have too.
+	Demand Demand
 }
 
 // Rules that are not part of a policy.
@@ -95,7 +101,9 @@ func (r *Route) accepted() string {
 //
 // A public route allows every request. Any other route challenges a nil id. It
 // forbids an identity that was proved by a mechanism that it does not accept, or
-// for which its policy does not hold. The zero Route forbids every request.
+// for which its policy does not hold. If the policy would hold for the same user
+// after a sign-in that proves more, the outcome is StepUp. The zero Route forbids
+// every request.
 //
 // For an identity with an owner, the policy must hold for the owner too.
 //
@@ -108,29 +116,44 @@ func (r *Route) Decide(id *Identity, req *Request) Decision {
 	}
 	switch {
 	case len(r.Mechanisms) == 0:
-		return Decision{Forbid, ruleAuth, why.closed}
+		return Decision{Outcome: Forbid, Rule: ruleAuth, Reason: why.closed}
 	case r.Public():
-		return Decision{Allow, rulePublic, why.public}
+		return Decision{Outcome: Allow, Rule: rulePublic, Reason: why.public}
 	case id == nil:
-		return Decision{Challenge, ruleAuth, why.challenge}
+		return Decision{Outcome: Challenge, Rule: ruleAuth, Reason: why.challenge}
 	case !r.Accepts(id.Mechanism):
-		return Decision{Forbid, ruleAuth, why.mechanism}
+		return Decision{Outcome: Forbid, Rule: ruleAuth, Reason: why.mechanism}
 	case r.Policy == nil:
-		return Decision{Allow, ruleAuth, why.authenticated}
+		return Decision{Outcome: Allow, Rule: ruleAuth, Reason: why.authenticated}
 	}
-	failed, ok := r.Policy.refusal(id, req)
-	by := ""
+	_, ok := r.Policy.refusal(id, req)
 	if ok && id.Owner != nil {
-		failed, ok = r.Policy.refusal(id.Owner, req)
-		by = byOwner
+		_, ok = r.Policy.refusal(id.Owner, req)
+	}
+	if ok {
+		return Decision{Outcome: Allow, Rule: r.Policy.name, Reason: why.met}
+	}
+	return r.refuse(why, id, req)
+}
+
+// refuse decides on an identity for which the policy does not hold. What no sign-in can
+// change comes before what one can, for the identity and its owner.
+func (r *Route) refuse(why *reasons, id *Identity, req *Request) Decision {
+	lack, by := r.Policy.lacking(id, req), ""
+	if !lack.refused && id.Owner != nil {
+		owner := r.Policy.lacking(id.Owner, req)
+		if owner.refused || lack.failed == nil {
+			lack, by = owner, byOwner
+		}
+		lack.demand = lack.demand.And(owner.demand)
 	}
 	switch {
-	case ok:
-		return Decision{Allow, r.Policy.name, why.met}
-	case failed == nil:
-		return Decision{Forbid, "policy", why.rules[nil]}
+	case lack.failed == nil:
+		return Decision{Outcome: Forbid, Rule: "policy", Reason: why.rules[nil]}
+	case lack.refused:
+		return Decision{Outcome: Forbid, Rule: lack.failed.where, Reason: why.rules[lack.failed] + by}
 	}
-	return Decision{Forbid, failed.where, why.rules[failed] + by}
+	return Decision{Outcome: StepUp, Rule: lack.failed.where, Reason: why.rules[lack.failed] + by, Demand: lack.demand}
 }
 
 // byOwner follows what is judged by the roles of Identity.Owner.

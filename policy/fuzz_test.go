@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"authgate/policy"
 )
@@ -85,6 +86,45 @@ var meanings = []meaning{
 	{spec{Claims: map[string][]string{"a.b": {"x", "7", "true"}}}, func(id *policy.Identity, _ *policy.Request) bool {
 		return id.Claims["a"].(map[string]any)["b"] != nil
 	}},
+	{spec{Factors: 2}, func(id *policy.Identity, _ *policy.Request) bool { return slices.Contains(id.AMR, "mfa") }},
+	{spec{MaxAge: time.Minute}, func(id *policy.Identity, _ *policy.Request) bool { return id.AuthTime.After(now.Add(-time.Hour)) }},
+}
+
+// provesInNone reports whether a spec, or one that it refers to, demands proof under none,
+// where no sign-in helps.
+func provesInNone(s *spec, named specs, under bool) bool {
+	if under && (s.Factors != 0 || s.MaxAge != 0) {
+		return true
+	}
+	in := func(refs []policy.Ref, under bool) bool {
+		return slices.ContainsFunc(refs, func(ref policy.Ref) bool {
+			if ref.Spec == nil {
+				return provesInNone(named[ref.Name], named, under)
+			}
+			return provesInNone(ref.Spec, named, under)
+		})
+	}
+	return in(s.Any, under) || in(s.All, under) || in(s.None, true)
+}
+
+// wantStepUp fails the test unless a step-up is offered exactly to those whom proof lets
+// in, and demands enough.
+func wantStepUp(t *testing.T, d policy.Decision, m meaning, id *policy.Identity, req *policy.Request) {
+	t.Helper()
+	best, asked := *id, *id
+	best.AMR, best.AuthTime = []string{"pwd", "mfa"}, now
+	asked.Proof = policy.Proof{AuthTime: now.Add(-d.Demand.MaxAge)}
+	if d.Demand.Factors == 2 {
+		asked.AMR = best.AMR
+	}
+	switch helps := m.holds(&best, req); {
+	case helps != (d.Outcome != policy.Forbid):
+		t.Errorf("%+v: %+v, but with all proof: allowed: %t", m.spec, d, helps)
+	case d.Outcome == policy.StepUp && !m.holds(&asked, req):
+		t.Errorf("%+v: what %+v demands is not enough", m.spec, d)
+	case d.Outcome != policy.StepUp && d.Demand != policy.Demand{}:
+		t.Errorf("%+v: %+v demands something", m.spec, d)
+	}
 }
 
 // policy returns a policy with at least one rule. Its references use named.
@@ -144,12 +184,15 @@ func (d *dice) identity() *policy.Identity {
 		Scopes:    d.some("read", "write"),
 		Mechanism: policy.Mechanism(d.one("session", "basic", "bearer", "oidc")),
 		Claims:    map[string]any{"a": map[string]any{"b": values[d.roll(len(values))]}},
+		Proof: policy.Proof{
+			AMR: d.some("pwd", "mfa"), AuthTime: []time.Time{{}, now.Add(-24 * time.Hour), now}[d.roll(3)],
+		},
 	}
 }
 
 func (d *dice) request() *policy.Request {
 	clients := []netip.Addr{netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("10.0.0.1"), {}}
-	return &policy.Request{Method: d.one("GET", "POST", "HEAD"), Client: clients[d.roll(len(clients))]}
+	return &policy.Request{Method: d.one("GET", "POST", "HEAD"), Client: clients[d.roll(len(clients))], Now: now}
 }
 
 // A decision agrees with the definition of the policy, and an addition to a
@@ -175,6 +218,9 @@ func FuzzDecide(f *testing.F) {
 		if !strings.HasPrefix(before.Reason, "route r: "+before.Rule+": ") {
 			t.Errorf("the reason %q does not name the rule %q", before.Reason, before.Rule)
 		}
+		if !provesInNone(&m.spec, all, false) {
+			wantStepUp(t, before, m, id, req)
+		}
 		wantConditions(t, policyRoute(t, all, inline(m.spec)), id, req)
 		wantConditions(t, policyRoute(t, all, inline(m.spec), inline(other.spec)), id, req)
 		if both := decide(inline(m.spec), inline(other.spec)); both.Outcome > before.Outcome {
@@ -199,16 +245,17 @@ func FuzzDecide(f *testing.F) {
 func wantConditions(t *testing.T, route *policy.Route, id *policy.Identity, req *policy.Request) {
 	t.Helper()
 	decision := route.Decide(id, req)
+	var failed []string
 	for _, c := range route.Conditions(id, req) {
 		if c.Depth == 0 && !c.Holds {
-			if decision.Outcome != policy.Forbid || decision.Rule != c.Rule {
-				t.Errorf("%+v does not hold, but the decision is %+v", c, decision)
-			}
-			return
+			failed = append(failed, c.Rule)
 		}
 	}
-	if decision.Outcome != policy.Allow {
-		t.Errorf("all conditions hold, but the decision is %+v", decision)
+	switch allowed := decision.Outcome == policy.Allow; {
+	case allowed && failed != nil:
+		t.Errorf("%q do not hold, but the decision is %+v", failed, decision)
+	case !allowed && !slices.Contains(failed, decision.Rule):
+		t.Errorf("%q do not hold, and the decision names another rule: %+v", failed, decision)
 	}
 }
 

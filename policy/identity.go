@@ -57,6 +57,9 @@ type Identity struct {
 	// Login is the public identifier (sid) of the login to which the
 	// credential belongs, empty if there is none.
 	Login string
+	// Proof is what the user has proved in the login. It is the zero Proof for a credential
+	// that belongs to no login.
+	Proof
 	// SignedIn is when the user signed in; zero means that it is not known.
 	SignedIn time.Time
 	// Expires is the time when the credential expires; zero means never.

@@ -25,6 +25,10 @@ type rule struct {
 	policy *Policy
 
 	parts []*Policy // that holds evaluates, if any
+	// demand is what the rule asks of a login. A rule of alternatives has any set instead:
+	// it asks for what the least demanding of its parts does.
+	demand Demand
+	any    bool
 }
 
 // refusal returns the first rule that does not hold and false, or nil and true

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Request is the canonical form of a request. Decisions use only what is in it.
@@ -20,6 +21,9 @@ type Request struct {
 	// an IPv4-mapped IPv6 address and has no zone. The zero Addr is in no
 	// network.
 	Client netip.Addr
+	// Now is when the request came, by the clock by which logins are recorded. At the
+	// zero Time no login is recent.
+	Now time.Time
 }
 
 // maxHost is the length in bytes of the longest name in the DNS.

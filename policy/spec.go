@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Spec is a policy as written in YAML. It holds if each key that is given
@@ -26,6 +27,10 @@ type Spec struct {
 	// Claims: each of them is any of its values, or an array that contains one. See
 	// LookupClaim for the names. Numbers are in decimal.
 	Claims map[string][]string `yaml:"claims"`
+	// Factors is how many factors the user has proved in the login: 1 or 2; 0: the key is not
+	// given. MaxAge is how long ago that was at most; 0: the key is not given.
+	Factors int           `yaml:"factors"`
+	MaxAge  time.Duration `yaml:"max_age"`
 
 	Any  []Ref `yaml:"any"`  // at least one holds
 	All  []Ref `yaml:"all"`  // all of them hold

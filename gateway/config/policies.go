@@ -52,6 +52,7 @@ func (r *references) check(path string, spec *policy.Spec) {
 	if spec == nil {
 		return
 	}
+	r.checkProof(path, spec)
 	r.checkRoles(path+".roles", spec.Roles)
 	r.checkRoles(path+".all_roles", spec.AllRoles)
 	for i, provider := range spec.Providers {
@@ -71,6 +72,16 @@ func (r *references) check(path string, spec *policy.Spec) {
 		for i, ref := range refs {
 			r.check(fmt.Sprintf("%s.%s[%d]", path, key, i), ref.Spec)
 		}
+	}
+}
+
+// checkProof refuses zeros, which for package policy are keys that are not given.
+func (r *references) checkProof(path string, spec *policy.Spec) {
+	if at := path + ".factors"; spec.Factors == 0 && r.report.Given(at) && !r.report.Broken(at) {
+		r.report.Fault(at, "%v", policy.CheckFactors(0))
+	}
+	if at := path + ".max_age"; spec.MaxAge == 0 && r.report.Given(at) && !r.report.Broken(at) {
+		r.report.Fault(at, "%v", policy.CheckMaxAge(0))
 	}
 }
 
