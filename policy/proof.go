@@ -35,8 +35,24 @@ const timeLeeway = 5 * time.Second
 
 // Demand is what a policy demands of a login. The zero Demand is nothing.
 type Demand struct {
-	Factors int           // 1 or 2; 0: any
-	MaxAge  time.Duration // since the user proved who they are; 0: any
+	Factors int           `json:"factors,omitzero"` // 1 or 2; 0: any
+	MaxAge  time.Duration `json:"max_age,omitzero"` // since the user proved who they are; 0: any
+}
+
+// Seconds returns MaxAge as protocols have it. Less than a second is 0, which asks for a
+// sign-in now.
+func (d Demand) Seconds() int64 { return int64(d.MaxAge / time.Second) }
+
+// String returns a demand in words: "2 factors, at most 15m ago". It is empty for nothing.
+func (d Demand) String() string {
+	var parts []string
+	if d.Factors > 0 {
+		parts = append(parts, factorsText(d.Factors))
+	}
+	if d.MaxAge > 0 {
+		parts = append(parts, "at most "+ageText(d.MaxAge)+" ago")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Met reports whether a proof is enough at a time. A time that is not known, or that is

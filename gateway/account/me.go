@@ -20,6 +20,8 @@ type person struct {
 	Mechanism policy.Mechanism `json:"mechanism"`
 	Provider  string           `json:"provider"`
 	ExpiresAt time.Time        `json:"expires_at,omitzero"`
+	AMR       []string         `json:"amr"`                 // how the user has proved who they are in this login
+	AuthTime  int64            `json:"auth_time,omitempty"` // when that was, in seconds since 1970; 0: not known
 }
 
 func newPerson(id *policy.Identity) person {
@@ -27,7 +29,17 @@ func newPerson(id *policy.Identity) person {
 	if roles == nil {
 		roles = []string{}
 	}
-	return person{id.Username, id.Name, id.Email, roles, id.Mechanism, id.Provider, id.Expires.UTC().Truncate(time.Second)}
+	p := person{
+		Username: id.Username, Name: id.Name, Email: id.Email, Roles: roles, Mechanism: id.Mechanism, Provider: id.Provider,
+		ExpiresAt: id.Expires.UTC().Truncate(time.Second), AMR: id.AMR,
+	}
+	if p.AMR == nil {
+		p.AMR = []string{}
+	}
+	if !id.AuthTime.IsZero() {
+		p.AuthTime = id.AuthTime.Unix()
+	}
+	return p
 }
 
 // me is GET /me: who is signed in, by cookie or bearer. A browser gets a page.

@@ -26,6 +26,7 @@ func TestMe(t *testing.T) {
 		want := map[string]any{
 			"username": "alice", "name": "Alice Example", "email": "alice@example.org", "roles": []any{"user", "admin"},
 			"mechanism": mechanism, "provider": "local", "expires_at": r.Clock.Now().Add(c.ends).UTC().Format(time.RFC3339),
+			"amr": []any{"pwd"}, "auth_time": float64(r.Clock.Now().Unix()),
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %v\nwant %v", mechanism, got, want)

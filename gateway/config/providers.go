@@ -54,13 +54,26 @@ type Provider struct {
 	TokenURL                string            `yaml:"token_url"`
 	UserinfoURL             string            `yaml:"userinfo_url"`
 	JWKSURL                 string            `yaml:"jwks_url"`
+	TwoFactors              TwoFactors        `yaml:"two_factors"`
+	StepUp                  StepUp            `yaml:"step_up"`
+}
+
+// TwoFactors are the values of ID tokens that count as two factors.
+type TwoFactors struct {
+	AMR []string `yaml:"amr"` // any of these methods (RFC 8176)
+	ACR []string `yaml:"acr"` // any of these classes
+}
+
+// StepUp is how a provider is asked for a sign-in that proves more.
+type StepUp struct {
+	ACRValues string `yaml:"acr_values"` // when two factors are needed; empty: the parameter is not sent
 }
 
 func defaultProvider() Provider {
 	return Provider{
 		Scopes: []string{openIDScope, "profile", "email"}, RolesClaim: "roles",
 		UsernameClaim: "preferred_username", SubjectClaim: subjectClaim,
-		Logout: LogoutAuto, Timeout: 10 * time.Second,
+		Logout: LogoutAuto, Timeout: 10 * time.Second, TwoFactors: TwoFactors{AMR: []string{policy.TwoFactors}},
 	}
 }
 
@@ -82,7 +95,7 @@ const subjectClaim = "sub"
 
 // reservedParams are the parameters of an authorization request that only the
 // gateway sets, and those that it does not support: a response that is not in
-// the query, a request object, and a maximum age.
+// the query, and a request object. It sets a maximum age when a policy demands one.
 var reservedParams = []string{
 	"response_type", "response_mode", "client_id", "redirect_uri", "scope", "state", "nonce",
 	"code_challenge", "code_challenge_method", "request", "request_uri", "max_age",
@@ -183,8 +196,43 @@ func (p *Provider) check(r *report, path string) {
 	if !r.Broken(path) { // these checks need several keys
 		p.checkKind(r, path)
 		p.checkLogout(r, path)
+		p.checkProof(r, path)
 	}
 }
+
+// checkProof checks how a login at the provider can prove two factors, which ID tokens alone
+// tell.
+func (p *Provider) checkProof(r *report, path string) {
+	for _, list := range []struct {
+		path   string
+		values []string
+	}{
+		{path + ".two_factors.amr", p.TwoFactors.AMR}, {path + ".two_factors.acr", p.TwoFactors.ACR},
+		{path + ".step_up.acr_values", strings.Split(p.StepUp.ACRValues, " ")},
+	} {
+		for i, value := range list.values {
+			at := list.path
+			if !strings.HasSuffix(at, "acr_values") {
+				at = fmt.Sprintf("%s[%d]", at, i)
+			} else if p.StepUp.ACRValues == "" {
+				continue
+			}
+			if !proofValue.MatchString(value) {
+				r.Fault(at, "%q is not a value of a claim that tells how a user signed in; expected one without spaces "+
+					"and control characters", value)
+			}
+		}
+	}
+	for _, key := range []string{".two_factors", ".step_up"} {
+		if !p.openID() && r.Given(path+key) {
+			r.Fault(path+key, "has no effect without openid in scopes, because there is no ID token that tells how the "+
+				"user signed in; add openid, or remove this key")
+		}
+	}
+}
+
+// proofValue is what a claim acr, or an entry of amr, can be.
+var proofValue = regexp.MustCompile(`^[\x21-\x7e]{1,256}$`)
 
 func checkProviderName(r *report, path string, providers []Provider, index int) {
 	switch name := providers[index].Name; {

@@ -98,6 +98,12 @@ func (a *AccessTokens) Issue(login *Login, account *accounts.Account) (token str
 		"jti": rand.Text(), "sid": login.ID,
 		"roles": roles,
 	}
+	if login.Proof.AMR != nil {
+		claims["amr"] = login.Proof.AMR
+	}
+	if at := login.Proof.AuthTime; !at.IsZero() {
+		claims["auth_time"] = at.Unix()
+	}
 	if gen := login.generation(); gen > 0 {
 		claims["gen"] = gen
 	}
@@ -208,7 +214,7 @@ func (a *AccessTokens) resolve(ctx context.Context, access *accessToken) (*verif
 		if login.generation() != access.gen {
 			return nil, badToken("issued before the user changed the password")
 		}
-		identity.SignedIn = login.Created
+		identity.SignedIn, identity.Proof = login.Created, login.Proof
 	}
 	return &verifiedToken{accessToken: *access, basis: known, identity: identity}, nil
 }

@@ -42,6 +42,7 @@ func TestAccessTokenIssues(t *testing.T) {
 		if diff := cmp.Diff(map[string]any{
 			"iss": testIssuer, "sub": "alice", "aud": "authgate", "iat": date, "nbf": date, "exp": date + 900,
 			"jti": jti, "sid": s.login.ID, "roles": []any{"user", "admin"},
+			"amr": []any{"pwd"}, "auth_time": date,
 		}, claims); diff != "" || len(jti) < 26 {
 			t.Errorf("the payload, whose jti has 130 bits (-want +got):\n%s", diff)
 		}

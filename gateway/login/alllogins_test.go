@@ -18,7 +18,7 @@ func TestEachLogin(t *testing.T) {
 	r := newRig(t)
 	alice, bob, person := r.signIn(t, "alice"), r.signIn(t, "bob"), r.signInAt(t, r.grant("user"))
 	account, _ := r.accounts.Lookup("alice")
-	must.Get(r.logins.Begin(t.Context(), account, Device{}, Term{Lifetime: time.Hour}))(t) // nothing opens it
+	must.Get(r.logins.Begin(t.Context(), account, Device{}, Term{Lifetime: time.Hour}, nil))(t) // nothing opens it
 	must.Do(t, r.store.Put(t.Context(), loginPrefix+"DAMAGED", []byte("{"), time.Time{}))
 	of := func() (all []string) {
 		if err := r.overview().Each(t.Context(), func(l *UserLogin) error {

@@ -56,6 +56,7 @@ func TestIdentities(t *testing.T) {
 		Username: "alice", Subject: "local:alice", Name: "Alice Example", Email: "alice@example.org",
 		Roles:     []string{"user", "admin"},
 		Mechanism: policy.Session, Provider: "local", Login: e.local.login.ID, SignedIn: now, Expires: now.Add(time.Hour),
+		Proof: policy.Proof{AMR: []string{"pwd"}, AuthTime: now},
 	}
 	byToken := local
 	byToken.Mechanism, byToken.Expires = policy.Bearer, time.Unix(now.Unix()+900, 0)

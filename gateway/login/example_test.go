@@ -29,7 +29,7 @@ func ExampleLogins() {
 	logins := login.NewLogins(s, time.Now)
 	sessions := login.NewSessions(login.SessionOptions{Lifetime: time.Hour}, accounts, logins)
 	id, handle := sessions.New("gw.example")
-	begun, err := logins.Begin(context.Background(), alice, login.Device{}, login.Term{Lifetime: time.Hour}, handle)
+	begun, err := logins.Begin(context.Background(), alice, login.Device{}, login.Term{Lifetime: time.Hour}, nil, handle)
 	if err != nil {
 		fmt.Println(err)
 		return

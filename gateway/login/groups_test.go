@@ -71,7 +71,7 @@ func TestGroupChangesShareWrites(t *testing.T) {
 		r.store.once(swap, func() { <-hold })
 		begin := func(username string) {
 			if _, err := r.logins.Begin(t.Context(), &accounts.Account{Username: username}, Device{},
-				Term{Lifetime: time.Hour}); err != nil {
+				Term{Lifetime: time.Hour}, nil); err != nil {
 				t.Error(err)
 			}
 		}
@@ -110,7 +110,7 @@ func TestOneAccountHasSoManyLogins(t *testing.T) {
 	account, _ := r.accounts.Lookup("alice")
 	var all []*Login
 	begin := func() error {
-		login, err := r.logins.Begin(t.Context(), account, Device{}, Term{Lifetime: time.Hour})
+		login, err := r.logins.Begin(t.Context(), account, Device{}, Term{Lifetime: time.Hour}, nil)
 		if err == nil {
 			all = append(all, login)
 		}

@@ -57,7 +57,7 @@ func sessionBytes(tb testing.TB, sessions, logins int) float64 {
 		person := *template
 		person.Username = fmt.Sprintf("person-%07d", i/logins)
 		_, handle := s.New("gw.example")
-		must.Get(all.Begin(tb.Context(), &person, device, Term{Lifetime: time.Hour}, handle))(tb)
+		must.Get(all.Begin(tb.Context(), &person, device, Term{Lifetime: time.Hour}, nil, handle))(tb)
 	}
 	after := heapBytes()
 	if n := len(storetest.Keys(tb, memory, SessionPrefix)); n != sessions {

@@ -60,6 +60,9 @@ type Login struct {
 	// Created is the time of the login. It expires at Expires.
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
+	// Proof is what the user has proved when they signed in. It stays the same as long as
+	// the login goes on, whatever handles it gets.
+	Proof policy.Proof `json:"proof,omitzero"`
 	// Remember tells that the user stays signed in for longer, see SessionOptions.
 	Remember bool `json:"remember,omitempty"`
 	// Device is where the login comes from.
@@ -114,10 +117,14 @@ type Term struct {
 	Remember bool // see Login.Remember
 }
 
-// Begin records a new login of account from a device, together with its handles.
+// Password is the method of a user who has given a password (RFC 8176, section 2).
+const Password = "pwd"
+
+// Begin records a new login of account from a device, together with its handles. methods
+// are those by which the user has just proved who they are; see policy.Proof.
 // The client must get nothing of it unless the error is nil.
 func (l *Logins) Begin(
-	ctx context.Context, account *accounts.Account, device Device, term Term, handles ...Handle,
+	ctx context.Context, account *accounts.Account, device Device, term Term, methods []string, handles ...Handle,
 ) (*Login, error) {
 	now := l.now()
 	login := &Login{
@@ -129,6 +136,7 @@ func (l *Logins) Begin(
 		Expires:  now.Add(term.Lifetime),
 		Remember: term.Remember,
 		Device:   device,
+		Proof:    policy.Proof{AMR: methods, AuthTime: now},
 	}
 	return l.begin(ctx, login, login.Created, handles)
 }

@@ -111,7 +111,7 @@ func TestBeginWithAStoreThatFreezes(t *testing.T) {
 	for keys, begin := range map[string]func(*testing.T, *rig) error{
 		loginPrefix: func(t *testing.T, r *rig) error {
 			return errorOf(r.logins.Begin(t.Context(), &accounts.Account{Username: "alice"}, Device{},
-				Term{Lifetime: time.Hour}))
+				Term{Lifetime: time.Hour}, nil))
 		},
 		groupPrefix: func(t *testing.T, r *rig) error { return errorOf(r.beginAt(t, "keycloak", r.grant("user"), r.now())) },
 	} {

@@ -51,7 +51,7 @@ func TestOverview(t *testing.T) {
 		account, _ := r.accounts.Lookup("alice")
 		token, handle := r.refresh.New(testDevice)
 		tokens := &signedIn{}
-		tokens.login = must.Get(r.logins.Begin(t.Context(), account, Device{}, Term{Lifetime: 24 * time.Hour}, handle))(t)
+		tokens.login = must.Get(r.logins.Begin(t.Context(), account, Device{}, Term{Lifetime: 24 * time.Hour}, nil, handle))(t)
 		r.clock.Advance(10 * time.Minute)
 		r.wantRotated(t, token)
 		r.clock.Advance(time.Minute)
@@ -90,7 +90,7 @@ func TestOverviewOfSessionsThatEnd(t *testing.T) {
 	account, _ := r.accounts.Lookup("alice")
 	session := func() *signedIn {
 		id, handle := r.session.New("")
-		return &signedIn{session: id, login: must.Get(r.logins.Begin(t.Context(), account, Device{}, Term{Lifetime: time.Hour}, handle))(t)}
+		return &signedIn{session: id, login: must.Get(r.logins.Begin(t.Context(), account, Device{}, Term{Lifetime: time.Hour}, nil, handle))(t)}
 	}
 	idle := session()
 	r.clock.Advance(8 * time.Minute)

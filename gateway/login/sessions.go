@@ -104,7 +104,7 @@ func (o localOwner) identify(_ context.Context, login *Login, expires time.Time)
 		return nil, nil, auth.ErrRejected
 	}
 	id := account.Identity(policy.Session, login.ID, expires)
-	id.SignedIn = login.Created
+	id.SignedIn, id.Proof = login.Created, login.Proof
 	return id, nil, nil
 }
 

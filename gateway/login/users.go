@@ -110,7 +110,8 @@ func (u *Users) Begin(
 		return nil, fmt.Errorf("provider %s: not configured", name)
 	}
 	now := u.logins.now()
-	login := &Login{ID: rand.Text(), Created: now, Expires: now.Add(u.options.Lifetime), Device: device}
+	login := &Login{ID: rand.Text(), Created: now, Expires: now.Add(u.options.Lifetime), Device: device,
+		Proof: grant.Proof}
 	login.Delegated = &delegation{
 		Provider: name, Issuer: p.Issuer(), User: grant.Profile.Subject, Session: grant.Session,
 	}
@@ -208,7 +209,7 @@ func (u *Users) identify(ctx context.Context, login *Login, expires time.Time) (
 		return nil, nil, err
 	}
 	id := providerIdentity(d.Provider, &known.Profile, policy.OIDC, login.ID, expires)
-	id.SignedIn = login.Created
+	id.SignedIn, id.Proof = login.Created, login.Proof
 	return id, []record{stored}, nil
 }
 

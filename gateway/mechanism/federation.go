@@ -187,6 +187,7 @@ func providerOptions(cfg *config.Config, p *config.Provider, service *web.Servic
 		RedirectURL:   public + web.OwnPath(cfg.Endpoints.Prefix, p.Callback),
 		PostLogoutURL: public + "/",
 		LogoutURL:     p.LogoutURL, Logout: p.Logout,
+		TwoFactors: provider.TwoFactors{AMR: p.TwoFactors.AMR, ACR: p.TwoFactors.ACR}, StepUpACR: p.StepUp.ACRValues,
 		Endpoints: provider.Endpoints{
 			Authorization: p.AuthorizationURL, Token: p.TokenURL, Userinfo: p.UserinfoURL, Keys: p.JWKSURL,
 		},

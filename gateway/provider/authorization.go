@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+
+	"authgate/policy"
 )
 
 // ownParameters of an authorization request cannot be set by the configuration.
@@ -45,6 +48,7 @@ func (p *Provider) AuthorizationURL(ctx context.Context, a Attempt) (string, err
 	if prompt := p.prompt(a); prompt != "" {
 		further = append(further, oauth2.SetAuthURLParam("prompt", prompt))
 	}
+	further = append(further, p.stepUp(a.Demand)...)
 	if p.openID() {
 		further = append(further, oidc.Nonce(a.Nonce))
 	}
@@ -56,13 +60,30 @@ func (p *Provider) AuthorizationURL(ctx context.Context, a Attempt) (string, err
 	return config.AuthCodeURL(a.State, further...), nil
 }
 
-// prompt returns the parameter of that name, unless the configuration sets it.
+// stepUp returns the parameters that ask for what is demanded (OpenID Connect Core 1.0,
+// section 3.1.2.1).
+func (p *Provider) stepUp(d policy.Demand) (parameters []oauth2.AuthCodeOption) {
+	if !p.openID() {
+		return nil
+	}
+	if d.MaxAge > 0 {
+		parameters = append(parameters, oauth2.SetAuthURLParam("max_age", strconv.FormatInt(d.Seconds(), 10)))
+	}
+	if d.Factors == 2 && p.options.StepUpACR != "" {
+		parameters = append(parameters, oauth2.SetAuthURLParam("acr_values", p.options.StepUpACR))
+	}
+	return parameters
+}
+
+// prompt returns the parameter of that name, unless the configuration sets it. A step-up
+// needs one in any case: a sign-in that the user's session answers proves nothing new.
 func (p *Provider) prompt(a Attempt) string {
 	var prompts []string
-	if _, ok := p.options.AuthorizationParams["prompt"]; ok {
+	demands := a.Demand != policy.Demand{}
+	if _, ok := p.options.AuthorizationParams["prompt"]; ok && !(demands && p.openID()) {
 		return ""
 	}
-	if a.Another && p.openID() {
+	if (a.Another || demands) && p.openID() {
 		prompts = append(prompts, "login")
 	}
 	if slices.Contains(p.options.Scopes, oidc.ScopeOfflineAccess) {

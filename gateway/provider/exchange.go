@@ -67,7 +67,7 @@ func (p *Provider) Exchange(ctx context.Context, code string, a Attempt) (*Grant
 			p.logger.Warn("the roles in the access token cannot be read", "error", err)
 		}
 	}
-	grant := &Grant{Tokens: tokens}
+	grant := &Grant{Tokens: tokens, Proof: p.proof(id)}
 	if sid, err := id.identifier("sid"); err == nil {
 		grant.Session = sid
 	}

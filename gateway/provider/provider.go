@@ -49,6 +49,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"authgate/policy"
 )
 
 // Options configure a Provider.
@@ -59,6 +61,9 @@ type Options struct {
 	Scopes []string
 
 	AuthorizationParams map[string]string // further parameters of the authorization request
+
+	TwoFactors TwoFactors
+	StepUpACR  string // acr_values of a request for two factors; empty: none
 
 	Mapping      Mapping
 	SubjectClaim string // default sub; another one only without OpenID Connect
@@ -124,6 +129,9 @@ type Attempt struct {
 	Another bool `json:"-"`
 	// Hint tells the provider which user is expected (login_hint); may be empty.
 	Hint string `json:"-"`
+	// Demand is what the user must prove in this login. The provider is asked for it; whether
+	// the Proof of the grant meets it is for the caller to find out.
+	Demand policy.Demand `json:"demand,omitzero"`
 }
 
 // Grant is what a login or a refresh yields.
@@ -134,6 +142,7 @@ type Grant struct {
 	// Of a login.
 	Profile Profile
 	Session string // the provider's sid; may be empty
+	Proof   policy.Proof
 
 	// Before is what the ID token said that the login had before a refresh. It counts
 	// if nothing else is known.

@@ -26,10 +26,10 @@ type issued struct {
 	tokens tokenPair
 }
 
-// issue begins a login, of a user who wants to stay signed in if remember is true. It
-// sets the cookies when everything is recorded.
+// issue begins a login of a user who has proved who they are by those methods, and wants to
+// stay signed in if remember is true. It sets the cookies when everything is recorded.
 func (i *Issuer) issue(
-	ex *web.Exchange, account *accounts.Account, mechanisms []policy.Mechanism, remember bool,
+	ex *web.Exchange, account *accounts.Account, mechanisms []policy.Mechanism, remember bool, methods []string,
 ) (*issued, error) {
 	remember = remember && i.sessions.Remembers()
 	term := login.Term{Lifetime: i.sessions.Lifetime(remember), Remember: remember}
@@ -53,7 +53,8 @@ func (i *Issuer) issue(
 	ctx, end := ex.Store.Recording()
 	defer end()
 	var err error
-	if given.login, err = i.logins.Begin(ctx, account, login.DeviceOf(&ex.Credentials), term, handles...); err != nil {
+	device := login.DeviceOf(&ex.Credentials)
+	if given.login, err = i.logins.Begin(ctx, account, device, term, methods, handles...); err != nil {
 		return nil, err
 	}
 	var set []string // names of cookies

@@ -13,6 +13,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
+	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -61,7 +62,7 @@ func (l *passwordLogin) serve(ex *web.Exchange) error {
 	if _, err := l.presented.end(ex); err != nil {
 		return err
 	}
-	given, err := l.issuer.issue(ex, account, mechanisms, form.remember)
+	given, err := l.issuer.issue(ex, account, mechanisms, form.remember, []string{login.Password})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,127 @@
+package login
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/provider"
+	"authgate/internal/test/must"
+	"authgate/policy"
+)
+
+// wantProof fails the test unless an identity has exactly this proof.
+func wantProof(t *testing.T, what string, want policy.Proof, id *policy.Identity, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if diff := cmp.Diff(want, id.Proof); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// All that a login has, and gets later, has the proof of its sign-in: nothing makes it
+// younger, and nothing adds to it.
+func TestProofStaysWithTheLogin(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	want := policy.Proof{AMR: []string{Password}, AuthTime: r.now()}
+	s := r.signIn(t, "alice")
+	all := func(when string) {
+		t.Helper()
+		for _, at := range []*rig{r, r.elsewhere(t)} {
+			id, err := at.bySession(t, s)
+			wantProof(t, when+": the session", want, id, err)
+			id, err = at.byToken(t, s.access)
+			wantProof(t, when+": the access token", want, id, err)
+		}
+	}
+	all("at first")
+
+	r.clock.Advance(10 * time.Minute)
+	rotated := must.Get(r.rotate(t, s.refresh))(t)
+	s.refresh = rotated.Token
+	s.access, _, _ = r.bearer.Issue(rotated.Login, rotated.Account)
+	_, claims := claimsOf(t, s.access)
+	if at, _ := claims["auth_time"].(float64); int64(at) != want.AuthTime.Unix() {
+		t.Errorf("a refreshed token says auth_time %v, want %v", claims["auth_time"], want.AuthTime.Unix())
+	}
+	all("refreshed")
+
+	there := must.Get(r.attach(t, s, r.session, otherHost))(t)
+	id, err := r.session.Authenticate(t.Context(), at(otherHost, there, ""))
+	wantProof(t, "a session at another host", want, id, err)
+
+	changed := alice
+	changed.Hash = testHash("looking-glass")
+	after := r.withAccounts(t, changed, bob)
+	account, _ := after.accounts.Lookup("alice")
+	s, r = must.Get(r.renew(t, s, account))(t), after
+	all("with a new password")
+}
+
+// A login at a provider keeps the proof of its sign-in. What the provider says at a renewal
+// is about another time.
+func TestProofOfAProvider(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	grant := r.grant("user")
+	grant.Proof = policy.Proof{AMR: []string{"hwk", "mfa"}, AuthTime: r.now().Add(-time.Hour)}
+	s := r.signInAt(t, grant)
+	id, err := r.bySession(t, s)
+	wantProof(t, "at first", grant.Proof, id, err)
+
+	r.clock.Advance(15 * time.Minute)
+	next := r.grant("auditor")
+	next.Proof = policy.Proof{AMR: []string{"pwd"}, AuthTime: r.now()}
+	r.op.answers(func(context.Context, string) (*provider.Grant, error) { return next, nil })
+	r.users.renewOnce(s.login)
+	r.wantIn(t, s, "auditor")
+	id, err = r.bySession(t, s)
+	wantProof(t, "renewed", grant.Proof, id, err)
+}
+
+// A login that an older version has recorded has no proof, and what belongs to no login
+// has none either.
+func TestNoProof(t *testing.T) {
+	t.Parallel()
+	e := newEverything(t)
+	for _, s := range []*signedIn{e.local, e.remote} {
+		restore(t, e.store, loginPrefix+s.login.ID, func(l *Login) { l.Proof = policy.Proof{} })
+		if raw := must.Get(e.store.Get(t.Context(), loginPrefix+s.login.ID))(t); strings.Contains(string(raw), "proof") {
+			t.Errorf("the record is not like an old one: %s", raw)
+		}
+		id, err := e.bySession(t, s)
+		wantProof(t, "a session of an older version", policy.Proof{}, id, err)
+	}
+	id, err := e.byToken(t, e.local.access)
+	wantProof(t, "an access token of an older version, whatever it says", policy.Proof{}, id, err)
+	login := must.Get(e.rotate(t, e.local.refresh))(t)
+	token, _, err := e.bearer.Issue(login.Login, login.Account)
+	must.Do(t, err)
+	if _, claims := claimsOf(t, token); claims["amr"] != nil || claims["auth_time"] != nil {
+		t.Errorf("a refreshed token says %v at %v", claims["amr"], claims["auth_time"])
+	}
+
+	apiToken, _ := e.newToken(t, "alice")
+	id, err = e.byAPIToken(t, apiToken)
+	wantProof(t, "an API token", policy.Proof{}, id, err)
+	id, err = e.byPassword(t, "alice", apiToken)
+	wantProof(t, "an API token as a password", policy.Proof{}, id, err)
+	id, err = e.bearers.Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: e.jwt})
+	wantProof(t, "a token of another issuer", policy.Proof{}, id, err)
+
+	// Somebody else may have the gateway's key.
+	date := e.now().Unix()
+	foreign := must.Get(e.keys.Sign(map[string]any{
+		"iss": testIssuer, "sub": "alice", "aud": "authgate", "iat": date, "nbf": date, "exp": date + 900, "jti": "x",
+		"amr": []string{"pwd", "mfa"}, "auth_time": date,
+	}))(t)
+	id, err = e.byToken(t, foreign)
+	wantProof(t, "a token without a login", policy.Proof{}, id, err)
+}
