@@ -24,18 +24,18 @@ type Config struct {
 	TLS             TLS                     `yaml:"tls"`
 	DataDir         string                  `yaml:"data_dir"`
 	Store           Store                   `yaml:"store"`
-	Endpoints       Endpoints               `yaml:"endpoints"`
-	Basic           Basic                   `yaml:"basic"`
-	Accounts        Accounts                `yaml:"accounts"`
-	Session         Session                 `yaml:"session"`
-	Token           Token                   `yaml:"token"`
+	Endpoints       endpoints               `yaml:"endpoints"`
+	Basic           basic                   `yaml:"basic"`
+	Accounts        localAccounts           `yaml:"accounts"`
+	Session         session                 `yaml:"session"`
+	Token           token                   `yaml:"token"`
 	Providers       []Provider              `yaml:"providers"`
-	Delegated       Delegated               `yaml:"delegated"`
+	Delegated       delegated               `yaml:"delegated"`
 	Upstreams       map[string]Upstream     `yaml:"upstreams"`
 	IdentityHeaders IdentityHeaders         `yaml:"identity_headers"`
 	Policies        map[string]*policy.Spec `yaml:"policies"`
 	Routes          []Route                 `yaml:"routes"`
-	Site            Site                    `yaml:"site"`
+	Site            site                    `yaml:"site"`
 	Limits          Limits                  `yaml:"limits"`
 	ShutdownDelay   time.Duration           `yaml:"shutdown_delay"`
 	ShutdownTimeout time.Duration           `yaml:"shutdown_timeout"`

@@ -7,17 +7,17 @@ import (
 	"authgate/gateway/config/strictyaml"
 )
 
-// Delegated configures the sessions of delegated logins.
-type Delegated struct {
+// delegated configures the sessions of delegated logins.
+type delegated struct {
 	Cookie          string        `yaml:"cookie"`
 	Lifetime        time.Duration `yaml:"lifetime"`
 	DefaultProvider string        `yaml:"default_provider"`
 	APITokens       time.Duration `yaml:"api_tokens"` // how long after the last word of the provider; 0: none
 }
 
-func defaultDelegated() Delegated { return Delegated{Cookie: "session", Lifetime: time.Hour} }
+func defaultDelegated() delegated { return delegated{Cookie: "session", Lifetime: time.Hour} }
 
-func (d Delegated) check(r *report, providers []Provider) {
+func (d delegated) check(r *report, providers []Provider) {
 	r.lifetime("delegated.lifetime", d.Lifetime)
 	if d.APITokens != 0 {
 		r.lifetime("delegated.api_tokens", d.APITokens)

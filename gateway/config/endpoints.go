@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Endpoints configures the paths of the gateway's own endpoints.
-type Endpoints struct {
+// endpoints configures the paths of the gateway's own endpoints.
+type endpoints struct {
 	Prefix string `yaml:"prefix"` // begins and ends with a slash
 }
 
 // check checks that the paths of the gateway's own endpoints are paths that
 // policy.ParseTarget accepts.
-func (e Endpoints) check(r *report) {
+func (e endpoints) check(r *report) {
 	const key = "endpoints.prefix"
 	encoded := func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`%?#;\"<>^|`+"`", c) }
 	switch prefix := e.Prefix; {

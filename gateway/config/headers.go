@@ -39,8 +39,8 @@ func (h *IdentityHeaders) byKey() map[string]*string {
 	}
 }
 
-// RouteHeaders changes the request to the upstream.
-type RouteHeaders struct {
+// routeHeaders changes the request to the upstream.
+type routeHeaders struct {
 	Set    map[string]string `yaml:"set"`
 	Remove []string          `yaml:"remove"`
 	Pass   []string          `yaml:"pass"` // headers that clients may send, which are otherwise removed
@@ -97,7 +97,7 @@ func (h *IdentityHeaders) check(r *report, path string) {
 
 // check checks the section headers of a route at path. upstream has the identity
 // headers of the upstream, or is nil. top has those of the top level.
-func (h *RouteHeaders) check(r *report, path string, upstream, top *IdentityHeaders) {
+func (h *routeHeaders) check(r *report, path string, upstream, top *IdentityHeaders) {
 	names := routeHeaderNames{report: r, identity: map[string]bool{}, taken: map[string]string{}}
 	if upstream != nil {
 		names.addIdentity(upstream)

@@ -13,17 +13,17 @@ const (
 	RateByUser   = "user"
 )
 
-// Rate limits the requests of each client or user.
-type Rate struct {
+// rate limits the requests of each client or user.
+type rate struct {
 	Requests int64         `yaml:"requests"` // in Per
 	Per      time.Duration `yaml:"per"`
 	By       string        `yaml:"by"` // client or user
 }
 
-func defaultRate() Rate { return Rate{Per: time.Second, By: RateByClient} }
+func defaultRate() rate { return rate{Per: time.Second, By: RateByClient} }
 
 // Words returns the words that keys of a rate take.
-func (Rate) Words() map[string][]string {
+func (rate) Words() map[string][]string {
 	return map[string][]string{"by": {RateByClient, RateByUser}}
 }
 

@@ -61,11 +61,11 @@ type Route struct {
 	ServiceWorkers     string             `yaml:"service_workers"`
 	EncodedSlashes     string             `yaml:"encoded_slashes"`
 	StripPrefix        string             `yaml:"strip_prefix"`
-	Headers            RouteHeaders       `yaml:"headers"`
+	Headers            routeHeaders       `yaml:"headers"`
 	ForwardCredentials bool               `yaml:"forward_credentials"`
 	MaxBody            int64              `yaml:"max_body"` // bytes, 0: no limit
 	CORS               CORS               `yaml:"cors"`
-	Rate               Rate               `yaml:"rate"` // Requests is 0: no limit
+	Rate               rate               `yaml:"rate"` // Requests is 0: no limit
 	BasicChallenge     bool               `yaml:"basic_challenge"`
 	Upgrade            []string           `yaml:"upgrade"` // protocols beside WebSocket
 }

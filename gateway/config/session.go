@@ -19,8 +19,8 @@ const (
 	SameSiteNone   = "none"
 )
 
-// Session configures the mechanism session.
-type Session struct {
+// session configures the mechanism session.
+type session struct {
 	Cookie      string        `yaml:"cookie"` // with the prefix, if HostPrefix
 	Lifetime    time.Duration `yaml:"lifetime"`
 	Remember    time.Duration `yaml:"remember"`     // the lifetime for users who want to stay signed in; 0: they cannot
@@ -31,19 +31,19 @@ type Session struct {
 	Domain      string        `yaml:"domain"`       // that shares the cookies of sessions; empty: each host has its own
 }
 
-func defaultSession() Session {
-	return Session{Cookie: "session_id", Lifetime: time.Hour, SameSite: sameSiteLax}
+func defaultSession() session {
+	return session{Cookie: "session_id", Lifetime: time.Hour, SameSite: sameSiteLax}
 }
 
 // Words returns the words that keys of the section take.
-func (Session) Words() map[string][]string {
+func (session) Words() map[string][]string {
 	return map[string][]string{"same_site": {sameSiteLax, SameSiteStrict, SameSiteNone}}
 }
 
 // maxRemember is how long browsers keep a cookie (RFC 6265bis, section 5.5).
 const maxRemember = 400 * 24 * time.Hour
 
-func (s Session) check(r *report) {
+func (s session) check(r *report) {
 	r.lifetime("session.lifetime", s.Lifetime)
 	switch {
 	case s.Remember == 0:

@@ -22,8 +22,8 @@ const (
 	maxLogoSize  = 256 << 10 // bytes; the logo is part of each page
 )
 
-// Site configures what users see on the gateway's pages.
-type Site struct {
+// site configures what users see on the gateway's pages.
+type site struct {
 	Title  string `yaml:"title"`
 	Logo   string `yaml:"logo"`   // file, PNG or SVG
 	Accent string `yaml:"accent"` // #rgb or #rrggbb; empty: the default
@@ -34,7 +34,7 @@ type Site struct {
 }
 
 // Pages returns the options of the gateway's pages.
-func (s Site) Pages() pages.Options {
+func (s site) Pages() pages.Options {
 	return pages.Options{
 		Title: s.Title, Accent: s.Accent, Help: s.Help,
 		Logo: pages.Logo{MediaType: s.LogoType, Content: s.LogoContent},
@@ -42,7 +42,7 @@ func (s Site) Pages() pages.Options {
 }
 
 // check checks everything except the logo, which sideReader.logo checks.
-func (s Site) check(r *report) {
+func (s site) check(r *report) {
 	checkShown(r, "site.title", s.Title, maxSiteTitle)
 	checkShown(r, "site.help", s.Help, maxSiteHelp)
 	if s.Accent != "" {
@@ -88,7 +88,7 @@ func checkHelp(help string) error {
 }
 
 // logo reads the logo, and checks that it is an image.
-func (s sideReader) logo(site *Site) {
+func (s sideReader) logo(site *site) {
 	if site.Logo == "" {
 		return
 	}

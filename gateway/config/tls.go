@@ -26,7 +26,7 @@ type TLS struct {
 	Directory    string   `yaml:"directory"`
 	TrustedRoots string   `yaml:"trusted_roots"`
 
-	OnDemand OnDemand `yaml:"on_demand"`
+	OnDemand onDemand `yaml:"on_demand"`
 
 	HSTS time.Duration `yaml:"hsts"` // max-age of Strict-Transport-Security; 0: no header
 
@@ -38,16 +38,16 @@ func (TLS) Words() map[string][]string {
 	return map[string][]string{"mode": {TLSInternal, TLSFiles, TLSACME, TLSOff}}
 }
 
-// OnDemand bounds the certificates of names below wildcard hosts of routes, which an
+// onDemand bounds the certificates of names below wildcard hosts of routes, which an
 // ACME authority issues when a client asks for them.
-type OnDemand struct {
+type onDemand struct {
 	Names int           `yaml:"names"` // how many names may have one
 	Burst int           `yaml:"burst"` // orders at once
 	Every time.Duration `yaml:"every"` // then the time between two orders
 }
 
 func defaultTLS() TLS {
-	return TLS{Mode: TLSInternal, OnDemand: OnDemand{Names: 100, Burst: 10, Every: 6 * time.Hour}}
+	return TLS{Mode: TLSInternal, OnDemand: onDemand{Names: 100, Burst: 10, Every: 6 * time.Hour}}
 }
 
 // check checks everything except the content of files, which sideReader checks.
@@ -77,7 +77,7 @@ func (t TLS) check(r *report) {
 }
 
 // check checks the bounds, which only mode acme uses.
-func (o OnDemand) check(r *report) {
+func (o onDemand) check(r *report) {
 	const key = "tls.on_demand"
 	for _, bound := range []struct {
 		name string

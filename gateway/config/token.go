@@ -29,8 +29,8 @@ const (
 	BindIP        = "ip"
 )
 
-// Token configures the mechanism bearer.
-type Token struct {
+// token configures the mechanism bearer.
+type token struct {
 	Algorithm       string        `yaml:"algorithm"` // HS256 or RS256
 	Secret          Secret        `yaml:"secret"`
 	PrivateKey      string        `yaml:"private_key"`
@@ -45,15 +45,15 @@ type Token struct {
 	TrustedIssuers []TrustedIssuer `yaml:"trusted_issuers"`
 }
 
-func defaultToken() Token {
-	return Token{
+func defaultToken() token {
+	return token{
 		Algorithm: AlgorithmHS256, Audience: []string{"authgate"}, AccessLifetime: 15 * time.Minute,
 		RefreshLifetime: 168 * time.Hour, ReuseLeeway: 10 * time.Second, Delivery: DeliveryBody,
 	}
 }
 
 // Words returns the words that keys of the section take.
-func (Token) Words() map[string][]string {
+func (token) Words() map[string][]string {
 	return map[string][]string{
 		"algorithm":    {AlgorithmHS256, AlgorithmRS256},
 		"delivery":     {DeliveryBody, DeliveryCookie},
@@ -68,7 +68,7 @@ const (
 )
 
 // check checks everything except the trusted issuers.
-func (t *Token) check(r *report) {
+func (t *token) check(r *report) {
 	t.checkKeys(r)
 	if strings.ContainsFunc(t.Issuer, unicode.IsControl) || strings.TrimSpace(t.Issuer) != t.Issuer {
 		r.Fault("token.issuer", "%q begins or ends with a space, or contains a control character", t.Issuer)
@@ -95,7 +95,7 @@ func (t *Token) check(r *report) {
 
 // checkKeys checks the keys that sign tokens, except the content of a file. It refuses a key that the algorithm
 // does not use, which would only look as if it had an effect.
-func (t *Token) checkKeys(r *report) {
+func (t *token) checkKeys(r *report) {
 	switch t.Algorithm {
 	case AlgorithmHS256:
 		r.keyLength("token.secret", t.Secret)
@@ -110,7 +110,7 @@ func (t *Token) checkKeys(r *report) {
 }
 
 // signingKey reads the key that signs tokens, and checks it.
-func (s sideReader) signingKey(t Token) {
+func (s sideReader) signingKey(t token) {
 	if t.Algorithm != AlgorithmRS256 || t.PrivateKey == "" {
 		return
 	}

@@ -19,7 +19,7 @@ type TrustedIssuer struct {
 	Algorithms    []string       `yaml:"algorithms"` // of asymmetricAlgorithms; empty: those in the metadata of the issuer
 	RolesClaim    string         `yaml:"roles_claim"`
 	UsernameClaim string         `yaml:"username_claim"`
-	Introspection *Introspection `yaml:"introspection"` // nil: opaque tokens are not accepted; at most one issuer has it
+	Introspection *introspection `yaml:"introspection"` // nil: opaque tokens are not accepted; at most one issuer has it
 	Timeout       time.Duration  `yaml:"timeout"`       // for each call to the issuer
 }
 
@@ -27,8 +27,8 @@ func defaultTrustedIssuer() TrustedIssuer {
 	return TrustedIssuer{RolesClaim: "roles", UsernameClaim: "preferred_username", Timeout: 10 * time.Second}
 }
 
-// Introspection configures the introspection of opaque tokens (RFC 7662).
-type Introspection struct {
+// introspection configures the introspection of opaque tokens (RFC 7662).
+type introspection struct {
 	URL          string `yaml:"url"` // empty: introspection_endpoint in the metadata of the issuer
 	ClientID     string `yaml:"client_id"`
 	ClientSecret Secret `yaml:"client_secret"`
@@ -36,7 +36,7 @@ type Introspection struct {
 
 // String keeps fmt from printing the secret for verbs that dereference the
 // pointer.
-func (in *Introspection) String() string {
+func (in *introspection) String() string {
 	if in == nil {
 		return "<nil>"
 	}
@@ -130,7 +130,7 @@ func (t *TrustedIssuer) check(r *report, path string) {
 }
 
 // checkIssuer checks that the claim iss identifies one trusted issuer.
-func (t *Token) checkIssuer(r *report, path string, index int) {
+func (t *token) checkIssuer(r *report, path string, index int) {
 	issuer := t.TrustedIssuers[index].Issuer
 	first := slices.IndexFunc(t.TrustedIssuers, func(other TrustedIssuer) bool { return other.Issuer == issuer })
 	switch {

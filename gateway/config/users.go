@@ -9,15 +9,15 @@ import (
 	"authgate/gateway/config/strictyaml"
 )
 
-// Basic configures the mechanism basic.
-type Basic struct {
+// basic configures the mechanism basic.
+type basic struct {
 	Realm    string               `yaml:"realm"`
 	Htpasswd string               `yaml:"htpasswd"`
 	Users    []accounts.BasicUser `yaml:"users"` // includes the users of the htpasswd file
 }
 
-// Accounts are the local accounts.
-type Accounts struct {
+// localAccounts are the local accounts.
+type localAccounts struct {
 	File  string             `yaml:"file"`
 	Users []accounts.Account `yaml:"users"` // includes the users of the file
 }
@@ -62,7 +62,7 @@ func (c *Config) AccountInFile(username string) bool {
 }
 
 // checkRealm checks the realm of the section basic.
-func (b *Basic) checkRealm(r *report) {
+func (b *basic) checkRealm(r *report) {
 	switch {
 	case strings.TrimSpace(b.Realm) == "":
 		r.Fault("basic.realm", "must not be empty")
