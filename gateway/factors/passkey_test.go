@@ -1,0 +1,539 @@
+package factors
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"authgate/internal/test/authenticator"
+	"authgate/internal/test/must"
+)
+
+// decoded returns JSON as Go values.
+func decoded(tb testing.TB, raw []byte) (value map[string]any) {
+	tb.Helper()
+	must.Do(tb, json.Unmarshal(raw, &value))
+	return value
+}
+
+// TestCreationOptions checks the options of an enrolment, member by member.
+func TestCreationOptions(t *testing.T) {
+	t.Parallel()
+	s := site(t)
+	p := s.add(verified(), "alice", "first")
+	begun := must.Get(s.BeginPasskey(NewUser{Account: "alice", Name: "Alice Ä.", Passkeys: []Passkey{*p}}))(t)
+	kind := func(alg int) any { return map[string]any{"type": "public-key", "alg": float64(alg)} }
+	want := map[string]any{
+		"rp":               map[string]any{"id": "example.org", "name": "Example"},
+		"user":             map[string]any{"id": p.UserHandle, "name": "alice", "displayName": "Alice Ä."},
+		"challenge":        begun.Key,
+		"pubKeyCredParams": []any{kind(-7), kind(-8), kind(-257)},
+		"timeout":          float64(600_000),
+		"excludeCredentials": []any{map[string]any{
+			"type": "public-key", "id": p.ID, "transports": []any{"hybrid", "internal"},
+		}},
+		"authenticatorSelection": map[string]any{
+			"residentKey": "preferred", "requireResidentKey": false, "userVerification": "preferred",
+		},
+		"attestation": "none",
+	}
+	if diff := cmp.Diff(want, decoded(t, begun.Options)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if raw, err := decode(begun.Key, 32); err != nil || len(raw) != 32 {
+		t.Errorf("the challenge is %q", begun.Key)
+	}
+	again := must.Get(s.BeginPasskey(NewUser{Account: "bob"}))(t)
+	if handle := decoded(t, again.Options)["user"].(map[string]any)["id"]; again.Key == begun.Key || handle == p.UserHandle {
+		t.Error("two ceremonies have the same challenge, or two users the same handle")
+	}
+	if strings.Contains(string(begun.Record), "public_key") {
+		t.Errorf("the record is larger than it must be: %s", begun.Record)
+	}
+}
+
+// TestAssertionOptions checks the options of sign-ins, member by member.
+func TestAssertionOptions(t *testing.T) {
+	t.Parallel()
+	s := site(t)
+	p := s.add(verified(), "alice", "key")
+	alone := must.Get(s.BeginSignIn())(t)
+	want := map[string]any{
+		"challenge": alone.Key, "timeout": float64(600_000), "rpId": "example.org", "userVerification": "required",
+	}
+	if diff := cmp.Diff(want, decoded(t, alone.Options)); diff != "" {
+		t.Errorf("alone (-want +got):\n%s", diff)
+	}
+	second := must.Get(s.BeginSecondFactor("alice", []Passkey{*p}))(t)
+	want["challenge"], want["userVerification"] = second.Key, "preferred"
+	want["allowCredentials"] = []any{map[string]any{
+		"type": "public-key", "id": p.ID, "transports": []any{"hybrid", "internal"},
+	}}
+	if diff := cmp.Diff(want, decoded(t, second.Options)); diff != "" {
+		t.Errorf("second factor (-want +got):\n%s", diff)
+	}
+	if _, err := s.BeginSecondFactor("alice", nil); !errors.Is(err, ErrRefused) {
+		t.Errorf("without passkeys: got %v", err) // an empty list would allow any
+	}
+}
+
+// TestPasskeys checks enrolment and both sign-ins for each algorithm and kind of passkey.
+func TestPasskeys(t *testing.T) {
+	t.Parallel()
+	for _, algorithm := range []int{authenticator.ES256, authenticator.EdDSA, authenticator.RS256} {
+		for name, a := range map[string]*authenticator.Authenticator{
+			"hwk user": {Verified: true},
+			"swk user": {Verified: true, BackupEligible: true, BackedUp: true, NoCounter: true},
+			"hwk":      {},
+			"swk":      {BackupEligible: true},
+		} {
+			t.Run(fmt.Sprint(algorithm, " ", name), func(t *testing.T) {
+				t.Parallel()
+				a.Algorithm, a.Origin = algorithm, testOrigin
+				checkPasskey(t, a, name)
+			})
+		}
+	}
+}
+
+func checkPasskey(t *testing.T, a *authenticator.Authenticator, methods string) {
+	s := site(t)
+	p := s.add(a, "alice", "My key")
+	_, user := strings.CutSuffix(methods, " user")
+	want := Passkey{
+		ID: encode(a.Credentials[0].ID), Name: "My key", PublicKey: p.PublicKey, UserHandle: p.UserHandle,
+		SignCount: int64(a.Credentials[0].Counter), Transports: []string{"hybrid", "internal"},
+		BackupEligible: a.BackupEligible, BackedUp: a.BackedUp, UserVerified: user, AAGUID: strings.Repeat("0", 32),
+	}
+	if diff := cmp.Diff(want, *p); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for range 2 {
+		got, err := s.follow(a, "alice")
+		must.Do(t, err)
+		amr := strings.Join(got.AMR(), " ")
+		if got.Account != "alice" || got.Passkey.ID != p.ID || got.Counter != int64(a.Credentials[0].Counter) ||
+			!got.AfterPassword || got.Verified != user || amr != "pwd "+methods+" mfa" {
+			t.Errorf("after the password: got %+v with amr %s", got, amr)
+		}
+		got, err = s.signIn(a)
+		if !user {
+			if !errors.Is(err, ErrUnverified) || !errors.Is(err, ErrRefused) || got != nil {
+				t.Errorf("alone: got %+v, %v without verification", got, err)
+			}
+			continue
+		}
+		must.Do(t, err)
+		if amr := strings.Join(got.AMR(), " "); got.Account != "alice" || got.AfterPassword || amr != methods+" mfa" {
+			t.Errorf("alone: got %+v with amr %s", got, amr)
+		}
+	}
+}
+
+// hostile are authenticators and browsers whose every answer is refused. Each breaks one
+// rule. The error of answers that cannot be read is ErrMalformed.
+func hostile() map[string]func(a *authenticator.Authenticator) {
+	said := func(name string, value any) func(*authenticator.Authenticator) {
+		return func(a *authenticator.Authenticator) {
+			a.ClientData = func(said map[string]any) { said[name] = value }
+		}
+	}
+	inAnswer := func(name string, value any) func(*authenticator.Authenticator) {
+		return func(a *authenticator.Authenticator) {
+			a.Answer = func(answer map[string]any) { answer[name] = value }
+		}
+	}
+	origin := func(o string) func(*authenticator.Authenticator) {
+		return func(a *authenticator.Authenticator) { a.Origin = o }
+	}
+	return map[string]func(a *authenticator.Authenticator){
+		"origin: another site":    origin("https://auth.example.com"),
+		"origin: the RP ID":       origin("https://example.org"),
+		"origin: a sibling":       origin("https://other.example.org"),
+		"origin: below":           origin("https://x.auth.example.org"),
+		"origin: http":            origin("http://auth.example.org"),
+		"origin: a port":          origin("https://auth.example.org:8443"),
+		"origin: port 443":        origin("https://auth.example.org:443"),
+		"origin: a path":          origin("https://auth.example.org/"),
+		"origin: user info":       origin("https://user@auth.example.org"),
+		"origin: upper case":      origin("https://AUTH.example.org"),
+		"origin: upper scheme":    origin("HTTPS://auth.example.org"),
+		"origin: empty":           origin(""),
+		"origin: null":            said("origin", nil),
+		"origin: a list":          said("origin", []string{testOrigin}),
+		"RP ID":                   func(a *authenticator.Authenticator) { a.RPID = "example.com" },
+		"RP ID: the host":         func(a *authenticator.Authenticator) { a.RPID = "auth.example.org" },
+		"user not present":        func(a *authenticator.Authenticator) { a.Absent = true },
+		"backed up, not eligible": func(a *authenticator.Authenticator) { a.BackedUp = true },
+		"challenge: another":      said("challenge", encode(make([]byte, 32))),
+		"challenge: none":         said("challenge", nil),
+		"challenge: a number":     said("challenge", 1),
+		"type: none":              said("type", nil),
+		"type: payment":           said("type", "payment.get"),
+		"cross-origin":            said("crossOrigin", true),
+		"cross-origin: a text":    said("crossOrigin", "false"),
+		"cross-origin: null":      said("crossOrigin", nil),
+		"top origin":              said("topOrigin", testOrigin),
+		"top origin: empty":       said("topOrigin", ""),
+		"token binding: present":  said("tokenBinding", map[string]any{"status": "present", "id": "x"}),
+		"token binding: no id":    said("tokenBinding", map[string]any{"status": "present"}),
+		"token binding: an id":    said("tokenBinding", map[string]any{"status": "supported", "id": "x"}),
+		"token binding: a status": said("tokenBinding", map[string]any{"status": "x"}),
+		"token binding: a text":   said("tokenBinding", "supported"),
+		"token binding: null":     said("tokenBinding", nil),
+		"case: another member":    said("Origin", "https://auth.example.com"),
+		"case: long s":            said("cro\u017f\u017fOrigin", true),
+		"case: crossorigin":       said("CROSSORIGIN", true),
+		"another id":              inAnswer("id", encode([]byte("other"))),
+		"another rawId":           inAnswer("rawId", encode([]byte("other"))),
+		"another type":            inAnswer("type", "password"),
+		"case: ID":                inAnswer("ID", encode([]byte("other"))),
+		"case: response":          inAnswer("Response", map[string]any{}),
+		"no response":             inAnswer("response", nil),
+		"a response of text":      inAnswer("response", "x"),
+		"large":                   inAnswer("clientExtensionResults", map[string]any{"x": strings.Repeat("x", MaxAnswer)}),
+		"signed by nobody": func(a *authenticator.Authenticator) {
+			a.Answer = func(answer map[string]any) {
+				response := answer["response"].(map[string]any)
+				delete(response, "signature")
+				delete(response, "attestationObject")
+			}
+		},
+	}
+}
+
+// TestHostileAnswers checks that no answer of a hostile authenticator or browser adds a
+// passkey or signs in, after a password or alone.
+func TestHostileAnswers(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range hostile() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, fresh, a := site(t), verified(), verified()
+			s.add(a, "alice", "key")
+			spoil(fresh)
+			spoil(a)
+			if p, err := s.tryAdd(fresh, "alice", "key"); !isAnswerError(err) {
+				t.Errorf("an enrolment: got %+v, %v", p, err)
+			}
+			if got, err := s.signIn(a); !isAnswerError(err) {
+				t.Errorf("alone: got %+v, %v", got, err)
+			}
+			if got, err := s.follow(a, "alice"); !isAnswerError(err) {
+				t.Errorf("after a password: got %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+func isAnswerError(err error) bool { return errors.Is(err, ErrRefused) || errors.Is(err, ErrMalformed) }
+
+// TestHarmlessAnswers checks that answers with what browsers may add are accepted.
+func TestHarmlessAnswers(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(said map[string]any){
+		"no crossOrigin":               func(said map[string]any) { delete(said, "crossOrigin") },
+		"a new member":                 func(said map[string]any) { said["other_keys_can_be_added_here"] = "do not compare" },
+		"token binding: supported":     func(said map[string]any) { said["tokenBinding"] = map[string]any{"status": "supported"} },
+		"token binding: not supported": func(said map[string]any) { said["tokenBinding"] = map[string]any{"status": "not-supported"} },
+	} {
+		s, a := site(t), verified()
+		a.ClientData = change
+		a.Answer = func(answer map[string]any) { // some password managers say so unasked
+			answer["clientExtensionResults"] = map[string]any{"credProps": map[string]any{"rk": true}}
+		}
+		if _, err := s.tryAdd(a, "alice", "key"); err != nil {
+			t.Errorf("%s: enrolment: %v", name, err)
+			continue
+		}
+		if _, err := s.signIn(a); err != nil {
+			t.Errorf("%s: sign-in: %v", name, err)
+		}
+	}
+}
+
+// TestPurposes checks that a challenge serves for what it was issued for, and that the kind
+// of the answer must fit.
+func TestPurposes(t *testing.T) {
+	t.Parallel()
+	s, a := site(t), verified()
+	p := s.add(a, "alice", "key")
+	add := must.Get(s.BeginPasskey(NewUser{Account: "alice"}))(t)
+	signIn := must.Get(s.BeginSignIn())(t)
+	second := must.Get(s.BeginSecondFactor("alice", []Passkey{*p}))(t)
+	created := must.Get(verified().Create(add.Options))(t)
+	for name, begun := range map[string]*Ceremony{"sign-in": signIn, "second factor": second} {
+		if _, err := s.FinishPasskey(begun.Record, "alice", "key", created, s.lookup); !errors.Is(err, ErrRefused) {
+			t.Errorf("an enrolment with the challenge of a %s: got %v", name, err)
+		}
+		if _, err := s.FinishSignIn(begun.Record, created, s.lookup); !errors.Is(err, ErrRefused) {
+			t.Errorf("a %s with the answer of an enrolment: got %v", name, err)
+		}
+		signed := must.Get(a.Sign(a.Credentials[0], begun.Key))(t)
+		if _, err := s.FinishPasskey(add.Record, "alice", "key", signed, s.lookup); !errors.Is(err, ErrRefused) {
+			t.Errorf("an enrolment with the answer of a %s: got %v", name, err)
+		}
+	}
+	toAdd := must.Get(a.Sign(a.Credentials[0], add.Key))(t)
+	if _, err := s.FinishSignIn(add.Record, toAdd, s.lookup); !errors.Is(err, ErrRefused) {
+		t.Errorf("a sign-in with the challenge of an enrolment: got %v", err)
+	}
+	swapped := must.Get(a.Sign(a.Credentials[0], signIn.Key))(t)
+	if _, err := s.FinishSignIn(second.Record, swapped, s.lookup); !errors.Is(err, ErrRefused) {
+		t.Errorf("a second factor with the challenge of a sign-in: got %v", err)
+	}
+	if _, err := s.FinishPasskey(add.Record, "bob", "key", created, s.lookup); !errors.Is(err, ErrRefused) {
+		t.Errorf("an enrolment of another user: got %v", err)
+	}
+	for _, kept := range []string{"", "{}", "null", `{"purpose":"sign in"}`, `{"purpose":"sign in","challenge":""}`} {
+		if got, err := s.FinishSignIn([]byte(kept), swapped, s.lookup); err == nil {
+			t.Errorf("the record %s: got %+v", kept, got)
+		}
+	}
+}
+
+// TestOwners checks that a passkey signs in to its own account alone, and to none that has
+// lost it.
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	s, alices, bobs := site(t), verified(), verified()
+	s.add(alices, "alice", "key")
+	bobsKey := s.add(bobs, "bob", "key")
+	begun := must.Get(s.BeginSecondFactor("alice", s.passkeys("alice")))(t)
+	stolen := must.Get(bobs.Sign(bobs.Credentials[0], begun.Key))(t)
+	if got, err := s.FinishSignIn(begun.Record, stolen, s.lookup); !errors.Is(err, ErrRefused) {
+		t.Errorf("the passkey of another account: got %+v, %v", got, err)
+	}
+	// Bob's authenticator says that its passkey is Alice's.
+	bobs.Credentials[0].ID = alices.Credentials[0].ID
+	if got, err := s.signIn(bobs); !errors.Is(err, ErrRefused) {
+		t.Errorf("the id of another passkey: got %+v, %v", got, err)
+	}
+	bobs.Credentials[0].UserHandle = alices.Credentials[0].UserHandle
+	if got, err := s.signIn(bobs); !errors.Is(err, ErrRefused) {
+		t.Errorf("id and user handle of another passkey: got %+v, %v", got, err)
+	}
+	bobs.Credentials[0].ID = must.Get(decode(bobsKey.ID, 100))(t)
+	for _, try := range []func() (*Assertion, error){
+		func() (*Assertion, error) { return s.signIn(bobs) }, func() (*Assertion, error) { return s.follow(bobs, "bob") },
+	} {
+		if got, err := try(); !errors.Is(err, ErrRefused) {
+			t.Errorf("the user handle of another user: got %+v, %v", got, err)
+		}
+	}
+	alices.Anonymous = true
+	if got, err := s.signIn(alices); !errors.Is(err, ErrRefused) {
+		t.Errorf("alone, without a user handle: got %+v, %v", got, err)
+	}
+	if _, err := s.follow(alices, "alice"); err != nil {
+		t.Errorf("after a password, without a user handle: %v", err) // older security keys have none
+	}
+	alices.Anonymous = false
+	begun = must.Get(s.BeginSignIn())(t)
+	answer := must.Get(alices.Get(begun.Options))(t)
+	clear(s.owners)
+	if got, err := s.FinishSignIn(begun.Record, answer, s.lookup); !errors.Is(err, ErrRefused) {
+		t.Errorf("a passkey that was removed: got %+v, %v", got, err)
+	}
+	down := errors.New("the store is down")
+	_, err := s.FinishSignIn(begun.Record, answer, func(string) (*Owner, error) { return nil, down })
+	if !errors.Is(err, down) || isAnswerError(err) {
+		t.Errorf("a lookup that fails: got %v", err)
+	}
+}
+
+// TestTaken checks that a credential id belongs to one account, and to it once.
+func TestTaken(t *testing.T) {
+	t.Parallel()
+	s, a := site(t), verified()
+	s.add(a, "alice", "key")
+	for _, account := range []string{"alice", "bob"} {
+		begun := must.Get(s.BeginPasskey(NewUser{Account: account}))(t)
+		again := verified()
+		again.NewID = func() []byte { return a.Credentials[0].ID }
+		answer := must.Get(again.Create(begun.Options))(t)
+		if p, err := s.FinishPasskey(begun.Record, account, "key", answer, s.lookup); !errors.Is(err, ErrRefused) {
+			t.Errorf("the id of a passkey again, for %s: got %+v, %v", account, p, err)
+		}
+	}
+}
+
+// TestCounters checks that the counter of a passkey must rise, above what is stored and what
+// it was at the enrolment, unless it has none.
+func TestCounters(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		enrolled, stored int64
+		now              uint32
+		ok               bool
+	}{
+		{0, 0, 0, true}, {0, 0, 1, true}, {5, 0, 6, true}, {5, 0, 5, false}, {5, 0, 4, false}, {5, 0, 0, false},
+		{5, 9, 10, true}, {5, 9, 9, false}, {5, 9, 6, false}, {9, 5, 9, false}, {0, 9, 0, false}, {0, 1, 1, false},
+		{1<<32 - 2, 0, 1<<32 - 1, true}, {1<<32 - 1, 0, 0, false},
+	} {
+		s, a := site(t), verified()
+		p := s.add(a, "alice", "key")
+		s.owners[p.ID].Passkey.SignCount, s.owners[p.ID].Counter = c.enrolled, c.stored
+		a.Credentials[0].Counter = c.now - 1
+		got, err := s.signIn(a)
+		if (err == nil) != c.ok || err != nil && !errors.Is(err, ErrCounter) || err == nil && got.Counter != int64(c.now) {
+			t.Errorf("%+v: got %+v, %v", c, got, err)
+		}
+	}
+}
+
+// TestClone checks that of an authenticator and its copy, the one that is behind is refused.
+func TestClone(t *testing.T) {
+	t.Parallel()
+	s, a := site(t), verified()
+	s.add(a, "alice", "key")
+	clone := a.Clone()
+	must.Get(s.signIn(a))(t)
+	if got, err := s.signIn(clone); !errors.Is(err, ErrCounter) || !errors.Is(err, ErrRefused) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// TestBackupEligibility checks that a passkey cannot become one that can be copied, or stop
+// being one.
+func TestBackupEligibility(t *testing.T) {
+	t.Parallel()
+	for _, eligible := range []bool{true, false} {
+		s, a := site(t), verified()
+		a.BackupEligible = eligible
+		s.add(a, "alice", "key")
+		a.BackupEligible = !eligible
+		if got, err := s.signIn(a); !errors.Is(err, ErrRefused) {
+			t.Errorf("eligible first %v: got %+v, %v", eligible, got, err)
+		}
+	}
+}
+
+// TestVerificationLater checks that a PIN that was set after the enrolment does not make two
+// factors of a passkey.
+func TestVerificationLater(t *testing.T) {
+	t.Parallel()
+	s, a := site(t), verified()
+	a.Verified = false
+	s.add(a, "alice", "key")
+	a.Verified = true
+	if got, err := s.signIn(a); !errors.Is(err, ErrUnverified) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err := s.follow(a, "alice"); err != nil || got.Verified {
+		t.Errorf("after a password: got %+v, %v", got, err)
+	}
+}
+
+// TestAttestations checks that an attestation counts only if it can be verified: none, or by
+// the key itself.
+func TestAttestations(t *testing.T) {
+	t.Parallel()
+	sign := func(key crypto.Signer, message []byte) []byte {
+		hash := sha256.Sum256(message)
+		return must.Get(key.Sign(rand.Reader, hash[:], crypto.SHA256))(t)
+	}
+	other := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	for _, c := range []struct {
+		name   string
+		ok     bool
+		format string
+		attest func(signed []byte, key crypto.Signer) map[string]any
+	}{
+		{"none", true, "none", func([]byte, crypto.Signer) map[string]any { return map[string]any{} }},
+		{"none with a statement", false, "none", func(signed []byte, key crypto.Signer) map[string]any {
+			return map[string]any{"alg": authenticator.ES256, "sig": sign(key, signed)}
+		}},
+		{"self", true, "packed", func(signed []byte, key crypto.Signer) map[string]any {
+			return map[string]any{"alg": authenticator.ES256, "sig": sign(key, signed)}
+		}},
+		{"self, another key", false, "packed", func(signed []byte, _ crypto.Signer) map[string]any {
+			return map[string]any{"alg": authenticator.ES256, "sig": sign(other, signed)}
+		}},
+		{"self, another message", false, "packed", func(signed []byte, key crypto.Signer) map[string]any {
+			return map[string]any{"alg": authenticator.ES256, "sig": sign(key, signed[1:])}
+		}},
+		{"self, another algorithm", false, "packed", func(signed []byte, key crypto.Signer) map[string]any {
+			return map[string]any{"alg": authenticator.EdDSA, "sig": sign(key, signed)}
+		}},
+		{"packed, empty", false, "packed", func([]byte, crypto.Signer) map[string]any { return map[string]any{} }},
+		{"packed with a certificate", false, "packed", func(signed []byte, key crypto.Signer) map[string]any {
+			return map[string]any{"alg": authenticator.ES256, "sig": sign(key, signed), "x5c": []any{[]byte("x")}}
+		}},
+		{"packed with no certificates", false, "packed", func(signed []byte, key crypto.Signer) map[string]any {
+			return map[string]any{"alg": authenticator.ES256, "sig": sign(key, signed), "x5c": []any{}}
+		}},
+		{"fido-u2f", false, "fido-u2f", func(signed []byte, key crypto.Signer) map[string]any {
+			return map[string]any{"sig": sign(key, signed), "x5c": []any{[]byte("x")}}
+		}},
+		{"unknown", false, "x", func([]byte, crypto.Signer) map[string]any { return map[string]any{} }},
+		{"empty", false, "", func([]byte, crypto.Signer) map[string]any { return map[string]any{} }},
+	} {
+		s, a := site(t), verified()
+		a.Attestation = func(signed []byte, key crypto.Signer) (string, map[string]any) {
+			return c.format, c.attest(signed, key)
+		}
+		if _, err := s.tryAdd(a, "alice", "key"); (err == nil) != c.ok || err != nil && !isAnswerError(err) {
+			t.Errorf("%s: got %v", c.name, err)
+		}
+	}
+}
+
+// TestJSONOfAnswers checks that an answer is one JSON object that every parser reads alike.
+func TestJSONOfAnswers(t *testing.T) {
+	t.Parallel()
+	s, a := site(t), verified()
+	s.add(a, "alice", "key")
+	begun := must.Get(s.BeginSignIn())(t)
+	answer := must.Get(a.Get(begun.Options))(t)
+	inner := func(change func([]byte) []byte) []byte { // changes the client data
+		var whole map[string]any
+		must.Do(t, json.Unmarshal(answer, &whole))
+		response := whole["response"].(map[string]any)
+		said := must.Get(decode(response["clientDataJSON"].(string), 4096))(t)
+		response["clientDataJSON"] = encode(change(said))
+		return must.Get(json.Marshal(whole))(t)
+	}
+	for name, bad := range map[string][]byte{
+		"empty": nil, "null": []byte("null"), "a list": append(append([]byte("["), answer...), ']'),
+		"cut off": answer[:len(answer)-1], "trailing": append(bytes.Clone(answer), answer...),
+		"trailing text":  append(bytes.Clone(answer), 'x'),
+		"twice":          bytes.Replace(answer, []byte(`"type":`), []byte(`"type":"public-key","type":`), 1),
+		"twice, folded":  bytes.Replace(answer, []byte(`"type":`), []byte(`"TYPE":"public-key","type":`), 1),
+		"deep":           []byte(strings.Repeat("[", 20_000)),
+		"large":          append(bytes.Clone(answer), bytes.Repeat([]byte(" "), MaxAnswer)...),
+		"inner trailing": inner(func(said []byte) []byte { return append(said, said...) }),
+		"inner twice": inner(func(said []byte) []byte {
+			return append([]byte(`{"origin":"https://auth.example.org",`), said[1:]...)
+		}),
+		"inner twice, folded": inner(func(said []byte) []byte {
+			return append([]byte(`{"ORIGIN":"https://auth.example.com",`), said[1:]...)
+		}),
+		"inner folded alone": inner(func(said []byte) []byte {
+			return bytes.Replace(said, []byte(`"origin"`), []byte(`"Origin"`), 1)
+		}),
+	} {
+		if got, err := s.FinishSignIn(begun.Record, bad, s.lookup); !isAnswerError(err) {
+			t.Errorf("%s: got %+v, %v", name, got, err)
+		}
+		if key, err := CeremonyKey(bad); err == nil && !strings.HasPrefix(name, "inner folded") {
+			t.Errorf("%s: got the key %q", name, key)
+		}
+	}
+	if key, err := CeremonyKey(answer); err != nil || key != begun.Key {
+		t.Errorf("got the key %q, %v", key, err)
+	}
+	if _, err := s.FinishSignIn(begun.Record, append(answer, '\n'), s.lookup); err != nil {
+		t.Errorf("a line break at the end: %v", err)
+	}
+}
