@@ -45,7 +45,7 @@ func FuzzFinishSignIn(f *testing.F) {
 	f.Add(uint(32), []byte{1 | 4 | 8}, uint8(2))
 	f.Add(uint(0), []byte(`{"type":"webauthn.get",`), uint8(1))
 	f.Fuzz(func(t *testing.T, at uint, patch []byte, where uint8) {
-		changed := answer
+		var changed []byte
 		if member := int(where) % (len(names) + 1); member == len(names) {
 			changed = spliced(answer, patch, at)
 		} else {
