@@ -14,6 +14,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/jose"
+	"authgate/gateway/record"
 	"authgate/gateway/store"
 	"authgate/policy"
 )
@@ -43,7 +44,7 @@ type AccessTokens struct {
 	accounts *accounts.Set
 	logins   *Logins
 	reader   *jose.Reader
-	verified recall[verifiedToken] // by the token
+	verified record.Cache[verifiedToken] // by the token
 }
 
 // accessToken is the content of a token whose signature and form are valid.
@@ -61,7 +62,7 @@ type accessToken struct {
 // revocation and login are checked on every request.
 type verifiedToken struct {
 	accessToken
-	basis    basis // that the token is not revoked, and its login
+	basis    record.Basis // that the token is not revoked, and its login
 	identity *policy.Identity
 }
 
@@ -70,7 +71,7 @@ func NewAccessTokens(
 	options AccessTokenOptions, keys *jose.Keys, accounts *accounts.Set, logins *Logins,
 ) *AccessTokens {
 	return &AccessTokens{
-		options: options, keys: keys, accounts: accounts, logins: logins, verified: newRecall[verifiedToken](),
+		options: options, keys: keys, accounts: accounts, logins: logins, verified: record.NewCache[verifiedToken](),
 		reader: jose.NewReader(keys, jose.ReaderOptions{
 			Issuer: options.Issuer, Audience: options.Audience, Leeway: clockLeeway, Now: logins.now,
 		}),
@@ -166,7 +167,7 @@ func (a *AccessTokens) verify(ctx context.Context, token string) (*verifiedToken
 	if len(token) > maxTokenBytes {
 		return nil, badToken("longer than %d bytes", maxTokenBytes)
 	}
-	ready := a.verified.get(token)
+	ready := a.verified.Get(token)
 	if ready == nil {
 		access, err := a.parse(token)
 		if err != nil {
@@ -177,7 +178,7 @@ func (a *AccessTokens) verify(ctx context.Context, token string) (*verifiedToken
 	if !a.logins.now().Before(ready.expires) {
 		return nil, badToken("expired")
 	}
-	holds, err := a.logins.holds(ctx, ready.basis)
+	holds, err := ready.basis.Holds(ctx, a.logins.store)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +189,7 @@ func (a *AccessTokens) verify(ctx context.Context, token string) (*verifiedToken
 	if err != nil {
 		return nil, err
 	}
-	a.verified.keep(token, current)
+	a.verified.Keep(token, current)
 	return current, nil
 }
 
@@ -204,7 +205,7 @@ func (a *AccessTokens) resolve(ctx context.Context, access *accessToken) (*verif
 	}
 	identity := account.Identity(policy.Bearer, access.login, access.expires)
 	if access.login != "" {
-		login, err := decodeLogin(access.login, known[1].raw)
+		login, err := decodeLogin(access.login, known[1].Raw)
 		if err != nil {
 			return nil, err
 		}
@@ -222,8 +223,8 @@ func (a *AccessTokens) resolve(ctx context.Context, access *accessToken) (*verif
 // look returns what a valid token depends on: that it is not revoked, and the record of
 // its login, if it has one. It reads both in parallel, because the store must probably
 // ask a disk or a server.
-func (a *AccessTokens) look(ctx context.Context, access *accessToken) (basis, error) {
-	known := basis{{key: access.revokedKey}}
+func (a *AccessTokens) look(ctx context.Context, access *accessToken) (record.Basis, error) {
+	known := record.Basis{{Key: access.revokedKey}}
 	if access.login == "" {
 		return known, a.logins.notRevoked(ctx, access.revokedKey)
 	}
@@ -236,12 +237,12 @@ func (a *AccessTokens) look(ctx context.Context, access *accessToken) (basis, er
 	if errors.Is(err, auth.ErrRejected) {
 		return nil, badToken("its login has ended")
 	}
-	return append(known, record{access.loginKey, raw}), err
+	return append(known, record.Stored{Key: access.loginKey, Raw: raw}), err
 }
 
 // notRevoked returns an ErrRejected if the store has the revocation of a token under key.
 func (l *Logins) notRevoked(ctx context.Context, key string) error {
-	revocation, err := l.find(ctx, key)
+	revocation, err := record.Find(ctx, l.store, key)
 	if err == nil && revocation != nil {
 		err = badToken("revoked")
 	}

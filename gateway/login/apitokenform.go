@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/record"
 	"authgate/policy"
 )
 
@@ -52,7 +53,7 @@ func wholeAPIToken(token string) bool {
 }
 
 // apiTokenKey returns the store key of a token.
-func apiTokenKey(token string) string { return apiTokenPrefix + hashed([]byte(token)) }
+func apiTokenKey(token string) string { return apiTokenPrefix + record.Hash([]byte(token)) }
 
 // PasswordTokens is the mechanism for API tokens as the password of Basic
 // credentials, for clients that know nothing else (git, npm, docker). It decides

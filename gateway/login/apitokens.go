@@ -11,6 +11,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
+	"authgate/gateway/record"
 	"authgate/gateway/store"
 	"authgate/policy"
 )
@@ -101,14 +102,14 @@ type APITokens struct {
 	accounts *accounts.Set
 	users    *Users // nil: users of providers have none
 	logins   *Logins
-	cache    recall[cachedAPIToken] // by what was presented
+	cache    record.Cache[cachedAPIToken] // by what was presented
 }
 
 // cachedAPIToken is a token that an earlier request looked up.
 type cachedAPIToken struct {
 	presented apiTokenClaim
-	stored    record
-	basis     basis // stored; nothing if the owner is a user of a provider, who is looked up each time
+	stored    record.Stored
+	basis     record.Basis // stored; nothing if the owner is a user of a provider, who is looked up each time
 	record    *apiTokenRecord
 	identity  *policy.Identity
 
@@ -124,7 +125,7 @@ type apiTokenClaim struct {
 
 // NewAPITokens returns the API tokens of accounts, in the store of logins.
 func NewAPITokens(accounts *accounts.Set, logins *Logins) *APITokens {
-	return &APITokens{accounts: accounts, logins: logins, cache: newRecall[cachedAPIToken]()}
+	return &APITokens{accounts: accounts, logins: logins, cache: record.NewCache[cachedAPIToken]()}
 }
 
 // Create makes a token of owner, which is shown only this once. It has the given
@@ -193,18 +194,18 @@ func (a *APITokens) find(ctx context.Context, key string) (*apiTokenRecord, []st
 	if err != nil {
 		return nil, nil, err
 	}
-	record, err := decode[apiTokenRecord](raw)
+	token, err := record.Decode[apiTokenRecord](raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !a.logins.now().Before(record.Expires) {
+	if !a.logins.now().Before(token.Expires) {
 		return nil, nil, auth.ErrRejected
 	}
-	identity, err := a.holder(ctx, record)
+	identity, err := a.holder(ctx, token)
 	if err != nil {
 		return nil, nil, err
 	}
-	return record, identity.Roles, nil
+	return token, identity.Roles, nil
 }
 
 // List returns the valid tokens of owner, the oldest first.
@@ -284,7 +285,7 @@ func (a *APITokens) list(ctx context.Context, name string) ([]apiTokenEntry, err
 	if err != nil {
 		return nil, err
 	}
-	entries, err := decode[[]apiTokenEntry](raw)
+	entries, err := record.Decode[[]apiTokenEntry](raw)
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +301,7 @@ func (a *APITokens) change(
 		entries := new([]apiTokenEntry)
 		var err error
 		if raw != nil {
-			if entries, err = decode[[]apiTokenEntry](raw); err != nil {
+			if entries, err = record.Decode[[]apiTokenEntry](raw); err != nil {
 				return store.Edit{}, err
 			}
 		}
@@ -312,7 +313,7 @@ func (a *APITokens) change(
 		for _, e := range next {
 			expires = later(expires, e.Expires)
 		}
-		return edited(next, expires)
+		return record.Edited(next, expires)
 	})
 	if err != nil {
 		err = fmt.Errorf("changing the list of API tokens: %w", err)
@@ -341,7 +342,7 @@ func (a *APITokens) alive(ctx context.Context, value string, basic bool) (*polic
 }
 
 func (a *APITokens) look(ctx context.Context, value string, basic bool) (*cachedAPIToken, error) {
-	cached := a.cache.get(value)
+	cached := a.cache.Get(value)
 	if cached == nil {
 		var err error
 		if cached, err = readAPIToken(value, basic); err != nil {
@@ -349,7 +350,7 @@ func (a *APITokens) look(ctx context.Context, value string, basic bool) (*cached
 		}
 	}
 	current := cached
-	holds, err := a.logins.holds(ctx, cached.basis)
+	holds, err := cached.basis.Holds(ctx, a.logins.store)
 	if err == nil && !holds {
 		current, err = a.resolve(ctx, cached)
 	}
@@ -360,7 +361,7 @@ func (a *APITokens) look(ctx context.Context, value string, basic bool) (*cached
 		return nil, badAPIToken(basic, "expired")
 	}
 	if current != cached {
-		a.cache.keep(value, current)
+		a.cache.Keep(value, current)
 	}
 	return current, nil
 }
@@ -378,12 +379,12 @@ func readAPIToken(value string, basic bool) (*cachedAPIToken, error) {
 	if !wholeAPIToken(token) {
 		return nil, badAPIToken(basic, "not whole: its length or its checksum is wrong")
 	}
-	return &cachedAPIToken{presented: presented, stored: record{key: apiTokenKey(token)}}, nil
+	return &cachedAPIToken{presented: presented, stored: record.Stored{Key: apiTokenKey(token)}}, nil
 }
 
 // resolve looks up a token and its owner.
 func (a *APITokens) resolve(ctx context.Context, cached *cachedAPIToken) (*cachedAPIToken, error) {
-	key, presented := cached.stored.key, cached.presented
+	key, presented := cached.stored.Key, cached.presented
 	raw, err := a.logins.read(ctx, key)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil, badAPIToken(presented.basic, "unknown, revoked or expired")
@@ -391,7 +392,7 @@ func (a *APITokens) resolve(ctx context.Context, cached *cachedAPIToken) (*cache
 	if err != nil {
 		return nil, err
 	}
-	token, err := decode[apiTokenRecord](raw)
+	token, err := record.Decode[apiTokenRecord](raw)
 	if err != nil {
 		return nil, err
 	}
@@ -405,10 +406,10 @@ func (a *APITokens) resolve(ctx context.Context, cached *cachedAPIToken) (*cache
 		return nil, badAPIToken(presented.basic, "presented with the user name of another account")
 	}
 	next := &cachedAPIToken{
-		presented: presented, stored: record{key, raw}, record: token, identity: owner.Reduced(token.Roles),
+		presented: presented, stored: record.Stored{Key: key, Raw: raw}, record: token, identity: owner.Reduced(token.Roles),
 	}
 	if token.Provider == "" {
-		next.basis = basis{next.stored}
+		next.basis = record.Basis{next.stored}
 	}
 	next.tried.Store(cached.tried.Load())
 	return next, nil
@@ -443,7 +444,7 @@ func (a *APITokens) touch(c *cachedAPIToken) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		// With Swap, a token that was revoked meanwhile stays revoked.
-		_ = a.logins.store.Swap(ctx, c.stored.key, c.stored.raw, value, used.Expires)
+		_ = a.logins.store.Swap(ctx, c.stored.Key, c.stored.Raw, value, used.Expires)
 	}()
 }
 

@@ -15,6 +15,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/lru"
 	"authgate/gateway/provider"
+	"authgate/gateway/record"
 	"authgate/gateway/seal"
 	"authgate/gateway/store"
 )
@@ -80,7 +81,7 @@ func (a *Attempts) New(browser, name, issuer, returnTo string) *Attempt {
 		// RFC 7636, section 4.1 recommends 32 random bytes for the code verifier.
 		Attempt:  provider.Attempt{State: newSecretText(), Nonce: newSecretText(), Verifier: newSecretText()},
 		Provider: name, Issuer: issuer, ReturnTo: returnTo,
-		Browser: hashed([]byte(browser)), Started: a.now(),
+		Browser: record.Hash([]byte(browser)), Started: a.now(),
 	}
 }
 
@@ -128,7 +129,7 @@ func (a *Attempts) Finish(ctx context.Context, browser, state string) (*Attempt,
 	if err != nil {
 		return nil, attemptError(store.ErrNotFound, "sealed with another key")
 	}
-	attempt, err := decode[Attempt](value)
+	attempt, err := record.Decode[Attempt](value)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func (a *Attempts) Finish(ctx context.Context, browser, state string) (*Attempt,
 		return nil, attemptError(store.ErrNotFound,
 			"too old, begun before the clock was set back, or from a browser without the cookie")
 	}
-	if subtle.ConstantTimeCompare([]byte(attempt.Browser), []byte(hashed([]byte(browser)))) != 1 {
+	if subtle.ConstantTimeCompare([]byte(attempt.Browser), []byte(record.Hash([]byte(browser)))) != 1 {
 		return nil, attemptError(store.ErrNotFound, "the state is of another browser")
 	}
 	if attempt.Used {
@@ -167,4 +168,4 @@ func attemptError(err error, reason string) error {
 	return fmt.Errorf("finishing an attempt to log in: %w", err)
 }
 
-func attemptKey(state string) string { return attemptPrefix + hashed([]byte(state)) }
+func attemptKey(state string) string { return attemptPrefix + record.Hash([]byte(state)) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"authgate/gateway/record"
 	"authgate/internal/test/must"
 )
 
@@ -97,7 +98,8 @@ func TestAttemptOfAnotherBrowser(t *testing.T) {
 	}
 	for _, state := range []string{
 		"", a.State[:42], a.State + "A", a.State + "=", " " + a.State, a.State + "\n", decoded(t, a.State), loosen(t, a.State), strings.ToUpper(a.State),
-		hashed([]byte(a.State)), attemptKey(a.State), a.Nonce, a.Verifier, own, a.Browser, "\x00", strings.Repeat("A", 1<<20),
+		record.Hash([]byte(a.State)), attemptKey(a.State), a.Nonce,
+		a.Verifier, own, a.Browser, "\x00", strings.Repeat("A", 1<<20),
 	} {
 		r.wantNoAttempt(t, own, state)
 	}

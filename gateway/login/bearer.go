@@ -63,5 +63,5 @@ func (b *BearerTokens) Revoke(ctx context.Context, token string) (*policy.Identi
 }
 
 func (b *BearerTokens) isTrusted(token string) bool {
-	return b.trusted != nil && !IsAPIToken(token) && b.own.verified.get(token) == nil && b.trusted.accepts(token)
+	return b.trusted != nil && !IsAPIToken(token) && b.own.verified.Get(token) == nil && b.trusted.accepts(token)
 }

@@ -56,8 +56,8 @@ func TestIssuerSelectsTheVerifier(t *testing.T) {
 		}
 	}
 	wantNoneInCookies()
-	if r.bearer.verified.get(outside) != nil || r.bearer.verified.get("opaque") != nil ||
-		r.trusted.verified.get(own.access) != nil {
+	if r.bearer.verified.Get(outside) != nil || r.bearer.verified.Get("opaque") != nil ||
+		r.trusted.verified.Get(own.access) != nil {
 		t.Error("one of the two remembers a token of the other")
 	}
 	// The gateway also decides about its own tokens that are not valid.

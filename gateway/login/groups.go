@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/record"
 	"authgate/gateway/store"
 )
 
@@ -80,7 +81,7 @@ func sessionGroup(name, issuer, sid string) string { return groupKey("sid", name
 func unnamedGroup(name, issuer, sub string) string { return groupKey("unnamed", name, issuer, sub) }
 
 func groupKey(parts ...string) string {
-	return groupPrefix + hashed([]byte(strings.Join(parts, "\x00"))) // no part has a NUL
+	return groupPrefix + record.Hash([]byte(strings.Join(parts, "\x00"))) // no part has a NUL
 }
 
 // enter adds login to its groups. The error is an ErrRejected if one of them was ended
@@ -301,7 +302,7 @@ func (g *groups) apply(ctx context.Context, key string, batch []*groupChange) er
 		if err := g.makeRoom(ctx, now); err != nil {
 			return store.Edit{}, err
 		}
-		return edited(now, now.expires())
+		return record.Edited(now, now.expires())
 	})
 	if err != nil {
 		err = fmt.Errorf("changing a group of logins: %w", err)
@@ -314,7 +315,7 @@ func decodeGroup(raw []byte) (*group, error) {
 	if raw == nil {
 		return &group{}, nil
 	}
-	return decode[group](raw)
+	return record.Decode[group](raw)
 }
 
 // expires returns when the record is of no more use.

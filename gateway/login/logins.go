@@ -3,7 +3,6 @@ package login
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -16,6 +15,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
+	"authgate/gateway/record"
 	"authgate/gateway/store"
 	"authgate/policy"
 )
@@ -187,7 +187,7 @@ func (l *Logins) undo(login *Login) error {
 // read returns the record of a login or a handle. The error is ErrRejected if it
 // does not exist any more.
 func (l *Logins) read(ctx context.Context, key string) ([]byte, error) {
-	raw, err := l.find(ctx, key)
+	raw, err := record.Find(ctx, l.store, key)
 	if err == nil && raw == nil {
 		err = auth.ErrRejected
 	}
@@ -205,7 +205,7 @@ func (l *Logins) load(ctx context.Context, sid string) (login *Login, raw []byte
 
 // decodeLogin decodes the record of a login.
 func decodeLogin(sid string, raw []byte) (*Login, error) {
-	login, err := decode[Login](raw)
+	login, err := record.Decode[Login](raw)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +236,7 @@ func (l *Logins) amend(
 		if made, left, err = edit(login); err != nil {
 			return store.Edit{}, err
 		}
-		return edited(login, login.Expires)
+		return record.Edited(login, login.Expires)
 	})
 	if err != nil {
 		l.forget(ctx, made)
@@ -352,25 +352,3 @@ func newSecret() []byte {
 
 // newSecretText returns 256 random bits in base64url.
 func newSecretText() string { return base64.RawURLEncoding.EncodeToString(newSecret()) }
-
-// hashed returns the SHA-256 of secret in base64url, for use in store keys. A fast
-// hash is enough for 256 random bits.
-func hashed(secret []byte) string {
-	sum := sha256.Sum256(secret)
-	return base64.RawURLEncoding.EncodeToString(sum[:])
-}
-
-// decode decodes a record of the store.
-func decode[T any](raw []byte) (*T, error) {
-	record := new(T)
-	if err := json.Unmarshal(raw, record); err != nil {
-		return nil, fmt.Errorf("a record in the store is damaged: %w", err)
-	}
-	return record, nil
-}
-
-// edited returns the change of a record that expires.
-func edited(record any, expires time.Time) (store.Edit, error) {
-	value, err := json.Marshal(record)
-	return store.Edit{Value: value, Expires: expires}, err
-}

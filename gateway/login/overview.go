@@ -13,6 +13,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
+	"authgate/gateway/record"
 	"authgate/gateway/store"
 	"authgate/policy"
 )
@@ -212,7 +213,7 @@ func (o *Overview) addHandle(ctx context.Context, live *LiveLogin, login *Login,
 	var used, expires time.Time
 	switch store.KindOf(key) {
 	case SessionPrefix:
-		session, err := decode[sessionRecord](raw)
+		session, err := record.Decode[sessionRecord](raw)
 		if err != nil {
 			return err
 		}
@@ -227,7 +228,7 @@ func (o *Overview) addHandle(ctx context.Context, live *LiveLogin, login *Login,
 		}
 		used, expires = session.Seen, kind.expires(session, login)
 	case refreshPrefix:
-		f, err := decode[family](raw)
+		f, err := record.Decode[family](raw)
 		if err != nil {
 			return err
 		}

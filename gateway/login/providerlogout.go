@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"authgate/gateway/provider"
+	"authgate/gateway/record"
 	"authgate/gateway/store"
 )
 
@@ -21,7 +22,7 @@ func (u *Users) BackChannel(ctx context.Context, name string, token *provider.Lo
 	if !ok {
 		return nil, fmt.Errorf("provider %s: not configured", name)
 	}
-	used := usedPrefix + hashed([]byte(p.Issuer()+"\x00"+token.ID))
+	used := usedPrefix + record.Hash([]byte(p.Issuer()+"\x00"+token.ID))
 	switch _, err := u.logins.store.Get(ctx, used); {
 	case err == nil:
 		return nil, ErrReplayed

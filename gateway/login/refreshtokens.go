@@ -15,6 +15,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
+	"authgate/gateway/record"
 	"authgate/gateway/store"
 )
 
@@ -111,7 +112,7 @@ func (t refreshToken) String() string {
 	return base64.RawURLEncoding.EncodeToString(slices.Concat(t.family, t.generation, t.check()))
 }
 
-func (t refreshToken) key() string { return refreshPrefix + hashed(t.family) }
+func (t refreshToken) key() string { return refreshPrefix + record.Hash(t.family) }
 
 // parseRefresh parses a token. ok reports whether the token was ever issued.
 func parseRefresh(s string) (t refreshToken, ok bool) {
@@ -148,7 +149,7 @@ func (r *RefreshTokens) New(creds *auth.Credentials) (token string, handle Handl
 	return t.String(), func(login *Login) (string, []byte, time.Time, error) {
 		f := family{
 			Login:   login.ID,
-			Current: hashed(t.generation),
+			Current: record.Hash(t.generation),
 			Expires: r.Expires(login),
 			Device:  r.device(creds),
 		}
@@ -190,7 +191,7 @@ func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Cr
 		return nil, err
 	}
 	now := r.logins.now()
-	if presented := hashed(t.generation); f.Current != presented {
+	if presented := record.Hash(t.generation); f.Current != presented {
 		if f.justRotated(presented, now, r.options.Leeway) {
 			return nil, badRefresh("used again within the leeway")
 		}
@@ -200,7 +201,7 @@ func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Cr
 		return nil, badRefresh("used by another device")
 	}
 	next := refreshToken{family: t.family, generation: newSecret()}
-	value, err := json.Marshal(r.rotated(f, hashed(next.generation), now))
+	value, err := json.Marshal(r.rotated(f, record.Hash(next.generation), now))
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +237,7 @@ func (r *RefreshTokens) find(ctx context.Context, token string) (refreshToken, *
 	if err != nil {
 		return t, nil, nil, err
 	}
-	f, err := decode[family](raw)
+	f, err := record.Decode[family](raw)
 	return t, f, raw, err
 }
 
@@ -317,7 +318,7 @@ func (r *RefreshTokens) device(creds *auth.Credentials) string {
 			traits = append(traits, "ip", address(creds.Client))
 		}
 	}
-	return hashed([]byte(strings.Join(traits, "\x00"))) // a header value has no NUL
+	return record.Hash([]byte(strings.Join(traits, "\x00"))) // a header value has no NUL
 }
 
 func address(a netip.Addr) string { return a.Unmap().WithZone("").String() }

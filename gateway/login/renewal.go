@@ -11,6 +11,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/provider"
+	"authgate/gateway/record"
 	"authgate/gateway/store"
 )
 
@@ -247,7 +248,7 @@ func (u *Users) replace(ctx context.Context, login *Login, tokens provider.Token
 		if soon {
 			now.Delegated.RenewAt = u.logins.now().Add(renewSoon)
 		}
-		return edited(now, now.Expires)
+		return record.Edited(now, now.Expires)
 	})
 	if err != nil {
 		err = fmt.Errorf("storing the provider's tokens: %w", err)

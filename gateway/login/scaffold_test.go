@@ -22,6 +22,7 @@ import (
 	"authgate/gateway/jose"
 	"authgate/gateway/password"
 	"authgate/gateway/provider"
+	"authgate/gateway/record"
 	"authgate/gateway/seal"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
@@ -486,7 +487,7 @@ func (r *rig) wantRecords(tb testing.TB, prefix string, want int) {
 // stored decodes the record of a key.
 func stored[T any](tb testing.TB, s store.Store, key string) *T {
 	tb.Helper()
-	return must.Get(decode[T](must.Get(s.Get(tb.Context(), key))(tb)))(tb)
+	return must.Get(record.Decode[T](must.Get(s.Get(tb.Context(), key))(tb)))(tb)
 }
 
 // restore changes a record in the store, and removes its expiry.

@@ -10,6 +10,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
+	"authgate/gateway/record"
 	"authgate/policy"
 )
 
@@ -56,8 +57,8 @@ type Sessions struct {
 	options   SessionOptions
 	owner     owner
 	logins    *Logins
-	cache     recall[cachedSession] // by session identifier
-	notes     chan struct{}         // one for each time of a request that is being stored
+	cache     record.Cache[cachedSession] // by session identifier
+	notes     chan struct{}               // one for each time of a request that is being stored
 }
 
 // owner finds the person or account that a login of one mechanism belongs to.
@@ -65,7 +66,7 @@ type owner interface {
 	// identify returns the identity of the login's owner, and the additional
 	// records that it depends on. The error is ErrRejected if the owner is gone
 	// or has changed.
-	identify(ctx context.Context, login *Login, expires time.Time) (*policy.Identity, []record, error)
+	identify(ctx context.Context, login *Login, expires time.Time) (*policy.Identity, []record.Stored, error)
 	// renew updates what is known about the owner if that is due. It reports
 	// whether the identity may have changed. It waits only if patient.
 	renew(ctx context.Context, login *Login, patient bool) bool
@@ -73,7 +74,7 @@ type owner interface {
 
 // cachedSession is a session that an earlier request looked up.
 type cachedSession struct {
-	basis    basis // session, login, and the records of the owner
+	basis    record.Basis // session, login, and the records of the owner
 	session  *sessionRecord
 	login    *Login
 	identity *policy.Identity
@@ -90,7 +91,7 @@ func NewSessions(options SessionOptions, accounts *accounts.Set, logins *Logins)
 func newSessions(mechanism policy.Mechanism, options SessionOptions, o owner, logins *Logins) *Sessions {
 	return &Sessions{
 		mechanism: mechanism, options: options, owner: o, logins: logins,
-		cache: newRecall[cachedSession](), notes: make(chan struct{}, notesAtOnce),
+		cache: record.NewCache[cachedSession](), notes: make(chan struct{}, notesAtOnce),
 	}
 }
 
@@ -98,7 +99,9 @@ func newSessions(mechanism policy.Mechanism, options SessionOptions, o owner, lo
 // accounts for its whole life.
 type localOwner struct{ accounts *accounts.Set }
 
-func (o localOwner) identify(_ context.Context, login *Login, expires time.Time) (*policy.Identity, []record, error) {
+func (o localOwner) identify(
+	_ context.Context, login *Login, expires time.Time,
+) (*policy.Identity, []record.Stored, error) {
 	account, ok := login.current(o.accounts)
 	if !ok {
 		return nil, nil, auth.ErrRejected
@@ -124,7 +127,7 @@ func (s *Sessions) New(scope string) (id string, handle Handle) {
 			Login: login.ID, Mechanism: s.mechanism, Scope: scope,
 			Created: login.Created, Expires: expires, Seen: seen,
 		})
-		return SessionPrefix + hashed(secret), value, expires, err
+		return SessionPrefix + record.Hash(secret), value, expires, err
 	}
 }
 
@@ -208,14 +211,14 @@ func (s *Sessions) LoginOf(ctx context.Context, creds *auth.Credentials) (string
 	if err != nil {
 		return "", err
 	}
-	record, err := decode[sessionRecord](raw)
+	session, err := record.Decode[sessionRecord](raw)
 	if err != nil {
 		return "", err
 	}
-	if record.Scope != creds.Scope {
+	if session.Scope != creds.Scope {
 		return "", auth.ErrRejected
 	}
-	return record.Login, nil
+	return session.Login, nil
 }
 
 // sessionKey returns the store key of a session. The error is ErrRejected if id
@@ -229,7 +232,7 @@ func sessionKey(id string) (string, error) {
 	if err != nil {
 		return "", auth.ErrRejected
 	}
-	return SessionPrefix + hashed(secret), nil
+	return SessionPrefix + record.Hash(secret), nil
 }
 
 // find is look for a request. A request counts as activity.
@@ -243,7 +246,7 @@ func (s *Sessions) find(ctx context.Context, id, scope string) (*cachedSession, 
 
 // look returns the session with that identifier if it is valid in scope.
 func (s *Sessions) look(ctx context.Context, id, scope string) (*cachedSession, error) {
-	cached := s.cache.get(id)
+	cached := s.cache.Get(id)
 	current, err := s.current(ctx, id, cached)
 	if err != nil {
 		return nil, err
@@ -253,7 +256,7 @@ func (s *Sessions) look(ctx context.Context, id, scope string) (*cachedSession, 
 		return nil, auth.ErrRejected
 	}
 	if current != cached {
-		s.cache.keep(id, current)
+		s.cache.Keep(id, current)
 	}
 	return current, nil
 }
@@ -277,11 +280,11 @@ func (s *Sessions) current(ctx context.Context, id string, cached *cachedSession
 		}
 		return s.resolve(ctx, key)
 	}
-	holds, err := s.logins.holds(ctx, cached.basis)
+	holds, err := cached.basis.Holds(ctx, s.logins.store)
 	if holds || err != nil {
 		return cached, err
 	}
-	next, err := s.resolve(ctx, cached.basis[0].key)
+	next, err := s.resolve(ctx, cached.basis[0].Key)
 	if err == nil {
 		next.seen.Store(cached.seen.Load())
 	}
@@ -294,7 +297,7 @@ func (s *Sessions) resolve(ctx context.Context, key string) (*cachedSession, err
 	if err != nil {
 		return nil, err
 	}
-	session, err := decode[sessionRecord](raw)
+	session, err := record.Decode[sessionRecord](raw)
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +321,7 @@ func (s *Sessions) resolve(ctx context.Context, key string) (*cachedSession, err
 		return nil, err
 	}
 	return &cachedSession{
-		basis:   append(basis{{key, raw}, {loginKey, rawLogin}}, more...),
+		basis:   append(record.Basis{{Key: key, Raw: raw}, {Key: loginKey, Raw: rawLogin}}, more...),
 		session: session, login: login, identity: identity,
 	}, nil
 }
@@ -368,6 +371,6 @@ func (s *Sessions) touch(cached *cachedSession, now time.Time) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		// With Swap, a session that has ended meanwhile stays ended.
-		_ = s.logins.store.Swap(ctx, cached.basis[0].key, cached.basis[0].raw, value, seen.Expires)
+		_ = s.logins.store.Swap(ctx, cached.basis[0].Key, cached.basis[0].Raw, value, seen.Expires)
 	}()
 }

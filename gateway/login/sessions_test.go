@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/record"
 	"authgate/internal/test/must"
 	"authgate/internal/test/scripttest"
 	"authgate/policy"
@@ -22,7 +23,7 @@ func TestSessionRefuses(t *testing.T) {
 	raw := []byte(decoded(t, s.session))
 	for _, id := range []string{
 		base64url(randomBytes(32)), base64url(raw[:31]), base64url(append(raw, 0)), base64.URLEncoding.EncodeToString(raw), loosen(t, s.session),
-		hashed(raw), SessionPrefix + hashed(raw), s.login.ID, s.refresh, `"` + s.session + `"`,
+		record.Hash(raw), SessionPrefix + record.Hash(raw), s.login.ID, s.refresh, `"` + s.session + `"`,
 		s.session[:20] + "\n" + s.session[20:], s.session[:20] + "\n" + s.session[21:], strings.Repeat("A", 1<<20),
 	} {
 		r.wantOut(t, &signedIn{session: id})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/record"
 	"authgate/gateway/seal"
 	"authgate/gateway/store"
 )
@@ -48,7 +49,7 @@ type Tickets struct {
 func NewTickets(s store.Store, now func() time.Time) *Tickets { return &Tickets{store: s, now: now} }
 
 // Binding returns what tells a browser's secret without giving it away.
-func Binding(secret string) string { return hashed([]byte(secret)) }
+func Binding(secret string) string { return record.Hash([]byte(secret)) }
 
 // Begun returns a proof for the host of public_url: the browser that has a session
 // there also has a binding at another host. The browser brings the proof to the other
@@ -101,7 +102,7 @@ func (t *Tickets) Use(ctx context.Context, secret, scope, browser string) (*Tick
 	if err != nil {
 		return nil, fmt.Errorf("a record in the store is damaged: %w", err)
 	}
-	ticket, err := decode[Ticket](value)
+	ticket, err := record.Decode[Ticket](value)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func ticketBox(secret string) (key string, box *seal.Box, err error) {
 	if box, err = seal.New([]byte(secret)); err != nil {
 		return "", nil, fmt.Errorf("encrypting a ticket: %w", err)
 	}
-	return ticketPrefix + hashed([]byte(secret)), box, nil
+	return ticketPrefix + record.Hash([]byte(secret)), box, nil
 }
 
 func noTicket(reason string) error { return fmt.Errorf("%w: %s", ErrNoTicket, reason) }

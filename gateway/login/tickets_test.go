@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/record"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )
@@ -98,7 +99,8 @@ func TestForgedTickets(t *testing.T) {
 	ticket := r.ticketFor(t, s, own)
 	for _, forged := range []string{
 		"", ticket[:42], ticket + "A", ticket + "=", " " + ticket, loosen(t, ticket), strings.ToUpper(ticket),
-		hashed([]byte(ticket)), ticketPrefix + hashed([]byte(ticket)), own, s.session, "\x00", strings.Repeat("A", 1<<20),
+		record.Hash([]byte(ticket)), ticketPrefix + record.Hash([]byte(ticket)), own,
+		s.session, "\x00", strings.Repeat("A", 1<<20),
 	} {
 		r.wantNoTicket(t, forged, otherHost, own)
 	}
@@ -130,14 +132,14 @@ func TestSealedTickets(t *testing.T) {
 	r, browser := newRig(t), NewBrowserSecret()
 	s := r.signIn(t, "alice")
 	ticket := r.ticketFor(t, s, browser)
-	sealed := must.Get(r.store.Get(t.Context(), ticketPrefix+hashed([]byte(ticket))))(t)
+	sealed := must.Get(r.store.Get(t.Context(), ticketPrefix+record.Hash([]byte(ticket))))(t)
 	for _, readable := range []string{s.login.ID, otherHost, "/page", ticket, browser, Binding(browser)} {
 		if strings.Contains(string(sealed), readable) {
 			t.Errorf("the record shows %q", readable)
 		}
 	}
 	elsewhere := newSecretText()
-	must.Do(t, r.store.Put(t.Context(), ticketPrefix+hashed([]byte(elsewhere)), sealed, time.Time{}))
+	must.Do(t, r.store.Put(t.Context(), ticketPrefix+record.Hash([]byte(elsewhere)), sealed, time.Time{}))
 	if got, err := r.tickets().Use(t.Context(), elsewhere, otherHost, browser); got != nil || err == nil || errors.Is(err, ErrNoTicket) {
 		t.Errorf("damaged: got %+v, %v, want an error that decides nothing", got, err)
 	}

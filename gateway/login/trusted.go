@@ -13,6 +13,7 @@ import (
 	"authgate/gateway/jose"
 	"authgate/gateway/lru"
 	"authgate/gateway/provider"
+	"authgate/gateway/record"
 	"authgate/gateway/store"
 	"authgate/policy"
 )
@@ -59,7 +60,7 @@ type TrustedTokens struct {
 	opaque   *TrustedIssuer // nil: no issuer is asked about opaque tokens
 	logins   *Logins
 	now      func() time.Time
-	verified recall[trustedToken] // by token
+	verified record.Cache[trustedToken] // by token
 	// refused has tokens that are not valid, by hash, with the time until which
 	// that is known. It is a cache of its own, so that a flood of invalid tokens
 	// removes no valid one.
@@ -89,8 +90,8 @@ type trustedToken struct {
 func NewTrustedTokens(issuers []TrustedIssuer, logins *Logins, now func() time.Time) (*TrustedTokens, error) {
 	t := &TrustedTokens{
 		byIssuer: make(map[string]TrustedIssuer, len(issuers)), logins: logins, now: now,
-		verified: newRecall[trustedToken](), refused: lru.New[string, time.Time](identityCacheSize),
-		again: lru.New[string, time.Time](identityCacheSize), slots: make(chan struct{}, opaqueAtOnce),
+		verified: record.NewCache[trustedToken](), refused: lru.New[string, time.Time](record.CacheSize),
+		again: lru.New[string, time.Time](record.CacheSize), slots: make(chan struct{}, opaqueAtOnce),
 	}
 	for _, issuer := range issuers {
 		t.byIssuer[issuer.Issuer()] = issuer
@@ -121,7 +122,7 @@ func (t *TrustedTokens) accepts(token string) bool {
 	if len(token) > maxTokenBytes {
 		return false
 	}
-	if t.verified.get(token) != nil {
+	if t.verified.Get(token) != nil {
 		return true
 	}
 	_, ok := t.issuerOf(token)
@@ -132,16 +133,16 @@ func (t *TrustedTokens) accepts(token string) bool {
 // auth.Authenticator.
 func (t *TrustedTokens) verify(ctx context.Context, token string) (*trustedToken, error) {
 	now := t.now()
-	known := t.verified.get(token)
+	known := t.verified.Get(token)
 	if known == nil || !now.Before(known.fresh) {
-		if until, refused := t.refused.Get(hashed([]byte(token))); refused && now.Before(until) {
+		if until, refused := t.refused.Get(record.Hash([]byte(token))); refused && now.Before(until) {
 			return nil, errNotActive
 		}
 		var err error
 		if known, err = t.ask(ctx, token); err != nil {
 			return nil, err
 		}
-		t.verified.keep(token, known)
+		t.verified.Keep(token, known)
 	}
 	if err := t.good(ctx, known, now); err != nil {
 		return nil, err
@@ -171,7 +172,7 @@ func (t *TrustedTokens) ask(ctx context.Context, token string) (*trustedToken, e
 	}
 	access, err := judge(ctx, token)
 	if errors.Is(err, provider.ErrInvalid) && !jose.HasForm(token) {
-		t.refused.Add(hashed([]byte(token)), t.now().Add(fresh)) // so a flood of one invalid token is one question
+		t.refused.Add(record.Hash([]byte(token)), t.now().Add(fresh)) // so a flood of one invalid token is one question
 		return nil, errNotActive
 	}
 	if errors.Is(err, provider.ErrInvalid) {
@@ -188,7 +189,7 @@ func (t *TrustedTokens) ask(ctx context.Context, token string) (*trustedToken, e
 	}
 	return &trustedToken{
 		identity: identity, expires: access.Expires, fresh: t.now().Add(fresh),
-		revokedKey: revokedPrefix + hashed([]byte(issuer.Issuer()+"\x00"+name)),
+		revokedKey: revokedPrefix + record.Hash([]byte(issuer.Issuer()+"\x00"+name)),
 	}, nil
 }
 
@@ -204,7 +205,7 @@ func nameOf(token string) string {
 // introspect asks the issuer about an opaque token. Concurrent calls for one token ask
 // once.
 func (t *TrustedTokens) introspect(ctx context.Context, token string) (*provider.AccessToken, error) {
-	done := t.asking.DoChan(hashed([]byte(token)), func() (any, error) {
+	done := t.asking.DoChan(record.Hash([]byte(token)), func() (any, error) {
 		select {
 		case t.slots <- struct{}{}:
 		default:
@@ -227,7 +228,7 @@ func (t *TrustedTokens) introspect(ctx context.Context, token string) (*provider
 // error is errUnverified meanwhile.
 func (t *TrustedTokens) alive(ctx context.Context, token string) (*policy.Identity, error) {
 	now := t.now()
-	known := t.verified.get(token)
+	known := t.verified.Get(token)
 	if known != nil {
 		if err := t.good(ctx, known, now); err != nil {
 			return nil, err
@@ -236,7 +237,7 @@ func (t *TrustedTokens) alive(ctx context.Context, token string) (*policy.Identi
 			return known.identity, nil
 		}
 	}
-	if until, refused := t.refused.Get(hashed([]byte(token))); refused && now.Before(until) {
+	if until, refused := t.refused.Get(record.Hash([]byte(token))); refused && now.Before(until) {
 		return nil, errNotActive
 	}
 	t.verifyAgain(token, now)
@@ -254,8 +255,8 @@ func (t *TrustedTokens) verifyAgain(token string, now time.Time) {
 		ctx, cancel := context.WithTimeout(context.Background(), againTime)
 		defer cancel()
 		if _, err := t.verify(ctx, token); errors.Is(err, auth.ErrRejected) {
-			t.verified.made.Remove(token)
-			t.refused.Add(hashed([]byte(token)), t.now().Add(opaqueFresh))
+			t.verified.Forget(token)
+			t.refused.Add(record.Hash([]byte(token)), t.now().Add(opaqueFresh))
 		}
 	}()
 }

@@ -14,6 +14,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/lru"
 	"authgate/gateway/provider"
+	"authgate/gateway/record"
 	"authgate/gateway/seal"
 	"authgate/gateway/store"
 	"authgate/policy"
@@ -90,7 +91,7 @@ type Users struct {
 func NewUsers(options UsersOptions, logins *Logins) *Users {
 	return &Users{
 		options: options, logins: logins,
-		pauses: lru.New[string, time.Time](identityCacheSize), slots: make(chan struct{}, renewalsAtOnce),
+		pauses: lru.New[string, time.Time](record.CacheSize), slots: make(chan struct{}, renewalsAtOnce),
 	}
 }
 
@@ -136,7 +137,7 @@ func (u *Users) save(
 		now := u.logins.now()
 		var before provider.Said
 		if raw != nil {
-			known, err := decode[user](raw)
+			known, err := record.Decode[user](raw)
 			if err != nil {
 				return store.Edit{}, err
 			}
@@ -149,7 +150,7 @@ func (u *Users) save(
 		}
 		next := user{Issuer: d.Issuer, Updated: asked}
 		next.Profile, next.Said = describe(before)
-		return edited(next, now.Add(max(u.options.Lifetime, u.options.APITokens)))
+		return record.Edited(next, now.Add(max(u.options.Lifetime, u.options.APITokens)))
 	})
 	if err != nil {
 		err = fmt.Errorf("saving a user: %w", err)
@@ -199,7 +200,9 @@ func (u *Users) Tokens(login *Login) (provider.Tokens, error) {
 }
 
 // identify implements owner.
-func (u *Users) identify(ctx context.Context, login *Login, expires time.Time) (*policy.Identity, []record, error) {
+func (u *Users) identify(
+	ctx context.Context, login *Login, expires time.Time,
+) (*policy.Identity, []record.Stored, error) {
 	d := login.Delegated
 	if d == nil {
 		return nil, nil, auth.ErrRejected
@@ -210,28 +213,28 @@ func (u *Users) identify(ctx context.Context, login *Login, expires time.Time) (
 	}
 	id := providerIdentity(d.Provider, &known.Profile, policy.OIDC, login.ID, expires)
 	id.SignedIn, id.Proof = login.Created, login.Proof
-	return id, []record{stored}, nil
+	return id, []record.Stored{stored}, nil
 }
 
 // known returns what is known about the person of d, and its record.
-func (u *Users) known(ctx context.Context, d *delegation) (*user, record, error) {
+func (u *Users) known(ctx context.Context, d *delegation) (*user, record.Stored, error) {
 	// A provider whose name has got another issuer is another provider.
 	if p, ok := u.options.Providers[d.Provider]; !ok || p.Issuer() != d.Issuer {
-		return nil, record{}, auth.ErrRejected
+		return nil, record.Stored{}, auth.ErrRejected
 	}
 	key := userPrefix + d.Subject()
 	raw, err := u.logins.read(ctx, key)
 	if err != nil {
-		return nil, record{}, err
+		return nil, record.Stored{}, err
 	}
-	known, err := decode[user](raw)
+	known, err := record.Decode[user](raw)
 	if err != nil {
-		return nil, record{}, err
+		return nil, record.Stored{}, err
 	}
 	if known.Issuer != d.Issuer || known.Profile.Subject != d.User {
-		return nil, record{}, auth.ErrRejected
+		return nil, record.Stored{}, auth.ErrRejected
 	}
-	return known, record{key, raw}, nil
+	return known, record.Stored{Key: key, Raw: raw}, nil
 }
 
 // providerIdentity returns the identity of a person at the provider of that name, for
