@@ -16,10 +16,12 @@ import (
 // removes empty roles.
 func Check(users []Account, places []Place) {
 	c := credentials{names: usernames{}}
+	passkeys := map[string]Place{}
 	for i, at := range places {
 		account := &users[i]
 		account.Hash = c.check(at, account.Username, account.PasswordHash)
 		at.checkProfile(account)
+		at.checkFactors(account, passkeys)
 		account.Roles = slices.DeleteFunc(account.Roles, func(role string) bool { return role == "" })
 	}
 	c.weak.warn()
@@ -43,6 +45,9 @@ type credentials struct {
 // check checks the user at a place, and parses the password hash.
 func (c *credentials) check(at Place, name string, hash strictyaml.Secret) password.Hash {
 	c.names.check(at, name)
+	if hash == "" && at.inFile() && !at.doc.Given(at.path+".password_hash") {
+		return password.Hash{} // added or invited, and no password is set yet
+	}
 	parsed := at.parseHash(hash)
 	c.weak.add(at, name, parsed)
 	return parsed
@@ -161,5 +166,20 @@ func (at Place) checkProfile(a *Account) {
 		if err := policy.CheckRole(role); err != nil && role != "" {
 			at.doc.Fault(fmt.Sprintf("%s.roles[%d]", at.path, i), "the role %q %v", role, err)
 		}
+	}
+}
+
+// checkFactors checks the factors of an account. passkeys has the places of the accounts
+// with passkeys, by the id of the passkey.
+func (at Place) checkFactors(a *Account, passkeys map[string]Place) {
+	a.Factors.Check(func(path, format string, args ...any) { at.doc.Fault(at.path+"."+path, format, args...) })
+	for i, passkey := range a.Factors.Passkeys {
+		first, twice := passkeys[passkey.ID]
+		if twice && first != at {
+			at.doc.Fault(fmt.Sprintf("%s.passkeys[%d].id", at.path, i), "is a passkey of the account at %s too; "+
+				"a passkey belongs to one account", first.doc.Place(first.path+".username"))
+			continue
+		}
+		passkeys[passkey.ID] = at
 	}
 }

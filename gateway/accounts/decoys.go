@@ -87,6 +87,9 @@ func newDecoys(key *DecoyKey, users []Account) decoys {
 	byCost := map[string]*decoy{}
 	for i := range users {
 		hash := &users[i].Hash
+		if !users[i].HasPassword() {
+			continue
+		}
 		cost := hash.Cost()
 		if byCost[cost] == nil {
 			byCost[cost] = &decoy{cost: cost, hash: hash.Decoy()}
@@ -94,6 +97,10 @@ func newDecoys(key *DecoyKey, users []Account) decoys {
 		byCost[cost].accounts++
 	}
 	d := decoys{key: key}
+	if len(byCost) == 0 {
+		hash := password.Unmatched()
+		d.all = []decoy{{cost: hash.Cost(), accounts: 1, hash: hash}}
+	}
 	for _, cost := range slices.Sorted(maps.Keys(byCost)) {
 		d.all = append(d.all, *byCost[cost])
 	}

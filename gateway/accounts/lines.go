@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/factors"
+	"authgate/gateway/strictjson"
 )
 
 // isLines reports whether an accounts file has one account in each line.
@@ -110,7 +113,7 @@ func (l *userLines) account(user int, account *Account) {
 		if found := describeJSON(value); found != describeField(field) {
 			l.doc.Missing(at, "expected %s, found %s", describeField(field), found)
 		} else if err := setField(field, value); err != nil {
-			l.doc.Missing(at, "expected a list of strings")
+			l.doc.Missing(at, "%v", err)
 		}
 	})
 	if err != nil {
@@ -121,10 +124,12 @@ func (l *userLines) account(user int, account *Account) {
 }
 
 // accountKeys are the keys of an account in JSON, sorted.
-var accountKeys = []string{"disabled", "email", "name", "password_hash", "roles", "username"}
+var accountKeys = []string{
+	"disabled", "email", "name", "passkeys", "password_hash", "recovery_codes", "roles", "totp", "username",
+}
 
 // fieldOf returns the field of an account for a key as a pointer to a string, a list of
-// strings or a bool, or nil if there is none.
+// strings, a bool or factors, or nil if there is none.
 func fieldOf(a *Account, key string) any {
 	switch key {
 	case "username":
@@ -139,6 +144,12 @@ func fieldOf(a *Account, key string) any {
 		return &a.Roles
 	case "disabled":
 		return &a.Disabled
+	case "passkeys":
+		return &a.Factors.Passkeys
+	case "totp":
+		return &a.Factors.TOTP
+	case "recovery_codes":
+		return &a.Factors.Recovery
 	}
 	return nil
 }
@@ -149,19 +160,33 @@ func setField(field any, value json.RawMessage) error {
 		*text = string(value[1 : len(value)-1]) // as json.Unmarshal, in less time
 		return nil
 	}
+	switch field.(type) {
+	case *[]factors.Passkey, **factors.TOTP:
+		return decodeFactors(value, field)
+	}
 	list, ok := field.(*[]string)
 	if !ok {
 		return json.Unmarshal(value, field)
 	}
 	var elements []*string // a nil is a null
-	if err := json.Unmarshal(value, &elements); err != nil {
-		return err
+	if err := json.Unmarshal(value, &elements); err != nil || slices.Contains(elements, nil) {
+		return errors.New("expected a list of strings")
 	}
 	for _, element := range elements {
-		if element == nil {
-			return errors.New("a null in a list")
-		}
 		*list = append(*list, *element)
+	}
+	return nil
+}
+
+// decodeFactors decodes a value of factors.
+func decodeFactors(value json.RawMessage, into any) error {
+	if err := strictjson.Unique(value); err != nil {
+		return fmt.Errorf("not valid JSON: %w", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(value))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return errors.New("is not what the gateway writes there: " + strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil
 }
@@ -174,6 +199,8 @@ func describeField(field any) string {
 		return "a string"
 	case *bool:
 		return "true or false"
+	case **factors.TOTP:
+		return "an object"
 	}
 	return "a list"
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/factors"
 	"authgate/gateway/password"
 )
 
@@ -43,6 +44,9 @@ func Places(doc *strictyaml.Document, path string, n int) []Place {
 	}
 	return all
 }
+
+// inFile reports whether the user is in the file of accounts.
+func (at Place) inFile() bool { return at.doc.Root() == FileKey }
 
 // FaultHash reports that the password hash of the user is wrong.
 func (at Place) FaultHash(format string, args ...any) {
@@ -113,9 +117,34 @@ func parse(reader *strictyaml.Reader, file string, content []byte) (*strictyaml.
 	if isLines(file) {
 		return parseLines(reader, file, content)
 	}
-	var users []Account
-	doc := reader.Read(file, content, maxListSize, FileKey, &users)
+	var list []fileAccount
+	doc := reader.Read(file, content, maxListSize, FileKey, &list)
+	users := make([]Account, len(list))
+	for i := range list {
+		users[i] = list[i].account()
+	}
 	return doc, users
+}
+
+// fileAccount is an Account with the keys of the file of accounts, which has more than the
+// main file.
+type fileAccount struct {
+	Username     string            `yaml:"username"`
+	PasswordHash strictyaml.Secret `yaml:"password_hash"`
+	Name         string            `yaml:"name"`
+	Email        string            `yaml:"email"`
+	Roles        []string          `yaml:"roles"`
+	Disabled     bool              `yaml:"disabled"`
+	Passkeys     []factors.Passkey `yaml:"passkeys"`
+	TOTP         *factors.TOTP     `yaml:"totp"`
+	Recovery     []string          `yaml:"recovery_codes"`
+}
+
+func (a *fileAccount) account() Account {
+	return Account{
+		Username: a.Username, PasswordHash: a.PasswordHash, Name: a.Name, Email: a.Email, Roles: a.Roles, Disabled: a.Disabled,
+		Factors: factors.Set{Passkeys: a.Passkeys, TOTP: a.TOTP, Recovery: a.Recovery},
+	}
 }
 
 // parseHtpasswd parses an Apache htpasswd file. Each line is NAME:HASH.

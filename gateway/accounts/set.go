@@ -4,10 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"iter"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/factors"
 	"authgate/gateway/password"
 	"authgate/policy"
 )
@@ -17,24 +20,38 @@ import (
 type Account struct {
 	// Username is the name for signing in. It is case-sensitive, and as the
 	// configuration writes it.
-	Username     string            `yaml:"username"`
-	PasswordHash strictyaml.Secret `yaml:"password_hash"` // argon2id PHC string or bcrypt
-	Hash         password.Hash     `yaml:"-"`             // PasswordHash, parsed
+	Username string `yaml:"username"`
+	// PasswordHash is an argon2id PHC string or bcrypt. Only an account of the file can be
+	// without one: no password signs in to it.
+	PasswordHash strictyaml.Secret `yaml:"password_hash"`
+	Hash         password.Hash     `yaml:"-"` // PasswordHash, parsed
 	// Name is the display name, Email the email address. Empty means unknown.
 	Name  string   `yaml:"name"`
 	Email string   `yaml:"email"`
 	Roles []string `yaml:"roles"` // no entry is empty
 	// Disabled accounts cannot sign in.
 	Disabled bool `yaml:"disabled"`
+	// Factors are what the account has beside its password. Only an account of the file can
+	// have some: in the main file their keys are unknown.
+	Factors factors.Set `yaml:"-"`
 
 	version string
+	proof   string    // see LoginVersion
 	changed time.Time // see RecordChanges
 }
 
-// Version returns a fingerprint of the user name and the stored password hash. A
-// login records it, so a changed password ends the login. It is empty for an
+// Version returns a fingerprint of the user name and the stored password hash. What a user
+// has by the account records it, so a changed password ends that. It is empty for an
 // account that is not from a Set.
 func (a *Account) Version() string { return a.version }
+
+// LoginVersion is Version for logins. It comes from the factors too: a login ends when one
+// of them is added, removed or replaced. It does not come from recovery codes, which a
+// sign-in uses up.
+func (a *Account) LoginVersion() string { return a.proof }
+
+// HasPassword reports whether there is a password that signs in to the account.
+func (a *Account) HasPassword() bool { return a.Hash.Encoded() != "" }
 
 // Changed returns when the account changed last. It is zero until Set.RecordChanges is
 // called.
@@ -68,13 +85,34 @@ func New(users []Account, key *DecoyKey) *Set {
 	for i := range users {
 		user := &users[i]
 		user.version = version(user.Username, user.Hash)
+		user.proof = user.version + factorsVersion(user.Factors)
 		a.byName[policy.NormalName(user.Username)] = user
 	}
 	return a
 }
 
 func version(username string, hash password.Hash) string {
-	sum := sha256.Sum256([]byte(username + "\x00" + hash.Encoded()))
+	return fingerprintText(username + "\x00" + hash.Encoded())
+}
+
+// factorsVersion returns a fingerprint of factors, empty if there are none.
+func factorsVersion(f factors.Set) string {
+	if !f.Any() {
+		return ""
+	}
+	var keys []string
+	for _, passkey := range f.Passkeys {
+		keys = append(keys, passkey.ID+"\x00"+passkey.PublicKey)
+	}
+	slices.Sort(keys)
+	if f.TOTP != nil {
+		keys = append(keys, f.TOTP.Secret)
+	}
+	return "." + fingerprintText(strings.Join(keys, "\x00\x00"))
+}
+
+func fingerprintText(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
@@ -116,7 +154,8 @@ func (a *Set) Len() int {
 // Target returns the account that may sign in as username, or nil. It also
 // returns the hash that the password must be checked against in either case, so
 // that the time of the check tells nothing about the account. A disabled account
-// keeps its cost. An unknown name gets the cost of one of the accounts.
+// keeps its cost. An unknown name, and an account without a password, get the cost of
+// one of the accounts.
 func (a *Set) Target(username string) (*Account, password.Hash) {
 	if a.Len() == 0 {
 		return nil, password.Unmatched()
@@ -124,7 +163,7 @@ func (a *Set) Target(username string) (*Account, password.Hash) {
 	username = policy.NormalName(username)
 	account, ok := a.byName[username]
 	switch {
-	case !ok:
+	case !ok, !account.HasPassword():
 		return nil, a.decoys.of(username)
 	case account.Disabled:
 		return nil, account.Hash

@@ -20,19 +20,19 @@ const (
 // Passkey is a WebAuthn credential of an account, as the file of accounts has it. What
 // authenticators give as bytes is written in base64url without padding.
 type Passkey struct {
-	ID        string `yaml:"id"`
-	Name      string `yaml:"name"`       // the user's
-	PublicKey string `yaml:"public_key"` // COSE (RFC 9052)
+	ID        string `yaml:"id" json:"id"`
+	Name      string `yaml:"name" json:"name"`             // the user's
+	PublicKey string `yaml:"public_key" json:"public_key"` // COSE (RFC 9052)
 	// UserHandle names the user to the authenticator. It is random, the same for all
 	// passkeys of an account, and tells nothing about the account.
-	UserHandle string `yaml:"user_handle"`
+	UserHandle string `yaml:"user_handle" json:"user_handle"`
 	// SignCount is the signature counter at the enrolment. A later one is in the store.
-	SignCount      int64    `yaml:"sign_count"`
-	Transports     []string `yaml:"transports"` // how the browser reaches the authenticator
-	BackupEligible bool     `yaml:"backup_eligible"`
-	BackedUp       bool     `yaml:"backed_up"`     // at the enrolment
-	UserVerified   bool     `yaml:"user_verified"` // the authenticator verified the user at the enrolment
-	AAGUID         string   `yaml:"aaguid"`        // the model of the authenticator; mostly zeros
+	SignCount      int64    `yaml:"sign_count" json:"sign_count"`
+	Transports     []string `yaml:"transports" json:"transports"` // how the browser reaches the authenticator
+	BackupEligible bool     `yaml:"backup_eligible" json:"backup_eligible"`
+	BackedUp       bool     `yaml:"backed_up" json:"backed_up"`         // at the enrolment
+	UserVerified   bool     `yaml:"user_verified" json:"user_verified"` // the authenticator verified the user at the enrolment
+	AAGUID         string   `yaml:"aaguid" json:"aaguid"`               // the model of the authenticator; mostly zeros
 }
 
 // Methods returns the authentication methods that the use of the passkey proves, for AMR.

@@ -23,11 +23,11 @@ const (
 // Set is what an account has beside its password. The zero value has no factors. A Set is
 // not changed: its methods return changed copies.
 type Set struct {
-	Passkeys []Passkey `yaml:"passkeys"`
-	TOTP     *TOTP     `yaml:"totp"`
+	Passkeys []Passkey `yaml:"passkeys" json:"passkeys"`
+	TOTP     *TOTP     `yaml:"totp" json:"totp"`
 	// Recovery has the hashes of the unused recovery codes. They are no factor of their
 	// own: without another one, the account has none.
-	Recovery []string `yaml:"recovery_codes"`
+	Recovery []string `yaml:"recovery_codes" json:"recovery_codes"`
 }
 
 // Any reports whether a password alone does not sign in to the account.

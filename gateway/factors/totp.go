@@ -95,10 +95,10 @@ func (s Secret) Confirm(box *seal.Box, account, code string, now time.Time) (*TO
 type TOTP struct {
 	// Secret is the encrypted secret in base64url. It is bound to the user name: moved to
 	// another account, it does not open.
-	Secret string `yaml:"secret"`
+	Secret string `yaml:"secret" json:"secret"`
 	// Step is the step of the code that confirmed the secret. Codes up to it count as used,
 	// also if the store has lost which were.
-	Step int64 `yaml:"step"`
+	Step int64 `yaml:"step" json:"step"`
 }
 
 // The places for which secrets are encrypted.

@@ -130,7 +130,7 @@ func (l *Logins) Begin(
 	login := &Login{
 		ID:       rand.Text(),
 		Username: account.Username,
-		Version:  account.Version(),
+		Version:  account.LoginVersion(),
 		Since:    account.Changed(),
 		Created:  now,
 		Expires:  now.Add(term.Lifetime),
@@ -316,10 +316,11 @@ func (login *Login) current(accounts *accounts.Set) (*accounts.Account, bool) {
 // password that the user has set with it. Instances that know the old password
 // only accept the login too, until they read the accounts again.
 func (login *Login) of(account *accounts.Account) bool {
-	if r := login.Renewed; r != nil && account.Unchanged(r.Version, r.Since) {
+	r := login.Renewed
+	if r != nil && account.LoginVersion() == r.Version && account.Changed().Equal(r.Since) {
 		return true
 	}
-	return account.Version() == login.Version && login.began(account.Changed())
+	return account.LoginVersion() == login.Version && login.began(account.Changed())
 }
 
 // began reports whether the login began after the account changed, at since, and before

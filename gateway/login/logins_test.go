@@ -12,6 +12,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
+	"authgate/gateway/factors"
 	"authgate/internal/test/must"
 )
 
@@ -102,6 +103,34 @@ func TestDamagedRecordsDecideNothing(t *testing.T) {
 			wantRejected(t, auth.DetailBadToken, "ended")(r.byToken(t, s.access))
 		})
 	}
+}
+
+// A login ends when the factors of its account change, whoever changes them. API tokens do
+// not.
+func TestFactorsOfAccount(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	proven, others, spent := alice, alice, alice
+	proven.Factors = factors.Set{TOTP: &factors.TOTP{Secret: "c2VhbGVk"}, Recovery: []string{"x", "y"}}
+	others.Factors = factors.Set{TOTP: &factors.TOTP{Secret: "b3RoZXI"}}
+	spent.Factors = factors.Set{TOTP: proven.Factors.TOTP, Recovery: []string{"y"}}
+	for name, c := range map[string]struct{ before, after accounts.Account }{
+		"added": {alice, proven}, "removed": {proven, alice}, "replaced": {proven, others},
+	} {
+		r := r.withAccounts(t, c.before, bob)
+		s, other := r.signIn(t, "alice"), r.signIn(t, "bob")
+		token, _ := r.newToken(t, "alice")
+		r.wantIn(t, s)
+		next := r.withAccounts(t, c.after, bob)
+		next.wantOut(t, s)
+		next.wantIn(t, other)
+		if _, err := next.byAPIToken(t, token); err != nil {
+			t.Errorf("%s: the API token is refused: %v", name, err)
+		}
+	}
+	r = r.withAccounts(t, proven)
+	s := r.signIn(t, "alice")
+	r.withAccounts(t, spent).wantIn(t, s)
 }
 
 // A login waits once for a store that stops answering.
