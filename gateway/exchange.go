@@ -7,6 +7,7 @@ import (
 	"authgate/gateway/forward"
 	"authgate/gateway/tracing"
 	"authgate/gateway/web"
+	"authgate/policy"
 )
 
 // exchange is a web.Exchange with what only the gateway itself needs: the state
@@ -20,6 +21,7 @@ type exchange struct {
 
 	sent      forward.Request // to the upstream
 	confirmed *confirmed      // by Check; nil: not checked yet
+	demand    policy.Demand   // of a step-up
 	told      bool            // the answer tells that the login has ended
 
 	counted bool // as in flight

@@ -52,6 +52,9 @@ func (ex *exchange) Check(ctx context.Context) error {
 	case policy.Challenge:
 		const reason = "the route does not accept the credentials any more"
 		return notAlive(&auth.Rejection{Detail: auth.DetailNotSignedIn, Reason: reason}, c.route.chain, &ex.Credentials)
+	case policy.StepUp:
+		refusal := web.StepUp(c.state.config.Basic.Realm, id, decision.Demand, decision.Reason)
+		return &streams.Ended{Err: refusal, Reason: decision.Reason}
 	default:
 		return &streams.Ended{Err: web.Forbidden(), Reason: decision.Reason}
 	}

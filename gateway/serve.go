@@ -182,7 +182,8 @@ func (ex *exchange) read() error {
 	if err := st.site.Hosts.CheckHost(&ex.Received, host); err != nil {
 		return err
 	}
-	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path, Client: ex.Peer.Client}
+	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path, Client: ex.Peer.Client,
+		Now: ex.gateway.storage.now()}
 	ex.Credentials, err = auth.ReadCredentials(ex.Request.Header, &st.site.Cookies.Names, ex.Peer.Client)
 	if errors.Is(err, auth.ErrAmbiguous) && path.Decoded == st.site.Own(web.TwinsPath) {
 		ex.Credentials, err = auth.Credentials{}, nil // the way out, which needs no credential
@@ -250,9 +251,31 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 		}
 		refusal := &web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn}
 		return false, web.Challenge(refusal, route.chain.Challenges(&ex.Credentials)...)
+	case policy.StepUp:
+		return ex.stepUp(id, &decision)
 	}
 	ex.Audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
 	return false, web.Forbidden()
+}
+
+// stepUp leads a user whose login has proved too little to a sign-in that proves more, or
+// tells the client what is needed.
+func (ex *exchange) stepUp(id *policy.Identity, decision *policy.Decision) (answered bool, err error) {
+	ex.demand = decision.Demand
+	ex.Audit("step_up", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
+	st, signIn := ex.state, ex.route.signIn
+	refusal := web.StepUp(st.config.Basic.Realm, id, decision.Demand, decision.Reason)
+	if signIn.Page == "" || !ex.StepsUp(id) {
+		ex.SignIn = nil
+		return false, refusal
+	}
+	page := st.site.StepUpPage(id, signIn.Page)
+	if ex.wantsSignIn() {
+		return true, ex.leadTo(ex.SignInPlace(page, web.Return{Path: ex.Target(), Demand: decision.Demand}))
+	}
+	signIn.Page = st.site.WithReturn(page, web.Return{Demand: decision.Demand})
+	ex.SignIn = &signIn
+	return false, refusal
 }
 
 // staleReason follows the reason of a request that brought a cookie which counts

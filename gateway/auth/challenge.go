@@ -1,6 +1,11 @@
 package auth
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+
+	"authgate/policy"
+)
 
 // Challenge is the value of one WWW-Authenticate header (RFC 9110, section
 // 11.6.1). It is empty if the mechanism has none.
@@ -20,6 +25,18 @@ func BearerChallenge(realm string, presented bool) Challenge {
 	challenge := "Bearer realm=" + quote(realm)
 	if presented {
 		challenge += `, error="invalid_token"`
+	}
+	return Challenge(challenge)
+}
+
+// StepUpChallenge asks for a token of a login that has proved more (RFC 9470, section 3).
+func StepUpChallenge(realm string, d policy.Demand) Challenge {
+	challenge := "Bearer realm=" + quote(realm) + `, error="insufficient_user_authentication"`
+	if d.MaxAge > 0 {
+		challenge += `, max_age="` + strconv.FormatInt(d.Seconds(), 10) + `"`
+	}
+	if d.Factors > 1 {
+		challenge += `, acr_values="factors:` + strconv.Itoa(d.Factors) + `"`
 	}
 	return Challenge(challenge)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -18,6 +19,9 @@ type Options struct {
 	Used       map[policy.Mechanism]bool // by some route
 	Local      *mechanism.Local
 	Federation *mechanism.Federation
+	// MayAddFactor reports whether an account may have a second factor, and has none; nil: no
+	// account may.
+	MayAddFactor func(*accounts.Account) bool
 }
 
 // Row is what the gateway does for one method of one of its own endpoints, and by

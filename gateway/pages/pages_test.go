@@ -23,7 +23,7 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 	user := User{v, v, v, v}
 	return map[string]func(io.Writer) error{
 		"sign-in": func(w io.Writer) error {
-			return p.SignIn(w, SignIn{v, v, v, true, v, NoticeThrottled, time.Minute, v, v, true, true, true, []Provider{{v, v}, {v, v}}})
+			return p.SignIn(w, SignIn{v, v, v, true, v, v, v, NoticeThrottled, time.Minute, v, v, true, true, true, []Provider{{v, v}, {v, v}}})
 		},
 		"signed in": func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, true, nil}) },
 		"asked":     func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, true, &Provider{v, v}}) },
@@ -205,8 +205,10 @@ func TestSignIn(t *testing.T) {
 		focus  string
 		alert  string
 	}{
-		"first visit":    {SignIn{Action: "/login", Password: true}, []string{"post /login"}, empty, nil, "username", ""},
-		"return path":    {SignIn{Action: "/login", Password: true, ReturnTo: "/a?b=c&d"}, []string{"post /login"}, append([]string{"return_to=/a?b=c&d"}, empty...), nil, "username", ""},
+		"first visit": {SignIn{Action: "/login", Password: true}, []string{"post /login"}, empty, nil, "username", ""},
+		"return path": {SignIn{Action: "/login", Password: true, ReturnTo: "/a?b=c&d"}, []string{"post /login"}, append([]string{"return_to=/a?b=c&d"}, empty...), nil, "username", ""},
+		"step-up": {SignIn{Action: "/login", Password: true, Username: "alice", Notice: NoticeFactors, Factors: "2", MaxAge: "15m0s"},
+			[]string{"post /login"}, []string{"factors=2", "max_age=15m0s", "username=alice", "password="}, nil, "password", ""},
 		"wrong password": {SignIn{Action: "/login", Password: true, Username: "alice", Notice: NoticeWrong}, []string{"post /login"}, []string{"username=alice", "password="}, nil, "password", "Invalid username or password."},
 		"remember":       {SignIn{Action: "/login", Password: true, Remember: true}, []string{"post /login"}, append(slices.Clone(empty), "remember=true"), nil, "username", ""},
 		"providers":      {SignIn{Action: "/login", Providers: []Provider{a, b}}, nil, nil, []string{linkA, linkB}, "", ""},

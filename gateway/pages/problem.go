@@ -28,6 +28,9 @@ const (
 	ProblemBusy                           // too many requests at once
 	ProblemCookies                        // two cookies have the name of one of the gateway's
 	ProblemBroken                         // the application's answer makes no sense
+	ProblemProof                          // the user must prove more, by another sign-in
+	ProblemUnproved                       // the sign-in at a provider has not proved what was asked for
+	ProblemOneFactor                      // the account has a password alone, and two factors are needed
 )
 
 // key returns the beginning of the keys of a problem's texts.
@@ -63,6 +66,12 @@ func (p Problem) key() string {
 		return "problem.cookies"
 	case ProblemBroken:
 		return "problem.broken"
+	case ProblemProof:
+		return "problem.proof"
+	case ProblemUnproved:
+		return "problem.unproved"
+	case ProblemOneFactor:
+		return "problem.onefactor"
 	}
 	return ""
 }

@@ -16,6 +16,7 @@ const (
 	NoticeThrottled               // too many attempts failed; see SignIn.Wait
 	NoticeEnded                   // the session has ended
 	NoticeFresh                   // the user is signed in, and must prove it once more
+	NoticeFactors                 // the same, with two factors
 	NoticeNoCookie                // a sign-in succeeded, and the browser did not send its cookie
 )
 
@@ -40,6 +41,8 @@ func (l *texts) notice(n Notice, wait time.Duration) (string, error) {
 		return l.text("signin.ended")
 	case NoticeFresh:
 		return l.text("signin.fresh")
+	case NoticeFactors:
+		return l.text("signin.factors")
 	case NoticeNoCookie:
 		return l.text("signin.nocookie")
 	}
@@ -56,6 +59,9 @@ type SignIn struct {
 	ReturnTo, Binding string
 	// Elsewhere tells that another site began the sign-in. The form says so.
 	Elsewhere bool
+	// Factors and MaxAge are what the sign-in must prove, in the fields of that name; empty: no
+	// more than usual.
+	Factors, MaxAge string
 	// Host is where the user signs in to.
 	Host   string
 	Notice Notice

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"time"
 	"unicode"
 
 	"authgate/gateway/auth"
@@ -82,7 +83,7 @@ func (c *callback) serve(ex *web.Exchange) error {
 // place returns where the user of an attempt goes on.
 func (c *callback) place(ex *web.Exchange, attempt *login.Attempt) web.Return {
 	r := c.site.ReadReturn(&ex.Received, attempt.ReturnTo, attempt.Binding)
-	r.Elsewhere = attempt.Elsewhere
+	r.Elsewhere, r.Demand = attempt.Elsewhere, attempt.Demand
 	return r
 }
 
@@ -148,8 +149,26 @@ func (c *callback) finish(ex *web.Exchange) (*login.Login, *login.Attempt, error
 	if err != nil {
 		return nil, attempt, err
 	}
+	if !attempt.Demand.Met(&grant.Proof, ex.Canonical.Now) {
+		// Before anything changes: the user keeps the session that was not enough.
+		return nil, attempt, web.Unproved(attempt.Demand, pages.ProblemUnproved, unproved(p, &grant.Proof))
+	}
 	login, err := c.begin(ex, p, grant, attempt)
 	return login, attempt, err
+}
+
+// unproved tells operators what a provider has said of a sign-in, which was not enough.
+func unproved(p *mechanism.Provider, proof *policy.Proof) string {
+	at := "no auth_time"
+	if !proof.AuthTime.IsZero() {
+		at = "auth_time " + proof.AuthTime.UTC().Format(time.RFC3339)
+	}
+	factors := "one factor"
+	if proof.Factors() == 2 {
+		factors = "two factors"
+	}
+	return fmt.Sprintf("the ID token of provider %s has %s, and its amr and acr count as %s (providers[].two_factors)",
+		p.Name(), at, factors)
 }
 
 // checkPath refuses a response that came to the redirect URI of another provider

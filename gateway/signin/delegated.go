@@ -169,6 +169,7 @@ func (d *delegatedLogin) begin(ex *web.Exchange, p *mechanism.Provider, r web.Re
 	attempts, cookies := d.federation.Attempts, &d.site.Cookies
 	attempt := attempts.New(browser, p.Name(), p.Issuer(), d.site.Place(r))
 	attempt.Binding, attempt.Elsewhere = r.Binding, r.Elsewhere
+	attempt.Demand = r.Demand
 	attempt.Another, attempt.Hint = ex.QueryValue(web.SwitchField) != "", hint(ex)
 	var err error
 	if attempt.Before, err = d.presented.behindCookies(&ex.Store, &ex.Credentials); err != nil {

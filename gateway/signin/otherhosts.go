@@ -133,6 +133,9 @@ func (o *otherHosts) bySession(ex *web.Exchange, only policy.Mechanism, r web.Re
 		ex.ClearStale()
 		return false, nil
 	}
+	if !r.Demand.Met(&id.Proof, ex.Canonical.Now) {
+		return false, nil // the login would not be enough at the other host either
+	}
 	ex.Identify(id)
 	if !o.begunHere(ex, id, only, r) {
 		return true, nil
@@ -188,6 +191,7 @@ func (o *otherHosts) confirm(ex *web.Exchange) error {
 	}
 	r := o.site.ReadReturn(&ex.Received, ex.QueryValue(web.ReturnToField), "")
 	r.Host, r.Elsewhere = ex.Canonical.Host, ex.QueryValue(web.ElsewhereField) != ""
+	r.Demand = ex.ReadReturn(ex.QueryValue).Demand
 	if r.Path == "" {
 		r.Path = "/"
 	}

@@ -48,12 +48,21 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	if id != nil && !other && !again {
+	lacks := id != nil && !r.Demand.Met(&id.Proof, ex.Canonical.Now)
+	if id != nil && !other && !again && !lacks {
 		s.already(ex, id, r)
 		return nil
 	}
 	page := pages.SignIn{}
 	switch {
+	case lacks && !other:
+		page.Notice = pages.NoticeFresh
+		if id.Factors() < r.Demand.Factors {
+			page.Notice = pages.NoticeFactors
+		}
+		if id.Provider == policy.LocalProvider {
+			page.Username = id.Username
+		}
 	case id != nil && again:
 		page.Notice = pages.NoticeFresh
 		if id.Provider == policy.LocalProvider {
@@ -117,6 +126,7 @@ func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page page
 	only := policy.Mechanism(ex.QueryValue("mechanism"))
 	page.Action, page.ReturnTo, page.Binding = s.site.Own("login"), s.site.Place(r), r.Binding
 	page.Elsewhere = r.Elsewhere
+	page.Factors, page.MaxAge = web.DemandFields(r.Demand)
 	page.Host = s.site.SignInHost(r)
 	page.Password = s.accounts.Len() > 0 && only != policy.OIDC
 	page.Remember = s.remember

@@ -31,6 +31,7 @@ type passwordLogin struct {
 	hosts     *otherHosts
 	issuer    *Issuer
 	metrics   *web.Metrics
+	mayAdd    func(*accounts.Account) bool // a second factor; nil: no account may
 }
 
 // loginForm is what a client posts, in one of three forms.
@@ -54,6 +55,10 @@ func (l *passwordLogin) serve(ex *web.Exchange) error {
 		return err
 	}
 	account, err := l.check(ex, form)
+	proof, leads := policy.Proof{AMR: []string{login.Password}, AuthTime: ex.Canonical.Now}, false
+	if err == nil {
+		leads, err = l.stepUp(account, form, &proof)
+	}
 	l.metrics.Login(mechanisms[0], err)
 	if err != nil {
 		return l.failed(ex, form, err)
@@ -62,7 +67,7 @@ func (l *passwordLogin) serve(ex *web.Exchange) error {
 	if _, err := l.presented.end(ex); err != nil {
 		return err
 	}
-	given, err := l.issuer.issue(ex, account, mechanisms, form.remember, []string{login.Password})
+	given, err := l.issuer.issue(ex, account, mechanisms, form.remember, proof.AMR)
 	if err != nil {
 		return err
 	}
@@ -71,6 +76,10 @@ func (l *passwordLogin) serve(ex *web.Exchange) error {
 	if form.form && web.Negotiate(ex.Request) == web.TypeHTML {
 		if !slices.Contains(mechanisms, policy.Session) {
 			form.then.Binding = "" // there is no session to share
+		}
+		if leads {
+			ex.Redirect(http.StatusSeeOther, l.page.site.Own("account"))
+			return nil
 		}
 		place, asks := l.hosts.afterLogin(ex, given.login.ID, form.then)
 		if asks {
@@ -82,6 +91,21 @@ func (l *passwordLogin) serve(ex *web.Exchange) error {
 	}
 	ex.JSON(web.TypeJSON, http.StatusOK, l.issuer.tokens.response("Signed in.", given.tokens))
 	return nil
+}
+
+// stepUp compares what a sign-in on the page proves with what it was begun for. leads tells
+// that the user goes to their account next, to add the second factor that is needed. An
+// account that cannot have one keeps the session that was not enough: a new one would not
+// be enough either.
+func (l *passwordLogin) stepUp(account *accounts.Account, form *loginForm, proof *policy.Proof) (leads bool, err error) {
+	if form.then.Demand.Factors <= proof.Factors() {
+		return false, nil
+	}
+	if l.mayAdd != nil && l.mayAdd(account) {
+		return true, nil
+	}
+	return false, web.Unproved(form.then.Demand, pages.ProblemOneFactor,
+		"the account has a password alone, and cannot have a second factor")
 }
 
 // read reads the credentials. If there is a Basic header, the body does not
@@ -213,6 +237,9 @@ func (l *passwordLogin) failed(ex *web.Exchange, form *loginForm, err error) err
 		attrs = append(attrs, slog.String("subject", policy.LocalProvider+":"+account.Username))
 	}
 	ex.Audit("login", attrs...)
+	if errors.Is(err, web.ErrUnproved) {
+		return err // the form has nothing to correct
+	}
 	if !form.form || web.Negotiate(ex.Request) != web.TypeHTML {
 		return web.Challenge(err, form.challenges...)
 	}

@@ -35,6 +35,7 @@ func New(o *endpoint.Options) *SignIn {
 	password := &passwordLogin{
 		accounts: local.Accounts, verifier: local.Verifier, realm: o.Realm, used: o.Used, presented: presented,
 		page: page, hosts: hosts, issuer: s.Issuer, metrics: metrics,
+		mayAdd: o.MayAddFactor,
 	}
 	delegated := &delegatedLogin{
 		site: site, federation: federation, signedIn: o.SignedIn(), presented: presented, hosts: hosts,

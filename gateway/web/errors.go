@@ -262,7 +262,8 @@ func LoginResult(err error) string {
 		return loginSuccess
 	case errors.As(err, &throttled):
 		return loginThrottled
-	case errors.Is(err, auth.ErrRejected), errors.Is(err, login.ErrNoAttempt), isProviderError(err):
+	case errors.Is(err, auth.ErrRejected), errors.Is(err, login.ErrNoAttempt), isProviderError(err),
+		errors.Is(err, ErrUnproved):
 		return loginFailure
 	}
 	return ""

@@ -45,13 +45,16 @@ type Return struct {
 	// Elsewhere tells that another site began the sign-in, and that strict sessions
 	// keep such sites from leading the user on. A page asks at the end.
 	Elsewhere bool
+	// Demand is what the sign-in must prove, so that a session is not enough which does not.
+	Demand policy.Demand
 }
 
-// ReadReturn reads where the user goes on from parameters of the request, and
-// whether another site began that. A page load of the other host may have asked
+// ReadReturn reads where the user goes on from parameters of the request, what they must
+// prove, and whether another site began that. A page load of the other host may have asked
 // for it, so this counts only if no browser waits there.
 func (ex *Exchange) ReadReturn(value func(name string) string) Return {
 	r := ex.site.ReadReturn(&ex.Received, value(ReturnToField), value(BindingField))
+	r.Demand = readDemand(value)
 	r.Elsewhere = value(ElsewhereField) != "" || r.Binding == "" && ex.site.fromElsewhere(&ex.Received)
 	return r
 }
@@ -158,7 +161,7 @@ func (s *Site) WithReturn(place string, r Return) string {
 	if r.Elsewhere {
 		place = WithParameter(place, ElsewhereField, "1")
 	}
-	return place
+	return withDemand(place, r.Demand)
 }
 
 // WithParameter returns a place with one more parameter in its query.

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"authgate/gateway/account"
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
@@ -116,6 +117,8 @@ type Rig struct {
 	Registry *prometheus.Registry
 	// Passwords changes passwords. By default it can change none.
 	Passwords account.Passwords
+	// MayAddFactor is endpoint.Options.MayAddFactor, from the next Reload on.
+	MayAddFactor func(*accounts.Account) bool
 
 	service   *web.Service
 	guarded   store.Store
@@ -189,7 +192,7 @@ func (r *Rig) Reload(yaml string) {
 	r.Config, r.table, r.trusted = cfg, cfg.Table(), cfg.Listen.TrustedProxies
 	r.Options = &endpoint.Options{
 		Site: site, CrossSite: web.NewCrossSite(site, box), Now: r.Clock.Now, Realm: cfg.Basic.Realm, Used: used(r.table),
-		Local: local, Federation: federation,
+		Local: local, Federation: federation, MayAddFactor: r.MayAddFactor,
 	}
 	site.CSRFToken = r.Options.CrossSite.Token
 	s := signin.New(r.Options)
@@ -264,7 +267,8 @@ func (r *Rig) read(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path, Client: ex.Peer.Client}
+	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path, Client: ex.Peer.Client,
+		Now: r.Clock.Now()}
 	ex.Credentials, err = auth.ReadCredentials(ex.Request.Header, &site.Cookies.Names, ex.Peer.Client)
 	ex.Credentials.Scope = site.CookieScope(host)
 	return err
@@ -310,6 +314,12 @@ func (r *Rig) application(ex *web.Exchange) error {
 		r.seen.Store(&name)
 		_, err := io.WriteString(ex, "hello")
 		return err
+	case decision.Outcome == policy.StepUp && ex.PageLoad() && ex.StepsUp(id):
+		page = r.Options.Site.StepUpPage(id, page)
+		ex.Redirect(http.StatusFound, ex.SignInPlace(page, web.Return{Path: ex.Target(), Demand: decision.Demand}))
+		return nil
+	case decision.Outcome == policy.StepUp:
+		return web.StepUp(o.Realm, id, decision.Demand, decision.Reason)
 	case decision.Outcome != policy.Challenge:
 		return web.Forbidden()
 	case ex.PageLoad() && (rule.Accepts(policy.Session) || rule.Accepts(policy.OIDC)):
