@@ -2,6 +2,7 @@ package login
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,34 @@ func TestProofOfAProvider(t *testing.T) {
 	r.wantIn(t, s, "auditor")
 	id, err = r.bySession(t, s)
 	wantProof(t, "renewed", grant.Proof, id, err)
+}
+
+// A second factor that is added counts for all that the login has, and for no other login.
+func TestProve(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	before := policy.Proof{AMR: []string{Password}, AuthTime: r.now()}
+	s, other := r.signIn(t, "alice"), r.signIn(t, "alice")
+	r.wantIn(t, s)
+	r.clock.Advance(time.Minute)
+	for range 2 {
+		must.Do(t, r.logins.Prove(t.Context(), s.login.ID, "otp", policy.TwoFactors))
+	}
+	after := policy.Proof{AMR: []string{Password, "otp", policy.TwoFactors}, AuthTime: before.AuthTime}
+	for want, s := range map[*policy.Proof]*signedIn{&after: s, &before: other} {
+		id, err := r.bySession(t, s)
+		wantProof(t, "the session", *want, id, err)
+		id, err = r.byToken(t, s.access)
+		wantProof(t, "the access token", *want, id, err)
+		rotated := must.Get(r.rotate(t, s.refresh))(t)
+		if diff := cmp.Diff(*want, rotated.Login.Proof); diff != "" {
+			t.Errorf("a refresh: %s", diff)
+		}
+	}
+	r.end(t, s)
+	if err := r.logins.Prove(t.Context(), s.login.ID, "otp"); !errors.Is(err, auth.ErrRejected) {
+		t.Errorf("a login that has ended: %v", err)
+	}
 }
 
 // A login that an older version has recorded has no proof, and what belongs to no login
