@@ -165,7 +165,7 @@ func TestStepUpAtAnotherHost(t *testing.T) {
 		at, w := alice.Visit("GET", freshWiki, "")
 		wantForm(t, at, w, "Sign in again to go on.", url.Values{"max_age": {"15m0s"}, "return_to": {freshWiki}})
 		delete(alice.Jars, "wiki.example.org")
-		at, w = alice.Visit("GET", freshWiki, "")
+		at, _ = alice.Visit("GET", freshWiki, "")
 		if at != freshWiki && !strings.HasPrefix(at, "https://gw.example/signin?") || r.Reached() != before {
 			t.Errorf("at %s by %q, and %d requests reached the application", at, alice.Trail, r.Reached()-before)
 		}
