@@ -69,7 +69,8 @@ func TestBasicBesideAPITokens(t *testing.T) {
 	r.want(200, "GET", "/any/", "", basicHeader("service", "s3rvice"))
 }
 
-// basic_challenge asks for Basic alone, because Docker takes a Bearer challenge for that of a token server; and not in the middle of a page.
+// basic_challenge asks for Basic alone, because Docker takes a Bearer challenge for that of a token server; and
+// not in the middle of a page.
 func TestBasicChallengeForAPITokens(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, apiTokenConfig)

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"net/http"
 
+	"authgate/gateway/apitokens"
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/cors"
 	"authgate/gateway/forward"
-	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/rate"
 	"authgate/gateway/upstream"
@@ -83,7 +83,7 @@ func (g *Gateway) newRouting(
 			if rule.Accepts(mechanism) {
 				authenticator := authenticators[mechanism]
 				if mechanism == policy.Bearer && c.Authorization == config.AuthorizationApplication {
-					authenticator = login.SharedBearer{BearerTokens: f.Bearers}
+					authenticator = f.Bearers.Shared()
 				}
 				if mechanism == policy.Bearer && c.BasicChallenge {
 					authenticator = unasked{authenticator}
@@ -106,8 +106,8 @@ func (g *Gateway) newRouting(
 
 // passwordTokens returns the mechanism for API tokens as the password of Basic. A
 // route that accepts Basic users asks for Basic in any case.
-func passwordTokens(cfg *config.Config, c *config.Route, rule *policy.Route, m *mechanism.Local) login.PasswordTokens {
-	tokens := login.PasswordTokens{Tokens: m.API}
+func passwordTokens(cfg *config.Config, c *config.Route, rule *policy.Route, m *mechanism.Local) apitokens.Passwords {
+	tokens := apitokens.Passwords{Tokens: m.API}
 	if c.BasicChallenge && !rule.Accepts(policy.Basic) {
 		tokens.Ask = auth.BasicChallenge(cfg.Basic.Realm)
 	}

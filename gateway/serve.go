@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"authgate/gateway/apitokens"
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/conn"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/login"
 	"authgate/gateway/tracing"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -285,7 +285,7 @@ const staleReason = "; the session that the browser sent is unknown, expired or 
 // rejected counts and logs a credential that is not valid.
 func (ex *exchange) rejected(err error) {
 	if ex.Credentials.Scheme == "basic" && ex.route.rule.Accepts(policy.Basic) &&
-		!login.PresentsPasswordToken(&ex.Credentials) {
+		!apitokens.InPassword(&ex.Credentials) {
 		ex.gateway.service.Metrics.Login(policy.Basic, err)
 	}
 	var rejection *auth.Rejection
@@ -335,7 +335,7 @@ func provedByCookie(id *policy.Identity, creds *auth.Credentials) bool {
 	case policy.Basic:
 		return false
 	case policy.Bearer:
-		return !login.PresentsToken(creds)
+		return !apitokens.PresentsToken(creds)
 	}
 	return true
 }

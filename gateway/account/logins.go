@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"authgate/gateway/apitokens"
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
@@ -166,7 +167,7 @@ func (l *logins) endOthers(ctx context.Context, ex *web.Exchange) (int, error) {
 // token back.
 func (l *logins) endTokens(ctx context.Context, ex *web.Exchange, id *policy.Identity) (int, error) {
 	owner, err := l.page.tokens.Owner(ctx, id)
-	if errors.Is(err, login.ErrNoTokenOwner) {
+	if errors.Is(err, apitokens.ErrNoOwner) {
 		return 0, nil
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"authgate/gateway/accounts"
+	"authgate/gateway/apitokens"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
@@ -29,7 +30,7 @@ const (
 type page struct {
 	options   *endpoint.Options
 	overview  *login.Overview
-	tokens    *login.APITokens
+	tokens    *apitokens.Set
 	passwords Passwords
 }
 
@@ -40,7 +41,7 @@ func (p *page) reader(ex *web.Exchange) (*policy.Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(id.Roles) == 0 && ex.Credentials.Scheme == "bearer" && login.IsAPIToken(ex.Credentials.Value) {
+	if len(id.Roles) == 0 && ex.Credentials.Scheme == "bearer" && apitokens.Is(ex.Credentials.Value) {
 		return nil, &web.Error{
 			Status: http.StatusForbidden,
 			Detail: "An API token without roles can read " + p.options.Site.Own("me") + ", and nothing else of the account.",
@@ -123,7 +124,7 @@ func (p *page) offer(ex *web.Exchange, id *policy.Identity, view *pages.Manage) 
 		view.PasswordAction = p.options.Site.Own("account/password")
 	}
 	owner, err := p.tokens.Owner(&ex.Store, id)
-	if errors.Is(err, login.ErrNoTokenOwner) {
+	if errors.Is(err, apitokens.ErrNoOwner) {
 		return nil
 	}
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"authgate/gateway/apitokens"
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -31,7 +31,7 @@ const (
 // tokens is /account/tokens and below: the API tokens of the user.
 type tokens struct {
 	page     *page
-	tokens   *login.APITokens
+	tokens   *apitokens.Set
 	sessions auth.Chain
 }
 
@@ -46,7 +46,7 @@ type tokenInfo struct {
 	ExpiresAt string   `json:"expires_at"`
 }
 
-func newTokenInfo(t *login.APIToken) tokenInfo {
+func newTokenInfo(t *apitokens.Token) tokenInfo {
 	return tokenInfo{
 		ID: t.ID, Name: t.Name, Roles: t.Roles, CreatedAt: timeText(t.Created), ExpiresAt: timeText(t.Expires),
 	}
@@ -68,7 +68,7 @@ func (t *tokens) list(ex *web.Exchange) error {
 	}
 	infos := []tokenInfo{}
 	owner, err := t.tokens.Owner(&ex.Store, id)
-	if err != nil && !errors.Is(err, login.ErrNoTokenOwner) {
+	if err != nil && !errors.Is(err, apitokens.ErrNoOwner) {
 		return err
 	}
 	if err == nil {
@@ -111,10 +111,10 @@ func (t *tokens) create(ex *web.Exchange) error {
 }
 
 // make makes the token that the request orders.
-func (t *tokens) make(ex *web.Exchange, owner *login.TokenOwner) (string, login.APIToken, error) {
+func (t *tokens) make(ex *web.Exchange, owner *apitokens.Owner) (string, apitokens.Token, error) {
 	wanted, err := order(ex, owner)
 	if err != nil {
-		return "", login.APIToken{}, err
+		return "", apitokens.Token{}, err
 	}
 	ctx, end := ex.Store.Recording()
 	defer end()
@@ -123,12 +123,12 @@ func (t *tokens) make(ex *web.Exchange, owner *login.TokenOwner) (string, login.
 		err = t.stillSignedIn(ctx, ex, owner, made.ID)
 	}
 	switch {
-	case errors.Is(err, login.ErrRoleNotHeld):
+	case errors.Is(err, apitokens.ErrRoleNotHeld):
 		err = endpoint.BadRequest("A token can have no role that you do not have.", err)
-	case errors.Is(err, login.ErrTooManyAPITokens):
+	case errors.Is(err, apitokens.ErrTooMany):
 		err = &web.Error{
 			Status: http.StatusConflict, Cause: err,
-			Detail: fmt.Sprintf("You have %d tokens, which is the limit. Revoke one that you do not need.", login.MaxAPITokens),
+			Detail: fmt.Sprintf("You have %d tokens, which is the limit. Revoke one that you do not need.", apitokens.Max),
 		}
 	}
 	return token, made, err
@@ -137,7 +137,7 @@ func (t *tokens) make(ex *web.Exchange, owner *login.TokenOwner) (string, login.
 // stillSignedIn takes a new token back if the login that made it has ended meanwhile.
 // The user who signs out everywhere ends the logins first and then the tokens, so one
 // of the two requests finds the token.
-func (t *tokens) stillSignedIn(ctx context.Context, ex *web.Exchange, owner *login.TokenOwner, token string) error {
+func (t *tokens) stillSignedIn(ctx context.Context, ex *web.Exchange, owner *apitokens.Owner, token string) error {
 	_, err := t.sessions.Alive(ctx, &ex.Credentials)
 	if err != nil {
 		err = errors.Join(err, t.tokens.Revoke(ctx, owner, token))
@@ -171,7 +171,7 @@ func (t *tokens) revoke(ex *web.Exchange) error {
 	ctx, end := ex.Store.Recording()
 	defer end()
 	err = t.tokens.Revoke(ctx, owner, token)
-	if errors.Is(err, login.ErrNoAPIToken) {
+	if errors.Is(err, apitokens.ErrUnknown) {
 		return &web.Error{Status: http.StatusNotFound, Detail: "You have no token with this id.", Cause: err}
 	}
 	if err != nil {
@@ -207,13 +207,13 @@ func (t *tokens) may(id *policy.Identity) error {
 	if t.tokens.MayOwn(id) {
 		return nil
 	}
-	return noTokens(login.ErrNoTokenOwner)
+	return noTokens(apitokens.ErrNoOwner)
 }
 
 // noTokens returns the answer to a user who cannot have API tokens, and another error
 // as it is.
 func noTokens(err error) error {
-	if !errors.Is(err, login.ErrNoTokenOwner) {
+	if !errors.Is(err, apitokens.ErrNoOwner) {
 		return err
 	}
 	return &web.Error{
@@ -230,7 +230,7 @@ type tokenOrder struct {
 }
 
 // order reads the body of a request for a token of owner.
-func order(ex *web.Exchange, owner *login.TokenOwner) (*tokenOrder, error) {
+func order(ex *web.Exchange, owner *apitokens.Owner) (*tokenOrder, error) {
 	if ex.MediaType() == web.TypeForm {
 		return readTokenForm(ex.Body)
 	}
@@ -258,7 +258,7 @@ func readTokenForm(body []byte) (*tokenOrder, error) {
 
 // readTokenOrder reads a JSON object. An unknown member is an error, so that a
 // misspelled "roles" does not give all of them.
-func readTokenOrder(o endpoint.Object, owner *login.TokenOwner) (*tokenOrder, error) {
+func readTokenOrder(o endpoint.Object, owner *apitokens.Owner) (*tokenOrder, error) {
 	for member := range o {
 		if !slices.Contains([]string{"name", "expires_in", "roles"}, member) {
 			return nil, endpoint.BadRequest(`The body can have the fields "name", "expires_in" and "roles", and no other.`, nil)

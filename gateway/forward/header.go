@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"authgate/gateway/login"
+	"authgate/gateway/apitokens"
 	"authgate/gateway/tracing"
 	"authgate/gateway/upstream/http1"
 	"authgate/policy"
@@ -185,7 +185,7 @@ func (q *Request) consumedAuthorization() bool {
 	if id == nil {
 		return false
 	}
-	return id.Mechanism == policy.Basic || id.Mechanism == policy.Bearer && login.PresentsToken(&q.Exchange.Credentials)
+	return id.Mechanism == policy.Basic || id.Mechanism == policy.Bearer && apitokens.PresentsToken(&q.Exchange.Credentials)
 }
 
 // ownAuthorization reports whether the Authorization header contains a token of the

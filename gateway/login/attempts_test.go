@@ -77,7 +77,7 @@ func TestAttemptIsFinishedOnce(t *testing.T) {
 	t.Parallel()
 	r, browser := newRig(t), NewBrowserSecret()
 	attempt, elsewhere := r.beginAttempt(t, browser), r.elsewhere(t)
-	r.store.once("swap attempt:", func() { elsewhere.wantAttempt(t, browser, attempt) })
+	r.store.Once("swap attempt:", func() { elsewhere.wantAttempt(t, browser, attempt) })
 	r.wantUsed(t, browser, attempt)
 }
 
@@ -91,7 +91,7 @@ func TestAttemptOfAnotherBrowser(t *testing.T) {
 		t.Errorf("the attempt remembers the browser as %q", a.Browser)
 	}
 	nobodys := r.beginAttempt(t, "") // no attempt is without a browser
-	r.store.takeCalls()
+	r.store.TakeCalls()
 	r.wantNoAttempt(t, "", nobodys.State)
 	for _, browser := range []string{NewBrowserSecret(), "", a.Browser, own + "=", own[:42], strings.ToUpper(own)} {
 		r.wantNoAttempt(t, browser, a.State)
@@ -103,7 +103,7 @@ func TestAttemptOfAnotherBrowser(t *testing.T) {
 	} {
 		r.wantNoAttempt(t, own, state)
 	}
-	r.store.wantReads(t)
+	r.store.WantReads(t)
 	r.wantAttempt(t, own, a)
 }
 

@@ -7,18 +7,16 @@ import (
 	"authgate/policy"
 )
 
-// BearerTokens is the mechanism for all bearer tokens: the gateway's own tokens, API
-// tokens, and those of trusted issuers. What a token says about its origin selects who
-// verifies it, and that decision is final.
+// BearerTokens is the mechanism for the bearer tokens of logins and of trusted issuers.
+// What a token says about its origin selects who verifies it, and that decision is final.
 type BearerTokens struct {
 	own     *AccessTokens
-	api     *APITokens
 	trusted *TrustedTokens // nil: no other issuer is trusted
 }
 
 // NewBearerTokens returns the mechanism. trusted may be nil.
-func NewBearerTokens(own *AccessTokens, api *APITokens, trusted *TrustedTokens) *BearerTokens {
-	return &BearerTokens{own: own, api: api, trusted: trusted}
+func NewBearerTokens(own *AccessTokens, trusted *TrustedTokens) *BearerTokens {
+	return &BearerTokens{own: own, trusted: trusted}
 }
 
 // Challenge implements auth.Authenticator.
@@ -29,9 +27,6 @@ func (b *BearerTokens) Challenge(creds *auth.Credentials) auth.Challenge {
 // Authenticate implements auth.Authenticator.
 func (b *BearerTokens) Authenticate(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
 	// Cookies hold only access tokens of the gateway.
-	if creds.Scheme == "bearer" && IsAPIToken(creds.Value) {
-		return b.api.authenticate(ctx, creds.Value, false)
-	}
 	if creds.Scheme == "bearer" && b.isTrusted(creds.Value) {
 		known, err := b.trusted.verify(ctx, creds.Value)
 		if err != nil {
@@ -44,9 +39,6 @@ func (b *BearerTokens) Authenticate(ctx context.Context, creds *auth.Credentials
 
 // Alive implements auth.Authenticator.
 func (b *BearerTokens) Alive(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
-	if creds.Scheme == "bearer" && IsAPIToken(creds.Value) {
-		return b.api.alive(ctx, creds.Value, false)
-	}
 	if creds.Scheme == "bearer" && b.isTrusted(creds.Value) {
 		return b.trusted.alive(ctx, creds.Value)
 	}
@@ -63,5 +55,5 @@ func (b *BearerTokens) Revoke(ctx context.Context, token string) (*policy.Identi
 }
 
 func (b *BearerTokens) isTrusted(token string) bool {
-	return b.trusted != nil && !IsAPIToken(token) && b.own.verified.Get(token) == nil && b.trusted.accepts(token)
+	return b.trusted != nil && b.own.verified.Get(token) == nil && b.trusted.accepts(token)
 }

@@ -78,7 +78,7 @@ func TestBearerTokensWithoutTrustedIssuers(t *testing.T) {
 	})
 	plain := must.Get(NewTrustedTokens([]TrustedIssuer{{Name: "plain", TokenIssuer: r.plain}}, r.logins, r.now))(t)
 	for _, trusted := range []*TrustedTokens{nil, plain} {
-		r.bearers = NewBearerTokens(r.bearer, r.api, trusted)
+		r.bearers = NewBearerTokens(r.bearer, trusted)
 		if id, err := r.byBearer(t, s.access); err != nil || id.Username != "alice" {
 			t.Errorf("got %+v, %v, want alice", id, err)
 		}
@@ -233,7 +233,7 @@ func FuzzBearerTokens(f *testing.F) {
 					t.Fatalf("%q: got %+v and %v", token, got, err)
 				}
 				want, errOwn := alone.byToken(t, token)
-				if errOwn == nil && !both.bearers.ContainsOwn("Token "+token) {
+				if errOwn == nil && !both.bearers.ContainsOwn("Token "+token, nothing) {
 					t.Errorf("%q is accepted, and not recognized in another spelling", token)
 				}
 				if known, errOutside := alone.trusted.verify(t.Context(), token); errOwn != nil && errOutside == nil {

@@ -15,8 +15,7 @@
 // provider; they keep the provider's tokens and renew them. Attempts are the
 // logins that have begun at a provider and are not finished. Tickets bring a
 // login to the other hosts of the gateway, each of which has a session of its
-// own. APITokens are the tokens that users make for programs; they belong to an
-// account and to no login.
+// own.
 //
 // # Limits
 //

@@ -113,7 +113,7 @@ func TestChain(t *testing.T) {
 	s, other := r.signIn(t, "alice"), r.signIn(t, "bob")
 	verifier := auth.NewVerifier(auth.NewThrottle(1000, time.Minute, r.now), 10, time.Minute, r.now)
 	service := accounts.New([]accounts.Account{{Username: "service", Hash: alice.Hash}}, nil)
-	chain := auth.Chain{auth.NewBasic("authgate", service, verifier), NewBearerTokens(r.bearer, r.api, nil), r.session}
+	chain := auth.Chain{auth.NewBasic("authgate", service, verifier), NewBearerTokens(r.bearer, nil), r.session}
 	good, wrong := base64.StdEncoding.EncodeToString([]byte("service:wonderland")), base64.StdEncoding.EncodeToString([]byte("service:wrong"))
 	for creds, want := range map[auth.Credentials]string{ // the user name; "" when refused
 		{Scheme: "basic", Value: good, Access: s.access, Session: s.session}:              "service",
@@ -143,9 +143,9 @@ func TestChain(t *testing.T) {
 		id, err = chain.Alive(t.Context(), creds)
 		wantNothing(t, id, err)
 	}
-	r.store.fails("get revoked:")
+	r.store.Fails("get revoked:")
 	wantNoAnswer(t)(chain.Authenticate(t.Context(), &auth.Credentials{Access: s.access, Session: s.session}))
-	r.store.fails("")
+	r.store.Fails("")
 	r.clock.Advance(15 * time.Minute)
 	wantRejected(t, auth.DetailBadToken, "expired")(chain.Alive(t.Context(),
 		&auth.Credentials{Scheme: "bearer", Value: s.access, Session: s.session}))
@@ -256,9 +256,9 @@ func (e *everything) callsOf(t *testing.T, o operation, warm bool) (calls []stri
 	if warm {
 		must.Do(t, o.do(e))
 	}
-	e.store.takeCalls()
+	e.store.TakeCalls()
 	must.Do(t, o.do(e))
-	for _, call := range e.store.takeCalls() {
+	for _, call := range e.store.TakeCalls() {
 		for name, s := range e.logins {
 			call = strings.Replace(call, s.login.ID, name, 1)
 		}
@@ -275,14 +275,14 @@ func (e *everything) callsOf(t *testing.T, o operation, warm bool) (calls []stri
 func (e *everything) fail(t *testing.T, o operation, call string, late bool) {
 	t.Helper()
 	logins := e.records(t, loginPrefix)
-	e.store.late = late
+	e.store.Late = late
 	kind, name, _ := strings.Cut(call, ":")
 	if s := e.logins[name]; s != nil {
 		name = s.login.ID
 	}
-	e.store.fails(kind + ":" + name)
+	e.store.Fails(kind + ":" + name)
 	err := o.do(e)
-	e.store.fails("")
+	e.store.Fails("")
 	if err == nil && !strings.Contains(o.tolerates, kind) {
 		t.Errorf("%s, late %v: no error", call, late)
 	}
@@ -347,11 +347,11 @@ func TestWarmRequests(t *testing.T) {
 	} {
 		recorded := test.mechanism(e.instance(t))
 		first := must.Get(recorded.Authenticate(t.Context(), &test.creds))(t)
-		e.store.takeCalls()
+		e.store.TakeCalls()
 		if again, err := recorded.Authenticate(t.Context(), &test.creds); err != nil || again != first {
 			t.Errorf("%+v: got %p, %v, want %p again", test.creds, again, err, first)
 		}
-		if calls := e.store.takeCalls(); !slices.EqualFunc(calls, test.calls, strings.HasPrefix) {
+		if calls := e.store.TakeCalls(); !slices.EqualFunc(calls, test.calls, strings.HasPrefix) {
 			t.Errorf("%+v: the store was asked %q, want %q", test.creds, calls, test.calls)
 		}
 		unrecorded := test.mechanism(e.unrecorded(t))
@@ -421,7 +421,7 @@ func TestStoreHoldsNoReadableSecret(t *testing.T) {
 	}
 	for name, secret := range secrets {
 		raw, err := base64.RawURLEncoding.DecodeString(secret)
-		for _, written := range e.store.everWritten() {
+		for _, written := range e.store.EverWritten() {
 			if holds(written, secret) || err == nil && len(raw) >= 16 && holds(written, string(raw)) {
 				t.Errorf("the store was given the %s: %q", name, written)
 			}
@@ -431,7 +431,7 @@ func TestStoreHoldsNoReadableSecret(t *testing.T) {
 	if raw, err := json.Marshal(map[string]any{"a": []byte("x the needle y")}); err != nil || !holds(raw, "the needle") {
 		t.Errorf("%s: the needle is not found, %v", raw, err)
 	}
-	if !slices.ContainsFunc(e.store.everWritten(),
+	if !slices.ContainsFunc(e.store.EverWritten(),
 		func(written []byte) bool { return holds(written, "alice@example.org") }) {
 		t.Error("the address of the user is not found")
 	}

@@ -55,7 +55,7 @@ func TestConcurrentLoginsAllJoin(t *testing.T) {
 	r := newRig(t)
 	elsewhere := r.elsewhere(t)
 	var first *signedIn
-	r.store.once("swap "+groupPrefix, func() { first = elsewhere.signInAt(t, r.grant("user")) })
+	r.store.Once("swap "+groupPrefix, func() { first = elsewhere.signInAt(t, r.grant("user")) })
 	second := r.signInAt(t, r.grant("user"))
 	r.wantMembers(t, personGroup("keycloak", testOP, testPerson), first, second)
 	r.wantMembers(t, sessionGroup("keycloak", testOP, testSession), first, second)
@@ -68,7 +68,7 @@ func TestGroupChangesShareWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		swap, hold := "swap "+groupKey("account", "alice"), make(chan struct{})
-		r.store.once(swap, func() { <-hold })
+		r.store.Once(swap, func() { <-hold })
 		begin := func(username string) {
 			if _, err := r.logins.Begin(t.Context(), &accounts.Account{Username: username}, Device{},
 				Term{Lifetime: time.Hour}, nil); err != nil {
@@ -87,7 +87,7 @@ func TestGroupChangesShareWrites(t *testing.T) {
 			t.Errorf("%d logins are in the group, want 50", n)
 		}
 		writes := 0
-		for _, call := range r.store.takeCalls() {
+		for _, call := range r.store.TakeCalls() {
 			if call == swap {
 				writes++
 			}
@@ -121,11 +121,11 @@ func TestOneAccountHasSoManyLogins(t *testing.T) {
 	}
 	must.Get(r.logins.End(t.Context(), all[100].ID))(t)
 	must.Do(t, begin())
-	r.store.fails("take login:" + all[0].ID) // the oldest, which must end
+	r.store.Fails("take login:" + all[0].ID) // the oldest, which must end
 	if err := begin(); !errors.Is(err, errStore) {
 		t.Errorf("a login that is one too many: got %v, want the error of the store", err)
 	}
-	r.store.fails("")
+	r.store.Fails("")
 	must.Do(t, begin())
 	must.Do(t, begin())
 	for i, login := range all {
@@ -216,7 +216,7 @@ func TestJoinIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		r.store.once("get ", cancel)
+		r.store.Once("get ", cancel)
 		login := &Login{ID: "sid", Created: r.now(), Expires: r.now().Add(time.Hour)}
 		if err := r.logins.groups.join(ctx, "group", login, r.now()); err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)

@@ -32,9 +32,6 @@ const (
 	renewPrefix   = "renewing:" // + sid
 	usedPrefix    = "used:"     // + hash of the logout token's issuer and jti
 	ticketPrefix  = "ticket:"   // + hash of the ticket
-
-	apiTokenPrefix  = "apitoken:"  // + hash of the token
-	apiTokensPrefix = "apitokens:" // + user name of their owner
 )
 
 // undoTime is the time limit for ending a login that could not be recorded. The

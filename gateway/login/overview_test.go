@@ -205,17 +205,17 @@ func TestOverviewWithoutTheStore(t *testing.T) {
 	s := r.signIn(t, "alice")
 	id := r.identity(t, s)
 	for _, calls := range []string{"get group:", "get login:", "get session:", "get refresh:"} {
-		r.store.fails(calls)
+		r.store.Fails(calls)
 		if live, err := r.overview().List(t.Context(), id); err == nil || errors.Is(err, auth.ErrRejected) || errors.Is(err, ErrNoLogin) {
 			t.Errorf("%s: got %+v, %v", calls, live, err)
 		}
 	}
 	for _, calls := range []string{"get login:", "take login:"} {
-		r.store.fails(calls)
+		r.store.Fails(calls)
 		if _, err := r.overview().End(t.Context(), id, s.login.ID); err == nil || errors.Is(err, ErrNoLogin) {
 			t.Errorf("%s: got %v", calls, err)
 		}
 	}
-	r.store.fails("")
+	r.store.Fails("")
 	r.wantIn(t, s)
 }

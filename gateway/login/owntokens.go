@@ -8,46 +8,38 @@ import (
 )
 
 // ContainsOwn reports whether the value of an Authorization header contains what is
-// recognizably a token of the gateway: an API token, an access token or a refresh token.
+// recognizably a token of a login, an access token or a refresh token, or what also finds.
 // The scheme and other text in the value do not matter, and the token may be encoded as
 // the credentials of Basic are. An application must not get it: with the token it could
 // do what the user can.
 //
 // The token need not be valid. Its checksum or its key tells whose it is, so that nothing
 // is looked up, and no signature is verified for tokens of others.
-func (b *BearerTokens) ContainsOwn(authorization string) bool {
-	if b.holdsOwn(authorization) {
+func (b *BearerTokens) ContainsOwn(authorization string, also func(text string) bool) bool {
+	if also(authorization) || b.holdsOwn(authorization) {
 		return true
 	}
 	for word := range strings.FieldsFuncSeq(authorization, notBase64) {
-		if len(word) < base64.RawStdEncoding.EncodedLen(apiTokenLength) {
+		if len(word) < shortestOwn {
 			continue // too short for any of them
 		}
 		// Other decoders may ignore an error, so what comes before it counts.
 		decoded, _ := base64.RawStdEncoding.DecodeString(base64URL.Replace(word))
-		if b.holdsOwn(string(decoded)) {
+		if text := string(decoded); also(text) || b.holdsOwn(text) {
 			return true
 		}
 	}
 	return false
 }
 
+// shortestOwn is less than what any token of the gateway has, encoded.
+const shortestOwn = 64
+
 // base64URL turns the alphabet of base64url into that of base64.
 var base64URL = strings.NewReplacer("-", "+", "_", "/")
 
 // holdsOwn is ContainsOwn for tokens that are not encoded.
 func (b *BearerTokens) holdsOwn(text string) bool {
-	for rest := text; ; {
-		at := strings.Index(rest, apiTokenMark)
-		if at < 0 {
-			break
-		}
-		rest = rest[at:]
-		if len(rest) >= apiTokenLength && wholeAPIToken(rest[:apiTokenLength]) {
-			return true
-		}
-		rest = rest[len(apiTokenMark):]
-	}
 	for word := range strings.FieldsFuncSeq(text, notJWT) {
 		if _, refresh := parseRefresh(word); refresh || b.own.recognizes(word) {
 			return true

@@ -137,11 +137,6 @@ func TestNoProof(t *testing.T) {
 		t.Errorf("a refreshed token says %v at %v", claims["amr"], claims["auth_time"])
 	}
 
-	apiToken, _ := e.newToken(t, "alice")
-	id, err = e.byAPIToken(t, apiToken)
-	wantProof(t, "an API token", policy.Proof{}, id, err)
-	id, err = e.byPassword(t, "alice", apiToken)
-	wantProof(t, "an API token as a password", policy.Proof{}, id, err)
 	id, err = e.bearers.Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: e.jwt})
 	wantProof(t, "a token of another issuer", policy.Proof{}, id, err)
 

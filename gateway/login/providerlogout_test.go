@@ -140,11 +140,11 @@ func TestFrontChannelLogout(t *testing.T) {
 			t.Errorf("%.20q: got %+v, %v, want %q", sid, got, err, want)
 		}
 	}
-	r.store.takeCalls()
+	r.store.TakeCalls()
 	for _, sid := range []string{"nowhere", "", testPerson, people["here"].login.ID, strings.Repeat("x", 1<<20)} {
 		front(sid)
 	}
-	r.store.wantReads(t)
+	r.store.WantReads(t)
 	elsewhere.wantEnded(t, people, "")
 	front("here", "here")
 	elsewhere.wantEnded(t, people, "here")

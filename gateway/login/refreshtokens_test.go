@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/store/storetest"
 	"authgate/internal/test/must"
 	"authgate/internal/test/scripttest"
 )
@@ -83,7 +84,7 @@ type rotations struct {
 
 func newRotations(t *testing.T) *rotations {
 	r := &rotations{a: newRig(t, func(r *rig) { r.sessionOptions.Lifetime, r.bearerOptions.Lifetime = 30*24*time.Hour, 30*24*time.Hour })}
-	r.rig, r.b = r.a, r.a.instance(t, func(r *rig) { r.store = &recordingStore{Store: r.store} })
+	r.rig, r.b = r.a, r.a.instance(t, func(r *rig) { r.store = &storetest.Recorder{Store: r.store} })
 	r.s, r.other = r.a.signIn(t, "alice"), r.a.signIn(t, "alice")
 	r.tokens = []string{r.s.refresh}
 	return r
@@ -116,10 +117,10 @@ func (r *rotations) steps(t *testing.T) scripttest.Steps {
 		},
 		// There is no answer about token N, after a few calls of the store.
 		"unknown": func(args []string) {
-			r.store.takeCalls()
+			r.store.TakeCalls()
 			_, err := r.rotate(t, token(args))
 			wantNoAnswer(t)(nil, err)
-			if calls := len(r.store.takeCalls()); calls > 3*maxStaleReads {
+			if calls := len(r.store.TakeCalls()); calls > 3*maxStaleReads {
 				t.Errorf("the store was asked %d times", calls)
 			}
 		},
@@ -139,10 +140,10 @@ func (r *rotations) steps(t *testing.T) scripttest.Steps {
 		},
 		// b reads the present family until it writes, or always. Calls of the instance fail. Another one is used.
 		"stale": func(args []string) {
-			r.b.store.always = len(args) > 0
-			r.b.store.freeze(t, r.s.login.Handles[1])
+			r.b.store.Always = len(args) > 0
+			r.b.store.Freeze(t, r.s.login.Handles[1])
 		},
-		"fails": func(args []string) { r.store.fails(strings.Join(args, " ")) },
+		"fails": func(args []string) { r.store.Fails(strings.Join(args, " ")) },
 		"at":    func(args []string) { r.rig = map[string]*rig{"a": r.a, "b": r.b}[args[0]] },
 	}
 }
@@ -240,7 +241,7 @@ func TestConcurrentRotations(t *testing.T) {
 	r := newRig(t)
 	s, elsewhere := r.signIn(t, "alice"), r.elsewhere(t)
 	token := s.refresh
-	r.store.once("swap refresh:", func() { s.refresh = elsewhere.wantRotated(t, token) })
+	r.store.Once("swap refresh:", func() { s.refresh = elsewhere.wantRotated(t, token) })
 	r.wantBadRefresh(t, token, "another call used it first")
 	r.wantIn(t, s)
 }

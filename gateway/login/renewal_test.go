@@ -141,7 +141,7 @@ func (r *renewals) says(answer string, wait time.Duration) {
 	r.op.answers(func(ctx context.Context, _ string) (*provider.Grant, error) {
 		time.Sleep(wait)
 		if r.breaks != "" {
-			r.store.fails(r.breaks)
+			r.store.Fails(r.breaks)
 		}
 		switch kind := failures[answer]; {
 		case kind != nil:
@@ -201,7 +201,7 @@ func (r *renewals) steps(t *testing.T) scripttest.Steps {
 		"login": func(args []string) {
 			r.without = strings.Join(args, "")
 			r.s = r.signInAt(t, r.granted("user"))
-			r.store.takeCalls()
+			r.store.TakeCalls()
 		},
 		// A request has that role: once, or N times with TIME before each; lagging: at the instance that can lag behind.
 		"in":      func(args []string) { in(args, func() (*policy.Identity, error) { return r.bySession(t, r.s) }) },
@@ -258,9 +258,9 @@ func (r *renewals) steps(t *testing.T) scripttest.Steps {
 		},
 		"wait": func(args []string) { time.Sleep(scripttest.Duration(t, args)) },
 		// Calls of the store fail, or will as soon as the provider has answered. They fail after they had their effect.
-		"fails":  func(args []string) { r.breaks, r.store.failing = "", strings.Join(args, " ") },
+		"fails":  func(args []string) { r.breaks = ""; r.store.Fails(strings.Join(args, " ")) },
 		"breaks": func(args []string) { r.breaks = strings.Join(args, " ") },
-		"late":   func([]string) { r.store.late = true },
+		"late":   func([]string) { r.store.Late = true },
 		// The other instance ends the login, takes the claim of its renewal and dies, or does not see
 		// changes of the login any more.
 		"end": func([]string) { r.other.end(t, r.s) },
@@ -268,11 +268,11 @@ func (r *renewals) steps(t *testing.T) scripttest.Steps {
 			must.Do(t, r.store.Put(t.Context(), renewPrefix+r.s.login.ID, []byte("of the dead"), time.Now().Add(renewTime)))
 		},
 		"claimed": func([]string) { r.wantRecords(t, renewPrefix, 1) },
-		"lag":     func([]string) { r.other.store.freeze(t, loginPrefix+r.s.login.ID) },
+		"lag":     func([]string) { r.other.store.Freeze(t, loginPrefix+r.s.login.ID) },
 		// Since the login, but for the times of requests.
 		"only-reads": func([]string) {
-			r.store.forget("swap " + SessionPrefix)
-			r.store.wantReads(t)
+			r.store.Forget("swap " + SessionPrefix)
+			r.store.WantReads(t)
 		},
 	}
 }
@@ -349,7 +349,7 @@ func TestRenewals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			renewing(t, func(t *testing.T, here *rig) {
-				other := here.instance(t, func(r *rig) { r.store = &recordingStore{Store: r.store} })
+				other := here.instance(t, func(r *rig) { r.store = &storetest.Recorder{Store: r.store} })
 				r := &renewals{rig: here, other: other, s: here.signInAt(t, here.grant("user")), others: here.signInAt(t, here.grant("user"))}
 				scripttest.Play(t, text, r.steps(t), synctest.Wait)
 			})

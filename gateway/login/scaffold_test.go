@@ -41,6 +41,7 @@ const (
 
 var (
 	testSecret = []byte("0123456789abcdefghijklmnopqrstuv")
+	errStore   = storetest.ErrNoAnswer
 	testRSA    = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
 	testDevice = &auth.Credentials{Client: netip.MustParseAddr("192.0.2.7"), UserAgent: "test/1"}
 
@@ -53,7 +54,7 @@ var (
 type rig struct {
 	clock        *clocktest.Clock
 	now          func() time.Time // usually clock.Now
-	store        *recordingStore
+	store        *storetest.Recorder
 	keys         *jose.Keys
 	box          *seal.Box
 	people       []accounts.Account
@@ -73,7 +74,6 @@ type rig struct {
 	refresh            *RefreshTokens
 	users              *Users
 	trusted            *TrustedTokens
-	api                *APITokens
 	bearers            *BearerTokens
 	attempts           *Attempts
 }
@@ -101,7 +101,7 @@ func newRig(tb testing.TB, changes ...func(*rig)) *rig {
 	}
 	memory := store.NewMemory(r.now)
 	tb.Cleanup(func() { _ = memory.Close() })
-	r.store = &recordingStore{Store: memory}
+	r.store = &storetest.Recorder{Store: memory}
 	return r.instance(tb)
 }
 
@@ -119,13 +119,12 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 	next.session = NewSessions(next.sessionOptions, next.accounts, next.logins)
 	next.bearer = NewAccessTokens(next.bearerOptions, next.keys, next.accounts, next.logins)
 	next.refresh = NewRefreshTokens(next.refreshOptions, next.accounts, next.logins)
-	next.api = NewAPITokens(next.accounts, next.logins)
 	next.users = NewUsers(next.usersOptions, next.logins)
 	next.delegated = NewDelegatedSessions(next.users)
 	issuers := []TrustedIssuer{{Name: "plain", TokenIssuer: next.plain},
 		{Name: "asked", Opaque: true, TokenIssuer: next.asked}}
 	next.trusted = must.Get(NewTrustedTokens(issuers, next.logins, next.now))(tb)
-	next.bearers = NewBearerTokens(next.bearer, next.api, next.trusted)
+	next.bearers = NewBearerTokens(next.bearer, next.trusted)
 	next.attempts = NewAttempts(next.store, next.box, next.now)
 	return &next
 }
@@ -133,7 +132,7 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 // elsewhere returns an instance whose calls of the store are recorded apart.
 func (r *rig) elsewhere(tb testing.TB) *rig {
 	tb.Helper()
-	return r.instance(tb, func(r *rig) { r.store = &recordingStore{Store: r.store.Store} })
+	return r.instance(tb, func(r *rig) { r.store = &storetest.Recorder{Store: r.store.Store} })
 }
 
 // withAccounts returns an instance with other accounts.

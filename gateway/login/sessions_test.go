@@ -96,7 +96,7 @@ type requests struct {
 // calls returns the calls of the store since it was last called.
 func (r *requests) calls() []string {
 	synctest.Wait() // for the write
-	calls := r.store.takeCalls()
+	calls := r.store.TakeCalls()
 	for _, call := range calls {
 		if strings.HasPrefix(call, "swap "+SessionPrefix) {
 			r.notes++
@@ -109,7 +109,7 @@ func (r *requests) alive(t *testing.T) (*policy.Identity, error) {
 	r.calls()
 	id, err := r.session.Alive(t.Context(), &auth.Credentials{Session: r.s.session})
 	synctest.Wait()
-	r.store.wantReads(t)
+	r.store.WantReads(t)
 	return id, err
 }
 
@@ -152,7 +152,7 @@ func (r *requests) steps(t *testing.T) scripttest.Steps {
 		"old": func([]string) {
 			restore(t, r.store, r.s.login.Handles[0], func(s *sessionRecord) { s.Seen = s.Created })
 		},
-		"fails": func(args []string) { r.store.fails(args[0]) },
+		"fails": func(args []string) { r.store.Fails(args[0]) },
 	}
 }
 

@@ -64,7 +64,7 @@ func TestTicketIsUsedOnce(t *testing.T) {
 	r, browser := newRig(t), NewBrowserSecret()
 	s := r.signIn(t, "alice")
 	ticket, elsewhere := r.ticketFor(t, s, browser), r.elsewhere(t)
-	r.store.once("take "+ticketPrefix, func() { elsewhere.wantTicket(t, ticket, browser, s) })
+	r.store.Once("take "+ticketPrefix, func() { elsewhere.wantTicket(t, ticket, browser, s) })
 	r.wantNoTicket(t, ticket, otherHost, browser)
 }
 
@@ -229,7 +229,7 @@ func TestAttachWhileEnding(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s, elsewhere := r.signIn(t, "alice"), r.elsewhere(t)
-	r.store.once("swap "+loginPrefix, func() { elsewhere.end(t, s) })
+	r.store.Once("swap "+loginPrefix, func() { elsewhere.end(t, s) })
 	if _, err := r.attach(t, s, r.session, otherHost); !errors.Is(err, ErrNoTicket) {
 		t.Errorf("got %v", err)
 	}
@@ -242,7 +242,7 @@ func TestAttachConcurrently(t *testing.T) {
 	r := newRig(t)
 	s, elsewhere := r.signIn(t, "alice"), r.elsewhere(t)
 	var other string
-	r.store.once("swap "+loginPrefix, func() { other = must.Get(elsewhere.attach(t, s, elsewhere.session, "a.example"))(t) })
+	r.store.Once("swap "+loginPrefix, func() { other = must.Get(elsewhere.attach(t, s, elsewhere.session, "a.example"))(t) })
 	own := must.Get(r.attach(t, s, r.session, "b.example"))(t)
 	must.Get(r.session.Authenticate(t.Context(), at("a.example", other, "")))(t)
 	must.Get(r.session.Authenticate(t.Context(), at("b.example", own, "")))(t)

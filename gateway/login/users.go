@@ -66,11 +66,11 @@ type Provider interface {
 type UsersOptions struct {
 	Providers map[string]Provider // by name
 	Lifetime  time.Duration       // of a delegated login
-	// APITokens is how long after the provider's last word about a user their API
-	// tokens work; 0: they have none.
-	APITokens time.Duration
-	Box       *seal.Box        // encrypts the providers' tokens
-	Now       func() time.Time // the local clock, for pauses and the tokens' times
+	// Remember is how long after the provider's last word about a user that is known, if
+	// that is longer than Lifetime.
+	Remember time.Duration
+	Box      *seal.Box        // encrypts the providers' tokens
+	Now      func() time.Time // the local clock, for pauses and the tokens' times
 	// Report is called when a renewal has failed. ended tells whether the login
 	// has ended.
 	Report func(login *Login, ended bool, err error)
@@ -128,7 +128,7 @@ func (u *Users) Begin(
 
 // save stores what the provider said at asked, unless something newer is stored.
 // describe makes the profile, and what is known then, from what is known now. The
-// record outlives all current logins, and the API tokens that need it.
+// record outlives all current logins.
 func (u *Users) save(
 	ctx context.Context, d *delegation, asked time.Time,
 	describe func(known provider.Said) (provider.Profile, provider.Said),
@@ -150,7 +150,7 @@ func (u *Users) save(
 		}
 		next := user{Issuer: d.Issuer, Updated: asked}
 		next.Profile, next.Said = describe(before)
-		return record.Edited(next, now.Add(max(u.options.Lifetime, u.options.APITokens)))
+		return record.Edited(next, now.Add(max(u.options.Lifetime, u.options.Remember)))
 	})
 	if err != nil {
 		err = fmt.Errorf("saving a user: %w", err)
@@ -235,6 +235,26 @@ func (u *Users) known(ctx context.Context, d *delegation) (*user, record.Stored,
 		return nil, record.Stored{}, auth.ErrRejected
 	}
 	return known, record.Stored{Key: key, Raw: raw}, nil
+}
+
+// Issuer returns the issuer of the provider of that name. It reports whether there is one.
+func (u *Users) Issuer(name string) (issuer string, ok bool) {
+	p, ok := u.options.Providers[name]
+	if ok {
+		issuer = p.Issuer()
+	}
+	return issuer, ok
+}
+
+// Known returns who a subject of a provider is, as far as it has said, and when it was
+// asked. The identity has no mechanism, login or expiry. The error is ErrRejected if
+// nobody is known, or if the provider has another issuer now.
+func (u *Users) Known(ctx context.Context, name, issuer, subject string) (*policy.Identity, time.Time, error) {
+	known, _, err := u.known(ctx, &delegation{Provider: name, Issuer: issuer, User: subject})
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	return providerIdentity(name, &known.Profile, "", "", time.Time{}), known.Updated, nil
 }
 
 // providerIdentity returns the identity of a person at the provider of that name, for

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"authgate/gateway/apitokens"
 	"authgate/gateway/config"
 	"authgate/gateway/keyfile"
 	"authgate/gateway/login"
@@ -26,7 +27,7 @@ const storeKeyFile = "store.key"
 // tokens of trusted issuers. Both hold things that must outlive a configuration, such as
 // keys, so one configuration takes over from another what stays the same.
 type Federation struct {
-	Bearers *login.BearerTokens // the gateway's own access tokens, and trusted ones
+	Bearers *apitokens.Bearers // the gateway's own tokens, and those of trusted issuers
 
 	// Without providers, the rest is nil.
 	Providers []*Provider // in the order of the configuration
@@ -75,7 +76,7 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 	if err != nil {
 		return nil, err
 	}
-	f.Bearers = login.NewBearerTokens(local.Bearer, local.API, trusted)
+	f.Bearers = apitokens.NewBearers(local.API, login.NewBearerTokens(local.Bearer, trusted))
 	if len(f.Providers) == 0 {
 		return f, nil
 	}
@@ -92,10 +93,10 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 		f.Default = f.Providers[0]
 	}
 	f.Users = login.NewUsers(login.UsersOptions{
-		Providers: byName, Lifetime: cfg.Delegated.Lifetime, APITokens: cfg.Delegated.APITokens, Box: box, Now: service.Now,
+		Providers: byName, Lifetime: cfg.Delegated.Lifetime, Remember: cfg.Delegated.APITokens, Box: box, Now: service.Now,
 		Report: func(login *login.Login, ended bool, err error) { reportRenewal(service.Logger, login, ended, err) },
 	}, local.Logins)
-	local.API.ServeUsers(f.Users)
+	local.API.ServeUsers(f.Users, cfg.Delegated.APITokens)
 	f.Delegated = login.NewDelegatedSessions(f.Users)
 	f.Attempts = login.NewAttempts(o.Store, box, o.Now)
 	return f, nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"authgate/gateway/accounts"
+	"authgate/gateway/apitokens"
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/jose"
@@ -34,7 +35,7 @@ type Local struct {
 	Sessions *login.Sessions
 	Bearer   *login.AccessTokens // the gateway's own tokens
 	Refresh  *login.RefreshTokens
-	API      *login.APITokens
+	API      *apitokens.Set
 	Basic    *auth.Basic        // its users have no logins
 	Decoys   *accounts.DecoyKey // of both kinds of users
 	JWKS     []byte             // the public keys of access tokens
@@ -66,7 +67,7 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 			Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience,
 			Lifetime: cfg.Token.AccessLifetime, Realm: cfg.Basic.Realm,
 		}, keys, local, logins),
-		API: login.NewAPITokens(local, logins),
+		API: apitokens.New(local, o.Store, now),
 		Refresh: login.NewRefreshTokens(login.RefreshOptions{
 			Lifetime: cfg.Token.RefreshLifetime, Remember: cfg.Session.Remember,
 			Leeway: cfg.Token.ReuseLeeway, Bind: traits(cfg.Token.BindRefresh),

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"authgate/gateway/apitokens"
 	"authgate/gateway/auth"
 	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
@@ -178,7 +179,7 @@ func (l *Logout) verifyBearer(ctx context.Context, ex *web.Exchange) error {
 		return web.Challenge(err, auth.Chain{l.federation.Bearers}.Challenges(&ex.Credentials)...)
 	}
 	ex.Identify(id)
-	if login.IsAPIToken(ex.Credentials.Value) {
+	if apitokens.Is(ex.Credentials.Value) {
 		return &web.Error{
 			Status: http.StatusForbidden,
 			Detail: "An API token belongs to no login, and cannot end one. Revoke it at " +

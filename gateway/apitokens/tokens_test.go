@@ -1,7 +1,6 @@
-package login
+package apitokens
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,55 +9,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
+	"authgate/gateway/factors"
 	"authgate/gateway/store"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )
-
-// newToken makes a token of the account for a day, with these roles.
-func (r *rig) newToken(tb testing.TB, username string, roles ...string) (string, APIToken) {
-	tb.Helper()
-	account, _ := r.accounts.Lookup(username)
-	token, made, err := r.api.Create(tb.Context(), accountOwner(account), "laptop", roles, 24*time.Hour)
-	must.Do(tb, err)
-	return token, made
-}
-
-// owner returns the account of that name as an owner of tokens, also if it is gone.
-func (r *rig) owner(username string) *TokenOwner {
-	if account, ok := r.accounts.Lookup(username); ok {
-		return accountOwner(account)
-	}
-	return &TokenOwner{list: username}
-}
-
-func (r *rig) byAPIToken(tb testing.TB, token string) (*policy.Identity, error) {
-	return r.bearers.Authenticate(tb.Context(), &auth.Credentials{Scheme: "bearer", Value: token})
-}
-
-func (r *rig) byPassword(tb testing.TB, username, token string) (*policy.Identity, error) {
-	mechanism := PasswordTokens{Tokens: r.api}
-	return mechanism.Authenticate(tb.Context(), &auth.Credentials{Scheme: "basic", Value: basicValue(username, token)})
-}
-
-// wantRefused is wantRejected for a token in either header.
-func wantRefused(tb testing.TB, reason string) func(*policy.Identity, error) {
-	tb.Helper()
-	return func(id *policy.Identity, err error) {
-		tb.Helper()
-		detail := auth.DetailBadToken
-		if r, ok := errors.AsType[*auth.Rejection](err); ok && r.Detail == auth.DetailWrongPassword {
-			detail = r.Detail
-		}
-		wantRejected(tb, detail, reason)(id, err)
-	}
-}
-
-func basicValue(username, password string) string {
-	return base64.StdEncoding.EncodeToString([]byte(username + ":" + password))
-}
 
 // A token proves its owner, with the roles that both have.
 func TestAPIToken(t *testing.T) {
@@ -66,10 +25,11 @@ func TestAPIToken(t *testing.T) {
 	r := newRig(t)
 	token, made := r.newToken(t, "alice", "user")
 	for name, id := range map[string]*policy.Identity{
-		"bearer": must.Get(r.byAPIToken(t, token))(t), "basic": must.Get(r.byPassword(t, "alice", token))(t),
+		"bearer": must.Get(r.byToken(t, token))(t), "basic": must.Get(r.byPassword(t, "alice", token))(t),
 	} {
 		if id.Username != "alice" || id.Subject != "local:alice" || id.Mechanism != policy.Bearer || id.Login != "" ||
-			!slices.Equal(id.Roles, []string{"user"}) || !id.Expires.Equal(made.Expires) {
+			!slices.Equal(id.Roles, []string{"user"}) || !id.Expires.Equal(made.Expires) ||
+			!cmp.Equal(id.Proof, policy.Proof{}) {
 			t.Errorf("%s: %+v", name, id)
 		}
 	}
@@ -82,14 +42,14 @@ func TestAPIToken(t *testing.T) {
 		wantRefused(t, "user name of another")(r.byPassword(t, username, token))
 	}
 	other := r.elsewhere(t) // whose cache is empty
-	must.Get(other.byAPIToken(t, token))(t)
-	for _, key := range r.store.everWritten() {
+	must.Get(other.byToken(t, token))(t)
+	for _, key := range r.store.EverWritten() {
 		if strings.Contains(string(key), token[4:]) {
 			t.Errorf("the store has the token: %s", key)
 		}
 	}
 	r.clock.Advance(24 * time.Hour)
-	wantRefused(t, "expired")(r.byAPIToken(t, token))
+	wantRefused(t, "expired")(r.byToken(t, token))
 	wantRefused(t, "expired")(r.byPassword(t, "alice", token))
 }
 
@@ -111,10 +71,10 @@ func TestAPITokenRoles(t *testing.T) {
 		now := alice
 		now.Roles = c.has
 		after := r.withAccounts(t, now)
-		if id := must.Get(after.byAPIToken(t, token))(t); !slices.Equal(id.Roles, c.want) {
+		if id := must.Get(after.byToken(t, token))(t); !slices.Equal(id.Roles, c.want) {
 			t.Errorf("alice has %q, the token %q, want %q", c.has, id.Roles, c.want)
 		}
-		if id := must.Get(after.byAPIToken(t, none))(t); len(id.Roles) != 0 {
+		if id := must.Get(after.byToken(t, none))(t); len(id.Roles) != 0 {
 			t.Errorf("a token without roles has %q", id.Roles)
 		}
 	}
@@ -137,9 +97,9 @@ func TestAPITokenEndsWithAccount(t *testing.T) {
 			for step, people := range [][]accounts.Account{people, {alice, bob}} {
 				after := r.withAccounts(t, people...)
 				must.Do(t, after.accounts.RecordChanges(t.Context(), r.store, accounts.Reload{Now: r.now()}))
-				wantRefused(t, "account")(after.byAPIToken(t, token))
+				wantRefused(t, "account")(after.byToken(t, token))
 				wantRefused(t, "account")(after.byPassword(t, "alice", token))
-				must.Get(after.byAPIToken(t, bobs))(t)
+				must.Get(after.byToken(t, bobs))(t)
 				if list := must.Get(after.api.List(t.Context(), after.owner("alice")))(t); len(list) != 0 {
 					t.Errorf("step %d: the list has %+v", step, list)
 				}
@@ -156,7 +116,19 @@ func TestAPITokenEndsWithPassword(t *testing.T) {
 	token, _ := r.newToken(t, "alice")
 	changed := alice
 	changed.Hash = testHash("other")
-	wantRefused(t, "account")(r.withAccounts(t, changed).byAPIToken(t, token))
+	wantRefused(t, "account")(r.withAccounts(t, changed).byToken(t, token))
+}
+
+// The factors of an account are about logins: a token does not end when they change.
+func TestAPITokenAfterFactors(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	proven := alice
+	proven.Factors = factors.Set{TOTP: &factors.TOTP{Secret: "c2VhbGVk"}}
+	for _, c := range []struct{ before, after accounts.Account }{{alice, proven}, {proven, alice}} {
+		token, _ := r.withAccounts(t, c.before).newToken(t, "alice")
+		must.Get(r.withAccounts(t, c.after).byToken(t, token))(t)
+	}
 }
 
 // A token that is not whole costs no look at the store, and is never valid.
@@ -164,11 +136,11 @@ func TestBrokenAPIToken(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	token, _ := r.newToken(t, "alice")
-	r.store.takeCalls()
-	for at := len(apiTokenMark); at < len(token); at++ {
+	r.store.TakeCalls()
+	for at := len(mark); at < len(token); at++ {
 		for _, c := range []byte("A7a ") {
 			if broken := token[:at] + string(c) + token[at+1:]; broken != token {
-				if _, err := r.byAPIToken(t, broken); !errors.Is(err, auth.ErrRejected) {
+				if _, err := r.byToken(t, broken); !errors.Is(err, auth.ErrRejected) {
 					t.Errorf("%s: %v", broken, err)
 				}
 				if _, err := r.byPassword(t, "alice", broken); err == nil {
@@ -178,14 +150,14 @@ func TestBrokenAPIToken(t *testing.T) {
 		}
 	}
 	for _, broken := range []string{"agt_", token[:len(token)-1], token + "A", token + token, strings.ToLower(token)} {
-		wantRefused(t, "not whole")(r.byAPIToken(t, broken))
+		wantRefused(t, "not whole")(r.byToken(t, broken))
 		wantRefused(t, "not whole")(r.byPassword(t, "alice", broken))
 	}
-	if calls := r.store.takeCalls(); len(calls) > 0 {
+	if calls := r.store.TakeCalls(); len(calls) > 0 {
 		t.Errorf("calls of the store: %q", calls)
 	}
-	wantRefused(t, "unknown")(r.byAPIToken(t, newAPIToken()))
-	if calls := r.store.takeCalls(); len(calls) != 1 {
+	wantRefused(t, "unknown")(r.byToken(t, newToken()))
+	if calls := r.store.TakeCalls(); len(calls) != 1 {
 		t.Errorf("a whole token costs %q, want one call", calls)
 	}
 }
@@ -202,7 +174,7 @@ func FuzzAPIToken(f *testing.F) {
 		if changed == token {
 			return
 		}
-		if id, err := r.byAPIToken(t, changed); err == nil {
+		if id, err := r.byToken(t, changed); err == nil {
 			t.Errorf("%q proves %+v", changed, id)
 		}
 		if id, err := r.byPassword(t, "alice", changed); err == nil {
@@ -218,19 +190,19 @@ func TestRevokeAPIToken(t *testing.T) {
 	other := r.elsewhere(t)
 	token, made := r.newToken(t, "alice")
 	kept, second := r.newToken(t, "alice")
-	must.Get(other.byAPIToken(t, token))(t)
-	if err := r.api.Revoke(t.Context(), r.owner("bob"), made.ID); !errors.Is(err, ErrNoAPIToken) {
+	must.Get(other.byToken(t, token))(t)
+	if err := r.api.Revoke(t.Context(), r.owner("bob"), made.ID); !errors.Is(err, ErrUnknown) {
 		t.Errorf("bob revokes it: %v", err)
 	}
 	must.Do(t, r.api.Revoke(t.Context(), r.owner("alice"), made.ID))
 	for _, r := range []*rig{r, other} {
-		wantRefused(t, "revoked")(r.byAPIToken(t, token))
-		must.Get(r.byAPIToken(t, kept))(t)
+		wantRefused(t, "revoked")(r.byToken(t, token))
+		must.Get(r.byToken(t, kept))(t)
 		if list := must.Get(r.api.List(t.Context(), r.owner("alice")))(t); len(list) != 1 || list[0].ID != second.ID {
 			t.Errorf("the list has %+v", list)
 		}
 	}
-	if err := r.api.Revoke(t.Context(), r.owner("alice"), made.ID); !errors.Is(err, ErrNoAPIToken) {
+	if err := r.api.Revoke(t.Context(), r.owner("alice"), made.ID); !errors.Is(err, ErrUnknown) {
 		t.Errorf("the second time: %v", err)
 	}
 }
@@ -244,14 +216,14 @@ func TestNumberOfAPITokens(t *testing.T) {
 		_, _, err := r.api.Create(t.Context(), accountOwner(account), "x", nil, time.Hour)
 		return err
 	}
-	for range MaxAPITokens {
+	for range Max {
 		must.Do(t, create())
 	}
-	r.store.takeCalls()
-	if err := create(); !errors.Is(err, ErrTooManyAPITokens) {
+	r.store.TakeCalls()
+	if err := create(); !errors.Is(err, ErrTooMany) {
 		t.Errorf("one too many: %v", err)
 	}
-	for _, call := range r.store.takeCalls() {
+	for _, call := range r.store.TakeCalls() {
 		if key, ok := strings.CutPrefix(call, "put "); ok {
 			if _, err := r.store.Get(t.Context(), key); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("a refused token is recorded: %v", err)
@@ -280,13 +252,13 @@ func TestLastUseOfAPIToken(t *testing.T) {
 		check := func(swaps int, at time.Time) {
 			t.Helper()
 			synctest.Wait()
-			r.store.fails("")
+			r.store.Fails("")
 			list := must.Get(r.api.List(t.Context(), r.owner("alice")))(t)
 			if len(list) != 1 || !list[0].LastUsed.Equal(at) {
 				t.Errorf("the list has %+v, want the last use at %v", list, at)
 			}
-			for _, call := range r.store.takeCalls() {
-				if strings.HasPrefix(call, "swap "+apiTokenPrefix) {
+			for _, call := range r.store.TakeCalls() {
+				if strings.HasPrefix(call, "swap "+tokenPrefix) {
 					writes++
 				}
 			}
@@ -299,29 +271,29 @@ func TestLastUseOfAPIToken(t *testing.T) {
 		check(0, time.Time{})
 		used = r.now()
 		for range 100 {
-			must.Get(r.byAPIToken(t, token))(t)
+			must.Get(r.byToken(t, token))(t)
 			synctest.Wait()
 			must.Get(r.byPassword(t, "alice", token))(t)
 			synctest.Wait()
 		}
 		check(1, used)
-		r.clock.Advance(apiTokenUse - time.Second)
-		must.Get(r.byAPIToken(t, token))(t)
+		r.clock.Advance(useInterval - time.Second)
+		must.Get(r.byToken(t, token))(t)
 		check(1, used)
 		r.clock.Advance(time.Second)
-		must.Get(r.byAPIToken(t, token))(t)
+		must.Get(r.byToken(t, token))(t)
 		check(2, r.now())
 		// A failure is not repeated for each request.
 		used = r.now()
-		r.clock.Advance(apiTokenUse)
-		r.store.fails("swap " + apiTokenPrefix)
+		r.clock.Advance(useInterval)
+		r.store.Fails("swap " + tokenPrefix)
 		for range 10 {
-			must.Get(r.byAPIToken(t, token))(t)
+			must.Get(r.byToken(t, token))(t)
 			synctest.Wait()
 		}
 		check(3, used)
-		r.clock.Advance(apiTokenRetry)
-		must.Get(r.byAPIToken(t, token))(t)
+		r.clock.Advance(useRetry)
+		must.Get(r.byToken(t, token))(t)
 		check(4, r.now())
 	})
 }
@@ -332,10 +304,10 @@ func TestUseOfRevokedAPIToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		token, made := r.newToken(t, "alice")
-		r.store.once("swap "+apiTokenPrefix, func() { must.Do(t, r.api.Revoke(t.Context(), r.owner("alice"), made.ID)) })
-		must.Get(r.byAPIToken(t, token))(t)
+		r.store.Once("swap "+tokenPrefix, func() { must.Do(t, r.api.Revoke(t.Context(), r.owner("alice"), made.ID)) })
+		must.Get(r.byToken(t, token))(t)
 		synctest.Wait()
-		wantRefused(t, "revoked")(r.byAPIToken(t, token))
+		wantRefused(t, "revoked")(r.byToken(t, token))
 	})
 }
 
@@ -347,12 +319,12 @@ func TestAPITokensWithoutStore(t *testing.T) {
 	account, _ := r.accounts.Lookup("alice")
 	for _, failing := range []string{"get", "put", "swap apitokens:", "take"} {
 		token, made := r.newToken(t, "alice")
-		r.store.fails(failing)
-		_, errUse := r.byAPIToken(t, token)
+		r.store.Fails(failing)
+		_, errUse := r.byToken(t, token)
 		_, errList := r.api.List(t.Context(), r.owner("alice"))
 		_, _, errCreate := r.api.Create(t.Context(), accountOwner(account), "x", nil, time.Hour)
 		errRevoke := r.api.Revoke(t.Context(), r.owner("alice"), made.ID)
-		r.store.fails("")
+		r.store.Fails("")
 		for name, c := range map[string]struct {
 			err  error
 			want bool
@@ -392,7 +364,7 @@ func TestAPITokensAtOnce(t *testing.T) {
 func TestWarmAPIToken(t *testing.T) {
 	r := newRig(t)
 	token, _ := r.newToken(t, "alice")
-	chain := auth.Chain{PasswordTokens{Tokens: r.api}, r.bearers}
+	chain := auth.Chain{Passwords{Tokens: r.api}, r.bearers}
 	for name, creds := range map[string]*auth.Credentials{
 		"bearer": {Scheme: "bearer", Value: token}, "basic": {Scheme: "basic", Value: basicValue("alice", token)},
 	} {
@@ -401,16 +373,16 @@ func TestWarmAPIToken(t *testing.T) {
 			synctest.Wait()
 		})
 		first := must.Get(chain.Authenticate(t.Context(), creds))(t)
-		r.store.takeCalls()
+		r.store.TakeCalls()
 		if again := must.Get(chain.Authenticate(t.Context(), creds))(t); again != first {
 			t.Errorf("%s: a warm request makes another identity", name)
 		}
-		if calls := r.store.takeCalls(); len(calls) != 1 || !strings.HasPrefix(calls[0], "get "+apiTokenPrefix) {
+		if calls := r.store.TakeCalls(); len(calls) != 1 || !strings.HasPrefix(calls[0], "get "+tokenPrefix) {
 			t.Errorf("%s: a warm request costs %q", name, calls)
 		}
 	}
 	if got := testing.AllocsPerRun(100, func() {
-		if PresentsPasswordToken(&auth.Credentials{Scheme: "basic",
+		if InPassword(&auth.Credentials{Scheme: "basic",
 			Value: "c2VydmljZTpzM3J2aWNlIGFuZCBhIGxvbmcgcGFzc3dvcmQgd2l0aCBtYW55IHdvcmRz"}) {
 			t.Error("another password counts as a token")
 		}
@@ -420,19 +392,20 @@ func TestWarmAPIToken(t *testing.T) {
 }
 
 // Whatever is malformed around a token, the token counts as one.
-func TestPresentsPasswordToken(t *testing.T) {
+func TestTokenInPassword(t *testing.T) {
 	t.Parallel()
-	whole := basicValue("alice", newAPIToken())
+	whole := basicValue("alice", newToken())
 	for value, want := range map[string]bool{
 		whole: true, strings.TrimRight(whole, "="): true, whole + "!": true, whole[:40]: true,
 		basicValue(strings.Repeat("x", 2000), "agt_"): true,
-		basicValue("agt_", "x"):                       false, basicValue("alice", "wonderland"): false, basicValue("alice", "AGT_X"): false,
-		"": false, "!": false,
+		basicValue("agt_", "x"):                       false, basicValue("alice", "wonderland"): false,
+		basicValue("alice", "AGT_X"): false,
+		"":                           false, "!": false,
 	} {
-		if got := PresentsPasswordToken(&auth.Credentials{Scheme: "basic", Value: value}); got != want {
+		if got := InPassword(&auth.Credentials{Scheme: "basic", Value: value}); got != want {
 			t.Errorf("%.50q: %v, want %v", value, got, want)
 		}
-		if PresentsPasswordToken(&auth.Credentials{Scheme: "digest", Value: value}) {
+		if InPassword(&auth.Credentials{Scheme: "digest", Value: value}) {
 			t.Errorf("%.50q counts in another scheme", value)
 		}
 	}
