@@ -69,10 +69,16 @@ func endsAnotherDevice(t *testing.T, laptop, phone *tab, g *world.Instance, up *
 // tokenForAProgram: the page shows the token once.
 func tokenForAProgram(t *testing.T, b *tab, g *world.Instance, up *world.Recorder) {
 	b.write("#name", "backup script")
-	inTab(b, chromedp.Evaluate[chromedp.Void]("document.querySelector('input[value=admin]').click()"))
+	inTab(b, chromedp.Evaluate[chromedp.Void]("document.querySelector('input[value=user]').click()"))
 	b.click("form[action='/account/tokens'] button")
 	b.shows("/account/tokens", http.StatusCreated, "Copy the token backup script now.")
 	b.fits()
+	if at := inTab(b, chromedp.Evaluate[string]("document.activeElement.innerText")); !strings.Contains(at, "agt_") {
+		t.Errorf("the focus is on %q, want the token", at)
+	}
+	if strings.Contains(b.text(), "UTC") {
+		t.Errorf("times are not those of the browser: %s", b.text())
+	}
 	token := regexp.MustCompile(`agt_[A-Z2-7]+`).FindString(b.text())
 	up.All()
 	ask := func(want int) {

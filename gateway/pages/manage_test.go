@@ -109,3 +109,45 @@ func TestManageNotices(t *testing.T) {
 		}
 	}
 }
+
+// A login is one line, with what tells it from others; the rest is there on demand. A new token
+// is the first thing on the page, and what keyboards and screen readers are at. No role is
+// ticked: a token has those that its owner chooses.
+func TestManageShows(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	document := rendered(t, func(w io.Writer) error {
+		return english(t).Manage(w, Manage{
+			User: User{Username: "alice"}, Logins: []OwnLogin{{"1", false, "session", "local", "192.0.2.7", "curl/8", now, now, now}},
+			EndAction: "/end", TokenAction: "/tokens", RevokeAction: "/revoke", NewToken: "agt_x", TokenName: "ci",
+			TokenRoles: []string{"user"},
+		})
+	})
+	line := strings.Join(strings.Fields(text(elements(document, "summary")[0])), " ")
+	if line != "curl 192.0.2.7 Last used: 2 January 2030, 03:04 UTC" {
+		t.Errorf("a login is %q", line)
+	}
+	details := elements(document, "details")[0]
+	if _, open := attribute(details, "open"); open || !strings.Contains(text(details), "Signed in until") ||
+		len(elements(details, "button")) > 0 {
+		t.Errorf("the details are %q", text(details))
+	}
+	main := text(elements(document, "main")[0])
+	if token := strings.Index(main, "agt_x"); token < 0 || token > strings.Index(main, "User name") {
+		t.Errorf("the token is not first: %s", main)
+	}
+	focus := ""
+	for n := range document.Descendants() {
+		if _, focused := attribute(n, "autofocus"); focused {
+			focus += attr(n, "id")
+		}
+	}
+	if focus != "new-token" {
+		t.Errorf("the focus is on %q", focus)
+	}
+	for _, input := range elements(document, "input") {
+		if _, ticked := attribute(input, "checked"); ticked {
+			t.Errorf("%s is ticked", attr(input, "value"))
+		}
+	}
+}

@@ -14,16 +14,15 @@
 //
 // Attackers choose some of the values on a page: the path to return to, a user
 // name, the profile at an identity provider. html/template escapes each value for
-// its context. The Content-Security-Policy allows the style sheet of the page and
-// nothing else, so that a mistake in a template still cannot run a script or send
-// a form to an origin that is neither the gateway's nor a provider's. A page has no
-// script and no font, and makes no request. The operator's logo is part of the page;
-// browsers run no script in an image.
+// its context. The Content-Security-Policy allows the style sheet and the scripts of the
+// page, by their hashes, and nothing else, so that a mistake in a template still cannot run
+// another script or send a form to an origin that is neither the gateway's nor a provider's.
+// A page has no font, and makes no request but that of a passkey to this origin. The
+// operator's logo is part of the page; browsers run no script in an image.
 package pages
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"embed"
 	"encoding/base64"
 	"fmt"
@@ -73,7 +72,11 @@ func New(o Options) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pages: reading the texts: %w", err)
 	}
-	l := newLayout(o, style+rules)
+	scripts, err := readScripts()
+	if err != nil {
+		return nil, fmt.Errorf("pages: reading the scripts: %w", err)
+	}
+	l := newLayout(o, style+rules, scripts)
 	set := &Set{}
 	var tags []language.Tag
 	for _, texts := range languages {
@@ -102,14 +105,13 @@ type layout struct {
 	HelpURL  string
 	HelpMail string // the address in HelpURL
 
-	style  string
-	policy string // the parts of the Content-Security-Policy for style and images
+	style   string
+	scripts scripts
+	policy  string // the parts of the Content-Security-Policy for style and images
 }
 
-func newLayout(o Options, style string) *layout {
-	sum := sha256.Sum256([]byte(style))
-	l := &layout{Title: o.Title, style: style,
-		policy: "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"}
+func newLayout(o Options, style string, scripts scripts) *layout {
+	l := &layout{Title: o.Title, style: style, scripts: scripts, policy: "style-src " + hashSource(style)}
 	if len(o.Logo.Content) > 0 {
 		l.Logo = template.URL("data:" + o.Logo.MediaType + ";base64," + base64.StdEncoding.EncodeToString(o.Logo.Content))
 		l.policy += "; img-src data:"
@@ -134,11 +136,11 @@ type Pages struct {
 	signIn, signedIn, failure, account, manage, home, confirmLogout, signedOut, onward, ask *template.Template
 
 	language string
-	policy   string
+	layout   *layout
 }
 
 func newPages(l *layout, texts *texts) (*Pages, error) {
-	p := &Pages{language: texts.tag.String(), policy: l.policy}
+	p := &Pages{language: texts.tag.String(), layout: l}
 	for name, page := range map[string]**template.Template{
 		"signin":    &p.signIn,
 		"signedin":  &p.signedIn,
@@ -165,6 +167,7 @@ func parse(name string, l *layout, texts *texts) (*template.Template, error) {
 	return template.New("layout.html").Funcs(template.FuncMap{
 		// The style sheet is inserted without escaping, so that its hash matches.
 		"style":     func() template.CSS { return template.CSS(l.style) },
+		"script":    l.scripts.element,
 		"layout":    func() *layout { return l },
 		"lang":      texts.tag.String,
 		"t":         texts.text,   // {{t "key" "name" value}}
@@ -185,16 +188,16 @@ func parse(name string, l *layout, texts *texts) (*template.Template, error) {
 // Language returns the language of the pages, for Content-Language.
 func (p *Pages) Language() string { return p.language }
 
-// ContentSecurityPolicy returns the value of the header that every page needs (CSP
-// Level 3). It allows the style sheet, by its hash, the logo, which is part of the
-// page, and forms to this origin, from where redirects may lead to the origins in
+// ContentSecurityPolicy returns the value of the header that a page needs (CSP Level 3). It
+// allows the style sheet and the scripts of the page, by their hashes, the logo, which is part
+// of the page, and forms to this origin, from where redirects may lead to the origins in
 // leadingTo, with spaces between them. It forbids frames and everything else.
-func (p *Pages) ContentSecurityPolicy(leadingTo string) string {
+func (p *Pages) ContentSecurityPolicy(page []byte, leadingTo string) string {
 	if leadingTo != "" {
 		leadingTo = " " + leadingTo
 	}
-	return "default-src 'none'; " + p.policy + "; form-action 'self'" + leadingTo + "; frame-ancestors 'none'; " +
-		"base-uri 'none'"
+	return "default-src 'none'; " + p.layout.policy + p.layout.scripts.policy(page) + "; form-action 'self'" + leadingTo +
+		"; frame-ancestors 'none'; base-uri 'none'"
 }
 
 // render writes a complete page or nothing.

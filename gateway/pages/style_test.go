@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/html"
+
+	"authgate/internal/test/must"
 )
 
 // The pages keep to their own policy: what it forbids is not in them, and the style
@@ -25,17 +28,27 @@ func TestContentSecurityPolicy(t *testing.T) {
 		if len(styles) != 1 {
 			t.Fatalf("%s: %d style elements, want 1", name, len(styles))
 		}
-		sum := sha256.Sum256([]byte(text(styles[0])))
-		want := "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
-			"'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-		if got := p.ContentSecurityPolicy(""); got != want {
+		source := func(n *html.Node) string {
+			sum := sha256.Sum256([]byte(text(n)))
+			return " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+		}
+		want := "default-src 'none'; style-src" + source(styles[0])
+		if scripts := elements(document, "script"); len(scripts) > 0 {
+			hashes := each(document, "script", source)
+			slices.Sort(hashes)
+			want += "; script-src" + strings.Join(hashes, "") + "; connect-src 'self'"
+		}
+		want += "; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+		var body bytes.Buffer
+		must.Do(t, page(&body))
+		if got := sorted(p.ContentSecurityPolicy(body.Bytes(), "")); got != want {
 			t.Errorf("%s: the policy is\n%s, want\n%s", name, got, want)
 		}
 		want = strings.Replace(want, "form-action 'self'", "form-action 'self' https://a.example https://b.example", 1)
-		if got := p.ContentSecurityPolicy("https://a.example https://b.example"); got != want {
+		if got := sorted(p.ContentSecurityPolicy(body.Bytes(), "https://a.example https://b.example")); got != want {
 			t.Errorf("%s: with other hosts the policy is\n%s, want\n%s", name, got, want)
 		}
-		for _, element := range []string{"script", "link", "img", "iframe", "object", "embed", "base"} {
+		for _, element := range []string{"link", "img", "iframe", "object", "embed", "base"} {
 			if len(elements(document, element)) > 0 {
 				t.Errorf("%s has an element %s", name, element)
 			}
@@ -50,6 +63,48 @@ func TestContentSecurityPolicy(t *testing.T) {
 	}
 	if strings.Contains(style, "url(") || strings.Contains(style, "@import") {
 		t.Error("the style sheet fetches something")
+	}
+}
+
+// sorted returns a policy with the sources of script-src sorted.
+func sorted(policy string) string {
+	before, rest, found := strings.Cut(policy, "; script-src ")
+	if !found {
+		return policy
+	}
+	sources, after, _ := strings.Cut(rest, ";")
+	hashes := strings.Fields(sources)
+	slices.Sort(hashes)
+	return before + "; script-src " + strings.Join(hashes, " ") + ";" + after
+}
+
+// The policy allows the scripts that a page has, and no other, whoever wrote it.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	p := english(t)
+	all, err := readScripts()
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%d scripts, %v", len(all), err)
+	}
+	for name, script := range all {
+		element, err := all.element(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.ContentSecurityPolicy([]byte("<p>"+element), ""); !strings.Contains(got, "; script-src "+script.hash+"; ") {
+			t.Errorf("%s: %s", name, got)
+		}
+		if strings.Contains(strings.ToLower(script.source), "</script") || strings.Contains(script.source, "<!--") {
+			t.Errorf("%s ends its element itself", name)
+		}
+	}
+	for _, page := range []string{"", "<script>alert(1)</script>", "<script src=x></script>"} {
+		if got := p.ContentSecurityPolicy([]byte(page), ""); strings.Contains(got, "script-src") || strings.Contains(got, "connect") {
+			t.Errorf("with %q: %s", page, got)
+		}
+	}
+	if _, err := all.element("other"); err == nil {
+		t.Error("there is another script")
 	}
 }
 
@@ -227,7 +282,7 @@ func TestSite(t *testing.T) {
 	if len(images) != 1 || attr(images[0], "src") != "data:image/svg+xml;base64,PHN2Zy8+" {
 		t.Errorf("the logo is %v", images)
 	}
-	if csp := newSet(t, logo).In(nil).ContentSecurityPolicy(""); !strings.Contains(csp, "; img-src data:; ") {
+	if csp := newSet(t, logo).In(nil).ContentSecurityPolicy(nil, ""); !strings.Contains(csp, "; img-src data:; ") {
 		t.Errorf("the policy does not allow the logo: %s", csp)
 	}
 	if title := text(elements(plain(logo), "title")[0]); title != "This does not work · Example" {

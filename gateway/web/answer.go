@@ -100,7 +100,7 @@ func (ex *Exchange) Page(status int, render func(*pages.Pages, io.Writer) error)
 	h := ex.Header()
 	h.Set("Content-Language", p.Language())
 	h.Add("Vary", "Accept-Language")
-	h.Set("Content-Security-Policy", p.ContentSecurityPolicy(ex.site.FormTargets(ex.Canonical.Host)))
+	h.Set("Content-Security-Policy", p.ContentSecurityPolicy(page.Bytes(), ex.site.FormTargets(ex.Canonical.Host)))
 	h.Set("Content-Length", strconv.Itoa(page.Len()))
 	ex.WriteHeader(status)
 	_, _ = ex.Write(page.Bytes()) // the client is gone if this fails
