@@ -12,8 +12,11 @@
 // unknown names cost.
 //
 // Lists reads the files of users, and Check and CheckBasic check the users in them and in
-// the main file of the configuration. File.Edit changes one account in the file of accounts,
-// which operators edit too.
+// the main file of the configuration. File.Edit changes, adds or removes one account in the
+// file of accounts, which operators edit too: it replaces the least that it can, so that
+// comments, order and all other accounts stay as they are written. Where a key is written is
+// found by a layout, which is no parser; so the new content is parsed before anything is
+// written, and must have exactly the accounts that are wanted.
 //
 // # Limits and threats
 //
@@ -24,6 +27,11 @@
 // after a crash. Mode, owner and group stay; a file that would lose them counts as
 // not writable. Access control lists and other attributes do not stay. The file is
 // locked (flock) during a change, so that processes that change it one after the
-// other lose nothing. An editor does not ask for that lock: a change that it saves
-// at the same moment is lost, or overwrites this one.
+// other lose nothing. An editor does not ask for that lock. So the file is read again
+// right before it is replaced, and if it has changed, the edit begins again with its new
+// content. What is left is the moment between the two, and an editor that saves what it
+// read before the edit: most of them ask then.
+//
+// Factors are read from any file, also from one that cannot be written: what the file has
+// is demanded.
 package accounts

@@ -3,59 +3,64 @@ package accounts
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
-	"unicode/utf8"
 
 	"authgate/gateway/config/strictyaml"
+	"authgate/policy"
 )
 
 // Errors of File.Edit.
 var (
 	// ErrNotInFile: the file has no such account.
 	ErrNotInFile = errors.New("accounts.file does not have the account")
+	// ErrExists: there is an account of that name, or of one that differs only in case or
+	// Unicode normalization.
+	ErrExists = errors.New("the account exists already")
 	// ErrOtherHash: the file has another hash for the account.
 	ErrOtherHash = errors.New("accounts.file has another password hash for the account")
 	// ErrElsewhere: a value is not written in place, where it can be replaced.
 	ErrElsewhere = errors.New("what is to change comes from a variable, an alias or a file of its own, or " +
-		"is written with escapes; write it in place")
+		"belongs to several accounts; write it in place")
 )
 
 // File is the file of accounts of a configuration.
 type File struct {
 	Path   string                    // empty: there is none
 	Reader func() *strictyaml.Reader // makes a reader of the files of the configuration
+	// Main are the accounts of the main file, whose names the file cannot have.
+	Main []Account
 }
 
 // Edit is a change of one account.
 type Edit struct {
 	Username string
-	// Change changes the account, which is as the file has it. It can change texts that
-	// the file has already.
+	// Add makes a new account, after the others. Remove removes the account after Change.
+	Add, Remove bool
+	// Change changes the account, which is as the file has it; a new one has its name. It
+	// must not change the elements of lists. Nil changes nothing.
 	Change func(*Account) error
-	// Ready is called when only the disk can still prevent the change.
+	// Check looks at all accounts as the file has them, before Change, while nobody else can
+	// edit the file. It must not change them. Nil checks nothing.
+	Check func(users []Account) error
+	// Ready is called once when only the disk, or an editor, can still prevent the change.
+	// Nil does nothing.
 	Ready func() error
 	// Apply is called when the file has changed. If it fails, the file gets its old
-	// content again.
+	// content again. Nil does nothing.
 	Apply func() error
 }
 
-// Edit changes one account in the file. Every other byte of the file stays, comments too.
-// Other edits wait until Apply has returned; ctx bounds how long this one waits. The errors
-// are those above, ErrNotWritable, Diagnostics if the content is not valid, those of e, and
-// those of files.
+// Edit changes, adds or removes one account in the file. Every other byte of the file stays,
+// comments too. Other edits wait until Apply has returned; ctx bounds how long this one
+// waits. If an editor has saved the file meanwhile, the edit begins again with its content.
+// The errors are those above, ErrNotWritable, ErrOvertaken, Diagnostics if the content is not
+// valid or would not be, those of e, and those of files.
 func (f *File) Edit(ctx context.Context, e Edit) error {
-	edit := func(content []byte) ([]byte, error) {
-		next, err := f.edited(content, e.Username, e.Change)
-		if err != nil {
-			return nil, err
-		}
-		return next, e.Ready()
-	}
-	return changeFile(ctx, f.Path, edit, e.Apply)
+	edit := func(content []byte) ([]byte, error) { return f.edited(content, e) }
+	return changeFile(ctx, f.Path, edit, e.Ready, e.Apply)
 }
 
 // SetPasswordHash is a change of an Edit: another hash in the place of old.
@@ -69,97 +74,152 @@ func SetPasswordHash(old, changed string) func(*Account) error {
 	}
 }
 
-// edited returns the content of the file with one account changed.
-func (f *File) edited(content []byte, username string, change func(*Account) error) ([]byte, error) {
-	doc, users, err := f.parse(content)
+// edited returns the content of the file after an edit.
+func (f *File) edited(content []byte, e Edit) ([]byte, error) {
+	users, err := f.parse(content, e.Add)
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(users, func(a Account) bool { return a.Username == username })
-	if at < 0 {
-		return nil, ErrNotInFile
+	if e.Check != nil {
+		if err := e.Check(users); err != nil {
+			return nil, err
+		}
 	}
-	want := slices.Clone(users)
-	want[at].Roles = slices.Clone(want[at].Roles)
-	if err := change(&want[at]); err != nil {
+	at, err := f.find(users, e)
+	if err != nil {
 		return nil, err
 	}
-	for _, key := range accountKeys {
-		was, is := fieldOf(&users[at], key), fieldOf(&want[at], key)
-		if reflect.DeepEqual(was, is) {
-			continue
-		}
-		next, ok := f.replaceText(doc, content, fmt.Sprintf("%s[%d].%s", doc.Root(), at, key), was, is)
-		if !ok {
-			return nil, ErrElsewhere
-		}
-		content = next
-		if doc, users, err = f.parse(content); err != nil || len(users) != len(want) {
-			return nil, ErrElsewhere
+	want := slices.Clone(users)
+	if e.Add {
+		at, want = len(users), append(want, Account{Username: e.Username})
+	}
+	if e.Change != nil {
+		if err := e.Change(&want[at]); err != nil {
+			return nil, err
 		}
 	}
-	// An anchor, or a merge key, can make one place belong to several accounts.
-	if !reflect.DeepEqual(users, want) {
+	next, ok := f.written(content, users, want[at], at, e.Remove)
+	if !ok {
 		return nil, ErrElsewhere
 	}
-	return content, nil
+	if e.Remove {
+		want = slices.Delete(want, at, at+1)
+	}
+	if err := f.verify(next, want); err != nil {
+		return nil, err
+	}
+	return next, nil
 }
 
-// parse parses the content of the file. The error is Diagnostics.
-func (f *File) parse(content []byte) (*strictyaml.Document, []Account, error) {
-	reader := f.Reader()
-	doc, users := parse(reader, f.Path, content)
-	return doc, users, reader.Err()
-}
-
-// replaceText replaces the text at a path of the document. It returns false if that is no
-// text, or not written in the document as it is.
-func (f *File) replaceText(doc *strictyaml.Document, source []byte, path string, was, is any) ([]byte, bool) {
-	old, isText := was.(*string)
-	line, column, written := doc.Position(path)
-	if !isText || !written {
-		return nil, false
+// find returns the index of the account of an edit among the accounts of the file.
+func (f *File) find(users []Account, e Edit) (int, error) {
+	if !e.Add {
+		name := policy.NormalName(e.Username)
+		at := slices.IndexFunc(users, func(a Account) bool { return policy.NormalName(a.Username) == name })
+		if at < 0 {
+			return 0, ErrNotInFile
+		}
+		return at, nil
 	}
-	start := offset(source, line, column)
-	length, found := lengthInYAML(source[start:], *old)
-	if isLines(f.Path) {
-		length, found = lengthInJSON(source[start:])
-	}
-	changed, err := json.Marshal(is) // YAML reads it too
-	if !found || err != nil {
-		return nil, false
-	}
-	return slices.Concat(source[:start], changed, source[start+length:]), true
-}
-
-// offset returns the offset of a place in a source. Line and column count from 1.
-func offset(source []byte, line, column int) int {
-	at := 0
-	for range line - 1 {
-		at += bytes.IndexByte(source[at:], '\n') + 1
-	}
-	for range column - 1 {
-		_, width := utf8.DecodeRune(source[at:])
-		at += width
-	}
-	return at
-}
-
-// lengthInYAML returns the length of a text at the beginning of a YAML source. It returns
-// false if the text is not written there as it is, with quotes or without.
-func lengthInYAML(source []byte, text string) (int, bool) {
-	for _, quote := range []string{`"`, `'`, ""} {
-		if written := quote + text + quote; bytes.HasPrefix(source, []byte(written)) {
-			return len(written), true
+	folded := policy.FoldName(e.Username)
+	for _, list := range [][]Account{users, f.Main} {
+		for i := range list {
+			if policy.FoldName(list[i].Username) == folded {
+				return 0, fmt.Errorf("%w as %q", ErrExists, list[i].Username)
+			}
 		}
 	}
-	return 0, false
+	return 0, nil
 }
 
-// lengthInJSON returns the length of the value at the beginning of a JSON source.
-func lengthInJSON(source []byte) (int, bool) {
-	d := json.NewDecoder(bytes.NewReader(source))
-	var value json.RawMessage
-	err := d.Decode(&value)
-	return int(d.InputOffset()), err == nil
+// parse parses and checks the content of the file. The error is Diagnostics. An empty file
+// has no accounts if empty is set.
+func (f *File) parse(content []byte, empty bool) ([]Account, error) {
+	if empty && f.layOut(content).kind == emptyFile {
+		return nil, nil
+	}
+	reader := f.Reader()
+	doc, users := parse(reader, f.Path, content)
+	if reader.Err() == nil {
+		Check(slices.Clone(users), Places(doc, doc.Root(), len(users)))
+	}
+	return users, reader.Err()
+}
+
+// verify checks that a content has the accounts that are wanted. An anchor, or a merge key,
+// can make one place belong to several accounts.
+func (f *File) verify(content []byte, want []Account) error {
+	users, err := f.parse(content, false)
+	if err != nil {
+		return fmt.Errorf("the edited file would not be valid: %w", err)
+	}
+	if !slices.EqualFunc(users, want, func(a, b Account) bool { return sameKeys(&a, &b) }) {
+		return ErrElsewhere
+	}
+	return nil
+}
+
+// sameKeys reports whether two accounts are written alike.
+func sameKeys(a, b *Account) bool {
+	return !slices.ContainsFunc(accountKeys, func(key string) bool { return !sameValue(fieldOf(a, key), fieldOf(b, key)) })
+}
+
+// sameValue reports whether two fields have the same value. Lists without elements are the
+// same.
+func sameValue(a, b any) bool {
+	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
+	if x.Kind() == reflect.Slice && x.Len() == 0 {
+		return y.Len() == 0
+	}
+	return reflect.DeepEqual(x.Interface(), y.Interface())
+}
+
+func (f *File) layOut(content []byte) *layout {
+	if isLines(f.Path) {
+		return layOutLines(content)
+	}
+	return layOutYAML(content)
+}
+
+// written returns the content with one of its accounts changed, added or removed. It returns
+// false if it finds no place for that.
+func (f *File) written(content []byte, users []Account, account Account, at int, remove bool) ([]byte, bool) {
+	l := f.layOut(content)
+	if len(l.items) != len(users) {
+		return nil, false
+	}
+	switch {
+	case remove:
+		return l.remove(at), true
+	case at == len(users):
+		return l.add(&account), true
+	}
+	for _, key := range writtenOrder() {
+		was, is := fieldOf(&users[at], key), fieldOf(&account, key)
+		if sameValue(was, is) {
+			continue
+		}
+		changed, ok := l.set(at, key, was, is)
+		if !ok {
+			return nil, false
+		}
+		l = f.layOut(changed)
+		if len(l.items) != len(users) {
+			return nil, false
+		}
+	}
+	return l.source, true
+}
+
+// splice returns the source with another text from start to end.
+func (l *layout) splice(start, end int, text string) []byte {
+	return slices.Concat(l.source[:start], []byte(text), l.source[end:])
+}
+
+// newline returns the line break of the file.
+func (l *layout) newline() string {
+	if i := bytes.IndexByte(l.source, '\n'); i > 0 && l.source[i-1] == '\r' {
+		return "\r\n"
+	}
+	return "\n"
 }

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -23,10 +25,21 @@ func (f *File) Writable() bool {
 	return f.Path != "" && err == nil && replaceable(target)
 }
 
+// ErrOvertaken: again and again, somebody else saves the file at the same time.
+var ErrOvertaken = errors.New("the file changes all the time; try again")
+
+// errChanged: the file at a path has another content than it had.
+var errChanged = errors.New("the file has changed meanwhile")
+
+// attempts is how often a change begins again because an editor has saved the file.
+const attempts = 5
+
 // changeFile replaces the content of the file at path by what edit makes of it, and then
-// calls after. If after fails, the file gets its old content again. Other changes
-// wait until after has returned; ctx bounds how long this one waits.
-func changeFile(ctx context.Context, path string, edit func(content []byte) ([]byte, error), after func() error) error {
+// calls after. It calls ready once before that. If after fails, the file gets its old content
+// again. Other changes wait until after has returned; ctx bounds how long this one waits.
+func changeFile(
+	ctx context.Context, path string, edit func(content []byte) ([]byte, error), ready, after func() error,
+) error {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return err
@@ -34,7 +47,27 @@ func changeFile(ctx context.Context, path string, edit func(content []byte) ([]b
 	if !replaceable(target) {
 		return fmt.Errorf("%s: %w", path, ErrNotWritable)
 	}
-	file, err := lockFile(ctx, target)
+	once := sync.OnceValue(func() error {
+		if ready == nil {
+			return nil
+		}
+		return ready()
+	})
+	for range attempts {
+		err := changeOnce(ctx, target, edit, once, after)
+		if !errors.Is(err, errChanged) {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %w", path, ErrOvertaken)
+}
+
+// changeOnce is changeFile without links. The error is errChanged if an editor, which does
+// not know the lock, has saved the file since edit has read it.
+func changeOnce(
+	ctx context.Context, path string, edit func(content []byte) ([]byte, error), ready, after func() error,
+) error {
+	file, err := lockFile(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -47,15 +80,18 @@ func changeFile(ctx context.Context, path string, edit func(content []byte) ([]b
 	if err != nil {
 		return err
 	}
-	replacement, err := replace(target, file, changed)
+	replacement, err := replace(path, file, old, changed, ready)
 	if err != nil {
 		return err
 	}
 	defer replacement.Close()
+	if after == nil {
+		return nil
+	}
 	if err := after(); err != nil {
-		restored, failed := replace(target, replacement, old)
+		restored, failed := replace(path, replacement, changed, old, func() error { return nil })
 		if failed != nil {
-			return errors.Join(err, fmt.Errorf("restoring %s: %w", path, failed))
+			return fmt.Errorf("%w; and restoring %s: %v", err, path, failed) // not errChanged
 		}
 		return errors.Join(err, restored.Close())
 	}
@@ -102,8 +138,9 @@ func current(file *os.File, path string) (bool, error) {
 }
 
 // replace writes a file with the mode, owner and group of like, and renames it to
-// path. It returns that file, locked.
-func replace(path string, like *os.File, content []byte) (_ *os.File, err error) {
+// path. It returns that file, locked. Before the rename it calls ready, and compares: the
+// error is errChanged if the file at path does not have the content old any more.
+func replace(path string, like *os.File, old, content []byte, ready func() error) (_ *os.File, err error) {
 	info, err := like.Stat()
 	if err != nil {
 		return nil, err
@@ -128,10 +165,25 @@ func replace(path string, like *os.File, content []byte) (_ *os.File, err error)
 	if err := errors.Join(keepOwner(temp, info), temp.Chmod(info.Mode().Perm()), temp.Sync()); err != nil {
 		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}
+	if err := ready(); err != nil {
+		return nil, err
+	}
+	if err := stillHas(path, old); err != nil {
+		return nil, err
+	}
 	if err := os.Rename(temp.Name(), path); err != nil {
 		return nil, fmt.Errorf("%w (a file that is mounted by itself cannot be replaced: mount its folder)", err)
 	}
 	return temp, syncFolder(filepath.Dir(path))
+}
+
+// stillHas returns errChanged if a file has another content.
+func stillHas(path string, content []byte) error {
+	now, err := os.ReadFile(path)
+	if err == nil && !bytes.Equal(now, content) {
+		err = errChanged
+	}
+	return err
 }
 
 // syncFolder makes a rename durable.

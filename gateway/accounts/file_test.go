@@ -47,13 +47,18 @@ func nothing() error { return nil }
 
 var errTest = errors.New("as the test says")
 
+// change is changeFile without something to do before the change.
+func change(ctx context.Context, path string, edit func([]byte) ([]byte, error), after func() error) error {
+	return changeFile(ctx, path, edit, nil, after)
+}
+
 // A change replaces the content, and keeps the mode, the owner and a link.
 func TestChangeFile(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []os.FileMode{0o600, 0o640, 0o664, 0o400} {
 		path := written(t, "old\n", mode)
 		if mode == 0o400 && os.Geteuid() != 0 {
-			if err := changeFile(t.Context(), path, to("new\n"), nothing); !errors.Is(err, ErrNotWritable) ||
+			if err := change(t.Context(), path, to("new\n"), nothing); !errors.Is(err, ErrNotWritable) ||
 				(&File{Path: path}).Writable() {
 				t.Errorf("a file that its owner must not write: %v", err)
 			}
@@ -65,7 +70,7 @@ func TestChangeFile(t *testing.T) {
 			must.Do(t, os.Chown(path, 12345, 54321))
 		}
 		before := must.Get(os.Stat(path))(t).Sys().(*syscall.Stat_t)
-		err := changeFile(t.Context(), link, func(content []byte) ([]byte, error) {
+		err := change(t.Context(), link, func(content []byte) ([]byte, error) {
 			return append(content, "new\n"...),
 				nil
 		}, func() error {
@@ -91,19 +96,19 @@ func TestChangeFails(t *testing.T) {
 	t.Parallel()
 	path := written(t, "old\n", 0o640)
 	fails := func([]byte) ([]byte, error) { return nil, errTest }
-	if err := changeFile(t.Context(), path, fails,
+	if err := change(t.Context(), path, fails,
 		func() error { t.Error("after is called"); return nil }); !errors.Is(err, errTest) {
 		t.Errorf("got %v", err)
 	}
 	wantContent(t, path, "old\n")
-	if err := changeFile(t.Context(), path, to("new\n"), func() error { return errTest }); !errors.Is(err, errTest) {
+	if err := change(t.Context(), path, to("new\n"), func() error { return errTest }); !errors.Is(err, errTest) {
 		t.Errorf("got %v", err)
 	}
 	wantContent(t, path, "old\n")
 	if mode := must.Get(os.Stat(path))(t).Mode(); mode != 0o640 {
 		t.Errorf("the mode is %v", mode)
 	}
-	if err := changeFile(t.Context(), path+".no", to(""), nothing); !errors.Is(err, os.ErrNotExist) {
+	if err := change(t.Context(), path+".no", to(""), nothing); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -118,7 +123,7 @@ func TestChangesAtOnce(t *testing.T) {
 	for i := range 20 {
 		changes.Go(func() {
 			line := fmt.Sprintf("change %d\n", i)
-			if err := changeFile(t.Context(), path,
+			if err := change(t.Context(), path,
 				func(content []byte) ([]byte, error) { return append(content, line...), nil }, func() error {
 					if i%5 == 0 {
 						return errTest
@@ -136,14 +141,59 @@ func TestChangesAtOnce(t *testing.T) {
 	wantContent(t, path, want.String())
 }
 
+// What an editor saves in the middle of a change stays: the change begins again with it. The
+// editor does not know the lock.
+func TestChangeMeetsEditor(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		saves func(path, content string) error
+	}{
+		{"in place", func(path, content string) error { return os.WriteFile(path, []byte(content), 0o600) }},
+		{"by a new file", func(path, content string) error {
+			return errors.Join(os.WriteFile(path+".new", []byte(content), 0o600), os.Rename(path+".new", path))
+		}},
+	} {
+		path, readied, saved := written(t, "old\n", 0o600), 0, 0
+		edit := func(content []byte) ([]byte, error) {
+			if saved++; saved <= 2 {
+				must.Do(t, c.saves(path, fmt.Sprintf("saved %d\n", saved)))
+			}
+			return append(bytes.Clone(content), "edited\n"...), nil
+		}
+		must.Do(t, changeFile(t.Context(), path, edit, func() error { readied++; return nil }, nothing))
+		wantContent(t, path, "saved 2\nedited\n")
+		if readied != 1 {
+			t.Errorf("%s: ready is called %d times", c.name, readied)
+		}
+		endless := func(content []byte) ([]byte, error) {
+			saved++
+			return content, c.saves(path, fmt.Sprintf("saved %d\n", saved))
+		}
+		if err := change(t.Context(), path, endless, nothing); !errors.Is(err, ErrOvertaken) {
+			t.Errorf("%s: a file that changes all the time: %v", c.name, err)
+		}
+		wantContent(t, path, fmt.Sprintf("saved %d\n", saved))
+		must.Do(t, os.WriteFile(path, []byte("old\n"), 0o600))
+		err := change(t.Context(), path, to("new\n"), func() error { return errors.Join(c.saves(path, "saved\n"), errTest) })
+		if !errors.Is(err, errTest) || !strings.Contains(err.Error(), "restoring") {
+			t.Errorf("%s: a change that fails after an editor has saved the file: %v", c.name, err)
+		}
+		wantContent(t, path, "saved\n")
+		if left := must.Get(os.ReadDir(filepath.Dir(path)))(t); len(left) != 1 {
+			t.Errorf("%s: the folder has %v", c.name, left)
+		}
+	}
+}
+
 // A change waits for another one, but not longer than its context.
 func TestChangeWaits(t *testing.T) {
 	t.Parallel()
 	path := written(t, "old\n", 0o600)
-	err := changeFile(t.Context(), path, to("new\n"), func() error {
+	err := change(t.Context(), path, to("new\n"), func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if err := changeFile(ctx, path, to("other\n"), nothing); !errors.Is(err, context.DeadlineExceeded) {
+		if err := change(ctx, path, to("other\n"), nothing); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the second change: %v", err)
 		}
 		return nil
@@ -181,7 +231,7 @@ func TestEdit(t *testing.T) {
 	path := written(t, content, 0o600)
 	f := &File{Path: path, Reader: newReader}
 	set := func(ready, apply func() error) error {
-		return f.Edit(t.Context(), Edit{"alice", SetPasswordHash(oldHash, newHash), ready, apply})
+		return f.Edit(t.Context(), Edit{Username: "alice", Change: SetPasswordHash(oldHash, newHash), Ready: ready, Apply: apply})
 	}
 	applied := func() error { wantContent(t, path, strings.ReplaceAll(content, oldHash, newHash)); return nil }
 	if err := set(func() error { return errTest }, applied); !errors.Is(err, errTest) {

@@ -51,6 +51,7 @@ func (c *Config) AccountsFile() *accounts.File {
 	return &accounts.File{
 		Path:   c.Accounts.File,
 		Reader: func() *strictyaml.Reader { return newReader(c.path, c.lookup) },
+		Main:   c.Accounts.Users[:c.ownAccounts],
 	}
 }
 
