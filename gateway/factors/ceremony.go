@@ -49,7 +49,8 @@ type Ceremony struct {
 	Options json.RawMessage
 	// Key names the ceremony. CeremonyKey finds it in the answer.
 	Key string
-	// Record is what the answer is checked against. It is not for the browser.
+	// Record is what the answer is checked against. It is not for the browser. An answer for
+	// which there is none is checked against nil, and refused.
 	Record []byte
 }
 
@@ -68,8 +69,12 @@ type record struct {
 	UserHandle string `json:"user_handle,omitempty"` // for toAdd
 }
 
-// readRecord reads the record of a ceremony for one of the purposes.
+// readRecord reads the record of a ceremony for one of the purposes. No record is a challenge
+// that was answered already, has expired or was never issued.
 func readRecord(raw []byte, purposes ...string) (*record, error) {
+	if len(raw) == 0 {
+		return nil, refused("the challenge is used, too old, or not of this gateway")
+	}
 	var r record
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return nil, fmt.Errorf("reading the record of a ceremony: %w", err)

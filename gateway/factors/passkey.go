@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
+	"math/big"
 	"slices"
 
 	"github.com/go-webauthn/webauthn/protocol"
@@ -16,6 +17,9 @@ const (
 	maxPublicKey    = 1024 // an RSA key of 4096 bits has about 530
 	maxUserHandle   = 64   // WebAuthn Level 3, section 5.4.3
 )
+
+// minRSA is the length of the shortest RSA key of a passkey, in bits.
+const minRSA = 2048
 
 // Passkey is a WebAuthn credential of an account, as the file of accounts has it. What
 // authenticators give as bytes is written in base64url without padding.
@@ -77,8 +81,9 @@ func checkPublicKey(raw []byte) error {
 	case webauthncose.OKPPublicKeyData:
 		algorithm = key.Algorithm
 	case webauthncose.RSAPublicKeyData:
-		if algorithm = key.Algorithm; len(key.Modulus) < 2048/8 {
-			return fmt.Errorf("the RSA key has %d bits; at least 2048 are needed", 8*len(key.Modulus))
+		algorithm = key.Algorithm
+		if bits := new(big.Int).SetBytes(key.Modulus).BitLen(); bits < minRSA {
+			return fmt.Errorf("the RSA key has %d bits; at least %d are needed", bits, minRSA)
 		}
 	}
 	if !slices.Contains(algorithms(), webauthncose.COSEAlgorithmIdentifier(algorithm)) {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-webauthn/webauthn/protocol/webauthncbor"
 	"github.com/google/go-cmp/cmp"
 
 	"authgate/internal/test/authenticator"
@@ -295,7 +296,12 @@ func TestPurposes(t *testing.T) {
 	if _, err := s.FinishPasskey(add.Record, "bob", "key", created, s.lookup); !errors.Is(err, ErrRefused) {
 		t.Errorf("an enrolment of another user: got %v", err)
 	}
-	for _, kept := range []string{"", "{}", "null", `{"purpose":"sign in"}`, `{"purpose":"sign in","challenge":""}`} {
+	for _, kept := range [][]byte{nil, {}} {
+		if got, err := s.FinishSignIn(kept, swapped, s.lookup); !errors.Is(err, ErrRefused) {
+			t.Errorf("without a record: got %+v, %v", got, err)
+		}
+	}
+	for _, kept := range []string{"{}", "null", `{"purpose":"sign in"}`, `{"purpose":"sign in","challenge":""}`, "x"} {
 		if got, err := s.FinishSignIn([]byte(kept), swapped, s.lookup); err == nil {
 			t.Errorf("the record %s: got %+v", kept, got)
 		}
@@ -485,6 +491,33 @@ func TestAttestations(t *testing.T) {
 		}
 		if _, err := s.tryAdd(a, "alice", "key"); (err == nil) != c.ok || err != nil && !isAnswerError(err) {
 			t.Errorf("%s: got %v", c.name, err)
+		}
+	}
+}
+
+// TestPublicKeys checks that only a key that can verify passkeys is enrolled.
+func TestPublicKeys(t *testing.T) {
+	t.Parallel()
+	coordinate := bytes.Repeat([]byte{1}, 32)
+	long := func(n int) []byte { return append([]byte{1}, make([]byte, n-1)...) }
+	exponent := []byte{1, 0, 1}
+	for name, key := range map[string]map[int]any{
+		"empty":                  {},
+		"no point of the curve":  {1: 2, 3: -7, -1: 1, -2: coordinate, -3: coordinate},
+		"ES256 on another curve": {1: 2, 3: -7, -1: 2, -2: coordinate, -3: coordinate},
+		"ES384":                  {1: 2, 3: -35, -1: 2, -2: long(48), -3: long(48)},
+		"ES256 as EdDSA":         {1: 1, 3: -7, -1: 6, -2: coordinate},
+		"EdDSA, short":           {1: 1, 3: -8, -1: 6, -2: coordinate[1:]},
+		"RS1":                    {1: 3, 3: -65535, -1: long(256), -2: exponent},
+		"RS256, 1024 bits":       {1: 3, 3: -257, -1: long(128), -2: exponent},
+		"RS256, leading zeros":   {1: 3, 3: -257, -1: append(make([]byte, 128), long(128)...), -2: exponent},
+		"RS256, huge":            {1: 3, 3: -257, -1: long(2048), -2: exponent},
+		"symmetric":              {1: 4, 3: 5, -1: coordinate},
+	} {
+		s, a := site(t), verified()
+		a.PublicKey = must.Get(webauthncbor.Marshal(key))(t)
+		if p, err := s.tryAdd(a, "alice", "key"); !isAnswerError(err) {
+			t.Errorf("%s: got %+v, %v", name, p, err)
 		}
 	}
 }

@@ -136,15 +136,14 @@ func (s Set) Check(fault func(path, format string, args ...any)) {
 	}
 }
 
-// CheckName returns why a text cannot be the name of a passkey.
+// ErrName: a text cannot be the name of a passkey. The error tells users what can.
+var ErrName = fmt.Errorf("the name of a passkey must have 1 to %d characters that can be printed", MaxName)
+
+// CheckName returns ErrName if a text cannot be the name of a passkey.
 func CheckName(name string) error {
-	switch {
-	case strings.TrimSpace(name) == "":
-		return fmt.Errorf("%w: the passkey needs a name", ErrMalformed)
-	case utf8.RuneCountInString(name) > MaxName:
-		return fmt.Errorf("%w: the name has more than %d characters", ErrMalformed, MaxName)
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return fmt.Errorf("%w: the name has a character that cannot be printed", ErrMalformed)
+	if strings.TrimSpace(name) == "" || utf8.RuneCountInString(name) > MaxName || !utf8.ValidString(name) ||
+		strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return ErrName
 	}
 	return nil
 }

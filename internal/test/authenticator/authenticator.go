@@ -62,6 +62,8 @@ type Authenticator struct {
 	ClientData func(map[string]any)
 	// Answer changes the answer.
 	Answer func(map[string]any)
+	// PublicKey is the COSE key of new credentials; nil: that of their keys.
+	PublicKey []byte
 	// NewID makes the ids of new credentials; nil: at random.
 	NewID func() []byte
 	// Credentials are the ones that it has made. The first that options allow signs.
@@ -256,6 +258,9 @@ func (a *Authenticator) attested(c *Credential) ([]byte, error) {
 	key, err := c.cose()
 	if err != nil {
 		return nil, err
+	}
+	if a.PublicKey != nil {
+		key = a.PublicKey
 	}
 	data := append(a.data(c, flagAttested), make([]byte, 16)...) // no AAGUID
 	data = binary.BigEndian.AppendUint16(data, uint16(len(c.ID)))
