@@ -7,11 +7,15 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-webauthn/webauthn/protocol/webauthncbor"
 	"github.com/google/go-cmp/cmp"
@@ -476,6 +480,9 @@ func TestAttestations(t *testing.T) {
 		{"packed with a certificate", false, "packed", func(signed []byte, key crypto.Signer) map[string]any {
 			return map[string]any{"alg": authenticator.ES256, "sig": sign(key, signed), "x5c": []any{[]byte("x")}}
 		}},
+		{"packed with a certificate of a maker", false, "packed", func(signed []byte, _ crypto.Signer) map[string]any {
+			return map[string]any{"alg": authenticator.ES256, "sig": sign(other, signed), "x5c": []any{makersCertificate(t, other)}}
+		}},
 		{"packed with no certificates", false, "packed", func(signed []byte, key crypto.Signer) map[string]any {
 			return map[string]any{"alg": authenticator.ES256, "sig": sign(key, signed), "x5c": []any{}}
 		}},
@@ -519,6 +526,56 @@ func TestPublicKeys(t *testing.T) {
 		if p, err := s.tryAdd(a, "alice", "key"); !isAnswerError(err) {
 			t.Errorf("%s: got %+v, %v", name, p, err)
 		}
+	}
+}
+
+// makersCertificate returns a certificate that has the form of those of makers (WebAuthn
+// Level 3, section 8.2.1), and that anybody can make.
+func makersCertificate(t *testing.T, key *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		Subject: pkix.Name{
+			Country: []string{"CH"}, Organization: []string{"Maker"},
+			OrganizationalUnit: []string{"Authenticator Attestation"}, CommonName: "Key",
+		},
+		BasicConstraintsValid: true,
+	}
+	return must.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+}
+
+// TestKeysOfFile checks that a key with another algorithm, which only a hand could have
+// written to the file, does not sign in, and that a lookup that answers with another
+// passkey does not either.
+func TestKeysOfFile(t *testing.T) {
+	t.Parallel()
+	point := must.Get(must.Get(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))(t).PublicKey.Bytes())(t)
+	raw := must.Get(webauthncbor.Marshal(map[int]any{1: 2, 3: -35, -1: 2, -2: point[1:49], -3: point[49:]}))(t)
+	if err := checkPublicKey(raw); err == nil {
+		t.Error("a key for ES384 is accepted")
+	}
+	s, a := site(t), verified()
+	p := s.add(a, "alice", "key")
+	s.owners[p.ID].Passkey.ID = encode([]byte("other"))
+	if got, err := s.signIn(a); !errors.Is(err, ErrRefused) {
+		t.Errorf("another passkey is found: got %+v, %v", got, err)
+	}
+}
+
+// TestTwinNames checks which names of members encoding/json takes for the same.
+func TestTwinNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"response", "Response", "reſponse", "RESPONſE"} {
+		twins := map[string]any{"response ": 1, name: 1}
+		if name != "response" {
+			twins["response"] = 1
+		}
+		if err := checkNames([]any{map[string]any{"x": twins}}); (err == nil) != (name == "response") {
+			t.Errorf("response and %s: got %v", name, err)
+		}
+	}
+	if checkNames(map[string]any{"key": 1, "\u212aey": 1}) == nil {
+		t.Error("the Kelvin sign is not taken for k")
 	}
 }
 

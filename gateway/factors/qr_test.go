@@ -55,7 +55,7 @@ func rendered(t *testing.T, svg string) image.Image {
 	square(canvas, 0, 0, side, color.White)
 	for _, module := range regexp.MustCompile(`M(\d+) (\d+)h1v1h-1z`).FindAllStringSubmatch(svg, -1) {
 		x, y := number(module[1]), number(module[2])
-		if min(x, y) < quietZone || max(x, y) >= side-quietZone {
+		if min(x, y) < 4 || max(x, y) >= side-4 {
 			t.Fatalf("the module at %d, %d is in the margin", x, y)
 		}
 		square(canvas, x, y, 1, color.Black)
