@@ -78,6 +78,12 @@ func (s Set) Spend(account, typed string) (rest Set, ok bool) {
 	return s, true
 }
 
+// IsRecoveryCode reports whether a text has the form of a recovery code.
+func IsRecoveryCode(typed string) bool {
+	_, ok := typedRecovery(typed)
+	return ok
+}
+
 // typedRecovery returns a typed code as it is hashed.
 func typedRecovery(typed string) (string, bool) {
 	if len(typed) > maxTyped {

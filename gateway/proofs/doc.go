@@ -1,0 +1,25 @@
+// Package proofs checks what users prove beside a password, and keeps what that needs from
+// one request to the next.
+//
+// Package factors decides whether a code or an answer is right. This package sees to it that
+// each counts once, on all instances: it takes the record of a ceremony out of the store
+// before it looks at the answer, stores the step of a TOTP code and the counter of a passkey
+// by an update that compares, and removes a recovery code from the file of accounts. It does
+// so before it says that the proof is good.
+//
+// # Keys in the store
+//
+//	ceremony:HASH         a ceremony of a passkey, by its challenge; for factors.ChallengeLife
+//	totp-pending:HASH     a TOTP secret to confirm, encrypted, by the user name; for as long
+//	totp-step:HASH        the last used step of a TOTP secret
+//	passkey-counter:HASH  the last signature counter of a passkey that counts
+//
+// # Limits and threats
+//
+// Whoever loses the store loses no factor. Counters are then those of the enrolment, TOTP
+// steps those of the confirmation, and used recovery codes stay used: they are gone from the
+// file. A TOTP code that was used in the last minute could then be used again.
+//
+// TOTP secrets are encrypted; see Key. Whoever loses the key has accounts with a factor that
+// no code fits. A password alone does not open them; a passkey or a recovery code does.
+package proofs
