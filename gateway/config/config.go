@@ -27,6 +27,7 @@ type Config struct {
 	Endpoints       endpoints               `yaml:"endpoints"`
 	Basic           basic                   `yaml:"basic"`
 	Accounts        localAccounts           `yaml:"accounts"`
+	Factors         secondFactors           `yaml:"factors"`
 	Session         session                 `yaml:"session"`
 	Token           token                   `yaml:"token"`
 	Providers       []Provider              `yaml:"providers"`
@@ -237,6 +238,7 @@ func (c *Config) check(r *report, places userPlaces) {
 	accounts.CheckBasic(c.Basic.Users, places.basic)
 	accounts.Check(c.Accounts.Users, places.accounts)
 	c.checkDemo(r, places)
+	c.checkFactors(r)
 	c.Session.check(r)
 	c.Token.check(r)
 	c.checkTrustedIssuers(r)

@@ -247,3 +247,25 @@ func TestAccountInFile(t *testing.T) {
 		}
 	}
 }
+
+// Passkeys belong to the host of public_url, or to a domain above it that is configured. An
+// address has none.
+func TestRelyingParty(t *testing.T) {
+	t.Parallel()
+	for yaml, want := range map[string]bool{
+		"public_url: https://auth.example.org":                                         true,
+		"public_url: https://auth.example.org:8443\nfactors: {rp_id: example.org}":     true,
+		"public_url: https://localhost:8443":                                           true,
+		"public_url: https://gateway":                                                  true,
+		"public_url: https://127.0.0.1:8443":                                           false,
+		"public_url: https://[::1]:8443":                                               false,
+		"public_url: https://auth.example.org\nfactors: {passkeys: false, totp: true}": false,
+	} {
+		cfg, err := Parse("config.yaml", []byte(yaml+"\n"))
+		if err != nil {
+			t.Errorf("%s: %v", yaml, err)
+		} else if got := cfg.RelyingParty() != nil; got != want {
+			t.Errorf("%s: %v, want %v", yaml, got, want)
+		}
+	}
+}

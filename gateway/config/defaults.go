@@ -19,6 +19,7 @@ func defaults() *Config {
 		Store:           defaultStore(),
 		Endpoints:       endpoints{Prefix: "/"},
 		Basic:           basic{Realm: "authgate"},
+		Factors:         defaultSecondFactors(),
 		Session:         defaultSession(),
 		Token:           defaultToken(),
 		Delegated:       defaultDelegated(),

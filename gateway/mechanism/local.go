@@ -10,6 +10,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/jose"
 	"authgate/gateway/login"
+	"authgate/gateway/proofs"
 	"authgate/gateway/store"
 	"authgate/gateway/web"
 )
@@ -36,6 +37,7 @@ type Local struct {
 	Bearer   *login.AccessTokens // the gateway's own tokens
 	Refresh  *login.RefreshTokens
 	API      *apitokens.Set
+	Proofs   *proofs.Proofs     // with factors, beside the password
 	Basic    *auth.Basic        // its users have no logins
 	Decoys   *accounts.DecoyKey // of both kinds of users
 	JWKS     []byte             // the public keys of access tokens
@@ -58,6 +60,10 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 		decoys = running.Decoys // a reload may change the keys of tokens
 	}
 	local, logins := accounts.New(o.Accounts, decoys), login.NewLogins(o.Store, now)
+	proved, err := newProofs(o, local)
+	if err != nil {
+		return nil, err
+	}
 	return &Local{
 		Accounts: local, Verifier: o.Verifier, Logins: logins, Tickets: login.NewTickets(o.Store, now),
 		Sessions: login.NewSessions(login.SessionOptions{
@@ -72,10 +78,28 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 			Lifetime: cfg.Token.RefreshLifetime, Remember: cfg.Session.Remember,
 			Leeway: cfg.Token.ReuseLeeway, Bind: traits(cfg.Token.BindRefresh),
 		}, local, logins),
+		Proofs: proved,
 		Basic:  auth.NewBasic(cfg.Basic.Realm, accounts.New(o.BasicUsers, decoys), o.Verifier),
 		Decoys: decoys,
 		JWKS:   jwks,
 	}, nil
+}
+
+// newProofs returns what the local accounts prove with factors.
+func newProofs(o *Options, local *accounts.Set) (*proofs.Proofs, error) {
+	cfg := o.Config
+	key, err := proofs.NewKey(cfg.Store.EncryptionKey.Reveal(), cfg.Accounts.File)
+	if err != nil {
+		return nil, err
+	}
+	issuer := ""
+	if cfg.Factors.TOTP {
+		issuer = cfg.Site.Title
+	}
+	return proofs.New(proofs.Options{
+		Store: o.Store, Now: o.Now, Accounts: local, File: cfg.AccountsFile(), Key: key,
+		Site: cfg.RelyingParty(), Issuer: issuer,
+	}), nil
 }
 
 // traits returns what refresh tokens are bound to.

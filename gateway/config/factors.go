@@ -1,0 +1,39 @@
+package config
+
+import "authgate/gateway/factors"
+
+// secondFactors configures what users may add to their accounts beside the password.
+type secondFactors struct {
+	Passkeys bool   `yaml:"passkeys"`
+	TOTP     bool   `yaml:"totp"`
+	RPID     string `yaml:"rp_id"` // for passkeys; empty: the host of public_url
+}
+
+func defaultSecondFactors() secondFactors { return secondFactors{Passkeys: true, TOTP: true} }
+
+// checkFactors checks factors.rp_id. Without it, a host that cannot have passkeys has none.
+func (c *Config) checkFactors(r *report) {
+	if c.Factors.RPID == "" || c.PublicURL == nil {
+		return
+	}
+	if err := factors.CheckRPID(c.Factors.RPID, c.PublicURL.Hostname()); err != nil {
+		r.Fault("factors.rp_id", "%v", err)
+	}
+}
+
+// RelyingParty returns the site where users sign in with passkeys. It is nil if
+// factors.passkeys is off, and if public_url is an address: passkeys need a name.
+func (c *Config) RelyingParty() *factors.RelyingParty {
+	if !c.Factors.Passkeys {
+		return nil
+	}
+	id := c.Factors.RPID
+	if id == "" {
+		id = c.PublicURL.Hostname()
+	}
+	site, err := factors.NewRelyingParty(id, c.Site.Title, c.PublicURL.String())
+	if err != nil {
+		return nil
+	}
+	return site
+}
