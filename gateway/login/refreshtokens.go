@@ -72,11 +72,11 @@ type family struct {
 	Current string     `json:"current"` // hash of the valid generation
 	Expires time.Time  `json:"expires"`
 	Device  string     `json:"device,omitempty"` // hash of the traits that it is bound to
-	Rotated []rotation `json:"rotated,omitempty"`
+	Rotated []replaced `json:"rotated,omitempty"`
 }
 
-// rotation is a generation that was replaced within the leeway.
-type rotation struct {
+// replaced is a generation that was replaced within the leeway.
+type replaced struct {
 	Generation string    `json:"g"`
 	At         time.Time `json:"at"`
 }
@@ -158,8 +158,8 @@ func (r *RefreshTokens) New(creds *auth.Credentials) (token string, handle Handl
 	}
 }
 
-// Rotation is the result of a refresh.
-type Rotation struct {
+// rotation is the result of a refresh.
+type rotation struct {
 	Login   *Login
 	Account *accounts.Account
 	Token   string    // the new refresh token
@@ -171,17 +171,17 @@ type Rotation struct {
 // if it also ended the login, and any other error if the store failed.
 func (r *RefreshTokens) Rotate(
 	ctx context.Context, token string, creds *auth.Credentials,
-) (rotation *Rotation, err error) {
+) (next *rotation, err error) {
 	for range maxStaleReads {
-		if rotation, err = r.rotate(ctx, token, creds); !errors.Is(err, errStale) {
+		if next, err = r.rotate(ctx, token, creds); !errors.Is(err, errStale) {
 			break
 		}
 	}
-	return rotation, err
+	return next, err
 }
 
 // rotate is one attempt of Rotate. It fails with errStale if its read was too old.
-func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Credentials) (*Rotation, error) {
+func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Credentials) (*rotation, error) {
 	t, f, raw, err := r.find(ctx, token)
 	if err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Cr
 	if err != nil {
 		return nil, fmt.Errorf("rotating a refresh token: %w", err)
 	}
-	return &Rotation{Login: login, Account: account, Token: next.String(), Expires: f.Expires}, nil
+	return &rotation{Login: login, Account: account, Token: next.String(), Expires: f.Expires}, nil
 }
 
 // LoginOf returns the sid of the login that a token belongs to, whether or not the
@@ -263,14 +263,14 @@ func (r *RefreshTokens) owner(ctx context.Context, f *family, key string) (*Logi
 // justRotated reports whether a generation was replaced within the leeway. Then its
 // use is a race within the client. Later it is theft.
 func (f *family) justRotated(generation string, now time.Time, leeway time.Duration) bool {
-	return slices.ContainsFunc(f.Rotated, func(past rotation) bool {
+	return slices.ContainsFunc(f.Rotated, func(past replaced) bool {
 		return past.Generation == generation && past.within(leeway, now)
 	})
 }
 
 // within reports whether the rotation happened within the leeway. A rotation further
 // in the future happened an unknown time ago, before the clock was set back.
-func (past rotation) within(leeway time.Duration, now time.Time) bool {
+func (past replaced) within(leeway time.Duration, now time.Time) bool {
 	return now.Sub(past.At).Abs() <= leeway
 }
 
@@ -294,10 +294,10 @@ func (r *RefreshTokens) reused(ctx context.Context, key string, f *family, raw [
 
 // rotated returns f with next as its current generation.
 func (r *RefreshTokens) rotated(f *family, next string, now time.Time) family {
-	recent := slices.DeleteFunc(slices.Clone(f.Rotated), func(past rotation) bool {
+	recent := slices.DeleteFunc(slices.Clone(f.Rotated), func(past replaced) bool {
 		return !past.within(r.options.Leeway, now)
 	})
-	recent = append(recent, rotation{Generation: f.Current, At: now})
+	recent = append(recent, replaced{Generation: f.Current, At: now})
 	successor := *f
 	successor.Current = next
 	successor.Rotated = recent[max(0, len(recent)-maxRotations):]

@@ -28,7 +28,7 @@ type problem struct {
 // abort the request, so that the answer does not seem whole.
 func (ex *Exchange) Fail(err error) (abort bool) {
 	e := toHTTP(ex.Store.Context, err)
-	err = ex.nameCookie(e, err)
+	err = nameCookie(ex, e, err)
 	ex.Failed(err, e.Status)
 	if e.Status == statusClientGone && ex.Status == 0 {
 		ex.Status = e.Status
@@ -66,7 +66,7 @@ func SetRetryAfter(h http.Header, wait time.Duration) {
 func (ex *Exchange) writeError(e *Error) {
 	switch media := Negotiate(ex.Request); media {
 	case TypeHTML:
-		ex.Page(e.Status, func(p *pages.Pages, w io.Writer) error { return p.Error(w, ex.errorPage(e)) })
+		ex.Page(e.Status, func(p *pages.Pages, w io.Writer) error { return p.Error(w, newErrorPage(ex, e)) })
 	default:
 		ex.JSON(media, e.Status, problem{
 			Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail, MaxAge: int(e.MaxAge.Seconds()),

@@ -46,13 +46,19 @@ func (l *SignInLink) withReturn(page string, site *Site, received *Received) str
 	return site.PublicURL + site.WithReturn(page, r)
 }
 
-// errorPage returns what the page of an error shows: what happened, and what the
+// errorPage is what the page of an error shows in an exchange.
+type errorPage struct {
+	pages.ErrorPage
+	ex *Exchange
+}
+
+// newErrorPage returns what the page of an error shows: what happened, and what the
 // user can do.
-func (ex *Exchange) errorPage(e *Error) pages.ErrorPage {
-	page := pages.ErrorPage{
+func newErrorPage(ex *Exchange, e *Error) pages.ErrorPage {
+	page := errorPage{pages.ErrorPage{
 		Status: e.Status, Problem: e.Problem, Detail: e.Detail, Said: e.Said, RequestID: ex.ID,
 		SignInURL: ex.SignIn.url(e.Status, ex.site, &ex.Received),
-	}
+	}, ex}
 	reads := ex.Request.Method == http.MethodGet
 	switch e.Status {
 	case http.StatusTooManyRequests:
@@ -67,42 +73,44 @@ func (ex *Exchange) errorPage(e *Error) pages.ErrorPage {
 	}
 	switch e.Problem {
 	case pages.ProblemForbidden:
-		ex.addUser(&page)
+		page.addUser()
 	case pages.ProblemCookies:
-		ex.addTwin(&page, e)
+		page.addTwin(e)
 	}
-	return page
+	return page.ErrorPage
 }
 
 // addTwin offers to remove the cookies that other services have set with the name of one
 // of the gateway's. At a host whose requests a proxy only asks about, the gateway has
 // no endpoint for it.
-func (ex *Exchange) addTwin(page *pages.ErrorPage, e *Error) {
+func (p *errorPage) addTwin(e *Error) {
+	ex := p.ex
 	twice, ok := errors.AsType[*auth.AmbiguousCookieError](e)
 	if !ok || ex.Verify || ex.Foreign {
 		return
 	}
-	page.Twin = &pages.Twin{Action: ex.site.Own(TwinsPath), Cookie: twice.Name, ReturnTo: "/"}
+	p.Twin = &pages.Twin{Action: ex.site.Own(TwinsPath), Cookie: twice.Name, ReturnTo: "/"}
 	if ex.Canonical.Method == http.MethodGet {
-		page.Twin.ReturnTo = ex.Target()
+		p.Twin.ReturnTo = ex.Target()
 	}
 }
 
 // addUser shows a user who is signed in who they are, and offers another account.
-func (ex *Exchange) addUser(page *pages.ErrorPage) {
+func (p *errorPage) addUser() {
+	ex := p.ex
 	id := ex.Identity
 	if id == nil {
 		return
 	}
-	page.User = pages.User{Username: id.Username, Name: id.Name}
+	p.User = pages.User{Username: id.Username, Name: id.Name}
 	if id.Mechanism != policy.Session && id.Mechanism != policy.OIDC {
 		return // no cookie, so there is nothing to sign out of
 	}
 	if link := ex.SignIn; link != nil && link.Switch != "" {
-		page.SwitchURL = link.withReturn(link.Switch, ex.site, &ex.Received)
+		p.SwitchURL = link.withReturn(link.Switch, ex.site, &ex.Received)
 	}
 	if !ex.Verify { // a form would be one of another site
-		page.User = ex.User(id)
+		p.User = ex.User(id)
 	}
 }
 
@@ -117,7 +125,7 @@ func (ex *Exchange) User(id *policy.Identity) pages.User {
 
 // nameCookie tells a sign-in that came back without its cookie from other attempts
 // that are not known.
-func (ex *Exchange) nameCookie(e *Error, err error) error {
+func nameCookie(ex *Exchange, e *Error, err error) error {
 	if e.Problem != pages.ProblemAttempt || ex.Credentials.Browser != "" {
 		return err
 	}
