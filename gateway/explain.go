@@ -59,6 +59,9 @@ type Explanation struct {
 	Mechanisms []policy.Mechanism
 	Mechanism  policy.Mechanism // that proved the identity, empty if none is proved
 	Conditions []policy.Condition
+	// StepUp is what a sign-in must prove for the request to be let in; zero if that would not
+	// help, or is not needed.
+	StepUp policy.Demand
 	// Header is what the upstream gets: for a request that a proxy asks about,
 	// the identity in the answer. It is nil for a request that is refused.
 	Header http.Header
@@ -114,7 +117,11 @@ func (e *Explainer) Explain(d *Described) (*Explanation, error) {
 	ex := &exchange{gateway: e.gateway, state: st}
 	ex.Init(st.site, &unsent{http.Header{}}, r)
 	ex.beginTrace() // and never ends it, so that nothing is sent to the collector
-	x, err := ex.explain(d.Verify, callers, apiToken)
+	age := time.Duration(0)
+	if d.Caller != nil {
+		age = d.Caller.Age
+	}
+	x, err := ex.explain(d.Verify, callers, apiToken, age)
 	if err == nil {
 		return x, nil
 	}
@@ -139,10 +146,17 @@ func (e *Explainer) Explain(d *Described) (*Explanation, error) {
 // explain is serve for a described request of one of callers. With an error, the
 // explanation has what was known until then. Its Reason is that of the decision
 // if the error follows from it.
-func (ex *exchange) explain(verify bool, callers []*policy.Identity, apiToken bool) (*Explanation, error) {
+func (ex *exchange) explain(
+	verify bool, callers []*policy.Identity, apiToken bool, age time.Duration,
+) (*Explanation, error) {
 	x := &Explanation{}
 	if err := ex.read(); err != nil {
 		return x, err
+	}
+	for _, id := range callers {
+		if age != 0 {
+			id.AuthTime = ex.Canonical.Now.Add(-age)
+		}
 	}
 	ex.Verify = verify
 	own, err := ex.findOwn()
@@ -172,7 +186,7 @@ func (ex *exchange) explain(verify bool, callers []*policy.Identity, apiToken bo
 	}
 	answered, err := ex.decide(id)
 	if answered || ex.Decision != OutcomeAllow {
-		x.Outcome, x.Status, x.Reason = ex.Decision, ex.Status, ex.Reason
+		x.Outcome, x.Status, x.Reason, x.StepUp = ex.Decision, ex.Status, ex.Reason, ex.demand
 		return x, err
 	}
 	if err != nil {

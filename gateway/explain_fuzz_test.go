@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"authgate/gateway/config"
 	"authgate/policy"
@@ -23,6 +24,7 @@ func randomConfig(rnd *rand.Rand) string {
 	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
 	yaml := strings.Replace(baseConfig[:strings.Index(baseConfig, "routes:")], "https://gw.example", "https://gw.example.org", 1)
 	yaml += fmt.Sprintf("  office: {networks: [198.51.100.0/24]}\n  people: {any: [admin, {users: [bob]}], none: [{methods: [DELETE]}]}\n"+
+		"  two: {factors: 2}\n  fresh: {max_age: 15m}\n  vault: {any: [office, {roles: [admin], factors: 2}], max_age: 1ms}\n"+
 		"session: {domain: example.org, csrf_token: %s}\nidentity_headers: %s\n%sroutes:\n",
 		pick("false", "true"), pick("{}", `{user: Remote-User, provider: ""}`),
 		pick("", "tracing: {endpoint: \"http://127.0.0.1:1\", sample: 0.0}\nlisten: {trusted_proxies: [198.51.100.9]}\n"))
@@ -35,7 +37,7 @@ func randomConfig(rnd *rand.Rand) string {
 		}
 		mechanisms := []string{"session", "bearer", "basic"}
 		rnd.Shuffle(len(mechanisms), func(i, j int) { mechanisms[i], mechanisms[j] = mechanisms[j], mechanisms[i] })
-		auth, rule := strings.Join(mechanisms[:1+rnd.IntN(3)], ", "), pick("", "policy: admin, ", "policy: office, ", "policy: [people, office], ", "policy: people, ", "policy: {mechanisms: [bearer]}, ")
+		auth, rule := strings.Join(mechanisms[:1+rnd.IntN(3)], ", "), pick("", "policy: admin, ", "policy: office, ", "policy: [people, office], ", "policy: people, ", "policy: two, ", "policy: fresh, ", "policy: vault, ", "policy: {mechanisms: [bearer]}, ")
 		if rnd.IntN(6) == 0 {
 			auth, rule = "none", ""
 		}
@@ -122,12 +124,13 @@ func FuzzExplain(f *testing.F) {
 		callers := map[string]*Caller{"": nil, basicHeader("service", "s3rvice"): {User: "service"}}
 		for name, body := range map[string]string{"alice": aliceIn, "bob": bobIn} {
 			in := readLogin(t, r.serve(overTLS(request("POST", "/login", body, jsonType), "gw.example.org", "192.0.2.7")))
-			callers[in.cookie] = &Caller{User: name, Mechanism: policy.Session}
-			callers[in.bearer] = &Caller{User: name, Mechanism: policy.Bearer}
+			callers[in.cookie] = &Caller{User: name, Mechanism: policy.Session, Factors: 1, Age: time.Second}
+			callers[in.bearer] = &Caller{User: name, Mechanism: policy.Bearer, Factors: 1, Age: time.Second}
 			whole, reduced := r.apiToken(in.cookie, `["user"]`)
 			callers[whole] = &Caller{User: name, APIToken: true}
 			callers[reduced] = &Caller{User: name, APIToken: true, Roles: []string{"user"}}
 		}
+		r.clock.Advance(time.Second)
 		credentials := slices.Collect(maps.Keys(callers))
 		slices.SortFunc(credentials, func(a, b string) int { return strings.Compare(fmt.Sprint(callers[a]), fmt.Sprint(callers[b])) })
 		pick := func(of ...string) string { return of[rnd.IntN(len(of))] }

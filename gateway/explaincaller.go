@@ -31,6 +31,10 @@ type Caller struct {
 	// Claims are claims of a provider or a trusted issuer, under the names that
 	// policies have for them, each with its values.
 	Claims map[string][]string
+	// Factors and Age are what the user has proved in the login, and how long ago. 0: one
+	// factor, and a time that is not known.
+	Factors int
+	Age     time.Duration
 }
 
 // only reports whether c has nothing of its own but what goes with a user of the
@@ -58,11 +62,52 @@ func mistake(format string, args ...any) error {
 }
 
 // identities returns the identities that a caller can prove, one for each
-// mechanism.
+// mechanism. Those of a login have its proof.
 func (st *state) identities(c *Caller) ([]*policy.Identity, error) {
 	if c == nil {
 		return nil, nil
 	}
+	all, err := st.withoutProof(c)
+	if err != nil || c.APIToken && c.Factors == 0 && c.Age == 0 {
+		return all, err
+	}
+	if c.Factors != 0 {
+		if err := policy.CheckFactors(c.Factors); err != nil {
+			return nil, mistake("the factors: %v", err)
+		}
+	}
+	if c.Age != 0 {
+		if err := policy.CheckMaxAge(c.Age); err != nil {
+			return nil, mistake("the age: %v", err)
+		}
+	}
+	logins := slices.DeleteFunc(slices.Clone(all), func(id *policy.Identity) bool { return c.APIToken || !st.isLogin(id) })
+	for _, id := range logins {
+		id.Login = describedLogin
+		if c.Factors == 2 {
+			id.AMR = []string{policy.TwoFactors}
+		}
+	}
+	if c.Factors == 0 && c.Age == 0 {
+		return all, nil
+	}
+	if len(logins) == 0 {
+		return nil, mistake("what proves the identity belongs to no login: Basic, API tokens and tokens of other issuers " +
+			"are one factor without a time")
+	}
+	return logins, nil
+}
+
+// describedLogin is the sid of logins that are described.
+const describedLogin = "described"
+
+// isLogin reports whether an identity is that of a login of the gateway's.
+func (st *state) isLogin(id *policy.Identity) bool {
+	return id.Mechanism != policy.Basic && (id.Mechanism != policy.Bearer || id.Provider == policy.LocalProvider)
+}
+
+// withoutProof is identities without what the login has proved.
+func (st *state) withoutProof(c *Caller) ([]*policy.Identity, error) {
 	switch c.Mechanism {
 	case "", policy.Basic, policy.Session, policy.Bearer, policy.OIDC:
 	default:

@@ -10,12 +10,14 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"authgate/gateway"
 	"authgate/gateway/config"
+	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
 
@@ -25,6 +27,8 @@ type callerFlags struct {
 	username, mechanism, provider, email string
 	roles, scopes, claims                []string
 	apiToken                             bool
+	factors                              int
+	age                                  string
 }
 
 func explainCommand() *cobra.Command {
@@ -37,12 +41,15 @@ func explainCommand() *cobra.Command {
 			"URL is an https URL, or a path at the host of public_url. Without --as and the\n" +
 			"flags of an identity, the request has no credentials. --api-token makes the\n" +
 			"request with an API token of the account --as; --roles then reduces its roles.\n\n" +
+			"--factors and --age say what the user has proved in the login, and how long ago.\n" +
+			"Without them it is one factor, at a time that is not known.\n\n" +
 			"-H adds a header, as of curl. What another site makes a browser send has Origin or\n" +
 			"Sec-Fetch-Site; a page load has Accept: text/html.",
 		Example: "  authgate explain --as alice GET /admin\n" +
 			"  authgate explain --roles staff --mechanism oidc --from 192.0.2.7 POST https://wiki.example.org/page\n" +
 			"  authgate explain --provider company --claim department=sales GET /sales\n" +
 			"  authgate explain --as alice --api-token --roles user GET /api\n" +
+			"  authgate explain --as alice --factors 2 --age 5m GET /vault\n" +
 			"  authgate explain --as alice -H 'Origin: https://evil.example' POST /page",
 		Args: usage(cobra.ExactArgs(2)),
 	}
@@ -133,10 +140,48 @@ func (c *callerFlags) register(cmd *cobra.Command) {
 	flags.StringSliceVar(&c.scopes, "scopes", nil, "the OAuth scopes of its token, which is of a trusted issuer")
 	flags.StringArrayVar(&c.claims, "claim", nil,
 		"a claim of its provider or trusted issuer, as NAME=VALUE; can be repeated")
+	flags.IntVar(&c.factors, "factors", 0, "how many factors the user has proved in the login: 1 or 2")
+	flags.StringVar(&c.age, "age", "", "how long ago that was, like 10m (default: not known)")
 }
 
 // read returns the caller, nil without credentials.
 func (c *callerFlags) read(cmd *cobra.Command) (*gateway.Caller, error) {
+	age, err := c.readProof(cmd)
+	if err != nil {
+		return nil, err
+	}
+	caller, err := c.readCaller(cmd)
+	if err != nil || c.factors == 0 && age == 0 {
+		return caller, err
+	}
+	if caller == nil {
+		return nil, &usageError{errors.New("--factors and --age are about a login, and there is none")}
+	}
+	caller.Factors, caller.Age = c.factors, age
+	return caller, nil
+}
+
+// readProof checks what the flags say of a login, and returns its age.
+func (c *callerFlags) readProof(cmd *cobra.Command) (age time.Duration, err error) {
+	if cmd.Flags().Changed("factors") {
+		if err := policy.CheckFactors(c.factors); err != nil {
+			return 0, &usageError{fmt.Errorf("--factors: %w", err)}
+		}
+	}
+	if !cmd.Flags().Changed("age") {
+		return 0, nil
+	}
+	if age, err = strictyaml.ParseDuration(c.age); err != nil {
+		return 0, &usageError{fmt.Errorf("--age %q is not a duration like 90s, 15m, 1h30m or 7d", c.age)}
+	}
+	if err := policy.CheckMaxAge(age); err != nil {
+		return 0, &usageError{fmt.Errorf("--age: %w", err)}
+	}
+	return age, nil
+}
+
+// readCaller is read without what the login has proved.
+func (c *callerFlags) readCaller(cmd *cobra.Command) (*gateway.Caller, error) {
 	given := func(names ...string) bool { return slices.ContainsFunc(names, cmd.Flags().Changed) }
 	switch {
 	case given("as") && c.user == "":
@@ -153,7 +198,7 @@ func (c *callerFlags) read(cmd *cobra.Command) (*gateway.Caller, error) {
 			"give --as, or the flags of an identity")}
 	case given("as"):
 		return callerAs(c.user, c.mechanism), nil
-	case !given("roles", "username", "provider", "email", "scopes", "claim", "mechanism"):
+	case !given("roles", "username", "provider", "email", "scopes", "claim", "mechanism", "factors", "age"):
 		return nil, nil
 	}
 	claims, err := readClaims(c.claims)
@@ -199,6 +244,13 @@ type explanation struct {
 	Reason     string            `json:"reason"`
 	Conditions []condition       `json:"conditions"`
 	Headers    map[string]string `json:"headers"`
+	StepUp     *stepUp           `json:"step_up,omitempty"`
+}
+
+// stepUp is what a sign-in must prove.
+type stepUp struct {
+	Factors int   `json:"factors,omitempty"`
+	MaxAge  int64 `json:"max_age,omitempty"` // in seconds
 }
 
 type condition struct {
@@ -215,6 +267,9 @@ func printJSON(w io.Writer, x *gateway.Explanation) error {
 	}
 	for _, c := range x.Conditions {
 		shown.Conditions = append(shown.Conditions, condition{Rule: c.Rule, Needs: c.Needs, Depth: c.Depth, Holds: c.Holds})
+	}
+	if x.StepUp != (policy.Demand{}) {
+		shown.StepUp = &stepUp{x.StepUp.Factors, x.StepUp.Seconds()}
 	}
 	for name := range x.Header {
 		shown.Headers[name] = headerValue(x.Header, name)
@@ -261,6 +316,9 @@ func printExplanation(w io.Writer, x *gateway.Explanation) {
 	}
 	line("decision", "%s (%d)", x.Outcome, x.Status)
 	line("reason", "%s", x.Reason)
+	if x.StepUp != (policy.Demand{}) {
+		line("step-up", "%s", x.StepUp)
+	}
 	if x.Path != "" {
 		line("upstream", "%s, path %s", x.Upstream, x.Path)
 	}

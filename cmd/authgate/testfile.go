@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -51,6 +52,10 @@ type testCaller struct {
 }
 
 type testIdentity struct {
+	// User is a user of the configuration, who has no other property than what the login has
+	// proved.
+	User string `yaml:"user"`
+
 	Username  string           `yaml:"username"`
 	Roles     []string         `yaml:"roles"`
 	Mechanism policy.Mechanism `yaml:"mechanism"`
@@ -59,6 +64,9 @@ type testIdentity struct {
 	Scopes    []string         `yaml:"scopes"`
 
 	Claims map[string][]string `yaml:"claims"`
+
+	Factors int           `yaml:"factors"` // that the user has proved in the login
+	Age     time.Duration `yaml:"age"`     // how long ago that was
 }
 
 // expectation is what a test expects. What is not given is free.
@@ -90,7 +98,7 @@ func readTestFile(path string) (*testFile, error) {
 		},
 		Either: map[reflect.Type]string{
 			reflect.TypeFor[testCaller](): "the name of a user, none, or the username, roles, mechanism, provider, email, " +
-				"scopes and claims of an identity",
+				"scopes, claims, factors and age of an identity",
 		},
 	})
 	var file testFile
@@ -148,6 +156,14 @@ func (t *testCase) check(doc *strictyaml.Document, path string) {
 		t.As.Words.Mechanism):
 		doc.Fault(m, "%q is not a mechanism; expected basic, session, bearer or oidc", t.As.Words.Mechanism)
 	}
+	if words := t.As.Words; words != nil {
+		if at := path + ".as.factors"; doc.Given(at) && policy.CheckFactors(words.Factors) != nil {
+			doc.Fault(at, "%v", policy.CheckFactors(words.Factors))
+		}
+		if at := path + ".as.age"; doc.Given(at) && policy.CheckMaxAge(words.Age) != nil {
+			doc.Fault(at, "%v", policy.CheckMaxAge(words.Age))
+		}
+	}
 	t.Expect.check(doc, path+".expect")
 }
 
@@ -179,6 +195,7 @@ func (t *testCase) described() *gateway.Described {
 			Username: words.Username, Roles: words.Roles, Mechanism: words.Mechanism, Provider: words.Provider,
 			Email:  words.Email,
 			Scopes: words.Scopes, Claims: words.Claims,
+			User: words.User, Factors: words.Factors, Age: words.Age,
 		}
 	case t.As.User != "":
 		d.Caller = callerAs(t.As.User, "")

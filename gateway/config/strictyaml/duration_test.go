@@ -15,16 +15,16 @@ func TestParseDuration(t *testing.T) {
 		"-1d": -day, "-1d12h": -36 * time.Hour, // which the decoder refuses
 		"106751d": 106751 * day, "106751d23h47m16.854775807s": 1<<63 - 1,
 	} {
-		if got, err := parseDuration(s); err != nil || got != want {
-			t.Errorf("parseDuration(%q) = %v, %v; want %v", s, got, err, want)
+		if got, err := ParseDuration(s); err != nil || got != want {
+			t.Errorf("ParseDuration(%q) = %v, %v; want %v", s, got, err, want)
 		}
 	}
 	for _, s := range []string{
 		"", "d", ".d", "7", "7D", "7 d", "7d ", "1d12", "1d0", "1d2d", "1d-1h", "1d+1h", "-1d-1h", "12h1d", "1h1d1m", "1w", "1e3d", "0x1d", "--1d", "1..5d",
 		"106752d", "106751d23h47m16.854775808s", "-106752d", "3000000000d", "99999999999999999999d", "106751d2562047h",
 	} {
-		if got, err := parseDuration(s); err == nil {
-			t.Errorf("parseDuration(%q) = %v; want an error", s, got)
+		if got, err := ParseDuration(s); err == nil {
+			t.Errorf("ParseDuration(%q) = %v; want an error", s, got)
 		}
 	}
 }

@@ -204,7 +204,7 @@ func (d *decoder) duration(n ast.Node, path string, v reflect.Value) {
 		d.wrong(n, path, "%s, found %s", expected, describe(n))
 		return
 	}
-	duration, err := parseDuration(s)
+	duration, err := ParseDuration(s)
 	switch {
 	case err != nil:
 		d.wrong(n, path, "%s", expected)
@@ -219,8 +219,8 @@ func (d *decoder) duration(n ast.Node, path string, v reflect.Value) {
 // days, and the rest.
 var leadingDays = regexp.MustCompile(`^([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)d([0-9.].+)?$`)
 
-// parseDuration is time.ParseDuration with days of 24 hours before the other units.
-func parseDuration(s string) (time.Duration, error) {
+// ParseDuration is time.ParseDuration with days of 24 hours before the other units.
+func ParseDuration(s string) (time.Duration, error) {
 	found := leadingDays.FindStringSubmatch(s)
 	if found == nil {
 		return time.ParseDuration(s)
