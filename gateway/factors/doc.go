@@ -29,7 +29,7 @@
 //
 // A sign-in with a passkey:
 //
-//	ceremony := site.BeginSignIn()       // or, after a right password:
+//	ceremony, err := site.BeginSignIn() // or, after a right password:
 //	ceremony, err := site.BeginSecondFactor(account.Username, account.Factors.Passkeys)
 //	// store ceremony.Record under ceremony.Key for ChallengeLife; answer with ceremony.Options
 //
