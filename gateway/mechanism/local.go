@@ -2,12 +2,14 @@ package mechanism
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/apitokens"
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/invitations"
 	"authgate/gateway/jose"
 	"authgate/gateway/login"
 	"authgate/gateway/proofs"
@@ -37,7 +39,8 @@ type Local struct {
 	Bearer   *login.AccessTokens // the gateway's own tokens
 	Refresh  *login.RefreshTokens
 	API      *apitokens.Set
-	Proofs   *proofs.Proofs     // with factors, beside the password
+	Proofs   *proofs.Proofs // with factors, beside the password
+	Invited  *invitations.Invitations
 	Basic    *auth.Basic        // its users have no logins
 	Decoys   *accounts.DecoyKey // of both kinds of users
 	JWKS     []byte             // the public keys of access tokens
@@ -79,6 +82,10 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 			Leeway: cfg.Token.ReuseLeeway, Bind: traits(cfg.Token.BindRefresh),
 		}, local, logins),
 		Proofs: proved,
+		Invited: invitations.New(invitations.Options{
+			Store: o.Store, Now: now, Accounts: local,
+			Base: strings.TrimSuffix(cfg.PublicURL.String(), "/") + cfg.Endpoints.Prefix,
+		}),
 		Basic:  auth.NewBasic(cfg.Basic.Realm, accounts.New(o.BasicUsers, decoys), o.Verifier),
 		Decoys: decoys,
 		JWKS:   jwks,
