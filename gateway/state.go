@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"authgate/gateway/account"
+	"authgate/gateway/accounts"
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/mechanism"
@@ -111,8 +112,10 @@ func (g *Gateway) mount(st *state) (err error) {
 		Site: st.site, CrossSite: st.crossSite, Now: g.storage.now, Realm: st.config.Basic.Realm, Used: st.routing.used,
 		Local: st.mechanisms, Federation: st.federation,
 	}
+	file := passwords{g, st.config}
+	o.MayAddFactor = func(a *accounts.Account) bool { return file.Writable() && file.Has(a.Username) && !a.Factors.Any() }
 	s := signin.New(o)
-	rows := append(s.Rows, account.Rows(o, s, passwords{g, st.config})...)
+	rows := append(s.Rows, account.Rows(o, s, file)...)
 	st.home = account.Home(o)
 	st.endpoints, err = endpoint.New(o, st.config.OwnEndpoints(), rows)
 	return err

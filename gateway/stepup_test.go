@@ -286,3 +286,39 @@ func TestExplainStepUp(t *testing.T) {
 		}
 	}
 }
+
+// A stream that was let in goes on when its sign-in gets older, also with the next
+// configuration: the time of the request counts.
+func TestStepUpEndsNoStream(t *testing.T) {
+	t.Parallel()
+	const demanding = "policy: {max_age: 15m}, match: /session/, "
+	yaml := edit(t, baseConfig, "match: /session/, ", demanding)
+	streamsWith(t, yaml, func(s *streaming) {
+		alice := s.login(aliceIn)
+		defer s.open("HTTP/1.1", "/session/", alice.cookie).Close()
+		s.clock.Advance(16 * time.Minute)
+		s.want(401, "GET", "/session/", "", alice.cookie)
+		s.mustReload(edit(s.t, yaml, "roles: [user, admin], ", "roles: [user, staff], "))
+		time.Sleep(time.Minute)
+		s.alive(1)
+	})
+}
+
+// A user of a file that can be written is led to the account, to add the second factor
+// there. One who cannot have one is told so, and gets no session.
+func TestStepUpLeadsToTheAccount(t *testing.T) {
+	t.Parallel()
+	const route = "  - {match: /two/, upstream: app, auth: [session], policy: {factors: 2}}\n"
+	const form = "username=alice&password=wonderland&return_to=/two/&factors=2"
+	file, _ := newFileRig(t, "users.yaml", fileAccounts, route)
+	for status, r := range map[int]*rig{303: file, 403: newRig(t, baseConfig+route)} {
+		w := r.want(status, "POST", "/login", form, formType, browser, "Origin: https://gw.example")
+		led := w.Header().Get("Location") == "/account" && jarOf(w)["session_id"] != ""
+		if led != (status == 303) || !led && w.Header()["Set-Cookie"] != nil {
+			t.Errorf("%d: %v", status, w.Header())
+		}
+		if led {
+			r.want(302, "GET", "/two/", "", jarOf(w).Line("session_id"), browser)
+		}
+	}
+}

@@ -160,6 +160,8 @@ func TestStreamsEndWithTheLogin(t *testing.T) {
 		"a role is lost":        {admin, reloading("roles: [user, admin], ", "roles: [user], "), "admin"},
 		"the route is stricter": {session, reloading("match: /session/, ", "policy: {users: [bob]}, match: /session/, "),
 			"policy"},
+		"the route demands more": {session, reloading("match: /session/, ", "policy: {factors: 2}, match: /session/, "),
+			"2 factors"},
 		"the route goes":    {session, reloading("match: /session/, ", "match: /elsewhere/, "), "no route"},
 		"the upstream goes": {session, reloading("name: session, upstream: app, ", "name: session, "), "no route"},
 		"the mechanism goes": {"/any/", reloading("auth: [session, bearer, basic]", "auth: [bearer, basic]"),
