@@ -44,6 +44,7 @@ type Config struct {
 	Tracing         Tracing                 `yaml:"tracing"`
 
 	table       *policy.Table // of Routes
+	admins      *policy.Route // of Accounts.Admins
 	hosts       []string
 	ownAccounts int                         // how many of Accounts.Users are in the main file
 	path        string                      // of the file
@@ -249,7 +250,9 @@ func (c *Config) check(r *report, places userPlaces) {
 	c.IdentityHeaders.check(r, "identity_headers")
 	checkUpstreams(r, c.Upstreams)
 	refs := newReferences(r, c)
-	c.checkRoutes(r, refs, c.compilePolicies(r, refs))
+	policies := c.compilePolicies(r, refs)
+	c.checkRoutes(r, refs, policies)
+	c.checkAdmins(r, refs, policies)
 	c.warnOfTakenAway(r)
 	c.Site.check(r)
 	c.Limits.check(r)

@@ -47,6 +47,18 @@ func newReferences(r *report, c *Config) *references {
 	return refs
 }
 
+// checkRefs checks the policies that are written in place under a key, which has one or
+// several.
+func (r *references) checkRefs(path string, refs []policy.Ref) {
+	for i, ref := range refs {
+		at := path
+		if len(refs) > 1 {
+			at = fmt.Sprintf("%s[%d]", path, i)
+		}
+		r.check(at, ref.Spec)
+	}
+}
+
 // check checks the providers, users and roles in a policy, at any depth.
 func (r *references) check(path string, spec *policy.Spec) {
 	if spec == nil {

@@ -103,13 +103,7 @@ func (c *Config) checkRoutes(r *report, refs *references, policies *policy.Set) 
 		compiled, err := policies.Policy(path+".policy", route.Policy)
 		r.policyErrors(err)
 		table[i] = policy.Route{Name: route.Name, Pattern: route.Match, Mechanisms: route.Auth, Policy: compiled}
-		for j, ref := range route.Policy {
-			at := path + ".policy"
-			if len(route.Policy) > 1 {
-				at = fmt.Sprintf("%s[%d]", at, j)
-			}
-			refs.check(at, ref.Spec)
-		}
+		refs.checkRefs(path+".policy", route.Policy)
 		route.check(r, path, c)
 	}
 	var err error

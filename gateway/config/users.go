@@ -7,6 +7,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/config/strictyaml"
+	"authgate/policy"
 )
 
 // basic configures the mechanism basic.
@@ -20,6 +21,8 @@ type basic struct {
 type localAccounts struct {
 	File  string             `yaml:"file"`
 	Users []accounts.Account `yaml:"users"` // includes the users of the file
+	// Admins is who looks after the accounts of the file; all must hold. Nil: nobody.
+	Admins []policy.Ref `yaml:"admins,single"`
 }
 
 // userPlaces has the place of each element of Basic.Users and Accounts.Users.
@@ -61,6 +64,27 @@ func (c *Config) AccountInFile(username string) bool {
 	own, file := c.Accounts.Users[:c.ownAccounts], c.Accounts.Users[c.ownAccounts:]
 	return !slices.ContainsFunc(own, named) && slices.ContainsFunc(file, named)
 }
+
+// checkAdmins compiles accounts.admins.
+func (c *Config) checkAdmins(r *report, refs *references, policies *policy.Set) {
+	const path = "accounts.admins"
+	compiled, err := policies.Policy(path, c.Accounts.Admins)
+	r.policyErrors(err)
+	refs.checkRefs(path, c.Accounts.Admins)
+	if compiled == nil {
+		return
+	}
+	if c.Accounts.File == "" && !r.Broken(accounts.FileKey) {
+		r.Fault(path, "there is no file whose accounts they could change; set accounts.file, or remove this key")
+	}
+	c.admins = &policy.Route{
+		Name: path, Mechanisms: []policy.Mechanism{policy.Session, policy.OIDC}, Policy: compiled,
+	}
+}
+
+// Admins returns what decides who looks after the accounts of the file, by a session. It is
+// nil if nobody does.
+func (c *Config) Admins() *policy.Route { return c.admins }
 
 // checkRealm checks the realm of the section basic.
 func (b *basic) checkRealm(r *report) {

@@ -151,17 +151,29 @@ func (b *schemaBuilder) contained(pointer reflect.Type) bool {
 	return false
 }
 
-// reference refers to the schema of a struct in defs, whose keys are described as
-// those at its first use, in the order of the alphabet.
+// reference refers to the schema of a struct in defs.
 func (b *schemaBuilder) reference(key string, pointer reflect.Type) map[string]any {
 	name := pointer.Elem().String()
 	if _, known := b.defs[name]; !known {
 		b.defs[name] = nil // in progress
-		section := b.section(key, reflect.New(pointer.Elem()).Elem())
+		section := b.section(b.described(key, pointer.Elem()), reflect.New(pointer.Elem()).Elem())
 		section["type"] = "object"
 		b.defs[name] = section
 	}
 	return map[string]any{"$ref": "#/$defs/" + name}
+}
+
+// described returns the first key, in the order of the alphabet, whose values have that type
+// and a meaning for each of its keys. If there is none, it returns key, which has such a value.
+func (b *schemaBuilder) described(key string, t reflect.Type) string {
+	fields := slices.Sorted(maps.Keys(fieldsOf(t)))
+	for _, one := range slices.Sorted(maps.Keys(b.meanings)) {
+		at, found := strings.CutSuffix(one, "."+fields[0])
+		if found && !slices.ContainsFunc(fields, func(name string) bool { return b.meanings[Join(at, name)] == "" }) {
+			return at
+		}
+	}
+	return key
 }
 
 // schemaDefault returns a default as it is written, or nil if there is none: many
