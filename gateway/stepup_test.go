@@ -55,9 +55,9 @@ func (r *rig) addsFactor(cookie string) {
 }
 
 const (
-	stepUpTwo   = `Bearer realm="authgate", error="insufficient_user_authentication", acr_values="factors:2"`
-	stepUpFresh = `Bearer realm="authgate", error="insufficient_user_authentication", max_age="900"`
-	stepUpBoth  = `Bearer realm="authgate", error="insufficient_user_authentication", max_age="900", acr_values="factors:2"`
+	stepUpTwo   = `Bearer error="insufficient_user_authentication", acr_values="factors:2", realm="authgate"`
+	stepUpFresh = `Bearer error="insufficient_user_authentication", max_age="900", realm="authgate"`
+	stepUpBoth  = `Bearer error="insufficient_user_authentication", max_age="900", acr_values="factors:2", realm="authgate"`
 )
 
 // wantStepUp fails the test unless an answer has exactly this challenge.

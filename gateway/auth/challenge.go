@@ -31,14 +31,14 @@ func BearerChallenge(realm string, presented bool) Challenge {
 
 // StepUpChallenge asks for a token of a login that has proved more (RFC 9470, section 3).
 func StepUpChallenge(realm string, d policy.Demand) Challenge {
-	challenge := "Bearer realm=" + quote(realm) + `, error="insufficient_user_authentication"`
+	challenge := `Bearer error="insufficient_user_authentication"`
 	if d.MaxAge > 0 {
 		challenge += `, max_age="` + strconv.FormatInt(d.Seconds(), 10) + `"`
 	}
 	if d.Factors > 1 {
 		challenge += `, acr_values="factors:` + strconv.Itoa(d.Factors) + `"`
 	}
-	return Challenge(challenge)
+	return Challenge(challenge + ", realm=" + quote(realm))
 }
 
 // quote returns s as a quoted-string (RFC 9110, section 5.6.4).
