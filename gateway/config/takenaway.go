@@ -10,27 +10,26 @@ import (
 
 // takenAway finds the conditions of policies that a user of a provider can take away:
 // what a provider does not say, or says of an unverified address, meets no condition.
-// Under none, that lets the user pass.
+// Every user can prove less in a login. Under none, that lets the user pass.
 type takenAway struct {
 	report   *report
 	policies map[string]*policy.Spec
 	seen     map[seenPolicy]bool
+	warned   map[string]bool // of what a login proves, by path
+	others   bool            // the route is open to users of providers or other issuers
 }
 
 type seenPolicy struct {
-	name    string
-	negated bool
+	name            string
+	negated, others bool
 }
 
-// warnOfTakenAway warns about the policies of the routes that users of providers and
-// other issuers can open.
+// warnOfTakenAway warns about the policies of the routes.
 func (c *Config) warnOfTakenAway(r *report) {
-	t := &takenAway{r, c.Policies, map[seenPolicy]bool{}}
+	t := &takenAway{report: r, policies: c.Policies, seen: map[seenPolicy]bool{}, warned: map[string]bool{}}
 	others := len(c.Providers) > 0 || len(c.Token.TrustedIssuers) > 0
 	for i, route := range c.Routes {
-		if !slices.Contains(route.Auth, policy.OIDC) && !(others && slices.Contains(route.Auth, policy.Bearer)) {
-			continue
-		}
+		t.others = slices.Contains(route.Auth, policy.OIDC) || others && slices.Contains(route.Auth, policy.Bearer)
 		for j, ref := range route.Policy {
 			at := fmt.Sprintf("routes[%d].policy", i)
 			if len(route.Policy) > 1 {
@@ -48,7 +47,7 @@ func (t *takenAway) ref(path string, ref policy.Ref, negated bool) {
 		t.spec(path, ref.Spec, negated)
 		return
 	}
-	id := seenPolicy{ref.Name, negated}
+	id := seenPolicy{ref.Name, negated, t.others}
 	if spec := t.policies[ref.Name]; spec != nil && !t.seen[id] {
 		t.seen[id] = true
 		t.spec(strictyaml.Join("policies", ref.Name), spec, negated)
@@ -57,6 +56,9 @@ func (t *takenAway) ref(path string, ref policy.Ref, negated bool) {
 
 func (t *takenAway) spec(path string, spec *policy.Spec, negated bool) {
 	if negated {
+		t.proof(path, spec)
+	}
+	if negated && t.others {
 		for _, condition := range []struct {
 			key, says string
 			given     bool
@@ -77,6 +79,21 @@ func (t *takenAway) spec(path string, spec *policy.Spec, negated bool) {
 	}{{"any", spec.Any, negated}, {"all", spec.All, negated}, {"none", spec.None, !negated}} {
 		for i, ref := range group.refs {
 			t.ref(fmt.Sprintf("%s.%s[%d]", path, group.key, i), ref, group.negated)
+		}
+	}
+}
+
+// proof warns about what a policy under none demands of a login. Two kinds of routes may
+// lead to a named policy.
+func (t *takenAway) proof(path string, spec *policy.Spec) {
+	for _, demand := range []struct {
+		key   string
+		given bool
+	}{{"factors", spec.Factors != 0}, {"max_age", spec.MaxAge != 0}} {
+		if at := path + "." + demand.key; demand.given && !t.warned[at] {
+			t.warned[at] = true
+			t.report.Warn(at, "is under none, which refuses users who have proved more and lets in those who have proved less; "+
+				"list who may pass instead of who may not")
 		}
 	}
 }

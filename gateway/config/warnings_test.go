@@ -176,6 +176,11 @@ upstreams: {app: {url: "http://127.0.0.1:9000"}}
 			"routes[0].policy.none[0].email_domains",
 		},
 
+		{"factors", "{}", "[session]", "{none: [{factors: 2}]}", "routes[0].policy.none[0].factors"},
+		{"an age, by name", "{new: {max_age: 1h}}", "[oidc]", "{none: [new]}", "policies.new.max_age"},
+		{"factors twice under none", "{}", "[session]", "{none: [{none: [{factors: 2}]}]}", ""},
+		{"factors not under none", "{}", "[session]", "{factors: 2, max_age: 1h}", ""},
+
 		{"not under none", "{}", "[oidc]", "{email_domains: [staff.example], claims: {kind: [staff]}}", ""},
 		{"under none twice", "{}", "[oidc]", "{none: [{none: [{email_domains: [a.example]}]}]}", ""},
 		{"local accounts", "{}", "[session]", "{none: [{email_domains: [a.example]}]}", ""},
