@@ -5,10 +5,12 @@ import (
 	"log/slog"
 	"time"
 
+	"authgate/gateway/invitations"
 	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/store"
 	"authgate/gateway/web"
+	"authgate/policy"
 )
 
 // atProviderTime bounds how long an operator waits for a provider to end a login
@@ -30,11 +32,7 @@ func (g *Gateway) EndLogin(ctx context.Context, id string) (bool, error) {
 	if err != nil || ended == nil {
 		return false, err
 	}
-	if ended.HasTokens() {
-		g.service.Metrics.Token(web.TokenRevoked)
-	}
-	g.service.Logger.LogAttrs(ctx, slog.LevelInfo, "audit", slog.String("event", "logout"), slog.String("by", "operator"),
-		slog.String("subject", ended.Subject()), slog.String("login", ended.ID))
+	g.tellEnded(ctx, ended)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), atProviderTime)
 	defer cancel()
 	if _, err := st.federation.SignOut(ctx, ended); err != nil {
@@ -42,4 +40,44 @@ func (g *Gateway) EndLogin(ctx context.Context, id string) (bool, error) {
 			"subject", ended.Subject(), "login", ended.ID, "error", err.Error())
 	}
 	return true, nil
+}
+
+// tellEnded tells metrics and log that an operator has ended a login.
+func (g *Gateway) tellEnded(ctx context.Context, ended *login.Login) {
+	if ended.HasTokens() {
+		g.service.Metrics.Token(web.TokenRevoked)
+	}
+	g.service.Logger.LogAttrs(ctx, slog.LevelInfo, "audit", slog.String("event", "logout"), slog.String("by", "operator"),
+		slog.String("subject", ended.Subject()), slog.String("login", ended.ID))
+}
+
+// EndLoginsOf ends all logins of a local account for an operator, and returns how many there
+// were. API tokens stay. After an error some may still be valid.
+func (g *Gateway) EndLoginsOf(ctx context.Context, username string) (int, error) {
+	st := g.state.Load()
+	// Without a login of its own, so that all are others.
+	id := &policy.Identity{Username: policy.NormalName(username), Provider: policy.LocalProvider}
+	ended, err := mechanism.Overview(st.mechanisms, st.federation).EndOthers(store.Ending(ctx), id)
+	for _, login := range ended {
+		g.tellEnded(ctx, login)
+	}
+	return len(ended), err
+}
+
+// Invite makes an invitation for an account of accounts.file, and returns its link. The error
+// is invitations.ErrNoAccount if there is no such account, if it is disabled, or if its
+// password could not be set because the file cannot be written.
+func (g *Gateway) Invite(ctx context.Context, username string) (string, error) {
+	st := g.state.Load()
+	local := passwords{g, st.config}
+	account, ok := st.mechanisms.Accounts.Lookup(username)
+	if !ok || !local.Has(account.Username) || !local.Writable() {
+		return "", invitations.ErrNoAccount
+	}
+	link, err := st.mechanisms.Invited.Invite(ctx, account.Username)
+	if err == nil {
+		g.service.Logger.LogAttrs(ctx, slog.LevelInfo, "audit", slog.String("event", "invited"),
+			slog.String("by", "operator"), slog.String("subject", policy.LocalProvider+":"+account.Username))
+	}
+	return link, err
 }

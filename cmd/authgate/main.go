@@ -83,7 +83,7 @@ func root() *cobra.Command {
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	cmd.AddCommand(serveCommand(), validateCommand(), explainCommand(), testCommand(), hashPasswordCommand(),
 		healthcheckCommand(),
-		reloadCommand(), sessionsCommand(), initCommand(), schemaCommand(), versionCommand(), manCommand())
+		reloadCommand(), sessionsCommand(), usersCommand(), initCommand(), schemaCommand(), versionCommand(), manCommand())
 	completeUsage(cmd)
 	return cmd
 }

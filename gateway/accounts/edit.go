@@ -21,6 +21,8 @@ var (
 	ErrExists = errors.New("the account exists already")
 	// ErrOtherHash: the file has another hash for the account.
 	ErrOtherHash = errors.New("accounts.file has another password hash for the account")
+	// ErrInvalid: the new content would not be valid.
+	ErrInvalid = errors.New("the edited file would not be valid")
 	// ErrElsewhere: a value is not written in place, where it can be replaced.
 	ErrElsewhere = errors.New("what is to change comes from a variable, an alias or a file of its own, or " +
 		"belongs to several accounts; write it in place")
@@ -61,6 +63,20 @@ type Edit struct {
 func (f *File) Edit(ctx context.Context, e Edit) error {
 	edit := func(content []byte) ([]byte, error) { return f.edited(content, e) }
 	return changeFile(ctx, f.Path, edit, e.Ready, e.Apply)
+}
+
+// Users returns the accounts of the file, and those of the main file after them. The error is
+// Diagnostics, or that of the file.
+func (f *File) Users() ([]Account, error) {
+	if f.Path == "" {
+		return f.Main, nil
+	}
+	content, _, err := strictyaml.ReadFile(f.Path, maxLinesSize)
+	if err != nil {
+		return nil, err
+	}
+	users, err := f.parse(content, false)
+	return append(users, f.Main...), err
 }
 
 // SetPasswordHash is a change of an Edit: another hash in the place of old.
@@ -151,7 +167,7 @@ func (f *File) parse(content []byte, empty bool) ([]Account, error) {
 func (f *File) verify(content []byte, want []Account) error {
 	users, err := f.parse(content, false)
 	if err != nil {
-		return fmt.Errorf("the edited file would not be valid: %w", err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if !slices.EqualFunc(users, want, func(a, b Account) bool { return sameKeys(&a, &b) }) {
 		return ErrElsewhere

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"unicode"
@@ -56,6 +57,24 @@ func (c *Config) AccountsFile() *accounts.File {
 		Reader: func() *strictyaml.Reader { return newReader(c.path, c.lookup) },
 		Main:   c.Accounts.Users[:c.ownAccounts],
 	}
+}
+
+// UsersOf returns the data_dir and the file of accounts of the configuration file at path,
+// also if it has other mistakes. The error is Diagnostics or a *ReadError.
+func UsersOf(path string) (dataDir string, file *accounts.File, err error) {
+	source, _, err := strictyaml.ReadFile(path, maxConfigSize)
+	if err != nil {
+		return "", nil, &ReadError{err}
+	}
+	c := defaults()
+	c.path, c.lookup = path, os.LookupEnv
+	reader := newReader(path, c.lookup)
+	main := reader.Read(path, source, maxConfigSize, "", c)
+	if main.Unreadable("") || main.Broken("data_dir") || main.Broken("accounts.file") || main.Broken("accounts.users") {
+		return "", nil, reader.Err()
+	}
+	c.ownAccounts, c.Accounts.File = len(c.Accounts.Users), reader.Resolve(c.Accounts.File)
+	return reader.Resolve(c.DataDir), c.AccountsFile(), nil
 }
 
 // AccountInFile reports whether the account of that name comes from accounts.file.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"authgate/cmd/internal/control"
+	"authgate/gateway/invitations"
 	"authgate/gateway/login"
 	"authgate/gateway/web"
 )
@@ -53,6 +55,21 @@ func (o operator) EachLogin(ctx context.Context, f func(*control.Login) error) e
 // EndLogin implements control.Gateway.
 func (o operator) EndLogin(ctx context.Context, id string) (bool, error) {
 	return o.gateway.EndLogin(ctx, id)
+}
+
+// EndLoginsOf implements control.Gateway.
+func (o operator) EndLoginsOf(ctx context.Context, username string) (int, error) {
+	return o.gateway.EndLoginsOf(ctx, username)
+}
+
+// Invite implements control.Gateway.
+func (o operator) Invite(ctx context.Context, username string) (string, error) {
+	link, err := o.gateway.Invite(ctx, username)
+	if errors.Is(err, invitations.ErrNoAccount) {
+		err = fmt.Errorf("%w: it is not in accounts.file, is disabled, or the file cannot be written by the gateway",
+			control.ErrNotInvited)
+	}
+	return link, err
 }
 
 // operate answers commands until ctx ends. A gateway without its socket runs on.

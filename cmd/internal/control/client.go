@@ -60,6 +60,11 @@ func Find(ctx context.Context, dataDir string, pid int) (*Client, error) {
 		strings.Join(pids, ", "))
 }
 
+// All returns a client for each gateway with a data_dir, in the order of their process ids.
+func All(ctx context.Context, dataDir string) ([]*Client, error) {
+	return clients(ctx, Folder(dataDir))
+}
+
 // clients returns a client for each gateway that answers in a folder, in the order
 // of their process ids.
 func clients(ctx context.Context, folder string) ([]*Client, error) {
@@ -146,6 +151,21 @@ func (c *Client) Reload(ctx context.Context) (changes []string, err error) {
 // none with this id.
 func (c *Client) EndLogin(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, "/logins?"+url.Values{"id": {id}}.Encode(), nil)
+}
+
+// EndLoginsOf ends all logins of a local account, and returns how many there were.
+func (c *Client) EndLoginsOf(ctx context.Context, username string) (n int, err error) {
+	var done ended
+	err = c.call(ctx, http.MethodDelete, "/accounts/logins?"+url.Values{"user": {username}}.Encode(), &done)
+	return done.Ended, err
+}
+
+// Invite makes an invitation for a local account, and returns its link. The error is a
+// *RefusedError if the gateway does not invite it.
+func (c *Client) Invite(ctx context.Context, username string) (link string, err error) {
+	var made invited
+	err = c.call(ctx, http.MethodPost, "/accounts/invitation?"+url.Values{"user": {username}}.Encode(), &made)
+	return made.Link, err
 }
 
 // EachLogin calls f for each live login, as the gateway lists them.

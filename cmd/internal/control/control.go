@@ -11,6 +11,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,7 +38,15 @@ type Gateway interface {
 	EachLogin(ctx context.Context, f func(*Login) error) error
 	// EndLogin ends a login. It returns false if there is none with this id.
 	EndLogin(ctx context.Context, id string) (bool, error)
+	// EndLoginsOf ends all logins of a local account, and returns how many there were.
+	EndLoginsOf(ctx context.Context, username string) (int, error)
+	// Invite makes an invitation for a local account, and returns its link. The error is
+	// ErrNotInvited if it is refused.
+	Invite(ctx context.Context, username string) (link string, err error)
 }
+
+// ErrNotInvited: the gateway does not invite that account.
+var ErrNotInvited = errors.New("the account cannot be invited")
 
 // Process is a gateway that runs.
 type Process struct {
@@ -67,6 +76,16 @@ type refusal struct {
 // reloaded is the body of an answer to a reload that was applied.
 type reloaded struct {
 	Changes []string `json:"changes"`
+}
+
+// ended is the body of an answer when logins were ended.
+type ended struct {
+	Ended int `json:"ended"`
+}
+
+// invited is the body of an answer with the link of an invitation.
+type invited struct {
+	Link string `json:"link"`
 }
 
 // line is one line of a list of logins. The last one has End or Error.

@@ -36,6 +36,22 @@ func (s *stub) EachLogin(_ context.Context, f func(*Login) error) error {
 	return s.failure
 }
 
+func (s *stub) EndLoginsOf(_ context.Context, username string) (n int, err error) {
+	for _, l := range s.logins {
+		if l.User == username {
+			n++
+		}
+	}
+	return n, s.failure
+}
+
+func (s *stub) Invite(_ context.Context, username string) (string, error) {
+	if username != "alice" {
+		return "", ErrNotInvited
+	}
+	return "https://gw.example.org/x?token=y", s.failure
+}
+
 func (s *stub) EndLogin(_ context.Context, id string) (bool, error) {
 	for _, l := range s.logins {
 		if l.ID == id {
@@ -105,8 +121,20 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	refused(c.EndLogin(t.Context(), "x"), http.StatusNotFound, "no live login has this id")
+	if n, err := c.EndLoginsOf(t.Context(), alice.User); n != 1 || err != nil {
+		t.Errorf("logins of alice: %d, %v", n, err)
+	}
+	if link, err := c.Invite(t.Context(), "alice"); link != "https://gw.example.org/x?token=y" || err != nil {
+		t.Errorf("invite: %s, %v", link, err)
+	}
+	_, err := c.Invite(t.Context(), "bob")
+	refused(err, http.StatusConflict, ErrNotInvited.Error())
 	g.refused, g.failure = errors.New("line 1\nline 2"), errors.New("no store")
-	_, err := c.Reload(t.Context())
+	_, err = c.Invite(t.Context(), "alice")
+	refused(err, http.StatusServiceUnavailable, "no store")
+	_, err = c.EndLoginsOf(t.Context(), alice.User)
+	refused(err, http.StatusServiceUnavailable, "no store")
+	_, err = c.Reload(t.Context())
 	refused(err, http.StatusConflict, "line 1\nline 2")
 	refused(c.EndLogin(t.Context(), alice.ID), http.StatusServiceUnavailable, "no store")
 	refused(c.EachLogin(t.Context(), list), http.StatusServiceUnavailable, "no store")

@@ -170,6 +170,24 @@ func handler(process Process, gateway Gateway) http.Handler {
 			w.WriteHeader(http.StatusNoContent)
 		}
 	})
+	mux.HandleFunc("DELETE /accounts/logins", func(w http.ResponseWriter, r *http.Request) {
+		n, err := gateway.EndLoginsOf(r.Context(), r.FormValue("user"))
+		if err != nil {
+			answer(w, http.StatusServiceUnavailable, refusal{err.Error()})
+			return
+		}
+		answer(w, http.StatusOK, ended{n})
+	})
+	mux.HandleFunc("POST /accounts/invitation", func(w http.ResponseWriter, r *http.Request) {
+		switch link, err := gateway.Invite(r.Context(), r.FormValue("user")); {
+		case errors.Is(err, ErrNotInvited):
+			answer(w, http.StatusConflict, refusal{err.Error()})
+		case err != nil:
+			answer(w, http.StatusServiceUnavailable, refusal{err.Error()})
+		default:
+			answer(w, http.StatusCreated, invited{link})
+		}
+	})
 	return mux
 }
 
