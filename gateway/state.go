@@ -110,7 +110,7 @@ func newCrossSite(cfg *config.Config, site *web.Site) (*web.CrossSite, error) {
 func (g *Gateway) mount(st *state) (err error) {
 	o := &endpoint.Options{
 		Site: st.site, CrossSite: st.crossSite, Now: g.storage.now, Realm: st.config.Basic.Realm, Used: st.routing.used,
-		Local: st.mechanisms, Federation: st.federation,
+		Local: st.mechanisms, Federation: st.federation, Admins: st.config.Admins(), Editor: editor{g, st.config},
 	}
 	file := passwords{g, st.config}
 	o.MayAddFactor = func(a *accounts.Account) bool { return file.Writable() && file.Has(a.Username) && !a.Factors.Any() }

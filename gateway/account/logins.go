@@ -76,13 +76,7 @@ func (l *logins) list(ex *web.Exchange) error {
 func (l *logins) serve(ex *web.Exchange) error {
 	id, err := l.page.reader(ex)
 	if errors.Is(err, auth.ErrNoCredentials) && ex.PageLoad() && ex.SignIn != nil {
-		place := ex.SignInPlace(ex.SignIn.Page, web.Return{Path: ex.Target()})
-		if ex.HasStale() {
-			place = web.WithParameter(place, web.ReasonField, web.ReasonEnded)
-		}
-		ex.ClearStale()
-		ex.Decision = web.DecisionChallenge
-		ex.Redirect(http.StatusFound, place)
+		endpoint.ToSignIn(ex)
 		return nil
 	}
 	if err != nil {

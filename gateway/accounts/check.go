@@ -53,6 +53,20 @@ func (c *credentials) check(at Place, name string, hash strictyaml.Secret) passw
 	return parsed
 }
 
+// CheckUsername returns an error unless an account can have that name.
+func CheckUsername(name string) error {
+	if name == "" {
+		return errors.New("a user name is needed and must not be empty")
+	}
+	if err := policy.CheckName(name); err != nil {
+		return fmt.Errorf("the user name %w", err)
+	}
+	if strings.Contains(name, ":") {
+		return errors.New("the user name contains a colon, which separates name and password in HTTP Basic")
+	}
+	return nil
+}
+
 // usernames has the places of the users of one list, by the folded name.
 type usernames map[string]Place
 
@@ -61,16 +75,8 @@ type usernames map[string]Place
 // of failed logins.
 func (names usernames) check(at Place, name string) {
 	doc, path := at.doc, at.path+".username"
-	if name == "" {
-		doc.Fault(path, "a user name is needed and must not be empty")
-		return
-	}
-	if err := policy.CheckName(name); err != nil {
-		doc.Fault(path, "the user name %v", err)
-		return
-	}
-	if strings.Contains(name, ":") {
-		doc.Fault(path, "the user name contains a colon, which separates name and password in HTTP Basic")
+	if err := CheckUsername(name); err != nil {
+		doc.Fault(path, "%v", err)
 		return
 	}
 	folded := policy.FoldName(name)

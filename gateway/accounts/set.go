@@ -143,6 +143,20 @@ func (a *Set) All() iter.Seq2[string, *Account] {
 	}
 }
 
+// Everyone yields all accounts, disabled ones too, in no order.
+func (a *Set) Everyone() iter.Seq[*Account] {
+	return func(yield func(*Account) bool) {
+		if a == nil {
+			return
+		}
+		for _, account := range a.byName {
+			if !yield(account) {
+				return
+			}
+		}
+	}
+}
+
 // Len returns the number of accounts, including disabled ones.
 func (a *Set) Len() int {
 	if a == nil {

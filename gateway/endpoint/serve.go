@@ -28,6 +28,11 @@ func (e *Endpoint) Serve(ex *web.Exchange) error {
 	if err := ex.ReadBody(); err != nil {
 		return err
 	}
+	if e.admins {
+		if answered, err := e.conceal(ex); answered || err != nil {
+			return err
+		}
+	}
 	if !ok {
 		return e.notAllowed()
 	}
@@ -95,7 +100,7 @@ func (e *Endpoint) admit(ex *web.Exchange, row *Row) (answered bool, err error) 
 	}
 	if ByPage(ex) && !ex.ByScript() {
 		ex.Decision = web.DecisionChallenge
-		ex.Redirect(http.StatusSeeOther, e.options.SignInAgain())
+		ex.Redirect(http.StatusSeeOther, e.options.SignInAgain(e.back))
 		return true, nil
 	}
 	return false, &web.Error{

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -22,6 +23,24 @@ type Options struct {
 	// MayAddFactor reports whether an account may have a second factor, and has none; nil: no
 	// account may.
 	MayAddFactor func(*accounts.Account) bool
+	// Admins decides who looks after accounts; nil: nobody does.
+	Admins *policy.Route
+	// Editor changes accounts.
+	Editor Editor
+}
+
+// Editor changes the accounts of the file of accounts.
+type Editor interface {
+	// Writable reports whether the file can be changed.
+	Writable() bool
+	// Has reports whether the account of that name is in the file.
+	Has(username string) bool
+	// Edit changes one account, as accounts.File.Edit does, whose errors it returns. The change
+	// applies when Edit returns without an error; e.Apply must be nil.
+	Edit(ctx context.Context, e accounts.Edit) error
+	// Local returns the local accounts that are in use now, with all changes. During an Edit
+	// they do not change.
+	Local() *mechanism.Local
 }
 
 // Row is what the gateway does for one method of one of its own endpoints, and by
@@ -54,6 +73,12 @@ type Row struct {
 	May func(*policy.Identity) error
 	// Fresh is how old the user's sign-in may be; 0: any age. It needs Sessions.
 	Fresh time.Duration
+	// Admins: only users who look after accounts may know of it; others get 404. If one row of
+	// an endpoint is Admins, all are.
+	Admins bool
+	// Back is the name of the page where a user comes back to whose form needs another sign-in;
+	// empty: the account.
+	Back string
 	// Anew: the pages of its errors offer to sign in anew, with any error.
 	Anew bool
 }
@@ -64,6 +89,8 @@ type Endpoint struct {
 	rows    map[string]Row // by method
 	label   string
 	home    bool
+	admins  bool
+	back    string
 	signIn  *web.SignInLink // nil: nowhere
 }
 
@@ -91,7 +118,7 @@ func New(o *Options, names []string, rows []Row) (map[string]*Endpoint, error) {
 func Single(o *Options, row Row) *Endpoint { return newEndpoint(o, row.Name, []Row{row}) }
 
 func newEndpoint(o *Options, name string, rows []Row) *Endpoint {
-	e := &Endpoint{options: o, rows: map[string]Row{}, label: "authgate/" + name}
+	e := &Endpoint{options: o, rows: map[string]Row{}, label: "authgate/" + name, back: "account"}
 	anew := false
 	for _, row := range rows {
 		if row.Name != name {
@@ -99,6 +126,10 @@ func newEndpoint(o *Options, name string, rows []Row) *Endpoint {
 		}
 		e.rows[row.Method] = row
 		e.home, anew = e.home || row.Home, anew || row.Anew
+		e.admins = e.admins || row.Admins
+		if row.Back != "" {
+			e.back = row.Back
+		}
 		if row.Label != "" {
 			e.label = "authgate/" + row.Label
 		}

@@ -78,10 +78,10 @@ func Guest(ex *web.Exchange, chain auth.Chain) (*policy.Identity, error) {
 }
 
 // SignInAgain returns the page where a user who is signed in signs in once more, and
-// from where they come back to the account.
-func (o *Options) SignInAgain() string {
+// from where they come back to the page of that name.
+func (o *Options) SignInAgain(back string) string {
 	page := web.WithParameter(o.Site.Own("signin"), web.ReasonField, web.ReasonFresh)
-	return o.Site.WithReturn(page, web.Return{Path: o.Site.Own("account")})
+	return o.Site.WithReturn(page, web.Return{Path: o.Site.Own(back)})
 }
 
 // ByPage reports whether the form of a page, or one like it, sent the request.

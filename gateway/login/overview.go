@@ -117,6 +117,27 @@ func (o *Overview) EndOthers(ctx context.Context, id *policy.Identity) ([]*Login
 	return o.Logins.groups.end(ctx, key, true, id.Login)
 }
 
+// Counts returns how many live logins each of those local accounts has.
+func (o *Overview) Counts(ctx context.Context, usernames []string) ([]int, error) {
+	counts := make([]int, len(usernames))
+	var reads errgroup.Group
+	reads.SetLimit(readsAtOnce)
+	for i, name := range usernames {
+		reads.Go(func() error {
+			logins, err := o.List(ctx, &policy.Identity{Username: name, Provider: policy.LocalProvider})
+			counts[i] = len(logins)
+			return err
+		})
+	}
+	return counts, reads.Wait()
+}
+
+// EndAll ends all logins of a local account. It returns those that it has ended, also beside
+// an error.
+func (o *Overview) EndAll(ctx context.Context, username string) ([]*Login, error) {
+	return o.EndOthers(ctx, &policy.Identity{Username: username, Provider: policy.LocalProvider})
+}
+
 // group returns the key of the group with all logins of the user of id, empty if the
 // user cannot have one here, as a user of another issuer of tokens.
 func (o *Overview) group(ctx context.Context, id *policy.Identity) (string, error) {

@@ -129,7 +129,7 @@ func (s *Site) landing(path policy.Path, target string) string {
 // that asks.
 func isLanding(name string) bool {
 	switch name {
-	case "account", "device", "oauth/authorize", "oauth/logout":
+	case "account", "account/people", "device", "oauth/authorize", "oauth/logout":
 		return true
 	}
 	return false

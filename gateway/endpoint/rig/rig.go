@@ -4,11 +4,13 @@
 package rig
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -120,6 +122,10 @@ type Rig struct {
 	// MayAddFactor is endpoint.Options.MayAddFactor, from the next Reload on.
 	MayAddFactor func(*accounts.Account) bool
 
+	// BeforeEdit is called once before the next change of accounts.file; nil: nothing is.
+	BeforeEdit func()
+
+	yaml      string // that is served
 	service   *web.Service
 	guarded   store.Store
 	verifier  *auth.Verifier
@@ -136,19 +142,30 @@ func New(t testing.TB, yaml string) *Rig {
 	clock := clocktest.At(time.Now())
 	memory := store.NewMemory(clock.Now)
 	t.Cleanup(func() { memory.Close() })
-	return start(t, yaml, memory, clock)
+	return start(t, t.TempDir(), yaml, memory, clock)
+}
+
+// WithUsers is New for a configuration whose accounts.file is users.yaml, with that content.
+func WithUsers(t testing.TB, yaml, users string) *Rig {
+	t.Helper()
+	clock := clocktest.At(time.Now())
+	memory := store.NewMemory(clock.Now)
+	t.Cleanup(func() { memory.Close() })
+	dir := t.TempDir()
+	must.Do(t, os.WriteFile(filepath.Join(dir, "users.yaml"), []byte(users), 0o600))
+	return start(t, dir, yaml, memory, clock)
 }
 
 // Instance returns another instance on the store of the rig.
 func (r *Rig) Instance(yaml string) *Rig {
 	r.T.Helper()
-	return start(r.T, yaml, r.Store.Store, r.Clock)
+	return start(r.T, r.T.TempDir(), yaml, r.Store.Store, r.Clock)
 }
 
-func start(t testing.TB, yaml string, s store.Store, clock *clocktest.Clock) *Rig {
+func start(t testing.TB, dir, yaml string, s store.Store, clock *clocktest.Clock) *Rig {
 	t.Helper()
 	r := &Rig{
-		Dir: t.TempDir(), Store: &Store{Store: s}, Clock: clock, Log: &logtest.Buffer{}, Registry: prometheus.NewRegistry(),
+		Dir: dir, Store: &Store{Store: s}, Clock: clock, Log: &logtest.Buffer{}, Registry: prometheus.NewRegistry(),
 		Passwords: fixed{},
 	}
 	logger := slog.New(slog.NewJSONHandler(r.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -164,6 +181,7 @@ func start(t testing.TB, yaml string, s store.Store, clock *clocktest.Clock) *Ri
 func (r *Rig) Reload(yaml string) {
 	r.T.Helper()
 	cfg := Parse(r.T, r.Dir, yaml)
+	r.yaml = yaml
 	if r.verifier == nil {
 		throttle := auth.NewThrottle(cfg.Limits.LoginFailures, cfg.Limits.LoginWindow, r.Clock.Now)
 		r.verifier = auth.NewVerifier(throttle, 100, time.Minute, r.Clock.Now)
@@ -193,6 +211,7 @@ func (r *Rig) Reload(yaml string) {
 	r.Options = &endpoint.Options{
 		Site: site, CrossSite: web.NewCrossSite(site, box), Now: r.Clock.Now, Realm: cfg.Basic.Realm, Used: used(r.table),
 		Local: local, Federation: federation, MayAddFactor: r.MayAddFactor,
+		Admins: cfg.Admins(), Editor: editor{r, cfg},
 	}
 	site.CSRFToken = r.Options.CrossSite.Token
 	s := signin.New(r.Options)
@@ -215,6 +234,35 @@ type fixed struct{ account.Passwords }
 
 // Writable implements account.Passwords.
 func (fixed) Writable() bool { return false }
+
+// editor changes accounts in accounts.file, and makes the rig serve them. It implements
+// endpoint.Editor.
+type editor struct {
+	rig    *Rig
+	config *config.Config
+}
+
+// Writable implements endpoint.Editor.
+func (e editor) Writable() bool { return e.config.AccountsFile().Writable() }
+
+// Has implements endpoint.Editor.
+func (e editor) Has(username string) bool { return e.config.AccountInFile(username) }
+
+// Local implements endpoint.Editor.
+func (e editor) Local() *mechanism.Local { return e.rig.Options.Local }
+
+// Edit implements endpoint.Editor.
+func (e editor) Edit(ctx context.Context, edit accounts.Edit) error {
+	if before := e.rig.BeforeEdit; before != nil {
+		e.rig.BeforeEdit = nil
+		before()
+	}
+	edit.Apply = func() error {
+		e.rig.Reload(e.rig.yaml)
+		return nil
+	}
+	return e.config.AccountsFile().Edit(ctx, edit)
+}
 
 // Reached implements application.
 func (r *Rig) Reached() int { return int(r.reached.Load()) }

@@ -1,0 +1,85 @@
+package endpoint
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// nothingHere is the answer where nothing is, and where a user must not know that something
+// is. reason is for operators.
+func nothingHere(reason string) error {
+	return &web.Error{Status: http.StatusNotFound, Detail: "There is nothing here.", Cause: errors.New(reason)}
+}
+
+// conceal hides the endpoint from all but the users who look after accounts. It leads those
+// of them to a sign-in whose login proves too little, and nobody's page load. It reports
+// whether it has answered.
+func (e *Endpoint) conceal(ex *web.Exchange) (answered bool, err error) {
+	o := e.options
+	if o.Admins == nil {
+		return false, nothingHere("accounts.admins is not set")
+	}
+	if ex.Credentials.Scheme == "bearer" {
+		return false, nothingHere("accounts are looked after with sessions, and with no token")
+	}
+	id, err := ex.Authenticate(o.Sessions(""))
+	if errors.Is(err, auth.ErrNoCredentials) || errors.Is(err, auth.ErrRejected) {
+		if errors.Is(err, auth.ErrNoCredentials) && ex.PageLoad() && ex.SignIn != nil {
+			ToSignIn(ex)
+			return true, nil
+		}
+		return false, nothingHere("no session proves a user who looks after accounts")
+	}
+	if err != nil {
+		return false, err
+	}
+	ex.Identify(id)
+	switch decision := o.Admins.Decide(id, &ex.Canonical); decision.Outcome {
+	case policy.Allow:
+		return false, nil
+	case policy.StepUp:
+		return e.stepUp(ex, id, &decision)
+	default:
+		ex.Audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
+		return false, nothingHere(decision.Reason)
+	}
+}
+
+// stepUp leads a user to a sign-in that proves more, and from there to the page of the
+// endpoint. Other clients are told what is needed.
+func (e *Endpoint) stepUp(ex *web.Exchange, id *policy.Identity, decision *policy.Decision) (answered bool, err error) {
+	o := e.options
+	ex.Reason = decision.Reason
+	ex.Audit("step_up", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
+	refusal := web.StepUp(o.Realm, id, decision.Demand, decision.Reason)
+	if !ex.StepsUp(id) {
+		ex.SignIn = nil
+		return false, refusal
+	}
+	page := o.Site.StepUpPage(id, o.Site.Own("signin"))
+	back := web.Return{Path: o.Site.Own(e.back), Demand: decision.Demand}
+	if ex.PageLoad() || ByPage(ex) && !ex.ByScript() {
+		ex.Decision = web.DecisionChallenge
+		ex.Redirect(http.StatusSeeOther, ex.SignInPlace(page, back))
+		return true, nil
+	}
+	ex.SignIn = &web.SignInLink{Page: o.Site.WithReturn(page, web.Return{Demand: decision.Demand})}
+	return false, refusal
+}
+
+// ToSignIn leads the page load of a user who is not signed in to the sign-in page, and from
+// there back.
+func ToSignIn(ex *web.Exchange) {
+	place := ex.SignInPlace(ex.SignIn.Page, web.Return{Path: ex.Target()})
+	if ex.HasStale() {
+		place = web.WithParameter(place, web.ReasonField, web.ReasonEnded)
+	}
+	ex.ClearStale()
+	ex.Decision = web.DecisionChallenge
+	ex.Redirect(http.StatusFound, place)
+}
