@@ -27,7 +27,7 @@ func Rows(o *endpoint.Options, s *signin.SignIn, passwords Passwords) []endpoint
 	}
 	tokens := &tokens{page: page, tokens: local.API, sessions: o.Sessions("")}
 	const get, post = http.MethodGet, http.MethodPost
-	return []endpoint.Row{
+	rows := []endpoint.Row{
 		{Name: "me", Method: get, Do: func(ex *web.Exchange) error { return me(ex, o) }},
 		{Name: "csrf-token", Method: get, Do: func(ex *web.Exchange) error { return csrfToken(ex, o) }},
 		{Name: "account", Method: get, Home: true, Page: true, Do: logins.serve},
@@ -44,6 +44,7 @@ func Rows(o *endpoint.Options, s *signin.SignIn, passwords Passwords) []endpoint
 		},
 		{Name: "account/tokens/revoke", Method: post, Home: true, Sessions: true, May: tokens.may, Do: tokens.revoke},
 	}
+	return append(rows, peopleRows(o, s.Logout)...)
 }
 
 // Home returns the page at / of the host where users sign in, for when no route is there.

@@ -40,6 +40,8 @@ func (c *Config) OwnEndpoints() []string {
 		"login", "logout", "refresh", "me", "signin", "signin/complete", "signin/cookies",
 		"callback", "auth/callback", ".well-known/jwks.json",
 		"account", "account/sessions", "account/sessions/end", "account/password", "account/tokens", "account/tokens/revoke",
+		"account/people", "account/people/add", "account/people/invite", "account/people/disable", "account/people/enable",
+		"account/people/roles", "account/people/reset-factors", "account/people/end",
 	}
 	if c.Session.CSRFToken {
 		names = append(names, "csrf-token")

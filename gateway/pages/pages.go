@@ -133,7 +133,7 @@ func newLayout(o Options, style string, scripts scripts) *layout {
 // concurrently. Each renders the whole page before it writes. It returns an error of
 // the template, in which case it has written nothing, or an error of w.
 type Pages struct {
-	signIn, signedIn, failure, account, manage, home, confirmLogout, signedOut, onward, ask *template.Template
+	signIn, signedIn, failure, account, manage, people, invite, home, confirmLogout, signedOut, onward, ask *template.Template
 
 	language string
 	layout   *layout
@@ -148,6 +148,8 @@ func newPages(l *layout, texts *texts) (*Pages, error) {
 		"error":     &p.failure,
 		"account":   &p.account,
 		"manage":    &p.manage,
+		"people":    &p.people,
+		"invite":    &p.invite,
 		"logout":    &p.confirmLogout,
 		"signedout": &p.signedOut,
 		"onward":    &p.onward,
@@ -180,6 +182,7 @@ func parse(name string, l *layout, texts *texts) (*template.Template, error) {
 		"notice":    texts.notice,
 		"problem":   texts.problem,
 		"managed":   texts.managed,
+		"peopled":   texts.peopled,
 		"device":    texts.device,
 		"datetime":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	}).ParseFS(templates, "templates/layout.html", "templates/"+name+".html")

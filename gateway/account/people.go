@@ -1,0 +1,132 @@
+package account
+
+import (
+	"cmp"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"authgate/gateway/accounts"
+	"authgate/gateway/endpoint"
+	"authgate/gateway/login"
+	"authgate/gateway/mechanism"
+	"authgate/gateway/pages"
+	"authgate/gateway/signin"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// peoplePage is the name of the page of those who look after accounts.
+const peoplePage = "account/people"
+
+// people is /account/people and below: the local accounts, for those who look after them.
+type people struct {
+	options  *endpoint.Options
+	accounts *accounts.Set
+	overview *login.Overview
+	logout   *signin.Logout
+}
+
+// personInfo is what those who look after accounts see of one.
+type personInfo struct {
+	Username string   `json:"username"`
+	Name     string   `json:"name"`
+	Email    string   `json:"email"`
+	Roles    []string `json:"roles"`
+	Disabled bool     `json:"disabled"`
+	Factors  int      `json:"factors"`  // passkeys, and one for one-time codes
+	Sessions int      `json:"sessions"` // live logins
+}
+
+// peopleRows returns the endpoints for those who look after accounts.
+func peopleRows(o *endpoint.Options, logout *signin.Logout) []endpoint.Row {
+	p := &people{
+		options: o, accounts: o.Local.Accounts, overview: mechanism.Overview(o.Local, o.Federation), logout: logout,
+	}
+	rows := []endpoint.Row{{
+		Name: peoplePage, Method: http.MethodGet, Home: true, Page: true, Admins: true, Back: peoplePage, Do: p.list,
+	}}
+	for _, change := range peopleChanges {
+		rows = append(rows, endpoint.Row{
+			Name: peoplePage + "/" + change.name, Method: http.MethodPost, Home: true, Admins: true, Back: peoplePage,
+			Sessions: true, Fresh: freshSignIn, Do: func(ex *web.Exchange) error { return p.serve(ex, change) },
+		})
+	}
+	return rows
+}
+
+// infos returns what is shown of all accounts, by name.
+func (p *people) infos(ex *web.Exchange) ([]personInfo, error) {
+	all := slices.SortedFunc(p.accounts.Everyone(), func(a, b *accounts.Account) int {
+		return cmp.Or(strings.Compare(policy.FoldName(a.Username), policy.FoldName(b.Username)),
+			strings.Compare(a.Username, b.Username))
+	})
+	names := make([]string, len(all))
+	for i, account := range all {
+		names[i] = account.Username
+	}
+	sessions, err := p.overview.Counts(&ex.Store, names)
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]personInfo, len(all))
+	for i, account := range all {
+		infos[i] = personInfo{
+			Username: account.Username, Name: account.Name, Email: account.Email,
+			Roles: append([]string{}, account.Roles...), Disabled: account.Disabled,
+			Factors: account.Factors.Count(), Sessions: sessions[i],
+		}
+	}
+	return infos, nil
+}
+
+// list is GET /account/people. A browser gets a page.
+func (p *people) list(ex *web.Exchange) error {
+	if web.Negotiate(ex.Request) == web.TypeHTML {
+		return p.write(ex, http.StatusOK, func(view *pages.People) { view.Notice = doneNotice(ex.QueryValue(doneField)) })
+	}
+	infos, err := p.infos(ex)
+	if err != nil {
+		return err
+	}
+	ex.JSON(web.TypeJSON, http.StatusOK, map[string][]personInfo{"people": infos})
+	return nil
+}
+
+// write answers with the page, as show changes it.
+func (p *people) write(ex *web.Exchange, status int, show func(*pages.People)) error {
+	infos, err := p.infos(ex)
+	if err != nil {
+		return err
+	}
+	id, own := ex.Identity, p.options.Site.Own
+	view := pages.People{
+		User: ex.User(id), CSRFToken: p.options.CrossSite.Token(ex, id.Login), AccountURL: own("account"), Roles: id.Roles,
+		Writable: p.options.Editor.Writable(),
+	}
+	if !p.options.Local.Logins.SignedInWithin(id, freshSignIn) {
+		view.SignInAgainURL = p.options.SignInAgain(peoplePage)
+	}
+	view.Action = own(peoplePage) + "/"
+	for _, info := range infos {
+		view.People = append(view.People, pages.PersonOfList{
+			Username: info.Username, Name: info.Name, Email: info.Email, Roles: info.Roles, Disabled: info.Disabled,
+			Factors: info.Factors, Sessions: info.Sessions, Self: isSelf(id, info.Username),
+			Fixed: !p.options.Editor.Has(info.Username), OutOfReach: lacksRole(id, info.Roles),
+		})
+	}
+	show(&view)
+	ex.Page(status, func(set *pages.Pages, w io.Writer) error { return set.People(w, view) })
+	return nil
+}
+
+// isSelf reports whether the local account of that name is that of the user.
+func isSelf(id *policy.Identity, username string) bool {
+	return id.Subject == policy.LocalProvider+":"+username
+}
+
+// lacksRole reports whether the user does not have one of the roles.
+func lacksRole(id *policy.Identity, roles []string) bool {
+	return slices.ContainsFunc(roles, func(role string) bool { return !slices.Contains(id.Roles, role) })
+}

@@ -1,0 +1,387 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"authgate/gateway/accounts"
+	"authgate/gateway/auth"
+	"authgate/gateway/endpoint"
+	"authgate/gateway/factors"
+	"authgate/gateway/invitations"
+	"authgate/gateway/login"
+	"authgate/gateway/mechanism"
+	"authgate/gateway/pages"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// peopleTime bounds how long a change of an account waits for others, and for the file.
+const peopleTime = 30 * time.Second
+
+// peopleChange is a change that those who look after accounts make of one.
+type peopleChange struct {
+	name  string // of the endpoint, below account/people
+	event string // in the audit log
+	// edit changes the account in the file. Nil leaves the file as it is.
+	edit func(*accounts.Account, *peopleOrder)
+	add  bool // makes the account
+	// roles: the order names the roles of the account.
+	roles bool
+	// self: users may do it to themselves.
+	self bool
+	// ends ends the logins of the account.
+	ends bool
+	// invites answers with the link of an invitation.
+	invites bool
+}
+
+// peopleChanges are all changes.
+var peopleChanges = []*peopleChange{
+	{name: "add", event: "account_added", add: true, roles: true, invites: true, edit: setRoles},
+	{name: "invite", event: "invited", self: true, invites: true},
+	{name: "disable", event: "account_disabled", ends: true,
+		edit: func(a *accounts.Account, _ *peopleOrder) { a.Disabled = true }},
+	{name: "enable", event: "account_enabled", self: true,
+		edit: func(a *accounts.Account, _ *peopleOrder) { a.Disabled = false }},
+	{name: "roles", event: "account_roles", roles: true, self: true, edit: setRoles},
+	{name: "reset-factors", event: "factors_reset", ends: true,
+		edit: func(a *accounts.Account, _ *peopleOrder) { a.Factors = factors.Set{} }},
+	{name: "end", event: "logins_ended", self: true, ends: true},
+}
+
+func setRoles(a *accounts.Account, order *peopleOrder) { a.Roles = order.roles }
+
+// peopleOrder is what is to be changed, and for whom.
+type peopleOrder struct {
+	username string
+	roles    []string
+}
+
+// peopleDone tells what became of a change.
+type peopleDone struct {
+	account string         // the name of the account, as it is written
+	ended   []*login.Login // also beside an error
+	link    string         // of an invitation
+}
+
+// serve makes a change.
+func (p *people) serve(ex *web.Exchange, c *peopleChange) error {
+	order, err := readPeopleOrder(ex, c)
+	if err != nil {
+		return p.refuse(ex, err)
+	}
+	// A client that leaves must not leave half a change behind.
+	ctx, cancel := context.WithTimeout(ex.Store.Detached(), peopleTime)
+	defer cancel()
+	done, err := p.change(ctx, ex, c, order)
+	p.logout.Ended(ex, done.ended)
+	if err != nil {
+		return p.refuse(ex, p.explain(ex, order, err))
+	}
+	attrs := []slog.Attr{
+		slog.String("actor", ex.Identity.Subject), slog.String("subject", policy.LocalProvider+":"+done.account),
+	}
+	if c.roles {
+		attrs = append(attrs, slog.Any("roles", order.roles))
+	}
+	ex.Audit(c.event, attrs...)
+	return p.answer(ex, c, &done)
+}
+
+// change makes a change, and tells what became of it.
+func (p *people) change(
+	ctx context.Context, ex *web.Exchange, c *peopleChange, order *peopleOrder,
+) (done peopleDone, err error) {
+	if !p.options.Editor.Writable() {
+		return done, accounts.ErrNotWritable
+	}
+	check := func(users []accounts.Account) error {
+		account, err := p.check(ctx, ex, c, order, users)
+		done.account = order.username
+		if account != nil {
+			done.account = account.Username
+		}
+		return err
+	}
+	// Before the file changes, so that nothing has changed if the store does not answer. A
+	// login that begins after it ends with the change.
+	ready := func() (err error) {
+		if c.ends {
+			done.ended, err = p.overview.EndAll(ctx, done.account)
+		}
+		return err
+	}
+	if c.edit == nil {
+		if err = check(p.inFile()); err == nil {
+			err = ready()
+		}
+	} else {
+		err = p.options.Editor.Edit(ctx, accounts.Edit{
+			Username: order.username, Add: c.add, Check: check, Ready: ready,
+			Change: func(a *accounts.Account) error {
+				c.edit(a, order)
+				return nil
+			},
+		})
+	}
+	if err == nil && c.invites {
+		done.link, err = invite(ctx, p.options.Editor.Local(), done.account)
+	}
+	return done, err
+}
+
+// invite returns the link of a new invitation.
+func invite(ctx context.Context, local *mechanism.Local, username string) (string, error) {
+	link, err := local.Invited.Invite(ctx, username)
+	if errors.Is(err, invitations.ErrNoAccount) {
+		return "", &web.Error{
+			Status: http.StatusConflict, Detail: "The account is disabled. Enable it first.",
+			Cause: fmt.Errorf("%w: %w", errDisabled, err),
+		}
+	}
+	return link, err
+}
+
+// inFile returns the accounts of the file, as they are in use.
+func (p *people) inFile() (users []accounts.Account) {
+	for account := range p.accounts.Everyone() {
+		if p.options.Editor.Has(account.Username) {
+			users = append(users, *account)
+		}
+	}
+	return users
+}
+
+// check returns the account that is to be changed, nil for a new one, and why the user may
+// not change it. It goes by the accounts of the file as they are while nobody else can
+// change them: another one who looks after accounts may have changed those since the request
+// began.
+func (p *people) check(
+	ctx context.Context, ex *web.Exchange, c *peopleChange, order *peopleOrder, users []accounts.Account,
+) (*accounts.Account, error) {
+	actor, err := p.actor(ctx, ex, users)
+	if err != nil {
+		return nil, err
+	}
+	if c.roles && lacksRole(actor, order.roles) {
+		return nil, mayNot("You can give no role that you do not have.", errGives)
+	}
+	if c.add {
+		return nil, nil
+	}
+	name := policy.NormalName(order.username)
+	at := slices.IndexFunc(users, func(a accounts.Account) bool { return policy.NormalName(a.Username) == name })
+	if at < 0 {
+		return nil, accounts.ErrNotInFile
+	}
+	account := &users[at]
+	if lacksRole(actor, account.Roles) {
+		return nil, mayNot("The account has a role that you do not have.", errReach)
+	}
+	if isSelf(actor, account.Username) {
+		lost := slices.ContainsFunc(account.Roles, func(role string) bool { return !slices.Contains(order.roles, role) })
+		if !c.self || c.roles && lost {
+			return nil, mayNot("You cannot do this to your own account.", errSelf)
+		}
+	}
+	return account, nil
+}
+
+// actor returns who makes a change, by the accounts of the file as they are now. The error is
+// that of an endpoint that is not there if they do not look after accounts any more.
+func (p *people) actor(ctx context.Context, ex *web.Exchange, users []accounts.Account) (*policy.Identity, error) {
+	id, err := p.options.Sessions("").Alive(ctx, &ex.Credentials)
+	if err != nil {
+		return nil, err // the login has ended meanwhile
+	}
+	now := *id
+	if id.Provider == policy.LocalProvider && p.options.Editor.Has(id.Username) {
+		at := slices.IndexFunc(users, func(a accounts.Account) bool { return a.Username == id.Username })
+		if at < 0 || users[at].Disabled {
+			return nil, auth.ErrRejected
+		}
+		now.Roles, now.Email = users[at].Roles, users[at].Email
+	}
+	if decision := p.options.Admins.Decide(&now, &ex.Canonical); decision.Outcome != policy.Allow {
+		return nil, &web.Error{
+			Status: http.StatusNotFound, Detail: "There is nothing here.", Cause: errors.New(decision.Reason),
+		}
+	}
+	return &now, nil
+}
+
+// Why a change is not made, as the cause of a *web.Error.
+var (
+	errGives    = errors.New("the user does not have a role that they want to give")
+	errReach    = errors.New("the account has a role that the user does not have")
+	errSelf     = errors.New("users cannot disable, demote or reset themselves")
+	errDisabled = errors.New("the account is disabled")
+	errName     = errors.New("an account cannot have that name")
+	errUnknown  = errors.New("there is no such account")
+	errFixed    = errors.New("the account cannot be changed here")
+)
+
+func mayNot(detail string, cause error) error {
+	return &web.Error{Status: http.StatusForbidden, Detail: detail, Cause: cause}
+}
+
+// explain returns the answer to a change that was not made. What only an operator can mend
+// goes to the log.
+func (p *people) explain(ex *web.Exchange, order *peopleOrder, err error) error {
+	switch {
+	case errors.Is(err, accounts.ErrNotInFile):
+		for account := range p.accounts.Everyone() {
+			if policy.NormalName(account.Username) == order.username {
+				return fixedAccount("The account is in the configuration, where it cannot be changed here.", err)
+			}
+		}
+		return &web.Error{
+			Status: http.StatusNotFound, Detail: "There is no account of this name.", Cause: fmt.Errorf("%w: %w", errUnknown, err),
+		}
+	case errors.Is(err, accounts.ErrExists):
+		return &web.Error{
+			Status: http.StatusConflict, Cause: err,
+			Detail: "There is an account of this name, or of one that differs only in case or Unicode normalization.",
+		}
+	case errors.Is(err, accounts.ErrNotWritable), errors.Is(err, accounts.ErrElsewhere), errors.Is(err, accounts.ErrOvertaken):
+		p.options.Site.Service.Logger.Warn("an account cannot be changed", "subject", ex.Identity.Subject,
+			"error", err.Error())
+		return fixedAccount("The file of accounts cannot be changed here.", err)
+	}
+	return err
+}
+
+// answer tells what was done. The link of an invitation is shown this once.
+func (p *people) answer(ex *web.Exchange, c *peopleChange, done *peopleDone) error {
+	form := ex.MediaType() == web.TypeForm
+	switch {
+	case c.invites && form:
+		return p.write(ex, http.StatusOK, func(view *pages.People) {
+			view.Link, view.LinkFor = done.link, done.account
+		})
+	case c.invites:
+		ex.JSON(web.TypeJSON, http.StatusCreated, map[string]string{"url": done.link})
+	case form:
+		ex.Redirect(http.StatusSeeOther, web.WithParameter(p.options.Site.Own(peoplePage), doneField, c.name))
+	default:
+		ex.JSON(web.TypeJSON, http.StatusOK, map[string]string{"message": "Done."})
+	}
+	return nil
+}
+
+// refuse answers a form of the page with the page, which says what was wrong. Other requests
+// get err.
+func (p *people) refuse(ex *web.Exchange, err error) error {
+	notice := peopleNotice(err)
+	refused, ok := errors.AsType[*web.Error](err)
+	if !ok || notice == pages.PeopleNothing || !endpoint.ByPage(ex) {
+		return err
+	}
+	if failed := p.write(ex, refused.Status, func(view *pages.People) { view.Notice = notice }); failed != nil {
+		return failed
+	}
+	ex.Failed(err, refused.Status)
+	return nil
+}
+
+// peopleNotice returns what the page says about a change that was not made.
+func peopleNotice(err error) pages.PeopleNotice {
+	for _, known := range []struct {
+		err    error
+		notice pages.PeopleNotice
+	}{
+		{errName, pages.PeopleName}, {accounts.ErrExists, pages.PeopleExists}, {errUnknown, pages.PeopleUnknown},
+		{errGives, pages.PeopleGives}, {errReach, pages.PeopleReach}, {errSelf, pages.PeopleSelf},
+		{errDisabled, pages.PeopleIsDisabled}, {errFixed, pages.PeopleFixed},
+	} {
+		if errors.Is(err, known.err) {
+			return known.notice
+		}
+	}
+	return pages.PeopleNothing
+}
+
+// doneNotice returns what the page says about the change before.
+func doneNotice(name string) pages.PeopleNotice {
+	return map[string]pages.PeopleNotice{
+		"disable": pages.PeopleDisabled, "enable": pages.PeopleEnabled, "roles": pages.PeopleRoles,
+		"reset-factors": pages.PeopleReset, "end": pages.PeopleEnded,
+	}[name]
+}
+
+func fixedAccount(detail string, cause error) error {
+	return &web.Error{Status: http.StatusConflict, Detail: detail, Cause: fmt.Errorf("%w: %w", errFixed, cause)}
+}
+
+// readPeopleOrder reads a JSON object, or a form.
+func readPeopleOrder(ex *web.Exchange, c *peopleChange) (*peopleOrder, error) {
+	read := orderOfObject
+	if ex.MediaType() == web.TypeForm {
+		read = orderOfForm
+	}
+	order, err := read(ex, c)
+	if err != nil {
+		return nil, err
+	}
+	order.username = auth.EnteredName(order.username)
+	if err := accounts.CheckUsername(order.username); c.add && err != nil {
+		return nil, endpoint.BadRequest("An account cannot have this name: "+err.Error()+".", errName)
+	}
+	return order, nil
+}
+
+func orderOfObject(ex *web.Exchange, c *peopleChange) (*peopleOrder, error) {
+	o, err := endpoint.JSONBody(ex, jsonOrForm)
+	if err != nil {
+		return nil, err
+	}
+	order := &peopleOrder{}
+	if order.username, err = o.Text("username"); err != nil {
+		return nil, err
+	}
+	raw, given := o["roles"]
+	if !c.roles || !given && c.add {
+		return order, nil
+	}
+	roles, err := readRoles(raw)
+	order.roles = eachOnce(roles)
+	return order, err
+}
+
+// orderOfForm reads a form. The roles are between commas, in one field or several.
+func orderOfForm(ex *web.Exchange, c *peopleChange) (*peopleOrder, error) {
+	values, err := url.ParseQuery(string(ex.Body))
+	names, roles := values["username"], strings.Join(values["roles"], ",")
+	if err != nil || len(names) != 1 || !utf8.ValidString(names[0]+roles) {
+		return nil, endpoint.BadRequest(`The form must have one field "username".`, nil)
+	}
+	order := &peopleOrder{username: names[0]}
+	if !c.roles {
+		return order, nil
+	}
+	if _, given := values["roles"]; !given && !c.add {
+		return nil, endpoint.BadRequest(`The form must have the field "roles": roles with commas between them.`, nil)
+	}
+	order.roles = eachOnce(strings.Split(roles, ","))
+	return order, nil
+}
+
+// eachOnce returns roles without outer space, each once, and without empty ones.
+func eachOnce(roles []string) []string {
+	once := []string{}
+	for _, role := range roles {
+		if role = strings.TrimSpace(role); role != "" && !slices.Contains(once, role) {
+			once = append(once, role)
+		}
+	}
+	return once
+}

@@ -1,0 +1,113 @@
+package pages
+
+import "io"
+
+// People is the page where users look after the accounts of others. Without Writable, nothing
+// can be changed.
+type People struct {
+	User           User
+	CSRFToken      string // in each form, unless empty
+	AccountURL     string // of the user's own page
+	Action         string // the beginning of the URL of each form: add, invite, disable and so on follow
+	Writable       bool
+	SignInAgainURL string   // leads to the changes through a sign-in; empty: none is needed
+	Roles          []string // that the user can give
+	People         []PersonOfList
+	Notice         PeopleNotice
+	Link, LinkFor  string // of an invitation that was made just now, and for whom
+}
+
+// PersonOfList is one account.
+type PersonOfList struct {
+	Username, Name, Email string
+	Roles                 []string
+	Disabled              bool
+	Factors, Sessions     int
+	Self                  bool // it is the user's own
+	Fixed                 bool // it is in the configuration, and not in the file of accounts
+	OutOfReach            bool // it has a role that the user does not have
+}
+
+// Has reports whether the account has a role.
+func (p PersonOfList) Has(role string) bool {
+	for _, one := range p.Roles {
+		if one == role {
+			return true
+		}
+	}
+	return false
+}
+
+// PeopleNotice is what the page says about what was done, or not done.
+type PeopleNotice int
+
+// What the page says. From PeopleName on, nothing was done.
+const (
+	PeopleNothing PeopleNotice = iota
+	PeopleDisabled
+	PeopleEnabled
+	PeopleRoles      // the account has other roles
+	PeopleReset      // the account has no second factor
+	PeopleEnded      // the logins have ended
+	PeopleName       // an account cannot have that name
+	PeopleExists     // there is such an account
+	PeopleUnknown    // there is no such account
+	PeopleGives      // the user does not have a role that they want to give
+	PeopleReach      // the account has a role that the user does not have
+	PeopleSelf       // users cannot do that to themselves
+	PeopleIsDisabled // the account must be enabled first
+	PeopleFixed      // the account cannot be changed here
+)
+
+// Error reports whether nothing was done.
+func (n PeopleNotice) Error() bool { return n >= PeopleName }
+
+// OfName reports whether an account was not added because of its name.
+func (n PeopleNotice) OfName() bool { return n == PeopleName || n == PeopleExists }
+
+// peopled returns what the page says.
+func (l *texts) peopled(n PeopleNotice) (string, error) {
+	switch n {
+	case PeopleNothing:
+		return "", nil
+	case PeopleDisabled:
+		return l.text("people.done.disable")
+	case PeopleEnabled:
+		return l.text("people.done.enable")
+	case PeopleRoles:
+		return l.text("people.done.roles")
+	case PeopleReset:
+		return l.text("people.done.reset")
+	case PeopleEnded:
+		return l.text("people.done.end")
+	case PeopleName:
+		return l.text("people.bad.name")
+	case PeopleExists:
+		return l.text("people.bad.exists")
+	case PeopleUnknown:
+		return l.text("people.bad.unknown")
+	case PeopleGives:
+		return l.text("people.bad.gives")
+	case PeopleReach:
+		return l.text("people.bad.reach")
+	case PeopleSelf:
+		return l.text("people.bad.self")
+	case PeopleIsDisabled:
+		return l.text("people.bad.disabled")
+	}
+	return l.text("people.bad.fixed")
+}
+
+// People writes the page.
+func (p *Pages) People(w io.Writer, page People) error { return render(w, p.people, page) }
+
+// Invite is the page of an invitation, where its user sets a password.
+type Invite struct {
+	Username string
+	Action   string // gets token, new and again
+	Token    string
+	Notice   ManageNotice // why the password was refused
+}
+
+// Invite writes the page.
+func (p *Pages) Invite(w io.Writer, page Invite) error { return render(w, p.invite, page) }
