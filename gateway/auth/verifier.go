@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"hash"
 	"net/netip"
 	"sync"
@@ -86,11 +87,41 @@ func (v *Verifier) Check(
 }
 
 // CheckFresh is Check for a login. It always hashes the password and remembers
-// nothing, so it needs no kind.
+// nothing, so it needs no kind. The password of an account with factors proves less than a
+// login: it does not make the pair of account and address known. Who knows it could otherwise
+// guess codes from many addresses.
 func (v *Verifier) CheckFresh(
 	ctx context.Context, accounts *accounts.Set, username, password string, client netip.Addr,
 ) (*accounts.Account, error) {
 	return v.run(ctx, v.newCheck(accounts, username, password, client))
+}
+
+// CheckCode is the second step of a CheckFresh of an account with factors. check checks a code
+// that can be guessed: its ErrRejected counts as a failed login, its nil makes the pair of
+// account and address known, and any other error does not count. The error is that of check,
+// or one of Check.
+func (v *Verifier) CheckCode(
+	ctx context.Context, account *accounts.Account, client netip.Addr, check func() error,
+) error {
+	c := passwordCheck{subject: newSubject(account.Username, client), account: account}
+	c.subject.version = account.Version()
+	r, err := v.admit(ctx, &c)
+	if err != nil {
+		return err
+	}
+	if err = check(); err == nil {
+		r.succeed()
+	} else {
+		r.settle(errors.Is(err, ErrRejected))
+	}
+	return err
+}
+
+// SignedIn makes the pair of account and address known after a sign-in without a code.
+func (v *Verifier) SignedIn(account *accounts.Account, client netip.Addr) {
+	s := newSubject(account.Username, client)
+	s.version = account.Version()
+	_ = v.throttle.look(s, true) // whether a password would be refused now does not matter
 }
 
 // NewHash returns a hash to store for a new password. The error is ErrBusy, or that of
@@ -230,6 +261,10 @@ func (c *passwordCheck) conclude(r *reservation, matches bool, err error) error 
 	if !matches || c.account == nil {
 		r.settle(true)
 		return ErrRejected
+	}
+	if c.account.Factors.Any() {
+		r.settle(false) // the pair is not known before the second step; see CheckCode
+		return nil
 	}
 	r.succeed()
 	return nil

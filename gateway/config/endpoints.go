@@ -38,6 +38,7 @@ const EndpointVerify = "verify"
 func (c *Config) OwnEndpoints() []string {
 	names := []string{
 		"login", "logout", "refresh", "me", "signin", "signin/complete", "signin/cookies",
+		"signin/code", "signin/passkey", "signin/passkey/options",
 		"callback", "auth/callback", ".well-known/jwks.json",
 		"account", "account/sessions", "account/sessions/end", "account/password", "account/tokens", "account/tokens/revoke",
 		"account/people", "account/people/add", "account/people/invite", "account/people/disable", "account/people/enable",

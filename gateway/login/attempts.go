@@ -10,10 +10,7 @@ import (
 	"net/netip"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"authgate/gateway/auth"
-	"authgate/gateway/lru"
 	"authgate/gateway/provider"
 	"authgate/gateway/record"
 	"authgate/gateway/seal"
@@ -22,14 +19,6 @@ import (
 
 // AttemptLifetime is how long a person may take to sign in at a provider.
 const AttemptLifetime = 10 * time.Minute
-
-// How many login attempts one client can begin: at once, and per second after that.
-// Each attempt is a record in the store.
-const (
-	attemptsAtOnce    = 1000
-	attemptsPerSecond = 5
-	attemptClients    = 65536 // clients that are remembered
-)
 
 // ErrNoAttempt: the state is unknown, used, expired, or of another browser.
 var ErrNoAttempt = errors.New("login: no such attempt to log in")
@@ -53,16 +42,16 @@ type Attempt struct {
 // Attempts keeps the login attempts. Each can be finished once, by the browser that
 // began it.
 type Attempts struct {
-	store store.Store
-	box   *seal.Box
-	now   func() time.Time
-	begun *lru.Cache[netip.Addr, *rate.Limiter] // by client
+	store  store.Store
+	box    *seal.Box
+	now    func() time.Time
+	starts *auth.Starts
 }
 
 // NewAttempts returns attempts stored in s and encrypted with box. now is the clock of
 // s; see store.ClockOf.
 func NewAttempts(s store.Store, box *seal.Box, now func() time.Time) *Attempts {
-	return &Attempts{store: s, box: box, now: now, begun: lru.New[netip.Addr, *rate.Limiter](attemptClients)}
+	return &Attempts{store: s, box: box, now: now, starts: auth.NewStarts(now)}
 }
 
 // NewBrowserSecret returns a secret that binds login attempts to a browser.
@@ -88,16 +77,8 @@ func (a *Attempts) New(browser, name, issuer, returnTo string) *Attempt {
 // Begin records the attempt, which expires after AttemptLifetime. The error is a
 // *auth.ThrottledError if the client begins too many.
 func (a *Attempts) Begin(ctx context.Context, client netip.Addr, attempt *Attempt) error {
-	key := auth.ClientKey(client)
-	limit, known := a.begun.Get(key)
-	if !known {
-		limit = rate.NewLimiter(attemptsPerSecond, attemptsAtOnce)
-		if other, raced, _ := a.begun.PeekOrAdd(key, limit); raced {
-			limit = other
-		}
-	}
-	if !limit.AllowN(a.now(), 1) {
-		return &auth.ThrottledError{RetryAfter: time.Second}
+	if err := a.starts.Begin(client); err != nil {
+		return err
 	}
 	return a.record(ctx, attempt)
 }

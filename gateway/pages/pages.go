@@ -133,7 +133,8 @@ func newLayout(o Options, style string, scripts scripts) *layout {
 // concurrently. Each renders the whole page before it writes. It returns an error of
 // the template, in which case it has written nothing, or an error of w.
 type Pages struct {
-	signIn, signedIn, failure, account, manage, people, invite, home, confirmLogout, signedOut, onward, ask *template.Template
+	signIn, code, signedIn, failure, account, manage, people, invite, home, confirmLogout, signedOut, onward,
+	ask *template.Template
 
 	language string
 	layout   *layout
@@ -143,6 +144,7 @@ func newPages(l *layout, texts *texts) (*Pages, error) {
 	p := &Pages{language: texts.tag.String(), layout: l}
 	for name, page := range map[string]**template.Template{
 		"signin":    &p.signIn,
+		"code":      &p.code,
 		"signedin":  &p.signedIn,
 		"home":      &p.home,
 		"error":     &p.failure,

@@ -23,7 +23,10 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 	user := User{v, v, v, v}
 	return map[string]func(io.Writer) error{
 		"sign-in": func(w io.Writer) error {
-			return p.SignIn(w, SignIn{v, v, v, true, v, v, v, NoticeThrottled, time.Minute, v, v, true, true, true, []Provider{{v, v}, {v, v}}})
+			return p.SignIn(w, SignIn{v, v, v, true, v, v, v, NoticeThrottled, time.Minute, v, v, true, true, true, &PasskeyForm{v, v}, []Provider{{v, v}, {v, v}}})
+		},
+		"second step": func(w io.Writer) error {
+			return p.Code(w, Code{Form{v, v, true, v, v}, v, v, true, v, true, true, &PasskeyForm{v, v}, v, NoticeCode, time.Minute})
 		},
 		"signed in": func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, true, nil}) },
 		"asked":     func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, true, &Provider{v, v}}) },
@@ -148,8 +151,9 @@ func TestValuesAreShownAsTheyAre(t *testing.T) {
 			t.Errorf("%s does not show %s", name, value)
 		}
 	}
+	others := []string{"password", "remember", "elsewhere", "credential"} // which have no value of the caller's
 	for _, input := range elements(rendered(t, pages["sign-in"]), "input") {
-		if field := attr(input, "name"); field != "password" && field != "remember" && field != "elsewhere" && attr(input, "value") != value {
+		if field := attr(input, "name"); !slices.Contains(others, field) && attr(input, "value") != value {
 			t.Errorf("field %s is %q, want %q", field, attr(input, "value"), value)
 		}
 	}

@@ -18,13 +18,21 @@ const (
 	NoticeFresh                   // the user is signed in, and must prove it once more
 	NoticeFactors                 // the same, with two factors
 	NoticeNoCookie                // a sign-in succeeded, and the browser did not send its cookie
+	NoticeCode                    // the code of the second step was not accepted
+	NoticePasskey                 // the passkey was not accepted
 )
 
 // Error reports whether something went wrong.
-func (n Notice) Error() bool { return n == NoticeWrong || n == NoticeThrottled || n == NoticeNoCookie }
+func (n Notice) Error() bool {
+	switch n {
+	case NoticeWrong, NoticeThrottled, NoticeNoCookie, NoticeCode, NoticePasskey:
+		return true
+	}
+	return false
+}
 
 // Wrong reports whether the input was wrong.
-func (n Notice) Wrong() bool { return n == NoticeWrong }
+func (n Notice) Wrong() bool { return n == NoticeWrong || n == NoticeCode }
 
 // notice returns the text of a notice.
 func (l *texts) notice(n Notice, wait time.Duration) (string, error) {
@@ -45,6 +53,10 @@ func (l *texts) notice(n Notice, wait time.Duration) (string, error) {
 		return l.text("signin.factors")
 	case NoticeNoCookie:
 		return l.text("signin.nocookie")
+	case NoticeCode:
+		return l.text("code.wrong")
+	case NoticePasskey:
+		return l.text("passkey.refused")
 	}
 	return "", nil
 }
@@ -74,9 +86,42 @@ type SignIn struct {
 	Password bool
 	// Remember offers to stay signed in, in that form. Remembered: it is ticked.
 	Remember, Remembered bool
+	// Passkey offers to sign in with a passkey, also when a field is filled in; nil: not.
+	Passkey *PasskeyForm
 	// Providers are offered as links, in this order.
 	Providers []Provider
 }
+
+// PasskeyForm is where a script gets the options of a passkey, and where it posts the answer
+// in the field credential, with the fields of a Form.
+type PasskeyForm struct{ Action, Options string }
+
+// Form is what the forms of a sign-in carry along, in fields of their own unless empty. They
+// are those of SignIn.
+type Form struct {
+	ReturnTo, Binding string
+	Elsewhere         bool
+	Factors, MaxAge   string
+}
+
+// Code is the second step of a sign-in, after the password. It does not have the password.
+type Code struct {
+	Form
+	// Action is the URL that the form is posted to, with the fields code and step, and
+	// remember if it is Remembered.
+	Action, Step string
+	Remembered   bool
+	Username     string
+	TOTP         bool         // the user has an app that shows codes
+	Recovery     bool         // the user has recovery codes
+	Passkey      *PasskeyForm // nil: the user has none
+	BackURL      string       // the first step
+	Notice       Notice
+	Wait         time.Duration // of NoticeThrottled
+}
+
+// Code writes the page of the second step.
+func (p *Pages) Code(w io.Writer, page Code) error { return render(w, p.code, page) }
 
 // Provider is one identity provider to sign in with.
 type Provider struct {

@@ -10,6 +10,7 @@
 // # Keys in the store
 //
 //	ceremony:HASH         a ceremony of a passkey, by its challenge; for factors.ChallengeLife
+//	signin-step:HASH      a sign-in whose password was right, by its secret; for as long
 //	totp-pending:HASH     a TOTP secret to confirm, encrypted, by the user name; for as long
 //	totp-step:HASH        the last used step of a TOTP secret
 //	passkey-counter:HASH  the last signature counter of a passkey that counts

@@ -28,6 +28,10 @@ type kept struct {
 	Version string `json:"version,omitempty"`
 }
 
+// SignsIn reports whether passkeys can sign in: there is a site for them, and a file that can
+// have accounts with some.
+func (p *Proofs) SignsIn() bool { return p.Site != nil && p.File.Path != "" }
+
 // BeginSignIn returns options for a sign-in with a passkey alone:
 // PublicKeyCredentialRequestOptionsJSON. The errors are ErrOff and those of the store.
 func (p *Proofs) BeginSignIn(ctx context.Context) (options json.RawMessage, err error) {

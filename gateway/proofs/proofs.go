@@ -19,6 +19,7 @@ const (
 	pendingPrefix  = "totp-pending:"    // + hash of the user name
 	stepPrefix     = "totp-step:"       // + hash of the encrypted secret
 	counterPrefix  = "passkey-counter:" // + hash of the credential id
+	signInPrefix   = "signin-step:"     // + hash of the step's secret
 )
 
 // stepLife is how long the used step of a TOTP secret is kept. Its codes are valid for about

@@ -21,6 +21,7 @@ type signInPage struct {
 	accounts   *accounts.Set
 	federation *mechanism.Federation
 	remember   bool // users can stay signed in
+	passkeys   bool // users can have passkeys
 	sessions   func(only policy.Mechanism) auth.Chain
 	hosts      *otherHosts
 }
@@ -130,6 +131,11 @@ func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page page
 	page.Host = s.site.SignInHost(r)
 	page.Password = s.accounts.Len() > 0 && only != policy.OIDC
 	page.Remember = s.remember
+	if page.Password && s.passkeys {
+		page.Passkey = &pages.PasskeyForm{
+			Action: s.site.Own("signin/passkey"), Options: s.site.Own("signin/passkey/options"),
+		}
+	}
 	for _, p := range s.federation.Providers {
 		if only != policy.Session {
 			place := s.site.Own("login") + "?provider=" + url.QueryEscape(p.Name())

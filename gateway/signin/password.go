@@ -13,7 +13,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/login"
+	"authgate/gateway/factors"
 	"authgate/gateway/pages"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -22,21 +22,20 @@ import (
 // passwordLogin is POST /login: it checks a password and issues a session,
 // tokens, or both. Every login has a new identifier.
 type passwordLogin struct {
-	accounts  *accounts.Set
-	verifier  *auth.Verifier
-	realm     string
-	used      map[policy.Mechanism]bool // by some route
-	presented *presentedLogins
-	page      *signInPage
-	hosts     *otherHosts
-	issuer    *Issuer
-	metrics   *web.Metrics
-	mayAdd    func(*accounts.Account) bool // a second factor; nil: no account may
+	accounts *accounts.Set
+	verifier *auth.Verifier
+	realm    string
+	used     map[policy.Mechanism]bool // by some route
+	page     *signInPage
+	second   *secondStep
+	entrance *entrance
+	metrics  *web.Metrics
 }
 
 // loginForm is what a client posts, in one of three forms.
 type loginForm struct {
 	username, password string
+	code               string     // of a second factor; empty: none
 	remember           bool       // the user wants to stay signed in
 	form               bool       // posted by the sign-in page, or like it
 	then               web.Return // where the user wants to go on
@@ -55,57 +54,41 @@ func (l *passwordLogin) serve(ex *web.Exchange) error {
 		return err
 	}
 	account, err := l.check(ex, form)
-	proof, leads := policy.Proof{AMR: []string{login.Password}, AuthTime: ex.Canonical.Now}, false
-	if err == nil {
-		leads, err = l.stepUp(account, form, &proof)
-	}
-	l.metrics.Login(mechanisms[0], err)
 	if err != nil {
+		l.metrics.Login(mechanisms[0], err)
 		return l.failed(ex, form, err)
 	}
-	// Together with the new login, so that the browser does not keep the old one.
-	if _, err := l.presented.end(ex); err != nil {
-		return err
-	}
-	given, err := l.issuer.issue(ex, account, mechanisms, form.remember, proof.AMR)
-	if err != nil {
-		return err
-	}
-	ex.Mechanism = string(mechanisms[0])
-	ex.Audit("login", slog.String("subject", given.login.Subject()), slog.String("login", given.login.ID))
-	if form.form && web.Negotiate(ex.Request) == web.TypeHTML {
-		if !slices.Contains(mechanisms, policy.Session) {
-			form.then.Binding = "" // there is no session to share
+	methods := []string{factors.Password}
+	if account.Factors.Any() {
+		if form.code == "" {
+			return l.second.ask(ex, account, form)
 		}
-		if leads {
-			ex.Redirect(http.StatusSeeOther, l.page.site.Own("account"))
-			return nil
+		if methods, err = l.second.check(ex, account, form.code); err != nil {
+			return l.wrongCode(ex, form, mechanisms[0], account, err)
 		}
-		place, asks := l.hosts.afterLogin(ex, given.login.ID, form.then)
-		if asks {
-			l.hosts.ask(ex, place)
-			return nil
-		}
-		ex.Redirect(http.StatusSeeOther, place)
-		return nil
 	}
-	ex.JSON(web.TypeJSON, http.StatusOK, l.issuer.tokens.response("Signed in.", given.tokens))
-	return nil
+	return l.entrance.admit(ex, &arrival{
+		account: account, methods: methods, mechanisms: mechanisms, remember: form.remember, then: form.then,
+		page: form.form && web.Negotiate(ex.Request) == web.TypeHTML,
+	})
 }
 
-// stepUp compares what a sign-in on the page proves with what it was begun for. leads tells
-// that the user goes to their account next, to add the second factor that is needed. An
-// account that cannot have one keeps the session that was not enough: a new one would not
-// be enough either.
-func (l *passwordLogin) stepUp(account *accounts.Account, form *loginForm, proof *policy.Proof) (leads bool, err error) {
-	if form.then.Demand.Factors <= proof.Factors() {
-		return false, nil
+// wrongCode answers a right password with a code that was not accepted. A browser goes on
+// with the page for codes.
+func (l *passwordLogin) wrongCode(
+	ex *web.Exchange, form *loginForm, mechanism policy.Mechanism, account *accounts.Account, err error,
+) error {
+	again := l.second.failed(ex, mechanism, account, err)
+	if !again || !form.form || web.Negotiate(ex.Request) != web.TypeHTML {
+		return err
 	}
-	if l.mayAdd != nil && l.mayAdd(account) {
-		return true, nil
+	secret, failed := l.second.begin(ex, account)
+	if failed != nil {
+		return failed
 	}
-	return false, web.Unproved(form.then.Demand, pages.ProblemOneFactor,
-		"the account has a password alone, and cannot have a second factor")
+	page := pages.Code{Step: secret, Remembered: form.remember, Notice: pages.NoticeCode}
+	l.second.again(ex, account, page, form.then, err)
+	return nil
 }
 
 // read reads the credentials. If there is a Basic header, the body does not
@@ -150,6 +133,11 @@ func (f *loginForm) fromJSON(body []byte) error {
 	if f.password, err = o.Text("password"); err != nil {
 		return err
 	}
+	if _, given := o["code"]; given {
+		if f.code, err = o.Text("code"); err != nil {
+			return err
+		}
+	}
 	f.remember, err = o.Flag("remember")
 	return err
 }
@@ -171,6 +159,7 @@ func (f *loginForm) fromForm(ex *web.Exchange, site *web.Site) error {
 		return endpoint.BadRequest("The form must have the fields username and password.", err)
 	}
 	f.username, f.password = auth.EnteredName(values.Get("username")), values.Get("password")
+	f.code = values.Get("code")
 	f.then = ex.ReadReturn(values.Get)
 	f.remember, err = checked(values["remember"])
 	return err
@@ -237,9 +226,6 @@ func (l *passwordLogin) failed(ex *web.Exchange, form *loginForm, err error) err
 		attrs = append(attrs, slog.String("subject", policy.LocalProvider+":"+account.Username))
 	}
 	ex.Audit("login", attrs...)
-	if errors.Is(err, web.ErrUnproved) {
-		return err // the form has nothing to correct
-	}
 	if !form.form || web.Negotiate(ex.Request) != web.TypeHTML {
 		return web.Challenge(err, form.challenges...)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/web"
 )
@@ -30,13 +31,21 @@ func New(o *endpoint.Options) *SignIn {
 	}
 	page := &signInPage{
 		site: site, accounts: local.Accounts, federation: federation, remember: local.Sessions.Remembers(),
+		passkeys: local.Proofs.SignsIn(),
 		sessions: o.Sessions, hosts: hosts,
 	}
-	password := &passwordLogin{
-		accounts: local.Accounts, verifier: local.Verifier, realm: o.Realm, used: o.Used, presented: presented,
-		page: page, hosts: hosts, issuer: s.Issuer, metrics: metrics,
-		mayAdd: o.MayAddFactor,
+	in := &entrance{
+		presented: presented, hosts: hosts, issuer: s.Issuer, site: site, metrics: metrics, mayAdd: o.MayAddFactor,
 	}
+	password := &passwordLogin{
+		accounts: local.Accounts, verifier: local.Verifier, realm: o.Realm, used: o.Used, page: page, entrance: in,
+		metrics: metrics,
+	}
+	second := &secondStep{
+		site: site, proofs: local.Proofs, verifier: local.Verifier, entrance: in, narrow: password.narrow, metrics: metrics,
+	}
+	password.second = second
+	passkey := &passkeySignIn{proofs: local.Proofs, password: password, second: second, starts: auth.NewStarts(o.Now)}
 	delegated := &delegatedLogin{
 		site: site, federation: federation, signedIn: o.SignedIn(), presented: presented, hosts: hosts,
 	}
@@ -48,6 +57,9 @@ func New(o *endpoint.Options) *SignIn {
 		{Name: "logout", Method: http.MethodPost, Do: s.Logout.serve},
 		{Name: "refresh", Method: http.MethodPost, Do: refresh.serve},
 		{Name: "signin", Method: http.MethodGet, LeadsHome: true, Do: page.serve},
+		{Name: "signin/code", Method: http.MethodPost, Do: second.serve},
+		{Name: "signin/passkey", Method: http.MethodPost, Enabled: passkey.enabled, Do: passkey.serve},
+		{Name: "signin/passkey/options", Method: http.MethodPost, Enabled: passkey.enabled, Do: passkey.options},
 		{Name: web.CompletePath, Method: http.MethodGet, Do: hosts.complete},
 		{Name: web.TwinsPath, Method: http.MethodPost, Do: clearTwins(site)},
 		{Name: ".well-known/jwks.json", Method: http.MethodGet, Do: publicKeys(local.JWKS)},

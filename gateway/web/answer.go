@@ -17,10 +17,11 @@ import (
 
 // problem is the body of an error (RFC 9457).
 type problem struct {
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-	MaxAge int    `json:"max_age,omitempty"` // seconds
+	Title   string   `json:"title"`
+	Status  int      `json:"status"`
+	Detail  string   `json:"detail"`
+	MaxAge  int      `json:"max_age,omitempty"` // seconds
+	Factors []string `json:"factors,omitempty"`
 }
 
 // Fail answers the request with what toHTTP makes of err. It returns true if
@@ -70,6 +71,7 @@ func (ex *Exchange) writeError(e *Error) {
 	default:
 		ex.JSON(media, e.Status, problem{
 			Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail, MaxAge: int(e.MaxAge.Seconds()),
+			Factors: e.Factors,
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
+	"authgate/gateway/proofs"
 	"authgate/gateway/provider"
 	"authgate/gateway/rate"
 	"authgate/gateway/store/guard"
@@ -26,6 +27,7 @@ type Error struct {
 	RetryAfter time.Duration
 	MaxAge     time.Duration // how old the user's sign-in may be; 0: that would not help
 	Allow      string        // of a 405
+	Factors    []string      // one of which the user must prove beside the password that is right
 
 	Problem pages.Problem // for a page, if it can tell more than the status
 	Said    string        // what an identity provider said, for a page
@@ -135,7 +137,7 @@ func toHTTP(ctx context.Context, err error) *Error {
 		return canceled(ctx, err)
 	case errors.As(err, &failed):
 		return upstreamStatus(failed, err)
-	case errors.Is(err, login.ErrNoAttempt):
+	case errors.Is(err, login.ErrNoAttempt), errors.Is(err, proofs.ErrNoStep):
 		return named(pages.ProblemAttempt, answer(400,
 			"This sign-in was not begun in this browser, is finished already, or took too long. Please start again."))
 	case errors.Is(err, login.ErrNoTicket):
@@ -262,7 +264,7 @@ func LoginResult(err error) string {
 		return loginSuccess
 	case errors.As(err, &throttled):
 		return loginThrottled
-	case errors.Is(err, auth.ErrRejected), errors.Is(err, login.ErrNoAttempt), isProviderError(err),
+	case errors.Is(err, auth.ErrRejected), errors.Is(err, login.ErrNoAttempt), errors.Is(err, proofs.ErrNoStep), isProviderError(err),
 		errors.Is(err, ErrUnproved):
 		return loginFailure
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -139,7 +140,7 @@ func TestFail(t *testing.T) {
 			} else {
 				var got problem
 				err := json.Unmarshal([]byte(body), &got)
-				if want := (problem{Title: http.StatusText(k.status), Status: k.status, Detail: k.detail}); err != nil || got != want {
+				if want := (problem{Title: http.StatusText(k.status), Status: k.status, Detail: k.detail}); err != nil || !reflect.DeepEqual(got, want) {
 					t.Errorf("%s: %+v, want %+v", name, got, want)
 				}
 			}

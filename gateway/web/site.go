@@ -64,7 +64,9 @@ func NewSite(cfg *config.Config, service *Service) (*Site, error) {
 	}
 	others := s.others(cfg.Hosts())
 	s.forms = s.sources(others)
-	if len(others) > 0 && s.domain == "" {
+	// It binds a sign-in that has several steps: at another host, or with a second factor,
+	// which only accounts of the file can have.
+	if len(others) > 0 && s.domain == "" || cfg.Accounts.File != "" {
 		s.Cookies.Names.Browser = config.CookieLogin
 	}
 	s.keepsSlashes = slices.ContainsFunc(cfg.Routes,

@@ -77,11 +77,37 @@
       form.submit();
       return;
     }
-    const credential = form.dataset.passkey === "create"
+    finish(form, form.dataset.passkey === "create"
       ? await navigator.credentials.create({ publicKey: creation(json) })
-      : await navigator.credentials.get({ publicKey: request(json) });
+      : await navigator.credentials.get({ publicKey: request(json) }));
+  }
+
+  function finish(form, credential) {
+    const remember = form.elements.namedItem("remember");
+    const ticked = document.querySelector("input[type=checkbox][name=remember]");
+    if (remember && ticked) {
+      remember.value = String(ticked.checked);
+    }
     form.elements.namedItem("credential").value = JSON.stringify(answer(credential));
     form.submit();
+  }
+
+  // A browser that can offers the passkeys among what it fills in. It waits for that until
+  // the button is used instead.
+  let waiting = null;
+
+  async function offer(form) {
+    const available = PublicKeyCredential.isConditionalMediationAvailable;
+    if (!available || !(await PublicKeyCredential.isConditionalMediationAvailable())) {
+      return;
+    }
+    const json = await options(form);
+    if (!json) {
+      return;
+    }
+    waiting = new AbortController();
+    const ask = { publicKey: request(json), mediation: "conditional", signal: waiting.signal };
+    finish(form, await navigator.credentials.get(ask));
   }
 
   for (const form of document.querySelectorAll("form[data-passkey]")) {
@@ -89,8 +115,14 @@
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       failed.hidden = true;
+      if (waiting) {
+        waiting.abort();
+      }
       send(form).catch(() => { failed.hidden = false; });
     });
     form.closest("[data-passkeys]").hidden = false;
+    if ("autofill" in form.dataset) {
+      offer(form).catch(() => {}); // the button is there
+    }
   }
 })();

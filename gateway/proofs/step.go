@@ -1,0 +1,81 @@
+package proofs
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"authgate/gateway/accounts"
+	"authgate/gateway/factors"
+	"authgate/gateway/record"
+	"authgate/gateway/store"
+)
+
+// ErrNoStep: the step is unknown, used, expired, of another browser, or of an account that
+// has changed since.
+var ErrNoStep = errors.New("no such second step of a sign-in")
+
+// step is the record of a sign-in whose password was right.
+type step struct {
+	Username string `json:"user"`
+	Version  string `json:"version"` // of the account then
+	Browser  string `json:"browser"` // hash of the secret in the browser's cookie
+}
+
+// BeginStep records that the user of a browser has given the right password of an account,
+// for factors.ChallengeLife. browser is the secret that binds sign-ins to the browser. It
+// returns the secret that names the step, for the page.
+func (p *Proofs) BeginStep(ctx context.Context, account *accounts.Account, browser string) (secret string, err error) {
+	raw := make([]byte, 32)
+	rand.Read(raw) // never fails
+	secret = base64.RawURLEncoding.EncodeToString(raw)
+	value, err := json.Marshal(step{
+		Username: account.Username, Version: account.LoginVersion(), Browser: record.Hash([]byte(browser)),
+	})
+	if err != nil {
+		return "", err
+	}
+	if err := p.Store.Put(ctx, stepKey(secret), value, p.Now().Add(factors.ChallengeLife)); err != nil {
+		return "", fmt.Errorf("recording the first step of a sign-in: %w", err)
+	}
+	return secret, nil
+}
+
+func stepKey(secret string) string { return signInPrefix + record.Hash([]byte(secret)) }
+
+// Step returns the account whose password the user of a browser has given. The step goes on:
+// a user may mistype a code. The errors are ErrNoStep and those of the store.
+func (p *Proofs) Step(ctx context.Context, secret, browser string) (*accounts.Account, error) {
+	raw, err := record.Find(ctx, p.Store, stepKey(secret))
+	if err != nil {
+		return nil, err
+	}
+	if raw == nil {
+		return nil, fmt.Errorf("%w: unknown, used, or older than %s", ErrNoStep, factors.ChallengeLife)
+	}
+	s, err := record.Decode[step](raw)
+	if err != nil {
+		return nil, err
+	}
+	if browser == "" || subtle.ConstantTimeCompare([]byte(s.Browser), []byte(record.Hash([]byte(browser)))) != 1 {
+		return nil, fmt.Errorf("%w: it is of another browser", ErrNoStep)
+	}
+	account, ok := p.Accounts.Lookup(s.Username)
+	if !ok || account.LoginVersion() != s.Version {
+		return nil, fmt.Errorf("%w: the account has changed since", ErrNoStep)
+	}
+	return account, nil
+}
+
+// EndStep uses up a step, once: of two requests at once, one gets ErrNoStep.
+func (p *Proofs) EndStep(ctx context.Context, secret string) error {
+	_, err := p.Store.Take(ctx, stepKey(secret))
+	if errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("%w: it was used at this very moment", ErrNoStep)
+	}
+	return err
+}
