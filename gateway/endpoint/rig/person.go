@@ -109,7 +109,7 @@ func (p *Person) Post(page *httptest.ResponseRecorder, account string) (string, 
 	return p.Visit("POST", "https://gw.example"+action, fields.Encode(), Form, "Origin: https://gw.example")
 }
 
-// FormOf returns the action and the fields of the one form of a page.
+// FormOf returns the action and the fields of the first form of a page.
 func FormOf(t testing.TB, w *httptest.ResponseRecorder) (action string, fields url.Values) {
 	t.Helper()
 	page, err := html.Parse(strings.NewReader(w.Body.String()))
@@ -124,6 +124,9 @@ func FormOf(t testing.TB, w *httptest.ResponseRecorder) (action string, fields u
 		}
 		switch node.Data {
 		case "form":
+			if action != "" {
+				return action, fields
+			}
 			action = attributes["action"]
 		case "input":
 			if _, ticked := attributes["checked"]; attributes["type"] == "checkbox" && !ticked {
