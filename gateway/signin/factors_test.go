@@ -45,6 +45,12 @@ func newPeopleOf(t *testing.T, yaml string) *people {
 	return p
 }
 
+// newPeopleAt returns people at a configuration whose file of accounts exists already.
+func newPeopleAt(t *testing.T, file, yaml string) *people {
+	t.Helper()
+	return &people{Rig: rig.New(t, yaml), file: file, yaml: yaml}
+}
+
 // account returns the account of a user as it is in force.
 func (p *people) account(username string) *accounts.Account {
 	p.T.Helper()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"authgate/gateway/endpoint/rig"
+	"authgate/internal/test/must"
 )
 
 // A right password of an account with a factor gives nothing but the kinds of its factors. A
@@ -356,4 +358,21 @@ func formWith(t testing.TB, w *httptest.ResponseRecorder, field string) (action 
 	}
 	t.Fatalf("%d: no form has the field %s:\n%s", w.Code, field, w.Body)
 	return "", nil
+}
+
+// Without the key of TOTP secrets, or the store, the password alone opens nothing. The loss of
+// the key is a failure of the gateway, which the log names; recovery codes go on.
+func TestLostKeyOpensNothing(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t, "")
+	secret, recovery := p.addTOTP("alice")
+	must.Do(t, os.Remove(p.file+".key"))
+	lost := newPeopleAt(t, p.file, p.yaml) // another store, another data_dir
+	lost.Clock.Advance(p.Clock.Now().Sub(lost.Clock.Now()))
+	noCookie(t, "the password", lost.Want(401, "POST", "/login", rig.Alice, rig.JSON))
+	noCookie(t, "a code", lost.Want(500, "POST", "/login", withCode(rig.Alice, p.code(secret)), rig.JSON))
+	if line := fmt.Sprint(lost.Log.Last(t, "request")); !strings.Contains(line, "the TOTP secret cannot be decrypted") {
+		t.Errorf("the log says %s", line)
+	}
+	lost.Login(withCode(rig.Alice, recovery[0]))
 }
