@@ -36,7 +36,20 @@ type times map[fingerprint]int64
 // probability of 1 in 30 million, and then only the time of their change.
 type fingerprint [8]byte
 
-func (a *Account) fingerprint() fingerprint { return fingerprintOf(a.version) }
+// mark is a version of an account, and since when the account has it.
+type mark struct {
+	version string
+	since   *time.Time
+}
+
+// marks returns Version, and LoginVersion if it is another.
+func (a *Account) marks() []mark {
+	all := []mark{{a.version, &a.changed}}
+	if a.proof != a.version {
+		all = append(all, mark{a.proof, &a.proven})
+	}
+	return all
+}
 
 // fingerprintOf returns the fingerprint of a version, a base64 text.
 func fingerprintOf(version string) (f fingerprint) {
@@ -104,24 +117,26 @@ func (a *Set) compare(before times, r Reload) times {
 		maps.Copy(today, before)
 	}
 	for _, account := range a.All() {
-		f := account.fingerprint()
-		since, known := before[f]
-		if known && r.Running != nil && since <= r.Running.ended[f] {
-			known = false // it has ended here since, which the record does not know yet
+		for _, m := range account.marks() {
+			f := fingerprintOf(m.version)
+			since, known := before[f]
+			if known && r.Running != nil && since <= r.Running.ended[f] {
+				known = false // it has ended here since, which the record does not know yet
+			}
+			same, runs := r.Running.since(account.Username, m.version)
+			switch {
+			case known:
+			case runs && !r.Running.Stored():
+				since = same.UnixNano()
+			case runs && r.Rebuild && before != nil:
+				*m.since = same
+				continue
+			default:
+				since = r.Now.UnixNano()
+			}
+			*m.since = time.Unix(0, since)
+			today[f] = since
 		}
-		same, runs := r.Running.unchanged(account)
-		switch {
-		case known:
-		case runs && !r.Running.Stored():
-			since = same.changed.UnixNano()
-		case runs && r.Rebuild && before != nil:
-			account.changed = same.changed
-			continue
-		default:
-			since = r.Now.UnixNano()
-		}
-		account.changed = time.Unix(0, since)
-		today[f] = since
 	}
 	a.known, a.ended = true, times{}
 	for f := range before {
@@ -146,18 +161,22 @@ func (a *Set) keep(now time.Time, running *Set) {
 	}
 	stays := make(map[fingerprint]bool, a.Len())
 	for _, account := range a.All() {
-		stays[account.fingerprint()] = true
-		if a.known {
-			continue
-		}
-		account.changed = now
-		if same, ok := running.unchanged(account); ok {
-			account.changed = same.changed
+		for _, m := range account.marks() {
+			stays[fingerprintOf(m.version)] = true
+			if a.known {
+				continue
+			}
+			*m.since = now
+			if same, ok := running.since(account.Username, m.version); ok {
+				*m.since = same
+			}
 		}
 	}
 	for _, account := range running.All() {
-		if f := account.fingerprint(); !stays[f] {
-			a.ended[f] = now.UnixNano()
+		for _, m := range account.marks() {
+			if f := fingerprintOf(m.version); !stays[f] {
+				a.ended[f] = now.UnixNano()
+			}
 		}
 	}
 	a.known = true
@@ -170,10 +189,16 @@ func (a *Set) Known() bool { return a != nil && a.known }
 // Stored reports whether the record in the store agrees with the accounts.
 func (a *Set) Stored() bool { return a.Known() && a.ended == nil }
 
-// unchanged returns the account of the same name and version.
-func (a *Set) unchanged(account *Account) (*Account, bool) {
-	same, ok := a.Lookup(account.Username)
-	return same, ok && same.version == account.version
+// since returns since when the account of that name has a version, or false if it has another.
+func (a *Set) since(username, version string) (time.Time, bool) {
+	if account, ok := a.Lookup(username); ok {
+		for _, m := range account.marks() {
+			if m.version == version {
+				return *m.since, true
+			}
+		}
+	}
+	return time.Time{}, false
 }
 
 // ReadChanges reads the record in s.
@@ -227,8 +252,10 @@ func (a *Set) Moved(c *Changes) bool {
 		return false
 	}
 	for _, account := range a.All() {
-		if since, known := c.since[account.fingerprint()]; known && since != account.changed.UnixNano() {
-			return true
+		for _, m := range account.marks() {
+			if since, known := c.since[fingerprintOf(m.version)]; known && since != m.since.UnixNano() {
+				return true
+			}
 		}
 	}
 	return false

@@ -7,7 +7,8 @@
 // one configuration and does not change. The store has one record about accounts, Changes:
 // when each changed last, and what reloads have taken from them. An account changes when
 // it is added, removed, disabled, enabled or given another password. Logins from before
-// the change do not count, on any instance, also if the account comes back as it was.
+// the change do not count, on any instance, also if the account comes back as it was. A
+// change of factors ends logins in the same way, and nothing else.
 // RecordChanges and FollowChanges are the doors to the record. A DecoyKey decides what
 // unknown names cost.
 //

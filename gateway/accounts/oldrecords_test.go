@@ -23,7 +23,7 @@ func (o oldInstance) times(at time.Time, accounts ...Account) {
 	o.t.Helper()
 	all := times{}
 	for _, account := range newAccounts(accounts...).All() {
-		all[account.fingerprint()] = at.UnixNano()
+		all[fingerprintOf(account.version)] = at.UnixNano()
 	}
 	must.Do(o.t, o.s.Put(o.t.Context(), oldTimesKey, all.append([]byte("E1\n")), time.Time{}))
 }

@@ -38,6 +38,7 @@ type Account struct {
 	version string
 	proof   string    // see LoginVersion
 	changed time.Time // see RecordChanges
+	proven  time.Time // since when it has the LoginVersion; set only if that is not Version
 }
 
 // Version returns a fingerprint of the user name and the stored password hash. What a user
@@ -49,6 +50,14 @@ func (a *Account) Version() string { return a.version }
 // of them is added, removed or replaced. It does not come from recovery codes, which a
 // sign-in uses up.
 func (a *Account) LoginVersion() string { return a.proof }
+
+// LoginChanged returns since when the account has its LoginVersion, see Changed.
+func (a *Account) LoginChanged() time.Time {
+	if a.proof == a.version {
+		return a.changed
+	}
+	return a.proven
+}
 
 // HasPassword reports whether there is a password that signs in to the account.
 func (a *Account) HasPassword() bool { return a.Hash.Encoded() != "" }
@@ -85,7 +94,10 @@ func New(users []Account, key *DecoyKey) *Set {
 	for i := range users {
 		user := &users[i]
 		user.version = version(user.Username, user.Hash)
-		user.proof = user.version + factorsVersion(user.Factors)
+		user.proof = user.version
+		if user.Factors.Any() {
+			user.proof = fingerprintText(user.version + "\x00" + factorsVersion(user.Factors))
+		}
 		a.byName[policy.NormalName(user.Username)] = user
 	}
 	return a
@@ -95,11 +107,8 @@ func version(username string, hash password.Hash) string {
 	return fingerprintText(username + "\x00" + hash.Encoded())
 }
 
-// factorsVersion returns a fingerprint of factors, empty if there are none.
+// factorsVersion returns what of factors ends logins when it changes.
 func factorsVersion(f factors.Set) string {
-	if !f.Any() {
-		return ""
-	}
 	var keys []string
 	for _, passkey := range f.Passkeys {
 		keys = append(keys, passkey.ID+"\x00"+passkey.PublicKey)
@@ -108,7 +117,7 @@ func factorsVersion(f factors.Set) string {
 	if f.TOTP != nil {
 		keys = append(keys, f.TOTP.Secret)
 	}
-	return "." + fingerprintText(strings.Join(keys, "\x00\x00"))
+	return strings.Join(keys, "\x00\x00")
 }
 
 func fingerprintText(text string) string {

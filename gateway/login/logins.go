@@ -128,7 +128,7 @@ func (l *Logins) Begin(
 		ID:       rand.Text(),
 		Username: account.Username,
 		Version:  account.LoginVersion(),
-		Since:    account.Changed(),
+		Since:    account.LoginChanged(),
 		Created:  now,
 		Expires:  now.Add(term.Lifetime),
 		Remember: term.Remember,
@@ -329,10 +329,10 @@ func (login *Login) current(accounts *accounts.Set) (*accounts.Account, bool) {
 // only accept the login too, until they read the accounts again.
 func (login *Login) of(account *accounts.Account) bool {
 	r := login.Renewed
-	if r != nil && account.LoginVersion() == r.Version && account.Changed().Equal(r.Since) {
+	if r != nil && account.LoginVersion() == r.Version && account.LoginChanged().Equal(r.Since) {
 		return true
 	}
-	return account.LoginVersion() == login.Version && login.began(account.Changed())
+	return account.LoginVersion() == login.Version && login.began(account.LoginChanged())
 }
 
 // began reports whether the login began after the account changed, at since, and before

@@ -123,9 +123,17 @@ func TestFactorsOfAccount(t *testing.T) {
 		next.wantOut(t, s)
 		next.wantIn(t, other)
 	}
-	r = r.withAccounts(t, proven)
+	record := func(users ...accounts.Account) *rig {
+		r := r.withAccounts(t, users...)
+		r.clock.Advance(time.Minute)
+		must.Do(t, r.accounts.RecordChanges(t.Context(), r.store, accounts.Reload{Now: r.now()}))
+		return r
+	}
+	r = record(proven)
 	s := r.signIn(t, "alice")
-	r.withAccounts(t, spent).wantIn(t, s)
+	record(spent).wantIn(t, s)
+	record(alice).wantOut(t, s)
+	record(spent).wantOut(t, s) // although the factors are the same again
 }
 
 // A login waits once for a store that stops answering.

@@ -54,10 +54,10 @@ func (o *Overview) Renew(
 	login, err := o.Logins.amend(ctx, id.Login, func(login *Login) (made, left []string, err error) {
 		handles, old := give(login), login.keys()
 		if before, ok := login.current(o.Accounts); ok {
-			login.Version, login.Since = before.LoginVersion(), before.Changed()
+			login.Version, login.Since = before.LoginVersion(), before.LoginChanged()
 		}
 		login.Renewed = &renewal{
-			Version: changed.LoginVersion(), Since: changed.Changed(), At: o.Logins.now(), Number: login.generation() + 1,
+			Version: changed.LoginVersion(), Since: changed.LoginChanged(), At: o.Logins.now(), Number: login.generation() + 1,
 		}
 		login.Handles, login.Attached = nil, nil
 		err = o.Logins.putHandles(ctx, login, handles)
