@@ -23,6 +23,7 @@ func (c *Config) Changes(old *Config) []string {
 	}
 	d.changes.Find("", *old, *c)
 	d.files()
+	d.factors()
 	return d.changes.Lines()
 }
 
@@ -61,6 +62,20 @@ func (d *differ) files() {
 		isList := file.Key == accounts.FileKey || file.Key == accounts.HtpasswdKey
 		if file.Key != "" && !isList && was >= 0 && !d.old.sideFiles[was].SameContent(file) {
 			d.changes.Add(file.Key, "the content of the file changed")
+		}
+	}
+}
+
+// factors adds the accounts that have other factors than before. Recovery codes count too.
+func (d *differ) factors() {
+	before := make(map[string]*accounts.Account, len(d.old.Accounts.Users))
+	for i := range d.old.Accounts.Users {
+		before[d.old.Accounts.Users[i].Username] = &d.old.Accounts.Users[i]
+	}
+	for i := range d.new.Accounts.Users {
+		now := &d.new.Accounts.Users[i]
+		if was := before[now.Username]; was != nil && !reflect.DeepEqual(was.Factors, now.Factors) {
+			d.changes.Add("accounts.users["+now.Username+"].factors", "changed")
 		}
 	}
 }
