@@ -47,7 +47,7 @@ func peopleRows(o *endpoint.Options, logout *signin.Logout) []endpoint.Row {
 	rows := []endpoint.Row{{
 		Name: peoplePage, Method: http.MethodGet, Home: true, Page: true, Admins: true, Back: peoplePage, Do: p.list,
 	}}
-	for _, change := range peopleChanges {
+	for _, change := range peopleChanges() {
 		rows = append(rows, endpoint.Row{
 			Name: peoplePage + "/" + change.name, Method: http.MethodPost, Home: true, Admins: true, Back: peoplePage,
 			Sessions: true, Fresh: freshSignIn, Do: func(ex *web.Exchange) error { return p.serve(ex, change) },

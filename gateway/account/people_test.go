@@ -2,6 +2,7 @@ package account_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -316,11 +317,14 @@ func TestPeopleChanges(t *testing.T) {
 	var events []string
 	for _, record := range r.Log.Records(t, "audit") {
 		if record["actor"] == "local:alice" {
-			events = append(events, record["event"].(string)+" "+record["subject"].(string))
+			events = append(events, fmt.Sprint(record["event"], " ", record["change"], " ", record["subject"]))
 		}
 	}
-	if got, want := strings.Join(events, ", "), "account_added local:carol, account_roles local:bob, logins_ended local:bob, "+
-		"account_disabled local:bob, account_enabled local:bob, invited local:bob, factors_reset local:bob"; got != want {
+	if got, want := strings.Join(events, "\n"), strings.Join([]string{
+		"account_changed add local:carol", "account_changed roles local:bob", "account_changed end local:bob",
+		"account_changed disable local:bob", "account_changed enable local:bob", "account_changed invite local:bob",
+		"account_changed reset-factors local:bob",
+	}, "\n"); got != want {
 		t.Errorf("the audit log has\n%s, want\n%s", got, want)
 	}
 }

@@ -29,8 +29,7 @@ const peopleTime = 30 * time.Second
 
 // peopleChange is a change that those who look after accounts make of one.
 type peopleChange struct {
-	name  string // of the endpoint, below account/people
-	event string // in the audit log
+	name string // of the endpoint, below account/people
 	// edit changes the account in the file. Nil leaves the file as it is.
 	edit func(*accounts.Account, *peopleOrder)
 	add  bool // makes the account
@@ -44,18 +43,20 @@ type peopleChange struct {
 	invites bool
 }
 
-// peopleChanges are all changes.
-var peopleChanges = []*peopleChange{
-	{name: "add", event: "account_added", add: true, roles: true, invites: true, edit: setRoles},
-	{name: "invite", event: "invited", self: true, invites: true},
-	{name: "disable", event: "account_disabled", ends: true,
-		edit: func(a *accounts.Account, _ *peopleOrder) { a.Disabled = true }},
-	{name: "enable", event: "account_enabled", self: true,
-		edit: func(a *accounts.Account, _ *peopleOrder) { a.Disabled = false }},
-	{name: "roles", event: "account_roles", roles: true, self: true, edit: setRoles},
-	{name: "reset-factors", event: "factors_reset", ends: true,
-		edit: func(a *accounts.Account, _ *peopleOrder) { a.Factors = factors.Set{} }},
-	{name: "end", event: "logins_ended", self: true, ends: true},
+// peopleChanges returns all changes.
+func peopleChanges() []*peopleChange {
+	return []*peopleChange{
+		{name: "add", add: true, roles: true, invites: true, edit: setRoles},
+		{name: "invite", self: true, invites: true},
+		{name: "disable", ends: true,
+			edit: func(a *accounts.Account, _ *peopleOrder) { a.Disabled = true }},
+		{name: "enable", self: true,
+			edit: func(a *accounts.Account, _ *peopleOrder) { a.Disabled = false }},
+		{name: "roles", roles: true, self: true, edit: setRoles},
+		{name: "reset-factors", ends: true,
+			edit: func(a *accounts.Account, _ *peopleOrder) { a.Factors = factors.Set{} }},
+		{name: "end", self: true, ends: true},
+	}
 }
 
 func setRoles(a *accounts.Account, order *peopleOrder) { a.Roles = order.roles }
@@ -87,14 +88,25 @@ func (p *people) serve(ex *web.Exchange, c *peopleChange) error {
 	if err != nil {
 		return p.refuse(ex, p.explain(ex, order, err))
 	}
+	p.audit(ex, c, order, &done)
+	if c.add {
+		if done.link, err = invite(ctx, p.options.Editor.Local(), done.account); err != nil {
+			return err
+		}
+	}
+	return p.answer(ex, c, &done)
+}
+
+// audit tells the audit log who has changed which account.
+func (p *people) audit(ex *web.Exchange, c *peopleChange, order *peopleOrder, done *peopleDone) {
 	attrs := []slog.Attr{
-		slog.String("actor", ex.Identity.Subject), slog.String("subject", policy.LocalProvider+":"+done.account),
+		slog.String("change", c.name), slog.String("actor", ex.Identity.Subject),
+		slog.String("subject", policy.LocalProvider+":"+done.account),
 	}
 	if c.roles {
 		attrs = append(attrs, slog.Any("roles", order.roles))
 	}
-	ex.Audit(c.event, attrs...)
-	return p.answer(ex, c, &done)
+	ex.Audit("account_changed", attrs...)
 }
 
 // change makes a change, and tells what became of it.
@@ -124,18 +136,18 @@ func (p *people) change(
 		if err = check(p.inFile()); err == nil {
 			err = ready()
 		}
-	} else {
-		err = p.options.Editor.Edit(ctx, accounts.Edit{
-			Username: order.username, Add: c.add, Check: check, Ready: ready,
-			Change: func(a *accounts.Account) error {
-				c.edit(a, order)
-				return nil
-			},
-		})
+		if err == nil && c.invites {
+			done.link, err = invite(ctx, p.options.Editor.Local(), done.account)
+		}
+		return done, err
 	}
-	if err == nil && c.invites {
-		done.link, err = invite(ctx, p.options.Editor.Local(), done.account)
-	}
+	err = p.options.Editor.Edit(ctx, accounts.Edit{
+		Username: order.username, Add: c.add, Check: check, Ready: ready,
+		Change: func(a *accounts.Account) error {
+			c.edit(a, order)
+			return nil
+		},
+	})
 	return done, err
 }
 
