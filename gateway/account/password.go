@@ -20,12 +20,8 @@ import (
 	"authgate/policy"
 )
 
-const (
-	minPassword = 8    // characters
-	maxPassword = 1024 // bytes
-	// passwordTime bounds how long a change waits for others, and for the file.
-	passwordTime = 30 * time.Second
-)
+// passwordTime bounds how long a change waits for others, and for the file.
+const passwordTime = 30 * time.Second
 
 // Errors of Passwords.
 var (
@@ -160,24 +156,19 @@ func (p *password) change(
 	return values.Deliver(changed.Renewed, verified)
 }
 
-// Mistakes of a user who changes a password, as the cause of a *web.Error.
-var (
-	errWrong   = errors.New("the current password is wrong")
-	errShort   = errors.New("the new password is too short")
-	errLong    = errors.New("the new password is too long")
-	errDiffers = errors.New("the new password and its repetition differ")
-)
+// errWrong is the cause of a *web.Error.
+var errWrong = errors.New("the current password is wrong")
 
 // passwordNotice returns the status of a mistake, and what the page says about it.
 func passwordNotice(err error) (int, pages.ManageNotice) {
 	switch {
 	case errors.Is(err, errWrong):
 		return http.StatusForbidden, pages.ManageWrong
-	case errors.Is(err, errShort):
+	case errors.Is(err, signin.ErrShort):
 		return http.StatusBadRequest, pages.ManageShort
-	case errors.Is(err, errLong):
+	case errors.Is(err, signin.ErrLong):
 		return http.StatusBadRequest, pages.ManageLong
-	case errors.Is(err, errDiffers):
+	case errors.Is(err, signin.ErrDiffers):
 		return http.StatusBadRequest, pages.ManageDiffers
 	}
 	return 0, pages.ManageNothing
@@ -202,12 +193,8 @@ func readPasswordOrder(ex *web.Exchange) (order passwordOrder, err error) {
 	} else {
 		order, err = passwordsOfObject(ex)
 	}
-	switch {
-	case err != nil:
-	case utf8.RuneCountInString(order.next) < minPassword:
-		err = endpoint.BadRequest(fmt.Sprintf("The new password must have at least %d characters.", minPassword), errShort)
-	case len(order.next) > maxPassword:
-		err = endpoint.BadRequest(fmt.Sprintf("The new password must have at most %d bytes.", maxPassword), errLong)
+	if err == nil {
+		err = signin.CheckNewPassword(order.next)
 	}
 	return order, err
 }
@@ -231,7 +218,7 @@ func passwordsOfForm(body []byte) (order passwordOrder, err error) {
 		return order, endpoint.BadRequest(`The form must have the fields "current" and "new".`, nil)
 	}
 	if len(again) == 1 && again[0] != next[0] {
-		return order, endpoint.BadRequest("The new password and its repetition differ.", errDiffers)
+		return order, endpoint.BadRequest("The new password and its repetition differ.", signin.ErrDiffers)
 	}
 	return passwordOrder{current[0], next[0]}, nil
 }

@@ -42,7 +42,7 @@ func (c *Config) OwnEndpoints() []string {
 		"callback", "auth/callback", ".well-known/jwks.json",
 		"account", "account/sessions", "account/sessions/end", "account/password", "account/tokens", "account/tokens/revoke",
 		"account/people", "account/people/add", "account/people/invite", "account/people/disable", "account/people/enable",
-		"account/people/roles", "account/people/reset-factors", "account/people/end",
+		"account/people/roles", "account/people/reset-factors", "account/people/end", "signin/invite",
 	}
 	if c.Session.CSRFToken {
 		names = append(names, "csrf-token")

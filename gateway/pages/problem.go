@@ -31,6 +31,7 @@ const (
 	ProblemProof                          // the user must prove more, by another sign-in
 	ProblemUnproved                       // the sign-in at a provider has not proved what was asked for
 	ProblemOneFactor                      // the account has a password alone, and two factors are needed
+	ProblemInvitation                     // an invitation that is unknown, used, or too old
 )
 
 // key returns the beginning of the keys of a problem's texts.
@@ -72,6 +73,8 @@ func (p Problem) key() string {
 		return "problem.unproved"
 	case ProblemOneFactor:
 		return "problem.onefactor"
+	case ProblemInvitation:
+		return "problem.invitation"
 	}
 	return ""
 }

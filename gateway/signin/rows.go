@@ -6,6 +6,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
+	"authgate/gateway/invitations"
 	"authgate/gateway/web"
 )
 
@@ -46,6 +47,7 @@ func New(o *endpoint.Options) *SignIn {
 	}
 	password.second = second
 	passkey := &passkeySignIn{proofs: local.Proofs, password: password, second: second, starts: auth.NewStarts(o.Now)}
+	invited := newInvite(o, s.Logout, second, in)
 	delegated := &delegatedLogin{
 		site: site, federation: federation, signedIn: o.SignedIn(), presented: presented, hosts: hosts,
 	}
@@ -60,6 +62,8 @@ func New(o *endpoint.Options) *SignIn {
 		{Name: "signin/code", Method: http.MethodPost, Do: second.serve},
 		{Name: "signin/passkey", Method: http.MethodPost, Enabled: passkey.enabled, Do: passkey.serve},
 		{Name: "signin/passkey/options", Method: http.MethodPost, Enabled: passkey.enabled, Do: passkey.options},
+		{Name: invitations.Page, Method: http.MethodGet, Home: true, Page: true, Do: invited.show},
+		{Name: invitations.Page, Method: http.MethodPost, Home: true, Do: invited.serve},
 		{Name: web.CompletePath, Method: http.MethodGet, Do: hosts.complete},
 		{Name: web.TwinsPath, Method: http.MethodPost, Do: clearTwins(site)},
 		{Name: ".well-known/jwks.json", Method: http.MethodGet, Do: publicKeys(local.JWKS)},

@@ -258,6 +258,7 @@ func (e editor) Edit(ctx context.Context, edit accounts.Edit) error {
 		before()
 	}
 	edit.Apply = func() error {
+		e.rig.Clock.Advance(time.Millisecond) // that takes time
 		e.rig.Reload(e.rig.yaml)
 		return nil
 	}

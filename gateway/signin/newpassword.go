@@ -1,0 +1,35 @@
+package signin
+
+import (
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"authgate/gateway/endpoint"
+)
+
+const (
+	minPassword = 8    // characters
+	maxPassword = 1024 // bytes
+)
+
+// Mistakes in a new password, as the cause of a *web.Error.
+var (
+	ErrShort   = errors.New("the new password is too short")
+	ErrLong    = errors.New("the new password is too long")
+	ErrDiffers = errors.New("the new password and its repetition differ")
+)
+
+// CheckNewPassword returns the error of a password that users cannot choose. again are its
+// repetitions: a page wants one, because its user does not see what they type.
+func CheckNewPassword(next string, again ...string) error {
+	switch {
+	case len(again) > 0 && again[0] != next:
+		return endpoint.BadRequest("The new password and its repetition differ.", ErrDiffers)
+	case utf8.RuneCountInString(next) < minPassword:
+		return endpoint.BadRequest(fmt.Sprintf("The new password must have at least %d characters.", minPassword), ErrShort)
+	case len(next) > maxPassword:
+		return endpoint.BadRequest(fmt.Sprintf("The new password must have at most %d bytes.", maxPassword), ErrLong)
+	}
+	return nil
+}
