@@ -243,21 +243,6 @@ func (l *Logins) amend(
 	return login, nil
 }
 
-// Prove adds methods to what the user of a login has proved, because they have just used
-// them with it: a second factor that they have added. The time of the sign-in stays. The error
-// is ErrRejected if the login has ended.
-func (l *Logins) Prove(ctx context.Context, sid string, methods ...string) error {
-	_, err := l.amend(ctx, sid, func(login *Login) (made, left []string, err error) {
-		for _, method := range methods {
-			if !slices.Contains(login.Proof.AMR, method) {
-				login.Proof.AMR = append(login.Proof.AMR, method)
-			}
-		}
-		return nil, nil, nil
-	})
-	return err
-}
-
 // keys returns the keys of all records that the login names.
 func (login *Login) keys() []string {
 	keys := slices.Clone(login.Handles)

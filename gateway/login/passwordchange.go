@@ -9,11 +9,12 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
+	"authgate/gateway/factors"
 	"authgate/policy"
 )
 
-// renewal is what a login became when its user changed the password with it: what its
-// client had before opens nothing any more, because others may know it.
+// renewal is what a login became when its user changed the account with it. After a new
+// password, what its client had before opens nothing any more, because others may know it.
 type renewal struct {
 	Version string    `json:"version"`          // of the account
 	Since   time.Time `json:"since"`            // when the account changed
@@ -53,23 +54,49 @@ func (o *Overview) Renew(
 ) (*Login, error) {
 	login, err := o.Logins.amend(ctx, id.Login, func(login *Login) (made, left []string, err error) {
 		handles, old := give(login), login.keys()
-		if before, ok := login.current(o.Accounts); ok {
-			login.Version, login.Since = before.LoginVersion(), before.LoginChanged()
-		}
-		login.Renewed = &renewal{
-			Version: changed.LoginVersion(), Since: changed.LoginChanged(), At: o.Logins.now(), Number: login.generation() + 1,
-		}
+		o.follow(login, changed)
+		login.Renewed.Number++
 		login.Handles, login.Attached = nil, nil
 		err = o.Logins.putHandles(ctx, login, handles)
 		return login.Handles, old, err
 	})
+	return login, amended(err)
+}
+
+// Keep makes the login of id go on under its changed account, whose factors its user has
+// changed, with all that it has. used are the methods that the user has just proved with
+// it, by adding them: they count as those of the sign-in, whose time stays. The error is
+// ErrNoLogin if the login has ended.
+func (o *Overview) Keep(
+	ctx context.Context, id *policy.Identity, changed *accounts.Account, used ...string,
+) (*Login, error) {
+	login, err := o.Logins.amend(ctx, id.Login, func(login *Login) (made, left []string, err error) {
+		o.follow(login, changed)
+		login.Proof.AMR = factors.AMR(append(used, login.Proof.AMR...)...)
+		return nil, nil, nil
+	})
+	return login, amended(err)
+}
+
+// follow notes that a login goes on under its changed account.
+func (o *Overview) follow(login *Login, changed *accounts.Account) {
+	if before, ok := login.current(o.Accounts); ok {
+		login.Version, login.Since = before.LoginVersion(), before.LoginChanged()
+	}
+	login.Renewed = &renewal{
+		Version: changed.LoginVersion(), Since: changed.LoginChanged(), At: o.Logins.now(), Number: login.generation(),
+	}
+}
+
+// amended returns the error of a login that was to go on.
+func amended(err error) error {
 	switch {
 	case errors.Is(err, auth.ErrRejected):
-		return nil, ErrNoLogin
+		return ErrNoLogin
 	case err != nil:
-		return nil, fmt.Errorf("changing a login: %w", err)
+		return fmt.Errorf("changing a login: %w", err)
 	}
-	return login, nil
+	return nil
 }
 
 // putHandles records handles of a login, which names them then.

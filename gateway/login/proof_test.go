@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
+	"authgate/gateway/factors"
 	"authgate/gateway/provider"
 	"authgate/internal/test/must"
 	"authgate/policy"
@@ -87,30 +89,44 @@ func TestProofOfAProvider(t *testing.T) {
 	wantProof(t, "renewed", grant.Proof, id, err)
 }
 
-// A second factor that is added counts for all that the login has, and for no other login.
-func TestProve(t *testing.T) {
+// The login that adds a second factor goes on, and has used it; so does all that it has. Another
+// login of the account ends with the change.
+func TestKeep(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	must.Do(t, r.accounts.RecordChanges(t.Context(), r.store, accounts.Reload{Now: r.now()}))
 	before := policy.Proof{AMR: []string{Password}, AuthTime: r.now()}
 	s, other := r.signIn(t, "alice"), r.signIn(t, "alice")
 	r.wantIn(t, s)
 	r.clock.Advance(time.Minute)
+	changed := alice
+	changed.Factors = factors.Set{TOTP: &factors.TOTP{Secret: "c2VhbGVk"}}
+	next := r.withAccounts(t, changed, bob)
+	must.Do(t, next.accounts.RecordChanges(t.Context(), r.store, accounts.Reload{Now: r.now(), Running: r.accounts}))
+	account, _ := next.accounts.Lookup("alice")
+	id := &policy.Identity{Login: s.login.ID}
 	for range 2 {
-		must.Do(t, r.logins.Prove(t.Context(), s.login.ID, "otp", policy.TwoFactors))
+		must.Get(r.overview().Keep(t.Context(), id, account, "otp"))(t)
 	}
-	after := policy.Proof{AMR: []string{Password, "otp", policy.TwoFactors}, AuthTime: before.AuthTime}
-	for want, s := range map[*policy.Proof]*signedIn{&after: s, &before: other} {
+	want := policy.Proof{AMR: []string{Password, "otp", policy.TwoFactors}, AuthTime: before.AuthTime}
+	for _, r := range []*rig{r, next} { // an instance that does not know the factor, and one that does
 		id, err := r.bySession(t, s)
-		wantProof(t, "the session", *want, id, err)
+		wantProof(t, "the session", want, id, err)
 		id, err = r.byToken(t, s.access)
-		wantProof(t, "the access token", *want, id, err)
+		wantProof(t, "the access token", want, id, err)
 		rotated := must.Get(r.rotate(t, s.refresh))(t)
-		if diff := cmp.Diff(*want, rotated.Login.Proof); diff != "" {
+		if diff := cmp.Diff(want, rotated.Login.Proof); diff != "" {
 			t.Errorf("a refresh: %s", diff)
 		}
+		s.refresh = rotated.Token
+	}
+	id, err := r.bySession(t, other)
+	wantProof(t, "another login", before, id, err)
+	if _, err := next.bySession(t, other); !errors.Is(err, auth.ErrRejected) {
+		t.Errorf("another login, with the factor: %v", err)
 	}
 	r.end(t, s)
-	if err := r.logins.Prove(t.Context(), s.login.ID, "otp"); !errors.Is(err, auth.ErrRejected) {
+	if _, err := r.overview().Keep(t.Context(), &policy.Identity{Login: s.login.ID}, account); !errors.Is(err, ErrNoLogin) {
 		t.Errorf("a login that has ended: %v", err)
 	}
 }
