@@ -69,7 +69,7 @@ func (g *Gateway) EndLoginsOf(ctx context.Context, username string) (int, error)
 // password could not be set because the file cannot be written.
 func (g *Gateway) Invite(ctx context.Context, username string) (string, error) {
 	st := g.state.Load()
-	local := passwords{g, st.config}
+	local := editor{g, st.config}
 	account, ok := st.mechanisms.Accounts.Lookup(username)
 	if !ok || !local.Has(account.Username) || !local.Writable() {
 		return "", invitations.ErrNoAccount

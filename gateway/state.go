@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"authgate/gateway/account"
-	"authgate/gateway/accounts"
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/mechanism"
@@ -112,10 +111,10 @@ func (g *Gateway) mount(st *state) (err error) {
 		Site: st.site, CrossSite: st.crossSite, Now: g.storage.now, Realm: st.config.Basic.Realm, Used: st.routing.used,
 		Local: st.mechanisms, Federation: st.federation, Admins: st.config.Admins(), Editor: editor{g, st.config},
 	}
-	file := passwords{g, st.config}
-	o.MayAddFactor = func(a *accounts.Account) bool { return file.Writable() && file.Has(a.Username) && !a.Factors.Any() }
+	owned := ownAccounts{editor{g, st.config}}
+	o.MayAddFactor = account.MayAddFactor(owned, st.mechanisms.Proofs)
 	s := signin.New(o)
-	rows := append(s.Rows, account.Rows(o, s, file)...)
+	rows := append(s.Rows, account.Rows(o, s, owned)...)
 	st.home = account.Home(o)
 	st.endpoints, err = endpoint.New(o, st.config.OwnEndpoints(), rows)
 	return err

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/mechanism"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )
@@ -48,10 +49,10 @@ func (r *rig) loginOf(cookie string) string {
 // addsFactor makes the login of a session one with two factors.
 func (r *rig) addsFactor(cookie string) {
 	r.t.Helper()
-	logins := r.state.Load().mechanisms.Logins
-	if err := logins.Prove(r.t.Context(), r.loginOf(cookie), "otp", policy.TwoFactors); err != nil {
-		r.t.Fatal(err)
-	}
+	local := r.state.Load().mechanisms
+	account, _ := local.Accounts.Lookup("alice")
+	id := &policy.Identity{Login: r.loginOf(cookie)}
+	must.Get(mechanism.Overview(local, r.state.Load().federation).Keep(r.t.Context(), id, account, "otp"))(r.t)
 }
 
 const (
@@ -313,7 +314,7 @@ func TestStepUpLeadsToTheAccount(t *testing.T) {
 	file, _ := newFileRig(t, "users.yaml", fileAccounts, route)
 	for status, r := range map[int]*rig{303: file, 403: newRig(t, baseConfig+route)} {
 		w := r.want(status, "POST", "/login", form, formType, browser, "Origin: https://gw.example")
-		led := w.Header().Get("Location") == "/account" && jarOf(w)["session_id"] != ""
+		led := w.Header().Get("Location") == "/account?return_to=%2Ftwo%2F&factors=2" && jarOf(w)["session_id"] != ""
 		if led != (status == 303) || !led && w.Header()["Set-Cookie"] != nil {
 			t.Errorf("%d: %v", status, w.Header())
 		}

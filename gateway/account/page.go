@@ -24,14 +24,16 @@ const (
 	doneEverywhere = "everywhere"
 	donePassword   = "password"
 	doneToken      = "token"
+	donePasskey    = "passkey"
+	doneFactor     = "factor"
 )
 
 // page is the page where users see and change what is theirs.
 type page struct {
-	options   *endpoint.Options
-	overview  *login.Overview
-	tokens    *apitokens.Set
-	passwords Passwords
+	options  *endpoint.Options
+	overview *login.Overview
+	tokens   *apitokens.Set
+	owned    Accounts
 }
 
 // reader returns the user who may see what is theirs. An API token without roles is for
@@ -52,7 +54,8 @@ func (p *page) reader(ex *web.Exchange) (*policy.Identity, error) {
 
 // done leads a browser back to the page, after a form has done something.
 func (p *page) done(ex *web.Exchange, what string) {
-	ex.Redirect(http.StatusSeeOther, web.WithParameter(p.options.Site.Own("account"), doneField, what))
+	place := web.WithParameter(p.options.Site.Own("account"), doneField, what)
+	ex.Redirect(http.StatusSeeOther, p.options.Site.WithReturn(place, ex.ReadReturn(ex.QueryValue)))
 }
 
 // notice returns what the page says about the form before.
@@ -60,6 +63,7 @@ func (p *page) notice(ex *web.Exchange) pages.ManageNotice {
 	return map[string]pages.ManageNotice{
 		doneLogin: pages.ManageEnded, doneOthers: pages.ManageEndedOthers,
 		doneEverywhere: pages.ManageEndedEverywhere, donePassword: pages.ManagePassword, doneToken: pages.ManageRevoked,
+		donePasskey: pages.ManagePasskey, doneFactor: pages.ManageFactor,
 	}[ex.QueryValue(doneField)]
 }
 
@@ -120,9 +124,10 @@ func (p *page) write(ex *web.Exchange, id *policy.Identity, status int, show fun
 
 // offer adds what the user can change: the password of a local account, and API tokens.
 func (p *page) offer(ex *web.Exchange, id *policy.Identity, view *pages.Manage) error {
-	if account, ok := p.owner(id); ok && p.passwords.Writable() && p.passwords.Has(account.Username) {
+	if account, ok := p.owner(id); ok && p.owned.Writable() && p.owned.Has(account.Username) {
 		view.PasswordAction = p.options.Site.Own("account/password")
 	}
+	p.offerFactors(ex, id, view)
 	owner, err := p.tokens.Owner(&ex.Store, id)
 	if errors.Is(err, apitokens.ErrNoOwner) {
 		return nil
@@ -133,7 +138,7 @@ func (p *page) offer(ex *web.Exchange, id *policy.Identity, view *pages.Manage) 
 	view.TokenRoles = owner.Roles()
 	view.TokenAction, view.RevokeAction = p.options.Site.Own("account/tokens"), p.options.Site.Own("account/tokens/revoke")
 	if !p.options.Local.Logins.SignedInWithin(id, freshSignIn) {
-		view.SignInAgainURL = p.options.SignInAgain("account")
+		view.SignInAgainURL = p.options.SignInAgain("account", policy.Demand{}, web.Return{})
 	}
 	tokens, err := p.tokens.List(&ex.Store, owner)
 	if err != nil {

@@ -7,58 +7,16 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"time"
 	"unicode/utf8"
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/signin"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
-
-// passwordTime bounds how long a change waits for others, and for the file.
-const passwordTime = 30 * time.Second
-
-// Errors of Passwords.
-var (
-	// ErrPasswordChanged: the verified password is not the current one any more.
-	ErrPasswordChanged = errors.New("account: the password was changed at the same moment")
-	// ErrPasswordFixed: the password of the account cannot be changed here.
-	ErrPasswordFixed = errors.New("account: the password of the account cannot be changed here")
-)
-
-// Passwords changes the passwords of local accounts.
-type Passwords interface {
-	// Writable reports whether there is a file of accounts that can be changed.
-	Writable() bool
-	// Has reports whether the account of that name is in the file.
-	Has(username string) bool
-	// Set gives an account another password hash. It applies when Set returns
-	// without an error. The errors are ErrPasswordChanged, ErrPasswordFixed, and
-	// failures.
-	Set(ctx context.Context, change PasswordChange) (ChangedPassword, error)
-}
-
-// PasswordChange is what a user wants to change.
-type PasswordChange struct {
-	Identity *policy.Identity  // of the user; its login goes on
-	Verified *accounts.Account // the account when its password was verified
-	Hash     string            // of the new password
-	// Give returns the new values of the login; see login.Overview.Renew.
-	Give func(*login.Login) []login.Handle
-}
-
-// ChangedPassword tells what became of the logins of an account.
-type ChangedPassword struct {
-	Ended []*login.Login // the other logins; also beside an error
-	// Renewed is the login that goes on. It is nil if it has ended too: the store
-	// failed, or an operator has disabled the account.
-	Renewed *login.Login
-}
 
 // password is POST /account/password.
 type password struct {
@@ -74,7 +32,7 @@ type passwordOrder struct{ current, next string }
 
 // enabled returns why no password can be changed.
 func (p *password) enabled() error {
-	if !p.page.passwords.Writable() {
+	if !p.page.owned.Writable() {
 		return fixedPassword(errors.New("accounts.file is not set, or cannot be replaced"))
 	}
 	return nil
@@ -89,7 +47,7 @@ func (p *password) may(id *policy.Identity) error {
 			Status: http.StatusForbidden, Detail: "Only users with a local account have a password here.",
 			Cause: errors.New("the user signed in at a provider"),
 		}
-	case !p.page.passwords.Has(owner.Username):
+	case !p.page.owned.Has(owner.Username):
 		return fixedPassword(errors.New("the account is not in accounts.file"))
 	}
 	return nil
@@ -138,16 +96,16 @@ func (p *password) change(
 		return err
 	}
 	// A client that leaves must not leave half a change behind.
-	ctx, cancel := context.WithTimeout(ex.Store.Detached(), passwordTime)
+	ctx, cancel := context.WithTimeout(ex.Store.Detached(), changeTime)
 	defer cancel()
-	changed, err := p.page.passwords.Set(ctx, PasswordChange{
-		Identity: id, Verified: verified, Hash: hash, Give: values.Give,
+	changed, err := p.page.owned.SetPassword(ctx, PasswordChange{
+		Owner: Owner{id, verified}, Hash: hash, Give: values.Give,
 	})
 	p.logout.Ended(ex, changed.Ended)
 	switch {
-	case errors.Is(err, ErrPasswordChanged):
+	case errors.Is(err, ErrChanged):
 		return wrongPassword(err)
-	case errors.Is(err, ErrPasswordFixed):
+	case errors.Is(err, ErrFixed):
 		return fixedPassword(err)
 	case err != nil:
 		return fmt.Errorf("changing a password: %w", err)

@@ -106,7 +106,7 @@ func (p *people) write(ex *web.Exchange, status int, show func(*pages.People)) e
 		Writable: p.options.Editor.Writable(),
 	}
 	if !p.options.Local.Logins.SignedInWithin(id, freshSignIn) {
-		view.SignInAgainURL = p.options.SignInAgain(peoplePage)
+		view.SignInAgainURL = p.options.SignInAgain(peoplePage, policy.Demand{}, web.Return{})
 	}
 	view.Action = own(peoplePage) + "/"
 	for _, info := range infos {

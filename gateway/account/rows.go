@@ -2,6 +2,7 @@ package account
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"authgate/gateway/endpoint"
@@ -18,14 +19,15 @@ const freshSignIn = 10 * time.Minute
 const jsonOrForm = web.TypeJSON + " or " + web.TypeForm
 
 // Rows returns the endpoints of a configuration. They need those of s.
-func Rows(o *endpoint.Options, s *signin.SignIn, passwords Passwords) []endpoint.Row {
+func Rows(o *endpoint.Options, s *signin.SignIn, owned Accounts) []endpoint.Row {
 	local := o.Local
-	page := &page{options: o, overview: mechanism.Overview(local, o.Federation), tokens: local.API, passwords: passwords}
+	page := &page{options: o, overview: mechanism.Overview(local, o.Federation), tokens: local.API, owned: owned}
 	logins := &logins{page: page, logout: s.Logout}
 	password := &password{
 		page: page, accounts: local.Accounts, verifier: local.Verifier, logout: s.Logout, issuer: s.Issuer,
 	}
 	tokens := &tokens{page: page, tokens: local.API, sessions: o.Sessions("")}
+	own := &ownFactors{page: page, proofs: local.Proofs, logout: s.Logout, sessions: o.Sessions("")}
 	const get, post = http.MethodGet, http.MethodPost
 	rows := []endpoint.Row{
 		{Name: "me", Method: get, Do: func(ex *web.Exchange) error { return me(ex, o) }},
@@ -44,7 +46,7 @@ func Rows(o *endpoint.Options, s *signin.SignIn, passwords Passwords) []endpoint
 		},
 		{Name: "account/tokens/revoke", Method: post, Home: true, Sessions: true, May: tokens.may, Do: tokens.revoke},
 	}
-	return append(rows, peopleRows(o, s.Logout)...)
+	return slices.Concat(rows, own.rows(), peopleRows(o, s.Logout))
 }
 
 // Home returns the page at / of the host where users sign in, for when no route is there.

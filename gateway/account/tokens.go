@@ -164,7 +164,7 @@ func (t *tokens) revoke(ex *web.Exchange) error {
 	if err != nil {
 		return noTokens(err)
 	}
-	token, err := readRevocation(ex)
+	token, err := readText(ex, "id")
 	if err != nil {
 		return err
 	}
@@ -186,20 +186,20 @@ func (t *tokens) revoke(ex *web.Exchange) error {
 	return nil
 }
 
-// readRevocation returns the id of the token to revoke.
-func readRevocation(ex *web.Exchange) (string, error) {
+// readText returns the one text that a request needs, under a name.
+func readText(ex *web.Exchange, name string) (string, error) {
 	if ex.MediaType() == web.TypeForm {
 		values, err := url.ParseQuery(string(ex.Body))
-		if err != nil || len(values["id"]) != 1 {
-			return "", endpoint.BadRequest(`The form must have one field "id".`, nil)
+		if err != nil || len(values[name]) != 1 {
+			return "", endpoint.BadRequest(`The form must have one field "`+name+`".`, nil)
 		}
-		return values.Get("id"), nil
+		return values.Get(name), nil
 	}
 	o, err := endpoint.JSONBody(ex, jsonOrForm)
 	if err != nil {
 		return "", err
 	}
-	return o.Text("id")
+	return o.Text(name)
 }
 
 // may returns why the user cannot have API tokens.

@@ -41,6 +41,8 @@ func (c *Config) OwnEndpoints() []string {
 		"signin/code", "signin/passkey", "signin/passkey/options",
 		"callback", "auth/callback", ".well-known/jwks.json",
 		"account", "account/sessions", "account/sessions/end", "account/password", "account/tokens", "account/tokens/revoke",
+		"account/factors", "account/passkeys", "account/passkeys/options", "account/passkeys/remove",
+		"account/totp", "account/totp/confirm", "account/totp/remove", "account/recovery-codes",
 		"account/people", "account/people/add", "account/people/invite", "account/people/disable", "account/people/enable",
 		"account/people/roles", "account/people/reset-factors", "account/people/end", "signin/invite",
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"authgate/gateway/web"
+	"authgate/policy"
 )
 
 // Serve answers a request to the endpoint.
@@ -95,18 +96,31 @@ func (e *Endpoint) admit(ex *web.Exchange, row *Row) (answered bool, err error) 
 	if err == nil && row.May != nil {
 		err = row.May(id)
 	}
-	if err != nil || row.Fresh == 0 || e.options.Local.Logins.SignedInWithin(id, row.Fresh) {
+	if err != nil {
 		return false, err
 	}
+	if row.Fresh > 0 && !e.options.Local.Logins.SignedInWithin(id, row.Fresh) {
+		return e.again(ex, policy.Demand{MaxAge: row.Fresh}, policy.Demand{}, fmt.Sprintf(
+			"Sign in again to do this. Your sign-in is older than %d minutes.", int(row.Fresh.Minutes())))
+	}
+	if row.Demand == nil {
+		return false, nil
+	}
+	if d := row.Demand(id); !d.Met(&id.Proof, e.options.Now()) {
+		return e.again(ex, d, d, "Sign in again to do this. It needs: "+d.String()+".")
+	}
+	return false, nil
+}
+
+// again answers a user whose sign-in has proved too little: a page leads through one that
+// asks for more. It reports whether it has answered.
+func (e *Endpoint) again(ex *web.Exchange, lacks, ask policy.Demand, detail string) (answered bool, err error) {
 	if ByPage(ex) && !ex.ByScript() {
 		ex.Decision = web.DecisionChallenge
-		ex.Redirect(http.StatusSeeOther, e.options.SignInAgain(e.back))
+		ex.Redirect(http.StatusSeeOther, e.options.SignInAgain(e.back, ask, ex.ReadReturn(ex.QueryValue)))
 		return true, nil
 	}
-	return false, &web.Error{
-		Status: http.StatusForbidden, MaxAge: row.Fresh,
-		Detail: fmt.Sprintf("Sign in again to do this. Your sign-in is older than %d minutes.", int(row.Fresh.Minutes())),
-	}
+	return false, &web.Error{Status: http.StatusForbidden, MaxAge: lacks.MaxAge, Detail: detail}
 }
 
 func (e *Endpoint) notAllowed() error {

@@ -73,6 +73,9 @@ type Row struct {
 	May func(*policy.Identity) error
 	// Fresh is how old the user's sign-in may be; 0: any age. It needs Sessions.
 	Fresh time.Duration
+	// Demand returns what the user's sign-in must have proved, beside Fresh; nil: no more. It
+	// needs Sessions.
+	Demand func(*policy.Identity) policy.Demand
 	// Admins: only users who look after accounts may know of it; others get 404. If one row of
 	// an endpoint is Admins, all are.
 	Admins bool
@@ -99,7 +102,7 @@ type Endpoint struct {
 // would keep it.
 func New(o *Options, names []string, rows []Row) (map[string]*Endpoint, error) {
 	for _, row := range rows {
-		if !row.Sessions && (row.May != nil || row.Fresh != 0) {
+		if !row.Sessions && (row.May != nil || row.Fresh != 0 || row.Demand != nil) {
 			return nil, fmt.Errorf("the endpoint %q has a rule about its user, but needs no session", row.Name)
 		}
 	}

@@ -77,11 +77,12 @@ func Guest(ex *web.Exchange, chain auth.Chain) (*policy.Identity, error) {
 	return nil, err
 }
 
-// SignInAgain returns the page where a user who is signed in signs in once more, and
-// from where they come back to the page of that name.
-func (o *Options) SignInAgain(back string) string {
+// SignInAgain returns the page where a user who is signed in signs in once more, by a sign-in
+// that proves what d demands, and from where they come back to the page of that name. That
+// page then leads on to where they came from, if they were led there.
+func (o *Options) SignInAgain(back string, d policy.Demand, from web.Return) string {
 	page := web.WithParameter(o.Site.Own("signin"), web.ReasonField, web.ReasonFresh)
-	return o.Site.WithReturn(page, web.Return{Path: o.Site.Own(back)})
+	return o.Site.WithReturn(page, web.Return{Path: o.Site.WithReturn(o.Site.Own(back), from), Demand: d})
 }
 
 // ByPage reports whether the form of a page, or one like it, sent the request.

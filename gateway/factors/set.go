@@ -99,6 +99,20 @@ func (s Set) WithoutTOTP() (Set, bool) {
 	return s.ended(), had
 }
 
+// Added returns the methods that a user has proved who made this set from another: those of
+// the factors that are new. A passkey has verified its user when it was added, or has not.
+func (s Set) Added(before Set) (methods []string) {
+	for _, p := range s.Passkeys {
+		if _, had := before.Passkey(p.ID); !had {
+			methods = append(methods, p.Methods(p.UserVerified)...)
+		}
+	}
+	if s.TOTP != nil && (before.TOTP == nil || before.TOTP.Secret != s.TOTP.Secret) {
+		methods = append(methods, OTP)
+	}
+	return methods
+}
+
 // ended returns the set without recovery codes if the last factor has gone.
 func (s Set) ended() Set {
 	if !s.Any() {

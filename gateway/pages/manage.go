@@ -18,11 +18,12 @@ type Manage struct {
 	CSRFToken           string // in each form, unless empty
 	Notice              ManageNotice
 	Logins              []OwnLogin
-	EndAction           string // gets id, or others=true and tokens=true
-	PasswordAction      string // gets current, new and again
-	TokenAction         string // gets name, expires_in and roles
-	SignInAgainURL      string // leads to TokenAction through a sign-in; empty: none is needed
-	RevokeAction        string // gets id
+	EndAction           string      // gets id, or others=true and tokens=true
+	PasswordAction      string      // gets current, new and again
+	Factors             *OwnFactors // nil: the user can have none
+	TokenAction         string      // gets name, expires_in and roles
+	SignInAgainURL      string      // leads to TokenAction through a sign-in; empty: none is needed
+	RevokeAction        string      // gets id
 	Tokens              []OwnToken
 	NewToken, TokenName string   // a token that was made just now, and its name
 	TokenRoles          []string // that a token can have
@@ -55,10 +56,15 @@ const (
 	ManageEndedEverywhere              // all other logins and the tokens have ended
 	ManagePassword                     // the password is changed
 	ManageRevoked                      // a token is revoked
+	ManagePasskey                      // a passkey is added
+	ManageFactor                       // a factor is removed
 	ManageWrong                        // the current password is wrong
 	ManageShort                        // the new password is too short
 	ManageLong                         // the new password is too long
 	ManageDiffers                      // the new password and its repetition differ
+	ManageWrongCode                    // the code does not confirm the app
+	ManageNoPending                    // no app waits for a code
+	ManagePasskeyRefused               // the passkey is not acceptable
 	ManageTokenRefused                 // the name, the time or a role of a token is not possible
 	ManageTooManyTokens
 )
@@ -68,6 +74,9 @@ func (n ManageNotice) Error() bool { return n >= ManageWrong }
 
 // OfPassword reports whether the password was not changed.
 func (n ManageNotice) OfPassword() bool { return n >= ManageWrong && n <= ManageDiffers }
+
+// OfFactor reports whether no factor was added.
+func (n ManageNotice) OfFactor() bool { return n >= ManageWrongCode && n <= ManagePasskeyRefused }
 
 // OfToken reports whether a token was not made.
 func (n ManageNotice) OfToken() bool { return n >= ManageTokenRefused }
@@ -96,6 +105,8 @@ func (l *texts) managed(n ManageNotice) (string, error) {
 		return l.text("manage.done.password")
 	case ManageRevoked:
 		return l.text("manage.done.token")
+	case ManagePasskey, ManageFactor, ManageWrongCode, ManageNoPending, ManagePasskeyRefused:
+		return l.factors(n)
 	case ManageWrong:
 		return l.text("manage.wrong")
 	case ManageShort:

@@ -143,19 +143,19 @@ type Pages struct {
 func newPages(l *layout, texts *texts) (*Pages, error) {
 	p := &Pages{language: texts.tag.String(), layout: l}
 	for name, page := range map[string]**template.Template{
-		"signin":    &p.signIn,
-		"code":      &p.code,
-		"signedin":  &p.signedIn,
-		"home":      &p.home,
-		"error":     &p.failure,
-		"account":   &p.account,
-		"manage":    &p.manage,
-		"people":    &p.people,
-		"invite":    &p.invite,
-		"logout":    &p.confirmLogout,
-		"signedout": &p.signedOut,
-		"onward":    &p.onward,
-		"ask":       &p.ask,
+		"signin":         &p.signIn,
+		"code":           &p.code,
+		"signedin":       &p.signedIn,
+		"home":           &p.home,
+		"error":          &p.failure,
+		"account":        &p.account,
+		"manage factors": &p.manage,
+		"people":         &p.people,
+		"invite":         &p.invite,
+		"logout":         &p.confirmLogout,
+		"signedout":      &p.signedOut,
+		"onward":         &p.onward,
+		"ask":            &p.ask,
 	} {
 		parsed, err := parse(name, l, texts)
 		if err != nil {
@@ -166,8 +166,13 @@ func newPages(l *layout, texts *texts) (*Pages, error) {
 	return p, nil
 }
 
-// parse reads one page and the layout.
-func parse(name string, l *layout, texts *texts) (*template.Template, error) {
+// parse reads a page, the parts of it that have files of their own, and the layout. names are
+// those of the page and the parts, with spaces between them.
+func parse(names string, l *layout, texts *texts) (*template.Template, error) {
+	files := []string{"templates/layout.html"}
+	for _, name := range strings.Fields(names) {
+		files = append(files, "templates/"+name+".html")
+	}
 	return template.New("layout.html").Funcs(template.FuncMap{
 		// The style sheet is inserted without escaping, so that its hash matches.
 		"style":     func() template.CSS { return template.CSS(l.style) },
@@ -187,7 +192,7 @@ func parse(name string, l *layout, texts *texts) (*template.Template, error) {
 		"peopled":   texts.peopled,
 		"device":    texts.device,
 		"datetime":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	}).ParseFS(templates, "templates/layout.html", "templates/"+name+".html")
+	}).ParseFS(templates, files...)
 }
 
 // Language returns the language of the pages, for Content-Language.

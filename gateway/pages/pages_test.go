@@ -39,11 +39,26 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"manage": func(w io.Writer) error {
 			return p.Manage(w, Manage{
 				user, v, []string{v}, v, v, v, ManageWrong, []OwnLogin{{v, true, v, v, v, v, now, now, now}, {v, false, v, v, v, v, now, now, now}},
-				v, v, v, "", v, []OwnToken{{v, v, []string{v}, now, now, now}}, v, v, []string{v, v},
+				v, v, ownFactors(v), v, "", v, []OwnToken{{v, v, []string{v}, now, now, now}}, v, v, []string{v, v},
 			})
 		},
 		"managed": func(w io.Writer) error {
 			return p.Manage(w, Manage{User: user, Notice: ManageTokenRefused, TokenAction: v, RevokeAction: v, TokenRoles: []string{v}})
+		},
+		"a new app": func(w io.Writer) error {
+			f := ownFactors(v)
+			f.Setup, f.NewCodes = &TOTPSetup{v, "<svg></svg>"}, nil
+			return p.Manage(w, Manage{User: user, CSRFToken: v, Factors: f})
+		},
+		"a wrong code": func(w io.Writer) error {
+			f := ownFactors(v)
+			f.Setup, f.NewCodes = &TOTPSetup{}, nil
+			return p.Manage(w, Manage{User: user, CSRFToken: v, Factors: f, Notice: ManageWrongCode})
+		},
+		"factors and an old sign-in": func(w io.Writer) error {
+			f := ownFactors(v)
+			f.SignInAgainURL, f.NewCodes = v, nil
+			return p.Manage(w, Manage{User: user, Factors: f, Notice: ManagePasskeyRefused})
 		},
 		"sign in again": func(w io.Writer) error {
 			return p.Manage(w, Manage{User: user, TokenAction: v, SignInAgainURL: v, RevokeAction: v})
@@ -53,6 +68,15 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"goodbye":    func(w io.Writer) error { return p.SignedOut(w, SignedOut{SignInURL: v}) },
 		"ask":        func(w io.Writer) error { return p.Ask(w, Ask{v, v}) },
 		"onward":     func(w io.Writer) error { return p.Onward(w, Onward{v}) },
+	}
+}
+
+// ownFactors returns factors with value v in every field.
+func ownFactors(v string) *OwnFactors {
+	return &OwnFactors{
+		Passkeys: []OwnPasskey{{v, v}, {v, v}}, TOTP: true, RecoveryCodes: 2,
+		PasskeyOptions: v, PasskeyAction: v, PasskeyRemove: v, TOTPAction: v, TOTPRemove: v, TOTPConfirm: v, RecoveryAction: v,
+		NewCodes: []string{v, v}, Needed: v, ContinueURL: v,
 	}
 }
 

@@ -60,7 +60,7 @@ func (e *entrance) admit(ex *web.Exchange, a *arrival) error {
 	case !a.page:
 		ex.JSON(web.TypeJSON, http.StatusOK, e.issuer.tokens.response("Signed in.", given.tokens))
 	case leads:
-		ex.Redirect(http.StatusSeeOther, e.site.Own("account"))
+		ex.Redirect(http.StatusSeeOther, e.site.WithReturn(e.site.Own("account"), a.then))
 	default:
 		place, asks := e.hosts.afterLogin(ex, given.login.ID, a.then)
 		if asks {

@@ -134,7 +134,7 @@ func TestStepUpToASecondFactor(t *testing.T) {
 		_, w := alice.Visit("GET", two, "")
 		at, w := alice.Post(w, "alice")
 		switch changed := !maps.Equal(sessions, alice.Jars["gw.example"]); {
-		case mayAdd && (at != "https://gw.example/account" || w.Code != 200 || !changed):
+		case mayAdd && (!strings.HasPrefix(at, "https://gw.example/account?return_to=") || w.Code != 200 || !changed):
 			t.Errorf("at %s: %d, want the account, and a new session", at, w.Code)
 		case !mayAdd && (at != "https://gw.example/login" || w.Code != 403 || changed ||
 			!strings.Contains(w.Body.String(), "Your account has a password alone")):

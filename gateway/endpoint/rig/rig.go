@@ -117,8 +117,8 @@ type Rig struct {
 	Clock    *clocktest.Clock
 	Log      *logtest.Buffer
 	Registry *prometheus.Registry
-	// Passwords changes passwords. By default it can change none.
-	Passwords account.Passwords
+	// Accounts changes accounts. By default it can change none.
+	Accounts account.Accounts
 	// MayAddFactor is endpoint.Options.MayAddFactor, from the next Reload on.
 	MayAddFactor func(*accounts.Account) bool
 
@@ -166,7 +166,7 @@ func start(t testing.TB, dir, yaml string, s store.Store, clock *clocktest.Clock
 	t.Helper()
 	r := &Rig{
 		Dir: dir, Store: &Store{Store: s}, Clock: clock, Log: &logtest.Buffer{}, Registry: prometheus.NewRegistry(),
-		Passwords: fixed{},
+		Accounts: fixed{},
 	}
 	logger := slog.New(slog.NewJSONHandler(r.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	metrics := must.Get(web.NewMetrics(r.Registry, logger, "test", nil))(t)
@@ -213,9 +213,12 @@ func (r *Rig) Reload(yaml string) {
 		Local: local, Federation: federation, MayAddFactor: r.MayAddFactor,
 		Admins: cfg.Admins(), Editor: editor{r, cfg},
 	}
+	if r.MayAddFactor == nil {
+		r.Options.MayAddFactor = account.MayAddFactor(r.Accounts, local.Proofs)
+	}
 	site.CSRFToken = r.Options.CrossSite.Token
 	s := signin.New(r.Options)
-	rows := append(s.Rows, account.Rows(r.Options, s, r.Passwords)...)
+	rows := append(s.Rows, account.Rows(r.Options, s, r.Accounts)...)
 	r.endpoints = must.Get(endpoint.New(r.Options, cfg.OwnEndpoints(), rows))(r.T)
 }
 
@@ -229,10 +232,10 @@ func (r *Rig) Mount(rows []endpoint.Row) {
 	maps.Copy(r.endpoints, must.Get(endpoint.New(r.Options, names, rows))(r.T))
 }
 
-// fixed are passwords that cannot be changed.
-type fixed struct{ account.Passwords }
+// fixed are accounts that cannot be changed.
+type fixed struct{ account.Accounts }
 
-// Writable implements account.Passwords.
+// Writable implements account.Accounts.
 func (fixed) Writable() bool { return false }
 
 // editor changes accounts in accounts.file, and makes the rig serve them. It implements
