@@ -3,11 +3,10 @@ package signin_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -191,31 +190,17 @@ func TestReplayOfAnAssertion(t *testing.T) {
 	p := newPeople(t, "")
 	alice := key(true)
 	p.addPasskey(alice, "alice")
-	instances := []*rig.Rig{p.Rig, p.Instance(p.yaml)}
+	other := p.Instance(p.yaml)
 	answer := answerTo(t, alice, options(p.Client, ""))
 	var copies []string
 	for range 8 {
 		copies = append(copies, answerTo(t, alice.Clone(), options(p.Client, "")))
 	}
 	for _, answers := range [][]string{slices.Repeat([]string{answer}, len(copies)), copies} {
-		var won atomic.Int64
-		var all sync.WaitGroup
-		start := make(chan struct{})
-		for i := range len(copies) {
-			q := rig.Request("POST", "/signin/passkey", answers[i], rig.JSON)
-			all.Go(func() {
-				<-start
-				if w := instances[i%2].Serve(q); w.Code == 200 {
-					won.Add(1)
-				} else if w.Code != 401 {
-					t.Errorf("%d %s", w.Code, w.Body)
-				}
-			})
-		}
-		close(start)
-		all.Wait()
-		if won.Load() != 1 {
-			t.Errorf("%d sign-ins", won.Load())
+		if won := atOnce(t, p.Rig, other, len(answers), func(i int) *http.Request {
+			return rig.Request("POST", "/signin/passkey", answers[i], rig.JSON)
+		}); won != 1 {
+			t.Errorf("%d sign-ins", won)
 		}
 	}
 }

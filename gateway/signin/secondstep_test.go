@@ -301,30 +301,43 @@ func TestReplayOfACode(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t, "")
 	secret, recovery := p.addTOTP("alice")
-	instances := []*rig.Rig{p.Rig, p.Instance(p.yaml)}
+	other := p.Instance(p.yaml)
 	for _, code := range []string{p.code(secret), recovery[0]} {
-		var won atomic.Int64
-		var all sync.WaitGroup
-		start := make(chan struct{})
-		for i := range 8 {
-			q := rig.Request("POST", "/login", withCode(rig.Alice, code), rig.JSON)
-			q.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", i)
-			all.Go(func() {
-				<-start
-				if w := instances[i%2].Serve(q); w.Code == 200 {
-					won.Add(1)
-				} else if w.Code != 401 {
-					t.Errorf("%d %s", w.Code, w.Body)
-				}
-			})
-		}
-		close(start)
-		all.Wait()
-		if won.Load() != 1 {
-			t.Errorf("%d sign-ins with the code %s", won.Load(), code)
+		if won := atOnce(t, p.Rig, other, 8, func(int) *http.Request {
+			return rig.Request("POST", "/login", withCode(rig.Alice, code), rig.JSON)
+		}); won != 1 {
+			t.Errorf("%d sign-ins with the code %s", won, code)
 		}
 		p.Clock.Advance(time.Hour)
 	}
+}
+
+// atOnce sends n requests to two instances at once, each from another address, and returns how
+// many were answered with 200. The others must be 401.
+func atOnce(t *testing.T, one, other *rig.Rig, n int, request func(i int) *http.Request) int {
+	t.Helper()
+	var won atomic.Int64
+	var all sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		instance := one
+		if i%2 == 1 {
+			instance = other
+		}
+		q := request(i)
+		q.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", i)
+		all.Go(func() {
+			<-start
+			if w := instance.Serve(q); w.Code == 200 {
+				won.Add(1)
+			} else if w.Code != 401 {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		})
+	}
+	close(start)
+	all.Wait()
+	return int(won.Load())
 }
 
 // Without an answer of the store there is no login and no cookie.
