@@ -477,3 +477,27 @@ func TestLedToAFactor(t *testing.T) {
 		ownrig.WantPage(t, page, "not evil.example", "not javascript")
 	}
 }
+
+// The code that confirms an app does not sign in. The next one does, and then changes factors.
+func TestConfirmationCodeIsSpent(t *testing.T) {
+	t.Parallel()
+	r, _ := newFileRig(t, "accounts.yaml", fileAccounts)
+	here := r.login(aliceIn)
+	secret, codes := r.addTOTP(here.cookie)
+	signIn := func(code string) string {
+		return `{"username":"alice","password":"wonderland","code":"` + code + `"}`
+	}
+	spent := must.Get(authenticator.Code(secret, r.clock.Now()))(t)
+	r.want(401, "POST", "/login", signIn(spent), jsonType)
+	r.want(401, "POST", "/login", aliceIn, jsonType)
+	r.clock.Advance(30 * time.Second)
+	in := r.login(signIn(must.Get(authenticator.Code(secret, r.clock.Now()))(t)))
+	r.want(200, "POST", "/account/passkeys/options", "", in.cookie)
+	in = r.login(signIn(codes[0]))
+	r.want(401, "POST", "/login", signIn(codes[0]), jsonType)
+	r.mustReload(fileConfig(t, "accounts.yaml")) // as the file has changed
+	r.wantFactors(`{"passkeys":[],"totp":true,"recovery_codes":9}`, in.cookie)
+	r.want(200, "POST", "/account/totp/remove", "", in.cookie)
+	r.clock.Advance(1) // logins that had begun before all others ended are refused
+	r.login(aliceIn)
+}
