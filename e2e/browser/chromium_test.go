@@ -49,6 +49,10 @@ func TestBrowser(t *testing.T) {
 		"pages, all of them":           gallery,
 		"pages, something slipped in":  slippedIn,
 		"a proxy set up wrong":         wrongSetup,
+		"passkeys":                     passkeysInBrowser,
+		"a security key":               securityKeyInBrowser,
+		"codes":                        codesInBrowser,
+		"an old sign-in":               oldSignInInBrowser,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
