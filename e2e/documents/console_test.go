@@ -26,8 +26,8 @@ import (
 //	                 document is one shell in one folder, beside the
 //	                 demonstration on the shipped config.yaml. A line that ends
 //	                 in \ goes on in the next. The files of the document are
-//	                 in the folder, and the log is in authgate.log. The tutorial
-//	                 has no demonstration, see tutorial_test.go.
+//	                 in the folder, and the log is in authgate.log. Two pages
+//	                 have no demonstration, see tutorial_test.go.
 //	yaml             a whole configuration
 //	yaml fragment    a part of one; it is put into the base
 //	yaml base        the base of this document; without it, fragmentBase
@@ -97,7 +97,7 @@ func TestDocsConsole(t *testing.T) {
 	docs := documents(t)
 	for name, doc := range docs {
 		commands := commandsOf(t, doc)
-		if len(commands) == 0 || name == tutorialPage {
+		if len(commands) == 0 || name == tutorialPage || name == secondFactorPage {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,7 @@ package documents
 
 import (
 	"fmt"
-	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,19 +10,38 @@ import (
 	"authgate/e2e/world"
 )
 
-// tutorialPage has no demonstration beside it: it begins with nothing, and starts
-// the application and the gateway itself.
-const tutorialPage = "docs/tutorial.md"
+// Pages that have no demonstration beside them: they begin with nothing, and start the
+// application and the gateway themselves.
+const (
+	tutorialPage     = "docs/tutorial.md"
+	secondFactorPage = "docs/how-to/second-factor.md"
+)
 
-// TestDocsTutorial does what the tutorial says, in an empty folder, with its own
-// files and nothing else.
+// TestDocsTutorial does what the tutorial says.
 func TestDocsTutorial(t *testing.T) {
 	t.Parallel()
+	beginWithNothing(t, tutorialPage,
+		"hash-password", "serve", "explain", "/login", `\b403\b`, `"denied"`, "/logout")
+}
+
+// TestDocsSecondFactor does what the page on second factors says, with Debian's oathtool as
+// the app for codes.
+func TestDocsSecondFactor(t *testing.T) {
+	t.Parallel()
+	world.FindProgram(t, "oathtool")
+	beginWithNothing(t, secondFactorPage,
+		"serve", "factors: 2", "/account/totp/confirm", `"factors":\["totp"\]`, "the secret", "reset-factors")
+}
+
+// beginWithNothing does what a page says, in an empty folder, with its own files and nothing
+// else. The page shows the steps.
+func beginWithNothing(t *testing.T, page string, steps ...string) {
+	t.Helper()
 	world.FindProgram(t, "python3")
-	doc := documents(t)[tutorialPage]
+	doc := documents(t)[page]
 	s := &docShell{t: t, dir: t.TempDir(), place: placePorts(t, `\b(8443|8080|9090|3000)\b`), after: map[string]string{
 		"mkdir":          "", // the reader saves files in the folder that this makes
-		"python3 app.py": "until curl -s -o /dev/null http://127.0.0.1:3000/ 2>/dev/null; do sleep 0.1; done",
+		"python3":        "until curl -s -o /dev/null http://127.0.0.1:3000/ 2>/dev/null; do sleep 0.1; done",
 		"authgate serve": "until authgate healthcheck >/dev/null 2>&1; do sleep 0.1; done",
 		"sed":            `until grep -q '"msg":"reloaded"' gateway.log; do sleep 0.1; done`,
 		"kill":           "wait",
@@ -37,15 +56,15 @@ func TestDocsTutorial(t *testing.T) {
 	files["config.yaml"] += s.place("listen: {https: \":8443\", http: \":8080\", admin: \"127.0.0.1:9090\"}\n") // the defaults
 	world.WriteAll(t, s.dir, files)
 	s.check(doc, commandsOf(t, doc))
-	for _, name := range []string{"app.log", "gateway.log"} {
+	logs := world.Must(filepath.Glob(filepath.Join(s.dir, "*", "*.log")))(t)
+	for _, name := range logs {
 		if t.Failed() {
-			content, _ := os.ReadFile(s.dir + "/first/" + name)
-			t.Logf("%s:\n%s", name, content)
+			t.Logf("%s:\n%s", name, world.ReadFile(t, name))
 		}
 	}
-	for _, step := range []string{"hash-password", "serve", "explain", "/login", `\b403\b`, `"denied"`, "/logout"} {
+	for _, step := range steps {
 		if !regexp.MustCompile(step).MatchString(doc.Text) {
-			t.Errorf("the tutorial no longer shows %s", step)
+			t.Errorf("%s no longer shows %s", page, step)
 		}
 	}
 }
