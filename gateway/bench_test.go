@@ -10,9 +10,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"authgate/gateway/conn"
 	"authgate/gateway/store"
+	"authgate/internal/test/must"
 )
 
 // echoless is an upstream that costs almost nothing, so that benchmarks measure the
@@ -162,5 +164,24 @@ func BenchmarkCheck(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkPasskeySignIn is a whole sign-in with a passkey: the options, the check of the
+// answer, and the session. What the authenticator does is not measured.
+func BenchmarkPasskeySignIn(b *testing.B) {
+	r, _ := newFileRig(b, "accounts.yaml", fileAccounts)
+	r.service.Logger = slog.New(slog.NewJSONHandler(io.Discard, nil))
+	key := newAuthenticator()
+	r.addPasskey(key, "phone", r.login(aliceIn).cookie)
+	for b.Loop() {
+		options := r.do("POST", "/signin/passkey/options", "{}", jsonType).Body.Bytes()
+		b.StopTimer()
+		answer := string(must.Get(key.Get(options))(b))
+		r.clock.Advance(time.Second) // else the address begins too many sign-ins
+		b.StartTimer()
+		if w := r.do("POST", "/signin/passkey", answer, jsonType); w.Code != http.StatusOK {
+			b.Fatalf("a sign-in with a passkey: %d %s", w.Code, w.Body)
+		}
 	}
 }
