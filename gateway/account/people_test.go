@@ -585,3 +585,19 @@ func TestPeopleWithoutTheStore(t *testing.T) {
 		t.Error("the file has changed")
 	}
 }
+
+// A user of a provider can look after accounts too, and is not the local account of the same
+// name.
+func TestPeopleOfAProvider(t *testing.T) {
+	t.Parallel()
+	provider := rig.NewProvider(t)
+	provider.Claims = map[string]any{"preferred_username": "alice", "roles": []string{"user", "admin"}}
+	r := rig.WithUsers(t, provider.Config(peopleConfig, ""), peopleUsers)
+	provider.Now = r.Clock.Now
+	cookie := r.Carol()
+	toPeople(r, 200, cookie, "disable", `{"username":"alice"}`)
+	toPeople(r, 403, cookie, "disable", `{"username":"root"}`)
+	if got := peopleOf(t, r, cookie); !got["alice"].Disabled || got["root"].Disabled {
+		t.Errorf("the people are %+v", got)
+	}
+}

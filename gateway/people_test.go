@@ -1,0 +1,180 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	ownrig "authgate/gateway/endpoint/rig"
+)
+
+// newPeopleRig returns a rig where alice and bob look after the accounts of a file.
+func newPeopleRig(t *testing.T) (r *rig, path string) {
+	t.Helper()
+	users := strings.Replace(fileAccounts, "username: bob, roles: [user]", "username: bob, roles: [user, admin]", 1)
+	r, path = newFileRig(t, "accounts.yaml", users)
+	r.mustReload(strings.Replace(fileConfig(t, "accounts.yaml"), "accounts: {", "accounts: {admins: {roles: [admin]}, ", 1))
+	r.clock.Advance(time.Second)
+	return r, path
+}
+
+func (r *rig) people(status int, in ownrig.SignedIn, change, body string) *httptest.ResponseRecorder {
+	r.t.Helper()
+	defer r.stub() // the change is a reload
+	return r.client.Want(status, "POST", "/account/people/"+change, body, ownrig.JSON, in.Cookie)
+}
+
+// invitation returns the target and the token of an invitation.
+func invitation(t *testing.T, w *httptest.ResponseRecorder) (target, token string) {
+	t.Helper()
+	var answer struct{ URL string }
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+		t.Fatal(err)
+	}
+	link, err := url.Parse(answer.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link.RequestURI(), link.Query().Get("token")
+}
+
+// setPassword sends the form of an invitation. To set a password takes time.
+func (r *rig) setPassword(status int, token, password string) *httptest.ResponseRecorder {
+	r.t.Helper()
+	r.store.BreakIf(func(operation string, _ int64, key string) bool {
+		if operation == "swap" && strings.HasPrefix(key, "invitation:") {
+			r.clock.Advance(time.Millisecond)
+		}
+		return false
+	})
+	defer r.stub()
+	defer r.store.Heal()
+	return r.client.Post(status, "/signin/invite", url.Values{
+		"token": {token}, "new": {password}, "again": {password},
+	}.Encode(), "")
+}
+
+// A new colleague is added, sets a password by the link, and is signed in. Each change counts
+// at once, in the file and in the gateway that runs, and for its streams.
+func TestPeople(t *testing.T) {
+	t.Parallel()
+	r, path := newPeopleRig(t)
+	alice := r.client.Login(ownrig.Alice)
+	target, token := invitation(t, r.people(201, alice, "add", `{"username":"carol","roles":["user"]}`))
+	r.client.Want(401, "POST", "/login", signInWith("carol", ""), ownrig.JSON)
+	r.client.Want(200, "GET", target, "", ownrig.Browser)
+	r.clock.Advance(time.Second)
+	w := r.setPassword(303, token, "looking-glass")
+	if to := w.Header().Get("Location"); to != "/account" {
+		t.Errorf("the form leads to %s", to)
+	}
+	r.client.Want(200, "GET", "/session/", "", ownrig.JarOf(w).Line())
+	carol := r.client.Login(signInWith("carol", "looking-glass"))
+	r.people(200, alice, "roles", `{"username":"carol","roles":["user","admin"]}`)
+	r.client.Want(200, "GET", "/admin/", "", carol.Cookie)
+	r.people(200, alice, "disable", `{"username":"carol"}`)
+	r.client.WantSession(401, carol)
+	r.people(200, alice, "enable", `{"username":"carol"}`)
+	r.client.WantSession(401, carol)
+	r.client.WantSession(200, alice)
+	if got := content(t, path); !strings.Contains(got, "# admin") || !strings.Contains(got, "# builder") {
+		t.Errorf("the file has lost its comments:\n%s", got)
+	}
+}
+
+// An invitation serves no later account of the same name, and none that was disabled in
+// between, whoever changes the file.
+func TestInvitationOfANamesake(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(r *rig, alice ownrig.SignedIn, path string){
+		"removed and added": func(r *rig, alice ownrig.SignedIn, path string) {
+			with := content(r.t, path)
+			without := with[:strings.LastIndex(with[:strings.Index(with, "carol")], "- ")]
+			for _, users := range []string{without, with} {
+				if err := os.WriteFile(path, []byte(users), 0o640); err != nil {
+					r.t.Fatal(err)
+				}
+				r.clock.Advance(time.Second)
+				if err := r.Reload(r.state.Load().config.Reread); err != nil {
+					r.t.Fatal(err)
+				}
+			}
+		},
+		"disabled and enabled": func(r *rig, alice ownrig.SignedIn, _ string) {
+			r.people(200, alice, "disable", `{"username":"carol"}`)
+			r.clock.Advance(time.Second)
+			r.people(200, alice, "enable", `{"username":"carol"}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, path := newPeopleRig(t)
+			alice := r.client.Login(ownrig.Alice)
+			target, token := invitation(t, r.people(201, alice, "add", `{"username":"carol"}`))
+			r.client.Want(200, "GET", target, "", ownrig.Browser)
+			change(r, alice, path)
+			r.client.Want(400, "GET", target, "", ownrig.Browser)
+			r.setPassword(400, token, "looking-glass")
+			_, token = invitation(t, r.people(201, alice, "invite", `{"username":"carol"}`))
+			r.clock.Advance(time.Second)
+			r.setPassword(303, token, "looking-glass")
+		})
+	}
+}
+
+// However two people who look after accounts take that from each other at once, one of them
+// keeps it.
+func TestPeopleDemoteEachOther(t *testing.T) {
+	t.Parallel()
+	r, path := newPeopleRig(t)
+	before := content(t, path)
+	for range 8 {
+		alice, bob := r.client.Login(ownrig.Alice), r.client.Login(ownrig.Bob)
+		var both sync.WaitGroup
+		codes := make([]int, 2)
+		for i, one := range []struct {
+			in   ownrig.SignedIn
+			name string
+		}{{alice, "bob"}, {bob, "alice"}} {
+			both.Go(func() {
+				codes[i] = r.client.Do("POST", "/account/people/roles", `{"username":"`+one.name+`","roles":["user"]}`,
+					ownrig.JSON, one.in.Cookie).Code
+			})
+		}
+		both.Wait()
+		if done := (codes[0] == 200) != (codes[1] == 200); !done || strings.Count(content(t, path), "[user, admin]") != 1 {
+			t.Fatalf("%d:\n%s", codes, content(t, path))
+		}
+		if err := os.WriteFile(path, []byte(before), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Reload(r.state.Load().config.Reread); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A store that cannot record a change leaves the file and the accounts as they are.
+func TestPeopleWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	r, path := newPeopleRig(t)
+	alice, bob := r.client.Login(ownrig.Alice), r.client.Login(ownrig.Bob)
+	before := content(t, path)
+	for change, body := range map[string]string{
+		"add": `{"username":"carol","roles":[]}`, "disable": `{"username":"bob"}`,
+	} {
+		r.store.BreakIf(func(operation string, _ int64, _ string) bool { return operation == "swap" || operation == "put" })
+		w := r.client.Do("POST", "/account/people/"+change, body, ownrig.JSON, alice.Cookie)
+		r.store.Heal()
+		if w.Code != 503 || content(t, path) != before {
+			t.Errorf("%s: %d %s\n%s", change, w.Code, w.Body, content(t, path))
+		}
+	}
+	r.stub()
+	r.client.WantSession(200, bob)
+}
