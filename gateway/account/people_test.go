@@ -441,6 +441,22 @@ func TestPeopleGoByTheFile(t *testing.T) {
 		must.Do(t, os.WriteFile(filepath.Join(r.Dir, "users.yaml"), []byte(users), 0o600))
 	}
 	toPeople(r, 403, in.Cookie, "disable", `{"username":"bob"}`)
+
+	for old, changed := range map[string]string{
+		"{username: alice, ": "{username: alice, disabled: true, ", "username: alice,": "username: alison,",
+		"roles: [user, admin], password_hash: \"$2a$04$5Wz": "roles: [user], password_hash: \"$2a$04$5Wz",
+	} {
+		r := newPeople(t)
+		in := r.Login(rig.Alice)
+		r.BeforeEdit = func() {
+			users := rig.Edit(t, peopleUsers, old, changed)
+			must.Do(t, os.WriteFile(filepath.Join(r.Dir, "users.yaml"), []byte(users), 0o600))
+		}
+		w := r.Do("POST", "/account/people/disable", `{"username":"bob"}`, rig.JSON, in.Cookie)
+		if w.Code != 401 && w.Code != 404 || strings.Contains(usersFile(t, r), "bob, disabled") {
+			t.Errorf("%s: %d %s", changed, w.Code, w.Body)
+		}
+	}
 }
 
 // Names are compared as everywhere: without case and normalization for a new account, without
