@@ -112,6 +112,9 @@ func (p *page) write(ex *web.Exchange, id *policy.Identity, status int, show fun
 		view.Logins = append(view.Logins, shown)
 	}
 	if id.Mechanism != policy.Bearer { // which may only read
+		if p.looksAfterPeople(ex, id) {
+			view.PeopleURL = p.options.Site.Own(peoplePage)
+		}
 		view.EndAction = p.options.Site.Own("account/sessions/end")
 		if err := p.offer(ex, id, &view); err != nil {
 			return err
@@ -120,6 +123,18 @@ func (p *page) write(ex *web.Exchange, id *policy.Identity, status int, show fun
 	show(&view)
 	ex.Page(status, func(set *pages.Pages, w io.Writer) error { return set.Manage(w, view) })
 	return nil
+}
+
+// looksAfterPeople reports whether a user looks after accounts, also if that needs a sign-in
+// that proves more.
+func (p *page) looksAfterPeople(ex *web.Exchange, id *policy.Identity) bool {
+	if p.options.Admins == nil {
+		return false
+	}
+	request := ex.Canonical
+	request.Method = http.MethodGet // as for the page
+	outcome := p.options.Admins.Decide(id, &request).Outcome
+	return outcome == policy.Allow || outcome == policy.StepUp
 }
 
 // offer adds what the user can change: the password of a local account, and API tokens.

@@ -159,9 +159,14 @@ func TestPeopleLeadNobodyToSignIn(t *testing.T) {
 		t.Errorf("the sign-in leads to %s", at)
 	}
 	rig.WantPage(t, w, "Alice Example", "Add a person")
-	if at, w := r.Person().SignIn(place, "bob"); at != place || w.Code != 404 {
+	_, w = p.Visit("GET", "https://gw.example/account", "")
+	rig.WantPage(t, w, `href="/account/people"`)
+	bob := r.Person()
+	if at, w := bob.SignIn(place, "bob"); at != place || w.Code != 404 {
 		t.Errorf("the sign-in of bob leads to %s, %d", at, w.Code)
 	}
+	_, w = bob.Visit("GET", "https://gw.example/account", "")
+	rig.WantPage(t, w, "not account/people")
 	r.Want(404, "GET", "/account/people", "", rig.Browser, "Sec-Fetch-Mode: cors")
 	stale := r.Want(302, "GET", "/account/people", "", rig.Browser, "Cookie: session_id=unknown")
 	if to := stale.Header().Get("Location"); !strings.Contains(to, "reason=ended") || len(rig.Cleared(stale)) == 0 {

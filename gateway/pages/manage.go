@@ -15,6 +15,7 @@ type Manage struct {
 	Email               string
 	Roles               []string
 	Mechanism, Provider string
+	PeopleURL           string // of the page where the user looks after accounts; empty: they do not
 	CSRFToken           string // in each form, unless empty
 	Notice              ManageNotice
 	Logins              []OwnLogin

@@ -38,7 +38,7 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"account": func(w io.Writer) error { return p.Account(w, Account{v, v, v, []string{v, v}, v, v, now, v, v}) },
 		"manage": func(w io.Writer) error {
 			return p.Manage(w, Manage{
-				user, v, []string{v}, v, v, v, ManageWrong, []OwnLogin{{v, true, v, v, v, v, now, now, now}, {v, false, v, v, v, v, now, now, now}},
+				user, v, []string{v}, v, v, v, v, ManageWrong, []OwnLogin{{v, true, v, v, v, v, now, now, now}, {v, false, v, v, v, v, now, now, now}},
 				v, v, ownFactors(v), v, "", v, []OwnToken{{v, v, []string{v}, now, now, now}}, v, v, []string{v, v},
 			})
 		},
@@ -63,11 +63,33 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"sign in again": func(w io.Writer) error {
 			return p.Manage(w, Manage{User: user, TokenAction: v, SignInAgainURL: v, RevokeAction: v})
 		},
-		"logout":     func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{v, v}) },
-		"signed out": func(w io.Writer) error { return p.SignedOut(w, SignedOut{ContinueURL: v}) },
-		"goodbye":    func(w io.Writer) error { return p.SignedOut(w, SignedOut{SignInURL: v}) },
-		"ask":        func(w io.Writer) error { return p.Ask(w, Ask{v, v}) },
-		"onward":     func(w io.Writer) error { return p.Onward(w, Onward{v}) },
+		"people": func(w io.Writer) error {
+			return p.People(w, People{user, v, v, v, true, "", []string{v, "user"}, somePeople(v), PeopleExists, v, v})
+		},
+		"people and an old sign-in": func(w io.Writer) error {
+			return p.People(w, People{User: user, AccountURL: v, Action: v, Writable: true, SignInAgainURL: v, People: somePeople(v)})
+		},
+		"people who cannot be changed": func(w io.Writer) error {
+			return p.People(w, People{User: user, AccountURL: v, People: somePeople(v), Notice: PeopleDisabled})
+		},
+		"invitation":            func(w io.Writer) error { return p.Invite(w, Invite{v, v, v, ManageNothing}) },
+		"invitation, once more": func(w io.Writer) error { return p.Invite(w, Invite{v, v, v, ManageShort}) },
+		"logout":                func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{v, v}) },
+		"signed out":            func(w io.Writer) error { return p.SignedOut(w, SignedOut{ContinueURL: v}) },
+		"goodbye":               func(w io.Writer) error { return p.SignedOut(w, SignedOut{SignInURL: v}) },
+		"ask":                   func(w io.Writer) error { return p.Ask(w, Ask{v, v}) },
+		"onward":                func(w io.Writer) error { return p.Onward(w, Onward{v}) },
+	}
+}
+
+// somePeople returns people of all kinds, with value v in every field.
+func somePeople(v string) []PersonOfList {
+	return []PersonOfList{
+		{v, v, v, []string{v, "user"}, false, 1, 2, true, false, false},
+		{v, v, v, []string{v}, false, 1, 2, false, false, false},
+		{v, "", "", nil, true, 0, 0, false, false, false},
+		{v, v, v, []string{v}, false, 0, 0, false, true, false},
+		{v, v, v, []string{v}, false, 0, 0, false, false, true},
 	}
 }
 
