@@ -10,9 +10,9 @@ import (
 	"authgate/policy"
 )
 
-// nothingHere is the answer where nothing is, and where a user must not know that something
+// NothingHere is the answer where nothing is, and where a user must not know that something
 // is. reason is for operators.
-func nothingHere(reason string) error {
+func NothingHere(reason string) error {
 	return &web.Error{Status: http.StatusNotFound, Detail: "There is nothing here.", Cause: errors.New(reason)}
 }
 
@@ -22,10 +22,10 @@ func nothingHere(reason string) error {
 func (e *Endpoint) conceal(ex *web.Exchange) (answered bool, err error) {
 	o := e.options
 	if o.Admins == nil {
-		return false, nothingHere("accounts.admins is not set")
+		return false, NothingHere("accounts.admins is not set")
 	}
 	if ex.Credentials.Scheme == "bearer" {
-		return false, nothingHere("accounts are looked after with sessions, and with no token")
+		return false, NothingHere("accounts are looked after with sessions, and with no token")
 	}
 	id, err := ex.Authenticate(o.Sessions(""))
 	if errors.Is(err, auth.ErrNoCredentials) || errors.Is(err, auth.ErrRejected) {
@@ -33,7 +33,7 @@ func (e *Endpoint) conceal(ex *web.Exchange) (answered bool, err error) {
 			ToSignIn(ex)
 			return true, nil
 		}
-		return false, nothingHere("no session proves a user who looks after accounts")
+		return false, NothingHere("no session proves a user who looks after accounts")
 	}
 	if err != nil {
 		return false, err
@@ -46,7 +46,7 @@ func (e *Endpoint) conceal(ex *web.Exchange) (answered bool, err error) {
 		return e.stepUp(ex, id, &decision)
 	default:
 		ex.Audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
-		return false, nothingHere(decision.Reason)
+		return false, NothingHere(decision.Reason)
 	}
 }
 

@@ -1,6 +1,9 @@
 package pages
 
-import "io"
+import (
+	"io"
+	"slices"
+)
 
 // People is the page where users look after the accounts of others. Without Writable, nothing
 // can be changed.
@@ -29,14 +32,7 @@ type PersonOfList struct {
 }
 
 // Has reports whether the account has a role.
-func (p PersonOfList) Has(role string) bool {
-	for _, one := range p.Roles {
-		if one == role {
-			return true
-		}
-	}
-	return false
-}
+func (p PersonOfList) Has(role string) bool { return slices.Contains(p.Roles, role) }
 
 // PeopleNotice is what the page says about what was done, or not done.
 type PeopleNotice int
