@@ -204,6 +204,8 @@ func codesInBrowser(t *testing.T, c *chromium) {
 	b := c.tab(t)
 	b.wantsIn(g, "/vault?x=1")
 	b.signIn("bob")
+	b.shows("/signin", http.StatusOK, "which your account does not have yet", "you can add one")
+	b.usable("the sign-in page for a user without a second factor")
 	b.signIn("bob")
 	b.shows("/account", http.StatusOK, "To open localhost you need a second factor.")
 	b.usable("the account page that leads to a second factor")

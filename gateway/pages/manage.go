@@ -30,6 +30,9 @@ type Manage struct {
 	TokenRoles          []string // that a token can have
 }
 
+// LedHere reports whether the user came to add a second factor, and not to look around.
+func (m Manage) LedHere() bool { return m.Factors != nil && m.Factors.Needed != "" }
+
 // OwnLogin is one login of the user of the page.
 type OwnLogin struct {
 	ID                     string

@@ -36,6 +36,23 @@ func TestDevice(t *testing.T) {
 	}
 }
 
+// A user who was led to the page to add a factor finds that before all else.
+func TestNeededFactorComesFirst(t *testing.T) {
+	t.Parallel()
+	for needed, first := range map[string]string{"": "logins", "wiki.example.org": "factors"} {
+		page := Manage{Factors: &OwnFactors{TOTPAction: "/totp", Needed: needed}, PasswordAction: "/password"}
+		var body strings.Builder
+		if err := english(t).Manage(&body, page); err != nil {
+			t.Fatal(err)
+		}
+		text := body.String()
+		before := strings.Index(text, `id="factors"`) < strings.Index(text, `id="logins"`)
+		if strings.Count(text, `id="factors"`) != 1 || before != (first == "factors") {
+			t.Errorf("needed for %q: %s does not come first:\n%s", needed, first, text)
+		}
+	}
+}
+
 // The page offers what its user can do, and nothing else.
 func TestManage(t *testing.T) {
 	t.Parallel()

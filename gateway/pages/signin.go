@@ -17,6 +17,7 @@ const (
 	NoticeEnded                   // the session has ended
 	NoticeFresh                   // the user is signed in, and must prove it once more
 	NoticeFactors                 // the same, with two factors
+	NoticeAddFactor               // the same, to add a second factor then
 	NoticeNoCookie                // a sign-in succeeded, and the browser did not send its cookie
 	NoticeCode                    // the code of the second step was not accepted
 	NoticePasskey                 // the passkey was not accepted
@@ -51,6 +52,8 @@ func (l *texts) notice(n Notice, wait time.Duration) (string, error) {
 		return l.text("signin.fresh")
 	case NoticeFactors:
 		return l.text("signin.factors")
+	case NoticeAddFactor:
+		return l.text("signin.factors.add")
 	case NoticeNoCookie:
 		return l.text("signin.nocookie")
 	case NoticeCode:

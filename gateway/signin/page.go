@@ -20,8 +20,9 @@ type signInPage struct {
 	site       *web.Site
 	accounts   *accounts.Set
 	federation *mechanism.Federation
-	remember   bool // users can stay signed in
-	passkeys   bool // users can have passkeys
+	remember   bool                         // users can stay signed in
+	passkeys   bool                         // users can have passkeys
+	mayAdd     func(*accounts.Account) bool // a second factor; nil: no account may
 	sessions   func(only policy.Mechanism) auth.Chain
 	hosts      *otherHosts
 }
@@ -57,10 +58,7 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 	page := pages.SignIn{}
 	switch {
 	case lacks && !other:
-		page.Notice = pages.NoticeFresh
-		if id.Factors() < r.Demand.Factors {
-			page.Notice = pages.NoticeFactors
-		}
+		page.Notice = s.lack(id, r.Demand)
 		if id.Provider == policy.LocalProvider {
 			page.Username = id.Username
 		}
@@ -81,6 +79,19 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 	}
 	s.write(ex, http.StatusOK, r, page)
 	return nil
+}
+
+// lack returns what a user is told whose sign-in has not proved what is demanded.
+func (s *signInPage) lack(id *policy.Identity, d policy.Demand) pages.Notice {
+	if id.Factors() >= d.Factors {
+		return pages.NoticeFresh
+	}
+	if id.Provider == policy.LocalProvider && s.mayAdd != nil {
+		if account, ok := s.accounts.Lookup(id.Username); ok && s.mayAdd(account) {
+			return pages.NoticeAddFactor
+		}
+	}
+	return pages.NoticeFactors
 }
 
 // signedOut answers a user who has just signed out.

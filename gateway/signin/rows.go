@@ -33,7 +33,7 @@ func New(o *endpoint.Options) *SignIn {
 	page := &signInPage{
 		site: site, accounts: local.Accounts, federation: federation, remember: local.Sessions.Remembers(),
 		passkeys: local.Proofs.SignsIn(),
-		sessions: o.Sessions, hosts: hosts,
+		sessions: o.Sessions, hosts: hosts, mayAdd: o.MayAddFactor,
 	}
 	in := &entrance{
 		presented: presented, hosts: hosts, issuer: s.Issuer, site: site, metrics: metrics, mayAdd: o.MayAddFactor,

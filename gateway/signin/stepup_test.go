@@ -132,6 +132,9 @@ func TestStepUpToASecondFactor(t *testing.T) {
 		sessions := maps.Clone(alice.Jars["gw.example"])
 		before := r.Reached()
 		_, w := alice.Visit("GET", two, "")
+		if told := strings.Contains(w.Body.String(), "you can add one"); told != mayAdd {
+			t.Errorf("a user who may add a factor (%v) is told so: %v", mayAdd, told)
+		}
 		at, w := alice.Post(w, "alice")
 		switch changed := !maps.Equal(sessions, alice.Jars["gw.example"]); {
 		case mayAdd && (!strings.HasPrefix(at, "https://gw.example/account?return_to=") || w.Code != 200 || !changed):
