@@ -53,7 +53,8 @@ func gallery(t *testing.T, c *chromium) {
 		b.open(g.Public + "/signin")
 		b.signIn(user)
 	}
-	for _, e := range slices.Concat(exhibitsOfStrangers(g, busy), exhibitsOf(g, alice, bob), exhibitsOfLinks(g, alice)) {
+	for _, e := range slices.Concat(exhibitsOfStrangers(g, busy), exhibitsOf(g, alice, bob), exhibitsOfLinks(g, alice),
+		exhibitsOfFactors(t, g, bob)) {
 		e.show(t, c)
 	}
 	for _, e := range []exhibit{
@@ -226,6 +227,30 @@ func exhibitsOf(g *world.Instance, alice, bob *tab) []exhibit {
 			as(alice, "/secure-resource")(b)
 			b.value("document.cookie = 'session_id=other; path=/secure-resource; secure'")
 			b.open(g.Public + "/secure-resource")
+		}},
+	}
+}
+
+// exhibitsOfFactors are the pages of a user who adds a second factor, and needs it then.
+func exhibitsOfFactors(t *testing.T, g *world.Instance, bob *tab) []exhibit {
+	setUp := func(b *tab) {
+		b.keep(bob.cookies())
+		b.open(g.Public + "/account")
+		b.click(totpForm + " button")
+	}
+	return []exhibit{
+		{"second-factor-needed", 200, "you need a second factor.", "einen zweiten Faktor", func(b *tab) {
+			b.keep(bob.cookies())
+			b.open(g.Public + "/account?return_to=/secure-resource&factors=2")
+		}},
+		{"second-factor-app", 201, "Open your app for codes", "Öffnen Sie Ihre App", setUp},
+		{"recovery-codes", 200, "Keep these codes", "Bewahren Sie diese Codes", func(b *tab) {
+			setUp(b)
+			b.confirms(codeOf(t, b.value("document.querySelector('#setup code').innerText"), 0))
+		}},
+		{"second-step", 200, "You are signing in as bob.", "Sie melden sich an als bob.", func(b *tab) {
+			b.open(g.Public + "/secure-resource")
+			b.signIn("bob")
 		}},
 	}
 }
