@@ -153,8 +153,8 @@ func (ex *exchange) explain(
 	if err := ex.read(); err != nil {
 		return x, err
 	}
-	for _, id := range callers {
-		if age != 0 {
+	if age != 0 {
+		for _, id := range callers {
 			id.AuthTime = ex.Canonical.Now.Add(-age)
 		}
 	}
@@ -176,6 +176,11 @@ func (ex *exchange) explain(
 		}
 		return x, err
 	}
+	return x, ex.explainRoute(x, callers, apiToken)
+}
+
+// explainRoute completes x with what the route does with a request of one of callers.
+func (ex *exchange) explainRoute(x *Explanation, callers []*policy.Identity, apiToken bool) error {
 	rule := ex.route.rule
 	x.Route, x.Upstream, x.Mechanisms = rule.Name, ex.route.config.Upstream, rule.Mechanisms
 	shown, id := choose(rule, &ex.Canonical, callers)
@@ -187,20 +192,20 @@ func (ex *exchange) explain(
 	answered, err := ex.decide(id)
 	if answered || ex.Decision != OutcomeAllow {
 		x.Outcome, x.Status, x.Reason, x.StepUp = ex.Decision, ex.Status, ex.Reason, ex.demand
-		return x, err
+		return err
 	}
 	if err != nil {
-		return x, err // of another site: the decision is not the reason
+		return err // of another site: the decision is not the reason
 	}
 	x.allow(http.StatusOK, ex.Reason)
-	if verify {
+	if ex.Verify {
 		x.Header = http.Header{}
 		ex.route.identity.SetAll(x.Header, ex.Identity)
-		return x, nil
+		return nil
 	}
 	ex.toUpstream()
 	x.Path, x.Header = ex.sent.Described()
-	return x, nil
+	return nil
 }
 
 // allow notes in x that the gateway answers the request or lets it through.

@@ -78,11 +78,7 @@ func explainCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			return printJSON(cmd.OutOrStdout(), x)
-		}
-		printExplanation(cmd.OutOrStdout(), x)
-		return nil
+		return printExplanation(cmd.OutOrStdout(), x, *asJSON)
 	}
 	return cmd
 }
@@ -260,6 +256,15 @@ type condition struct {
 	Holds bool   `json:"holds"`
 }
 
+// printExplanation prints x as text, or as a JSON object.
+func printExplanation(w io.Writer, x *gateway.Explanation, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, x)
+	}
+	printText(w, x)
+	return nil
+}
+
 func printJSON(w io.Writer, x *gateway.Explanation) error {
 	shown := explanation{
 		Outcome: x.Outcome, Status: x.Status, Route: x.Route, Upstream: x.Upstream, Reason: x.Reason,
@@ -291,7 +296,7 @@ func headerValue(h http.Header, name string) string {
 	return ""
 }
 
-func printExplanation(w io.Writer, x *gateway.Explanation) {
+func printText(w io.Writer, x *gateway.Explanation) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s %s\n", name+":", printable(fmt.Sprintf(format, args...)))
 	}

@@ -95,8 +95,7 @@ type Manager struct {
 	issuer  *certmagic.ACMEIssuer
 	closing sync.Once
 
-	unrelated *certmagic.Config // renews without naming the replaced certificate
-	refused   chan string       // domains to renew with unrelated
+	unrelated *unrelatedOrders
 
 	lazy   *certmagic.Config // of the names on demand
 	demand *demand
@@ -124,7 +123,7 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 	}
 	m := &Manager{
 		logger: o.Logger, zap: newLogger(o.Logger), failures: map[string]failure{}, demand: newDemand(o.OnDemand),
-		managed: make(chan struct{}, 1), refused: make(chan string, maxRefused),
+		managed: make(chan struct{}, 1),
 	}
 	m.domains.Store(distinct(o.Domains))
 	m.cache = certmagic.NewCache(m.cacheOptions(longestPause))
@@ -140,9 +139,7 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 	})
 	m.config.Issuers = []certmagic.Issuer{m.issuer}
 	m.lazy = m.lazyConfig(template)
-	template.OnEvent = m.noticeUnrelated
-	m.unrelated = certmagic.New(m.cache, template)
-	m.unrelated.Issuers = []certmagic.Issuer{unrelated{m.issuer}}
+	m.unrelated = newUnrelatedOrders(m, template)
 	ctx, cancel := context.WithTimeout(ctx, loadTime)
 	defer cancel()
 	for _, domain := range m.names() {

@@ -198,7 +198,7 @@ func (m *Manager) try(name string, a *attempt) {
 	case ordered && !d.orders.Allow():
 		ordered, err = false, m.refuse(errTooManyOrders)
 	case ordered:
-		if err = m.unrelated.ObtainCertSync(ctx, name); err == nil {
+		if err = m.unrelated.config.ObtainCertSync(ctx, name); err == nil {
 			err = m.load(ctx, name)
 		}
 	}

@@ -34,7 +34,7 @@ const (
 func (m *Manager) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { m.maintain(ctx) })
-	all.Go(func() { m.renewUnrelated(ctx) })
+	all.Go(func() { m.unrelated.run(ctx) })
 	all.Go(func() { m.clean(ctx) })
 	m.obtainAll(ctx, &all)
 	all.Wait()
@@ -273,20 +273,11 @@ func (m *Manager) expires(domain string) time.Time {
 func (m *Manager) notice(ctx context.Context, event string, data map[string]any) error {
 	renewal, _ := data["renewal"].(bool)
 	if err, _ := data["error"].(error); event == "cert_failed" && renewal && refusedOrder(err) && ctx.Err() == nil {
-		if m.tryUnrelated(fmt.Sprint(data["identifier"]), err) {
+		if m.unrelated.try(fmt.Sprint(data["identifier"]), err) {
 			return nil
 		}
 	}
-	return m.noticeUnrelated(ctx, event, data)
-}
-
-// noticeUnrelated is notice for orders that do not name a replaced certificate; no
-// other order follows them.
-func (m *Manager) noticeUnrelated(ctx context.Context, event string, data map[string]any) error {
-	if event == "cert_failed" && !errors.Is(ctx.Err(), context.Canceled) { // a stop is not a failure
-		m.failed(fmt.Sprint(data["identifier"]), data["error"])
-	}
-	return nil
+	return m.unrelated.notice(ctx, event, data)
 }
 
 // failed records that a certificate could not be obtained. The current one is used

@@ -298,7 +298,7 @@ func TestRefusedOrdersAreBounded(t *testing.T) {
 		}
 		r.open(t)
 		named, unnamed := &fakeIssuer{ACMEIssuer: r.issuer, answer: refuse}, &fakeIssuer{ACMEIssuer: r.issuer, answer: refuse}
-		r.config.Issuers, r.unrelated.Issuers = []certmagic.Issuer{named}, []certmagic.Issuer{unnamed}
+		r.config.Issuers, r.unrelated.config.Issuers = []certmagic.Issuer{named}, []certmagic.Issuer{unnamed}
 		r.run(t)
 		wantOrders := func(after time.Duration, least, most int32) {
 			t.Helper()

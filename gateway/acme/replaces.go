@@ -3,6 +3,7 @@ package acme
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -45,38 +46,52 @@ func refusedOrder(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no certificate chains")
 }
 
-// tryUnrelated requests an order without the replaced certificate, and reports
-// whether it will be sent.
-func (m *Manager) tryUnrelated(domain string, err error) bool {
+// unrelatedOrders sends orders that do not name the replaced certificate.
+type unrelatedOrders struct {
+	manager *Manager
+	config  *certmagic.Config
+	refused chan string // domains whose renewal the authority has refused
+}
+
+func newUnrelatedOrders(m *Manager, template certmagic.Config) *unrelatedOrders {
+	u := &unrelatedOrders{manager: m, refused: make(chan string, maxRefused)}
+	template.OnEvent = u.notice
+	u.config = certmagic.New(m.cache, template)
+	u.config.Issuers = []certmagic.Issuer{unrelated{m.issuer}}
+	return u
+}
+
+// try requests an order, and reports whether it will be sent.
+func (u *unrelatedOrders) try(domain string, err error) bool {
 	select {
-	case m.refused <- domain:
+	case u.refused <- domain:
 	default:
 		return false
 	}
-	m.logger.Warn("the authority refused to renew the certificate; it is ordered once more, without naming the "+
+	u.manager.logger.Warn("the authority refused to renew the certificate; it is ordered once more, without naming the "+
 		"replaced certificate, "+
 		"in case the authority was rebuilt or the account has changed", "domain", domain, "error", err.Error())
 	return true
 }
 
-// renewUnrelated sends the orders that tryUnrelated requests, until ctx ends.
-func (m *Manager) renewUnrelated(ctx context.Context) {
+// run sends the orders that try requests, until ctx ends.
+func (u *unrelatedOrders) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case domain := <-m.refused:
-			m.renewOnce(ctx, domain)
+		case domain := <-u.refused:
+			u.renew(ctx, domain)
 		}
 	}
 }
 
-// renewOnce sends one order without the replaced certificate. If it fails, certmagic
-// reports that to noticeUnrelated.
-func (m *Manager) renewOnce(ctx context.Context, domain string) {
+// renew sends one order. If it fails, certmagic reports that to notice.
+func (u *unrelatedOrders) renew(ctx context.Context, domain string) {
+	m := u.manager
 	attempt, cancel := context.WithTimeout(ctx, againTime)
 	defer cancel()
-	if err := m.unrelated.RenewCertSync(attempt, domain, false); err != nil {
+	if err := u.config.RenewCertSync(attempt, domain, false); err != nil {
 		return
 	}
 	if err := m.load(ctx, domain); err != nil && ctx.Err() == nil {
@@ -85,4 +100,12 @@ func (m *Manager) renewOnce(ctx context.Context, domain string) {
 	}
 	m.logger.Info("the certificate was renewed, without naming the replaced certificate",
 		"domain", domain, "expires", m.expires(domain).UTC().Format(time.RFC3339))
+}
+
+// notice is for certmagic.Config.OnEvent. No other order follows one that fails.
+func (u *unrelatedOrders) notice(ctx context.Context, event string, data map[string]any) error {
+	if event == "cert_failed" && !errors.Is(ctx.Err(), context.Canceled) { // a stop is not a failure
+		u.manager.failed(fmt.Sprint(data["identifier"]), data["error"])
+	}
+	return nil
 }

@@ -57,13 +57,11 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 	}
 	page := pages.SignIn{}
 	switch {
-	case lacks && !other:
-		page.Notice = s.lack(id, r.Demand)
-		if id.Provider == policy.LocalProvider {
-			page.Username = id.Username
-		}
-	case id != nil && again:
+	case id != nil && (again || lacks && !other):
 		page.Notice = pages.NoticeFresh
+		if lacks && !other {
+			page.Notice = s.lack(id, r.Demand)
+		}
 		if id.Provider == policy.LocalProvider {
 			page.Username = id.Username
 		}

@@ -129,7 +129,12 @@ func (a *Authenticator) Create(options []byte) ([]byte, error) {
 		id = a.NewID()
 	}
 	c := &Credential{ID: id, UserHandle: handle, RPID: o.RP.ID, Key: key, algorithm: algorithm}
-	clientData, err := a.clientData("webauthn.create", o.Challenge)
+	return a.created(c, o.Challenge)
+}
+
+// created keeps c and returns the answer of Create that has it.
+func (a *Authenticator) created(c *Credential, challenge string) ([]byte, error) {
+	clientData, err := a.clientData("webauthn.create", challenge)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +145,7 @@ func (a *Authenticator) Create(options []byte) ([]byte, error) {
 	format, statement := "none", map[string]any{}
 	if a.Attestation != nil {
 		hash := sha256.Sum256(clientData)
-		format, statement = a.Attestation(slices.Concat(data, hash[:]), key)
+		format, statement = a.Attestation(slices.Concat(data, hash[:]), c.Key)
 	}
 	object, err := webauthncbor.Marshal(map[string]any{"fmt": format, "attStmt": statement, "authData": data})
 	if err != nil {
@@ -152,7 +157,7 @@ func (a *Authenticator) Create(options []byte) ([]byte, error) {
 		"attestationObject":  Encode(object),
 		"authenticatorData":  Encode(data),
 		"transports":         []string{"internal", "hybrid"},
-		"publicKeyAlgorithm": algorithm,
+		"publicKeyAlgorithm": c.algorithm,
 	})
 }
 
