@@ -67,11 +67,11 @@ func (p *Provider) Exchange(ctx context.Context, code string, a Attempt) (*Grant
 			p.logger.Warn("the roles in the access token cannot be read", "error", err)
 		}
 	}
-	grant := &Grant{Tokens: tokens, Proof: p.proof(id)}
+	grant := &Grant{Tokens: tokens, Proof: p.options.TwoFactors.proof(id, p.now())}
 	if sid, err := id.identifier("sid"); err == nil {
 		grant.Session = sid
 	}
-	grant.Profile, grant.Said = p.Profile(subject, p.said(userinfo, id, access), Said{})
+	grant.Profile, grant.Said = p.Profile(subject, p.mapping.said(userinfo, id, access), Said{})
 	return grant, nil
 }
 
@@ -101,7 +101,7 @@ func (p *Provider) Refresh(ctx context.Context, t Tokens, subject string) (*Gran
 	if tokens.Refresh == "" {
 		tokens.Refresh = t.Refresh
 	}
-	grant := &Grant{Tokens: tokens, Before: p.said(nil, keptClaims(t.ID, subject), nil)}
+	grant := &Grant{Tokens: tokens, Before: p.mapping.said(nil, keptClaims(t.ID, subject), nil)}
 	id, silent, err := p.renewedID(ctx, m, tokens, subject)
 	if id == nil { // there is none, or it may not be valid
 		grant.Tokens.ID = t.ID
@@ -122,7 +122,7 @@ func (p *Provider) Refresh(ctx context.Context, t Tokens, subject string) (*Gran
 			silent = errors.Join(silent, err)
 		}
 	}
-	grant.Said = p.said(userinfo, id, access)
+	grant.Said = p.mapping.said(userinfo, id, access)
 	return grant, silent
 }
 
@@ -169,17 +169,11 @@ func (p *Provider) tokenEndpoint(ctx context.Context) (*metadata, authentication
 	if err != nil {
 		return nil, authentication{}, err
 	}
-	client, err := p.authentication(m)
+	client, err := authenticate(p.options.Client, m.AuthMethods)
 	if err != nil {
 		return nil, authentication{}, p.fault("token", err)
 	}
 	return m, client, nil
-}
-
-// authentication returns how the client authenticates at the token endpoint and
-// similar ones.
-func (p *Provider) authentication(m *metadata) (authentication, error) {
-	return authenticate(p.options.Client, m.AuthMethods)
 }
 
 // person requests userinfo, if the provider has it. It must be about subject, unless

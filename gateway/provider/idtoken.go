@@ -16,7 +16,7 @@ import (
 func (p *Provider) verifyIDToken(ctx context.Context, m *metadata, tokens Tokens, nonce string) (claims, error) {
 	c, algorithm, err := p.verify(ctx, m, tokens.ID, plainTypes, m.algorithms())
 	if err == nil {
-		err = p.checkIDToken(c, nonce)
+		err = c.checkIDToken(p.options.Client.ID, nonce)
 	}
 	if err == nil {
 		err = checkHash(c, algorithm, tokens.Access)
@@ -30,18 +30,18 @@ func (p *Provider) verifyIDToken(ctx context.Context, m *metadata, tokens Tokens
 	return c, nil
 }
 
-// checkIDToken checks who the token is about, for whom, and for which attempt.
-func (p *Provider) checkIDToken(c claims, nonce string) error {
+// checkIDToken checks who the token is about, that it is for client, and for which attempt.
+func (c claims) checkIDToken(client, nonce string) error {
 	if _, err := c.subject(); err != nil {
 		return err
 	}
-	if err := c.checkAudience(p.options.Client.ID); err != nil {
+	if err := c.checkAudience(client); err != nil {
 		return err
 	}
 	audience, _ := c.audience()
 	switch azp, named := c.present("azp"); {
-	case named && azp != p.options.Client.ID:
-		return fmt.Errorf("azp is %s, expected %q", quoted(azp), p.options.Client.ID)
+	case named && azp != client:
+		return fmt.Errorf("azp is %s, expected %q", quoted(azp), client)
 	case !named && len(audience) > 1:
 		return fmt.Errorf("it is for several, %q, and has no azp to say which asked for it", audience)
 	}

@@ -88,7 +88,7 @@ func revocable(t Tokens) (token, hint string) {
 
 // post sends an authenticated form.
 func (p *Provider) post(ctx context.Context, m *metadata, endpoint string, form url.Values) (*answer, error) {
-	client, err := p.authentication(m)
+	client, err := authenticate(p.options.Client, m.AuthMethods)
 	if err != nil {
 		return nil, p.fault("logout", err)
 	}

@@ -24,11 +24,11 @@ const (
 // proof returns what a user has proved at the provider, by an ID token alone: userinfo
 // tells of a user and not of a sign-in, and has no signature. Two factors are only what the
 // configuration calls so. A claim that cannot be used counts as absent.
-func (p *Provider) proof(id claims) policy.Proof {
-	methods, counts := id.methods(), p.options.TwoFactors
+func (t TwoFactors) proof(id claims, now time.Time) policy.Proof {
+	methods := id.methods()
 	class, _ := id["acr"].(string)
-	two := class != "" && slices.Contains(counts.ACR, class) ||
-		slices.ContainsFunc(methods, func(m string) bool { return slices.Contains(counts.AMR, m) })
+	two := class != "" && slices.Contains(t.ACR, class) ||
+		slices.ContainsFunc(methods, func(m string) bool { return slices.Contains(t.AMR, m) })
 	methods = slices.DeleteFunc(methods, func(m string) bool { return m == policy.TwoFactors && !two })
 	if two && !slices.Contains(methods, policy.TwoFactors) {
 		methods = append(methods, policy.TwoFactors)
@@ -36,7 +36,7 @@ func (p *Provider) proof(id claims) policy.Proof {
 	if len(methods) == 0 {
 		methods = nil
 	}
-	return policy.Proof{AMR: methods, AuthTime: id.authTime(p.now())}
+	return policy.Proof{AMR: methods, AuthTime: id.authTime(now)}
 }
 
 // methods returns the claim amr, each value once: an array of strings (OpenID Connect Core

@@ -20,12 +20,12 @@ type Said struct {
 func (s Said) Nothing() bool { return s.Userinfo == nil && s.ID == nil && s.Access == nil }
 
 // said encodes what the sources say, without claims of the protocol.
-func (p *Provider) said(userinfo, id, access claims) Said {
+func (m mapping) said(userinfo, id, access claims) Said {
 	encode := func(c claims) json.RawMessage {
 		if c == nil {
 			return nil
 		}
-		raw, _ := json.Marshal(p.mapping.bounded(c)) // what was decoded can be encoded
+		raw, _ := json.Marshal(m.bounded(c)) // what was decoded can be encoded
 		return raw
 	}
 	return Said{Userinfo: encode(userinfo), ID: encode(id), Access: encode(access)}
@@ -62,7 +62,7 @@ func (p *Provider) Profile(subject string, now, known Said) (Profile, Said) {
 		sources = []claims{userinfo, access}
 	}
 	profile := p.mapping.profile(subject, p.mapping.rolesOf(sources...), userinfo, id)
-	return profile, p.said(userinfo, id, access)
+	return profile, p.mapping.said(userinfo, id, access)
 }
 
 // without returns the claims that another source neither says now, nor has said

@@ -43,7 +43,7 @@ func (p *Provider) tokens(ctx context.Context, m *metadata, client authenticatio
 		if err != nil {
 			return err
 		}
-		tokens, err = p.readTokens(m, members)
+		tokens, err = members.tokens(m, p.now())
 		return err
 	})
 	return tokens, err
@@ -79,16 +79,16 @@ func readTokenAnswer(r *http.Request, got *answer) (claims, error) {
 	return members, nil
 }
 
-// readTokens reads an answer that grants tokens (RFC 6749, section 5.1; OpenID Connect
+// tokens reads an answer that grants tokens (RFC 6749, section 5.1; OpenID Connect
 // Core 1.0, section 3.1.3.3). The access token may be missing where nothing needs it:
 // Azure AD B2C issues an ID token alone if no other scope is requested.
-func (p *Provider) readTokens(m *metadata, members claims) (Tokens, error) {
-	id, named := members.present("id_token")
-	tokens := Tokens{Expires: expiry(members["expires_in"], p.now())}
-	tokens.Access, _ = members["access_token"].(string)
-	tokens.Refresh, _ = members["refresh_token"].(string)
+func (c claims) tokens(m *metadata, now time.Time) (Tokens, error) {
+	id, named := c.present("id_token")
+	tokens := Tokens{Expires: expiry(c["expires_in"], now)}
+	tokens.Access, _ = c["access_token"].(string)
+	tokens.Refresh, _ = c["refresh_token"].(string)
 	tokens.ID, _ = id.(string)
-	kind, typed := members.present("token_type")
+	kind, typed := c.present("token_type")
 	name, _ := kind.(string)
 	switch {
 	case tokens.Access == "" && (tokens.ID == "" || m.Userinfo != ""):
