@@ -223,8 +223,7 @@ func TestHTTP3Port(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg := &Config{PublicURL: public, Listen: Listen{HTTPS: c.https, HTTP3: c.http3}}
-		if got := cfg.HTTP3Port(); got != c.want {
+		if got := (Listen{HTTPS: c.https, HTTP3: c.http3}).HTTP3Port(public); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}

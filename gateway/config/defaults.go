@@ -74,7 +74,8 @@ func (c *Config) complete(r *report) {
 			c.Site.Title = c.PublicURL.Hostname()
 		}
 	}
-	c.Session.Cookie, c.Delegated.Cookie = c.CookieName(c.Session.Cookie), c.CookieName(c.Delegated.Cookie)
+	c.Session.Cookie = c.Session.CookieName(c.Session.Cookie)
+	c.Delegated.Cookie = c.Session.CookieName(c.Delegated.Cookie)
 	if c.TLS.Mode == TLSOff && !r.Given("listen.https") {
 		c.Listen.HTTPS = ""
 	}

@@ -1,6 +1,11 @@
 package config
 
-import "authgate/gateway/factors"
+import (
+	"cmp"
+	"net/url"
+
+	"authgate/gateway/factors"
+)
 
 // secondFactors configures what users may add to their accounts beside the password.
 type secondFactors struct {
@@ -11,12 +16,12 @@ type secondFactors struct {
 
 func defaultSecondFactors() secondFactors { return secondFactors{Passkeys: true, TOTP: true} }
 
-// checkFactors checks factors.rp_id. Without it, a host that cannot have passkeys has none.
-func (c *Config) checkFactors(r *report) {
-	if c.Factors.RPID == "" || c.PublicURL == nil {
+// check checks factors.rp_id. Without it, a host that cannot have passkeys has none.
+func (s secondFactors) check(r *report, public *url.URL) {
+	if s.RPID == "" || public == nil {
 		return
 	}
-	if err := factors.CheckRPID(c.Factors.RPID, c.PublicURL.Hostname()); err != nil {
+	if err := factors.CheckRPID(s.RPID, public.Hostname()); err != nil {
 		r.Fault("factors.rp_id", "%v", err)
 	}
 }
@@ -27,10 +32,7 @@ func (c *Config) RelyingParty() *factors.RelyingParty {
 	if !c.Factors.Passkeys {
 		return nil
 	}
-	id := c.Factors.RPID
-	if id == "" {
-		id = c.PublicURL.Hostname()
-	}
+	id := cmp.Or(c.Factors.RPID, c.PublicURL.Hostname())
 	site, err := factors.NewRelyingParty(id, c.Site.Title, c.PublicURL.String())
 	if err != nil {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"strconv"
 )
 
@@ -93,15 +94,15 @@ func (l Listen) checkHTTP3(r *report, off bool) {
 }
 
 // HTTP3Port returns the port at which clients reach HTTP/3, empty if it is off. If
-// listen.http3 and listen.https have the same port, it is that of public_url: what
+// listen.http3 and listen.https have the same port, it is that of public_url, public: what
 // maps one to the other maps both.
-func (c *Config) HTTP3Port() string {
-	_, own, err := net.SplitHostPort(c.Listen.HTTP3)
+func (l Listen) HTTP3Port(public *url.URL) string {
+	_, own, err := net.SplitHostPort(l.HTTP3)
 	if err != nil {
 		return ""
 	}
-	if _, secure, _ := net.SplitHostPort(c.Listen.HTTPS); secure == own {
-		return cmp.Or(c.PublicURL.Port(), "443")
+	if _, secure, _ := net.SplitHostPort(l.HTTPS); secure == own {
+		return cmp.Or(public.Port(), "443")
 	}
 	return own
 }

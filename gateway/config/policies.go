@@ -11,20 +11,6 @@ import (
 	"authgate/policy"
 )
 
-// compilePolicies compiles the named policies and checks the names in them.
-func (c *Config) compilePolicies(r *report, refs *references) *policy.Set {
-	set, err := policy.Compile(c.Policies)
-	r.policyErrors(err)
-	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
-		path := strictyaml.Join("policies", name)
-		if err := policy.CheckName(name); err != nil && name != "" {
-			r.Fault(path, "the name of the policy %v", err)
-		}
-		refs.check(path, c.Policies[name])
-	}
-	return set
-}
-
 // references checks that the names in policies refer to parts of the
 // configuration.
 type references struct {
@@ -34,17 +20,25 @@ type references struct {
 }
 
 func newReferences(r *report, c *Config) *references {
-	refs := &references{report: r, cfg: c}
-	known := map[string]bool{}
+	var roles []string
 	for _, account := range c.Accounts.Users {
-		for _, role := range account.Roles {
-			if !known[role] {
-				known[role] = true
-				refs.roles = append(refs.roles, role)
-			}
-		}
+		roles = append(roles, account.Roles...)
 	}
-	return refs
+	return &references{report: r, cfg: c, roles: unique(roles)}
+}
+
+// compile compiles the named policies and checks the names in them.
+func (r *references) compile(policies map[string]*policy.Spec) *policy.Set {
+	set, err := policy.Compile(policies)
+	r.report.policyErrors(err)
+	for _, name := range slices.Sorted(maps.Keys(policies)) {
+		path := strictyaml.Join("policies", name)
+		if err := policy.CheckName(name); err != nil && name != "" {
+			r.report.Fault(path, "the name of the policy %v", err)
+		}
+		r.check(path, policies[name])
+	}
+	return set
 }
 
 // checkRefs checks the policies that are written in place under a key, which has one or

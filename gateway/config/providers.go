@@ -203,24 +203,21 @@ func (p *Provider) check(r *report, path string) {
 // checkProof checks how a login at the provider can prove two factors, which ID tokens alone
 // tell.
 func (p *Provider) checkProof(r *report, path string) {
-	for _, list := range []struct {
-		path   string
-		values []string
-	}{
-		{path + ".two_factors.amr", p.TwoFactors.AMR}, {path + ".two_factors.acr", p.TwoFactors.ACR},
-		{path + ".step_up.acr_values", strings.Split(p.StepUp.ACRValues, " ")},
-	} {
-		for i, value := range list.values {
-			at := list.path
-			if !strings.HasSuffix(at, "acr_values") {
-				at = fmt.Sprintf("%s[%d]", at, i)
-			} else if p.StepUp.ACRValues == "" {
-				continue
-			}
-			if !proofValue.MatchString(value) {
-				r.Fault(at, "%q is not a value of a claim that tells how a user signed in; expected one without spaces "+
-					"and control characters", value)
-			}
+	check := func(at, value string) {
+		if !proofValue.MatchString(value) {
+			r.Fault(at, "%q is not a value of a claim that tells how a user signed in; expected one without spaces "+
+				"and control characters", value)
+		}
+	}
+	for i, value := range p.TwoFactors.AMR {
+		check(fmt.Sprintf("%s.two_factors.amr[%d]", path, i), value)
+	}
+	for i, value := range p.TwoFactors.ACR {
+		check(fmt.Sprintf("%s.two_factors.acr[%d]", path, i), value)
+	}
+	if p.StepUp.ACRValues != "" {
+		for value := range strings.SplitSeq(p.StepUp.ACRValues, " ") {
+			check(path+".step_up.acr_values", value)
 		}
 	}
 	for _, key := range []string{".two_factors", ".step_up"} {

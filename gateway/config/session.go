@@ -80,7 +80,11 @@ func (c *Config) checkDomain(r *report) {
 			"%q is a public suffix, for which browsers keep no cookies; use a domain of your own like example.org", domain)
 		return
 	}
-	c.checkHostsInDomain(r, key)
+	hosts := c.namedHosts()
+	if r.Given("tls.domains") { // the local names that tls.mode internal adds are for tests
+		hosts = c.allHosts()
+	}
+	c.Session.checkHosts(r, hosts)
 	if c.Session.HostPrefix {
 		r.Fault("session.host_prefix",
 			"cannot be true with session.domain, because browsers accept no Domain for names that begin with __Host-; "+
@@ -98,19 +102,14 @@ func (c *Config) checkDomain(r *report) {
 	}
 }
 
-// checkHostsInDomain checks that session.domain includes the hosts of the
-// gateway. The local names that tls.mode internal adds are for tests.
-func (c *Config) checkHostsInDomain(r *report, key string) {
-	hosts := c.namedHosts()
-	if r.Given("tls.domains") {
-		hosts = c.allHosts()
-	}
+// checkHosts checks that session.domain includes the hosts of the gateway.
+func (s session) checkHosts(r *report, hosts []string) {
 	for _, host := range hosts {
 		name := strings.TrimPrefix(host, "*.")
-		if name != c.Session.Domain && !strings.HasSuffix(name, "."+c.Session.Domain) {
-			r.Fault(key,
+		if name != s.Domain && !strings.HasSuffix(name, "."+s.Domain) {
+			r.Fault("session.domain",
 				"the gateway's host %s is not in %q, so that users could not stay signed in there; "+
-					"remove session.domain, or the host from public_url, routes or tls.domains", host, c.Session.Domain)
+					"remove session.domain, or the host from public_url, routes or tls.domains", host, s.Domain)
 		}
 	}
 }
@@ -131,9 +130,9 @@ const CookieLogin = "__Host-authgate_login"
 const hostPrefix = "__Host-"
 
 // CookieName returns the name of one of the gateway's cookies with the prefix, if
-// Session.HostPrefix is set.
-func (c *Config) CookieName(name string) string {
-	if !c.Session.HostPrefix || strings.HasPrefix(name, hostPrefix) || name == "" {
+// HostPrefix is set.
+func (s session) CookieName(name string) string {
+	if !s.HostPrefix || strings.HasPrefix(name, hostPrefix) || name == "" {
 		return name
 	}
 	return hostPrefix + name
@@ -148,8 +147,9 @@ func (c *Config) checkCookies(r *report) {
 			c.Endpoints.Prefix)
 	}
 	taken := map[string]string{
-		c.CookieName(CookieAccess): "the tokens (token.delivery)", c.CookieName(CookieRefresh): "the tokens (token.delivery)",
-		CookieLogin: "logins in progress",
+		c.Session.CookieName(CookieAccess):  "the tokens (token.delivery)",
+		c.Session.CookieName(CookieRefresh): "the tokens (token.delivery)",
+		CookieLogin:                         "logins in progress",
 	}
 	cookies := []struct{ key, name string }{
 		{"delegated.cookie", c.Delegated.Cookie}, {"session.cookie", c.Session.Cookie},

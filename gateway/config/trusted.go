@@ -96,15 +96,15 @@ func (t *TrustedIssuer) complete(providers []Provider) {
 }
 
 // checkTrustedIssuers checks token.trusted_issuers. It makes no request to them.
-func (c *Config) checkTrustedIssuers(r *report) {
+func (t *token) checkTrustedIssuers(r *report, providers []Provider) {
 	introspected := -1
-	for i, t := range c.Token.TrustedIssuers {
+	for i, issuer := range t.TrustedIssuers {
 		path := fmt.Sprintf("token.trusted_issuers[%d]", i)
-		c.Token.checkIssuer(r, path+".issuer", i)
-		c.checkTrustedName(r, path+".name", i)
-		t.check(r, path)
+		t.checkIssuer(r, path+".issuer", i)
+		checkTrustedName(r, path+".name", t.TrustedIssuers, i, providers)
+		issuer.check(r, path)
 		switch {
-		case t.Introspection == nil:
+		case issuer.Introspection == nil:
 		case introspected >= 0:
 			r.Fault(path+".introspection",
 				"token.trusted_issuers[%d] already has it; with two, the issuer of an opaque token would be unknown", introspected)
@@ -147,18 +147,16 @@ func (t *token) checkIssuer(r *report, path string, index int) {
 
 // checkTrustedName checks that a name belongs to one issuer only. Names must not
 // differ only in case.
-func (c *Config) checkTrustedName(r *report, path string, index int) {
-	t := c.Token.TrustedIssuers[index]
-	first := slices.IndexFunc(c.Token.TrustedIssuers, func(other TrustedIssuer) bool {
-		return strings.EqualFold(other.Name, t.Name)
-	})
-	other := slices.IndexFunc(c.Providers, func(p Provider) bool {
+func checkTrustedName(r *report, path string, issuers []TrustedIssuer, index int, providers []Provider) {
+	t := issuers[index]
+	first := slices.IndexFunc(issuers, func(other TrustedIssuer) bool { return strings.EqualFold(other.Name, t.Name) })
+	other := slices.IndexFunc(providers, func(p Provider) bool {
 		return strings.EqualFold(p.Name, t.Name) && p.Issuer != t.Issuer
 	})
 	switch {
 	case r.Broken("providers"): // the name may come from there
 	case t.Name == "":
-		if names := providersOf(t.Issuer, c.Providers); len(names) > 1 {
+		if names := providersOf(t.Issuer, providers); len(names) > 1 {
 			r.Fault(path,
 				"a name is needed, because several providers have this issuer: %s; give one of these or another name",
 				strings.Join(names, ", "))

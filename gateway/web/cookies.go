@@ -27,7 +27,8 @@ func newCookies(cfg *config.Config, now func() time.Time) Cookies {
 		sameSite: http.SameSiteLaxMode, prefix: cfg.Endpoints.Prefix, domain: cfg.Session.Domain,
 	}
 	if cfg.Token.Delivery == config.DeliveryCookie {
-		c.Names.Access, c.Names.Refresh = cfg.CookieName(config.CookieAccess), cfg.CookieName(config.CookieRefresh)
+		c.Names.Access = cfg.Session.CookieName(config.CookieAccess)
+		c.Names.Refresh = cfg.Session.CookieName(config.CookieRefresh)
 	}
 	if len(cfg.Providers) > 0 {
 		c.Names.Delegated, c.Names.Browser = cfg.Delegated.Cookie, config.CookieLogin

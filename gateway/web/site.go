@@ -74,7 +74,7 @@ func NewSite(cfg *config.Config, service *Service) (*Site, error) {
 	if age := cfg.TLS.HSTS; age > 0 {
 		s.HSTS = fmt.Sprintf("max-age=%d", int(age.Seconds()))
 	}
-	if port := cfg.HTTP3Port(); port != "" {
+	if port := cfg.Listen.HTTP3Port(cfg.PublicURL); port != "" {
 		s.AltSvc = fmt.Sprintf(`h3=":%s"; ma=86400`, port)
 	}
 	return s, nil
