@@ -247,3 +247,20 @@ func (route *Route) checkStripPrefix(r *report, path string) {
 		r.Fault(path, "%q is not a prefix of the path of match %q in whole segments", prefix, route.Match)
 	}
 }
+
+// PolicyText returns policies as people read them: a name, or several in brackets.
+func PolicyText(refs []policy.Ref) string {
+	names := make([]string, len(refs))
+	for i, ref := range refs {
+		if names[i] = ref.Name; ref.Spec != nil {
+			names[i] = "a policy in place"
+		}
+	}
+	switch len(names) {
+	case 0:
+		return "none"
+	case 1:
+		return names[0]
+	}
+	return "[" + strings.Join(names, ", ") + "]"
+}

@@ -4,29 +4,8 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"testing"
-
-	"authgate/internal/test/must"
 )
-
-// A change of factors is told, without what they are.
-func TestChangesOfFactors(t *testing.T) {
-	t.Parallel()
-	dir := folder{t, t.TempDir()}
-	const before = `{"username":"alice","totp":{"secret":"c2VhbGVk","step":1}}` + "\n" + `{"username":"bob"}` + "\n"
-	dir.write("accounts.jsonl", before)
-	path := dir.write("config.yaml", "public_url: https://gw.example\naccounts: {file: accounts.jsonl}\n"+
-		"upstreams: {app: {url: \"http://127.0.0.1:1\"}}\nroutes: [{match: /, upstream: app, auth: [session]}]\n")
-	old := must.Get(Load(path))(t)
-	if got := must.Get(Load(path))(t).Changes(old); len(got) > 0 {
-		t.Errorf("nothing has changed: %q", got)
-	}
-	dir.write("accounts.jsonl", `{"username":"alice"}`+"\n"+`{"username":"bob"}`+"\n")
-	if got := must.Get(Load(path))(t).Changes(old); !slices.Equal(got, []string{"accounts.users[alice].factors: changed"}) {
-		t.Errorf("got %q", got)
-	}
-}
 
 // The file of accounts is found in a configuration with other mistakes, and not in one
 // that may mean another file.

@@ -79,7 +79,7 @@ func announceRoute(route *config.Route) announcedRoute {
 		mechanisms[i] = string(mechanism)
 	}
 	to := announcedRoute{name: route.Name, upstream: route.Upstream, auth: strings.Join(mechanisms, ", "),
-		rule: route.PolicyText()}
+		rule: config.PolicyText(route.Policy)}
 	switch {
 	case slices.Contains(route.Auth, policy.None):
 		to.auth, to.rule = "none", "public"

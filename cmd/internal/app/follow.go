@@ -9,6 +9,7 @@ import (
 	"authgate/cmd/internal/watch"
 	"authgate/gateway"
 	"authgate/gateway/config"
+	"authgate/gateway/config/changes"
 )
 
 const (
@@ -169,7 +170,7 @@ func (a *App) reload() outcome {
 	f.refused, f.again, f.noticed = err != nil || refreshErr != nil, again(err), false
 	outcome := outcome{Err: errors.Join(err, refreshErr)}
 	if err == nil {
-		outcome.Changes = a.Config().Changes(old)
+		outcome.Changes = changes.Between(old, a.Config())
 		a.warnOfExposure(a.Config())
 	}
 	if outcome.Err == nil {
@@ -201,7 +202,7 @@ func (a *App) reloadBeside() {
 	a.logFailure(what, err)
 	if f.again = f.again || again(err); err == nil {
 		a.warnOfExposure(a.Config())
-		a.logger.Info("reloaded", "what", what, "changes", a.Config().Changes(old))
+		a.logger.Info("reloaded", "what", what, "changes", changes.Between(old, a.Config()))
 	}
 }
 

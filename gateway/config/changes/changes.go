@@ -1,4 +1,5 @@
-package config
+// Package changes tells how two configurations differ, for people and logs.
+package changes
 
 import (
 	"reflect"
@@ -7,21 +8,22 @@ import (
 	"strings"
 
 	"authgate/gateway/accounts"
+	"authgate/gateway/config"
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
 
-// Changes returns how c differs from old, one line for each key, like
+// Between returns how new differs from old, one line for each key, like
 // "routes[2].policy: admin -> staff". It shows no secret, and no value that can
 // contain one.
-func (c *Config) Changes(old *Config) []string {
-	d := &differ{old: old, new: c}
+func Between(old, new *config.Config) []string {
+	d := &differ{old: old, new: new}
 	d.changes = strictyaml.Changes{
 		Element: elementOf, Derived: d.derived, Compare: d.compareRefs,
 		// The values of headers for upstreams can be credentials.
 		Hidden: func(path string) bool { return strings.Contains(path, ".headers.set.") },
 	}
-	d.changes.Find("", *old, *c)
+	d.changes.Find("", *old, *new)
 	d.files()
 	d.factors()
 	return d.changes.Lines()
@@ -29,38 +31,17 @@ func (c *Config) Changes(old *Config) []string {
 
 // differ finds how two configurations differ.
 type differ struct {
-	old, new *Config
+	old, new *config.Config
 	changes  strictyaml.Changes
-}
-
-// RestartKeys returns the keys in which t and other differ and that only a restart
-// applies. A reload can replace the names, the files of tls.mode files, and the header.
-func (t TLS) RestartKeys(other TLS) (keys []string) {
-	old, new := reflect.ValueOf(t), reflect.ValueOf(other)
-	for i := range old.NumField() {
-		field := old.Type().Field(i)
-		if of, ok := old.Type().FieldByName(strings.TrimSuffix(field.Name, "Content")); ok {
-			field = of // the content of a file counts as its key
-		}
-		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-		switch key {
-		case "domains", "certificate", "key", "hsts":
-			continue
-		}
-		same := reflect.DeepEqual(old.Field(i).Interface(), new.Field(i).Interface())
-		if key = "tls." + key; !same && !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }
 
 // files adds the changes of contents that are no values of keys.
 func (d *differ) files() {
-	for _, file := range d.new.sideFiles {
-		was := slices.IndexFunc(d.old.sideFiles, func(f File) bool { return f.Key == file.Key && f.Path == file.Path })
+	before := d.old.Files()
+	for _, file := range d.new.Files() {
+		was := slices.IndexFunc(before, func(f config.File) bool { return f.Key == file.Key && f.Path == file.Path })
 		isList := file.Key == accounts.FileKey || file.Key == accounts.HtpasswdKey
-		if file.Key != "" && !isList && was >= 0 && !d.old.sideFiles[was].SameContent(file) {
+		if file.Key != "" && !isList && was >= 0 && !before[was].SameContent(file) {
 			d.changes.Add(file.Key, "the content of the file changed")
 		}
 	}
@@ -83,14 +64,14 @@ func (d *differ) factors() {
 // derived reports whether a field has no value of its own: the change is one of
 // another key.
 func (d *differ) derived(field string, old, new any) bool {
-	if was, ok := old.(TLS); ok {
-		return field == "Domains" && sameDomains(was.Domains, new.(TLS).Domains)
+	if was, ok := old.(config.TLS); ok {
+		return field == "Domains" && sameDomains(was.Domains, new.(config.TLS).Domains)
 	}
-	was, ok := old.(Upstream)
+	was, ok := old.(config.Upstream)
 	if !ok {
 		return false
 	}
-	is := new.(Upstream)
+	is := new.(config.Upstream)
 	switch field {
 	case "URLs":
 		return was.URL != nil && is.URL != nil
@@ -113,11 +94,11 @@ func elementOf(element any) strictyaml.Element {
 		return strictyaml.Element{Name: e.Username, Named: true}
 	case accounts.BasicUser:
 		return strictyaml.Element{Name: e.Username, Named: true}
-	case Provider:
+	case config.Provider:
 		return strictyaml.Element{Name: e.Name, Named: true}
-	case TrustedIssuer:
+	case config.TrustedIssuer:
 		return strictyaml.Element{Name: e.Name, Named: true}
-	case Route:
+	case config.Route:
 		return strictyaml.Element{Name: e.Match}
 	}
 	return strictyaml.Element{}
@@ -130,7 +111,7 @@ func (d *differ) compareRefs(path string, before, after any) bool {
 		return false
 	}
 	new := after.([]policy.Ref)
-	if was, is := showRefs(old), showRefs(new); was != is {
+	if was, is := config.PolicyText(old), config.PolicyText(new); was != is {
 		d.changes.Add(path, "%s -> %s", was, is)
 		return true
 	}
@@ -145,24 +126,4 @@ func (d *differ) compareRefs(path string, before, after any) bool {
 		d.changes.Find(at, *old[i].Spec, *new[i].Spec)
 	}
 	return true
-}
-
-// PolicyText returns the policies of a route as people read them: a name, or several
-// in brackets.
-func (r *Route) PolicyText() string { return showRefs(r.Policy) }
-
-func showRefs(refs []policy.Ref) string {
-	names := make([]string, len(refs))
-	for i, ref := range refs {
-		if names[i] = ref.Name; ref.Spec != nil {
-			names[i] = "a policy in place"
-		}
-	}
-	switch len(names) {
-	case 0:
-		return "none"
-	case 1:
-		return names[0]
-	}
-	return "[" + strings.Join(names, ", ") + "]"
 }

@@ -1,24 +1,28 @@
-package config
+package changes
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"authgate/gateway/config"
+	"authgate/internal/test/must"
 )
 
-// changesBase is a configuration that TestChanges edits.
-const changesBase = `public_url: https://gw.example
+// hash is of a password.
+const hash = "$2a$05$Cj2Uz06dB9glrWi2CkzdLOgicT5SRMqoxdycGqW2on5R3QOFP1nBy"
+
+// base is a configuration that TestChanges edits.
+const base = `public_url: https://gw.example
 basic:
-  users: [{username: service, password_hash: "${HASH}"}]
+  users: [{username: service, password_hash: "` + hash + `"}]
 accounts:
   users:
-    - {username: alice, password_hash: "${HASH}", roles: [user]}
-    - {username: bob, password_hash: "${HASH}", name: Bob}
+    - {username: alice, password_hash: "` + hash + `", roles: [user]}
+    - {username: bob, password_hash: "` + hash + `", name: Bob}
 token: {secret: "0123456789012345678901234567890a"}
 identity_headers: {user: X-User}
 upstreams:
@@ -72,18 +76,18 @@ func TestChanges(t *testing.T) {
 		{"[session, bearer]", "[bearer, session]", "routes[1].auth: [session, bearer] -> [bearer, session]"},
 		{"name: Bob", "name: " + strings.Repeat("x", 500), "accounts.users[bob].name: Bob -> " + strings.Repeat("x", 120) + "…"},
 	} {
-		old, err := parse("config.yaml", []byte(changesBase), lookup)
+		old, err := config.Parse("config.yaml", []byte(base))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.old != "" && strings.Count(changesBase, c.old) == 0 {
+		if c.old != "" && strings.Count(base, c.old) == 0 {
 			t.Fatalf("%q is not in the configuration", c.old)
 		}
-		changed, err := parse("config.yaml", []byte(strings.Replace(changesBase, c.old, c.new, 1)), lookup)
+		changed, err := config.Parse("config.yaml", []byte(strings.Replace(base, c.old, c.new, 1)))
 		if err != nil {
 			t.Fatalf("%s: %v", c.new, err)
 		}
-		if got := strings.Join(changed.Changes(old), "\n"); got != c.want {
+		if got := strings.Join(Between(old, changed), "\n"); got != c.want {
 			t.Errorf("%s becomes %s:\n%s\nwant\n%s", c.old, c.new, got, c.want)
 		}
 	}
@@ -114,23 +118,28 @@ func TestSameDomains(t *testing.T) {
 // users of a file by their names.
 func TestChangesOfFiles(t *testing.T) {
 	t.Parallel()
-	dir := folder{t, t.TempDir()}
-	content, err := os.ReadFile("testdata/files/tls-certificate.pem")
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
+		return path
+	}
+	content, err := os.ReadFile("../testdata/files/tls-certificate.pem")
 	if err != nil {
 		t.Fatal(err)
 	}
 	pem := string(content)
-	account := `{"username": "%s", "password_hash": "` + environment["HASH"] + "\"}\n"
-	dir.write("ca.pem", pem)
-	dir.write("secret", "01234567890123456789012345678901\n")
-	dir.write("accounts.jsonl", fmt.Sprintf(account, "alice"))
-	path := dir.write("config.yaml", `public_url: https://gw.example
+	account := `{"username": "%s", "password_hash": "` + hash + "\"}\n"
+	write("ca.pem", pem)
+	write("secret", "01234567890123456789012345678901\n")
+	write("accounts.jsonl", fmt.Sprintf(account, "alice"))
+	path := write("config.yaml", `public_url: https://gw.example
 accounts: {file: accounts.jsonl}
 token: {secret_file: secret}
 upstreams: {app: {url: "https://127.0.0.1:1", tls: {ca: ca.pem}}}
 routes: [{match: /, upstream: app, auth: [session]}]
 `)
-	old, err := Load(path)
+	old, err := config.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,71 +147,45 @@ routes: [{match: /, upstream: app, auth: [session]}]
 	for i := range 150 {
 		fmt.Fprintf(&many, account, fmt.Sprintf("u%03d", i))
 	}
-	dir.write("ca.pem", pem+pem)
-	dir.write("secret", "another8901234567890123456789012\n")
-	dir.write("accounts.jsonl", many.String())
-	changed, err := Load(path)
+	write("ca.pem", pem+pem)
+	write("secret", "another8901234567890123456789012\n")
+	write("accounts.jsonl", many.String())
+	changed, err := config.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := changed.Changes(old)
+	got := Between(old, changed)
 	if len(got) != 101 || got[0] != "accounts.users[u000]: added" || got[100] != "and 53 more" {
 		t.Errorf("%d changes: %q", len(got), got)
 	}
-	dir.write("accounts.jsonl", fmt.Sprintf(account, "alice"))
-	if changed, err = Load(path); err != nil {
+	write("accounts.jsonl", fmt.Sprintf(account, "alice"))
+	if changed, err = config.Load(path); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := changed.Changes(old), []string{"token.secret: changed", "upstreams.app.tls.ca: the content of the file changed"}; !slices.Equal(got, want) {
+	if got, want := Between(old, changed), []string{"token.secret: changed", "upstreams.app.tls.ca: the content of the file changed"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-// TestLoadFiles: the files that were read, or should have been, are returned, also
-// with mistakes.
-func TestLoadFiles(t *testing.T) {
+// A change of factors is told, without what they are.
+func TestChangesOfFactors(t *testing.T) {
 	t.Parallel()
-	dir := folder{t, t.TempDir()}
-	path := dir.write("config.yaml", "accounts: {file: a.yaml}\nbasic: {htpasswd: b}\nnonsense: 1\n")
-	dir.write("a.yaml", "[]\n")
-	_, files, err := LoadFiles(path)
-	if err == nil || len(files) != 3 || files[0].Path != path {
-		t.Fatalf("%v, %v", files, err)
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
+		return path
 	}
-	for _, file := range files {
-		if !file.Same(StatFile(file.Path)) {
-			t.Errorf("%s has changed", file.Path)
-		}
+	const before = `{"username":"alice","totp":{"secret":"c2VhbGVk","step":1}}` + "\n" + `{"username":"bob"}` + "\n"
+	write("accounts.jsonl", before)
+	path := write("config.yaml", "public_url: https://gw.example\naccounts: {file: accounts.jsonl}\n"+
+		"upstreams: {app: {url: \"http://127.0.0.1:1\"}}\nroutes: [{match: /, upstream: app, auth: [session]}]\n")
+	old := must.Get(config.Load(path))(t)
+	if got := Between(old, must.Get(config.Load(path))(t)); len(got) > 0 {
+		t.Errorf("nothing has changed: %q", got)
 	}
-	dir.write("b", "x\n")
-	dir.write("a.yaml", "[ ]\n")
-	for i, same := range []bool{true, false, false} {
-		if files[i].Same(StatFile(files[i].Path)) != same {
-			t.Errorf("%s is the same: %t", files[i].Path, !same)
-		}
-	}
-	if _, files, err := LoadFiles(dir.write("x", "") + "y"); err == nil || len(files) != 1 {
-		t.Errorf("without the main file: %v, %v", files, err)
-	}
-}
-
-// TestDataDir: the data_dir is known as long as it can be read, whatever else is wrong.
-func TestDataDir(t *testing.T) {
-	t.Parallel()
-	dir := folder{t, t.TempDir()}
-	for content, want := range map[string]string{
-		"log: {level: warn}\n": "data", "data_dir: state\nrutes: []\ntoken: {secret: short}\n": "state", "data_dir: /var/lib\n": "/var/lib",
-		"data_dir: [a]\n": "", "data_dir: ''\n": "", "data_dir: ${NOWHERE_AT_ALL}\n": "", "a: [\n": "",
-	} {
-		path := dir.write("config.yaml", content)
-		if want != "" && want[0] != '/' {
-			want = filepath.Join(dir.dir, want)
-		}
-		if got, err := DataDir(path); got != want || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, %v; want %q", content, got, err, want)
-		}
-	}
-	if _, err := DataDir(filepath.Join(dir.dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without a file: %v", err)
+	write("accounts.jsonl", `{"username":"alice"}`+"\n"+`{"username":"bob"}`+"\n")
+	if got := Between(old, must.Get(config.Load(path))(t)); !slices.Equal(got, []string{"accounts.users[alice].factors: changed"}) {
+		t.Errorf("got %q", got)
 	}
 }
