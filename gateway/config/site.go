@@ -1,12 +1,7 @@
 package config
 
 import (
-	"bytes"
-	"encoding/xml"
-	"errors"
 	"fmt"
-	"image/png"
-	"io"
 	"net/url"
 	"strings"
 	"unicode"
@@ -29,16 +24,12 @@ type site struct {
 	Accent string `yaml:"accent"` // #rgb or #rrggbb; empty: the default
 	Help   string `yaml:"help"`   // a text, or an https: or mailto: URL
 
-	LogoType    string `yaml:"-"` // the media type of Logo
-	LogoContent []byte `yaml:"-"`
+	Image pages.Logo `yaml:"-"` // in the file Logo
 }
 
 // Pages returns the options of the gateway's pages.
 func (s site) Pages() pages.Options {
-	return pages.Options{
-		Title: s.Title, Accent: s.Accent, Help: s.Help,
-		Logo: pages.Logo{MediaType: s.LogoType, Content: s.LogoContent},
-	}
+	return pages.Options{Title: s.Title, Accent: s.Accent, Help: s.Help, Logo: s.Image}
 }
 
 // check checks everything except the logo, which sideReader.logo checks.
@@ -97,42 +88,7 @@ func (s sideReader) logo(site *site) {
 		return
 	}
 	var err error
-	if site.LogoType, err = logoType(content); err != nil {
+	if site.Image, err = pages.ReadLogo(content); err != nil {
 		s.main.Fault("site.logo", "%s is no PNG or SVG image: %v", site.Logo, err)
-	}
-	site.LogoContent = content
-}
-
-// logoType returns the media type of an image.
-func logoType(content []byte) (string, error) {
-	if bytes.HasPrefix(content, []byte("\x89PNG")) {
-		_, err := png.DecodeConfig(bytes.NewReader(content))
-		return "image/png", err
-	}
-	return "image/svg+xml", checkSVG(content)
-}
-
-// checkSVG checks that an XML document is well-formed and an SVG image. Browsers
-// show no other document as an image.
-func checkSVG(content []byte) error {
-	const namespace = "http://www.w3.org/2000/svg"
-	d := xml.NewDecoder(bytes.NewReader(content))
-	root := false
-	for {
-		token, err := d.Token()
-		switch {
-		case err == io.EOF && root:
-			return nil
-		case err == io.EOF:
-			return errors.New("it has no element svg")
-		case err != nil:
-			return err
-		}
-		if element, ok := token.(xml.StartElement); ok && !root {
-			if element.Name.Local != "svg" || element.Name.Space != namespace {
-				return fmt.Errorf("its first element is %s; expected svg with xmlns=%q", element.Name.Local, namespace)
-			}
-			root = true
-		}
 	}
 }

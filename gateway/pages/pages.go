@@ -48,12 +48,6 @@ type Options struct {
 	Help   string // a text, or an https: or mailto: URL; empty: none
 }
 
-// Logo is an image. Without Content there is none.
-type Logo struct {
-	MediaType string // image/png or image/svg+xml
-	Content   []byte
-}
-
 // Set is the pages of a service in each language. Its methods may be called
 // concurrently.
 type Set struct {

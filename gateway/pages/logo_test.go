@@ -1,4 +1,4 @@
-package config
+package pages
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestLogoType(t *testing.T) {
+func TestReadLogo(t *testing.T) {
 	t.Parallel()
 	var picture bytes.Buffer
 	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 2, 2))); err != nil {
@@ -26,9 +26,9 @@ func TestLogoType(t *testing.T) {
 		"":                                                       "",
 		"GIF89a":                                                 "",
 	} {
-		got, err := logoType([]byte(content))
-		if want == "" && err == nil || want != "" && (err != nil || got != want) {
-			t.Errorf("%q is %q (%v), want %q", content, got, err, want)
+		got, err := ReadLogo([]byte(content))
+		if want == "" && err == nil || want != "" && (err != nil || got.MediaType != want || string(got.Content) != content) {
+			t.Errorf("%q is %q (%v), want %q", content, got.MediaType, err, want)
 		}
 	}
 }
