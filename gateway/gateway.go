@@ -160,7 +160,7 @@ func (g *Gateway) Close() {
 	for _, u := range g.upstreams() {
 		u.Close()
 	}
-	closeAll(g.unused(g.state.Load(), &state{federation: &mechanism.Federation{}}))
+	closeAll(g.state.Load().unused(&state{federation: &mechanism.Federation{}}, g.service.Logger))
 }
 
 // ServeHTTP implements http.Handler for the public listener.

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"authgate/gateway/invitations"
+	"authgate/gateway/accounts"
 	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/store"
@@ -32,7 +32,7 @@ func (g *Gateway) EndLogin(ctx context.Context, id string) (bool, error) {
 	if err != nil || ended == nil {
 		return false, err
 	}
-	g.tellEnded(ctx, ended)
+	tellEnded(ctx, &g.service, ended)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), atProviderTime)
 	defer cancel()
 	if _, err := st.federation.SignOut(ctx, ended); err != nil {
@@ -43,11 +43,11 @@ func (g *Gateway) EndLogin(ctx context.Context, id string) (bool, error) {
 }
 
 // tellEnded tells metrics and log that an operator has ended a login.
-func (g *Gateway) tellEnded(ctx context.Context, ended *login.Login) {
+func tellEnded(ctx context.Context, service *web.Service, ended *login.Login) {
 	if ended.HasTokens() {
-		g.service.Metrics.Token(web.TokenRevoked)
+		service.Metrics.Token(web.TokenRevoked)
 	}
-	g.service.Logger.LogAttrs(ctx, slog.LevelInfo, "audit", slog.String("event", "logout"), slog.String("by", "operator"),
+	service.Logger.LogAttrs(ctx, slog.LevelInfo, "audit", slog.String("event", "logout"), slog.String("by", "operator"),
 		slog.String("subject", ended.Subject()), slog.String("login", ended.ID))
 }
 
@@ -59,20 +59,23 @@ func (g *Gateway) EndLoginsOf(ctx context.Context, username string) (int, error)
 	id := &policy.Identity{Username: policy.NormalName(username), Provider: policy.LocalProvider}
 	ended, err := mechanism.Overview(st.mechanisms, st.federation).EndOthers(store.Ending(ctx), id)
 	for _, login := range ended {
-		g.tellEnded(ctx, login)
+		tellEnded(ctx, &g.service, login)
 	}
 	return len(ended), err
 }
 
 // Invite makes an invitation for an account of accounts.file, and returns its link. The error
-// is invitations.ErrNoAccount if there is no such account, if it is disabled, or if its
-// password could not be set because the file cannot be written.
+// is accounts.ErrNotInFile if there is no such account, or it is disabled, and
+// accounts.ErrNotWritable if its password could not be set.
 func (g *Gateway) Invite(ctx context.Context, username string) (string, error) {
 	st := g.state.Load()
 	local := editor{g, st.config}
 	account, ok := st.mechanisms.Accounts.Lookup(username)
-	if !ok || !local.Has(account.Username) || !local.Writable() {
-		return "", invitations.ErrNoAccount
+	switch {
+	case !ok || !local.Has(account.Username):
+		return "", accounts.ErrNotInFile
+	case !local.Writable():
+		return "", accounts.ErrNotWritable
 	}
 	link, err := st.mechanisms.Invited.Invite(ctx, account.Username)
 	if err == nil {

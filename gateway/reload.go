@@ -64,7 +64,7 @@ func (g *Gateway) reload(load func() (*config.Config, error), loaded time.Time, 
 	}
 	// Requests in flight may still wait for an old provider, and end old traces. The
 	// timer holds nothing else of the old state.
-	if closes := g.unused(old, st); len(closes) > 0 {
+	if closes := old.unused(st, g.service.Logger); len(closes) > 0 {
 		time.AfterFunc(closeAfter, func() { closeAll(closes) })
 	}
 	g.load.warn(g.service.Logger, cfg)
@@ -73,10 +73,10 @@ func (g *Gateway) reload(load func() (*config.Config, error), loaded time.Time, 
 }
 
 // unused returns what ends the background work of st that kept does not use.
-func (g *Gateway) unused(st, kept *state) []func() {
+func (st *state) unused(kept *state, logger *slog.Logger) []func() {
 	closes := st.federation.Unused(kept.federation)
 	if tracer := st.tracer; tracer != kept.tracer {
-		closes = append(closes, func() { closeTracer(tracer, g.service.Logger) })
+		closes = append(closes, func() { closeTracer(tracer, logger) })
 	}
 	return closes
 }

@@ -64,7 +64,7 @@ func (ex *Exchange) WriteHeader(status int) {
 	if status >= 200 && (ex.site.Service.Draining.Load() || ex.pace.lastOnConnection(ex.Request)) {
 		ex.Header().Set("Connection", "close") // over HTTP/2 it makes the server send GOAWAY
 	}
-	ex.answerFirst()
+	ex.pace.answerFirst(ex.ResponseWriter, ex.Request, status)
 	ex.ResponseWriter.WriteHeader(status)
 }
 

@@ -14,17 +14,16 @@ const mostDropped = 64 << 20
 // the server would wait for the rest of the body, or close the connection with bytes that
 // it has not read, which makes the client's system drop the answer. Only an answer of known
 // length can be whole before its handler returns.
-func (ex *Exchange) answerFirst() {
-	r := ex.Request
+func (p *pacing) answerFirst(w http.ResponseWriter, r *http.Request, status int) {
 	switch {
-	case r.ProtoMajor != 1, r.ContentLength == 0, ex.Status < 200:
+	case r.ProtoMajor != 1, r.ContentLength == 0, status < 200:
 		return
-	case ex.pace.bodyRead, ex.pace.upload != nil && !ex.pace.upload.Unread():
+	case p.bodyRead, p.upload != nil && !p.upload.Unread():
 		return // the body has ended
-	case !lengthKnown(r, ex.Status, ex.Header()), ex.pace.lastOnConnection(r):
+	case !lengthKnown(r, status, w.Header()), p.lastOnConnection(r):
 		return
 	}
-	ex.pace.first = http.NewResponseController(ex.ResponseWriter).EnableFullDuplex() == nil
+	p.first = http.NewResponseController(w).EnableFullDuplex() == nil
 }
 
 // lengthKnown reports whether an answer to r tells before its body how long the body is

@@ -110,7 +110,7 @@ func following(t *testing.T, files map[string]string, f func(*followed)) {
 	})
 }
 
-func accounts(list string) map[string]string {
+func withAccounts(list string) map[string]string {
 	return map[string]string{"config.yaml": usual, "accounts.yaml": list}
 }
 
@@ -199,7 +199,7 @@ func (g *followed) outage(f func()) {
 func TestFollowAccounts(t *testing.T) {
 	t.Parallel()
 	for name, within := range map[string]time.Duration{"with notices": quiet, "without": unseen} {
-		following(t, accounts(alice), func(g *followed) {
+		following(t, withAccounts(alice), func(g *followed) {
 			g.unaware = name == "without"
 			for i, c := range []struct{ content, want string }{{alice + bob, "alice bob"}, {bob, "bob"}, {"[]\n", ""}, {alice, "alice"}} {
 				g.set("accounts.yaml", c.content)
@@ -229,7 +229,7 @@ func TestFollowAccounts(t *testing.T) {
 // A change between Open and the first look applies.
 func TestFollowFromTheStart(t *testing.T) {
 	t.Parallel()
-	path := folder(t, t.TempDir(), accounts(alice))
+	path := folder(t, t.TempDir(), withAccounts(alice))
 	synctest.Test(t, func(t *testing.T) {
 		g := &followed{App: open(t, path, io.Discard), t: t, unaware: true}
 		defer shut(t, g.App)
@@ -245,7 +245,7 @@ func TestFollowFromTheStart(t *testing.T) {
 // applies.
 func TestFollowBrokenFile(t *testing.T) {
 	t.Parallel()
-	following(t, accounts(alice), func(g *followed) {
+	following(t, withAccounts(alice), func(g *followed) {
 		const broken = "- {username: bob, pasword_hash: x}\n- {username: 7, roles: [\"a,b\"]}\n"
 		g.set("accounts.yaml", broken)
 		g.users(time.Minute, "alice", "with the broken file")
@@ -277,7 +277,7 @@ func TestFollowBrokenFile(t *testing.T) {
 // new one names are followed, also if they are missing at first.
 func TestFollowConfiguration(t *testing.T) {
 	t.Parallel()
-	following(t, accounts(alice), func(g *followed) {
+	following(t, withAccounts(alice), func(g *followed) {
 		g.set("config.yaml", inPlace(bob))
 		g.users(quiet, "bob", "after a change")
 		if got, want := g.logs.Last(t, "reloaded")["changes"], []any{`accounts.file: `, "accounts.users[bob]: added", "accounts.users[alice]: removed"}; !isLike(got, want) {
@@ -307,7 +307,7 @@ func isLike(got any, want []any) bool {
 // a file may have a new owner.
 func TestFollowNoticeAfterFailure(t *testing.T) {
 	t.Parallel()
-	following(t, accounts(alice), func(g *followed) {
+	following(t, withAccounts(alice), func(g *followed) {
 		g.set("config.yaml", "nonsense: 1\n")
 		wait(time.Minute)
 		for range 3 {
@@ -328,7 +328,7 @@ func TestFollowNoticeAfterFailure(t *testing.T) {
 // A new certificate is used without a restart, and a broken one is not.
 func TestFollowCertificate(t *testing.T) {
 	t.Parallel()
-	files := accounts(alice)
+	files := withAccounts(alice)
 	files["config.yaml"] += "tls: {mode: files, certificate: c.pem, key: k.pem}\n"
 	for name, source := range map[string]string{"c.pem": "tls-certificate.pem", "k.pem": "tls-key.pem"} {
 		files[name] = string(must(os.ReadFile("../../../gateway/config/testdata/files/" + source)))
@@ -350,7 +350,7 @@ func TestFollowCertificate(t *testing.T) {
 // this is not recorded, and once that it is.
 func TestFollowOutage(t *testing.T) {
 	t.Parallel()
-	following(t, accounts(alice+bob), func(g *followed) {
+	following(t, withAccounts(alice+bob), func(g *followed) {
 		for i, c := range []struct{ content, want string }{{alice, "alice"}, {bob, "bob"}} {
 			g.outage(func() {
 				g.set("accounts.yaml", c.content)
@@ -372,7 +372,7 @@ func TestFollowOutage(t *testing.T) {
 // In an outage the configuration applies as it is. If it has mistakes, it is refused.
 func TestFollowSignalOutage(t *testing.T) {
 	t.Parallel()
-	following(t, accounts(alice+bob), func(g *followed) {
+	following(t, withAccounts(alice+bob), func(g *followed) {
 		g.outage(func() {
 			g.signal(inPlace(bob))
 			wait(time.Minute)
@@ -393,7 +393,7 @@ func TestFollowSignalOutage(t *testing.T) {
 func TestFollowAtFault(t *testing.T) {
 	t.Parallel()
 	for name, refused := range map[string]string{"at fault": "nonsense: 1\n", "needs a restart": strings.Replace(usual, "memory", "sqlite", 1)} {
-		following(t, accounts(alice+bob), func(g *followed) {
+		following(t, withAccounts(alice+bob), func(g *followed) {
 			g.set("accounts.yaml", alice)
 			g.signal(refused)
 			g.users(quiet, "alice", name)
@@ -416,7 +416,7 @@ func TestFollowAtFault(t *testing.T) {
 // A change that needs a restart is tried once.
 func TestFollowRestart(t *testing.T) {
 	t.Parallel()
-	files := accounts(alice)
+	files := withAccounts(alice)
 	files["config.yaml"] = strings.Replace(usual, "memory", `redis, addresses: ["127.0.0.1:1"], password_file: password`, 1)
 	files["password"] = "one\n"
 	following(t, files, func(g *followed) {
@@ -442,7 +442,7 @@ func TestFollowRestart(t *testing.T) {
 func TestFollowEnds(t *testing.T) {
 	t.Parallel()
 	for range 20 { // select picks at random
-		following(t, accounts(alice+bob), func(g *followed) {
+		following(t, withAccounts(alice+bob), func(g *followed) {
 			g.silent = longest
 			g.away.Store(true)
 			g.signal(inPlace(bob))
@@ -479,7 +479,7 @@ func TestFollowRestlessFiles(t *testing.T) {
 			stir:    func(g *followed, n int) { g.set("config.yaml", usual+"nonsense: "+strings.Repeat("1", n%7+1)+"\n") },
 		},
 	} {
-		following(t, accounts(alice+bob), func(g *followed) {
+		following(t, withAccounts(alice+bob), func(g *followed) {
 			g.unaware = c.unaware
 			for n := range 20 {
 				c.stir(g, n)

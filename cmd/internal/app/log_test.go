@@ -95,7 +95,7 @@ func TestTakeStandardLog(t *testing.T) {
 	defer log.SetFlags(flags)
 	defer log.SetOutput(writer)
 	stderr := &logtest.Buffer{}
-	a := open(t, folder(t, t.TempDir(), accounts(alice)), stderr)
+	a := open(t, folder(t, t.TempDir(), withAccounts(alice)), stderr)
 	defer shut(t, a)
 	a.TakeStandardLog()
 	log.Printf("a response starts with %q", "Set-Cookie: sesame")

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"authgate/cmd/internal/control"
-	"authgate/gateway/invitations"
+	"authgate/gateway/accounts"
 	"authgate/gateway/login"
 	"authgate/gateway/web"
 )
@@ -65,7 +65,7 @@ func (o operator) EndLoginsOf(ctx context.Context, username string) (int, error)
 // Invite implements control.Gateway.
 func (o operator) Invite(ctx context.Context, username string) (string, error) {
 	link, err := o.gateway.Invite(ctx, username)
-	if errors.Is(err, invitations.ErrNoAccount) {
+	if errors.Is(err, accounts.ErrNotInFile) || errors.Is(err, accounts.ErrNotWritable) {
 		err = fmt.Errorf("%w: it is not in accounts.file, is disabled, or the file cannot be written by the gateway",
 			control.ErrNotInvited)
 	}
