@@ -37,7 +37,8 @@ func usersCommand() *cobra.Command {
 		Args:                       knownCommand,
 		SuggestionsMinimumDistance: 2,
 		RunE: func(*cobra.Command, []string) error {
-			return &usageError{errors.New("a command is missing: list, add, remove, disable, enable, roles, invite or reset-factors")}
+			return &usageError{errors.New(
+				"a command is missing: list, add, remove, disable, enable, roles, invite or reset-factors")}
 		},
 	}
 	cmd.AddCommand(usersListCommand(), usersAddCommand(), usersRemoveCommand(), usersDisableCommand(), usersEnableCommand(),

@@ -30,7 +30,9 @@ type ownFactors struct {
 }
 
 // factorRow returns a row for a change of factors, without what does it.
-func (f *ownFactors) factorRow(name string, offered bool, do func(*web.Exchange, *accounts.Account) error) endpoint.Row {
+func (f *ownFactors) factorRow(
+	name string, offered bool, do func(*web.Exchange, *accounts.Account) error,
+) endpoint.Row {
 	return endpoint.Row{
 		Name: name, Method: http.MethodPost, Home: true, Sessions: true, May: f.may, Demand: f.demand,
 		Enabled: func() error { return f.enabled(offered) },
@@ -185,7 +187,8 @@ func (f *ownFactors) passkeyOptions(ex *web.Exchange, owner *accounts.Account) e
 	if errors.Is(err, factors.ErrRefused) {
 		return &web.Error{
 			Status: http.StatusConflict, Cause: err,
-			Detail: fmt.Sprintf("You have %d passkeys, which is the limit. Remove one that you do not need.", factors.MaxPasskeys),
+			Detail: fmt.Sprintf("You have %d passkeys, which is the limit. Remove one that you do not need.",
+				factors.MaxPasskeys),
 		}
 	}
 	if err != nil {

@@ -246,14 +246,16 @@ func (p *people) explain(ex *web.Exchange, order *peopleOrder, err error) error 
 			}
 		}
 		return &web.Error{
-			Status: http.StatusNotFound, Detail: "There is no account of this name.", Cause: fmt.Errorf("%w: %w", errUnknown, err),
+			Status: http.StatusNotFound, Detail: "There is no account of this name.",
+			Cause: fmt.Errorf("%w: %w", errUnknown, err),
 		}
 	case errors.Is(err, accounts.ErrExists):
 		return &web.Error{
 			Status: http.StatusConflict, Cause: err,
 			Detail: "There is an account of this name, or of one that differs only in case or Unicode normalization.",
 		}
-	case errors.Is(err, accounts.ErrNotWritable), errors.Is(err, accounts.ErrElsewhere), errors.Is(err, accounts.ErrOvertaken):
+	case errors.Is(err, accounts.ErrNotWritable), errors.Is(err, accounts.ErrElsewhere),
+		errors.Is(err, accounts.ErrOvertaken):
 		p.options.Site.Service.Logger.Warn("an account cannot be changed", "subject", ex.Identity.Subject,
 			"error", err.Error())
 		return fixedAccount("The file of accounts cannot be changed here.", err)

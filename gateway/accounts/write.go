@@ -12,7 +12,9 @@ import (
 
 // writtenOrder returns accountKeys in the order in which a new account has them.
 func writtenOrder() []string {
-	return []string{"username", "name", "email", "roles", "disabled", "password_hash", "passkeys", "totp", "recovery_codes"}
+	return []string{
+		"username", "name", "email", "roles", "disabled", "password_hash", "passkeys", "totp", "recovery_codes",
+	}
 }
 
 // mayLack reports whether an account without a value does not have its key. Then the key is

@@ -120,7 +120,9 @@ func (r *references) checkSource(path, name string) {
 
 func (r *references) isBasicUser(name string) bool {
 	name = policy.NormalName(name)
-	return slices.ContainsFunc(r.cfg.Basic.Users, func(u accounts.BasicUser) bool { return policy.NormalName(u.Username) == name })
+	return slices.ContainsFunc(r.cfg.Basic.Users, func(u accounts.BasicUser) bool {
+		return policy.NormalName(u.Username) == name
+	})
 }
 
 func (r *references) isAccount(name string) bool {

@@ -10,8 +10,8 @@ import (
 	"github.com/go-webauthn/webauthn/protocol"
 )
 
-// MaxAnswer is the largest size of an answer, in bytes.
-const MaxAnswer = 64 << 10
+// maxAnswer is the largest size of an answer, in bytes.
+const maxAnswer = 64 << 10
 
 // CeremonyKey returns the Key of the ceremony that an answer is for. It checks nothing else
 // about the answer, so what it returns is only a name.
@@ -31,8 +31,8 @@ func CeremonyKey(answer []byte) (string, error) {
 // answer and in these, no object has two members whose names differ only in case: the
 // library reads either as the same member.
 func readAnswer(answer []byte) (clientData map[string]any, err error) {
-	if len(answer) > MaxAnswer {
-		return nil, malformed("it has more than %d bytes", MaxAnswer)
+	if len(answer) > maxAnswer {
+		return nil, malformed("it has more than %d bytes", maxAnswer)
 	}
 	members, err := readObject(answer)
 	if err != nil {
@@ -43,7 +43,7 @@ func readAnswer(answer []byte) (clientData map[string]any, err error) {
 		return nil, malformed("it has no response")
 	}
 	text, _ := response["clientDataJSON"].(string)
-	raw, err := decode(text, MaxAnswer)
+	raw, err := decode(text, maxAnswer)
 	if err != nil {
 		return nil, malformed("clientDataJSON %w", err)
 	}

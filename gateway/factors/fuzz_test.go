@@ -14,7 +14,7 @@ import (
 func response(tb testing.TB, answer []byte, name string) []byte {
 	tb.Helper()
 	text, _ := decoded(tb, answer)["response"].(map[string]any)[name].(string)
-	return must.Get(decode(text, MaxAnswer))(tb)
+	return must.Get(decode(text, maxAnswer))(tb)
 }
 
 // withResponse returns an answer with another member of the response.
@@ -58,7 +58,7 @@ func FuzzFinishSignIn(f *testing.F) {
 			}
 			return
 		}
-		if got.Account != "alice" || !got.Verified || got.AfterPassword || len(changed) > MaxAnswer {
+		if got.Account != "alice" || !got.Verified || got.AfterPassword || len(changed) > maxAnswer {
 			t.Fatalf("got %+v", got)
 		}
 		for _, signed := range names[:2] {

@@ -35,7 +35,7 @@ type Passkey struct {
 	Transports     []string `yaml:"transports" json:"transports"` // how the browser reaches the authenticator
 	BackupEligible bool     `yaml:"backup_eligible" json:"backup_eligible"`
 	BackedUp       bool     `yaml:"backed_up" json:"backed_up"`         // at the enrolment
-	UserVerified   bool     `yaml:"user_verified" json:"user_verified"` // the authenticator verified the user at the enrolment
+	UserVerified   bool     `yaml:"user_verified" json:"user_verified"` // by the authenticator, at the enrolment
 	AAGUID         string   `yaml:"aaguid" json:"aaguid"`               // the model of the authenticator; mostly zeros
 }
 

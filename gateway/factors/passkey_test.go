@@ -206,7 +206,7 @@ func hostile() map[string]func(a *authenticator.Authenticator) {
 		"case: response":          inAnswer("Response", map[string]any{}),
 		"no response":             inAnswer("response", nil),
 		"a response of text":      inAnswer("response", "x"),
-		"large":                   inAnswer("clientExtensionResults", map[string]any{"x": strings.Repeat("x", MaxAnswer)}),
+		"large":                   inAnswer("clientExtensionResults", map[string]any{"x": strings.Repeat("x", maxAnswer)}),
 		"signed by nobody": func(a *authenticator.Authenticator) {
 			a.Answer = func(answer map[string]any) {
 				response := answer["response"].(map[string]any)
@@ -601,7 +601,7 @@ func TestJSONOfAnswers(t *testing.T) {
 		"twice":          bytes.Replace(answer, []byte(`"type":`), []byte(`"type":"public-key","type":`), 1),
 		"twice, folded":  bytes.Replace(answer, []byte(`"type":`), []byte(`"TYPE":"public-key","type":`), 1),
 		"deep":           []byte(strings.Repeat("[", 20_000)),
-		"large":          append(bytes.Clone(answer), bytes.Repeat([]byte(" "), MaxAnswer)...),
+		"large":          append(bytes.Clone(answer), bytes.Repeat([]byte(" "), maxAnswer)...),
 		"inner trailing": inner(func(said []byte) []byte { return append(said, said...) }),
 		"inner twice": inner(func(said []byte) []byte {
 			return append([]byte(`{"origin":"https://auth.example.org",`), said[1:]...)

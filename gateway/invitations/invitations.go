@@ -13,7 +13,7 @@
 //
 // # Limits and threats
 //
-// A link is a credential for Lifetime. It opens nothing by itself: with it, a password is set.
+// A link is a credential for its lifetime. It opens nothing by itself: with it, a password is set.
 // It counts only while its account is as it was when it was invited: an account that is
 // removed, disabled or has another password has no invitation any more, also if an account of
 // that name is there again.
@@ -36,8 +36,8 @@ import (
 	"authgate/policy"
 )
 
-// Lifetime is how long an invitation can be used.
-const Lifetime = 72 * time.Hour
+// lifetime is how long an invitation can be used.
+const lifetime = 72 * time.Hour
 
 // Page is the path of the page of an invitation below endpoints.prefix, and TokenField is
 // the field of its query that has the token.
@@ -96,7 +96,7 @@ func (i *Invitations) Invite(ctx context.Context, username string) (link string,
 	rand.Read(secret) // never fails
 	made := invitation{
 		Username: account.Username, Version: account.Version(), Since: account.Changed(),
-		Secret: record.Hash(secret), Expires: i.Now().Add(Lifetime),
+		Secret: record.Hash(secret), Expires: i.Now().Add(lifetime),
 	}
 	// An Update, so that it cannot overwrite one that is used at the same time.
 	err = store.Update(ctx, i.Store, keyPrefix+encode(name), func([]byte) (store.Edit, error) {

@@ -114,7 +114,7 @@ func TestInvitationEnds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	token := r.token(t, "Älice")
-	r.clock.Advance(Lifetime - time.Second)
+	r.clock.Advance(lifetime - time.Second)
 	must.Get(r.Find(t.Context(), token))(t)
 	r.clock.Advance(time.Second)
 	r.wantInvalid(t, "too old", token)

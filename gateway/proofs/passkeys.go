@@ -98,7 +98,8 @@ func (p *Proofs) take(ctx context.Context, answer []byte) (*kept, error) {
 	}
 	raw, err := p.Store.Take(ctx, ceremonyKey(challenge))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("%w: its challenge is unknown, used, or older than %s", factors.ErrRefused, factors.ChallengeLife)
+		return nil, fmt.Errorf("%w: its challenge is unknown, used, or older than %s",
+			factors.ErrRefused, factors.ChallengeLife)
 	}
 	if err != nil {
 		return nil, err

@@ -14,7 +14,9 @@ import (
 // BeginTOTP returns a new TOTP secret for an account, and the URI by which an app takes it
 // over. It counts when ConfirmTOTP has seen a code of it. A secret that was begun before is
 // forgotten. The errors are ErrOff and those of the store and the key.
-func (p *Proofs) BeginTOTP(ctx context.Context, account *accounts.Account) (secret factors.Secret, uri string, err error) {
+func (p *Proofs) BeginTOTP(
+	ctx context.Context, account *accounts.Account,
+) (secret factors.Secret, uri string, err error) {
 	if p.Issuer == "" {
 		return secret, "", ErrOff
 	}

@@ -157,7 +157,8 @@ func (s *secondStep) write(
 	ex *web.Exchange, status int, account *accounts.Account, page pages.Code, then web.Return,
 ) {
 	page.Action, page.Form = s.withMechanism(ex, s.site.Own("signin/code")), formOf(s.site, then)
-	page.Username, page.TOTP, page.Recovery = account.Username, account.Factors.TOTP != nil, len(account.Factors.Recovery) > 0
+	page.Username, page.TOTP = account.Username, account.Factors.TOTP != nil
+	page.Recovery = len(account.Factors.Recovery) > 0
 	page.BackURL = s.site.WithReturn(s.site.Own("signin"), then)
 	if s.proofs.Site != nil && len(account.Factors.Passkeys) > 0 {
 		page.Passkey = &pages.PasskeyForm{

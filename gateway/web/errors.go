@@ -264,8 +264,8 @@ func LoginResult(err error) string {
 		return loginSuccess
 	case errors.As(err, &throttled):
 		return loginThrottled
-	case errors.Is(err, auth.ErrRejected), errors.Is(err, login.ErrNoAttempt), errors.Is(err, proofs.ErrNoStep), isProviderError(err),
-		errors.Is(err, ErrUnproved):
+	case errors.Is(err, auth.ErrRejected), errors.Is(err, login.ErrNoAttempt), errors.Is(err, proofs.ErrNoStep),
+		isProviderError(err), errors.Is(err, errUnproved):
 		return loginFailure
 	}
 	return ""

@@ -16,19 +16,19 @@ import (
 // The parameters that say what a sign-in must prove, beside those of a Return. A user who
 // takes them away comes to the same decision again.
 const (
-	FactorsField = "factors"
-	MaxAgeField  = "max_age" // a Go duration
+	factorsField = "factors"
+	maxAgeField  = "max_age" // a Go duration
 )
 
 // readDemand reads what a sign-in must prove. What no policy demands counts as absent.
 func readDemand(value func(name string) string) (d policy.Demand) {
-	switch value(FactorsField) {
+	switch value(factorsField) {
 	case "1":
 		d.Factors = 1
 	case "2":
 		d.Factors = 2
 	}
-	if age, err := time.ParseDuration(value(MaxAgeField)); err == nil && policy.CheckMaxAge(age) == nil {
+	if age, err := time.ParseDuration(value(maxAgeField)); err == nil && policy.CheckMaxAge(age) == nil {
 		d.MaxAge = age
 	}
 	return d
@@ -49,7 +49,7 @@ func DemandFields(d policy.Demand) (factors, maxAge string) {
 // withDemand returns a place with the parameters of a demand.
 func withDemand(place string, d policy.Demand) string {
 	factors, maxAge := DemandFields(d)
-	for _, parameter := range []struct{ name, value string }{{FactorsField, factors}, {MaxAgeField, maxAge}} {
+	for _, parameter := range []struct{ name, value string }{{factorsField, factors}, {maxAgeField, maxAge}} {
 		if parameter.value != "" {
 			place = WithParameter(place, parameter.name, parameter.value)
 		}
@@ -65,7 +65,8 @@ func StepUp(realm string, id *policy.Identity, d policy.Demand, reason string) e
 		detail = "This needs a sign-in: " + d.String() + ". This credential belongs to none, so it will never do."
 	}
 	e := &Error{
-		Status: http.StatusUnauthorized, Detail: detail, Cause: errors.New(reason), MaxAge: d.MaxAge, Problem: pages.ProblemProof,
+		Status: http.StatusUnauthorized, Detail: detail, Cause: errors.New(reason),
+		MaxAge: d.MaxAge, Problem: pages.ProblemProof,
 	}
 	return Challenge(e, auth.StepUpChallenge(realm, d))
 }
@@ -86,14 +87,14 @@ func (s *Site) StepUpPage(id *policy.Identity, page string) string {
 	return page
 }
 
-// ErrUnproved is the cause of an Unproved.
-var ErrUnproved = errors.New("the sign-in does not prove what it was begun for")
+// errUnproved is the cause of an Unproved.
+var errUnproved = errors.New("the sign-in does not prove what it was begun for")
 
 // Unproved is the error of a sign-in that was begun to prove more and does not. reason is for
 // operators.
 func Unproved(d policy.Demand, problem pages.Problem, reason string) error {
 	return &Error{
-		Status: http.StatusForbidden, Cause: fmt.Errorf("%w (%s): %s", ErrUnproved, d, reason), Problem: problem,
+		Status: http.StatusForbidden, Cause: fmt.Errorf("%w (%s): %s", errUnproved, d, reason), Problem: problem,
 		Detail: "This sign-in does not prove what is needed: " + d.String() + ".",
 	}
 }
