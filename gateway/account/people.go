@@ -121,7 +121,7 @@ func (p *people) write(ex *web.Exchange, status int, show func(*pages.People)) e
 	return nil
 }
 
-// isSelf reports whether the local account of that name is that of the user.
+// isSelf reports whether the local account of that name belongs to the user.
 func isSelf(id *policy.Identity, username string) bool {
 	return id.Subject == policy.LocalProvider+":"+username
 }

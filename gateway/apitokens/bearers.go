@@ -27,7 +27,7 @@ func (b *Bearers) Shared() auth.Authenticator {
 	return inFront{login.SharedBearer{BearerTokens: b.others}, b.tokens}
 }
 
-// Revoke is that of login.BearerTokens. It does not revoke an API token.
+// Revoke is login.BearerTokens.Revoke. It does not revoke an API token.
 func (b *Bearers) Revoke(ctx context.Context, token string) (*policy.Identity, error) {
 	if Is(token) {
 		return nil, auth.ErrRejected
@@ -35,7 +35,7 @@ func (b *Bearers) Revoke(ctx context.Context, token string) (*policy.Identity, e
 	return b.others.Revoke(ctx, token)
 }
 
-// ContainsOwn is that of login.BearerTokens, for API tokens too.
+// ContainsOwn is login.BearerTokens.ContainsOwn, for API tokens too.
 func (b *Bearers) ContainsOwn(authorization string) bool {
 	return b.others.ContainsOwn(authorization, holdsWhole)
 }

@@ -21,7 +21,7 @@ const (
 
 // Errors of answers. Their texts are for operators.
 var (
-	// ErrMalformed: the answer cannot be read, or not in one way alone.
+	// ErrMalformed: the answer cannot be read, or can be read in more than one way.
 	ErrMalformed = errors.New("the answer is not understood")
 	// ErrRefused: the answer proves nothing.
 	ErrRefused = errors.New("the answer is refused")
@@ -41,8 +41,7 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrMalformed, fmt.Errorf(format, args...))
 }
 
-// Ceremony is what begins between the gateway and an authenticator: a question that one
-// answer ends.
+// Ceremony is a question of the gateway to an authenticator, which one answer ends.
 type Ceremony struct {
 	// Options is the JSON for the browser: PublicKeyCredentialCreationOptionsJSON or
 	// PublicKeyCredentialRequestOptionsJSON.

@@ -86,7 +86,7 @@ func (s Set) WithoutPasskey(id string) (Set, bool) {
 	return s.ended(), true
 }
 
-// WithTOTP returns the set with t in the place of what TOTP it has.
+// WithTOTP returns the set with t in the place of the TOTP that it has.
 func (s Set) WithTOTP(t *TOTP) Set {
 	s.TOTP = t
 	return s
@@ -99,8 +99,8 @@ func (s Set) WithoutTOTP() (Set, bool) {
 	return s.ended(), had
 }
 
-// Added returns the methods that a user has proved who made this set from another: those of
-// the factors that are new. A passkey has verified its user when it was added, or has not.
+// Added returns the methods that a user has proved by adding factors to the set before: the
+// methods of the factors that are new. A passkey tells whether it verified the user then.
 func (s Set) Added(before Set) (methods []string) {
 	for _, p := range s.Passkeys {
 		if _, had := before.Passkey(p.ID); !had {

@@ -30,7 +30,7 @@ const (
 // maxTyped is the longest text, in bytes, that can be a code of any kind.
 const maxTyped = 64
 
-// ErrWrongCode: the code is not that of the secret, of another time, or used.
+// ErrWrongCode: the code does not belong to the secret, belongs to another time, or is used.
 var ErrWrongCode = errors.New("the code is wrong, too old or used")
 
 // ErrSealed: the TOTP secret of an account cannot be decrypted. The account still has the
@@ -97,7 +97,7 @@ type TOTP struct {
 	// another account, it does not open.
 	Secret string `yaml:"secret" json:"secret"`
 	// Step is the step of the code that confirmed the secret. Codes up to it count as used,
-	// also if the store has lost which were.
+	// even if the store has lost its record of them.
 	Step int64 `yaml:"step" json:"step"`
 }
 

@@ -15,11 +15,11 @@ import (
 // keySuffix makes the name of the key file from that of the file of accounts.
 const keySuffix = ".key"
 
-// Key encrypts TOTP secrets. It is the one of the configuration. Without that, it is in a
-// file beside the file of accounts: all instances that share the accounts share it, and it
-// is not lost with the store or data_dir. The file is made when the first secret is encrypted.
+// Key encrypts TOTP secrets. It is store.encryption_key, if the configuration has that, or
+// else in a file beside the file of accounts: all instances that share the accounts share it,
+// and it is not lost with the store or data_dir. The first encryption of a secret makes the file.
 //
-// What was encrypted with the key of the file opens also after one is configured.
+// The key of the file still opens what it has encrypted after another one is configured.
 type Key struct {
 	configured *seal.Box // nil: none is configured
 	accounts   string    // the path of the file of accounts; may be a link

@@ -23,13 +23,13 @@ type SignedIn struct {
 // kept is what the store has of a ceremony.
 type kept struct {
 	Record json.RawMessage `json:"record"`
-	// Version is that of the account whose password came before. The password must not
-	// have changed since.
+	// Version is the version of the account whose password the user gave before. The password
+	// must not have changed since.
 	Version string `json:"version,omitempty"`
 }
 
-// SignsIn reports whether passkeys can sign in: there is a site for them, and a file that can
-// have accounts with some.
+// SignsIn reports whether passkeys can sign in: there is a site for them, and a file of
+// accounts that can have passkeys.
 func (p *Proofs) SignsIn() bool { return p.Site != nil && p.File.Path != "" }
 
 // BeginSignIn returns options for a sign-in with a passkey alone:

@@ -131,8 +131,7 @@ func (p *passkeySignIn) serve(ex *web.Exchange) error {
 	return p.password.entrance.admit(ex, a)
 }
 
-// read reads the answer, where its user goes on, and what the second step is that it
-// belongs to.
+// read reads the answer, where its user goes on, and which second step it belongs to.
 func (p *passkeySignIn) read(ex *web.Exchange) (a *arrival, answer []byte, steps []string, err error) {
 	site := p.second.site
 	switch ex.MediaType() {
