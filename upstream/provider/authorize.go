@@ -172,19 +172,19 @@ func (p *Provider) answer(w http.ResponseWriter, r *http.Request, a *authorizati
 		grant: g, redirectURI: a.redirectURI, challenge: a.challenge, nonce: a.nonce,
 	}, p.options.Now().Add(p.options.CodeLifetime))
 	p.mu.Unlock()
-	p.redirect(w, r, a, url.Values{"code": {value}})
+	a.redirect(w, r, p.options.Issuer, url.Values{"code": {value}})
 }
 
 // sendBack sends the browser back to the client with an error (RFC 6749,
 // section 4.1.2.1).
 func (p *Provider) sendBack(w http.ResponseWriter, r *http.Request, a *authorization, f *failure) {
-	p.redirect(w, r, a, url.Values{"error": {f.Code}, "error_description": {f.Description}})
+	a.redirect(w, r, p.options.Issuer, url.Values{"error": {f.Code}, "error_description": {f.Description}})
 }
 
 // redirect adds state and issuer (RFC 9207) to an answer. Its status is 303, so
 // that the browser does not send a form again.
-func (p *Provider) redirect(w http.ResponseWriter, r *http.Request, a *authorization, answer url.Values) {
-	answer.Set("iss", p.options.Issuer)
+func (a *authorization) redirect(w http.ResponseWriter, r *http.Request, issuer string, answer url.Values) {
+	answer.Set("iss", issuer)
 	if a.state != "" {
 		answer.Set("state", a.state)
 	}

@@ -17,10 +17,10 @@ const noticeTimeout = 5 * time.Second
 
 // logoutToken tells a client that a session has ended (OpenID Connect
 // Back-Channel Logout 1.0, section 2.4).
-func (p *Provider) logoutToken(c *Client, s *session) (string, error) {
-	now := p.options.Now()
-	return p.sign("logout+jwt", map[string]any{
-		"iss": p.options.Issuer, "aud": c.ID, "sub": s.user.subject(), "sid": s.id,
+func (s *signer) logoutToken(c *Client, ended *session) (string, error) {
+	now := s.options.Now()
+	return s.sign("logout+jwt", map[string]any{
+		"iss": s.options.Issuer, "aud": c.ID, "sub": ended.user.subject(), "sid": ended.id,
 		"iat": now.Unix(), "exp": now.Add(2 * time.Minute).Unix(), "jti": rand.Text(),
 		"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": struct{}{}},
 	})

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"crypto"
+	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
@@ -11,6 +12,23 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 )
+
+// signer makes the tokens of a provider, and knows them again.
+type signer struct {
+	options *Options
+	key     *rsa.PrivateKey
+	keys    jose.JSONWebKeySet // the public key, as it is published
+}
+
+// newSigner returns a signer with a new key.
+func newSigner(o *Options) (*signer, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, fmt.Errorf("generating a key: %w", err)
+	}
+	keys, err := publicKeys(key)
+	return &signer{options: o, key: key, keys: keys}, err
+}
 
 // publicKeys returns the published key set. The kid is the key's thumbprint (RFC
 // 7638).
@@ -25,12 +43,12 @@ func publicKeys(key *rsa.PrivateKey) (jose.JSONWebKeySet, error) {
 }
 
 // sign returns a signed JWT. The header typ distinguishes the kinds of tokens.
-func (p *Provider) sign(typ jose.ContentType, claims map[string]any) (string, error) {
+func (s *signer) sign(typ jose.ContentType, claims map[string]any) (string, error) {
 	payload, err := json.Marshal(claims)
 	if err != nil {
 		return "", fmt.Errorf("signing a %s: %w", typ, err)
 	}
-	key := jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: p.key, KeyID: p.keys.Keys[0].KeyID}}
+	key := jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: s.key, KeyID: s.keys.Keys[0].KeyID}}
 	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithType(typ))
 	if err != nil {
 		return "", fmt.Errorf("signing a %s: %w", typ, err)
@@ -50,7 +68,7 @@ type hint struct {
 
 // readHint verifies an ID token of this provider. The token can have expired
 // (OpenID Connect RP-Initiated Logout 1.0, section 2).
-func (p *Provider) readHint(raw string) (*hint, error) {
+func (s *signer) readHint(raw string) (*hint, error) {
 	token, err := jose.ParseSignedCompact(raw, []jose.SignatureAlgorithm{jose.RS256})
 	if err != nil {
 		return nil, err
@@ -58,7 +76,7 @@ func (p *Provider) readHint(raw string) (*hint, error) {
 	if token.Signatures[0].Protected.ExtraHeaders[jose.HeaderType] != idTokenType {
 		return nil, errors.New("not an ID token")
 	}
-	payload, err := token.Verify(p.key.Public())
+	payload, err := token.Verify(s.key.Public())
 	if err != nil {
 		return nil, err
 	}

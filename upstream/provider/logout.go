@@ -75,7 +75,7 @@ func (p *Provider) logoutRequest(r *http.Request) (next string, s *session, mist
 	id := r.Form.Get("client_id")
 	s = p.current(r)
 	if raw := r.Form.Get("id_token_hint"); raw != "" {
-		h, err := p.readHint(raw)
+		h, err := p.signer.readHint(raw)
 		if err != nil || id != "" && id != h.Client {
 			return "", nil, "The id_token_hint is not an ID token that this provider has issued to the client."
 		}

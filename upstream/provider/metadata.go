@@ -44,8 +44,8 @@ func (p *Provider) metadata(w http.ResponseWriter, _ *http.Request) {
 }
 
 // jwks serves the public keys (RFC 7517).
-func (p *Provider) jwks(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, p.keys)
+func (s *signer) jwks(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, s.keys)
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {

@@ -24,14 +24,10 @@
 package provider
 
 import (
-	"crypto/rand"
-	"crypto/rsa"
 	"fmt"
 	"net/http"
 	"net/url"
 	"sync"
-
-	"github.com/go-jose/go-jose/v4"
 )
 
 // Limits of memory and requests. Over the limit, the oldest entry is removed.
@@ -48,8 +44,7 @@ type Provider struct {
 	host    string // of the issuer
 	clients map[string]*Client
 	users   map[string]*User
-	key     *rsa.PrivateKey
-	keys    jose.JSONWebKeySet
+	signer  *signer
 	pages   *pages
 	mux     *http.ServeMux
 	notices *notices
@@ -89,10 +84,7 @@ func New(o Options) (*Provider, error) {
 	for _, u := range o.Users {
 		p.users[u.Username] = &u
 	}
-	if p.key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
-		return nil, fmt.Errorf("provider: generating a key: %w", err)
-	}
-	if p.keys, err = publicKeys(p.key); err != nil {
+	if p.signer, err = newSigner(&p.options); err != nil {
 		return nil, fmt.Errorf("provider: %w", err)
 	}
 	if p.pages, err = newPages(); err != nil {
@@ -119,7 +111,7 @@ func (p *Provider) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", p.home)
 	mux.HandleFunc("GET "+pathDiscovery, p.metadata)
-	mux.HandleFunc("GET "+pathKeys, p.jwks)
+	mux.HandleFunc("GET "+pathKeys, p.signer.jwks)
 	mux.HandleFunc("GET "+pathAuthorization, p.authorize)
 	mux.HandleFunc("POST "+pathAuthorization, p.authorize)
 	mux.HandleFunc("GET "+pathSignIn, p.showSignIn)

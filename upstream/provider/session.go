@@ -105,7 +105,7 @@ func (p *Provider) end(s *session) *sync.WaitGroup {
 		if c.BackchannelLogoutURI == "" {
 			continue
 		}
-		token, err := p.logoutToken(c, s)
+		token, err := p.signer.logoutToken(c, s)
 		if err != nil {
 			p.options.Logger.Error("logout token not delivered", "client", c.ID, "error", err)
 			continue

@@ -143,11 +143,11 @@ func (p *Provider) issue(g *grant, scopes []string, nonce string) (*tokens, erro
 	if a.expires.After(g.session.expires) {
 		a.expires = g.session.expires
 	}
-	access, err := p.accessToken(a)
+	access, err := p.signer.accessToken(a)
 	if err != nil {
 		return nil, err
 	}
-	idToken, err := p.idToken(a, access, nonce)
+	idToken, err := p.signer.idToken(a, access, nonce)
 	if err != nil {
 		return nil, err
 	}
@@ -164,29 +164,29 @@ func (p *Provider) issue(g *grant, scopes []string, nonce string) (*tokens, erro
 
 // accessToken returns an opaque value, or a JWT (RFC 9068) with
 // Options.AccessTokenAudience.
-func (p *Provider) accessToken(a *accessToken) (string, error) {
-	if len(p.options.AccessTokenAudience) == 0 {
+func (s *signer) accessToken(a *accessToken) (string, error) {
+	if len(s.options.AccessTokenAudience) == 0 {
 		return secret(), nil
 	}
-	s := a.grant.session
-	return p.sign("at+jwt", map[string]any{
-		"iss": p.options.Issuer, "aud": p.options.AccessTokenAudience, "sub": s.user.subject(),
-		"iat": a.issued.Unix(), "exp": a.expires.Unix(), "jti": rand.Text(), "sid": s.id,
+	from := a.grant.session
+	return s.sign("at+jwt", map[string]any{
+		"iss": s.options.Issuer, "aud": s.options.AccessTokenAudience, "sub": from.user.subject(),
+		"iat": a.issued.Unix(), "exp": a.expires.Unix(), "jti": rand.Text(), "sid": from.id,
 		"client_id": a.grant.client.ID, "scope": strings.Join(a.scopes, " "),
-		"roles": roles(s.user), "preferred_username": s.user.Username,
+		"roles": roles(from.user), "preferred_username": from.user.Username,
 	})
 }
 
 // idToken returns an ID token (OpenID Connect Core 1.0, section 2). It has no
 // profile: userinfo has that.
-func (p *Provider) idToken(a *accessToken, access, nonce string) (string, error) {
-	s := a.grant.session
+func (s *signer) idToken(a *accessToken, access, nonce string) (string, error) {
+	from := a.grant.session
 	claims := map[string]any{
-		"iss": p.options.Issuer, "aud": a.grant.client.ID, "sub": s.user.subject(), "sid": s.id,
-		"iat": a.issued.Unix(), "exp": a.expires.Unix(), "auth_time": s.since.Unix(), "at_hash": atHash(access),
+		"iss": s.options.Issuer, "aud": a.grant.client.ID, "sub": from.user.subject(), "sid": from.id,
+		"iat": a.issued.Unix(), "exp": a.expires.Unix(), "auth_time": from.since.Unix(), "at_hash": atHash(access),
 	}
 	if nonce != "" {
 		claims["nonce"] = nonce
 	}
-	return p.sign(idTokenType, claims)
+	return s.sign(idTokenType, claims)
 }
