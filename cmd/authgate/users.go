@@ -64,7 +64,8 @@ func openUsers(path string) (*userFile, error) {
 // userEdit is what a command does to one account.
 type userEdit struct {
 	accounts.Edit
-	did string // said when it is done, after the name
+	did  string // said when it is done, after the name
+	idle string // said when there is nothing to do; empty: did and "already"
 	// also is done in each gateway after it has applied the change. Nil does nothing.
 	also func(ctx context.Context, c *control.Client, username string) error
 }
@@ -96,7 +97,7 @@ func (f *userFile) edit(cmd *cobra.Command, e userEdit) error {
 	out := cmd.OutOrStdout()
 	err := f.Edit(ctx, e.Edit)
 	if errors.Is(err, errAlready) {
-		fmt.Fprintf(out, "%s %s already.\n", printable(name), e.did)
+		fmt.Fprintf(out, "%s %s.\n", printable(name), cmp.Or(e.idle, e.did+" already"))
 	} else if err != nil {
 		return f.explain(e.Username, err)
 	} else {
@@ -357,7 +358,7 @@ func usersResetFactorsCommand() *cobra.Command {
 		Example: "  authgate users reset-factors carol",
 	}, cobra.ExactArgs(1), func([]string) (userEdit, error) {
 		return userEdit{
-			did: "has no second factor",
+			did: "has lost all second factors; the password alone signs in", idle: "has no second factor",
 			Edit: accounts.Edit{Change: func(a *accounts.Account) error {
 				if !a.Factors.Any() && len(a.Factors.Recovery) == 0 {
 					return errAlready
