@@ -36,3 +36,11 @@ func (e editor) Edit(ctx context.Context, edit accounts.Edit) error {
 	}
 	return cfg.AccountsFile().Edit(ctx, edit)
 }
+
+// Follow implements endpoint.Editor.
+func (e editor) Follow() error {
+	g := e.gateway
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	return g.reload(g.state.Load().config.Reread, g.storage.now(), nil)
+}

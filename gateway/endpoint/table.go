@@ -38,6 +38,9 @@ type Editor interface {
 	// Edit changes one account, as accounts.File.Edit does, whose errors it returns. The change
 	// applies when Edit returns without an error; e.Apply must be nil.
 	Edit(ctx context.Context, e accounts.Edit) error
+	// Follow puts the accounts of the file in use, after a change that was not an Edit. An
+	// error leaves those that are in use.
+	Follow() error
 	// Local returns the local accounts that are in use now, with all changes. During an Edit
 	// they do not change.
 	Local() *mechanism.Local

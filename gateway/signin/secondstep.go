@@ -36,6 +36,7 @@ const (
 type secondStep struct {
 	site     *web.Site
 	proofs   *proofs.Proofs
+	editor   endpoint.Editor
 	verifier *auth.Verifier
 	entrance *entrance
 	narrow   func(*web.Exchange, []policy.Mechanism) ([]policy.Mechanism, error)
@@ -90,6 +91,11 @@ func (s *secondStep) check(ex *web.Exchange, account *accounts.Account, code str
 		}
 		return err
 	})
+	if err == nil && factors.IsRecoveryCode(code) {
+		// The user must not count the code any more. If this fails, the reload comes later
+		// that follows each change of a file.
+		_ = s.editor.Follow()
+	}
 	return methods, err
 }
 
