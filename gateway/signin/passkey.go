@@ -53,7 +53,10 @@ func (p *passkeySignIn) options(ex *web.Exchange) error {
 		options, err = p.proofs.BeginSecondFactor(&ex.Store, account)
 	}
 	if errors.Is(err, proofs.ErrNoFactor) {
-		return needed(account, nil)
+		return &web.Error{
+			Status: http.StatusUnauthorized, Detail: "The password is right. This account has no passkey.",
+			Factors: account.Factors.Kinds(), Cause: err,
+		}
 	}
 	if err != nil {
 		return err

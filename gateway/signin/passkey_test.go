@@ -109,7 +109,11 @@ func TestPasswordWithoutAPasskey(t *testing.T) {
 	if got := factorsOf(t, p.Want(401, "POST", "/signin/passkey/options", rig.Alice, rig.JSON)); got != "totp" {
 		t.Errorf("the factors are %q", got)
 	}
-	noCookie(t, "a password", p.Want(401, "POST", "/signin/passkey/options", rig.Bob, rig.JSON))
+	w := p.Want(401, "POST", "/signin/passkey/options", rig.Bob, rig.JSON)
+	noCookie(t, "a password", w)
+	if got := w.Body.String(); !strings.Contains(got, `"detail":"The password is right. This account has no passkey."`) {
+		t.Errorf("an account without factors: %s", got)
+	}
 }
 
 // What a passkey has signed counts once, at the place and for the challenge that it was

@@ -158,6 +158,9 @@ func (f *loginForm) fromForm(ex *web.Exchange, site *web.Site) error {
 	if err != nil {
 		return endpoint.BadRequest("The form must have the fields username and password.", err)
 	}
+	if len(values["code"]) > 1 {
+		return endpoint.BadRequest("The form can have one field code.", nil)
+	}
 	f.username, f.password = auth.EnteredName(values.Get("username")), values.Get("password")
 	f.code = values.Get("code")
 	f.then = ex.ReadReturn(values.Get)

@@ -38,6 +38,9 @@ func TestSecondFactorInJSON(t *testing.T) {
 	for _, code := range []string{"5", "null", "true", "[]"} {
 		p.Want(400, "POST", "/login", strings.TrimSuffix(rig.Alice, "}")+`,"code":`+code+"}", rig.JSON)
 	}
+	for _, form := range []string{"&code=1&code=" + recovery[0], "&code=" + recovery[0] + "&code="} {
+		p.Want(400, "POST", "/login", "username=alice&password=wonderland"+form, rig.Form)
+	}
 	code := p.code(secret)
 	in := p.Login(withCode(rig.Alice, code))
 	p.Good(in, true)
