@@ -54,18 +54,18 @@ type Provider struct {
 	TokenURL                string            `yaml:"token_url"`
 	UserinfoURL             string            `yaml:"userinfo_url"`
 	JWKSURL                 string            `yaml:"jwks_url"`
-	TwoFactors              TwoFactors        `yaml:"two_factors"`
-	StepUp                  StepUp            `yaml:"step_up"`
+	TwoFactors              twoFactors        `yaml:"two_factors"`
+	StepUp                  stepUp            `yaml:"step_up"`
 }
 
-// TwoFactors are the values of ID tokens that count as two factors.
-type TwoFactors struct {
+// twoFactors are the values of ID tokens that count as two factors.
+type twoFactors struct {
 	AMR []string `yaml:"amr"` // any of these methods (RFC 8176)
 	ACR []string `yaml:"acr"` // any of these classes
 }
 
-// StepUp is how a provider is asked for a sign-in that proves more.
-type StepUp struct {
+// stepUp is how a provider is asked for a sign-in that proves more.
+type stepUp struct {
 	ACRValues string `yaml:"acr_values"` // when two factors are needed; empty: the parameter is not sent
 }
 
@@ -73,7 +73,7 @@ func defaultProvider() Provider {
 	return Provider{
 		Scopes: []string{openIDScope, "profile", "email"}, RolesClaim: "roles",
 		UsernameClaim: "preferred_username", SubjectClaim: subjectClaim,
-		Logout: LogoutAuto, Timeout: 10 * time.Second, TwoFactors: TwoFactors{AMR: []string{policy.TwoFactors}},
+		Logout: LogoutAuto, Timeout: 10 * time.Second, TwoFactors: twoFactors{AMR: []string{policy.TwoFactors}},
 	}
 }
 
