@@ -114,11 +114,9 @@ type Term struct {
 	Remember bool // see Login.Remember
 }
 
-// Password is the method of a user who has given a password (RFC 8176, section 2).
-const Password = "pwd"
-
 // Begin records a new login of account from a device, together with its handles. methods
-// are those by which the user has just proved who they are; see policy.Proof.
+// are those by which the user has just proved who they are, such as factors.Password; see
+// policy.Proof.
 // The client must get nothing of it unless the error is nil.
 func (l *Logins) Begin(
 	ctx context.Context, account *accounts.Account, device Device, term Term, methods []string, handles ...Handle,

@@ -33,7 +33,7 @@ func wantProof(t *testing.T, what string, want policy.Proof, id *policy.Identity
 func TestProofStaysWithTheLogin(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	want := policy.Proof{AMR: []string{Password}, AuthTime: r.now()}
+	want := policy.Proof{AMR: []string{factors.Password}, AuthTime: r.now()}
 	s := r.signIn(t, "alice")
 	all := func(when string) {
 		t.Helper()
@@ -95,7 +95,7 @@ func TestKeep(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	must.Do(t, r.accounts.RecordChanges(t.Context(), r.store, accounts.Reload{Now: r.now()}))
-	before := policy.Proof{AMR: []string{Password}, AuthTime: r.now()}
+	before := policy.Proof{AMR: []string{factors.Password}, AuthTime: r.now()}
 	s, other := r.signIn(t, "alice"), r.signIn(t, "alice")
 	r.wantIn(t, s)
 	r.clock.Advance(time.Minute)
@@ -108,7 +108,7 @@ func TestKeep(t *testing.T) {
 	for range 2 {
 		must.Get(r.overview().Keep(t.Context(), id, account, "otp"))(t)
 	}
-	want := policy.Proof{AMR: []string{Password, "otp", policy.TwoFactors}, AuthTime: before.AuthTime}
+	want := policy.Proof{AMR: []string{factors.Password, "otp", policy.TwoFactors}, AuthTime: before.AuthTime}
 	for _, r := range []*rig{r, next} { // an instance that does not know the factor, and one that does
 		id, err := r.bySession(t, s)
 		wantProof(t, "the session", want, id, err)

@@ -19,6 +19,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
+	"authgate/gateway/factors"
 	"authgate/gateway/jose"
 	"authgate/gateway/password"
 	"authgate/gateway/provider"
@@ -329,7 +330,7 @@ func (r *rig) begin(tb testing.TB, account *accounts.Account, more ...Handle) (*
 	session, sessionHandle := r.session.New("")
 	refresh, refreshHandle := r.refresh.New(testDevice)
 	login, err := r.logins.Begin(tb.Context(), account, DeviceOf(testDevice), Term{Lifetime: r.refresh.Lifetime(false)},
-		[]string{Password},
+		[]string{factors.Password},
 		append(more, sessionHandle, refreshHandle)...)
 	return &signedIn{login: login, session: session, refresh: refresh}, err
 }
