@@ -23,9 +23,9 @@ type SignedIn struct {
 // kept is what the store has of a ceremony.
 type kept struct {
 	Record json.RawMessage `json:"record"`
-	// Version is the version of the account whose password the user gave before. The password
+	// Account is the one whose password the user gave before, nil if there was no password. It
 	// must not have changed since.
-	Version string `json:"version,omitempty"`
+	Account *version `json:"account,omitempty"`
 }
 
 // SignsIn reports whether passkeys can sign in: there is a site for them, and a file of
@@ -39,7 +39,7 @@ func (p *Proofs) BeginSignIn(ctx context.Context) (options json.RawMessage, err 
 		return nil, ErrOff
 	}
 	c, err := p.Site.BeginSignIn()
-	return p.begin(ctx, c, err, "")
+	return p.begin(ctx, c, err, nil)
 }
 
 // BeginSecondFactor returns options for one of an account's passkeys, after its password.
@@ -54,7 +54,8 @@ func (p *Proofs) BeginSecondFactor(
 		return nil, ErrNoFactor
 	}
 	c, err := p.Site.BeginSecondFactor(account.Username, account.Factors.Passkeys)
-	return p.begin(ctx, c, err, account.LoginVersion())
+	given := versionOf(account)
+	return p.begin(ctx, c, err, &given)
 }
 
 // BeginPasskey returns options for a new passkey of an account:
@@ -67,17 +68,17 @@ func (p *Proofs) BeginPasskey(ctx context.Context, account *accounts.Account) (o
 	c, err := p.Site.BeginPasskey(factors.NewUser{
 		Account: account.Username, Name: account.Name, Passkeys: account.Factors.Passkeys,
 	})
-	return p.begin(ctx, c, err, "")
+	return p.begin(ctx, c, err, nil)
 }
 
 // begin stores a ceremony, unless it has failed, and returns its options.
 func (p *Proofs) begin(
-	ctx context.Context, c *factors.Ceremony, failed error, version string,
+	ctx context.Context, c *factors.Ceremony, failed error, given *version,
 ) (options json.RawMessage, err error) {
 	if failed != nil {
 		return nil, failed
 	}
-	value, err := json.Marshal(kept{Record: c.Record, Version: version})
+	value, err := json.Marshal(kept{Record: c.Record, Account: given})
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func (p *Proofs) SignIn(ctx context.Context, answer []byte) (*SignedIn, error) {
 		return nil, err
 	}
 	account := p.owners[assertion.Passkey.ID]
-	if assertion.AfterPassword && begun.Version != account.LoginVersion() {
+	if assertion.AfterPassword && (begun.Account == nil || !begun.Account.is(account)) {
 		return nil, fmt.Errorf("%w: the account has changed since the password was checked", factors.ErrRefused)
 	}
 	if err := p.count(ctx, assertion); err != nil {

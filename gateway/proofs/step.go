@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/factors"
@@ -21,9 +22,22 @@ var ErrNoStep = errors.New("no such second step of a sign-in")
 
 // step is the record of a sign-in whose password was right.
 type step struct {
-	Username string `json:"user"`
-	Version  string `json:"version"` // of the account then
-	Browser  string `json:"browser"` // hash of the secret in the browser's cookie
+	Username string  `json:"user"`
+	Account  version `json:"account"`
+	Browser  string  `json:"browser"` // hash of the secret in the browser's cookie
+}
+
+// version is an account as it was when its user gave the password. An account that was
+// disabled meanwhile is another one, as it is for logins.
+type version struct {
+	Proof string    `json:"proof"` // see accounts.Account.LoginVersion
+	Since time.Time `json:"since"`
+}
+
+func versionOf(a *accounts.Account) version { return version{a.LoginVersion(), a.LoginChanged()} }
+
+func (v version) is(a *accounts.Account) bool {
+	return a.LoginVersion() == v.Proof && a.LoginChanged().Equal(v.Since)
 }
 
 // BeginStep records that the user of a browser has given the right password of an account,
@@ -34,7 +48,7 @@ func (p *Proofs) BeginStep(ctx context.Context, account *accounts.Account, brows
 	rand.Read(raw) // never fails
 	secret = base64.RawURLEncoding.EncodeToString(raw)
 	value, err := json.Marshal(step{
-		Username: account.Username, Version: account.LoginVersion(), Browser: record.Hash([]byte(browser)),
+		Username: account.Username, Account: versionOf(account), Browser: record.Hash([]byte(browser)),
 	})
 	if err != nil {
 		return "", err
@@ -65,7 +79,7 @@ func (p *Proofs) Step(ctx context.Context, secret, browser string) (*accounts.Ac
 		return nil, fmt.Errorf("%w: it is of another browser", ErrNoStep)
 	}
 	account, ok := p.Accounts.Lookup(s.Username)
-	if !ok || account.LoginVersion() != s.Version {
+	if !ok || !s.Account.is(account) {
 		return nil, fmt.Errorf("%w: the account has changed since", ErrNoStep)
 	}
 	return account, nil
