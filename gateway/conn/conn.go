@@ -105,9 +105,7 @@ func (c *connection) Read(b []byte) (int, error) {
 	if c.closed.Load() {
 		return 0, net.ErrClosed
 	}
-	if err := c.deadline.begin(c.Conn); err != nil {
-		return 0, err
-	}
+	c.deadline.begin(c.Conn)
 	n, err := c.Gatherer.Read(b)
 	c.deadline.end()
 	if n > 0 && c.closed.Load() {

@@ -2,6 +2,7 @@ package conn
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"testing"
@@ -61,6 +62,15 @@ func TestReadDeadline(t *testing.T) {
 		}
 		if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a Read in progress ended with %v", err)
+		}
+
+		// A deadline that cannot be set any more hides no end of the connection.
+		if err := c.SetReadDeadline(time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		far.Close()
+		if err := read(); err != io.EOF {
+			t.Errorf("a Read after the other side has closed: %v, want EOF", err)
 		}
 	})
 }
