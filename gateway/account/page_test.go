@@ -33,7 +33,8 @@ func TestAccountPageTokens(t *testing.T) {
 	for form, status := range map[string]int{
 		"name=&expires_in=1": 400, "name=a&expires_in=0": 400, "name=a&expires_in=x": 400, "name=a&expires_in=99999999": 400,
 		"name=a&expires_in=1&roles=root": 400,
-		"name=a":                         400, "expires_in=1": 400, "name=a&name=b&expires_in=1": 400, "name=%ff&expires_in=1": 400,
+		"name=a":                         400, "expires_in=1": 400, "name=a&name=b&expires_in=1": 400,
+		"name=%ff&expires_in=1": 400,
 	} {
 		rig.WantPage(t, r.Post(status, "/account/tokens", form, in.Cookie), `role="alert"`, "A token needs a name", tokenForm)
 	}

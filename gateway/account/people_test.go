@@ -15,7 +15,8 @@ import (
 )
 
 // peopleConfig lets those with the role admin look after accounts.
-var peopleConfig = rig.Base[:strings.Index(rig.Base, "accounts:")] + "accounts: {file: users.yaml, admins: {roles: [admin]}}\n" +
+var peopleConfig = rig.Base[:strings.Index(rig.Base, "accounts:")] +
+	"accounts: {file: users.yaml, admins: {roles: [admin]}}\n" +
 	rig.Base[strings.Index(rig.Base, "upstreams:"):]
 
 // peopleUsers are alice and dave, who look after accounts, bob, whom they look after, and
@@ -87,7 +88,8 @@ func TestPeopleList(t *testing.T) {
 	r.Login(rig.Bob)
 	w := r.Want(200, "GET", "/account/people", "", in.Cookie)
 	want := `{"people":[` +
-		`{"username":"alice","name":"Alice Example","email":"alice@example.org","roles":["user","admin"],"disabled":false,"factors":0,"sessions":1},` +
+		`{"username":"alice","name":"Alice Example","email":"alice@example.org","roles":["user","admin"],` +
+		`"disabled":false,"factors":0,"sessions":1},` +
 		`{"username":"bob","name":"","email":"","roles":["user"],"disabled":false,"factors":0,"sessions":2},` +
 		`{"username":"dave","name":"","email":"","roles":["user","admin"],"disabled":false,"factors":0,"sessions":0},` +
 		`{"username":"root","name":"","email":"","roles":["admin","root"],"disabled":false,"factors":0,"sessions":0}]}`
@@ -133,7 +135,8 @@ func TestPeopleAreHiddenFromOthers(t *testing.T) {
 			r.Want(404, "POST", "/account/people/"+change, "username=bob&roles=user", append(header, rig.Form, rig.Browser)...)
 		}
 	}
-	rig.WantPage(t, r.Want(404, "GET", "/account/people", "", rig.Browser, bob.Cookie), "There is nothing here", "not alice")
+	rig.WantPage(t, r.Want(404, "GET", "/account/people", "", rig.Browser, bob.Cookie),
+		"There is nothing here", "not alice")
 	if got := usersFile(t, r); got != before {
 		t.Errorf("the file has changed:\n%s", got)
 	}
@@ -177,7 +180,8 @@ func TestPeopleLeadNobodyToSignIn(t *testing.T) {
 // The people are at the host of public_url alone.
 func TestPeopleAreAtHomeAlone(t *testing.T) {
 	t.Parallel()
-	r := rig.WithUsers(t, peopleConfig+"  - {match: wiki.example.org/, name: wiki, upstream: app, auth: [session]}\n", peopleUsers)
+	r := rig.WithUsers(t, peopleConfig+"  - {match: wiki.example.org/, name: wiki, upstream: app, auth: [session]}\n",
+		peopleUsers)
 	in := rig.ReadLogin(t, r.WantAt("wiki.example.org", 200, "POST", "/login", rig.Alice, rig.JSON))
 	r.WantAt("wiki.example.org", 403, "GET", "/account/people", "", in.Cookie)
 	w := r.WantAt("wiki.example.org", 302, "GET", "/account/people", "", in.Cookie, rig.Browser)
@@ -208,7 +212,8 @@ func TestPeopleRefuseOtherSites(t *testing.T) {
 	}
 	r.WantSession(200, bob)
 
-	token := rig.WithUsers(t, strings.Replace(peopleConfig, "store:", "session: {csrf_token: true}\nstore:", 1), peopleUsers)
+	token := rig.WithUsers(t, strings.Replace(peopleConfig, "store:", "session: {csrf_token: true}\nstore:", 1),
+		peopleUsers)
 	in = token.Login(rig.Alice)
 	toPeople(token, 403, in.Cookie, "disable", `{"username":"bob"}`)
 	token.Want(200, "POST", "/account/people/disable", `{"username":"bob"}`, rig.JSON, in.Cookie,
@@ -396,7 +401,8 @@ func TestPeopleLeaveThemselvesAlone(t *testing.T) {
 	in := r.Login(rig.Alice)
 	before := usersFile(t, r)
 	for change, body := range map[string]string{
-		"disable": `{"username":"alice"}`, "reset-factors": `{"username":"alice"}`, "roles": `{"username":"alice","roles":["user"]}`,
+		"disable": `{"username":"alice"}`, "reset-factors": `{"username":"alice"}`,
+		"roles": `{"username":"alice","roles":["user"]}`,
 	} {
 		toPeople(r, 403, in.Cookie, change, body)
 	}
@@ -493,14 +499,16 @@ func TestPeopleBodies(t *testing.T) {
 	in := r.Login(rig.Alice)
 	before := usersFile(t, r)
 	for change := range peopleChanges {
-		for _, body := range []string{"", "{}", "[]", `{"username":1}`, `{"username":null}`, `{"username":"bob","username":"dave"}`} {
+		for _, body := range []string{"", "{}", "[]", `{"username":1}`, `{"username":null}`,
+			`{"username":"bob","username":"dave"}`} {
 			toPeople(r, 400, in.Cookie, change, body)
 		}
 		r.Want(400, "POST", "/account/people/"+change, "username=bob&username=dave&roles=", rig.Form, in.Cookie)
 		r.Want(400, "POST", "/account/people/"+change, "roles=", rig.Form, in.Cookie)
 		r.Want(415, "POST", "/account/people/"+change, "username=bob", "Content-Type: text/plain", in.Cookie)
 	}
-	for _, body := range []string{`{"username":"bob"}`, `{"username":"bob","roles":"user"}`, `{"username":"bob","roles":null}`} {
+	for _, body := range []string{`{"username":"bob"}`, `{"username":"bob","roles":"user"}`,
+		`{"username":"bob","roles":null}`} {
 		toPeople(r, 400, in.Cookie, "roles", body)
 	}
 	r.Want(400, "POST", "/account/people/roles", "username=bob", rig.Form, in.Cookie)
@@ -572,7 +580,8 @@ unused: {`)
 		toPeople(r, 409, in.Cookie, change, `{"username":"fixed","roles":[]}`)
 	}
 	toPeople(r, 409, in.Cookie, "add", `{"username":"Fixed","roles":[]}`)
-	rig.WantPage(t, r.Want(200, "GET", "/account/people", "", in.Cookie, rig.Browser), "This account is in the configuration")
+	rig.WantPage(t, r.Want(200, "GET", "/account/people", "", in.Cookie, rig.Browser),
+		"This account is in the configuration")
 
 	// A link to a file in a folder that is gone cannot be replaced.
 	path := filepath.Join(r.Dir, "users.yaml")

@@ -100,12 +100,17 @@ func TestSetPasswordHashRefuses(t *testing.T) {
 		file, content, username string
 		want                    error
 	}{
-		"another account":     {"accounts.yaml", alice, "carol", ErrNotInFile},
-		"another hash":        {"accounts.yaml", "- {username: alice, password_hash: \"" + otherHash + "\"}\n", "alice", ErrOtherHash},
-		"a variable":          {"accounts.yaml", "- {username: alice, password_hash: \"${AUTHGATE_TEST_HASH}\"}\n", "alice", ErrElsewhere},
-		"an alias":            {"accounts.yaml", "- {username: bob, password_hash: &h \"" + oldHash + "\"}\n- {username: alice, password_hash: *h}\n", "alice", ErrElsewhere},
-		"an anchor":           {"accounts.yaml", "- {username: alice, password_hash: &h \"" + oldHash + "\"}\n- {username: bob, password_hash: *h}\n", "alice", ErrElsewhere},
-		"merged by another":   {"accounts.yaml", "- &a {username: alice, password_hash: \"" + oldHash + "\"}\n- {<<: *a, username: bob}\n", "alice", ErrElsewhere},
+		"another account": {"accounts.yaml", alice, "carol", ErrNotInFile},
+		"another hash": {"accounts.yaml", "- {username: alice, password_hash: \"" + otherHash + "\"}\n",
+			"alice", ErrOtherHash},
+		"a variable": {"accounts.yaml", "- {username: alice, password_hash: \"${AUTHGATE_TEST_HASH}\"}\n",
+			"alice", ErrElsewhere},
+		"an alias": {"accounts.yaml", "- {username: bob, password_hash: &h \"" + oldHash + "\"}\n" +
+			"- {username: alice, password_hash: *h}\n", "alice", ErrElsewhere},
+		"an anchor": {"accounts.yaml", "- {username: alice, password_hash: &h \"" + oldHash + "\"}\n" +
+			"- {username: bob, password_hash: *h}\n", "alice", ErrElsewhere},
+		"merged by another": {"accounts.yaml", "- &a {username: alice, password_hash: \"" + oldHash + "\"}\n" +
+			"- {<<: *a, username: bob}\n", "alice", ErrElsewhere},
 		"a line: another":     {"accounts.jsonl", `{"username":"alice","password_hash":"` + otherHash + "\"}\n", "alice", ErrOtherHash},
 		"a line: not in file": {"accounts.jsonl", `{"username":"alice","password_hash":"` + otherHash + "\"}\n", "ALICE", ErrNotInFile},
 	} {

@@ -32,7 +32,8 @@ func someFactors() factors.Set {
 }
 
 const (
-	passkeyYAML = `{id: a2V5, name: "Zoë's \"key\" $${HOME}", public_key: ` + coseKey + `, user_handle: aGFuZGxl, sign_count: 7, ` +
+	passkeyYAML = `{id: a2V5, name: "Zoë's \"key\" $${HOME}", public_key: ` + coseKey + `, ` +
+		`user_handle: aGFuZGxl, sign_count: 7, ` +
 		`transports: [usb, internal], backup_eligible: false, backed_up: false, user_verified: true, ` +
 		`aaguid: 00000000-0000-0000-0000-000000000000}`
 	passkeyJSON = `{"id":"a2V5","name":"Zoë's \"key\" ${HOME}","public_key":"` + coseKey + `","user_handle":"aGFuZGxl",` +
@@ -44,9 +45,11 @@ func TestReadFactors(t *testing.T) {
 	t.Parallel()
 	want := someFactors()
 	for file, content := range map[string]string{
-		"accounts.yaml": "- username: alice\n  passkeys:\n    - " + passkeyYAML + "\n    - " + strings.Replace(passkeyYAML, "a2V5", "b3RoZXI", 1) +
+		"accounts.yaml": "- username: alice\n  passkeys:\n    - " + passkeyYAML +
+			"\n    - " + strings.Replace(passkeyYAML, "a2V5", "b3RoZXI", 1) +
 			"\n  totp: {secret: c2VhbGVk, step: 5}\n  recovery_codes: [" + codeHash + "]\n",
-		"accounts.jsonl": `{"username":"alice","passkeys":[` + passkeyJSON + `,` + strings.Replace(passkeyJSON, "a2V5", "b3RoZXI", 1) +
+		"accounts.jsonl": `{"username":"alice","passkeys":[` + passkeyJSON +
+			`,` + strings.Replace(passkeyJSON, "a2V5", "b3RoZXI", 1) +
 			`],"totp":{"secret":"c2VhbGVk","step":5},"recovery_codes":["` + codeHash + `"]}` + "\n",
 	} {
 		users := checked(t, file, content)
@@ -147,7 +150,8 @@ func TestLoginVersion(t *testing.T) {
 	if none := of(factors.Set{}); none.LoginVersion() != none.Version() {
 		t.Error("a login of an account without factors, begun by an older version, would end")
 	}
-	if text := fmt.Sprint(of(factors.Set{Recovery: all.Recovery}).LoginVersion()); text != of(factors.Set{}).LoginVersion() {
+	text := fmt.Sprint(of(factors.Set{Recovery: all.Recovery}).LoginVersion())
+	if text != of(factors.Set{}).LoginVersion() {
 		t.Error("recovery codes alone are a factor")
 	}
 }

@@ -231,7 +231,9 @@ func TestEdit(t *testing.T) {
 	path := written(t, content, 0o600)
 	f := &File{Path: path, Reader: newReader}
 	set := func(ready, apply func() error) error {
-		return f.Edit(t.Context(), Edit{Username: "alice", Change: SetPasswordHash(oldHash, newHash), Ready: ready, Apply: apply})
+		return f.Edit(t.Context(), Edit{
+			Username: "alice", Change: SetPasswordHash(oldHash, newHash), Ready: ready, Apply: apply,
+		})
 	}
 	applied := func() error { wantContent(t, path, strings.ReplaceAll(content, oldHash, newHash)); return nil }
 	if err := set(func() error { return errTest }, applied); !errors.Is(err, errTest) {

@@ -54,7 +54,9 @@ func TestAccountFormatsAgree(t *testing.T) {
 func TestLargeAccountFiles(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("# a comment\n", maxListSize/12+1)
-	for name, want := range map[string]string{"large.jsonl": "", "large.yaml": "larger than 8 MiB; write it in JSON lines"} {
+	for name, want := range map[string]string{
+		"large.jsonl": "", "large.yaml": "larger than 8 MiB; write it in JSON lines",
+	} {
 		path := filepath.Join(t.TempDir(), name)
 		must.Do(t, os.WriteFile(path, []byte(large), 0o600))
 		reader := newReader()

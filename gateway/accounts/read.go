@@ -142,7 +142,8 @@ type fileAccount struct {
 
 func (a *fileAccount) account() Account {
 	return Account{
-		Username: a.Username, PasswordHash: a.PasswordHash, Name: a.Name, Email: a.Email, Roles: a.Roles, Disabled: a.Disabled,
+		Username: a.Username, PasswordHash: a.PasswordHash,
+		Name: a.Name, Email: a.Email, Roles: a.Roles, Disabled: a.Disabled,
 		Factors: factors.Set{Passkeys: a.Passkeys, TOTP: a.TOTP, Recovery: a.Recovery},
 	}
 }

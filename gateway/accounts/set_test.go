@@ -231,7 +231,8 @@ func TestAccountsEndWithoutTheStore(t *testing.T) {
 	load := func(s store.Store, running *Set, users ...Account) *Set {
 		clock.Advance(time.Minute)
 		a := newAccounts(users...)
-		if err := a.RecordChanges(t.Context(), s, Reload{Now: clock.Now(), Running: running}); err != nil && !errors.Is(err, full.swap) {
+		err := a.RecordChanges(t.Context(), s, Reload{Now: clock.Now(), Running: running})
+		if err != nil && !errors.Is(err, full.swap) {
 			t.Fatal(err)
 		}
 		return a

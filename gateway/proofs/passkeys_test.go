@@ -76,7 +76,8 @@ func TestChallengeServesOnce(t *testing.T) {
 	refuse("the challenge of an enrolment", get(key, []byte(strings.Replace(string(enrolment), `"rp":{`,
 		`"rpId":"example.org","rp":{`, 1))))
 	creation := must.Get(verified().Create(r.begun(r.BeginPasskey(t.Context(), bob))))(t)
-	if _, _, err := r.AddPasskey(t.Context(), alice, "mine", creation, r.edit("alice")); !errors.Is(err, factors.ErrRefused) {
+	_, _, err := r.AddPasskey(t.Context(), alice, "mine", creation, r.edit("alice"))
+	if !errors.Is(err, factors.ErrRefused) {
 		t.Errorf("the enrolment of another user: %v", err)
 	}
 	if _, _, err := r.AddPasskey(t.Context(), bob, "mine", creation, r.edit("bob")); !errors.Is(err, factors.ErrRefused) {
@@ -161,7 +162,8 @@ func TestOwners(t *testing.T) {
 	twin := verified()
 	twin.NewID = func() []byte { return key.Credentials[0].ID }
 	answer := must.Get(twin.Create(r.begun(r.BeginPasskey(t.Context(), r.account("bob")))))(t)
-	if _, _, err := r.AddPasskey(t.Context(), r.account("bob"), "x", answer, r.edit("bob")); !errors.Is(err, factors.ErrRefused) {
+	_, _, err := r.AddPasskey(t.Context(), r.account("bob"), "x", answer, r.edit("bob"))
+	if !errors.Is(err, factors.ErrRefused) {
 		t.Errorf("the id of alice's passkey for bob: %v", err)
 	}
 	if _, err := r.BeginSecondFactor(t.Context(), r.account("bob")); !errors.Is(err, ErrNoFactor) {

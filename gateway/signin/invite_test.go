@@ -240,7 +240,8 @@ func TestInviteKeepsFactors(t *testing.T) {
 		t.Errorf("the code leads to %s", at)
 	}
 	b.Sees("https://gw.example/vault/", "bob")
-	if got := factorsOf(t, p.Want(401, "POST", "/login", `{"username":"bob","password":"looking-glass"}`, rig.JSON)); got != "totp" {
+	asked := p.Want(401, "POST", "/login", `{"username":"bob","password":"looking-glass"}`, rig.JSON)
+	if got := factorsOf(t, asked); got != "totp" {
 		t.Errorf("a sign-in needs %q", got)
 	}
 }

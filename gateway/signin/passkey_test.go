@@ -36,7 +36,8 @@ func TestPasskeySignsIn(t *testing.T) {
 			Challenge        string
 		}
 		must.Do(t, json.Unmarshal(begun, &shown))
-		if shown.RPID != "gw.example" || shown.UserVerification != "required" || len(shown.Allow) > 0 || len(shown.Challenge) != 43 {
+		if shown.RPID != "gw.example" || shown.UserVerification != "required" || len(shown.Allow) > 0 ||
+			len(shown.Challenge) != 43 {
 			t.Errorf("the options are %s", begun)
 		}
 		w := p.Want(200, "POST", "/signin/passkey", answerTo(t, alice, begun), rig.JSON)
@@ -75,7 +76,8 @@ func TestPasskeyAfterThePassword(t *testing.T) {
 	noCookie(t, "alone", p.Want(401, "POST", "/signin/passkey", answerTo(t, alice, options(p.Client, "")), rig.JSON))
 	begun := options(p.Client, rig.Alice)
 	id := authenticator.Encode(alice.Credentials[0].ID)
-	if !strings.Contains(string(begun), id) || strings.Contains(string(begun), authenticator.Encode(bob.Credentials[0].ID)) {
+	if !strings.Contains(string(begun), id) ||
+		strings.Contains(string(begun), authenticator.Encode(bob.Credentials[0].ID)) {
 		t.Errorf("the options are %s", begun)
 	}
 	w := p.Want(200, "POST", "/signin/passkey?mechanism=bearer", answerTo(t, alice, begun), rig.JSON)
@@ -146,12 +148,14 @@ func TestForgedPasskeyAnswers(t *testing.T) {
 		"another RP ID":     func(a *authenticator.Authenticator) { a.RPID = "evil.example" },
 		"another user's id": func(a *authenticator.Authenticator) { a.Credentials[0].ID = bob.Credentials[0].ID },
 		"an unknown id":     func(a *authenticator.Authenticator) { a.Credentials[0].ID = []byte("unknown") },
-		"another user":      func(a *authenticator.Authenticator) { a.Credentials[0].UserHandle = bob.Credentials[0].UserHandle },
-		"no user":           func(a *authenticator.Authenticator) { a.Anonymous = true },
-		"another key":       func(a *authenticator.Authenticator) { a.Credentials[0].Key = bob.Credentials[0].Key },
-		"no verification":   func(a *authenticator.Authenticator) { a.Verified = false },
-		"nobody there":      func(a *authenticator.Authenticator) { a.Absent = true },
-		"an older counter":  func(a *authenticator.Authenticator) { a.Credentials[0].Counter = 0 },
+		"another user": func(a *authenticator.Authenticator) {
+			a.Credentials[0].UserHandle = bob.Credentials[0].UserHandle
+		},
+		"no user":          func(a *authenticator.Authenticator) { a.Anonymous = true },
+		"another key":      func(a *authenticator.Authenticator) { a.Credentials[0].Key = bob.Credentials[0].Key },
+		"no verification":  func(a *authenticator.Authenticator) { a.Verified = false },
+		"nobody there":     func(a *authenticator.Authenticator) { a.Absent = true },
+		"an older counter": func(a *authenticator.Authenticator) { a.Credentials[0].Counter = 0 },
 		"another challenge": func(a *authenticator.Authenticator) {
 			a.ClientData = func(c map[string]any) { c["challenge"] = strings.Repeat("A", 43) }
 		},
@@ -180,7 +184,8 @@ func TestForgedPasskeyAnswers(t *testing.T) {
 		if site.Foreign {
 			status = 403
 		}
-		w := p.Want(status, "POST", "/signin/passkey", answerTo(t, alice, options(p.Client, "")), append(site.Headers, rig.JSON)...)
+		w := p.Want(status, "POST", "/signin/passkey", answerTo(t, alice, options(p.Client, "")),
+			append(site.Headers, rig.JSON)...)
 		if site.Foreign {
 			noCookie(t, fmt.Sprint(site.Headers), w)
 		}
@@ -217,13 +222,16 @@ func TestPasskeyOnThePage(t *testing.T) {
 	p.addPasskey(device, "alice")
 	alice := p.Person()
 	_, page := alice.Visit("GET", rig.PageOf("wiki.example.org"), "")
-	rig.WantPage(t, page, `autocomplete="username webauthn"`, `data-options="/signin/passkey/options"`, "Sign in with a passkey",
+	rig.WantPage(t, page, `autocomplete="username webauthn"`, `data-options="/signin/passkey/options"`,
+		"Sign in with a passkey",
 		"<script>", "<div hidden data-passkeys>", `type="password"`)
 	csp := page.Header().Get("Content-Security-Policy")
 	if !strings.Contains(csp, "script-src 'sha256-") || strings.Contains(csp, "unsafe") {
 		t.Errorf("the policy is %s", csp)
 	}
-	send := func(page *httptest.ResponseRecorder, body string, a *authenticator.Authenticator) (string, *httptest.ResponseRecorder) {
+	send := func(
+		page *httptest.ResponseRecorder, body string, a *authenticator.Authenticator,
+	) (string, *httptest.ResponseRecorder) {
 		t.Helper()
 		action, fields := formWith(t, page, "credential")
 		place := attributeOf(t, page, "data-options")
@@ -257,7 +265,8 @@ func TestPasskeyOnThePage(t *testing.T) {
 	for what, credential := range map[string]string{"": "", "x": "x"} {
 		action, fields := formWith(t, page, "credential")
 		fields.Set("credential", credential)
-		if w := alice.Ask("POST", "https://gw.example"+action, fields.Encode(), rig.Form, "Origin: https://gw.example"); w.Code != 400 {
+		w := alice.Ask("POST", "https://gw.example"+action, fields.Encode(), rig.Form, "Origin: https://gw.example")
+		if w.Code != 400 {
 			t.Errorf("%q: %d", what, w.Code)
 		}
 	}
@@ -305,7 +314,8 @@ func TestPasskeysOff(t *testing.T) {
 	if got := factorsOf(t, w); got != "passkey" {
 		t.Errorf("the factors are %q", got)
 	}
-	rig.WantPage(t, p.Want(200, "GET", "/signin", "", rig.Browser), `autocomplete="username"`, "not <script", "not data-passkey")
+	rig.WantPage(t, p.Want(200, "GET", "/signin", "", rig.Browser), `autocomplete="username"`, "not <script",
+		"not data-passkey")
 	rig.WantPage(t, p.Want(200, "POST", "/login", rig.AliceForm, rig.Form, rig.Browser), `name="code"`, "not data-passkey")
 
 	// Without a file of accounts nobody can have a passkey.

@@ -43,7 +43,8 @@ func New(o *endpoint.Options) *SignIn {
 		metrics: metrics,
 	}
 	second := &secondStep{
-		site: site, proofs: local.Proofs, editor: o.Editor, verifier: local.Verifier, entrance: in, narrow: password.narrow, metrics: metrics,
+		site: site, proofs: local.Proofs, editor: o.Editor, verifier: local.Verifier,
+		entrance: in, narrow: password.narrow, metrics: metrics,
 	}
 	password.second = second
 	passkey := &passkeySignIn{proofs: local.Proofs, password: password, second: second, starts: auth.NewStarts(o.Now)}

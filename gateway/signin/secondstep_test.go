@@ -71,7 +71,8 @@ func TestNoOracleOfFactors(t *testing.T) {
 	p.addPasskey(key(true), "alice")
 	var answers []string
 	for _, name := range []string{"alice", "bob", "nobody"} {
-		for _, code := range []string{"", `,"code":"` + p.code(secret) + `"`, `,"code":"` + recovery[0] + `"`, `,"code":"1"`} {
+		for _, code := range []string{"", `,"code":"` + p.code(secret) + `"`, `,"code":"` + recovery[0] + `"`,
+			`,"code":"1"`} {
 			for _, target := range []string{"/login", "/signin/passkey/options"} {
 				q := rig.Request("POST", target, `{"username":"`+name+`","password":"wrong"`+code+`}`, rig.JSON)
 				q.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", 10+len(answers))
@@ -220,7 +221,8 @@ func TestSecondStepOnThePage(t *testing.T) {
 		t.Errorf("%d, on to %q", w.Code, w.Header().Get("Location"))
 	}
 	alice.Sees(place, "alice")
-	if w := alice.enter(page, p.nextCode(secret)); w.Code != 400 || !strings.Contains(w.Body.String(), "/signin?return_to=") {
+	if w := alice.enter(page, p.nextCode(secret)); w.Code != 400 ||
+		!strings.Contains(w.Body.String(), "/signin?return_to=") {
 		t.Errorf("the step again: %d %s", w.Code, w.Body)
 	}
 	alice.Sees(place, "alice")

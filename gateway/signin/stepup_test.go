@@ -95,7 +95,8 @@ func TestStepUpCannotBeTakenAway(t *testing.T) {
 	alice.SignIn(fresh, "alice")
 	r.Clock.Advance(time.Hour - time.Minute)
 	before := r.Reached()
-	for _, query := range []string{"", "&max_age=", "&max_age=24h", "&max_age=-1h", "&max_age=x", "&factors=1", "&factors=0",
+	for _, query := range []string{"", "&max_age=", "&max_age=24h", "&max_age=-1h", "&max_age=x", "&factors=1",
+		"&factors=0",
 		"&reason=fresh", "&switch=1"} {
 		at, w := alice.Visit("GET", "https://gw.example/signin?return_to=/fresh/"+query, "")
 		if w.Code != 200 || !strings.HasPrefix(at, "https://gw.example/signin") {
@@ -126,7 +127,8 @@ func TestStepUpToASecondFactor(t *testing.T) {
 	for _, mayAdd := range []bool{false, true} {
 		r, _ := atVaults(t, "")
 		r.MayAddFactor = func(a *accounts.Account) bool { return mayAdd && a.Username == "alice" }
-		r.Reload(rig.FiveHostsConfig + vaults + "providers: [{name: small, issuer: \"http://127.0.0.1:1\", client_id: gateway}]\n")
+		r.Reload(rig.FiveHostsConfig + vaults +
+			"providers: [{name: small, issuer: \"http://127.0.0.1:1\", client_id: gateway}]\n")
 		alice := r.Person()
 		alice.SignIn(rig.PageOf("gw.example"), "alice")
 		sessions := maps.Clone(alice.Jars["gw.example"])
@@ -219,7 +221,8 @@ func TestStepUpAtAProvider(t *testing.T) {
 	if at, w := back(toProvider(plain, nil), map[string]any{"amr": []string{"pwd", "mfa"}}); at != plain || w.Code != 200 {
 		t.Fatalf("at %s: %d", at, w.Code)
 	}
-	age, factors := url.Values{"prompt": {"login"}, "max_age": {"900"}}, url.Values{"prompt": {"login"}, "acr_values": {"gold silver"}}
+	age := url.Values{"prompt": {"login"}, "max_age": {"900"}}
+	factors := url.Values{"prompt": {"login"}, "acr_values": {"gold silver"}}
 	for _, c := range []struct {
 		place  string
 		want   url.Values
