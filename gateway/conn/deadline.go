@@ -3,14 +3,16 @@ package conn
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // readDeadline sets the deadline of a connection's Reads when one needs it. net/http sets
 // four for each request over HTTP/1.1, and only one of them comes before a Read.
 type readDeadline struct {
+	reads atomic.Int32 // that are in progress; rises under the lock alone
+
 	mu    sync.Mutex
-	reads int // that are in progress
 	late  bool
 	until time.Time // to be set before the next Read, if late
 }
@@ -19,7 +21,7 @@ type readDeadline struct {
 func (d *readDeadline) set(c net.Conn, t time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.reads == 0 {
+	if d.reads.Load() == 0 {
 		d.late, d.until = true, t
 		return nil
 	}
@@ -35,11 +37,7 @@ func (d *readDeadline) begin(c net.Conn) {
 		_ = c.SetReadDeadline(d.until) // fails if the connection is closed, which Read tells better
 		d.late = false
 	}
-	d.reads++
+	d.reads.Add(1)
 }
 
-func (d *readDeadline) end() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.reads--
-}
+func (d *readDeadline) end() { d.reads.Add(-1) }
