@@ -32,6 +32,9 @@ var (
 	ErrNoFactor = errors.New("the account has no such factor")
 	// ErrNoPending: no TOTP secret of the account waits for its first code.
 	ErrNoPending = errors.New("no TOTP secret was begun, or it was begun too long ago, or is confirmed already")
+	// ErrUnspent: a recovery code cannot be used up, because the file of accounts cannot be
+	// read or changed now. So the code does not count either.
+	ErrUnspent = errors.New("the recovery code cannot be used up")
 	// ErrOff: the configuration has no such factors.
 	ErrOff = errors.New("the configuration does not offer this factor")
 )
@@ -69,7 +72,7 @@ func New(o Options) *Proofs {
 
 // Code checks a TOTP code or a recovery code of a user who has given the password. It
 // returns the methods that the login has used, for its proof. The code is spent then. The
-// errors are factors.ErrWrongCode, factors.ErrSealed, and those of the store and the file.
+// errors are factors.ErrWrongCode, factors.ErrSealed, ErrUnspent, and those of the store.
 func (p *Proofs) Code(ctx context.Context, account *accounts.Account, code string) (amr []string, err error) {
 	if factors.IsRecoveryCode(code) {
 		if err := p.spendRecovery(ctx, account, code); err != nil {
@@ -144,10 +147,13 @@ func (p *Proofs) spendRecovery(ctx context.Context, account *accounts.Account, c
 		},
 		Ready: nothing, Apply: nothing, // a reload follows the file
 	})
-	if errors.Is(err, accounts.ErrNotInFile) {
+	switch {
+	case err == nil, errors.Is(err, factors.ErrWrongCode):
+		return err
+	case errors.Is(err, accounts.ErrNotInFile):
 		return fmt.Errorf("%w: %w", factors.ErrWrongCode, err)
 	}
-	return err
+	return fmt.Errorf("%w: %w", ErrUnspent, err)
 }
 
 // An Edit changes the account of a user in the file of accounts, by a change that it passes

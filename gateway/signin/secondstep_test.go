@@ -378,8 +378,9 @@ func formWith(t testing.TB, w *httptest.ResponseRecorder, field string) (action 
 	return "", nil
 }
 
-// Without the key of TOTP secrets, or the store, the password alone opens nothing. The loss of
-// the key is a failure of the gateway, which the log names; recovery codes go on.
+// Without the key of TOTP secrets, or the store, the password alone opens nothing. The log names
+// the loss of the key; recovery codes go on. Without the file of accounts, no recovery code can be
+// used up, and none counts.
 func TestLostKeyOpensNothing(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t, "")
@@ -388,9 +389,15 @@ func TestLostKeyOpensNothing(t *testing.T) {
 	lost := newPeopleAt(t, p.file, p.yaml) // another store, another data_dir
 	lost.Clock.Advance(p.Clock.Now().Sub(lost.Clock.Now()))
 	noCookie(t, "the password", lost.Want(401, "POST", "/login", rig.Alice, rig.JSON))
-	noCookie(t, "a code", lost.Want(500, "POST", "/login", withCode(rig.Alice, p.code(secret)), rig.JSON))
+	noCookie(t, "a code", lost.Want(503, "POST", "/login", withCode(rig.Alice, p.code(secret)), rig.JSON))
 	if line := fmt.Sprint(lost.Log.Last(t, "request")); !strings.Contains(line, "the TOTP secret cannot be decrypted") {
 		t.Errorf("the log says %s", line)
 	}
+	must.Do(t, os.Rename(p.file, p.file+".away"))
+	noCookie(t, "a recovery code", lost.Want(503, "POST", "/login", withCode(rig.Alice, recovery[0]), rig.JSON))
+	if line := fmt.Sprint(lost.Log.Last(t, "request")); !strings.Contains(line, p.file) {
+		t.Errorf("the log says %s", line)
+	}
+	must.Do(t, os.Rename(p.file+".away", p.file))
 	lost.Login(withCode(rig.Alice, recovery[0]))
 }

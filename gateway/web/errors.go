@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/factors"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/proofs"
@@ -147,7 +148,7 @@ func toHTTP(ctx context.Context, err error) *Error {
 		return answer(400, "The token was used before.")
 	case isProviderError(err):
 		return providerStatus(err)
-	case errors.As(err, &storage):
+	case errors.As(err, &storage), errors.Is(err, proofs.ErrUnspent), errors.Is(err, factors.ErrSealed):
 		return unavailable(err)
 	case errors.Is(err, auth.ErrBusy):
 		return Busy("Too many credentials are being checked at once. Try again.", err)

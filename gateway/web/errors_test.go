@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/factors"
 	"authgate/gateway/login"
+	"authgate/gateway/proofs"
 	"authgate/gateway/provider"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
@@ -66,6 +68,8 @@ var kinds = []struct {
 	{"provider failed", &provider.Error{Provider: "p", Kind: provider.ErrFault, Err: errBroken}, 502, "The identity provider could not be reached, or its answer was not acceptable.", ""},
 	{"store", &guard.Error{Operation: "get", Err: errBroken}, 503, "The service is unavailable for the moment.", "1"},
 	{"store too late", &guard.Error{Operation: "put", Err: context.DeadlineExceeded}, 503, "The service is unavailable for the moment.", "1"},
+	{"a recovery code that cannot be used up", fmt.Errorf("%w: %w", proofs.ErrUnspent, errBroken), 503, "The service is unavailable for the moment.", "1"},
+	{"a TOTP secret that does not open", fmt.Errorf("x: %w", factors.ErrSealed), 503, "The service is unavailable for the moment.", "1"},
 	{"busy", auth.ErrBusy, 503, "Too many credentials are being checked at once. Try again.", "1"},
 	{"unknown", errBroken, 500, "The gateway failed.", ""},
 	{"a stray answer of the store", store.ErrNotFound, 500, "The gateway failed.", ""},
