@@ -24,7 +24,8 @@ func randomConfig(rnd *rand.Rand) string {
 	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
 	yaml := strings.Replace(baseConfig[:strings.Index(baseConfig, "routes:")], "https://gw.example", "https://gw.example.org", 1)
 	yaml += fmt.Sprintf("  office: {networks: [198.51.100.0/24]}\n  people: {any: [admin, {users: [bob]}], none: [{methods: [DELETE]}]}\n"+
-		"  two: {factors: 2}\n  fresh: {max_age: 15m}\n  vault: {any: [office, {roles: [admin], factors: 2}], max_age: 1ms}\n"+
+		"  two: {factors: 2}\n  fresh: {max_age: 15m}\n"+
+		"  vault: {any: [office, {roles: [admin], factors: 2}], max_age: 1ms}\n"+
 		"session: {domain: example.org, csrf_token: %s}\nidentity_headers: %s\n%sroutes:\n",
 		pick("false", "true"), pick("{}", `{user: Remote-User, provider: ""}`),
 		pick("", "tracing: {endpoint: \"http://127.0.0.1:1\", sample: 0.0}\nlisten: {trusted_proxies: [198.51.100.9]}\n"))
@@ -37,7 +38,9 @@ func randomConfig(rnd *rand.Rand) string {
 		}
 		mechanisms := []string{"session", "bearer", "basic"}
 		rnd.Shuffle(len(mechanisms), func(i, j int) { mechanisms[i], mechanisms[j] = mechanisms[j], mechanisms[i] })
-		auth, rule := strings.Join(mechanisms[:1+rnd.IntN(3)], ", "), pick("", "policy: admin, ", "policy: office, ", "policy: [people, office], ", "policy: people, ", "policy: two, ", "policy: fresh, ", "policy: vault, ", "policy: {mechanisms: [bearer]}, ")
+		auth := strings.Join(mechanisms[:1+rnd.IntN(3)], ", ")
+		rule := pick("", "policy: admin, ", "policy: office, ", "policy: [people, office], ", "policy: people, ",
+			"policy: two, ", "policy: fresh, ", "policy: vault, ", "policy: {mechanisms: [bearer]}, ")
 		if rnd.IntN(6) == 0 {
 			auth, rule = "none", ""
 		}
@@ -185,7 +188,8 @@ func wantExplained(t *testing.T, r *rig, what string, q *http.Request, x *Explan
 	if decision == "" {
 		decision = x.Outcome
 	}
-	if route := logged["route"]; logged["decision"] != decision || route != x.Route && (x.Route != "" || route != "none" && route != "authgate/"+config.EndpointVerify) {
+	if route := logged["route"]; logged["decision"] != decision ||
+		route != x.Route && (x.Route != "" || route != "none" && route != "authgate/"+config.EndpointVerify) {
 		t.Errorf("%s: logged as %+v, explained as %+v", what, logged, x)
 	}
 	if reason != "" && reason != x.Reason {

@@ -183,8 +183,8 @@ func TestAddPasskey(t *testing.T) {
 	}
 	add := func(status int, what, body, cookie string) {
 		t.Helper()
-		if w := r.do("POST", "/account/passkeys", body, jsonType, cookie); w.Code != status || strings.Contains(w.Body.String(),
-			"max_age") {
+		if w := r.do("POST", "/account/passkeys", body, jsonType, cookie); w.Code != status ||
+			strings.Contains(w.Body.String(), "max_age") {
 			t.Errorf("%s: %d %s, want %d", what, w.Code, w.Body, status)
 		}
 	}
@@ -201,7 +201,8 @@ func TestAddPasskey(t *testing.T) {
 	add(403, "another origin", passkeyBody("x", must.Get(evil.Create(options(bob.cookie)))(t)), bob.cookie)
 	same := newAuthenticator()
 	same.NewID = func() []byte { return key.Credentials[0].ID }
-	add(403, "the id of another user's passkey", passkeyBody("x", must.Get(same.Create(options(bob.cookie)))(t)), bob.cookie)
+	add(403, "the id of another user's passkey", passkeyBody("x", must.Get(same.Create(options(bob.cookie)))(t)),
+		bob.cookie)
 	for _, name := range []string{"", " ", "a\u0007b", strings.Repeat("x", 65)} {
 		add(400, name, passkeyBody(name, must.Get(newAuthenticator().Create(options(bob.cookie)))(t)), bob.cookie)
 	}
@@ -270,7 +271,8 @@ func TestFactorsNeedProof(t *testing.T) {
 	if want := "/signin?reason=fresh&return_to=%2Faccount&factors=2&max_age=10m0s"; form != want {
 		t.Errorf("the form leads to %s, want %s", form, want)
 	}
-	ownrig.WantPage(t, r.want(200, "GET", "/account", "", browser, here.cookie), `href="/signin?reason=fresh&amp;return_to=`,
+	ownrig.WantPage(t, r.want(200, "GET", "/account", "", browser, here.cookie),
+		`href="/signin?reason=fresh&amp;return_to=`,
 		"To change your second factors, sign in again", `not action="/account/totp`, `not data-passkey`)
 	r.clock.Advance(-10 * time.Minute)
 	r.provesOnly(here.cookie, "pwd")
@@ -415,26 +417,30 @@ func TestFactorsPage(t *testing.T) {
 	w = r.post(403, "/account/totp/confirm", "code=000000", here.cookie)
 	ownrig.WantPage(t, w, "The code is wrong.", `role="alert"`, `name="code"`, "not "+secret, "not <svg viewBox")
 	w = r.post(200, "/account/totp/confirm", "code="+must.Get(authenticator.Code(secret, r.clock.Now()))(t), here.cookie)
-	ownrig.WantPage(t, w, `id="new-codes"`, "They are not shown again", "You have 10 unused recovery codes.", "Remove the app",
+	ownrig.WantPage(t, w, `id="new-codes"`, "They are not shown again", "You have 10 unused recovery codes.",
+		"Remove the app",
 		"data-print", "not "+secret)
 	page("You have 10 unused recovery codes.", "An app shows codes for your account.", "not new-codes", "not "+secret)
 	r.post(409, "/account/totp/confirm", "code=123456", here.cookie)
 
 	key := newAuthenticator()
-	answer := must.Get(key.Create(r.want(200, "POST", "/account/passkeys/options", "{}", jsonType, here.cookie).Body.Bytes()))(t)
+	begun := r.want(200, "POST", "/account/passkeys/options", "{}", jsonType, here.cookie)
+	answer := must.Get(key.Create(begun.Body.Bytes()))(t)
 	form := url.Values{"name": {"<b>phone"}, "credential": {string(answer)}}.Encode()
 	if to := r.post(303, "/account/passkeys", form, here.cookie).Header().Get("Location"); to != "/account?done=passkey" {
 		t.Errorf("to %s", to)
 	}
 	ownrig.WantPage(t, r.want(200, "GET", "/account?done=passkey", "", browser, here.cookie), "The passkey is added.",
 		"&lt;b&gt;phone", "not <b>phone")
-	ownrig.WantPage(t, r.post(403, "/account/passkeys", form, here.cookie), "The passkey was not accepted.", `role="alert"`)
+	ownrig.WantPage(t, r.post(403, "/account/passkeys", form, here.cookie), "The passkey was not accepted.",
+		`role="alert"`)
 	r.post(400, "/account/passkeys", "name=x&credential=", here.cookie)
 	ownrig.WantPage(t, r.post(200, "/account/recovery-codes", "", here.cookie), `id="new-codes"`)
 	if to := r.post(303, "/account/totp/remove", "", here.cookie).Header().Get("Location"); to != "/account?done=factor" {
 		t.Errorf("to %s", to)
 	}
-	ownrig.WantPage(t, r.want(200, "GET", "/account?done=factor", "", browser, here.cookie), "The second factor is removed.")
+	ownrig.WantPage(t, r.want(200, "GET", "/account?done=factor", "", browser, here.cookie),
+		"The second factor is removed.")
 }
 
 // Who needs a second factor for an application, and has none, gives the password, adds one, and
@@ -458,11 +464,13 @@ func TestLedToAFactor(t *testing.T) {
 		}
 	}
 	const back = "return_to=%2Fvault%2Fa%3Fb%3Dc"
-	ownrig.WantPage(t, page, "To open <strong>gw.example</strong> you need a second factor.", `action="/account/totp?`+back)
+	ownrig.WantPage(t, page, "To open <strong>gw.example</strong> you need a second factor.",
+		`action="/account/totp?`+back)
 	if r.upstream.Reached() != before {
 		t.Error("the application was reached")
 	}
-	_, page = p.Visit("POST", "https://gw.example/account/totp?"+back+"&factors=2", "", formType, "Origin: https://gw.example")
+	_, page = p.Visit("POST", "https://gw.example/account/totp?"+back+"&factors=2", "", formType,
+		"Origin: https://gw.example")
 	_, rest, _ := strings.Cut(page.Body.String(), `<p><code>`)
 	secret, _, _ := strings.Cut(rest, "<")
 	code := must.Get(authenticator.Code(secret, r.clock.Now()))(t)

@@ -18,7 +18,8 @@ func newPeopleRig(t *testing.T) (r *rig, path string) {
 	t.Helper()
 	users := strings.Replace(fileAccounts, "username: bob, roles: [user]", "username: bob, roles: [user, admin]", 1)
 	r, path = newFileRig(t, "accounts.yaml", users)
-	r.mustReload(strings.Replace(fileConfig(t, "accounts.yaml"), "accounts: {", "accounts: {admins: {roles: [admin]}, ", 1))
+	r.mustReload(strings.Replace(fileConfig(t, "accounts.yaml"),
+		"accounts: {", "accounts: {admins: {roles: [admin]}, ", 1))
 	r.clock.Advance(time.Second)
 	return r, path
 }

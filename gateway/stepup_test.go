@@ -30,7 +30,8 @@ const vaultConfig = baseConfig + `
 
 func newVaultRig(t *testing.T) *rig {
 	t.Helper()
-	yaml := edit(t, vaultConfig, "  admin: {roles: [admin]}", "  admin: {roles: [admin]}\n  two: {factors: 2}\n  fresh: {max_age: 15m}")
+	yaml := edit(t, vaultConfig, "  admin: {roles: [admin]}",
+		"  admin: {roles: [admin]}\n  two: {factors: 2}\n  fresh: {max_age: 15m}")
 	return newRig(t, yaml+"listen: {trusted_proxies: [10.0.0.0/8]}\n")
 }
 
@@ -58,7 +59,8 @@ func (r *rig) addsFactor(cookie string) {
 const (
 	stepUpTwo   = `Bearer error="insufficient_user_authentication", acr_values="factors:2", realm="authgate"`
 	stepUpFresh = `Bearer error="insufficient_user_authentication", max_age="900", realm="authgate"`
-	stepUpBoth  = `Bearer error="insufficient_user_authentication", max_age="900", acr_values="factors:2", realm="authgate"`
+	stepUpBoth  = `Bearer error="insufficient_user_authentication", max_age="900", ` +
+		`acr_values="factors:2", realm="authgate"`
 )
 
 // wantStepUp fails the test unless an answer has exactly this challenge.
@@ -79,7 +81,8 @@ func TestStepUpChallenge(t *testing.T) {
 		wantStepUp(t, "one factor", r.want(401, "GET", "/two/", "", line), stepUpTwo)
 		w := r.want(401, "POST", "/vault/", "", line)
 		wantStepUp(t, "all of the policy", w, stepUpBoth)
-		if body := w.Body.String(); !strings.Contains(body, `"max_age":900`) || !strings.Contains(body, "2 factors, at most 15m ago") {
+		if body := w.Body.String(); !strings.Contains(body, `"max_age":900`) ||
+			!strings.Contains(body, "2 factors, at most 15m ago") {
 			t.Errorf("the body is %s", body)
 		}
 	}
@@ -198,13 +201,17 @@ func TestStepUpOfPages(t *testing.T) {
 		records := r.log.Records(t, message)
 		return records[len(records)-1]
 	}
-	if got := last("request"); got["decision"] != "challenge" || got["reason"] != reason || got["subject"] != "local:alice" {
+	if got := last("request"); got["decision"] != "challenge" || got["reason"] != reason ||
+		got["subject"] != "local:alice" {
 		t.Errorf("the access log has %v", got)
 	}
 	if got := last("audit"); got["event"] != "step_up" || got["reason"] != reason || got["subject"] != "local:alice" {
 		t.Errorf("the audit log has %v", got)
 	}
-	for _, header := range [][]string{{alice.cookie, browser, "X-Requested-With: XMLHttpRequest"}, {r.refresh(alice.refresh).bearer, browser}} {
+	for _, header := range [][]string{
+		{alice.cookie, browser, "X-Requested-With: XMLHttpRequest"},
+		{r.refresh(alice.refresh).bearer, browser},
+	} {
 		wantStepUp(t, "a script", r.want(401, "GET", "/fresh/", "", header...), stepUpFresh)
 	}
 	w = r.want(401, "GET", "/script/", "", alice.cookie, browser)
@@ -212,7 +219,8 @@ func TestStepUpOfPages(t *testing.T) {
 	if !strings.Contains(w.Body.String(), `href="/signin?max_age=15m0s&amp;return_to=%2Fscript%2F"`) {
 		t.Errorf("the page leads nowhere: %s", w.Body)
 	}
-	wantStepUp(t, "a form", r.want(401, "POST", "/fresh/", "", alice.cookie, browser, "Origin: https://gw.example"), stepUpFresh)
+	wantStepUp(t, "a form", r.want(401, "POST", "/fresh/", "", alice.cookie, browser, "Origin: https://gw.example"),
+		stepUpFresh)
 }
 
 // A proxy that asks gets the answers of a direct request.
@@ -241,7 +249,8 @@ func TestStepUpVerify(t *testing.T) {
 // An explanation says what a sign-in must prove, and is right to the second.
 func TestExplainStepUp(t *testing.T) {
 	t.Parallel()
-	yaml := edit(t, explainConfig, "  admin: {roles: [admin]}", "  admin: {roles: [admin]}\n  two: {factors: 2}\n  fresh: {max_age: 15m}")
+	yaml := edit(t, explainConfig, "  admin: {roles: [admin]}",
+		"  admin: {roles: [admin]}\n  two: {factors: 2}\n  fresh: {max_age: 15m}")
 	e := newExplainer(t, parseConfig(t, t.TempDir(), yaml+
 		"  - {match: /vault, name: vault, upstream: app, auth: [basic, session, bearer, oidc], policy: [two, fresh]}\n"))
 	whole := policy.Demand{Factors: 2, MaxAge: 15 * time.Minute}
@@ -256,13 +265,16 @@ func TestExplainStepUp(t *testing.T) {
 		{Caller{User: "alice", Age: time.Minute}, nil, "challenge 401 policy two: factors", whole},
 		{Caller{User: "alice", Factors: 2, Age: 15 * time.Minute}, nil, "allow 200 two, fresh", policy.Demand{}},
 		{Caller{User: "alice", Factors: 2, Age: 15*time.Minute + 1}, nil, "challenge 401 policy fresh: max_age", whole},
-		{Caller{User: "alice", Mechanism: policy.Bearer, Factors: 2, Age: time.Second}, nil, "allow 200 two, fresh", policy.Demand{}},
-		{Caller{Provider: "corp", Username: "dave", Factors: 2, Age: time.Second}, nil, "allow 200 two, fresh", policy.Demand{}},
+		{Caller{User: "alice", Mechanism: policy.Bearer, Factors: 2, Age: time.Second}, nil, "allow 200 two, fresh",
+			policy.Demand{}},
+		{Caller{Provider: "corp", Username: "dave", Factors: 2, Age: time.Second}, nil, "allow 200 two, fresh",
+			policy.Demand{}},
 		{Caller{User: "service"}, nil, "challenge 401 policy two: factors", whole},
 		{Caller{User: "alice", APIToken: true}, nil, "challenge 401 policy two: factors", whole},
 		{Caller{Provider: "machines", Username: "m1"}, nil, "challenge 401 policy two: factors", whole},
 		{Caller{User: "alice"}, http.Header{"Accept": {"text/html"}}, "challenge 302 policy two: factors", whole},
-		{Caller{User: "alice", APIToken: true}, http.Header{"Accept": {"text/html"}}, "challenge 401 policy two: factors", whole},
+		{Caller{User: "alice", APIToken: true}, http.Header{"Accept": {"text/html"}}, "challenge 401 policy two: factors",
+			whole},
 	} {
 		x, err := e.Explain(&Described{Method: "GET", URL: "/vault", Header: c.header, Caller: &c.caller})
 		if err != nil {

@@ -146,11 +146,13 @@ func TestVerifyAmbiguous(t *testing.T) {
 		r.asks(400, nginx, alice, other) // a part of the other form may be there, but must agree
 	}
 	for _, url := range []string{"/session/", "gw.example/session/", "https:/session/", "https:///session/",
-		"https://gw.example", "https://gw.example?x", "https://u:p@gw.example/session/", "ftp://gw.example/session/", "https://gw.example#/session/"} {
+		"https://gw.example", "https://gw.example?x", "https://u:p@gw.example/session/",
+		"ftp://gw.example/session/", "https://gw.example#/session/"} {
 		r.asks(400, []string{"X-Original-Method: GET", "X-Original-URL: " + url}, alice)
 	}
 	for _, target := range []string{"https://gw.example/session/", "session/", "/session/#x", "/session/../public/",
-		"/session/%2e%2e/public/", "/session//x", "/session%2fx", `/session\x`, "/session/%00", "/session/\x01", "/session/%zz", "*"} {
+		"/session/%2e%2e/public/", "/session//x", "/session%2fx", `/session\x`, "/session/%00", "/session/\x01",
+		"/session/%zz", "*"} {
 		r.asks(400, asTraefik("GET", "gw.example", target), alice)
 	}
 	for _, method := range []string{"GE T", "get", "G(T"} {

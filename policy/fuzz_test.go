@@ -87,7 +87,9 @@ var meanings = []meaning{
 		return id.Claims["a"].(map[string]any)["b"] != nil
 	}},
 	{spec{Factors: 2}, func(id *policy.Identity, _ *policy.Request) bool { return slices.Contains(id.AMR, "mfa") }},
-	{spec{MaxAge: time.Minute}, func(id *policy.Identity, _ *policy.Request) bool { return id.AuthTime.After(now.Add(-time.Hour)) }},
+	{spec{MaxAge: time.Minute}, func(id *policy.Identity, _ *policy.Request) bool {
+		return id.AuthTime.After(now.Add(-time.Hour))
+	}},
 }
 
 // provesInNone reports whether a spec, or one that it refers to, demands proof under none,

@@ -41,7 +41,8 @@ func usersCommand() *cobra.Command {
 				"a command is missing: list, add, remove, disable, enable, roles, invite or reset-factors")}
 		},
 	}
-	cmd.AddCommand(usersListCommand(), usersAddCommand(), usersRemoveCommand(), usersDisableCommand(), usersEnableCommand(),
+	cmd.AddCommand(usersListCommand(), usersAddCommand(), usersRemoveCommand(), usersDisableCommand(),
+		usersEnableCommand(),
 		usersRolesCommand(), usersInviteCommand(), usersResetFactorsCommand())
 	return cmd
 }

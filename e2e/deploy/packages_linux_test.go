@@ -39,7 +39,8 @@ func TestPackagedConfiguration(t *testing.T) {
 	for before, after := range map[string]string{ // the comment of the line has the new value
 		"public_url: https://localhost:8443": "public_url: https://app.example.org",
 		`https: "127.0.0.1:8443"`:            `https: ":443"`,
-		`http: ""`:                           `http: ":80"`, "mode: internal": "mode: acme", "# email: admin@example.org": "email: admin@example.org",
+		`http: ""`:                           `http: ":80"`, "mode: internal": "mode: acme",
+		"# email: admin@example.org": "email: admin@example.org",
 	} {
 		_, value, _ := strings.Cut(after, ": ")
 		if line := regexp.MustCompile(`(?m)^.*` + regexp.QuoteMeta(before) + `.*$`).FindString(text); !strings.Contains(line,

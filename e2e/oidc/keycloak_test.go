@@ -233,7 +233,8 @@ func (k *keycloak) realm(g *world.Instance) {
 		if c["clientId"] == "groups" {
 			c["protocolMappers"] = []object{{"name": "groups", "protocol": "openid-connect",
 				"protocolMapper": "oidc-group-membership-mapper", "config": object{
-					"claim.name": "groups", "full.path": "false", "id.token.claim": "true", "access.token.claim": "true", "userinfo.token.claim": "true"}}}
+					"claim.name": "groups", "full.path": "false",
+					"id.token.claim": "true", "access.token.claim": "true", "userinfo.token.claim": "true"}}}
 		}
 	}
 	person := func(name, title string, verified bool, more object) object {

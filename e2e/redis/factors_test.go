@@ -111,7 +111,8 @@ func TestRedisFactors(t *testing.T) {
 	clear(p.clients) // the certificates are new
 	p.run()
 	for _, g := range p.both() {
-		if a := passwordAnd(t, g, ""); a.Status != http.StatusUnauthorized || !strings.Contains(a.Body, `"factors":["totp"]`) {
+		if a := passwordAnd(t, g, ""); a.Status != http.StatusUnauthorized ||
+			!strings.Contains(a.Body, `"factors":["totp"]`) {
 			t.Errorf("the password alone, after the loss: %d %s", a.Status, a.Body)
 		}
 		world.WantStatus(t, "a wrong code, after the loss", passwordAnd(t, g, "000000"), http.StatusUnauthorized)

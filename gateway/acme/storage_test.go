@@ -333,10 +333,13 @@ func TestBrokenOff(t *testing.T) {
 		calls   int
 		after   []string // the files
 	}{
-		"a new file": {func(ctx context.Context, s *storage) error { return s.Store(ctx, "a/new", []byte("content")) }, 3, []string{"a/b", "a/c/d", "a/new", "e"}},
-		"a change":   {func(ctx context.Context, s *storage) error { return s.Store(ctx, "a/b", []byte("content")) }, 2, []string{"a/b", "a/c/d", "e"}},
-		"a file":     {func(ctx context.Context, s *storage) error { return s.Delete(ctx, "a/b") }, 4, []string{"a/c/d", "e"}},
-		"a folder":   {func(ctx context.Context, s *storage) error { return s.Delete(ctx, "a") }, 6, []string{"e"}},
+		"a new file": {func(ctx context.Context, s *storage) error { return s.Store(ctx, "a/new", []byte("content")) }, 3,
+			[]string{"a/b", "a/c/d", "a/new", "e"}},
+		"a change": {func(ctx context.Context, s *storage) error { return s.Store(ctx, "a/b", []byte("content")) }, 2,
+			[]string{"a/b", "a/c/d", "e"}},
+		"a file": {func(ctx context.Context, s *storage) error { return s.Delete(ctx, "a/b") }, 4,
+			[]string{"a/c/d", "e"}},
+		"a folder": {func(ctx context.Context, s *storage) error { return s.Delete(ctx, "a") }, 6, []string{"e"}},
 	} {
 		for broken := range 2 * test.calls {
 			late, at := broken%2 == 1, 1+broken/2

@@ -115,7 +115,8 @@ func wantRefused(tb testing.TB, reason string) func(*policy.Identity, error) {
 		r, ok := errors.AsType[*auth.Rejection](err)
 		if id != nil || !ok || !errors.Is(err, auth.ErrRejected) {
 			tb.Errorf("got %+v, %v, want it rejected because of: %s", id, err, reason)
-		} else if r.Detail != auth.DetailBadToken && r.Detail != auth.DetailWrongPassword || !strings.Contains(r.Reason, reason) {
+		} else if r.Detail != auth.DetailBadToken && r.Detail != auth.DetailWrongPassword ||
+			!strings.Contains(r.Reason, reason) {
 			tb.Errorf("rejected with %q because of %q, want it because of %q", r.Detail, r.Reason, reason)
 		}
 	}

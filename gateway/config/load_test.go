@@ -40,7 +40,8 @@ func TestDataDir(t *testing.T) {
 	t.Parallel()
 	dir := folder{t, t.TempDir()}
 	for content, want := range map[string]string{
-		"log: {level: warn}\n": "data", "data_dir: state\nrutes: []\ntoken: {secret: short}\n": "state", "data_dir: /var/lib\n": "/var/lib",
+		"log: {level: warn}\n": "data", "data_dir: /var/lib\n": "/var/lib",
+		"data_dir: state\nrutes: []\ntoken: {secret: short}\n": "state",
 		"data_dir: [a]\n": "", "data_dir: ''\n": "", "data_dir: ${NOWHERE_AT_ALL}\n": "", "a: [\n": "",
 	} {
 		path := dir.write("config.yaml", content)

@@ -20,7 +20,8 @@ func TestUsersOf(t *testing.T) {
 		t.Errorf("got %s, %+v, %v", dataDir, file, err)
 	}
 	for name, content := range map[string]string{
-		"syntax": "a: [\n", "file": "accounts: {file: [x]}\n", "section": "accounts: []\n", "users": "accounts: {users: [{username: [x]}]}\n",
+		"syntax": "a: [\n", "file": "accounts: {file: [x]}\n", "section": "accounts: []\n",
+		"users":    "accounts: {users: [{username: [x]}]}\n",
 		"data_dir": "data_dir: {}\n", "misspelled": "accounts: {fil: x}\n",
 	} {
 		if _, _, err := UsersOf(dir.write("bad.yaml", content)); !isDiagnostics(err) {

@@ -64,12 +64,16 @@ func TestGather(t *testing.T) {
 		before []string // that is sent before flush, and in all
 		after  []string
 	}{
-		"short":                 {KeepAll, []string{"a", "b", "c"}, []bool{true, false, false}, nil, []string{"abc"}},
-		"short, not kept":       {keepLong, []string{"a", "b"}, []bool{false, false}, []string{"a", "b"}, []string{"a", "b"}},
-		"behind a long one":     {keepLong, []string{"a", long, "b"}, []bool{false, true, false}, []string{"a"}, []string{"a", long + "b"}},
-		"as much as is kept":    {keepLong, []string{long, long, long, long}, []bool{true, false, false, false}, nil, []string{strings.Repeat(long, 4)}},
-		"more than is kept":     {keepLong, []string{long, long, long, long, "b"}, []bool{true, false, false, false, false}, []string{strings.Repeat(long, 4), "b"}, []string{strings.Repeat(long, 4), "b"}},
-		"nothing is kept":       {keepNothing, []string{long, "b"}, []bool{false, false}, []string{long, "b"}, []string{long, "b"}},
+		"short":           {KeepAll, []string{"a", "b", "c"}, []bool{true, false, false}, nil, []string{"abc"}},
+		"short, not kept": {keepLong, []string{"a", "b"}, []bool{false, false}, []string{"a", "b"}, []string{"a", "b"}},
+		"behind a long one": {keepLong, []string{"a", long, "b"}, []bool{false, true, false}, []string{"a"},
+			[]string{"a", long + "b"}},
+		"as much as is kept": {keepLong, []string{long, long, long, long}, []bool{true, false, false, false}, nil,
+			[]string{strings.Repeat(long, 4)}},
+		"more than is kept": {keepLong, []string{long, long, long, long, "b"}, []bool{true, false, false, false, false},
+			[]string{strings.Repeat(long, 4), "b"}, []string{strings.Repeat(long, 4), "b"}},
+		"nothing is kept": {keepNothing, []string{long, "b"}, []bool{false, false}, []string{long, "b"},
+			[]string{long, "b"}},
 		"longer than any":       {KeepAll, []string{strings.Repeat(long, 5)}, []bool{false}, []string{strings.Repeat(long, 5)}, []string{strings.Repeat(long, 5)}},
 		"nothing, between some": {KeepAll, []string{"a", "", "b"}, []bool{true, false, false}, nil, []string{"ab"}},
 	} {

@@ -109,7 +109,9 @@ func newEnding(rest func(after time.Duration) int, until time.Duration) *ending 
 	s.unsent = func(net.Conn) (int, bool) { return rest(time.Since(e.began)), true }
 	s.Linger(e.began.Add(until))
 	s.open = 1
-	e.connection = &connection{Gatherer: Gatherer{Conn: half, Buffers: &s.buffers}, set: s, listener: s.Listener(nil), told: -1, counted: true}
+	e.connection = &connection{
+		Gatherer: Gatherer{Conn: half, Buffers: &s.buffers}, set: s, listener: s.Listener(nil), told: -1, counted: true,
+	}
 	return e
 }
 
@@ -166,7 +168,9 @@ func TestLinger(t *testing.T) {
 		"takes too long":           {steady(time.Hour), time.Minute, true, closes, time.Minute, 1, true},
 		"gone":                     {always(1000), time.Minute, false, func(e *ending) { e.half.gone = true; closes(e) }, 0, 0, false},
 		"cut off":                  {always(1000), time.Minute, false, func(e *ending) { cut(e.connection) }, 0, 0, false},
-		"cut off as it closes":     {always(1000), time.Minute, false, func(e *ending) { closes(e); cut(e.connection) }, 0, 0, true},
+		"cut off as it closes": {
+			always(1000), time.Minute, false, func(e *ending) { closes(e); cut(e.connection) }, 0, 0, true,
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			e := newEnding(c.rest, c.until)

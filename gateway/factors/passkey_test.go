@@ -59,7 +59,8 @@ func TestCreationOptions(t *testing.T) {
 		t.Errorf("the challenge is %q", begun.Key)
 	}
 	again := must.Get(s.BeginPasskey(NewUser{Account: "bob"}))(t)
-	if handle := decoded(t, again.Options)["user"].(map[string]any)["id"]; again.Key == begun.Key || handle == p.UserHandle {
+	handle := decoded(t, again.Options)["user"].(map[string]any)["id"]
+	if again.Key == begun.Key || handle == p.UserHandle {
 		t.Error("two ceremonies have the same challenge, or two users the same handle")
 	}
 	if strings.Contains(string(begun.Record), "public_key") {
@@ -247,10 +248,14 @@ func isAnswerError(err error) bool { return errors.Is(err, ErrRefused) || errors
 func TestHarmlessAnswers(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(said map[string]any){
-		"no crossOrigin":               func(said map[string]any) { delete(said, "crossOrigin") },
-		"a new member":                 func(said map[string]any) { said["other_keys_can_be_added_here"] = "do not compare" },
-		"token binding: supported":     func(said map[string]any) { said["tokenBinding"] = map[string]any{"status": "supported"} },
-		"token binding: not supported": func(said map[string]any) { said["tokenBinding"] = map[string]any{"status": "not-supported"} },
+		"no crossOrigin": func(said map[string]any) { delete(said, "crossOrigin") },
+		"a new member":   func(said map[string]any) { said["other_keys_can_be_added_here"] = "do not compare" },
+		"token binding: supported": func(said map[string]any) {
+			said["tokenBinding"] = map[string]any{"status": "supported"}
+		},
+		"token binding: not supported": func(said map[string]any) {
+			said["tokenBinding"] = map[string]any{"status": "not-supported"}
+		},
 	} {
 		s, a := site(t), verified()
 		a.ClientData = change
@@ -481,7 +486,9 @@ func TestAttestations(t *testing.T) {
 			return map[string]any{"alg": authenticator.ES256, "sig": sign(key, signed), "x5c": []any{[]byte("x")}}
 		}},
 		{"packed with a certificate of a maker", false, "packed", func(signed []byte, _ crypto.Signer) map[string]any {
-			return map[string]any{"alg": authenticator.ES256, "sig": sign(other, signed), "x5c": []any{makersCertificate(t, other)}}
+			return map[string]any{
+				"alg": authenticator.ES256, "sig": sign(other, signed), "x5c": []any{makersCertificate(t, other)},
+			}
 		}},
 		{"packed with no certificates", false, "packed", func(signed []byte, key crypto.Signer) map[string]any {
 			return map[string]any{"alg": authenticator.ES256, "sig": sign(key, signed), "x5c": []any{}}

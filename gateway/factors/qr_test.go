@@ -46,7 +46,8 @@ func rendered(t *testing.T, svg string) image.Image {
 		draw.Draw(canvas, r, image.NewUniform(c), image.Point{}, draw.Src)
 	}
 	number := func(text string) int { return must.Get(strconv.Atoi(text))(t) }
-	rect := regexp.MustCompile(`viewBox="0 0 (\d+) (\d+)".*<rect width="(\d+)" height="(\d+)" fill="#fff"/>`).FindStringSubmatch(svg)
+	background := regexp.MustCompile(`viewBox="0 0 (\d+) (\d+)".*<rect width="(\d+)" height="(\d+)" fill="#fff"/>`)
+	rect := background.FindStringSubmatch(svg)
 	if rect == nil || rect[1] != rect[2] || rect[1] != rect[3] || rect[1] != rect[4] {
 		t.Fatalf("no white square fills the image: %.200s", svg)
 	}

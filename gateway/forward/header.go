@@ -185,7 +185,8 @@ func (q *Request) consumedAuthorization() bool {
 	if id == nil {
 		return false
 	}
-	return id.Mechanism == policy.Basic || id.Mechanism == policy.Bearer && apitokens.PresentsToken(&q.Exchange.Credentials)
+	return id.Mechanism == policy.Basic ||
+		id.Mechanism == policy.Bearer && apitokens.PresentsToken(&q.Exchange.Credentials)
 }
 
 // ownAuthorization reports whether the Authorization header contains a token of the

@@ -35,7 +35,9 @@ func (r *rig) as(t *testing.T, users ...accounts.Account) *rig {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	clock := clocktest.New()
-	r := &rig{New(Options{Store: store.NewMemory(clock.Now), Now: clock.Now, Base: "https://gw.example.org/.authgate/"}), clock}
+	r := &rig{New(Options{
+		Store: store.NewMemory(clock.Now), Now: clock.Now, Base: "https://gw.example.org/.authgate/",
+	}), clock}
 	return r.as(t, alice(), accounts.Account{Username: "bob"})
 }
 
@@ -101,7 +103,8 @@ func TestWrongTokens(t *testing.T) {
 	token, bobs := r.token(t, "Älice"), r.token(t, "bob")
 	name := 22 // characters that have only bits of the name: 16 bytes are 21 and a third
 	for _, wrong := range []string{
-		"", "x", token[:len(token)-1], token + "A", token + "=", token[:len(token)-4] + "AAAA", bobs[:name-1] + token[name-1:], " " + token,
+		"", "x", token[:len(token)-1], token + "A", token + "=", token[:len(token)-4] + "AAAA",
+		bobs[:name-1] + token[name-1:], " " + token,
 	} {
 		r.wantInvalid(t, wrong, wrong)
 	}

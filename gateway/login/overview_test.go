@@ -51,7 +51,8 @@ func TestOverview(t *testing.T) {
 		account, _ := r.accounts.Lookup("alice")
 		token, handle := r.refresh.New(testDevice)
 		tokens := &signedIn{}
-		tokens.login = must.Get(r.logins.Begin(t.Context(), account, Device{}, Term{Lifetime: 24 * time.Hour}, nil, handle))(t)
+		term := Term{Lifetime: 24 * time.Hour}
+		tokens.login = must.Get(r.logins.Begin(t.Context(), account, Device{}, term, nil, handle))(t)
 		r.clock.Advance(10 * time.Minute)
 		r.wantRotated(t, token)
 		r.clock.Advance(time.Minute)
@@ -90,7 +91,8 @@ func TestOverviewOfSessionsThatEnd(t *testing.T) {
 	account, _ := r.accounts.Lookup("alice")
 	session := func() *signedIn {
 		id, handle := r.session.New("")
-		return &signedIn{session: id, login: must.Get(r.logins.Begin(t.Context(), account, Device{}, Term{Lifetime: time.Hour}, nil, handle))(t)}
+		term := Term{Lifetime: time.Hour}
+		return &signedIn{session: id, login: must.Get(r.logins.Begin(t.Context(), account, Device{}, term, nil, handle))(t)}
 	}
 	idle := session()
 	r.clock.Advance(8 * time.Minute)

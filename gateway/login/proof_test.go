@@ -126,7 +126,8 @@ func TestKeep(t *testing.T) {
 		t.Errorf("another login, with the factor: %v", err)
 	}
 	r.end(t, s)
-	if _, err := r.overview().Keep(t.Context(), &policy.Identity{Login: s.login.ID}, account); !errors.Is(err, ErrNoLogin) {
+	_, err = r.overview().Keep(t.Context(), &policy.Identity{Login: s.login.ID}, account)
+	if !errors.Is(err, ErrNoLogin) {
 		t.Errorf("a login that has ended: %v", err)
 	}
 }

@@ -242,7 +242,9 @@ func TestAttachConcurrently(t *testing.T) {
 	r := newRig(t)
 	s, elsewhere := r.signIn(t, "alice"), r.elsewhere(t)
 	var other string
-	r.store.Once("swap "+loginPrefix, func() { other = must.Get(elsewhere.attach(t, s, elsewhere.session, "a.example"))(t) })
+	r.store.Once("swap "+loginPrefix, func() {
+		other = must.Get(elsewhere.attach(t, s, elsewhere.session, "a.example"))(t)
+	})
 	own := must.Get(r.attach(t, s, r.session, "b.example"))(t)
 	must.Get(r.session.Authenticate(t.Context(), at("a.example", other, "")))(t)
 	must.Get(r.session.Authenticate(t.Context(), at("b.example", own, "")))(t)

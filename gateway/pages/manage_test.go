@@ -135,7 +135,8 @@ func TestManageShows(t *testing.T) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	document := rendered(t, func(w io.Writer) error {
 		return english(t).Manage(w, Manage{
-			User: User{Username: "alice"}, Logins: []OwnLogin{{"1", false, "session", "local", "192.0.2.7", "curl/8", now, now, now}},
+			User:      User{Username: "alice"},
+			Logins:    []OwnLogin{{"1", false, "session", "local", "192.0.2.7", "curl/8", now, now, now}},
 			EndAction: "/end", TokenAction: "/tokens", RevokeAction: "/revoke", NewToken: "agt_x", TokenName: "ci",
 			TokenRoles: []string{"user"},
 		})

@@ -23,10 +23,12 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 	user := User{v, v, v, v}
 	return map[string]func(io.Writer) error{
 		"sign-in": func(w io.Writer) error {
-			return p.SignIn(w, SignIn{v, v, v, true, v, v, v, NoticeThrottled, time.Minute, v, v, true, true, true, &PasskeyForm{v, v}, []Provider{{v, v}, {v, v}}})
+			return p.SignIn(w, SignIn{v, v, v, true, v, v, v, NoticeThrottled, time.Minute, v, v, true, true, true,
+				&PasskeyForm{v, v}, []Provider{{v, v}, {v, v}}})
 		},
 		"second step": func(w io.Writer) error {
-			return p.Code(w, Code{Form{v, v, true, v, v}, v, v, true, v, true, true, &PasskeyForm{v, v}, v, NoticeCode, time.Minute})
+			return p.Code(w, Code{Form{v, v, true, v, v}, v, v, true, v, true, true, &PasskeyForm{v, v}, v, NoticeCode,
+				time.Minute})
 		},
 		"signed in": func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, true, nil}) },
 		"asked":     func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, true, &Provider{v, v}}) },
@@ -38,7 +40,8 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"account": func(w io.Writer) error { return p.Account(w, Account{v, v, v, []string{v, v}, v, v, now, v, v}) },
 		"manage": func(w io.Writer) error {
 			return p.Manage(w, Manage{
-				user, v, []string{v}, v, v, v, v, ManageWrong, []OwnLogin{{v, true, v, v, v, v, now, now, now}, {v, false, v, v, v, v, now, now, now}},
+				user, v, []string{v}, v, v, v, v, ManageWrong,
+				[]OwnLogin{{v, true, v, v, v, v, now, now, now}, {v, false, v, v, v, v, now, now, now}},
 				v, v, ownFactors(v), v, "", v, []OwnToken{{v, v, []string{v}, now, now, now}}, v, v, []string{v, v},
 			})
 		},
@@ -67,7 +70,8 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 			return p.People(w, People{user, v, v, v, true, "", []string{v, "user"}, somePeople(v), PeopleExists, v, v})
 		},
 		"people and an old sign-in": func(w io.Writer) error {
-			return p.People(w, People{User: user, AccountURL: v, Action: v, Writable: true, SignInAgainURL: v, People: somePeople(v)})
+			return p.People(w, People{User: user, AccountURL: v, Action: v, Writable: true, SignInAgainURL: v,
+				People: somePeople(v)})
 		},
 		"people who cannot be changed": func(w io.Writer) error {
 			return p.People(w, People{User: user, AccountURL: v, People: somePeople(v), Notice: PeopleDisabled})
@@ -97,7 +101,8 @@ func somePeople(v string) []PersonOfList {
 func ownFactors(v string) *OwnFactors {
 	return &OwnFactors{
 		Passkeys: []OwnPasskey{{v, v}, {v, v}}, TOTP: true, RecoveryCodes: 2,
-		PasskeyOptions: v, PasskeyAction: v, PasskeyRemove: v, TOTPAction: v, TOTPRemove: v, TOTPConfirm: v, RecoveryAction: v,
+		PasskeyOptions: v, PasskeyAction: v, PasskeyRemove: v,
+		TOTPAction: v, TOTPRemove: v, TOTPConfirm: v, RecoveryAction: v,
 		NewCodes: []string{v, v}, Needed: v, ContinueURL: v,
 	}
 }
@@ -256,9 +261,14 @@ func TestSignIn(t *testing.T) {
 		alert  string
 	}{
 		"first visit": {SignIn{Action: "/login", Password: true}, []string{"post /login"}, empty, nil, "username", ""},
-		"return path": {SignIn{Action: "/login", Password: true, ReturnTo: "/a?b=c&d"}, []string{"post /login"}, append([]string{"return_to=/a?b=c&d"}, empty...), nil, "username", ""},
-		"step-up": {SignIn{Action: "/login", Password: true, Username: "alice", Notice: NoticeFactors, Factors: "2", MaxAge: "15m0s"},
-			[]string{"post /login"}, []string{"factors=2", "max_age=15m0s", "username=alice", "password="}, nil, "password", ""},
+		"return path": {SignIn{Action: "/login", Password: true, ReturnTo: "/a?b=c&d"}, []string{"post /login"},
+			append([]string{"return_to=/a?b=c&d"}, empty...), nil, "username", ""},
+		"step-up": {
+			SignIn{
+				Action: "/login", Password: true, Username: "alice", Notice: NoticeFactors, Factors: "2", MaxAge: "15m0s",
+			},
+			[]string{"post /login"}, []string{"factors=2", "max_age=15m0s", "username=alice", "password="}, nil, "password", "",
+		},
 		"wrong password": {SignIn{Action: "/login", Password: true, Username: "alice", Notice: NoticeWrong}, []string{"post /login"}, []string{"username=alice", "password="}, nil, "password", "Invalid username or password."},
 		"remember":       {SignIn{Action: "/login", Password: true, Remember: true}, []string{"post /login"}, append(slices.Clone(empty), "remember=true"), nil, "username", ""},
 		"providers":      {SignIn{Action: "/login", Providers: []Provider{a, b}}, nil, nil, []string{linkA, linkB}, "", ""},

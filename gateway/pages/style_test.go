@@ -92,7 +92,8 @@ func TestScripts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.ContentSecurityPolicy([]byte("<p>"+element), ""); !strings.Contains(got, "; script-src "+script.hash+"; ") {
+		got := p.ContentSecurityPolicy([]byte("<p>"+element), "")
+		if !strings.Contains(got, "; script-src "+script.hash+"; ") {
 			t.Errorf("%s: %s", name, got)
 		}
 		if strings.Contains(strings.ToLower(script.source), "</script") || strings.Contains(script.source, "<!--") {
@@ -100,7 +101,8 @@ func TestScripts(t *testing.T) {
 		}
 	}
 	for _, page := range []string{"", "<script>alert(1)</script>", "<script src=x></script>"} {
-		if got := p.ContentSecurityPolicy([]byte(page), ""); strings.Contains(got, "script-src") || strings.Contains(got, "connect") {
+		if got := p.ContentSecurityPolicy([]byte(page), ""); strings.Contains(got, "script-src") ||
+			strings.Contains(got, "connect") {
 			t.Errorf("with %q: %s", page, got)
 		}
 	}

@@ -144,7 +144,8 @@ func TestFail(t *testing.T) {
 			} else {
 				var got problem
 				err := json.Unmarshal([]byte(body), &got)
-				if want := (problem{Title: http.StatusText(k.status), Status: k.status, Detail: k.detail}); err != nil || !reflect.DeepEqual(got, want) {
+				want := problem{Title: http.StatusText(k.status), Status: k.status, Detail: k.detail}
+				if err != nil || !reflect.DeepEqual(got, want) {
 					t.Errorf("%s: %+v, want %+v", name, got, want)
 				}
 			}

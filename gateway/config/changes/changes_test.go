@@ -74,7 +74,8 @@ func TestChanges(t *testing.T) {
 		},
 		{"  many:", "  more: {url: \"http://127.0.0.1:4\"}\n  many:", "upstreams.more: added"},
 		{"[session, bearer]", "[bearer, session]", "routes[1].auth: [session, bearer] -> [bearer, session]"},
-		{"name: Bob", "name: " + strings.Repeat("x", 500), "accounts.users[bob].name: Bob -> " + strings.Repeat("x", 120) + "…"},
+		{"name: Bob", "name: " + strings.Repeat("x", 500),
+			"accounts.users[bob].name: Bob -> " + strings.Repeat("x", 120) + "…"},
 	} {
 		old, err := config.Parse("config.yaml", []byte(base))
 		if err != nil {
@@ -162,7 +163,8 @@ routes: [{match: /, upstream: app, auth: [session]}]
 	if changed, err = config.Load(path); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := Between(old, changed), []string{"token.secret: changed", "upstreams.app.tls.ca: the content of the file changed"}; !slices.Equal(got, want) {
+	want := []string{"token.secret: changed", "upstreams.app.tls.ca: the content of the file changed"}
+	if got := Between(old, changed); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -185,7 +187,8 @@ func TestChangesOfFactors(t *testing.T) {
 		t.Errorf("nothing has changed: %q", got)
 	}
 	write("accounts.jsonl", `{"username":"alice"}`+"\n"+`{"username":"bob"}`+"\n")
-	if got := Between(old, must.Get(config.Load(path))(t)); !slices.Equal(got, []string{"accounts.users[alice].factors: changed"}) {
+	got := Between(old, must.Get(config.Load(path))(t))
+	if !slices.Equal(got, []string{"accounts.users[alice].factors: changed"}) {
 		t.Errorf("got %q", got)
 	}
 }
