@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Conn is a connection that a Listener of a Set accepted.
+// connection is what a Listener of a Set accepts.
 type connection struct {
 	Gatherer
 	belongings
@@ -33,7 +33,7 @@ type connection struct {
 	told       int64       // written when Leave made HTTP/2 send GOAWAY; -1 if it has served a request since
 }
 
-// under returns the Conn below the layers of c, or nil.
+// under returns the connection below the layers of c, or nil.
 func under(c net.Conn) *connection {
 	for {
 		switch layer := c.(type) {

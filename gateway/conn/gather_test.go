@@ -35,14 +35,14 @@ func (r *listed) Write(b []byte) (int, error) {
 
 func (r *listed) SetReadDeadline(time.Time) error { return nil }
 
-func newGatherer(c net.Conn, keep keeping) *Gatherer {
+func newGatherer(c net.Conn, keep Keep) *Gatherer {
 	g := &Gatherer{Conn: c, Buffers: new(Buffers)}
 	g.Keep(keep)
 	return g
 }
 
 // onPipe runs f in a bubble with a Gatherer on one end of a pipe, and the other end.
-func onPipe(t *testing.T, keep keeping, f func(t *testing.T, g *Gatherer, there net.Conn)) {
+func onPipe(t *testing.T, keep Keep, f func(t *testing.T, g *Gatherer, there net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
@@ -58,21 +58,21 @@ func TestGather(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("l", longWrite)
 	for name, test := range map[string]struct {
-		keep   keeping
+		keep   Keep
 		writes []string
 		later  []bool   // flush must run
 		before []string // that is sent before flush, and in all
 		after  []string
 	}{
 		"short":           {KeepAll, []string{"a", "b", "c"}, []bool{true, false, false}, nil, []string{"abc"}},
-		"short, not kept": {keepLong, []string{"a", "b"}, []bool{false, false}, []string{"a", "b"}, []string{"a", "b"}},
-		"behind a long one": {keepLong, []string{"a", long, "b"}, []bool{false, true, false}, []string{"a"},
+		"short, not kept": {KeepLong, []string{"a", "b"}, []bool{false, false}, []string{"a", "b"}, []string{"a", "b"}},
+		"behind a long one": {KeepLong, []string{"a", long, "b"}, []bool{false, true, false}, []string{"a"},
 			[]string{"a", long + "b"}},
-		"as much as is kept": {keepLong, []string{long, long, long, long}, []bool{true, false, false, false}, nil,
+		"as much as is kept": {KeepLong, []string{long, long, long, long}, []bool{true, false, false, false}, nil,
 			[]string{strings.Repeat(long, 4)}},
-		"more than is kept": {keepLong, []string{long, long, long, long, "b"}, []bool{true, false, false, false, false},
+		"more than is kept": {KeepLong, []string{long, long, long, long, "b"}, []bool{true, false, false, false, false},
 			[]string{strings.Repeat(long, 4), "b"}, []string{strings.Repeat(long, 4), "b"}},
-		"nothing is kept": {keepNothing, []string{long, "b"}, []bool{false, false}, []string{long, "b"},
+		"nothing is kept": {KeepNothing, []string{long, "b"}, []bool{false, false}, []string{long, "b"},
 			[]string{long, "b"}},
 		"longer than any":       {KeepAll, []string{strings.Repeat(long, 5)}, []bool{false}, []string{strings.Repeat(long, 5)}, []string{strings.Repeat(long, 5)}},
 		"nothing, between some": {KeepAll, []string{"a", "", "b"}, []bool{true, false, false}, nil, []string{"ab"}},
@@ -126,7 +126,7 @@ func TestGatherMemory(t *testing.T) {
 // speed of the reader.
 func TestGatherAll(t *testing.T) {
 	t.Parallel()
-	for _, keep := range []keeping{keepLong, KeepAll, keepNothing} {
+	for _, keep := range []Keep{KeepLong, KeepAll, KeepNothing} {
 		here, there := net.Pipe()
 		g := newGatherer(here, keep)
 		var sent bytes.Buffer
@@ -169,7 +169,7 @@ func TestGatherBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := make(chan bool)
 		to := &blocking{}
-		g := newGatherer(to, keepLong)
+		g := newGatherer(to, KeepLong)
 		to.hook = func() {
 			<-next
 			if g.passes(1) {
@@ -221,7 +221,7 @@ func TestGatherWaits(t *testing.T) {
 // After kept bytes could not be sent, reads and writes fail, whatever the deadlines.
 func TestGatherFails(t *testing.T) {
 	t.Parallel()
-	onPipe(t, keepLong, func(t *testing.T, g *Gatherer, _ net.Conn) {
+	onPipe(t, KeepLong, func(t *testing.T, g *Gatherer, _ net.Conn) {
 		must.Do(t, g.SetWriteDeadline(time.Now().Add(time.Second)))
 		must.Get(g.Write(make([]byte, longWrite)))(t)
 		synctest.Wait()
@@ -273,7 +273,7 @@ func TestGatherFailsReading(t *testing.T) {
 func TestGatherFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	to := &listed{fail: io.ErrClosedPipe}
-	g := newGatherer(to, keepLong)
+	g := newGatherer(to, KeepLong)
 	if n, err := g.Write([]byte("a")); n != 0 || !errors.Is(err, to.fail) {
 		t.Errorf("%d bytes, %v", n, err)
 	}

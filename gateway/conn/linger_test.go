@@ -233,14 +233,14 @@ func TestLingerEnds(t *testing.T) {
 func TestLingerKept(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		keep  keeping
+		keep  Keep
 		reads time.Duration // when the client reads
 		want  int
 	}{
 		"slow":           {KeepAll, 20 * time.Second, longWrite},
 		"too slow":       {KeepAll, 40 * time.Second, 0},
-		"HTTP/1.1":       {keepLong, 4 * time.Second, longWrite},
-		"HTTP/1.1, slow": {keepLong, 20 * time.Second, 0},
+		"HTTP/1.1":       {KeepLong, 4 * time.Second, longWrite},
+		"HTTP/1.1, slow": {KeepLong, 20 * time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

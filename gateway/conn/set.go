@@ -231,7 +231,7 @@ func (s *Set) State(outer net.Conn, state http.ConnState) {
 			s.dismiss(c)
 		}
 	case http.StateHijacked, http.StateClosed:
-		c.Keep(keepNothing) // what comes before the end of a WebSocket must not be cut off with it
+		c.Keep(KeepNothing) // what comes before the end of a WebSocket must not be cut off with it
 		s.unlist(c)
 	}
 }

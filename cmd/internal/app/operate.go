@@ -65,8 +65,11 @@ func (o operator) EndLoginsOf(ctx context.Context, username string) (int, error)
 // Invite implements control.Gateway.
 func (o operator) Invite(ctx context.Context, username string) (string, error) {
 	link, err := o.gateway.Invite(ctx, username)
-	if errors.Is(err, accounts.ErrNotInFile) || errors.Is(err, accounts.ErrNotWritable) {
-		err = fmt.Errorf("%w: it is not in accounts.file, is disabled, or the file cannot be written by the gateway",
+	switch {
+	case errors.Is(err, accounts.ErrNotInFile):
+		err = fmt.Errorf("%w: it is not in accounts.file, or disabled", control.ErrNotInvited)
+	case errors.Is(err, accounts.ErrNotWritable):
+		err = fmt.Errorf("%w: the gateway cannot write accounts.file, which is to get the password",
 			control.ErrNotInvited)
 	}
 	return link, err

@@ -34,8 +34,8 @@ type Client struct {
 	http *http.Client
 }
 
-// Find returns a client for the gateway with a data_dir. The error wraps errNone if
-// none runs. If several run, pid chooses one; 0 chooses none.
+// Find returns a client for the gateway with a data_dir. If several run, pid chooses one;
+// 0 chooses none.
 func Find(ctx context.Context, dataDir string, pid int) (*Client, error) {
 	all, err := clients(ctx, Folder(dataDir))
 	if err != nil {
