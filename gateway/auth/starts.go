@@ -28,7 +28,13 @@ func NewStarts(now func() time.Time) *Starts {
 	return &Starts{now: now, begun: lru.New[netip.Addr, *rate.Limiter](startClients)}
 }
 
-// Begin counts a sign-in of a client. The error is a *ThrottledError if there are too many.
+// StartsError refuses to begin a sign-in because its client has begun too many.
+type StartsError struct{ RetryAfter time.Duration }
+
+// Error implements error.
+func (e *StartsError) Error() string { return "auth: too many sign-ins were begun" }
+
+// Begin counts a sign-in of a client. The error is a *StartsError if there are too many.
 func (s *Starts) Begin(client netip.Addr) error {
 	key := ClientKey(client)
 	limit, known := s.begun.Get(key)
@@ -39,7 +45,7 @@ func (s *Starts) Begin(client netip.Addr) error {
 		}
 	}
 	if !limit.AllowN(s.now(), 1) {
-		return &ThrottledError{RetryAfter: time.Second}
+		return &StartsError{RetryAfter: time.Second}
 	}
 	return nil
 }

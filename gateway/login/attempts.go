@@ -75,7 +75,7 @@ func (a *Attempts) New(browser, name, issuer, returnTo string) *Attempt {
 }
 
 // Begin records the attempt, which expires after AttemptLifetime. The error is a
-// *auth.ThrottledError if the client begins too many.
+// *auth.StartsError if the client begins too many.
 func (a *Attempts) Begin(ctx context.Context, client netip.Addr, attempt *Attempt) error {
 	if err := a.starts.Begin(client); err != nil {
 		return err

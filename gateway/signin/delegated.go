@@ -1,7 +1,6 @@
 package signin
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -179,15 +178,7 @@ func (d *delegatedLogin) begin(ex *web.Exchange, p *mechanism.Provider, r web.Re
 	if err != nil {
 		return err
 	}
-	err = attempts.Begin(&ex.Store, ex.Peer.Client, attempt)
-	var throttled *auth.ThrottledError
-	if errors.As(err, &throttled) {
-		return &web.Error{
-			Status: http.StatusTooManyRequests, Detail: "Too many sign-ins were begun from your address. Try again later.",
-			Cause: err, RetryAfter: throttled.RetryAfter,
-		}
-	}
-	if err != nil {
+	if err := attempts.Begin(&ex.Store, ex.Peer.Client, attempt); err != nil {
 		return err
 	}
 	cookies.Set(ex, cookies.Names.Browser, browser, login.AttemptLifetime)

@@ -46,7 +46,7 @@ func (p *passkeySignIn) options(ex *web.Exchange) error {
 	var options json.RawMessage
 	if account == nil {
 		if err := p.starts.Begin(ex.Peer.Client); err != nil {
-			return tooManyStarts(err)
+			return err
 		}
 		options, err = p.proofs.BeginSignIn(&ex.Store)
 	} else {
@@ -210,16 +210,4 @@ func (p *passkeySignIn) again(ex *web.Exchange, a *arrival, step *accounts.Accou
 	ex.Failed(err, http.StatusUnauthorized)
 	page := pages.SignIn{Remembered: a.remember, Notice: pages.NoticePasskey}
 	p.password.page.write(ex, http.StatusUnauthorized, a.then, page)
-}
-
-// tooManyStarts is the error of a client that begins too many sign-ins.
-func tooManyStarts(err error) error {
-	throttled, ok := errors.AsType[*auth.ThrottledError](err)
-	if !ok {
-		return err
-	}
-	return &web.Error{
-		Status: http.StatusTooManyRequests, Detail: "Too many sign-ins were begun from your address. Try again later.",
-		Cause: err, RetryAfter: throttled.RetryAfter,
-	}
 }

@@ -325,21 +325,30 @@ func TestPasskeysOff(t *testing.T) {
 	address.WantAt("192.0.2.1", 404, "POST", "/signin/passkey/options", "{}", rig.JSON)
 }
 
-// Options are records in the store. One address cannot fill it.
-func TestTooManyPasskeyOptions(t *testing.T) {
+// Options are records in the store, and each look at an invitation reads it. One address cannot
+// fill it, or guess without end.
+func TestTooManyStarts(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t, "")
-	refused := 0
-	for range 1100 {
-		w := p.Do("POST", "/signin/passkey/options", "{}", rig.JSON)
-		if w.Code == 429 && w.Header().Get("Retry-After") == "1" {
-			refused++
+	for _, c := range []struct {
+		method, target, body string
+		status               int // of those that are not too many
+	}{
+		{"POST", "/signin/passkey/options", "{}", 200},
+		{"GET", "/signin/invite?token=x", "", 400},
+	} {
+		refused := 0
+		for range 1100 {
+			w := p.Do(c.method, c.target, c.body, rig.JSON)
+			if w.Code == 429 && w.Header().Get("Retry-After") == "1" && strings.Contains(w.Body.String(), "sign-ins were begun") {
+				refused++
+			}
 		}
+		if refused != 100 {
+			t.Errorf("%s: %d of 1100 were refused", c.target, refused)
+		}
+		q := rig.Request(c.method, c.target, c.body, rig.JSON)
+		q.RemoteAddr = "198.51.100.1:1"
+		p.WantOf(c.status, q)
 	}
-	if refused != 100 {
-		t.Errorf("%d of 1100 were refused", refused)
-	}
-	q := rig.Request("POST", "/signin/passkey/options", "{}", rig.JSON)
-	q.RemoteAddr = "198.51.100.1:1"
-	p.WantOf(200, q)
 }

@@ -111,6 +111,7 @@ func toHTTP(ctx context.Context, err error) *Error {
 		failed    *upstream.Error
 		storage   *guard.Error
 		throttled *auth.ThrottledError
+		starts    *auth.StartsError
 		limited   *rate.LimitedError
 	)
 	answer := func(status int, detail string) *Error { return &Error{Status: status, Detail: detail, Cause: err} }
@@ -130,6 +131,8 @@ func toHTTP(ctx context.Context, err error) *Error {
 	case errors.As(err, &throttled):
 		return named(pages.ProblemLogins, retryLater(answer(429, "Too many failed logins. Try again later."),
 			throttled.RetryAfter))
+	case errors.As(err, &starts):
+		return retryLater(answer(429, "Too many sign-ins were begun from your address. Try again later."), starts.RetryAfter)
 	case errors.As(err, &limited):
 		return retryLater(answer(429, "Too many requests. Try again later."), limited.RetryAfter)
 	case errors.Is(err, auth.ErrNoCredentials), errors.Is(err, auth.ErrRejected):
