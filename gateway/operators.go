@@ -55,9 +55,11 @@ func tellEnded(ctx context.Context, service *web.Service, ended *login.Login) {
 // were. API tokens stay. After an error some may still be valid.
 func (g *Gateway) EndLoginsOf(ctx context.Context, username string) (int, error) {
 	st := g.state.Load()
-	// Without a login of its own, so that all are others.
-	id := &policy.Identity{Username: policy.NormalName(username), Provider: policy.LocalProvider}
-	ended, err := mechanism.Overview(st.mechanisms, st.federation).EndOthers(store.Ending(ctx), id)
+	// Logins know the name as the account has it, which may be another form of username.
+	if account, ok := st.mechanisms.Accounts.Lookup(username); ok {
+		username = account.Username
+	}
+	ended, err := mechanism.Overview(st.mechanisms, st.federation).EndAll(store.Ending(ctx), username)
 	for _, login := range ended {
 		tellEnded(ctx, &g.service, login)
 	}

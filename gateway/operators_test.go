@@ -4,7 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/login"
 )
 
@@ -84,4 +86,20 @@ func TestOperatorEndsDelegatedLogin(t *testing.T) {
 		t.Errorf("ended: %t, %v", found, err)
 	}
 	r.want(401, "GET", "/delegated/", "", session)
+}
+
+// All logins of a user end by any form of the name, and nobody else's.
+func TestOperatorEndsLoginsOf(t *testing.T) {
+	t.Parallel()
+	decomposed := "e\u0301lan"
+	r, _ := newFileRig(t, "accounts.yaml", strings.Replace(fileAccounts, "username: bob", `username: "`+decomposed+`"`, 1))
+	for _, name := range []string{decomposed, "\u00e9lan"} {
+		alice, elan := r.client.Login(ownrig.Alice), r.client.Login(signInWith(name, "builder"))
+		if n, err := r.EndLoginsOf(t.Context(), name); n != 1 || err != nil {
+			t.Errorf("%q: ended %d, %v", name, n, err)
+		}
+		r.client.WantSession(401, elan)
+		r.client.WantSession(200, alice)
+		r.clock.Advance(time.Second)
+	}
 }
