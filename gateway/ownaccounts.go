@@ -21,7 +21,7 @@ func (a ownAccounts) SetPassword(
 	verified := change.Verified
 	err = a.edit(ctx, &changed, ownChange{
 		Owner:  change.Owner,
-		change: accounts.SetPasswordHash(verified.Hash.Encoded(), change.Hash),
+		change: accounts.SetPasswordHash(verified, change.Hash),
 		same:   func(running *accounts.Account) bool { return running.Version() == verified.Version() },
 		goOn: func(o *login.Overview, owner *accounts.Account) (*login.Login, error) {
 			return o.Renew(ctx, change.Identity, owner, change.Give)

@@ -10,16 +10,23 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/accounts"
 	ownrig "authgate/gateway/endpoint/rig"
+	"authgate/internal/test/must"
 )
+
+// peopleConfig is the configuration with accounts in a file, and admins who look after them.
+func peopleConfig(t *testing.T) string {
+	t.Helper()
+	return strings.Replace(fileConfig(t, "accounts.yaml"), "accounts: {", "accounts: {admins: {roles: [admin]}, ", 1)
+}
 
 // newPeopleRig returns a rig where alice and bob look after the accounts of a file.
 func newPeopleRig(t *testing.T) (r *rig, path string) {
 	t.Helper()
 	users := strings.Replace(fileAccounts, "username: bob, roles: [user]", "username: bob, roles: [user, admin]", 1)
 	r, path = newFileRig(t, "accounts.yaml", users)
-	r.mustReload(strings.Replace(fileConfig(t, "accounts.yaml"),
-		"accounts: {", "accounts: {admins: {roles: [admin]}, ", 1))
+	r.mustReload(peopleConfig(t))
 	r.clock.Advance(time.Second)
 	return r, path
 }
@@ -126,6 +133,22 @@ func TestInvitationOfANamesake(t *testing.T) {
 			r.setPassword(303, token, "looking-glass")
 		})
 	}
+}
+
+// An account that is removed and added again is another one, also if no gateway has seen the
+// file without it.
+func TestInvitationOfAnUnseenNamesake(t *testing.T) {
+	t.Parallel()
+	r, _ := newPeopleRig(t)
+	alice := r.client.Login(ownrig.Alice)
+	target, _ := invitation(t, r.people(201, alice, "add", `{"username":"carol"}`))
+	r.client.Want(200, "GET", target, "", ownrig.Browser)
+	file := r.state.Load().config.AccountsFile()
+	for _, edit := range []accounts.Edit{{Username: "carol", Remove: true}, {Username: "carol", Add: true}} {
+		must.Do(t, file.Edit(t.Context(), edit))
+	}
+	restarted := must.Get(startRig(t, r.dir, peopleConfig(t), r.store, r.clock.Now))(t)
+	restarted.client.Want(400, "GET", target, "", ownrig.Browser)
 }
 
 // However two people who look after accounts take that from each other at once, one of them

@@ -3,6 +3,7 @@ package accounts
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"reflect"
@@ -19,14 +20,17 @@ var (
 	// ErrExists: there is an account of that name, or of one that differs only in case or
 	// Unicode normalization.
 	ErrExists = errors.New("the account exists already")
-	// ErrOtherHash: the file has another hash for the account.
-	ErrOtherHash = errors.New("accounts.file has another password hash for the account")
+	// ErrOtherHash: the file has another hash for the account, or a namesake of it.
+	ErrOtherHash = errors.New("accounts.file has another password hash for the account, or a later account of its name")
 	// ErrInvalid: the new content would not be valid.
 	ErrInvalid = errors.New("the edited file would not be valid")
 	// ErrElsewhere: a value is not written in place, where it can be replaced.
 	ErrElsewhere = errors.New("what is to change comes from a variable, an alias or a file of its own, or " +
 		"belongs to several accounts; write it in place")
 )
+
+// idLength is the number of characters of an ID.
+const idLength = 12
 
 // File is the file of accounts of a configuration.
 type File struct {
@@ -39,10 +43,11 @@ type File struct {
 // Edit is a change of one account.
 type Edit struct {
 	Username string
-	// Add makes a new account, after the others. Remove removes the account after Change.
+	// Add makes a new account with an ID of its own, after the others. Remove removes the
+	// account after Change.
 	Add, Remove bool
-	// Change changes the account, which is as the file has it; a new one has its name. It
-	// must not change the elements of lists. Nil changes nothing.
+	// Change changes the account, which is as the file has it; a new one has its name and ID.
+	// It must not change the elements of lists. Nil changes nothing.
 	Change func(*Account) error
 	// Check looks at all accounts as the file has them, before Change, while nobody else can
 	// edit the file. It must not change them. Nil checks nothing.
@@ -79,10 +84,11 @@ func (f *File) Users() ([]Account, error) {
 	return append(users, f.Main...), err
 }
 
-// SetPasswordHash is a change of an Edit: another hash in the place of old.
-func SetPasswordHash(old, changed string) func(*Account) error {
+// SetPasswordHash is a change of an Edit: another hash in the place of that of an account,
+// which is still the one in the file.
+func SetPasswordHash(of *Account, changed string) func(*Account) error {
 	return func(a *Account) error {
-		if a.PasswordHash.Reveal() != old {
+		if a.PasswordHash.Reveal() != of.Hash.Encoded() || a.ID != of.ID {
 			return ErrOtherHash
 		}
 		a.PasswordHash = strictyaml.Secret(changed)
@@ -107,7 +113,7 @@ func (f *File) edited(content []byte, e Edit) ([]byte, error) {
 	}
 	want := slices.Clone(users)
 	if e.Add {
-		at, want = len(users), append(want, Account{Username: e.Username})
+		at, want = len(users), append(want, Account{Username: e.Username, ID: newID()})
 	}
 	if e.Change != nil {
 		if err := e.Change(&want[at]); err != nil {
@@ -126,6 +132,9 @@ func (f *File) edited(content []byte, e Edit) ([]byte, error) {
 	}
 	return next, nil
 }
+
+// newID returns an ID that no account has had before.
+func newID() string { return rand.Text()[:idLength] }
 
 // find returns the index of the account of an edit among the accounts of the file.
 func (f *File) find(users []Account, e Edit) (int, error) {

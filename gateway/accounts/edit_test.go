@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/password"
 	"authgate/internal/test/must"
 )
 
@@ -36,7 +37,16 @@ func checked(t testing.TB, file, content string) []Account {
 // editHash changes the hash of a user in the content of a file from oldHash to newHash.
 func editHash(file, content, username string) ([]byte, error) {
 	f := &File{Path: file, Reader: newReader}
-	return f.edited([]byte(content), Edit{Username: username, Change: SetPasswordHash(oldHash, newHash)})
+	return f.edited([]byte(content), Edit{Username: username, Change: SetPasswordHash(hashed(oldHash), newHash)})
+}
+
+// hashed returns an account with a hash.
+func hashed(hash string) *Account {
+	parsed, err := password.Parse(hash)
+	if err != nil {
+		panic(err)
+	}
+	return &Account{Hash: parsed}
 }
 
 // The hash changes, and nothing else in the file.
@@ -102,6 +112,8 @@ func TestSetPasswordHashRefuses(t *testing.T) {
 	}{
 		"another account": {"accounts.yaml", alice, "carol", ErrNotInFile},
 		"another hash": {"accounts.yaml", "- {username: alice, password_hash: \"" + otherHash + "\"}\n",
+			"alice", ErrOtherHash},
+		"a namesake": {"accounts.yaml", "- {username: alice, id: x, password_hash: \"" + oldHash + "\"}\n",
 			"alice", ErrOtherHash},
 		"a variable": {"accounts.yaml", "- {username: alice, password_hash: \"${AUTHGATE_TEST_HASH}\"}\n",
 			"alice", ErrElsewhere},

@@ -2,10 +2,12 @@ package accounts
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
 	"authgate/gateway/factors"
+	"authgate/internal/test/must"
 )
 
 // editCase is an edit of alice, and what it makes of a file.
@@ -130,13 +132,18 @@ func editCases() []editCase {
 	}
 }
 
+var newIDText = regexp.MustCompile(`(\r?\n +|, )"?id"?: "?[A-Z2-7]{12}"?`)
+
+// withoutNewID returns a content without the ID of the account that was added.
+func withoutNewID(content []byte) []byte { return newIDText.ReplaceAll(content, nil) }
+
 // An edit changes what it must change, and nothing else.
 func TestEditYAML(t *testing.T) {
 	t.Parallel()
 	f := &File{Path: "accounts.yaml", Reader: newReader}
 	for _, c := range editCases() {
 		got, err := f.edited([]byte(c.content), c.edit)
-		if err != nil || string(got) != c.want {
+		if got = withoutNewID(got); err != nil || string(got) != c.want {
 			t.Errorf("%s: %v\n%s\nwant\n%s", c.name, err, got, c.want)
 		}
 	}
@@ -166,8 +173,33 @@ func TestEditLines(t *testing.T) {
 		{"added to nothing", "", add("bob", func(*Account) {}), `{"username": "bob"}` + "\n"},
 	} {
 		got, err := f.edited([]byte(c.content), c.edit)
-		if err != nil || string(got) != c.want {
+		if got = withoutNewID(got); err != nil || string(got) != c.want {
 			t.Errorf("%s: %v\n%s\nwant\n%s", c.name, err, got, c.want)
+		}
+	}
+}
+
+// Each account that is added has another ID, which edits keep. IDs make versions.
+func TestEditGivesIDs(t *testing.T) {
+	t.Parallel()
+	for file, content := range map[string]string{
+		"accounts.yaml": "- username: alice\n", "accounts.jsonl": "{\"username\": \"alice\"}\n",
+	} {
+		f := &File{Path: file, Reader: newReader}
+		ids := map[string]bool{}
+		var versions []string
+		for range 2 {
+			added := must.Get(f.edited([]byte(content), add("bob", func(*Account) {})))(t)
+			got := checked(t, file, string(must.Get(f.edited(added, alter(func(a *Account) { a.Roles = []string{"a"} })))(t)))
+			if got[0].ID != "" || len(got[1].ID) != idLength {
+				t.Errorf("%s: alice has the ID %q, bob %q", file, got[0].ID, got[1].ID)
+			}
+			ids[got[1].ID] = true
+			bob, _ := newAccounts(got...).Lookup("bob")
+			versions = append(versions, bob.Version())
+		}
+		if len(ids) != 2 || versions[0] == versions[1] {
+			t.Errorf("%s: the IDs %v, the versions %q", file, ids, versions)
 		}
 	}
 }

@@ -232,7 +232,7 @@ func TestEdit(t *testing.T) {
 	f := &File{Path: path, Reader: newReader}
 	set := func(ready, apply func() error) error {
 		return f.Edit(t.Context(), Edit{
-			Username: "alice", Change: SetPasswordHash(oldHash, newHash), Ready: ready, Apply: apply,
+			Username: "alice", Change: SetPasswordHash(hashed(oldHash), newHash), Ready: ready, Apply: apply,
 		})
 	}
 	applied := func() error { wantContent(t, path, strings.ReplaceAll(content, oldHash, newHash)); return nil }

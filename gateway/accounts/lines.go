@@ -125,7 +125,7 @@ func (l *userLines) account(user int, account *Account) {
 
 // accountKeys are the keys of an account in JSON, sorted.
 var accountKeys = []string{
-	"disabled", "email", "name", "passkeys", "password_hash", "recovery_codes", "roles", "totp", "username",
+	"disabled", "email", "id", "name", "passkeys", "password_hash", "recovery_codes", "roles", "totp", "username",
 }
 
 // fieldOf returns the field of an account for a key as a pointer to a string, a list of
@@ -144,6 +144,8 @@ func fieldOf(a *Account, key string) any {
 		return &a.Roles
 	case "disabled":
 		return &a.Disabled
+	case "id":
+		return &a.ID
 	case "passkeys":
 		return &a.Factors.Passkeys
 	case "totp":

@@ -41,7 +41,7 @@ func TestOldRecordsAreTakenOver(t *testing.T) {
 	alice := Account{Username: "alice", Hash: passwordtest.Argon2id("one"), Roles: []string{"a", "b"}}
 	bob := Account{Username: "bob", Hash: passwordtest.Argon2id("two")}
 	since, loaded := time.Unix(7, 8), time.Unix(1000, 0)
-	version := func(a Account) string { return version(a.Username, a.Hash) }
+	version := func(a Account) string { return version(&a) }
 	asJSON := must.Get(json.Marshal(map[string]any{"alice": map[string]any{"version": version(alice), "since": since},
 		"bob": map[string]any{"version": version(bob), "since": since}}))(t)
 	binary := times{fingerprintOf(version(alice)): since.UnixNano(), fingerprintOf(version(bob)): since.UnixNano()}

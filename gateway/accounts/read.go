@@ -135,6 +135,7 @@ type fileAccount struct {
 	Email        string            `yaml:"email"`
 	Roles        []string          `yaml:"roles"`
 	Disabled     bool              `yaml:"disabled"`
+	ID           string            `yaml:"id"`
 	Passkeys     []factors.Passkey `yaml:"passkeys"`
 	TOTP         *factors.TOTP     `yaml:"totp"`
 	Recovery     []string          `yaml:"recovery_codes"`
@@ -143,7 +144,7 @@ type fileAccount struct {
 func (a *fileAccount) account() Account {
 	return Account{
 		Username: a.Username, PasswordHash: a.PasswordHash,
-		Name: a.Name, Email: a.Email, Roles: a.Roles, Disabled: a.Disabled,
+		Name: a.Name, Email: a.Email, Roles: a.Roles, Disabled: a.Disabled, ID: a.ID,
 		Factors: factors.Set{Passkeys: a.Passkeys, TOTP: a.TOTP, Recovery: a.Recovery},
 	}
 }

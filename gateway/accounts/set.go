@@ -31,6 +31,9 @@ type Account struct {
 	Roles []string `yaml:"roles"` // no entry is empty
 	// Disabled accounts cannot sign in.
 	Disabled bool `yaml:"disabled"`
+	// ID tells an account that File.Edit has added from an earlier one of the same name. It is
+	// empty for others.
+	ID string `yaml:"-"`
 	// Factors are what the account has beside its password. Only an account of the file can
 	// have some: in the main file their keys are unknown.
 	Factors factors.Set `yaml:"-"`
@@ -41,8 +44,9 @@ type Account struct {
 	proven  time.Time // since when it has the LoginVersion; set only if that is not Version
 }
 
-// Version returns a fingerprint of the user name and the stored password hash. What a user
-// has by the account records it, so a changed password ends that. It is empty for an
+// Version returns a fingerprint of the user name, the stored password hash and the ID. What a
+// user has by the account records it, so a changed password ends that, and so does the end of
+// the account: a later namesake has another ID. It is empty for an
 // account that is not from a Set.
 func (a *Account) Version() string { return a.version }
 
@@ -93,7 +97,7 @@ func New(users []Account, key *DecoyKey) *Set {
 	a := &Set{byName: make(map[string]*Account, len(users)), decoys: newDecoys(key, users)}
 	for i := range users {
 		user := &users[i]
-		user.version = version(user.Username, user.Hash)
+		user.version = version(user)
 		user.proof = user.version
 		if user.Factors.Any() {
 			user.proof = fingerprintText(user.version + "\x00" + factorsVersion(user.Factors))
@@ -103,8 +107,13 @@ func New(users []Account, key *DecoyKey) *Set {
 	return a
 }
 
-func version(username string, hash password.Hash) string {
-	return fingerprintText(username + "\x00" + hash.Encoded())
+// version returns the Version of an account.
+func version(a *Account) string {
+	text := a.Username + "\x00" + a.Hash.Encoded()
+	if a.ID != "" {
+		text += "\x00" + a.ID
+	}
+	return fingerprintText(text)
 }
 
 // factorsVersion returns what of factors ends logins when it changes.

@@ -59,7 +59,7 @@ func decodeTaken(record []byte) (map[string]taken, error) {
 func (c *Changes) note(at time.Time, change Change) {
 	before, after := byUsername(change.Before), byUsername(change.After)
 	for name, old := range before {
-		if now := after[name]; now == nil || now.Hash.Encoded() != old.Hash.Encoded() {
+		if now := after[name]; now == nil || version(now) != version(old) {
 			c.take(change.Kind, old, at, nil)
 		}
 	}
@@ -73,7 +73,7 @@ func (c *Changes) note(at time.Time, change Change) {
 			continue
 		case change.Before == nil:
 			continue // a start gives nothing back: an older configuration may start last
-		case old == nil || old.Disabled || now.Hash.Encoded() != old.Hash.Encoded():
+		case old == nil || old.Disabled || version(now) != version(old):
 			delete(c.taken, keyOf(change.Kind, now))
 			continue
 		}
@@ -164,7 +164,7 @@ func (c *Changes) any(since int64) bool {
 }
 
 func keyOf(kind string, a *Account) string {
-	return kind + ":" + version(a.Username, a.Hash)
+	return kind + ":" + version(a)
 }
 
 func byUsername(users []Account) map[string]*Account {

@@ -13,14 +13,14 @@ import (
 // writtenOrder returns accountKeys in the order in which a new account has them.
 func writtenOrder() []string {
 	return []string{
-		"username", "name", "email", "roles", "disabled", "password_hash", "passkeys", "totp", "recovery_codes",
+		"username", "name", "email", "roles", "disabled", "id", "password_hash", "passkeys", "totp", "recovery_codes",
 	}
 }
 
 // mayLack reports whether an account without a value does not have its key. Then the key is
 // removed with its value.
 func mayLack(key string) bool {
-	return slices.Contains([]string{"password_hash", "passkeys", "totp", "recovery_codes"}, key)
+	return slices.Contains([]string{"id", "password_hash", "passkeys", "totp", "recovery_codes"}, key)
 }
 
 // longList reports whether each element of a list has a line of its own where that is

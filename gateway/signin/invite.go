@@ -125,7 +125,7 @@ func (i *invite) set(ex *web.Exchange, account *accounts.Account, token, next st
 	ctx, cancel := context.WithTimeout(ex.Store.Detached(), inviteTime)
 	defer cancel()
 	editor := i.options.Editor
-	replace := accounts.SetPasswordHash(account.Hash.Encoded(), hash)
+	replace := accounts.SetPasswordHash(account, hash)
 	var ended []*login.Login
 	err = editor.Edit(ctx, accounts.Edit{
 		Username: account.Username,
