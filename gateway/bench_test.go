@@ -185,7 +185,7 @@ func BenchmarkPasskeySignIn(b *testing.B) {
 		if w.Code != http.StatusOK {
 			b.Fatalf("a sign-in with a passkey: %d %s", w.Code, w.Body)
 		}
-		session := w.Result().Cookies()[0] // nobody has thousands of logins
+		session := w.Result().Cookies()[0] // no user has thousands of logins
 		r.want(http.StatusOK, "POST", "/logout", "", "Cookie: "+session.Name+"="+session.Value)
 		b.StartTimer()
 	}

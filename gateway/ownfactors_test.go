@@ -303,7 +303,7 @@ func TestFactorsNeedProof(t *testing.T) {
 }
 
 // A login that ends, or an account that changes, while its change waits for the file takes the
-// change along: whoever is thrown out leaves nothing behind.
+// change along: a user who is thrown out leaves nothing behind.
 func TestFactorOfALoginThatEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(r *rig, thief, owner signedIn){
@@ -479,7 +479,7 @@ func TestLedToAFactor(t *testing.T) {
 	ownrig.WantPage(t, page, `id="new-codes"`, `href="/vault/a?b=c"`, "not you need a second factor")
 	r.stub()
 	p.Sees("https://gw.example/vault/a?b=c", "alice")
-	// Nobody is led to a place that is not the gateway's.
+	// No user is led to a place that is not the gateway's.
 	for _, place := range []string{"https://evil.example/", "//evil.example/", "javascript:alert(1)"} {
 		_, page = p.Visit("GET", "https://gw.example/account?factors=2&return_to="+url.QueryEscape(place), "")
 		ownrig.WantPage(t, page, "not evil.example", "not javascript")

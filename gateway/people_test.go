@@ -96,7 +96,7 @@ func TestPeople(t *testing.T) {
 }
 
 // An invitation serves no later account of the same name, and none that was disabled in
-// between, whoever changes the file.
+// between, by any change of the file.
 func TestInvitationOfANamesake(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(r *rig, alice ownrig.SignedIn, path string){

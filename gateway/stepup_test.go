@@ -215,7 +215,7 @@ func TestStepUpOfPages(t *testing.T) {
 		wantStepUp(t, "a script", r.want(401, "GET", "/fresh/", "", header...), stepUpFresh)
 	}
 	w = r.want(401, "GET", "/script/", "", alice.cookie, browser)
-	wantStepUp(t, "a route that leads nobody", w, stepUpFresh)
+	wantStepUp(t, "a route without sign-in", w, stepUpFresh)
 	if !strings.Contains(w.Body.String(), `href="/signin?max_age=15m0s&amp;return_to=%2Fscript%2F"`) {
 		t.Errorf("the page leads nowhere: %s", w.Body)
 	}

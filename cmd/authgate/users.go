@@ -229,9 +229,9 @@ func usersAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a user without a password",
-		Long: "Add a user to the end of accounts.file. The account has no password, so nobody can\n" +
-			"sign in to it until the user sets one: authgate users invite prints a link for\n" +
-			"that. The file is made if it does not exist.",
+		Long: "Add a user to the end of accounts.file. The account has no password, so no user\n" +
+			"can sign in to it until one is set: authgate users invite prints a link for that.\n" +
+			"The file is made if it does not exist.",
 		Example: "  authgate users add carol --roles staff,admin --email carol@example.org",
 	}
 	roles := cmd.Flags().String("roles", "", "roles, separated by commas")
@@ -383,9 +383,9 @@ func usersInviteCommand() *cobra.Command {
 		Short: "Print a link with which a user sets a password",
 		Long: "Print a link with which a user of accounts.file sets a password, and may add a\n" +
 			"factor. It is valid once, for 72 hours, and until the next one is made. It ends with\n" +
-			"the account, and when the account is disabled or gets another password. Whoever has\n" +
-			"the link can set the password: send it on a way that you trust. Factors that the\n" +
-			"user has stay.\n\n" +
+			"the account, and when the account is disabled or gets another password. Anyone who\n" +
+			"has the link can set the password: send it on a way that you trust. Factors that\n" +
+			"the user has stay.\n\n" +
 			"The running gateway makes the link. Without one the exit status is 1.",
 		Example: "  authgate users invite carol",
 		Args:    usage(cobra.ExactArgs(1)),

@@ -21,7 +21,7 @@ var phone = webauthn.VirtualAuthenticatorOptions{
 	IsUserVerified: true, AutomaticPresenceSimulation: true,
 }
 
-// securityKey is a device that keeps nothing and knows nobody: whoever has it touches it.
+// securityKey is a device that keeps nothing and verifies no user: a touch is enough.
 var securityKey = webauthn.VirtualAuthenticatorOptions{
 	Protocol: webauthn.AuthenticatorProtocolCtap2, Ctap2version: webauthn.Ctap2versionCtap20,
 	Transport: webauthn.AuthenticatorTransportUsb, AutomaticPresenceSimulation: true,

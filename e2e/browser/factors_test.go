@@ -150,7 +150,7 @@ func passkeysInBrowser(t *testing.T, c *chromium) {
 	up.None(t)
 }
 
-// securityKeyInBrowser: a key that knows nobody is the second factor after the password, and
+// securityKeyInBrowser: a key that verifies no user is the second factor after the password, and
 // nothing without it. Several devices of one person do not get in the way of each other.
 func securityKeyInBrowser(t *testing.T, c *chromium) {
 	g, up := c.factorsGateway(t)

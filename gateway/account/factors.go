@@ -61,7 +61,7 @@ func (f *ownFactors) rows() []endpoint.Row {
 	}
 }
 
-// enabled returns why nobody can have a factor.
+// enabled returns why no user can have a factor.
 func (f *ownFactors) enabled(offered bool) error {
 	switch {
 	case !offered:

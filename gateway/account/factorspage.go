@@ -75,8 +75,8 @@ func (p *page) onward(from web.Return) string {
 }
 
 // demandOf returns what the sign-in must have proved of a user who changes their factors: the
-// password and any factor that the account has, not long ago. Otherwise whoever finds an open
-// session, or knows the password, could take the account over.
+// password and any factor that the account has, not long ago. Otherwise a person who finds an
+// open session, or knows the password, could take the account over.
 func demandOf(owner *accounts.Account) policy.Demand {
 	d := policy.Demand{Factors: 1, MaxAge: freshSignIn}
 	if owner.Factors.Any() {

@@ -150,7 +150,8 @@ func TestPeopleAreHiddenFromOthers(t *testing.T) {
 	}
 }
 
-// Nobody's page load goes to the sign-in page, and from there to the people, or to nothing.
+// A page load without a login goes to the sign-in page, and from there to the people, or to
+// nothing.
 func TestPeopleLeadNobodyToSignIn(t *testing.T) {
 	t.Parallel()
 	r := newPeople(t)

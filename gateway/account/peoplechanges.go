@@ -165,8 +165,8 @@ func (p *people) inFile() (users []accounts.Account) {
 }
 
 // check returns the account that is to be changed, nil for a new one, and why the user may
-// not change it. It goes by the accounts of the file as they are while nobody else can
-// change them: another one who looks after accounts may have changed those since the request
+// not change it. It goes by the accounts of the file as they are while no other change
+// can be made: another one who looks after accounts may have changed those since the request
 // began.
 func (p *people) check(
 	ctx context.Context, ex *web.Exchange, c *peopleChange, order *peopleOrder, users []accounts.Account,

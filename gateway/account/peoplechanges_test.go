@@ -79,8 +79,8 @@ func TestPeopleEnd(t *testing.T) {
 	linkOf(t, toPeople(r, 201, r.Login(rig.Alice).Cookie, "invite", `{"username":"alice"}`))
 }
 
-// Nobody gives a role that they do not have, neither to a new account, nor to another, nor to
-// themselves.
+// A user cannot give a role that they do not have, neither to a new account, nor to another,
+// nor to themselves.
 func TestPeopleGrantNothingBeyondThemselves(t *testing.T) {
 	t.Parallel()
 	r := newPeople(t)
@@ -119,7 +119,7 @@ func TestPeopleOutOfReach(t *testing.T) {
 	rig.WantPage(t, page, "This account has a role that you do not have", `not name="username" value="root"`)
 }
 
-// Nobody disables, demotes or resets themselves, so the last one who looks after accounts
+// A user cannot disable, demote or reset themselves, so the last one who looks after accounts
 // cannot be lost.
 func TestPeopleLeaveThemselvesAlone(t *testing.T) {
 	t.Parallel()

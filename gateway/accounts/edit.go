@@ -49,8 +49,8 @@ type Edit struct {
 	// Change changes the account, which is as the file has it; a new one has its name and ID.
 	// It must not change the elements of lists. Nil changes nothing.
 	Change func(*Account) error
-	// Check looks at all accounts as the file has them, before Change, while nobody else can
-	// edit the file. It must not change them. Nil checks nothing.
+	// Check looks at all accounts as the file has them, before Change, while no other edit
+	// can be made. It must not change them. Nil checks nothing.
 	Check func(users []Account) error
 	// Ready is called once when only the disk, or an editor, can still prevent the change.
 	// Nil does nothing.

@@ -122,9 +122,9 @@ func editCases() []editCase {
 		{"added in brackets", "[{username: alice}]\n", full, "[{username: alice}, " + fullFlow + "]\n"},
 		{"added in lines of brackets", "[\n  {username: alice}, # hers\n]\n", plain,
 			"[\n  {username: alice},\n  {username: bob} # hers\n]\n"},
-		{"added to none", "# people\n[] # nobody yet\n# end\n", full,
-			"# people\n" + strings.TrimSuffix(fullBlock, "\n") + " # nobody yet\n# end\n"},
-		{"added to none in lines", "[\n  # nobody yet\n]\n", plain, "[{username: bob}\n  # nobody yet\n]\n"},
+		{"added to none", "# people\n[] # none yet\n# end\n", full,
+			"# people\n" + strings.TrimSuffix(fullBlock, "\n") + " # none yet\n# end\n"},
+		{"added to none in lines", "[\n  # none yet\n]\n", plain, "[{username: bob}\n  # none yet\n]\n"},
 		{"added to comments", "# people\n\n", full, "# people\n\n" + fullBlock},
 		{"added to nothing", "", plain, "- username: bob\n"},
 		{"added after a mark", "---\n", plain, "---\n- username: bob\n"},
@@ -169,7 +169,7 @@ func TestEditLines(t *testing.T) {
 		{"removed, the last", "{\"username\":\"alice\"}\n", Edit{Username: "alice", Remove: true}, "# no accounts\n"},
 		{"added", "{\"username\":\"alice\"}\n" + zoe, add("bob", func(a *Account) { a.Roles = []string{"a"} }),
 			"{\"username\":\"alice\"}\n" + zoe + `{"username": "bob", "roles": ["a"]}` + "\n"},
-		{"added to comments", "# nobody\n", add("bob", func(*Account) {}), "# nobody\n" + `{"username": "bob"}` + "\n"},
+		{"added to comments", "# none\n", add("bob", func(*Account) {}), "# none\n" + `{"username": "bob"}` + "\n"},
 		{"added to nothing", "", add("bob", func(*Account) {}), `{"username": "bob"}` + "\n"},
 	} {
 		got, err := f.edited([]byte(c.content), c.edit)
@@ -262,7 +262,7 @@ func TestEditRefuses(t *testing.T) {
 		"a check fails":       {two, Edit{Username: "alice", Check: func([]Account) error { return errTold }}, errTold},
 		"invalid before":      {"- username: alice\n- username: ALICE\n", rename, nil},
 		"no list":             {"alice: {}\n", add("bob", func(*Account) {}), nil},
-		"nothing":             {"# nobody\n", rename, nil},
+		"nothing":             {"# none\n", rename, nil},
 	} {
 		got, err := f.edited([]byte(c.content), c.edit)
 		if err == nil || got != nil || c.want != nil && !errors.Is(err, c.want) {

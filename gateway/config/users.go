@@ -22,7 +22,7 @@ type basic struct {
 type localAccounts struct {
 	File  string             `yaml:"file"`
 	Users []accounts.Account `yaml:"users"` // includes the users of the file
-	// Admins is who looks after the accounts of the file; all must hold. Nil: nobody.
+	// Admins is who looks after the accounts of the file; all must hold. Nil: no user does.
 	Admins []policy.Ref `yaml:"admins,single"`
 }
 
@@ -102,7 +102,7 @@ func (c *Config) checkAdmins(r *report, refs *references, policies *policy.Set) 
 }
 
 // Admins returns what decides who looks after the accounts of the file, by a session. It is
-// nil if nobody does.
+// nil if no user does.
 func (c *Config) Admins() *policy.Route { return c.admins }
 
 // checkRealm checks the realm of the section basic.

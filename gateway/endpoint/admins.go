@@ -17,8 +17,8 @@ func NothingHere(reason string) error {
 }
 
 // conceal hides the endpoint from all but the users who look after accounts. It leads those
-// of them to a sign-in whose login proves too little, and nobody's page load. It reports
-// whether it has answered.
+// of them to a sign-in whose login proves too little, and page loads without a login. It
+// reports whether it has answered.
 func (e *Endpoint) conceal(ex *web.Exchange) (answered bool, err error) {
 	o := e.options
 	if o.Admins == nil {

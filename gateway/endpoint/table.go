@@ -23,7 +23,7 @@ type Options struct {
 	// MayAddFactor reports whether an account may have a second factor, and has none; nil: no
 	// account may.
 	MayAddFactor func(*accounts.Account) bool
-	// Admins decides who looks after accounts; nil: nobody does.
+	// Admins decides who looks after accounts; nil: no user does.
 	Admins *policy.Route
 	// Editor changes accounts.
 	Editor Editor

@@ -84,7 +84,7 @@ func hostile() map[string]func(a *authenticator.Authenticator) {
 		"no response":             inAnswer("response", nil),
 		"a response of text":      inAnswer("response", "x"),
 		"large":                   inAnswer("clientExtensionResults", map[string]any{"x": strings.Repeat("x", maxAnswer)}),
-		"signed by nobody": func(a *authenticator.Authenticator) {
+		"no signature": func(a *authenticator.Authenticator) {
 			a.Answer = func(answer map[string]any) {
 				response := answer["response"].(map[string]any)
 				delete(response, "signature")

@@ -48,8 +48,8 @@
 // exact, and no two members of an object have names that differ only in case.
 //
 // A passkey proves two factors by itself only if its authenticator verified the user, now
-// and when the passkey was added. Whoever finds an authenticator without a PIN could set
-// one; what such a PIN verifies is not the user.
+// and when the passkey was added. A person who finds an authenticator without a PIN
+// could set one; such a PIN does not verify the user.
 //
 // The gateway trusts no makers of authenticators. An attestation that names one cannot be
 // verified, and is refused. It is not asked for.

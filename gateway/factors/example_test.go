@@ -9,8 +9,8 @@ import (
 	"authgate/internal/test/authenticator"
 )
 
-// A user adds a passkey, and signs in with it. The map stands for the store, and the variable
-// set for the account in the file.
+// A user adds a passkey, and signs in with it. The map is the store, and the variable set is
+// the account in the file.
 func Example_passkey() {
 	site, err := factors.NewRelyingParty("example.org", "Example", "https://auth.example.org")
 	if err != nil {

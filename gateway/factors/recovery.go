@@ -93,7 +93,7 @@ func typedRecovery(typed string) (string, bool) {
 	return code, len(code) == recoveryLength && strings.Trim(code, recoverySymbols) == ""
 }
 
-// hashRecovery returns the hash of a code. One SHA-256 is enough: whoever has the hash must
+// hashRecovery returns the hash of a code. One SHA-256 is enough: a person who has the hash must
 // try 2^77 codes to find one, which no speed of hashing makes possible. Passwords
 // need a slow hash because people choose them. The name of the account and a label are part
 // of the hash, so that a hash copied to another account, or from another use, opens nothing.

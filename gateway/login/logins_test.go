@@ -105,7 +105,7 @@ func TestDamagedRecordsDecideNothing(t *testing.T) {
 	}
 }
 
-// A login ends when the factors of its account change, whoever changes them.
+// A login ends when the factors of its account change, by any change of the file.
 func TestFactorsOfAccount(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

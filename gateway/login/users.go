@@ -248,7 +248,7 @@ func (u *Users) Issuer(name string) (issuer string, ok bool) {
 
 // Known returns who a subject of a provider is, as far as it has said, and when it was
 // asked. The identity has no mechanism, login or expiry. The error is ErrRejected if
-// nobody is known, or if the provider has another issuer now.
+// the subject is not known, or if the provider has another issuer now.
 func (u *Users) Known(ctx context.Context, name, issuer, subject string) (*policy.Identity, time.Time, error) {
 	known, _, err := u.known(ctx, &delegation{Provider: name, Issuer: issuer, User: subject})
 	if err != nil {

@@ -79,7 +79,7 @@ func sorted(policy string) string {
 	return before + "; script-src " + strings.Join(hashes, " ") + ";" + after
 }
 
-// The policy allows the scripts that a page has, and no other, whoever wrote it.
+// The policy allows the product's scripts that a page has, and no other script.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	p := english(t)

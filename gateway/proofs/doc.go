@@ -17,10 +17,10 @@
 //
 // # Limits and threats
 //
-// Whoever loses the store loses no factor. Counters are then those of the enrolment, TOTP
+// If the store is lost, all factors remain. Counters are then those of the enrolment, TOTP
 // steps those of the confirmation, and used recovery codes stay used: they are gone from the
 // file. A TOTP code that was used in the last minute could then be used again.
 //
-// TOTP secrets are encrypted; see Key. Whoever loses the key has accounts with a factor that
+// TOTP secrets are encrypted; see Key. If the key is lost, accounts have a factor that
 // no code fits. A password alone does not open them; a passkey or a recovery code does.
 package proofs

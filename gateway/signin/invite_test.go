@@ -171,7 +171,7 @@ func TestInviteRefused(t *testing.T) {
 	r.Want(400, "GET", "/signin/invite", "", rig.Browser)
 }
 
-// Another site cannot send the form, and the page tells its address to nobody.
+// Another site cannot send the form, and the page does not tell its address to other sites.
 func TestInvitePage(t *testing.T) {
 	t.Parallel()
 	r, alice := invitedRig(t)

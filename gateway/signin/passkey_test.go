@@ -154,7 +154,7 @@ func TestForgedPasskeyAnswers(t *testing.T) {
 		"no user":          func(a *authenticator.Authenticator) { a.Anonymous = true },
 		"another key":      func(a *authenticator.Authenticator) { a.Credentials[0].Key = bob.Credentials[0].Key },
 		"no verification":  func(a *authenticator.Authenticator) { a.Verified = false },
-		"nobody there":     func(a *authenticator.Authenticator) { a.Absent = true },
+		"no user there":    func(a *authenticator.Authenticator) { a.Absent = true },
 		"an older counter": func(a *authenticator.Authenticator) { a.Credentials[0].Counter = 0 },
 		"another challenge": func(a *authenticator.Authenticator) {
 			a.ClientData = func(c map[string]any) { c["challenge"] = strings.Repeat("A", 43) }
@@ -318,7 +318,7 @@ func TestPasskeysOff(t *testing.T) {
 		"not data-passkey")
 	rig.WantPage(t, p.Want(200, "POST", "/login", rig.AliceForm, rig.Form, rig.Browser), `name="code"`, "not data-passkey")
 
-	// Without a file of accounts nobody can have a passkey.
+	// Without a file of accounts no user can have a passkey.
 	plain := rig.New(t, rig.Base)
 	rig.WantPage(t, plain.Want(200, "GET", "/signin", "", rig.Browser), `autocomplete="username"`, "not <script")
 	address := newPeopleOf(t, strings.Replace(rig.Base, "https://gw.example", "https://192.0.2.1", 1))

@@ -126,7 +126,7 @@ func (s *secondStep) serve(ex *web.Exchange) error {
 	if a.mechanisms, err = s.narrow(ex, []policy.Mechanism{policy.Session}); err != nil {
 		return err
 	}
-	// Whoever comes too late begins again, with the same place to go on to.
+	// A user who comes too late begins again, with the same place to go on to.
 	ex.SignIn = &web.SignInLink{Page: s.site.WithReturn(s.site.Own("signin"), a.then), Always: true}
 	secret := values.Get(stepField)
 	if a.account, err = s.proofs.Step(&ex.Store, secret, ex.Credentials.Browser); err != nil {

@@ -93,7 +93,7 @@ func TestNoOracleOfFactors(t *testing.T) {
 	p.Login(withCode(rig.Alice, recovery[0])) // which no wrong password has used up
 }
 
-// Neither Basic, nor a token, nor a refresh stands in for a second factor.
+// Neither Basic, nor a token, nor a refresh is a way around a second factor.
 func TestNoWayAroundTheSecondFactor(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t, "")
