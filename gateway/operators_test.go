@@ -88,7 +88,7 @@ func TestOperatorEndsDelegatedLogin(t *testing.T) {
 	r.want(401, "GET", "/delegated/", "", session)
 }
 
-// All logins of a user end by any form of the name, and nobody else's.
+// All logins of a user end by any form of the name, and no logins of another user.
 func TestOperatorEndsLoginsOf(t *testing.T) {
 	t.Parallel()
 	decomposed := "e\u0301lan"

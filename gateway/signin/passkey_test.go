@@ -340,7 +340,8 @@ func TestTooManyStarts(t *testing.T) {
 		refused := 0
 		for range 1100 {
 			w := p.Do(c.method, c.target, c.body, rig.JSON)
-			if w.Code == 429 && w.Header().Get("Retry-After") == "1" && strings.Contains(w.Body.String(), "sign-ins were begun") {
+			if w.Code == 429 && w.Header().Get("Retry-After") == "1" &&
+				strings.Contains(w.Body.String(), "sign-ins were begun") {
 				refused++
 			}
 		}

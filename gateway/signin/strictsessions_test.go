@@ -90,7 +90,9 @@ func TestStrictSessionsAndOtherSites(t *testing.T) {
 		// With a session at public_url, which the browser sends only from there, and with one at both.
 		for range 2 {
 			home, wiki := p.Jars["gw.example"], p.Jars["wiki.example.org"]
-			p.Jars["gw.example"], p.Jars["wiki.example.org"], p.Extra = rig.Jar{}, rig.Jar{"__Host-authgate_login": wiki["__Host-authgate_login"]}, []string{crossSite}
+			p.Jars["gw.example"] = rig.Jar{}
+			p.Jars["wiki.example.org"] = rig.Jar{"__Host-authgate_login": wiki["__Host-authgate_login"]}
+			p.Extra = []string{crossSite}
 			at, w = p.Visit("GET", link, "")
 			wiki = p.Jars["wiki.example.org"]
 			if !strings.HasPrefix(at, "https://gw.example/") || !strings.Contains(w.Body.String(), `http-equiv="refresh"`) {
