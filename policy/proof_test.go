@@ -69,6 +69,8 @@ func TestStepUp(t *testing.T) {
 			proved(1, 0), forbid, "policy: any"},
 		{"the alternative that asks for less", spec{Any: []policy.Ref{two, inline(spec{MaxAge: time.Minute}), fresh}},
 			proved(1, time.Hour), stepUp(policy.Demand{MaxAge: 15 * time.Minute}), "policy: any"},
+		{"and it comes first", spec{Any: []policy.Ref{fresh, inline(spec{MaxAge: time.Minute}), two}},
+			proved(1, time.Hour), stepUp(policy.Demand{MaxAge: 15 * time.Minute}), "policy: any"},
 		{"an alternative, and a role besides", spec{Roles: []string{"admin"}, Any: []policy.Ref{two, fresh}},
 			proved(1, time.Hour), forbid, "policy: roles"},
 		{"the only alternative", spec{Any: []policy.Ref{two}}, proved(1, 0),
@@ -120,6 +122,22 @@ func TestStepUpOfOwners(t *testing.T) {
 	}
 	if d := route.Decide(owner.Reduced([]string{"user"}), req); d.Outcome != policy.Forbid {
 		t.Errorf("a token without the role: %+v", d)
+	}
+	// A role of the owner that the token does not have can make the policy stricter.
+	noAdmin := inline(spec{None: []policy.Ref{inline(spec{Roles: []string{"admin"}})}})
+	for _, c := range []struct {
+		spec spec
+		want policy.Decision
+	}{
+		{spec{Factors: 2, All: []policy.Ref{noAdmin}}, policy.Decision{Outcome: policy.Forbid}},
+		{spec{Any: []policy.Ref{noAdmin, inline(spec{Factors: 2})}}, policy.Decision{Outcome: policy.StepUp, Demand: want}},
+		{spec{Any: []policy.Ref{inline(spec{MaxAge: time.Minute, All: []policy.Ref{noAdmin}}), inline(spec{Factors: 2})}},
+			policy.Decision{Outcome: policy.StepUp, Demand: policy.Demand{Factors: 2, MaxAge: time.Minute}}},
+	} {
+		d := policyRoute(t, nil, inline(c.spec)).Decide(owner.Reduced([]string{"user"}), req)
+		if d.Outcome != c.want.Outcome || d.Demand != c.want.Demand || d.Rule == "policy" {
+			t.Errorf("%+v: got %+v", c.spec, d)
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ func TestProof(t *testing.T) {
 			methods("hwk", "mfa")},
 		"nothing counts":      {TwoFactors{}, object{"amr": []string{"mfa"}, "acr": ""}, policy.Proof{}},
 		"a class that counts": {configured, object{"acr": "urn:two"}, methods("mfa")},
+		"no class at all":     {TwoFactors{AMR: []string{""}, ACR: []string{""}}, nil, policy.Proof{}},
 		"one that almost does": {configured, object{"acr": "URN:two", "amr": []string{"MFA", "mfa "}},
 			methods("MFA", "mfa ")},
 		"several classes":    {configured, object{"acr": []string{"urn:two"}}, policy.Proof{}},
