@@ -107,11 +107,10 @@ func random(n int) []byte {
 type Owner struct {
 	Account string // the user name
 	Passkey Passkey
-	Counter int64 // the highest signature counter that was stored; 0 if none was
 }
 
 // Lookup returns the owner of the passkey with a credential id, or nil if there is none.
-type Lookup func(credentialID string) (*Owner, error)
+type Lookup func(credentialID string) *Owner
 
 // NewUser is a user who adds a passkey.
 type NewUser struct {

@@ -36,7 +36,7 @@
 //	key, err := factors.CeremonyKey(answer)
 //	// take the record out of the store, then:
 //	assertion, err := site.FinishSignIn(record, answer, lookup)
-//	// store assertion.Counter if CounterRises, then:
+//	// store assertion.Counter if it rises above what is stored, then:
 //	login.AMR = assertion.AMR()
 //
 // # Limits and threats

@@ -24,11 +24,11 @@ func Example_passkey() {
 		delete(stored, key)
 		return record
 	}
-	lookup := func(id string) (*factors.Owner, error) {
+	lookup := func(id string) *factors.Owner {
 		if p, ok := set.Passkey(id); ok {
-			return &factors.Owner{Account: "alice", Passkey: p}, nil
+			return &factors.Owner{Account: "alice", Passkey: p}
 		}
-		return nil, nil
+		return nil
 	}
 
 	begun, _ := site.BeginPasskey(factors.NewUser{Account: "alice", Passkeys: set.Passkeys})

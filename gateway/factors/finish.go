@@ -9,7 +9,7 @@ import (
 
 // FinishPasskey checks the answer to BeginPasskey, a RegistrationResponseJSON. The account
 // must be the one for which the ceremony began. The caller adds the passkey to its Set. The
-// errors are ErrMalformed, ErrRefused, ErrName and those of lookup.
+// errors are ErrMalformed, ErrRefused and ErrName.
 func (rp *RelyingParty) FinishPasskey(
 	kept []byte, account, name string, answer []byte, lookup Lookup,
 ) (*Passkey, error) {
@@ -38,9 +38,7 @@ func (rp *RelyingParty) FinishPasskey(
 		return nil, err
 	}
 	p := newPasskey(r, name, parsed)
-	if owner, err := lookup(p.ID); err != nil {
-		return nil, err
-	} else if owner != nil {
+	if lookup(p.ID) != nil {
 		return nil, refused("an account has this passkey already")
 	}
 	return p, nil
@@ -110,8 +108,9 @@ func newPasskey(r *record, name string, c *protocol.ParsedCredentialCreationData
 type Assertion struct {
 	Account string
 	Passkey Passkey
-	// Counter is the signature counter now. The caller stores it before the login, unless a
-	// higher one is stored by then: see CounterRises.
+	// Counter is the signature counter now, above that of the enrolment. The caller stores it
+	// before the login, and refuses the login unless it rises above the one that is stored by
+	// then: see CounterRises.
 	Counter int64
 	// Verified says that the authenticator verified the user, as it did at the enrolment.
 	Verified bool
@@ -129,8 +128,8 @@ func (a *Assertion) AMR() []string {
 }
 
 // FinishSignIn checks the answer to BeginSignIn or BeginSecondFactor, an
-// AuthenticationResponseJSON. It always proves two factors. The errors are ErrMalformed,
-// ErrRefused with ErrCounter and ErrUnverified, and those of lookup.
+// AuthenticationResponseJSON. It always proves two factors. The errors are ErrMalformed and
+// ErrRefused, with ErrCounter and ErrUnverified.
 func (rp *RelyingParty) FinishSignIn(kept, answer []byte, lookup Lookup) (*Assertion, error) {
 	r, err := readRecord(kept, toSignIn, toFollow)
 	if err != nil {
@@ -175,10 +174,7 @@ func (r *record) owner(parsed *protocol.ParsedCredentialAssertionData, lookup Lo
 	if len(parsed.RawID) > maxCredentialID {
 		return nil, malformed("the credential id is longer than %d bytes", maxCredentialID)
 	}
-	owner, err := lookup(id)
-	if err != nil {
-		return nil, err
-	}
+	owner := lookup(id)
 	if owner == nil || owner.Account == "" || owner.Passkey.ID != id {
 		return nil, refused("no account has this passkey")
 	}
@@ -219,7 +215,7 @@ func (rp *RelyingParty) checkAssertion(
 	if data.Flags.HasBackupEligible() != owner.Passkey.BackupEligible {
 		return refused("the passkey has changed whether it can be backed up")
 	}
-	if !CounterRises(max(owner.Counter, owner.Passkey.SignCount), int64(data.Counter)) {
+	if !CounterRises(owner.Passkey.SignCount, int64(data.Counter)) {
 		return ErrCounter
 	}
 	return nil

@@ -227,11 +227,6 @@ func TestOwners(t *testing.T) {
 	if got, err := s.FinishSignIn(begun.Record, answer, s.lookup); !errors.Is(err, ErrRefused) {
 		t.Errorf("a passkey that was removed: got %+v, %v", got, err)
 	}
-	down := errors.New("the store is down")
-	_, err := s.FinishSignIn(begun.Record, answer, func(string) (*Owner, error) { return nil, down })
-	if !errors.Is(err, down) || isAnswerError(err) {
-		t.Errorf("a lookup that fails: got %v", err)
-	}
 }
 
 // TestTaken checks that a credential id belongs to one account, and to it once.
@@ -250,39 +245,26 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// TestCounters checks that the counter of a passkey must rise, above what is stored and what
-// it was at the enrolment, unless it has none.
+// TestCounters checks that the counter of a passkey must rise above what it was at the
+// enrolment, unless it has none. What is stored later is for package proofs.
 func TestCounters(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		enrolled, stored int64
-		now              uint32
-		ok               bool
+		enrolled int64
+		now      uint32
+		ok       bool
 	}{
-		{0, 0, 0, true}, {0, 0, 1, true}, {5, 0, 6, true}, {5, 0, 5, false}, {5, 0, 4, false}, {5, 0, 0, false},
-		{5, 9, 10, true}, {5, 9, 9, false}, {5, 9, 6, false}, {9, 5, 9, false}, {0, 9, 0, false}, {0, 1, 1, false},
-		{1<<32 - 2, 0, 1<<32 - 1, true}, {1<<32 - 1, 0, 0, false},
+		{0, 0, true}, {0, 1, true}, {5, 6, true}, {5, 5, false}, {5, 4, false}, {5, 0, false},
+		{1<<32 - 2, 1<<32 - 1, true}, {1<<32 - 1, 0, false},
 	} {
 		s, a := site(t), verified()
 		p := s.add(a, "alice", "key")
-		s.owners[p.ID].Passkey.SignCount, s.owners[p.ID].Counter = c.enrolled, c.stored
+		s.owners[p.ID].Passkey.SignCount = c.enrolled
 		a.Credentials[0].Counter = c.now - 1
 		got, err := s.signIn(a)
 		if (err == nil) != c.ok || err != nil && !errors.Is(err, ErrCounter) || err == nil && got.Counter != int64(c.now) {
 			t.Errorf("%+v: got %+v, %v", c, got, err)
 		}
-	}
-}
-
-// TestClone checks that of an authenticator and its copy, the one that is behind is refused.
-func TestClone(t *testing.T) {
-	t.Parallel()
-	s, a := site(t), verified()
-	s.add(a, "alice", "key")
-	clone := a.Clone()
-	must.Get(s.signIn(a))(t)
-	if got, err := s.signIn(clone); !errors.Is(err, ErrCounter) || !errors.Is(err, ErrRefused) {
-		t.Errorf("got %+v, %v", got, err)
 	}
 }
 

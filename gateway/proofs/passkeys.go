@@ -118,7 +118,7 @@ func (p *Proofs) SignIn(ctx context.Context, answer []byte) (*SignedIn, error) {
 	if err != nil {
 		return nil, err
 	}
-	assertion, err := p.Site.FinishSignIn(begun.Record, answer, p.owner(ctx))
+	assertion, err := p.Site.FinishSignIn(begun.Record, answer, p.owner)
 	if err != nil {
 		return nil, err
 	}
@@ -132,34 +132,27 @@ func (p *Proofs) SignIn(ctx context.Context, answer []byte) (*SignedIn, error) {
 	return &SignedIn{Account: account, Assertion: assertion}, nil
 }
 
-// owner returns who has a passkey, with the counter that the store has.
-func (p *Proofs) owner(ctx context.Context) factors.Lookup {
-	return func(id string) (*factors.Owner, error) {
-		account, ok := p.owners[id]
-		if !ok {
-			return nil, nil
-		}
-		passkey, _ := account.Factors.Passkey(id)
-		raw, err := record.Find(ctx, p.Store, counterKey(id))
-		if err != nil {
-			return nil, err
-		}
-		counter, err := number(raw)
-		return &factors.Owner{Account: account.Username, Passkey: passkey, Counter: counter}, err
+// owner returns who has a passkey. It implements factors.Lookup.
+func (p *Proofs) owner(id string) *factors.Owner {
+	account, ok := p.owners[id]
+	if !ok {
+		return nil
 	}
+	passkey, _ := account.Factors.Passkey(id)
+	return &factors.Owner{Account: account.Username, Passkey: passkey}
 }
 
 func counterKey(id string) string { return counterPrefix + record.Hash([]byte(id)) }
 
-// count stores the counter of an assertion, unless a higher one is stored by now. A passkey
-// without a counter needs no record.
+// count stores the counter of an assertion if it rises above the one that is stored by now. A
+// passkey without a counter needs no record.
 func (p *Proofs) count(ctx context.Context, a *factors.Assertion) error {
 	return store.Update(ctx, p.Store, counterKey(a.Passkey.ID), func(kept []byte) (store.Edit, error) {
 		stored, err := number(kept)
 		if err != nil {
 			return store.Edit{}, err
 		}
-		if !factors.CounterRises(max(stored, a.Passkey.SignCount), a.Counter) {
+		if !factors.CounterRises(stored, a.Counter) {
 			return store.Edit{}, factors.ErrCounter
 		}
 		if a.Counter == 0 {
@@ -183,7 +176,7 @@ func (p *Proofs) AddPasskey(
 	if err != nil {
 		return nil, nil, err
 	}
-	added, err = p.Site.FinishPasskey(begun.Record, account.Username, name, answer, p.owner(ctx))
+	added, err = p.Site.FinishPasskey(begun.Record, account.Username, name, answer, p.owner)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -126,6 +126,31 @@ func TestCounter(t *testing.T) {
 	}
 }
 
+// Of the counter of the enrolment and the stored one, the higher counts, whichever that is.
+func TestStoredCounters(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	key := verified()
+	r.addPasskey(key, "alice")
+	passkey := &r.account("alice").Factors.Passkeys[0]
+	for _, c := range []struct {
+		enrolled int64
+		stored   string
+		now      uint32
+		ok       bool
+	}{
+		{5, "9", 10, true}, {5, "9", 9, false}, {5, "9", 6, false}, {9, "5", 9, false}, {9, "5", 10, true},
+		{0, "9", 0, false}, {0, "1", 1, false}, {0, "1", 2, true},
+	} {
+		passkey.SignCount, key.Credentials[0].Counter = c.enrolled, c.now-1
+		must.Do(t, r.Store.Put(t.Context(), counterKey(passkey.ID), []byte(c.stored), time.Time{}))
+		_, err := r.SignIn(t.Context(), must.Get(key.Get(r.begun(r.BeginSignIn(t.Context()))))(t))
+		if (err == nil) != c.ok || err != nil && !errors.Is(err, factors.ErrCounter) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
 // Without a site there are no passkeys, and without an issuer no new TOTP. TOTP that an
 // account has goes on.
 func TestOff(t *testing.T) {
