@@ -12,7 +12,7 @@ import (
 
 // ownAccounts changes accounts in accounts.file for their users. It implements
 // account.Accounts.
-type ownAccounts struct{ editor }
+type ownAccounts struct{ gateway *Gateway }
 
 // SetPassword implements account.Accounts.
 func (a ownAccounts) SetPassword(

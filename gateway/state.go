@@ -111,10 +111,9 @@ func (g *Gateway) mount(st *state) (err error) {
 		Site: st.site, CrossSite: st.crossSite, Now: g.storage.now, Realm: st.config.Basic.Realm, Used: st.routing.used,
 		Local: st.mechanisms, Federation: st.federation, Admins: st.config.Admins(), Editor: editor{g, st.config},
 	}
-	owned := ownAccounts{editor{g, st.config}}
-	o.MayAddFactor = account.MayAddFactor(owned, st.mechanisms.Proofs)
+	o.MayAddFactor = account.MayAddFactor(o.Editor, st.mechanisms.Proofs)
 	s := signin.New(o)
-	rows := append(s.Rows, account.Rows(o, s, owned)...)
+	rows := append(s.Rows, account.Rows(o, s, ownAccounts{g})...)
 	st.home = account.Home(o)
 	st.endpoints, err = endpoint.New(o, st.config.OwnEndpoints(), rows)
 	return err

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"authgate/gateway/accounts"
+	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/proofs"
 	"authgate/policy"
 )
 
-// changeTime bounds how long a change waits for others, and for the file.
+// changeTime bounds how long the change of an account waits for others, and for the file.
 const changeTime = 30 * time.Second
 
 // Errors of Accounts.
@@ -22,12 +23,8 @@ var (
 	ErrFixed = errors.New("account: the account cannot be changed here")
 )
 
-// Accounts changes local accounts for their users.
+// Accounts changes accounts of the file of accounts for their users.
 type Accounts interface {
-	// Writable reports whether there is a file of accounts that can be changed.
-	Writable() bool
-	// Has reports whether the account of that name is in the file.
-	Has(username string) bool
 	// SetPassword gives an account another password hash. It applies when SetPassword
 	// returns without an error. The errors are ErrChanged, ErrFixed, and failures.
 	SetPassword(ctx context.Context, change PasswordChange) (ChangedAccount, error)
@@ -68,9 +65,9 @@ type ChangedAccount struct {
 }
 
 // MayAddFactor is that of endpoint.Options.
-func MayAddFactor(a Accounts, p *proofs.Proofs) func(*accounts.Account) bool {
+func MayAddFactor(e endpoint.Editor, p *proofs.Proofs) func(*accounts.Account) bool {
 	return func(account *accounts.Account) bool {
 		offered := p.Site != nil || p.Issuer != ""
-		return offered && !account.Factors.Any() && a.Writable() && a.Has(account.Username)
+		return offered && !account.Factors.Any() && e.Writable() && e.Has(account.Username)
 	}
 }

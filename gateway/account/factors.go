@@ -63,28 +63,15 @@ func (f *ownFactors) rows() []endpoint.Row {
 
 // enabled returns why no user can have a factor.
 func (f *ownFactors) enabled(offered bool) error {
-	switch {
-	case !offered:
+	if !offered {
 		return fixedFactors(proofs.ErrOff)
-	case !f.page.owned.Writable():
-		return fixedFactors(errors.New("accounts.file is not set, or cannot be replaced"))
 	}
-	return nil
+	return f.page.writable(fixedFactors)
 }
 
 // may returns why the user cannot have factors here.
 func (f *ownFactors) may(id *policy.Identity) error {
-	owner, ok := f.page.owner(id)
-	switch {
-	case !ok:
-		return &web.Error{
-			Status: http.StatusForbidden, Detail: "Only users with a local account have second factors here.",
-			Cause: errors.New("the user signed in at a provider"),
-		}
-	case !f.page.owned.Has(owner.Username):
-		return fixedFactors(errors.New("the account is not in accounts.file"))
-	}
-	return nil
+	return f.page.mayChange(id, "Only users with a local account have second factors here.", fixedFactors)
 }
 
 // demand returns what the sign-in of the user must have proved.

@@ -17,8 +17,8 @@ import (
 
 // offerFactors adds to the page what its user has beside the password, and can change of it.
 func (p *page) offerFactors(ex *web.Exchange, id *policy.Identity, view *pages.Manage) {
-	owner, ok := p.owner(id)
-	if !ok || !p.owned.Writable() || !p.owned.Has(owner.Username) {
+	owner, ok := p.changeable(id)
+	if !ok {
 		return
 	}
 	proved := p.options.Local.Proofs

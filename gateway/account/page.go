@@ -75,6 +75,35 @@ func (p *page) owner(id *policy.Identity) (*accounts.Account, bool) {
 	return p.options.Local.Accounts.Lookup(id.Username)
 }
 
+// changeable returns the account of a user if it can be changed here.
+func (p *page) changeable(id *policy.Identity) (*accounts.Account, bool) {
+	owner, ok := p.owner(id)
+	return owner, ok && p.options.Editor.Writable() && p.options.Editor.Has(owner.Username)
+}
+
+// mayChange returns why a user has no account that can be changed: the user of a provider is
+// told the detail, and for another reason the error is that of fixed.
+func (p *page) mayChange(id *policy.Identity, detail string, fixed func(error) error) error {
+	owner, ok := p.owner(id)
+	switch {
+	case !ok:
+		return &web.Error{
+			Status: http.StatusForbidden, Detail: detail, Cause: errors.New("the user signed in at a provider"),
+		}
+	case !p.options.Editor.Has(owner.Username):
+		return fixed(errors.New("the account is not in accounts.file"))
+	}
+	return nil
+}
+
+// writable returns the error of fixed if nobody's account can be changed.
+func (p *page) writable(fixed func(error) error) error {
+	if !p.options.Editor.Writable() {
+		return fixed(errors.New("accounts.file is not set, or cannot be replaced"))
+	}
+	return nil
+}
+
 // logins returns the live logins of the user, the current one first.
 func (p *page) logins(ex *web.Exchange, id *policy.Identity) ([]login.LiveLogin, error) {
 	all, err := p.overview.List(&ex.Store, id)
@@ -139,7 +168,7 @@ func (p *page) looksAfterPeople(ex *web.Exchange, id *policy.Identity) bool {
 
 // offer adds what the user can change: the password of a local account, and API tokens.
 func (p *page) offer(ex *web.Exchange, id *policy.Identity, view *pages.Manage) error {
-	if account, ok := p.owner(id); ok && p.owned.Writable() && p.owned.Has(account.Username) {
+	if _, ok := p.changeable(id); ok {
 		view.PasswordAction = p.options.Site.Own("account/password")
 	}
 	p.offerFactors(ex, id, view)

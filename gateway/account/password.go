@@ -31,26 +31,11 @@ type password struct {
 type passwordOrder struct{ current, next string }
 
 // enabled returns why no password can be changed.
-func (p *password) enabled() error {
-	if !p.page.owned.Writable() {
-		return fixedPassword(errors.New("accounts.file is not set, or cannot be replaced"))
-	}
-	return nil
-}
+func (p *password) enabled() error { return p.page.writable(fixedPassword) }
 
 // may returns why the user cannot change a password.
 func (p *password) may(id *policy.Identity) error {
-	owner, ok := p.page.owner(id)
-	switch {
-	case !ok:
-		return &web.Error{
-			Status: http.StatusForbidden, Detail: "Only users with a local account have a password here.",
-			Cause: errors.New("the user signed in at a provider"),
-		}
-	case !p.page.owned.Has(owner.Username):
-		return fixedPassword(errors.New("the account is not in accounts.file"))
-	}
-	return nil
+	return p.page.mayChange(id, "Only users with a local account have a password here.", fixedPassword)
 }
 
 func (p *password) serve(ex *web.Exchange) error {

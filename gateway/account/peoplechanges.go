@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"time"
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
@@ -20,9 +19,6 @@ import (
 	"authgate/gateway/web"
 	"authgate/policy"
 )
-
-// peopleTime bounds how long a change of an account waits for others, and for the file.
-const peopleTime = 30 * time.Second
 
 // peopleChange is a change that those who look after accounts make of one.
 type peopleChange struct {
@@ -72,7 +68,7 @@ func (p *people) serve(ex *web.Exchange, c *peopleChange) error {
 		return p.refuse(ex, err)
 	}
 	// A client that leaves must not leave half a change behind.
-	ctx, cancel := context.WithTimeout(ex.Store.Detached(), peopleTime)
+	ctx, cancel := context.WithTimeout(ex.Store.Detached(), changeTime)
 	defer cancel()
 	done, err := p.change(ctx, ex, c, order)
 	p.logout.Ended(ex, done.ended)

@@ -117,8 +117,6 @@ type Rig struct {
 	Clock    *clocktest.Clock
 	Log      *logtest.Buffer
 	Registry *prometheus.Registry
-	// Accounts changes accounts. By default it can change none.
-	Accounts account.Accounts
 	// MayAddFactor is endpoint.Options.MayAddFactor, from the next Reload on.
 	MayAddFactor func(*accounts.Account) bool
 
@@ -166,7 +164,6 @@ func start(t testing.TB, dir, yaml string, s store.Store, clock *clocktest.Clock
 	t.Helper()
 	r := &Rig{
 		Dir: dir, Store: &Store{Store: s}, Clock: clock, Log: &logtest.Buffer{}, Registry: prometheus.NewRegistry(),
-		Accounts: fixed{},
 	}
 	logger := slog.New(slog.NewJSONHandler(r.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	metrics := must.Get(web.NewMetrics(r.Registry, logger, "test", nil))(t)
@@ -214,11 +211,11 @@ func (r *Rig) Reload(yaml string) {
 		Admins: cfg.Admins(), Editor: editor{r, cfg},
 	}
 	if r.MayAddFactor == nil {
-		r.Options.MayAddFactor = account.MayAddFactor(r.Accounts, local.Proofs)
+		r.Options.MayAddFactor = account.MayAddFactor(r.Options.Editor, local.Proofs)
 	}
 	site.CSRFToken = r.Options.CrossSite.Token
 	s := signin.New(r.Options)
-	rows := append(s.Rows, account.Rows(r.Options, s, r.Accounts)...)
+	rows := append(s.Rows, account.Rows(r.Options, s, nil)...)
 	r.endpoints = must.Get(endpoint.New(r.Options, cfg.OwnEndpoints(), rows))(r.T)
 }
 
@@ -231,12 +228,6 @@ func (r *Rig) Mount(rows []endpoint.Row) {
 	}
 	maps.Copy(r.endpoints, must.Get(endpoint.New(r.Options, names, rows))(r.T))
 }
-
-// fixed are accounts that cannot be changed.
-type fixed struct{ account.Accounts }
-
-// Writable implements account.Accounts.
-func (fixed) Writable() bool { return false }
 
 // editor changes accounts in accounts.file, and makes the rig serve them. It implements
 // endpoint.Editor.
