@@ -248,22 +248,8 @@ func usersAddCommand() *cobra.Command {
 				a.Name, a.Email, a.Roles = *name, *email, given
 				return nil
 			},
-		}}, checkUsername(args[0])
+		}}, accounts.CheckUsername(args[0])
 	})
-}
-
-// checkUsername returns why a user name cannot be that of an account.
-func checkUsername(name string) error {
-	if name == "" {
-		return errors.New("the user name is empty")
-	}
-	if err := policy.CheckName(name); err != nil {
-		return fmt.Errorf("the user name %w", err)
-	}
-	if strings.Contains(name, ":") {
-		return errors.New("the user name contains a colon, which separates name and password in HTTP Basic")
-	}
-	return nil
 }
 
 // readRoles reads roles that are separated by commas.

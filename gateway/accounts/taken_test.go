@@ -31,6 +31,7 @@ func TestTaken(t *testing.T) {
 		"another password":      {[][]Account{user("a"), {{Username: "u", Hash: changed}}}, user("a"), "[local:u]"},
 		"of the same user again": {[][]Account{user("a"), {{Username: "u", Hash: changed}}},
 			[]Account{{Username: "u", Hash: changed}}, "[]"},
+		"a namesake":           {[][]Account{user("a"), {{Username: "u", Hash: old, ID: "2"}}}, user("a"), "[local:u]"},
 		"a role":               {[][]Account{user("a", "b", "c"), user("a")}, user("a", "b"), `[local:u ["b"]]`},
 		"a role, and the rest": {[][]Account{user("a", "b"), user("a"), none}, user("a", "b"), "[local:u]"},
 		"nothing":              {[][]Account{user("a"), user("a")}, user("a"), "[]"},
