@@ -109,7 +109,8 @@ func newCrossSite(cfg *config.Config, site *web.Site) (*web.CrossSite, error) {
 func (g *Gateway) mount(st *state) (err error) {
 	o := &endpoint.Options{
 		Site: st.site, CrossSite: st.crossSite, Now: g.storage.now, Realm: st.config.Basic.Realm, Used: st.routing.used,
-		Local: st.mechanisms, Federation: st.federation, Admins: st.config.Admins(), Editor: editor{g, st.config},
+		Local: st.mechanisms, Federation: st.federation, Routes: st.routing.table,
+		Admins: st.config.Admins(), Editor: editor{g, st.config},
 	}
 	o.MayAddFactor = account.MayAddFactor(o.Editor, st.mechanisms.Proofs)
 	s := signin.New(o)

@@ -86,6 +86,26 @@ func (d Demand) less(other Demand) bool {
 	return other.MaxAge != 0 && (d.MaxAge == 0 || d.MaxAge > other.MaxAge)
 }
 
+// Demand returns what the policy of the route demands of every login, whoever the user is. What
+// only one of several alternatives asks for is left out.
+func (r *Route) Demand() Demand {
+	if r.Policy == nil {
+		return Demand{}
+	}
+	return r.Policy.demands()
+}
+
+func (p *Policy) demands() (d Demand) {
+	for _, r := range p.rules {
+		if r.policy != nil {
+			d = d.And(r.policy.demands())
+		} else {
+			d = d.And(r.demand)
+		}
+	}
+	return d
+}
+
 // CheckFactors returns an error unless a policy may demand so many factors.
 func CheckFactors(factors int) error {
 	if factors != 1 && factors != 2 {

@@ -161,3 +161,32 @@ func TestWordsOfProof(t *testing.T) {
 		t.Errorf("got %+v, want the reason %q", got, reason)
 	}
 }
+
+// What a policy demands of every login is known before there is one: not what only one
+// alternative asks for.
+func TestDemandOfARoute(t *testing.T) {
+	t.Parallel()
+	two, fresh := inline(spec{Factors: 2}), inline(spec{MaxAge: 15 * time.Minute})
+	admin := inline(spec{Roles: []string{"admin"}})
+	for _, c := range []struct {
+		name string
+		spec spec
+		want policy.Demand
+	}{
+		{"a role", spec{Roles: []string{"admin"}}, policy.Demand{}},
+		{"both", spec{Factors: 2, MaxAge: time.Hour}, policy.Demand{Factors: 2, MaxAge: time.Hour}},
+		{"the younger age", spec{MaxAge: time.Hour, All: []policy.Ref{two, fresh}},
+			policy.Demand{Factors: 2, MaxAge: 15 * time.Minute}},
+		{"alternatives", spec{Any: []policy.Ref{two, fresh}}, policy.Demand{}},
+		{"alternatives beside a demand", spec{Factors: 2, Any: []policy.Ref{admin, fresh}}, policy.Demand{Factors: 2}},
+		{"the only alternative", spec{Any: []policy.Ref{two}}, policy.Demand{Factors: 2}},
+		{"what must not be met", spec{None: []policy.Ref{two}}, policy.Demand{}},
+	} {
+		if got := policyRoute(t, nil, inline(c.spec)).Demand(); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	if got := (&policy.Route{}).Demand(); got != (policy.Demand{}) {
+		t.Errorf("without a policy: %v", got)
+	}
+}

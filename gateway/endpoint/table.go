@@ -20,6 +20,7 @@ type Options struct {
 	Used       map[policy.Mechanism]bool // by some route
 	Local      *mechanism.Local
 	Federation *mechanism.Federation
+	Routes     *policy.Table
 	// MayAddFactor reports whether an account may have a second factor, and has none; nil: no
 	// account may.
 	MayAddFactor func(*accounts.Account) bool

@@ -48,7 +48,7 @@ func (p *Provider) AuthorizationURL(ctx context.Context, a Attempt) (string, err
 	if prompt := p.prompt(a); prompt != "" {
 		further = append(further, oauth2.SetAuthURLParam("prompt", prompt))
 	}
-	further = append(further, p.stepUp(a.Demand)...)
+	further = append(further, p.stepUp(a.Demand.And(a.Wish))...)
 	if p.openID() {
 		further = append(further, oidc.Nonce(a.Nonce))
 	}

@@ -132,6 +132,9 @@ type Attempt struct {
 	// Demand is what the user must prove in this login. The provider is asked for it; whether
 	// the Proof of the grant meets it is for the caller to find out.
 	Demand policy.Demand `json:"demand,omitzero"`
+	// Wish is what the provider is asked for, too. The login may have proved less, or a session
+	// at the provider may answer.
+	Wish policy.Demand `json:"-"`
 }
 
 // Grant is what a login or a refresh yields.

@@ -35,6 +35,7 @@ const maxHint = 2 << 10
 type delegatedLogin struct {
 	site       *web.Site
 	federation *mechanism.Federation
+	routes     *policy.Table
 	signedIn   auth.Chain // whose logins a new one replaces
 	presented  *presentedLogins
 	hosts      *otherHosts
@@ -168,7 +169,7 @@ func (d *delegatedLogin) begin(ex *web.Exchange, p *mechanism.Provider, r web.Re
 	attempts, cookies := d.federation.Attempts, &d.site.Cookies
 	attempt := attempts.New(browser, p.Name(), p.Issuer(), d.site.Place(r))
 	attempt.Binding, attempt.Elsewhere = r.Binding, r.Elsewhere
-	attempt.Demand = r.Demand
+	attempt.Demand, attempt.Wish = r.Demand, d.wish(ex, r)
 	attempt.Another, attempt.Hint = ex.QueryValue(web.SwitchField) != "", hint(ex)
 	var err error
 	if attempt.Before, err = d.presented.behindCookies(&ex.Store, &ex.Credentials); err != nil {
@@ -184,4 +185,23 @@ func (d *delegatedLogin) begin(ex *web.Exchange, p *mechanism.Provider, r web.Re
 	cookies.Set(ex, cookies.Names.Browser, browser, login.AttemptLifetime)
 	ex.Redirect(http.StatusFound, location)
 	return nil
+}
+
+// wish returns what the page where the user goes on demands of every login, so that one
+// sign-in at the provider is enough for it. The page decides whether it was.
+func (d *delegatedLogin) wish(ex *web.Exchange, r web.Return) policy.Demand {
+	path, err := d.site.ParseTarget(r.Path)
+	if err != nil || d.site.IsOwn(path) {
+		return policy.Demand{}
+	}
+	page := ex.Canonical
+	page.Method, page.Path = http.MethodGet, path
+	if r.Host != "" {
+		page.Host = r.Host
+	}
+	found, ok := d.routes.Match(&page)
+	if !ok {
+		return policy.Demand{}
+	}
+	return found.Route.Demand()
 }

@@ -50,7 +50,7 @@ func New(o *endpoint.Options) *SignIn {
 	passkey := &passkeySignIn{proofs: local.Proofs, password: password, second: second, starts: auth.NewStarts(o.Now)}
 	invited := newInvite(o, s.Logout, second, in)
 	delegated := &delegatedLogin{
-		site: site, federation: federation, signedIn: o.SignedIn(), presented: presented, hosts: hosts,
+		site: site, federation: federation, routes: o.Routes, signedIn: o.SignedIn(), presented: presented, hosts: hosts,
 	}
 	refresh := &tokenRefresh{crossSite: o.CrossSite, refresh: local.Refresh, tokens: tokens, realm: o.Realm}
 	s.Rows = []endpoint.Row{

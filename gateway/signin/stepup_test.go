@@ -1,9 +1,11 @@
 package signin_test
 
 import (
+	"html"
 	"maps"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,9 @@ import (
 const vaults = `  - {match: /fresh/, upstream: app, auth: [session, oidc], policy: {max_age: 15m}}
   - {match: /two/, upstream: app, auth: [session, oidc], policy: {factors: 2}}
   - {match: wiki.example.org/fresh/, upstream: app, auth: [session, oidc], policy: {max_age: 15m}}
+  - {match: /strict/, upstream: app, auth: [oidc], policy: {roles: [admin], all: [{factors: 2}, {max_age: 1h}]}}
+  - {match: /either/, upstream: app, auth: [oidc], policy: {any: [{factors: 2}, {max_age: 1h}]}}
+  - {match: /, upstream: app, auth: [session, oidc], policy: {factors: 2}}
 `
 
 func atVaults(t *testing.T, more string) (*rig.Rig, *rig.Provider) {
@@ -258,5 +263,84 @@ func TestStepUpAtAProvider(t *testing.T) {
 		if !c.enough {
 			carol.Sees(plain, "carol")
 		}
+	}
+}
+
+// firstTrip leads a person from a page to a provider, by the link of the sign-in page if there
+// is a choice, and returns what the provider is asked for.
+func firstTrip(t *testing.T, person *rig.Person, p *rig.Provider, place string) url.Values {
+	t.Helper()
+	person.Stop = func(place string) bool { return strings.HasPrefix(place, p.Issuer) }
+	defer func() { person.Stop = nil }()
+	at, w := person.Visit("GET", place, "")
+	if w != nil {
+		link := regexp.MustCompile(`href="(/login\?provider=[^"]*)"`).FindStringSubmatch(w.Body.String())
+		if link == nil {
+			t.Fatalf("%s leads to %s, which has no link to a provider: %s", place, at, w.Body)
+		}
+		at, _ = person.Visit("GET", "https://gw.example"+html.UnescapeString(link[1]), "")
+	}
+	u, err := url.Parse(at)
+	if err != nil || !strings.HasPrefix(at, p.Issuer+"/authorize?") {
+		t.Fatalf("%s leads by %q to %s", place, person.Trail, at)
+	}
+	return u.Query()
+}
+
+// The first trip to a provider asks for what the page demands of every login, so that one
+// sign-in is enough. It asks for no sign-in that a session there can answer.
+func TestFirstTripToAProvider(t *testing.T) {
+	t.Parallel()
+	r, p := atVaults(t, ", two_factors: {acr: [gold]}, step_up: {acr_values: gold}")
+	for place, want := range map[string]url.Values{
+		two:                              {"acr_values": {"gold"}},
+		fresh:                            {"max_age": {"900"}},
+		freshWiki:                        {"max_age": {"900"}},
+		"https://gw.example/strict/x":    {"acr_values": {"gold"}, "max_age": {"3600"}},
+		"https://gw.example/either/x":    {}, // either of them is enough
+		"https://gw.example/delegated/x": {},
+		"https://gw.example/account":     {}, // an own page, below a route that demands more
+	} {
+		asked := firstTrip(t, r.Person(), p, place)
+		for _, name := range []string{"acr_values", "max_age", "prompt"} {
+			if got := asked.Get(name); got != want.Get(name) {
+				t.Errorf("%s: %s is %q, want %q", place, name, got, want.Get(name))
+			}
+		}
+	}
+}
+
+// A provider that confirms less than the first trip asks for still gives a login. The page
+// decides then: the role comes first, and what no second trip brings is refused.
+func TestFirstTripThatBringsLess(t *testing.T) {
+	t.Parallel()
+	r, p := atVaults(t, ", two_factors: {acr: [gold]}, step_up: {acr_values: gold}")
+	const strict, plain = "https://gw.example/strict/x", "https://gw.example/delegated/x"
+	back := func(person *rig.Person, asked url.Values, acr string) (string, *httptest.ResponseRecorder) {
+		t.Helper()
+		p.Claims = map[string]any{"acr": acr, "auth_time": r.Clock.Now().Unix()}
+		person.Stop = func(place string) bool { return strings.HasPrefix(place, p.Issuer) }
+		defer func() { person.Stop = nil }()
+		return person.Visit("GET", "https://gw.example/callback?"+rig.ResponseTo(asked), "")
+	}
+	carol := r.Person()
+	if at, w := back(carol, firstTrip(t, carol, p, strict), "silver"); at != strict || w == nil || w.Code != 403 {
+		t.Errorf("without the role: at %s", at)
+	}
+	carol.Sees(plain, "carol")
+
+	dan := r.Person()
+	again, w := back(dan, firstTrip(t, dan, p, two), "silver")
+	u, err := url.Parse(again)
+	if err != nil || w != nil || u.Query().Get("prompt") != "login" || u.Query().Get("acr_values") != "gold" {
+		t.Fatalf("the second trip leads to %s", again)
+	}
+	if at, w := back(dan, u.Query(), "silver"); w == nil || w.Code != 403 {
+		t.Errorf("a second return without two factors: at %s", at)
+	}
+	dan.Sees(plain, "carol")
+	eve := r.Person()
+	if at, w := back(eve, firstTrip(t, eve, p, two), "gold"); at != two || w == nil || w.Code != 200 {
+		t.Errorf("one trip with two factors: at %s", at)
 	}
 }

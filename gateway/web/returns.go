@@ -125,6 +125,12 @@ func (s *Site) landing(path policy.Path, target string) string {
 	return target
 }
 
+// IsOwn reports whether a path is that of an own endpoint.
+func (s *Site) IsOwn(path policy.Path) bool {
+	_, own := s.endpoints[path.Decoded]
+	return own
+}
+
 // isLanding reports whether an own endpoint is a page for people, or leads to one
 // that asks.
 func isLanding(name string) bool {

@@ -207,7 +207,7 @@ func (r *Rig) Reload(yaml string) {
 	r.Config, r.table, r.trusted = cfg, cfg.Table(), cfg.Listen.TrustedProxies
 	r.Options = &endpoint.Options{
 		Site: site, CrossSite: web.NewCrossSite(site, box), Now: r.Clock.Now, Realm: cfg.Basic.Realm, Used: used(r.table),
-		Local: local, Federation: federation, MayAddFactor: r.MayAddFactor,
+		Local: local, Federation: federation, Routes: r.table, MayAddFactor: r.MayAddFactor,
 		Admins: cfg.Admins(), Editor: editor{r, cfg},
 	}
 	if r.MayAddFactor == nil {
