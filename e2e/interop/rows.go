@@ -81,6 +81,7 @@ func rows() []row {
 				{"back-channel logout by user and administrator", "TestKeycloak/back-channel_logout"},
 				{"key rotation", "TestKeycloak/key_rotation"},
 				{"its access tokens as bearer tokens", "TestKeycloak/bearer_tokens"},
+				{"two factors by acr and by amr, a fresh sign-in", "TestKeycloak/step-up"},
 				{"down and back", "TestKeycloak/down_and_back"},
 			}},
 		{kind: providers, name: "oidc-provider", needs: []string{"node", "./provider/node_modules/oidc-provider"},

@@ -87,6 +87,9 @@ func (k *keycloak) stop() {
 // keycloakSecret is the password of all users and the secret of all clients.
 const keycloakSecret = `s3cret: 100% +/&="~`
 
+// keycloakOTP is the secret of the codes of carol, in base 32.
+const keycloakOTP = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
+
 // admin calls the Admin REST API below the realm, or at /admin/realms for an empty
 // path, and decodes the answer into result unless that is nil.
 func (k *keycloak) admin(method, path string, body, result any) {
@@ -180,6 +183,9 @@ func keycloakClients() []keycloakClient {
 		{name: "client-roles", claim: "resource_access.client-roles.roles"},
 		{name: "groups", claim: "groups"},
 		{name: "light", attributes: object{"client.use.lightweight.access.token.enabled": "true"}},
+		{name: "levels", more: ", two_factors: {acr: [gold]}, step_up: {acr_values: gold}",
+			attributes: object{"acr.loa.map": `{"bronze":"1","gold":"2"}`}},
+		{name: "methods", more: ", step_up: {acr_values: '2'}"},
 	}
 }
 
@@ -247,8 +253,11 @@ func (k *keycloak) realm(g *world.Instance) {
 		}
 		return u
 	}
+	otp := object{"type": "otp", "secretData": fmt.Sprintf(`{"value":%q}`, keycloakOTP),
+		"credentialData": `{"subType":"totp","digits":6,"period":30,"algorithm":"HmacSHA1","secretEncoding":"BASE32"}`}
 	k.admin("POST", "", object{
 		"realm": "main", "enabled": true, "sslRequired": "external", "clients": clients,
+		"otpPolicyLookAheadWindow": 10,
 		"roles": object{
 			"realm":  []object{{"name": "user"}, {"name": "admin"}},
 			"client": object{"client-roles": []object{{"name": "admin"}, {"name": "editor"}}},
@@ -261,8 +270,11 @@ func (k *keycloak) realm(g *world.Instance) {
 			person("bob", "Bob Example", false, object{"realmRoles": []string{"default-roles-main", "user"},
 				"groups":      []string{"/staff"},
 				"clientRoles": object{"client-roles": []string{"editor"}}}),
+			person("carol", "Carol Example", true, object{"credentials": []object{
+				{"type": "password", "value": keycloakSecret}, otp}}),
 		},
 	}, nil)
+	k.levels("levels", "methods")
 }
 
 // atKeycloak is a gateway, the Keycloak that it uses, and a recorder.
@@ -321,6 +333,7 @@ func TestKeycloak(t *testing.T) {
 		{"back-channel logout", keycloakBackChannel},
 		{"key rotation", keycloakKeys},
 		{"bearer tokens", keycloakBearer},
+		{"step-up", keycloakStepUp},
 		{"down and back", keycloakDown},
 	} {
 		t.Run(story.name, func(t *testing.T) { story.tell(t, a) })
@@ -335,7 +348,7 @@ func startAtKeycloak(t *testing.T) *atKeycloak {
 		log: &world.Output{}}
 	a := &atKeycloak{Delegated: &world.Delegated{Instance: world.Prepare(t), Up: world.Record(t)}, k: k}
 	config := strings.Replace(world.DelegatedRoutes, "routes:\n",
-		"routes:\n  - {match: /api, upstream: app, auth: [bearer]}\n", 1) + world.App(a.Up.URL) +
+		"routes:\n  - {match: /api, upstream: app, auth: [bearer]}\n"+keycloakStepUpRoutes, 1) + world.App(a.Up.URL) +
 		"token: {trusted_issuers: [{issuer: '" + k.base + "/realms/main', name: programs, audience: " +
 		"['https://api.example.org'], roles_claim: realm_access.roles, " +
 		"username_claim: preferred_username}]}\nproviders:\n"
