@@ -188,7 +188,7 @@ func (ex *exchange) read() error {
 	if errors.Is(err, auth.ErrAmbiguous) && path.Decoded == st.site.Own(web.TwinsPath) {
 		ex.Credentials, err = auth.Credentials{}, nil // the way out, which needs no credential
 	}
-	ex.Credentials.Scope = st.site.CookieScope(host)
+	ex.Credentials.Scope, ex.Credentials.Host = st.site.CookieScope(host), host
 	return err
 }
 

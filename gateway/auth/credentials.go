@@ -42,6 +42,9 @@ type Credentials struct {
 	// after a dot, the domain that shares its cookies. A session is valid in the
 	// scope that it was made for. ReadCredentials does not set it.
 	Scope string
+	// Host is the canonical host of the request, for credentials that are valid at one
+	// host. ReadCredentials does not set it.
+	Host string
 
 	// Cookies reports whether the request has a gateway cookie, even an empty
 	// one.

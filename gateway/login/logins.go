@@ -70,6 +70,10 @@ type Login struct {
 	Handles []string `json:"handles,omitempty"`
 	// Attached are the sessions at other hosts, for which the same holds.
 	Attached []attached `json:"attached,omitempty"`
+	// Lent are the handles that other rooms made; see Lend. Clients are those that got an
+	// ID token for the login.
+	Lent    []lent   `json:"lent,omitempty"`
+	Clients []string `json:"clients,omitempty"`
 }
 
 // Subject returns the subject of the login's identities.
@@ -93,6 +97,7 @@ type Logins struct {
 	store  store.Store
 	now    func() time.Time
 	groups *groups
+	ended  func(*Login) // see OnEnd
 }
 
 // NewLogins returns logins stored in s. now is the clock of the store; see
