@@ -36,6 +36,7 @@ type Config struct {
 	IdentityHeaders IdentityHeaders         `yaml:"identity_headers"`
 	Policies        map[string]*policy.Spec `yaml:"policies"`
 	Routes          []Route                 `yaml:"routes"`
+	OAuth           OAuth                   `yaml:"oauth"`
 	Site            site                    `yaml:"site"`
 	Limits          Limits                  `yaml:"limits"`
 	ShutdownDelay   time.Duration           `yaml:"shutdown_delay"`
@@ -52,6 +53,8 @@ type Config struct {
 	source      func() []byte               // its content; a function, so that fmt does not print its secrets
 	sideFiles   []File
 	warnings    Diagnostics
+
+	clientPolicies map[string]*policy.Route // of OAuth.Clients, by ID
 }
 
 // Secret is a value that prints as "[redacted]" wherever it is formatted,
@@ -211,7 +214,7 @@ func parseFiles(path string, source []byte, lookup func(string) (string, bool)) 
 func newReader(path string, lookup func(string) (string, bool)) *strictyaml.Reader {
 	return strictyaml.NewReader(strictyaml.Options{
 		Main: path, Lookup: lookup, Defaults: setDefaults,
-		SecretKeys: []string{"secret", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password"},
+		SecretKeys: []string{"secret", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password", "secrets"},
 		PublicKeys: []string{"htpasswd"},
 		Parse: map[reflect.Type]func(path, value string) (any, error){
 			reflect.TypeFor[*url.URL]():     func(path, value string) (any, error) { return parseAddress(path, value) },
@@ -253,6 +256,7 @@ func (c *Config) check(r *report, places userPlaces) {
 	policies := refs.compile(c.Policies)
 	c.checkRoutes(r, refs, policies)
 	c.checkAdmins(r, refs, policies)
+	c.checkOAuth(r, policies)
 	c.warnOfTakenAway(r)
 	c.Site.check(r)
 	c.Limits.check(r)

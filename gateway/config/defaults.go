@@ -24,6 +24,7 @@ func defaults() *Config {
 		Token:           defaultToken(),
 		Delegated:       defaultDelegated(),
 		IdentityHeaders: defaultIdentityHeaders(),
+		OAuth:           defaultOAuth(),
 		Limits:          defaultLimits(),
 		ShutdownTimeout: 30 * time.Second,
 		Log:             defaultLog(),
@@ -42,6 +43,8 @@ func setDefaults(element any) {
 		*element = defaultUpstream()
 	case *Route:
 		*element = defaultRoute()
+	case *OAuthClient:
+		*element = defaultOAuthClient()
 	}
 }
 
@@ -50,7 +53,7 @@ func setDefaults(element any) {
 func (c *Config) resolvePaths(resolve func(path string) string) {
 	for _, path := range []*string{
 		&c.DataDir, &c.TLS.Certificate, &c.TLS.Key, &c.TLS.TrustedRoots, &c.Token.PrivateKey,
-		&c.Basic.Htpasswd, &c.Accounts.File, &c.Site.Logo,
+		&c.Basic.Htpasswd, &c.Accounts.File, &c.Site.Logo, &c.OAuth.MetadataClients.TrustedRoots,
 	} {
 		*path = resolve(*path)
 	}
@@ -86,6 +89,7 @@ func (c *Config) complete(r *report) {
 		c.TLS.Domains[i] = strings.ToLower(domain)
 	}
 	c.Tracing.complete()
+	c.OAuth.complete()
 	c.Session.Domain = strings.ToLower(c.Session.Domain)
 	for i := range c.Providers {
 		c.Providers[i].complete(len(c.Providers) > 1)

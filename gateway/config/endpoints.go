@@ -49,6 +49,9 @@ func (c *Config) OwnEndpoints() []string {
 	if c.Session.CSRFToken {
 		names = append(names, "csrf-token")
 	}
+	if c.OAuth.Enabled {
+		names = append(names, oauthEndpoints...)
+	}
 	for _, p := range c.Providers {
 		if p.Name != "" {
 			names = append(names, "callback/"+p.Name, "backchannel-logout/"+p.Name, "frontchannel-logout/"+p.Name)

@@ -111,6 +111,8 @@ func kindOf(t reflect.Type, words []string) string {
 		return "duration"
 	case reflect.TypeFor[Secret]():
 		return "secret"
+	case reflect.TypeFor[[]Secret]():
+		return "list of secrets"
 	case reflect.TypeFor[*url.URL]():
 		return "URL"
 	case reflect.TypeFor[[]*url.URL]():
