@@ -10,6 +10,7 @@ import (
 	"authgate/gateway/cors"
 	"authgate/gateway/forward"
 	"authgate/gateway/mechanism"
+	"authgate/gateway/oauth"
 	"authgate/gateway/rate"
 	"authgate/gateway/upstream"
 	"authgate/gateway/web"
@@ -58,12 +59,15 @@ func (g *Gateway) newUpstreams(cfg *config.Config, old *state) map[string]*upstr
 }
 
 // newRouting returns the routing of a configuration. It takes over what is the same in old.
-func (g *Gateway) newRouting(
-	cfg *config.Config, site *web.Site, m *mechanism.Local, f *mechanism.Federation, old *state,
-) *routing {
+func (g *Gateway) newRouting(st, old *state) *routing {
+	cfg, site, m, f := st.config, st.site, st.mechanisms, st.federation
 	upstreams, limiters := g.newUpstreams(cfg, old), g.newLimiters(cfg, old)
 	authenticators := map[policy.Mechanism]auth.Authenticator{
 		policy.Basic: m.Basic, policy.Bearer: f.Bearers, policy.Session: m.Sessions, policy.OIDC: f.Delegated,
+	}
+	order := []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC}
+	if st.oauth != nil {
+		order[0], order[1] = order[1], order[0]
 	}
 	routing := &routing{table: cfg.Table(), upstreams: upstreams, used: map[policy.Mechanism]bool{}}
 	identity := upstream.NewIdentityHeaders(cfg.IdentityHeaders)
@@ -79,11 +83,15 @@ func (g *Gateway) newRouting(
 			r.chain = append(r.chain, passwordTokens(cfg, c, rule, m))
 		}
 		// Authorization before cookies, in whatever order the route names them.
-		for _, mechanism := range []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC} {
+		// Clients take the first challenge that they know, so that of OAuth comes first.
+		for _, mechanism := range order {
 			if rule.Accepts(mechanism) {
 				authenticator := authenticators[mechanism]
 				if mechanism == policy.Bearer && c.Authorization == config.AuthorizationApplication {
 					authenticator = f.Bearers.Shared()
+				}
+				if mechanism == policy.Bearer && st.oauth != nil {
+					authenticator = oauth.Protect(st.oauth.Grants, site, cfg, c, rule, authenticator)
 				}
 				if mechanism == policy.Bearer && c.BasicChallenge {
 					authenticator = unasked{authenticator}

@@ -255,6 +255,9 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 		return ex.stepUp(id, &decision)
 	}
 	ex.Audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
+	if scopes := route.rule.LackedScopes(id, &ex.Canonical); scopes != nil {
+		return false, web.InsufficientScope(ex.state.config.Basic.Realm, scopes, decision.Reason)
+	}
 	return false, web.Forbidden()
 }
 

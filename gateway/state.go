@@ -2,12 +2,15 @@ package gateway
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"authgate/gateway/account"
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/mechanism"
+	"authgate/gateway/oauth"
+	"authgate/gateway/rate"
 	"authgate/gateway/signin"
 	"authgate/gateway/store/guard"
 	"authgate/gateway/tracing"
@@ -17,21 +20,23 @@ import (
 // state is everything made from one configuration. It does not change while it
 // runs, so that a request reads it without locks.
 type state struct {
-	config     *config.Config
-	loaded     time.Time      // when the configuration was loaded, by the clock of the store
-	told       *config.Config // whose accounts the other instances know; nil: none
-	taken      []string       // what other instances have taken from its users since
-	site       *web.Site
-	inFlight   int64 // requests at once
-	gate       *guard.Gate
-	tracer     *tracing.Tracer // nil: no traces
-	mechanisms *mechanism.Local
-	federation *mechanism.Federation
-	crossSite  *web.CrossSite
-	routing    *routing
-	endpoints  map[string]*endpoint.Endpoint // by path
-	home       *endpoint.Endpoint            // at / without a route
-	verify     string                        // the path of verify, which is served on the way of routes
+	config        *config.Config
+	loaded        time.Time      // when the configuration was loaded, by the clock of the store
+	told          *config.Config // whose accounts the other instances know; nil: none
+	taken         []string       // what other instances have taken from its users since
+	site          *web.Site
+	inFlight      int64 // requests at once
+	gate          *guard.Gate
+	tracer        *tracing.Tracer // nil: no traces
+	mechanisms    *mechanism.Local
+	federation    *mechanism.Federation
+	oauth         *mechanism.OAuth // nil: the gateway is no authorization server
+	crossSite     *web.CrossSite
+	routing       *routing
+	endpoints     map[string]*endpoint.Endpoint // by path
+	home          *endpoint.Endpoint            // at / without a route
+	registrations *rate.Limiter                 // of OAuth clients, by address; nil without an authorization server
+	verify        string                        // the path of verify, which is served on the way of routes
 }
 
 // build makes the state of cfg. It takes over what is the same in old, which is
@@ -59,6 +64,10 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 	if err != nil {
 		return nil, err
 	}
+	tokens, err := mechanism.NewOAuth(&made, m, f)
+	if err != nil {
+		return nil, err
+	}
 	site, err := web.NewSite(cfg, &g.service)
 	if err != nil {
 		return nil, err
@@ -71,11 +80,11 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 	st := &state{
 		config: cfg, loaded: loaded, told: running.told, taken: taken, site: site,
 		inFlight: g.load.limit(cfg),
-		gate:     gate, mechanisms: m, federation: f, crossSite: crossSite,
+		gate:     gate, mechanisms: m, federation: f, oauth: tokens, crossSite: crossSite,
 	}
 	site.CSRFToken = crossSite.Token
 	st.verify = st.site.Own(config.EndpointVerify)
-	st.routing = g.newRouting(cfg, st.site, m, f, old)
+	st.routing = g.newRouting(st, old)
 	if err := g.mount(st); err != nil {
 		return nil, fmt.Errorf("own endpoints: %w", err)
 	}
@@ -109,13 +118,38 @@ func newCrossSite(cfg *config.Config, site *web.Site) (*web.CrossSite, error) {
 func (g *Gateway) mount(st *state) (err error) {
 	o := &endpoint.Options{
 		Site: st.site, CrossSite: st.crossSite, Now: g.storage.now, Realm: st.config.Basic.Realm, Used: st.routing.used,
-		Local: st.mechanisms, Federation: st.federation, Routes: st.routing.table,
+		Local: st.mechanisms, Federation: st.federation, OAuth: st.oauth, Routes: st.routing.table,
 		Admins: st.config.Admins(), Editor: editor{g, st.config},
 	}
 	o.MayAddFactor = account.MayAddFactor(o.Editor, st.mechanisms.Proofs)
 	s := signin.New(o)
 	rows := append(s.Rows, account.Rows(o, s, ownAccounts{g})...)
 	st.home = account.Home(o)
-	st.endpoints, err = endpoint.New(o, st.config.OwnEndpoints(), rows)
-	return err
+	var server *oauth.Server
+	if st.oauth != nil {
+		server = g.newServer(st, o, s.Logout)
+		rows = append(rows, server.Rows()...)
+	}
+	if st.endpoints, err = endpoint.New(o, st.config.OwnEndpoints(), rows); err != nil || server == nil {
+		return err
+	}
+	maps.Copy(st.endpoints, server.WellKnown())
+	st.mechanisms.Logins.OnEnd(server.LoginEnded)
+	return nil
+}
+
+// newServer makes the authorization server of st. A limit that stays the same keeps its counts.
+func (g *Gateway) newServer(st *state, o *endpoint.Options, logout *signin.Logout) *oauth.Server {
+	section := &st.config.OAuth
+	limit := rate.Limit{Requests: section.RegistrationRate.Requests, Per: section.RegistrationRate.Per}
+	if running := g.state.Load(); running != nil {
+		st.registrations = running.registrations
+	}
+	if st.registrations == nil || st.registrations.Limit() != limit {
+		st.registrations = rate.New("oauth:registration", limit, g.service.Now, g.shared)
+	}
+	return oauth.New(oauth.Options{
+		Endpoint: o, Config: st.config, Clients: st.oauth.Clients, Grants: st.oauth.Grants, IDKeys: st.oauth.IDKeys,
+		Logout: logout, Registrations: st.registrations,
+	})
 }

@@ -49,11 +49,15 @@ func (c *compiler) spec(at place, s *Spec) Policy {
 	for _, leaf := range leaves(s) {
 		at := at.key(leaf.key)
 		if c.values(at, leaf.values, leaf.check) {
-			p.rules = append(p.rules, &rule{
+			r := &rule{
 				where: at.where,
 				need:  leaf.need + " " + strings.Join(leaf.values, ", "),
 				holds: leaf.rule(slices.Clone(leaf.values)),
-			})
+			}
+			if leaf.key == scopesKey {
+				r.scopes = slices.Clone(leaf.values)
+			}
+			p.rules = append(p.rules, r)
 		}
 	}
 	p.rules = append(p.rules, c.claims(at.key("claims"), s.Claims)...)

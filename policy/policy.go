@@ -29,6 +29,7 @@ type rule struct {
 	// it asks for what the least demanding of its parts does.
 	demand Demand
 	any    bool
+	scopes []string // of which the rule needs one
 }
 
 // refusal returns the first rule that does not hold and false, or nil and true

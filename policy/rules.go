@@ -22,7 +22,7 @@ func leaves(s *Spec) []leaf {
 		{"all_roles", s.AllRoles, "needs all of", CheckRole, allRoles},
 		{"users", s.Users, "needs one of", checkUser, anyUser},
 		{"email_domains", s.EmailDomains, "needs an address at one of", checkDomain, anyDomain},
-		{"scopes", s.Scopes, "needs one of", CheckScope, anyScope},
+		{scopesKey, s.Scopes, "needs one of", CheckScope, anyScope},
 		{"mechanisms", s.Mechanisms, "needs authentication by one of", checkMechanism, anyMechanism},
 		{"providers", s.Providers, "needs an account at one of", CheckName, anyProvider},
 		{"networks", s.Networks, "needs a client in one of", checkNetwork, anyNetwork},

@@ -26,6 +26,7 @@ const (
 	doneToken      = "token"
 	donePasskey    = "passkey"
 	doneFactor     = "factor"
+	doneClient     = "client"
 )
 
 // page is the page where users see and change what is theirs.
@@ -63,7 +64,7 @@ func (p *page) notice(ex *web.Exchange) pages.ManageNotice {
 	return map[string]pages.ManageNotice{
 		doneLogin: pages.ManageEnded, doneOthers: pages.ManageEndedOthers,
 		doneEverywhere: pages.ManageEndedEverywhere, donePassword: pages.ManagePassword, doneToken: pages.ManageRevoked,
-		donePasskey: pages.ManagePasskey, doneFactor: pages.ManageFactor,
+		donePasskey: pages.ManagePasskey, doneFactor: pages.ManageFactor, doneClient: pages.ManageClient,
 	}[ex.QueryValue(doneField)]
 }
 
@@ -172,6 +173,9 @@ func (p *page) offer(ex *web.Exchange, id *policy.Identity, view *pages.Manage) 
 		view.PasswordAction = p.options.Site.Own("account/password")
 	}
 	p.offerFactors(ex, id, view)
+	if err := p.offerClients(ex, id, view); err != nil {
+		return err
+	}
 	owner, err := p.tokens.Owner(&ex.Store, id)
 	if errors.Is(err, apitokens.ErrNoOwner) {
 		return nil

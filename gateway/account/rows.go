@@ -46,7 +46,7 @@ func Rows(o *endpoint.Options, s *signin.SignIn, owned Accounts) []endpoint.Row 
 		},
 		{Name: "account/tokens/revoke", Method: post, Home: true, Sessions: true, May: tokens.may, Do: tokens.revoke},
 	}
-	return slices.Concat(rows, own.rows(), peopleRows(o, s.Logout))
+	return slices.Concat(rows, own.rows(), clientRows(page), peopleRows(o, s.Logout))
 }
 
 // Home returns the page at / of the host where users sign in, for when no route is there.

@@ -29,6 +29,19 @@ func BearerChallenge(realm string, presented bool) Challenge {
 	return Challenge(challenge)
 }
 
+// ScopeChallenge asks for a token with one of those scopes (RFC 6750, section 3.1).
+func ScopeChallenge(realm string, scopes []string) Challenge {
+	return Challenge(`Bearer error="insufficient_scope", scope=` + quote(strings.Join(scopes, " ")) + ", realm=" + quote(realm))
+}
+
+// With returns the challenge with one more parameter; an empty one stays as it is.
+func (c Challenge) With(name, value string) Challenge {
+	if c == "" {
+		return c
+	}
+	return c + Challenge(", "+name+"="+quote(value))
+}
+
 // StepUpChallenge asks for a token of a login that has proved more (RFC 9470, section 3).
 func StepUpChallenge(realm string, d policy.Demand) Challenge {
 	challenge := `Bearer error="insufficient_user_authentication"`

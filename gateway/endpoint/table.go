@@ -21,6 +21,7 @@ type Options struct {
 	Local      *mechanism.Local
 	Federation *mechanism.Federation
 	Routes     *policy.Table
+	OAuth      *mechanism.OAuth // nil: the gateway is no authorization server
 	// MayAddFactor reports whether an account may have a second factor, and has none; nil: no
 	// account may.
 	MayAddFactor func(*accounts.Account) bool
@@ -121,8 +122,8 @@ func New(o *Options, names []string, rows []Row) (map[string]*Endpoint, error) {
 	return endpoints, nil
 }
 
-// Single returns the endpoint of one row, which may have any path.
-func Single(o *Options, row Row) *Endpoint { return newEndpoint(o, row.Name, []Row{row}) }
+// Single returns the endpoint of rows of one name, which may have any path.
+func Single(o *Options, rows ...Row) *Endpoint { return newEndpoint(o, rows[0].Name, rows) }
 
 func newEndpoint(o *Options, name string, rows []Row) *Endpoint {
 	e := &Endpoint{options: o, rows: map[string]Row{}, label: "authgate/" + name, back: "account"}

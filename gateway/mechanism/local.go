@@ -44,6 +44,8 @@ type Local struct {
 	Basic    *auth.Basic        // its users have no logins
 	Decoys   *accounts.DecoyKey // of both kinds of users
 	JWKS     []byte             // the public keys of access tokens
+
+	keys *jose.Keys // of access tokens
 }
 
 // NewLocal makes the mechanisms of local accounts. running, if not nil, are those of the
@@ -89,6 +91,7 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 		Basic:  auth.NewBasic(cfg.Basic.Realm, accounts.New(o.BasicUsers, decoys), o.Verifier),
 		Decoys: decoys,
 		JWKS:   jwks,
+		keys:   keys,
 	}, nil
 }
 

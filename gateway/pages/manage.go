@@ -26,6 +26,8 @@ type Manage struct {
 	SignInAgainURL      string      // leads to TokenAction through a sign-in; empty: none is needed
 	RevokeAction        string      // gets id
 	Tokens              []OwnToken
+	Clients             []OwnClient
+	ClientAction        string   // gets client_id
 	NewToken, TokenName string   // a token that was made just now, and its name
 	TokenRoles          []string // that a token can have
 }
@@ -40,6 +42,13 @@ type OwnLogin struct {
 	Mechanism, Provider    string
 	Client, UserAgent      string // empty if unknown
 	Created, Used, Expires time.Time
+}
+
+// OwnClient is one application that the user of the page has let in.
+type OwnClient struct {
+	ID, Name  string
+	Resources []string // an empty one is all of the service
+	Since     time.Time
 }
 
 // OwnToken is one API token of the user of the page.
@@ -60,6 +69,7 @@ const (
 	ManageEndedEverywhere              // all other logins and the tokens have ended
 	ManagePassword                     // the password is changed
 	ManageRevoked                      // a token is revoked
+	ManageClient                       // an application
 	ManagePasskey                      // a passkey is added
 	ManageFactor                       // a factor is removed
 	ManageWrong                        // the current password is wrong
@@ -109,6 +119,8 @@ func (l *texts) managed(n ManageNotice) (string, error) {
 		return l.text("manage.done.password")
 	case ManageRevoked:
 		return l.text("manage.done.token")
+	case ManageClient:
+		return l.text("manage.done.client")
 	case ManagePasskey, ManageFactor, ManageWrongCode, ManageNoPending, ManagePasskeyRefused:
 		return l.factors(n)
 	case ManageWrong:

@@ -128,7 +128,7 @@ func newLayout(o Options, style string, scripts scripts) *layout {
 // the template, in which case it has written nothing, or an error of w.
 type Pages struct {
 	signIn, code, signedIn, failure, account, manage, people, invite, home, confirmLogout, signedOut, onward,
-	ask *template.Template
+	ask, consent, enterCode *template.Template
 
 	language string
 	layout   *layout
@@ -150,6 +150,8 @@ func newPages(l *layout, texts *texts) (*Pages, error) {
 		"signedout":      &p.signedOut,
 		"onward":         &p.onward,
 		"ask":            &p.ask,
+		"consent":        &p.consent,
+		"device":         &p.enterCode,
 	} {
 		parsed, err := parse(name, l, texts)
 		if err != nil {
@@ -185,6 +187,7 @@ func parse(names string, l *layout, texts *texts) (*template.Template, error) {
 		"managed":   texts.managed,
 		"peopled":   texts.peopled,
 		"device":    texts.device,
+		"scope":     texts.scope,
 		"datetime":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	}).ParseFS(templates, files...)
 }
@@ -192,15 +195,23 @@ func parse(names string, l *layout, texts *texts) (*template.Template, error) {
 // Language returns the language of the pages, for Content-Language.
 func (p *Pages) Language() string { return p.language }
 
+// Anywhere is the leadingTo of a page whose forms may lead to any place.
+const Anywhere = "*"
+
 // ContentSecurityPolicy returns the value of the header that a page needs (CSP Level 3). It
 // allows the style sheet and the scripts of the page, by their hashes, the logo, which is part
 // of the page, and forms to this origin, from where redirects may lead to the origins in
-// leadingTo, with spaces between them. It forbids frames and everything else.
+// leadingTo, with spaces between them, or to Anywhere. It forbids frames and everything else.
 func (p *Pages) ContentSecurityPolicy(page []byte, leadingTo string) string {
-	if leadingTo != "" {
-		leadingTo = " " + leadingTo
+	forms := "; form-action 'self'"
+	switch leadingTo {
+	case "":
+	case Anywhere:
+		forms = "" // browsers apply form-action to the redirects after a form too
+	default:
+		forms += " " + leadingTo
 	}
-	return "default-src 'none'; " + p.layout.policy + p.layout.scripts.policy(page) + "; form-action 'self'" + leadingTo +
+	return "default-src 'none'; " + p.layout.policy + p.layout.scripts.policy(page) + forms +
 		"; frame-ancestors 'none'; base-uri 'none'"
 }
 

@@ -42,7 +42,8 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 			return p.Manage(w, Manage{
 				user, v, []string{v}, v, v, v, v, ManageWrong,
 				[]OwnLogin{{v, true, v, v, v, v, now, now, now}, {v, false, v, v, v, v, now, now, now}},
-				v, v, ownFactors(v), v, "", v, []OwnToken{{v, v, []string{v}, now, now, now}}, v, v, []string{v, v},
+				v, v, ownFactors(v), v, "", v, []OwnToken{{v, v, []string{v}, now, now, now}},
+				[]OwnClient{{v, v, []string{v, ""}, now}}, v, v, v, []string{v, v},
 			})
 		},
 		"managed": func(w io.Writer) error {
@@ -66,6 +67,17 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"sign in again": func(w io.Writer) error {
 			return p.Manage(w, Manage{User: user, TokenAction: v, SignInAgainURL: v, RevokeAction: v})
 		},
+		"consent": func(w io.Writer) error {
+			return p.Consent(w, Consent{user, v, false, v, v, []string{v, "openid", "profile", "email", "groups", "offline_access"}, v, v, v, v})
+		},
+		"consent to all": func(w io.Writer) error { return p.Consent(w, Consent{User: user, Client: v, Known: true}) },
+		"device": func(w io.Writer) error {
+			return p.Device(w, Device{User: user, Code: v, Wrong: true, Action: v, CSRFToken: v})
+		},
+		"device allowed": func(w io.Writer) error {
+			return p.Device(w, Device{User: user, Decided: true, Allowed: true, Client: v})
+		},
+		"device refused": func(w io.Writer) error { return p.Device(w, Device{User: user, Decided: true, Client: v}) },
 		"people": func(w io.Writer) error {
 			return p.People(w, People{user, v, v, v, true, "", []string{v, "user"}, somePeople(v), PeopleExists, v, v})
 		},
@@ -78,7 +90,7 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		},
 		"invitation":            func(w io.Writer) error { return p.Invite(w, Invite{v, v, v, ManageNothing}) },
 		"invitation, once more": func(w io.Writer) error { return p.Invite(w, Invite{v, v, v, ManageShort}) },
-		"logout":                func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{v, v}) },
+		"logout":                func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{v, v, true}) },
 		"signed out":            func(w io.Writer) error { return p.SignedOut(w, SignedOut{ContinueURL: v}) },
 		"goodbye":               func(w io.Writer) error { return p.SignedOut(w, SignedOut{SignInURL: v}) },
 		"ask":                   func(w io.Writer) error { return p.Ask(w, Ask{v, v}) },
@@ -412,7 +424,7 @@ func TestAccount(t *testing.T) {
 		}
 		wantLogoutForm(t, document, tt.page.LogoutAction, tt.page.LogoutToken)
 	}
-	wantLogoutForm(t, rendered(t, func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{"/auth/logout", "t"}) }), "/auth/logout", "t")
+	wantLogoutForm(t, rendered(t, func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{"/auth/logout", "t", false}) }), "/auth/logout", "t")
 }
 
 // wantLogoutForm fails the test unless the document has a form that posts the token to

@@ -191,6 +191,8 @@ type ConfirmLogout struct {
 	// Action is the URL that the sign-out button is posted to, with the field
 	// csrf_token unless Token is empty.
 	Action, Token string
+	// Decides adds the field decision, with the value allow.
+	Decides bool
 }
 
 // ConfirmLogout writes the confirmation page.

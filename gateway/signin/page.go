@@ -55,7 +55,7 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 		s.already(ex, id, r)
 		return nil
 	}
-	page := pages.SignIn{}
+	page := pages.SignIn{Username: ex.QueryValue(web.LoginHintField)}
 	switch {
 	case id != nil && (again || lacks && !other):
 		page.Notice = pages.NoticeFresh

@@ -46,13 +46,13 @@ func (ex *Exchange) Fail(err error) (abort bool) {
 	}
 	if e.Status == http.StatusUnauthorized {
 		ex.ClearStale()
-		if c, ok := errors.AsType[*challenged](err); ok {
-			for _, challenge := range c.challenges {
-				if challenge.IsBasic() && ex.ByScript() {
-					continue // the browser would ask for a password in the middle of a page
-				}
-				h.Add("WWW-Authenticate", string(challenge))
+	}
+	if c, ok := errors.AsType[*challenged](err); ok && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) {
+		for _, challenge := range c.challenges {
+			if challenge.IsBasic() && ex.ByScript() {
+				continue // the browser would ask for a password in the middle of a page
 			}
+			h.Add("WWW-Authenticate", string(challenge))
 		}
 	}
 	ex.writeError(e)
@@ -102,10 +102,18 @@ func (ex *Exchange) Page(status int, render func(*pages.Pages, io.Writer) error)
 	h := ex.Header()
 	h.Set("Content-Language", p.Language())
 	h.Add("Vary", "Accept-Language")
-	h.Set("Content-Security-Policy", p.ContentSecurityPolicy(page.Bytes(), ex.site.FormTargets(ex.Canonical.Host)))
+	h.Set("Content-Security-Policy", p.ContentSecurityPolicy(page.Bytes(), ex.formTargets()))
 	h.Set("Content-Length", strconv.Itoa(page.Len()))
 	ex.WriteHeader(status)
 	_, _ = ex.Write(page.Bytes()) // the client is gone if this fails
+}
+
+// formTargets returns the origins to which forms on a page of the exchange may lead.
+func (ex *Exchange) formTargets() string {
+	if ex.LeadsAnywhere {
+		return pages.Anywhere
+	}
+	return ex.site.FormTargets(ex.Canonical.Host)
 }
 
 // Redirect answers with Location. The caller makes sure that the location is

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"authgate/gateway/auth"
@@ -56,6 +57,15 @@ func NoServiceWorker(reason string) error {
 func Forbidden() error {
 	return &Error{Status: http.StatusForbidden, Detail: "You are signed in, but not allowed to do this.",
 		Problem: pages.ProblemForbidden}
+}
+
+// InsufficientScope is the error of a token that lacks one of those scopes, and nothing else (RFC
+// 6750, section 3.1). reason is for operators.
+func InsufficientScope(realm string, scopes []string, reason string) error {
+	return Challenge(&Error{
+		Status: http.StatusForbidden, Detail: "The token lacks a scope. It needs one of: " + strings.Join(scopes, ", ") + ".",
+		Cause: errors.New(reason),
+	}, auth.ScopeChallenge(realm, scopes))
 }
 
 // NotSecure is the error of a request that did not come over https.

@@ -32,6 +32,9 @@ type Exchange struct {
 	Store  guard.Context // for everything that may call the store
 	CORS   *cors.Policy  // of the route; nil before it is found
 	SignIn *SignInLink   // for the page of an error; may be nil
+	// LeadsAnywhere: the forms of the page lead on to an application that may be anywhere, as
+	// those on the way to an OAuth client do.
+	LeadsAnywhere bool
 
 	pace  pacing
 	site  *Site

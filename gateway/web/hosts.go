@@ -102,8 +102,8 @@ func (h *hosts) CheckHost(received *Received, host string) error {
 	}
 }
 
-// origin returns the origin of one of the gateway's hosts.
-func (s *Site) origin(host string) string { return "https://" + host + s.port }
+// Origin returns the origin of one of the gateway's hosts.
+func (s *Site) Origin(host string) string { return "https://" + host + s.port }
 
 // CookieScope returns where browsers send the cookies that the gateway sets at
 // a host; see auth.Credentials.
@@ -113,6 +113,9 @@ func (s *Site) CookieScope(host string) string {
 	}
 	return host
 }
+
+// Home returns the host of public_url, where users sign in.
+func (s *Site) Home() string { return s.home }
 
 // AtHome reports whether the request is for the host where users sign in.
 func (s *Site) AtHome(received *Received) bool { return received.Canonical.Host == s.home }
@@ -158,7 +161,7 @@ func (s *Site) sources(hosts []string) string {
 	var origins []string
 	for _, host := range hosts {
 		if !strings.HasPrefix(host, "[") {
-			origins = append(origins, s.origin(host))
+			origins = append(origins, s.Origin(host))
 		}
 	}
 	return strings.Join(origins, " ")

@@ -41,6 +41,7 @@ type Metrics struct {
 	reloads          *prometheus.CounterVec
 	versions         *prometheus.CounterVec
 	spans            *prometheus.CounterVec
+	backchannel      *prometheus.CounterVec
 
 	byVersion [4]prometheus.Counter // by major version, of versions
 	logger    *slog.Logger
@@ -78,6 +79,8 @@ func NewMetrics(
 		versions: counter("authgate_http_requests_total", "Requests by the major version of HTTP.", "version"),
 		spans: counter("authgate_tracing_spans_total",
 			"Spans of traces, by whether the collector has taken them.", "result"),
+		backchannel: counter("authgate_backchannel_logouts_total",
+			"Clients that were to be told that a login has ended, by whether they were.", "result"),
 	}
 	for major := 1; major < len(m.byVersion); major++ {
 		m.byVersion[major] = m.versions.WithLabelValues(strconv.Itoa(major))
@@ -102,7 +105,7 @@ func histogram(name, help string, buckets []float64, labels ...string) *promethe
 func (m *Metrics) register(registry prometheus.Registerer, version string, sessions func() float64) error {
 	all := []prometheus.Collector{
 		m.requests, m.requestDuration, m.upstreamDuration, m.upstreamRetries, m.upstreamChecks,
-		m.logins, m.tokens, m.storeDuration, m.providerDuration, m.reloads, m.versions, m.spans,
+		m.logins, m.tokens, m.storeDuration, m.providerDuration, m.reloads, m.versions, m.spans, m.backchannel,
 		buildInfo(version),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -127,10 +130,20 @@ func (m *Metrics) beginAtZero() {
 	}
 	for _, result := range []string{"success", "failure"} {
 		m.reloads.WithLabelValues(result)
+		m.backchannel.WithLabelValues(result)
 	}
 	for _, result := range []string{tracing.Exported, tracing.Failed, tracing.Dropped} {
 		m.spans.WithLabelValues(result)
 	}
+}
+
+// BackchannelLogout counts a client that was to be told that a login has ended.
+func (m *Metrics) BackchannelLogout(err error) {
+	result := "success"
+	if err != nil {
+		result = "failure"
+	}
+	m.backchannel.WithLabelValues(result).Inc()
 }
 
 // Login counts a sign-in by its result. A failure of the gateway itself is no

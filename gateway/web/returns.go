@@ -31,6 +31,14 @@ const (
 	ReasonFresh     = "fresh"      // the user is signed in, and must prove it once more
 )
 
+// AuthorizePath is the own endpoint where OAuth clients send users. From there they go on to the
+// client.
+const AuthorizePath = "oauth/authorize"
+
+// LoginHintField is the parameter of the sign-in page with the user name that is already
+// known.
+const LoginHintField = "login_hint"
+
 // startLifetime is how long a browser may take from the first page at a host to
 // its session there. People leave sign-in pages open.
 const startLifetime = 24 * time.Hour
@@ -54,6 +62,9 @@ type Return struct {
 // for it, so this counts only if no browser waits there.
 func (ex *Exchange) ReadReturn(value func(name string) string) Return {
 	r := ex.site.ReadReturn(&ex.Received, value(ReturnToField), value(BindingField))
+	if path, _, _ := strings.Cut(r.Path, "?"); r.Host == "" && path == ex.site.Own(AuthorizePath) {
+		ex.LeadsAnywhere = true
+	}
 	r.Demand = readDemand(value)
 	r.Elsewhere = value(ElsewhereField) != "" || r.Binding == "" && ex.site.fromElsewhere(&ex.Received)
 	return r
@@ -135,7 +146,7 @@ func (s *Site) IsOwn(path policy.Path) bool {
 // that asks.
 func isLanding(name string) bool {
 	switch name {
-	case "account", "account/people", "device", "oauth/authorize", "oauth/logout":
+	case "account", "account/people", "device", AuthorizePath, "oauth/logout":
 		return true
 	}
 	return false
@@ -146,7 +157,7 @@ func (s *Site) Place(r Return) string {
 	if r.Host == "" || r.Path == "" {
 		return r.Path
 	}
-	return s.origin(r.Host) + r.Path
+	return s.Origin(r.Host) + r.Path
 }
 
 // PlaceOrStart is Place, and the start page for nowhere.
@@ -185,13 +196,13 @@ const CompletePath = "signin/complete"
 
 // Complete returns where a browser gets its session at a host, with a ticket.
 func (s *Site) Complete(host, ticket string) string {
-	return s.origin(host) + s.Own(CompletePath) + "?ticket=" + ticket
+	return s.Origin(host) + s.Own(CompletePath) + "?ticket=" + ticket
 }
 
 // Confirm returns where a browser proves that it waits for a session at a host. It
 // is the path of Complete, because that is the one which a proxy passes on to the
 // gateway.
-func (s *Site) Confirm(host string) string { return s.origin(host) + s.Own(CompletePath) }
+func (s *Site) Confirm(host string) string { return s.Origin(host) + s.Own(CompletePath) }
 
 // SignInPlace returns the page of the gateway where a user signs in, at the host of
 // public_url, from where they go on to r. At another host it binds the sign-in to

@@ -103,5 +103,5 @@ func (s *Site) SecureURL(host string, path policy.Path) string {
 	if !s.Hosts.Has(host) || peer.ParseAddr(host).IsValid() {
 		return s.PublicURL + target(path)
 	}
-	return s.origin(host) + target(path)
+	return s.Origin(host) + target(path)
 }

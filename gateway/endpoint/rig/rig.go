@@ -26,7 +26,9 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/mechanism"
+	"authgate/gateway/oauth"
 	"authgate/gateway/peer"
+	"authgate/gateway/rate"
 	"authgate/gateway/seal"
 	"authgate/gateway/signin"
 	"authgate/gateway/store"
@@ -205,8 +207,10 @@ func (r *Rig) Reload(yaml string) {
 		box = must.Get(mechanism.StoreBox(cfg))(r.T)
 	}
 	r.Config, r.table, r.trusted = cfg, cfg.Table(), cfg.Listen.TrustedProxies
+	tokens := must.Get(mechanism.NewOAuth(made, local, federation))(r.T)
 	r.Options = &endpoint.Options{
-		Site: site, CrossSite: web.NewCrossSite(site, box), Now: r.Clock.Now, Realm: cfg.Basic.Realm, Used: used(r.table),
+		OAuth: tokens,
+		Site:  site, CrossSite: web.NewCrossSite(site, box), Now: r.Clock.Now, Realm: cfg.Basic.Realm, Used: used(r.table),
 		Local: local, Federation: federation, Routes: r.table, MayAddFactor: r.MayAddFactor,
 		Admins: cfg.Admins(), Editor: editor{r, cfg},
 	}
@@ -216,7 +220,19 @@ func (r *Rig) Reload(yaml string) {
 	site.CSRFToken = r.Options.CrossSite.Token
 	s := signin.New(r.Options)
 	rows := append(s.Rows, account.Rows(r.Options, s, nil)...)
-	r.endpoints = must.Get(endpoint.New(r.Options, cfg.OwnEndpoints(), rows))(r.T)
+	if tokens == nil {
+		r.endpoints = must.Get(endpoint.New(r.Options, cfg.OwnEndpoints(), rows))(r.T)
+		return
+	}
+	server := oauth.New(oauth.Options{
+		Endpoint: r.Options, Config: cfg, Clients: tokens.Clients, Grants: tokens.Grants, IDKeys: tokens.IDKeys,
+		Logout: s.Logout, Registrations: rate.New("registration", rate.Limit{
+			Requests: cfg.OAuth.RegistrationRate.Requests, Per: cfg.OAuth.RegistrationRate.Per,
+		}, r.Clock.Now, nil),
+	})
+	local.Logins.OnEnd(server.LoginEnded)
+	r.endpoints = must.Get(endpoint.New(r.Options, cfg.OwnEndpoints(), append(rows, server.Rows()...)))(r.T)
+	maps.Copy(r.endpoints, server.WellKnown())
 }
 
 // Mount makes the rig serve rows of a test, too.

@@ -1,0 +1,81 @@
+package mechanism
+
+import (
+	"fmt"
+	"slices"
+
+	"authgate/gateway/clients"
+	"authgate/gateway/config"
+	"authgate/gateway/grants"
+	"authgate/gateway/jose"
+	"authgate/gateway/login"
+	"authgate/policy"
+)
+
+// OAuth is what the authorization server of a configuration is made of.
+type OAuth struct {
+	Clients *clients.Set
+	Grants  *grants.Grants
+	IDKeys  *jose.Keys // of ID tokens and logout tokens
+}
+
+// NewOAuth makes the parts of the authorization server, nil if the configuration has none.
+func NewOAuth(o *Options, local *Local, f *Federation) (*OAuth, error) {
+	cfg := o.Config
+	if !cfg.OAuth.Enabled {
+		return nil, nil
+	}
+	ids := local.keys
+	if ids.Algorithm() != config.AlgorithmRS256 {
+		var err error
+		if ids, err = jose.Load(config.AlgorithmRS256, "", cfg.Token.PrivateKey, cfg.DataDir); err != nil {
+			return nil, fmt.Errorf("token.private_key: %w", err)
+		}
+		if local.JWKS, err = ids.JWKS(); err != nil {
+			return nil, fmt.Errorf("token.private_key: %w", err)
+		}
+	}
+	return &OAuth{
+		Clients: clients.New(clients.Options{Config: cfg, Store: o.Store, Now: o.Now, Verifier: o.Verifier}),
+		Grants: grants.New(grants.Options{
+			Store: o.Store, Now: o.Now, Logins: local.Logins, Holders: &login.Holders{Logins: local.Logins, Accounts: local.Accounts, Users: f.Users}, Keys: local.keys,
+			Issuer: cfg.Token.Issuer, Leeway: cfg.Token.ReuseLeeway, Realm: cfg.Basic.Realm,
+			Lend: lend(cfg.OAuth.Scopes), Client: actsForItself(cfg.OAuth.Clients),
+			CodeLifetime: cfg.OAuth.CodeLifetime, DeviceLifetime: cfg.OAuth.DeviceLifetime,
+		}),
+		IDKeys: ids,
+	}, nil
+}
+
+// lend returns what makes the identity that scopes lend: with the roles of those scopes alone.
+// If no scopes are configured, they limit nothing.
+func lend(configured map[string][]string) func([]string, *policy.Identity) *policy.Identity {
+	return func(scopes []string, id *policy.Identity) *policy.Identity {
+		if len(configured) == 0 {
+			return id
+		}
+		var lent []string
+		for _, scope := range scopes {
+			roles, ok := configured[scope]
+			if ok && len(roles) == 0 {
+				return id
+			}
+			lent = append(lent, roles...)
+		}
+		return id.Reduced(lent)
+	}
+}
+
+// actsForItself returns the roles of the clients that get tokens of their own.
+func actsForItself(configured []config.OAuthClient) func(string) ([]string, bool) {
+	roles := map[string][]string{}
+	for i := range configured {
+		if c := &configured[i]; slices.Contains(c.Grants, config.GrantClientCredentials) {
+			roles[c.ID] = c.Roles
+		}
+	}
+	return func(id string) ([]string, bool) {
+		own, ok := roles[id]
+		return own, ok
+	}
+}

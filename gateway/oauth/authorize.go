@@ -1,0 +1,134 @@
+package oauth
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+
+	"authgate/gateway/endpoint"
+	"authgate/gateway/grants"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// authorize is GET oauth/authorize.
+func (s *Server) authorize(ex *web.Exchange) error {
+	values, err := ex.Query()
+	if err != nil {
+		return err
+	}
+	r, err := s.readClient(ex, values)
+	if err != nil {
+		return err
+	}
+	return s.answer(ex, r, s.decide(ex, r, false))
+}
+
+// answer sends a refusal to the client. It returns any other error.
+func (s *Server) answer(ex *web.Exchange, r *request, err error) error {
+	refused, ok := errors.AsType[*refusal](err)
+	if !ok {
+		return err
+	}
+	ex.Failed(err, http.StatusFound)
+	s.redirect(ex, s.location(r, url.Values{
+		"error": {refused.code}, "error_description": {refused.description},
+	}))
+	return nil
+}
+
+// redirect leads the browser on: after a form it gets there with GET.
+func (s *Server) redirect(ex *web.Exchange, place string) {
+	status := http.StatusFound
+	if ex.Canonical.Method == http.MethodPost {
+		status = http.StatusSeeOther
+	}
+	ex.Redirect(status, place)
+}
+
+// decide answers a request, or returns a refusal. consented tells that the user has just
+// allowed it on the page.
+func (s *Server) decide(ex *web.Exchange, r *request, consented bool) error {
+	if err := s.fill(r); err != nil {
+		return err
+	}
+	id, err := endpoint.Guest(ex, s.options.Sessions(""))
+	if err != nil {
+		return err
+	}
+	demand, err := s.admit(ex, r, id)
+	if err != nil {
+		return err
+	}
+	switch lacks := r.lacks(id, demand, s.options.Now()); {
+	case lacks && r.silent:
+		return refuse(codeLoginRequired, "The user must sign in.")
+	case lacks:
+		return s.signIn(ex, r, id, demand)
+	case r.otherUser(id):
+		return refuse(codeLoginRequired, "Another user is signed in than the one of id_token_hint.")
+	}
+	if err := s.consents(ex, r, id, &consented); err != nil || !consented {
+		return err
+	}
+	return s.grant(ex, r, id)
+}
+
+// admit refuses a user whom the client's policy does not let in. It returns what the login of
+// the others must prove.
+func (s *Server) admit(ex *web.Exchange, r *request, id *policy.Identity) (policy.Demand, error) {
+	demand := policy.Demand{MaxAge: r.maxAge}
+	if id == nil || r.client.Policy == nil {
+		return demand, nil
+	}
+	switch decision := r.client.Policy.Decide(id, &ex.Canonical); decision.Outcome {
+	case policy.Allow:
+		return demand, nil
+	case policy.StepUp:
+		ex.Reason = decision.Reason
+		return demand.And(decision.Demand), nil
+	default:
+		ex.Reason = decision.Reason
+		ex.Audit("denied", slog.String("client_id", r.client.ID), slog.String("rule", decision.Rule),
+			slog.String("reason", decision.Reason))
+		return demand, web.Forbidden()
+	}
+}
+
+// signIn leads the user to a sign-in, and from there back to the request.
+func (s *Server) signIn(ex *web.Exchange, r *request, id *policy.Identity, demand policy.Demand) error {
+	values := r.values
+	page := s.site.Own("signin")
+	switch {
+	case id != nil && (r.anew || r.otherUser(id)):
+		page = web.WithParameter(page, web.ReasonField, web.ReasonFresh)
+	case id != nil:
+		page = s.site.StepUpPage(id, page)
+	case s.options.Local.Accounts.Len() == 0 && s.options.Federation.Default != nil:
+		page = s.site.Own("login")
+	}
+	if r.anew || r.subject != "" {
+		values = s.forms.asked(values, s.options.Now())
+	}
+	if hint := values.Get("login_hint"); hint != "" {
+		page = web.WithParameter(page, web.LoginHintField, hint)
+	}
+	back := s.site.Own(authorizePath) + "?" + values.Encode()
+	ex.Decision = web.DecisionChallenge
+	s.redirect(ex, ex.SignInPlace(page, web.Return{Path: back, Demand: demand}))
+	return nil
+}
+
+// grant gives the client a code.
+func (s *Server) grant(ex *web.Exchange, r *request, id *policy.Identity) error {
+	code, err := s.grants.NewCode(&ex.Store, id, grants.Code{
+		Terms: r.terms, RedirectURI: r.redirect, Challenge: r.challenge,
+	})
+	if err != nil {
+		return err
+	}
+	ex.Audit("client_authorized", slog.String("client_id", r.client.ID), slog.String("resource", r.terms.Resource))
+	s.redirect(ex, s.location(r, url.Values{"code": {code}}))
+	return nil
+}

@@ -1,0 +1,120 @@
+package oauth
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"authgate/gateway/endpoint"
+	"authgate/gateway/grants"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// idTokenLifetime is how long an ID token is valid. It tells of a sign-in, and opens nothing.
+const idTokenLifetime = 10 * time.Minute
+
+// idToken returns the ID token for what was issued (OpenID Connect Core 1.0, section 2).
+func (s *Server) idToken(issued *grants.Issued) (string, error) {
+	id, now := issued.Identity, s.options.Now()
+	claims := claimsOf(id, issued.Terms.Scopes)
+	claims["iss"], claims["aud"] = s.issuer, issued.Terms.Client
+	claims["iat"], claims["exp"] = now.Unix(), now.Add(idTokenLifetime).Unix()
+	claims["sid"] = issued.Login.ID
+	claims["at_hash"] = halfHash(issued.Access)
+	if at := id.AuthTime; !at.IsZero() {
+		claims["auth_time"] = at.Unix()
+	}
+	if len(id.AMR) > 0 {
+		claims["amr"] = id.AMR
+	}
+	if issued.Terms.Nonce != "" {
+		claims["nonce"] = issued.Terms.Nonce
+	}
+	token, err := s.ids.Sign(claims)
+	if err != nil {
+		return "", fmt.Errorf("signing an ID token: %w", err)
+	}
+	return token, nil
+}
+
+// halfHash returns the left half of the SHA-256 of an access token (section 3.1.3.6).
+func halfHash(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return base64.RawURLEncoding.EncodeToString(sum[:len(sum)/2])
+}
+
+// claimsOf returns what scopes tell of a user (OpenID Connect Core 1.0, section 5.4).
+func claimsOf(id *policy.Identity, scopes []string) map[string]any {
+	whole := id
+	if id.Owner != nil {
+		whole = id.Owner // the groups of the user, not the roles that the token lends
+	}
+	claims := map[string]any{"sub": subjectOf(id)}
+	for _, scope := range scopes {
+		switch scope {
+		case scopeProfile:
+			claims["preferred_username"] = id.Username
+			if id.Name != "" {
+				claims["name"] = id.Name
+			}
+		case scopeEmail:
+			if id.Email != "" {
+				claims["email"], claims["email_verified"] = id.Email, verified(id)
+			}
+		case scopeGroups:
+			claims["groups"] = append([]string{}, whole.Roles...)
+		}
+	}
+	return claims
+}
+
+// verified reports whether the address of a user is known to be theirs: the operator has
+// written it, or the provider says so.
+func verified(id *policy.Identity) bool {
+	if id.Provider == policy.LocalProvider {
+		return true
+	}
+	said, _ := id.Claims["email_verified"].(bool)
+	return said
+}
+
+// userinfoRows returns the rows of oauth/userinfo (OpenID Connect Core 1.0, section 5.3).
+func (s *Server) userinfoRows() []endpoint.Row {
+	rows := s.anyOrigin(userinfoPath, http.MethodGet, s.userinfo)
+	return append(rows, s.anyOrigin(userinfoPath, http.MethodPost, s.userinfo)[0])
+}
+
+func (s *Server) userinfo(ex *web.Exchange) error {
+	token := ex.Credentials.Value
+	if ex.Credentials.Scheme != "bearer" {
+		token = bodyToken(ex)
+	}
+	id, terms, err := s.grants.Authenticate(&ex.Store, token)
+	if err != nil {
+		return s.challenge(err)
+	}
+	ex.Identify(id)
+	if !slices.Contains(terms.Scopes, scopeOpenID) {
+		return web.InsufficientScope(s.options.Realm, []string{scopeOpenID}, "the token has not the scope openid")
+	}
+	ex.JSON(web.TypeJSON, http.StatusOK, claimsOf(id, terms.Scopes))
+	return nil
+}
+
+// bodyToken returns the token in the form of a POST (RFC 6750, section 2.2), "" if there is
+// none.
+func bodyToken(ex *web.Exchange) string {
+	if ex.Canonical.Method != http.MethodPost || ex.MediaType() != web.TypeForm {
+		return ""
+	}
+	form, err := url.ParseQuery(string(ex.Body))
+	if err != nil || len(form["access_token"]) != 1 {
+		return ""
+	}
+	return form.Get("access_token")
+}

@@ -1,0 +1,143 @@
+package oauth
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"authgate/gateway/endpoint"
+	"authgate/gateway/pages"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// leaving is a logout that a client asks for (OpenID Connect RP-Initiated Logout 1.0, section
+// 2).
+type leaving struct {
+	place string // where the browser goes on; empty: the client names none
+	login string // of the ID token that is the hint; empty: there is none
+}
+
+// endSession is GET oauth/logout.
+func (s *Server) endSession(ex *web.Exchange) error {
+	values, err := ex.Query()
+	if err != nil {
+		return err
+	}
+	l, err := s.readLeaving(ex, values)
+	if err != nil {
+		return err
+	}
+	id, err := endpoint.Guest(ex, s.options.Sessions(""))
+	switch {
+	case err != nil:
+		return err
+	case id == nil:
+		return s.leave(ex, l)
+	case l.login == id.Login:
+		return s.logout.Then(ex, l.place)
+	}
+	s.confirmLogout(ex, id, values)
+	return nil
+}
+
+// leave answers a user who is not signed in.
+func (s *Server) leave(ex *web.Exchange, l *leaving) error {
+	if l.place != "" {
+		s.redirect(ex, l.place)
+		return nil
+	}
+	return s.logout.Then(ex, "")
+}
+
+// confirmLogout asks a user who may have been led here by anybody.
+func (s *Server) confirmLogout(ex *web.Exchange, id *policy.Identity, values url.Values) {
+	page := pages.ConfirmLogout{
+		Action: s.site.Own(logoutPath) + "?" + values.Encode(), Token: s.options.CrossSite.Token(ex, id.Login),
+		Decides: true,
+	}
+	ex.LeadsAnywhere = true
+	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.ConfirmLogout(w, page) })
+}
+
+// endSessionByForm is POST oauth/logout: the form of the page, or the request of a client,
+// which becomes a GET: browsers send no cookies with the form of another site.
+func (s *Server) endSessionByForm(ex *web.Exchange) error {
+	if ex.MediaType() != web.TypeForm {
+		return endpoint.UnsupportedMedia(web.TypeForm)
+	}
+	form, err := url.ParseQuery(string(ex.Body))
+	if err != nil {
+		return endpoint.BadRequest("The body is not a form.", nil)
+	}
+	if form.Get(decisionField) != decisionAllow {
+		ex.Redirect(http.StatusSeeOther, s.site.Own(logoutPath)+"?"+form.Encode())
+		return nil
+	}
+	values, err := ex.Query()
+	if err != nil {
+		return err
+	}
+	l, err := s.readLeaving(ex, values)
+	if err != nil {
+		return err
+	}
+	crossSite := s.options.CrossSite
+	if err := crossSite.CheckOrigin(ex); err != nil {
+		return err
+	}
+	id, err := endpoint.Guest(ex, s.options.Sessions(""))
+	if err != nil {
+		return err
+	}
+	if id != nil && crossSite.NeedsToken(ex) {
+		if err := crossSite.CheckToken(ex, id.Login); err != nil {
+			return err
+		}
+	}
+	return s.logout.Then(ex, l.place)
+}
+
+// readLeaving reads who asks, and where the browser goes on. An address that is not
+// registered is a page, and nobody is signed out.
+func (s *Server) readLeaving(ex *web.Exchange, values url.Values) (*leaving, error) {
+	for _, name := range []string{"id_token_hint", "client_id", "post_logout_redirect_uri", "state"} {
+		if len(values[name]) > 1 {
+			return nil, page("The application gives the parameter "+name+" more than once.", nil)
+		}
+	}
+	l, client := &leaving{}, values.Get("client_id")
+	if hint := values.Get("id_token_hint"); hint != "" {
+		claims, err := s.hints.Verified(hint)
+		if err != nil {
+			return nil, page("id_token_hint is no ID token of this provider.", err)
+		}
+		audience, _ := claims["aud"].(string)
+		if client != "" && client != audience {
+			return nil, page("id_token_hint is the ID token of another application than client_id.", nil)
+		}
+		client = audience
+		l.login, _ = claims["sid"].(string)
+	}
+	target := values.Get("post_logout_redirect_uri")
+	if target == "" {
+		return l, nil
+	}
+	if client == "" {
+		return nil, page("post_logout_redirect_uri needs id_token_hint or client_id beside it.", nil)
+	}
+	known, err := s.find(ex, client)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(known.PostLogout, target) {
+		return nil, page("The application asks to send you to an address that is not registered for it.",
+			fmt.Errorf("the post-logout redirect URI %q of the client %q is not registered", target, client))
+	}
+	if l.place = target; values.Get("state") != "" {
+		l.place = web.WithParameter(target, "state", values.Get("state"))
+	}
+	return l, nil
+}

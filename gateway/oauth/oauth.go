@@ -1,0 +1,144 @@
+package oauth
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/clients"
+	"authgate/gateway/config"
+	"authgate/gateway/cors"
+	"authgate/gateway/endpoint"
+	"authgate/gateway/grants"
+	"authgate/gateway/jose"
+	"authgate/gateway/rate"
+	"authgate/gateway/signin"
+	"authgate/gateway/web"
+)
+
+// The paths of the endpoints, below endpoints.prefix.
+const (
+	authorizePath  = "oauth/authorize"
+	tokenPath      = "oauth/token"
+	devicePath     = "oauth/device"
+	revokePath     = "oauth/revoke"
+	introspectPath = "oauth/introspect"
+	registerPath   = "oauth/register"
+	userinfoPath   = "oauth/userinfo"
+	logoutPath     = "oauth/logout"
+	devicePage     = "device"
+)
+
+// Server is the authorization server of one configuration.
+type Server struct {
+	options   *endpoint.Options
+	site      *web.Site
+	section   *config.OAuth
+	issuer    string
+	resources map[config.Resource]bool // of the routes that accept bearer tokens
+	lifetimes lifetimes                // of tokens, unless the client has its own
+	clients   *clients.Set
+	grants    *grants.Grants
+	ids       *jose.Keys // sign ID tokens and logout tokens
+	hints     *jose.Reader
+	forms     seal
+	logout    *signin.Logout
+	cors      *cors.Policy
+	audience  []string // of tokens for no resource
+	wellKnown []string // paths outside endpoints.prefix
+
+	starts        *auth.Starts  // of devices
+	registrations *rate.Limiter // by the client's address
+	told          *backchannel
+}
+
+type lifetimes struct{ access, refresh time.Duration }
+
+// Options are the parts of a Server. All are required.
+type Options struct {
+	Endpoint      *endpoint.Options
+	Config        *config.Config
+	Clients       *clients.Set
+	Grants        *grants.Grants
+	IDKeys        *jose.Keys // sign ID tokens and logout tokens
+	Logout        *signin.Logout
+	Registrations *rate.Limiter // by the client's address
+}
+
+// New returns the authorization server of a configuration.
+func New(o Options) *Server {
+	s := &Server{
+		options: o.Endpoint, site: o.Endpoint.Site, section: &o.Config.OAuth, issuer: o.Config.Token.Issuer,
+		resources: map[config.Resource]bool{},
+		lifetimes: lifetimes{o.Config.Token.AccessLifetime, o.Config.Token.RefreshLifetime},
+		clients:   o.Clients, grants: o.Grants, ids: o.IDKeys, logout: o.Logout,
+		audience: o.Config.Token.Audience, wellKnown: o.Config.WellKnown(),
+		starts: auth.NewStarts(o.Endpoint.Now), registrations: o.Registrations, told: newBackchannel(),
+		hints: jose.NewReader(o.IDKeys, jose.ReaderOptions{}),
+		forms: seal{o.IDKeys.Derive("oauth forms")},
+		cors: cors.New(cors.Options{
+			Origins: []string{cors.Any}, Headers: []string{"Authorization", "Content-Type"}, MaxAge: time.Hour,
+			Expose: []string{"WWW-Authenticate"},
+		}),
+	}
+	for i := range o.Config.Routes {
+		if resource, ok := o.Config.Resource(&o.Config.Routes[i]); ok {
+			s.resources[resource] = true
+		}
+	}
+	return s
+}
+
+// Rows returns the endpoints below endpoints.prefix.
+func (s *Server) Rows() []endpoint.Row {
+	const get, post = http.MethodGet, http.MethodPost
+	return slices.Concat(
+		[]endpoint.Row{
+			{Name: authorizePath, Method: get, Home: true, Page: true, Do: s.authorize},
+			// AnyOrigin: a client's page may send the request as a form; serve checks the form of consent.
+			{Name: authorizePath, Method: post, Home: true, AnyOrigin: true, Do: s.authorizeByForm},
+			{Name: logoutPath, Method: get, Home: true, Page: true, Do: s.endSession},
+			{Name: logoutPath, Method: post, Home: true, AnyOrigin: true, Do: s.endSessionByForm},
+			{Name: devicePage, Method: get, Home: true, Page: true, Do: s.showDevice},
+			{Name: devicePage, Method: post, Home: true, Sessions: true, Do: s.decideDevice},
+		},
+		s.forPrograms(tokenPath, s.token),
+		s.forPrograms(devicePath, s.beginDevice),
+		s.forPrograms(revokePath, s.revoke),
+		s.forPrograms(introspectPath, s.introspect),
+		s.registration(),
+		s.userinfoRows(),
+	)
+}
+
+// forPrograms returns the rows of an endpoint that a client asks by a form. Scripts of any
+// origin may.
+func (s *Server) forPrograms(name string, do func(*web.Exchange, *call) (any, error)) []endpoint.Row {
+	return s.anyOrigin(name, http.MethodPost, func(ex *web.Exchange) error {
+		call, err := s.readCall(ex)
+		if err != nil {
+			return s.fail(ex, err)
+		}
+		answer, err := do(ex, call)
+		if err != nil {
+			return s.fail(ex, err)
+		}
+		ex.JSON(web.TypeJSON, http.StatusOK, answer)
+		return nil
+	})
+}
+
+// anyOrigin returns the row of an endpoint that reads no cookie, and the one for the
+// preflights of browsers.
+func (s *Server) anyOrigin(name, method string, do func(*web.Exchange) error) []endpoint.Row {
+	return []endpoint.Row{
+		{Name: name, Method: method, Home: true, AnyOrigin: true, Do: func(ex *web.Exchange) error {
+			ex.CORS = s.cors
+			return do(ex)
+		}},
+		{Name: name, Method: http.MethodOptions, Home: true, AnyOrigin: true, Do: func(ex *web.Exchange) error {
+			return ex.Preflight(s.cors)
+		}},
+	}
+}

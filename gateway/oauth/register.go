@@ -1,0 +1,53 @@
+package oauth
+
+import (
+	"errors"
+	"net/http"
+
+	"authgate/gateway/clients"
+	"authgate/gateway/config"
+	"authgate/gateway/endpoint"
+	"authgate/gateway/rate"
+	"authgate/gateway/web"
+)
+
+// maxRegistration is how large the metadata of a client may be, in bytes.
+const maxRegistration = 16 << 10
+
+// registration returns the rows of oauth/register (RFC 7591).
+func (s *Server) registration() []endpoint.Row {
+	rows := s.anyOrigin(registerPath, http.MethodPost, s.register)
+	for i := range rows {
+		rows[i].Enabled = func() error {
+			if s.section.Registration != config.RegistrationOpen {
+				return endpoint.NothingHere("oauth.registration is off")
+			}
+			return nil
+		}
+	}
+	return rows
+}
+
+func (s *Server) register(ex *web.Exchange) error {
+	if err := s.registrations.Take(&ex.Store, rate.Key{Client: ex.Peer.Client}); err != nil {
+		return err
+	}
+	if len(ex.Body) > maxRegistration {
+		return &http.MaxBytesError{Limit: maxRegistration}
+	}
+	if ex.MediaType() != web.TypeJSON {
+		return endpoint.UnsupportedMedia(web.TypeJSON)
+	}
+	ctx, end := ex.Store.Recording()
+	defer end()
+	made, err := s.clients.Register(ctx, ex.Body)
+	if wrong, ok := errors.AsType[*clients.RegistrationError](err); ok {
+		return s.fail(ex, &refusal{wrong.Code, wrong.Description, nil})
+	}
+	if err != nil {
+		return err
+	}
+	ex.Audit("client_registered")
+	ex.JSON(web.TypeJSON, http.StatusCreated, made)
+	return nil
+}

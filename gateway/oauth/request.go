@@ -1,0 +1,222 @@
+package oauth
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"authgate/gateway/clients"
+	"authgate/gateway/grants"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// request is an authorization request (RFC 6749, section 4.1.1; OpenID Connect Core 1.0,
+// section 3.1.2.1).
+type request struct {
+	values    url.Values
+	client    *clients.Client
+	redirect  string // where the answer goes: one of the client's redirect URIs
+	terms     grants.Terms
+	challenge string // of PKCE (RFC 7636)
+
+	silent  bool // prompt=none: the user must see no page
+	anew    bool // the user must sign in for this request
+	consent bool // the user must decide again
+	maxAge  time.Duration
+	subject string    // of the user whom id_token_hint means; empty: any
+	asked   time.Time // when the request asked for a sign-in; zero: it has not
+}
+
+// readClient reads who asks, and where the answer goes. Its errors are pages: there is no
+// address yet to which an error could be sent.
+func (s *Server) readClient(ex *web.Exchange, values url.Values) (*request, error) {
+	id, err := single(values, "client_id")
+	if err != nil {
+		return nil, err
+	}
+	redirect, err := single(values, "redirect_uri")
+	if err != nil {
+		return nil, err
+	}
+	client, err := s.find(ex, id)
+	if err != nil {
+		return nil, err
+	}
+	if !client.Redirects(redirect) {
+		return nil, page("The application asks to send you to an address that is not registered for it.",
+			fmt.Errorf("the redirect URI %q of the client %q is not registered", redirect, client.ID))
+	}
+	return &request{values: values, client: client, redirect: redirect, asked: s.forms.askedAt(values)}, nil
+}
+
+// find returns the client of an ID, for a page.
+func (s *Server) find(ex *web.Exchange, id string) (*clients.Client, error) {
+	client, err := s.clients.Find(&ex.Store, id)
+	if errors.Is(err, clients.ErrUnknown) {
+		return nil, page("The application that sent you here is not known.", err)
+	}
+	return client, err
+}
+
+// page is a 400 for a user whom an application has sent here.
+func page(detail string, cause error) error {
+	return &web.Error{Status: http.StatusBadRequest, Detail: detail, Cause: cause}
+}
+
+// single returns a parameter that must be there once.
+func single(values url.Values, name string) (string, error) {
+	if len(values[name]) != 1 || values[name][0] == "" {
+		return "", page("The application that sent you here must give the parameter "+name+" once.", nil)
+	}
+	return values[name][0], nil
+}
+
+// fill reads the rest of a request. Its errors are refusals.
+func (s *Server) fill(r *request) error {
+	for name, values := range r.values {
+		if len(values) > 1 && name != "resource" {
+			return refuse(codeInvalidRequest, "A parameter is there more than once.")
+		}
+	}
+	get := r.values.Get
+	switch {
+	case get("request") != "", get("request_uri") != "":
+		return refuse(codeRequestNotSupported, "Give the parameters themselves: request and request_uri are not supported.")
+	case get("response_type") == "":
+		return refuse(codeInvalidRequest, "The parameter response_type is needed: code.")
+	case get("response_type") != "code":
+		return refuse(codeUnsupportedResponse, "response_type must be code.")
+	case get("response_mode") != "" && get("response_mode") != "query":
+		return refuse(codeInvalidRequest, "response_mode must be query.")
+	case !r.client.May(grantCode):
+		return refuse(codeUnauthorizedClient, "The client may not use the authorization code grant.")
+	}
+	if err := r.readPKCE(); err != nil {
+		return err
+	}
+	var err error
+	if r.terms, err = s.terms(r.client, r.values); err != nil {
+		return err
+	}
+	r.terms.Nonce = get("nonce")
+	if err := r.readPrompt(); err != nil {
+		return err
+	}
+	if hint := get("id_token_hint"); hint != "" {
+		claims, err := s.hints.Verified(hint)
+		if r.subject, _ = claims["sub"].(string); err != nil || r.subject == "" {
+			return refuse(codeInvalidRequest, "id_token_hint is no ID token of this provider.")
+		}
+	}
+	return nil
+}
+
+// readPKCE reads the code challenge, which every client must send (OAuth 2.1, section 4.1.1).
+func (r *request) readPKCE() error {
+	r.challenge = r.values.Get("code_challenge")
+	switch method := r.values.Get("code_challenge_method"); {
+	case r.challenge == "":
+		return refuse(codeInvalidRequest, "PKCE is needed: code_challenge, and code_challenge_method=S256.")
+	case method != "S256":
+		return refuse(codeInvalidRequest, "code_challenge_method must be S256.")
+	case len(r.challenge) != challengeLength || strings.ContainsFunc(r.challenge, notBase64URL):
+		return refuse(codeInvalidRequest, "code_challenge must be a SHA-256 in base64url, without padding.")
+	}
+	return nil
+}
+
+// challengeLength is the length of a SHA-256 in base64url.
+const challengeLength = 43
+
+func notBase64URL(c rune) bool {
+	return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_')
+}
+
+// readPrompt reads what the user must do, whatever they have done before.
+func (r *request) readPrompt() error {
+	prompts := strings.Fields(r.values.Get("prompt"))
+	for _, prompt := range prompts {
+		switch prompt {
+		case "none":
+			r.silent = true
+		case "login", "select_account": // who signs in chooses the account
+			r.anew = true
+		case "consent":
+			r.consent = true
+		default:
+			return refuse(codeInvalidRequest, "prompt must be none, login, select_account or consent.")
+		}
+	}
+	if r.silent && len(prompts) > 1 {
+		return refuse(codeInvalidRequest, "prompt=none stands alone.")
+	}
+	age := r.values.Get("max_age")
+	if age == "" {
+		return nil
+	}
+	seconds, err := strconv.ParseUint(age, 10, 31)
+	if err != nil {
+		return refuse(codeInvalidRequest, "max_age must be a number of seconds.")
+	}
+	r.anew = r.anew || seconds == 0
+	r.maxAge = time.Duration(seconds) * time.Second
+	return nil
+}
+
+// lacks reports whether the user must sign in for the request, and what the sign-in must
+// prove. id is nil for a user who is not signed in.
+func (r *request) lacks(id *policy.Identity, demand policy.Demand, now time.Time) bool {
+	if id == nil || !demand.Met(&id.Proof, now) {
+		return true
+	}
+	if r.asked.IsZero() {
+		return r.anew || r.otherUser(id)
+	}
+	return r.anew && id.SignedIn.Before(r.asked)
+}
+
+// otherUser reports whether the request is for another user than the one who is signed in.
+func (r *request) otherUser(id *policy.Identity) bool {
+	return r.subject != "" && r.subject != subjectOf(id)
+}
+
+// subjectOf returns the subject of a user for clients: the name of a local account, else the
+// provider and the subject there.
+func subjectOf(id *policy.Identity) string {
+	if id.Provider == policy.LocalProvider {
+		return id.Username
+	}
+	return id.Subject
+}
+
+// location returns where the browser goes with an answer (RFC 9207: the answer names its
+// issuer).
+func (s *Server) location(r *request, answer url.Values) string {
+	answer = url.Values(mapClone(answer))
+	answer.Set("iss", s.issuer)
+	if states := r.values["state"]; len(states) == 1 && states[0] != "" {
+		answer.Set("state", states[0])
+	}
+	separator := "?"
+	switch {
+	case strings.HasSuffix(r.redirect, "?"), strings.HasSuffix(r.redirect, "&"):
+		separator = ""
+	case strings.Contains(r.redirect, "?"):
+		separator = "&"
+	}
+	return r.redirect + separator + answer.Encode()
+}
+
+func mapClone(values url.Values) url.Values {
+	clone := url.Values{}
+	for name, all := range values {
+		clone[name] = slices.Clone(all)
+	}
+	return clone
+}

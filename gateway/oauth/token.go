@@ -1,0 +1,161 @@
+package oauth
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"net/url"
+	"slices"
+	"strings"
+
+	"authgate/gateway/grants"
+	"authgate/gateway/web"
+)
+
+// The grants (RFC 6749, section 1.3; RFC 8628, section 3.4), as clients are configured with
+// them, and as they ask for the last one.
+const (
+	grantCode        = "authorization_code"
+	grantRefresh     = "refresh_token"
+	grantCredentials = "client_credentials"
+	grantDevice      = "device_code"
+	grantDeviceURN   = "urn:ietf:params:oauth:grant-type:device_code"
+)
+
+// tokens is the answer of the token endpoint (RFC 6749, section 5.1).
+type tokens struct {
+	Access    string `json:"access_token"`
+	Type      string `json:"token_type"`
+	ExpiresIn int    `json:"expires_in"` // seconds
+	Refresh   string `json:"refresh_token,omitempty"`
+	Scope     string `json:"scope,omitempty"`
+	ID        string `json:"id_token,omitempty"`
+}
+
+// token is POST oauth/token.
+func (s *Server) token(ex *web.Exchange, c *call) (any, error) {
+	grant := c.form.Get("grant_type")
+	name := grant
+	if grant == grantDeviceURN {
+		name = grantDevice
+	} else if grant == grantDevice {
+		name = ""
+	}
+	var do func(*web.Exchange, *call) (*grants.Issued, error)
+	switch name {
+	case grantCode:
+		do = s.byCode
+	case grantRefresh:
+		do = s.byRefreshToken
+	case grantCredentials:
+		do = s.byCredentials
+	case grantDevice:
+		do = s.byDeviceCode
+	case "":
+		if grant == "" {
+			return nil, refuse(codeInvalidRequest, "The parameter grant_type is needed.")
+		}
+		fallthrough
+	default:
+		return nil, refuse(codeUnsupportedGrant, "This grant type is not supported.")
+	}
+	if !c.client.May(name) {
+		return nil, refuse(codeUnauthorizedClient, "The client may not use this grant type.")
+	}
+	issued, err := do(ex, c)
+	if err != nil {
+		return nil, err
+	}
+	return s.issue(ex, c, issued)
+}
+
+// issue returns the answer with what was issued, and with an ID token if the scope asks for
+// one.
+func (s *Server) issue(ex *web.Exchange, c *call, issued *grants.Issued) (any, error) {
+	answer := &tokens{
+		Access: issued.Access, Type: "Bearer", ExpiresIn: int(issued.ExpiresIn.Seconds()), Refresh: issued.Refresh,
+		Scope: strings.Join(issued.Terms.Scopes, " "),
+	}
+	if issued.Terms.OpenID && issued.Login != nil {
+		var err error
+		if answer.ID, err = s.idToken(issued); err != nil {
+			return nil, err
+		}
+	}
+	s.site.Service.Metrics.Token(web.TokenIssued)
+	ex.Identify(issued.Identity)
+	ex.Header().Set("Pragma", "no-cache") // RFC 6749, section 5.1
+	return answer, nil
+}
+
+// byCode exchanges a code (RFC 6749, section 4.1.3).
+func (s *Server) byCode(ex *web.Exchange, c *call) (*grants.Issued, error) {
+	code, verifier, redirect := c.form.Get("code"), c.form.Get("code_verifier"), c.form.Get("redirect_uri")
+	if code == "" {
+		return nil, refuse(codeInvalidRequest, "The parameter code is needed.")
+	}
+	return s.grants.Redeem(&ex.Store, code, func(known *grants.Code) error {
+		switch {
+		case known.Client != c.client.ID:
+			return refuse(codeInvalidGrant, "The code is of another client.")
+		case redirect != "" && redirect != known.RedirectURI:
+			return refuse(codeInvalidGrant, "redirect_uri is not that of the authorization request.")
+		case !proves(verifier, known.Challenge):
+			return refuse(codeInvalidGrant, "code_verifier is not that of the authorization request.")
+		}
+		return sameTarget(c.form, &known.Terms)
+	})
+}
+
+// proves reports whether a verifier is that of a code challenge (RFC 7636, section 4.6).
+func proves(verifier, challenge string) bool {
+	sum := sha256.Sum256([]byte(verifier))
+	made := base64.RawURLEncoding.EncodeToString(sum[:])
+	return len(verifier) >= 43 && len(verifier) <= 128 && subtle.ConstantTimeCompare([]byte(made), []byte(challenge)) == 1
+}
+
+// sameTarget refuses a request for tokens of another resource than the user has granted (RFC
+// 8707, section 2.2).
+func sameTarget(form url.Values, t *grants.Terms) error {
+	for _, resource := range form["resource"] {
+		if strings.TrimSuffix(resource, "/") != t.Resource {
+			return refuse(codeInvalidTarget, "The grant is for another resource.")
+		}
+	}
+	return nil
+}
+
+// byRefreshToken exchanges a refresh token (RFC 6749, section 6). The scope may get smaller
+// for the access token.
+func (s *Server) byRefreshToken(ex *web.Exchange, c *call) (*grants.Issued, error) {
+	token := c.form.Get("refresh_token")
+	if token == "" {
+		return nil, refuse(codeInvalidRequest, "The parameter refresh_token is needed.")
+	}
+	return s.grants.Refresh(&ex.Store, token, func(t *grants.Terms) error {
+		if t.Client != c.client.ID {
+			return refuse(codeInvalidGrant, "The refresh token is of another client.")
+		}
+		if asked := strings.Fields(c.form.Get("scope")); len(asked) > 0 {
+			for _, scope := range asked {
+				if !slices.Contains(t.Scopes, scope) {
+					return refuse(codeInvalidScope, "A scope was not granted. Ask the user for it first.")
+				}
+			}
+			t.Scopes, t.OpenID = asked, slices.Contains(asked, scopeOpenID)
+		}
+		return sameTarget(c.form, t)
+	})
+}
+
+// byCredentials gives a client a token of its own (RFC 6749, section 4.4).
+func (s *Server) byCredentials(ex *web.Exchange, c *call) (*grants.Issued, error) {
+	if !c.client.Confidential() {
+		return nil, refuse(codeUnauthorizedClient, "Only a client with a secret or a key gets tokens of its own.")
+	}
+	terms, err := s.terms(c.client, c.form)
+	if err != nil {
+		return nil, err
+	}
+	return s.grants.Credentials(c.client.ID, terms)
+}

@@ -1,0 +1,50 @@
+package pages
+
+import "io"
+
+// Consent is the page where a user decides what an application may do.
+type Consent struct {
+	User     User
+	Client   string // the application's name
+	Known    bool   // the operator has configured it, so that its name is not what it calls itself
+	Redirect string // the host that the user goes on to; empty for a device
+	Resource string // the address that the application gets access to; empty: all of this service
+	Scopes   []string
+	Code     string // that a device shows; empty for other applications
+	// Action gets decision, seal, user_code unless Code is empty, and csrf_token unless CSRFToken
+	// is empty.
+	Action, Seal, CSRFToken string
+}
+
+// Consent writes the page.
+func (p *Pages) Consent(w io.Writer, page Consent) error { return render(w, p.consent, page) }
+
+// Device is the page where a user enters the code that a device shows.
+type Device struct {
+	User              User
+	Code              string // known already
+	Wrong             bool   // the code
+	Decided, Allowed  bool   // what the user has decided, and for which application
+	Client            string
+	Action, CSRFToken string
+}
+
+// Device writes the page.
+func (p *Pages) Device(w io.Writer, page Device) error { return render(w, p.enterCode, page) }
+
+// scope returns what a scope means to a user; the name of one that the operator has chosen.
+func (l *texts) scope(name string) (string, error) {
+	switch name {
+	case "openid":
+		return l.text("consent.scope.openid")
+	case "profile":
+		return l.text("consent.scope.profile")
+	case "email":
+		return l.text("consent.scope.email")
+	case "groups":
+		return l.text("consent.scope.groups")
+	case "offline_access":
+		return l.text("consent.scope.offline")
+	}
+	return name, nil
+}

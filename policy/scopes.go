@@ -1,0 +1,55 @@
+package policy
+
+import "slices"
+
+// scopesKey is the key of a Spec that names scopes.
+const scopesKey = "scopes"
+
+// Scopes returns the scopes that the policy of the route names and a credential may need,
+// sorted.
+func (r *Route) Scopes() []string {
+	if r.Policy == nil {
+		return nil
+	}
+	all := r.Policy.scopes(nil)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// scopes appends the scopes that p names. A policy that must not hold needs none.
+func (p *Policy) scopes(all []string) []string {
+	for _, r := range p.rules {
+		all = append(all, r.scopes...)
+		if r.policy != nil {
+			all = r.policy.scopes(all)
+		}
+		if r.any {
+			for _, part := range r.parts {
+				all = part.scopes(all)
+			}
+		}
+	}
+	return all
+}
+
+// LackedScopes returns the scopes of the route, if the credential of an identity that the route
+// does not let in lacks these and nothing else.
+func (r *Route) LackedScopes(id *Identity, req *Request) []string {
+	if id == nil || id.Mechanism != Bearer {
+		return nil
+	}
+	scopes := r.Scopes()
+	if len(scopes) == 0 {
+		return nil
+	}
+	other := *id
+	other.Scopes = scopes
+	if id.Owner != nil {
+		owner := *id.Owner
+		owner.Scopes, other.Owner = scopes, &owner
+	}
+	if r.Decide(&other, req).Outcome == Forbid {
+		return nil
+	}
+	return scopes
+}
