@@ -229,6 +229,7 @@ providers: [{name: company, issuer: "https://id.example.net", client_id: authgat
 token: {trusted_issuers: [{issuer: "https://tokens.example.net", audience: [app], introspection: {client_id: authgate}}]}
 oauth: {clients: [{id: wiki}]}
 routes: [{match: /, upstream: app, auth: [session]}]
+oauth: {clients: [{id: app, redirect_uris: ["https://app.example.org/callback"]}]}
 `
 
 // documentBase is what a fragment of this document is put into.

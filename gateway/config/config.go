@@ -55,6 +55,7 @@ type Config struct {
 	warnings    Diagnostics
 
 	clientPolicies map[string]*policy.Route // of OAuth.Clients, by ID
+	wellKnown      map[string][]string      // the hosts where the gateway answers itself, by path
 }
 
 // Secret is a value that prints as "[redacted]" wherever it is formatted,
@@ -161,7 +162,7 @@ func (c *Config) SideFiles() []string {
 
 // PublicFiles returns the paths of the files without secrets among SideFiles.
 func (c *Config) PublicFiles() []string {
-	public := []string{c.TLS.Certificate, c.TLS.TrustedRoots, c.Site.Logo}
+	public := []string{c.TLS.Certificate, c.TLS.TrustedRoots, c.Site.Logo, c.OAuth.MetadataClients.TrustedRoots}
 	for _, u := range c.Upstreams {
 		public = append(public, u.TLS.CA, u.TLS.Certificate)
 	}
@@ -195,7 +196,8 @@ func parseFiles(path string, source []byte, lookup func(string) (string, bool)) 
 		places := side.users(cfg)
 		chain := side.certificate(cfg.TLS)
 		side.trustedRoots(&cfg.TLS)
-		side.signingKey(cfg.Token)
+		side.signingKey(cfg.Token, &cfg.OAuth)
+		side.documentRoots(&cfg.OAuth.MetadataClients)
 		side.upstreams(cfg.Upstreams)
 		side.logo(&cfg.Site)
 		cfg.complete(main)
@@ -244,7 +246,7 @@ func (c *Config) check(r *report, places userPlaces) {
 	c.checkDemo(r, places)
 	c.Factors.check(r, c.PublicURL)
 	c.Session.check(r)
-	c.Token.check(r)
+	c.Token.check(r, &c.OAuth)
 	c.Token.checkTrustedIssuers(r, c.Providers)
 	c.checkCookies(r)
 	c.checkDomain(r)
@@ -256,7 +258,7 @@ func (c *Config) check(r *report, places userPlaces) {
 	policies := refs.compile(c.Policies)
 	c.checkRoutes(r, refs, policies)
 	c.checkAdmins(r, refs, policies)
-	c.checkOAuth(r, policies)
+	c.checkOAuth(r, refs, policies)
 	c.warnOfTakenAway(r)
 	c.Site.check(r)
 	c.Limits.check(r)

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -52,7 +54,7 @@ type OAuthClient struct {
 	RedirectURIs           []string      `yaml:"redirect_uris"`
 	Grants                 []string      `yaml:"grants"`
 	Roles                  []string      `yaml:"roles"`  // of the client itself, for GrantClientCredentials
-	Policy                 string        `yaml:"policy"` // who may sign in to it; empty: every user. See Config.ClientPolicy
+	Policy                 string        `yaml:"policy"` // who may sign in to it, see Config.ClientPolicy
 	Consent                string        `yaml:"consent"`
 	PostLogoutRedirectURIs []string      `yaml:"post_logout_redirect_uris"`
 	BackchannelLogoutURI   string        `yaml:"backchannel_logout_uri"`
@@ -113,12 +115,22 @@ func (c *OAuthClient) AllSecrets() []Secret {
 // SkipsConsent reports whether users are not asked.
 func (c *OAuthClient) SkipsConsent() bool { return c.Consent == consentSkip }
 
-// complete sets the names of clients that have none.
+// complete sets the names of clients that have none, and gives hosts the form of Hosts.
 func (o *OAuth) complete() {
+	for i, host := range o.MetadataClients.Hosts {
+		o.MetadataClients.Hosts[i] = strings.ToLower(host)
+	}
 	for i := range o.Clients {
 		if client := &o.Clients[i]; client.Name == "" {
 			client.Name = client.ID
 		}
+	}
+}
+
+// documentRoots reads the extra roots for documents about clients.
+func (s sideReader) documentRoots(m *OAuthMetadataClients) {
+	if m.TrustedRoots != "" {
+		m.TrustedRootsContent = s.authorities("oauth.metadata_clients.trusted_roots", m.TrustedRoots)
 	}
 }
 
@@ -140,21 +152,56 @@ const (
 	WellKnownResource = "/.well-known/oauth-protected-resource"   // RFC 9728, section 3
 )
 
-// WellKnown returns the paths outside of Endpoints.Prefix where the gateway answers if
-// OAuth.Enabled is set: MetadataPaths, WellKnownFinger, and the documents of the routes
-// that accept bearer, which are WellKnownResource and the path of the resource. They are
-// decoded.
+// WellKnown returns the paths outside of Endpoints.Prefix where the gateway answers itself,
+// decoded. Without OAuth.Enabled there are none. They are those of MetadataPaths,
+// WellKnownFinger, and WellKnownResource with the path of each resource.
 func (c *Config) WellKnown() []string {
-	if !c.OAuth.Enabled {
-		return nil
+	return slices.Sorted(maps.Keys(c.wellKnown))
+}
+
+// AnswersWellKnown reports whether a path at a host is one of WellKnown. The host has the form
+// of policy.CanonicalHost. The documents about the issuer are at the host of public_url alone:
+// applications at other hosts may have documents of their own.
+func (c *Config) AnswersWellKnown(host, path string) bool {
+	return slices.ContainsFunc(c.wellKnown[path], func(own string) bool {
+		parent, wildcard := strings.CutPrefix(own, "*.")
+		label, found := strings.CutSuffix(host, "."+parent)
+		return own == "" || own == host || wildcard && found && label != "" && !strings.Contains(label, ".")
+	})
+}
+
+// completeWellKnown finds the hosts where the gateway answers at well-known paths. The empty
+// host is any host of the gateway.
+func (c *Config) completeWellKnown() {
+	c.wellKnown = map[string][]string{}
+	home, err := policy.CanonicalHost(c.PublicURL.Host)
+	if err != nil {
+		return // checkPublicURL reports it
 	}
-	paths := append(c.MetadataPaths(), WellKnownFinger)
+	for _, path := range append(c.MetadataPaths(), WellKnownFinger) {
+		c.wellKnown[path] = []string{home}
+	}
+	known := map[Resource]bool{}
 	for i := range c.Routes {
-		if resource, ok := c.Resource(&c.Routes[i]); ok {
-			paths = append(paths, WellKnownResource+resource.Path)
+		resource, ok := c.Resource(&c.Routes[i])
+		if ok && !known[resource] {
+			known[resource] = true
+			path := WellKnownResource + resource.Path
+			c.wellKnown[path] = append(c.wellKnown[path], resource.Host)
 		}
 	}
-	return unique(paths)
+}
+
+// checkWellKnown checks that no route has a path where the gateway answers itself.
+func (c *Config) checkWellKnown(r *report) {
+	one := len(c.namedHosts()) == 1
+	for i, route := range c.Routes {
+		path, host := literalPath(route.Match), policy.PatternHost(route.Match)
+		if own := c.wellKnown[path]; slices.Contains(own, host) || one && own != nil || c.AnswersWellKnown(host, path) {
+			r.Fault(fmt.Sprintf("routes[%d].match", i), "%q can never be reached, because the gateway itself answers there "+
+				"with oauth.enabled; remove the route", route.Match)
+		}
+	}
 }
 
 // MetadataPaths returns the paths of the documents about the issuer. The path of
@@ -168,7 +215,7 @@ func (c *Config) MetadataPaths() []string {
 	return unique([]string{wellKnownServer + issuer, wellKnownOpenID + issuer, issuer + wellKnownOpenID})
 }
 
-// Resource is what access tokens are for: a part of the gateway.
+// Resource is a part of the gateway that access tokens are for.
 type Resource struct {
 	Host string // in the form of Hosts; empty: any of the gateway's
 	Path string // decoded, without a slash at its end; empty: all paths

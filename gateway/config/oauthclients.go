@@ -1,21 +1,188 @@
 package config
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
+	"authgate/gateway/password"
 	"authgate/policy"
 )
 
-// checkOAuth checks the section oauth, and compiles the policies of clients.
-func (c *Config) checkOAuth(r *report, policies *policy.Set) {
+// checkClients checks the configured clients, and compiles their policies.
+func (c *Config) checkClients(r *report, policies *policy.Set) {
 	c.clientPolicies = map[string]*policy.Route{}
+	first := map[string]int{} // the first client of an ID
 	for i := range c.OAuth.Clients {
 		client, path := &c.OAuth.Clients[i], fmt.Sprintf("oauth.clients[%d]", i)
-		if client.ID == "" {
-			r.Fault(path+".id", "the client identifier is needed, with which the application is configured")
+		if before, twice := first[client.ID]; twice && client.ID != "" {
+			r.Fault(path+".id", "%q is already the client identifier of oauth.clients[%d]", client.ID, before)
+		} else {
+			first[client.ID] = i
 		}
+		client.check(r, path)
+		c.checkClientURIs(r, path, client)
+		c.checkClientLifetimes(r, path, client)
 		c.compileClientPolicy(r, path+".policy", client, policies)
 	}
+}
+
+// check checks the keys of a client that stand for themselves.
+func (c *OAuthClient) check(r *report, path string) {
+	checkClientID(r, path+".id", c.ID)
+	if err := policy.CheckName(c.Name); err != nil && r.Given(path+".name") {
+		r.Fault(path+".name", "%q %v", c.Name, err)
+	}
+	c.checkSecrets(r, path)
+	c.checkGrants(r, path)
+	for i, role := range c.Roles {
+		if err := policy.CheckRole(role); err != nil {
+			r.Fault(fmt.Sprintf("%s.roles[%d]", path, i), "the role %v", err)
+		}
+	}
+}
+
+// checkClientID checks a client identifier (RFC 6749, appendix A.1).
+func checkClientID(r *report, path, id string) {
+	invisible := func(c rune) bool { return c <= ' ' || c >= 0x7f }
+	switch {
+	case id == "":
+		r.Fault(path, "the client identifier is needed, with which the application is configured")
+	case strings.ContainsFunc(id, invisible):
+		r.Fault(path, "%q has a character that is not visible ASCII; use letters, digits, - and _", id)
+	case strings.HasPrefix(strings.ToLower(id), "https://"):
+		r.Fault(path, "%q is the URL of a document about a client, which needs no configuration; "+
+			"give a name, or see oauth.metadata_clients", id)
+	}
+}
+
+// minClientSecret is how many characters a secret of a client has at least. Applications
+// make longer ones.
+const minClientSecret = 16
+
+// checkSecrets checks the secrets of a client. The messages do not show them.
+func (c *OAuthClient) checkSecrets(r *report, path string) {
+	if at := path + ".secrets"; r.Given(at) && !r.Unreadable(at) {
+		switch {
+		case r.Given(path + ".secret"):
+			r.Fault(at, "secret is given too; keep one of the two")
+		case len(c.Secrets) == 0:
+			r.Fault(at, "must not be empty; remove the key for a public client, which has no secret")
+		}
+	}
+	checkClientSecret(r, path+".secret", c.Secret)
+	for i, secret := range c.Secrets {
+		at := fmt.Sprintf("%s.secrets[%d]", path, i)
+		if secret == "" {
+			r.Fault(at, "is empty; remove it")
+		}
+		checkClientSecret(r, at, secret)
+	}
+}
+
+// checkClientSecret checks one secret, if it is given, or its hash.
+func checkClientSecret(r *report, path string, secret Secret) {
+	text := secret.Reveal()
+	switch {
+	case text == "":
+	case HashedSecret(secret):
+		hash, err := password.Parse(text)
+		if err != nil {
+			r.Fault(path, "%v", err)
+		} else if why := hash.Weakness(); why != "" {
+			r.Warn(path, "%s; make another one with `authgate hash-password`", why)
+		}
+	case len(text) < minClientSecret:
+		r.Warn(path, "has only %d characters, so it can be guessed; make one with `openssl rand -base64 32`", len(text))
+	default:
+		r.warnOfGuessableKey(path, secret)
+	}
+}
+
+// HashedSecret reports whether a secret of a client is the hash of it.
+func HashedSecret(secret Secret) bool {
+	text := secret.Reveal()
+	return strings.HasPrefix(text, "$argon2") || strings.HasPrefix(text, "$2")
+}
+
+// checkGrants checks that each grant can be used, and that nothing is given for grants that
+// the client does not have.
+func (c *OAuthClient) checkGrants(r *report, path string) {
+	at := path + ".grants"
+	has := func(grant string) bool { return slices.Contains(c.Grants, grant) }
+	grant := func(word string) string { return fmt.Sprintf("%s[%d]", at, slices.Index(c.Grants, word)) }
+	if len(c.Grants) == 0 {
+		r.Fault(at, "must not be empty; a client without grants can do nothing")
+	}
+	if has(GrantRefreshToken) && !has(GrantAuthorizationCode) && !has(GrantDeviceCode) {
+		r.Fault(grant(GrantRefreshToken), "has no effect without %s or %s, with which a refresh token is given",
+			GrantAuthorizationCode, GrantDeviceCode)
+	}
+	if has(GrantClientCredentials) && len(c.AllSecrets()) == 0 &&
+		!r.Broken(path+".secret") && !r.Broken(path+".secrets") {
+		r.Fault(grant(GrantClientCredentials), "needs secret or secrets, because everybody can name a public client; "+
+			"give one, or remove this grant")
+	}
+	if len(c.Roles) > 0 && !has(GrantClientCredentials) && !r.Broken(at) {
+		r.Fault(path+".roles", "has no effect without %s in grants: users have their own roles; "+
+			"add the grant, or remove this key", GrantClientCredentials)
+	}
+	if has(GrantAuthorizationCode) && len(c.RedirectURIs) == 0 && !r.Broken(path+".redirect_uris") {
+		r.Fault(path+".redirect_uris", "is needed for the grant %s: where the application gets the code",
+			GrantAuthorizationCode)
+	}
+}
+
+// checkClientURIs checks the URIs of a client.
+func (c *Config) checkClientURIs(r *report, path string, client *OAuthClient) {
+	for key, uris := range map[string][]string{
+		".redirect_uris": client.RedirectURIs, ".post_logout_redirect_uris": client.PostLogoutRedirectURIs,
+	} {
+		for i, uri := range uris {
+			if err := c.OAuth.CheckRedirectURI(uri); err != nil {
+				r.Fault(fmt.Sprintf("%s%s[%d]", path, key, i), "%q %v", uri, err)
+			}
+		}
+	}
+	if uri := client.BackchannelLogoutURI; uri != "" {
+		err := new(OAuth).CheckRedirectURI(uri)
+		if _, scheme := errors.AsType[*SchemeError](err); scheme {
+			err = errors.New("is not https; http is for applications on this machine only")
+		}
+		if err != nil {
+			r.Fault(path+".backchannel_logout_uri", "%q %v", uri, err)
+		}
+	}
+}
+
+// checkClientLifetimes checks the lifetimes of a client, of which token has the defaults.
+func (c *Config) checkClientLifetimes(r *report, path string, client *OAuthClient) {
+	access, refresh := path+".access_lifetime", path+".refresh_lifetime"
+	if r.Given(access) {
+		r.lifetime(access, client.AccessLifetime)
+	}
+	if r.Given(refresh) {
+		r.lifetime(refresh, client.RefreshLifetime)
+	}
+	if client.RefreshLifetime > maxRefreshLifetime {
+		r.Fault(refresh, "is longer than 720h (30 days)")
+	}
+	if r.Broken(path) || r.Broken("token") || !r.Given(access) && !r.Given(refresh) {
+		return
+	}
+	short := cmp.Or(client.AccessLifetime, c.Token.AccessLifetime)
+	long := cmp.Or(client.RefreshLifetime, c.Token.RefreshLifetime)
+	if short < long {
+		return
+	}
+	at, other := access, "the refresh lifetime"
+	if !r.Given(access) {
+		at, other = refresh, "the access lifetime"
+	}
+	r.Fault(at, "the access lifetime (%v) must be shorter than the refresh lifetime (%v); change %s too",
+		short, long, other)
 }
 
 // compileClientPolicy compiles the policy of a client.

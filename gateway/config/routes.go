@@ -222,7 +222,8 @@ func checkHasUsers(r *report, path string, m policy.Mechanism, c *Config) {
 			r.Fault(path, "session has no users; give accounts.users or accounts.file")
 		}
 	case policy.Bearer:
-		if noAccounts && len(c.Token.TrustedIssuers) == 0 && !r.Broken("token.trusted_issuers") {
+		lends := c.OAuth.Enabled && (len(c.Providers) > 0 || len(c.OAuth.Clients) > 0) // or clients act for themselves
+		if noAccounts && !lends && len(c.Token.TrustedIssuers) == 0 && !r.Broken("token.trusted_issuers") {
 			r.Fault(path, "bearer has no users; give accounts.users, accounts.file or token.trusted_issuers")
 		}
 	case policy.OIDC:

@@ -97,16 +97,7 @@ func (c *Config) checkSharedKeys(r *report) {
 	if c.Store.Driver != StoreRedis {
 		return
 	}
-	if slices.ContainsFunc(c.Routes, func(route Route) bool { return slices.Contains(route.Auth, policy.Bearer) }) {
-		const needed = "is needed with store.driver redis, because a route accepts bearer " +
-			"and every instance must sign tokens with the same key"
-		switch {
-		case c.Token.Algorithm == AlgorithmHS256 && c.Token.Secret == "":
-			r.Fault("token.secret", needed)
-		case c.Token.Algorithm == AlgorithmRS256 && c.Token.PrivateKey == "":
-			r.Fault("token.private_key", needed)
-		}
-	}
+	c.checkSharedTokenKeys(r)
 	for _, use := range []struct {
 		used    bool
 		purpose string
@@ -121,5 +112,27 @@ func (c *Config) checkSharedKeys(r *report) {
 					"give every instance the same key, for example from `openssl rand -base64 32`", use.purpose)
 			return
 		}
+	}
+}
+
+// checkSharedTokenKeys checks that the configuration has the keys that sign tokens.
+func (c *Config) checkSharedTokenKeys(r *report) {
+	const needed = "is needed with store.driver redis, because %s and every instance must sign %s with the same key"
+	why := "a route accepts bearer"
+	if !slices.ContainsFunc(c.Routes, func(route Route) bool { return slices.Contains(route.Auth, policy.Bearer) }) {
+		why = "oauth.enabled is true"
+		if !c.OAuth.Enabled {
+			return
+		}
+	}
+	if c.Token.Algorithm == AlgorithmHS256 && c.Token.Secret == "" {
+		r.Fault("token.secret", needed, why, "tokens")
+	}
+	switch {
+	case c.Token.PrivateKey != "":
+	case c.Token.Algorithm == AlgorithmRS256:
+		r.Fault("token.private_key", needed, why, "tokens")
+	case c.OAuth.Enabled:
+		r.Fault("token.private_key", needed, "oauth.enabled is true", "ID tokens")
 	}
 }

@@ -24,7 +24,7 @@ type seenPolicy struct {
 	negated, others bool
 }
 
-// warnOfTakenAway warns about the policies of the routes.
+// warnOfTakenAway warns about the policies of routes and clients.
 func (c *Config) warnOfTakenAway(r *report) {
 	t := &takenAway{report: r, policies: c.Policies, seen: map[seenPolicy]bool{}, warned: map[string]bool{}}
 	others := len(c.Providers) > 0 || len(c.Token.TrustedIssuers) > 0
@@ -37,6 +37,10 @@ func (c *Config) warnOfTakenAway(r *report) {
 			}
 			t.ref(at, ref, false)
 		}
+	}
+	for i, client := range c.OAuth.Clients {
+		t.others = len(c.Providers) > 0
+		t.ref(fmt.Sprintf("oauth.clients[%d].policy", i), policy.Ref{Name: client.Policy}, false)
 	}
 }
 

@@ -68,8 +68,8 @@ const (
 )
 
 // check checks everything except the trusted issuers.
-func (t *token) check(r *report) {
-	t.checkKeys(r)
+func (t *token) check(r *report, oauth *OAuth) {
+	t.checkKeys(r, oauth)
 	if strings.ContainsFunc(t.Issuer, unicode.IsControl) || strings.TrimSpace(t.Issuer) != t.Issuer {
 		r.Fault("token.issuer", "%q begins or ends with a space, or contains a control character", t.Issuer)
 	}
@@ -94,13 +94,14 @@ func (t *token) check(r *report) {
 }
 
 // checkKeys checks the keys that sign tokens, except the content of a file. It refuses a key that the algorithm
-// does not use, which would only look as if it had an effect.
-func (t *token) checkKeys(r *report) {
+// does not use, which would only look as if it had an effect. ID tokens need an RSA key with each algorithm.
+func (t *token) checkKeys(r *report, oauth *OAuth) {
 	switch t.Algorithm {
 	case AlgorithmHS256:
 		r.keyLength("token.secret", t.Secret)
-		if t.PrivateKey != "" {
-			r.Fault("token.private_key", "has no effect with token.algorithm HS256; set algorithm: RS256, or remove this key")
+		if t.PrivateKey != "" && !oauth.Enabled {
+			r.Fault("token.private_key", "has no effect with token.algorithm HS256 and without oauth.enabled; "+
+				"set algorithm: RS256, or remove this key")
 		}
 	case AlgorithmRS256:
 		if t.Secret != "" {
@@ -109,9 +110,9 @@ func (t *token) checkKeys(r *report) {
 	}
 }
 
-// signingKey reads the key that signs tokens, and checks it.
-func (s sideReader) signingKey(t token) {
-	if t.Algorithm != AlgorithmRS256 || t.PrivateKey == "" {
+// signingKey reads the key that signs tokens, or ID tokens alone, and checks it.
+func (s sideReader) signingKey(t token, oauth *OAuth) {
+	if t.Algorithm != AlgorithmRS256 && !oauth.Enabled || t.PrivateKey == "" {
 		return
 	}
 	if content, ok := s.read("token.private_key", t.PrivateKey, strictyaml.MaxSecret); ok {

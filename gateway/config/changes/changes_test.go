@@ -36,6 +36,11 @@ routes:
   - {match: /b/, upstream: app, auth: [session, bearer], headers: {set: {X-Key: sesame}}}
   - {match: c.example/, upstream: many, auth: [session], policy: {roles: [a], methods: [GET]}}
   - {match: d.example/, upstream: app, auth: [session]}
+oauth:
+  clients:
+    - {id: wiki, secret: a-secret-of-the-wiki, redirect_uris: ["https://wiki.example/cb"]}
+    - {id: chat, secrets: [one-secret-of-the-chat, another-secret-of-it], redirect_uris: ["https://chat.example/cb"]}
+  scopes: {read: [user]}
 `
 
 // TestChanges: each edit is told with its path, and no secret.
@@ -57,6 +62,10 @@ func TestChanges(t *testing.T) {
 		{"timeout: 3s}", "timeout: 3s, identity_headers: {user: X-Mine}}", "upstreams.app.identity_headers.user: X-User -> X-Mine"},
 		{"sesame", "open", "routes[1].headers.set.X-Key: changed"},
 		{"67890a", "67890b", "token.secret: changed"},
+		{"a-secret-of-the-wiki", "an-other-one-of-it", "oauth.clients[wiki].secret: changed"},
+		{"one-secret-of-the-chat", "an-other-one-of-it-too", "oauth.clients[chat].secrets: changed"},
+		{"id: chat,", "id: talk,", "oauth.clients[talk]: added\noauth.clients[chat]: removed"},
+		{"{read: [user]}", "{read: [user, admin]}", "oauth.scopes.read: [user] -> [user, admin]"},
 		{"roles: [user]", "roles: [user, admin], disabled: true", "accounts.users[alice].roles: [user] -> [user, admin]\naccounts.users[alice].disabled: false -> true"},
 		{"name: Bob", "name: \"Bob \\u202e -> x\"", `accounts.users[bob].name: Bob -> "Bob \u202e -> x"`},
 		{"username: bob", "username: carol", "accounts.users[carol]: added\naccounts.users[bob]: removed"},

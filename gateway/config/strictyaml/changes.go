@@ -95,7 +95,8 @@ func (c *Changes) find(path string, old, new reflect.Value) {
 
 // change adds the change of a scalar.
 func (c *Changes) change(path string, old reflect.Value, was, is string) {
-	if _, secret := old.Interface().(Secret); secret || c.Hidden(path) {
+	t := old.Type()
+	if t == secretType || t == reflect.TypeFor[[]Secret]() || c.Hidden(path) {
 		c.Add(path, "changed")
 		return
 	}

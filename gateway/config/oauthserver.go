@@ -1,0 +1,219 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"authgate/gateway/config/strictyaml"
+	"authgate/policy"
+)
+
+// checkOAuth checks the section oauth, and compiles the policies of clients.
+func (c *Config) checkOAuth(r *report, refs *references, policies *policy.Set) {
+	if c.OAuth.Enabled && c.PublicURL != nil {
+		c.checkIssuer(r)
+		c.completeWellKnown()
+		c.checkWellKnown(r)
+	}
+	c.OAuth.check(r)
+	c.checkScopes(r, refs)
+	c.checkClients(r, policies)
+}
+
+// checkIssuer checks that the documents about the issuer are at the gateway: clients look
+// for them below token.issuer (RFC 8414, section 3).
+func (c *Config) checkIssuer(r *report) {
+	const key = "token.issuer"
+	if r.Broken(publicURLKey) || r.Broken(key) {
+		return
+	}
+	public := c.PublicURL.String()
+	below, found := strings.CutPrefix(c.Token.Issuer, public)
+	if !found || below != "" && below[0] != '/' {
+		r.Fault(key, "%q must be public_url or below it with oauth.enabled, because clients look there for what the "+
+			"gateway says about itself; expected %s or %s/PATH", c.Token.Issuer, public, public)
+		return
+	}
+	u, err := httpURL(c.Token.Issuer)
+	if err != nil {
+		r.Fault(key, "%v", err)
+	} else if below != "" && below != "/" && path.Clean(u.Path) != strings.TrimSuffix(below, "/") {
+		r.Fault(key, `%q has a path with an empty segment, "." or "..", or with an encoded character; `+
+			"expected one like %s/auth", c.Token.Issuer, public)
+	}
+}
+
+// Bounds of the lifetimes of what a client exchanges for tokens.
+const (
+	maxCodeLifetime   = 10 * time.Minute // RFC 6749, section 4.1.2
+	maxDeviceLifetime = time.Hour
+)
+
+// check checks the keys of the section without those of clients and scopes.
+func (o *OAuth) check(r *report) {
+	r.lifetime("oauth.code_lifetime", o.CodeLifetime)
+	if o.CodeLifetime > maxCodeLifetime {
+		r.Fault("oauth.code_lifetime", "is longer than 10m; a code must be short-lived (RFC 6749, section 4.1.2)")
+	}
+	r.lifetime("oauth.device_lifetime", o.DeviceLifetime)
+	if o.DeviceLifetime > maxDeviceLifetime {
+		r.Fault("oauth.device_lifetime", "is longer than 1h; who guesses codes would have that long for each")
+	}
+	if n := o.RegistrationRate.Requests; n > maxRateRequests {
+		r.Fault("oauth.registration_rate.requests", "%d is out of range; expected 1 to %d, or 0 for no limit",
+			n, maxRateRequests)
+	}
+	if per := o.RegistrationRate.Per; per < minRatePer || per > maxRatePer {
+		r.Fault("oauth.registration_rate.per", "%v is out of range; expected %v to %v", per, minRatePer, maxRatePer)
+	}
+	for i, scheme := range o.RedirectSchemes {
+		checkRedirectScheme(r, fmt.Sprintf("oauth.redirect_schemes[%d]", i), scheme)
+	}
+	for i, host := range o.MetadataClients.Hosts {
+		if err := checkHost(host); err != nil {
+			r.Fault(fmt.Sprintf("oauth.metadata_clients.hosts[%d]", i),
+				"%q is not a host; expected only a name or an address, like www.example.org", host)
+		}
+	}
+}
+
+// openScopes are the scopes that everybody knows (OpenID Connect Core 1.0, sections 3.1.2.1,
+// 5.4 and 11). They lend no roles.
+var openScopes = []string{openIDScope, "profile", "email", "groups", "offline_access"}
+
+// checkScopes checks the scopes, and the roles that they lend.
+func (c *Config) checkScopes(r *report, refs *references) {
+	for _, scope := range slices.Sorted(maps.Keys(c.OAuth.Scopes)) {
+		at := strictyaml.Join("oauth.scopes", scope)
+		if err := policy.CheckScope(scope); err != nil {
+			r.Fault(at, "the scope %q %v", scope, err)
+		} else if slices.Contains(openScopes, scope) {
+			r.Fault(at, "%q lends no roles, and needs no entry; choose another name", scope)
+		}
+		for i, role := range c.OAuth.Scopes[scope] {
+			if err := policy.CheckRole(role); err != nil {
+				r.Fault(fmt.Sprintf("%s[%d]", at, i), "the role %v", err)
+			}
+		}
+		refs.checkRoles(at, c.OAuth.Scopes[scope])
+	}
+}
+
+var schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
+
+// actedOn are schemes whose URLs browsers and systems act on in another way than to send
+// them to a native application.
+var actedOn = []string{
+	"about", "blob", "chrome", "data", "file", "filesystem", "ftp", "intent", "jar", "javascript", "mailto", "resource",
+	"sms", "tel", "vbscript", "view-source", "ws", "wss",
+}
+
+// checkRedirectScheme checks a scheme of native applications (RFC 8252, section 7.1).
+func checkRedirectScheme(r *report, path, scheme string) {
+	switch {
+	case !schemeForm.MatchString(scheme):
+		r.Fault(path, "%q is not a scheme; expected lower-case letters, digits, +, - and dots, like com.example.app, "+
+			"without what follows it", scheme)
+	case scheme == "http" || scheme == "https":
+		r.Fault(path, "%s needs no entry: https is always accepted, and http on this machine", scheme)
+	case slices.Contains(actedOn, scheme):
+		r.Fault(path, "%q is no scheme of an application: browsers act on it themselves", scheme)
+	case !strings.Contains(scheme, "."):
+		r.Warn(path, "%q has no dot, so that applications of others may have it too; "+
+			"prefer one that is a name of yours in reverse, like com.example.app (RFC 8252, section 7.1)", scheme)
+	}
+}
+
+// maxRedirectURI is how long a redirect URI may be, in bytes.
+const maxRedirectURI = 2048
+
+// CheckRedirectURI returns why users are not sent back to a URI, whoever registers it. What
+// it accepts has one reading, to browsers and to Go, and leads to https, to http on the
+// user's machine, or to an application by a scheme of RedirectSchemes. The error is a phrase
+// like "has a fragment", to follow the URI.
+func (o *OAuth) CheckRedirectURI(uri string) error {
+	if uri == "" || len(uri) > maxRedirectURI {
+		return fmt.Errorf("must have 1 to %d characters", maxRedirectURI)
+	}
+	if strings.Contains(uri, "#") {
+		return errors.New("has a fragment; remove it (RFC 6749, section 3.1.2)")
+	}
+	if at := strings.IndexFunc(uri, notInURI); at >= 0 {
+		found, _ := utf8.DecodeRuneInString(uri[at:])
+		return fmt.Errorf("has the character %q, which must be encoded in a URI", found)
+	}
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme == "" {
+		return errors.New("is not an absolute URI; expected one like https://app.example.org/callback")
+	}
+	scheme, rest, _ := strings.Cut(uri, ":")
+	switch {
+	case scheme == "http" || scheme == "https":
+		return checkWebRedirect(u, rest)
+	case slices.Contains(o.RedirectSchemes, scheme):
+		if !strings.HasPrefix(rest, "/") || u.User != nil {
+			return fmt.Errorf("must continue with a slash after %s: and have no user name", scheme)
+		}
+		return nil
+	}
+	return &SchemeError{}
+}
+
+// SchemeError says that the scheme of a redirect URI is not accepted.
+type SchemeError struct{}
+
+// Error implements error.
+func (e *SchemeError) Error() string {
+	return "begins with a scheme that is not accepted; expected https, http on the user's machine, " +
+		"or a scheme of oauth.redirect_schemes"
+}
+
+// notInURI reports whether a character must be encoded in a URI (RFC 3986, section 2), or is
+// read by browsers as another one.
+func notInURI(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", c) }
+
+// checkWebRedirect checks a redirect URI whose scheme is http or https. rest is what follows
+// the scheme.
+func checkWebRedirect(u *url.URL, rest string) error {
+	host := u.Hostname()
+	authority, found := strings.CutPrefix(rest, "//")
+	if end := strings.IndexAny(authority, "/?"); end >= 0 {
+		authority = authority[:end]
+	}
+	switch {
+	case !found || host == "":
+		return errors.New("has no host; expected one like https://app.example.org/callback")
+	case strings.ContainsAny(authority, "@%"):
+		return errors.New("has a user name, or an encoded character in its host; expected only a host")
+	case isOddAddress(host):
+		return errors.New("has a number for a host; write an address in the usual form, like 127.0.0.1")
+	case u.Scheme == "http" && !policy.Loopback(host):
+		return &SchemeError{}
+	}
+	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return errors.New("has no port from 1 to 65535 after the colon of its host")
+		}
+	}
+	return checkHost(host)
+}
+
+// isOddAddress reports whether a host is an IPv4 address to browsers, and a name to others,
+// such as 127.1 or 0x7f000001 (WHATWG URL, section 3.5).
+func isOddAddress(host string) bool {
+	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
+	hexadecimal, isHex := strings.CutPrefix(last, "0x")
+	isNumber := strings.Trim(last, "0123456789") == "" || isHex && strings.Trim(hexadecimal, "0123456789abcdef") == ""
+	_, err := netip.ParseAddr(host)
+	return isNumber && err != nil
+}
