@@ -5,11 +5,10 @@ package browser
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,14 +21,19 @@ import (
 // firefox is one tab of Firefox, over WebDriver BiDi (https://w3c.github.io/webdriver-bidi/),
 // which the browser itself speaks.
 type firefox struct {
-	t    *testing.T
-	ctx  context.Context
-	conn *websocket.Conn
-	last int
-	tab  string // its browsing context
+	t      *testing.T
+	ctx    context.Context
+	remote *marionette // began the session
+	conn   *websocket.Conn
+	last   int
+	tab    string // its browsing context
 }
 
-var bidiAddress = regexp.MustCompile(`WebDriver BiDi listening on (ws://\S+)`)
+// firefoxSettings make Firefox listen, and use devices with passkeys that a test adds.
+const firefoxSettings = `user_pref("marionette.port", %s);
+user_pref("security.webauth.webauthn_enable_softtoken", true);
+user_pref("security.webauth.webauthn_enable_usbtoken", false);
+`
 
 // object is an object of JSON.
 type object = map[string]any
@@ -46,8 +50,9 @@ func startFirefox(t *testing.T) *firefox {
 	t.Cleanup(func() {
 		world.Until(t, "Firefox to leave its folder", func() bool { return os.RemoveAll(home) == nil })
 	})
-	out := &world.Output{}
-	cmd := exec.Command(name, "--headless", "--no-remote", "--profile", home, "--remote-debugging-port",
+	out, port := &world.Output{}, world.FreePort(t)
+	world.NoError(t, os.WriteFile(filepath.Join(home, "user.js"), fmt.Appendf(nil, firefoxSettings, port), 0o600))
+	cmd := exec.Command(name, "--headless", "--no-remote", "--profile", home, "--marionette", "--remote-debugging-port",
 		world.FreePort(t), "about:blank")
 	cmd.Env = append(os.Environ(), "HOME="+home, "MOZ_DISABLE_CONTENT_SANDBOX=1")
 	cmd.Stdout, cmd.Stderr = out, out
@@ -59,17 +64,18 @@ func startFirefox(t *testing.T) *firefox {
 			t.Fatalf("Firefox ends:\n%s", out)
 		default:
 		}
-		found := bidiAddress.FindStringSubmatch(out.String())
-		if found == nil {
-			return errors.New("it does not listen yet")
-		}
 		var err error
-		f.conn, _, err = websocket.Dial(f.ctx, found[1]+"/session", nil)
+		f.remote, err = dialMarionette("127.0.0.1:" + port)
 		return err
 	})
+	t.Cleanup(func() { f.remote.conn.Close() })
+	var session struct{ Capabilities struct{ WebSocketURL string } }
+	f.remote.call(t, "WebDriver:NewSession", object{"acceptInsecureCerts": true, "webSocketUrl": true}, &session)
+	var err error
+	f.conn, _, err = websocket.Dial(f.ctx, session.Capabilities.WebSocketURL, nil)
+	world.NoError(t, err)
 	f.conn.SetReadLimit(1 << 24)
 	t.Cleanup(func() { f.conn.CloseNow() })
-	f.call("session.new", object{"capabilities": object{"alwaysMatch": object{"acceptInsecureCerts": true}}}, nil)
 	var tree struct{ Contexts []struct{ Context string } }
 	f.call("browsingContext.getTree", object{}, &tree)
 	f.tab = tree.Contexts[0].Context
@@ -164,6 +170,7 @@ func TestFirefox(t *testing.T) {
 	t.Run("local accounts", func(t *testing.T) { f.with(t).localAccounts() })
 	t.Run("delegated", func(t *testing.T) { f.with(t).delegated() })
 	t.Run("other sites", func(t *testing.T) { f.with(t).otherSites() })
+	t.Run("passkeys", func(t *testing.T) { f.with(t).passkeys() })
 }
 
 // with is the same tab in a subtest.

@@ -158,6 +158,7 @@ func rows() []row {
 				{"sign in and out over HTTP/2", "TestFirefox/local_accounts"},
 				{"delegated logins", "TestFirefox/delegated"},
 				{"other sites", "TestFirefox/other_sites"},
+				{"passkeys", "TestFirefox/passkeys"},
 			}},
 
 		{kind: browsers, name: "Safari", never: "only on systems of Apple"},
