@@ -257,7 +257,8 @@ func (k *keycloak) realm(g *world.Instance) {
 		"credentialData": `{"subType":"totp","digits":6,"period":30,"algorithm":"HmacSHA1","secretEncoding":"BASE32"}`}
 	k.admin("POST", "", object{
 		"realm": "main", "enabled": true, "sslRequired": "external", "clients": clients,
-		"otpPolicyLookAheadWindow": 10,
+		"otpPolicyType": "totp", "otpPolicyAlgorithm": "HmacSHA1", "otpPolicyInitialCounter": 0, "otpPolicyDigits": 6,
+		"otpPolicyLookAheadWindow": 10, "otpPolicyPeriod": 30,
 		"roles": object{
 			"realm":  []object{{"name": "user"}, {"name": "admin"}},
 			"client": object{"client-roles": []object{{"name": "admin"}, {"name": "editor"}}},
