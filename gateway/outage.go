@@ -43,6 +43,7 @@ func (g *Gateway) openGate(st, old *state, strict bool) error {
 	case err == nil:
 		g.shareDecoys(ctx, st)
 		st.gate.Open()
+		g.forgetPasskeys(ctx, st, old)
 		return nil
 	case strict:
 		return err
@@ -69,6 +70,17 @@ func (g *Gateway) shareDecoys(ctx context.Context, st *state) {
 	if err := st.mechanisms.Decoys.Share(ctx, g.storage.guarded); err != nil {
 		g.service.Logger.Warn("what unknown user names cost may differ from other instances, or change at a restart",
 			"error", err.Error())
+	}
+}
+
+// forgetPasskeys removes what the store has of passkeys that are gone. What cannot be removed
+// stays without harm, so it is only told.
+func (g *Gateway) forgetPasskeys(ctx context.Context, st, old *state) {
+	if old == nil {
+		return
+	}
+	if err := st.mechanisms.Proofs.Forget(ctx, old.mechanisms.Proofs); err != nil {
+		g.service.Logger.Warn("the counters of removed passkeys stay in the store", "error", err.Error())
 	}
 }
 

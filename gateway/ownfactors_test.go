@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http/httptest"
 	"net/url"
@@ -15,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	ownrig "authgate/gateway/endpoint/rig"
+	"authgate/gateway/record"
+	"authgate/gateway/store"
 	"authgate/internal/test/authenticator"
 	"authgate/internal/test/must"
 )
@@ -224,6 +227,45 @@ func TestAddPasskey(t *testing.T) {
 	r.wantFactors(noFactors, here.cookie)
 	if now := content(t, path); now != fileAccounts {
 		t.Errorf("without factors, the file has\n%s", now)
+	}
+}
+
+// The counter of a passkey is forgotten with the passkey, whoever takes it away. A reload that
+// keeps the passkey keeps its counter.
+func TestRemovedPasskeysLeaveNoCounter(t *testing.T) {
+	t.Parallel()
+	r, path := newFileRig(t, "accounts.yaml", fileAccounts)
+	here := r.login(aliceIn)
+	counted := func(id string) bool {
+		t.Helper()
+		_, err := r.store.Get(t.Context(), "passkey-counter:"+record.Hash([]byte(id)))
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	added := func(name string) string {
+		t.Helper()
+		key := newAuthenticator()
+		id := r.addPasskey(key, name, here.cookie).ID
+		r.clock.Advance(time.Second)
+		options := r.want(200, "POST", "/signin/passkey/options", "{}", jsonType).Body.Bytes()
+		r.want(200, "POST", "/signin/passkey", string(must.Get(key.Get(options))(t)), jsonType)
+		if !counted(id) {
+			t.Fatal("a sign-in leaves no counter")
+		}
+		return id
+	}
+	first, second := added("first"), added("second")
+	r.want(200, "POST", "/account/passkeys/remove", `{"id":"`+first+`"}`, jsonType, here.cookie)
+	r.mustReload(fileConfig(t, "accounts.yaml"))
+	if counted(first) || !counted(second) {
+		t.Errorf("after the removal, the first is counted: %t, the second: %t", counted(first), counted(second))
+	}
+	must.Do(t, os.WriteFile(path, []byte(fileAccounts), 0o600)) // as the operator resets them
+	r.mustReload(fileConfig(t, "accounts.yaml"))
+	if counted(second) {
+		t.Error("a passkey that the operator has removed is still counted")
 	}
 }
 

@@ -13,7 +13,8 @@
 //	signin-step:HASH      a sign-in whose password was right, by its secret; for as long
 //	totp-pending:HASH     a TOTP secret to confirm, encrypted, by the user name; for as long
 //	totp-step:HASH        the last used step of a TOTP secret
-//	passkey-counter:HASH  the last signature counter of a passkey that counts
+//	passkey-counter:HASH  the last signature counter of a passkey that counts, until a running
+//	                      gateway sees that no account has the passkey any more
 //
 // # Limits and threats
 //

@@ -162,6 +162,20 @@ func (p *Proofs) count(ctx context.Context, a *factors.Assertion) error {
 	})
 }
 
+// Forget removes the counters of the passkeys that some account had before, and none has now.
+// The error is that of the store.
+func (p *Proofs) Forget(ctx context.Context, before *Proofs) error {
+	for id := range before.owners {
+		if p.owners[id] != nil {
+			continue
+		}
+		if err := p.Store.Delete(ctx, counterKey(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // AddPasskey checks the answer to BeginPasskey, a RegistrationResponseJSON, and gives the
 // passkey to the account under a name. With its first factor, the account gets recovery
 // codes, which are told once. The errors are ErrOff, those of
