@@ -178,7 +178,7 @@ func TestStreamsEndWithAReloadElsewhere(t *testing.T) {
 	for name, c := range map[string]struct{ path, old, new, reason string }{
 		"disabled":     {"/session/", aliceIs, aliceIs + "disabled: true, ", "ended session"},
 		"a role":       {"/admin/", aliceRoles, "roles: [user], ", "admin"},
-		"password":     {"/bearer/", aliceHash, bobHash, "account"},
+		"password":     {"/bearer/", aliceHash, bobHash, "its login has ended"},
 		"a Basic user": {"/basic/", "username: service", "username: robot", "Basic user"},
 	} {
 		for _, protocol := range protocols {

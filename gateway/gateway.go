@@ -59,7 +59,8 @@ type Gateway struct {
 	state     atomic.Pointer[state]
 
 	background sync.WaitGroup
-	stop       context.CancelFunc // ends the background work
+	running    context.Context    // of the background work
+	stop       context.CancelFunc // ends it
 }
 
 // storage is where the gateway keeps logins.
@@ -88,11 +89,9 @@ func New(o Options) (*Gateway, error) {
 	}
 	g.load.warn(o.Logger, o.Config)
 	warn(o.Logger, o.Config)
-	ctx, stop := context.WithCancel(context.Background())
-	g.stop = stop
-	g.background.Go(func() { g.settle(ctx) })
+	g.background.Go(func() { g.settle(g.running) })
 	if o.Config.Store.Driver == config.StoreRedis {
-		g.background.Go(func() { (&follower{gateway: g}).run(ctx) })
+		g.background.Go(func() { (&follower{gateway: g}).run(g.running) })
 	}
 	return g, nil
 }
@@ -119,8 +118,8 @@ func assemble(o Options) (*Gateway, error) {
 		verifier:  auth.NewVerifier(throttle, verifiedCredentials, verifiedFor, o.Now),
 		forwarder: forward.New(o.Logger),
 		load:      newLoad(o.Idle),
-		stop:      func() {},
 	}
+	g.running, g.stop = context.WithCancel(context.Background())
 	if quotas := guarded.Quotas(); quotas != nil {
 		g.shared = rate.NewShared(quotas)
 	}

@@ -67,6 +67,7 @@ func (g *Gateway) reload(load func() (*config.Config, error), loaded time.Time, 
 	if closes := old.unused(st, g.service.Logger); len(closes) > 0 {
 		time.AfterFunc(closeAfter, func() { closeAll(closes) })
 	}
+	g.endOutdated(old, st)
 	g.load.warn(g.service.Logger, cfg)
 	warn(g.service.Logger, cfg)
 	return nil

@@ -105,7 +105,7 @@ func (a *AccessTokens) Issue(login *Login, account *accounts.Account) (token str
 	if at := login.Proof.AuthTime; !at.IsZero() {
 		claims["auth_time"] = at.Unix()
 	}
-	if gen := login.generation(); gen > 0 {
+	if gen := login.Generation(); gen > 0 {
 		claims["gen"] = gen
 	}
 	if token, err = a.keys.Sign(claims); err != nil {
@@ -196,12 +196,12 @@ func (a *AccessTokens) verify(ctx context.Context, token string) (*verifiedToken
 // resolve checks that the token is not revoked, and finds its login and its account.
 func (a *AccessTokens) resolve(ctx context.Context, access *accessToken) (*verifiedToken, error) {
 	known, err := a.look(ctx, access)
+	account, ok := a.accounts.Lookup(access.subject)
+	if !ok && (err == nil || errors.Is(err, auth.ErrRejected)) { // this also is why its login has ended
+		return nil, badToken("its account does not exist or is disabled")
+	}
 	if err != nil {
 		return nil, err
-	}
-	account, ok := a.accounts.Lookup(access.subject)
-	if !ok {
-		return nil, badToken("its account does not exist or is disabled")
 	}
 	identity := account.Identity(policy.Bearer, access.login, access.expires)
 	if access.login != "" {
@@ -212,7 +212,7 @@ func (a *AccessTokens) resolve(ctx context.Context, access *accessToken) (*verif
 		if _, ok := login.current(a.accounts); !ok || login.Username != access.subject {
 			return nil, badToken("its account has changed")
 		}
-		if login.generation() != access.gen {
+		if login.Generation() != access.gen {
 			return nil, badToken("issued before the user changed the password")
 		}
 		identity.SignedIn, identity.Proof = login.Created, login.Proof
@@ -282,6 +282,9 @@ func (a *AccessTokens) parse(token string) (*accessToken, error) {
 	claims, expires, err := a.reader.Read(token)
 	if err != nil {
 		return nil, err
+	}
+	if _, ok := claims["client_id"]; ok {
+		return nil, errors.New("made for a client")
 	}
 	access := &accessToken{expires: expires}
 	for name, at := range map[string]*string{"sub": &access.subject, "jti": &access.id} {

@@ -135,6 +135,24 @@ func (g *groups) join(ctx context.Context, key string, login *Login, started tim
 	return err
 }
 
+// outlive keeps login in one group until it ends.
+func (g *groups) outlive(ctx context.Context, key string, login *Login) error {
+	ends := login.ends()
+	err := g.change(ctx, key, func(now *group) error {
+		at := slices.IndexFunc(now.Members, func(m member) bool { return m.Login == login.ID })
+		if at < 0 || !now.Members[at].Expires.Before(ends) {
+			return errNothing // without a member, the login is being ended
+		}
+		now.Members = slices.Clone(now.Members)
+		now.Members[at].Expires = ends.Add(lentSlack)
+		return nil
+	})
+	if errors.Is(err, errNothing) {
+		return nil
+	}
+	return err
+}
+
 // makeRoom ends the oldest logins of a group that has too many. A login ends before it
 // is removed from the record, so every valid login is counted even after a failure.
 func (g *groups) makeRoom(ctx context.Context, now *group) error {

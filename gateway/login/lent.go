@@ -2,9 +2,10 @@ package login
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
@@ -12,11 +13,18 @@ import (
 	"authgate/policy"
 )
 
+// maxLent is how many lent handles, and how many clients, a login keeps.
+const maxLent = 64
+
 // lent is a record that another room made for a login, such as a grant to an OAuth client.
 type lent struct {
 	Key     string    `json:"key"` // in the store
 	Expires time.Time `json:"expires"`
 }
+
+// lentSlack is how much longer than needed the records live that keep a login which has
+// lent something. So not each new handle writes them.
+const lentSlack = 24 * time.Hour
 
 // Lend records a handle that another room has made for a live login. The login goes on
 // until the handle expires, while its sessions and its own tokens still end at their time. A
@@ -24,12 +32,63 @@ type lent struct {
 // client that gets an ID token for the login. At most 64 handles are kept: the oldest is
 // dropped. The error is ErrNoLogin if the login has ended, or that of handle.
 func (l *Logins) Lend(ctx context.Context, sid, client string, handle Handle) (*Login, error) {
-	return nil, errors.New("login: not built yet")
+	login, err := l.amend(ctx, sid, func(login *Login) (made, left []string, err error) {
+		key, value, expires, err := handle(login)
+		if err != nil {
+			return nil, nil, err
+		}
+		left = login.lend(lent{key, expires}, client, l.now())
+		// First, so that what ends all logins of a user finds each that goes on.
+		if err := l.outlive(ctx, login); err != nil || value == nil {
+			return nil, left, err
+		}
+		return []string{key}, left, l.store.Put(ctx, key, value, expires)
+	})
+	return login, amended(err)
+}
+
+// lend adds a handle and a client. It returns the keys of those handles for which there is
+// no room any more.
+func (login *Login) lend(one lent, client string, now time.Time) (dropped []string) {
+	login.Lent = slices.DeleteFunc(slices.Clone(login.Lent), func(old lent) bool {
+		return old.Key == one.Key || !now.Before(old.Expires)
+	})
+	login.Lent = append(login.Lent, one)
+	for len(login.Lent) > maxLent {
+		dropped, login.Lent = append(dropped, login.Lent[0].Key), login.Lent[1:]
+	}
+	if client != "" && !slices.Contains(login.Clients, client) {
+		login.Clients = append(login.Clients, client)
+		login.Clients = login.Clients[max(0, len(login.Clients)-maxLent):]
+	}
+	return dropped
+}
+
+// ends returns when the login ends: at its own time, or with the last handle that it has
+// lent.
+func (login *Login) ends() time.Time {
+	last := login.Expires
+	for _, one := range login.Lent {
+		last = later(last, one.Expires)
+	}
+	return last
+}
+
+// outlive makes what a login depends on, and what finds it, live as long as the login.
+func (l *Logins) outlive(ctx context.Context, login *Login) error {
+	var all errgroup.Group
+	for _, key := range groupsOf(login) {
+		all.Go(func() error { return l.groups.outlive(ctx, key, login) })
+	}
+	if login.Delegated != nil && l.users != nil {
+		all.Go(func() error { return l.users.outlive(ctx, login) })
+	}
+	return all.Wait()
 }
 
 // Names reports whether the record under key belongs to the login.
 func (login *Login) Names(key string) bool {
-	return login.names(key) || slices.ContainsFunc(login.Lent, func(one lent) bool { return one.Key == key })
+	return slices.Contains(login.keys(), key)
 }
 
 // OnEnd makes do be called once for each login that ends before its time, by whatever
@@ -49,7 +108,33 @@ type Holders struct {
 func (h *Holders) Find(
 	ctx context.Context, sid string, expires time.Time,
 ) (*policy.Identity, *Login, record.Basis, error) {
-	return nil, nil, nil, auth.ErrRejected
+	id, login, basis, err := h.find(ctx, sid, expires)
+	if err == nil && h.Renew(ctx, login, true) {
+		return h.find(ctx, sid, expires)
+	}
+	return id, login, basis, err
+}
+
+func (h *Holders) find(
+	ctx context.Context, sid string, expires time.Time,
+) (*policy.Identity, *Login, record.Basis, error) {
+	login, raw, err := h.Logins.load(ctx, sid)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	var who owner = localOwner{h.Accounts}
+	if login.Delegated != nil {
+		if h.Users == nil {
+			return nil, nil, nil, auth.ErrRejected
+		}
+		who = h.Users
+	}
+	id, more, err := who.identify(ctx, login, expires)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	id.Mechanism = policy.Bearer // it was made for this call
+	return id, login, append(record.Basis{{Key: loginPrefix + sid, Raw: raw}}, more...), nil
 }
 
 // Renew updates what a provider says about the user of a login if that is due. It reports

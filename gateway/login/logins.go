@@ -54,7 +54,7 @@ type Login struct {
 	Renewed *renewal `json:"renewed,omitempty"`
 	// Delegated is the login at a provider, nil for a local account.
 	Delegated *delegation `json:"delegated,omitempty"`
-	// Created is the time of the login. It expires at Expires.
+	// Created is the time of the login. What it has of its own ends at Expires; see Lend.
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
 	// Proof is what the user has proved when they signed in. It stays the same as long as
@@ -97,13 +97,14 @@ type Logins struct {
 	store  store.Store
 	now    func() time.Time
 	groups *groups
+	users  *Users       // of the configuration; nil without providers
 	ended  func(*Login) // see OnEnd
 }
 
 // NewLogins returns logins stored in s. now is the clock of the store; see
 // store.ClockOf.
 func NewLogins(s store.Store, now func() time.Time) *Logins {
-	l := &Logins{store: s, now: now}
+	l := &Logins{store: s, now: now, ended: func(*Login) {}}
 	l.groups = newGroups(l)
 	return l
 }
@@ -236,7 +237,7 @@ func (l *Logins) amend(
 		if made, left, err = edit(login); err != nil {
 			return store.Edit{}, err
 		}
-		return record.Edited(login, login.Expires)
+		return record.Edited(login, login.ends())
 	})
 	if err != nil {
 		l.forget(ctx, made)
@@ -251,6 +252,9 @@ func (login *Login) keys() []string {
 	keys := slices.Clone(login.Handles)
 	for _, a := range login.Attached {
 		keys = append(keys, a.Key)
+	}
+	for _, one := range login.Lent {
+		keys = append(keys, one.Key)
 	}
 	return keys
 }
@@ -299,6 +303,7 @@ func (l *Logins) end(ctx context.Context, sid string, also ...func(context.Conte
 		})
 	}
 	_ = deletes.Wait() // what remains is invalid and expires
+	l.ended(login)
 	return login, nil
 }
 

@@ -197,6 +197,36 @@ func (o *Overview) look(ctx context.Context, group, sid string) (*LiveLogin, err
 	return o.lookAt(ctx, login)
 }
 
+// EndOutdated ends the logins of these local accounts whose account does not exist any more,
+// is disabled, or has changed since.
+func (o *Overview) EndOutdated(ctx context.Context, usernames []string) error {
+	var all errgroup.Group
+	all.SetLimit(readsAtOnce)
+	for _, name := range usernames {
+		all.Go(func() error {
+			members, err := o.Logins.groups.members(ctx, groupKey("account", name))
+			for _, m := range members {
+				if err == nil {
+					err = o.endOutdated(ctx, m.Login)
+				}
+			}
+			return err
+		})
+	}
+	return all.Wait()
+}
+
+func (o *Overview) endOutdated(ctx context.Context, sid string) error {
+	login, _, err := o.Logins.load(ctx, sid)
+	if err == nil && !o.counts(login) {
+		_, err = o.Logins.End(ctx, sid)
+	}
+	if errors.Is(err, auth.ErrRejected) {
+		return nil // it has ended
+	}
+	return err
+}
+
 // lookAt is look for a login that counts.
 func (o *Overview) lookAt(ctx context.Context, login *Login) (*LiveLogin, error) {
 	live := &LiveLogin{
@@ -215,10 +245,29 @@ func (o *Overview) lookAt(ctx context.Context, login *Login) (*LiveLogin, error)
 			return nil, err
 		}
 	}
+	for _, one := range login.Lent {
+		if err := o.addLent(ctx, live, one.Key); err != nil {
+			return nil, err
+		}
+	}
 	if !o.Logins.now().Before(live.Expires) {
 		return nil, ErrNoLogin
 	}
 	return live, nil
+}
+
+// addLent adds what the record of a lent handle says.
+func (o *Overview) addLent(ctx context.Context, live *LiveLogin, key string) error {
+	raw, err := record.Find(ctx, o.Logins.store, key)
+	if err != nil || raw == nil {
+		return err
+	}
+	times, err := record.Decode[struct{ Used, Expires time.Time }](raw)
+	if err != nil {
+		return err
+	}
+	live.LastUsed, live.Expires = later(live.LastUsed, times.Used), later(live.Expires, times.Expires)
+	return nil
 }
 
 // addHandle adds what a handle says about its login: when it was used, and until when it

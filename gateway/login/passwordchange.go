@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"authgate/gateway/accounts"
@@ -22,20 +21,13 @@ type renewal struct {
 	Number  int       `json:"number,omitempty"` // how many there were; access tokens name it
 }
 
-// generation returns what the access tokens of the login must name. It is 0 until the
+// Generation returns what the access tokens of the login must name. It is 0 until the
 // user changes the password.
-func (login *Login) generation() int {
+func (login *Login) Generation() int {
 	if login.Renewed == nil {
 		return 0
 	}
 	return login.Renewed.Number
-}
-
-// names reports whether the record of a session or of refresh tokens belongs to the
-// login.
-func (login *Login) names(key string) bool {
-	return slices.Contains(login.Handles, key) ||
-		slices.ContainsFunc(login.Attached, func(a attached) bool { return a.Key == key })
 }
 
 // Outdated reports whether the ticket is from before the user changed the password with
@@ -56,7 +48,7 @@ func (o *Overview) Renew(
 		handles, old := give(login), login.keys()
 		o.follow(login, changed)
 		login.Renewed.Number++
-		login.Handles, login.Attached = nil, nil
+		login.Handles, login.Attached, login.Lent = nil, nil, nil
 		err = o.Logins.putHandles(ctx, login, handles)
 		return login.Handles, old, err
 	})
@@ -84,7 +76,7 @@ func (o *Overview) follow(login *Login, changed *accounts.Account) {
 		login.Version, login.Since = before.LoginVersion(), before.LoginChanged()
 	}
 	login.Renewed = &renewal{
-		Version: changed.LoginVersion(), Since: changed.LoginChanged(), At: o.Logins.now(), Number: login.generation(),
+		Version: changed.LoginVersion(), Since: changed.LoginChanged(), At: o.Logins.now(), Number: login.Generation(),
 	}
 }
 

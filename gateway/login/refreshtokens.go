@@ -250,7 +250,7 @@ func (r *RefreshTokens) owner(ctx context.Context, f *family, key string) (*Logi
 	if err != nil {
 		return nil, nil, err
 	}
-	if !login.names(key) {
+	if !login.Names(key) {
 		return nil, nil, badRefresh("issued before the user changed the password")
 	}
 	account, ok := login.current(r.accounts)

@@ -171,7 +171,7 @@ func (u *Users) refresh(ctx context.Context, sid string) error {
 	}
 	// The read may be older than the claim. If another instance has used the refresh
 	// token since then, a second use would end the login.
-	err = u.logins.store.Swap(ctx, loginPrefix+sid, raw, raw, login.Expires)
+	err = u.logins.store.Swap(ctx, loginPrefix+sid, raw, raw, login.ends())
 	if errors.Is(err, store.ErrConflict) {
 		return nil // the next request reads the new record
 	}
@@ -248,7 +248,7 @@ func (u *Users) replace(ctx context.Context, login *Login, tokens provider.Token
 		if soon {
 			now.Delegated.RenewAt = u.logins.now().Add(renewSoon)
 		}
-		return record.Edited(now, now.Expires)
+		return record.Edited(now, now.ends())
 	})
 	if err != nil {
 		err = fmt.Errorf("storing the provider's tokens: %w", err)

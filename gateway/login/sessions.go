@@ -313,7 +313,7 @@ func (s *Sessions) resolve(ctx context.Context, key string) (*cachedSession, err
 	if err != nil {
 		return nil, err
 	}
-	if !login.names(key) {
+	if !login.Names(key) {
 		return nil, auth.ErrRejected
 	}
 	identity, more, err := s.owner.identify(ctx, login, s.expires(session, login))

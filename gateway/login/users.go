@@ -45,7 +45,8 @@ type user struct {
 	Issuer  string           `json:"issuer"`
 	Profile provider.Profile `json:"profile"`
 	Said    provider.Said    `json:"said,omitzero"`
-	Updated time.Time        `json:"updated"` // when the provider was asked
+	Updated time.Time        `json:"updated"`        // when the provider was asked
+	Until   time.Time        `json:"until,omitzero"` // a login that has lent something needs it until then
 }
 
 // Provider is an identity provider as delegated logins need it. Implementations are
@@ -87,12 +88,14 @@ type Users struct {
 	slots    chan struct{}                 // one for each renewal that is running
 }
 
-// NewUsers returns the users whose logins are in logins.
+// NewUsers returns the users whose logins are in logins, which must not be in use yet.
 func NewUsers(options UsersOptions, logins *Logins) *Users {
-	return &Users{
+	u := &Users{
 		options: options, logins: logins,
 		pauses: lru.New[string, time.Time](record.CacheSize), slots: make(chan struct{}, renewalsAtOnce),
 	}
+	logins.users = u
+	return u
 }
 
 // NewDelegatedSessions returns the mechanism for sessions of users.
@@ -135,6 +138,7 @@ func (u *Users) save(
 ) error {
 	err := store.Update(ctx, u.logins.store, userPrefix+d.Subject(), func(raw []byte) (store.Edit, error) {
 		now := u.logins.now()
+		next := user{Issuer: d.Issuer, Updated: asked}
 		var before provider.Said
 		if raw != nil {
 			known, err := record.Decode[user](raw)
@@ -145,15 +149,40 @@ func (u *Users) save(
 				return store.Edit{}, nil
 			}
 			if known.Issuer == d.Issuer && known.Profile.Subject == d.User {
-				before = known.Said
+				before, next.Until = known.Said, known.Until
 			}
 		}
-		next := user{Issuer: d.Issuer, Updated: asked}
 		next.Profile, next.Said = describe(before)
-		return record.Edited(next, now.Add(max(u.options.Lifetime, u.options.Remember)))
+		return u.edited(&next)
 	})
 	if err != nil {
 		err = fmt.Errorf("saving a user: %w", err)
+	}
+	return err
+}
+
+// edited returns the change of a user's record.
+func (u *Users) edited(next *user) (store.Edit, error) {
+	own := u.logins.now().Add(max(u.options.Lifetime, u.options.Remember))
+	return record.Edited(next, later(own, next.Until))
+}
+
+// outlive keeps the record of a login's user until the login ends.
+func (u *Users) outlive(ctx context.Context, login *Login) error {
+	d, ends := login.Delegated, login.ends()
+	err := store.Update(ctx, u.logins.store, userPrefix+d.Subject(), func(raw []byte) (store.Edit, error) {
+		if raw == nil {
+			return store.Edit{}, auth.ErrRejected
+		}
+		known, err := record.Decode[user](raw)
+		if err != nil || !known.Until.Before(ends) || known.Issuer != d.Issuer {
+			return store.Edit{}, err
+		}
+		known.Until = ends.Add(lentSlack)
+		return u.edited(known)
+	})
+	if err != nil {
+		err = fmt.Errorf("keeping a user: %w", err)
 	}
 	return err
 }
