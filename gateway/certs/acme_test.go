@@ -115,7 +115,7 @@ func TestRootsWith(t *testing.T) {
 	dir := t.TempDir()
 	ca := openCA(t, dir, time.Now)
 	system := must(x509.SystemCertPool())
-	roots, err := rootsWith(must(os.ReadFile(filepath.Join(dir, caFile))))
+	roots, err := config.RootsWith(must(os.ReadFile(filepath.Join(dir, caFile))))
 	if err != nil || system.Equal(roots) {
 		t.Errorf("the roots are those of the system alone: %v", err)
 	}

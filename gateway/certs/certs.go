@@ -3,8 +3,6 @@ package certs
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -90,7 +88,7 @@ func openACME(o Options) (Source, error) {
 	}
 	if cfg.TLS.TrustedRoots != "" {
 		var err error
-		if options.Roots, err = rootsWith(cfg.TLS.TrustedRootsContent); err != nil {
+		if options.Roots, err = config.RootsWith(cfg.TLS.TrustedRootsContent); err != nil {
 			return nil, fmt.Errorf("tls.trusted_roots: %w", err)
 		}
 	}
@@ -99,18 +97,6 @@ func openACME(o Options) (Source, error) {
 		return nil, err
 	}
 	return authority{m}, nil
-}
-
-// rootsWith returns the roots of the system and those in pem.
-func rootsWith(pem []byte) (*x509.CertPool, error) {
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		return nil, fmt.Errorf("reading the system's roots: %w", err)
-	}
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, errors.New("no certificate in PEM")
-	}
-	return roots, nil
 }
 
 // TLSConfig returns the configuration of a listener for HTTP/1.1 and HTTP/2. It

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,6 +42,18 @@ func (s sideReader) authorities(path, file string) []byte {
 	}
 	s.main.warnOfAuthorities(path, certificatesIn(content), s.now)
 	return content
+}
+
+// RootsWith returns the roots of the system and those in pem.
+func RootsWith(pem []byte) (*x509.CertPool, error) {
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("reading the system's roots: %w", err)
+	}
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, errors.New("no certificate in PEM")
+	}
+	return roots, nil
 }
 
 // certificatesIn returns the certificates in a PEM file, and leaves out what is none.

@@ -166,6 +166,9 @@ func (c *Config) PublicFiles() []string {
 	for _, u := range c.Upstreams {
 		public = append(public, u.TLS.CA, u.TLS.Certificate)
 	}
+	for _, p := range c.Providers {
+		public = append(public, p.TrustedRoots)
+	}
 	return public
 }
 
@@ -198,6 +201,7 @@ func parseFiles(path string, source []byte, lookup func(string) (string, bool)) 
 		side.trustedRoots(&cfg.TLS)
 		side.signingKey(cfg.Token, &cfg.OAuth)
 		side.documentRoots(&cfg.OAuth.MetadataClients)
+		side.providerRoots(cfg.Providers)
 		side.upstreams(cfg.Upstreams)
 		side.logo(&cfg.Site)
 		cfg.complete(main)

@@ -57,6 +57,9 @@ func (c *Config) resolvePaths(resolve func(path string) string) {
 	} {
 		*path = resolve(*path)
 	}
+	for i := range c.Providers {
+		c.Providers[i].TrustedRoots = resolve(c.Providers[i].TrustedRoots)
+	}
 	for name, u := range c.Upstreams {
 		u.TLS.CA, u.TLS.Certificate, u.TLS.Key = resolve(u.TLS.CA), resolve(u.TLS.Certificate), resolve(u.TLS.Key)
 		c.Upstreams[name] = u

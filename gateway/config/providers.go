@@ -49,13 +49,16 @@ type Provider struct {
 	Callback                string            `yaml:"callback"`      // empty in the file: see complete
 	Logout                  string            `yaml:"logout"`        // auto, form, revoke or redirect
 	LogoutURL               string            `yaml:"logout_url"`
-	Timeout                 time.Duration     `yaml:"timeout"` // for each call to the provider
+	Timeout                 time.Duration     `yaml:"timeout"`       // for each call to the provider
+	TrustedRoots            string            `yaml:"trusted_roots"` // PEM file, beside the roots of the system
 	AuthorizationURL        string            `yaml:"authorization_url"`
 	TokenURL                string            `yaml:"token_url"`
 	UserinfoURL             string            `yaml:"userinfo_url"`
 	JWKSURL                 string            `yaml:"jwks_url"`
 	TwoFactors              twoFactors        `yaml:"two_factors"`
 	StepUp                  stepUp            `yaml:"step_up"`
+
+	TrustedRootsContent []byte `yaml:"-"` // of the file
 }
 
 // twoFactors are the values of ID tokens that count as two factors.
@@ -82,6 +85,15 @@ func (Provider) Words() map[string][]string {
 	return map[string][]string{
 		"logout":                     {LogoutAuto, LogoutForm, LogoutRevoke, LogoutRedirect},
 		"token_endpoint_auth_method": {AuthMethodBasic, AuthMethodPost},
+	}
+}
+
+// providerRoots reads the extra roots for calls to providers.
+func (s sideReader) providerRoots(providers []Provider) {
+	for i := range providers {
+		if p := &providers[i]; p.TrustedRoots != "" {
+			p.TrustedRootsContent = s.authorities(fmt.Sprintf("providers[%d].trusted_roots", i), p.TrustedRoots)
+		}
 	}
 }
 

@@ -68,10 +68,11 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 		running = &Federation{}
 	}
 	cfg, service := o.Config, o.Service
-	f := &Federation{
-		issuers:   newIssuers(cfg, service, running.issuers),
-		Providers: newProviders(cfg, service, running.Providers),
+	providers, err := newProviders(cfg, service, running.Providers)
+	if err != nil {
+		return nil, err
 	}
+	f := &Federation{issuers: newIssuers(cfg, service, running.issuers), Providers: providers}
 	trusted, err := newTrustedTokens(f.issuers, local.Logins, service.Now)
 	if err != nil {
 		return nil, err
@@ -153,7 +154,7 @@ func (f *Federation) Origins() []string {
 
 // newProviders returns the identity providers of a configuration, in its order. Those
 // that are the same before are taken over.
-func newProviders(cfg *config.Config, service *web.Service, before []*Provider) []*Provider {
+func newProviders(cfg *config.Config, service *web.Service, before []*Provider) ([]*Provider, error) {
 	var providers []*Provider
 	origin := cfg.PublicURL.String() + cfg.Endpoints.Prefix
 	for _, p := range cfg.Providers {
@@ -164,9 +165,13 @@ func newProviders(cfg *config.Config, service *web.Service, before []*Provider) 
 			providers = append(providers, before[known])
 			continue
 		}
+		options, err := providerOptions(cfg, &p, service)
+		if err != nil {
+			return nil, fmt.Errorf("providers[%s].trusted_roots: %w", p.Name, err)
+		}
 		made := &Provider{
 			config: p, origin: origin,
-			Provider:   provider.New(providerOptions(cfg, &p, service)),
+			Provider:   provider.New(options),
 			Identifier: p.Issuer, Title: p.Title, Timeout: p.Timeout,
 			Callback: web.OwnPath(cfg.Endpoints.Prefix, p.Callback),
 		}
@@ -175,11 +180,17 @@ func newProviders(cfg *config.Config, service *web.Service, before []*Provider) 
 		}
 		providers = append(providers, made)
 	}
-	return providers
+	return providers, nil
 }
 
-func providerOptions(cfg *config.Config, p *config.Provider, service *web.Service) provider.Options {
-	public := cfg.PublicURL.String()
+func providerOptions(cfg *config.Config, p *config.Provider, service *web.Service) (provider.Options, error) {
+	public, connection := cfg.PublicURL.String(), connectionTo(p.Name, p.Timeout, service)
+	if p.TrustedRoots != "" {
+		var err error
+		if connection.Roots, err = config.RootsWith(p.TrustedRootsContent); err != nil {
+			return provider.Options{}, err
+		}
+	}
 	return provider.Options{
 		Name: p.Name, Issuer: p.Issuer,
 		Client: provider.Client{ID: p.ClientID, Secret: p.ClientSecret.Reveal(), AuthMethod: p.TokenEndpointAuthMethod},
@@ -192,8 +203,8 @@ func providerOptions(cfg *config.Config, p *config.Provider, service *web.Servic
 		Endpoints: provider.Endpoints{
 			Authorization: p.AuthorizationURL, Token: p.TokenURL, Userinfo: p.UserinfoURL, Keys: p.JWKSURL,
 		},
-		Connection: connectionTo(p.Name, p.Timeout, service),
-	}
+		Connection: connection,
+	}, nil
 }
 
 // connectionTo returns how the provider or issuer of that name is called.

@@ -3,6 +3,7 @@ package provider
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,6 +45,7 @@ func newClient(name string, c Connection) *client {
 	if c.Transport == nil {
 		c.Transport = &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
+			TLSClientConfig:        &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12},
 			ForceAttemptHTTP2:      true,
 			MaxIdleConnsPerHost:    8,
 			IdleConnTimeout:        time.Minute,

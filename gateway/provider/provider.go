@@ -46,6 +46,7 @@
 package provider
 
 import (
+	"crypto/x509"
 	"log/slog"
 	"net/http"
 	"time"
@@ -99,6 +100,7 @@ type Mapping struct {
 type Connection struct {
 	Timeout   time.Duration     // of each call, body included; 0: 10 s
 	Transport http.RoundTripper // of every call; nil: one of the package's own
+	Roots     *x509.CertPool    // of the issuer's certificate; nil: those of the system. Transport has its own
 	Now       func() time.Time  // nil: time.Now
 	Logger    *slog.Logger      // nil: none
 
