@@ -120,9 +120,8 @@ func keycloakDisabled(t *testing.T, a *atKeycloak) {
 		return a.Status(client, "GET", "/secure-resource", "Cookie", bob) == http.StatusUnauthorized
 	})
 	wantOut(t, a.Delegated, bob)
-	if log := a.Log.String(); !strings.Contains(log, `"login_ended_by_provider"`) {
-		t.Errorf("the log does not tell why:\n%s", log)
-	}
+	world.Until(t, "the reason in the log", // which comes after the end
+		func() bool { return strings.Contains(a.Log.String(), `"login_ended_by_provider"`) })
 	b := browse(a.Delegated.Instance)
 	a.opens(t, b, "brief")
 	b.send(map[string]string{"username": "bob", "password": keycloakSecret})
