@@ -25,19 +25,27 @@ import (
 //go:embed init.yaml.tmpl
 var initTemplate string
 
+//go:embed init.accounts.tmpl
+var initAccountsTemplate string
+
 // schemaFile is the name of a schema beside the configuration, to which init refers
 // if `authgate schema` wrote it.
 const schemaFile = "config.schema.json"
 
 // firstSteps are the answers from which init writes a configuration.
-type firstSteps struct{ Host, Upstream, User, Certificates, Hash, Schema string }
+type firstSteps struct {
+	Host, Upstream, User, Certificates, Hash, Schema string
+
+	Accounts string // the file with the account, beside the configuration; empty: the account is written in there
+}
 
 func initCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Write a configuration to begin with",
-		Long: "Write a configuration with comments to begin with. On a terminal it asks for what\n" +
-			"it needs. With --yes it asks nothing, and prints the password that it generates.",
+		Long: "Write a configuration with comments to begin with, and beside it a file with the first\n" +
+			"account. On a terminal it asks for what it needs. With --yes it asks nothing, and\n" +
+			"prints the password that it generates.",
 		Example: "  authgate init\n" +
 			"  authgate init --yes --host app.example.org --upstream http://127.0.0.1:3000 --certificates acme",
 		Args: usage(cobra.NoArgs),
@@ -50,13 +58,15 @@ func initCommand() *cobra.Command {
 	flags.StringVar(&steps.Certificates, "certificates", config.TLSInternal,
 		"internal: a local authority; acme: Let's Encrypt")
 	yes := flags.Bool("yes", false, "ask nothing")
-	force := flags.Bool("force", false, "replace a configuration that exists")
+	force := flags.Bool("force", false, "replace a configuration and accounts that exist")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *path == standardInput {
 			return &usageError{errors.New("init writes a file; give its path")}
 		}
-		if _, err := os.Lstat(*path); err == nil && !*force {
-			return existsError(*path)
+		for _, file := range []string{*path, accountsBeside(*path)} {
+			if _, err := os.Lstat(file); err == nil && !*force {
+				return existsError(file)
+			}
 		}
 		plain := rand.Text()
 		switch {
@@ -75,10 +85,22 @@ func initCommand() *cobra.Command {
 		if *yes {
 			fmt.Fprintf(cmd.OutOrStdout(), "The password of %s is %s\n", steps.User, plain)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s is written. To run the gateway: authgate serve --config %s\n", *path, *path)
+		fmt.Fprintf(cmd.OutOrStdout(),
+			"%s is written, and %s with the account. To run the gateway: authgate serve --config %s\n",
+			*path, accountsBeside(*path), *path)
 		return nil
 	}
 	return cmd
+}
+
+// accountsBeside returns where the account for the configuration at path is written. Several
+// configurations can be in one folder.
+func accountsBeside(path string) string {
+	folder, name := filepath.Split(path)
+	if name = strings.TrimSuffix(name, filepath.Ext(name)); name == "config" {
+		return folder + "accounts.yaml"
+	}
+	return folder + name + ".accounts.yaml"
 }
 
 func existsError(path string) error {
@@ -122,7 +144,7 @@ func readLine(in io.Reader) (string, error) {
 	}
 }
 
-// write writes the configuration to path if it is valid.
+// write writes the configuration to path, and the account beside it, if they are valid.
 func (s *firstSteps) write(path, plain string, force bool) error {
 	hash, err := password.New(plain)
 	if err != nil {
@@ -133,14 +155,40 @@ func (s *firstSteps) write(path, plain string, force bool) error {
 		bytes.Equal(written, config.Schema()) {
 		s.Schema = schemaFile
 	}
-	var text bytes.Buffer
-	if err := template.Must(template.New("").Funcs(template.FuncMap{"quote": quoteYAML}).Parse(initTemplate)).Execute(&text, s); err != nil {
+	text, err := s.render(initTemplate)
+	if err != nil {
 		return err
 	}
-	if _, err := config.Parse(path, text.Bytes()); err != nil {
+	if _, err := config.Parse(path, text); err != nil {
 		return err
 	}
-	return writeFile(path, text.Bytes(), force)
+	beside := accountsBeside(path)
+	s.Accounts = filepath.Base(beside)
+	if text, err = s.render(initTemplate); err != nil {
+		return err
+	}
+	account, err := s.render(initAccountsTemplate)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(beside, account, force); err != nil {
+		return err
+	}
+	if err := writeFile(path, text, force); err != nil {
+		if !force {
+			err = errors.Join(err, os.Remove(beside))
+		}
+		return err
+	}
+	return nil
+}
+
+// render fills in a template.
+func (s *firstSteps) render(text string) ([]byte, error) {
+	var filled bytes.Buffer
+	parsed := template.Must(template.New("").Funcs(template.FuncMap{"quote": quoteYAML}).Parse(text))
+	err := parsed.Execute(&filled, s)
+	return filled.Bytes(), err
 }
 
 // PublicURL, HTTPS and HTTP are values of the configuration. A host without a port
