@@ -127,7 +127,9 @@ func (g *Gateway) mount(st *state) (err error) {
 	st.home = account.Home(o)
 	var server *oauth.Server
 	if st.oauth != nil {
-		server = g.newServer(st, o, s.Logout)
+		if server, err = g.newServer(st, o, s.Logout); err != nil {
+			return err
+		}
 		rows = append(rows, server.Rows()...)
 	}
 	if st.endpoints, err = endpoint.New(o, st.config.OwnEndpoints(), rows); err != nil || server == nil {
@@ -139,7 +141,7 @@ func (g *Gateway) mount(st *state) (err error) {
 }
 
 // newServer makes the authorization server of st. A limit that stays the same keeps its counts.
-func (g *Gateway) newServer(st *state, o *endpoint.Options, logout *signin.Logout) *oauth.Server {
+func (g *Gateway) newServer(st *state, o *endpoint.Options, logout *signin.Logout) (*oauth.Server, error) {
 	section := &st.config.OAuth
 	limit := rate.Limit{Requests: section.RegistrationRate.Requests, Per: section.RegistrationRate.Per}
 	if running := g.state.Load(); running != nil {

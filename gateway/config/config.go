@@ -169,6 +169,9 @@ func (c *Config) PublicFiles() []string {
 	for _, p := range c.Providers {
 		public = append(public, p.TrustedRoots)
 	}
+	for _, client := range c.OAuth.Clients {
+		public = append(public, client.TrustedRoots)
+	}
 	return public
 }
 
@@ -200,7 +203,7 @@ func parseFiles(path string, source []byte, lookup func(string) (string, bool)) 
 		chain := side.certificate(cfg.TLS)
 		side.trustedRoots(&cfg.TLS)
 		side.signingKey(cfg.Token, &cfg.OAuth)
-		side.documentRoots(&cfg.OAuth.MetadataClients)
+		side.clientRoots(&cfg.OAuth)
 		side.providerRoots(cfg.Providers)
 		side.upstreams(cfg.Upstreams)
 		side.logo(&cfg.Site)

@@ -60,6 +60,9 @@ func (c *Config) resolvePaths(resolve func(path string) string) {
 	for i := range c.Providers {
 		c.Providers[i].TrustedRoots = resolve(c.Providers[i].TrustedRoots)
 	}
+	for i := range c.OAuth.Clients {
+		c.OAuth.Clients[i].TrustedRoots = resolve(c.OAuth.Clients[i].TrustedRoots)
+	}
 	for name, u := range c.Upstreams {
 		u.TLS.CA, u.TLS.Certificate, u.TLS.Key = resolve(u.TLS.CA), resolve(u.TLS.Certificate), resolve(u.TLS.Key)
 		c.Upstreams[name] = u

@@ -58,8 +58,11 @@ type OAuthClient struct {
 	Consent                string        `yaml:"consent"`
 	PostLogoutRedirectURIs []string      `yaml:"post_logout_redirect_uris"`
 	BackchannelLogoutURI   string        `yaml:"backchannel_logout_uri"`
+	TrustedRoots           string        `yaml:"trusted_roots"`    // of that URI: PEM file, beside the roots of the system
 	AccessLifetime         time.Duration `yaml:"access_lifetime"`  // 0: that of token
 	RefreshLifetime        time.Duration `yaml:"refresh_lifetime"` // 0: that of token
+
+	TrustedRootsContent []byte `yaml:"-"` // of the file
 }
 
 // registrationRate limits the registrations from the address of one client.
@@ -127,10 +130,15 @@ func (o *OAuth) complete() {
 	}
 }
 
-// documentRoots reads the extra roots for documents about clients.
-func (s sideReader) documentRoots(m *OAuthMetadataClients) {
-	if m.TrustedRoots != "" {
+// clientRoots reads the extra roots for calls to clients, and for documents about them.
+func (s sideReader) clientRoots(o *OAuth) {
+	if m := &o.MetadataClients; m.TrustedRoots != "" {
 		m.TrustedRootsContent = s.authorities("oauth.metadata_clients.trusted_roots", m.TrustedRoots)
+	}
+	for i := range o.Clients {
+		if c := &o.Clients[i]; c.TrustedRoots != "" {
+			c.TrustedRootsContent = s.authorities(fmt.Sprintf("oauth.clients[%d].trusted_roots", i), c.TrustedRoots)
+		}
 	}
 }
 

@@ -154,6 +154,9 @@ func (c *Config) checkClientURIs(r *report, path string, client *OAuthClient) {
 		if err != nil {
 			r.Fault(path+".backchannel_logout_uri", "%q %v", uri, err)
 		}
+	} else if client.TrustedRoots != "" {
+		r.Fault(path+".trusted_roots", "has no effect without backchannel_logout_uri, which the gateway calls; "+
+			"give it, or remove this key")
 	}
 }
 

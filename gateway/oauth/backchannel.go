@@ -3,6 +3,8 @@ package oauth
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -31,24 +33,52 @@ const (
 
 // backchannel tells clients that a login has ended (OpenID Connect Back-Channel Logout 1.0).
 type backchannel struct {
-	client *http.Client
-	places chan struct{} // one for each delivery that is running
-	pauses []time.Duration
+	usual   *http.Client
+	private map[string]*http.Client // to clients with roots of their own, by their ID
+	places  chan struct{}           // one for each delivery that is running
+	pauses  []time.Duration
 }
 
-func newBackchannel() *backchannel {
-	return &backchannel{
-		client: &http.Client{
-			Timeout: attemptTime,
-			Transport: &http.Transport{
-				Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: attemptTime,
-				MaxIdleConnsPerHost: 2, IdleConnTimeout: 30 * time.Second,
-			},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+func newBackchannel(configured []config.OAuthClient) (*backchannel, error) {
+	b := &backchannel{
+		usual: newTeller(nil), private: map[string]*http.Client{},
 		places: make(chan struct{}, deliveriesAtOnce),
 		pauses: []time.Duration{0, 500 * time.Millisecond, 2 * time.Second},
 	}
+	for i := range configured {
+		c := &configured[i]
+		if c.TrustedRoots == "" {
+			continue
+		}
+		roots, err := config.RootsWith(c.TrustedRootsContent)
+		if err != nil {
+			return nil, fmt.Errorf("oauth.clients[%s].trusted_roots: %w", c.ID, err)
+		}
+		b.private[c.ID] = newTeller(roots)
+	}
+	return b, nil
+}
+
+// newTeller returns what sends logout tokens to servers that these roots vouch for; nil: those
+// of the system.
+func newTeller(roots *x509.CertPool) *http.Client {
+	return &http.Client{
+		Timeout: attemptTime,
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: attemptTime,
+			TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			MaxIdleConnsPerHost: 2, IdleConnTimeout: 30 * time.Second,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// to returns what sends to a client.
+func (b *backchannel) to(client string) *http.Client {
+	if own := b.private[client]; own != nil {
+		return own
+	}
+	return b.usual
 }
 
 // LoginEnded tells the clients of a login that it has ended. It does not wait for them.
@@ -94,7 +124,7 @@ func (s *Server) tell(c *config.OAuthClient, ended *login.Login) error {
 			return err
 		}
 		var again bool
-		if again, err = s.told.send(ctx, c.BackchannelLogoutURI, token); err == nil || !again {
+		if again, err = s.told.send(ctx, c, token); err == nil || !again {
 			return err
 		}
 	}
@@ -117,16 +147,16 @@ func (s *Server) logoutToken(client string, ended *login.Login) (string, error) 
 }
 
 // send sends a logout token once. again tells whether another attempt may succeed.
-func (b *backchannel) send(ctx context.Context, to, token string) (again bool, err error) {
+func (b *backchannel) send(ctx context.Context, c *config.OAuthClient, token string) (again bool, err error) {
 	ctx, end := context.WithTimeout(ctx, attemptTime)
 	defer end()
 	body := url.Values{"logout_token": {token}}.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.BackchannelLogoutURI, strings.NewReader(body))
 	if err != nil {
 		return false, err
 	}
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	response, err := b.client.Do(request)
+	response, err := b.to(c.ID).Do(request)
 	if err != nil {
 		return true, err
 	}

@@ -67,14 +67,18 @@ type Options struct {
 }
 
 // New returns the authorization server of a configuration.
-func New(o Options) *Server {
+func New(o Options) (*Server, error) {
+	told, err := newBackchannel(o.Config.OAuth.Clients)
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
 		options: o.Endpoint, site: o.Endpoint.Site, section: &o.Config.OAuth, issuer: o.Config.Token.Issuer,
 		resources: map[config.Resource]bool{},
 		lifetimes: lifetimes{o.Config.Token.AccessLifetime, o.Config.Token.RefreshLifetime},
 		clients:   o.Clients, grants: o.Grants, ids: o.IDKeys, logout: o.Logout,
 		audience: o.Config.Token.Audience, wellKnown: o.Config.WellKnown(),
-		starts: auth.NewStarts(o.Endpoint.Now), registrations: o.Registrations, told: newBackchannel(),
+		starts: auth.NewStarts(o.Endpoint.Now), registrations: o.Registrations, told: told,
 		hints: jose.NewReader(o.IDKeys, jose.ReaderOptions{}),
 		forms: seal{o.IDKeys.Derive("oauth forms")},
 		cors: cors.New(cors.Options{
@@ -87,7 +91,7 @@ func New(o Options) *Server {
 			s.resources[resource] = true
 		}
 	}
-	return s
+	return s, nil
 }
 
 // Rows returns the endpoints below endpoints.prefix.

@@ -224,12 +224,12 @@ func (r *Rig) Reload(yaml string) {
 		r.endpoints = must.Get(endpoint.New(r.Options, cfg.OwnEndpoints(), rows))(r.T)
 		return
 	}
-	server := oauth.New(oauth.Options{
+	server := must.Get(oauth.New(oauth.Options{
 		Endpoint: r.Options, Config: cfg, Clients: tokens.Clients, Grants: tokens.Grants, IDKeys: tokens.IDKeys,
 		Logout: s.Logout, Registrations: rate.New("registration", rate.Limit{
 			Requests: cfg.OAuth.RegistrationRate.Requests, Per: cfg.OAuth.RegistrationRate.Per,
 		}, r.Clock.Now, nil),
-	})
+	}))(r.T)
 	local.Logins.OnEnd(server.LoginEnded)
 	r.endpoints = must.Get(endpoint.New(r.Options, cfg.OwnEndpoints(), append(rows, server.Rows()...)))(r.T)
 	maps.Copy(r.endpoints, server.WellKnown())
