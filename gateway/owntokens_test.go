@@ -41,7 +41,11 @@ func TestOwnTokensStayHere(t *testing.T) {
 	r := newRig(t, ownTokensConfig)
 	alice := r.login(aliceIn)
 	tokens := map[string]string{"API token": r.client.NewToken(alice.cookie, "").Token, "access token": alice.access,
-		"refresh token": alice.refresh}
+		"refresh token": alice.refresh,
+		// Of OAuth clients. Each has a mark and a checksum, and was never valid here.
+		"client's code":          "agc_INX5GHT55QAWDGP6JJAZXW6KPVIS2FEU6RQ37FXZYMYJDZ5FUZDEQXHR36MZMXAIMR6D",
+		"client's refresh token": "agr_CUCGUICU5WRNBCWZLQLP4ALCS5V75WUUJ2G5LLYQW2EY4A6DJRWSAICGXZ5V6HVPZVH2",
+		"device code":            "agd_VQ4TCL3CIE7VDCNUCK3GPOZXWXH465G3TT5NYF5ART76QGOQR3ASI27QT6JSOPXWULMV"}
 	for kind, token := range tokens {
 		for _, way := range spelledOut {
 			for _, target := range []string{"/public/", "/session/", "/any/", "/shared/"} {

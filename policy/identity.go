@@ -26,6 +26,10 @@ const LocalProvider = "local"
 // provider can have this name.
 const BasicProvider = "basic"
 
+// ClientProvider is Identity.Provider of OAuth clients that act for themselves. No
+// configured provider can have this name.
+const ClientProvider = "client"
+
 // Identity is the authenticated user of a request. An Identity must not be
 // changed: one value may serve many requests at once.
 type Identity struct {

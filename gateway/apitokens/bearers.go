@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/grants"
 	"authgate/gateway/login"
 	"authgate/policy"
 )
@@ -35,9 +36,12 @@ func (b *Bearers) Revoke(ctx context.Context, token string) (*policy.Identity, e
 	return b.others.Revoke(ctx, token)
 }
 
-// ContainsOwn is login.BearerTokens.ContainsOwn, for API tokens too.
+// ContainsOwn is login.BearerTokens.ContainsOwn, also for API tokens and for what OAuth
+// clients have.
 func (b *Bearers) ContainsOwn(authorization string) bool {
-	return b.others.ContainsOwn(authorization, holdsWhole)
+	return b.others.ContainsOwn(authorization, func(text string) bool {
+		return holdsWhole(text) || grants.ContainsOwn(text)
+	})
 }
 
 // holdsWhole reports whether a text has an API token without a mistake in it.

@@ -249,6 +249,8 @@ func checkProviderName(r *report, path string, providers []Provider, index int) 
 		r.Fault(path, "a name is needed, for example keycloak")
 	case name == policy.LocalProvider || name == policy.BasicProvider:
 		r.Fault(path, "%q is the name for the gateway's own users; choose another name", name)
+	case name == policy.ClientProvider:
+		r.Fault(path, "%q is the name for OAuth clients that act for themselves; choose another name", name)
 	case !providerName.MatchString(name):
 		r.Fault(path,
 			"%q is not a valid name; use lower-case letters, digits, - and _, and begin with a letter or digit", name)

@@ -163,6 +163,8 @@ func checkTrustedName(r *report, path string, issuers []TrustedIssuer, index int
 		}
 	case strings.EqualFold(t.Name, policy.LocalProvider) || strings.EqualFold(t.Name, policy.BasicProvider):
 		r.Fault(path, "%q is the provider of the gateway's own users; choose another name", t.Name)
+	case strings.EqualFold(t.Name, policy.ClientProvider):
+		r.Fault(path, "%q is the provider of OAuth clients that act for themselves; choose another name", t.Name)
 	case !trustedName.MatchString(t.Name):
 		r.Fault(path, "%q is not a valid name; use letters, digits, dots, - and _, and begin with a letter or digit", t.Name)
 	case first < index:

@@ -7,8 +7,18 @@ import (
 
 	"authgate/gateway/jose"
 	"authgate/gateway/login"
+	"authgate/gateway/record"
 	"authgate/gateway/store"
 	"authgate/policy"
+)
+
+// Key prefixes in the store. A secret is never part of a key: its hash is.
+const (
+	grantPrefix    = "grant:"        // + hash of the grant's secret
+	consentsPrefix = "consents:"     // + hash of the user's subject
+	devicePrefix   = "device:"       // + hash of the device code
+	userCodePrefix = "usercode:"     // + hash of the user code
+	revokedPrefix  = "grantrevoked:" // + jti of an access token
 )
 
 // Errors of grants. Any other error means that the store failed, and decides nothing.
@@ -47,16 +57,17 @@ func invalid(reason string) error { return fmt.Errorf("%w: %s", ErrInvalid, reas
 
 // Terms are what a client gets.
 type Terms struct {
-	Client string
-	// Resource is the audience of the access tokens. Tokens without one open userinfo
-	// alone.
-	Resource string
-	Scopes   []string
-	Nonce    string // of an ID token
-	OpenID   bool   // an ID token is made for the client
+	Client string `json:"client"`
+	// Resource is the audience of the access tokens; empty: that of the gateway's own
+	// tokens, Options.Audience.
+	Resource string   `json:"resource,omitempty"`
+	Scopes   []string `json:"scopes,omitempty"`
+	Nonce    string   `json:"nonce,omitempty"`  // of the first ID token
+	OpenID   bool     `json:"openid,omitempty"` // an ID token is made for the client
 	// Access is the lifetime of access tokens, and Refresh that of the grant. If Refresh is
 	// 0, there is no refresh token, and the grant lives as long as its access token.
-	Access, Refresh time.Duration
+	Access  time.Duration `json:"access"`
+	Refresh time.Duration `json:"refresh,omitempty"`
 }
 
 // Options are the parts of Grants. All are required.
@@ -68,6 +79,8 @@ type Options struct {
 	Holders *login.Holders
 	Keys    *jose.Keys
 	Issuer  string
+	// Audience is the audience of access tokens without a resource.
+	Audience []string
 	// Leeway is how long a second use of a refresh token counts as an accident.
 	Leeway time.Duration
 	// Lend returns the identity of a token with scopes: id with the roles that the scopes
@@ -83,11 +96,21 @@ type Options struct {
 
 // Grants keeps grants. Its caches are for one configuration.
 type Grants struct {
-	options Options
+	options  Options
+	reader   *jose.Reader
+	header   string                 // with which each access token begins
+	verified record.Cache[verified] // by the token
 }
 
 // New returns the grants in a store.
-func New(o Options) *Grants { return &Grants{options: o} }
+func New(o Options) *Grants {
+	return &Grants{
+		options: o, header: o.Keys.Header(tokenType) + ".", verified: record.NewCache[verified](),
+		reader: jose.NewReader(o.Keys, jose.ReaderOptions{
+			Issuer: o.Issuer, Type: tokenType, AnyAudience: true, Leeway: clockLeeway, Now: o.Now,
+		}),
+	}
+}
 
 // Issued is what a client gets.
 type Issued struct {

@@ -119,6 +119,15 @@ func (k *Keys) SignType(typ string, claims map[string]any) (string, error) {
 	return unsigned.SignedString(k.sign)
 }
 
+// Header returns the encoded header of all tokens of a type, with which they begin.
+func (k *Keys) Header(typ string) string {
+	header, err := json.Marshal(map[string]string{"alg": k.method.Alg(), "kid": k.id, "typ": typ})
+	if err != nil {
+		panic(err) // it is made of text alone
+	}
+	return base64.RawURLEncoding.EncodeToString(header)
+}
+
 // Load returns the keys for algorithm, HS256 or RS256. The key is secret, or the PEM
 // file at the path privateKey. If both are empty, it is a key file in dataDir. Load
 // creates that file once, so that tokens stay valid after a restart.

@@ -13,30 +13,34 @@ import (
 // Reader reads the tokens that the gateway has signed for one issuer.
 type Reader struct {
 	keys      *Keys
-	accepts   bool // an issuer and an audience are configured
+	typ       string // of the header; empty: JWT, which may be missing
+	accepts   bool   // an issuer and an audience are configured
 	validator *jwt.Validator
 }
 
 // ReaderOptions say which tokens count.
 type ReaderOptions struct {
 	Issuer   string
-	Audience []string         // a token must name one of them
-	Leeway   time.Duration    // how much the clocks of two instances may differ, for iat and nbf
-	Now      func() time.Time // the clock by which tokens expire
+	Type     string   // in the header; empty: JWT, which may be missing
+	Audience []string // a token must name one of them
+	// AnyAudience accepts any audience: the caller decides about it.
+	AnyAudience bool
+	Leeway      time.Duration    // how much the clocks of two instances may differ, for iat and nbf
+	Now         func() time.Time // the clock by which tokens expire
 }
 
 // NewReader returns a Reader of tokens that keys have signed.
 func NewReader(keys *Keys, o ReaderOptions) *Reader {
+	checks := []jwt.ParserOption{
+		jwt.WithIssuer(o.Issuer), jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(o.Leeway),
+		jwt.WithTimeFunc(o.Now),
+	}
+	if !o.AnyAudience {
+		checks = append(checks, jwt.WithAudience(o.Audience...))
+	}
 	return &Reader{
-		keys: keys, accepts: o.Issuer != "" && len(o.Audience) > 0,
-		validator: jwt.NewValidator(
-			jwt.WithIssuer(o.Issuer),
-			jwt.WithAudience(o.Audience...),
-			jwt.WithExpirationRequired(),
-			jwt.WithIssuedAt(),
-			jwt.WithLeeway(o.Leeway),
-			jwt.WithTimeFunc(o.Now),
-		),
+		keys: keys, typ: o.Type, accepts: o.Issuer != "" && (o.AnyAudience || len(o.Audience) > 0),
+		validator: jwt.NewValidator(checks...),
 	}
 }
 
@@ -87,7 +91,11 @@ func (r *Reader) open(raw string) (map[string]any, error) {
 	if _, ok := token.Header["crit"]; ok {
 		return nil, errors.New("crit names an unknown extension") // RFC 7515, section 4.1.11
 	}
-	if typ, ok := token.Header["typ"]; ok && typ != "JWT" {
+	typ, ok := token.Header["typ"]
+	if r.typ != "" && typ != r.typ {
+		return nil, fmt.Errorf("typ is not %s", r.typ)
+	}
+	if r.typ == "" && ok && typ != "JWT" {
 		return nil, errors.New("typ is not JWT")
 	}
 	if kid, ok := token.Header["kid"]; ok && kid != r.keys.id {

@@ -122,6 +122,35 @@ func TestReader(t *testing.T) {
 	}
 }
 
+// A token of one type is none of another, and all of a type begin alike.
+func TestTypes(t *testing.T) {
+	t.Parallel()
+	now := func() time.Time { return time.Unix(1_800_000_000, 0) }
+	for _, algorithm := range []string{"HS256", "RS256"} {
+		keys := testKeys(t, algorithm)
+		o := ReaderOptions{Issuer: "I", AnyAudience: true, Now: now}
+		readers := map[string]*Reader{"JWT": NewReader(keys, o)}
+		o.Type = "at+jwt"
+		readers["at+jwt"] = NewReader(keys, o)
+		for _, typ := range []string{"JWT", "at+jwt", "AT+JWT", "logout+jwt", ""} {
+			token := must.Get(keys.SignType(typ, map[string]any{"iss": "I", "exp": now().Unix() + 1}))(t)
+			if !strings.HasPrefix(token, keys.Header(typ)+".") {
+				t.Errorf("%s: %s does not begin with %s", algorithm, token, keys.Header(typ))
+			}
+			for want, reader := range readers {
+				if _, _, err := reader.Read(token); (err == nil) != (typ == want) {
+					t.Errorf("%s: a token of the type %q is one of the type %s: %v", algorithm, typ, want, err)
+				}
+			}
+		}
+		o.Issuer = ""
+		token := must.Get(keys.SignType("at+jwt", map[string]any{"exp": now().Unix() + 1}))(t)
+		if _, _, err := NewReader(keys, o).Read(token); err == nil {
+			t.Errorf("%s: a token is read without an issuer", algorithm)
+		}
+	}
+}
+
 // What Parse accepts is spelled in one way, and its parts are objects without doubles.
 func FuzzTokenForm(f *testing.F) {
 	f.Add(part(`{"alg":"HS256"}`) + "." + part(`{"sub":"alice"}`) + "." + part("signature"))

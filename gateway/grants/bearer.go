@@ -1,0 +1,86 @@
+package grants
+
+import (
+	"context"
+	"slices"
+
+	"authgate/gateway/auth"
+	"authgate/policy"
+)
+
+// Authenticate returns the identity that a live access token proves, and its terms, whatever
+// resource it is for. The error is a Rejection if it is not valid.
+func (g *Grants) Authenticate(ctx context.Context, token string) (*policy.Identity, *Terms, error) {
+	known, err := g.verify(ctx, token, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	return known.identity, &known.terms, nil
+}
+
+// At returns the mechanism for access tokens of grants in front of that for others. It
+// decides about every bearer token that says that it is one of a grant. A token is valid for
+// the resource that resource returns for the host of the request, or if its audience is one of
+// those. If resource is nil, tokens of grants open nothing.
+func (g *Grants) At(
+	resource func(host string) string, audience []string, others auth.Authenticator,
+) auth.Authenticator {
+	return &bearers{others, g, resource, audience}
+}
+
+// bearers is what At returns.
+type bearers struct {
+	auth.Authenticator
+	grants   *Grants
+	resource func(host string) string
+	audience []string
+}
+
+// Authenticate implements auth.Authenticator.
+func (b *bearers) Authenticate(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
+	if !b.decides(creds) {
+		return b.Authenticator.Authenticate(ctx, creds)
+	}
+	return b.authenticate(ctx, creds, true)
+}
+
+// Alive implements auth.Authenticator.
+func (b *bearers) Alive(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
+	if !b.decides(creds) {
+		return b.Authenticator.Alive(ctx, creds)
+	}
+	return b.authenticate(ctx, creds, false)
+}
+
+// decides reports whether credentials are a bearer token that says that it is one of a grant.
+// Cookies hold none.
+func (b *bearers) decides(creds *auth.Credentials) bool {
+	return creds.Scheme == "bearer" && (b.grants.isAccess(creds.Value) || isSecret(creds.Value))
+}
+
+func (b *bearers) authenticate(ctx context.Context, creds *auth.Credentials, patient bool) (*policy.Identity, error) {
+	switch {
+	case isSecret(creds.Value):
+		return nil, badToken("a code or a refresh token, and no access token")
+	case b.resource == nil:
+		return nil, badToken("tokens of clients open nothing here")
+	}
+	known, err := b.grants.verify(ctx, creds.Value, patient)
+	if err != nil {
+		return nil, err
+	}
+	if !b.opens(known, creds.Host) {
+		return nil, badToken("for another resource: " + known.audience[0])
+	}
+	return known.identity, nil
+}
+
+// opens reports whether a token is for the resource of a request to a host.
+func (b *bearers) opens(token *verified, host string) bool {
+	for _, one := range token.audience {
+		if slices.Contains(b.audience, one) || one == b.resource(host) {
+			return true
+		}
+	}
+	return false
+}

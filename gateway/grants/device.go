@@ -1,0 +1,272 @@
+package grants
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"authgate/gateway/record"
+	"authgate/gateway/store"
+	"authgate/policy"
+)
+
+const (
+	// pollInterval is how long a device waits between two questions, and by how much that
+	// grows when it asks too early (RFC 8628, section 3.5). pollSlack is how much too early
+	// the network may make it seem.
+	pollInterval = 5 * time.Second
+	pollSlack    = 500 * time.Millisecond
+	// userLetters are the letters of user codes (RFC 8628, section 6.1).
+	userLetters = "BCDFGHJKLMNPQRSTVWXZ"
+	// userCodeTries is how often a user code is chosen that is not in use.
+	userCodeTries = 10
+)
+
+// What the user has decided about a device.
+const (
+	deviceAllowed = "allowed"
+	deviceDenied  = "denied"
+)
+
+// device is the record of a device that asks for tokens.
+type device struct {
+	Terms    Terms         `json:"terms"`
+	UserCode string        `json:"user_code"` // key of its record
+	Decision string        `json:"decision,omitempty"`
+	By       *lender       `json:"by,omitempty"` // who has allowed it
+	Interval time.Duration `json:"interval"`
+	Polled   time.Time     `json:"polled,omitzero"`
+	Expires  time.Time     `json:"expires"`
+}
+
+// edited returns the change of the record. It stays for a while after it has expired, so that
+// the device learns why it gets nothing.
+func (d *device) edited(lifetime time.Duration) (store.Edit, error) {
+	return record.Edited(d, d.Expires.Add(lifetime))
+}
+
+// newUserCode returns eight letters.
+func newUserCode() string {
+	code, one := make([]byte, 0, 8), make([]byte, 1)
+	for len(code) < 8 {
+		rand.Read(one)                         // never fails: crypto/rand
+		if int(one[0]) < 12*len(userLetters) { // so that no letter is more likely
+			code = append(code, userLetters[int(one[0])%len(userLetters)])
+		}
+	}
+	return string(code)
+}
+
+// userCodeKey returns the store key of a user code as people type it. ok reports whether it
+// can be one.
+func userCodeKey(typed string) (key string, ok bool) {
+	code := strings.Map(func(r rune) rune {
+		switch {
+		case r == '-' || r == ' ' || r == '\t':
+			return -1
+		case 'a' <= r && r <= 'z':
+			return r - 'a' + 'A'
+		}
+		return r
+	}, typed)
+	if len(code) != 8 || strings.Trim(code, userLetters) != "" {
+		return "", false
+	}
+	return userCodePrefix + record.Hash([]byte(code)), true
+}
+
+func deviceKey(deviceCode string) string { return devicePrefix + record.Hash([]byte(deviceCode)) }
+
+// NewDevice returns the codes of a device that asks for tokens (RFC 8628, section 3.2). The
+// user code has the form XXXX-XXXX.
+func (g *Grants) NewDevice(ctx context.Context, t Terms) (deviceCode, userCode string, err error) {
+	deviceCode = newSecret(deviceMark).String()
+	made := &device{Terms: t, Interval: pollInterval, Expires: g.options.Now().Add(g.options.DeviceLifetime)}
+	for range userCodeTries {
+		userCode = newUserCode()
+		made.UserCode, _ = userCodeKey(userCode)
+		err = g.options.Store.Swap(ctx, made.UserCode, nil, []byte(deviceKey(deviceCode)), made.Expires)
+		if !errors.Is(err, store.ErrConflict) {
+			break
+		}
+	}
+	if err == nil {
+		var edit store.Edit
+		if edit, err = made.edited(g.options.DeviceLifetime); err == nil {
+			err = g.options.Store.Put(ctx, deviceKey(deviceCode), edit.Value, edit.Expires)
+		}
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("recording a device: %w", err)
+	}
+	return deviceCode, userCode[:4] + "-" + userCode[4:], nil
+}
+
+// Device returns what the device asks for that waits under a user code. The error is
+// ErrNoDevice if none does.
+func (g *Grants) Device(ctx context.Context, userCode string) (*Terms, error) {
+	key, err := g.waiting(ctx, userCode)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := record.Find(ctx, g.options.Store, key)
+	if err != nil {
+		return nil, err
+	}
+	waits, err := g.undecided(raw)
+	if err != nil {
+		return nil, err
+	}
+	return &waits.Terms, nil
+}
+
+// waiting returns the key of the device that waits under a user code.
+func (g *Grants) waiting(ctx context.Context, userCode string) (string, error) {
+	key, ok := userCodeKey(userCode)
+	if !ok {
+		return "", ErrNoDevice
+	}
+	raw, err := record.Find(ctx, g.options.Store, key)
+	if err == nil && raw == nil {
+		err = ErrNoDevice
+	}
+	return string(raw), err
+}
+
+// undecided decodes the record of a device that waits for a decision.
+func (g *Grants) undecided(raw []byte) (*device, error) {
+	if raw == nil {
+		return nil, ErrNoDevice
+	}
+	waits, err := record.Decode[device](raw)
+	if err != nil {
+		return nil, err
+	}
+	if waits.Decision != "" || !g.options.Now().Before(waits.Expires) {
+		return nil, ErrNoDevice
+	}
+	return waits, nil
+}
+
+// DecideDevice allows a device to act for the user of id, whose login lends the grant, or
+// denies it if id is nil. A device is decided about once. The error is ErrNoDevice if none
+// waits, and ErrNoConsent without the consent of the user.
+func (g *Grants) DecideDevice(ctx context.Context, userCode string, id *policy.Identity) error {
+	key, err := g.waiting(ctx, userCode)
+	if err != nil {
+		return err
+	}
+	var decided *device
+	err = store.Update(ctx, g.options.Store, key, func(raw []byte) (store.Edit, error) {
+		var err error
+		if decided, err = g.undecided(raw); err != nil {
+			return store.Edit{}, err
+		}
+		decided.Decision = deviceDenied
+		if id != nil {
+			decided.Decision = deviceAllowed
+			if decided.By, err = g.lenderOf(ctx, id, &decided.Terms); err != nil {
+				return store.Edit{}, err
+			}
+		}
+		return decided.edited(g.options.DeviceLifetime)
+	})
+	switch {
+	case errors.Is(err, ErrNoDevice), errors.Is(err, ErrNoConsent), errors.Is(err, ErrInvalid):
+		return err
+	case err != nil:
+		return fmt.Errorf("deciding about a device: %w", err)
+	}
+	_ = g.options.Store.Delete(ctx, decided.UserCode) // what remains finds no device that waits
+	return nil
+}
+
+// Poll returns the tokens of a device that was allowed, once. check compares the client; its
+// error is returned, and consumes nothing. The error is ErrPending, ErrSlowDown, ErrDenied,
+// ErrExpired or ErrInvalid if there are none.
+func (g *Grants) Poll(ctx context.Context, deviceCode string, check func(*Terms) error) (*Issued, error) {
+	if _, ok := parse(deviceMark, deviceCode); !ok {
+		return nil, invalid("the device code was never issued")
+	}
+	key := deviceKey(deviceCode)
+	var answer error
+	err := store.Update(ctx, g.options.Store, key, func(raw []byte) (edit store.Edit, err error) {
+		if raw == nil {
+			return store.Edit{}, invalid("the device code is unknown or was used")
+		}
+		known, err := record.Decode[device](raw)
+		if err != nil {
+			return store.Edit{}, err
+		}
+		asked := known.Terms
+		asked.Scopes = slices.Clone(asked.Scopes)
+		if err := check(&asked); err != nil {
+			return store.Edit{}, err
+		}
+		if answer = known.poll(g.options.Now()); answer == nil || answer == ErrExpired || answer == ErrDenied {
+			return store.Edit{}, nil
+		}
+		return known.edited(g.options.DeviceLifetime)
+	})
+	if err == nil {
+		err = answer
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g.ofDevice(ctx, key)
+}
+
+// poll returns what a device is told that asks at now, nil for tokens.
+func (d *device) poll(now time.Time) error {
+	switch {
+	case !now.Before(d.Expires):
+		return ErrExpired
+	case d.Decision == deviceDenied:
+		return ErrDenied
+	case d.Decision == deviceAllowed:
+		return nil
+	}
+	early := !d.Polled.IsZero() && now.Sub(d.Polled).Abs() < d.Interval-pollSlack
+	d.Polled = now
+	if early {
+		d.Interval += pollInterval
+		return ErrSlowDown
+	}
+	return ErrPending
+}
+
+// ofDevice makes the grant of a device that was allowed.
+func (g *Grants) ofDevice(ctx context.Context, key string) (*Issued, error) {
+	raw, err := g.options.Store.Take(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, invalid("the device code was used")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redeeming a device code: %w", err)
+	}
+	known, err := record.Decode[device](raw)
+	if err != nil {
+		return nil, err
+	}
+	now := g.options.Now()
+	if known.By == nil || known.poll(now) != nil {
+		return nil, invalid("the device is not allowed any more")
+	}
+	by, err := g.owner(ctx, known.By, now)
+	if err != nil {
+		return nil, err
+	}
+	s := newSecret(refreshMark)
+	made, refresh := (&grant{lender: *known.By, Code: Code{Terms: known.Terms}}).begun(s, now)
+	value, err := json.Marshal(made)
+	if err != nil {
+		return nil, fmt.Errorf("recording a grant: %w", err)
+	}
+	return g.begin(ctx, by, s, made, value, refresh)
+}

@@ -1,0 +1,301 @@
+package grants
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"authgate/gateway/accounts"
+	"authgate/gateway/auth"
+	"authgate/gateway/factors"
+	"authgate/gateway/jose"
+	"authgate/gateway/login"
+	"authgate/gateway/password"
+	"authgate/gateway/provider"
+	"authgate/gateway/seal"
+	"authgate/gateway/store"
+	"authgate/gateway/store/storetest"
+	"authgate/internal/test/clocktest"
+	"authgate/internal/test/must"
+	"authgate/policy"
+)
+
+const (
+	testIssuer = "https://gw.example"
+	wiki       = "https://gw.example/wiki"
+	leeway     = 10 * time.Second
+	month      = 30 * 24 * time.Hour
+)
+
+var (
+	alice = accounts.Account{Username: "alice", Roles: []string{"user", "admin"}, Hash: testHash("wonderland")}
+	bob   = accounts.Account{Username: "bob", Roles: []string{"user"}, Hash: testHash("builder")}
+)
+
+func testHash(plain string) password.Hash {
+	encoded, err := bcrypt.GenerateFromPassword([]byte(plain), bcrypt.MinCost)
+	hash, errParse := password.Parse(string(encoded))
+	if err := errors.Join(err, errParse); err != nil {
+		panic(err)
+	}
+	return hash
+}
+
+// rig is one instance of the gateway's logins and grants.
+type rig struct {
+	clock    *clocktest.Clock
+	store    *storetest.Recorder
+	keys     *jose.Keys
+	op       *testProvider
+	people   []accounts.Account
+	audience []string
+	scopes   map[string][]string // the roles that they lend; nil: all
+	clients  map[string][]string // their own roles
+
+	accounts  *accounts.Set
+	logins    *login.Logins
+	session   *login.Sessions
+	delegated *login.Sessions
+	users     *login.Users
+	tokens    *login.AccessTokens
+	refresh   *login.RefreshTokens
+	bearers   *login.BearerTokens
+	overview  *login.Overview
+	grants    *Grants
+}
+
+func newRig(tb testing.TB, changes ...func(*rig)) *rig {
+	tb.Helper()
+	r := &rig{
+		clock: clocktest.New(), people: []accounts.Account{alice, bob}, audience: []string{"authgate"},
+		keys: must.Get(jose.NewHS256([]byte("0123456789abcdefghijklmnopqrstuv")))(tb), op: &testProvider{},
+		clients: map[string][]string{"backup": {"operator"}},
+	}
+	memory := store.NewMemory(r.clock.Now)
+	tb.Cleanup(func() { _ = memory.Close() })
+	r.store = &storetest.Recorder{Store: memory}
+	return r.instance(tb, changes...)
+}
+
+// instance returns another instance over the same store, as after a reload or a restart.
+func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
+	tb.Helper()
+	next := *r
+	for _, change := range changes {
+		change(&next)
+	}
+	now := next.clock.Now
+	next.accounts = accounts.New(slices.Clone(next.people), nil)
+	next.logins = login.NewLogins(next.store, now)
+	next.session = login.NewSessions(login.SessionOptions{Lifetime: time.Hour}, next.accounts, next.logins)
+	next.tokens = login.NewAccessTokens(login.AccessTokenOptions{
+		Issuer: testIssuer, Audience: next.audience, Lifetime: 15 * time.Minute, Realm: "authgate",
+	}, next.keys, next.accounts, next.logins)
+	next.bearers = login.NewBearerTokens(next.tokens, nil)
+	next.refresh = login.NewRefreshTokens(login.RefreshOptions{Lifetime: time.Hour, Leeway: leeway}, next.accounts, next.logins)
+	box := must.Get(seal.New([]byte(strings.Repeat("s", seal.MinSecret))))(tb)
+	next.users = login.NewUsers(login.UsersOptions{
+		Providers: map[string]login.Provider{"keycloak": next.op}, Lifetime: time.Hour, Box: box, Now: now,
+		Report: func(*login.Login, bool, error) {},
+	}, next.logins)
+	next.delegated = login.NewDelegatedSessions(next.users)
+	next.overview = &login.Overview{
+		Logins: next.logins, Accounts: next.accounts, Sessions: next.session, Users: next.users, Delegated: next.delegated,
+	}
+	next.grants = New(Options{
+		Store: next.store, Now: now, Logins: next.logins, Keys: next.keys, Issuer: testIssuer, Audience: next.audience,
+		Holders: &login.Holders{Logins: next.logins, Accounts: next.accounts, Users: next.users},
+		Leeway:  leeway, Realm: "authgate", CodeLifetime: time.Minute, DeviceLifetime: 10 * time.Minute,
+		Lend: next.lend,
+		Client: func(id string) ([]string, bool) {
+			roles, ok := next.clients[id]
+			return roles, ok
+		},
+	})
+	return &next
+}
+
+// elsewhere returns an instance whose calls of the store are recorded apart.
+func (r *rig) elsewhere(tb testing.TB) *rig {
+	tb.Helper()
+	return r.instance(tb, func(r *rig) { r.store = &storetest.Recorder{Store: r.store.Store} })
+}
+
+func (r *rig) lend(scopes []string, id *policy.Identity) *policy.Identity {
+	if r.scopes == nil {
+		return id
+	}
+	lent := *id // also roles that id does not have
+	lent.Roles = nil
+	for _, scope := range scopes {
+		lent.Roles = append(lent.Roles, r.scopes[scope]...)
+	}
+	return &lent
+}
+
+// testProvider is the identity provider keycloak.
+type testProvider struct {
+	answer func() (*provider.Grant, error)
+}
+
+func (p *testProvider) Issuer() string { return "https://id.example.org" }
+
+func (p *testProvider) Refresh(context.Context, provider.Tokens, string) (*provider.Grant, error) {
+	return p.answer()
+}
+
+func (p *testProvider) Profile(_ string, now, known provider.Said) (provider.Profile, provider.Said) {
+	if now.Userinfo == nil {
+		now = known
+	}
+	var profile provider.Profile
+	if err := json.Unmarshal(now.Userinfo, &profile); err != nil {
+		panic(err)
+	}
+	return profile, now
+}
+
+// grant is what the provider says about carol, whose tokens are due after 15 minutes.
+func (r *rig) grant(roles ...string) *provider.Grant {
+	profile := provider.Profile{Subject: "7", Username: "carol", Roles: roles}
+	said, err := json.Marshal(profile)
+	if err != nil {
+		panic(err)
+	}
+	return &provider.Grant{
+		Profile: profile, Said: provider.Said{Userinfo: said}, Session: "op",
+		Tokens: provider.Tokens{Access: "a", Refresh: "r" + r.clock.Now().String(), Expires: r.clock.Now().Add(20 * time.Minute)},
+	}
+}
+
+// signedIn is a user with a session and, with a local account, a refresh token of the login.
+type signedIn struct {
+	*policy.Identity
+	session, refresh string
+	delegated        bool
+}
+
+// signIn signs in an account, or carol at the provider.
+func (r *rig) signIn(tb testing.TB, username string) *signedIn {
+	tb.Helper()
+	if username == "carol" {
+		session, handle := r.delegated.New("")
+		must.Get(r.users.Begin(tb.Context(), "keycloak", r.grant("user"), login.Device{}, r.clock.Now(), handle))(tb)
+		id := must.Get(r.delegated.Authenticate(tb.Context(), &auth.Credentials{Delegated: session}))(tb)
+		return &signedIn{Identity: id, session: session, delegated: true}
+	}
+	account, _ := r.accounts.Lookup(username)
+	session, bySession := r.session.New("")
+	refresh, byRefresh := r.refresh.New(&auth.Credentials{})
+	must.Get(r.logins.Begin(tb.Context(), account, login.Device{}, login.Term{Lifetime: time.Hour},
+		[]string{factors.Password}, bySession, byRefresh))(tb)
+	id := must.Get(r.session.Authenticate(tb.Context(), &auth.Credentials{Session: session}))(tb)
+	return &signedIn{Identity: id, session: session, refresh: refresh}
+}
+
+// terms are those of grafana for the wiki.
+func terms(changes ...func(*Terms)) Terms {
+	t := Terms{
+		Client: "grafana", Resource: wiki, Scopes: []string{"openid", "read", "write"}, Nonce: "n-1", OpenID: true,
+		Access: 15 * time.Minute, Refresh: month,
+	}
+	for _, change := range changes {
+		change(&t)
+	}
+	return t
+}
+
+// consents makes a user consent to t.
+func (r *rig) consents(tb testing.TB, s *signedIn, t Terms) {
+	tb.Helper()
+	must.Do(tb, r.grants.Consent(tb.Context(), s.Subject, t.Client, "Name of "+t.Client, t.Resource, t.Scopes))
+}
+
+// code returns a code that a user grants.
+func (r *rig) code(tb testing.TB, s *signedIn, t Terms) string {
+	tb.Helper()
+	r.consents(tb, s, t)
+	return must.Get(r.grants.NewCode(tb.Context(), s.Identity, Code{
+		Terms: t, RedirectURI: "https://grafana.example/back", Challenge: "S256 of it",
+	}))(tb)
+}
+
+// granted returns the first tokens of a client.
+func (r *rig) granted(tb testing.TB, s *signedIn, changes ...func(*Terms)) *Issued {
+	tb.Helper()
+	return must.Get(r.grants.Redeem(tb.Context(), r.code(tb, s, terms(changes...)), right))(tb)
+}
+
+func right(*Code) error       { return nil }
+func rightTerms(*Terms) error { return nil }
+
+func (r *rig) rotate(tb testing.TB, token string) (*Issued, error) {
+	tb.Helper()
+	return r.grants.Refresh(tb.Context(), token, rightTerms)
+}
+
+// at authenticates at the wiki, at the host gw.example.
+func (r *rig) at(tb testing.TB, token string) (*policy.Identity, error) {
+	tb.Helper()
+	mechanism := r.grants.At(func(host string) string { return "https://" + host + "/wiki" }, r.audience, r.bearers)
+	creds := &auth.Credentials{Scheme: "bearer", Value: token, Host: "gw.example"}
+	id, err := mechanism.Authenticate(tb.Context(), creds)
+	alive, errAlive := mechanism.Alive(tb.Context(), creds)
+	if (err == nil) != (errAlive == nil) || (id == nil) != (alive == nil) {
+		tb.Errorf("Authenticate: %+v, %v; Alive: %+v, %v", id, err, alive, errAlive)
+	}
+	return id, err
+}
+
+// wantIn fails the test unless an access token opens the wiki.
+func (r *rig) wantIn(tb testing.TB, issued *Issued) {
+	tb.Helper()
+	if id, err := r.at(tb, issued.Access); err != nil {
+		tb.Errorf("got %+v, %v; want it let in", id, err)
+	}
+}
+
+// wantOut fails the test unless all tokens are refused.
+func (r *rig) wantOut(tb testing.TB, issued *Issued) {
+	tb.Helper()
+	if id, err := r.at(tb, issued.Access); id != nil || !errors.Is(err, auth.ErrRejected) {
+		tb.Errorf("the access token: got %+v, %v; want it refused", id, err)
+	}
+	if issued.Refresh != "" {
+		if next, err := r.rotate(tb, issued.Refresh); next != nil || !errors.Is(err, ErrInvalid) {
+			tb.Errorf("the refresh token: got %+v, %v; want it refused", next, err)
+		}
+	}
+	for _, token := range []string{issued.Access, issued.Refresh} {
+		found, err := r.grants.Inspect(tb.Context(), issued.Terms.Client, token)
+		if err != nil || found.Active {
+			tb.Errorf("inspected: %+v, %v", found, err)
+		}
+	}
+}
+
+// wantInvalid fails the test unless err is an ErrInvalid because of reason.
+func wantInvalid(tb testing.TB, issued *Issued, err error, reason string) {
+	tb.Helper()
+	if issued != nil || !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), reason) {
+		tb.Errorf("got %+v, %v; want it refused because of: %s", issued, err, reason)
+	}
+}
+
+// wantSession fails the test unless the session of a user is valid, or not.
+func (r *rig) wantSession(tb testing.TB, s *signedIn, want bool) {
+	tb.Helper()
+	_, err := r.session.Authenticate(tb.Context(), &auth.Credentials{Session: s.session})
+	if s.delegated {
+		_, err = r.delegated.Authenticate(tb.Context(), &auth.Credentials{Delegated: s.session})
+	}
+	if (err == nil) != want {
+		tb.Errorf("the session: %v", err)
+	}
+}
