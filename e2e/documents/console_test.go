@@ -227,9 +227,11 @@ upstreams: {app: {url: "http://127.0.0.1:3000"}}
 policies: {staff: {roles: [staff]}, admin: {roles: [admin]}}
 providers: [{name: company, issuer: "https://id.example.net", client_id: authgate}]
 token: {trusted_issuers: [{issuer: "https://tokens.example.net", audience: [app], introspection: {client_id: authgate}}]}
-oauth: {clients: [{id: wiki}]}
 routes: [{match: /, upstream: app, auth: [session]}]
-oauth: {clients: [{id: app, redirect_uris: ["https://app.example.org/callback"]}]}
+oauth:
+  clients:
+    - {id: app, redirect_uris: ["https://app.example.org/callback"]}
+    - {id: wiki, redirect_uris: ["https://wiki.example.org/callback"]}
 `
 
 // documentBase is what a fragment of this document is put into.
