@@ -138,6 +138,9 @@ type passwordCheck struct {
 	password string
 	cached   bool          // whether to use the cache of correct credentials
 	key      credentialKey // in that cache
+
+	secrets   *Secrets // of a program, instead of stored
+	spellings []string // instead of password
 }
 
 func (v *Verifier) newCheck(accounts *accounts.Set, username, password string, client netip.Addr) passwordCheck {
@@ -173,7 +176,7 @@ func (v *Verifier) run(ctx context.Context, c passwordCheck) (*accounts.Account,
 	if c.cached {
 		err = v.verifyShared(ctx, &c, r)
 	} else {
-		matches, failed := v.hasher.Verify(ctx, r.known, c.stored, c.password)
+		matches, failed := c.verify(ctx, v.hasher, r.known)
 		err = c.conclude(r, matches, failed)
 	}
 	if err != nil {
@@ -233,7 +236,7 @@ func (v *Verifier) verifyShared(ctx context.Context, c *passwordCheck, r *reserv
 		if v.remembers(c) {
 			return true, nil
 		}
-		matches, err := v.hasher.Verify(detached, r.known, c.stored, c.password)
+		matches, err := c.verify(detached, v.hasher, r.known)
 		if matches {
 			v.good.Add(c.key, v.now().Add(v.ttl))
 		}
