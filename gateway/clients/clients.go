@@ -23,12 +23,16 @@ package clients
 import (
 	"context"
 	"errors"
-	"net/netip"
+	"fmt"
+	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/jose"
+	"authgate/gateway/password"
 	"authgate/gateway/store"
 	"authgate/policy"
 )
@@ -39,8 +43,8 @@ var (
 	ErrUnknown = errors.New("clients: there is no such client")
 	// ErrUnreachable: the document of the client does not answer now, or it is at an
 	// address that must not be reached. The two are one error, because the difference would
-	// tell what only the gateway can see.
-	ErrUnreachable = errors.New("clients: the document of the client cannot be had")
+	// tell what only the gateway can see. It is also ErrUnknown.
+	ErrUnreachable = fmt.Errorf("%w: its document cannot be had", ErrUnknown)
 	// ErrUnauthenticated: the client did not prove who it is.
 	ErrUnauthenticated = errors.New("clients: the client is not authenticated")
 	// ErrTwoWays: the request names or proves the client in two ways.
@@ -69,6 +73,11 @@ type Client struct {
 	BackchannelLogout string
 	Access, Refresh   time.Duration // 0: those of token
 	Scopes            []string      // that the client has registered; nil: any
+
+	secrets *auth.Secrets // of a configured client
+	hash    string        // of the secret of a registered client
+	keys    *jose.PublicKeys
+	keysURI string // where keys are, if they are nil
 }
 
 // Confidential reports whether the client can prove who it is.
@@ -86,9 +95,6 @@ func (c *Client) May(grant string) bool {
 // deviceGrant is the grant_type of RFC 8628, section 3.4.
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
-// Redirects reports whether users may be sent back to a URI.
-func (c *Client) Redirects(uri string) bool { return slices.Contains(c.RedirectURIs, uri) }
-
 // Options are what a Set needs.
 type Options struct {
 	Config   *config.Config
@@ -97,46 +103,99 @@ type Options struct {
 	Verifier *auth.Verifier
 }
 
-// Set is the clients of a configuration.
-type Set struct{ options Options }
+// Set is the clients of a configuration, and those that it lets in.
+type Set struct {
+	oauth      *config.OAuth
+	store      store.Store
+	now        func() time.Time
+	verifier   *auth.Verifier
+	configured map[string]*Client
+
+	documents *remote[*Client]
+	keys      *remote[*jose.PublicKeys]
+}
 
 // New returns the clients of a configuration.
-func New(o Options) *Set { return &Set{options: o} }
+func New(o Options) *Set { return newSet(o, nil) }
+
+// newSet is New with a resolver for the hosts of documents; nil means that of the system.
+func newSet(o Options, resolver *net.Resolver) *Set {
+	s := &Set{
+		oauth: &o.Config.OAuth, store: o.Store, now: o.Now, verifier: o.Verifier, configured: map[string]*Client{},
+	}
+	for i := range s.oauth.Clients {
+		client := &s.oauth.Clients[i]
+		s.configured[client.ID] = configuredClient(client, o.Config.ClientPolicy(client))
+	}
+	f := newFetcher(&s.oauth.MetadataClients, resolver)
+	s.documents = newRemote(f, o.Now, s.documentClient)
+	s.keys = newRemote(f, o.Now, func(_ string, body []byte) (*jose.PublicKeys, error) {
+		return jose.ParsePublicKeys(body)
+	})
+	return s
+}
+
+// configuredClient returns a client of the configuration.
+func configuredClient(c *config.OAuthClient, who *policy.Route) *Client {
+	client := &Client{
+		ID: c.ID, Name: c.Name, Configured: true, RedirectURIs: c.RedirectURIs, Grants: c.Grants, Method: MethodNone,
+		Roles: c.Roles, Policy: who, SkipConsent: c.SkipsConsent(), PostLogout: c.PostLogoutRedirectURIs,
+		BackchannelLogout: c.BackchannelLogoutURI, Access: c.AccessLifetime, Refresh: c.RefreshLifetime,
+	}
+	var texts []string
+	var hashes []password.Hash
+	for _, secret := range c.AllSecrets() {
+		if !config.HashedSecret(secret) {
+			texts = append(texts, secret.Reveal())
+		} else if hash, err := password.Parse(secret.Reveal()); err == nil { // the configuration was checked
+			hashes = append(hashes, hash)
+		}
+	}
+	if len(c.AllSecrets()) > 0 {
+		client.Method, client.secrets = MethodSecret, auth.NewSecrets(c.ID, texts, hashes)
+	}
+	return client
+}
 
 // Find returns the client of an identifier. The error is ErrUnknown, ErrUnreachable, or one of
 // the store.
-func (s *Set) Find(_ context.Context, _ string) (*Client, error) { return nil, ErrUnknown }
-
-// Presented is how a request says and proves which client sends it.
-type Presented struct {
-	Basic         bool   // the request has Basic credentials
-	Value         string // of them
-	ID            string // client_id in the form
-	Secret        string // client_secret in the form
-	AssertionType string
-	Assertion     string
-	Audience      []string // of assertions: the issuer and the URL of the endpoint
-	Address       netip.Addr
+func (s *Set) Find(ctx context.Context, id string) (*Client, error) {
+	if client, ok := s.configured[id]; ok {
+		return client, nil
+	}
+	switch {
+	case strings.HasPrefix(id, "https://"):
+		if !s.oauth.MetadataClients.Enabled {
+			return nil, fmt.Errorf("%w: oauth.metadata_clients.enabled is false", ErrUnknown)
+		}
+		return s.documents.get(ctx, id, time.Time{})
+	case registeredForm.MatchString(id):
+		return s.registered(ctx, id)
+	}
+	return nil, fmt.Errorf("%w: %.100q is not configured", ErrUnknown, id)
 }
 
-// Authenticate returns the client that sends a request. A public client proves nothing. The
-// error is ErrUnauthenticated, ErrTwoWays, ErrUnreachable, an auth.ThrottledError, auth.ErrBusy,
-// or one of the store.
-func (s *Set) Authenticate(_ context.Context, _ *Presented) (*Client, error) {
-	return nil, ErrUnauthenticated
-}
-
-// RegistrationError is why a registration is refused (RFC 7591, section 3.2.2).
-type RegistrationError struct {
-	Code        string // invalid_redirect_uri or invalid_client_metadata
-	Description string
-}
-
-// Error implements error.
-func (e *RegistrationError) Error() string { return e.Code + ": " + e.Description }
-
-// Register registers the client that a body describes, and returns the JSON of the answer.
-// The error is a *RegistrationError, or one of the store.
-func (s *Set) Register(_ context.Context, _ []byte) (answer any, err error) {
-	return nil, &RegistrationError{"invalid_client_metadata", "Registration is not built."}
+// documentClient makes a client of the document at its identifier.
+func (s *Set) documentClient(id string, body []byte) (*Client, error) {
+	m, err := readMetadata(s.oauth, body)
+	if err != nil {
+		return nil, err
+	}
+	client := &Client{
+		ID: id, Name: m.Name, Document: true, RedirectURIs: m.Redirects, Grants: m.Grants, Method: MethodNone,
+		PostLogout: m.PostLogout, Scopes: m.Scopes, keys: m.Keys, keysURI: m.KeysURI,
+	}
+	switch {
+	case m.ID != id:
+		return nil, fmt.Errorf("its client_id is %.100q", m.ID)
+	case m.secret:
+		return nil, errors.New("it has a secret, which everybody can read")
+	case m.Method == MethodPrivateKey && m.Keys == nil && m.KeysURI == "":
+		return nil, errors.New("it has neither jwks nor jwks_uri for private_key_jwt")
+	case m.Method == MethodPrivateKey:
+		client.Method = MethodPrivateKey
+	case m.Method != "" && m.Method != MethodNone:
+		return nil, fmt.Errorf("its token_endpoint_auth_method is %.50q, expected none or private_key_jwt", m.Method)
+	}
+	return client, nil
 }
