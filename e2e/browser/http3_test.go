@@ -28,7 +28,9 @@ func TestBrowserHTTP3(t *testing.T) {
 	g.Base = "https://localhost:" + port
 	g.Listen = fmt.Sprintf("listen: {https: %[1]q, http3: %[1]q, http: %[2]q, admin: %[3]q}\n", address,
 		world.Authority(g.HTTP), world.Authority(g.Admin))
-	g.Configure(world.People + world.App(up) + "routes: [{match: /, upstream: app, auth: [session]}]\n")
+	// The store in memory: the disk of a busy machine may take longer than a login may wait for it.
+	g.Configure("store: {driver: memory}\n" + world.People + world.App(up) +
+		"routes: [{match: /, upstream: app, auth: [session]}]\n")
 	g.Run()
 	b := c.tab(t)
 	b.open(g.Base + "/")

@@ -9,20 +9,6 @@ import (
 	"authgate/internal/test/must"
 )
 
-// configuration has clients of each kind, and resources at hosts and for all hosts.
-const configuration = rig.Base + `
-  - {match: mcp.example.org/mcp/, name: mcp, upstream: app, auth: [bearer]}
-  - {match: "/api/{id}/x", name: api, upstream: app, auth: [bearer]}
-oauth:
-  enabled: true
-  clients:
-    - {id: wiki, name: Wiki, secret: "4dae4b72f33a40dcb9d0d7c1d2f3a98e", redirect_uris: ["https://wiki.example.net/cb", "https://wiki.example.net/cb?x=1"], grants: [authorization_code, refresh_token, client_credentials], roles: [user], post_logout_redirect_uris: ["https://wiki.example.net/bye"]}
-    - {id: spa, redirect_uris: ["https://spa.example.net/"]}
-    - {id: quiet, consent: skip, redirect_uris: ["https://quiet.example.net/cb"]}
-    - {id: admins, policy: admin, redirect_uris: ["https://admins.example.net/cb"]}
-    - {id: tv, grants: [device_code, refresh_token]}
-`
-
 // document reads a document as the page of another site does.
 func document(t *testing.T, r *rig.Rig, host, path string) map[string]any {
 	t.Helper()

@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 
 	"authgate/gateway/auth"
@@ -60,6 +61,10 @@ func refusalOf(err error) *refusal {
 		return &refusal{codeInvalidRequest, "The client authenticates in more than one way. Use one.", err}
 	case errors.Is(err, clients.ErrUnauthenticated), errors.Is(err, clients.ErrUnknown):
 		return &refusal{codeInvalidClient, "The client is not known, or its authentication is not right.", err}
+	case errors.Is(err, clients.ErrUnreachable):
+		return &refusal{codeInvalidClient, "The document that client_id names cannot be had.", err}
+	case errors.Is(err, grants.ErrNoConsent):
+		return &refusal{codeConsentRequired, "The user has taken the consent back. Ask again.", err}
 	case errors.Is(err, grants.ErrPending):
 		return &refusal{codePending, "The user has not decided yet.", err}
 	case errors.Is(err, grants.ErrSlowDown):
@@ -86,6 +91,11 @@ func (s *Server) fail(ex *web.Exchange, err error) error {
 	if refused.code == codeInvalidClient {
 		status = http.StatusUnauthorized
 		ex.Header().Set("WWW-Authenticate", string(auth.BasicChallenge(s.options.Realm)))
+	}
+	if reuse, ok := errors.AsType[*grants.ReuseError](err); ok {
+		s.site.Service.Metrics.Token(web.TokenReused)
+		ex.Audit("reuse_detected", slog.String("client_id", reuse.Client), slog.String("subject", reuse.Subject),
+			slog.String("login", reuse.Login), slog.String("reason", reuse.What))
 	}
 	ex.Failed(err, status)
 	ex.JSON(web.TypeJSON, status, struct {

@@ -58,8 +58,11 @@ func (s *Server) readClient(ex *web.Exchange, values url.Values) (*request, erro
 // find returns the client of an ID, for a page.
 func (s *Server) find(ex *web.Exchange, id string) (*clients.Client, error) {
 	client, err := s.clients.Find(&ex.Store, id)
-	if errors.Is(err, clients.ErrUnknown) {
+	switch {
+	case errors.Is(err, clients.ErrUnknown):
 		return nil, page("The application that sent you here is not known.", err)
+	case errors.Is(err, clients.ErrUnreachable):
+		return nil, page("The application that sent you here does not answer, so that nothing is known about it.", err)
 	}
 	return client, err
 }

@@ -82,7 +82,11 @@ func (s *Server) issue(ex *web.Exchange, c *call, issued *grants.Issued) (any, e
 			return nil, err
 		}
 	}
-	s.site.Service.Metrics.Token(web.TokenIssued)
+	event := web.TokenIssued
+	if c.form.Get("grant_type") == grantRefresh {
+		event = web.TokenRefreshed
+	}
+	s.site.Service.Metrics.Token(event)
 	ex.Identify(issued.Identity)
 	ex.Header().Set("Pragma", "no-cache") // RFC 6749, section 5.1
 	return answer, nil

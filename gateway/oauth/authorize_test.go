@@ -1,0 +1,252 @@
+package oauth_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"authgate/gateway/endpoint/rig"
+)
+
+// An error about the client or about where it wants the answer is a page: nothing is sent to
+// an address that is not registered (RFC 6749, section 4.1.2.1).
+func TestAuthorizeErrorsOnPages(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	for name, values := range map[string]url.Values{
+		"no client":              ask("client_id", ""),
+		"unknown client":         ask("client_id", "stranger"),
+		"no redirect URI":        ask("redirect_uri", ""),
+		"another site":           ask("redirect_uri", "https://evil.example/cb"),
+		"another path":           ask("redirect_uri", "https://wiki.example.net/cb/../evil"),
+		"a longer path":          ask("redirect_uri", "https://wiki.example.net/cb/x"),
+		"a parameter more":       ask("redirect_uri", "https://wiki.example.net/cb?x=1&y=2"),
+		"a user in it":           ask("redirect_uri", "https://wiki.example.net@evil.example/cb"),
+		"a backslash":            ask("redirect_uri", `https://wiki.example.net\@evil.example/cb`),
+		"another scheme":         ask("redirect_uri", "http://wiki.example.net/cb"),
+		"a fragment":             ask("redirect_uri", "https://wiki.example.net/cb#x"),
+		"another host's spell":   ask("redirect_uri", "https://WIKI.example.net/cb"),
+		"that of another client": ask("redirect_uri", "https://spa.example.net/"),
+		"twice the client":       {"client_id": {"wiki", "wiki"}, "redirect_uri": {"https://wiki.example.net/cb"}},
+		"twice the redirect URI": {"client_id": {"wiki"}, "redirect_uri": {"https://wiki.example.net/cb", "https://evil.example/"}},
+	} {
+		if w := s.authorize(values); w.Code != 400 || w.Header().Get("Location") != "" {
+			t.Errorf("%s: %d %q", name, w.Code, w.Header().Get("Location"))
+		}
+	}
+}
+
+// All other errors go to the client, with its state and the issuer.
+func TestAuthorizeErrorsToTheClient(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	s.Login(rig.Bob)
+	for _, c := range []struct {
+		name, code string
+		values     url.Values
+	}{
+		{"no response type", "invalid_request", ask("response_type", "")},
+		{"the implicit grant", "unsupported_response_type", ask("response_type", "token")},
+		{"the hybrid flow", "unsupported_response_type", ask("response_type", "code id_token")},
+		{"a fragment", "invalid_request", ask("response_mode", "fragment")},
+		{"no PKCE", "invalid_request", ask("code_challenge", "")},
+		{"no method", "invalid_request", ask("code_challenge_method", "")},
+		{"a downgrade", "invalid_request", ask("code_challenge_method", "plain", "code_challenge", verifier)},
+		{"a short challenge", "invalid_request", ask("code_challenge", "abc")},
+		{"no known scope", "invalid_scope", ask("scope", "everything")},
+		{"an unknown resource", "invalid_target", ask("resource", "https://gw.example/nowhere")},
+		{"a resource elsewhere", "invalid_target", ask("resource", "https://evil.example/mcp")},
+		{"a resource over http", "invalid_target", ask("resource", "http://gw.example/bearer")},
+		{"a request object", "request_not_supported", ask("request", "x.y.z")},
+		{"a request object elsewhere", "request_not_supported", ask("request_uri", "https://evil.example/r")},
+		{"an unknown prompt", "invalid_request", ask("prompt", "create")},
+		{"silent and not", "invalid_request", ask("prompt", "none login")},
+		{"a bad age", "invalid_request", ask("max_age", "-1")},
+		{"a foreign hint", "invalid_request", ask("id_token_hint", "x.y.z")},
+		{"silent, without consent", "consent_required", ask("prompt", "none")},
+	} {
+		place, answer := answerOf(t, s.authorize(c.values))
+		if place != "https://wiki.example.net/cb" || answer.Get("error") != c.code || answer.Get("state") != "s t&a=t" ||
+			answer.Get("iss") != issuer || answer.Has("code") {
+			t.Errorf("%s: %s %v", c.name, place, answer)
+		}
+	}
+	values := ask()
+	values["scope"] = []string{"openid", "openid"}
+	if _, answer := answerOf(t, s.authorize(values)); answer.Get("error") != "invalid_request" {
+		t.Errorf("a parameter twice: %v", answer)
+	}
+	values = ask()
+	values["resource"] = []string{"https://gw.example/any", "https://gw.example/bearer"}
+	if _, answer := answerOf(t, s.authorize(values)); answer.Get("error") != "invalid_target" {
+		t.Errorf("two resources: %v", answer)
+	}
+	// A client that is not configured must say what its tokens are for.
+	if _, answer := answerOf(t, s.authorize(ask("prompt", "none"), "Cookie: session_id=gone")); answer.Get("error") == "" {
+		t.Errorf("two cookies: %v", answer)
+	}
+}
+
+// A user who is not signed in, or not as the client needs it, signs in first, and comes back.
+func TestAuthorizeLeadsToSignIn(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	w := s.Do("GET", "/oauth/authorize?"+ask("login_hint", "bob").Encode(), "", rig.Browser)
+	place, values := answerOf(t, w)
+	if place != "/signin" || values.Get("login_hint") != "bob" ||
+		!strings.HasPrefix(values.Get("return_to"), "/oauth/authorize?") {
+		t.Fatalf("%s %v", place, values)
+	}
+	page := s.Want(200, "GET", w.Header().Get("Location"), "", rig.Browser)
+	// The client may be anywhere, and browsers apply form-action to what follows the form.
+	if policy := page.Header().Get("Content-Security-Policy"); strings.Contains(policy, "form-action") ||
+		!strings.Contains(policy, "frame-ancestors 'none'") {
+		t.Errorf("the sign-in page has %q", policy)
+	}
+	if !strings.Contains(page.Body.String(), `value="bob"`) {
+		t.Error("the sign-in page does not know the login hint")
+	}
+	in := s.Want(303, "POST", "/login", "username=bob&password=builder&return_to="+
+		url.QueryEscape(values.Get("return_to")), rig.Form, rig.Browser, "Origin: "+issuer)
+	if place, _ := answerOf(t, in); place != "/oauth/authorize" {
+		t.Errorf("the sign-in leads to %s", place)
+	}
+	if _, answer := answerOf(t, s.Do("GET", "/oauth/authorize?"+ask("prompt", "none").Encode(), "", rig.Browser)); answer.Get("error") != "login_required" {
+		t.Errorf("silent, and not signed in: %v", answer)
+	}
+}
+
+// prompt=login and max_age want a sign-in that is newer, once: the way back must not ask again.
+func TestAuthorizeAnew(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string][]string{
+		"prompt=login": {"prompt", "login"}, "max_age=0": {"max_age", "0"}, "max_age": {"max_age", "60"},
+		"select_account": {"prompt", "select_account"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, configuration)
+			s.code(t, ask())
+			s.Clock.Advance(2 * time.Minute)
+			place, values := answerOf(t, s.authorize(ask(change...)))
+			if place != "/signin" {
+				t.Fatalf("%s %v", place, values)
+			}
+			back := values.Get("return_to")
+			// The session from before is not enough, also not on the way back.
+			if place, _ := answerOf(t, s.Do("GET", back, "", rig.Browser, s.cookie)); place != "/signin" {
+				t.Errorf("the old session leads to %s", place)
+			}
+			s.Clock.Advance(time.Second)
+			s.cookie = s.Login(rig.Alice).Cookie
+			place, answer := answerOf(t, s.Do("GET", back, "", rig.Browser, s.cookie))
+			if place != "https://wiki.example.net/cb" || answer.Get("code") == "" {
+				t.Errorf("the new session leads to %s %v", place, answer)
+			}
+			if _, answer := answerOf(t, s.authorize(ask(append(change, "prompt", "none")...))); change[0] == "max_age" &&
+				change[1] != "0" && answer.Get("code") == "" {
+				t.Errorf("silent, with a new sign-in: %v", answer)
+			}
+		})
+	}
+}
+
+// The page of consent names what the user decides on. Its form is worth nothing in another
+// session or for another request, and another site cannot send it.
+func TestConsent(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	values := ask("scope", "openid email", "resource", "https://gw.example/any")
+	w := s.authorize(values)
+	for _, text := range []string{"Wiki", "wiki.example.net", "https://gw.example/any", "email", "Alice Example"} {
+		if !strings.Contains(w.Body.String(), text) {
+			t.Errorf("the page does not name %q: %s", text, w.Body)
+		}
+	}
+	policy := w.Header().Get("Content-Security-Policy")
+	if strings.Contains(policy, "form-action") || !strings.Contains(policy, "frame-ancestors 'none'") {
+		t.Errorf("the page has %q", policy)
+	}
+	form := formOf(t, w)
+	mine := s.cookie
+	s.cookie = s.Login(rig.Bob).Cookie
+	if w := s.decide(form, "allow"); w.Code != 403 {
+		t.Errorf("the form in another session: %d", w.Code)
+	}
+	s.cookie = s.Login(rig.Alice).Cookie
+	if w := s.decide(form, "allow"); w.Code != 403 {
+		t.Errorf("the form in another session of the user: %d", w.Code)
+	}
+	s.cookie = mine
+	other := consentForm{strings.Replace(form.action, "email", "groups", 1), form.fields}
+	if w := s.decide(other, "allow"); w.Code != 403 {
+		t.Errorf("the form for another request: %d", w.Code)
+	}
+	for _, header := range []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site"} {
+		if w := s.decide(form, "allow", header); w.Code != 403 {
+			t.Errorf("the form with %s: %d", header, w.Code)
+		}
+	}
+	if w := s.decide(form, "perhaps"); w.Code != 400 {
+		t.Errorf("no decision: %d", w.Code)
+	}
+	if _, answer := answerOf(t, s.decide(form, "deny")); answer.Get("error") != "access_denied" {
+		t.Errorf("denied: %v", answer)
+	}
+	if w := s.authorize(values); w.Code != 200 {
+		t.Errorf("after a refusal: %d", w.Code)
+	}
+	if _, answer := answerOf(t, s.decide(form, "allow")); answer.Get("code") == "" {
+		t.Errorf("allowed: %v", answer)
+	}
+	// It is remembered for this resource and these scopes alone.
+	for _, c := range []struct {
+		values url.Values
+		status int
+	}{
+		{values, 302}, {ask("scope", "email", "resource", "https://gw.example/any"), 302},
+		{ask("scope", "openid email groups", "resource", "https://gw.example/any"), 200},
+		{ask("scope", "openid email"), 200}, {ask("scope", "openid email", "resource", "https://gw.example/bearer"), 200},
+		{ask("scope", "openid email", "resource", "https://gw.example/any", "prompt", "consent"), 200},
+	} {
+		if w := s.authorize(c.values); w.Code != c.status {
+			t.Errorf("%v: %d, want %d", c.values, w.Code, c.status)
+		}
+	}
+	if _, answer := answerOf(t, s.authorize(ask("client_id", "quiet", "redirect_uri", "https://quiet.example.net/cb",
+		"prompt", "none"))); answer.Get("code") == "" {
+		t.Errorf("a client without a page: %v", answer)
+	}
+}
+
+// A client's policy says who may sign in to it. Others get a page, and the client no answer.
+func TestClientPolicy(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	values := ask("client_id", "admins", "redirect_uri", "https://admins.example.net/cb")
+	if w := s.authorize(values); w.Code != 200 {
+		t.Errorf("alice, who is an admin: %d", w.Code)
+	}
+	form := formOf(t, s.authorize(values))
+	s.cookie = s.Login(rig.Bob).Cookie
+	if w := s.authorize(values); w.Code != 403 || w.Header().Get("Location") != "" {
+		t.Errorf("bob: %d %q", w.Code, w.Header().Get("Location"))
+	}
+	if w := s.decide(form, "allow"); w.Code != 403 {
+		t.Errorf("bob with the form: %d", w.Code)
+	}
+}
+
+// A client may send its request as a form. Browsers send no cookies with it, so the browser
+// asks again by itself.
+func TestAuthorizeByPost(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	w := s.Do("POST", "/oauth/authorize", ask().Encode(), rig.Browser, rig.Form, "Origin: https://wiki.example.net",
+		"Sec-Fetch-Site: cross-site")
+	place, values := answerOf(t, w)
+	if place != "/oauth/authorize" || values.Encode() != ask().Encode() {
+		t.Errorf("%s %v", place, values)
+	}
+}

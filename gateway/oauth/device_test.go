@@ -1,0 +1,136 @@
+package oauth_test
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"authgate/gateway/endpoint/rig"
+	"authgate/internal/test/must"
+)
+
+// deviceStart is what a device is told.
+type deviceStart struct {
+	Device    string `json:"device_code"`
+	User      string `json:"user_code"`
+	URI       string `json:"verification_uri"`
+	Complete  string `json:"verification_uri_complete"`
+	ExpiresIn int    `json:"expires_in"`
+	Interval  int    `json:"interval"`
+}
+
+func (s *server) device(t *testing.T) (d deviceStart) {
+	t.Helper()
+	form := url.Values{"client_id": {"tv"}, "scope": {"openid"}, "resource": {"https://gw.example/bearer"}}
+	w := s.Want(200, "POST", "/oauth/device", form.Encode(), rig.Form)
+	must.Do(t, json.Unmarshal(w.Body.Bytes(), &d))
+	return d
+}
+
+// poll asks for the tokens of a device.
+func (s *server) poll(t *testing.T, status int, code string, change ...string) answer {
+	t.Helper()
+	form := url.Values{
+		"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "device_code": {code}, "client_id": {"tv"},
+	}
+	for i := 0; i+1 < len(change); i += 2 {
+		form.Set(change[i], change[i+1])
+	}
+	return s.post(t, status, "/oauth/token", form)
+}
+
+// enter enters a code on the page of devices.
+func (s *server) enter(code string, header ...string) *httptest.ResponseRecorder {
+	return s.Do("POST", "/device", url.Values{"user_code": {code}}.Encode(),
+		append([]string{rig.Form, rig.Browser, s.cookie, "Origin: " + issuer}, header...)...)
+}
+
+// A device gets tokens when the user has entered its code and allowed it (RFC 8628).
+func TestDevice(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	d := s.device(t)
+	if !regexp.MustCompile(`^[BCDFGHJKLMNPQRSTVWXZ]{4}-[BCDFGHJKLMNPQRSTVWXZ]{4}$`).MatchString(d.User) ||
+		d.URI != issuer+"/device" || d.Complete != issuer+"/device?user_code="+d.User || d.ExpiresIn != 600 || d.Interval != 5 {
+		t.Errorf("%+v", d)
+	}
+	if a := s.poll(t, 400, d.Device); a.Error != "authorization_pending" {
+		t.Errorf("before: %+v", a)
+	}
+	s.Clock.Advance(time.Second)
+	if a := s.poll(t, 400, d.Device); a.Error != "slow_down" {
+		t.Errorf("too often: %+v", a)
+	}
+	// The link fills in the code, and decides nothing.
+	place, values := answerOf(t, s.Do("GET", "/device?user_code="+d.User, "", rig.Browser))
+	if place != "/signin" || values.Get("return_to") != "/device?user_code="+d.User {
+		t.Errorf("not signed in: %s %v", place, values)
+	}
+	page := s.Do("GET", "/device?user_code="+d.User, "", rig.Browser, s.cookie)
+	if page.Code != 200 || !strings.Contains(page.Body.String(), `value="`+d.User+`"`) {
+		t.Errorf("the page: %d %s", page.Code, page.Body)
+	}
+	form := formOf(t, s.enter(strings.ToLower(strings.ReplaceAll(d.User, "-", " "))))
+	if w := s.decide(form, "allow", "Sec-Fetch-Site: cross-site"); w.Code != 403 {
+		t.Errorf("another site decides: %d", w.Code)
+	}
+	mine := s.cookie
+	s.cookie = s.Login(rig.Bob).Cookie
+	if w := s.decide(form, "allow"); w.Code != 403 {
+		t.Errorf("another user decides with the form: %d", w.Code)
+	}
+	s.cookie = mine
+	if w := s.decide(form, "allow"); w.Code != 200 {
+		t.Fatalf("allowed: %d %s", w.Code, w.Body)
+	}
+	s.Clock.Advance(time.Minute)
+	if a := s.poll(t, 400, d.Device, "client_id", "spa"); a.Error == "" {
+		t.Errorf("another client: %+v", a)
+	}
+	a := s.poll(t, 200, d.Device)
+	if claims := claimsOf(t, a.Access); claims["sub"] != "alice" || claims["aud"] != "https://gw.example/bearer" {
+		t.Errorf("%v", claims)
+	}
+	if a := s.poll(t, 400, d.Device); a.Error != "invalid_grant" && a.Error != "expired_token" {
+		t.Errorf("again: %+v", a)
+	}
+}
+
+// A device whose code the user refuses, or nobody enters in time, gets nothing.
+func TestDeviceRefused(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	refused, late := s.device(t), s.device(t)
+	if w := s.decide(formOf(t, s.enter(refused.User)), "deny"); w.Code != 200 {
+		t.Errorf("refused: %d", w.Code)
+	}
+	if a := s.poll(t, 400, refused.Device); a.Error != "access_denied" {
+		t.Errorf("refused: %+v", a)
+	}
+	s.Clock.Advance(11 * time.Minute)
+	if a := s.poll(t, 400, late.Device); a.Error != "expired_token" && a.Error != "invalid_grant" {
+		t.Errorf("late: %+v", a)
+	}
+	if w := s.enter(late.User); w.Code != 400 {
+		t.Errorf("a late code: %d", w.Code)
+	}
+}
+
+// Wrong codes count as failed logins, so that no user can look for the devices of others.
+func TestDeviceCodesCannotBeGuessed(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	d := s.device(t)
+	for range 10 {
+		if w := s.enter("BBBB-BBBB"); w.Code != 400 {
+			t.Fatalf("a wrong code: %d %s", w.Code, w.Body)
+		}
+	}
+	if w := s.enter(d.User); w.Code != 429 || w.Header().Get("Retry-After") == "" {
+		t.Errorf("the right code after ten wrong ones: %d", w.Code)
+	}
+}

@@ -1,0 +1,142 @@
+package oauth_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"authgate/gateway/endpoint/rig"
+)
+
+func (s *server) endSession(values url.Values, header ...string) *httptest.ResponseRecorder {
+	return s.Do("GET", "/oauth/logout?"+values.Encode(), "", append([]string{rig.Browser, s.cookie}, header...)...)
+}
+
+// A client with the ID token of the login ends it, and gets the browser back.
+func TestEndSession(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	a := s.tokens(t)
+	const bye = "https://wiki.example.net/bye"
+	for name, values := range map[string]url.Values{
+		"an unregistered address": {"id_token_hint": {a.ID}, "post_logout_redirect_uri": {"https://wiki.example.net/cb"}},
+		"of another client":       {"id_token_hint": {a.ID}, "client_id": {"spa"}, "post_logout_redirect_uri": {bye}},
+		"of no client":            {"post_logout_redirect_uri": {bye}},
+		"a foreign hint":          {"id_token_hint": {a.Access}, "post_logout_redirect_uri": {bye}},
+		"twice":                   {"id_token_hint": {a.ID, a.ID}},
+	} {
+		if w := s.endSession(values); w.Code != 400 {
+			t.Errorf("%s: %d", name, w.Code)
+		}
+	}
+	s.Want(200, "GET", "/me", "", s.cookie)
+	s.Clock.Advance(20 * time.Minute) // the ID token has expired, and still tells whose login it is
+	place, values := answerOf(t, s.endSession(url.Values{
+		"id_token_hint": {a.ID}, "post_logout_redirect_uri": {bye}, "state": {"x&y"},
+	}, "Sec-Fetch-Site: cross-site"))
+	if place != bye || values.Get("state") != "x&y" {
+		t.Errorf("%s %v", place, values)
+	}
+	s.Want(401, "GET", "/me", "", s.cookie)
+	s.post(t, 400, "/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {a.Refresh}}, asWiki)
+	// The user is signed out already.
+	if place, _ := answerOf(t, s.endSession(url.Values{"id_token_hint": {a.ID}, "post_logout_redirect_uri": {bye}})); place != bye {
+		t.Errorf("again: %s", place)
+	}
+}
+
+// Without the ID token of the login, anybody may have led the user here: a page asks.
+func TestEndSessionAsks(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	old := s.tokens(t)
+	s.cookie = s.Login(rig.Alice).Cookie
+	for name, values := range map[string]url.Values{
+		"nothing": {}, "a client": {"client_id": {"wiki"}, "post_logout_redirect_uri": {"https://wiki.example.net/bye"}},
+		"the ID token of another login": {"id_token_hint": {old.ID}},
+	} {
+		form := formOf(t, s.endSession(values))
+		s.Want(200, "GET", "/me", "", s.cookie)
+		if w := s.decide(form, "allow", "Sec-Fetch-Site: cross-site"); w.Code != 403 {
+			t.Errorf("%s: another site decides: %d", name, w.Code)
+		}
+		place, _ := answerOf(t, s.decide(form, "allow"))
+		if want := values.Get("post_logout_redirect_uri"); want != "" && place != want || want == "" && place != "/signin" {
+			t.Errorf("%s: leads to %s", name, place)
+		}
+		s.Want(401, "GET", "/me", "", s.cookie)
+		s.cookie = s.Login(rig.Alice).Cookie
+	}
+	// A client may send it as a form, with which browsers send no cookies.
+	if place, _ := answerOf(t, s.Do("POST", "/oauth/logout", "id_token_hint="+old.ID, rig.Form, "Origin: https://wiki.example.net",
+		"Sec-Fetch-Site: cross-site")); place != "/oauth/logout" {
+		t.Errorf("by a form: %s", place)
+	}
+}
+
+// listener is the back-channel endpoint of a client.
+type listener struct {
+	mu     sync.Mutex
+	tokens []string
+	fails  int // how many requests it still fails
+	came   chan struct{}
+}
+
+func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer func() { l.came <- struct{}{} }()
+	if l.fails > 0 {
+		l.fails--
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	values, _ := url.ParseQuery(string(body))
+	l.tokens = append(l.tokens, values.Get("logout_token"))
+}
+
+// When a login ends, each client that got an ID token for it is told, whoever ended it. A
+// client that fails at first is told again, and one that cannot be reached delays nothing.
+func TestBackChannelLogout(t *testing.T) {
+	t.Parallel()
+	l := &listener{fails: 1, came: make(chan struct{}, 10)}
+	client := httptest.NewServer(l)
+	defer client.Close()
+	s := newServer(t, configuration+`    - {id: told, consent: skip, redirect_uris: ["https://told.example.net/cb"], backchannel_logout_uri: "`+client.URL+`/out"}
+    - {id: away, consent: skip, redirect_uris: ["https://away.example.net/cb"], backchannel_logout_uri: "http://127.0.0.1:1/out"}
+    - {id: other, consent: skip, redirect_uris: ["https://other.example.net/cb"], backchannel_logout_uri: "`+client.URL+`/out"}
+`)
+	id := ""
+	for _, name := range []string{"told", "away"} {
+		redirect := "https://" + name + ".example.net/cb"
+		code := s.code(t, ask("client_id", name, "redirect_uri", redirect))
+		a := s.post(t, 200, "/oauth/token", redemption(code, "client_id", name, "redirect_uri", redirect))
+		if name == "told" {
+			id = a.ID
+		}
+	}
+	s.Want(200, "POST", "/logout", "", s.cookie)
+	<-l.came
+	<-l.came
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.tokens) != 1 {
+		t.Fatalf("%d logout tokens", len(l.tokens))
+	}
+	claims, signedIn := claimsOf(t, l.tokens[0]), claimsOf(t, id)
+	events, _ := claims["events"].(map[string]any)
+	if claims["iss"] != issuer || claims["aud"] != "told" || claims["sub"] != "alice" || claims["sid"] != signedIn["sid"] ||
+		claims["jti"] == nil || claims["exp"] == nil || claims["nonce"] != nil ||
+		events["http://schemas.openid.net/event/backchannel-logout"] == nil {
+		t.Errorf("%v", claims)
+	}
+	if strings.Contains(s.Log.String(), l.tokens[0]) {
+		t.Error("the log has the logout token")
+	}
+}
