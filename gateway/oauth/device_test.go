@@ -75,7 +75,7 @@ func TestDevice(t *testing.T) {
 		t.Errorf("the page: %d %s", page.Code, page.Body)
 	}
 	form := formOf(t, s.enter(strings.ToLower(strings.ReplaceAll(d.User, "-", " "))))
-	if w := s.decide(form, "allow", "Sec-Fetch-Site: cross-site"); w.Code != 403 {
+	if w := s.decide(form, "allow", fromOtherSite...); w.Code != 403 {
 		t.Errorf("another site decides: %d", w.Code)
 	}
 	mine := s.cookie

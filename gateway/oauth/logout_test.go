@@ -62,7 +62,7 @@ func TestEndSessionAsks(t *testing.T) {
 	} {
 		form := formOf(t, s.endSession(values))
 		s.Want(200, "GET", "/me", "", s.cookie)
-		if w := s.decide(form, "allow", "Sec-Fetch-Site: cross-site"); w.Code != 403 {
+		if w := s.decide(form, "allow", fromOtherSite...); w.Code != 403 {
 			t.Errorf("%s: another site decides: %d", name, w.Code)
 		}
 		place, _ := answerOf(t, s.decide(form, "allow"))

@@ -95,11 +95,16 @@ func formOf(t *testing.T, w *httptest.ResponseRecorder) consentForm {
 	return form
 }
 
-// decide sends the form of a page.
+// fromOtherSite are the header lines of a form that another site sends.
+var fromOtherSite = []string{"Origin: https://evil.example", "Sec-Fetch-Site: cross-site"}
+
+// decide sends the form of a page, from that page unless header lines tell another origin.
 func (s *server) decide(form consentForm, decision string, header ...string) *httptest.ResponseRecorder {
+	if len(header) == 0 {
+		header = []string{"Origin: " + issuer, "Sec-Fetch-Site: same-origin"}
+	}
 	form.fields.Set("decision", decision)
-	return s.Do("POST", form.action, form.fields.Encode(),
-		append([]string{rig.Browser, rig.Form, s.cookie, "Origin: " + issuer}, header...)...)
+	return s.Do("POST", form.action, form.fields.Encode(), append([]string{rig.Browser, rig.Form, s.cookie}, header...)...)
 }
 
 // answerOf returns where an answer leads, and its parameters there.
