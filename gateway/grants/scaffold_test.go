@@ -2,6 +2,7 @@ package grants
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -298,4 +299,22 @@ func (r *rig) wantSession(tb testing.TB, s *signedIn, want bool) {
 	if (err == nil) != want {
 		tb.Errorf("the session: %v", err)
 	}
+}
+
+// claimsOf returns what a token says, unverified.
+func claimsOf(tb testing.TB, token string) (header, claims map[string]any) {
+	tb.Helper()
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		tb.Fatalf("%d parts of %q, want 3", len(parts), token)
+	}
+	for i, into := range []*map[string]any{&header, &claims} {
+		must.Do(tb, json.Unmarshal(must.Get(base64.RawURLEncoding.DecodeString(parts[i]))(tb), into))
+	}
+	return header, claims
+}
+
+func jsonOf(value any) (string, error) {
+	raw, err := json.Marshal(value)
+	return string(raw), err
 }

@@ -1,0 +1,164 @@
+package grants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/store/storetest"
+	"authgate/internal/test/must"
+)
+
+// A consent covers what it was for, and grows.
+func TestConsented(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ctx, g := t.Context(), r.grants
+	asks := func(client, resource string, scopes ...string) bool {
+		t.Helper()
+		return must.Get(g.Consented(ctx, "local:alice", client, resource, scopes))(t)
+	}
+	if asks("grafana", wiki) {
+		t.Error("nobody has consented to anything")
+	}
+	must.Do(t, g.Consent(ctx, "local:alice", "grafana", "Grafana", wiki, []string{"read"}))
+	must.Do(t, g.Consent(ctx, "local:alice", "cli", "", "", nil))
+	r.clock.Advance(time.Minute)
+	must.Do(t, g.Consent(ctx, "local:alice", "grafana", "Grafana 2", wiki, []string{"write"}))
+	must.Do(t, g.Consent(ctx, "local:alice", "grafana", "Grafana 2", "https://gw.example/git", nil))
+	for name, c := range map[string]struct{ got, want bool }{
+		"what it was for":  {asks("grafana", wiki, "read"), true},
+		"both":             {asks("grafana", wiki, "write", "read"), true},
+		"without scopes":   {asks("grafana", wiki), true},
+		"the other":        {asks("grafana", "https://gw.example/git"), true},
+		"own audience":     {asks("cli", ""), true},
+		"another scope":    {asks("grafana", wiki, "read", "admin"), false},
+		"another resource": {asks("grafana", "https://gw.example/git", "read"), false},
+		"no resource":      {asks("grafana", ""), false},
+		"another client":   {asks("grafan", wiki, "read"), false},
+		"another user":     {must.Get(g.Consented(ctx, "local:bob", "grafana", wiki, []string{"read"}))(t), false},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %t, want %t", name, c.got, c.want)
+		}
+	}
+	since := r.clock.Now().Add(-time.Minute)
+	if diff := cmp.Diff([]Consent{
+		{"grafana", "Grafana 2", map[string][]string{wiki: {"read", "write"}, "https://gw.example/git": {}}, since},
+		{"cli", "", map[string][]string{"": {}}, since},
+	}, must.Get(g.Consents(ctx, "local:alice"))(t)); diff != "" {
+		t.Errorf("the list (-want +got):\n%s", diff)
+	}
+	if all := must.Get(g.Consents(ctx, "local:bob"))(t); len(all) != 0 {
+		t.Errorf("got %+v", all)
+	}
+}
+
+// A consent that is withdrawn takes all codes and tokens of the client with it, and a new
+// consent does not bring them back. Others keep theirs.
+func TestWithdraw(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s, bobs := r.signIn(t, "alice"), r.signIn(t, "bob")
+	other := func(t *Terms) { t.Client = "cli" }
+	issued, of, byBob := r.granted(t, s), r.granted(t, s, other), r.granted(t, bobs)
+	code := r.code(t, s, terms())
+	device, user, err := r.grants.NewDevice(t.Context(), terms())
+	must.Do(t, err)
+	must.Do(t, r.grants.DecideDevice(t.Context(), user, s.Identity))
+	r.wantIn(t, issued)
+	if found := must.Get(r.grants.Withdraw(t.Context(), s.Subject, "grafana"))(t); !found {
+		t.Error("there was none")
+	}
+	check := func() {
+		t.Helper()
+		r.wantOut(t, issued)
+		got, err := r.grants.Redeem(t.Context(), code, right)
+		wantInvalid(t, got, err, "withdrawn")
+		r.wantIn(t, of)
+		r.wantIn(t, byBob)
+		r.wantSession(t, s, true)
+	}
+	check()
+	if found := must.Get(r.grants.Withdraw(t.Context(), s.Subject, "grafana"))(t); found {
+		t.Error("it was withdrawn twice")
+	}
+	r.consents(t, s, terms())
+	check()
+	got, err := r.grants.Poll(t.Context(), device, rightTerms)
+	wantInvalid(t, got, err, "withdrawn")
+	r.wantIn(t, r.granted(t, s))
+}
+
+// Consents at the same moment are all kept, and a withdrawal at the same moment is not undone.
+func TestConsentsAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	elsewhere := r.elsewhere(t)
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			on := []*rig{r, elsewhere}[i%2]
+			if err := on.grants.Consent(context.Background(), "local:alice", fmt.Sprint("client ", i/2), "", wiki, []string{fmt.Sprint(i)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if got := must.Get(r.grants.Consents(t.Context(), "local:alice"))(t); len(got) != 8 || len(got[0].Resources[wiki]) != 2 {
+		t.Errorf("got %+v", got)
+	}
+	r.store.Once("swap consents:", func() { must.Get(elsewhere.grants.Withdraw(t.Context(), "local:alice", "client 3"))(t) })
+	must.Do(t, r.grants.Consent(t.Context(), "local:alice", "client 9", "", wiki, nil))
+	if must.Get(r.grants.Consented(t.Context(), "local:alice", "client 3", wiki, nil))(t) {
+		t.Error("a consent that was withdrawn is back")
+	}
+}
+
+// The consents of a user have a bound, and end if no client comes for a long time.
+func TestConsentBounds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.signIn(t, "alice")
+	issued := r.granted(t, s)
+	for i := range maxConsents {
+		must.Do(t, r.grants.Consent(t.Context(), s.Subject, fmt.Sprint("client ", i), "", wiki, nil))
+	}
+	if all := must.Get(r.grants.Consents(t.Context(), s.Subject))(t); len(all) != maxConsents || all[0].Client != "client 0" {
+		t.Errorf("%d consents", len(all))
+	}
+	r.wantOut(t, issued)
+	r.store.TakeCalls()
+	must.Do(t, r.grants.Consent(t.Context(), s.Subject, "client 7", "", wiki, nil))
+	r.store.WantReads(t)
+	for range 3 {
+		r.clock.Advance(consentLifetime - time.Second)
+		must.Do(t, r.grants.Consent(t.Context(), s.Subject, "client 7", "", wiki, nil))
+	}
+	r.clock.Advance(consentLifetime)
+	if keys := storetest.Keys(t, r.store.Store, consentsPrefix); len(keys) != 0 {
+		t.Errorf("the store keeps %q", keys)
+	}
+}
+
+// A damaged record is an error, and no missing consent.
+func TestDamagedConsents(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.consents(t, r.signIn(t, "bob"), terms())
+	of := must.Get(r.store.Get(t.Context(), consentsKey("local:bob")))(t)
+	for _, raw := range []string{"{", string(of)} {
+		must.Do(t, r.store.Put(t.Context(), consentsKey("local:alice"), []byte(raw), time.Time{}))
+		if held, err := r.grants.Consented(t.Context(), "local:alice", "grafana", wiki, nil); held || err == nil || errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: got %t, %v", raw, held, err)
+		}
+		if _, err := r.grants.Withdraw(t.Context(), "local:alice", "grafana"); err == nil {
+			t.Errorf("%s: withdrawn", raw)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package grants
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/store/storetest"
+	"authgate/internal/test/must"
+)
+
+// newDevice returns the codes of a device.
+func (r *rig) newDevice(tb testing.TB) (device, user string) {
+	tb.Helper()
+	device, user, err := r.grants.NewDevice(tb.Context(), terms())
+	must.Do(tb, err)
+	return device, user
+}
+
+// wantPoll fails the test unless a device is told want.
+func (r *rig) wantPoll(tb testing.TB, device string, want error) {
+	tb.Helper()
+	if issued, err := r.grants.Poll(tb.Context(), device, rightTerms); issued != nil || !errors.Is(err, want) {
+		tb.Errorf("the device got %+v, %v; want %v", issued, err, want)
+	}
+}
+
+// A device gets tokens once its user has allowed it, and once only.
+func TestDevice(t *testing.T) {
+	t.Parallel()
+	for _, user := range []string{"alice", "carol"} {
+		r := newRig(t)
+		s := r.signIn(t, user)
+		device, code := r.newDevice(t)
+		if !regexp.MustCompile(`^[BCDFGHJKLMNPQRSTVWXZ]{4}-[BCDFGHJKLMNPQRSTVWXZ]{4}$`).MatchString(code) {
+			t.Errorf("the user code is %q", code)
+		}
+		r.wantPoll(t, device, ErrPending)
+		typed := " " + strings.ToLower(strings.ReplaceAll(code, "-", " "))
+		asked := must.Get(r.grants.Device(t.Context(), typed))(t)
+		if diff := cmp.Diff(terms(), *asked); diff != "" {
+			t.Errorf("it asks for (-want +got):\n%s", diff)
+		}
+		r.consents(t, s, *asked)
+		must.Do(t, r.grants.DecideDevice(t.Context(), typed, s.Identity))
+		for _, decided := range []error{
+			r.grants.DecideDevice(t.Context(), code, nil), r.grants.DecideDevice(t.Context(), code, s.Identity),
+			func() error { _, err := r.grants.Device(t.Context(), code); return err }(),
+		} {
+			if !errors.Is(decided, ErrNoDevice) {
+				t.Errorf("decided twice: %v", decided)
+			}
+		}
+		refusal := errors.New("another client")
+		if got, err := r.grants.Poll(t.Context(), device, func(*Terms) error { return refusal }); got != nil || !errors.Is(err, refusal) {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		issued := must.Get(r.grants.Poll(t.Context(), device, rightTerms))(t) // although it is early
+		if issued.Identity.Subject != s.Subject || issued.Login.ID != s.Login {
+			t.Errorf("got %+v", issued)
+		}
+		r.wantIn(t, issued)
+		r.wantIn(t, must.Get(r.rotate(t, issued.Refresh))(t))
+		r.wantPoll(t, device, ErrInvalid)
+	}
+}
+
+// A device that asks too often must wait longer each time, and learns what was decided.
+func TestPoll(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.signIn(t, "alice")
+	device, code := r.newDevice(t)
+	for _, c := range []struct {
+		after time.Duration
+		want  error
+	}{
+		{0, ErrPending}, {5 * time.Second, ErrPending}, {4600 * time.Millisecond, ErrPending}, {4 * time.Second, ErrSlowDown},
+		{9 * time.Second, ErrSlowDown}, {15 * time.Second, ErrPending}, {0, ErrSlowDown}, {20 * time.Second, ErrPending},
+	} {
+		r.clock.Advance(c.after)
+		r.wantPoll(t, device, c.want)
+	}
+	must.Do(t, r.grants.DecideDevice(t.Context(), code, nil))
+	r.wantPoll(t, device, ErrDenied)
+	r.wantPoll(t, device, ErrDenied)
+
+	late, lateCode := r.newDevice(t)
+	allowed, allowedCode := r.newDevice(t)
+	r.consents(t, s, terms())
+	must.Do(t, r.grants.DecideDevice(t.Context(), allowedCode, s.Identity))
+	r.clock.Advance(10 * time.Minute)
+	for _, device := range []string{late, allowed} {
+		r.wantPoll(t, device, ErrExpired)
+	}
+	if _, err := r.grants.Device(t.Context(), lateCode); !errors.Is(err, ErrNoDevice) {
+		t.Errorf("a code that has expired: %v", err)
+	}
+	if err := r.grants.DecideDevice(t.Context(), lateCode, s.Identity); !errors.Is(err, ErrNoDevice) {
+		t.Errorf("a code that has expired: %v", err)
+	}
+	r.clock.Advance(10 * time.Minute)
+	r.wantPoll(t, late, ErrInvalid)
+	for _, kind := range []string{devicePrefix, userCodePrefix} {
+		if keys := storetest.Keys(t, r.store.Store, kind); len(keys) > 0 {
+			t.Errorf("the store keeps %q", keys)
+		}
+	}
+}
+
+// What is no user code finds no device.
+func TestWrongUserCodes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	_, code := r.newDevice(t)
+	other := "BBBB-BBBB"
+	if other == code {
+		other = "BBBB-BBBC"
+	}
+	for _, wrong := range []string{"", "-", code[:8], code + "B", other, "AEIO-UAEI", strings.Repeat("B", 1000), code + "\x00"} {
+		if terms, err := r.grants.Device(t.Context(), wrong); terms != nil || !errors.Is(err, ErrNoDevice) {
+			t.Errorf("%q: got %+v, %v", wrong, terms, err)
+		}
+		if err := r.grants.DecideDevice(t.Context(), wrong, nil); !errors.Is(err, ErrNoDevice) {
+			t.Errorf("%q: got %v", wrong, err)
+		}
+	}
+}
+
+// Of many questions at once one gets the tokens, and of two decisions one counts.
+func TestDeviceAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.signIn(t, "alice")
+	elsewhere := r.elsewhere(t)
+	r.consents(t, s, terms())
+	for range 20 {
+		device, code := r.newDevice(t)
+		decided := make(chan error, 2)
+		go func() { decided <- r.grants.DecideDevice(context.Background(), code, s.Identity) }()
+		go func() { decided <- elsewhere.grants.DecideDevice(context.Background(), code, s.Identity) }()
+		one, two := <-decided, <-decided
+		if (one == nil) == (two == nil) {
+			t.Fatalf("two decisions: %v, %v", one, two)
+		}
+		all := atOnce(16, func(r *rig) (*Issued, error) { return r.grants.Poll(context.Background(), device, rightTerms) }, r, elsewhere)
+		if len(all) != 1 {
+			t.Fatalf("%d of 16 questions got tokens", len(all))
+		}
+		r.wantIn(t, all[0])
+	}
+}
