@@ -269,9 +269,6 @@ func (g *Grants) parse(token string) (*accessToken, error) {
 	}
 	access.login, _ = claims["sid"].(string)
 	access.grant, _ = claims["grant"].(string)
-	if (access.login == "") != (access.grant == "") || access.grant == "" && !strings.HasPrefix(access.subject, clientMark) {
-		return nil, errors.New("names a login without a grant, a grant without a login, or no client as its subject")
-	}
 	scope, _ := claims["scope"].(string)
 	access.scopes = strings.Fields(scope)
 	switch aud := claims["aud"].(type) {

@@ -12,6 +12,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/jose"
+	"authgate/gateway/login"
 	"authgate/gateway/provider"
 	"authgate/internal/test/must"
 	"authgate/policy"
@@ -239,6 +240,12 @@ func TestOthersDecide(t *testing.T) {
 	for _, creds := range []auth.Credentials{{}, {Scheme: "basic", Value: issued.Access}} {
 		if _, err := mechanism.Authenticate(t.Context(), &creds); !errors.Is(err, auth.ErrNoCredentials) {
 			t.Errorf("%+v: got %v", creds, err)
+		}
+	}
+	shared := r.grants.At(func(string) string { return "" }, nil, login.SharedBearer{BearerTokens: r.bearers})
+	for _, own := range []string{issued.Access, issued.Refresh, newSecret(codeMark).String()} {
+		if _, err := shared.Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: own}); !errors.Is(err, auth.ErrRejected) {
+			t.Errorf("%.20q counts as a token of the application: %v", own, err)
 		}
 	}
 	for _, creds := range []auth.Credentials{{Access: issued.Access}, {Scheme: "bearer", Value: issued.Access}} {

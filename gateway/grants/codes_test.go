@@ -39,7 +39,10 @@ func TestRedeem(t *testing.T) {
 		if issued != nil || !errors.Is(err, refusal) {
 			t.Errorf("got %+v, %v", issued, err)
 		}
-		issued = must.Get(r.grants.Redeem(t.Context(), code, right))(t) // a refusal has consumed nothing
+		issued = must.Get(r.grants.Redeem(t.Context(), code, func(c *Code) error { // a refusal has consumed nothing
+			c.Scopes[0], c.Client = "more", "other" // and a check changes nothing
+			return nil
+		}))(t)
 		if issued.ExpiresIn != 15*time.Minute || issued.Login.ID != s.Login || issued.Identity.Subject != s.Subject ||
 			!slices.Equal(issued.Login.Clients, []string{"grafana"}) || issued.Terms.Nonce != "n-1" {
 			t.Errorf("got %+v", issued)
@@ -106,6 +109,72 @@ func TestCodesThatAreNone(t *testing.T) {
 	got, err := r.grants.Redeem(t.Context(), newSecret(codeMark).String(), right)
 	wantInvalid(t, got, err, "unknown")
 	r.wantIn(t, issued)
+}
+
+// Whoever has one secret of a grant can make others that look right. None opens or ends
+// anything that the first one does not.
+func TestMadeUpFromAnother(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.signIn(t, "alice")
+	code := r.code(t, s, terms())
+	known, _ := parse(codeMark, code)
+	got, err := r.rotate(t, known.next().String())
+	wantInvalid(t, got, err, "its grant has expired")
+	issued := must.Get(r.grants.Redeem(t.Context(), code, right))(t)
+	got, err = r.grants.Redeem(t.Context(), secret{codeMark, known.family, newSecret("").family}.String(), right)
+	wantInvalid(t, got, err, "")
+	r.wantIn(t, issued)
+	must.Get(r.rotate(t, issued.Refresh))(t)
+}
+
+// What a store keeps for too long has expired all the same.
+func TestExpiredInTheStore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.signIn(t, "alice")
+	code := r.code(t, s, terms())
+	issued := r.granted(t, s, func(t *Terms) { t.Refresh = 2 * time.Hour })
+	must.Get(r.logins.Lend(t.Context(), s.Login, "", func(*login.Login) (string, []byte, time.Time, error) {
+		return "other:x", nil, r.clock.Now().Add(month), nil
+	}))(t)
+	device, user, err := r.grants.NewDevice(t.Context(), terms())
+	must.Do(t, err)
+	for _, kind := range []string{grantPrefix, devicePrefix, userCodePrefix} {
+		for _, key := range storetest.Keys(t, r.store.Store, kind) {
+			must.Do(t, r.store.Put(t.Context(), key, must.Get(r.store.Get(t.Context(), key))(t), time.Time{}))
+		}
+	}
+	r.clock.Advance(2 * time.Hour)
+	got, err := r.grants.Redeem(t.Context(), code, right)
+	wantInvalid(t, got, err, "the code has expired")
+	got, err = r.rotate(t, issued.Refresh)
+	wantInvalid(t, got, err, "its grant has expired")
+	if _, err := r.grants.Device(t.Context(), user); !errors.Is(err, ErrNoDevice) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := r.grants.Poll(t.Context(), device, rightTerms); !errors.Is(err, ErrExpired) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A login keeps 64 grants. What there is no room for opens nothing, also while its record is
+// still there.
+func TestManyGrants(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.signIn(t, "alice")
+	first, second := r.granted(t, s), r.granted(t, s)
+	r.store.Fails("delete grant:")
+	for range 63 {
+		r.granted(t, s)
+	}
+	r.store.Fails("")
+	r.wantOut(t, first)
+	r.wantIn(t, second)
+	if keys := storetest.Keys(t, r.store.Store, grantPrefix); len(keys) != 65 {
+		t.Errorf("the store has %d grants", len(keys))
+	}
 }
 
 // Attack: whoever has seen a code uses it again. All that was issued for it ends, and the login
@@ -297,6 +366,9 @@ func TestPasswordChangeOfTheLogin(t *testing.T) {
 	r.store.Once("swap login:", renew) // between the code and what it makes
 	got, err := r.grants.Redeem(t.Context(), during, right)
 	wantInvalid(t, got, err, "")
+	if keys := storetest.Keys(t, r.store.Store, grantPrefix); len(keys) != 1 { // of the other code
+		t.Errorf("the store has %q", keys)
+	}
 	for _, r := range []*rig{r, after} {
 		r.wantOut(t, issued)
 		got, err := r.grants.Redeem(t.Context(), code, right)

@@ -139,6 +139,9 @@ func TestConsentBounds(t *testing.T) {
 	for range 3 {
 		r.clock.Advance(consentLifetime - time.Second)
 		must.Do(t, r.grants.Consent(t.Context(), s.Subject, "client 7", "", wiki, nil))
+		if all := must.Get(r.grants.Consents(t.Context(), s.Subject))(t); len(all) != maxConsents {
+			t.Errorf("%d consents", len(all))
+		}
 	}
 	r.clock.Advance(consentLifetime)
 	if keys := storetest.Keys(t, r.store.Store, consentsPrefix); len(keys) != 0 {

@@ -27,17 +27,11 @@ const (
 	userCodeTries = 10
 )
 
-// What the user has decided about a device.
-const (
-	deviceAllowed = "allowed"
-	deviceDenied  = "denied"
-)
-
 // device is the record of a device that asks for tokens.
 type device struct {
 	Terms    Terms         `json:"terms"`
 	UserCode string        `json:"user_code"` // key of its record
-	Decision string        `json:"decision,omitempty"`
+	Denied   bool          `json:"denied,omitempty"`
 	By       *lender       `json:"by,omitempty"` // who has allowed it
 	Interval time.Duration `json:"interval"`
 	Polled   time.Time     `json:"polled,omitzero"`
@@ -147,7 +141,7 @@ func (g *Grants) undecided(raw []byte) (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if waits.Decision != "" || !g.options.Now().Before(waits.Expires) {
+	if waits.Denied || waits.By != nil || !g.options.Now().Before(waits.Expires) {
 		return nil, ErrNoDevice
 	}
 	return waits, nil
@@ -167,9 +161,7 @@ func (g *Grants) DecideDevice(ctx context.Context, userCode string, id *policy.I
 		if decided, err = g.undecided(raw); err != nil {
 			return store.Edit{}, err
 		}
-		decided.Decision = deviceDenied
-		if id != nil {
-			decided.Decision = deviceAllowed
+		if decided.Denied = id == nil; id != nil {
 			if decided.By, err = g.lenderOf(ctx, id, &decided.Terms); err != nil {
 				return store.Edit{}, err
 			}
@@ -227,9 +219,9 @@ func (d *device) poll(now time.Time) error {
 	switch {
 	case !now.Before(d.Expires):
 		return ErrExpired
-	case d.Decision == deviceDenied:
+	case d.Denied:
 		return ErrDenied
-	case d.Decision == deviceAllowed:
+	case d.By != nil:
 		return nil
 	}
 	early := !d.Polled.IsZero() && now.Sub(d.Polled).Abs() < d.Interval-pollSlack
@@ -255,8 +247,8 @@ func (g *Grants) ofDevice(ctx context.Context, key string) (*Issued, error) {
 		return nil, err
 	}
 	now := g.options.Now()
-	if known.By == nil || known.poll(now) != nil {
-		return nil, invalid("the device is not allowed any more")
+	if err := known.poll(now); err != nil {
+		return nil, err
 	}
 	by, err := g.owner(ctx, known.By, now)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"authgate/gateway/store/storetest"
 	"authgate/internal/test/must"
+	"authgate/policy"
 )
 
 // newDevice returns the codes of a device.
@@ -111,6 +112,34 @@ func TestPoll(t *testing.T) {
 			t.Errorf("the store keeps %q", keys)
 		}
 	}
+}
+
+// A device is decided about once, also if the store fails in the middle, and gets nothing when
+// it expires at the last moment.
+func TestDeviceFailures(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.signIn(t, "alice")
+	r.consents(t, s, terms())
+	_, code := r.newDevice(t)
+	must.Do(t, r.grants.DecideDevice(t.Context(), code, nil))
+	if keys := storetest.Keys(t, r.store.Store, userCodePrefix); len(keys) != 0 {
+		t.Errorf("the store keeps %q", keys)
+	}
+	for _, by := range []*policy.Identity{nil, s.Identity} {
+		_, code := r.newDevice(t)
+		r.store.Fails("delete usercode:")
+		must.Do(t, r.grants.DecideDevice(t.Context(), code, by))
+		r.store.Fails("")
+		if err := r.grants.DecideDevice(t.Context(), code, s.Identity); !errors.Is(err, ErrNoDevice) {
+			t.Errorf("got %v", err)
+		}
+	}
+	device, code := r.newDevice(t)
+	must.Do(t, r.grants.DecideDevice(t.Context(), code, s.Identity))
+	r.clock.Advance(10*time.Minute - 1)
+	r.store.Once("take device:", func() { r.clock.Advance(1) })
+	r.wantPoll(t, device, ErrExpired)
 }
 
 // What is no user code finds no device.

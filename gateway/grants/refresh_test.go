@@ -38,6 +38,9 @@ func TestRefresh(t *testing.T) {
 		narrowed.Terms.OpenID || narrowed.Terms.Nonce != "" {
 		t.Errorf("got %+v, %v, with %+v", id, err, narrowed.Terms)
 	}
+	if found := must.Get(r.grants.Inspect(t.Context(), "grafana", narrowed.Access))(t); !slices.Equal(found.Terms.Scopes, []string{"read"}) {
+		t.Errorf("got %+v", found)
+	}
 	again := must.Get(r.rotate(t, narrowed.Refresh))(t)
 	if id, err := r.at(t, again.Access); err != nil || !slices.Equal(id.Scopes, terms().Scopes) || !again.Terms.OpenID ||
 		again.Terms.Nonce != "" {
@@ -82,6 +85,17 @@ func TestRefreshTokenReuse(t *testing.T) {
 	r.wantOut(t, stolen)
 	r.wantIn(t, other)
 	r.wantSession(t, s, true)
+}
+
+// A rotation in the future happened an unknown time ago, before the clock was set back.
+func TestRotatedWithin(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	for ago, want := range map[time.Duration]bool{0: true, leeway: true, -leeway: true, leeway + 1: false, -leeway - 1: false} {
+		if got := (replaced{At: now.Add(-ago)}).within(leeway, now); got != want {
+			t.Errorf("%v ago: %t, want %t", ago, got, want)
+		}
+	}
 }
 
 // Of many calls with one refresh token, on two instances, one succeeds, and it is the one whose
