@@ -52,6 +52,7 @@ func testHash(plain string) password.Hash {
 type rig struct {
 	clock    *clocktest.Clock
 	store    *storetest.Recorder
+	plain    store.Store // what instances use instead, unless nil: a store that records nothing
 	keys     *jose.Keys
 	op       *testProvider
 	people   []accounts.Account
@@ -91,9 +92,12 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 	for _, change := range changes {
 		change(&next)
 	}
-	now := next.clock.Now
+	now, s := next.clock.Now, store.Store(next.store)
+	if next.plain != nil {
+		s = next.plain
+	}
 	next.accounts = accounts.New(slices.Clone(next.people), nil)
-	next.logins = login.NewLogins(next.store, now)
+	next.logins = login.NewLogins(s, now)
 	next.session = login.NewSessions(login.SessionOptions{Lifetime: time.Hour}, next.accounts, next.logins)
 	next.tokens = login.NewAccessTokens(login.AccessTokenOptions{
 		Issuer: testIssuer, Audience: next.audience, Lifetime: 15 * time.Minute, Realm: "authgate",
@@ -110,7 +114,7 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 		Logins: next.logins, Accounts: next.accounts, Sessions: next.session, Users: next.users, Delegated: next.delegated,
 	}
 	next.grants = New(Options{
-		Store: next.store, Now: now, Logins: next.logins, Keys: next.keys, Issuer: testIssuer, Audience: next.audience,
+		Store: s, Now: now, Logins: next.logins, Keys: next.keys, Issuer: testIssuer, Audience: next.audience,
 		Holders: &login.Holders{Logins: next.logins, Accounts: next.accounts, Users: next.users},
 		Leeway:  leeway, Realm: "authgate", CodeLifetime: time.Minute, DeviceLifetime: 10 * time.Minute,
 		Lend: next.lend,
