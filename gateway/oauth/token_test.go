@@ -104,7 +104,8 @@ func TestCodeRefusals(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got.Error, c.code)
 		}
 	}
-	s.post(t, 200, "/oauth/token", redemption(code, "redirect_uri", ""), asWiki)
+	// Without redirect_uri, and with the secret in the form.
+	s.post(t, 200, "/oauth/token", redemption(code, "redirect_uri", "", "client_id", "wiki", "client_secret", wikiSecret))
 }
 
 // A code that comes twice is in two hands: what was issued for it ends.
