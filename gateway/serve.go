@@ -134,7 +134,10 @@ func (ex *exchange) wantsHome() bool {
 // route. A proxy must not ask about these endpoints, but send such requests here.
 func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
 	st, path := ex.state, ex.Canonical.Path.Decoded
-	own := st.endpoints[path]
+	own, err := st.own(ex.Canonical.Host, path)
+	if err != nil {
+		return nil, err
+	}
 	slashed := ex.Canonical.Path.Slashed
 	isOwn := func(path string) bool { return path == st.verify || st.endpoints[path] != nil }
 	switch { // some servers would read it as the path of an own endpoint
@@ -146,6 +149,19 @@ func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
 	case ex.Verify && (own != nil || path == st.verify):
 		return nil, errNoRoute("the path is one of the gateway's own endpoints; " +
 			"the proxy must send requests for it to the gateway")
+	}
+	return own, nil
+}
+
+// own returns the own endpoint at a path, nil if there is none. Well-known paths have one at
+// some hosts alone.
+func (st *state) own(host, path string) (*endpoint.Endpoint, error) {
+	own := st.endpoints[path]
+	switch cfg := st.config; {
+	case cfg.LacksResource(host, path):
+		return nil, errNoRoute("no route of this host that accepts bearer tokens has this resource")
+	case own != nil && cfg.IsWellKnown(path) && !cfg.AnswersWellKnown(host, path):
+		return nil, nil
 	}
 	return own, nil
 }

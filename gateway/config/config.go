@@ -56,6 +56,7 @@ type Config struct {
 
 	clientPolicies map[string]*policy.Route // of OAuth.Clients, by ID
 	wellKnown      map[string][]string      // the hosts where the gateway answers itself, by path
+	resourceHosts  []string                 // those of resources
 }
 
 // Secret is a value that prints as "[redacted]" wherever it is formatted,

@@ -167,15 +167,31 @@ func (c *Config) WellKnown() []string {
 	return slices.Sorted(maps.Keys(c.wellKnown))
 }
 
-// AnswersWellKnown reports whether a path at a host is one of WellKnown. The host has the form
-// of policy.CanonicalHost. The documents about the issuer are at the host of public_url alone:
-// applications at other hosts may have documents of their own.
+// IsWellKnown reports whether a path is one of WellKnown.
+func (c *Config) IsWellKnown(path string) bool { return c.wellKnown[path] != nil }
+
+// AnswersWellKnown reports whether the gateway answers at a path of WellKnown at a host, which
+// has the form of policy.CanonicalHost. The documents about the issuer are at the host of
+// public_url alone: applications at other hosts may have documents of their own.
 func (c *Config) AnswersWellKnown(host, path string) bool {
-	return slices.ContainsFunc(c.wellKnown[path], func(own string) bool {
-		parent, wildcard := strings.CutPrefix(own, "*.")
-		label, found := strings.CutSuffix(host, "."+parent)
-		return own == "" || own == host || wildcard && found && label != "" && !strings.Contains(label, ".")
-	})
+	return slices.ContainsFunc(c.wellKnown[path], func(own string) bool { return matchesHost(own, host) })
+}
+
+// LacksResource reports whether a path is that of a document about a resource, and there is no
+// such resource at the host, but another one. At a host without resources, such documents are
+// the business of its applications.
+func (c *Config) LacksResource(host, path string) bool {
+	rest, found := strings.CutPrefix(path, WellKnownResource)
+	return found && (rest == "" || rest[0] == '/') && !c.AnswersWellKnown(host, path) &&
+		slices.ContainsFunc(c.resourceHosts, func(own string) bool { return matchesHost(own, host) })
+}
+
+// matchesHost reports whether a host is that of a pattern: the same, or one label below a wildcard.
+// Without a host, the pattern means each.
+func matchesHost(pattern, host string) bool {
+	parent, wildcard := strings.CutPrefix(pattern, "*.")
+	label, found := strings.CutSuffix(host, "."+parent)
+	return pattern == "" || pattern == host || wildcard && found && label != "" && !strings.Contains(label, ".")
 }
 
 // completeWellKnown finds the hosts where the gateway answers at well-known paths. The empty
@@ -194,10 +210,12 @@ func (c *Config) completeWellKnown() {
 		resource, ok := c.Resource(&c.Routes[i])
 		if ok && !known[resource] {
 			known[resource] = true
-			path := WellKnownResource + resource.Path
+			path := WellKnownResource + literalPath(resource.Path)
 			c.wellKnown[path] = append(c.wellKnown[path], resource.Host)
+			c.resourceHosts = append(c.resourceHosts, resource.Host)
 		}
 	}
+	c.resourceHosts = unique(c.resourceHosts)
 }
 
 // checkWellKnown checks that no route has a path where the gateway answers itself.
@@ -226,7 +244,7 @@ func (c *Config) MetadataPaths() []string {
 // Resource is a part of the gateway that access tokens are for.
 type Resource struct {
 	Host string // in the form of Hosts; empty: any of the gateway's
-	Path string // decoded, without a slash at its end; empty: all paths
+	Path string // as in a URL, without a slash at its end; empty: all paths
 }
 
 // Resource returns the resource of a route that accepts bearer: its host, and its path up to
@@ -236,5 +254,6 @@ func (c *Config) Resource(route *Route) (Resource, bool) {
 		return Resource{}, false
 	}
 	literal, _, _ := strings.Cut(route.Match, "{")
-	return Resource{Host: policy.PatternHost(route.Match), Path: strings.TrimRight(literalPath(literal), "/")}, true
+	path := url.URL{Path: strings.TrimRight(literalPath(literal), "/")}
+	return Resource{Host: policy.PatternHost(route.Match), Path: path.EscapedPath()}, true
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,7 +24,8 @@ func TestResource(t *testing.T) {
 		"POST /mcp/v1/{$}":             {"", "/mcp/v1"},
 		"/teams/{team}/mcp/":           {"", "/teams"},
 		"Tools.Example.org/":           {"tools.example.org", ""},
-		"GET tools.example.org/a%20b/": {"tools.example.org", "/a b"},
+		"GET tools.example.org/a%20b/": {"tools.example.org", "/a%20b"},
+		"/%61-b/caf%C3%A9/":            {"", "/a-b/caf%C3%A9"},
 		"*.example.org/mcp/{rest...}":  {"*.example.org", "/mcp"},
 		"[2001:DB8::1]/mcp":            {"[2001:db8::1]", "/mcp"},
 	} {
@@ -83,7 +85,19 @@ oauth: {enabled: true}`)
 			if got := cfg.AnswersWellKnown(host, path); got != own[host] {
 				t.Errorf("%s at %s: %t", path, host, got)
 			}
+			resource := strings.HasPrefix(path, WellKnownResource)
+			if got := cfg.LacksResource(host, path); got != (resource && !own[host]) {
+				t.Errorf("%s at %s is lacking: %t", path, host, got)
+			}
 		}
+	}
+	if cfg.LacksResource(home, WellKnownResource+"s") {
+		t.Error("a longer name is a resource that is lacking")
+	}
+	alone := mustParse(t, strings.Replace(wellKnownConfig, "match: /mcp/", "match: gateway.example.org/mcp/", 1)+
+		"oauth: {enabled: true}")
+	if alone.LacksResource("app.example.org", WellKnownResource+"/mcp") || !alone.LacksResource(tools, WellKnownResource) {
+		t.Error("a host without resources lacks one, or one with resources lacks none")
 	}
 	for _, host := range []string{"team.example.org", "a.b.team.example.org", ".team.example.org"} {
 		if cfg.AnswersWellKnown(host, WellKnownResource) {
