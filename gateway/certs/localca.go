@@ -221,11 +221,11 @@ func (ca *localCA) issue(certified string) (*tls.Certificate, error) {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		IPAddresses: addresses,
 	}
-	if len(name) <= maxCommonName {
-		template.Subject.CommonName = name
-	}
 	if net.ParseIP(name) == nil {
 		template.DNSNames = []string{name}
+		if len(name) <= maxCommonName {
+			template.Subject.CommonName = name // not an address: OpenSSL takes it for a name that ca does not permit
+		}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.certificate, key.Public(), ca.key)
 	if err != nil {
