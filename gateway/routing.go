@@ -22,7 +22,7 @@ type routing struct {
 	table     *policy.Table
 	routes    []route // by the table's index
 	upstreams map[string]*upstream.Upstream
-	used      map[policy.Mechanism]bool // by some route
+	used      map[policy.Mechanism]bool // by some route, or by the authorization server
 }
 
 // route is what the gateway does for a route of the table.
@@ -66,10 +66,11 @@ func (g *Gateway) newRouting(st, old *state) *routing {
 		policy.Basic: m.Basic, policy.Bearer: f.Bearers, policy.Session: m.Sessions, policy.OIDC: f.Delegated,
 	}
 	order := []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC}
+	routing := &routing{table: cfg.Table(), upstreams: upstreams, used: map[policy.Mechanism]bool{}}
 	if st.oauth != nil {
 		order[0], order[1] = order[1], order[0]
+		routing.used[policy.Session], routing.used[policy.OIDC] = true, len(f.Providers) > 0
 	}
-	routing := &routing{table: cfg.Table(), upstreams: upstreams, used: map[policy.Mechanism]bool{}}
 	identity := upstream.NewIdentityHeaders(cfg.IdentityHeaders)
 	for i, rule := range routing.table.Routes() {
 		c := &cfg.Routes[i]

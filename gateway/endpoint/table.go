@@ -17,7 +17,7 @@ type Options struct {
 	CrossSite  *web.CrossSite
 	Now        func() time.Time // the clock of the store
 	Realm      string
-	Used       map[policy.Mechanism]bool // by some route
+	Used       map[policy.Mechanism]bool // by some route, or by the authorization server
 	Local      *mechanism.Local
 	Federation *mechanism.Federation
 	Routes     *policy.Table
