@@ -143,8 +143,7 @@ func warn(logger *slog.Logger, cfg *config.Config) {
 	if users := cfg.DemoUsers(); len(users) > 0 {
 		logger.Warn("demonstration passwords are configured: they are public", "users", users)
 	}
-	if providers := cfg.DemoProviders(); len(providers) > 0 {
-		logger.Warn("the demonstration's provider is configured: a process that listens on its port can sign in as any user",
-			"providers", providers)
+	if clients := cfg.DemoClients(); len(clients) > 0 {
+		logger.Warn("the client secret of the demonstration is configured: it is public", "clients", clients)
 	}
 }

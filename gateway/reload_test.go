@@ -233,12 +233,18 @@ func TestReloadApplies(t *testing.T) {
 // Each start and each reload logs a warning about demonstration passwords.
 func TestWarnOfDemonstration(t *testing.T) {
 	t.Parallel()
-	yaml := edit(t, baseConfig, bobHash, "$argon2id$v=19$m=19456,t=2,p=1$dRIQGPuCKmRV65kL8M3GnA$pKp2zwgPl1GiLBwB3eKpj/uOUTdYHj17EDQfgZnEYjw")
+	yaml := edit(t, baseConfig, bobHash, "$argon2id$v=19$m=19456,t=2,p=1$dRIQGPuCKmRV65kL8M3GnA$pKp2zwgPl1GiLBwB3eKpj/uOUTdYHj17EDQfgZnEYjw") + `
+oauth: {clients: [{id: app, redirect_uris: ["https://app.example/"], secret: "$argon2id$v=19$m=19456,t=2,p=1$3mRkHe+br+nZiL//CEGe1A$Ith4wL8rmyYU6BSv0KgpFbTsheL0Mie+dUztwziNKhk"}]}
+`
 	r := newRig(t, yaml)
 	r.mustReload(yaml)
 	r.mustReload(baseConfig)
 	warnings := r.log.Records(t, "demonstration passwords are configured: they are public")
 	if len(warnings) != 2 || fmt.Sprint(warnings[0]["users"]) != "[bob]" || warnings[0]["level"] != "WARN" {
+		t.Errorf("warned %v", warnings)
+	}
+	warnings = r.log.Records(t, "the client secret of the demonstration is configured: it is public")
+	if len(warnings) != 2 || fmt.Sprint(warnings[0]["clients"]) != "[app]" || warnings[0]["level"] != "WARN" {
 		t.Errorf("warned %v", warnings)
 	}
 }

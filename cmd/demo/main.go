@@ -1,5 +1,6 @@
-// Command demo runs the demonstration. It starts the bundled application, the
-// bundled OpenID provider and the gateway of config.yaml, and prints what to try.
+// Command demo runs the demonstration: the bundled application, the gateway of
+// config.yaml in front of it, and the gateway of provider.yaml, which is the
+// OpenID provider of the first. It prints what to try.
 package main
 
 import (
@@ -8,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -17,12 +17,14 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"authgate/cmd/internal/app"
 	"authgate/upstream"
 )
 
 func main() {
-	path := flag.String("config", "config.yaml", "configuration file")
+	path := flag.String("config", "config.yaml", "configuration file; provider.yaml is beside it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
@@ -33,11 +35,19 @@ func main() {
 }
 
 func run(ctx context.Context, path string, stdout io.Writer) error {
-	a, err := app.Open(ctx, path, "demo", os.Stderr)
+	providerPath := filepath.Join(filepath.Dir(path), "provider.yaml")
+	if err := shareAuthority(path, providerPath); err != nil {
+		return fmt.Errorf("making the authority for certificates: %w", err)
+	}
+	gateway, err := app.Open(ctx, path, "demo", os.Stderr)
 	if err != nil {
 		return err
 	}
-	configured, ok := a.Config().Upstreams["resources"]
+	provider, err := app.Open(ctx, providerPath, "demo", os.Stderr)
+	if err != nil {
+		return err
+	}
+	configured, ok := gateway.Config().Upstreams["resources"]
 	if !ok {
 		return fmt.Errorf("%s has no upstream called resources, which the demonstration starts", path)
 	}
@@ -46,35 +56,29 @@ func run(ctx context.Context, path string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("starting the upstream: %w", err)
 	}
-	defer serve("the upstream", listener, upstream.Handler()).Close()
-	bundled, ok := bundledProvider(a.Config())
-	if ok {
-		stop, err := startProvider(a.Config(), bundled, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
-		if err != nil {
-			return fmt.Errorf("starting the provider: %w", err)
-		}
-		defer stop()
-	}
-	explain(stdout, a, resources.String(), bundled.Issuer)
-	return a.Run(ctx, nil)
+	defer serve(listener, upstream.Handler()).Close()
+	explain(stdout, gateway, provider, resources.String())
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error { return gateway.Run(ctx, nil) })
+	both.Go(func() error { return provider.Run(ctx, nil) })
+	return both.Wait()
 }
 
-// serve serves a listener until the caller closes the returned server.
-func serve(what string, listener net.Listener, handler http.Handler) *http.Server {
+// serve serves the upstream until the caller closes the returned server.
+func serve(listener net.Listener, handler http.Handler) *http.Server {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			fmt.Fprintf(os.Stderr, "demo: %s stopped: %v\n", what, err)
+			fmt.Fprintf(os.Stderr, "demo: the upstream stopped: %v\n", err)
 		}
 	}()
 	return server
 }
 
-// explain prints the addresses and what to try first. An empty issuer means that
-// the bundled provider does not run.
-func explain(stdout io.Writer, a *app.App, resources, issuer string) {
-	cfg := a.Config()
-	ca := filepath.Join(cfg.DataDir, "ca.pem")
+// explain prints the addresses and what to try first.
+func explain(stdout io.Writer, gateway, provider *app.App, resources string) {
+	cfg := gateway.Config()
+	ca := filepath.Join(cfg.DataDir, caFile)
 	if wd, err := os.Getwd(); err == nil {
 		if relative, err := filepath.Rel(wd, ca); err == nil {
 			ca = relative
@@ -83,8 +87,9 @@ func explain(stdout io.Writer, a *app.App, resources, issuer string) {
 	fmt.Fprintf(stdout, `
 authgate runs in front of %[1]s
 
-  gateway  %[2]s      (trust %[3]s, or click through the warning)
-  metrics  http://%[4]s/metrics
+  gateway   %[2]s      (trust %[3]s, or click through the warning)
+  provider  %[4]s      (a second authgate)
+  metrics   http://%[5]s/metrics
 
 Try:
 
@@ -93,16 +98,15 @@ Try:
   curl --cacert %[3]s -b cookies.txt %[2]s/admin-resource
 
 Or open %[2]s/ in a browser: the page there leads through all four mechanisms.
-`, resources, cfg.PublicURL, ca, cfg.Listen.Admin)
-	if issuer != "" {
-		fmt.Fprintf(stdout, `
-For a delegated login at the OpenID provider on %[1]s, open
 
-  %[2]s%[3]slogin?provider=%[4]s&return_to=/admin-resource
+For a delegated login at the provider, open
 
-in a browser and sign in as alice with the password wonderland. %[1]s/logout
+  %[2]s%[6]slogin?provider=demo&return_to=/admin-resource
+
+in a browser and sign in as alice with the password wonderland. %[4]s/logout
 signs alice out of both.
-`, issuer, cfg.PublicURL, cfg.Endpoints.Prefix, demoProvider)
-	}
-	fmt.Fprint(stdout, "\nCtrl-C stops everything.\n\n")
+
+Ctrl-C stops everything.
+
+`, resources, cfg.PublicURL, ca, provider.Config().PublicURL, cfg.Listen.Admin, cfg.Endpoints.Prefix)
 }

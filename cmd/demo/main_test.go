@@ -50,15 +50,20 @@ func request(line string) *http.Request {
 // commands of README.md and docs, which e2e runs, check the rest.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	path, addresses := filepath.Join(t.TempDir(), "config.yaml"), []string{} // https, http, admin, upstream, provider
-	text := strings.Replace(string(must(os.ReadFile("../../config.yaml"))), `":8443"`, `"localhost:8443"`, 1)
-	for i, old := range []string{"localhost:8443", ":8080", "127.0.0.1:9090", "127.0.0.1:9000", "127.0.0.1:9400"} {
+	var addresses, places []string // https, http, admin, upstream, provider
+	for _, shipped := range []string{"localhost:8443", ":8080", "127.0.0.1:9090", "127.0.0.1:9000", "127.0.0.1:9443"} {
 		addresses = append(addresses, porttest.Address(t))
-		text = strings.ReplaceAll(text, old, addresses[i])
+		places = append(places, shipped, addresses[len(addresses)-1])
 	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	for _, name := range []string{"config.yaml", "provider.yaml"} {
+		text := strings.Replace(string(must(os.ReadFile("../../"+name))), `":8443"`, `"localhost:8443"`, 1)
+		text = strings.NewReplacer(places...).Replace(text)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	path := filepath.Join(dir, "config.yaml")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	reader, writer := io.Pipe()
@@ -77,7 +82,7 @@ func TestRun(t *testing.T) {
 	}
 	go func() { _, _ = io.Copy(io.Discard, reader) }()
 	gateway := "https://" + addresses[0]
-	for _, want := range []string{gateway, "http://" + addresses[2] + "/metrics", "http://" + addresses[3], "http://" + addresses[4]} {
+	for _, want := range []string{gateway, "http://" + addresses[2] + "/metrics", "http://" + addresses[3], "https://" + addresses[4]} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it does not tell %s:\n%s", want, said)
 		}

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"authgate/e2e/world"
-	"authgate/upstream/provider"
 )
 
 // startFlask starts the application of testdata/flask, and returns its address.
@@ -32,13 +31,9 @@ func TestFlask(t *testing.T) {
 	t.Parallel()
 	up := world.StartTap(t, startFlask(t))
 	g := world.Prepare(t)
-	world.StartDemoProvider(t, func(issuer string) (provider.Client, *http.Client) {
-		g.Configure(world.People + world.DocumentedApp(t, "flask",
-			up.URL) + "providers:\n  - {name: demo, issuer: '" + issuer + "', client_id: shop, client_secret: s3cret}\n")
-		g.Run()
-		return provider.Client{ID: "shop", Secret: "s3cret", RedirectURIs: []string{g.Base + "/callback"},
-			PostLogoutRedirectURIs: []string{g.Base + "/"}}, g.Stranger()
-	}, nil)
+	issuer := world.StartIssuer(t, nil, "", g)
+	g.Configure(world.People + world.DocumentedApp(t, "flask", up.URL) + issuer.Entry(""))
+	g.Run()
 	c := g.Client()
 	c.CheckRedirect = nil
 	v := surfer{c, t}

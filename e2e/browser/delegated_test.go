@@ -31,7 +31,7 @@ func signInAtProvider(t *testing.T, b *tab, s *shopfront) {
 	b.is(s.Base + page)
 	m := wantAsked(t, s.up, "GET", page, "alice")
 	for name, want := range map[string]string{
-		"X-Auth-Subject": "demo:1001", "X-Auth-Name": "Alice Example", "X-Auth-Email": "alice@example.org",
+		"X-Auth-Subject": "demo:alice", "X-Auth-Name": "Alice Example", "X-Auth-Email": "alice@example.org",
 		"X-Auth-Roles": "user,admin", "X-Auth-Mechanism": "oidc", "X-Auth-Provider": "demo",
 	} {
 		if got := m.Value(t, name); got != want {
@@ -64,11 +64,11 @@ func signOutByRedirect(t *testing.T, b *tab, s *shopfront) {
 		}
 		place, _, _ := strings.Cut(r.url, "?")
 		way = append(way, r.method+" "+place)
-		if place == s.issuer+"/logout" && r.referer != "" {
+		if place == s.issuer.Base+"/oauth/logout" && r.referer != "" {
 			t.Errorf("the provider gets the referer %s", r.referer)
 		}
 	}
-	if diff := cmp.Diff([]string{"POST " + s.Base + "/logout", "GET " + s.issuer + "/logout", "GET " + s.Base + "/"},
+	if diff := cmp.Diff([]string{"POST " + s.Base + "/logout", "GET " + s.issuer.Base + "/oauth/logout", "GET " + s.Base + "/"},
 		way); diff != "" {
 		t.Errorf("the requests of the browser (-want +got):\n%s", diff)
 	}
@@ -90,7 +90,7 @@ func frontChannelInBrowser(t *testing.T, c *chromium, s *shopfront) {
 		"bob": func(*tab) *tab { return c.tab(t) }} {
 		person := s.signedIn(t, c, user)
 		where := from(person)
-		where.open(s.frontChannel())
+		where.open(s.frontChannel(t, person))
 		if got := where.value("document.title"); got != "done" {
 			t.Errorf("the frame is not there: %s", where.describe())
 		}

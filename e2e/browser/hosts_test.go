@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"authgate/e2e/world"
-	"authgate/upstream/provider"
 
 	"github.com/chromedp/cdproto/storage"
 	"github.com/chromedp/chromedp"
@@ -207,16 +206,11 @@ func (m *manyHosts) signedOut(t *testing.T, b *tab, place string) {
 // hostsAtProvider: the same by a provider, which is asked once.
 func hostsAtProvider(t *testing.T, c *chromium) {
 	m := c.manyHosts(t)
-	var provides string
-	world.StartDemoProvider(t, func(issuer string) (provider.Client, *http.Client) {
-		provides = issuer
-		m.serve("oidc", "providers:\n  - {name: demo, issuer: '"+issuer+"', client_id: shop, client_secret: s3cret}\n")
-		return provider.Client{ID: "shop", Secret: "s3cret", RedirectURIs: []string{m.Public + "/callback"},
-			PostLogoutRedirectURIs: []string{m.Public + "/"}}, m.Stranger()
-	}, nil)
+	issuer := world.StartIssuer(t, c.key, "", m.Instance)
+	m.serve("oidc", issuer.Entry(", logout: redirect"))
 	b := c.tab(t)
 	b.open(m.page("wiki.one.test"))
-	if got := b.value("location.origin"); got != provides {
+	if got := b.value("location.origin"); got != issuer.Base {
 		t.Fatalf("expected the provider: %s", b.describe())
 	}
 	b.signIn("alice")
@@ -225,7 +219,7 @@ func hostsAtProvider(t *testing.T, c *chromium) {
 	b.asked()
 	m.opensAll(t, b, "alice")
 	for _, r := range b.asked() {
-		if strings.HasPrefix(r.url, provides) {
+		if strings.HasPrefix(r.url, issuer.Base) {
 			t.Errorf("the browser was sent to the provider again: %s", r.url)
 		}
 	}
@@ -236,7 +230,7 @@ func hostsAtProvider(t *testing.T, c *chromium) {
 		m.up.All()
 	})
 	noComplaints(t, b)
-	m.signedOut(t, b, provides)
+	m.signedOut(t, b, issuer.Base)
 }
 
 // hostsStrict: the browser does not send a strict session on the way from another site,

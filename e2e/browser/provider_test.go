@@ -1,28 +1,22 @@
 package browser
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"html"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strings"
-	"sync/atomic"
 	"testing"
 
 	"authgate/e2e/world"
-	"authgate/upstream/provider"
 )
 
-// shopfront is a gateway with the provider of the demonstration and a recorder.
+// shopfront is a gateway with another gateway as its provider, which has a site of its own, and a
+// recorder.
 type shopfront struct {
 	*world.Instance
 	up     *world.Recorder
-	issuer string
-
-	sid atomic.Value // of the last session at the provider
+	issuer *world.Issuer
 }
 
 // shopfrontRoutes are a page for people who signed in, and a public one.
@@ -37,58 +31,32 @@ routes:
 func (c *chromium) shopfront(t *testing.T, more string) *shopfront {
 	t.Helper()
 	s := &shopfront{Instance: c.prepared(t), up: world.Record(t)}
-	world.StartDemoProvider(t, func(issuer string) (provider.Client, *http.Client) {
-		s.issuer = issuer
-		s.Configure(world.App(s.up.URL) + "providers:\n  - {name: demo, issuer: '" + s.issuer + "', client_id: " +
-			"shop, client_secret: s3cret" + more + "}\n" + shopfrontRoutes)
-		s.Run()
-		return provider.Client{
-			ID: "shop", Secret: "s3cret", RedirectURIs: []string{s.Base + "/callback"},
-			PostLogoutRedirectURIs: []string{s.Base + "/"}, BackchannelLogoutURI: s.Base + "/backchannel-logout/demo",
-		}, s.Stranger()
-	}, s.withFrontChannel)
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		frame := s.Base + "/frontchannel-logout/demo?" + r.URL.RawQuery
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write([]byte(`<!DOCTYPE html><iframe onload="document.title = 'done'" src="` + html.EscapeString(frame) +
+			`"></iframe>`))
+	}))
+	t.Cleanup(site.Close)
+	s.issuer = world.StartIssuer(t, c.key, world.App(site.URL)+
+		"routes: [{match: /signed-out-everywhere, upstream: app, auth: [none]}]\n", s.Instance)
+	s.Configure(world.App(s.up.URL) + s.issuer.Entry(more) + shopfrontRoutes)
+	s.Run()
 	return s
 }
 
-// withFrontChannel adds a page to the provider that signs people out by a frame
-// (OpenID Connect Front-Channel Logout 1.0, section 2).
-func (s *shopfront) withFrontChannel(p *provider.Provider) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/token":
-			answer := httptest.NewRecorder()
-			p.ServeHTTP(answer, r)
-			s.sid.Store(sessionOfToken(answer.Body.Bytes()))
-			maps.Copy(w.Header(), answer.Header())
-			w.WriteHeader(answer.Code)
-			_, _ = w.Write(answer.Body.Bytes()) // an error means that the gateway is gone
-		case "/signed-out-everywhere":
-			w.Header().Set("Content-Type", "text/html")
-			_, _ = w.Write([]byte(`<!DOCTYPE html><iframe onload="document.title = 'done'" src="` + html.EscapeString(s.Base+"/frontchannel-logout/demo?"+r.URL.RawQuery) + `"></iframe>`))
-		default:
-			p.ServeHTTP(w, r)
-		}
-	})
-}
-
-// sessionOfToken returns the session in an answer with an ID token, which it does not
-// check, or nothing.
-func sessionOfToken(answer []byte) string {
-	var tokens struct {
-		ID string `json:"id_token"`
+// frontChannel returns the URL of a page of the provider that signs a person out of the gateway
+// by a frame (OpenID Connect Front-Channel Logout 1.0, section 2).
+func (s *shopfront) frontChannel(t *testing.T, person *tab) string {
+	t.Helper()
+	var logins struct{ Sessions []struct{ ID string } }
+	a := s.issuer.Do(s.issuer.Stranger(), "GET", "/account/sessions", "",
+		"Cookie", "session_id="+person.cookies()["session_id"].Value)
+	if err := json.Unmarshal([]byte(a.Body), &logins); err != nil || len(logins.Sessions) == 0 {
+		t.Fatalf("the logins at the provider: %d %s", a.Status, a.Body)
 	}
-	var claims struct{ SID string }
-	_ = json.Unmarshal(answer, &tokens) // the test notices that a session is missing
-	if parts := strings.Split(tokens.ID, "."); len(parts) == 3 {
-		payload, _ := base64.RawURLEncoding.DecodeString(parts[1])
-		_ = json.Unmarshal(payload, &claims)
-	}
-	return claims.SID
-}
-
-// frontChannel returns the URL of the page that ends the last session.
-func (s *shopfront) frontChannel() string {
-	return s.issuer + "/signed-out-everywhere?" + url.Values{"iss": {s.issuer}, "sid": {s.sid.Load().(string)}}.Encode()
+	return s.issuer.Base + "/signed-out-everywhere?" +
+		url.Values{"iss": {s.issuer.Base}, "sid": {logins.Sessions[0].ID}}.Encode()
 }
 
 // signedIn returns the tab of a new person who has signed in at the provider.
@@ -106,8 +74,8 @@ func (s *shopfront) signedIn(t *testing.T, c *chromium, user string) *tab {
 // atProvider fails the test unless the tab shows the provider's sign-in page.
 func (b *tab) atProvider(s *shopfront) {
 	b.t.Helper()
-	if b.value("location.origin") != s.issuer {
-		b.t.Fatalf("expected the provider %s: %s", s.issuer, b.describe())
+	if b.value("location.origin") != s.issuer.Base {
+		b.t.Fatalf("expected the provider %s: %s", s.issuer.Base, b.describe())
 	}
-	b.shows("/signin", http.StatusOK, "User name", "shop")
+	b.shows("/signin", http.StatusOK, "User name")
 }

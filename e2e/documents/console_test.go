@@ -131,12 +131,13 @@ type demonstration struct {
 func startDemo(t *testing.T) *demonstration {
 	t.Helper()
 	d := &demonstration{t: t, dir: t.TempDir(), ports: map[string]string{}, log: &world.Output{}}
-	for _, port := range []string{"8443", "8080", "9090", "9000", "9400"} {
+	for _, port := range []string{"8443", "8080", "9090", "9000", "9443"} {
 		d.ports[port] = world.FreePort(t)
 	}
 	world.WriteAll(t, d.dir, map[string]string{
-		"config.yaml": d.place(world.ReadFile(t, world.Path("config.yaml"))),
-		".curlrc":     "silent\nshow-error\n", // as at a terminal: no progress meter
+		"config.yaml":   d.place(world.ReadFile(t, world.Path("config.yaml"))),
+		"provider.yaml": d.place(world.ReadFile(t, world.Path("provider.yaml"))),
+		".curlrc":       "silent\nshow-error\n", // as at a terminal: no progress meter
 	})
 	d.cmd = exec.Command(world.Program("demo"))
 	file := world.Must(os.Create(filepath.Join(d.dir, "authgate.log")))(t) // as with 2>authgate.log
@@ -156,11 +157,12 @@ func (d *demonstration) write(doc *world.Document) {
 			files[name] = complete(d.place(b.Text()))
 		}
 	}
-	delete(files, "config.yaml") // that of the demonstration
+	delete(files, "config.yaml") // those of the demonstration
+	delete(files, "provider.yaml")
 	world.WriteAll(d.t, d.dir, files)
 }
 
-var shippedPort = regexp.MustCompile(`(:|%3A)(8443|8080|9090|9000|9400)\b`) // %3A: a colon in a query
+var shippedPort = regexp.MustCompile(`(:|%3A)(8443|8080|9090|9000|9443)\b`) // %3A: a colon in a query
 
 // place puts the ports of this demonstration where text has the shipped ones.
 func (d *demonstration) place(text string) string {

@@ -24,7 +24,7 @@ import (
 // compares them with docs/scaling.md. A warm request sends none. The test is not
 // parallel, so that the gateways stay in contact with Redis and keep their caches.
 func TestRedisCosts(t *testing.T) {
-	p, _ := startDelegatedPair(t, patientRedis)
+	p := startDelegatedPair(t, patientRedis)
 	browser, sent := p.browser(t), watchRedis(t, p.redis)
 	p.signIn("bob") // so that Redis knows the scripts, as far as there are any
 	p.signInAtProvider(t, browser, p.a, p.a)

@@ -20,6 +20,7 @@ type pair struct {
 	a, b    *world.Instance
 	up      *world.Recorder
 	redis   *redistest.Server
+	issuer  *world.Issuer // of startDelegatedPair
 	clients map[*world.Instance]*http.Client
 }
 

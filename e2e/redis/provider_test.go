@@ -2,39 +2,31 @@ package redis
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	"authgate/e2e/world"
-	"authgate/upstream/provider"
 )
 
 // startDelegatedPair is startPair with a provider, which knows the address of A
 // only, as it would know that of the service.
-func startDelegatedPair(t *testing.T, onRedis func(address string) string) (p *pair, issuer string) {
+func startDelegatedPair(t *testing.T, onRedis func(address string) string) *pair {
 	t.Helper()
-	world.StartDemoProvider(t, func(at string) (provider.Client, *http.Client) {
-		issuer = at
-		p = preparePair(t, world.StartRedis(t))
-		for _, g := range p.both() {
-			g.Configure(p.delegated(issuer) + onRedis(p.redis.Address))
-		}
-		p.run()
-		return provider.Client{
-			ID: "pair", Secret: "s3cret", RedirectURIs: []string{p.a.Base + "/callback"},
-			BackchannelLogoutURI: p.a.Base + "/backchannel-logout/demo",
-		}, p.a.Stranger()
-	}, nil)
-	return p, issuer
+	p := preparePair(t, world.StartRedis(t))
+	p.issuer = world.StartIssuer(t, nil, "", p.a, p.b)
+	for _, g := range p.both() {
+		g.Configure(p.delegated() + onRedis(p.redis.Address))
+	}
+	p.run()
+	return p
 }
 
 // delegated is the configuration of such a pair without the store.
-func (p *pair) delegated(issuer string) string {
+func (p *pair) delegated() string {
 	return shared + "  - {match: /delegated-resource, upstream: app, auth: [oidc]}\n" +
-		world.App(p.up.URL) + "providers: [{name: demo, issuer: '" + issuer + "', client_id: pair, client_secret: s3cret}]\n"
+		world.App(p.up.URL) + p.issuer.Entry("")
 }
 
 // signInAtProvider begins a delegated login on one instance and finishes it on
@@ -53,14 +45,7 @@ func (p *pair) signInAtProvider(t *testing.T, c *http.Client, begun, finished *w
 func (p *pair) throughProvider(t *testing.T, c *http.Client, begun *world.Instance) (callback string) {
 	t.Helper()
 	authorization := begun.Do(c, "GET", "/login", "").Header.Get("Location")
-	form := url.Values{"username": {"alice"}, "password": {world.Passwords["alice"]}}
-	response := world.Must(c.PostForm(strings.Replace(authorization, "/authorize?", "/signin?", 1), form))(t)
-	response.Body.Close()
-	callback, ours := strings.CutPrefix(response.Header.Get("Location"), p.a.Base)
-	if !ours {
-		t.Fatalf("the provider: %d to %q", response.StatusCode, response.Header.Get("Location"))
-	}
-	return callback
+	return strings.TrimPrefix(p.issuer.SignIn(c, authorization, "alice"), p.a.Base)
 }
 
 // TestRedisDelegated: a login at a provider begins on A, ends on B, works on both,
@@ -68,18 +53,18 @@ func (p *pair) throughProvider(t *testing.T, c *http.Client, begun *world.Instan
 // different keys, and then Redis stops answering.
 func TestRedisDelegated(t *testing.T) {
 	t.Parallel()
-	p, issuer := startDelegatedPair(t, world.OnRedis)
+	p := startDelegatedPair(t, world.OnRedis)
 	c := p.browser(t)
 	session := p.signInAtProvider(t, c, p.a, p.b)
 	for range 2 { // cold, then warm
 		p.wantDelegated(t, session, http.StatusOK)
 	}
-	world.Must(c.Get(issuer + "/logout"))(t).Body.Close() // waits until A has been told
+	p.issuer.Do(c, "GET", "/logout", "")
 	for name, g := range p.both() {
 		world.Until(t, name+" to refuse", func() bool { return p.askDelegated(t, g, session) != http.StatusOK })
 	}
 	p.wantDelegated(t, session, http.StatusUnauthorized)
-	p.delegatedKeysDiffer(t, issuer)
+	p.delegatedKeysDiffer(t)
 	p.freezes(t)
 }
 
@@ -102,9 +87,9 @@ func (p *pair) askDelegated(t *testing.T, g *world.Instance, session string) int
 // delegatedKeysDiffer: an instance with another store.encryption_key cannot
 // finish what the other one has begun at a provider, nor sign out there from the
 // other's logins.
-func (p *pair) delegatedKeysDiffer(t *testing.T, issuer string) {
+func (p *pair) delegatedKeysDiffer(t *testing.T) {
 	t.Helper()
-	p.b.Configure(strings.Replace(p.delegated(issuer)+world.OnRedis(p.redis.Address), world.EncryptionKey,
+	p.b.Configure(strings.Replace(p.delegated()+world.OnRedis(p.redis.Address), world.EncryptionKey,
 		"another "+world.EncryptionKey, 1))
 	p.relaunch(p.b, "/readyz")
 	c := p.browser(t)

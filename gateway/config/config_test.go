@@ -20,6 +20,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/password"
 	"authgate/internal/test/logtest"
+	"authgate/internal/test/must"
 )
 
 // exported compares the settings of configurations.
@@ -136,18 +137,11 @@ func TestACMEListen(t *testing.T) {
 	}
 }
 
-// The shipped file is valid without variables, demoHashes are its hashes, and its
-// users and its provider are known as those of the demonstration.
+// The shipped files are valid without variables, demoHashes and demoClientHash are what they
+// have, and their users and their client are known as those of the demonstration.
 func TestShippedConfig(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("../../config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := parse("config.yaml", source, func(string) (string, bool) { return "", false })
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg, provider := parseShipped(t, "config.yaml"), parseShipped(t, "provider.yaml")
 	var hashes []Secret
 	for _, u := range cfg.Basic.Users {
 		hashes = append(hashes, u.PasswordHash)
@@ -158,16 +152,26 @@ func TestShippedConfig(t *testing.T) {
 			t.Errorf("%s has the roles %q", u.Username, u.Roles)
 		}
 	}
-	users, providers := cfg.DemoUsers(), cfg.DemoProviders()
+	users, clients := cfg.DemoUsers(), provider.DemoClients()
 	if !slices.Equal(hashes, demoHashes) || !slices.Equal(users, []string{"service", "alice", "bob"}) ||
-		!slices.Equal(providers, []string{"demo"}) {
-		t.Errorf("hashes %q, demonstration users %q and providers %q", hashes, users, providers)
+		!slices.Equal(provider.DemoUsers(), users[1:]) || !slices.Equal(clients, []string{"authgate"}) {
+		t.Errorf("hashes %q, demonstration users %q and clients %q", hashes, users, clients)
 	}
 	// A user is one of the demonstration by the hash, not by the name.
 	cfg.Accounts.Users[0].PasswordHash, cfg.Accounts.Users[1].Username = "$2y$…", "c"
 	if got := cfg.DemoUsers(); !slices.Equal(got, []string{"service", "c"}) {
 		t.Errorf("with other users: %q", got)
 	}
+}
+
+// parseShipped parses a shipped file as if the demonstration had run.
+func parseShipped(t *testing.T, name string) *Config {
+	t.Helper()
+	dir, shipped := folder{t, t.TempDir()}, must.Get(os.ReadFile("../../"+name))(t)
+	must.Do(t, os.Mkdir(filepath.Join(dir.dir, "data"), 0o700))
+	dir.write("data/ca.pem", string(must.Get(os.ReadFile("testdata/files/tls-certificate.pem"))(t)))
+	none := func(string) (string, bool) { return "", false }
+	return must.Get(parse(filepath.Join(dir.dir, name), shipped, none))(t)
 }
 
 // secretive has every kind of secret that a configuration can hold. Each of

@@ -15,9 +15,9 @@ var demoHashes = []Secret{
 	"$argon2id$v=19$m=19456,t=2,p=1$a9eBLfdOxDEzgYnE6h1UuQ$T0g47KRMpq8/2wtiGNJjbRFCRRyCJsT7SJRnlV8298c",
 }
 
-// demoSecret is the client secret of the shipped config.yaml. A process that
-// listens on the port of its provider can sign in as any user.
-const demoSecret = "demo-secret"
+// demoClientHash is the hash of the client's secret in the shipped provider.yaml, which
+// is public too.
+const demoClientHash Secret = "$argon2id$v=19$m=19456,t=2,p=1$3mRkHe+br+nZiL//CEGe1A$Ith4wL8rmyYU6BSv0KgpFbTsheL0Mie+dUztwziNKhk"
 
 // DemoUsers returns the names of the users with a password hash of the shipped
 // config.yaml, shared credentials first. It does not recognize another hash of
@@ -37,20 +37,20 @@ func (c *Config) DemoUsers() []string {
 	return names
 }
 
-// DemoProviders returns the names of the providers with the client secret of the
-// shipped config.yaml.
-func (c *Config) DemoProviders() []string {
-	var names []string
-	for _, p := range c.Providers {
-		if p.ClientSecret == demoSecret {
-			names = append(names, p.Name)
+// DemoClients returns the identifiers of the OAuth clients with the secret of the
+// shipped provider.yaml.
+func (c *Config) DemoClients() []string {
+	var ids []string
+	for i := range c.OAuth.Clients {
+		if client := &c.OAuth.Clients[i]; slices.Contains(client.AllSecrets(), demoClientHash) {
+			ids = append(ids, client.ID)
 		}
 	}
-	return names
+	return ids
 }
 
-// checkDemo refuses passwords of the demonstration if the gateway has a public
-// certificate.
+// checkDemo refuses passwords and secrets of the demonstration if the gateway has a
+// public certificate.
 func (c *Config) checkDemo(r *report, places userPlaces) {
 	if c.TLS.Mode != TLSACME {
 		return
@@ -68,10 +68,10 @@ func (c *Config) checkDemo(r *report, places userPlaces) {
 	for i, u := range c.Accounts.Users {
 		check(places.accounts[i], u.Username, u.PasswordHash)
 	}
-	for i, p := range c.Providers {
-		if p.ClientSecret == demoSecret {
-			r.Fault(fmt.Sprintf("providers[%d].client_secret", i),
-				"is the public one of the demonstration, which tls.mode acme refuses; remove the provider or configure your own")
+	for i := range c.OAuth.Clients {
+		if slices.Contains(c.OAuth.Clients[i].AllSecrets(), demoClientHash) {
+			r.Fault(fmt.Sprintf("oauth.clients[%d]", i), "its secret is the public one of the demonstration, which tls.mode "+
+				"acme refuses; make one with `openssl rand -base64 32`")
 		}
 	}
 }

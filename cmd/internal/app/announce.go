@@ -63,9 +63,8 @@ func Warnings(cfg *config.Config, show func(config.Diagnostic) string) []string 
 	if users := cfg.DemoUsers(); len(users) > 0 {
 		all = append(all, "demonstration passwords are public: "+strings.Join(users, ", "))
 	}
-	if providers := cfg.DemoProviders(); len(providers) > 0 {
-		all = append(all, "a process that listens on the port of the demonstration's provider can sign in as any "+
-			"user: "+strings.Join(providers, ", "))
+	if clients := cfg.DemoClients(); len(clients) > 0 {
+		all = append(all, "the client secret of the demonstration is public: "+strings.Join(clients, ", "))
 	}
 	for _, e := range exposed(cfg) {
 		all = append(all, e.String())
