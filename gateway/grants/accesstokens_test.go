@@ -56,7 +56,8 @@ func TestClaims(t *testing.T) {
 			t.Errorf("%q: got %v", audience, claims)
 		}
 		r.wantIn(t, issued)
-		if found := must.Get(r.grants.Inspect(t.Context(), "grafana", issued.Access))(t); !found.Active || found.Terms.Resource != "" {
+		if found := must.Get(r.grants.Inspect(t.Context(), "grafana", issued.Access))(t); !found.Active ||
+			found.Terms.Resource != "" {
 			t.Errorf("%q: got %+v", audience, found)
 		}
 	}
@@ -100,7 +101,8 @@ func TestTokensOfOtherResources(t *testing.T) {
 				func() (*policy.Identity, error) { return mechanism.Alive(t.Context(), creds) },
 			} {
 				id, err := ask()
-				if want := slices.Contains(c.want, name); want != (err == nil) || err != nil && (id != nil || !errors.Is(err, auth.ErrRejected)) {
+				if want := slices.Contains(c.want, name); want != (err == nil) || err != nil && (id != nil ||
+					!errors.Is(err, auth.ErrRejected)) {
 					t.Errorf("%+v: the token of %q: got %+v, %v", c, name, id, err)
 				}
 			}
@@ -129,7 +131,8 @@ func TestScopesLendNoMore(t *testing.T) {
 					t.Errorf("%s, %q: got %+v, %v, a token that says %v", user, asked, id, err, said)
 					continue
 				}
-				if less := len(roles) < len(s.Roles); less != (id.Owner != nil) || less && !slices.Equal(id.Owner.Roles, s.Roles) {
+				if less := len(roles) < len(s.Roles); less != (id.Owner != nil) || less &&
+					!slices.Equal(id.Owner.Roles, s.Roles) {
 					t.Errorf("%s, %q: its owner is %+v", user, asked, id.Owner)
 				}
 			}
@@ -156,7 +159,8 @@ func TestCredentials(t *testing.T) {
 	}, id); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if _, claims := claimsOf(t, issued.Access); claims["sub"] != "client:backup" || claims["client_id"] != "backup" || claims["sid"] != nil {
+	if _, claims := claimsOf(t, issued.Access); claims["sub"] != "client:backup" || claims["client_id"] != "backup" ||
+		claims["sid"] != nil {
 		t.Errorf("got %v", claims)
 	}
 	got, err := r.grants.Credentials("grafana", terms())
@@ -195,15 +199,18 @@ func TestForgedTokens(t *testing.T) {
 	stranger := must.Get(jose.NewHS256([]byte(strings.Repeat("x", 32))))(t)
 	at := strings.LastIndexByte(issued.Access, '.')
 	tokens := map[string]string{
-		"a JWT": sign("JWT", nil), "a logout token": sign("logout+jwt", nil), "another key": must.Get(stranger.SignType(tokenType, good))(t),
-		"no signature": issued.Access[:at+1], "another signature": issued.Access[:at] + ofOther.Access[strings.LastIndexByte(ofOther.Access, '.'):],
-		"its header alone": r.grants.header, "a code": newSecret(codeMark).String(), "a refresh token": issued.Refresh,
+		"a JWT": sign("JWT", nil), "a logout token": sign("logout+jwt", nil),
+		"another key":       must.Get(stranger.SignType(tokenType, good))(t),
+		"no signature":      issued.Access[:at+1],
+		"another signature": issued.Access[:at] + ofOther.Access[strings.LastIndexByte(ofOther.Access, '.'):],
+		"its header alone":  r.grants.header, "a code": newSecret(codeMark).String(), "a refresh token": issued.Refresh,
 		"long": sign(tokenType, map[string]any{"x": strings.Repeat("x", maxTokenBytes)}),
 	}
 	for name, values := range map[string][]any{
 		"iss": {nil, "https://other.example"}, "exp": {nil, now, now - 1}, "nbf": {now + 6}, "iat": {now + 6},
-		"sub": {nil, "", "bob", "local:alice", "client:grafana", 7}, "jti": {nil, "", 7}, "client_id": {nil, "", "other", 7},
-		"sid": {nil, "", "NEVER", other.Login}, "grant": {nil, "", "x", others["grant"]}, "aud": {nil, "", []string{}, []string{"", wiki}, 7},
+		"sub": {nil, "", "bob", "local:alice", "client:grafana", 7}, "jti": {nil, "", 7},
+		"client_id": {nil, "", "other", 7}, "sid": {nil, "", "NEVER", other.Login},
+		"grant": {nil, "", "x", others["grant"]}, "aud": {nil, "", []string{}, []string{"", wiki}, 7},
 	} {
 		for _, value := range values {
 			tokens[name+" "+strings.TrimSpace(must.Get(jsonOf(value))(t))] = sign(tokenType, map[string]any{name: value})
@@ -211,7 +218,8 @@ func TestForgedTokens(t *testing.T) {
 	}
 	tokens["a client without a grant"] = sign(tokenType, map[string]any{"sid": nil, "grant": nil})
 	tokens["a client that is none"] = sign(tokenType, map[string]any{"sid": nil, "grant": nil, "sub": "client:grafana"})
-	tokens["another client"] = sign(tokenType, map[string]any{"sid": nil, "grant": nil, "sub": "client:x", "client_id": "backup"})
+	tokens["another client"] = sign(tokenType, map[string]any{"sid": nil, "grant": nil, "sub": "client:x",
+		"client_id": "backup"})
 	for name, token := range tokens {
 		if id, err := r.at(t, token); id != nil || !errors.Is(err, auth.ErrRejected) {
 			t.Errorf("%s: got %+v, %v", name, id, err)
@@ -234,7 +242,8 @@ func TestOthersDecide(t *testing.T) {
 	own, _, err := r.tokens.Issue(issued.Login, account)
 	must.Do(t, err)
 	mechanism := r.grants.At(nil, nil, r.bearers)
-	if id, err := mechanism.Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: own}); err != nil || id.Login != s.Login {
+	if id, err := mechanism.Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: own}); err != nil ||
+		id.Login != s.Login {
 		t.Errorf("the login's own token: %+v, %v", id, err)
 	}
 	for _, creds := range []auth.Credentials{{}, {Scheme: "basic", Value: issued.Access}} {
@@ -244,7 +253,8 @@ func TestOthersDecide(t *testing.T) {
 	}
 	shared := r.grants.At(func(string) string { return "" }, nil, login.SharedBearer{BearerTokens: r.bearers})
 	for _, own := range []string{issued.Access, issued.Refresh, newSecret(codeMark).String()} {
-		if _, err := shared.Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: own}); !errors.Is(err, auth.ErrRejected) {
+		_, err := shared.Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: own})
+		if !errors.Is(err, auth.ErrRejected) {
 			t.Errorf("%.20q counts as a token of the application: %v", own, err)
 		}
 	}
@@ -279,7 +289,8 @@ func TestTokensOfProvidersUsers(t *testing.T) {
 	var told []string
 	r.op.answer = func() (*provider.Grant, error) {
 		told = append(told, "asked")
-		return nil, &provider.Error{Provider: "keycloak", Operation: "token", Kind: provider.ErrEnded, Err: errors.New("ended")}
+		return nil, &provider.Error{Provider: "keycloak", Operation: "token", Kind: provider.ErrEnded,
+			Err: errors.New("ended")}
 	}
 	r.clock.Advance(time.Hour)
 	r.wantOut(t, issued)

@@ -49,8 +49,10 @@ func TestRedeem(t *testing.T) {
 		}
 		id, err := r.at(t, issued.Access)
 		if err != nil || id.Subject != s.Subject || id.Username != s.Username || id.Login != s.Login ||
-			id.Mechanism != policy.Bearer || id.Provider != s.Provider || !slices.Equal(id.Roles, s.Roles) || id.Owner != nil ||
-			!slices.Equal(id.Scopes, terms().Scopes) || !id.Expires.Equal(r.clock.Now().Truncate(time.Second).Add(15*time.Minute)) ||
+			id.Mechanism != policy.Bearer || id.Provider != s.Provider || !slices.Equal(id.Roles, s.Roles) ||
+			id.Owner != nil ||
+			!slices.Equal(id.Scopes, terms().Scopes) ||
+			!id.Expires.Equal(r.clock.Now().Truncate(time.Second).Add(15*time.Minute)) ||
 			!id.SignedIn.Equal(s.SignedIn) || cmp.Diff(id.Proof, s.Proof) != "" {
 			t.Errorf("got %+v, %v", id, err)
 		}
@@ -89,7 +91,8 @@ func TestCodesThatAreNone(t *testing.T) {
 	issued := must.Get(r.grants.Redeem(t.Context(), code, right))(t)
 	r.store.TakeCalls()
 	for _, wrong := range []string{
-		"", "x", code[:len(code)-1], code + "A", strings.ToLower(code), " " + code, code + "\n", issued.Refresh, issued.Access,
+		"", "x", code[:len(code)-1], code + "A", strings.ToLower(code), " " + code, code + "\n", issued.Refresh,
+		issued.Access,
 		refreshMark + code[4:], codeMark + issued.Refresh[4:], deviceMark + code[4:],
 		code[:40] + string(code[40]^1) + code[41:], newSecret(codeMark).String()[:length-16] + code[length-16:],
 	} {
@@ -402,7 +405,8 @@ func TestCodeNeedsConsent(t *testing.T) {
 	}
 	loose := *s.Identity
 	loose.Login = ""
-	if code, err := r.grants.NewCode(t.Context(), &loose, Code{Terms: terms()}); code != "" || !errors.Is(err, ErrInvalid) {
+	if code, err := r.grants.NewCode(t.Context(), &loose, Code{Terms: terms()}); code != "" ||
+		!errors.Is(err, ErrInvalid) {
 		t.Errorf("without a login: got %q, %v", code, err)
 	}
 }
@@ -418,7 +422,8 @@ func TestWithoutTheStore(t *testing.T) {
 	must.Do(t, err)
 	unknown := func(what, calls string, err error) {
 		t.Helper()
-		for _, decision := range []error{ErrInvalid, ErrNoConsent, ErrNoDevice, ErrPending, ErrExpired, auth.ErrRejected, auth.ErrNoCredentials} {
+		for _, decision := range []error{ErrInvalid, ErrNoConsent, ErrNoDevice, ErrPending, ErrExpired,
+			auth.ErrRejected, auth.ErrNoCredentials} {
 			if err == nil || errors.Is(err, decision) {
 				t.Errorf("%s while the store fails to %s: got %v", what, calls, err)
 				return

@@ -104,16 +104,20 @@ func TestConsentsAtOnce(t *testing.T) {
 	for i := range 16 {
 		all.Go(func() {
 			on := []*rig{r, elsewhere}[i%2]
-			if err := on.grants.Consent(context.Background(), "local:alice", fmt.Sprint("client ", i/2), "", wiki, []string{fmt.Sprint(i)}); err != nil {
+			if err := on.grants.Consent(context.Background(), "local:alice", fmt.Sprint("client ", i/2), "", wiki,
+				[]string{fmt.Sprint(i)}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
-	if got := must.Get(r.grants.Consents(t.Context(), "local:alice"))(t); len(got) != 8 || len(got[0].Resources[wiki]) != 2 {
+	if got := must.Get(r.grants.Consents(t.Context(), "local:alice"))(t); len(got) != 8 ||
+		len(got[0].Resources[wiki]) != 2 {
 		t.Errorf("got %+v", got)
 	}
-	r.store.Once("swap consents:", func() { must.Get(elsewhere.grants.Withdraw(t.Context(), "local:alice", "client 3"))(t) })
+	r.store.Once("swap consents:", func() {
+		must.Get(elsewhere.grants.Withdraw(t.Context(), "local:alice", "client 3"))(t)
+	})
 	must.Do(t, r.grants.Consent(t.Context(), "local:alice", "client 9", "", wiki, nil))
 	if must.Get(r.grants.Consented(t.Context(), "local:alice", "client 3", wiki, nil))(t) {
 		t.Error("a consent that was withdrawn is back")
@@ -129,7 +133,8 @@ func TestConsentBounds(t *testing.T) {
 	for i := range maxConsents {
 		must.Do(t, r.grants.Consent(t.Context(), s.Subject, fmt.Sprint("client ", i), "", wiki, nil))
 	}
-	if all := must.Get(r.grants.Consents(t.Context(), s.Subject))(t); len(all) != maxConsents || all[0].Client != "client 0" {
+	if all := must.Get(r.grants.Consents(t.Context(), s.Subject))(t); len(all) != maxConsents ||
+		all[0].Client != "client 0" {
 		t.Errorf("%d consents", len(all))
 	}
 	r.wantOut(t, issued)
@@ -157,7 +162,8 @@ func TestDamagedConsents(t *testing.T) {
 	of := must.Get(r.store.Get(t.Context(), consentsKey("local:bob")))(t)
 	for _, raw := range []string{"{", string(of)} {
 		must.Do(t, r.store.Put(t.Context(), consentsKey("local:alice"), []byte(raw), time.Time{}))
-		if held, err := r.grants.Consented(t.Context(), "local:alice", "grafana", wiki, nil); held || err == nil || errors.Is(err, ErrInvalid) {
+		if held, err := r.grants.Consented(t.Context(), "local:alice", "grafana", wiki, nil); held || err == nil ||
+			errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: got %t, %v", raw, held, err)
 		}
 		if _, err := r.grants.Withdraw(t.Context(), "local:alice", "grafana"); err == nil {

@@ -58,7 +58,8 @@ func TestDevice(t *testing.T) {
 			}
 		}
 		refusal := errors.New("another client")
-		if got, err := r.grants.Poll(t.Context(), device, func(*Terms) error { return refusal }); got != nil || !errors.Is(err, refusal) {
+		if got, err := r.grants.Poll(t.Context(), device, func(*Terms) error { return refusal }); got != nil ||
+			!errors.Is(err, refusal) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		issued := must.Get(r.grants.Poll(t.Context(), device, rightTerms))(t) // although it is early
@@ -81,7 +82,8 @@ func TestPoll(t *testing.T) {
 		after time.Duration
 		want  error
 	}{
-		{0, ErrPending}, {5 * time.Second, ErrPending}, {4600 * time.Millisecond, ErrPending}, {4 * time.Second, ErrSlowDown},
+		{0, ErrPending}, {5 * time.Second, ErrPending}, {4600 * time.Millisecond, ErrPending},
+		{4 * time.Second, ErrSlowDown},
 		{9 * time.Second, ErrSlowDown}, {15 * time.Second, ErrPending}, {0, ErrSlowDown}, {20 * time.Second, ErrPending},
 	} {
 		r.clock.Advance(c.after)
@@ -151,7 +153,8 @@ func TestWrongUserCodes(t *testing.T) {
 	if other == code {
 		other = "BBBB-BBBC"
 	}
-	for _, wrong := range []string{"", "-", code[:8], code + "B", other, "AEIO-UAEI", strings.Repeat("B", 1000), code + "\x00"} {
+	for _, wrong := range []string{"", "-", code[:8], code + "B", other, "AEIO-UAEI", strings.Repeat("B", 1000),
+		code + "\x00"} {
 		if terms, err := r.grants.Device(t.Context(), wrong); terms != nil || !errors.Is(err, ErrNoDevice) {
 			t.Errorf("%q: got %+v, %v", wrong, terms, err)
 		}
@@ -177,7 +180,9 @@ func TestDeviceAtOnce(t *testing.T) {
 		if (one == nil) == (two == nil) {
 			t.Fatalf("two decisions: %v, %v", one, two)
 		}
-		all := atOnce(16, func(r *rig) (*Issued, error) { return r.grants.Poll(context.Background(), device, rightTerms) }, r, elsewhere)
+		all := atOnce(16, func(r *rig) (*Issued, error) {
+			return r.grants.Poll(context.Background(), device, rightTerms)
+		}, r, elsewhere)
 		if len(all) != 1 {
 			t.Fatalf("%d of 16 questions got tokens", len(all))
 		}

@@ -18,8 +18,9 @@ func TestContainsOwn(t *testing.T) {
 			own: true, "Bearer " + own: true, own + "B": true, "agc_" + own: true, "_" + own: true, "a:" + own + "@x": true,
 			own + own: true, strings.Repeat("agr_", 100) + own: true,
 
-			"": false, mark: false, own[1:]: false, own[:len(own)-1]: false, own[:len(own)-1] + "!": false, strings.ToLower(own): false,
-			"agx_" + own[4:]: false, other(mark) + own[4:]: false, strings.Repeat(mark, 16<<10): false,
+			"": false, mark: false, own[1:]: false, own[:len(own)-1]: false, own[:len(own)-1] + "!": false,
+			strings.ToLower(own): false,
+			"agx_" + own[4:]:     false, other(mark) + own[4:]: false, strings.Repeat(mark, 16<<10): false,
 			base64.StdEncoding.EncodeToString([]byte(own)): false, // the caller decodes
 		} {
 			if got := ContainsOwn(text); got != want {

@@ -27,12 +27,15 @@ func TestInspect(t *testing.T) {
 		{issued.Access, claims["jti"].(string), now.Add(15 * time.Minute)}, {issued.Refresh, "", now.Add(month)},
 	} {
 		found, err := r.grants.Inspect(t.Context(), "grafana", c.token)
-		if err != nil || !found.Active || found.ID != c.id || found.Refresh != (c.id == "") || found.Terms.Client != "grafana" ||
-			found.Terms.Resource != wiki || found.Identity.Subject != s.Subject || !found.Issued.Equal(now) || !found.Expires.Equal(c.expires) {
+		if err != nil || !found.Active || found.ID != c.id || found.Refresh != (c.id == "") ||
+			found.Terms.Client != "grafana" ||
+			found.Terms.Resource != wiki || found.Identity.Subject != s.Subject || !found.Issued.Equal(now) ||
+			!found.Expires.Equal(c.expires) {
 			t.Errorf("got %+v, %v", found, err)
 		}
 		for _, client := range []string{"", "cli"} {
-			if found, err := r.grants.Inspect(t.Context(), client, c.token); err != nil || cmp.Diff(Inspected{}, *found) != "" {
+			if found, err := r.grants.Inspect(t.Context(), client, c.token); err != nil || cmp.Diff(Inspected{},
+				*found) != "" {
 				t.Errorf("the client %q: got %+v, %v", client, found, err)
 			}
 		}
@@ -44,7 +47,8 @@ func TestInspect(t *testing.T) {
 		}
 	}
 	backup := must.Get(r.grants.Credentials("backup", terms()))(t)
-	if found := must.Get(r.grants.Inspect(t.Context(), "backup", backup.Access))(t); !found.Active || found.Identity.Subject != "client:backup" {
+	if found := must.Get(r.grants.Inspect(t.Context(), "backup", backup.Access))(t); !found.Active ||
+		found.Identity.Subject != "client:backup" {
 		t.Errorf("got %+v", found)
 	}
 }

@@ -38,7 +38,8 @@ func TestRefresh(t *testing.T) {
 		narrowed.Terms.OpenID || narrowed.Terms.Nonce != "" {
 		t.Errorf("got %+v, %v, with %+v", id, err, narrowed.Terms)
 	}
-	if found := must.Get(r.grants.Inspect(t.Context(), "grafana", narrowed.Access))(t); !slices.Equal(found.Terms.Scopes, []string{"read"}) {
+	if found := must.Get(r.grants.Inspect(t.Context(), "grafana",
+		narrowed.Access))(t); !slices.Equal(found.Terms.Scopes, []string{"read"}) {
 		t.Errorf("got %+v", found)
 	}
 	again := must.Get(r.rotate(t, narrowed.Refresh))(t)
@@ -72,13 +73,15 @@ func TestRefreshTokenReuse(t *testing.T) {
 	next = must.Get(r.rotate(t, next.Refresh))(t)
 	r.clock.Advance(1)
 	refusal := errors.New("another client")
-	if _, err := r.grants.Refresh(t.Context(), stolen.Refresh, func(*Terms) error { return refusal }); !errors.Is(err, refusal) {
+	_, err = r.grants.Refresh(t.Context(), stolen.Refresh, func(*Terms) error { return refusal })
+	if !errors.Is(err, refusal) {
 		t.Errorf("got %v", err)
 	}
 	r.wantIn(t, next)
 	issued, err = r.rotate(t, stolen.Refresh)
 	wantInvalid(t, issued, err, "refresh token was used again")
-	if reuse, ok := errors.AsType[*ReuseError](err); !ok || *reuse != (ReuseError{"refresh token", "grafana", s.Subject, s.Login}) {
+	if reuse, ok := errors.AsType[*ReuseError](err); !ok || *reuse != (ReuseError{"refresh token", "grafana",
+		s.Subject, s.Login}) {
 		t.Errorf("got %+v", reuse)
 	}
 	r.wantOut(t, next)
@@ -91,7 +94,8 @@ func TestRefreshTokenReuse(t *testing.T) {
 func TestRotatedWithin(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
-	for ago, want := range map[time.Duration]bool{0: true, leeway: true, -leeway: true, leeway + 1: false, -leeway - 1: false} {
+	for ago, want := range map[time.Duration]bool{0: true, leeway: true, -leeway: true, leeway + 1: false,
+		-leeway - 1: false} {
 		if got := (replaced{At: now.Add(-ago)}).within(leeway, now); got != want {
 			t.Errorf("%v ago: %t, want %t", ago, got, want)
 		}

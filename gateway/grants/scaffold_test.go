@@ -103,7 +103,8 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 		Issuer: testIssuer, Audience: next.audience, Lifetime: 15 * time.Minute, Realm: "authgate",
 	}, next.keys, next.accounts, next.logins)
 	next.bearers = login.NewBearerTokens(next.tokens, nil)
-	next.refresh = login.NewRefreshTokens(login.RefreshOptions{Lifetime: time.Hour, Leeway: leeway}, next.accounts, next.logins)
+	next.refresh = login.NewRefreshTokens(login.RefreshOptions{Lifetime: time.Hour, Leeway: leeway}, next.accounts,
+		next.logins)
 	box := must.Get(seal.New([]byte(strings.Repeat("s", seal.MinSecret))))(tb)
 	next.users = login.NewUsers(login.UsersOptions{
 		Providers: map[string]login.Provider{"keycloak": next.op}, Lifetime: time.Hour, Box: box, Now: now,
@@ -175,7 +176,8 @@ func (r *rig) grant(roles ...string) *provider.Grant {
 	}
 	return &provider.Grant{
 		Profile: profile, Said: provider.Said{Userinfo: said}, Session: "op",
-		Tokens: provider.Tokens{Access: "a", Refresh: "r" + r.clock.Now().String(), Expires: r.clock.Now().Add(20 * time.Minute)},
+		Tokens: provider.Tokens{Access: "a", Refresh: "r" + r.clock.Now().String(),
+			Expires: r.clock.Now().Add(20 * time.Minute)},
 	}
 }
 

@@ -204,7 +204,8 @@ func TestLendMany(t *testing.T) {
 	for i := range maxLent + 1 {
 		r.clock.Advance(time.Second)
 		client := fmt.Sprintf("client %d", i%3)
-		login = must.Get(r.logins.Lend(t.Context(), s.login.ID, client, r.lending(fmt.Sprintf("grant:%02d", i), time.Hour)))(t)
+		login = must.Get(r.logins.Lend(t.Context(), s.login.ID, client, r.lending(fmt.Sprintf("grant:%02d", i),
+			time.Hour)))(t)
 		if i == maxLent-1 {
 			r.wantRecords(t, "grant:", maxLent)
 		}
@@ -285,7 +286,8 @@ func TestOverviewOfLentHandles(t *testing.T) {
 	if at < 0 {
 		t.Fatalf("got %+v", live)
 	}
-	if l := live[at]; l.Mechanism != policy.Bearer || !l.LastUsed.Equal(used) || !l.Expires.Equal(login.Created.Add(month)) {
+	if l := live[at]; l.Mechanism != policy.Bearer || !l.LastUsed.Equal(used) ||
+		!l.Expires.Equal(login.Created.Add(month)) {
 		t.Errorf("got %+v", l)
 	}
 	must.Do(t, r.store.Delete(t.Context(), "grant:x"))
@@ -307,7 +309,8 @@ func TestHolders(t *testing.T) {
 		t.Errorf("got %+v", basis)
 	}
 	id, _, basis, err = r.holders().Find(t.Context(), remote.login.ID, ends)
-	if err != nil || id.Subject != "keycloak:"+testPerson || id.Mechanism != policy.Bearer || id.Provider != "keycloak" ||
+	if err != nil || id.Subject != "keycloak:"+testPerson || id.Mechanism != policy.Bearer ||
+		id.Provider != "keycloak" ||
 		len(basis) != 2 {
 		t.Errorf("got %+v, %+v, %v", id, basis, err)
 	}
@@ -347,7 +350,10 @@ func TestHoldersRenew(t *testing.T) {
 	}
 	r.signInAt(t, r.grant("auditor")) // another login does not shorten what is known
 	r.clock.Advance(9 * 24 * time.Hour)
-	r.op.answers(func(context.Context, string) (*provider.Grant, error) { return nil, providerFails(provider.ErrTimeout) })
+	r.op.answers(func(context.Context, string) (*provider.Grant, error) {
+		return nil,
+			providerFails(provider.ErrTimeout)
+	})
 	if id, _, _, err := r.holders().Find(t.Context(), s.login.ID, r.now()); err != nil || id.Username != "alice" {
 		t.Errorf("while the provider does not answer: %+v, %v", id, err)
 	}

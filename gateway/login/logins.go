@@ -292,6 +292,7 @@ func (l *Logins) end(ctx context.Context, sid string, also ...func(context.Conte
 	if err != nil {
 		return &Login{ID: sid}, nil // the record was damaged; now it is deleted
 	}
+	l.ended(login)
 	var deletes errgroup.Group
 	for _, key := range login.keys() {
 		deletes.Go(func() error { return l.store.Delete(ctx, key) })
@@ -303,7 +304,6 @@ func (l *Logins) end(ctx context.Context, sid string, also ...func(context.Conte
 		})
 	}
 	_ = deletes.Wait() // what remains is invalid and expires
-	l.ended(login)
 	return login, nil
 }
 
