@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -47,21 +46,6 @@ func passwordAnd(t testing.TB, g *world.Instance, code string) world.Answer {
 	return a
 }
 
-// addTOTP adds an app to alice's account at g, and returns its secret.
-func addTOTP(t testing.TB, g *world.Instance) (secret string) {
-	t.Helper()
-	c := g.Stranger()
-	line := []string{"Cookie", g.SignIn(c, "alice").Session, "Content-Type", world.TypeJSON, "Origin", g.Public}
-	begun := g.Do(c, "POST", "/account/totp", "{}", line...)
-	var made struct{ Secret string }
-	if err := json.Unmarshal([]byte(begun.Body), &made); err != nil || begun.Status != http.StatusCreated {
-		t.Fatalf("a new secret: %d %s", begun.Status, begun.Body)
-	}
-	confirmed := g.Do(c, "POST", "/account/totp/confirm", fmt.Sprintf(`{"code":%q}`, codeAt(t, made.Secret, 0)), line...)
-	world.WantStatus(t, "the first code", confirmed, http.StatusOK)
-	return made.Secret
-}
-
 // codeAt returns the code that an app shows after so many steps of 30 seconds.
 func codeAt(t testing.TB, secret string, steps time.Duration) string {
 	t.Helper()
@@ -74,7 +58,7 @@ func codeAt(t testing.TB, secret string, steps time.Duration) string {
 func TestRedisFactors(t *testing.T) {
 	t.Parallel()
 	p := startFactorPair(t)
-	secret := addTOTP(t, p.a)
+	secret := p.a.AddTOTP("alice")
 	added := time.Now()
 	world.Until(t, "the factor at the other instance",
 		func() bool { return passwordAnd(t, p.b, "").Status == http.StatusUnauthorized })

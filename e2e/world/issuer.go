@@ -23,11 +23,19 @@ type Issuer struct{ *Instance }
 // IssuerSecret is the secret of the client of an Issuer.
 const IssuerSecret = "the secret of the gateway"
 
-// StartIssuer starts the provider of a gateway that does not run yet and may have several
-// instances, of which the first has the address of the client. All get one certificate, of
-// this key; nil: of a new one. more is added to the configuration of the provider; it may have accounts of its
-// own.
+// StartIssuer is PrepareIssuer, and runs the provider.
 func StartIssuer(t testing.TB, key crypto.Signer, more string, gateway ...*Instance) *Issuer {
+	t.Helper()
+	p := PrepareIssuer(t, key, more, gateway...)
+	p.Run()
+	return p
+}
+
+// PrepareIssuer returns the provider of a gateway that does not run yet and may have several
+// instances, of which the first has the address of the client. All get one certificate, of
+// this key; nil: of a new one. more is added to the configuration of the provider; it may
+// have accounts of its own.
+func PrepareIssuer(t testing.TB, key crypto.Signer, more string, gateway ...*Instance) *Issuer {
 	t.Helper()
 	p := &Issuer{Prepare(t)}
 	p.Base = strings.Replace(p.Base, "localhost", "127.0.0.1", 1) // another site, with other cookies
@@ -51,7 +59,6 @@ oauth:
       trusted_roots: certificate.pem
       consent: skip
 `, IssuerSecret, client) + people + more)
-	p.Run()
 	return p
 }
 

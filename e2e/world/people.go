@@ -8,6 +8,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
+
+	"authgate/internal/test/authenticator"
 )
 
 // People is the part of a configuration with users: service with the password
@@ -143,6 +146,22 @@ func (g *Instance) APIToken(user string) string {
 		g.T.Fatalf("the API token: %d %s, %v", a.Status, a.Body, err)
 	}
 	return made.Token
+}
+
+// AddTOTP adds an app for one-time codes to the account of a user, and returns its secret.
+func (g *Instance) AddTOTP(user string) (secret string) {
+	g.T.Helper()
+	c := g.Stranger()
+	line := []string{"Cookie", g.SignIn(c, user).Session, "Content-Type", TypeJSON, "Origin", g.Public}
+	begun := g.Do(c, "POST", "/account/totp", "{}", line...)
+	var made struct{ Secret string }
+	if err := json.Unmarshal([]byte(begun.Body), &made); err != nil || begun.Status != http.StatusCreated {
+		g.T.Fatalf("a new secret: %d %s", begun.Status, begun.Body)
+	}
+	code := Must(authenticator.Code(made.Secret, time.Now()))(g.T)
+	confirmed := g.Do(c, "POST", "/account/totp/confirm", fmt.Sprintf(`{"code":%q}`, code), line...)
+	WantStatus(g.T, "the first code", confirmed, http.StatusOK)
+	return made.Secret
 }
 
 // BasicOf is the Authorization header of a user name and password, as name:password.
