@@ -3,6 +3,7 @@ package grants
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -71,20 +72,21 @@ func (c *consent) covers(resource string, scopes []string) bool {
 // consents returns the consents of a user, and the record.
 func (g *Grants) consents(ctx context.Context, subject string) (*consents, []byte, error) {
 	raw, err := record.Find(ctx, g.options.Store, consentsKey(subject))
-	if err != nil || raw == nil {
-		return &consents{Subject: subject}, nil, err
+	if err != nil {
+		return nil, nil, err
 	}
 	known, err := decodeConsents(subject, raw)
 	return known, raw, err
 }
 
+// decodeConsents decodes the consents of a user, and no record as none.
 func decodeConsents(subject string, raw []byte) (*consents, error) {
 	if raw == nil {
 		return &consents{Subject: subject}, nil
 	}
 	known, err := record.Decode[consents](raw)
 	if err == nil && known.Subject != subject {
-		err = fmt.Errorf("a record in the store is damaged: it is of another subject")
+		err = errors.New("a record in the store is damaged: it is of another subject")
 	}
 	return known, err
 }

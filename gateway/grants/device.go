@@ -168,10 +168,7 @@ func (g *Grants) DecideDevice(ctx context.Context, userCode string, id *policy.I
 		}
 		return decided.edited(g.options.DeviceLifetime)
 	})
-	switch {
-	case errors.Is(err, ErrNoDevice), errors.Is(err, ErrNoConsent), errors.Is(err, ErrInvalid):
-		return err
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("deciding about a device: %w", err)
 	}
 	_ = g.options.Store.Delete(ctx, decided.UserCode) // what remains finds no device that waits

@@ -60,11 +60,7 @@ func parse(mark, text string) (s secret, ok bool) {
 
 // isSecret reports whether a text says that it is a code or a token of this form.
 func isSecret(text string) bool {
-	switch {
-	case strings.HasPrefix(text, codeMark), strings.HasPrefix(text, refreshMark), strings.HasPrefix(text, deviceMark):
-		return true
-	}
-	return false
+	return strings.HasPrefix(text, codeMark) || strings.HasPrefix(text, refreshMark) || strings.HasPrefix(text, deviceMark)
 }
 
 // ContainsOwn reports whether a text contains a code, a refresh token or a device code that

@@ -89,7 +89,6 @@ type Options struct {
 	// Client returns the roles of a client that may act for itself. It reports whether
 	// there is one now.
 	Client func(id string) (roles []string, ok bool)
-	Realm  string // of challenges
 	// CodeLifetime and DeviceLifetime are the lifetimes of codes and of device codes.
 	CodeLifetime, DeviceLifetime time.Duration
 }

@@ -117,7 +117,7 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 	next.grants = New(Options{
 		Store: s, Now: now, Logins: next.logins, Keys: next.keys, Issuer: testIssuer, Audience: next.audience,
 		Holders: &login.Holders{Logins: next.logins, Accounts: next.accounts, Users: next.users},
-		Leeway:  leeway, Realm: "authgate", CodeLifetime: time.Minute, DeviceLifetime: 10 * time.Minute,
+		Leeway:  leeway, CodeLifetime: time.Minute, DeviceLifetime: 10 * time.Minute,
 		Lend: next.lend,
 		Client: func(id string) ([]string, bool) {
 			roles, ok := next.clients[id]

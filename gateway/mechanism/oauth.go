@@ -39,7 +39,7 @@ func NewOAuth(o *Options, local *Local, f *Federation) (*OAuth, error) {
 		Clients: clients.New(clients.Options{Config: cfg, Store: o.Store, Now: o.Now, Verifier: o.Verifier}),
 		Grants: grants.New(grants.Options{
 			Store: o.Store, Now: o.Now, Logins: local.Logins, Holders: &login.Holders{Logins: local.Logins, Accounts: local.Accounts, Users: f.Users}, Keys: local.keys,
-			Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience, Leeway: cfg.Token.ReuseLeeway, Realm: cfg.Basic.Realm,
+			Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience, Leeway: cfg.Token.ReuseLeeway,
 			Lend: lend(cfg.OAuth.Scopes), Client: actsForItself(cfg.OAuth.Clients),
 			CodeLifetime: cfg.OAuth.CodeLifetime, DeviceLifetime: cfg.OAuth.DeviceLifetime,
 		}),
