@@ -60,24 +60,24 @@ func TestSecondAuthgate(t *testing.T) {
 
 // atForm fails the test unless the browser shows the sign-in page of the provider.
 func (g *secondGate) atForm(b *browser) {
-	b.t.Helper()
-	if f, ok := b.form(); !ok || !f.fields.Has("username") || !strings.HasPrefix(b.url.String(), g.provider.Base+"/signin?") {
-		b.t.Fatalf("expected the sign-in page of the provider: %s\n%s", b.describe(), g.Log)
+	b.T.Helper()
+	if f, ok := b.Form(); !ok || !f.Fields.Has("username") || !strings.HasPrefix(b.URL.String(), g.provider.Base+"/signin?") {
+		b.T.Fatalf("expected the sign-in page of the provider: %s\n%s", b.Describe(), g.Log)
 	}
 }
 
 // givesPassword fills that page in.
 func (g *secondGate) givesPassword(b *browser, user string) {
-	b.t.Helper()
+	b.T.Helper()
 	g.atForm(b)
-	b.send(map[string]string{"username": user, "password": world.Passwords[user]})
+	b.Send(map[string]string{"username": user, "password": world.Passwords[user]})
 }
 
 // signedIn returns a browser in which a user has signed in.
 func (g *secondGate) signedIn(t *testing.T, user string) *browser {
 	t.Helper()
 	b := browse(g.Instance)
-	b.open(g.Base + "/login?return_to=/secure-resource")
+	b.Open(g.Base + "/login?return_to=/secure-resource")
 	g.Up.None(t)
 	g.givesPassword(b, user)
 	g.reached(t, b, "/secure-resource", user)
@@ -87,8 +87,8 @@ func (g *secondGate) signedIn(t *testing.T, user string) *browser {
 // reached fails the test unless the browser shows a page for which the upstream saw the user.
 func (g *secondGate) reached(t *testing.T, b *browser, page, user string) world.Message {
 	t.Helper()
-	if b.url.String() != g.Base+page || b.page.Status != http.StatusOK {
-		t.Fatalf("expected %s: %s\n%s", page, b.describe(), g.Log)
+	if b.URL.String() != g.Base+page || b.Page.Status != http.StatusOK {
+		t.Fatalf("expected %s: %s\n%s", page, b.Describe(), g.Log)
 	}
 	m := g.Up.One(t)
 	if got := m.Value(t, "X-Auth-User"); got != user {
@@ -113,7 +113,7 @@ func logs(g *world.Instance, parts ...string) {
 // signsIn: the provider says who it is, in the ID token and at userinfo.
 func (g *secondGate) signsIn(t *testing.T) {
 	b := browse(g.Instance)
-	b.open(g.Base + "/secure-resource?x=1")
+	b.Open(g.Base + "/secure-resource?x=1")
 	g.Up.None(t)
 	g.givesPassword(b, "alice")
 	m := g.reached(t, b, "/secure-resource?x=1", "alice")
@@ -132,12 +132,12 @@ func (g *secondGate) signsIn(t *testing.T) {
 // the access token.
 func (g *secondGate) renews(t *testing.T) {
 	b := g.signedIn(t, "bob")
-	if got := g.Status(b.c, "GET", "/admin-resource"); got != http.StatusForbidden {
+	if got := g.Status(b.Client, "GET", "/admin-resource"); got != http.StatusForbidden {
 		t.Errorf("bob is no admin, and /admin-resource is %d", got)
 	}
 	g.Up.None(t)
 	g.provider.Write("accounts.yaml", aliceThere+bobPromoted)
-	world.Until(t, "the new role", func() bool { return g.Status(b.c, "GET", "/admin-resource") == http.StatusOK })
+	world.Until(t, "the new role", func() bool { return g.Status(b.Client, "GET", "/admin-resource") == http.StatusOK })
 	if got := g.Up.One(t).Value(t, "X-Auth-Roles"); got != "user,admin" {
 		t.Errorf("the upstream gets the roles %q", got)
 	}
@@ -147,12 +147,12 @@ func (g *secondGate) renews(t *testing.T) {
 func (g *secondGate) signsOutHere(t *testing.T) {
 	b := g.signedIn(t, "alice")
 	session := sessionOf(g.Delegated, b)
-	b.open(g.Base + "/logout")
-	if b.url.String() != g.Base+"/" || b.page.Status != http.StatusOK {
-		t.Errorf("the browser does not come back: %s", b.describe())
+	b.Open(g.Base + "/logout")
+	if b.URL.String() != g.Base+"/" || b.Page.Status != http.StatusOK {
+		t.Errorf("the browser does not come back: %s", b.Describe())
 	}
 	wantOut(t, g.Delegated, session)
-	b.open(g.Base + "/secure-resource")
+	b.Open(g.Base + "/secure-resource")
 	g.atForm(b)
 	g.Up.None(t)
 }
@@ -166,7 +166,7 @@ func (g *secondGate) endsThere(t *testing.T) {
 	for try := 0; try < 5 && took >= time.Second; try++ {
 		session := sessionOf(g.Delegated, g.signedIn(t, "bob"))
 		wantIn(t, g.Delegated, session)
-		a := g.provider.Do(keeps.c, "POST", "/account/sessions/end", `{"others":true}`,
+		a := g.provider.Do(keeps.Client, "POST", "/account/sessions/end", `{"others":true}`,
 			"Content-Type", world.TypeJSON, "Origin", g.provider.Base)
 		since := time.Now()
 		world.WantStatus(t, "the end of the login at the provider", a, http.StatusOK)
@@ -188,21 +188,21 @@ func (g *secondGate) endsThere(t *testing.T) {
 // account has. The password alone does not open it.
 func (g *secondGate) provesTwoFactors(t *testing.T) {
 	b := g.signedIn(t, "alice")
-	b.open(g.Base + "/two")
+	b.Open(g.Base + "/two")
 	g.givesPassword(b, "alice")
-	if b.page.Status != http.StatusForbidden || !strings.HasPrefix(b.url.String(), g.Base+"/callback?") {
-		t.Errorf("without a second factor, expected 403: %s", b.describe())
+	if b.Page.Status != http.StatusForbidden || !strings.HasPrefix(b.URL.String(), g.Base+"/callback?") {
+		t.Errorf("without a second factor, expected 403: %s", b.Describe())
 	}
 	g.Up.None(t)
 
 	secret := g.provider.AddTOTP("alice")
-	b.open(g.Base + "/two")
+	b.Open(g.Base + "/two")
 	g.givesPassword(b, "alice")
-	if f, ok := b.form(); !ok || !f.fields.Has("code") {
-		t.Fatalf("the provider asks for no code: %s", b.describe())
+	if f, ok := b.Form(); !ok || !f.Fields.Has("code") {
+		t.Fatalf("the provider asks for no code: %s", b.Describe())
 	}
 	g.Up.None(t)
-	b.send(map[string]string{"code": world.Must(authenticator.Code(secret, time.Now().Add(30*time.Second)))(t)}) // the first is used
+	b.Send(map[string]string{"code": world.Must(authenticator.Code(secret, time.Now().Add(30*time.Second)))(t)}) // the first is used
 	g.reached(t, b, "/two", "alice")
 	if amr := g.proof(t, b).AMR; !strings.Contains(strings.Join(amr, " "), "mfa") {
 		t.Errorf("the login has the methods %q", amr)
@@ -214,15 +214,15 @@ func (g *secondGate) provesTwoFactors(t *testing.T) {
 func (g *secondGate) provesFreshness(t *testing.T) {
 	b := g.signedIn(t, "bob")
 	before := g.proof(t, b).AuthTime
-	world.Until(t, "an old sign-in", func() bool { return g.Status(b.c, "GET", "/fresh") == http.StatusUnauthorized })
+	world.Until(t, "an old sign-in", func() bool { return g.Status(b.Client, "GET", "/fresh") == http.StatusUnauthorized })
 	g.Up.All()
-	b.stopAt = g.provider.Base
-	b.open(g.Base + "/fresh")
-	b.stopAt = ""
-	if asked := world.QueryOf(b.next); asked.Get("prompt") != "login" || asked.Get("max_age") != "10" {
+	b.StopAt = g.provider.Base
+	b.Open(g.Base + "/fresh")
+	b.StopAt = ""
+	if asked := world.QueryOf(b.Next); asked.Get("prompt") != "login" || asked.Get("max_age") != "10" {
 		t.Errorf("the gateway asks the provider for %v", asked)
 	}
-	b.open(b.next)
+	b.Open(b.Next)
 	g.givesPassword(b, "bob")
 	g.reached(t, b, "/fresh", "bob")
 	if after := g.proof(t, b).AuthTime; after <= before {
@@ -248,6 +248,6 @@ func (g *secondGate) proof(t *testing.T, b *browser) (known struct {
 },
 ) {
 	t.Helper()
-	world.NoError(t, json.Unmarshal([]byte(g.Do(b.c, "GET", "/me", "").Body), &known))
+	world.NoError(t, json.Unmarshal([]byte(g.Do(b.Client, "GET", "/me", "").Body), &known))
 	return known
 }

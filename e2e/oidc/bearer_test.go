@@ -119,12 +119,12 @@ func accessTokenOf(p *world.Provider, b *browser, user, resource string) string 
 			AuthStyle: oauth2.AuthStyleInParams},
 	}
 	verifier, indicator := oauth2.GenerateVerifier(), oauth2.SetAuthURLParam("resource", resource)
-	b.stopAt = redirect
-	b.open(application.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), indicator))
+	b.StopAt = redirect
+	b.Open(application.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), indicator))
 	b.consent(p, user)
-	back, err := url.Parse(b.next)
+	back, err := url.Parse(b.Next)
 	if err != nil || back.Query().Get("code") == "" {
-		p.T.Fatalf("no code: %s", b.describe())
+		p.T.Fatalf("no code: %s", b.Describe())
 	}
 	token, err := application.Exchange(p.T.Context(), back.Query().Get("code"), oauth2.VerifierOption(verifier), indicator)
 	if err != nil {

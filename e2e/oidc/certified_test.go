@@ -43,9 +43,9 @@ func signedIn(d *world.Delegated, user string) *browser {
 // sessionOf is the cookie of the browser's session.
 func sessionOf(d *world.Delegated, b *browser) string {
 	d.T.Helper()
-	value := b.cookie(d.Base, "session")
+	value := b.Cookie(d.Base, "session")
 	if value == "" {
-		d.T.Fatalf("there is no session: %s\n%s", b.describe(), d.Log)
+		d.T.Fatalf("there is no session: %s\n%s", b.Describe(), d.Log)
 	}
 	return "session=" + value
 }

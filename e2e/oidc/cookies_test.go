@@ -57,14 +57,14 @@ func applicationSession(t *testing.T, c *world.Certified) {
 		{"/secure-resource", "1"}, {"/secure-resource", "2"}, {"/admin-resource", "3"}, {"/secure-resource?forget", "4"},
 		{"/secure-resource", "1"},
 	} {
-		if a := d.Do(b.c, "GET", visit.path, ""); a.Status != http.StatusOK || a.Body != visit.want {
+		if a := d.Do(b.Client, "GET", visit.path, ""); a.Status != http.StatusOK || a.Body != visit.want {
 			t.Fatalf("%s is %d %q, want visit %s", visit.path, a.Status, a.Body, visit.want)
 		}
 		if got := sessionOf(d, b); got != login {
 			t.Fatalf("after %s the browser has the session %q, it was %q", visit.path, got, login)
 		}
 	}
-	if got := b.cookie(d.Base, "authgate_app_session"); got != "1" {
+	if got := b.Cookie(d.Base, "authgate_app_session"); got != "1" {
 		t.Errorf("the application's cookie is %q in the browser", got)
 	}
 	want := []string{"", "session=1", "session=2", "session=3", ""}

@@ -88,18 +88,18 @@ func keycloakStepUp(t *testing.T, a *atKeycloak) {
 			a.stepsUp(t, b, "/two", map[string]string{"acr_values": values})
 		}
 		session := sessionOf(a.Delegated, bob)
-		if !strings.HasPrefix(bob.url.String(), a.Base+"/callback") || bob.page.Status != http.StatusForbidden {
-			t.Errorf("by %s without a second factor, expected 403: %s", provider, bob.describe())
+		if !strings.HasPrefix(bob.URL.String(), a.Base+"/callback") || bob.Page.Status != http.StatusForbidden {
+			t.Errorf("by %s without a second factor, expected 403: %s", provider, bob.Describe())
 		}
 		a.Up.None(t)
 		wantIn(t, a.Delegated, session)
 
-		carol.send(map[string]string{"otp": "123"})
-		if f, _ := carol.form(); !f.fields.Has("otp") {
-			t.Fatalf("Keycloak asks for no code again: %s", carol.describe())
+		carol.Send(map[string]string{"otp": "123"})
+		if f, _ := carol.Form(); !f.Fields.Has("otp") {
+			t.Fatalf("Keycloak asks for no code again: %s", carol.Describe())
 		}
 		a.Up.None(t)
-		carol.send(code())
+		carol.Send(code())
 		a.reached(t, carol, "/two", "carol")
 		if amr := a.proof(t, carol).AMR; !slices.Contains(amr, "mfa") {
 			t.Errorf("by %s the login has the methods %q", provider, amr)
@@ -107,14 +107,14 @@ func keycloakStepUp(t *testing.T, a *atKeycloak) {
 	}
 
 	once := browse(a.Delegated.Instance)
-	once.open(a.Base + "/login?provider=levels&return_to=/two")
-	once.send(map[string]string{"username": "carol", "password": keycloakSecret})
-	once.send(code())
+	once.Open(a.Base + "/login?provider=levels&return_to=/two")
+	once.Send(map[string]string{"username": "carol", "password": keycloakSecret})
+	once.Send(code())
 	a.reached(t, once, "/two", "carol")
 
 	b := a.signedIn(t, "levels", "carol")
 	before := a.proof(t, b).AuthTime
-	world.Until(t, "an old sign-in", func() bool { return a.Status(b.c, "GET", "/fresh") == http.StatusUnauthorized })
+	world.Until(t, "an old sign-in", func() bool { return a.Status(b.Client, "GET", "/fresh") == http.StatusUnauthorized })
 	a.Up.All()
 	a.stepsUp(t, b, "/fresh", map[string]string{"max_age": "20"})
 	a.reached(t, b, "/fresh", "carol")
@@ -126,31 +126,31 @@ func keycloakStepUp(t *testing.T, a *atKeycloak) {
 // stepsUp opens a page that leads to Keycloak, with parameters, and gives the password there.
 func (a *atKeycloak) stepsUp(t *testing.T, b *browser, page string, asks map[string]string) {
 	t.Helper()
-	b.stopAt = a.k.base
-	b.open(a.Base + page)
-	b.stopAt = ""
-	if b.next == "" {
-		t.Fatalf("%s leads to no step-up: %s", page, b.describe())
+	b.StopAt = a.k.base
+	b.Open(a.Base + page)
+	b.StopAt = ""
+	if b.Next == "" {
+		t.Fatalf("%s leads to no step-up: %s", page, b.Describe())
 	}
-	asked := world.QueryOf(b.next)
+	asked := world.QueryOf(b.Next)
 	for name, want := range map[string]string{"prompt": "login", "acr_values": asks["acr_values"], "max_age": asks["max_age"]} {
 		if got := asked.Get(name); got != want {
 			t.Errorf("for %s the gateway asks for %s=%q, expected %q", page, name, got, want)
 		}
 	}
-	b.open(b.next)
-	if f, ok := b.form(); !ok || !f.fields.Has("password") {
-		t.Fatalf("Keycloak asks for no password: %s\n%s", b.describe(), a.Log)
+	b.Open(b.Next)
+	if f, ok := b.Form(); !ok || !f.Fields.Has("password") {
+		t.Fatalf("Keycloak asks for no password: %s\n%s", b.Describe(), a.Log)
 	}
 	a.Up.None(t)
-	b.send(map[string]string{"password": keycloakSecret})
+	b.Send(map[string]string{"password": keycloakSecret})
 }
 
 // reached fails the test unless the browser shows a page for which the upstream saw the user.
 func (a *atKeycloak) reached(t *testing.T, b *browser, page, user string) {
 	t.Helper()
-	if b.url.String() != a.Base+page || b.page.Status != http.StatusOK {
-		t.Fatalf("the browser does not come back to %s: %s\n%s", page, b.describe(), a.Log)
+	if b.URL.String() != a.Base+page || b.Page.Status != http.StatusOK {
+		t.Fatalf("the browser does not come back to %s: %s\n%s", page, b.Describe(), a.Log)
 	}
 	if got := a.Up.One(t).Value(t, "X-Auth-User"); got != user {
 		t.Errorf("at %s the upstream gets the user %q", page, got)
@@ -164,6 +164,6 @@ func (a *atKeycloak) proof(t *testing.T, b *browser) (known struct {
 },
 ) {
 	t.Helper()
-	world.NoError(t, json.Unmarshal([]byte(a.Do(b.c, "GET", "/me", "").Body), &known))
+	world.NoError(t, json.Unmarshal([]byte(a.Do(b.Client, "GET", "/me", "").Body), &known))
 	return known
 }

@@ -20,9 +20,9 @@ import (
 // A wrong password gives no session, the right one the user's identity.
 func keycloakCodeFlow(t *testing.T, a *atKeycloak) {
 	b := browse(a.Delegated.Instance)
-	b.stopAt = a.k.base
-	b.open(a.Base + "/login?provider=keycloak")
-	asked := world.QueryOf(b.next)
+	b.StopAt = a.k.base
+	b.Open(a.Base + "/login?provider=keycloak")
+	asked := world.QueryOf(b.Next)
 	if asked.Get("response_type") != "code" || asked.Get("code_challenge_method") != "S256" ||
 		len(asked.Get("code_challenge")) != 43 {
 		t.Errorf("the gateway asks for %v", asked)
@@ -30,21 +30,21 @@ func keycloakCodeFlow(t *testing.T, a *atKeycloak) {
 	asked.Del("code_challenge")
 	asked.Del("code_challenge_method")
 	plain := browse(a.Delegated.Instance)
-	plain.open(b.next[:strings.IndexByte(b.next, '?')+1] + asked.Encode())
-	if got := plain.url.Query().Get("error"); got != "invalid_request" {
-		t.Errorf("without PKCE, expected invalid_request: %s", plain.describe())
+	plain.Open(b.Next[:strings.IndexByte(b.Next, '?')+1] + asked.Encode())
+	if got := plain.URL.Query().Get("error"); got != "invalid_request" {
+		t.Errorf("without PKCE, expected invalid_request: %s", plain.Describe())
 	}
 
 	for _, provider := range []string{"keycloak", "public"} {
 		b := browse(a.Delegated.Instance)
 		a.opens(t, b, provider)
-		b.send(map[string]string{"username": "alice", "password": "a guess"})
-		if f, _ := b.form(); !f.fields.Has("password") || b.cookie(a.Base, "session") != "" {
-			t.Errorf("a wrong password is accepted: %s", b.describe())
+		b.Send(map[string]string{"username": "alice", "password": "a guess"})
+		if f, _ := b.Form(); !f.Fields.Has("password") || b.Cookie(a.Base, "session") != "" {
+			t.Errorf("a wrong password is accepted: %s", b.Describe())
 		}
-		b.send(map[string]string{"username": "alice", "password": keycloakSecret})
-		if b.url.String() != a.Base+"/secure-resource" {
-			t.Fatalf("Keycloak does not send the browser back: %s", b.describe())
+		b.Send(map[string]string{"username": "alice", "password": keycloakSecret})
+		if b.URL.String() != a.Base+"/secure-resource" {
+			t.Fatalf("Keycloak does not send the browser back: %s", b.Describe())
 		}
 		a.Up.All()
 		for b, want := range map[*browser]struct {
@@ -76,10 +76,10 @@ func keycloakRoles(t *testing.T, a *atKeycloak) {
 	}
 	b := browse(a.Delegated.Instance)
 	a.opens(t, b, "light")
-	b.send(map[string]string{"username": "alice", "password": keycloakSecret})
+	b.Send(map[string]string{"username": "alice", "password": keycloakSecret})
 	const why = "Lightweight access token not allowed for userinfo endpoint"
-	if b.page.Status != http.StatusBadGateway || b.cookie(a.Base, "session") != "" {
-		t.Errorf("with a lightweight access token, expected 502: %s\n%s", b.describe(), a.Log)
+	if b.Page.Status != http.StatusBadGateway || b.Cookie(a.Base, "session") != "" {
+		t.Errorf("with a lightweight access token, expected 502: %s\n%s", b.Describe(), a.Log)
 	}
 	world.Until(t, "the reason in the log", func() bool { return strings.Contains(a.Log.String(), why) })
 }
@@ -91,7 +91,7 @@ func keycloakRefresh(t *testing.T, a *atKeycloak) {
 	admin := func(want int) {
 		t.Helper()
 		world.Until(t, "another answer for administrators",
-			func() bool { return a.Status(b.c, "GET", "/admin-resource") == want })
+			func() bool { return a.Status(b.Client, "GET", "/admin-resource") == want })
 	}
 	admin(http.StatusOK)
 	a.k.role("DELETE", "alice", "admin")
@@ -124,9 +124,9 @@ func keycloakDisabled(t *testing.T, a *atKeycloak) {
 		func() bool { return strings.Contains(a.Log.String(), `"login_ended_by_provider"`) })
 	b := browse(a.Delegated.Instance)
 	a.opens(t, b, "brief")
-	b.send(map[string]string{"username": "bob", "password": keycloakSecret})
-	if !strings.HasPrefix(b.url.String(), a.k.base) || b.cookie(a.Base, "session") != "" {
-		t.Errorf("a disabled user signs in: %s", b.describe())
+	b.Send(map[string]string{"username": "bob", "password": keycloakSecret})
+	if !strings.HasPrefix(b.URL.String(), a.k.base) || b.Cookie(a.Base, "session") != "" {
+		t.Errorf("a disabled user signs in: %s", b.Describe())
 	}
 	wantIn(t, a.Delegated, alice)
 	enable(true)
@@ -144,14 +144,14 @@ func keycloakLogout(t *testing.T, a *atKeycloak) {
 			t.Fatalf("alice has %d sessions at Keycloak", got)
 		}
 		again := browse(a.Delegated.Instance)
-		again.c.Jar = b.c.Jar
-		again.open(a.Base + "/login?provider=" + provider + "&return_to=/secure-resource")
-		if again.url.String() != a.Base+"/secure-resource" {
-			t.Fatalf("while the session at Keycloak lives, nothing is asked: %s", again.describe())
+		again.Client.Jar = b.Client.Jar
+		again.Open(a.Base + "/login?provider=" + provider + "&return_to=/secure-resource")
+		if again.URL.String() != a.Base+"/secure-resource" {
+			t.Fatalf("while the session at Keycloak lives, nothing is asked: %s", again.Describe())
 		}
 		wantOut(t, a.Delegated, session) // the browser has a new one
 		session = sessionOf(a.Delegated, again)
-		again.open(a.Base + "/logout")
+		again.Open(a.Base + "/logout")
 		wantOut(t, a.Delegated, session)
 		if got := a.k.sessions("alice"); got != 0 {
 			t.Errorf("after the logout alice has %d sessions at Keycloak\n%s", got, a.Log)
@@ -165,10 +165,10 @@ func keycloakLogout(t *testing.T, a *atKeycloak) {
 func keycloakLogoutRedirects(t *testing.T, a *atKeycloak) {
 	b := a.signedIn(t, "redirect", "alice")
 	session := sessionOf(a.Delegated, b)
-	b.open(a.Base + "/logout")
+	b.Open(a.Base + "/logout")
 	wantOut(t, a.Delegated, session)
-	if b.url.String() != a.Base+"/" {
-		t.Errorf("Keycloak does not send the browser back: %s", b.describe())
+	if b.URL.String() != a.Base+"/" {
+		t.Errorf("Keycloak does not send the browser back: %s", b.Describe())
 	}
 	if got := a.k.sessions("alice"); got != 0 {
 		t.Errorf("after the logout alice has %d sessions at Keycloak", got)
@@ -182,8 +182,8 @@ func keycloakBackChannel(t *testing.T, a *atKeycloak) {
 	b := a.signedIn(t, "keycloak", "alice")
 	first, second, bob := sessionOf(a.Delegated, b), sessionOf(a.Delegated,
 		a.signedIn(t, "public", "alice")), sessionOf(a.Delegated, a.signedIn(t, "keycloak", "bob"))
-	b.open(a.k.base + "/realms/main/protocol/openid-connect/logout")
-	b.send(nil)
+	b.Open(a.k.base + "/realms/main/protocol/openid-connect/logout")
+	b.Send(nil)
 	wantOut(t, a.Delegated, first)
 	wantIn(t, a.Delegated, second)
 	a.k.admin("POST", a.k.user("alice")+"/logout", nil, nil)
@@ -215,9 +215,9 @@ func keycloakKeys(t *testing.T, a *atKeycloak) {
 			t.Errorf("Keycloak signs with the key %s, expected %s", got, after)
 		}
 		a.k.role("DELETE", "alice", "admin")
-		world.Until(t, "a refresh", func() bool { return a.Status(b.c, "GET", "/admin-resource") == http.StatusForbidden })
+		world.Until(t, "a refresh", func() bool { return a.Status(b.Client, "GET", "/admin-resource") == http.StatusForbidden })
 		a.k.role("POST", "alice", "admin")
-		world.Until(t, "a refresh", func() bool { return a.Status(b.c, "GET", "/admin-resource") == http.StatusOK })
+		world.Until(t, "a refresh", func() bool { return a.Status(b.Client, "GET", "/admin-resource") == http.StatusOK })
 		wantIn(t, a.Delegated, session)
 	}
 }
@@ -227,13 +227,13 @@ func keycloakKeys(t *testing.T, a *atKeycloak) {
 func (a *atKeycloak) signingKey(t *testing.T) string {
 	t.Helper()
 	b := a.signedIn(t, "redirect", "bob")
-	b.stopAt = a.k.base
-	b.open(a.Base + "/logout")
-	head, _, _ := strings.Cut(world.QueryOf(b.next).Get("id_token_hint"), ".")
+	b.StopAt = a.k.base
+	b.Open(a.Base + "/logout")
+	head, _, _ := strings.Cut(world.QueryOf(b.Next).Get("id_token_hint"), ".")
 	var header struct{ Kid string }
 	if err := json.Unmarshal(world.Must(base64.RawURLEncoding.DecodeString(head))(t), &header); err != nil ||
 		header.Kid == "" {
-		t.Fatalf("the ID token names no key: %s, %v", b.next, err)
+		t.Fatalf("the ID token names no key: %s, %v", b.Next, err)
 	}
 	return header.Kid
 }
@@ -288,23 +288,23 @@ func keycloakDown(t *testing.T, a *atKeycloak) {
 	b, visitor := a.signedIn(t, "brief", "alice"), browse(a.Delegated.Instance)
 	session := sessionOf(a.Delegated, b)
 	a.opens(t, visitor, "keycloak")
-	visitor.stopAt = a.Base + "/callback"
-	visitor.send(map[string]string{"username": "bob", "password": keycloakSecret})
-	visitor.stopAt = ""
+	visitor.StopAt = a.Base + "/callback"
+	visitor.Send(map[string]string{"username": "bob", "password": keycloakSecret})
+	visitor.StopAt = ""
 	a.k.role("DELETE", "alice", "admin")
 	a.k.stop()
 	world.Until(t, "a refresh that fails", func() bool {
 		wantIn(t, a.Delegated, session)
 		return strings.Contains(a.Log.String(), "connection refused")
 	})
-	visitor.open(visitor.next)
-	if visitor.page.Status != http.StatusBadGateway ||
-		!strings.HasPrefix(visitor.page.Header.Get("Content-Type"), "text/html") || visitor.cookie(a.Base, "session") != "" {
-		t.Errorf("with Keycloak down, expected a page with 502 and no session: %s", visitor.describe())
+	visitor.Open(visitor.Next)
+	if visitor.Page.Status != http.StatusBadGateway ||
+		!strings.HasPrefix(visitor.Page.Header.Get("Content-Type"), "text/html") || visitor.Cookie(a.Base, "session") != "" {
+		t.Errorf("with Keycloak down, expected a page with 502 and no session: %s", visitor.Describe())
 	}
 	a.k.run()
 	world.Until(t, "a refresh at Keycloak, which is back", func() bool {
-		return a.Status(b.c, "GET", "/admin-resource") == http.StatusForbidden
+		return a.Status(b.Client, "GET", "/admin-resource") == http.StatusForbidden
 	})
 	wantIn(t, a.Delegated, session)
 	wantIn(t, a.Delegated, sessionOf(a.Delegated, a.signedIn(t, "keycloak", "bob")))

@@ -287,9 +287,9 @@ type atKeycloak struct {
 // opens opens a page of the gateway that leads to Keycloak's form.
 func (a *atKeycloak) opens(t *testing.T, b *browser, provider string) {
 	t.Helper()
-	b.open(a.Base + "/login?provider=" + provider + "&return_to=/secure-resource")
-	if f, ok := b.form(); !ok || !f.fields.Has("password") || !strings.HasPrefix(b.url.String(), a.k.base) {
-		t.Fatalf("Keycloak asks for no password: %s\n%s", b.describe(), a.Log)
+	b.Open(a.Base + "/login?provider=" + provider + "&return_to=/secure-resource")
+	if f, ok := b.Form(); !ok || !f.Fields.Has("password") || !strings.HasPrefix(b.URL.String(), a.k.base) {
+		t.Fatalf("Keycloak asks for no password: %s\n%s", b.Describe(), a.Log)
 	}
 }
 
@@ -298,9 +298,9 @@ func (a *atKeycloak) signedIn(t *testing.T, provider, user string) *browser {
 	t.Helper()
 	b := browse(a.Delegated.Instance)
 	a.opens(t, b, provider)
-	b.send(map[string]string{"username": user, "password": keycloakSecret})
-	if b.url.String() != a.Base+"/secure-resource" {
-		t.Fatalf("Keycloak does not send %s back: %s\n%s", user, b.describe(), a.Log)
+	b.Send(map[string]string{"username": user, "password": keycloakSecret})
+	if b.URL.String() != a.Base+"/secure-resource" {
+		t.Fatalf("Keycloak does not send %s back: %s\n%s", user, b.Describe(), a.Log)
 	}
 	a.Up.All()
 	return b
@@ -310,7 +310,7 @@ func (a *atKeycloak) signedIn(t *testing.T, provider, user string) *browser {
 func (a *atKeycloak) roles(t *testing.T, b *browser) []string {
 	t.Helper()
 	a.Up.All()
-	a.Status(b.c, "GET", "/secure-resource")
+	a.Status(b.Client, "GET", "/secure-resource")
 	roles := strings.Split(a.Up.One(t).Value(t, "X-Auth-Roles"), ",")
 	slices.Sort(roles)
 	return roles

@@ -64,11 +64,11 @@ func delegatedLogin(t *testing.T, c *world.Certified) {
 // what /admin-resource answers.
 func identifies(t *testing.T, d *world.Delegated, b *browser, admin int, want map[string]string) {
 	t.Helper()
-	if got := d.Status(b.c, "GET", "/secure-resource"); got != http.StatusOK {
-		t.Fatalf("/secure-resource is %d; the browser shows %s\n%s", got, b.describe(), d.Log)
+	if got := d.Status(b.Client, "GET", "/secure-resource"); got != http.StatusOK {
+		t.Fatalf("/secure-resource is %d; the browser shows %s\n%s", got, b.Describe(), d.Log)
 	}
 	wantHeaders(t, d.Up.One(t), want)
-	if got := d.Status(b.c, "GET", "/admin-resource"); got != admin ||
+	if got := d.Status(b.Client, "GET", "/admin-resource"); got != admin ||
 		len(d.Up.All()) != map[int]int{http.StatusOK: 1}[got] {
 		t.Errorf("/admin-resource is %d for %s", got, want["X-Auth-Subject"])
 	}
@@ -92,14 +92,14 @@ func delegatedPages(t *testing.T, c *world.Certified) {
 	d := c.Start(t, world.ProviderOptions{}, world.ProviderClient{}, "")
 	const page = "/secure-resource?x=1&y=a%20b"
 	b := browse(d.Instance)
-	b.open(d.Base + page)
+	b.Open(d.Base + page)
 	d.Up.None(t)
-	b.stopAt = d.Base + "/callback?"
+	b.StopAt = d.Base + "/callback?"
 	b.consent(d.Provider, "alice")
-	if b.next == "" || d.Provider.Asked("POST /token") != 0 {
-		t.Fatalf("the provider does not send the browser back: %s", b.describe())
+	if b.Next == "" || d.Provider.Asked("POST /token") != 0 {
+		t.Fatalf("the provider does not send the browser back: %s", b.Describe())
 	}
-	a := d.Do(b.c, "GET", strings.TrimPrefix(b.next, d.Base), "")
+	a := d.Do(b.Client, "GET", strings.TrimPrefix(b.Next, d.Base), "")
 	if a.Status != http.StatusFound || a.Header.Get("Location") != page || a.Header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("the callback answers %d to %q, Cache-Control %q: %s", a.Status, a.Header.Get("Location"),
 			a.Header.Get("Cache-Control"), a.Body)
@@ -115,7 +115,7 @@ func delegatedPages(t *testing.T, c *world.Certified) {
 	if diff := cmp.Diff(want, session); diff != "" {
 		t.Errorf("the cookie (-want +got):\n%s", diff)
 	}
-	me := d.Do(b.c, "GET", "/me", "").Body
+	me := d.Do(b.Client, "GET", "/me", "").Body
 	for _, part := range []string{`"username":"alice.example"`, `"roles":["user","admin"]`, `"mechanism":"oidc"`,
 		`"provider":"certified"`} {
 		if !strings.Contains(me, part) {
@@ -126,8 +126,8 @@ func delegatedPages(t *testing.T, c *world.Certified) {
 
 	for page, refuse := range map[string]func(*browser){
 		d.Base + "/callback?": func(b *browser) { // the person gives up
-			b.open(d.Base + "/login")
-			b.open(b.links()[0])
+			b.Open(d.Base + "/login")
+			b.Open(b.Links()[0])
 		},
 		d.Provider.Issuer + "/": func(b *browser) {
 			b.signIn(d.Base+"/login", d.Provider,
@@ -136,11 +136,11 @@ func delegatedPages(t *testing.T, c *world.Certified) {
 	} {
 		b := browse(d.Instance)
 		refuse(b)
-		if !strings.HasPrefix(b.url.String(), page) || b.url.Path == "/callback" && b.page.Status != http.StatusUnauthorized {
-			t.Errorf("expected a page of %s that refuses: %s", page, b.describe())
+		if !strings.HasPrefix(b.URL.String(), page) || b.URL.Path == "/callback" && b.Page.Status != http.StatusUnauthorized {
+			t.Errorf("expected a page of %s that refuses: %s", page, b.Describe())
 		}
-		if got := d.Status(b.c, "GET", "/secure-resource"); got != http.StatusUnauthorized ||
-			b.cookie(d.Base, "session") != "" {
+		if got := d.Status(b.Client, "GET", "/secure-resource"); got != http.StatusUnauthorized ||
+			b.Cookie(d.Base, "session") != "" {
 			t.Errorf("/secure-resource is %d after a refusal", got)
 		}
 		d.Up.None(t)
@@ -154,18 +154,18 @@ func ownPrefix(t *testing.T, c *world.Certified) {
 		"endpoints: {prefix: /auth/}\n"+strings.Replace(world.DelegatedRoutes, "routes:\n",
 			"routes:\n  - {match: /, upstream: app, auth: [none]}\n", 1))
 	b := browse(d.Instance)
-	b.open(d.Base + "/login")
-	b.open(d.Base + "/callback?code=x&state=y")
+	b.Open(d.Base + "/login")
+	b.Open(d.Base + "/callback?code=x&state=y")
 	if got := d.Up.All(); len(got) != 2 {
-		t.Errorf("%d of two requests reached the application: %s", len(got), b.describe())
+		t.Errorf("%d of two requests reached the application: %s", len(got), b.Describe())
 	}
-	b.stopAt = d.Base + "/auth/auth/callback?"
+	b.StopAt = d.Base + "/auth/auth/callback?"
 	b.signIn(d.Base+"/auth/login", d.Provider, "alice")
-	if b.next == "" {
-		t.Fatalf("the provider does not send the browser to %s: %s", b.stopAt, b.describe())
+	if b.Next == "" {
+		t.Fatalf("the provider does not send the browser to %s: %s", b.StopAt, b.Describe())
 	}
-	b.stopAt = ""
-	b.open(b.next)
+	b.StopAt = ""
+	b.Open(b.Next)
 	d.Up.All()
 	wantIn(t, d, sessionOf(d, b))
 }
@@ -232,34 +232,34 @@ func providerDownAtStart(t *testing.T, c *world.Certified) {
 	wantPage := func(status int) {
 		t.Helper()
 		world.Until(t, "another answer of /login", func() bool {
-			b.open(d.Base + "/login")
-			return b.page.Status == status
+			b.Open(d.Base + "/login")
+			return b.Page.Status == status
 		})
-		if !strings.HasPrefix(b.page.Header.Get("Content-Type"), "text/html") || b.cookie(d.Base, "session") != "" {
-			t.Errorf("no page, or a session: %s", b.describe())
+		if !strings.HasPrefix(b.Page.Header.Get("Content-Type"), "text/html") || b.Cookie(d.Base, "session") != "" {
+			t.Errorf("no page, or a session: %s", b.Describe())
 		}
 	}
-	b.open(d.Base + "/login")
-	if b.page.Status != http.StatusBadGateway {
-		t.Errorf("with the provider down, expected 502: %s", b.describe())
+	b.Open(d.Base + "/login")
+	if b.Page.Status != http.StatusBadGateway {
+		t.Errorf("with the provider down, expected 502: %s", b.Describe())
 	}
 	d.Provider.Do("hold", true)
 	d.Provider.Do("up", nil)
 	wantPage(http.StatusGatewayTimeout)
 	d.Provider.Do("hold", false)
 	wantPage(http.StatusOK) // of the provider
-	b.stopAt = d.Base + "/callback?"
+	b.StopAt = d.Base + "/callback?"
 	b.consent(d.Provider, "alice")
 	d.Provider.Do("down", nil)
-	b.stopAt = ""
-	b.open(b.next)
-	if b.page.Status != http.StatusBadGateway || b.cookie(d.Base, "session") != "" {
-		t.Errorf("with the provider down again, expected 502: %s", b.describe())
+	b.StopAt = ""
+	b.Open(b.Next)
+	if b.Page.Status != http.StatusBadGateway || b.Cookie(d.Base, "session") != "" {
+		t.Errorf("with the provider down again, expected 502: %s", b.Describe())
 	}
 	d.Provider.Do("up", nil)
 	world.Until(t, "a provider that answers within its timeout", func() bool {
 		b = signedIn(d, "alice")
-		return b.cookie(d.Base, "session") != ""
+		return b.Cookie(d.Base, "session") != ""
 	})
 	wantIn(t, d, sessionOf(d, b))
 	wantIn(t, d, local.Session)

@@ -23,7 +23,7 @@ func logoutHere(t *testing.T, c *world.Certified) {
 		t.Helper()
 		session, answered := sessionOf(d, b), make(chan world.Answer, 1)
 		go func() {
-			a, err := d.Try(b.c, method, "/logout", "")
+			a, err := d.Try(b.Client, method, "/logout", "")
 			if err != nil {
 				t.Error(err)
 			}
@@ -62,16 +62,16 @@ func logoutRedirects(t *testing.T, c *world.Certified) {
 	d := c.Start(t, world.ProviderOptions{}, world.ProviderClient{More: ", logout: redirect"}, "")
 	b := signedIn(d, "alice")
 	alice := sessionOf(d, b)
-	b.open(d.Base + "/logout")
+	b.Open(d.Base + "/logout")
 	wantOut(t, d, alice)
-	asksToSignOut(t, d, b.url.String())
-	b.send(map[string]string{"logout": "yes"})
-	if b.url.String() != d.Base+"/" {
-		t.Errorf("the browser does not come back: %s", b.describe())
+	asksToSignOut(t, d, b.URL.String())
+	b.Send(map[string]string{"logout": "yes"})
+	if b.URL.String() != d.Base+"/" {
+		t.Errorf("the browser does not come back: %s", b.Describe())
 	}
-	b.open(d.Base + "/login")
-	if f, _ := b.form(); !f.fields.Has("login") {
-		t.Errorf("the person is still signed in at the provider: %s", b.describe())
+	b.Open(d.Base + "/login")
+	if f, _ := b.Form(); !f.Fields.Has("login") {
+		t.Errorf("the person is still signed in at the provider: %s", b.Describe())
 	}
 
 	b.consent(d.Provider, "alice")
@@ -79,7 +79,7 @@ func logoutRedirects(t *testing.T, c *world.Certified) {
 	var said struct {
 		ContinueAt string `json:"continue_at"`
 	}
-	a := d.Do(b.c, "POST", "/logout", "", "Accept", world.TypeJSON)
+	a := d.Do(b.Client, "POST", "/logout", "", "Accept", world.TypeJSON)
 	if err := json.Unmarshal([]byte(a.Body), &said); err != nil || a.Status != http.StatusOK {
 		t.Errorf("POST /logout: %d, %v", a.Status, err)
 	}
@@ -140,11 +140,11 @@ func logoutAtProvider(t *testing.T, c *world.Certified) {
 func logoutToken(t *testing.T, d *world.Delegated, b *browser) string {
 	t.Helper()
 	before := len(d.Provider.State().LogoutTokens)
-	b.open(d.Provider.Issuer + "/session/end")
-	b.send(map[string]string{"logout": "yes"})
+	b.Open(d.Provider.Issuer + "/session/end")
+	b.Send(map[string]string{"logout": "yes"})
 	after := d.Provider.State().LogoutTokens
 	if len(after) != before+1 {
-		t.Fatalf("the provider sent %d logout tokens: %s", len(after)-before, b.describe())
+		t.Fatalf("the provider sent %d logout tokens: %s", len(after)-before, b.Describe())
 	}
 	return after[before]
 }

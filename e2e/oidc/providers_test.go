@@ -28,12 +28,12 @@ func builtProvider(t *testing.T, name string) string {
 func signInWith(t *testing.T, d *world.Delegated, provider string, fields map[string]string) *browser {
 	t.Helper()
 	b := browse(d.Instance)
-	b.open(d.Base + "/login?provider=" + provider + "&return_to=/secure-resource")
+	b.Open(d.Base + "/login?provider=" + provider + "&return_to=/secure-resource")
 	if fields != nil {
-		b.send(fields)
+		b.Send(fields)
 	}
-	if b.url.String() != d.Base+"/secure-resource" || b.page.Status != http.StatusOK {
-		t.Fatalf("%s does not send the browser back: %s\n%s", provider, b.describe(), d.Log)
+	if b.URL.String() != d.Base+"/secure-resource" || b.Page.Status != http.StatusOK {
+		t.Fatalf("%s does not send the browser back: %s\n%s", provider, b.Describe(), d.Log)
 	}
 	d.Up.All()
 	return b
@@ -124,7 +124,7 @@ func TestDex(t *testing.T) {
 		"logout": func(t *testing.T) {
 			b := local()
 			session := sessionOf(d, b)
-			b.open(d.Base + "/logout")
+			b.Open(d.Base + "/logout")
 			wantOut(t, d, session)
 		},
 	} {
@@ -176,7 +176,7 @@ func TestZitadel(t *testing.T) {
 			for _, provider := range []string{"web", "native"} {
 				b := signInWith(t, d, provider, user)
 				session := sessionOf(d, b)
-				b.open(d.Base + "/logout")
+				b.Open(d.Base + "/logout")
 				wantOut(t, d, session)
 				count := `authgate_provider_duration_seconds_count{operation="logout",provider="` + provider + `",result="success"}`
 				world.Until(t, "a logout at the provider", func() bool { return d.Scrape(t)[count] == 1 })
@@ -185,11 +185,11 @@ func TestZitadel(t *testing.T) {
 		"logout redirects": func(t *testing.T) {
 			b := signInWith(t, d, "redirect", user)
 			session := sessionOf(d, b)
-			b.stopAt = issuer
-			b.open(d.Base + "/logout")
+			b.StopAt = issuer
+			b.Open(d.Base + "/logout")
 			wantOut(t, d, session)
-			if !strings.HasPrefix(b.next, issuer+"end_session?") || world.QueryOf(b.next).Get("id_token_hint") == "" {
-				t.Errorf("the browser is not sent to the provider: %s", b.describe())
+			if !strings.HasPrefix(b.Next, issuer+"end_session?") || world.QueryOf(b.Next).Get("id_token_hint") == "" {
+				t.Errorf("the browser is not sent to the provider: %s", b.Describe())
 			}
 		},
 	} {

@@ -6,6 +6,7 @@
 //
 //	instance.go     Instance: one gateway with its configuration, log and clients; start it here
 //	people.go       accounts, logins, and clients without cookies
+//	browser.go      Browser: cookies, redirects and forms, without scripts
 //	recorder.go     Recorder: an upstream that records requests byte for byte
 //	raw.go          requests that no HTTP library sends
 //	stream.go       Streams: WebSockets and downloads without an end
