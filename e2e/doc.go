@@ -20,6 +20,7 @@
 //	wire       bytes: HTTP/1.1, HTTP/2, HTTP/3, gRPC, TLS, CGI, stops, timeouts; advisory_* has attacks that
 //	           other programs were vulnerable to, by CVE
 //	oidc       oidc-provider, a certified provider (provider/), and a provider that lies
+//	oauth      libraries of others that sign users in at the gateway as their OpenID provider
 //	acme       certificates from pebble, a real ACME server, also for two instances
 //	redis      two instances on Redis that is killed, frozen, cut off, full, far away, or a Cluster; rolling restarts
 //	browser    Chromium: pages, cookies, policies, other sites, signing in and out
