@@ -35,6 +35,16 @@ type route struct {
 	limiter  *rate.Limiter             // nil: no rate
 	cors     *cors.Policy              // nil: the application decides
 	signIn   web.SignInLink            // also where a user who is not signed in can be redirected
+	resource *oauth.Protected          // nil: clients get no tokens for the route
+}
+
+// metadata returns the address of the document that says where clients get a token for a
+// request, "" if they get none.
+func (r *route) metadata(creds *auth.Credentials) string {
+	if r.resource == nil {
+		return ""
+	}
+	return r.resource.Metadata(creds.Host)
 }
 
 // newUpstreams returns the upstreams of a configuration by their names. Those
@@ -92,7 +102,8 @@ func (g *Gateway) newRouting(st, old *state) *routing {
 					authenticator = f.Bearers.Shared()
 				}
 				if mechanism == policy.Bearer && st.oauth != nil {
-					authenticator = oauth.Protect(st.oauth.Grants, site, cfg, c, rule, authenticator)
+					r.resource = oauth.Protect(st.oauth.Grants, site, cfg, c, rule, authenticator)
+					authenticator = r.resource
 				}
 				if mechanism == policy.Bearer && c.BasicChallenge {
 					authenticator = unasked{authenticator}

@@ -272,7 +272,8 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 	}
 	ex.Audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
 	if scopes := route.rule.LackedScopes(id, &ex.Canonical); scopes != nil {
-		return false, web.InsufficientScope(ex.state.config.Basic.Realm, scopes, decision.Reason)
+		lacks := web.InsufficientScope(ex.state.config.Basic.Realm, scopes, decision.Reason)
+		return false, web.At(route.metadata(&ex.Credentials), lacks)
 	}
 	return false, web.Forbidden()
 }
@@ -284,6 +285,7 @@ func (ex *exchange) stepUp(id *policy.Identity, decision *policy.Decision) (answ
 	ex.Audit("step_up", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
 	st, signIn := ex.state, ex.route.signIn
 	refusal := web.StepUp(st.config.Basic.Realm, id, decision.Demand, decision.Reason)
+	refusal = web.At(ex.route.metadata(&ex.Credentials), refusal)
 	if signIn.Page == "" || !ex.StepsUp(id) {
 		ex.SignIn = nil
 		return false, refusal

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"authgate/gateway/record"
 	"authgate/gateway/store"
@@ -61,7 +62,7 @@ func newUserCode() string {
 func userCodeKey(typed string) (key string, ok bool) {
 	code := strings.Map(func(r rune) rune {
 		switch {
-		case r == '-' || r == ' ' || r == '\t':
+		case unicode.IsSpace(r), unicode.IsPunct(r):
 			return -1
 		case 'a' <= r && r <= 'z':
 			return r - 'a' + 'A'

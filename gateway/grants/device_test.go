@@ -189,3 +189,24 @@ func TestDeviceAtOnce(t *testing.T) {
 		r.wantIn(t, all[0])
 	}
 }
+
+// People type a user code as they see it, with the punctuation that their keyboard makes of a
+// hyphen; RFC 8628, section 6.1, has it stripped.
+func TestUserCodeSpellings(t *testing.T) {
+	t.Parallel()
+	want, ok := userCodeKey("WDJBMJHT")
+	if !ok {
+		t.Fatal("not a code")
+	}
+	for _, typed := range []string{"WDJB-MJHT", "wdjb mjht", " Wdjb\u00a0-\u00a0Mjht\r\n", "WDJB–MJHT", "WDJB—MJHT", "WDJB‑MJHT",
+		"WDJB_MJHT.", "W-D-J-B-M-J-H-T"} {
+		if key, ok := userCodeKey(typed); !ok || key != want {
+			t.Errorf("%q is another code", typed)
+		}
+	}
+	for _, typed := range []string{"", "WDJBMJH", "WDJBMJHTT", "WDJBMJHA", "WDJBMJH1", "ＷDJBMJHT", "WDJB\x00MJHT"} {
+		if _, ok := userCodeKey(typed); ok {
+			t.Errorf("%q is a code", typed)
+		}
+	}
+}

@@ -42,6 +42,29 @@ func (s *Server) idToken(issued *grants.Issued) (string, error) {
 	return token, nil
 }
 
+// hint is what an ID token tells that a client sends back.
+type hint struct{ subject, client, login string }
+
+// readHint reads an ID token that may have expired. The same key may sign other tokens, which
+// are no hint: an ID token is one for a client that tells of a login and of an access token.
+func (s *Server) readHint(token string) (*hint, error) {
+	claims, err := s.hints.Verified(token)
+	if err != nil {
+		return nil, err
+	}
+	h := &hint{}
+	var hash string
+	for name, at := range map[string]*string{"sub": &h.subject, "aud": &h.client, "sid": &h.login, "at_hash": &hash} {
+		if *at, _ = claims[name].(string); *at == "" {
+			return nil, fmt.Errorf("the token is no ID token: it has no %s", name)
+		}
+	}
+	if claims["iss"] != s.issuer {
+		return nil, fmt.Errorf("the token is of the issuer %.100q", fmt.Sprint(claims["iss"]))
+	}
+	return h, nil
+}
+
 // halfHash returns the left half of the SHA-256 of an access token (section 3.1.3.6).
 func halfHash(token string) string {
 	sum := sha256.Sum256([]byte(token))

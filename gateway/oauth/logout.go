@@ -9,6 +9,7 @@ import (
 
 	"authgate/gateway/endpoint"
 	"authgate/gateway/pages"
+	"authgate/gateway/signin"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -36,6 +37,8 @@ func (s *Server) endSession(ex *web.Exchange) error {
 		return err
 	case id == nil:
 		return s.leave(ex, l)
+	case l.login == id.Login && !ex.Navigates():
+		return signin.ErrNoNavigation()
 	case l.login == id.Login:
 		return s.logout.Then(ex, l.place)
 	}
@@ -110,16 +113,14 @@ func (s *Server) readLeaving(ex *web.Exchange, values url.Values) (*leaving, err
 	}
 	l, client := &leaving{}, values.Get("client_id")
 	if hint := values.Get("id_token_hint"); hint != "" {
-		claims, err := s.hints.Verified(hint)
+		known, err := s.readHint(hint)
 		if err != nil {
 			return nil, page("id_token_hint is no ID token of this provider.", err)
 		}
-		audience, _ := claims["aud"].(string)
-		if client != "" && client != audience {
+		if client != "" && client != known.client {
 			return nil, page("id_token_hint is the ID token of another application than client_id.", nil)
 		}
-		client = audience
-		l.login, _ = claims["sid"].(string)
+		client, l.login = known.client, known.login
 	}
 	target := values.Get("post_logout_redirect_uri")
 	if target == "" {

@@ -140,3 +140,41 @@ func TestBackChannelLogout(t *testing.T) {
 		t.Error("the log has the logout token")
 	}
 }
+
+// What a browser loads ahead of a click, or for a part of a page, signs no user out, as at /logout.
+func TestEndSessionNavigates(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	values := url.Values{"id_token_hint": {s.tokens(t).ID}}.Encode()
+	for _, c := range []struct {
+		method string
+		header []string
+	}{
+		{"HEAD", nil},
+		{"GET", []string{"Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"}},
+		{"GET", []string{"Sec-Fetch-Mode: navigate", "Sec-Purpose: prefetch;prerender"}},
+	} {
+		header := append([]string{rig.Browser, s.cookie, "Sec-Fetch-Site: cross-site"}, c.header...)
+		s.Want(403, c.method, "/oauth/logout?"+values, "", header...)
+		s.Want(200, "GET", "/me", "", s.cookie)
+	}
+}
+
+// Other tokens that the key of ID tokens has signed tell nothing as a hint: the gateway's own
+// access tokens, those of clients, and logout tokens.
+func TestHintsAreIDTokens(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration+"token: {algorithm: RS256}\n")
+	in := s.Login(rig.Alice)
+	a := s.tokens(t)
+	for name, token := range map[string]string{"an own access token": in.Access, "a client's access token": a.Access} {
+		s.Want(400, "GET", "/oauth/logout?id_token_hint="+token, "", rig.Browser, in.Cookie)
+		s.Want(200, "GET", "/me", "", in.Cookie)
+		if _, answer := answerOf(t, s.authorize(ask("id_token_hint", token))); answer.Get("error") != "invalid_request" {
+			t.Errorf("%s: %v", name, answer)
+		}
+	}
+	if _, answer := answerOf(t, s.authorize(ask("id_token_hint", a.ID))); answer.Get("code") == "" {
+		t.Errorf("an ID token: %v", answer)
+	}
+}

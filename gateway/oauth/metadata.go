@@ -97,7 +97,7 @@ func (s *Server) document(media string, of func(*web.Exchange) (any, error)) []e
 func (s *Server) resourceMetadata(ex *web.Exchange) (any, error) {
 	host := ex.Canonical.Host
 	path := strings.TrimPrefix(ex.Canonical.Path.Decoded, config.WellKnownResource)
-	resource, ok := s.known(s.site.Origin(host) + path)
+	resource, ok := s.resourceAt(host, path)
 	if !ok {
 		return nil, endpoint.NothingHere("no route of this host that accepts bearer tokens has this path")
 	}
@@ -113,6 +113,13 @@ func (s *Server) resourceMetadata(ex *web.Exchange) (any, error) {
 
 const issuerRelation = "http://openid.net/specs/connect/1.0/issuer"
 
+// isHost reports whether a text is the host of a URL, with its port or without.
+func isHost(text string, u *url.URL) bool {
+	named, err := url.Parse("https://" + text)
+	return err == nil && named.Host == text && strings.EqualFold(named.Hostname(), u.Hostname()) &&
+		(named.Port() == "" || named.Port() == portOf(u))
+}
+
 // webFinger tells who the provider of an account is (OpenID Connect Discovery 1.0, section
 // 2). It answers for any name, so that it tells no stranger which accounts exist.
 func (s *Server) webFinger(ex *web.Exchange) (any, error) {
@@ -127,7 +134,7 @@ func (s *Server) webFinger(ex *web.Exchange) (any, error) {
 	account, ok := strings.CutPrefix(resource, "acct:")
 	at := strings.LastIndexByte(account, '@')
 	issuer, err := url.Parse(s.issuer)
-	if !ok || at <= 0 || err != nil || !strings.EqualFold(account[at+1:], issuer.Hostname()) {
+	if !ok || at <= 0 || err != nil || !isHost(account[at+1:], issuer) {
 		return nil, endpoint.NothingHere("the resource is no account at the host of token.issuer")
 	}
 	type link struct {

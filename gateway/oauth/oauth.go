@@ -82,7 +82,7 @@ func New(o Options) (*Server, error) {
 		hints: jose.NewReader(o.IDKeys, jose.ReaderOptions{}),
 		forms: seal{o.IDKeys.Derive("oauth forms")},
 		cors: cors.New(cors.Options{
-			Origins: []string{cors.Any}, Headers: []string{"Authorization", "Content-Type"}, MaxAge: time.Hour,
+			Origins: []string{cors.Any}, Headers: []string{"Authorization", "Content-Type", "MCP-Protocol-Version"}, MaxAge: time.Hour,
 			Expose: []string{"WWW-Authenticate"},
 		}),
 	}

@@ -19,15 +19,12 @@ type Protected struct {
 	scope    string
 }
 
-// Protect returns the mechanism for the bearer tokens of a route in front of that for tokens of
-// others.
+// Protect returns the mechanism for the bearer tokens of a route that accepts them, in front of
+// that for tokens of others.
 func Protect(
 	g *grants.Grants, site *web.Site, cfg *config.Config, route *config.Route, rule *policy.Route, others auth.Authenticator,
-) auth.Authenticator {
-	resource, ok := cfg.Resource(route)
-	if !ok {
-		return others
-	}
+) *Protected {
+	resource, _ := cfg.Resource(route) // it accepts bearer
 	p := &Protected{site: site, resource: resource, scope: strings.Join(rule.Scopes(), " ")}
 	p.Authenticator = g.At(p.at, cfg.Token.Audience, others)
 	return p
@@ -38,7 +35,7 @@ func (p *Protected) at(host string) string { return p.site.Origin(p.host(host)) 
 
 func (p *Protected) host(host string) string {
 	switch {
-	case p.resource.Host != "":
+	case p.resource.Host != "" && !strings.HasPrefix(p.resource.Host, "*."):
 		return p.resource.Host
 	case p.site.Hosts.Has(host):
 		return host
@@ -46,10 +43,14 @@ func (p *Protected) host(host string) string {
 	return p.site.Home()
 }
 
+// Metadata returns the address of the document about the resource, for a request to a host.
+func (p *Protected) Metadata(host string) string {
+	return p.site.Origin(p.host(host)) + config.WellKnownResource + p.resource.Path
+}
+
 // Challenge implements auth.Authenticator.
 func (p *Protected) Challenge(creds *auth.Credentials) auth.Challenge {
-	c := p.Authenticator.Challenge(creds).
-		With("resource_metadata", p.site.Origin(p.host(creds.Host))+config.WellKnownResource+p.resource.Path)
+	c := p.Authenticator.Challenge(creds).With("resource_metadata", p.Metadata(creds.Host))
 	if p.scope != "" {
 		c = c.With("scope", p.scope)
 	}

@@ -112,10 +112,11 @@ func (s *Server) fill(r *request) error {
 		return err
 	}
 	if hint := get("id_token_hint"); hint != "" {
-		claims, err := s.hints.Verified(hint)
-		if r.subject, _ = claims["sub"].(string); err != nil || r.subject == "" {
+		known, err := s.readHint(hint)
+		if err != nil {
 			return refuse(codeInvalidRequest, "id_token_hint is no ID token of this provider.")
 		}
+		r.subject = known.subject
 	}
 	return nil
 }

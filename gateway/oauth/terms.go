@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strings"
@@ -90,13 +91,23 @@ func (s *Server) known(address string) (string, bool) {
 		return "", false
 	}
 	host, err := policy.CanonicalHost(u.Host)
-	if err != nil || !s.site.Hosts.Has(host) {
+	if err != nil || !s.samePort(u) {
 		return "", false
 	}
-	path := strings.TrimSuffix(u.EscapedPath(), "/")
-	for _, resource := range []config.Resource{{Host: host, Path: path}, {Path: path}} {
-		if at := s.site.Origin(host) + path; s.resources[resource] && s.samePort(u) {
-			return at, true
+	return s.resourceAt(host, u.Path)
+}
+
+// resourceAt returns the resource with a decoded path at a host, as tokens have it.
+func (s *Server) resourceAt(host, path string) (string, bool) {
+	if !s.site.Hosts.Has(host) {
+		return "", false
+	}
+	u := url.URL{Path: strings.TrimSuffix(path, "/")}
+	path = u.EscapedPath()
+	_, parent, _ := strings.Cut(host, ".")
+	for _, pattern := range []string{host, "*." + parent, ""} {
+		if s.resources[config.Resource{Host: pattern, Path: path}] {
+			return s.site.Origin(host) + path, true
 		}
 	}
 	return "", false
@@ -105,11 +116,8 @@ func (s *Server) known(address string) (string, bool) {
 // samePort reports whether a URL has the port of public_url.
 func (s *Server) samePort(u *url.URL) bool {
 	public, err := url.Parse(s.site.PublicURL)
-	port := func(u *url.URL) string {
-		if u.Port() == "" {
-			return "443"
-		}
-		return u.Port()
-	}
-	return err == nil && port(u) == port(public)
+	return err == nil && portOf(u) == portOf(public)
 }
+
+// portOf returns the port of an https URL.
+func portOf(u *url.URL) string { return cmp.Or(u.Port(), "443") }

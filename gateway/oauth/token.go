@@ -107,7 +107,7 @@ func (s *Server) byCode(ex *web.Exchange, c *call) (*grants.Issued, error) {
 		case !proves(verifier, known.Challenge):
 			return refuse(codeInvalidGrant, "code_verifier is not that of the authorization request.")
 		}
-		return sameTarget(c.form, &known.Terms)
+		return s.sameTarget(c.form, &known.Terms)
 	})
 }
 
@@ -119,10 +119,10 @@ func proves(verifier, challenge string) bool {
 }
 
 // sameTarget refuses a request for tokens of another resource than the user has granted (RFC
-// 8707, section 2.2).
-func sameTarget(form url.Values, t *grants.Terms) error {
-	for _, resource := range form["resource"] {
-		if strings.TrimSuffix(resource, "/") != t.Resource {
+// 8707, section 2.2). An address has several spellings, here as in the authorization request.
+func (s *Server) sameTarget(form url.Values, t *grants.Terms) error {
+	for _, asked := range form["resource"] {
+		if resource, ok := s.known(asked); asked != t.Resource && !(ok && resource == t.Resource) {
 			return refuse(codeInvalidTarget, "The grant is for another resource.")
 		}
 	}
@@ -148,7 +148,7 @@ func (s *Server) byRefreshToken(ex *web.Exchange, c *call) (*grants.Issued, erro
 			}
 			t.Scopes, t.OpenID = asked, slices.Contains(asked, scopeOpenID)
 		}
-		return sameTarget(c.form, t)
+		return s.sameTarget(c.form, t)
 	})
 }
 

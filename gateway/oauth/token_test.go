@@ -278,3 +278,28 @@ func TestAccountClients(t *testing.T) {
 		t.Errorf("the user is not asked again: %d", w.Code)
 	}
 }
+
+// An address of a resource has several spellings. A client may use the same one at each
+// endpoint, and another one too.
+func TestResourceSpellings(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	spellings := []string{"https://gw.example/bearer", "https://gw.example/bearer/", "https://GW.example:443/bearer",
+		"https://gw.example/%62earer"}
+	for _, first := range spellings {
+		for _, second := range spellings {
+			form := redemption(s.code(t, ask("resource", first)), "resource", "https://gw.example/any")
+			if got := s.post(t, 400, "/oauth/token", form, asWiki); got.Error != "invalid_target" {
+				t.Errorf("another resource: %+v", got)
+			}
+			form.Set("resource", second)
+			a := s.post(t, 200, "/oauth/token", form, asWiki)
+			if aud := claimsOf(t, a.Access)["aud"]; aud != spellings[0] {
+				t.Errorf("%s: %v", first, aud)
+			}
+			s.post(t, 200, "/oauth/token", url.Values{
+				"grant_type": {"refresh_token"}, "refresh_token": {a.Refresh}, "resource": {second},
+			}, asWiki)
+		}
+	}
+}

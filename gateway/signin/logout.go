@@ -141,11 +141,7 @@ func (l *Logout) answer(ex *web.Exchange, redirect string, page bool) {
 // on another site must not either, so it leads to a page that asks first.
 func (l *Logout) byLink(ex *web.Exchange) error {
 	if !ex.Navigates() {
-		return &web.Error{
-			Status: http.StatusForbidden,
-			Detail: "GET signs out only a person who opens this address. A program or a script must use POST.",
-			Cause:  errors.New("the request is a HEAD, a prefetch, or for a script or a part of a page"),
-		}
+		return ErrNoNavigation()
 	}
 	if ex.FromOtherSite() {
 		return l.confirm(ex)
@@ -157,6 +153,16 @@ func (l *Logout) byLink(ex *web.Exchange) error {
 	l.site.Cookies.ClearAll(ex)
 	ex.Redirect(http.StatusFound, cmp.Or(target, "/"))
 	return nil
+}
+
+// ErrNoNavigation returns the error of a GET that would sign a user out, and that no person sends
+// who goes there.
+func ErrNoNavigation() error {
+	return &web.Error{
+		Status: http.StatusForbidden,
+		Detail: "GET signs out only a person who opens this address. A program or a script must use POST.",
+		Cause:  errors.New("the request is a HEAD, a prefetch, or for a script or a part of a page"),
+	}
 }
 
 func (l *Logout) confirm(ex *web.Exchange) error {

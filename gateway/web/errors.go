@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,6 +110,22 @@ type challenged struct {
 }
 
 func (e *challenged) Unwrap() error { return e.error }
+
+// At returns err with the address of the document that says where its Bearer challenge finds a
+// token (RFC 9728, section 5.1). An empty address, and an error without a challenge, change nothing.
+func At(metadata string, err error) error {
+	known, ok := errors.AsType[*challenged](err)
+	if !ok || metadata == "" {
+		return err
+	}
+	all := slices.Clone(known.challenges)
+	for i, c := range all {
+		if strings.HasPrefix(string(c), "Bearer ") {
+			all[i] = c.With("resource_metadata", metadata)
+		}
+	}
+	return &challenged{known.error, all}
+}
 
 // toHTTP is the one place that maps errors to HTTP. An error that
 // it does not know is a failure of the gateway: 500. ctx is that of the request:

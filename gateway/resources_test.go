@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	ownrig "authgate/gateway/endpoint/rig"
+	"authgate/internal/test/must"
+)
+
+const oauthSecret = "4dae4b72f33a40dcb9d0d7c1d2f3a98e"
+
+// oauthConfig has resources of each kind: at all hosts, at one, and at those below a wildcard.
+const oauthConfig = `public_url: https://gw.example:8443
+listen: {trusted_proxies: [10.0.0.0/8]}
+accounts: {users: [{username: alice, roles: [user], password_hash: "` + aliceHash + `"}]}
+basic: {users: [{username: bob, password_hash: "` + aliceHash + `"}]}
+upstreams: {app: {url: "http://app.invalid"}}
+policies:
+  user: {roles: [user]}
+  reads: {roles: [user], scopes: [read]}
+routes:
+  - {match: /open/, upstream: app, auth: [none]}
+  - {match: /api/, upstream: app, auth: [bearer], policy: user}
+  - {match: /reads/, upstream: app, auth: [basic, bearer], policy: reads}
+  - {match: /fresh/, upstream: app, auth: [bearer], policy: {max_age: 15m}}
+  - {match: /docker/, upstream: app, auth: [bearer], basic_challenge: true}
+  - {match: tools.example/mcp/, upstream: app, auth: [bearer]}
+  - {match: "*.team.example/w/", upstream: app, auth: [bearer]}
+oauth:
+  enabled: true
+  scopes: {read: [user], write: [user], nothing: []}
+  clients:
+    - {id: job, secret: "` + oauthSecret + `", grants: [client_credentials], roles: [user]}
+`
+
+// credentials returns an access token of the client job.
+func (r *rig) credentials(scope, resource string) string {
+	r.t.Helper()
+	form := url.Values{"grant_type": {"client_credentials"}, "scope": {scope}, "resource": {resource}}
+	w := r.client.WantAt("gw.example:8443", 200, "POST", "/oauth/token", form.Encode(), ownrig.Form,
+		ownrig.Basic("job", oauthSecret))
+	var answer struct {
+		Access string `json:"access_token"`
+	}
+	must.Do(r.t, json.Unmarshal(w.Body.Bytes(), &answer))
+	return "Authorization: Bearer " + answer.Access
+}
+
+// challenges returns the challenges of an answer.
+func challenges(w *httptest.ResponseRecorder) []string { return w.Header()["Www-Authenticate"] }
+
+// A 401 says first where to get a token for this resource, at this host, and with which scope
+// (RFC 9728, section 5.1). A 403 for the lack of a scope says the same.
+func TestChallengesOfResources(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, oauthConfig)
+	metadata := func(place string) string {
+		host, path, _ := strings.Cut(place, "/")
+		return `resource_metadata="https://` + host + ":8443/.well-known/oauth-protected-resource/" + path + `"`
+	}
+	const bearer, basic = `Bearer realm="authgate"`, `Basic realm="authgate", charset="UTF-8"`
+	less := r.credentials("write", "https://gw.example:8443/reads")
+	for _, c := range []struct {
+		host, path string
+		header     []string
+		status     int
+		want       []string
+	}{
+		{"gw.example", "/api/x", nil, 401, []string{bearer + ", " + metadata("gw.example/api")}},
+		{"tools.example", "/api/x", nil, 401, []string{bearer + ", " + metadata("tools.example/api")}},
+		{"tools.example", "/mcp/x", nil, 401, []string{bearer + ", " + metadata("tools.example/mcp")}},
+		{"a.team.example", "/w/x", nil, 401, []string{bearer + ", " + metadata("a.team.example/w")}},
+		{"gw.example", "/docker/x", nil, 401, []string{basic}},
+		{"gw.example", "/reads/x", nil, 401, []string{bearer + ", " + metadata("gw.example/reads") + `, scope="read"`, basic}},
+		{"gw.example", "/api/x", []string{"Authorization: Bearer a.b.c"}, 401,
+			[]string{bearer + `, error="invalid_token", ` + metadata("gw.example/api")}},
+		{"gw.example", "/reads/x", []string{less}, 403,
+			[]string{`Bearer error="insufficient_scope", scope="read", realm="authgate", ` + metadata("gw.example/reads")}},
+		{"gw.example", "/fresh/x", []string{r.credentials("read", "https://gw.example:8443/fresh")}, 401,
+			[]string{`Bearer error="insufficient_user_authentication", max_age="900", realm="authgate", ` +
+				metadata("gw.example/fresh")}},
+	} {
+		w := r.client.WantAt(c.host+":8443", c.status, "GET", c.path, "", c.header...)
+		if got := challenges(w); !slices.Equal(got, c.want) || r.upstream.count() != 0 {
+			t.Errorf("%s%s:\n%q, want\n%q", c.host, c.path, got, c.want)
+		}
+	}
+}
+
+// A token opens its resource alone: that path at that host. What a proxy asks about is the
+// resource, not the host where it asks.
+func TestTokensOfResources(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, oauthConfig)
+	places := []string{"gw.example:8443/api", "tools.example:8443/api", "tools.example:8443/mcp", "a.team.example:8443/w",
+		"b.team.example:8443/w"}
+	for _, resource := range places {
+		token := r.credentials("read", "https://"+resource)
+		for _, place := range places {
+			host, path, _ := strings.Cut(place, "/")
+			r.upstream.asked.Store(0)
+			w := r.client.Serve(requestAt(host, "/"+path+"/x", token))
+			opened := w.Code == 200 && r.upstream.count() == 1
+			if opened != (place == resource) || !opened && (w.Code != 401 || r.upstream.count() != 0) {
+				t.Errorf("a token of %s at %s: %d", resource, place, w.Code)
+			}
+			r.upstream.asked.Store(0)
+			status := map[bool]int{true: 200, false: 401}[place == resource]
+			w = r.asks(status, asTraefik("GET", host, "/"+path+"/x"), token)
+			if status == 200 && w.Header().Get("X-Auth-User") != "client:job" {
+				t.Errorf("%s: %v", place, w.Header())
+			}
+		}
+		for _, own := range []string{"/me", "/account", "/account/clients", "/account/sessions"} {
+			r.client.WantAt("gw.example:8443", 401, "GET", own, "", token)
+		}
+	}
+}
+
+func requestAt(host, target string, header ...string) *http.Request {
+	q := request("GET", target, "", header...)
+	q.Host = host
+	return q
+}
