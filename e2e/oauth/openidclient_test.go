@@ -11,7 +11,7 @@ import (
 func TestOpenIDClient(t *testing.T) {
 	t.Parallel()
 	s := prepare(t, "  metadata_clients: {hosts: [localhost], trusted_roots: roots.pem}\n")
-	d := serveDocument(t, s.Instance, "http://127.0.0.1/callback")
+	d := serveDocument(t, s.Instance, "private_key_jwt")
 	s.Run()
 	for _, story := range []string{"confidential", "public", "registered", "document", "credentials", "device", "ending"} {
 		t.Run(story, func(t *testing.T) {

@@ -76,6 +76,8 @@ func (u user) allow(address string) {
 	for range 5 {
 		f, ok := u.Form()
 		switch {
+		case u.Next != "":
+			return
 		case u.Page.Status != http.StatusOK:
 			u.T.Fatalf("the user cannot go on: %s", u.Describe())
 		case !ok:
@@ -115,9 +117,10 @@ type documented struct {
 	key     string // file with its private key
 }
 
-// serveDocument serves the document of a client with a key of its own, and writes the
+// serveDocument serves the document of a client with a key of its own, which authenticates by
+// a method, and writes the
 // authority of the site to roots.pem beside the gateway's configuration.
-func serveDocument(t *testing.T, g *world.Instance, redirect string) *documented {
+func serveDocument(t *testing.T, g *world.Instance, method string) *documented {
 	t.Helper()
 	key := world.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	d := &documented{key: filepath.Join(g.Dir, "client-key.pem")}
@@ -126,9 +129,9 @@ func serveDocument(t *testing.T, g *world.Instance, redirect string) *documented
 	site := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", world.TypeJSON)
 		_ = json.NewEncoder(w).Encode(map[string]any{
-			"client_id": d.address, "client_name": "Documented", "redirect_uris": []string{redirect},
+			"client_id": d.address, "client_name": "Documented", "redirect_uris": []string{"http://127.0.0.1/callback"},
 			"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
-			"token_endpoint_auth_method": "private_key_jwt",
+			"token_endpoint_auth_method": method,
 			"jwks": jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
 				{Key: key.Public(), KeyID: "its-key", Algorithm: "ES256", Use: "sig"},
 			}},
