@@ -9,6 +9,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/cors"
 	"authgate/gateway/forward"
+	"authgate/gateway/jose"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/oauth"
 	"authgate/gateway/rate"
@@ -49,11 +50,11 @@ func (r *route) metadata(creds *auth.Credentials) string {
 
 // newUpstreams returns the upstreams of a configuration by their names. Those
 // that are the same in old are taken over with their connections.
-func (g *Gateway) newUpstreams(cfg *config.Config, old *state) map[string]*upstream.Upstream {
+func (g *Gateway) newUpstreams(cfg *config.Config, keys *jose.Keys, old *state) map[string]*upstream.Upstream {
 	metrics := g.service.Metrics
 	upstreams := map[string]*upstream.Upstream{}
 	for name, c := range cfg.Upstreams {
-		headers := upstream.NewIdentityHeaders(cfg.IdentityHeaders, *c.IdentityHeaders)
+		headers := g.identityHeaders(cfg, &c, keys)
 		if old != nil {
 			if known := old.routing.upstreams[name]; known != nil && known.Same(c, headers) {
 				upstreams[name] = known
@@ -68,10 +69,25 @@ func (g *Gateway) newUpstreams(cfg *config.Config, old *state) map[string]*upstr
 	return upstreams
 }
 
+// identityHeaders returns what identities look like to an upstream. keys sign them, if they are to
+// be signed.
+func (g *Gateway) identityHeaders(cfg *config.Config, c *config.Upstream, keys *jose.Keys) *upstream.IdentityHeaders {
+	o := upstream.HeaderOptions{
+		Names: *c.IdentityHeaders, Others: []config.IdentityHeaders{cfg.IdentityHeaders}, Roles: c.Roles,
+	}
+	if a := c.Assertion; a != nil {
+		o.Assertion = &upstream.Assertion{
+			Header: a.Header, Keys: keys, Issuer: cfg.Token.Issuer, Audience: a.Audience, Lifetime: a.Lifetime,
+			Now: g.service.Now,
+		}
+	}
+	return upstream.NewIdentityHeaders(o)
+}
+
 // newRouting returns the routing of a configuration. It takes over what is the same in old.
 func (g *Gateway) newRouting(st, old *state) *routing {
 	cfg, site, m, f := st.config, st.site, st.mechanisms, st.federation
-	upstreams, limiters := g.newUpstreams(cfg, old), g.newLimiters(cfg, old)
+	upstreams, limiters := g.newUpstreams(cfg, m.PublicKeys, old), g.newLimiters(cfg, old)
 	authenticators := map[policy.Mechanism]auth.Authenticator{
 		policy.Basic: m.Basic, policy.Bearer: f.Bearers, policy.Session: m.Sessions, policy.OIDC: f.Delegated,
 	}
@@ -81,7 +97,7 @@ func (g *Gateway) newRouting(st, old *state) *routing {
 		order[0], order[1] = order[1], order[0]
 		routing.used[policy.Session], routing.used[policy.OIDC] = true, len(f.Providers) > 0
 	}
-	identity := upstream.NewIdentityHeaders(cfg.IdentityHeaders)
+	identity := upstream.NewIdentityHeaders(upstream.HeaderOptions{Names: cfg.IdentityHeaders})
 	for i, rule := range routing.table.Routes() {
 		c := &cfg.Routes[i]
 		r := route{

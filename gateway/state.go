@@ -64,10 +64,6 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := mechanism.NewOAuth(&made, m, f)
-	if err != nil {
-		return nil, err
-	}
 	site, err := web.NewSite(cfg, &g.service)
 	if err != nil {
 		return nil, err
@@ -80,7 +76,7 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 	st := &state{
 		config: cfg, loaded: loaded, told: running.told, taken: taken, site: site,
 		inFlight: g.load.limit(cfg),
-		gate:     gate, mechanisms: m, federation: f, oauth: tokens, crossSite: crossSite,
+		gate:     gate, mechanisms: m, federation: f, oauth: mechanism.NewOAuth(&made, m, f), crossSite: crossSite,
 	}
 	site.CSRFToken = crossSite.Token
 	st.verify = st.site.Own(config.EndpointVerify)
@@ -151,7 +147,7 @@ func (g *Gateway) newServer(st *state, o *endpoint.Options, logout *signin.Logou
 		st.registrations = rate.New("oauth:registration", limit, g.service.Now, g.shared)
 	}
 	return oauth.New(oauth.Options{
-		Endpoint: o, Config: st.config, Clients: st.oauth.Clients, Grants: st.oauth.Grants, IDKeys: st.oauth.IDKeys,
+		Endpoint: o, Config: st.config, Clients: st.oauth.Clients, Grants: st.oauth.Grants, IDKeys: st.mechanisms.PublicKeys,
 		Logout: logout, Registrations: st.registrations,
 	})
 }

@@ -43,6 +43,8 @@ func setDefaults(element any) {
 		*element = defaultUpstream()
 	case *Route:
 		*element = defaultRoute()
+	case *Assertion:
+		*element = defaultAssertion()
 	case *OAuthClient:
 		*element = defaultOAuthClient()
 	}
@@ -104,7 +106,7 @@ func (c *Config) complete(r *report) {
 		c.Token.TrustedIssuers[i].complete(c.Providers)
 	}
 	for name, u := range c.Upstreams {
-		u.complete(r, strictyaml.Join("upstreams", name), c.IdentityHeaders)
+		u.complete(r, strictyaml.Join("upstreams", name), name, c.IdentityHeaders)
 		u.completeHealthHost(name, c)
 		c.Upstreams[name] = u
 	}

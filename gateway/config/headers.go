@@ -10,6 +10,7 @@ import (
 
 	"authgate/gateway/config/strictyaml"
 	"authgate/gateway/headername"
+	"authgate/policy"
 )
 
 // IdentityHeaders are the names of the headers with the identity. The gateway
@@ -22,6 +23,9 @@ type IdentityHeaders struct {
 	Roles     string `yaml:"roles"`
 	Mechanism string `yaml:"mechanism"`
 	Provider  string `yaml:"provider"`
+	// Claims are claims of the provider by the header that has them, each by a dotted path; see
+	// policy.LookupClaim.
+	Claims map[string]string `yaml:"claims"`
 }
 
 func defaultIdentityHeaders() IdentityHeaders {
@@ -37,6 +41,40 @@ func (h *IdentityHeaders) byKey() map[string]*string {
 		"user": &h.User, "subject": &h.Subject, "name": &h.Name, "email": &h.Email,
 		"roles": &h.Roles, "mechanism": &h.Mechanism, "provider": &h.Provider,
 	}
+}
+
+// has reports whether a folded name is that of one of the headers.
+func (h *IdentityHeaders) has(folded string) bool {
+	for _, name := range h.byKey() {
+		if *name != "" && headername.Fold(*name) == folded {
+			return true
+		}
+	}
+	for name := range h.Claims {
+		if headername.Fold(name) == folded {
+			return true
+		}
+	}
+	return false
+}
+
+// overlaid returns the claims of the top level, with those of an upstream in the place of those
+// that have the same header.
+func overlaid(top, own map[string]string) map[string]string {
+	if len(own) == 0 {
+		return top
+	}
+	all := map[string]string{}
+	replaced := map[string]bool{}
+	for name, claim := range own {
+		all[name], replaced[headername.Fold(name)] = claim, true
+	}
+	for name, claim := range top {
+		if !replaced[headername.Fold(name)] {
+			all[name] = claim
+		}
+	}
+	return all
 }
 
 // routeHeaders changes the request to the upstream.
@@ -93,6 +131,31 @@ func (h *IdentityHeaders) check(r *report, path string) {
 			taken[folded] = key
 		}
 	}
+	h.checkClaims(r, path+".claims", taken)
+}
+
+// checkClaims checks the headers of claims. taken has the keys of the others by their folded names.
+func (h *IdentityHeaders) checkClaims(r *report, path string, taken map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(h.Claims)) {
+		at, folded := strictyaml.Join(path, name), headername.Fold(name)
+		if !r.Given(at) {
+			continue // of the top level, which reports it
+		}
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			r.Fault(at, "%q is not the name of a header; use letters, digits and -", name)
+		case slices.Contains(hopByHop, folded) || slices.Contains(ownHeaders, folded) || aboutRequest(folded):
+			r.Fault(at, "%q has another meaning and cannot contain a claim; choose another name", name)
+		case taken[folded] != "":
+			r.Fault(at, "%q is already the header of %s; names must differ in more than case and separators like - _ and .",
+				name, taken[folded])
+		default:
+			if err := policy.CheckClaim(h.Claims[name]); err != nil {
+				r.Fault(at, "%q %v", h.Claims[name], err)
+			}
+		}
+		taken[folded] = "claims." + name
+	}
 }
 
 // check checks the section headers of a route at path. upstream has the identity
@@ -144,6 +207,9 @@ type routeHeaderNames struct {
 func (c *routeHeaderNames) addIdentity(headers *IdentityHeaders) {
 	for _, name := range headers.byKey() {
 		c.identity[headername.Fold(*name)] = *name != ""
+	}
+	for name := range headers.Claims {
+		c.identity[headername.Fold(name)] = true
 	}
 }
 

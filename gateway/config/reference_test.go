@@ -88,7 +88,9 @@ func (r *reference) value(key string, v reflect.Value, words []string) {
 		r.element(key+".NAME", t.Elem())
 	case reflect.Pointer: // a section with a meaning of its own when it is not given
 		r.keys = append(r.keys, referenceKey{key: key, kind: "mapping", zero: true})
-		r.section(key, reflect.New(t.Elem()).Elem())
+		section := reflect.New(t.Elem())
+		setDefaults(section.Interface())
+		r.section(key, section.Elem())
 	default:
 		panic(fmt.Sprintf("no row for %s of type %s", key, t))
 	}

@@ -115,24 +115,27 @@ func (c *Config) checkSharedKeys(r *report) {
 	}
 }
 
-// checkSharedTokenKeys checks that the configuration has the keys that sign tokens.
+// checkSharedTokenKeys checks that the configuration has the keys that sign tokens, and what
+// others verify.
 func (c *Config) checkSharedTokenKeys(r *report) {
 	const needed = "is needed with store.driver redis, because %s and every instance must sign %s with the same key"
-	why := "a route accepts bearer"
-	if !slices.ContainsFunc(c.Routes, func(route Route) bool { return slices.Contains(route.Auth, policy.Bearer) }) {
+	why := ""
+	switch {
+	case slices.ContainsFunc(c.Routes, func(route Route) bool { return slices.Contains(route.Auth, policy.Bearer) }):
+		why = "a route accepts bearer"
+	case c.OAuth.Enabled:
 		why = "oauth.enabled is true"
-		if !c.OAuth.Enabled {
-			return
-		}
 	}
-	if c.Token.Algorithm == AlgorithmHS256 && c.Token.Secret == "" {
+	if why != "" && c.Token.Algorithm == AlgorithmHS256 && c.Token.Secret == "" {
 		r.Fault("token.secret", needed, why, "tokens")
 	}
 	switch {
 	case c.Token.PrivateKey != "":
-	case c.Token.Algorithm == AlgorithmRS256:
+	case why != "" && c.Token.Algorithm == AlgorithmRS256:
 		r.Fault("token.private_key", needed, why, "tokens")
 	case c.OAuth.Enabled:
 		r.Fault("token.private_key", needed, "oauth.enabled is true", "ID tokens")
+	case c.Asserts():
+		r.Fault("token.private_key", needed, "an upstream has an assertion", "assertions")
 	}
 }

@@ -68,8 +68,8 @@ const (
 )
 
 // check checks everything except the trusted issuers.
-func (t *token) check(r *report, oauth *OAuth) {
-	t.checkKeys(r, oauth)
+func (t *token) check(r *report, publishes bool) {
+	t.checkKeys(r, publishes)
 	if strings.ContainsFunc(t.Issuer, unicode.IsControl) || strings.TrimSpace(t.Issuer) != t.Issuer {
 		r.Fault("token.issuer", "%q begins or ends with a space, or contains a control character", t.Issuer)
 	}
@@ -94,14 +94,14 @@ func (t *token) check(r *report, oauth *OAuth) {
 }
 
 // checkKeys checks the keys that sign tokens, except the content of a file. It refuses a key that the algorithm
-// does not use, which would only look as if it had an effect. ID tokens need an RSA key with each algorithm.
-func (t *token) checkKeys(r *report, oauth *OAuth) {
+// does not use, which would only look as if it had an effect. What others verify needs an RSA key with each algorithm.
+func (t *token) checkKeys(r *report, publishes bool) {
 	switch t.Algorithm {
 	case AlgorithmHS256:
 		r.keyLength("token.secret", t.Secret)
-		if t.PrivateKey != "" && !oauth.Enabled {
-			r.Fault("token.private_key", "has no effect with token.algorithm HS256 and without oauth.enabled; "+
-				"set algorithm: RS256, or remove this key")
+		if t.PrivateKey != "" && !publishes {
+			r.Fault("token.private_key", "has no effect with token.algorithm HS256, without oauth.enabled "+
+				"and without an assertion of an upstream; set algorithm: RS256, or remove this key")
 		}
 	case AlgorithmRS256:
 		if t.Secret != "" {
@@ -110,9 +110,9 @@ func (t *token) checkKeys(r *report, oauth *OAuth) {
 	}
 }
 
-// signingKey reads the key that signs tokens, or ID tokens alone, and checks it.
-func (s sideReader) signingKey(t token, oauth *OAuth) {
-	if t.Algorithm != AlgorithmRS256 && !oauth.Enabled || t.PrivateKey == "" {
+// signingKey reads the key that signs tokens, or what others verify alone, and checks it.
+func (s sideReader) signingKey(t token, publishes bool) {
+	if t.Algorithm != AlgorithmRS256 && !publishes || t.PrivateKey == "" {
 		return
 	}
 	if content, ok := s.read("token.private_key", t.PrivateKey, strictyaml.MaxSecret); ok {

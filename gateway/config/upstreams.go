@@ -42,6 +42,9 @@ type Upstream struct {
 	ReuseConnections bool             `yaml:"reuse_connections"` // false: each request has its own connection
 	FastPath         bool             `yaml:"fast_path"`         // false: httputil.ReverseProxy serves every request
 	IdentityHeaders  *IdentityHeaders `yaml:"identity_headers"`  // always set: what is not given comes from the top level
+	Assertion        *Assertion       `yaml:"assertion"`         // nil: none
+	// Roles is what the application calls a role; others have their own names there.
+	Roles map[string]string `yaml:"roles"`
 }
 
 func defaultUpstream() Upstream {
@@ -73,7 +76,10 @@ type UpstreamTLS struct {
 
 // complete sets URLs, and the identity headers that are not given to those of
 // the top level.
-func (u *Upstream) complete(r *report, path string, top IdentityHeaders) {
+func (u *Upstream) complete(r *report, path, name string, top IdentityHeaders) {
+	if a := u.Assertion; a != nil && !r.Given(path+".assertion.audience") {
+		a.Audience = name
+	}
 	if u.URL != nil && len(u.URLs) == 0 {
 		u.URLs = []*url.URL{u.URL}
 	}
@@ -86,6 +92,7 @@ func (u *Upstream) complete(r *report, path string, top IdentityHeaders) {
 				*header = *own[key]
 			}
 		}
+		top.Claims = overlaid(top.Claims, u.IdentityHeaders.Claims)
 	}
 	u.IdentityHeaders = &top
 }
@@ -112,6 +119,16 @@ func (u Upstream) check(r *report, path string) {
 	u.checkRewriteResponses(r, path+".rewrite_responses")
 	if r.Given(path + ".identity_headers") { // else those of the top level
 		u.IdentityHeaders.check(r, path+".identity_headers")
+	}
+	if u.Assertion != nil {
+		u.Assertion.check(r, path+".assertion", u.IdentityHeaders)
+	}
+	for _, role := range slices.Sorted(maps.Keys(u.Roles)) {
+		for _, name := range []string{role, u.Roles[role]} {
+			if err := policy.CheckRole(name); err != nil {
+				r.Fault(strictyaml.Join(path+".roles", role), "%q %v", name, err)
+			}
+		}
 	}
 }
 

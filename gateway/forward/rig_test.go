@@ -74,7 +74,7 @@ func newRig(t testing.TB, keys string) *rig {
 	if r.site, err = web.NewSite(cfg, &web.Service{Logger: logger, Metrics: metrics, Now: time.Now}); err != nil {
 		t.Fatal(err)
 	}
-	headers := upstream.NewIdentityHeaders(cfg.IdentityHeaders)
+	headers := upstream.NewIdentityHeaders(upstream.HeaderOptions{Names: cfg.IdentityHeaders})
 	app := cfg.Upstreams["app"]
 	r.upstream = upstream.New(upstream.Options{
 		Name: "app", Config: app, Headers: headers, Took: metrics.Upstream("app"), Metrics: metrics.UpstreamMetrics("app"),

@@ -43,7 +43,10 @@ type Local struct {
 	Invited  *invitations.Invitations
 	Basic    *auth.Basic        // its users have no logins
 	Decoys   *accounts.DecoyKey // of both kinds of users
-	JWKS     []byte             // the public keys of access tokens
+	JWKS     []byte             // the public keys
+	// PublicKeys sign what others verify: ID tokens, assertions. They are those of access tokens,
+	// unless others verify something and access tokens have a secret key.
+	PublicKeys *jose.Keys
 
 	keys *jose.Keys // of access tokens
 }
@@ -56,7 +59,11 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)
 	}
-	jwks, err := keys.JWKS()
+	public, err := publicKeys(cfg, keys)
+	if err != nil {
+		return nil, err
+	}
+	jwks, err := public.JWKS()
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)
 	}
@@ -91,8 +98,20 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 		Basic:  auth.NewBasic(cfg.Basic.Realm, accounts.New(o.BasicUsers, decoys), o.Verifier),
 		Decoys: decoys,
 		JWKS:   jwks,
-		keys:   keys,
+		keys:   keys, PublicKeys: public,
 	}, nil
+}
+
+// publicKeys returns the keys that sign what others verify.
+func publicKeys(cfg *config.Config, keys *jose.Keys) (*jose.Keys, error) {
+	if !cfg.PublishesKeys() || keys.Algorithm() == config.AlgorithmRS256 {
+		return keys, nil
+	}
+	public, err := jose.Load(config.AlgorithmRS256, "", cfg.Token.PrivateKey, cfg.DataDir)
+	if err != nil {
+		return nil, fmt.Errorf("token.private_key: %w", err)
+	}
+	return public, nil
 }
 
 // newProofs returns what the local accounts prove with factors.

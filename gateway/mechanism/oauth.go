@@ -1,13 +1,11 @@
 package mechanism
 
 import (
-	"fmt"
 	"slices"
 
 	"authgate/gateway/clients"
 	"authgate/gateway/config"
 	"authgate/gateway/grants"
-	"authgate/gateway/jose"
 	"authgate/gateway/login"
 	"authgate/policy"
 )
@@ -16,35 +14,24 @@ import (
 type OAuth struct {
 	Clients *clients.Set
 	Grants  *grants.Grants
-	IDKeys  *jose.Keys // of ID tokens and logout tokens
 }
 
 // NewOAuth makes the parts of the authorization server, nil if the configuration has none.
-func NewOAuth(o *Options, local *Local, f *Federation) (*OAuth, error) {
+func NewOAuth(o *Options, local *Local, f *Federation) *OAuth {
 	cfg := o.Config
 	if !cfg.OAuth.Enabled {
-		return nil, nil
-	}
-	ids := local.keys
-	if ids.Algorithm() != config.AlgorithmRS256 {
-		var err error
-		if ids, err = jose.Load(config.AlgorithmRS256, "", cfg.Token.PrivateKey, cfg.DataDir); err != nil {
-			return nil, fmt.Errorf("token.private_key: %w", err)
-		}
-		if local.JWKS, err = ids.JWKS(); err != nil {
-			return nil, fmt.Errorf("token.private_key: %w", err)
-		}
+		return nil
 	}
 	return &OAuth{
 		Clients: clients.New(clients.Options{Config: cfg, Store: o.Store, Now: o.Now, Verifier: o.Verifier}),
 		Grants: grants.New(grants.Options{
-			Store: o.Store, Now: o.Now, Logins: local.Logins, Holders: &login.Holders{Logins: local.Logins, Accounts: local.Accounts, Users: f.Users}, Keys: local.keys,
-			Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience, Leeway: cfg.Token.ReuseLeeway,
+			Store: o.Store, Now: o.Now, Logins: local.Logins, Keys: local.keys,
+			Holders: &login.Holders{Logins: local.Logins, Accounts: local.Accounts, Users: f.Users},
+			Issuer:  cfg.Token.Issuer, Audience: cfg.Token.Audience, Leeway: cfg.Token.ReuseLeeway,
 			Lend: lend(cfg.OAuth.Scopes), Client: actsForItself(cfg.OAuth.Clients),
 			CodeLifetime: cfg.OAuth.CodeLifetime, DeviceLifetime: cfg.OAuth.DeviceLifetime,
 		}),
-		IDKeys: ids,
-	}, nil
+	}
 }
 
 // lend returns what makes the identity that scopes lend: with the roles of those scopes alone.

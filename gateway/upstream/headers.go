@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -19,32 +21,61 @@ import (
 // IdentityHeaders writes identities into requests to one upstream, and removes
 // what clients wrote there. It is safe for concurrent use.
 type IdentityHeaders struct {
-	names  config.IdentityHeaders                      // an empty name leaves a header out
-	sent   []string                                    // names, canonical
-	own    map[string]bool                             // configured names, folded, that no client may send
-	ready  *lru.Cache[*policy.Identity, []http1.Field] // fields of recent identities
-	filter *headername.Filter
+	names     config.IdentityHeaders // an empty name leaves a header out
+	roles     map[string]string      // what the application calls a role
+	assertion *Assertion             // nil: none
+	now       func() time.Time       // of the assertion
+	sent      []string               // names, canonical
+	own       map[string]bool        // configured names, folded, that no client may send
+	ready     *lru.Cache[*policy.Identity, *readyFields]
+	filter    *headername.Filter
 }
 
-// readyFields is how many identities have their fields cached.
-const readyFields = 4096
+// readyFields are the fields of a recent identity, until they are due to be made anew.
+type readyFields struct {
+	fields []http1.Field
+	due    time.Time // zero: never
+}
 
-// NewIdentityHeaders returns the headers of one upstream. It uses the last of
-// names, and clients can send a header of none of them.
-func NewIdentityHeaders(names ...config.IdentityHeaders) *IdentityHeaders {
-	h := &IdentityHeaders{own: map[string]bool{}, ready: lru.New[*policy.Identity, []http1.Field](readyFields)}
-	for _, n := range names {
+// cachedFields is how many identities have their fields cached.
+const cachedFields = 4096
+
+// HeaderOptions are what identities look like to one upstream.
+type HeaderOptions struct {
+	Names     config.IdentityHeaders
+	Others    []config.IdentityHeaders // of other upstreams, whose headers no client may send here either
+	Roles     map[string]string        // what the application calls a role; others pass under their own name
+	Assertion *Assertion               // nil: none
+}
+
+// NewIdentityHeaders returns the headers of one upstream.
+func NewIdentityHeaders(o HeaderOptions) *IdentityHeaders {
+	h := &IdentityHeaders{
+		names: o.Names, roles: o.Roles, assertion: o.Assertion, own: map[string]bool{},
+		ready: lru.New[*policy.Identity, *readyFields](cachedFields),
+	}
+	for _, n := range append(o.Others, o.Names) {
 		for _, name := range []string{n.User, n.Subject, n.Name, n.Email, n.Roles, n.Mechanism, n.Provider} {
 			if name != "" {
 				h.own[headername.Fold(name)] = true
 			}
 		}
-		h.names = n
+		for name := range n.Claims {
+			h.own[headername.Fold(name)] = true
+		}
+	}
+	if o.Assertion != nil {
+		h.now = o.Assertion.Now
+		h.own[headername.Fold(o.Assertion.Header)] = true
+		h.sent = append(h.sent, http.CanonicalHeaderKey(o.Assertion.Header))
 	}
 	for _, f := range h.values(&policy.Identity{}) {
 		if f.Name != "" {
 			h.sent = append(h.sent, http.CanonicalHeaderKey(f.Name))
 		}
+	}
+	for name := range o.Names.Claims {
+		h.sent = append(h.sent, http.CanonicalHeaderKey(name))
 	}
 	h.filter = headername.NewFilter(slices.Collect(maps.Keys(h.own))...)
 	return h
@@ -52,7 +83,8 @@ func NewIdentityHeaders(names ...config.IdentityHeaders) *IdentityHeaders {
 
 // same reports whether i and o treat every request alike.
 func (i *IdentityHeaders) same(o *IdentityHeaders) bool {
-	return i.names == o.names && maps.Equal(i.own, o.own)
+	return reflect.DeepEqual(i.names, o.names) && maps.Equal(i.own, o.own) && maps.Equal(i.roles, o.roles) &&
+		i.assertion.same(o.assertion)
 }
 
 // Refuses reports whether the client may not send a header, not even through a
@@ -81,26 +113,58 @@ func (i *IdentityHeaders) refuses(name string, pass map[string]bool) bool {
 // Fields returns the headers that carry an identity, with canonical names. The
 // caller must not change them: an identity serves many requests.
 func (i *IdentityHeaders) Fields(id *policy.Identity) []http1.Field {
-	fields, ok := i.ready.Get(id)
-	if !ok {
-		fields = i.fields(id)
-		i.ready.Add(id, fields)
+	ready, ok := i.ready.Get(id)
+	if !ok || !ready.due.IsZero() && !i.now().Before(ready.due) {
+		ready = i.make(id)
+		i.ready.Add(id, ready)
 	}
-	return fields
+	return ready.fields
 }
 
-// fields returns the headers that carry id, by name. It leaves out a value that is
+// make returns the headers that carry id, by name. It leaves out a value that is
 // empty or not valid in a header.
-func (i *IdentityHeaders) fields(id *policy.Identity) []http1.Field {
-	var fields []http1.Field
-	for _, f := range i.values(id) {
-		if f.Name != "" && f.Value != "" && httpguts.ValidHeaderFieldValue(f.Value) {
-			f.Name = http.CanonicalHeaderKey(f.Name)
-			fields = append(fields, f)
+func (i *IdentityHeaders) make(id *policy.Identity) *readyFields {
+	ready := &readyFields{}
+	add := func(name, value string) {
+		if name != "" && value != "" && httpguts.ValidHeaderFieldValue(value) {
+			ready.fields = append(ready.fields, http1.Field{Name: http.CanonicalHeaderKey(name), Value: value})
 		}
 	}
-	slices.SortFunc(fields, http1.ByName)
-	return fields
+	for _, f := range i.values(id) {
+		add(f.Name, f.Value)
+	}
+	for name, path := range i.names.Claims {
+		if value, ok := claimValue(id, path); ok {
+			add(name, value)
+		}
+	}
+	if i.assertion != nil {
+		token, due, err := i.assertion.sign(id, i.rolesOf(id))
+		if err == nil { // else none: the application refuses the request
+			add(i.assertion.Header, token)
+		}
+		ready.due = due
+	}
+	slices.SortFunc(ready.fields, http1.ByName)
+	return ready
+}
+
+// rolesOf returns the roles of an identity by the names that the application has for them, each
+// once.
+func (i *IdentityHeaders) rolesOf(id *policy.Identity) []string {
+	if len(i.roles) == 0 {
+		return id.Roles
+	}
+	var roles []string
+	for _, role := range id.Roles {
+		if name, ok := i.roles[role]; ok {
+			role = name
+		}
+		if !slices.Contains(roles, role) {
+			roles = append(roles, role)
+		}
+	}
+	return roles
 }
 
 // SetAll writes the identity into h, which is the header of a response. It also
@@ -136,7 +200,7 @@ func (i *IdentityHeaders) values(id *policy.Identity) []http1.Field {
 		{Name: i.names.Subject, Value: id.Subject},
 		{Name: i.names.Name, Value: id.Name},
 		{Name: i.names.Email, Value: id.Email},
-		{Name: i.names.Roles, Value: strings.Join(id.Roles, ",")},
+		{Name: i.names.Roles, Value: strings.Join(i.rolesOf(id), ",")},
 		{Name: i.names.Mechanism, Value: string(id.Mechanism)},
 		{Name: i.names.Provider, Value: id.Provider},
 	}

@@ -17,7 +17,7 @@ import (
 func TestIdentityHeaderValues(t *testing.T) {
 	t.Parallel()
 	names := config.IdentityHeaders{User: "X-Auth-User", Name: "X-Auth-Name", Email: "X-Auth-Email", Roles: "X-Auth-Roles"}
-	got := NewIdentityHeaders(names).Fields(&policy.Identity{
+	got := NewIdentityHeaders(HeaderOptions{Names: names}).Fields(&policy.Identity{
 		Username: "alice\r\nX-Auth-Roles: admin", Name: "Zoë", Email: "a\x00@example.org", Subject: "local:alice",
 	})
 	if want := []http1.Field{{Name: "X-Auth-Name", Value: "Zoë"}}; !slices.Equal(got, want) {
@@ -28,7 +28,7 @@ func TestIdentityHeaderValues(t *testing.T) {
 // Each kind of header, on routes with and without headers.pass.
 func TestRefuses(t *testing.T) {
 	t.Parallel()
-	identity := NewIdentityHeaders(config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"})
+	identity := NewIdentityHeaders(HeaderOptions{Names: config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"}})
 	pass := map[string]bool{
 		"X-Real-Ip": true, "Remote-User": true, "X_webauth_user": true, "X-Http-Method-Override": true,
 		"X-Auth-User": true, "Forwarded": true,
@@ -75,7 +75,7 @@ func FuzzRefuses(f *testing.F) {
 	for _, name := range []string{"X-Forwarded-Port", "X_Forwarded_Port", "X|Real^IP", "Accept", "X-Authority"} {
 		f.Add(name)
 	}
-	identity := NewIdentityHeaders(names)
+	identity := NewIdentityHeaders(HeaderOptions{Names: names})
 	f.Fuzz(func(t *testing.T, name string) {
 		if !httpguts.ValidHeaderFieldName(name) {
 			return // servers refuse such a name

@@ -76,7 +76,8 @@ func (d *differ) derived(field string, old, new any) bool {
 	case "URLs":
 		return was.URL != nil && is.URL != nil
 	case "IdentityHeaders":
-		return *was.IdentityHeaders == d.old.IdentityHeaders && *is.IdentityHeaders == d.new.IdentityHeaders
+		return reflect.DeepEqual(*was.IdentityHeaders, d.old.IdentityHeaders) &&
+			reflect.DeepEqual(*is.IdentityHeaders, d.new.IdentityHeaders)
 	}
 	return false
 }

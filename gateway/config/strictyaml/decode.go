@@ -101,7 +101,7 @@ func (d *decoder) content(n ast.Node, path string, v reflect.Value) {
 	case kind == reflect.Struct:
 		d.section(n, path, v)
 	case kind == reflect.Pointer:
-		v.Set(reflect.New(t.Elem()))
+		v.Set(d.newElement(t.Elem()).Addr())
 		if _, null := n.(*ast.NullNode); null {
 			d.wrong(n, path, "expected a mapping of keys to values, found nothing")
 			return
@@ -323,7 +323,8 @@ func (d *decoder) table(n ast.Node, path string, v reflect.Value) {
 	v.Set(m)
 }
 
-// newElement returns a new element of a list or a map with its defaults.
+// newElement returns a new element of a list or a map, or a section that may be absent, with its
+// defaults.
 func (d *decoder) newElement(t reflect.Type) reflect.Value {
 	v := reflect.New(t)
 	d.Defaults(v.Interface())

@@ -64,7 +64,7 @@ func (b *schemaBuilder) value(key string, v reflect.Value) map[string]any {
 	case kind == reflect.Pointer && b.contained(t):
 		return b.reference(key, t)
 	case kind == reflect.Pointer:
-		section := b.value(key, reflect.New(t.Elem()).Elem())
+		section := b.element(key, t.Elem())
 		section["type"] = "object" // not null
 		return section
 	}

@@ -207,7 +207,7 @@ func (r *Rig) Reload(yaml string) {
 		box = must.Get(mechanism.StoreBox(cfg))(r.T)
 	}
 	r.Config, r.table, r.trusted = cfg, cfg.Table(), cfg.Listen.TrustedProxies
-	tokens := must.Get(mechanism.NewOAuth(made, local, federation))(r.T)
+	tokens := mechanism.NewOAuth(made, local, federation)
 	r.Options = &endpoint.Options{
 		OAuth: tokens,
 		Site:  site, CrossSite: web.NewCrossSite(site, box), Now: r.Clock.Now, Realm: cfg.Basic.Realm, Used: used(r.table),
@@ -225,7 +225,7 @@ func (r *Rig) Reload(yaml string) {
 		return
 	}
 	server := must.Get(oauth.New(oauth.Options{
-		Endpoint: r.Options, Config: cfg, Clients: tokens.Clients, Grants: tokens.Grants, IDKeys: tokens.IDKeys,
+		Endpoint: r.Options, Config: cfg, Clients: tokens.Clients, Grants: tokens.Grants, IDKeys: local.PublicKeys,
 		Logout: s.Logout, Registrations: rate.New("registration", rate.Limit{
 			Requests: cfg.OAuth.RegistrationRate.Requests, Per: cfg.OAuth.RegistrationRate.Per,
 		}, r.Clock.Now, nil),
