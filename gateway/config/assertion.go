@@ -21,7 +21,9 @@ type Assertion struct {
 // maxAssertionLifetime bounds how long an application may believe an assertion.
 const maxAssertionLifetime = 24 * time.Hour
 
-func defaultAssertion() Assertion { return Assertion{Header: "X-Auth-Assertion", Lifetime: 5 * time.Minute} }
+func defaultAssertion() Assertion {
+	return Assertion{Header: "X-Auth-Assertion", Lifetime: 5 * time.Minute}
+}
 
 // check checks the section at path. identity has the other identity headers of the upstream.
 func (a *Assertion) check(r *report, path string, identity *IdentityHeaders) {
