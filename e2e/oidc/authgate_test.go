@@ -1,7 +1,6 @@
 package oidc
 
 import (
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -80,21 +79,8 @@ func (g *secondGate) signedIn(t *testing.T, user string) *browser {
 	b.Open(g.Base + "/login?return_to=/secure-resource")
 	g.Up.None(t)
 	g.givesPassword(b, user)
-	g.reached(t, b, "/secure-resource", user)
+	wantReached(t, g.Delegated, b, "/secure-resource", user)
 	return b
-}
-
-// reached fails the test unless the browser shows a page for which the upstream saw the user.
-func (g *secondGate) reached(t *testing.T, b *browser, page, user string) world.Message {
-	t.Helper()
-	if b.URL.String() != g.Base+page || b.Page.Status != http.StatusOK {
-		t.Fatalf("expected %s: %s\n%s", page, b.Describe(), g.Log)
-	}
-	m := g.Up.One(t)
-	if got := m.Value(t, "X-Auth-User"); got != user {
-		t.Errorf("at %s the upstream gets the user %q", page, got)
-	}
-	return m
 }
 
 // logs waits until the log of an instance has a line with all of these.
@@ -116,7 +102,7 @@ func (g *secondGate) signsIn(t *testing.T) {
 	b.Open(g.Base + "/secure-resource?x=1")
 	g.Up.None(t)
 	g.givesPassword(b, "alice")
-	m := g.reached(t, b, "/secure-resource?x=1", "alice")
+	m := wantReached(t, g.Delegated, b, "/secure-resource?x=1", "alice")
 	for name, want := range map[string]string{
 		"X-Auth-Subject": "demo:alice", "X-Auth-Name": "Alice Example", "X-Auth-Email": "alice@example.org",
 		"X-Auth-Roles": "user,admin", "X-Auth-Mechanism": "oidc", "X-Auth-Provider": "demo",
@@ -203,8 +189,8 @@ func (g *secondGate) provesTwoFactors(t *testing.T) {
 	}
 	g.Up.None(t)
 	b.Send(map[string]string{"code": world.Must(authenticator.Code(secret, time.Now().Add(30*time.Second)))(t)}) // the first is used
-	g.reached(t, b, "/two", "alice")
-	if amr := g.proof(t, b).AMR; !strings.Contains(strings.Join(amr, " "), "mfa") {
+	wantReached(t, g.Delegated, b, "/two", "alice")
+	if amr := proofOf(t, g.Delegated, b).AMR; !strings.Contains(strings.Join(amr, " "), "mfa") {
 		t.Errorf("the login has the methods %q", amr)
 	}
 }
@@ -213,7 +199,7 @@ func (g *secondGate) provesTwoFactors(t *testing.T) {
 // in a browser that is signed in there.
 func (g *secondGate) provesFreshness(t *testing.T) {
 	b := g.signedIn(t, "bob")
-	before := g.proof(t, b).AuthTime
+	before := proofOf(t, g.Delegated, b).AuthTime
 	world.Until(t, "an old sign-in", func() bool { return g.Status(b.Client, "GET", "/fresh") == http.StatusUnauthorized })
 	g.Up.All()
 	b.StopAt = g.provider.Base
@@ -224,8 +210,8 @@ func (g *secondGate) provesFreshness(t *testing.T) {
 	}
 	b.Open(b.Next)
 	g.givesPassword(b, "bob")
-	g.reached(t, b, "/fresh", "bob")
-	if after := g.proof(t, b).AuthTime; after <= before {
+	wantReached(t, g.Delegated, b, "/fresh", "bob")
+	if after := proofOf(t, g.Delegated, b).AuthTime; after <= before {
 		t.Errorf("the sign-in is of %d after that of %d", after, before)
 	}
 }
@@ -239,15 +225,4 @@ func (g *secondGate) losesTheAccount(t *testing.T) {
 		return g.Status(g.Stranger(), "GET", "/secure-resource", "Cookie", session) == http.StatusUnauthorized
 	})
 	wantOut(t, g.Delegated, session)
-}
-
-// proof returns what the gateway knows of the login of a browser.
-func (g *secondGate) proof(t *testing.T, b *browser) (known struct {
-	AMR      []string `json:"amr"`
-	AuthTime int64    `json:"auth_time"`
-},
-) {
-	t.Helper()
-	world.NoError(t, json.Unmarshal([]byte(g.Do(b.Client, "GET", "/me", "").Body), &known))
-	return known
 }

@@ -1,6 +1,7 @@
 package oidc
 
 import (
+	"encoding/json"
 	"net/http"
 	"testing"
 
@@ -70,4 +71,29 @@ func wantOut(t *testing.T, d *world.Delegated, session string) {
 		}
 	}
 	d.Up.None(t)
+}
+
+// wantReached fails the test unless the browser shows a page for which the upstream saw the
+// user. It returns what the upstream saw.
+func wantReached(t *testing.T, d *world.Delegated, b *browser, page, user string) world.Message {
+	t.Helper()
+	if b.URL.String() != d.Base+page || b.Page.Status != http.StatusOK {
+		t.Fatalf("expected %s: %s\n%s", page, b.Describe(), d.Log)
+	}
+	m := d.Up.One(t)
+	if got := m.Value(t, "X-Auth-User"); got != user {
+		t.Errorf("at %s the upstream gets the user %q", page, got)
+	}
+	return m
+}
+
+// proofOf returns what the gateway knows of the login of a browser.
+func proofOf(t *testing.T, d *world.Delegated, b *browser) (known struct {
+	AMR      []string `json:"amr"`
+	AuthTime int64    `json:"auth_time"`
+},
+) {
+	t.Helper()
+	world.NoError(t, json.Unmarshal([]byte(d.Do(b.Client, "GET", "/me", "").Body), &known))
+	return known
 }

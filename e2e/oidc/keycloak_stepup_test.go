@@ -3,7 +3,6 @@
 package oidc
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -100,8 +99,8 @@ func keycloakStepUp(t *testing.T, a *atKeycloak) {
 		}
 		a.Up.None(t)
 		carol.Send(code())
-		a.reached(t, carol, "/two", "carol")
-		if amr := a.proof(t, carol).AMR; !slices.Contains(amr, "mfa") {
+		wantReached(t, a.Delegated, carol, "/two", "carol")
+		if amr := proofOf(t, a.Delegated, carol).AMR; !slices.Contains(amr, "mfa") {
 			t.Errorf("by %s the login has the methods %q", provider, amr)
 		}
 	}
@@ -110,15 +109,15 @@ func keycloakStepUp(t *testing.T, a *atKeycloak) {
 	once.Open(a.Base + "/login?provider=levels&return_to=/two")
 	once.Send(map[string]string{"username": "carol", "password": keycloakSecret})
 	once.Send(code())
-	a.reached(t, once, "/two", "carol")
+	wantReached(t, a.Delegated, once, "/two", "carol")
 
 	b := a.signedIn(t, "levels", "carol")
-	before := a.proof(t, b).AuthTime
+	before := proofOf(t, a.Delegated, b).AuthTime
 	world.Until(t, "an old sign-in", func() bool { return a.Status(b.Client, "GET", "/fresh") == http.StatusUnauthorized })
 	a.Up.All()
 	a.stepsUp(t, b, "/fresh", map[string]string{"max_age": "20"})
-	a.reached(t, b, "/fresh", "carol")
-	if after := a.proof(t, b).AuthTime; after <= before {
+	wantReached(t, a.Delegated, b, "/fresh", "carol")
+	if after := proofOf(t, a.Delegated, b).AuthTime; after <= before {
 		t.Errorf("the sign-in is of %d after that of %d", after, before)
 	}
 }
@@ -144,26 +143,4 @@ func (a *atKeycloak) stepsUp(t *testing.T, b *browser, page string, asks map[str
 	}
 	a.Up.None(t)
 	b.Send(map[string]string{"password": keycloakSecret})
-}
-
-// reached fails the test unless the browser shows a page for which the upstream saw the user.
-func (a *atKeycloak) reached(t *testing.T, b *browser, page, user string) {
-	t.Helper()
-	if b.URL.String() != a.Base+page || b.Page.Status != http.StatusOK {
-		t.Fatalf("the browser does not come back to %s: %s\n%s", page, b.Describe(), a.Log)
-	}
-	if got := a.Up.One(t).Value(t, "X-Auth-User"); got != user {
-		t.Errorf("at %s the upstream gets the user %q", page, got)
-	}
-}
-
-// proof returns what the gateway knows of the login of a browser.
-func (a *atKeycloak) proof(t *testing.T, b *browser) (known struct {
-	AMR      []string `json:"amr"`
-	AuthTime int64    `json:"auth_time"`
-},
-) {
-	t.Helper()
-	world.NoError(t, json.Unmarshal([]byte(a.Do(b.Client, "GET", "/me", "").Body), &known))
-	return known
 }
