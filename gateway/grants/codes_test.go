@@ -161,7 +161,7 @@ func TestExpiredInTheStore(t *testing.T) {
 	}
 }
 
-// A login keeps 64 grants. What there is no room for opens nothing, also while its record is
+// A login keeps 256 grants. What there is no room for opens nothing, also while its record is
 // still there.
 func TestManyGrants(t *testing.T) {
 	t.Parallel()
@@ -169,13 +169,13 @@ func TestManyGrants(t *testing.T) {
 	s := r.signIn(t, "alice")
 	first, second := r.granted(t, s), r.granted(t, s)
 	r.store.Fails("delete grant:")
-	for range 63 {
+	for range 255 {
 		r.granted(t, s)
 	}
 	r.store.Fails("")
 	r.wantOut(t, first)
 	r.wantIn(t, second)
-	if keys := storetest.Keys(t, r.store.Store, grantPrefix); len(keys) != 65 {
+	if keys := storetest.Keys(t, r.store.Store, grantPrefix); len(keys) != 257 {
 		t.Errorf("the store has %d grants", len(keys))
 	}
 }

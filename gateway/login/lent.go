@@ -13,8 +13,9 @@ import (
 	"authgate/policy"
 )
 
-// maxLent is how many lent handles, and how many clients, a login keeps.
-const maxLent = 64
+// maxLent is how many lent handles, and how many clients, a login keeps. Each sign-in of a user
+// to a client lends one, so that it must suffice for the clients of a large organization.
+const maxLent = 256
 
 // lent is a record that another room made for a login, such as a grant to an OAuth client.
 type lent struct {
@@ -29,7 +30,7 @@ const lentSlack = 24 * time.Hour
 // Lend records a handle that another room has made for a live login. The login goes on
 // until the handle expires, while its sessions and its own tokens still end at their time. A
 // handle without a value names a record that is there already. client, if not empty, is a
-// client that gets an ID token for the login. At most 64 handles are kept: the oldest is
+// client that gets an ID token for the login. At most 256 handles are kept: the oldest is
 // dropped. The error is ErrNoLogin if the login has ended, or that of handle.
 func (l *Logins) Lend(ctx context.Context, sid, client string, handle Handle) (*Login, error) {
 	login, err := l.amend(ctx, sid, func(login *Login) (made, left []string, err error) {

@@ -193,7 +193,7 @@ func TestOnEnd(t *testing.T) {
 	}
 }
 
-// A login keeps 64 handles and forgets those that have expired.
+// A login keeps 256 handles and forgets those that have expired.
 func TestLendMany(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
