@@ -10,15 +10,15 @@ import (
 	"math/big"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
-
-	"golang.org/x/net/html"
 )
 
 // Issuer is a gateway that is the OpenID provider of another one, with People as its users.
-type Issuer struct{ *Instance }
+type Issuer struct {
+	*Instance
+	gateway string // public_url of the other one
+}
 
 // IssuerSecret is the secret of the client of an Issuer.
 const IssuerSecret = "the secret of the gateway"
@@ -37,15 +37,15 @@ func StartIssuer(t testing.TB, key crypto.Signer, more string, gateway ...*Insta
 // have accounts of its own.
 func PrepareIssuer(t testing.TB, key crypto.Signer, more string, gateway ...*Instance) *Issuer {
 	t.Helper()
-	p := &Issuer{Prepare(t)}
+	p := &Issuer{Instance: Prepare(t), gateway: gateway[0].Public}
 	p.Base = strings.Replace(p.Base, "localhost", "127.0.0.1", 1) // another site, with other cookies
 	certify(t, key, append(gateway, p.Instance)...)
-	people, client := People, gateway[0].Public
+	if p.gateway == "" {
+		p.gateway = gateway[0].Base
+	}
+	people := People
 	if strings.Contains(more, "accounts:") {
 		people = ""
-	}
-	if client == "" {
-		client = gateway[0].Base
 	}
 	p.Configure(fmt.Sprintf(`
 oauth:
@@ -58,7 +58,7 @@ oauth:
       backchannel_logout_uri: %[2]s/backchannel-logout/demo
       trusted_roots: certificate.pem
       consent: skip
-`, IssuerSecret, client) + people + more)
+`, IssuerSecret, p.gateway) + people + more)
 	return p
 }
 
@@ -73,43 +73,15 @@ func (p *Issuer) Entry(more string) string {
 // on. It returns where the provider sends the browser back.
 func (p *Issuer) SignIn(c *http.Client, authorization, user string) (callback string) {
 	p.T.Helper()
-	method, address, body := "GET", authorization, ""
-	var page Answer
-	for range 10 {
-		path, here := strings.CutPrefix(address, p.Base)
-		if !here {
-			return address
-		}
-		page = p.Do(c, method, path, body, "Content-Type", TypeForm, "Accept", AcceptsPage, "Origin", p.Base)
-		method, body = "GET", ""
-		if page.Status/100 == 3 {
-			next := Must(url.Parse(page.Header.Get("Location")))(p.T)
-			address = Must(url.Parse(address))(p.T).ResolveReference(next).String()
-			continue
-		}
-		fields := hiddenFields(p.T, page.Body)
-		fields.Set("username", user)
-		fields.Set("password", Passwords[user])
-		method, address, body = "POST", p.Base+"/login", fields.Encode()
+	b := &Browser{T: p.T, Client: c, StopAt: p.gateway}
+	b.Open(authorization)
+	if b.Next == "" {
+		b.Send(map[string]string{"username": user, "password": Passwords[user]})
 	}
-	p.T.Fatalf("%s does not get through the provider: %d %s", user, page.Status, page.Body)
-	return ""
-}
-
-// hiddenFields returns those of the first form of a page.
-func hiddenFields(t testing.TB, page string) url.Values {
-	t.Helper()
-	fields := url.Values{}
-	for node := range Must(html.Parse(strings.NewReader(page)))(t).Descendants() {
-		attributes := map[string]string{}
-		for _, a := range node.Attr {
-			attributes[a.Key] = a.Val
-		}
-		if name := attributes["name"]; attributes["type"] == "hidden" && !fields.Has(name) {
-			fields.Set(name, attributes["value"])
-		}
+	if b.Next == "" {
+		p.T.Fatalf("%s does not get through the provider: %s", user, b.Describe())
 	}
-	return fields
+	return b.Next
 }
 
 // certify gives gateways one certificate for this machine, which is its own authority.
