@@ -43,6 +43,9 @@ type Identity struct {
 	// Email is the address, empty if unknown or if the provider calls it
 	// unverified.
 	Email string
+	// Unverified is the address in that case. No rule and no application sees it: clients of
+	// the authorization server are told it together with what the provider says about it.
+	Unverified string
 	// Roles are the roles. No entry is empty.
 	Roles []string
 	// Owner is the identity with all roles of its owner, if the credential has

@@ -302,5 +302,7 @@ func providerIdentity(
 		Provider:  name,
 		Login:     sid,
 		Expires:   expires,
+
+		Unverified: p.Unverified,
 	}
 }

@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -86,8 +87,8 @@ func claimsOf(id *policy.Identity, scopes []string) map[string]any {
 				claims["name"] = id.Name
 			}
 		case scopeEmail:
-			if id.Email != "" {
-				claims["email"], claims["email_verified"] = id.Email, verified(id)
+			if address := cmp.Or(id.Email, id.Unverified); address != "" {
+				claims["email"], claims["email_verified"] = address, verified(id)
 			}
 		case scopeGroups:
 			claims["groups"] = append([]string{}, whole.Roles...)
@@ -97,13 +98,10 @@ func claimsOf(id *policy.Identity, scopes []string) map[string]any {
 }
 
 // verified reports whether the address of a user is known to be theirs: the operator has
-// written it, or the provider says so.
+// written it, or the provider says so, and does not only say nothing.
 func verified(id *policy.Identity) bool {
-	if id.Provider == policy.LocalProvider {
-		return true
-	}
-	said, _ := id.Claims["email_verified"].(bool)
-	return said
+	said := id.Claims["email_verified"]
+	return id.Email != "" && (id.Provider == policy.LocalProvider || said == true || said == "true")
 }
 
 // userinfoRows returns the rows of oauth/userinfo (OpenID Connect Core 1.0, section 5.3).

@@ -16,8 +16,10 @@ type Profile struct {
 	Name     string `json:"name,omitempty"`
 
 	// Email is empty if the provider does not call the address verified.
-	Email string   `json:"email,omitempty"`
-	Roles []string `json:"roles,omitempty"`
+	Email string `json:"email,omitempty"`
+	// Unverified is the address in that case. It proves nothing about the user.
+	Unverified string   `json:"unverified,omitempty"`
+	Roles      []string `json:"roles,omitempty"`
 
 	// Claims are those of the ID token and of userinfo; the latter take
 	// precedence. They contain no claims of the protocol and no unverified
@@ -41,10 +43,13 @@ type mapping struct {
 // profile makes a profile from sources. For each claim, the first source that has it
 // in a form that can be used counts. What no source has is empty.
 func (m mapping) profile(subject string, roles []string, sources ...claims) Profile {
-	email := verifiedEmail(sources)
+	email, unverified := verifiedEmail(sources), ""
+	if email == "" {
+		unverified = text("email", sources, oneAddress)
+	}
 	return Profile{
 		Subject: subject, Username: m.name(subject, email, sources), Name: displayName(sources),
-		Email: email, Roles: roles, Claims: m.merge(email, sources),
+		Email: email, Unverified: unverified, Roles: roles, Claims: m.merge(email, sources),
 	}
 }
 

@@ -1,0 +1,53 @@
+package oauth_test
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/endpoint/rig"
+	"authgate/internal/test/must"
+)
+
+// A user of a provider is a user of clients as well. email_verified is what the provider says:
+// one that says nothing vouches for nothing. userinfo and the ID token tell the same.
+func TestClaimsOfProviders(t *testing.T) {
+	t.Parallel()
+	p := rig.NewProvider(t)
+	routes, clients, _ := strings.Cut(configuration, "oauth:")
+	r := p.Rig(routes, "oauth:"+clients)
+	const address = "carol@example.com"
+	type object = map[string]any
+	known := object{"sub": "small:1", "preferred_username": "carol", "groups": []any{"user"}}
+	for name, c := range map[string]struct{ says, told object }{
+		"verified":            {object{"email": address, "email_verified": true}, object{"email": address, "email_verified": true}},
+		"verified, as a text": {object{"email": address, "email_verified": "true"}, object{"email": address, "email_verified": true}},
+		"unverified":          {object{"email": address, "email_verified": false}, object{"email": address, "email_verified": false}},
+		"unverified, as text": {object{"email": address, "email_verified": "no"}, object{"email": address, "email_verified": false}},
+		"nothing about it":    {object{"email": address}, object{"email": address, "email_verified": false}},
+		"no address":          {object{"email_verified": true}, object{}},
+		"no usable address":   {object{"email": "a@b@c", "email_verified": false}, object{}},
+		"a name":              {object{"name": "Carol X"}, object{"name": "Carol X"}},
+		"an unusable name":    {object{"name": "\u202ex"}, object{}},
+	} {
+		p.Claims = c.says
+		s := &server{r, r.Carol()}
+		a := s.tokens(t, "scope", "openid profile email groups")
+		want := maps.Clone(known)
+		maps.Copy(want, c.told)
+		id := claimsOf(t, a.ID)
+		var info object
+		must.Do(t, json.Unmarshal(s.Want(200, "GET", "/oauth/userinfo", "", "Authorization: Bearer "+a.Access).Body.Bytes(), &info))
+		for place, claims := range map[string]object{"the ID token": id, "userinfo": info} {
+			for _, other := range []string{"iss", "aud", "exp", "iat", "auth_time", "at_hash", "sid", "amr"} {
+				delete(claims, other)
+			}
+			if diff := cmp.Diff(want, claims); diff != "" {
+				t.Errorf("%s, %s (-want +got):\n%s", name, place, diff)
+			}
+		}
+	}
+}
