@@ -212,6 +212,9 @@ func (a *AccessTokens) resolve(ctx context.Context, access *accessToken) (*verif
 		if _, ok := login.current(a.accounts); !ok || login.Username != access.subject {
 			return nil, badToken("its account has changed")
 		}
+		if login.Yielded {
+			return nil, badToken("its user has signed in again")
+		}
 		if login.Generation() != access.gen {
 			return nil, badToken("issued before the user changed the password")
 		}

@@ -74,6 +74,10 @@ type Login struct {
 	// ID token for the login.
 	Lent    []lent   `json:"lent,omitempty"`
 	Clients []string `json:"clients,omitempty"`
+	// Yielded tells that the user has signed in again in the same browser, and that the login goes
+	// on for what it has lent alone. Inherited are the sids of such logins, which end with this one.
+	Yielded   bool     `json:"yielded,omitempty"`
+	Inherited []string `json:"inherited,omitempty"`
 }
 
 // Subject returns the subject of the login's identities.
@@ -279,6 +283,9 @@ func (l *Logins) End(ctx context.Context, sid string) (*Login, error) {
 // end ends the login and clears its handles. It calls the functions in also at the
 // same time.
 func (l *Logins) end(ctx context.Context, sid string, also ...func(context.Context, *Login)) (*Login, error) {
+	if err := l.endInherited(ctx, sid); err != nil {
+		return nil, err
+	}
 	// Only the deletion of the record matters, so ending is atomic. The handles
 	// are invalid from then on.
 	raw, err := l.store.Take(ctx, loginPrefix+sid)

@@ -37,13 +37,27 @@ func (s *Server) endSession(ex *web.Exchange) error {
 		return err
 	case id == nil:
 		return s.leave(ex, l)
-	case l.login == id.Login && !ex.Navigates():
+	}
+	current, err := s.isCurrent(ex, l.login, id)
+	switch {
+	case err != nil:
+		return err
+	case current && !ex.Navigates():
 		return signin.ErrNoNavigation()
-	case l.login == id.Login:
+	case current:
 		return s.logout.Then(ex, l.place)
 	}
 	s.confirmLogout(ex, id, values)
 	return nil
+}
+
+// isCurrent reports whether a login is that of the user of the browser, or one that it has
+// inherited.
+func (s *Server) isCurrent(ex *web.Exchange, login string, id *policy.Identity) (bool, error) {
+	if login == "" || login == id.Login {
+		return login != "", nil
+	}
+	return s.options.Local.Logins.Inherits(&ex.Store, id.Login, login)
 }
 
 // leave answers a user who is not signed in.

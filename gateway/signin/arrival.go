@@ -43,10 +43,14 @@ func (e *entrance) admit(ex *web.Exchange, a *arrival) error {
 		return err
 	}
 	// Together with the new login, so that the browser does not keep the old one.
-	if _, err := e.presented.end(ex); err != nil {
+	yielded, err := e.presented.yield(ex, policy.LocalProvider+":"+a.account.Username)
+	if err != nil {
 		return err
 	}
 	given, err := e.issuer.issue(ex, a.account, a.mechanisms, a.remember, a.methods)
+	if err == nil {
+		err = e.presented.local.Logins.Inherit(&ex.Store, given.login, yielded)
+	}
 	if err != nil {
 		return err
 	}

@@ -189,20 +189,19 @@ func (c *callback) checkPath(ex *web.Exchange, p *mechanism.Provider) error {
 func (c *callback) begin(
 	ex *web.Exchange, p *mechanism.Provider, grant *provider.Grant, attempt *login.Attempt,
 ) (*login.Login, error) {
-	if _, err := c.presented.end(ex); err != nil {
+	yielded, err := c.presented.yield(ex, p.Name()+":"+grant.Profile.Subject, attempt.Before...)
+	if err != nil {
 		return nil, err
 	}
 	// A client that leaves now must not leave half a login behind.
 	ctx, end := ex.Store.Recording()
 	defer end()
-	for _, sid := range attempt.Before {
-		if _, err := c.logins.End(ctx, sid); err != nil {
-			return nil, err
-		}
-	}
 	sessions, cookies := c.federation.Delegated, &c.site.Cookies
 	session, handle := sessions.New(ex.Credentials.Scope)
 	login, err := c.federation.Users.Begin(ctx, p.Name(), grant, login.DeviceOf(&ex.Credentials), attempt.Started, handle)
+	if err == nil {
+		err = c.logins.Inherit(ctx, login, yielded)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -91,6 +91,33 @@ func (p *presentedLogins) end(ex *web.Exchange) (delegated *login.Login, err err
 	return delegated, p.endAccessCookie(ctx, ex)
 }
 
+// yield makes the logins that the cookies lead to give way to a new login of the user with that
+// subject. It returns the sids of those that the new one must inherit; see login.Logins.Yield.
+func (p *presentedLogins) yield(ex *web.Exchange, subject string, more ...string) (yielded []string, err error) {
+	ctx, end := ex.Store.Recording()
+	defer end()
+	sids, err := loginsOf(ctx, append(p.handles(&ex.Credentials), handle{ex.Credentials.Access, p.local.Bearer.LoginOf}))
+	if err != nil {
+		return nil, err
+	}
+	for _, sid := range more {
+		if !slices.Contains(sids, sid) {
+			sids = append(sids, sid)
+		}
+	}
+	for _, sid := range sids {
+		ended, goOn, err := p.local.Logins.Yield(ctx, sid, subject)
+		if err != nil {
+			return nil, err
+		}
+		yielded = append(yielded, goOn...)
+		if ended != nil {
+			p.note(ex, ended)
+		}
+	}
+	return yielded, p.endAccessCookie(ctx, ex)
+}
+
 // endOthers is end for all logins but the one with the given sid.
 func (p *presentedLogins) endOthers(ctx context.Context, ex *web.Exchange, sid string) error {
 	if _, err := p.endHandles(ctx, ex, sid); err != nil {
