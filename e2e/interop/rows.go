@@ -29,7 +29,7 @@ const tag = "interop"
 
 // packages are the packages of the tests, seen from e2e.
 func packages() []string {
-	return []string{"./acme", "./apps", "./browser", "./oidc", "./redis", "./wire"}
+	return []string{"./acme", "./apps", "./browser", "./oauth", "./oidc", "./redis", "./wire"}
 }
 
 // redisTries is what every Redis and every server that speaks its protocol must pass. The
@@ -66,6 +66,7 @@ func rows() []row {
 		authorities  = "Certificate authorities"
 		browsers     = "Browsers"
 		clients      = "Clients"
+		libraries    = "Applications and libraries that sign users in here"
 		applications = "Applications"
 	)
 	return []row{
@@ -175,6 +176,43 @@ func rows() []row {
 			tries: []try{{"push and clone 200 MiB with an API token", "TestGit"}}},
 		{kind: clients, name: "npm", needs: []string{"npm", "./registry/node_modules"}, version: version{"npm --version", ""},
 			tries: []try{{"publish and install with an API token", "TestNpm"}}},
+
+		{kind: libraries, name: "openid-client (Node.js)", needs: []string{"node", "./oauth/node_modules/openid-client"},
+			version: nodeModule("oauth", "openid-client"),
+			tries: []try{
+				{"code flow with PKCE, userinfo, refresh, revocation, introspection", "TestOpenIDClient/confidential"},
+				{"a public client", "TestOpenIDClient/public"},
+				{"dynamic registration", "TestOpenIDClient/registered"},
+				{"a client metadata document with private_key_jwt", "TestOpenIDClient/document"},
+				{"client credentials", "TestOpenIDClient/credentials"},
+				{"device flow", "TestOpenIDClient/device"},
+				{"logout by redirect", "TestOpenIDClient/ending"},
+			}},
+		{kind: libraries, name: "oauth4webapi (Node.js)", needs: []string{"node", "./oauth/node_modules/oauth4webapi"},
+			version: nodeModule("oauth", "oauth4webapi"),
+			tries:   []try{{"strict checks of each answer, RFC 9068, 9207 and 9728", "TestOAuth4WebAPI"}}},
+		{kind: libraries, name: "go-oidc (Go)", version: goModule(".", "github.com/coreos/go-oidc/v3"),
+			tries: []try{
+				{"code flow with PKCE, userinfo, with golang.org/x/oauth2: refresh, client credentials", "TestGoOIDC"},
+				{"device flow by golang.org/x/oauth2", "TestGoOIDCDevice"},
+				{"back-channel logout", "TestGoOIDCLogout"},
+			}},
+		{kind: libraries, name: "Authlib (Python)", needs: []string{"./oauth/venv/bin/python"},
+			version: version{"oauth/venv/bin/python -W ignore -c 'import authlib; print(authlib.__version__)'", ""},
+			tries: []try{
+				{"code flow with PKCE, userinfo, refresh, revocation, introspection, client credentials, logout by redirect", "TestAuthlib"},
+			}},
+		{kind: libraries, name: "MCP SDK for TypeScript", needs: []string{"node", "./oauth/node_modules/@modelcontextprotocol/sdk"},
+			version: nodeModule("oauth", "@modelcontextprotocol/sdk"),
+			tries: []try{
+				{"client and server, dynamic registration", "TestMCPNode/registered"},
+				{"client and server, a client metadata document", "TestMCPNode/document"},
+			}},
+		{kind: libraries, name: "MCP SDK for Go", version: goModule(".", "github.com/modelcontextprotocol/go-sdk"),
+			tries: []try{
+				{"client and server, dynamic registration", "TestMCPGo/registered"},
+				{"client and server, a client metadata document", "TestMCPGo/document"},
+			}},
 
 		{kind: applications, name: "Prometheus", needs: []string{"prometheus"}, version: version{"prometheus --version", `version (\S+)`},
 			tries: []try{{"its pages and API below a prefix", "TestPrometheus"}}},
