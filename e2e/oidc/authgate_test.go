@@ -171,15 +171,17 @@ func (g *secondGate) endsThere(t *testing.T) {
 }
 
 // provesTwoFactors: a page for two factors leads to the provider, which asks for all that the
-// account has. The password alone does not open it.
+// account has. The password alone opens nothing and takes nothing away.
 func (g *secondGate) provesTwoFactors(t *testing.T) {
 	b := g.signedIn(t, "alice")
+	session := sessionOf(g.Delegated, b)
 	b.Open(g.Base + "/two")
 	g.givesPassword(b, "alice")
 	if b.Page.Status != http.StatusForbidden || !strings.HasPrefix(b.URL.String(), g.Base+"/callback?") {
 		t.Errorf("without a second factor, expected 403: %s", b.Describe())
 	}
 	g.Up.None(t)
+	wantIn(t, g.Delegated, session)
 
 	secret := g.provider.AddTOTP("alice")
 	b.Open(g.Base + "/two")
