@@ -223,12 +223,15 @@ func hostsAtProvider(t *testing.T, c *chromium) {
 			t.Errorf("the browser was sent to the provider again: %s", r.url)
 		}
 	}
+	const signedOut = "Sign in to 127.0.0.1" // where the way of a logout ends: by the provider and public_url
 	m.endsAll(t, b, "x.three.test", func() {
+		b.says(signedOut)
 		b.open(m.page("wiki.one.test"))
 		b.signIn("alice")
 		b.arrives(m.page("wiki.one.test"))
 		m.up.All()
 	})
+	b.says(signedOut)
 	noComplaints(t, b)
 	m.signedOut(t, b, issuer.Base)
 }
