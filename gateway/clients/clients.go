@@ -175,6 +175,14 @@ func (s *Set) Find(ctx context.Context, id string) (*Client, error) {
 	return nil, fmt.Errorf("%w: %.100q is not configured", ErrUnknown, id)
 }
 
+// Counts reports whether there can be a client with an identifier, by the configuration. It looks
+// up neither what was registered nor a document.
+func (s *Set) Counts(id string) bool {
+	_, configured := s.configured[id]
+	document := s.oauth.MetadataClients.Enabled && s.documents.fetcher.checkURL(id) == nil
+	return configured || document || registeredForm.MatchString(id)
+}
+
 // documentClient makes a client of the document at its identifier.
 func (s *Set) documentClient(id string, body []byte) (*Client, error) {
 	m, err := readMetadata(s.oauth, body)

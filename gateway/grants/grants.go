@@ -89,6 +89,8 @@ type Options struct {
 	// Client returns the roles of a client that may act for itself. It reports whether
 	// there is one now.
 	Client func(id string) (roles []string, ok bool)
+	// Counts reports whether what users have lent to a client counts, by the configuration.
+	Counts func(client string) bool
 	// CodeLifetime and DeviceLifetime are the lifetimes of codes and of device codes.
 	CodeLifetime, DeviceLifetime time.Duration
 }

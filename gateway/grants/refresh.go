@@ -101,6 +101,9 @@ func (g *Grants) living(ctx context.Context, name string, known *grant, expires 
 	if !known.Redeemed || !g.options.Now().Before(known.Expires) {
 		return nil, invalid("its grant has expired")
 	}
+	if !g.options.Counts(known.Client) {
+		return nil, invalid("its client is not configured any more")
+	}
 	by, err := g.owner(ctx, &known.lender, expires)
 	if err != nil {
 		return nil, err

@@ -123,6 +123,7 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 			roles, ok := next.clients[id]
 			return roles, ok
 		},
+		Counts: func(string) bool { return true },
 	})
 	return &next
 }

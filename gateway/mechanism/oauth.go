@@ -22,13 +22,14 @@ func NewOAuth(o *Options, local *Local, f *Federation) *OAuth {
 	if !cfg.OAuth.Enabled {
 		return nil
 	}
+	set := clients.New(clients.Options{Config: cfg, Store: o.Store, Now: o.Now, Verifier: o.Verifier})
 	return &OAuth{
-		Clients: clients.New(clients.Options{Config: cfg, Store: o.Store, Now: o.Now, Verifier: o.Verifier}),
+		Clients: set,
 		Grants: grants.New(grants.Options{
 			Store: o.Store, Now: o.Now, Logins: local.Logins, Keys: local.keys,
 			Holders: &login.Holders{Logins: local.Logins, Accounts: local.Accounts, Users: f.Users},
 			Issuer:  cfg.Token.Issuer, Audience: cfg.Token.Audience, Leeway: cfg.Token.ReuseLeeway,
-			Lend: lend(cfg.OAuth.Scopes), Client: actsForItself(cfg.OAuth.Clients),
+			Lend: lend(cfg.OAuth.Scopes), Client: actsForItself(cfg.OAuth.Clients), Counts: set.Counts,
 			CodeLifetime: cfg.OAuth.CodeLifetime, DeviceLifetime: cfg.OAuth.DeviceLifetime,
 		}),
 	}

@@ -119,3 +119,29 @@ func TestClientOfADocument(t *testing.T) {
 		t.Errorf("a document inside: %d %v", w.Code, w.Header())
 	}
 }
+
+// What a client has got from users opens nothing once the operator has removed the client. Clients
+// that need no configuration stay.
+func TestRemovedClient(t *testing.T) {
+	t.Parallel()
+	with := configuration + "  registration: open\n"
+	s := newServer(t, with)
+	a := s.tokens(t)
+	var made struct {
+		ID string `json:"client_id"`
+	}
+	body := `{"redirect_uris": ["https://tool.example.net/"], "token_endpoint_auth_method": "none"}`
+	must.Do(t, json.Unmarshal(s.Want(201, "POST", "/oauth/register", body, rig.JSON).Body.Bytes(), &made))
+	code := s.code(t, ask("client_id", made.ID, "redirect_uri", "https://tool.example.net/"))
+	other := s.post(t, 200, "/oauth/token", redemption(code, "redirect_uri", "", "client_id", made.ID))
+	userinfo := func(status int, token string) {
+		t.Helper()
+		s.Want(status, "GET", "/oauth/userinfo", "", "Authorization: Bearer "+token)
+	}
+	userinfo(200, a.Access)
+	s.Reload(strings.Replace(configuration, "{id: wiki,", "{id: wiki2,", 1)) // and registration is off
+	userinfo(401, a.Access)
+	userinfo(200, other.Access)
+	s.Reload(with)
+	userinfo(200, a.Access)
+}
