@@ -145,3 +145,12 @@ func TestRemovedClient(t *testing.T) {
 	s.Reload(with)
 	userinfo(200, a.Access)
 }
+
+// A registration_rate of 0 requests limits nothing.
+func TestRegistrationWithoutALimit(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration+"  registration: open\n  registration_rate: {requests: 0, per: 24h}\n")
+	for range 25 {
+		s.Want(201, "POST", "/oauth/register", `{"redirect_uris": ["https://tool.example.net/"]}`, rig.JSON)
+	}
+}

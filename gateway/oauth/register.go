@@ -29,8 +29,10 @@ func (s *Server) registration() []endpoint.Row {
 }
 
 func (s *Server) register(ex *web.Exchange) error {
-	if err := s.registrations.Take(&ex.Store, rate.Key{Client: ex.Peer.Client}); err != nil {
-		return err
+	if s.section.RegistrationRate.Requests > 0 { // 0: no limit
+		if err := s.registrations.Take(&ex.Store, rate.Key{Client: ex.Peer.Client}); err != nil {
+			return err
+		}
 	}
 	if len(ex.Body) > maxRegistration {
 		return &http.MaxBytesError{Limit: maxRegistration}
