@@ -283,9 +283,6 @@ func (l *Logins) End(ctx context.Context, sid string) (*Login, error) {
 // end ends the login and clears its handles. It calls the functions in also at the
 // same time.
 func (l *Logins) end(ctx context.Context, sid string, also ...func(context.Context, *Login)) (*Login, error) {
-	if err := l.endInherited(ctx, sid); err != nil {
-		return nil, err
-	}
 	// Only the deletion of the record matters, so ending is atomic. The handles
 	// are invalid from then on.
 	raw, err := l.store.Take(ctx, loginPrefix+sid)
@@ -298,6 +295,9 @@ func (l *Logins) end(ctx context.Context, sid string, also ...func(context.Conte
 	login, err := decodeLogin(sid, raw)
 	if err != nil {
 		return &Login{ID: sid}, nil // the record was damaged; now it is deleted
+	}
+	if err := l.endInherited(ctx, login, raw); err != nil {
+		return nil, err
 	}
 	l.ended(login)
 	var deletes errgroup.Group

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/record"
 )
 
 // Yield makes a login give way to a new one in its browser. It ends, and is returned. But what a
@@ -14,18 +13,21 @@ import (
 // sessions and tokens, and stays for what it has lent. goOn are the sids of the logins that go
 // on, which the new login must inherit; see Inherit.
 func (l *Logins) Yield(ctx context.Context, sid, subject string) (ended *Login, goOn []string, err error) {
-	lends := false
+	before, _, err := l.load(ctx, sid)
+	if errors.Is(err, auth.ErrRejected) {
+		return nil, nil, nil
+	}
+	if err == nil && before.Subject() == subject && len(before.Lent)+len(before.Inherited) > 0 {
+		return l.yield(ctx, sid)
+	}
+	ended, err = l.End(ctx, sid) // a damaged record too
+	return ended, nil, err
+}
+
+// yield is Yield for a login that has lent or inherited something.
+func (l *Logins) yield(ctx context.Context, sid string) (ended *Login, goOn []string, err error) {
 	login, err := l.amend(ctx, sid, func(login *Login) (made, left []string, err error) {
-		now := l.now()
-		if goOn = nil; login.Subject() != subject {
-			return nil, nil, nil
-		}
-		goOn = login.Inherited
-		lends = slices.ContainsFunc(login.Lent, func(one lent) bool { return now.Before(one.Expires) })
-		if login.Inherited = nil; !lends {
-			return nil, nil, nil
-		}
-		goOn = append(goOn, sid)
+		goOn, login.Inherited = append(slices.Clone(login.Inherited), sid), nil
 		left = slices.Clone(login.Handles)
 		for _, a := range login.Attached {
 			left = append(left, a.Key)
@@ -33,13 +35,18 @@ func (l *Logins) Yield(ctx context.Context, sid, subject string) (ended *Login, 
 		login.Handles, login.Attached, login.Yielded = nil, nil, true
 		return nil, left, nil
 	})
-	if errors.Is(err, auth.ErrRejected) {
+	switch {
+	case errors.Is(err, auth.ErrRejected):
 		return nil, nil, nil
+	case err != nil:
+		return nil, nil, err
 	}
-	if err == nil && !(lends && login.Yielded) {
-		ended, err = l.End(ctx, sid)
+	now := l.now()
+	if slices.ContainsFunc(login.Lent, func(one lent) bool { return now.Before(one.Expires) }) {
+		return nil, goOn, nil
 	}
-	return ended, goOn, err
+	ended, err = l.End(ctx, sid)
+	return ended, goOn[:len(goOn)-1], err
 }
 
 // Inherit makes a login end those that have yielded to it when it ends.
@@ -64,20 +71,12 @@ func (l *Logins) Inherits(ctx context.Context, login, sid string) (bool, error) 
 	return err == nil && slices.Contains(current.Inherited, sid), err
 }
 
-// endInherited ends what a login has inherited. It comes before the end of the login, which alone
-// knows them.
-func (l *Logins) endInherited(ctx context.Context, sid string) error {
-	raw, err := record.Find(ctx, l.store, loginPrefix+sid)
-	if err != nil || raw == nil {
-		return err
-	}
-	login, err := decodeLogin(sid, raw)
-	if err != nil {
-		return nil // damaged: it ends all the same
-	}
+// endInherited ends what a login has inherited, whose record was raw until now. If that fails, the
+// login gets its record back, so that it can be ended again.
+func (l *Logins) endInherited(ctx context.Context, login *Login, raw []byte) error {
 	for _, older := range login.Inherited {
 		if _, err := l.end(ctx, older, l.groups.leave); err != nil {
-			return err
+			return errors.Join(err, l.store.Put(ctx, loginPrefix+login.ID, raw, login.ends()))
 		}
 	}
 	return nil

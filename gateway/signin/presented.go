@@ -105,16 +105,23 @@ func (p *presentedLogins) yield(ex *web.Exchange, subject string, more ...string
 			sids = append(sids, sid)
 		}
 	}
-	for _, sid := range sids {
-		ended, goOn, err := p.local.Logins.Yield(ctx, sid, subject)
-		if err != nil {
-			return nil, err
-		}
-		yielded = append(yielded, goOn...)
-		if ended != nil {
-			p.note(ex, ended)
+	ended, goOn := make([]*login.Login, len(sids)), make([][]string, len(sids))
+	var all errgroup.Group
+	for i, sid := range sids {
+		all.Go(func() (err error) {
+			ended[i], goOn[i], err = p.local.Logins.Yield(ctx, sid, subject)
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return nil, err
+	}
+	for _, login := range ended {
+		if login != nil {
+			p.note(ex, login)
 		}
 	}
+	yielded = slices.Concat(goOn...)
 	return yielded, p.endAccessCookie(ctx, ex)
 }
 
