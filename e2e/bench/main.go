@@ -112,7 +112,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&only, "only", "", "measure only the rows that `regexp` matches, such as 'GET HTTP/2: "+
-		"(floor|session)'; ^peers: those of docs/comparison.md")
+		"(floor|session)'; ^peers: those of docs/comparison.md; ^oauth: the authorization server")
 	flags.IntVar(&seconds, "seconds", 4, "`seconds` that are measured in each round; few are quick and rough")
 	flags.IntVar(&warm, "warm", 1, "`seconds` of load before each round")
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds for each row")
@@ -166,7 +166,11 @@ func bench(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	}
 	rows := l.comparisons()
 	if o.only.String() != "" {
-		rows = append(rows, l.peers()...)
+		issuers, err := l.issuers()
+		if err != nil {
+			return err
+		}
+		rows = append(append(rows, l.peers()...), issuers...)
 	}
 	comparisons, err := choose(rows, o.only)
 	if err != nil {

@@ -202,6 +202,9 @@ func rows() []row {
 			tries: []try{
 				{"code flow with PKCE, userinfo, refresh, revocation, introspection, client credentials, logout by redirect", "TestAuthlib"},
 			}},
+		{kind: libraries, name: "mod_auth_openidc in Apache", needs: []string{"apache2", "/usr/lib/apache2/modules/mod_auth_openidc.so"},
+			version: version{"dpkg-query -W -f '${Version}' libapache2-mod-auth-openidc", `([0-9.]+)`},
+			tries:   []try{{"code flow with PKCE, claims, back-channel logout, logout by redirect", "TestApache"}}},
 		{kind: libraries, name: "MCP SDK for TypeScript", needs: []string{"node", "./oauth/node_modules/@modelcontextprotocol/sdk"},
 			version: nodeModule("oauth", "@modelcontextprotocol/sdk"),
 			tries: []try{
