@@ -16,6 +16,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/forward"
+	"authgate/gateway/jose"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/rate"
 	"authgate/gateway/store"
@@ -41,6 +42,8 @@ type Options struct {
 	Version    string
 	Now        func() time.Time // default time.Now
 	Idle       func()           // called whenever the last request in flight ends; default nothing
+
+	publicKeys *jose.Keys // sign what others verify; nil: those of the configuration
 }
 
 // Gateway authenticates, decides and forwards. It is an http.Handler for the
@@ -54,6 +57,8 @@ type Gateway struct {
 	load      load
 	forwarder *forward.Forwarder
 	shared    *rate.Shared // counts of routes that instances share; nil: they share none
+
+	publicKeys *jose.Keys // see Options
 
 	reloading sync.Mutex // one build at a time
 	state     atomic.Pointer[state]
@@ -118,6 +123,8 @@ func assemble(o Options) (*Gateway, error) {
 		verifier:  auth.NewVerifier(throttle, verifiedCredentials, verifiedFor, o.Now),
 		forwarder: forward.New(o.Logger),
 		load:      newLoad(o.Idle),
+
+		publicKeys: o.publicKeys,
 	}
 	g.running, g.stop = context.WithCancel(context.Background())
 	if quotas := guarded.Quotas(); quotas != nil {

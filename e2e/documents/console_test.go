@@ -225,7 +225,7 @@ accounts:
     - {username: alice, password_hash: "$2y$10$…"}
     - {username: bob, password_hash: "$2y$10$…", roles: [staff, admin]}
 basic: {users: [{username: service, password_hash: "$2y$10$…"}]}
-upstreams: {app: {url: "http://127.0.0.1:3000", assertion: {}}}
+upstreams: {app: {url: "http://127.0.0.1:3000"}}
 policies: {staff: {roles: [staff]}, admin: {roles: [admin]}}
 providers: [{name: company, issuer: "https://id.example.net", client_id: authgate}]
 token: {trusted_issuers: [{issuer: "https://tokens.example.net", audience: [app], introspection: {client_id: authgate}}]}

@@ -25,6 +25,7 @@ type Options struct {
 	Now                  func() time.Time // the clock of Store
 	Verifier             *auth.Verifier
 	Service              *web.Service
+	PublicKeys           *jose.Keys // sign what others verify; nil: those of the configuration
 }
 
 // Local is what users with local accounts sign in with. Its caches are new with each
@@ -59,7 +60,7 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)
 	}
-	public, err := publicKeys(cfg, keys)
+	public, err := publicKeys(o, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,11 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 }
 
 // publicKeys returns the keys that sign what others verify.
-func publicKeys(cfg *config.Config, keys *jose.Keys) (*jose.Keys, error) {
+func publicKeys(o *Options, keys *jose.Keys) (*jose.Keys, error) {
+	cfg := o.Config
+	if o.PublicKeys != nil {
+		return o.PublicKeys, nil
+	}
 	if !cfg.PublishesKeys() || keys.Algorithm() == config.AlgorithmRS256 {
 		return keys, nil
 	}

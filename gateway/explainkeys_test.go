@@ -1,0 +1,35 @@
+package gateway
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"authgate/gateway/jose"
+	"authgate/internal/test/must"
+)
+
+// What is explained is signed by a key that nothing verifies, and leaves no file behind.
+func TestExplainSignsWithPassingKeys(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cfg := parseConfig(t, dir, edit(t, baseConfig, `  app: {url: "http://app.invalid"}`,
+		`  app: {url: "http://app.invalid", assertion: {}}`)+"oauth: {enabled: true}\n")
+	cfg.DataDir = filepath.Join(dir, "not-there")
+	e := must.Get(NewExplainer(cfg))(t)
+	defer e.Close()
+	x := must.Get(e.Explain(&Described{Method: "GET", URL: "https://gw.example/session/", Caller: &Caller{Username: "alice"}}))(t)
+	if assertion := x.Header.Get("X-Auth-Assertion"); strings.Count(assertion, ".") != 2 {
+		t.Errorf("the assertion is %q", assertion)
+	}
+	if _, err := os.Stat(cfg.DataDir); !os.IsNotExist(err) {
+		t.Errorf("data_dir: %v", err)
+	}
+	must.Do(t, os.Mkdir(cfg.DataDir, 0o700))
+	keys := must.Get(jose.Load("RS256", "", "", cfg.DataDir))(t)
+	reader := jose.NewReader(keys, jose.ReaderOptions{})
+	if reader.Signed(x.Header.Get("X-Auth-Assertion")) {
+		t.Error("the explained assertion is signed by the gateway's key")
+	}
+}
