@@ -202,6 +202,11 @@ func rows() []row {
 			tries: []try{
 				{"code flow with PKCE, userinfo, refresh, revocation, introspection, client credentials, logout by redirect", "TestAuthlib"},
 			}},
+		{kind: libraries, name: "Nimbus OpenID Connect SDK (Java)", needs: []string{"java", "keytool", "./oauth/nimbus/jars"},
+			version: version{"ls oauth/nimbus/jars", `oauth2-oidc-sdk-([0-9.]+)\.jar`},
+			tries: []try{
+				{"code flow with PKCE, userinfo, refresh, revocation, introspection, client credentials, logout by redirect", "TestNimbus"},
+			}},
 		{kind: libraries, name: "mod_auth_openidc in Apache", needs: []string{"apache2", "/usr/lib/apache2/modules/mod_auth_openidc.so"},
 			version: version{"dpkg-query -W -f '${Version}' libapache2-mod-auth-openidc", `([0-9.]+)`},
 			tries:   []try{{"code flow with PKCE, claims, back-channel logout, logout by redirect", "TestApache"}}},
