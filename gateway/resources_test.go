@@ -128,3 +128,33 @@ func requestAt(host, target string, header ...string) *http.Request {
 	q.Host = host
 	return q
 }
+
+// Endpoints for programs and documents about the gateway read no cookie: one that is wrong, there
+// twice or planted by a neighbour is no reason to refuse a program, and is left alone.
+func TestProgramsReadNoCookie(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, oauthConfig+"  registration: open\n")
+	form := []string{ownrig.Form, ownrig.Basic("job", oauthSecret)}
+	for _, c := range []struct {
+		status               int
+		method, target, body string
+		header               []string
+	}{
+		{200, "GET", "/.well-known/openid-configuration", "", nil},
+		{200, "GET", "/.well-known/oauth-protected-resource/api", "", nil},
+		{200, "POST", "/oauth/token", "grant_type=client_credentials&scope=read", form},
+		{200, "POST", "/oauth/revoke", "token=x", form},
+		{200, "POST", "/oauth/introspect", "token=x", form},
+		{201, "POST", "/oauth/register", `{"redirect_uris":["https://a.example/"]}`, []string{jsonType}},
+		{401, "GET", "/oauth/userinfo", "", nil},
+		{400, "GET", "/oauth/authorize", "", nil}, // reads them
+	} {
+		for _, cookies := range []string{"session_id=one; session_id=two", "session_id=unknown", "session=x; session=y"} {
+			header := append([]string{"Cookie: " + cookies, "Origin: https://a.example", "Sec-Fetch-Site: cross-site"}, c.header...)
+			w := r.client.WantAt("gw.example:8443", c.status, c.method, c.target, c.body, header...)
+			if set := w.Header()["Set-Cookie"]; set != nil && c.target != "/oauth/authorize" {
+				t.Errorf("%s with %s: %q", c.target, cookies, set)
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -200,7 +201,12 @@ func (ex *exchange) read() error {
 	}
 	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path, Client: ex.Peer.Client,
 		Now: ex.gateway.storage.now()}
-	ex.Credentials, err = auth.ReadCredentials(ex.Request.Header, &st.site.Cookies.Names, ex.Peer.Client)
+	header := ex.Request.Header
+	if own, err := st.own(host, path.Decoded); err == nil && own != nil && !own.ReadsCookies() {
+		header = maps.Clone(header)
+		header.Del("Cookie")
+	}
+	ex.Credentials, err = auth.ReadCredentials(header, &st.site.Cookies.Names, ex.Peer.Client)
 	if errors.Is(err, auth.ErrAmbiguous) && path.Decoded == st.site.Own(web.TwinsPath) {
 		ex.Credentials, err = auth.Credentials{}, nil // the way out, which needs no credential
 	}

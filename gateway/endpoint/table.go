@@ -70,6 +70,9 @@ type Row struct {
 	// AnyOrigin: pages of other sites may ask for a state change. Then Do must not go
 	// by cookies.
 	AnyOrigin bool
+	// NoCookies: it is for programs, and no cookie is read. If one row of an endpoint is
+	// NoCookies, all are.
+	NoCookies bool
 	// Sessions: a session must prove the user, whom Do finds in the exchange. A token
 	// must not make another one, or end a login.
 	Sessions bool
@@ -98,9 +101,13 @@ type Endpoint struct {
 	label   string
 	home    bool
 	admins  bool
+	blind   bool // to cookies
 	back    string
 	signIn  *web.SignInLink // nil: nowhere
 }
+
+// ReadsCookies reports whether a request to the endpoint may have cookies that count.
+func (e *Endpoint) ReadsCookies() bool { return !e.blind }
 
 // New returns the endpoints of those names by their paths. It fails if there is no row
 // for one of the names, and if a row has a rule about the user without Sessions: nothing
@@ -134,7 +141,7 @@ func newEndpoint(o *Options, name string, rows []Row) *Endpoint {
 		}
 		e.rows[row.Method] = row
 		e.home, anew = e.home || row.Home, anew || row.Anew
-		e.admins = e.admins || row.Admins
+		e.admins, e.blind = e.admins || row.Admins, e.blind || row.NoCookies
 		if row.Back != "" {
 			e.back = row.Back
 		}

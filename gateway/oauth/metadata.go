@@ -77,7 +77,7 @@ func (s *Server) WellKnown() map[string]*endpoint.Endpoint {
 func (s *Server) document(media string, of func(*web.Exchange) (any, error)) []endpoint.Row {
 	const name = "oauth/metadata" // for logs and metrics
 	return []endpoint.Row{
-		{Name: name, Method: http.MethodGet, AnyOrigin: true, Do: func(ex *web.Exchange) error {
+		{Name: name, Method: http.MethodGet, AnyOrigin: true, NoCookies: true, Do: func(ex *web.Exchange) error {
 			ex.CORS = s.cors
 			body, err := of(ex)
 			if err != nil {

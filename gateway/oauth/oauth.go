@@ -137,7 +137,7 @@ func (s *Server) forPrograms(name string, do func(*web.Exchange, *call) (any, er
 // preflights of browsers.
 func (s *Server) anyOrigin(name, method string, do func(*web.Exchange) error) []endpoint.Row {
 	return []endpoint.Row{
-		{Name: name, Method: method, Home: true, AnyOrigin: true, Do: func(ex *web.Exchange) error {
+		{Name: name, Method: method, Home: true, AnyOrigin: true, NoCookies: true, Do: func(ex *web.Exchange) error {
 			ex.CORS = s.cors
 			return do(ex)
 		}},
