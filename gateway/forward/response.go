@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/web"
 )
 
 // modify does to the header of a response what the gateway and the route do to it, and
@@ -39,6 +40,7 @@ func (r *Route) modify(status int, h http.Header) {
 	if !r.config.AllowsWorkers() {
 		withoutWorkers(h)
 	}
+	delete(h, web.SignInHeader)
 	if dropped := separateCookies(h, &r.site.Cookies.Names); dropped > 0 {
 		r.site.Service.Logger.Warn("cookies of an upstream are left out: clients could read them as the gateway's",
 			"upstream", r.config.Upstream, "cookies", dropped)

@@ -46,6 +46,9 @@ func (ex *Exchange) Fail(err error) (abort bool) {
 	}
 	if e.Status == http.StatusUnauthorized {
 		ex.ClearStale()
+		if ex.SignIn != nil && ex.SignIn.Page != "" {
+			h.Set(SignInHeader, ex.site.Origin(ex.Canonical.Host)+ex.site.Own("signin"))
+		}
 	}
 	if c, ok := errors.AsType[*challenged](err); ok && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) {
 		for _, challenge := range c.challenges {

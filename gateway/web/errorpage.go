@@ -19,6 +19,10 @@ type SignInLink struct {
 	Always bool   // for every error; otherwise for a 401 alone
 }
 
+// SignInHeader tells the scripts of an application that a 401 is the gateway's, and where a user
+// signs in. No upstream can send it.
+const SignInHeader = "Authgate-Sign-In"
+
 // SwitchField is the parameter of the sign-in page of a user who is signed in, and
 // wants another account.
 const SwitchField = "switch"
