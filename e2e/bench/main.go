@@ -23,6 +23,9 @@
 // before the next is sent, events are paced. Bodies of 2 GiB count in MiB, and the memory
 // of authgate must not rise meanwhile.
 //
+// Named by -only, it measures the programs of docs/comparison.md, and the authorization server
+// beside oidc-provider, whose forms wrk posts.
+//
 // With -unread it measures instead what transfers cost that a client or an application does
 // not read: the memory that they add for each pair of protocols, and the time of a form
 // beside them. It prints these tables once, without the floor.

@@ -11,8 +11,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"text/template"
+	"time"
+
+	"golang.org/x/oauth2"
 )
 
 // formScript makes wrk post the form that a header has, because only headers differ between
@@ -23,14 +28,50 @@ wrk.headers["X-Form"] = nil
 wrk.headers["Content-Type"] = "application/x-www-form-urlencoded"
 `
 
+// refreshScript makes wrk exchange refresh tokens, each for the next one. A header has those to
+// begin with: the first half for the first run, and the rest for the second one.
+const refreshScript = `local form, list = wrk.headers["X-Form"]:match("^(.*&)refresh_token=(.*)$")
+local first, left = wrk.headers["X-Run"] == "1", {}
+wrk.headers["X-Form"], wrk.headers["X-Run"] = nil, nil
+wrk.headers["Content-Type"] = "application/x-www-form-urlencoded"
+for half, token in list:gmatch("(%d)([^,]+)") do
+  if (half == "1") == first then left[#left + 1] = token end
+end
+function request()
+  return wrk.format("POST", nil, nil, form .. "refresh_token=" .. table.remove(left, 1))
+end
+function response(status, headers, body)
+  left[#left + 1] = body:match('"refresh_token":"([^"]+)"')
+end
+`
+
+// refreshes is the load of clients that exchange refresh tokens.
+type refreshes struct {
+	http1
+	runs *sync.Map // how many there were, by address
+}
+
+// run implements load.
+func (r refreshes) run(ctx context.Context, to target, lasting time.Duration) (result, error) {
+	run := "1"
+	if _, again := r.runs.LoadOrStore(to.url, true); again {
+		run = "2"
+	}
+	to.headers = append(slices.Clone(to.headers), "X-Run: "+run)
+	return r.http1.run(ctx, to, lasting)
+}
+
 // behindTLS is what a proxy that ends TLS adds to the requests of programs.
 var behindTLS = []string{"Host: auth.example.org", "X-Forwarded-Proto: https", "X-Forwarded-For: 192.0.2.7"}
 
 // program is the client of the rows of the authorization server.
 var program = url.Values{"client_id": {"program"}, "client_secret": {"the secret of a program that asks often"}}
 
+// programHome is where its users come back to.
+const programHome = "https://program.example.net/"
+
 // issuers returns the rows of the authorization server beside oidc-provider, which is
-// certified: a program gets a token of its own, and asks about one. They are measured only if
+// certified: a program gets a token of its own, asks about one, and renews those of a user. They are measured only if
 // -only names them.
 func (l *lab) issuers() ([]comparison, error) {
 	script := filepath.Join(l.dir, "form.lua")
@@ -48,11 +89,52 @@ func (l *lab) issuers() ([]comparison, error) {
 			func(ctx context.Context, n int) (*server, error) { return l.issuer(ctx, n, l.startCertified, asks) },
 		}})
 	}
-	return all, nil
+	renewing := filepath.Join(l.dir, "refresh.lua")
+	if err := os.WriteFile(renewing, []byte(refreshScript+doneScript), 0o600); err != nil {
+		return nil, err
+	}
+	t := task{name: "oauth, refresh", load: refreshes{http1{l, renewing, l.connections}, &sync.Map{}}, headers: behindTLS, decided: true}
+	return append(all, comparison{task: t, subject: "authgate", other: "oidc-provider", start: [2]starter{
+		func(ctx context.Context, n int) (*server, error) { return l.renewer(ctx, n, l.startIssuer) },
+		func(ctx context.Context, n int) (*server, error) { return l.renewer(ctx, n, l.startCertified) },
+	}}), nil
 }
 
 // endpoints are where an authorization server answers programs.
-type endpoints struct{ token, introspection string }
+type endpoints struct {
+	token, introspection string
+	grant                func(context.Context) (string, error) // returns a refresh token for a user
+}
+
+// renewer starts an authorization server, of which programs have as many refresh tokens as two
+// runs need.
+func (l *lab) renewer(
+	ctx context.Context, n int, start func(context.Context, int) (*server, *endpoints, error),
+) (*server, error) {
+	s, at, err := start(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	form := withProgram("grant_type", "refresh_token") + "&refresh_token="
+	var tokens []string
+	for i := range 2 * (l.connections + 1) { // wrk makes a request more than it sends, to look at it
+		token, err := at.grant(ctx)
+		if err != nil {
+			s.stop()
+			return nil, err
+		}
+		tokens = append(tokens, fmt.Sprint(1+i%2)+token)
+	}
+	s.path, s.plain, s.header = at.token, true, "X-Form: "+form+strings.Join(tokens, ",")
+	s.check = func(ctx context.Context) error {
+		token, err := at.grant(ctx)
+		if err == nil {
+			_, err = l.newToken(ctx, s.address, at.token, form+token)
+		}
+		return err
+	}
+	return s, nil
+}
 
 // issuer starts an authorization server. The program gets tokens of it, or asks about one.
 func (l *lab) issuer(
@@ -153,13 +235,56 @@ routes:
 oauth:
   enabled: true
   clients:
-    - {id: program, secret: the secret of a program that asks often, grants: [client_credentials]}
+    - id: program
+      secret: the secret of a program that asks often
+      grants: [client_credentials, authorization_code, refresh_token]
+      redirect_uris: [https://program.example.net/]
+      consent: skip
 `))
 
 // startIssuer starts authgate as an authorization server.
 func (l *lab) startIssuer(ctx context.Context, n int) (*server, *endpoints, error) {
 	s, err := l.startConfigured(ctx, issuerConfiguration, map[string]string{"Upstream": l.upstreams[n]}, n)
-	return s, &endpoints{"/oauth/token", "/oauth/introspect"}, err
+	if err != nil {
+		return nil, nil, err
+	}
+	at := &endpoints{token: "/oauth/token", introspection: "/oauth/introspect"}
+	at.grant = func(ctx context.Context) (string, error) { // of a login of its own, as with many users
+		in, err := l.signIn(ctx, "http://"+s.address+"/login", "X-Forwarded-Proto: https", "X-Forwarded-Host: auth.example.org")
+		if err != nil {
+			return "", err
+		}
+		return l.authorize(ctx, s.address, at.token, in.cookie)
+	}
+	return s, at, nil
+}
+
+// authorize returns a refresh token for the user of a session, whose consent is not needed.
+func (l *lab) authorize(ctx context.Context, address, path, cookie string) (string, error) {
+	verifier := oauth2.GenerateVerifier()
+	config := oauth2.Config{
+		ClientID: program.Get("client_id"), Endpoint: oauth2.Endpoint{AuthURL: "http://" + address + "/oauth/authorize"},
+		RedirectURL: programHome, Scopes: []string{"openid", "offline_access"},
+	}
+	asked := config.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier))
+	status, head, _, err := l.exchange(ctx, asked, append([]string{"Cookie: " + cookie}, behindTLS...)...)
+	if err != nil {
+		return "", err
+	}
+	back, err := url.Parse(head.Get("Location"))
+	if err != nil || back.Query().Get("code") == "" {
+		return "", fmt.Errorf("the authorization answers %d and no code (%w)", status, err)
+	}
+	form := withProgram("grant_type", "authorization_code") + "&" + url.Values{
+		"code": {back.Query().Get("code")}, "code_verifier": {verifier}, "redirect_uri": {programHome},
+	}.Encode()
+	var answer struct {
+		Token string `json:"refresh_token"`
+	}
+	if status, err := l.ask(ctx, address, path, form, &answer); err != nil || answer.Token == "" {
+		return "", fmt.Errorf("the code gives %d and no refresh token (%w)", status, err)
+	}
+	return answer.Token, nil
 }
 
 // startCertified starts oidc-provider.
@@ -187,5 +312,11 @@ func (l *lab) startCertified(ctx context.Context, n int) (*server, *endpoints, e
 		return nil, nil, fmt.Errorf("oidc-provider does not answer: %w", err)
 	}
 	s := &server{process: p, address: addresses[0], upstream: l.upstreams[n]}
-	return s, &endpoints{"/token", "/token/introspection"}, nil
+	return s, &endpoints{"/token", "/token/introspection", func(ctx context.Context) (string, error) {
+		status, token, err := l.get(ctx, "http://"+s.address+"/mint")
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("oidc-provider mints no refresh token: %d %s", status, token)
+		}
+		return token, err
+	}}, nil
 }
