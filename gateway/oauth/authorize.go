@@ -12,8 +12,11 @@ import (
 	"authgate/policy"
 )
 
+// authorization is where clients send users, and where these decide.
+type authorization struct{ *core }
+
 // authorize is GET oauth/authorize.
-func (s *Server) authorize(ex *web.Exchange) error {
+func (s *authorization) authorize(ex *web.Exchange) error {
 	values, err := ex.Query()
 	if err != nil {
 		return err
@@ -26,7 +29,7 @@ func (s *Server) authorize(ex *web.Exchange) error {
 }
 
 // answer sends a refusal to the client. It returns any other error.
-func (s *Server) answer(ex *web.Exchange, r *request, err error) error {
+func (s *authorization) answer(ex *web.Exchange, r *request, err error) error {
 	refused, ok := errors.AsType[*refusal](err)
 	if !ok {
 		return err
@@ -39,7 +42,7 @@ func (s *Server) answer(ex *web.Exchange, r *request, err error) error {
 }
 
 // redirect leads the browser on: after a form it gets there with GET.
-func (s *Server) redirect(ex *web.Exchange, place string) {
+func (s *core) redirect(ex *web.Exchange, place string) {
 	status := http.StatusFound
 	if ex.Canonical.Method == http.MethodPost {
 		status = http.StatusSeeOther
@@ -49,7 +52,7 @@ func (s *Server) redirect(ex *web.Exchange, place string) {
 
 // decide answers a request, or returns a refusal. consented tells that the user has just
 // allowed it on the page.
-func (s *Server) decide(ex *web.Exchange, r *request, consented bool) error {
+func (s *authorization) decide(ex *web.Exchange, r *request, consented bool) error {
 	if err := s.fill(r); err != nil {
 		return err
 	}
@@ -77,7 +80,7 @@ func (s *Server) decide(ex *web.Exchange, r *request, consented bool) error {
 
 // admit refuses a user whom the client's policy does not let in. It returns what the login of
 // the others must prove.
-func (s *Server) admit(ex *web.Exchange, r *request, id *policy.Identity) (policy.Demand, error) {
+func (s *authorization) admit(ex *web.Exchange, r *request, id *policy.Identity) (policy.Demand, error) {
 	demand := policy.Demand{MaxAge: r.maxAge}
 	if id == nil || r.client.Policy == nil {
 		return demand, nil
@@ -97,7 +100,7 @@ func (s *Server) admit(ex *web.Exchange, r *request, id *policy.Identity) (polic
 }
 
 // signIn leads the user to a sign-in, and from there back to the request.
-func (s *Server) signIn(ex *web.Exchange, r *request, id *policy.Identity, demand policy.Demand) error {
+func (s *authorization) signIn(ex *web.Exchange, r *request, id *policy.Identity, demand policy.Demand) error {
 	values := r.values
 	page := s.site.Own("signin")
 	switch {
@@ -121,7 +124,7 @@ func (s *Server) signIn(ex *web.Exchange, r *request, id *policy.Identity, deman
 }
 
 // grant gives the client a code.
-func (s *Server) grant(ex *web.Exchange, r *request, id *policy.Identity) error {
+func (s *authorization) grant(ex *web.Exchange, r *request, id *policy.Identity) error {
 	code, err := s.grants.NewCode(&ex.Store, id, grants.Code{
 		Terms: r.terms, RedirectURI: r.redirect, Challenge: r.challenge,
 	})

@@ -81,8 +81,14 @@ func (b *backchannel) to(client string) *http.Client {
 	return b.usual
 }
 
-// LoginEnded tells the clients of a login that it has ended. It does not wait for them.
-func (s *Server) LoginEnded(ended *login.Login) {
+// notifier tells clients of logins that have ended.
+type notifier struct {
+	*core
+	told *backchannel
+}
+
+// loginEnded tells the clients of a login that it has ended. It does not wait for them.
+func (s *notifier) loginEnded(ended *login.Login) {
 	for i := range s.section.Clients {
 		c := &s.section.Clients[i]
 		if c.BackchannelLogoutURI == "" || !slices.Contains(ended.Clients, c.ID) {
@@ -101,7 +107,7 @@ func (s *Server) LoginEnded(ended *login.Login) {
 }
 
 // report counts a delivery, and logs one that has failed.
-func (s *Server) report(c *config.OAuthClient, ended *login.Login, err error) {
+func (s *notifier) report(c *config.OAuthClient, ended *login.Login, err error) {
 	s.site.Service.Metrics.BackchannelLogout(err)
 	if err != nil {
 		s.site.Service.Logger.Warn("a client was not told that a login has ended: its own session may go on",
@@ -110,7 +116,7 @@ func (s *Server) report(c *config.OAuthClient, ended *login.Login, err error) {
 }
 
 // tell sends a logout token, several times if need be.
-func (s *Server) tell(c *config.OAuthClient, ended *login.Login) error {
+func (s *notifier) tell(c *config.OAuthClient, ended *login.Login) error {
 	ctx, end := context.WithTimeout(context.Background(), deliveryTime)
 	defer end()
 	token, err := s.logoutToken(c.ID, ended)
@@ -133,7 +139,7 @@ func (s *Server) tell(c *config.OAuthClient, ended *login.Login) error {
 
 // logoutToken returns the token for a client (section 2.4). A login has one sid at all its
 // clients.
-func (s *Server) logoutToken(client string, ended *login.Login) (string, error) {
+func (s *notifier) logoutToken(client string, ended *login.Login) (string, error) {
 	now := s.options.Now()
 	subject := ended.Username
 	if ended.Delegated != nil {

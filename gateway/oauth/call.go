@@ -15,7 +15,7 @@ type call struct {
 }
 
 // readCall reads the form of a request, and authenticates its client.
-func (s *Server) readCall(ex *web.Exchange) (*call, error) {
+func (s *core) readCall(ex *web.Exchange) (*call, error) {
 	form, err := readForm(ex)
 	if err != nil {
 		return nil, err
@@ -59,9 +59,9 @@ func readForm(ex *web.Exchange) (url.Values, error) {
 }
 
 // address returns the URL of an own endpoint.
-func (s *Server) address(name string) string { return s.site.PublicURL + s.site.Own(name) }
+func (s *core) address(name string) string { return s.site.PublicURL + s.site.Own(name) }
 
 // challenge is the 401 of a bearer token that is not valid.
-func (s *Server) challenge(err error) error {
+func (s *core) challenge(err error) error {
 	return web.Challenge(err, auth.BearerChallenge(s.options.Realm, true))
 }

@@ -25,7 +25,7 @@ const (
 
 // consents finds out whether the user lets the client do what it asks for. If they must
 // decide first, the page is the answer, and given is false.
-func (s *Server) consents(ex *web.Exchange, r *request, id *policy.Identity, given *bool) error {
+func (s *authorization) consents(ex *web.Exchange, r *request, id *policy.Identity, given *bool) error {
 	t := &r.terms
 	if !*given && !r.consent {
 		held, err := s.grants.Consented(&ex.Store, id.Subject, t.Client, t.Resource, t.Scopes)
@@ -50,12 +50,12 @@ func (s *Server) consents(ex *web.Exchange, r *request, id *policy.Identity, giv
 }
 
 // sealOf binds the form of a page to the login and to the request that the user sees.
-func (s *Server) sealOf(id *policy.Identity, values url.Values) string {
+func (s *authorization) sealOf(id *policy.Identity, values url.Values) string {
 	return s.forms.of("consent", id.Login, values.Encode())
 }
 
 // ask shows the page of consent.
-func (s *Server) ask(
+func (s *authorization) ask(
 	ex *web.Exchange, client *clients.Client, t *grants.Terms, id *policy.Identity, page pages.Consent,
 ) {
 	page.Client, page.User, page.Scopes = clientName(client), ex.User(id), t.Scopes
@@ -88,7 +88,7 @@ func hostOf(redirect string) string {
 
 // authorizeByForm is POST oauth/authorize: the form of consent, or the request of a client,
 // which becomes a GET: browsers send no cookies with the form of another site.
-func (s *Server) authorizeByForm(ex *web.Exchange) error {
+func (s *authorization) authorizeByForm(ex *web.Exchange) error {
 	if ex.MediaType() != web.TypeForm {
 		return endpoint.UnsupportedMedia(web.TypeForm)
 	}
@@ -120,7 +120,7 @@ func (s *Server) authorizeByForm(ex *web.Exchange) error {
 
 // checkForm refuses a form of consent that the user of the session has not sent from its
 // page.
-func (s *Server) checkForm(ex *web.Exchange, form, values url.Values) error {
+func (s *authorization) checkForm(ex *web.Exchange, form, values url.Values) error {
 	crossSite := s.options.CrossSite
 	if err := crossSite.CheckOrigin(ex); err != nil {
 		return err

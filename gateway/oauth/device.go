@@ -32,8 +32,11 @@ type deviceAnswer struct {
 	Interval   int    `json:"interval"`
 }
 
+// devices is the page where users let devices in.
+type devices struct{ *authorization }
+
 // beginDevice is POST oauth/device.
-func (s *Server) beginDevice(ex *web.Exchange, c *call) (any, error) {
+func (s *programs) beginDevice(ex *web.Exchange, c *call) (any, error) {
 	if !c.client.May(grantDevice) {
 		return nil, refuse(codeUnauthorizedClient, "The client may not use the device code grant.")
 	}
@@ -56,7 +59,7 @@ func (s *Server) beginDevice(ex *web.Exchange, c *call) (any, error) {
 }
 
 // byDeviceCode is what a device asks again and again (RFC 8628, section 3.4).
-func (s *Server) byDeviceCode(ex *web.Exchange, c *call) (*grants.Issued, error) {
+func (s *programs) byDeviceCode(ex *web.Exchange, c *call) (*grants.Issued, error) {
 	code := c.form.Get("device_code")
 	if code == "" {
 		return nil, refuse(codeInvalidRequest, "The parameter device_code is needed.")
@@ -71,7 +74,7 @@ func (s *Server) byDeviceCode(ex *web.Exchange, c *call) (*grants.Issued, error)
 
 // showDevice is GET device: the page where a user enters the code that a device shows. A
 // link can fill it in, and does nothing more: whose device it is, the user must see.
-func (s *Server) showDevice(ex *web.Exchange) error {
+func (s *devices) showDevice(ex *web.Exchange) error {
 	id, err := endpoint.Guest(ex, s.options.Sessions(""))
 	if err != nil {
 		return err
@@ -86,7 +89,7 @@ func (s *Server) showDevice(ex *web.Exchange) error {
 }
 
 // decideDevice is POST device: first the code, then the decision.
-func (s *Server) decideDevice(ex *web.Exchange) error {
+func (s *devices) decideDevice(ex *web.Exchange) error {
 	if ex.MediaType() != web.TypeForm {
 		return endpoint.UnsupportedMedia(web.TypeForm)
 	}
@@ -109,7 +112,7 @@ func (s *Server) decideDevice(ex *web.Exchange) error {
 
 // lookUp finds what a device asks for. A wrong code counts as a failed login, so that codes
 // of others cannot be guessed.
-func (s *Server) lookUp(ex *web.Exchange, id *policy.Identity, code string) (terms *grants.Terms, err error) {
+func (s *devices) lookUp(ex *web.Exchange, id *policy.Identity, code string) (terms *grants.Terms, err error) {
 	account, ok := s.options.Local.Accounts.Lookup(id.Username)
 	if !ok || id.Provider != policy.LocalProvider {
 		account = &accounts.Account{Username: id.Subject}
@@ -125,7 +128,7 @@ func (s *Server) lookUp(ex *web.Exchange, id *policy.Identity, code string) (ter
 }
 
 // answerDevice asks the user about a device whose code is right, or keeps the decision.
-func (s *Server) answerDevice(ex *web.Exchange, id *policy.Identity, terms *grants.Terms, form url.Values) error {
+func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *grants.Terms, form url.Values) error {
 	client, err := s.find(ex, terms.Client)
 	if err != nil {
 		return err
@@ -170,7 +173,7 @@ func (s *Server) answerDevice(ex *web.Exchange, id *policy.Identity, terms *gran
 	return nil
 }
 
-func (s *Server) writeDevice(ex *web.Exchange, status int, id *policy.Identity, page pages.Device) {
+func (s *devices) writeDevice(ex *web.Exchange, status int, id *policy.Identity, page pages.Device) {
 	page.Action, page.User = s.site.Own(devicePage), ex.User(id)
 	page.CSRFToken = s.options.CrossSite.Token(ex, id.Login)
 	ex.Page(status, func(p *pages.Pages, w io.Writer) error { return p.Device(w, page) })

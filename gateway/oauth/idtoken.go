@@ -20,7 +20,7 @@ import (
 const idTokenLifetime = 10 * time.Minute
 
 // idToken returns the ID token for what was issued (OpenID Connect Core 1.0, section 2).
-func (s *Server) idToken(issued *grants.Issued) (string, error) {
+func (s *programs) idToken(issued *grants.Issued) (string, error) {
 	id, now := issued.Identity, s.options.Now()
 	claims := claimsOf(id, issued.Terms.Scopes)
 	claims["iss"], claims["aud"] = s.issuer, issued.Terms.Client
@@ -48,7 +48,7 @@ type hint struct{ subject, client, login string }
 
 // readHint reads an ID token that may have expired. The same key may sign other tokens, which
 // are no hint: an ID token is one for a client that tells of a login and of an access token.
-func (s *Server) readHint(token string) (*hint, error) {
+func (s *core) readHint(token string) (*hint, error) {
 	claims, err := s.hints.Verified(token)
 	if err != nil {
 		return nil, err
@@ -105,12 +105,12 @@ func verified(id *policy.Identity) bool {
 }
 
 // userinfoRows returns the rows of oauth/userinfo (OpenID Connect Core 1.0, section 5.3).
-func (s *Server) userinfoRows() []endpoint.Row {
+func (s *programs) userinfoRows() []endpoint.Row {
 	rows := s.anyOrigin(userinfoPath, http.MethodGet, s.userinfo)
 	return append(rows, s.anyOrigin(userinfoPath, http.MethodPost, s.userinfo)[0])
 }
 
-func (s *Server) userinfo(ex *web.Exchange) error {
+func (s *programs) userinfo(ex *web.Exchange) error {
 	token := ex.Credentials.Value
 	if ex.Credentials.Scheme != "bearer" {
 		token = bodyToken(ex)

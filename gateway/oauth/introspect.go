@@ -8,7 +8,7 @@ import (
 
 // revoke is POST oauth/revoke (RFC 7009): an access token ends alone, a refresh token with
 // all that was issued for it.
-func (s *Server) revoke(ex *web.Exchange, c *call) (any, error) {
+func (s *programs) revoke(ex *web.Exchange, c *call) (any, error) {
 	token := c.form.Get("token")
 	if token == "" {
 		return nil, refuse(codeInvalidRequest, "The parameter token is needed.")
@@ -34,7 +34,7 @@ type inspected struct {
 }
 
 // introspect is POST oauth/introspect. A client learns of its own tokens alone.
-func (s *Server) introspect(ex *web.Exchange, c *call) (any, error) {
+func (s *programs) introspect(ex *web.Exchange, c *call) (any, error) {
 	if !c.client.Confidential() {
 		return nil, refuse(codeInvalidClient, "Only a client with a secret or a key may ask about tokens.")
 	}

@@ -21,8 +21,14 @@ type leaving struct {
 	login string // of the ID token that is the hint; empty: there is none
 }
 
+// logouts are sign-outs that clients ask for.
+type logouts struct {
+	*core
+	logout *signin.Logout
+}
+
 // endSession is GET oauth/logout.
-func (s *Server) endSession(ex *web.Exchange) error {
+func (s *logouts) endSession(ex *web.Exchange) error {
 	values, err := ex.Query()
 	if err != nil {
 		return err
@@ -53,7 +59,7 @@ func (s *Server) endSession(ex *web.Exchange) error {
 
 // isCurrent reports whether a login is that of the user of the browser, or one that it has
 // inherited.
-func (s *Server) isCurrent(ex *web.Exchange, login string, id *policy.Identity) (bool, error) {
+func (s *logouts) isCurrent(ex *web.Exchange, login string, id *policy.Identity) (bool, error) {
 	if login == "" || login == id.Login {
 		return login != "", nil
 	}
@@ -61,7 +67,7 @@ func (s *Server) isCurrent(ex *web.Exchange, login string, id *policy.Identity) 
 }
 
 // leave answers a user who is not signed in.
-func (s *Server) leave(ex *web.Exchange, l *leaving) error {
+func (s *logouts) leave(ex *web.Exchange, l *leaving) error {
 	if l.place != "" {
 		s.redirect(ex, l.place)
 		return nil
@@ -70,7 +76,7 @@ func (s *Server) leave(ex *web.Exchange, l *leaving) error {
 }
 
 // confirmLogout asks a user who may have been led here by anybody.
-func (s *Server) confirmLogout(ex *web.Exchange, id *policy.Identity, values url.Values) {
+func (s *logouts) confirmLogout(ex *web.Exchange, id *policy.Identity, values url.Values) {
 	page := pages.ConfirmLogout{
 		Action: s.site.Own(logoutPath) + "?" + values.Encode(), Token: s.options.CrossSite.Token(ex, id.Login),
 		Decides: true,
@@ -81,7 +87,7 @@ func (s *Server) confirmLogout(ex *web.Exchange, id *policy.Identity, values url
 
 // endSessionByForm is POST oauth/logout: the form of the page, or the request of a client,
 // which becomes a GET: browsers send no cookies with the form of another site.
-func (s *Server) endSessionByForm(ex *web.Exchange) error {
+func (s *logouts) endSessionByForm(ex *web.Exchange) error {
 	if ex.MediaType() != web.TypeForm {
 		return endpoint.UnsupportedMedia(web.TypeForm)
 	}
@@ -119,7 +125,7 @@ func (s *Server) endSessionByForm(ex *web.Exchange) error {
 
 // readLeaving reads who asks, and where the browser goes on. An address that is not
 // registered is a page, and nobody is signed out.
-func (s *Server) readLeaving(ex *web.Exchange, values url.Values) (*leaving, error) {
+func (s *logouts) readLeaving(ex *web.Exchange, values url.Values) (*leaving, error) {
 	for _, name := range []string{"id_token_hint", "client_id", "post_logout_redirect_uri", "state"} {
 		if len(values[name]) > 1 {
 			return nil, page("The application gives the parameter "+name+" more than once.", nil)

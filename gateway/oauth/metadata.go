@@ -12,9 +12,15 @@ import (
 	"authgate/gateway/web"
 )
 
+// documents are what clients find everything by.
+type documents struct {
+	*core
+	wellKnown []string // paths outside endpoints.prefix
+}
+
 // serverMetadata describes the server (RFC 8414, section 2; OpenID Connect Discovery 1.0,
 // section 3).
-func (s *Server) serverMetadata() map[string]any {
+func (s *documents) serverMetadata() map[string]any {
 	scopes := slices.Concat(standardScopes, slices.Sorted(maps.Keys(s.section.Scopes)))
 	methods := []string{"none", "client_secret_basic", "client_secret_post", "private_key_jwt"}
 	algorithms := []string{"RS256", "ES256"}
@@ -56,8 +62,8 @@ func (s *Server) serverMetadata() map[string]any {
 	return m
 }
 
-// WellKnown returns the endpoints outside endpoints.prefix, by their paths.
-func (s *Server) WellKnown() map[string]*endpoint.Endpoint {
+// endpoints returns the endpoints of the documents by their paths.
+func (s *documents) endpoints() map[string]*endpoint.Endpoint {
 	found := map[string]*endpoint.Endpoint{}
 	server := s.serverMetadata()
 	for _, path := range s.wellKnown {
@@ -74,7 +80,7 @@ func (s *Server) WellKnown() map[string]*endpoint.Endpoint {
 }
 
 // document returns the rows of a document that any origin may read.
-func (s *Server) document(media string, of func(*web.Exchange) (any, error)) []endpoint.Row {
+func (s *documents) document(media string, of func(*web.Exchange) (any, error)) []endpoint.Row {
 	const name = "oauth/metadata" // for logs and metrics
 	return []endpoint.Row{
 		{Name: name, Method: http.MethodGet, AnyOrigin: true, NoCookies: true, Do: func(ex *web.Exchange) error {
@@ -94,7 +100,7 @@ func (s *Server) document(media string, of func(*web.Exchange) (any, error)) []e
 }
 
 // resourceMetadata describes what a token can be for (RFC 9728, section 2).
-func (s *Server) resourceMetadata(ex *web.Exchange) (any, error) {
+func (s *documents) resourceMetadata(ex *web.Exchange) (any, error) {
 	host := ex.Canonical.Host
 	path := strings.TrimPrefix(ex.Canonical.Path.Decoded, config.WellKnownResource)
 	resource, ok := s.resourceAt(host, path)
@@ -122,7 +128,7 @@ func isHost(text string, u *url.URL) bool {
 
 // webFinger tells who the provider of an account is (OpenID Connect Discovery 1.0, section
 // 2). It answers for any name, so that it tells no stranger which accounts exist.
-func (s *Server) webFinger(ex *web.Exchange) (any, error) {
+func (s *documents) webFinger(ex *web.Exchange) (any, error) {
 	values, err := ex.Query()
 	if err != nil {
 		return nil, err

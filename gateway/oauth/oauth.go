@@ -12,6 +12,7 @@ import (
 	"authgate/gateway/endpoint"
 	"authgate/gateway/grants"
 	"authgate/gateway/jose"
+	"authgate/gateway/login"
 	"authgate/gateway/rate"
 	"authgate/gateway/signin"
 	"authgate/gateway/web"
@@ -30,27 +31,32 @@ const (
 	devicePage     = "device"
 )
 
-// Server is the authorization server of one configuration.
+// Server is the authorization server of one configuration: what users, programs and other parts
+// of the gateway ask of it.
 type Server struct {
+	authorization *authorization
+	devices       *devices
+	programs      *programs
+	logouts       *logouts
+	documents     *documents
+	notifier      *notifier
+}
+
+// core is what all parts of a server need.
+type core struct {
 	options   *endpoint.Options
 	site      *web.Site
 	section   *config.OAuth
 	issuer    string
 	resources map[config.Resource]bool // of the routes that accept bearer tokens
 	lifetimes lifetimes                // of tokens, unless the client has its own
+	audience  []string                 // of tokens for no resource
 	clients   *clients.Set
 	grants    *grants.Grants
 	ids       *jose.Keys // sign ID tokens and logout tokens
 	hints     *jose.Reader
 	forms     seal
-	logout    *signin.Logout
 	cors      *cors.Policy
-	audience  []string // of tokens for no resource
-	wellKnown []string // paths outside endpoints.prefix
-
-	starts        *auth.Starts  // of devices
-	registrations *rate.Limiter // by the client's address
-	told          *backchannel
 }
 
 type lifetimes struct{ access, refresh time.Duration }
@@ -72,13 +78,24 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{
+	c := newCore(&o)
+	authorization := &authorization{c}
+	return &Server{
+		authorization: authorization,
+		devices:       &devices{authorization},
+		programs:      &programs{c, auth.NewStarts(o.Endpoint.Now), o.Registrations},
+		logouts:       &logouts{c, o.Logout},
+		documents:     &documents{c, o.Config.WellKnown()},
+		notifier:      &notifier{c, told},
+	}, nil
+}
+
+func newCore(o *Options) *core {
+	c := &core{
 		options: o.Endpoint, site: o.Endpoint.Site, section: &o.Config.OAuth, issuer: o.Config.Token.Issuer,
 		resources: map[config.Resource]bool{},
 		lifetimes: lifetimes{o.Config.Token.AccessLifetime, o.Config.Token.RefreshLifetime},
-		clients:   o.Clients, grants: o.Grants, ids: o.IDKeys, logout: o.Logout,
-		audience: o.Config.Token.Audience, wellKnown: o.Config.WellKnown(),
-		starts: auth.NewStarts(o.Endpoint.Now), registrations: o.Registrations, told: told,
+		clients:   o.Clients, grants: o.Grants, ids: o.IDKeys, audience: o.Config.Token.Audience,
 		hints: jose.NewReader(o.IDKeys, jose.ReaderOptions{}),
 		forms: seal{o.IDKeys.Derive("oauth forms")},
 		cors: cors.New(cors.Options{
@@ -88,37 +105,44 @@ func New(o Options) (*Server, error) {
 	}
 	for i := range o.Config.Routes {
 		if resource, ok := o.Config.Resource(&o.Config.Routes[i]); ok {
-			s.resources[resource] = true
+			c.resources[resource] = true
 		}
 	}
-	return s, nil
+	return c
 }
 
 // Rows returns the endpoints below endpoints.prefix.
 func (s *Server) Rows() []endpoint.Row {
 	const get, post = http.MethodGet, http.MethodPost
+	a, l, d, p := s.authorization, s.logouts, s.devices, s.programs
 	return slices.Concat(
 		[]endpoint.Row{
-			{Name: authorizePath, Method: get, Home: true, Page: true, Do: s.authorize},
+			{Name: authorizePath, Method: get, Home: true, Page: true, Do: a.authorize},
 			// AnyOrigin: a client's page may send the request as a form; serve checks the form of consent.
-			{Name: authorizePath, Method: post, Home: true, AnyOrigin: true, Do: s.authorizeByForm},
-			{Name: logoutPath, Method: get, Home: true, Page: true, Do: s.endSession},
-			{Name: logoutPath, Method: post, Home: true, AnyOrigin: true, Do: s.endSessionByForm},
-			{Name: devicePage, Method: get, Home: true, Page: true, Do: s.showDevice},
-			{Name: devicePage, Method: post, Home: true, Sessions: true, Do: s.decideDevice},
+			{Name: authorizePath, Method: post, Home: true, AnyOrigin: true, Do: a.authorizeByForm},
+			{Name: logoutPath, Method: get, Home: true, Page: true, Do: l.endSession},
+			{Name: logoutPath, Method: post, Home: true, AnyOrigin: true, Do: l.endSessionByForm},
+			{Name: devicePage, Method: get, Home: true, Page: true, Do: d.showDevice},
+			{Name: devicePage, Method: post, Home: true, Sessions: true, Do: d.decideDevice},
 		},
-		s.forPrograms(tokenPath, s.token),
-		s.forPrograms(devicePath, s.beginDevice),
-		s.forPrograms(revokePath, s.revoke),
-		s.forPrograms(introspectPath, s.introspect),
-		s.registration(),
-		s.userinfoRows(),
+		p.forPrograms(tokenPath, p.token),
+		p.forPrograms(devicePath, p.beginDevice),
+		p.forPrograms(revokePath, p.revoke),
+		p.forPrograms(introspectPath, p.introspect),
+		p.registration(),
+		p.userinfoRows(),
 	)
 }
 
+// WellKnown returns the endpoints outside endpoints.prefix, by their paths.
+func (s *Server) WellKnown() map[string]*endpoint.Endpoint { return s.documents.endpoints() }
+
+// LoginEnded tells the clients of a login that it has ended. It does not wait for them.
+func (s *Server) LoginEnded(ended *login.Login) { s.notifier.loginEnded(ended) }
+
 // forPrograms returns the rows of an endpoint that a client asks by a form. Scripts of any
 // origin may.
-func (s *Server) forPrograms(name string, do func(*web.Exchange, *call) (any, error)) []endpoint.Row {
+func (s *core) forPrograms(name string, do func(*web.Exchange, *call) (any, error)) []endpoint.Row {
 	return s.anyOrigin(name, http.MethodPost, func(ex *web.Exchange) error {
 		call, err := s.readCall(ex)
 		if err != nil {
@@ -135,7 +159,7 @@ func (s *Server) forPrograms(name string, do func(*web.Exchange, *call) (any, er
 
 // anyOrigin returns the row of an endpoint that reads no cookie, and the one for the
 // preflights of browsers.
-func (s *Server) anyOrigin(name, method string, do func(*web.Exchange) error) []endpoint.Row {
+func (s *core) anyOrigin(name, method string, do func(*web.Exchange) error) []endpoint.Row {
 	return []endpoint.Row{
 		{Name: name, Method: method, Home: true, AnyOrigin: true, NoCookies: true, Do: func(ex *web.Exchange) error {
 			ex.CORS = s.cors

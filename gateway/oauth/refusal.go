@@ -82,7 +82,7 @@ func refusalOf(err error) *refusal {
 
 // fail answers a program with a refusal. Any other error is returned: it is answered like
 // those of all endpoints.
-func (s *Server) fail(ex *web.Exchange, err error) error {
+func (s *core) fail(ex *web.Exchange, err error) error {
 	refused := refusalOf(err)
 	if refused == nil {
 		return err

@@ -15,7 +15,7 @@ import (
 const maxRegistration = 16 << 10
 
 // registration returns the rows of oauth/register (RFC 7591).
-func (s *Server) registration() []endpoint.Row {
+func (s *programs) registration() []endpoint.Row {
 	rows := s.anyOrigin(registerPath, http.MethodPost, s.register)
 	for i := range rows {
 		rows[i].Enabled = func() error {
@@ -28,7 +28,7 @@ func (s *Server) registration() []endpoint.Row {
 	return rows
 }
 
-func (s *Server) register(ex *web.Exchange) error {
+func (s *programs) register(ex *web.Exchange) error {
 	if s.section.RegistrationRate.Requests > 0 { // 0: no limit
 		if err := s.registrations.Take(&ex.Store, rate.Key{Client: ex.Peer.Client}); err != nil {
 			return err

@@ -35,7 +35,7 @@ type request struct {
 
 // readClient reads who asks, and where the answer goes. Its errors are pages: there is no
 // address yet to which an error could be sent.
-func (s *Server) readClient(ex *web.Exchange, values url.Values) (*request, error) {
+func (s *authorization) readClient(ex *web.Exchange, values url.Values) (*request, error) {
 	id, err := single(values, "client_id")
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *Server) readClient(ex *web.Exchange, values url.Values) (*request, erro
 }
 
 // find returns the client of an ID, for a page.
-func (s *Server) find(ex *web.Exchange, id string) (*clients.Client, error) {
+func (s *core) find(ex *web.Exchange, id string) (*clients.Client, error) {
 	client, err := s.clients.Find(&ex.Store, id)
 	switch {
 	case errors.Is(err, clients.ErrUnknown):
@@ -81,7 +81,7 @@ func single(values url.Values, name string) (string, error) {
 }
 
 // fill reads the rest of a request. Its errors are refusals.
-func (s *Server) fill(r *request) error {
+func (s *authorization) fill(r *request) error {
 	for name, values := range r.values {
 		if len(values) > 1 && name != "resource" {
 			return refuse(codeInvalidRequest, "A parameter is there more than once.")
@@ -201,7 +201,7 @@ func subjectOf(id *policy.Identity) string {
 
 // location returns where the browser goes with an answer (RFC 9207: the answer names its
 // issuer).
-func (s *Server) location(r *request, answer url.Values) string {
+func (s *authorization) location(r *request, answer url.Values) string {
 	answer = url.Values(mapClone(answer))
 	answer.Set("iss", s.issuer)
 	if states := r.values["state"]; len(states) == 1 && states[0] != "" {

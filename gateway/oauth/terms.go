@@ -25,7 +25,7 @@ const (
 var standardScopes = []string{scopeOpenID, scopeProfile, scopeEmail, scopeGroups, scopeOffline}
 
 // terms returns what a client asks for, by the parameters scope and resource.
-func (s *Server) terms(client *clients.Client, values url.Values) (grants.Terms, error) {
+func (s *core) terms(client *clients.Client, values url.Values) (grants.Terms, error) {
 	t := grants.Terms{Client: client.ID, Access: s.lifetimes.access}
 	if client.Access > 0 {
 		t.Access = client.Access
@@ -45,7 +45,7 @@ func (s *Server) terms(client *clients.Client, values url.Values) (grants.Terms,
 }
 
 // scopes returns those scopes that count of the ones that a client asks for.
-func (s *Server) scopes(client *clients.Client, asked string) ([]string, error) {
+func (s *core) scopes(client *clients.Client, asked string) ([]string, error) {
 	if asked == "" && len(s.section.Scopes) == 0 {
 		return nil, nil
 	}
@@ -67,7 +67,7 @@ func (s *Server) scopes(client *clients.Client, asked string) ([]string, error) 
 // resource returns for what tokens are asked: a resource of this gateway (RFC 8707), or, for
 // clients of the configuration, "": the audience of the gateway's own tokens. OpenID alone
 // needs no resource: the token then opens userinfo.
-func (s *Server) resource(client *clients.Client, t *grants.Terms, asked []string) (string, error) {
+func (s *core) resource(client *clients.Client, t *grants.Terms, asked []string) (string, error) {
 	switch {
 	case len(asked) > 1:
 		return "", refuse(codeInvalidTarget, "A token is for one resource. Ask for each with a request of its own.")
@@ -85,7 +85,7 @@ func (s *Server) resource(client *clients.Client, t *grants.Terms, asked []strin
 }
 
 // known returns the resource that an address names, as tokens have it.
-func (s *Server) known(address string) (string, bool) {
+func (s *core) known(address string) (string, bool) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "" {
 		return "", false
@@ -98,7 +98,7 @@ func (s *Server) known(address string) (string, bool) {
 }
 
 // resourceAt returns the resource with a decoded path at a host, as tokens have it.
-func (s *Server) resourceAt(host, path string) (string, bool) {
+func (s *core) resourceAt(host, path string) (string, bool) {
 	if !s.site.Hosts.Has(host) {
 		return "", false
 	}
@@ -114,7 +114,7 @@ func (s *Server) resourceAt(host, path string) (string, bool) {
 }
 
 // samePort reports whether a URL has the port of public_url.
-func (s *Server) samePort(u *url.URL) bool {
+func (s *core) samePort(u *url.URL) bool {
 	public, err := url.Parse(s.site.PublicURL)
 	return err == nil && portOf(u) == portOf(public)
 }

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"authgate/gateway/auth"
 	"authgate/gateway/grants"
+	"authgate/gateway/rate"
 	"authgate/gateway/web"
 )
 
@@ -32,8 +34,15 @@ type tokens struct {
 	ID        string `json:"id_token,omitempty"`
 }
 
+// programs are the endpoints that clients ask themselves.
+type programs struct {
+	*core
+	starts        *auth.Starts  // of devices
+	registrations *rate.Limiter // by the client's address
+}
+
 // token is POST oauth/token.
-func (s *Server) token(ex *web.Exchange, c *call) (any, error) {
+func (s *programs) token(ex *web.Exchange, c *call) (any, error) {
 	grant := c.form.Get("grant_type")
 	name := grant
 	if grant == grantDeviceURN {
@@ -71,7 +80,7 @@ func (s *Server) token(ex *web.Exchange, c *call) (any, error) {
 
 // issue returns the answer with what was issued, and with an ID token if the scope asks for
 // one.
-func (s *Server) issue(ex *web.Exchange, c *call, issued *grants.Issued) (any, error) {
+func (s *programs) issue(ex *web.Exchange, c *call, issued *grants.Issued) (any, error) {
 	answer := &tokens{
 		Access: issued.Access, Type: "Bearer", ExpiresIn: int(issued.ExpiresIn.Seconds()), Refresh: issued.Refresh,
 		Scope: strings.Join(issued.Terms.Scopes, " "),
@@ -93,7 +102,7 @@ func (s *Server) issue(ex *web.Exchange, c *call, issued *grants.Issued) (any, e
 }
 
 // byCode exchanges a code (RFC 6749, section 4.1.3).
-func (s *Server) byCode(ex *web.Exchange, c *call) (*grants.Issued, error) {
+func (s *programs) byCode(ex *web.Exchange, c *call) (*grants.Issued, error) {
 	code, verifier, redirect := c.form.Get("code"), c.form.Get("code_verifier"), c.form.Get("redirect_uri")
 	if code == "" {
 		return nil, refuse(codeInvalidRequest, "The parameter code is needed.")
@@ -120,7 +129,7 @@ func proves(verifier, challenge string) bool {
 
 // sameTarget refuses a request for tokens of another resource than the user has granted (RFC
 // 8707, section 2.2). An address has several spellings, here as in the authorization request.
-func (s *Server) sameTarget(form url.Values, t *grants.Terms) error {
+func (s *programs) sameTarget(form url.Values, t *grants.Terms) error {
 	for _, asked := range form["resource"] {
 		if resource, ok := s.known(asked); asked != t.Resource && !(ok && resource == t.Resource) {
 			return refuse(codeInvalidTarget, "The grant is for another resource.")
@@ -131,7 +140,7 @@ func (s *Server) sameTarget(form url.Values, t *grants.Terms) error {
 
 // byRefreshToken exchanges a refresh token (RFC 6749, section 6). The scope may get smaller
 // for the access token.
-func (s *Server) byRefreshToken(ex *web.Exchange, c *call) (*grants.Issued, error) {
+func (s *programs) byRefreshToken(ex *web.Exchange, c *call) (*grants.Issued, error) {
 	token := c.form.Get("refresh_token")
 	if token == "" {
 		return nil, refuse(codeInvalidRequest, "The parameter refresh_token is needed.")
@@ -153,7 +162,7 @@ func (s *Server) byRefreshToken(ex *web.Exchange, c *call) (*grants.Issued, erro
 }
 
 // byCredentials gives a client a token of its own (RFC 6749, section 4.4).
-func (s *Server) byCredentials(ex *web.Exchange, c *call) (*grants.Issued, error) {
+func (s *programs) byCredentials(ex *web.Exchange, c *call) (*grants.Issued, error) {
 	if !c.client.Confidential() {
 		return nil, refuse(codeUnauthorizedClient, "Only a client with a secret or a key gets tokens of its own.")
 	}
