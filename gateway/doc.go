@@ -81,6 +81,14 @@
 // account, by user and by session at the provider, and a logout there ends the
 // group.
 //
+// # OAuth clients
+//
+// Applications may use the gateway's sign-in by OAuth and OpenID Connect. gateway/oauth speaks
+// the protocols, gateway/clients knows the applications, and gateway/grants keeps what users have
+// granted to them. A grant is lent by a login: it lives on when the session ends by time, and ends
+// with the login. The login knows which applications have an ID token for it. The one place that
+// ends a login tells them.
+//
 // # Packages
 //
 // docs/code-map.md lists the packages in their order and says what each does. A
