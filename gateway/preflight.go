@@ -1,11 +1,8 @@
 package gateway
 
 import (
-	"slices"
-
 	"authgate/gateway/config"
 	"authgate/gateway/cors"
-	"authgate/gateway/web"
 )
 
 // newCORS returns the CORS policy of a route, nil if the application has its own.
@@ -13,9 +10,8 @@ func newCORS(c *config.CORS) *cors.Policy {
 	if len(c.Origins) == 0 {
 		return nil
 	}
-	expose := append(slices.Clone(c.Expose), web.SignInHeader) // scripts tell the gateway's 401 by it
 	return cors.New(cors.Options{
-		Origins: c.Origins, Headers: c.Headers, Methods: c.Methods, Expose: expose, Credentials: c.Credentials,
+		Origins: c.Origins, Headers: c.Headers, Methods: c.Methods, Expose: c.Expose, Credentials: c.Credentials,
 		MaxAge: c.MaxAge,
 	})
 }

@@ -169,6 +169,9 @@ func (ex *Exchange) OwnHeader(media string) {
 	}
 	h.Set("X-Request-Id", ex.ID)
 	ex.CORS.SetFields(ex.Request.Header, h)
+	if h.Get(SignInHeader) != "" && h.Get("Access-Control-Allow-Origin") != "" {
+		h.Add("Access-Control-Expose-Headers", SignInHeader)
+	}
 	if h.Get("Cache-Control") == "" {
 		h.Set("Cache-Control", "no-store")
 	}
