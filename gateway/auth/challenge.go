@@ -31,7 +31,8 @@ func BearerChallenge(realm string, presented bool) Challenge {
 
 // ScopeChallenge asks for a token with one of those scopes (RFC 6750, section 3.1).
 func ScopeChallenge(realm string, scopes []string) Challenge {
-	return Challenge(`Bearer error="insufficient_scope", scope=` + quote(strings.Join(scopes, " ")) + ", realm=" + quote(realm))
+	return Challenge(`Bearer error="insufficient_scope", scope=` + quote(strings.Join(scopes, " ")) +
+		", realm=" + quote(realm))
 }
 
 // With returns the challenge with one more parameter; an empty one stays as it is.

@@ -169,7 +169,9 @@ func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *gra
 	if err != nil {
 		return err
 	}
-	s.writeDevice(ex, http.StatusOK, ex.Identity, pages.Device{Client: clientName(client), Allowed: id != nil, Decided: true})
+	s.writeDevice(ex, http.StatusOK, ex.Identity, pages.Device{
+		Client: clientName(client), Allowed: id != nil, Decided: true,
+	})
 	return nil
 }
 

@@ -24,6 +24,7 @@ func (s *documents) serverMetadata() map[string]any {
 	scopes := slices.Concat(standardScopes, slices.Sorted(maps.Keys(s.section.Scopes)))
 	methods := []string{"none", "client_secret_basic", "client_secret_post", "private_key_jwt"}
 	algorithms := []string{"RS256", "ES256"}
+	grantTypes := []string{grantCode, grantRefresh, grantCredentials, grantDeviceURN}
 	m := map[string]any{
 		"issuer":                                           s.issuer,
 		"authorization_endpoint":                           s.address(authorizePath),
@@ -37,7 +38,7 @@ func (s *documents) serverMetadata() map[string]any {
 		"scopes_supported":                                 scopes,
 		"response_types_supported":                         []string{"code"},
 		"response_modes_supported":                         []string{"query"},
-		"grant_types_supported":                            []string{grantCode, grantRefresh, grantCredentials, grantDeviceURN},
+		"grant_types_supported":                            grantTypes,
 		"code_challenge_methods_supported":                 []string{"S256"},
 		"token_endpoint_auth_methods_supported":            methods,
 		"token_endpoint_auth_signing_alg_values_supported": algorithms,

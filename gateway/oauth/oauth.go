@@ -99,8 +99,8 @@ func newCore(o *Options) *core {
 		hints: jose.NewReader(o.IDKeys, jose.ReaderOptions{}),
 		forms: seal{o.IDKeys.Derive("oauth forms")},
 		cors: cors.New(cors.Options{
-			Origins: []string{cors.Any}, Headers: []string{"Authorization", "Content-Type", "MCP-Protocol-Version"}, MaxAge: time.Hour,
-			Expose: []string{"WWW-Authenticate"},
+			Origins: []string{cors.Any}, Headers: []string{"Authorization", "Content-Type", "MCP-Protocol-Version"},
+			MaxAge: time.Hour, Expose: []string{"WWW-Authenticate"},
 		}),
 	}
 	for i := range o.Config.Routes {

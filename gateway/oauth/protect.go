@@ -22,7 +22,8 @@ type Protected struct {
 // Protect returns the mechanism for the bearer tokens of a route that accepts them, in front of
 // that for tokens of others.
 func Protect(
-	g *grants.Grants, site *web.Site, cfg *config.Config, route *config.Route, rule *policy.Route, others auth.Authenticator,
+	g *grants.Grants, site *web.Site, cfg *config.Config, route *config.Route, rule *policy.Route,
+	others auth.Authenticator,
 ) *Protected {
 	resource, _ := cfg.Resource(route) // it accepts bearer
 	p := &Protected{site: site, resource: resource, scope: strings.Join(rule.Scopes(), " ")}

@@ -50,7 +50,8 @@ func (ex *Exchange) Fail(err error) (abort bool) {
 			h.Set(SignInHeader, ex.site.Origin(ex.Canonical.Host)+ex.site.Own("signin"))
 		}
 	}
-	if c, ok := errors.AsType[*challenged](err); ok && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) {
+	asks := e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
+	if c, ok := errors.AsType[*challenged](err); ok && asks {
 		for _, challenge := range c.challenges {
 			if challenge.IsBasic() && ex.ByScript() {
 				continue // the browser would ask for a password in the middle of a page
