@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"authgate/gateway/clients"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/grants"
 	"authgate/gateway/web"
@@ -50,9 +51,9 @@ func (s *core) redirect(ex *web.Exchange, place string) {
 	ex.Redirect(status, place)
 }
 
-// decide answers a request, or returns a refusal. consented tells that the user has just
+// decide answers a request, or returns a refusal. decided tells that the user has just
 // allowed it on the page.
-func (s *authorization) decide(ex *web.Exchange, r *request, consented bool) error {
+func (s *authorization) decide(ex *web.Exchange, r *request, decided bool) error {
 	if err := s.fill(r); err != nil {
 		return err
 	}
@@ -60,10 +61,11 @@ func (s *authorization) decide(ex *web.Exchange, r *request, consented bool) err
 	if err != nil {
 		return err
 	}
-	demand, err := s.admit(ex, r, id)
+	demand, err := s.admit(ex, r.client, id)
 	if err != nil {
 		return err
 	}
+	demand = demand.And(policy.Demand{MaxAge: r.maxAge})
 	switch lacks := r.lacks(id, demand, s.options.Now()); {
 	case lacks && r.silent:
 		return refuse(codeLoginRequired, "The user must sign in.")
@@ -72,7 +74,7 @@ func (s *authorization) decide(ex *web.Exchange, r *request, consented bool) err
 	case r.otherUser(id):
 		return refuse(codeLoginRequired, "Another user is signed in than the one of id_token_hint.")
 	}
-	if err := s.consents(ex, r, id, &consented); err != nil || !consented {
+	if given, err := s.consents(ex, r, id, decided); err != nil || !given {
 		return err
 	}
 	return s.grant(ex, r, id)
@@ -80,22 +82,23 @@ func (s *authorization) decide(ex *web.Exchange, r *request, consented bool) err
 
 // admit refuses a user whom the client's policy does not let in. It returns what the login of
 // the others must prove.
-func (s *authorization) admit(ex *web.Exchange, r *request, id *policy.Identity) (policy.Demand, error) {
-	demand := policy.Demand{MaxAge: r.maxAge}
-	if id == nil || r.client.Policy == nil {
-		return demand, nil
+func (s *authorization) admit(
+	ex *web.Exchange, client *clients.Client, id *policy.Identity,
+) (policy.Demand, error) {
+	if id == nil || client.Policy == nil {
+		return policy.Demand{}, nil
 	}
-	switch decision := r.client.Policy.Decide(id, &ex.Canonical); decision.Outcome {
+	switch decision := client.Policy.Decide(id, &ex.Canonical); decision.Outcome {
 	case policy.Allow:
-		return demand, nil
+		return policy.Demand{}, nil
 	case policy.StepUp:
 		ex.Reason = decision.Reason
-		return demand.And(decision.Demand), nil
+		return decision.Demand, nil
 	default:
 		ex.Reason = decision.Reason
-		ex.Audit("denied", slog.String("client_id", r.client.ID), slog.String("rule", decision.Rule),
+		ex.Audit("denied", slog.String("client_id", client.ID), slog.String("rule", decision.Rule),
 			slog.String("reason", decision.Reason))
-		return demand, web.Forbidden()
+		return policy.Demand{}, web.Forbidden()
 	}
 }
 

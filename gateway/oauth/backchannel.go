@@ -23,7 +23,6 @@ const (
 	// of them.
 	deliveryTime = 10 * time.Second
 	attemptTime  = 3 * time.Second
-	attempts     = 3
 	// deliveriesAtOnce is how many clients are being told at most. A client that does not
 	// answer holds its place for deliveryTime.
 	deliveriesAtOnce = 1024

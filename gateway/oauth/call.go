@@ -3,7 +3,6 @@ package oauth
 import (
 	"net/url"
 
-	"authgate/gateway/auth"
 	"authgate/gateway/clients"
 	"authgate/gateway/web"
 )
@@ -60,8 +59,3 @@ func readForm(ex *web.Exchange) (url.Values, error) {
 
 // address returns the URL of an own endpoint.
 func (s *core) address(name string) string { return s.site.PublicURL + s.site.Own(name) }
-
-// challenge is the 401 of a bearer token that is not valid.
-func (s *core) challenge(err error) error {
-	return web.Challenge(err, auth.BearerChallenge(s.options.Realm, true))
-}

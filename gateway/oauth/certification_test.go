@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,7 +64,10 @@ func TestUserinfoRequests(t *testing.T) {
 		"an ID token":     s.Do("GET", "/oauth/userinfo", "", "Authorization: Bearer "+a.ID),
 		"a refresh token": s.Do("GET", "/oauth/userinfo", "", "Authorization: Bearer "+a.Refresh),
 	} {
-		if w.Code != 401 || w.Header().Get("WWW-Authenticate") == "" {
+		// RFC 6750, section 3.1: a request without a token is told of no error.
+		challenge := w.Header().Get("WWW-Authenticate")
+		presented := strings.HasSuffix(name, " token") && name != "no token"
+		if w.Code != 401 || challenge == "" || strings.Contains(challenge, "error=") != presented {
 			t.Errorf("%s: %d %v", name, w.Code, w.Header())
 		}
 	}

@@ -23,35 +23,35 @@ const (
 	decisionDeny  = "deny"
 )
 
-// consents finds out whether the user lets the client do what it asks for. If they must
-// decide first, the page is the answer, and given is false.
-func (s *authorization) consents(ex *web.Exchange, r *request, id *policy.Identity, given *bool) error {
+// consents reports whether the user lets the client do what it asks for; decided tells that
+// they have just said so on the page. If they must decide first, the page is the answer.
+func (s *authorization) consents(
+	ex *web.Exchange, r *request, id *policy.Identity, decided bool,
+) (given bool, err error) {
 	t := &r.terms
-	if !*given && !r.consent {
+	if !decided && !r.consent {
 		held, err := s.grants.Consented(&ex.Store, id.Subject, t.Client, t.Resource, t.Scopes)
 		if held || err != nil {
-			*given = held
-			return err
+			return held, err
 		}
 	}
-	if !*given && !r.client.SkipConsent {
-		if r.silent {
-			return refuse(codeConsentRequired, "The user must decide.")
-		}
-		s.ask(ex, r.client, t, id, pages.Consent{
-			Action:   s.site.Own(authorizePath) + "?" + r.values.Encode(),
-			Seal:     s.sealOf(id, r.values),
-			Redirect: hostOf(r.redirect),
-		})
-		return nil
+	switch {
+	case decided, r.client.SkipConsent:
+		return true, s.grants.Consent(&ex.Store, id.Subject, t.Client, r.client.Name, t.Resource, t.Scopes)
+	case r.silent:
+		return false, refuse(codeConsentRequired, "The user must decide.")
 	}
-	*given = true
-	return s.grants.Consent(&ex.Store, id.Subject, t.Client, r.client.Name, t.Resource, t.Scopes)
+	s.ask(ex, r.client, t, id, pages.Consent{
+		Action:   s.site.Own(authorizePath) + "?" + r.values.Encode(),
+		Seal:     s.sealOf(id, r.values),
+		Redirect: hostOf(r.redirect),
+	})
+	return false, nil
 }
 
 // sealOf binds the form of a page to the login and to the request that the user sees.
 func (s *authorization) sealOf(id *policy.Identity, values url.Values) string {
-	return s.forms.of("consent", id.Login, values.Encode())
+	return s.forms.of("request", id.Login, values.Encode())
 }
 
 // ask shows the page of consent.
@@ -86,19 +86,30 @@ func hostOf(redirect string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// authorizeByForm is POST oauth/authorize: the form of consent, or the request of a client,
-// which becomes a GET: browsers send no cookies with the form of another site.
-func (s *authorization) authorizeByForm(ex *web.Exchange) error {
+// readDecision reads the form by which a user decides on a page of the endpoint of that name. A
+// form without a decision is the request of a client, sent by POST: it is answered with a redirect
+// to the endpoint, because browsers send no cookies with the form of another site. Then, and
+// beside an error, the form is nil.
+func (s *core) readDecision(ex *web.Exchange, name string) (url.Values, error) {
 	if ex.MediaType() != web.TypeForm {
-		return endpoint.UnsupportedMedia(web.TypeForm)
+		return nil, endpoint.UnsupportedMedia(web.TypeForm)
 	}
 	form, err := url.ParseQuery(string(ex.Body))
 	if err != nil {
-		return endpoint.BadRequest("The body is not a form.", nil)
+		return nil, endpoint.BadRequest("The body is not a form.", nil)
 	}
-	if !form.Has(decisionField) {
-		ex.Redirect(http.StatusSeeOther, s.site.Own(authorizePath)+"?"+form.Encode())
-		return nil
+	if form.Has(decisionField) {
+		return form, nil
+	}
+	ex.Redirect(http.StatusSeeOther, s.site.Own(name)+"?"+form.Encode())
+	return nil, nil
+}
+
+// authorizeByForm is POST oauth/authorize: the form of consent, or the request of a client.
+func (s *authorization) authorizeByForm(ex *web.Exchange) error {
+	form, err := s.readDecision(ex, authorizePath)
+	if form == nil {
+		return err
 	}
 	values, err := ex.Query()
 	if err != nil {
@@ -134,7 +145,7 @@ func (s *authorization) checkForm(ex *web.Exchange, form, values url.Values) err
 		return endpoint.BadRequest("The field decision must be allow or deny.", nil)
 	}
 	if id == nil || len(form[sealField]) != 1 ||
-		!s.forms.fits(form.Get(sealField), "consent", id.Login, values.Encode()) {
+		!s.forms.fits(form.Get(sealField), "request", id.Login, values.Encode()) {
 		return &web.Error{
 			Status: http.StatusForbidden, Detail: "This page is of another session or request. Begin again in the application.",
 			Cause: errors.New("the seal of the form does not fit the session and the request"),

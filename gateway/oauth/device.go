@@ -133,29 +133,28 @@ func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *gra
 	if err != nil {
 		return err
 	}
-	demand, err := s.admit(ex, &request{client: client}, id)
+	demand, err := s.admit(ex, client, id)
 	if err != nil {
 		return err
 	}
 	code := form.Get(userCodeField)
-	if r := (&request{}); r.lacks(id, demand, s.options.Now()) {
+	if !demand.Met(&id.Proof, s.options.Now()) {
 		page := s.site.StepUpPage(id, s.site.Own("signin"))
 		back := web.WithParameter(s.site.Own(devicePage), userCodeField, code)
 		ex.Decision = web.DecisionChallenge
 		ex.Redirect(http.StatusSeeOther, ex.SignInPlace(page, web.Return{Path: back, Demand: demand}))
 		return nil
 	}
-	bound := url.Values{userCodeField: {code}}
 	switch form.Get(decisionField) {
 	case "":
 		s.ask(ex, client, terms, id, pages.Consent{
-			Action: s.site.Own(devicePage), Seal: s.sealOf(id, bound), Code: code,
+			Action: s.site.Own(devicePage), Seal: s.forms.of("device", id.Login, code), Code: code,
 		})
 		return nil
 	case decisionDeny:
 		err, id = s.grants.DecideDevice(&ex.Store, code, nil), nil
 	case decisionAllow:
-		if !s.forms.fits(form.Get(sealField), "consent", id.Login, bound.Encode()) {
+		if !s.forms.fits(form.Get(sealField), "device", id.Login, code) {
 			return &web.Error{Status: http.StatusForbidden, Detail: "This page is of another session or code. Begin again.",
 				Cause: errors.New("the seal of the form does not fit the session and the code")}
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/grants"
 	"authgate/gateway/web"
@@ -115,9 +116,12 @@ func (s *programs) userinfo(ex *web.Exchange) error {
 	if ex.Credentials.Scheme != "bearer" {
 		token = bodyToken(ex)
 	}
+	if token == "" {
+		return web.Challenge(auth.ErrNoCredentials, auth.BearerChallenge(s.options.Realm, false))
+	}
 	id, terms, err := s.grants.Authenticate(&ex.Store, token)
 	if err != nil {
-		return s.challenge(err)
+		return web.Challenge(err, auth.BearerChallenge(s.options.Realm, true))
 	}
 	ex.Identify(id)
 	if !slices.Contains(terms.Scopes, scopeOpenID) {

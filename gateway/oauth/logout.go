@@ -85,19 +85,14 @@ func (s *logouts) confirmLogout(ex *web.Exchange, id *policy.Identity, values ur
 	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.ConfirmLogout(w, page) })
 }
 
-// endSessionByForm is POST oauth/logout: the form of the page, or the request of a client,
-// which becomes a GET: browsers send no cookies with the form of another site.
+// endSessionByForm is POST oauth/logout: the form of the page, or the request of a client.
 func (s *logouts) endSessionByForm(ex *web.Exchange) error {
-	if ex.MediaType() != web.TypeForm {
-		return endpoint.UnsupportedMedia(web.TypeForm)
+	form, err := s.readDecision(ex, logoutPath)
+	if form == nil {
+		return err
 	}
-	form, err := url.ParseQuery(string(ex.Body))
-	if err != nil {
-		return endpoint.BadRequest("The body is not a form.", nil)
-	}
-	if form.Get(decisionField) != decisionAllow {
-		ex.Redirect(http.StatusSeeOther, s.site.Own(logoutPath)+"?"+form.Encode())
-		return nil
+	if len(form[decisionField]) != 1 || form.Get(decisionField) != decisionAllow {
+		return endpoint.BadRequest("The field decision must be allow.", nil)
 	}
 	values, err := ex.Query()
 	if err != nil {

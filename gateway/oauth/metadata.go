@@ -24,7 +24,7 @@ func (s *documents) serverMetadata() map[string]any {
 	scopes := slices.Concat(standardScopes, slices.Sorted(maps.Keys(s.section.Scopes)))
 	methods := []string{"none", "client_secret_basic", "client_secret_post", "private_key_jwt"}
 	algorithms := []string{"RS256", "ES256"}
-	grantTypes := []string{grantCode, grantRefresh, grantCredentials, grantDeviceURN}
+	grantTypes := []string{grantCode, grantRefresh, grantCredentials, grantDevice}
 	m := map[string]any{
 		"issuer":                                           s.issuer,
 		"authorization_endpoint":                           s.address(authorizePath),

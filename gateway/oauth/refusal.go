@@ -59,10 +59,10 @@ func refusalOf(err error) *refusal {
 		return known
 	case errors.Is(err, clients.ErrTwoWays):
 		return &refusal{codeInvalidRequest, "The client authenticates in more than one way. Use one.", err}
+	case errors.Is(err, clients.ErrUnreachable): // which is an ErrUnknown too
+		return &refusal{codeInvalidClient, "The document that client_id names cannot be had.", err}
 	case errors.Is(err, clients.ErrUnauthenticated), errors.Is(err, clients.ErrUnknown):
 		return &refusal{codeInvalidClient, "The client is not known, or its authentication is not right.", err}
-	case errors.Is(err, clients.ErrUnreachable):
-		return &refusal{codeInvalidClient, "The document that client_id names cannot be had.", err}
 	case errors.Is(err, grants.ErrNoConsent):
 		return &refusal{codeConsentRequired, "The user has taken the consent back. Ask again.", err}
 	case errors.Is(err, grants.ErrPending):

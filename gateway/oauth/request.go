@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,10 +58,10 @@ func (s *authorization) readClient(ex *web.Exchange, values url.Values) (*reques
 func (s *core) find(ex *web.Exchange, id string) (*clients.Client, error) {
 	client, err := s.clients.Find(&ex.Store, id)
 	switch {
+	case errors.Is(err, clients.ErrUnreachable): // which is an ErrUnknown too
+		return nil, page("The application that sent you here does not answer, so that nothing is known about it.", err)
 	case errors.Is(err, clients.ErrUnknown):
 		return nil, page("The application that sent you here is not known.", err)
-	case errors.Is(err, clients.ErrUnreachable):
-		return nil, page("The application that sent you here does not answer, so that nothing is known about it.", err)
 	}
 	return client, err
 }
@@ -158,7 +157,7 @@ func (r *request) readPrompt() error {
 		}
 	}
 	if r.silent && len(prompts) > 1 {
-		return refuse(codeInvalidRequest, "prompt=none stands alone.")
+		return refuse(codeInvalidRequest, "prompt=none must be the only value.")
 	}
 	age := r.values.Get("max_age")
 	if age == "" {
@@ -199,10 +198,9 @@ func subjectOf(id *policy.Identity) string {
 	return id.Subject
 }
 
-// location returns where the browser goes with an answer (RFC 9207: the answer names its
-// issuer).
+// location returns where the browser goes with an answer, to which it adds the state and the
+// issuer (RFC 9207).
 func (s *authorization) location(r *request, answer url.Values) string {
-	answer = url.Values(mapClone(answer))
 	answer.Set("iss", s.issuer)
 	if states := r.values["state"]; len(states) == 1 && states[0] != "" {
 		answer.Set("state", states[0])
@@ -215,12 +213,4 @@ func (s *authorization) location(r *request, answer url.Values) string {
 		separator = "&"
 	}
 	return r.redirect + separator + answer.Encode()
-}
-
-func mapClone(values url.Values) url.Values {
-	clone := url.Values{}
-	for name, all := range values {
-		clone[name] = slices.Clone(all)
-	}
-	return clone
 }

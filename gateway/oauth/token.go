@@ -9,19 +9,18 @@ import (
 	"strings"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/config"
 	"authgate/gateway/grants"
 	"authgate/gateway/rate"
 	"authgate/gateway/web"
 )
 
-// The grants (RFC 6749, section 1.3; RFC 8628, section 3.4), as clients are configured with
-// them, and as they ask for the last one.
+// The values of grant_type (RFC 6749, section 1.3; RFC 8628, section 3.4).
 const (
-	grantCode        = "authorization_code"
-	grantRefresh     = "refresh_token"
-	grantCredentials = "client_credentials"
-	grantDevice      = "device_code"
-	grantDeviceURN   = "urn:ietf:params:oauth:grant-type:device_code"
+	grantCode        = config.GrantAuthorizationCode
+	grantRefresh     = config.GrantRefreshToken
+	grantCredentials = config.GrantClientCredentials
+	grantDevice      = "urn:ietf:params:oauth:grant-type:device_code"
 )
 
 // tokens is the answer of the token endpoint (RFC 6749, section 5.1).
@@ -44,14 +43,8 @@ type programs struct {
 // token is POST oauth/token.
 func (s *programs) token(ex *web.Exchange, c *call) (any, error) {
 	grant := c.form.Get("grant_type")
-	name := grant
-	if grant == grantDeviceURN {
-		name = grantDevice
-	} else if grant == grantDevice {
-		name = ""
-	}
 	var do func(*web.Exchange, *call) (*grants.Issued, error)
-	switch name {
+	switch grant {
 	case grantCode:
 		do = s.byCode
 	case grantRefresh:
@@ -61,14 +54,11 @@ func (s *programs) token(ex *web.Exchange, c *call) (any, error) {
 	case grantDevice:
 		do = s.byDeviceCode
 	case "":
-		if grant == "" {
-			return nil, refuse(codeInvalidRequest, "The parameter grant_type is needed.")
-		}
-		fallthrough
+		return nil, refuse(codeInvalidRequest, "The parameter grant_type is needed.")
 	default:
 		return nil, refuse(codeUnsupportedGrant, "This grant type is not supported.")
 	}
-	if !c.client.May(name) {
+	if !c.client.May(grant) {
 		return nil, refuse(codeUnauthorizedClient, "The client may not use this grant type.")
 	}
 	issued, err := do(ex, c)
