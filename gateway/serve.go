@@ -201,17 +201,27 @@ func (ex *exchange) read() error {
 	}
 	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path, Client: ex.Peer.Client,
 		Now: ex.gateway.storage.now()}
-	header := ex.Request.Header
-	if own, err := st.own(host, path.Decoded); err == nil && own != nil && !own.ReadsCookies() {
-		header = maps.Clone(header)
-		header.Del("Cookie")
-	}
-	ex.Credentials, err = auth.ReadCredentials(header, &st.site.Cookies.Names, ex.Peer.Client)
-	if errors.Is(err, auth.ErrAmbiguous) && path.Decoded == st.site.Own(web.TwinsPath) {
-		ex.Credentials, err = auth.Credentials{}, nil // the way out, which needs no credential
+	ex.Credentials, err = auth.ReadCredentials(ex.Request.Header, &st.site.Cookies.Names, ex.Peer.Client)
+	if errors.Is(err, auth.ErrAmbiguous) {
+		ex.Credentials, err = ex.withoutCookies(err)
 	}
 	ex.Credentials.Scope, ex.Credentials.Host = st.site.CookieScope(host), host
 	return err
+}
+
+// withoutCookies returns the credentials of a request to an own endpoint that goes by no cookie,
+// so that two of a name do no harm there. For any other request it returns err.
+func (ex *exchange) withoutCookies(err error) (auth.Credentials, error) {
+	st, path := ex.state, ex.Canonical.Path.Decoded
+	if path == st.site.Own(web.TwinsPath) {
+		return auth.Credentials{}, nil // the way out, which needs no credential
+	}
+	if own, _ := st.own(ex.Canonical.Host, path); own == nil || own.ReadsCookies() {
+		return auth.Credentials{}, err
+	}
+	header := maps.Clone(ex.Request.Header)
+	header.Del("Cookie")
+	return auth.ReadCredentials(header, &st.site.Cookies.Names, ex.Peer.Client)
 }
 
 // checkSecure refuses a request that a proxy has not received over https. It tells
