@@ -58,6 +58,6 @@ func TestAssertionReachesTheApplication(t *testing.T) {
 	}
 	read(asked("wiki.example.org", "/", alice.Bearer).Get("X-Auth-Assertion"))
 	if h := asked("gw.example", "/public/"); len(h["X-Auth-Assertion"]) != 1 || h.Get("X-Auth-Assertion") != "" {
-		t.Errorf("for nobody the proxy gets %q", h["X-Auth-Assertion"])
+		t.Errorf("without a user the proxy gets %q", h["X-Auth-Assertion"])
 	}
 }

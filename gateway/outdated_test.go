@@ -8,7 +8,7 @@ import (
 )
 
 // A reload that takes an account, or gives it another password, ends its logins: also those
-// that nobody uses again.
+// that are not used again.
 func TestReloadEndsLogins(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string][2]string{

@@ -230,8 +230,8 @@ func TestAddPasskey(t *testing.T) {
 	}
 }
 
-// The counter of a passkey is forgotten with the passkey, whoever takes it away. A reload that
-// keeps the passkey keeps its counter.
+// The counter of a passkey is forgotten with the passkey, which the user or the operator
+// removes. A reload that keeps the passkey keeps its counter.
 func TestRemovedPasskeysLeaveNoCounter(t *testing.T) {
 	t.Parallel()
 	r, path := newFileRig(t, "accounts.yaml", fileAccounts)

@@ -86,8 +86,8 @@ func (d Demand) less(other Demand) bool {
 	return other.MaxAge != 0 && (d.MaxAge == 0 || d.MaxAge > other.MaxAge)
 }
 
-// Demand returns what the policy of the route demands of every login, whoever the user is. What
-// only one of several alternatives asks for is left out.
+// Demand returns what the policy of the route demands of each login of each user. What only
+// one of several alternatives asks for is left out.
 func (r *Route) Demand() Demand {
 	if r.Policy == nil {
 		return Demand{}

@@ -6,7 +6,7 @@ import (
 )
 
 // A token that lacks a scope and nothing else can be replaced by one with the scope: the client
-// is told which. Whoever lacks a role, too, is not.
+// is told which. A client whose token lacks a role, too, is not.
 func TestLackedScopes(t *testing.T) {
 	t.Parallel()
 	scoped := &Spec{Scopes: []string{"write", "admin"}}

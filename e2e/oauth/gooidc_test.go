@@ -34,7 +34,7 @@ func relyOn(t *testing.T, s *server, client, secret string) *relyingParty {
 	}, provider.VerifierContext(ctx, &oidc.Config{ClientID: client})}
 }
 
-// redirect is where the user comes back to. Nobody listens: the browser stops there.
+// redirect is where the user comes back to. No program listens there: the browser stops.
 const redirect = "http://127.0.0.1:8765/callback"
 
 // ask has alice allow an authorization request, and returns the answer to it.

@@ -97,7 +97,7 @@ func (p *page) mayChange(id *policy.Identity, detail string, fixed func(error) e
 	return nil
 }
 
-// writable returns the error of fixed if nobody's account can be changed.
+// writable returns the error of fixed if no account can be changed.
 func (p *page) writable(fixed func(error) error) error {
 	if !p.options.Editor.Writable() {
 		return fixed(errors.New("accounts.file is not set, or cannot be replaced"))

@@ -128,7 +128,7 @@ func readBasic(value string) (id string, secrets []string, err error) {
 // checkSecret checks the secret of a client, in each of its spellings.
 func (s *Set) checkSecret(ctx context.Context, client *Client, spellings []string, from netip.Addr) error {
 	wrong := fmt.Errorf("%w: it is not the secret of %.100q", ErrUnauthenticated, client.ID)
-	if client.secrets == nil { // nobody guesses the secrets that registration makes
+	if client.secrets == nil { // secrets that registration makes cannot be guessed
 		same := func(secret string) bool {
 			return subtle.ConstantTimeCompare([]byte(record.Hash([]byte(secret))), []byte(client.hash)) == 1
 		}

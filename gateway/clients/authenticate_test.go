@@ -46,7 +46,7 @@ func TestSecrets(t *testing.T) {
 		"none by Basic":            {basic("grafana", ""), "", ErrUnauthenticated},
 		"public with a secret":     {Presented{ID: "cli", Secret: "the-secret-of-the-wiki"}, "", ErrUnauthenticated},
 		"an assertion":             {Presented{ID: "grafana", AssertionType: assertionType, Assertion: "a.b.c"}, "", ErrUnauthenticated},
-		"nobody":                   {Presented{}, "", ErrUnauthenticated},
+		"nothing":                  {Presented{}, "", ErrUnauthenticated},
 		"a secret alone":           {Presented{Secret: grafana}, "", ErrUnauthenticated},
 		"unknown":                  {Presented{ID: "Grafana", Secret: grafana}, "", ErrUnknown},
 		"unknown, by Basic":        {basic("grafana ", grafana), "", ErrUnknown},

@@ -71,7 +71,7 @@ func (s *site) put(path string, page http.HandlerFunc) string {
 	return s.URL + path
 }
 
-// document sets a document at a path and returns its URL. {ID} in the text stands for the URL.
+// document sets a document at a path and returns its URL. {ID} in the text becomes the URL.
 func (s *site) document(path, text string) string {
 	text = strings.ReplaceAll(text, "{ID}", s.URL+path)
 	return s.put(path, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })

@@ -159,7 +159,7 @@ func TestWarningsOfClients(t *testing.T) {
 		client(`secret: "${SECRET}"`):                                       {},
 		"oauth: {redirect_schemes: [cursor]}\n":                             {"oauth.redirect_schemes[0]", "has no dot"},
 		"oauth: {redirect_schemes: [com.x]}\n":                              {},
-		"oauth: {scopes: {read: [nobody]}}\n":                               {"oauth.scopes.read[0]", `no account has the role "nobody"`},
+		"oauth: {scopes: {read: [editor]}}\n":                               {"oauth.scopes.read[0]", `no account has the role "editor"`},
 		client("policy: not") + "policies: {not: {none: [{factors: 2}]}}\n": {"policies.not.none[0].factors", "is under none"},
 	} {
 		checkWarning(t, source, warnings(t, "config.yaml", source), want.key != "", want.key, want.part)

@@ -137,8 +137,8 @@ func checkRedirectScheme(r *report, path, scheme string) {
 // maxRedirectURI is how long a redirect URI may be, in bytes.
 const maxRedirectURI = 2048
 
-// CheckRedirectURI returns why users are not sent back to a URI, whoever registers it. What
-// it accepts has one reading, to browsers and to Go, and leads to https, to http on the
+// CheckRedirectURI returns why users are not sent back to a URI. All clients have the same
+// rules. What it accepts has one reading, to browsers and to Go, and leads to https, to http on the
 // user's machine, or to an application by a scheme of RedirectSchemes. The error is a phrase
 // like "has a fragment", to follow the URI.
 func (o *OAuth) CheckRedirectURI(uri string) error {

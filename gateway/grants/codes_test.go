@@ -114,8 +114,8 @@ func TestCodesThatAreNone(t *testing.T) {
 	r.wantIn(t, issued)
 }
 
-// Whoever has one secret of a grant can make others that look right. None opens or ends
-// anything that the first one does not.
+// A program that has one secret of a grant can make others that look right. None opens or
+// ends anything that the first one does not.
 func TestMadeUpFromAnother(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -180,8 +180,8 @@ func TestManyGrants(t *testing.T) {
 	}
 }
 
-// Attack: whoever has seen a code uses it again. All that was issued for it ends, and the login
-// does not. Who cannot prove the code ends nothing.
+// Attack: an attacker who has seen a code uses it again. All that was issued for it ends, and
+// the login does not. An attacker who cannot prove the code ends nothing.
 func TestCodeReplay(t *testing.T) {
 	t.Parallel()
 	for _, later := range []time.Duration{0, time.Second, time.Hour, 20 * 24 * time.Hour} {

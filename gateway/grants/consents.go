@@ -102,7 +102,7 @@ func (g *Grants) Consented(ctx context.Context, subject, client, resource string
 }
 
 // Consent records that a user consents to what a client asks for, beside what they have
-// consented to before. It is also needed for clients that nobody is asked about.
+// consented to before. It is also needed for clients that users are not asked about.
 func (g *Grants) Consent(ctx context.Context, subject, client, name, resource string, scopes []string) error {
 	err := store.Update(ctx, g.options.Store, consentsKey(subject), func(raw []byte) (store.Edit, error) {
 		known, err := decodeConsents(subject, raw)

@@ -24,7 +24,7 @@ func TestConsented(t *testing.T) {
 		return must.Get(g.Consented(ctx, "local:alice", client, resource, scopes))(t)
 	}
 	if asks("grafana", wiki) {
-		t.Error("nobody has consented to anything")
+		t.Error("no user has consented to anything")
 	}
 	must.Do(t, g.Consent(ctx, "local:alice", "grafana", "Grafana", wiki, []string{"read"}))
 	must.Do(t, g.Consent(ctx, "local:alice", "cli", "", "", nil))

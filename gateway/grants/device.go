@@ -78,7 +78,7 @@ func userCodeKey(typed string) (key string, ok bool) {
 func deviceKey(deviceCode string) string { return devicePrefix + record.Hash([]byte(deviceCode)) }
 
 // NewDevice returns the codes of a device that asks for tokens (RFC 8628, section 3.2). The
-// user code has the form XXXX-XXXX.
+// user code has eight letters with a hyphen in the middle (RFC 8628, section 6.1).
 func (g *Grants) NewDevice(ctx context.Context, t Terms) (deviceCode, userCode string, err error) {
 	deviceCode = newSecret(deviceMark).String()
 	made := &device{Terms: t, Interval: pollInterval, Expires: g.options.Now().Add(g.options.DeviceLifetime)}

@@ -100,7 +100,7 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// A device whose code the user refuses, or nobody enters in time, gets nothing.
+// A device whose code the user refuses, or no user enters in time, gets nothing.
 func TestDeviceRefused(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, configuration)

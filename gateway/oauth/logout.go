@@ -119,7 +119,7 @@ func (s *logouts) endSessionByForm(ex *web.Exchange) error {
 }
 
 // readLeaving reads who asks, and where the browser goes on. An address that is not
-// registered is a page, and nobody is signed out.
+// registered gets an error page, and no login ends.
 func (s *logouts) readLeaving(ex *web.Exchange, values url.Values) (*leaving, error) {
 	for _, name := range []string{"id_token_hint", "client_id", "post_logout_redirect_uri", "state"} {
 		if len(values[name]) > 1 {

@@ -101,7 +101,7 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.tokens = append(l.tokens, values.Get("logout_token"))
 }
 
-// When a login ends, each client that got an ID token for it is told, whoever ended it. A
+// When a login ends, for any reason, each client that got an ID token for it is told. A
 // client that fails at first is told again, and one that cannot be reached delays nothing.
 func TestBackChannelLogout(t *testing.T) {
 	t.Parallel()

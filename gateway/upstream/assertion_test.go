@@ -79,7 +79,7 @@ func TestAssertion(t *testing.T) {
 	}
 	answer := http.Header{"X-Auth-Assertion": {"of another"}}
 	if h.SetAll(answer, nil); answer.Get("X-Auth-Assertion") != "" || len(answer["X-Auth-Assertion"]) != 1 {
-		t.Errorf("for nobody: %q", answer["X-Auth-Assertion"])
+		t.Errorf("without a user: %q", answer["X-Auth-Assertion"])
 	}
 }
 
