@@ -69,6 +69,7 @@ type Client struct {
 	Roles             []string      // of the client itself
 	Policy            *policy.Route // who may sign in to it; nil: every user
 	SkipConsent       bool
+	ExcusedPKCE       bool // it gets codes without PKCE
 	PostLogout        []string
 	BackchannelLogout string
 	Access, Refresh   time.Duration // 0: those of token
@@ -139,7 +140,8 @@ func newSet(o Options, resolver *net.Resolver) *Set {
 func configuredClient(c *config.OAuthClient, who *policy.Route) *Client {
 	client := &Client{
 		ID: c.ID, Name: c.Name, Configured: true, RedirectURIs: c.RedirectURIs, Grants: c.Grants, Method: MethodNone,
-		Roles: c.Roles, Policy: who, SkipConsent: c.SkipsConsent(), PostLogout: c.PostLogoutRedirectURIs,
+		Roles: c.Roles, Policy: who, SkipConsent: c.SkipsConsent(), ExcusedPKCE: c.ExcusedPKCE(),
+		PostLogout:        c.PostLogoutRedirectURIs,
 		BackchannelLogout: c.BackchannelLogoutURI, Access: c.AccessLifetime, Refresh: c.RefreshLifetime,
 	}
 	var texts []string

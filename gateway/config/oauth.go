@@ -31,6 +31,12 @@ const (
 	consentSkip = "skip"
 )
 
+// Whether a client must prove with each code that it began the sign-in (PKCE, RFC 7636).
+const (
+	pkceRequired = "required"
+	pkceOptional = "optional" // for clients that cannot, and have a secret
+)
+
 // OAuth configures the authorization server and OpenID provider for applications that
 // sign users in by themselves.
 type OAuth struct {
@@ -56,6 +62,7 @@ type OAuthClient struct {
 	Roles                  []string      `yaml:"roles"`  // of the client itself, for GrantClientCredentials
 	Policy                 string        `yaml:"policy"` // who may sign in to it, see Config.ClientPolicy
 	Consent                string        `yaml:"consent"`
+	PKCE                   string        `yaml:"pkce"`
 	PostLogoutRedirectURIs []string      `yaml:"post_logout_redirect_uris"`
 	BackchannelLogoutURI   string        `yaml:"backchannel_logout_uri"`
 	TrustedRoots           string        `yaml:"trusted_roots"`    // of that URI: PEM file, beside the roots of the system
@@ -90,7 +97,7 @@ func defaultOAuth() OAuth {
 }
 
 func defaultOAuthClient() OAuthClient {
-	return OAuthClient{Grants: []string{GrantAuthorizationCode, GrantRefreshToken}, Consent: consentAsk}
+	return OAuthClient{Grants: []string{GrantAuthorizationCode, GrantRefreshToken}, Consent: consentAsk, PKCE: pkceRequired}
 }
 
 // Words returns the words that keys of the section take.
@@ -103,6 +110,7 @@ func (OAuthClient) Words() map[string][]string {
 	return map[string][]string{
 		"grants":  {GrantAuthorizationCode, GrantRefreshToken, GrantDeviceCode, GrantClientCredentials},
 		"consent": {consentAsk, consentSkip},
+		"pkce":    {pkceRequired, pkceOptional},
 	}
 }
 
@@ -114,6 +122,9 @@ func (c *OAuthClient) AllSecrets() []Secret {
 	}
 	return c.Secrets
 }
+
+// ExcusedPKCE reports whether the client gets codes without PKCE.
+func (c *OAuthClient) ExcusedPKCE() bool { return c.PKCE == pkceOptional }
 
 // SkipsConsent reports whether users are not asked.
 func (c *OAuthClient) SkipsConsent() bool { return c.Consent == consentSkip }

@@ -72,6 +72,10 @@ func (c *OAuthClient) checkSecrets(r *report, path string) {
 			r.Fault(at, "must not be empty; remove the key for a public client, which has no secret")
 		}
 	}
+	if c.ExcusedPKCE() && len(c.AllSecrets()) == 0 {
+		r.Fault(path+".pkce", "must be required for a public client: PKCE alone keeps others from using its codes; "+
+			"remove this key, or set secret")
+	}
 	checkClientSecret(r, path+".secret", c.Secret)
 	for i, secret := range c.Secrets {
 		at := fmt.Sprintf("%s.secrets[%d]", path, i)

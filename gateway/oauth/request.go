@@ -120,10 +120,13 @@ func (s *authorization) fill(r *request) error {
 	return nil
 }
 
-// readPKCE reads the code challenge, which every client must send (OAuth 2.1, section 4.1.1).
+// readPKCE reads the code challenge, which every client must send (OAuth 2.1, section 4.1.1),
+// unless the operator has excused it.
 func (r *request) readPKCE() error {
 	r.challenge = r.values.Get("code_challenge")
 	switch method := r.values.Get("code_challenge_method"); {
+	case r.challenge == "" && method == "" && r.client.ExcusedPKCE:
+		return nil
 	case r.challenge == "":
 		return refuse(codeInvalidRequest, "PKCE is needed: code_challenge, and code_challenge_method=S256.")
 	case method != "S256":

@@ -103,7 +103,11 @@ func (s *programs) byCode(ex *web.Exchange, c *call) (*grants.Issued, error) {
 			return refuse(codeInvalidGrant, "The code is of another client.")
 		case redirect != "" && redirect != known.RedirectURI:
 			return refuse(codeInvalidGrant, "redirect_uri is not that of the authorization request.")
-		case !proves(verifier, known.Challenge):
+		case known.Challenge == "" && (!c.client.ExcusedPKCE || redirect == "" || verifier != ""):
+			// A verifier would prove nothing here, and a client that sends one believes that it does (RFC
+			// 9700, section 4.8.2). redirect_uri takes its place (RFC 6749, section 4.1.3).
+			return refuse(codeInvalidGrant, "The code was given without PKCE: send redirect_uri, and no code_verifier.")
+		case known.Challenge != "" && !proves(verifier, known.Challenge):
 			return refuse(codeInvalidGrant, "code_verifier is not that of the authorization request.")
 		}
 		return s.sameTarget(c.form, &known.Terms)

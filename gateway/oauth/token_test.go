@@ -303,3 +303,47 @@ func TestResourceSpellings(t *testing.T) {
 		}
 	}
 }
+
+// An application that the operator has excused gets codes without PKCE, for its secret and with
+// the redirect URI. No other does, and what it began with PKCE it cannot end without.
+func TestWithoutPKCE(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration+`    - {id: old, secret: "`+wikiSecret+`", pkce: optional, consent: skip, redirect_uris: ["https://old.example.net/cb"]}
+`)
+	const callback = "https://old.example.net/cb"
+	request := func(change ...string) url.Values {
+		return ask(append([]string{"client_id", "old", "redirect_uri", callback}, change...)...)
+	}
+	bare := request("code_challenge", "", "code_challenge_method", "")
+	asOld := rig.Basic("old", wikiSecret)
+	redeem := func(status int, code string, change ...string) answer {
+		t.Helper()
+		change = append([]string{"redirect_uri", callback, "code_verifier", ""}, change...)
+		return s.post(t, status, "/oauth/token", redemption(code, change...), asOld)
+	}
+	code := s.code(t, bare)
+	redeem(400, code, "code_verifier", verifier)
+	redeem(400, code, "redirect_uri", "")
+	redeem(400, code, "redirect_uri", "https://wiki.example.net/cb")
+	if a := redeem(200, code); a.ID == "" {
+		t.Errorf("%+v", a)
+	}
+	redeem(400, code) // a code serves once
+	with := s.code(t, request())
+	redeem(400, with)
+	redeem(200, with, "code_verifier", verifier)
+	for name, values := range map[string]url.Values{
+		"plain":             request("code_challenge_method", "plain"),
+		"a method alone":    request("code_challenge", ""),
+		"a challenge alone": request("code_challenge_method", ""),
+		"another client":    ask("code_challenge", "", "code_challenge_method", ""),
+	} {
+		if _, answer := answerOf(t, s.authorize(values)); answer.Get("error") != "invalid_request" {
+			t.Errorf("%s: %v", name, answer)
+		}
+	}
+	code = s.code(t, bare)
+	s.Reload(configuration + `    - {id: old, secret: "` + wikiSecret + `", consent: skip, redirect_uris: ["https://old.example.net/cb"]}
+`)
+	redeem(400, code) // the operator has taken the excuse back
+}
