@@ -13,7 +13,7 @@ func TestAuthlib(t *testing.T) {
 	t.Parallel()
 	const python = "venv/bin/python"
 	if _, err := os.Stat(python); err != nil {
-		t.Skipf("Authlib is not installed: %v", err)
+		t.Fatalf("Authlib is not installed; make interop installs it: %v", err)
 	}
 	s := start(t, "")
 	runProgram(t, s.Instance, python, "-W", "ignore", "testdata/relying-party.py", s.Base, s.port, shopSecret)

@@ -15,7 +15,7 @@ func TestNimbus(t *testing.T) {
 	t.Parallel()
 	const jars = "nimbus/jars"
 	if _, err := os.Stat(jars); err != nil {
-		t.Skipf("Nimbus is not installed: %v", err)
+		t.Fatalf("Nimbus is not installed; make interop installs it: %v", err)
 	}
 	s := start(t, "")
 	trust := filepath.Join(t.TempDir(), "trust.p12")
