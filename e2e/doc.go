@@ -35,6 +35,6 @@
 //	bench       what authentication costs, compared with a bare proxy, nginx and HAProxy
 //	mutation    small faults in the packages that decide, and how many the tests find
 //
-// Keycloak, Dex, zitadel/oidc, Firefox, packaged proxies, HTTP clients, Authlib, Nimbus and Apache are behind the build tag
-// interop: only make interop runs them.
+// Keycloak, Dex, zitadel/oidc, Firefox, packaged proxies, HTTP clients, Authlib, Nimbus and Apache are behind the
+// build tag interop: only make interop runs them.
 package e2e

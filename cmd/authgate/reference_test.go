@@ -26,7 +26,8 @@ Every command of ` + "`authgate`" + `, as its ` + "`--help`" + ` describes it. `
 The exit status is 0 for success, 1 for a failure, and 2 for wrong usage or a configuration that has mistakes or cannot be read.
 ` + "`authgate completion SHELL`" + ` prints completions for bash, zsh, fish and PowerShell. ` + "`authgate --version`" + ` prints the version.
 
-Commands that need a running gateway (` + "`reload`, `sessions`, `users invite`" + `) find it by the ` + "`data_dir`" + ` of its configuration.
+Commands that need a running gateway (` + "`reload`, `sessions`, `users invite`" + `) find it by the ` +
+	"`data_dir`" + ` of its configuration.
 Run them as the user of the gateway. In a container, run them inside it.
 `
 

@@ -82,7 +82,9 @@ func TestRun(t *testing.T) {
 	}
 	go func() { _, _ = io.Copy(io.Discard, reader) }()
 	gateway := "https://" + addresses[0]
-	for _, want := range []string{gateway, "http://" + addresses[2] + "/metrics", "http://" + addresses[3], "https://" + addresses[4]} {
+	for _, want := range []string{
+		gateway, "http://" + addresses[2] + "/metrics", "http://" + addresses[3], "https://" + addresses[4],
+	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it does not tell %s:\n%s", want, said)
 		}

@@ -93,7 +93,8 @@ func (l *lab) issuers() ([]comparison, error) {
 	if err := os.WriteFile(renewing, []byte(refreshScript+doneScript), 0o600); err != nil {
 		return nil, err
 	}
-	t := task{name: "oauth, refresh", load: refreshes{http1{l, renewing, l.connections}, &sync.Map{}}, headers: behindTLS, decided: true}
+	load := refreshes{http1{l, renewing, l.connections}, &sync.Map{}}
+	t := task{name: "oauth, refresh", load: load, headers: behindTLS, decided: true}
 	return append(all, comparison{task: t, subject: "authgate", other: "oidc-provider", start: [2]starter{
 		func(ctx context.Context, n int) (*server, error) { return l.renewer(ctx, n, l.startIssuer) },
 		func(ctx context.Context, n int) (*server, error) { return l.renewer(ctx, n, l.startCertified) },
@@ -250,7 +251,8 @@ func (l *lab) startIssuer(ctx context.Context, n int) (*server, *endpoints, erro
 	}
 	at := &endpoints{token: "/oauth/token", introspection: "/oauth/introspect"}
 	at.grant = func(ctx context.Context) (string, error) { // of a login of its own, as with many users
-		in, err := l.signIn(ctx, "http://"+s.address+"/login", "X-Forwarded-Proto: https", "X-Forwarded-Host: auth.example.org")
+		in, err := l.signIn(ctx, "http://"+s.address+"/login",
+			"X-Forwarded-Proto: https", "X-Forwarded-Host: auth.example.org")
 		if err != nil {
 			return "", err
 		}

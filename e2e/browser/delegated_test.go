@@ -68,8 +68,8 @@ func signOutByRedirect(t *testing.T, b *tab, s *shopfront) {
 			t.Errorf("the provider gets the referer %s", r.referer)
 		}
 	}
-	if diff := cmp.Diff([]string{"POST " + s.Base + "/logout", "GET " + s.issuer.Base + "/oauth/logout", "GET " + s.Base + "/"},
-		way); diff != "" {
+	want := []string{"POST " + s.Base + "/logout", "GET " + s.issuer.Base + "/oauth/logout", "GET " + s.Base + "/"}
+	if diff := cmp.Diff(want, way); diff != "" {
 		t.Errorf("the requests of the browser (-want +got):\n%s", diff)
 	}
 	if got := b.complained(); len(got) > 0 {

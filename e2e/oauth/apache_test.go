@@ -84,7 +84,8 @@ func TestApache(t *testing.T) {
 	port := world.FreePort(t)
 	home := "http://127.0.0.1:" + port
 	s := prepare(t, "    - {id: apache, secret: '"+secret+"', redirect_uris: ['"+home+"/app/callback'],\n"+
-		"       post_logout_redirect_uris: ['"+home+"/out'], backchannel_logout_uri: '"+home+"/app/callback?logout=backchannel'}\n")
+		"       post_logout_redirect_uris: ['"+home+"/out'],\n"+
+		"       backchannel_logout_uri: '"+home+"/app/callback?logout=backchannel'}\n")
 	s.Run()
 	startApache(t, s, port, secret)
 	alice := user{world.Browse(s.Instance)}
@@ -92,7 +93,8 @@ func TestApache(t *testing.T) {
 
 	alice.allow(home + "/app/show")
 	for _, line := range []string{
-		"REMOTE_USER=alice", "OIDC_CLAIM_name=Alice Example", "OIDC_CLAIM_email=alice@example.org", "OIDC_CLAIM_email_verified=1",
+		"REMOTE_USER=alice", "OIDC_CLAIM_name=Alice Example",
+		"OIDC_CLAIM_email=alice@example.org", "OIDC_CLAIM_email_verified=1",
 		"OIDC_CLAIM_groups=user,admin", "OIDC_CLAIM_iss=" + s.Base, "OIDC_CLAIM_aud=apache",
 	} {
 		if !strings.Contains(alice.Page.Body, line+"\n") {
@@ -100,7 +102,8 @@ func TestApache(t *testing.T) {
 		}
 	}
 	here := &world.Instance{T: t, Base: home, Log: s.Log}
-	if got := here.Status(alice.Client, "GET", "/app/admin"); got != http.StatusUnauthorized && got != http.StatusForbidden {
+	got := here.Status(alice.Client, "GET", "/app/admin")
+	if got != http.StatusUnauthorized && got != http.StatusForbidden {
 		t.Errorf("without the group, Apache answers %d", got)
 	}
 

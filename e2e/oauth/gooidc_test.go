@@ -142,7 +142,8 @@ func TestGoOIDCLogout(t *testing.T) {
 	alice := user{world.Browse(s.Instance)}
 	alice.StopAt = redirect
 	alice.allow(r.config.AuthCodeURL("", oauth2.S256ChallengeOption(verifier)))
-	token := world.Must(r.config.Exchange(r.ctx, world.QueryOf(alice.Next).Get("code"), oauth2.VerifierOption(verifier)))(t)
+	code := world.QueryOf(alice.Next).Get("code")
+	token := world.Must(r.config.Exchange(r.ctx, code, oauth2.VerifierOption(verifier)))(t)
 	raw, _ := token.Extra("id_token").(string)
 	ends := world.Must(r.verifier.Verify(r.ctx, raw))(t)
 

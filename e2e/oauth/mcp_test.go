@@ -77,14 +77,14 @@ func TestMCPGo(t *testing.T) {
 			box := prepareToolbox(t, serveTools(t))
 			d := serveDocument(t, box.Instance, "none")
 			box.Run()
+			fetch := func(_ context.Context, asked *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+				answer := ask(t, box.Instance, asked.URL)
+				return &auth.AuthorizationResult{
+					Code: answer.Get("code"), State: answer.Get("state"), Iss: answer.Get("iss"),
+				}, nil
+			}
 			config := &auth.AuthorizationCodeHandlerConfig{
-				RedirectURL: redirect, Client: box.Stranger(),
-				AuthorizationCodeFetcher: func(_ context.Context, asked *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
-					answer := ask(t, box.Instance, asked.URL)
-					return &auth.AuthorizationResult{
-						Code: answer.Get("code"), State: answer.Get("state"), Iss: answer.Get("iss"),
-					}, nil
-				},
+				RedirectURL: redirect, Client: box.Stranger(), AuthorizationCodeFetcher: fetch,
 			}
 			if story == "document" {
 				config.ClientIDMetadataDocumentConfig = &auth.ClientIDMetadataDocumentConfig{URL: d.address}

@@ -24,7 +24,8 @@ func TestNimbus(t *testing.T) {
 	if said, err := keytool.CombinedOutput(); err != nil {
 		t.Fatalf("keytool: %v\n%s", err, said)
 	}
-	runProgram(t, s.Instance, "java", "-Djavax.net.ssl.trustStore="+trust, "-Djavax.net.ssl.trustStorePassword=of the tests",
+	runProgram(t, s.Instance, "java",
+		"-Djavax.net.ssl.trustStore="+trust, "-Djavax.net.ssl.trustStorePassword=of the tests",
 		"-cp", filepath.Join(jars, "*"), "nimbus/RelyingParty.java", s.Base, s.port, shopSecret)
 	s.wantUpstream(t, "/api/nimbus", "alice", "user,admin")
 	s.wantUpstream(t, "/api/machine", "client:shop", "machine")

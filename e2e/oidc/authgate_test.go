@@ -19,7 +19,8 @@ type secondGate struct {
 
 // The people at the provider.
 var (
-	aliceThere  = world.Person("alice", world.WonderlandHash, ", name: Alice Example, email: alice@example.org, roles: [user, admin]")
+	aliceThere = world.Person("alice", world.WonderlandHash,
+		", name: Alice Example, email: alice@example.org, roles: [user, admin]")
 	bobThere    = world.Person("bob", world.BuilderHash, ", roles: [user]")
 	bobPromoted = world.Person("bob", world.BuilderHash, ", roles: [user, admin]")
 	bobDisabled = world.Person("bob", world.BuilderHash, ", roles: [user, admin], disabled: true")
@@ -60,7 +61,8 @@ func TestSecondAuthgate(t *testing.T) {
 // atForm fails the test unless the browser shows the sign-in page of the provider.
 func (g *secondGate) atForm(b *browser) {
 	b.T.Helper()
-	if f, ok := b.Form(); !ok || !f.Fields.Has("username") || !strings.HasPrefix(b.URL.String(), g.provider.Base+"/signin?") {
+	if f, ok := b.Form(); !ok || !f.Fields.Has("username") ||
+		!strings.HasPrefix(b.URL.String(), g.provider.Base+"/signin?") {
 		b.T.Fatalf("expected the sign-in page of the provider: %s\n%s", b.Describe(), g.Log)
 	}
 }
@@ -190,7 +192,8 @@ func (g *secondGate) provesTwoFactors(t *testing.T) {
 		t.Fatalf("the provider asks for no code: %s", b.Describe())
 	}
 	g.Up.None(t)
-	b.Send(map[string]string{"code": world.Must(authenticator.Code(secret, time.Now().Add(30*time.Second)))(t)}) // the first is used
+	next := time.Now().Add(30 * time.Second) // the code of now is used
+	b.Send(map[string]string{"code": world.Must(authenticator.Code(secret, next))(t)})
 	wantReached(t, g.Delegated, b, "/two", "alice")
 	if amr := proofOf(t, g.Delegated, b).AMR; !strings.Contains(strings.Join(amr, " "), "mfa") {
 		t.Errorf("the login has the methods %q", amr)

@@ -132,7 +132,9 @@ func (a *atKeycloak) stepsUp(t *testing.T, b *browser, page string, asks map[str
 		t.Fatalf("%s leads to no step-up: %s", page, b.Describe())
 	}
 	asked := world.QueryOf(b.Next)
-	for name, want := range map[string]string{"prompt": "login", "acr_values": asks["acr_values"], "max_age": asks["max_age"]} {
+	for name, want := range map[string]string{
+		"prompt": "login", "acr_values": asks["acr_values"], "max_age": asks["max_age"],
+	} {
 		if got := asked.Get(name); got != want {
 			t.Errorf("for %s the gateway asks for %s=%q, expected %q", page, name, got, want)
 		}

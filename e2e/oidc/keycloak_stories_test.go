@@ -214,10 +214,13 @@ func keycloakKeys(t *testing.T, a *atKeycloak) {
 		if got := a.signingKey(t); got != after {
 			t.Errorf("Keycloak signs with the key %s, expected %s", got, after)
 		}
+		refreshed := func(want int) {
+			world.Until(t, "a refresh", func() bool { return a.Status(b.Client, "GET", "/admin-resource") == want })
+		}
 		a.k.role("DELETE", "alice", "admin")
-		world.Until(t, "a refresh", func() bool { return a.Status(b.Client, "GET", "/admin-resource") == http.StatusForbidden })
+		refreshed(http.StatusForbidden)
 		a.k.role("POST", "alice", "admin")
-		world.Until(t, "a refresh", func() bool { return a.Status(b.Client, "GET", "/admin-resource") == http.StatusOK })
+		refreshed(http.StatusOK)
 		wantIn(t, a.Delegated, session)
 	}
 }

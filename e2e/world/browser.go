@@ -106,7 +106,9 @@ func (b *Browser) Form() (Form, bool) {
 	if len(found) == 0 {
 		return Form{}, false
 	}
-	f := Form{Method: strings.ToUpper(attribute(found[0], "method")), Action: attribute(found[0], "action"), Fields: url.Values{}}
+	f := Form{
+		Method: strings.ToUpper(attribute(found[0], "method")), Action: attribute(found[0], "action"), Fields: url.Values{},
+	}
 	for _, field := range elements(found[0], "input") {
 		if name := attribute(field, "name"); name != "" {
 			f.Fields.Set(name, attribute(field, "value"))
