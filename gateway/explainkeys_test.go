@@ -19,7 +19,8 @@ func TestExplainSignsWithPassingKeys(t *testing.T) {
 	cfg.DataDir = filepath.Join(dir, "not-there")
 	e := must.Get(NewExplainer(cfg))(t)
 	defer e.Close()
-	x := must.Get(e.Explain(&Described{Method: "GET", URL: "https://gw.example/session/", Caller: &Caller{Username: "alice"}}))(t)
+	described := &Described{Method: "GET", URL: "https://gw.example/session/", Caller: &Caller{Username: "alice"}}
+	x := must.Get(e.Explain(described))(t)
 	if assertion := x.Header.Get("X-Auth-Assertion"); strings.Count(assertion, ".") != 2 {
 		t.Errorf("the assertion is %q", assertion)
 	}

@@ -233,8 +233,12 @@ func TestReloadApplies(t *testing.T) {
 // Each start and each reload logs a warning about demonstration passwords.
 func TestWarnOfDemonstration(t *testing.T) {
 	t.Parallel()
-	yaml := edit(t, baseConfig, bobHash, "$argon2id$v=19$m=19456,t=2,p=1$dRIQGPuCKmRV65kL8M3GnA$pKp2zwgPl1GiLBwB3eKpj/uOUTdYHj17EDQfgZnEYjw") + `
-oauth: {clients: [{id: app, redirect_uris: ["https://app.example/"], secret: "$argon2id$v=19$m=19456,t=2,p=1$3mRkHe+br+nZiL//CEGe1A$Ith4wL8rmyYU6BSv0KgpFbTsheL0Mie+dUztwziNKhk"}]}
+	const (
+		user   = "$argon2id$v=19$m=19456,t=2,p=1$dRIQGPuCKmRV65kL8M3GnA$pKp2zwgPl1GiLBwB3eKpj/uOUTdYHj17EDQfgZnEYjw"
+		client = "$argon2id$v=19$m=19456,t=2,p=1$3mRkHe+br+nZiL//CEGe1A$Ith4wL8rmyYU6BSv0KgpFbTsheL0Mie+dUztwziNKhk"
+	)
+	yaml := edit(t, baseConfig, bobHash, user) + `
+oauth: {clients: [{id: app, redirect_uris: ["https://app.example/"], secret: "` + client + `"}]}
 `
 	r := newRig(t, yaml)
 	r.mustReload(yaml)

@@ -77,7 +77,8 @@ func TestChallengesOfResources(t *testing.T) {
 		{"tools.example", "/mcp/x", nil, 401, []string{bearer + ", " + metadata("tools.example/mcp")}},
 		{"a.team.example", "/w/x", nil, 401, []string{bearer + ", " + metadata("a.team.example/w")}},
 		{"gw.example", "/docker/x", nil, 401, []string{basic}},
-		{"gw.example", "/reads/x", nil, 401, []string{bearer + ", " + metadata("gw.example/reads") + `, scope="read"`, basic}},
+		{"gw.example", "/reads/x", nil, 401,
+			[]string{bearer + ", " + metadata("gw.example/reads") + `, scope="read"`, basic}},
 		{"gw.example", "/api/x", []string{"Authorization: Bearer a.b.c"}, 401,
 			[]string{bearer + `, error="invalid_token", ` + metadata("gw.example/api")}},
 		{"gw.example", "/reads/x", []string{less}, 403,
@@ -150,7 +151,8 @@ func TestProgramsReadNoCookie(t *testing.T) {
 		{400, "GET", "/oauth/authorize", "", nil}, // reads them
 	} {
 		for _, cookies := range []string{"session_id=one; session_id=two", "session_id=unknown", "session=x; session=y"} {
-			header := append([]string{"Cookie: " + cookies, "Origin: https://a.example", "Sec-Fetch-Site: cross-site"}, c.header...)
+			header := []string{"Cookie: " + cookies, "Origin: https://a.example", "Sec-Fetch-Site: cross-site"}
+			header = append(header, c.header...)
 			w := r.client.WantAt("gw.example:8443", c.status, c.method, c.target, c.body, header...)
 			if set := w.Header()["Set-Cookie"]; set != nil && c.target != "/oauth/authorize" {
 				t.Errorf("%s with %s: %q", c.target, cookies, set)

@@ -12,7 +12,8 @@ import (
 func TestSignInHeader(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ownrig.FiveHostsConfig+`
-  - {match: /shared/, name: shared, upstream: app, auth: [session], cors: {origins: ["https://app.example"], credentials: true}}
+  - {match: /shared/, name: shared, upstream: app, auth: [session],
+     cors: {origins: ["https://app.example"], credentials: true}}
 endpoints: {prefix: /.authgate/}
 `)
 	r.upstream.answer = func(q *http.Request) (*http.Response, error) {

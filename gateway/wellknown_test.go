@@ -6,7 +6,10 @@ import (
 )
 
 const wellKnownConfig = `public_url: https://gw.example
-accounts: {users: [{username: alice, password_hash: "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$iWh06vD8Fy27wf9npn6FXWiCX4K6pW6Ue1Bnzz07Z8A"}]}
+accounts:
+  users:
+    - username: alice
+      password_hash: "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$iWh06vD8Fy27wf9npn6FXWiCX4K6pW6Ue1Bnzz07Z8A"
 upstreams: {app: {url: "http://app.invalid"}}
 oauth: {enabled: true}
 routes:

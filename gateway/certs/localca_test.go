@@ -152,7 +152,8 @@ func TestLocalCAOfAnAddress(t *testing.T) {
 	ca := must(openLocalCA(t.TempDir(), []string{"192.0.2.1", "localhost"}, time.Now, discard()))
 	// OpenSSL takes a common name for a name if there is no other, and the authority permits no
 	// name 192.0.2.1.
-	if leaf := leafOf(t, ca); leaf.VerifyHostname("192.0.2.1") != nil || len(leaf.DNSNames) != 0 || leaf.Subject.CommonName != "" {
+	if leaf := leafOf(t, ca); leaf.VerifyHostname("192.0.2.1") != nil || len(leaf.DNSNames) != 0 ||
+		leaf.Subject.CommonName != "" {
 		t.Errorf("it is for %v and %v, and of %q", leaf.DNSNames, leaf.IPAddresses, leaf.Subject)
 	}
 	if leaf := must(ca.GetCertificate(&tls.ClientHelloInfo{ServerName: "localhost"})).Leaf; leaf.VerifyHostname("localhost") != nil {

@@ -42,7 +42,9 @@ func TestPublicAddresses(t *testing.T) {
 // A public address is none that package net knows as special, and stays what it is in the
 // forms of IPv6.
 func FuzzPublicAddresses(f *testing.F) {
-	for _, seed := range []string{"127.0.0.1", "8.8.8.8", "::1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2a00::1", "fe80::1"} {
+	for _, seed := range []string{
+		"127.0.0.1", "8.8.8.8", "::1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2a00::1", "fe80::1",
+	} {
 		address := netip.MustParseAddr(seed)
 		f.Add(address.AsSlice())
 	}

@@ -30,7 +30,9 @@ type keys struct {
 
 func newKeys(t *testing.T) *keys {
 	t.Helper()
-	return &keys{must.Get(rsa.GenerateKey(rand.Reader, 2048))(t), must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)}
+	return &keys{
+		must.Get(rsa.GenerateKey(rand.Reader, 2048))(t), must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t),
+	}
 }
 
 // set returns the JWK set, whose kids are "rsa" and "ec" with a suffix.
@@ -79,18 +81,22 @@ func TestAssertion(t *testing.T) {
 	other := keyClient(s, "/other.json", `"jwks": `+newKeys(t).set(t, ""))
 	public := s.document("/public.json", appDocument)
 	now := r.clock.Now()
-	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: must.Get(x509.MarshalPKIXPublicKey(k.rsa.Public()))(t)})
+	publicDER := must.Get(x509.MarshalPKIXPublicKey(k.rsa.Public()))(t)
+	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER})
 	at := func(claim string, d time.Duration) func(*token) {
 		return func(one *token) { one.claims[claim] = now.Add(d).Unix() }
 	}
 	set := func(claim string, value any) func(*token) { return func(one *token) { one.claims[claim] = value } }
 	header := func(name string, value any) func(*token) { return func(one *token) { one.header[name] = value } }
+	signed := func(method jwt.SigningMethod, key any, kid string) func(*token) {
+		return func(one *token) { one.method, one.key, one.header["kid"] = method, key, kid }
+	}
 	for name, c := range map[string]struct {
 		edit func(*token)
 		ok   bool
 	}{
 		"as it is":           {nil, true},
-		"ES256":              {func(one *token) { one.method, one.key, one.header["kid"] = jwt.SigningMethodES256, k.ec, "ec" }, true},
+		"ES256":              {signed(jwt.SigningMethodES256, k.ec, "ec"), true},
 		"without kid":        {func(one *token) { delete(one.header, "kid") }, true},
 		"token endpoint":     {set("aud", tokenEndpoint), true},
 		"both audiences":     {set("aud", []string{tokenEndpoint, issuer}), true},
@@ -98,9 +104,9 @@ func TestAssertion(t *testing.T) {
 		"ten minutes":        {at("exp", 10*time.Minute), true},
 		"part of a second":   {set("exp", float64(now.Unix())+30.5), true},
 		"clock ahead":        {func(one *token) { at("iat", 20*time.Second)(one); at("nbf", 20*time.Second)(one) }, true},
-		"none":               {func(one *token) { one.method, one.key = jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType }, false},
-		"HS256, public key":  {func(one *token) { one.method, one.key = jwt.SigningMethodHS256, publicPEM }, false},
-		"HS256, empty":       {func(one *token) { one.method, one.key = jwt.SigningMethodHS256, []byte{} }, false},
+		"none":               {signed(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "rsa"), false},
+		"HS256, public key":  {signed(jwt.SigningMethodHS256, publicPEM, "rsa"), false},
+		"HS256, empty":       {signed(jwt.SigningMethodHS256, []byte{}, "rsa"), false},
 		"PS256":              {func(one *token) { one.method = jwt.SigningMethodPS256 }, false},
 		"alg of another key": {func(one *token) { one.header["kid"] = "ec" }, false},
 		"unknown kid":        {header("kid", "new"), false},
@@ -132,9 +138,11 @@ func TestAssertion(t *testing.T) {
 		}
 	}
 	for name, p := range map[string]Presented{
+		"another type": {
+			ID: id, AssertionType: "urn:ietf:params:oauth:client-assertion-type:saml2-bearer", Assertion: "x",
+		},
 		"no assertion":       {ID: id},
 		"an empty assertion": {ID: id, AssertionType: assertionType},
-		"another type":       {ID: id, AssertionType: "urn:ietf:params:oauth:client-assertion-type:saml2-bearer", Assertion: "x"},
 		"no type":            {ID: id, Assertion: k.request(t, id, nil).Assertion},
 		"a secret":           {ID: id, Secret: "anything"},
 		"too long":           {ID: id, AssertionType: assertionType, Assertion: strings.Repeat("x", maxAssertion+1)},
@@ -188,7 +196,8 @@ func TestAssertionReplay(t *testing.T) {
 		t.Errorf("the jti of another client: %v", err)
 	}
 	r.clock.Advance(59 * time.Second) // exp is a second later
-	if _, err := r.authenticate(one); !errors.Is(err, ErrUnauthenticated) || !strings.Contains(err.Error(), "used before") {
+	_, err := r.authenticate(one)
+	if !errors.Is(err, ErrUnauthenticated) || !strings.Contains(err.Error(), "used before") {
 		t.Errorf("at its end: %v", err)
 	}
 }
@@ -207,7 +216,8 @@ func TestAssertionKeysAreReplaced(t *testing.T) {
 	serve := func(suffix string) { s.document("/keys", k.set(t, suffix)) }
 	serve("")
 	for name, id := range map[string]string{
-		"jwks_uri": keyClient(s, "/app.json", `"jwks_uri": "`+s.URL+`/keys"`), "jwks": keyClient(s, "/inline.json", `"jwks": `+k.set(t, "")),
+		"jwks_uri": keyClient(s, "/app.json", `"jwks_uri": "`+s.URL+`/keys"`),
+		"jwks":     keyClient(s, "/inline.json", `"jwks": `+k.set(t, "")),
 	} {
 		if _, err := r.authenticate(k.request(t, id, named("rsa"))); err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -15,7 +15,8 @@ const secretsConfig = `oauth:
   clients:
     - {id: grafana, redirect_uris: ["https://grafana.example.org/cb"], secret: "s3cret/+of%20Grafana:x"}
     - {id: wiki, redirect_uris: ["https://wiki.example.org/cb"], secret: the-secret-of-the-wiki}
-    - {id: "job:nightly", grants: [client_credentials], roles: [backup], secrets: ["HASH-ONE", "HASH-TWO", as-it-is-written]}
+    - {id: "job:nightly", grants: [client_credentials], roles: [backup],
+       secrets: ["HASH-ONE", "HASH-TWO", as-it-is-written]}
     - {id: cli, grants: [device_code]}
 `
 
@@ -45,7 +46,6 @@ func TestSecrets(t *testing.T) {
 		"none":                     {Presented{ID: "grafana"}, "", ErrUnauthenticated},
 		"none by Basic":            {basic("grafana", ""), "", ErrUnauthenticated},
 		"public with a secret":     {Presented{ID: "cli", Secret: "the-secret-of-the-wiki"}, "", ErrUnauthenticated},
-		"an assertion":             {Presented{ID: "grafana", AssertionType: assertionType, Assertion: "a.b.c"}, "", ErrUnauthenticated},
 		"nothing":                  {Presented{}, "", ErrUnauthenticated},
 		"a secret alone":           {Presented{Secret: grafana}, "", ErrUnauthenticated},
 		"unknown":                  {Presented{ID: "Grafana", Secret: grafana}, "", ErrUnknown},
@@ -53,12 +53,18 @@ func TestSecrets(t *testing.T) {
 		"two ways":                 {with(basic("grafana", grafana), "", grafana), "", ErrTwoWays},
 		"two ways, one wrong":      {with(basic("grafana", grafana), "grafana", "wrong"), "", ErrTwoWays},
 		"two names":                {with(basic("wiki", "the-secret-of-the-wiki"), "grafana", ""), "", ErrTwoWays},
-		"secret and assertion":     {Presented{ID: "wiki", Secret: "the-secret-of-the-wiki", Assertion: "x", AssertionType: assertionType}, "", ErrTwoWays},
 		"Basic without a colon":    {Presented{Basic: true, Value: "Z3JhZmFuYQ=="}, "", ErrUnauthenticated},
 		"Basic that is no base64":  {Presented{Basic: true, Value: "***"}, "", ErrUnauthenticated},
 		"Basic with a line break":  {Presented{Basic: true, Value: "Y2xpOg\n=="}, "", ErrUnauthenticated},
 		"empty Basic":              {Presented{Basic: true}, "", ErrUnauthenticated},
 		"a document by its secret": {Presented{ID: "http://x/", Secret: "x"}, "", ErrUnknown},
+		"an assertion": {
+			Presented{ID: "grafana", AssertionType: assertionType, Assertion: "a.b.c"}, "", ErrUnauthenticated,
+		},
+		"secret and assertion": {
+			Presented{ID: "wiki", Secret: "the-secret-of-the-wiki", Assertion: "x", AssertionType: assertionType},
+			"", ErrTwoWays,
+		},
 	} {
 		client, err := r.authenticate(c.p)
 		if !errors.Is(err, c.want) || (err == nil) != (client != nil) || client != nil && client.ID != c.id {
@@ -94,8 +100,9 @@ func TestGuessedSecrets(t *testing.T) {
 	if _, err := r.authenticate(right); err != nil {
 		t.Fatal(err)
 	}
+	wrong := Presented{ID: "job:nightly", Secret: "guess", Address: elsewhere}
 	for range 10 {
-		if _, err := r.authenticate(Presented{ID: "job:nightly", Secret: "guess", Address: elsewhere}); !errors.Is(err, ErrUnauthenticated) {
+		if _, err := r.authenticate(wrong); !errors.Is(err, ErrUnauthenticated) {
 			t.Fatal(err)
 		}
 	}
@@ -126,11 +133,19 @@ func TestConfiguredClient(t *testing.T) {
 providers: [{name: sso, issuer: "https://id.example.org", client_id: gateway}]
 oauth:
   clients:
-    - {id: app, name: App, redirect_uris: ["https://app.example.org/cb"], policy: staff, consent: skip, access_lifetime: 1m,
-      refresh_lifetime: 2h, post_logout_redirect_uris: ["https://app.example.org/"], backchannel_logout_uri: "https://app.example.org/out"}`, nil)
+    - id: app
+      name: App
+      redirect_uris: ["https://app.example.org/cb"]
+      policy: staff
+      consent: skip
+      access_lifetime: 1m
+      refresh_lifetime: 2h
+      post_logout_redirect_uris: ["https://app.example.org/"]
+      backchannel_logout_uri: "https://app.example.org/out"`, nil)
 	client, err := r.Find(t.Context(), "app")
-	if err != nil || !client.Configured || client.Document || client.Name != "App" || !client.SkipConsent || client.Policy == nil ||
-		client.Access != time.Minute || client.Refresh != 2*time.Hour || client.BackchannelLogout != "https://app.example.org/out" ||
+	if err != nil || !client.Configured || client.Document || client.Name != "App" || !client.SkipConsent ||
+		client.Policy == nil || client.Access != time.Minute || client.Refresh != 2*time.Hour ||
+		client.BackchannelLogout != "https://app.example.org/out" ||
 		len(client.PostLogout) != 1 || client.Confidential() || client.Scopes != nil || !client.May("refresh_token") ||
 		client.May("client_credentials") || client.May("") || !client.Redirects("https://app.example.org/cb") {
 		t.Errorf("%+v, %v", client, err)

@@ -18,9 +18,11 @@ import (
 	"authgate/internal/test/must"
 )
 
-const appDocument = `{"client_id": "{ID}", "client_name": "App", "redirect_uris": ["https://app.example.org/cb", "http://localhost/cb",
-	"vscode:/cb"], "grant_types": ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code",
-	"client_credentials", "implicit"], "response_types": ["code"], "token_endpoint_auth_method": "none", "scope": "read write",
+const appDocument = `{"client_id": "{ID}", "client_name": "App",
+	"redirect_uris": ["https://app.example.org/cb", "http://localhost/cb", "vscode:/cb"],
+	"grant_types": ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code",
+	"client_credentials", "implicit"],
+	"response_types": ["code"], "token_endpoint_auth_method": "none", "scope": "read write",
 	"post_logout_redirect_uris": ["https://app.example.org/"], "logo_uri": "https://app.example.org/logo.png",
 	"backchannel_logout_uri": "https://inside.example/logout", "contacts": null}`
 
@@ -71,13 +73,14 @@ func TestDocumentRefused(t *testing.T) {
 		"a secret that ends": {`{"client_id": "{ID}", "client_secret_expires_at": 0, ` + redirects + `}`, "has a secret"},
 		"secret method": {`{"client_id": "{ID}", "token_endpoint_auth_method": "client_secret_basic", ` + redirects + `}`,
 			"token_endpoint_auth_method"},
-		"key method without keys": {`{"client_id": "{ID}", "token_endpoint_auth_method": "private_key_jwt", ` + redirects + `}`,
+		"method without keys": {`{"client_id": "{ID}", "token_endpoint_auth_method": "private_key_jwt", ` + redirects + `}`,
 			"neither jwks nor jwks_uri"},
 		"keys twice": {`{"client_id": "{ID}", "jwks": {"keys": []}, "jwks_uri": "https://127.0.0.1/keys", ` + redirects + `}`,
 			"cannot both"},
-		"no keys":       {`{"client_id": "{ID}", "jwks": "none", ` + redirects + `}`, "jwks"},
-		"no redirects":  {`{"client_id": "{ID}"}`, "redirect_uris must have"},
-		"other schemes": {`{"client_id": "{ID}", "redirect_uris": ["javascript:alert(1)", "http://app.example.org/cb"]}`, "redirect_uris must have"},
+		"no keys":      {`{"client_id": "{ID}", "jwks": "none", ` + redirects + `}`, "jwks"},
+		"no redirects": {`{"client_id": "{ID}"}`, "redirect_uris must have"},
+		"other schemes": {`{"client_id": "{ID}", "redirect_uris": ["javascript:alert(1)", "http://app.example.org/cb"]}`,
+			"redirect_uris must have"},
 		"a fragment":    {`{"client_id": "{ID}", "redirect_uris": ["https://app.example.org/#cb"]}`, "has a fragment"},
 		"a text":        {`{"client_id": "{ID}", "redirect_uris": "https://app.example.org/cb"}`, "list of strings"},
 		"numbers":       {`{"client_id": "{ID}", "redirect_uris": [1]}`, "list of strings"},
@@ -85,8 +88,10 @@ func TestDocumentRefused(t *testing.T) {
 		"bad responses": {`{"client_id": "{ID}", "response_types": ["token"], ` + redirects + `}`, "response_types"},
 		"bad scope":     {`{"client_id": "{ID}", "scope": "a\"b", ` + redirects + `}`, "scope"},
 		"turned name":   {`{"client_id": "{ID}", "client_name": "\u202egro.elgoog", ` + redirects + `}`, "direction of text"},
-		"long name":     {`{"client_id": "{ID}", "client_name": "` + strings.Repeat("x", 201) + `", ` + redirects + `}`, "longer than"},
-		"too long":      {`{"client_id": "{ID}", ` + redirects + `, "x": "` + strings.Repeat("x", maxDocument) + `"}`, "longer than"},
+		"long name": {`{"client_id": "{ID}", "client_name": "` + strings.Repeat("x", 201) + `", ` + redirects + `}`,
+			"longer than"},
+		"too long": {`{"client_id": "{ID}", ` + redirects + `, "x": "` + strings.Repeat("x", maxDocument) + `"}`,
+			"longer than"},
 	} {
 		_, err := r.Find(t.Context(), s.document("/"+strings.ReplaceAll(name, " ", "-"), c.text))
 		if !errors.Is(err, ErrUnknown) || errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), c.want) {

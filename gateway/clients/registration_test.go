@@ -51,7 +51,8 @@ func TestRegister(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(client.RedirectURIs, []string{"http://127.0.0.1/cb", "com.example.app:/cb", "https://app.example.org/cb"}) ||
+	addresses := []string{"http://127.0.0.1/cb", "com.example.app:/cb", "https://app.example.org/cb"}
+	if !slices.Equal(client.RedirectURIs, addresses) ||
 		!slices.Equal(client.Grants, []string{"authorization_code", "refresh_token", "device_code"}) ||
 		client.Method != MethodNone || client.Name != "Tool" || client.Configured || client.Document || client.SkipConsent ||
 		client.Roles != nil || client.BackchannelLogout != "" || !slices.Equal(client.Scopes, []string{"read"}) {
@@ -60,8 +61,9 @@ func TestRegister(t *testing.T) {
 	got := string(must.Get(json.Marshal(answer))(t))
 	if answer["client_secret"] != nil || answer["client_secret_expires_at"] != nil || answer["scope"] != "read" ||
 		answer["client_id_issued_at"] != float64(r.clock.Now().Unix()) || answer["token_endpoint_auth_method"] != "none" ||
-		!strings.Contains(got, `"grant_types":["authorization_code","refresh_token","urn:ietf:params:oauth:grant-type:device_code"]`) ||
-		!strings.Contains(got, `"redirect_uris":["http://127.0.0.1/cb","com.example.app:/cb","https://app.example.org/cb"]`) ||
+		!strings.Contains(got, `"grant_types":["authorization_code","refresh_token",`+
+			`"urn:ietf:params:oauth:grant-type:device_code"]`) ||
+		!strings.Contains(got, `"redirect_uris":["`+strings.Join(addresses, `","`)+`"]`) ||
 		!strings.Contains(got, `"response_types":["code"]`) {
 		t.Errorf("the answer is %s", got)
 	}
@@ -121,9 +123,10 @@ func TestRegisterRefused(t *testing.T) {
 		`{"redirect_uris": ["JaVaScRiPt:alert(1)", "DATA:text/html,x"]}`:                  redirects,
 		`{"redirect_uris": ["http://localhost.evil.example/cb"]}`:                         redirects,
 		`{"redirect_uris": ["https://a@b@evil.example/cb"]}`:                              redirects,
-		`{"redirect_uris": ["/cb"]}`:                                                      redirects, `{"redirect_uris": [""]}`: redirects,
-		`{"redirect_uris": ["https://user@app.example.org/"]}`:                       redirects,
-		`{` + uri + `, "post_logout_redirect_uris": ["https://app.example.org/#x"]}`: redirects,
+		`{"redirect_uris": ["/cb"]}`:                                                      redirects,
+		`{"redirect_uris": [""]}`:                                                         redirects,
+		`{"redirect_uris": ["https://user@app.example.org/"]}`:                            redirects,
+		`{` + uri + `, "post_logout_redirect_uris": ["https://app.example.org/#x"]}`:      redirects,
 		``: wrong, `[]`: wrong, `{` + uri + `}{}`: wrong, `{` + uri + `, ` + uri + `}`: wrong, `{"redirect_uris": 1}`: wrong,
 		`{` + uri + `, "client_name": 1}`: wrong, `{` + uri + `, "client_name": "a\nb"}`: wrong,
 		`{` + uri + `, "client_name": "a\u2066b"}`: wrong, `{` + uri + `, "grant_types": ["client_credentials"]}`: wrong,
@@ -138,8 +141,8 @@ func TestRegisterRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %s", body, err, code)
 		}
 	}
-	if answer, err := r.register(`{"grant_types": ["urn:ietf:params:oauth:grant-type:device_code"], "client_name": null}`); err != nil ||
-		len(answer["response_types"].([]any)) != 0 {
+	answer, err := r.register(`{"grant_types": ["urn:ietf:params:oauth:grant-type:device_code"], "client_name": null}`)
+	if err != nil || len(answer["response_types"].([]any)) != 0 {
 		t.Errorf("a device needs no redirect URI: %v, %v", answer, err)
 	}
 }

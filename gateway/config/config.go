@@ -224,7 +224,9 @@ func parseFiles(path string, source []byte, lookup func(string) (string, bool)) 
 func newReader(path string, lookup func(string) (string, bool)) *strictyaml.Reader {
 	return strictyaml.NewReader(strictyaml.Options{
 		Main: path, Lookup: lookup, Defaults: setDefaults,
-		SecretKeys: []string{"secret", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password", "secrets"},
+		SecretKeys: []string{
+			"secret", "secrets", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password",
+		},
 		PublicKeys: []string{"htpasswd"},
 		Parse: map[reflect.Type]func(path, value string) (any, error){
 			reflect.TypeFor[*url.URL]():     func(path, value string) (any, error) { return parseAddress(path, value) },

@@ -17,7 +17,8 @@ var demoHashes = []Secret{
 
 // demoClientHash is the hash of the client's secret in the shipped provider.yaml, which
 // is public too.
-const demoClientHash Secret = "$argon2id$v=19$m=19456,t=2,p=1$3mRkHe+br+nZiL//CEGe1A$Ith4wL8rmyYU6BSv0KgpFbTsheL0Mie+dUztwziNKhk"
+const demoClientHash Secret = "$argon2id$v=19$m=19456,t=2,p=1$3mRkHe+br+nZiL//CEGe1A" +
+	"$Ith4wL8rmyYU6BSv0KgpFbTsheL0Mie+dUztwziNKhk"
 
 // DemoUsers returns the names of the users with a password hash of the shipped
 // config.yaml, shared credentials first. It does not recognize another hash of

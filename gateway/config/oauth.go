@@ -97,7 +97,9 @@ func defaultOAuth() OAuth {
 }
 
 func defaultOAuthClient() OAuthClient {
-	return OAuthClient{Grants: []string{GrantAuthorizationCode, GrantRefreshToken}, Consent: consentAsk, PKCE: pkceRequired}
+	return OAuthClient{
+		Grants: []string{GrantAuthorizationCode, GrantRefreshToken}, Consent: consentAsk, PKCE: pkceRequired,
+	}
 }
 
 // Words returns the words that keys of the section take.

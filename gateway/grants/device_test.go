@@ -198,8 +198,10 @@ func TestUserCodeSpellings(t *testing.T) {
 	if !ok {
 		t.Fatal("not a code")
 	}
-	for _, typed := range []string{"WDJB-MJHT", "wdjb mjht", " Wdjb\u00a0-\u00a0Mjht\r\n", "WDJB–MJHT", "WDJB—MJHT", "WDJB‑MJHT",
-		"WDJB_MJHT.", "W-D-J-B-M-J-H-T"} {
+	for _, typed := range []string{
+		"WDJB-MJHT", "wdjb mjht", " Wdjb\u00a0-\u00a0Mjht\r\n", "WDJB–MJHT", "WDJB—MJHT", "WDJB‑MJHT",
+		"WDJB_MJHT.", "W-D-J-B-M-J-H-T",
+	} {
 		if key, ok := userCodeKey(typed); !ok || key != want {
 			t.Errorf("%q is another code", typed)
 		}

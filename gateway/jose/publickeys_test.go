@@ -23,21 +23,23 @@ func TestOnlyKey(t *testing.T) {
 	key := func(key any, id, algorithm, use string) jose.JSONWebKey {
 		return jose.JSONWebKey{Key: key, KeyID: id, Algorithm: algorithm, Use: use}
 	}
+	first, second, curve := &one.PublicKey, &two.PublicKey, &ec.PublicKey
+	type jwks = []jose.JSONWebKey
 	for name, c := range map[string]struct {
-		keys    []jose.JSONWebKey
+		keys    jwks
 		rs, es  bool   // there is the only key for RS256, for ES256
 		because string // why there is none for RS256
 	}{
 		"none":               {nil, false, false, "no key"},
-		"without kid":        {[]jose.JSONWebKey{key(&one.PublicKey, "", "", "")}, true, false, ""},
-		"with kid":           {[]jose.JSONWebKey{key(&one.PublicKey, "a", "RS256", "sig"), key(&ec.PublicKey, "b", "", "")}, true, true, ""},
-		"two":                {[]jose.JSONWebKey{key(&one.PublicKey, "a", "", ""), key(&two.PublicKey, "", "", "")}, false, false, "several"},
-		"one for another":    {[]jose.JSONWebKey{key(&one.PublicKey, "a", "", ""), key(&two.PublicKey, "b", "PS256", "")}, true, false, ""},
-		"one for encryption": {[]jose.JSONWebKey{key(&one.PublicKey, "a", "", "enc"), key(&ec.PublicKey, "", "", "sig")}, false, true, "no key"},
-		"another curve":      {[]jose.JSONWebKey{key(&small.PublicKey, "a", "", "")}, false, false, "no key"},
-		"one kid twice":      {[]jose.JSONWebKey{key(&one.PublicKey, "a", "", ""), key(&two.PublicKey, "a", "", "")}, false, false, "no key"},
-		"a private key":      {[]jose.JSONWebKey{key(one, "a", "", ""), key(ec, "", "", "")}, false, false, "no key"},
-		"a secret":           {[]jose.JSONWebKey{key([]byte(strings.Repeat("x", 32)), "a", "RS256", "")}, false, false, "no key"},
+		"without kid":        {jwks{key(first, "", "", "")}, true, false, ""},
+		"with kid":           {jwks{key(first, "a", "RS256", "sig"), key(curve, "b", "", "")}, true, true, ""},
+		"two":                {jwks{key(first, "a", "", ""), key(second, "", "", "")}, false, false, "several"},
+		"one for another":    {jwks{key(first, "a", "", ""), key(second, "b", "PS256", "")}, true, false, ""},
+		"one for encryption": {jwks{key(first, "a", "", "enc"), key(curve, "", "", "sig")}, false, true, "no key"},
+		"another curve":      {jwks{key(&small.PublicKey, "a", "", "")}, false, false, "no key"},
+		"one kid twice":      {jwks{key(first, "a", "", ""), key(second, "a", "", "")}, false, false, "no key"},
+		"a private key":      {jwks{key(one, "a", "", ""), key(ec, "", "", "")}, false, false, "no key"},
+		"a secret":           {jwks{key([]byte(strings.Repeat("x", 32)), "a", "RS256", "")}, false, false, "no key"},
 	} {
 		set := map[string]any{"keys": append([]jose.JSONWebKey{}, c.keys...)}
 		keys := must.Get(ParsePublicKeys(must.Get(json.Marshal(set))(t)))(t)

@@ -68,7 +68,8 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 			return p.Manage(w, Manage{User: user, TokenAction: v, SignInAgainURL: v, RevokeAction: v})
 		},
 		"consent": func(w io.Writer) error {
-			return p.Consent(w, Consent{user, v, false, v, v, []string{v, "openid", "profile", "email", "groups", "offline_access"}, v, v, v, v})
+			scopes := []string{v, "openid", "profile", "email", "groups", "offline_access"}
+			return p.Consent(w, Consent{user, v, false, v, v, scopes, v, v, v, v})
 		},
 		"consent to all": func(w io.Writer) error { return p.Consent(w, Consent{User: user, Client: v, Known: true}) },
 		"device": func(w io.Writer) error {
@@ -424,7 +425,8 @@ func TestAccount(t *testing.T) {
 		}
 		wantLogoutForm(t, document, tt.page.LogoutAction, tt.page.LogoutToken)
 	}
-	wantLogoutForm(t, rendered(t, func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{"/auth/logout", "t", false}) }), "/auth/logout", "t")
+	asks := rendered(t, func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{"/auth/logout", "t", false}) })
+	wantLogoutForm(t, asks, "/auth/logout", "t")
 }
 
 // wantLogoutForm fails the test unless the document has a form that posts the token to

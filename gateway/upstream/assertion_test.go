@@ -21,7 +21,8 @@ func newAsserting(t *testing.T) (*IdentityHeaders, *clocktest.Clock, *jose.Reade
 	clock := clocktest.At(time.Now())
 	keys := must.Get(jose.Load("RS256", "", "", t.TempDir()))(t)
 	headers := NewIdentityHeaders(HeaderOptions{
-		Names: config.IdentityHeaders{Roles: "X-Auth-Roles"}, Roles: map[string]string{"staff": "Editor", "writers": "Editor"},
+		Names: config.IdentityHeaders{Roles: "X-Auth-Roles"},
+		Roles: map[string]string{"staff": "Editor", "writers": "Editor"},
 		Assertion: &Assertion{
 			Header: "X-Auth-Assertion", Keys: keys, Issuer: "https://gw.example", Audience: "wiki", Lifetime: 5 * time.Minute,
 			Now: clock.Now,

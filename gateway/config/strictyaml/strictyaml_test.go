@@ -101,7 +101,8 @@ only: {name: third}
 		Labels: map[string]string{"b c": "d"}, Parts: []part{{"one", 1}, {"two", 2}},
 		Named: map[string]settings{"inner": {Size: 7, Timeout: 90 * time.Second}},
 		Inner: &part{"three", 2}, Secret: "of a file", Origin: origin{"example.org"},
-		Rules: []rule{{Name: "first"}, {Part: &part{Name: "second", Size: 1}}}, Only: []rule{{Part: &part{Name: "third", Size: 1}}},
+		Rules: []rule{{Name: "first"}, {Part: &part{Name: "second", Size: 1}}},
+		Only:  []rule{{Part: &part{Name: "third", Size: 1}}},
 	}
 	for _, text := range []string{source, strings.ReplaceAll(source, "\n", "\r\n")} {
 		r := NewReader(options(filepath.Join(dir, "c.yaml")))
