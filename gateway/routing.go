@@ -74,6 +74,7 @@ func (g *Gateway) newUpstreams(cfg *config.Config, keys *jose.Keys, old *state) 
 func (g *Gateway) identityHeaders(cfg *config.Config, c *config.Upstream, keys *jose.Keys) *upstream.IdentityHeaders {
 	o := upstream.HeaderOptions{
 		Names: *c.IdentityHeaders, Others: []config.IdentityHeaders{cfg.IdentityHeaders}, Roles: c.Roles,
+		Logger: g.service.Logger,
 	}
 	if a := c.Assertion; a != nil {
 		o.Assertion = &upstream.Assertion{
@@ -97,7 +98,7 @@ func (g *Gateway) newRouting(st, old *state) *routing {
 		order[0], order[1] = order[1], order[0]
 		routing.used[policy.Session], routing.used[policy.OIDC] = true, len(f.Providers) > 0
 	}
-	identity := upstream.NewIdentityHeaders(upstream.HeaderOptions{Names: cfg.IdentityHeaders})
+	identity := upstream.NewIdentityHeaders(upstream.HeaderOptions{Names: cfg.IdentityHeaders, Logger: g.service.Logger})
 	for i, rule := range routing.table.Routes() {
 		c := &cfg.Routes[i]
 		r := route{

@@ -2,8 +2,10 @@ package policy
 
 import (
 	"encoding/json"
+	"math/big"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // anyClaim holds if the claim at the dotted path is one of values, or an array
@@ -43,27 +45,53 @@ func LookupClaim(claims map[string]any, path string) any {
 	return nil
 }
 
+// claimIn reports whether a single claim is one of values, by its text.
+func claimIn(claim any, values []string) bool {
+	text, ok := ClaimText(claim)
+	return ok && slices.Contains(values, text)
+}
+
 // exactFloat is the first float64 that several integers round to.
 const exactFloat = 1 << 53
 
-// claimIn reports whether a single claim is one of values. Numbers are compared
-// in decimal notation: 42, 0.5. Null and objects equal no value. Neither does a
-// number so large that decoding may have changed it.
-func claimIn(claim any, values []string) bool {
+// ClaimText returns a single claim as a text: a string as it is, a boolean, or a number in
+// decimal notation without an exponent: 42, 0.5. Null, lists and objects have none. Neither
+// has a number so large that decoding may have changed it.
+func ClaimText(claim any) (text string, ok bool) {
 	switch claim := claim.(type) {
 	case string:
-		return slices.Contains(values, claim)
+		return claim, true
 	case bool:
-		return slices.Contains(values, strconv.FormatBool(claim))
+		return strconv.FormatBool(claim), true
 	case json.Number:
-		return slices.Contains(values, claim.String())
+		return decimal(claim.String())
 	case float64:
-		if !(-exactFloat < claim && claim < exactFloat) {
-			return false
-		}
-		var buf [32]byte
-		text := strconv.AppendFloat(buf[:0], claim, 'f', -1, 64)
-		return slices.ContainsFunc(values, func(v string) bool { return v == string(text) })
+		return strconv.FormatFloat(claim, 'f', -1, 64), -exactFloat < claim && claim < exactFloat
 	}
-	return false
+	return "", false
+}
+
+// Bounds of numbers that are written in another way than as they came, so that no claim of a
+// few bytes takes memory without end.
+const (
+	maxNumber   = 1000 // its length
+	maxExponent = 4    // its length, with its sign
+)
+
+// decimal writes a number of JSON without an exponent, and without zeros at the end of a
+// fraction.
+func decimal(number string) (text string, ok bool) {
+	if !strings.ContainsAny(number, ".eE") {
+		return number, true
+	}
+	_, exponent, _ := strings.Cut(strings.ToLower(number), "e")
+	exact, ok := new(big.Rat), len(number) <= maxNumber && len(exponent) <= maxExponent
+	if ok {
+		exact, ok = exact.SetString(number)
+	}
+	if !ok {
+		return "", false
+	}
+	digits, _ := exact.FloatPrec()
+	return exact.FloatString(digits), true
 }

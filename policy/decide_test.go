@@ -107,7 +107,7 @@ func TestRules(t *testing.T) {
 		{"a claim of other types", claims("v", "true", "42", "0.5", "-7", "9007199254740991", "9007199254740992", "-9007199254740991", "-9007199254740992"),
 			ids{claim(`{"v":true}`), claim(`{"v":"true"}`), claim(`{"v":42}`), claim(`{"v":42.0}`), claim(`{"v":0.5}`), claim(`{"v":[1,-7]}`),
 				claim(`{"v":9007199254740991}`), claim(`{"v":-9007199254740991}`),
-				{Claims: map[string]any{"v": json.Number("42")}}, {Claims: map[string]any{"v": []string{"42"}}}},
+				{Claims: map[string]any{"v": json.Number("42")}}, {Claims: map[string]any{"v": json.Number("4.20e1")}}, {Claims: map[string]any{"v": []string{"42"}}}},
 			ids{claim(`{"v":false}`), claim(`{"v":1}`), claim(`{"v":420}`), claim(`{"v":null}`), claim(`{"v":9007199254740992}`), claim(`{"v":-9007199254740992}`),
 				claim(`{"v":9007199254740993}`), {Claims: map[string]any{"v": []string{"4", "2"}}}}},
 		{"a claim by path", claims("realm_access.roles", "admin"),

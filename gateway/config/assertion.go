@@ -1,7 +1,6 @@
 package config
 
 import (
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -31,7 +30,7 @@ func (a *Assertion) check(r *report, path string, identity *IdentityHeaders) {
 	switch {
 	case !httpguts.ValidHeaderFieldName(a.Header):
 		r.Fault(path+".header", "%q is not the name of a header; use letters, digits and -", a.Header)
-	case slices.Contains(hopByHop, folded) || slices.Contains(ownHeaders, folded) || aboutRequest(folded):
+	case hasMeaning(folded):
 		r.Fault(path+".header", "%q has another meaning and cannot contain an identity; choose another name", a.Header)
 	case identity.has(folded):
 		r.Fault(path+".header", "%q is already one of the identity headers; choose another name", a.Header)

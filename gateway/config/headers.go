@@ -91,19 +91,15 @@ var hopByHop = []string{
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// ownHeaders are folded names of headers with a fixed meaning, which cannot
-// contain an identity too.
-var ownHeaders = []string{
-	"Accept", "Authorization", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type",
-	"Cookie", "Date", "Expect", "Forwarded", "Host", "Origin", "Range", "Referer", "Set-Cookie",
-	"User-Agent", "Via", "X-Request-Id",
-}
-
 // aboutRequest reports whether a header X-Forwarded-* is about the client or the
 // original request. Others are about the identity.
 func aboutRequest(folded string) bool {
 	return strings.HasPrefix(folded, "X-Forwarded-") && headername.Of(folded) != headername.Identity
 }
+
+// hasMeaning reports whether a header with that folded name says something else than who the
+// user is.
+func hasMeaning(folded string) bool { return headername.OfHTTP(folded) || aboutRequest(folded) }
 
 // check checks the names of the section at path.
 func (h *IdentityHeaders) check(r *report, path string) {
@@ -118,7 +114,7 @@ func (h *IdentityHeaders) check(r *report, path string) {
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
 			r.Fault(at, "%q is not the name of a header; use letters, digits and -", name)
-		case slices.Contains(hopByHop, folded) || slices.Contains(ownHeaders, folded) || aboutRequest(folded):
+		case hasMeaning(folded):
 			r.Fault(at, "%q has another meaning and cannot contain an identity; choose another name", name)
 		case taken[folded] != "":
 			// Two names from the top level are reported there only.
@@ -131,39 +127,48 @@ func (h *IdentityHeaders) check(r *report, path string) {
 			taken[folded] = key
 		}
 	}
-	h.checkClaims(r, path+".claims", taken)
+	h.checkClaims(r, path, taken)
 }
 
-// checkClaims checks the headers of claims. taken has the keys of the others by their folded names.
+// checkClaims checks the headers of claims in the section at path. taken has the keys of the
+// others by their folded names.
 func (h *IdentityHeaders) checkClaims(r *report, path string, taken map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(h.Claims)) {
-		at, folded := strictyaml.Join(path, name), headername.Fold(name)
-		if !r.Given(at) {
-			continue // of the top level, which reports it
+		at, folded := strictyaml.Join(path+".claims", name), headername.Fold(name)
+		other := taken[folded]
+		taken[folded] = "claims." + name
+		if !r.Given(at) { // of the top level, which reports all but what an upstream has added
+			if key := strictyaml.Join(path, other); other != "" && r.Given(key) {
+				r.Fault(key, "%q is already the header of the claim %s; names must differ in more than case and "+
+					"separators like - _ and .", name, h.Claims[name])
+			}
+			continue
 		}
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
 			r.Fault(at, "%q is not the name of a header; use letters, digits and -", name)
-		case slices.Contains(hopByHop, folded) || slices.Contains(ownHeaders, folded) || aboutRequest(folded):
+		case hasMeaning(folded):
 			r.Fault(at, "%q has another meaning and cannot contain a claim; choose another name", name)
-		case taken[folded] != "":
+		case other != "":
 			r.Fault(at, "%q is already the header of %s; names must differ in more than case and separators like - _ and .",
-				name, taken[folded])
+				name, other)
 		default:
 			if err := policy.CheckClaim(h.Claims[name]); err != nil {
 				r.Fault(at, "%q %v", h.Claims[name], err)
 			}
 		}
-		taken[folded] = "claims." + name
 	}
 }
 
-// check checks the section headers of a route at path. upstream has the identity
-// headers of the upstream, or is nil. top has those of the top level.
-func (h *routeHeaders) check(r *report, path string, upstream, top *IdentityHeaders) {
+// check checks the section headers of a route at path. top has the identity headers of the top
+// level.
+func (h *routeHeaders) check(r *report, path string, upstream Upstream, top *IdentityHeaders) {
 	names := routeHeaderNames{report: r, identity: map[string]bool{}, taken: map[string]string{}}
-	if upstream != nil {
-		names.addIdentity(upstream)
+	if upstream.IdentityHeaders != nil { // else the route has no upstream
+		names.addIdentity(upstream.IdentityHeaders)
+	}
+	if a := upstream.Assertion; a != nil {
+		names.identity[headername.Fold(a.Header)] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.Set)) {
 		at := strictyaml.Join(path+".set", name)

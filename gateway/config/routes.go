@@ -150,7 +150,7 @@ func (route *Route) check(r *report, path string, c *Config) {
 	route.checkRate(r, path+".rate")
 	route.checkStripPrefix(r, path+".strip_prefix")
 	route.checkUpstream(r, path, c)
-	route.Headers.check(r, path+".headers", c.Upstreams[route.Upstream].IdentityHeaders, &c.IdentityHeaders)
+	route.Headers.check(r, path+".headers", c.Upstreams[route.Upstream], &c.IdentityHeaders)
 }
 
 // takesSessions reports whether the sign-in page gives a credential that the route

@@ -45,6 +45,30 @@ func TestNamesAreFolded(t *testing.T) {
 	}
 }
 
+// Headers of HTTP are looked up by folded names, and are none that a product trusts for an
+// identity.
+func TestOfHTTP(t *testing.T) {
+	t.Parallel()
+	for _, name := range append(append([]string{}, ofHTTP...), familiesOfHTTP...) {
+		if Fold(name) != name || !OfHTTP(name) {
+			t.Errorf("%q folds to %q", name, Fold(name))
+		}
+	}
+	for name, class := range exact {
+		switch of := OfHTTP(name); {
+		case class == Framed && !of:
+			t.Errorf("%q frames messages, and could contain an identity", name)
+		case class == Identity && of:
+			t.Errorf("%q is of HTTP, and a product trusts it", name)
+		}
+	}
+	for _, name := range []string{"X-Auth-User", "Remote-User", "X-Real-Ip", "Acceptance", "Security-Level"} {
+		if OfHTTP(name) {
+			t.Errorf("%q is of HTTP", name)
+		}
+	}
+}
+
 // Folding is what CGI does to names, and the filter passes over nothing that
 // matters.
 func FuzzFold(f *testing.F) {

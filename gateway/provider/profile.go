@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"encoding/json"
 	"log/slog"
 	"maps"
@@ -25,6 +26,15 @@ type Profile struct {
 	// precedence. They contain no claims of the protocol and no unverified
 	// address, and take at most 64 KiB as JSON. Numbers are json.Number.
 	Claims map[string]any `json:"claims,omitempty"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler. Without it, numbers of more than 15 digits would
+// come back from the store as others.
+func (p *Profile) UnmarshalJSON(raw []byte) error {
+	type members Profile // without this method
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return d.Decode((*members)(p))
 }
 
 const (

@@ -1,8 +1,11 @@
 package upstream
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
 	"encoding/json"
-	"math"
+	"log/slog"
+	"math/big"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +14,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/jose"
 	"authgate/internal/test/clocktest"
+	"authgate/internal/test/logtest"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )
@@ -27,6 +31,7 @@ func newAsserting(t *testing.T) (*IdentityHeaders, *clocktest.Clock, *jose.Reade
 			Header: "X-Auth-Assertion", Keys: keys, Issuer: "https://gw.example", Audience: "wiki", Lifetime: 5 * time.Minute,
 			Now: clock.Now,
 		},
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	return headers, clock, jose.NewReader(keys, jose.ReaderOptions{
 		Issuer: "https://gw.example", Audience: []string{"wiki"}, Now: clock.Now,
@@ -101,26 +106,63 @@ func TestAssertionIsSentAgain(t *testing.T) {
 	}
 }
 
+// An identity that cannot be signed is an error in the log, and the next request tries again.
+func TestUnsigned(t *testing.T) {
+	t.Parallel()
+	key := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
+	broken := &rsa.PrivateKey{PublicKey: key.PublicKey, D: big.NewInt(1), Primes: key.Primes}
+	var log logtest.Buffer
+	h := NewIdentityHeaders(HeaderOptions{
+		Names: config.IdentityHeaders{User: "X-Auth-User"}, Logger: slog.New(slog.NewJSONHandler(&log, nil)),
+		Assertion: &Assertion{
+			Header: "X-Auth-Assertion", Keys: must.Get(jose.NewRS256(broken))(t), Lifetime: time.Hour,
+			Now: clocktest.At(time.Now()).Now,
+		},
+	})
+	id := &policy.Identity{Username: "alice", Subject: "local:alice"}
+	for range 2 {
+		if got := field(h, id, "X-Auth-Assertion"); got != "" {
+			t.Errorf("the application gets %q", got)
+		}
+	}
+	all := log.Records(t, "an identity is not signed, so the application does not get it in that header")
+	if len(all) != 2 || all[0]["header"] != "X-Auth-Assertion" || all[0]["subject"] != "local:alice" {
+		t.Errorf("the log says %v", all)
+	}
+}
+
 // Claims of a provider become headers if they can be written so that they are read as they are.
 func TestClaimHeaders(t *testing.T) {
 	t.Parallel()
 	id := &policy.Identity{Claims: map[string]any{
-		"text": "Einkauf", "number": json.Number("42"), "exponent": json.Number("1e3"), "half": json.Number("0.5"),
-		"float": 7.0, "yes": true, "no": false, "null": nil, "object": map[string]any{"inner": "deep", "n": json.Number("1")},
-		"list": []any{"a", json.Number("2"), true}, "texts": []string{"x", "y"}, "empty": []any{}, "comma": []any{"a,b", "c"},
+		"text": "Einkauf", "none": "", "number": json.Number("42"), "exponent": json.Number("1e3"), "half": json.Number("0.5"),
+		"round": json.Number("7.0"), "long number": json.Number("12345678901234567890"), "small": json.Number("-1.50E-7"),
+		"exact": json.Number("1234567890.12345678901234567890e9"), "endless": json.Number("1e99999"),
+		"yes": true, "no": false, "null": nil, "object": map[string]any{"inner": "deep", "n": json.Number("1")},
+		"list": []any{"a", json.Number("2"), true}, "empty": []any{}, "comma": []any{"a,b", "c"}, "hole": []any{"a", ""},
 		"nested": []any{"a", []any{"b"}}, "lines": "a\r\nX-Auth-User: root", "long": strings.Repeat("x", 8<<10+1),
 		"longest": strings.Repeat("x", 8<<10), "a.b": "dots", "a": map[string]any{"b": "path"}, "space": " x",
-		"badlist": []any{"ok", "a\x00b"}, "huge": math.MaxFloat64,
+		"badlist": []any{"ok", "a\x00b"}, "nulls": []any{nil},
 	}}
+	const leftOut = "\x00"
 	for path, want := range map[string]string{
-		"text": "Einkauf", "number": "42", "exponent": "1000", "half": "0.5", "float": "7", "yes": "true", "no": "false",
-		"null": "", "object": "", "object.inner": "deep", "object.n": "1", "list": "a,2,true", "texts": "x,y", "empty": "",
-		"comma": "", "nested": "", "lines": "", "long": "", "longest": strings.Repeat("x", 8<<10), "a.b": "dots", "space": "",
-		"missing": "", "badlist": "",
+		"text": "Einkauf", "none": "", "number": "42", "exponent": "1000", "half": "0.5", "round": "7",
+		"long number": "12345678901234567890", "small": "-0.00000015", "exact": "1234567890123456789.0123456789",
+		"endless": leftOut, "yes": "true", "no": "false", "null": "", "object": leftOut, "object.inner": "deep", "object.n": "1",
+		"list": "a,2,true", "empty": "", "comma": leftOut, "hole": leftOut, "nested": leftOut, "lines": leftOut, "long": leftOut,
+		"longest": strings.Repeat("x", 8<<10), "a.b": "dots", "space": leftOut, "missing": "", "badlist": leftOut,
+		"nulls": leftOut,
 	} {
-		h := NewIdentityHeaders(HeaderOptions{Names: config.IdentityHeaders{Claims: map[string]string{"X-Claim": path}}})
-		if got := field(h, id, "X-Claim"); got != want {
+		var log logtest.Buffer
+		h := NewIdentityHeaders(HeaderOptions{
+			Names:  config.IdentityHeaders{Claims: map[string]string{"X-Claim": path}},
+			Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		})
+		if got := field(h, id, "X-Claim"); got != strings.Trim(want, leftOut) {
 			t.Errorf("%s: %.60q, want %.60q", path, got, want)
+		}
+		if said := log.String() != ""; said != (want == leftOut) {
+			t.Errorf("%s: the log says %q", path, log.String())
 		}
 		if !h.Refuses("X-Claim", nil) {
 			t.Error("a client may send the header")

@@ -1,8 +1,8 @@
 package upstream
 
 import (
-	"encoding/json"
-	"strconv"
+	"errors"
+	"fmt"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -14,55 +14,55 @@ import (
 const maxClaimValue = 8 << 10
 
 // claimValue returns a claim of an identity as the value of a header: a text, a number, a
-// boolean, or a list of these. ok is false if there is none, or if it cannot be written so that
-// an application reads it as it is.
-func claimValue(id *policy.Identity, path string) (value string, ok bool) {
-	switch claim := policy.LookupClaim(id.Claims, path).(type) {
-	case []any:
-		parts := make([]string, len(claim))
-		for i, one := range claim {
-			part, ok := scalar(one)
-			if !ok || strings.Contains(part, ",") {
-				return "", false
-			}
-			parts[i] = part
-		}
-		value = strings.Join(parts, ",")
-	case []string:
-		return claimValue(&policy.Identity{Claims: map[string]any{"list": anyOf(claim)}}, "list")
+// boolean, or a list of these. It is empty if there is no such claim. The error is why the claim
+// cannot be written so that an application reads it as it is, and does not contain it.
+func claimValue(id *policy.Identity, path string) (value string, err error) {
+	claim := policy.LookupClaim(id.Claims, path)
+	list, isList := claim.([]any)
+	switch {
+	case isList:
+		value, err = joined(list)
+	case claim == nil:
 	default:
-		value, ok = scalar(claim)
-		if !ok {
-			return "", false
-		}
+		value, err = single(claim)
 	}
-	return value, value != "" && len(value) <= maxClaimValue && httpguts.ValidHeaderFieldValue(value) &&
-		strings.TrimSpace(value) == value
+	switch {
+	case err != nil:
+		return "", err
+	case len(value) > maxClaimValue:
+		return "", fmt.Errorf("it is longer than %d bytes", maxClaimValue)
+	case strings.TrimSpace(value) != value:
+		return "", errors.New("it begins or ends with a space, which HTTP removes")
+	}
+	return value, nil
 }
 
-func anyOf(texts []string) []any {
-	list := make([]any, len(texts))
-	for i, text := range texts {
-		list[i] = text
+// joined writes a list.
+func joined(list []any) (string, error) {
+	parts := make([]string, len(list))
+	for i, entry := range list {
+		part, err := single(entry)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("entry %d: %w", i+1, err)
+		case part == "":
+			return "", fmt.Errorf("entry %d is empty", i+1)
+		case strings.Contains(part, ","):
+			return "", fmt.Errorf("entry %d contains a comma, which separates entries", i+1)
+		}
+		parts[i] = part
 	}
-	return list
+	return strings.Join(parts, ","), nil
 }
 
-// scalar writes a claim that is no list and no object. Numbers are decimal, without an exponent.
-func scalar(claim any) (string, bool) {
-	switch claim := claim.(type) {
-	case string:
-		return claim, claim != "" && httpguts.ValidHeaderFieldValue(claim)
-	case bool:
-		return strconv.FormatBool(claim), true
-	case json.Number:
-		if !strings.ContainsAny(claim.String(), "eE") {
-			return claim.String(), true
-		}
-		number, err := claim.Float64()
-		return strconv.FormatFloat(number, 'f', -1, 64), err == nil
-	case float64:
-		return strconv.FormatFloat(claim, 'f', -1, 64), true
+// single writes a claim that is no list.
+func single(claim any) (string, error) {
+	text, ok := policy.ClaimText(claim)
+	if !ok {
+		return "", errors.New("it is neither a text nor a number nor a boolean")
 	}
-	return "", false
+	if !httpguts.ValidHeaderFieldValue(text) {
+		return "", errors.New("it contains a control character, which no header can have")
+	}
+	return text, nil
 }

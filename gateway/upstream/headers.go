@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"reflect"
@@ -29,6 +30,7 @@ type IdentityHeaders struct {
 	own       map[string]bool        // configured names, folded, that no client may send
 	ready     *lru.Cache[*policy.Identity, *readyFields]
 	filter    *headername.Filter
+	logger    *slog.Logger
 }
 
 // readyFields are the fields of a recent identity, until they are due to be made anew.
@@ -46,12 +48,13 @@ type HeaderOptions struct {
 	Others    []config.IdentityHeaders // of other upstreams, whose headers no client may send here either
 	Roles     map[string]string        // what the application calls a role; others pass under their own name
 	Assertion *Assertion               // nil: none
+	Logger    *slog.Logger
 }
 
 // NewIdentityHeaders returns the headers of one upstream.
 func NewIdentityHeaders(o HeaderOptions) *IdentityHeaders {
 	h := &IdentityHeaders{
-		names: o.Names, roles: o.Roles, assertion: o.Assertion, own: map[string]bool{},
+		names: o.Names, roles: o.Roles, assertion: o.Assertion, own: map[string]bool{}, logger: o.Logger,
 		ready: lru.New[*policy.Identity, *readyFields](cachedFields),
 	}
 	for _, n := range append(o.Others, o.Names) {
@@ -134,15 +137,21 @@ func (i *IdentityHeaders) make(id *policy.Identity) *readyFields {
 		add(f.Name, f.Value)
 	}
 	for name, path := range i.names.Claims {
-		if value, ok := claimValue(id, path); ok {
-			add(name, value)
+		value, err := claimValue(id, path)
+		if err != nil { // once for an identity
+			i.logger.Debug("a claim is left out: it cannot be written in a header",
+				"header", name, "claim", path, "subject", id.Subject, "error", err.Error())
 		}
+		add(name, value)
 	}
 	if i.assertion != nil {
 		token, due, err := i.assertion.sign(id, i.rolesOf(id))
-		if err == nil { // else none: the application refuses the request
-			add(i.assertion.Header, token)
+		if err != nil { // the application refuses the request; the next one tries again
+			i.logger.Error("an identity is not signed, so the application does not get it in that header",
+				"header", i.assertion.Header, "subject", id.Subject, "error", err.Error())
+			due = i.now()
 		}
+		add(i.assertion.Header, token)
 		ready.due = due
 	}
 	slices.SortFunc(ready.fields, http1.ByName)
