@@ -12,10 +12,6 @@ import (
 func TestSignInAgainKeepsGrants(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, configuration)
-	refresh := func(status int, token string) answer {
-		t.Helper()
-		return s.post(t, status, "/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}}, asWiki)
-	}
 	first := s.Login(rig.Alice)
 	s.cookie = first.Cookie
 	a := s.tokens(t)
@@ -23,13 +19,13 @@ func TestSignInAgainKeepsGrants(t *testing.T) {
 	s.Want(401, "GET", "/me", "", first.Cookie)
 	s.Want(401, "GET", "/me", "", first.Bearer)
 	s.Want(401, "POST", "/refresh", `{"refresh_token":"`+first.Refresh+`"}`, rig.JSON)
-	a.Refresh = refresh(200, a.Refresh).Refresh
+	a.Refresh = s.refresh(t, 200, a.Refresh).Refresh
 	second := s.cookie
 	s.cookie = s.Login(rig.Alice, second).Cookie // twice
 	s.Want(401, "GET", "/me", "", second)
-	a.Refresh = refresh(200, a.Refresh).Refresh
+	a.Refresh = s.refresh(t, 200, a.Refresh).Refresh
 	s.Want(200, "POST", "/logout", "", s.cookie)
-	refresh(400, a.Refresh)
+	s.refresh(t, 400, a.Refresh)
 	s.Want(401, "GET", "/oauth/userinfo", "", "Authorization: Bearer "+a.Access)
 
 	s.cookie = s.Login(rig.Alice).Cookie
@@ -41,10 +37,10 @@ func TestSignInAgainKeepsGrants(t *testing.T) {
 	})); place != "https://wiki.example.net/bye" {
 		t.Errorf("the logout leads to %s", place)
 	}
-	refresh(400, a.Refresh)
+	s.refresh(t, 400, a.Refresh)
 
 	s.cookie = s.Login(rig.Alice).Cookie
 	a = s.tokens(t)
 	s.Login(rig.Bob, s.cookie)
-	refresh(400, a.Refresh)
+	s.refresh(t, 400, a.Refresh)
 }

@@ -29,7 +29,9 @@ func TestAuthorizeErrorsOnPages(t *testing.T) {
 		"another host's spell":   ask("redirect_uri", "https://WIKI.example.net/cb"),
 		"that of another client": ask("redirect_uri", "https://spa.example.net/"),
 		"twice the client":       {"client_id": {"wiki", "wiki"}, "redirect_uri": {"https://wiki.example.net/cb"}},
-		"twice the redirect URI": {"client_id": {"wiki"}, "redirect_uri": {"https://wiki.example.net/cb", "https://evil.example/"}},
+		"twice the redirect URI": {
+			"client_id": {"wiki"}, "redirect_uri": {"https://wiki.example.net/cb", "https://evil.example/"},
+		},
 	} {
 		if w := s.authorize(values); w.Code != 400 || w.Header().Get("Location") != "" {
 			t.Errorf("%s: %d %q", name, w.Code, w.Header().Get("Location"))
@@ -108,7 +110,8 @@ func TestAuthorizeLeadsToSignIn(t *testing.T) {
 	if place, _ := answerOf(t, in); place != "/oauth/authorize" {
 		t.Errorf("the sign-in leads to %s", place)
 	}
-	if _, answer := answerOf(t, s.Do("GET", "/oauth/authorize?"+ask("prompt", "none").Encode(), "", rig.Browser)); answer.Get("error") != "login_required" {
+	silent := s.Do("GET", "/oauth/authorize?"+ask("prompt", "none").Encode(), "", rig.Browser)
+	if _, answer := answerOf(t, silent); answer.Get("error") != "login_required" {
 		t.Errorf("silent, and not signed in: %v", answer)
 	}
 }

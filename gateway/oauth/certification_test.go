@@ -86,12 +86,13 @@ func TestIDTokenHint(t *testing.T) {
 	s := newServer(t, configuration)
 	a := s.tokens(t)
 	s.Clock.Advance(20 * time.Minute) // a hint may have expired
-	if _, answer := answerOf(t, s.authorize(ask("prompt", "none", "id_token_hint", a.ID))); answer.Get("code") == "" {
+	silent := ask("prompt", "none", "id_token_hint", a.ID)
+	if _, answer := answerOf(t, s.authorize(silent)); answer.Get("code") == "" {
 		t.Errorf("the same user: %v", answer)
 	}
 	alice := s.cookie
 	s.cookie = s.Login(rig.Bob).Cookie
-	if _, answer := answerOf(t, s.authorize(ask("prompt", "none", "id_token_hint", a.ID))); answer.Get("error") != "login_required" {
+	if _, answer := answerOf(t, s.authorize(silent)); answer.Get("error") != "login_required" {
 		t.Errorf("another user, silent: %v", answer)
 	}
 	place, values := answerOf(t, s.authorize(ask("id_token_hint", a.ID)))
@@ -100,7 +101,8 @@ func TestIDTokenHint(t *testing.T) {
 	}
 	back := values.Get("return_to")
 	s.Clock.Advance(time.Second)
-	if _, answer := answerOf(t, s.Do("GET", back, "", rig.Browser, s.Login(rig.Bob).Cookie)); answer.Get("error") != "login_required" {
+	again := s.Do("GET", back, "", rig.Browser, s.Login(rig.Bob).Cookie)
+	if _, answer := answerOf(t, again); answer.Get("error") != "login_required" {
 		t.Errorf("another user, who signed in again: %v", answer)
 	}
 	if _, answer := answerOf(t, s.Do("GET", back, "", rig.Browser, alice)); answer.Get("code") == "" {

@@ -22,12 +22,13 @@ func TestClaimsOfProviders(t *testing.T) {
 	const address = "carol@example.com"
 	type object = map[string]any
 	known := object{"sub": "small:1", "preferred_username": "carol", "groups": []any{"user"}}
+	email := func(verified any) object { return object{"email": address, "email_verified": verified} }
 	for name, c := range map[string]struct{ says, told object }{
-		"verified":            {object{"email": address, "email_verified": true}, object{"email": address, "email_verified": true}},
-		"verified, as a text": {object{"email": address, "email_verified": "true"}, object{"email": address, "email_verified": true}},
-		"unverified":          {object{"email": address, "email_verified": false}, object{"email": address, "email_verified": false}},
-		"unverified, as text": {object{"email": address, "email_verified": "no"}, object{"email": address, "email_verified": false}},
-		"nothing about it":    {object{"email": address}, object{"email": address, "email_verified": false}},
+		"verified":            {email(true), email(true)},
+		"verified, as a text": {email("true"), email(true)},
+		"unverified":          {email(false), email(false)},
+		"unverified, as text": {email("no"), email(false)},
+		"nothing about it":    {object{"email": address}, email(false)},
 		"no address":          {object{"email_verified": true}, object{}},
 		"no usable address":   {object{"email": "a@b@c", "email_verified": false}, object{}},
 		"a name":              {object{"name": "Carol X"}, object{"name": "Carol X"}},
@@ -40,7 +41,8 @@ func TestClaimsOfProviders(t *testing.T) {
 		maps.Copy(want, c.told)
 		id := claimsOf(t, a.ID)
 		var info object
-		must.Do(t, json.Unmarshal(s.Want(200, "GET", "/oauth/userinfo", "", "Authorization: Bearer "+a.Access).Body.Bytes(), &info))
+		w := s.Want(200, "GET", "/oauth/userinfo", "", "Authorization: Bearer "+a.Access)
+		must.Do(t, json.Unmarshal(w.Body.Bytes(), &info))
 		for place, claims := range map[string]object{"the ID token": id, "userinfo": info} {
 			for _, other := range []string{"iss", "aud", "exp", "iat", "auth_time", "at_hash", "sid", "amr"} {
 				delete(claims, other)

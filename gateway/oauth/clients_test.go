@@ -57,8 +57,9 @@ func TestRegisteredClient(t *testing.T) {
 		t.Errorf("a redirect URI that was left out: %d", w.Code)
 	}
 	for want, body := range map[string]string{
-		"invalid_redirect_uri":    `{"redirect_uris": ["javascript:alert(1)"]}`,
-		"invalid_client_metadata": `{"redirect_uris": ["https://a.example.net/"], "token_endpoint_auth_method": "tls_client_auth"}`,
+		"invalid_redirect_uri": `{"redirect_uris": ["javascript:alert(1)"]}`,
+		"invalid_client_metadata": `{"redirect_uris": ["https://a.example.net/"],
+			"token_endpoint_auth_method": "tls_client_auth"}`,
 	} {
 		w := s.Want(400, "POST", "/oauth/register", body, rig.JSON)
 		if !strings.Contains(w.Body.String(), `"error":"`+want+`"`) {
@@ -79,12 +80,14 @@ func TestClientOfADocument(t *testing.T) {
 	var id string
 	site := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"client_id": %q, "client_name": "Far away", "redirect_uris": ["https://far.example.net/cb"],
-			"grant_types": ["authorization_code", "refresh_token"], "token_endpoint_auth_method": "private_key_jwt", "jwks": %s}`, id, set)
+			"grant_types": ["authorization_code", "refresh_token"],
+			"token_endpoint_auth_method": "private_key_jwt", "jwks": %s}`, id, set)
 	}))
 	t.Cleanup(site.Close)
 	id = site.URL + "/client.json"
 	roots := filepath.Join(t.TempDir(), "roots.pem")
-	must.Do(t, os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: site.Certificate().Raw}), 0o600))
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: site.Certificate().Raw})
+	must.Do(t, os.WriteFile(roots, certificate, 0o600))
 	s := newServer(t, configuration+"  metadata_clients: {hosts: [127.0.0.1], trusted_roots: "+roots+"}\n")
 	const redirect = "https://far.example.net/cb"
 	request := ask("client_id", id, "redirect_uri", redirect, "resource", "https://gw.example/bearer/")
@@ -109,8 +112,10 @@ func TestClientOfADocument(t *testing.T) {
 		proof[name] = values
 	}
 	a := s.post(t, 200, "/oauth/token", proof)
-	proof = url.Values{"grant_type": {"refresh_token"}, "refresh_token": {a.Refresh}, "client_assertion": proof["client_assertion"],
-		"client_assertion_type": proof["client_assertion_type"]}
+	proof = url.Values{
+		"grant_type": {"refresh_token"}, "refresh_token": {a.Refresh},
+		"client_assertion": proof["client_assertion"], "client_assertion_type": proof["client_assertion_type"],
+	}
 	if a := s.post(t, 401, "/oauth/token", proof); a.Error != "invalid_client" {
 		t.Errorf("an assertion that is replayed: %+v", a)
 	}

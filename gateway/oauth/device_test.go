@@ -55,7 +55,8 @@ func TestDevice(t *testing.T) {
 	s := newServer(t, configuration)
 	d := s.device(t)
 	if !regexp.MustCompile(`^[BCDFGHJKLMNPQRSTVWXZ]{4}-[BCDFGHJKLMNPQRSTVWXZ]{4}$`).MatchString(d.User) ||
-		d.URI != issuer+"/device" || d.Complete != issuer+"/device?user_code="+d.User || d.ExpiresIn != 600 || d.Interval != 5 {
+		d.URI != issuer+"/device" || d.Complete != issuer+"/device?user_code="+d.User ||
+		d.ExpiresIn != 600 || d.Interval != 5 {
 		t.Errorf("%+v", d)
 	}
 	if a := s.poll(t, 400, d.Device); a.Error != "authorization_pending" {

@@ -43,9 +43,10 @@ func TestEndSession(t *testing.T) {
 		t.Errorf("%s %v", place, values)
 	}
 	s.Want(401, "GET", "/me", "", s.cookie)
-	s.post(t, 400, "/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {a.Refresh}}, asWiki)
+	s.refresh(t, 400, a.Refresh)
 	// The user is signed out already.
-	if place, _ := answerOf(t, s.endSession(url.Values{"id_token_hint": {a.ID}, "post_logout_redirect_uri": {bye}})); place != bye {
+	again := url.Values{"id_token_hint": {a.ID}, "post_logout_redirect_uri": {bye}}
+	if place, _ := answerOf(t, s.endSession(again)); place != bye {
 		t.Errorf("again: %s", place)
 	}
 }
@@ -73,8 +74,9 @@ func TestEndSessionAsks(t *testing.T) {
 		s.cookie = s.Login(rig.Alice).Cookie
 	}
 	// A client may send it as a form, with which browsers send no cookies.
-	if place, _ := answerOf(t, s.Do("POST", "/oauth/logout", "id_token_hint="+old.ID, rig.Form, "Origin: https://wiki.example.net",
-		"Sec-Fetch-Site: cross-site")); place != "/oauth/logout" {
+	form := s.Do("POST", "/oauth/logout", "id_token_hint="+old.ID,
+		rig.Form, "Origin: https://wiki.example.net", "Sec-Fetch-Site: cross-site")
+	if place, _ := answerOf(t, form); place != "/oauth/logout" {
 		t.Errorf("by a form: %s", place)
 	}
 }
@@ -108,10 +110,13 @@ func TestBackChannelLogout(t *testing.T) {
 	l := &listener{fails: 1, came: make(chan struct{}, 10)}
 	client := httptest.NewServer(l)
 	defer client.Close()
-	s := newServer(t, configuration+`    - {id: told, consent: skip, redirect_uris: ["https://told.example.net/cb"], backchannel_logout_uri: "`+client.URL+`/out"}
-    - {id: away, consent: skip, redirect_uris: ["https://away.example.net/cb"], backchannel_logout_uri: "http://127.0.0.1:1/out"}
-    - {id: other, consent: skip, redirect_uris: ["https://other.example.net/cb"], backchannel_logout_uri: "`+client.URL+`/out"}
-`)
+	listens := func(id, address string) string {
+		return `    - {id: ` + id + `, consent: skip, redirect_uris: ["https://` + id + `.example.net/cb"],
+       backchannel_logout_uri: "` + address + `/out"}
+`
+	}
+	s := newServer(t, configuration+listens("told", client.URL)+listens("away", "http://127.0.0.1:1")+
+		listens("other", client.URL))
 	id := ""
 	for _, name := range []string{"told", "away"} {
 		redirect := "https://" + name + ".example.net/cb"
@@ -131,8 +136,8 @@ func TestBackChannelLogout(t *testing.T) {
 	}
 	claims, signedIn := claimsOf(t, l.tokens[0]), claimsOf(t, id)
 	events, _ := claims["events"].(map[string]any)
-	if claims["iss"] != issuer || claims["aud"] != "told" || claims["sub"] != "alice" || claims["sid"] != signedIn["sid"] ||
-		claims["jti"] == nil || claims["exp"] == nil || claims["nonce"] != nil ||
+	if claims["iss"] != issuer || claims["aud"] != "told" || claims["sub"] != "alice" ||
+		claims["sid"] != signedIn["sid"] || claims["jti"] == nil || claims["exp"] == nil || claims["nonce"] != nil ||
 		events["http://schemas.openid.net/event/backchannel-logout"] == nil {
 		t.Errorf("%v", claims)
 	}

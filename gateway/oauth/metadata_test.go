@@ -94,11 +94,14 @@ func TestWebFinger(t *testing.T) {
 			t.Errorf("%s: %v", name, m)
 		}
 	}
-	if links := document(t, r, "gw.example", "/.well-known/webfinger?resource=acct:a@gw.example&rel=avatar")["links"]; len(links.([]any)) != 0 {
-		t.Errorf("another relation: %v", links)
+	avatars := document(t, r, "gw.example", "/.well-known/webfinger?resource=acct:a@gw.example&rel=avatar")
+	if len(avatars["links"].([]any)) != 0 {
+		t.Errorf("another relation: %v", avatars)
 	}
 	document(t, r, "gw.example", "/.well-known/webfinger?resource=acct:a@GW.example:443")
-	for _, resource := range []string{"acct:alice@gw.example:8443", "acct:alice@evil.example", "acct:@gw.example", "https://gw.example/", "alice"} {
+	for _, resource := range []string{
+		"acct:alice@gw.example:8443", "acct:alice@evil.example", "acct:@gw.example", "https://gw.example/", "alice",
+	} {
 		r.Want(404, "GET", "/.well-known/webfinger?resource="+resource, "")
 	}
 	r.Want(400, "GET", "/.well-known/webfinger", "")

@@ -28,7 +28,10 @@ const configuration = rig.Base + `
 oauth:
   enabled: true
   clients:
-    - {id: wiki, name: Wiki, secret: "` + wikiSecret + `", redirect_uris: ["https://wiki.example.net/cb", "https://wiki.example.net/cb?x=1"], grants: [authorization_code, refresh_token, client_credentials], roles: [user], post_logout_redirect_uris: ["https://wiki.example.net/bye"]}
+    - {id: wiki, name: Wiki, secret: "` + wikiSecret + `", roles: [user],
+       redirect_uris: ["https://wiki.example.net/cb", "https://wiki.example.net/cb?x=1"],
+       grants: [authorization_code, refresh_token, client_credentials],
+       post_logout_redirect_uris: ["https://wiki.example.net/bye"]}
     - {id: spa, redirect_uris: ["https://spa.example.net/"]}
     - {id: quiet, consent: skip, redirect_uris: ["https://quiet.example.net/cb"]}
     - {id: admins, policy: admin, redirect_uris: ["https://admins.example.net/cb"]}
@@ -157,6 +160,13 @@ func (s *server) post(t *testing.T, status int, path string, form url.Values, he
 }
 
 var asWiki = rig.Basic("wiki", wikiSecret)
+
+// refresh sends a refresh token of wiki.
+func (s *server) refresh(t *testing.T, status int, token string) answer {
+	t.Helper()
+	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}}
+	return s.post(t, status, "/oauth/token", form, asWiki)
+}
 
 // redemption is the form that exchanges a code.
 func redemption(code string, change ...string) url.Values {

@@ -85,19 +85,25 @@ func TestCodeRefusals(t *testing.T) {
 		{"no client", redemption(code), nil, 401, "invalid_client"},
 		{"a wrong secret", redemption(code), []string{rig.Basic("wiki", "wrong")}, 401, "invalid_client"},
 		{"an unknown client", redemption(code), []string{rig.Basic("stranger", wikiSecret)}, 401, "invalid_client"},
-		{"two ways", redemption(code, "client_secret", wikiSecret, "client_id", "wiki"), []string{asWiki}, 400, "invalid_request"},
+		{"two ways", redemption(code, "client_secret", wikiSecret, "client_id", "wiki"),
+			[]string{asWiki}, 400, "invalid_request"},
 		{"a public client", redemption(code, "client_id", "wiki"), nil, 401, "invalid_client"},
 		{"another client", redemption(code, "client_id", "spa"), nil, 400, "invalid_grant"},
 		{"no verifier", redemption(code, "code_verifier", ""), []string{asWiki}, 400, "invalid_grant"},
-		{"a wrong verifier", redemption(code, "code_verifier", strings.Repeat("x", 43)), []string{asWiki}, 400, "invalid_grant"},
-		{"another redirect URI", redemption(code, "redirect_uri", "https://wiki.example.net/cb?x=1"), []string{asWiki}, 400, "invalid_grant"},
+		{"a wrong verifier", redemption(code, "code_verifier", strings.Repeat("x", 43)),
+			[]string{asWiki}, 400, "invalid_grant"},
+		{"another redirect URI", redemption(code, "redirect_uri", "https://wiki.example.net/cb?x=1"),
+			[]string{asWiki}, 400, "invalid_grant"},
 		{"another resource", redemption(code, "resource", "https://gw.example/any"), []string{asWiki}, 400, "invalid_target"},
 		{"no code", redemption(""), []string{asWiki}, 400, "invalid_grant"},
 		{"an invented code", redemption("x" + code), []string{asWiki}, 400, "invalid_grant"},
 		{"no grant type", redemption(code, "grant_type", ""), []string{asWiki}, 400, "invalid_request"},
-		{"an unknown grant type", redemption(code, "grant_type", "password"), []string{asWiki}, 400, "unsupported_grant_type"},
-		{"a word of the configuration", redemption(code, "grant_type", "device_code"), []string{asWiki}, 400, "unsupported_grant_type"},
-		{"a grant type of others", redemption(code, "grant_type", "urn:ietf:params:oauth:grant-type:device_code"), []string{asWiki}, 400, "unauthorized_client"},
+		{"an unknown grant type", redemption(code, "grant_type", "password"),
+			[]string{asWiki}, 400, "unsupported_grant_type"},
+		{"a word of the configuration", redemption(code, "grant_type", "device_code"),
+			[]string{asWiki}, 400, "unsupported_grant_type"},
+		{"a grant type of others", redemption(code, "grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
+			[]string{asWiki}, 400, "unauthorized_client"},
 		{"a bearer token", redemption(code), []string{"Authorization: Bearer x"}, 401, "invalid_client"},
 	} {
 		if got := s.post(t, c.status, "/oauth/token", c.form, c.header...); got.Error != c.code && c.name != "no code" {
@@ -119,7 +125,7 @@ func TestCodeReplay(t *testing.T) {
 		t.Errorf("the replay: %q", again.Error)
 	}
 	s.Want(401, "GET", "/oauth/userinfo", "", "Authorization: Bearer "+a.Access)
-	s.post(t, 400, "/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {a.Refresh}}, asWiki)
+	s.refresh(t, 400, a.Refresh)
 	s.Want(200, "GET", "/me", "", s.cookie) // the login goes on
 }
 
@@ -193,7 +199,7 @@ func TestRevocation(t *testing.T) {
 	revoke(a.Access, asWiki)
 	revoke("unknown", asWiki)
 	status(401, a.Access)
-	next := s.post(t, 200, "/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {a.Refresh}}, asWiki)
+	next := s.refresh(t, 200, a.Refresh)
 	status(200, next.Access)
 	revoke(next.Refresh, asWiki)
 	status(401, next.Access)
@@ -239,21 +245,17 @@ func TestIntrospection(t *testing.T) {
 func TestGrantsEndWithTheLogin(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, configuration)
-	refresh := func(status int, token string) answer {
-		t.Helper()
-		return s.post(t, status, "/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}}, asWiki)
-	}
 	a := s.tokens(t)
 	s.Clock.Advance(s.Config.Session.Lifetime + time.Minute)
 	s.Want(401, "GET", "/me", "", s.cookie)
-	a = refresh(200, a.Refresh)
+	a = s.refresh(t, 200, a.Refresh)
 	s.cookie = s.Login(rig.Alice).Cookie
 	code, b := s.code(t, ask()), s.tokens(t)
 	s.Want(200, "POST", "/logout", "", s.cookie)
 	s.post(t, 400, "/oauth/token", redemption(code), asWiki)
 	s.Want(401, "GET", "/oauth/userinfo", "", "Authorization: Bearer "+b.Access)
-	refresh(400, b.Refresh)
-	refresh(200, a.Refresh) // of another login
+	s.refresh(t, 400, b.Refresh)
+	s.refresh(t, 200, a.Refresh) // of another login
 }
 
 // The user sees the applications that they have let in, and ends one with all its tokens.
@@ -262,7 +264,8 @@ func TestAccountClients(t *testing.T) {
 	s := newServer(t, configuration)
 	a := s.tokens(t, "resource", "https://gw.example/bearer")
 	list := s.Want(200, "GET", "/account/clients", "", s.cookie).Body.String()
-	if !strings.Contains(list, `"client_id":"wiki","name":"Wiki"`) || !strings.Contains(list, "https://gw.example/bearer") {
+	if !strings.Contains(list, `"client_id":"wiki","name":"Wiki"`) ||
+		!strings.Contains(list, "https://gw.example/bearer") {
 		t.Errorf("%s", list)
 	}
 	if page := s.Want(200, "GET", "/account", "", rig.Browser, s.cookie); !strings.Contains(page.Body.String(), "Wiki") {
@@ -272,7 +275,7 @@ func TestAccountClients(t *testing.T) {
 	s.Want(404, "POST", "/account/clients/revoke", `{"client_id":"wiki"}`, rig.JSON, bob)
 	s.Want(200, "POST", "/account/clients/revoke", `{"client_id":"wiki"}`, rig.JSON, s.cookie)
 	s.Want(401, "GET", "/oauth/userinfo", "", "Authorization: Bearer "+a.Access)
-	s.post(t, 400, "/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {a.Refresh}}, asWiki)
+	s.refresh(t, 400, a.Refresh)
 	s.Want(404, "POST", "/account/clients/revoke", `{"client_id":"wiki"}`, rig.JSON, s.cookie)
 	if w := s.authorize(ask("resource", "https://gw.example/bearer")); w.Code != 200 {
 		t.Errorf("the user is not asked again: %d", w.Code)
@@ -308,9 +311,11 @@ func TestResourceSpellings(t *testing.T) {
 // the redirect URI. No other does, and what it began with PKCE it cannot end without.
 func TestWithoutPKCE(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, configuration+`    - {id: old, secret: "`+wikiSecret+`", pkce: optional, consent: skip, redirect_uris: ["https://old.example.net/cb"]}
-`)
 	const callback = "https://old.example.net/cb"
+	const required = `    - {id: old, consent: skip, redirect_uris: ["` + callback + `"],
+       secret: "` + wikiSecret + `"}
+`
+	s := newServer(t, configuration+strings.Replace(required, "id: old", "id: old, pkce: optional", 1))
 	request := func(change ...string) url.Values {
 		return ask(append([]string{"client_id", "old", "redirect_uri", callback}, change...)...)
 	}
@@ -343,7 +348,6 @@ func TestWithoutPKCE(t *testing.T) {
 		}
 	}
 	code = s.code(t, bare)
-	s.Reload(configuration + `    - {id: old, secret: "` + wikiSecret + `", consent: skip, redirect_uris: ["https://old.example.net/cb"]}
-`)
+	s.Reload(configuration + required)
 	redeem(400, code) // the operator has taken the excuse back
 }
