@@ -8,8 +8,8 @@ import (
 	ownrig "authgate/gateway/endpoint/rig"
 )
 
-// What a provider claims reaches the application as it was said, from nobody else, and a proxy
-// that asks gets it too.
+// What a provider claims reaches the application as it was said, from no other source, and a
+// proxy that asks gets it too.
 func TestClaimHeaders(t *testing.T) {
 	t.Parallel()
 	p := ownrig.NewProvider(t)
@@ -19,13 +19,21 @@ func TestClaimHeaders(t *testing.T) {
 	}
 	yaml := edit(t, p.Config(baseConfig, `listen: {trusted_proxies: [10.0.0.0/8]}
 identity_headers:
-  claims: {X-Auth-Department: department, X-Auth-Number: number, X-Auth-Teams: teams, X-Auth-Bad: bad, X-Auth-None: none}
-`), `  app: {url: "http://app.invalid"}`, `  app: {url: "http://app.invalid", identity_headers: {claims: {x-auth-department: address.country}}}`)
+  claims:
+    X-Auth-Department: department
+    X-Auth-Number: number
+    X-Auth-Teams: teams
+    X-Auth-Bad: bad
+    X-Auth-None: none
+`), `  app: {url: "http://app.invalid"}`, `  app:
+    url: "http://app.invalid"
+    identity_headers: {claims: {x-auth-department: address.country}}`)
 	r := newRig(t, yaml)
 	p.Now = r.clock.Now
 	carol := r.client.Carol()
 	want := map[string]string{
-		"X-Auth-Department": "NL", "X-Auth-Number": "9007199254740993", "X-Auth-Teams": "a,b", "X-Auth-Bad": "", "X-Auth-None": "",
+		"X-Auth-Department": "NL", "X-Auth-Number": "9007199254740993", "X-Auth-Teams": "a,b",
+		"X-Auth-Bad": "", "X-Auth-None": "",
 	}
 	forged := []string{"X-Auth-Bad: forged", "x_auth.department: forged", "X-Auth-None: forged"}
 	r.want(200, "GET", "/delegated/", "", append(forged, carol)...)

@@ -50,15 +50,17 @@ func TestGitea(t *testing.T) {
 		"redirect_uris: ['"+home+"/user/oauth2/authgate/callback']}\n")
 	s.Run()
 	settings := filepath.Join(dir, "app.ini")
-	world.NoError(t, os.WriteFile(settings, fmt.Appendf(nil, giteaSettings, port, strings.TrimSpace(string(module))), 0o600))
+	content := fmt.Appendf(nil, giteaSettings, port, strings.TrimSpace(string(module)))
+	world.NoError(t, os.WriteFile(settings, content, 0o600))
+	environment := []string{"SSL_CERT_FILE=" + filepath.Join(s.Dir, s.CA), "GITEA_WORK_DIR=" + dir, "USER=git"}
 	command := func(args ...string) *exec.Cmd {
-		return world.ShellIn(dir, []string{"SSL_CERT_FILE=" + filepath.Join(s.Dir, s.CA), "GITEA_WORK_DIR=" + dir, "USER=git"},
-			program, append([]string{"--config", settings}, args...)...)
+		return world.ShellIn(dir, environment, program, append([]string{"--config", settings}, args...)...)
 	}
 	for _, args := range [][]string{
 		{"migrate"},
-		{"admin", "auth", "add-oauth", "--name", "authgate", "--provider", "openidConnect", "--key", "gitea", "--secret", secret,
-			"--auto-discover-url", s.Base + "/.well-known/openid-configuration", "--scopes", "profile", "--scopes", "email"},
+		{"admin", "auth", "add-oauth", "--name", "authgate", "--provider", "openidConnect",
+			"--key", "gitea", "--secret", secret, "--auto-discover-url", s.Base + "/.well-known/openid-configuration",
+			"--scopes", "profile", "--scopes", "email"},
 	} {
 		if out, err := command(args...).CombinedOutput(); err != nil {
 			t.Fatalf("gitea %s: %v\n%s", args[0], err, out)
