@@ -60,8 +60,8 @@ func TestAssertion(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]any{
-		"sub": "local:alice", "username": "alice", "name": "Alice, Ünïcode", "email": "a@example.org", "mechanism": "session",
-		"provider": "local", "sid": "SID",
+		"sub": "local:alice", "username": "alice", "name": "Alice, Ünïcode", "email": "a@example.org",
+		"mechanism": "session", "provider": "local", "sid": "SID",
 	} {
 		if claims[name] != want {
 			t.Errorf("%s is %v, want %v", name, claims[name], want)
@@ -137,9 +137,10 @@ func TestClaimHeaders(t *testing.T) {
 	id := &policy.Identity{Claims: map[string]any{
 		"text": "Einkauf", "none": "", "number": json.Number("42"), "exponent": json.Number("1e3"),
 		"half": json.Number("0.5"), "round": json.Number("7.0"), "long number": json.Number("12345678901234567890"),
-		"small": json.Number("-1.50E-7"), "exact": json.Number("1234567890.12345678901234567890e9"), "endless": json.Number("1e99999"),
-		"yes": true, "no": false, "null": nil, "object": map[string]any{"inner": "deep", "n": json.Number("1")},
-		"list": []any{"a", json.Number("2"), true}, "empty": []any{}, "comma": []any{"a,b", "c"}, "hole": []any{"a", ""},
+		"small": json.Number("-1.50E-7"), "exact": json.Number("1234567890.12345678901234567890e9"),
+		"endless": json.Number("1e99999"), "yes": true, "no": false, "null": nil,
+		"object": map[string]any{"inner": "deep", "n": json.Number("1")},
+		"list":   []any{"a", json.Number("2"), true}, "empty": []any{}, "comma": []any{"a,b", "c"}, "hole": []any{"a", ""},
 		"nested": []any{"a", []any{"b"}}, "lines": "a\r\nX-Auth-User: root", "long": strings.Repeat("x", 8<<10+1),
 		"longest": strings.Repeat("x", 8<<10), "a.b": "dots", "a": map[string]any{"b": "path"}, "space": " x",
 		"badlist": []any{"ok", "a\x00b"}, "nulls": []any{nil},
