@@ -73,10 +73,14 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 		return nil, err
 	}
 	site.ProviderOrigins = f.Origins
+	tokens, err := mechanism.NewOAuth(&made, m, f)
+	if err != nil {
+		return nil, err
+	}
 	st := &state{
 		config: cfg, loaded: loaded, told: running.told, taken: taken, site: site,
 		inFlight: g.load.limit(cfg),
-		gate:     gate, mechanisms: m, federation: f, oauth: mechanism.NewOAuth(&made, m, f), crossSite: crossSite,
+		gate:     gate, mechanisms: m, federation: f, oauth: tokens, crossSite: crossSite,
 	}
 	site.CSRFToken = crossSite.Token
 	st.verify = st.site.Own(config.EndpointVerify)

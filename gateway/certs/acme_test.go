@@ -122,6 +122,9 @@ func TestRootsWith(t *testing.T) {
 	if system.AddCert(ca.certificate); !system.Equal(roots) {
 		t.Error("the roots are not those of the system and the file")
 	}
+	if none, err := config.RootsWith(nil); none != nil || err != nil {
+		t.Errorf("without a file: %v, %v, want those that package tls knows", none, err)
+	}
 	cfg := acmeConfig(dir)
 	cfg.TLS.TrustedRoots, cfg.TLS.TrustedRootsContent = caKeyFile, must(os.ReadFile(filepath.Join(dir, caKeyFile)))
 	if _, err := openACME(Options{Config: cfg, Logger: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "tls.trusted_roots") {

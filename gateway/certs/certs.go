@@ -86,11 +86,9 @@ func openACME(o Options) (Source, error) {
 	if o.Shared == nil {
 		options.Storage = &certmagic.FileStorage{Path: filepath.Join(cfg.DataDir, acmeFolder)}
 	}
-	if cfg.TLS.TrustedRoots != "" {
-		var err error
-		if options.Roots, err = config.RootsWith(cfg.TLS.TrustedRootsContent); err != nil {
-			return nil, fmt.Errorf("tls.trusted_roots: %w", err)
-		}
+	var err error
+	if options.Roots, err = config.RootsWith(cfg.TLS.TrustedRootsContent); err != nil {
+		return nil, fmt.Errorf("tls.trusted_roots: %w", err)
 	}
 	m, err := acme.Open(context.Background(), options)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"maps"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -242,6 +243,12 @@ func TestAssertionKeysAreReplaced(t *testing.T) {
 		if _, err := r.authenticate(k.request(t, id, named("rsa"))); !errors.Is(err, ErrUnauthenticated) {
 			t.Errorf("%s, the old key: %v", id, err)
 		}
+	}
+	s.put("/keys", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	r.clock.Advance(25 * time.Hour)
+	_, err := r.authenticate(k.request(t, s.URL+"/app.json", named("rsa2")))
+	if !errors.Is(err, ErrUnreachable) || errors.Is(err, ErrUnauthenticated) {
+		t.Errorf("no keys for a day: %v", err)
 	}
 	s.Close()
 	r.clock.Advance(25 * time.Hour)

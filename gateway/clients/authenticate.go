@@ -41,13 +41,13 @@ func (s *Set) Authenticate(ctx context.Context, p *Presented) (*Client, error) {
 		return nil, err
 	}
 	switch {
-	case client.Method == MethodNone && c.secrets == nil && c.assertion == nil:
-	case client.Method == MethodSecret && c.secrets != nil:
+	case client.method == methodNone && c.secrets == nil && c.assertion == nil:
+	case client.method == methodSecret && c.secrets != nil:
 		err = s.checkSecret(ctx, client, c.secrets, p.Address)
-	case client.Method == MethodPrivateKey && c.assertion != nil:
+	case client.method == methodPrivateKey && c.assertion != nil:
 		err = s.checkAssertion(ctx, client, c.assertion, p.Audience)
 	default:
-		err = fmt.Errorf("%w: %.100q must authenticate by %s", ErrUnauthenticated, client.ID, client.Method)
+		err = fmt.Errorf("%w: %.100q must authenticate by %s", ErrUnauthenticated, client.ID, client.method)
 	}
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (s *Set) checkSecret(ctx context.Context, client *Client, spellings []strin
 		same := func(secret string) bool {
 			return subtle.ConstantTimeCompare([]byte(record.Hash([]byte(secret))), []byte(client.hash)) == 1
 		}
-		if client.hash == "" || !slices.ContainsFunc(spellings, same) {
+		if !slices.ContainsFunc(spellings, same) {
 			return wrong
 		}
 		return nil

@@ -53,9 +53,9 @@ var (
 
 // How a client proves who it is.
 const (
-	MethodNone       = "none" // a public client, which cannot
-	MethodSecret     = "secret"
-	MethodPrivateKey = "private_key_jwt" // RFC 7523, section 2.2
+	methodNone       = "none" // a public client, which cannot
+	methodSecret     = "secret"
+	methodPrivateKey = "private_key_jwt" // RFC 7523, section 2.2
 )
 
 // Client is a client of the authorization server. It must not be changed.
@@ -65,7 +65,7 @@ type Client struct {
 	Document          bool // ID is the URL of a document
 	RedirectURIs      []string
 	Grants            []string // in the words of the configuration
-	Method            string
+	method            string
 	Roles             []string      // of the client itself
 	Policy            *policy.Route // who may sign in to it; nil: every user
 	SkipConsent       bool
@@ -82,7 +82,7 @@ type Client struct {
 }
 
 // Confidential reports whether the client can prove who it is.
-func (c *Client) Confidential() bool { return c.Method == MethodSecret || c.Method == MethodPrivateKey }
+func (c *Client) Confidential() bool { return c.method == methodSecret || c.method == methodPrivateKey }
 
 // May reports whether the client may ask tokens for a grant: the value of grant_type, or the
 // word of the configuration.
@@ -117,10 +117,14 @@ type Set struct {
 }
 
 // New returns the clients of a configuration.
-func New(o Options) *Set { return newSet(o, nil) }
+func New(o Options) (*Set, error) { return newSet(o, nil) }
 
 // newSet is New with a resolver for the hosts of documents; nil means that of the system.
-func newSet(o Options, resolver *net.Resolver) *Set {
+func newSet(o Options, resolver *net.Resolver) (*Set, error) {
+	f, err := newFetcher(&o.Config.OAuth.MetadataClients, resolver)
+	if err != nil {
+		return nil, err
+	}
 	s := &Set{
 		oauth: &o.Config.OAuth, store: o.Store, now: o.Now, verifier: o.Verifier, configured: map[string]*Client{},
 	}
@@ -128,18 +132,17 @@ func newSet(o Options, resolver *net.Resolver) *Set {
 		client := &s.oauth.Clients[i]
 		s.configured[client.ID] = configuredClient(client, o.Config.ClientPolicy(client))
 	}
-	f := newFetcher(&s.oauth.MetadataClients, resolver)
 	s.documents = newRemote(f, o.Now, s.documentClient)
 	s.keys = newRemote(f, o.Now, func(_ string, body []byte) (*jose.PublicKeys, error) {
 		return jose.ParsePublicKeys(body)
 	})
-	return s
+	return s, nil
 }
 
 // configuredClient returns a client of the configuration.
 func configuredClient(c *config.OAuthClient, who *policy.Route) *Client {
 	client := &Client{
-		ID: c.ID, Name: c.Name, Configured: true, RedirectURIs: c.RedirectURIs, Grants: c.Grants, Method: MethodNone,
+		ID: c.ID, Name: c.Name, Configured: true, RedirectURIs: c.RedirectURIs, Grants: c.Grants, method: methodNone,
 		Roles: c.Roles, Policy: who, SkipConsent: c.SkipsConsent(), ExcusedPKCE: c.ExcusedPKCE(),
 		PostLogout:        c.PostLogoutRedirectURIs,
 		BackchannelLogout: c.BackchannelLogoutURI, Access: c.AccessLifetime, Refresh: c.RefreshLifetime,
@@ -154,7 +157,7 @@ func configuredClient(c *config.OAuthClient, who *policy.Route) *Client {
 		}
 	}
 	if len(c.AllSecrets()) > 0 {
-		client.Method, client.secrets = MethodSecret, auth.NewSecrets(c.ID, texts, hashes)
+		client.method, client.secrets = methodSecret, auth.NewSecrets(c.ID, texts, hashes)
 	}
 	return client
 }
@@ -192,7 +195,7 @@ func (s *Set) documentClient(id string, body []byte) (*Client, error) {
 		return nil, err
 	}
 	client := &Client{
-		ID: id, Name: m.Name, Document: true, RedirectURIs: m.Redirects, Grants: m.Grants, Method: MethodNone,
+		ID: id, Name: m.Name, Document: true, RedirectURIs: m.Redirects, Grants: m.Grants, method: methodNone,
 		PostLogout: m.PostLogout, Scopes: m.Scopes, keys: m.Keys, keysURI: m.KeysURI,
 	}
 	switch {
@@ -200,11 +203,11 @@ func (s *Set) documentClient(id string, body []byte) (*Client, error) {
 		return nil, fmt.Errorf("its client_id is %.100q", m.ID)
 	case m.secret:
 		return nil, errors.New("it has a secret, which everybody can read")
-	case m.Method == MethodPrivateKey && m.Keys == nil && m.KeysURI == "":
+	case m.Method == methodPrivateKey && m.Keys == nil && m.KeysURI == "":
 		return nil, errors.New("it has neither jwks nor jwks_uri for private_key_jwt")
-	case m.Method == MethodPrivateKey:
-		client.Method = MethodPrivateKey
-	case m.Method != "" && m.Method != MethodNone:
+	case m.Method == methodPrivateKey:
+		client.method = methodPrivateKey
+	case m.Method != "" && m.Method != methodNone:
 		return nil, fmt.Errorf("its token_endpoint_auth_method is %.50q, expected none or private_key_jwt", m.Method)
 	}
 	return client, nil

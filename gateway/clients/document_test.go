@@ -38,12 +38,12 @@ func TestDocument(t *testing.T) {
 	}
 	got := Client{
 		ID: client.ID, Name: client.Name, Document: client.Document, RedirectURIs: client.RedirectURIs,
-		Grants: client.Grants, Method: client.Method, PostLogout: client.PostLogout,
+		Grants: client.Grants, method: client.method, PostLogout: client.PostLogout,
 		BackchannelLogout: client.BackchannelLogout, Scopes: client.Scopes,
 	}
 	want := Client{
 		ID: id, Name: "App", Document: true, RedirectURIs: []string{"https://app.example.org/cb", "http://localhost/cb"},
-		Grants: []string{"authorization_code", "refresh_token", "device_code"}, Method: MethodNone,
+		Grants: []string{"authorization_code", "refresh_token", "device_code"}, method: methodNone,
 		PostLogout: []string{"https://app.example.org/"}, Scopes: []string{"read", "write"},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Client{})); diff != "" {
@@ -107,7 +107,7 @@ func TestDocumentURLs(t *testing.T) {
 	r := newRig(t, "{}", s, "127.0.0.1")
 	for _, id := range []string{
 		"http://127.0.0.1/app.json", "HTTPS://127.0.0.1/app.json", s.URL, s.URL + "/", s.URL + "/app.json#x",
-		s.URL + "/a/../app.json", s.URL + "/a/%2e%2e/app.json", s.URL + "/./app.json", s.URL + `\app.json`,
+		s.URL + "/a/../app.json", s.URL + "/a/%2e%2e/app.json", s.URL + "/./app.json", s.URL + `\app.json`, s.URL + `/a\..\app.json`,
 		strings.Replace(s.URL, "https://", "https://user@", 1) + "/app.json", s.URL + "/app .json", s.URL + "/app\t.json",
 		s.URL + "/" + strings.Repeat("x", maxURL), "https:/127.0.0.1/app.json", "https:///app.json", "https://",
 		"https://example.com/app.json", "file:///etc/passwd", "",
@@ -148,6 +148,9 @@ func TestDocumentsPointInside(t *testing.T) {
 	}
 	if n := s.connections.Load(); n != 0 {
 		t.Errorf("%d connections reached what is inside", n)
+	}
+	if r.documents.fetcher.http.Transport.(*http.Transport).Proxy != nil {
+		t.Error("a proxy would connect to what is inside")
 	}
 }
 
@@ -299,5 +302,28 @@ func TestDocumentsThatTakeLong(t *testing.T) {
 		if _, err := r.Find(t.Context(), id); !errors.Is(err, ErrUnreachable) {
 			t.Errorf("%s: %v", id, err)
 		}
+	}
+}
+
+// So many documents are fetched at a time, and no more.
+func TestDocumentsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	r := newRig(t, "{}", s, "127.0.0.1")
+	f := r.documents.fetcher
+	f.timeout = 50 * time.Millisecond
+	id := s.document("/app.json", appDocument)
+	for range maxFetches {
+		f.slots <- struct{}{}
+	}
+	if _, err := r.Find(t.Context(), id); !errors.Is(err, ErrUnreachable) || s.connections.Load() != 0 {
+		t.Errorf("one more: %v", err)
+	}
+	<-f.slots
+	f.timeout = fetchTime
+	r.clock.Advance(failedFor)
+	for range 2 {
+		must.Get(r.Find(t.Context(), id))(t)
+		r.clock.Advance(freshUsually)
 	}
 }

@@ -3,7 +3,6 @@ package clients
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -44,12 +43,11 @@ type fetcher struct {
 }
 
 // newFetcher returns a fetcher that resolves names with resolver; nil means that of the system.
-func newFetcher(m *config.OAuthMetadataClients, resolver *net.Resolver) *fetcher {
-	roots, err := x509.SystemCertPool()
+func newFetcher(m *config.OAuthMetadataClients, resolver *net.Resolver) (*fetcher, error) {
+	roots, err := config.RootsWith(m.TrustedRootsContent)
 	if err != nil {
-		roots = x509.NewCertPool()
+		return nil, fmt.Errorf("oauth.metadata_clients.trusted_roots: %w", err)
 	}
-	roots.AppendCertsFromPEM(m.TrustedRootsContent)
 	dialer := &net.Dialer{Resolver: resolver}
 	if len(m.Hosts) == 0 {
 		dialer.Control = newAddresses().control
@@ -64,7 +62,7 @@ func newFetcher(m *config.OAuthMetadataClients, resolver *net.Resolver) *fetcher
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-	}
+	}, nil
 }
 
 // checkURL returns why a document is not fetched from an address.

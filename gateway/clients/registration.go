@@ -3,7 +3,6 @@ package clients
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -29,7 +28,7 @@ const (
 const responseCode = "code"
 
 // registeredForm matches the identifiers that registration gives.
-var registeredForm = regexp.MustCompile(`^reg_[A-Za-z0-9_-]{22}$`)
+var registeredForm = regexp.MustCompile(`^reg_[A-Z2-7]{26}$`)
 
 // registration is the record of a registered client.
 type registration struct {
@@ -61,7 +60,7 @@ type answer struct {
 
 // The methods of authentication that a client can register. The first is the default, by RFC
 // 7591, section 2.
-var registeredMethods = []string{"client_secret_basic", "client_secret_post", MethodNone}
+var registeredMethods = []string{"client_secret_basic", "client_secret_post", methodNone}
 
 // Register registers the client that a body describes, and returns the JSON of the answer.
 // The error is a *RegistrationError, or one of the store.
@@ -78,7 +77,7 @@ func (s *Set) Register(ctx context.Context, body []byte) (any, error) {
 	}
 	now := s.now()
 	r := registration{
-		ID: "reg_" + randomText(16), Name: m.Name, Redirects: m.Redirects, Grants: m.Grants, PostLogout: m.PostLogout,
+		ID: "reg_" + rand.Text(), Name: m.Name, Redirects: m.Redirects, Grants: m.Grants, PostLogout: m.PostLogout,
 		Scopes: m.Scopes, Created: now, Expires: now.Add(keptUnused),
 	}
 	a := answer{
@@ -91,8 +90,8 @@ func (s *Set) Register(ctx context.Context, body []byte) (any, error) {
 	if i := slices.Index(a.Grants, config.GrantDeviceCode); i >= 0 {
 		a.Grants[i] = deviceGrant
 	}
-	if m.Method != MethodNone {
-		a.Secret, a.SecretExpires = randomText(32), new(int64)
+	if m.Method != methodNone {
+		a.Secret, a.SecretExpires = rand.Text()+rand.Text(), new(int64)
 		r.Secret = record.Hash([]byte(a.Secret))
 	}
 	value, err := json.Marshal(r)
@@ -103,13 +102,6 @@ func (s *Set) Register(ctx context.Context, body []byte) (any, error) {
 		return nil, err
 	}
 	return &a, nil
-}
-
-// randomText returns n random bytes in base64url.
-func randomText(n int) string {
-	secret := make([]byte, n)
-	rand.Read(secret) // never fails: crypto/rand
-	return base64.RawURLEncoding.EncodeToString(secret)
 }
 
 // registered returns a registered client. Its use keeps it.
@@ -135,11 +127,11 @@ func (s *Set) registered(ctx context.Context, id string) (*Client, error) {
 		}
 	}
 	client := &Client{
-		ID: r.ID, Name: r.Name, RedirectURIs: r.Redirects, Grants: r.Grants, Method: MethodNone,
+		ID: r.ID, Name: r.Name, RedirectURIs: r.Redirects, Grants: r.Grants, method: methodNone,
 		PostLogout: r.PostLogout, Scopes: r.Scopes, hash: r.Secret,
 	}
 	if r.Secret != "" {
-		client.Method = MethodSecret
+		client.method = methodSecret
 	}
 	return client, nil
 }

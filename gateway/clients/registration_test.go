@@ -54,7 +54,7 @@ func TestRegister(t *testing.T) {
 	addresses := []string{"http://127.0.0.1/cb", "com.example.app:/cb", "https://app.example.org/cb"}
 	if !slices.Equal(client.RedirectURIs, addresses) ||
 		!slices.Equal(client.Grants, []string{"authorization_code", "refresh_token", "device_code"}) ||
-		client.Method != MethodNone || client.Name != "Tool" || client.Configured || client.Document || client.SkipConsent ||
+		client.method != methodNone || client.Name != "Tool" || client.Configured || client.Document || client.SkipConsent ||
 		client.Roles != nil || client.BackchannelLogout != "" || !slices.Equal(client.Scopes, []string{"read"}) {
 		t.Errorf("%+v", client)
 	}
@@ -94,7 +94,7 @@ func TestRegisterSecret(t *testing.T) {
 		"of another":   {Presented{ID: other, Secret: secret}, ErrUnauthenticated},
 		"wrong":        {Presented{ID: id, Secret: secret + "x"}, ErrUnauthenticated},
 		"none":         {Presented{ID: id}, ErrUnauthenticated},
-		"of an unused": {Presented{ID: "reg_" + strings.Repeat("x", 22), Secret: secret}, ErrUnknown},
+		"of an unused": {Presented{ID: "reg_" + strings.Repeat("X", 26), Secret: secret}, ErrUnknown},
 	} {
 		if _, err := r.authenticate(c.p); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -187,7 +187,7 @@ func TestStoreAway(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, err := r.Find(t.Context(), "reg_"+strings.Repeat("x", 22))
+	_, err := r.Find(t.Context(), "reg_"+strings.Repeat("X", 26))
 	check("find", err)
 	_, err = r.register(`{"redirect_uris": ["https://app.example.org/cb"]}`)
 	check("register", err)

@@ -106,9 +106,10 @@ func newRig(t *testing.T, section string, s *site, hosts ...string) *rig {
 	memory := store.NewMemory(clock.Now)
 	t.Cleanup(func() { _ = memory.Close() })
 	throttle := auth.NewThrottle(10, time.Hour, clock.Now)
-	return &rig{newSet(Options{
+	set := must.Get(newSet(Options{
 		Config: cfg, Store: memory, Now: clock.Now, Verifier: auth.NewVerifier(throttle, 100, time.Minute, clock.Now),
-	}, localNames()), t, clock, memory}
+	}, localNames()))(t)
+	return &rig{set, t, clock, memory}
 }
 
 // authenticate authenticates a request from an address.

@@ -10,8 +10,8 @@ import (
 	"authgate/gateway/headername"
 )
 
-// Assertion configures the signed identity that an upstream gets, a JWT (RFC 7519).
-type Assertion struct {
+// assertion configures the signed identity that an upstream gets, a JWT (RFC 7519).
+type assertion struct {
 	Header   string        `yaml:"header"`
 	Audience string        `yaml:"audience"` // default: the name of the upstream
 	Lifetime time.Duration `yaml:"lifetime"`
@@ -20,12 +20,12 @@ type Assertion struct {
 // maxAssertionLifetime bounds how long an application may believe an assertion.
 const maxAssertionLifetime = 24 * time.Hour
 
-func defaultAssertion() Assertion {
-	return Assertion{Header: "X-Auth-Assertion", Lifetime: 5 * time.Minute}
+func defaultAssertion() assertion {
+	return assertion{Header: "X-Auth-Assertion", Lifetime: 5 * time.Minute}
 }
 
 // check checks the section at path. identity has the other identity headers of the upstream.
-func (a *Assertion) check(r *report, path string, identity *IdentityHeaders) {
+func (a *assertion) check(r *report, path string, identity *IdentityHeaders) {
 	folded := headername.Fold(a.Header)
 	switch {
 	case !httpguts.ValidHeaderFieldName(a.Header):

@@ -44,8 +44,12 @@ func (s sideReader) authorities(path, file string) []byte {
 	return content
 }
 
-// RootsWith returns the roots of the system and those in pem.
+// RootsWith returns the roots of the system and those in pem. Without any in pem it is nil, by
+// which package tls means those of the system.
 func RootsWith(pem []byte) (*x509.CertPool, error) {
+	if len(pem) == 0 {
+		return nil, nil
+	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		return nil, fmt.Errorf("reading the system's roots: %w", err)

@@ -43,7 +43,7 @@ func setDefaults(element any) {
 		*element = defaultUpstream()
 	case *Route:
 		*element = defaultRoute()
-	case *Assertion:
+	case *assertion:
 		*element = defaultAssertion()
 	case *OAuthClient:
 		*element = defaultOAuthClient()

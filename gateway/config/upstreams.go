@@ -42,7 +42,7 @@ type Upstream struct {
 	ReuseConnections bool             `yaml:"reuse_connections"` // false: each request has its own connection
 	FastPath         bool             `yaml:"fast_path"`         // false: httputil.ReverseProxy serves every request
 	IdentityHeaders  *IdentityHeaders `yaml:"identity_headers"`  // always set: what is not given comes from the top level
-	Assertion        *Assertion       `yaml:"assertion"`         // nil: none
+	Assertion        *assertion       `yaml:"assertion"`         // nil: none
 	// Roles is what the application calls a role; others have their own names there.
 	Roles map[string]string `yaml:"roles"`
 }

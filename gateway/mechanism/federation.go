@@ -185,11 +185,9 @@ func newProviders(cfg *config.Config, service *web.Service, before []*Provider) 
 
 func providerOptions(cfg *config.Config, p *config.Provider, service *web.Service) (provider.Options, error) {
 	public, connection := cfg.PublicURL.String(), connectionTo(p.Name, p.Timeout, service)
-	if p.TrustedRoots != "" {
-		var err error
-		if connection.Roots, err = config.RootsWith(p.TrustedRootsContent); err != nil {
-			return provider.Options{}, err
-		}
+	var err error
+	if connection.Roots, err = config.RootsWith(p.TrustedRootsContent); err != nil {
+		return provider.Options{}, err
 	}
 	return provider.Options{
 		Name: p.Name, Issuer: p.Issuer,

@@ -17,12 +17,15 @@ type OAuth struct {
 }
 
 // NewOAuth makes the parts of the authorization server, nil if the configuration has none.
-func NewOAuth(o *Options, local *Local, f *Federation) *OAuth {
+func NewOAuth(o *Options, local *Local, f *Federation) (*OAuth, error) {
 	cfg := o.Config
 	if !cfg.OAuth.Enabled {
-		return nil
+		return nil, nil
 	}
-	set := clients.New(clients.Options{Config: cfg, Store: o.Store, Now: o.Now, Verifier: o.Verifier})
+	set, err := clients.New(clients.Options{Config: cfg, Store: o.Store, Now: o.Now, Verifier: o.Verifier})
+	if err != nil {
+		return nil, err
+	}
 	return &OAuth{
 		Clients: set,
 		Grants: grants.New(grants.Options{
@@ -32,7 +35,7 @@ func NewOAuth(o *Options, local *Local, f *Federation) *OAuth {
 			Lend: lend(cfg.OAuth.Scopes), Client: actsForItself(cfg.OAuth.Clients), Counts: set.Counts,
 			CodeLifetime: cfg.OAuth.CodeLifetime, DeviceLifetime: cfg.OAuth.DeviceLifetime,
 		}),
-	}
+	}, nil
 }
 
 // lend returns what makes the identity that scopes lend: with the roles of those scopes alone.

@@ -207,7 +207,7 @@ func (r *Rig) Reload(yaml string) {
 		box = must.Get(mechanism.StoreBox(cfg))(r.T)
 	}
 	r.Config, r.table, r.trusted = cfg, cfg.Table(), cfg.Listen.TrustedProxies
-	tokens := mechanism.NewOAuth(made, local, federation)
+	tokens := must.Get(mechanism.NewOAuth(made, local, federation))(r.T)
 	r.Options = &endpoint.Options{
 		OAuth: tokens,
 		Site:  site, CrossSite: web.NewCrossSite(site, box), Now: r.Clock.Now, Realm: cfg.Basic.Realm, Used: used(r.table),
