@@ -37,7 +37,9 @@ func TestOperatorEndsLogin(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	r.store.breakIf(func(operation string, _ int64, _ string) bool { return operation == "take" })
+	r.store.breakIf(func(operation string, _ int64, key string) bool {
+		return operation == "swap" && strings.HasPrefix(key, "login:")
+	})
 	if found, err := r.EndLogin(t.Context(), id); found || !isOutage(err) {
 		t.Errorf("without the store: %t, %v", found, err)
 	}

@@ -12,10 +12,10 @@ const outdatedTime = time.Minute
 
 // endOutdated ends the logins of those accounts that st does not have any more as old has
 // them: removed, disabled, or with another password. They open nothing under st, so this only
-// tells those who wait for the end of a login. What other instances have taken from users,
-// they end themselves.
+// tells those who wait for the end of a login. An instance that only follows another ends none:
+// the other does.
 func (g *Gateway) endOutdated(old, st *state) {
-	if old.config == st.config || len(st.taken) > 0 {
+	if old.config == st.config {
 		return
 	}
 	g.background.Go(func() {

@@ -423,7 +423,7 @@ func TestFactorsElsewhere(t *testing.T) {
 // A failure leaves the factors and the file as they were.
 func TestFactorsFail(t *testing.T) {
 	t.Parallel()
-	for _, broken := range []string{"take login:", "changes", "group:"} {
+	for _, broken := range []string{"swap login:", "changes", "group:"} {
 		r, path := newFileRig(t, "accounts.yaml", fileAccounts)
 		here := r.login(aliceIn)
 		r.another()

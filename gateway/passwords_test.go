@@ -265,7 +265,9 @@ func TestChangePasswordFails(t *testing.T) {
 	good := ownrig.ChangeTo("wonderland", "looking-glass")
 	for name, breaks := range map[string]func(r *rig, path string){
 		"the other logins": func(r *rig, _ string) {
-			r.store.breakIf(func(operation string, _ int64, _ string) bool { return operation == "take" })
+			r.store.breakIf(func(operation string, _ int64, key string) bool {
+				return operation == "swap" && strings.HasPrefix(key, "login:")
+			})
 		},
 		"the changes": func(r *rig, _ string) {
 			r.store.breakIf(func(_ string, _ int64, key string) bool { return key == "changes" })

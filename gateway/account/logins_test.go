@@ -178,7 +178,9 @@ func TestEndLoginsWithoutTheStore(t *testing.T) {
 	here, phone := r.Login(rig.Alice), r.Another()
 	one := `{"id":"` + r.Logins(phone.Cookie)[0].ID + `"}`
 	for _, order := range []string{one, `{"others":true}`} {
-		r.Store.BreakIf(func(operation string, _ int64, _ string) bool { return operation == "take" })
+		r.Store.BreakIf(func(operation string, _ int64, key string) bool {
+			return operation == "swap" && strings.HasPrefix(key, "login:")
+		})
 		r.Want(503, "POST", "/account/sessions/end", order, rig.JSON, here.Cookie)
 		r.Store.Heal()
 		r.WantSession(200, phone)

@@ -194,7 +194,8 @@ func (r *rig) signIn(tb testing.TB, username string) *signedIn {
 	tb.Helper()
 	if username == "carol" {
 		session, handle := r.delegated.New("")
-		must.Get(r.users.Begin(tb.Context(), "keycloak", r.grant("user"), login.Device{}, r.clock.Now(), handle))(tb)
+		attempt := &login.Attempt{Provider: "keycloak", Started: r.clock.Now()}
+		must.Get(r.users.Begin(tb.Context(), attempt, r.grant("user"), login.Device{}, handle))(tb)
 		id := must.Get(r.delegated.Authenticate(tb.Context(), &auth.Credentials{Delegated: session}))(tb)
 		return &signedIn{Identity: id, session: session, delegated: true}
 	}

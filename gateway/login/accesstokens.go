@@ -205,7 +205,7 @@ func (a *AccessTokens) resolve(ctx context.Context, access *accessToken) (*verif
 	}
 	identity := account.Identity(policy.Bearer, access.login, access.expires)
 	if access.login != "" {
-		login, err := decodeLogin(access.login, known[1].Raw)
+		login, err := decodeLogin(access.login, known[0].Raw)
 		if err != nil {
 			return nil, err
 		}
@@ -227,9 +227,8 @@ func (a *AccessTokens) resolve(ctx context.Context, access *accessToken) (*verif
 // its login, if it has one. It reads both in parallel, because the store must probably
 // ask a disk or a server.
 func (a *AccessTokens) look(ctx context.Context, access *accessToken) (record.Basis, error) {
-	known := record.Basis{{Key: access.revokedKey}}
 	if access.login == "" {
-		return known, a.logins.notRevoked(ctx, access.revokedKey)
+		return record.Basis{{Key: access.revokedKey}}, a.logins.notRevoked(ctx, access.revokedKey)
 	}
 	var other errgroup.Group
 	other.Go(func() error { return a.logins.notRevoked(ctx, access.revokedKey) })
@@ -240,7 +239,8 @@ func (a *AccessTokens) look(ctx context.Context, access *accessToken) (record.Ba
 	if errors.Is(err, auth.ErrRejected) {
 		return nil, badToken("its login has ended")
 	}
-	return append(known, record.Stored{Key: access.loginKey, Raw: raw}), err
+	// The login first, which changes sooner.
+	return record.Basis{{Key: access.loginKey, Raw: raw}, {Key: access.revokedKey}}, err
 }
 
 // notRevoked returns an ErrRejected if the store has the revocation of a token under key.
@@ -267,7 +267,7 @@ func (a *AccessTokens) Revoke(ctx context.Context, token string) (*policy.Identi
 		noted, err = true, a.logins.store.Put(store.Ending(ctx), verified.revokedKey, []byte("1"), verified.expires)
 	}
 	if verified.login != "" {
-		if _, failed := a.logins.end(ctx, verified.login, a.logins.groups.leave, note); failed != nil {
+		if _, failed := a.logins.end(ctx, verified.login, ending{leaves: true, also: note}); failed != nil {
 			return nil, failed
 		}
 	}

@@ -341,7 +341,7 @@ func TestWarmRequests(t *testing.T) {
 		{func(r *rig) auth.Authenticator { return r.delegated }, auth.Credentials{Delegated: e.remote.delegated},
 			[]string{"get " + remote.Handles[0], "get login:" + remote.ID, "get user:keycloak:" + testPerson}},
 		{func(r *rig) auth.Authenticator { return r.bearer }, auth.Credentials{Scheme: "bearer", Value: e.local.access},
-			[]string{"get revoked:", "get login:" + local.ID}},
+			[]string{"get login:" + local.ID, "get revoked:"}},
 		{func(r *rig) auth.Authenticator { return r.bearers }, auth.Credentials{Scheme: "bearer", Value: e.jwt},
 			[]string{"get revoked:"}},
 	} {

@@ -163,16 +163,12 @@ func (g *groups) makeRoom(ctx context.Context, now *group) error {
 		return err
 	}
 	over := max(0, len(now.Members)-maxGroup)
-	var all errgroup.Group
-	all.SetLimit(readsAtOnce)
+	var oldest []string
 	for _, m := range now.Members[:over] {
-		all.Go(func() error {
-			_, err := g.logins.end(ctx, m.Login)
-			return err
-		})
+		oldest = append(oldest, m.Login)
 	}
 	now.Members = now.Members[over:]
-	return all.Wait()
+	return g.logins.endAll(ctx, oldest, ending{}) // they leave by this change, which others would wait for
 }
 
 // members returns the logins of a group. Some of these logins may have ended.
@@ -239,7 +235,7 @@ func (g *groups) end(ctx context.Context, key string, mark bool, but string) ([]
 	}
 	var ended []*Login
 	for _, m := range members {
-		login, err := g.logins.end(ctx, m.Login)
+		login, err := g.logins.end(ctx, m.Login, ending{})
 		if err != nil {
 			return ended, err
 		}

@@ -121,7 +121,7 @@ func TestOneAccountHasSoManyLogins(t *testing.T) {
 	}
 	must.Get(r.logins.End(t.Context(), all[100].ID))(t)
 	must.Do(t, begin())
-	r.store.Fails("take login:" + all[0].ID) // the oldest, which must end
+	r.store.Fails("remove login:" + all[0].ID) // the oldest, which must end
 	if err := begin(); !errors.Is(err, errStore) {
 		t.Errorf("a login that is one too many: got %v, want the error of the store", err)
 	}

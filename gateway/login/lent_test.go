@@ -160,7 +160,7 @@ func TestEndOutdated(t *testing.T) {
 			continue
 		}
 		s := r.signIn(t, c.want[0])
-		for _, calls := range []string{"get group:", "get login:", "take login:"} {
+		for _, calls := range []string{"get group:", "get login:", "remove login:"} {
 			r.store.Fails(calls)
 			if err := c.next.overview().EndOutdated(t.Context(), c.want); err == nil {
 				t.Errorf("%s: no error though the store fails to %s", name, calls)

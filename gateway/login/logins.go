@@ -1,6 +1,7 @@
 package login
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -78,6 +79,9 @@ type Login struct {
 	// on for what it has lent alone. Inherited are the sids of such logins, which end with this one.
 	Yielded   bool     `json:"yielded,omitempty"`
 	Inherited []string `json:"inherited,omitempty"`
+	// Replaced are the logins that have ended because a new one came in their place. Only the
+	// new one, as it begins, has them.
+	Replaced []*Login `json:"-"`
 }
 
 // Subject returns the subject of the login's identities.
@@ -118,15 +122,16 @@ func NewLogins(s store.Store, now func() time.Time) *Logins {
 // record expires.
 type Handle func(*Login) (key string, value []byte, expires time.Time, err error)
 
-// Term is how long a login lives.
+// Term is how long a login lives, and in whose place it comes.
 type Term struct {
 	Lifetime time.Duration
-	Remember bool // see Login.Remember
+	Remember bool     // see Login.Remember
+	Replaces []string // sids of the logins that its browser has, each once
 }
 
 // Begin records a new login of account from a device, together with its handles. methods
 // are those by which the user has just proved who they are, such as factors.Password; see
-// policy.Proof.
+// policy.Proof. The logins that it replaces end, or yield.
 // The client must get nothing of it unless the error is nil.
 func (l *Logins) Begin(
 	ctx context.Context, account *accounts.Account, device Device, term Term, methods []string, handles ...Handle,
@@ -143,12 +148,18 @@ func (l *Logins) Begin(
 		Device:   device,
 		Proof:    policy.Proof{AMR: methods, AuthTime: now},
 	}
-	return l.begin(ctx, login, login.Created, handles)
+	return l.begin(ctx, login, login.Created, term.Replaces, handles)
 }
 
-// begin records login and its handles. started is the time when the client asked
-// for the login.
-func (l *Logins) begin(ctx context.Context, login *Login, started time.Time, handles []Handle) (*Login, error) {
+// begin records login and its handles, and replaces others by it. started is the time when
+// the client asked for the login.
+func (l *Logins) begin(
+	ctx context.Context, login *Login, started time.Time, replaces []string, handles []Handle,
+) (*Login, error) {
+	before, err := l.inherit(ctx, login, replaces)
+	if err != nil {
+		return nil, fmt.Errorf("beginning a login: %w", err)
+	}
 	// In parallel, so that a store that groups writes commits once.
 	var puts errgroup.Group
 	put := func(key string, value []byte, expires time.Time) {
@@ -173,7 +184,10 @@ func (l *Logins) begin(ctx context.Context, login *Login, started time.Time, han
 	}
 	// The groups come last. A logout that comes later finds the login in the
 	// group and ends it. A logout that came earlier has marked the group.
-	if err := l.groups.enter(ctx, login, started); err != nil {
+	if err = l.groups.enter(ctx, login, started); err == nil {
+		err = l.replace(ctx, login, replaces, before)
+	}
+	if err != nil {
 		return nil, errors.Join(err, l.undo(login))
 	}
 	return login, nil
@@ -251,12 +265,18 @@ func (l *Logins) amend(
 	return login, nil
 }
 
-// keys returns the keys of all records that the login names.
-func (login *Login) keys() []string {
+// own returns the keys of the sessions and refresh tokens of the login.
+func (login *Login) own() []string {
 	keys := slices.Clone(login.Handles)
 	for _, a := range login.Attached {
 		keys = append(keys, a.Key)
 	}
+	return keys
+}
+
+// keys returns the keys of all records that the login names.
+func (login *Login) keys() []string {
+	keys := login.own()
 	for _, one := range login.Lent {
 		keys = append(keys, one.Key)
 	}
@@ -277,41 +297,67 @@ func (l *Logins) forget(ctx context.Context, keys []string) {
 // when End returns without an error. It returns the login, or nil if there was
 // none. After an error the login may still be valid.
 func (l *Logins) End(ctx context.Context, sid string) (*Login, error) {
-	return l.end(ctx, sid, l.groups.leave)
+	return l.end(ctx, sid, ending{leaves: true})
 }
 
-// end ends the login and clears its handles. It calls the functions in also at the
-// same time.
-func (l *Logins) end(ctx context.Context, sid string, also ...func(context.Context, *Login)) (*Login, error) {
-	// Only the deletion of the record matters, so ending is atomic. The handles
-	// are invalid from then on.
-	raw, err := l.store.Take(ctx, loginPrefix+sid)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
+// ending is how a login ends.
+type ending struct {
+	raw    []byte                        // its record as it was read; nil: it is to be read
+	unless func(*Login) bool             // the login goes on instead, as this has changed it; nil: never
+	leaves bool                          // it leaves its groups
+	also   func(context.Context, *Login) // is called while its handles are deleted; nil: nothing is
+}
+
+// end ends the login and clears its handles. Only the deletion of the record matters, so
+// ending is atomic. The handles are invalid from then on.
+func (l *Logins) end(ctx context.Context, sid string, how ending) (ended *Login, err error) {
+	if how.raw == nil {
+		how.raw, err = record.Find(ctx, l.store, loginPrefix+sid)
+	}
+	if err == nil {
+		err = store.UpdateRead(ctx, l.store, loginPrefix+sid, how.raw, func(raw []byte) (edit store.Edit, err error) {
+			ended, edit, err = l.removal(ctx, sid, raw, &how)
+			return edit, err
+		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ending a login: %w", err)
 	}
+	if ended == nil {
+		return nil, nil
+	}
+	l.ended(ended)
+	var all errgroup.Group
+	all.Go(func() error { l.forget(ctx, ended.keys()); return nil })
+	if how.leaves {
+		all.Go(func() error { l.groups.leave(ctx, ended); return nil })
+	}
+	if how.also != nil {
+		how.also(ctx, ended)
+	}
+	return ended, all.Wait()
+}
+
+// removal returns the change of a record that ends its login, and the login; nil if it goes on
+// or has ended before.
+func (l *Logins) removal(ctx context.Context, sid string, raw []byte, how *ending) (*Login, store.Edit, error) {
+	if raw == nil {
+		return nil, store.Edit{}, nil
+	}
 	login, err := decodeLogin(sid, raw)
 	if err != nil {
-		return &Login{ID: sid}, nil // the record was damaged; now it is deleted
+		return &Login{ID: sid}, store.Removal(), nil // the record is damaged
 	}
-	if err := l.endInherited(ctx, login, raw); err != nil {
-		return nil, err
+	if how.unless != nil && how.unless(login) {
+		edit, err := record.Edited(login, login.ends())
+		if bytes.Equal(edit.Value, raw) {
+			edit.Value = nil // as it is
+		}
+		return nil, edit, err
 	}
-	l.ended(login)
-	var deletes errgroup.Group
-	for _, key := range login.keys() {
-		deletes.Go(func() error { return l.store.Delete(ctx, key) })
-	}
-	for _, do := range also {
-		deletes.Go(func() error {
-			do(ctx, login)
-			return nil
-		})
-	}
-	_ = deletes.Wait() // what remains is invalid and expires
-	return login, nil
+	// First, so that the login can be ended again if that fails.
+	err = l.endYielded(ctx, login.Inherited, how.leaves)
+	return login, store.Removal(), err
 }
 
 // current returns the local account of the login. It reports whether the account

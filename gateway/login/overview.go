@@ -207,24 +207,13 @@ func (o *Overview) EndOutdated(ctx context.Context, usernames []string) error {
 			members, err := o.Logins.groups.members(ctx, groupKey("account", name))
 			for _, m := range members {
 				if err == nil {
-					err = o.endOutdated(ctx, m.Login)
+					_, err = o.Logins.end(ctx, m.Login, ending{unless: o.counts, leaves: true})
 				}
 			}
 			return err
 		})
 	}
 	return all.Wait()
-}
-
-func (o *Overview) endOutdated(ctx context.Context, sid string) error {
-	login, _, err := o.Logins.load(ctx, sid)
-	if err == nil && !o.counts(login) {
-		_, err = o.Logins.End(ctx, sid)
-	}
-	if errors.Is(err, auth.ErrRejected) {
-		return nil // it has ended
-	}
-	return err
 }
 
 // lookAt is look for a login that counts.

@@ -212,7 +212,7 @@ func TestOverviewWithoutTheStore(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", calls, live, err)
 		}
 	}
-	for _, calls := range []string{"get login:", "take login:"} {
+	for _, calls := range []string{"get login:", "remove login:"} {
 		r.store.Fails(calls)
 		if _, err := r.overview().End(t.Context(), id, s.login.ID); err == nil || errors.Is(err, ErrNoLogin) {
 			t.Errorf("%s: got %v", calls, err)

@@ -45,6 +45,9 @@ func (o *Overview) Renew(
 	ctx context.Context, id *policy.Identity, changed *accounts.Account, give func(*Login) []Handle,
 ) (*Login, error) {
 	login, err := o.Logins.amend(ctx, id.Login, func(login *Login) (made, left []string, err error) {
+		if login.Yielded {
+			return nil, nil, auth.ErrRejected
+		}
 		handles, old := give(login), login.keys()
 		o.follow(login, changed)
 		login.Renewed.Number++

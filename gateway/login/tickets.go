@@ -155,6 +155,9 @@ type attached struct {
 // of the handle unless the error is nil.
 func (l *Logins) Attach(ctx context.Context, sid, scope string, handle Handle) (*Login, error) {
 	login, err := l.amend(ctx, sid, func(login *Login) (made, left []string, err error) {
+		if login.Yielded {
+			return nil, nil, auth.ErrRejected
+		}
 		key, value, expires, err := handle(login)
 		if err != nil {
 			return nil, nil, err

@@ -103,21 +103,21 @@ func NewDelegatedSessions(users *Users) *Sessions {
 	return newSessions(policy.OIDC, SessionOptions{Lifetime: users.options.Lifetime}, users, users.logins)
 }
 
-// Begin stores the user of grant and records a new login from a device, with its handles. started is
-// when the login attempt began. The error is an ErrRejected if the person has signed
-// out at the provider since then.
+// Begin stores the user of grant, to which attempt has led, and records a new login from a device,
+// with its handles. It comes in the place of the logins before the attempt. The error is an
+// ErrRejected if the person has signed out at the provider since the attempt began.
 func (u *Users) Begin(
-	ctx context.Context, name string, grant *provider.Grant, device Device, started time.Time, handles ...Handle,
+	ctx context.Context, attempt *Attempt, grant *provider.Grant, device Device, handles ...Handle,
 ) (*Login, error) {
-	p, ok := u.options.Providers[name]
+	p, ok := u.options.Providers[attempt.Provider]
 	if !ok {
-		return nil, fmt.Errorf("provider %s: not configured", name)
+		return nil, fmt.Errorf("provider %s: not configured", attempt.Provider)
 	}
 	now := u.logins.now()
 	login := &Login{ID: rand.Text(), Created: now, Expires: now.Add(u.options.Lifetime), Device: device,
 		Proof: grant.Proof}
 	login.Delegated = &delegation{
-		Provider: name, Issuer: p.Issuer(), User: grant.Profile.Subject, Session: grant.Session,
+		Provider: attempt.Provider, Issuer: p.Issuer(), User: grant.Profile.Subject, Session: grant.Session,
 	}
 	if err := u.keep(login, grant.Tokens); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (u *Users) Begin(
 	if err := u.save(ctx, login.Delegated, now, described); err != nil {
 		return nil, err
 	}
-	return u.logins.begin(ctx, login, started, handles)
+	return u.logins.begin(ctx, login, attempt.Started, attempt.Before, handles)
 }
 
 // save stores what the provider said at asked, unless something newer is stored.

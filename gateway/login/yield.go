@@ -4,62 +4,107 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/record"
 )
 
-// Yield makes a login give way to a new one in its browser. It ends, and is returned. But what a
-// login of the user with that subject has lent goes on: such a login loses what it has itself, its
-// sessions and tokens, and stays for what it has lent. goOn are the sids of the logins that go
-// on, which the new login must inherit; see Inherit.
-func (l *Logins) Yield(ctx context.Context, sid, subject string) (ended *Login, goOn []string, err error) {
-	before, _, err := l.load(ctx, sid)
-	if errors.Is(err, auth.ErrRejected) {
-		return nil, nil, nil
-	}
-	if err == nil && before.Subject() == subject && len(before.Lent)+len(before.Inherited) > 0 {
-		return l.yield(ctx, sid)
-	}
-	ended, err = l.End(ctx, sid) // a damaged record too
-	return ended, nil, err
+// A new login replaces those that its browser has. They end, but for what its user has lent
+// with them: a login that has lent something loses what it has itself, its sessions and tokens,
+// and goes on. It has yielded, and the new login inherits it, which is to say ends it with
+// itself. The new login is recorded first, so that no login goes on that none ends.
+
+// lends reports whether others still have something by a login, or want to know of its end.
+func (login *Login) lends(now time.Time) bool {
+	return len(login.Clients) > 0 ||
+		slices.ContainsFunc(login.Lent, func(one lent) bool { return now.Before(one.Expires) })
 }
 
-// yield is Yield for a login that has lent or inherited something.
-func (l *Logins) yield(ctx context.Context, sid string) (ended *Login, goOn []string, err error) {
-	login, err := l.amend(ctx, sid, func(login *Login) (made, left []string, err error) {
-		goOn, login.Inherited = append(slices.Clone(login.Inherited), sid), nil
-		left = slices.Clone(login.Handles)
-		for _, a := range login.Attached {
-			left = append(left, a.Key)
+// inherit reads the records of the logins that heir replaces, nil if they have ended, and
+// decides which of them it inherits.
+func (l *Logins) inherit(ctx context.Context, heir *Login, replaces []string) ([][]byte, error) {
+	raws := make([][]byte, len(replaces))
+	var reads errgroup.Group
+	for i, sid := range replaces {
+		reads.Go(func() (err error) {
+			raws[i], err = record.Find(ctx, l.store, loginPrefix+sid)
+			return err
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return nil, err
+	}
+	for i, sid := range replaces {
+		older, err := decodeLogin(sid, raws[i])
+		if err != nil || older.Subject() != heir.Subject() {
+			continue // it has ended, or its record is damaged, or it is of another user
 		}
-		login.Handles, login.Attached, login.Yielded = nil, nil, true
-		return nil, left, nil
-	})
-	switch {
-	case errors.Is(err, auth.ErrRejected):
-		return nil, nil, nil
-	case err != nil:
-		return nil, nil, err
+		heir.Inherited = append(heir.Inherited, older.Inherited...)
+		if older.lends(l.now()) {
+			heir.Inherited = append(heir.Inherited, sid)
+		}
 	}
-	now := l.now()
-	if slices.ContainsFunc(login.Lent, func(one lent) bool { return now.Before(one.Expires) }) {
-		return nil, goOn, nil
-	}
-	ended, err = l.End(ctx, sid)
-	return ended, goOn[:len(goOn)-1], err
+	over := max(0, len(heir.Inherited)-maxLent)
+	err := l.endYielded(ctx, heir.Inherited[:over], true) // what heir did not name would not end with it
+	heir.Inherited = heir.Inherited[over:]
+	return raws, err
 }
 
-// Inherit makes a login end those that have yielded to it when it ends.
-func (l *Logins) Inherit(ctx context.Context, login *Login, yielded []string) error {
-	if len(yielded) == 0 {
-		return nil
+// replace makes the logins that heir replaces, with those records, end or yield.
+func (l *Logins) replace(ctx context.Context, heir *Login, replaces []string, raws [][]byte) error {
+	ended := make([]*Login, len(replaces))
+	var all errgroup.Group
+	for i, sid := range replaces {
+		all.Go(func() (err error) {
+			ended[i], err = l.yield(ctx, heir, sid, raws[i])
+			return err
+		})
 	}
-	_, err := l.amend(ctx, login.ID, func(now *Login) (made, left []string, err error) {
-		now.Inherited = append(now.Inherited, yielded...)
-		now.Inherited = now.Inherited[max(0, len(now.Inherited)-maxLent):]
-		return nil, nil, nil
-	})
-	return amended(err)
+	err := all.Wait()
+	heir.Replaced = slices.DeleteFunc(ended, func(one *Login) bool { return one == nil })
+	return err
+}
+
+// yield ends a login whose record was raw, or makes it yield if heir has inherited it.
+func (l *Logins) yield(ctx context.Context, heir *Login, sid string, raw []byte) (ended *Login, err error) {
+	var own []string
+	ended, err = l.end(ctx, sid, ending{raw: raw, leaves: true, unless: func(login *Login) bool {
+		if own = nil; login.Subject() != heir.Subject() {
+			return false
+		}
+		login.Inherited = nil // heir has them now
+		if !slices.Contains(heir.Inherited, sid) {
+			return false
+		}
+		own = login.own()
+		login.Handles, login.Attached, login.Yielded = nil, nil, true
+		return true
+	}})
+	if err == nil {
+		l.forget(ctx, own)
+	}
+	return ended, err
+}
+
+// endYielded ends those of the logins that have yielded.
+func (l *Logins) endYielded(ctx context.Context, sids []string, leaves bool) error {
+	return l.endAll(ctx, sids, ending{leaves: leaves, unless: func(login *Login) bool { return !login.Yielded }})
+}
+
+// endAll ends logins, side by side.
+func (l *Logins) endAll(ctx context.Context, sids []string, how ending) error {
+	var all errgroup.Group
+	all.SetLimit(readsAtOnce)
+	for _, sid := range sids {
+		all.Go(func() error {
+			_, err := l.end(ctx, sid, how)
+			return err
+		})
+	}
+	return all.Wait()
 }
 
 // Inherits reports whether a login has inherited the one with that sid.
@@ -69,15 +114,4 @@ func (l *Logins) Inherits(ctx context.Context, login, sid string) (bool, error) 
 		return false, nil
 	}
 	return err == nil && slices.Contains(current.Inherited, sid), err
-}
-
-// endInherited ends what a login has inherited, whose record was raw until now. If that fails, the
-// login gets its record back, so that it can be ended again.
-func (l *Logins) endInherited(ctx context.Context, login *Login, raw []byte) error {
-	for _, older := range login.Inherited {
-		if _, err := l.end(ctx, older, l.groups.leave); err != nil {
-			return errors.Join(err, l.store.Put(ctx, loginPrefix+login.ID, raw, login.ends()))
-		}
-	}
-	return nil
 }

@@ -42,18 +42,15 @@ func (e *entrance) admit(ex *web.Exchange, a *arrival) error {
 		ex.Audit("login", slog.String("result", web.LoginResult(err)), subjectOf(a.account))
 		return err
 	}
-	// Together with the new login, so that the browser does not keep the old one.
-	yielded, err := e.presented.yield(ex, policy.LocalProvider+":"+a.account.Username)
+	before, err := e.presented.behindCookies(&ex.Store, &ex.Credentials)
 	if err != nil {
 		return err
 	}
-	given, err := e.issuer.issue(ex, a.account, a.mechanisms, a.remember, a.methods)
-	if err == nil {
-		err = e.presented.local.Logins.Inherit(&ex.Store, given.login, yielded)
-	}
+	given, err := e.issuer.issue(ex, a, before)
 	if err != nil {
 		return err
 	}
+	e.presented.noteReplaced(ex, given.login)
 	ex.Mechanism = string(a.mechanisms[0])
 	ex.Audit("login", slog.String("subject", given.login.Subject()), slog.String("login", given.login.ID),
 		slog.String("amr", strings.Join(a.methods, " ")))

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -34,7 +35,6 @@ const maxProviderText = 200
 type callback struct {
 	site       *web.Site
 	federation *mechanism.Federation
-	logins     *login.Logins
 	presented  *presentedLogins
 	sessions   auth.Chain
 	hosts      *otherHosts
@@ -153,7 +153,7 @@ func (c *callback) finish(ex *web.Exchange) (*login.Login, *login.Attempt, error
 		// Before anything changes: the user keeps the session that was not enough.
 		return nil, attempt, web.Unproved(attempt.Demand, pages.ProblemUnproved, unproved(p, &grant.Proof))
 	}
-	login, err := c.begin(ex, p, grant, attempt)
+	login, err := c.begin(ex, grant, attempt)
 	return login, attempt, err
 }
 
@@ -186,25 +186,26 @@ func (c *callback) checkPath(ex *web.Exchange, p *mechanism.Provider) error {
 }
 
 // begin records the login and gives its session to the browser.
-func (c *callback) begin(
-	ex *web.Exchange, p *mechanism.Provider, grant *provider.Grant, attempt *login.Attempt,
-) (*login.Login, error) {
-	yielded, err := c.presented.yield(ex, p.Name()+":"+grant.Profile.Subject, attempt.Before...)
+func (c *callback) begin(ex *web.Exchange, grant *provider.Grant, attempt *login.Attempt) (*login.Login, error) {
+	before, err := c.presented.behindCookies(&ex.Store, &ex.Credentials)
 	if err != nil {
 		return nil, err
+	}
+	for _, sid := range before {
+		if !slices.Contains(attempt.Before, sid) {
+			attempt.Before = append(attempt.Before, sid)
+		}
 	}
 	// A client that leaves now must not leave half a login behind.
 	ctx, end := ex.Store.Recording()
 	defer end()
 	sessions, cookies := c.federation.Delegated, &c.site.Cookies
 	session, handle := sessions.New(ex.Credentials.Scope)
-	login, err := c.federation.Users.Begin(ctx, p.Name(), grant, login.DeviceOf(&ex.Credentials), attempt.Started, handle)
-	if err == nil {
-		err = c.logins.Inherit(ctx, login, yielded)
-	}
+	login, err := c.federation.Users.Begin(ctx, attempt, grant, login.DeviceOf(&ex.Credentials), handle)
 	if err != nil {
 		return nil, err
 	}
+	c.presented.noteReplaced(ex, login)
 	cookies.Set(ex, cookies.Names.Delegated, session, sessions.Lifetime(false))
 	cookies.ClearOthers(ex, &ex.Credentials, true, cookies.Names.Delegated)
 	return login, nil

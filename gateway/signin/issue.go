@@ -26,19 +26,17 @@ type issued struct {
 	tokens tokenPair
 }
 
-// issue begins a login of a user who has proved who they are by those methods, and wants to
-// stay signed in if remember is true. It sets the cookies when everything is recorded.
-func (i *Issuer) issue(
-	ex *web.Exchange, account *accounts.Account, mechanisms []policy.Mechanism, remember bool, methods []string,
-) (*issued, error) {
-	remember = remember && i.sessions.Remembers()
-	term := login.Term{Lifetime: i.sessions.Lifetime(remember), Remember: remember}
+// issue begins a login of a user who has arrived, in the place of those that the browser has. It
+// sets the cookies when everything is recorded.
+func (i *Issuer) issue(ex *web.Exchange, a *arrival, replaces []string) (*issued, error) {
+	remember := a.remember && i.sessions.Remembers()
+	term := login.Term{Lifetime: i.sessions.Lifetime(remember), Remember: remember, Replaces: replaces}
 	var (
 		session string
 		given   issued
 		handles []login.Handle
 	)
-	for _, m := range mechanisms {
+	for _, m := range a.mechanisms {
 		switch m {
 		case policy.Session:
 			id, handle := i.sessions.New(ex.Credentials.Scope)
@@ -54,13 +52,13 @@ func (i *Issuer) issue(
 	defer end()
 	var err error
 	device := login.DeviceOf(&ex.Credentials)
-	if given.login, err = i.logins.Begin(ctx, account, device, term, methods, handles...); err != nil {
+	if given.login, err = i.logins.Begin(ctx, a.account, device, term, a.methods, handles...); err != nil {
 		return nil, err
 	}
 	var set []string // names of cookies
 	if given.tokens.refresh != "" {
 		given.tokens.until = i.refresh.Expires(given.login)
-		if err := i.tokens.complete(&given.tokens, given.login, account, web.TokenIssued); err != nil {
+		if err := i.tokens.complete(&given.tokens, given.login, a.account, web.TokenIssued); err != nil {
 			return nil, err
 		}
 	}

@@ -91,38 +91,11 @@ func (p *presentedLogins) end(ex *web.Exchange) (delegated *login.Login, err err
 	return delegated, p.endAccessCookie(ctx, ex)
 }
 
-// yield makes the logins that the cookies lead to give way to a new login of the user with that
-// subject. It returns the sids of those that the new one must inherit; see login.Logins.Yield.
-func (p *presentedLogins) yield(ex *web.Exchange, subject string, more ...string) (yielded []string, err error) {
-	ctx, end := ex.Store.Recording()
-	defer end()
-	sids, err := loginsOf(ctx, append(p.handles(&ex.Credentials), handle{ex.Credentials.Access, p.local.Bearer.LoginOf}))
-	if err != nil {
-		return nil, err
+// noteReplaced counts and logs the ends of the logins that a new one has replaced.
+func (p *presentedLogins) noteReplaced(ex *web.Exchange, begun *login.Login) {
+	for _, ended := range begun.Replaced {
+		p.note(ex, ended)
 	}
-	for _, sid := range more {
-		if !slices.Contains(sids, sid) {
-			sids = append(sids, sid)
-		}
-	}
-	ended, goOn := make([]*login.Login, len(sids)), make([][]string, len(sids))
-	var all errgroup.Group
-	for i, sid := range sids {
-		all.Go(func() (err error) {
-			ended[i], goOn[i], err = p.local.Logins.Yield(ctx, sid, subject)
-			return err
-		})
-	}
-	if err := all.Wait(); err != nil {
-		return nil, err
-	}
-	for _, login := range ended {
-		if login != nil {
-			p.note(ex, login)
-		}
-	}
-	yielded = slices.Concat(goOn...)
-	return yielded, p.endAccessCookie(ctx, ex)
 }
 
 // endOthers is end for all logins but the one with the given sid.

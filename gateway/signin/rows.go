@@ -78,7 +78,7 @@ func New(o *endpoint.Options) *SignIn {
 func providerRows(o *endpoint.Options, presented *presentedLogins, hosts *otherHosts) (rows []endpoint.Row) {
 	federation := o.Federation
 	returned := &callback{
-		site: o.Site, federation: federation, logins: o.Local.Logins, presented: presented,
+		site: o.Site, federation: federation, presented: presented,
 		sessions: o.Sessions(""), hosts: hosts,
 	}
 	names := []string{"callback", "auth/callback"}

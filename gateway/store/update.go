@@ -18,24 +18,44 @@ type Edit struct {
 	Expires time.Time // of the new value, as in Put
 }
 
+// Removal is the Edit that removes a value.
+func Removal() Edit { return Edit{Value: []byte{}, Expires: time.Unix(1, 0)} }
+
 // Update changes the value of a key. It calls edit with the live value, or with nil if
 // there is none, and stores what edit returns. If another write of the key comes in
 // between, Update discards what edit returned and begins again.
 //
 // An error of edit ends Update, which returns it. Nothing is written then.
 func Update(ctx context.Context, s Store, key string, edit func(value []byte) (Edit, error)) error {
+	value, err := find(ctx, s, key)
+	if err != nil {
+		return err
+	}
+	return UpdateRead(ctx, s, key, value, edit)
+}
+
+// UpdateRead is Update for a caller that has just read the value, nil for none.
+func UpdateRead(ctx context.Context, s Store, key string, value []byte, edit func(value []byte) (Edit, error)) error {
 	for range updateAttempts {
-		old, err := s.Get(ctx, key)
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			return err
-		}
-		next, err := edit(old)
+		next, err := edit(value)
 		if err != nil || next.Value == nil {
 			return err
 		}
-		if err := s.Swap(ctx, key, old, next.Value, next.Expires); !errors.Is(err, ErrConflict) {
+		if err := s.Swap(ctx, key, value, next.Value, next.Expires); !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if value, err = find(ctx, s, key); err != nil {
 			return err
 		}
 	}
 	return errContended
+}
+
+// find returns the live value of a key, nil if there is none.
+func find(ctx context.Context, s Store, key string) ([]byte, error) {
+	value, err := s.Get(ctx, key)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	return value, err
 }

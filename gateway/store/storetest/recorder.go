@@ -117,7 +117,7 @@ func (s *Recorder) note(
 	fails := s.failing != "" && strings.HasPrefix(call, s.failing)
 	late, before := s.Late, s.before
 	stale, isStale := s.stale[key]
-	if operation == "swap" && !s.Always {
+	if (operation == "swap" || operation == "remove") && !s.Always {
 		delete(s.stale, key)
 	}
 	s.mu.Unlock()
@@ -148,8 +148,13 @@ func (s *Recorder) Put(ctx context.Context, key string, value []byte, expires ti
 	return err
 }
 
+// Swap implements store.Store. A store.Removal is recorded as "remove".
 func (s *Recorder) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
-	_, err := s.note(ctx, "swap", key, value, func() ([]byte, error) {
+	operation := "swap"
+	if expires.Equal(store.Removal().Expires) {
+		operation = "remove"
+	}
+	_, err := s.note(ctx, operation, key, value, func() ([]byte, error) {
 		return nil, s.Store.Swap(ctx, key, old, value, expires)
 	})
 	return err
