@@ -195,6 +195,10 @@ func (ex *exchange) explain(
 		}
 		return x, err
 	}
+	if answered, err := ex.addSlash(); answered {
+		x.Route, x.Upstream = ex.route.rule.Name, ex.route.config.Upstream
+		return x.allow(ex.Status, ex.Reason), err
+	}
 	return x, ex.explainRoute(x, callers, apiToken)
 }
 

@@ -169,11 +169,11 @@ func wantExplained(t *testing.T, r *rig, what string, q *http.Request, x *Explan
 	r.log.Reset()
 	w := r.serve(q)
 	reached := r.upstream.count() > before
-	preflight := w.Code == http.StatusNoContent // answered by the gateway
-	if w.Code != x.Status || (reached || preflight) != (x.Outcome == OutcomeAllow) || reached != (x.Header != nil) || reached != (x.Path != "") || (x.Upstream == "app") != (x.Route != "") {
+	answered := w.Code == http.StatusNoContent || w.Code == http.StatusPermanentRedirect // a preflight, a prefix
+	if w.Code != x.Status || (reached || answered) != (x.Outcome == OutcomeAllow) || reached != (x.Header != nil) || reached != (x.Path != "") || (x.Upstream == "app") != (x.Route != "") {
 		t.Errorf("%s: %d, explained as %+v", what, w.Code, x)
 	}
-	want := map[int]string{200: OutcomeAllow, 204: OutcomeAllow, 302: OutcomeChallenge, 400: OutcomeBadRequest, 401: OutcomeChallenge, 403: OutcomeForbid, 404: OutcomeNotFound, 421: OutcomeNotFound}
+	want := map[int]string{200: OutcomeAllow, 204: OutcomeAllow, 308: OutcomeAllow, 302: OutcomeChallenge, 400: OutcomeBadRequest, 401: OutcomeChallenge, 403: OutcomeForbid, 404: OutcomeNotFound, 421: OutcomeNotFound}
 	if x.Outcome != want[w.Code] {
 		t.Errorf("%s: %d, explained as %s", what, w.Code, x.Outcome)
 	}

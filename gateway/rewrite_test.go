@@ -143,7 +143,7 @@ func TestPathWithoutItsSlash(t *testing.T) {
 		forwarded, query string
 	}{
 		{"/%70ublic?a=b", "", 200, "/%70ublic", "a=b"},
-		{"/stripped?", "", 200, "/", ""},
+		{"/stripped?", "", 308, "", ""},
 		{"/stripped/", "", 200, "/", ""},
 		{"/session", "", 401, "", ""},
 		{"/session;x", "", 400, "", ""},

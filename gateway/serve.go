@@ -47,6 +47,9 @@ func (ex *exchange) serve() error {
 		}
 		return err
 	}
+	if answered, err := ex.addSlash(); answered {
+		return err
+	}
 	if answered, err := ex.authorize(); answered || err != nil {
 		return err
 	}
@@ -279,7 +282,7 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 			if ex.HasStale() && route.signIn.Page != ex.state.site.Own("login") {
 				place = web.WithParameter(place, web.ReasonField, web.ReasonEnded)
 			}
-			return true, ex.leadTo(place)
+			return true, ex.leadTo(http.StatusFound, place)
 		}
 		refusal := &web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn}
 		return false, web.Challenge(refusal, route.chain.Challenges(&ex.Credentials)...)
@@ -308,7 +311,7 @@ func (ex *exchange) stepUp(id *policy.Identity, decision *policy.Decision) (answ
 	}
 	page := st.site.StepUpPage(id, signIn.Page)
 	if ex.wantsSignIn() {
-		return true, ex.leadTo(ex.SignInPlace(page, web.Return{Path: ex.Target(), Demand: decision.Demand}))
+		return true, ex.leadTo(http.StatusFound, ex.SignInPlace(page, web.Return{Path: ex.Target(), Demand: decision.Demand}))
 	}
 	signIn.Page = st.site.WithReturn(page, web.Return{Demand: decision.Demand})
 	ex.SignIn = &signIn

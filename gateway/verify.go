@@ -29,10 +29,10 @@ func (ex *exchange) confirm() {
 	ex.WriteHeader(http.StatusOK)
 }
 
-// leadTo redirects a user who is not signed in. Through a proxy the place needs
+// leadTo redirects the client to another place. Through a proxy the place needs
 // its host, because the proxy asks for another URL than the user. auth_request
 // of nginx makes a redirect an error of the server, but passes a 401 on.
-func (ex *exchange) leadTo(place string) error {
+func (ex *exchange) leadTo(status int, place string) error {
 	if ex.Verify && strings.HasPrefix(place, "/") {
 		place = "https://" + ex.Peer.Host + place
 	}
@@ -41,6 +41,6 @@ func (ex *exchange) leadTo(place string) error {
 		return &web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn}
 	}
 	ex.ClearStale()
-	ex.Redirect(http.StatusFound, place)
+	ex.Redirect(status, place)
 	return nil
 }
