@@ -19,6 +19,7 @@ import (
 // resolved against the folder of the file, and ${NAME} and x_file are replaced
 // by their values. It must not be changed.
 type Config struct {
+	Include         []string                `yaml:"include"`    // patterns of paths, relative to the main file
 	PublicURL       *url.URL                `yaml:"public_url"` // https://host[:port], no path
 	Listen          Listen                  `yaml:"listen"`
 	TLS             TLS                     `yaml:"tls"`
@@ -50,7 +51,7 @@ type Config struct {
 	ownAccounts int                         // how many of Accounts.Users are in the main file
 	path        string                      // of the file
 	lookup      func(string) (string, bool) // reads an environment variable
-	source      func() []byte               // its content; a function, so that fmt does not print its secrets
+	source      func() *sources             // its content; a function, so that fmt does not print its secrets
 	sideFiles   []File
 	warnings    Diagnostics
 
@@ -73,9 +74,6 @@ type (
 // File is a file of a configuration as it was when it was read.
 type File = strictyaml.File
 
-// StatFile returns a file as it is now.
-func StatFile(path string) File { return strictyaml.StatFile(path) }
-
 // Largest sizes of files, in bytes.
 const (
 	maxConfigSize = 8 << 20
@@ -97,15 +95,15 @@ func Load(path string) (*Config, error) {
 	return cfg, err
 }
 
-// LoadFiles is Load. It also returns the main file and all files that it names, as
-// they were when they were read, even if the configuration has mistakes.
+// LoadFiles is Load. It also returns the main file, its parts, their patterns and all files that
+// these name, as they were when they were read, even if the configuration has mistakes.
 func LoadFiles(path string) (*Config, []File, error) {
 	source, main, err := strictyaml.ReadFile(path, maxConfigSize)
 	if err != nil {
 		return nil, []File{main}, &ReadError{err}
 	}
-	cfg, side, err := parseFiles(path, source, os.LookupEnv)
-	return cfg, append([]File{main}, side...), err
+	cfg, files, err := parseFiles(path, &sources{main: source}, os.LookupEnv)
+	return cfg, append([]File{main}, files...), err
 }
 
 // DataDir returns the data_dir of the configuration file at path, also if the file
@@ -143,8 +141,11 @@ func Parse(path string, source []byte) (*Config, error) {
 }
 
 // Reread returns the same configuration with the current content of the files
-// that it names. It does not read the main file again. The error is Diagnostics.
-func (c *Config) Reread() (*Config, error) { return Parse(c.path, c.source()) }
+// that it names. It reads neither the main file nor its parts again. The error is Diagnostics.
+func (c *Config) Reread() (*Config, error) {
+	cfg, _, err := parseFiles(c.path, c.source(), os.LookupEnv)
+	return cfg, err
+}
 
 // Files returns the files of SideFiles as they were when they were read. A file
 // that several keys name is there several times.
@@ -179,6 +180,15 @@ func (c *Config) PublicFiles() []string {
 // Path returns the path of the configuration file, as it was given.
 func (c *Config) Path() string { return c.path }
 
+// Parts returns the paths of the files of include.
+func (c *Config) Parts() []string {
+	var paths []string
+	for _, one := range c.source().parts {
+		paths = append(paths, one.path)
+	}
+	return paths
+}
+
 // Warnings returns the parts of a valid configuration that are probably
 // mistakes, in the order of the text.
 func (c *Config) Warnings() Diagnostics { return slices.Clone(c.warnings) }
@@ -189,16 +199,28 @@ func (c *Config) Table() *policy.Table { return c.table }
 
 // parse is Parse with the environment that lookup reads.
 func parse(path string, source []byte, lookup func(string) (string, bool)) (*Config, error) {
-	cfg, _, err := parseFiles(path, source, lookup)
+	cfg, _, err := parseFiles(path, &sources{main: slices.Clone(source)}, lookup)
 	return cfg, err
 }
 
-// parseFiles is parse, and returns the files that the configuration names.
-func parseFiles(path string, source []byte, lookup func(string) (string, bool)) (*Config, []File, error) {
+// sources are the texts of a configuration. They must not be changed.
+type sources struct {
+	main  []byte
+	parts []partFile
+	read  bool // parts are known; else the patterns of include find them
+}
+
+// parseFiles is parse, and returns the parts, their patterns, and the files that the
+// configuration names.
+func parseFiles(path string, from *sources, lookup func(string) (string, bool)) (*Config, []File, error) {
 	reader, cfg := newReader(path, lookup), defaults()
-	main := &report{reader.Read(path, source, maxConfigSize, "", cfg)}
-	if !main.Unreadable("") {
-		cfg.resolvePaths(reader.Resolve)
+	main := &report{reader.Read(path, from.main, maxConfigSize, "", cfg)}
+	in := includes{main: main, path: path, parts: from.parts}
+	if !from.read {
+		in.find(cfg.Include)
+	}
+	cfg.resolvePaths(reader.Resolve)
+	if cfg.add(reader, main, in.parts) {
 		side := sideReader{reader, main, time.Now()}
 		places := side.users(cfg)
 		chain := side.certificate(cfg.TLS)
@@ -212,13 +234,14 @@ func parseFiles(path string, source []byte, lookup func(string) (string, bool)) 
 		cfg.check(main, places)
 		main.warnOfUncovered("tls.certificate", chain, cfg.allHosts())
 	}
+	files := slices.Concat(in.files, reader.Files())
 	if err := reader.Err(); err != nil {
-		return nil, reader.Files(), err
+		return nil, files, err
 	}
-	kept := slices.Clone(source)
-	cfg.path, cfg.lookup, cfg.source = path, lookup, func() []byte { return kept }
+	kept := &sources{from.main, in.parts, true}
+	cfg.path, cfg.lookup, cfg.source = path, lookup, func() *sources { return kept }
 	cfg.hosts, cfg.sideFiles, cfg.warnings = cfg.allHosts(), reader.Files(), reader.Warnings()
-	return cfg, cfg.sideFiles, nil
+	return cfg, files, nil
 }
 
 func newReader(path string, lookup func(string) (string, bool)) *strictyaml.Reader {

@@ -59,18 +59,30 @@ func (c *Config) resolvePaths(resolve func(path string) string) {
 	} {
 		*path = resolve(*path)
 	}
-	for i := range c.Providers {
-		c.Providers[i].TrustedRoots = resolve(c.Providers[i].TrustedRoots)
-	}
-	for i := range c.OAuth.Clients {
-		c.OAuth.Clients[i].TrustedRoots = resolve(c.OAuth.Clients[i].TrustedRoots)
-	}
-	for name, u := range c.Upstreams {
-		u.TLS.CA, u.TLS.Certificate, u.TLS.Key = resolve(u.TLS.CA), resolve(u.TLS.Certificate), resolve(u.TLS.Key)
-		c.Upstreams[name] = u
-	}
+	resolveUpstreams(c.Upstreams, resolve)
+	resolveProviders(c.Providers, resolve)
+	resolveClients(c.OAuth.Clients, resolve)
 	if c.Store.Path != "" && !filepath.IsAbs(c.Store.Path) {
 		c.Store.Path = filepath.Join(c.DataDir, c.Store.Path)
+	}
+}
+
+func resolveUpstreams(upstreams map[string]Upstream, resolve func(path string) string) {
+	for name, u := range upstreams {
+		u.TLS.CA, u.TLS.Certificate, u.TLS.Key = resolve(u.TLS.CA), resolve(u.TLS.Certificate), resolve(u.TLS.Key)
+		upstreams[name] = u
+	}
+}
+
+func resolveProviders(providers []Provider, resolve func(path string) string) {
+	for i := range providers {
+		providers[i].TrustedRoots = resolve(providers[i].TrustedRoots)
+	}
+}
+
+func resolveClients(clients []OAuthClient, resolve func(path string) string) {
+	for i := range clients {
+		clients[i].TrustedRoots = resolve(clients[i].TrustedRoots)
 	}
 }
 

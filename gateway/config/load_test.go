@@ -19,14 +19,14 @@ func TestLoadFiles(t *testing.T) {
 		t.Fatalf("%v, %v", files, err)
 	}
 	for _, file := range files {
-		if !file.Same(StatFile(file.Path)) {
+		if !file.Same(file.Now()) {
 			t.Errorf("%s has changed", file.Path)
 		}
 	}
 	dir.write("b", "x\n")
 	dir.write("a.yaml", "[ ]\n")
 	for i, same := range []bool{true, false, false} {
-		if files[i].Same(StatFile(files[i].Path)) != same {
+		if files[i].Same(files[i].Now()) != same {
 			t.Errorf("%s is the same: %t", files[i].Path, !same)
 		}
 	}

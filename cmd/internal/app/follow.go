@@ -123,7 +123,7 @@ func (a *App) look() bool {
 	now, changed := make([]config.File, len(f.read)), false
 	moved := len(f.seen) != len(f.read)
 	for i, file := range f.read {
-		now[i] = config.StatFile(file.Path)
+		now[i] = file.Now()
 		changed = changed || !file.Same(now[i])
 		moved = moved || !f.seen[i].Same(now[i])
 	}
@@ -190,7 +190,7 @@ func (a *App) reloadBeside() {
 	f, old := &a.follower, a.Config()
 	changed := false
 	for _, file := range old.Files() {
-		now := config.StatFile(file.Path)
+		now := file.Now()
 		changed = changed || !file.Same(now)
 		f.read = append(f.read, now)
 	}

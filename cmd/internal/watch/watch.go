@@ -60,7 +60,8 @@ func (w *Watcher) Close() error {
 	return err
 }
 
-// Watch replaces the files that are watched. Missing files are watched too. Files
+// Watch replaces the files that are watched. Missing files are watched too, and patterns of
+// filepath.Match. Files
 // in folders that cannot be watched are left out, and the error tells why for one of
 // these folders.
 func (w *Watcher) Watch(files []string) error {
@@ -134,11 +135,21 @@ func (w *Watcher) counts(path string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	path = filepath.Clean(path)
-	if !w.names[path] && w.folders[path] == nil {
+	if !w.names[path] && w.folders[path] == nil && !w.matches(path) {
 		return false
 	}
 	_ = w.follow() // what cannot be watched now is seen by users who look anyway
 	return true
+}
+
+// matches reports whether a path is one of a pattern that is watched.
+func (w *Watcher) matches(path string) bool {
+	for name := range w.names {
+		if is, _ := filepath.Match(name, path); is {
+			return true
+		}
+	}
+	return false
 }
 
 // way returns the paths that lead to a file: each symbolic link on the way, and

@@ -271,7 +271,7 @@ func (d *decoder) secretFile(path string, e entry, entries []entry, v reflect.Va
 		d.Break(Join(path, base))
 		return
 	}
-	secret, err := d.readSecret(name)
+	secret, err := d.readSecret(d.Document.Resolve(name))
 	if err != nil {
 		d.Fault(key, "%v", err)
 		d.Break(Join(path, base))

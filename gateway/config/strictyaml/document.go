@@ -2,6 +2,7 @@ package strictyaml
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -13,12 +14,15 @@ type Document struct {
 	*text
 	reader       *Reader
 	root         string                                        // the path of the top level, empty in the main file
+	folder       string                                        // where relative paths start
 	places       map[string]span                               // of all keys and values in the file
 	locate       func(path string) (line, column int, ok bool) // of what is not in places; nil: nothing
 	broken       map[string]bool                               // paths of values that could not be read
 	brokenInside map[string]bool                               // paths of values that contain those
 	blank        map[string]string                             // paths of values with a blank variable, and its name
 	choices      []choice                                      // for CheckWords
+	adopted      map[string]adopted                            // what is written in parts, by its path here
+	parts        []*Document
 }
 
 // span is where a key and its value begin.
@@ -26,7 +30,7 @@ type span struct{ key, value position }
 
 func (r *Reader) document(t *text, root string) *Document {
 	return &Document{
-		text: t, reader: r, root: root,
+		text: t, reader: r, root: root, folder: filepath.Dir(r.Main),
 		places: map[string]span{}, broken: map[string]bool{}, brokenInside: map[string]bool{}, blank: map[string]string{},
 	}
 }
@@ -39,11 +43,12 @@ func (d *Document) Lines() []string { return d.lines }
 
 // Given reports whether a key is written in the document.
 func (d *Document) Given(path string) bool {
+	d, path = d.owner(path)
 	_, ok := d.place(path)
 	return ok
 }
 
-// place returns the place of a value that is written in the document.
+// place returns the place of a value that is written in the document, which must own it.
 func (d *Document) place(path string) (span, bool) {
 	if known, ok := d.places[path]; ok {
 		return known, true
@@ -60,7 +65,16 @@ func (d *Document) place(path string) (span, bool) {
 // Break marks the value at path as wrong, so that later checks do not report
 // what follows from that.
 func (d *Document) Break(path string) {
-	d.broken[path] = true
+	if part, own := d.owner(path); part != d {
+		part.Break(own)
+	} else {
+		d.broken[path] = true
+	}
+	d.breakAround(path)
+}
+
+// breakAround marks the values around the one at path as those that contain a wrong one.
+func (d *Document) breakAround(path string) {
 	for up, ok := parent(path); ok; up, ok = parent(up) {
 		d.brokenInside[up] = true
 	}
@@ -69,6 +83,7 @@ func (d *Document) Break(path string) {
 // Broken reports whether the value at path, a value in it or one around it is
 // wrong.
 func (d *Document) Broken(path string) bool {
+	d, path = d.owner(path)
 	if d.brokenInside[path] || d.Unreadable(path) {
 		return true
 	}
@@ -81,11 +96,15 @@ func (d *Document) Broken(path string) bool {
 }
 
 // Unreadable reports whether the value at path as a whole is wrong.
-func (d *Document) Unreadable(path string) bool { return d.broken[path] }
+func (d *Document) Unreadable(path string) bool {
+	d, path = d.owner(path)
+	return d.broken[path]
+}
 
 // BlankVariable returns the name of an environment variable in the value at path that
 // is set, but has no text.
 func (d *Document) BlankVariable(path string) (name string, ok bool) {
+	d, path = d.owner(path)
 	name, ok = d.blank[path]
 	return name, ok
 }
@@ -101,12 +120,14 @@ func (d *Document) Redact(secret string) { d.reader.Redact(secret) }
 
 // Place returns the place of the value at path as FILE:LINE.
 func (d *Document) Place(path string) string {
+	d, path = d.owner(path)
 	return fmt.Sprintf("%s:%d", d.name, d.at(path).line)
 }
 
 // Position returns where the value at path begins. Line and column count from 1. It
 // returns false if the value is not written in the document.
 func (d *Document) Position(path string) (line, column int, ok bool) {
+	d, path = d.owner(path)
 	place, ok := d.place(path)
 	return place.value.line, place.value.column, ok
 }
@@ -114,12 +135,14 @@ func (d *Document) Position(path string) (line, column int, ok bool) {
 // Fault reports that the value at path is wrong, unless that follows from what
 // has been reported.
 func (d *Document) Fault(path, format string, args ...any) {
+	message := d.placed(fmt.Sprintf(format, args...))
+	d, path = d.owner(path)
 	switch {
 	case d.Broken(path):
 	case d.Given(path):
-		d.reader.addOnce(d.text, d.at(path), path, format, args...)
+		d.reader.addOnce(d.text, d.at(path), path, "%s", message)
 	default: // several keys may be missing at one place
-		d.reader.add(d.text, d.at(path), path, format, args...)
+		d.reader.add(d.text, d.at(path), path, "%s", message)
 	}
 }
 
@@ -131,7 +154,9 @@ func (d *Document) Missing(path, format string, args ...any) {
 
 // Warn reports that the value at path is probably a mistake.
 func (d *Document) Warn(path, format string, args ...any) {
-	d.reader.warnings.addOnce(d.text, d.at(path), path, format, args...)
+	message := d.placed(fmt.Sprintf(format, args...))
+	d, path = d.owner(path)
+	d.reader.warnings.addOnce(d.text, d.at(path), path, "%s", message)
 }
 
 // at returns the place to show for path: that of its value, or of the nearest

@@ -77,11 +77,13 @@ func (r *Reader) Files() []File {
 }
 
 // Resolve makes a path of the main file relative to the folder of that file.
-func (r *Reader) Resolve(path string) string {
+func (r *Reader) Resolve(path string) string { return resolve(filepath.Dir(r.Main), path) }
+
+func resolve(folder, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
-	return filepath.Join(filepath.Dir(r.Main), path)
+	return filepath.Join(folder, path)
 }
 
 // ReadSide reads a side file of at most limit bytes, which a key names. path must
@@ -95,13 +97,12 @@ func (r *Reader) ReadSide(key, path string, limit int) ([]byte, error) {
 	return content, err
 }
 
-// readSecret reads a file with one secret. One line break at its end is not
-// part of the secret.
-func (r *Reader) readSecret(name string) (string, error) {
-	if name == "" {
+// readSecret reads a file with one secret, whose path must be resolved. One line break at its
+// end is not part of the secret.
+func (r *Reader) readSecret(path string) (string, error) {
+	if path == "" {
 		return "", errors.New("expected the path of a file")
 	}
-	path := r.Resolve(name)
 	content, err := r.ReadSide("", path, MaxSecret)
 	if err != nil {
 		return "", err
@@ -125,19 +126,24 @@ func (r *Reader) readSecret(name string) (string, error) {
 // path that its top level has in diagnostics, empty for the main file.
 func (r *Reader) Read(name string, source []byte, limit int, root string, into any) *Document {
 	doc := r.document(newText(name, source, r.maskYAML), root)
+	r.decode(doc, source, limit, into)
+	return doc
+}
+
+// decode reads the content of a document into the value that into points to.
+func (r *Reader) decode(doc *Document, source []byte, limit int, into any) {
 	body := r.parse(doc.text, source, limit)
 	if body == nil {
-		doc.Break(root)
-		return doc
+		doc.Break(doc.root)
+		return
 	}
 	doc.places = make(map[string]span, 2*len(doc.lines))
 	d := &decoder{
 		Reader: r, Document: doc, aliases: resolveAliases(body),
 		unknown: map[position]string{}, fields: map[reflect.Type]map[string]field{}, single: map[string]bool{},
 	}
-	doc.places[root] = span{start(body), start(body)}
-	d.value(body, root, reflect.ValueOf(into).Elem())
-	return doc
+	doc.places[doc.root] = span{start(body), start(body)}
+	d.value(body, doc.root, reflect.ValueOf(into).Elem())
 }
 
 // ReadLines checks a file of plain lines in the same way as a YAML file. mask

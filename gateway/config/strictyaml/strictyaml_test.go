@@ -112,7 +112,7 @@ only: {name: third}
 			t.Errorf("%v (-want +got):\n%s", r.Err(), diff)
 		}
 		if files := r.Files(); len(files) != 1 || !files[0].Same(StatFile(filepath.Join(dir, "secret.txt"))) {
-			t.Errorf("side files %q", files)
+			t.Errorf("side files %v", files)
 		}
 		// The paths of values that are not written as the types are nested.
 		for path, given := range map[string]bool{

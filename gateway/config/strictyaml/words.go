@@ -42,6 +42,9 @@ func (d *Document) CheckWords() {
 			d.Fault(c.path, "%q is not a valid value; expected %s", c.value, orList(c.words))
 		}
 	}
+	for _, part := range d.parts {
+		part.CheckWords()
+	}
 }
 
 // orList writes "a, b or c".

@@ -1,0 +1,145 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"authgate/gateway/config/strictyaml"
+	"authgate/policy"
+)
+
+// part is what a file of include holds.
+type part struct {
+	Upstreams map[string]Upstream     `yaml:"upstreams"`
+	Policies  map[string]*policy.Spec `yaml:"policies"`
+	Routes    []Route                 `yaml:"routes"`
+	Providers []Provider              `yaml:"providers"`
+	OAuth     struct {
+		Clients []OAuthClient `yaml:"clients"`
+	} `yaml:"oauth"`
+}
+
+// partFile is a file of include as it was read.
+type partFile struct {
+	path   string
+	source []byte
+}
+
+// includes finds and reads the files of include.
+type includes struct {
+	main  *report
+	path  string // of the main file
+	parts []partFile
+	files []File // these, and the patterns
+}
+
+// find reads the files that patterns match, each once, but neither the main file nor hidden
+// ones. An error is reported at the pattern.
+func (in *includes) find(patterns []string) {
+	seen := map[string]bool{real(in.path): true}
+	for i, pattern := range patterns {
+		key := fmt.Sprintf("include[%d]", i)
+		if pattern == "" {
+			in.main.Fault(key, "must be the path of a file, or a pattern such as conf.d/*.yaml")
+			continue
+		}
+		names, file, err := strictyaml.Glob(in.main.Resolve(pattern))
+		if err != nil {
+			in.main.Fault(key, "%q is not a pattern; a bracket needs its other half: conf.d/[a-m]*.yaml", pattern)
+			continue
+		}
+		in.files = append(in.files, file)
+		if len(names) == 0 && !strings.ContainsAny(pattern, `*?[\`) {
+			in.main.Warn(key, "there is no file %s", in.main.Resolve(pattern))
+		}
+		for _, name := range names {
+			if hidden := strings.HasPrefix(filepath.Base(name), "."); !hidden && !seen[real(name)] {
+				seen[real(name)] = true
+				in.read(key, name)
+			}
+		}
+	}
+}
+
+func (in *includes) read(key, name string) {
+	source, file, err := strictyaml.ReadFile(name, maxConfigSize)
+	in.files = append(in.files, file)
+	if err != nil {
+		in.main.Missing(key, "%v", err)
+		return
+	}
+	in.parts = append(in.parts, partFile{name, source})
+}
+
+// real returns the path of a file without symbolic links, as far as it is known.
+func real(path string) string {
+	if followed, err := filepath.EvalSymlinks(path); err == nil {
+		path = followed
+	}
+	if absolute, err := filepath.Abs(path); err == nil {
+		path = absolute
+	}
+	return path
+}
+
+// add adds the parts to the configuration of the main file. It reports whether all could be
+// read: else checks would report what follows from that.
+func (c *Config) add(reader *strictyaml.Reader, main *report, parts []partFile) (whole bool) {
+	whole = !main.Unreadable("") && !main.Broken("include")
+	for _, file := range parts {
+		var p part
+		doc := reader.ReadPart(file.path, file.source, maxConfigSize, &p)
+		p.resolvePaths(doc.Resolve)
+		addNamed(main, doc, "upstreams", &c.Upstreams, p.Upstreams)
+		addNamed(main, doc, "policies", &c.Policies, p.Policies)
+		addListed(main, doc, "routes", &c.Routes, p.Routes)
+		addListed(main, doc, "providers", &c.Providers, p.Providers)
+		addListed(main, doc, "oauth.clients", &c.OAuth.Clients, p.OAuth.Clients)
+		whole = whole && !doc.Unreadable("")
+	}
+	return whole
+}
+
+// addNamed adds the elements of a mapping, whose names must be new.
+func addNamed[T any](main *report, doc *strictyaml.Document, section string, to *map[string]T, more map[string]T) {
+	adoptBroken(main, doc, section)
+	if *to == nil {
+		*to = map[string]T{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(more)) {
+		path := strictyaml.Join(section, name)
+		if _, twice := (*to)[name]; twice {
+			doc.Fault(path, "%q is already defined at %s; choose another name, or remove one of the two", name,
+				main.Place(path))
+			continue
+		}
+		(*to)[name] = more[name]
+		main.Adopt(path, doc, path)
+	}
+}
+
+// addListed adds the elements of a list. The checks of the section find names that come twice.
+func addListed[T any](main *report, doc *strictyaml.Document, section string, to *[]T, more []T) {
+	adoptBroken(main, doc, section)
+	for i := range more {
+		main.Adopt(fmt.Sprintf("%s[%d]", section, len(*to)+i), doc, fmt.Sprintf("%s[%d]", section, i))
+	}
+	*to = append(*to, more...)
+}
+
+// adoptBroken makes a section wrong that a part has and that could not be read.
+func adoptBroken(main *report, doc *strictyaml.Document, section string) {
+	if doc.Unreadable(section) {
+		main.Break(section)
+	}
+}
+
+// resolvePaths resolves relative paths against the folder of the part.
+func (p *part) resolvePaths(resolve func(path string) string) {
+	resolveUpstreams(p.Upstreams, resolve)
+	resolveProviders(p.Providers, resolve)
+	resolveClients(p.OAuth.Clients, resolve)
+}
