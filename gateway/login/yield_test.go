@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,8 +64,15 @@ func TestSignInAgain(t *testing.T) {
 	t.Parallel()
 	for user, other := range map[string]string{"alice": "bob", "carol": "alice", "bob": "carol"} {
 		r := newRig(t)
-		var ended []string
-		r.logins.OnEnd(func(login *Login) { ended = append(ended, login.ID) })
+		var (
+			mu    sync.Mutex
+			ended []string
+		)
+		r.logins.OnEnd(func(login *Login) {
+			mu.Lock()
+			defer mu.Unlock()
+			ended = append(ended, login.ID)
+		})
 		first := r.signInAgain(t, user, "grant:1")
 		second := r.signInAgain(t, user, "", first)
 		third := r.signInAgain(t, user, "grant:3", second)

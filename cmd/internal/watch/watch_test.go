@@ -173,3 +173,13 @@ func TestWay(t *testing.T) {
 		t.Errorf("a loop: %d steps", len(got))
 	}
 }
+
+// Files that come and go where a pattern looks for them are noticed.
+func TestNoticesOfPattern(t *testing.T) {
+	t.Parallel()
+	w := watching(t, filepath.Join("conf.d", "*.yaml"), func(w *world) { w.do(os.Mkdir(w.path("conf.d"), 0o700)) })
+	w.write("conf.d/a.yaml", "a")
+	w.wantNotice("a file that comes")
+	w.do(os.Remove(w.path("conf.d/a.yaml")))
+	w.wantNotice("a file that goes")
+}
