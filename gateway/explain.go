@@ -189,6 +189,10 @@ func (ex *exchange) explain(
 		x.Route, x.Upstream = ex.route.rule.Name, ex.route.config.Upstream
 		return x.allow(ex.Status, "the gateway answers the preflight by the CORS policy of the route"), err
 	}
+	if ex.sent.Preflight {
+		x.Route, x.Upstream, x.Mechanisms = ex.route.rule.Name, ex.route.config.Upstream, ex.route.rule.Mechanisms
+		return x, ex.explainPassing(x)
+	}
 	if err := ex.find(); err != nil {
 		if ex.wantsHome() {
 			return x.allow(http.StatusOK, "no route matches, so browsers get the gateway's start page"), nil
@@ -220,8 +224,16 @@ func (ex *exchange) explainRoute(x *Explanation, callers []*policy.Identity, api
 	if err != nil {
 		return err // of another site: the decision is not the reason
 	}
+	return ex.explainPassing(x)
+}
+
+// explainPassing completes x for a request that is let through.
+func (ex *exchange) explainPassing(x *Explanation) error {
 	x.allow(http.StatusOK, ex.Reason)
 	if ex.Verify {
+		if err := ex.route.checkIdentityNames(ex.Request.Header); err != nil {
+			return err
+		}
 		x.Header = http.Header{}
 		ex.route.identity.SetAll(x.Header, ex.Identity)
 		return nil

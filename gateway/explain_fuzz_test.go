@@ -54,7 +54,8 @@ func randomConfig(rnd *rand.Rand) string {
 		if strings.Contains(auth, "session") {
 			extra += pick("", "unauthenticated: redirect, ")
 		}
-		extra += pick("", "", "cross_origin: allow, ", `cors: {origins: ["https://app.example"], credentials: true}, `, `cors: {origins: ["*"]}, `)
+		extra += pick("", "", "cross_origin: allow, ", `cors: {origins: ["https://app.example"], credentials: true}, `, `cors: {origins: ["*"]}, `,
+			"cors: {preflight: application}, ")
 		yaml += fmt.Sprintf("  - {match: %q, name: r%d, %s%s%sauth: [%s]}\n", match, i, rule, extra, pick("", "encoded_slashes: keep, "), auth)
 	}
 	return yaml + "  - {match: /session/, auth: [session]}\n"

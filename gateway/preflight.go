@@ -1,8 +1,12 @@
 package gateway
 
 import (
+	"maps"
+
+	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/cors"
+	"authgate/gateway/web"
 )
 
 // newCORS returns the CORS policy of a route, nil if the application has its own.
@@ -16,19 +20,71 @@ func newCORS(c *config.CORS) *cors.Policy {
 	})
 }
 
-// preflight answers a CORS preflight if the route of the request that it asks for
-// has a CORS policy. A preflight carries no credentials, so nothing is decided on
-// but its origin. Any other OPTIONS request goes its usual way.
+// preflight does what is to be done with a CORS preflight before a route is looked up by its
+// own method: if the route of the request that it asks about has a CORS policy, the gateway
+// answers, or admits it to the application. A preflight carries no credentials, so nothing is
+// decided on but its origin. Any other OPTIONS request goes its usual way.
 func (ex *exchange) preflight() (answered bool, err error) {
-	if ex.Verify || !cors.IsPreflight(ex.Request) { // a 204 would let the proxy forward it
+	if !cors.IsPreflight(ex.Request) {
 		return false, nil
 	}
 	asked := ex.Canonical
 	asked.Method = cors.RequestedMethod(ex.Request.Header)
 	route, err := ex.state.routing.match(&asked)
-	if err != nil || route.cors == nil || route.forward == nil {
+	if err != nil || route.forward == nil && !ex.Verify {
 		return false, nil // the route of OPTIONS itself decides
+	}
+	if route.config.CORS.Preflight == config.PreflightApplication {
+		if ex.bare() {
+			ex.admitPreflight(route)
+		}
+		return false, nil
+	}
+	if route.cors == nil || ex.Verify { // a 204 would let the proxy forward it
+		return false, nil
 	}
 	ex.route, ex.Label = route, route.rule.Name
 	return true, ex.Preflight(route.cors)
+}
+
+// bare reports whether a preflight can go to the application from nobody. It has no body. From
+// a request that a proxy forwards itself the gateway can remove nothing.
+func (ex *exchange) bare() bool {
+	if !ex.Verify {
+		return ex.Request.ContentLength == 0
+	}
+	for _, name := range []string{
+		"Authorization", "Cookie", "Proxy-Authorization", "X-Http-Method-Override", "X-Method-Override",
+	} {
+		if len(ex.Request.Header[name]) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// admitPreflight lets a preflight through to the application of a route. Nobody has proved
+// anything, so it goes with what browsers send in a preflight, and with nothing else.
+func (ex *exchange) admitPreflight(route *route) {
+	ex.route, ex.Label = route, route.rule.Name
+	ex.sent.Preflight = true
+	ex.Decision, ex.Reason = web.DecisionAllow, "the application answers the preflights of the route"
+	if ex.Verify {
+		return // the header describes the request
+	}
+	r := *ex.Request
+	r.Header = maps.Clone(r.Header)
+	maps.DeleteFunc(r.Header, func(name string, _ []string) bool { return !cors.InPreflight(name) })
+	ex.Request = &r
+	ex.Credentials = auth.Credentials{Scope: ex.Credentials.Scope, Host: ex.Credentials.Host}
+}
+
+// authorizePreflight is authorize for a preflight that is admitted.
+func (ex *exchange) authorizePreflight() error {
+	if ex.Verify {
+		if err := ex.route.checkIdentityNames(ex.Request.Header); err != nil {
+			return err
+		}
+	}
+	return ex.limit(config.RateByClient)
 }

@@ -120,3 +120,110 @@ func TestSharedStateChanges(t *testing.T) {
 	r.want(403, "PUT", "/write/", "", append(site, spa)...) // cors without credentials
 	r.want(403, "POST", "/logout", "", append(site, spa)...)
 }
+
+// Preflights of a route with preflight: application reach the application, from nobody and
+// with nothing that proves who sends them, and its CORS fields pass. Everything else needs
+// what it needed.
+func TestPreflightByApplication(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, edit(t, baseConfig, "store:", "listen: {trusted_proxies: [10.0.0.0/8]}\nstore:")+`
+  - match: /own/
+    name: own
+    upstream: app
+    auth: [session, bearer]
+    policy: admin
+    forward_credentials: true
+    strip_prefix: /own
+    rate: {requests: 3, per: 1h, by: client}
+    headers: {set: {Authorization: "Basic b3BlcmF0b3I=", Cookie: a=b, X-Set: "1"}, pass: [X-Real-Ip]}
+    cors: {preflight: application}
+  - {match: "PUT /write/", upstream: app, auth: [session], cors: {preflight: application}}
+  - {match: /listed/, upstream: app, auth: [session], cors: {preflight: application, origins: ["https://spa.example"]}}
+  - {match: /asked/, auth: [session], cors: {preflight: application}}
+`)
+	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		h := http.Header{"Access-Control-Allow-Origin": {q.Header.Get("Origin")}, "Vary": {"Accept"}}
+		return response(q, 204, h, ""), nil
+	}
+	alice := r.login(aliceIn)
+	other := "Origin: https://other.example"
+	asks := []string{other, "Access-Control-Request-Method: PUT", "Access-Control-Request-Headers: x-a",
+		"User-Agent: browser", "Sec-Fetch-Mode: cors"}
+	proofs := []string{alice.cookie, "Authorization: Bearer x", "Proxy-Authorization: Basic x", "X-Api-Key: x",
+		"X-HTTP-Method-Override: DELETE", "X-Auth-User: mallory", "X-Real-Ip: 192.0.2.1", "Cookie: theirs=1",
+		"Connection: Upgrade", "Upgrade: websocket"}
+	for range 3 {
+		w := r.want(204, "OPTIONS", "/own/x?y", "", slices.Concat(asks, proofs)...)
+		if got := w.Header(); got.Get("Access-Control-Allow-Origin") != "https://other.example" ||
+			!slices.Equal(got["Vary"], []string{"Accept"}) {
+			t.Errorf("the application's fields are changed: %v", got)
+		}
+		q := r.upstream.last()
+		if q.Method != "OPTIONS" || q.URL.RequestURI() != "/x?y" {
+			t.Errorf("the application gets %s %s", q.Method, q.URL.RequestURI())
+		}
+		for name, values := range q.Header {
+			switch name {
+			case "Access-Control-Request-Method", "Access-Control-Request-Headers", "Origin", "Sec-Fetch-Mode",
+				"User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Forwarded-Proto",
+				"X-Request-Id", "X-Set":
+			default:
+				t.Errorf("the application gets %s: %q", name, values)
+			}
+		}
+	}
+	r.want(429, "OPTIONS", "/own/", "", asks...)
+	r.want(204, "OPTIONS", "/write/", "", asks...) // by the route of PUT, which is not that of OPTIONS
+	r.want(404, "OPTIONS", "/write/", "", other, "Access-Control-Request-Method: POST")
+	w := r.want(204, "OPTIONS", "/listed/", "", asks...)
+	if w.Header().Get("Access-Control-Allow-Origin") != "https://other.example" {
+		t.Errorf("with origins, the application answers preflights all the same: %v", w.Header())
+	}
+	w = r.want(204, "GET", "/listed/", "", other, alice.cookie)
+	if w.Header().Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("with origins, other answers are the gateway's: %v", w.Header())
+	}
+	w = r.want(204, "PUT", "/write/", "", "Origin: https://gw.example", alice.cookie)
+	if w.Header().Get("Access-Control-Allow-Origin") != "https://gw.example" {
+		t.Errorf("without origins, all answers are the application's: %v", w.Header())
+	}
+	r.want(401, "OPTIONS", "/listed/", "x", asks...) // a preflight has no body
+	r.want(401, "OPTIONS", "/listed/", "", other)
+	r.want(401, "PUT", "/write/", "", other)
+	r.want(403, "PUT", "/write/", "", other, alice.cookie, "Sec-Fetch-Site: cross-site") // no origin is trusted
+	r.want(404, "OPTIONS", "/asked/", "", asks...)
+}
+
+// A proxy that asks about a preflight for the application gets the same answer, if there is
+// nothing in the request that the gateway would have removed. So does explain.
+func TestPreflightByApplicationForProxies(t *testing.T) {
+	t.Parallel()
+	const route = "auth: [session], cors: {preflight: application}}\n"
+	r := newRig(t, edit(t, namedUpstream(t, verifyConfig), "listen:",
+		"  - {match: /own/, upstream: app, "+route+"  - {match: /asked2/, "+route+"listen:"))
+	alice := r.login(aliceIn)
+	preflight := []string{"Origin: https://spa.example", "Access-Control-Request-Method: PUT"}
+	for _, target := range []string{"/own/", "/asked2/"} {
+		w := r.asks(200, asTraefik("OPTIONS", "gw.example", target), preflight...)
+		if user, ok := w.Header()["X-Auth-User"]; !ok || user[0] != "" {
+			t.Errorf("%s: the identity in the answer is %q", target, user)
+		}
+		r.asks(401, asTraefik("OPTIONS", "gw.example", target), append(preflight, "Cookie: theirs=1")...)
+		r.asks(401, asTraefik("OPTIONS", "gw.example", target), append(preflight, "X-HTTP-Method-Override: PUT")...)
+		r.asks(401, asTraefik("OPTIONS", "gw.example", target), preflight[0])
+		r.asks(401, asTraefik("PUT", "gw.example", target), preflight...)
+		r.asks(400, asTraefik("OPTIONS", "gw.example", target), append(preflight, "X_Auth_User: mallory")...)
+		r.asks(200, asTraefik("PUT", "gw.example", target), alice.cookie, "Origin: https://gw.example")
+	}
+	e := newExplainer(t, r.state.Load().config)
+	h := http.Header{"Origin": {"https://spa.example"}, "Access-Control-Request-Method": {"PUT"}, "X-Custom": {"1"}}
+	x, err := e.Explain(&Described{Method: "OPTIONS", URL: "/own/x", Header: h, Caller: &Caller{User: "alice"}})
+	if err != nil || x.Outcome != OutcomeAllow || x.Route != "/own/" || x.Path != "/own/x" ||
+		x.Header.Get("Origin") == "" || x.Header.Get("X-Custom")+x.Header.Get("X-Auth-User") != "" {
+		t.Errorf("explain: %+v, %v", x, err)
+	}
+	x, err = e.Explain(&Described{Method: "OPTIONS", URL: "/asked2/", Header: h, Verify: true})
+	if err != nil || x.Outcome != OutcomeAllow || x.Header.Get("X-Auth-User") != "" {
+		t.Errorf("explain for a proxy: %+v, %v", x, err)
+	}
+}

@@ -41,16 +41,7 @@ func (ex *exchange) serve() error {
 	if answered, err := ex.preflight(); answered || err != nil {
 		return err
 	}
-	if err := ex.find(); err != nil {
-		if ex.wantsHome() {
-			return ex.state.home.Serve(&ex.Exchange)
-		}
-		return err
-	}
-	if answered, err := ex.addSlash(); answered {
-		return err
-	}
-	if answered, err := ex.authorize(); answered || err != nil {
+	if answered, err := ex.admit(); answered || err != nil {
 		return err
 	}
 	if ex.Verify {
@@ -59,6 +50,23 @@ func (ex *exchange) serve() error {
 	}
 	ex.toUpstream()
 	return ex.sent.Send()
+}
+
+// admit finds the route, and whether the request may take it. It may have answered instead.
+func (ex *exchange) admit() (answered bool, err error) {
+	if ex.sent.Preflight {
+		return false, ex.authorizePreflight()
+	}
+	if err := ex.find(); err != nil {
+		if ex.wantsHome() {
+			return true, ex.state.home.Serve(&ex.Exchange)
+		}
+		return false, err
+	}
+	if answered, err := ex.addSlash(); answered {
+		return true, err
+	}
+	return ex.authorize()
 }
 
 // toUpstream makes what is sent to the upstream of the route.

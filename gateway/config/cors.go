@@ -13,9 +13,16 @@ import (
 	"authgate/policy"
 )
 
+// Who answers the preflights of a route.
+const (
+	preflightGateway     = "gateway"
+	PreflightApplication = "application"
+)
+
 // CORS shares the responses of a route with scripts of other origins. Without
 // Origins, the application decides.
 type CORS struct {
+	Preflight   string        `yaml:"preflight"`
 	Origins     []string      `yaml:"origins"`
 	Headers     []string      `yaml:"headers"` // of requests
 	Methods     []string      `yaml:"methods"`
@@ -24,7 +31,12 @@ type CORS struct {
 	MaxAge      time.Duration `yaml:"max_age"` // of the answer to a preflight, whole seconds
 }
 
-func defaultCORS() CORS { return CORS{MaxAge: 10 * time.Minute} }
+func defaultCORS() CORS { return CORS{Preflight: preflightGateway, MaxAge: 10 * time.Minute} }
+
+// Words returns the words that keys of the section take.
+func (CORS) Words() map[string][]string {
+	return map[string][]string{"preflight": {preflightGateway, PreflightApplication}}
+}
 
 // check checks the section cors of a route.
 func (c *CORS) check(r *report, path string) {
@@ -32,8 +44,7 @@ func (c *CORS) check(r *report, path string) {
 		return
 	}
 	if !r.Given(path + ".origins") { // an empty list is no policy
-		r.Missing(path+".origins",
-			`list the origins whose scripts may read responses, like https://app.example.org, or give ["*"] for all`)
+		c.checkNoOrigins(r, path)
 	}
 	for i, origin := range c.Origins {
 		at := fmt.Sprintf("%s.origins[%d]", path, i)
@@ -67,6 +78,20 @@ func (c *CORS) check(r *report, path string) {
 	methodOrHeader("expose", "the name of a header", "use letters, digits and -", c.Expose, noHeader)
 	if c.MaxAge%time.Second != 0 {
 		r.Fault(path+".max_age", "must be whole seconds")
+	}
+}
+
+// checkNoOrigins checks that the application decides which origins may read responses.
+func (c *CORS) checkNoOrigins(r *report, path string) {
+	if c.Preflight != PreflightApplication {
+		r.Missing(path+".origins",
+			`list the origins whose scripts may read responses, like https://app.example.org, or give ["*"] for all`)
+		return
+	}
+	for _, key := range []string{"headers", "methods", "expose", "credentials", "max_age"} {
+		if at := path + "." + key; r.Given(at) {
+			r.Fault(at, "has no effect, because the application decides without origins; add origins, or remove this key")
+		}
 	}
 }
 

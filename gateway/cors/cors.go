@@ -99,6 +99,17 @@ func IsPreflight(r *http.Request) bool {
 // unless there is one.
 func RequestedMethod(h http.Header) string { return only(h["Access-Control-Request-Method"]) }
 
+// InPreflight reports whether a browser sends a header in a preflight by itself. Scripts can
+// add none (Fetch standard, section 4.9).
+func InPreflight(name string) bool {
+	switch name {
+	case "Accept", "Accept-Encoding", "Accept-Language", "Cache-Control", "Dnt", "Origin", "Pragma", "Priority",
+		"Referer", "Save-Data", "User-Agent":
+		return true
+	}
+	return strings.HasPrefix(name, "Access-Control-Request-") || strings.HasPrefix(name, "Sec-")
+}
+
 // only returns the one value of a field, or "".
 func only(values []string) string {
 	if len(values) != 1 {

@@ -41,6 +41,10 @@ type Request struct {
 	Trace    *tracing.Trace // nil: there is none
 	Login    Login
 
+	// Preflight tells that the request is a CORS preflight, which goes without credentials,
+	// those of the route included.
+	Preflight bool
+
 	answer answer
 	stream streams.Entry
 	socket *conn.WebSocket // that the connection has become

@@ -119,7 +119,11 @@ func (q *Request) appendFields(fields []http1.Field, h http.Header) []http1.Fiel
 			fields = append(fields, http1.Field{Name: "Cookie", Value: line})
 		}
 	}
-	fields = append(fields, route.fields...)
+	if q.Preflight {
+		fields = append(fields, route.bare...)
+	} else {
+		fields = append(fields, route.fields...)
+	}
 	if q.Trace != nil {
 		fields = q.appendTrace(fields)
 	}

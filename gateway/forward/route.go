@@ -26,6 +26,7 @@ type Route struct {
 	public    bool               // an answer is the same for all users
 	edited    map[string]bool    // headers that the route removes or sets, folded
 	fields    []http1.Field      // that the route sets
+	bare      []http1.Field      // those without credentials
 	pass      map[string]bool    // headers that clients may send on this route, canonical
 	stripped  string             // the X-Forwarded-Prefix of a route that removes a prefix
 	rewriter  *upstream.Rewriter // of responses; may be nil
@@ -51,13 +52,16 @@ type RouteOptions struct {
 
 // NewRoute returns a route to an upstream.
 func (f *Forwarder) NewRoute(o *RouteOptions) *Route {
-	c := o.Route
+	c, fields := o.Route, fieldsOf(o.Route.Headers.Set)
 	return &Route{
 		Transport: o.Upstream.Transport(c.Timeout),
 		forwarder: f, config: c, upstream: o.Upstream, site: o.Site, tokens: o.Tokens, public: o.Public,
-		fast:     o.Config.FastPath && o.Config.ReuseConnections,
-		edited:   foldAll(slices.Concat(c.Headers.Remove, slices.Collect(maps.Keys(c.Headers.Set)))),
-		fields:   fieldsOf(c.Headers.Set),
+		fast:   o.Config.FastPath && o.Config.ReuseConnections,
+		edited: foldAll(slices.Concat(c.Headers.Remove, slices.Collect(maps.Keys(c.Headers.Set)))),
+		fields: fields,
+		bare: slices.DeleteFunc(slices.Clone(fields), func(f http1.Field) bool {
+			return f.Name == "Authorization" || f.Name == "Cookie"
+		}),
 		pass:     canonicalAll(c.Headers.Pass),
 		stripped: upstream.EncodedPrefix(c.StripPrefix),
 		rewriter: upstream.NewRewriter(o.Config, c.StripPrefix),
