@@ -251,7 +251,8 @@ func (x *Explanation) allow(status int, reason string) *Explanation {
 
 // choose returns the identity that the request proves: of those that the route
 // accepts the first that it lets in, else the first; nil on a public route, and
-// if it accepts none. shown is the identity to show conditions for.
+// if it accepts none. shown is the identity to show conditions for: that of a caller
+// whom the route does not accept, unless it takes them for nobody.
 func choose(rule *policy.Route, request *policy.Request, callers []*policy.Identity) (shown, id *policy.Identity) {
 	for _, mechanism := range rule.Mechanisms { // in the order of the operator
 		for _, caller := range callers {
@@ -270,7 +271,7 @@ func choose(rule *policy.Route, request *policy.Request, callers []*policy.Ident
 	if id != nil {
 		return id, id
 	}
-	if len(callers) > 0 {
+	if len(callers) > 0 && !rule.AdmitsNobody() {
 		shown = callers[0]
 	}
 	return shown, nil

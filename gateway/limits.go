@@ -47,9 +47,9 @@ func (ex *exchange) limit(by string) error {
 		return nil
 	}
 	var key rate.Key
-	if by == config.RateByUser {
+	if by == config.RateByUser && ex.Identity != nil {
 		key.Subject = ex.Identity.Subject
-	} else {
+	} else { // nobody is counted by address, too
 		key.Client = auth.ClientKey(ex.Canonical.Client)
 	}
 	err := ex.route.limiter.Take(&ex.Store, key)

@@ -19,8 +19,8 @@ type confirmed struct {
 
 // Check implements forward.Login: it finds out whether the request would be let in now.
 func (ex *exchange) Check(ctx context.Context) error {
-	if ex.Identity == nil {
-		return nil
+	if ex.Identity == nil && !ex.route.rule.AdmitsNobody() {
+		return nil // of a public route
 	}
 	c := ex.confirmed
 	if c == nil {
@@ -38,6 +38,12 @@ func (ex *exchange) Check(ctx context.Context) error {
 	if c.route.rule.Public() {
 		return nil
 	}
+	if ex.Identity == nil {
+		if c.route.rule.Decide(nil, &ex.Canonical).Outcome == policy.Allow {
+			return nil
+		}
+		return notAlive(notNobody("the route does not let nobody in any more"), c.route.chain, &ex.Credentials)
+	}
 	id, err := c.route.chain.Alive(ctx, &ex.Credentials)
 	if err != nil && !errors.Is(err, auth.ErrNoCredentials) {
 		return notAlive(err, c.route.chain, &ex.Credentials)
@@ -45,19 +51,25 @@ func (ex *exchange) Check(ctx context.Context) error {
 	if id != nil && id == c.id {
 		return nil // as decided before
 	}
+	if id == nil { // what was sent as a user is not nobody's
+		const reason = "the route does not accept the credentials any more"
+		return notAlive(notNobody(reason), c.route.chain, &ex.Credentials)
+	}
 	switch decision := c.route.rule.Decide(id, &ex.Canonical); decision.Outcome {
 	case policy.Allow:
 		c.id = id
 		return nil
-	case policy.Challenge:
-		const reason = "the route does not accept the credentials any more"
-		return notAlive(&auth.Rejection{Detail: auth.DetailNotSignedIn, Reason: reason}, c.route.chain, &ex.Credentials)
 	case policy.StepUp:
 		refusal := web.StepUp(c.state.config.Basic.Realm, id, decision.Demand, decision.Reason)
 		return &streams.Ended{Err: refusal, Reason: decision.Reason}
 	default:
 		return &streams.Ended{Err: web.Forbidden(), Reason: decision.Reason}
 	}
+}
+
+// notNobody returns the rejection of a request that needs credentials now.
+func notNobody(reason string) error {
+	return &auth.Rejection{Detail: auth.DetailNotSignedIn, Reason: reason}
 }
 
 // notAlive returns the error of Check for one of Alive.

@@ -134,6 +134,7 @@ func (g *Gateway) newRouting(st, old *state) *routing {
 			r.identity = u.Headers()
 			r.forward = g.forwarder.NewRoute(&forward.RouteOptions{
 				Route: c, Upstream: u, Config: cfg.Upstreams[c.Upstream], Site: site, Tokens: f.Bearers, Public: rule.Public(),
+				Nobody: rule.AdmitsNobody(), ByClient: rule.LooksAtClient(),
 			})
 		}
 		routing.routes = append(routing.routes, r)

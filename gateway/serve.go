@@ -285,7 +285,9 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 		if ex.HasStale() {
 			ex.Reason += staleReason
 		}
-		if ex.wantsSignIn() {
+		if decision.NoSignIn {
+			ex.SignIn = nil
+		} else if ex.wantsSignIn() {
 			place := ex.SignInPlace(route.signIn.Page, web.Return{Path: ex.Target()})
 			if ex.HasStale() && route.signIn.Page != ex.state.site.Own("login") {
 				place = web.WithParameter(place, web.ReasonField, web.ReasonEnded)

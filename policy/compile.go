@@ -53,6 +53,11 @@ func (c *compiler) spec(at place, s *Spec) Policy {
 				where: at.where,
 				need:  leaf.need + " " + strings.Join(leaf.values, ", "),
 				holds: leaf.rule(slices.Clone(leaf.values)),
+
+				request: leaf.request, networks: leaf.key == networksKey,
+			}
+			if leaf.signIn != nil {
+				r.signIn = leaf.signIn(slices.Clone(leaf.values))
 			}
 			if leaf.key == scopesKey {
 				r.scopes = slices.Clone(leaf.values)

@@ -13,7 +13,8 @@ type Condition struct {
 // Conditions returns every condition of the route for id and req: first whether the
 // mechanism is accepted, then each rule of the policy in the order of the
 // configuration. It lists a policy once, however many references lead to it. A nil
-// id has no property. For an identity with an owner, it adds the rules of which the
+// id has no property. On a route that admits nobody, a rule holds for it only if it
+// would for every identity. For an identity with an owner, it adds the rules of which the
 // owner decides otherwise.
 //
 // Decide allows the request if all conditions of depth 0 hold. Else, unless it
@@ -26,19 +27,23 @@ func (r *Route) Conditions(id *Identity, req *Request) []Condition {
 	case r.Public():
 		return []Condition{{Rule: rulePublic, Needs: "open to all", Holds: true}}
 	}
+	nobody := id == nil && r.AdmitsNobody()
 	conditions := []Condition{{
-		Rule: ruleAuth, Needs: "needs authentication by one of " + r.accepted(), Holds: id != nil && r.Accepts(id.Mechanism),
+		Rule: ruleAuth, Needs: "needs authentication by one of " + r.accepted(),
+		Holds: nobody || id != nil && r.Accepts(id.Mechanism),
 	}}
-	if id == nil {
+	switch {
+	case r.Policy == nil:
+		return conditions
+	case nobody:
+		return append(conditions, list(r.Policy, func(rule *rule) bool { return rule.judge(nil, req) == met })...)
+	case id == nil:
 		id = &Identity{}
 	}
-	if r.Policy == nil {
-		return conditions
-	}
-	own := list(r.Policy, id, req)
+	own := list(r.Policy, holdsFor(id, req))
 	conditions = append(conditions, own...)
 	if id.Owner != nil {
-		conditions = append(conditions, others(own, list(r.Policy, id.Owner, req))...)
+		conditions = append(conditions, others(own, list(r.Policy, holdsFor(id.Owner, req)))...)
 	}
 	return conditions
 }
@@ -60,9 +65,14 @@ func others(own, owner []Condition) []Condition {
 	return differ
 }
 
+// holdsFor returns whether a rule holds for an identity.
+func holdsFor(id *Identity, req *Request) func(*rule) bool {
+	return func(r *rule) bool { return r.holds(id, req) }
+}
+
 // list returns the conditions of a policy.
-func list(p *Policy, id *Identity, req *Request) []Condition {
-	l := &lister{id: id, req: req, listed: map[listed]bool{}}
+func list(p *Policy, holds func(*rule) bool) []Condition {
+	l := &lister{holds: holds, listed: map[listed]bool{}}
 	l.list(p, 0)
 	return l.conditions
 }
@@ -70,8 +80,7 @@ func list(p *Policy, id *Identity, req *Request) []Condition {
 // lister makes a list of conditions.
 type lister struct {
 	conditions []Condition
-	id         *Identity
-	req        *Request
+	holds      func(*rule) bool
 	listed     map[listed]bool
 }
 
@@ -96,7 +105,7 @@ func (l *lister) list(p *Policy, depth int) {
 			l.list(rule.policy, depth)
 			continue
 		}
-		l.conditions = append(l.conditions, Condition{Rule: rule.where, Needs: rule.need, Holds: rule.holds(l.id, l.req),
+		l.conditions = append(l.conditions, Condition{Rule: rule.where, Needs: rule.need, Holds: l.holds(rule),
 			Depth: depth})
 		for _, part := range rule.parts {
 			l.list(part, depth+1)

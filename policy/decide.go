@@ -43,6 +43,8 @@ type Decision struct {
 	// Demand is all that the login must prove, if Outcome is StepUp: what it lacks, and
 	// what it has and the next sign-in must have too.
 	Demand Demand
+	// NoSignIn tells of a Challenge that no sign-in of a browser can make the policy hold.
+	NoSignIn bool
 }
 
 // Rules that are not part of a policy.
@@ -55,6 +57,8 @@ const (
 // that cannot be needed are empty.
 type reasons struct {
 	public, closed, challenge, mechanism, authenticated, met string
+
+	nobody string // lets nobody in
 
 	rules map[*rule]string // by the rule that fails; nil for a policy without rules
 }
@@ -74,9 +78,11 @@ func newReasons(r *Route) *reasons {
 	}
 	if r.Policy == nil {
 		rs.authenticated = prefix + ruleAuth + ": open to every identity proved by " + accepted
+		rs.nobody = prefix + ruleAuth + ": open to requests without credentials"
 		return rs
 	}
 	rs.met = prefix + r.Policy.name + ": met"
+	rs.nobody = rs.met + byNobody
 	rs.rules = map[*rule]string{nil: prefix + "policy: has no rules, so it allows nothing"}
 	r.Policy.eachRule(make(map[*Policy]bool), func(failed *rule) {
 		rs.rules[failed] = prefix + failed.where + ": " + failed.need
@@ -99,16 +105,17 @@ func (r *Route) accepted() string {
 // Decide decides whether id may make req on this route. A nil id means that the
 // request has no credentials.
 //
-// A public route allows every request. Any other route challenges a nil id. It
-// forbids an identity that was proved by a mechanism that it does not accept, or
-// for which its policy does not hold. If the policy would hold for the same user
+// A public route allows every request. Any other route challenges a nil id, unless it
+// admits nobody and its policy holds without an identity. It forbids an identity
+// that was proved by a mechanism that it does not accept, or for which its policy
+// does not hold. If the policy would hold for the same user
 // after a sign-in that proves more, the outcome is StepUp. The zero Route forbids
 // every request.
 //
 // For an identity with an owner, the policy must hold for the owner too.
 //
 // On a Route of a Table, Decide allocates nothing, but for the reason of a refusal
-// by the roles of an owner.
+// of nobody, or by the roles of an owner.
 func (r *Route) Decide(id *Identity, req *Request) Decision {
 	why := r.reasons
 	if why == nil {
@@ -119,6 +126,8 @@ func (r *Route) Decide(id *Identity, req *Request) Decision {
 		return Decision{Outcome: Forbid, Rule: ruleAuth, Reason: why.closed}
 	case r.Public():
 		return Decision{Outcome: Allow, Rule: rulePublic, Reason: why.public}
+	case id == nil && r.AdmitsNobody():
+		return r.decideNobody(why, req)
 	case id == nil:
 		return Decision{Outcome: Challenge, Rule: ruleAuth, Reason: why.challenge}
 	case !r.Accepts(id.Mechanism):

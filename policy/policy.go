@@ -30,6 +30,12 @@ type rule struct {
 	demand Demand
 	any    bool
 	scopes []string // of which the rule needs one
+
+	// A rule that is not about the request alone cannot hold for nobody. signIn says what a
+	// sign-in of those kinds can change about it; nil: it can make it hold, and not hold.
+	request  bool
+	networks bool // the rule is about the client's address
+	signIn   func(kinds []Mechanism) verdict
 }
 
 // refusal returns the first rule that does not hold and false, or nil and true

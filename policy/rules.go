@@ -13,20 +13,31 @@ type leaf struct {
 	need   string   // what the rule needs, before the values
 	check  func(value string) error
 	rule   func(values []string) func(*Identity, *Request) bool // of values that passed check
+	// signIn is rule.signIn for values; nil: a user may have any of them.
+	signIn func(values []string) func(kinds []Mechanism) verdict
+	// request tells that the rule is about the request alone.
+	request bool
 }
+
+// networksKey is the key that is about the client's address.
+const networksKey = "networks"
 
 // leaves returns the leaves of s in the order of its fields.
 func leaves(s *Spec) []leaf {
 	return []leaf{
-		{"roles", s.Roles, "needs one of", CheckRole, anyRole},
-		{"all_roles", s.AllRoles, "needs all of", CheckRole, allRoles},
-		{"users", s.Users, "needs one of", checkUser, anyUser},
-		{"email_domains", s.EmailDomains, "needs an address at one of", checkDomain, anyDomain},
-		{scopesKey, s.Scopes, "needs one of", CheckScope, anyScope},
-		{"mechanisms", s.Mechanisms, "needs authentication by one of", checkMechanism, anyMechanism},
-		{"providers", s.Providers, "needs an account at one of", CheckName, anyProvider},
-		{"networks", s.Networks, "needs a client in one of", checkNetwork, anyNetwork},
-		{"methods", s.Methods, "needs one of", checkMethod, anyMethod},
+		{key: "roles", values: s.Roles, need: "needs one of", check: CheckRole, rule: anyRole},
+		{key: "all_roles", values: s.AllRoles, need: "needs all of", check: CheckRole, rule: allRoles},
+		{key: "users", values: s.Users, need: "needs one of", check: checkUser, rule: anyUser, signIn: signInOfUsers},
+		{key: "email_domains", values: s.EmailDomains, need: "needs an address at one of", check: checkDomain,
+			rule: anyDomain},
+		{key: scopesKey, values: s.Scopes, need: "needs one of", check: CheckScope, rule: anyScope, signIn: withoutSignIn},
+		{key: "mechanisms", values: s.Mechanisms, need: "needs authentication by one of", check: checkMechanism,
+			rule: anyMechanism, signIn: signInByMechanism},
+		{key: "providers", values: s.Providers, need: "needs an account at one of", check: CheckName, rule: anyProvider,
+			signIn: signInAtProviders},
+		{key: networksKey, values: s.Networks, need: "needs a client in one of", check: checkNetwork, rule: anyNetwork,
+			request: true},
+		{key: "methods", values: s.Methods, need: "needs one of", check: checkMethod, rule: anyMethod, request: true},
 	}
 }
 

@@ -18,7 +18,8 @@ type Route struct {
 	// with one label more than example.org.
 	Pattern string
 	// Mechanisms are the accepted mechanisms. None alone makes the route
-	// public.
+	// public, and None after others lets nobody in too: a request without
+	// credentials, for which Policy holds without an identity.
 	Mechanisms []Mechanism
 	// Policy must hold. A nil Policy allows every identity that one of
 	// Mechanisms proved.
@@ -27,7 +28,7 @@ type Route struct {
 	reasons *reasons // set in a Table
 }
 
-// Public reports whether the route needs no identity.
+// Public reports whether the route has no identities.
 func (r *Route) Public() bool { return len(r.Mechanisms) == 1 && r.Mechanisms[0] == None }
 
 // Accepts reports whether the route accepts an identity proved by m. None proves
@@ -130,8 +131,9 @@ func checkAuth(errs *Errors, route int, r *Route) {
 			errs.add(fmt.Sprintf("%s[%d]", key(route, "auth"), i), "%q is listed twice", m)
 		}
 	}
-	if slices.Contains(r.Mechanisms, None) && slices.ContainsFunc(r.Mechanisms, Mechanism.proves) {
-		errs.add(key(route, "auth"), "none makes a route public and cannot be combined with another mechanism")
+	if i := slices.Index(r.Mechanisms, None); i >= 0 && slices.ContainsFunc(r.Mechanisms[i:], Mechanism.proves) {
+		errs.add(fmt.Sprintf("%s[%d]", key(route, "auth"), i),
+			"none stands for a request without credentials, so it comes after all mechanisms; move it to the end")
 	}
 	if r.Public() && r.Policy != nil {
 		errs.add(key(route, "policy"), "a public route has no identities, so its policy can never apply; "+

@@ -1,11 +1,6 @@
 package config
 
-import (
-	"slices"
-	"time"
-
-	"authgate/policy"
-)
+import "time"
 
 // Who a rate counts requests of.
 const (
@@ -49,7 +44,7 @@ func (route *Route) checkRate(r *report, path string) {
 	if per := route.Rate.Per; per < minRatePer || per > maxRatePer {
 		r.Fault(path+".per", "%v is out of range; expected %v to %v", per, minRatePer, maxRatePer)
 	}
-	if route.Rate.By == RateByUser && slices.Contains(route.Auth, policy.None) {
+	if route.Rate.By == RateByUser && route.public() {
 		r.Fault(path+".by",
 			"a public route has no users, so their requests cannot be counted; use client, or name a mechanism in auth")
 	}

@@ -131,10 +131,15 @@ func (route *Route) check(r *report, path string, c *Config) {
 	if route.Timeout == 0 && r.Given(path+".timeout") {
 		r.Fault(path+".timeout", "must be longer than 0; remove the key for the timeout of the upstream")
 	}
-	if route.Unauthenticated == UnauthenticatedRedirect && !route.takesSessions() {
+	switch {
+	case route.Unauthenticated != UnauthenticatedRedirect:
+	case !route.takesSessions():
 		r.Fault(path+".unauthenticated",
 			"redirect leads to the sign-in page, which gives no credential that the route accepts; "+
 				"add session or oidc to auth, or use challenge")
+	case slices.Contains(route.Auth, policy.None):
+		r.Fault(path+".unauthenticated",
+			"redirect leads away the requests without credentials that none in auth lets in; use auto, or remove none")
 	}
 	if route.Authorization == AuthorizationApplication && !route.takesSessions() {
 		r.Fault(path+".authorization",
@@ -152,6 +157,9 @@ func (route *Route) check(r *report, path string, c *Config) {
 	route.checkUpstream(r, path, c)
 	route.Headers.check(r, path+".headers", c.Upstreams[route.Upstream], &c.IdentityHeaders)
 }
+
+// public reports whether the route has no users.
+func (route *Route) public() bool { return len(route.Auth) == 1 && route.Auth[0] == policy.None }
 
 // takesSessions reports whether the sign-in page gives a credential that the route
 // accepts.

@@ -24,6 +24,7 @@ type Route struct {
 	tokens    Tokens
 	fast      bool               // the fast path is on
 	public    bool               // an answer is the same for all users
+	apart     *apart             // keeps nobody's answers and those of users apart; nil: there is nothing to keep apart
 	edited    map[string]bool    // headers that the route removes or sets, folded
 	fields    []http1.Field      // that the route sets
 	bare      []http1.Field      // those without credentials
@@ -48,12 +49,15 @@ type RouteOptions struct {
 	Site     *web.Site
 	Tokens   Tokens
 	Public   bool // the route asks for no credentials
+	// Nobody: the route also lets in requests without credentials, and ByClient: whether it
+	// does may depend on the client's address.
+	Nobody, ByClient bool
 }
 
 // NewRoute returns a route to an upstream.
 func (f *Forwarder) NewRoute(o *RouteOptions) *Route {
 	c, fields := o.Route, fieldsOf(o.Route.Headers.Set)
-	return &Route{
+	r := &Route{
 		Transport: o.Upstream.Transport(c.Timeout),
 		forwarder: f, config: c, upstream: o.Upstream, site: o.Site, tokens: o.Tokens, public: o.Public,
 		fast:   o.Config.FastPath && o.Config.ReuseConnections,
@@ -67,6 +71,10 @@ func (f *Forwarder) NewRoute(o *RouteOptions) *Route {
 		rewriter: upstream.NewRewriter(o.Config, c.StripPrefix),
 		hsts:     []string{o.Site.HSTS}, altSvc: []string{o.Site.AltSvc}, private: []string{"private"},
 	}
+	if o.Nobody {
+		r.apart = newApart(c, o.ByClient)
+	}
+	return r
 }
 
 // fieldsOf returns the headers that a route sets, by name. The gateway's own X-Request-Id

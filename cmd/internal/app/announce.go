@@ -80,8 +80,10 @@ func announceRoute(route *config.Route) announcedRoute {
 	to := announcedRoute{name: route.Name, upstream: route.Upstream, auth: strings.Join(mechanisms, ", "),
 		rule: config.PolicyText(route.Policy)}
 	switch {
-	case slices.Contains(route.Auth, policy.None):
-		to.auth, to.rule = "none", "public"
+	case len(route.Auth) == 1 && route.Auth[0] == policy.None:
+		to.rule = "public"
+	case len(route.Policy) == 0 && slices.Contains(route.Auth, policy.None):
+		to.rule = "everyone"
 	case len(route.Policy) == 0:
 		to.rule = "every user"
 	}

@@ -1,0 +1,73 @@
+package forward
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"authgate/gateway/config"
+	"authgate/gateway/web"
+)
+
+// apart keeps the answers of a route that lets in users and nobody apart in caches: one of a
+// user is for that user alone, and one to nobody for requests without credentials.
+type apart struct {
+	vary     []string // headers of a request by which answers differ
+	byClient bool     // an answer to nobody may be for the client's address alone
+}
+
+func newApart(c *config.Route, byClient bool) *apart {
+	vary := []string{"Cookie", "Authorization"}
+	return &apart{vary: vary, byClient: byClient}
+}
+
+// modify makes the header of a response say for whom it is (RFC 9111, sections 4.1 and
+// 5.2.2.7). It goes by Cookie for browsers, too, whose own cache must not show the page of a
+// user who has signed out.
+func (a *apart) modify(ex *web.Exchange, h http.Header) {
+	h["Vary"] = a.varying(h["Vary"])
+	if ex.Identity != nil || ex.HasStale() || a.byClient {
+		h["Cache-Control"] = privately(h["Cache-Control"])
+	}
+}
+
+// varying returns the values of Vary with what is missing in them.
+func (a *apart) varying(values []string) []string {
+	all := fields(values)
+	if slices.Contains(all, "*") {
+		return values
+	}
+	for _, name := range a.vary {
+		if !slices.ContainsFunc(all, func(other string) bool { return strings.EqualFold(other, name) }) {
+			all = append(all, name)
+		}
+	}
+	return []string{strings.Join(all, ", ")}
+}
+
+// privately returns the values of Cache-Control for a response that no shared cache may store.
+func privately(values []string) []string {
+	directives := fields(values)
+	kept := directives[:0]
+	for _, directive := range directives {
+		switch name, _, _ := strings.Cut(strings.ToLower(directive), "="); {
+		case directive == name && (name == "private" || name == "no-store"):
+			return values
+		case name == "public", name == "s-maxage":
+		default:
+			kept = append(kept, directive)
+		}
+	}
+	return []string{strings.Join(append(kept, "private"), ", ")}
+}
+
+// fields returns the parts of a list in a header.
+func fields(values []string) []string {
+	var parts []string
+	for part := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		if part = strings.Trim(part, " \t"); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}

@@ -1,0 +1,328 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// nobodyConfig has routes that let in nobody, beside users.
+const nobodyConfig = baseConfig + `
+  - {match: /open/, name: open, upstream: app, auth: [session, bearer, basic, none]}
+  - match: /office/
+    name: office
+    upstream: app
+    auth: [session, bearer, none]
+    policy: {any: [{networks: [192.0.2.0/24]}, {roles: [admin]}]}
+  - {match: /reads/, name: reads, upstream: app, auth: [session, none], policy: {any: [{methods: [GET, HEAD]}, {roles: [admin]}]}}
+  - {match: /far/, name: far, upstream: app, auth: [session, none], policy: {networks: [198.51.100.0/24]}}
+  - {match: /guests/, name: guests, upstream: app, auth: [session, none], policy: {none: [{roles: [admin]}]}}
+  - {match: /counted/, name: counted, upstream: app, auth: [session, none], rate: {requests: 2, per: 1m, by: user}}
+listen: {trusted_proxies: [10.0.0.0/8]}
+`
+
+// outside is the address of a client outside of the office.
+const outside = "203.0.113.9:4711"
+
+// wantUser fails the test unless the upstream saw the newest request as that user's, "" for nobody.
+func (r *rig) wantUser(user string) {
+	r.t.Helper()
+	h := r.upstream.last().Header
+	for _, name := range []string{
+		"X-Auth-User", "X-Auth-Subject", "X-Auth-Name", "X-Auth-Email", "X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider",
+	} {
+		if user == "" && h[name] != nil {
+			r.t.Errorf("the upstream sees %s: %q of nobody", name, h[name])
+		}
+	}
+	if h.Get("X-Auth-User") != user {
+		r.t.Errorf("the upstream sees %q, want %q", h["X-Auth-User"], user)
+	}
+}
+
+// A request without credentials passes without an identity, whatever it says of one. Users keep
+// theirs.
+func TestNobodyPasses(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nobodyConfig)
+	alice := r.login(aliceIn)
+	r.want(200, "GET", "/open/", "", browser)
+	r.wantUser("")
+	r.want(200, "POST", "/open/", "", "X-Auth-User: alice", "x_auth_roles: admin", "Remote-User: alice")
+	if h := r.upstream.last().Header; h["X-Auth-User"] != nil || h["X_auth_roles"] != nil || h["Remote-User"] != nil {
+		t.Errorf("the upstream sees %v", h)
+	}
+	r.want(200, "GET", "/open/", "", "Cookie: theme=dark", "Authorization: Token of-the-application")
+	r.wantUser("")
+	if h := r.upstream.last().Header; h.Get("Cookie") != "theme=dark" || h.Get("Authorization") == "" {
+		t.Errorf("what is the application's did not reach it: %v", h)
+	}
+	r.want(200, "POST", "/open/", "", "Sec-Fetch-Site: cross-site") // nobody has nothing to lose
+	for _, line := range []string{alice.cookie, alice.bearer} {
+		r.want(200, "GET", "/open/", "", line)
+		r.wantUser("alice")
+	}
+	r.want(403, "POST", "/open/", "", alice.cookie, "Sec-Fetch-Site: cross-site")
+	r.want(200, "GET", "/open/", "", basicHeader("service", "s3rvice"))
+	r.wantUser("service")
+}
+
+// A wrong credential is never nobody's.
+func TestWrongIsNotNobody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nobodyConfig)
+	alice := r.login(aliceIn)
+	wrong := []string{
+		"Authorization: Bearer x", "Authorization: Bearer", basicHeader("service", "wrong"), basicHeader("alice", "agt_x"),
+		"Authorization: Basic !", "Cookie: session_id=unknown", alice.bearer + "x",
+	}
+	for _, line := range wrong {
+		for _, mode := range []string{"", "Sec-Fetch-Mode: cors"} {
+			r.want(401, "GET", "/open/", "", line, mode)
+			r.want(401, "POST", "/open/", "", line, mode)
+		}
+	}
+	r.want(401, "GET", "/open/", "", "Authorization: Bearer x", alice.cookie, browser)
+	r.want(400, "GET", "/open/", "", "Authorization: Bearer x", "Authorization: Bearer y", browser)
+	for range 10 {
+		r.do("GET", "/open/", "", basicHeader("service", "wrong"))
+	}
+	r.want(429, "GET", "/open/", "", basicHeader("service", "wrong"), browser)
+	r.want(429, "GET", "/open/", "", basicHeader("service", "s3rvice"), browser)
+	r.want(200, "GET", "/open/", "", browser)
+	r.store.breakIf(func(string, int64, string) bool { return true })
+	for _, line := range []string{alice.cookie, alice.bearer, "Cookie: session_id=" + strings.Repeat("A", 43)} {
+		r.want(503, "GET", "/open/", "", line, browser)
+	}
+	r.want(200, "GET", "/open/", "", browser)
+}
+
+// A page load with a dead cookie is nobody's, and the cookie is cleared. Anything else with it is
+// 401.
+func TestDeadCookieOfNobody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nobodyConfig)
+	alice := r.login(aliceIn)
+	r.want(200, "POST", "/logout", "", alice.cookie)
+	w := r.want(200, "GET", "/open/", "", alice.cookie, "Cookie: theme=dark", browser)
+	r.wantUser("")
+	if h := r.upstream.last().Header; h.Get("Cookie") != "theme=dark" {
+		t.Errorf("the upstream sees the cookies %q", h["Cookie"])
+	}
+	if set := w.Result().Header.Get("Set-Cookie"); !strings.HasPrefix(set, "session_id=;") || !strings.Contains(set, "Max-Age=0") {
+		t.Errorf("the dead cookie is not cleared: %q", set)
+	}
+	if w := r.want(401, "GET", "/open/", "", alice.cookie, "Sec-Fetch-Mode: cors"); w.Result().Header["Set-Cookie"] != nil {
+		t.Error("the answer to a script clears a cookie")
+	}
+	r.want(401, "POST", "/open/", "", alice.cookie)
+	w = r.want(302, "GET", "/guests/", "", alice.cookie, browser)
+	if !strings.Contains(w.Header().Get("Location"), "reason=ended") {
+		t.Errorf("the sign-in page is not told why: %q", w.Header().Get("Location"))
+	}
+}
+
+// What the policy refuses to nobody is answered as if nobody were not let in: a page load goes to
+// sign in where that can help, and anything else is 401.
+func TestRefusedNobody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nobodyConfig)
+	alice, bob := r.login(aliceIn), r.login(bobIn)
+	is := func(status int, address, method, target string, header ...string) {
+		t.Helper()
+		r.wantOf(status, from(address, request(method, target, "", header...)))
+	}
+	const inside = "192.0.2.7:1"
+	is(200, inside, "POST", "/office/")
+	r.wantUser("")
+	is(200, inside, "GET", "/office/", bob.cookie)
+	r.wantUser("bob")
+	is(302, outside, "GET", "/office/", browser)
+	is(401, outside, "GET", "/office/")
+	is(401, outside, "POST", "/office/", browser)
+	is(401, outside, "GET", "/office/", browser, "Sec-Fetch-Mode: cors")
+	is(200, outside, "GET", "/office/", alice.cookie)
+	is(403, outside, "GET", "/office/", bob.cookie)
+	is(200, outside, "HEAD", "/reads/")
+	is(401, outside, "POST", "/reads/")
+	is(200, outside, "POST", "/reads/", alice.cookie)
+	is(401, outside, "GET", "/far/", browser) // signing in does not change the address
+	is(302, outside, "GET", "/guests/", browser)
+	is(403, outside, "GET", "/guests/", alice.cookie) // and signing out opens nothing
+	is(200, outside, "GET", "/guests/", bob.cookie)
+}
+
+// A page of an error says where to sign in, if that can help.
+func TestPagesForNobody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nobodyConfig)
+	for target, want := range map[string]string{"/office/": "https://gw.example/signin", "/far/": ""} {
+		w := r.wantOf(401, from(outside, request("GET", target, "")))
+		if got := w.Header().Get("Authgate-Sign-In"); got != want {
+			t.Errorf("%s leads to %q, want %q", target, got, want)
+		}
+	}
+}
+
+// Caches keep the pages of users and of nobody apart.
+func TestCachesOfNobody(t *testing.T) {
+	t.Parallel()
+	for _, fast := range []string{"true", "false"} {
+		app := func(w http.ResponseWriter, q *http.Request) {
+			for _, value := range q.Header["Want-Cache"] {
+				w.Header().Add("Cache-Control", value)
+			}
+			w.Header()["Vary"] = q.Header["Want-Vary"]
+			_, _ = io.WriteString(w, "hello")
+		}
+		r := newNetworkRig(t, edit(t, nobodyConfig, `{url: "http://app.invalid"}`,
+			`{url: "http://app.invalid", fast_path: `+fast+`}`), app)
+		alice := r.login(aliceIn)
+		dead := "Cookie: session_id=" + strings.Repeat("A", 43)
+		for _, c := range []struct {
+			target, credential, cache, vary string
+			wantCache, wantVary             string
+		}{
+			{"/open/", "", "", "", "", "Cookie, Authorization"},
+			{"/open/", "", "public, max-age=60", "Accept-Encoding", "public, max-age=60", "Accept-Encoding, Cookie, Authorization"},
+			{"/open/", "", "", "cookie", "", "cookie, Authorization"},
+			{"/open/", "", "", "*", "", "*"},
+			{"/reads/", "", "", "", "", "Cookie, Authorization"},
+			{"/open/", alice.cookie, "", "", "private", "Cookie, Authorization"},
+			{"/open/", alice.bearer, "", "", "private", "Cookie, Authorization"},
+			{"/open/", basicHeader("service", "s3rvice"), "max-age=60", "", "max-age=60, private", "Cookie, Authorization"},
+			{"/open/", alice.cookie, "Public, S-MaxAge=60, max-age=5", "", "max-age=5, private", "Cookie, Authorization"},
+			{"/open/", alice.cookie, "no-store", "", "no-store", "Cookie, Authorization"},
+			{"/open/", alice.cookie, `private="Set-Cookie"`, "", `private="Set-Cookie", private`, "Cookie, Authorization"},
+			{"/open/", dead, "public", "", "private", "Cookie, Authorization"},
+			{"/office/", "", "", "", "private", "Cookie, Authorization"}, // another address gets another answer
+			{"/public/", "", "", "", "", ""},
+			{"/session/", alice.cookie, "public", "", "public", ""},
+		} {
+			w := r.want(200, "GET", c.target, "", c.credential, browser, headerIf("Want-Cache", c.cache), headerIf("Want-Vary", c.vary))
+			cache, vary := strings.Join(w.Header()["Cache-Control"], "|"), strings.Join(w.Header()["Vary"], "|")
+			if cache != c.wantCache || vary != c.wantVary {
+				t.Errorf("fast_path %s: %+v: Cache-Control %q, Vary %q", fast, c, cache, vary)
+			}
+		}
+	}
+}
+
+// headerIf returns a header line, or none if there is no value.
+func headerIf(name, value string) string {
+	if value == "" {
+		return ""
+	}
+	return name + ": " + value
+}
+
+// A rate by user counts nobody by address.
+func TestRateOfNobody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nobodyConfig)
+	alice := r.login(aliceIn)
+	for _, want := range []int{200, 200, 429} {
+		r.want(want, "GET", "/counted/", "")
+		r.want(want, "GET", "/counted/", "", alice.cookie)
+		r.wantOf(want, from(outside, request("GET", "/counted/", "")))
+	}
+}
+
+// A proxy that asks is told the same, with all identity headers empty.
+func TestVerifyNobody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nobodyConfig)
+	dead := "Cookie: session_id=" + strings.Repeat("A", 43)
+	w := r.asks(200, asTraefik("GET", "gw.example", "/open/"), browser)
+	empty := map[string]string{"X-Auth-User": "", "X-Auth-Subject": "", "X-Auth-Roles": "", "X-Auth-Mechanism": ""}
+	wantIdentity(t, w, empty)
+	w = r.asks(200, asTraefik("GET", "gw.example", "/open/"), browser, dead)
+	wantIdentity(t, w, empty)
+	if !strings.HasPrefix(w.Header().Get("Set-Cookie"), "session_id=;") {
+		t.Errorf("the dead cookie is not cleared: %q", w.Header()["Set-Cookie"])
+	}
+	r.asks(401, asTraefik("GET", "gw.example", "/open/"), "Authorization: Bearer x")
+	r.asks(401, asTraefik("POST", "gw.example", "/reads/"))
+	r.asks(302, asTraefik("GET", "gw.example", "/guests/"), browser)
+	r.asks(401, asNginx("GET", "gw.example", "/far/"), browser)
+	r.asks(200, asNginx("GET", "gw.example", "/office/"))
+}
+
+// explain says what nobody may do, and why. A user whom the route does not accept is nobody there.
+func TestExplainNobody(t *testing.T) {
+	t.Parallel()
+	e := newExplainer(t, parseConfig(t, t.TempDir(), nobodyConfig))
+	for _, c := range []struct {
+		method, path, from string
+		caller             *Caller
+		outcome            string
+		status             int
+		fails              []string // rules
+	}{
+		{"GET", "/open/", "203.0.113.9", nil, "allow", 200, nil},
+		{"GET", "/office/", "192.0.2.1", nil, "allow", 200, nil},
+		{"GET", "/office/", "203.0.113.9", nil, "challenge", 401, []string{"policy: any"}},
+		{"GET", "/guests/", "203.0.113.9", nil, "challenge", 401, []string{"policy: none[0]"}},
+		{"POST", "/reads/", "203.0.113.9", nil, "challenge", 401, []string{"policy: any"}},
+		{"GET", "/office/", "192.0.2.1", &Caller{User: "service"}, "allow", 200, nil},
+		{"GET", "/office/", "203.0.113.9", &Caller{User: "service"}, "challenge", 401, []string{"policy: any"}},
+		{"GET", "/guests/", "203.0.113.9", &Caller{User: "alice"}, "forbid", 403, []string{"policy: none[0]"}},
+	} {
+		d := &Described{Method: c.method, URL: c.path, From: netip.MustParseAddr(c.from), Caller: c.caller}
+		x, err := e.Explain(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fails []string
+		for _, condition := range x.Conditions {
+			if condition.Depth == 0 && !condition.Holds {
+				fails = append(fails, condition.Rule)
+			}
+		}
+		if x.Outcome != c.outcome || x.Status != c.status || !slices.Equal(fails, c.fails) {
+			t.Errorf("%+v: %s %d, %q do not hold: %s", c, x.Outcome, x.Status, fails, x.Reason)
+		}
+		if x.Header.Get("X-Auth-User") != "" {
+			t.Errorf("%+v: the upstream sees %v", c, x.Header)
+		}
+	}
+}
+
+// A stream of nobody goes on while nobody may open it. A stream of a user ends with the login, and
+// does not become nobody's.
+func TestStreamsOfNobody(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range protocols {
+		streamsWith(t, nobodyConfig, func(s *streaming) {
+			body := s.open(protocol, "/open/", browser)
+			time.Sleep(time.Minute)
+			s.alive(1)
+			s.mustReload(nobodyConfig)
+			s.mustReload(edit(t, nobodyConfig, "{roles: [admin]}]}}\n  - {match: /far/", "{roles: [user]}]}}\n  - {match: /far/"))
+			time.Sleep(time.Minute)
+			s.alive(1)
+			since := time.Now()
+			s.mustReload(edit(t, nobodyConfig, "auth: [session, bearer, basic, none]", "auth: [session, bearer, basic]"))
+			s.ends(body, since)
+		})
+		for name, end := range map[string]func(*streaming, signedIn){
+			"logout": byCookie,
+			"route": func(s *streaming, _ signedIn) {
+				s.mustReload(edit(t, nobodyConfig, "auth: [session, bearer, basic, none]", "auth: [bearer, basic, none]"))
+			},
+		} {
+			t.Log(protocol, name)
+			streamsWith(t, nobodyConfig, func(s *streaming) {
+				in := s.login(aliceIn)
+				body := s.open(protocol, "/open/", in.cookie)
+				since := time.Now()
+				end(s, in)
+				s.ends(body, since)
+			})
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package policy
+
+import "slices"
+
+// Nobody is who makes a request without credentials. A route that admits nobody decides
+// about the request alone: a rule about the identity neither holds nor fails for nobody, so
+// that none of them, also under none, opens what signing in would close.
+
+// verdict is what is known of a rule or a policy without an identity. The zero verdict is
+// that the identity decides.
+type verdict int
+
+const (
+	open  verdict = iota // some identities meet it, and some may not
+	met                  // whatever the identity
+	unmet                // whatever the identity
+)
+
+// not returns the verdict of what must not be met.
+func (v verdict) not() verdict {
+	switch v {
+	case met:
+		return unmet
+	case unmet:
+		return met
+	}
+	return open
+}
+
+// AdmitsNobody reports whether the route also lets in requests without credentials, as far
+// as its policy holds without an identity.
+func (r *Route) AdmitsNobody() bool {
+	last := len(r.Mechanisms) - 1
+	return last > 0 && slices.Index(r.Mechanisms, None) == last
+}
+
+// byNobody follows what is judged without an identity.
+const byNobody = ", judged without an identity"
+
+// decideNobody decides about a request without credentials on a route that admits them.
+func (r *Route) decideNobody(why *reasons, req *Request) Decision {
+	if r.Policy == nil {
+		return Decision{Outcome: Allow, Rule: ruleAuth, Reason: why.nobody}
+	}
+	failed, v := r.Policy.judge(nil, req)
+	if v == met {
+		return Decision{Outcome: Allow, Rule: r.Policy.name, Reason: why.nobody}
+	}
+	rule := "policy"
+	if failed != nil {
+		rule = failed.where
+	}
+	return Decision{
+		Outcome: Challenge, Rule: rule, Reason: why.rules[failed] + byNobody, NoSignIn: !r.opensBySignIn(req),
+	}
+}
+
+// opensBySignIn reports whether the policy can hold for a user who signs in in a browser.
+func (r *Route) opensBySignIn(req *Request) bool {
+	var kinds []Mechanism
+	for _, m := range [...]Mechanism{Session, OIDC} {
+		if r.Accepts(m) {
+			kinds = append(kinds, m)
+		}
+	}
+	if kinds == nil {
+		return false
+	}
+	_, v := r.Policy.judge(kinds, req)
+	return v != unmet
+}
+
+// judge returns what is known of the policy for all identities that sign-ins of those
+// kinds prove, or, without kinds, for nobody. It also returns the first rule that is not
+// met: of those that are unmet, if there is one.
+func (p *Policy) judge(kinds []Mechanism, req *Request) (failed *rule, all verdict) {
+	if len(p.rules) == 0 {
+		return nil, unmet
+	}
+	all = met
+	for _, r := range p.rules {
+		var part *rule
+		var v verdict
+		if r.policy != nil {
+			part, v = r.policy.judge(kinds, req)
+		} else {
+			part, v = r, r.judge(kinds, req)
+		}
+		switch {
+		case v == unmet:
+			return part, unmet
+		case v == open && all == met:
+			failed, all = part, open
+		}
+	}
+	return failed, all
+}
+
+// judge is Policy.judge for a rule that is no reference.
+func (r *rule) judge(kinds []Mechanism, req *Request) verdict {
+	switch {
+	case r.any:
+		return bestOf(r.parts, kinds, req)
+	case len(r.parts) > 0: // none has one part
+		_, v := r.parts[0].judge(kinds, req)
+		return v.not()
+	case !r.request:
+		if kinds == nil || r.signIn == nil {
+			return open
+		}
+		return r.signIn(kinds)
+	case r.holds(nil, req):
+		return met
+	}
+	return unmet
+}
+
+// bestOf returns what is known of alternatives.
+func bestOf(parts []*Policy, kinds []Mechanism, req *Request) verdict {
+	best := unmet
+	for _, part := range parts {
+		switch _, v := part.judge(kinds, req); v {
+		case met:
+			return met
+		case open:
+			best = open
+		}
+	}
+	return best
+}
+
+// LooksAtClient reports whether the policy looks at the client's address, so that the answer
+// to nobody can differ between clients that send the same.
+func (r *Route) LooksAtClient() bool { return r.Policy != nil && r.Policy.looksAtClient() }
+
+func (p *Policy) looksAtClient() bool {
+	return slices.ContainsFunc(p.rules, func(r *rule) bool {
+		return r.networks || r.policy != nil && r.policy.looksAtClient() ||
+			slices.ContainsFunc(r.parts, (*Policy).looksAtClient)
+	})
+}
+
+// withoutSignIn is the verdict on what no sign-in gives, such as the scopes of a token.
+func withoutSignIn([]string) func([]Mechanism) verdict {
+	return func([]Mechanism) verdict { return unmet }
+}
+
+// signInByMechanism is the verdict on mechanisms.
+func signInByMechanism(mechanisms []string) func([]Mechanism) verdict {
+	return func(kinds []Mechanism) verdict {
+		proved := 0
+		for _, kind := range kinds {
+			if slices.Contains(mechanisms, string(kind)) {
+				proved++
+			}
+		}
+		switch proved {
+		case 0:
+			return unmet
+		case len(kinds):
+			return met
+		}
+		return open
+	}
+}
+
+// signInAtProviders is the verdict on sources of accounts.
+func signInAtProviders(providers []string) func([]Mechanism) verdict {
+	return func(kinds []Mechanism) verdict {
+		if slices.ContainsFunc(providers, func(p string) bool { return slices.Contains(kinds, signInAt(p)) }) {
+			return open
+		}
+		return unmet
+	}
+}
+
+// signInOfUsers is the verdict on names of users.
+func signInOfUsers(users []string) func([]Mechanism) verdict {
+	providers := make([]string, len(users))
+	for i, user := range users {
+		providers[i], _ = splitUser(user)
+	}
+	return signInAtProviders(providers)
+}
+
+// signInAt returns how users of a source sign in in a browser.
+func signInAt(provider string) Mechanism {
+	switch provider {
+	case LocalProvider:
+		return Session
+	case BasicProvider, ClientProvider:
+		return Basic
+	}
+	return OIDC
+}
