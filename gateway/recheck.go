@@ -19,8 +19,8 @@ type confirmed struct {
 
 // Check implements forward.Login: it finds out whether the request would be let in now.
 func (ex *exchange) Check(ctx context.Context) error {
-	if ex.Identity == nil && !ex.route.rule.AdmitsNobody() {
-		return nil // of a public route
+	if ex.Identity == nil && (ex.sent.Preflight || !ex.route.rule.AdmitsNobody()) {
+		return nil // nobody was decided on
 	}
 	c := ex.confirmed
 	if c == nil {
