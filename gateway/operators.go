@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"authgate/gateway/accounts"
@@ -51,19 +53,45 @@ func tellEnded(ctx context.Context, service *web.Service, ended *login.Login) {
 		slog.String("subject", ended.Subject()), slog.String("login", ended.ID))
 }
 
-// EndLoginsOf ends all logins of a local account for an operator, and returns how many there
-// were. API tokens stay. After an error some may still be valid.
-func (g *Gateway) EndLoginsOf(ctx context.Context, username string) (int, error) {
+// EndLoginsOf ends all logins of a user for an operator, and returns how many there were. user is
+// a local account, or PROVIDER:NAME. API tokens stay. After an error some may still be valid.
+func (g *Gateway) EndLoginsOf(ctx context.Context, user string) (int, error) {
 	st := g.state.Load()
-	// Logins know the name as the account has it, which may be another form of username.
-	if account, ok := st.mechanisms.Accounts.Lookup(username); ok {
+	overview := mechanism.Overview(st.mechanisms, st.federation)
+	username := user
+	// Logins know the name as the account has it, which may be another form.
+	if account, ok := st.mechanisms.Accounts.Lookup(user); ok {
 		username = account.Username
 	}
-	ended, err := mechanism.Overview(st.mechanisms, st.federation).EndAll(store.Ending(ctx), username)
+	ended, err := overview.EndAll(store.Ending(ctx), username)
 	for _, login := range ended {
 		tellEnded(ctx, &g.service, login)
 	}
-	return len(ended), err
+	if err != nil || !strings.Contains(user, ":") {
+		return len(ended), err
+	}
+	n, err := g.endDelegatedOf(ctx, overview, user)
+	return len(ended) + n, err
+}
+
+// endDelegatedOf ends the logins of a provider's user. Their name is known from what the provider
+// said last, so it must look at all logins.
+func (g *Gateway) endDelegatedOf(ctx context.Context, overview *login.Overview, user string) (n int, err error) {
+	var ids []string
+	err = overview.Each(ctx, func(l *login.UserLogin) error {
+		if l.Provider != policy.LocalProvider && l.User == user {
+			ids = append(ids, l.ID)
+		}
+		return nil
+	})
+	for _, id := range ids {
+		ended, failed := g.EndLogin(ctx, id)
+		if ended {
+			n++
+		}
+		err = errors.Join(err, failed)
+	}
+	return n, err
 }
 
 // Invite makes an invitation for an account of accounts.file, and returns its link. The error

@@ -8,6 +8,7 @@ import (
 
 	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/login"
+	"authgate/internal/test/must"
 )
 
 // users returns the users of the live logins, sorted.
@@ -88,6 +89,40 @@ func TestOperatorEndsDelegatedLogin(t *testing.T) {
 		t.Errorf("ended: %t, %v", found, err)
 	}
 	r.want(401, "GET", "/delegated/", "", session)
+}
+
+// All logins of a provider's user end, and none of a local account with that name.
+func TestOperatorEndsLoginsOfDelegatedUser(t *testing.T) {
+	t.Parallel()
+	r, _ := delegatedRig(t, "")
+	var sessions []string
+	for range 2 {
+		back := r.client.Leave("")
+		sessions = append(sessions, jarOf(r.want(302, "GET", back.Target, "", back.Cookie)).Line())
+	}
+	alice := r.login(aliceIn)
+	names := must.Get(r.users())(t)
+	user := names[slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, "small:") })]
+	for name, want := range map[string]int{strings.TrimPrefix(user, "small:"): 0, "other" + user[5:]: 0, user + "x": 0} {
+		if n, err := r.EndLoginsOf(t.Context(), name); n != want || err != nil {
+			t.Errorf("%s: %d logins end, %v", name, n, err)
+		}
+	}
+	r.store.breakIf(func(operation string, _ int64, key string) bool { return operation == "walk" })
+	if _, err := r.EndLoginsOf(t.Context(), user); !isOutage(err) {
+		t.Errorf("without the store: %v", err)
+	}
+	r.store.heal()
+	r.want(200, "GET", "/delegated/", "", sessions[0])
+	for _, want := range []int{2, 0} {
+		if n, err := r.EndLoginsOf(t.Context(), user); n != want || err != nil {
+			t.Errorf("%s: %d logins end, %v; want %d", user, n, err, want)
+		}
+	}
+	for _, session := range sessions {
+		r.want(401, "GET", "/delegated/", "", session)
+	}
+	r.good(alice, true)
 }
 
 // All logins of a user end by any form of the name, and no logins of another user.

@@ -111,21 +111,32 @@ func listJSON(ctx context.Context, out io.Writer, client *control.Client) error 
 
 func sessionsEndCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "end ID",
-		Short: "End a login",
+		Use:   "end {ID | --user NAME}",
+		Short: "End a login, or all logins of a user",
 		Long: "End a login, as a logout does: its sessions and tokens are refused on every\n" +
 			"instance, its open streams end within a second, and a login at a provider ends\n" +
-			"there too. The exit status is 1 if there is no login with this id.",
-		Example: "  authgate sessions end 5XJ3CYVRFWKZ6NMNZN4HSYKXLQ",
-		Args:    usage(cobra.ExactArgs(1)),
+			"there too. The exit status is 1 if there is no login with this id.\n\n" +
+			"With --user, end all logins of a user. API tokens stay. The exit status is 0\n" +
+			"also if there are none.",
+		Example: "  authgate sessions end 5XJ3CYVRFWKZ6NMNZN4HSYKXLQ\n" +
+			"  authgate sessions end --user alice\n" +
+			"  authgate sessions end --user keycloak:alice",
+		Args: usage(cobra.MaximumNArgs(1)),
 	}
 	which := registerGateway(cmd)
+	user := cmd.Flags().String("user", "", "end all logins of `NAME`: a local account, or PROVIDER:NAME")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if all := cmd.Flags().Changed("user"); all == (len(args) > 0) || all && *user == "" {
+			return &usageError{errors.New("expected the id of a login, or --user NAME")}
+		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), answerTime)
 		defer cancel()
 		client, err := which.find(ctx)
 		if err != nil {
 			return err
+		}
+		if len(args) == 0 {
+			return endLoginsOf(ctx, cmd.OutOrStdout(), client, *user)
 		}
 		err = client.EndLogin(ctx, args[0])
 		if refused, ok := errors.AsType[*control.RefusedError](err); ok && refused.Status == http.StatusNotFound {
@@ -138,4 +149,20 @@ func sessionsEndCommand() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+func endLoginsOf(ctx context.Context, out io.Writer, client *control.Client, user string) error {
+	n, err := client.EndLoginsOf(ctx, user)
+	if err != nil {
+		return fmt.Errorf("some logins of %s may still be valid: %w", printable(user), err)
+	}
+	switch user = printable(user); n {
+	case 0:
+		fmt.Fprintf(out, "%s has no live login.\n", user)
+	case 1:
+		fmt.Fprintf(out, "The login of %s has ended.\n", user)
+	default:
+		fmt.Fprintf(out, "%d logins of %s have ended.\n", n, user)
+	}
+	return nil
 }

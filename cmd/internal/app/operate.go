@@ -58,8 +58,8 @@ func (o operator) EndLogin(ctx context.Context, id string) (bool, error) {
 }
 
 // EndLoginsOf implements control.Gateway.
-func (o operator) EndLoginsOf(ctx context.Context, username string) (int, error) {
-	return o.gateway.EndLoginsOf(ctx, username)
+func (o operator) EndLoginsOf(ctx context.Context, user string) (int, error) {
+	return o.gateway.EndLoginsOf(ctx, user)
 }
 
 // Invite implements control.Gateway.

@@ -153,10 +153,11 @@ func (c *Client) EndLogin(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, "/logins?"+url.Values{"id": {id}}.Encode(), nil)
 }
 
-// EndLoginsOf ends all logins of a local account, and returns how many there were.
-func (c *Client) EndLoginsOf(ctx context.Context, username string) (n int, err error) {
+// EndLoginsOf ends all logins of a user, and returns how many there were. user is a local account,
+// or PROVIDER:NAME.
+func (c *Client) EndLoginsOf(ctx context.Context, user string) (n int, err error) {
 	var done ended
-	err = c.call(ctx, http.MethodDelete, "/accounts/logins?"+url.Values{"user": {username}}.Encode(), &done)
+	err = c.call(ctx, http.MethodDelete, "/users/logins?"+url.Values{"user": {user}}.Encode(), &done)
 	return done.Ended, err
 }
 

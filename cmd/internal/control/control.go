@@ -38,8 +38,9 @@ type Gateway interface {
 	EachLogin(ctx context.Context, f func(*Login) error) error
 	// EndLogin ends a login. It returns false if there is none with this id.
 	EndLogin(ctx context.Context, id string) (bool, error)
-	// EndLoginsOf ends all logins of a local account, and returns how many there were.
-	EndLoginsOf(ctx context.Context, username string) (int, error)
+	// EndLoginsOf ends all logins of a user, and returns how many there were. user is a local
+	// account, or PROVIDER:NAME.
+	EndLoginsOf(ctx context.Context, user string) (int, error)
 	// Invite makes an invitation for a local account, and returns its link. The error is
 	// ErrNotInvited if it is refused.
 	Invite(ctx context.Context, username string) (link string, err error)

@@ -170,7 +170,7 @@ func handler(process Process, gateway Gateway) http.Handler {
 			w.WriteHeader(http.StatusNoContent)
 		}
 	})
-	mux.HandleFunc("DELETE /accounts/logins", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("DELETE /users/logins", func(w http.ResponseWriter, r *http.Request) {
 		n, err := gateway.EndLoginsOf(r.Context(), r.FormValue("user"))
 		if err != nil {
 			answer(w, http.StatusServiceUnavailable, refusal{err.Error()})
