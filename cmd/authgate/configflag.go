@@ -29,16 +29,22 @@ func configFlagFor(cmd *cobra.Command, meaning string) *string {
 	return path
 }
 
+// placeholdersFlag adds the flag for a configuration that is checked where its secrets are not.
+func placeholdersFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("placeholders", false,
+		"give variables that are not set, and secrets whose file cannot be read, a stand-in")
+}
+
 // loadConfig reads the configuration at path, or from standard input. name is how
 // messages call it. The command ends soon, so that collecting garbage, which is a
 // quarter of the work of reading a large configuration, hardly pays.
-func loadConfig(cmd *cobra.Command, path string) (cfg *config.Config, name string, err error) {
+func loadConfig(cmd *cobra.Command, path string, from config.Environment) (cfg *config.Config, name string, err error) {
 	debug.SetGCPercent(400)
 	if path == standardInput {
 		name = "standard input"
-		cfg, err = config.Read(name, cmd.InOrStdin())
+		cfg, err = from.Read(name, cmd.InOrStdin())
 		return cfg, name, err
 	}
-	cfg, err = config.Load(path)
+	cfg, err = from.Load(path)
 	return cfg, path, err
 }

@@ -70,7 +70,7 @@ func explainCommand() *cobra.Command {
 		if described.Caller, err = caller.read(cmd); err != nil {
 			return err
 		}
-		cfg, _, err := loadConfig(cmd, *path)
+		cfg, _, err := loadConfig(cmd, *path, config.Environment{})
 		if err != nil {
 			return err
 		}

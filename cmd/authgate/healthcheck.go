@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"authgate/gateway/config"
 )
 
 func healthcheckCommand() *cobra.Command {
@@ -23,7 +25,7 @@ func healthcheckCommand() *cobra.Command {
 	}
 	path := configOrInputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, _, err := loadConfig(cmd, *path)
+		cfg, _, err := loadConfig(cmd, *path, config.Environment{})
 		if err != nil {
 			return err
 		}

@@ -131,14 +131,17 @@ func validateCommand() *cobra.Command {
 		Long: "Check the configuration and the files that it names. Every mistake is listed with\n" +
 			"its file, line, column and key, and makes the exit status 2. What is valid and\n" +
 			"probably wrong, such as an expired certificate or a file that other users can\n" +
-			"change, is a warning.",
+			"change, is a warning.\n\n" +
+			"With --placeholders, the configuration can be checked where its secrets are not,\n" +
+			"for example in CI. Certificates and lists of users must be there.",
 		Example: "  authgate validate --config new.yaml\n" +
-			"  authgate validate -c - <new.yaml",
+			"  authgate validate -c - <new.yaml\n" +
+			"  authgate validate --config new.yaml --placeholders",
 		Args: usage(cobra.NoArgs),
 	}
-	path := configOrInputFlag(cmd)
+	path, placeholders := configOrInputFlag(cmd), placeholdersFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, name, err := loadConfig(cmd, *path)
+		cfg, name, err := loadConfig(cmd, *path, config.Environment{Placeholders: *placeholders})
 		if err != nil {
 			return err
 		}

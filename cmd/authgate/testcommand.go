@@ -15,7 +15,7 @@ import (
 )
 
 func testCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "test FILE...",
 		Short: "Run the tests of a configuration",
 		Long: "Run tests of routes and policies. Each describes a request, and what the gateway\n" +
@@ -23,34 +23,37 @@ func testCommand() *cobra.Command {
 			"to run.\n\n" +
 			"The exit status is 0 if all tests pass, 1 if one fails, and 2 if a file or its\n" +
 			"configuration cannot be read or has mistakes.",
-		Example: "  authgate test policies.test.yaml",
-		Args:    usage(cobra.MinimumNArgs(1)),
+		Example: "  authgate test policies.test.yaml\n" +
+			"  authgate test --placeholders policies.test.yaml",
+		Args: usage(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 		},
-		RunE: func(cmd *cobra.Command, files []string) error {
-			out, problems := cmd.OutOrStdout(), cmd.ErrOrStderr()
-			var total tally
-			unreadable := false
-			for _, file := range files {
-				of, err := runTests(out, file)
-				if err != nil {
-					unreadable = true
-					fmt.Fprintln(problems, describeFailure(err))
-				}
-				total.passed += of.passed
-				total.failed += of.failed
-			}
-			fmt.Fprintf(out, "%d passed, %d failed\n", total.passed, total.failed)
-			switch {
-			case unreadable:
-				return &toldError{2}
-			case total.failed > 0:
-				return &toldError{1}
-			}
-			return nil
-		},
 	}
+	placeholders := placeholdersFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, files []string) error {
+		out, problems := cmd.OutOrStdout(), cmd.ErrOrStderr()
+		var total tally
+		unreadable := false
+		for _, file := range files {
+			of, err := runTests(out, file, config.Environment{Placeholders: *placeholders})
+			if err != nil {
+				unreadable = true
+				fmt.Fprintln(problems, describeFailure(err))
+			}
+			total.passed += of.passed
+			total.failed += of.failed
+		}
+		fmt.Fprintf(out, "%d passed, %d failed\n", total.passed, total.failed)
+		switch {
+		case unreadable:
+			return &toldError{2}
+		case total.failed > 0:
+			return &toldError{1}
+		}
+		return nil
+	}
+	return cmd
 }
 
 // tally counts tests.
@@ -65,12 +68,12 @@ func describeFailure(err error) string {
 }
 
 // runTests runs the tests of one file. The error means that they could not be run.
-func runTests(out io.Writer, path string) (tally, error) {
+func runTests(out io.Writer, path string, from config.Environment) (tally, error) {
 	file, err := readTestFile(path)
 	if err != nil {
 		return tally{}, err
 	}
-	cfg, err := config.Load(file.Config)
+	cfg, err := from.Load(file.Config)
 	if err != nil {
 		return tally{}, err
 	}

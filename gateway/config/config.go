@@ -48,10 +48,10 @@ type Config struct {
 	table       *policy.Table // of Routes
 	admins      *policy.Route // of Accounts.Admins
 	hosts       []string
-	ownAccounts int                         // how many of Accounts.Users are in the main file
-	path        string                      // of the file
-	lookup      func(string) (string, bool) // reads an environment variable
-	source      func() *sources             // its content; a function, so that fmt does not print its secrets
+	ownAccounts int    // how many of Accounts.Users are in the main file
+	path        string // of the file
+	environment Environment
+	source      func() *sources // its content; a function, so that fmt does not print its secrets
 	sideFiles   []File
 	warnings    Diagnostics
 
@@ -88,21 +88,34 @@ func (e *ReadError) Error() string { return e.err.Error() }
 
 func (e *ReadError) Unwrap() error { return e.err }
 
+// Environment is where a configuration has the values from that it only names.
+type Environment struct {
+	Lookup func(string) (string, bool) // reads an environment variable; nil: os.LookupEnv
+	// Placeholders gives variables that are not set, and secrets whose file cannot be read, a
+	// stand-in. Such a configuration can be checked, and must not be served.
+	Placeholders bool
+}
+
 // Load reads the configuration file at path and the files that it names. The
 // error is Diagnostics or a *ReadError.
-func Load(path string) (*Config, error) {
-	cfg, _, err := LoadFiles(path)
+func Load(path string) (*Config, error) { return Environment{}.Load(path) }
+
+// Load is the function Load in this environment.
+func (e Environment) Load(path string) (*Config, error) {
+	cfg, _, err := e.load(path)
 	return cfg, err
 }
 
 // LoadFiles is Load. It also returns the main file, its parts, their patterns and all files that
 // these name, as they were when they were read, even if the configuration has mistakes.
-func LoadFiles(path string) (*Config, []File, error) {
+func LoadFiles(path string) (*Config, []File, error) { return Environment{}.load(path) }
+
+func (e Environment) load(path string) (*Config, []File, error) {
 	source, main, err := strictyaml.ReadFile(path, maxConfigSize)
 	if err != nil {
 		return nil, []File{main}, &ReadError{err}
 	}
-	cfg, files, err := parseFiles(path, &sources{main: source}, os.LookupEnv)
+	cfg, files, err := e.parse(path, &sources{main: source})
 	return cfg, append([]File{main}, files...), err
 }
 
@@ -113,7 +126,7 @@ func DataDir(path string) (string, error) {
 	if err != nil {
 		return "", &ReadError{err}
 	}
-	reader, cfg := newReader(path, os.LookupEnv), defaults()
+	reader, cfg := Environment{}.reader(path), defaults()
 	main := reader.Read(path, source, maxConfigSize, "", cfg)
 	if main.Unreadable("") || main.Broken("data_dir") || cfg.DataDir == "" {
 		if err := reader.Err(); err != nil {
@@ -126,24 +139,26 @@ func DataDir(path string) (string, error) {
 
 // Read is Load for a configuration that is not in a file. name takes the place
 // of its path: messages show it, and relative paths start from its folder.
-func Read(name string, r io.Reader) (*Config, error) {
+func (e Environment) Read(name string, r io.Reader) (*Config, error) {
 	source, err := io.ReadAll(io.LimitReader(r, maxConfigSize+1)) // Parse refuses one byte too many
 	if err != nil {
 		return nil, &ReadError{fmt.Errorf("cannot read %s: %w", name, err)}
 	}
-	return Parse(name, source)
+	cfg, _, err := e.parse(name, &sources{main: source})
+	return cfg, err
 }
 
 // Parse is Load for the content of a file. Relative paths in it start from the
 // folder of path. The error is Diagnostics.
 func Parse(path string, source []byte) (*Config, error) {
-	return parse(path, source, os.LookupEnv)
+	cfg, _, err := Environment{}.parse(path, &sources{main: slices.Clone(source)})
+	return cfg, err
 }
 
 // Reread returns the same configuration with the current content of the files
 // that it names. It reads neither the main file nor its parts again. The error is Diagnostics.
 func (c *Config) Reread() (*Config, error) {
-	cfg, _, err := parseFiles(c.path, c.source(), os.LookupEnv)
+	cfg, _, err := c.environment.parse(c.path, c.source())
 	return cfg, err
 }
 
@@ -197,12 +212,6 @@ func (c *Config) Warnings() Diagnostics { return slices.Clone(c.warnings) }
 // index i of the table is the one at index i of Routes.
 func (c *Config) Table() *policy.Table { return c.table }
 
-// parse is Parse with the environment that lookup reads.
-func parse(path string, source []byte, lookup func(string) (string, bool)) (*Config, error) {
-	cfg, _, err := parseFiles(path, &sources{main: slices.Clone(source)}, lookup)
-	return cfg, err
-}
-
 // sources are the texts of a configuration. They must not be changed.
 type sources struct {
 	main  []byte
@@ -210,10 +219,10 @@ type sources struct {
 	read  bool // parts are known; else the patterns of include find them
 }
 
-// parseFiles is parse, and returns the parts, their patterns, and the files that the
-// configuration names.
-func parseFiles(path string, from *sources, lookup func(string) (string, bool)) (*Config, []File, error) {
-	reader, cfg := newReader(path, lookup), defaults()
+// parse is Parse in this environment, and returns the parts, their patterns, and the files that
+// the configuration names.
+func (e Environment) parse(path string, from *sources) (*Config, []File, error) {
+	reader, cfg := e.reader(path), defaults()
 	main := &report{reader.Read(path, from.main, maxConfigSize, "", cfg)}
 	in := includes{main: main, path: path, parts: from.parts}
 	if !from.read {
@@ -239,14 +248,18 @@ func parseFiles(path string, from *sources, lookup func(string) (string, bool)) 
 		return nil, files, err
 	}
 	kept := &sources{from.main, in.parts, true}
-	cfg.path, cfg.lookup, cfg.source = path, lookup, func() *sources { return kept }
+	cfg.path, cfg.environment, cfg.source = path, e, func() *sources { return kept }
 	cfg.hosts, cfg.sideFiles, cfg.warnings = cfg.allHosts(), reader.Files(), reader.Warnings()
 	return cfg, files, nil
 }
 
-func newReader(path string, lookup func(string) (string, bool)) *strictyaml.Reader {
+func (e Environment) reader(path string) *strictyaml.Reader {
+	lookup := e.Lookup
+	if lookup == nil {
+		lookup = os.LookupEnv
+	}
 	return strictyaml.NewReader(strictyaml.Options{
-		Main: path, Lookup: lookup, Defaults: setDefaults,
+		Main: path, Lookup: lookup, Placeholders: e.Placeholders, Defaults: setDefaults,
 		SecretKeys: []string{
 			"secret", "secrets", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password",
 		},

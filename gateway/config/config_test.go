@@ -27,6 +27,12 @@ import (
 var exported = cmp.Options{cmpopts.IgnoreUnexported(Config{}, accounts.Account{}), cmpopts.EquateEmpty(),
 	cmpopts.EquateComparable(netip.Prefix{}), cmpopts.IgnoreTypes(password.Hash{})}
 
+// parse is Parse with the environment that lookup reads.
+func parse(path string, source []byte, lookup func(string) (string, bool)) (*Config, error) {
+	cfg, _, err := Environment{Lookup: lookup}.parse(path, &sources{main: source})
+	return cfg, err
+}
+
 // mustParse parses a valid text.
 func mustParse(t testing.TB, source string) *Config {
 	t.Helper()

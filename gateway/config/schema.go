@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"authgate/docs"
 )
@@ -13,7 +12,7 @@ import (
 // editors. It ends with a line break. A file that does not fit it is not valid; one
 // that fits can still have mistakes.
 func Schema() []byte {
-	schema := newReader("config.yaml", os.LookupEnv).Schema(docs.Meanings(), defaults())
+	schema := Environment{}.reader("config.yaml").Schema(docs.Meanings(), defaults())
 	schema["title"] = "The configuration of authgate"
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"unicode"
@@ -54,7 +53,7 @@ func (s sideReader) users(c *Config) userPlaces {
 func (c *Config) AccountsFile() *accounts.File {
 	return &accounts.File{
 		Path:   c.Accounts.File,
-		Reader: func() *strictyaml.Reader { return newReader(c.path, c.lookup) },
+		Reader: func() *strictyaml.Reader { return c.environment.reader(c.path) },
 		Main:   c.Accounts.Users[:c.ownAccounts],
 	}
 }
@@ -67,8 +66,8 @@ func UsersOf(path string) (dataDir string, file *accounts.File, err error) {
 		return "", nil, &ReadError{err}
 	}
 	c := defaults()
-	c.path, c.lookup = path, os.LookupEnv
-	reader := newReader(path, c.lookup)
+	c.path = path
+	reader := c.environment.reader(path)
 	main := reader.Read(path, source, maxConfigSize, "", c)
 	if main.Unreadable("") || main.Broken("data_dir") || main.Broken("accounts.file") || main.Broken("accounts.users") {
 		return "", nil, reader.Err()

@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -85,7 +86,7 @@ func (d *decoder) content(n ast.Node, path string, v reflect.Value) {
 	case t == secretType:
 		d.secret(n, path, v)
 	case kind == reflect.String:
-		if s, ok := d.scalar(n, path); ok {
+		if s, ok := d.scalar(n, path, v.Type()); ok {
 			v.SetString(s)
 		}
 	case kind == reflect.Bool:
@@ -114,11 +115,14 @@ func (d *decoder) content(n ast.Node, path string, v reflect.Value) {
 
 // parsed decodes a string with a function of Options.Parse.
 func (d *decoder) parsed(n ast.Node, path string, v reflect.Value, parse func(path, value string) (any, error)) {
-	s, ok := d.scalar(n, path)
+	s, ok := d.scalar(n, path, v.Type())
 	if !ok {
 		return
 	}
 	value, err := parse(path, s)
+	if err != nil && d.stood[path] { // it stands for a part of the value alone
+		value, err = parse(path, standIn("variable", path, v.Type()))
+	}
 	if err != nil {
 		d.wrong(n, path, "%v", err)
 		return
@@ -272,6 +276,9 @@ func (d *decoder) secretFile(path string, e entry, entries []entry, v reflect.Va
 		return
 	}
 	secret, err := d.readSecret(d.Document.Resolve(name))
+	if _, unreadable := errors.AsType[*UnreadableError](err); unreadable && d.Placeholders {
+		d.stood[Join(path, base)], secret, err = true, standInSecret(base), nil
+	}
 	if err != nil {
 		d.Fault(key, "%v", err)
 		d.Break(Join(path, base))

@@ -21,6 +21,7 @@ type Document struct {
 	brokenInside map[string]bool                               // paths of values that contain those
 	blank        map[string]string                             // paths of values with a blank variable, and its name
 	choices      []choice                                      // for CheckWords
+	stood        map[string]bool                               // paths of values with a stand-in
 	adopted      map[string]adopted                            // what is written in parts, by its path here
 	parts        []*Document
 }
@@ -32,6 +33,7 @@ func (r *Reader) document(t *text, root string) *Document {
 	return &Document{
 		text: t, reader: r, root: root, folder: filepath.Dir(r.Main),
 		places: map[string]span{}, broken: map[string]bool{}, brokenInside: map[string]bool{}, blank: map[string]string{},
+		stood: map[string]bool{},
 	}
 }
 
@@ -137,6 +139,9 @@ func (d *Document) Position(path string) (line, column int, ok bool) {
 func (d *Document) Fault(path, format string, args ...any) {
 	message := d.placed(fmt.Sprintf(format, args...))
 	d, path = d.owner(path)
+	if d.stood[path] {
+		message += "; here a stand-in has the place of a variable that is not set, or of a file"
+	}
 	switch {
 	case d.Broken(path):
 	case d.Given(path):

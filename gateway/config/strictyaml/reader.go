@@ -35,6 +35,9 @@ type Options struct {
 	// single one may be written. The text says what is expected, for
 	// diagnostics.
 	Either map[reflect.Type]string
+	// Placeholders gives variables that are not set, and secrets whose file cannot be read, a
+	// stand-in, so that a configuration can be checked where these are not.
+	Placeholders bool
 }
 
 // MaxSecret is the largest size of a file with one secret, in bytes.

@@ -13,13 +13,13 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// scalar returns the text of a YAML string with its variables replaced.
-func (d *decoder) scalar(n ast.Node, path string) (string, bool) {
+// scalar returns the text of a YAML string, for a value of a type, with its variables replaced.
+func (d *decoder) scalar(n ast.Node, path string, t reflect.Type) (string, bool) {
 	content, ok := d.written(n, path)
 	if !ok {
 		return "", false
 	}
-	expanded, blank, err := expand(content, d.Lookup)
+	expanded, blank, err := expand(content, d.Lookup, d.unset(content, path, t))
 	if blank != "" {
 		d.blank[path] = blank
 	}
@@ -54,7 +54,7 @@ func (d *decoder) secret(n ast.Node, path string, v reflect.Value) {
 	if !ok {
 		return
 	}
-	text, blank, err := expand(content, d.Lookup)
+	text, blank, err := expand(content, d.Lookup, d.unset(content, path, secretType))
 	d.Reader.Redact(text)
 	switch {
 	case blank != "":
@@ -97,7 +97,7 @@ func (d *decoder) boolean(n ast.Node, path string, v reflect.Value) {
 		d.wrong(n, path, "expected true or false, found %s", describe(n))
 		return
 	}
-	s, ok := d.scalar(n, path)
+	s, ok := d.scalar(n, path, v.Type())
 	if !ok {
 		return
 	}
@@ -119,7 +119,7 @@ func (d *decoder) integer(n ast.Node, path string, v reflect.Value) {
 		digits = n.GetToken().Value
 	case hasVariable(n):
 		var ok bool
-		if digits, ok = d.scalar(n, path); !ok {
+		if digits, ok = d.scalar(n, path, v.Type()); !ok {
 			return
 		}
 		if !decimal.MatchString(digits) {
@@ -159,7 +159,7 @@ func (d *decoder) fraction(n ast.Node, path string, v reflect.Value) {
 		digits = n.GetToken().Value
 	case hasVariable(n):
 		var ok bool
-		if digits, ok = d.scalar(n, path); !ok {
+		if digits, ok = d.scalar(n, path, v.Type()); !ok {
 			return
 		}
 		if !decimalFraction.MatchString(digits) {
@@ -197,7 +197,7 @@ func (d *decoder) duration(n ast.Node, path string, v reflect.Value) {
 		}
 	case ast.StringType:
 		var ok bool
-		if s, ok = d.scalar(n, path); !ok {
+		if s, ok = d.scalar(n, path, v.Type()); !ok {
 			return
 		}
 	default:
@@ -275,9 +275,10 @@ const beforeDefault = ":-"
 
 // expand replaces each ${NAME} by the environment variable, and ${NAME:-default} by
 // the default if it is not set. $${NAME} is the text ${NAME}. Any other $ is the
-// character itself, as in password hashes. blank is the name of a variable that is
+// character itself, as in password hashes. unset returns what takes the place of a
+// variable that is not set; false: nothing does. blank is the name of a variable that is
 // set and blank, if there is one.
-func expand(s string, lookup func(string) (string, bool)) (expanded, blank string, err error) {
+func expand(s string, lookup, unset func(string) (string, bool)) (expanded, blank string, err error) {
 	var wrong []string
 	expanded = variable.ReplaceAllStringFunc(s, func(found string) string {
 		if strings.HasPrefix(found, "$$") {
@@ -295,6 +296,9 @@ func expand(s string, lookup func(string) (string, bool)) (expanded, blank strin
 			return ""
 		}
 		value, ok := lookup(name)
+		if !ok && !hasDefault {
+			value, ok = unset(name)
+		}
 		switch {
 		case !ok && hasDefault:
 			return fallback
