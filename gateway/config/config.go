@@ -168,7 +168,7 @@ func (c *Config) Files() []File { return slices.Clone(c.sideFiles) }
 
 // SideFiles returns the paths of the files whose content belongs to the
 // configuration, besides the main file: lists of users, certificates and keys,
-// site.logo, and each x_file. They are sorted.
+// site.logo and other images, and each x_file. They are sorted.
 func (c *Config) SideFiles() []string {
 	paths := make([]string, len(c.sideFiles))
 	for i, file := range c.sideFiles {
@@ -185,6 +185,11 @@ func (c *Config) PublicFiles() []string {
 	}
 	for _, p := range c.Providers {
 		public = append(public, p.TrustedRoots)
+	}
+	for _, route := range c.Routes {
+		if route.App != nil {
+			public = append(public, route.App.Icon)
+		}
 	}
 	for _, client := range c.OAuth.Clients {
 		public = append(public, client.TrustedRoots)
@@ -239,6 +244,7 @@ func (e Environment) parse(path string, from *sources) (*Config, []File, error) 
 		side.providerRoots(cfg.Providers)
 		side.upstreams(cfg.Upstreams)
 		side.logo(&cfg.Site)
+		side.icons(cfg.Routes)
 		cfg.complete(main)
 		cfg.check(main, places)
 		main.warnOfUncovered("tls.certificate", chain, cfg.allHosts())

@@ -62,6 +62,7 @@ func (c *Config) resolvePaths(resolve func(path string) string) {
 	resolveUpstreams(c.Upstreams, resolve)
 	resolveProviders(c.Providers, resolve)
 	resolveClients(c.OAuth.Clients, resolve)
+	resolveIcons(c.Routes, resolve)
 	if c.Store.Path != "" && !filepath.IsAbs(c.Store.Path) {
 		c.Store.Path = filepath.Join(c.DataDir, c.Store.Path)
 	}

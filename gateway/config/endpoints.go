@@ -49,6 +49,9 @@ func (c *Config) OwnEndpoints() []string {
 	if c.Session.CSRFToken {
 		names = append(names, "csrf-token")
 	}
+	if c.HasApps() {
+		names = append(names, EndpointApps, EndpointIcon)
+	}
 	if c.OAuth.Enabled {
 		names = append(names, oauthEndpoints...)
 	}

@@ -142,4 +142,5 @@ func (p *part) resolvePaths(resolve func(path string) string) {
 	resolveUpstreams(p.Upstreams, resolve)
 	resolveProviders(p.Providers, resolve)
 	resolveClients(p.OAuth.Clients, resolve)
+	resolveIcons(p.Routes, resolve)
 }

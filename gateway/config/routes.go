@@ -68,6 +68,7 @@ type Route struct {
 	Rate               rate               `yaml:"rate"` // Requests is 0: no limit
 	BasicChallenge     bool               `yaml:"basic_challenge"`
 	Upgrade            []string           `yaml:"upgrade"` // protocols beside WebSocket
+	App                *App               `yaml:"app"`     // nil: not on the start page
 }
 
 func defaultRoute() Route {
@@ -153,6 +154,7 @@ func (route *Route) check(r *report, path string, c *Config) {
 	route.CORS.check(r, path+".cors")
 	route.checkUpgrade(r, path+".upgrade")
 	route.checkRate(r, path+".rate")
+	route.checkApp(r, path+".app")
 	route.checkStripPrefix(r, path+".strip_prefix")
 	route.checkUpstream(r, path, c)
 	route.Headers.check(r, path+".headers", c.Upstreams[route.Upstream], &c.IdentityHeaders)

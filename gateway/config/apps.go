@@ -1,0 +1,129 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"authgate/gateway/pages"
+	"authgate/policy"
+)
+
+// Bounds of what the start page shows of an application.
+const (
+	maxAppTitle       = 100 // characters
+	maxAppDescription = 300
+	maxIconSize       = 256 << 10 // bytes
+)
+
+// App puts a route on the start page.
+type App struct {
+	Title       string `yaml:"title"`
+	Description string `yaml:"description"`
+	Icon        string `yaml:"icon"` // file, PNG or SVG
+	URL         string `yaml:"url"`  // empty: Place
+
+	Image pages.Logo   `yaml:"-"` // in the file Icon
+	Place policy.Place `yaml:"-"` // of the route
+}
+
+// EndpointApps is the name of the endpoint that lists applications, and EndpointIcon that of
+// their icons.
+const (
+	EndpointApps = "account/apps"
+	EndpointIcon = "account/apps/icon"
+)
+
+// HasApps reports whether the start page has applications.
+func (c *Config) HasApps() bool {
+	return slices.ContainsFunc(c.Routes, func(r Route) bool { return r.App != nil })
+}
+
+// checkApp checks the section app of the route at path, except the icon, which
+// sideReader.icons checks.
+func (route *Route) checkApp(r *report, path string) {
+	app := route.App
+	if app == nil {
+		return
+	}
+	if strings.TrimSpace(app.Title) == "" {
+		r.Missing(path+".title", "a title is needed, which the start page shows")
+	}
+	checkShown(r, path+".title", app.Title, maxAppTitle)
+	checkShown(r, path+".description", app.Description, maxAppDescription)
+	if err := checkLink(app.URL); err != nil {
+		r.Fault(path+".url", "%v", err)
+	}
+	if place, ok := policy.PlaceOf(route.Match); ok {
+		app.Place = place
+		route.checkPlace(r, path)
+	}
+}
+
+// checkPlace checks that users can open the application at path.
+func (route *Route) checkPlace(r *report, path string) {
+	place := route.App.Place
+	switch {
+	case place.Method != "" && place.Method != http.MethodGet:
+		r.Fault(path, "the start page leads to the application with GET, and match %q is for %s alone; "+
+			"move app to the route for GET", route.Match, place.Method)
+	case place.Path == "" && route.App.URL == "":
+		r.Missing(path+".url", "match %q stands for many places, because of its wildcard; "+
+			"give the one where users open the application, like https://wiki.example.org/", route.Match)
+	}
+	public := len(route.Auth) == 1 && route.Auth[0] == policy.None
+	if len(route.Auth) > 0 && !route.takesSessions() && !public {
+		r.Warn(path, "no user sees the application, because a sign-in gives no credential that the route accepts; "+
+			"add session or oidc to auth, or remove app")
+	}
+}
+
+// checkLink checks the address of an application, if one is given. The error does not quote
+// credentials.
+func checkLink(raw string) error {
+	if raw == "" {
+		return nil
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return errors.New("is not a URL; expected one like https://wiki.example.org/")
+	case u.User != nil:
+		return errors.New("has credentials, which every user would see; remove them")
+	case u.Scheme != "https" || u.Opaque != "":
+		return fmt.Errorf("%q does not begin with https://; expected a URL like https://wiki.example.org/", raw)
+	}
+	if err := checkHost(u.Hostname()); err != nil {
+		return fmt.Errorf("%q: %w", raw, err)
+	}
+	return nil
+}
+
+func resolveIcons(routes []Route, resolve func(path string) string) {
+	for _, route := range routes {
+		if route.App != nil {
+			route.App.Icon = resolve(route.App.Icon)
+		}
+	}
+}
+
+// icons reads the icons of applications, and checks that they are images.
+func (s sideReader) icons(routes []Route) {
+	for i := range routes {
+		app, key := routes[i].App, fmt.Sprintf("routes[%d].app.icon", i)
+		if app == nil || app.Icon == "" {
+			continue
+		}
+		content, ok := s.read(key, app.Icon, maxIconSize)
+		if !ok {
+			continue
+		}
+		var err error
+		if app.Image, err = pages.ReadLogo(content); err != nil {
+			s.main.Fault(key, "%s is no PNG or SVG image: %v", app.Icon, err)
+		}
+	}
+}
