@@ -12,6 +12,7 @@ import (
 	"authgate/gateway/oauth"
 	"authgate/gateway/rate"
 	"authgate/gateway/signin"
+	"authgate/gateway/startpage"
 	"authgate/gateway/store/guard"
 	"authgate/gateway/tracing"
 	"authgate/gateway/web"
@@ -119,12 +120,14 @@ func (g *Gateway) mount(st *state) (err error) {
 	o := &endpoint.Options{
 		Site: st.site, CrossSite: st.crossSite, Now: g.storage.now, Realm: st.config.Basic.Realm, Used: st.routing.used,
 		Local: st.mechanisms, Federation: st.federation, OAuth: st.oauth, Routes: st.routing.table,
+		Apps:   st.config.HasApps(),
 		Admins: st.config.Admins(), Editor: editor{g, st.config},
 	}
 	o.MayAddFactor = account.MayAddFactor(o.Editor, st.mechanisms.Proofs)
 	s := signin.New(o)
 	rows := append(s.Rows, account.Rows(o, s, ownAccounts{g})...)
-	st.home = account.Home(o)
+	start := startpage.New(o, st.config)
+	rows, st.home = append(rows, start.Rows()...), start.Home()
 	var server *oauth.Server
 	if st.oauth != nil {
 		if server, err = g.newServer(st, o, s.Logout); err != nil {

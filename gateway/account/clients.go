@@ -47,7 +47,7 @@ type resourceInfo struct {
 
 // list is GET /account/clients.
 func (a *applications) list(ex *web.Exchange) error {
-	id, err := a.page.reader(ex)
+	id, err := a.page.options.Reader(ex)
 	if err != nil {
 		return err
 	}

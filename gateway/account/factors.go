@@ -102,7 +102,7 @@ type factorsInfo struct {
 
 // list is GET /account/factors.
 func (f *ownFactors) list(ex *web.Exchange) error {
-	id, err := f.page.reader(ex)
+	id, err := f.page.options.Reader(ex)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"net/url"
 
 	"authgate/gateway/apitokens"
-	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
@@ -59,7 +58,7 @@ func (l *logins) infos(ex *web.Exchange, id *policy.Identity) ([]loginInfo, erro
 
 // list is GET /account/sessions.
 func (l *logins) list(ex *web.Exchange) error {
-	id, err := l.page.reader(ex)
+	id, err := l.page.options.Reader(ex)
 	if err != nil {
 		return err
 	}
@@ -74,8 +73,8 @@ func (l *logins) list(ex *web.Exchange) error {
 // serve is GET /account: the user and their logins. A browser gets a page, or has to
 // sign in first.
 func (l *logins) serve(ex *web.Exchange) error {
-	id, err := l.page.reader(ex)
-	if errors.Is(err, auth.ErrNoCredentials) && ex.PageLoad() && ex.SignIn != nil {
+	id, err := l.page.options.Reader(ex)
+	if endpoint.NeedsSignIn(ex, err) {
 		endpoint.ToSignIn(ex)
 		return nil
 	}

@@ -73,21 +73,3 @@ func csrfToken(ex *web.Exchange, o *endpoint.Options) error {
 	ex.JSON(web.TypeJSON, http.StatusOK, map[string]string{web.CSRFField: o.CrossSite.Token(ex, id.Login)})
 	return nil
 }
-
-// home is the page at / of the host where users sign in, for when no route is there. It
-// says who is signed in.
-func home(ex *web.Exchange, o *endpoint.Options) error {
-	id, err := endpoint.Guest(ex, o.Sessions(""))
-	if err != nil {
-		return err
-	}
-	page := pages.Home{}
-	switch {
-	case id != nil:
-		page.User, page.AccountURL = ex.User(id), o.Site.Own("account")
-	case ex.SignIn != nil: // some route accepts what a sign-in gives
-		page.SignInURL = o.Site.Own("signin")
-	}
-	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.Home(w, page) })
-	return nil
-}

@@ -7,6 +7,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/apitokens"
+	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
@@ -35,22 +36,6 @@ type page struct {
 	overview *login.Overview
 	tokens   *apitokens.Set
 	owned    Accounts
-}
-
-// reader returns the user who may see what is theirs. An API token without roles is for
-// a program that only has to say who it is.
-func (p *page) reader(ex *web.Exchange) (*policy.Identity, error) {
-	id, err := p.options.Identity(ex)
-	if err != nil {
-		return nil, err
-	}
-	if len(id.Roles) == 0 && ex.Credentials.Scheme == "bearer" && apitokens.Is(ex.Credentials.Value) {
-		return nil, &web.Error{
-			Status: http.StatusForbidden,
-			Detail: "An API token without roles can read " + p.options.Site.Own("me") + ", and nothing else of the account.",
-		}
-	}
-	return id, nil
 }
 
 // done leads a browser back to the page, after a form has done something.
@@ -140,6 +125,9 @@ func (p *page) write(ex *web.Exchange, id *policy.Identity, status int, show fun
 			shown.Client = l.Device.Client.String()
 		}
 		view.Logins = append(view.Logins, shown)
+	}
+	if p.options.Apps {
+		view.AppsURL = p.options.Site.Own(config.EndpointApps)
 	}
 	if id.Mechanism != policy.Bearer { // which may only read
 		if p.looksAfterPeople(ex, id) {

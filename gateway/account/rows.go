@@ -48,10 +48,3 @@ func Rows(o *endpoint.Options, s *signin.SignIn, owned Accounts) []endpoint.Row 
 	}
 	return slices.Concat(rows, own.rows(), clientRows(page), peopleRows(o, s.Logout))
 }
-
-// Home returns the page at / of the host where users sign in, for when no route is there.
-func Home(o *endpoint.Options) *endpoint.Endpoint {
-	return endpoint.Single(o, endpoint.Row{
-		Name: "home", Method: http.MethodGet, Do: func(ex *web.Exchange) error { return home(ex, o) },
-	})
-}

@@ -62,7 +62,7 @@ func timeText(t time.Time) string {
 
 // list is GET /account/tokens.
 func (t *tokens) list(ex *web.Exchange) error {
-	id, err := t.page.reader(ex)
+	id, err := t.page.options.Reader(ex)
 	if err != nil {
 		return err
 	}

@@ -53,12 +53,12 @@ func TestIcons(t *testing.T) {
 func TestAppTexts(t *testing.T) {
 	t.Parallel()
 	for app, ok := range map[string]bool{
-		"title: " + strings.Repeat("ü", 100): true,
-		"title: " + strings.Repeat("ü", 101): false,
-		"title: Wiki, description: " + strings.Repeat("ü", 300):               true,
-		"title: Wiki, description: " + strings.Repeat("ü", 301):               false,
+		"title: " + strings.Repeat("ü", 100):                                   true,
+		"title: " + strings.Repeat("ü", 101):                                   false,
+		"title: Wiki, description: " + strings.Repeat("ü", 300):                true,
+		"title: Wiki, description: " + strings.Repeat("ü", 301):                false,
 		"title: Wiki, url: 'https://wiki.example.org:8443/@alice?q=a b#/home'": true,
-		"title: Wiki, url: ''": true,
+		"title: Wiki, url: ''":                                                 true,
 	} {
 		if _, err := Parse("config.yaml", []byte(withApp("/", "session", app))); (err == nil) != ok {
 			t.Errorf("%s: %v", app, err)
@@ -81,7 +81,7 @@ func TestWarningsOfApps(t *testing.T) {
 func TestAppEndpoints(t *testing.T) {
 	t.Parallel()
 	for yaml, want := range map[string]bool{
-		withApp("/", "session", "title: Wiki"): true,
+		withApp("/", "session", "title: Wiki"):                                       true,
 		strings.Replace(withApp("/account/apps", "session", ""), ", app: {}", "", 1): false,
 	} {
 		cfg := must.Get(Parse("config.yaml", []byte(yaml)))(t)

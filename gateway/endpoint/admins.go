@@ -29,7 +29,7 @@ func (e *Endpoint) conceal(ex *web.Exchange) (answered bool, err error) {
 	}
 	id, err := ex.Authenticate(o.Sessions(""))
 	if errors.Is(err, auth.ErrNoCredentials) || errors.Is(err, auth.ErrRejected) {
-		if errors.Is(err, auth.ErrNoCredentials) && ex.PageLoad() && ex.SignIn != nil {
+		if NeedsSignIn(ex, err) {
 			ToSignIn(ex)
 			return true, nil
 		}

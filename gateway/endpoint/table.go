@@ -22,6 +22,7 @@ type Options struct {
 	Federation *mechanism.Federation
 	Routes     *policy.Table
 	OAuth      *mechanism.OAuth // nil: the gateway is no authorization server
+	Apps       bool             // there is a page of the user's applications
 	// MayAddFactor reports whether an account may have a second factor, and has none; nil: no
 	// account may.
 	MayAddFactor func(*accounts.Account) bool

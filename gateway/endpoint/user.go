@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"authgate/gateway/apitokens"
 	"authgate/gateway/auth"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -30,6 +31,28 @@ func (o *Options) Sessions(only policy.Mechanism) auth.Chain {
 // Identity returns the user who asks, by a session or a token.
 func (o *Options) Identity(ex *web.Exchange) (*policy.Identity, error) {
 	return o.prove(ex, o.SignedIn())
+}
+
+// Reader returns the user who may see what is theirs. An API token without roles is for
+// a program that only has to say who it is.
+func (o *Options) Reader(ex *web.Exchange) (*policy.Identity, error) {
+	id, err := o.Identity(ex)
+	if err != nil {
+		return nil, err
+	}
+	if len(id.Roles) == 0 && ex.Credentials.Scheme == "bearer" && apitokens.Is(ex.Credentials.Value) {
+		return nil, &web.Error{
+			Status: http.StatusForbidden,
+			Detail: "An API token without roles can read " + o.Site.Own("me") + ", and nothing else of the account.",
+		}
+	}
+	return id, nil
+}
+
+// NeedsSignIn reports whether err is that of a page load without a login, which ToSignIn can
+// lead on.
+func NeedsSignIn(ex *web.Exchange, err error) bool {
+	return errors.Is(err, auth.ErrNoCredentials) && ex.PageLoad() && ex.SignIn != nil
 }
 
 // prove returns the user that one of the mechanisms proves.

@@ -16,6 +16,7 @@ type Manage struct {
 	Roles               []string
 	Mechanism, Provider string
 	PeopleURL           string // of the page where the user looks after accounts; empty: they do not
+	AppsURL             string // of the page with the user's applications; empty: there is none
 	CSRFToken           string // in each form, unless empty
 	Notice              ManageNotice
 	Logins              []OwnLogin

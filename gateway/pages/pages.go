@@ -17,8 +17,9 @@
 // its context. The Content-Security-Policy allows the style sheet and the scripts of the
 // page, by their hashes, and nothing else, so that a mistake in a template still cannot run
 // another script or send a form to an origin that is neither the gateway's nor a provider's.
-// A page has no font, and makes no request but that of a passkey to this origin. The
-// operator's logo is part of the page; browsers run no script in an image.
+// A page has no font, and makes no request but that of a passkey, and those for the icons of
+// applications, to this origin. The operator's logo is part of the page; browsers run no script
+// in an image.
 package pages
 
 import (
@@ -101,14 +102,13 @@ type layout struct {
 
 	style   string
 	scripts scripts
-	policy  string // the parts of the Content-Security-Policy for style and images
+	policy  string // the part of the Content-Security-Policy for style
 }
 
 func newLayout(o Options, style string, scripts scripts) *layout {
 	l := &layout{Title: o.Title, style: style, scripts: scripts, policy: "style-src " + hashSource(style)}
 	if len(o.Logo.Content) > 0 {
 		l.Logo = template.URL("data:" + o.Logo.MediaType + ";base64," + base64.StdEncoding.EncodeToString(o.Logo.Content))
-		l.policy += "; img-src data:"
 	}
 	address, mail := strings.CutPrefix(o.Help, "mailto:")
 	switch {
@@ -200,7 +200,7 @@ const Anywhere = "*"
 
 // ContentSecurityPolicy returns the value of the header that a page needs (CSP Level 3). It
 // allows the style sheet and the scripts of the page, by their hashes, the logo, which is part
-// of the page, and forms to this origin, from where redirects may lead to the origins in
+// of the page, the icons of applications on this origin, and forms to it, from where redirects may lead to the origins in
 // leadingTo, with spaces between them, or to Anywhere. It forbids frames and everything else.
 func (p *Pages) ContentSecurityPolicy(page []byte, leadingTo string) string {
 	forms := "; form-action 'self'"
@@ -211,7 +211,7 @@ func (p *Pages) ContentSecurityPolicy(page []byte, leadingTo string) string {
 	default:
 		forms += " " + leadingTo
 	}
-	return "default-src 'none'; " + p.layout.policy + p.layout.scripts.policy(page) + forms +
+	return "default-src 'none'; " + p.layout.policy + p.layout.images(page) + p.layout.scripts.policy(page) + forms +
 		"; frame-ancestors 'none'; base-uri 'none'"
 }
 

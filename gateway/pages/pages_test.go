@@ -33,14 +33,18 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"signed in": func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, true, nil}) },
 		"asked":     func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, true, &Provider{v, v}}) },
 		"home":      func(w io.Writer) error { return p.Home(w, Home{User: user, AccountURL: v}) },
-		"stranger":  func(w io.Writer) error { return p.Home(w, Home{SignInURL: v}) },
+		"apps": func(w io.Writer) error {
+			return p.Home(w, Home{user, v, v, true, []App{{v, v, v, v}, {v, "", v, ""}}})
+		},
+		"no apps":  func(w io.Writer) error { return p.Home(w, Home{User: user, AccountURL: v, Lists: true}) },
+		"stranger": func(w io.Writer) error { return p.Home(w, Home{SignInURL: v}) },
 		"error": func(w io.Writer) error {
 			return p.Error(w, ErrorPage{418, 0, v, v, v, time.Hour, true, v, v, v, user, &Twin{v, v, v}})
 		},
 		"account": func(w io.Writer) error { return p.Account(w, Account{v, v, v, []string{v, v}, v, v, now, v, v}) },
 		"manage": func(w io.Writer) error {
 			return p.Manage(w, Manage{
-				user, v, []string{v}, v, v, v, v, ManageWrong,
+				user, v, []string{v}, v, v, v, v, v, ManageWrong,
 				[]OwnLogin{{v, true, v, v, v, v, now, now, now}, {v, false, v, v, v, v, now, now, now}},
 				v, v, ownFactors(v), v, "", v, []OwnToken{{v, v, []string{v}, now, now, now}},
 				[]OwnClient{{v, v, []string{v, ""}, now}}, v, v, v, []string{v, v},

@@ -175,16 +175,6 @@ type SignedIn struct {
 // SignedIn writes the page.
 func (p *Pages) SignedIn(w io.Writer, page SignedIn) error { return render(w, p.signedIn, page) }
 
-// Home is the page at / of the gateway's host, if no application is there.
-type Home struct {
-	User       User
-	AccountURL string // of the user's own page
-	SignInURL  string // empty: there is no way to sign in
-}
-
-// Home writes the page.
-func (p *Pages) Home(w io.Writer, page Home) error { return render(w, p.home, page) }
-
 // ConfirmLogout is the confirmation before signing out. It is needed if another
 // site may have sent the browser there.
 type ConfirmLogout struct {

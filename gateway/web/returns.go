@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/config"
 	"authgate/gateway/login"
 	"authgate/policy"
 )
@@ -146,7 +147,7 @@ func (s *Site) IsOwn(path policy.Path) bool {
 // that asks.
 func isLanding(name string) bool {
 	switch name {
-	case "account", "account/people", "device", AuthorizePath, "oauth/logout":
+	case "account", "account/people", config.EndpointApps, "device", AuthorizePath, "oauth/logout":
 		return true
 	}
 	return false

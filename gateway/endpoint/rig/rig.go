@@ -31,6 +31,7 @@ import (
 	"authgate/gateway/rate"
 	"authgate/gateway/seal"
 	"authgate/gateway/signin"
+	"authgate/gateway/startpage"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
 	"authgate/gateway/web"
@@ -209,8 +210,8 @@ func (r *Rig) Reload(yaml string) {
 	r.Config, r.table, r.trusted = cfg, cfg.Table(), cfg.Listen.TrustedProxies
 	tokens := must.Get(mechanism.NewOAuth(made, local, federation))(r.T)
 	r.Options = &endpoint.Options{
-		OAuth: tokens,
-		Site:  site, CrossSite: web.NewCrossSite(site, box), Now: r.Clock.Now, Realm: cfg.Basic.Realm, Used: used(r.table),
+		OAuth: tokens, Apps: cfg.HasApps(),
+		Site: site, CrossSite: web.NewCrossSite(site, box), Now: r.Clock.Now, Realm: cfg.Basic.Realm, Used: used(r.table),
 		Local: local, Federation: federation, Routes: r.table, MayAddFactor: r.MayAddFactor,
 		Admins: cfg.Admins(), Editor: editor{r, cfg},
 	}
@@ -220,6 +221,7 @@ func (r *Rig) Reload(yaml string) {
 	site.CSRFToken = r.Options.CrossSite.Token
 	s := signin.New(r.Options)
 	rows := append(s.Rows, account.Rows(r.Options, s, nil)...)
+	rows = append(rows, startpage.New(r.Options, cfg).Rows()...)
 	if tokens == nil {
 		r.endpoints = must.Get(endpoint.New(r.Options, cfg.OwnEndpoints(), rows))(r.T)
 		return
