@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/internal/test/must"
 )
 
@@ -202,7 +203,8 @@ func TestReference(t *testing.T) {
 		}
 	}
 	delete(documented, "GET /") // the start page, if no route matches
-	r, _ := delegatedRig(t, "session: {csrf_token: true}\noauth: {enabled: true}\n")
+	withApp := edit(t, baseConfig, "auth: [session]}", "auth: [session], app: {title: Wiki}}")
+	r := delegatedRigOf(t, ownrig.NewProvider(t), withApp, "session: {csrf_token: true}\noauth: {enabled: true}\n")
 	for _, name := range r.Config().OwnEndpoints() {
 		var methods []string
 		switch {

@@ -41,6 +41,10 @@ func TestIcons(t *testing.T) {
 	if !slices.Contains(cfg.SideFiles(), icon) || !slices.Contains(cfg.PublicFiles(), icon) {
 		t.Errorf("files %q, public %q", cfg.SideFiles(), cfg.PublicFiles())
 	}
+	must.Do(t, os.Remove(icon))
+	if _, err := cfg.Reread(); err == nil || !strings.Contains(err.Error(), "routes[0].app.icon: cannot read") {
+		t.Errorf("without the file: %v", err)
+	}
 	if _, err := load(256<<10 + 1); err == nil || !strings.Contains(err.Error(), "routes[0].app.icon") {
 		t.Errorf("one byte too many: %v", err)
 	}
