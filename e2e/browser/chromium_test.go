@@ -48,6 +48,7 @@ func TestBrowser(t *testing.T) {
 		"api":                          apiInBrowser,
 		"pages, all of them":           gallery,
 		"pages, something slipped in":  slippedIn,
+		"start page":                   startPageInBrowser,
 		"a proxy set up wrong":         wrongSetup,
 		"passkeys":                     passkeysInBrowser,
 		"a security key":               securityKeyInBrowser,

@@ -337,10 +337,10 @@ var forms = []struct {
 }
 
 // pictured reports whether docs/pages.md shows the picture of that name: each page
-// once, and two in all forms.
+// once, and three in all forms.
 func pictured(name string) bool {
 	page := strings.TrimSuffix(strings.TrimSuffix(name, "-dark"), "-de")
-	return page == name || page == "signin" || page == "forbidden"
+	return page == name || page == "signin" || page == "forbidden" || page == "applications"
 }
 
 // speaks makes the browser ask for a language.
