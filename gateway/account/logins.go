@@ -73,12 +73,8 @@ func (l *logins) list(ex *web.Exchange) error {
 // serve is GET /account: the user and their logins. A browser gets a page, or has to
 // sign in first.
 func (l *logins) serve(ex *web.Exchange) error {
-	id, err := l.page.options.Reader(ex)
-	if endpoint.NeedsSignIn(ex, err) {
-		endpoint.ToSignIn(ex)
-		return nil
-	}
-	if err != nil {
+	id, answered, err := l.page.options.PageReader(ex)
+	if answered || err != nil {
 		return err
 	}
 	if web.Negotiate(ex.Request) == web.TypeHTML {

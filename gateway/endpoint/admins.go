@@ -29,7 +29,7 @@ func (e *Endpoint) conceal(ex *web.Exchange) (answered bool, err error) {
 	}
 	id, err := ex.Authenticate(o.Sessions(""))
 	if errors.Is(err, auth.ErrNoCredentials) || errors.Is(err, auth.ErrRejected) {
-		if NeedsSignIn(ex, err) {
+		if needsSignIn(ex, err) {
 			ToSignIn(ex)
 			return true, nil
 		}

@@ -49,9 +49,20 @@ func (o *Options) Reader(ex *web.Exchange) (*policy.Identity, error) {
 	return id, nil
 }
 
-// NeedsSignIn reports whether err is that of a page load without a login, which ToSignIn can
+// PageReader is Reader for a page. It leads a page load without a login to the sign-in page, and
+// reports whether it has.
+func (o *Options) PageReader(ex *web.Exchange) (id *policy.Identity, answered bool, err error) {
+	id, err = o.Reader(ex)
+	if needsSignIn(ex, err) {
+		ToSignIn(ex)
+		return nil, true, nil
+	}
+	return id, false, err
+}
+
+// needsSignIn reports whether err is that of a page load without a login, which ToSignIn can
 // lead on.
-func NeedsSignIn(ex *web.Exchange, err error) bool {
+func needsSignIn(ex *web.Exchange, err error) bool {
 	return errors.Is(err, auth.ErrNoCredentials) && ex.PageLoad() && ex.SignIn != nil
 }
 

@@ -22,12 +22,8 @@ type appInfo struct {
 // serve is GET /account/apps: the applications of the user. A browser gets a page, or has to
 // sign in first.
 func (s *StartPage) serve(ex *web.Exchange) error {
-	id, err := s.options.Reader(ex)
-	if endpoint.NeedsSignIn(ex, err) {
-		endpoint.ToSignIn(ex)
-		return nil
-	}
-	if err != nil {
+	id, answered, err := s.options.PageReader(ex)
+	if answered || err != nil {
 		return err
 	}
 	if web.Negotiate(ex.Request) == web.TypeHTML {

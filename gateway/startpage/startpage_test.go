@@ -81,7 +81,10 @@ func TestApps(t *testing.T) {
 	if got := apps[len(apps)-1].URL; got != "https://gw.example/notes%20here/" {
 		t.Errorf("without a host: %s", got)
 	}
-	r.Want(200, "HEAD", "/account/apps", "", alice.Cookie)
+	head, get := r.Want(200, "HEAD", "/account/apps", "", alice.Cookie), r.Want(200, "GET", "/account/apps", "", alice.Cookie)
+	if a, b := head.Header().Get("Content-Length"), get.Header().Get("Content-Length"); a != b || a == "" {
+		t.Errorf("HEAD tells %q bytes, and GET %q", a, b)
+	}
 	r.Want(405, "POST", "/account/apps", "{}", rig.JSON, alice.Cookie)
 }
 
@@ -124,6 +127,7 @@ func TestAppsOfProviders(t *testing.T) {
   - {match: shop.example.org/, upstream: app, auth: [oidc], policy: {roles: [user]}, app: {title: Shop}}
   - {match: api.example.org/, upstream: app, auth: [bearer], policy: {users: ["machines:carol"]}, app: {title: API}}
   - {match: open.example.org/, upstream: app, auth: [none], app: {title: Status}}
+  - {match: read.example.org/, upstream: app, auth: [oidc], policy: {scopes: [read]}, app: {title: Read}}
 `
 	p := rig.NewProvider(t)
 	r := p.Rig(rig.Base+routes, `token:
@@ -132,10 +136,17 @@ delegated: {api_tokens: 24h}
 `)
 	carol := r.Carol()
 	token := "Authorization: Bearer " + r.NewToken(carol, "").Token
-	for line, want := range map[string]string{carol: "Shop Status", token: "Shop Status", p.Bearer(nil): "API Status"} {
+	foreign := p.Bearer(map[string]any{"scope": "read"})
+	for line, want := range map[string]string{carol: "Shop Status", token: "Shop Status", foreign: "API Status"} {
 		if _, got := list(t, r.Want(200, "GET", "/account/apps", "", line)); got != want {
 			t.Errorf("with %.30s: %s, want %s", line, got, want)
 		}
+	}
+	own := strings.Replace(routes, `"machines:carol"`, "alice", 1)
+	r.Reload(p.Config(rig.Base+own, `token: {trusted_issuers: [{issuer: "`+p.Issuer+`", audience: [gateway]}]}
+`))
+	if _, got := list(t, r.Want(200, "GET", "/account/apps", "", foreign)); got != "Shop Status" {
+		t.Errorf("a token of the provider itself: %s", got)
 	}
 }
 
