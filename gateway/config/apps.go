@@ -74,8 +74,8 @@ func (route *Route) checkPlace(r *report, path string) {
 		r.Missing(path+".url", "match %q stands for many places, because of its wildcard; "+
 			"give the one where users open the application, like https://wiki.example.org/", route.Match)
 	}
-	public := len(route.Auth) == 1 && route.Auth[0] == policy.None
-	if len(route.Auth) > 0 && !route.takesSessions() && !public {
+	open := slices.Contains(route.Auth, policy.None)
+	if len(route.Auth) > 0 && !route.takesSessions() && !open {
 		r.Warn(path, "no user sees the application, because a sign-in gives no credential that the route accepts; "+
 			"add session or oidc to auth, or remove app")
 	}

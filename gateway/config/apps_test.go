@@ -53,6 +53,22 @@ func TestIcons(t *testing.T) {
 	}
 }
 
+// The icon of a part of the configuration starts at the part, as its other files do.
+func TestIconsOfParts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must.Do(t, os.Mkdir(filepath.Join(dir, "conf.d"), 0o700))
+	icon := filepath.Join(dir, "conf.d", "wiki.svg")
+	must.Do(t, os.WriteFile(icon, []byte(`<svg xmlns="http://www.w3.org/2000/svg"/>`), 0o600))
+	whole := withApp("wiki.example/", "session", "title: Wiki, icon: wiki.svg")
+	main, routes, _ := strings.Cut(whole, "routes:")
+	must.Do(t, os.WriteFile(filepath.Join(dir, "conf.d", "wiki.yaml"), []byte("routes:"+routes), 0o600))
+	cfg := must.Get(Parse(filepath.Join(dir, "config.yaml"), []byte("include: [conf.d/*.yaml]\n"+main)))(t)
+	if got := cfg.Routes[0].App; got.Icon != icon || len(got.Image.Content) == 0 {
+		t.Errorf("the icon is %s, with %d bytes", got.Icon, len(got.Image.Content))
+	}
+}
+
 // What the start page shows has bounds, in characters.
 func TestAppTexts(t *testing.T) {
 	t.Parallel()
@@ -74,7 +90,7 @@ func TestAppTexts(t *testing.T) {
 func TestWarningsOfApps(t *testing.T) {
 	t.Parallel()
 	for auth, warned := range map[string]bool{
-		"session": false, "'session', 'bearer'": false, "none": false, "bearer": true, "'basic', 'bearer'": true,
+		"session": false, "'session', 'bearer'": false, "none": false, "bearer": true, "'basic', 'bearer'": true, "bearer, none": false,
 	} {
 		got := warnings(t, "config.yaml", withApp("/", auth, "title: Wiki"))
 		checkWarning(t, auth, got, warned, "routes[0].app", "no user sees")

@@ -86,10 +86,17 @@ func (s *StartPage) Home() *endpoint.Endpoint {
 func (s *StartPage) open(ex *web.Exchange, id *policy.Identity) []app {
 	user, request := s.inBrowser(id), ex.Canonical
 	request.Method = http.MethodGet // as the link does
-	return slices.DeleteFunc(slices.Clone(s.apps), func(a app) bool {
-		outcome := a.rule.Decide(user, &request).Outcome
-		return outcome != policy.Allow && outcome != policy.StepUp
-	})
+	return slices.DeleteFunc(slices.Clone(s.apps), func(a app) bool { return !a.opensTo(user, &request) })
+}
+
+// opensTo reports whether the route of an application lets a user in, if need be after a sign-in
+// that proves more.
+func (a *app) opensTo(user *policy.Identity, request *policy.Request) bool {
+	if a.rule.AdmitsNobody() && !a.rule.Accepts(user.Mechanism) {
+		user = nil // the session is no credential there
+	}
+	outcome := a.rule.Decide(user, request).Outcome
+	return outcome == policy.Allow || outcome == policy.StepUp
 }
 
 // inBrowser returns who a user is to a route whom a token proves, when they open it in a browser:

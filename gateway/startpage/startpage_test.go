@@ -14,24 +14,28 @@ import (
 )
 
 // appsConfig has an application for each way in which a route decides.
-const appsConfig = rig.Base + `
-  - {match: wiki.example.org/, upstream: app, auth: [session], app: {title: Wiki, description: What we know}}
-  - {match: "mail.example.org/in/{rest...}", upstream: app, auth: [session, bearer], policy: admin, app: {title: Mail}}
-  - {match: "*.apps.example.org/", upstream: app, auth: [session], app: {title: Builds, url: "https://ci.example.net/#/all"}}
-  - {match: hidden.example.org/, upstream: app, auth: [session]}
-  - {match: open.example.org/, upstream: app, auth: [none], app: {title: Status}}
-  - {match: vault.example.org/, upstream: app, auth: [session], policy: {roles: [user], factors: 2}, app: {title: Vault}}
-  - {match: bank.example.org/, upstream: app, auth: [session], policy: {max_age: 1m}, app: {title: Bank}}
-  - {match: safe.example.org/, upstream: app, auth: [session], policy: {roles: [none], factors: 2}, app: {title: Safe}}
-  - {match: lab.example.org/, upstream: app, auth: [session], policy: {networks: [198.51.100.0/24]}, app: {title: Lab}}
-  - {match: read.example.org/, upstream: app, auth: [session], policy: {methods: [GET]}, app: {title: Read}}
-  - {match: here.example.org/, upstream: app, auth: [session, bearer], policy: {mechanisms: [session]}, app: {title: Here}}
-  - {match: api.example.org/, upstream: app, auth: [bearer], app: {title: API}}
-  - {match: old.example.org/, upstream: app, auth: [basic], app: {title: Old}}
-  - {match: partner.example.org/, upstream: app, auth: [oidc], app: {title: Partner}}
-  - {match: "GET /notes%20here/{$}", upstream: app, auth: [session], app: {title: Notes}}
+var appsConfig = strings.Replace(rig.Base, "policies:", "policies:\n  near: {networks: [192.0.2.7]}", 1) + strings.ReplaceAll(`
+  - {match: wiki.example.org/, VIA auth: [session], app: {title: Wiki, description: What we know}}
+  - {match: "mail.example.org/in/{rest...}", VIA auth: [session, bearer], policy: admin, app: {title: Mail}}
+  - {match: "*.apps.example.org/", VIA auth: [session], app: {title: Builds, url: "https://ci.example.net/#/all"}}
+  - {match: hidden.example.org/, VIA auth: [session]}
+  - {match: open.example.org/, VIA auth: [none], app: {title: Status}}
+  - {match: vault.example.org/, VIA auth: [session], policy: {roles: [user], factors: 2}, app: {title: Vault}}
+  - {match: bank.example.org/, VIA auth: [session], policy: {max_age: 1m}, app: {title: Bank}}
+  - {match: safe.example.org/, VIA auth: [session], policy: {roles: [none], factors: 2}, app: {title: Safe}}
+  - {match: lab.example.org/, VIA auth: [session], policy: {networks: [198.51.100.0/24]}, app: {title: Lab}}
+  - {match: read.example.org/, VIA auth: [session], policy: {methods: [GET]}, app: {title: Read}}
+  - {match: here.example.org/, VIA auth: [session, bearer], policy: {mechanisms: [session]}, app: {title: Here}}
+  - {match: api.example.org/, VIA auth: [bearer], app: {title: API}}
+  - {match: kiosk.example.org/, VIA auth: [bearer, none], app: {title: Kiosk}}
+  - {match: porch.example.org/, VIA auth: [bearer, none], policy: admin, app: {title: Porch}}
+  - {match: shared.example.org/, VIA auth: [session, none], policy: {any: [near, admin]}, app: {title: Shared}}
+  - {match: staff.example.org/, VIA auth: [session, none], policy: admin, app: {title: Staff}}
+  - {match: old.example.org/, VIA auth: [basic], app: {title: Old}}
+  - {match: partner.example.org/, VIA auth: [oidc], app: {title: Partner}}
+  - {match: "GET /notes%20here/{$}", VIA auth: [session], app: {title: Notes}}
 providers: [{name: small, issuer: "http://127.0.0.1:9", client_id: gateway}]
-`
+`, "VIA", "upstream: app,")
 
 // listed is an application as programs see it.
 type listed struct{ Title, Description, URL, Icon string }
@@ -57,10 +61,11 @@ func TestApps(t *testing.T) {
 	r := rig.New(t, appsConfig)
 	alice, bob := r.Login(rig.Alice), r.Login(rig.Bob)
 	r.Clock.Advance(2 * time.Minute)
-	const all = "Wiki Mail Builds Status Vault Bank Read Here Notes"
+	const all = "Wiki Mail Builds Status Vault Bank Read Here Kiosk Shared Staff Notes"
+	bobs := strings.NewReplacer("Mail ", "", "Staff ", "").Replace(all)
 	want := map[string]string{
 		alice.Cookie: all, alice.Bearer: all,
-		bob.Cookie: strings.Replace(all, "Mail ", "", 1), bob.Bearer: strings.Replace(all, "Mail ", "", 1),
+		bob.Cookie: bobs, bob.Bearer: bobs,
 	}
 	for line, want := range want {
 		if _, got := list(t, r.Want(200, "GET", "/account/apps", "", line)); got != want {
@@ -81,7 +86,8 @@ func TestApps(t *testing.T) {
 	if got := apps[len(apps)-1].URL; got != "https://gw.example/notes%20here/" {
 		t.Errorf("without a host: %s", got)
 	}
-	head, get := r.Want(200, "HEAD", "/account/apps", "", alice.Cookie), r.Want(200, "GET", "/account/apps", "", alice.Cookie)
+	head := r.Want(200, "HEAD", "/account/apps", "", alice.Cookie)
+	get := r.Want(200, "GET", "/account/apps", "", alice.Cookie)
 	if a, b := head.Header().Get("Content-Length"), get.Header().Get("Content-Length"); a != b || a == "" {
 		t.Errorf("HEAD tells %q bytes, and GET %q", a, b)
 	}
@@ -95,9 +101,9 @@ func TestAppsOfTokens(t *testing.T) {
 	r := rig.New(t, appsConfig)
 	alice := r.Login(rig.Alice)
 	for roles, want := range map[string]string{
-		``:                   "Wiki Mail Builds Status Vault Bank Read Here Notes",
-		`,"roles":["user"]`:  "Wiki Builds Status Vault Bank Read Here Notes",
-		`,"roles":["admin"]`: "Wiki Mail Builds Status Bank Read Here Notes",
+		``:                   "Wiki Mail Builds Status Vault Bank Read Here Kiosk Shared Staff Notes",
+		`,"roles":["user"]`:  "Wiki Builds Status Vault Bank Read Here Kiosk Shared Notes",
+		`,"roles":["admin"]`: "Wiki Mail Builds Status Bank Read Here Kiosk Shared Staff Notes",
 	} {
 		line := "Authorization: Bearer " + r.NewToken(alice.Cookie, roles).Token
 		if _, got := list(t, r.Want(200, "GET", "/account/apps", "", line)); got != want {
@@ -210,7 +216,8 @@ func TestIcons(t *testing.T) {
 	write := func(content string) (yaml string) {
 		must.Do(t, os.WriteFile(filepath.Join(dir, "wiki.svg"), []byte(content), 0o600))
 		must.Do(t, os.WriteFile(filepath.Join(dir, "mail.svg"), []byte(svg("mail")), 0o600))
-		return strings.NewReplacer("ICON", filepath.Join(dir, "wiki.svg"), "MAIL", filepath.Join(dir, "mail.svg")).Replace(routes)
+		return strings.NewReplacer("ICON", filepath.Join(dir, "wiki.svg"), "MAIL",
+			filepath.Join(dir, "mail.svg")).Replace(routes)
 	}
 	r := rig.New(t, write(attack))
 	alice, bob := r.Login(rig.Alice), r.Login(rig.Bob)
