@@ -31,6 +31,7 @@ func randomConfig(rnd *rand.Rand) string {
 		pick("", "tracing: {endpoint: \"http://127.0.0.1:1\", sample: 0.0}\nlisten: {trusted_proxies: [198.51.100.9]}\n"))
 	matches := map[string]string{
 		"/": "", "/a/": "/a", "/a/b": "/a", "GET /a/b/": "/a/b", "/c/{name}": "/c", "/d/{rest...}": "/d", "POST /e": "", "wiki.example.org/": "", "wiki.example.org/a/": "/a",
+		"opaque.example.org/": "",
 	}
 	for i, match := range slices.Sorted(maps.Keys(matches)) {
 		if i > 0 && rnd.IntN(4) == 0 {
@@ -56,7 +57,11 @@ func randomConfig(rnd *rand.Rand) string {
 		}
 		extra += pick("", "", "cross_origin: allow, ", `cors: {origins: ["https://app.example"], credentials: true}, `, `cors: {origins: ["*"]}, `,
 			"cors: {preflight: application}, ")
-		yaml += fmt.Sprintf("  - {match: %q, name: r%d, %s%s%sauth: [%s]}\n", match, i, rule, extra, pick("", "encoded_slashes: keep, "), auth)
+		slashes := pick("", "encoded_slashes: keep, ")
+		if strings.HasPrefix(match, "opaque") {
+			slashes = "encoded_slashes: opaque, "
+		}
+		yaml += fmt.Sprintf("  - {match: %q, name: r%d, %s%s%sauth: [%s]}\n", match, i, rule, extra, slashes, auth)
 	}
 	return yaml + "  - {match: /session/, auth: [session]}\n"
 }
@@ -140,8 +145,8 @@ func FuzzExplain(f *testing.F) {
 		pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
 		for range 60 {
 			method := pick("GET", "GET", "HEAD", "POST", "DELETE", "get", "OPTIONS")
-			host := pick("gw.example.org", "gw.example.org:443", "wiki.example.org", "WIKI.example.org.", "other.example.org", "a b")
-			target := pick("/", "/a/", "/a", "/a/b", "/a/b/c?x=%2F&y", "/c/n", "/c/n/m", "/d/x/y?", "/e", "/a%2Fb", "/d/x%2Fy", "/a/../b", "//a", "/%C3%A9", "/a#b", "/verify", "/c/%00")
+			host := pick("gw.example.org", "gw.example.org:443", "wiki.example.org", "WIKI.example.org.", "other.example.org", "a b", "opaque.example.org")
+			target := pick("/", "/a/", "/a", "/a/b", "/a/b/c?x=%2F&y", "/c/n", "/c/n/m", "/d/x/y?", "/e", "/a%2Fb", "/d/x%2Fy", "/a/../b", "//a", "/%C3%A9", "/a#b", "/verify", "/c/%00", "//a%5Cb", "/a%252Fb//;c?d", "/a%2F..")
 			from, credential := pick("192.0.2.7", "198.51.100.9", "127.0.0.1"), pick(credentials...)
 			what := fmt.Sprintf("%s https://%s%s by %+v from %s", method, host, target, callers[credential], from)
 			lines := randomHeader(rnd)

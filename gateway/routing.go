@@ -166,7 +166,7 @@ func (r *routing) find(request *policy.Request) *route {
 		return nil
 	}
 	route := &r.routes[match.Index]
-	if request.Path.Slashed != "" && !route.keepsSlashes() {
+	if !route.accepts(&request.Path) {
 		return nil
 	}
 	return route
@@ -176,6 +176,12 @@ func (r *routing) find(request *policy.Request) *route {
 // two meanings, is an error.
 func (r *routing) match(request *policy.Request) (*route, error) {
 	match, ok := r.table.Match(request)
+	switch {
+	case ok && r.opaque(match.Index):
+		return &r.routes[match.Index], r.table.CheckReadings(request, r.opaque)
+	case request.Path.Opaque:
+		return nil, errOpaque()
+	}
 	if request.Path.Slashed != "" {
 		if !ok || !r.routes[match.Index].keepsSlashes() {
 			return nil, errEncodedSlash()
@@ -193,11 +199,29 @@ func (r *routing) match(request *policy.Request) (*route, error) {
 	return &r.routes[match.Index], r.table.CheckDecoding(request, match)
 }
 
+// opaque reports whether a route takes paths that servers may read in several ways.
+func (r *routing) opaque(index int) bool {
+	return r.routes[index].config.EncodedSlashes == config.EncodedSlashesOpaque
+}
+
+// accepts reports whether the route takes a path of this form.
+func (r *route) accepts(path *policy.Path) bool {
+	if r.config.EncodedSlashes == config.EncodedSlashesOpaque {
+		return true
+	}
+	return !path.Opaque && (path.Slashed == "" || r.keepsSlashes())
+}
+
 func (r *route) keepsSlashes() bool { return r.config.EncodedSlashes == config.EncodedSlashesKeep }
 
 // errEncodedSlash is the error of policy.ParseTarget, which accepts no encoded
 // slash for routes that do not keep them.
 func errEncodedSlash() error { return &policy.TargetError{Reason: "the path holds an encoded slash"} }
+
+// errOpaque is for a path that only the opaque routes of a host could take.
+func errOpaque() error {
+	return &policy.TargetError{Reason: "the path can be read in several ways, and no route of this host takes such paths there"}
+}
 
 func errNoRoute(reason string) error {
 	return &web.Error{Status: http.StatusNotFound, Detail: "There is nothing here.", Cause: errors.New(reason)}

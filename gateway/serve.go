@@ -155,6 +155,8 @@ func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
 	switch { // some servers would read it as the path of an own endpoint
 	case slashed != "" && isOwn(slashed):
 		return nil, errEncodedSlash()
+	case ex.Canonical.Path.Opaque && slices.ContainsFunc(ex.Canonical.Path.Readings(), isOwn):
+		return nil, &policy.TargetError{Reason: "the path is one of the gateway's own when it is read in another way"}
 	case slices.ContainsFunc(ex.Canonical.Path.Again(), isOwn):
 		return nil, &policy.TargetError{Reason: "the path is encoded more than once, and is one of the gateway's own when " +
 			"it is decoded again"}
@@ -188,12 +190,14 @@ func (ex *exchange) read() error {
 			Cause: errors.New("CONNECT over HTTP/3"),
 		}
 	}
-	path, err := st.site.ParseTarget(ex.Request.RequestURI)
+	host, hostErr := policy.CanonicalHost(ex.Peer.Host)
+	path, err := st.site.ParseTarget(host, ex.Request.RequestURI)
 	if err == nil && path.Decoded == st.verify {
 		if err := ex.TakeOriginal(); err != nil {
 			return err
 		}
-		path, err = st.site.ParseTarget(ex.Request.RequestURI)
+		host, hostErr = policy.CanonicalHost(ex.Peer.Host)
+		path, err = st.site.ParseTarget(host, ex.Request.RequestURI)
 	}
 	if st.config.TLS.Mode == config.TLSOff {
 		if err := ex.checkSecure(); err != nil {
@@ -203,9 +207,8 @@ func (ex *exchange) read() error {
 	if err != nil {
 		return err
 	}
-	host, err := policy.CanonicalHost(ex.Peer.Host)
-	if err != nil {
-		return &web.Error{Status: http.StatusBadRequest, Detail: "The host of the request is malformed.", Cause: err}
+	if hostErr != nil {
+		return &web.Error{Status: http.StatusBadRequest, Detail: "The host of the request is malformed.", Cause: hostErr}
 	}
 	if err := st.site.Hosts.CheckHost(&ex.Received, host); err != nil {
 		return err

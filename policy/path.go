@@ -21,6 +21,9 @@ type Path struct {
 	Query string
 	// HasQuery reports whether there was a "?". It distinguishes "/a?" from "/a".
 	HasQuery bool
+	// Opaque tells that only ParseTargetOpaque accepts the path: servers may read it in several
+	// ways. Decoded may then hold empty segments and backslashes.
+	Opaque bool
 }
 
 // TargetError says why a request target or a host is refused. The gateway
@@ -61,6 +64,23 @@ func ParseTarget(target string) (Path, error) { return parseTarget(target, false
 func ParseTargetWithSlashes(target string) (Path, error) { return parseTarget(target, true) }
 
 func parseTarget(target string, keepSlashes bool) (Path, error) {
+	p, err := cutTarget(target)
+	if err != nil {
+		return Path{}, err
+	}
+	decoded, slashes, err := decodePath(p.Raw, keepSlashes)
+	if err != nil {
+		return Path{}, err
+	}
+	p.Decoded = decoded
+	if slashes {
+		p.Decoded, p.Slashed = decodeOnce(encodeSlashes(p.Raw)), decoded
+	}
+	return p, nil
+}
+
+// cutTarget cuts a target into its raw path and its query, which it checks.
+func cutTarget(target string) (Path, error) {
 	switch {
 	case target == "":
 		return Path{}, refuse("the request target is empty")
@@ -73,15 +93,7 @@ func parseTarget(target string, keepSlashes bool) (Path, error) {
 			return Path{}, refuse("the query holds a space, a control character or a fragment")
 		}
 	}
-	decoded, slashes, err := decodePath(raw, keepSlashes)
-	if err != nil {
-		return Path{}, err
-	}
-	p := Path{Raw: raw, Decoded: decoded, Query: query, HasQuery: hasQuery}
-	if slashes {
-		p.Decoded, p.Slashed = decodeOnce(encodeSlashes(raw)), decoded
-	}
-	return p, nil
+	return Path{Raw: raw, Query: query, HasQuery: hasQuery}, nil
 }
 
 // decodePath decodes raw once, or returns why it has more than one meaning. With

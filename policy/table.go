@@ -151,7 +151,7 @@ func checkAuth(errs *Errors, route int, r *Route) {
 // Match allocates nothing.
 func (t *Table) Match(req *Request) (Match, bool) {
 	path := req.Path.Decoded
-	if req.Method == "" || req.Method == http.MethodConnect || !isClean(path) {
+	if req.Method == "" || req.Method == http.MethodConnect || !isClean(path, req.Path.Opaque) {
 		return Match{}, false
 	}
 	found, exact := t.hosts.find(req.Host, req.Method, path, false)

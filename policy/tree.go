@@ -132,10 +132,10 @@ func (n *node) find(path string, slash bool) (m *Match, exact bool) {
 	return n.rest, false
 }
 
-// isClean reports whether a path begins with a slash and has neither empty
-// segments nor dot segments.
-func isClean(path string) bool {
-	if path == "" || path[0] != '/' || strings.Contains(path, "//") {
+// isClean reports whether a path begins with a slash and has neither dot segments
+// nor, unless it is opaque, empty segments.
+func isClean(path string, opaque bool) bool {
+	if path == "" || path[0] != '/' || !opaque && strings.Contains(path, "//") {
 		return false
 	}
 	return !hasDotSegment(path)

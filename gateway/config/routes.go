@@ -44,6 +44,7 @@ const (
 const (
 	encodedSlashesReject = "reject"
 	EncodedSlashesKeep   = "keep" // as a part of its segment
+	EncodedSlashesOpaque = "opaque"
 )
 
 // Route maps requests to an upstream. Without an upstream it is for proxies that
@@ -89,7 +90,7 @@ func (Route) Words() map[string][]string {
 		"authorization":   {authorizationGateway, AuthorizationApplication},
 		"cross_origin":    {crossOriginDeny, CrossOriginAllow},
 		"service_workers": {serviceWorkersRefuse, serviceWorkersAllow},
-		"encoded_slashes": {encodedSlashesReject, EncodedSlashesKeep},
+		"encoded_slashes": {encodedSlashesReject, EncodedSlashesKeep, EncodedSlashesOpaque},
 	}
 }
 
@@ -107,6 +108,7 @@ func (c *Config) checkRoutes(r *report, refs *references, policies *policy.Set) 
 		refs.checkRefs(path+".policy", route.Policy)
 		route.check(r, path, c)
 	}
+	c.checkOpaque(r)
 	var err error
 	c.table, err = policy.NewTable(table)
 	r.policyErrors(err)

@@ -128,11 +128,11 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 
 // send finds the route of a request, and sends it.
 func (r *rig) send(ex *web.Exchange, sent *Request) error {
-	path, err := r.site.ParseTarget(ex.Request.RequestURI)
+	host, err := policy.CanonicalHost(ex.Peer.Host)
 	if err != nil {
 		return err
 	}
-	host, err := policy.CanonicalHost(ex.Peer.Host)
+	path, err := r.site.ParseTarget(host, ex.Request.RequestURI)
 	if err != nil {
 		return err
 	}

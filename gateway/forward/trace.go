@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"net/http"
 
 	"authgate/gateway/tracing"
@@ -24,6 +25,6 @@ type noting struct {
 // RoundTrip implements http.RoundTripper.
 func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := n.RoundTripper.RoundTrip(r)
-	n.trace.SentTo(r.URL.Scheme, r.URL.Host, r.URL.Opaque) // which the balancer has set
+	n.trace.SentTo(r.URL.Scheme, r.URL.Host, cmp.Or(r.URL.Opaque, r.URL.RawPath)) // which the balancer has set
 	return response, err
 }

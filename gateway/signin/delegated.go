@@ -190,15 +190,15 @@ func (d *delegatedLogin) begin(ex *web.Exchange, p *mechanism.Provider, r web.Re
 // wish returns what the page where the user goes on demands of every login, so that one
 // sign-in at the provider is enough for it. The page decides whether it was.
 func (d *delegatedLogin) wish(ex *web.Exchange, r web.Return) policy.Demand {
-	path, err := d.site.ParseTarget(r.Path)
-	if err != nil || d.site.IsOwn(path) {
-		return policy.Demand{}
-	}
 	page := ex.Canonical
-	page.Method, page.Path = http.MethodGet, path
 	if r.Host != "" {
 		page.Host = r.Host
 	}
+	path, err := d.site.ParseTarget(page.Host, r.Path)
+	if err != nil || d.site.IsOwn(path) {
+		return policy.Demand{}
+	}
+	page.Method, page.Path = http.MethodGet, path
 	found, ok := d.routes.Match(&page)
 	if !ok {
 		return policy.Demand{}

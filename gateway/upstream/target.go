@@ -2,10 +2,12 @@ package upstream
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -81,10 +83,38 @@ func (t *target) ownHost() string {
 
 // address makes r a request to the target. path is what the proxy asks for.
 func (t *target) address(r *http.Request, path string) {
-	r.URL.Scheme, r.URL.Host, r.URL.Opaque = t.url.Scheme, t.dial, t.prefix+path
+	r.URL.Scheme, r.URL.Host = t.url.Scheme, t.dial
+	setPath(r.URL, t.prefix+path)
 	if t.host != "" {
 		r.Host = t.host
 	}
+}
+
+// setPath makes the target of a request from the bytes of a path. They are Opaque, because a
+// URL's own encoding could differ. But an Opaque with two slashes at its beginning would be
+// sent as a URL with a scheme, whose host is the first segment.
+func setPath(u *url.URL, path string) {
+	u.Opaque, u.Path, u.RawPath = path, "", ""
+	if strings.HasPrefix(path, "//") {
+		u.Opaque, u.RawPath = "", encodeUnusual(path)
+		u.Path, _ = url.PathUnescape(u.RawPath) // policy has checked its encoding
+	}
+}
+
+// encodeUnusual percent-encodes what a path has according to no RFC. url.URL would encode the
+// whole path anew.
+func encodeUnusual(path string) string {
+	const usual = "-._~!$&'()*+,;=:@/%[]"
+	var b strings.Builder
+	for i := range len(path) {
+		c := path[i]
+		if '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' || strings.IndexByte(usual, c) >= 0 {
+			b.WriteByte(c)
+			continue
+		}
+		fmt.Fprintf(&b, "%%%02X", c)
+	}
+	return b.String()
 }
 
 // up reports whether nothing speaks against the target.

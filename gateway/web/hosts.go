@@ -16,12 +16,14 @@ type hosts struct {
 	names   map[string]bool
 	parents map[string]bool // of wildcards
 	any     bool            // routes without a host serve every host
+	opaque  bool            // a room has opaque paths
 	rooms   map[string]room // by the host of a pattern: a name, "*." and a parent, or "" for every host
 }
 
 // room is what the routes of one host of a pattern have.
 type room struct {
 	sessions bool // one accepts a session
+	opaque   bool // the paths are the application's own; the routes agree
 	whole    bool // one takes every request, so that none is left for a wider pattern
 }
 
@@ -35,6 +37,9 @@ func newHosts(cfg *config.Config) hosts {
 		}
 	}
 	h.rooms = newRooms(cfg.Routes)
+	for _, r := range h.rooms {
+		h.opaque = h.opaque || r.opaque
+	}
 	return h
 }
 
@@ -45,8 +50,8 @@ func newRooms(routes []config.Route) map[string]room {
 		r := rooms[host]
 		r.sessions = r.sessions || slices.Contains(routes[i].Auth, policy.Session) ||
 			slices.Contains(routes[i].Auth, policy.OIDC)
-		method := strings.ContainsAny(routes[i].Match, " \t")
-		r.whole = r.whole || !method && strings.IndexByte(routes[i].Match, '/') == len(routes[i].Match)-1
+		r.opaque = r.opaque || routes[i].EncodedSlashes == config.EncodedSlashesOpaque
+		r.whole = r.whole || routes[i].TakesWholeHost()
 		rooms[host] = r
 	}
 	return rooms
@@ -59,6 +64,24 @@ func (h *hosts) KeepSessions(host string) bool {
 	for _, pattern := range []string{host, "*." + parent, ""} {
 		switch room := h.rooms[pattern]; {
 		case room.sessions:
+			return true
+		case room.whole:
+			return false
+		}
+	}
+	return false
+}
+
+// Opaque reports whether routes of a canonical host take paths that servers may read in
+// several ways.
+func (h *hosts) Opaque(host string) bool {
+	if !h.opaque {
+		return false
+	}
+	_, parent, _ := strings.Cut(host, ".")
+	for _, pattern := range []string{host, "*." + parent} {
+		switch room := h.rooms[pattern]; {
+		case room.opaque:
 			return true
 		case room.whole:
 			return false

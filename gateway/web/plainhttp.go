@@ -21,16 +21,16 @@ func RedirectToHTTPS(ex *Exchange) error {
 			Cause:  errors.New("a credential came in cleartext"), Problem: pages.ProblemCleartext,
 		}
 	}
-	path, err := site.ParseTarget(ex.Request.RequestURI)
-	if err != nil {
-		return err
-	}
-	ex.Decision = DecisionAllow
 	// To a host of the gateway, never to another one that the request names.
 	host, err := policy.CanonicalHost(ex.Peer.Host)
 	if err != nil {
 		host = ""
 	}
+	path, err := site.ParseTarget(host, ex.Request.RequestURI)
+	if err != nil {
+		return err
+	}
+	ex.Decision = DecisionAllow
 	ex.Redirect(http.StatusPermanentRedirect, site.SecureURL(host, path))
 	return nil
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,7 +86,7 @@ func (s *Site) fromElsewhere(received *Received) bool {
 // of its host, unless it is a page for people: it would sign the user out again,
 // or do something else that they did not ask for.
 func (s *Site) ReadReturn(received *Received, target, binding string) Return {
-	if path, err := policy.ParseTargetWithSlashes(target); err == nil {
+	if path, err := s.parseReturn(received.Canonical.Host, target); err == nil {
 		return Return{Path: s.landing(path, target)}
 	}
 	host, path, ok := s.parseURL(target)
@@ -114,7 +115,7 @@ func (s *Site) parseURL(target string) (host, path string, ok bool) {
 	if err != nil || !s.leadsTo(host) {
 		return "", "", false
 	}
-	parsed, err := policy.ParseTargetWithSlashes(path)
+	parsed, err := s.parseReturn(host, path)
 	if err != nil {
 		return "", "", false
 	}
@@ -129,9 +130,21 @@ func (s *Site) parseURL(target string) (host, path string, ok bool) {
 	return host, s.landing(parsed, path), true
 }
 
+// parseReturn parses a path at a host where a user may be led. A browser takes one that begins
+// with two slashes for another host.
+func (s *Site) parseReturn(host, target string) (policy.Path, error) {
+	if s.Hosts.Opaque(host) && !strings.HasPrefix(target, "//") {
+		return policy.ParseTargetOpaque(target)
+	}
+	return policy.ParseTargetWithSlashes(target)
+}
+
 // landing returns the path and the query where a user may be led.
 func (s *Site) landing(path policy.Path, target string) string {
 	if s.endpoints[path.Decoded] || path.Slashed != "" && s.endpoints[path.Slashed] {
+		return "/"
+	}
+	if path.Opaque && slices.ContainsFunc(path.Readings(), func(read string) bool { return s.endpoints[read] }) {
 		return "/"
 	}
 	return target

@@ -80,10 +80,14 @@ func NewSite(cfg *config.Config, service *Service) (*Site, error) {
 	return s, nil
 }
 
-// ParseTarget parses the target of a request. It accepts encoded slashes if some
-// route keeps them; the route of the request decides.
-func (s *Site) ParseTarget(target string) (policy.Path, error) {
-	if s.keepsSlashes {
+// ParseTarget parses the target of a request for a canonical host. It accepts encoded
+// slashes if some route keeps them, and opaque paths if some route of the host takes them;
+// the route of the request decides.
+func (s *Site) ParseTarget(host, target string) (policy.Path, error) {
+	switch {
+	case s.Hosts.Opaque(host):
+		return policy.ParseTargetOpaque(target)
+	case s.keepsSlashes:
 		return policy.ParseTargetWithSlashes(target)
 	}
 	return policy.ParseTarget(target)

@@ -320,11 +320,11 @@ func (r *Rig) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 // read makes the canonical request, as the gateway does.
 func (r *Rig) read(ex *web.Exchange) error {
 	site := r.Options.Site
-	path, err := site.ParseTarget(ex.Request.RequestURI)
+	host, err := policy.CanonicalHost(ex.Peer.Host)
 	if err != nil {
 		return err
 	}
-	host, err := policy.CanonicalHost(ex.Peer.Host)
+	path, err := site.ParseTarget(host, ex.Request.RequestURI)
 	if err == nil {
 		err = site.Hosts.CheckHost(&ex.Received, host)
 	}

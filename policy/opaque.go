@@ -1,0 +1,107 @@
+package policy
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// ParseTargetOpaque is ParseTarget for a host whose routes all decide alike, so that it does not
+// matter how an application reads the path. It accepts what ParseTargetWithSlashes does, and
+// also encoded slashes and backslashes anywhere, encoded any number of times, and empty segments.
+// The result is for Table.CheckReadings to judge; Opaque tells that it must be.
+//
+// It refuses what could lead out of the routes in any reading: a segment "." or ".." after any
+// number of decodings, with backslashes as slashes, alone or before a ";". It refuses control
+// characters, text that is not UTF-8, and bytes that no path has.
+func ParseTargetOpaque(target string) (Path, error) {
+	if p, err := ParseTargetWithSlashes(target); err == nil {
+		return p, nil
+	}
+	p, err := cutTarget(target)
+	if err != nil {
+		return Path{}, err
+	}
+	if err := checkBytes(p.Raw); err != nil {
+		return Path{}, err
+	}
+	once := decodeOnce(p.Raw)
+	switch {
+	case !utf8.ValidString(p.Raw) || !utf8.ValidString(once):
+		return Path{}, refuse("the path is not valid UTF-8")
+	case strings.ContainsFunc(once, unicode.IsControl):
+		return Path{}, refuse("the path holds a control character")
+	case hasDotSegment(strings.ReplaceAll(decodeFully(p.Raw), `\`, "/")):
+		return Path{}, refuse(`the path holds a segment "." or ".."`)
+	}
+	p.Opaque = true
+	p.Decoded = decodeOnce(encodeSlashes(p.Raw))
+	if p.Decoded != once {
+		p.Slashed = once
+	}
+	return p, nil
+}
+
+// checkBytes refuses what a raw path never holds.
+func checkBytes(raw string) error {
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '%':
+			if i+2 >= len(raw) || !isHex(raw[i+1]) || !isHex(raw[i+2]) {
+				return refuse("the path holds a malformed percent-encoding")
+			}
+		case c == '\\':
+			return refuse("the path holds a backslash")
+		case c == '#':
+			return refuse("the request target holds a fragment")
+		case c == ' ':
+			return refuse("the path holds a space")
+		}
+	}
+	return nil
+}
+
+// Readings returns how servers read an opaque path, in canonical form: decoded once, or until
+// nothing is left to decode, with encoded slashes and backslashes as slashes or as data, with
+// empty segments left out, and with and without what follows a ";" in a segment.
+func (p Path) Readings() []string {
+	once := decodeOnce(p.Raw)
+	all := append(p.Again(), once, decodeFully(p.Raw))
+	for _, path := range all {
+		all = append(all, strings.ReplaceAll(path, `\`, "/"))
+	}
+	if strings.Contains(all[len(all)-1], ";") {
+		all = append(all, decodeOnce(dropParameters(p.Raw)))
+		for _, path := range all {
+			all = append(all, dropParameters(path))
+		}
+	}
+	for i, path := range all {
+		all[i] = mergeSlashes(path)
+	}
+	return all
+}
+
+// mergeSlashes returns a path without its empty segments.
+func mergeSlashes(path string) string {
+	for strings.Contains(path, "//") {
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	return path
+}
+
+// CheckReadings returns a *TargetError if a reading of the path leads to a route for which
+// alike is false, or to none. alike gets the index of a route in the argument of NewTable.
+func (t *Table) CheckReadings(req *Request, alike func(index int) bool) error {
+	if !req.Path.Opaque && !strings.ContainsAny(req.Path.Raw, "%;") {
+		return nil // there is one reading
+	}
+	for _, path := range req.Path.Readings() {
+		read := *req
+		read.Path = Path{Decoded: path}
+		if found, ok := t.Match(&read); !ok || !alike(found.Index) {
+			return refuse("the path leads out of the routes of its host when it is read in another way")
+		}
+	}
+	return nil
+}
