@@ -308,7 +308,7 @@ func (st *state) describe(d *Described) (*http.Request, error) {
 		from = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
 	from = from.Unmap().WithZone("")
-	header, err := describedHeader(d.Header, off)
+	header, err := describedHeader(d.Header, off, st.site.TokenHeader)
 	if err != nil {
 		return nil, err
 	}
@@ -332,14 +332,17 @@ func (st *state) describe(d *Described) (*http.Request, error) {
 }
 
 // describedHeader returns the header of a described request. off tells that
-// tls.mode is off, so that the proxy sends what it knows of the client.
-func describedHeader(given http.Header, off bool) (http.Header, error) {
+// tls.mode is off, so that the proxy sends what it knows of the client, and token is token.header.
+func describedHeader(given http.Header, off bool, token string) (http.Header, error) {
 	h := http.Header{}
 	for name, values := range given {
-		switch canonical := http.CanonicalHeaderKey(name); canonical {
+		canonical := http.CanonicalHeaderKey(name)
+		if token != "" && canonical == token {
+			return nil, provesCaller(canonical)
+		}
+		switch canonical {
 		case "Authorization", "Cookie", "Proxy-Authorization":
-			return nil, mistake("the header %s can prove who makes the request; "+
-				"describe that by a user, or by the properties of one", canonical)
+			return nil, provesCaller(canonical)
 		case "Host":
 			return nil, mistake("the header Host is in the URL; give an https URL with that host")
 		case "Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding":
@@ -360,6 +363,12 @@ func describedHeader(given http.Header, off bool) (http.Header, error) {
 	}
 	describeUpgrade(h)
 	return h, nil
+}
+
+// provesCaller is the mistake of a header that holds a credential.
+func provesCaller(name string) error {
+	return mistake("the header %s can prove who makes the request; "+
+		"describe that by a user, or by the properties of one", name)
 }
 
 // describeUpgrade completes a described request for a switch of protocols. The key is

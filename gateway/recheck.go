@@ -42,18 +42,18 @@ func (ex *exchange) Check(ctx context.Context) error {
 		if c.route.rule.Decide(nil, &ex.Canonical).Outcome == policy.Allow {
 			return nil
 		}
-		return notAlive(notNobody("the route does not let nobody in any more"), c.route.chain, &ex.Credentials)
+		return notAlive(notNobody("the route does not let nobody in any more"), c.route, &ex.Credentials)
 	}
-	id, err := c.route.chain.Alive(ctx, &ex.Credentials)
+	id, err := c.route.asked(&ex.Credentials).Alive(ctx, &ex.Credentials)
 	if err != nil && !errors.Is(err, auth.ErrNoCredentials) {
-		return notAlive(err, c.route.chain, &ex.Credentials)
+		return notAlive(err, c.route, &ex.Credentials)
 	}
 	if id != nil && id == c.id {
 		return nil // as decided before
 	}
 	if id == nil { // what was sent as a user is not nobody's
 		const reason = "the route does not accept the credentials any more"
-		return notAlive(notNobody(reason), c.route.chain, &ex.Credentials)
+		return notAlive(notNobody(reason), c.route, &ex.Credentials)
 	}
 	switch decision := c.route.rule.Decide(id, &ex.Canonical); decision.Outcome {
 	case policy.Allow:
@@ -73,9 +73,9 @@ func notNobody(reason string) error {
 }
 
 // notAlive returns the error of Check for one of Alive.
-func notAlive(err error, chain auth.Chain, creds *auth.Credentials) error {
+func notAlive(err error, r *route, creds *auth.Credentials) error {
 	if rejection, ok := errors.AsType[*auth.Rejection](err); ok {
-		return &streams.Ended{Err: web.Challenge(err, chain.Challenges(creds)...), Reason: rejection.Reason}
+		return &streams.Ended{Err: web.Challenge(err, r.challenges(creds)...), Reason: rejection.Reason}
 	}
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 
-	"authgate/gateway/apitokens"
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/cors"
@@ -31,6 +30,7 @@ type route struct {
 	rule     *policy.Route // decides
 	config   *config.Route
 	chain    auth.Chain
+	apart    auth.Chain                // for credentials in a header that is the gateway's alone; nil: chain
 	forward  *forward.Route            // nil: the route is for verify only
 	identity *upstream.IdentityHeaders // of the upstream, or the default ones
 	limiter  *rate.Limiter             // nil: no rate
@@ -74,7 +74,7 @@ func (g *Gateway) newUpstreams(cfg *config.Config, keys *jose.Keys, old *state) 
 func (g *Gateway) identityHeaders(cfg *config.Config, c *config.Upstream, keys *jose.Keys) *upstream.IdentityHeaders {
 	o := upstream.HeaderOptions{
 		Names: *c.IdentityHeaders, Others: []config.IdentityHeaders{cfg.IdentityHeaders}, Roles: c.Roles,
-		Logger: g.service.Logger,
+		Token: cfg.Token.Header, Logger: g.service.Logger,
 	}
 	if a := c.Assertion; a != nil {
 		o.Assertion = &upstream.Assertion{
@@ -89,16 +89,14 @@ func (g *Gateway) identityHeaders(cfg *config.Config, c *config.Upstream, keys *
 func (g *Gateway) newRouting(st, old *state) *routing {
 	cfg, site, m, f := st.config, st.site, st.mechanisms, st.federation
 	upstreams, limiters := g.newUpstreams(cfg, m.PublicKeys, old), g.newLimiters(cfg, old)
-	authenticators := map[policy.Mechanism]auth.Authenticator{
-		policy.Basic: m.Basic, policy.Bearer: f.Bearers, policy.Session: m.Sessions, policy.OIDC: f.Delegated,
-	}
-	order := []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC}
 	routing := &routing{table: cfg.Table(), upstreams: upstreams, used: map[policy.Mechanism]bool{}}
+	chains := newChains(st)
 	if st.oauth != nil {
-		order[0], order[1] = order[1], order[0]
 		routing.used[policy.Session], routing.used[policy.OIDC] = true, len(f.Providers) > 0
 	}
-	identity := upstream.NewIdentityHeaders(upstream.HeaderOptions{Names: cfg.IdentityHeaders, Logger: g.service.Logger})
+	identity := upstream.NewIdentityHeaders(upstream.HeaderOptions{
+		Names: cfg.IdentityHeaders, Token: cfg.Token.Header, Logger: g.service.Logger,
+	})
 	for i, rule := range routing.table.Routes() {
 		c := &cfg.Routes[i]
 		r := route{
@@ -107,28 +105,11 @@ func (g *Gateway) newRouting(st, old *state) *routing {
 			cors:    newCORS(&c.CORS),
 			signIn:  signInFor(rule, site, f),
 		}
-		if rule.Accepts(policy.Bearer) {
-			r.chain = append(r.chain, passwordTokens(cfg, c, rule, m))
+		for _, mechanism := range rule.Mechanisms {
+			routing.used[mechanism] = routing.used[mechanism] || rule.Accepts(mechanism)
 		}
-		// Authorization before cookies, in whatever order the route names them.
-		// Clients take the first challenge that they know, so that of OAuth comes first.
-		for _, mechanism := range order {
-			if rule.Accepts(mechanism) {
-				authenticator := authenticators[mechanism]
-				if mechanism == policy.Bearer && c.Authorization == config.AuthorizationApplication {
-					authenticator = f.Bearers.Shared()
-				}
-				if mechanism == policy.Bearer && st.oauth != nil {
-					r.resource = oauth.Protect(st.oauth.Grants, site, cfg, c, rule, authenticator)
-					authenticator = r.resource
-				}
-				if mechanism == policy.Bearer && c.BasicChallenge {
-					authenticator = unasked{authenticator}
-				}
-				r.chain = append(r.chain, authenticator)
-				routing.used[mechanism] = true
-			}
-		}
+		r.chain, r.resource = chains.of(c, rule)
+		r.apart = chains.apart(c, rule)
 		if c.Upstream != "" {
 			u := upstreams[c.Upstream]
 			r.identity = u.Headers()
@@ -141,23 +122,6 @@ func (g *Gateway) newRouting(st, old *state) *routing {
 	}
 	return routing
 }
-
-// passwordTokens returns the mechanism for API tokens as the password of Basic. A
-// route that accepts Basic users asks for Basic in any case.
-func passwordTokens(cfg *config.Config, c *config.Route, rule *policy.Route, m *mechanism.Local) apitokens.Passwords {
-	tokens := apitokens.Passwords{Tokens: m.API}
-	if c.BasicChallenge && !rule.Accepts(policy.Basic) {
-		tokens.Ask = auth.BasicChallenge(cfg.Basic.Realm)
-	}
-	return tokens
-}
-
-// unasked is a mechanism that a 401 does not ask for. Docker and containerd take the Bearer
-// challenge if there is one, for the address of a token server.
-type unasked struct{ auth.Authenticator }
-
-// Challenge implements auth.Authenticator.
-func (unasked) Challenge(*auth.Credentials) auth.Challenge { return "" }
 
 // find returns the route of a request, nil if there is none.
 func (r *routing) find(request *policy.Request) *route {

@@ -36,6 +36,9 @@ func (ex *exchange) serve() error {
 		return err
 	}
 	if own != nil {
+		if err := ex.takeToken(true); err != nil {
+			return err
+		}
 		return own.Serve(&ex.Exchange)
 	}
 	if answered, err := ex.preflight(); answered || err != nil {
@@ -98,6 +101,9 @@ func (ex *exchange) authorize() (answered bool, err error) {
 		if err := ex.route.checkIdentityNames(ex.Request.Header); err != nil {
 			return false, err
 		}
+	}
+	if err := ex.takeApart(); err != nil {
+		return false, err
 	}
 	id, err := ex.identify()
 	if err != nil {
@@ -219,6 +225,9 @@ func (ex *exchange) read() error {
 	if errors.Is(err, auth.ErrAmbiguous) {
 		ex.Credentials, err = ex.withoutCookies(err)
 	}
+	if name := st.site.TokenHeader; name != "" && err == nil {
+		err = ex.Credentials.ReadToken(ex.Request.Header[name])
+	}
 	ex.Credentials.Scope, ex.Credentials.Host = st.site.CookieScope(host), host
 	return err
 }
@@ -258,9 +267,8 @@ func (ex *exchange) checkSecure() error {
 // identify returns the identity that the request proves, nil if it has no
 // credentials.
 func (ex *exchange) identify() (*policy.Identity, error) {
-	chain := ex.route.chain
 	step := ex.trace.Step(tracing.StepAuthenticate)
-	id, err := ex.Authenticate(chain)
+	id, err := ex.Authenticate(ex.route.asked(&ex.Credentials))
 	failed := err != nil && !errors.Is(err, auth.ErrNoCredentials)
 	if failed {
 		ex.rejected(err)
@@ -269,7 +277,7 @@ func (ex *exchange) identify() (*policy.Identity, error) {
 		step.End(outcomeOf(id, err), ex.Reason)
 	}
 	if failed {
-		return nil, web.Challenge(err, chain.Challenges(&ex.Credentials)...)
+		return nil, web.Challenge(err, ex.route.challenges(&ex.Credentials)...)
 	}
 	return id, nil
 }
@@ -298,7 +306,7 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 			return true, ex.leadTo(http.StatusFound, place)
 		}
 		refusal := &web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn}
-		return false, web.Challenge(refusal, route.chain.Challenges(&ex.Credentials)...)
+		return false, web.Challenge(refusal, route.challenges(&ex.Credentials)...)
 	case policy.StepUp:
 		return ex.stepUp(id, &decision)
 	}

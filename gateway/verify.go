@@ -24,6 +24,9 @@ func (ex *exchange) confirm() {
 	ex.ClearStale()
 	h := ex.Header()
 	ex.route.identity.SetAll(h, ex.Identity)
+	if name := ex.state.site.TokenHeader; name != "" {
+		h[name] = []string{""} // the proxy may copy it, so that the application does not get the client's
+	}
 	values := [...]string{"no-store", ex.ID, "0"} // one allocation for all
 	h["Cache-Control"], h["X-Request-Id"], h["Content-Length"] = values[0:1:1], values[1:2:2], values[2:3:3]
 	ex.WriteHeader(http.StatusOK)

@@ -34,6 +34,11 @@ type Credentials struct {
 	// Scheme is the scheme of the Authorization header in lower case. Value is
 	// the rest of the header (RFC 9110, section 11.6.2).
 	Scheme, Value string
+	// Apart reports whether Scheme and Value are of another header than Authorization, which
+	// then is the application's.
+	Apart bool
+	// Token is of the header that holds nothing but a token for the gateway; see ReadToken.
+	Token string
 
 	// The values of the gateway's cookies. Empty means absent or empty.
 	Session, Delegated, Browser, Access, Refresh string

@@ -305,6 +305,7 @@ func (c *Config) check(r *report, places userPlaces) {
 	checkProviders(r, c.Providers)
 	c.Delegated.check(r, c.Providers)
 	c.IdentityHeaders.check(r, "identity_headers")
+	c.checkTokenHeader(r)
 	checkUpstreams(r, c.Upstreams)
 	refs := newReferences(r, c)
 	policies := refs.compile(c.Policies)

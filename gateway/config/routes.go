@@ -144,10 +144,9 @@ func (route *Route) check(r *report, path string, c *Config) {
 		r.Fault(path+".unauthenticated",
 			"redirect leads away the requests without credentials that none in auth lets in; use auto, or remove none")
 	}
-	if route.Authorization == AuthorizationApplication && !route.takesSessions() {
+	if route.Authorization == AuthorizationApplication && route.public() {
 		r.Fault(path+".authorization",
-			"application needs a session beside the application's token; "+
-				"add session or oidc to auth, or use auth: [none] without this key")
+			"has no effect, because on a public route Authorization is the application's in any case; remove this key")
 	}
 	if route.BasicChallenge && !slices.Contains(route.Auth, policy.Bearer) {
 		r.Fault(path+".basic_challenge",

@@ -2,12 +2,16 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 
+	"golang.org/x/net/http/httpguts"
+
 	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/headername"
 	"authgate/gateway/jose"
 )
 
@@ -41,6 +45,7 @@ type token struct {
 	ReuseLeeway     time.Duration `yaml:"reuse_leeway"`
 	Delivery        string        `yaml:"delivery"`     // body or cookie
 	BindRefresh     []string      `yaml:"bind_refresh"` // any of user_agent, ip
+	Header          string        `yaml:"header"`       // that may hold a token beside Authorization; empty: none
 
 	TrustedIssuers []TrustedIssuer `yaml:"trusted_issuers"`
 }
@@ -92,6 +97,33 @@ func (t *token) check(r *report, publishes bool) {
 		r.Fault("token.access_lifetime", "must be shorter than token.refresh_lifetime (%v)", t.RefreshLifetime)
 	}
 }
+
+// checkTokenHeader checks the header that may hold a token.
+func (c *Config) checkTokenHeader(r *report) {
+	name, path := c.Token.Header, "token.header"
+	if name == "" {
+		return
+	}
+	folded := headername.Fold(name)
+	switch {
+	case !httpguts.ValidHeaderFieldName(name):
+		r.Fault(path, "%q is not the name of a header; use letters, digits and -", name)
+	case hasMeaning(folded) || headername.Of(folded) != headername.Free || slices.Contains(ownHeaders, folded):
+		r.Fault(path, "%q has another meaning and cannot contain a token; choose a name like X-Authgate-Token", name)
+	case c.IdentityHeaders.has(folded):
+		r.Fault(path, "%q is one of the identity headers; choose another name", name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		u := c.Upstreams[name]
+		if u.Assertion != nil && headername.Fold(u.Assertion.Header) == folded ||
+			u.IdentityHeaders != nil && !c.IdentityHeaders.has(folded) && u.IdentityHeaders.has(folded) {
+			r.Fault(path, "%q is a header with the identity for the upstream %s; choose another name", c.Token.Header, name)
+		}
+	}
+}
+
+// ownHeaders are the folded names of headers that the gateway reads or sends itself.
+var ownHeaders = []string{"X-Csrf-Token", "Authgate-Sign-In"}
 
 // checkKeys checks the keys that sign tokens, except the content of a file. It refuses a key that the algorithm
 // does not use, which would only look as if it had an effect. What others verify needs an RSA key with each algorithm.

@@ -16,8 +16,15 @@ type apart struct {
 	byClient bool     // an answer to nobody may be for the client's address alone
 }
 
-func newApart(c *config.Route, byClient bool) *apart {
+// newApart returns it for a route. token is token.header, empty for none.
+func newApart(c *config.Route, token string, byClient bool) *apart {
 	vary := []string{"Cookie", "Authorization"}
+	if token != "" {
+		vary = append(vary, token)
+	}
+	if c.Authorization == config.AuthorizationApplication {
+		vary = append(vary, "Proxy-Authorization")
+	}
 	return &apart{vary: vary, byClient: byClient}
 }
 

@@ -89,7 +89,7 @@ func (q *Request) plainFields(p *http1.Plain, received http.Header) bool {
 	for name, values := range received {
 		switch name {
 		case "Upgrade", "Expect", "Trailer", "Transfer-Encoding",
-			"Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization":
+			"Proxy-Connection", "Proxy-Authenticate":
 			return false
 		case "Authorization":
 			if http1.Negotiates(values) {
@@ -104,7 +104,7 @@ func (q *Request) plainFields(p *http1.Plain, received http.Header) bool {
 			if len(values) != 1 || values[0] != "trailers" {
 				return false
 			}
-		case "Keep-Alive":
+		case "Keep-Alive", "Proxy-Authorization":
 			continue
 		}
 		if q.passes(name) {

@@ -186,7 +186,7 @@ func (q *Request) changesCookies() bool {
 // identity; otherwise it belongs to the application.
 func (q *Request) consumedAuthorization() bool {
 	id := q.Exchange.Identity
-	if id == nil {
+	if id == nil || q.Exchange.Credentials.Apart {
 		return false
 	}
 	return id.Mechanism == policy.Basic ||

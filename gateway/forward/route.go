@@ -72,7 +72,7 @@ func (f *Forwarder) NewRoute(o *RouteOptions) *Route {
 		hsts:     []string{o.Site.HSTS}, altSvc: []string{o.Site.AltSvc}, private: []string{"private"},
 	}
 	if o.Nobody {
-		r.apart = newApart(c, o.ByClient)
+		r.apart = newApart(c, o.Site.TokenHeader, o.ByClient)
 	}
 	return r
 }

@@ -14,7 +14,8 @@ import (
 func RedirectToHTTPS(ex *Exchange) error {
 	site := ex.site
 	creds, err := auth.ReadCredentials(ex.Request.Header, &site.Cookies.Names, ex.Peer.Client)
-	if err != nil || creds.Scheme != "" || creds.Cookies {
+	if err != nil || creds.Scheme != "" || creds.Cookies || len(ex.Request.Header["Proxy-Authorization"]) > 0 ||
+		site.TokenHeader != "" && len(ex.Request.Header[site.TokenHeader]) > 0 {
 		return &Error{
 			Status: http.StatusForbidden,
 			Detail: "A credential was sent without encryption. Consider it exposed: change it, and use https.",

@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,8 @@ type Site struct {
 	HSTS      string        // Strict-Transport-Security; empty: not sent
 	AltSvc    string        // Alt-Svc, which leads to HTTP/3; empty: not sent
 	BodyPause time.Duration // how long the body of a request may pause
+	// TokenHeader is the header that may hold a token for the gateway, canonical; empty: none.
+	TokenHeader string
 
 	// ProviderOrigins returns where users may be redirected to sign in.
 	ProviderOrigins func() []string
@@ -50,7 +53,8 @@ func NewSite(cfg *config.Config, service *Service) (*Site, error) {
 		Service: service, Pages: p,
 		PublicURL: cfg.PublicURL.String(), Prefix: cfg.Endpoints.Prefix,
 		Hosts: newHosts(cfg), Cookies: newCookies(cfg, service.Now), BodyPause: cfg.Limits.BodyPause,
-		home: cfg.Hosts()[0], trusted: cfg.Listen.TrustedProxies,
+		TokenHeader: http.CanonicalHeaderKey(cfg.Token.Header),
+		home:        cfg.Hosts()[0], trusted: cfg.Listen.TrustedProxies,
 	}
 	s.endpoints = map[string]bool{s.Own(config.EndpointVerify): true}
 	for _, name := range cfg.OwnEndpoints() {
