@@ -1,6 +1,9 @@
 package policy
 
-import "testing"
+import (
+	"cmp"
+	"testing"
+)
 
 func TestPlaceOf(t *testing.T) {
 	t.Parallel()
@@ -25,10 +28,30 @@ func TestPlaceOf(t *testing.T) {
 		if got, ok := PlaceOf(pattern); !ok || got != want {
 			t.Errorf("%s: %+v, %t; want %+v", pattern, got, ok, want)
 		}
+		if want.Path != "" && !matchesPlace(t, pattern, want) {
+			t.Errorf("%s does not match its place %+v", pattern, want)
+		}
 	}
 	for _, pattern := range []string{"", "example.org", "/{", "CONNECT /", "/a/../b", "/{rest...}/x"} {
 		if got, ok := PlaceOf(pattern); ok {
 			t.Errorf("%q: %+v", pattern, got)
 		}
 	}
+}
+
+// matchesPlace reports whether a pattern matches the request of who opens a place.
+func matchesPlace(t *testing.T, pattern string, place Place) bool {
+	t.Helper()
+	table, err := NewTable([]Route{{Pattern: pattern, Mechanisms: []Mechanism{None}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := ParseTarget(place.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ok := table.Match(&Request{
+		Method: cmp.Or(place.Method, "GET"), Host: cmp.Or(place.Host, "other.example.org"), Path: path,
+	})
+	return ok
 }
