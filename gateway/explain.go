@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -224,7 +225,24 @@ func (ex *exchange) explainRoute(x *Explanation, callers []*policy.Identity, api
 	if err != nil {
 		return err // of another site: the decision is not the reason
 	}
+	if err := ex.checkNamed(ex.provesAs(callers)); err != nil {
+		if ex.Decision == OutcomeForbid {
+			x.Reason = ex.Reason
+		}
+		return err
+	}
 	return ex.explainPassing(x)
+}
+
+// provesAs is proves for the identity of the request, of those that one of callers has.
+func (ex *exchange) provesAs(callers []*policy.Identity) proves {
+	return func(other *route) (*policy.Identity, error) {
+		same := slices.DeleteFunc(slices.Clone(callers), func(id *policy.Identity) bool {
+			return id.Mechanism != ex.Identity.Mechanism || id.Provider != ex.Identity.Provider
+		})
+		_, id := choose(other.rule, &ex.Canonical, same)
+		return id, nil
+	}
 }
 
 // explainPassing completes x for a request that is let through.

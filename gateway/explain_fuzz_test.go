@@ -81,6 +81,7 @@ func randomHeader(rnd *rand.Rand) (lines []string) {
 		{"Accept: text/html", "Accept: application/json", "Accept: */*"},
 		{"Access-Control-Request-Method: DELETE", "Access-Control-Request-Method: GET"},
 		{"Upgrade: websocket", "Upgrade: h2c"},
+		{"Destination: https://gw.example.org/a/b", "Destination: /a/x", "Destination: /c/x", "If: </a/b/c> (<a:b>)", "If: (<a:b>)"},
 		{"X-Auth-User: mallory", "x_auth_user: mallory", "Remote-User: mallory", "X-Auth-Roles: admin"},
 		{"X-Forwarded-For: 198.51.100.9", "Forwarded: for=198.51.100.9", "X-Forwarded-Prefix: /x"},
 		{"X-Other: 1", "X-Set: 2", "User-Agent: curl", "X-Request-Id: mine"},

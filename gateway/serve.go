@@ -115,6 +115,9 @@ func (ex *exchange) authorize() (answered bool, err error) {
 	if answered || err != nil {
 		return answered, err
 	}
+	if err := ex.checkNamed(ex.provesAgain); err != nil {
+		return false, err
+	}
 	return false, ex.limit(config.RateByUser)
 }
 
@@ -151,24 +154,31 @@ func (ex *exchange) wantsHome() bool {
 // findOwn returns the own endpoint that the request is for, nil if it is for a
 // route. A proxy must not ask about these endpoints, but send such requests here.
 func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
-	st, path := ex.state, ex.Canonical.Path.Decoded
-	own, err := st.own(ex.Canonical.Host, path)
+	own, err := ex.state.findOwn(&ex.Canonical)
+	if err == nil && ex.Verify && (own != nil || ex.Canonical.Path.Decoded == ex.state.verify) {
+		return nil, errNoRoute("the path is one of the gateway's own endpoints; " +
+			"the proxy must send requests for it to the gateway")
+	}
+	return own, err
+}
+
+// findOwn returns the own endpoint of a request. A path that some servers would read as that of
+// one is an error.
+func (st *state) findOwn(request *policy.Request) (*endpoint.Endpoint, error) {
+	path := &request.Path
+	own, err := st.own(request.Host, path.Decoded)
 	if err != nil {
 		return nil, err
 	}
-	slashed := ex.Canonical.Path.Slashed
 	isOwn := func(path string) bool { return path == st.verify || st.endpoints[path] != nil }
-	switch { // some servers would read it as the path of an own endpoint
-	case slashed != "" && isOwn(slashed):
-		return nil, errEncodedSlash()
-	case ex.Canonical.Path.Opaque && slices.ContainsFunc(ex.Canonical.Path.Readings(), isOwn):
+	switch {
+	case path.Opaque && slices.ContainsFunc(path.Readings(), isOwn):
 		return nil, &policy.TargetError{Reason: "the path is one of the gateway's own when it is read in another way"}
-	case slices.ContainsFunc(ex.Canonical.Path.Again(), isOwn):
+	case path.Slashed != "" && isOwn(path.Slashed):
+		return nil, errEncodedSlash()
+	case slices.ContainsFunc(path.Again(), isOwn):
 		return nil, &policy.TargetError{Reason: "the path is encoded more than once, and is one of the gateway's own when " +
 			"it is decoded again"}
-	case ex.Verify && (own != nil || path == st.verify):
-		return nil, errNoRoute("the path is one of the gateway's own endpoints; " +
-			"the proxy must send requests for it to the gateway")
 	}
 	return own, nil
 }

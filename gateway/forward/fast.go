@@ -35,7 +35,7 @@ type starter interface {
 // one, there is no body or a short one, and no span tells of the way. Otherwise it
 // returns nil. sendPlain looks at the header.
 func (q *Request) fast() starter {
-	if !q.Route.fast || q.Trace.Recorded() || q.owns() {
+	if !q.Route.fast || q.Named != nil || q.Trace.Recorded() || q.owns() {
 		return nil
 	}
 	r := q.Exchange.Request

@@ -10,6 +10,7 @@ import (
 	"authgate/gateway/tracing"
 	"authgate/gateway/upstream"
 	"authgate/gateway/web"
+	"authgate/gateway/webdav"
 )
 
 // Forwarder has what the requests of all configurations share. It is safe for
@@ -40,6 +41,9 @@ type Request struct {
 	Route    *Route
 	Trace    *tracing.Trace // nil: there is none
 	Login    Login
+
+	// Named are the resources that the request names besides its own, nil if there are none.
+	Named *webdav.Named
 
 	// Preflight tells that the request is a CORS preflight, which goes without credentials,
 	// those of the route included.
@@ -79,6 +83,9 @@ func (q *Request) send() error {
 		r.Header.Set("Upgrade", web.Upgrade(r.Header)) // the proxy passes on one line alone
 	} else {
 		r.Header.Del("Upgrade")
+	}
+	if q.Named != nil {
+		r = r.WithContext(upstream.WithNamed(r.Context(), q.Named))
 	}
 	if route.upstream.ByClient() {
 		r = r.WithContext(upstream.WithClient(r.Context(), ex.Peer.Client))

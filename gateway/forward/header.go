@@ -33,10 +33,7 @@ func (q *Request) rewrite(out *http.Request) {
 // get of a request that is only described.
 func (q *Request) Described() (path string, h http.Header) {
 	ex := q.Exchange
-	path = q.path()
-	if canonical := &ex.Canonical.Path; canonical.HasQuery {
-		path += "?" + canonical.Query
-	}
+	path = q.Route.Target(&ex.Canonical.Path)
 	h = ex.Request.Header.Clone()
 	upgrade := ""
 	if q.Route.keepsUpgrade(ex.Request) {
@@ -60,9 +57,11 @@ func (q *Request) Described() (path string, h http.Header) {
 }
 
 // path returns the path that the upstream gets.
-func (q *Request) path() string {
-	canonical := &q.Exchange.Canonical.Path
-	prefix := q.Route.config.StripPrefix
+func (q *Request) path() string { return q.Route.path(&q.Exchange.Canonical.Path) }
+
+// path returns a path of the route as the upstream gets it.
+func (r *Route) path(canonical *policy.Path) string {
+	prefix := r.config.StripPrefix
 	if prefix == "" {
 		return canonical.Raw
 	}
@@ -70,11 +69,23 @@ func (q *Request) path() string {
 	return path
 }
 
+// Target returns a path of the route with its query as the upstream gets them.
+func (r *Route) Target(canonical *policy.Path) string {
+	if canonical.HasQuery {
+		return r.path(canonical) + "?" + canonical.Query
+	}
+	return r.path(canonical)
+}
+
 // rewriteHeader makes the header of the request that the upstream gets from that
 // of the client, which has no hop-by-hop fields. It does not change the values.
 func (q *Request) rewriteHeader(h http.Header) {
 	fields := q.appendFields(nil, h)
 	maps.DeleteFunc(h, func(name string, _ []string) bool { return !q.passes(name) })
+	if q.Named != nil {
+		q.Named.Drop(q.Route.edits)
+		q.Route.upstream.Name(q.Named, h, q.Exchange.Peer.Host)
+	}
 	for _, f := range fields {
 		h[f.Name] = append(h[f.Name], f.Value)
 	}

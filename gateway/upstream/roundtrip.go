@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"authgate/gateway/upstream/http1"
+	"authgate/gateway/webdav"
 )
 
 // Transport sends each request to a target of an upstream, and to another one if
@@ -31,6 +32,7 @@ func (b *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer u.observe(start)
 	u.budget.earn()
 	a := attempts{way: b, request: r, path: r.URL.Opaque, restore: restore, start: start, left: u.config.Retries}
+	a.named = namedOf(r)
 	var buffer [usualTargets]choice
 	return a.run(u.order(r.Context(), buffer[:0], u.next.Add(1)))
 }
@@ -40,6 +42,7 @@ type attempts struct {
 	way     *Transport
 	request *http.Request
 	path    string // that the proxy asks for
+	named   *webdav.Named
 	restore func() // restores the body
 	start   time.Time
 	left    int  // how often the request may be sent again
@@ -68,6 +71,9 @@ func (a *attempts) run(targets []choice) (*http.Response, error) {
 func (a *attempts) send(t *target) (*http.Response, error) {
 	u, r := a.way.upstream, a.request
 	t.address(r, a.path)
+	if a.named != nil {
+		a.named.SetHeader(r.Header, t.base(r.Host))
+	}
 	several := len(u.targets) > 1
 	if several {
 		t.inFlight.Add(1)

@@ -32,6 +32,7 @@ const (
 // Schemes of the URLs of targets.
 const (
 	schemeHTTP    = "http"
+	schemeHTTPS   = "https"
 	schemeUnix    = "unix"
 	schemeH2C     = "h2c"
 	schemeUnixH2C = "unix+h2c"

@@ -1,0 +1,170 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"authgate/policy"
+)
+
+// namedConfig has routes to one application and to another.
+var namedConfig = strings.Replace(baseConfig, `  app: {url: "http://app.invalid"}`,
+	`  app: {url: "http://app.invalid/base"}
+  other: {url: "http://127.0.0.1:1"}`, 1) + `
+  - {match: /dav/, name: dav, upstream: app, auth: [session, bearer], strip_prefix: /dav}
+  - {match: /dav/admin/, name: dav-admin, upstream: app, auth: [session, bearer], policy: admin}
+  - {match: "COPY /dav/copies/", name: copies, upstream: app, auth: [session, bearer]}
+  - {match: "/dav/copies/", name: closed, upstream: app, auth: [session, bearer], policy: admin}
+  - {match: /dav/scripts/, name: scripts, upstream: app, auth: [bearer]}
+  - {match: /dav/basic/, name: others, upstream: app, auth: [basic]}
+  - {match: /dav/open/, name: open, upstream: app, auth: [none]}
+  - {match: /whole/, name: whole, upstream: app, auth: [session, bearer]}
+  - {match: /elsewhere/, name: elsewhere, upstream: other, auth: [session, bearer]}
+  - {match: /asked/, name: asked, auth: [session, bearer]}
+  - {match: other.example.org/dav/, name: host, upstream: app, auth: [session, bearer]}
+`
+
+// A resource that Destination or a tagged If names is decided on as that of the request, and
+// reaches the application as the application knows it. What is refused does not reach it.
+func TestNamedResources(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ keys, base string }{
+		{``, "http://gw.example"}, {`, fast_path: false`, "http://gw.example"},
+		{`, host: target`, "http://ADDRESS"}, {`, host: files.internal`, "http://files.internal"},
+	} {
+		t.Run(c.keys, func(t *testing.T) {
+			t.Parallel()
+			testNamedResources(t, c.keys, c.base)
+		})
+	}
+}
+
+// sentNames are the headers that name resources, as the application got them.
+type sentNames struct{ path, destination, conditions string }
+
+func testNamedResources(t *testing.T, keys, base string) {
+	var got []sentNames
+	yaml := edit(t, namedConfig, "store:", "listen: {trusted_proxies: [10.0.0.0/8]}\nstore:")
+	r := newNetworkRig(t, edit(t, yaml, `app.invalid/base"`, `app.invalid/base"`+keys),
+		func(_ http.ResponseWriter, q *http.Request) {
+			got = append(got, sentNames{q.URL.Path, strings.Join(q.Header["Destination"], "|"), strings.Join(q.Header["If"], "|")})
+		})
+	address := r.state.Load().config.Upstreams["app"].URLs[0].Host
+	base = strings.Replace(base, "ADDRESS", address, 1) + "/base"
+	e := newExplainer(t, r.state.Load().config)
+	bob := r.login(bobIn).bearer
+	ask := func(want int, method, destination, sent string) {
+		t.Helper()
+		got = nil
+		sent = strings.ReplaceAll(sent, "BASE", base)
+		header := http.Header{"Destination": {destination}, "Overwrite": {"F"}}
+		expected := sentNames{"/base/from", sent, ""}
+		if name, value, ok := strings.Cut(destination, ": "); ok {
+			header = http.Header{name: {value}}
+			expected = sentNames{"/base/from", "", sent}
+		}
+		var lines []string
+		for name, values := range header {
+			lines = append(lines, name+": "+values[0])
+		}
+		if w := r.do(method, "/dav/from", "", append(lines, bob)...); w.Code != want ||
+			want == 200 && !slices.Equal(got, []sentNames{expected}) || want != 200 && len(got) > 0 {
+			t.Errorf("%s to %s: %d %s; the application got %+v, want %d %+v", method, destination, w.Code, w.Body, got, want, expected)
+		}
+		x, err := e.Explain(&Described{Method: method, URL: "/dav/from", Header: header,
+			Caller: &Caller{User: "bob", Mechanism: policy.Bearer}})
+		if err != nil || x.Status != want || want == 200 && x.Header.Get("Destination")+x.Header.Get("If") != sent {
+			t.Errorf("explain %s to %s: %+v, %v", method, destination, x, err)
+		}
+		w := r.serve(question("192.0.2.7", slices.Concat(asTraefik(method, "gw.example", "/dav/from"), lines, []string{bob})...))
+		if w.Code != want {
+			t.Errorf("verify: %s to %s: %d, want %d", method, destination, w.Code, want)
+		}
+	}
+	for destination, sent := range map[string]string{
+		"https://gw.example/dav/to%20%C3%A9?a=b":     "BASE/to%20%C3%A9?a=b",
+		"HTTPS://GW.example.:443/dav/to/":            "BASE/to/",
+		"/dav/to":                                    "BASE/to",
+		"https://gw.example/dav":                     "BASE/",
+		"https://gw.example/whole/a;b":               "BASE/whole/a;b",
+		"https://gw.example/dav/scripts/x":           "BASE/dav/scripts/x",
+		"https://gw.example/dav/open/x":              "BASE/dav/open/x",
+		"https://gw.example/dav/copies/x":            "BASE/dav/copies/x",
+		"If: <https://gw.example/dav/x> (<a:b>)":     "<BASE/x> (<a:b>)",
+		"If: (<a:b> [\"<https://evil/>\"])":          "(<a:b> [\"<https://evil/>\"])",
+		"If: </dav/x>(Not <a:b>) </dav/y> ([\"e\"])": "<BASE/x>(Not <a:b>) <BASE/y> ([\"e\"])",
+	} {
+		ask(200, "COPY", destination, sent)
+	}
+	for want, destinations := range map[int][]string{
+		400: {
+			"http://gw.example/dav/to", "https://other.example.org/dav/to", "https://evil.example/dav/to", "https://gw.example:8443/dav/to",
+			"//gw.example/dav/to", "dav/to", "", "https://alice@gw.example/dav/to", "ftp://gw.example/dav/to", "https:/dav/to", "*",
+			"https://gw.example/dav/../dav/admin/x", "https://gw.example/dav/%2e%2e/x", "https://gw.example/dav//x",
+			"https://gw.example/dav/a%2Fb", "https://gw.example/dav/%2561dmin/x", "https://gw.example/dav/x#y", `https://gw.example\dav`,
+			"https://gw.example/dav/admin;x/y", "https://gw.example/m%2565", "https://gw.example/dav/x y", "https://gw.example/dav/%00",
+			"If: <https://gw.example/dav/x>", "If: <http://gw.example/dav/x> (<a:b>)", "If: <https://gw.example/dav/x (<a:b>)",
+			"If: (<a:b>) <https://evil.example/dav/x> (<a:b>)", "If: a",
+		},
+		403: {
+			"https://gw.example/dav/admin/x", "/dav/%61dmin/x", "https://gw.example/dav/basic/x", "https://gw.example/elsewhere/x",
+			"https://gw.example/asked/x", "https://gw.example/login", "https://gw.example/me", "/account/tokens", "/verify",
+			"If: </dav/x> (<a:b>) </dav/admin/x> (<a:b>)", "If: </me> (<a:b>)",
+		},
+		404: {"https://gw.example/nowhere/x", "/nowhere", "https://gw.example", "If: </nowhere> (<a:b>)"},
+	} {
+		for _, destination := range destinations {
+			ask(want, "COPY", destination, "")
+		}
+	}
+	ask(403, "MOVE", "/dav/copies/x", "") // the route is for COPY
+	ask(200, "PUT", "If: </dav/x> (<a:b>)", "<BASE/x> (<a:b>)")
+	got = nil
+	r.do("COPY", "/dav/from", "", bob, "Destination: /dav/a", "Destination: /dav/b")
+	r.do("COPY", "/dav/from", "", bob, "If: (<a:b>)", "If: </dav/b> (<a:b>)")
+	r.do("COPY", "/dav/from", "", bob, "Connection: Destination", "Destination: /dav/admin/x")
+	r.do("COPY", "/dav/from", "", "Destination: /dav/a")
+	r.do("COPY", "/dav/open/from", "", bob, "Destination: /dav/admin/x")
+	r.do("COPY", "/dav/open/from", "", bob, "Destination: /dav/a") // nobody may write there
+	if len(got) > 0 {
+		t.Errorf("the application got %+v", got)
+	}
+}
+
+// The port is that of the request. A proxy in front may leave out that of public_url.
+func TestNamedPorts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, edit(t, edit(t, namedConfig, "store:", "listen: {trusted_proxies: [10.0.0.1]}\nstore:"),
+		"public_url: https://gw.example", "public_url: https://gw.example:8443"))
+	for _, c := range []struct {
+		want            int
+		from, host, dav string
+	}{
+		{200, "192.0.2.7", "gw.example:8443", "gw.example:8443"},
+		{400, "192.0.2.7", "gw.example:8443", "gw.example"},
+		{400, "192.0.2.7", "gw.example:8443", "gw.example:443"},
+		{400, "192.0.2.7", "gw.example", "gw.example:8443"},
+		{200, "10.0.0.1", "gw.example", "gw.example:8443"},
+		{400, "10.0.0.1", "gw.example", "gw.example:9443"},
+	} {
+		q := request("COPY", "/dav/open/a", "", fmt.Sprintf("Destination: https://%s/dav/open/b", c.dav))
+		q.Host, q.RemoteAddr = c.host, c.from+":4711"
+		r.wantOf(c.want, q)
+	}
+}
+
+// A token that holds for one resource alone writes to no other, although the route of that
+// accepts tokens of its user.
+func TestNamedTokens(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, oauthConfig)
+	token := r.credentials("read", "https://gw.example:8443/api")
+	for destination, want := range map[string]int{"/api/b": 200, "/docker/b": 403, "/fresh/b": 403, "/open/b": 200} {
+		r.client.WantAt("gw.example:8443", want, "COPY", "/api/a", "", token, "Destination: "+destination)
+	}
+	whole := r.credentials("read", "https://gw.example:8443/docker")
+	r.client.WantAt("gw.example:8443", 200, "COPY", "/docker/a", "", whole, "Destination: /docker/b")
+}

@@ -1,0 +1,91 @@
+package webdav
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Read finds every URL that names a resource, and SetHeader changes nothing else.
+func TestNamed(t *testing.T) {
+	t.Parallel()
+	const lock = "<urn:uuid:1>"
+	for _, c := range []struct {
+		destination, conditions string
+		urls                    []string
+		want                    string // If
+	}{
+		{"https://h/a%2Fb", "", []string{"https://h/a%2Fb"}, ""},
+		{"/b", "(" + lock + ")", []string{"/b"}, "(" + lock + ")"},
+		{"", "<https://h/x> (" + lock + ")", []string{"https://h/x"}, "<http://up/p0> (" + lock + ")"},
+		{"d", "</x>(" + lock + ` ["a(<]>"] Not [W/"b"])` + " (not <DAV:no-lock>) <y?z>\t([c])", []string{"d", "/x", "y?z"},
+			"<http://up/p1>(" + lock + ` ["a(<]>"] Not [W/"b"])` + " (not <DAV:no-lock>) <http://up/p2>\t([c])"},
+		{"", "<>()", []string{""}, "<http://up/p0>()"},
+		{"", "(" + lock + ") (Not" + lock + ")", nil, ""},
+		{"", "", nil, ""},
+	} {
+		h := http.Header{}
+		if c.destination != "" {
+			h.Set("Destination", c.destination)
+		}
+		if c.conditions != "" {
+			h.Set("If", c.conditions)
+		}
+		n, err := Read(h)
+		if err != nil || (n == nil) != (c.urls == nil) {
+			t.Errorf("%q: %+v, %v", h, n, err)
+			continue
+		}
+		if n == nil {
+			continue
+		}
+		for i := range n.URLs {
+			n.Paths = append(n.Paths, "/p"+string(rune('0'+i)))
+		}
+		n.SetHeader(h, "http://up")
+		if !slices.Equal(n.URLs, c.urls) || h.Get("If") != c.want ||
+			c.destination != "" && h.Get("Destination") != "http://up/p0" {
+			t.Errorf("%q %q: %q, then %q", c.destination, c.conditions, n.URLs, h)
+		}
+	}
+}
+
+// What is dropped stays as it was.
+func TestDrop(t *testing.T) {
+	t.Parallel()
+	for dropped, want := range map[string]string{
+		"Destination": "/a <http://up/c> ([x])", "If": "http://up/b </c> ([x])", "": "http://up/b <http://up/c> ([x])",
+	} {
+		h := http.Header{"Destination": {"/a"}, "If": {"</c> ([x])"}}
+		n, err := Read(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Paths = []string{"/b", "/c"}
+		n.Drop(func(name string) bool { return name == dropped })
+		n.SetHeader(h, "http://up")
+		if got := h.Get("Destination") + " " + h.Get("If"); got != want {
+			t.Errorf("without %s: %s, want %s", dropped, got, want)
+		}
+	}
+}
+
+// What another program could read otherwise is refused.
+func TestReadRefuses(t *testing.T) {
+	t.Parallel()
+	for _, lines := range []string{
+		"Destination: ", "Destination: /a|Destination: /a", "If: (<a>)|If: (<a>)", "If: ", "If: x", "If: <https://h/x", "If: <https://h/x>",
+		"If: (<a>", "If: (<a>))", "If: ((<a>))", "If: (<a)", "If: ([\"a])", "If: ([\"a\"b])", "If: ([a)", "If: (a)", "If: (<a>), <b> (<c>)",
+		"If: [\"a\"]", "If: (No <a>)", "If: \"(<a>)\"",
+	} {
+		h := http.Header{}
+		for line := range strings.SplitSeq(lines, "|") {
+			name, value, _ := strings.Cut(line, ": ")
+			h.Add(name, value)
+		}
+		if n, err := Read(h); err == nil {
+			t.Errorf("%q: %+v", h, n)
+		}
+	}
+}
