@@ -17,15 +17,16 @@ type chains struct {
 	order []policy.Mechanism
 }
 
-// newChains returns the chains of a state. Authorization comes before cookies, in whatever
-// order a route names its mechanisms. Clients take the first challenge that they know, so that
+// newChains returns the chains of a state. Authorization comes before cookies, and these before
+// certificates, in whatever order a route names its mechanisms. Clients take the first challenge that they know, so that
 // of OAuth comes first.
 func newChains(st *state) *chains {
 	m, f := st.mechanisms, st.federation
 	c := &chains{
-		st: st, order: []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC},
+		st: st, order: []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC, policy.Certificate},
 		known: map[policy.Mechanism]auth.Authenticator{
 			policy.Basic: m.Basic, policy.Bearer: f.Bearers, policy.Session: m.Sessions, policy.OIDC: f.Delegated,
+			policy.Certificate: m.Certificates,
 		},
 	}
 	if st.oauth != nil {

@@ -86,6 +86,7 @@ func NewExplainer(cfg *config.Config) (*Explainer, error) {
 	// Nothing is signed, and nothing is kept: keys of its own save those in
 	// data_dir.
 	local.Token.Algorithm, local.Token.Secret = config.AlgorithmHS256, config.Secret(rand.Text()+rand.Text())
+	local.TLS.ClientCA = "" // no certificate is verified
 	local.Store = config.Store{Driver: config.StoreMemory, EncryptionKey: config.Secret(rand.Text() + rand.Text())}
 	public, err := passingKeys(cfg)
 	if err != nil {
@@ -345,8 +346,16 @@ func (st *state) describe(d *Described) (*http.Request, error) {
 		r.Header.Set("X-Forwarded-Host", host)
 		return r, nil
 	}
-	r.TLS = &tls.ConnectionState{}
+	r.TLS = &tls.ConnectionState{ServerName: opened(host)}
 	return r, nil
+}
+
+// opened returns the host for which a client opens the connection of a request.
+func opened(host string) string {
+	if canonical, err := policy.CanonicalHost(host); err == nil {
+		return canonical
+	}
+	return host
 }
 
 // describedHeader returns the header of a described request. off tells that

@@ -92,8 +92,8 @@ func (st *state) identities(c *Caller) ([]*policy.Identity, error) {
 		return all, nil
 	}
 	if len(logins) == 0 {
-		return nil, mistake("what proves the identity belongs to no login: Basic, API tokens and tokens of other issuers " +
-			"are one factor without a time")
+		return nil, mistake("what proves the identity belongs to no login: Basic, API tokens, certificates and tokens of " +
+			"other issuers are one factor without a time")
 	}
 	return logins, nil
 }
@@ -103,15 +103,16 @@ const describedLogin = "described"
 
 // isLogin reports whether an identity is that of a login of the gateway's.
 func (st *state) isLogin(id *policy.Identity) bool {
-	return id.Mechanism != policy.Basic && (id.Mechanism != policy.Bearer || id.Provider == policy.LocalProvider)
+	return id.Mechanism != policy.Basic && id.Mechanism != policy.Certificate &&
+		(id.Mechanism != policy.Bearer || id.Provider == policy.LocalProvider)
 }
 
 // withoutProof is identities without what the login has proved.
 func (st *state) withoutProof(c *Caller) ([]*policy.Identity, error) {
 	switch c.Mechanism {
-	case "", policy.Basic, policy.Session, policy.Bearer, policy.OIDC:
+	case "", policy.Basic, policy.Session, policy.Bearer, policy.OIDC, policy.Certificate:
 	default:
-		return nil, mistake("the mechanism %q is unknown; expected basic, session, bearer or oidc", c.Mechanism)
+		return nil, mistake("the mechanism %q is unknown; expected basic, session, bearer, oidc or certificate", c.Mechanism)
 	}
 	if c.User != "" {
 		return st.identitiesOf(c)
@@ -124,7 +125,7 @@ func (st *state) withoutProof(c *Caller) ([]*policy.Identity, error) {
 			"issuers, local or basic", c.Provider)
 	}
 	var all []*policy.Identity
-	for _, mechanism := range [...]policy.Mechanism{policy.Session, policy.Bearer, policy.OIDC, policy.Basic} {
+	for _, mechanism := range [...]policy.Mechanism{policy.Session, policy.Bearer, policy.OIDC, policy.Basic, policy.Certificate} {
 		if c.Mechanism == mechanism || c.Mechanism == "" && st.fits(c, mechanism) {
 			id, err := st.identity(c, mechanism)
 			if err != nil {
@@ -155,7 +156,7 @@ func (st *state) identitiesOf(c *Caller) ([]*policy.Identity, error) {
 		return nil, &unknownUserError{c.User}
 	}
 	if local {
-		for _, mechanism := range [...]policy.Mechanism{policy.Session, policy.Bearer} {
+		for _, mechanism := range [...]policy.Mechanism{policy.Session, policy.Bearer, policy.Certificate} {
 			all = append(all, account.Identity(mechanism, "", time.Time{}))
 		}
 	}
@@ -208,7 +209,7 @@ func (st *state) fits(c *Caller, mechanism policy.Mechanism) bool {
 	case policy.Basic: // its users have nothing but a name
 		return (c.Provider == "" || c.Provider == policy.BasicProvider) && c.Roles == nil && c.Email == "" &&
 			c.Scopes == nil && c.Claims == nil
-	case policy.Session:
+	case policy.Session, policy.Certificate:
 		return (c.Provider == "" || c.Provider == policy.LocalProvider) && c.Scopes == nil && c.Claims == nil
 	case policy.Bearer:
 		local := c.Provider == "" || c.Provider == policy.LocalProvider

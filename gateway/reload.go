@@ -113,7 +113,8 @@ func needsRestart(old, cfg *config.Config) error {
 }
 
 // restartKeysOfTLS returns the keys of tls in which two configurations differ and that only
-// a restart applies. A reload can replace the names, the files of tls.mode files, and the header.
+// a restart applies. A reload can replace the names, the files of tls.mode files, the header,
+// and what certificates of clients are verified by.
 func restartKeysOfTLS(before, after config.TLS) (keys []string) {
 	old, new := reflect.ValueOf(before), reflect.ValueOf(after)
 	for i := range old.NumField() {
@@ -123,7 +124,7 @@ func restartKeysOfTLS(before, after config.TLS) (keys []string) {
 		}
 		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 		switch key {
-		case "domains", "certificate", "key", "hsts":
+		case "domains", "certificate", "key", "hsts", "client_ca", "crl":
 			continue
 		}
 		same := reflect.DeepEqual(old.Field(i).Interface(), new.Field(i).Interface())

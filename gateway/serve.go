@@ -229,6 +229,9 @@ func (ex *exchange) read() error {
 	if err := st.site.Hosts.CheckHost(&ex.Received, host); err != nil {
 		return err
 	}
+	if err := st.site.CheckHandshake(&ex.Received, host); err != nil {
+		return err
+	}
 	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path, Client: ex.Peer.Client,
 		Now: ex.gateway.storage.now()}
 	ex.Credentials, err = auth.ReadCredentials(ex.Request.Header, &st.site.Cookies.Names, ex.Peer.Client)
@@ -239,6 +242,9 @@ func (ex *exchange) read() error {
 		err = ex.Credentials.ReadToken(ex.Request.Header[name])
 	}
 	ex.Credentials.Scope, ex.Credentials.Host = st.site.CookieScope(host), host
+	if err == nil {
+		ex.Credentials.Certificate, err = st.mechanisms.Presented(ex.Request, ex.Peer.Trusted)
+	}
 	return err
 }
 
@@ -361,6 +367,9 @@ func (ex *exchange) rejected(err error) {
 	}
 	var rejection *auth.Rejection
 	if errors.As(err, &rejection) {
+		if rejection.Connection && !ex.Peer.Trusted {
+			ex.Header().Set("Connection", "close") // the next one can present another certificate
+		}
 		ex.Reason = rejection.Reason
 		ex.Audit("denied", slog.String("reason", ex.Reason))
 	}
@@ -400,7 +409,8 @@ func (ex *exchange) checkSite() error {
 	return crossSite.CheckToken(&ex.Exchange, ex.Identity.Login)
 }
 
-// provedByCookie reports whether a cookie proved an identity.
+// provedByCookie reports whether a cookie proved an identity, or a certificate, which browsers
+// send by themselves, too.
 func provedByCookie(id *policy.Identity, creds *auth.Credentials) bool {
 	switch id.Mechanism {
 	case policy.Basic:

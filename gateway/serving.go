@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/x509"
 
 	"authgate/gateway/conn"
 	"authgate/gateway/store"
@@ -14,6 +15,16 @@ func (g *Gateway) Store() store.Store { return g.storage.guarded }
 // BelowWildcard reports whether a host is one label below a wildcard host of the
 // configuration that runs.
 func (g *Gateway) BelowWildcard(host string) bool { return g.state.Load().site.Hosts.Below(host) }
+
+// ClientAuthorities returns whose certificates a client is asked for that opens a connection for
+// a host, nil if it is asked for none. An empty host is that of public_url.
+func (g *Gateway) ClientAuthorities(host string) *x509.CertPool {
+	st := g.state.Load()
+	if authorities := st.mechanisms.ClientAuthorities(); authorities != nil && st.site.AsksForCertificate(host) {
+		return authorities
+	}
+	return nil
+}
 
 // Ready returns nil if the gateway can serve requests that need a login, and
 // the reason if it cannot.

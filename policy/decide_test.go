@@ -307,7 +307,7 @@ func TestConditionsOfDerivedCredentials(t *testing.T) {
 	}, names("employees")...)
 	id := (&policy.Identity{Mechanism: policy.Bearer, Roles: []string{"user", "contractor"}}).Reduced([]string{"user"})
 	want := []policy.Condition{
-		{Rule: "auth", Needs: "needs authentication by one of basic, session, bearer, oidc", Holds: true},
+		{Rule: "auth", Needs: "needs authentication by one of basic, session, bearer, oidc, certificate", Holds: true},
 		{Rule: "policy employees: roles", Needs: "needs one of user", Holds: true},
 		{Rule: "policy employees: none[0]", Needs: "must not be met: (roles needs one of contractor)", Holds: true},
 		{Rule: "policy employees: none[0].roles", Needs: "needs one of contractor", Depth: 1},
@@ -327,7 +327,7 @@ func TestConditions(t *testing.T) {
 		"staff": {Any: []policy.Ref{{Name: "admin"}, inline(spec{Methods: []string{"GET"}})}, None: names("admin"), All: names("admin")},
 	}, names("staff")...)
 	want := []policy.Condition{
-		{Rule: "auth", Needs: "needs authentication by one of basic, session, bearer, oidc"},
+		{Rule: "auth", Needs: "needs authentication by one of basic, session, bearer, oidc, certificate"},
 		{Rule: "policy staff: any", Needs: "needs at least one of policy admin, (methods needs one of GET)", Holds: true},
 		{Rule: "policy admin: roles", Needs: "needs one of admin", Depth: 1},
 		{Rule: "policy staff: any[1].methods", Needs: "needs one of GET", Holds: true, Depth: 1},

@@ -16,6 +16,9 @@ const (
 	Session Mechanism = "session"
 	Bearer  Mechanism = "bearer"
 	OIDC    Mechanism = "oidc"
+
+	// Certificate is a certificate of the client, with its TLS connection.
+	Certificate Mechanism = "certificate"
 )
 
 // LocalProvider is Identity.Provider of local accounts. No configured provider

@@ -109,12 +109,13 @@ func checkDomain(domain string) error {
 	return nil
 }
 
-func checkMechanism(name string) error {
+// CheckMechanism returns an error unless the name is that of a way to prove an identity.
+func CheckMechanism(name string) error {
 	switch m := Mechanism(name); {
 	case m == None:
-		return errors.New("proves no identity; expected basic, session, bearer or oidc")
+		return errors.New("proves no identity; expected basic, session, bearer, oidc or certificate")
 	case !m.proves():
-		return errors.New("is not a mechanism; expected basic, session, bearer or oidc")
+		return errors.New("is not a mechanism; expected basic, session, bearer, oidc or certificate")
 	}
 	return nil
 }
@@ -122,7 +123,7 @@ func checkMechanism(name string) error {
 // proves reports whether m is a way to prove an identity.
 func (m Mechanism) proves() bool {
 	switch m {
-	case Basic, Session, Bearer, OIDC:
+	case Basic, Session, Bearer, OIDC, Certificate:
 		return true
 	}
 	return false

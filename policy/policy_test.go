@@ -58,7 +58,7 @@ func policyRoute(tb testing.TB, named specs, refs ...policy.Ref) *policy.Route {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	all := []policy.Mechanism{policy.Basic, policy.Session, policy.Bearer, policy.OIDC}
+	all := []policy.Mechanism{policy.Basic, policy.Session, policy.Bearer, policy.OIDC, policy.Certificate}
 	return newTable(tb, policy.Route{Name: "r", Pattern: "/", Policy: p, Mechanisms: all}).Routes()[0]
 }
 

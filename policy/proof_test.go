@@ -149,7 +149,7 @@ func TestWordsOfProof(t *testing.T) {
 	req.Now = now
 	id := proved(1, time.Minute)
 	want := []policy.Condition{
-		{Rule: "auth", Needs: "needs authentication by one of basic, session, bearer, oidc", Holds: true},
+		{Rule: "auth", Needs: "needs authentication by one of basic, session, bearer, oidc, certificate", Holds: true},
 		{Rule: "policy: factors", Needs: "needs a sign-in with 2 factors"},
 		{Rule: "policy: max_age", Needs: "needs a sign-in at most 1h30m ago", Holds: true},
 	}

@@ -31,7 +31,7 @@ func leaves(s *Spec) []leaf {
 		{key: "email_domains", values: s.EmailDomains, need: "needs an address at one of", check: checkDomain,
 			rule: anyDomain},
 		{key: scopesKey, values: s.Scopes, need: "needs one of", check: CheckScope, rule: anyScope, signIn: withoutSignIn},
-		{key: "mechanisms", values: s.Mechanisms, need: "needs authentication by one of", check: checkMechanism,
+		{key: "mechanisms", values: s.Mechanisms, need: "needs authentication by one of", check: CheckMechanism,
 			rule: anyMechanism, signIn: signInByMechanism},
 		{key: "providers", values: s.Providers, need: "needs an account at one of", check: CheckName, rule: anyProvider,
 			signIn: signInAtProviders},

@@ -39,7 +39,9 @@ type Spec struct {
 
 // Words returns the only values of keys of a policy, by key.
 func (Spec) Words() map[string][]string {
-	return map[string][]string{"mechanisms": {string(Basic), string(Session), string(Bearer), string(OIDC)}}
+	return map[string][]string{
+		"mechanisms": {string(Basic), string(Session), string(Bearer), string(OIDC), string(Certificate)},
+	}
 }
 
 // Ref refers to a policy by its name, or contains one. Exactly one of the two

@@ -119,14 +119,14 @@ func (t *Table) Routes() []*Route { return slices.Clone(t.routes) }
 // checkAuth checks the mechanisms and the policy of a route.
 func checkAuth(errs *Errors, route int, r *Route) {
 	if len(r.Mechanisms) == 0 {
-		errs.add(key(route, "auth"), "no mechanism is accepted; list some of basic, session, bearer, oidc, or [none] for "+
-			"a public route")
+		errs.add(key(route, "auth"), "no mechanism is accepted; list some of basic, session, bearer, oidc, certificate, "+
+			"or [none] for a public route")
 	}
 	for i, m := range r.Mechanisms {
 		switch {
 		case m != None && !m.proves():
 			errs.add(fmt.Sprintf("%s[%d]", key(route, "auth"), i),
-				"%q is not a mechanism; expected basic, session, bearer, oidc or none", m)
+				"%q is not a mechanism; expected basic, session, bearer, oidc, certificate or none", m)
 		case slices.Contains(r.Mechanisms[:i], m):
 			errs.add(fmt.Sprintf("%s[%d]", key(route, "auth"), i), "%q is listed twice", m)
 		}

@@ -32,7 +32,7 @@ type Identity struct {
 	Name      string   `json:"name"`      // X-Auth-Name: the display name
 	Email     string   `json:"email"`     // X-Auth-Email
 	Roles     []string `json:"roles"`     // X-Auth-Roles, split at commas; never null
-	Mechanism string   `json:"mechanism"` // X-Auth-Mechanism: basic, session, bearer or oidc
+	Mechanism string   `json:"mechanism"` // X-Auth-Mechanism: basic, session, bearer, oidc or certificate
 	Provider  string   `json:"provider"`  // X-Auth-Provider: where the account is
 }
 

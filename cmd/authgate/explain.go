@@ -125,7 +125,8 @@ func explainOne(cfg *config.Config, described *gateway.Described) (*gateway.Expl
 func (c *callerFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.user, "as", "", "a local account or Basic user that makes the request; none: no credentials")
-	flags.StringVar(&c.mechanism, "mechanism", "", "basic, session, bearer or oidc (default: any that the route accepts)")
+	flags.StringVar(&c.mechanism, "mechanism", "",
+		"basic, session, bearer, oidc or certificate (default: any that the route accepts)")
 	flags.StringSliceVar(&c.roles, "roles", nil,
 		"roles of an identity in words, instead of --as; with --api-token: of the token")
 	flags.BoolVar(&c.apiToken, "api-token", false,

@@ -152,9 +152,8 @@ func (t *testCase) check(doc *strictyaml.Document, path string) {
 		if t.As.User == "" && doc.Given(path+".as") {
 			doc.Fault(path+".as", "is empty; expected the name of a user, or none")
 		}
-	case doc.Given(m) && !slices.Contains([]policy.Mechanism{policy.Basic, policy.Session, policy.Bearer, policy.OIDC},
-		t.As.Words.Mechanism):
-		doc.Fault(m, "%q is not a mechanism; expected basic, session, bearer or oidc", t.As.Words.Mechanism)
+	case doc.Given(m) && policy.CheckMechanism(string(t.As.Words.Mechanism)) != nil:
+		doc.Fault(m, "%q %v", t.As.Words.Mechanism, policy.CheckMechanism(string(t.As.Words.Mechanism)))
 	}
 	if words := t.As.Words; words != nil {
 		if at := path + ".as.factors"; doc.Given(at) && policy.CheckFactors(words.Factors) != nil {

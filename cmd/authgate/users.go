@@ -220,6 +220,9 @@ func editCommand(
 		if err != nil {
 			return err
 		}
+		if err := accounts.CheckUsername(args[0], file.Colons); edit.Add && err != nil {
+			return &usageError{err}
+		}
 		return file.edit(cmd, edit)
 	}
 	return cmd
@@ -248,7 +251,7 @@ func usersAddCommand() *cobra.Command {
 				a.Name, a.Email, a.Roles = *name, *email, given
 				return nil
 			},
-		}}, accounts.CheckUsername(args[0])
+		}}, accounts.CheckUsername(args[0], true) // the configuration says whether colons are allowed
 	})
 }
 

@@ -29,7 +29,7 @@ func readPeopleOrder(ex *web.Exchange, c *peopleChange) (*peopleOrder, error) {
 		return nil, err
 	}
 	order.username = auth.EnteredName(order.username)
-	if err := accounts.CheckUsername(order.username); c.add && err != nil {
+	if err := accounts.CheckUsername(order.username, false); c.add && err != nil {
 		return nil, endpoint.BadRequest("An account cannot have this name: "+err.Error()+".", errName)
 	}
 	return order, nil

@@ -13,9 +13,10 @@ import (
 )
 
 // Check checks accounts, which are written at Places, and parses their password hashes. It
-// removes empty roles.
-func Check(users []Account, places []Place) {
-	c := credentials{names: usernames{}}
+// removes empty roles. colons: names may hold a colon, because certificates of clients name the
+// accounts, too.
+func Check(users []Account, places []Place, colons bool) {
+	c := credentials{names: usernames{}, colons: colons}
 	passkeys := map[string]Place{}
 	for i, at := range places {
 		account := &users[i]
@@ -38,13 +39,14 @@ func CheckBasic(users []BasicUser, places []Place) {
 
 // credentials checks the names and password hashes of one list.
 type credentials struct {
-	names usernames
-	weak  weakHashes
+	names  usernames
+	colons bool
+	weak   weakHashes
 }
 
 // check checks the user at a place, and parses the password hash.
 func (c *credentials) check(at Place, name string, hash strictyaml.Secret) password.Hash {
-	c.names.check(at, name)
+	c.names.check(at, name, c.colons)
 	if hash == "" && at.inFile() && !at.doc.Given(at.path+".password_hash") {
 		return password.Hash{} // added or invited, and no password is set yet
 	}
@@ -53,15 +55,15 @@ func (c *credentials) check(at Place, name string, hash strictyaml.Secret) passw
 	return parsed
 }
 
-// CheckUsername returns an error unless an account can have that name.
-func CheckUsername(name string) error {
+// CheckUsername returns an error unless an account can have that name; see Check for colons.
+func CheckUsername(name string, colons bool) error {
 	if name == "" {
 		return errors.New("a user name is needed and must not be empty")
 	}
 	if err := policy.CheckName(name); err != nil {
 		return fmt.Errorf("the user name %w", err)
 	}
-	if strings.Contains(name, ":") {
+	if strings.Contains(name, ":") && !colons {
 		return errors.New("the user name contains a colon, which separates name and password in HTTP Basic")
 	}
 	return nil
@@ -73,9 +75,9 @@ type usernames map[string]Place
 // check checks a user name. Two names in one list must not differ only in case or in
 // Unicode normalization: people cannot tell them apart, and they would share one counter
 // of failed logins.
-func (names usernames) check(at Place, name string) {
+func (names usernames) check(at Place, name string, colons bool) {
 	doc, path := at.doc, at.path+".username"
-	if err := CheckUsername(name); err != nil {
+	if err := CheckUsername(name, colons); err != nil {
 		doc.Fault(path, "%v", err)
 		return
 	}

@@ -38,6 +38,8 @@ type File struct {
 	Reader func() *strictyaml.Reader // makes a reader of the files of the configuration
 	// Main are the accounts of the main file, whose names the file cannot have.
 	Main []Account
+	// Colons tells that names may hold a colon; see Check.
+	Colons bool
 }
 
 // Edit is a change of one account.
@@ -166,7 +168,7 @@ func (f *File) parse(content []byte, empty bool) ([]Account, error) {
 	reader := f.Reader()
 	doc, users := parse(reader, f.Path, content)
 	if reader.Err() == nil {
-		Check(slices.Clone(users), Places(doc, doc.Root(), len(users)))
+		Check(slices.Clone(users), Places(doc, doc.Root(), len(users)), f.Colons)
 	}
 	return users, reader.Err()
 }

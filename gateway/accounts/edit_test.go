@@ -29,7 +29,7 @@ func checked(t testing.TB, file, content string) []Account {
 	t.Helper()
 	reader := newReader()
 	doc, users := parse(reader, file, []byte(content))
-	Check(users, Places(doc, doc.Root(), len(users)))
+	Check(users, Places(doc, doc.Root(), len(users)), false)
 	must.Do(t, reader.Err())
 	return users
 }

@@ -87,7 +87,7 @@ func TestReadFactorsRefuses(t *testing.T) {
 	} {
 		reader := newReader()
 		doc, users := parse(reader, c.file, []byte(c.content))
-		Check(users, Places(doc, doc.Root(), len(users)))
+		Check(users, Places(doc, doc.Root(), len(users)), false)
 		if err := reader.Err(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.content, err, c.want)
 		}

@@ -80,7 +80,7 @@ func FuzzAccountLines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content string) {
 		reader := newReader()
 		doc, users := parse(reader, "accounts.jsonl", []byte(content))
-		Check(users, Places(doc, doc.Root(), len(users)))
+		Check(users, Places(doc, doc.Root(), len(users)), false)
 		err := reader.Err()
 		if err == nil {
 			for _, user := range users {

@@ -7,7 +7,7 @@
 // the mechanisms verify and what the gateway removes before it forwards the
 // request. An Authenticator is one mechanism: it turns Credentials into a
 // policy.Identity or returns an error. A Chain asks several mechanisms in
-// order. The mechanism of this package is Basic. The mechanisms whose
+// order. The mechanisms of this package are Basic and Certificates. The mechanisms whose
 // credentials are only good while a record in the store says so (sessions,
 // access tokens, tokens of trusted issuers) are in package login, which imports
 // this package. No mechanism here asks the store, so auth needs no interface to
@@ -54,6 +54,10 @@ type Rejection struct {
 	// Cookie is the role of the cookie that held the credential, if a cookie
 	// did. The cookie will never be valid again, so it can be cleared.
 	Cookie CookieRole
+
+	// Connection tells that the credential belongs to the connection of the client, so that
+	// another one needs a new connection.
+	Connection bool
 }
 
 func (r *Rejection) Error() string { return "auth: credential rejected: " + r.Reason }
@@ -66,6 +70,7 @@ func (r *Rejection) Is(target error) bool { return target == ErrRejected }
 const (
 	DetailWrongPassword = "Invalid username or password."
 	DetailNotSignedIn   = "Not signed in."
+	DetailCertificate   = "The certificate is not one that is accepted here."
 	DetailBadToken      = "The access token is invalid, expired or revoked."
 	DetailBadRefresh    = "The refresh token is invalid, expired or already used."
 )

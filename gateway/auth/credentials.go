@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"authgate/gateway/clientcert"
 	"authgate/gateway/cookiename"
 )
 
@@ -57,6 +58,10 @@ type Credentials struct {
 	// Renamed reports whether the request has a cookie of the application under
 	// another name; see CookieNames.ToBrowser.
 	Renamed bool
+
+	// Certificate is the certificate of the client, nil if there is none. ReadCredentials does
+	// not set it.
+	Certificate *clientcert.Presented
 
 	// Client is the client's address and UserAgent its User-Agent header, for
 	// throttling and for binding tokens to a device.

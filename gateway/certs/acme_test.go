@@ -138,7 +138,7 @@ func TestChallengeProtocol(t *testing.T) {
 	for certs, want := range map[Source][]string{
 		openCerts(t, acmeConfig(dir), nil): {"h2", "http/1.1", acme.Protocol}, openCA(t, dir, time.Now): {"h2", "http/1.1"},
 	} {
-		if got := TLSConfig(certs).NextProtos; !slices.Equal(got, want) {
+		if got := TLSConfig(certs, nil).NextProtos; !slices.Equal(got, want) {
 			t.Errorf("%T: it offers %q, want %q", certs, got, want)
 		}
 	}

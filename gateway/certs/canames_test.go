@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"authgate/gateway/config"
+	"authgate/gateway/keyfile"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/logtest"
 )
@@ -150,7 +151,7 @@ func (c connectedTo) LocalAddr() net.Addr { return &net.TCPAddr{IP: c.ip, Port: 
 func TestLocalCAMigrates(t *testing.T) {
 	t.Parallel()
 	dir, log := t.TempDir(), &logtest.Buffer{}
-	key := must(parseKey(must(generateECKey())))
+	key := must(keyfile.ParseSigner(must(keyfile.GenerateSigner())))
 	before := unconstrained(t, dir, key, pkix.Name{CommonName: "authgate local CA"}, nil)
 	ca := must(openLocalCA(dir, []string{"gw.example", "*.gw.example"}, time.Now, slog.New(slog.NewJSONHandler(log, nil))))
 	after := rootIn(dir)
@@ -191,7 +192,7 @@ func TestLocalCABelowAnother(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	above := must(openLocalCA(t.TempDir(), []string{"gw.example"}, time.Now, discard()))
-	given := unconstrained(t, dir, must(parseKey(must(generateECKey()))), pkix.Name{CommonName: "gate"}, above)
+	given := unconstrained(t, dir, must(keyfile.ParseSigner(must(keyfile.GenerateSigner()))), pkix.Name{CommonName: "gate"}, above)
 	ca := must(openLocalCA(dir, []string{"gw.example"}, time.Now, discard()))
 	chain := must(ca.GetCertificate(&tls.ClientHelloInfo{})).Certificate
 	if !rootIn(dir).Equal(given) || len(chain) != 2 || !bytes.Equal(chain[1], given.Raw) {

@@ -3,9 +3,11 @@ package certs
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/certmagic"
@@ -99,13 +101,14 @@ func openACME(o Options) (Source, error) {
 
 // TLSConfig returns the configuration of a listener for HTTP/1.1 and HTTP/2. It
 // allows TLS 1.2 with forward secrecy and AEAD, and TLS 1.3 (RFC 9325, sections
-// 3.1.1 and 4.2).
-func TLSConfig(certs Source) *tls.Config {
+// 3.1.1 and 4.2). clients returns whose certificates a client is asked for that names a
+// host in the handshake, nil if it is asked for none; nil asks none.
+func TLSConfig(certs Source, clients func(serverName string) *x509.CertPool) *tls.Config {
 	protocols := []string{"h2", "http/1.1"}
 	if _, ok := certs.(authority); ok {
 		protocols = append(protocols, acme.Protocol) // net/http closes such a connection after the handshake
 	}
-	return &tls.Config{
+	cfg := &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: certs.GetCertificate,
 		NextProtos:     protocols,
@@ -118,4 +121,35 @@ func TLSConfig(certs Source) *tls.Config {
 			tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 		},
 	}
+	if clients == nil {
+		return cfg
+	}
+	asking := &asking{base: cfg.Clone(), clients: clients}
+	cfg.GetConfigForClient = asking.configFor
+	return cfg
+}
+
+// asking makes the configuration of handshakes that ask for a certificate. They accept every one,
+// and none: the route of a request decides.
+type asking struct {
+	base    *tls.Config
+	clients func(serverName string) *x509.CertPool
+
+	mu     sync.Mutex
+	recent *tls.Config // one for each reload, so that its connections can be resumed over QUIC
+}
+
+// configFor is for tls.Config.GetConfigForClient.
+func (a *asking) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	pool := a.clients(hello.ServerName)
+	if pool == nil {
+		return nil, nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.recent == nil || a.recent.ClientCAs != pool {
+		a.recent = a.base.Clone()
+		a.recent.ClientAuth, a.recent.ClientCAs = tls.RequestClientCert, pool
+	}
+	return a.recent, nil
 }

@@ -10,7 +10,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -63,13 +62,9 @@ type localCA struct {
 // openLocalCA returns the authority in the folder, for these domains and addresses. It
 // creates the authority if there is none.
 func openLocalCA(folder string, domains []string, now func() time.Time, logger *slog.Logger) (*localCA, error) {
-	keyPEM, err := keyfile.Keep(filepath.Join(folder, caKeyFile), generateECKey)
+	key, keyPEM, err := keyfile.KeepSigner(filepath.Join(folder, caKeyFile))
 	if err != nil {
 		return nil, err
-	}
-	key, err := parseKey(keyPEM)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", filepath.Join(folder, caKeyFile), err)
 	}
 	names := newCANames(domains)
 	certPEM, err := keyfile.KeepPublic(filepath.Join(folder, caFile),
@@ -270,32 +265,4 @@ func selfSign(key crypto.Signer, names *caNames, old *x509.Certificate, now time
 		return nil, err
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
-}
-
-func generateECKey() ([]byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
-}
-
-func parseKey(content []byte) (crypto.Signer, error) {
-	block, _ := pem.Decode(content)
-	if block == nil {
-		return nil, errors.New("it contains no PEM block")
-	}
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, err
-	}
-	signer, ok := key.(crypto.Signer)
-	if !ok {
-		return nil, errors.New("it contains no signing key")
-	}
-	return signer, nil
 }

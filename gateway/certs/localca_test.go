@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"authgate/gateway/config"
+	"authgate/gateway/keyfile"
 	"authgate/internal/test/clocktest"
 )
 
@@ -96,7 +97,7 @@ func TestLocalCAHandshake(t *testing.T) {
 	for version, want := range map[uint16]string{tls.VersionTLS11: "", tls.VersionTLS12: "h2", tls.VersionTLS13: "h2"} {
 		here, there := net.Pipe()
 		go func() {
-			_ = tls.Server(there, TLSConfig(ca)).Handshake() // its error is the client's
+			_ = tls.Server(there, TLSConfig(ca, nil)).Handshake() // its error is the client's
 			there.Close()
 		}()
 		client := tls.Client(here, &tls.Config{RootCAs: roots, ServerName: "gw.example", NextProtos: []string{"h2"}, MinVersion: version, MaxVersion: version})
@@ -208,7 +209,7 @@ func TestLocalCABroken(t *testing.T) {
 		file, content string
 		want          []string
 	}{
-		"another authority's key": {caKeyFile, string(must(generateECKey())), []string{caFile, caKeyFile, "do not belong together"}},
+		"another authority's key": {caKeyFile, string(must(keyfile.GenerateSigner())), []string{caFile, caKeyFile, "do not belong together"}},
 		"no key":                  {caKeyFile, "garbage", []string{caKeyFile, "PEM"}},
 		"a key of another form":   {caKeyFile, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", []string{caKeyFile}},
 		"no certificate":          {caFile, "garbage", []string{caFile}},
@@ -226,9 +227,9 @@ func TestLocalCABroken(t *testing.T) {
 // writePair writes a certificate and its key to files.
 func writePair(t *testing.T, dir string) (certificate, key string) {
 	t.Helper()
-	keyPEM := must(generateECKey())
+	keyPEM := must(keyfile.GenerateSigner())
 	certificate, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	write(t, certificate, must(selfSign(must(parseKey(keyPEM)), newCANames(caDomains), nil, time.Now())))
+	write(t, certificate, must(selfSign(must(keyfile.ParseSigner(keyPEM)), newCANames(caDomains), nil, time.Now())))
 	write(t, key, keyPEM)
 	return certificate, key
 }
@@ -252,7 +253,7 @@ func TestCertificateFiles(t *testing.T) {
 		t.Error("the new certificate is not used")
 	}
 	good := must(os.ReadFile(key))
-	for name, content := range map[string][]byte{"no key": []byte("garbage"), "another key": must(generateECKey())} {
+	for name, content := range map[string][]byte{"no key": []byte("garbage"), "another key": must(keyfile.GenerateSigner())} {
 		write(t, key, content)
 		wantMention(t, name, certs.Refresh(cfg), "tls.certificate and tls.key")
 		if leafOf(t, certs) != second {

@@ -23,6 +23,7 @@ type Config struct {
 	PublicURL       *url.URL                `yaml:"public_url"` // https://host[:port], no path
 	Listen          Listen                  `yaml:"listen"`
 	TLS             TLS                     `yaml:"tls"`
+	Certificates    certificates            `yaml:"certificates"`
 	DataDir         string                  `yaml:"data_dir"`
 	Store           Store                   `yaml:"store"`
 	Endpoints       endpoints               `yaml:"endpoints"`
@@ -179,7 +180,7 @@ func (c *Config) SideFiles() []string {
 
 // PublicFiles returns the paths of the files without secrets among SideFiles.
 func (c *Config) PublicFiles() []string {
-	public := []string{c.TLS.Certificate, c.TLS.TrustedRoots, c.Site.Logo, c.OAuth.MetadataClients.TrustedRoots}
+	public := []string{c.TLS.Certificate, c.TLS.TrustedRoots, c.TLS.ClientCA, c.TLS.CRL, c.Site.Logo, c.OAuth.MetadataClients.TrustedRoots}
 	for _, u := range c.Upstreams {
 		public = append(public, u.TLS.CA, u.TLS.Certificate)
 	}
@@ -239,6 +240,7 @@ func (e Environment) parse(path string, from *sources) (*Config, []File, error) 
 		places := side.users(cfg)
 		chain := side.certificate(cfg.TLS)
 		side.trustedRoots(&cfg.TLS)
+		side.clientAuthorities(cfg)
 		side.signingKey(cfg.Token, cfg.PublishesKeys())
 		side.clientRoots(&cfg.OAuth)
 		side.providerRoots(cfg.Providers)
@@ -290,11 +292,12 @@ func (c *Config) check(r *report, places userPlaces) {
 	c.Endpoints.check(r)
 	c.Listen.check(r, c.TLS.Mode)
 	c.TLS.check(r)
+	c.checkCertificates(r)
 	c.Store.check(r, c.DataDir)
 	c.checkSharedKeys(r)
 	c.Basic.checkRealm(r)
 	accounts.CheckBasic(c.Basic.Users, places.basic)
-	accounts.Check(c.Accounts.Users, places.accounts)
+	accounts.Check(c.Accounts.Users, places.accounts, c.Certificates.Username != "")
 	c.checkDemo(r, places)
 	c.Factors.check(r, c.PublicURL)
 	c.Session.check(r)

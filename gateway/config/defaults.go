@@ -59,6 +59,10 @@ func (c *Config) resolvePaths(resolve func(path string) string) {
 	} {
 		*path = resolve(*path)
 	}
+	c.TLS.CRL = resolve(c.TLS.CRL)
+	if c.TLS.ClientCA != ClientCALocal {
+		c.TLS.ClientCA = resolve(c.TLS.ClientCA)
+	}
 	resolveUpstreams(c.Upstreams, resolve)
 	resolveProviders(c.Providers, resolve)
 	resolveClients(c.OAuth.Clients, resolve)

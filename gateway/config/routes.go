@@ -84,7 +84,8 @@ func defaultRoute() Route {
 func (Route) Words() map[string][]string {
 	return map[string][]string{
 		"auth": {
-			string(policy.Basic), string(policy.Session), string(policy.Bearer), string(policy.OIDC), string(policy.None),
+			string(policy.Basic), string(policy.Session), string(policy.Bearer), string(policy.OIDC),
+			string(policy.Certificate), string(policy.None),
 		},
 		"unauthenticated": {UnauthenticatedAuto, unauthenticatedChallenge, UnauthenticatedRedirect},
 		"authorization":   {authorizationGateway, AuthorizationApplication},
@@ -237,6 +238,8 @@ func checkHasUsers(r *report, path string, m policy.Mechanism, c *Config) {
 		if noAccounts && !lends && len(c.Token.TrustedIssuers) == 0 && !r.Broken("token.trusted_issuers") {
 			r.Fault(path, "bearer has no users; give accounts.users, accounts.file or token.trusted_issuers")
 		}
+	case policy.Certificate:
+		c.checkHasCertificates(r, path, noAccounts)
 	case policy.OIDC:
 		if len(c.Providers) == 0 && !r.Broken("providers") {
 			r.Fault(path, "oidc has no users; give providers")

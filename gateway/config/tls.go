@@ -26,11 +26,17 @@ type TLS struct {
 	Directory    string   `yaml:"directory"`
 	TrustedRoots string   `yaml:"trusted_roots"`
 
+	// ClientCA is ClientCALocal, or a file with those whose certificates clients may present.
+	ClientCA string `yaml:"client_ca"`
+	CRL      string `yaml:"crl"` // which of them are revoked
+
 	OnDemand onDemand `yaml:"on_demand"`
 
 	HSTS time.Duration `yaml:"hsts"` // max-age of Strict-Transport-Security; 0: no header
 
 	TrustedRootsContent []byte `yaml:"-"` // of the file, in mode acme
+	ClientCAContent     []byte `yaml:"-"` // of the file; nil with ClientCALocal
+	CRLContent          []byte `yaml:"-"`
 }
 
 // Words returns the words that keys of the section take.

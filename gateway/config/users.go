@@ -54,7 +54,7 @@ func (c *Config) AccountsFile() *accounts.File {
 	return &accounts.File{
 		Path:   c.Accounts.File,
 		Reader: func() *strictyaml.Reader { return c.environment.reader(c.path) },
-		Main:   c.Accounts.Users[:c.ownAccounts],
+		Main:   c.Accounts.Users[:c.ownAccounts], Colons: c.Certificates.Username != "",
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"authgate/gateway/clientcert"
 	"authgate/gateway/config"
 	"authgate/gateway/web"
+	"authgate/policy"
 )
 
 // apart keeps the answers of a route that lets in users and nobody apart in caches: one of a
@@ -24,6 +26,9 @@ func newApart(c *config.Route, token string, byClient bool) *apart {
 	}
 	if c.Authorization == config.AuthorizationApplication {
 		vary = append(vary, "Proxy-Authorization")
+	}
+	if slices.Contains(c.Auth, policy.Certificate) {
+		vary = append(vary, clientcert.Header) // RFC 9440, section 2.4
 	}
 	return &apart{vary: vary, byClient: byClient}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"authgate/gateway/apitokens"
+	"authgate/gateway/clientcert"
 	"authgate/gateway/tracing"
 	"authgate/gateway/upstream/http1"
 	"authgate/policy"
@@ -108,6 +109,10 @@ func (q *Request) passes(name string) bool {
 		}
 	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto":
 		return false
+	case clientcert.Header, clientcert.ChainHeader:
+		if !q.Exchange.Peer.Trusted { // only a proxy knows them
+			return false
+		}
 	case forwardedPrefix:
 		if q.Route.stripped != "" {
 			return false

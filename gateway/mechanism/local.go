@@ -8,6 +8,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/apitokens"
 	"authgate/gateway/auth"
+	"authgate/gateway/clientcert"
 	"authgate/gateway/config"
 	"authgate/gateway/invitations"
 	"authgate/gateway/jose"
@@ -42,14 +43,17 @@ type Local struct {
 	API      *apitokens.Set
 	Proofs   *proofs.Proofs // with factors, beside the password
 	Invited  *invitations.Invitations
-	Basic    *auth.Basic        // its users have no logins
-	Decoys   *accounts.DecoyKey // of both kinds of users
-	JWKS     []byte             // the public keys
+	Basic    *auth.Basic // its users have no logins
+	// Certificates is for local accounts without a login. It accepts none without tls.client_ca.
+	Certificates auth.Certificates
+	Decoys       *accounts.DecoyKey // of both kinds of users
+	JWKS         []byte             // the public keys
 	// PublicKeys sign what others verify: ID tokens, assertions. They are those of access tokens,
 	// unless others verify something and access tokens have a secret key.
 	PublicKeys *jose.Keys
 
-	keys *jose.Keys // of access tokens
+	keys    *jose.Keys          // of access tokens
+	proxied *clientcert.Proxied // certificates that proxies describe
 }
 
 // NewLocal makes the mechanisms of local accounts. running, if not nil, are those of the
@@ -77,7 +81,12 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
+	verifier, err := newCertificates(o, local)
+	if err != nil {
+		return nil, err
+	}
 	return &Local{
+		Certificates: auth.Certificates{Verifier: verifier}, proxied: clientcert.NewProxied(),
 		Accounts: local, Verifier: o.Verifier, Logins: logins, Tickets: login.NewTickets(o.Store, now),
 		Sessions: login.NewSessions(login.SessionOptions{
 			Lifetime: cfg.Session.Lifetime, Remember: cfg.Session.Remember, Idle: cfg.Session.IdleTimeout,

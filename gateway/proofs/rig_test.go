@@ -55,7 +55,7 @@ func (r *rig) instance() *Proofs {
 	reader := newReader()
 	main := reader.Read("config.yaml", []byte("{}\n"), 1000, "", new(struct{}))
 	users, places := accounts.Lists{Reader: reader, Main: main}.Accounts(r.path)
-	accounts.Check(users, places)
+	accounts.Check(users, places, false)
 	must.Do(r, reader.Err())
 	return New(Options{
 		Store: r.Store, Now: r.clock.Now, Accounts: accounts.New(users, accounts.NewDecoyKey([]byte("decoys"))),

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"authgate/gateway/certs"
+	"authgate/gateway/clientcert"
 	"authgate/gateway/conn"
 )
 
@@ -55,7 +56,8 @@ func (s *Server) openHTTP3(address string) (*http3Listener, error) {
 		VerifySourceAddress: func(net.Addr) bool { return !unproved.Allow() },
 	}
 	l.server = &http3.Server{
-		TLSConfig:      http3.ConfigureTLSConfig(certs.TLSConfig(s.certs)),
+		TLSConfig:      http3.ConfigureTLSConfig(certs.TLSConfig(s.certs, s.gateway.ClientAuthorities)),
+		ConnContext:    func(ctx context.Context, _ *quic.Conn) context.Context { return clientcert.Context(ctx) },
 		Handler:        &http3Handler{next: s.gateway, clients: l.clients},
 		MaxHeaderBytes: s.gateway.Config().Limits.MaxHeaderBytes,
 		Logger:         slog.New(warnings{s.logger.With("listener", nameHTTP3).Handler()}),

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"authgate/gateway/certs"
+	"authgate/gateway/clientcert"
 	"authgate/gateway/config"
 	"authgate/gateway/conn"
 	"authgate/gateway/web"
@@ -42,6 +44,9 @@ type Gateway interface {
 	HTTPRedirect(http.ResponseWriter, *http.Request)
 	// Config returns the configuration that runs.
 	Config() *config.Config
+	// ClientAuthorities returns whose certificates a client is asked for that opens a connection
+	// for a host, or nil.
+	ClientAuthorities(host string) *x509.CertPool
 	// Ready returns why the gateway should get no requests, or nil.
 	Ready(context.Context) error
 	// Drain makes each answer ask its client to use another connection.
@@ -195,7 +200,10 @@ func (s *Server) listen(name, address string, handler http.Handler) (*conn.Liste
 	}
 	switch {
 	case name == nameHTTPS:
-		server.TLSConfig = certs.TLSConfig(s.certs)
+		server.TLSConfig = certs.TLSConfig(s.certs, s.gateway.ClientAuthorities)
+		server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+			return clientcert.Context(conn.Context(ctx, c))
+		}
 		listener = conn.NewSecure(listener, server.TLSConfig, readHeaderTime, server.ErrorLog)
 	case name == nameHTTP:
 		server.Protocols = new(http.Protocols)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net"
@@ -51,6 +52,9 @@ func (s *stub) Config() *config.Config       { return &s.config }
 func (s *stub) Drain()                       { s.drained.Store(true) }
 func (s *stub) WebSockets() *conn.WebSockets { return &s.sockets }
 func (s *stub) CloseIdleUpstreams()          {}
+
+// ClientAuthorities implements Gateway.
+func (s *stub) ClientAuthorities(string) *x509.CertPool { return nil }
 
 // certificates are those of no client.
 type certificates []acme.Certificate

@@ -18,13 +18,16 @@ type hosts struct {
 	any     bool            // routes without a host serve every host
 	opaque  bool            // a room has opaque paths
 	rooms   map[string]room // by the host of a pattern: a name, "*." and a parent, or "" for every host
+
+	certificates bool // some route accepts certificates
 }
 
 // room is what the routes of one host of a pattern have.
 type room struct {
-	sessions bool // one accepts a session
-	opaque   bool // the paths are the application's own; the routes agree
-	whole    bool // one takes every request, so that none is left for a wider pattern
+	sessions     bool // one accepts a session
+	certificates bool // one accepts certificates
+	opaque       bool // the paths are the application's own; the routes agree
+	whole        bool // one takes every request, so that none is left for a wider pattern
 }
 
 func newHosts(cfg *config.Config) hosts {
@@ -39,6 +42,7 @@ func newHosts(cfg *config.Config) hosts {
 	h.rooms = newRooms(cfg.Routes)
 	for _, r := range h.rooms {
 		h.opaque = h.opaque || r.opaque
+		h.certificates = h.certificates || r.certificates
 	}
 	return h
 }
@@ -52,6 +56,7 @@ func newRooms(routes []config.Route) map[string]room {
 			slices.Contains(routes[i].Auth, policy.OIDC)
 		r.opaque = r.opaque || routes[i].EncodedSlashes == config.EncodedSlashesOpaque
 		r.whole = r.whole || routes[i].TakesWholeHost()
+		r.certificates = r.certificates || slices.Contains(routes[i].Auth, policy.Certificate)
 		rooms[host] = r
 	}
 	return rooms
@@ -60,10 +65,15 @@ func newRooms(routes []config.Route) map[string]room {
 // KeepSessions reports whether a session at a canonical host can open anything
 // there: one of its routes accepts sessions.
 func (h *hosts) KeepSessions(host string) bool {
+	return h.some(host, func(r *room) bool { return r.sessions })
+}
+
+// some reports whether a room in which routes of a canonical host are has something.
+func (h *hosts) some(host string, has func(*room) bool) bool {
 	_, parent, _ := strings.Cut(host, ".")
 	for _, pattern := range []string{host, "*." + parent, ""} {
 		switch room := h.rooms[pattern]; {
-		case room.sessions:
+		case has(&room):
 			return true
 		case room.whole:
 			return false

@@ -73,9 +73,9 @@ func StepUp(realm string, id *policy.Identity, d policy.Demand, reason string) e
 
 // StepsUp reports whether a sign-in in the browser can prove more for the user of a request:
 // their credential is a cookie, which the new session replaces. What is in Authorization
-// would come before that again.
+// would come before that again. A session comes before a certificate, too.
 func (ex *Exchange) StepsUp(id *policy.Identity) bool {
-	return id.Login != "" && ex.Credentials.Scheme == ""
+	return (id.Login != "" || id.Mechanism == policy.Certificate) && ex.Credentials.Scheme == ""
 }
 
 // StepUpPage returns the page where a user who is signed in proves more: users of a provider

@@ -1,0 +1,171 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"authgate/e2e/world"
+	"authgate/internal/test/certtest"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"golang.org/x/net/http2"
+)
+
+// certified is a gateway that accepts certificates of clients at vpn.localhost, and not at
+// wiki.localhost.
+type certified struct {
+	*http3Gateway
+	ca    *certtest.CA
+	up    *world.Recorder
+	files string
+}
+
+const certifiedUser = "- {username: alice@example.org, password_hash: \"" + world.WonderlandHash + "\"}\n"
+
+func startCertified(t *testing.T) *certified {
+	t.Helper()
+	c := &certified{ca: certtest.New(t, "clients", time.Now()), up: world.Record(t), files: t.TempDir()}
+	c.write("ca.pem", certtest.PEM(c.ca))
+	c.write("crl.pem", certtest.ListPEM(c.ca.List(time.Hour)))
+	c.write("accounts.yaml", certifiedUser)
+	config := `
+tls: {client_ca: DIR/ca.pem, crl: DIR/crl.pem}
+certificates: {username: san_email}
+accounts: {file: DIR/accounts.yaml}
+routes:
+  - {match: vpn.localhost/, upstream: app, auth: [certificate]}
+  - {match: wiki.localhost/, upstream: app, auth: [session]}
+` + world.App(c.up.URL)
+	c.http3Gateway = startHTTP3(t, strings.ReplaceAll(config, "DIR", c.files))
+	return c
+}
+
+// write replaces a file that the configuration names.
+func (c *certified) write(name, content string) {
+	path := filepath.Join(c.files, name)
+	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
+		panic(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		panic(err)
+	}
+}
+
+// config is that of a client which presents a certificate, if the gateway asks for one, whatever
+// authorities it names. Nil presents none.
+func (c *certified) config(host, protocol string, issued *tls.Certificate) *tls.Config {
+	config := c.TLS()
+	config.ServerName, config.NextProtos = host, []string{protocol}
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if issued == nil {
+			return &tls.Certificate{}, nil
+		}
+		return issued, nil
+	}
+	return config
+}
+
+// asking sends GET / for a host on one connection, and returns the status.
+type asking func(host string) int
+
+// dial opens a connection.
+func (c *certified) dial(t *testing.T, config *tls.Config) (ask asking, state tls.ConnectionState) {
+	t.Helper()
+	if config.NextProtos[0] == http3.NextProtoH3 {
+		conn := world.Must(quic.DialAddr(t.Context(), c.address, config, nil))(t)
+		t.Cleanup(func() { _ = conn.CloseWithError(0, "") }) // the gateway may have closed it
+		return overConn(t, (&http3.Transport{}).NewClientConn(conn)), conn.ConnectionState().TLS
+	}
+	conn := world.Must(tls.Dial("tcp", world.Authority(c.Base), config))(t)
+	t.Cleanup(func() { conn.Close() })
+	if config.NextProtos[0] == http2.NextProtoTLS {
+		transport := &http.Transport{
+			ForceAttemptHTTP2: true,
+			DialTLSContext:    func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+		}
+		over := world.Must(transport.NewClientConn(t.Context(), "https", world.Authority(c.Base)))(t)
+		return overConn(t, over), conn.ConnectionState()
+	}
+	return func(host string) int {
+		return world.Exchange(t, conn, "GET / HTTP/1.1\nHost: "+host+"\n\n").Status
+	}, conn.ConnectionState()
+}
+
+func overConn(t *testing.T, conn http.RoundTripper) asking {
+	return func(host string) int {
+		t.Helper()
+		answer := world.Must(conn.RoundTrip(world.Must(http.NewRequest("GET", "https://"+host+"/", nil))(t)))(t)
+		defer answer.Body.Close()
+		world.Must(io.ReadAll(answer.Body))(t)
+		return answer.StatusCode
+	}
+}
+
+// want opens a connection for a host, and checks the status there.
+func (c *certified) want(t *testing.T, status int, host, protocol string, issued *tls.Certificate) asking {
+	t.Helper()
+	ask, _ := c.dial(t, c.config(host, protocol, issued))
+	if got := ask(host); got != status {
+		t.Errorf("%s over %s: %d, want %d", host, protocol, got, status)
+	}
+	return ask
+}
+
+// A certificate opens a route over each version of HTTP. The handshake asks for it where a route
+// accepts one, and takes any or none. A connection is for its own host. What the gateway learns
+// about a certificate ends connections that are open, and resumed ones.
+func TestClientCertificates(t *testing.T) {
+	t.Parallel()
+	c := startCertified(t)
+	alice := c.ca.Client(certtest.Email("alice@example.org"))
+	gone := c.ca.Client(certtest.Email("alice@example.org"))
+	foreign := certtest.New(t, "clients", time.Now()).Client(certtest.Email("alice@example.org"))
+	const vpn, wiki = "vpn.localhost", "wiki.localhost"
+	protocols := []string{"http/1.1", http2.NextProtoTLS, http3.NextProtoH3}
+	var open []asking
+	for _, protocol := range protocols {
+		open = append(open, c.want(t, 200, vpn, protocol, &alice))
+		m := c.up.One(t)
+		if m.Value(t, "X-Auth-User") != "alice@example.org" || m.Value(t, "X-Auth-Mechanism") != "certificate" {
+			t.Errorf("over %s the upstream gets %q", protocol, m.Head)
+		}
+		if got := open[len(open)-1](wiki); got != 421 {
+			t.Errorf("over %s the connection of another host: %d", protocol, got)
+		}
+		c.want(t, 401, vpn, protocol, nil)
+		c.want(t, 401, vpn, protocol, &foreign)
+		if got := c.want(t, 401, wiki, protocol, &alice)(vpn); got != 421 {
+			t.Errorf("over %s a connection without a certificate: %d", protocol, got)
+		}
+		c.up.None(t)
+	}
+	revoked := c.want(t, 200, vpn, http2.NextProtoTLS, &gone)
+	c.write("crl.pem", certtest.ListPEM(c.ca.List(time.Hour, gone.Leaf)))
+	world.Until(t, "the list", func() bool { return revoked(vpn) == 401 })
+	c.want(t, 401, vpn, http2.NextProtoTLS, &gone)
+
+	config := c.config(vpn, "http/1.1", &alice)
+	config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	ask, _ := c.dial(t, config)
+	if got := ask(vpn); got != 200 { // the ticket comes with the answer
+		t.Fatalf("%d", got)
+	}
+	c.write("accounts.yaml", strings.Replace(certifiedUser, "}", ", disabled: true}", 1))
+	for _, ask := range open {
+		world.Until(t, "the account", func() bool { return ask(vpn) == 401 })
+	}
+	c.up.All()
+	if ask, state := c.dial(t, config); !state.DidResume || ask(vpn) != 401 {
+		t.Errorf("a resumed connection (%t) is let in", state.DidResume)
+	}
+	c.up.None(t)
+}

@@ -1,0 +1,110 @@
+package config
+
+import (
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"authgate/gateway/clientcert"
+	"authgate/policy"
+)
+
+// ClientCALocal is the value of tls.client_ca for the gateway's own authority for clients.
+const ClientCALocal = "local"
+
+// maxListSize is how large a file of revoked certificates may be, in bytes.
+const maxListSize = 32 << 20
+
+// certificates configures the mechanism certificate.
+type certificates struct {
+	Username string `yaml:"username"` // the kind of name that names the account
+}
+
+// Words returns the words that keys of the section take.
+func (certificates) Words() map[string][]string {
+	return map[string][]string{
+		"username": {clientcert.Email, clientcert.URI, clientcert.DNS, clientcert.CommonName},
+	}
+}
+
+// clientAuthorities reads whose certificates clients may present, and which of them are revoked.
+// The local authority has no file before the gateway has started once.
+func (s sideReader) clientAuthorities(c *Config) {
+	const key = "tls.client_ca"
+	t, local := &c.TLS, filepath.Join(s.reader.Resolve(c.DataDir), clientcert.AuthorityFile)
+	var content []byte
+	switch t.ClientCA {
+	case "":
+	case ClientCALocal:
+		if _, err := os.Stat(local); err == nil && t.CRL != "" {
+			content, _ = s.read(key, local, maxPEMSize)
+		}
+	default:
+		content, _ = s.read(key, t.ClientCA, maxPEMSize)
+		t.ClientCAContent = content
+	}
+	authorities, err := clientcert.ReadAuthorities(content)
+	if len(content) > 0 && err != nil {
+		s.main.Fault(key, "%s is no list of certificates in PEM: %v", t.ClientCA, err)
+	}
+	s.main.warnOfAuthorities(key, authorities, s.now)
+	if t.CRL == "" {
+		return
+	}
+	lists, ok := s.read("tls.crl", t.CRL, maxListSize)
+	if !ok || t.ClientCA == "" || s.main.Broken(key) {
+		return
+	}
+	s.revoked(t, lists, authorities)
+}
+
+// revoked checks the lists of revoked certificates.
+func (s sideReader) revoked(t *TLS, content []byte, authorities []*x509.Certificate) {
+	const key = "tls.crl"
+	lists, err := clientcert.ReadLists(content, authorities)
+	if err != nil {
+		s.main.Fault(key, "%s is no list of revoked certificates: %v", t.CRL, err)
+		return
+	}
+	t.CRLContent = content
+	for _, list := range lists {
+		if list.Stale(s.now) {
+			s.main.Warn(key, "the list of %q is stale since %s: it still revokes, but may lack certificates that are "+
+				"revoked since; get the present one", list.Issuer, list.NextUpdate.UTC().Format(time.RFC3339))
+		}
+	}
+}
+
+// checkCertificates checks which keys belong together.
+func (c *Config) checkCertificates(r *report) {
+	const username = "certificates.username"
+	asks := c.TLS.ClientCA != "" || r.Broken("tls.client_ca")
+	switch {
+	case asks && c.Certificates.Username == "" && !r.Broken(username):
+		r.Missing(username, "is needed with tls.client_ca: which name in a certificate names the account; "+
+			"san_email, san_uri, san_dns or cn")
+	case !asks && c.Certificates.Username != "":
+		r.Fault(username, "has no effect without tls.client_ca, whose certificates clients may present; "+
+			"set it, or remove this key")
+	}
+	if !asks && c.TLS.CRL != "" {
+		r.Fault("tls.crl", "has no effect without tls.client_ca, whose certificates it revokes; set it, or remove this key")
+	}
+	accepts := func(route Route) bool { return slices.Contains(route.Auth, policy.Certificate) }
+	if asks && !slices.ContainsFunc(c.Routes, accepts) && !r.Broken("routes") {
+		r.Warn("tls.client_ca", "no route accepts certificates, so that no client is asked for one; "+
+			"add certificate to auth of a route")
+	}
+}
+
+// checkHasCertificates checks that the mechanism certificate, which the key at path names, has users.
+func (c *Config) checkHasCertificates(r *report, path string, noAccounts bool) {
+	if c.TLS.ClientCA == "" && !r.Broken("tls.client_ca") {
+		r.Fault(path, "certificate needs tls.client_ca: a file with the authorities of clients, or local")
+	}
+	if noAccounts {
+		r.Fault(path, "certificate has no users; give accounts.users or accounts.file")
+	}
+}
