@@ -92,7 +92,7 @@ func TestWarningsOfApps(t *testing.T) {
 	for auth, warned := range map[string]bool{
 		"session": false, "'session', 'bearer'": false, "none": false, "bearer": true, "'basic', 'bearer'": true, "bearer, none": false,
 	} {
-		got := warnings(t, "config.yaml", withApp("/", auth, "title: Wiki"))
+		got := warnings(t, "config.yaml", "endpoints: {prefix: /.authgate/}\n"+withApp("/", auth, "title: Wiki"))
 		checkWarning(t, auth, got, warned, "routes[0].app", "no user sees")
 	}
 }

@@ -316,6 +316,7 @@ func (c *Config) check(r *report, places userPlaces) {
 	c.checkAdmins(r, refs, policies)
 	c.checkOAuth(r, refs, policies)
 	c.warnOfTakenAway(r)
+	c.warnOfHidden(r)
 	c.Site.check(r)
 	c.Limits.check(r)
 	if c.ShutdownTimeout == 0 {

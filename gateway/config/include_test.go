@@ -30,6 +30,7 @@ const included = `
 -- authgate.yaml --
 include: ["*.yaml", conf.d/*.yaml, "conf.d/[a-m]*", none/*.yaml]
 public_url: https://gw.example
+endpoints: {prefix: /.authgate/}
 tls: {mode: "off"}
 listen: {http: 127.0.0.1:8080, trusted_proxies: [127.0.0.1]}
 routes:
@@ -109,7 +110,7 @@ func TestIncludeMistakes(t *testing.T) {
 				`choose another name, or remove one of the two`}},
 		"an upstream of the main file twice": {"upstreams:\n  own: {url: \"http://127.0.0.1:1\"}\n",
 			"upstreams: {own: {url: \"http://127.0.0.1:1\"}}\n", []string{
-				`conf.d/z.yaml:2:8: upstreams.own: "own" is already defined at DIR/authgate.yaml:9; ` +
+				`conf.d/z.yaml:2:8: upstreams.own: "own" is already defined at DIR/authgate.yaml:10; ` +
 					`choose another name, or remove one of the two`}},
 		"a policy twice": {"policies:\n  staff: {roles: [all]}\n", "", []string{
 			`conf.d/z.yaml:2:10: policies.staff: "staff" is already defined at DIR/conf.d/a.yaml:3; ` +
@@ -121,7 +122,7 @@ func TestIncludeMistakes(t *testing.T) {
 				`oauth.clients[0] at DIR/conf.d/b.yaml:7`}},
 		"a route twice": {"routes:\n  - {match: main.example/, upstream: wiki, auth: [none]}\n", "", []string{
 			`conf.d/z.yaml:2:13: routes[0].match: "main.example/": conflicts with "main.example/" of routes[0] ` +
-				`at DIR/authgate.yaml:6: main.example/ matches ` +
+				`at DIR/authgate.yaml:7: main.example/ matches ` +
 				"the same requests as main.example/"}},
 		"no YAML": {"routes: [\n", "", []string{"conf.d/z.yaml:1:9: document: not valid YAML: sequence end token ']' not found"}},
 		"cut off": {"routes: []", "", []string{"conf.d/z.yaml:1:11: document: the file does not end with a line break, " +

@@ -12,9 +12,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"authgate/internal/test/must"
 )
 
 // warnings returns the warnings of a valid configuration, each as its key and
@@ -130,6 +133,7 @@ func TestWarningsOfGuessableKeys(t *testing.T) {
 func TestWarningsOfNone(t *testing.T) {
 	t.Parallel()
 	const head = `store: {driver: memory}
+endpoints: {prefix: /.authgate/}
 accounts: {file: accounts.jsonl}
 providers: [{name: company, issuer: https://id.example.org, client_id: authgate}]
 upstreams: {app: {url: "http://127.0.0.1:9000"}}
@@ -259,7 +263,7 @@ func TestWarningsOfCertificates(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		certified(t, dir, now.Add(c.from), now.Add(c.until), c.names...)
-		source := "public_url: https://" + host + "\n" +
+		source := "public_url: https://" + host + "\nendpoints: {prefix: /.authgate/}\n" +
 			"tls: {mode: files, certificate: cert.pem, key: key.pem}\n" +
 			"upstreams: {app: {url: \"http://127.0.0.1:9000\"}}\n"
 		if c.hosts != "" {
@@ -286,6 +290,36 @@ func TestWarningsOfUpstreamCertificates(t *testing.T) {
 		} {
 			got := warnings(t, filepath.Join(dir, "c.yaml"), fmt.Sprintf(source, files))
 			checkWarning(t, files, got, expired, "upstreams.app.tls."+key, "expired")
+		}
+	}
+}
+
+// Each host that forwards all paths while the gateway's own endpoints hide some is a warning.
+func TestWarningsOfHiddenPaths(t *testing.T) {
+	t.Parallel()
+	const head = "upstreams: {app: {url: \"http://127.0.0.1:9000\"}}\nroutes:\n"
+	const root, wiki = "  - {match: /, upstream: app, auth: [none]}\n", "  - {match: wiki.example/, upstream: app, auth: [none]}\n"
+	for name, c := range map[string]struct {
+		source string
+		want   []string
+	}{
+		"no host":   {head + root, []string{"routes[0].match"}},
+		"two hosts": {head + root + wiki, []string{"routes[0].match", "routes[1].match"}},
+		"one host twice": {head + "  - {match: GET wiki.example/, upstream: app, auth: [none]}\n" +
+			"  - {match: POST wiki.example/, upstream: app, auth: [none]}\n", []string{"routes[0].match"}},
+		"another prefix":   {"endpoints: {prefix: /.authgate/}\n" + head + root + wiki, nil},
+		"a part of a host": {head + "  - {match: /app/, upstream: app, auth: [none]}\n", nil},
+		"the front page":   {head + "  - {match: \"/{$}\", upstream: app, auth: [none]}\n", nil},
+	} {
+		var got []string
+		for _, w := range must.Get(parse("c.yaml", []byte("public_url: https://gw.example\n"+c.source), lookup))(t).Warnings() {
+			got = append(got, w.Key)
+			if !strings.Contains(w.Message, "/account and below, /auth/callback, /callback, /login, /logout,") {
+				t.Errorf("%s: %s", name, w.Message)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: warnings at %q, want %q", name, got, c.want)
 		}
 	}
 }

@@ -24,6 +24,9 @@ func (q *Request) modify(status int, h http.Header) {
 	if route.rewriter != nil {
 		route.rewriter.Rewrite(h, ex.Peer.Host)
 	}
+	if status/100 == 3 {
+		ex.NoteRedirect(route.config.Upstream, h["Location"])
+	}
 	ex.CORS.SetFields(ex.Request.Header, h)
 	ex.ClearStaleIn(h)
 }

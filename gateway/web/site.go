@@ -39,6 +39,7 @@ type Site struct {
 
 	endpoints map[string]bool // paths of own endpoints to which nobody is led after sign-in
 
+	hidden       hiddenPaths
 	trusted      peer.Proxies
 	keepsSlashes bool // some route keeps encoded slashes
 }
@@ -60,6 +61,7 @@ func NewSite(cfg *config.Config, service *Service) (*Site, error) {
 	for _, name := range cfg.OwnEndpoints() {
 		s.endpoints[s.Own(name)] = !isLanding(name)
 	}
+	s.hidden.set(cfg)
 	if port := cfg.PublicURL.Port(); port != "" {
 		s.port = ":" + port
 	}

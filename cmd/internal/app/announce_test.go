@@ -51,7 +51,8 @@ func TestAnnouncedBlock(t *testing.T) {
 // Without a terminal the announcement is a line of the log.
 func TestAnnouncedInLog(t *testing.T) {
 	t.Parallel()
-	const more = `policies: {admin: {roles: [admin]}, office: {networks: [10.0.0.0/8]}}
+	const more = `endpoints: {prefix: /.authgate/}
+policies: {admin: {roles: [admin]}, office: {networks: [10.0.0.0/8]}}
 providers: []
 `
 	yaml := strings.Replace(usual, "routes:\n", more+"routes:\n  - {match: /admin, auth: [session], policy: [admin, office]}\n  - {match: wiki.example/, upstream: app, auth: [none]}\n", 1)
