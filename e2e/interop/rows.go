@@ -240,6 +240,8 @@ func rows() []row {
 			tries: []try{{"npm registry", "TestNpm"}}},
 		{kind: applications, name: "git http-backend behind lighttpd", needs: []string{"git", "lighttpd"}, version: version{"lighttpd -v", `lighttpd/(\S+)`},
 			tries: []try{{"repositories over CGI", "TestGit"}, {"CGI variables", "TestCGIHeaders"}}},
+		{kind: applications, name: "golang.org/x/net/webdav", needs: []string{"litmus"}, version: goModule(".", "golang.org/x/net"),
+			tries: []try{{"litmus, the compliance test for WebDAV, also with another host and prefix", "TestLitmus"}}},
 		{kind: applications, name: "grpc-go", version: goModule(".", "google.golang.org/grpc"), tries: []try{{"unary calls and streams", "TestGRPC"}}},
 	}
 }
