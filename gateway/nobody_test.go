@@ -1,7 +1,10 @@
 package gateway
 
 import (
+	"bufio"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -325,4 +328,48 @@ func TestStreamsOfNobody(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A WebSocket of nobody opens where nobody may, also from another site, and is closed when a changed
+// configuration keeps nobody out.
+func TestSocketOfNobody(t *testing.T) {
+	t.Parallel()
+	listeningWith(t, nobodyConfig, func(t *testing.T, r *rig, dial func() net.Conn) {
+		here, there := net.Pipe()
+		defer here.Close()
+		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+			upgraded := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
+			answer := response(q, http.StatusSwitchingProtocols, upgraded, "")
+			answer.Body = there
+			return answer, nil
+		}
+		ask := func(path string, lines ...string) (*http.Response, *bufio.Reader) {
+			client := dial()
+			t.Cleanup(func() { client.Close() })
+			lines = append(append(lines, handshake...), "Connection: Upgrade", "Upgrade: websocket", "Origin: https://other.example")
+			fmt.Fprintf(client, "GET %s HTTP/1.1\r\nHost: gw.example\r\n%s\r\n\r\n", path, strings.Join(lines, "\r\n"))
+			from := bufio.NewReader(client)
+			answer, err := http.ReadResponse(from, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return answer, from
+		}
+		for path, line := range map[string]string{"/guests/": "Accept: */*", "/open/": "Authorization: Bearer x"} {
+			if answer, _ := ask(path, line); answer.StatusCode != 401 || r.upstream.count() != 0 {
+				t.Errorf("%s with %q: %s", path, line, answer.Status)
+			}
+		}
+		answer, from := ask("/open/")
+		if answer.StatusCode != 101 || answer.Header["Vary"] != nil {
+			t.Fatalf("%s %v", answer.Status, answer.Header)
+		}
+		r.wantUser("")
+		time.Sleep(time.Minute)
+		since := time.Now()
+		r.mustReload(edit(t, nobodyConfig, "auth: [session, bearer, basic, none]", "auth: [session, bearer, basic]"))
+		if got, _ := io.ReadAll(from); string(got) != "\x88\x0c\x03\xf0signed out" || time.Since(since) > within {
+			t.Errorf("after %v the client gets %x", time.Since(since), got)
+		}
+	})
 }
