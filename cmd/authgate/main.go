@@ -83,7 +83,8 @@ func root() *cobra.Command {
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	cmd.AddCommand(serveCommand(), validateCommand(), explainCommand(), testCommand(), hashPasswordCommand(),
 		healthcheckCommand(),
-		reloadCommand(), sessionsCommand(), usersCommand(), initCommand(), schemaCommand(), versionCommand(), manCommand())
+		reloadCommand(), sessionsCommand(), usersCommand(), certificatesCommand(),
+		initCommand(), schemaCommand(), versionCommand(), manCommand())
 	completeUsage(cmd)
 	return cmd
 }

@@ -80,7 +80,7 @@ var deltaList = asn1.ObjectIdentifier{2, 5, 29, 27}
 func readList(der []byte, authorities []*x509.Certificate) (*List, error) {
 	parsed, err := x509.ParseRevocationList(der)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; expected a list of version 2 (RFC 5280, section 5.1)", err)
 	}
 	for _, extension := range parsed.Extensions {
 		if extension.Id.Equal(deltaList) {
