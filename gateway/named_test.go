@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -167,4 +168,27 @@ func TestNamedTokens(t *testing.T) {
 	}
 	whole := r.credentials("read", "https://gw.example:8443/docker")
 	r.client.WantAt("gw.example:8443", 200, "COPY", "/docker/a", "", whole, "Destination: /docker/b")
+}
+
+// Another target gets what the request names in its own form.
+func TestNamedAtOtherTarget(t *testing.T) {
+	t.Parallel()
+	var got string
+	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		got = q.Header.Get("Destination") + " " + q.Header.Get("If") + " " + q.RequestURI
+	}))
+	t.Cleanup(app.Close)
+	yaml := strings.Replace(namedConfig, `url: "http://app.invalid/base"`,
+		fmt.Sprintf(`urls: ["http://127.0.0.1:1/one", "%s/two"], balance: round_robin, host: target`, app.URL), 1)
+	r := newRig(t, namedConfig)
+	if err := r.reload(yaml); err != nil {
+		t.Fatal(err)
+	}
+	want := app.URL + "/two/b <" + app.URL + "/two/c> (<a:b>) /two/a"
+	for range 3 { // whichever is asked first
+		r.want(200, "COPY", "/dav/a", "", r.login(bobIn).bearer, "Destination: /dav/b", "If: </dav/c> (<a:b>)")
+		if got != want {
+			t.Errorf("the application got %s, want %s", got, want)
+		}
+	}
 }

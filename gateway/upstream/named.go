@@ -28,11 +28,16 @@ func namedOf(r *http.Request) *webdav.Named {
 // Name makes h name resources as the first target knows them. host is that of the client's
 // request.
 func (u *Upstream) Name(named *webdav.Named, h http.Header, host string) {
+	named.SetHeader(h, u.base(host))
+}
+
+// base is target.base for the first target.
+func (u *Upstream) base(host string) string {
 	t := u.targets[0]
 	if t.host != "" {
 		host = t.host
 	}
-	named.SetHeader(h, t.base(host))
+	return t.base(host)
 }
 
 // base returns what URLs at the target begin with, for requests with that Host.

@@ -89,3 +89,40 @@ func TestReadRefuses(t *testing.T) {
 		}
 	}
 }
+
+// What is taken apart is put together again byte for byte, and what is sent names what was
+// decided on, and nothing else.
+func FuzzNamed(f *testing.F) {
+	for _, seed := range []string{
+		"</x> (<a:b>)", "(<a:b> [\"e\"]) (Not <c:d>)", "<https://h/x>([W/\"a>\"]) <y> ()", "<<>()", "<a>><b>()", "(<>)", "([\"]\"])",
+	} {
+		f.Add("/d", seed)
+		f.Add("", seed)
+	}
+	f.Fuzz(func(t *testing.T, destination, conditions string) {
+		h := http.Header{"If": {conditions}}
+		if destination != "" {
+			h["Destination"] = []string{destination}
+		}
+		n, err := Read(h)
+		if err != nil || n == nil {
+			return
+		}
+		n.Paths = n.URLs
+		n.SetHeader(h, "")
+		if h.Get("If") != conditions || h.Get("Destination") != destination {
+			t.Fatalf("%q and %q are put together as %q", destination, conditions, h)
+		}
+		n.Paths = slices.Repeat([]string{"/p"}, len(n.URLs))
+		n.SetHeader(h, "http://up")
+		again, err := Read(h)
+		if err != nil || len(again.URLs) != len(n.URLs) {
+			t.Fatalf("%q: sent as %q, which names %+v: %v", conditions, h, again, err)
+		}
+		for _, url := range again.URLs {
+			if url != "http://up/p" {
+				t.Errorf("%q: sent as %q, which names %q", conditions, h, url)
+			}
+		}
+	})
+}
