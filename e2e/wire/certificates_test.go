@@ -120,6 +120,33 @@ func (c *certified) want(t *testing.T, status int, host, protocol string, issued
 	return ask
 }
 
+// oneSession is a cache that offers its session to every host.
+type oneSession struct{ tls.ClientSessionCache }
+
+func (s oneSession) Get(string) (*tls.ClientSessionState, bool) { return s.ClientSessionCache.Get("") }
+func (s oneSession) Put(_ string, session *tls.ClientSessionState) {
+	s.ClientSessionCache.Put("", session)
+}
+
+// wantResumed opens a connection for a host, and offers its session to another host. It checks the
+// status of a request for vpn.localhost there, whether or not the session is resumed.
+func (c *certified) wantResumed(t *testing.T, first, second string, issued *tls.Certificate, status int) {
+	t.Helper()
+	config := c.config(first, "http/1.1", issued)
+	config.InsecureSkipVerify = true // else the client itself keeps to the host
+	config.ClientSessionCache = oneSession{tls.NewLRUClientSessionCache(1)}
+	ask, _ := c.dial(t, config)
+	ask(first) // the ticket comes with the answer
+	config.ServerName = second
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		return &tls.Certificate{}, nil
+	}
+	ask, state := c.dial(t, config)
+	if got := ask("vpn.localhost"); got != status {
+		t.Errorf("a session of %s at %s (resumed: %t): %d, want %d", first, second, state.DidResume, got, status)
+	}
+}
+
 // A certificate opens a route over each version of HTTP. The handshake asks for it where a route
 // accepts one, and takes any or none. A connection is for its own host. What the gateway learns
 // about a certificate ends connections that are open, and resumed ones.
@@ -148,6 +175,9 @@ func TestClientCertificates(t *testing.T) {
 		}
 		c.up.None(t)
 	}
+	c.wantResumed(t, vpn, wiki, &alice, 421) // with its certificate, at a host that has not asked for it
+	c.wantResumed(t, wiki, vpn, &alice, 401) // without one, at a host that would have asked
+	c.up.All()
 	revoked := c.want(t, 200, vpn, http2.NextProtoTLS, &gone)
 	c.write("crl.pem", certtest.ListPEM(c.ca.List(time.Hour, gone.Leaf)))
 	world.Until(t, "the list", func() bool { return revoked(vpn) == 401 })
