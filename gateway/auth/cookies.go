@@ -119,8 +119,11 @@ func cookieAt(s, ends string) string {
 // ToApplication returns the lines of a Cookie header for the application: without
 // the gateway's cookies, and with the application's cookies under their own
 // names. It returns nil if nothing is left. With keep, the gateway's cookies stay,
-// and no cookie of the application gets the name of one.
-func (n *CookieNames) ToApplication(lines []string, keep bool) []string {
+// and no cookie of the application gets the name of one. Of the cookies that belong to one user
+// of the browser, only those of owner pass; see ToBrowserOf.
+func (n *CookieNames) ToApplication(lines []string, keep bool, owner cookiename.Owner) []string {
+	theirs := application{n, keep, owner, nil}
+	theirs.find(lines)
 	var kept []string
 	for _, line := range lines {
 		var pairs []string
@@ -131,14 +134,12 @@ func (n *CookieNames) ToApplication(lines []string, keep bool) []string {
 			if pair == "" || removes && describes(name) {
 				continue
 			}
-			if removes = n.has(name) && !keep; removes {
+			own, passes := theirs.name(name)
+			if removes = !passes; removes {
 				removed = true
 				continue
 			}
-			if own := cookiename.ForApplication(name); own != name && !(keep && n.has(own)) {
-				pair = own + pair[len(name):]
-			}
-			pairs = append(pairs, pair)
+			pairs = append(pairs, own+pair[len(name):])
 		}
 		if removed && len(pairs) == 1 && strings.HasPrefix(pairs[0], cookieVersion) {
 			continue // there is no cookie left

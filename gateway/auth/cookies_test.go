@@ -85,7 +85,7 @@ func TestToApplication(t *testing.T) {
 		{"kept, with a prefix", true, []string{"authgate_app_authgate_app_x = y; __Host-authgate_app_authgate_login=z"}, []string{"authgate_app_x = y; __Host-authgate_app_authgate_login=z"}},
 	} {
 		given := slices.Clone(c.lines)
-		if got := allCookies.ToApplication(c.lines, c.keep); !slices.Equal(got, c.want) || !slices.Equal(c.lines, given) {
+		if got := allCookies.ToApplication(c.lines, c.keep, ""); !slices.Equal(got, c.want) || !slices.Equal(c.lines, given) {
 			t.Errorf("%s: got %q of %q, now %q, want %q", c.name, got, given, c.lines, c.want)
 		}
 	}
@@ -148,11 +148,11 @@ func FuzzSeparateCookies(f *testing.F) {
 		if strings.ContainsAny(value, ";, \t") {
 			value = ""
 		}
-		got := allCookies.ToApplication([]string{"session=" + value + "ours; " + sent + "; access_token=" + value + "ours"}, false)
+		got := allCookies.ToApplication([]string{"session=" + value + "ours; " + sent + "; access_token=" + value + "ours"}, false, "")
 		if trimmed := strings.Trim(want, cookieSpace); !sameCookie(got, trimmed) {
 			t.Errorf("the upstream sets %q, the browser sends %q, and it gets %q, want %q", line, sent, got, trimmed)
 		}
-		kept := strings.Join(allCookies.ToApplication([]string{sent}, true), "; ")
+		kept := strings.Join(allCookies.ToApplication([]string{sent}, true, ""), "; ")
 		if again, _, _ := nextCookie(kept); allCookies.has(again) {
 			t.Errorf("%q is handed over as the gateway's %q", sent, again)
 		}
@@ -187,12 +187,12 @@ func FuzzCookies(f *testing.F) {
 			return // see FuzzSeparateCookies; to net/http, attributes of cookies are cookies
 		}
 		read, err := ReadCredentials(http.Header{"Cookie": lines}, allCookies, netip.Addr{})
-		kept := allCookies.ToApplication(lines, false)
+		kept := allCookies.ToApplication(lines, false, "")
 		again, errAgain := ReadCredentials(http.Header{"Cookie": kept}, allCookies, netip.Addr{})
 		if errAgain != nil || again != (Credentials{}) {
 			t.Fatalf("%q is left of %q, in which there is %+v, %v", kept, lines, again, errAgain)
 		}
-		if !slices.Equal(allCookies.ToApplication(kept, false), kept) {
+		if !slices.Equal(allCookies.ToApplication(kept, false, ""), kept) {
 			t.Errorf("%q changes when cut again", kept)
 		}
 		if err == nil && !read.Cookies && !slices.Equal(pairs(lines), pairs(kept)) {
@@ -346,7 +346,7 @@ func TestReadCredentialsOfRolesInUse(t *testing.T) {
 		if got, err := ReadCredentials(header, test.names, netip.Addr{}); err != nil || got != test.want {
 			t.Errorf("%+v: got %+v, %v, want %+v", test.names, got, err, test.want)
 		}
-		if kept := test.names.ToApplication(header["Cookie"], false); !slices.Equal(kept, []string{test.kept}) {
+		if kept := test.names.ToApplication(header["Cookie"], false, ""); !slices.Equal(kept, []string{test.kept}) {
 			t.Errorf("%+v: kept %q, want %q", test.names, kept, test.kept)
 		}
 	}

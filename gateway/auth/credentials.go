@@ -56,7 +56,7 @@ type Credentials struct {
 	// one.
 	Cookies bool
 	// Renamed reports whether the request has a cookie of the application under
-	// another name; see CookieNames.ToBrowser.
+	// another name; see CookieNames.ToBrowser and Owned.
 	Renamed bool
 
 	// Certificate is the certificate of the client, nil if there is none. ReadCredentials does

@@ -17,7 +17,7 @@ func ExampleReadCredentials() {
 	names := &auth.CookieNames{Session: "session_id"}
 	creds, err := auth.ReadCredentials(header, names, netip.MustParseAddr("192.0.2.7"))
 	fmt.Println(creds.Scheme, creds.Value, creds.Session, err)
-	fmt.Println(names.ToApplication(header["Cookie"], false))
+	fmt.Println(names.ToApplication(header["Cookie"], false, ""))
 
 	header.Add("Cookie", "session_id=4712")
 	_, err = auth.ReadCredentials(header, names, netip.MustParseAddr("192.0.2.7"))

@@ -40,6 +40,12 @@ const (
 	serviceWorkersAllow  = "allow"
 )
 
+// Whose the cookies of an application are that scripts cannot read.
+const (
+	cookiesShared  = "shared" // the browser's
+	CookiesPerUser = "per_user"
+)
+
 // Treatment of "%2F" in a path.
 const (
 	encodedSlashesReject = "reject"
@@ -61,6 +67,7 @@ type Route struct {
 	CrossOrigin        string             `yaml:"cross_origin"`
 	ServiceWorkers     string             `yaml:"service_workers"`
 	EncodedSlashes     string             `yaml:"encoded_slashes"`
+	Cookies            string             `yaml:"cookies"`
 	StripPrefix        string             `yaml:"strip_prefix"`
 	Headers            routeHeaders       `yaml:"headers"`
 	ForwardCredentials bool               `yaml:"forward_credentials"`
@@ -75,7 +82,7 @@ type Route struct {
 func defaultRoute() Route {
 	return Route{
 		Unauthenticated: UnauthenticatedAuto, Authorization: authorizationGateway, CrossOrigin: crossOriginDeny,
-		ServiceWorkers: serviceWorkersRefuse, EncodedSlashes: encodedSlashesReject,
+		ServiceWorkers: serviceWorkersRefuse, EncodedSlashes: encodedSlashesReject, Cookies: cookiesShared,
 		CORS: defaultCORS(), Rate: defaultRate(),
 	}
 }
@@ -92,6 +99,7 @@ func (Route) Words() map[string][]string {
 		"cross_origin":    {crossOriginDeny, CrossOriginAllow},
 		"service_workers": {serviceWorkersRefuse, serviceWorkersAllow},
 		"encoded_slashes": {encodedSlashesReject, EncodedSlashesKeep, EncodedSlashesOpaque},
+		"cookies":         {cookiesShared, CookiesPerUser},
 	}
 }
 
@@ -148,6 +156,10 @@ func (route *Route) check(r *report, path string, c *Config) {
 	if route.Authorization == AuthorizationApplication && route.public() {
 		r.Fault(path+".authorization",
 			"has no effect, because on a public route Authorization is the application's in any case; remove this key")
+	}
+	if route.Cookies == CookiesPerUser && route.public() {
+		r.Fault(path+".cookies",
+			"per_user needs users, and a public route has none; remove this key, or name mechanisms in auth")
 	}
 	if route.BasicChallenge && !slices.Contains(route.Auth, policy.Bearer) {
 		r.Fault(path+".basic_challenge",
@@ -208,7 +220,9 @@ func (route *Route) checkUpstream(r *report, path string, c *Config) {
 // checkVerifyOnly checks a route without an upstream: keys about requests to one
 // would do nothing.
 func (route *Route) checkVerifyOnly(r *report, path string, c *Config) {
-	for _, key := range []string{"timeout", "upgrade", "strip_prefix", "headers", "forward_credentials", "max_body"} {
+	for _, key := range []string{
+		"timeout", "upgrade", "cookies", "strip_prefix", "headers", "forward_credentials", "max_body",
+	} {
 		if at := path + "." + key; r.Given(at) {
 			r.Fault(at, "has no effect, because the route has no upstream; add upstream, or remove this key")
 		}

@@ -164,7 +164,7 @@ func (c *Config) checkCookies(r *report) {
 		}
 		if cookiename.Marked(cookie.name) {
 			r.Fault(cookie.key,
-				"%q contains %s, which marks the cookies of applications; choose another name", cookie.name, cookiename.Mark)
+				"%q is like the names of applications' cookies in the browser; choose another name", cookie.name)
 			continue
 		}
 		if user, twice := taken[cookie.name]; twice {

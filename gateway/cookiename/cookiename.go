@@ -1,7 +1,8 @@
 // Package cookiename keeps the cookies of applications separate from the
 // gateway's. Both belong to one host. If the name of an application's cookie is
 // one of the gateway's, the browser gets the cookie under another name, and the
-// application gets it back under its own.
+// application gets it back under its own. A cookie that belongs to one user of the
+// browser has the mark of its Owner.
 package cookiename
 
 import "strings"
@@ -29,10 +30,10 @@ func split(name string) (prefix, rest string) {
 	return "", name
 }
 
-// Marked reports whether a name has the mark.
+// Marked reports whether a name has a mark: this one, or that of an Owner.
 func Marked(name string) bool {
 	_, rest := split(name)
-	return strings.HasPrefix(rest, Mark)
+	return strings.HasPrefix(rest, Mark) || strings.HasPrefix(rest, ownerMark)
 }
 
 // ForBrowser adds the mark to a name.
@@ -45,11 +46,18 @@ func ForBrowser(name string) string {
 // unchanged, and also one that would gain a security prefix, because the browser
 // has not checked the attributes that the prefix requires.
 func ForApplication(name string) string {
-	prefix, rest := split(name)
-	rest, marked := strings.CutPrefix(rest, Mark)
-	original := prefix + rest
-	if p, _ := split(original); !marked || original == "" || p != prefix {
-		return name
-	}
+	original, _ := unmarked(name, Mark)
 	return original
+}
+
+// unmarked returns a name without a mark. It reports false, and returns the name itself, if it
+// has none, or would gain a security prefix.
+func unmarked(name, mark string) (original string, ok bool) {
+	prefix, rest := split(name)
+	rest, marked := strings.CutPrefix(rest, mark)
+	original = prefix + rest
+	if p, _ := split(original); !marked || original == "" || p != prefix {
+		return name, false
+	}
+	return original, true
 }

@@ -32,6 +32,32 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// The cookie of an owner is that of nobody else, and its name is an application's.
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	alice, bob := OwnerOf("local:alice"), OwnerOf("local:bob")
+	for name, want := range map[string]string{
+		"sid":                  "authgate_user_b1lRpFqdmgTJYmho_sid",
+		"__Host-sid":           "__Host-authgate_user_b1lRpFqdmgTJYmho_sid",
+		"authgate_app_session": "authgate_user_b1lRpFqdmgTJYmho_authgate_app_session",
+	} {
+		got := alice.ForBrowser(name)
+		if own, ok := alice.ForApplication(got); got != want || own != name || !ok || !Owned(got) || !Marked(got) {
+			t.Errorf("%q is %q to the browser, want %q, and %q to the application", name, got, want, own)
+		}
+		for _, other := range []Owner{bob, OwnerOf(""), ""} {
+			if own, ok := other.ForApplication(got); ok || own != got {
+				t.Errorf("%q is %q for %q too", got, own, other)
+			}
+		}
+	}
+	for _, name := range []string{"sid", string(alice), string(alice) + "__Host-sid", "authgate_user_sid", "Authgate_user_"} {
+		if own, ok := alice.ForApplication(name); ok || own != name {
+			t.Errorf("%q is alice's %q", name, own)
+		}
+	}
+}
+
 // Each name comes back, no two become one, and the security prefix stays.
 func FuzzNames(f *testing.F) {
 	f.Add("session", "authgate_app_session")
@@ -47,7 +73,12 @@ func FuzzNames(f *testing.F) {
 		if a != b && ForBrowser(a) == ForBrowser(b) {
 			t.Errorf("%q and %q are both %q", a, b, ForBrowser(a))
 		}
-		for _, name := range []string{ForBrowser(a), ForApplication(a)} {
+		owner := OwnerOf(b)
+		if got, ok := owner.ForApplication(owner.ForBrowser(a)); got != a || !ok {
+			t.Errorf("%q comes back to its owner as %q", a, got)
+		}
+		own, _ := owner.ForApplication(a)
+		for _, name := range []string{ForBrowser(a), ForApplication(a), owner.ForBrowser(a), own} {
 			for _, prefix := range securityPrefixes {
 				has := func(s string) bool { return strings.HasPrefix(strings.ToLower(s), strings.ToLower(prefix)) }
 				if has(name) != has(a) {

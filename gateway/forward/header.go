@@ -131,7 +131,8 @@ func (q *Request) passes(name string) bool {
 func (q *Request) appendFields(fields []http1.Field, h http.Header) []http1.Field {
 	ex, route := q.Exchange, q.Route
 	if q.changesCookies() && !route.edits("Cookie") {
-		for _, line := range route.site.Cookies.Names.ToApplication(h["Cookie"], route.config.ForwardCredentials) {
+		names, keep := &route.site.Cookies.Names, route.config.ForwardCredentials
+		for _, line := range names.ToApplication(h["Cookie"], keep, q.owner()) {
 			fields = append(fields, http1.Field{Name: "Cookie", Value: line})
 		}
 	}

@@ -18,6 +18,9 @@ func (q *Request) modify(status int, h http.Header) {
 	}
 	spellHandshake(ex.Header(), h) // which httputil.ReverseProxy would spell in its own way
 	route.modify(status, h)
+	if route.perUser {
+		q.ownCookies(h)
+	}
 	if route.apart != nil && status != http.StatusSwitchingProtocols {
 		route.apart.modify(ex, h)
 	}

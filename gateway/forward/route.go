@@ -24,6 +24,7 @@ type Route struct {
 	tokens    Tokens
 	fast      bool               // the fast path is on
 	public    bool               // an answer is the same for all users
+	perUser   bool               // the application's HttpOnly cookies belong to the user who got them
 	apart     *apart             // keeps nobody's answers and those of users apart; nil: there is nothing to keep apart
 	edited    map[string]bool    // headers that the route removes or sets, folded
 	fields    []http1.Field      // that the route sets
@@ -60,9 +61,10 @@ func (f *Forwarder) NewRoute(o *RouteOptions) *Route {
 	r := &Route{
 		Transport: o.Upstream.Transport(c.Timeout),
 		forwarder: f, config: c, upstream: o.Upstream, site: o.Site, tokens: o.Tokens, public: o.Public,
-		fast:   o.Config.FastPath && o.Config.ReuseConnections,
-		edited: foldAll(slices.Concat(c.Headers.Remove, slices.Collect(maps.Keys(c.Headers.Set)))),
-		fields: fields,
+		perUser: c.Cookies == config.CookiesPerUser,
+		fast:    o.Config.FastPath && o.Config.ReuseConnections,
+		edited:  foldAll(slices.Concat(c.Headers.Remove, slices.Collect(maps.Keys(c.Headers.Set)))),
+		fields:  fields,
 		bare: slices.DeleteFunc(slices.Clone(fields), func(f http1.Field) bool {
 			return f.Name == "Authorization" || f.Name == "Cookie"
 		}),
