@@ -70,6 +70,9 @@ func splitPattern(pattern string) (method, host, path string, err error) {
 	if method == http.MethodConnect {
 		return "", "", "", errors.New("CONNECT is never forwarded")
 	}
+	if scheme, rest, ok := strings.Cut(left, "://"); ok && !strings.Contains(scheme, "/") {
+		return "", "", "", fmt.Errorf("begins with a scheme; write it without: %s", rest)
+	}
 	slash := strings.IndexByte(left, '/')
 	if slash < 0 {
 		return "", "", "", errors.New("has no path; expected [METHOD ][HOST]/[PATH]")

@@ -194,6 +194,7 @@ func TestBadPatterns(t *testing.T) {
 	t.Parallel()
 	for want, patterns := range map[string][]string{
 		"has no path":                                  {"", "x", "GET x"},
+		"write it without: h.example/x":                {"https://h.example/x", "GET http://h.example/x"},
 		`the method "" is empty`:                       {" /x"},
 		"did you mean GET?":                            {"get /x"},
 		`the method "G,T" is not a method`:             {"G,T /x"},

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"authgate/gateway/config"
+	"authgate/gateway/server"
 )
 
 func healthcheckCommand() *cobra.Command {
@@ -19,6 +20,7 @@ func healthcheckCommand() *cobra.Command {
 		Use:   "healthcheck",
 		Short: "Ask a running gateway whether it is ready",
 		Long: "Request /readyz from the admin listener of the gateway with this configuration.\n" +
+			"Another gateway that answers there is a failure.\n" +
 			"This is for the HEALTHCHECK of a container without other programs.",
 		Example: "  authgate healthcheck --config /etc/authgate/config.yaml",
 		Args:    usage(cobra.NoArgs),
@@ -38,6 +40,10 @@ func healthcheckCommand() *cobra.Command {
 			return err
 		}
 		defer response.Body.Close()
+		if name := response.Header.Get(server.InstanceHeader); name != server.InstanceOf(cfg.DataDir) {
+			return fmt.Errorf("another program answers at %s, or a gateway with another data_dir than %s; "+
+				"give each gateway its own listen.admin", cfg.Listen.Admin, cfg.DataDir)
+		}
 		if response.StatusCode != http.StatusOK {
 			body, _ := io.ReadAll(io.LimitReader(response.Body, 4096))
 			return fmt.Errorf("not ready: %s", body)

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"runtime"
@@ -30,7 +31,7 @@ func main() {
 }
 
 func run() int {
-	err := root().Execute()
+	command, err := root().ExecuteC()
 	var (
 		problems   config.Diagnostics
 		unreadable *config.ReadError
@@ -47,6 +48,12 @@ func run() int {
 		return 2
 	}
 	fmt.Fprintln(os.Stderr, "authgate:", err)
+	if errors.Is(err, fs.ErrNotExist) && errors.As(err, &unreadable) {
+		fmt.Fprintln(os.Stderr, "authgate init writes a configuration; --config names another file.")
+	}
+	if errors.As(err, &usage) {
+		fmt.Fprintf(os.Stderr, "Try %s --help.\n", command.CommandPath())
+	}
 	if errors.As(err, &usage) || errors.As(err, &unreadable) {
 		return 2
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"authgate/cmd/internal/control"
+	"authgate/gateway/pages"
 )
 
 // tablePart is how many lines of a table are aligned together. A list of a million
@@ -77,13 +78,22 @@ func listTable(ctx context.Context, out io.Writer, client *control.Client, head 
 	err := client.EachLogin(ctx, func(l *control.Login) error {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.ID, printable(l.User), l.Mechanism,
 			l.Created.Format(time.RFC3339), l.LastUsed.Format(time.RFC3339),
-			cmp.Or(l.Client, "-"), cmp.Or(printable(l.UserAgent), "-"))
+			cmp.Or(l.Client, "-"), printable(deviceOf(l.UserAgent)))
 		if lines++; lines%tablePart == 0 {
 			return table.Flush()
 		}
 		return nil
 	})
 	return errors.Join(table.Flush(), err)
+}
+
+// deviceOf returns a device as the account page names it.
+func deviceOf(agent string) string {
+	name, system := pages.Program(agent)
+	if system != "" {
+		name += " on " + system
+	}
+	return cmp.Or(name, "-")
 }
 
 // listJSON prints the logins as a JSON object, one in a line.

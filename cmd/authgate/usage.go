@@ -14,14 +14,14 @@ import (
 // usageError is a wrong command line.
 type usageError struct{ err error }
 
-func (e *usageError) Error() string { return e.err.Error() + "\nTry authgate --help." }
+func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
 // usage makes the errors of an argument check usage errors.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
-			return &usageError{err}
+			return &usageError{fmt.Errorf("%w; expected %s", err, cmd.UseLine())}
 		}
 		return nil
 	}

@@ -3,10 +3,10 @@ package config
 // Log configures the log.
 type Log struct {
 	Level  string `yaml:"level"`  // debug, info, warn or error
-	Format string `yaml:"format"` // json or text
+	Format string `yaml:"format"` // json or text; empty: text on a terminal, else json
 }
 
-func defaultLog() Log { return Log{Level: "info", Format: "json"} }
+func defaultLog() Log { return Log{Level: "info"} }
 
 // Words returns the words that keys of a log take.
 func (Log) Words() map[string][]string {

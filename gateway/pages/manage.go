@@ -153,21 +153,34 @@ var (
 	program = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_. -]{0,39}`)
 )
 
-// device returns what users call a program by its User-Agent.
-func (l *texts) device(agent string) (string, error) {
+// Program returns what users call a program and its system by its User-Agent. Either is empty if
+// it is not known.
+func Program(agent string) (name, system string) {
+	if !strings.HasPrefix(agent, "Mozilla/") {
+		return strings.TrimSpace(program.FindString(agent)), ""
+	}
 	for _, b := range browsers {
-		if !strings.HasPrefix(agent, "Mozilla/") || !strings.Contains(agent, b.mark) {
+		if !strings.Contains(agent, b.mark) {
 			continue
 		}
 		for _, s := range systems {
 			if strings.Contains(agent, s.mark) {
-				return l.text("manage.device", "browser", b.name, "system", s.name)
+				return b.name, s.name
 			}
 		}
-		return b.name, nil
+		return b.name, ""
 	}
-	if name := program.FindString(agent); name != "" && !strings.HasPrefix(agent, "Mozilla/") {
-		return strings.TrimSpace(name), nil
+	return "", ""
+}
+
+// device returns what users call a device by its User-Agent.
+func (l *texts) device(agent string) (string, error) {
+	switch name, system := Program(agent); {
+	case name == "":
+		return l.text("manage.device.unknown")
+	case system == "":
+		return name, nil
+	default:
+		return l.text("manage.device", "browser", name, "system", system)
 	}
-	return l.text("manage.device.unknown")
 }

@@ -2,8 +2,11 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,6 +14,22 @@ import (
 
 	"authgate/gateway/acme"
 )
+
+// InstanceHeader is the header of /readyz with the name of the instance that answers.
+const InstanceHeader = "Authgate-Instance"
+
+// InstanceOf returns the name of an instance with a data_dir. Two that run at once on one machine
+// have different ones, unless they share it.
+func InstanceOf(dataDir string) string {
+	if absolute, err := filepath.Abs(dataDir); err == nil {
+		dataDir = absolute
+	}
+	if real, err := filepath.EvalSymlinks(dataDir); err == nil {
+		dataDir = real
+	}
+	sum := sha256.Sum256([]byte(dataDir))
+	return hex.EncodeToString(sum[:8])
+}
 
 // readyTime is how long a readiness check may take.
 const readyTime = 2 * time.Second
@@ -24,6 +43,7 @@ func (s *Server) admin(gatherer prometheus.Gatherer) http.Handler {
 		report(w, http.StatusOK, health{Status: "alive"})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(InstanceHeader, s.instance)
 		h := health{Status: "ready", Reason: s.unready(r.Context())}
 		if s.issuer != nil {
 			h.Certificates = reportCertificates(s.certs.Certificates())

@@ -74,6 +74,7 @@ type Server struct {
 	issuer   issuer       // certs if an authority issues them, else nil
 	serving  []serving
 	http3    *http3Listener // nil if there is none
+	instance string         // see InstanceOf
 	clients  *conn.Set      // connections of the public listeners
 	probes   *conn.Set      // connections of the admin listener
 	draining atomic.Bool
@@ -114,7 +115,7 @@ func New(o Options) (*Server, error) {
 // newServer returns a Server without listeners.
 func newServer(o Options) *Server {
 	s := &Server{
-		gateway: o.Gateway, logger: o.Logger, certs: o.Certificates,
+		gateway: o.Gateway, logger: o.Logger, certs: o.Certificates, instance: InstanceOf(o.Gateway.Config().DataDir),
 		clients: conn.NewSet(conn.Options{
 			Limit: conn.Divide(conn.Files()).Clients, Logger: o.Logger, FreeDescriptors: o.Gateway.CloseIdleUpstreams,
 		}),
@@ -176,7 +177,7 @@ func (s *Server) register(o Options, collector *connectionCollector) error {
 func (s *Server) listen(name, address string, handler http.Handler) (*conn.Listener, error) {
 	opened, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listen.%s: %w", name, err)
+		return nil, fmt.Errorf("listen.%s: %w%s", name, err, listenHint(err))
 	}
 	connections := s.connections(name)
 	counted := connections.Listener(opened)

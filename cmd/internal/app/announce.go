@@ -1,6 +1,7 @@
 package app
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -96,15 +97,48 @@ func announceRoute(route *config.Route) announcedRoute {
 // announce tells what the gateway is, as a block on a terminal, else in the log.
 func (a *App) announce(stderr io.Writer) {
 	of := a.announcement()
-	if file, ok := stderr.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+	if isTerminal(stderr) {
 		a.log.Flush()
 		fmt.Fprint(stderr, of.block())
 		return
 	}
-	listeners := map[string]string{}
-	for _, l := range of.listeners {
-		listeners[l[0]] = l[1]
+	a.logger.Info("started", "version", of.version, "configuration", of.configuration, "public_url", of.publicURL,
+		"listeners", loggedListeners(of.listeners), "hosts", of.hosts[:min(len(of.hosts), maxAnnounced)],
+		"authority", of.authority, "number_of_routes", len(of.routes),
+		"routes", loggedRoutes(of.routes[:min(len(of.routes), maxAnnounced)]))
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// loggedListeners are listeners as the log has them: for programs an object, for people a text.
+type loggedListeners [][2]string
+
+// MarshalJSON implements json.Marshaler.
+func (l loggedListeners) MarshalJSON() ([]byte, error) {
+	addresses := map[string]string{}
+	for _, listener := range l {
+		addresses[listener[0]] = listener[1]
 	}
+	return json.Marshal(addresses)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (l loggedListeners) MarshalText() ([]byte, error) {
+	var texts []string
+	for _, listener := range l {
+		texts = append(texts, listener[0]+" "+listener[1])
+	}
+	return []byte(strings.Join(texts, ", ")), nil
+}
+
+// loggedRoutes are routes as the log has them: for programs objects, for people a text.
+type loggedRoutes []announcedRoute
+
+// MarshalJSON implements json.Marshaler.
+func (l loggedRoutes) MarshalJSON() ([]byte, error) {
 	type route struct {
 		Route    string `json:"route"`
 		Upstream string `json:"upstream"`
@@ -112,12 +146,19 @@ func (a *App) announce(stderr io.Writer) {
 		Rule     string `json:"rule"`
 	}
 	routes := []route{}
-	for _, r := range of.routes[:min(len(of.routes), maxAnnounced)] {
+	for _, r := range l {
 		routes = append(routes, route{r.name, r.upstream, r.auth, r.rule})
 	}
-	a.logger.Info("started", "version", of.version, "configuration", of.configuration, "public_url", of.publicURL,
-		"listeners", listeners, "hosts", of.hosts[:min(len(of.hosts), maxAnnounced)], "authority", of.authority,
-		"number_of_routes", len(of.routes), "routes", routes)
+	return json.Marshal(routes)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (l loggedRoutes) MarshalText() ([]byte, error) {
+	var texts []string
+	for _, r := range l {
+		texts = append(texts, fmt.Sprintf("%s to %s: %s (%s)", r.name, r.upstream, r.rule, r.auth))
+	}
+	return []byte(strings.Join(texts, "; ")), nil
 }
 
 // block returns the announcement for people.

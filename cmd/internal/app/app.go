@@ -66,7 +66,7 @@ func openOn(ctx context.Context, open storeOpener, path, version string, stderr 
 		path: path, version: version, asked: make(chan chan<- outcome), log: newLogOutput(stderr),
 		floor: gateway.HeapFloor(), metrics: prometheus.NewRegistry(), follower: newFollower(files),
 	}
-	a.logger = newLogger(cfg.Log, a.log)
+	a.logger = newLogger(cfg.Log, a.log, isTerminal(stderr))
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data_dir: %w", err)
 	}

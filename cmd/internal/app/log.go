@@ -98,13 +98,13 @@ func (a *App) TakeStandardLog() {
 	log.SetOutput(web.LibraryLog(a.logger.Handler(), slog.LevelWarn).Writer())
 }
 
-func newLogger(cfg config.Log, out *logOutput) *slog.Logger {
+func newLogger(cfg config.Log, out *logOutput, terminal bool) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
 		level = slog.LevelInfo // config allows only the levels of slog
 	}
 	options := &slog.HandlerOptions{Level: level}
-	if cfg.Format == "text" {
+	if cfg.Format == "text" || cfg.Format == "" && terminal {
 		return slog.New(logHandler{slog.NewTextHandler(out, options), out})
 	}
 	return slog.New(logHandler{slog.NewJSONHandler(out, options), out})

@@ -22,7 +22,7 @@ func TestLogWaits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			written := &logtest.Buffer{}
 			out := newLogOutput(written)
-			logger := newLogger(config.Log{Level: "info", Format: format}, out)
+			logger := newLogger(config.Log{Level: "info", Format: format}, out, false)
 			access := func(n int) func() { return func() { logger.Info(web.AccessMessage, "n", n) } }
 			for _, step := range []struct {
 				name string
@@ -60,7 +60,7 @@ func TestLogBuffer(t *testing.T) {
 	t.Parallel()
 	written := &logtest.Buffer{}
 	out := newLogOutput(written)
-	logger := newLogger(config.Log{Level: "debug"}, out)
+	logger := newLogger(config.Log{Level: "debug"}, out, false)
 	const lines = 800
 	for range lines {
 		logger.Info(web.AccessMessage, "x", strings.Repeat("x", 100))
@@ -78,7 +78,7 @@ func TestLogLevel(t *testing.T) {
 	t.Parallel()
 	for i, level := range []string{"error", "warn", "info", "debug"} {
 		written := &logtest.Buffer{}
-		logger := newLogger(config.Log{Level: level, Format: "json"}, newLogOutput(written))
+		logger := newLogger(config.Log{Level: level, Format: "json"}, newLogOutput(written), true)
 		for _, each := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
 			logger.Log(t.Context(), each, "x")
 		}
@@ -101,5 +101,32 @@ func TestTakeStandardLog(t *testing.T) {
 	log.Printf("a response starts with %q", "Set-Cookie: sesame")
 	if n := len(stderr.Records(t, `a response starts with "..."`)); n != 1 || strings.Contains(stderr.String(), "sesame") {
 		t.Errorf("logged %s", stderr)
+	}
+}
+
+// Without a format, people at a terminal read text, and programs read JSON.
+func TestLogFormat(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		format   string
+		terminal bool
+		want     string
+	}{
+		{"", false, "{"}, {"", true, "time="}, {"json", true, "{"}, {"text", false, "time="},
+	} {
+		written := &logtest.Buffer{}
+		newLogger(config.Log{Level: "info", Format: c.format}, newLogOutput(written), c.terminal).Info("x",
+			"listeners", loggedListeners{{"https", ":443"}, {"admin", "127.0.0.1:9090"}},
+			"routes", loggedRoutes{{"blog.example/", "blog", "none", "public"}, {"/", "app", "session", "every user"}})
+		line := written.String()
+		text := `listeners="https :443, admin 127.0.0.1:9090" ` +
+			`routes="blog.example/ to blog: public (none); / to app: every user (session)"`
+		if c.want == "{" {
+			text = `"listeners":{"admin":"127.0.0.1:9090","https":":443"},` +
+				`"routes":[{"route":"blog.example/","upstream":"blog","auth":"none","rule":"public"},`
+		}
+		if !strings.HasPrefix(line, c.want) || !strings.Contains(line, text) {
+			t.Errorf("%q, a terminal %t: %s", c.format, c.terminal, line)
+		}
 	}
 }

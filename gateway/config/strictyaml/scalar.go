@@ -40,12 +40,20 @@ func (d *decoder) written(n ast.Node, path string) (string, bool) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 		d.wrong(n, path, "expected a string, found %s; put it in quotes", describe(n))
 	case *ast.NullNode:
+		if value := commentAfterKey.FindString(d.lines[start(n).line-1]); value != "" {
+			d.wrong(n, path, "expected a string, found a comment, which # begins; put the value in quotes")
+			break
+		}
 		d.wrong(n, path, `expected a string, found nothing; write "" for an empty one`)
 	default:
 		d.wrong(n, path, "expected a string, found %s", describe(n))
 	}
 	return "", false
 }
+
+// commentAfterKey matches a comment in the place of a value, without a space after #: mostly it is
+// a value, such as a colour.
+var commentAfterKey = regexp.MustCompile(`:\s+#[^\s#]`)
 
 // secret decodes a secret. An empty one must be written as such: that of a variable
 // is a mistake, which would make a public client of a confidential one.
@@ -304,7 +312,7 @@ func expand(s string, lookup, unset func(string) (string, bool)) (expanded, blan
 			return fallback
 		case !ok:
 			wrong = append(wrong, fmt.Sprintf("the environment variable %s is not set; "+
-				"write $${%s} if the text ${%s} is meant", name, name, name))
+				"set it, or write $${%s} if the text ${%s} is meant", name, name, name))
 		case strings.TrimSpace(value) == "":
 			blank = name
 		}
