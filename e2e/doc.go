@@ -24,7 +24,7 @@
 //	acme       certificates from pebble, a real ACME server, also for two instances
 //	redis      two instances on Redis that is killed, frozen, cut off, full, far away, or a Cluster; rolling restarts
 //	browser    Chromium: pages, cookies, policies, other sites, signing in and out
-//	apps       real applications and proxies, as docs/applications.md, docs/forward-auth and docs/how-to configure them
+//	apps       real applications and proxies, as docs/applications, docs/forward-auth and docs/how-to configure them
 //	cli        commands, terminals, files and disks; testdata/*.txtar has what one can try with curl
 //	documents  the documents: commands, configurations, links, symptoms, metrics, names of tests
 //

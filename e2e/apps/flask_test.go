@@ -32,7 +32,7 @@ func TestFlask(t *testing.T) {
 	up := world.StartTap(t, startFlask(t))
 	g := world.Prepare(t)
 	issuer := world.StartIssuer(t, nil, "", g)
-	g.Configure(world.People + world.DocumentedApp(t, "flask", up.URL) + issuer.Entry(""))
+	g.Configure(world.People + world.AtLocalhost(world.DocumentedApp(t, "flask-and-django.md", "flask", up.URL)) + issuer.Entry(""))
 	g.Run()
 	c := g.Client()
 	c.CheckRedirect = nil
@@ -54,7 +54,8 @@ func TestFlask(t *testing.T) {
 			"Sec-Fetch-Site", "same-origin")
 		world.WantStatus(t, path, a, http.StatusOK)
 	}
-	if a, at := v.signIn(g.Base+"/login?provider=demo", "alice"); a.Status != http.StatusOK || at.String() != g.Base+"/" {
+	if a, at := v.signIn(g.Base+g.Own("login")+"?provider=demo", "alice"); a.Status != http.StatusOK ||
+		at.String() != g.Base+"/" {
 		t.Fatalf("after the sign-in: %d at %s\n%s", a.Status, at, a.Body)
 	}
 	gate := cookieHeld(t, c, g.Base, "session")
@@ -67,9 +68,9 @@ func TestFlask(t *testing.T) {
 	post("/app/logout", "")
 	shows("signed out of Flask", "alice", "")
 	post("/app/login", "name=again")
-	post("/logout", "")
+	post(g.Own("logout"), "")
 	shows("signed out of the gateway", "", "")
-	g.Do(c, "POST", "/login", `{"username":"bob","password":"builder"}`, "Content-Type", world.TypeJSON)
+	g.Do(c, "POST", g.Own("login"), `{"username":"bob","password":"builder"}`, "Content-Type", world.TypeJSON)
 	shows("another user of the gateway in the same browser", "bob", "again")
 	if up.Has(gate) {
 		t.Error("Flask got the session of the gateway")

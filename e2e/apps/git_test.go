@@ -16,7 +16,7 @@ import (
 // largeFile is the length of the file that git pushes and clones.
 const largeFile = 200 << 20
 
-// startGit serves repositories over HTTP with the files of docs/applications.md, and
+// startGit serves repositories over HTTP with the files of docs/applications/git.md, and
 // returns the address and the folder of the repositories.
 func startGit(t *testing.T) (address, repositories string) {
 	t.Helper()
@@ -24,8 +24,8 @@ func startGit(t *testing.T) (address, repositories string) {
 	repositories = filepath.Join(dir, "repositories")
 	script := filepath.Join(dir, "git.cgi")
 	world.WriteAll(t, dir, map[string]string{
-		"git.cgi": world.Substituted(t, world.DocumentedFile(t, "docs/applications.md", "git.cgi"), "/srv/git", repositories),
-		"lighttpd.conf": world.Substituted(t, world.DocumentedFile(t, "docs/applications.md", "lighttpd.conf"),
+		"git.cgi": world.Substituted(t, world.DocumentedFile(t, "docs/applications/git.md", "git.cgi"), "/srv/git", repositories),
+		"lighttpd.conf": world.Substituted(t, world.DocumentedFile(t, "docs/applications/git.md", "lighttpd.conf"),
 			"8081", address[strings.LastIndexByte(address, ':')+1:], "/usr/local/lib/git.cgi", script, "/srv/git", dir) +
 			"server.upload-dirs = (\"" + dir + "\")\n",
 	})
@@ -46,7 +46,7 @@ func TestGit(t *testing.T) {
 	t.Parallel()
 	address, repositories := startGit(t)
 	up := world.StartTap(t, address)
-	g := world.Start(t, world.People+world.DocumentedApp(t, "git", up.URL))
+	g := world.Start(t, world.People+world.AtLocalhost(world.DocumentedApp(t, "git.md", "git", up.URL)))
 	token, dir := g.APIToken("alice"), t.TempDir()
 	remote := g.Base + "/git/project.git"
 	git := func(args ...string) *exec.Cmd {

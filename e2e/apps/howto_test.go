@@ -139,7 +139,7 @@ func TestHowToGrafana(t *testing.T) {
 	}
 	// Grafana's link to sign out ends the login here.
 	v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	if a, _ := v.visit("GET", base+"/logout", "", "Sec-Fetch-Site", "same-origin", "Accept",
+	if a, _ := v.visit("GET", base+g.Own("logout"), "", "Sec-Fetch-Site", "same-origin", "Accept",
 		world.AcceptsPage); a.Status != http.StatusFound || len(app.take()) > 0 {
 		t.Errorf("signing out: %d %s", a.Status, a.Body)
 	}
@@ -151,11 +151,7 @@ func TestHowToGrafana(t *testing.T) {
 // tokenAt returns an API token of the user who is signed in.
 func tokenAt(t *testing.T, g *world.Instance, v surfer) string {
 	t.Helper()
-	prefix := g.Public + "/"
-	if strings.Contains(world.ReadFile(t, filepath.Join(g.Dir, "config.yaml")), "prefix: /-auth/") {
-		prefix += "-auth/"
-	}
-	a, _ := v.visit("POST", prefix+"account/tokens", `{"name":"a program","expires_in":3600}`,
+	a, _ := v.visit("POST", g.Public+g.Own("account/tokens"), `{"name":"a program","expires_in":3600}`,
 		"Content-Type", world.TypeJSON, "Origin", g.Public, "Sec-Fetch-Site", "same-origin")
 	token := regexp.MustCompile(`"token":"(agt_[^"]*)"`).FindStringSubmatch(a.Body)
 	if token == nil {
@@ -237,7 +233,7 @@ func TestHowToNginx(t *testing.T) {
 		if a.Status != http.StatusOK || a.Body != fmt.Sprint(3<<20) { // more than nginx lets through by itself
 			t.Errorf("a large body: %d %s", a.Status, a.Body)
 		}
-		socketEndsWithLogin(t, v)
+		socketEndsWithLogin(t, g, v)
 	}
 	if got, want := app.seen(), []string{"127.0.0.1, 127.0.0.1", "127.0.0.2, 127.0.0.1"}; !slices.Equal(got, want) {
 		t.Errorf("the application sees the clients %q, expected %q", got, want)
@@ -284,7 +280,7 @@ func (app *socketApp) seen() (all []string) {
 }
 
 // socketEndsWithLogin opens a WebSocket, and signs out.
-func socketEndsWithLogin(t *testing.T, v surfer) {
+func socketEndsWithLogin(t *testing.T, g *world.Instance, v surfer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience)
 	defer cancel()
@@ -295,7 +291,7 @@ func socketEndsWithLogin(t *testing.T, v surfer) {
 	if _, message, err := socket.Read(ctx); err != nil || string(message) != "open" {
 		t.Errorf("the WebSocket says %q, %v", message, err)
 	}
-	a, _ := v.visit("POST", forwardApp+"/logout", "", "Origin", forwardApp, "Sec-Fetch-Site", "same-origin")
+	a, _ := v.visit("POST", forwardApp+g.Own("logout"), "", "Origin", forwardApp, "Sec-Fetch-Site", "same-origin")
 	world.WantStatus(t, "signing out", a, http.StatusOK)
 	if _, _, err := socket.Read(ctx); websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
 		t.Errorf("the WebSocket ends with %v, expected status 1008", err)

@@ -13,7 +13,7 @@ import (
 )
 
 // startRegistry starts verdaccio, a registry for npm, with the file of
-// docs/applications.md, and returns its address.
+// docs/applications/npm.md, and returns its address.
 func startRegistry(t *testing.T) string {
 	t.Helper()
 	program := world.Path("e2e/registry/node_modules/verdaccio/bin/verdaccio")
@@ -22,7 +22,7 @@ func startRegistry(t *testing.T) string {
 	}
 	dir, address := t.TempDir(), world.FreeAddress(t)
 	world.WriteAll(t, dir, map[string]string{"verdaccio.yaml": world.Substituted(t,
-		world.DocumentedFile(t, "docs/applications.md", "verdaccio.yaml"), "127.0.0.1:4873", address)})
+		world.DocumentedFile(t, "docs/applications/npm.md", "verdaccio.yaml"), "127.0.0.1:4873", address)})
 	world.Launch(t, "http://"+address+"/-/ping",
 		world.ShellIn(dir, nil, "node", program, "--config", filepath.Join(dir, "verdaccio.yaml")))
 	return address
@@ -33,9 +33,9 @@ func startRegistry(t *testing.T) string {
 func TestNpm(t *testing.T) {
 	t.Parallel()
 	up := world.StartTap(t, startRegistry(t))
-	g := world.Start(t, world.People+world.DocumentedApp(t, "npm", up.URL))
+	g := world.Start(t, world.People+world.AtLocalhost(world.DocumentedApp(t, "npm.md", "npm", up.URL)))
 	token, dir := g.APIToken("alice"), t.TempDir()
-	registry := strings.TrimPrefix(g.Base, "https:") + "/npm/"
+	registry := strings.TrimPrefix(g.Base, "https:") + "/"
 	npm := func(name, credential string, args ...string) *exec.Cmd {
 		folder := filepath.Join(dir, name)
 		world.NoError(t, os.MkdirAll(folder, 0o700))

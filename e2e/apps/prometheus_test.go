@@ -30,7 +30,7 @@ func startPrometheus(t *testing.T, external, prefix string) string {
 func TestPrometheus(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]struct{ upstream, host, prefix string }{
-		"below a path": {"prometheus", "localhost", "/prometheus/"},
+		"below a path": {"prometheus", "tools.example.org", "/prometheus/"},
 		"at its host":  {"prometheus-host", "prometheus.example.org", "/"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestPrometheus(t *testing.T) {
 			g := world.Prepare(t)
 			base := strings.Replace(g.Base, "localhost", at.host, 1) + at.prefix
 			up := world.StartTap(t, startPrometheus(t, base, at.prefix))
-			g.Configure(world.People + world.DocumentedApp(t, at.upstream, up.URL))
+			g.Configure(world.People + world.DocumentedApp(t, "prometheus.md", at.upstream, up.URL))
 			g.Run()
 			v := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
 			a, place := v.signIn(base, "alice")

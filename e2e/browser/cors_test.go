@@ -25,8 +25,8 @@ func apiInBrowser(t *testing.T, c *chromium) {
 			g.Base+"/api/things/1"))) // the browser shows what is missing
 	})
 	far, near := c.otherSites(t, pages)
-	g.Configure(world.People + world.Substituted(t, world.DocumentedApp(t, "api", up.URL), "https://app.example.org",
-		near))
+	config := world.AtLocalhost(world.DocumentedApp(t, "single-page-applications.md", "api", up.URL))
+	g.Configure(world.People + world.Substituted(t, config, "https://app.example.org", near))
 	g.Run()
 	b := c.tab(t)
 	asks := func(page, want string) {

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// startJupyter starts Jupyter as docs/applications.md does, and returns its address and
+// startJupyter starts Jupyter as docs/applications/jupyter.md does, and returns its address and
 // its folder.
 func startJupyter(t *testing.T) (address, dir string) {
 	t.Helper()
@@ -36,18 +36,18 @@ func terminalInBrowser(t *testing.T, c *chromium) {
 	address, dir := startJupyter(t)
 	up := world.StartTap(t, address)
 	g := c.prepared(t)
-	g.Configure(world.People + world.DocumentedApp(t, "jupyter", up.URL))
+	g.Configure(world.People + world.AtLocalhost(world.DocumentedApp(t, "jupyter.md", "jupyter", up.URL)))
 	g.Run()
 	b := c.tab(t)
 	b.open(g.Base + "/jupyter/terminals/new")
-	b.shows("/signin", http.StatusOK, "User name")
+	b.shows(g.Own("signin"), http.StatusOK, "User name")
 	b.signIn("bob")
 	if b.status != http.StatusForbidden || up.Has("/jupyter/terminals") {
 		t.Errorf("bob, who is no admin, gets %s", b.describe())
 	}
 	took := time.Hour
 	for try := 0; try < 5 && took >= time.Second; try++ {
-		b.open(g.Base + "/me")
+		b.open(g.Base + g.Own("me"))
 		if b.status == http.StatusOK {
 			b.click("button")
 		}
@@ -81,14 +81,14 @@ func oneTerminal(t *testing.T, g *world.Instance, b *tab, dir string) time.Durat
 		func() bool { return world.ReadFile(t, filepath.Join(dir, "made")) == "42 made by hand\n" })
 	_, before := b.sockets()
 	other := b.another()
-	other.open(g.Base + "/me")
+	other.open(g.Base + g.Own("me"))
 	other.click("button")
 	since := time.Now()
 	world.Until(t, "the end of the terminal", func() bool { _, closed := b.sockets(); return closed > before })
 	took := time.Since(since)
 	inTab(b, chromedp.KeyEvent("echo late > late\r"))
 	b.open(g.Base + "/jupyter/api")
-	b.shows("/signin", http.StatusOK, "User name")
+	b.shows(g.Own("signin"), http.StatusOK, "User name")
 	if _, err := os.Stat(filepath.Join(dir, "late")); err == nil {
 		t.Error("a command reached the shell after the logout")
 	}

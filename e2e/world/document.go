@@ -64,11 +64,12 @@ func ParseDocument(t testing.TB, name, text string) *Document {
 	return doc
 }
 
-// DocumentedApp returns the configuration for an upstream as docs/applications.md shows
-// it, with the address where the application is in the test.
-func DocumentedApp(t testing.TB, upstream, address string) string {
+// DocumentedApp returns the configuration for an upstream as a page of docs/applications
+// shows it, with the address where the application is in the test.
+func DocumentedApp(t testing.TB, page, upstream, address string) string {
 	t.Helper()
-	for _, b := range ReadDocument(t, "docs/applications.md").Blocks {
+	name := "docs/applications/" + page
+	for _, b := range ReadDocument(t, name).Blocks {
 		if b.Info != "yaml fragment" {
 			continue
 		}
@@ -78,9 +79,16 @@ func DocumentedApp(t testing.TB, upstream, address string) string {
 			return Substituted(t, b.Text(), url, address)
 		}
 	}
-	t.Fatalf("docs/applications.md has no configuration with the upstream %s", upstream)
+	t.Fatalf("%s has no configuration with the upstream %s", name, upstream)
 	return ""
 }
+
+// exampleHost is a host in a document.
+var exampleHost = regexp.MustCompile(`[a-z]+\.example\.org/`)
+
+// AtLocalhost returns a configuration whose routes are at localhost instead of the hosts of
+// a document, for programs that know no other name of this machine.
+func AtLocalhost(config string) string { return exampleHost.ReplaceAllString(config, "localhost/") }
 
 // DocumentedFile returns a file that a document shows.
 func DocumentedFile(t testing.TB, document, file string) string {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -82,6 +83,18 @@ func (g *Instance) Configure(config string) {
 		g.Public = g.Base
 	}
 	g.Write("config.yaml", "public_url: "+g.Public+"\n"+g.Listen+config)
+}
+
+// ownPrefix is endpoints.prefix in a configuration.
+var ownPrefix = regexp.MustCompile(`(?m)^endpoints: \{prefix: ([^ }]+)`)
+
+// Own returns the path of an endpoint of the gateway, below the configured prefix.
+func (g *Instance) Own(endpoint string) string {
+	g.T.Helper()
+	if found := ownPrefix.FindStringSubmatch(ReadFile(g.T, filepath.Join(g.Dir, "config.yaml"))); found != nil {
+		return found[1] + endpoint
+	}
+	return "/" + endpoint
 }
 
 // Write replaces a file beside the configuration atomically. With AUTHGATE_FAST_PATH=false

@@ -76,12 +76,12 @@ func (g *Instance) SignInWith(c *http.Client, user, password string) Login {
 // TrySignIn is SignInWith for other goroutines. Login is empty unless the status
 // is 200.
 func (g *Instance) TrySignIn(c *http.Client, user, password string) (Login, int, error) {
-	return g.tryTokens(c, "/login", fmt.Sprintf(`{"username":%q,"password":%q}`, user, password))
+	return g.tryTokens(c, g.Own("login"), fmt.Sprintf(`{"username":%q,"password":%q}`, user, password))
 }
 
 // TryRefresh exchanges a refresh token. Login is empty unless the status is 200.
 func (g *Instance) TryRefresh(c *http.Client, token string) (Login, int, error) {
-	return g.tryTokens(c, "/refresh", fmt.Sprintf(`{"refresh_token":%q}`, token))
+	return g.tryTokens(c, g.Own("refresh"), fmt.Sprintf(`{"refresh_token":%q}`, token))
 }
 
 func (g *Instance) tryTokens(c *http.Client, path, body string) (Login, int, error) {
@@ -138,7 +138,7 @@ func (g *Instance) APIToken(user string) string {
 	g.T.Helper()
 	c := g.Stranger()
 	in := g.SignIn(c, user)
-	a := g.Do(c, "POST", "/account/tokens", `{"name":"a program","expires_in":3600}`,
+	a := g.Do(c, "POST", g.Own("account/tokens"), `{"name":"a program","expires_in":3600}`,
 		"Content-Type", TypeJSON, "Cookie", in.Session, "Origin", g.Base)
 	var made struct{ Token string }
 	err := json.Unmarshal([]byte(a.Body), &made)
