@@ -242,6 +242,17 @@ func rows() []row {
 			tries: []try{{"repositories over CGI", "TestGit"}, {"CGI variables", "TestCGIHeaders"}}},
 		{kind: applications, name: "golang.org/x/net/webdav", needs: []string{"litmus"}, version: goModule(".", "golang.org/x/net"),
 			tries: []try{{"litmus, the compliance test for WebDAV, also with another host and prefix", "TestLitmus"}}},
+		{kind: applications, name: "Radicale", needs: []string{"radicale", "curl"}, version: version{"radicale --version", ""},
+			tries: []try{{"a calendar by CalDAV with an API token as the password, another user", "TestRadicale"}}},
+		{kind: applications, name: "distribution", needs: []string{"docker-registry", "skopeo"},
+			version: version{"docker-registry --version", `distribution (\S+)`},
+			tries:   []try{{"skopeo pushes and pulls an image with an API token as the password", "TestRegistry"}}},
+		{kind: applications, name: "Syncthing", needs: []string{"syncthing", "curl"},
+			version: version{"syncthing --version", `syncthing v(\S+)`},
+			tries:   []try{{"its page, a change of its settings, its API", "TestSyncthing"}}},
+		{kind: applications, name: "Transmission", needs: []string{"transmission-daemon", "transmission-remote"},
+			version: version{"transmission-daemon --version", `transmission-daemon (\S+)`},
+			tries:   []try{{"transmission-remote with an API token as the password, its page", "TestTransmission"}}},
 		{kind: applications, name: "grpc-go", version: goModule(".", "google.golang.org/grpc"), tries: []try{{"unary calls and streams", "TestGRPC"}}},
 	}
 }
