@@ -48,6 +48,8 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
+
+	"authgate/gateway/acme/dnschallenge"
 )
 
 // Protocol is the ALPN identifier of the TLS-ALPN-01 challenge; the listener
@@ -81,6 +83,9 @@ type Options struct {
 	HTTP      string // the address of the plain listener; empty: no HTTP-01
 	HTTPS     string // the address of the TLS listener
 	Logger    *slog.Logger
+
+	DNS       dnschallenge.Provider // nil: no challenges by DNS, and no wildcards in Domains
+	Resolvers []string              // asked for records, HOST:PORT; none: the system's
 }
 
 // Manager obtains, renews and serves the certificates of some names. It is safe for
@@ -93,6 +98,7 @@ type Manager struct {
 	cache   *certmagic.Cache
 	config  *certmagic.Config
 	issuer  *certmagic.ACMEIssuer
+	dns     *dnschallenge.Solver // nil without Options.DNS
 	closing sync.Once
 
 	unrelated *unrelatedOrders
@@ -138,6 +144,7 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 		Logger: m.zap,
 	})
 	m.config.Issuers = []certmagic.Issuer{m.issuer}
+	m.useDNS(o)
 	m.lazy = m.lazyConfig(template)
 	m.unrelated = newUnrelatedOrders(m, template)
 	ctx, cancel := context.WithTimeout(ctx, loadTime)
@@ -148,6 +155,18 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 		}
 	}
 	return m, nil
+}
+
+// useDNS makes DNS the only way by which the authority is answered, if there is a provider.
+func (m *Manager) useDNS(o Options) {
+	if o.DNS == nil {
+		return
+	}
+	_, shared := o.Storage.(*storage)
+	m.dns = dnschallenge.New(dnschallenge.Options{
+		Provider: o.DNS, Resolvers: dnschallenge.NewResolvers(o.Resolvers), Storage: o.Storage, Shared: shared, Logger: o.Logger,
+	})
+	m.issuer.DNS01Solver = m.dns
 }
 
 // ports returns the addresses of the listeners for certmagic, which has one host for
@@ -206,6 +225,9 @@ func (m *Manager) Close() {
 		case <-stopped:
 		case <-ctx.Done(): // the authority may not answer
 		}
+		if m.dns != nil {
+			m.dns.Settle(ctx) // orders that end remove their records
+		}
 		if s, ok := m.config.Storage.(*storage); ok {
 			s.wait(ctx) // certmagic also renews outside of Run, and needs the store to finish
 		}
@@ -220,18 +242,26 @@ func (m *Manager) Close() {
 func (m *Manager) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(hello.ServerName)
 	challenge, managed := slices.Equal(hello.SupportedProtos, []string{Protocol}), m.manages(name)
-	permitted := !managed && m.demand.permits(name)
+	wildcard := wildcardOf(name)
+	covered := !managed && m.manages(wildcard)
+	permitted := !managed && !covered && m.demand.permits(name)
 	switch {
 	case challenge && !managed && !permitted:
 		return nil, fmt.Errorf("a challenge for %q, which is none of tls.domains", hello.ServerName)
 	case permitted && !challenge:
 		return m.certify(hello, name)
-	case challenge || managed && m.current(name) != nil:
+	case challenge || managed && m.current(name) != nil, m.manages(wildcard) && m.current(wildcard) != nil:
 		return m.config.GetCertificate(hello)
 	}
 	first := *hello
 	first.ServerName = m.names()[0]
 	return m.config.GetCertificate(&first)
+}
+
+// wildcardOf returns the wildcard that covers a name.
+func wildcardOf(name string) string {
+	_, parent, _ := strings.Cut(name, ".")
+	return "*." + parent
 }
 
 // Manage replaces the configured names. Run obtains certificates of new names, unless

@@ -36,6 +36,9 @@ func (m *Manager) Run(ctx context.Context) {
 	all.Go(func() { m.maintain(ctx) })
 	all.Go(func() { m.unrelated.run(ctx) })
 	all.Go(func() { m.clean(ctx) })
+	if m.dns != nil {
+		all.Go(func() { m.dns.Run(ctx) })
+	}
 	m.obtainAll(ctx, &all)
 	all.Wait()
 }
@@ -86,7 +89,7 @@ func (m *Manager) load(ctx context.Context, domain string) error {
 		m.cache.Remove([]string{certificate.Hash()})
 		return fmt.Errorf("the certificate in the storage is for %q", certificate.Names)
 	}
-	for _, other := range m.cache.AllMatchingCertificates(domain) {
+	for _, other := range m.certificatesOf(domain) {
 		if current := m.current(domain); current != nil && byIssue(other, *current) < 0 {
 			m.cache.Remove([]string{other.Hash()})
 		}
@@ -250,12 +253,19 @@ func (m *Manager) Certificates() []Certificate {
 
 // current returns the newest certificate of a name, or nil if there is none.
 func (m *Manager) current(domain string) *certmagic.Certificate {
-	all := m.cache.AllMatchingCertificates(domain)
+	all := m.certificatesOf(domain)
 	if len(all) == 0 {
 		return nil
 	}
 	last := slices.MaxFunc(all, byIssue)
 	return &last
+}
+
+// certificatesOf returns the certificates of a name, without those of a wildcard that covers it.
+func (m *Manager) certificatesOf(domain string) []certmagic.Certificate {
+	return slices.DeleteFunc(m.cache.AllMatchingCertificates(domain), func(c certmagic.Certificate) bool {
+		return !slices.Contains(c.Names, domain)
+	})
 }
 
 func byIssue(a, b certmagic.Certificate) int {

@@ -84,6 +84,10 @@ func openACME(o Options) (Source, error) {
 		Domains: cfg.TLS.Domains, Email: cfg.TLS.Email, Directory: cfg.TLS.Directory, Storage: o.Shared,
 		OnDemand: acme.OnDemand{Permits: o.Below, Names: demand.Names, Burst: demand.Burst, Every: demand.Every},
 		HTTP:     cfg.Listen.HTTP, HTTPS: cfg.Listen.HTTPS, Logger: o.Logger,
+		DNS: dnsProvider(cfg.TLS.DNS, o.Logger),
+	}
+	if cfg.TLS.DNS != nil {
+		options.Resolvers = cfg.TLS.DNS.Resolvers
 	}
 	if o.Shared == nil {
 		options.Storage = &certmagic.FileStorage{Path: filepath.Join(cfg.DataDir, acmeFolder)}

@@ -270,8 +270,9 @@ func (e Environment) reader(path string) *strictyaml.Reader {
 		Main: path, Lookup: lookup, Placeholders: e.Placeholders, Defaults: setDefaults,
 		SecretKeys: []string{
 			"secret", "secrets", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password",
+			"api_token", "key",
 		},
-		PublicKeys: []string{"htpasswd"},
+		PublicKeys: []string{"htpasswd", "api_tokens"},
 		Parse: map[reflect.Type]func(path, value string) (any, error){
 			reflect.TypeFor[*url.URL]():     func(path, value string) (any, error) { return parseAddress(path, value) },
 			reflect.TypeFor[netip.Prefix](): func(_, value string) (any, error) { return policy.ParseNetwork(value) },

@@ -3,6 +3,7 @@ package config
 import (
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,8 @@ func setDefaults(element any) {
 		*element = defaultRoute()
 	case *assertion:
 		*element = defaultAssertion()
+	case *DNS:
+		*element = defaultDNS()
 	case *OAuthClient:
 		*element = defaultOAuthClient()
 	}
@@ -62,6 +65,9 @@ func (c *Config) resolvePaths(resolve func(path string) string) {
 	c.TLS.CRL = resolve(c.TLS.CRL)
 	if c.TLS.ClientCA != ClientCALocal {
 		c.TLS.ClientCA = resolve(c.TLS.ClientCA)
+	}
+	if c.TLS.DNS != nil {
+		c.TLS.DNS.resolvePaths(resolve)
 	}
 	resolveUpstreams(c.Upstreams, resolve)
 	resolveProviders(c.Providers, resolve)
@@ -112,6 +118,14 @@ func (c *Config) complete(r *report) {
 	}
 	for i, domain := range c.TLS.Domains {
 		c.TLS.Domains[i] = strings.ToLower(domain)
+	}
+	for _, wildcard := range c.wildcardDomains() {
+		if !slices.Contains(c.TLS.Domains, wildcard) {
+			c.TLS.Domains = append(c.TLS.Domains, wildcard)
+		}
+	}
+	if c.TLS.DNS != nil {
+		c.TLS.DNS.complete()
 	}
 	c.Tracing.complete()
 	c.OAuth.complete()

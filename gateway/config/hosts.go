@@ -54,8 +54,8 @@ func (c *Config) namedHosts() []string {
 
 // defaultDomains returns the default of tls.domains. No public authority
 // certifies local names, so only mode internal has them. Mode acme leaves out the
-// addresses and wildcards of routes; names below a wildcard get their certificates on
-// demand. The other modes need no domains.
+// addresses of routes, and without tls.dns their wildcards; names below such a wildcard
+// get their certificates on demand. The other modes need no domains.
 func (c *Config) defaultDomains() []string {
 	if c.TLS.Mode != TLSInternal && c.TLS.Mode != TLSACME {
 		return nil
@@ -64,7 +64,8 @@ func (c *Config) defaultDomains() []string {
 	for i, host := range c.namedHosts() {
 		domain := strings.Trim(host, "[]")
 		_, err := netip.ParseAddr(domain)
-		if (err == nil || strings.HasPrefix(domain, "*.")) && c.TLS.Mode == TLSACME && i > 0 {
+		uncertified := err == nil || strings.HasPrefix(domain, "*.") && c.TLS.DNS == nil
+		if uncertified && c.TLS.Mode == TLSACME && i > 0 {
 			continue
 		}
 		domains = append(domains, domain)
@@ -73,6 +74,18 @@ func (c *Config) defaultDomains() []string {
 		domains = append(domains, "localhost", "127.0.0.1", "::1")
 	}
 	return unique(domains)
+}
+
+// wildcardDomains returns the wildcard hosts of routes, each of which gets a certificate with
+// tls.dns, also if tls.domains lists other names.
+func (c *Config) wildcardDomains() []string {
+	var wildcards []string
+	for _, host := range c.namedHosts() {
+		if strings.HasPrefix(host, "*.") && c.TLS.Mode == TLSACME && c.TLS.DNS != nil {
+			wildcards = append(wildcards, host)
+		}
+	}
+	return wildcards
 }
 
 // checkWildcard refuses a wildcard host directly below an entry of the public suffix

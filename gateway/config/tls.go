@@ -31,6 +31,7 @@ type TLS struct {
 	CRL      string `yaml:"crl"` // which of them are revoked
 
 	OnDemand onDemand `yaml:"on_demand"`
+	DNS      *DNS     `yaml:"dns"` // nil: no challenges by DNS
 
 	HSTS time.Duration `yaml:"hsts"` // max-age of Strict-Transport-Security; 0: no header
 
@@ -67,7 +68,7 @@ func (t TLS) check(r *report) {
 		}
 	}
 	for i, domain := range t.Domains {
-		if err := checkDomain(domain, t.Mode); err != nil {
+		if err := t.checkDomain(domain); err != nil {
 			r.Fault(fmt.Sprintf("tls.domains[%d]", i), "%v", err)
 		} else if r.Given("tls.domains") {
 			checkWildcard(r, fmt.Sprintf("tls.domains[%d]", i), domain)
@@ -77,6 +78,7 @@ func (t TLS) check(r *report) {
 		r.Fault("tls.hsts", "must be at least 1s, or 0s for no header; a year is 8760h")
 	}
 	t.OnDemand.check(r)
+	t.checkDNS(r)
 	if t.Mode == TLSACME {
 		t.checkACME(r)
 	}
@@ -97,17 +99,17 @@ func (o onDemand) check(r *report) {
 }
 
 // checkDomain checks a name or an address for the certificate.
-func checkDomain(domain, mode string) error {
+func (t TLS) checkDomain(domain string) error {
 	_, err := netip.ParseAddr(domain)
 	address := err == nil
 	name, wildcard := strings.CutPrefix(domain, "*.")
 	switch {
-	case address && mode == TLSACME:
+	case address && t.Mode == TLSACME:
 		return fmt.Errorf("%q is an address; tls.mode acme needs a name", domain)
 	case address:
 		return nil
-	case wildcard && mode == TLSACME:
-		return fmt.Errorf("%q is a wildcard, which tls.mode acme does not support", domain)
+	case wildcard && t.Mode == TLSACME && t.DNS == nil:
+		return fmt.Errorf("%q is a wildcard, which tls.mode acme supports only with tls.dns", domain)
 	case strings.ContainsAny(domain, ":/"):
 		return fmt.Errorf("%q is not a domain; expected only a name or an address, like www.example.org", domain)
 	}
