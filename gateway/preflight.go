@@ -54,7 +54,8 @@ func (ex *exchange) bare() bool {
 		return ex.Request.ContentLength == 0
 	}
 	for _, name := range []string{
-		"Authorization", "Cookie", "Proxy-Authorization", "X-Http-Method-Override", "X-Method-Override",
+		"Authorization", "Cookie", "Proxy-Authorization", ex.state.site.TokenHeader,
+		"X-Http-Method-Override", "X-Method-Override",
 	} {
 		if len(ex.Request.Header[name]) > 0 {
 			return false

@@ -200,7 +200,7 @@ func TestPreflightByApplicationForProxies(t *testing.T) {
 	t.Parallel()
 	const route = "auth: [session], cors: {preflight: application}}\n"
 	r := newRig(t, edit(t, namedUpstream(t, verifyConfig), "listen:",
-		"  - {match: /own/, upstream: app, "+route+"  - {match: /asked2/, "+route+"listen:"))
+		"  - {match: /own/, upstream: app, "+route+"  - {match: /asked2/, "+route+"token: {header: X-Token}\nlisten:"))
 	alice := r.login(aliceIn)
 	preflight := []string{"Origin: https://spa.example", "Access-Control-Request-Method: PUT"}
 	for _, target := range []string{"/own/", "/asked2/"} {
@@ -210,6 +210,7 @@ func TestPreflightByApplicationForProxies(t *testing.T) {
 		}
 		r.asks(401, asTraefik("OPTIONS", "gw.example", target), append(preflight, "Cookie: theirs=1")...)
 		r.asks(401, asTraefik("OPTIONS", "gw.example", target), append(preflight, "X-HTTP-Method-Override: PUT")...)
+		r.asks(401, asTraefik("OPTIONS", "gw.example", target), append(preflight, "X-Token: theirs")...)
 		r.asks(401, asTraefik("OPTIONS", "gw.example", target), preflight[0])
 		r.asks(401, asTraefik("PUT", "gw.example", target), preflight...)
 		r.asks(400, asTraefik("OPTIONS", "gw.example", target), append(preflight, "X_Auth_User: mallory")...)
