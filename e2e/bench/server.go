@@ -22,7 +22,7 @@ type server struct {
 	names    string   // the header of its answers that names the user
 	upstream string   // the address of the upstream for this server
 	folder   string   // before the resource in paths; empty: any will do
-	header   string   // its credential; empty: it needs none
+	header   string   // its credential, in one line or several; empty: it needs none
 	check    func(context.Context) error
 }
 
@@ -59,6 +59,9 @@ func (s *server) imitate(other *server) {
 	}
 }
 
+// headers returns the header lines of its credential.
+func (s *server) headers() []string { return strings.Split(s.header, "\n") }
+
 // target returns what a task asks of the server.
 func (s *server) target(t task) target {
 	scheme := "https://"
@@ -69,7 +72,7 @@ func (s *server) target(t task) target {
 	if path == "" {
 		path = strings.TrimSuffix("/"+s.folder+"/"+t.resource, "/")
 	}
-	return target{url: scheme + s.address + path, headers: append([]string{s.header}, t.headers...)}
+	return target{url: scheme + s.address + path, headers: append(s.headers(), t.headers...)}
 }
 
 // startBare starts a bare proxy, the floor.
