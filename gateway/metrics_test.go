@@ -118,7 +118,7 @@ func TestMetrics(t *testing.T) {
 		`authgate_sessions_active 1`,
 		`authgate_requests_in_flight 0`,
 		`authgate_http_requests_total{version="1"} 2`, `authgate_http_requests_total{version="3"} 0`,
-		`authgate_store_duration_seconds_count{operation="put"} 3`,
+		`authgate_store_duration_seconds_count{operation="put"} 4`,
 		`authgate_build_info{goversion="go`, `version="test"} 1`, "go_goroutines ", "process_",
 	} {
 		if !strings.Contains(text, want) {

@@ -124,8 +124,8 @@ func TestDeadCookieOfNobody(t *testing.T) {
 	}
 	r.want(401, "POST", "/open/", "", alice.cookie)
 	w = r.want(302, "GET", "/guests/", "", alice.cookie, browser)
-	if !strings.Contains(w.Header().Get("Location"), "reason=ended") {
-		t.Errorf("the sign-in page is not told why: %q", w.Header().Get("Location"))
+	if location := w.Header().Get("Location"); location != "/signin?return_to=%2Fguests%2F" {
+		t.Errorf("a user who has signed out is led to %q", location)
 	}
 }
 

@@ -316,8 +316,8 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 			ex.SignIn = nil
 		} else if ex.wantsSignIn() {
 			place := ex.SignInPlace(route.signIn.Page, web.Return{Path: ex.Target()})
-			if ex.HasStale() && route.signIn.Page != ex.state.site.Own("login") {
-				place = web.WithParameter(place, web.ReasonField, web.ReasonEnded)
+			if route.signIn.Page != ex.state.site.Own("login") {
+				place = ex.ToldEnded(place)
 			}
 			return true, ex.leadTo(http.StatusFound, place)
 		}

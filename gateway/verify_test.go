@@ -192,10 +192,13 @@ func TestVerifyRefused(t *testing.T) {
 func TestVerifyAnswers(t *testing.T) {
 	t.Parallel()
 	r := newVerifyRig(t)
-	bob := r.login(bobIn)
 	page := asTraefik("GET", "gw.example:8443", "/session/a?b=c")
-	for cookie, reason := range map[string]string{"": "",
-		"Cookie: session_id=" + strings.Repeat("A", 43): "&reason=ended"} {
+	alice := r.login(aliceIn)
+	r.clock.Advance(r.Config().Session.Lifetime)
+	bob := r.login(bobIn)
+	for cookie, reason := range map[string]string{
+		"": "", "Cookie: session_id=" + strings.Repeat("A", 43): "", alice.cookie: "&reason=ended",
+	} {
 		w := r.asks(302, page, browser, cookie)
 		if got := w.Header().Get("Location"); got != "https://gw.example:8443/signin?return_to=%2Fsession%2Fa%3Fb%3Dc"+reason {
 			t.Errorf("the sign-in page is at %q", got)

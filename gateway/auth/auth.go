@@ -54,6 +54,8 @@ type Rejection struct {
 	// Cookie is the role of the cookie that held the credential, if a cookie
 	// did. The cookie will never be valid again, so it can be cleared.
 	Cookie CookieRole
+	// Ended tells that it held a session which has ended by time.
+	Ended bool
 
 	// Connection tells that the credential belongs to the connection of the client, so that
 	// another one needs a new connection.
@@ -70,6 +72,7 @@ func (r *Rejection) Is(target error) bool { return target == ErrRejected }
 const (
 	DetailWrongPassword = "Invalid username or password."
 	DetailNotSignedIn   = "Not signed in."
+	DetailSessionEnded  = "Your session has ended."
 	DetailCertificate   = "The certificate is not one that is accepted here."
 	DetailBadToken      = "The access token is invalid, expired or revoked."
 	DetailBadRefresh    = "The refresh token is invalid, expired or already used."

@@ -75,10 +75,7 @@ func (e *Endpoint) stepUp(ex *web.Exchange, id *policy.Identity, decision *polic
 // ToSignIn leads the page load of a user who is not signed in to the sign-in page, and from
 // there back.
 func ToSignIn(ex *web.Exchange) {
-	place := ex.SignInPlace(ex.SignIn.Page, web.Return{Path: ex.Target()})
-	if ex.HasStale() {
-		place = web.WithParameter(place, web.ReasonField, web.ReasonEnded)
-	}
+	place := ex.ToldEnded(ex.SignInPlace(ex.SignIn.Page, web.Return{Path: ex.Target()}))
 	ex.ClearStale()
 	ex.Decision = web.DecisionChallenge
 	ex.Redirect(http.StatusFound, place)

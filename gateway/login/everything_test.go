@@ -170,7 +170,7 @@ type operation struct {
 // operations are all operations. What remains in the store of a login that has ended is
 // invalid and expires.
 func operations(t *testing.T) map[string]operation {
-	const handles, groups = "delete session, delete refresh", ", get group, swap group"
+	const handles, groups = "delete outlived, delete session, delete refresh", ", get group, swap group"
 	backChannel := func(sub, session string) func(*everything) error {
 		return func(e *everything) error {
 			return errorOf(e.users.BackChannel(t.Context(), "keycloak", e.logoutToken("one", sub, session)))

@@ -56,7 +56,7 @@ func TestLend(t *testing.T) {
 	}
 	s.access = ""
 	r.clock.Advance(time.Second)
-	r.wantOut(t, s)
+	r.wantExpired(t, s)
 	r.clock.Advance(28 * 24 * time.Hour)
 	if id, _, _, err := r.holders().Find(t.Context(), s.login.ID, r.now()); err != nil || id.Username != "alice" {
 		t.Errorf("got %+v, %v", id, err)

@@ -16,7 +16,7 @@ import (
 
 // mostBytes is the limit for the memory of a live session in store.Memory, together
 // with its login and its part of the account's group, if the account has four logins.
-const mostBytes = 1150
+const mostBytes = 1400
 
 // chrome is the User-Agent of a browser that many use.
 const chrome = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"

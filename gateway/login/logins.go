@@ -23,16 +23,17 @@ import (
 
 // Key prefixes in the store. A secret is never part of a key: its hash is.
 const (
-	loginPrefix   = "login:"    // + sid
-	SessionPrefix = "session:"  // + hash of the session identifier
-	refreshPrefix = "refresh:"  // + hash of the refresh family's secret
-	revokedPrefix = "revoked:"  // + jti
-	userPrefix    = "user:"     // + subject of a person at a provider
-	groupPrefix   = "group:"    // + hash of what the logins share
-	attemptPrefix = "attempt:"  // + hash of the state
-	renewPrefix   = "renewing:" // + sid
-	usedPrefix    = "used:"     // + hash of the logout token's issuer and jti
-	ticketPrefix  = "ticket:"   // + hash of the ticket
+	loginPrefix    = "login:"    // + sid
+	SessionPrefix  = "session:"  // + hash of the session identifier
+	refreshPrefix  = "refresh:"  // + hash of the refresh family's secret
+	revokedPrefix  = "revoked:"  // + jti
+	userPrefix     = "user:"     // + subject of a person at a provider
+	groupPrefix    = "group:"    // + hash of what the logins share
+	attemptPrefix  = "attempt:"  // + hash of the state
+	renewPrefix    = "renewing:" // + sid
+	outlivedPrefix = "outlived:" // + hash of the session identifier
+	usedPrefix     = "used:"     // + hash of the logout token's issuer and jti
+	ticketPrefix   = "ticket:"   // + hash of the ticket
 )
 
 // undoTime is the time limit for ending a login that could not be recorded. The
@@ -163,7 +164,7 @@ func (l *Logins) begin(
 	// In parallel, so that a store that groups writes commits once.
 	var puts errgroup.Group
 	put := func(key string, value []byte, expires time.Time) {
-		puts.Go(func() error { return l.store.Put(ctx, key, value, expires) })
+		puts.Go(func() error { return l.put(ctx, key, value, expires) })
 	}
 	for _, handle := range handles {
 		key, value, ends, err := handle(login)
@@ -284,10 +285,16 @@ func (login *Login) keys() []string {
 }
 
 // forget deletes records that no login names. What remains after a failure opens
-// nothing, and expires.
+// nothing, and expires. A session that is forgotten is not one that ends by time.
 func (l *Logins) forget(ctx context.Context, keys []string) {
-	var deletes errgroup.Group
+	all := slices.Clone(keys)
 	for _, key := range keys {
+		if outlives, ok := outlivedKey(key); ok {
+			all = append(all, outlives)
+		}
+	}
+	var deletes errgroup.Group
+	for _, key := range all {
 		deletes.Go(func() error { return l.store.Delete(ctx, key) })
 	}
 	_ = deletes.Wait()

@@ -50,7 +50,7 @@ func TestEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := r.signIn(t, "alice")
-	r.wantRecords(t, "", 4) // login, session, refresh family and group
+	r.wantRecords(t, "", 5) // login, session, what outlives it, refresh family and group
 	other := r.signIn(t, "alice")
 	r.wantIn(t, s)
 	ended, err := r.logins.End(t.Context(), s.login.ID)

@@ -96,7 +96,7 @@ func TestOverviewOfSessionsThatEnd(t *testing.T) {
 	}
 	idle := session()
 	r.clock.Advance(8 * time.Minute)
-	r.wantOut(t, idle)
+	r.wantExpired(t, idle)
 	here := session()
 	r.wantLive(t, here, here, idle) // another instance may have seen a request
 	r.clock.Advance(time.Minute)

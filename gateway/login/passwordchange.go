@@ -102,7 +102,7 @@ func (l *Logins) putHandles(ctx context.Context, login *Login, handles []Handle)
 			return err
 		}
 		login.Handles = append(login.Handles, key)
-		if err := l.store.Put(ctx, key, value, expires); err != nil {
+		if err := l.put(ctx, key, value, expires); err != nil {
 			return err
 		}
 	}

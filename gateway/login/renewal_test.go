@@ -231,9 +231,15 @@ func (r *renewals) steps(t *testing.T) scripttest.Steps {
 		"other": func(args []string) { in(args, func() (*policy.Identity, error) { return alive(r.other, r.others) }) },
 		// Requests are rejected at both instances.
 		"out": func([]string) {
-			r.wantOut(t, r.s)
-			r.other.wantOut(t, r.s)
-			wantRejected(t, auth.DetailNotSignedIn, "ended")(alive(r.rig, r.s))
+			for _, prove := range []func() (*policy.Identity, error){
+				func() (*policy.Identity, error) { return r.bySession(t, r.s) },
+				func() (*policy.Identity, error) { return r.other.bySession(t, r.s) },
+				func() (*policy.Identity, error) { return alive(r.rig, r.s) },
+			} {
+				if id, err := prove(); id != nil || !errors.Is(err, auth.ErrRejected) {
+					t.Errorf("got %+v, %v", id, err)
+				}
+			}
 			storetest.WantNone(t, r.store, loginPrefix+r.s.login.ID)
 			storetest.WantNone(t, r.store, r.s.login.Handles[0])
 		},

@@ -402,6 +402,16 @@ func (r *rig) wantIn(tb testing.TB, s *signedIn, roles ...string) {
 	}
 }
 
+// wantExpired fails the test unless the session is rejected as one that has ended by time.
+func (r *rig) wantExpired(tb testing.TB, s *signedIn) {
+	tb.Helper()
+	id, err := r.bySession(tb, s)
+	wantRejected(tb, auth.DetailSessionEnded, "expired session")(id, err)
+	if rejection := (*auth.Rejection)(nil); errors.As(err, &rejection) && !rejection.Ended {
+		tb.Error("the rejection does not tell that the session has ended by time")
+	}
+}
+
 // wantOut fails the test unless all that the client has is rejected.
 func (r *rig) wantOut(tb testing.TB, s *signedIn) {
 	tb.Helper()

@@ -190,6 +190,10 @@ func (s *Sessions) cookie() auth.CookieRole {
 // proves returns the identity of the session that a lookup found, or the error of
 // the lookup.
 func (s *Sessions) proves(cached *cachedSession, err error) (*policy.Identity, error) {
+	if errors.Is(err, errEnded) {
+		return nil, &auth.Rejection{Detail: auth.DetailSessionEnded, Reason: "expired session",
+			Cookie: s.cookie(), Ended: true}
+	}
 	if errors.Is(err, auth.ErrRejected) {
 		return nil, &auth.Rejection{Detail: auth.DetailNotSignedIn, Reason: "unknown, expired or ended session",
 			Cookie: s.cookie()}
@@ -247,13 +251,16 @@ func (s *Sessions) find(ctx context.Context, id, scope string) (*cachedSession, 
 // look returns the session with that identifier if it is valid in scope.
 func (s *Sessions) look(ctx context.Context, id, scope string) (*cachedSession, error) {
 	cached := s.cache.Get(id)
-	current, err := s.current(ctx, id, cached)
+	current, err := s.current(ctx, id, scope, cached)
 	if err != nil {
 		return nil, err
 	}
 	now := s.logins.now()
-	if current.session.Scope != scope || !now.Before(s.expires(current.session, current.login)) || s.idle(current, now) {
+	switch {
+	case current.session.Scope != scope:
 		return nil, auth.ErrRejected
+	case !now.Before(s.expires(current.session, current.login)) || s.idle(current, now):
+		return nil, errEnded
 	}
 	if current != cached {
 		s.cache.Keep(id, current)
@@ -272,28 +279,31 @@ func (s *Sessions) expires(session *sessionRecord, login *Login) time.Time {
 
 // current returns cached, which may be nil, if its records have not changed. Otherwise it
 // looks up the session with that identifier, its login and the owner.
-func (s *Sessions) current(ctx context.Context, id string, cached *cachedSession) (*cachedSession, error) {
+func (s *Sessions) current(ctx context.Context, id, scope string, cached *cachedSession) (*cachedSession, error) {
 	if cached == nil {
 		key, err := sessionKey(id)
 		if err != nil {
 			return nil, err
 		}
-		return s.resolve(ctx, key)
+		return s.resolve(ctx, key, scope)
 	}
 	holds, err := cached.basis.Holds(ctx, s.logins.store)
 	if holds || err != nil {
 		return cached, err
 	}
-	next, err := s.resolve(ctx, cached.basis[0].Key)
+	next, err := s.resolve(ctx, cached.basis[0].Key, scope)
 	if err == nil {
 		next.seen.Store(cached.seen.Load())
 	}
 	return next, err
 }
 
-// resolve looks up a session, its login and the owner.
-func (s *Sessions) resolve(ctx context.Context, key string) (*cachedSession, error) {
+// resolve looks up a session, its login and the owner. scope is where it is presented.
+func (s *Sessions) resolve(ctx context.Context, key, scope string) (*cachedSession, error) {
 	raw, err := s.logins.read(ctx, key)
+	if errors.Is(err, auth.ErrRejected) {
+		err = s.gone(ctx, key, scope)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func (r *requests) steps(t *testing.T) scripttest.Steps {
 			r.calls()
 		})
 	}
-	ended := wantRejected(t, auth.DetailNotSignedIn, "unknown, expired or ended session")
+	ended := wantRejected(t, auth.DetailSessionEnded, "expired session")
 	reload := func(changes ...func(*rig)) {
 		r.calls()
 		r.rig = r.instance(t, changes...)

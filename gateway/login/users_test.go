@@ -49,8 +49,10 @@ func TestBeginSavesUserLoginGroupsAndSession(t *testing.T) {
 	r.clock.Advance(time.Hour - 1)
 	r.wantIn(t, s, "user")
 	r.clock.Advance(1)
-	r.wantOut(t, s)
+	r.wantExpired(t, s)
+	r.clock.Advance(Outlives)
 	r.wantRecords(t, "", 0)
+	r.wantOut(t, s)
 }
 
 func TestAnotherEncryptionKeyLosesTheTokensAlone(t *testing.T) {

@@ -81,7 +81,8 @@ func (s *devices) showDevice(ex *web.Exchange) error {
 	}
 	if id == nil {
 		ex.Decision = web.DecisionChallenge
-		ex.Redirect(http.StatusFound, ex.SignInPlace(s.site.Own("signin"), web.Return{Path: ex.Target()}))
+		place := ex.SignInPlace(s.site.Own("signin"), web.Return{Path: ex.Target()})
+		ex.Redirect(http.StatusFound, ex.ToldEnded(place))
 		return nil
 	}
 	s.writeDevice(ex, http.StatusOK, id, pages.Device{Code: ex.QueryValue(userCodeField)})

@@ -114,7 +114,7 @@ func TestLoginCookies(t *testing.T) {
 		}
 		w := r.Want(200, "POST", c.prefix+"login", rig.Alice, rig.JSON)
 		check(w, `{"message":"Signed in.","token_type":"Bearer","expires_in":900}`, cookie("access_token=x", lives(900)),
-			cookie("refresh_token=x", lives(604800)), cookie("session_id=x", lives(3600)))
+			cookie("refresh_token=x", lives(604800)), cookie("session_id=x", lives(3600+86400)))
 		jar := rig.JarOf(w)
 		if len(jar["session_id"]) != 43 {
 			t.Errorf("the identifier does not have 256 bits: %s", jar["session_id"])

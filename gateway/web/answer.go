@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"authgate/gateway/auth"
 	"authgate/gateway/cors"
 	"authgate/gateway/pages"
 )
@@ -29,6 +30,9 @@ type problem struct {
 // abort the request, so that the answer does not seem whole.
 func (ex *Exchange) Fail(err error) (abort bool) {
 	e := toHTTP(ex.Store.Context, err)
+	if ex.ended && e.Detail == auth.DetailNotSignedIn {
+		e.Detail = auth.DetailSessionEnded
+	}
 	err = nameCookie(ex, e, err)
 	ex.Failed(err, e.Status)
 	if e.Status == statusClientGone && ex.Status == 0 {

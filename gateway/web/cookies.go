@@ -7,6 +7,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/login"
 )
 
 // Cookies are the gateway's own cookies: their names and attributes.
@@ -89,6 +90,9 @@ func (c *Cookies) ClearOthers(w http.ResponseWriter, creds *auth.Credentials, un
 // cookie makes one of the gateway's cookies. Scripts cannot read it, and it is
 // not sent in cleartext.
 func (c *Cookies) cookie(name, value string, lives time.Duration) *http.Cookie {
+	if lives > 0 && name != "" && (name == c.Names.Session || name == c.Names.Delegated) {
+		lives += login.Outlives // so that the user is told of the end
+	}
 	cookie := &http.Cookie{
 		Name: name, Value: value, Path: "/", MaxAge: int(lives.Seconds()),
 		HttpOnly: true, Secure: true, SameSite: c.sameSite,
@@ -147,6 +151,18 @@ func (ex *Exchange) ClearStaleIn(h http.Header) {
 
 // HasStale reports whether a cookie was found to be no longer valid.
 func (ex *Exchange) HasStale() bool { return len(ex.stale) > 0 }
+
+// SessionEnded reports whether a cookie was found that is of a session which has ended by time.
+func (ex *Exchange) SessionEnded() bool { return ex.ended }
+
+// ToldEnded returns a place where a user signs in. It tells them if their session has ended by
+// time.
+func (ex *Exchange) ToldEnded(place string) string {
+	if !ex.ended {
+		return place
+	}
+	return WithParameter(place, ReasonField, ReasonEnded)
+}
 
 // cleared returns the names of the cookies that the answer clears.
 func (ex *Exchange) cleared() []string {

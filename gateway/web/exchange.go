@@ -40,6 +40,7 @@ type Exchange struct {
 	site  *Site
 	stale []string // names of cookies that are no longer valid
 	told  int      // how many of them ClearStale has cleared
+	ended bool     // one of them was that of a session that has ended by time
 }
 
 // Init notes the arrival of a request.
@@ -118,6 +119,7 @@ func (ex *Exchange) Authenticate(chain auth.Chain) (*policy.Identity, error) {
 		if name := ex.site.Cookies.Names.Name(rejection.Cookie); !slices.Contains(ex.stale, name) {
 			ex.stale = append(ex.stale, name)
 		}
+		ex.ended = ex.ended || rejection.Ended
 		if !ex.PageLoad() {
 			return nil, err
 		}

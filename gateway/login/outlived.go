@@ -1,0 +1,71 @@
+package login
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"authgate/gateway/auth"
+	"authgate/gateway/record"
+)
+
+// Outlives is how long after the end of a session its cookie still tells so.
+const Outlives = 24 * time.Hour
+
+// errEnded: the session has ended by time. Whoever has its cookie may know that.
+var errEnded = fmt.Errorf("%w: the session has ended by time", auth.ErrRejected)
+
+// outlived is what stays of a session that has ended by time. It opens nothing.
+type outlived struct {
+	Scope   string `json:"scope,omitempty"`
+	Expires int64  `json:"expires"` // of the session, in Unix seconds
+}
+
+// outlivedKey returns the store key of what outlives the record under key; false if nothing does.
+func outlivedKey(key string) (string, bool) {
+	hash, ok := strings.CutPrefix(key, SessionPrefix)
+	return outlivedPrefix + hash, ok
+}
+
+// put records a handle, and side by side what outlives it.
+func (l *Logins) put(ctx context.Context, key string, value []byte, expires time.Time) error {
+	var puts errgroup.Group
+	if outlives, ok := outlivedKey(key); ok {
+		session, err := record.Decode[sessionRecord](value)
+		if err != nil {
+			return err
+		}
+		kept, err := json.Marshal(outlived{session.Scope, expires.Unix()})
+		if err != nil {
+			return err
+		}
+		puts.Go(func() error { return l.store.Put(ctx, outlives, kept, expires.Add(Outlives)) })
+	}
+	puts.Go(func() error { return l.store.Put(ctx, key, value, expires) })
+	return puts.Wait()
+}
+
+// gone returns why there is no session under key any more: an ErrRejected, which is errEnded if it
+// has ended by time.
+func (s *Sessions) gone(ctx context.Context, key, scope string) error {
+	outlives, _ := outlivedKey(key)
+	raw, err := record.Find(ctx, s.logins.store, outlives)
+	if err != nil {
+		return err
+	}
+	if raw == nil {
+		return auth.ErrRejected
+	}
+	old, err := record.Decode[outlived](raw)
+	if err != nil {
+		return err
+	}
+	if old.Scope != scope || s.logins.now().Unix() < old.Expires {
+		return auth.ErrRejected // of another host, or ended otherwise
+	}
+	return errEnded
+}
