@@ -15,6 +15,7 @@ import (
 const (
 	tutorialPage     = "docs/tutorial.md"
 	secondFactorPage = "docs/how-to/second-factor.md"
+	householdPage    = "docs/how-to/household.md"
 )
 
 // TestDocsTutorial does what the tutorial says.
@@ -31,6 +32,12 @@ func TestDocsSecondFactor(t *testing.T) {
 	world.FindProgram(t, "oathtool")
 	beginWithNothing(t, secondFactorPage,
 		"serve", "factors: 2", "/account/totp/confirm", `"factors":\["totp"\]`, "the secret", "reset-factors")
+}
+
+// TestDocsHousehold does what the page with four applications says.
+func TestDocsHousehold(t *testing.T) {
+	t.Parallel()
+	beginWithNothing(t, householdPage, "serve", "account/apps", `forbid \(403\)`, "agt_", "sessions end --user")
 }
 
 // beginWithNothing does what a page says, in an empty folder, with its own files and nothing
