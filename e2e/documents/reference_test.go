@@ -53,6 +53,9 @@ func TestDocsDefaults(t *testing.T) {
 		set(m, "routes[].app.title", "Wiki") // needed where the section is
 	}
 	for key, fallback := range documentedDefaults(t) {
+		if strings.HasPrefix(key, "tls.dns.") {
+			continue // keys of different providers, which exclude each other
+		}
 		if span := codeSpan.FindStringSubmatch(fallback); span != nil && span[0] == fallback {
 			var value any
 			if err := yaml.Unmarshal([]byte(span[1]), &value); err != nil {
