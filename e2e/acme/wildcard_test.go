@@ -22,8 +22,8 @@ routes:
 func TestACMEWildcard(t *testing.T) {
 	t.Parallel()
 	p, z, up := startPebble(t, days), startZone(t), world.Record(t)
+	z.texts[zoneQuestion] = []string{"of another"} // before anybody asks
 	p.asks(z)
-	z.texts[zoneQuestion] = []string{"of another"}
 	g := p.gateway("127.0.0.1", "", world.FreePort(t))
 	g.more = z.section(z.key)
 	g.configure(wildcards + world.App(up.URL))

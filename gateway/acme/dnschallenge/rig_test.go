@@ -144,6 +144,22 @@ func (s *server) put(name string, texts ...string) {
 	s.texts[name] = texts
 }
 
+// alias sets the CNAME record of a name; an empty target is none.
+func (s *server) alias(name, target string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.aliases[name] = target; target == "" {
+		delete(s.aliases, name)
+	}
+}
+
+// updated returns how many updates there were.
+func (s *server) updated() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.updates
+}
+
 // fail sets what the server does.
 func (s *server) fail(f func(what string) (rcode int, silent bool)) {
 	s.mu.Lock()

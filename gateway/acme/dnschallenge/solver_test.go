@@ -63,17 +63,18 @@ func TestSolverFollows(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	const end = "challenges.acme.example.org."
-	s.aliases[challengeName], s.aliases["between.example.org."] = "between.example.org.", end
+	s.alias(challengeName, "between.example.org.")
+	s.alias("between.example.org.", end)
 	solver, _ := newSolver(t, s, s.provider(rightKey), t.TempDir())
 	c, value := challengeOf("example.org", "token")
 	must.Do(t, solver.Present(t.Context(), c))
 	s.wantTexts(t, "with an alias", end, value)
 	must.Do(t, solver.Wait(t.Context(), c))
-	delete(s.aliases, challengeName)
+	s.alias(challengeName, "")
 	must.Do(t, solver.CleanUp(t.Context(), c))
 	s.wantTexts(t, "at the end", end)
 
-	s.aliases[challengeName] = challengeName
+	s.alias(challengeName, challengeName)
 	wantError(t, "aliases in a circle", solver.Present(t.Context(), c), "more than 10 CNAME records")
 	s.fail(func(string) (int, bool) { return dns.RcodeServerFailure, false })
 	wantError(t, "a resolver that fails", solver.Present(t.Context(), c), challengeName, s.address, "SERVFAIL")
@@ -98,9 +99,9 @@ func TestSolverRefused(t *testing.T) {
 	})
 	solver.Provider = s.provider(rightKey)
 	wantError(t, "a refusal", solver.Present(t.Context(), c), "REFUSED")
-	before := s.updates
+	before := s.updated()
 	must.Do(t, solver.CleanUp(t.Context(), c))
-	if s.wantTexts(t, "at the end", challengeName); s.updates != before {
+	if s.wantTexts(t, "at the end", challengeName); s.updated() != before {
 		t.Error("what was not added is removed")
 	}
 	wantNotes(t, "at the end", solver, 0)
