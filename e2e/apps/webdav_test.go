@@ -6,8 +6,12 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,6 +50,49 @@ routes:
 			}
 		})
 	}
+}
+
+// TestRclone: rclone uploads a folder, renames and copies in it by Destination, and reads it again.
+func TestRclone(t *testing.T) {
+	t.Parallel()
+	world.FindProgram(t, "rclone")
+	g := world.Start(t, world.People+`
+upstreams:
+  files: {url: "`+startWebDAV(t, "/files")+`"}
+routes:
+  - {match: /files/, upstream: files, auth: [basic]}
+`)
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "deep"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	world.WriteAll(t, dir, map[string]string{"a.txt": "one\n", "deep/b.txt": "two\n"})
+	obscured := strings.TrimSpace(string(world.Must(world.ShellIn(dir, nil, "rclone", "obscure", "s3rvice").Output())(t)))
+	rclone := func(args ...string) string {
+		t.Helper()
+		all := append([]string{"--config", "/dev/null", "--ca-cert", filepath.Join(g.Dir, g.CA), "--webdav-url", g.Base + "/files/",
+			"--webdav-user", "service", "--webdav-pass", obscured}, args...)
+		out, err := world.ShellIn(dir, nil, "rclone", all...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("rclone %s: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	rclone("copy", ".", ":webdav:up")
+	rclone("moveto", ":webdav:up/a.txt", ":webdav:up/m\u00fctter & co.txt")
+	rclone("copyto", ":webdav:up/deep/b.txt", ":webdav:up/deep/c.txt")
+	const want = "deep/b.txt\ndeep/c.txt\nm\u00fctter & co.txt\n"
+	if got := rclone("lsf", "-R", "--files-only", ":webdav:up"); sorted(got) != sorted(want) {
+		t.Errorf("the folder has\n%swant\n%s", got, want)
+	}
+	if got := rclone("cat", ":webdav:up/m\u00fctter & co.txt") + rclone("cat", ":webdav:up/deep/c.txt"); got != "one\ntwo\n" {
+		t.Errorf("the files have %q", got)
+	}
+}
+
+// sorted returns the lines of a text in order.
+func sorted(text string) string {
+	return strings.Join(slices.Sorted(strings.Lines(text)), "")
 }
 
 // litmus returns the results of the tests of suites.

@@ -242,6 +242,8 @@ func rows() []row {
 			tries: []try{{"repositories over CGI", "TestGit"}, {"CGI variables", "TestCGIHeaders"}}},
 		{kind: applications, name: "golang.org/x/net/webdav", needs: []string{"litmus"}, version: goModule(".", "golang.org/x/net"),
 			tries: []try{{"litmus, the compliance test for WebDAV, also with another host and prefix", "TestLitmus"}}},
+		{kind: applications, name: "rclone", needs: []string{"rclone"}, version: version{"rclone version", `rclone v(\S+)`},
+			tries: []try{{"WebDAV: a folder uploaded, renamed and copied by Destination", "TestRclone"}}},
 		{kind: applications, name: "Radicale", needs: []string{"radicale", "curl"}, version: version{"radicale --version", ""},
 			tries: []try{{"a calendar by CalDAV with an API token as the password, another user", "TestRadicale"}}},
 		{kind: applications, name: "distribution", needs: []string{"docker-registry", "skopeo"},
