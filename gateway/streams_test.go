@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -191,27 +192,29 @@ func TestStreamsEndWithTheLogin(t *testing.T) {
 	}
 }
 
-// wantEnded fails the test unless the log has once that a stream has ended for the
-// reason, and no error of the upstream.
-func (s *streaming) wantEnded(reason string) {
+// wantEnded fails the test unless the log has once that a stream has ended for one of the
+// reasons, which can come at the same time, and no error of the upstream.
+func (s *streaming) wantEnded(reasons ...string) {
 	s.t.Helper()
+	isOne := func(got string) bool {
+		return slices.ContainsFunc(reasons, func(reason string) bool { return strings.Contains(got, reason) })
+	}
 	ended := 0
 	for _, line := range s.log.Records(s.t, "request") {
 		if got, _ := line["reason"].(string); strings.HasPrefix(got, "the login has ended: ") &&
-			strings.Contains(got, reason) && line["error"] == nil && line["level"] == "INFO" {
+			isOne(got) && line["error"] == nil && line["level"] == "INFO" {
 			ended++
 		}
 	}
 	audited := 0
 	for _, line := range s.log.Records(s.t, "audit") {
-		if got, _ := line["reason"].(string); line["event"] == "stream_ended" && line["subject"] != "" &&
-			strings.Contains(got, reason) {
+		if got, _ := line["reason"].(string); line["event"] == "stream_ended" && line["subject"] != "" && isOne(got) {
 			audited++
 		}
 	}
 	if ended != 1 || audited != 1 || strings.Count(s.log.String(), "stream_ended") != 1 ||
 		strings.Contains(s.log.String(), "ReverseProxy") {
-		s.t.Errorf("want one stream that has ended for the reason %q, the log has\n%s", reason, s.log)
+		s.t.Errorf("want one stream that has ended for one of the reasons %q, the log has\n%s", reasons, s.log)
 	}
 }
 

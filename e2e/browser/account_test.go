@@ -59,7 +59,10 @@ func endsAnotherDevice(t *testing.T, laptop, phone *tab, g *world.Instance, up *
 	}
 	up.All()
 	phone.load(chromedp.Reload())
-	phone.shows("/signin", http.StatusOK, "Your session has ended.")
+	phone.shows("/signin", http.StatusOK, "Sign in to")
+	if text := phone.text(); strings.Contains(text, "did not keep the session") || strings.Contains(text, "has ended") {
+		t.Errorf("after another device has ended the login, the page says\n%s", text)
+	}
 	up.None(t)
 	laptop.open(g.Base + "/secure-resource")
 	wantAsked(t, up, "GET", "/secure-resource", "alice")

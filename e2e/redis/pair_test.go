@@ -334,6 +334,8 @@ func TestRedisDisabledOnOneInstance(t *testing.T) {
 		a.Signal(syscall.SIGHUP)
 	})
 	t.Logf("the last stream on B ended %v after SIGHUP at A", took.Round(time.Millisecond))
+	world.Until(t, "B to say what it has taken over", // A has ended the login, perhaps before that
+		func() bool { return strings.Contains(b.Log.String(), `"withdrawn":["local:alice"]`) })
 	for _, g := range []*world.Instance{a, b} {
 		for _, credential := range credentialsOf(alice) {
 			world.WantStatus(t, credential[0]+" of a disabled user", g.Do(g.Stranger(), "GET", "/me", "", credential...),
@@ -348,8 +350,6 @@ func TestRedisDisabledOnOneInstance(t *testing.T) {
 		}
 		world.WantStatus(t, "another user", g.Do(g.Stranger(), "GET", "/me", "", "Cookie", bob.Session), http.StatusOK)
 	}
-	world.Until(t, "B to say what it has taken over",
-		func() bool { return strings.Contains(b.Log.String(), `"withdrawn":["local:alice"]`) })
 }
 
 // measureLogouts ends logins on A that B has in its cache, and returns the times

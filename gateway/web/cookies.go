@@ -156,12 +156,16 @@ func (ex *Exchange) HasStale() bool { return len(ex.stale) > 0 }
 func (ex *Exchange) SessionEnded() bool { return ex.ended }
 
 // ToldEnded returns a place where a user signs in. It tells them if their session has ended by
-// time.
+// time. Of any other cookie it says nothing; without a Referer, the page there does not take
+// them for users who have just signed in, and whose browser keeps no cookies.
 func (ex *Exchange) ToldEnded(place string) string {
-	if !ex.ended {
-		return place
+	if ex.ended {
+		return WithParameter(place, ReasonField, ReasonEnded)
 	}
-	return WithParameter(place, ReasonField, ReasonEnded)
+	if ex.HasStale() {
+		ex.Header().Set("Referrer-Policy", "no-referrer")
+	}
+	return place
 }
 
 // cleared returns the names of the cookies that the answer clears.
