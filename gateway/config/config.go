@@ -273,6 +273,7 @@ func (e Environment) reader(path string) *strictyaml.Reader {
 			"api_token", "key",
 		},
 		PublicKeys: []string{"htpasswd", "api_tokens"},
+		HashKeys:   []string{"password_hash", "secrets"},
 		Parse: map[reflect.Type]func(path, value string) (any, error){
 			reflect.TypeFor[*url.URL]():     func(path, value string) (any, error) { return parseAddress(path, value) },
 			reflect.TypeFor[netip.Prefix](): func(_, value string) (any, error) { return policy.ParseNetwork(value) },

@@ -56,12 +56,26 @@ func (in *includes) find(patterns []string) {
 			in.main.Warn(key, "there is no file %s", in.main.Resolve(pattern))
 		}
 		for _, name := range names {
-			if hidden := strings.HasPrefix(filepath.Base(name), "."); !hidden && !seen[real(name)] {
+			if !isHidden(in.main.Resolve(pattern), name) && !seen[real(name)] {
 				seen[real(name)] = true
 				in.read(key, name)
 			}
 		}
 	}
+}
+
+// isHidden reports whether a file that a pattern matches is hidden, or is in a hidden folder that
+// the pattern does not name: as in a shell, wildcards do not match those.
+func isHidden(pattern, name string) bool {
+	asked := strings.Split(filepath.Clean(pattern), string(filepath.Separator))
+	found := strings.Split(filepath.Clean(name), string(filepath.Separator))
+	for i, element := range found {
+		last := i == len(found)-1
+		if strings.HasPrefix(element, ".") && (last || i >= len(asked) || asked[i] != element) {
+			return true
+		}
+	}
+	return false
 }
 
 func (in *includes) read(key, name string) {

@@ -28,7 +28,7 @@ func includedFiles(t *testing.T, archive string) string {
 
 const included = `
 -- authgate.yaml --
-include: ["*.yaml", conf.d/*.yaml, "conf.d/[a-m]*", none/*.yaml]
+include: ["*.yaml", conf.d/*.yaml, "conf.d/[a-m]*", none/*.yaml, "conf.d/*/c.yaml"]
 public_url: https://gw.example
 endpoints: {prefix: /.authgate/}
 tls: {mode: "off"}
@@ -40,6 +40,8 @@ oauth: {enabled: true}
 -- .hidden.yaml --
 not: read
 -- conf.d/.hidden.yaml --
+not: read
+-- conf.d/.git/c.yaml --
 not: read
 -- conf.d/a.yaml --
 # what the parts share

@@ -16,9 +16,12 @@ tls: {mode: "off"}
 listen: {http: "127.0.0.1:${PORT:-8080}", trusted_proxies: ["${PROXIES}"]}
 store: {driver: redis, addresses: ["${REDIS}"], password: "${REDIS_PASSWORD}", encryption_key: "${KEY}"}
 session: {lifetime: "${LIFETIME}"}
-token: {secret_file: /run/secrets/none, trusted_issuers: [{name: ci, issuer: "${CI}", audience: [gw]}]}
-accounts: {users: [{username: "${ADMIN}", password_hash: "` +
-	`$2a$10$7EqJtq98hPqEX7fNZaFWoO5o5o5o5o5o5o5o5o5o5o5o5o5o5o5oO"}]}
+token: {secret_file: /run/secrets/none, private_key: /run/secrets/none.pem, trusted_issuers: [{name: ci, issuer: "${CI}", audience: [gw]}]}
+accounts:
+  users: [{username: "${ADMIN}", password_hash: "${ADMIN_HASH}"}, {username: bob, password_hash_file: /run/secrets/bob}]
+oauth:
+  enabled: true
+  clients: [{id: app, secrets: ["${APP_HASH}"], redirect_uris: ["${APP_URL}"], grants: [authorization_code]}]
 providers:
   - {name: idp, issuer: "${ISSUER}", client_id: "${CLIENT}", client_secret: "${CLIENT_SECRET}"}
 upstreams:
@@ -42,7 +45,7 @@ func TestPlaceholders(t *testing.T) {
 		"no certificate": {[]string{`mode: "off"`, "mode: files, certificate: none.pem, key: none.key"},
 			[]string{"tls.certificate: cannot read none.pem: no such file or directory",
 				"tls.key: cannot read none.key: no such file or directory"}},
-		"no list of users": {[]string{"accounts: {", "accounts: {file: none.yaml, "},
+		"no list of users": {[]string{"accounts:", "accounts:\n  file: none.yaml"},
 			[]string{"accounts.file: cannot read none.yaml: no such file or directory"}},
 		"a policy that is not known": {[]string{"policy: {email_domains: [\"${DOMAIN}\"]}", `policy: "${POLICY}"`},
 			[]string{`routes[0].policy: there is no policy "policy.placeholder.example"; none is defined under policies` +

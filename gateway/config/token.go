@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -146,6 +147,9 @@ func (t *token) checkKeys(r *report, publishes bool) {
 func (s sideReader) signingKey(t token, publishes bool) {
 	if t.Algorithm != AlgorithmRS256 && !publishes || t.PrivateKey == "" {
 		return
+	}
+	if _, err := os.Stat(t.PrivateKey); err != nil && s.reader.Placeholders {
+		return // as other secrets that are not there
 	}
 	if content, ok := s.read("token.private_key", t.PrivateKey, strictyaml.MaxSecret); ok {
 		if err := checkRSA(t.PrivateKey, content); err != nil {

@@ -18,7 +18,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"math/big"
 	"os"
@@ -197,11 +196,7 @@ func generateRSA() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+	return keyfile.Encode(key)
 }
 
 func readRSA(path string) (*rsa.PrivateKey, error) {

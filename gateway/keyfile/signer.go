@@ -29,6 +29,11 @@ func GenerateSigner() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return Encode(key)
+}
+
+// Encode returns a private key in PEM (PKCS #8).
+func Encode(key crypto.Signer) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, err

@@ -121,7 +121,7 @@ func (d *decoder) parsed(n ast.Node, path string, v reflect.Value, parse func(pa
 	}
 	value, err := parse(path, s)
 	if err != nil && d.stood[path] { // it stands for a part of the value alone
-		value, err = parse(path, standIn("variable", path, v.Type()))
+		value, err = parse(path, d.standIn("variable", path, v.Type()))
 	}
 	if err != nil {
 		d.wrong(n, path, "%v", err)
@@ -277,7 +277,7 @@ func (d *decoder) secretFile(path string, e entry, entries []entry, v reflect.Va
 	}
 	secret, err := d.readSecret(d.Document.Resolve(name))
 	if _, unreadable := errors.AsType[*UnreadableError](err); unreadable && d.Placeholders {
-		d.stood[Join(path, base)], secret, err = true, standInSecret(base), nil
+		d.stood[Join(path, base)], secret, err = true, d.standInSecret(base, Join(path, base)), nil
 	}
 	if err != nil {
 		d.Fault(key, "%v", err)

@@ -1,10 +1,12 @@
 package strictyaml
 
 import (
+	"encoding/base64"
 	"net/netip"
 	"net/url"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -15,9 +17,23 @@ func standInHost(name string) string {
 	return label + ".placeholder.example"
 }
 
-// standInSecret returns what takes the place of the secret that a variable or a file has.
-func standInSecret(name string) string {
-	return "placeholder-0123456789abcdefghijklmnopqrstuvwxyz-" + name
+// standInHash is a hash of a password that is not known.
+const standInHash = "$argon2id$v=19$m=19456,t=2,p=1$RrfkpMVBL" +
+	"LyDrfeeyA5a9Q$bFjfqTmfzrnftoyluhHHDAVaUiVi5Eewx/cCEGnHoXU"
+
+// standInSecret returns what takes the place of the secret at path that a variable or a file has.
+// It is long enough for a key, and in base64, as some keys are.
+func (o *Options) standInSecret(name, path string) string {
+	if slices.Contains(o.HashKeys, lastKey(path)) {
+		return standInHash
+	}
+	return base64.StdEncoding.EncodeToString([]byte("in the place of the secret " + name))
+}
+
+// lastKey returns the key at the end of a path, also of a list whose element it leads to.
+func lastKey(path string) string {
+	key, _, _ := strings.Cut(path[strings.LastIndexByte(path, '.')+1:], "[")
+	return key
 }
 
 // standIns are those for truth values and numbers.
@@ -28,13 +44,13 @@ var isURL = regexp.MustCompile(`(url|uri)s?$`)
 
 // standIn returns what takes the place of a variable that is the whole value at path. It fits
 // most values of their kind.
-func standIn(name, path string, t reflect.Type) string {
+func (o *Options) standIn(name, path string, t reflect.Type) string {
 	host := standInHost(name)
 	switch t {
 	case durationType:
 		return "1h"
 	case secretType:
-		return standInSecret(name)
+		return o.standInSecret(name, path)
 	case reflect.TypeFor[*url.URL]():
 		return "https://" + host
 	case reflect.TypeFor[netip.Prefix]():
@@ -43,9 +59,7 @@ func standIn(name, path string, t reflect.Type) string {
 	if number, ok := standIns[t.Kind()]; ok {
 		return number
 	}
-	key := path[strings.LastIndexByte(path, '.')+1:]
-	key, _, _ = strings.Cut(key, "[")
-	switch {
+	switch key := lastKey(path); {
 	case strings.HasSuffix(key, "address"), strings.HasSuffix(key, "addresses"):
 		return host + ":443"
 	case key == "issuer", key == "origins", isURL.MatchString(key):
@@ -63,7 +77,7 @@ func (d *decoder) unset(s, path string, t reflect.Type) func(name string) (strin
 			return "", false
 		case s == "${"+name+"}":
 			d.stood[path] = true
-			return standIn(name, path, t), true
+			return d.standIn(name, path, t), true
 		}
 		d.stood[path] = true
 		return standInHost(name), true

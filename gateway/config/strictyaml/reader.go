@@ -35,6 +35,8 @@ type Options struct {
 	// single one may be written. The text says what is expected, for
 	// diagnostics.
 	Either map[reflect.Type]string
+	// HashKeys are the keys of secrets that are hashes of passwords.
+	HashKeys []string
 	// Placeholders gives variables that are not set, and secrets whose file cannot be read, a
 	// stand-in, so that a configuration can be checked where these are not.
 	Placeholders bool
