@@ -120,28 +120,33 @@ func (ex *exchange) findNamed(request *policy.Request) (*route, error) {
 // decideNamed decides whether the user of the request may do to a resource what they may do to
 // that of the request.
 func (ex *exchange) decideNamed(route *route, request *policy.Request, identify proves) error {
+	if route == ex.route || route.rule.Public() {
+		return nil // it lets in who makes the request
+	}
 	id := ex.Identity
-	if route != ex.route && id != nil && !route.rule.Public() {
+	if id != nil {
 		proved, err := identify(route)
-		if _, rejected := errors.AsType[*auth.Rejection](err); err != nil && !rejected &&
-			!errors.Is(err, auth.ErrNoCredentials) {
+		rejection, rejected := errors.AsType[*auth.Rejection](err)
+		switch {
+		case rejected: // which is not nobody
+			return ex.refuseNamed(route.rule.Name, rejection.Reason)
+		case err != nil && !errors.Is(err, auth.ErrNoCredentials):
 			return err
-		}
-		if proved != nil && proved.Subject != id.Subject {
-			proved = nil
+		case proved != nil && proved.Subject != id.Subject:
+			return ex.refuseNamed(route.rule.Name, "its route has another user for the credentials")
 		}
 		id = proved
 	}
 	if decision := route.rule.Decide(id, request); decision.Outcome != policy.Allow {
 		return ex.refuseNamed(decision.Rule, decision.Reason)
 	}
-	return nil
+	return ex.checkSite(route, id)
 }
 
 // provesAgain is proves for the credentials of the request: a token may hold for one route
 // alone.
 func (ex *exchange) provesAgain(route *route) (*policy.Identity, error) {
-	return route.chain.Authenticate(&ex.Store, &ex.Credentials)
+	return route.asked(&ex.Credentials).Authenticate(&ex.Store, &ex.Credentials)
 }
 
 // refuseNamed is the error of a resource that the request may not name.

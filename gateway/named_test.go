@@ -170,6 +170,46 @@ func TestNamedTokens(t *testing.T) {
 	r.client.WantAt("gw.example:8443", 200, "COPY", "/docker/a", "", whole, "Destination: /docker/b")
 }
 
+// What the route of a named resource asks for is judged there as for a request of its own: its own
+// header for the gateway counts, a credential that it rejects is not nobody's, and another site may
+// not do there what it may do here.
+func TestNamedAsOwnRequests(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, proxiedConfig+`
+  - {match: /shared/archive/, name: archive, upstream: app, auth: [basic], authorization: application}
+  - {match: /lenient/, name: lenient, upstream: app, auth: [session], cross_origin: allow}
+  - {match: /lenient/too/, name: too, upstream: app, auth: [session], cross_origin: allow}
+  - {match: /strict/, name: strict, upstream: app, auth: [session]}
+`)
+	service := proxied(basicHeader("service", "s3rvice"))
+	for _, destination := range []string{"/shared/b", "/shared/archive/b"} {
+		r.want(200, "MOVE", "/shared/a", "", service, "Authorization: Bearer x", "Destination: "+destination)
+	}
+	r.want(403, "MOVE", "/shared/a", "", service, "Destination: /tokens/b")
+	alice := r.login(aliceIn)
+	site := []string{alice.cookie, "Sec-Fetch-Site: cross-site"}
+	r.want(200, "MOVE", "/lenient/a", "", append(site, "Destination: /lenient/too/b")...)
+	r.want(200, "MOVE", "/lenient/a", "", append(site, "Destination: /public/b")...)
+	r.want(200, "MOVE", "/lenient/a", "", alice.cookie, "Destination: /strict/b")
+	count := r.upstream.count()
+	r.want(403, "MOVE", "/lenient/a", "", append(site, "Destination: /strict/b")...)
+	r.want(403, "PUT", "/lenient/a", "", append(site, "If: </strict/b> (<a:b>)")...)
+	x, err := newExplainer(t, r.state.Load().config).Explain(&Described{Method: "MOVE", URL: "/lenient/a",
+		Header: http.Header{"Destination": {"/strict/b"}, "Sec-Fetch-Site": {"cross-site"}},
+		Caller: &Caller{User: "alice", Mechanism: policy.Session}})
+	if err != nil || x.Status != 403 {
+		t.Errorf("explain: %+v, %v", x, err)
+	}
+	if got := r.upstream.count(); got != count {
+		t.Errorf("%d requests reached the application", got-count)
+	}
+
+	r = newRig(t, edit(t, oauthConfig, "oauth:", "  - {match: /guests/, upstream: app, auth: [bearer, none]}\noauth:"))
+	token := r.credentials("read", "https://gw.example:8443/api")
+	r.client.WantAt("gw.example:8443", 401, "COPY", "/guests/b", "", token)
+	r.client.WantAt("gw.example:8443", 403, "COPY", "/api/a", "", token, "Destination: /guests/b")
+}
+
 // Another target gets what the request names in its own form.
 func TestNamedAtOtherTarget(t *testing.T) {
 	t.Parallel()

@@ -307,7 +307,7 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 	ex.Decision, ex.Reason = decision.Outcome.String(), decision.Reason
 	switch decision.Outcome {
 	case policy.Allow:
-		return false, ex.checkSite()
+		return false, ex.checkSite(route, id)
 	case policy.Challenge:
 		if ex.HasStale() {
 			ex.Reason += staleReason
@@ -390,13 +390,13 @@ func (ex *exchange) wantsSignIn() bool {
 	return false
 }
 
-// checkSite refuses a request that another site may make on behalf of the user.
-func (ex *exchange) checkSite() error {
-	if ex.Identity == nil || ex.route.config.CrossOrigin == config.CrossOriginAllow ||
-		!provedByCookie(ex.Identity, &ex.Credentials) {
+// checkSite refuses a request that another site may make to a route on behalf of the user, who
+// has that identity there.
+func (ex *exchange) checkSite(route *route, id *policy.Identity) error {
+	if id == nil || route.config.CrossOrigin == config.CrossOriginAllow || !provedByCookie(id, &ex.Credentials) {
 		return nil
 	}
-	if ex.CORS.AllowsCredentials(ex.Request.Header) {
+	if route.cors.AllowsCredentials(ex.Request.Header) {
 		return nil // the operator trusts the origin like the gateway's own
 	}
 	crossSite := ex.state.crossSite
@@ -406,7 +406,7 @@ func (ex *exchange) checkSite() error {
 	if !crossSite.NeedsToken(&ex.Exchange) {
 		return nil
 	}
-	return crossSite.CheckToken(&ex.Exchange, ex.Identity.Login)
+	return crossSite.CheckToken(&ex.Exchange, id.Login)
 }
 
 // provedByCookie reports whether a cookie proved an identity, or a certificate, which browsers
