@@ -84,7 +84,7 @@ func TestOpenAuthority(t *testing.T) {
 		t.Errorf("with another key: %v", err)
 	}
 	must.Do(t, os.WriteFile(filepath.Join(folder, AuthorityFile), []byte("text"), 0o600))
-	if _, err := OpenAuthority(folder, start); err == nil || !strings.Contains(err.Error(), "no certificate in PEM") {
+	if _, err := OpenAuthority(folder, start); err == nil || !strings.Contains(err.Error(), "no CERTIFICATE in PEM") {
 		t.Errorf("with text: %v", err)
 	}
 }

@@ -121,12 +121,41 @@ func TestReadLists(t *testing.T) {
 		{"of another authority", string(other), 0, "no certificate of tls.client_ca has signed it"},
 		{"one of another authority", certtest.ListPEM(good, other), 0, "list 2: no certificate of tls.client_ca"},
 		{"a certificate", certtest.PEM(d.ca), 0, "no X509 CRL"},
+		{"two in DER", string(good) + string(good), 0, "list 1: "},
+		{"two that nothing separates", strings.ReplaceAll(certtest.ListPEM(good, good), "\n-----BEGIN", "-----BEGIN") +
+			certtest.ListPEM(good), 0, "3 times X509 CRL"},
+		{"one that is cut off", certtest.ListPEM(good) + certtest.ListPEM(good)[:200], 0, "2 times X509 CRL"},
+		{"one that is damaged", certtest.ListPEM(good) + strings.Replace(certtest.ListPEM(good), "M", "?", 1), 0, "2 times X509 CRL"},
+		{"of other authorities' certificates", string(d.ca.IndirectList(d.ca.Client().Leaf)), 0, "names another issuer"},
 		{"text", "hello", 0, "list 1: "},
 		{"nothing", "", 0, "list 1: "},
 	} {
 		lists, err := ReadLists([]byte(c.content), d.options.Authorities)
 		if len(lists) != c.lists || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %d lists, %v", c.name, len(lists), err)
+		}
+	}
+}
+
+// Authorities are read whole or not at all.
+func TestReadAuthorities(t *testing.T) {
+	t.Parallel()
+	good := certtest.PEM(certtest.New(t, "root", start))
+	for _, c := range []struct {
+		name, content string
+		certificates  int
+		want          string
+	}{
+		{"two with a text between them", good + "# the next one\n" + good, 2, ""},
+		{"two that nothing separates", good + strings.TrimSpace(good) + good, 0, "3 times CERTIFICATE"},
+		{"one that is cut off", good + good[:200], 0, "2 times CERTIFICATE"},
+		{"a list", certtest.ListPEM([]byte("list")), 0, "no CERTIFICATE"},
+		{"what is none", strings.ReplaceAll(certtest.ListPEM([]byte("list")), "X509 CRL", "CERTIFICATE"), 0, "certificate 1: "},
+	} {
+		certificates, err := ReadAuthorities([]byte(c.content))
+		if len(certificates) != c.certificates || (err == nil) != (c.want == "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %d certificates, %v", c.name, len(certificates), err)
 		}
 	}
 }

@@ -120,13 +120,28 @@ func (ca *CA) sign(template, issuer *x509.Certificate, key crypto.Signer) *x509.
 // is due after a time.
 func (ca *CA) List(due time.Duration, revoked ...*x509.Certificate) []byte {
 	ca.t.Helper()
+	return ca.list(due, nil, revoked)
+}
+
+// IndirectList returns a list that says of each certificate that another authority has issued it
+// (RFC 5280, section 5.3.3).
+func (ca *CA) IndirectList(revoked ...*x509.Certificate) []byte {
+	ca.t.Helper()
+	const issuer = "\x30\x11\xa4\x0f\x30\x0d\x31\x0b\x30\x09\x06\x03\x55\x04\x03\x0c\x02CA" // CN=CA
+	return ca.list(time.Hour, []pkix.Extension{{Id: []int{2, 5, 29, 29}, Critical: true, Value: []byte(issuer)}}, revoked)
+}
+
+// list returns a list whose entries have extensions.
+func (ca *CA) list(due time.Duration, extensions []pkix.Extension, revoked []*x509.Certificate) []byte {
+	ca.t.Helper()
 	template := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: ca.now, NextUpdate: ca.now.Add(due)}
 	if due < 0 {
 		template.ThisUpdate = template.NextUpdate.Add(-time.Hour)
 	}
 	for _, one := range revoked {
-		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries,
-			x509.RevocationListEntry{SerialNumber: one.SerialNumber, RevocationTime: ca.now})
+		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries, x509.RevocationListEntry{
+			SerialNumber: one.SerialNumber, RevocationTime: ca.now, ExtraExtensions: extensions,
+		})
 	}
 	der, err := x509.CreateRevocationList(rand.Reader, template, ca.Certificate, ca.key)
 	if err != nil {
