@@ -24,6 +24,8 @@ func TestVerify(t *testing.T) {
 	early := func(c *x509.Certificate) { c.NotBefore = start.Add(time.Hour) }
 	server := func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }
 	anyUse := func(c *x509.Certificate) { c.ExtKeyUsage = nil }
+	anyKeyUse := func(c *x509.Certificate) { c.KeyUsage = 0 }
+	encrypts := func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageKeyEncipherment | x509.KeyUsageKeyAgreement }
 	broken := between.Client(alice)
 	broken.Certificate = broken.Certificate[:1]
 	long := d.ca.Client(alice)
@@ -40,6 +42,8 @@ func TestVerify(t *testing.T) {
 		{"valid", d.ca.Client(alice), ""},
 		{"by an intermediate", between.Client(alice), ""},
 		{"without a usage", d.ca.Client(alice, anyUse), ""},
+		{"without a usage of its key", d.ca.Client(alice, anyKeyUse), ""},
+		{"with a key for encryption", d.ca.Client(alice, encrypts), "for signatures"},
 		{"another CA of the same name", other.Client(alice), "no certificate of tls.client_ca"},
 		{"the leaf of another CA", byLeaf, "no certificate of tls.client_ca"},
 		{"without its intermediate", broken, "one between them is missing"},
