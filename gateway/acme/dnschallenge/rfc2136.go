@@ -24,7 +24,7 @@ const tsigFudge = 300
 // Add implements Provider.
 func (p RFC2136) Add(ctx context.Context, record Record) error {
 	err := p.update(ctx, record, (*dns.Msg).Insert)
-	if _, refused := errors.AsType[*refusal](err); refused {
+	if r, refused := errors.AsType[*refusal](err); refused && r.answer.Rcode != dns.RcodeServerFailure {
 		return fmt.Errorf("%w: %w", ErrNotAdded, err)
 	}
 	return err
@@ -58,7 +58,8 @@ func (p RFC2136) update(ctx context.Context, record Record, change func(*dns.Msg
 	return nil
 }
 
-// refusal is the answer of a server that changed nothing.
+// refusal is the answer of a server that has not done what it was asked for. Unless it has failed, it
+// changed nothing.
 type refusal struct {
 	server, zone string
 	answer       *dns.Msg

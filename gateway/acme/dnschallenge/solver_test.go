@@ -108,6 +108,37 @@ func TestSolverRefused(t *testing.T) {
 	wantError(t, "nothing to wait for", solver.Wait(t.Context(), c), "not added")
 }
 
+// A server that fails may have changed the zone all the same, such as one that passes updates on
+// and waits in vain: the record is removed.
+func TestSolverUnsure(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	solver, _ := newSolver(t, s, s.provider(rightKey), t.TempDir())
+	c, value := challengeOf("example.org", "token")
+	for _, rcode := range []int{dns.RcodeServerFailure, dns.RcodeNotImplemented} {
+		s.put(challengeName)
+		s.fail(func(what string) (int, bool) {
+			if what == "add" {
+				return rcode, false
+			}
+			return dns.RcodeSuccess, false
+		})
+		name, unsure := dns.RcodeToString[rcode], rcode == dns.RcodeServerFailure
+		err := solver.Present(t.Context(), c)
+		if wantError(t, name, err, name); errors.Is(err, ErrNotAdded) == unsure {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.put(challengeName, "of another", value)
+		must.Do(t, solver.CleanUp(t.Context(), c))
+		if unsure {
+			s.wantTexts(t, name, challengeName, "of another")
+		} else {
+			s.wantTexts(t, name, challengeName, "of another", value)
+		}
+		wantNotes(t, name, solver, 0)
+	}
+}
+
 // A record that was added, although the answer was lost, is removed. An attempt to remove it
 // that fails is repeated, also by the next process.
 func TestSolverLeavesNothing(t *testing.T) {
