@@ -214,7 +214,7 @@ func TestCertificateHosts(t *testing.T) {
 }
 
 // Only a trusted proxy says which certificate its client has, and its own is not its client's.
-// Nobody sends the header to an application.
+// The header reaches no application.
 func TestProxiedCertificates(t *testing.T) {
 	t.Parallel()
 	c := newCertificateRig(t)

@@ -119,7 +119,8 @@ func TestTokenHeaderVerify(t *testing.T) {
 	r.asks(401, asTraefik("GET", "gw.example", "/bearer/"), "X-Authgate-Token: "+made+"x")
 }
 
-// Caches keep what is nobody's apart by the header too, and a description cannot have it.
+// Caches keep answers to requests without credentials apart by the header too, and a description
+// cannot have it.
 func TestTokenHeaderOfNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, tokenHeaderConfig)

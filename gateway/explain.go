@@ -271,7 +271,7 @@ func (x *Explanation) allow(status int, reason string) *Explanation {
 // choose returns the identity that the request proves: of those that the route
 // accepts the first that it lets in, else the first; nil on a public route, and
 // if it accepts none. shown is the identity to show conditions for: that of a caller
-// whom the route does not accept, unless it takes them for nobody.
+// whom the route does not accept, unless it decides on them without an identity.
 func choose(rule *policy.Route, request *policy.Request, callers []*policy.Identity) (shown, id *policy.Identity) {
 	for _, mechanism := range rule.Mechanisms { // in the order of the operator
 		for _, caller := range callers {

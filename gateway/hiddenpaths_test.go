@@ -19,7 +19,7 @@ func TestRedirectToHiddenPath(t *testing.T) {
 			{"/", "alice", "../login?next=%2F", true},
 			{"/", "alice", "https://gw.example/account", true},
 			{"/", "alice", "https://GW.example:443/account#x", true},
-			{"/", "", "/login", false}, // whoever signs in there is to sign in
+			{"/", "", "/login", false}, // a user who is not signed in is to sign in there
 			{"/", "alice", "https://other.example/login", false},
 			{"/", "alice", "/login/", false},
 			{"/", "alice", "/app/login", false},

@@ -49,7 +49,7 @@ func (ex *exchange) limit(by string) error {
 	var key rate.Key
 	if by == config.RateByUser && ex.Identity != nil {
 		key.Subject = ex.Identity.Subject
-	} else { // nobody is counted by address, too
+	} else { // requests without credentials count by address, too
 		key.Client = auth.ClientKey(ex.Canonical.Client)
 	}
 	err := ex.route.limiter.Take(&ex.Store, key)

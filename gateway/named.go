@@ -128,7 +128,7 @@ func (ex *exchange) decideNamed(route *route, request *policy.Request, identify 
 		proved, err := identify(route)
 		rejection, rejected := errors.AsType[*auth.Rejection](err)
 		switch {
-		case rejected: // which is not nobody
+		case rejected: // not the same as a request without credentials
 			return ex.refuseNamed(route.rule.Name, rejection.Reason)
 		case err != nil && !errors.Is(err, auth.ErrNoCredentials):
 			return err

@@ -129,7 +129,7 @@ func testNamedResources(t *testing.T, keys, base string) {
 	r.do("COPY", "/dav/from", "", bob, "Connection: Destination", "Destination: /dav/admin/x")
 	r.do("COPY", "/dav/from", "", "Destination: /dav/a")
 	r.do("COPY", "/dav/open/from", "", bob, "Destination: /dav/admin/x")
-	r.do("COPY", "/dav/open/from", "", bob, "Destination: /dav/a") // nobody may write there
+	r.do("COPY", "/dav/open/from", "", bob, "Destination: /dav/a") // a request without an identity may not write there
 	if len(got) > 0 {
 		t.Errorf("the application got %+v", got)
 	}
@@ -171,8 +171,8 @@ func TestNamedTokens(t *testing.T) {
 }
 
 // What the route of a named resource asks for is judged there as for a request of its own: its own
-// header for the gateway counts, a credential that it rejects is not nobody's, and another site may
-// not do there what it may do here.
+// header for the gateway counts, a credential that it rejects does not pass as none, and another
+// site may not do there what it may do here.
 func TestNamedAsOwnRequests(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, proxiedConfig+`

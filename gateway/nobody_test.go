@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// nobodyConfig has routes that let in nobody, beside users.
+// nobodyConfig has routes that let in requests without credentials, beside users.
 const nobodyConfig = baseConfig + `
   - {match: /open/, name: open, upstream: app, auth: [session, bearer, basic, none]}
   - match: /office/
@@ -31,7 +31,7 @@ listen: {trusted_proxies: [10.0.0.0/8]}
 // outside is the address of a client outside of the office.
 const outside = "203.0.113.9:4711"
 
-// wantUser fails the test unless the upstream saw the newest request as that user's, "" for nobody.
+// wantUser fails the test unless the upstream saw the newest request as that user's, "" for no user.
 func (r *rig) wantUser(user string) {
 	r.t.Helper()
 	h := r.upstream.last().Header
@@ -39,7 +39,7 @@ func (r *rig) wantUser(user string) {
 		"X-Auth-User", "X-Auth-Subject", "X-Auth-Name", "X-Auth-Email", "X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider",
 	} {
 		if user == "" && h[name] != nil {
-			r.t.Errorf("the upstream sees %s: %q of nobody", name, h[name])
+			r.t.Errorf("the upstream sees %s: %q without an identity", name, h[name])
 		}
 	}
 	if h.Get("X-Auth-User") != user {
@@ -64,7 +64,7 @@ func TestNobodyPasses(t *testing.T) {
 	if h := r.upstream.last().Header; h.Get("Cookie") != "theme=dark" || h.Get("Authorization") == "" {
 		t.Errorf("what is the application's did not reach it: %v", h)
 	}
-	r.want(200, "POST", "/open/", "", "Sec-Fetch-Site: cross-site") // nobody has nothing to lose
+	r.want(200, "POST", "/open/", "", "Sec-Fetch-Site: cross-site") // there is no login to abuse
 	for _, line := range []string{alice.cookie, alice.bearer} {
 		r.want(200, "GET", "/open/", "", line)
 		r.wantUser("alice")
@@ -74,7 +74,7 @@ func TestNobodyPasses(t *testing.T) {
 	r.wantUser("service")
 }
 
-// A wrong credential is never nobody's.
+// A request with a wrong credential never passes as one without credentials.
 func TestWrongIsNotNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nobodyConfig)
@@ -104,8 +104,8 @@ func TestWrongIsNotNobody(t *testing.T) {
 	r.want(200, "GET", "/open/", "", browser)
 }
 
-// A page load with a dead cookie is nobody's, and the cookie is cleared. Anything else with it is
-// 401.
+// A page load with a dead cookie passes as one without credentials, and the cookie is cleared.
+// Anything else with it is 401.
 func TestDeadCookieOfNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nobodyConfig)
@@ -129,8 +129,8 @@ func TestDeadCookieOfNobody(t *testing.T) {
 	}
 }
 
-// What the policy refuses to nobody is answered as if nobody were not let in: a page load goes to
-// sign in where that can help, and anything else is 401.
+// A request without credentials that the policy refuses is answered as on a route that admits none:
+// a page load goes to sign in where that can help, and anything else is 401.
 func TestRefusedNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nobodyConfig)
@@ -171,7 +171,7 @@ func TestPagesForNobody(t *testing.T) {
 	}
 }
 
-// Caches keep the pages of users and of nobody apart.
+// Caches keep the answers to users apart from those to requests without credentials.
 func TestCachesOfNobody(t *testing.T) {
 	t.Parallel()
 	for _, fast := range []string{"true", "false"} {
@@ -223,7 +223,7 @@ func headerIf(name, value string) string {
 	return name + ": " + value
 }
 
-// A rate by user counts nobody by address.
+// A rate by user counts requests without credentials by address.
 func TestRateOfNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nobodyConfig)
@@ -255,7 +255,8 @@ func TestVerifyNobody(t *testing.T) {
 	r.asks(200, asNginx("GET", "gw.example", "/office/"))
 }
 
-// explain says what nobody may do, and why. A user whom the route does not accept is nobody there.
+// explain says what a request without credentials may do, and why. A user whom the route does not
+// accept has no identity there.
 func TestExplainNobody(t *testing.T) {
 	t.Parallel()
 	e := newExplainer(t, parseConfig(t, t.TempDir(), nobodyConfig))
@@ -295,8 +296,8 @@ func TestExplainNobody(t *testing.T) {
 	}
 }
 
-// A stream of nobody goes on while nobody may open it. A stream of a user ends with the login, and
-// does not become nobody's.
+// A stream without an identity goes on while a request without credentials may open it. A stream of
+// a user ends with the login, and does not go on without an identity.
 func TestStreamsOfNobody(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range protocols {
@@ -330,8 +331,8 @@ func TestStreamsOfNobody(t *testing.T) {
 	}
 }
 
-// A WebSocket of nobody opens where nobody may, also from another site, and is closed when a changed
-// configuration keeps nobody out.
+// A WebSocket opens without credentials where the route admits such requests, also from another
+// site, and is closed when a changed configuration does not admit them any more.
 func TestSocketOfNobody(t *testing.T) {
 	t.Parallel()
 	listeningWith(t, nobodyConfig, func(t *testing.T, r *rig, dial func() net.Conn) {

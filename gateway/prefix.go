@@ -22,8 +22,8 @@ func (r *routing) withSlash(found *route, request *policy.Request) bool {
 	return there != nil && there.forward != nil && there.config.StripPrefix == prefix
 }
 
-// addSlash leads a request for the prefix of its route to the prefix with a slash, whoever
-// makes it. It reports whether it has.
+// addSlash leads a request for the prefix of its route to the prefix with a slash, also one
+// without credentials. It reports whether it has.
 func (ex *exchange) addSlash() (answered bool, err error) {
 	if !ex.state.routing.withSlash(ex.route, &ex.Canonical) {
 		return false, nil

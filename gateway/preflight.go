@@ -47,8 +47,8 @@ func (ex *exchange) preflight() (answered bool, err error) {
 	return true, ex.Preflight(route.cors)
 }
 
-// bare reports whether a preflight can go to the application from nobody. It has no body. From
-// a request that a proxy forwards itself the gateway can remove nothing.
+// bare reports whether a preflight can go to the application without an identity. It has no
+// body. From a request that a proxy forwards itself the gateway can remove nothing.
 func (ex *exchange) bare() bool {
 	if !ex.Verify {
 		return ex.Request.ContentLength == 0
@@ -64,8 +64,8 @@ func (ex *exchange) bare() bool {
 	return true
 }
 
-// admitPreflight lets a preflight through to the application of a route. Nobody has proved
-// anything, so it goes with what browsers send in a preflight, and with nothing else.
+// admitPreflight lets a preflight through to the application of a route. It proves
+// nothing, so it goes with what browsers send in a preflight, and with nothing else.
 func (ex *exchange) admitPreflight(route *route) {
 	ex.route, ex.Label = route, route.rule.Name
 	ex.sent.Preflight = true

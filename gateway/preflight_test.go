@@ -121,7 +121,7 @@ func TestSharedStateChanges(t *testing.T) {
 	r.want(403, "POST", "/logout", "", append(site, spa)...)
 }
 
-// Preflights of a route with preflight: application reach the application, from nobody and
+// Preflights of a route with preflight: application reach the application without an identity and
 // with nothing that proves who sends them, and its CORS fields pass. Everything else needs
 // what it needed.
 func TestPreflightByApplication(t *testing.T) {

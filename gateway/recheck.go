@@ -20,7 +20,7 @@ type confirmed struct {
 // Check implements forward.Login: it finds out whether the request would be let in now.
 func (ex *exchange) Check(ctx context.Context) error {
 	if ex.Identity == nil && (ex.sent.Preflight || !ex.route.rule.AdmitsNobody()) {
-		return nil // nobody was decided on
+		return nil // no identity was decided on
 	}
 	c := ex.confirmed
 	if c == nil {
@@ -42,7 +42,7 @@ func (ex *exchange) Check(ctx context.Context) error {
 		if c.route.rule.Decide(nil, &ex.Canonical).Outcome == policy.Allow {
 			return nil
 		}
-		return notAlive(notNobody("the route does not let nobody in any more"), c.route, &ex.Credentials)
+		return notAlive(credentialsNeeded("the route needs credentials now"), c.route, &ex.Credentials)
 	}
 	id, err := c.route.asked(&ex.Credentials).Alive(ctx, &ex.Credentials)
 	if err != nil && !errors.Is(err, auth.ErrNoCredentials) {
@@ -51,9 +51,9 @@ func (ex *exchange) Check(ctx context.Context) error {
 	if id != nil && id == c.id {
 		return nil // as decided before
 	}
-	if id == nil { // what was sent as a user is not nobody's
+	if id == nil { // a user's request does not go on without an identity
 		const reason = "the route does not accept the credentials any more"
-		return notAlive(notNobody(reason), c.route, &ex.Credentials)
+		return notAlive(credentialsNeeded(reason), c.route, &ex.Credentials)
 	}
 	switch decision := c.route.rule.Decide(id, &ex.Canonical); decision.Outcome {
 	case policy.Allow:
@@ -67,8 +67,8 @@ func (ex *exchange) Check(ctx context.Context) error {
 	}
 }
 
-// notNobody returns the rejection of a request that needs credentials now.
-func notNobody(reason string) error {
+// credentialsNeeded returns the rejection of a request that needs credentials now.
+func credentialsNeeded(reason string) error {
 	return &auth.Rejection{Detail: auth.DetailNotSignedIn, Reason: reason}
 }
 

@@ -84,7 +84,7 @@ func (p *personal) walk(users map[string]string, steps []step) {
 }
 
 // A user's HttpOnly cookies wait while another user has the browser, and come back with the user.
-// Nobody has cookies too. Those that scripts read are everybody's.
+// Requests without credentials have cookies too. Those that scripts read are everybody's.
 func TestUserCookies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, perUserConfig)

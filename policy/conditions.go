@@ -13,8 +13,8 @@ type Condition struct {
 // Conditions returns every condition of the route for id and req: first whether the
 // mechanism is accepted, then each rule of the policy in the order of the
 // configuration. It lists a policy once, however many references lead to it. A nil
-// id has no property. On a route that admits nobody, a rule holds for it only if it
-// would for every identity. For an identity with an owner, it adds the rules of which the
+// id has no property. On a route that admits requests without credentials, a rule holds
+// for it only if it would for every identity. For an identity with an owner, it adds the rules of which the
 // owner decides otherwise.
 //
 // Decide allows the request if all conditions of depth 0 hold. Else, unless it

@@ -58,7 +58,7 @@ const (
 type reasons struct {
 	public, closed, challenge, mechanism, authenticated, met string
 
-	nobody string // lets nobody in
+	nobody string // lets in a request without credentials
 
 	rules map[*rule]string // by the rule that fails; nil for a policy without rules
 }
@@ -106,8 +106,8 @@ func (r *Route) accepted() string {
 // request has no credentials.
 //
 // A public route allows every request. Any other route challenges a nil id, unless it
-// admits nobody and its policy holds without an identity. It forbids an identity
-// that was proved by a mechanism that it does not accept, or for which its policy
+// admits requests without credentials and its policy holds without an identity. It
+// forbids an identity that was proved by a mechanism that it does not accept, or for which its policy
 // does not hold. If the policy would hold for the same user
 // after a sign-in that proves more, the outcome is StepUp. The zero Route forbids
 // every request.
@@ -115,7 +115,7 @@ func (r *Route) accepted() string {
 // For an identity with an owner, the policy must hold for the owner too.
 //
 // On a Route of a Table, Decide allocates nothing, but for the reason of a refusal
-// of nobody, or by the roles of an owner.
+// without an identity, or by the roles of an owner.
 func (r *Route) Decide(id *Identity, req *Request) Decision {
 	why := r.reasons
 	if why == nil {

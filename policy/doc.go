@@ -27,8 +27,8 @@
 //
 // A mistake in the configuration must not allow requests either. Zero values
 // deny: the zero Route, the zero Policy, the zero Outcome and the nil Identity. A route
-// that admits nobody (None after its mechanisms) decides about a nil Identity by the
-// request alone, so that signing out opens nothing.
+// that admits requests without credentials (None after its mechanisms) decides about
+// a nil Identity by the request alone, so that signing out opens nothing.
 // A part of a policy that has no clear meaning, or that can never apply, is an
 // error.
 //

@@ -2,9 +2,9 @@ package policy
 
 import "slices"
 
-// Nobody is who makes a request without credentials. A route that admits nobody decides
-// about the request alone: a rule about the identity neither holds nor fails for nobody, so
-// that none of them, also under none, opens what signing in would close.
+// A request without credentials has no identity. In names, such a request is "nobody". A
+// route that admits it decides about the request alone: a rule about the identity neither
+// holds nor fails, so that no such rule, also under none, opens what signing in would close.
 
 // verdict is what is known of a rule or a policy without an identity. The zero verdict is
 // that the identity decides.
@@ -71,7 +71,7 @@ func (r *Route) opensBySignIn(req *Request) bool {
 }
 
 // judge returns what is known of the policy for all identities that sign-ins of those
-// kinds prove, or, without kinds, for nobody. It also returns the first rule that is not
+// kinds prove, or, without kinds, for no identity. It also returns the first rule that is not
 // met: of those that are unmet, if there is one.
 func (p *Policy) judge(kinds []Mechanism, req *Request) (failed *rule, all verdict) {
 	if len(p.rules) == 0 {
@@ -130,7 +130,7 @@ func bestOf(parts []*Policy, kinds []Mechanism, req *Request) verdict {
 }
 
 // LooksAtClient reports whether the policy looks at the client's address, so that the answer
-// to nobody can differ between clients that send the same.
+// to a request without credentials can differ between clients that send the same.
 func (r *Route) LooksAtClient() bool { return r.Policy != nil && r.Policy.looksAtClient() }
 
 func (p *Policy) looksAtClient() bool {

@@ -7,7 +7,8 @@ import (
 	"authgate/policy"
 )
 
-// admitting returns a route that admits nobody beside sessions of local accounts and others.
+// admitting returns a route that admits requests without credentials, beside sessions of local
+// accounts and others.
 func admitting(tb testing.TB, named specs, refs ...policy.Ref) *policy.Route {
 	tb.Helper()
 	r := *policyRoute(tb, named, refs...)
@@ -15,7 +16,7 @@ func admitting(tb testing.TB, named specs, refs ...policy.Ref) *policy.Route {
 	return newTable(tb, r).Routes()[0]
 }
 
-// A policy holds for nobody if it holds without an identity.
+// A policy holds for a request without credentials if it holds without an identity.
 func TestNobody(t *testing.T) {
 	t.Parallel()
 	staff, office := inline(spec{Roles: []string{"staff"}}), inline(spec{Networks: []string{"192.0.2.0/24"}})
@@ -65,7 +66,7 @@ func TestNobody(t *testing.T) {
 
 func negated(refs ...policy.Ref) policy.Ref { return inline(spec{None: refs}) }
 
-// A route without a policy admits nobody, and the reason says so.
+// A route without a policy admits requests without credentials, and the reason says so.
 func TestNobodyWithoutPolicy(t *testing.T) {
 	t.Parallel()
 	req := request(t, "GET", "example.org", "/")
@@ -81,7 +82,7 @@ func TestNobodyWithoutPolicy(t *testing.T) {
 	wantConditions(t, &route, nil, req)
 	for _, ms := range [][]policy.Mechanism{{policy.None}, {policy.None, policy.None}, {policy.None, policy.Session}, nil} {
 		if (&policy.Route{Mechanisms: ms}).AdmitsNobody() {
-			t.Errorf("%q admits nobody beside users", ms)
+			t.Errorf("%q admits requests without credentials beside users", ms)
 		}
 	}
 }
@@ -149,8 +150,8 @@ func TestLooksAtClient(t *testing.T) {
 	}
 }
 
-// What nobody may do, everyone may. Signing out opens nothing. And where no sign-in helps,
-// no user of a sign-in is let in.
+// Every user may do what a request without credentials may. Signing out opens nothing. And where
+// no sign-in helps, no user who signs in is let in.
 func FuzzNobody(f *testing.F) {
 	addThrows(f, 500, 60, [32]byte{3})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -166,7 +167,7 @@ func FuzzNobody(f *testing.F) {
 		route := admitting(t, all, inline(m.spec))
 		nobody, user := route.Decide(nil, req), route.Decide(id, req)
 		if nobody.Outcome == policy.Allow && user.Outcome != policy.Allow {
-			t.Errorf("%+v: nobody is allowed, but %+v is not: %+v", m.spec, id, user)
+			t.Errorf("%+v: a request without credentials is allowed, but %+v is not: %+v", m.spec, id, user)
 		}
 		wantConditions(t, route, nil, req)
 		switch id.Scopes = nil; id.Provider {

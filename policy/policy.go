@@ -31,7 +31,7 @@ type rule struct {
 	any    bool
 	scopes []string // of which the rule needs one
 
-	// A rule that is not about the request alone cannot hold for nobody. signIn says what a
+	// A rule that is not about the request alone cannot hold without an identity. signIn says what a
 	// sign-in of those kinds can change about it; nil: it can make it hold, and not hold.
 	request  bool
 	networks bool // the rule is about the client's address

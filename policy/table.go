@@ -18,8 +18,8 @@ type Route struct {
 	// with one label more than example.org.
 	Pattern string
 	// Mechanisms are the accepted mechanisms. None alone makes the route
-	// public, and None after others lets nobody in too: a request without
-	// credentials, for which Policy holds without an identity.
+	// public, and None after others also lets in a request without credentials,
+	// if Policy holds without an identity.
 	Mechanisms []Mechanism
 	// Policy must hold. A nil Policy allows every identity that one of
 	// Mechanisms proved.
@@ -133,7 +133,7 @@ func checkAuth(errs *Errors, route int, r *Route) {
 	}
 	if i := slices.Index(r.Mechanisms, None); i >= 0 && slices.ContainsFunc(r.Mechanisms[i:], Mechanism.proves) {
 		errs.add(fmt.Sprintf("%s[%d]", key(route, "auth"), i),
-			"none stands for a request without credentials, so it comes after all mechanisms; move it to the end")
+			"none means a request without credentials, so it comes after all mechanisms; move it to the end")
 	}
 	if r.Public() && r.Policy != nil {
 		errs.add(key(route, "policy"), "a public route has no identities, so its policy can never apply; "+

@@ -14,7 +14,7 @@ import (
 
 const (
 	zoneKeyName  = "gateway."
-	zoneQuestion = "_acme-challenge.apps." + gateName + "." // where the wildcard's record stands
+	zoneQuestion = "_acme-challenge.apps." + gateName + "." // where the wildcard's record is
 )
 
 // zone is a DNS server with the zone gateName. It takes updates that its key signs.

@@ -19,7 +19,8 @@ type kind struct {
 
 // kinds are measured with the same GET over HTTP/1.1, so that their costs can be compared.
 var kinds = []kind{
-	{name: "nobody", route: "auth: [session, none]", header: func(signedIn, string) string { return "Accept: */*" }},
+	{name: "no credentials", route: "auth: [session, none]",
+		header: func(signedIn, string) string { return "Accept: */*" }},
 	{name: "token.header", section: "token: {header: X-Authgate-Token}", route: "auth: [bearer]", user: "alice",
 		header: func(s signedIn, _ string) string { return "X-Authgate-Token: " + s.token }},
 	{name: "encoded_slashes: opaque", route: "auth: [session], encoded_slashes: opaque", user: "alice",

@@ -42,7 +42,7 @@ func (a *application) name(name string) (own string, passes bool) {
 	return own, !cookiename.Owned(name) && !a.owned[own] && (a.keep || !a.names.has(name))
 }
 
-// rename returns the name that the application has for a cookie, whoever owns it.
+// rename returns the name that the application has for a cookie of any owner.
 func (a *application) rename(name string) string {
 	own := cookiename.ForApplication(name)
 	if a.keep && a.names.has(own) {

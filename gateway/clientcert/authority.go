@@ -18,8 +18,8 @@ import (
 	"authgate/gateway/keyfile"
 )
 
-// The files of the gateway's own authority for clients, in data_dir. The first one is for whoever
-// verifies what it issues.
+// The files of the gateway's own authority for clients, in data_dir. The first one is for programs
+// that verify what it issues.
 const (
 	AuthorityFile    = "clients-ca.pem"
 	authorityKeyFile = "clients-ca-key.pem"

@@ -45,7 +45,7 @@ func nameOf(certificate *x509.Certificate, kind string) (string, error) {
 func commonNames(certificate *x509.Certificate) (names []string) {
 	for _, attribute := range certificate.Subject.Names {
 		if attribute.Type.Equal(commonName) {
-			name, _ := attribute.Value.(string) // another type names nobody
+			name, _ := attribute.Value.(string) // a value of another type is no name
 			names = append(names, name)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 const (
 	// maxChain is how many certificates a client may present, and maxRSA how long a key of RSA may
-	// be, in bits: they bound the work for a client that nobody knows yet.
+	// be, in bits: they bound the work for a client that is not known yet.
 	maxChain = 10
 	maxRSA   = 8192
 	// failureHolds is how long a certificate that is not valid counts as such without another
@@ -30,7 +30,7 @@ type Options struct {
 	// Identify returns the identity of a user, nil if there is none.
 	Identify func(username string) *policy.Identity
 	Now      func() time.Time
-	Logger   *slog.Logger // is told of lists that have become stale; nil: nobody is
+	Logger   *slog.Logger // is told of lists that have become stale; nil: no one is
 }
 
 // Verifier verifies certificates under one configuration. It does not change.

@@ -71,7 +71,7 @@ func (route *Route) checkPlace(r *report, path string) {
 		r.Fault(path, "the start page leads to the application with GET, and match %q is for %s alone; "+
 			"move app to the route for GET", route.Match, place.Method)
 	case place.Path == "" && route.App.URL == "":
-		r.Missing(path+".url", "match %q stands for many places, because of its wildcard; "+
+		r.Missing(path+".url", "match %q matches many places, because of its wildcard; "+
 			"give the one where users open the application, like https://wiki.example.org/", route.Match)
 	}
 	open := slices.Contains(route.Auth, policy.None)

@@ -32,7 +32,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// The cookie of an owner is that of nobody else, and its name is an application's.
+// The cookie of an owner is that of no other owner, and its name is an application's.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	alice, bob := OwnerOf("local:alice"), OwnerOf("local:bob")

@@ -18,14 +18,14 @@ const (
 // has cookies under names of their own. The zero Owner owns nothing.
 type Owner string
 
-// OwnerOf returns the owner for the user with a subject; nobody has the empty subject. Another
-// user of the browser cannot read the subject from the names.
+// OwnerOf returns the owner for the user with a subject. A request without credentials has the
+// empty subject. Another user of the browser cannot read the subject from the names.
 func OwnerOf(subject string) Owner {
 	sum := sha256.Sum256([]byte(subject))
 	return Owner(ownerMark + base64.RawURLEncoding.EncodeToString(sum[:])[:ownerLength] + "_")
 }
 
-// Owned reports whether the cookie of that name belongs to one user, whoever that is.
+// Owned reports whether the cookie of that name belongs to one user alone.
 func Owned(name string) bool {
 	_, rest := split(name)
 	return strings.HasPrefix(rest, ownerMark)

@@ -11,11 +11,11 @@ import (
 	"authgate/policy"
 )
 
-// apart keeps the answers of a route that lets in users and nobody apart in caches: one of a
-// user is for that user alone, and one to nobody for requests without credentials.
+// apart keeps the answers of a route that also lets in requests without credentials apart in
+// caches: one to a user is for that user alone, and any other for requests without credentials.
 type apart struct {
 	vary     []string // headers of a request by which answers differ
-	byClient bool     // an answer to nobody may be for the client's address alone
+	byClient bool     // an answer to a request without credentials may be for the client's address alone
 }
 
 // newApart returns it for a route. token is token.header, empty for none.

@@ -12,7 +12,7 @@ func (q *Request) owner() cookiename.Owner {
 	if !q.Route.perUser {
 		return ""
 	}
-	subject := "" // nobody has cookies too, which are no user's
+	subject := "" // without credentials: such requests have cookies too, which are no user's
 	if id := q.Exchange.Identity; id != nil {
 		subject = id.Subject
 	}

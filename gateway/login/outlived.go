@@ -16,7 +16,7 @@ import (
 // Outlives is how long after the end of a session its cookie still tells so.
 const Outlives = 24 * time.Hour
 
-// errEnded: the session has ended by time. Whoever has its cookie may know that.
+// errEnded: the session has ended by time. A client that has its cookie may know that.
 var errEnded = fmt.Errorf("%w: the session has ended by time", auth.ErrRejected)
 
 // outlived is what stays of a session that has ended by time. It opens nothing.

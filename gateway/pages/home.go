@@ -27,7 +27,7 @@ type App struct {
 	Icon               string // the URL of an image; empty: the first letter of the title
 }
 
-// Initial returns the first letter or digit of the title, which stands for an icon.
+// Initial returns the first letter or digit of the title, which is shown in place of an icon.
 func (a App) Initial() string {
 	for _, r := range a.Title {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {

@@ -49,7 +49,7 @@ func TestIconsInPolicy(t *testing.T) {
 	}
 }
 
-// A letter stands for an icon that is not there. It is readable on each of the colours.
+// A letter is shown in place of a missing icon. It is readable on each of the colours.
 func TestLetters(t *testing.T) {
 	t.Parallel()
 	for title, want := range map[string]string{

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// An address at which the system lets nobody listen comes with what to do.
+// An address at which the system lets no program listen comes with what to do.
 func TestListenHint(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

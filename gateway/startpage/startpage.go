@@ -112,7 +112,7 @@ func (s *StartPage) inBrowser(id *policy.Identity) *policy.Identity {
 		user.Mechanism = policy.Session
 	case slices.ContainsFunc(s.options.Federation.Providers, here):
 		user.Mechanism = policy.OIDC
-	default: // an issuer where nobody signs in here
+	default: // an issuer without a sign-in here
 		return id
 	}
 	user.Scopes = nil

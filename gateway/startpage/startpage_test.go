@@ -125,7 +125,7 @@ func TestAppsOfTokens(t *testing.T) {
 }
 
 // Users of a provider see what they may open with their sign-in there, by their tokens too. An
-// issuer where nobody signs in here proves what a token opens, and no more.
+// issuer without a sign-in here proves what a token opens, and no more.
 func TestAppsOfProviders(t *testing.T) {
 	t.Parallel()
 	const routes = `
@@ -175,7 +175,7 @@ func TestAppsPage(t *testing.T) {
 	r.Want(401, "GET", "/account/apps", "", rig.Browser, "X-Requested-With: XMLHttpRequest")
 	rig.WantPage(t, r.Want(200, "GET", "/account", "", rig.Browser, bob.Cookie), `href="/account/apps"`)
 
-	// Nobody but the host of public_url tells a user's applications.
+	// Only the host of public_url tells a user's applications.
 	w = r.WantAt("wiki.example.org", 302, "GET", "/account/apps", "", rig.Browser)
 	if got := w.Header().Get("Location"); got != "https://gw.example/account/apps" {
 		t.Errorf("at another host: %s", got)

@@ -25,8 +25,8 @@ const (
 	// patience is into how many parts the age of a record is divided for the pause before the
 	// next attempt to remove it.
 	patience = 10
-	// giveUpAfter is how old a record is that nobody can remove, such as one in a zone that has
-	// moved to another provider.
+	// giveUpAfter is the age at which a record that cannot be removed is given up, such as one
+	// in a zone that has moved to another provider.
 	giveUpAfter = 7 * 24 * time.Hour
 )
 

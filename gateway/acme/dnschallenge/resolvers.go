@@ -44,7 +44,7 @@ func (r *Resolvers) Zone(ctx context.Context, name string) (string, error) {
 	return zone, nil
 }
 
-// Follow returns the name at which the record of a name stands: the end of its CNAME records.
+// Follow returns the name that has the record of a name: the end of its CNAME records.
 // This is how a zone delegates challenges to another one.
 func (r *Resolvers) Follow(ctx context.Context, name string) (string, error) {
 	for range maxAliases {

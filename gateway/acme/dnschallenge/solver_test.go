@@ -57,8 +57,8 @@ func TestSolver(t *testing.T) {
 	solver.Settle(t.Context())
 }
 
-// A record stands where the CNAME records of its name lead, also when it is removed while the
-// resolver does not answer any more.
+// A record is added where the CNAME records of its name lead. It is removed there too, also while
+// the resolver does not answer any more.
 func TestSolverFollows(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -205,7 +205,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// An old record that nobody can remove is given up.
+// An old record that cannot be removed is given up.
 func TestGiveUp(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

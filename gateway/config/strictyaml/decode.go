@@ -120,7 +120,7 @@ func (d *decoder) parsed(n ast.Node, path string, v reflect.Value, parse func(pa
 		return
 	}
 	value, err := parse(path, s)
-	if err != nil && d.stood[path] { // it stands for a part of the value alone
+	if err != nil && d.stood[path] { // a variable is only a part of the value
 		value, err = parse(path, d.standIn("variable", path, v.Type()))
 	}
 	if err != nil {
