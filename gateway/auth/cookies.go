@@ -120,7 +120,7 @@ func cookieAt(s, ends string) string {
 // the gateway's cookies, and with the application's cookies under their own
 // names. It returns nil if nothing is left. With keep, the gateway's cookies stay,
 // and no cookie of the application gets the name of one. Of the cookies that belong to one user
-// of the browser, only those of owner pass; see ToBrowserOf.
+// of the browser, only those of owner pass; see Owned.
 func (n *CookieNames) ToApplication(lines []string, keep bool, owner cookiename.Owner) []string {
 	theirs := application{n, keep, owner, nil}
 	theirs.find(lines)
