@@ -49,9 +49,10 @@ func blocks(content []byte, kind string) (found [][]byte, err error) {
 
 // List is a list of revoked certificates (RFC 5280, section 5) that a client CA has signed.
 type List struct {
-	*x509.RevocationList
-	signer  *x509.Certificate
-	serials map[string]bool // of what it revokes, as bytes
+	Issuer     string    // for operators
+	NextUpdate time.Time // when a newer list should be there; zero if it does not say
+	signer     *x509.Certificate
+	serials    map[string]bool // of what it revokes, as bytes
 }
 
 // Stale reports whether a newer list should be there.
@@ -105,7 +106,10 @@ func readList(der []byte, authorities []*x509.Certificate) (*List, error) {
 }
 
 func newList(parsed *x509.RevocationList, signer *x509.Certificate) (*List, error) {
-	list := &List{RevocationList: parsed, signer: signer, serials: map[string]bool{}}
+	list := &List{
+		Issuer: parsed.Issuer.String(), NextUpdate: parsed.NextUpdate, signer: signer,
+		serials: make(map[string]bool, len(parsed.RevokedCertificateEntries)),
+	}
 	for _, entry := range parsed.RevokedCertificateEntries {
 		if has(entry.Extensions, otherIssuer) {
 			return nil, fmt.Errorf("its entry for the serial number %x names another issuer (an indirect CRL); "+
