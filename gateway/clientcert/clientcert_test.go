@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -129,7 +130,8 @@ func TestReadLists(t *testing.T) {
 		{"two that nothing separates", strings.ReplaceAll(certtest.ListPEM(good, good), "\n-----BEGIN", "-----BEGIN") +
 			certtest.ListPEM(good), 0, "3 times X509 CRL"},
 		{"one that is cut off", certtest.ListPEM(good) + certtest.ListPEM(good)[:200], 0, "2 times X509 CRL"},
-		{"one that is damaged", certtest.ListPEM(good) + strings.Replace(certtest.ListPEM(good), "M", "?", 1), 0, "2 times X509 CRL"},
+		{"one that is damaged", certtest.ListPEM(good) + strings.Replace(certtest.ListPEM(good), "M", "?", 1), 0,
+			"2 times X509 CRL"},
 		{"of other authorities' certificates", string(d.ca.IndirectList(d.ca.Client().Leaf)), 0, "names another issuer"},
 		{"text", "hello", 0, "list 1: "},
 		{"nothing", "", 0, "list 1: "},
@@ -154,7 +156,8 @@ func TestReadAuthorities(t *testing.T) {
 		{"two that nothing separates", good + strings.TrimSpace(good) + good, 0, "3 times CERTIFICATE"},
 		{"one that is cut off", good + good[:200], 0, "2 times CERTIFICATE"},
 		{"a list", certtest.ListPEM([]byte("list")), 0, "no CERTIFICATE"},
-		{"what is none", strings.ReplaceAll(certtest.ListPEM([]byte("list")), "X509 CRL", "CERTIFICATE"), 0, "certificate 1: "},
+		{"what is none", strings.ReplaceAll(certtest.ListPEM([]byte("list")), "X509 CRL", "CERTIFICATE"), 0,
+			"certificate 1: "},
 	} {
 		certificates, err := ReadAuthorities([]byte(c.content))
 		if len(certificates) != c.certificates || (err == nil) != (c.want == "") ||
@@ -285,5 +288,16 @@ func TestProxied(t *testing.T) {
 	again, _ := p.Read(header(leaf))
 	if d.wantOf("again", again, v, ""); d.verified != 0 {
 		t.Error("a known certificate is verified again")
+	}
+	large := func(c *x509.Certificate) {
+		c.ExtraExtensions = []pkix.Extension{{Id: []int{1, 2, 3}, Value: make([]byte, longest)}}
+	}
+	big := d.ca.Client(certtest.Named("alice"), large)
+	for range 2 { // such headers, each with another certificate, would fill the memory
+		presented, _ := p.Read(header(certtest.Fields(big)...))
+		d.wantOf("a large certificate", presented, v, "")
+	}
+	if d.verified != 2 {
+		t.Errorf("a large certificate is verified %d times, and so it is remembered", d.verified)
 	}
 }

@@ -21,8 +21,13 @@ const (
 // ErrTwice: a request has several certificates in Client-Cert, so it is not clear which one counts.
 var ErrTwice = errors.New("clientcert: the header Client-Cert comes more than once")
 
-// proxied is how many certificates of Client-Cert are remembered.
-const proxied = 1024
+const (
+	// proxied is how many certificates of Client-Cert are remembered.
+	proxied = 1024
+	// longest is how long the headers of one are that is remembered, in bytes: anybody can make one, and
+	// some proxies pass it on.
+	longest = 16 << 10
+)
 
 // Proxied reads the certificates that trusted proxies describe. It remembers them with what was
 // found out about them.
@@ -59,7 +64,9 @@ func (p *Proxied) Read(h http.Header) (*Presented, error) {
 	}
 	presented := &Presented{}
 	presented.chain, presented.err = readChain(leaf, above)
-	p.known.Add(key, presented)
+	if len(key) <= longest {
+		p.known.Add(key, presented)
+	}
 	return presented, nil
 }
 
