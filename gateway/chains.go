@@ -18,8 +18,8 @@ type chains struct {
 }
 
 // newChains returns the chains of a state. Authorization comes before cookies, and these before
-// certificates, in whatever order a route names its mechanisms. Clients take the first challenge that they know, so that
-// of OAuth comes first.
+// certificates, in whatever order a route names its mechanisms. Clients take the first challenge
+// that they know, so that of OAuth comes first.
 func newChains(st *state) *chains {
 	m, f := st.mechanisms, st.federation
 	c := &chains{

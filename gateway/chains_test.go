@@ -13,7 +13,8 @@ import (
 )
 
 // tokenHeaderConfig lets tokens come in a header of their own.
-var tokenHeaderConfig = strings.Replace(baseConfig, "upstreams:", "token: {header: X-Authgate-Token}\nupstreams:", 1) + `
+var tokenHeaderConfig = strings.Replace(baseConfig, "upstreams:", "token: {header: X-Authgate-Token}\n"+
+	"upstreams:", 1) + `
   - {match: /open/, name: open, upstream: app, auth: [session, bearer, none]}
   - {match: /shared/, name: shared, upstream: app, auth: [session, bearer], authorization: application}
   - {match: /kept/, name: kept, upstream: app, auth: [bearer], forward_credentials: true}
@@ -47,7 +48,8 @@ func TestTokenHeader(t *testing.T) {
 				if target == "/any/" && strings.HasPrefix(application, "Basic") {
 					continue // which is the gateway's there
 				}
-				r.want(200, "POST", target, "", "x-authgate-token: "+token, headerIf("Authorization", application), bob.cookie)
+				r.want(200, "POST", target, "", "x-authgate-token: "+token, headerIf("Authorization", application),
+					bob.cookie)
 				r.wantUser("alice")
 				r.withoutToken(token)
 				if got := r.upstream.last().Header.Get("Authorization"); got != application {
@@ -60,7 +62,8 @@ func TestTokenHeader(t *testing.T) {
 		r.want(200, "GET", "/session/", "", "X-Authgate-Token: "+token, bob.cookie)
 		r.wantUser("bob")
 		r.withoutToken(token)
-		r.want(200, "GET", "/public/", "", "X-Authgate-Token: "+token, "X_Authgate_Token: "+token, "X.Authgate.Token: "+token)
+		r.want(200, "GET", "/public/", "", "X-Authgate-Token: "+token, "X_Authgate_Token: "+token,
+			"X.Authgate.Token: "+token)
 		r.wantUser("")
 		r.withoutToken(token)
 	}
@@ -82,7 +85,8 @@ func TestTokenHeaderRefused(t *testing.T) {
 	for _, wrong := range []string{made + "x", alice.access + "x", "x", "Bearer " + made, "agt_", alice.refresh} {
 		for _, target := range []string{"/bearer/", "/any/", "/shared/", "/open/"} {
 			w := r.want(401, "GET", target, "", "X-Authgate-Token: "+wrong, alice.cookie, browser)
-			if got := w.Header()["Www-Authenticate"]; !slices.Contains(got, `Bearer realm="authgate", error="invalid_token"`) {
+			const challenge = `Bearer realm="authgate", error="invalid_token"`
+			if got := w.Header()["Www-Authenticate"]; !slices.Contains(got, challenge) {
 				t.Errorf("%s asks for %q", target, got)
 			}
 		}
@@ -90,7 +94,8 @@ func TestTokenHeaderRefused(t *testing.T) {
 	}
 	good := "X-Authgate-Token: " + made
 	for _, own := range []string{
-		"Authorization: Bearer " + made, alice.bearer, "Authorization: Bearer agt_x", basicHeader("alice", made), "Authorization: Token " + made,
+		"Authorization: Bearer " + made, alice.bearer, "Authorization: Bearer agt_x",
+		basicHeader("alice", made), "Authorization: Token " + made,
 	} {
 		for _, target := range []string{"/bearer/", "/any/", "/shared/", "/open/", "/me"} {
 			r.want(400, "GET", target, "", good, own)
@@ -151,9 +156,11 @@ func proxied(line string) string { return "Proxy-" + line }
 func TestProxyAuthorization(t *testing.T) {
 	t.Parallel()
 	for _, fast := range []string{"true", "false"} {
-		yaml := edit(t, proxiedConfig, `{url: "http://app.invalid"}`, `{url: "http://app.invalid", fast_path: `+fast+`}`)
+		yaml := edit(t, proxiedConfig, `{url: "http://app.invalid"}`,
+			`{url: "http://app.invalid", fast_path: `+fast+`}`)
 		r := newNetworkRig(t, yaml, func(w http.ResponseWriter, q *http.Request) {
-			_, _ = io.WriteString(w, q.Header.Get("X-Auth-User")+"|"+q.Header.Get("Authorization")+"|"+q.Header.Get("Proxy-Authorization"))
+			_, _ = io.WriteString(w, q.Header.Get("X-Auth-User")+"|"+q.Header.Get("Authorization")+"|"+
+				q.Header.Get("Proxy-Authorization"))
 		})
 		in := r.login(aliceIn)
 		made := r.client.NewToken(in.cookie, "").Token
@@ -167,7 +174,8 @@ func TestProxyAuthorization(t *testing.T) {
 		bearer := "Authorization: Bearer " + made
 		for _, own := range []string{bearer, basicHeader("alice", made), basicHeader("", made), in.bearer} {
 			for _, application := range []string{"", "Bearer x", "Basic YXBwOnB3", "Digest y"} {
-				seen("alice|"+application+"|", "/shared/", proxied(own), headerIf("Authorization", application), bob.cookie)
+				seen("alice|"+application+"|", "/shared/", proxied(own), headerIf("Authorization", application),
+					bob.cookie)
 				seen("alice|"+application+"|", "/tokens/", proxied(own), headerIf("Authorization", application))
 			}
 		}
@@ -175,7 +183,8 @@ func TestProxyAuthorization(t *testing.T) {
 		seen("alice||", "/tokens/", proxied(bearer), bearer) // the gateway's own tokens reach no application
 		seen("alice||", "/tokens/", proxied(bearer), "Authorization: Token "+made)
 		seen("alice|Basic YXBwOnB3|", "/shared/", in.cookie, "Authorization: Basic YXBwOnB3")
-		seen("alice|Bearer x|", "/people/", in.cookie, "Authorization: Bearer x", proxied(bearer)) // which is not accepted there
+		seen("alice|Bearer x|", "/people/", in.cookie,
+			"Authorization: Bearer x", proxied(bearer)) // which is not accepted there
 		seen("|Bearer x|", "/open/", "Authorization: Bearer x")
 		seen("alice|Bearer x|", "/open/", "Authorization: Bearer x", proxied(bearer))
 		seen("||", "/public/", proxied(bearer))
@@ -191,8 +200,10 @@ func TestProxyAuthorizationRefused(t *testing.T) {
 	made := r.client.NewToken(alice.cookie, "").Token
 	bearer := "Authorization: Bearer " + made
 	for _, wrong := range []string{
-		bearer + "x", "Authorization: Bearer x", "Authorization: Bearer", "Authorization: ", basicHeader("alice", "wonderland"),
-		basicHeader("service", "wrong"), basicHeader("bob", made), "Authorization: Basic !", "Authorization: Token " + made,
+		bearer + "x", "Authorization: Bearer x", "Authorization: Bearer", "Authorization: ",
+		basicHeader("alice", "wonderland"), basicHeader("service", "wrong"),
+		basicHeader("bob", made), "Authorization: Basic !",
+		"Authorization: Token " + made,
 	} {
 		for _, target := range []string{"/shared/", "/tokens/", "/open/"} {
 			w := r.want(401, "GET", target, "", proxied(wrong), alice.cookie, "Authorization: Bearer x")
@@ -223,7 +234,8 @@ func TestApartCredentialsEnd(t *testing.T) {
 			streamsWith(t, yaml, func(s *streaming) {
 				in := s.login(aliceIn)
 				token := s.client.NewToken(in.cookie, "")
-				s.want(400, "GET", "/tokens/", "", "Proxy-Authorization: Bearer "+token.Token, "X-Authgate-Token: "+token.Token)
+				s.want(400, "GET", "/tokens/", "", "Proxy-Authorization: Bearer "+token.Token,
+					"X-Authgate-Token: "+token.Token)
 				body := s.open(protocol, "/tokens/", name+token.Token)
 				time.Sleep(time.Minute)
 				s.alive(1)

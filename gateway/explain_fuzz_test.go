@@ -55,7 +55,8 @@ func randomConfig(rnd *rand.Rand) string {
 		if strings.Contains(auth, "session") {
 			extra += pick("", "unauthenticated: redirect, ")
 		}
-		extra += pick("", "", "cross_origin: allow, ", `cors: {origins: ["https://app.example"], credentials: true}, `, `cors: {origins: ["*"]}, `,
+		extra += pick("", "", "cross_origin: allow, ", `cors: {origins: ["https://app.example"], credentials: true}, `,
+			`cors: {origins: ["*"]}, `,
 			"cors: {preflight: application}, ")
 		slashes := pick("", "encoded_slashes: keep, ")
 		if strings.HasPrefix(match, "opaque") {
@@ -81,7 +82,8 @@ func randomHeader(rnd *rand.Rand) (lines []string) {
 		{"Accept: text/html", "Accept: application/json", "Accept: */*"},
 		{"Access-Control-Request-Method: DELETE", "Access-Control-Request-Method: GET"},
 		{"Upgrade: websocket", "Upgrade: h2c"},
-		{"Destination: https://gw.example.org/a/b", "Destination: /a/x", "Destination: /c/x", "If: </a/b/c> (<a:b>)", "If: (<a:b>)"},
+		{"Destination: https://gw.example.org/a/b", "Destination: /a/x", "Destination: /c/x", "If: </a/b/c> (<a:b>)",
+			"If: (<a:b>)"},
 		{"X-Auth-User: mallory", "x_auth_user: mallory", "Remote-User: mallory", "X-Auth-Roles: admin"},
 		{"X-Forwarded-For: 198.51.100.9", "Forwarded: for=198.51.100.9", "X-Forwarded-Prefix: /x"},
 		{"X-Other: 1", "X-Set: 2", "User-Agent: curl", "X-Request-Id: mine"},
@@ -146,8 +148,11 @@ func FuzzExplain(f *testing.F) {
 		pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
 		for range 60 {
 			method := pick("GET", "GET", "HEAD", "POST", "DELETE", "get", "OPTIONS")
-			host := pick("gw.example.org", "gw.example.org:443", "wiki.example.org", "WIKI.example.org.", "other.example.org", "a b", "opaque.example.org")
-			target := pick("/", "/a/", "/a", "/a/b", "/a/b/c?x=%2F&y", "/c/n", "/c/n/m", "/d/x/y?", "/e", "/a%2Fb", "/d/x%2Fy", "/a/../b", "//a", "/%C3%A9", "/a#b", "/verify", "/c/%00", "//a%5Cb", "/a%252Fb//;c?d", "/a%2F..")
+			host := pick("gw.example.org", "gw.example.org:443", "wiki.example.org", "WIKI.example.org.",
+				"other.example.org", "a b", "opaque.example.org")
+			target := pick("/", "/a/", "/a", "/a/b", "/a/b/c?x=%2F&y", "/c/n", "/c/n/m", "/d/x/y?", "/e", "/a%2Fb",
+				"/d/x%2Fy", "/a/../b", "//a", "/%C3%A9", "/a#b", "/verify", "/c/%00", "//a%5Cb",
+				"/a%252Fb//;c?d", "/a%2F..")
 			from, credential := pick("192.0.2.7", "198.51.100.9", "127.0.0.1"), pick(credentials...)
 			what := fmt.Sprintf("%s https://%s%s by %+v from %s", method, host, target, callers[credential], from)
 			lines := randomHeader(rnd)
@@ -177,10 +182,12 @@ func wantExplained(t *testing.T, r *rig, what string, q *http.Request, x *Explan
 	w := r.serve(q)
 	reached := r.upstream.count() > before
 	answered := w.Code == http.StatusNoContent || w.Code == http.StatusPermanentRedirect // a preflight, a prefix
-	if w.Code != x.Status || (reached || answered) != (x.Outcome == OutcomeAllow) || reached != (x.Header != nil) || reached != (x.Path != "") || (x.Upstream == "app") != (x.Route != "") {
+	if w.Code != x.Status || (reached || answered) != (x.Outcome == OutcomeAllow) || reached != (x.Header != nil) ||
+		reached != (x.Path != "") || (x.Upstream == "app") != (x.Route != "") {
 		t.Errorf("%s: %d, explained as %+v", what, w.Code, x)
 	}
-	want := map[int]string{200: OutcomeAllow, 204: OutcomeAllow, 308: OutcomeAllow, 302: OutcomeChallenge, 400: OutcomeBadRequest, 401: OutcomeChallenge, 403: OutcomeForbid, 404: OutcomeNotFound, 421: OutcomeNotFound}
+	want := map[int]string{200: OutcomeAllow, 204: OutcomeAllow, 308: OutcomeAllow, 302: OutcomeChallenge,
+		400: OutcomeBadRequest, 401: OutcomeChallenge, 403: OutcomeForbid, 404: OutcomeNotFound, 421: OutcomeNotFound}
 	if x.Outcome != want[w.Code] {
 		t.Errorf("%s: %d, explained as %s", what, w.Code, x.Outcome)
 	}

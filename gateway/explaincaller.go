@@ -92,8 +92,8 @@ func (st *state) identities(c *Caller) ([]*policy.Identity, error) {
 		return all, nil
 	}
 	if len(logins) == 0 {
-		return nil, mistake("what proves the identity belongs to no login: Basic, API tokens, certificates and tokens of " +
-			"other issuers are one factor without a time")
+		return nil, mistake("what proves the identity belongs to no login: " +
+			"Basic, API tokens, certificates and tokens of other issuers are one factor without a time")
 	}
 	return logins, nil
 }
@@ -112,7 +112,8 @@ func (st *state) withoutProof(c *Caller) ([]*policy.Identity, error) {
 	switch c.Mechanism {
 	case "", policy.Basic, policy.Session, policy.Bearer, policy.OIDC, policy.Certificate:
 	default:
-		return nil, mistake("the mechanism %q is unknown; expected basic, session, bearer, oidc or certificate", c.Mechanism)
+		return nil, mistake("the mechanism %q is unknown; expected basic, session, bearer, oidc or certificate",
+			c.Mechanism)
 	}
 	if c.User != "" {
 		return st.identitiesOf(c)
@@ -125,7 +126,8 @@ func (st *state) withoutProof(c *Caller) ([]*policy.Identity, error) {
 			"issuers, local or basic", c.Provider)
 	}
 	var all []*policy.Identity
-	for _, mechanism := range [...]policy.Mechanism{policy.Session, policy.Bearer, policy.OIDC, policy.Basic, policy.Certificate} {
+	for _, mechanism := range [...]policy.Mechanism{policy.Session, policy.Bearer, policy.OIDC, policy.Basic,
+		policy.Certificate} {
 		if c.Mechanism == mechanism || c.Mechanism == "" && st.fits(c, mechanism) {
 			id, err := st.identity(c, mechanism)
 			if err != nil {

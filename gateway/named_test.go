@@ -51,7 +51,8 @@ func testNamedResources(t *testing.T, keys, base string) {
 	yaml := edit(t, namedConfig, "store:", "listen: {trusted_proxies: [10.0.0.0/8]}\nstore:")
 	r := newNetworkRig(t, edit(t, yaml, `app.invalid/base"`, `app.invalid/base"`+keys),
 		func(_ http.ResponseWriter, q *http.Request) {
-			got = append(got, sentNames{q.URL.Path, strings.Join(q.Header["Destination"], "|"), strings.Join(q.Header["If"], "|")})
+			got = append(got, sentNames{q.URL.Path, strings.Join(q.Header["Destination"], "|"),
+				strings.Join(q.Header["If"], "|")})
 		})
 	address := r.state.Load().config.Upstreams["app"].URLs[0].Host
 	base = strings.Replace(base, "ADDRESS", address, 1) + "/base"
@@ -73,14 +74,16 @@ func testNamedResources(t *testing.T, keys, base string) {
 		}
 		if w := r.do(method, "/dav/from", "", append(lines, bob)...); w.Code != want ||
 			want == 200 && !slices.Equal(got, []sentNames{expected}) || want != 200 && len(got) > 0 {
-			t.Errorf("%s to %s: %d %s; the application got %+v, want %d %+v", method, destination, w.Code, w.Body, got, want, expected)
+			t.Errorf("%s to %s: %d %s; the application got %+v, want %d %+v", method, destination, w.Code, w.Body, got,
+				want, expected)
 		}
 		x, err := e.Explain(&Described{Method: method, URL: "/dav/from", Header: header,
 			Caller: &Caller{User: "bob", Mechanism: policy.Bearer}})
 		if err != nil || x.Status != want || want == 200 && x.Header.Get("Destination")+x.Header.Get("If") != sent {
 			t.Errorf("explain %s to %s: %+v, %v", method, destination, x, err)
 		}
-		w := r.serve(question("192.0.2.7", slices.Concat(asTraefik(method, "gw.example", "/dav/from"), lines, []string{bob})...))
+		w := r.serve(question("192.0.2.7", slices.Concat(asTraefik(method, "gw.example", "/dav/from"), lines,
+			[]string{bob})...))
 		if w.Code != want {
 			t.Errorf("verify: %s to %s: %d, want %d", method, destination, w.Code, want)
 		}
@@ -102,18 +105,22 @@ func testNamedResources(t *testing.T, keys, base string) {
 	}
 	for want, destinations := range map[int][]string{
 		400: {
-			"http://gw.example/dav/to", "https://other.example.org/dav/to", "https://evil.example/dav/to", "https://gw.example:8443/dav/to",
-			"//gw.example/dav/to", "dav/to", "", "https://alice@gw.example/dav/to", "ftp://gw.example/dav/to", "https:/dav/to", "*",
+			"http://gw.example/dav/to", "https://other.example.org/dav/to", "https://evil.example/dav/to",
+			"https://gw.example:8443/dav/to", "//gw.example/dav/to", "dav/to", "", "https://alice@gw.example/dav/to",
+			"ftp://gw.example/dav/to", "https:/dav/to", "*",
 			"https://gw.example/dav/../dav/admin/x", "https://gw.example/dav/%2e%2e/x", "https://gw.example/dav//x",
-			"https://gw.example/dav/a%2Fb", "https://gw.example/dav/%2561dmin/x", "https://gw.example/dav/x#y", `https://gw.example\dav`,
-			"https://gw.example/dav/admin;x/y", "https://gw.example/m%2565", "https://gw.example/dav/x y", "https://gw.example/dav/%00",
-			"If: <https://gw.example/dav/x>", "If: <http://gw.example/dav/x> (<a:b>)", "If: <https://gw.example/dav/x (<a:b>)",
+			"https://gw.example/dav/a%2Fb", "https://gw.example/dav/%2561dmin/x",
+			"https://gw.example/dav/x#y", `https://gw.example\dav`,
+			"https://gw.example/dav/admin;x/y", "https://gw.example/m%2565", "https://gw.example/dav/x y",
+			"https://gw.example/dav/%00", "If: <https://gw.example/dav/x>", "If: <http://gw.example/dav/x> (<a:b>)",
+			"If: <https://gw.example/dav/x (<a:b>)",
 			"If: (<a:b>) <https://evil.example/dav/x> (<a:b>)", "If: a",
 		},
 		403: {
-			"https://gw.example/dav/admin/x", "/dav/%61dmin/x", "https://gw.example/dav/basic/x", "https://gw.example/elsewhere/x",
-			"https://gw.example/asked/x", "https://gw.example/login", "https://gw.example/me", "/account/tokens", "/verify",
-			"If: </dav/x> (<a:b>) </dav/admin/x> (<a:b>)", "If: </me> (<a:b>)",
+			"https://gw.example/dav/admin/x", "/dav/%61dmin/x",
+			"https://gw.example/dav/basic/x", "https://gw.example/elsewhere/x",
+			"https://gw.example/asked/x", "https://gw.example/login", "https://gw.example/me", "/account/tokens",
+			"/verify", "If: </dav/x> (<a:b>) </dav/admin/x> (<a:b>)", "If: </me> (<a:b>)",
 		},
 		404: {"https://gw.example/nowhere/x", "/nowhere", "https://gw.example", "If: </nowhere> (<a:b>)"},
 	} {

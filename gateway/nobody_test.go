@@ -21,7 +21,11 @@ const nobodyConfig = baseConfig + `
     upstream: app
     auth: [session, bearer, none]
     policy: {any: [{networks: [192.0.2.0/24]}, {roles: [admin]}]}
-  - {match: /reads/, name: reads, upstream: app, auth: [session, none], policy: {any: [{methods: [GET, HEAD]}, {roles: [admin]}]}}
+  - match: /reads/
+    name: reads
+    upstream: app
+    auth: [session, none]
+    policy: {any: [{methods: [GET, HEAD]}, {roles: [admin]}]}
   - {match: /far/, name: far, upstream: app, auth: [session, none], policy: {networks: [198.51.100.0/24]}}
   - {match: /guests/, name: guests, upstream: app, auth: [session, none], policy: {none: [{roles: [admin]}]}}
   - {match: /counted/, name: counted, upstream: app, auth: [session, none], rate: {requests: 2, per: 1m, by: user}}
@@ -36,7 +40,8 @@ func (r *rig) wantUser(user string) {
 	r.t.Helper()
 	h := r.upstream.last().Header
 	for _, name := range []string{
-		"X-Auth-User", "X-Auth-Subject", "X-Auth-Name", "X-Auth-Email", "X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider",
+		"X-Auth-User", "X-Auth-Subject", "X-Auth-Name", "X-Auth-Email",
+		"X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider",
 	} {
 		if user == "" && h[name] != nil {
 			r.t.Errorf("the upstream sees %s: %q without an identity", name, h[name])
@@ -80,8 +85,8 @@ func TestWrongIsNotNobody(t *testing.T) {
 	r := newRig(t, nobodyConfig)
 	alice := r.login(aliceIn)
 	wrong := []string{
-		"Authorization: Bearer x", "Authorization: Bearer", basicHeader("service", "wrong"), basicHeader("alice", "agt_x"),
-		"Authorization: Basic !", "Cookie: session_id=unknown", alice.bearer + "x",
+		"Authorization: Bearer x", "Authorization: Bearer", basicHeader("service", "wrong"),
+		basicHeader("alice", "agt_x"), "Authorization: Basic !", "Cookie: session_id=unknown", alice.bearer + "x",
 	}
 	for _, line := range wrong {
 		for _, mode := range []string{"", "Sec-Fetch-Mode: cors"} {
@@ -116,10 +121,12 @@ func TestDeadCookieOfNobody(t *testing.T) {
 	if h := r.upstream.last().Header; h.Get("Cookie") != "theme=dark" {
 		t.Errorf("the upstream sees the cookies %q", h["Cookie"])
 	}
-	if set := w.Result().Header.Get("Set-Cookie"); !strings.HasPrefix(set, "session_id=;") || !strings.Contains(set, "Max-Age=0") {
+	if set := w.Result().Header.Get("Set-Cookie"); !strings.HasPrefix(set, "session_id=;") ||
+		!strings.Contains(set, "Max-Age=0") {
 		t.Errorf("the dead cookie is not cleared: %q", set)
 	}
-	if w := r.want(401, "GET", "/open/", "", alice.cookie, "Sec-Fetch-Mode: cors"); w.Result().Header["Set-Cookie"] != nil {
+	w = r.want(401, "GET", "/open/", "", alice.cookie, "Sec-Fetch-Mode: cors")
+	if w.Result().Header["Set-Cookie"] != nil {
 		t.Error("the answer to a script clears a cookie")
 	}
 	r.want(401, "POST", "/open/", "", alice.cookie)
@@ -191,22 +198,27 @@ func TestCachesOfNobody(t *testing.T) {
 			wantCache, wantVary             string
 		}{
 			{"/open/", "", "", "", "", "Cookie, Authorization"},
-			{"/open/", "", "public, max-age=60", "Accept-Encoding", "public, max-age=60", "Accept-Encoding, Cookie, Authorization"},
+			{"/open/", "", "public, max-age=60", "Accept-Encoding", "public, max-age=60",
+				"Accept-Encoding, Cookie, Authorization"},
 			{"/open/", "", "", "cookie", "", "cookie, Authorization"},
 			{"/open/", "", "", "*", "", "*"},
 			{"/reads/", "", "", "", "", "Cookie, Authorization"},
 			{"/open/", alice.cookie, "", "", "private", "Cookie, Authorization"},
 			{"/open/", alice.bearer, "", "", "private", "Cookie, Authorization"},
-			{"/open/", basicHeader("service", "s3rvice"), "max-age=60", "", "max-age=60, private", "Cookie, Authorization"},
-			{"/open/", alice.cookie, "Public, S-MaxAge=60, max-age=5", "", "max-age=5, private", "Cookie, Authorization"},
+			{"/open/", basicHeader("service", "s3rvice"), "max-age=60", "", "max-age=60, private",
+				"Cookie, Authorization"},
+			{"/open/", alice.cookie, "Public, S-MaxAge=60, max-age=5", "", "max-age=5, private",
+				"Cookie, Authorization"},
 			{"/open/", alice.cookie, "no-store", "", "no-store", "Cookie, Authorization"},
-			{"/open/", alice.cookie, `private="Set-Cookie"`, "", `private="Set-Cookie", private`, "Cookie, Authorization"},
+			{"/open/", alice.cookie, `private="Set-Cookie"`, "", `private="Set-Cookie", private`,
+				"Cookie, Authorization"},
 			{"/open/", dead, "public", "", "private", "Cookie, Authorization"},
 			{"/office/", "", "", "", "private", "Cookie, Authorization"}, // another address gets another answer
 			{"/public/", "", "", "", "", ""},
 			{"/session/", alice.cookie, "public", "", "public", ""},
 		} {
-			w := r.want(200, "GET", c.target, "", c.credential, browser, headerIf("Want-Cache", c.cache), headerIf("Want-Vary", c.vary))
+			w := r.want(200, "GET", c.target, "", c.credential, browser, headerIf("Want-Cache", c.cache),
+				headerIf("Want-Vary", c.vary))
 			cache, vary := strings.Join(w.Header()["Cache-Control"], "|"), strings.Join(w.Header()["Vary"], "|")
 			if cache != c.wantCache || vary != c.wantVary {
 				t.Errorf("fast_path %s: %+v: Cache-Control %q, Vary %q", fast, c, cache, vary)
@@ -306,17 +318,20 @@ func TestStreamsOfNobody(t *testing.T) {
 			time.Sleep(time.Minute)
 			s.alive(1)
 			s.mustReload(nobodyConfig)
-			s.mustReload(edit(t, nobodyConfig, "{roles: [admin]}]}}\n  - {match: /far/", "{roles: [user]}]}}\n  - {match: /far/"))
+			s.mustReload(edit(t, nobodyConfig, "{roles: [admin]}]}\n  - {match: /far/",
+				"{roles: [user]}]}\n  - {match: /far/"))
 			time.Sleep(time.Minute)
 			s.alive(1)
 			since := time.Now()
-			s.mustReload(edit(t, nobodyConfig, "auth: [session, bearer, basic, none]", "auth: [session, bearer, basic]"))
+			s.mustReload(edit(t, nobodyConfig, "auth: [session, bearer, basic, none]",
+				"auth: [session, bearer, basic]"))
 			s.ends(body, since)
 		})
 		for name, end := range map[string]func(*streaming, signedIn){
 			"logout": byCookie,
 			"route": func(s *streaming, _ signedIn) {
-				s.mustReload(edit(t, nobodyConfig, "auth: [session, bearer, basic, none]", "auth: [bearer, basic, none]"))
+				s.mustReload(edit(t, nobodyConfig, "auth: [session, bearer, basic, none]",
+					"auth: [bearer, basic, none]"))
 			},
 		} {
 			t.Log(protocol, name)
@@ -347,7 +362,8 @@ func TestSocketOfNobody(t *testing.T) {
 		ask := func(path string, lines ...string) (*http.Response, *bufio.Reader) {
 			client := dial()
 			t.Cleanup(func() { client.Close() })
-			lines = append(append(lines, handshake...), "Connection: Upgrade", "Upgrade: websocket", "Origin: https://other.example")
+			lines = append(append(lines, handshake...), "Connection: Upgrade", "Upgrade: websocket",
+				"Origin: https://other.example")
 			fmt.Fprintf(client, "GET %s HTTP/1.1\r\nHost: gw.example\r\n%s\r\n\r\n", path, strings.Join(lines, "\r\n"))
 			from := bufio.NewReader(client)
 			answer, err := http.ReadResponse(from, nil)

@@ -12,7 +12,11 @@ import (
 )
 
 // opaqueConfig has a host with opaque paths, beside routes that other hosts have.
-const opaqueConfig = `  - {match: wiki.example.org/, name: wiki, upstream: app, auth: [session, bearer], encoded_slashes: opaque}
+const opaqueConfig = `  - match: wiki.example.org/
+    name: wiki
+    upstream: app
+    auth: [session, bearer]
+    encoded_slashes: opaque
   - match: wiki.example.org/sub/
     name: sub
     upstream: app
@@ -41,7 +45,8 @@ func TestOpaquePaths(t *testing.T) {
 
 func testOpaquePaths(t *testing.T, more string) {
 	var got []string
-	yaml := edit(t, baseConfig, "store:", "endpoints: {prefix: /auth/}\nlisten: {trusted_proxies: [10.0.0.0/8]}\nstore:") +
+	yaml := edit(t, baseConfig, "store:", "endpoints: {prefix: /auth/}\n"+
+		"listen: {trusted_proxies: [10.0.0.0/8]}\nstore:") +
 		opaqueConfig
 	app := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		got = append(got, q.Host+" "+q.RequestURI)
@@ -56,7 +61,8 @@ func testOpaquePaths(t *testing.T, more string) {
 		address, more = "h2c"+strings.TrimPrefix(app.URL, "http"), ""
 	}
 	r := newRig(t, yaml)
-	if err := r.reload(edit(t, yaml, `url: "http://app.invalid"`, fmt.Sprintf("url: %q%s", address, more))); err != nil {
+	if err := r.reload(edit(t, yaml, `url: "http://app.invalid"`,
+		fmt.Sprintf("url: %q%s", address, more))); err != nil {
 		t.Fatal(err)
 	}
 	e := newExplainer(t, r.state.Load().config)
@@ -87,8 +93,9 @@ func testOpaquePaths(t *testing.T, more string) {
 		}
 	}
 	for _, target := range []string{
-		"/a%2Fb", "/%2F", "/%2f%2F", "/a%5Cb", "//", "//a", "//evil.example/x", "///a//b", "/a%252Fb", "/a%255C%25252F", "/%2561uth",
-		"//a%2Fb?c=//..", "/a;b//c;d", "/%C3%A9//é", "//é%2F", "//a|b", "/sub%2Fx", "//sub/x", "/a%20//%3F%23", "/Main%2FPage/..a",
+		"/a%2Fb", "/%2F", "/%2f%2F", "/a%5Cb", "//", "//a", "//evil.example/x", "///a//b", "/a%252Fb", "/a%255C%25252F",
+		"/%2561uth", "//a%2Fb?c=//..", "/a;b//c;d", "/%C3%A9//é", "//é%2F", "//a|b",
+		"/sub%2Fx", "//sub/x", "/a%20//%3F%23", "/Main%2FPage/..a",
 	} {
 		sent := target
 		if strings.HasPrefix(target, "//") {
@@ -102,14 +109,15 @@ func testOpaquePaths(t *testing.T, more string) {
 	ask("files.example.org", "/open//a%5C", 200, "/open//a%5C")
 	ask("files.example.org", "/else", 200, "/else") // of a route without a host, like any path there
 	for _, target := range []string{
-		"/a/..%2Fb", "/a%2F..", "/a%5C..%5Cb", "/..%5Ca", "/%252e%252e%252Fa", "/a%25252F..", "/a//../b", "/a/.%2Fb", "/a%2F..;x%2Fb",
-		"/a%2Fb%00", "/a//%0d%0a", "/a//%ff", "/a//%C2%85", "/a//%zz", `/a\b`,
+		"/a/..%2Fb", "/a%2F..", "/a%5C..%5Cb", "/..%5Ca", "/%252e%252e%252Fa", "/a%25252F..", "/a//../b", "/a/.%2Fb",
+		"/a%2F..;x%2Fb", "/a%2Fb%00", "/a//%0d%0a", "/a//%ff", "/a//%C2%85", "/a//%zz", `/a\b`,
 		"/auth%2Fme", "//auth/me", "/auth//login", "/%2561uth/me", "/auth%5Cme", "/auth/%2Fverify",
 	} {
 		ask("wiki.example.org", target, 400, "")
 	}
 	for _, target := range []string{
-		"//open/x", "/else//x", "/else%2Fx", "/%2Fopen/x", "/open%2Fx", "/secret//x", "//secret/x", "/open/..%2Fsecret", "/secret%5Cx",
+		"//open/x", "/else//x", "/else%2Fx", "/%2Fopen/x", "/open%2Fx",
+		"/secret//x", "//secret/x", "/open/..%2Fsecret", "/secret%5Cx",
 	} {
 		ask("files.example.org", target, 400, "")
 	}
@@ -128,7 +136,8 @@ func TestOpaqueReturns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+strings.ReplaceAll(opaqueConfig, "wiki.example.org", "gw.example"))
 	for place, want := range map[string]string{
-		"/a%252Fb%5C//c?d": "/a%252Fb%5C//c?d", "//evil.example": "/", "/%2Fx": "/%2Fx", "//login": "/", "/logout%2F": "/logout%2F",
+		"/a%252Fb%5C//c?d": "/a%252Fb%5C//c?d", "//evil.example": "/",
+		"/%2Fx": "/%2Fx", "//login": "/", "/logout%2F": "/logout%2F",
 		"/%6Cogout//": "/%6Cogout//", "/%2Flogout": "/", `/\evil.example`: "/", "/a%2F..%2Fb": "/",
 	} {
 		form := "username=alice&password=wonderland&return_to=" + url.QueryEscape(place)

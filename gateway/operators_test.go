@@ -103,7 +103,8 @@ func TestOperatorEndsLoginsOfDelegatedUser(t *testing.T) {
 	alice := r.login(aliceIn)
 	names := must.Get(r.users())(t)
 	user := names[slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, "small:") })]
-	for name, want := range map[string]int{strings.TrimPrefix(user, "small:"): 0, "other" + user[5:]: 0, user + "x": 0} {
+	for name, want := range map[string]int{strings.TrimPrefix(user, "small:"): 0, "other" + user[5:]: 0,
+		user + "x": 0} {
 		if n, err := r.EndLoginsOf(t.Context(), name); n != want || err != nil {
 			t.Errorf("%s: %d logins end, %v", name, n, err)
 		}

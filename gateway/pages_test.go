@@ -74,8 +74,16 @@ func TestStartPageOfApps(t *testing.T) {
   - {match: wiki.example/, upstream: app, auth: [session, bearer], app: {title: Wiki}}
   - {match: admin.example/, upstream: app, auth: [session, bearer], policy: admin, app: {title: Machines}}
   - {match: vault.example/, upstream: app, auth: [session, bearer], policy: {factors: 2}, app: {title: Vault}}
-  - {match: safe.example/, upstream: app, auth: [session, bearer], policy: {roles: [admin], factors: 2}, app: {title: Safe}}
-  - {match: lab.example/, upstream: app, auth: [session, bearer], policy: {networks: [198.51.100.7]}, app: {title: Lab}}`)
+  - match: safe.example/
+    upstream: app
+    auth: [session, bearer]
+    policy: {roles: [admin], factors: 2}
+    app: {title: Safe}
+  - match: lab.example/
+    upstream: app
+    auth: [session, bearer]
+    policy: {networks: [198.51.100.7]}
+    app: {title: Lab}`)
 	r := newRig(t, yaml)
 	for name, in := range map[string]signedIn{"alice": r.login(aliceIn), "bob": r.login(bobIn)} {
 		page := r.want(200, "GET", "/", "", browser, in.cookie).Body.String()
@@ -91,7 +99,8 @@ func TestStartPageOfApps(t *testing.T) {
 	bob := r.login(bobIn)
 	ownrig.WantPage(t, r.want(200, "GET", "/", "", browser), "Sign in to see your applications", "not Wiki")
 	r.mustReload(edit(t, yaml, "policy: admin, app", "app"))
-	ownrig.WantPage(t, r.want(200, "GET", "/", "", browser, bob.cookie), "Wiki", "Machines", "Vault", "not Safe", "not Lab")
+	ownrig.WantPage(t, r.want(200, "GET", "/", "", browser, bob.cookie), "Wiki", "Machines", "Vault", "not Safe",
+		"not Lab")
 	r.mustReload(edit(t, yaml, "app: {title: Wiki}", "service_workers: refuse"))
 	ownrig.WantPage(t, r.want(200, "GET", "/", "", browser, bob.cookie), "not Wiki", "Vault")
 }

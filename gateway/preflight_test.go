@@ -93,7 +93,8 @@ func TestSharedAnswers(t *testing.T) {
 			exposed = "Authgate-Sign-In"
 		}
 		if w.Code != c.status || !slices.Equal(h["Access-Control-Allow-Origin"], c.origin) ||
-			h.Get("Access-Control-Allow-Credentials") != credentials || h.Get("Access-Control-Expose-Headers") != exposed {
+			h.Get("Access-Control-Allow-Credentials") != credentials ||
+			h.Get("Access-Control-Expose-Headers") != exposed {
 			t.Errorf("%s %s with %.200q: %d %v", c.method, c.path, c.headers, w.Code, h)
 		}
 		if vary := strings.Join(h["Vary"], ","); strings.Contains(vary, "Origin") != (c.path == "/shared/") || w.Code == 200 && !strings.Contains(vary, "Accept-Encoding") {

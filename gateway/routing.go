@@ -184,7 +184,8 @@ func errEncodedSlash() error { return &policy.TargetError{Reason: "the path hold
 
 // errOpaque is for a path that only the opaque routes of a host could take.
 func errOpaque() error {
-	return &policy.TargetError{Reason: "the path can be read in several ways, and no route of this host takes such paths there"}
+	return &policy.TargetError{
+		Reason: "the path can be read in several ways, and no route of this host takes such paths there"}
 }
 
 func errNoRoute(reason string) error {

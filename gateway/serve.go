@@ -224,7 +224,8 @@ func (ex *exchange) read() error {
 		return err
 	}
 	if hostErr != nil {
-		return &web.Error{Status: http.StatusBadRequest, Detail: "The host of the request is malformed.", Cause: hostErr}
+		return &web.Error{Status: http.StatusBadRequest, Detail: "The host of the request is malformed.",
+			Cause: hostErr}
 	}
 	if err := st.site.Hosts.CheckHost(&ex.Received, host); err != nil {
 		return err
@@ -348,7 +349,8 @@ func (ex *exchange) stepUp(id *policy.Identity, decision *policy.Decision) (answ
 	}
 	page := st.site.StepUpPage(id, signIn.Page)
 	if ex.wantsSignIn() {
-		return true, ex.leadTo(http.StatusFound, ex.SignInPlace(page, web.Return{Path: ex.Target(), Demand: decision.Demand}))
+		return true, ex.leadTo(http.StatusFound,
+			ex.SignInPlace(page, web.Return{Path: ex.Target(), Demand: decision.Demand}))
 	}
 	signIn.Page = st.site.WithReturn(page, web.Return{Demand: decision.Demand})
 	ex.SignIn = &signIn

@@ -77,8 +77,8 @@ func (p *personal) walk(users map[string]string, steps []step) {
 	p.t.Helper()
 	for i, s := range steps {
 		if got := strings.Join(p.visit(users[s.who], s.target, s.sets...), " "); got != s.got {
-			p.t.Errorf("step %d, %q at %s: the application gets %q, want %q; the browser has %q", i, s.who, s.target, got,
-				s.got, p.line(s.target))
+			p.t.Errorf("step %d, %q at %s: the application gets %q, want %q; the browser has %q", i, s.who, s.target,
+				got, s.got, p.line(s.target))
 		}
 	}
 }
@@ -123,7 +123,8 @@ func TestUserCookiesEnd(t *testing.T) {
 	} {
 		browserOf(r).walk(users, []step{
 			{"alice", "/mine/", []string{alice}, ""}, {"bob", "/mine/", []string{bob}, ""},
-			{"alice", "/mine/out", []string{removal}, "sid=a"}, {"alice", "/mine/", nil, ""}, {"bob", "/mine/", nil, "sid=b"},
+			{"alice", "/mine/out", []string{removal}, "sid=a"},
+			{"alice", "/mine/", nil, ""}, {"bob", "/mine/", nil, "sid=b"},
 		})
 	}
 	browserOf(r).walk(users, []step{ // removed where the cookie does not come along

@@ -7,7 +7,8 @@
 //
 // # Use
 //
-// [ParseTarget] (or [ParseTargetWithSlashes], or [ParseTargetOpaque] with [Table.CheckReadings]) and [CanonicalHost] turn what a client sends into a [Request].
+// [ParseTarget] (or [ParseTargetWithSlashes], or [ParseTargetOpaque] with
+// [Table.CheckReadings]) and [CanonicalHost] turn what a client sends into a [Request].
 // [Table.Match] finds the [Route] of the request. [Route.Decide] returns allow,
 // challenge or forbid, together with the rule that decided. [Compile] and
 // [NewTable] check everything in advance, so a decision allocates nothing. They

@@ -44,7 +44,8 @@ func TestNobody(t *testing.T) {
 		{"a negated role twice", none(inline(none(staff))), "192.0.2.1", "GET", policy.Challenge, "policy: none[0]"},
 		{"a negated network", none(office), "10.0.0.1", "GET", policy.Allow, "policy"},
 		{"a negated network, inside", none(office), "192.0.2.1", "GET", policy.Challenge, "policy: none[0]"},
-		{"negated alternatives", none(inline(either(office, staff))), "10.0.0.1", "GET", policy.Challenge, "policy: none[0]"},
+		{"negated alternatives", none(inline(either(office, staff))), "10.0.0.1", "GET", policy.Challenge,
+			"policy: none[0]"},
 		{"negated proof", none(inline(spec{Factors: 2})), "10.0.0.1", "GET", policy.Challenge, "policy: none[0]"},
 		{"a negated mechanism", none(inline(spec{Mechanisms: []string{"basic"}})), "10.0.0.1", "GET", policy.Challenge,
 			"policy: none[0]"},
@@ -71,7 +72,8 @@ func TestNobodyWithoutPolicy(t *testing.T) {
 	t.Parallel()
 	req := request(t, "GET", "example.org", "/")
 	route := policy.Route{Name: "r", Mechanisms: []policy.Mechanism{policy.Session, policy.None}}
-	want := policy.Decision{Outcome: policy.Allow, Rule: "auth", Reason: "route r: auth: open to requests without credentials"}
+	want := policy.Decision{Outcome: policy.Allow, Rule: "auth",
+		Reason: "route r: auth: open to requests without credentials"}
 	if got := route.Decide(nil, req); got != want {
 		t.Errorf("got %+v", got)
 	}
@@ -80,7 +82,8 @@ func TestNobodyWithoutPolicy(t *testing.T) {
 		t.Errorf("another mechanism: %+v", got)
 	}
 	wantConditions(t, &route, nil, req)
-	for _, ms := range [][]policy.Mechanism{{policy.None}, {policy.None, policy.None}, {policy.None, policy.Session}, nil} {
+	for _, ms := range [][]policy.Mechanism{{policy.None}, {policy.None, policy.None}, {policy.None, policy.Session},
+		nil} {
 		if (&policy.Route{Mechanisms: ms}).AdmitsNobody() {
 			t.Errorf("%q admits requests without credentials beside users", ms)
 		}

@@ -119,8 +119,8 @@ func (t *Table) Routes() []*Route { return slices.Clone(t.routes) }
 // checkAuth checks the mechanisms and the policy of a route.
 func checkAuth(errs *Errors, route int, r *Route) {
 	if len(r.Mechanisms) == 0 {
-		errs.add(key(route, "auth"), "no mechanism is accepted; list some of basic, session, bearer, oidc, certificate, "+
-			"or [none] for a public route")
+		errs.add(key(route, "auth"), "no mechanism is accepted; list some of basic, session, bearer, oidc, "+
+			"certificate, or [none] for a public route")
 	}
 	for i, m := range r.Mechanisms {
 		switch {

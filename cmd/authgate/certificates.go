@@ -140,7 +140,8 @@ func issue(issuer *config.ClientIssuer, f *issueFlags, passphrase string, lifeti
 
 // tellIssued says what was done, and what is missing for it to open anything.
 func tellIssued(to io.Writer, issuer *config.ClientIssuer, f *issueFlags) {
-	fmt.Fprintf(to, "%s has a key and a certificate with %s %s.\n", printable(f.out), issuer.Username, printable(f.username))
+	fmt.Fprintf(to, "%s has a key and a certificate with %s %s.\n", printable(f.out), issuer.Username,
+		printable(f.username))
 	if issuer.ClientCA != config.ClientCALocal {
 		fmt.Fprintf(to, "tls.client_ca is not local: the gateway accepts it only if that file has the content of %s.\n",
 			clientcert.AuthorityFile)

@@ -45,7 +45,8 @@ func TestACMEWildcard(t *testing.T) {
 	}
 	g.reaches(t, up, roots, "one"+below)
 	world.Until(t, "the zone as it was", func() bool {
-		return slices.Equal(z.at(zoneQuestion), []string{"of another"}) && len(z.at("_acme-challenge."+gateName+".")) == 0
+		return slices.Equal(z.at(zoneQuestion), []string{"of another"}) &&
+			len(z.at("_acme-challenge."+gateName+".")) == 0
 	})
 	if n := len(p.issued()); n != 2 || slices.Contains(z.at(zoneQuestion), first) {
 		t.Errorf("pebble has issued %d certificates, want 2; the zone has %q", n, z.at(zoneQuestion))

@@ -31,8 +31,9 @@ func startZone(t testing.TB) *zone {
 	t.Helper()
 	conn := world.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	z := &zone{
-		address: conn.LocalAddr().String(), key: base64.StdEncoding.EncodeToString([]byte("the key of the zone " + t.Name())),
-		texts: map[string][]string{},
+		address: conn.LocalAddr().String(),
+		key:     base64.StdEncoding.EncodeToString([]byte("the key of the zone " + t.Name())),
+		texts:   map[string][]string{},
 	}
 	listener := world.Must(net.Listen("tcp", z.address))(t)
 	for _, server := range []*dns.Server{{PacketConn: conn}, {Listener: listener}} {
@@ -58,7 +59,8 @@ func (z *zone) ServeDNS(w dns.ResponseWriter, m *dns.Msg) {
 		z.update(m.Ns)
 		answer.SetTsig(zoneKeyName, dns.HmacSHA256, 300, int64(m.IsTsig().TimeSigned))
 	case question.Qtype == dns.TypeSOA && question.Name == gateName+".":
-		answer.Answer = append(answer.Answer, &dns.SOA{Hdr: header, Ns: "ns." + gateName + ".", Mbox: "root." + gateName + "."})
+		answer.Answer = append(answer.Answer, &dns.SOA{Hdr: header, Ns: "ns." + gateName + ".",
+			Mbox: "root." + gateName + "."})
 	case question.Qtype == dns.TypeTXT && !z.hidden:
 		for _, text := range z.texts[question.Name] {
 			answer.Answer = append(answer.Answer, &dns.TXT{Hdr: header, Txt: []string{text}})

@@ -32,7 +32,8 @@ func TestFlask(t *testing.T) {
 	up := world.StartTap(t, startFlask(t))
 	g := world.Prepare(t)
 	issuer := world.StartIssuer(t, nil, "", g)
-	g.Configure(world.People + world.AtLocalhost(world.DocumentedApp(t, "flask-and-django.md", "flask", up.URL)) + issuer.Entry(""))
+	app := world.DocumentedApp(t, "flask-and-django.md", "flask", up.URL)
+	g.Configure(world.People + world.AtLocalhost(app) + issuer.Entry(""))
 	g.Run()
 	c := g.Client()
 	c.CheckRedirect = nil

@@ -24,7 +24,8 @@ func startGit(t *testing.T) (address, repositories string) {
 	repositories = filepath.Join(dir, "repositories")
 	script := filepath.Join(dir, "git.cgi")
 	world.WriteAll(t, dir, map[string]string{
-		"git.cgi": world.Substituted(t, world.DocumentedFile(t, "docs/applications/git.md", "git.cgi"), "/srv/git", repositories),
+		"git.cgi": world.Substituted(t, world.DocumentedFile(t, "docs/applications/git.md", "git.cgi"), "/srv/git",
+			repositories),
 		"lighttpd.conf": world.Substituted(t, world.DocumentedFile(t, "docs/applications/git.md", "lighttpd.conf"),
 			"8081", address[strings.LastIndexByte(address, ':')+1:], "/usr/local/lib/git.cgi", script, "/srv/git", dir) +
 			"server.upload-dirs = (\"" + dir + "\")\n",

@@ -110,7 +110,8 @@ func TestRegistry(t *testing.T) {
 		"ca.crt": world.ReadFile(t, filepath.Join(g.Dir, g.CA))})
 	image := "docker://" + strings.TrimPrefix(g.Base, "https://") + "/team/hello:1"
 	skopeo := func(args ...string) (string, error) {
-		out, err := world.ShellIn(dir, nil, "skopeo", append([]string{"--insecure-policy"}, args...)...).CombinedOutput()
+		all := append([]string{"--insecure-policy"}, args...)
+		out, err := world.ShellIn(dir, nil, "skopeo", all...).CombinedOutput()
 		return string(out), err
 	}
 	push := func(credential string) (string, error) {
@@ -164,8 +165,8 @@ func imageLayout(t *testing.T, dir string) (layer string) {
 	layer, layerBlob := blob(kinds+"layer.v1.tar+gzip", packed.String())
 	_, config := blob(kinds+"config.v1+json", fmt.Sprintf(`{"architecture":"amd64","os":"linux",`+
 		`"rootfs":{"type":"layers","diff_ids":["sha256:%x"]}}`, sha256.Sum256(plain.Bytes())))
-	_, manifest := blob(kinds+"manifest.v1+json", `{"schemaVersion":2,"mediaType":"`+kinds+`manifest.v1+json","config":`+
-		config+`,"layers":[`+layerBlob+`]}`)
+	_, manifest := blob(kinds+"manifest.v1+json", `{"schemaVersion":2,"mediaType":"`+kinds+`manifest.v1+json",`+
+		`"config":`+config+`,"layers":[`+layerBlob+`]}`)
 	tagged := strings.TrimSuffix(manifest, "}") + `,"annotations":{"org.opencontainers.image.ref.name":"1"}}`
 	world.WriteAll(t, dir, map[string]string{"oci-layout": `{"imageLayoutVersion":"1.0.0"}`,
 		"index.json": `{"schemaVersion":2,"manifests":[` + tagged + `]}`})

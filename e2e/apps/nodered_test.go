@@ -60,7 +60,8 @@ func TestNodeRED(t *testing.T) {
 	}
 	a, _ = user.visit("GET", g.Base+"/admin/flows?by=bob", "")
 	world.WantStatus(t, "the editor, for bob", a, http.StatusForbidden)
-	if status, body := curl(t, g, "-H", "X-Auth-User: alice", g.Base+"/hooks/bell"); status != "200" || body != "ding " {
+	if status, body := curl(t, g, "-H", "X-Auth-User: alice", g.Base+"/hooks/bell"); status != "200" ||
+		body != "ding " {
 		t.Errorf("the bell: %s %s", status, body)
 	}
 	if status, body := curl(t, g, g.Base+"/tea?by=stranger"); status != "401" {

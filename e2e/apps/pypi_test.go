@@ -31,8 +31,9 @@ func TestPyPI(t *testing.T) {
 	server := filepath.Join(dir, "server")
 	runs(t, py("devpi-init", "--serverdir", server, "--no-root-pypi"))
 	port := address[strings.LastIndexByte(address, ':')+1:]
-	world.Launch(t, "http://"+address+"/+api", py("devpi-server", "--serverdir", server, "--host", "127.0.0.1", "--port",
-		port, "--outside-url", g.Base, "--restrict-modify", "root"))
+	world.Launch(t, "http://"+address+"/+api",
+		py("devpi-server", "--serverdir", server, "--host", "127.0.0.1",
+			"--port", port, "--outside-url", g.Base, "--restrict-modify", "root"))
 	g.Configure(world.People + world.AtLocalhost(strings.ReplaceAll(world.DocumentedApp(t, "pypi.md", "devpi", up.URL),
 		"roles: [staff, admin]", "roles: [admin]")))
 	g.Run()
@@ -57,8 +58,8 @@ func TestPyPI(t *testing.T) {
 		t.Fatalf("an upload: %v\n%s", err, out)
 	}
 	index := as("bob", reads) + "/root/local/+simple/"
-	runs(t, py("pip", "install", "--quiet", "--no-input", "--target", filepath.Join(dir, "installed"), "--index-url", index,
-		"greeting"))
+	runs(t, py("pip", "install", "--quiet", "--no-input", "--target", filepath.Join(dir, "installed"),
+		"--index-url", index, "greeting"))
 	got := world.ReadFile(t, filepath.Join(dir, "installed", "greeting.py"))
 	if got != "text = 'hello from the index'\n" {
 		t.Errorf("the installed module is %q", got)

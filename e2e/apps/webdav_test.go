@@ -67,11 +67,12 @@ routes:
 		t.Fatal(err)
 	}
 	world.WriteAll(t, dir, map[string]string{"a.txt": "one\n", "deep/b.txt": "two\n"})
-	obscured := strings.TrimSpace(string(world.Must(world.ShellIn(dir, nil, "rclone", "obscure", "s3rvice").Output())(t)))
+	obscure := world.ShellIn(dir, nil, "rclone", "obscure", "s3rvice")
+	obscured := strings.TrimSpace(string(world.Must(obscure.Output())(t)))
 	rclone := func(args ...string) string {
 		t.Helper()
-		all := append([]string{"--config", "/dev/null", "--ca-cert", filepath.Join(g.Dir, g.CA), "--webdav-url", g.Base + "/files/",
-			"--webdav-user", "service", "--webdav-pass", obscured}, args...)
+		all := append([]string{"--config", "/dev/null", "--ca-cert", filepath.Join(g.Dir, g.CA),
+			"--webdav-url", g.Base + "/files/", "--webdav-user", "service", "--webdav-pass", obscured}, args...)
 		out, err := world.ShellIn(dir, nil, "rclone", all...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("rclone %s: %v\n%s", args, err, out)
@@ -85,7 +86,8 @@ routes:
 	if got := rclone("lsf", "-R", "--files-only", ":webdav:up"); sorted(got) != sorted(want) {
 		t.Errorf("the folder has\n%swant\n%s", got, want)
 	}
-	if got := rclone("cat", ":webdav:up/m\u00fctter & co.txt") + rclone("cat", ":webdav:up/deep/c.txt"); got != "one\ntwo\n" {
+	got := rclone("cat", ":webdav:up/m\u00fctter & co.txt") + rclone("cat", ":webdav:up/deep/c.txt")
+	if got != "one\ntwo\n" {
 		t.Errorf("the files have %q", got)
 	}
 }

@@ -27,7 +27,8 @@ var kinds = []kind{
 		header: func(s signedIn, _ string) string { return "Cookie: " + s.cookie }},
 	{name: "cookies: per_user", route: "auth: [session], cookies: per_user", user: "alice",
 		header: func(s signedIn, _ string) string { return "Cookie: " + s.cookie + "; theme=dark" }},
-	{name: "signed identity", upstream: ", assertion: {header: X-Auth-Assertion}", route: "auth: [session]", user: "alice",
+	{name: "signed identity", upstream: ", assertion: {header: X-Auth-Assertion}", route: "auth: [session]",
+		user:   "alice",
 		header: func(s signedIn, _ string) string { return "Cookie: " + s.cookie }},
 	{name: "WebDAV Destination", route: "auth: [session]", user: "alice",
 		header: func(s signedIn, address string) string {
@@ -54,7 +55,8 @@ func (l *lab) kindRows() []comparison {
 	var all []comparison
 	for _, k := range kinds {
 		all = append(all, comparison{
-			task:    task{name: "kinds, GET HTTP/1.1", load: http1{l, l.script, 4 * l.connections}, resource: "resource"},
+			task: task{name: "kinds, GET HTTP/1.1", load: http1{l, l.script, 4 * l.connections},
+				resource: "resource"},
 			subject: k.name, other: "floor", start: [2]starter{l.startKind(k), l.startBare},
 		})
 	}

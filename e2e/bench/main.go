@@ -116,7 +116,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&only, "only", "", "measure only the rows that `regexp` matches, such as 'GET HTTP/2: "+
-		"(floor|session)'; ^peers: those of docs/comparison.md; ^oauth: the authorization server; ^kinds: what some applications need")
+		"(floor|session)'; ^peers: those of docs/comparison.md; ^oauth: the authorization server; ^kinds: "+
+		"what some applications need")
 	flags.IntVar(&seconds, "seconds", 4, "`seconds` that are measured in each round; few are quick and rough")
 	flags.IntVar(&warm, "warm", 1, "`seconds` of load before each round")
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds for each row")

@@ -32,14 +32,17 @@ func (c *chromium) startPageOf(t *testing.T, many int) (*world.Instance, *world.
 		icon := ""
 		if app.icon != "" {
 			icon = fmt.Sprintf("icon%d.svg", i%len(shownApps))
-			g.Write(icon, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 48 48"><script>document.title = "run"</script>`+
-				`<style>path { stroke: #fff }</style><rect width="48" height="48" rx="10" fill="`+app.icon+`"/>`+
+			g.Write(icon, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 48 48">`+
+				`<script>document.title = "run"</script><style>path { stroke: #fff }</style>`+
+				`<rect width="48" height="48" rx="10" fill="`+app.icon+`"/>`+
 				`<path d="M12 32 22 18 29 27 36 14" stroke-width="4" fill="none"/></svg>`)
 		}
-		routes += fmt.Sprintf("  - {match: %s/, upstream: app, auth: [session], app: {title: %q, description: %q, icon: %q}}\n",
+		routes += fmt.Sprintf("  - {match: %s/, upstream: app, auth: [session], "+
+			"app: {title: %q, description: %q, icon: %q}}\n",
 			host, app.title, app.description, icon)
 	}
-	g.Configure("site: {title: Example, help: 'mailto:help@example.test'}\naccounts: {file: accounts.yaml}\n" + world.App(up.URL) + routes)
+	g.Configure("site: {title: Example, help: 'mailto:help@example.test'}\n" +
+		"accounts: {file: accounts.yaml}\n" + world.App(up.URL) + routes)
 	g.Write("accounts.yaml", world.Person("alice", world.WonderlandHash, ", name: Alice Example"))
 	g.Run()
 	return g, up

@@ -63,7 +63,8 @@ func applicationProblems(t *testing.T, doc *world.Document, row string) (all []s
 		all = append(all, "the headings are "+strings.Join(headings, ", "))
 	}
 	_, run, _ := strings.Cut(doc.Prose, "\n## Run\n\n")
-	if row == notRun && !strings.HasPrefix(run, "Not run.") || row != notRun && (row == "" || !strings.HasPrefix(run, row)) {
+	if row == notRun && !strings.HasPrefix(run, "Not run.") ||
+		row != notRun && (row == "" || !strings.HasPrefix(run, row)) {
 		all = append(all, "the table says "+row+", and the page "+strings.TrimSpace(run))
 	}
 	fragments := 0
@@ -108,7 +109,8 @@ func runProblem(row string, packages map[string]*testPackage, interop string) st
 	if !exists {
 		return "there is no test " + test
 	}
-	if !regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(program+" | "+version) + ` \|.*\| passed \|`).MatchString(interop) {
+	passed := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(program+" | "+version) + ` \|.*\| passed \|`)
+	if !passed.MatchString(interop) {
 		return "docs/interop.md has no " + program + " of the version " + version + " that passed"
 	}
 	return ""
@@ -126,7 +128,8 @@ func TestDocsApplicationProblems(t *testing.T) {
 		{"Not run.", "`TestWiki`: Wiki 1.0, in a browser.", "`TestWiki`: Wiki 1.0", ""},
 		{"", "", "`TestWiki`: Wiki 1.0", "the table says `TestWiki`: Wiki 1.0, and the page Not run."},
 		{"", "", "", "the table says , and the page Not run."},
-		{"## Who the user is\n\n", "", notRun, "the headings are Configuration, Apps and programs, Known not to work, Run"},
+		{"## Who the user is\n\n", "", notRun, "the headings are Configuration, Apps and programs, " +
+			"Known not to work, Run"},
 		{"wiki.example.org/", "/wiki/", notRun, "the route GET /wiki/ has no host"},
 		{"/.authgate/", "/", notRun, "a configuration without endpoints.prefix: /.authgate/"},
 		{"yaml fragment", "yaml tests", notRun, "there is no configuration"},
@@ -137,10 +140,12 @@ func TestDocsApplicationProblems(t *testing.T) {
 		}
 	}
 	packages := map[string]*testPackage{"e2e/apps": {functions: map[string]bool{"TestWiki": true}, tests: `"page"`}}
-	const interop = "| Wiki | 1.0 | its page | passed | 2026-11-26 |\n| Blog | 2.0 | its page | **failed**: it | 2026-11-26 |\n"
+	const interop = "| Wiki | 1.0 | its page | passed | 2026-11-26 |\n" +
+		"| Blog | 2.0 | its page | **failed**: it | 2026-11-26 |\n"
 	for row, ok := range map[string]bool{
-		notRun: true, "`TestWiki`: Wiki 1.0": true, "`TestWiki/page`: Wiki 1.0": true, "`TestWiki/login`: Wiki 1.0": false,
-		"`TestWiki`: Wiki 1.1": false, "`TestBlog`: Wiki 1.0": false, "`TestWiki`: Blog 2.0": false, "run": false, "": false,
+		notRun: true, "`TestWiki`: Wiki 1.0": true, "`TestWiki/page`: Wiki 1.0": true,
+		"`TestWiki/login`: Wiki 1.0": false, "`TestWiki`: Wiki 1.1": false, "`TestBlog`: Wiki 1.0": false,
+		"`TestWiki`: Blog 2.0": false, "run": false, "": false,
 	} {
 		if problem := runProblem(row, packages, interop); (problem == "") != ok {
 			t.Errorf("the row %q: %q", row, problem)

@@ -107,7 +107,8 @@ func (b *Browser) Form() (Form, bool) {
 		return Form{}, false
 	}
 	f := Form{
-		Method: strings.ToUpper(attribute(found[0], "method")), Action: attribute(found[0], "action"), Fields: url.Values{},
+		Method: strings.ToUpper(attribute(found[0], "method")),
+		Action: attribute(found[0], "action"), Fields: url.Values{},
 	}
 	for _, field := range elements(found[0], "input") {
 		if name := attribute(field, "name"); name != "" {

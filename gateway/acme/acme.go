@@ -164,7 +164,8 @@ func (m *Manager) useDNS(o Options) {
 	}
 	_, shared := o.Storage.(*storage)
 	m.dns = dnschallenge.New(dnschallenge.Options{
-		Provider: o.DNS, Resolvers: dnschallenge.NewResolvers(o.Resolvers), Storage: o.Storage, Shared: shared, Logger: o.Logger,
+		Provider: o.DNS, Resolvers: dnschallenge.NewResolvers(o.Resolvers),
+		Storage: o.Storage, Shared: shared, Logger: o.Logger,
 	})
 	m.issuer.DNS01Solver = m.dns
 }

@@ -85,7 +85,8 @@ func TestToApplication(t *testing.T) {
 		{"kept, with a prefix", true, []string{"authgate_app_authgate_app_x = y; __Host-authgate_app_authgate_login=z"}, []string{"authgate_app_x = y; __Host-authgate_app_authgate_login=z"}},
 	} {
 		given := slices.Clone(c.lines)
-		if got := allCookies.ToApplication(c.lines, c.keep, ""); !slices.Equal(got, c.want) || !slices.Equal(c.lines, given) {
+		if got := allCookies.ToApplication(c.lines, c.keep, ""); !slices.Equal(got, c.want) ||
+			!slices.Equal(c.lines, given) {
 			t.Errorf("%s: got %q of %q, now %q, want %q", c.name, got, given, c.lines, c.want)
 		}
 	}
@@ -148,7 +149,8 @@ func FuzzSeparateCookies(f *testing.F) {
 		if strings.ContainsAny(value, ";, \t") {
 			value = ""
 		}
-		got := allCookies.ToApplication([]string{"session=" + value + "ours; " + sent + "; access_token=" + value + "ours"}, false, "")
+		got := allCookies.ToApplication([]string{
+			"session=" + value + "ours; " + sent + "; access_token=" + value + "ours"}, false, "")
 		if trimmed := strings.Trim(want, cookieSpace); !sameCookie(got, trimmed) {
 			t.Errorf("the upstream sets %q, the browser sends %q, and it gets %q, want %q", line, sent, got, trimmed)
 		}

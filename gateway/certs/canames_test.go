@@ -192,7 +192,8 @@ func TestLocalCABelowAnother(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	above := must(openLocalCA(t.TempDir(), []string{"gw.example"}, time.Now, discard()))
-	given := unconstrained(t, dir, must(keyfile.ParseSigner(must(keyfile.GenerateSigner()))), pkix.Name{CommonName: "gate"}, above)
+	given := unconstrained(t, dir, must(keyfile.ParseSigner(must(keyfile.GenerateSigner()))),
+		pkix.Name{CommonName: "gate"}, above)
 	ca := must(openLocalCA(dir, []string{"gw.example"}, time.Now, discard()))
 	chain := must(ca.GetCertificate(&tls.ClientHelloInfo{})).Certificate
 	if !rootIn(dir).Equal(given) || len(chain) != 2 || !bytes.Equal(chain[1], given.Raw) {

@@ -209,10 +209,12 @@ func TestLocalCABroken(t *testing.T) {
 		file, content string
 		want          []string
 	}{
-		"another authority's key": {caKeyFile, string(must(keyfile.GenerateSigner())), []string{caFile, caKeyFile, "do not belong together"}},
-		"no key":                  {caKeyFile, "garbage", []string{caKeyFile, "PEM"}},
-		"a key of another form":   {caKeyFile, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", []string{caKeyFile}},
-		"no certificate":          {caFile, "garbage", []string{caFile}},
+		"another authority's key": {caKeyFile, string(must(keyfile.GenerateSigner())),
+			[]string{caFile, caKeyFile, "do not belong together"}},
+		"no key": {caKeyFile, "garbage", []string{caKeyFile, "PEM"}},
+		"a key of another form": {caKeyFile,
+			"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", []string{caKeyFile}},
+		"no certificate": {caFile, "garbage", []string{caFile}},
 	} {
 		dir := t.TempDir()
 		openCA(t, dir, time.Now)
@@ -253,7 +255,8 @@ func TestCertificateFiles(t *testing.T) {
 		t.Error("the new certificate is not used")
 	}
 	good := must(os.ReadFile(key))
-	for name, content := range map[string][]byte{"no key": []byte("garbage"), "another key": must(keyfile.GenerateSigner())} {
+	for name, content := range map[string][]byte{"no key": []byte("garbage"),
+		"another key": must(keyfile.GenerateSigner())} {
 		write(t, key, content)
 		wantMention(t, name, certs.Refresh(cfg), "tls.certificate and tls.key")
 		if leafOf(t, certs) != second {

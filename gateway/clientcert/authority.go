@@ -116,16 +116,19 @@ func (a *Authority) template(username, kind string, now time.Time, lifetime time
 	}
 	if kind == CommonName {
 		if template.Subject.CommonName == "" {
-			return nil, fmt.Errorf("the name %q has more than the %d characters of a common name", username, maxCommonName)
+			return nil, fmt.Errorf("the name %q has more than the %d characters of a common name", username,
+				maxCommonName)
 		}
 		return template, nil
 	}
 	for _, r := range username {
 		if r >= 0x80 {
-			return nil, fmt.Errorf("the name %q is not ASCII, which %s must be; use certificates.username: cn", username, kind)
+			return nil, fmt.Errorf("the name %q is not ASCII, which %s must be; use certificates.username: cn",
+				username, kind)
 		}
 	}
-	names, err := asn1.Marshal([]asn1.RawValue{{Class: asn1.ClassContextSpecific, Tag: tags[kind], Bytes: []byte(username)}})
+	names, err := asn1.Marshal([]asn1.RawValue{{Class: asn1.ClassContextSpecific, Tag: tags[kind],
+		Bytes: []byte(username)}})
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,8 @@ func TestIssue(t *testing.T) {
 	} {
 		file := must.Get(own.Issue(name, kind, passphrase, start, time.Hour))(t)
 		key, leaf, above, err := pkcs12.DecodeChain(file, passphrase)
-		if _, isRSA := key.(*rsa.PrivateKey); err != nil || !isRSA || len(above) != 1 || !above[0].Equal(own.Certificate) {
+		if _, isRSA := key.(*rsa.PrivateKey); err != nil || !isRSA || len(above) != 1 ||
+			!above[0].Equal(own.Certificate) {
 			t.Fatalf("%s: %T with %d above it, %v", kind, key, len(above), err)
 		}
 		d.options.Username = kind
@@ -41,7 +42,8 @@ func TestIssue(t *testing.T) {
 		}
 	}
 	file := must.Get(own.Issue("alice", CommonName, passphrase, start, 2*authorityLives))(t)
-	if _, leaf, _, err := pkcs12.DecodeChain(file, passphrase); err != nil || leaf.NotAfter.After(own.Certificate.NotAfter) {
+	if _, leaf, _, err := pkcs12.DecodeChain(file, passphrase); err != nil ||
+		leaf.NotAfter.After(own.Certificate.NotAfter) {
 		t.Errorf("it outlives its authority: %v", err)
 	}
 	if _, _, _, err := pkcs12.DecodeChain(file, "wrong"); err == nil {
@@ -56,7 +58,8 @@ func TestIssueRefuses(t *testing.T) {
 		{"ålice", Email, "not ASCII"}, {strings.Repeat("a", 65), CommonName, "64 characters"}, {"", Email, "no name"},
 		{"http://[", URI, "cannot be in a certificate"},
 	} {
-		if _, err := own.Issue(c.name, c.kind, passphrase, start, time.Hour); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := own.Issue(c.name, c.kind, passphrase, start, time.Hour); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q as %s: %v", c.name, c.kind, err)
 		}
 	}

@@ -67,7 +67,8 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	ca := certtest.New(t, "root", start)
 	dns := func(c *x509.Certificate) { c.DNSNames = []string{"alice.example"} }
-	leaf := ca.Client(certtest.Named("al"), certtest.Email("alice@example.org"), certtest.URI("urn:x:alice%41"), dns).Leaf
+	email, uri := certtest.Email("alice@example.org"), certtest.URI("urn:x:alice%41")
+	leaf := ca.Client(certtest.Named("al"), email, uri, dns).Leaf
 	for kind, want := range map[string]string{
 		CommonName: "al", Email: "alice@example.org", URI: "urn:x:alice%41", DNS: "alice.example",
 	} {
@@ -137,7 +138,8 @@ func TestReadLists(t *testing.T) {
 		{"nothing", "", 0, "list 1: "},
 	} {
 		lists, err := ReadLists([]byte(c.content), d.options.Authorities)
-		if len(lists) != c.lists || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if len(lists) != c.lists || (err == nil) != (c.want == "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %d lists, %v", c.name, len(lists), err)
 		}
 	}
@@ -264,10 +266,12 @@ func TestProxied(t *testing.T) {
 		{"a string", []string{`Client-Cert: "alice"`}, "not made of byte sequences"},
 		{"a list", []string{leaf + ", :AAAA:"}, "not one byte sequence"},
 		{"no certificate", []string{"Client-Cert: :AAAA:"}, "no certificate in DER (RFC 9440): certificate 1"},
-		{"a broken chain", []string{leaf, "Client-Cert-Chain: :AAAA:"}, "no certificate in DER (RFC 9440): certificate 2"},
+		{"a broken chain", []string{leaf, "Client-Cert-Chain: :AAAA:"},
+			"no certificate in DER (RFC 9440): certificate 2"},
 		{"a chain of names", []string{leaf, "Client-Cert-Chain: (a b)"}, "not made of byte sequences"},
 		{"no list", []string{leaf, "Client-Cert-Chain: :"}, "not a list"},
-		{"a long chain", []string{leaf, "Client-Cert-Chain: " + strings.Repeat(":AAAA:, ", 10) + ":AAAA:"}, "11 certificates"},
+		{"a long chain", []string{leaf, "Client-Cert-Chain: " + strings.Repeat(":AAAA:, ", 10) + ":AAAA:"},
+			"11 certificates"},
 	} {
 		presented, err := p.Read(header(c.lines...))
 		switch {

@@ -9,7 +9,8 @@ import (
 // FuzzProxied: whatever a proxy sends, it is nothing, an error for operators, or a certificate whose
 // identity is that of its own name.
 func FuzzProxied(f *testing.F) {
-	for _, seed := range [][2]string{{"", ""}, {"::", ":AAAA:"}, {":AAAA:", "(a b), :AAAA:"}, {":AAAA:;a=1", `"x"`}, {"?1", "a=1"}} {
+	for _, seed := range [][2]string{{"", ""}, {"::", ":AAAA:"}, {":AAAA:", "(a b), :AAAA:"}, {":AAAA:;a=1", `"x"`},
+		{"?1", "a=1"}} {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, leaf, chain string) {

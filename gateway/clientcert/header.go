@@ -77,7 +77,8 @@ func readChain(leaf string, above []string) ([]*x509.Certificate, error) {
 	}
 	list, err := httpsfv.UnmarshalList(above)
 	if err != nil {
-		return nil, fmt.Errorf("the header %s of the proxy is not a list of byte sequences (RFC 9440): %w", ChainHeader, err)
+		return nil, fmt.Errorf("the header %s of the proxy is not a list of byte sequences (RFC 9440): %w",
+			ChainHeader, err)
 	}
 	if len(list) >= maxChain {
 		return nil, fmt.Errorf("the header %s of the proxy has %d certificates; at most %d are verified", ChainHeader,
@@ -88,7 +89,8 @@ func readChain(leaf string, above []string) ([]*x509.Certificate, error) {
 		one, ok := member.(httpsfv.Item)
 		der, isBytes := one.Value.([]byte)
 		if !ok || !isBytes {
-			return nil, fmt.Errorf("the header of the proxy is not made of byte sequences (RFC 9440): certificate %d", i+1)
+			return nil, fmt.Errorf("the header of the proxy is not made of byte sequences (RFC 9440): certificate %d",
+				i+1)
 		}
 		certificate, err := x509.ParseCertificate(der)
 		if err != nil {

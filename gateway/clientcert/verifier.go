@@ -104,7 +104,8 @@ func (v *Verifier) path(chain []*x509.Certificate, now time.Time) (*finding, err
 		between.AddCert(certificate)
 	}
 	paths, err := chain[0].Verify(x509.VerifyOptions{
-		Roots: v.roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Roots: v.roots, Intermediates: between, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
 		return nil, explain(err)
@@ -157,8 +158,8 @@ func (v *Verifier) tellStale(now time.Time) {
 	for _, list := range v.options.Lists {
 		if v.options.Logger != nil && list.Stale(now) {
 			v.stale.Do(func() {
-				v.options.Logger.Warn("a list of tls.crl is stale, so it may lack certificates that are revoked since; get the "+
-					"present one", "next_update", list.NextUpdate)
+				v.options.Logger.Warn("a list of tls.crl is stale, so it may lack certificates that are revoked "+
+					"since; get the present one", "next_update", list.NextUpdate)
 			})
 		}
 	}
@@ -187,7 +188,8 @@ func explain(err error) error {
 	case ok && invalid.Reason == x509.Expired:
 		return errors.New("the certificate, or one above it, is not valid at this time")
 	case ok && invalid.Reason == x509.IncompatibleUsage:
-		return errors.New("the certificate, or one above it, is not for the authentication of clients (extended key usage)")
+		return errors.New("the certificate, or one above it, is not for the authentication of clients " +
+			"(extended key usage)")
 	case ok && invalid.Reason == x509.NotAuthorizedToSign:
 		return errors.New("a certificate of the chain was issued by one that is no authority")
 	case ok && invalid.Reason == x509.CANotAuthorizedForThisName:

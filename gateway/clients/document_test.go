@@ -73,13 +73,15 @@ func TestDocumentRefused(t *testing.T) {
 		"a secret that ends": {`{"client_id": "{ID}", "client_secret_expires_at": 0, ` + redirects + `}`, "has a secret"},
 		"secret method": {`{"client_id": "{ID}", "token_endpoint_auth_method": "client_secret_basic", ` + redirects + `}`,
 			"token_endpoint_auth_method"},
-		"method without keys": {`{"client_id": "{ID}", "token_endpoint_auth_method": "private_key_jwt", ` + redirects + `}`,
+		"method without keys": {
+			`{"client_id": "{ID}", "token_endpoint_auth_method": "private_key_jwt", ` + redirects + `}`,
 			"neither jwks nor jwks_uri"},
 		"keys twice": {`{"client_id": "{ID}", "jwks": {"keys": []}, "jwks_uri": "https://127.0.0.1/keys", ` + redirects + `}`,
 			"cannot both"},
 		"no keys":      {`{"client_id": "{ID}", "jwks": "none", ` + redirects + `}`, "jwks"},
 		"no redirects": {`{"client_id": "{ID}"}`, "redirect_uris must have"},
-		"other schemes": {`{"client_id": "{ID}", "redirect_uris": ["javascript:alert(1)", "http://app.example.org/cb"]}`,
+		"other schemes": {
+			`{"client_id": "{ID}", "redirect_uris": ["javascript:alert(1)", "http://app.example.org/cb"]}`,
 			"redirect_uris must have"},
 		"a fragment":    {`{"client_id": "{ID}", "redirect_uris": ["https://app.example.org/#cb"]}`, "has a fragment"},
 		"a text":        {`{"client_id": "{ID}", "redirect_uris": "https://app.example.org/cb"}`, "list of strings"},
@@ -107,7 +109,8 @@ func TestDocumentURLs(t *testing.T) {
 	r := newRig(t, "{}", s, "127.0.0.1")
 	for _, id := range []string{
 		"http://127.0.0.1/app.json", "HTTPS://127.0.0.1/app.json", s.URL, s.URL + "/", s.URL + "/app.json#x",
-		s.URL + "/a/../app.json", s.URL + "/a/%2e%2e/app.json", s.URL + "/./app.json", s.URL + `\app.json`, s.URL + `/a\..\app.json`,
+		s.URL + "/a/../app.json", s.URL + "/a/%2e%2e/app.json", s.URL + "/./app.json",
+		s.URL + `\app.json`, s.URL + `/a\..\app.json`,
 		strings.Replace(s.URL, "https://", "https://user@", 1) + "/app.json", s.URL + "/app .json", s.URL + "/app\t.json",
 		s.URL + "/" + strings.Repeat("x", maxURL), "https:/127.0.0.1/app.json", "https:///app.json", "https://",
 		"https://example.com/app.json", "file:///etc/passwd", "",

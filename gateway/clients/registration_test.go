@@ -54,8 +54,9 @@ func TestRegister(t *testing.T) {
 	addresses := []string{"http://127.0.0.1/cb", "com.example.app:/cb", "https://app.example.org/cb"}
 	if !slices.Equal(client.RedirectURIs, addresses) ||
 		!slices.Equal(client.Grants, []string{"authorization_code", "refresh_token", "device_code"}) ||
-		client.method != methodNone || client.Name != "Tool" || client.Configured || client.Document || client.SkipConsent ||
-		client.Roles != nil || client.BackchannelLogout != "" || !slices.Equal(client.Scopes, []string{"read"}) {
+		client.method != methodNone || client.Name != "Tool" || client.Configured || client.Document ||
+		client.SkipConsent || client.Roles != nil || client.BackchannelLogout != "" ||
+		!slices.Equal(client.Scopes, []string{"read"}) {
 		t.Errorf("%+v", client)
 	}
 	got := string(must.Get(json.Marshal(answer))(t))

@@ -90,7 +90,8 @@ func TestAppTexts(t *testing.T) {
 func TestWarningsOfApps(t *testing.T) {
 	t.Parallel()
 	for auth, warned := range map[string]bool{
-		"session": false, "'session', 'bearer'": false, "none": false, "bearer": true, "'basic', 'bearer'": true, "bearer, none": false,
+		"session": false, "'session', 'bearer'": false, "none": false, "bearer": true,
+		"'basic', 'bearer'": true, "bearer, none": false,
 	} {
 		got := warnings(t, "config.yaml", "endpoints: {prefix: /.authgate/}\n"+withApp("/", auth, "title: Wiki"))
 		checkWarning(t, auth, got, warned, "routes[0].app", "no user sees")

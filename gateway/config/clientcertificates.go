@@ -91,7 +91,8 @@ func (c *Config) checkCertificates(r *report) {
 			"set it, or remove this key")
 	}
 	if !asks && c.TLS.CRL != "" {
-		r.Fault("tls.crl", "has no effect without tls.client_ca, whose certificates it revokes; set it, or remove this key")
+		r.Fault("tls.crl", "has no effect without tls.client_ca, whose certificates it revokes; "+
+			"set it, or remove this key")
 	}
 	accepts := func(route Route) bool { return slices.Contains(route.Auth, policy.Certificate) }
 	if asks && !slices.ContainsFunc(c.Routes, accepts) && !r.Broken("routes") {

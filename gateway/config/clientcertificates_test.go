@@ -51,7 +51,8 @@ func TestClientCertificates(t *testing.T) {
 		t.Errorf("without a route: %q", got)
 	}
 	cfg := must.Get(parse(path, []byte(clientSource(", crl: fresh.pem")), lookup))(t)
-	if files := strings.Join(cfg.SideFiles(), " "); !strings.Contains(files, "ca.pem") || !strings.Contains(files, "fresh.pem") {
+	if files := strings.Join(cfg.SideFiles(), " "); !strings.Contains(files, "ca.pem") ||
+		!strings.Contains(files, "fresh.pem") {
 		t.Errorf("a change of %s is noticed", files)
 	}
 }
@@ -84,7 +85,8 @@ func TestClientIssuerOf(t *testing.T) {
 		must.Do(t, os.WriteFile(path, []byte(source), 0o600))
 		issuer, err := ClientIssuerOf(path)
 		switch {
-		case want == "" && (err != nil || issuer.Username != "cn" || issuer.DataDir != filepath.Join(filepath.Dir(path), "state")):
+		case want == "" && (err != nil || issuer.Username != "cn" ||
+			issuer.DataDir != filepath.Join(filepath.Dir(path), "state")):
 			t.Errorf("%q: %+v, %v", source, issuer, err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%q: %+v, %v", source, issuer, err)

@@ -180,7 +180,8 @@ func (c *Config) SideFiles() []string {
 
 // PublicFiles returns the paths of the files without secrets among SideFiles.
 func (c *Config) PublicFiles() []string {
-	public := []string{c.TLS.Certificate, c.TLS.TrustedRoots, c.TLS.ClientCA, c.TLS.CRL, c.Site.Logo, c.OAuth.MetadataClients.TrustedRoots}
+	public := []string{c.TLS.Certificate, c.TLS.TrustedRoots, c.TLS.ClientCA, c.TLS.CRL, c.Site.Logo,
+		c.OAuth.MetadataClients.TrustedRoots}
 	for _, u := range c.Upstreams {
 		public = append(public, u.TLS.CA, u.TLS.Certificate)
 	}

@@ -90,7 +90,8 @@ func (c *CORS) checkNoOrigins(r *report, path string) {
 	}
 	for _, key := range []string{"headers", "methods", "expose", "credentials", "max_age"} {
 		if at := path + "." + key; r.Given(at) {
-			r.Fault(at, "has no effect, because the application decides without origins; add origins, or remove this key")
+			r.Fault(at, "has no effect, because the application decides without origins; "+
+				"add origins, or remove this key")
 		}
 	}
 }

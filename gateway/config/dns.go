@@ -130,7 +130,8 @@ func (d *DNS) checkOptions(r *report, path string, options map[string]bool) {
 		required, taken := options[option.name]
 		switch {
 		case r.Given(at) && !taken:
-			r.Fault(at, "is no option of the provider %s, which has %s; remove this key", d.Provider, optionList(options))
+			r.Fault(at, "is no option of the provider %s, which has %s; remove this key", d.Provider,
+				optionList(options))
 		case required && option.value == "" && !r.Broken(at):
 			r.Missing(at, "is needed with the provider %s: %s", d.Provider, option.what)
 		}

@@ -126,9 +126,11 @@ func TestIncludeMistakes(t *testing.T) {
 			`conf.d/z.yaml:2:13: routes[0].match: "main.example/": conflicts with "main.example/" of routes[0] ` +
 				`at DIR/authgate.yaml:7: main.example/ matches ` +
 				"the same requests as main.example/"}},
-		"no YAML": {"routes: [\n", "", []string{"conf.d/z.yaml:1:9: document: not valid YAML: sequence end token ']' not found"}},
-		"cut off": {"routes: []", "", []string{"conf.d/z.yaml:1:11: document: the file does not end with a line break, " +
-			"so it may be cut off; write the whole file, with a line break at its end"}},
+		"no YAML": {"routes: [\n", "", []string{"conf.d/z.yaml:1:9: document: not valid YAML: " +
+			"sequence end token ']' not found"}},
+		"cut off": {"routes: []", "", []string{"conf.d/z.yaml:1:11: document: " +
+			"the file does not end with a line break, so it may be cut off; " +
+			"write the whole file, with a line break at its end"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -55,9 +55,9 @@ func (c *Config) checkAlike(r *report, host string, group []int) {
 	for _, i := range group {
 		if key := c.Routes[opaque].differs(&c.Routes[i]); key != "" {
 			r.Fault(fmt.Sprintf("routes[%d].encoded_slashes", opaque),
-				"a path can be read as one of any route of its host, so all routes of %s must have the same upstream, auth, "+
-					"policy and encoded_slashes, and routes[%d] (%q) has another %s; make them alike, or give the application "+
-					"a host of its own", host, i, c.Routes[i].Match, key)
+				"a path can be read as one of any route of its host, so all routes of %s must have the same "+
+					"upstream, auth, policy and encoded_slashes, and routes[%d] (%q) has another %s; "+
+					"make them alike, or give the application a host of its own", host, i, c.Routes[i].Match, key)
 			return
 		}
 	}

@@ -48,8 +48,8 @@ func TestPlaceholders(t *testing.T) {
 		"no list of users": {[]string{"accounts:", "accounts:\n  file: none.yaml"},
 			[]string{"accounts.file: cannot read none.yaml: no such file or directory"}},
 		"a policy that is not known": {[]string{"policy: {email_domains: [\"${DOMAIN}\"]}", `policy: "${POLICY}"`},
-			[]string{`routes[0].policy: there is no policy "policy.placeholder.example"; none is defined under policies` +
-				`; here a stand-in has the place of a variable that is not set, or of a file`}},
+			[]string{`routes[0].policy: there is no policy "policy.placeholder.example"; none is defined ` +
+				`under policies; here a stand-in has the place of a variable that is not set, or of a file`}},
 		"not a variable": {[]string{"${ADMIN}", "${ADMIN"},
 			[]string{"accounts.users[0].username: ${ must be followed by the name of an environment variable and }; " +
 				"write $${ for the text ${ itself"}},

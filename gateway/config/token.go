@@ -118,7 +118,8 @@ func (c *Config) checkTokenHeader(r *report) {
 		u := c.Upstreams[name]
 		if u.Assertion != nil && headername.Fold(u.Assertion.Header) == folded ||
 			u.IdentityHeaders != nil && !c.IdentityHeaders.has(folded) && u.IdentityHeaders.has(folded) {
-			r.Fault(path, "%q is a header with the identity for the upstream %s; choose another name", c.Token.Header, name)
+			r.Fault(path, "%q is a header with the identity for the upstream %s; choose another name", c.Token.Header,
+				name)
 		}
 	}
 }

@@ -298,7 +298,8 @@ func TestWarningsOfUpstreamCertificates(t *testing.T) {
 func TestWarningsOfHiddenPaths(t *testing.T) {
 	t.Parallel()
 	const head = "upstreams: {app: {url: \"http://127.0.0.1:9000\"}}\nroutes:\n"
-	const root, wiki = "  - {match: /, upstream: app, auth: [none]}\n", "  - {match: wiki.example/, upstream: app, auth: [none]}\n"
+	const root = "  - {match: /, upstream: app, auth: [none]}\n"
+	const wiki = "  - {match: wiki.example/, upstream: app, auth: [none]}\n"
 	for name, c := range map[string]struct {
 		source string
 		want   []string
@@ -312,7 +313,8 @@ func TestWarningsOfHiddenPaths(t *testing.T) {
 		"the front page":   {head + "  - {match: \"/{$}\", upstream: app, auth: [none]}\n", nil},
 	} {
 		var got []string
-		for _, w := range must.Get(parse("c.yaml", []byte("public_url: https://gw.example\n"+c.source), lookup))(t).Warnings() {
+		cfg := must.Get(parse("c.yaml", []byte("public_url: https://gw.example\n"+c.source), lookup))(t)
+		for _, w := range cfg.Warnings() {
 			got = append(got, w.Key)
 			if !strings.Contains(w.Message, "/account and below, /auth/callback, /callback, /login, /logout,") {
 				t.Errorf("%s: %s", name, w.Message)

@@ -51,7 +51,8 @@ func TestOwners(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"sid", string(alice), string(alice) + "__Host-sid", "authgate_user_sid", "Authgate_user_"} {
+	for _, name := range []string{"sid", string(alice), string(alice) + "__Host-sid", "authgate_user_sid",
+		"Authgate_user_"} {
 		if own, ok := alice.ForApplication(name); ok || own != name {
 			t.Errorf("%q is alice's %q", name, own)
 		}

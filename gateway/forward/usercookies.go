@@ -32,7 +32,8 @@ func (q *Request) ownCookies(h http.Header) {
 		}
 	}
 	if owned.TooLong > 0 {
-		q.Route.site.Service.Logger.Warn("cookies are too long for browsers under the names that cookies: per_user gives them",
+		q.Route.site.Service.Logger.Warn("cookies are too long for browsers under the names that "+
+			"cookies: per_user gives them",
 			"upstream", q.Route.config.Upstream, "cookies", owned.TooLong)
 	}
 }

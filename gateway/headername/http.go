@@ -15,7 +15,8 @@ var ofHTTP = []string{
 	"Origin", "Overwrite", "Pragma", "Prefer", "Preference-Applied", "Priority", "Proxy-Authenticate",
 	"Proxy-Authentication-Info", "Proxy-Authorization", "Proxy-Connection", "Purpose", "Range", "Referer", "Refresh",
 	"Retry-After", "Server", "Server-Timing", "Service-Worker", "Service-Worker-Allowed", "Set-Cookie", "Set-Cookie2",
-	"Signature", "Signature-Input", "Strict-Transport-Security", "Te", "Timeout", "Traceparent", "Tracestate", "Trailer",
+	"Signature", "Signature-Input", "Strict-Transport-Security", "Te",
+	"Timeout", "Traceparent", "Tracestate", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Upgrade-Insecure-Requests", "User-Agent", "Vary", "Via", "Want-Content-Digest",
 	"Want-Repr-Digest", "Warning", "Www-Authenticate", "X-Request-Id",
 }

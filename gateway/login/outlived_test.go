@@ -25,7 +25,8 @@ func TestOutlived(t *testing.T) {
 	r.wantOut(t, &signedIn{session: left.session})
 	elsewhere := func() {
 		t.Helper()
-		_, err := r.session.Authenticate(t.Context(), &auth.Credentials{Session: timed.session, Scope: "elsewhere.example"})
+		_, err := r.session.Authenticate(t.Context(),
+			&auth.Credentials{Session: timed.session, Scope: "elsewhere.example"})
 		wantRejected(t, auth.DetailNotSignedIn, "unknown, expired or ended session")(nil, err)
 	}
 	elsewhere()

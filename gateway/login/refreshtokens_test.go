@@ -163,7 +163,8 @@ func TestUsedRefreshTokens(t *testing.T) {
 		"the client was far away": `rotate; wait 144h; stolen 0`,
 
 		// If the store fails, a reuse is no answer, and it is found by the next call.
-		"the store fails": `rotate; wait 10.000000001s; fails swap refresh:; unknown 0; fails; alive; fails remove login:; unknown 0; fails; alive; stolen 0`,
+		"the store fails": `rotate; wait 10.000000001s; fails swap refresh:; unknown 0; fails; alive;
+			fails remove login:; unknown 0; fails; alive; stolen 0`,
 
 		// Rotation does not extend the life of the family, and the store need not end it.
 		"the family expires":         `rotate 167 1h; wait 59m59.999999999s; rotate; wait 1ns; ended 168`,

@@ -322,7 +322,8 @@ func TestRenewals(t *testing.T) {
 		"the client is refused": `again; says client; wait 15m; in user; reported client; says auditor; wait 10s; request; in auditor; reported`,
 		// A refusal that comes with new tokens, and cannot end the login, does not lose them.
 		"refused with tokens, and the login cannot be ended": `
-			says refused-tokens; fails remove login:; wait 15m; in user; reported store; fails; says auditor; wait 30s; request; in auditor; asked 2; reported`,
+			says refused-tokens; fails remove login:; wait 15m; in user; reported store; fails;
+			says auditor; wait 30s; request; in auditor; asked 2; reported`,
 		// A claim that cannot be deleted is no failure, and it expires soon.
 		"the claim stays": `
 			says auditor; breaks delete renewing:; wait 15m; request; asked 1; fails; in auditor; breaks swap renewing:; wait 15m; request; asked 2;
@@ -331,7 +332,8 @@ func TestRenewals(t *testing.T) {
 		"a panic": `again; says panic; wait 15m; in user; asked 1; panicked; says auditor; wait 9.999999999s; in user; asked 1; wait 1ns; request; in auditor; reported`,
 		"refused": `says refused; wait 20m; out; ended refused; says user; wait 1s; other user`,
 		"refused, and the login cannot be ended": `
-			says refused; fails remove login:; wait 15m; in user; reported store; fails; wait 10s; in user; out; ended refused`,
+			says refused; fails remove login:; wait 15m; in user; reported store; fails;
+			wait 10s; in user; out; ended refused`,
 		// The provider has seen the refresh token, and the new one is lost.
 		"lost": `says auditor; wait 15m; breaks swap login:; renew; reported store; fails; request; wait 50s; request; out; ended refused`,
 	}

@@ -349,7 +349,8 @@ func (r *rig) signIn(tb testing.TB, username string) *signedIn {
 // beginAt begins a login at the provider with that name. Its attempt began at started.
 func (r *rig) beginAt(tb testing.TB, name string, grant *provider.Grant, started time.Time) (*signedIn, error) {
 	id, handle := r.delegated.New("")
-	login, err := r.users.Begin(tb.Context(), &Attempt{Provider: name, Started: started}, grant, DeviceOf(testDevice), handle)
+	login, err := r.users.Begin(tb.Context(), &Attempt{Provider: name, Started: started}, grant, DeviceOf(testDevice),
+		handle)
 	return &signedIn{login: login, delegated: id}, err
 }
 

@@ -85,7 +85,8 @@ func TestSignInAgainInAnOutage(t *testing.T) {
 				}
 				s.Do("POST", "/logout", "", s.cookie)
 				s.Want(401, "GET", "/me", "", s.cookie)
-				s.post(t, 400, "/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {a.Refresh}}, asWiki)
+				s.post(t, 400, "/oauth/token", url.Values{"grant_type": {"refresh_token"},
+					"refresh_token": {a.Refresh}}, asWiki)
 			})
 		})
 	}

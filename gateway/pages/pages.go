@@ -200,8 +200,9 @@ const Anywhere = "*"
 
 // ContentSecurityPolicy returns the value of the header that a page needs (CSP Level 3). It
 // allows the style sheet and the scripts of the page, by their hashes, the logo, which is part
-// of the page, the icons of applications on this origin, and forms to it, from where redirects may lead to the origins in
-// leadingTo, with spaces between them, or to Anywhere. It forbids frames and everything else.
+// of the page, the icons of applications on this origin, and forms to it, from where redirects
+// may lead to the origins in leadingTo, with spaces between them, or to Anywhere. It forbids
+// frames and everything else.
 func (p *Pages) ContentSecurityPolicy(page []byte, leadingTo string) string {
 	forms := "; form-action 'self'"
 	switch leadingTo {

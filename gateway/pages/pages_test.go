@@ -429,7 +429,9 @@ func TestAccount(t *testing.T) {
 		}
 		wantLogoutForm(t, document, tt.page.LogoutAction, tt.page.LogoutToken)
 	}
-	asks := rendered(t, func(w io.Writer) error { return p.ConfirmLogout(w, ConfirmLogout{"/auth/logout", "t", false}) })
+	asks := rendered(t, func(w io.Writer) error {
+		return p.ConfirmLogout(w, ConfirmLogout{"/auth/logout", "t", false})
+	})
 	wantLogoutForm(t, asks, "/auth/logout", "t")
 }
 

@@ -52,7 +52,8 @@ func TestRemember(t *testing.T) {
 			r.Want(401, "GET", "/session/", "", cookie)
 
 			off := rig.New(t, rig.Base)
-			if got := rig.MaxAge(t, off.Want(200, "POST", "/login", test.body, test.header), "session_id"); got != time.Hour+outlives {
+			w := off.Want(200, "POST", "/login", test.body, test.header)
+			if got := rig.MaxAge(t, w, "session_id"); got != time.Hour+outlives {
 				t.Errorf("without session.remember the cookie lives for %v", got)
 			}
 		})

@@ -14,7 +14,8 @@ import (
 )
 
 // appsConfig has an application for each way in which a route decides.
-var appsConfig = strings.Replace(rig.Base, "policies:", "policies:\n  near: {networks: [192.0.2.7]}", 1) + strings.ReplaceAll(`
+var appsConfig = strings.Replace(rig.Base, "policies:", "policies:\n  near: {networks: [192.0.2.7]}", 1) +
+	strings.ReplaceAll(`
   - {match: wiki.example.org/, VIA auth: [session], app: {title: Wiki, description: What we know}}
   - {match: "mail.example.org/in/{rest...}", VIA auth: [session, bearer], policy: admin, app: {title: Mail}}
   - {match: "*.apps.example.org/", VIA auth: [session], app: {title: Builds, url: "https://ci.example.net/#/all"}}
@@ -161,7 +162,8 @@ func TestAppsPage(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, appsConfig)
 	bob := r.Login(rig.Bob)
-	rig.WantPage(t, r.Want(200, "GET", "/account/apps", "", rig.Browser, bob.Cookie), `href="https://wiki.example.org/"`,
+	rig.WantPage(t, r.Want(200, "GET", "/account/apps", "", rig.Browser, bob.Cookie),
+		`href="https://wiki.example.org/"`,
 		"What we know", `href="https://ci.example.net/#/all"`, "not Mail", `href="/account"`, "<strong>bob</strong>",
 		"not <script")
 	w := r.Want(302, "GET", "/account/apps", "", rig.Browser)
@@ -186,7 +188,8 @@ func TestAppsPage(t *testing.T) {
 	none := rig.Base + "  - {match: x.example/, upstream: app, auth: [session], policy: admin, app: {title: Admin}}\n"
 	r.Reload(none)
 	bob = r.Login(rig.Bob)
-	rig.WantPage(t, r.Want(200, "GET", "/account/apps", "", rig.Browser, bob.Cookie), "no application here", "not Admin")
+	rig.WantPage(t, r.Want(200, "GET", "/account/apps", "", rig.Browser, bob.Cookie), "no application here",
+		"not Admin")
 	if _, got := list(t, r.Want(200, "GET", "/account/apps", "", bob.Cookie)); got != "" {
 		t.Errorf("bob sees %s", got)
 	}

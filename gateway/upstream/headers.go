@@ -92,8 +92,8 @@ func NewIdentityHeaders(o HeaderOptions) *IdentityHeaders {
 
 // same reports whether i and o treat every request alike.
 func (i *IdentityHeaders) same(o *IdentityHeaders) bool {
-	return reflect.DeepEqual(i.names, o.names) && i.token == o.token && maps.Equal(i.own, o.own) && maps.Equal(i.roles, o.roles) &&
-		i.assertion.same(o.assertion)
+	return reflect.DeepEqual(i.names, o.names) && i.token == o.token && maps.Equal(i.own, o.own) &&
+		maps.Equal(i.roles, o.roles) && i.assertion.same(o.assertion)
 }
 
 // Refuses reports whether the client may not send a header, not even through a

@@ -48,6 +48,7 @@ func (s *Site) CheckHandshake(received *Received, host string) error {
 	return &Error{
 		Status: http.StatusMisdirectedRequest,
 		Detail: "The connection was opened for another host. Open one for the host of the request.",
-		Cause:  errors.New("a route of one of the two hosts accepts certificates, which belong to one host's connections"),
+		Cause: errors.New("a route of one of the two hosts accepts certificates, which belong to one host's " +
+			"connections"),
 	}
 }

@@ -37,8 +37,9 @@ func (ex *Exchange) NoteRedirect(upstream string, location []string) {
 		return
 	}
 	if _, told := hidden.told.LoadOrStore(to.Path, true); !told {
-		ex.site.Service.Logger.Warn("an application leads signed-in users to a path that the gateway answers itself; if it "+
-			"is a page of the application, set endpoints.prefix to /.authgate/", "upstream", upstream, "path", to.Path)
+		ex.site.Service.Logger.Warn("an application leads signed-in users to a path that the gateway answers "+
+			"itself; if it is a page of the application, set endpoints.prefix to /.authgate/",
+			"upstream", upstream, "path", to.Path)
 	}
 }
 

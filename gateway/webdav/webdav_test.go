@@ -19,7 +19,8 @@ func TestNamed(t *testing.T) {
 		{"https://h/a%2Fb", "", []string{"https://h/a%2Fb"}, ""},
 		{"/b", "(" + lock + ")", []string{"/b"}, "(" + lock + ")"},
 		{"", "<https://h/x> (" + lock + ")", []string{"https://h/x"}, "<http://up/p0> (" + lock + ")"},
-		{"d", "</x>(" + lock + ` ["a(<]>"] Not [W/"b"])` + " (not <DAV:no-lock>) <y?z>\t([c])", []string{"d", "/x", "y?z"},
+		{"d", "</x>(" + lock + ` ["a(<]>"] Not [W/"b"])` + " (not <DAV:no-lock>) <y?z>\t([c])",
+			[]string{"d", "/x", "y?z"},
 			"<http://up/p1>(" + lock + ` ["a(<]>"] Not [W/"b"])` + " (not <DAV:no-lock>) <http://up/p2>\t([c])"},
 		{"", "<>()", []string{""}, "<http://up/p0>()"},
 		{"", "(" + lock + ") (Not" + lock + ")", nil, ""},
@@ -75,9 +76,10 @@ func TestDrop(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	t.Parallel()
 	for _, lines := range []string{
-		"Destination: ", "Destination: /a|Destination: /a", "If: (<a>)|If: (<a>)", "If: ", "If: x", "If: <https://h/x", "If: <https://h/x>",
-		"If: (<a>", "If: (<a>))", "If: ((<a>))", "If: (<a)", "If: ([\"a])", "If: ([\"a\"b])", "If: ([a)", "If: (a)", "If: (<a>), <b> (<c>)",
-		"If: [\"a\"]", "If: (No <a>)", "If: \"(<a>)\"",
+		"Destination: ", "Destination: /a|Destination: /a", "If: (<a>)|If: (<a>)",
+		"If: ", "If: x", "If: <https://h/x", "If: <https://h/x>",
+		"If: (<a>", "If: (<a>))", "If: ((<a>))", "If: (<a)", "If: ([\"a])", "If: ([\"a\"b])", "If: ([a)", "If: (a)",
+		"If: (<a>), <b> (<c>)", "If: [\"a\"]", "If: (No <a>)", "If: \"(<a>)\"",
 	} {
 		h := http.Header{}
 		for line := range strings.SplitSeq(lines, "|") {
@@ -94,7 +96,8 @@ func TestReadRefuses(t *testing.T) {
 // decided on, and nothing else.
 func FuzzNamed(f *testing.F) {
 	for _, seed := range []string{
-		"</x> (<a:b>)", "(<a:b> [\"e\"]) (Not <c:d>)", "<https://h/x>([W/\"a>\"]) <y> ()", "<<>()", "<a>><b>()", "(<>)", "([\"]\"])",
+		"</x> (<a:b>)", "(<a:b> [\"e\"]) (Not <c:d>)", "<https://h/x>([W/\"a>\"]) <y> ()",
+		"<<>()", "<a>><b>()", "(<>)", "([\"]\"])",
 	} {
 		f.Add("/d", seed)
 		f.Add("", seed)

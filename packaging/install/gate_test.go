@@ -139,7 +139,8 @@ func (g *gate) request(method, path string, edit func(*http.Request)) (*http.Res
 // signIn returns the answer to alice's user name and a password.
 func (g *gate) signIn(password string) *http.Response {
 	g.t.Helper()
-	response, _ := g.request(http.MethodPost, "/.authgate/login", func(r *http.Request) { r.SetBasicAuth("alice", password) })
+	response, _ := g.request(http.MethodPost, "/.authgate/login",
+		func(r *http.Request) { r.SetBasicAuth("alice", password) })
 	return response
 }
 

@@ -55,7 +55,8 @@ func TestAnnouncedInLog(t *testing.T) {
 policies: {admin: {roles: [admin]}, office: {networks: [10.0.0.0/8]}}
 providers: []
 `
-	yaml := strings.Replace(usual, "routes:\n", more+"routes:\n  - {match: /admin, auth: [session], policy: [admin, office]}\n  - {match: wiki.example/, upstream: app, auth: [none]}\n"+
+	yaml := strings.Replace(usual, "routes:\n", more+"routes:\n  - {match: /admin, auth: [session], "+
+		"policy: [admin, office]}\n  - {match: wiki.example/, upstream: app, auth: [none]}\n"+
 		"  - {match: wiki.example/edit/, upstream: app, auth: [session, none], policy: admin}\n"+
 		"  - {match: wiki.example/read/, upstream: app, auth: [session, none]}\n", 1)
 	path := folder(t, t.TempDir(), map[string]string{"config.yaml": yaml, "accounts.yaml": alice})
@@ -66,8 +67,10 @@ providers: []
 	want := "map[auth:session route:/admin rule:[admin, office] upstream:(forward authentication)]" +
 		" map[auth:none route:wiki.example/ rule:public upstream:app]" +
 		" map[auth:session, none route:wiki.example/edit/ rule:admin upstream:app]" +
-		" map[auth:session, none route:wiki.example/read/ rule:everyone upstream:app] map[auth:session route:/ rule:every user upstream:app]"
-	if got := fmt.Sprint(line["routes"]); got != "["+want+"]" || line["number_of_routes"] != 5.0 || line["version"] != "test" || line["configuration"] != path {
+		" map[auth:session, none route:wiki.example/read/ rule:everyone upstream:app]" +
+		" map[auth:session route:/ rule:every user upstream:app]"
+	if got := fmt.Sprint(line["routes"]); got != "["+want+"]" || line["number_of_routes"] != 5.0 ||
+		line["version"] != "test" || line["configuration"] != path {
 		t.Errorf("logged %v", line)
 	}
 	if got := fmt.Sprint(line["hosts"]); !strings.HasPrefix(got, "[localhost wiki.example") {

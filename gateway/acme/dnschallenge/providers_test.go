@@ -172,7 +172,8 @@ func testHTTPReq(t *testing.T, s *server) {
 			t.Errorf("got %q, want %q", got[i], want)
 		}
 	}
-	err := Redacted(HTTPReq(service.URL, "gateway", "not-the-password"), []string{"not-the-password"}).Add(t.Context(), record)
+	provider := Redacted(HTTPReq(service.URL, "gateway", "not-the-password"), []string{"not-the-password"})
+	err := provider.Add(t.Context(), record)
 	if wantError(t, "a wrong password", err, "401"); strings.Contains(err.Error(), "not-the-password") {
 		t.Errorf("it shows the password: %v", err)
 	}
@@ -189,7 +190,8 @@ func testACMEDNS(t *testing.T) {
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/register" {
 			w.WriteHeader(http.StatusCreated)
-			_, _ = w.Write([]byte(`{"username":"u","password":"p","fulldomain":"sub.acme.test","subdomain":"sub","allowfrom":[]}`))
+			_, _ = w.Write([]byte(`{"username":"u","password":"p","fulldomain":"sub.acme.test",` +
+				`"subdomain":"sub","allowfrom":[]}`))
 			return
 		}
 		var update struct{ Subdomain, Txt string }
@@ -216,10 +218,12 @@ func testACMEDNS(t *testing.T) {
 
 // testRoute53: beside the record of another, the gateway's own is added and removed.
 func testRoute53(t *testing.T) {
-	const set = `<ListResourceRecordSetsResponse><ResourceRecordSets><ResourceRecordSet><Name>%s</Name><Type>TXT</Type>` +
-		`<TTL>60</TTL><ResourceRecords>%s</ResourceRecords></ResourceRecordSet></ResourceRecordSets></ListResourceRecordSetsResponse>`
+	const set = `<ListResourceRecordSetsResponse><ResourceRecordSets><ResourceRecordSet>` +
+		`<Name>%s</Name><Type>TXT</Type><TTL>60</TTL><ResourceRecords>%s</ResourceRecords>` +
+		`</ResourceRecordSet></ResourceRecordSets></ListResourceRecordSetsResponse>`
 	const one = `<ResourceRecord><Value>&#34;%s&#34;</Value></ResourceRecord>`
-	const info = `<ChangeInfo><Id>/change/C1</Id><Status>INSYNC</Status><SubmittedAt>2026-01-01T00:00:00Z</SubmittedAt></ChangeInfo>`
+	const info = `<ChangeInfo><Id>/change/C1</Id><Status>INSYNC</Status>` +
+		`<SubmittedAt>2026-01-01T00:00:00Z</SubmittedAt></ChangeInfo>`
 	record, present := recordOf("token"), fmt.Sprintf(one, "of-another")
 	var changes []string
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -66,7 +66,8 @@ type refusal struct {
 }
 
 func (r *refusal) Error() string {
-	text := fmt.Sprintf("the DNS server %s refuses the update of %s: %s", r.server, r.zone, dns.RcodeToString[r.answer.Rcode])
+	text := fmt.Sprintf("the DNS server %s refuses the update of %s: %s", r.server, r.zone,
+		dns.RcodeToString[r.answer.Rcode])
 	signed := r.answer.IsTsig()
 	if signed == nil || signed.Error == dns.RcodeSuccess {
 		return text

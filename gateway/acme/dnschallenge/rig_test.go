@@ -122,7 +122,8 @@ func (s *server) answer(question dns.Question, answer *dns.Msg) {
 	}
 	switch {
 	case question.Qtype == dns.TypeSOA && question.Name == zone:
-		answer.Answer = append(answer.Answer, &dns.SOA{Hdr: header(dns.TypeSOA), Ns: "ns." + zone, Mbox: "root." + zone})
+		answer.Answer = append(answer.Answer, &dns.SOA{Hdr: header(dns.TypeSOA), Ns: "ns." + zone,
+			Mbox: "root." + zone})
 	case question.Qtype == dns.TypeTXT:
 		for _, text := range s.texts[question.Name] {
 			answer.Answer = append(answer.Answer, &dns.TXT{Hdr: header(dns.TypeTXT), Txt: []string{text}})

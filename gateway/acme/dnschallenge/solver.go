@@ -61,7 +61,8 @@ func (s *Solver) Present(ctx context.Context, c acme.Challenge) error {
 		return err
 	}
 	n := note{Since: time.Now(), Record: Record{
-		Name: name, Value: c.DNS01KeyAuthorization(), Domain: c.Identifier.Value, Token: c.Token, KeyAuth: c.KeyAuthorization,
+		Name: name, Value: c.DNS01KeyAuthorization(), Domain: c.Identifier.Value,
+		Token: c.Token, KeyAuth: c.KeyAuthorization,
 	}}
 	s.begin(c.Token, n) // before its note can be found
 	if err := s.notes.write(ctx, n); err != nil {

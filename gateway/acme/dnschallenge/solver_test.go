@@ -210,7 +210,8 @@ func TestGiveUp(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	solver, log := newSolver(t, s, s.provider(wrongKey), t.TempDir())
-	n := note{Record{Name: challengeName, Value: "value", Domain: "example.org"}, time.Now().Add(-giveUpAfter - time.Hour)}
+	n := note{Record{Name: challengeName, Value: "value", Domain: "example.org"},
+		time.Now().Add(-giveUpAfter - time.Hour)}
 	must.Do(t, solver.notes.write(t.Context(), n))
 	solver.adopt(must.Get(solver.notes.all(t.Context()))(t))
 	solver.removeLeft(t.Context())

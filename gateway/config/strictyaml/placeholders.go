@@ -37,7 +37,8 @@ func lastKey(path string) string {
 }
 
 // standIns are those for truth values and numbers.
-var standIns = map[reflect.Kind]string{reflect.Bool: "false", reflect.Int: "1", reflect.Int64: "1", reflect.Float64: "1"}
+var standIns = map[reflect.Kind]string{reflect.Bool: "false", reflect.Int: "1", reflect.Int64: "1",
+	reflect.Float64: "1"}
 
 // isURL matches the keys of URLs.
 var isURL = regexp.MustCompile(`(url|uri)s?$`)

@@ -211,8 +211,8 @@ func (r *Rig) Reload(yaml string) {
 	tokens := must.Get(mechanism.NewOAuth(made, local, federation))(r.T)
 	r.Options = &endpoint.Options{
 		OAuth: tokens, Apps: cfg.HasApps(),
-		Site: site, CrossSite: web.NewCrossSite(site, box), Now: r.Clock.Now, Realm: cfg.Basic.Realm, Used: used(r.table),
-		Local: local, Federation: federation, Routes: r.table, MayAddFactor: r.MayAddFactor,
+		Site: site, CrossSite: web.NewCrossSite(site, box), Now: r.Clock.Now, Realm: cfg.Basic.Realm,
+		Used: used(r.table), Local: local, Federation: federation, Routes: r.table, MayAddFactor: r.MayAddFactor,
 		Admins: cfg.Admins(), Editor: editor{r, cfg},
 	}
 	if r.MayAddFactor == nil {
