@@ -181,12 +181,17 @@ func TestPagesForNobody(t *testing.T) {
 // Caches keep the answers to users apart from those to requests without credentials.
 func TestCachesOfNobody(t *testing.T) {
 	t.Parallel()
+	targeted := []string{"CDN-Cache-Control", "Cloudflare-CDN-Cache-Control", "Surrogate-Control", "Edge-Control",
+		"X-Accel-Expires"}
 	for _, fast := range []string{"true", "false"} {
 		app := func(w http.ResponseWriter, q *http.Request) {
 			for _, value := range q.Header["Want-Cache"] {
 				w.Header().Add("Cache-Control", value)
 			}
 			w.Header()["Vary"] = q.Header["Want-Vary"]
+			for _, name := range targeted {
+				w.Header().Set(name, "60")
+			}
 			_, _ = io.WriteString(w, "hello")
 		}
 		r := newNetworkRig(t, edit(t, nobodyConfig, `{url: "http://app.invalid"}`,
@@ -222,6 +227,12 @@ func TestCachesOfNobody(t *testing.T) {
 			cache, vary := strings.Join(w.Header()["Cache-Control"], "|"), strings.Join(w.Header()["Vary"], "|")
 			if cache != c.wantCache || vary != c.wantVary {
 				t.Errorf("fast_path %s: %+v: Cache-Control %q, Vary %q", fast, c, cache, vary)
+			}
+			for _, name := range targeted { // which tell a cache of the application's more than Cache-Control does
+				personal := c.target == "/office/" || c.target == "/open/" && c.credential != ""
+				if passed := w.Header().Get(name) != ""; passed == personal {
+					t.Errorf("fast_path %s: %+v: %s passes: %v", fast, c, name, passed)
+				}
 			}
 		}
 	}

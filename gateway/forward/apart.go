@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -40,7 +41,18 @@ func (a *apart) modify(ex *web.Exchange, h http.Header) {
 	h["Vary"] = a.varying(h["Vary"])
 	if ex.Identity != nil || ex.HasStale() || a.byClient {
 		h["Cache-Control"] = privately(h["Cache-Control"])
+		maps.DeleteFunc(h, func(name string, _ []string) bool { return forSharedCaches(name) })
 	}
+}
+
+// forSharedCaches reports whether a header of a response tells some shared caches more than
+// Cache-Control does (RFC 9213).
+func forSharedCaches(name string) bool {
+	switch name {
+	case "Surrogate-Control", "Edge-Control", "X-Accel-Expires":
+		return true
+	}
+	return strings.HasSuffix(name, "-Cache-Control")
 }
 
 // varying returns the values of Vary with what is missing in them.
