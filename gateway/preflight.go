@@ -6,6 +6,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/cors"
+	"authgate/gateway/headername"
 	"authgate/gateway/web"
 )
 
@@ -53,12 +54,15 @@ func (ex *exchange) bare() bool {
 	if !ex.Verify {
 		return ex.Request.ContentLength == 0
 	}
-	for _, name := range []string{
-		"Authorization", "Cookie", "Proxy-Authorization", ex.state.site.TokenHeader,
-		"X-Http-Method-Override", "X-Method-Override",
-	} {
-		if len(ex.Request.Header[name]) > 0 {
+	token := headername.Fold(ex.state.site.TokenHeader)
+	for name := range ex.Request.Header {
+		switch folded := headername.Fold(name); folded {
+		case "Authorization", "Cookie", "Proxy-Authorization", token:
 			return false
+		default:
+			if headername.Of(folded) == headername.Misleading { // such as another method
+				return false
+			}
 		}
 	}
 	return true

@@ -209,9 +209,13 @@ func TestPreflightByApplicationForProxies(t *testing.T) {
 		if user, ok := w.Header()["X-Auth-User"]; !ok || user[0] != "" {
 			t.Errorf("%s: the identity in the answer is %q", target, user)
 		}
-		r.asks(401, asTraefik("OPTIONS", "gw.example", target), append(preflight, "Cookie: theirs=1")...)
-		r.asks(401, asTraefik("OPTIONS", "gw.example", target), append(preflight, "X-HTTP-Method-Override: PUT")...)
-		r.asks(401, asTraefik("OPTIONS", "gw.example", target), append(preflight, "X-Token: theirs")...)
+		for _, line := range []string{
+			"Cookie: theirs=1", "Authorization: Token x", "Proxy-Authorization: Basic x", "X-Token: theirs",
+			"X-HTTP-Method-Override: PUT", "X-Method-Override: PUT", "X-HTTP-Method: PUT", "X_HTTP_Method_Override: PUT",
+			"X-Middleware-Subrequest: middleware",
+		} {
+			r.asks(401, asTraefik("OPTIONS", "gw.example", target), append(preflight, line)...)
+		}
 		r.asks(401, asTraefik("OPTIONS", "gw.example", target), preflight[0])
 		r.asks(401, asTraefik("PUT", "gw.example", target), preflight...)
 		r.asks(400, asTraefik("OPTIONS", "gw.example", target), append(preflight, "X_Auth_User: mallory")...)
