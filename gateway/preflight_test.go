@@ -211,7 +211,8 @@ func TestPreflightByApplicationForProxies(t *testing.T) {
 		}
 		for _, line := range []string{
 			"Cookie: theirs=1", "Authorization: Token x", "Proxy-Authorization: Basic x", "X-Token: theirs",
-			"X-HTTP-Method-Override: PUT", "X-Method-Override: PUT", "X-HTTP-Method: PUT", "X_HTTP_Method_Override: PUT",
+			"X-HTTP-Method-Override: PUT", "X-Method-Override: PUT", "X-HTTP-Method: PUT",
+			"X_HTTP_Method_Override: PUT",
 			"X-Middleware-Subrequest: middleware",
 		} {
 			r.asks(401, asTraefik("OPTIONS", "gw.example", target), append(preflight, line)...)

@@ -133,7 +133,8 @@ func TestReadLists(t *testing.T) {
 		{"one that is cut off", certtest.ListPEM(good) + certtest.ListPEM(good)[:200], 0, "2 times X509 CRL"},
 		{"one that is damaged", certtest.ListPEM(good) + strings.Replace(certtest.ListPEM(good), "M", "?", 1), 0,
 			"2 times X509 CRL"},
-		{"of other authorities' certificates", string(d.ca.IndirectList(d.ca.Client().Leaf)), 0, "names another issuer"},
+		{"of other authorities' certificates", string(d.ca.IndirectList(d.ca.Client().Leaf)), 0,
+			"names another issuer"},
 		{"text", "hello", 0, "list 1: "},
 		{"nothing", "", 0, "list 1: "},
 	} {

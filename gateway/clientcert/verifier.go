@@ -97,7 +97,8 @@ func (v *Verifier) path(chain []*x509.Certificate, now time.Time) (*finding, err
 		return nil, err
 	}
 	if use := chain[0].KeyUsage; use != 0 && use&x509.KeyUsageDigitalSignature == 0 { // package x509 does not look
-		return nil, errors.New("the certificate is not for signatures, by which clients prove that it is theirs (key usage)")
+		return nil, errors.New("the certificate is not for signatures, by which clients prove that it is theirs " +
+			"(key usage)")
 	}
 	between := x509.NewCertPool()
 	for _, certificate := range chain[1:] {

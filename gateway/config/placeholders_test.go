@@ -16,7 +16,10 @@ tls: {mode: "off"}
 listen: {http: "127.0.0.1:${PORT:-8080}", trusted_proxies: ["${PROXIES}"]}
 store: {driver: redis, addresses: ["${REDIS}"], password: "${REDIS_PASSWORD}", encryption_key: "${KEY}"}
 session: {lifetime: "${LIFETIME}"}
-token: {secret_file: /run/secrets/none, private_key: /run/secrets/none.pem, trusted_issuers: [{name: ci, issuer: "${CI}", audience: [gw]}]}
+token:
+  secret_file: /run/secrets/none
+  private_key: /run/secrets/none.pem
+  trusted_issuers: [{name: ci, issuer: "${CI}", audience: [gw]}]
 accounts:
   users: [{username: "${ADMIN}", password_hash: "${ADMIN_HASH}"}, {username: bob, password_hash_file: /run/secrets/bob}]
 oauth:

@@ -128,7 +128,8 @@ func (ca *CA) List(due time.Duration, revoked ...*x509.Certificate) []byte {
 func (ca *CA) IndirectList(revoked ...*x509.Certificate) []byte {
 	ca.t.Helper()
 	const issuer = "\x30\x11\xa4\x0f\x30\x0d\x31\x0b\x30\x09\x06\x03\x55\x04\x03\x0c\x02CA" // CN=CA
-	return ca.list(time.Hour, []pkix.Extension{{Id: []int{2, 5, 29, 29}, Critical: true, Value: []byte(issuer)}}, revoked)
+	names := pkix.Extension{Id: []int{2, 5, 29, 29}, Critical: true, Value: []byte(issuer)}
+	return ca.list(time.Hour, []pkix.Extension{names}, revoked)
 }
 
 // list returns a list whose entries have extensions.
