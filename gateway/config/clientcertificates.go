@@ -36,18 +36,19 @@ func (s sideReader) clientAuthorities(c *Config) {
 	const key = "tls.client_ca"
 	t, local := &c.TLS, filepath.Join(s.reader.Resolve(c.DataDir), clientcert.AuthorityFile)
 	var content []byte
+	given := false
 	switch t.ClientCA {
 	case "":
 	case ClientCALocal:
 		if _, err := os.Stat(local); err == nil && t.CRL != "" {
-			content, _ = s.read(key, local, maxPEMSize)
+			content, given = s.read(key, local, maxPEMSize)
 		}
 	default:
-		content, _ = s.read(key, t.ClientCA, maxPEMSize)
+		content, given = s.read(key, t.ClientCA, maxPEMSize)
 		t.ClientCAContent = content
 	}
 	authorities, err := clientcert.ReadAuthorities(content)
-	if len(content) > 0 && err != nil {
+	if given && err != nil {
 		s.main.Fault(key, "%s is no list of certificates in PEM: %v", t.ClientCA, err)
 	}
 	s.main.warnOfAuthorities(key, authorities, s.now)

@@ -46,6 +46,11 @@ func TestClientCertificates(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no certificate of tls.client_ca has signed it") {
 		t.Errorf("a list of another authority: %v", err)
 	}
+	write("empty.pem", "")
+	_, err = parse(path, []byte(strings.ReplaceAll(clientSource(""), "ca.pem", "empty.pem")), lookup)
+	if err == nil || !strings.Contains(err.Error(), "empty.pem is no list of certificates in PEM") {
+		t.Errorf("an empty file of authorities: %v", err)
+	}
 	got := warnings(t, path, strings.ReplaceAll(clientSource(""), "auth: [certificate]", "auth: [session]"))
 	if !strings.Contains(got, "tls.client_ca: no route accepts certificates") {
 		t.Errorf("without a route: %q", got)
