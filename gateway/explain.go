@@ -417,19 +417,11 @@ func (st *state) split(raw string) (secure bool, host, target string, err error)
 	if strings.HasPrefix(raw, "/") {
 		return true, st.config.PublicURL.Host, raw, nil
 	}
-	scheme, rest, ok := strings.Cut(raw, "://")
+	scheme, host, target, ok := cutURL(raw)
 	secure = strings.EqualFold(scheme, "https")
 	if !ok || !secure && !strings.EqualFold(scheme, "http") {
 		return false, "", "", mistake("the URL %q is neither an https URL nor a path: expected https://HOST/PATH or /PATH",
 			raw)
-	}
-	end := strings.IndexAny(rest, "/?#")
-	if end < 0 {
-		end = len(rest)
-	}
-	host, target = rest[:end], rest[end:]
-	if !strings.HasPrefix(target, "/") {
-		target = "/" + target
 	}
 	if host == "" || strings.Contains(host, "@") {
 		return false, "", "", mistake("the URL %q has no host, or has a user before it", raw)

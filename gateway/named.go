@@ -56,20 +56,15 @@ func (ex *exchange) checkNamed(identify proves) error {
 // of the same host and port.
 func (ex *exchange) resolve(reference string) (*policy.Request, error) {
 	target := reference
-	if !strings.HasPrefix(reference, "/") {
-		scheme, rest, found := strings.Cut(reference, "://")
-		end := strings.IndexAny(rest, "/?#")
-		if end < 0 {
-			end = len(rest)
-		}
-		if !found || !strings.EqualFold(scheme, "https") || !ex.isHere(rest[:end]) {
+	switch {
+	case strings.HasPrefix(reference, "//"):
+		return nil, malformedName(errors.New("the resource is of no scheme"))
+	case !strings.HasPrefix(reference, "/"):
+		scheme, authority, rest, ok := cutURL(reference)
+		if !ok || !strings.EqualFold(scheme, "https") || !ex.isHere(authority) {
 			return nil, malformedName(errors.New("the resource is not at the https address of the request"))
 		}
-		if target = rest[end:]; !strings.HasPrefix(target, "/") {
-			target = "/" + target
-		}
-	} else if strings.HasPrefix(reference, "//") {
-		return nil, malformedName(errors.New("the resource is of no scheme"))
+		target = rest
 	}
 	path, err := ex.state.site.ParseTarget(ex.Canonical.Host, target)
 	if err != nil {
@@ -78,6 +73,21 @@ func (ex *exchange) resolve(reference string) (*policy.Request, error) {
 	request := ex.Canonical
 	request.Path = path
 	return &request, nil
+}
+
+// cutURL cuts a URL into its parts without a change of their bytes. The target is what a request
+// line has.
+func cutURL(raw string) (scheme, authority, target string, ok bool) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority, target = rest[:end], rest[end:]
+	if !strings.HasPrefix(target, "/") {
+		target = "/" + target
+	}
+	return scheme, authority, target, ok
 }
 
 // isHere reports whether a host with its port is that of the request. A proxy may leave out

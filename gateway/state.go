@@ -57,34 +57,15 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 	if old == nil {
 		running = &state{}
 	}
-	m, err := mechanism.NewLocal(&made, running.mechanisms)
-	if err != nil {
-		return nil, err
-	}
-	f, err := mechanism.NewFederation(&made, m, running.federation)
-	if err != nil {
-		return nil, err
-	}
-	site, err := web.NewSite(cfg, &g.service)
-	if err != nil {
-		return nil, err
-	}
-	crossSite, err := newCrossSite(cfg, site)
-	if err != nil {
-		return nil, err
-	}
-	site.ProviderOrigins = f.Origins
-	tokens, err := mechanism.NewOAuth(&made, m, f)
-	if err != nil {
-		return nil, err
-	}
 	st := &state{
-		config: cfg, loaded: loaded, told: running.told, taken: taken, site: site,
-		inFlight: g.load.limit(cfg),
-		gate:     gate, mechanisms: m, federation: f, oauth: tokens, crossSite: crossSite,
+		config: cfg, loaded: loaded, told: running.told, taken: taken, inFlight: g.load.limit(cfg), gate: gate,
 	}
-	site.CSRFToken = crossSite.Token
-	st.verify = st.site.Own(config.EndpointVerify)
+	if err := st.newMechanisms(&made, running); err != nil {
+		return nil, err
+	}
+	if err := st.newSite(&g.service); err != nil {
+		return nil, err
+	}
 	st.routing = g.newRouting(st, old)
 	if err := g.mount(st); err != nil {
 		return nil, fmt.Errorf("own endpoints: %w", err)
@@ -100,6 +81,32 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 		return nil, err
 	}
 	return st, nil
+}
+
+// newMechanisms makes what proves identities, and the grants of the authorization server. It takes
+// over what is the same in running.
+func (st *state) newMechanisms(made *mechanism.Options, running *state) (err error) {
+	if st.mechanisms, err = mechanism.NewLocal(made, running.mechanisms); err != nil {
+		return err
+	}
+	if st.federation, err = mechanism.NewFederation(made, st.mechanisms, running.federation); err != nil {
+		return err
+	}
+	st.oauth, err = mechanism.NewOAuth(made, st.mechanisms, st.federation)
+	return err
+}
+
+// newSite makes the site of the mechanisms, and its protection against other sites.
+func (st *state) newSite(service *web.Service) (err error) {
+	if st.site, err = web.NewSite(st.config, service); err != nil {
+		return err
+	}
+	if st.crossSite, err = newCrossSite(st.config, st.site); err != nil {
+		return err
+	}
+	st.site.ProviderOrigins, st.site.CSRFToken = st.federation.Origins, st.crossSite.Token
+	st.verify = st.site.Own(config.EndpointVerify)
+	return nil
 }
 
 // newCrossSite returns the protection of a site against other sites. It demands

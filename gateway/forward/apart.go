@@ -57,7 +57,7 @@ func forSharedCaches(name string) bool {
 
 // varying returns the values of Vary with what is missing in them.
 func (a *apart) varying(values []string) []string {
-	all := fields(values)
+	all := elements(values)
 	if slices.Contains(all, "*") {
 		return values
 	}
@@ -71,7 +71,7 @@ func (a *apart) varying(values []string) []string {
 
 // privately returns the values of Cache-Control for a response that no shared cache may store.
 func privately(values []string) []string {
-	directives := fields(values)
+	directives := elements(values)
 	kept := directives[:0]
 	for _, directive := range directives {
 		switch name, _, _ := strings.Cut(strings.ToLower(directive), "="); {
@@ -85,13 +85,13 @@ func privately(values []string) []string {
 	return []string{strings.Join(append(kept, "private"), ", ")}
 }
 
-// fields returns the parts of a list in a header.
-func fields(values []string) []string {
-	var parts []string
-	for part := range strings.SplitSeq(strings.Join(values, ","), ",") {
-		if part = strings.Trim(part, " \t"); part != "" {
-			parts = append(parts, part)
+// elements returns the elements of a list in a header (RFC 9110, section 5.6.1).
+func elements(values []string) []string {
+	var all []string
+	for element := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		if element = strings.Trim(element, " \t"); element != "" {
+			all = append(all, element)
 		}
 	}
-	return parts
+	return all
 }

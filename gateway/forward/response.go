@@ -82,9 +82,9 @@ const allButCookies = `"cache", "clientHints", "executionContexts", "storage"`
 // 3.1). They are those of the whole domain, and so the gateway's too.
 func keepCookies(h http.Header, values []string) {
 	var kept []string
-	for value := range strings.SplitSeq(strings.Join(values, ","), ",") {
-		switch value = strings.Trim(value, " \t"); strings.ToLower(value) {
-		case `"cookies"`, "":
+	for _, value := range elements(values) {
+		switch strings.ToLower(value) {
+		case `"cookies"`:
 		case `"*"`:
 			kept = append(kept, allButCookies)
 		default:
