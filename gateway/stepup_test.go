@@ -25,6 +25,7 @@ const vaultConfig = baseConfig + `
   - {match: /either/, upstream: app, auth: [session], policy: {any: [{roles: [admin]}, fresh]}}
   - {match: /script/, upstream: app, auth: [session, bearer], policy: fresh, unauthenticated: challenge}
   - {match: /asked/, auth: [session, bearer], policy: fresh}
+  - {match: /mixed/, upstream: app, auth: [session, bearer], policy: fresh, authorization: application}
   - {match: /docker/, upstream: app, auth: [bearer], policy: two, basic_challenge: true}
 `
 
@@ -333,5 +334,24 @@ func TestStepUpLeadsToTheAccount(t *testing.T) {
 		if led {
 			r.want(302, "GET", "/two/", "", jarOf(w).Line("session_id"), browser)
 		}
+	}
+}
+
+// A page whose application has an Authorization of its own leads to the sign-in as any other: the
+// session proves who the user is.
+func TestStepUpBesideAuthorization(t *testing.T) {
+	t.Parallel()
+	r := newVaultRig(t)
+	alice := r.login(aliceIn)
+	r.clock.Advance(20 * time.Minute)
+	page := []string{"Accept: text/html", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"}
+	for _, header := range []string{"X-Other: 1", "Authorization: Token theirs", "Authorization: Bearer theirs"} {
+		w := r.do("GET", "/mixed/", "", append(page, alice.cookie, header)...)
+		if w.Code != 302 || !strings.Contains(w.Header().Get("Location"), "/signin?") {
+			t.Errorf("%s: %d to %q", header, w.Code, w.Header().Get("Location"))
+		}
+	}
+	if w := r.do("GET", "/mixed/", "", append(page, "Authorization: Bearer "+alice.access)...); w.Code != 401 {
+		t.Errorf("a token, which comes before the session: %d", w.Code)
 	}
 }

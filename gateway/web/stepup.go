@@ -72,10 +72,16 @@ func StepUp(realm string, id *policy.Identity, d policy.Demand, reason string) e
 }
 
 // StepsUp reports whether a sign-in in the browser can prove more for the user of a request:
-// their credential is a cookie, which the new session replaces. What is in Authorization
-// would come before that again. A session comes before a certificate, too.
+// their credential is a cookie, which the new session replaces. A token in Authorization would
+// come before that again. A session comes before a certificate, too.
 func (ex *Exchange) StepsUp(id *policy.Identity) bool {
-	return (id.Login != "" || id.Mechanism == policy.Certificate) && ex.Credentials.Scheme == ""
+	switch id.Mechanism {
+	case policy.Session, policy.OIDC, policy.Certificate:
+		return true
+	case policy.Bearer:
+		return id.Login != "" && ex.Credentials.Scheme == "" // a token in a cookie
+	}
+	return false
 }
 
 // StepUpPage returns the page where a user who is signed in proves more: users of a provider
