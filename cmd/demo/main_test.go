@@ -9,12 +9,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/cookiejar"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"authgate/gateway/config"
 	"authgate/internal/test/porttest"
 )
 
@@ -46,19 +48,47 @@ func request(line string) *http.Request {
 	return r
 }
 
+// The passwords of the demonstration are public, so nothing listens where others reach it.
+func TestDemonstrationIsForThisMachineAlone(t *testing.T) {
+	t.Parallel()
+	dir, names := t.TempDir(), []string{"config.yaml", "provider.yaml"}
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name), must(os.ReadFile("../../"+name)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := shareAuthority(filepath.Join(dir, names[0]), filepath.Join(dir, names[1])); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		cfg, err := config.Load(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, address := range []string{cfg.Listen.HTTPS, cfg.Listen.HTTP3, cfg.Listen.HTTP, cfg.Listen.Admin} {
+			at, err := netip.ParseAddrPort(address)
+			if address != "" && (err != nil || !at.Addr().IsLoopback()) {
+				t.Errorf("%s listens at %q, which is not an address of this machine alone", name, address)
+			}
+		}
+	}
+}
+
 // The printed commands and the printed link work, and the demonstration stops. The
 // commands of README.md and docs, which e2e runs, check the rest.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	var addresses, places []string // https, http, admin, upstream, provider
-	for _, shipped := range []string{"localhost:8443", ":8080", "127.0.0.1:9090", "127.0.0.1:9000", "127.0.0.1:9443"} {
+	for _, shipped := range []string{
+		"127.0.0.1:8443", "127.0.0.1:8080", "127.0.0.1:9090", "127.0.0.1:9000", "127.0.0.1:9443",
+	} {
 		addresses = append(addresses, porttest.Address(t))
 		places = append(places, shipped, addresses[len(addresses)-1])
 	}
+	places = append(places, "localhost:8443", addresses[0])
 	dir := t.TempDir()
 	for _, name := range []string{"config.yaml", "provider.yaml"} {
-		text := strings.Replace(string(must(os.ReadFile("../../"+name))), `":8443"`, `"localhost:8443"`, 1)
-		text = strings.NewReplacer(places...).Replace(text)
+		text := strings.NewReplacer(places...).Replace(string(must(os.ReadFile("../../" + name))))
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
