@@ -160,10 +160,10 @@ func forwardSignIn(t *testing.T, app *world.Recorder, v surfer) {
 	a, _ = v.visit("GET", forwardApp+"/page", "", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key",
 		"dGhlIHNhbXBsZSBub25jZQ==", "Connection", "Upgrade", "Upgrade", "websocket", "Origin", "https://evil.example")
 	world.WantStatus(t, "a WebSocket of another site", a, http.StatusForbidden)
-	a, _ = v.visit("POST", forwardApp+"/auth/logout", "", "Origin", forwardApp, "Sec-Fetch-Site", "same-origin")
+	a, _ = v.visit("POST", forwardApp+"/.authgate/logout", "", "Origin", forwardApp, "Sec-Fetch-Site", "same-origin")
 	world.WantStatus(t, "the logout", a, http.StatusOK)
 	a, at = v.visit("GET", forwardApp+"/page", "", "Accept", world.AcceptsPage)
-	if a.Status != http.StatusOK || !strings.HasPrefix(at.Path, "/auth/") {
+	if a.Status != http.StatusOK || !strings.HasPrefix(at.Path, "/.authgate/") {
 		t.Errorf("after the logout: %d at %s", a.Status, at)
 	}
 	app.None(t)
@@ -183,7 +183,7 @@ func forwardRefusals(t *testing.T, app *world.Recorder, v surfer) {
 	wantUser(t, "the page", app.One(t), "bob", "user")
 	a, _ = v.visit("GET", forwardApp+"/admin/", "", spoofedIdentity()...)
 	world.WantStatus(t, "without the role", a, http.StatusForbidden)
-	a, _ = v.visit("GET", forwardApp+"/auth/verify", "", "X-Forwarded-Method", "GET", "X-Original-Method", "GET")
+	a, _ = v.visit("GET", forwardApp+"/.authgate/verify", "", "X-Forwarded-Method", "GET", "X-Original-Method", "GET")
 	if a.Status != http.StatusNotFound && a.Status != http.StatusBadRequest { // Traefik asks about it like any other
 		t.Errorf("a question of a client: %d %s", a.Status, a.Body)
 	}
@@ -250,8 +250,8 @@ func forwardSmuggling(t *testing.T, g *world.Instance, app *world.Recorder, addr
 	for _, target := range []string{
 		"/public/../secret", "/public/%2e%2e/secret", "/public/..%2fsecret", "/public/%2e%2e%2fsecret", "/public/..;/secret",
 		"//secret", "/public//../secret", "/public%2f..%2fsecret",
-		"/secret?/public/", "/secret#/public/", `/public/..\secret`, "/public/%00/../secret", "/%73ecret", "/auth/../secret",
-		"/auth/%2e%2e/secret", "/auth/..%2fsecret", "/secret;/public/",
+		"/secret?/public/", "/secret#/public/", `/public/..\secret`, "/public/%00/../secret", "/%73ecret", "/.authgate/../secret",
+		"/.authgate/%2e%2e/secret", "/.authgate/..%2fsecret", "/secret;/public/",
 		"https://app.example.org/secret", "https://auth.example.org/secret", "/secret/" + strings.Repeat("x", 5000),
 	} {
 		if a := send("GET " + target + " HTTP/1.1\n" + head + "\n"); a.Status < 400 && !onlyPublic(app.All()) {
@@ -281,7 +281,7 @@ func TestForwardAuthByReading(t *testing.T) {
 	g := forwardGateway(t)
 	g.Base = g.HTTP
 	c := g.Stranger11()
-	sent := g.Do(c, "POST", "/auth/login", `{"username":"alice","password":"wonderland"}`, "Content-Type", world.TypeJSON,
+	sent := g.Do(c, "POST", "/.authgate/login", `{"username":"alice","password":"wonderland"}`, "Content-Type", world.TypeJSON,
 		"X-Forwarded-Proto", "https", "X-Forwarded-Host", "app.example.org")
 	world.WantStatus(t, "the login", sent, http.StatusOK)
 	session := world.CookieOf(sent)
@@ -290,7 +290,7 @@ func TestForwardAuthByReading(t *testing.T) {
 		"envoy":   {"POST", "X-Envoy-Internal"},  // the method of the request, and no body
 	} {
 		ask := func(target, accept, cookie string) world.Answer {
-			return g.Do(c, q.method, "/auth/verify", "", "X-Forwarded-Method", "GET", "X-Forwarded-Proto", "https",
+			return g.Do(c, q.method, "/.authgate/verify", "", "X-Forwarded-Method", "GET", "X-Forwarded-Proto", "https",
 				"X-Forwarded-Host", "app.example.org",
 				"X-Forwarded-Uri", target, "X-Forwarded-For", "192.0.2.9", q.more, "x", "Accept", accept, "Cookie", cookie)
 		}
@@ -304,7 +304,7 @@ func TestForwardAuthByReading(t *testing.T) {
 		a = ask("/page?a=b", world.AcceptsPage, "")
 		world.WantStatus(t, name, a, http.StatusFound)
 		to := world.Must(url.Parse(a.Header.Get("Location")))(t)
-		if to.Scheme != "https" || !strings.HasSuffix(to.Host, ".example.org") || !strings.HasPrefix(to.Path, "/auth/") {
+		if to.Scheme != "https" || !strings.HasSuffix(to.Host, ".example.org") || !strings.HasPrefix(to.Path, "/.authgate/") {
 			t.Errorf("%s: a page leads to %s", name, to)
 		}
 	}

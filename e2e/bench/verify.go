@@ -44,7 +44,7 @@ listen: {http: "{{.Address}}", admin: "{{.Admin}}", trusted_proxies: [127.0.0.1]
 tls: {mode: "off"}
 data_dir: data
 log: {level: warn}
-endpoints: {prefix: /auth/}
+endpoints: {prefix: /.authgate/}
 accounts:
   users:
     - {username: alice, password_hash: "{{.Hash}}", name: Alice Example, email: alice@example.org, roles: [user, admin]}
@@ -60,12 +60,12 @@ func (l *lab) startVerify(ctx context.Context, n int) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	login, err := l.signIn(ctx, "http://"+gate.address+"/auth/login", "X-Forwarded-Proto: https", "X-Forwarded-Host: app.example.org")
+	login, err := l.signIn(ctx, "http://"+gate.address+"/.authgate/login", "X-Forwarded-Proto: https", "X-Forwarded-Host: app.example.org")
 	if err != nil {
 		gate.stop()
 		return nil, fmt.Errorf("signing in: %w", err)
 	}
-	gate.path, gate.header, gate.names = "/auth/verify", "Cookie: "+login.cookie, "X-Auth-User"
+	gate.path, gate.header, gate.names = "/.authgate/verify", "Cookie: "+login.cookie, "X-Auth-User"
 	return l.decider(gate), nil
 }
 

@@ -19,13 +19,13 @@ func (e endpoints) check(r *report) {
 	encoded := func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`%?#;\"<>^|`+"`", c) }
 	switch prefix := e.Prefix; {
 	case !strings.HasPrefix(prefix, "/") || !strings.HasSuffix(prefix, "/"):
-		r.Fault(key, "%q must begin and end with a slash, like /auth/", prefix)
+		r.Fault(key, "%q must begin and end with a slash, like /.authgate/", prefix)
 	case strings.ContainsAny(prefix, "{}"):
 		r.Fault(key, "%q contains a brace; only routes can have wildcards", prefix)
 	case strings.ContainsFunc(prefix, encoded):
 		r.Fault(key, "%q contains a character that must be encoded in a URL; use letters, digits, - . _ ~", prefix)
 	case prefix != "/" && path.Clean(prefix)+"/" != prefix:
-		r.Fault(key, `%q contains an empty segment, "." or ".."; expected a path like /auth/`, prefix)
+		r.Fault(key, `%q contains an empty segment, "." or ".."; expected a path like /.authgate/`, prefix)
 	}
 }
 
