@@ -8,7 +8,8 @@ MUTANTSEED ?= 1
 BENCHFLAGS ?=
 GO_IMAGE ?=
 ROWS ?=
-VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --always --abbrev=12 --dirty 2>/dev/null || echo devel)
+SIGNING_KEY ?=
+VERSION ?= $(shell .ci/version)
 GOFMT = $(shell go env GOROOT)/bin/gofmt
 
 .DEFAULT_GOAL := help
@@ -19,7 +20,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install what the tests need on Debian as root, or print what to install
-	@.ci/deps go gcc curl node chromium redis-server openssl systemd-analyze lighttpd busybox sqlite3 haproxy nginx caddy git prometheus jupyter flask oathtool
+	@.ci/deps go gcc curl node chromium redis-server openssl systemd-analyze lighttpd busybox sqlite3 haproxy nginx caddy git prometheus jupyter flask oathtool ssh-keygen
 
 build: ## build bin/authgate
 	@.ci/deps go
@@ -97,9 +98,10 @@ bench: ## Go benchmarks, then the cost of the gateway against a bare proxy, ngin
 	go test -C e2e -run '^$$' -bench . ./redis ./redisstore
 	go run -C e2e ./bench $(BENCHFLAGS)
 
-dist: ## build a release in dist: archives, .deb and .rpm, SBOMs and SHA256SUMS
-	@.ci/deps go git
-	go run -C packaging . -version "$(VERSION)"
+dist: ## build a release in dist: archives, .deb and .rpm, SBOMs, SHA256SUMS; SIGNING_KEY=FILE signs with an SSH key
+	@.ci/deps go git $(if $(SIGNING_KEY),ssh-keygen)
+	go build -C packaging -o ../bin/packaging .
+	bin/packaging -source . -out dist -version "$(VERSION)" -key "$(SIGNING_KEY)"
 
 packages: ## install the packages of dist into a minimal Debian, and run, upgrade and remove them; needs root
 	@.ci/deps go mmdebstrap rpm systemd-analyze

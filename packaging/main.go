@@ -1,6 +1,7 @@
 // Command packaging makes a release of authgate: static programs, archives, Debian
-// and RPM packages, a list of what is in each program (SBOM), and SHA256SUMS. The
-// same commit and the same version of Go give the same bytes. `make dist` runs it.
+// and RPM packages, a list of what is in each program (SBOM), and SHA256SUMS with a
+// signature. The same commit and the same version of Go give the same bytes, but for the
+// signature. `make dist` runs it.
 package main
 
 import (
@@ -22,19 +23,23 @@ const sumsFile = "SHA256SUMS"
 
 func main() {
 	source := flag.String("source", "..", "top `folder` of the repository")
-	described := flag.String("version", "", "version, as git describe prints it (default: that of the source)")
+	described := flag.String("version", "", "version, as .ci/version prints it (default: that of the source)")
 	out := flag.String("out", "../dist", "`folder` for the release; an earlier release in it is replaced")
+	key := flag.String("key", "", "`file` with the SSH key that signs "+sumsFile+"; without one there is no signature")
 	flag.Parse()
-	if err := run(*source, *described, *out); err != nil {
+	if err := run(*source, *described, *out, *key); err != nil {
 		fmt.Fprintln(os.Stderr, "packaging:", err)
 		os.Exit(1)
 	}
 }
 
-func run(source, described, out string) error {
+func run(source, described, out, key string) error {
 	r, err := newRelease(source, described)
 	if err != nil {
 		return err
+	}
+	if _, err := os.Stat(key); key != "" && err != nil { // before minutes of building
+		return fmt.Errorf("the key that signs: %w", err)
 	}
 	work, err := os.MkdirTemp("", "authgate-packaging-")
 	if err != nil {
@@ -52,6 +57,11 @@ func run(source, described, out string) error {
 		}
 	}
 	made[sumsFile] = sums(made)
+	if key == "" {
+		fmt.Fprintln(os.Stderr, "packaging: "+sumsFile+" is NOT SIGNED: make dist SIGNING_KEY=FILE signs it with an SSH key")
+	} else if err := addSignature(made, key); err != nil {
+		return err
+	}
 	return replaceFolder(out, made)
 }
 
@@ -69,7 +79,7 @@ type release struct {
 func newRelease(source, described string) (*release, error) {
 	r := &release{source: source, version: described}
 	if r.version == "" {
-		out, err := output(source, nil, "git", "describe", "--tags", "--match", "v[0-9]*", "--always", "--abbrev=12", "--dirty")
+		out, err := output(source, nil, "sh", ".ci/version")
 		if err != nil {
 			return nil, err
 		}
@@ -88,8 +98,14 @@ func newRelease(source, described string) (*release, error) {
 		return nil, fmt.Errorf("the time of the release is %q, expected seconds since 1970: set SOURCE_DATE_EPOCH", seconds)
 	}
 	r.time = time.Unix(unix, 0).UTC()
-	r.number, err = fileVersion(r.version, r.time)
-	return r, err
+	if r.number, err = fileVersion(r.version, r.time); err != nil {
+		return nil, err
+	}
+	changelog, err := os.ReadFile(filepath.Join(source, "CHANGELOG.md"))
+	if err != nil {
+		return nil, err
+	}
+	return r, inChangelog(changelog, r.number)
 }
 
 // make adds to made the files of a release that are for one platform.
@@ -146,7 +162,8 @@ func replaceFolder(folder string, files map[string][]byte) error {
 		return err
 	}
 	for _, entry := range old {
-		if entry.Name() != sumsFile && !bytes.Contains(list, []byte("  "+entry.Name()+"\n")) {
+		known := entry.Name() == sumsFile || entry.Name() == signatureFile
+		if !known && !bytes.Contains(list, []byte("  "+entry.Name()+"\n")) {
 			return fmt.Errorf("%s is not of a release, so its folder is not replaced; give another folder with -out",
 				filepath.Join(folder, entry.Name()))
 		}

@@ -10,16 +10,6 @@ import (
 	"testing"
 )
 
-// command runs a program and returns its output.
-func command(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
-	}
-	return string(out)
-}
-
 // TestDebianPackage reads a package as Debian does. `make packages` installs one.
 func TestDebianPackage(t *testing.T) {
 	t.Parallel()

@@ -9,8 +9,11 @@ import (
 	"debug/buildinfo"
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +43,16 @@ func sample(t *testing.T) *release {
 	return &release{
 		version: "v1.2.3", number: "1.2.3", time: time.Date(2001, 2, 3, 12, 0, 1, 0, time.UTC), texts: texts.with(), modules: map[string]*module{},
 	}
+}
+
+// command runs a program and returns its output.
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
 }
 
 // madeOnce makes an archive of each kind and a package of each kind.
@@ -174,6 +187,9 @@ func TestReplaceFolder(t *testing.T) {
 	for _, name := range []string{"old.deb", "new.deb"} {
 		files := map[string][]byte{name: nil}
 		files[sumsFile] = sums(files)
+		if name == "old.deb" {
+			files[signatureFile] = []byte("a signature, which a release without a key does not keep")
+		}
 		if err := replaceFolder(dist, files); err != nil {
 			t.Fatal(err)
 		}
@@ -189,4 +205,106 @@ func TestReplaceFolder(t *testing.T) {
 		!strings.Contains(err.Error(), "private.txt") {
 		t.Errorf("a release with another file beside it is replaced: %v", err)
 	}
+}
+
+// TestSignedChecksums signs a release with a key of its own, and runs the command of
+// docs/install.md that verifies it. The command refuses a file, checksums or a signature that
+// are not those of the release.
+func TestSignedChecksums(t *testing.T) {
+	t.Parallel()
+	signers, verify := documentedCheck(t)
+	dir := t.TempDir()
+	key, other := newKey(t, dir, "key"), newKey(t, dir, "other")
+	made := map[string][]byte{"authgate.deb": []byte("a program"), "authgate.tar.gz": []byte("an archive")}
+	made[sumsFile] = sums(made)
+	if err := addSignature(made, key); err != nil {
+		t.Fatal(err)
+	}
+	public, err := os.ReadFile(key + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made["authgate.signers"] = []byte(strings.Replace(signers, "ssh-ed25519 AAAA…", strings.TrimSpace(string(public)), 1))
+
+	accepted := func(change func(files map[string][]byte)) error {
+		t.Helper()
+		folder, files := t.TempDir(), maps.Clone(made)
+		change(files)
+		if err := writeFolder(folder, files); err != nil {
+			t.Fatal(err)
+		}
+		sh := exec.CommandContext(t.Context(), "sh", "-c", verify)
+		sh.Dir = folder
+		out, err := sh.CombinedOutput()
+		t.Logf("%v\n%s", err, out)
+		return err
+	}
+	if err := accepted(func(map[string][]byte) {}); err != nil {
+		t.Errorf("the release is refused: %v", err)
+	}
+	if err := accepted(func(files map[string][]byte) { delete(files, "authgate.tar.gz") }); err != nil {
+		t.Errorf("one file of the release is refused: %v", err)
+	}
+	for what, change := range map[string]func(files map[string][]byte){
+		"a changed byte of a file":     func(files map[string][]byte) { files["authgate.deb"] = []byte("b program") },
+		"no file":                      func(files map[string][]byte) { delete(files, "authgate.deb"); delete(files, "authgate.tar.gz") },
+		"a changed byte of a checksum": func(files map[string][]byte) { files[sumsFile] = append([]byte("0"), files[sumsFile][1:]...) },
+		"a file and its new checksum": func(files map[string][]byte) {
+			files["authgate.deb"] = []byte("b program")
+			files[sumsFile] = sums(map[string][]byte{"authgate.deb": files["authgate.deb"]})
+		},
+		"no signature": func(files map[string][]byte) { delete(files, signatureFile) },
+		"the signature of another key": func(files map[string][]byte) {
+			if err := addSignature(files, other); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a signature for another purpose": func(files map[string][]byte) {
+			path := filepath.Join(t.TempDir(), sumsFile)
+			if err := os.WriteFile(path, files[sumsFile], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			command(t, "ssh-keygen", "-Y", "sign", "-n", "file", "-f", key, path)
+			if files[signatureFile], err = os.ReadFile(path + ".sig"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		if err := accepted(change); err == nil {
+			t.Errorf("%s is accepted", what)
+		}
+	}
+	if err := addSignature(made, filepath.Join(dir, "missing")); err == nil || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("a key that is not there: %v", err)
+	}
+}
+
+// documentedCheck returns what docs/install.md shows about signatures: the file of signers, and
+// the command that verifies.
+func documentedCheck(t *testing.T) (signers, verify string) {
+	t.Helper()
+	page, err := os.ReadFile("../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?ms)^```(.*?)\n(.*?)^```").FindAllStringSubmatch(string(page), -1) {
+		switch {
+		case block[1] == "text authgate.signers":
+			signers = block[2]
+		case strings.Contains(block[2], "ssh-keygen -Y verify"):
+			verify = block[2]
+		}
+	}
+	if signers == "" || verify == "" {
+		t.Fatal("docs/install.md does not say how to verify a signature")
+	}
+	return signers, verify
+}
+
+// newKey makes a key without a passphrase.
+func newKey(t *testing.T, dir, name string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	command(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", path)
+	return path
 }
