@@ -169,7 +169,7 @@ func (c *Config) Files() []File { return slices.Clone(c.sideFiles) }
 
 // SideFiles returns the paths of the files whose content belongs to the
 // configuration, besides the main file: lists of users, certificates and keys,
-// site.logo and other images, and each x_file. They are sorted.
+// site.logo and other images, site.texts, and each x_file. They are sorted.
 func (c *Config) SideFiles() []string {
 	paths := make([]string, len(c.sideFiles))
 	for i, file := range c.sideFiles {
@@ -181,7 +181,7 @@ func (c *Config) SideFiles() []string {
 // PublicFiles returns the paths of the files without secrets among SideFiles.
 func (c *Config) PublicFiles() []string {
 	public := []string{c.TLS.Certificate, c.TLS.TrustedRoots, c.TLS.ClientCA, c.TLS.CRL, c.Site.Logo,
-		c.OAuth.MetadataClients.TrustedRoots}
+		c.Site.Texts, c.OAuth.MetadataClients.TrustedRoots}
 	for _, u := range c.Upstreams {
 		public = append(public, u.TLS.CA, u.TLS.Certificate)
 	}
@@ -247,6 +247,7 @@ func (e Environment) parse(path string, from *sources) (*Config, []File, error) 
 		side.providerRoots(cfg.Providers)
 		side.upstreams(cfg.Upstreams)
 		side.logo(&cfg.Site)
+		side.texts(&cfg.Site)
 		side.icons(cfg.Routes)
 		cfg.complete(main)
 		cfg.check(main, places)
@@ -273,7 +274,7 @@ func (e Environment) reader(path string) *strictyaml.Reader {
 			"secret", "secrets", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password",
 			"api_token", "key",
 		},
-		PublicKeys: []string{"htpasswd", "api_tokens"},
+		PublicKeys: publicKeys(),
 		HashKeys:   []string{"password_hash", "secrets"},
 		Parse: map[reflect.Type]func(path, value string) (any, error){
 			reflect.TypeFor[*url.URL]():     func(path, value string) (any, error) { return parseAddress(path, value) },

@@ -58,7 +58,7 @@ func setDefaults(element any) {
 func (c *Config) resolvePaths(resolve func(path string) string) {
 	for _, path := range []*string{
 		&c.DataDir, &c.TLS.Certificate, &c.TLS.Key, &c.TLS.TrustedRoots, &c.Token.PrivateKey,
-		&c.Basic.Htpasswd, &c.Accounts.File, &c.Site.Logo, &c.OAuth.MetadataClients.TrustedRoots,
+		&c.Basic.Htpasswd, &c.Accounts.File, &c.Site.Logo, &c.Site.Texts, &c.OAuth.MetadataClients.TrustedRoots,
 	} {
 		*path = resolve(*path)
 	}

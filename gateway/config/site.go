@@ -23,16 +23,18 @@ type site struct {
 	Logo   string `yaml:"logo"`   // file, PNG or SVG
 	Accent string `yaml:"accent"` // #rgb or #rrggbb; empty: the default
 	Help   string `yaml:"help"`   // a text, or an https: or mailto: URL
+	Texts  string `yaml:"texts"`  // file, by language and name
 
-	Image pages.Logo `yaml:"-"` // in the file Logo
+	Image pages.Logo  `yaml:"-"` // in the file Logo
+	Own   pages.Texts `yaml:"-"` // in the file Texts
 }
 
 // Pages returns the options of the gateway's pages.
 func (s site) Pages() pages.Options {
-	return pages.Options{Title: s.Title, Accent: s.Accent, Help: s.Help, Logo: s.Image}
+	return pages.Options{Title: s.Title, Accent: s.Accent, Help: s.Help, Logo: s.Image, Texts: s.Own}
 }
 
-// check checks everything except the logo, which sideReader.logo checks.
+// check checks everything except what is in files, which sideReader.logo and sideReader.texts check.
 func (s site) check(r *report) {
 	checkShown(r, "site.title", s.Title, maxSiteTitle)
 	checkShown(r, "site.help", s.Help, maxSiteHelp)

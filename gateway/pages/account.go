@@ -20,4 +20,4 @@ type Account struct {
 }
 
 // Account writes the page of the current login.
-func (p *Pages) Account(w io.Writer, page Account) error { return render(w, p.account, page) }
+func (p *Pages) Account(w io.Writer, page Account) error { return p.render(w, "account", page) }

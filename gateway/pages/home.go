@@ -48,7 +48,7 @@ func (a App) Hue() int {
 }
 
 // Home writes the page.
-func (p *Pages) Home(w io.Writer, page Home) error { return render(w, p.home, page) }
+func (p *Pages) Home(w io.Writer, page Home) error { return p.render(w, "home", page) }
 
 // iconElement is how the template of the start page begins an icon. No value on a page can
 // look like it, because values are escaped.

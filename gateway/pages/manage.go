@@ -103,7 +103,7 @@ func (m Manage) Elsewhere() bool {
 }
 
 // Manage writes the page of the user's logins, tokens and password.
-func (p *Pages) Manage(w io.Writer, page Manage) error { return render(w, p.manage, page) }
+func (p *Pages) Manage(w io.Writer, page Manage) error { return p.render(w, "manage", page) }
 
 // managed returns what the page says.
 func (l *texts) managed(n ManageNotice) (string, error) {

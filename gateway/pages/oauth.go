@@ -17,7 +17,7 @@ type Consent struct {
 }
 
 // Consent writes the page.
-func (p *Pages) Consent(w io.Writer, page Consent) error { return render(w, p.consent, page) }
+func (p *Pages) Consent(w io.Writer, page Consent) error { return p.render(w, "consent", page) }
 
 // Device is the page where a user enters the code that a device shows.
 type Device struct {
@@ -30,7 +30,7 @@ type Device struct {
 }
 
 // Device writes the page.
-func (p *Pages) Device(w io.Writer, page Device) error { return render(w, p.enterCode, page) }
+func (p *Pages) Device(w io.Writer, page Device) error { return p.render(w, "device", page) }
 
 // scope returns what a scope means to a user; the name of one that the operator has chosen.
 func (l *texts) scope(name string) (string, error) {

@@ -30,6 +30,7 @@ import (
 	"html/template"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/text/language"
@@ -47,41 +48,46 @@ type Options struct {
 	Logo   Logo
 	Accent string // a colour, #rgb or #rrggbb; empty: the default
 	Help   string // a text, or an https: or mailto: URL; empty: none
+	Texts  Texts  // in place of the texts of the pages, and in more languages
 }
 
 // Set is the pages of a service in each language. Its methods may be called
 // concurrently.
 type Set struct {
-	pages   []*Pages // by the index of the matcher
+	pages   []func() *Pages // by the index of the matcher; made when first needed
+	tags    []language.Tag
 	matcher language.Matcher
 }
 
-// New parses the embedded templates and texts. An accent that is not a colour is an
-// error.
+// New parses the embedded templates and texts. An accent that is not a colour, and a language
+// that is none, are errors.
 func New(o Options) (*Set, error) {
 	rules, err := accentRules(o.Accent)
 	if err != nil {
 		return nil, fmt.Errorf("pages: the accent: %w", err)
 	}
-	languages, err := readTexts()
+	languages, err := builtIn()
 	if err != nil {
 		return nil, fmt.Errorf("pages: reading the texts: %w", err)
+	}
+	if languages, err = withOwn(languages, o.Texts); err != nil {
+		return nil, fmt.Errorf("pages: the operator's texts: %w", err)
 	}
 	scripts, err := readScripts()
 	if err != nil {
 		return nil, fmt.Errorf("pages: reading the scripts: %w", err)
 	}
 	l := newLayout(o, style+rules, scripts)
-	set := &Set{}
-	var tags []language.Tag
-	for _, texts := range languages {
-		p, err := newPages(l, texts)
-		if err != nil {
-			return nil, err
-		}
-		set.pages, tags = append(set.pages, p), append(tags, texts.tag)
+	parsed, err := parseAll(l, languages[0])
+	if err != nil {
+		return nil, err
 	}
-	set.matcher = language.NewMatcher(tags)
+	set := &Set{}
+	for _, texts := range languages {
+		set.pages = append(set.pages, sync.OnceValue(func() *Pages { return newPages(l, texts, parsed) }))
+		set.tags = append(set.tags, texts.tag)
+	}
+	set.matcher = language.NewMatcher(set.tags)
 	return set, nil
 }
 
@@ -89,7 +95,7 @@ func New(o Options) (*Set, error) {
 // request best (RFC 9110, section 12.5.4), and otherwise in English.
 func (s *Set) In(accept []string) *Pages {
 	_, i := language.MatchStrings(s.matcher, strings.Join(accept, ","))
-	return s.pages[i]
+	return s.pages[i]()
 }
 
 // layout is what the frame of all pages shows.
@@ -127,49 +133,61 @@ func newLayout(o Options, style string, scripts scripts) *layout {
 // concurrently. Each renders the whole page before it writes. It returns an error of
 // the template, in which case it has written nothing, or an error of w.
 type Pages struct {
-	signIn, code, signedIn, failure, account, manage, people, invite, home, confirmLogout, signedOut, onward,
-	ask, consent, enterCode *template.Template
-
-	language string
-	layout   *layout
+	templates map[string]*template.Template // by the names in pageFiles
+	language  string
+	layout    *layout
 }
 
-func newPages(l *layout, texts *texts) (*Pages, error) {
-	p := &Pages{language: texts.tag.String(), layout: l}
-	for name, page := range map[string]**template.Template{
-		"signin":         &p.signIn,
-		"code":           &p.code,
-		"signedin":       &p.signedIn,
-		"home":           &p.home,
-		"error":          &p.failure,
-		"account":        &p.account,
-		"manage factors": &p.manage,
-		"people":         &p.people,
-		"invite":         &p.invite,
-		"logout":         &p.confirmLogout,
-		"signedout":      &p.signedOut,
-		"onward":         &p.onward,
-		"ask":            &p.ask,
-		"consent":        &p.consent,
-		"device":         &p.enterCode,
-	} {
-		parsed, err := parse(name, l, texts)
-		if err != nil {
-			return nil, fmt.Errorf("pages: reading the template of %s: %w", name, err)
+// pageFiles are the files of each page besides the layout.
+var pageFiles = map[string][]string{
+	"signin":    {"signin"},
+	"code":      {"code"},
+	"signedin":  {"signedin"},
+	"home":      {"home"},
+	"error":     {"error"},
+	"account":   {"account"},
+	"manage":    {"manage", "factors"},
+	"people":    {"people"},
+	"invite":    {"invite"},
+	"logout":    {"logout"},
+	"signedout": {"signedout"},
+	"onward":    {"onward"},
+	"ask":       {"ask"},
+	"consent":   {"consent"},
+	"device":    {"device"},
+}
+
+// parseAll reads all pages. Their functions are those of one language until newPages replaces
+// them.
+func parseAll(l *layout, texts *texts) (map[string]*template.Template, error) {
+	parsed := map[string]*template.Template{}
+	for page, names := range pageFiles {
+		files := []string{"templates/layout.html"}
+		for _, name := range names {
+			files = append(files, "templates/"+name+".html")
 		}
-		*page = parsed
+		t, err := template.New("layout.html").Funcs(functions(l, texts)).ParseFS(templates, files...)
+		if err != nil {
+			return nil, fmt.Errorf("pages: reading the template of %s: %w", page, err)
+		}
+		parsed[page] = t
 	}
-	return p, nil
+	return parsed, nil
 }
 
-// parse reads a page, the parts of it that have files of their own, and the layout. names are
-// those of the page and the parts, with spaces between them.
-func parse(names string, l *layout, texts *texts) (*template.Template, error) {
-	files := []string{"templates/layout.html"}
-	for _, name := range strings.Fields(names) {
-		files = append(files, "templates/"+name+".html")
+// newPages returns the pages of one language. parsed are those of parseAll, which are never
+// executed: else they could not be cloned.
+func newPages(l *layout, texts *texts, parsed map[string]*template.Template) *Pages {
+	p := &Pages{templates: map[string]*template.Template{}, language: texts.tag.String(), layout: l}
+	for page, t := range parsed {
+		p.templates[page] = template.Must(t.Clone()).Funcs(functions(l, texts))
 	}
-	return template.New("layout.html").Funcs(template.FuncMap{
+	return p
+}
+
+// functions returns what templates can call.
+func functions(l *layout, texts *texts) template.FuncMap {
+	return template.FuncMap{
 		// The style sheet is inserted without escaping, so that its hash matches.
 		"style":     func() template.CSS { return template.CSS(l.style) },
 		"script":    l.scripts.element,
@@ -189,7 +207,7 @@ func parse(names string, l *layout, texts *texts) (*template.Template, error) {
 		"device":    texts.device,
 		"scope":     texts.scope,
 		"datetime":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	}).ParseFS(templates, files...)
+	}
 }
 
 // Language returns the language of the pages, for Content-Language.
@@ -217,9 +235,9 @@ func (p *Pages) ContentSecurityPolicy(page []byte, leadingTo string) string {
 }
 
 // render writes a complete page or nothing.
-func render(w io.Writer, t *template.Template, page any) error {
+func (p *Pages) render(w io.Writer, name string, page any) error {
 	var body bytes.Buffer
-	if err := t.Execute(&body, page); err != nil {
+	if err := p.templates[name].Execute(&body, page); err != nil {
 		return fmt.Errorf("pages: rendering: %w", err)
 	}
 	if _, err := body.WriteTo(w); err != nil {

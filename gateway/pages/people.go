@@ -95,7 +95,7 @@ func (l *texts) peopled(n PeopleNotice) (string, error) {
 }
 
 // People writes the page.
-func (p *Pages) People(w io.Writer, page People) error { return render(w, p.people, page) }
+func (p *Pages) People(w io.Writer, page People) error { return p.render(w, "people", page) }
 
 // Invite is the page of an invitation, where its user sets a password.
 type Invite struct {
@@ -106,4 +106,4 @@ type Invite struct {
 }
 
 // Invite writes the page.
-func (p *Pages) Invite(w io.Writer, page Invite) error { return render(w, p.invite, page) }
+func (p *Pages) Invite(w io.Writer, page Invite) error { return p.render(w, "invite", page) }

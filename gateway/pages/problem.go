@@ -154,4 +154,4 @@ func (e ErrorPage) ShowsDetail() bool {
 }
 
 // Error writes an error page.
-func (p *Pages) Error(w io.Writer, page ErrorPage) error { return render(w, p.failure, page) }
+func (p *Pages) Error(w io.Writer, page ErrorPage) error { return p.render(w, "error", page) }

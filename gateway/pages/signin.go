@@ -124,7 +124,7 @@ type Code struct {
 }
 
 // Code writes the page of the second step.
-func (p *Pages) Code(w io.Writer, page Code) error { return render(w, p.code, page) }
+func (p *Pages) Code(w io.Writer, page Code) error { return p.render(w, "code", page) }
 
 // Provider is one identity provider to sign in with.
 type Provider struct {
@@ -133,7 +133,7 @@ type Provider struct {
 }
 
 // SignIn writes the sign-in page.
-func (p *Pages) SignIn(w io.Writer, page SignIn) error { return render(w, p.signIn, page) }
+func (p *Pages) SignIn(w io.Writer, page SignIn) error { return p.render(w, "signin", page) }
 
 // User is who is signed in. The zero User means that no user is signed in.
 type User struct {
@@ -173,7 +173,7 @@ type SignedIn struct {
 }
 
 // SignedIn writes the page.
-func (p *Pages) SignedIn(w io.Writer, page SignedIn) error { return render(w, p.signedIn, page) }
+func (p *Pages) SignedIn(w io.Writer, page SignedIn) error { return p.render(w, "signedin", page) }
 
 // ConfirmLogout is the confirmation before signing out. It is needed if another
 // site may have sent the browser there.
@@ -187,7 +187,7 @@ type ConfirmLogout struct {
 
 // ConfirmLogout writes the confirmation page.
 func (p *Pages) ConfirmLogout(w io.Writer, page ConfirmLogout) error {
-	return render(w, p.confirmLogout, page)
+	return p.render(w, "logout", page)
 }
 
 // SignedOut is for a user who has signed out here.
@@ -200,7 +200,7 @@ type SignedOut struct {
 }
 
 // SignedOut writes the page.
-func (p *Pages) SignedOut(w io.Writer, page SignedOut) error { return render(w, p.signedOut, page) }
+func (p *Pages) SignedOut(w io.Writer, page SignedOut) error { return p.render(w, "signedout", page) }
 
 // Onward is for a user who goes on by a step of its own, where a redirect would not
 // take the cookies along, or is not allowed.
@@ -210,7 +210,7 @@ type Onward struct {
 }
 
 // Onward writes the page, which redirects the browser.
-func (p *Pages) Onward(w io.Writer, page Onward) error { return render(w, p.onward, page) }
+func (p *Pages) Onward(w io.Writer, page Onward) error { return p.render(w, "onward", page) }
 
 // Ask is for a user whom another site led to a sign-in. It leads on if they want
 // that.
@@ -220,4 +220,4 @@ type Ask struct {
 }
 
 // Ask writes the page.
-func (p *Pages) Ask(w io.Writer, page Ask) error { return render(w, p.ask, page) }
+func (p *Pages) Ask(w io.Writer, page Ask) error { return p.render(w, "ask", page) }

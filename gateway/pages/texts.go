@@ -1,61 +1,20 @@
 package pages
 
 import (
-	"embed"
 	"fmt"
 	"html/template"
-	"path"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
+	"golang.org/x/text/feature/plural"
 	"golang.org/x/text/language"
 )
 
-// Each file has the texts of one language, and its name is the tag of the language
-// (BCP 47). To add a language, add a file with all texts. To add a text, add it to
-// each file, and write {{t "its.key"}} in a template.
-//
-//go:embed texts/*.yaml
-var textFiles embed.FS
-
-// fallback is the language of browsers that ask for none that there is.
-const fallback = "en"
-
-// texts are the texts of one language, by their keys. A text can have places for
+// texts are the texts of one language, by their names. A text can have places for
 // values: words in braces.
 type texts struct {
 	tag language.Tag
 	all map[string]string
-}
-
-// readTexts returns the texts of all languages. The fallback is the first.
-func readTexts() ([]*texts, error) {
-	files, err := textFiles.ReadDir("texts")
-	if err != nil {
-		return nil, err
-	}
-	var languages []*texts
-	for _, file := range files {
-		content, err := textFiles.ReadFile("texts/" + file.Name())
-		if err != nil {
-			return nil, err
-		}
-		name := strings.TrimSuffix(file.Name(), path.Ext(file.Name()))
-		l := &texts{}
-		if l.tag, err = language.Parse(name); err != nil {
-			return nil, fmt.Errorf("the name of %s is not a language: %w", file.Name(), err)
-		}
-		if err := yaml.UnmarshalWithOptions(content, &l.all, yaml.Strict()); err != nil {
-			return nil, fmt.Errorf("%s: %w", file.Name(), err)
-		}
-		if name == fallback {
-			languages = append([]*texts{l}, languages...)
-		} else {
-			languages = append(languages, l)
-		}
-	}
-	return languages, nil
 }
 
 // text returns a text with its values, which are given as name and value in turn.
@@ -98,13 +57,31 @@ func (l *texts) missing(key string) (template.HTML, error) {
 	return "", err
 }
 
-// count is text with the value {n}. The text key.one is for one, key.other for
-// all other numbers.
+// count is text with the value {n}, in the form that the language has for that number. Without
+// that form it is key.other.
 func (l *texts) count(key string, n int) (string, error) {
-	if n == 1 {
-		return l.text(key+".one", "n", n)
+	if form := key + "." + pluralForm(l.tag, n); l.all[form] != "" {
+		return l.text(form, "n", n)
 	}
 	return l.text(key+".other", "n", n)
+}
+
+// pluralForm returns the word of the Unicode CLDR for the form in which a language counts n
+// things.
+func pluralForm(tag language.Tag, n int) string {
+	switch plural.Cardinal.MatchPlural(tag, n, 0, 0, 0, 0) {
+	case plural.Zero:
+		return "zero"
+	case plural.One:
+		return "one"
+	case plural.Two:
+		return "two"
+	case plural.Few:
+		return "few"
+	case plural.Many:
+		return "many"
+	}
+	return "other"
 }
 
 // date writes a point in time, in UTC.

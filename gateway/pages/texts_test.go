@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/text/language"
 )
 
 var (
@@ -20,7 +21,6 @@ var (
 	inCode     = regexp.MustCompile(`\.(text|strong|count)\("([^"]+)"`)
 	inAll      = regexp.MustCompile(`\.all\["([^"]+)"\]`)
 	inProblems = regexp.MustCompile(`return "(problem\.[a-z]+)"`) // of the keys .title and .text
-	places     = regexp.MustCompile(`\{[a-z]*\}`)
 )
 
 // usedTexts returns the keys that the templates and the code name.
@@ -42,7 +42,7 @@ func usedTexts(t *testing.T) []string {
 			}
 			for _, match := range uses.FindAllStringSubmatch(string(content), -1) {
 				if function > 0 && match[function] == "count" {
-					keys[match[key]+".one"], keys[match[key]+".other"] = true, true
+					keys[match[key]+".other"] = true
 				} else {
 					keys[match[key]] = true
 				}
@@ -51,6 +51,7 @@ func usedTexts(t *testing.T) []string {
 	}
 	add(templates, "templates/*.html", inTemplate, 2, 1)
 	add(os.DirFS("."), "*.go", inCode, 2, 1)
+	keys[ownName] = true
 	add(os.DirFS("."), "*.go", inAll, 1, 0)
 	add(os.DirFS("."), "problem.go", inProblems, 1, 0)
 	for key := range maps.Clone(keys) {
@@ -62,8 +63,17 @@ func usedTexts(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
+// formsOf returns the last parts of the names of texts that count something in a language.
+func formsOf(tag language.Tag) []string {
+	forms := map[string]bool{"other": true}
+	for n := range 1000 {
+		forms[pluralForm(tag, n)] = true
+	}
+	return slices.Sorted(maps.Keys(forms))
+}
+
 // Each language has the texts that are used, with the same places for values, and
-// no others.
+// no others. It has the forms in which it counts.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	languages, err := readTexts()
@@ -75,18 +85,27 @@ func TestTexts(t *testing.T) {
 	}
 	used := usedTexts(t)
 	for _, l := range languages {
-		if diff := cmp.Diff(used, slices.Sorted(maps.Keys(l.all))); diff != "" {
+		var want []string
+		for _, name := range used {
+			counted, ok := strings.CutSuffix(name, ".other")
+			if !ok || strings.HasPrefix(name, "problem.") {
+				want = append(want, name)
+				continue
+			}
+			for _, form := range formsOf(l.tag) {
+				want = append(want, counted+"."+form)
+			}
+		}
+		slices.Sort(want)
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(l.all))); diff != "" {
 			t.Errorf("%s: texts that are missing (-) and unused (+):\n%s", l.tag, diff)
 		}
-		for key, text := range l.all {
-			if text == "" || strings.TrimSpace(text) != text {
-				t.Errorf("%s: %s is %q", l.tag, key, text)
+		for name, text := range l.all {
+			if strings.TrimSpace(text) != text {
+				t.Errorf("%s: %s is %q", l.tag, name, text)
 			}
-			want, got := places.FindAllString(languages[0].all[key], -1), places.FindAllString(text, -1)
-			slices.Sort(want)
-			slices.Sort(got)
-			if !slices.Equal(want, got) {
-				t.Errorf("%s: %s has the places %v, want %v", l.tag, key, got, want)
+			if err := CheckText(name, text); err != nil {
+				t.Errorf("%s: %s: %q %v", l.tag, name, text, err)
 			}
 		}
 	}

@@ -1,0 +1,177 @@
+package pages
+
+import (
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/text/language"
+)
+
+// own returns the pages with an operator's texts, in the language of a browser.
+func own(t *testing.T, texts Texts, accept string) *Pages {
+	t.Helper()
+	return newSet(t, Options{Texts: texts}).In([]string{accept})
+}
+
+// source returns the HTML of a page.
+func source(t *testing.T, render func(io.Writer) error) string {
+	t.Helper()
+	var page strings.Builder
+	if err := render(&page); err != nil {
+		t.Fatal(err)
+	}
+	return page.String()
+}
+
+// An operator's texts are in the place of those of the pages, as text and never as HTML. All
+// others stay.
+func TestOwnTexts(t *testing.T) {
+	t.Parallel()
+	texts := Texts{
+		"en": {"signin.submit": "Enter <b>&", "signin.current": "<i>{user}</i> goes"},
+		"de": {"signin.submit": "Hinein"},
+	}
+	in := SignIn{Password: true, Current: "<b>alice"}
+	en := source(t, func(w io.Writer) error { return own(t, texts, "en").SignIn(w, in) })
+	for _, want := range []string{
+		">Enter &lt;b&gt;&amp;</button>", ">&lt;i&gt;<strong>&lt;b&gt;alice</strong>&lt;/i&gt; goes", ">Password</label>",
+	} {
+		if !strings.Contains(en, want) {
+			t.Errorf("%q is not in\n%s", want, en)
+		}
+	}
+	de := source(t, func(w io.Writer) error { return own(t, texts, "de").SignIn(w, in) })
+	if !strings.Contains(de, ">Hinein</button>") || !strings.Contains(de, ">Passwort</label>") {
+		t.Errorf("in German\n%s", de)
+	}
+	before := source(t, func(w io.Writer) error { return own(t, nil, "en").SignIn(w, in) })
+	if !strings.Contains(before, ">Sign in</button>") {
+		t.Error("an operator's texts change those of others")
+	}
+}
+
+// A language of an operator's own has the texts that are missing from the language above it, and
+// else from English.
+func TestOwnLanguages(t *testing.T) {
+	t.Parallel()
+	texts := Texts{
+		"sv":    {ownName: "Svenska", "signin.submit": "Logga in", "wait.seconds.other": "{n} sekunder"},
+		"de-CH": {ownName: "Schweizerdeutsch", "signin.submit": "Aamälde"},
+		"en-AU": {ownName: "Australian", "signin.submit": "G’day"},
+	}
+	for accept, want := range map[string][3]string{
+		"sv-SE":           {"sv", "Logga in", "Password"},
+		"de-CH":           {"de-CH", "Aamälde", "Passwort"},
+		"de-DE":           {"de", "Anmelden", "Passwort"},
+		"en-AU":           {"en-AU", "G’day", "Password"},
+		"en":              {"en", "Sign in", "Password"},
+		"fi, sv;q=0.9":    {"sv", "Logga in", "Password"},
+		"de;q=0.1, sv-FI": {"sv", "Logga in", "Password"},
+	} {
+		p := own(t, texts, accept)
+		page := source(t, func(w io.Writer) error { return p.SignIn(w, SignIn{Password: true}) })
+		if p.Language() != want[0] || !strings.Contains(page, `<html lang="`+want[0]+`"`) ||
+			!strings.Contains(page, ">"+want[1]+"</button>") || !strings.Contains(page, ">"+want[2]+"</label>") {
+			t.Errorf("%s: want %q, got %s\n%s", accept, want, p.Language(), page)
+		}
+	}
+}
+
+// A language counts in its own forms.
+func TestCount(t *testing.T) {
+	t.Parallel()
+	l := &texts{tag: language.MustParse("pl"), all: map[string]string{
+		"x.one": "{n} kod", "x.few": "{n} kody", "x.many": "{n} kodów", "x.other": "{n} kodu",
+	}}
+	for n, want := range map[int]string{0: "0 kodów", 1: "1 kod", 2: "2 kody", 5: "5 kodów", 22: "22 kody"} {
+		if got, err := l.count("x", n); got != want || err != nil {
+			t.Errorf("%d: %q, %v", n, got, err)
+		}
+	}
+	l.tag = language.English
+	if got, err := l.count("x", 5); got != "5 kodu" || err != nil {
+		t.Errorf("a form that a language does not have: %q, %v", got, err)
+	}
+}
+
+// The texts of an operator's own language have no form that only English has.
+func TestOwnCount(t *testing.T) {
+	t.Parallel()
+	p := own(t, Texts{"fi": {ownName: "suomi", "wait.seconds.other": "{n} s"}}, "fi")
+	page := source(t, func(w io.Writer) error { return p.Error(w, ErrorPage{Status: 429, Wait: 1}) })
+	if !strings.Contains(page, "<strong>1 s</strong>") {
+		t.Error(page)
+	}
+}
+
+func TestParseLanguage(t *testing.T) {
+	t.Parallel()
+	for tag, want := range map[string]string{
+		"sv": "sv", "DE": "de", "pt_br": "pt-BR", "zh-Hant": "zh-Hant",
+		"": "", "und": "", "deutsch": "", "xx": "", "<b>": "", "de fr": "",
+	} {
+		if got, err := ParseLanguage(tag); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q is %q: %v", tag, got, err)
+		}
+	}
+}
+
+// A text has the places of the one that it replaces, and no others.
+func TestCheckText(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, text, want string }{
+		{"signin.submit", "Enter", ""},
+		{"signin.heading", "Enter {host}", ""},
+		{"signedin.unbegun", "{host} or {host}", ""},
+		{"wait.seconds.few", "{n} s", ""},
+		{"signin.heading", "Enter {user}", "has {user}; expected {host}, where a value is put in"},
+		{"signin.heading", "Enter", "has no braces; expected {host}, where a value is put in"},
+		{"signin.heading", "{host} {Host}", "has {Host}, {host}; expected {host}, where a value is put in"},
+		{"signin.heading", "{host} {", "has {, {host}; expected {host}, where a value is put in"},
+		{"signin.heading", "{host} }", "has {host}, }; expected {host}, where a value is put in"},
+		{"signin.submit", "{}", "has {}; no value is put into this text, so it can have no braces"},
+		{"wait.seconds.few", "some", "has no braces; expected {n}, where a value is put in"},
+		{"signin.submit", " ", "is empty; remove the line to keep the text of the gateway"},
+		{"signin.submit", "a\nb", "contains a control character or a line break"},
+		{"signin.submit", strings.Repeat("ä", 1001), "has 1001 characters; at most 1000 fit on a page"},
+		{"date.months", "1 2 3", "has 3 words; expected the names of the twelve months, with spaces between them"},
+	} {
+		got := ""
+		if err := CheckText(c.name, c.text); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s %.40q: %q, want %q", c.name, c.text, got, c.want)
+		}
+	}
+}
+
+// What a language lacks is known by name, but for forms in which it may not count.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	languages, err := builtIn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := maps.Clone(languages[0].all)
+	if got, err := Missing("sv", whole); len(got) > 0 || err != nil {
+		t.Errorf("a whole language lacks %q (%v)", got, err)
+	}
+	delete(whole, "signin.submit")
+	delete(whole, "wait.seconds.one")
+	if got, err := Missing("sv", whole); !slices.Equal(got, []string{"signin.submit"}) || err != nil {
+		t.Errorf("a language lacks %q (%v)", got, err)
+	}
+	for tag, fails := range map[string]bool{"de": false, "en": false, "de-CH": true, "sv": true, "en-GB": true} {
+		got, err := Missing(tag, map[string]string{"signin.submit": "x"})
+		if len(got) > 0 || (err != nil) != fails {
+			t.Errorf("%s lacks %q (%v)", tag, got, err)
+		}
+	}
+	if got, err := Missing("de-CH", map[string]string{ownName: "x"}); len(got) > 0 || err != nil {
+		t.Errorf("de-CH lacks %q (%v)", got, err)
+	}
+}
