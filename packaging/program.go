@@ -57,7 +57,7 @@ func (r *release) prepare(work string) (err error) {
 	if err != nil {
 		return err
 	}
-	names := []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md"}
+	names := []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "AGENTS.md"}
 	for name := range strings.Lines(tracked) {
 		if name = strings.TrimSpace(name); !strings.HasSuffix(name, ".go") {
 			names = append(names, name)

@@ -394,22 +394,27 @@ func (b *tab) draw(name string) {
 	if os.Getenv(picturesVariable) == "" {
 		return
 	}
-	inTab(b, chromedp.Evaluate[chromedp.Void]("document.activeElement.blur()")) // no blinking cursor
 	size := inTab(b, chromedp.Evaluate[[]int64]("[innerWidth, document.documentElement.scrollHeight]"))
-	inTab(b, chromedp.EmulateViewport(size[0], size[1]))
-	shot := inTab(b, chromedp.CaptureScreenshot())
-	if err := os.WriteFile(filepath.Join(picturesFolder, name+".png"), small(b.t, shot), 0o644); err != nil {
-		b.t.Fatal(err)
-	}
+	keepPicture(b.t, name, b.picture(size[0], size[1]))
+}
+
+// picture is the page as it looks in a window of that size.
+func (b *tab) picture(width, height int64) image.Image {
+	b.t.Helper()
+	inTab(b, chromedp.Evaluate[chromedp.Void]("document.activeElement.blur()")) // no blinking cursor
+	inTab(b, chromedp.EmulateViewport(width, height))
+	return world.Must(png.Decode(bytes.NewReader(inTab(b, chromedp.CaptureScreenshot()))))(b.t)
+}
+
+// keepPicture writes a picture into docs/pages.
+func keepPicture(t testing.TB, name string, picture image.Image) {
+	t.Helper()
+	world.NoError(t, os.WriteFile(filepath.Join(picturesFolder, name+".png"), small(t, picture), 0o644))
 }
 
 // small returns a PNG with the 256 colours that are most frequent.
-func small(t testing.TB, shot []byte) []byte {
+func small(t testing.TB, picture image.Image) []byte {
 	t.Helper()
-	picture, err := png.Decode(bytes.NewReader(shot))
-	if err != nil {
-		t.Fatal(err)
-	}
 	bounds, frequency := picture.Bounds(), map[color.Color]int{}
 	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
 		for x := bounds.Min.X; x < bounds.Max.X; x++ {

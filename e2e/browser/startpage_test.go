@@ -2,6 +2,11 @@ package browser
 
 import (
 	"fmt"
+	"image"
+	"image/draw"
+	"image/png"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -85,4 +90,37 @@ func startPageInBrowser(t *testing.T, c *chromium) {
 	alice.isDark()
 	alice.obeysAxe("forty applications")
 	noComplaints(t, alice)
+	frontispiece(t, c, few)
+}
+
+// frontispiece makes the picture of README.md for each scheme of colours: the sign-in page and
+// the start page, side by side. With the environment variable AUTHGATE_PICTURES it writes them.
+func frontispiece(t *testing.T, c *chromium, g *world.Instance) {
+	t.Helper()
+	const left, right, height = 480, 640, 690
+	readme := world.ReadFile(t, world.Path("README.md"))
+	for name, form := range map[string][2]string{
+		"readme":      {"light", `<img src="docs/pages/readme.png"`},
+		"readme-dark": {"dark", `<source media="(prefers-color-scheme: dark)" srcset="docs/pages/readme-dark.png">`},
+	} {
+		if !strings.Contains(readme, form[1]) {
+			t.Errorf("README.md does not show %s.png", name)
+		}
+		b := c.tab(t)
+		b.prefers(form[0])
+		b.open(g.Public + "/signin")
+		both := image.NewRGBA(image.Rect(0, 0, left+right, height))
+		draw.Draw(both, image.Rect(0, 0, left, height), b.picture(left, height), image.Point{}, draw.Src)
+		b.signIn("alice")
+		b.shows("/", 200, "Your applications")
+		draw.Draw(both, image.Rect(left, 0, left+right, height), b.picture(right, height), image.Point{}, draw.Src)
+		if os.Getenv(picturesVariable) != "" {
+			keepPicture(t, name, both)
+		}
+		file := world.ReadFile(t, filepath.Join(picturesFolder, name+".png"))
+		kept, err := png.DecodeConfig(strings.NewReader(file))
+		if err != nil || kept.Width != left+right || kept.Height != height || len(file) > 60_000 {
+			t.Errorf("%s.png is %v with %d bytes (%v); make it anew with %s=1", name, kept, len(file), err, picturesVariable)
+		}
+	}
 }

@@ -1,0 +1,117 @@
+package documents
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"authgate/e2e/world"
+
+	"github.com/goccy/go-yaml"
+)
+
+// TestDocsReadme checks that README.md begins with what authgate is, and that each number by
+// which it persuades is on the page to which it links.
+func TestDocsReadme(t *testing.T) {
+	t.Parallel()
+	docs := documents(t)
+	readme := docs["README.md"]
+	const first = "# authgate\n\nSign-in for applications that have none: proxy, passkeys and OpenID provider in one file.\n"
+	if !strings.HasPrefix(readme.Text, first) {
+		t.Errorf("README.md begins with %q", readme.Text[:len(first)])
+	}
+	for version, told := range map[string]string{"HTTP/1.1": "0.75", "HTTP/2": "0.62"} {
+		row := regexp.MustCompile(`(?m)^\| GET ` + version + ` +\| session, access log +\| ([0-9.]+) `).
+			FindStringSubmatch(docs["docs/performance.md"].Prose)
+		if row == nil {
+			t.Fatalf("docs/performance.md has no session over %s", version)
+		}
+		ratio := world.Must(strconv.ParseFloat(row[1], 64))(t)
+		if want := strconv.FormatFloat(ratio, 'f', 2, 64); want != told || !strings.Contains(readme.Prose, want) {
+			t.Errorf("README.md says %s of the time over %s, docs/performance.md %s", told, version, row[1])
+		}
+	}
+	advisories, _, _ := strings.Cut(docs["docs/security-advisories.md"].Prose, "## Not replayed")
+	for claim, lines := range map[string]string{
+		`more than (\d+) programs of others`: docs["docs/interop.md"].Prose,
+		`more than (\d+) \[published faults`: advisories,
+	} {
+		found := regexp.MustCompile(claim).FindStringSubmatch(strings.ReplaceAll(readme.Prose, "\n", " "))
+		if found == nil {
+			t.Errorf("README.md does not say %q", claim)
+			continue
+		}
+		counted := 0
+		for line := range strings.Lines(lines) {
+			if strings.Contains(line, "| passed |") || strings.HasPrefix(line, "| ") && advisoryID.MatchString(line) {
+				counted++
+			}
+		}
+		if claimed := world.Must(strconv.Atoi(found[1]))(t); counted <= claimed {
+			t.Errorf("README.md says %q, and the page has %d", found[0], counted)
+		}
+	}
+}
+
+// picture matches the file that an image shows.
+var picture = regexp.MustCompile(` (?:src|srcset)="([^":]+)"`)
+
+// TestDocsPictures checks that the pictures are there that documents show.
+func TestDocsPictures(t *testing.T) {
+	t.Parallel()
+	shown := 0
+	for name, doc := range documents(t) {
+		for _, found := range picture.FindAllStringSubmatch(doc.Prose, -1) {
+			shown++
+			if _, err := os.Stat(world.Path(path.Join(path.Dir(name), found[1]))); err != nil {
+				t.Errorf("%s shows a picture that is not there: %v", name, err)
+			}
+		}
+	}
+	if shown < 40 {
+		t.Errorf("the documents show %d pictures", shown)
+	}
+}
+
+// TestDocsTemplates checks the forms in which people report: each field has an id of its own and
+// a label, and the documents that a form names are there.
+func TestDocsTemplates(t *testing.T) {
+	t.Parallel()
+	forms := world.Must(filepath.Glob(world.Path(".github/ISSUE_TEMPLATE/*.yml")))(t)
+	if len(forms) < 2 {
+		t.Errorf("there are the forms %q", forms)
+	}
+	for _, file := range append(forms, world.Path(".github/pull_request_template.md")) {
+		text := world.ReadFile(t, file)
+		for _, named := range regexp.MustCompile(`[\w/-]+\.md`).FindAllString(text, -1) {
+			if _, err := os.Stat(world.Path(named)); err != nil {
+				t.Errorf("%s names %s: %v", file, named, err)
+			}
+		}
+		if !strings.HasSuffix(file, ".yml") {
+			continue
+		}
+		var form struct {
+			Name, Description string
+			Body              []struct {
+				Type, ID   string
+				Attributes struct{ Label, Value string }
+			}
+		}
+		if err := yaml.Unmarshal([]byte(text), &form); err != nil || form.Name == "" || form.Description == "" {
+			t.Errorf("%s: %v %+v", file, err, form)
+		}
+		ids := map[string]bool{}
+		for _, field := range form.Body {
+			markdown := field.Type == "markdown" && field.Attributes.Value != ""
+			if !markdown && (field.ID == "" || ids[field.ID] || field.Attributes.Label == "") {
+				t.Errorf("%s: the field %+v", file, field)
+			}
+			ids[field.ID] = true
+		}
+	}
+}
