@@ -102,6 +102,25 @@ func TestExplainCallers(t *testing.T) {
 	}
 }
 
+// Claims in words reach an upstream, or a proxy that asks, in the headers that the real ones
+// would be in.
+func TestExplainClaimHeaders(t *testing.T) {
+	t.Parallel()
+	e := newExplainer(t, parseConfig(t, t.TempDir(), explainConfig+
+		"identity_headers: {claims: {X-Department: department, X-Country: address.country}}\n"))
+	caller := &Caller{Username: "dave", Provider: "machines",
+		Claims: map[string][]string{"department": {"it", "sales"}, "address.country": {"NL"}}}
+	for path, verify := range map[string]bool{"/any": false, "/tokens": true} {
+		x, err := e.Explain(&Described{Method: "GET", URL: path, Caller: caller, Verify: verify})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := x.Header.Get("X-Department") + " " + x.Header.Get("X-Country"); got != "it,sales NL" {
+			t.Errorf("%s: got %q, %s", path, got, x.Reason)
+		}
+	}
+}
+
 // What has no meaning is an error, and never an identity.
 func TestExplainMistakes(t *testing.T) {
 	t.Parallel()

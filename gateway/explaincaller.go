@@ -254,7 +254,11 @@ func (st *state) identity(c *Caller, mechanism policy.Mechanism) (*policy.Identi
 	if c.Claims != nil {
 		id.Claims = map[string]any{}
 		for name, values := range c.Claims {
-			id.Claims[name] = values
+			list := make([]any, len(values)) // what a list in JSON becomes
+			for i, value := range values {
+				list[i] = value
+			}
+			id.Claims[name] = list
 		}
 	}
 	return id, nil
