@@ -21,7 +21,7 @@ import (
 
 // forwardProxy is a real proxy with the configuration that a document shows.
 type forwardProxy struct {
-	document string
+	document string // below docs/forward-auth
 	// command writes the configuration, whose files come from the document, and
 	// returns the command line of the proxy, which listens at address. files also
 	// has the addresses GATE and APP.
@@ -29,20 +29,7 @@ type forwardProxy struct {
 }
 
 var forwardProxies = map[string]forwardProxy{
-	"nginx": {"nginx.md", func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
-		paths := ""
-		for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-			paths += fmt.Sprintf("  %s_temp_path %s;\n", kind, filepath.Join(dir, kind))
-		}
-		config := world.Substituted(t, files["nginx.conf"],
-			"http {\n", "http {\n  access_log off;\n"+paths,
-			"listen 443 ssl;", "listen "+address+" ssl;",
-			"/etc/nginx/tls/fullchain.pem", filepath.Join(dir, "site.pem"),
-			"/etc/nginx/tls/privkey.pem", filepath.Join(dir, "site.pem"))
-		world.WriteAll(t, dir, map[string]string{"nginx.conf": config})
-		return exec.Command(world.FindProgram(t, "nginx"), "-p", dir, "-e", "stderr", "-c", filepath.Join(dir, "nginx.conf"),
-			"-g", "daemon off; master_process off; pid "+filepath.Join(dir, "pid")+"; error_log stderr;")
-	}},
+	"nginx": {"nginx.md", nginx},
 	"haproxy": {"haproxy.md", func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
 		config := world.Substituted(t, files["haproxy.cfg"],
 			"/etc/haproxy/verify.lua", filepath.Join(dir, "verify.lua"),
@@ -66,6 +53,28 @@ var forwardProxies = map[string]forwardProxy{
 		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
 		return cmd
 	}},
+}
+
+// nginx runs nginx with the file nginx.conf, and whatever else that includes.
+func nginx(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
+	t.Helper()
+	paths := ""
+	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		paths += fmt.Sprintf("  %s_temp_path %s;\n", kind, filepath.Join(dir, kind))
+	}
+	written := map[string]string{"nginx.conf": world.Substituted(t, files["nginx.conf"],
+		"http {\n", "http {\n  access_log off;\n"+paths,
+		"listen 443 ssl;", "listen "+address+" ssl;",
+		"/etc/nginx/tls/fullchain.pem", filepath.Join(dir, "site.pem"),
+		"/etc/nginx/tls/privkey.pem", filepath.Join(dir, "site.pem"))}
+	for name, content := range files {
+		if strings.HasSuffix(name, ".conf") && name != "nginx.conf" {
+			written[name] = content
+		}
+	}
+	world.WriteAll(t, dir, written)
+	return exec.Command(world.FindProgram(t, "nginx"), "-p", dir, "-e", "stderr", "-c", filepath.Join(dir, "nginx.conf"),
+		"-g", "daemon off; master_process off; pid "+filepath.Join(dir, "pid")+"; error_log stderr;")
 }
 
 // forwardGateway runs the gateway with the configuration of the documents, and a
@@ -140,7 +149,7 @@ func siteCertificate(t *testing.T, path string) *x509.CertPool {
 	key := world.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	certificate, private := world.SelfSigned(t, &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example.org"},
-		DNSNames: []string{"auth.example.org", "app.example.org"},
+		DNSNames: []string{"auth.example.org", "app.example.org", "wiki.example.org", "metrics.example.org"},
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}, key)
 	world.NoError(t, os.WriteFile(path, []byte(certificate+private), 0o600))

@@ -20,8 +20,8 @@ import (
 
 const forwardApp = "https://app.example.org"
 
-// surfer is a browser at an address, which finds all hosts at the proxy. It
-// follows redirects.
+// surfer is a browser at an address, which finds all hosts with names at the proxy.
+// It follows redirects.
 type surfer struct {
 	*http.Client
 	t *testing.T
@@ -32,7 +32,10 @@ func newSurfer(t *testing.T, from, proxy string, roots *x509.CertPool) surfer {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots},
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if strings.HasPrefix(address, "127.0.0.1:") {
+				return dialer.DialContext(ctx, network, address) // a provider
+			}
 			return dialer.DialContext(ctx, network, proxy)
 		},
 	}

@@ -3,6 +3,7 @@ package documents
 import (
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -44,5 +45,28 @@ func TestDocsMigrate(t *testing.T) {
 	}
 	if pages == 0 {
 		t.Error("docs/migrate has no pages")
+	}
+}
+
+// TestDocsMigrateKeys checks that the page for oauth2-proxy names each of its flags, and
+// the words of its file of the new form.
+func TestDocsMigrateKeys(t *testing.T) {
+	t.Parallel()
+	page := documents(t)["docs/migrate/oauth2-proxy.md"].Prose
+	names := []string{"OAUTH2_PROXY_", "injectRequestHeaders", "injectResponseHeaders", "claimSource", "secretSource",
+		"additionalClaims", "upstreamConfig"}
+	for line := range strings.Lines(world.ReadFile(t, "testdata/oauth2-proxy.flags")) {
+		if name := strings.TrimSpace(line); !strings.HasPrefix(name, "#") {
+			names = append(names, name)
+		}
+	}
+	if len(names) < 150 {
+		t.Fatalf("there are %d names", len(names))
+	}
+	for _, name := range names {
+		if !regexp.MustCompile("`"+regexp.QuoteMeta(name)+"[`=]").MatchString(page) &&
+			!(strings.HasSuffix(name, "_") && strings.Contains(page, name)) {
+			t.Errorf("the page does not name %s", name)
+		}
 	}
 }

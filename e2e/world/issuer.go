@@ -53,7 +53,7 @@ oauth:
   clients:
     - id: gateway
       secret: %q
-      redirect_uris: ["%[2]s/callback", "%[2]s/.authgate/callback"]
+      redirect_uris: ["%[2]s/callback", "%[2]s/.authgate/callback", "%[2]s/oauth2/callback"]
       post_logout_redirect_uris: [%[2]s/]
       backchannel_logout_uri: %[2]s/backchannel-logout/demo
       trusted_roots: certificate.pem
