@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"authgate/gateway/password"
 )
@@ -21,6 +23,10 @@ var ErrBusy = errors.New("auth: too many password checks at once")
 // work. Further checks fail at once.
 const maxHashQueue = 256
 
+// hasherRests is how long no password is checked before the memory of the checks goes back to the
+// system. The runtime would keep it for as long as the heap does not grow, which it does not.
+const hasherRests = 10 * time.Second
+
 // hasher limits how many passwords are checked at the same time, because each
 // check uses one processor and up to one gibibyte of memory. Checks for known pairs of
 // account and address wait in a queue of their own; while checks wait in both queues,
@@ -31,8 +37,12 @@ type hasher struct {
 	computed atomic.Uint64
 	compute  func(password.Hash, string) bool
 
+	giveBack func() // gives memory to the system
+
 	mu     sync.Mutex
+	slots  int
 	free   int          // slots
+	rest   *time.Timer  // until giveBack; stopped while a password is checked
 	queues [2]list.List // of chan struct{}, which is closed when it is the turn of a check
 	next   int          // the queue whose turn it is
 }
@@ -43,7 +53,7 @@ func newHasher(slots int) *hasher {
 	if slots <= 0 {
 		slots = max(1, runtime.GOMAXPROCS(0)-1)
 	}
-	return &hasher{free: slots, compute: password.Hash.Verify}
+	return &hasher{slots: slots, free: slots, compute: password.Hash.Verify, giveBack: debug.FreeOSMemory}
 }
 
 // Verify reports whether plain is the password of hash. It waits for a slot until
@@ -80,6 +90,9 @@ func (h *hasher) acquire(ctx context.Context, known bool) error {
 	h.mu.Lock()
 	if h.free > 0 { // then no check waits
 		h.free--
+		if h.rest != nil {
+			h.rest.Stop()
+		}
 		h.mu.Unlock()
 		return nil
 	}
@@ -120,6 +133,9 @@ func (h *hasher) release() {
 		}
 	}
 	h.free++
+	if h.free == h.slots {
+		h.rest = time.AfterFunc(hasherRests, h.giveBack)
+	}
 }
 
 // Computed returns the number of password hashes computed so far.

@@ -240,3 +240,37 @@ func TestHasherWaitsUntilTheContextEnds(t *testing.T) {
 		}
 	})
 }
+
+// The memory of the checks goes back once no password has been checked for a while, not between them.
+func TestHasherGivesMemoryBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		given := 0
+		hasher := newHasher(2)
+		hasher.compute = func(password.Hash, string) bool { time.Sleep(time.Second); return true }
+		hasher.giveBack = func() { given++ }
+		check := func() { must.Get(hasher.Verify(t.Context(), false, password.Hash{}, ""))(t) }
+		wantGiven := func(want int) {
+			t.Helper()
+			if synctest.Wait(); given != want {
+				t.Errorf("memory was given back %d times, want %d", given, want)
+			}
+		}
+		for range 3 {
+			check()
+			time.Sleep(hasherRests - time.Millisecond)
+		}
+		wantGiven(0)
+		var wg sync.WaitGroup
+		wg.Go(check)
+		time.Sleep(time.Millisecond) // the second ends after the first
+		wg.Go(check)
+		wg.Wait()
+		time.Sleep(hasherRests - time.Millisecond)
+		wantGiven(0)
+		time.Sleep(time.Millisecond)
+		wantGiven(1)
+		time.Sleep(10 * hasherRests)
+		wantGiven(1)
+	})
+}

@@ -24,6 +24,8 @@ type WebSockets struct {
 	removed   *sync.Cond // for Wait: a WebSocket is gone
 	cut       int        // how many were cut off
 
+	buffers sync.Pool // of *[carried]byte, for WebSockets that are busy
+
 	unsent func(net.Conn) int // default unsentBytes
 }
 
@@ -49,7 +51,7 @@ func (w *WebSockets) Hijack(
 		w.signal()
 		return nil, nil, err
 	}
-	s := &WebSocket{Conn: client, early: buffered(rw.Reader), opaque: opaque, cancelUpstream: cancelUpstream,
+	s := &WebSocket{Conn: client, early: buffered(rw.Reader), opaque: opaque, cancelUpstream: cancelUpstream, buffers: &w.buffers,
 		begun: make(chan struct{}), ended: make(chan struct{})}
 	if w.open == nil {
 		w.open = map[*WebSocket]bool{}
@@ -171,6 +173,7 @@ type WebSocket struct {
 	early          []byte // what the client sent with the request, for the upstream
 	opaque         bool   // its protocol is not that of WebSockets
 	cancelUpstream func() // closes the upstream's connection
+	buffers        *sync.Pool
 
 	begin sync.Once
 	begun chan struct{} // closed when the header of the 101 was sent, or never will be
@@ -265,6 +268,67 @@ func (s *WebSocket) Write(b []byte) (int, error) {
 	}
 	s.goodbye()
 	return len(b), nil
+}
+
+// WriteTo implements io.WriterTo, for what the client sends.
+func (s *WebSocket) WriteTo(upstream io.Writer) (int64, error) { return s.carry(upstream, s) }
+
+// ReadFrom implements io.ReaderFrom, for what the upstream sends.
+func (s *WebSocket) ReadFrom(upstream io.Reader) (int64, error) { return s.carry(s, upstream) }
+
+const (
+	// atRest is the length of the buffer with which a WebSocket waits. Most messages fit.
+	atRest = 1 << 10
+	// carried is the length of the buffer for what is longer.
+	carried = 32 << 10
+)
+
+// carry copies from one side to the other until the end, which is no error. Most WebSockets wait most
+// of the time, so only one that has more to copy holds a large buffer.
+func (s *WebSocket) carry(to io.Writer, from io.Reader) (total int64, err error) {
+	small := make([]byte, atRest)
+	for {
+		n, more, err := carryOnce(to, from, small)
+		total += n
+		if err == nil && more {
+			n, err = s.carryRest(to, from)
+			total += n
+		}
+		switch err {
+		case nil:
+		case io.EOF:
+			return total, nil
+		default:
+			return total, err
+		}
+	}
+}
+
+// carryRest copies for as long as each read fills a large buffer.
+func (s *WebSocket) carryRest(to io.Writer, from io.Reader) (total int64, err error) {
+	large, ok := s.buffers.Get().(*[carried]byte)
+	if !ok {
+		large = new([carried]byte)
+	}
+	defer s.buffers.Put(large)
+	for more := true; more && err == nil; {
+		var n int64
+		n, more, err = carryOnce(to, from, large[:])
+		total += n
+	}
+	return total, err
+}
+
+// carryOnce copies what one read returns, and reports whether it has filled the buffer.
+func carryOnce(to io.Writer, from io.Reader, buffer []byte) (n int64, more bool, err error) {
+	read, err := from.Read(buffer)
+	if read > 0 {
+		written, failed := to.Write(buffer[:read])
+		if failed != nil {
+			return int64(written), false, failed
+		}
+	}
+	return int64(read), read == len(buffer), err
 }
 
 // CloseWrite tells the client that nothing more comes from the upstream.

@@ -394,3 +394,62 @@ func TestSocketCut(t *testing.T) {
 		})
 	}
 }
+
+// script is a reader that returns chunks, then an error. It notes how long the buffers are.
+type script struct {
+	chunks  []string
+	err     error
+	buffers []int
+}
+
+func (s *script) Read(b []byte) (int, error) {
+	s.buffers = append(s.buffers, len(b))
+	if len(s.chunks) == 0 {
+		return 0, s.err
+	}
+	n := copy(b, s.chunks[0])
+	if s.chunks[0] = s.chunks[0][n:]; s.chunks[0] == "" {
+		s.chunks = s.chunks[1:]
+	}
+	return n, nil
+}
+
+// A WebSocket waits with a small buffer, and copies what is long with a large one. The end is no error.
+func TestSocketCarries(t *testing.T) {
+	t.Parallel()
+	short, long := strings.Repeat("s", 100), strings.Repeat("l", 2*carried)
+	for name, c := range map[string]struct {
+		chunks  []string
+		err     error
+		buffers []int
+	}{
+		"nothing":  {nil, io.EOF, []int{atRest}},
+		"messages": {[]string{short, short}, io.EOF, []int{atRest, atRest, atRest}},
+		"long": {[]string{long, short}, io.EOF,
+			[]int{atRest, carried, carried, atRest, atRest}},
+		"failure":                     {[]string{short}, io.ErrUnexpectedEOF, []int{atRest, atRest}},
+		"failure after a full buffer": {[]string{long[:atRest]}, io.ErrUnexpectedEOF, []int{atRest, carried}},
+	} {
+		from, to := &script{chunks: slices.Clone(c.chunks), err: c.err}, &strings.Builder{}
+		s := &WebSocket{buffers: &sync.Pool{}}
+		n, err := s.carry(to, from)
+		if want := strings.Join(c.chunks, ""); to.String() != want || n != int64(len(want)) {
+			t.Errorf("%s: %d bytes of %d came, and carry says %d", name, to.Len(), len(want), n)
+		}
+		if c.err == io.EOF {
+			c.err = nil
+		}
+		if err != c.err || !slices.Equal(from.buffers, c.buffers) {
+			t.Errorf("%s: error %v and buffers %v, want %v and %v", name, err, from.buffers, c.err, c.buffers)
+		}
+	}
+	failing := writerFunc(func(b []byte) (int, error) { return 3, io.ErrClosedPipe })
+	s := &WebSocket{buffers: &sync.Pool{}}
+	if n, err := s.carry(failing, &script{chunks: []string{short}}); n != 3 || err != io.ErrClosedPipe {
+		t.Errorf("a writer that fails: %d, %v", n, err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
