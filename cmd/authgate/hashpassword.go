@@ -67,18 +67,27 @@ func checkPassword(plain string) error {
 }
 
 func askTwice(in *os.File, prompt io.Writer) (string, error) {
-	var typed [2]string
-	for i, question := range []string{"Password: ", "Again: "} {
-		fmt.Fprint(prompt, question)
-		password, err := term.ReadPassword(int(in.Fd()))
-		fmt.Fprintln(prompt)
-		if err != nil {
-			return "", fmt.Errorf("reading the password: %w", err)
-		}
-		typed[i] = string(password)
+	typed, err := typeTwice(in, prompt)
+	if err != nil {
+		return "", err
 	}
 	if typed[0] != typed[1] {
 		return "", errors.New("the two passwords are not the same")
 	}
 	return typed[0], checkPassword(typed[0])
+}
+
+// typeTwice returns what is typed, without echo, where a password and its repetition are asked
+// for.
+func typeTwice(in *os.File, prompt io.Writer) (typed [2]string, err error) {
+	for i, question := range []string{"Password: ", "Again: "} {
+		fmt.Fprint(prompt, question)
+		password, err := term.ReadPassword(int(in.Fd()))
+		fmt.Fprintln(prompt)
+		if err != nil {
+			return typed, fmt.Errorf("reading the password: %w", err)
+		}
+		typed[i] = string(password)
+	}
+	return typed, nil
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -31,10 +32,9 @@ type forwardProxy struct {
 var forwardProxies = map[string]forwardProxy{
 	"nginx": {"nginx.md", nginx},
 	"haproxy": {"haproxy.md", func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
-		config := world.Substituted(t, files["haproxy.cfg"],
-			"/etc/haproxy/verify.lua", filepath.Join(dir, "verify.lua"),
-			"bind :443", "bind "+address,
+		config := world.Substituted(t, files["haproxy.cfg"], "bind :443", "bind "+address,
 			"/etc/haproxy/tls/site.pem", filepath.Join(dir, "site.pem"))
+		config = strings.ReplaceAll(config, "/etc/haproxy/verify.lua", filepath.Join(dir, "verify.lua"))
 		world.WriteAll(t, dir, map[string]string{"haproxy.cfg": config, "verify.lua": files["verify.lua"]})
 		return exec.Command(world.FindProgram(t, "haproxy"), "-db", "-f", filepath.Join(dir, "haproxy.cfg"))
 	}},
@@ -44,9 +44,9 @@ var forwardProxies = map[string]forwardProxy{
 		global := fmt.Sprintf("{\n\tadmin off\n\tservers {\n\t\tprotocols h1 h2\n\t}\n\tauto_https "+
 			"disable_redirects\n\tdefault_bind 127.0.0.1\n\thttp_port %s\n\thttps_port %s\n}\n", world.FreePort(t), port)
 		certificate := filepath.Join(dir, "site.pem")
-		config := global + world.Substituted(t, files["Caddyfile.example"],
-			"auth.example.org {", "auth.example.org {\n\ttls "+certificate+" "+certificate,
-			"app.example.org {", "app.example.org {\n\ttls "+certificate+" "+certificate)
+		site := regexp.MustCompile(`(?m)^\S+\.example\.org {\n`)
+		config := global + site.ReplaceAllString(files["Caddyfile.example"],
+			"$0\ttls "+certificate+" "+certificate+"\n")
 		world.WriteAll(t, dir, map[string]string{"Caddyfile": config})
 		cmd := exec.Command(world.FindProgram(t, "caddy"), "run", "--config", filepath.Join(dir, "Caddyfile"), "--adapter",
 			"caddyfile")

@@ -205,19 +205,29 @@ func TestHowToGitea(t *testing.T) {
 	}
 }
 
-// TestHowToNginx runs nginx in front of the gateway with the files of the page. The
-// gateway knows the address of the client, which cannot choose another one. Large bodies
-// and WebSockets pass, and a WebSocket ends with the login.
-func TestHowToNginx(t *testing.T) {
+// TestHowToProxies runs proxies in front of the gateway with the files of the page, whose lines
+// `authgate init` prints too.
+func TestHowToProxies(t *testing.T) {
 	t.Parallel()
+	for name, proxy := range forwardProxies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			behindProxy(t, proxy)
+		})
+	}
+}
+
+// behindProxy runs one proxy in front of the gateway. The gateway knows the address of the
+// client, which cannot choose another one. Large bodies and WebSockets pass, and a WebSocket
+// ends with the login.
+func behindProxy(t *testing.T, proxy forwardProxy) {
 	app, g := newSocketApp(t), world.Prepare(t)
 	g.Write("config.yaml", world.Substituted(t, howToFile(t, "behind-a-proxy.md", "gateway.yaml"),
 		"http: 127.0.0.1:8080", fmt.Sprintf("http: %q\n  admin: %q", world.Authority(g.HTTP), world.Authority(g.Admin)),
 		"http://127.0.0.1:3000", app.URL, "192.0.2.0/24", "127.0.0.2"))
 	g.Run()
-	nginx := forwardProxies["nginx"]
-	nginx.document = "../how-to/behind-a-proxy.md"
-	address, roots := nginx.start(t, g, app.URL)
+	proxy.document = "../how-to/behind-a-proxy.md"
+	address, roots := proxy.start(t, g, app.URL)
 	for from, want := range map[string]int{"127.0.0.1": http.StatusForbidden, "127.0.0.2": http.StatusOK} {
 		v := newSurfer(t, from, address, roots)
 		a, at := v.signIn(forwardApp+"/page", "alice")

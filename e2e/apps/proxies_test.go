@@ -111,3 +111,6 @@ func TestForwardAuthPackaged(t *testing.T) {
 		t.Run(name, func(t *testing.T) { forwardThrough(t, proxy) })
 	}
 }
+
+// TestHowToTraefik is TestHowToProxies with a proxy that Debian does not have.
+func TestHowToTraefik(t *testing.T) { behindProxy(t, packagedProxies["traefik"]) }

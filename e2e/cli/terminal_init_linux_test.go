@@ -13,8 +13,8 @@ import (
 	"authgate/gateway/config"
 )
 
-// TestInitOnTerminal: init asks on a terminal, takes the default for an empty answer,
-// and asks for the password without echo.
+// TestInitOnTerminal: init asks on a terminal, takes the default for an empty answer, asks
+// again after an answer that is wrong, and asks for the password without echo.
 func TestInitOnTerminal(t *testing.T) {
 	t.Parallel()
 	const plain = "correct horse battery staple"
@@ -27,11 +27,17 @@ func TestInitOnTerminal(t *testing.T) {
 		question, answer string
 		hidden           bool
 	}{
-		{"[localhost]: ", "gate.example.org", false},
-		{"[http://127.0.0.1:3000]: ", "", false},
-		{"[internal]: ", "acme", false},
+		{"In front [test]: ", "nothing", false},
+		{"such as app.example.org: ", "https://gate.example.org/", false},
+		{"[acme]: ", "", false},
+		{"[http://127.0.0.1:3000]: ", "nowhere", false},
+		{"unix+h2c:/PATH\r\nAddress of the application [http://127.0.0.1:3000]: ", "", false},
 		{"[admin]: ", "alice", false},
-		{"Password: ", plain, true},
+		{"Password: ", "a", true},
+		{"Again: ", "a", true},
+		{"at least 8 characters.\r\nPassword: ", plain, true},
+		{"Again: ", plain + "r", true},
+		{"its repetition differ.\r\nPassword: ", plain, true},
 		{"Again: ", plain, true},
 	} {
 		world.Until(t, asked.question, func() bool {
@@ -43,6 +49,7 @@ func TestInitOnTerminal(t *testing.T) {
 	if !cmd.ProcessState.Success() || strings.Contains(term.screen.String(), "horse") {
 		t.Fatalf("%v: %s", cmd.ProcessState, term.screen.String())
 	}
+	world.Until(t, "what comes next", func() bool { return strings.Contains(term.screen.String(), "setcap") })
 	cfg, err := config.Parse(path, world.Must(os.ReadFile(path))(t))
 	if err != nil {
 		t.Fatal(err)

@@ -123,7 +123,7 @@ func rows() []row {
 		{kind: proxies, name: "Caddy", needs: []string{"caddy"}, version: version{"caddy version", ""},
 			tries: []try{{"forward_auth", "TestForwardAuth/caddy"}}},
 		{kind: proxies, name: "Traefik", needs: []string{"./interop/proxies/traefik"}, version: version{"interop/proxies/traefik version", `Version:\s+(\S+)`},
-			tries: []try{{"forwardAuth", "TestForwardAuthPackaged/traefik"}}},
+			tries: []try{{"forwardAuth", "TestForwardAuthPackaged/traefik"}, {"in front, without a question", "TestHowToTraefik"}}},
 		{kind: proxies, name: "Envoy", needs: []string{"./interop/proxies/envoy"}, version: version{"interop/proxies/envoy --version", `/(\d+\.\d+\.\d+)/`},
 			tries: []try{{"ext_authz", "TestForwardAuthPackaged/envoy"}}},
 

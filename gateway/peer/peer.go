@@ -55,8 +55,11 @@ func (t Proxies) Read(r *http.Request) Peer {
 	}
 	p.Trusted = true
 	hops, proto, host := forwarded(r.Header)
-	if proto == "http" || proto == "https" {
+	switch proto {
+	case "http", "https":
 		p.Proto = proto
+	case "ws", "wss": // so some proxies, such as Traefik, call it for WebSockets
+		p.Proto = strings.Replace(proto, "ws", "http", 1)
 	}
 	if host != "" {
 		p.Host = host

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+	"unicode/utf8"
+
+	"authgate/gateway/config"
+	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/password"
+)
+
+//go:embed init.yaml.tmpl
+var initTemplate string
+
+//go:embed init.accounts.tmpl
+var initAccountsTemplate string
+
+// schemaFile is the name of the schema that init writes beside the configuration, and to
+// which the configuration refers.
+const schemaFile = "config.schema.json"
+
+// What can be in front of the gateway, beside the proxies of proxyLines.
+const (
+	frontNothing = "nothing"
+	frontTest    = "test" // and only this machine reaches it
+)
+
+var fronts = []string{frontNothing, "nginx", "caddy", "traefik", "haproxy", frontTest}
+
+// What the answers are if nobody says another one.
+const (
+	defaultUpstream = "http://127.0.0.1:3000"
+	defaultUser     = "admin"
+)
+
+// firstSteps are the answers from which init writes a configuration.
+type firstSteps struct {
+	Front, Host, Upstream, User, Certificates, Hash, Schema string
+
+	Accounts string // the file with the account, beside the configuration; empty: the account is written in there
+}
+
+// settle completes and checks what flags say together. certificates tells that there is a flag
+// for them.
+func (s *firstSteps) settle(certificates bool) error {
+	if err := s.setHost(s.Host); err != nil {
+		return err
+	}
+	if err := s.setFront(s.Front); err != nil {
+		return err
+	}
+	if s.Proxied() && certificates {
+		return fmt.Errorf("with %s in front, it has the certificates; leave out --certificates", s.Front)
+	}
+	return nil
+}
+
+// setFront sets what is in front of the gateway. Empty: what the host suggests.
+func (s *firstSteps) setFront(front string) error {
+	front = strings.ToLower(front)
+	switch loopback := isLoopback(s.host()); {
+	case front == "" && loopback:
+		front = frontTest
+	case front == "":
+		front = frontNothing
+	case !slices.Contains(fronts, front):
+		message := fmt.Sprintf("%q is not known to be in front of a gateway; expected %s", front, listed(fronts))
+		if near, ok := strictyaml.Nearest(front, fronts); ok {
+			message += fmt.Sprintf("; did you mean %q?", near)
+		}
+		return errors.New(message)
+	case front == frontTest && !loopback:
+		return fmt.Errorf("a test is for this machine alone, at localhost, not at %s", s.Host)
+	}
+	s.Front = front
+	return nil
+}
+
+// setHost sets the host. Of the address of a page, it takes the host.
+func (s *firstSteps) setHost(answer string) error {
+	host := answer
+	for _, scheme := range []string{"https://", "http://"} {
+		if len(host) >= len(scheme) && strings.EqualFold(host[:len(scheme)], scheme) {
+			host = strings.TrimSuffix(host[len(scheme):], "/")
+			break
+		}
+	}
+	switch {
+	case host == "":
+		return errors.New("a host is needed, such as app.example.org")
+	case strings.ContainsAny(host, "/?#"):
+		return fmt.Errorf("%q has a path, and the gateway is at a host as a whole; give the host alone, "+
+			"such as app.example.org", answer)
+	}
+	s.Host = host
+	return nil
+}
+
+// host returns the host without its port, and without brackets.
+func (s *firstSteps) host() string {
+	if host, _, err := net.SplitHostPort(s.Host); err == nil {
+		return host
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(s.Host, "["), "]")
+}
+
+// port returns the port of the host, empty if it has none.
+func (s *firstSteps) port() string {
+	_, port, _ := net.SplitHostPort(s.Host)
+	return port
+}
+
+// isLoopback reports whether a host is this machine in each of its browsers.
+func isLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return err == nil && address.IsLoopback() ||
+		strings.EqualFold(host, "localhost") || strings.HasSuffix(strings.ToLower(host), ".localhost")
+}
+
+// check returns the mistakes that the answers would be in a configuration at path, in the words
+// of its check.
+func (s firstSteps) check(path string) []string {
+	s.Accounts, s.Hash = "", exampleHash
+	text, err := s.render(initTemplate)
+	if err == nil {
+		_, err = config.Parse(path, text)
+	}
+	problems, ok := errors.AsType[config.Diagnostics](err)
+	if err != nil && !ok {
+		return []string{err.Error()}
+	}
+	var all []string
+	for _, problem := range problems {
+		all = append(all, problem.Message)
+	}
+	return all
+}
+
+// exampleHash is of no password, and has the form of a hash.
+const exampleHash = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
+
+// write writes the configuration to path, and the account and the schema beside it, if they
+// are valid.
+func (s *firstSteps) write(path, plain string, force bool) error {
+	hash, err := password.New(plain)
+	if err != nil {
+		return err
+	}
+	s.Hash, s.Accounts = hash, ""
+	text, err := s.render(initTemplate)
+	if err != nil {
+		return err
+	}
+	if _, err := config.Parse(path, text); err != nil {
+		return err
+	}
+	beside := accountsBeside(path)
+	if err := s.writeSchema(filepath.Dir(path)); err != nil {
+		return err
+	}
+	s.Accounts = filepath.Base(beside)
+	if text, err = s.render(initTemplate); err != nil {
+		return err
+	}
+	account, err := s.render(initAccountsTemplate)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(beside, account, force); err != nil {
+		return err
+	}
+	if err := writeFile(path, text, force); err != nil {
+		if !force {
+			err = errors.Join(err, os.Remove(beside))
+		}
+		return err
+	}
+	return nil
+}
+
+// writeSchema writes the schema into a folder, unless a file of its name is there. If that is
+// another schema, the configuration does not refer to it.
+func (s *firstSteps) writeSchema(folder string) error {
+	path := filepath.Join(folder, schemaFile)
+	there, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = writeFile(path, config.Schema(), false)
+	case err == nil && !bytes.Equal(there, config.Schema()):
+		return nil
+	}
+	if err == nil {
+		s.Schema = schemaFile
+	}
+	return err
+}
+
+// render fills in a template, and aligns the comments behind its lines.
+func (s *firstSteps) render(text string) ([]byte, error) {
+	var filled bytes.Buffer
+	parsed := template.Must(template.New("").Funcs(template.FuncMap{"quote": quoteYAML}).Parse(text))
+	err := parsed.Execute(&filled, s)
+	return aligned(filled.String()), err
+}
+
+// aligned returns a text whose comments, which stand behind tabs, begin in one column.
+func aligned(text string) []byte {
+	column := 0
+	for line := range strings.Lines(text) {
+		if code, _, ok := strings.Cut(line, "\t#"); ok {
+			column = max(column, utf8.RuneCountInString(code)+2)
+		}
+	}
+	var b bytes.Buffer
+	for line := range strings.Lines(text) {
+		if code, comment, ok := strings.Cut(line, "\t#"); ok {
+			line = code + strings.Repeat(" ", column-utf8.RuneCountInString(code)) + "#" + comment
+		}
+		b.WriteString(line)
+	}
+	return b.Bytes()
+}
+
+// Proxied and Local report what is in front of the gateway: a proxy that has the certificates,
+// or only programs of this machine.
+func (s *firstSteps) Proxied() bool { return s.Front != frontNothing && s.Front != frontTest }
+func (s *firstSteps) Local() bool   { return s.Front == frontTest }
+
+// Name is the host as its clients call it, without its port.
+func (s *firstSteps) Name() string { return s.host() }
+
+// PublicURL, HTTPS and HTTP are values of the configuration. A host without a port
+// has the usual one with acme and behind a proxy, else one that needs no privileges.
+func (s *firstSteps) PublicURL() string {
+	host := s.Host
+	if s.port() == "" {
+		if host = s.host(); strings.Contains(host, ":") {
+			host = "[" + host + "]"
+		}
+		if s.Certificates != config.TLSACME && !s.Proxied() {
+			host += ":8443"
+		}
+	}
+	return "https://" + host
+}
+
+func (s *firstSteps) HTTPS() string {
+	switch port := s.port(); {
+	case port != "":
+		return s.listenAt(port)
+	case s.Certificates == config.TLSACME:
+		return s.listenAt("443")
+	}
+	return s.listenAt("8443")
+}
+
+func (s *firstSteps) HTTP() string {
+	switch {
+	case s.Proxied():
+		return "127.0.0.1:8080"
+	case s.Certificates == config.TLSACME:
+		return s.listenAt("80")
+	}
+	return s.listenAt("8080")
+}
+
+// listenAt returns the address to listen at with a port.
+func (s *firstSteps) listenAt(port string) string {
+	switch {
+	case !s.Local():
+		return ":" + port
+	case s.host() == "::1":
+		return net.JoinHostPort("::1", port)
+	}
+	return net.JoinHostPort("127.0.0.1", port)
+}
+
+// quoteYAML writes a string in double quotes, in which no ${ is a variable.
+func quoteYAML(s string) (string, error) {
+	quoted, err := json.Marshal(s)
+	return strings.ReplaceAll(string(quoted), "${", "$${"), err
+}
+
+// listed returns words as a list for people.
+func listed(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"authgate/gateway/config"
+)
+
+// script is a person who gives the answers of a list, and remembers what was said.
+type script struct {
+	answers []string // those to secret as PASSWORD|REPETITION
+	said    strings.Builder
+}
+
+func (s *script) say(format string, args ...any) { fmt.Fprintf(&s.said, format, args...) }
+
+func (s *script) line() (string, error) {
+	if len(s.answers) == 0 {
+		return "", io.EOF
+	}
+	answer := s.answers[0]
+	s.answers = s.answers[1:]
+	s.say("%s\n", answer)
+	return answer, nil
+}
+
+func (s *script) secret() (typed [2]string, err error) {
+	answer, err := s.line()
+	typed[0], typed[1], _ = strings.Cut(answer, "|")
+	return typed, err
+}
+
+// converse answers the questions of init.
+func converse(flags firstSteps, given []string, answers ...string) (steps firstSteps, plain, said string, err error) {
+	person := &script{answers: answers}
+	d := dialogue{&flags, "config.yaml", func(flag string) bool { return slices.Contains(given, flag) }, person}
+	plain, err = d.ask()
+	if err == nil && len(person.answers) > 0 {
+		err = fmt.Errorf("the answers %q were not asked for", person.answers)
+	}
+	return flags, plain, person.said.String(), err
+}
+
+// defaults are the answers without a flag.
+func defaults() firstSteps {
+	return firstSteps{
+		Host: "localhost", Upstream: "http://127.0.0.1:3000", User: "admin", Certificates: config.TLSInternal,
+	}
+}
+
+// Each answer is checked when it is given, and asked for again.
+func TestInitAsksAgain(t *testing.T) {
+	t.Parallel()
+	const plain = "correct horse battery staple"
+	steps, got, said, err := converse(defaults(), nil,
+		"ngnix", "Nginx",
+		"", "https://foo.example.org/path", "foo bar", "https://foo.example.org/",
+		"nowhere", "http://127.0.0.1:4000/?x", "http://127.0.0.1:4000",
+		"a\x01b", "alice",
+		"a|a", plain+"|"+plain+"r", plain+" |"+plain+" ", plain+"|"+plain)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	want := firstSteps{
+		Front: "nginx", Host: "foo.example.org", Upstream: "http://127.0.0.1:4000", User: "alice",
+		Certificates: config.TLSInternal,
+	}
+	if steps != want || got != plain {
+		t.Errorf("it understood %+v and the password %q, expected %+v", steps, got, want)
+	}
+	for _, part := range []string{
+		`did you mean "nginx"?`,
+		"a host is needed", "give the host alone", `"https://foo bar" is not a URL; expected https://HOST`,
+		`"nowhere" does not begin with http://`, "http://HOST:PORT",
+		"The new password must have at least 8 characters.", "The new password and its repetition differ.",
+	} {
+		if !strings.Contains(said, part) {
+			t.Errorf("it does not say %q:\n%s", part, said)
+		}
+	}
+	if strings.Contains(said, "config.yaml") {
+		t.Errorf("it names a place in a file that does not exist:\n%s", said)
+	}
+}
+
+// What is in front decides what is asked, and what is written.
+func TestInitFronts(t *testing.T) {
+	t.Parallel()
+	const plain = "correct horse|correct horse"
+	for name, c := range map[string]struct {
+		flags   firstSteps
+		given   []string
+		answers []string
+		public  string
+		listen  config.Listen
+		mode    string
+	}{
+		"a test": {
+			defaults(), nil, []string{"", "", "", plain},
+			"https://localhost:8443", config.Listen{HTTPS: "127.0.0.1:8443", HTTP: "127.0.0.1:8080"}, config.TLSInternal,
+		},
+		"a test at another port": {
+			firstSteps{Host: "[::1]:9443", Upstream: "http://127.0.0.1:1", User: "admin", Certificates: config.TLSInternal},
+			[]string{"host"}, []string{"", "", plain},
+			"https://[::1]:9443", config.Listen{HTTPS: "[::1]:9443", HTTP: "[::1]:8080"}, config.TLSInternal,
+		},
+		"a public name": {
+			defaults(), nil, []string{"nothing", "app.example.org", "", "", "", plain},
+			"https://app.example.org", config.Listen{HTTPS: ":443", HTTP: ":80"}, config.TLSACME,
+		},
+		"a name at home": {
+			defaults(), nil, []string{"nothing", "app.lan", "", "", "", plain},
+			"https://app.lan:8443", config.Listen{HTTPS: ":8443", HTTP: ":8080"}, config.TLSInternal,
+		},
+		"a wrong authority": {
+			defaults(), nil, []string{"nothing", "app.lan", "letsencrypt", "internal", "", "", plain},
+			"https://app.lan:8443", config.Listen{HTTPS: ":8443", HTTP: ":8080"}, config.TLSInternal,
+		},
+		"a proxy": {
+			defaults(), nil, []string{"caddy", "app.example.org", "", "", plain},
+			"https://app.example.org", config.Listen{HTTP: "127.0.0.1:8080"}, config.TLSOff,
+		},
+		"flags are not asked for": {
+			firstSteps{
+				Front: "haproxy", Host: "https://app.example.org/", Upstream: "http://127.0.0.1:1", User: "eve",
+				Certificates: config.TLSInternal,
+			}, []string{"front", "host", "upstream", "user"}, []string{plain},
+			"https://app.example.org", config.Listen{HTTP: "127.0.0.1:8080"}, config.TLSOff,
+		},
+		"wrong flags are": {
+			firstSteps{Front: "test", Host: "a/b", Upstream: "x", User: "admin", Certificates: config.TLSInternal},
+			[]string{"front", "host", "upstream"},
+			[]string{"traefik", "app.example.org", "http://127.0.0.1:1", "", plain},
+			"https://app.example.org", config.Listen{HTTP: "127.0.0.1:8080"}, config.TLSOff,
+		},
+	} {
+		steps, password, said, err := converse(c.flags, c.given, c.answers...)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, said)
+			continue
+		}
+		path := filepath.Join(t.TempDir(), "config.yaml")
+		if err := steps.write(path, password, false); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		cfg, err := config.Load(path)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		listen := cfg.Listen
+		if cfg.PublicURL.String() != c.public || cfg.TLS.Mode != c.mode || listen.HTTPS != c.listen.HTTPS ||
+			listen.HTTP != c.listen.HTTP || (len(listen.TrustedProxies) > 0) != (c.mode == config.TLSOff) {
+			t.Errorf("%s: %s, %s, %+v", name, cfg.PublicURL, cfg.TLS.Mode, listen)
+		}
+		if warnings := cfg.Warnings(); len(warnings) > 0 {
+			t.Errorf("%s: %v", name, warnings)
+		}
+	}
+}
+
+// The end of the input ends the dialogue, wherever it is.
+func TestInitWithoutAnswers(t *testing.T) {
+	t.Parallel()
+	answers := []string{"nothing", "app.example.org", "acme", "", "", "correct horse|correct horse"}
+	for n := range answers {
+		if _, _, said, err := converse(defaults(), nil, answers[:n]...); !errors.Is(err, io.EOF) {
+			t.Errorf("after %q: %v\n%s", answers[:n], err, said)
+		}
+	}
+}
+
+// It says what comes next.
+func TestInitTellsWhatIsNext(t *testing.T) {
+	t.Parallel()
+	acme, proxied := defaults(), defaults()
+	acme.Host, acme.Front, acme.Certificates = "app.example.org", frontNothing, config.TLSACME
+	proxied.Host, proxied.Front = "app.example.org", "caddy"
+	test := defaults()
+	test.Front = frontTest
+	for _, c := range []struct {
+		steps     firstSteps
+		says, not []string
+	}{
+		{test, []string{
+			"authgate serve --config made/config.yaml", "made/data/ca.pem", "https://localhost:8443/",
+			"authgate add --config made/config.yaml",
+		}, []string{"setcap", "DNS"}},
+		{acme, []string{"ports 80 and 443", "setcap cap_net_bind_service=+ep ", "systemd unit", ".deb", "DNS",
+			"https://app.example.org/"}, []string{"ca.pem"}},
+		{proxied, []string{"caddy", "reverse_proxy 127.0.0.1:8080", "https://app.example.org/"},
+			[]string{"setcap", "ca.pem"}},
+	} {
+		var said bytes.Buffer
+		if err := c.steps.tell(&said, "made/config.yaml"); err != nil {
+			t.Error(err)
+		}
+		for _, part := range c.says {
+			if !strings.Contains(said.String(), part) {
+				t.Errorf("with %s in front it does not say %q:\n%s", c.steps.Front, part, said.String())
+			}
+		}
+		for _, part := range c.not {
+			if strings.Contains(said.String(), part) {
+				t.Errorf("with %s in front it says %q:\n%s", c.steps.Front, part, said.String())
+			}
+		}
+	}
+}
+
+// The lines for proxies are those of the document, which tests run with the real proxies.
+func TestProxyLinesAreDocumented(t *testing.T) {
+	t.Parallel()
+	document, err := os.ReadFile("../../docs/how-to/behind-a-proxy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	indent := regexp.MustCompile(`(?m)^[ \t]+`)
+	for _, front := range fronts {
+		steps := defaults()
+		steps.Host, steps.Front = "app.example.org", front
+		if !steps.Proxied() {
+			continue
+		}
+		_, lines, err := steps.proxyLines()
+		if err != nil || len(lines) == 0 {
+			t.Fatalf("%s: %q, %v", front, lines, err)
+		}
+		if !strings.Contains(indent.ReplaceAllString(string(document), ""), indent.ReplaceAllString(string(lines), "")) {
+			t.Errorf("docs/how-to/behind-a-proxy.md does not have the lines of init for %s:\n%s", front, lines)
+		}
+	}
+}
+
+// Comments are in one column, and the configuration is written as people write it.
+func TestInitAligns(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{"localhost", "a-host-with-a-long-name.sub.domain.example.org"} {
+		steps := defaults()
+		steps.Host, steps.Accounts = host, "accounts.yaml"
+		if err := steps.settle(false); err != nil {
+			t.Fatal(err)
+		}
+		text, err := steps.render(initTemplate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "\t") {
+			t.Errorf("a tab is left:\n%s", text)
+		}
+		if found := regexp.MustCompile(`(?m)^[^#\n]*\S +# `).FindAllString(string(text), -1); len(found) < 8 ||
+			slices.ContainsFunc(found, func(one string) bool { return len(one) != len(found[0]) }) {
+			t.Errorf("comments are not in one column:\n%s", text)
+		}
+	}
+}

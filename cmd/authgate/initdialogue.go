@@ -1,0 +1,229 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strings"
+
+	"authgate/gateway/config"
+	"authgate/gateway/signin"
+	"authgate/gateway/web"
+)
+
+// typist is the person who answers.
+type typist interface {
+	say(format string, args ...any)
+	line() (string, error)
+	// secret returns what was typed after two questions, without echo.
+	secret() (typed [2]string, err error)
+}
+
+// terminal is a person at a terminal.
+type terminal struct {
+	in     *os.File
+	prompt io.Writer
+}
+
+func (t terminal) say(format string, args ...any)       { fmt.Fprintf(t.prompt, format, args...) }
+func (t terminal) line() (string, error)                { return readLine(t.in) }
+func (t terminal) secret() (typed [2]string, err error) { return typeTwice(t.in, t.prompt) }
+
+// readLine reads one line and no byte more, because typeTwice reads the next one.
+func readLine(in io.Reader) (string, error) {
+	var line []byte
+	for one := make([]byte, 1); ; {
+		if _, err := io.ReadFull(in, one); err != nil {
+			return "", err
+		}
+		if one[0] == '\n' {
+			return string(line), nil
+		}
+		line = append(line, one[0])
+	}
+}
+
+// question is one thing that is asked.
+type question struct {
+	text, fallback string // the answer if nothing is typed
+	// set takes an answer. Its error says what is wrong with it.
+	set func(answer string) error
+}
+
+// ask asks until an answer is accepted.
+func (q question) ask(t typist) error {
+	for {
+		t.say("%s", q.text)
+		if q.fallback != "" {
+			t.say(" [%s]", q.fallback)
+		}
+		t.say(": ")
+		answer, err := t.line()
+		if err != nil {
+			return fmt.Errorf("reading the answer: %w", err)
+		}
+		if answer = strings.TrimSpace(answer); answer == "" {
+			answer = q.fallback
+		}
+		if err = q.set(answer); err == nil {
+			return nil
+		}
+		for problem := range strings.SplitSeq(err.Error(), "\n") {
+			t.say("  %s\n", problem)
+		}
+	}
+}
+
+// dialogue asks for the first steps, one thing at a time.
+type dialogue struct {
+	steps *firstSteps
+	path  string                 // of the configuration
+	given func(flag string) bool // what a flag says is not asked, unless it is wrong
+	typist
+}
+
+// ask asks for what no flag says, and for a password. It checks each answer before it asks for
+// the next.
+func (d *dialogue) ask() (plain string, err error) {
+	s, wanted := d.steps, *d.steps
+	if d.given("host") {
+		_ = s.setHost(s.Host) // askFor tells what is wrong with it
+		wanted.Host = s.Host
+	}
+	if err := d.askFront(); err != nil {
+		return "", err
+	}
+	// What is not asked for yet must not be what is wrong with an answer.
+	s.Upstream, s.User, s.Certificates = defaultUpstream, defaultUser, config.TLSInternal
+	if !s.Local() || d.given("host") {
+		fallback := ""
+		if d.given("host") {
+			fallback = wanted.Host
+		}
+		err := d.askFor("host", "Host at which clients reach the gateway, such as app.example.org", fallback, s.setHost)
+		if err != nil {
+			return "", err
+		}
+	}
+	if s.Front == frontNothing {
+		if err := d.askCertificates(wanted.Certificates); err != nil {
+			return "", err
+		}
+	}
+	for _, q := range []struct {
+		flag, text, fallback string
+		answer               *string
+	}{
+		{"upstream", "Address of the application", wanted.Upstream, &s.Upstream},
+		{"user", "Name of the first user, who gets the role admin", wanted.User, &s.User},
+	} {
+		set := func(answer string) error { *q.answer = answer; return nil }
+		if err := d.askFor(q.flag, q.text, q.fallback, set); err != nil {
+			return "", err
+		}
+	}
+	return d.askPassword()
+}
+
+// askFor asks one thing, unless a flag says it, and checks the configuration with it.
+func (d *dialogue) askFor(flag, text, fallback string, set func(string) error) error {
+	checked := func(answer string) error {
+		before := *d.steps
+		err := set(answer)
+		if err == nil {
+			if problems := d.steps.check(d.path); len(problems) > 0 {
+				err = errors.New(strings.Join(problems, "\n"))
+			}
+		}
+		if err != nil {
+			*d.steps = before
+		}
+		return err
+	}
+	if d.given(flag) {
+		err := checked(fallback)
+		if err == nil {
+			return nil
+		}
+		d.say("--%s: %v\n", flag, err)
+		fallback = ""
+	}
+	return question{text, fallback, checked}.ask(d)
+}
+
+// askFront asks what is in front of the gateway.
+func (d *dialogue) askFront() error {
+	s := d.steps
+	if d.given("front") {
+		err := s.setFront(s.Front)
+		if err == nil {
+			return nil
+		}
+		d.say("--front: %v\n", err)
+	} else if d.given("host") && isLoopback(s.host()) {
+		return s.setFront("")
+	}
+	d.say("What is in front of the gateway?\n" +
+		"  nothing                          clients reach it directly, and it has the certificates\n" +
+		"  nginx, caddy, traefik, haproxy   a proxy on this machine, which has the certificates\n" +
+		"  test                             nothing: it is for a test on this machine, at localhost\n")
+	fallback := frontTest
+	if d.given("host") {
+		fallback = frontNothing
+	}
+	return question{"In front", fallback, s.setFront}.ask(d)
+}
+
+// askCertificates asks where the certificates come from.
+func (d *dialogue) askCertificates(fallback string) error {
+	s := d.steps
+	if !d.given("certificates") {
+		if fallback = config.TLSInternal; isPublic(s.host()) {
+			fallback = config.TLSACME
+		}
+	}
+	return d.askFor("certificates",
+		"Certificates: acme (Let's Encrypt, which must reach ports 80 and 443) or internal (a local authority)",
+		fallback, func(answer string) error {
+			if answer = strings.ToLower(answer); answer != config.TLSACME && answer != config.TLSInternal {
+				return fmt.Errorf("%q is neither acme nor internal", answer)
+			}
+			s.Certificates = answer
+			return nil
+		})
+}
+
+// isPublic reports whether a public authority may have a certificate for a host.
+func isPublic(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil || !strings.Contains(host, ".") {
+		return false
+	}
+	for _, private := range []string{".localhost", ".local", ".lan", ".home", ".internal", ".test", ".home.arpa"} {
+		if strings.HasSuffix(strings.ToLower(host), private) {
+			return false
+		}
+	}
+	return true
+}
+
+// askPassword asks for a password that the user could also choose on the account page.
+func (d *dialogue) askPassword() (string, error) {
+	d.say("Password of %s\n", d.steps.User)
+	for {
+		typed, err := d.secret()
+		if err != nil {
+			return "", err
+		}
+		err = signin.CheckNewPassword(typed[0], typed[1])
+		if refused, ok := errors.AsType[*web.Error](err); ok {
+			d.say("  %s\n", refused.Detail)
+			continue
+		}
+		if err = errors.Join(err, checkPassword(typed[0])); err == nil {
+			return typed[0], nil
+		}
+		d.say("  %v\n", err)
+	}
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"authgate/gateway/config"
+)
+
+// The lines of proxies, as docs/how-to/behind-a-proxy.md shows them.
+var (
+	//go:embed init.nginx.tmpl
+	nginxLines string
+	//go:embed init.caddy.tmpl
+	caddyLines string
+	//go:embed init.traefik.tmpl
+	traefikLines string
+	//go:embed init.haproxy.tmpl
+	haproxyLines string
+)
+
+// proxyLines returns the lines for the configuration of the proxy in front, and where they go.
+func (s *firstSteps) proxyLines() (place string, lines []byte, err error) {
+	text := ""
+	switch s.Front {
+	case "nginx":
+		place, text = "a file in /etc/nginx/conf.d, with the paths of your certificate", nginxLines
+	case "caddy":
+		place, text = "/etc/caddy/Caddyfile", caddyLines
+	case "traefik":
+		place, text = "a file of the file provider; websecure is the entry point of port 443", traefikLines
+	case "haproxy":
+		place, text = "/etc/haproxy/haproxy.cfg, with the path of your certificate and its key", haproxyLines
+	}
+	lines, err = s.render(text)
+	return place, lines, err
+}
+
+// tell says what is written to path and beside it, and what comes next.
+func (s *firstSteps) tell(out io.Writer, path string) error {
+	fmt.Fprintf(out, "%s is written, and %s with the account of %s.\n\nNext:\n\n", path, accountsBeside(path), s.User)
+	step := 0
+	next := func(format string, args ...any) {
+		step++
+		fmt.Fprintf(out, "  %d. "+format+"\n", append([]any{step}, args...)...)
+	}
+	if ports := s.privileged(); ports != "" {
+		next("Let the program listen at %s. The systemd unit of the .deb and of docs/deploy does.\n"+
+			"     Without it, as root, and again after each upgrade:\n"+
+			"       setcap cap_net_bind_service=+ep %s", ports, program())
+	}
+	next("Run the gateway:\n       authgate serve --config %s", path)
+	switch {
+	case s.Proxied():
+		next("Put the lines below into the configuration of %s, and reload it.", s.Front)
+	case s.Certificates == config.TLSInternal:
+		next("Let browsers and other clients trust the file that the first start writes:\n       %s",
+			filepath.Join(filepath.Dir(path), "data", "ca.pem"))
+	default:
+		next("Let the DNS name %s lead here, and ports 80 and 443 through the firewall.", s.Name())
+	}
+	next("Open %s/ and sign in as %s.", s.PublicURL(), s.User)
+	next("Add a second application, at a host of its own:\n       authgate add --config %s", path)
+	if !s.Proxied() {
+		return nil
+	}
+	place, lines, err := s.proxyLines()
+	fmt.Fprintf(out, "\nIf %[1]s is in a container or on another machine, change listen.http to an address that it\n"+
+		"reaches, and list its own address in listen.trusted_proxies.\n\nFor %[1]s, in %[2]s:\n\n%[3]s", s.Front, place, lines)
+	return err
+}
+
+// privileged returns the ports below 1024 at which the gateway listens, for people.
+func (s *firstSteps) privileged() string {
+	var all []string
+	for _, address := range []string{s.HTTP(), s.HTTPS()} {
+		_, port, _ := net.SplitHostPort(address)
+		if number, err := strconv.Atoi(port); err == nil && number < 1024 && !s.Proxied() {
+			all = append(all, port)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return ""
+	case 1:
+		return "port " + all[0]
+	}
+	return "ports " + all[0] + " and " + all[1]
+}
+
+// program returns the path of this program.
+func program() string {
+	path, err := os.Executable()
+	if err != nil {
+		return "/usr/bin/authgate"
+	}
+	return path
+}
