@@ -267,6 +267,10 @@ func rows() []row {
 		{kind: applications, name: "Transmission", needs: []string{"transmission-daemon", "transmission-remote"},
 			version: version{"transmission-daemon --version", `transmission-daemon (\S+)`},
 			tries:   []try{{"transmission-remote with an API token as the password, its page", "TestTransmission"}}},
+		{kind: applications, name: "MinIO", needs: []string{"./../bin/interop/minio", "rclone", "curl"},
+			version: version{"go version -m ../bin/interop/minio", `mod\s+github.com/minio/minio\s+(\S+)`},
+			tries: []try{
+				{"rclone by S3 with MinIO's keys, a signed link, the console and its WebSocket", "TestMinIO"}}},
 		{kind: applications, name: "grpc-go", version: goModule(".", "google.golang.org/grpc"), tries: []try{{"unary calls and streams", "TestGRPC"}}},
 	}
 }
