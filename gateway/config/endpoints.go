@@ -63,11 +63,11 @@ func (c *Config) OwnEndpoints() []string {
 	return names
 }
 
-// isOwnEndpoint reports whether a path is that of one of the gateway's own
-// endpoints, which come before routes.
-func (c *Config) isOwnEndpoint(path string) bool {
+// isOneOf reports whether a path is that of one of the gateway's own endpoints,
+// which come before routes. own is from OwnEndpoints.
+func (c *Config) isOneOf(own []string, path string) bool {
 	name, ok := strings.CutPrefix(path, c.Endpoints.Prefix)
-	return ok && (name == EndpointVerify || slices.Contains(c.OwnEndpoints(), name))
+	return ok && (name == EndpointVerify || slices.Contains(own, name))
 }
 
 // literalPath returns the decoded path of a pattern. Wildcards stay as written:

@@ -108,13 +108,18 @@ func (route *Route) AllowsWorkers() bool { return route.ServiceWorkers == servic
 
 // checkRoutes checks the routes and makes their table.
 func (c *Config) checkRoutes(r *report, refs *references, policies *policy.Set) {
-	table := make([]policy.Route, len(c.Routes))
+	table, own := make([]policy.Route, len(c.Routes)), c.OwnEndpoints()
 	for i := range c.Routes {
 		route, path := &c.Routes[i], fmt.Sprintf("routes[%d]", i)
 		compiled, err := policies.Policy(path+".policy", route.Policy)
 		r.policyErrors(err)
 		table[i] = policy.Route{Name: route.Name, Pattern: route.Match, Mechanisms: route.Auth, Policy: compiled}
 		refs.checkRefs(path+".policy", route.Policy)
+		if c.isOneOf(own, literalPath(route.Match)) {
+			r.Fault(path+".match",
+				"%q can never be reached, because the gateway's own endpoint has this path; "+
+					"set endpoints.prefix, for example to /.authgate/, to move the gateway's endpoints", route.Match)
+		}
 		route.check(r, path, c)
 	}
 	c.checkOpaque(r)
@@ -125,13 +130,8 @@ func (c *Config) checkRoutes(r *report, refs *references, policies *policy.Set) 
 
 // check checks everything except the policy.
 func (route *Route) check(r *report, path string, c *Config) {
-	switch {
-	case route.Match == "":
+	if route.Match == "" {
 		r.Missing(path+".match", `a pattern is needed, like /app/ or "GET example.org/app/"`)
-	case c.isOwnEndpoint(literalPath(route.Match)):
-		r.Fault(path+".match",
-			"%q can never be reached, because the gateway's own endpoint has this path; "+
-				"set endpoints.prefix, for example to /auth/, to move the gateway's endpoints", route.Match)
 	}
 	checkWildcard(r, path+".match", policy.PatternHost(route.Match))
 	if strings.ContainsFunc(route.Name, unicode.IsControl) {
