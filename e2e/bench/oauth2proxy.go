@@ -18,7 +18,7 @@ import (
 
 // oauth2ProxyVersion is the module that is compared. It is built in the folder of the lab,
 // and is not a dependency.
-const oauth2ProxyVersion = "github.com/oauth2-proxy/oauth2-proxy/v7@v7.8.1"
+const oauth2ProxyVersion = "github.com/oauth2-proxy/oauth2-proxy/v7@v7.15.6"
 
 // oauth2ProxyProgram returns the program. It builds it once, unless the options name it.
 func (l *lab) oauth2ProxyProgram(ctx context.Context) (string, error) {
