@@ -27,18 +27,21 @@ type forwardProxy struct {
 	// returns the command line of the proxy, which listens at address. files also
 	// has the addresses GATE and APP.
 	command func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd
+	// leadsAll: the proxy leads programs to the sign-in page too.
+	leadsAll bool
 }
 
 var forwardProxies = map[string]forwardProxy{
-	"nginx": {"nginx.md", nginx},
-	"haproxy": {"haproxy.md", func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
+	"nginx":         {document: "nginx.md", command: nginx},
+	"ingress-nginx": {document: "README.md", command: ingressNginx, leadsAll: true},
+	"haproxy": {document: "haproxy.md", command: func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
 		config := world.Substituted(t, files["haproxy.cfg"], "bind :443", "bind "+address,
 			"/etc/haproxy/tls/site.pem", filepath.Join(dir, "site.pem"))
 		config = strings.ReplaceAll(config, "/etc/haproxy/verify.lua", filepath.Join(dir, "verify.lua"))
 		world.WriteAll(t, dir, map[string]string{"haproxy.cfg": config, "verify.lua": files["verify.lua"]})
 		return exec.Command(world.FindProgram(t, "haproxy"), "-db", "-f", filepath.Join(dir, "haproxy.cfg"))
 	}},
-	"caddy": {"caddy.md", func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
+	"caddy": {document: "caddy.md", command: func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
 		_, port, err := net.SplitHostPort(address)
 		world.NoError(t, err)
 		global := fmt.Sprintf("{\n\tadmin off\n\tservers {\n\t\tprotocols h1 h2\n\t}\n\tauto_https "+

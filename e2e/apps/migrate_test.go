@@ -35,7 +35,7 @@ func TestMigrateFromOAuth2Proxy(t *testing.T) {
 	g.Run()
 
 	wiki, metrics := world.Record(t), world.Record(t)
-	migrated := forwardProxy{"../migrate/oauth2-proxy.md", func(
+	migrated := forwardProxy{document: "../migrate/oauth2-proxy.md", command: func(
 		t *testing.T, files map[string]string, dir, address string,
 	) *exec.Cmd {
 		t.Helper()

@@ -15,18 +15,17 @@ import (
 
 // packagedProxies are the proxies that Debian does not have and a registry does.
 var packagedProxies = map[string]forwardProxy{
-	"traefik": {"traefik.md", func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
+	"traefik-kubernetes": {document: "README.md", command: traefikKubernetes},
+	"envoy-gateway":      {document: "README.md", command: envoyGateway},
+	"traefik": {document: "traefik.md", command: func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
 		site := filepath.Join(dir, "site.pem")
 		world.WriteAll(t, dir, map[string]string{
 			"dynamic.toml": files["dynamic.toml"] + "\n[[tls.certificates]]\n  certFile = '" + site + "'\n  keyFile = " +
 				"'" + site + "'\n",
-			"traefik.toml": "[entryPoints.websecure]\n  address = '" + address + "'\n[providers.file]\n  filename = " +
-				"'" + filepath.Join(dir, "dynamic.toml") +
-				"'\n[global]\n  checkNewVersion = false\n  sendAnonymousUsage = false\n",
 		})
-		return exec.Command(packagedProxy(t, "traefik"), "--configFile="+filepath.Join(dir, "traefik.toml"))
+		return traefik(t, dir, "dynamic.toml", address)
 	}},
-	"envoy": {"envoy.md", func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
+	"envoy": {document: "envoy.md", command: func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
 		config := world.Substituted(t, envoyBootstrap, "SITE", filepath.Join(dir, "site.pem"), "ADDRESS",
 			envoyAddress(t, address),
 			"FILTERS", indented(files["filter.envoy"], 10), "ROUTE", indented(files["route.envoy"], 14))

@@ -70,14 +70,7 @@ func TestKubernetesGateway(t *testing.T) {
 	for _, key := range []string{"token.secret", "store.encryption_key", "password_hash"} {
 		m.refuses(path, key) // the placeholders
 	}
-	secrets := object[*corev1.Secret](all, "authgate").StringData
-	for name, value := range secrets {
-		replaced := strings.Repeat("s", 64)
-		if strings.Contains(value, "password_hash") {
-			replaced = hash
-		}
-		secrets[name] = strings.ReplaceAll(value, placeholder, replaced)
-	}
+	replacePlaceholders(all)
 	m = all.inside(w)
 	cfg := m.configuration(path)
 	checkShared(t, cfg)

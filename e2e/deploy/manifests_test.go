@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"authgate/internal/test/must"
 )
@@ -27,6 +29,7 @@ type manifests struct {
 	t         *testing.T
 	objects   []metav1.Object
 	workloads map[string]*workload
+	custom    map[string]string // by kind and name, of kinds that strict does not know
 }
 
 // workload is a Deployment or a StatefulSet.
@@ -81,7 +84,8 @@ func (w *workload) port(name string) int32 {
 func strict(t *testing.T) runtime.Decoder {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
+		gatewayv1.Install, monitoringv1.AddToScheme} {
 		must.Do(t, add(scheme))
 	}
 	return json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
@@ -107,23 +111,55 @@ func kubernetes(t *testing.T) *manifests {
 	}
 	all := &manifests{t: t, workloads: map[string]*workload{}}
 	for _, file := range files {
-		documents := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(read(t, file))))
-		for {
-			document, err := documents.Read()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			object, _, err := strict(t).Decode(document, nil, nil)
-			if err != nil {
-				t.Fatalf("%s: %v\n%s", file, err, document)
-			}
-			all.add(object)
+		if filepath.Base(file) != "kustomization.yaml" {
+			all.read(file, read(t, file))
 		}
 	}
 	return all
+}
+
+// customKinds are kinds whose Go types would bring a whole ingress controller with them.
+var customKinds = []string{"traefik.io/v1alpha1", "gateway.envoyproxy.io/v1alpha1"}
+
+// read adds the objects of a file.
+func (all *manifests) read(file, text string) {
+	all.t.Helper()
+	documents := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			all.t.Fatalf("%s: %v", file, err)
+		}
+		var head struct {
+			metav1.TypeMeta   `json:",inline"`
+			metav1.ObjectMeta `json:"metadata"`
+		}
+		must.Do(all.t, yaml.Unmarshal(document, &head))
+		if slices.Contains(customKinds, head.APIVersion) {
+			if all.custom == nil {
+				all.custom = map[string]string{}
+			}
+			same(all.t, "the labels of "+head.Name, head.Labels, all.labelsOf(head.Name))
+			all.custom[head.Kind+" "+head.Name] = string(document)
+			continue
+		}
+		object, _, err := strict(all.t).Decode(document, nil, nil)
+		if err != nil {
+			all.t.Fatalf("%s: %v\n%s", file, err, document)
+		}
+		all.add(object)
+	}
+}
+
+// labelsOf returns the labels of an object: those of the pods that it is for.
+func (all *manifests) labelsOf(name string) map[string]string {
+	if strings.HasPrefix(name, "authgate-") {
+		name = "authgate"
+	}
+	return selectorOf(name).MatchLabels
 }
 
 // add stores an object. Kind and name are unique, and there is no namespace.
@@ -134,7 +170,7 @@ func (all *manifests) add(object runtime.Object) {
 		all.t.Fatalf("an object has no name, or a namespace: %v", object)
 	}
 	name := o.GetName()
-	same(all.t, fmt.Sprintf("the labels of %T %s", o, name), o.GetLabels(), selectorOf(name).MatchLabels)
+	same(all.t, fmt.Sprintf("the labels of %T %s", o, name), o.GetLabels(), all.labelsOf(name))
 	if slices.ContainsFunc(all.objects, func(other metav1.Object) bool {
 		return fmt.Sprintf("%T %s", other, other.GetName()) == fmt.Sprintf("%T %s", o, name)
 	}) {
@@ -147,7 +183,8 @@ func (all *manifests) add(object runtime.Object) {
 	case *appsv1.StatefulSet:
 		all.workloads[name] = &workload{name: name, selector: o.Spec.Selector, pod: o.Spec.Template, claims: o.Spec.VolumeClaimTemplates}
 		same(all.t, "the Service of a StatefulSet", o.Spec.ServiceName, name)
-	case *corev1.ConfigMap, *corev1.Secret, *corev1.Service, *networkingv1.NetworkPolicy, *policyv1.PodDisruptionBudget:
+	case *corev1.ConfigMap, *corev1.Secret, *corev1.Service, *networkingv1.NetworkPolicy, *policyv1.PodDisruptionBudget,
+		*networkingv1.Ingress, *gatewayv1.HTTPRoute, *monitoringv1.PodMonitor:
 	default:
 		all.t.Fatalf("nothing checks a %T", o)
 	}

@@ -1,0 +1,143 @@
+//go:build interop
+
+package apps
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"authgate/e2e/world"
+
+	"github.com/goccy/go-yaml"
+)
+
+// traefik runs Traefik with a file of routers.
+func traefik(t *testing.T, dir, file, address string) *exec.Cmd {
+	t.Helper()
+	world.WriteAll(t, dir, map[string]string{
+		"traefik.toml": "[entryPoints.websecure]\n  address = '" + address + "'\n[providers.file]\n  filename = " +
+			"'" + filepath.Join(dir, file) +
+			"'\n[global]\n  checkNewVersion = false\n  sendAnonymousUsage = false\n",
+	})
+	return exec.Command(packagedProxy(t, "traefik"), "--configFile="+filepath.Join(dir, "traefik.toml"))
+}
+
+// traefikKubernetes runs Traefik with the Middleware and the IngressRoutes, whose keys are
+// those of its files.
+func traefikKubernetes(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
+	t.Helper()
+	objects := ingressObjects(t, "traefik.yaml")
+	ask := spec[struct {
+		ForwardAuth map[string]any `yaml:"forwardAuth"`
+	}](t, objects["Middleware authgate"]).ForwardAuth
+	ask["address"] = asked(t, ask["address"].(string), files["GATE"])
+	routers, services := map[string]any{}, map[string]any{}
+	for name, server := range map[string]string{"app": files["APP"], "authgate": files["GATE"]} {
+		r := spec[struct {
+			EntryPoints []string `yaml:"entryPoints"`
+			Routes      []struct {
+				Match       string
+				Priority    int
+				Middlewares []struct{ Name string }
+				Services    []struct{ Name string }
+			}
+		}](t, objects["IngressRoute "+name])
+		middlewares := []string{}
+		for _, m := range r.Routes[0].Middlewares {
+			middlewares = append(middlewares, m.Name)
+		}
+		routers[name] = map[string]any{"entryPoints": r.EntryPoints, "rule": r.Routes[0].Match, "priority": r.Routes[0].Priority,
+			"middlewares": middlewares, "service": r.Routes[0].Services[0].Name, "tls": map[string]any{}}
+		services[name] = map[string]any{"loadBalancer": map[string]any{"servers": []any{map[string]any{"url": "http://" + server}}}}
+	}
+	site := filepath.Join(dir, "site.pem")
+	content := world.Must(yaml.Marshal(map[string]any{
+		"http": map[string]any{"routers": routers, "services": services,
+			"middlewares": map[string]any{"authgate": map[string]any{"forwardAuth": ask}}},
+		"tls": map[string]any{"certificates": []any{map[string]any{"certFile": site, "keyFile": site}}},
+	}))(t)
+	world.WriteAll(t, dir, map[string]string{"dynamic.yaml": string(content)})
+	return traefik(t, dir, "dynamic.yaml", address)
+}
+
+// envoyGateway runs Envoy with what Envoy Gateway 1.9.1 makes of the policies, by its source.
+func envoyGateway(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
+	t.Helper()
+	objects := ingressObjects(t, "envoy-gateway.yaml")
+	ask := spec[struct {
+		ExtAuth struct {
+			HeadersToExtAuth []string `yaml:"headersToExtAuth"`
+			HTTP             struct {
+				PathOverride     string   `yaml:"pathOverride"`
+				HeadersToBackend []string `yaml:"headersToBackend"`
+			}
+		} `yaml:"extAuth"`
+	}](t, objects["SecurityPolicy app"]).ExtAuth
+	clients := spec[struct {
+		Headers struct {
+			EarlyRequestHeaders struct {
+				Set           []struct{ Name, Value string }
+				RemoveOnMatch []struct{ Type, Value string } `yaml:"removeOnMatch"`
+			} `yaml:"earlyRequestHeaders"`
+		}
+	}](t, objects["ClientTrafficPolicy authgate"]).Headers.EarlyRequestHeaders
+	mutations := ""
+	for _, set := range clients.Set {
+		mutations += fmt.Sprintf("- {append: {header: {key: %q, value: %q}, append_action: OVERWRITE_IF_EXISTS_OR_ADD}}\n", set.Name, set.Value)
+	}
+	for _, m := range clients.RemoveOnMatch {
+		mutations += fmt.Sprintf("- {remove_on_match: {key_matcher: {safe_regex: {regex: %q}}}}\n", m.Value)
+	}
+	exactly := func(names []string) string {
+		var all []string
+		for _, name := range names {
+			all = append(all, fmt.Sprintf("{exact: %q, ignore_case: true}", name))
+		}
+		return strings.Join(all, ", ")
+	}
+	config := world.Substituted(t, envoyBootstrap, "SITE", filepath.Join(dir, "site.pem"), "ADDRESS", envoyAddress(t, address),
+		"          upgrade_configs:", indented(`normalize_path: true
+merge_slashes: false
+path_with_escaped_slashes_action: KEEP_UNCHANGED
+early_header_mutation_extensions:
+- name: envoy.http.early_header_mutation.header_mutation
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation
+    mutations:
+`+indented(mutations, 4), 10)+"\n          upgrade_configs:",
+		"FILTERS", indented(`http_filters:
+- name: envoy.filters.http.ext_authz
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz
+    http_service:
+      server_uri: {uri: "http://authgate", cluster: gate, timeout: 10s}
+      path_override: `+ask.HTTP.PathOverride+`
+      authorization_response: {allowed_upstream_headers: {patterns: [`+exactly(ask.HTTP.HeadersToBackend)+`]}}
+    allowed_headers: {patterns: [`+exactly(ask.HeadersToExtAuth)+`]}
+- name: envoy.filters.http.router
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+`, 10),
+		"ROUTE", indented(`- match: {path: /.authgate/verify}
+  direct_response: {status: 404}
+  typed_per_filter_config: &open
+    envoy.filters.http.ext_authz:
+      "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute
+      disabled: true
+- match: {path_separated_prefix: /.authgate}
+  route: {cluster: gate}
+  typed_per_filter_config: *open
+`, 14))
+	for _, target := range []string{"GATE", "APP"} {
+		config = strings.ReplaceAll(config, target, envoyAddress(t, files[target]))
+	}
+	world.WriteAll(t, dir, map[string]string{"envoy.yaml": config})
+	cmd := exec.Command(packagedProxy(t, "envoy"), "-c", filepath.Join(dir, "envoy.yaml"), "--concurrency", "1",
+		"--use-dynamic-base-id", "-l", "warning")
+	cmd.Env = append(os.Environ(), "ENVOY_UID=0")
+	return cmd
+}
