@@ -33,7 +33,7 @@ func (r *rig) hardened(t *testing.T, what string, w *httptest.ResponseRecorder) 
 		want["Cache-Control"] = "public, max-age=300"
 	case strings.HasPrefix(media, web.TypeHTML):
 		want["Content-Type"], want["Content-Security-Policy"] = "text/html; "+
-			"charset=utf-8", r.state.Load().site.Pages.In(nil).ContentSecurityPolicy(w.Body.Bytes(),
+			"charset=utf-8", r.state.Load().site.Pages.In("", nil).ContentSecurityPolicy(w.Body.Bytes(),
 			r.state.Load().site.FormTargets("gw.example"))
 		if strings.Contains(what, "/frontchannel-logout/") &&
 			w.Code == http.StatusOK { // an empty page, for a frame of the provider's

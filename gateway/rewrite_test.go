@@ -81,6 +81,8 @@ func TestStripCredentials(t *testing.T) {
 		{"/bearer/", []string{basic, "Cookie: " + access}, []string{basicValue}, nil},
 		{"/public/", []string{basic, "Cookie: " + session + "; a=b"}, []string{basicValue}, []string{"a=b"}},
 		{"/public/", []string{"Cookie: a=b;c = d ;;e", "Cookie: f"}, nil, []string{"a=b;c = d ;;e", "f"}},
+		{"/public/", []string{"Cookie: a=b; __Host-authgate_language=de; c=d"}, nil, []string{"a=b; c=d"}},
+		{"/public/", []string{"Cookie: __Host-authgate_language=de"}, nil, nil},
 	} {
 		r.want(200, "GET", c.target, "", c.header...)
 		if h := r.upstream.last().Header; !slices.Equal(h["Authorization"], c.authorization) || !slices.Equal(h["Cookie"], c.cookie) {

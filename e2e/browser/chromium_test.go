@@ -49,6 +49,7 @@ func TestBrowser(t *testing.T) {
 		"pages, all of them":           gallery,
 		"pages, something slipped in":  slippedIn,
 		"start page":                   startPageInBrowser,
+		"languages":                    languagesInBrowser,
 		"a proxy set up wrong":         wrongSetup,
 		"passkeys":                     passkeysInBrowser,
 		"a security key":               securityKeyInBrowser,

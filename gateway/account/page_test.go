@@ -65,7 +65,7 @@ func TestAccountPageCSRFToken(t *testing.T) {
 	r.Another()
 	body := r.Want(200, "GET", "/account", "", rig.Browser, in.Cookie).Body.String()
 	if forms, tokens := strings.Count(body, "<form"), strings.Count(body,
-		`name="csrf_token" value="`+r.CSRFToken(in.Cookie)+`"`); forms != 4 || tokens != forms {
+		`name="csrf_token" value="`+r.CSRFToken(in.Cookie)+`"`); forms != 5 || tokens != forms {
 		t.Errorf("%d forms have %d tokens", forms, tokens)
 	}
 }

@@ -14,12 +14,13 @@ type CookieNames struct {
 	Browser   string // binds a login attempt at a provider to the browser
 	Access    string // access token, if tokens are delivered in cookies
 	Refresh   string // refresh token, if tokens are delivered in cookies
+	Language  string // of the pages; it proves nothing
 }
 
 // has reports whether name is one of the gateway's cookies.
 func (n *CookieNames) has(name string) bool {
 	return name != "" && (name == n.Session || name == n.Delegated || name == n.Browser || name == n.Access ||
-		name == n.Refresh)
+		name == n.Refresh || name == n.Language)
 }
 
 // CookieRole is the purpose of one of the gateway's cookies.

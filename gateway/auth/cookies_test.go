@@ -10,7 +10,7 @@ import (
 )
 
 // allCookies has a name for every role.
-var allCookies = &CookieNames{Session: "session_id", Delegated: "session", Browser: "__Host-authgate_login", Access: "access_token", Refresh: "refresh_token"}
+var allCookies = &CookieNames{Session: "session_id", Delegated: "session", Browser: "__Host-authgate_login", Access: "access_token", Refresh: "refresh_token", Language: "__Host-authgate_language"}
 
 func TestToBrowser(t *testing.T) {
 	t.Parallel()
@@ -115,7 +115,7 @@ func browserCookie(line string) (sent string, ok bool) {
 func FuzzSeparateCookies(f *testing.F) {
 	for _, line := range []string{
 		"session=x; Path=/", "=session=x", "session", " = \tsession_id = x", "a=b, session=x", "authgate_app_session=x", "authgate_app_=x",
-		"__Host-authgate_login=x; Secure", "__host-authgate_login=x", "authgate_app___Host-authgate_login=x", "session\x00=x", `session="a,session=b"`,
+		"__Host-authgate_login=x; Secure", "__Host-authgate_language=de; Secure", "__host-authgate_login=x", "authgate_app___Host-authgate_login=x", "session\x00=x", `session="a,session=b"`,
 		"access_token==x", "==session=x", "a,session", "session,", "a=b; Expires=Wed, 09 Jun 2021 10:18:14 GMT", "session\x80=\xff",
 	} {
 		f.Add(line, "secret")
@@ -135,7 +135,7 @@ func FuzzSeparateCookies(f *testing.F) {
 		for _, part := range append(strings.Split(lines[0], ","), lines[0]) { // old clients find several cookies in one line
 			each, _ := browserCookie(part)
 			read, err := ReadCredentials(http.Header{"Cookie": {each}}, allCookies, netip.Addr{})
-			if err != nil || read.Cookies {
+			if err != nil || read.Cookies || read.Language {
 				t.Fatalf("%q becomes %q, which comes back as %q: %+v, %v", line, lines, each, read, err)
 			}
 		}

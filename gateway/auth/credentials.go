@@ -53,8 +53,10 @@ type Credentials struct {
 	Host string
 
 	// Cookies reports whether the request has a gateway cookie, even an empty
-	// one.
+	// one, other than that of the language.
 	Cookies bool
+	// Language reports whether the request has the cookie of the language, which is no credential.
+	Language bool
 	// Renamed reports whether the request has a cookie of the application under
 	// another name; see CookieNames.ToBrowser and Owned.
 	Renamed bool
@@ -178,6 +180,9 @@ func (c *Credentials) readCookies(line string, names *CookieNames) error {
 			at = &c.Access
 		case names.Refresh:
 			at = &c.Refresh
+		case names.Language:
+			c.Language = true
+			continue
 		default:
 			c.Renamed = c.Renamed || cookiename.Marked(name)
 			continue

@@ -37,7 +37,7 @@ const EndpointVerify = "verify"
 // endpoint is Endpoints.Prefix and its name. No route can match these paths.
 func (c *Config) OwnEndpoints() []string {
 	names := []string{
-		"login", "logout", "refresh", "me", "signin", "signin/complete", "signin/cookies",
+		"login", "logout", "refresh", "me", "signin", "signin/complete", "signin/cookies", "signin/language",
 		"signin/code", "signin/passkey", "signin/passkey/options",
 		"callback", "auth/callback", ".well-known/jwks.json",
 		"account", "account/sessions", "account/sessions/end", "account/password", "account/tokens", "account/tokens/revoke",

@@ -124,6 +124,9 @@ const (
 // another host of the gateway, to the browser that started it.
 const CookieLogin = "__Host-authgate_login"
 
+// CookieLanguage is the cookie that keeps which language a user has chosen for the gateway's pages.
+const CookieLanguage = "__Host-authgate_language"
+
 // hostPrefix begins the name of a cookie that browsers accept only with Secure, the
 // path / and no Domain (RFC 6265bis, section 4.1.3.2), so that no other host and no
 // cleartext response can set it.
@@ -150,6 +153,7 @@ func (c *Config) checkCookies(r *report) {
 		c.Session.CookieName(CookieAccess):  "the tokens (token.delivery)",
 		c.Session.CookieName(CookieRefresh): "the tokens (token.delivery)",
 		CookieLogin:                         "logins in progress",
+		CookieLanguage:                      "the language of the pages",
 	}
 	cookies := []struct{ key, name string }{
 		{"delegated.cookie", c.Delegated.Cookie}, {"session.cookie", c.Session.Cookie},

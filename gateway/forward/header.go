@@ -196,7 +196,7 @@ func (r *Route) strippedPrefix(h http.Header) string {
 // names.
 func (q *Request) changesCookies() bool {
 	creds := &q.Exchange.Credentials
-	return creds.Renamed || creds.Cookies && !q.Route.config.ForwardCredentials
+	return creds.Renamed || (creds.Cookies || creds.Language) && !q.Route.config.ForwardCredentials
 }
 
 // consumedAuthorization reports whether the Authorization header proved the

@@ -16,7 +16,7 @@ func TestIconsInPolicy(t *testing.T) {
 	t.Parallel()
 	policy := func(o Options, page Home) string {
 		t.Helper()
-		p := must.Get(New(o))(t).In(nil)
+		p := must.Get(New(o))(t).In("", nil)
 		var body bytes.Buffer
 		must.Do(t, p.Home(&body, page))
 		_, after, found := strings.Cut(p.ContentSecurityPolicy(body.Bytes(), ""), "; img-src ")

@@ -13,7 +13,7 @@ import (
 // own returns the pages with an operator's texts, in the language of a browser.
 func own(t *testing.T, texts Texts, accept string) *Pages {
 	t.Helper()
-	return newSet(t, Options{Texts: texts}).In([]string{accept})
+	return newSet(t, Options{Texts: texts}).In("", []string{accept})
 }
 
 // source returns the HTML of a page.

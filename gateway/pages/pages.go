@@ -29,6 +29,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -55,7 +56,7 @@ type Options struct {
 // concurrently.
 type Set struct {
 	pages   []func() *Pages // by the index of the matcher; made when first needed
-	tags    []language.Tag
+	tags    []string
 	matcher language.Matcher
 }
 
@@ -83,20 +84,29 @@ func New(o Options) (*Set, error) {
 		return nil, err
 	}
 	set := &Set{}
+	var tags []language.Tag
 	for _, texts := range languages {
 		set.pages = append(set.pages, sync.OnceValue(func() *Pages { return newPages(l, texts, parsed) }))
-		set.tags = append(set.tags, texts.tag)
+		set.tags, tags = append(set.tags, texts.tag.String()), append(tags, texts.tag)
+		l.Languages = append(l.Languages, Language{texts.tag.String(), texts.all[ownName]})
 	}
-	set.matcher = language.NewMatcher(set.tags)
+	set.matcher = language.NewMatcher(tags)
 	return set, nil
 }
 
-// In returns the pages in the language that fits the Accept-Language header of a
-// request best (RFC 9110, section 12.5.4), and otherwise in English.
-func (s *Set) In(accept []string) *Pages {
+// In returns the pages in the language that the user has chosen, by its tag. Without a choice it is
+// the one that fits the Accept-Language header of a request best (RFC 9110, section 12.5.4), and
+// otherwise English.
+func (s *Set) In(chosen string, accept []string) *Pages {
+	if i := slices.Index(s.tags, chosen); i >= 0 {
+		return s.pages[i]()
+	}
 	_, i := language.MatchStrings(s.matcher, strings.Join(accept, ","))
 	return s.pages[i]()
 }
+
+// Tags returns the tags of the languages.
+func (s *Set) Tags() []string { return slices.Clone(s.tags) }
 
 // layout is what the frame of all pages shows.
 type layout struct {
@@ -105,6 +115,8 @@ type layout struct {
 	Help     string       // a text
 	HelpURL  string
 	HelpMail string // the address in HelpURL
+
+	Languages []Language
 
 	style   string
 	scripts scripts
@@ -136,6 +148,32 @@ type Pages struct {
 	templates map[string]*template.Template // by the names in pageFiles
 	language  string
 	layout    *layout
+	choice    *Switch // nil: users cannot choose another language here
+}
+
+// Language is a language of the pages: its tag, and its name in itself.
+type Language struct{ Tag, Name string }
+
+// Switch is the form by which users choose the language of the pages.
+type Switch struct {
+	// Action is the URL that the form is posted to, with the fields language and back, and
+	// csrf_token unless CSRFToken is empty.
+	Action, CSRFToken string
+	// Back is where the user is.
+	Back string
+}
+
+// With returns the same pages with a form by which users choose the language.
+func (p *Pages) With(s Switch) *Pages {
+	with := *p
+	with.choice = &s
+	return &with
+}
+
+// framed is what the layout shows: a page, and the choice of its language.
+type framed struct {
+	Page   any
+	Switch *Switch
 }
 
 // pageFiles are the files of each page besides the layout.
@@ -237,7 +275,7 @@ func (p *Pages) ContentSecurityPolicy(page []byte, leadingTo string) string {
 // render writes a complete page or nothing.
 func (p *Pages) render(w io.Writer, name string, page any) error {
 	var body bytes.Buffer
-	if err := p.templates[name].Execute(&body, page); err != nil {
+	if err := p.templates[name].Execute(&body, framed{page, p.choice}); err != nil {
 		return fmt.Errorf("pages: rendering: %w", err)
 	}
 	if _, err := body.WriteTo(w); err != nil {

@@ -207,7 +207,7 @@ func newSet(t testing.TB, o Options) *Set {
 // english returns the pages in English.
 func english(t testing.TB) *Pages {
 	t.Helper()
-	return newSet(t, Options{Title: "Example"}).In(nil)
+	return newSet(t, Options{Title: "Example"}).In("", nil)
 }
 
 func TestValuesAreShownAsTheyAre(t *testing.T) {
@@ -362,7 +362,7 @@ func TestProblems(t *testing.T) {
 	for _, language := range []string{"en", "de"} {
 		seen := map[string]ErrorPage{}
 		try := func(page ErrorPage) {
-			got := saysOf(t, func(w io.Writer) error { return newSet(t, Options{}).In([]string{language}).Error(w, page) })
+			got := saysOf(t, func(w io.Writer) error { return newSet(t, Options{}).In("", []string{language}).Error(w, page) })
 			if before, twice := seen[got]; twice {
 				t.Errorf("%s: %+v and %+v are the same page", language, before, page)
 			}

@@ -270,7 +270,7 @@ func TestAccentContrast(t *testing.T) {
 func TestSite(t *testing.T) {
 	t.Parallel()
 	plain := func(o Options) *html.Node {
-		return rendered(t, func(w io.Writer) error { return newSet(t, o).In(nil).Error(w, ErrorPage{}) })
+		return rendered(t, func(w io.Writer) error { return newSet(t, o).In("", nil).Error(w, ErrorPage{}) })
 	}
 	for help, want := range map[string]string{
 		"":                                "",
@@ -294,7 +294,7 @@ func TestSite(t *testing.T) {
 	if len(images) != 1 || attr(images[0], "src") != "data:image/svg+xml;base64,PHN2Zy8+" {
 		t.Errorf("the logo is %v", images)
 	}
-	if csp := newSet(t, logo).In(nil).ContentSecurityPolicy(nil, ""); !strings.Contains(csp, "; img-src data:; ") {
+	if csp := newSet(t, logo).In("", nil).ContentSecurityPolicy(nil, ""); !strings.Contains(csp, "; img-src data:; ") {
 		t.Errorf("the policy does not allow the logo: %s", csp)
 	}
 	if title := text(elements(plain(logo), "title")[0]); title != "This does not work · Example" {

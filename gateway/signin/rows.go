@@ -67,6 +67,7 @@ func New(o *endpoint.Options) *SignIn {
 		{Name: invitations.Page, Method: http.MethodPost, Home: true, Do: invited.serve},
 		{Name: web.CompletePath, Method: http.MethodGet, Do: hosts.complete},
 		{Name: web.TwinsPath, Method: http.MethodPost, Do: clearTwins(site)},
+		{Name: web.LanguagePath, Method: http.MethodPost, Do: chooseLanguage(o)},
 		{Name: ".well-known/jwks.json", Method: http.MethodGet, Do: publicKeys(local.JWKS)},
 	}
 	s.Rows = append(s.Rows, providerRows(o, presented, hosts)...)

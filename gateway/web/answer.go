@@ -100,7 +100,7 @@ func (ex *Exchange) JSON(media string, status int, body any) {
 // Page answers with what render writes, in the language of the user. Its length comes
 // first, so that it can be whole before the request's body is; see answerFirst.
 func (ex *Exchange) Page(status int, render func(*pages.Pages, io.Writer) error) {
-	p := ex.site.Pages.In(ex.Request.Header["Accept-Language"])
+	p := ex.pages()
 	var page bytes.Buffer
 	if err := render(p, &page); err != nil { // a fault of the gateway's
 		page.Reset()
@@ -110,6 +110,7 @@ func (ex *Exchange) Page(status int, render func(*pages.Pages, io.Writer) error)
 	h := ex.Header()
 	h.Set("Content-Language", p.Language())
 	h.Add("Vary", "Accept-Language")
+	h.Add("Vary", "Cookie")
 	h.Set("Content-Security-Policy", p.ContentSecurityPolicy(page.Bytes(), ex.formTargets()))
 	h.Set("Content-Length", strconv.Itoa(page.Len()))
 	ex.WriteHeader(status)

@@ -19,7 +19,7 @@ func TestPageLanguage(t *testing.T) {
 		if got := h.Get("Content-Language"); got != want || !strings.Contains(e.w.Body.String(), `<html lang="`+want+`">`) {
 			t.Errorf("Accept-Language %q: %q\n%s", accept, got, e.w.Body)
 		}
-		if vary := h["Vary"]; !slices.Equal(vary, []string{"Origin", "Accept-Language"}) {
+		if vary := h["Vary"]; !slices.Equal(vary, []string{"Origin", "Accept-Language", "Cookie"}) {
 			t.Errorf("Accept-Language %q: Vary is %q", accept, vary)
 		}
 	}

@@ -24,7 +24,7 @@ type Cookies struct {
 func newCookies(cfg *config.Config, now func() time.Time) Cookies {
 	c := Cookies{
 		now:      now,
-		Names:    auth.CookieNames{Session: cfg.Session.Cookie},
+		Names:    auth.CookieNames{Session: cfg.Session.Cookie, Language: config.CookieLanguage},
 		sameSite: http.SameSiteLaxMode, prefix: cfg.Endpoints.Prefix, domain: cfg.Session.Domain,
 	}
 	if cfg.Token.Delivery == config.DeliveryCookie {
@@ -103,7 +103,7 @@ func (c *Cookies) cookie(name, value string, lives time.Duration) *http.Cookie {
 	switch name {
 	case c.Names.Refresh: // only the gateway reads it, and no other site has a use for it
 		cookie.Path, cookie.SameSite = c.prefix, http.SameSiteStrictMode
-	case c.Names.Delegated, c.Names.Browser: // must come along from the provider, and between hosts
+	case c.Names.Delegated, c.Names.Browser, c.Names.Language: // must come along from the provider, and between hosts
 		cookie.SameSite = http.SameSiteLaxMode
 	}
 	if name == c.Names.Session || name == c.Names.Delegated {

@@ -142,7 +142,7 @@ func TestFail(t *testing.T) {
 				t.Errorf("%s: %d with %d challenges, want %d", name, e.w.Code, challenges, k.status)
 			}
 			if accept == TypeHTML {
-				csp = e.site.Pages.In(nil).ContentSecurityPolicy(nil, "")
+				csp = e.site.Pages.In("", nil).ContentSecurityPolicy(nil, "")
 				if want := cmp.Or(pageTexts[k.name], k.detail); !strings.Contains(body, want) {
 					t.Errorf("%s: the page lacks %q", name, want)
 				}
