@@ -34,6 +34,7 @@ type machine struct {
 	t    *testing.T
 	root string
 	dirs []string // of the example, absolute
+	env  []string
 }
 
 func newMachine(t *testing.T) *machine { return &machine{t: t, root: t.TempDir()} }
@@ -88,7 +89,7 @@ func (m *machine) command(program string, args ...string) *exec.Cmd {
 		placed[i] = m.place(arg)
 	}
 	cmd := exec.CommandContext(m.t.Context(), program, placed...)
-	cmd.Dir, cmd.Env = m.root, []string{"PATH=" + os.Getenv("PATH")}
+	cmd.Dir, cmd.Env = m.root, append([]string{"PATH=" + os.Getenv("PATH")}, m.env...)
 	return cmd
 }
 
