@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/rewrite"
 	"authgate/policy"
 )
 
@@ -27,6 +28,10 @@ var (
 	// ErrElsewhere: a value is not written in place, where it can be replaced.
 	ErrElsewhere = errors.New("what is to change comes from a variable, an alias or a file of its own, or " +
 		"belongs to several accounts; write it in place")
+	// ErrNotWritable: the file cannot be replaced.
+	ErrNotWritable = rewrite.ErrNotWritable
+	// ErrOvertaken: again and again, somebody else saves the file at the same time.
+	ErrOvertaken = rewrite.ErrOvertaken
 )
 
 // idLength is the number of characters of an ID.
@@ -69,8 +74,11 @@ type Edit struct {
 // valid or would not be, those of e, and those of files.
 func (f *File) Edit(ctx context.Context, e Edit) error {
 	edit := func(content []byte) ([]byte, error) { return f.edited(content, e) }
-	return changeFile(ctx, f.Path, edit, e.Ready, e.Apply)
+	return rewrite.File(ctx, f.Path, edit, e.Ready, e.Apply)
 }
+
+// Writable reports whether Edit can replace the file. Its path may be a link.
+func (f *File) Writable() bool { return rewrite.Possible(f.Path) }
 
 // Users returns the accounts of the file, and those of the main file after them. The error is
 // Diagnostics, or that of the file.

@@ -1,4 +1,7 @@
-package accounts
+// Package rewrite replaces files that people edit too. Others see the old content or the new
+// one, and never a part of it. A change keeps the mode, the owner and links to the file, waits
+// for other changes, and never undoes what an editor has saved meanwhile.
+package rewrite
 
 import (
 	"bytes"
@@ -19,10 +22,10 @@ const lockPoll = 10 * time.Millisecond
 // ErrNotWritable: the file cannot be replaced.
 var ErrNotWritable = errors.New("the file cannot be replaced, or would lose its owner")
 
-// Writable reports whether Edit can replace the file. Its path may be a link.
-func (f *File) Writable() bool {
-	target, err := filepath.EvalSymlinks(f.Path)
-	return f.Path != "" && err == nil && replaceable(target)
+// Possible reports whether File can replace the file at path, which may be a link.
+func Possible(path string) bool {
+	target, err := filepath.EvalSymlinks(path)
+	return path != "" && err == nil && replaceable(target)
 }
 
 // ErrOvertaken: again and again, somebody else saves the file at the same time.
@@ -34,10 +37,12 @@ var errChanged = errors.New("the file has changed meanwhile")
 // attempts is how often a change begins again because an editor has saved the file.
 const attempts = 5
 
-// changeFile replaces the content of the file at path by what edit makes of it, and then
-// calls after. It calls ready once before that. If after fails, the file gets its old content
-// again. Other changes wait until after has returned; ctx bounds how long this one waits.
-func changeFile(
+// File replaces the content of the file at path by what edit makes of it, and then calls after.
+// It calls ready once before that. If after fails, the file gets its old content again. Nil does
+// nothing. Other changes wait until after has returned; ctx bounds how long this one waits. If an
+// editor has saved the file meanwhile, edit is called again with its content. The errors are
+// those of edit, ready, after and files, ErrNotWritable and ErrOvertaken.
+func File(
 	ctx context.Context, path string, edit func(content []byte) ([]byte, error), ready, after func() error,
 ) error {
 	target, err := filepath.EvalSymlinks(path)
@@ -62,7 +67,7 @@ func changeFile(
 	return fmt.Errorf("%s: %w", path, ErrOvertaken)
 }
 
-// changeOnce is changeFile without links. The error is errChanged if an editor, which does
+// changeOnce is File without links. The error is errChanged if an editor, which does
 // not know the lock, has saved the file since edit has read it.
 func changeOnce(
 	ctx context.Context, path string, edit func(content []byte) ([]byte, error), ready, after func() error,

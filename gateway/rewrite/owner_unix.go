@@ -1,6 +1,6 @@
 //go:build unix
 
-package accounts
+package rewrite
 
 import (
 	"errors"
