@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -91,11 +90,8 @@ func (s *firstSteps) setFront(front string) error {
 // setHost sets the host. Of the address of a page, it takes the host.
 func (s *firstSteps) setHost(answer string) error {
 	host := answer
-	for _, scheme := range []string{"https://", "http://"} {
-		if len(host) >= len(scheme) && strings.EqualFold(host[:len(scheme)], scheme) {
-			host = strings.TrimSuffix(host[len(scheme):], "/")
-			break
-		}
+	if rest := withoutScheme(answer); rest != answer {
+		host = strings.TrimSuffix(rest, "/")
 	}
 	switch {
 	case host == "":
@@ -106,6 +102,16 @@ func (s *firstSteps) setHost(answer string) error {
 	}
 	s.Host = host
 	return nil
+}
+
+// withoutScheme returns an address without https:// or http://.
+func withoutScheme(address string) string {
+	for _, scheme := range []string{"https://", "http://"} {
+		if len(address) >= len(scheme) && strings.EqualFold(address[:len(scheme)], scheme) {
+			return address[len(scheme):]
+		}
+	}
+	return address
 }
 
 // host returns the host without its port, and without brackets.
@@ -210,7 +216,7 @@ func (s *firstSteps) writeSchema(folder string) error {
 // render fills in a template, and aligns the comments behind its lines.
 func (s *firstSteps) render(text string) ([]byte, error) {
 	var filled bytes.Buffer
-	parsed := template.Must(template.New("").Funcs(template.FuncMap{"quote": quoteYAML}).Parse(text))
+	parsed := template.Must(template.New("").Funcs(template.FuncMap{"quote": strictyaml.Quoted}).Parse(text))
 	err := parsed.Execute(&filled, s)
 	return aligned(filled.String()), err
 }
@@ -285,12 +291,6 @@ func (s *firstSteps) listenAt(port string) string {
 		return net.JoinHostPort("::1", port)
 	}
 	return net.JoinHostPort("127.0.0.1", port)
-}
-
-// quoteYAML writes a string in double quotes, in which no ${ is a variable.
-func quoteYAML(s string) (string, error) {
-	quoted, err := json.Marshal(s)
-	return strings.ReplaceAll(string(quoted), "${", "$${"), err
 }
 
 // listed returns words as a list for people.

@@ -91,7 +91,7 @@ func root() *cobra.Command {
 	cmd.AddCommand(serveCommand(), validateCommand(), explainCommand(), testCommand(), hashPasswordCommand(),
 		healthcheckCommand(),
 		reloadCommand(), sessionsCommand(), usersCommand(), certificatesCommand(),
-		initCommand(), schemaCommand(), versionCommand(), manCommand())
+		initCommand(), addCommand(), schemaCommand(), versionCommand(), manCommand())
 	completeUsage(cmd)
 	return cmd
 }

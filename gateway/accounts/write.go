@@ -2,12 +2,13 @@ package accounts
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+
+	"authgate/gateway/config/strictyaml"
 )
 
 // writtenOrder returns accountKeys in the order in which a new account has them.
@@ -301,26 +302,13 @@ func (s style) value(v reflect.Value) string {
 	return fmt.Sprint(v.Interface()) // a number, true or false
 }
 
-// plainText matches what is a text in YAML without quotes too, but for the words of
-// YAML.
-var (
-	plainText = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./@+-]*$`)
-	yamlWord  = regexp.MustCompile(`(?i)^(true|false|null|yes|no|on|off|y|n)$`)
-)
-
 // text returns a text in quotes, if it needs some.
 func (s style) text(text string) string {
-	if !s.json && !s.quoted && plainText.MatchString(text) && !yamlWord.MatchString(text) {
-		return text
+	switch {
+	case s.json:
+		return strictyaml.QuotedJSON(text)
+	case s.quoted:
+		return strictyaml.Quoted(text)
 	}
-	if !s.json {
-		text = strings.ReplaceAll(text, "${", "$${") // which would be a variable
-	}
-	var quoted strings.Builder
-	encoder := json.NewEncoder(&quoted)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(text); err != nil {
-		panic(err) // a text can always be encoded
-	}
-	return strings.TrimSuffix(quoted.String(), "\n")
+	return strictyaml.Text(text)
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -158,3 +159,26 @@ func (p *part) resolvePaths(resolve func(path string) string) {
 	resolveClients(p.OAuth.Clients, resolve)
 	resolveIcons(p.Routes, resolve)
 }
+
+// Edited returns the configuration with another content of its main file or of one of its
+// parts. It reads only the files again that these name. The error is Diagnostics, or ErrNoPart.
+func (c *Config) Edited(path string, content []byte) (*Config, error) {
+	from, found := *c.source(), false
+	if real(path) == real(c.path) {
+		from.main, found = content, true
+	}
+	from.parts = slices.Clone(from.parts)
+	for i := range from.parts {
+		if !found && real(from.parts[i].path) == real(path) {
+			from.parts[i].source, found = content, true
+		}
+	}
+	if !found {
+		return nil, ErrNoPart
+	}
+	cfg, _, err := c.environment.parse(c.path, &from)
+	return cfg, err
+}
+
+// ErrNoPart: a file is neither the main file of a configuration nor one of its parts.
+var ErrNoPart = errors.New("no pattern of include matches the file")

@@ -1,0 +1,367 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"authgate/cmd/internal/control"
+	"authgate/gateway/config"
+	"authgate/gateway/config/addition"
+	"authgate/gateway/rewrite"
+	"authgate/policy"
+)
+
+func addCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "add [NAME]",
+		Short: "Add an application to a configuration",
+		Long: "Add an application to a configuration: an upstream that is called NAME, and the route\n" +
+			"that leads to it. Comments, order and all other lines stay as they are. What would not be\n" +
+			"valid is refused, and the file then stays as it is. On a terminal the command asks for\n" +
+			"what is missing. It prints the lines that it adds, and what the host needs: a DNS name, a\n" +
+			"certificate. A gateway that runs applies the change before the command ends.\n\n" +
+			"Users must sign in. --roles or --policy say which of them may pass; --public lets\n" +
+			"everybody in. With --title, the start page of users lists the application.\n\n" +
+			"With --to, the lines go into a part that include of the configuration names. The part\n" +
+			"must exist, and may be empty.",
+		Example: "  authgate add\n" +
+			"  authgate add wiki --host wiki.example.org --upstream http://127.0.0.1:4000\n" +
+			"  authgate add files --host files.example.org --upstream http://127.0.0.1:5000 --roles staff --title Files",
+		Args: usage(cobra.MaximumNArgs(1)),
+	}
+	var a adding
+	path, placeholders, flags := configFlag(cmd), placeholdersFlag(cmd), cmd.Flags()
+	flags.StringVar(&a.host, "host", "", "its host, also with a path, such as wiki.example.org or example.org/wiki/")
+	flags.StringVar(&a.app.URL, "upstream", "", "its address, such as http://127.0.0.1:4000")
+	roles := flags.String("roles", "", "roles of which a user needs one, separated by commas")
+	flags.StringVar(&a.app.Policy, "policy", "", "name of a policy that must hold")
+	flags.BoolVar(&a.public, "public", false, "let everybody in, without sign-in")
+	flags.StringVar(&a.app.Title, "title", "", "its name on the start page")
+	flags.StringVar(&a.app.Description, "description", "", "a sentence about it on the start page")
+	flags.StringVar(&a.app.Icon, "icon", "", "its PNG or SVG file for the start page")
+	flags.StringVar(&a.to, "to", "", "file to write to (default: the configuration file)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *path == standardInput {
+			return &usageError{errors.New("add changes a file; give its path")}
+		}
+		if len(args) > 0 {
+			a.app.Name = args[0]
+		}
+		if flags.Changed("roles") && (a.public || a.app.Policy != "") || a.public && a.app.Policy != "" {
+			return &usageError{errors.New("give one of --roles, --policy and --public")}
+		}
+		if flags.Changed("roles") {
+			if err := a.setRoles(*roles); err != nil {
+				return &usageError{err}
+			}
+		}
+		if err := a.open(*path, config.Environment{Placeholders: *placeholders}); err != nil {
+			return err
+		}
+		if missing := a.missing(); len(missing) > 0 {
+			if !term.IsTerminal(int(os.Stdin.Fd())) {
+				return &usageError{fmt.Errorf("%s missing, and standard input is not a terminal, so add cannot ask",
+					strings.Join(missing, " and "))}
+			}
+			if err := a.ask(terminal{os.Stdin, cmd.ErrOrStderr()}); err != nil {
+				return fmt.Errorf("%w; nothing is written", err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), answerTime)
+		defer cancel()
+		return a.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
+	return cmd
+}
+
+// adding adds an application to a configuration.
+type adding struct {
+	cfg    *config.Config // before
+	to     string         // the file to write to
+	app    addition.Application
+	host   string // and the path
+	public bool
+}
+
+// open reads the configuration.
+func (a *adding) open(path string, from config.Environment) (err error) {
+	if a.cfg, err = from.Load(path); err != nil {
+		return err
+	}
+	if a.to == "" {
+		a.to = path
+		return nil
+	}
+	content, err := os.ReadFile(a.to)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &usageError{fmt.Errorf("%s does not exist; make an empty file first, which the gateway can read", a.to)}
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = a.cfg.Edited(a.to, content); errors.Is(err, config.ErrNoPart) {
+		return &usageError{fmt.Errorf("%s is not a part of %s: %w", a.to, path, err)}
+	}
+	return err
+}
+
+// missing returns what must be said.
+func (a *adding) missing() (all []string) {
+	for _, one := range []struct{ name, value string }{
+		{"NAME", a.app.Name}, {"--host", a.host}, {"--upstream", a.app.URL},
+	} {
+		if one.value == "" {
+			all = append(all, one.name)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return []string{all[0] + " is"}
+	}
+	return []string{strings.Join(all[:len(all)-1], ", "), all[len(all)-1] + " are"}
+}
+
+// setRoles sets the roles of which a user needs one. A policy that says the same is named.
+func (a *adding) setRoles(list string) error {
+	roles, err := readRoles(list)
+	if err == nil && len(roles) == 0 {
+		err = errors.New("no role is given; without --roles, every user who signs in may pass")
+	}
+	a.app.Roles = roles
+	return err
+}
+
+// setHost sets the host, and the path if there is one. Of the address of a page, it takes both.
+func (a *adding) setHost(answer string) error {
+	host := withoutScheme(answer)
+	switch {
+	case host == "" || host[0] == '/':
+		return errors.New("a host is needed, such as wiki.example.org")
+	case strings.ContainsAny(host, "?# "):
+		return fmt.Errorf("%q is neither a host nor a host with a path, such as wiki.example.org or example.org/wiki/",
+			answer)
+	}
+	name, path, _ := strings.Cut(host, "/")
+	if host != answer { // the address of a page, which has the port of the gateway
+		name = strings.TrimSuffix(name, ":"+cmp.Or(a.cfg.PublicURL.Port(), "443"))
+	}
+	host = name + "/" + path
+	a.host, a.app.Match = answer, host
+	return nil
+}
+
+// application returns what is added, whole.
+func (a *adding) application() (addition.Application, error) {
+	err := a.setHost(a.host)
+	app := a.app
+	if app.Title == "" && app.Description+app.Icon != "" {
+		err = errors.New("--description and --icon are for the start page, which lists no application without --title")
+	}
+	for name, spec := range a.cfg.Policies {
+		if len(app.Roles) > 0 && reflect.DeepEqual(*spec, policy.Spec{Roles: app.Roles}) {
+			app.Policy = name
+		}
+	}
+	switch {
+	case a.public:
+		app.Auth = []policy.Mechanism{policy.None}
+	case len(a.cfg.Providers) == 0:
+		app.Auth = []policy.Mechanism{policy.Session}
+	case len(a.cfg.Accounts.Users) == 0 && a.cfg.Accounts.File == "":
+		app.Auth = []policy.Mechanism{policy.OIDC}
+	default:
+		app.Auth = []policy.Mechanism{policy.Session, policy.OIDC}
+	}
+	return app, err
+}
+
+// added is what an addition makes of a file.
+type added struct {
+	text     []byte
+	lines    string // what is new in it
+	old, new *config.Config
+}
+
+// added returns what becomes of the content of the file. The error is about the application, unless
+// it is Diagnostics.
+func (a *adding) added(content []byte) (done added, err error) {
+	app, err := a.application()
+	if err != nil {
+		return done, err
+	}
+	if done.old, err = a.cfg.Edited(a.to, content); err != nil {
+		return done, err
+	}
+	if err := app.Taken(done.old); err != nil {
+		return done, err
+	}
+	done.lines = app.Lines()
+	if done.text, err = app.Into(content); err != nil {
+		return done, err
+	}
+	done.new, err = done.old.Edited(a.to, done.text)
+	if problems, ok := errors.AsType[config.Diagnostics](err); ok {
+		var all []string
+		for _, one := range problems { // their places are in a text that nobody has seen
+			all = append(all, one.Key+": "+one.Message)
+		}
+		return done, errors.New(strings.Join(all, "\n"))
+	}
+	if err != nil {
+		return done, err
+	}
+	return done, app.Check(done.old, done.new)
+}
+
+// run adds the application, and says what comes next.
+func (a *adding) run(ctx context.Context, stdout, stderr io.Writer) error {
+	var done added
+	err := rewrite.File(ctx, a.to, func(content []byte) (text []byte, err error) {
+		done, err = a.added(content)
+		return done.text, err
+	}, nil, nil)
+	switch _, invalid := errors.AsType[config.Diagnostics](err); {
+	case errors.Is(err, addition.ErrNoPlace) || errors.Is(err, addition.ErrMore):
+		return fmt.Errorf("%s is left as it is: %w. These are the lines:\n\n%s", a.to, err, done.lines)
+	case errors.Is(err, rewrite.ErrNotWritable):
+		return fmt.Errorf("%w: run the command as the user who owns it, and let that user write to its folder", err)
+	case err != nil && done.new == nil && !invalid && ctx.Err() == nil:
+		return &usageError{fmt.Errorf("%w\n%s is left as it is", err, a.to)}
+	case err != nil:
+		return err
+	}
+	before := done.old.Warnings()
+	for _, warning := range done.new.Warnings() {
+		known := func(one config.Diagnostic) bool { return one.Key == warning.Key && one.Message == warning.Message }
+		if !slices.ContainsFunc(before, known) {
+			fmt.Fprintln(stderr, "warning: "+config.Diagnostics{warning}.Error())
+		}
+	}
+	a.tell(stdout, done)
+	return applyNow(ctx, stdout, a.cfg.DataDir, a.to, func(*control.Client) error { return nil })
+}
+
+// tell says what is added, and what the host needs.
+func (a *adding) tell(out io.Writer, done added) {
+	public := a.cfg.PublicURL
+	place := *public
+	host, path, _ := strings.Cut(a.app.Match, "/")
+	if place.Host = host; public.Port() != "" {
+		place.Host = net.JoinHostPort(host, public.Port())
+	}
+	place.Path = "/" + path
+	fmt.Fprintf(out, "%s has %s now, at %s:\n\n", a.to, printable(a.app.Name), place.String())
+	for line := range strings.Lines(done.lines) {
+		fmt.Fprint(out, "  "+line)
+	}
+	fmt.Fprintln(out)
+	if slices.Equal(done.old.Hosts(), done.new.Hosts()) {
+		return // the host has all that it needs
+	}
+	if !isLoopback(host) {
+		fmt.Fprintf(out, "Let the DNS name %s lead to where %s leads.\n", host, public.Hostname())
+	}
+	switch tls := a.cfg.TLS; tls.Mode {
+	case config.TLSACME:
+		fmt.Fprintf(out, "The gateway then gets the certificate for it by itself.\n")
+	case config.TLSInternal:
+		fmt.Fprintf(out,
+			"The certificate of the local authority is issued anew for the host: let clients trust the new\n%s.\n",
+			filepath.Join(a.cfg.DataDir, "ca.pem"))
+	case config.TLSOff:
+		fmt.Fprintf(out,
+			"The proxy in front needs a certificate for it, and must send its requests here, as it does for\n%s.\n",
+			public.Hostname())
+	default:
+		fmt.Fprintf(out, "The certificate in %s must cover it.\n", tls.Certificate)
+	}
+}
+
+// ask asks for what is missing, one thing at a time, and checks each answer at once.
+func (a *adding) ask(t typist) error {
+	content, err := os.ReadFile(a.to)
+	if err != nil {
+		return err
+	}
+	whole := a.app.Title != "" || a.app.Policy != "" || len(a.app.Roles) > 0 || a.public
+	for _, q := range []struct {
+		asked bool
+		question
+	}{
+		{a.app.Name == "", question{text: "Name of the application, such as wiki", set: func(answer string) error {
+			a.app.Name = answer
+			return nil
+		}}},
+		{a.host == "", question{text: "Its host, such as wiki.example.org", set: a.setHost}},
+		{a.app.URL == "", question{text: "Its address, such as http://127.0.0.1:4000", set: func(answer string) error {
+			a.app.URL = answer
+			return nil
+		}}},
+		{!whole, question{
+			"Who may open it: users (all who sign in), public (everybody), or roles, separated by commas", "users", a.setWho,
+		}},
+		{!whole, question{text: "Its name on the start page; nothing: it is not listed", set: func(answer string) error {
+			a.app.Title = answer
+			return nil
+		}}},
+	} {
+		if !q.asked {
+			continue
+		}
+		set := q.set
+		q.set = func(answer string) error {
+			before := *a
+			err := set(answer)
+			if err == nil {
+				err = a.plausible(content)
+			}
+			if err != nil {
+				before.cfg, *a = a.cfg, before
+			}
+			return err
+		}
+		if err := q.ask(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setWho sets who may open the application.
+func (a *adding) setWho(answer string) error {
+	switch answer {
+	case "users":
+		return nil
+	case "public":
+		a.public = true
+		return nil
+	}
+	return a.setRoles(answer)
+}
+
+// plausible reports what is wrong with the answers so far. Others take the places of those that
+// are to come.
+func (a *adding) plausible(content []byte) error {
+	so := *a
+	so.app.URL = cmp.Or(so.app.URL, "http://127.0.0.1:1")
+	if so.host = cmp.Or(so.host, so.app.Name+".invalid"); so.app.Name == "" {
+		return errors.New("a name is needed")
+	}
+	_, err := so.added(content)
+	return err
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"authgate/gateway/config"
+	"authgate/internal/test/must"
+)
+
+// Each archive of testdata/add has the arguments of commands in its comment, and files before
+// them. After come what the commands print, and the files as they are then; -update writes that.
+func TestAdd(t *testing.T) {
+	for _, path := range must.Get(filepath.Glob("testdata/add/*.txtar"))(t) {
+		path := must.Get(filepath.Abs(path))(t)
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			source := must.Get(os.ReadFile(path))(t)
+			got := txtar.Format(afterAdd(t, txtar.Parse(source)))
+			switch {
+			case *update:
+				must.Do(t, os.WriteFile(path, got, 0o600))
+			case !bytes.Equal(got, source):
+				t.Errorf("run go test ./cmd/authgate -run TestAdd -update; the archive becomes\n%s", got)
+			}
+		})
+	}
+}
+
+// afterAdd runs the commands of an archive, and returns it with what comes after them.
+func afterAdd(t *testing.T, archive *txtar.Archive) *txtar.Archive {
+	t.Chdir(t.TempDir())
+	next := &txtar.Archive{Comment: archive.Comment}
+	for _, file := range archive.Files {
+		if strings.HasPrefix(file.Name, "after/") || file.Name == "printed" {
+			continue
+		}
+		next.Files = append(next.Files, file)
+		must.Do(t, os.MkdirAll(filepath.Dir(file.Name), 0o700))
+		must.Do(t, os.WriteFile(file.Name, file.Data, 0o640))
+		must.Do(t, os.Chmod(file.Name, 0o640))
+	}
+	var printed bytes.Buffer
+	for line := range strings.Lines(string(archive.Comment)) {
+		if args, ok := strings.CutPrefix(strings.TrimSpace(line), "$ authgate "); ok {
+			printed.WriteString(strings.TrimSpace(line) + "\n")
+			cmd := root()
+			cmd.SetArgs(strings.Fields(args))
+			cmd.SetOut(&printed)
+			cmd.SetErr(&printed)
+			if err := cmd.Execute(); err != nil {
+				printed.WriteString("authgate: " + err.Error() + "\n")
+			}
+		}
+	}
+	next.Files = append(next.Files, txtar.File{Name: "printed", Data: printed.Bytes()})
+	for _, file := range next.Files {
+		if file.Name == "printed" {
+			continue
+		}
+		now := must.Get(os.ReadFile(file.Name))(t)
+		if !bytes.Equal(now, file.Data) {
+			next.Files = append(next.Files, txtar.File{Name: "after/" + file.Name, Data: now})
+			wantMode(t, file.Name, 0o640)
+		}
+	}
+	if _, err := config.Load("config.yaml"); err != nil && !bytes.Contains(printed.Bytes(), []byte("config.yaml:")) {
+		t.Errorf("the configuration is not valid any more: %v", err)
+	}
+	return next
+}
+
+func wantMode(t *testing.T, path string, want fs.FileMode) {
+	t.Helper()
+	if mode := must.Get(os.Stat(path))(t).Mode().Perm(); mode != want {
+		t.Errorf("%s has the mode %o, want %o", path, mode, want)
+	}
+}
+
+// add asks for what is missing, checks each answer at once, and asks again.
+func TestAddAsks(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	steps := defaults()
+	must.Do(t, steps.settle(false))
+	must.Do(t, steps.write(path, "correct horse", false))
+	var a adding
+	must.Do(t, a.open(path, config.Environment{}))
+	person := &script{answers: []string{
+		"", "app", "wiki",
+		"", "localhost", "https://wiki.localhost:8443/", // the address of a page
+		"nowhere", "http://127.0.0.1:4000",
+		",", "admin",
+		"Wiki",
+	}}
+	if err := a.ask(person); err != nil || len(person.answers) > 0 {
+		t.Fatalf("%v, with %q to come\n%s", err, person.answers, person.said.String())
+	}
+	for _, part := range []string{
+		"a name is needed", `there is an upstream "app" already`, "a host is needed", "serves localhost/ already",
+		`"nowhere" does not begin with http://`, "no role is given",
+	} {
+		if !strings.Contains(person.said.String(), part) {
+			t.Errorf("it does not say %q:\n%s", part, person.said.String())
+		}
+	}
+	var out bytes.Buffer
+	must.Do(t, a.run(t.Context(), &out, &out))
+	cfg := must.Get(config.Load(path))(t)
+	last := cfg.Routes[len(cfg.Routes)-1]
+	if last.Match != "wiki.localhost/" || last.App == nil || last.App.Title != "Wiki" || len(last.Policy) != 1 {
+		t.Errorf("the answers became %+v\n%s", last, out.String())
+	}
+}

@@ -1,0 +1,126 @@
+package addition
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"authgate/gateway/config"
+	"authgate/internal/test/must"
+	"authgate/policy"
+)
+
+var wiki = Application{
+	Name: "added-wiki", URL: "http://127.0.0.1:4000", Match: "added.example.org/", Auth: []policy.Mechanism{policy.None},
+	Title: "Wiki: \"ours\"", Description: "#1",
+}
+
+// keeps reports whether a text is another one with more in between.
+func keeps(text, of []byte) bool {
+	for _, b := range text {
+		if len(of) > 0 && b == of[0] {
+			of = of[1:]
+		}
+	}
+	return len(of) == 0
+}
+
+// The application is added to whatever is valid, and nothing else changes.
+func TestInto(t *testing.T) {
+	t.Parallel()
+	for name, source := range sources(t) {
+		old, err := config.Parse(name, source)
+		if err != nil {
+			continue // it needs files
+		}
+		text, err := wiki.Into(source)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !keeps(text, source) {
+			t.Errorf("%s: bytes are lost:\n%s", name, text)
+		}
+		new, err := config.Parse(name, text)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, text)
+			continue
+		}
+		if err := wiki.Check(old, new); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
+		if err := wiki.Taken(new); err == nil {
+			t.Errorf("%s: the name is free still", name)
+		}
+		if err := wiki.Check(old, old); err == nil {
+			t.Errorf("%s: an addition without the application is right", name)
+		}
+	}
+}
+
+// sources returns valid configurations, as they are written by people.
+func sources(t testing.TB) map[string][]byte {
+	t.Helper()
+	all := map[string][]byte{}
+	for _, path := range must.Get(filepath.Glob("../testdata/good/*.txtar"))(t) {
+		for _, file := range must.Get(txtar.ParseFile(path))(t).Files {
+			all[filepath.Base(path)+" "+file.Name] = file.Data
+		}
+	}
+	for _, path := range []string{"../../../config.yaml", "../../../packaging/etc/config.yaml", "../../../provider.yaml"} {
+		all[path] = must.Get(os.ReadFile(path))(t)
+	}
+	if len(all) < 4 {
+		t.Fatalf("only %d sources", len(all))
+	}
+	return all
+}
+
+// Check finds what else has changed.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	const head = "accounts: {users: [{username: alice, password_hash: \"$2y$10$" +
+		"5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW\"}]}\nupstreams:\n"
+	const before = head + "  app: {url: \"http://127.0.0.1:3000\"}\n" +
+		"policies: {staff: {roles: [staff]}}\nroutes:\n  - {match: /, upstream: app, auth: [session], policy: staff}\n"
+	const more = "  - {match: added.example.org/, upstream: added-wiki, auth: [none]}\n"
+	const upstream = "  added-wiki: {url: \"http://127.0.0.1:4000\"}\n"
+	old := must.Get(config.Parse("config.yaml", []byte(before)))(t)
+	for name, c := range map[string]struct {
+		url, policy, rule string
+		want              error
+	}{
+		"the application":   {"http://127.0.0.1:3000", "staff", "staff", nil},
+		"a rule of a route": {"http://127.0.0.1:3000", "{roles: [other]}", "staff", ErrMore},
+		"a policy":          {"http://127.0.0.1:3000", "staff", "other", ErrMore},
+		"an upstream":       {"http://127.0.0.1:3001", "staff", "staff", ErrMore},
+	} {
+		text := head + "  app: {url: \"" + c.url + "\"}\n" + upstream +
+			"policies: {staff: {roles: [" + c.rule + "]}}\nroutes:\n" +
+			"  - {match: /, upstream: app, auth: [session], policy: " + c.policy + "}\n" + more
+		new := must.Get(config.Parse("config.yaml", []byte(text)))(t)
+		if err := wiki.Check(old, new); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// FuzzInto adds an application to any text. Every byte of it stays.
+func FuzzInto(f *testing.F) {
+	for _, source := range sources(f) {
+		f.Add(source)
+	}
+	f.Add([]byte("upstreams: [\n]\nroutes: {}\n"))
+	f.Add([]byte("upstreams:\n- a\n\n# b\n- c\nroutes: &a\n  x: *a\n"))
+	f.Fuzz(func(t *testing.T, source []byte) {
+		if _, err := config.Parse("config.yaml", source); err != nil {
+			return
+		}
+		if text, err := wiki.Into(source); err == nil && !keeps(text, source) {
+			t.Errorf("%q becomes %q", source, text)
+		}
+	})
+}
