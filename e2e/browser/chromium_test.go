@@ -50,6 +50,7 @@ func TestBrowser(t *testing.T) {
 		"pages, something slipped in":  slippedIn,
 		"start page":                   startPageInBrowser,
 		"languages":                    languagesInBrowser,
+		"languages, all of them":       languagesFit,
 		"a proxy set up wrong":         wrongSetup,
 		"passkeys":                     passkeysInBrowser,
 		"a security key":               securityKeyInBrowser,

@@ -53,6 +53,47 @@ func languagesInBrowser(t *testing.T, c *chromium) {
 	noComplaints(t, b)
 }
 
+// languagesFit opens pages with many buttons in each language, and looks whether they fit on a small
+// screen.
+func languagesFit(t *testing.T, c *chromium) {
+	g, _ := c.gateway(t, browserRoutes)
+	b := c.tab(t)
+	b.open(g.Base + "/signin")
+	languages := strings.Fields(b.value("[...document.querySelectorAll('.languages button')].map(b => b.value).join(' ')"))
+	if len(languages) < 8 {
+		t.Fatalf("the languages are %q", languages)
+	}
+	b.signIn("bob")
+	for _, language := range languages {
+		b.speaks(language)
+		for _, path := range []string{"/signin", "/signin?switch=1", "/account", "/admin-resource", "/nothing"} {
+			b.open(g.Base + path)
+			if got := b.value("document.documentElement.lang"); got != language {
+				t.Fatalf("%s in %s is in %s", path, language, got)
+			}
+			inTab(b, chromedp.Evaluate[chromedp.Void]("document.querySelectorAll('details').forEach(d => d.open = true)"))
+			b.fits()
+			b.holdsButtons()
+		}
+		b.obeysAxe("a page in " + language)
+	}
+	noComplaints(t, b)
+}
+
+// holdsButtons fails the test if a button needs more than three lines at a width of 320 pixels.
+func (b *tab) holdsButtons() {
+	b.t.Helper()
+	inTab(b, chromedp.EmulateViewport(320, 256))
+	if got := b.value(`[...document.querySelectorAll("main button, main .button")].filter(e => {
+		const range = document.createRange()
+		range.selectNodeContents(e)
+		return new Set([...range.getClientRects()].map(r => Math.round(r.top))).size > 3
+	}).map(e => e.textContent).join(" | ")`); got != "" {
+		b.t.Errorf("%s: buttons of more than three lines: %s", b.url(), got)
+	}
+	inTab(b, chromedp.EmulateReset())
+}
+
 // lives moves the browser to a time zone.
 func (b *tab) lives(zone string) {
 	b.t.Helper()
