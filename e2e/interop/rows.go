@@ -267,6 +267,14 @@ func rows() []row {
 		{kind: applications, name: "Transmission", needs: []string{"transmission-daemon", "transmission-remote"},
 			version: version{"transmission-daemon --version", `transmission-daemon (\S+)`},
 			tries:   []try{{"transmission-remote with an API token as the password, its page", "TestTransmission"}}},
+		{kind: applications, name: "code-server", needs: []string{"./codeserver/node_modules/.installed"},
+			version: nodeModule("codeserver", "code-server"),
+			tries:   []try{{"its page and WebSocket, a program at a port of the machine", "TestCodeServer"}}},
+		{kind: applications, name: "Uptime Kuma",
+			needs:   []string{"./uptimekuma/node_modules/.installed", "curl"},
+			version: nodeModule("uptimekuma", "uptime-kuma"),
+			tries: []try{
+				{"its WebSocket, a status page for everybody, reports of machines, its metrics", "TestUptimeKuma"}}},
 		{kind: applications, name: "MinIO", needs: []string{"./../bin/interop/minio", "rclone", "curl"},
 			version: version{"go version -m ../bin/interop/minio", `mod\s+github.com/minio/minio\s+(\S+)`},
 			tries: []try{
