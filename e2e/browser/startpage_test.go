@@ -97,7 +97,7 @@ func startPageInBrowser(t *testing.T, c *chromium) {
 // the start page, side by side. With the environment variable AUTHGATE_PICTURES it writes them.
 func frontispiece(t *testing.T, c *chromium, g *world.Instance) {
 	t.Helper()
-	const left, right, height = 480, 640, 690
+	const left, right, height = 480, 640, 730
 	readme := world.ReadFile(t, world.Path("README.md"))
 	for name, form := range map[string][2]string{
 		"readme":      {"light", `<img src="docs/pages/readme.png"`},
