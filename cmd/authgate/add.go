@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/net/publicsuffix"
 	"golang.org/x/term"
 
 	"authgate/cmd/internal/control"
@@ -42,31 +44,15 @@ func addCommand() *cobra.Command {
 			"  authgate add files --host files.example.org --upstream http://127.0.0.1:5000 --roles staff --title Files",
 		Args: usage(cobra.MaximumNArgs(1)),
 	}
-	var a adding
-	path, placeholders, flags := configFlag(cmd), placeholdersFlag(cmd), cmd.Flags()
-	flags.StringVar(&a.host, "host", "", "its host, also with a path, such as wiki.example.org or example.org/wiki/")
-	flags.StringVar(&a.app.URL, "upstream", "", "its address, such as http://127.0.0.1:4000")
-	roles := flags.String("roles", "", "roles of which a user needs one, separated by commas")
-	flags.StringVar(&a.app.Policy, "policy", "", "name of a policy that must hold")
-	flags.BoolVar(&a.public, "public", false, "let everybody in, without sign-in")
-	flags.StringVar(&a.app.Title, "title", "", "its name on the start page")
-	flags.StringVar(&a.app.Description, "description", "", "a sentence about it on the start page")
-	flags.StringVar(&a.app.Icon, "icon", "", "its PNG or SVG file for the start page")
-	flags.StringVar(&a.to, "to", "", "file to write to (default: the configuration file)")
+	a := adding{flags: cmd.Flags()}
+	path, placeholders := configFlag(cmd), placeholdersFlag(cmd)
+	a.addFlags()
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *path == standardInput {
 			return &usageError{errors.New("add changes a file; give its path")}
 		}
-		if len(args) > 0 {
-			a.app.Name = args[0]
-		}
-		if flags.Changed("roles") && (a.public || a.app.Policy != "") || a.public && a.app.Policy != "" {
-			return &usageError{errors.New("give one of --roles, --policy and --public")}
-		}
-		if flags.Changed("roles") {
-			if err := a.setRoles(*roles); err != nil {
-				return &usageError{err}
-			}
+		if err := a.readFlags(args); err != nil {
+			return &usageError{err}
 		}
 		if err := a.open(*path, config.Environment{Placeholders: *placeholders}); err != nil {
 			return err
@@ -89,11 +75,51 @@ func addCommand() *cobra.Command {
 
 // adding adds an application to a configuration.
 type adding struct {
+	flags  *pflag.FlagSet
 	cfg    *config.Config // before
 	to     string         // the file to write to
 	app    addition.Application
 	host   string // and the path
+	roles  string // as the flag lists them
 	public bool
+}
+
+// addFlags adds the flags that say what is added.
+func (a *adding) addFlags() {
+	for _, one := range []struct {
+		value         *string
+		name, meaning string
+	}{
+		{&a.host, "host", "its host, also with a path, such as wiki.example.org or example.org/wiki/"},
+		{&a.app.URL, "upstream", "its address, such as http://127.0.0.1:4000"},
+		{&a.roles, "roles", "roles of which a user needs one, separated by commas"},
+		{&a.app.Policy, "policy", "name of a policy that must hold"},
+		{&a.app.Title, "title", "its name on the start page"},
+		{&a.app.Description, "description", "a sentence about it on the start page"},
+		{&a.app.Icon, "icon", "its PNG or SVG file for the start page"},
+		{&a.to, "to", "file to write to (default: the configuration file)"},
+	} {
+		a.flags.StringVar(one.value, one.name, "", one.meaning)
+	}
+	a.flags.BoolVar(&a.public, "public", false, "let everybody in, without sign-in")
+}
+
+// readFlags takes what the command line says.
+func (a *adding) readFlags(args []string) error {
+	a.app.Name = strings.Join(args, "")
+	who := 0
+	for _, given := range []bool{a.flags.Changed("roles"), a.app.Policy != "", a.public} {
+		if given {
+			who++
+		}
+	}
+	if who > 1 {
+		return errors.New("give one of --roles, --policy and --public")
+	}
+	if a.flags.Changed("roles") {
+		return a.setRoles(a.roles)
+	}
+	return nil
 }
 
 // open reads the configuration.
@@ -298,48 +324,68 @@ func (a *adding) ask(t typist) error {
 	if err != nil {
 		return err
 	}
-	whole := a.app.Title != "" || a.app.Policy != "" || len(a.app.Roles) > 0 || a.public
-	for _, q := range []struct {
-		asked bool
-		question
+	who := a.public || a.app.Policy != "" || len(a.app.Roles) > 0
+	for _, one := range []struct {
+		said bool
+		ask  func() question
 	}{
-		{a.app.Name == "", question{text: "Name of the application, such as wiki", set: func(answer string) error {
-			a.app.Name = answer
-			return nil
-		}}},
-		{a.host == "", question{text: "Its host, such as wiki.example.org", set: a.setHost}},
-		{a.app.URL == "", question{text: "Its address, such as http://127.0.0.1:4000", set: func(answer string) error {
-			a.app.URL = answer
-			return nil
-		}}},
-		{!whole, question{
-			"Who may open it: users (all who sign in), public (everybody), or roles, separated by commas", "users", a.setWho,
+		{a.app.Name != "", func() question { return textQuestion("Name of the application, such as wiki", &a.app.Name) }},
+		{a.host != "", func() question { return question{"Its host", a.likelyHost(), a.setHost} }},
+		{a.app.URL != "", func() question { return textQuestion("Its address, such as http://127.0.0.1:4000", &a.app.URL) }},
+		{who, func() question {
+			return question{
+				"Who may open it: users (all who sign in), public (everybody), or roles, separated by commas", "users", a.setWho,
+			}
 		}},
-		{!whole, question{text: "Its name on the start page; nothing: it is not listed", set: func(answer string) error {
-			a.app.Title = answer
-			return nil
-		}}},
+		{a.app.Title != "", func() question {
+			return textQuestion("Its name on the start page; nothing: it is not listed", &a.app.Title)
+		}},
 	} {
-		if !q.asked {
+		if one.said {
 			continue
 		}
-		set := q.set
-		q.set = func(answer string) error {
-			before := *a
-			err := set(answer)
-			if err == nil {
-				err = a.plausible(content)
-			}
-			if err != nil {
-				before.cfg, *a = a.cfg, before
-			}
-			return err
-		}
+		q := one.ask()
+		q.set = a.checked(q.set, content)
 		if err := q.ask(t); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// textQuestion asks for a text.
+func textQuestion(text string, answer *string) question {
+	return question{text: text, set: func(typed string) error { *answer = typed; return nil }}
+}
+
+// likelyHost returns a host beside that of public_url, which has the name of the application.
+func (a *adding) likelyHost() string {
+	host := a.cfg.PublicURL.Hostname()
+	if isLoopback(host) {
+		return a.app.Name + ".localhost"
+	}
+	suffix, registry := publicsuffix.PublicSuffix(host)
+	_, parent, ok := strings.Cut(host, ".")
+	if !ok || parent == suffix && (registry || strings.Contains(suffix, ".")) {
+		parent = host // names beside it are not the operator's
+	}
+	return a.app.Name + "." + parent
+}
+
+// checked returns set, which also checks the configuration with the answer, and takes nothing
+// that is wrong.
+func (a *adding) checked(set func(string) error, content []byte) func(string) error {
+	return func(answer string) error {
+		before := *a
+		err := set(answer)
+		if err == nil {
+			err = a.plausible(content)
+		}
+		if err != nil {
+			*a = before
+		}
+		return err
+	}
 }
 
 // setWho sets who may open the application.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,7 +94,7 @@ func TestAddAsks(t *testing.T) {
 	must.Do(t, a.open(path, config.Environment{}))
 	person := &script{answers: []string{
 		"", "app", "wiki",
-		"", "localhost", "https://wiki.localhost:8443/", // the address of a page
+		"a b", "localhost", "https://wiki.localhost:8443/", // the address of a page
 		"nowhere", "http://127.0.0.1:4000",
 		",", "admin",
 		"Wiki",
@@ -102,7 +103,7 @@ func TestAddAsks(t *testing.T) {
 		t.Fatalf("%v, with %q to come\n%s", err, person.answers, person.said.String())
 	}
 	for _, part := range []string{
-		"a name is needed", `there is an upstream "app" already`, "a host is needed", "serves localhost/ already",
+		"a name is needed", `there is an upstream "app" already`, "neither a host nor", "[wiki.localhost]: ", "serves localhost/ already",
 		`"nowhere" does not begin with http://`, "no role is given",
 	} {
 		if !strings.Contains(person.said.String(), part) {
@@ -115,5 +116,22 @@ func TestAddAsks(t *testing.T) {
 	last := cfg.Routes[len(cfg.Routes)-1]
 	if last.Match != "wiki.localhost/" || last.App == nil || last.App.Title != "Wiki" || len(last.Policy) != 1 {
 		t.Errorf("the answers became %+v\n%s", last, out.String())
+	}
+}
+
+// The host that add suggests is beside that of the gateway.
+func TestAddSuggestsHost(t *testing.T) {
+	t.Parallel()
+	for public, want := range map[string]string{
+		"https://localhost:8443": "wiki.localhost", "https://127.0.0.1": "wiki.localhost",
+		"https://login.example.org": "wiki.example.org", "https://example.org": "wiki.example.org",
+		"https://gate": "wiki.gate", "https://a.b.example.co.uk": "wiki.b.example.co.uk", "https://app.lan": "wiki.lan",
+		"https://example.co.uk": "wiki.example.co.uk", "https://me.github.io": "wiki.me.github.io",
+	} {
+		a := adding{cfg: &config.Config{PublicURL: must.Get(url.Parse(public))(t)}}
+		a.app.Name = "wiki"
+		if got := a.likelyHost(); got != want {
+			t.Errorf("%s: %s, want %s", public, got, want)
+		}
 	}
 }

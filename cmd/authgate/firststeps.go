@@ -54,14 +54,15 @@ type firstSteps struct {
 // settle completes and checks what flags say together. certificates tells that there is a flag
 // for them.
 func (s *firstSteps) settle(certificates bool) error {
-	if err := s.setHost(s.Host); err != nil {
-		return err
+	err := s.setHost(s.Host)
+	if err == nil {
+		err = s.setFront(s.Front)
 	}
-	if err := s.setFront(s.Front); err != nil {
-		return err
+	if err == nil && s.Proxied() && certificates {
+		err = fmt.Errorf("with %s in front, it has the certificates; leave out --certificates", s.Front)
 	}
-	if s.Proxied() && certificates {
-		return fmt.Errorf("with %s in front, it has the certificates; leave out --certificates", s.Front)
+	if err != nil {
+		return &usageError{err}
 	}
 	return nil
 }
@@ -70,7 +71,7 @@ func (s *firstSteps) settle(certificates bool) error {
 func (s *firstSteps) setFront(front string) error {
 	front = strings.ToLower(front)
 	switch loopback := isLoopback(s.host()); {
-	case front == "" && loopback:
+	case front == "" && loopback && s.Certificates != config.TLSACME:
 		front = frontTest
 	case front == "":
 		front = frontNothing

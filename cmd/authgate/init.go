@@ -55,20 +55,13 @@ func initCommand() *cobra.Command {
 				return existsError(file)
 			}
 		}
-		plain := rand.Text()
-		switch {
-		case *yes:
-			if err := steps.settle(flags.Changed("certificates")); err != nil {
-				return &usageError{err}
-			}
-		case !term.IsTerminal(int(os.Stdin.Fd())):
-			return &usageError{errors.New("standard input is not a terminal, so init cannot ask; give --yes for the defaults")}
-		default:
-			d := dialogue{steps: &steps, path: *path, given: flags.Changed, typist: terminal{os.Stdin, cmd.ErrOrStderr()}}
-			var err error
-			if plain, err = d.ask(); err != nil {
-				return fmt.Errorf("%w; nothing is written", err)
-			}
+		ask := func() (string, error) { return askFirst(cmd, &steps, *path) }
+		if *yes {
+			ask = func() (string, error) { return rand.Text(), steps.settle(flags.Changed("certificates")) }
+		}
+		plain, err := ask()
+		if err != nil {
+			return err
 		}
 		if err := steps.write(*path, plain, *force); err != nil {
 			return err
@@ -79,6 +72,20 @@ func initCommand() *cobra.Command {
 		return steps.tell(cmd.OutOrStdout(), *path)
 	}
 	return cmd
+}
+
+// askFirst asks at a terminal for the first steps, and for a password.
+func askFirst(cmd *cobra.Command, steps *firstSteps, path string) (plain string, err error) {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return "", &usageError{
+			errors.New("standard input is not a terminal, so init cannot ask; give --yes for the defaults"),
+		}
+	}
+	d := dialogue{steps: steps, path: path, given: cmd.Flags().Changed, typist: terminal{os.Stdin, cmd.ErrOrStderr()}}
+	if plain, err = d.ask(); err != nil {
+		return "", fmt.Errorf("%w; nothing is written", err)
+	}
+	return plain, nil
 }
 
 // accountsBeside returns where the account for the configuration at path is written. Several
