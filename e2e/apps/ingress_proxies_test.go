@@ -4,7 +4,6 @@ package apps
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -132,12 +131,5 @@ early_header_mutation_extensions:
   route: {cluster: gate}
   typed_per_filter_config: *open
 `, 14))
-	for _, target := range []string{"GATE", "APP"} {
-		config = strings.ReplaceAll(config, target, envoyAddress(t, files[target]))
-	}
-	world.WriteAll(t, dir, map[string]string{"envoy.yaml": config})
-	cmd := exec.Command(packagedProxy(t, "envoy"), "-c", filepath.Join(dir, "envoy.yaml"), "--concurrency", "1",
-		"--use-dynamic-base-id", "-l", "warning")
-	cmd.Env = append(os.Environ(), "ENVOY_UID=0")
-	return cmd
+	return envoy(t, files, dir, config)
 }

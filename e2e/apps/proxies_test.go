@@ -29,14 +29,7 @@ var packagedProxies = map[string]forwardProxy{
 		config := world.Substituted(t, envoyBootstrap, "SITE", filepath.Join(dir, "site.pem"), "ADDRESS",
 			envoyAddress(t, address),
 			"FILTERS", indented(files["filter.envoy"], 10), "ROUTE", indented(files["route.envoy"], 14))
-		for _, target := range []string{"GATE", "APP"} {
-			config = strings.ReplaceAll(config, target, envoyAddress(t, files[target]))
-		}
-		world.WriteAll(t, dir, map[string]string{"envoy.yaml": config})
-		cmd := exec.Command(packagedProxy(t, "envoy"), "-c", filepath.Join(dir, "envoy.yaml"), "--concurrency", "1",
-			"--use-dynamic-base-id", "-l", "warning")
-		cmd.Env = append(os.Environ(), "ENVOY_UID=0")
-		return cmd
+		return envoy(t, files, dir, config)
 	}},
 }
 
@@ -44,6 +37,19 @@ var packagedProxies = map[string]forwardProxy{
 func packagedProxy(t *testing.T, name string) string {
 	t.Helper()
 	return world.Path("e2e/interop/proxies/" + name)
+}
+
+// envoy runs Envoy with a configuration, in which it writes the addresses of GATE and APP.
+func envoy(t *testing.T, files map[string]string, dir, config string) *exec.Cmd {
+	t.Helper()
+	for _, target := range []string{"GATE", "APP"} {
+		config = strings.ReplaceAll(config, target, envoyAddress(t, files[target]))
+	}
+	world.WriteAll(t, dir, map[string]string{"envoy.yaml": config})
+	cmd := exec.Command(packagedProxy(t, "envoy"), "-c", filepath.Join(dir, "envoy.yaml"), "--concurrency", "1",
+		"--use-dynamic-base-id", "-l", "warning")
+	cmd.Env = append(os.Environ(), "ENVOY_UID=0")
+	return cmd
 }
 
 // envoyBootstrap is a configuration around the parts that docs/forward-auth/envoy.md shows.

@@ -117,15 +117,26 @@ func rows() []row {
 		{kind: providers, name: "Microsoft Entra ID, Google, GitHub, Okta", never: "services on the internet"},
 
 		{kind: proxies, name: "nginx", needs: []string{"nginx"}, version: version{"nginx -v", `nginx/(\S+)`},
-			tries: []try{{"auth_request", "TestForwardAuth/nginx"}}},
+			tries: []try{
+				{"auth_request", "TestForwardAuth/nginx"},
+				{"as ingress-nginx configures it", "TestForwardAuth/ingress-nginx"},
+				{"many hosts with one cookie", "TestMigrateFromOAuth2Proxy"},
+			}},
 		{kind: proxies, name: "HAProxy", needs: []string{"haproxy"}, version: version{"haproxy -v", `version (\S+)`},
 			tries: []try{{"forward authentication in Lua", "TestForwardAuth/haproxy"}, {"balancer with PROXY protocol v1 and v2", "TestBalancer"}}},
 		{kind: proxies, name: "Caddy", needs: []string{"caddy"}, version: version{"caddy version", ""},
-			tries: []try{{"forward_auth", "TestForwardAuth/caddy"}}},
+			tries: []try{{"forward_auth", "TestForwardAuth/caddy"}, {"in front, without a question", "TestComposeBehindCaddy"}}},
 		{kind: proxies, name: "Traefik", needs: []string{"./interop/proxies/traefik"}, version: version{"interop/proxies/traefik version", `Version:\s+(\S+)`},
-			tries: []try{{"forwardAuth", "TestForwardAuthPackaged/traefik"}, {"in front, without a question", "TestHowToTraefik"}}},
+			tries: []try{
+				{"forwardAuth", "TestForwardAuthPackaged/traefik"},
+				{"as its objects of Kubernetes configure it", "TestForwardAuthPackaged/traefik-kubernetes"},
+				{"in front, without a question", "TestHowToTraefik"},
+			}},
 		{kind: proxies, name: "Envoy", needs: []string{"./interop/proxies/envoy"}, version: version{"interop/proxies/envoy --version", `/(\d+\.\d+\.\d+)/`},
-			tries: []try{{"ext_authz", "TestForwardAuthPackaged/envoy"}}},
+			tries: []try{
+				{"ext_authz", "TestForwardAuthPackaged/envoy"},
+				{"as Envoy Gateway configures it", "TestForwardAuthPackaged/envoy-gateway"},
+			}},
 
 		{kind: stores, name: "Redis 7", needs: []string{"redis-server"}, version: version{"redis-server --version", `v=(7\S+)`}, tries: redisTries()},
 		{kind: stores, name: "Redis 6.2", needs: []string{"./interop/stores/redis-6.2/redis-server"}, path: "interop/stores/redis-6.2",
