@@ -278,6 +278,10 @@ func rows() []row {
 		{kind: applications, name: "Transmission", needs: []string{"transmission-daemon", "transmission-remote"},
 			version: version{"transmission-daemon --version", `transmission-daemon (\S+)`},
 			tries:   []try{{"transmission-remote with an API token as the password, its page", "TestTransmission"}}},
+		{kind: applications, name: "n8n", needs: []string{"./n8n/node_modules/.installed", "curl"},
+			version: nodeModule("n8n", "n8n"),
+			tries: []try{
+				{"its editor and WebSocket, a webhook that is tried and one that is open, its API", "TestN8N"}}},
 		{kind: applications, name: "code-server", needs: []string{"./codeserver/node_modules/.installed"},
 			version: nodeModule("codeserver", "code-server"),
 			tries:   []try{{"its page and WebSocket, a program at a port of the machine", "TestCodeServer"}}},
