@@ -157,6 +157,10 @@ func exhibitsOfStrangers(g *world.Instance, busy string) []exhibit {
 	at := func(path string) func(b *tab) { return func(b *tab) { b.open(g.Public + path) } }
 	return []exhibit{
 		{"signin", 200, "Sign in to id.example.test", "Anmelden bei id.example.test", at("/secure-resource")},
+		{"languages", 200, "Nederlands", "", func(b *tab) {
+			b.open(g.Public + "/secure-resource")
+			inTab(b, chromedp.Evaluate[chromedp.Void]("document.querySelector('.languages').open = true"))
+		}},
 		{"wrong-password", 401, "Invalid username or password.", "Benutzername oder Passwort ist falsch.", func(b *tab) {
 			b.open(g.Public + "/secure-resource")
 			b.write("#username", "alice")

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/language"
 )
@@ -76,6 +78,20 @@ func TestOwnLanguages(t *testing.T) {
 		if p.Language() != want[0] || !strings.Contains(page, `<html lang="`+want[0]+`"`) ||
 			!strings.Contains(page, ">"+want[1]+"</button>") || !strings.Contains(page, ">"+want[2]+"</label>") {
 			t.Errorf("%s: want %q, got %s\n%s", accept, want, p.Language(), page)
+		}
+	}
+}
+
+// A language that is written from right to left has its page so.
+func TestOwnLanguageLeftward(t *testing.T) {
+	t.Parallel()
+	texts := Texts{"he": {ownName: "עברית"}, "ur": {ownName: "اردو"}, "el": {ownName: "Ελληνικά"}}
+	for accept, want := range map[string]string{
+		"he": `<html lang="he" dir="rtl">`, "ur": `<html lang="ur" dir="rtl">`, "el": `<html lang="el">`, "en": `<html lang="en">`,
+	} {
+		page := source(t, func(w io.Writer) error { return own(t, texts, accept).SignedOut(w, SignedOut{}) })
+		if !strings.Contains(page, want) {
+			t.Errorf("the page is to have %s:\n%s", want, page)
 		}
 	}
 }
@@ -174,4 +190,28 @@ func TestMissing(t *testing.T) {
 	if got, err := Missing("de-CH", map[string]string{ownName: "x"}); len(got) > 0 || err != nil {
 		t.Errorf("de-CH lacks %q (%v)", got, err)
 	}
+}
+
+// Whatever text an operator writes, the page shows that text, with its value, and no element of it.
+func FuzzOwnText(f *testing.F) {
+	f.Add("Enter {host}", "gw.example")
+	f.Add("<script>{host}</script>", "<b>")
+	f.Add("&amp; {host} \u2028{host}", "{host}")
+	f.Add("{host", "x")
+	f.Fuzz(func(t *testing.T, written, host string) {
+		if CheckText("signin.heading", written) != nil || !utf8.ValidString(written+host) || host == "" ||
+			strings.ContainsFunc(host, unicode.IsControl) {
+			return
+		}
+		p := own(t, Texts{"en": {"signin.heading": written, "error.user": strings.ReplaceAll(written, "{host}", "{user}")}}, "en")
+		page := rendered(t, func(w io.Writer) error { return p.SignIn(w, SignIn{Host: host}) })
+		want := strings.ReplaceAll(written, "{host}", host)
+		if got := each(page, "h1", text); !slices.Equal(got, []string{want}) {
+			t.Errorf("the heading is %q, want %q", got, want)
+		}
+		page = rendered(t, func(w io.Writer) error { return p.Error(w, ErrorPage{Status: 403, User: User{Username: host}}) })
+		if got := text(elements(page, "main")[0]); !strings.Contains(got, want) || len(elements(page, "script")) > 0 {
+			t.Errorf("the page says %q, want %q", got, want)
+		}
+	})
 }

@@ -231,6 +231,7 @@ func functions(l *layout, texts *texts) template.FuncMap {
 		"script":    l.scripts.element,
 		"layout":    func() *layout { return l },
 		"lang":      texts.tag.String,
+		"leftward":  texts.leftward,
 		"t":         texts.text,   // {{t "key" "name" value}}
 		"strong":    texts.strong, // the same with emphasized values
 		"count":     texts.count,  // {{count "key" number}}

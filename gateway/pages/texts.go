@@ -17,6 +17,16 @@ type texts struct {
 	all map[string]string
 }
 
+// leftward reports whether the language is written from right to left.
+func (l *texts) leftward() bool {
+	script, _ := l.tag.Script()
+	switch script.String() {
+	case "Arab", "Hebr", "Thaa", "Syrc", "Nkoo", "Adlm", "Rohg":
+		return true
+	}
+	return false
+}
+
 // text returns a text with its values, which are given as name and value in turn.
 func (l *texts) text(key string, values ...any) (string, error) {
 	text, ok := l.all[key]

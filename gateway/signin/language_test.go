@@ -73,6 +73,27 @@ func TestLanguageLeadsBack(t *testing.T) {
 	}
 }
 
+// A page leads back to itself with the parameters that belong to it, and repeats nothing else that
+// a link made of it.
+func TestPageLeadsBackToItself(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, rig.Base)
+	alice := r.Login(rig.Alice)
+	for target, want := range map[string]string{
+		"/signin?reason=ended&return_to=/session/&x=evil":      "/signin?reason=ended&amp;return_to=%2Fsession%2F",
+		"/signin?switch=1&mechanism=session":                   "/signin?switch=1&amp;mechanism=session",
+		"/signin?reason=%3Cevil%3E&return_to=//evil.example/x": "/signin",
+		"/signin?return_to=https://evil.example/":              "/signin",
+		"/signin?login_hint=evil&factors=2":                    "/signin?factors=2",
+		"/account?return_to=/session/x":                        "/account?return_to=%2Fsession%2Fx",
+		"/account?evil=1":                                      "/account",
+	} {
+		w := r.Want(200, "GET", target, "", rig.Browser, alice.Cookie)
+		rig.WantPage(t, w, `name="back" value="`+want+`"`)
+	}
+	rig.WantPage(t, r.Want(404, "GET", "/nothing?x=%3Cb%3E", "", rig.Browser), `name="back" value="/nothing?x=%3Cb%3E"`)
+}
+
 // No other site chooses, and what is no language is refused.
 func TestLanguageIsRefused(t *testing.T) {
 	t.Parallel()
@@ -115,4 +136,5 @@ func TestPagesWithoutLanguages(t *testing.T) {
 	none := "not signin/language"
 	rig.WantPage(t, r.Want(401, "POST", "/login", "username=alice&password=x", sameOrigin...), none)
 	rig.WantPage(t, r.Want(400, "GET", "/signin/complete?ticket=x", "", rig.Browser), none, "not ticket")
+	rig.WantPage(t, r.Want(404, "GET", "/nothing?x="+strings.Repeat("a", 9000), "", rig.Browser), none)
 }

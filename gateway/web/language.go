@@ -2,7 +2,10 @@ package web
 
 import (
 	"net/http"
+	"regexp"
+	"strings"
 
+	"authgate/gateway/config"
 	"authgate/gateway/invitations"
 	"authgate/gateway/pages"
 	"authgate/policy"
@@ -27,41 +30,91 @@ func (ex *Exchange) pages() *pages.Pages {
 		chosen = cookie.Value
 	}
 	p := ex.site.Pages.In(chosen, ex.Request.Header["Accept-Language"])
-	if !ex.comesBack() {
+	back := ex.here()
+	if back == "" {
 		return p
 	}
-	choice := pages.Switch{Action: ex.site.Own(LanguagePath), Back: ex.Target()}
+	choice := pages.Switch{Action: ex.site.Own(LanguagePath), Back: back}
 	if id := ex.Identity; id != nil && ex.site.CSRFToken != nil {
 		choice.CSRFToken = ex.site.CSRFToken(ex, id.Login)
 	}
 	return p.With(choice)
 }
 
-// comesBack reports whether a user who chooses a language gets to the same page again: a browser
-// asks for it by a GET, which may be repeated, at a host where the gateway has endpoints.
-func (ex *Exchange) comesBack() bool {
-	method := ex.Canonical.Method
-	return (method == http.MethodGet || method == http.MethodHead) && !ex.Verify && !ex.Foreign &&
-		ex.site.Hosts.Has(ex.Canonical.Host) && ex.site.repeats(ex.Canonical.Path) && len(ex.Target()) <= longestBack
+// here returns the place of the page, for a user who chooses a language and comes back. It is empty
+// if they cannot: a browser must have asked for the page by a GET that may be repeated, at a host
+// where the gateway has endpoints.
+func (ex *Exchange) here() string {
+	method, s := ex.Canonical.Method, ex.site
+	if method != http.MethodGet && method != http.MethodHead || ex.Verify || ex.Foreign ||
+		!s.Hosts.Has(ex.Canonical.Host) {
+		return ""
+	}
+	place := ex.Target()
+	if s.IsOwn(ex.Canonical.Path) {
+		parameters, ok := repeatable(s.ownName(ex.Canonical.Path))
+		if !ok {
+			return ""
+		}
+		place = ex.ownPlace(parameters)
+	}
+	if len(place) > longestBack {
+		return ""
+	}
+	return place
 }
 
-// repeats reports whether a path may be asked for again: it is no own endpoint, or one of the pages
-// for people. The others use something up, such as a ticket, or begin or end something.
-func (s *Site) repeats(path policy.Path) bool {
-	for _, read := range append(path.Readings(), path.Decoded, path.Slashed) {
-		if s.endpoints[read] && read != s.Own("signin") && read != s.Own(invitations.Page) && read != s.Own("me") {
-			return false
+// word matches the value of a parameter that a page may repeat: nothing that a link could make it
+// say.
+var word = regexp.MustCompile(`^[A-Za-z0-9_-]{1,1000}$`)
+
+// ownPlace returns the place of a page of the gateway with those parameters, and with where the
+// user goes on from there, as it was read.
+func (ex *Exchange) ownPlace(parameters []string) string {
+	s := ex.site
+	r := s.ReadReturn(&ex.Received, ex.QueryValue(ReturnToField), ex.QueryValue(BindingField))
+	r.Demand, r.Elsewhere = readDemand(ex.QueryValue), ex.QueryValue(ElsewhereField) != ""
+	place := s.Own(s.ownName(ex.Canonical.Path))
+	for _, name := range parameters {
+		if value := ex.QueryValue(name); word.MatchString(value) {
+			place = WithParameter(place, name, value)
 		}
 	}
-	return true
+	return s.WithReturn(place, r)
+}
+
+// ownName returns the name of the own endpoint at a path.
+func (s *Site) ownName(path policy.Path) string { return strings.TrimPrefix(path.Decoded, s.Prefix) }
+
+// repeatable returns the parameters of an own endpoint that belong to its page. It reports false if
+// the endpoint is not one of the pages that may be asked for again. The others use something up,
+// such as a ticket, or begin or end something.
+func repeatable(name string) (parameters []string, ok bool) {
+	switch name {
+	case "signin":
+		return []string{ReasonField, SwitchField, "mechanism"}, true
+	case invitations.Page:
+		return []string{invitations.TokenField}, true
+	case "account", "account/people", "me", "device", config.EndpointApps:
+		return nil, true
+	}
+	return nil, false
 }
 
 // SamePage returns the page at the host of the request that a user comes back to. What is no path
-// there is the start page.
+// there, or none that may be asked for again, is the start page.
 func (s *Site) SamePage(received *Received, target string) string {
 	path, err := s.parseReturn(received.Canonical.Host, target)
-	if err != nil || !s.repeats(path) || len(target) > longestBack {
+	if err != nil || len(target) > longestBack {
 		return "/"
+	}
+	for _, read := range append(path.Readings(), path.Decoded, path.Slashed) {
+		if _, own := s.endpoints[read]; !own {
+			continue
+		}
+		if _, ok := repeatable(strings.TrimPrefix(read, s.Prefix)); !ok {
+			return "/"
+		}
 	}
 	return target
 }
