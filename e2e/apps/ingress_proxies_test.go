@@ -49,9 +49,11 @@ func traefikKubernetes(t *testing.T, files map[string]string, dir, address strin
 		for _, m := range r.Routes[0].Middlewares {
 			middlewares = append(middlewares, m.Name)
 		}
-		routers[name] = map[string]any{"entryPoints": r.EntryPoints, "rule": r.Routes[0].Match, "priority": r.Routes[0].Priority,
-			"middlewares": middlewares, "service": r.Routes[0].Services[0].Name, "tls": map[string]any{}}
-		services[name] = map[string]any{"loadBalancer": map[string]any{"servers": []any{map[string]any{"url": "http://" + server}}}}
+		routers[name] = map[string]any{"entryPoints": r.EntryPoints, "rule": r.Routes[0].Match,
+			"priority": r.Routes[0].Priority, "middlewares": middlewares, "service": r.Routes[0].Services[0].Name,
+			"tls": map[string]any{}}
+		servers := []any{map[string]any{"url": "http://" + server}}
+		services[name] = map[string]any{"loadBalancer": map[string]any{"servers": servers}}
 	}
 	site := filepath.Join(dir, "site.pem")
 	content := world.Must(yaml.Marshal(map[string]any{
@@ -86,7 +88,8 @@ func envoyGateway(t *testing.T, files map[string]string, dir, address string) *e
 	}](t, objects["ClientTrafficPolicy authgate"]).Headers.EarlyRequestHeaders
 	mutations := ""
 	for _, set := range clients.Set {
-		mutations += fmt.Sprintf("- {append: {header: {key: %q, value: %q}, append_action: OVERWRITE_IF_EXISTS_OR_ADD}}\n", set.Name, set.Value)
+		mutations += fmt.Sprintf("- {append: {header: {key: %q, value: %q}, append_action: "+
+			"OVERWRITE_IF_EXISTS_OR_ADD}}\n", set.Name, set.Value)
 	}
 	for _, m := range clients.RemoveOnMatch {
 		mutations += fmt.Sprintf("- {remove_on_match: {key_matcher: {safe_regex: {regex: %q}}}}\n", m.Value)
@@ -98,7 +101,8 @@ func envoyGateway(t *testing.T, files map[string]string, dir, address string) *e
 		}
 		return strings.Join(all, ", ")
 	}
-	config := world.Substituted(t, envoyBootstrap, "SITE", filepath.Join(dir, "site.pem"), "ADDRESS", envoyAddress(t, address),
+	config := world.Substituted(t, envoyBootstrap, "SITE", filepath.Join(dir, "site.pem"),
+		"ADDRESS", envoyAddress(t, address),
 		"          upgrade_configs:", indented(`normalize_path: true
 merge_slashes: false
 path_with_escaped_slashes_action: KEEP_UNCHANGED

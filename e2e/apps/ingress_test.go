@@ -30,7 +30,8 @@ type ingressObject struct {
 func ingressObjects(t *testing.T, file string) map[string]ingressObject {
 	t.Helper()
 	all := map[string]ingressObject{}
-	decoder := yaml.NewDecoder(strings.NewReader(world.ReadFile(t, world.Path("docs/deploy/kubernetes-forward-auth/"+file))))
+	text := world.ReadFile(t, world.Path("docs/deploy/kubernetes-forward-auth/"+file))
+	decoder := yaml.NewDecoder(strings.NewReader(text))
 	for {
 		var o ingressObject
 		if decoder.Decode(&o) != nil {
@@ -73,16 +74,18 @@ func ingressNginx(t *testing.T, files map[string]string, dir, address string) *e
 	}
 	for i, name := range strings.Split(app[annotation+"auth-response-headers"], ",") {
 		variable := strings.ToLower(strings.ReplaceAll(name, "-", "_"))
-		pass += fmt.Sprintf("      auth_request_set $authHeader%d $upstream_http_%s;\n      proxy_set_header '%s' $authHeader%[1]d;\n",
-			i, variable, name)
+		pass += fmt.Sprintf("      auth_request_set $authHeader%d $upstream_http_%s;\n"+
+			"      proxy_set_header '%s' $authHeader%[1]d;\n", i, variable, name)
 	}
 	own := ""
 	for _, rule := range spec[struct{ Rules []struct{ Host string } }](t, objects["Ingress authgate-verify"]).Rules {
 		if rule.Host == "app.example.org" {
-			own = "    location = /.authgate/verify { deny all; }\n    location /.authgate/ { include forwarded.conf; proxy_pass http://GATE; }\n"
+			own = "    location = /.authgate/verify { deny all; }\n" +
+				"    location /.authgate/ { include forwarded.conf; proxy_pass http://GATE; }\n"
 		}
 	}
-	files["nginx.conf"] = world.Substituted(t, ingressTemplate, "ASKED", asked(t, app[annotation+"auth-url"], files["GATE"]),
+	files["nginx.conf"] = world.Substituted(t, ingressTemplate,
+		"ASKED", asked(t, app[annotation+"auth-url"], files["GATE"]),
 		"SIGNIN", app[annotation+"auth-signin"]+"?"+app[annotation+"auth-signin-redirect-param"],
 		"QUESTION", question, "PASS", pass, "OWN", strings.ReplaceAll(own, "GATE", files["GATE"]),
 		"GATE", files["GATE"], "APP", files["APP"])

@@ -30,7 +30,8 @@ func TestMigrateFromOAuth2Proxy(t *testing.T) {
 	}
 	g.Write("config.yaml", world.Substituted(t, config,
 		`http: "127.0.0.1:8080"`, fmt.Sprintf("http: %q, admin: %q", world.Authority(g.HTTP), world.Authority(g.Admin)),
-		"https://id.example.org/realms/main", provider.Base+"\n    trusted_roots: certificate.pem\n    scopes: [openid, email, groups]",
+		"https://id.example.org/realms/main",
+		provider.Base+"\n    trusted_roots: certificate.pem\n    scopes: [openid, email, groups]",
 		"${CLIENT_SECRET}", world.IssuerSecret))
 	g.Run()
 

@@ -39,8 +39,8 @@ func TestComposeSmall(t *testing.T) {
 			env := "DOMAIN=" + *gate.Environment["DOMAIN"]
 			m.env = []string{env}
 			m.file("/etc/authgate/config.yaml", m.place(read(t, m.root+"/etc/authgate/config.yaml")))
-			first := regexp.MustCompile(`(?m)^docker compose run --build --rm authgate (.*)\ndocker compose up -d`).FindStringSubmatch(
-				read(t, shipped+"/README.md"))
+			before := regexp.MustCompile(`(?m)^docker compose run --build --rm authgate (.*)\ndocker compose up -d`)
+			first := before.FindStringSubmatch(read(t, shipped+"/README.md"))
 			if first == nil {
 				t.Fatal("the README adds no account before the start")
 			}
@@ -58,7 +58,8 @@ func TestComposeSmall(t *testing.T) {
 			if front == "authgate" {
 				same(t, "the published ports", published, map[string]string{"443": cfg.Listen.HTTPS, "80": cfg.Listen.HTTP})
 			} else {
-				checkBehindCaddy(t, project, cfg.Listen.HTTP, string(cfg.TLS.Mode), trusted(cfg.Listen.TrustedProxies))
+				same(t, "tls.mode", string(cfg.TLS.Mode), "off")
+				checkBehindCaddy(t, project, cfg.Listen.HTTP, trusted(cfg.Listen.TrustedProxies))
 			}
 			checkStop(t, time.Duration(*gate.StopGracePeriod), 0, cfg)
 			checkHealth(t, m, gate.HealthCheck)
@@ -80,8 +81,9 @@ func trusted[T interface{ String() string }](networks []T) (all []string) {
 // is in front.
 func checkSmallService(t *testing.T, s types.ServiceConfig, front bool) {
 	t.Helper()
-	if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"}) ||
-		s.Privileged || s.User != "" || s.Restart != types.RestartPolicyUnlessStopped {
+	if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) ||
+		!slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"}) || s.Privileged || s.User != "" ||
+		s.Restart != types.RestartPolicyUnlessStopped {
 		t.Errorf("%s is not hardened", s.Name)
 	}
 	if added := strings.Join(s.CapAdd, ","); added != "" && (s.Name != "caddy" || added != "NET_BIND_SERVICE") {
@@ -98,16 +100,17 @@ func checkSmallService(t *testing.T, s types.ServiceConfig, front bool) {
 
 // checkBehindCaddy checks that Caddy asks where the gateway listens, and that the gateway
 // believes the network that it shares with Caddy alone.
-func checkBehindCaddy(t *testing.T, project *types.Project, listen, mode string, believed []string) {
+func checkBehindCaddy(t *testing.T, project *types.Project, listen string, believed []string) {
 	t.Helper()
-	same(t, "tls.mode", mode, "off")
-	same(t, "the networks that the gateway believes", believed, []string{project.Networks["front"].Ipam.Config[0].Subnet})
+	front := project.Networks["front"].Ipam.Config[0].Subnet
+	same(t, "the networks that the gateway believes", believed, []string{front})
 	for name, s := range project.Services {
 		if in := slices.Contains(s.NetworksByPriority(), "front"); in != (name == "caddy" || name == "authgate") {
 			t.Errorf("%s is in the network that the gateway believes: %t", name, in)
 		}
 	}
-	if file := read(t, shipped+"/compose-caddy/caddy/Caddyfile"); !strings.Contains(file, "reverse_proxy authgate"+listen+" {") {
+	file := read(t, shipped+"/compose-caddy/caddy/Caddyfile")
+	if !strings.Contains(file, "reverse_proxy authgate"+listen+" {") {
 		t.Errorf("Caddy does not lead to authgate%s:\n%s", listen, file)
 	}
 }
@@ -115,7 +118,8 @@ func checkBehindCaddy(t *testing.T, project *types.Project, listen, mode string,
 // TestImageUser checks that the image runs as a user without rights, who owns the volume.
 func TestImageUser(t *testing.T) {
 	file := read(t, "../../Dockerfile")
-	for _, line := range []string{"\nUSER 65532:65532\n", "\nVOLUME /data\n", "\nCOPY --from=build --chown=65532:65532 /out/data/ /data/\n"} {
+	for _, line := range []string{"\nUSER 65532:65532\n", "\nVOLUME /data\n",
+		"\nCOPY --from=build --chown=65532:65532 /out/data/ /data/\n"} {
 		if !strings.Contains(file, line) {
 			t.Errorf("the Dockerfile lacks %q", line)
 		}

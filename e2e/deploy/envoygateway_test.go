@@ -51,16 +51,19 @@ type (
 
 func envoyGatewaySays(t *testing.T, all *manifests) said {
 	t.Helper()
-	ask, clients := as[envoySecurityPolicy](t, all, "SecurityPolicy", "app"), as[envoyClientPolicy](t, all, "ClientTrafficPolicy", "authgate")
+	ask := as[envoySecurityPolicy](t, all, "SecurityPolicy", "app")
+	clients := as[envoyClientPolicy](t, all, "ClientTrafficPolicy", "authgate")
 	same(t, "what is asked about", ask.TargetRefs, []envoyTarget{{"gateway.networking.k8s.io", "HTTPRoute", "app"}})
-	if ask.ExtAuth.FailOpen || clients.Headers.WithUnderscoresAction != "RejectRequest" || clients.Path.EscapedSlashesAction != "KeepUnchanged" ||
-		!clients.Path.DisableMergeSlashes {
+	if ask.ExtAuth.FailOpen || clients.Headers.WithUnderscoresAction != "RejectRequest" ||
+		clients.Path.EscapedSlashesAction != "KeepUnchanged" || !clients.Path.DisableMergeSlashes {
 		t.Error("a gateway that does not answer lets requests through, or Envoy changes what it asked about")
 	}
 	for _, name := range append(slices.Clone(identityNames), "X-Original-URL", "X-Original-Method", "X.Auth.User") {
-		if !slices.ContainsFunc(clients.Headers.EarlyRequestHeaders.RemoveOnMatch, func(m struct{ Type, Value string }) bool {
-			return m.Type == "RegularExpression" && regexp.MustCompile("^(?:"+m.Value+")$").MatchString(strings.ToLower(name))
-		}) {
+		removed := func(m struct{ Type, Value string }) bool {
+			return m.Type == "RegularExpression" &&
+				regexp.MustCompile("^(?:"+m.Value+")$").MatchString(strings.ToLower(name))
+		}
+		if !slices.ContainsFunc(clients.Headers.EarlyRequestHeaders.RemoveOnMatch, removed) {
 			t.Errorf("a client can send %s", name)
 		}
 	}

@@ -45,7 +45,8 @@ func kustomized(t *testing.T, folder string, edits ...string) *manifests {
 		text = strings.ReplaceAll(text, edits[i], edits[i+1])
 	}
 	must.Do(t, os.WriteFile(name, []byte(text), 0o600))
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, folder))
+	build := krusty.MakeKustomizer(krusty.MakeDefaultOptions())
+	built, err := build.Run(filesys.MakeFsOnDisk(), filepath.Join(root, folder))
 	if err != nil {
 		t.Fatalf("%s: %v", folder, err)
 	}
@@ -59,7 +60,8 @@ func kustomized(t *testing.T, folder string, edits ...string) *manifests {
 func TestKubernetesKustomization(t *testing.T) {
 	plain := kubernetes(t)
 	const image = "registry.example.com/gates/authgate:2"
-	built := kustomized(t, "/kubernetes", "newName: registry.example.org/authgate", "newName: registry.example.com/gates/authgate",
+	built := kustomized(t, "/kubernetes",
+		"newName: registry.example.org/authgate", "newName: registry.example.com/gates/authgate",
 		`newTag: "1.0"`, `newTag: "2"`, "# components: [podmonitor]", "components: [podmonitor]")
 	same(t, "the image", built.workloads["authgate"].container().Image, image)
 	built.workloads["authgate"].container().Image = plain.workloads["authgate"].container().Image
@@ -111,8 +113,9 @@ func TestKubernetesForwardAuth(t *testing.T) {
 			same(t, "the headers of the answer that the application gets", got.headers, identityNames)
 			slices.Sort(got.own)
 			app, _, _ := strings.Cut(cfg.Routes[0].Match, "/")
-			if own := strings.Join(got.own, " "); !strings.Contains(own, app+examplePrefix) || !strings.Contains(own, cfg.PublicURL.Host+"/") {
-				t.Errorf("the gateway is at %q; people need it at %s and %s", own, cfg.PublicURL.Host, app)
+			own, home := strings.Join(got.own, " "), cfg.PublicURL.Host+"/"
+			if !strings.Contains(own, app+examplePrefix) || !strings.Contains(own, home) {
+				t.Errorf("the gateway is at %q; people need it at %s and %s", own, home, app)
 			}
 			same(t, "the Services", got.service, map[string]int32{"app": 3000, "authgate": 8080})
 		})
@@ -213,9 +216,11 @@ type (
 func traefikSays(t *testing.T, all *manifests) said {
 	t.Helper()
 	ask := as[traefikMiddleware](t, all, "Middleware", "authgate").ForwardAuth
-	app, gate := as[traefikRoute](t, all, "IngressRoute", "app").Routes[0], as[traefikRoute](t, all, "IngressRoute", "authgate").Routes[0]
-	if ask.TrustForwardHeader || len(app.Middlewares) != 1 || app.Middlewares[0].Name != "authgate" || len(gate.Middlewares) > 0 ||
-		gate.Priority == 0 || !strings.HasSuffix(gate.Match, "&& !Path(`"+examplePrefix+"verify`)") {
+	app := as[traefikRoute](t, all, "IngressRoute", "app").Routes[0]
+	gate := as[traefikRoute](t, all, "IngressRoute", "authgate").Routes[0]
+	if ask.TrustForwardHeader || len(app.Middlewares) != 1 || app.Middlewares[0].Name != "authgate" ||
+		len(gate.Middlewares) > 0 || gate.Priority == 0 ||
+		!strings.HasSuffix(gate.Match, "&& !Path(`"+examplePrefix+"verify`)") {
 		t.Errorf("the application is not asked about, or the gateway is: %+v, %+v", app, gate)
 	}
 	same(t, "the cookies of a 200", ask.AddAuthCookiesToResponse, []string{"session_id", "session"})
@@ -223,7 +228,8 @@ func traefikSays(t *testing.T, all *manifests) said {
 	for _, r := range []traefikService{app.Services[0], gate.Services[0]} {
 		s.service[r.Name] = r.Port
 	}
-	for _, found := range regexp.MustCompile("Host\\(`([^`]+)`\\)(?: && PathPrefix\\(`([^`]+)`\\))?").FindAllStringSubmatch(gate.Match, -1) {
+	places := regexp.MustCompile("Host\\(`([^`]+)`\\)(?: && PathPrefix\\(`([^`]+)`\\))?")
+	for _, found := range places.FindAllStringSubmatch(gate.Match, -1) {
 		s.own = append(s.own, found[1]+max(found[2], "/"))
 	}
 	return s
@@ -237,7 +243,8 @@ func ingressNginxSays(t *testing.T, all *manifests) said {
 	if question["X-Forwarded-Host"] != "$host" {
 		t.Error("a whole URL in the first line of a request leads to another host than the gateway is asked about")
 	}
-	same(t, "where people sign in", app.Annotations[annotation+"auth-signin"]+"?"+app.Annotations[annotation+"auth-signin-redirect-param"],
+	same(t, "where people sign in",
+		app.Annotations[annotation+"auth-signin"]+"?"+app.Annotations[annotation+"auth-signin-redirect-param"],
 		"https://$host"+examplePrefix+"signin?return_to")
 	s := said{asked: app.Annotations[annotation+"auth-url"], service: map[string]int32{},
 		headers: strings.Split(app.Annotations[annotation+"auth-response-headers"], ",")}
