@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"authgate/e2e/world"
@@ -87,9 +88,15 @@ func startCodeServer(t *testing.T) *codeServer {
 	c := &codeServer{g: world.Prepare(t), up: world.StartTap(t, address)}
 	port := c.g.Base[strings.LastIndexByte(c.g.Base, ':'):]
 	c.g.Public, c.home = "https://login.example.org"+port, "https://code.example.org"+port
-	world.Launch(t, "http://"+address+"/healthz", world.ShellIn(t.TempDir(), nil, node,
-		modules+"code-server/out/node/entry.js", "--auth", "none", "--bind-addr", address, "--proxy-domain",
-		"code.example.org"+port))
+	server := world.ShellIn(t.TempDir(), nil, node, modules+"code-server/out/node/entry.js", "--auth", "none",
+		"--bind-addr", address, "--proxy-domain", "code.example.org"+port)
+	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it starts another, which serves
+	t.Cleanup(func() {
+		if server.Process != nil {
+			_ = syscall.Kill(-server.Process.Pid, syscall.SIGKILL) // the group may have ended
+		}
+	})
+	world.Launch(t, "http://"+address+"/healthz", server)
 	c.g.Configure(world.People + policiesOfPages + strings.Replace(world.DocumentedApp(t, "code-server.md", "code",
 		c.up.URL), "policies:\n  admin: {roles: [admin]}\n", "", 1))
 	c.g.Run()
