@@ -41,7 +41,8 @@ func languagesInBrowser(t *testing.T, c *chromium) {
 	b.open(g.Base + "/account")
 	b.shows("/account", http.StatusOK, "Ihr Konto")
 	const times = "[...document.querySelectorAll('time')].map(t => t.textContent + ', ' + t.title).join()"
-	if got := b.value(times); !strings.Contains(got, " um ") || !strings.Contains(got, "GMT+5:30") || strings.Contains(got, "UTC") {
+	if got := b.value(times); !strings.Contains(got, " um ") || !strings.Contains(got, "GMT+5:30") ||
+		strings.Contains(got, "UTC") {
 		t.Errorf("in German and in India the times are %s", got)
 	}
 	inTab(b, chromedp.Evaluate[chromedp.Void]("document.querySelector('.languages').open = true"))

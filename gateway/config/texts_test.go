@@ -22,8 +22,8 @@ func TestOwnTexts(t *testing.T) {
 		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
-	texts := write("texts.yaml", "EN: {signin.submit: Enter}\nsv:\n  language.name: svenska\n  signin.heading: Till {host}\n"+
-		"  wait.seconds.other: \"{n} s\"\n")
+	texts := write("texts.yaml", "EN: {signin.submit: Enter}\nsv:\n  language.name: svenska\n"+
+		"  signin.heading: Till {host}\n  wait.seconds.other: \"{n} s\"\n")
 	main := write("gateway.yaml", "public_url: https://gw.example\nsite: {texts: texts.yaml}\n")
 	c := must.Get(Load(main))(t)
 	want := pages.Texts{
@@ -37,8 +37,8 @@ func TestOwnTexts(t *testing.T) {
 		t.Errorf("the files are %q, without secrets %q", c.SideFiles(), c.PublicFiles())
 	}
 	warned := c.Warnings().Error()
-	if !strings.Contains(warned, texts+":3:3: site.texts.sv: ") || !strings.Contains(warned, " texts are missing, and stay "+
-		"English: account.email, account.mechanism, account.name, account.provider, account.roles, …") {
+	if !strings.Contains(warned, texts+":3:3: site.texts.sv: ") || !strings.Contains(warned, " texts are missing, "+
+		"and stay English: account.email, account.mechanism, account.name, account.provider, account.roles, …") {
 		t.Error(warned)
 	}
 	write("texts.yaml", "en: {signin.submit: Go}\n")

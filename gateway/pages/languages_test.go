@@ -87,7 +87,8 @@ func TestOwnLanguageLeftward(t *testing.T) {
 	t.Parallel()
 	texts := Texts{"he": {ownName: "עברית"}, "ur": {ownName: "اردو"}, "el": {ownName: "Ελληνικά"}}
 	for accept, want := range map[string]string{
-		"he": `<html lang="he" dir="rtl">`, "ur": `<html lang="ur" dir="rtl">`, "el": `<html lang="el">`, "en": `<html lang="en">`,
+		"he": `<html lang="he" dir="rtl">`, "ur": `<html lang="ur" dir="rtl">`,
+		"el": `<html lang="el">`, "en": `<html lang="en">`,
 	} {
 		page := source(t, func(w io.Writer) error { return own(t, texts, accept).SignedOut(w, SignedOut{}) })
 		if !strings.Contains(page, want) {
@@ -203,13 +204,17 @@ func FuzzOwnText(f *testing.F) {
 			strings.ContainsFunc(host, unicode.IsControl) {
 			return
 		}
-		p := own(t, Texts{"en": {"signin.heading": written, "error.user": strings.ReplaceAll(written, "{host}", "{user}")}}, "en")
+		p := own(t, Texts{"en": {
+			"signin.heading": written, "error.user": strings.ReplaceAll(written, "{host}", "{user}"),
+		}}, "en")
 		page := rendered(t, func(w io.Writer) error { return p.SignIn(w, SignIn{Host: host}) })
 		want := strings.ReplaceAll(written, "{host}", host)
 		if got := each(page, "h1", text); !slices.Equal(got, []string{want}) {
 			t.Errorf("the heading is %q, want %q", got, want)
 		}
-		page = rendered(t, func(w io.Writer) error { return p.Error(w, ErrorPage{Status: 403, User: User{Username: host}}) })
+		page = rendered(t, func(w io.Writer) error {
+			return p.Error(w, ErrorPage{Status: 403, User: User{Username: host}})
+		})
 		if got := text(elements(page, "main")[0]); !strings.Contains(got, want) || len(elements(page, "script")) > 0 {
 			t.Errorf("the page says %q, want %q", got, want)
 		}

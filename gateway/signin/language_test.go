@@ -59,11 +59,24 @@ func TestLanguageLeadsBack(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, rig.Base)
 	for back, want := range map[string]string{
-		"/session/x?y=%2F&z": "/session/x?y=%2F&z", "/account": "/account", "/me": "/me",
-		"/signin/invite?token=x": "/signin/invite?token=x",
-		"":                       "/", "//evil.example": "/", "/\\evil.example": "/", "https://evil.example/": "/", "https://gw.example/account": "/",
-		"javascript:alert(1)": "/", "/%2F/evil.example": "/", "/a/../b": "/", "/a\r\nX: y": "/", "evil": "/",
-		"/logout": "/", "/login?provider=x": "/", "/callback?code=x": "/", "/signin/complete?ticket=x": "/",
+		"/session/x?y=%2F&z":            "/session/x?y=%2F&z",
+		"/account":                      "/account",
+		"/me":                           "/me",
+		"/signin/invite?token=x":        "/signin/invite?token=x",
+		"":                              "/",
+		"evil":                          "/",
+		"//evil.example":                "/",
+		"/\\evil.example":               "/",
+		"/%2F/evil.example":             "/",
+		"https://evil.example/":         "/",
+		"https://gw.example/account":    "/",
+		"javascript:alert(1)":           "/",
+		"/a/../b":                       "/",
+		"/a\r\nX: y":                    "/",
+		"/logout":                       "/",
+		"/login?provider=x":             "/",
+		"/callback?code=x":              "/",
+		"/signin/complete?ticket=x":     "/",
 		"/" + strings.Repeat("a", 9000): "/",
 	} {
 		form := url.Values{"language": {"de"}, "back": {back}}.Encode()
