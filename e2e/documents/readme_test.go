@@ -115,3 +115,23 @@ func TestDocsTemplates(t *testing.T) {
 		}
 	}
 }
+
+// TestDocsChangelog checks that the change log says nothing twice, as after a merge that went
+// wrong, and that it has sections with a version and a date below Unreleased.
+func TestDocsChangelog(t *testing.T) {
+	t.Parallel()
+	section, said := regexp.MustCompile(`^## \d+\.\d+\.\d+ - \d{4}-\d\d-\d\d$`), map[string]bool{}
+	for line := range strings.Lines(documents(t)["CHANGELOG.md"].Prose) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "## ") && line != "## Unreleased" && !section.MatchString(line) {
+			t.Errorf("CHANGELOG.md: %q is no section with a version and a date", line)
+		}
+		if len(line) > 20 && said[line] {
+			t.Errorf("CHANGELOG.md has twice: %s", line)
+		}
+		said[line] = true
+	}
+	if !said["## Unreleased"] {
+		t.Error("CHANGELOG.md has no section Unreleased")
+	}
+}
