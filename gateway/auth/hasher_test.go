@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -245,15 +246,16 @@ func TestHasherWaitsUntilTheContextEnds(t *testing.T) {
 func TestHasherGivesMemoryBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		given := 0
+		var given atomic.Int32
 		hasher := newHasher(2)
 		hasher.compute = func(password.Hash, string) bool { time.Sleep(time.Second); return true }
-		hasher.giveBack = func() { given++ }
+		hasher.giveBack = func() { given.Add(1) }
 		check := func() { must.Get(hasher.Verify(t.Context(), false, password.Hash{}, ""))(t) }
-		wantGiven := func(want int) {
+		wantGiven := func(want int32) {
 			t.Helper()
-			if synctest.Wait(); given != want {
-				t.Errorf("memory was given back %d times, want %d", given, want)
+			synctest.Wait()
+			if got := given.Load(); got != want {
+				t.Errorf("memory was given back %d times, want %d", got, want)
 			}
 		}
 		for range 3 {
