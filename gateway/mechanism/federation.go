@@ -32,6 +32,7 @@ type Federation struct {
 	// Without providers, the rest is nil.
 	Providers []*Provider // in the order of the configuration
 	Default   *Provider   // where GET /login goes without a choice; nil if the user has to choose
+	Chosen    bool        // the configuration names Default
 	Users     *login.Users
 	Delegated *login.Sessions
 	Attempts  *login.Attempts
@@ -89,7 +90,7 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 	for _, p := range f.Providers {
 		byName[p.Name()] = p
 	}
-	f.Default = f.Provider(cfg.Delegated.DefaultProvider)
+	f.Default, f.Chosen = f.Provider(cfg.Delegated.DefaultProvider), cfg.Delegated.DefaultProvider != ""
 	if len(f.Providers) == 1 {
 		f.Default = f.Providers[0]
 	}

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
@@ -39,11 +40,16 @@ type delegatedLogin struct {
 	signedIn   auth.Chain // whose logins a new one replaces
 	presented  *presentedLogins
 	hosts      *otherHosts
+	accounts   *accounts.Set
 }
 
 func (d *delegatedLogin) serve(ex *web.Exchange) error {
 	if err := refuseScript(ex); err != nil {
 		return err
+	}
+	if d.accounts.Len() > 0 && !d.federation.Chosen && typed(ex) {
+		ex.Redirect(http.StatusFound, d.site.Own("signin"))
+		return nil
 	}
 	r := d.target(ex)
 	if !d.site.AtHome(&ex.Received) {
@@ -76,6 +82,15 @@ func (d *delegatedLogin) serve(ex *web.Exchange) error {
 		return err
 	}
 	return d.begin(ex, p, r)
+}
+
+// typed reports whether a user has typed the address alone, or opened a bookmark of it. Then
+// nobody has chosen a provider, and the user may have a password here.
+func typed(ex *web.Exchange) bool {
+	header := ex.Request.Header.Get
+	values, err := ex.Query()
+	return err == nil && len(values) == 0 && header("Sec-Fetch-Site") == "none" &&
+		header("Sec-Fetch-Mode") == "navigate" && header("Sec-Fetch-Dest") == "document"
 }
 
 // target returns where the user goes on. A third party says it in a parameter of its own.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -177,5 +178,39 @@ func TestAttemptsOfOneClientAreBounded(t *testing.T) {
 	r.Want(429, "GET", "/login", "")
 	if kept := len(storetest.Keys(t, r.Store, "attempt:")); kept != 1000 {
 		t.Errorf("%d attempts are kept", kept)
+	}
+}
+
+// Who types the address alone sees the page with all ways to sign in, if there are accounts.
+// Everybody else, and who names a provider, is led to the provider.
+func TestTypedLogin(t *testing.T) {
+	t.Parallel()
+	typed := []string{
+		rig.Browser, "Sec-Fetch-Site: none", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document", "Sec-Fetch-User: ?1",
+	}
+	with := func(old, new string) []string {
+		header := slices.Clone(typed)
+		header[slices.Index(header, old)] = new
+		return header
+	}
+	r, p := rig.Delegated(t, "")
+	for name, c := range map[string]struct {
+		query  string
+		header []string
+		page   bool
+	}{
+		"typed":                     {"", typed, true},
+		"with a place":              {"?return_to=/session/", typed, false},
+		"with a provider":           {"?provider=small", typed, false},
+		"a link of this site":       {"", with("Sec-Fetch-Site: none", "Sec-Fetch-Site: same-origin"), false},
+		"a link of another":         {"", with("Sec-Fetch-Site: none", "Sec-Fetch-Site: cross-site"), false},
+		"a script":                  {"", with("Sec-Fetch-Mode: navigate", "Sec-Fetch-Mode: no-cors"), false},
+		"a frame":                   {"", with("Sec-Fetch-Dest: document", "Sec-Fetch-Dest: iframe"), false},
+		"an old browser, a program": {"", []string{rig.Browser}, false},
+	} {
+		to := r.Want(302, "GET", "/login"+c.query, "", c.header...).Header().Get("Location")
+		if toPage := to == "/signin"; toPage != c.page || !c.page && !strings.HasPrefix(to, p.Issuer) {
+			t.Errorf("%s: to %s", name, to)
+		}
 	}
 }

@@ -51,6 +51,7 @@ func New(o *endpoint.Options) *SignIn {
 	invited := newInvite(o, s.Logout, second, in)
 	delegated := &delegatedLogin{
 		site: site, federation: federation, routes: o.Routes, signedIn: o.SignedIn(), presented: presented, hosts: hosts,
+		accounts: local.Accounts,
 	}
 	refresh := &tokenRefresh{crossSite: o.CrossSite, refresh: local.Refresh, tokens: tokens, realm: o.Realm}
 	s.Rows = []endpoint.Row{
