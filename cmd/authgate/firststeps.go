@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ type firstSteps struct {
 	Front, Host, Upstream, User, Certificates, Hash, Schema string
 
 	Accounts string // the file with the account, beside the configuration; empty: the account is written in there
+	Data     string // data_dir; empty: the default
 }
 
 // settle completes and checks what flags say together. certificates tells that there is a flag
@@ -244,6 +246,32 @@ func aligned(text string) []byte {
 // or only programs of this machine.
 func (s *firstSteps) Proxied() bool { return s.Front != frontNothing && s.Front != frontTest }
 func (s *firstSteps) Local() bool   { return s.Front == frontTest }
+
+// keepData takes data_dir of a configuration that is to be replaced. That of a package is a folder
+// that its service can write to.
+func (s *firstSteps) keepData(path string) {
+	data, err := config.DataDir(path)
+	if err != nil {
+		return
+	}
+	beside, err := filepath.Rel(filepath.Dir(path), data)
+	if err == nil && (filepath.IsLocal(beside) || !filepath.IsAbs(data)) {
+		data = beside
+	}
+	s.Data = data
+}
+
+// DataDir is data_dir as the configuration has it.
+func (s *firstSteps) DataDir() string { return cmp.Or(s.Data, "data") }
+
+// authority returns the file with the local authority of the configuration at path.
+func (s *firstSteps) authority(path string) string {
+	file := filepath.Join(s.DataDir(), "ca.pem")
+	if filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(filepath.Dir(path), file)
+}
 
 // Name is the host as its clients call it, without its port.
 func (s *firstSteps) Name() string { return s.host() }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"authgate/gateway/config"
+	"authgate/gateway/rewrite"
 )
 
 func initCommand() *cobra.Command {
@@ -45,7 +46,7 @@ func initCommand() *cobra.Command {
 	flags.StringVar(&steps.Certificates, "certificates", config.TLSInternal,
 		"internal: a local authority; acme: Let's Encrypt")
 	yes := flags.Bool("yes", false, "ask nothing")
-	force := flags.Bool("force", false, "replace a configuration and accounts that exist")
+	force := flags.Bool("force", false, "replace a configuration and accounts that exist, but for its data_dir")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *path == standardInput {
 			return &usageError{errors.New("init writes a file; give its path")}
@@ -54,6 +55,9 @@ func initCommand() *cobra.Command {
 			if _, err := os.Lstat(file); err == nil && !*force {
 				return existsError(file)
 			}
+		}
+		if *force {
+			steps.keepData(*path)
 		}
 		ask := func() (string, error) { return askFirst(cmd, &steps, *path) }
 		if *yes {
@@ -122,13 +126,17 @@ func writeFile(path string, content []byte, force bool) error {
 	return nil
 }
 
-// replaceFile is writeFile with force. After an error, the old file is still there.
+// replaceFile is writeFile with force. The owner and the group stay, and so does the right of the
+// group to read. After an error, the old file is still there.
 func replaceFile(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".authgate-init-") // with mode 0600
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(content)
+	if old, statErr := os.Lstat(path); statErr == nil && old.Mode().IsRegular() && rewrite.KeepOwner(f, old) == nil {
+		err = errors.Join(err, f.Chmod(0o600|old.Mode()&0o040))
+	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}

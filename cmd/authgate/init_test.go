@@ -198,7 +198,7 @@ func TestInitTellsWhatIsNext(t *testing.T) {
 		}, []string{"setcap", "DNS"}},
 		{acme, []string{"ports 80 and 443", "setcap cap_net_bind_service=+ep ", "systemd unit", ".deb", "DNS",
 			"https://app.example.org/"}, []string{"ca.pem"}},
-		{proxied, []string{"caddy", "reverse_proxy 127.0.0.1:8080", "https://app.example.org/"},
+		{proxied, []string{"in the place of what it has for\n     app.example.org", "reverse_proxy 127.0.0.1:8080", "https://app.example.org/"},
 			[]string{"setcap", "ca.pem"}},
 	} {
 		var said bytes.Buffer
@@ -262,5 +262,61 @@ func TestInitAligns(t *testing.T) {
 			slices.ContainsFunc(found, func(one string) bool { return len(one) != len(found[0]) }) {
 			t.Errorf("comments are not in one column:\n%s", text)
 		}
+	}
+}
+
+// What --force replaces keeps its data_dir, its owner and the readers in its group. So the service
+// of a package can still read its configuration, and nobody else can.
+func TestInitForceKeeps(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		mode os.FileMode
+		want os.FileMode
+	}{
+		"its group reads":      {0o640, 0o640},
+		"its owner alone":      {0o600, 0o600},
+		"everybody could read": {0o646, 0o640},
+	} {
+		path := filepath.Join(t.TempDir(), "config.yaml")
+		for file, text := range map[string]string{path: "data_dir: /var/lib/authgate\n", accountsBeside(path): "[]\n"} {
+			if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.Chmod(file, c.mode)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var said bytes.Buffer
+		cmd := initCommand()
+		cmd.SetArgs([]string{"--yes", "--force", "--config", path})
+		cmd.SetOut(&said)
+		if err := cmd.Execute(); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		cfg, err := config.Load(path)
+		if err != nil || cfg.DataDir != "/var/lib/authgate" {
+			t.Errorf("%s: the configuration is %+v, %v", name, cfg, err)
+		}
+		if !strings.Contains(said.String(), "/var/lib/authgate/ca.pem") {
+			t.Errorf("%s: it names another file to trust:\n%s", name, said.String())
+		}
+		for _, file := range []string{path, accountsBeside(path)} {
+			if info, err := os.Stat(file); err != nil || info.Mode().Perm() != c.want {
+				t.Errorf("%s: %s is %v, %v, expected %v", name, file, info, err, c.want)
+			}
+		}
+	}
+}
+
+// Where a package has the configuration, its service runs the gateway.
+func TestInitNamesTheService(t *testing.T) {
+	t.Parallel()
+	steps := defaults()
+	steps.Front = frontTest
+	var said bytes.Buffer
+	if err := steps.tell(&said, packagedConfig); err != nil {
+		t.Fatal(err)
+	}
+	if text := said.String(); !strings.Contains(text, "systemctl enable --now authgate\n") ||
+		strings.Contains(text, "authgate serve") {
+		t.Errorf("it does not name the service:\n%s", text)
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"authgate/gateway/config"
 )
+
+// packagedConfig is the configuration of the service that the packages have.
+const packagedConfig = "/etc/authgate/config.yaml"
 
 // The lines of proxies, as docs/how-to/behind-a-proxy.md shows them.
 var (
@@ -54,13 +56,18 @@ func (s *firstSteps) tell(out io.Writer, path string) error {
 			"     Without it, as root, and again after each upgrade:\n"+
 			"       setcap cap_net_bind_service=+ep %s", ports, program())
 	}
-	next("Run the gateway:\n       authgate serve --config %s", path)
+	run := "authgate serve --config " + path
+	if path == packagedConfig {
+		run = "systemctl enable --now authgate"
+	}
+	next("Run the gateway:\n       %s", run)
 	switch {
 	case s.Proxied():
-		next("Put the lines below into the configuration of %s, and reload it.", s.Front)
+		next("Put the lines below into the configuration of %s, in the place of what it has for\n"+
+			"     %s, and reload it.", s.Front, s.Name())
 	case s.Certificates == config.TLSInternal:
 		next("Let browsers and other clients trust the file that the first start writes:\n       %s",
-			filepath.Join(filepath.Dir(path), "data", "ca.pem"))
+			s.authority(path))
 	default:
 		next("Let the DNS name %s lead here, and ports 80 and 443 through the firewall.", s.Name())
 	}
@@ -71,7 +78,8 @@ func (s *firstSteps) tell(out io.Writer, path string) error {
 	}
 	place, lines, err := s.proxyLines()
 	fmt.Fprintf(out, "\nIf %[1]s is in a container or on another machine, change listen.http to an address that it\n"+
-		"reaches, and list its own address in listen.trusted_proxies.\n\nFor %[1]s, in %[2]s:\n\n%[3]s", s.Front, place, lines)
+		"reaches, and list its own address in listen.trusted_proxies.\n\nFor %[1]s, in %[2]s:\n\n%[3]s",
+		s.Front, place, lines)
 	return err
 }
 

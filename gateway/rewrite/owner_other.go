@@ -10,6 +10,7 @@ import (
 // replaceable is false where files have no owners to keep and there is no flock.
 func replaceable(string) bool { return false }
 
-func keepOwner(*os.File, fs.FileInfo) error { return ErrNotWritable }
+// KeepOwner fails where files have no owners to keep.
+func KeepOwner(*os.File, fs.FileInfo) error { return ErrNotWritable }
 
 func tryLock(*os.File) (bool, error) { return false, ErrNotWritable }

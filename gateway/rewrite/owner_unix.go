@@ -33,8 +33,8 @@ func replaceable(path string) bool {
 		slices.Contains(groups, int(owner.Gid)))
 }
 
-// keepOwner gives a file the owner and the group of another one.
-func keepOwner(file *os.File, of fs.FileInfo) error {
+// KeepOwner gives a file the owner and the group of another one.
+func KeepOwner(file *os.File, of fs.FileInfo) error {
 	owner, ok := of.Sys().(*syscall.Stat_t)
 	if !ok {
 		return ErrNotWritable

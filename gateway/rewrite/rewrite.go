@@ -167,7 +167,7 @@ func replace(path string, like *os.File, old, content []byte, ready func() error
 		return nil, err
 	}
 	// The owner first: a change of it can remove bits of the mode.
-	if err := errors.Join(keepOwner(temp, info), temp.Chmod(info.Mode().Perm()), temp.Sync()); err != nil {
+	if err := errors.Join(KeepOwner(temp, info), temp.Chmod(info.Mode().Perm()), temp.Sync()); err != nil {
 		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}
 	if err := ready(); err != nil {
