@@ -37,7 +37,7 @@ func healthcheckCommand() *cobra.Command {
 		client := &http.Client{Timeout: 3 * time.Second}
 		response, err := client.Get("http://" + reachable(cfg.Listen.Admin) + "/readyz")
 		if err != nil {
-			return err
+			return fmt.Errorf("no gateway answers at %s, or not yet: %w", cfg.Listen.Admin, err)
 		}
 		defer response.Body.Close()
 		if name := response.Header.Get(server.InstanceHeader); name != server.InstanceOf(cfg.DataDir) {
