@@ -125,16 +125,19 @@ func echoSocket(ctx context.Context, j *journey) error {
 		return err
 	}
 	defer socket.CloseNow()
-	return j.exchanges(func() error {
-		if err := socket.Write(ctx, websocket.MessageText, []byte(message)); err != nil {
-			return err
-		}
-		_, got, err := socket.Read(ctx)
-		if err == nil && !bytes.Equal(got, []byte(message)) {
-			err = errors.New("another message has come back")
-		}
+	return j.exchanges(func() error { return echo(ctx, socket) })
+}
+
+// echo sends a message over a WebSocket and waits until it comes back.
+func echo(ctx context.Context, socket *websocket.Conn) error {
+	if err := socket.Write(ctx, websocket.MessageText, []byte(message)); err != nil {
 		return err
-	})
+	}
+	_, got, err := socket.Read(ctx)
+	if err == nil && !bytes.Equal(got, []byte(message)) {
+		err = errors.New("another message has come back")
+	}
+	return err
 }
 
 // readEvents counts server-sent events, from the first one on.

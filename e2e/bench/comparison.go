@@ -65,21 +65,26 @@ func (l *lab) comparisons() []comparison {
 	}{
 		{get("GET HTTP/1.1", http1{l, l.script, busy}), goals{0.80, 0.82}},
 		{post("POST 1 KiB HTTP/1.1", http1{l, l.postScript, busy}), goals{0.90, 0.90}},
-		{get("GET HTTP/2", http2{l, "", busy}), goals{0.80, 0.80}},
-		{post("POST 1 KiB HTTP/2", http2{l, l.posted, busy}), goals{0.90, 0.90}},
+		{get("GET HTTP/2", http2{l, "", busy, streams}), goals{0.80, 0.80}},
+		{post("POST 1 KiB HTTP/2", http2{l, l.posted, busy, streams}), goals{0.90, 0.90}},
 	} {
-		all = append(all, comparison{task: t.task, subject: "floor", noise: l.maxNoise, start: [2]starter{l.startBare, l.startBare}})
-		for _, m := range mechanisms() {
-			goal := t.password
-			if m.algorithm == "RS256" {
-				goal = t.rs256
-			}
-			all = append(all, comparison{task: t.task, subject: m.name, goal: goal, most: l.maxRatio, start: [2]starter{l.authgateFor(m), l.startBare}})
-		}
+		all = append(all, l.beside(t.task, t.goals)...)
 		if t.posted == 0 {
 			all = append(all, comparison{task: t.task, subject: logged(session()).name, most: l.maxRatio, start: [2]starter{l.authgateFor(logged(session())), l.startBare}})
 		}
 		all = append(all, l.plain(t.task)...)
+	}
+	// With few requests at a time, what a server does once for several of them weighs more.
+	for _, t := range []struct {
+		task
+		goals
+	}{
+		{get("GET HTTP/1.1, 16 at a time", http1{l, l.script, l.connections}), goals{0.80, 0.82}},
+		{post("POST 1 KiB HTTP/1.1, 16 at a time", http1{l, l.postScript, l.connections}), goals{0.72, 0.72}},
+		{get("GET HTTP/2, 32 at a time", http2{l, "", 2 * l.connections, 8}), goals{0.63, 0.66}},
+		{post("POST 1 KiB HTTP/2, 32 at a time", http2{l, l.posted, 2 * l.connections, 8}), goals{0.63, 0.63}},
+	} {
+		all = append(all, l.beside(t.task, t.goals)...)
 	}
 	// Fewer connections, so that answers of 100 MiB end within the time.
 	for _, t := range []struct {
@@ -88,12 +93,14 @@ func (l *lab) comparisons() []comparison {
 	}{
 		{task{name: "1 MiB HTTP/1.1", load: http1{l, l.script, 4}, resource: "1MiB", size: 1 << 20}, 1.02},
 		{task{name: "100 MiB HTTP/1.1", load: http1{l, l.script, 2}, resource: "100MiB", size: 100 << 20}, 0.95},
-		{task{name: fmt.Sprintf("%d idle HTTP/1.1", idleConnections), resource: "resource"}, 1.1},
+		{task{name: fmt.Sprintf("%d idle HTTP/1.1", idleConnections), resource: "resource"}, 0.65},
 	} {
 		all = append(all, comparison{task: t.task, subject: "session", goal: t.goal, most: l.maxRatio, start: [2]starter{l.authgateFor(session()), l.startBare}})
 		all = append(all, l.plain(t.task)...)
 	}
+	all = append(all, l.restingSockets())
 	all = append(all, l.streamed()...)
+	all = append(all, l.overHTTP3()...)
 	all = append(all, l.decisions()...)
 	all = append(all, comparison{
 		task: get("GET HTTP/1.1", http1{l, l.script, l.connections}), subject: "session on Redis", other: "session on SQLite",
@@ -103,6 +110,29 @@ func (l *lab) comparisons() []comparison {
 		if all[i].other == "" {
 			all[i].other = "floor"
 		}
+	}
+	return all
+}
+
+// restingSockets returns the row of WebSockets on which no message comes. Nginx and HAProxy pass them with other
+// configurations.
+func (l *lab) restingSockets() comparison {
+	t := task{name: fmt.Sprintf("%d idle WebSockets", idleConnections), resource: socketResource,
+		headers: []string{"Sec-Fetch-Site: same-origin"}}
+	return comparison{task: t, subject: "session", goal: 1, most: l.maxRatio,
+		start: [2]starter{l.authgateFor(session()), l.startBare}}
+}
+
+// beside returns the rows of the mechanisms for a task, after one that compares the floor with itself.
+func (l *lab) beside(t task, g goals) []comparison {
+	all := []comparison{{task: t, subject: "floor", noise: l.maxNoise, start: [2]starter{l.startBare, l.startBare}}}
+	for _, m := range mechanisms() {
+		goal := g.password
+		if m.algorithm == "RS256" {
+			goal = g.rs256
+		}
+		all = append(all, comparison{task: t, subject: m.name, goal: goal, most: l.maxRatio,
+			start: [2]starter{l.authgateFor(m), l.startBare}})
 	}
 	return all
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/template"
 	"time"
@@ -26,6 +28,7 @@ type mechanism struct {
 	user      string // the identity that the upstream must get
 	header    func(signedIn) string
 	accessLog bool
+	http3     bool // it listens for HTTP/3 too
 }
 
 // signedIn has the credentials of a login.
@@ -106,7 +109,7 @@ func (l *lab) guarded(ctx context.Context, url, user, header string) error {
 }
 
 var configuration = template.Must(template.New("").Parse(`public_url: https://{{.Address}}
-listen: {https: "{{.Address}}", http: "", admin: "{{.Admin}}"}
+listen: {https: "{{.Address}}", http: "", {{if .HTTP3}}http3: "{{.Address}}", {{end}}admin: "{{.Admin}}"}
 tls: {mode: files, certificate: "{{.Certificate}}", key: "{{.Key}}"}
 data_dir: data
 log: {level: {{.Level}}}
@@ -140,9 +143,14 @@ func (l *lab) startAuthgate(ctx context.Context, m mechanism, store string, n in
 	if m.accessLog {
 		level = "info"
 	}
-	return l.startConfigured(ctx, configuration, map[string]string{
-		"Certificate": l.certificate, "Key": l.key, "Algorithm": m.algorithm, "Level": level, "Store": store, "Upstream": l.upstreams[n],
-	}, n)
+	values := map[string]string{
+		"Certificate": l.certificate, "Key": l.key, "Algorithm": m.algorithm, "Level": level, "Store": store,
+		"Upstream": l.upstreams[n],
+	}
+	if m.http3 {
+		values["HTTP3"] = "true"
+	}
+	return l.startConfigured(ctx, configuration, values, n)
 }
 
 // startConfigured starts authgate in a new folder with a configuration, and waits until it
@@ -172,11 +180,13 @@ func (l *lab) startConfigured(ctx context.Context, configuration *template.Templ
 	if _, err := l.tool(ctx, "", "validate", "--config", config); err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	p, err := l.runAuthgate(ctx, config, addresses[1])
 	if err != nil {
 		return nil, err
 	}
-	return &server{process: p, address: addresses[0], upstream: l.upstreams[n]}, nil
+	return &server{process: p, address: addresses[0], admin: addresses[1], config: config, started: time.Since(began),
+		upstream: l.upstreams[n]}, nil
 }
 
 // runAuthgate runs authgate until it is ready.
@@ -186,7 +196,8 @@ func (l *lab) runAuthgate(ctx context.Context, config, admin string) (*process, 
 		return nil, err
 	}
 	defer logFile.Close() // the process has its own
-	cmd := pinned(ctx, l.serverCore, l.authgate, "serve", "--config", config)
+	cores := cmp.Or(l.serverCores, strconv.Itoa(l.serverCore))
+	cmd := pinnedTo(ctx, cores, l.authgate, "serve", "--config", config)
 	cmd.Stderr = logFile
 	p, err := start(cmd)
 	if err != nil {
@@ -238,12 +249,13 @@ func (l *lab) ready(ctx context.Context, p *process, url string, headers ...stri
 // signIn signs alice in at url for a session, and a token where there are tokens. Each
 // header is a line.
 func (l *lab) signIn(ctx context.Context, url string, headers ...string) (signedIn, error) {
+	return l.signInAs(ctx, url, "alice", password, headers...)
+}
+
+// signInAs is signIn for a user.
+func (l *lab) signInAs(ctx context.Context, url, username, password string, headers ...string) (signedIn, error) {
 	var s signedIn
-	credentials, err := json.Marshal(map[string]string{"username": "alice", "password": password})
-	if err != nil {
-		return s, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(credentials))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(passwordJSON(username, password)))
 	if err != nil {
 		return s, err
 	}
@@ -276,6 +288,11 @@ func (l *lab) signIn(ctx context.Context, url string, headers ...string) (signed
 		return s, errors.New("POST /login gave no session cookie")
 	}
 	return s, nil
+}
+
+func passwordJSON(username, password string) []byte {
+	text, _ := json.Marshal(map[string]string{"username": username, "password": password}) // cannot fail
+	return text
 }
 
 // freeAddresses returns n loopback addresses on which no program listens.

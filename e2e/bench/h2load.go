@@ -19,9 +19,10 @@ type http2 struct {
 	lab      *lab
 	posted   string // a file to post; empty: GET
 	requests int    // in progress
+	streams  int    // of them on each connection
 }
 
-// streams is the number of requests in progress on each connection over HTTP/2.
+// streams is the usual number of requests in progress on each connection over HTTP/2.
 const streams = 4
 
 // run implements load.
@@ -33,8 +34,8 @@ func (h http2) run(ctx context.Context, to target, lasting time.Duration) (resul
 	defer os.RemoveAll(dir)
 	log := filepath.Join(dir, "log")
 	args := []string{
-		"--cpu-list", strconv.Itoa(h.lab.loadCore), "h2load", "--threads", "1", "--clients", strconv.Itoa(max(1, h.requests/streams)),
-		"--max-concurrent-streams", strconv.Itoa(streams), "--duration", strconv.Itoa(int(lasting.Seconds())), "--log-file", log,
+		"--cpu-list", strconv.Itoa(h.lab.loadCore), "h2load", "--threads", "1", "--clients", strconv.Itoa(max(1, h.requests/h.streams)),
+		"--max-concurrent-streams", strconv.Itoa(h.streams), "--duration", strconv.Itoa(int(lasting.Seconds())), "--log-file", log,
 	}
 	if h.posted != "" {
 		args = append(args, "--data", h.posted)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coder/websocket"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -18,7 +19,9 @@ const (
 	// idleConnections is how many a server holds for a row about memory.
 	idleConnections = 2000
 	// idleSettles is how long they are idle before the memory is read.
-	idleSettles = 2 * time.Second
+	idleSettles = 15 * time.Second
+	// idleAnswers is how long an answer may take.
+	idleAnswers = 10 * time.Second
 )
 
 // measureIdle opens connections to both servers and asks for one answer on each. It
@@ -38,7 +41,7 @@ func (l *lab) measureIdle(ctx context.Context, _ int, sides [2]*server, t task) 
 		}
 		samples[i].idle = -held
 		defer func() { open[i].close() }()
-		if open[i], err = l.openIdle(ctx, side.address, side.target(t)); err != nil {
+		if open[i], err = l.openIdle(ctx, side.address, side.target(t), idleConnections); err != nil {
 			return pair{}, err
 		}
 	}
@@ -75,30 +78,31 @@ func (l *lab) measureIdle(ctx context.Context, _ int, sides [2]*server, t task) 
 }
 
 // idlers are open connections to one server.
-type idlers []*idler
+type idlers []idler
 
-// idler is a connection and the request that is sent on it.
-type idler struct {
-	conn    net.Conn
-	request string
+// idler is an open connection. ask asks for one answer on it.
+type idler interface {
+	ask() error
+	close()
 }
 
-// openIdle opens the connections, a few at a time, and asks once on each.
-func (l *lab) openIdle(ctx context.Context, address string, to target) (idlers, error) {
-	dialer := tls.Dialer{Config: &tls.Config{RootCAs: l.roots, NextProtos: []string{"http/1.1"}}}
-	path := strings.TrimPrefix(to.url, "https://"+address)
-	request := "GET " + path + " HTTP/1.1\r\nHost: " + address + "\r\n" + strings.Join(to.headers, "\r\n") + "\r\n\r\n"
-	all := make(idlers, idleConnections)
+// openIdle opens n connections, a few at a time, and asks once on each.
+func (l *lab) openIdle(ctx context.Context, address string, to target, n int) (idlers, error) {
+	open := l.openRequests(address, to)
+	if strings.HasSuffix(to.url, socketResource) {
+		open = l.openSocket(to)
+	}
+	all := make(idlers, n)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(l.connections)
 	for i := range all {
 		group.Go(func() error {
-			conn, err := dialer.DialContext(ctx, "tcp", address)
+			one, err := open(ctx)
 			if err != nil {
 				return err
 			}
-			all[i] = &idler{conn, request}
-			return all[i].ask()
+			all[i] = one
+			return one.ask()
 		})
 	}
 	return all, group.Wait()
@@ -117,14 +121,34 @@ func (all idlers) ask() error {
 func (all idlers) close() {
 	for _, one := range all {
 		if one != nil {
-			_ = one.conn.Close() // it was only held
+			one.close()
 		}
 	}
 }
 
-// ask sends the request and reads the answer, which must be 200.
-func (one *idler) ask() error {
-	if err := one.conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+// openRequests returns what opens a connection over HTTP/1.1.
+func (l *lab) openRequests(address string, to target) func(context.Context) (idler, error) {
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: l.roots, NextProtos: []string{"http/1.1"}}}
+	path := strings.TrimPrefix(to.url, "https://"+address)
+	request := "GET " + path + " HTTP/1.1\r\nHost: " + address + "\r\n" + strings.Join(to.headers, "\r\n") + "\r\n\r\n"
+	return func(ctx context.Context) (idler, error) {
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		return &idleRequests{conn, request}, nil
+	}
+}
+
+// idleRequests is a connection and the request that is sent on it.
+type idleRequests struct {
+	conn    net.Conn
+	request string
+}
+
+// ask implements idler. The answer must be 200.
+func (one *idleRequests) ask() error {
+	if err := one.conn.SetDeadline(time.Now().Add(idleAnswers)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(one.conn, one.request); err != nil {
@@ -141,3 +165,33 @@ func (one *idler) ask() error {
 	_, err = io.Copy(io.Discard, response.Body)
 	return err
 }
+
+func (one *idleRequests) close() { _ = one.conn.Close() } // it was only held
+
+// openSocket returns what opens a WebSocket.
+func (l *lab) openSocket(to target) func(context.Context) (idler, error) {
+	headers := http.Header{}
+	for _, line := range to.headers {
+		headers.Set(header(line))
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: l.roots}}}
+	return func(ctx context.Context) (idler, error) {
+		socket, _, err := websocket.Dial(ctx, to.url, &websocket.DialOptions{HTTPClient: client, HTTPHeader: headers})
+		if err != nil {
+			return nil, err
+		}
+		return &idleSocket{socket}, nil
+	}
+}
+
+// idleSocket is a WebSocket of the application that sends messages back.
+type idleSocket struct{ socket *websocket.Conn }
+
+// ask implements idler. A message must come back.
+func (one *idleSocket) ask() error {
+	ctx, cancel := context.WithTimeout(context.Background(), idleAnswers)
+	defer cancel()
+	return echo(ctx, one.socket)
+}
+
+func (one *idleSocket) close() { _ = one.socket.CloseNow() } // it was only held

@@ -35,6 +35,7 @@ type lab struct {
 	posted                 string // the file that is posted
 	upstream               *process
 	upstreams              [2]string // its addresses for the two servers
+	serverCores            string    // of authgate; empty: serverCore
 	roots                  *x509.CertPool
 	client                 *http.Client
 }

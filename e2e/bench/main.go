@@ -28,7 +28,10 @@
 //
 // With -unread it measures instead what transfers cost that a client or an application does
 // not read: the memory that they add for each pair of protocols, and the time of a form
-// beside them. It prints these tables once, without the floor.
+// beside them. With -flood it measures what signed-in users see while others guess passwords, and
+// with -growth how the costs grow with the configuration and its use, and with -instances what several
+// gateways on one Redis cost. These modes print their tables
+// once, without the floor.
 //
 // The floor is also compared with itself. If it differs by more than 2 %, the machine
 // is too noisy, and the benchmark fails. Each run is checked: without the credential
@@ -36,7 +39,7 @@
 // upstream counted as many requests as were answered and got their bodies, Redis
 // holds the login, and idle connections still answer.
 //
-// It prints progress to stderr, and to stdout the tables of docs/performance.md.
+// It prints progress to stderr, and to stdout the tables of docs/benchmarks.md.
 //
 // Exit status: 0; 1 when a ratio is over -max-ratio or -max-redis, the machine is too
 // noisy, or something failed; 2 for a wrong command line. A goal that is not met is
@@ -106,7 +109,9 @@ type options struct {
 	serverCore, loadCore  int
 	authgate, authgateLog string
 	oauth2Proxy, caddy    string
-	unread                bool
+	unread, flooded       bool
+	grows, shared         bool
+	picture               string
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
@@ -134,6 +139,10 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.caddy, "caddy", "caddy", "`file` of Caddy")
 	flags.BoolVar(&o.unread, "unread", false,
 		"measure instead what transfers cost that a client or an application does not read")
+	flags.BoolVar(&o.flooded, "flood", false, "measure instead what signed-in users see while others guess passwords")
+	flags.BoolVar(&o.grows, "growth", false, "measure instead how cost grows with the configuration and its use")
+	flags.BoolVar(&o.shared, "instances", false, "measure instead what several gateways on one Redis cost")
+	flags.StringVar(&o.picture, "picture", "", "SVG `file` for the ratios to the floor, as bars")
 	flags.StringVar(&o.authgateLog, "log", os.DevNull, "`file` for what authgate logs")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -156,6 +165,21 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
+// instead returns what is measured in place of the rows, or nil.
+func (l *lab) instead() func(ctx context.Context, stdout, stderr io.Writer) error {
+	switch {
+	case l.options.unread:
+		return l.unread
+	case l.flooded:
+		return l.flood
+	case l.grows:
+		return l.growth
+	case l.shared:
+		return l.instances
+	}
+	return nil
+}
+
 // bench measures, and prints progress to stderr and the result to stdout.
 func bench(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	l, err := newLab(ctx, o)
@@ -163,11 +187,11 @@ func bench(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer l.close()
-	if o.unread {
+	if instead := l.instead(); instead != nil {
 		if err := l.build(ctx); err != nil {
 			return err
 		}
-		return l.unread(ctx, stdout, stderr)
+		return instead(ctx, stdout, stderr)
 	}
 	rows := l.comparisons()
 	if o.only.String() != "" {
@@ -198,6 +222,11 @@ func bench(ctx context.Context, o options, stdout, stderr io.Writer) error {
 			}
 			results[i].pairs = append(results[i].pairs, p)
 			fmt.Fprintf(stderr, "  %s: %.3f\n", c.name(), results[i].ratio(p))
+		}
+	}
+	if o.picture != "" {
+		if err := os.WriteFile(o.picture, draw(results), 0o644); err != nil {
+			return err
 		}
 	}
 	return report(stdout, results)

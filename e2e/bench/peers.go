@@ -63,12 +63,12 @@ func (l *lab) startAskingNginx(ctx context.Context, n int, gate *server) (*serve
 	return &server{process: asking, address: address, upstream: l.upstreams[n]}, nil
 }
 
-// caddyHead begins the configurations of Caddy: no administration, no access log, nothing
-// on disk. Go prefers the cipher that the others are told to use.
+// caddyHead begins the configurations of Caddy: no administration, no access log, and its files in
+// the folder of the lab. Go prefers the cipher that the others are told to use.
 const caddyHead = `{
 	admin off
 	auto_https off
-	persist_config off
+	default_sni 127.0.0.1
 	log {
 		output discard
 	}

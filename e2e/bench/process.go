@@ -23,8 +23,13 @@ type process struct {
 // pinned returns the command that runs args on a core. taskset execs the program, so
 // the process is that program.
 func pinned(ctx context.Context, core int, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "taskset", append([]string{"--cpu-list", strconv.Itoa(core)}, args...)...)
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	return pinnedTo(ctx, strconv.Itoa(core), args...)
+}
+
+// pinnedTo is pinned for a list of cores.
+func pinnedTo(ctx context.Context, cores string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "taskset", append([]string{"--cpu-list", cores}, args...)...)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", 1+strings.Count(cores, ",")))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	return cmd

@@ -156,7 +156,7 @@ func TestIdlersStayOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := idlers{{conn, "GET " + c.path + " HTTP/1.1\r\nHost: a\r\n\r\n"}}
+		all := idlers{&idleRequests{conn, "GET " + c.path + " HTTP/1.1\r\nHost: a\r\n\r\n"}}
 		defer all.close()
 		if err := errors.Join(all.ask(), all.ask()); (err != nil) != c.fails {
 			t.Errorf("%s: error %v, want one: %t", name, err, c.fails)

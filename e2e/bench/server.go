@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"text/template"
+	"time"
 )
 
 // server is one side of a comparison.
@@ -24,6 +25,10 @@ type server struct {
 	folder   string   // before the resource in paths; empty: any will do
 	header   string   // its credential, in one line or several; empty: it needs none
 	check    func(context.Context) error
+
+	// Of authgate alone:
+	admin, config string        // the address of its administration, the file
+	started       time.Duration // how long it took until it was ready
 }
 
 // starter starts a server in front of the nth address of the upstream.

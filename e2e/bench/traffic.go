@@ -92,11 +92,13 @@ func parseTraffic(args []string) (trafficOptions, error) {
 
 // trafficKinds are what a connection does until its time is over, or once for a body.
 var trafficKinds = map[string]func(context.Context, *journey) error{
-	"download":  download,
-	"upload":    upload,
-	"websocket": echoSocket,
-	"events":    readEvents,
-	"grpc":      echoGRPC,
+	"download":   download,
+	"upload":     upload,
+	"websocket":  echoSocket,
+	"events":     readEvents,
+	"grpc":       echoGRPC,
+	"http3":      getHTTP3,
+	"http3 post": postHTTP3,
 }
 
 // makeTraffic is the role of a process that makes traffic. It prints what wrk prints.

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"text/template"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// growing is something of which a gateway can have more or less.
+type growing struct {
+	name  string
+	sizes []int
+	// section returns what a configuration of n has of it, as a part of the YAML.
+	section func(n int) growthSections
+	// use makes n of it while the gateway runs, and returns what ends them. It is nil for what is configured.
+	use func(ctx context.Context, l *lab, gateway *server, n int) (end func(), err error)
+}
+
+// growthSections are entries of the sections of a configuration, and the host that is asked.
+type growthSections struct{ Users, Policies, Routes, Host, Path string }
+
+// growths are what is measured. The request is for the last of many.
+var growths = []growing{
+	{name: "routes of a host", sizes: []int{10, 1_000, 10_000}, section: func(n int) growthSections {
+		return growthSections{
+			Routes: repeat(n, "  - {match: /r%d/, upstream: resources, auth: [basic]}\n"),
+			Path:   fmt.Sprintf("/r%d/", n-1),
+		}
+	}},
+	{name: "hosts", sizes: []int{10, 1_000, 10_000}, section: func(n int) growthSections {
+		return growthSections{
+			Path:   "/",
+			Routes: repeat(n, "  - {match: h%d.example.org/, upstream: resources, auth: [basic]}\n"),
+			Host:   fmt.Sprintf("h%d.example.org", n-1),
+		}
+	}},
+	{name: "rules of a policy", sizes: []int{1, 50}, section: func(n int) growthSections {
+		return growthSections{Policies: "  many:\n    any:\n" + repeat(n-1, "      - {networks: [10.0.0.%d]}\n") +
+			"      - {users: ['basic:service']}\n",
+			Routes: "  - {match: /r0/, upstream: resources, auth: [basic], policy: many}\n", Path: "/r0/"}
+	}},
+	{name: "accounts", sizes: []int{10, 1_000, 10_000}, section: users},
+	{name: "live logins", sizes: []int{10, 1_000, 10_000}, use: signInMany,
+		section: func(n int) growthSections { return users(1 + n/loginsOfUser) }},
+	{name: "open WebSockets", sizes: []int{10, 1_000, 5_000}, use: openSockets,
+		section: func(int) growthSections { return growthSections{} }},
+}
+
+// cheapPassword is that of the users, and cheapHash its hash with the least cost that is allowed.
+const (
+	cheapPassword = "wonderland"
+	cheapHash     = "$2a$04$XZlLtRtj4Ano71PcG2hyZediusBgoYoeBhgjjyL/erflaPst/dRPi"
+)
+
+func users(n int) growthSections {
+	return growthSections{Users: repeat(n, "    - {username: user%d, password_hash: '"+cheapHash+"', roles: [user]}\n")}
+}
+
+// repeat returns a line for each number below n.
+func repeat(n int, line string) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, line, i)
+	}
+	return text.String()
+}
+
+var growthConfiguration = template.Must(template.New("").Parse(`public_url: https://{{.Address}}
+listen: {https: "{{.Address}}", http: "", admin: "{{.Admin}}"}
+tls: {mode: files, certificate: "{{.Certificate}}", key: "{{.Key}}"}
+data_dir: data
+log: {level: error}
+endpoints: {prefix: /.authgate/}
+basic:
+  users: [{username: service, password_hash: '{{.Hash}}'}]
+accounts:
+  users:
+    - {username: alice, password_hash: '{{.Hash}}', roles: [user]}
+{{.Users}}upstreams:
+  resources: {url: "http://{{.Upstream}}"}
+policies:
+  user: {roles: [user]}
+{{.Policies}}routes:
+  - {match: /basic/, upstream: resources, auth: [basic]}
+  - {match: /session/, upstream: resources, auth: [session]}
+{{.Routes}}`))
+
+// growth prints how the cost of a request, memory, start, reload and scrape grow.
+func (l *lab) growth(ctx context.Context, stdout, stderr io.Writer) error {
+	table := [][]string{{"How many", "CPU of a request", "Memory", "Start", "Reload", "Scrape"}}
+	for _, g := range growths {
+		for _, n := range g.sizes {
+			row, err := l.grown(ctx, g, n)
+			if err != nil {
+				return fmt.Errorf("%d %s: %w", n, g.name, err)
+			}
+			fmt.Fprintln(stderr, " ", row)
+			table = append(table, row)
+		}
+	}
+	_, err := io.WriteString(stdout, markdown(table))
+	return err
+}
+
+// grown returns the row of a gateway with n of something.
+func (l *lab) grown(ctx context.Context, g growing, n int) ([]string, error) {
+	sections := g.section(n)
+	gateway, err := l.startConfigured(ctx, growthConfiguration, map[string]string{
+		"Certificate": l.certificate, "Key": l.key, "Upstream": l.upstreams[0],
+		"Users": sections.Users, "Policies": sections.Policies, "Routes": sections.Routes,
+	}, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer gateway.stop()
+	if g.use != nil {
+		end, err := g.use(ctx, l, gateway, n)
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+	}
+	to := target{url: "https://" + gateway.address + cmp.Or(sections.Path, "/basic/") + "resource",
+		headers: []string{basicHeader(signedIn{})}}
+	if sections.Host != "" {
+		to.headers = append(to.headers, "Host: "+sections.Host)
+	}
+	request, err := l.requestTime(ctx, gateway, to)
+	if err != nil {
+		return nil, err
+	}
+	held, err := gateway.process.memory(presentMemory)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	status, metrics, err := l.get(ctx, "http://"+gateway.admin+"/metrics")
+	if err := expect(http.StatusOK, status, err); err != nil {
+		return nil, fmt.Errorf("the scrape: %w", err)
+	}
+	scrape := time.Since(began)
+	reload, err := l.reloadTime(ctx, gateway)
+	if err != nil {
+		return nil, err
+	}
+	return []string{fmt.Sprint(n, " ", g.name), short(request), mebibytes(held), short(gateway.started), short(reload),
+		fmt.Sprintf("%s, %d kB", short(scrape), len(metrics)/1000)}, nil
+}
+
+// requestTime returns the processor time of a request.
+func (l *lab) requestTime(ctx context.Context, gateway *server, to target) (time.Duration, error) {
+	load := http1{l, l.script, l.connections}
+	if _, err := load.run(ctx, to, l.warm); err != nil {
+		return 0, fmt.Errorf("warming up: %w", err)
+	}
+	before, err := gateway.process.cpu()
+	if err != nil {
+		return 0, err
+	}
+	seen, err := load.run(ctx, to, l.measured)
+	if err != nil {
+		return 0, err
+	}
+	after, err := gateway.process.cpu()
+	return (after - before) / time.Duration(seen.requests), err
+}
+
+// reloadTime returns how long the command takes after a change of the configuration.
+func (l *lab) reloadTime(ctx context.Context, gateway *server) (time.Duration, error) {
+	text, err := os.ReadFile(gateway.config)
+	if err != nil {
+		return 0, err
+	}
+	changed := bytes.Replace(text, []byte("policies:\n"), []byte("policies:\n  new: {roles: [user]}\n"), 1)
+	if err := os.WriteFile(gateway.config, changed, 0o600); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	_, err = l.tool(ctx, "", "reload", "--config", gateway.config)
+	return time.Since(began), err
+}
+
+// loginsOfUser is how many live logins an account gets; an account may have 256.
+const loginsOfUser = 100
+
+// signInMany signs users in, each many times.
+func signInMany(ctx context.Context, l *lab, gateway *server, n int) (func(), error) {
+	f := &flooding{url: "https://" + gateway.address, transport: l.transport("HTTP/1.1")}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(l.connections)
+	for i := range n {
+		group.Go(func() error {
+			body := passwordJSON(fmt.Sprint("user", i/loginsOfUser), cheapPassword)
+			_, status, err := f.ask(ctx, http.MethodPost, "/.authgate/login", "", body)
+			return expect(http.StatusOK, status, err)
+		})
+	}
+	return func() {}, group.Wait()
+}
+
+// openSockets opens WebSockets, and asks once on each.
+func openSockets(ctx context.Context, l *lab, gateway *server, n int) (func(), error) {
+	to := target{"https://" + gateway.address + "/basic/" + socketResource,
+		[]string{basicHeader(signedIn{}), "Sec-Fetch-Site: same-origin"}}
+	all, err := l.openIdle(ctx, gateway.address, to, n)
+	return all.close, err
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"text/template"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// sharedSessions is how many sessions are read cold, and then ended.
+	sharedSessions = 2000
+	// logoutsPerSecond is how fast they are ended.
+	logoutsPerSecond = 1000
+)
+
+var sharedConfiguration = template.Must(template.New("").Parse(`public_url: https://{{.Address}}
+listen: {https: "{{.Address}}", http: "", admin: "{{.Admin}}"}
+tls: {mode: files, certificate: "{{.Certificate}}", key: "{{.Key}}"}
+data_dir: data
+log: {level: error}
+token: {secret: "the key that signs tokens in the benchmark"}
+store: {driver: redis, addresses: ["{{.Redis}}"]}
+accounts:
+  users:
+{{.Users}}upstreams:
+  resources: {url: "http://{{.Upstream}}"}
+routes:
+  - {match: /session/, upstream: resources, auth: [session]}
+`))
+
+// shared is several gateways on one Redis.
+type shared struct {
+	redis    *process
+	gateways []*server
+	cookies  []string // of live sessions
+	asks     []*flooding
+}
+
+// instances prints what requests and logouts cost with 1, 2 and 4 gateways on one Redis.
+func (l *lab) instances(ctx context.Context, stdout, stderr io.Writer) error {
+	table := [][]string{{"Gateways", "Warm request: gateways", "Redis", "Cold request: gateways", "Redis",
+		"Logout: gateways", "Redis", fmt.Sprintf("%d logouts/s: cores of the gateways, of Redis", logoutsPerSecond)}}
+	for _, n := range []int{1, 2, 4} {
+		row, err := l.instancesRow(ctx, n)
+		if err != nil {
+			return fmt.Errorf("%d gateways: %w", n, err)
+		}
+		fmt.Fprintln(stderr, " ", row)
+		table = append(table, row)
+	}
+	_, err := io.WriteString(stdout, markdown(table))
+	return err
+}
+
+func (l *lab) instancesRow(ctx context.Context, n int) ([]string, error) {
+	s, err := l.startShared(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	row := []string{fmt.Sprint(n)}
+	// Every gateway reads every session for the first time, and then again.
+	cold, err := s.costs(func() (int, error) { return n * sharedSessions, s.readAll(ctx, l.connections) })
+	if err != nil {
+		return nil, err
+	}
+	warm, err := s.costs(func() (int, error) { return n * sharedSessions, s.readAll(ctx, l.connections) })
+	if err != nil {
+		return nil, err
+	}
+	logout, err := s.costs(func() (int, error) { return sharedSessions, s.endAll(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range []cost{warm, cold, logout} {
+		row = append(row, short(c.gateways), short(c.redis))
+	}
+	cores := func(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds()*logoutsPerSecond) }
+	return append(row, cores(logout.gateways)+", "+cores(logout.redis)), s.refuseAll(ctx)
+}
+
+// startShared starts Redis and gateways on it, and signs users in at the first.
+func (l *lab) startShared(ctx context.Context, n int) (*shared, error) {
+	redis, address, err := l.startRedis(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &shared{redis: redis}
+	for range n {
+		gateway, err := l.startConfigured(ctx, sharedConfiguration, map[string]string{
+			"Certificate": l.certificate, "Key": l.key, "Upstream": l.upstreams[0], "Redis": address,
+			"Users": users(1 + sharedSessions/loginsOfUser).Users,
+		}, 0)
+		if err != nil {
+			s.stop()
+			return nil, err
+		}
+		s.gateways = append(s.gateways, gateway)
+		s.asks = append(s.asks, &flooding{url: "https://" + gateway.address, transport: l.transport("HTTP/1.1")})
+	}
+	s.cookies = make([]string, sharedSessions)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(l.connections)
+	for i := range s.cookies {
+		group.Go(func() error {
+			user := fmt.Sprint("user", i/loginsOfUser)
+			login, err := l.signInAs(ctx, s.asks[0].url+"/login", user, cheapPassword)
+			s.cookies[i] = login.cookie
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *shared) stop() {
+	for _, gateway := range s.gateways {
+		gateway.stop()
+	}
+	s.redis.stop()
+}
+
+// cost is the processor time of one of many.
+type cost struct{ gateways, redis time.Duration }
+
+// costs returns the cost of what f does, which says how often it did it.
+func (s *shared) costs(f func() (int, error)) (cost, error) {
+	before, err := s.used()
+	if err != nil {
+		return cost{}, err
+	}
+	n, err := f()
+	if err != nil {
+		return cost{}, err
+	}
+	after, err := s.used()
+	each := func(d time.Duration) time.Duration { return d / time.Duration(n) }
+	return cost{each(after.gateways - before.gateways), each(after.redis - before.redis)}, err
+}
+
+// used returns the processor time so far.
+func (s *shared) used() (cost, error) {
+	redis, err := s.redis.cpu()
+	if err != nil {
+		return cost{}, err
+	}
+	sum := cost{redis: redis}
+	for _, gateway := range s.gateways {
+		used, err := gateway.process.cpu()
+		if err != nil {
+			return cost{}, err
+		}
+		sum.gateways += used
+	}
+	return sum, nil
+}
+
+// readAll asks every gateway with every session.
+func (s *shared) readAll(ctx context.Context, atOnce int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, cookie := range s.cookies {
+		for _, gateway := range s.asks {
+			group.Go(func() error {
+				status, err := gateway.with(ctx, http.MethodGet, "/session/resource", cookie)
+				return expect(http.StatusOK, status, err)
+			})
+		}
+	}
+	return group.Wait()
+}
+
+// endAll signs all sessions out at the gateways in turn, so many a second.
+func (s *shared) endAll(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	pace := time.NewTicker(time.Second / logoutsPerSecond)
+	defer pace.Stop()
+	for i, cookie := range s.cookies {
+		<-pace.C
+		group.Go(func() error {
+			status, err := s.asks[i%len(s.asks)].with(ctx, http.MethodPost, "/logout", cookie)
+			return expect(http.StatusOK, status, err)
+		})
+	}
+	return group.Wait()
+}
+
+// refuseAll checks that no gateway accepts a session any more.
+func (s *shared) refuseAll(ctx context.Context) error {
+	for _, cookie := range s.cookies {
+		for _, gateway := range s.asks {
+			status, err := gateway.with(ctx, http.MethodGet, "/session/resource", cookie)
+			if err := expect(http.StatusUnauthorized, status, err); err != nil {
+				return fmt.Errorf("after the logout: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// with sends a request with a cookie and no body.
+func (f *flooding) with(ctx context.Context, method, path, cookie string) (int, error) {
+	one := &flooding{url: f.url, cookie: cookie, transport: f.transport}
+	_, status, err := one.ask(ctx, method, path, "", nil)
+	return status, err
+}
