@@ -278,6 +278,11 @@ func rows() []row {
 		{kind: applications, name: "Transmission", needs: []string{"transmission-daemon", "transmission-remote"},
 			version: version{"transmission-daemon --version", `transmission-daemon (\S+)`},
 			tries:   []try{{"transmission-remote with an API token as the password, its page", "TestTransmission"}}},
+		{kind: applications, name: "RabbitMQ",
+			needs:   []string{"/usr/lib/rabbitmq/bin/rabbitmq-server", "epmd", "curl"},
+			version: version{"rabbitmqadmin --version", `rabbitmqadmin (\S+)`},
+			tries: []try{
+				{"its page and API with its own account, a queue with any name by a program", "TestRabbitMQ"}}},
 		{kind: applications, name: "n8n", needs: []string{"./n8n/node_modules/.installed", "curl"},
 			version: nodeModule("n8n", "n8n"),
 			tries: []try{
