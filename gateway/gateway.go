@@ -32,7 +32,7 @@ const (
 	verifiedFor         = 5 * time.Minute
 )
 
-// Options are the parts that a Gateway is made of. All but Now and Idle are
+// Options are the parts that a Gateway is made of. All but Now, Idle and FreeMemory are
 // required.
 type Options struct {
 	Config     *config.Config
@@ -42,6 +42,7 @@ type Options struct {
 	Version    string
 	Now        func() time.Time // default time.Now
 	Idle       func()           // called whenever the last request in flight ends; default nothing
+	FreeMemory func()           // called a while after password checks; default nothing
 
 	publicKeys *jose.Keys // sign what others verify; nil: those of the configuration
 }
@@ -126,6 +127,7 @@ func assemble(o Options) (*Gateway, error) {
 
 		publicKeys: o.publicKeys,
 	}
+	g.verifier.FreeMemory(o.FreeMemory)
 	g.running, g.stop = context.WithCancel(context.Background())
 	if quotas := guarded.Quotas(); quotas != nil {
 		g.shared = rate.NewShared(quotas)

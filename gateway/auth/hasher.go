@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,7 +36,7 @@ type hasher struct {
 	computed atomic.Uint64
 	compute  func(password.Hash, string) bool
 
-	giveBack func() // gives memory to the system
+	giveBack func() // gives memory to the system; nil: not
 
 	mu     sync.Mutex
 	slots  int
@@ -53,7 +52,7 @@ func newHasher(slots int) *hasher {
 	if slots <= 0 {
 		slots = max(1, runtime.GOMAXPROCS(0)-1)
 	}
-	return &hasher{slots: slots, free: slots, compute: password.Hash.Verify, giveBack: debug.FreeOSMemory}
+	return &hasher{slots: slots, free: slots, compute: password.Hash.Verify}
 }
 
 // Verify reports whether plain is the password of hash. It waits for a slot until
@@ -133,7 +132,7 @@ func (h *hasher) release() {
 		}
 	}
 	h.free++
-	if h.free == h.slots {
+	if h.free == h.slots && h.giveBack != nil {
 		h.rest = time.AfterFunc(hasherRests, h.giveBack)
 	}
 }

@@ -61,6 +61,10 @@ func NewVerifier(t *Throttle, cacheSize int, ttl time.Duration, now func() time.
 	return v
 }
 
+// FreeMemory makes the Verifier call f, unless it is nil, when no password has been checked for ten seconds, since each
+// check needs much memory. The caller calls it before it uses the Verifier.
+func (v *Verifier) FreeMemory(f func()) { v.hasher.giveBack = f }
+
 // Check returns the account of username if the password is correct. It does not
 // hash a credential again that was correct a short time ago, and hashes equal
 // credentials of concurrent calls once. kind separates sets of accounts that have

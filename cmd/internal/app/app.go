@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -86,7 +87,7 @@ func (a *App) assemble(cfg *config.Config) error {
 	var err error
 	a.gateway, err = gateway.New(gateway.Options{
 		Config: cfg, Store: a.store, Logger: a.logger, Registerer: a.metrics, Version: a.version,
-		Idle: a.log.Flush,
+		Idle: a.log.Flush, FreeMemory: debug.FreeOSMemory,
 	})
 	if err != nil {
 		return err
