@@ -299,6 +299,11 @@ func rows() []row {
 			version: version{"go version -m ../bin/interop/minio", `mod\s+github.com/minio/minio\s+(\S+)`},
 			tries: []try{
 				{"rclone by S3 with MinIO's keys, a signed link, the console and its WebSocket", "TestMinIO"}}},
+		{kind: applications, name: "Headscale",
+			needs:   []string{"./../bin/interop/headscale", "./../bin/interop/tailscaled"},
+			version: version{"go version -m ../bin/interop/headscale", `mod\s+github.com/juanfont/headscale\s+(\S+)`},
+			tries: []try{
+				{"a machine joins by a key and one by its user, its relay, its API", "TestHeadscale"}}},
 		{kind: applications, name: "grpc-go", version: goModule(".", "google.golang.org/grpc"), tries: []try{{"unary calls and streams", "TestGRPC"}}},
 	}
 }
