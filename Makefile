@@ -44,7 +44,7 @@ test: deps lint ## lint, all tests with the race detector; fuzz targets run thei
 	go test -C packaging -race -timeout 10m .
 
 interop: deps ## run the gateway against programs that others wrote, write docs/interop.md, run e2e without the fast path; ROWS='Dex|Caddy': some programs alone
-	@.ci/deps go gcc wget firefox requests litmus rclone httpx cryptography mod-auth-openidc radicale docker-registry skopeo syncthing transmission rabbitmq-server pypi nodered jupyter providers stores proxies libraries gitea headscale minio uptimekuma codeserver n8n keycloak nimbus
+	@.ci/deps go gcc wget firefox requests litmus rclone httpx cryptography mod-auth-openidc radicale docker-registry skopeo syncthing transmission rabbitmq-server pypi nodered jupyter providers stores proxies libraries gitea headscale minio homeassistant uptimekuma codeserver n8n keycloak nimbus
 	go build -C e2e -o ../bin/interop/run ./interop
 	@cd e2e && ../bin/interop/run -rows '$(ROWS)'
 	[ -n '$(ROWS)' ] || AUTHGATE_FAST_PATH=false go test -C e2e -race -p 3 -timeout 30m ./...

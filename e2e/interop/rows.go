@@ -295,6 +295,12 @@ func rows() []row {
 			version: nodeModule("uptimekuma", "uptime-kuma"),
 			tries: []try{
 				{"its WebSocket, a status page for everybody, reports of machines, its metrics", "TestUptimeKuma"}}},
+		{kind: applications, name: "Home Assistant",
+			needs:   []string{"./homeassistant/venv/.installed", "openssl"},
+			version: version{"homeassistant/venv/bin/python -m homeassistant --version", ""},
+			tries: []try{
+				{"its page and first account, its API and WebSocket by a session and by a certificate, a webhook",
+					"TestHomeAssistant"}}},
 		{kind: applications, name: "MinIO", needs: []string{"./../bin/interop/minio", "rclone", "curl"},
 			version: version{"go version -m ../bin/interop/minio", `mod\s+github.com/minio/minio\s+(\S+)`},
 			tries: []try{
