@@ -198,7 +198,7 @@ func TestHowToGitea(t *testing.T) {
 			t.Errorf("git with the password %.4s… reached the application: %v", password, got)
 		}
 	}
-	a, _ = v.visit("POST", base+"/-auth/logout", "", "Origin", base, "Sec-Fetch-Site", "same-origin")
+	a, _ = v.visit("POST", base+"/.authgate/logout", "", "Origin", base, "Sec-Fetch-Site", "same-origin")
 	world.WantStatus(t, "signing out", a, http.StatusOK)
 	if a, _ := v.visit("GET", base+"/alice/project", ""); a.Status != http.StatusUnauthorized || len(app.take()) > 0 {
 		t.Errorf("after signing out: %d %s", a.Status, a.Body)
