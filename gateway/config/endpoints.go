@@ -63,9 +63,9 @@ func (c *Config) OwnEndpoints() []string {
 	return names
 }
 
-// isOneOf reports whether a path is that of one of the gateway's own endpoints,
+// isOwnPath reports whether a path is that of one of the gateway's own endpoints,
 // which come before routes. own is from OwnEndpoints.
-func (c *Config) isOneOf(own []string, path string) bool {
+func (c *Config) isOwnPath(own []string, path string) bool {
 	name, ok := strings.CutPrefix(path, c.Endpoints.Prefix)
 	return ok && (name == EndpointVerify || slices.Contains(own, name))
 }

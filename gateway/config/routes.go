@@ -115,7 +115,7 @@ func (c *Config) checkRoutes(r *report, refs *references, policies *policy.Set) 
 		r.policyErrors(err)
 		table[i] = policy.Route{Name: route.Name, Pattern: route.Match, Mechanisms: route.Auth, Policy: compiled}
 		refs.checkRefs(path+".policy", route.Policy)
-		if c.isOneOf(own, literalPath(route.Match)) {
+		if c.isOwnPath(own, literalPath(route.Match)) {
 			r.Fault(path+".match",
 				"%q can never be reached, because the gateway's own endpoint has this path; "+
 					"set endpoints.prefix, for example to /.authgate/, to move the gateway's endpoints", route.Match)

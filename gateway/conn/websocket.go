@@ -51,8 +51,8 @@ func (w *WebSockets) Hijack(
 		w.signal()
 		return nil, nil, err
 	}
-	s := &WebSocket{Conn: client, early: buffered(rw.Reader), opaque: opaque, cancelUpstream: cancelUpstream, buffers: &w.buffers,
-		begun: make(chan struct{}), ended: make(chan struct{})}
+	s := &WebSocket{Conn: client, early: buffered(rw.Reader), opaque: opaque, cancelUpstream: cancelUpstream,
+		buffers: &w.buffers, begun: make(chan struct{}), ended: make(chan struct{})}
 	if w.open == nil {
 		w.open = map[*WebSocket]bool{}
 	}
@@ -281,54 +281,54 @@ const (
 	atRest = 1 << 10
 	// carried is the length of the buffer for what is longer.
 	carried = 32 << 10
+	// busy is how much a read brings while the large buffer pays: with the small one, each record of
+	// TLS would be two writes.
+	busy = 4 << 10
 )
 
 // carry copies from one side to the other until the end, which is no error. Most WebSockets wait most
 // of the time, so only one that has more to copy holds a large buffer.
 func (s *WebSocket) carry(to io.Writer, from io.Reader) (total int64, err error) {
 	small := make([]byte, atRest)
-	for {
-		n, more, err := carryOnce(to, from, small)
-		total += n
-		if err == nil && more {
-			n, err = s.carryRest(to, from)
-			total += n
-		}
-		switch err {
-		case nil:
-		case io.EOF:
-			return total, nil
-		default:
-			return total, err
+	for err == nil {
+		var n int
+		n, err = carryOnce(to, from, small)
+		total += int64(n)
+		if err == nil && n == len(small) {
+			var rest int64
+			rest, err = s.carryBusy(to, from)
+			total += rest
 		}
 	}
+	if err == io.EOF {
+		err = nil
+	}
+	return total, err
 }
 
-// carryRest copies for as long as each read fills a large buffer.
-func (s *WebSocket) carryRest(to io.Writer, from io.Reader) (total int64, err error) {
+// carryBusy copies with a large buffer for as long as each read brings much.
+func (s *WebSocket) carryBusy(to io.Writer, from io.Reader) (total int64, err error) {
 	large, ok := s.buffers.Get().(*[carried]byte)
 	if !ok {
 		large = new([carried]byte)
 	}
 	defer s.buffers.Put(large)
-	for more := true; more && err == nil; {
-		var n int64
-		n, more, err = carryOnce(to, from, large[:])
-		total += n
+	for n := busy; n >= busy && err == nil; {
+		n, err = carryOnce(to, from, large[:])
+		total += int64(n)
 	}
 	return total, err
 }
 
-// carryOnce copies what one read returns, and reports whether it has filled the buffer.
-func carryOnce(to io.Writer, from io.Reader, buffer []byte) (n int64, more bool, err error) {
-	read, err := from.Read(buffer)
-	if read > 0 {
-		written, failed := to.Write(buffer[:read])
-		if failed != nil {
-			return int64(written), false, failed
+// carryOnce copies what one read returns. An error of the writer comes before one of the reader.
+func carryOnce(to io.Writer, from io.Reader, buffer []byte) (int, error) {
+	n, err := from.Read(buffer)
+	if n > 0 {
+		if written, failed := to.Write(buffer[:n]); failed != nil {
+			return written, failed
 		}
 	}
-	return int64(read), read == len(buffer), err
+	return n, err
 }
 
 // CloseWrite tells the client that nothing more comes from the upstream.

@@ -414,7 +414,8 @@ func (s *script) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// A WebSocket waits with a small buffer, and copies what is long with a large one. The end is no error.
+// A WebSocket waits with a small buffer, and copies with a large one while each read brings much. The end
+// is no error.
 func TestSocketCarries(t *testing.T) {
 	t.Parallel()
 	short, long := strings.Repeat("s", 100), strings.Repeat("l", 2*carried)
@@ -423,10 +424,11 @@ func TestSocketCarries(t *testing.T) {
 		err     error
 		buffers []int
 	}{
-		"nothing":  {nil, io.EOF, []int{atRest}},
-		"messages": {[]string{short, short}, io.EOF, []int{atRest, atRest, atRest}},
-		"long": {[]string{long, short}, io.EOF,
-			[]int{atRest, carried, carried, atRest, atRest}},
+		"nothing":          {nil, io.EOF, []int{atRest}},
+		"messages":         {[]string{short, short}, io.EOF, []int{atRest, atRest, atRest}},
+		"long, then short": {[]string{long, short}, io.EOF, []int{atRest, carried, carried, carried, atRest}},
+		"records of TLS": {[]string{long[:16<<10], long[:16<<10], long[:busy-1]}, io.EOF,
+			[]int{atRest, carried, carried, carried, atRest}},
 		"failure":                     {[]string{short}, io.ErrUnexpectedEOF, []int{atRest, atRest}},
 		"failure after a full buffer": {[]string{long[:atRest]}, io.ErrUnexpectedEOF, []int{atRest, carried}},
 	} {
