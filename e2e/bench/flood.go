@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -44,7 +42,7 @@ routes:
 `))
 
 // flood prints what signed-in users see while others guess passwords. The gateway has two processors.
-func (l *lab) flood(ctx context.Context, stdout, stderr io.Writer) error {
+func (l *lab) flooded(ctx context.Context, stdout, stderr io.Writer) error {
 	l.serverCores = "0,1"
 	gateway, err := l.startConfigured(ctx, floodConfiguration, map[string]string{
 		"Certificate": l.certificate, "Key": l.key, "Upstream": l.upstreams[0],
@@ -58,11 +56,14 @@ func (l *lab) flood(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	f := &flooding{url: base, cookie: login.cookie, transport: l.transport("HTTP/1.1")}
+	f := &flood{visitor: visitor{base, l.transport("HTTP/1.1")}, cookie: login.cookie}
 	table := [][]string{{"Clients that guess", "p50", "p99", "Each round", "Guesses/s", "Refused as busy/s",
 		"Sign-ins of a known client, slowest"}}
 	var p99s [2]time.Duration
 	for i, guessers := range []int{0, floodGuessers} {
+		if _, err := f.round(ctx, guessers, l.warm); err != nil { // it opens the connections
+			return fmt.Errorf("warming up with %d guessing: %w", guessers, err)
+		}
 		var rounds []floodRound
 		for range l.rounds {
 			r, err := f.round(ctx, guessers, l.measured)
@@ -86,11 +87,11 @@ func (l *lab) flood(ctx context.Context, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// flooding is what asks a gateway.
-type flooding struct {
-	url, cookie string
-	transport   http.RoundTripper
-	names       atomic.Int64 // that were guessed
+// flood is users and clients that guess.
+type flood struct {
+	visitor
+	cookie string       // of the users
+	names  atomic.Int64 // that were guessed
 }
 
 // floodRound is what a round saw.
@@ -111,7 +112,7 @@ func (r floodRound) row(guessers int, all []floodRound, lasting time.Duration) [
 }
 
 // round lets users work, one sign in again and again, and others guess.
-func (f *flooding) round(ctx context.Context, guessers int, lasting time.Duration) (floodRound, error) {
+func (f *flood) round(ctx context.Context, guessers int, lasting time.Duration) (floodRound, error) {
 	end := time.Now().Add(lasting)
 	group, ctx := errgroup.WithContext(ctx)
 	var r floodRound
@@ -120,7 +121,7 @@ func (f *flooding) round(ctx context.Context, guessers int, lasting time.Duratio
 	for range floodUsers {
 		group.Go(func() error {
 			return until(ctx, end, floodPause, func() error {
-				took, status, err := f.ask(ctx, http.MethodGet, "/session/resource", "192.0.2.2", nil)
+				took, status, err := f.ask(ctx, visit{path: "/session/resource", from: "192.0.2.2", cookie: f.cookie})
 				mu.Lock()
 				defer mu.Unlock()
 				times = append(times, took)
@@ -130,7 +131,7 @@ func (f *flooding) round(ctx context.Context, guessers int, lasting time.Duratio
 	}
 	group.Go(func() error {
 		return until(ctx, end, time.Second, func() error {
-			took, status, err := f.ask(ctx, http.MethodPost, "/login", "192.0.2.1", passwordJSON("alice", password))
+			took, status, err := f.ask(ctx, visit{path: "/login", from: "192.0.2.1", body: passwordJSON("alice", password)})
 			r.signIns, r.slowest = r.signIns+1, max(r.slowest, took)
 			return expect(http.StatusOK, status, err)
 		})
@@ -141,7 +142,7 @@ func (f *flooding) round(ctx context.Context, guessers int, lasting time.Duratio
 		group.Go(func() error {
 			return until(ctx, end, 0, func() error {
 				name := fmt.Sprint("name-", f.names.Add(1))
-				_, status, err := f.ask(ctx, http.MethodPost, "/login", from, passwordJSON(name, "guess"))
+				_, status, err := f.ask(ctx, visit{path: "/login", from: from, body: passwordJSON(name, "guess")})
 				switch {
 				case err == nil && status == http.StatusUnauthorized:
 					guesses.Add(1)
@@ -162,52 +163,4 @@ func (f *flooding) round(ctx context.Context, guessers int, lasting time.Duratio
 	r.p50, r.p99 = times[len(times)*50/100], times[len(times)*99/100]
 	r.guesses, r.busy = guesses.Load(), busy.Load()
 	return r, nil
-}
-
-// until calls f with pauses until the end.
-func until(ctx context.Context, end time.Time, pause time.Duration, f func() error) error {
-	for time.Now().Before(end) {
-		if err := f(); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
-		}
-	}
-	return nil
-}
-
-func expect(want, status int, err error) error {
-	if err == nil && status != want {
-		err = fmt.Errorf("the answer is %d, want %d", status, want)
-	}
-	return err
-}
-
-// ask sends a request from an address, or from its own. A body is JSON.
-func (f *flooding) ask(ctx context.Context, method, path, from string, body []byte) (time.Duration, int, error) {
-	// A guess that still waits when the round is over counts.
-	r, err := http.NewRequestWithContext(ctx, method, f.url+path, bytes.NewReader(body))
-	if err != nil {
-		return 0, 0, err
-	}
-	if from != "" {
-		r.Header.Set("X-Forwarded-For", from)
-		r.Header.Set("X-Forwarded-Proto", "https")
-	}
-	if body == nil {
-		r.Header.Set("Cookie", f.cookie)
-		r.Header.Set("Sec-Fetch-Site", "same-origin")
-	} else {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	began := time.Now()
-	response, err := f.transport.RoundTrip(r)
-	if err != nil {
-		return 0, 0, err
-	}
-	_, err = io.Copy(io.Discard, response.Body)
-	return time.Since(began), response.StatusCode, errors.Join(err, response.Body.Close())
 }

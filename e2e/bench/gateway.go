@@ -255,7 +255,8 @@ func (l *lab) signIn(ctx context.Context, url string, headers ...string) (signed
 // signInAs is signIn for a user.
 func (l *lab) signInAs(ctx context.Context, url, username, password string, headers ...string) (signedIn, error) {
 	var s signedIn
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(passwordJSON(username, password)))
+	body := bytes.NewReader(passwordJSON(username, password))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
 	if err != nil {
 		return s, err
 	}

@@ -194,14 +194,13 @@ const loginsOfUser = 100
 
 // signInMany signs users in, each many times.
 func signInMany(ctx context.Context, l *lab, gateway *server, n int) (func(), error) {
-	f := &flooding{url: "https://" + gateway.address, transport: l.transport("HTTP/1.1")}
+	v := visitor{"https://" + gateway.address, l.transport("HTTP/1.1")}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(l.connections)
 	for i := range n {
 		group.Go(func() error {
 			body := passwordJSON(fmt.Sprint("user", i/loginsOfUser), cheapPassword)
-			_, status, err := f.ask(ctx, http.MethodPost, "/.authgate/login", "", body)
-			return expect(http.StatusOK, status, err)
+			return v.wants(ctx, http.StatusOK, visit{path: "/.authgate/login", body: body})
 		})
 	}
 	return func() {}, group.Wait()

@@ -34,8 +34,9 @@ func (h http2) run(ctx context.Context, to target, lasting time.Duration) (resul
 	defer os.RemoveAll(dir)
 	log := filepath.Join(dir, "log")
 	args := []string{
-		"--cpu-list", strconv.Itoa(h.lab.loadCore), "h2load", "--threads", "1", "--clients", strconv.Itoa(max(1, h.requests/h.streams)),
-		"--max-concurrent-streams", strconv.Itoa(h.streams), "--duration", strconv.Itoa(int(lasting.Seconds())), "--log-file", log,
+		"--cpu-list", strconv.Itoa(h.lab.loadCore), "h2load", "--threads", "1",
+		"--clients", strconv.Itoa(max(1, h.requests/h.streams)), "--max-concurrent-streams", strconv.Itoa(h.streams),
+		"--duration", strconv.Itoa(int(lasting.Seconds())), "--log-file", log,
 	}
 	if h.posted != "" {
 		args = append(args, "--data", h.posted)

@@ -16,6 +16,8 @@ const (
 	sharedSessions = 2000
 	// logoutsPerSecond is how fast they are ended.
 	logoutsPerSecond = 1000
+	// sharedAnswers is how long a gateway may be unable to tell whether a session lives.
+	sharedAnswers = 5 * time.Second
 )
 
 var sharedConfiguration = template.Must(template.New("").Parse(`public_url: https://{{.Address}}
@@ -38,7 +40,7 @@ type shared struct {
 	redis    *process
 	gateways []*server
 	cookies  []string // of live sessions
-	asks     []*flooding
+	visitors []visitor
 }
 
 // instances prints what requests and logouts cost with 1, 2 and 4 gateways on one Redis.
@@ -101,7 +103,7 @@ func (l *lab) startShared(ctx context.Context, n int) (*shared, error) {
 			return nil, err
 		}
 		s.gateways = append(s.gateways, gateway)
-		s.asks = append(s.asks, &flooding{url: "https://" + gateway.address, transport: l.transport("HTTP/1.1")})
+		s.visitors = append(s.visitors, visitor{"https://" + gateway.address, l.transport("HTTP/1.1")})
 	}
 	s.cookies = make([]string, sharedSessions)
 	group, ctx := errgroup.WithContext(ctx)
@@ -109,7 +111,7 @@ func (l *lab) startShared(ctx context.Context, n int) (*shared, error) {
 	for i := range s.cookies {
 		group.Go(func() error {
 			user := fmt.Sprint("user", i/loginsOfUser)
-			login, err := l.signInAs(ctx, s.asks[0].url+"/login", user, cheapPassword)
+			login, err := l.signInAs(ctx, s.visitors[0].url+"/login", user, cheapPassword)
 			s.cookies[i] = login.cookie
 			return err
 		})
@@ -168,10 +170,9 @@ func (s *shared) readAll(ctx context.Context, atOnce int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for _, cookie := range s.cookies {
-		for _, gateway := range s.asks {
+		for _, v := range s.visitors {
 			group.Go(func() error {
-				status, err := gateway.with(ctx, http.MethodGet, "/session/resource", cookie)
-				return expect(http.StatusOK, status, err)
+				return v.wants(ctx, http.StatusOK, visit{path: "/session/resource", cookie: cookie})
 			})
 		}
 	}
@@ -186,29 +187,26 @@ func (s *shared) endAll(ctx context.Context) error {
 	for i, cookie := range s.cookies {
 		<-pace.C
 		group.Go(func() error {
-			status, err := s.asks[i%len(s.asks)].with(ctx, http.MethodPost, "/logout", cookie)
-			return expect(http.StatusOK, status, err)
+			v := s.visitors[i%len(s.visitors)]
+			return v.wants(ctx, http.StatusOK, visit{method: http.MethodPost, path: "/logout", cookie: cookie})
 		})
 	}
 	return group.Wait()
 }
 
-// refuseAll checks that no gateway accepts a session any more.
+// refuseAll checks that no gateway accepts a session any more. One that cannot tell yet (503) is asked again.
 func (s *shared) refuseAll(ctx context.Context) error {
 	for _, cookie := range s.cookies {
-		for _, gateway := range s.asks {
-			status, err := gateway.with(ctx, http.MethodGet, "/session/resource", cookie)
+		for _, v := range s.visitors {
+			status, err := http.StatusServiceUnavailable, error(nil)
+			end := time.Now().Add(sharedAnswers)
+			for err == nil && status == http.StatusServiceUnavailable && time.Now().Before(end) {
+				_, status, err = v.ask(ctx, visit{path: "/session/resource", cookie: cookie})
+			}
 			if err := expect(http.StatusUnauthorized, status, err); err != nil {
 				return fmt.Errorf("after the logout: %w", err)
 			}
 		}
 	}
 	return nil
-}
-
-// with sends a request with a cookie and no body.
-func (f *flooding) with(ctx context.Context, method, path, cookie string) (int, error) {
-	one := &flooding{url: f.url, cookie: cookie, transport: f.transport}
-	_, status, err := one.ask(ctx, method, path, "", nil)
-	return status, err
 }

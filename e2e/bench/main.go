@@ -109,7 +109,7 @@ type options struct {
 	serverCore, loadCore  int
 	authgate, authgateLog string
 	oauth2Proxy, caddy    string
-	unread, flooded       bool
+	unread, flood         bool
 	grows, shared         bool
 	picture               string
 }
@@ -139,7 +139,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.caddy, "caddy", "caddy", "`file` of Caddy")
 	flags.BoolVar(&o.unread, "unread", false,
 		"measure instead what transfers cost that a client or an application does not read")
-	flags.BoolVar(&o.flooded, "flood", false, "measure instead what signed-in users see while others guess passwords")
+	flags.BoolVar(&o.flood, "flood", false, "measure instead what signed-in users see while others guess passwords")
 	flags.BoolVar(&o.grows, "growth", false, "measure instead how cost grows with the configuration and its use")
 	flags.BoolVar(&o.shared, "instances", false, "measure instead what several gateways on one Redis cost")
 	flags.StringVar(&o.picture, "picture", "", "SVG `file` for the ratios to the floor, as bars")
@@ -170,8 +170,8 @@ func (l *lab) instead() func(ctx context.Context, stdout, stderr io.Writer) erro
 	switch {
 	case l.options.unread:
 		return l.unread
-	case l.flooded:
-		return l.flood
+	case l.flood:
+		return l.flooded
 	case l.grows:
 		return l.growth
 	case l.shared:

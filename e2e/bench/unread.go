@@ -163,7 +163,8 @@ func (l *lab) transport(protocol string) http.RoundTripper {
 	if protocol == "HTTP/3" {
 		return &http3.Transport{TLSClientConfig: config}
 	}
-	t := &http.Transport{TLSClientConfig: config, Protocols: new(http.Protocols)}
+	// As many connections are kept as there are clients, which would each open one for each request otherwise.
+	t := &http.Transport{TLSClientConfig: config, Protocols: new(http.Protocols), MaxIdleConnsPerHost: 1000}
 	t.Protocols.SetHTTP1(protocol == "HTTP/1.1")
 	t.Protocols.SetHTTP2(protocol == "HTTP/2")
 	return t

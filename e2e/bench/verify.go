@@ -60,7 +60,8 @@ func (l *lab) startVerify(ctx context.Context, n int) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	login, err := l.signIn(ctx, "http://"+gate.address+"/.authgate/login", "X-Forwarded-Proto: https", "X-Forwarded-Host: app.example.org")
+	login, err := l.signIn(ctx, "http://"+gate.address+"/.authgate/login",
+		"X-Forwarded-Proto: https", "X-Forwarded-Host: app.example.org")
 	if err != nil {
 		gate.stop()
 		return nil, fmt.Errorf("signing in: %w", err)
