@@ -440,7 +440,8 @@ func FuzzVerifyAsDirect(f *testing.F) {
 
 // toSignIn is what of a page leads to the sign-in, and the forms that remove a cookie of the same name and choose the
 // language. They differ, because at the host of a proxy the gateway has no pages; see TestVerifyAnswers.
-var toSignIn = regexp.MustCompile(`href="(https://gw\.example)?/signin[^"]*"|(?s)<form method="post" action="/signin/cookies">.*?</form>` +
+var toSignIn = regexp.MustCompile(`href="(https://gw\.example)?/signin[^"]*"` +
+	`|(?s)<form method="post" action="/signin/cookies">.*?</form>` +
 	`|<footer>\s*<details class="languages">.*?</details>\s*</footer>`)
 
 // withoutSignIn returns the page of an answer without what leads to the sign-in.

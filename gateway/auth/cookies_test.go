@@ -10,7 +10,10 @@ import (
 )
 
 // allCookies has a name for every role.
-var allCookies = &CookieNames{Session: "session_id", Delegated: "session", Browser: "__Host-authgate_login", Access: "access_token", Refresh: "refresh_token", Language: "__Host-authgate_language"}
+var allCookies = &CookieNames{
+	Session: "session_id", Delegated: "session", Browser: "__Host-authgate_login", Access: "access_token",
+	Refresh: "refresh_token", Language: "__Host-authgate_language",
+}
 
 func TestToBrowser(t *testing.T) {
 	t.Parallel()
@@ -115,7 +118,8 @@ func browserCookie(line string) (sent string, ok bool) {
 func FuzzSeparateCookies(f *testing.F) {
 	for _, line := range []string{
 		"session=x; Path=/", "=session=x", "session", " = \tsession_id = x", "a=b, session=x", "authgate_app_session=x", "authgate_app_=x",
-		"__Host-authgate_login=x; Secure", "__Host-authgate_language=de; Secure", "__host-authgate_login=x", "authgate_app___Host-authgate_login=x", "session\x00=x", `session="a,session=b"`,
+		"__Host-authgate_login=x; Secure", "__Host-authgate_language=de; Secure", "__host-authgate_login=x",
+		"authgate_app___Host-authgate_login=x", "session\x00=x", `session="a,session=b"`,
 		"access_token==x", "==session=x", "a,session", "session,", "a=b; Expires=Wed, 09 Jun 2021 10:18:14 GMT", "session\x80=\xff",
 	} {
 		f.Add(line, "secret")
