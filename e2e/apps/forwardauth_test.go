@@ -137,7 +137,14 @@ func forwardThrough(t *testing.T, proxy forwardProxy) {
 	}
 	forwardRefusals(t, app, newSurfer(t, "127.0.0.1", address, roots))
 	forwardAddresses(t, app, newSurfer(t, "127.0.0.2", address, roots), newSurfer(t, "127.0.0.3", address, roots))
-	forwardSmuggling(t, g, app, address, roots)
+	send := func(text string) world.Answer {
+		conn := world.Must(tls.Dial("tcp", address, &tls.Config{RootCAs: roots, ServerName: "app.example.org"}))(t)
+		defer conn.Close()
+		world.Limit(t, conn)
+		return world.Exchange(t, conn, text)
+	}
+	forwardEveryKind(t, app, send)
+	forwardSmuggling(t, g, app, send)
 }
 
 // forwardSignIn: a page leads to the sign-in page and back, the application gets the
@@ -195,12 +202,21 @@ func forwardRefusals(t *testing.T, app *world.Recorder, v surfer) {
 	wantUser(t, "the page", app.One(t), "bob", "user")
 	a, _ := v.visit("GET", forwardApp+"/admin/", "", spoofedIdentity()...)
 	world.WantStatus(t, "without the role", a, http.StatusForbidden)
-	a, _ = v.visit("GET", forwardApp+"/.authgate/verify", "", "X-Forwarded-Method", "GET", "X-Original-Method", "GET")
-	switch a.Status {
-	case http.StatusNotFound, http.StatusBadRequest, http.StatusForbidden: // Traefik asks about it like any other
-	default:
-		t.Errorf("a question of a client: %d %s", a.Status, a.Body)
+	for _, spelling := range []string{
+		"verify", "verify?x", "%76erify", "ver%69fy", "/verify", "./verify", "x/../verify", "%2e/verify",
+		"..%2f.authgate/verify", "../.authgate/verify", "../%2eauthgate/verify", "../.authgate/%76erify",
+	} {
+		a, _ = v.visit("GET", forwardApp+"/.authgate/"+spelling, "", "X-Forwarded-Method", "GET",
+			"X-Forwarded-Uri", "/page", "X-Original-Method", "GET", "X-Original-URL", forwardApp+"/page")
+		switch a.Status {
+		case http.StatusNotFound, http.StatusBadRequest, http.StatusForbidden: // Traefik asks about it like any other
+		default:
+			t.Errorf("a question of a client, %s: %d %s", spelling, a.Status, a.Body)
+		}
 	}
+	a, _ = v.visit("GET", forwardApp+"/.authgate/signin?switch=1", "", "Accept", world.AcceptsPage,
+		"X-Forwarded-Host", "evil.example", "Forwarded", "host=evil.example;proto=http")
+	world.WantStatus(t, "the gateway's own page, for a client that names another host", a, http.StatusOK)
 	app.None(t)
 	a, _ = v.visit("GET", forwardApp+"/public/x", "", spoofedIdentity()...)
 	world.WantStatus(t, "a public page", a, http.StatusOK)
@@ -231,17 +247,30 @@ func forwardAddresses(t *testing.T, app *world.Recorder, near, far surfer) {
 	app.One(t)
 }
 
+// forwardEveryKind: the proxy asks about each kind of request. What it lets through without a login
+// has no identity that the client claims.
+func forwardEveryKind(t *testing.T, app *world.Recorder, send func(text string) world.Answer) {
+	t.Helper()
+	for what, ask := range map[string]string{
+		"a preflight": "OPTIONS %s HTTP/1.1\nHost: app.example.org\n" +
+			"Connection: close\nOrigin: https://evil.example\nAccess-Control-Request-Method: GET\n",
+		"a WebSocket": "GET %s HTTP/1.1\nHost: app.example.org\nConnection: Upgrade\nUpgrade: websocket\n" +
+			"Sec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\nOrigin: https://app.example.org\n",
+	} {
+		if a := send(fmt.Sprintf(ask, "/secret") + "\n"); !refused(a) {
+			t.Errorf("%s: %d", what, a.Status)
+		}
+		app.None(t)
+		send(fmt.Sprintf(ask, "/public/") + "X-Auth-User: root\nX-Auth-Roles: admin\n\n")
+		wantUser(t, what, app.One(t), "", "")
+	}
+}
+
 // forwardSmuggling: neither spellings of headers nor odd targets lead a client of
 // public pages past the gateway.
-func forwardSmuggling(t *testing.T, g *world.Instance, app *world.Recorder, address string, roots *x509.CertPool) {
+func forwardSmuggling(t *testing.T, g *world.Instance, app *world.Recorder, send func(text string) world.Answer) {
 	t.Helper()
-	send := func(text string) world.Answer {
-		conn := world.Must(tls.Dial("tcp", address, &tls.Config{RootCAs: roots, ServerName: "app.example.org"}))(t)
-		defer conn.Close()
-		world.Limit(t, conn)
-		return world.Exchange(t, conn, text)
-	}
-	head := "Host: app.example.org\nConnection: close\n"
+	const head = "Host: app.example.org\nConnection: close\n"
 	for _, name := range append(world.Spellings("X-Auth-User"), world.Spellings("X-Auth-Roles")...) {
 		a := send("GET /public/ HTTP/1.1\n" + head + name + ": root\n\n")
 		for _, m := range app.All() {
@@ -264,8 +293,9 @@ func forwardSmuggling(t *testing.T, g *world.Instance, app *world.Recorder, addr
 	for _, target := range []string{
 		"/public/../secret", "/public/%2e%2e/secret", "/public/..%2fsecret", "/public/%2e%2e%2fsecret", "/public/..;/secret",
 		"//secret", "/public//../secret", "/public%2f..%2fsecret",
-		"/secret?/public/", "/secret#/public/", `/public/..\secret`, "/public/%00/../secret", "/%73ecret", "/.authgate/../secret",
-		"/.authgate/%2e%2e/secret", "/.authgate/..%2fsecret", "/secret;/public/",
+		"/secret?/public/", "/secret#/public/", `/public/..\secret`, "/public/%00/../secret", "/%73ecret",
+		"/.authgate/../secret", "/.authgate/%2e%2e/secret", "/.authgate/..%2fsecret", "/.authgate/..;/secret",
+		"/%2eauthgate/../secret", "/%2eauthgate/..;/secret", "/.authgate;/../secret", "/secret;/public/",
 		"https://app.example.org/secret", "https://auth.example.org/secret", "/secret/" + strings.Repeat("x", 5000),
 	} {
 		if a := send("GET " + target + " HTTP/1.1\n" + head + "\n"); !refused(a) && !onlyPublic(app.All()) {
@@ -284,7 +314,8 @@ func forwardSmuggling(t *testing.T, g *world.Instance, app *world.Recorder, addr
 
 // refused reports whether an answer is a refusal, or leads to the sign-in page.
 func refused(a world.Answer) bool {
-	return a.Status >= 400 || a.Status == http.StatusFound && strings.Contains(a.Header.Get("Location"), "/.authgate/signin")
+	return a.Status >= 400 ||
+		a.Status == http.StatusFound && strings.Contains(a.Header.Get("Location"), "/.authgate/signin")
 }
 
 // onlyPublic reports whether what reached the application is one public page, in plain
@@ -300,8 +331,8 @@ func TestForwardAuthByReading(t *testing.T) {
 	g := forwardGateway(t)
 	g.Base = g.HTTP
 	c := g.Stranger11()
-	sent := g.Do(c, "POST", "/.authgate/login", `{"username":"alice","password":"wonderland"}`, "Content-Type", world.TypeJSON,
-		"X-Forwarded-Proto", "https", "X-Forwarded-Host", "app.example.org")
+	sent := g.Do(c, "POST", "/.authgate/login", `{"username":"alice","password":"wonderland"}`,
+		"Content-Type", world.TypeJSON, "X-Forwarded-Proto", "https", "X-Forwarded-Host", "app.example.org")
 	world.WantStatus(t, "the login", sent, http.StatusOK)
 	session := world.CookieOf(sent)
 	for name, q := range map[string]struct{ method, more string }{
