@@ -221,12 +221,14 @@ func TestHowToProxies(t *testing.T) {
 // client, which cannot choose another one. Large bodies and WebSockets pass, and a WebSocket
 // ends with the login.
 func behindProxy(t *testing.T, proxy forwardProxy) {
+	t.Helper()
 	app, g := newSocketApp(t), world.Prepare(t)
 	g.Write("config.yaml", world.Substituted(t, howToFile(t, "behind-a-proxy.md", "gateway.yaml"),
 		"http: 127.0.0.1:8080", fmt.Sprintf("http: %q\n  admin: %q", world.Authority(g.HTTP), world.Authority(g.Admin)),
 		"http://127.0.0.1:3000", app.URL, "192.0.2.0/24", "127.0.0.2"))
 	g.Run()
 	proxy.document = "../how-to/behind-a-proxy.md"
+	wantOwnForwarded(t, proxy)
 	address, roots := proxy.start(t, g, app.URL)
 	for from, want := range map[string]int{"127.0.0.1": http.StatusForbidden, "127.0.0.2": http.StatusOK} {
 		v := newSurfer(t, from, address, roots)
@@ -247,6 +249,26 @@ func behindProxy(t *testing.T, proxy forwardProxy) {
 	}
 	if got, want := app.seen(), []string{"127.0.0.1, 127.0.0.1", "127.0.0.2, 127.0.0.1"}; !slices.Equal(got, want) {
 		t.Errorf("the application sees the clients %q, expected %q", got, want)
+	}
+}
+
+// wantOwnForwarded checks what a gateway behind the proxy believes: the proxy itself writes it, and
+// passes on nothing that a client says about its address, its scheme or the host.
+func wantOwnForwarded(t *testing.T, proxy forwardProxy) {
+	t.Helper()
+	gate := world.Record(t)
+	address, roots := proxy.start(t, &world.Instance{HTTP: gate.URL}, gate.URL)
+	v := newSurfer(t, "127.0.0.2", address, roots)
+	a, _ := v.visit("GET", forwardApp+"/page", "", "Forwarded", "for=192.0.2.1;host=evil.example;proto=http",
+		"X-Forwarded-For", "192.0.2.1", "X-Forwarded-Host", "evil.example", "X-Forwarded-Proto", "http")
+	world.WantStatus(t, "with headers of a proxy that a client wrote", a, http.StatusOK)
+	m := gate.One(t)
+	for name, want := range map[string]string{"Host": "app.example.org", "X-Forwarded-For": "127.0.0.2",
+		"X-Forwarded-Proto": "https", "X-Forwarded-Host": "app.example.org", "Forwarded": ""} {
+		got := m.Value(t, name)
+		if got != want && !(got == "" && name == "X-Forwarded-Host") { // then Host counts
+			t.Errorf("the gateway gets %s %q, expected %q", name, got, want)
+		}
 	}
 }
 
