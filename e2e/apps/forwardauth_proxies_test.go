@@ -34,14 +34,20 @@ type forwardProxy struct {
 var forwardProxies = map[string]forwardProxy{
 	"nginx":         {document: "nginx.md", command: nginx},
 	"ingress-nginx": {document: "README.md", command: ingressNginx, leadsAll: true},
-	"haproxy": {document: "haproxy.md", command: func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
+	"haproxy": {document: "haproxy.md", command: func(
+		t *testing.T, files map[string]string, dir, address string,
+	) *exec.Cmd {
+		t.Helper()
 		config := world.Substituted(t, files["haproxy.cfg"], "bind :443", "bind "+address,
 			"/etc/haproxy/tls/site.pem", filepath.Join(dir, "site.pem"))
 		config = strings.ReplaceAll(config, "/etc/haproxy/verify.lua", filepath.Join(dir, "verify.lua"))
 		world.WriteAll(t, dir, map[string]string{"haproxy.cfg": config, "verify.lua": files["verify.lua"]})
 		return exec.Command(world.FindProgram(t, "haproxy"), "-db", "-f", filepath.Join(dir, "haproxy.cfg"))
 	}},
-	"caddy": {document: "caddy.md", command: func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
+	"caddy": {document: "caddy.md", command: func(
+		t *testing.T, files map[string]string, dir, address string,
+	) *exec.Cmd {
+		t.Helper()
 		_, port, err := net.SplitHostPort(address)
 		world.NoError(t, err)
 		global := fmt.Sprintf("{\n\tadmin off\n\tservers {\n\t\tprotocols h1 h2\n\t}\n\tauto_https "+
@@ -58,7 +64,7 @@ var forwardProxies = map[string]forwardProxy{
 	}},
 }
 
-// nginx runs nginx with the file nginx.conf, and whatever else that includes.
+// nginx runs nginx with the file nginx.conf and the other files of the document, which it may include.
 func nginx(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
 	t.Helper()
 	paths := ""

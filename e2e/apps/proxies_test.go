@@ -17,7 +17,10 @@ import (
 var packagedProxies = map[string]forwardProxy{
 	"traefik-kubernetes": {document: "README.md", command: traefikKubernetes},
 	"envoy-gateway":      {document: "README.md", command: envoyGateway},
-	"traefik": {document: "traefik.md", command: func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
+	"traefik": {document: "traefik.md", command: func(
+		t *testing.T, files map[string]string, dir, address string,
+	) *exec.Cmd {
+		t.Helper()
 		site := filepath.Join(dir, "site.pem")
 		world.WriteAll(t, dir, map[string]string{
 			"dynamic.toml": files["dynamic.toml"] + "\n[[tls.certificates]]\n  certFile = '" + site + "'\n  keyFile = " +
@@ -25,7 +28,10 @@ var packagedProxies = map[string]forwardProxy{
 		})
 		return traefik(t, dir, "dynamic.toml", address)
 	}},
-	"envoy": {document: "envoy.md", command: func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
+	"envoy": {document: "envoy.md", command: func(
+		t *testing.T, files map[string]string, dir, address string,
+	) *exec.Cmd {
+		t.Helper()
 		config := world.Substituted(t, envoyBootstrap, "SITE", filepath.Join(dir, "site.pem"), "ADDRESS",
 			envoyAddress(t, address),
 			"FILTERS", indented(files["filter.envoy"], 10), "ROUTE", indented(files["route.envoy"], 14))

@@ -84,8 +84,8 @@ func (w *workload) port(name string) int32 {
 func strict(t *testing.T) runtime.Decoder {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
-		gatewayv1.Install, monitoringv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme,
+		networkingv1.AddToScheme, policyv1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme} {
 		must.Do(t, add(scheme))
 	}
 	return json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})

@@ -46,7 +46,8 @@ func TestDocsReadme(t *testing.T) {
 	t.Parallel()
 	docs := documents(t)
 	readme := docs["README.md"]
-	const first = "# authgate\n\nSign-in for applications that have none: proxy, passkeys and OpenID provider in one file.\n"
+	const first = "# authgate\n\n" +
+		"Sign-in for applications that have none: proxy, passkeys and OpenID provider in one file.\n"
 	if !strings.HasPrefix(readme.Text, first) {
 		t.Errorf("README.md begins with %q", readme.Text[:len(first)])
 	}
