@@ -33,8 +33,8 @@ var (
 	// ErrNoPlace: a section is written in a way in which nothing can be added to it.
 	ErrNoPlace = errors.New("upstreams or routes are written in a way in which only an editor can add to them, " +
 		"such as an alias, or a whole file in braces")
-	// ErrMore: the addition would change something else too.
-	ErrMore = errors.New("the addition would also change something else, such as what an anchor shares; " +
+	// ErrMore: the addition would be another one than it should be, or change something else too.
+	ErrMore = errors.New("the addition would become or change something else, such as what an anchor shares; " +
 		"only an editor can make it")
 )
 
@@ -46,21 +46,16 @@ func (a Application) Lines() string {
 // Into returns the text of a file with the application. The caller must read the result, and
 // Check it.
 func (a Application) Into(source []byte) ([]byte, error) {
-	newline := "\n"
-	if strings.Contains(string(source), "\r\n") {
-		newline = "\r\n"
-	}
-	t := strings.ReplaceAll(string(source), "\r\n", "\n")
-	t, err := insert(t, "upstreams", a.upstream())
+	text, err := insert(string(source), "upstreams", a.upstream())
 	if err == nil {
-		t, err = insert(t, "routes", a.route())
+		text, err = insert(text, "routes", a.route())
 	}
-	return []byte(strings.ReplaceAll(t, "\n", newline)), err
+	return []byte(text), err
 }
 
 // upstream returns what is added to upstreams.
 func (a Application) upstream() item {
-	return item{name: strictyaml.Text(a.Name), fields: []field{{"url", strictyaml.Quoted(a.URL)}}}
+	return item{name: strictyaml.Key(a.Name), fields: []field{{"url", strictyaml.Quoted(a.URL)}}}
 }
 
 // route returns what is added to routes.
@@ -72,11 +67,12 @@ func (a Application) route() item {
 	fields := []field{
 		{"match", strictyaml.Text(a.Match)}, {"upstream", strictyaml.Text(a.Name)}, {"auth", list(names)},
 	}
-	switch {
-	case a.Policy != "":
-		fields = append(fields, field{"policy", strictyaml.Text(a.Policy)})
-	case len(a.Roles) > 0:
-		fields = append(fields, field{"policy", "{roles: " + list(a.Roles) + "}"})
+	for _, one := range a.rule() {
+		if one.Spec == nil {
+			fields = append(fields, field{"policy", strictyaml.Text(one.Name)})
+		} else {
+			fields = append(fields, field{"policy", "{roles: " + list(one.Spec.Roles) + "}"})
+		}
 	}
 	if a.Title != "" {
 		app := "title: " + strictyaml.Text(a.Title)
@@ -89,6 +85,17 @@ func (a Application) route() item {
 		fields = append(fields, field{"app", "{" + app + "}"})
 	}
 	return item{fields: fields}
+}
+
+// rule returns the policy of the route.
+func (a Application) rule() []policy.Ref {
+	switch {
+	case a.Policy != "":
+		return []policy.Ref{{Name: a.Policy}}
+	case len(a.Roles) > 0:
+		return []policy.Ref{{Spec: &policy.Spec{Roles: a.Roles}}}
+	}
+	return nil
 }
 
 // list returns texts as a list in brackets.
@@ -110,7 +117,8 @@ func (a Application) Check(old, new *config.Config) error {
 		switch {
 		case len(before) > 0 && reflect.DeepEqual(route, before[0]):
 			before = before[1:]
-		case route.Match != a.Match || route.Upstream != a.Name:
+		case route.Match != a.Match || route.Upstream != a.Name || !slices.Equal(route.Auth, a.Auth) ||
+			!reflect.DeepEqual(route.Policy, a.rule()):
 			return ErrMore
 		}
 	}

@@ -28,7 +28,7 @@ func keeps(text, of []byte) bool {
 	return len(of) == 0
 }
 
-// The application is added to whatever is valid, and nothing else changes.
+// The application is added to any valid configuration, and nothing else changes.
 func TestInto(t *testing.T) {
 	t.Parallel()
 	for name, source := range sources(t) {
@@ -61,6 +61,58 @@ func TestInto(t *testing.T) {
 	}
 }
 
+// Line breaks stay as they are, also in a file that has two kinds of them. What is added has those
+// of the line before it. A list may begin with a dash alone.
+func TestIntoKeepsLineBreaks(t *testing.T) {
+	t.Parallel()
+	app := Application{Name: "wiki", URL: "http://127.0.0.1:4000", Match: "wiki.example.org/"}
+	for name, c := range map[string]struct{ source, want string }{
+		"two kinds": {
+			"upstreams:\r\n  app: {url: \"http://127.0.0.1:3000\"}\r\n# end\nroutes: # all\n" +
+				"- {match: /, upstream: app}\n# end\r\n",
+			"upstreams:\r\n  app: {url: \"http://127.0.0.1:3000\"}\r\n  wiki: {url: \"http://127.0.0.1:4000\"}\r\n" +
+				"# end\nroutes: # all\n- {match: /, upstream: app}\n" +
+				"- {match: wiki.example.org/, upstream: wiki, auth: []}\n# end\r\n",
+		},
+		"two kinds in brackets": {
+			"upstreams: {\r\n  app: {url: \"http://127.0.0.1:3000\"},\n}\nroutes: [\n  {match: /, upstream: app}\r\n]\r\n",
+			"upstreams: {\r\n  wiki: {url: \"http://127.0.0.1:4000\"},\r\n  app: {url: \"http://127.0.0.1:3000\"},\n}\n" +
+				"routes: [\n  {match: wiki.example.org/, upstream: wiki, auth: []},\n  {match: /, upstream: app}\r\n]\r\n",
+		},
+		"no section": {
+			"# a part\n# of two kinds\r\n",
+			"# a part\n# of two kinds\r\n\r\nupstreams:\r\n  wiki:\r\n    url: \"http://127.0.0.1:4000\"\r\n\r\n" +
+				"routes:\r\n  - match: wiki.example.org/\r\n    upstream: wiki\r\n    auth: []\r\n",
+		},
+		"dashes alone": {
+			"upstreams: {}\nroutes:\n-\n  match: /\n  upstream: app\n",
+			"upstreams: {wiki: {url: \"http://127.0.0.1:4000\"}}\nroutes:\n-\n  match: /\n  upstream: app\n" +
+				"- match: wiki.example.org/\n  upstream: wiki\n  auth: []\n",
+		},
+	} {
+		if got, err := app.Into([]byte(c.source)); err != nil || string(got) != c.want {
+			t.Errorf("%s: %v\n%q, want\n%q", name, err, got, c.want)
+		}
+	}
+}
+
+// A name can be any text that is valid as one.
+func TestIntoQuotesNames(t *testing.T) {
+	t.Parallel()
+	const source = "upstreams: {}\nroutes: []\n"
+	old := must.Get(config.Parse("config.yaml", []byte(source)))(t)
+	for _, name := range []string{"${X}", "$${X}", "a: b", `a"b`, "<<", "null", "~", "1", "&a", "é", "a #b", "- c"} {
+		app := wiki
+		app.Name = name
+		text := must.Get(app.Into([]byte(source)))(t)
+		if new, err := config.Parse("config.yaml", text); err != nil {
+			t.Errorf("%q: %v\n%s", name, err, text)
+		} else if err := app.Check(old, new); err != nil {
+			t.Errorf("%q: %v\n%s", name, err, text)
+		}
+	}
+}
+
 // sources returns valid configurations, as they are written by people.
 func sources(t testing.TB) map[string][]byte {
 	t.Helper()
@@ -86,23 +138,34 @@ func TestCheck(t *testing.T) {
 		"5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW\"}]}\nupstreams:\n"
 	const before = head + "  app: {url: \"http://127.0.0.1:3000\"}\n" +
 		"policies: {staff: {roles: [staff]}}\nroutes:\n  - {match: /, upstream: app, auth: [session], policy: staff}\n"
-	const more = "  - {match: added.example.org/, upstream: added-wiki, auth: [none]}\n"
+	const more = "  - {match: added.example.org/, upstream: added-wiki, auth: [session]"
 	const upstream = "  added-wiki: {url: \"http://127.0.0.1:4000\"}\n"
 	old := must.Get(config.Parse("config.yaml", []byte(before)))(t)
+	app := wiki
+	app.Auth, app.Roles = []policy.Mechanism{policy.Session}, []string{"writers"}
+	named := app
+	named.Policy = "staff"
+	const url, own = "http://127.0.0.1:3000", ", policy: {roles: [writers]}"
 	for name, c := range map[string]struct {
-		url, policy, rule string
-		want              error
+		app                      Application
+		url, policy, rule, added string
+		want                     error
 	}{
-		"the application":   {"http://127.0.0.1:3000", "staff", "staff", nil},
-		"a rule of a route": {"http://127.0.0.1:3000", "{roles: [other]}", "staff", ErrMore},
-		"a policy":          {"http://127.0.0.1:3000", "staff", "other", ErrMore},
-		"an upstream":       {"http://127.0.0.1:3001", "staff", "staff", ErrMore},
+		"the application":                   {app, url, "staff", "staff", own, nil},
+		"the application, a policy":         {named, url, "staff", "staff", ", policy: staff", nil},
+		"a rule of a route":                 {app, url, "{roles: [other]}", "staff", own, ErrMore},
+		"a policy":                          {app, url, "staff", "other", own, ErrMore},
+		"an upstream":                       {app, "http://127.0.0.1:3001", "staff", "staff", own, ErrMore},
+		"another rule of the application":   {app, url, "staff", "staff", ", policy: {roles: [writers, other]}", ErrMore},
+		"no rule of the application":        {app, url, "staff", "staff", "", ErrMore},
+		"another policy of it":              {named, url, "staff", "staff", own, ErrMore},
+		"everybody may use the application": {wiki, url, "staff", "staff", own, ErrMore},
 	} {
 		text := head + "  app: {url: \"" + c.url + "\"}\n" + upstream +
 			"policies: {staff: {roles: [" + c.rule + "]}}\nroutes:\n" +
-			"  - {match: /, upstream: app, auth: [session], policy: " + c.policy + "}\n" + more
+			"  - {match: /, upstream: app, auth: [session], policy: " + c.policy + "}\n" + more + c.added + "}\n"
 		new := must.Get(config.Parse("config.yaml", []byte(text)))(t)
-		if err := wiki.Check(old, new); !errors.Is(err, c.want) {
+		if err := c.app.Check(old, new); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}

@@ -1,6 +1,7 @@
 package addition
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -59,7 +60,8 @@ func (i item) block(indent, step string) string {
 
 // insert returns a text with one more item in a section, which it makes if there is none.
 func insert(text, section string, i item) (string, error) {
-	file, err := parser.ParseBytes([]byte(text), 0)
+	// Without the line breaks of Windows, each element has the same line and column.
+	file, err := parser.ParseBytes([]byte(strings.ReplaceAll(text, "\r\n", "\n")), 0)
 	if err != nil {
 		return "", ErrNoPlace // the caller has read it, as another reader does
 	}
@@ -76,7 +78,15 @@ func insert(text, section string, i item) (string, error) {
 	if strings.TrimSpace(text) != "" {
 		gap = "\n"
 	}
-	return text + gap + section + ":\n" + i.block("  ", "  "), nil
+	return text + brokenAs(text, gap+section+":\n"+i.block("  ", "  ")), nil
+}
+
+// brokenAs returns an addition with the line breaks that the text before it ends with.
+func brokenAs(before, addition string) string {
+	if strings.HasSuffix(before, "\r\n") {
+		return strings.ReplaceAll(addition, "\n", "\r\n")
+	}
+	return addition
 }
 
 // rootOf returns the pairs of the one mapping of a file, none if it has only comments.
@@ -133,13 +143,13 @@ func inOneLine(n ast.Node) bool {
 // comment that is indented belongs to the block.
 func insertBlock(text string, key int, inOneLine bool, i item) (string, error) {
 	lines := strings.SplitAfter(text, "\n")
-	end, indent, step := key, -1, -1
+	end, indent, step := key, -1, 0
 	var starts []int // of the elements
 	for n := key; n < len(lines); n++ {
 		trimmed := strings.TrimLeft(lines[n], " ")
 		width := len(lines[n]) - len(trimmed)
 		comment := strings.HasPrefix(trimmed, "#")
-		dash := i.name == "" && strings.HasPrefix(trimmed, "- ")
+		dash := i.name == "" && (strings.HasPrefix(trimmed, "- ") || strings.TrimSpace(trimmed) == "-")
 		switch {
 		case strings.TrimSpace(trimmed) == "" || comment && width == 0:
 			continue
@@ -151,8 +161,8 @@ func insertBlock(text string, key int, inOneLine bool, i item) (string, error) {
 		switch {
 		case comment:
 		case indent < 0 || width == indent:
-			indent, starts, step = width, append(starts, n), -1
-		case step < 0:
+			indent, starts, step = width, append(starts, n), 0
+		case step == 0:
 			step = width - indent
 		}
 	}
@@ -166,12 +176,13 @@ func insertBlock(text string, key int, inOneLine bool, i item) (string, error) {
 	if inOneLine {
 		added += i.line(space)
 	} else {
-		added += i.block(space, strings.Repeat(" ", max(step, 1)))
+		added += i.block(space, strings.Repeat(" ", cmp.Or(step, 2)))
 	}
-	return strings.Join(lines[:end], "") + added + strings.Join(lines[end:], ""), nil
+	before := strings.Join(lines[:end], "")
+	return before + brokenAs(before, added) + strings.Join(lines[end:], ""), nil
 }
 
-// apart reports whether an empty line stands between the last elements of a block, which begin
+// apart reports whether an empty line is between the last elements of a block, which begin
 // in these lines.
 func apart(lines []string, starts []int) bool {
 	if len(starts) < 2 {
@@ -198,10 +209,10 @@ func insertFlow(text string, at *token.Position, empty bool, i item) (string, er
 	switch {
 	case empty:
 		return before + i.flow() + rest + below, nil
-	case inner == "\n" || strings.HasPrefix(inner, "#"):
+	case strings.TrimSpace(inner) == "" || inner[0] == '#':
 		next := lines[at.Line]
 		indent := next[:len(next)-len(strings.TrimLeft(next, " "))]
-		return before + rest + indent + i.flow() + ",\n" + below, nil
+		return before + rest + brokenAs(rest, indent+i.flow()+",\n") + below, nil
 	}
 	return before + rest[:len(rest)-len(inner)] + i.flow() + ", " + inner + below, nil
 }

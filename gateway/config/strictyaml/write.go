@@ -12,15 +12,23 @@ var (
 	yamlWord  = regexp.MustCompile(`(?i)^(true|false|null|yes|no|on|off|y|n)$`)
 )
 
-// Plain reports whether a text needs no quotes.
-func Plain(text string) bool { return plainText.MatchString(text) && !yamlWord.MatchString(text) }
+// plain reports whether a text needs no quotes.
+func plain(text string) bool { return plainText.MatchString(text) && !yamlWord.MatchString(text) }
 
 // Text writes a text as a value, in quotes if it needs some.
 func Text(text string) string {
-	if Plain(text) {
+	if plain(text) {
 		return text
 	}
 	return Quoted(text)
+}
+
+// Key writes a text as a key, in quotes if it needs some. No ${ in a key is a variable.
+func Key(text string) string {
+	if plain(text) {
+		return text
+	}
+	return QuotedJSON(text)
 }
 
 // Quoted writes a text in double quotes, in which no ${ is a variable.
