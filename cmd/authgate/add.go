@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/net/publicsuffix"
 	"golang.org/x/term"
 
 	"authgate/cmd/internal/control"
@@ -76,6 +76,7 @@ func addCommand() *cobra.Command {
 // adding adds an application to a configuration.
 type adding struct {
 	flags  *pflag.FlagSet
+	from   config.Environment
 	cfg    *config.Config // before
 	to     string         // the file to write to
 	app    addition.Application
@@ -108,22 +109,25 @@ func (a *adding) addFlags() {
 func (a *adding) readFlags(args []string) error {
 	a.app.Name = strings.Join(args, "")
 	who := 0
-	for _, given := range []bool{a.flags.Changed("roles"), a.app.Policy != "", a.public} {
+	for _, given := range []bool{a.flags.Changed("roles"), a.flags.Changed("policy"), a.public} {
 		if given {
 			who++
 		}
 	}
-	if who > 1 {
+	switch {
+	case who > 1:
 		return errors.New("give one of --roles, --policy and --public")
-	}
-	if a.flags.Changed("roles") {
+	case a.flags.Changed("roles"):
 		return a.setRoles(a.roles)
+	case a.flags.Changed("policy") && a.app.Policy == "": // such as a variable that is not set
+		return errors.New("no policy is given; without --policy, every user who signs in may pass")
 	}
 	return nil
 }
 
 // open reads the configuration.
 func (a *adding) open(path string, from config.Environment) (err error) {
+	a.from = from
 	if a.cfg, err = from.Load(path); err != nil {
 		return err
 	}
@@ -162,7 +166,7 @@ func (a *adding) missing() (all []string) {
 	return []string{strings.Join(all[:len(all)-1], ", "), all[len(all)-1] + " are"}
 }
 
-// setRoles sets the roles of which a user needs one. A policy that says the same is named.
+// setRoles sets the roles of which a user needs one.
 func (a *adding) setRoles(list string) error {
 	roles, err := readRoles(list)
 	if err == nil && len(roles) == 0 {
@@ -191,29 +195,38 @@ func (a *adding) setHost(answer string) error {
 	return nil
 }
 
-// application returns what is added, whole.
-func (a *adding) application() (addition.Application, error) {
+// application returns what is added to a configuration, whole.
+func (a *adding) application(cfg *config.Config) (addition.Application, error) {
 	err := a.setHost(a.host)
 	app := a.app
 	if app.Title == "" && app.Description+app.Icon != "" {
 		err = errors.New("--description and --icon are for the start page, which lists no application without --title")
 	}
-	for name, spec := range a.cfg.Policies {
-		if len(app.Roles) > 0 && reflect.DeepEqual(*spec, policy.Spec{Roles: app.Roles}) {
-			app.Policy = name
-		}
+	if len(app.Roles) > 0 {
+		app.Policy = policyOf(cfg, app.Roles)
 	}
 	switch {
 	case a.public:
 		app.Auth = []policy.Mechanism{policy.None}
-	case len(a.cfg.Providers) == 0:
+	case len(cfg.Providers) == 0:
 		app.Auth = []policy.Mechanism{policy.Session}
-	case len(a.cfg.Accounts.Users) == 0 && a.cfg.Accounts.File == "":
+	case len(cfg.Accounts.Users) == 0 && cfg.Accounts.File == "":
 		app.Auth = []policy.Mechanism{policy.OIDC}
 	default:
 		app.Auth = []policy.Mechanism{policy.Session, policy.OIDC}
 	}
 	return app, err
+}
+
+// policyOf returns the name of a policy that asks for one of these roles and for nothing else,
+// empty if there is none.
+func policyOf(cfg *config.Config, roles []string) string {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Policies)) {
+		if reflect.DeepEqual(*cfg.Policies[name], policy.Spec{Roles: roles}) {
+			return name
+		}
+	}
+	return ""
 }
 
 // added is what an addition makes of a file.
@@ -226,11 +239,11 @@ type added struct {
 // added returns what becomes of the content of the file. The error is about the application, unless
 // it is Diagnostics.
 func (a *adding) added(content []byte) (done added, err error) {
-	app, err := a.application()
-	if err != nil {
+	if done.old, err = a.cfg.Edited(a.to, content); err != nil {
 		return done, err
 	}
-	if done.old, err = a.cfg.Edited(a.to, content); err != nil {
+	app, err := a.application(done.old)
+	if err != nil {
 		return done, err
 	}
 	if err := app.Taken(done.old); err != nil {
@@ -243,7 +256,7 @@ func (a *adding) added(content []byte) (done added, err error) {
 	done.new, err = done.old.Edited(a.to, done.text)
 	if problems, ok := errors.AsType[config.Diagnostics](err); ok {
 		var all []string
-		for _, one := range problems { // their places are in a text that nobody has seen
+		for _, one := range problems { // their places are in a text that no user has seen
 			all = append(all, one.Key+": "+one.Message)
 		}
 		return done, errors.New(strings.Join(all, "\n"))
@@ -258,6 +271,9 @@ func (a *adding) added(content []byte) (done added, err error) {
 func (a *adding) run(ctx context.Context, stdout, stderr io.Writer) error {
 	var done added
 	err := rewrite.File(ctx, a.to, func(content []byte) (text []byte, err error) {
+		if a.cfg, err = a.from.Load(a.cfg.Path()); err != nil { // the other files can have changed too
+			return nil, err
+		}
 		done, err = a.added(content)
 		return done.text, err
 	}, nil, nil)
@@ -316,98 +332,4 @@ func (a *adding) tell(out io.Writer, done added) {
 	default:
 		fmt.Fprintf(out, "The certificate in %s must cover it.\n", tls.Certificate)
 	}
-}
-
-// ask asks for what is missing, one thing at a time, and checks each answer at once.
-func (a *adding) ask(t typist) error {
-	content, err := os.ReadFile(a.to)
-	if err != nil {
-		return err
-	}
-	who := a.public || a.app.Policy != "" || len(a.app.Roles) > 0
-	for _, one := range []struct {
-		said bool
-		ask  func() question
-	}{
-		{a.app.Name != "", func() question { return textQuestion("Name of the application, such as wiki", &a.app.Name) }},
-		{a.host != "", func() question { return question{"Its host", a.likelyHost(), a.setHost} }},
-		{a.app.URL != "", func() question { return textQuestion("Its address, such as http://127.0.0.1:4000", &a.app.URL) }},
-		{who, func() question {
-			return question{
-				"Who may open it: users (all who sign in), public (everybody), or roles, separated by commas", "users", a.setWho,
-			}
-		}},
-		{a.app.Title != "", func() question {
-			return textQuestion("Its name on the start page; nothing: it is not listed", &a.app.Title)
-		}},
-	} {
-		if one.said {
-			continue
-		}
-		q := one.ask()
-		q.set = a.checked(q.set, content)
-		if err := q.ask(t); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// textQuestion asks for a text.
-func textQuestion(text string, answer *string) question {
-	return question{text: text, set: func(typed string) error { *answer = typed; return nil }}
-}
-
-// likelyHost returns a host beside that of public_url, which has the name of the application.
-func (a *adding) likelyHost() string {
-	host := a.cfg.PublicURL.Hostname()
-	if isLoopback(host) {
-		return a.app.Name + ".localhost"
-	}
-	suffix, registry := publicsuffix.PublicSuffix(host)
-	_, parent, ok := strings.Cut(host, ".")
-	if !ok || parent == suffix && (registry || strings.Contains(suffix, ".")) {
-		parent = host // names beside it are not the operator's
-	}
-	return a.app.Name + "." + parent
-}
-
-// checked returns set, which also checks the configuration with the answer, and takes nothing
-// that is wrong.
-func (a *adding) checked(set func(string) error, content []byte) func(string) error {
-	return func(answer string) error {
-		before := *a
-		err := set(answer)
-		if err == nil {
-			err = a.plausible(content)
-		}
-		if err != nil {
-			*a = before
-		}
-		return err
-	}
-}
-
-// setWho sets who may open the application.
-func (a *adding) setWho(answer string) error {
-	switch answer {
-	case "users":
-		return nil
-	case "public":
-		a.public = true
-		return nil
-	}
-	return a.setRoles(answer)
-}
-
-// plausible reports what is wrong with the answers so far. Others take the places of those that
-// are to come.
-func (a *adding) plausible(content []byte) error {
-	so := *a
-	so.app.URL = cmp.Or(so.app.URL, "http://127.0.0.1:1")
-	if so.host = cmp.Or(so.host, so.app.Name+".invalid"); so.app.Name == "" {
-		return errors.New("a name is needed")
-	}
-	_, err := so.added(content)
-	return err
 }

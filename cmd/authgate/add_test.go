@@ -103,7 +103,8 @@ func TestAddAsks(t *testing.T) {
 		t.Fatalf("%v, with %q to come\n%s", err, person.answers, person.said.String())
 	}
 	for _, part := range []string{
-		"a name is needed", `there is an upstream "app" already`, "neither a host nor", "[wiki.localhost]: ", "serves localhost/ already",
+		"a name is needed", `there is an upstream "app" already`,
+		"neither a host nor", "[wiki.localhost]: ", "serves localhost/ already",
 		`"nowhere" does not begin with http://`, "no role is given",
 	} {
 		if !strings.Contains(person.said.String(), part) {
@@ -116,6 +117,43 @@ func TestAddAsks(t *testing.T) {
 	last := cfg.Routes[len(cfg.Routes)-1]
 	if last.Match != "wiki.localhost/" || last.App == nil || last.App.Title != "Wiki" || len(last.Policy) != 1 {
 		t.Errorf("the answers became %+v\n%s", last, out.String())
+	}
+}
+
+// add names a policy that says what --roles says: the first by name, in the files as they are when
+// add writes. An editor may have saved them since add has begun.
+func TestAddNamesPolicyOfTheFiles(t *testing.T) {
+	t.Parallel()
+	const head = "accounts: {users: [{username: alice, roles: [staff], password_hash: \"" + exampleHash + "\"}]}\n" +
+		"include: [part.yaml]\nupstreams: {}\nroutes: []\n"
+	const before = "policies: {c: {roles: [staff]}, d: {roles: [staff]}, b: {roles: [staff]}}\n"
+	const saved = "policies: {c: {roles: [staff]}, d: {roles: [staff]}, b: {roles: [staff, guests]}}\n"
+	for name, c := range map[string]struct {
+		main, part, savedMain, savedPart string
+		want                             string
+	}{
+		"nothing changes":       {head + before, "", head + before, "", "b"},
+		"the main file changes": {head + before, "", head + saved, "", "c"},
+		"a part changes":        {head, before, head, saved, "c"},
+	} {
+		folder := t.TempDir()
+		path := filepath.Join(folder, "config.yaml")
+		save := func(main, part string) {
+			must.Do(t, os.WriteFile(path, []byte(main), 0o600))
+			must.Do(t, os.WriteFile(filepath.Join(folder, "part.yaml"), []byte(part), 0o600))
+		}
+		save(c.main, c.part)
+		var a adding
+		must.Do(t, a.open(path, config.Environment{}))
+		a.app.Name, a.app.URL, a.host = "wiki", "http://127.0.0.1:4000", "wiki.example.org"
+		must.Do(t, a.setRoles("staff"))
+		save(c.savedMain, c.savedPart)
+		var out bytes.Buffer
+		must.Do(t, a.run(t.Context(), &out, &out))
+		route := must.Get(config.Load(path))(t).Routes[0]
+		if len(route.Policy) != 1 || route.Policy[0].Name != c.want {
+			t.Errorf("%s: the policy is %+v, want %s", name, route.Policy, c.want)
+		}
 	}
 }
 

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"strings"
+
+	"golang.org/x/net/publicsuffix"
+)
+
+// ask asks for what is missing, one thing at a time, and checks each answer at once.
+func (a *adding) ask(t typist) error {
+	content, err := os.ReadFile(a.to)
+	if err != nil {
+		return err
+	}
+	who := a.public || a.app.Policy != "" || len(a.app.Roles) > 0
+	for _, one := range []struct {
+		said bool
+		ask  func() question
+	}{
+		{a.app.Name != "", func() question { return textQuestion("Name of the application, such as wiki", &a.app.Name) }},
+		{a.host != "", func() question { return question{"Its host", a.likelyHost(), a.setHost} }},
+		{a.app.URL != "", func() question { return textQuestion("Its address, such as http://127.0.0.1:4000", &a.app.URL) }},
+		{who, func() question {
+			return question{
+				"Who may open it: users (all who sign in), public (everybody), or roles, separated by commas", "users", a.setWho,
+			}
+		}},
+		{a.app.Title != "", func() question {
+			return textQuestion("Its name on the start page; nothing: it is not listed", &a.app.Title)
+		}},
+	} {
+		if one.said {
+			continue
+		}
+		q := one.ask()
+		q.set = a.checked(q.set, content)
+		if err := q.ask(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// textQuestion asks for a text.
+func textQuestion(text string, answer *string) question {
+	return question{text: text, set: func(typed string) error { *answer = typed; return nil }}
+}
+
+// likelyHost returns a host beside that of public_url, which has the name of the application.
+func (a *adding) likelyHost() string {
+	host := a.cfg.PublicURL.Hostname()
+	if isLoopback(host) {
+		return a.app.Name + ".localhost"
+	}
+	suffix, registry := publicsuffix.PublicSuffix(host)
+	_, parent, ok := strings.Cut(host, ".")
+	if !ok || parent == suffix && (registry || strings.Contains(suffix, ".")) {
+		parent = host // names beside it are not the operator's
+	}
+	return a.app.Name + "." + parent
+}
+
+// checked returns set, which also checks the configuration with the answer, and takes nothing
+// that is wrong.
+func (a *adding) checked(set func(string) error, content []byte) func(string) error {
+	return func(answer string) error {
+		before := *a
+		err := set(answer)
+		if err == nil {
+			err = a.plausible(content)
+		}
+		if err != nil {
+			*a = before
+		}
+		return err
+	}
+}
+
+// setWho sets who may open the application.
+func (a *adding) setWho(answer string) error {
+	switch answer {
+	case "users":
+		return nil
+	case "public":
+		a.public = true
+		return nil
+	}
+	return a.setRoles(answer)
+}
+
+// plausible reports what is wrong with the answers so far. Others take the places of those that
+// are to come.
+func (a *adding) plausible(content []byte) error {
+	so := *a
+	so.app.URL = cmp.Or(so.app.URL, "http://127.0.0.1:1")
+	if so.host = cmp.Or(so.host, so.app.Name+".invalid"); so.app.Name == "" {
+		return errors.New("a name is needed")
+	}
+	_, err := so.added(content)
+	return err
+}
