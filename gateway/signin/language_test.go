@@ -151,3 +151,14 @@ func TestPagesWithoutLanguages(t *testing.T) {
 	rig.WantPage(t, r.Want(400, "GET", "/signin/complete?ticket=x", "", rig.Browser), none, "not ticket")
 	rig.WantPage(t, r.Want(404, "GET", "/nothing?x="+strings.Repeat("a", 9000), "", rig.Browser), none)
 }
+
+// A sign-in that another site began stays one when its user chooses a language: it ends at a page
+// that asks, if sessions are strict.
+func TestLanguageKeepsWhoBegan(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, strictConfig(t))
+	for site, elsewhere := range map[string]string{crossSite: "&amp;elsewhere=1", "Sec-Fetch-Site: none": ""} {
+		w := r.Want(200, "GET", "/signin?return_to=/session/x", "", rig.Browser, site)
+		rig.WantPage(t, w, `name="back" value="/signin?return_to=%2Fsession%2Fx`+elsewhere+`"`)
+	}
+}

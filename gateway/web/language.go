@@ -8,7 +8,6 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/invitations"
 	"authgate/gateway/pages"
-	"authgate/policy"
 )
 
 // LanguagePath is the own endpoint where users choose the language of the gateway's pages, in
@@ -52,7 +51,7 @@ func (ex *Exchange) here() string {
 	}
 	place := ex.Target()
 	if s.IsOwn(ex.Canonical.Path) {
-		parameters, ok := repeatable(s.ownName(ex.Canonical.Path))
+		parameters, ok := repeatable(s.ownName(ex.Canonical.Path.Decoded))
 		if !ok {
 			return ""
 		}
@@ -66,25 +65,23 @@ func (ex *Exchange) here() string {
 
 // word matches the value of a parameter that a page may repeat: nothing that a link could make it
 // say.
-var word = regexp.MustCompile(`^[A-Za-z0-9_-]{1,1000}$`)
+var word = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // ownPlace returns the place of a page of the gateway with those parameters, and with where the
 // user goes on from there, as it was read.
 func (ex *Exchange) ownPlace(parameters []string) string {
 	s := ex.site
-	r := s.ReadReturn(&ex.Received, ex.QueryValue(ReturnToField), ex.QueryValue(BindingField))
-	r.Demand, r.Elsewhere = readDemand(ex.QueryValue), ex.QueryValue(ElsewhereField) != ""
-	place := s.Own(s.ownName(ex.Canonical.Path))
+	place := s.Own(s.ownName(ex.Canonical.Path.Decoded))
 	for _, name := range parameters {
 		if value := ex.QueryValue(name); word.MatchString(value) {
 			place = WithParameter(place, name, value)
 		}
 	}
-	return s.WithReturn(place, r)
+	return s.WithReturn(place, ex.readReturn(ex.QueryValue))
 }
 
 // ownName returns the name of the own endpoint at a path.
-func (s *Site) ownName(path policy.Path) string { return strings.TrimPrefix(path.Decoded, s.Prefix) }
+func (s *Site) ownName(path string) string { return strings.TrimPrefix(path, s.Prefix) }
 
 // repeatable returns the parameters of an own endpoint that belong to its page. It reports false if
 // the endpoint is not one of the pages that may be asked for again. The others use something up,
@@ -95,26 +92,27 @@ func repeatable(name string) (parameters []string, ok bool) {
 		return []string{ReasonField, SwitchField, "mechanism"}, true
 	case invitations.Page:
 		return []string{invitations.TokenField}, true
-	case "account", "account/people", "me", "device", config.EndpointApps:
+	case "device":
+		return []string{"user_code"}, true
+	case "account", "account/people", "me", config.EndpointApps:
 		return nil, true
 	}
 	return nil, false
 }
 
-// SamePage returns the page at the host of the request that a user comes back to. What is no path
-// there, or none that may be asked for again, is the start page.
+// SamePage returns the page at the host of the request that a user comes back to. The start page is
+// in place of what is no path there, and of an own endpoint that may not be asked for again.
 func (s *Site) SamePage(received *Received, target string) string {
 	path, err := s.parseReturn(received.Canonical.Host, target)
-	if err != nil || len(target) > longestBack {
+	if err != nil || len(target) > longestBack || readsAs(path, s.onlyOnce) {
 		return "/"
 	}
-	for _, read := range append(path.Readings(), path.Decoded, path.Slashed) {
-		if _, own := s.endpoints[read]; !own {
-			continue
-		}
-		if _, ok := repeatable(strings.TrimPrefix(read, s.Prefix)); !ok {
-			return "/"
-		}
-	}
 	return target
+}
+
+// onlyOnce reports whether a path is that of an own endpoint that may not be asked for again.
+func (s *Site) onlyOnce(path string) bool {
+	_, own := s.endpoints[path]
+	_, again := repeatable(s.ownName(path))
+	return own && !again
 }

@@ -63,10 +63,16 @@ type Return struct {
 // prove, and whether another site began that. A page load of the other host may have asked
 // for it, so this counts only if no browser waits there.
 func (ex *Exchange) ReadReturn(value func(name string) string) Return {
-	r := ex.site.ReadReturn(&ex.Received, value(ReturnToField), value(BindingField))
+	r := ex.readReturn(value)
 	if path, _, _ := strings.Cut(r.Path, "?"); r.Host == "" && path == ex.site.Own(AuthorizePath) {
 		ex.LeadsAnywhere = true
 	}
+	return r
+}
+
+// readReturn is ReadReturn for a page whose own forms lead no further.
+func (ex *Exchange) readReturn(value func(name string) string) Return {
+	r := ex.site.ReadReturn(&ex.Received, value(ReturnToField), value(BindingField))
 	r.Demand = readDemand(value)
 	r.Elsewhere = value(ElsewhereField) != "" || r.Binding == "" && ex.site.fromElsewhere(&ex.Received)
 	return r
@@ -141,13 +147,16 @@ func (s *Site) parseReturn(host, target string) (policy.Path, error) {
 
 // landing returns the path and the query where a user may be led.
 func (s *Site) landing(path policy.Path, target string) string {
-	if s.endpoints[path.Decoded] || path.Slashed != "" && s.endpoints[path.Slashed] {
-		return "/"
-	}
-	if path.Opaque && slices.ContainsFunc(path.Readings(), func(read string) bool { return s.endpoints[read] }) {
+	if readsAs(path, func(read string) bool { return s.endpoints[read] }) {
 		return "/"
 	}
 	return target
+}
+
+// readsAs reports whether is holds for a path as the gateway reads it, or as a server behind it may.
+func readsAs(path policy.Path, is func(read string) bool) bool {
+	return is(path.Decoded) || path.Slashed != "" && is(path.Slashed) ||
+		path.Opaque && slices.ContainsFunc(path.Readings(), is)
 }
 
 // IsOwn reports whether a path is that of an own endpoint.
