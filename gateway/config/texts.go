@@ -37,19 +37,23 @@ func (s sideReader) texts(site *site) {
 	written := pages.Texts{}
 	doc := s.reader.Read(site.Texts, content, maxTextsSize, textsKey, &written)
 	site.Own = pages.Texts{}
+	var read []ownTexts
 	for _, tag := range slices.Sorted(maps.Keys(written)) {
-		own := ownTexts{doc, strictyaml.Join(textsKey, tag), names, written[tag]}
+		path := strictyaml.Join(textsKey, tag)
 		language, err := pages.ParseLanguage(tag)
 		_, twice := site.Own[language]
 		switch {
 		case err != nil:
-			doc.Fault(own.path, "%v", err)
+			doc.Fault(path, "%v", err)
 		case twice:
-			doc.Fault(own.path, "the language %s is in the file twice", language)
+			doc.Fault(path, "the language %s is in the file twice", language)
 		default:
-			own.check(language)
-			site.Own[language] = own.texts
+			site.Own[language] = written[tag]
+			read = append(read, ownTexts{doc, path, names, language})
 		}
+	}
+	for _, own := range read {
+		own.check(site.Own)
 	}
 }
 
@@ -62,25 +66,27 @@ func publicKeys() []string {
 
 // ownTexts are the texts of one language, at a path of their file.
 type ownTexts struct {
-	doc   *strictyaml.Document
-	path  string
-	names []string // of all texts that there can be
-	texts map[string]string
+	doc      *strictyaml.Document
+	path     string
+	names    []string // of all texts that there can be
+	language string
 }
 
-// check checks the texts, and that they are enough for their language.
-func (o ownTexts) check(language string) {
-	for _, name := range slices.Sorted(maps.Keys(o.texts)) {
+// check checks the texts, which are among all of the file, and that they are enough for their
+// language.
+func (o ownTexts) check(all pages.Texts) {
+	texts := all[o.language]
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		at := strictyaml.Join(o.path, name)
 		if _, known := slices.BinarySearch(o.names, name); !known {
 			o.doc.Fault(at, "there is no text %q; %s", name, strictyaml.Hint(name, "texts", o.names))
 		} else if o.doc.Broken(at) {
 			continue
-		} else if err := pages.CheckText(name, o.texts[name]); err != nil {
+		} else if err := pages.CheckText(name, texts[name]); err != nil {
 			o.doc.Fault(at, "%v", err)
 		}
 	}
-	missing, err := pages.Missing(language, o.texts)
+	missing, err := pages.Missing(o.language, all)
 	if err != nil {
 		o.doc.Fault(o.path, "%v", err)
 	} else if len(missing) > 0 {

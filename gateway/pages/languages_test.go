@@ -1,6 +1,8 @@
 package pages
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/text/language"
 )
 
@@ -77,6 +80,33 @@ func TestOwnLanguages(t *testing.T) {
 		page := source(t, func(w io.Writer) error { return p.SignIn(w, SignIn{Password: true}) })
 		if p.Language() != want[0] || !strings.Contains(page, `<html lang="`+want[0]+`"`) ||
 			!strings.Contains(page, ">"+want[1]+"</button>") || !strings.Contains(page, ">"+want[2]+"</label>") {
+			t.Errorf("%s: want %q, got %s\n%s", accept, want, p.Language(), page)
+		}
+	}
+}
+
+// What a language lacks is the operator's own text of the language above it, and of English.
+func TestOwnLanguagesInherit(t *testing.T) {
+	t.Parallel()
+	texts := Texts{
+		"en":    {"signin.password": "Secret"},
+		"de":    {"signin.submit": "Hinein"},
+		"de-CH": {ownName: "Schweizerdeutsch"},
+		"fi":    {ownName: "suomi"},
+		"sv":    {ownName: "svenska", "signin.submit": "Logga in"},
+		"sv-FI": {ownName: "finlandssvenska"},
+		"zh-HK": {ownName: "Hong Kong", "signin.username": "HK"},
+		"zh-TW": {ownName: "Taiwan"},
+	}
+	texts["zh-Hant"] = map[string]string{ownName: "Hant", "signin.submit": "Hant"}
+	for accept, want := range map[string][2]string{
+		"de-CH": {"Hinein", "Passwort"}, "fi": {"Sign in", "Secret"}, "sv-FI": {"Logga in", "Secret"},
+		"zh-HK": {"Hant", "Secret"}, "zh-TW": {"Hant", "Secret"},
+	} {
+		p := own(t, texts, accept)
+		page := source(t, func(w io.Writer) error { return p.SignIn(w, SignIn{Password: true}) })
+		if p.Language() != accept || !strings.Contains(page, ">"+want[0]+"</button>") ||
+			!strings.Contains(page, ">"+want[1]+"</label>") {
 			t.Errorf("%s: want %q, got %s\n%s", accept, want, p.Language(), page)
 		}
 	}
@@ -174,26 +204,65 @@ func TestMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := maps.Clone(languages[0].all)
-	if got, err := Missing("sv", whole); len(got) > 0 || err != nil {
+	if got, err := Missing("sv", Texts{"sv": whole}); len(got) > 0 || err != nil {
 		t.Errorf("a whole language lacks %q (%v)", got, err)
 	}
 	delete(whole, "signin.submit")
 	delete(whole, "wait.seconds.one")
-	if got, err := Missing("sv", whole); !slices.Equal(got, []string{"signin.submit"}) || err != nil {
-		t.Errorf("a language lacks %q (%v)", got, err)
+	texts := Texts{"sv": whole, "sv-FI": {ownName: "x"}, "de-CH": {ownName: "x"}}
+	for tag, want := range map[string][]string{"sv": {"signin.submit"}, "sv-FI": {"signin.submit"}, "de-CH": nil} {
+		if got, err := Missing(tag, texts); !slices.Equal(got, want) || err != nil {
+			t.Errorf("%s lacks %q (%v), want %q", tag, got, err, want)
+		}
 	}
 	for tag, fails := range map[string]bool{"de": false, "en": false, "de-CH": true, "sv": true, "en-GB": true} {
-		got, err := Missing(tag, map[string]string{"signin.submit": "x"})
+		got, err := Missing(tag, Texts{tag: {"signin.submit": "x"}})
 		if len(got) > 0 || (err != nil) != fails {
 			t.Errorf("%s lacks %q (%v)", tag, got, err)
 		}
 	}
-	if got, err := Missing("de-CH", map[string]string{ownName: "x"}); len(got) > 0 || err != nil {
-		t.Errorf("de-CH lacks %q (%v)", got, err)
+}
+
+// Wherever a page has an operator's text, it is text: the page has no other elements and attributes,
+// and allows no more.
+func TestOwnTextsInject(t *testing.T) {
+	t.Parallel()
+	languages, err := builtIn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hostile := map[string]string{}
+	for name, text := range languages[0].all {
+		written := `"'><script>alert(1)</script><img src=x onerror='alert(1)'></title></style><!--` +
+			strings.Join(placesIn(text), `" onfocus="alert(1)`)
+		if name == monthNames {
+			written = strings.Repeat("<b> ", 12)
+		}
+		if err := CheckText(name, written); err != nil {
+			t.Fatal(err)
+		}
+		hostile[name] = written
+	}
+	plain, attacked := newSet(t, Options{}).In("", nil), own(t, Texts{"en": hostile}, "en")
+	for name, page := range all(attacked.With(Switch{"/language", "token", "/"}), "plain") {
+		var want, got bytes.Buffer
+		if err := errors.Join(all(plain.With(Switch{"/language", "token", "/"}), "plain")[name](&want), page(&got)); err != nil {
+			t.Fatal(err)
+		}
+		wantPolicy := plain.ContentSecurityPolicy(want.Bytes(), "")
+		if policy := attacked.ContentSecurityPolicy(got.Bytes(), ""); policy != wantPolicy {
+			t.Errorf("%s allows %s, want %s", name, policy, wantPolicy)
+		}
+		bones := func(b *bytes.Buffer) []string {
+			return skeleton(rendered(t, func(w io.Writer) error { _, err := b.WriteTo(w); return err }))
+		}
+		if diff := cmp.Diff(bones(&want), bones(&got)); diff != "" {
+			t.Errorf("%s has other elements (-want +got):\n%s", name, diff)
+		}
 	}
 }
 
-// Whatever text an operator writes, the page shows that text, with its value, and no element of it.
+// The page shows the text that an operator writes, with its value, and no element of it.
 func FuzzOwnText(f *testing.F) {
 	f.Add("Enter {host}", "gw.example")
 	f.Add("<script>{host}</script>", "<b>")

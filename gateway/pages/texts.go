@@ -29,20 +29,8 @@ func (l *texts) leftward() bool {
 
 // text returns a text with its values, which are given as name and value in turn.
 func (l *texts) text(key string, values ...any) (string, error) {
-	text, ok := l.all[key]
-	if !ok {
-		return "", fmt.Errorf("the language %s has no text %q", l.tag, key)
-	}
-	if len(values) == 0 {
-		return text, nil
-	}
-	pairs := make([]string, len(values))
-	for i, value := range values {
-		if pairs[i] = fmt.Sprint(value); i%2 == 0 {
-			pairs[i] = "{" + pairs[i] + "}"
-		}
-	}
-	return strings.NewReplacer(pairs...).Replace(text), nil
+	text, err := l.pattern(key)
+	return filled(text, values), err
 }
 
 // strong is text with emphasized values, as HTML.
@@ -53,18 +41,31 @@ func (l *texts) strong(key string, values ...any) (template.HTML, error) {
 			marked[i] = "<strong>" + template.HTMLEscapeString(fmt.Sprint(value)) + "</strong>"
 		}
 	}
-	text, ok := l.all[key]
-	if !ok {
-		return l.missing(key)
-	}
-	escaped := &texts{tag: l.tag, all: map[string]string{key: template.HTMLEscapeString(text)}}
-	html, err := escaped.text(key, marked...)
-	return template.HTML(html), err
+	text, err := l.pattern(key)
+	return template.HTML(filled(template.HTMLEscapeString(text), marked)), err
 }
 
-func (l *texts) missing(key string) (template.HTML, error) {
-	_, err := l.text(key)
-	return "", err
+// pattern returns a text with its places for values.
+func (l *texts) pattern(key string) (string, error) {
+	text, ok := l.all[key]
+	if !ok {
+		return "", fmt.Errorf("the language %s has no text %q", l.tag, key)
+	}
+	return text, nil
+}
+
+// filled returns a pattern with values in its places.
+func filled(pattern string, values []any) string {
+	if len(values) == 0 {
+		return pattern
+	}
+	pairs := make([]string, len(values))
+	for i, value := range values {
+		if pairs[i] = fmt.Sprint(value); i%2 == 0 {
+			pairs[i] = "{" + pairs[i] + "}"
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(pattern)
 }
 
 // count is text with the value {n}, in the form that the language has for that number. Without

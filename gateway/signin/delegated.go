@@ -85,7 +85,7 @@ func (d *delegatedLogin) serve(ex *web.Exchange) error {
 }
 
 // typed reports whether a user has typed the address alone, or opened a bookmark of it. Then
-// nobody has chosen a provider, and the user may have a password here.
+// the user has chosen no provider, and may have a password here.
 func typed(ex *web.Exchange) bool {
 	header := ex.Request.Header.Get
 	values, err := ex.Query()
