@@ -89,6 +89,7 @@ func TestSeparateCookies(t *testing.T) {
 		{[]string{"session_id=theirs; Path=/", "a=b"}, []string{"authgate_app_session_id=theirs; Path=/", "a=b"}},
 		{[]string{"access_token=theirs"}, []string{"access_token=theirs"}}, // of a mechanism that is not in use
 		{[]string{"a=b, session_id=theirs"}, nil},
+		{[]string{"__Host-authgate_language=xx; Path=/; Secure"}, []string{"__Host-authgate_app_authgate_language=xx; Path=/; Secure"}},
 	} {
 		for _, status := range []int{200, 302, 500} {
 			r.upstream.answer = func(q *http.Request) (*http.Response, error) {
@@ -115,6 +116,8 @@ func TestSeparateCookies(t *testing.T) {
 		{"/public/", ours + "; authgate_app_session_id=theirs; a=b", "session_id=theirs; a=b"},
 		{"/kept/", ours + "; authgate_app_session_id=theirs; a=b", ours + "; authgate_app_session_id=theirs; a=b"},
 		{"/public/", "authgate_app_session_id=theirs", "session_id=theirs"},
+		{"/public/", "a=b; __Host-authgate_language=de", "a=b"},
+		{"/public/", "a=b; __Host-authgate_app_authgate_language=de", "a=b; __Host-authgate_language=de"},
 	} {
 		r.want(200, "GET", c.target, "", "Cookie: "+c.sent)
 		if got := r.upstream.last().Header["Cookie"]; !slices.Equal(got, []string{c.want}) {

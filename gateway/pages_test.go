@@ -151,3 +151,18 @@ func TestSiteReloads(t *testing.T) {
 	ownrig.WantPage(t, r.want(200, "GET", "/signin", "", browser), `<p class="brand">Example &amp; Co</p>`,
 		`href="https://help.example/"`)
 }
+
+// A page has the choice of a language only where the gateway can be asked for it: at its own hosts,
+// in its own answers, and not where a proxy asks.
+func TestLanguageIsOfferedHere(t *testing.T) {
+	t.Parallel()
+	const form = `action="/signin/language"`
+	r := newVerifyRig(t)
+	ownrig.WantPage(t, r.want(404, "GET", "/nothing", "", browser), form)
+	const chosen = "Cookie: __Host-authgate_language=de"
+	ownrig.WantPage(t, r.asks(404, asTraefik("GET", "gw.example", "/nothing"), browser, chosen), "not "+form, "Hier ist nichts")
+	r = newRig(t, ownrig.HostsConfig+"listen: {any_host: true}\n")
+	ownrig.WantPage(t, r.client.WantAt("gw.example", 404, "GET", "/nothing", "", browser), form)
+	ownrig.WantPage(t, r.client.WantAt("evil.example", 404, "GET", "/nothing", "", browser), "not "+form)
+	r.client.WantAt("evil.example", 421, "POST", "/signin/language", "language=de", formType)
+}
