@@ -181,8 +181,8 @@ func TestAttemptsOfOneClientAreBounded(t *testing.T) {
 	}
 }
 
-// Who types the address alone sees the page with all ways to sign in, if there are accounts.
-// Everybody else, and who names a provider, is led to the provider.
+// A user who types the address alone sees the page with all ways to sign in, if there are accounts
+// and no provider comes first. Any other user, and one who names a provider, is led to the provider.
 func TestTypedLogin(t *testing.T) {
 	t.Parallel()
 	typed := []string{
@@ -194,6 +194,14 @@ func TestTypedLogin(t *testing.T) {
 		return header
 	}
 	r, p := rig.Delegated(t, "")
+	atProvider := func(r *rig.Rig, target string, header ...string) bool {
+		t.Helper()
+		to := r.Want(302, "GET", target, "", header...).Header().Get("Location")
+		if to != "/signin" && !strings.HasPrefix(to, p.Issuer) {
+			t.Errorf("%s leads to %s", target, to)
+		}
+		return to != "/signin"
+	}
 	for name, c := range map[string]struct {
 		query  string
 		header []string
@@ -208,9 +216,16 @@ func TestTypedLogin(t *testing.T) {
 		"a frame":                   {"", with("Sec-Fetch-Dest: document", "Sec-Fetch-Dest: iframe"), false},
 		"an old browser, a program": {"", []string{rig.Browser}, false},
 	} {
-		to := r.Want(302, "GET", "/login"+c.query, "", c.header...).Header().Get("Location")
-		if toPage := to == "/signin"; toPage != c.page || !c.page && !strings.HasPrefix(to, p.Issuer) {
-			t.Errorf("%s: to %s", name, to)
+		if atProvider(r, "/login"+c.query, c.header...) == c.page {
+			t.Errorf("%s: to the page is to be %t", name, c.page)
 		}
+	}
+	noAccounts, _, _ := strings.Cut(rig.Base, "accounts:")
+	noAccounts += "upstreams: {app: {url: \"http://app.invalid\"}}\nroutes:\n"
+	if !atProvider(p.Rig(noAccounts, ""), "/login", typed...) {
+		t.Error("without accounts, the page has nothing to add to the provider")
+	}
+	if !atProvider(p.Rig(rig.Base, "delegated: {default_provider: small}\n"), "/login", typed...) {
+		t.Error("default_provider does not come first")
 	}
 }

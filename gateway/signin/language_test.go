@@ -86,6 +86,23 @@ func TestLanguageLeadsBack(t *testing.T) {
 	}
 }
 
+// At a host whose paths are the application's own, no reading of a path leads to an endpoint that
+// does something.
+func TestLanguageLeadsBackOpaque(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, rig.Edit(t, rig.Base, "match: /session/,", "match: gw.example/session/, encoded_slashes: opaque,"))
+	for back, want := range map[string]string{
+		"/session/a%2Fb//c": "/session/a%2Fb//c", "/account": "/account",
+		"/session/..%2Flogout": "/", "/%6Cogout": "/", "/%2Flogout": "/", "/%2Flogout;x": "/",
+		"/%255Clogout": "/", "//logout": "/", "//evil.example": "/", "/\\evil.example": "/", "/\\/evil.example": "/",
+	} {
+		form := url.Values{"language": {"de"}, "back": {back}}.Encode()
+		if at := r.Want(303, "POST", "/signin/language", form, sameOrigin...).Header().Get("Location"); at != want {
+			t.Errorf("from %q to %q, want %q", back, at, want)
+		}
+	}
+}
+
 // A page leads back to itself with the parameters that belong to it, and repeats nothing else that
 // a link made of it.
 func TestPageLeadsBackToItself(t *testing.T) {

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"net/http"
 	"regexp"
 	"strings"
 
@@ -44,9 +43,8 @@ func (ex *Exchange) pages() *pages.Pages {
 // if they cannot: a browser must have asked for the page by a GET that may be repeated, at a host
 // where the gateway has endpoints.
 func (ex *Exchange) here() string {
-	method, s := ex.Canonical.Method, ex.site
-	if method != http.MethodGet && method != http.MethodHead || ex.Verify || ex.Foreign ||
-		!s.Hosts.Has(ex.Canonical.Host) {
+	s := ex.site
+	if !ex.Reads() || ex.Verify || !s.Hosts.Has(ex.Canonical.Host) {
 		return ""
 	}
 	place := ex.Target()
