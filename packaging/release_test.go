@@ -224,7 +224,8 @@ func TestSignedChecksums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made["authgate.signers"] = []byte(strings.Replace(signers, "ssh-ed25519 AAAA…", strings.TrimSpace(string(public)), 1))
+	signers = strings.Replace(signers, "ssh-ed25519 AAAA…", strings.TrimSpace(string(public)), 1)
+	made["authgate.signers"] = []byte(signers)
 
 	accepted := func(change func(files map[string][]byte)) error {
 		t.Helper()
@@ -246,9 +247,14 @@ func TestSignedChecksums(t *testing.T) {
 		t.Errorf("one file of the release is refused: %v", err)
 	}
 	for what, change := range map[string]func(files map[string][]byte){
-		"a changed byte of a file":     func(files map[string][]byte) { files["authgate.deb"] = []byte("b program") },
-		"no file":                      func(files map[string][]byte) { delete(files, "authgate.deb"); delete(files, "authgate.tar.gz") },
-		"a changed byte of a checksum": func(files map[string][]byte) { files[sumsFile] = append([]byte("0"), files[sumsFile][1:]...) },
+		"a changed byte of a file": func(files map[string][]byte) { files["authgate.deb"] = []byte("b program") },
+		"no file": func(files map[string][]byte) {
+			delete(files, "authgate.deb")
+			delete(files, "authgate.tar.gz")
+		},
+		"a changed byte of a checksum": func(files map[string][]byte) {
+			files[sumsFile] = append([]byte("0"), files[sumsFile][1:]...)
+		},
 		"a file and its new checksum": func(files map[string][]byte) {
 			files["authgate.deb"] = []byte("b program")
 			files[sumsFile] = sums(map[string][]byte{"authgate.deb": files["authgate.deb"]})

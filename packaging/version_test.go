@@ -65,7 +65,8 @@ func TestSourceVersion(t *testing.T) {
 	git("add", ".")
 	git("commit", "-q", "-m", "one")
 	is("lines after the newest section", "v0.1.0+g"+git("rev-parse", "--short=12", "HEAD"))
-	write("CHANGELOG.md", "# Changelog\n\n## Unreleased\n\n## 0.2.0 - 2026-12-01\n\n- This.\n\n## 0.1.0 - 2026-11-26\n\n- That.\n")
+	write("CHANGELOG.md", "# Changelog\n\n## Unreleased\n\n## 0.2.0 - 2026-12-01\n\n- This.\n\n"+
+		"## 0.1.0 - 2026-11-26\n\n- That.\n")
 	is("a release that is not committed", "v0.2.0+g"+git("rev-parse", "--short=12", "HEAD")+"-dirty")
 	git("commit", "-q", "-a", "-m", "two")
 	is("nothing after the newest section", "v0.2.0")

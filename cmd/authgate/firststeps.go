@@ -39,7 +39,7 @@ const (
 
 var fronts = []string{frontNothing, "nginx", "caddy", "traefik", "haproxy", frontTest}
 
-// What the answers are if nobody says another one.
+// The answers by default.
 const (
 	defaultUpstream = "http://127.0.0.1:3000"
 	defaultUser     = "admin"
@@ -224,7 +224,7 @@ func (s *firstSteps) render(text string) ([]byte, error) {
 	return aligned(filled.String()), err
 }
 
-// aligned returns a text whose comments, which stand behind tabs, begin in one column.
+// aligned returns a text whose comments, each of which follows a tab, begin in one column.
 func aligned(text string) []byte {
 	column := 0
 	for line := range strings.Lines(text) {

@@ -198,8 +198,9 @@ func TestInitTellsWhatIsNext(t *testing.T) {
 		}, []string{"setcap", "DNS"}},
 		{acme, []string{"ports 80 and 443", "setcap cap_net_bind_service=+ep ", "systemd unit", ".deb", "DNS",
 			"https://app.example.org/"}, []string{"ca.pem"}},
-		{proxied, []string{"in the place of what it has for\n     app.example.org", "reverse_proxy 127.0.0.1:8080", "https://app.example.org/"},
-			[]string{"setcap", "ca.pem"}},
+		{proxied, []string{
+			"in the place of what it has for\n     app.example.org", "reverse_proxy 127.0.0.1:8080", "https://app.example.org/",
+		}, []string{"setcap", "ca.pem"}},
 	} {
 		var said bytes.Buffer
 		if err := c.steps.tell(&said, "made/config.yaml"); err != nil {
@@ -266,7 +267,7 @@ func TestInitAligns(t *testing.T) {
 }
 
 // What --force replaces keeps its data_dir, its owner and the readers in its group. So the service
-// of a package can still read its configuration, and nobody else can.
+// of a package can still read its configuration, and no other user can.
 func TestInitForceKeeps(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -30,7 +30,7 @@ var (
 		"belongs to several accounts; write it in place")
 	// ErrNotWritable: the file cannot be replaced.
 	ErrNotWritable = rewrite.ErrNotWritable
-	// ErrOvertaken: again and again, somebody else saves the file at the same time.
+	// ErrOvertaken: again and again, another program saves the file at the same time.
 	ErrOvertaken = rewrite.ErrOvertaken
 )
 

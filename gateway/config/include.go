@@ -161,7 +161,7 @@ func (p *part) resolvePaths(resolve func(path string) string) {
 }
 
 // Edited returns the configuration with another content of its main file or of one of its
-// parts. It reads only the files again that these name. The error is Diagnostics, or ErrNoPart.
+// parts. Of all other files, it reads again only those that these name. The error is Diagnostics, or ErrNoPart.
 func (c *Config) Edited(path string, content []byte) (*Config, error) {
 	from, found := *c.source(), false
 	if real(path) == real(c.path) {

@@ -79,8 +79,14 @@ func TestPeer(t *testing.T) {
 
 		// The last scheme and host are those that the trusted proxy wrote.
 		{"several values", "10.0.0.1:1", []string{"X-Forwarded-Proto: https, http", "X-Forwarded-Host: evil.example, app.example"}, "10.0.0.1", "http", "app.example", "10.0.0.1"},
-		{"a WebSocket over TLS", "10.0.0.1:1", []string{"X-Forwarded-Proto: wss"}, "10.0.0.1", "https", "gw.example", "10.0.0.1"},
-		{"a WebSocket over TLS, Forwarded", "10.0.0.1:1", []string{"Forwarded: proto=WSS"}, "10.0.0.1", "https", "gw.example", "unknown, 10.0.0.1"},
+		{
+			"a WebSocket over TLS", "10.0.0.1:1", []string{"X-Forwarded-Proto: wss"},
+			"10.0.0.1", "https", "gw.example", "10.0.0.1",
+		},
+		{
+			"a WebSocket over TLS, Forwarded", "10.0.0.1:1", []string{"Forwarded: proto=WSS"},
+			"10.0.0.1", "https", "gw.example", "unknown, 10.0.0.1",
+		},
 		{"a WebSocket", "10.0.0.1:1", []string{"X-Forwarded-Proto: ws"}, "10.0.0.1", "http", "gw.example", "10.0.0.1"},
 		{"another scheme", "10.0.0.1:1", []string{"X-Forwarded-Proto: wsss"}, "10.0.0.1", "http", "gw.example", "10.0.0.1"},
 

@@ -28,7 +28,7 @@ func Possible(path string) bool {
 	return path != "" && err == nil && replaceable(target)
 }
 
-// ErrOvertaken: again and again, somebody else saves the file at the same time.
+// ErrOvertaken: again and again, another program saves the file at the same time.
 var ErrOvertaken = errors.New("the file changes all the time; try again")
 
 // errChanged: the file at a path has another content than it had.

@@ -71,8 +71,7 @@ func TestChangeFile(t *testing.T) {
 		}
 		before := must.Get(os.Stat(path))(t).Sys().(*syscall.Stat_t)
 		err := change(t.Context(), link, func(content []byte) ([]byte, error) {
-			return append(content, "new\n"...),
-				nil
+			return append(content, "new\n"...), nil
 		}, func() error {
 			wantContent(t, path, "old\nnew\n")
 			return nil
