@@ -276,6 +276,9 @@ func (s *firstSteps) authority(path string) string {
 // Name is the host as its clients call it, without its port.
 func (s *firstSteps) Name() string { return s.host() }
 
+// FrontPort is the port at which clients reach the proxy in front.
+func (s *firstSteps) FrontPort() string { return cmp.Or(s.port(), "443") }
+
 // PublicURL, HTTPS and HTTP are values of the configuration. A host without a port
 // has the usual one with acme and behind a proxy, else one that needs no privileges.
 func (s *firstSteps) PublicURL() string {

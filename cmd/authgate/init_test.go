@@ -243,6 +243,23 @@ func TestProxyLinesAreDocumented(t *testing.T) {
 	}
 }
 
+// A host with a port has it in the lines for proxies too.
+func TestProxyLinesHavePort(t *testing.T) {
+	t.Parallel()
+	usual := regexp.MustCompile(`\b443\b`)
+	for _, front := range fronts {
+		steps := defaults()
+		steps.Host, steps.Front = "app.example.org:8443", front
+		if !steps.Proxied() {
+			continue
+		}
+		place, lines, err := steps.proxyLines()
+		if text := place + "\n" + string(lines); err != nil || !strings.Contains(text, "8443") || usual.MatchString(text) {
+			t.Errorf("%s: %v, the port 8443 is not in\n%s", front, err, text)
+		}
+	}
+}
+
 // Comments are in one column, and the configuration is written as people write it.
 func TestInitAligns(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ func (s *firstSteps) proxyLines() (place string, lines []byte, err error) {
 	case "caddy":
 		place, text = "/etc/caddy/Caddyfile", caddyLines
 	case "traefik":
-		place, text = "a file of the file provider; websecure is the entry point of port 443", traefikLines
+		place, text = "a file of the file provider; websecure is the entry point of port "+s.FrontPort(), traefikLines
 	case "haproxy":
 		place, text = "/etc/haproxy/haproxy.cfg, with the path of your certificate and its key", haproxyLines
 	}
