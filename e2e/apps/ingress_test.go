@@ -69,7 +69,8 @@ func ingressNginx(t *testing.T, files map[string]string, dir, address string) *e
 	objects := ingressObjects(t, "ingress-nginx.yaml")
 	app := objects["Ingress app"].Metadata.Annotations
 	question, pass := "", ""
-	for name, value := range objects["ConfigMap "+app[annotation+"auth-proxy-set-headers"]].Data {
+	_, configMap, _ := strings.Cut(app[annotation+"auth-proxy-set-headers"], "/")
+	for name, value := range objects["ConfigMap "+configMap].Data {
 		question += fmt.Sprintf("      proxy_set_header '%s' '%s';\n", name, value)
 	}
 	for i, name := range strings.Split(app[annotation+"auth-response-headers"], ",") {

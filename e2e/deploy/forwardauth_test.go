@@ -239,10 +239,17 @@ func ingressNginxSays(t *testing.T, all *manifests) said {
 	t.Helper()
 	const annotation = "nginx.ingress.kubernetes.io/"
 	app := object[*networkingv1.Ingress](all, "app")
-	question := object[*corev1.ConfigMap](all, app.Annotations[annotation+"auth-proxy-set-headers"]).Data
-	if question["X-Forwarded-Host"] != "$host" {
-		t.Error("a whole URL in the first line of a request leads to another host than the gateway is asked about")
+	// $host: a whole URL in the first line of a request leads to the host of that URL. Empty values
+	// remove what the client says.
+	// Without the namespace, ingress-nginx finds no ConfigMap, and answers every request with 503.
+	namespace, name, _ := strings.Cut(app.Annotations[annotation+"auth-proxy-set-headers"], "/")
+	if !strings.HasPrefix(exampleVerify, "http://authgate."+namespace+".svc.") {
+		t.Errorf("the ConfigMap of the question is in the namespace %q, the gateway is at %s", namespace, exampleVerify)
 	}
+	question := object[*corev1.ConfigMap](all, name)
+	same(t, "the headers of the question", question.Data,
+		map[string]string{"X-Forwarded-Host": "$host", "X-Forwarded-Method": "", "X-Forwarded-Uri": ""})
+	same(t, "the cookies of refusals", app.Annotations[annotation+"auth-always-set-cookie"], "true")
 	same(t, "where people sign in",
 		app.Annotations[annotation+"auth-signin"]+"?"+app.Annotations[annotation+"auth-signin-redirect-param"],
 		"https://$host"+examplePrefix+"signin?return_to")
