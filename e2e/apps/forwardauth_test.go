@@ -136,6 +136,7 @@ func forwardThrough(t *testing.T, proxy forwardProxy) {
 		forwardPrograms(t, app, newSurfer(t, "127.0.0.1", address, roots))
 	}
 	forwardRefusals(t, app, newSurfer(t, "127.0.0.1", address, roots))
+	forwardHeaders(t, app, newSurfer(t, "127.0.0.1", address, roots))
 	forwardAddresses(t, app, newSurfer(t, "127.0.0.2", address, roots), newSurfer(t, "127.0.0.3", address, roots))
 	send := func(text string) world.Answer {
 		conn := world.Must(tls.Dial("tcp", address, &tls.Config{RootCAs: roots, ServerName: "app.example.org"}))(t)
@@ -227,6 +228,33 @@ func forwardRefusals(t *testing.T, app *world.Recorder, v surfer) {
 	wantUser(t, "a public page", m, "", "")
 }
 
+// forwardHeaders: the question has each header by which the gateway refuses a request of a user.
+func forwardHeaders(t *testing.T, app *world.Recorder, v surfer) {
+	t.Helper()
+	if a, at := v.signIn(forwardApp+"/page", "bob"); a.Status != http.StatusOK || at.Path != "/page" {
+		t.Fatalf("after the sign-in: %d at %s", a.Status, at)
+	}
+	app.One(t)
+	for _, c := range []struct {
+		method  string
+		headers []string
+	}{
+		{"POST", []string{"Origin", "https://evil.example"}},
+		{"POST", []string{"Sec-Fetch-Site", "cross-site"}},
+		{"GET", []string{"Origin", "https://evil.example", "Sec-Fetch-Mode", "websocket"}},
+		{"GET", []string{"Origin", "https://evil.example", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}},
+		{"GET", []string{"Origin", "https://evil.example", "Sec-WebSocket-Version", "13"}},
+		{"GET", []string{"Sec-Fetch-Dest", "serviceworker"}},
+		{"GET", []string{"Service-Worker", "script"}},
+		{"PUT", []string{"Sec-Fetch-Site", "same-origin", "Destination", forwardApp + "/admin/"}},
+		{"PUT", []string{"Sec-Fetch-Site", "same-origin", "If", "</admin/> (<urn:uuid:1>)"}},
+	} {
+		a, _ := v.visit(c.method, forwardApp+"/page", "", c.headers...)
+		world.WantStatus(t, fmt.Sprint(c.method, c.headers), a, http.StatusForbidden)
+		app.None(t)
+	}
+}
+
 // forwardAddresses: policies see the address of the client, whatever it claims.
 func forwardAddresses(t *testing.T, app *world.Recorder, near, far surfer) {
 	t.Helper()
@@ -289,6 +317,14 @@ func forwardSmuggling(t *testing.T, g *world.Instance, app *world.Recorder, send
 		if a := send("GET /secret HTTP/1.1\n" + head + header + "\n\n"); !refused(a) {
 			t.Errorf("with %s: %d", header, a.Status)
 		}
+	}
+	for _, header := range []string{
+		"X-Forwarded-Uri: /secret", "X-Forwarded-Method: POST", "X-Forwarded-Host: auth.example.org",
+	} { // the proxy replaces them
+		if a := send("GET /public/ HTTP/1.1\n" + head + header + "\n\n"); a.Status != http.StatusOK {
+			t.Errorf("a public page, with %s: %d", header, a.Status)
+		}
+		app.One(t)
 	}
 	for _, target := range []string{
 		"/public/../secret", "/public/%2e%2e/secret", "/public/..%2fsecret", "/public/%2e%2e%2fsecret", "/public/..;/secret",
