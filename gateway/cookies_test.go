@@ -117,6 +117,7 @@ func TestSeparateCookies(t *testing.T) {
 		{"/kept/", ours + "; authgate_app_session_id=theirs; a=b", ours + "; authgate_app_session_id=theirs; a=b"},
 		{"/public/", "authgate_app_session_id=theirs", "session_id=theirs"},
 		{"/public/", "a=b; __Host-authgate_language=de", "a=b"},
+		{"/kept/", ours + "; __Host-authgate_language=de", ours + "; __Host-authgate_language=de"},
 		{"/public/", "a=b; __Host-authgate_app_authgate_language=de", "a=b; __Host-authgate_language=de"},
 	} {
 		r.want(200, "GET", c.target, "", "Cookie: "+c.sent)
