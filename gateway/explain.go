@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -19,7 +18,6 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
-	"authgate/gateway/jose"
 	"authgate/gateway/store"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -88,32 +86,15 @@ func NewExplainer(cfg *config.Config) (*Explainer, error) {
 	local.Token.Algorithm, local.Token.Secret = config.AlgorithmHS256, config.Secret(rand.Text()+rand.Text())
 	local.TLS.ClientCA = "" // no certificate is verified
 	local.Store = config.Store{Driver: config.StoreMemory, EncryptionKey: config.Secret(rand.Text() + rand.Text())}
-	public, err := passingKeys(cfg)
-	if err != nil {
-		return nil, err
-	}
 	memory := store.NewMemory(time.Now)
 	g, err := assemble(Options{
 		Config: &local, Store: memory, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-		Version: "explain", publicKeys: public,
+		Version: "explain", shown: true,
 	})
 	if err != nil {
 		return nil, errors.Join(err, memory.Close())
 	}
 	return &Explainer{gateway: g, memory: memory}, nil
-}
-
-// passingKeys returns keys that nothing verifies, for what is only shown: an explained assertion
-// must open no application. It returns nil if nothing is to be signed.
-func passingKeys(cfg *config.Config) (*jose.Keys, error) {
-	if !cfg.PublishesKeys() {
-		return nil, nil
-	}
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		return nil, err
-	}
-	return jose.NewRS256(key)
 }
 
 // Close frees what the Explainer holds.

@@ -16,7 +16,6 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/forward"
-	"authgate/gateway/jose"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/rate"
 	"authgate/gateway/store"
@@ -44,7 +43,7 @@ type Options struct {
 	Idle       func()           // called whenever the last request in flight ends; default nothing
 	FreeMemory func()           // called a while after password checks; default nothing
 
-	publicKeys *jose.Keys // sign what others verify; nil: those of the configuration
+	shown bool // what others verify is only shown: it must open no application
 }
 
 // Gateway authenticates, decides and forwards. It is an http.Handler for the
@@ -59,7 +58,7 @@ type Gateway struct {
 	forwarder *forward.Forwarder
 	shared    *rate.Shared // counts of routes that instances share; nil: they share none
 
-	publicKeys *jose.Keys // see Options
+	shown bool // see Options
 
 	reloading sync.Mutex // one build at a time
 	state     atomic.Pointer[state]
@@ -125,7 +124,7 @@ func assemble(o Options) (*Gateway, error) {
 		forwarder: forward.New(o.Logger),
 		load:      newLoad(o.Idle),
 
-		publicKeys: o.publicKeys,
+		shown: o.shown,
 	}
 	g.verifier.FreeMemory(o.FreeMemory)
 	g.running, g.stop = context.WithCancel(context.Background())

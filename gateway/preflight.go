@@ -6,7 +6,6 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/cors"
-	"authgate/gateway/headername"
 	"authgate/gateway/web"
 )
 
@@ -36,7 +35,12 @@ func (ex *exchange) preflight() (answered bool, err error) {
 		return false, nil // the route of OPTIONS itself decides
 	}
 	if route.config.CORS.Preflight == config.PreflightApplication {
-		if ex.bare() {
+		// Without a body, and from a proxy, which forwards the header itself, without a credential.
+		bare := ex.Request.ContentLength == 0
+		if ex.Verify {
+			bare = cors.ProvesNothing(ex.Request.Header, ex.state.site.TokenHeader)
+		}
+		if bare {
 			ex.admitPreflight(route)
 		}
 		return false, nil
@@ -46,26 +50,6 @@ func (ex *exchange) preflight() (answered bool, err error) {
 	}
 	ex.route, ex.Label = route, route.rule.Name
 	return true, ex.Preflight(route.cors)
-}
-
-// bare reports whether a preflight can go to the application without an identity. It has no
-// body. From a request that a proxy forwards itself the gateway can remove nothing.
-func (ex *exchange) bare() bool {
-	if !ex.Verify {
-		return ex.Request.ContentLength == 0
-	}
-	token := headername.Fold(ex.state.site.TokenHeader)
-	for name := range ex.Request.Header {
-		switch folded := headername.Fold(name); folded {
-		case "Authorization", "Cookie", "Proxy-Authorization", token:
-			return false
-		default:
-			if headername.Of(folded) == headername.Misleading { // such as another method
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // admitPreflight lets a preflight through to the application of a route. It proves

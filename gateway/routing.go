@@ -8,7 +8,6 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/cors"
 	"authgate/gateway/forward"
-	"authgate/gateway/jose"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/oauth"
 	"authgate/gateway/rate"
@@ -50,11 +49,11 @@ func (r *route) metadata(creds *auth.Credentials) string {
 
 // newUpstreams returns the upstreams of a configuration by their names. Those
 // that are the same in old are taken over with their connections.
-func (g *Gateway) newUpstreams(cfg *config.Config, keys *jose.Keys, old *state) map[string]*upstream.Upstream {
+func (g *Gateway) newUpstreams(st, old *state) map[string]*upstream.Upstream {
 	metrics := g.service.Metrics
 	upstreams := map[string]*upstream.Upstream{}
-	for name, c := range cfg.Upstreams {
-		headers := g.identityHeaders(cfg, &c, keys)
+	for name, c := range st.config.Upstreams {
+		headers := g.identityHeaders(st, &c)
 		if old != nil {
 			if known := old.routing.upstreams[name]; known != nil && known.Same(c, headers) {
 				upstreams[name] = known
@@ -69,17 +68,17 @@ func (g *Gateway) newUpstreams(cfg *config.Config, keys *jose.Keys, old *state) 
 	return upstreams
 }
 
-// identityHeaders returns what identities look like to an upstream. keys sign them, if they are to
-// be signed.
-func (g *Gateway) identityHeaders(cfg *config.Config, c *config.Upstream, keys *jose.Keys) *upstream.IdentityHeaders {
+// identityHeaders returns what identities look like to an upstream.
+func (g *Gateway) identityHeaders(st *state, c *config.Upstream) *upstream.IdentityHeaders {
+	cfg := st.config
 	o := upstream.HeaderOptions{
 		Names: *c.IdentityHeaders, Others: []config.IdentityHeaders{cfg.IdentityHeaders}, Roles: c.Roles,
 		Token: cfg.Token.Header, Logger: g.service.Logger,
 	}
 	if a := c.Assertion; a != nil {
 		o.Assertion = &upstream.Assertion{
-			Header: a.Header, Keys: keys, Issuer: cfg.Token.Issuer, Audience: a.Audience, Lifetime: a.Lifetime,
-			Now: g.service.Now,
+			Header: a.Header, Keys: st.mechanisms.PublicKeys, Issuer: cfg.Token.Issuer, Audience: a.Audience,
+			Lifetime: a.Lifetime, Now: g.service.Now,
 		}
 	}
 	return upstream.NewIdentityHeaders(o)
@@ -87,8 +86,8 @@ func (g *Gateway) identityHeaders(cfg *config.Config, c *config.Upstream, keys *
 
 // newRouting returns the routing of a configuration. It takes over what is the same in old.
 func (g *Gateway) newRouting(st, old *state) *routing {
-	cfg, site, m, f := st.config, st.site, st.mechanisms, st.federation
-	upstreams, limiters := g.newUpstreams(cfg, m.PublicKeys, old), g.newLimiters(cfg, old)
+	cfg, site, f := st.config, st.site, st.federation
+	upstreams, limiters := g.newUpstreams(st, old), g.newLimiters(cfg, old)
 	routing := &routing{table: cfg.Table(), upstreams: upstreams, used: map[policy.Mechanism]bool{}}
 	chains := newChains(st)
 	if st.oauth != nil {

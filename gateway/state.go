@@ -51,7 +51,7 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 	}
 	made := mechanism.Options{
 		Config: cfg, Accounts: u.local, BasicUsers: u.basic, Store: gate, Now: g.storage.now, Verifier: g.verifier,
-		Service: &g.service, PublicKeys: g.publicKeys,
+		Service: &g.service, Shown: g.shown,
 	}
 	running := old
 	if old == nil {

@@ -24,6 +24,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"authgate/gateway/headername"
 )
 
 // Any means all origins, methods or headers.
@@ -108,6 +110,24 @@ func InPreflight(name string) bool {
 		return true
 	}
 	return strings.HasPrefix(name, "Access-Control-Request-") || strings.HasPrefix(name, "Sec-")
+}
+
+// ProvesNothing reports whether a header has no credential, which may also come in the header
+// token, and none that makes an application take a preflight for another request. An empty
+// token is no header.
+func ProvesNothing(h http.Header, token string) bool {
+	token = headername.Fold(token)
+	for name := range h {
+		switch folded := headername.Fold(name); folded {
+		case "Authorization", "Cookie", "Proxy-Authorization", token:
+			return false
+		default:
+			if headername.Of(folded) == headername.Misleading { // such as another method
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // only returns the one value of a field, or "".

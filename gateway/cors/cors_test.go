@@ -151,6 +151,22 @@ func TestIsPreflight(t *testing.T) {
 	}
 }
 
+func TestProvesNothing(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"Origin": true, "User-Agent": true, "X-App-Token": true,
+		"Authorization": false, "Cookie": false, "Proxy-Authorization": false, "Proxy_Authorization": false,
+		"X-Gateway-Token": false, "X_gateway_token": false, "X-Http-Method-Override": false, "X_HTTP_Method_Override": false,
+	} {
+		if got := ProvesNothing(http.Header{"Accept": {"*/*"}, name: {"x"}}, "X-Gateway-Token"); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	if !ProvesNothing(http.Header{"X-Gateway-Token": {"x"}}, "") {
+		t.Error("a header that nobody names is a credential")
+	}
+}
+
 func TestCheckOrigin(t *testing.T) {
 	t.Parallel()
 	for origin, want := range map[string]string{

@@ -1,6 +1,8 @@
 package mechanism
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
 	"fmt"
 	"strings"
 	"time"
@@ -26,7 +28,7 @@ type Options struct {
 	Now                  func() time.Time // the clock of Store
 	Verifier             *auth.Verifier
 	Service              *web.Service
-	PublicKeys           *jose.Keys // sign what others verify; nil: those of the configuration
+	Shown                bool // what others verify is only shown: keys that they do not know sign it
 }
 
 // Local is what users with local accounts sign in with. Its caches are new with each
@@ -115,10 +117,16 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 // publicKeys returns the keys that sign what others verify.
 func publicKeys(o *Options, keys *jose.Keys) (*jose.Keys, error) {
 	cfg := o.Config
-	if o.PublicKeys != nil {
-		return o.PublicKeys, nil
-	}
-	if !cfg.PublishesKeys() || keys.Algorithm() == config.AlgorithmRS256 {
+	switch {
+	case !cfg.PublishesKeys():
+		return keys, nil
+	case o.Shown:
+		key, err := rsa.GenerateKey(rand.Reader, 2048)
+		if err != nil {
+			return nil, err
+		}
+		return jose.NewRS256(key)
+	case keys.Algorithm() == config.AlgorithmRS256:
 		return keys, nil
 	}
 	public, err := jose.Load(config.AlgorithmRS256, "", cfg.Token.PrivateKey, cfg.DataDir)
