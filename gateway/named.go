@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -21,27 +22,30 @@ type proves func(*route) (*policy.Identity, error)
 // target of the request is, and decided on with the same method and user. Those at the upstream
 // of the request alone are let through.
 func (ex *exchange) checkNamed(identify proves) error {
-	h := ex.Request.Header
-	if len(h["Destination"]) == 0 && len(h["If"]) == 0 {
-		return nil
-	}
-	named, err := webdav.Read(h)
+	named, err := webdav.Read(ex.Request.Header)
 	if err != nil {
 		return malformedName(err)
 	}
 	if named == nil {
 		return nil
 	}
+	here := ex.address()
 	for _, reference := range named.URLs {
-		request, err := ex.resolve(reference)
+		target, err := here.target(reference)
 		if err != nil {
-			return err
+			return malformedName(err)
 		}
-		route, err := ex.findNamed(request)
+		request := ex.Canonical
+		if request.Path, err = ex.state.site.ParseTarget(here.host, target); err != nil {
+			return malformedName(err)
+		}
+		route, err := ex.decideNamed(&request, identify)
+		if refused, ok := errors.AsType[*refusedName](err); ok {
+			ex.Decision, ex.Reason = policy.Forbid.String(), refused.Error()
+			ex.Audit("denied", slog.String("rule", refused.rule), slog.String("reason", ex.Reason))
+			return web.Forbidden()
+		}
 		if err != nil {
-			return err
-		}
-		if err := ex.decideNamed(route, request, identify); err != nil {
 			return err
 		}
 		if route.forward != nil {
@@ -52,28 +56,104 @@ func (ex *exchange) checkNamed(identify proves) error {
 	return nil
 }
 
-// resolve returns the request for a resource that the request names: by its path, or by a URL
-// of the same host and port.
-func (ex *exchange) resolve(reference string) (*policy.Request, error) {
-	target := reference
-	switch {
-	case strings.HasPrefix(reference, "//"):
-		return nil, malformedName(errors.New("the resource is of no scheme"))
-	case !strings.HasPrefix(reference, "/"):
-		scheme, authority, rest, ok := cutURL(reference)
-		if !ok || !strings.EqualFold(scheme, "https") || !ex.isHere(authority) {
-			return nil, malformedName(errors.New("the resource is not at the https address of the request"))
-		}
-		target = rest
+// decideNamed decides whether the user of the request may do to a resource what they may do to
+// that of the request, and returns the route of the resource.
+func (ex *exchange) decideNamed(request *policy.Request, identify proves) (*route, error) {
+	route, err := ex.state.routeNamed(request, ex.route.config.Upstream)
+	if err != nil || route == ex.route || route.rule.Public() {
+		return route, err // it lets in who makes the request
 	}
-	path, err := ex.state.site.ParseTarget(ex.Canonical.Host, target)
-	if err != nil {
+	id := ex.Identity
+	if id != nil {
+		proved, err := identify(route)
+		rejection, rejected := errors.AsType[*auth.Rejection](err)
+		switch {
+		case rejected: // not the same as a request without credentials
+			return nil, &refusedName{route.rule.Name, rejection.Reason}
+		case err != nil && !errors.Is(err, auth.ErrNoCredentials):
+			return nil, err
+		case proved != nil && proved.Subject != id.Subject:
+			return nil, &refusedName{route.rule.Name, "its route has another user for the credentials"}
+		}
+		id = proved
+	}
+	if decision := route.rule.Decide(id, request); decision.Outcome != policy.Allow {
+		return nil, &refusedName{decision.Rule, decision.Reason}
+	}
+	return route, ex.checkSite(route, id)
+}
+
+// provesAgain is proves for the credentials of the request: a token may hold for one route
+// alone.
+func (ex *exchange) provesAgain(route *route) (*policy.Identity, error) {
+	return route.asked(&ex.Credentials).Authenticate(&ex.Store, &ex.Credentials)
+}
+
+// routeNamed returns the route of a resource that a request to an upstream names.
+func (st *state) routeNamed(request *policy.Request, upstream string) (*route, error) {
+	own, err := st.findOwn(request)
+	switch {
+	case own != nil || err == nil && request.Path.Decoded == st.verify:
+		return nil, &refusedName{"authgate", "it is an endpoint of the gateway"}
+	case err != nil:
 		return nil, malformedName(err)
 	}
-	request := ex.Canonical
-	request.Path = path
-	return &request, nil
+	route, err := st.routing.match(request)
+	switch {
+	case err != nil:
+		return nil, malformedName(err)
+	case route.config.Upstream != upstream:
+		return nil, &refusedName{route.rule.Name, "its route has another upstream"}
+	}
+	return route, nil
 }
+
+// address is where a request came to. The zero address is nowhere: no URL leads there.
+type address struct {
+	host string // canonical
+	port string // empty: the client gave none
+	// omitted is the port that a proxy may have left out; empty: it has left out none.
+	omitted string
+}
+
+// address returns where the request came to. A proxy may leave out the port of public_url.
+func (ex *exchange) address() address {
+	a := address{host: ex.Canonical.Host, port: portOf(ex.Peer.Host)}
+	if a.port == "" && ex.Peer.Trusted {
+		a.omitted = ex.state.config.PublicURL.Port()
+	}
+	return a
+}
+
+// target returns the target of a reference to a resource: of a path, or of a URL that leads to
+// the address.
+func (a *address) target(reference string) (string, error) {
+	switch {
+	case strings.HasPrefix(reference, "//"):
+		return "", errors.New("the resource is of no scheme")
+	case strings.HasPrefix(reference, "/"):
+		return reference, nil
+	}
+	scheme, authority, target, ok := cutURL(reference)
+	if !ok || !strings.EqualFold(scheme, "https") || !a.is(authority) {
+		return "", errors.New("the resource is not at the https address of the request")
+	}
+	return target, nil
+}
+
+// is reports whether a host with its port, as a URL has them, is the address.
+func (a *address) is(authority string) bool {
+	host, err := policy.CanonicalHost(authority)
+	if err != nil || host != a.host {
+		return false
+	}
+	const usual = "443"
+	port := cmp.Or(portOf(authority), usual)
+	return port == cmp.Or(a.port, usual) || port == a.omitted
+}
+
+// portOf returns the port of a valid host, "" if it has none.
+func portOf(host string) string { return (&url.URL{Host: host}).Port() }
 
 // cutURL cuts a URL into its parts without a change of their bytes. The target is what a request
 // line has.
@@ -90,81 +170,14 @@ func cutURL(raw string) (scheme, authority, target string, ok bool) {
 	return scheme, authority, target, ok
 }
 
-// isHere reports whether a host with its port is that of the request. A proxy may leave out
-// the port of public_url.
-func (ex *exchange) isHere(authority string) bool {
-	host, err := policy.CanonicalHost(authority)
-	if err != nil || host != ex.Canonical.Host {
-		return false
-	}
-	there, here := portOf(authority), portOf(ex.Peer.Host)
-	if here == "" && ex.Peer.Trusted && there == ex.state.config.PublicURL.Port() {
-		return true
-	}
-	const usual = "443"
-	return there == here || there == usual && here == "" || there == "" && here == usual
+// refusedName is the error of a resource that a request may not name.
+type refusedName struct {
+	rule   string // that refuses it
+	reason string
 }
 
-// portOf returns the port of a valid host, "" if it has none.
-func portOf(host string) string { return (&url.URL{Host: host}).Port() }
-
-// findNamed returns the route of a resource that the request names.
-func (ex *exchange) findNamed(request *policy.Request) (*route, error) {
-	own, err := ex.state.findOwn(request)
-	switch {
-	case own != nil || err == nil && request.Path.Decoded == ex.state.verify:
-		return nil, ex.refuseNamed("authgate", "it is an endpoint of the gateway")
-	case err != nil:
-		return nil, malformedName(err)
-	}
-	route, err := ex.state.routing.match(request)
-	switch {
-	case err != nil:
-		return nil, malformedName(err)
-	case route.config.Upstream != ex.route.config.Upstream:
-		return nil, ex.refuseNamed(route.rule.Name, "its route has another upstream")
-	}
-	return route, nil
-}
-
-// decideNamed decides whether the user of the request may do to a resource what they may do to
-// that of the request.
-func (ex *exchange) decideNamed(route *route, request *policy.Request, identify proves) error {
-	if route == ex.route || route.rule.Public() {
-		return nil // it lets in who makes the request
-	}
-	id := ex.Identity
-	if id != nil {
-		proved, err := identify(route)
-		rejection, rejected := errors.AsType[*auth.Rejection](err)
-		switch {
-		case rejected: // not the same as a request without credentials
-			return ex.refuseNamed(route.rule.Name, rejection.Reason)
-		case err != nil && !errors.Is(err, auth.ErrNoCredentials):
-			return err
-		case proved != nil && proved.Subject != id.Subject:
-			return ex.refuseNamed(route.rule.Name, "its route has another user for the credentials")
-		}
-		id = proved
-	}
-	if decision := route.rule.Decide(id, request); decision.Outcome != policy.Allow {
-		return ex.refuseNamed(decision.Rule, decision.Reason)
-	}
-	return ex.checkSite(route, id)
-}
-
-// provesAgain is proves for the credentials of the request: a token may hold for one route
-// alone.
-func (ex *exchange) provesAgain(route *route) (*policy.Identity, error) {
-	return route.asked(&ex.Credentials).Authenticate(&ex.Store, &ex.Credentials)
-}
-
-// refuseNamed is the error of a resource that the request may not name.
-func (ex *exchange) refuseNamed(rule, reason string) error {
-	ex.Decision, ex.Reason = policy.Forbid.String(), "a resource that Destination or If names: "+reason
-	ex.Audit("denied", slog.String("rule", rule), slog.String("reason", ex.Reason))
-	return web.Forbidden()
-}
+// Error implements error.
+func (e *refusedName) Error() string { return "a resource that Destination or If names: " + e.reason }
 
 // malformedName is the error of a resource that is refused as that of a request would be.
 func malformedName(err error) error {

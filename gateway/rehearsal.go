@@ -1,0 +1,209 @@
+package gateway
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"slices"
+
+	"authgate/gateway/config"
+	"authgate/gateway/web"
+	"authgate/policy"
+)
+
+// rehearsal is a described request on the way of a real one. It gets as far as the header that
+// the upstream would get. The identity is given, and nothing is counted.
+type rehearsal struct {
+	exchange
+	caller     Caller             // the zero Caller: a request without credentials
+	identities []*policy.Identity // that the caller can prove
+	told       Explanation        // what is known until now
+}
+
+// run is serve for a described request. With an error, the reason in told is that of the decision
+// if the error follows from it.
+func (r *rehearsal) run(verify bool) error {
+	if err := r.read(); err != nil {
+		return err
+	}
+	if r.caller.Age != 0 {
+		for _, id := range r.identities {
+			id.AuthTime = r.Canonical.Now.Add(-r.caller.Age)
+		}
+	}
+	r.Verify = verify
+	own, err := r.findOwn()
+	if err != nil {
+		return err
+	}
+	if own != nil {
+		r.told.allow(http.StatusOK, "the path is one of the gateway's own endpoints, which need no route")
+		return nil
+	}
+	if answered, err := r.preflight(); answered {
+		r.tellRoute()
+		r.told.allow(r.Status, "the gateway answers the preflight by the CORS policy of the route")
+		return err
+	}
+	if r.sent.Preflight {
+		r.tellRoute()
+		r.told.Mechanisms = r.route.rule.Mechanisms
+		return r.letThrough()
+	}
+	if err := r.find(); err != nil {
+		if r.wantsHome() {
+			r.told.allow(http.StatusOK, "no route matches, so browsers get the gateway's start page")
+			return nil
+		}
+		return err
+	}
+	r.tellRoute()
+	if answered, err := r.addSlash(); answered {
+		r.told.allow(r.Status, r.Reason)
+		return err
+	}
+	return r.tryRoute()
+}
+
+// tellRoute tells the route and its upstream.
+func (r *rehearsal) tellRoute() {
+	r.told.Route, r.told.Upstream = r.route.rule.Name, r.route.config.Upstream
+}
+
+// tryRoute is authorize for a described request. It tells what the route decides.
+func (r *rehearsal) tryRoute() error {
+	rule, told := r.route.rule, &r.told
+	told.Mechanisms = rule.Mechanisms
+	shown, id := choose(rule, &r.Canonical, r.identities)
+	told.Conditions = rule.Conditions(shown, &r.Canonical)
+	if id != nil {
+		told.Mechanism = id.Mechanism
+		r.present(id)
+	}
+	answered, err := r.decide(id)
+	if answered || r.Decision != OutcomeAllow {
+		told.Outcome, told.Status, told.Reason, told.StepUp = r.Decision, r.Status, r.Reason, r.demand
+		return err
+	}
+	if err != nil {
+		return err // of another site: the decision is not the reason
+	}
+	if err := r.checkNamed(r.provesThere); err != nil {
+		if r.Decision == OutcomeForbid {
+			told.Reason = r.Reason
+		}
+		return err
+	}
+	return r.letThrough()
+}
+
+// present notes how the identity was proved, which the way of the request depends on.
+func (r *rehearsal) present(id *policy.Identity) {
+	switch {
+	case id.Mechanism == policy.Basic:
+		r.Credentials.Scheme = "basic"
+	case id.Mechanism == policy.Bearer && (r.caller.APIToken || id.Provider != policy.LocalProvider ||
+		r.state.config.Token.Delivery == config.DeliveryBody):
+		r.Credentials.Scheme = "bearer"
+	}
+}
+
+// provesThere is proves for the identity of the request, of those that the caller can prove.
+func (r *rehearsal) provesThere(other *route) (*policy.Identity, error) {
+	same := slices.DeleteFunc(slices.Clone(r.identities), func(id *policy.Identity) bool {
+		return id.Mechanism != r.Identity.Mechanism || id.Provider != r.Identity.Provider
+	})
+	_, id := choose(other.rule, &r.Canonical, same)
+	return id, nil
+}
+
+// letThrough tells what the upstream gets, or the proxy that asks.
+func (r *rehearsal) letThrough() error {
+	r.told.allow(http.StatusOK, r.Reason)
+	if r.Verify {
+		if err := r.route.checkIdentityNames(r.Request.Header); err != nil {
+			return err
+		}
+		r.told.Header = http.Header{}
+		r.route.identity.SetAll(r.told.Header, r.Identity)
+		return nil
+	}
+	r.toUpstream()
+	r.told.Path, r.told.Header = r.sent.Described()
+	return nil
+}
+
+// conclude returns what was told, and how the gateway answers the error of run. A failure of the
+// gateway is no explanation.
+func (r *rehearsal) conclude(err error) (*Explanation, error) {
+	told := &r.told
+	if err == nil {
+		return told, nil
+	}
+	r.fail(err)
+	told.Status, told.Reason = r.Status, cmp.Or(told.Reason, causeOf(err))
+	switch {
+	case r.Status == http.StatusUnauthorized:
+		told.Outcome = OutcomeChallenge
+	case r.Status == http.StatusForbidden:
+		told.Outcome = OutcomeForbid
+	case r.Status == http.StatusNotFound, r.Status == http.StatusMisdirectedRequest:
+		told.Outcome = OutcomeNotFound
+	case r.Status < http.StatusInternalServerError:
+		told.Outcome = OutcomeBadRequest
+	default:
+		return nil, err
+	}
+	return told, nil
+}
+
+// choose returns the identity that the request proves: of those that the route
+// accepts the first that it lets in, else the first; nil on a public route, and
+// if it accepts none. shown is the identity to show conditions for: that of a caller
+// whom the route does not accept, unless it decides on them without an identity.
+func choose(rule *policy.Route, request *policy.Request, identities []*policy.Identity) (shown, id *policy.Identity) {
+	for _, mechanism := range rule.Mechanisms { // in the order of the operator
+		for _, held := range identities {
+			if mechanism == policy.None || held.Mechanism != mechanism {
+				continue
+			}
+			allowed := rule.Decide(held, request).Outcome == policy.Allow
+			if id == nil || allowed {
+				id = held
+			}
+			if allowed {
+				return id, id
+			}
+		}
+	}
+	if id != nil {
+		return id, id
+	}
+	if len(identities) > 0 && !rule.AdmitsNobody() {
+		shown = identities[0]
+	}
+	return shown, nil
+}
+
+// causeOf returns what an error tells operators.
+func causeOf(err error) string {
+	if e, ok := errors.AsType[*web.Error](err); ok {
+		if e.Cause != nil {
+			return e.Cause.Error()
+		}
+		return e.Detail
+	}
+	return err.Error()
+}
+
+// unsent is the answer to a described request. It keeps its header alone.
+type unsent struct{ header http.Header }
+
+// Header implements http.ResponseWriter.
+func (u *unsent) Header() http.Header { return u.header }
+
+// Write implements http.ResponseWriter.
+func (u *unsent) Write(b []byte) (int, error) { return len(b), nil }
+
+// WriteHeader implements http.ResponseWriter.
+func (u *unsent) WriteHeader(int) {}
