@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"authgate/gateway/config"
 	"authgate/policy"
 )
 
@@ -20,7 +19,7 @@ func (st *state) describe(d *Described) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	off := st.config.TLS.Mode == config.TLSOff
+	off := st.config.TLS.Off()
 	switch {
 	case d.Method == "":
 		return nil, mistake("the method is empty")

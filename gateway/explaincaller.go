@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"authgate/gateway/config"
+	"authgate/gateway/config/issuers"
 	"authgate/policy"
 )
 
@@ -202,7 +202,7 @@ func (st *state) knows(provider string) bool {
 // trusts reports whether a provider is a trusted issuer of tokens.
 func (st *state) trusts(provider string) bool {
 	return slices.ContainsFunc(st.config.Token.TrustedIssuers,
-		func(t config.TrustedIssuer) bool { return t.Name == provider })
+		func(t issuers.TrustedIssuer) bool { return t.Name == provider })
 }
 
 // fits reports whether a mechanism can prove the provider and the properties of a caller.

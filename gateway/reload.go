@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -91,7 +90,7 @@ func closeAll(closes []func()) {
 // needsRestart returns an error that names the changed keys that only a restart
 // applies.
 func needsRestart(old, cfg *config.Config) error {
-	keys := restartKeysOfTLS(old.TLS, cfg.TLS)
+	keys := old.TLS.NeedsRestart(cfg.TLS)
 	for _, k := range []struct {
 		name     string
 		old, new any
@@ -110,29 +109,6 @@ func needsRestart(old, cfg *config.Config) error {
 		return nil
 	}
 	return fmt.Errorf("changes of %s %w", strings.Join(keys, ", "), ErrNeedsRestart)
-}
-
-// restartKeysOfTLS returns the keys of tls in which two configurations differ and that only
-// a restart applies. A reload can replace the names, the files of tls.mode files, the header,
-// and what certificates of clients are verified by.
-func restartKeysOfTLS(before, after config.TLS) (keys []string) {
-	old, new := reflect.ValueOf(before), reflect.ValueOf(after)
-	for i := range old.NumField() {
-		field := old.Type().Field(i)
-		if of, ok := old.Type().FieldByName(strings.TrimSuffix(field.Name, "Content")); ok {
-			field = of // the content of a file counts as its key
-		}
-		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-		switch key {
-		case "domains", "certificate", "key", "hsts", "client_ca", "crl":
-			continue
-		}
-		same := reflect.DeepEqual(old.Field(i).Interface(), new.Field(i).Interface())
-		if key = "tls." + key; !same && !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }
 
 // warn logs what is probably wrong with a configuration that runs.

@@ -53,7 +53,7 @@ func (g *Gateway) newUpstreams(st, old *state) map[string]*upstream.Upstream {
 	metrics := g.service.Metrics
 	upstreams := map[string]*upstream.Upstream{}
 	for name, c := range st.config.Upstreams {
-		headers := g.identityHeaders(st, &c)
+		headers := g.identityHeaders(st, name)
 		if old != nil {
 			if known := old.routing.upstreams[name]; known != nil && known.Same(c, headers) {
 				upstreams[name] = known
@@ -68,11 +68,11 @@ func (g *Gateway) newUpstreams(st, old *state) map[string]*upstream.Upstream {
 	return upstreams
 }
 
-// identityHeaders returns what identities look like to an upstream.
-func (g *Gateway) identityHeaders(st *state, c *config.Upstream) *upstream.IdentityHeaders {
-	cfg := st.config
+// identityHeaders returns what identities look like to the upstream of that name.
+func (g *Gateway) identityHeaders(st *state, name string) *upstream.IdentityHeaders {
+	cfg, c := st.config, st.config.Upstreams[name]
 	o := upstream.HeaderOptions{
-		Names: *c.IdentityHeaders, Others: []config.IdentityHeaders{cfg.IdentityHeaders}, Roles: c.Roles,
+		Names: *c.IdentityHeaders, Others: cfg.IdentityHeaders, Roles: c.Roles,
 		Token: cfg.Token.Header, Logger: g.service.Logger,
 	}
 	if a := c.Assertion; a != nil {

@@ -215,7 +215,7 @@ func (ex *exchange) read() error {
 		host, hostErr = policy.CanonicalHost(ex.Peer.Host)
 		path, err = st.site.ParseTarget(host, ex.Request.RequestURI)
 	}
-	if st.config.TLS.Mode == config.TLSOff {
+	if st.config.TLS.Off() {
 		if err := ex.checkSecure(); err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ import (
 	"authgate/cmd/internal/control"
 	"authgate/gateway/config"
 	"authgate/gateway/config/addition"
+	"authgate/gateway/config/listening"
 	"authgate/gateway/rewrite"
 	"authgate/policy"
 )
@@ -319,13 +320,13 @@ func (a *adding) tell(out io.Writer, done added) {
 		fmt.Fprintf(out, "Let the DNS name %s lead to where %s leads.\n", host, public.Hostname())
 	}
 	switch tls := a.cfg.TLS; tls.Mode {
-	case config.TLSACME:
+	case listening.TLSACME:
 		fmt.Fprintf(out, "The gateway then gets the certificate for it by itself.\n")
-	case config.TLSInternal:
+	case listening.TLSInternal:
 		fmt.Fprintf(out,
 			"The certificate of the local authority is issued anew for the host: let clients trust the new\n%s.\n",
 			filepath.Join(a.cfg.DataDir, "ca.pem"))
-	case config.TLSOff:
+	case listening.TLSOff:
 		fmt.Fprintf(out,
 			"The proxy in front needs a certificate for it, and must send its requests here, as it does for\n%s.\n",
 			public.Hostname())

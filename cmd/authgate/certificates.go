@@ -15,6 +15,7 @@ import (
 
 	"authgate/gateway/clientcert"
 	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 	"authgate/gateway/config/strictyaml"
 )
 
@@ -142,7 +143,7 @@ func issue(issuer *config.ClientIssuer, f *issueFlags, passphrase string, lifeti
 func tellIssued(to io.Writer, issuer *config.ClientIssuer, f *issueFlags) {
 	fmt.Fprintf(to, "%s has a key and a certificate with %s %s.\n", printable(f.out), issuer.Username,
 		printable(f.username))
-	if issuer.ClientCA != config.ClientCALocal {
+	if issuer.ClientCA != listening.ClientCALocal {
 		fmt.Fprintf(to, "tls.client_ca is not local: the gateway accepts it only if that file has the content of %s.\n",
 			clientcert.AuthorityFile)
 	}

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 	"authgate/gateway/config/strictyaml"
 	"authgate/gateway/password"
 )
@@ -73,7 +74,7 @@ func (s *firstSteps) settle(certificates bool) error {
 func (s *firstSteps) setFront(front string) error {
 	front = strings.ToLower(front)
 	switch loopback := isLoopback(s.host()); {
-	case front == "" && loopback && s.Certificates != config.TLSACME:
+	case front == "" && loopback && s.Certificates != listening.TLSACME:
 		front = frontTest
 	case front == "":
 		front = frontNothing
@@ -287,7 +288,7 @@ func (s *firstSteps) PublicURL() string {
 		if host = s.host(); strings.Contains(host, ":") {
 			host = "[" + host + "]"
 		}
-		if s.Certificates != config.TLSACME && !s.Proxied() {
+		if s.Certificates != listening.TLSACME && !s.Proxied() {
 			host += ":8443"
 		}
 	}
@@ -298,7 +299,7 @@ func (s *firstSteps) HTTPS() string {
 	switch port := s.port(); {
 	case port != "":
 		return s.listenAt(port)
-	case s.Certificates == config.TLSACME:
+	case s.Certificates == listening.TLSACME:
 		return s.listenAt("443")
 	}
 	return s.listenAt("8443")
@@ -308,7 +309,7 @@ func (s *firstSteps) HTTP() string {
 	switch {
 	case s.Proxied():
 		return "127.0.0.1:8080"
-	case s.Certificates == config.TLSACME:
+	case s.Certificates == listening.TLSACME:
 		return s.listenAt("80")
 	}
 	return s.listenAt("8080")

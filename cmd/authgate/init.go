@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 	"authgate/gateway/rewrite"
 )
 
@@ -43,7 +43,7 @@ func initCommand() *cobra.Command {
 	flags.StringVar(&steps.Host, "host", "localhost", "host at which clients reach the gateway, with or without a port")
 	flags.StringVar(&steps.Upstream, "upstream", defaultUpstream, "address of the application")
 	flags.StringVar(&steps.User, "user", defaultUser, "name of the first user")
-	flags.StringVar(&steps.Certificates, "certificates", config.TLSInternal,
+	flags.StringVar(&steps.Certificates, "certificates", listening.TLSInternal,
 		"internal: a local authority; acme: Let's Encrypt")
 	yes := flags.Bool("yes", false, "ask nothing")
 	force := flags.Bool("force", false, "replace a configuration and accounts that exist, but for its data_dir")

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 )
 
 // script is a person who gives the answers of a list, and remembers what was said.
@@ -53,7 +54,7 @@ func converse(flags firstSteps, given []string, answers ...string) (steps firstS
 // defaults are the answers without a flag.
 func defaults() firstSteps {
 	return firstSteps{
-		Host: "localhost", Upstream: "http://127.0.0.1:3000", User: "admin", Certificates: config.TLSInternal,
+		Host: "localhost", Upstream: "http://127.0.0.1:3000", User: "admin", Certificates: listening.TLSInternal,
 	}
 }
 
@@ -72,7 +73,7 @@ func TestInitAsksAgain(t *testing.T) {
 	}
 	want := firstSteps{
 		Front: "nginx", Host: "foo.example.org", Upstream: "http://127.0.0.1:4000", User: "alice",
-		Certificates: config.TLSInternal,
+		Certificates: listening.TLSInternal,
 	}
 	if steps != want || got != plain {
 		t.Errorf("it understood %+v and the password %q, expected %+v", steps, got, want)
@@ -101,46 +102,46 @@ func TestInitFronts(t *testing.T) {
 		given   []string
 		answers []string
 		public  string
-		listen  config.Listen
+		listen  listening.Listen
 		mode    string
 	}{
 		"a test": {
 			defaults(), nil, []string{"", "", "", plain},
-			"https://localhost:8443", config.Listen{HTTPS: "127.0.0.1:8443", HTTP: "127.0.0.1:8080"}, config.TLSInternal,
+			"https://localhost:8443", listening.Listen{HTTPS: "127.0.0.1:8443", HTTP: "127.0.0.1:8080"}, listening.TLSInternal,
 		},
 		"a test at another port": {
-			firstSteps{Host: "[::1]:9443", Upstream: "http://127.0.0.1:1", User: "admin", Certificates: config.TLSInternal},
+			firstSteps{Host: "[::1]:9443", Upstream: "http://127.0.0.1:1", User: "admin", Certificates: listening.TLSInternal},
 			[]string{"host"}, []string{"", "", plain},
-			"https://[::1]:9443", config.Listen{HTTPS: "[::1]:9443", HTTP: "[::1]:8080"}, config.TLSInternal,
+			"https://[::1]:9443", listening.Listen{HTTPS: "[::1]:9443", HTTP: "[::1]:8080"}, listening.TLSInternal,
 		},
 		"a public name": {
 			defaults(), nil, []string{"nothing", "app.example.org", "", "", "", plain},
-			"https://app.example.org", config.Listen{HTTPS: ":443", HTTP: ":80"}, config.TLSACME,
+			"https://app.example.org", listening.Listen{HTTPS: ":443", HTTP: ":80"}, listening.TLSACME,
 		},
 		"a name at home": {
 			defaults(), nil, []string{"nothing", "app.lan", "", "", "", plain},
-			"https://app.lan:8443", config.Listen{HTTPS: ":8443", HTTP: ":8080"}, config.TLSInternal,
+			"https://app.lan:8443", listening.Listen{HTTPS: ":8443", HTTP: ":8080"}, listening.TLSInternal,
 		},
 		"a wrong authority": {
 			defaults(), nil, []string{"nothing", "app.lan", "letsencrypt", "internal", "", "", plain},
-			"https://app.lan:8443", config.Listen{HTTPS: ":8443", HTTP: ":8080"}, config.TLSInternal,
+			"https://app.lan:8443", listening.Listen{HTTPS: ":8443", HTTP: ":8080"}, listening.TLSInternal,
 		},
 		"a proxy": {
 			defaults(), nil, []string{"caddy", "app.example.org", "", "", plain},
-			"https://app.example.org", config.Listen{HTTP: "127.0.0.1:8080"}, config.TLSOff,
+			"https://app.example.org", listening.Listen{HTTP: "127.0.0.1:8080"}, listening.TLSOff,
 		},
 		"flags are not asked for": {
 			firstSteps{
 				Front: "haproxy", Host: "https://app.example.org/", Upstream: "http://127.0.0.1:1", User: "eve",
-				Certificates: config.TLSInternal,
+				Certificates: listening.TLSInternal,
 			}, []string{"front", "host", "upstream", "user"}, []string{plain},
-			"https://app.example.org", config.Listen{HTTP: "127.0.0.1:8080"}, config.TLSOff,
+			"https://app.example.org", listening.Listen{HTTP: "127.0.0.1:8080"}, listening.TLSOff,
 		},
 		"wrong flags are": {
-			firstSteps{Front: "test", Host: "a/b", Upstream: "x", User: "admin", Certificates: config.TLSInternal},
+			firstSteps{Front: "test", Host: "a/b", Upstream: "x", User: "admin", Certificates: listening.TLSInternal},
 			[]string{"front", "host", "upstream"},
 			[]string{"traefik", "app.example.org", "http://127.0.0.1:1", "", plain},
-			"https://app.example.org", config.Listen{HTTP: "127.0.0.1:8080"}, config.TLSOff,
+			"https://app.example.org", listening.Listen{HTTP: "127.0.0.1:8080"}, listening.TLSOff,
 		},
 	} {
 		steps, password, said, err := converse(c.flags, c.given, c.answers...)
@@ -160,7 +161,7 @@ func TestInitFronts(t *testing.T) {
 		}
 		listen := cfg.Listen
 		if cfg.PublicURL.String() != c.public || cfg.TLS.Mode != c.mode || listen.HTTPS != c.listen.HTTPS ||
-			listen.HTTP != c.listen.HTTP || (len(listen.TrustedProxies) > 0) != (c.mode == config.TLSOff) {
+			listen.HTTP != c.listen.HTTP || (len(listen.TrustedProxies) > 0) != (c.mode == listening.TLSOff) {
 			t.Errorf("%s: %s, %s, %+v", name, cfg.PublicURL, cfg.TLS.Mode, listen)
 		}
 		if warnings := cfg.Warnings(); len(warnings) > 0 {
@@ -184,7 +185,7 @@ func TestInitWithoutAnswers(t *testing.T) {
 func TestInitTellsWhatIsNext(t *testing.T) {
 	t.Parallel()
 	acme, proxied := defaults(), defaults()
-	acme.Host, acme.Front, acme.Certificates = "app.example.org", frontNothing, config.TLSACME
+	acme.Host, acme.Front, acme.Certificates = "app.example.org", frontNothing, listening.TLSACME
 	proxied.Host, proxied.Front = "app.example.org", "caddy"
 	test := defaults()
 	test.Front = frontTest

@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 	"authgate/gateway/signin"
 	"authgate/gateway/web"
 )
@@ -96,7 +96,7 @@ func (d *dialogue) ask() (plain string, err error) {
 		return "", err
 	}
 	// What is not asked for yet must not be what is wrong with an answer.
-	s.Upstream, s.User, s.Certificates = defaultUpstream, defaultUser, config.TLSInternal
+	s.Upstream, s.User, s.Certificates = defaultUpstream, defaultUser, listening.TLSInternal
 	if !s.Local() || d.given("host") {
 		fallback := ""
 		if d.given("host") {
@@ -180,14 +180,14 @@ func (d *dialogue) askFront() error {
 func (d *dialogue) askCertificates(fallback string) error {
 	s := d.steps
 	if !d.given("certificates") {
-		if fallback = config.TLSInternal; isPublic(s.host()) {
-			fallback = config.TLSACME
+		if fallback = listening.TLSInternal; isPublic(s.host()) {
+			fallback = listening.TLSACME
 		}
 	}
 	return d.askFor("certificates",
 		"Certificates: acme (Let's Encrypt, which must reach ports 80 and 443) or internal (a local authority)",
 		fallback, func(answer string) error {
-			if answer = strings.ToLower(answer); answer != config.TLSACME && answer != config.TLSInternal {
+			if answer = strings.ToLower(answer); answer != listening.TLSACME && answer != listening.TLSInternal {
 				return fmt.Errorf("%q is neither acme nor internal", answer)
 			}
 			s.Certificates = answer

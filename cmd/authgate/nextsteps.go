@@ -1,14 +1,13 @@
 package main
 
 import (
+	"authgate/gateway/config/listening"
 	_ "embed"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"strconv"
-
-	"authgate/gateway/config"
 )
 
 // packagedConfig is the configuration of the service that the packages have.
@@ -65,7 +64,7 @@ func (s *firstSteps) tell(out io.Writer, path string) error {
 	case s.Proxied():
 		next("Put the lines below into the configuration of %s, in the place of what it has for\n"+
 			"     %s, and reload it.", s.Front, s.Name())
-	case s.Certificates == config.TLSInternal:
+	case s.Certificates == listening.TLSInternal:
 		next("Let browsers and other clients trust the file that the first start writes:\n       %s",
 			s.authority(path))
 	default:

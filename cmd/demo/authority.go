@@ -8,6 +8,7 @@ import (
 
 	"authgate/gateway/certs"
 	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 )
 
 const caFile = "ca.pem" // for clients to trust
@@ -29,8 +30,8 @@ func shareAuthority(gateway, provider string) error {
 	}
 	if _, err := os.Stat(filepath.Join(from, caFile)); err != nil {
 		_, err := certs.Open(certs.Options{
-			Config: &config.Config{DataDir: from, TLS: config.TLS{
-				Mode: config.TLSInternal, Domains: []string{"localhost", "127.0.0.1", "::1"},
+			Config: &config.Config{DataDir: from, TLS: listening.TLS{
+				Mode: listening.TLSInternal, Domains: []string{"localhost", "127.0.0.1", "::1"},
 			}},
 			Logger: slog.New(slog.DiscardHandler), Now: time.Now,
 		})

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"authgate/e2e/world"
-	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 	"authgate/internal/test/must"
 )
 
@@ -54,7 +54,7 @@ func TestPackagedConfiguration(t *testing.T) {
 		`"$argon2id$v=19$..."`, `"`+hash+`"`).Replace(read(t, packaged+"/accounts.yaml")))
 	cfg = m.configuration(etc + "/config.yaml")
 	same(t, "the ports and certificates", []string{cfg.Listen.HTTPS, cfg.Listen.HTTP, cfg.TLS.Mode},
-		[]string{":443", ":80", config.TLSACME})
+		[]string{":443", ":80", listening.TLSACME})
 	m.explain("200", "--as", "alice", "GET", "/")
 }
 

@@ -18,6 +18,8 @@ import (
 
 	"authgate/gateway/acme"
 	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
+	"authgate/gateway/config/section"
 )
 
 // noAuthority is the directory of an authority that cannot be reached. Tests put
@@ -27,8 +29,8 @@ const noAuthority = "https://127.0.0.1:1/directory"
 // acmeConfig is mode acme for gw.example and other.example.
 func acmeConfig(dir string) *config.Config {
 	return &config.Config{
-		DataDir: dir, Listen: config.Listen{HTTPS: ":8443"},
-		TLS: config.TLS{Mode: config.TLSACME, Domains: []string{"GW.example", "other.example"}, Directory: noAuthority},
+		DataDir: dir, Listen: listening.Listen{HTTPS: ":8443"},
+		TLS: listening.TLS{Mode: listening.TLSACME, Domains: []string{"GW.example", "other.example"}, Directory: noAuthority},
 	}
 }
 
@@ -115,14 +117,14 @@ func TestRootsWith(t *testing.T) {
 	dir := t.TempDir()
 	ca := openCA(t, dir, time.Now)
 	system := must(x509.SystemCertPool())
-	roots, err := config.RootsWith(must(os.ReadFile(filepath.Join(dir, caFile))))
+	roots, err := section.RootsWith(must(os.ReadFile(filepath.Join(dir, caFile))))
 	if err != nil || system.Equal(roots) {
 		t.Errorf("the roots are those of the system alone: %v", err)
 	}
 	if system.AddCert(ca.certificate); !system.Equal(roots) {
 		t.Error("the roots are not those of the system and the file")
 	}
-	if none, err := config.RootsWith(nil); none != nil || err != nil {
+	if none, err := section.RootsWith(nil); none != nil || err != nil {
 		t.Errorf("without a file: %v, %v, want those that package tls knows", none, err)
 	}
 	cfg := acmeConfig(dir)

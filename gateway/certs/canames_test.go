@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 	"authgate/gateway/keyfile"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/logtest"
@@ -26,7 +27,7 @@ import (
 
 // named is a configuration with these domains.
 func named(domains ...string) *config.Config {
-	return &config.Config{TLS: config.TLS{Mode: config.TLSInternal, Domains: domains}}
+	return &config.Config{TLS: listening.TLS{Mode: listening.TLSInternal, Domains: domains}}
 }
 
 // rootIn returns the certificate of the authority in a folder, as clients get it.

@@ -14,6 +14,8 @@ import (
 
 	"authgate/gateway/acme"
 	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
+	"authgate/gateway/config/section"
 )
 
 // acmeFolder is the folder in data_dir for certificates from an authority.
@@ -47,13 +49,13 @@ type Options struct {
 func Open(o Options) (Source, error) {
 	cfg := o.Config
 	switch cfg.TLS.Mode {
-	case config.TLSOff:
+	case listening.TLSOff:
 		return nil, nil
-	case config.TLSInternal:
+	case listening.TLSInternal:
 		return sourceOf(openLocalCA(cfg.DataDir, cfg.TLS.Domains, o.Now, o.Logger))
-	case config.TLSFiles:
+	case listening.TLSFiles:
 		return sourceOf(openFiles(cfg))
-	case config.TLSACME:
+	case listening.TLSACME:
 		return openACME(o)
 	}
 	return nil, fmt.Errorf("tls.mode %q is not supported", cfg.TLS.Mode)
@@ -93,7 +95,7 @@ func openACME(o Options) (Source, error) {
 		options.Storage = &certmagic.FileStorage{Path: filepath.Join(cfg.DataDir, acmeFolder)}
 	}
 	var err error
-	if options.Roots, err = config.RootsWith(cfg.TLS.TrustedRootsContent); err != nil {
+	if options.Roots, err = section.RootsWith(cfg.TLS.TrustedRootsContent); err != nil {
 		return nil, fmt.Errorf("tls.trusted_roots: %w", err)
 	}
 	m, err := acme.Open(context.Background(), options)

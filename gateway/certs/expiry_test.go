@@ -13,6 +13,7 @@ import (
 
 	"authgate/gateway/acme"
 	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 	"authgate/internal/test/clocktest"
 )
 
@@ -50,7 +51,7 @@ func TestExpiryMetric(t *testing.T) {
 	storage := acmeFiles(dir)
 	issued := keepIssued(t, storage)
 	files := func(certificate, key string) Source {
-		return openCerts(t, &config.Config{TLS: config.TLS{Mode: config.TLSFiles, Certificate: certificate, Key: key}}, nil)
+		return openCerts(t, &config.Config{TLS: listening.TLS{Mode: listening.TLSFiles, Certificate: certificate, Key: key}}, nil)
 	}
 	certificate, key, _ := issuedFiles()
 	named := files(storage.Filename(certificate), storage.Filename(key))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 	"authgate/gateway/keyfile"
 	"authgate/internal/test/clocktest"
 )
@@ -240,7 +241,7 @@ func TestCertificateFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	certificate, key := writePair(t, dir)
-	cfg := &config.Config{TLS: config.TLS{Mode: config.TLSFiles, Certificate: certificate, Key: key}}
+	cfg := &config.Config{TLS: listening.TLS{Mode: listening.TLSFiles, Certificate: certificate, Key: key}}
 	certs := must(Open(Options{Config: cfg, Now: time.Now}))
 	first := leafOf(t, certs)
 	writePair(t, dir)
@@ -271,16 +272,16 @@ func TestCertificateFiles(t *testing.T) {
 
 func TestOpenCertificates(t *testing.T) {
 	t.Parallel()
-	open := func(cfg config.TLS) (Source, error) {
+	open := func(cfg listening.TLS) (Source, error) {
 		return Open(Options{Config: &config.Config{DataDir: t.TempDir(), TLS: cfg}, Now: time.Now})
 	}
-	if certs, err := open(config.TLS{Mode: config.TLSOff}); certs != nil || err != nil {
+	if certs, err := open(listening.TLS{Mode: listening.TLSOff}); certs != nil || err != nil {
 		t.Errorf("off: %v, %v", certs, err)
 	}
-	if certs, err := open(config.TLS{Mode: config.TLSInternal, Domains: caDomains}); err != nil || leafOf(t, certs) == nil {
+	if certs, err := open(listening.TLS{Mode: listening.TLSInternal, Domains: caDomains}); err != nil || leafOf(t, certs) == nil {
 		t.Errorf("internal: %v", err)
 	}
-	for _, cfg := range []config.TLS{{}, {Mode: config.TLSACME}, {Mode: "x"}, {Mode: config.TLSFiles, Certificate: "nowhere", Key: "nowhere"}} {
+	for _, cfg := range []listening.TLS{{}, {Mode: listening.TLSACME}, {Mode: "x"}, {Mode: listening.TLSFiles, Certificate: "nowhere", Key: "nowhere"}} {
 		if certs, err := open(cfg); certs != nil || err == nil {
 			t.Errorf("%q: %v, %v", cfg.Mode, certs, err)
 		}

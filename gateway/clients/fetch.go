@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"authgate/gateway/config"
+	"authgate/gateway/config/section"
 	"authgate/gateway/lru"
 	"authgate/policy"
 )
@@ -44,7 +45,7 @@ type fetcher struct {
 
 // newFetcher returns a fetcher that resolves names with resolver; nil means that of the system.
 func newFetcher(m *config.OAuthMetadataClients, resolver *net.Resolver) (*fetcher, error) {
-	roots, err := config.RootsWith(m.TrustedRootsContent)
+	roots, err := section.RootsWith(m.TrustedRootsContent)
 	if err != nil {
 		return nil, fmt.Errorf("oauth.metadata_clients.trusted_roots: %w", err)
 	}

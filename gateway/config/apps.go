@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"authgate/gateway/config/section"
 	"authgate/gateway/pages"
 	"authgate/policy"
 )
@@ -44,7 +45,7 @@ func (c *Config) HasApps() bool {
 
 // checkApp checks the section app of the route at path, except the icon, which
 // sideReader.icons checks.
-func (route *Route) checkApp(r *report, path string) {
+func (route *Route) checkApp(r *section.Report, path string) {
 	app := route.App
 	if app == nil {
 		return
@@ -64,7 +65,7 @@ func (route *Route) checkApp(r *report, path string) {
 }
 
 // checkPlace checks that users can open the application at path.
-func (route *Route) checkPlace(r *report, path string) {
+func (route *Route) checkPlace(r *section.Report, path string) {
 	place := route.App.Place
 	switch {
 	case place.Method != "" && place.Method != http.MethodGet:
@@ -96,7 +97,7 @@ func checkLink(raw string) error {
 	case u.Scheme != "https" || u.Opaque != "":
 		return fmt.Errorf("%q does not begin with https://; expected a URL like https://wiki.example.org/", raw)
 	}
-	if err := checkHost(u.Hostname()); err != nil {
+	if err := section.CheckHost(u.Hostname()); err != nil {
 		return fmt.Errorf("%q: %w", raw, err)
 	}
 	return nil
@@ -117,13 +118,13 @@ func (s sideReader) icons(routes []Route) {
 		if app == nil || app.Icon == "" {
 			continue
 		}
-		content, ok := s.read(key, app.Icon, maxIconSize)
+		content, ok := s.Read(key, app.Icon, maxIconSize)
 		if !ok {
 			continue
 		}
 		var err error
 		if app.Image, err = pages.ReadLogo(content); err != nil {
-			s.main.Fault(key, "%s is no PNG or SVG image: %v", app.Icon, err)
+			s.Main.Fault(key, "%s is no PNG or SVG image: %v", app.Icon, err)
 		}
 	}
 }

@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"authgate/gateway/accounts"
+	"authgate/gateway/config/forwarding"
+	"authgate/gateway/config/issuers"
+	"authgate/gateway/config/listening"
+	"authgate/gateway/config/section"
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
@@ -19,32 +23,32 @@ import (
 // resolved against the folder of the file, and ${NAME} and x_file are replaced
 // by their values. It must not be changed.
 type Config struct {
-	Include         []string                `yaml:"include"`    // patterns of paths, relative to the main file
-	PublicURL       *url.URL                `yaml:"public_url"` // https://host[:port], no path
-	Listen          Listen                  `yaml:"listen"`
-	TLS             TLS                     `yaml:"tls"`
-	Certificates    certificates            `yaml:"certificates"`
-	DataDir         string                  `yaml:"data_dir"`
-	Store           Store                   `yaml:"store"`
-	Endpoints       endpoints               `yaml:"endpoints"`
-	Basic           basic                   `yaml:"basic"`
-	Accounts        localAccounts           `yaml:"accounts"`
-	Factors         secondFactors           `yaml:"factors"`
-	Session         session                 `yaml:"session"`
-	Token           token                   `yaml:"token"`
-	Providers       []Provider              `yaml:"providers"`
-	Delegated       delegated               `yaml:"delegated"`
-	Upstreams       map[string]Upstream     `yaml:"upstreams"`
-	IdentityHeaders IdentityHeaders         `yaml:"identity_headers"`
-	Policies        map[string]*policy.Spec `yaml:"policies"`
-	Routes          []Route                 `yaml:"routes"`
-	OAuth           OAuth                   `yaml:"oauth"`
-	Site            site                    `yaml:"site"`
-	Limits          Limits                  `yaml:"limits"`
-	ShutdownDelay   time.Duration           `yaml:"shutdown_delay"`
-	ShutdownTimeout time.Duration           `yaml:"shutdown_timeout"`
-	Log             Log                     `yaml:"log"`
-	Tracing         Tracing                 `yaml:"tracing"`
+	Include         []string                       `yaml:"include"`    // patterns of paths, relative to the main file
+	PublicURL       *url.URL                       `yaml:"public_url"` // https://host[:port], no path
+	Listen          listening.Listen               `yaml:"listen"`
+	TLS             listening.TLS                  `yaml:"tls"`
+	Certificates    listening.Certificates         `yaml:"certificates"`
+	DataDir         string                         `yaml:"data_dir"`
+	Store           Store                          `yaml:"store"`
+	Endpoints       endpoints                      `yaml:"endpoints"`
+	Basic           basic                          `yaml:"basic"`
+	Accounts        localAccounts                  `yaml:"accounts"`
+	Factors         secondFactors                  `yaml:"factors"`
+	Session         session                        `yaml:"session"`
+	Token           token                          `yaml:"token"`
+	Providers       []issuers.Provider             `yaml:"providers"`
+	Delegated       issuers.Delegated              `yaml:"delegated"`
+	Upstreams       map[string]forwarding.Upstream `yaml:"upstreams"`
+	IdentityHeaders forwarding.IdentityHeaders     `yaml:"identity_headers"`
+	Policies        map[string]*policy.Spec        `yaml:"policies"`
+	Routes          []Route                        `yaml:"routes"`
+	OAuth           OAuth                          `yaml:"oauth"`
+	Site            site                           `yaml:"site"`
+	Limits          Limits                         `yaml:"limits"`
+	ShutdownDelay   time.Duration                  `yaml:"shutdown_delay"`
+	ShutdownTimeout time.Duration                  `yaml:"shutdown_timeout"`
+	Log             Log                            `yaml:"log"`
+	Tracing         Tracing                        `yaml:"tracing"`
 
 	table       *policy.Table // of Routes
 	admins      *policy.Route // of Accounts.Admins
@@ -75,11 +79,8 @@ type (
 // File is a file of a configuration as it was when it was read.
 type File = strictyaml.File
 
-// Largest sizes of files, in bytes.
-const (
-	maxConfigSize = 8 << 20
-	maxPEMSize    = 1 << 20 // certificates or a key
-)
+// maxConfigSize is how large a file of the configuration may be, in bytes.
+const maxConfigSize = 8 << 20
 
 // ReadError reports that the configuration file itself cannot be read. It
 // wraps the reason, for example fs.ErrNotExist.
@@ -180,8 +181,7 @@ func (c *Config) SideFiles() []string {
 
 // PublicFiles returns the paths of the files without secrets among SideFiles.
 func (c *Config) PublicFiles() []string {
-	public := []string{c.TLS.Certificate, c.TLS.TrustedRoots, c.TLS.ClientCA, c.TLS.CRL, c.Site.Logo,
-		c.Site.Texts, c.OAuth.MetadataClients.TrustedRoots}
+	public := append(c.TLS.PublicFiles(), c.Site.Logo, c.Site.Texts, c.OAuth.MetadataClients.TrustedRoots)
 	for _, u := range c.Upstreams {
 		public = append(public, u.TLS.CA, u.TLS.Certificate)
 	}
@@ -230,28 +230,26 @@ type sources struct {
 // the configuration names.
 func (e Environment) parse(path string, from *sources) (*Config, []File, error) {
 	reader, cfg := e.reader(path), defaults()
-	main := &report{reader.Read(path, from.main, maxConfigSize, "", cfg)}
+	main := &section.Report{Document: reader.Read(path, from.main, maxConfigSize, "", cfg)}
 	in := includes{main: main, path: path, parts: from.parts}
 	if !from.read {
 		in.find(cfg.Include)
 	}
 	cfg.resolvePaths(reader.Resolve)
 	if cfg.add(reader, main, in.parts) {
-		side := sideReader{reader, main, time.Now()}
+		side := sideReader{section.Files{Reader: reader, Main: main, Now: time.Now()}}
 		places := side.users(cfg)
-		chain := side.certificate(cfg.TLS)
-		side.trustedRoots(&cfg.TLS)
-		side.clientAuthorities(cfg)
+		chain := cfg.TLS.Read(side.Files, cfg.DataDir)
 		side.signingKey(cfg.Token, cfg.PublishesKeys())
 		side.clientRoots(&cfg.OAuth)
-		side.providerRoots(cfg.Providers)
-		side.upstreams(cfg.Upstreams)
+		issuers.Read(side.Files, cfg.Providers)
+		forwarding.Read(side.Files, cfg.Upstreams)
 		side.logo(&cfg.Site)
 		side.texts(&cfg.Site)
 		side.icons(cfg.Routes)
 		cfg.complete(main)
 		cfg.check(main, places)
-		main.warnOfUncovered("tls.certificate", chain, cfg.allHosts())
+		listening.WarnOfUncovered(main, chain, cfg.allHosts())
 	}
 	files := slices.Concat(in.files, reader.Files())
 	if err := reader.Err(); err != nil {
@@ -288,15 +286,15 @@ func (e Environment) reader(path string) *strictyaml.Reader {
 
 // check makes the checks that need decoded values. It compiles the policies and
 // the table of routes.
-func (c *Config) check(r *report, places userPlaces) {
+func (c *Config) check(r *section.Report, places userPlaces) {
 	checkPublicURL(r, c.PublicURL)
 	if c.DataDir == "" {
 		r.Fault("data_dir", "must not be empty; it is the folder for the store and generated keys")
 	}
 	c.Endpoints.check(r)
-	c.Listen.check(r, c.TLS.Mode)
-	c.TLS.check(r)
-	c.checkCertificates(r)
+	c.Listen.Check(r, c.TLS.Mode)
+	c.TLS.Check(r)
+	c.TLS.CheckClients(r, c.Certificates, c.accepts(policy.Certificate))
 	c.Store.check(r, c.DataDir)
 	c.checkSharedKeys(r)
 	c.Basic.checkRealm(r)
@@ -306,14 +304,14 @@ func (c *Config) check(r *report, places userPlaces) {
 	c.Factors.check(r, c.PublicURL)
 	c.Session.check(r)
 	c.Token.check(r, c.PublishesKeys())
-	c.Token.checkTrustedIssuers(r, c.Providers)
+	issuers.CheckTrusted(r, c.Token.TrustedIssuers, c.Token.Issuer, c.Providers)
 	c.checkCookies(r)
 	c.checkDomain(r)
-	checkProviders(r, c.Providers)
-	c.Delegated.check(r, c.Providers)
-	c.IdentityHeaders.check(r, "identity_headers")
+	issuers.Check(r, c.Providers)
+	c.Delegated.Check(r, c.Providers)
+	c.IdentityHeaders.Check(r, "identity_headers")
 	c.checkTokenHeader(r)
-	checkUpstreams(r, c.Upstreams)
+	forwarding.Check(r, c.Upstreams)
 	refs := newReferences(r, c)
 	policies := refs.compile(c.Policies)
 	c.checkRoutes(r, refs, policies)

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"authgate/gateway/accounts"
+	"authgate/gateway/config/listening"
 	"authgate/gateway/password"
 	"authgate/internal/test/logtest"
 	"authgate/internal/test/must"
@@ -233,7 +234,7 @@ func TestHTTP3Port(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (Listen{HTTPS: c.https, HTTP3: c.http3}).HTTP3Port(public); got != c.want {
+		if got := (listening.Listen{HTTPS: c.https, HTTP3: c.http3}).HTTP3Port(public); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}

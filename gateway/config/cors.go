@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"authgate/gateway/config/section"
 	"authgate/gateway/cors"
 	"authgate/policy"
 )
@@ -39,7 +40,7 @@ func (CORS) Words() map[string][]string {
 }
 
 // check checks the section cors of a route.
-func (c *CORS) check(r *report, path string) {
+func (c *CORS) check(r *section.Report, path string) {
 	if !r.Given(path) {
 		return
 	}
@@ -82,7 +83,7 @@ func (c *CORS) check(r *report, path string) {
 }
 
 // checkNoOrigins checks that the application decides which origins may read responses.
-func (c *CORS) checkNoOrigins(r *report, path string) {
+func (c *CORS) checkNoOrigins(r *section.Report, path string) {
 	if c.Preflight != PreflightApplication {
 		r.Missing(path+".origins",
 			`list the origins whose scripts may read responses, like https://app.example.org, or give ["*"] for all`)
@@ -97,7 +98,7 @@ func (c *CORS) checkNoOrigins(r *report, path string) {
 }
 
 // checkAny checks what "*" among the origins excludes.
-func (c *CORS) checkAny(r *report, path, at string) {
+func (c *CORS) checkAny(r *section.Report, path, at string) {
 	if len(c.Origins) > 1 {
 		r.Fault(at, `"*" means all; remove the others`)
 	}
@@ -107,7 +108,7 @@ func (c *CORS) checkAny(r *report, path, at string) {
 	}
 }
 
-func (c *CORS) checkOrigin(r *report, at, origin string) {
+func (c *CORS) checkOrigin(r *section.Report, at, origin string) {
 	if err := cors.CheckOrigin(origin); err != nil {
 		r.Fault(at, "%q %v", origin, err)
 		return

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"authgate/gateway/config/forwarding"
+	"authgate/gateway/config/issuers"
+	"authgate/gateway/config/listening"
+	"authgate/gateway/config/section"
 	"authgate/gateway/config/strictyaml"
 )
 
@@ -14,8 +18,8 @@ import (
 func defaults() *Config {
 	return &Config{
 		PublicURL:       &url.URL{Scheme: "https", Host: "localhost:8443"},
-		Listen:          defaultListen(),
-		TLS:             defaultTLS(),
+		Listen:          listening.DefaultListen(),
+		TLS:             listening.DefaultTLS(),
 		DataDir:         "data",
 		Store:           defaultStore(),
 		Endpoints:       endpoints{Prefix: "/"},
@@ -23,8 +27,8 @@ func defaults() *Config {
 		Factors:         defaultSecondFactors(),
 		Session:         defaultSession(),
 		Token:           defaultToken(),
-		Delegated:       defaultDelegated(),
-		IdentityHeaders: defaultIdentityHeaders(),
+		Delegated:       issuers.DefaultDelegated(),
+		IdentityHeaders: forwarding.DefaultIdentityHeaders(),
 		OAuth:           defaultOAuth(),
 		Limits:          defaultLimits(),
 		ShutdownTimeout: 30 * time.Second,
@@ -36,18 +40,18 @@ func defaults() *Config {
 // setDefaults sets the defaults of an element of a list or a map.
 func setDefaults(element any) {
 	switch element := element.(type) {
-	case *Provider:
-		*element = defaultProvider()
-	case *TrustedIssuer:
-		*element = defaultTrustedIssuer()
-	case *Upstream:
-		*element = defaultUpstream()
+	case *issuers.Provider:
+		*element = issuers.DefaultProvider()
+	case *issuers.TrustedIssuer:
+		*element = issuers.DefaultTrustedIssuer()
+	case *forwarding.Upstream:
+		*element = forwarding.DefaultUpstream()
 	case *Route:
 		*element = defaultRoute()
-	case *assertion:
-		*element = defaultAssertion()
-	case *DNS:
-		*element = defaultDNS()
+	case *forwarding.Assertion:
+		*element = forwarding.DefaultAssertion()
+	case *listening.DNS:
+		*element = listening.DefaultDNS()
 	case *OAuthClient:
 		*element = defaultOAuthClient()
 	}
@@ -57,37 +61,18 @@ func setDefaults(element any) {
 // and all others against the folder of the main file.
 func (c *Config) resolvePaths(resolve func(path string) string) {
 	for _, path := range []*string{
-		&c.DataDir, &c.TLS.Certificate, &c.TLS.Key, &c.TLS.TrustedRoots, &c.Token.PrivateKey,
-		&c.Basic.Htpasswd, &c.Accounts.File, &c.Site.Logo, &c.Site.Texts, &c.OAuth.MetadataClients.TrustedRoots,
+		&c.DataDir, &c.Token.PrivateKey, &c.Basic.Htpasswd, &c.Accounts.File, &c.Site.Logo, &c.Site.Texts,
+		&c.OAuth.MetadataClients.TrustedRoots,
 	} {
 		*path = resolve(*path)
 	}
-	c.TLS.CRL = resolve(c.TLS.CRL)
-	if c.TLS.ClientCA != ClientCALocal {
-		c.TLS.ClientCA = resolve(c.TLS.ClientCA)
-	}
-	if c.TLS.DNS != nil {
-		c.TLS.DNS.resolvePaths(resolve)
-	}
-	resolveUpstreams(c.Upstreams, resolve)
-	resolveProviders(c.Providers, resolve)
+	c.TLS.ResolvePaths(resolve)
+	forwarding.ResolvePaths(c.Upstreams, resolve)
+	issuers.ResolvePaths(c.Providers, resolve)
 	resolveClients(c.OAuth.Clients, resolve)
 	resolveIcons(c.Routes, resolve)
 	if c.Store.Path != "" && !filepath.IsAbs(c.Store.Path) {
 		c.Store.Path = filepath.Join(c.DataDir, c.Store.Path)
-	}
-}
-
-func resolveUpstreams(upstreams map[string]Upstream, resolve func(path string) string) {
-	for name, u := range upstreams {
-		u.TLS.CA, u.TLS.Certificate, u.TLS.Key = resolve(u.TLS.CA), resolve(u.TLS.Certificate), resolve(u.TLS.Key)
-		upstreams[name] = u
-	}
-}
-
-func resolveProviders(providers []Provider, resolve func(path string) string) {
-	for i := range providers {
-		providers[i].TrustedRoots = resolve(providers[i].TrustedRoots)
 	}
 }
 
@@ -98,7 +83,7 @@ func resolveClients(clients []OAuthClient, resolve func(path string) string) {
 }
 
 // complete sets values that depend on other values.
-func (c *Config) complete(r *report) {
+func (c *Config) complete(r *section.Report) {
 	if c.PublicURL != nil {
 		canonicalOrigin(c.PublicURL)
 		if c.Token.Issuer == "" {
@@ -110,7 +95,7 @@ func (c *Config) complete(r *report) {
 	}
 	c.Session.Cookie = c.Session.CookieName(c.Session.Cookie)
 	c.Delegated.Cookie = c.Session.CookieName(c.Delegated.Cookie)
-	if c.TLS.Mode == TLSOff && !r.Given("listen.https") {
+	if c.TLS.Off() && !r.Given("listen.https") {
 		c.Listen.HTTPS = ""
 	}
 	if len(c.TLS.Domains) == 0 {
@@ -125,20 +110,20 @@ func (c *Config) complete(r *report) {
 		}
 	}
 	if c.TLS.DNS != nil {
-		c.TLS.DNS.complete()
+		c.TLS.DNS.Complete()
 	}
 	c.Tracing.complete()
 	c.OAuth.complete()
 	c.Session.Domain = strings.ToLower(c.Session.Domain)
 	for i := range c.Providers {
-		c.Providers[i].complete(len(c.Providers) > 1)
+		c.Providers[i].Complete(len(c.Providers) > 1)
 	}
 	for i := range c.Token.TrustedIssuers {
-		c.Token.TrustedIssuers[i].complete(c.Providers)
+		c.Token.TrustedIssuers[i].Complete(c.Providers)
 	}
 	for name, u := range c.Upstreams {
-		u.complete(r, strictyaml.Join("upstreams", name), name, c.IdentityHeaders)
-		u.completeHealthHost(name, c)
+		u.Complete(r, strictyaml.Join("upstreams", name), name, c.IdentityHeaders)
+		c.completeHealthHost(name, &u)
 		c.Upstreams[name] = u
 	}
 	for i := range c.Routes {

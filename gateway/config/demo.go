@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"authgate/gateway/accounts"
+	"authgate/gateway/config/listening"
+	"authgate/gateway/config/section"
 )
 
 // demoHashes are the password hashes of the shipped config.yaml. Their passwords
@@ -52,8 +54,8 @@ func (c *Config) DemoClients() []string {
 
 // checkDemo refuses passwords and secrets of the demonstration if the gateway has a
 // public certificate.
-func (c *Config) checkDemo(r *report, places userPlaces) {
-	if c.TLS.Mode != TLSACME {
+func (c *Config) checkDemo(r *section.Report, places userPlaces) {
+	if c.TLS.Mode != listening.TLSACME {
 		return
 	}
 	const message = "the password of %s is the public one of the demonstration, which tls.mode acme refuses; " +

@@ -11,8 +11,10 @@
 // and source line.
 //
 // Package strictyaml decodes the files. Each section of the configuration has one
-// file here: its types, the words that its keys take, its defaults and its checks.
-// config.go loads the whole. Rules that others share are in package policy.
+// file: its types, the words that its keys take, its defaults and its checks. Those
+// that need no other section are in listening, forwarding and issuers, and most
+// packages import only these. Package section has what all of them share. config.go
+// loads the whole. Rules that others share are in package policy.
 //
 // # Limits
 //

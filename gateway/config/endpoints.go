@@ -1,6 +1,7 @@
 package config
 
 import (
+	"authgate/gateway/config/section"
 	"net/url"
 	"path"
 	"slices"
@@ -14,7 +15,7 @@ type endpoints struct {
 
 // check checks that the paths of the gateway's own endpoints are paths that
 // policy.ParseTarget accepts.
-func (e endpoints) check(r *report) {
+func (e endpoints) check(r *section.Report) {
 	const key = "endpoints.prefix"
 	encoded := func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`%?#;\"<>^|`+"`", c) }
 	switch prefix := e.Prefix; {

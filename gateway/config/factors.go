@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/url"
 
+	"authgate/gateway/config/section"
 	"authgate/gateway/factors"
 )
 
@@ -17,7 +18,7 @@ type secondFactors struct {
 func defaultSecondFactors() secondFactors { return secondFactors{Passkeys: true, TOTP: true} }
 
 // check checks factors.rp_id. Without it, a host that cannot have passkeys has none.
-func (s secondFactors) check(r *report, public *url.URL) {
+func (s secondFactors) check(r *section.Report, public *url.URL) {
 	if s.RPID == "" || public == nil {
 		return
 	}

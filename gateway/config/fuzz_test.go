@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"authgate/gateway/config/listening"
+	"authgate/gateway/config/section"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )
@@ -88,8 +90,7 @@ func checkHolds(t *testing.T, cfg *Config) {
 	keySize := func(key Secret) bool { return len(key) == 0 || len(key) >= 32 && sound(key) }
 	holds(sound(cfg.Store.Password) && sound(cfg.Store.SentinelPassword), cfg.Store)
 	for _, host := range cfg.Hosts() {
-		parent, wildcard := strings.CutPrefix(host, "*.")
-		holds(!wildcard || !publicBelow(parent), host)
+		holds(section.CheckWildcard(host) == nil, host)
 	}
 	holds(http.NewCrossOriginProtection().AddTrustedOrigin(cfg.PublicURL.String()) == nil && cfg.PublicURL.Scheme == "https", cfg.PublicURL)
 	holds(cfg.Token.Issuer != "" && len(cfg.Token.Audience) > 0 && keySize(cfg.Token.Secret), cfg.Token)
@@ -97,7 +98,7 @@ func checkHolds(t *testing.T, cfg *Config) {
 	holds(cfg.Limits.LoginFailures >= 1 && cfg.Limits.BodyPause > 0, cfg.Limits)
 	holds(cfg.ShutdownDelay >= 0 && cfg.ShutdownTimeout > 0, cfg.ShutdownDelay, cfg.ShutdownTimeout)
 	holds(keySize(cfg.Store.EncryptionKey), cfg.Store)
-	holds(cfg.TLS.Mode != TLSACME || len(cfg.TLS.Domains) > 0 && (cfg.Store.Driver != StoreRedis || cfg.Store.EncryptionKey != ""), cfg.TLS, cfg.Store)
+	holds(cfg.TLS.Mode != listening.TLSACME || len(cfg.TLS.Domains) > 0 && (cfg.Store.Driver != StoreRedis || cfg.Store.EncryptionKey != ""), cfg.TLS, cfg.Store)
 	for _, p := range cfg.Providers {
 		openID := slices.Contains(p.Scopes, "openid") && p.Issuer != ""
 		holds(p.Name != policy.LocalProvider && p.Name != policy.BasicProvider, p)

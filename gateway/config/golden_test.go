@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"authgate/gateway/config/forwarding"
 	"authgate/gateway/config/strictyaml"
 	"authgate/internal/test/must"
 	"authgate/policy"
@@ -183,7 +184,7 @@ func describe(cfg, defaults *Config) string {
 // is new, and not given, so changes nothing in it.
 type difference struct {
 	strings.Builder
-	identityHeaders *IdentityHeaders // the defaults for those of upstreams
+	identityHeaders *forwarding.IdentityHeaders // the defaults for those of upstreams
 }
 
 // value compares the value v at path with its default.
@@ -230,7 +231,7 @@ func (d *difference) ofElement(t reflect.Type) reflect.Value {
 	}
 	element := reflect.New(t)
 	setDefaults(element.Interface())
-	if upstream, ok := element.Interface().(*Upstream); ok {
+	if upstream, ok := element.Interface().(*forwarding.Upstream); ok {
 		upstream.IdentityHeaders = d.identityHeaders
 	}
 	return element.Elem()

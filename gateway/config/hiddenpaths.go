@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"authgate/gateway/config/section"
 	"authgate/policy"
 )
 
@@ -23,7 +24,7 @@ func (c *Config) HiddenPaths() []string {
 }
 
 // warnOfHidden warns about each host whose application would have paths that the gateway hides.
-func (c *Config) warnOfHidden(r *report) {
+func (c *Config) warnOfHidden(r *section.Report) {
 	hidden := c.HiddenPaths()
 	if hidden == nil {
 		return

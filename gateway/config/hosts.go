@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/net/publicsuffix"
-
+	"authgate/gateway/config/listening"
 	"authgate/policy"
 )
 
@@ -57,7 +56,7 @@ func (c *Config) namedHosts() []string {
 // addresses of routes, and without tls.dns their wildcards; names below such a wildcard
 // get their certificates on demand. The other modes need no domains.
 func (c *Config) defaultDomains() []string {
-	if c.TLS.Mode != TLSInternal && c.TLS.Mode != TLSACME {
+	if c.TLS.Mode != listening.TLSInternal && c.TLS.Mode != listening.TLSACME {
 		return nil
 	}
 	var domains []string
@@ -65,12 +64,12 @@ func (c *Config) defaultDomains() []string {
 		domain := strings.Trim(host, "[]")
 		_, err := netip.ParseAddr(domain)
 		uncertified := err == nil || strings.HasPrefix(domain, "*.") && c.TLS.DNS == nil
-		if uncertified && c.TLS.Mode == TLSACME && i > 0 {
+		if uncertified && c.TLS.Mode == listening.TLSACME && i > 0 {
 			continue
 		}
 		domains = append(domains, domain)
 	}
-	if c.TLS.Mode == TLSInternal {
+	if c.TLS.Mode == listening.TLSInternal {
 		domains = append(domains, "localhost", "127.0.0.1", "::1")
 	}
 	return unique(domains)
@@ -81,33 +80,16 @@ func (c *Config) defaultDomains() []string {
 func (c *Config) wildcardDomains() []string {
 	var wildcards []string
 	for _, host := range c.namedHosts() {
-		if strings.HasPrefix(host, "*.") && c.TLS.Mode == TLSACME && c.TLS.DNS != nil {
+		if strings.HasPrefix(host, "*.") && c.TLS.Mode == listening.TLSACME && c.TLS.DNS != nil {
 			wildcards = append(wildcards, host)
 		}
 	}
 	return wildcards
 }
 
-// checkWildcard refuses a wildcard host directly below an entry of the public suffix
-// list, such as *.com or *.github.io: the names below it belong to anybody, and each
-// would be a host of the gateway.
-func checkWildcard(r *report, path, host string) {
-	parent, wildcard := strings.CutPrefix(strings.ToLower(host), "*.")
-	if !wildcard || !publicBelow(parent) {
-		return
-	}
-	r.Fault(path, "the names below %s belong to anybody, because it is a public suffix; "+
-		"a wildcard must be below a domain of your own, like *.example.org", parent)
-}
-
-// publicBelow reports whether anybody can register a name directly below a domain, or
-// below such a name. A domain that is not on the list, such as one of a local network,
-// has no registry.
-func publicBelow(domain string) bool {
-	const anyLabel = "any-name."
-	suffix, registered := publicsuffix.PublicSuffix(anyLabel + domain)
-	listed := registered || strings.Contains(suffix, ".")
-	return listed && len(suffix) >= len(domain)
+// accepts reports whether some route accepts a mechanism.
+func (c *Config) accepts(mechanism policy.Mechanism) bool {
+	return slices.ContainsFunc(c.Routes, func(r Route) bool { return slices.Contains(r.Auth, mechanism) })
 }
 
 // unique returns values without repetitions.

@@ -8,16 +8,19 @@ import (
 	"slices"
 	"strings"
 
+	"authgate/gateway/config/forwarding"
+	"authgate/gateway/config/issuers"
+	"authgate/gateway/config/section"
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
 
 // part is what a file of include holds.
 type part struct {
-	Upstreams map[string]Upstream     `yaml:"upstreams"`
-	Policies  map[string]*policy.Spec `yaml:"policies"`
-	Routes    []Route                 `yaml:"routes"`
-	Providers []Provider              `yaml:"providers"`
+	Upstreams map[string]forwarding.Upstream `yaml:"upstreams"`
+	Policies  map[string]*policy.Spec        `yaml:"policies"`
+	Routes    []Route                        `yaml:"routes"`
+	Providers []issuers.Provider             `yaml:"providers"`
 	OAuth     struct {
 		Clients []OAuthClient `yaml:"clients"`
 	} `yaml:"oauth"`
@@ -31,7 +34,7 @@ type partFile struct {
 
 // includes finds and reads the files of include.
 type includes struct {
-	main  *report
+	main  *section.Report
 	path  string // of the main file
 	parts []partFile
 	files []File // these, and the patterns
@@ -102,7 +105,7 @@ func real(path string) string {
 
 // add adds the parts to the configuration of the main file. It reports whether all could be
 // read: else checks would report what follows from that.
-func (c *Config) add(reader *strictyaml.Reader, main *report, parts []partFile) (whole bool) {
+func (c *Config) add(reader *strictyaml.Reader, main *section.Report, parts []partFile) (whole bool) {
 	whole = !main.Unreadable("") && !main.Broken("include")
 	for _, file := range parts {
 		var p part
@@ -119,7 +122,7 @@ func (c *Config) add(reader *strictyaml.Reader, main *report, parts []partFile) 
 }
 
 // addNamed adds the elements of a mapping, whose names must be new.
-func addNamed[T any](main *report, doc *strictyaml.Document, section string, to *map[string]T, more map[string]T) {
+func addNamed[T any](main *section.Report, doc *strictyaml.Document, section string, to *map[string]T, more map[string]T) {
 	adoptBroken(main, doc, section)
 	if *to == nil {
 		*to = map[string]T{}
@@ -137,7 +140,7 @@ func addNamed[T any](main *report, doc *strictyaml.Document, section string, to 
 }
 
 // addListed adds the elements of a list. The checks of the section find names that come twice.
-func addListed[T any](main *report, doc *strictyaml.Document, section string, to *[]T, more []T) {
+func addListed[T any](main *section.Report, doc *strictyaml.Document, section string, to *[]T, more []T) {
 	adoptBroken(main, doc, section)
 	for i := range more {
 		main.Adopt(fmt.Sprintf("%s[%d]", section, len(*to)+i), doc, fmt.Sprintf("%s[%d]", section, i))
@@ -146,7 +149,7 @@ func addListed[T any](main *report, doc *strictyaml.Document, section string, to
 }
 
 // adoptBroken makes a section wrong that a part has and that could not be read.
-func adoptBroken(main *report, doc *strictyaml.Document, section string) {
+func adoptBroken(main *section.Report, doc *strictyaml.Document, section string) {
 	if doc.Unreadable(section) {
 		main.Break(section)
 	}
@@ -154,8 +157,8 @@ func adoptBroken(main *report, doc *strictyaml.Document, section string) {
 
 // resolvePaths resolves relative paths against the folder of the part.
 func (p *part) resolvePaths(resolve func(path string) string) {
-	resolveUpstreams(p.Upstreams, resolve)
-	resolveProviders(p.Providers, resolve)
+	forwarding.ResolvePaths(p.Upstreams, resolve)
+	issuers.ResolvePaths(p.Providers, resolve)
 	resolveClients(p.OAuth.Clients, resolve)
 	resolveIcons(p.Routes, resolve)
 }

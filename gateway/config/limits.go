@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"authgate/gateway/config/section"
+	"time"
+)
 
 // Limits are limits for clients.
 type Limits struct {
@@ -21,11 +24,11 @@ const (
 	maxHeaderBytes = 1 << 20
 )
 
-func (l Limits) check(r *report) {
+func (l Limits) check(r *section.Report) {
 	if l.LoginFailures < 1 {
 		r.Fault("limits.login_failures", "must be at least 1; with 0 no user could sign in")
 	}
-	r.positive("limits.login_window", l.LoginWindow)
+	r.Positive("limits.login_window", l.LoginWindow)
 	if n := l.MaxHeaderBytes; n < minHeaderBytes || n > maxHeaderBytes {
 		r.Fault("limits.max_header_bytes", "%d is out of range; expected %d to %d", n, minHeaderBytes, maxHeaderBytes)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"authgate/gateway/config/section"
 	"authgate/policy"
 )
 
@@ -146,11 +147,11 @@ func (o *OAuth) complete() {
 // clientRoots reads the extra roots for calls to clients, and for documents about them.
 func (s sideReader) clientRoots(o *OAuth) {
 	if m := &o.MetadataClients; m.TrustedRoots != "" {
-		m.TrustedRootsContent = s.authorities("oauth.metadata_clients.trusted_roots", m.TrustedRoots)
+		m.TrustedRootsContent = s.Authorities("oauth.metadata_clients.trusted_roots", m.TrustedRoots)
 	}
 	for i := range o.Clients {
 		if c := &o.Clients[i]; c.TrustedRoots != "" {
-			c.TrustedRootsContent = s.authorities(fmt.Sprintf("oauth.clients[%d].trusted_roots", i), c.TrustedRoots)
+			c.TrustedRootsContent = s.Authorities(fmt.Sprintf("oauth.clients[%d].trusted_roots", i), c.TrustedRoots)
 		}
 	}
 }
@@ -232,7 +233,7 @@ func (c *Config) completeWellKnown() {
 }
 
 // checkWellKnown checks that no route has a path where the gateway answers itself.
-func (c *Config) checkWellKnown(r *report) {
+func (c *Config) checkWellKnown(r *section.Report) {
 	one := len(c.namedHosts()) == 1
 	for i, route := range c.Routes {
 		path, host := literalPath(route.Match), policy.PatternHost(route.Match)

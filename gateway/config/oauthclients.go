@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"authgate/gateway/config/section"
 	"authgate/gateway/password"
 	"authgate/policy"
 )
 
 // checkClients checks the configured clients, and compiles their policies.
-func (c *Config) checkClients(r *report, policies *policy.Set) {
+func (c *Config) checkClients(r *section.Report, policies *policy.Set) {
 	c.clientPolicies = map[string]*policy.Route{}
 	first := map[string]int{} // the first client of an ID
 	for i := range c.OAuth.Clients {
@@ -30,7 +31,7 @@ func (c *Config) checkClients(r *report, policies *policy.Set) {
 }
 
 // check checks the keys of a client that stand for themselves.
-func (c *OAuthClient) check(r *report, path string) {
+func (c *OAuthClient) check(r *section.Report, path string) {
 	checkClientID(r, path+".id", c.ID)
 	if err := policy.CheckName(c.Name); err != nil && r.Given(path+".name") {
 		r.Fault(path+".name", "%q %v", c.Name, err)
@@ -45,7 +46,7 @@ func (c *OAuthClient) check(r *report, path string) {
 }
 
 // checkClientID checks a client identifier (RFC 6749, appendix A.1).
-func checkClientID(r *report, path, id string) {
+func checkClientID(r *section.Report, path, id string) {
 	invisible := func(c rune) bool { return c <= ' ' || c >= 0x7f }
 	switch {
 	case id == "":
@@ -63,7 +64,7 @@ func checkClientID(r *report, path, id string) {
 const minClientSecret = 16
 
 // checkSecrets checks the secrets of a client. The messages do not show them.
-func (c *OAuthClient) checkSecrets(r *report, path string) {
+func (c *OAuthClient) checkSecrets(r *section.Report, path string) {
 	if at := path + ".secrets"; r.Given(at) && !r.Unreadable(at) {
 		switch {
 		case r.Given(path + ".secret"):
@@ -87,7 +88,7 @@ func (c *OAuthClient) checkSecrets(r *report, path string) {
 }
 
 // checkClientSecret checks one secret, if it is given, or its hash.
-func checkClientSecret(r *report, path string, secret Secret) {
+func checkClientSecret(r *section.Report, path string, secret Secret) {
 	text := secret.Reveal()
 	switch {
 	case text == "":
@@ -101,7 +102,7 @@ func checkClientSecret(r *report, path string, secret Secret) {
 	case len(text) < minClientSecret:
 		r.Warn(path, "has only %d characters, so it can be guessed; make one with `openssl rand -base64 32`", len(text))
 	default:
-		r.warnOfGuessableKey(path, secret)
+		r.WarnOfGuessableKey(path, secret)
 	}
 }
 
@@ -113,7 +114,7 @@ func HashedSecret(secret Secret) bool {
 
 // checkGrants checks that each grant can be used, and that nothing is given for grants that
 // the client does not have.
-func (c *OAuthClient) checkGrants(r *report, path string) {
+func (c *OAuthClient) checkGrants(r *section.Report, path string) {
 	at := path + ".grants"
 	has := func(grant string) bool { return slices.Contains(c.Grants, grant) }
 	grant := func(word string) string { return fmt.Sprintf("%s[%d]", at, slices.Index(c.Grants, word)) }
@@ -140,7 +141,7 @@ func (c *OAuthClient) checkGrants(r *report, path string) {
 }
 
 // checkClientURIs checks the URIs of a client.
-func (c *Config) checkClientURIs(r *report, path string, client *OAuthClient) {
+func (c *Config) checkClientURIs(r *section.Report, path string, client *OAuthClient) {
 	for key, uris := range map[string][]string{
 		".redirect_uris": client.RedirectURIs, ".post_logout_redirect_uris": client.PostLogoutRedirectURIs,
 	} {
@@ -165,13 +166,13 @@ func (c *Config) checkClientURIs(r *report, path string, client *OAuthClient) {
 }
 
 // checkClientLifetimes checks the lifetimes of a client, of which token has the defaults.
-func (c *Config) checkClientLifetimes(r *report, path string, client *OAuthClient) {
+func (c *Config) checkClientLifetimes(r *section.Report, path string, client *OAuthClient) {
 	access, refresh := path+".access_lifetime", path+".refresh_lifetime"
 	if r.Given(access) {
-		r.lifetime(access, client.AccessLifetime)
+		r.Lifetime(access, client.AccessLifetime)
 	}
 	if r.Given(refresh) {
-		r.lifetime(refresh, client.RefreshLifetime)
+		r.Lifetime(refresh, client.RefreshLifetime)
 	}
 	if client.RefreshLifetime > maxRefreshLifetime {
 		r.Fault(refresh, "is longer than 720h (30 days)")
@@ -193,12 +194,12 @@ func (c *Config) checkClientLifetimes(r *report, path string, client *OAuthClien
 }
 
 // compileClientPolicy compiles the policy of a client.
-func (c *Config) compileClientPolicy(r *report, path string, client *OAuthClient, policies *policy.Set) {
+func (c *Config) compileClientPolicy(r *section.Report, path string, client *OAuthClient, policies *policy.Set) {
 	if client.Policy == "" {
 		return
 	}
 	compiled, err := policies.Policy(path, []policy.Ref{{Name: client.Policy}})
-	r.policyErrors(err)
+	r.PolicyErrors(err)
 	if compiled != nil {
 		c.clientPolicies[client.ID] = &policy.Route{
 			Name: path, Mechanisms: []policy.Mechanism{policy.Session, policy.OIDC}, Policy: compiled,

@@ -14,12 +14,14 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"authgate/gateway/config/issuers"
+	"authgate/gateway/config/section"
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
 
 // checkOAuth checks the section oauth, and compiles the policies of clients.
-func (c *Config) checkOAuth(r *report, refs *references, policies *policy.Set) {
+func (c *Config) checkOAuth(r *section.Report, refs *references, policies *policy.Set) {
 	if c.OAuth.Enabled && c.PublicURL != nil {
 		c.checkIssuer(r)
 		c.completeWellKnown()
@@ -32,7 +34,7 @@ func (c *Config) checkOAuth(r *report, refs *references, policies *policy.Set) {
 
 // checkIssuer checks that the documents about the issuer are at the gateway: clients look
 // for them below token.issuer (RFC 8414, section 3).
-func (c *Config) checkIssuer(r *report) {
+func (c *Config) checkIssuer(r *section.Report) {
 	const key = "token.issuer"
 	if r.Broken(publicURLKey) || r.Broken(key) {
 		return
@@ -44,7 +46,7 @@ func (c *Config) checkIssuer(r *report) {
 			"gateway says about itself; expected %s or %s/PATH", c.Token.Issuer, public, public)
 		return
 	}
-	u, err := httpURL(c.Token.Issuer)
+	u, err := section.HTTPURL(c.Token.Issuer)
 	if err != nil {
 		r.Fault(key, "%v", err)
 	} else if below != "" && below != "/" && path.Clean(u.Path) != strings.TrimSuffix(below, "/") {
@@ -60,12 +62,12 @@ const (
 )
 
 // check checks the keys of the section without those of clients and scopes.
-func (o *OAuth) check(r *report) {
-	r.lifetime("oauth.code_lifetime", o.CodeLifetime)
+func (o *OAuth) check(r *section.Report) {
+	r.Lifetime("oauth.code_lifetime", o.CodeLifetime)
 	if o.CodeLifetime > maxCodeLifetime {
 		r.Fault("oauth.code_lifetime", "is longer than 10m; a code must be short-lived (RFC 6749, section 4.1.2)")
 	}
-	r.lifetime("oauth.device_lifetime", o.DeviceLifetime)
+	r.Lifetime("oauth.device_lifetime", o.DeviceLifetime)
 	if o.DeviceLifetime > maxDeviceLifetime {
 		r.Fault("oauth.device_lifetime", "is longer than 1h; who guesses codes would have that long for each")
 	}
@@ -80,7 +82,7 @@ func (o *OAuth) check(r *report) {
 		checkRedirectScheme(r, fmt.Sprintf("oauth.redirect_schemes[%d]", i), scheme)
 	}
 	for i, host := range o.MetadataClients.Hosts {
-		if err := checkHost(host); err != nil {
+		if err := section.CheckHost(host); err != nil {
 			r.Fault(fmt.Sprintf("oauth.metadata_clients.hosts[%d]", i),
 				"%q is not a host; expected only a name or an address, like www.example.org", host)
 		}
@@ -89,10 +91,10 @@ func (o *OAuth) check(r *report) {
 
 // openScopes are the scopes that everybody knows (OpenID Connect Core 1.0, sections 3.1.2.1,
 // 5.4 and 11). They lend no roles.
-var openScopes = []string{openIDScope, "profile", "email", "groups", "offline_access"}
+var openScopes = []string{issuers.OpenIDScope, "profile", "email", "groups", "offline_access"}
 
 // checkScopes checks the scopes, and the roles that they lend.
-func (c *Config) checkScopes(r *report, refs *references) {
+func (c *Config) checkScopes(r *section.Report, refs *references) {
 	for _, scope := range slices.Sorted(maps.Keys(c.OAuth.Scopes)) {
 		at := strictyaml.Join("oauth.scopes", scope)
 		if err := policy.CheckScope(scope); err != nil {
@@ -119,7 +121,7 @@ var actedOn = []string{
 }
 
 // checkRedirectScheme checks a scheme of native applications (RFC 8252, section 7.1).
-func checkRedirectScheme(r *report, path, scheme string) {
+func checkRedirectScheme(r *section.Report, path, scheme string) {
 	switch {
 	case !schemeForm.MatchString(scheme):
 		r.Fault(path, "%q is not a scheme; expected lower-case letters, digits, +, - and dots, like com.example.app, "+
@@ -205,7 +207,7 @@ func checkWebRedirect(u *url.URL, rest string) error {
 			return errors.New("has no port from 1 to 65535 after the colon of its host")
 		}
 	}
-	return checkHost(host)
+	return section.CheckHost(host)
 }
 
 // isOddAddress reports whether a host is an IPv4 address to browsers, and a name to others,

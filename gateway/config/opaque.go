@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"authgate/gateway/config/section"
 	"authgate/policy"
 )
 
@@ -20,7 +21,7 @@ func (route *Route) TakesWholeHost() bool {
 // checkOpaque checks that all routes of a host with opaque paths decide alike. Servers may
 // read such a path in several ways, so it must not choose between two policies or upstreams.
 // Routes without a host take no such path.
-func (c *Config) checkOpaque(r *report) {
+func (c *Config) checkOpaque(r *section.Report) {
 	if !slices.ContainsFunc(c.Routes, func(route Route) bool { return route.EncodedSlashes == EncodedSlashesOpaque }) {
 		return
 	}
@@ -46,7 +47,7 @@ func (c *Config) checkOpaque(r *report) {
 }
 
 // checkAlike checks that all routes of a host agree if one of them takes opaque paths.
-func (c *Config) checkAlike(r *report, host string, group []int) {
+func (c *Config) checkAlike(r *section.Report, host string, group []int) {
 	first := slices.IndexFunc(group, func(i int) bool { return c.Routes[i].EncodedSlashes == EncodedSlashesOpaque })
 	if first < 0 {
 		return

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"authgate/gateway/accounts"
+	"authgate/gateway/config/issuers"
+	"authgate/gateway/config/section"
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
@@ -14,12 +16,12 @@ import (
 // references checks that the names in policies refer to parts of the
 // configuration.
 type references struct {
-	report *report
+	report *section.Report
 	cfg    *Config
 	roles  []string // of accounts, in the order of the text; made once, because accounts may be many
 }
 
-func newReferences(r *report, c *Config) *references {
+func newReferences(r *section.Report, c *Config) *references {
 	var roles []string
 	for _, account := range c.Accounts.Users {
 		roles = append(roles, account.Roles...)
@@ -30,7 +32,7 @@ func newReferences(r *report, c *Config) *references {
 // compile compiles the named policies and checks the names in them.
 func (r *references) compile(policies map[string]*policy.Spec) *policy.Set {
 	set, err := policy.Compile(policies)
-	r.report.policyErrors(err)
+	r.report.PolicyErrors(err)
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
 		path := strictyaml.Join("policies", name)
 		if err := policy.CheckName(name); err != nil && name != "" {
@@ -111,7 +113,7 @@ func (r *references) checkSource(path, name string) {
 	if r.report.Broken("providers") || r.report.Broken("token.trusted_issuers") {
 		return // the name may come from there
 	}
-	known := slices.Concat(providerNames(r.cfg.Providers), issuerNames(r.cfg.Token.TrustedIssuers),
+	known := slices.Concat(issuers.Names(r.cfg.Providers), issuers.TrustedNames(r.cfg.Token.TrustedIssuers),
 		[]string{policy.LocalProvider, policy.BasicProvider})
 	if name != "" && !slices.Contains(known, name) {
 		r.report.Fault(path, "there is no provider %q; %s", name, strictyaml.Hint(name, "providers", known))

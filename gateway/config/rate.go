@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"authgate/gateway/config/section"
+	"time"
+)
 
 // Who a rate counts requests of.
 const (
@@ -31,7 +34,7 @@ const (
 )
 
 // checkRate checks the section rate of a route.
-func (route *Route) checkRate(r *report, path string) {
+func (route *Route) checkRate(r *section.Report, path string) {
 	if !r.Given(path) {
 		return
 	}

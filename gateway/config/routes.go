@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"authgate/gateway/config/section"
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
@@ -107,12 +108,12 @@ func (Route) Words() map[string][]string {
 func (route *Route) AllowsWorkers() bool { return route.ServiceWorkers == serviceWorkersAllow }
 
 // checkRoutes checks the routes and makes their table.
-func (c *Config) checkRoutes(r *report, refs *references, policies *policy.Set) {
+func (c *Config) checkRoutes(r *section.Report, refs *references, policies *policy.Set) {
 	table, own := make([]policy.Route, len(c.Routes)), c.OwnEndpoints()
 	for i := range c.Routes {
 		route, path := &c.Routes[i], fmt.Sprintf("routes[%d]", i)
 		compiled, err := policies.Policy(path+".policy", route.Policy)
-		r.policyErrors(err)
+		r.PolicyErrors(err)
 		table[i] = policy.Route{Name: route.Name, Pattern: route.Match, Mechanisms: route.Auth, Policy: compiled}
 		refs.checkRefs(path+".policy", route.Policy)
 		if c.isOwnPath(own, literalPath(route.Match)) {
@@ -125,15 +126,17 @@ func (c *Config) checkRoutes(r *report, refs *references, policies *policy.Set) 
 	c.checkOpaque(r)
 	var err error
 	c.table, err = policy.NewTable(table)
-	r.policyErrors(err)
+	r.PolicyErrors(err)
 }
 
 // check checks everything except the policy.
-func (route *Route) check(r *report, path string, c *Config) {
+func (route *Route) check(r *section.Report, path string, c *Config) {
 	if route.Match == "" {
 		r.Missing(path+".match", `a pattern is needed, like /app/ or "GET example.org/app/"`)
 	}
-	checkWildcard(r, path+".match", policy.PatternHost(route.Match))
+	if err := section.CheckWildcard(policy.PatternHost(route.Match)); err != nil {
+		r.Fault(path+".match", "%v", err)
+	}
 	if strings.ContainsFunc(route.Name, unicode.IsControl) {
 		r.Fault(path+".name", "%q contains a control character", route.Name)
 	}
@@ -184,7 +187,7 @@ func (route *Route) takesSessions() bool {
 }
 
 // checkUpgrade checks the protocols that clients may switch to.
-func (route *Route) checkUpgrade(r *report, path string) {
+func (route *Route) checkUpgrade(r *section.Report, path string) {
 	for i, protocol := range route.Upgrade {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		name, version, versioned := strings.Cut(protocol, "/")
@@ -199,7 +202,7 @@ func (route *Route) checkUpgrade(r *report, path string) {
 
 // checkUpstream checks the upstream of the route at path. A route without one is
 // for proxies that ask at EndpointVerify.
-func (route *Route) checkUpstream(r *report, path string, c *Config) {
+func (route *Route) checkUpstream(r *section.Report, path string, c *Config) {
 	name, at := route.Upstream, path+".upstream"
 	if !r.Given(at) {
 		route.checkVerifyOnly(r, path, c)
@@ -219,7 +222,7 @@ func (route *Route) checkUpstream(r *report, path string, c *Config) {
 
 // checkVerifyOnly checks a route without an upstream: keys about requests to one
 // would do nothing.
-func (route *Route) checkVerifyOnly(r *report, path string, c *Config) {
+func (route *Route) checkVerifyOnly(r *section.Report, path string, c *Config) {
 	for _, key := range []string{
 		"timeout", "upgrade", "cookies", "strip_prefix", "headers", "forward_credentials", "max_body",
 	} {
@@ -236,7 +239,7 @@ func (route *Route) checkVerifyOnly(r *report, path string, c *Config) {
 
 // checkHasUsers checks that a mechanism has users. A file of users may be empty:
 // its last user may be removed while the gateway runs.
-func checkHasUsers(r *report, path string, m policy.Mechanism, c *Config) {
+func checkHasUsers(r *section.Report, path string, m policy.Mechanism, c *Config) {
 	noAccounts := len(c.Accounts.Users) == 0 && c.Accounts.File == "" && !r.Broken("accounts")
 	switch m {
 	case policy.Basic:
@@ -253,7 +256,7 @@ func checkHasUsers(r *report, path string, m policy.Mechanism, c *Config) {
 			r.Fault(path, "bearer has no users; give accounts.users, accounts.file or token.trusted_issuers")
 		}
 	case policy.Certificate:
-		c.checkHasCertificates(r, path, noAccounts)
+		c.TLS.CheckHasClients(r, path, noAccounts)
 	case policy.OIDC:
 		if len(c.Providers) == 0 && !r.Broken("providers") {
 			r.Fault(path, "oidc has no users; give providers")
@@ -262,7 +265,7 @@ func checkHasUsers(r *report, path string, m policy.Mechanism, c *Config) {
 }
 
 // checkStripPrefix checks that every path of the route begins with the prefix.
-func (route *Route) checkStripPrefix(r *report, path string) {
+func (route *Route) checkStripPrefix(r *section.Report, path string) {
 	prefix, pattern := route.StripPrefix, literalPath(route.Match)
 	switch {
 	case prefix == "":

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/publicsuffix"
 
+	"authgate/gateway/config/section"
 	"authgate/gateway/cookiename"
 )
 
@@ -43,8 +44,8 @@ func (session) Words() map[string][]string {
 // maxRemember is how long browsers keep a cookie (RFC 6265bis, section 5.5).
 const maxRemember = 400 * 24 * time.Hour
 
-func (s session) check(r *report) {
-	r.lifetime("session.lifetime", s.Lifetime)
+func (s session) check(r *section.Report) {
+	r.Lifetime("session.lifetime", s.Lifetime)
 	switch {
 	case s.Remember == 0:
 	case s.Remember < s.Lifetime:
@@ -57,7 +58,7 @@ func (s session) check(r *report) {
 
 // checkDomain checks session.domain: it must be a domain for which browsers keep
 // cookies, and all hosts of the gateway must be in it.
-func (c *Config) checkDomain(r *report) {
+func (c *Config) checkDomain(r *section.Report) {
 	const key = "session.domain"
 	domain := c.Session.Domain
 	if domain == "" {
@@ -71,7 +72,7 @@ func (c *Config) checkDomain(r *report) {
 		r.Fault(key, "%q is an address; browsers share cookies only below a domain like example.org", domain)
 		return
 	}
-	if strings.ContainsAny(domain, ":/") || checkHost(domain) != nil {
+	if strings.ContainsAny(domain, ":/") || section.CheckHost(domain) != nil {
 		r.Fault(key, "%q is not a domain; expected only a name, like example.org", domain)
 		return
 	}
@@ -103,7 +104,7 @@ func (c *Config) checkDomain(r *report) {
 }
 
 // checkHosts checks that session.domain includes the hosts of the gateway.
-func (s session) checkHosts(r *report, hosts []string) {
+func (s session) checkHosts(r *section.Report, hosts []string) {
 	for _, host := range hosts {
 		name := strings.TrimPrefix(host, "*.")
 		if name != s.Domain && !strings.HasSuffix(name, "."+s.Domain) {
@@ -142,7 +143,7 @@ func (s session) CookieName(name string) string {
 }
 
 // checkCookies checks that all cookies have valid and different names.
-func (c *Config) checkCookies(r *report) {
+func (c *Config) checkCookies(r *section.Report) {
 	if c.Session.HostPrefix && c.Token.Delivery == DeliveryCookie && c.Endpoints.Prefix != "/" {
 		r.Fault("session.host_prefix",
 			"cannot be true with token.delivery cookie and endpoints.prefix %q, because the cookie of the refresh token has "+

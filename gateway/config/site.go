@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"authgate/gateway/config/section"
 	"authgate/gateway/pages"
 )
 
@@ -35,7 +36,7 @@ func (s site) Pages() pages.Options {
 }
 
 // check checks everything except what is in files, which sideReader.logo and sideReader.texts check.
-func (s site) check(r *report) {
+func (s site) check(r *section.Report) {
 	checkShown(r, "site.title", s.Title, maxSiteTitle)
 	checkShown(r, "site.help", s.Help, maxSiteHelp)
 	if s.Accent != "" {
@@ -49,7 +50,7 @@ func (s site) check(r *report) {
 }
 
 // checkShown checks a text for users.
-func checkShown(r *report, path, text string, most int) {
+func checkShown(r *section.Report, path, text string, most int) {
 	if n := utf8.RuneCountInString(text); n > most {
 		r.Fault(path, "has %d characters; at most %d fit on a page", n, most)
 	}
@@ -85,12 +86,12 @@ func (s sideReader) logo(site *site) {
 	if site.Logo == "" {
 		return
 	}
-	content, ok := s.read("site.logo", site.Logo, maxLogoSize)
+	content, ok := s.Read("site.logo", site.Logo, maxLogoSize)
 	if !ok {
 		return
 	}
 	var err error
 	if site.Image, err = pages.ReadLogo(content); err != nil {
-		s.main.Fault("site.logo", "%s is no PNG or SVG image: %v", site.Logo, err)
+		s.Main.Fault("site.logo", "%s is no PNG or SVG image: %v", site.Logo, err)
 	}
 }

@@ -3,11 +3,12 @@ package config
 import (
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
 
+	"authgate/gateway/config/listening"
+	"authgate/gateway/config/section"
 	"authgate/policy"
 )
 
@@ -48,8 +49,8 @@ func (Store) Words() map[string][]string {
 
 // check checks the keys of this section. Keys that instances must share are
 // checked in Config.checkSharedKeys.
-func (s Store) check(r *report, dataDir string) {
-	r.keyLength("store.encryption_key", s.EncryptionKey)
+func (s Store) check(r *section.Report, dataDir string) {
+	r.KeyLength("store.encryption_key", s.EncryptionKey)
 	switch s.Driver {
 	case StoreSQLite:
 		if s.Path == "" {
@@ -63,17 +64,17 @@ func (s Store) check(r *report, dataDir string) {
 }
 
 // checkRedis checks the keys that only the driver redis uses.
-func (s Store) checkRedis(r *report) {
+func (s Store) checkRedis(r *section.Report) {
 	if len(s.Addresses) == 0 {
 		r.Fault("store.addresses", "at least one address is needed")
 	}
 	for i, address := range s.Addresses {
-		if host, _, _ := net.SplitHostPort(address); host == "" || checkListenAddress(address) != nil {
+		if host, _, _ := net.SplitHostPort(address); host == "" || section.CheckAddress(address) != nil {
 			r.Fault(fmt.Sprintf("store.addresses[%d]", i), "%q is not HOST:PORT, like 127.0.0.1:6379", address)
 		}
 	}
-	r.storeUser("store.username", s.Username)
-	r.storeUser("store.sentinel_username", s.SentinelUsername)
+	checkStoreUser(r, "store.username", s.Username)
+	checkStoreUser(r, "store.sentinel_username", s.SentinelUsername)
 	if s.SentinelMaster == "" {
 		const needs = "is for Sentinels and needs store.sentinel_master; " +
 			"for Redis itself use store.username and store.password"
@@ -87,13 +88,13 @@ func (s Store) checkRedis(r *report) {
 	if strings.ContainsFunc(s.KeyPrefix, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }) {
 		r.Fault("store.key_prefix", "%q contains a space or a control character", s.KeyPrefix)
 	}
-	r.positive("store.max_staleness", s.MaxStaleness)
+	r.Positive("store.max_staleness", s.MaxStaleness)
 }
 
 // checkSharedKeys checks that the configuration has the keys that instances with
 // one Redis must share. If each instance generated its own key, it would refuse
 // what another instance issued.
-func (c *Config) checkSharedKeys(r *report) {
+func (c *Config) checkSharedKeys(r *section.Report) {
 	if c.Store.Driver != StoreRedis {
 		return
 	}
@@ -102,7 +103,7 @@ func (c *Config) checkSharedKeys(r *report) {
 		used    bool
 		purpose string
 	}{
-		{c.TLS.Mode == TLSACME, "tls.mode acme, because Redis stores the certificates and their keys"},
+		{c.TLS.Mode == listening.TLSACME, "tls.mode acme, because Redis stores the certificates and their keys"},
 		{len(c.Providers) > 0, "providers, because Redis stores the tokens that they issue"},
 		{c.Session.CSRFToken, "session.csrf_token, because every instance must make the same tokens"},
 	} {
@@ -117,11 +118,11 @@ func (c *Config) checkSharedKeys(r *report) {
 
 // checkSharedTokenKeys checks that the configuration has the keys that sign tokens, and what
 // others verify.
-func (c *Config) checkSharedTokenKeys(r *report) {
+func (c *Config) checkSharedTokenKeys(r *section.Report) {
 	const needed = "is needed with store.driver redis, because %s and every instance must sign %s with the same key"
 	why := ""
 	switch {
-	case slices.ContainsFunc(c.Routes, func(route Route) bool { return slices.Contains(route.Auth, policy.Bearer) }):
+	case c.accepts(policy.Bearer):
 		why = "a route accepts bearer"
 	case c.OAuth.Enabled:
 		why = "oauth.enabled is true"
@@ -137,5 +138,12 @@ func (c *Config) checkSharedTokenKeys(r *report) {
 		r.Fault("token.private_key", needed, "oauth.enabled is true", "ID tokens")
 	case c.Asserts():
 		r.Fault("token.private_key", needed, "an upstream has an assertion", "assertions")
+	}
+}
+
+// checkStoreUser checks the name of the gateway as a user of Redis, if one is given.
+func checkStoreUser(r *section.Report, path, name string) {
+	if err := policy.CheckName(name); err != nil && name != "" {
+		r.Fault(path, "the user name %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"authgate/gateway/config/section"
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
@@ -12,7 +13,7 @@ import (
 // what a provider does not say, or says of an unverified address, meets no condition.
 // Every user can prove less in a login. Under none, that lets the user pass.
 type takenAway struct {
-	report   *report
+	report   *section.Report
 	policies map[string]*policy.Spec
 	seen     map[seenPolicy]bool
 	warned   map[string]bool // of what a login proves, by path
@@ -25,7 +26,7 @@ type seenPolicy struct {
 }
 
 // warnOfTakenAway warns about the policies of routes and clients.
-func (c *Config) warnOfTakenAway(r *report) {
+func (c *Config) warnOfTakenAway(r *section.Report) {
 	t := &takenAway{report: r, policies: c.Policies, seen: map[seenPolicy]bool{}, warned: map[string]bool{}}
 	others := len(c.Providers) > 0 || len(c.Token.TrustedIssuers) > 0
 	for i, route := range c.Routes {

@@ -21,21 +21,21 @@ func (s sideReader) texts(site *site) {
 	if site.Texts == "" {
 		return
 	}
-	if filepath.Clean(site.Texts) == filepath.Clean(s.reader.Main) {
-		s.main.Missing(textsKey, "is the configuration file itself")
+	if filepath.Clean(site.Texts) == filepath.Clean(s.Reader.Main) {
+		s.Main.Missing(textsKey, "is the configuration file itself")
 		return
 	}
-	content, ok := s.read(textsKey, site.Texts, maxTextsSize)
+	content, ok := s.Read(textsKey, site.Texts, maxTextsSize)
 	if !ok {
 		return
 	}
 	names, err := pages.TextNames()
 	if err != nil { // a fault of the program's
-		s.main.Fault(textsKey, "%v", err)
+		s.Main.Fault(textsKey, "%v", err)
 		return
 	}
 	written := pages.Texts{}
-	doc := s.reader.Read(site.Texts, content, maxTextsSize, textsKey, &written)
+	doc := s.Reader.Read(site.Texts, content, maxTextsSize, textsKey, &written)
 	site.Own = pages.Texts{}
 	var read []ownTexts
 	for _, tag := range slices.Sorted(maps.Keys(written)) {

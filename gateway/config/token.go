@@ -11,6 +11,9 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"authgate/gateway/config/forwarding"
+	"authgate/gateway/config/issuers"
+	"authgate/gateway/config/section"
 	"authgate/gateway/config/strictyaml"
 	"authgate/gateway/headername"
 	"authgate/gateway/jose"
@@ -48,7 +51,7 @@ type token struct {
 	BindRefresh     []string      `yaml:"bind_refresh"` // any of user_agent, ip
 	Header          string        `yaml:"header"`       // that may hold a token beside Authorization; empty: none
 
-	TrustedIssuers []TrustedIssuer `yaml:"trusted_issuers"`
+	TrustedIssuers []issuers.TrustedIssuer `yaml:"trusted_issuers"`
 }
 
 func defaultToken() token {
@@ -74,7 +77,7 @@ const (
 )
 
 // check checks everything except the trusted issuers.
-func (t *token) check(r *report, publishes bool) {
+func (t *token) check(r *section.Report, publishes bool) {
 	t.checkKeys(r, publishes)
 	if strings.ContainsFunc(t.Issuer, unicode.IsControl) || strings.TrimSpace(t.Issuer) != t.Issuer {
 		r.Fault("token.issuer", "%q begins or ends with a space, or contains a control character", t.Issuer)
@@ -82,15 +85,15 @@ func (t *token) check(r *report, publishes bool) {
 	if len(t.Audience) == 0 {
 		r.Fault("token.audience", "must not be empty; every token names its audience")
 	}
-	r.audience("token.audience", t.Audience)
+	r.Audience("token.audience", t.Audience)
 	for i, trait := range t.BindRefresh {
 		path := fmt.Sprintf("token.bind_refresh[%d]", i)
 		if slices.Contains(t.BindRefresh[:i], trait) {
 			r.Fault(path, "%q is listed twice", trait)
 		}
 	}
-	r.lifetime("token.access_lifetime", t.AccessLifetime)
-	r.lifetime("token.refresh_lifetime", t.RefreshLifetime)
+	r.Lifetime("token.access_lifetime", t.AccessLifetime)
+	r.Lifetime("token.refresh_lifetime", t.RefreshLifetime)
 	if t.RefreshLifetime > maxRefreshLifetime {
 		r.Fault("token.refresh_lifetime", "is longer than 720h (30 days); 168h (7 days) to 720h are recommended")
 	}
@@ -100,7 +103,7 @@ func (t *token) check(r *report, publishes bool) {
 }
 
 // checkTokenHeader checks the header that may hold a token.
-func (c *Config) checkTokenHeader(r *report) {
+func (c *Config) checkTokenHeader(r *section.Report) {
 	name, path := c.Token.Header, "token.header"
 	if name == "" {
 		return
@@ -109,15 +112,15 @@ func (c *Config) checkTokenHeader(r *report) {
 	switch {
 	case !httpguts.ValidHeaderFieldName(name):
 		r.Fault(path, "%q is not the name of a header; use letters, digits and -", name)
-	case hasMeaning(folded) || headername.Of(folded) != headername.Free || slices.Contains(ownHeaders, folded):
+	case forwarding.HasMeaning(folded) || headername.Of(folded) != headername.Free || slices.Contains(ownHeaders, folded):
 		r.Fault(path, "%q has another meaning and cannot contain a token; choose a name like X-Authgate-Token", name)
-	case c.IdentityHeaders.has(folded):
+	case c.IdentityHeaders.Has(folded):
 		r.Fault(path, "%q is one of the identity headers; choose another name", name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
 		if u.Assertion != nil && headername.Fold(u.Assertion.Header) == folded ||
-			u.IdentityHeaders != nil && !c.IdentityHeaders.has(folded) && u.IdentityHeaders.has(folded) {
+			u.IdentityHeaders != nil && !c.IdentityHeaders.Has(folded) && u.IdentityHeaders.Has(folded) {
 			r.Fault(path, "%q is a header with the identity for the upstream %s; choose another name", c.Token.Header,
 				name)
 		}
@@ -129,10 +132,10 @@ var ownHeaders = []string{"X-Csrf-Token", "Authgate-Sign-In"}
 
 // checkKeys checks the keys that sign tokens, except the content of a file. It refuses a key that the algorithm
 // does not use, which would only look as if it had an effect. What others verify needs an RSA key with each algorithm.
-func (t *token) checkKeys(r *report, publishes bool) {
+func (t *token) checkKeys(r *section.Report, publishes bool) {
 	switch t.Algorithm {
 	case AlgorithmHS256:
-		r.keyLength("token.secret", t.Secret)
+		r.KeyLength("token.secret", t.Secret)
 		if t.PrivateKey != "" && !publishes {
 			r.Fault("token.private_key", "has no effect with token.algorithm HS256, without oauth.enabled "+
 				"and without an assertion of an upstream; set algorithm: RS256, or remove this key")
@@ -149,12 +152,12 @@ func (s sideReader) signingKey(t token, publishes bool) {
 	if t.Algorithm != AlgorithmRS256 && !publishes || t.PrivateKey == "" {
 		return
 	}
-	if _, err := os.Stat(t.PrivateKey); err != nil && s.reader.Placeholders {
+	if _, err := os.Stat(t.PrivateKey); err != nil && s.Reader.Placeholders {
 		return // as other secrets that are not there
 	}
-	if content, ok := s.read("token.private_key", t.PrivateKey, strictyaml.MaxSecret); ok {
+	if content, ok := s.Read("token.private_key", t.PrivateKey, strictyaml.MaxSecret); ok {
 		if err := checkRSA(t.PrivateKey, content); err != nil {
-			s.main.Fault("token.private_key", "%v", err)
+			s.Main.Fault("token.private_key", "%v", err)
 		}
 	}
 }

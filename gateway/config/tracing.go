@@ -1,6 +1,7 @@
 package config
 
 import (
+	"authgate/gateway/config/section"
 	"net/url"
 	"strings"
 	"unicode"
@@ -27,9 +28,9 @@ func (t *Tracing) complete() {
 	}
 }
 
-func (t Tracing) check(r *report) {
+func (t Tracing) check(r *section.Report) {
 	if t.Endpoint != "" {
-		if _, err := httpURL(t.Endpoint); err != nil {
+		if _, err := section.HTTPURL(t.Endpoint); err != nil {
 			r.Fault("tracing.endpoint",
 				"%v; expected the address of a collector that takes OTLP over HTTP, like http://127.0.0.1:4318", err)
 		}

@@ -1,244 +1,40 @@
 package config
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"maps"
-	"net/url"
-	"slices"
 	"strings"
-	"time"
 
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/config/forwarding"
 	"authgate/policy"
 )
 
-// Ways to choose a target of an upstream.
-const (
-	BalanceRoundRobin    = "round_robin"
-	BalanceLeastRequests = "least_requests" // the target with the fewest requests in flight
-	BalanceClient        = "client"         // the same client, the same target
-)
-
-// Hosts that an upstream gets.
-const (
-	HostClient = "client" // what the client asked for
-	HostTarget = "target" // that of the target's URL
-)
-
-// Upstream is an application behind the gateway.
-type Upstream struct {
-	URL              *url.URL         `yaml:"url"`  // http, https, h2c, unix or unix+h2c; see UnixTarget
-	URLs             []*url.URL       `yaml:"urls"` // always set: only URL, if that is given
-	Balance          string           `yaml:"balance"`
-	Health           Health           `yaml:"health"`
-	Retries          int              `yaml:"retries"` // how often a request may be sent again, to another target
-	Host             string           `yaml:"host"`    // HostClient, HostTarget, or the Host that the upstream gets
-	TLS              UpstreamTLS      `yaml:"tls"`     // of https targets
-	RewriteResponses bool             `yaml:"rewrite_responses"`
-	Timeout          time.Duration    `yaml:"timeout"`
-	ConnectTimeout   time.Duration    `yaml:"connect_timeout"`
-	ReuseConnections bool             `yaml:"reuse_connections"` // false: each request has its own connection
-	FastPath         bool             `yaml:"fast_path"`         // false: httputil.ReverseProxy serves every request
-	IdentityHeaders  *IdentityHeaders `yaml:"identity_headers"`  // always set: what is not given comes from the top level
-	Assertion        *assertion       `yaml:"assertion"`         // nil: none
-	// Roles is what the application calls a role; others have their own names there.
-	Roles map[string]string `yaml:"roles"`
-}
-
-func defaultUpstream() Upstream {
-	return Upstream{
-		Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second, ReuseConnections: true, FastPath: true,
-		Balance: BalanceRoundRobin, Retries: 1, Host: HostClient, Health: defaultHealth(),
-	}
-}
-
-// Words returns the words that keys of an upstream take.
-func (Upstream) Words() map[string][]string {
-	return map[string][]string{"balance": {BalanceRoundRobin, BalanceLeastRequests, BalanceClient}}
-}
-
-// UpstreamTLS configures the connections to https targets.
-type UpstreamTLS struct {
-	CA          string `yaml:"ca"`          // file with certificates in PEM; empty: those of the system
-	Certificate string `yaml:"certificate"` // of the gateway as a client, in PEM
-	Key         string `yaml:"key"`
-	ServerName  string `yaml:"server_name"` // empty: the host of the URL
-	Fingerprint string `yaml:"fingerprint"` // trusts this certificate alone: "sha256:HEX"
-
-	CAContent          []byte `yaml:"-"` // of the files
-	CertificateContent []byte `yaml:"-"`
-	KeyContent         Secret `yaml:"-"`
-
-	SHA256 []byte `yaml:"-"` // of the certificate that Fingerprint names
-}
-
-// complete sets URLs, and the identity headers that are not given to those of
-// the top level.
-func (u *Upstream) complete(r *report, path, name string, top IdentityHeaders) {
-	if a := u.Assertion; a != nil && !r.Given(path+".assertion.audience") {
-		a.Audience = name
-	}
-	if u.URL != nil && len(u.URLs) == 0 {
-		u.URLs = []*url.URL{u.URL}
-	}
-	u.Health.complete()
-	u.TLS.complete()
-	if u.IdentityHeaders != nil {
-		own := u.IdentityHeaders.byKey()
-		for key, header := range top.byKey() {
-			if r.Given(path + ".identity_headers." + key) {
-				*header = *own[key]
-			}
-		}
-		top.Claims = overlaid(top.Claims, u.IdentityHeaders.Claims)
-	}
-	u.IdentityHeaders = &top
-}
-
-// checkUpstreams checks the section upstreams.
-func checkUpstreams(r *report, upstreams map[string]Upstream) {
-	for _, name := range slices.Sorted(maps.Keys(upstreams)) {
-		path := strictyaml.Join("upstreams", name)
-		if err := policy.CheckName(name); err != nil {
-			r.Fault(path, "the name of the upstream %v", err)
-		}
-		upstreams[name].check(r, path)
-	}
-}
-
-// check checks everything except the name and the files of tls.
-func (u Upstream) check(r *report, path string) {
-	u.checkAddresses(r, path)
-	r.positive(path+".timeout", u.Timeout)
-	r.positive(path+".connect_timeout", u.ConnectTimeout)
-	u.Health.check(r, path+".health")
-	u.checkHost(r, path+".host")
-	u.checkTLS(r, path+".tls")
-	u.checkRewriteResponses(r, path+".rewrite_responses")
-	if r.Given(path + ".identity_headers") { // else those of the top level
-		u.IdentityHeaders.check(r, path+".identity_headers")
-	}
-	if u.Assertion != nil {
-		u.Assertion.check(r, path+".assertion", u.IdentityHeaders)
-	}
-	for _, role := range slices.Sorted(maps.Keys(u.Roles)) {
-		for _, name := range []string{role, u.Roles[role]} {
-			if err := policy.CheckRole(name); err != nil {
-				r.Fault(strictyaml.Join(path+".roles", role), "%q %v", name, err)
-			}
+// Asserts reports whether some upstream gets signed identities.
+func (c *Config) Asserts() bool {
+	for _, u := range c.Upstreams {
+		if u.Assertion != nil {
+			return true
 		}
 	}
+	return false
 }
 
-// checkAddresses checks the keys url and urls of an upstream.
-func (u Upstream) checkAddresses(r *report, path string) {
-	one, several := path+".url", path+".urls"
-	switch {
-	case r.Given(one) && r.Given(several):
-		r.Fault(several, "url is given too; keep one of the two")
-	case r.Given(one) && u.URL == nil, r.Given(several) && len(u.URLs) == 0:
-		r.Fault(one, "must not be empty; expected an address like http://127.0.0.1:9000")
-	case !r.Given(one) && !r.Given(several):
-		r.Fault(path, "needs an address; give url, or urls for several addresses")
-	case r.Given(several):
-		for i, address := range u.URLs {
-			at := fmt.Sprintf("%s[%d]", several, i)
-			same := func(other *url.URL) bool { return other != nil && sameTarget(other, address) }
-			switch {
-			case address == nil:
-				r.Fault(at, "must not be empty; expected an address like http://127.0.0.1:9000")
-			case slices.ContainsFunc(u.URLs[:i], same):
-				r.Fault(at, "%q is listed twice", address)
-			}
-		}
-	}
-}
+// PublishesKeys reports whether others verify what the gateway signs with
+// token.private_key, whatever signs access tokens.
+func (c *Config) PublishesKeys() bool { return c.OAuth.Enabled || c.Asserts() }
 
-// sameTarget reports whether two URLs differ in nothing but a slash at the end.
-func sameTarget(a, b *url.URL) bool {
-	return strings.TrimSuffix(a.String(), "/") == strings.TrimSuffix(b.String(), "/")
-}
-
-// checkHost checks the Host that the upstream gets.
-func (u Upstream) checkHost(r *report, path string) {
-	switch u.Host {
-	case HostClient, HostTarget:
-		return
-	case "":
-		r.Fault(path, "must not be empty; expected client, target or a name like app.example.org")
+// completeHealthHost sets the Host of checks where clients choose that of requests:
+// applications answer only for hosts that they know.
+func (c *Config) completeHealthHost(name string, u *forwarding.Upstream) {
+	if u.Health.Path == "" || u.Health.Host != "" || u.Host != forwarding.HostClient {
 		return
 	}
-	if !isHost(u.Host) {
-		r.Fault(path, "%q is not a host; expected client, target or a name like app.example.org", u.Host)
-	}
-}
-
-// complete sets SHA256, if Fingerprint is valid. openssl writes colons between the bytes.
-func (t *UpstreamTLS) complete() {
-	algorithm, digits, _ := strings.Cut(t.Fingerprint, ":")
-	sum, err := hex.DecodeString(strings.ReplaceAll(digits, ":", ""))
-	if strings.EqualFold(algorithm, "sha256") && err == nil && len(sum) == sha256.Size {
-		t.SHA256 = sum
-	}
-}
-
-// checkTLS checks that there are https targets for the keys of tls.
-func (u Upstream) checkTLS(r *report, path string) {
-	if u.TLS.CA == "" && u.TLS.Certificate == "" && u.TLS.Key == "" && u.TLS.ServerName == "" && u.TLS.Fingerprint == "" {
-		return
-	}
-	if !slices.ContainsFunc(u.URLs, func(target *url.URL) bool { return target != nil && target.Scheme == "https" }) {
-		r.Fault(path, "has no effect, because no address of this upstream begins with https://")
-	}
-	for _, pair := range [2]struct{ key, other, own string }{
-		{"key", u.TLS.Certificate, u.TLS.Key}, {"certificate", u.TLS.Key, u.TLS.Certificate},
-	} {
-		if pair.own == "" && pair.other != "" {
-			r.Missing(path+"."+pair.key, "is needed too: certificate and key belong together")
-		}
-	}
-	switch {
-	case u.TLS.Fingerprint == "":
-	case u.TLS.SHA256 == nil:
-		r.Fault(path+".fingerprint", "%q is not a fingerprint; expected sha256: and 64 hexadecimal digits, "+
-			"as openssl x509 -noout -fingerprint -sha256 prints them", u.TLS.Fingerprint)
-	case u.TLS.CA != "":
-		r.Fault(path+".fingerprint", "trusts one certificate without its signature, so ca has no effect; keep one of the two")
-	}
-	if name := u.TLS.ServerName; name != "" {
-		if err := checkHost(name); err != nil {
-			r.Fault(path+".server_name", "%q is not the name of a host: %v", name, err)
-		}
-	}
-}
-
-// checkRewriteResponses checks that responses name one place, whatever target
-// they come from.
-func (u Upstream) checkRewriteResponses(r *report, path string) {
-	if !u.RewriteResponses {
-		return
-	}
-	for i, target := range u.URLs {
-		if i > 0 && target != nil && u.URLs[0] != nil && TargetPrefix(target) != TargetPrefix(u.URLs[0]) {
-			r.Fault(path, "needs one path for all addresses; that of %q differs from that of %q", target, u.URLs[0])
+	for i := range c.Routes {
+		host := policy.PatternHost(c.Routes[i].Match)
+		if c.Routes[i].Upstream == name && host != "" && !strings.HasPrefix(host, "*") {
+			u.Health.Host = host
 			return
 		}
 	}
-}
-
-// upstreams reads the files of the upstreams' TLS.
-func (s sideReader) upstreams(upstreams map[string]Upstream) {
-	for name, u := range upstreams {
-		path, t := strictyaml.Join("upstreams", name)+".tls", &u.TLS
-		if t.CA != "" {
-			t.CAContent = s.authorities(path+".ca", t.CA)
-		}
-		if t.Certificate != "" && t.Key != "" {
-			certificate, key := s.pair(path, t.Certificate, t.Key)
-			t.CertificateContent, t.KeyContent = certificate, Secret(key)
-		}
-		upstreams[name] = u
+	if c.PublicURL != nil {
+		u.Health.Host = c.PublicURL.Host
 	}
 }

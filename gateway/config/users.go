@@ -6,6 +6,7 @@ import (
 	"unicode"
 
 	"authgate/gateway/accounts"
+	"authgate/gateway/config/section"
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
@@ -31,12 +32,12 @@ type userPlaces struct{ basic, accounts []accounts.Place }
 // users adds the users of the htpasswd file and of the file of accounts to those of the
 // main file.
 func (s sideReader) users(c *Config) userPlaces {
-	lists := accounts.Lists{Reader: s.reader, Main: s.main.Document}
+	lists := accounts.Lists{Reader: s.Reader, Main: s.Main.Document}
 	basic, basicPlaces := lists.Htpasswd(c.Basic.Htpasswd)
 	local, localPlaces := lists.Accounts(c.Accounts.File)
 	places := userPlaces{
-		basic:    accounts.Places(s.main.Document, "basic.users", len(c.Basic.Users)),
-		accounts: accounts.Places(s.main.Document, "accounts.users", len(c.Accounts.Users)),
+		basic:    accounts.Places(s.Main.Document, "basic.users", len(c.Basic.Users)),
+		accounts: accounts.Places(s.Main.Document, "accounts.users", len(c.Accounts.Users)),
 	}
 	c.Basic.Users, places.basic = append(c.Basic.Users, basic...), append(places.basic, basicPlaces...)
 	c.ownAccounts = len(c.Accounts.Users)
@@ -84,10 +85,10 @@ func (c *Config) AccountInFile(username string) bool {
 }
 
 // checkAdmins compiles accounts.admins.
-func (c *Config) checkAdmins(r *report, refs *references, policies *policy.Set) {
+func (c *Config) checkAdmins(r *section.Report, refs *references, policies *policy.Set) {
 	const path = "accounts.admins"
 	compiled, err := policies.Policy(path, c.Accounts.Admins)
-	r.policyErrors(err)
+	r.PolicyErrors(err)
 	refs.checkRefs(path, c.Accounts.Admins)
 	if compiled == nil {
 		return
@@ -105,7 +106,7 @@ func (c *Config) checkAdmins(r *report, refs *references, policies *policy.Set) 
 func (c *Config) Admins() *policy.Route { return c.admins }
 
 // checkRealm checks the realm of the section basic.
-func (b *basic) checkRealm(r *report) {
+func (b *basic) checkRealm(r *section.Report) {
 	switch {
 	case strings.TrimSpace(b.Realm) == "":
 		r.Fault("basic.realm", "must not be empty")

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"authgate/gateway/config"
+	"authgate/gateway/config/forwarding"
 	"authgate/gateway/headername"
 	"authgate/gateway/upstream"
 	"authgate/gateway/upstream/http1"
@@ -46,7 +47,7 @@ type Tokens interface {
 type RouteOptions struct {
 	Route    *config.Route
 	Upstream *upstream.Upstream
-	Config   config.Upstream // of Upstream
+	Config   forwarding.Upstream // of Upstream
 	Site     *web.Site
 	Tokens   Tokens
 	Public   bool // the route asks for no credentials

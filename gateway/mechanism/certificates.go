@@ -9,7 +9,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/clientcert"
-	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 	"authgate/policy"
 )
 
@@ -44,7 +44,7 @@ func newCertificates(o *Options, local *accounts.Set) (*clientcert.Verifier, err
 
 // clientAuthorities returns whose certificates are valid.
 func clientAuthorities(o *Options) ([]*x509.Certificate, error) {
-	if o.Config.TLS.ClientCA != config.ClientCALocal {
+	if o.Config.TLS.ClientCA != listening.ClientCALocal {
 		return clientcert.ReadAuthorities(o.Config.TLS.ClientCAContent)
 	}
 	own, err := clientcert.OpenAuthority(o.Config.DataDir, o.Service.Now())

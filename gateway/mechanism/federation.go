@@ -13,6 +13,8 @@ import (
 
 	"authgate/gateway/apitokens"
 	"authgate/gateway/config"
+	"authgate/gateway/config/issuers"
+	"authgate/gateway/config/section"
 	"authgate/gateway/keyfile"
 	"authgate/gateway/login"
 	"authgate/gateway/provider"
@@ -48,7 +50,7 @@ type Provider struct {
 	Timeout    time.Duration // of each call
 	Callback   string        // the path of its redirect URI
 
-	config config.Provider
+	config issuers.Provider
 	origin string // of the redirect URIs, with the prefix of own endpoints
 }
 
@@ -58,7 +60,7 @@ func (p *Provider) Issuer() string { return p.Identifier }
 // resourceServer is the gateway as a recipient of the tokens of one issuer.
 type resourceServer struct {
 	*provider.Trusted
-	config config.TrustedIssuer
+	config issuers.TrustedIssuer
 }
 
 // NewFederation makes the federation of a configuration, whose local mechanisms are
@@ -184,10 +186,10 @@ func newProviders(cfg *config.Config, service *web.Service, before []*Provider) 
 	return providers, nil
 }
 
-func providerOptions(cfg *config.Config, p *config.Provider, service *web.Service) (provider.Options, error) {
+func providerOptions(cfg *config.Config, p *issuers.Provider, service *web.Service) (provider.Options, error) {
 	public, connection := cfg.PublicURL.String(), connectionTo(p.Name, p.Timeout, service)
 	var err error
-	if connection.Roots, err = config.RootsWith(p.TrustedRootsContent); err != nil {
+	if connection.Roots, err = section.RootsWith(p.TrustedRootsContent); err != nil {
 		return provider.Options{}, err
 	}
 	return provider.Options{
@@ -228,7 +230,7 @@ func newIssuers(cfg *config.Config, service *web.Service, before []*resourceServ
 	return issuers
 }
 
-func trustedOptions(t *config.TrustedIssuer, service *web.Service) provider.TrustedOptions {
+func trustedOptions(t *issuers.TrustedIssuer, service *web.Service) provider.TrustedOptions {
 	o := provider.TrustedOptions{
 		Issuer: t.Issuer, Audience: t.Audience, Algorithms: t.Algorithms,
 		Mapping:    provider.Mapping{Roles: t.RolesClaim, Username: t.UsernameClaim},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"authgate/gateway/config"
+	"authgate/gateway/config/section"
 	"authgate/gateway/login"
 )
 
@@ -49,7 +50,7 @@ func newBackchannel(configured []config.OAuthClient) (*backchannel, error) {
 		if c.TrustedRoots == "" {
 			continue
 		}
-		roots, err := config.RootsWith(c.TrustedRootsContent)
+		roots, err := section.RootsWith(c.TrustedRootsContent)
 		if err != nil {
 			return nil, fmt.Errorf("oauth.clients[%s].trusted_roots: %w", c.ID, err)
 		}

@@ -1,14 +1,13 @@
 package provider
 
 import (
+	"authgate/gateway/config/issuers"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-
-	"authgate/gateway/config"
 
 	"golang.org/x/oauth2"
 )
@@ -28,17 +27,17 @@ func authenticate(c Client, announced []string) (authentication, error) {
 	switch {
 	case c.Secret == "":
 		return authentication{id: c.ID, style: oauth2.AuthStyleInParams}, nil
-	case method == "" && (len(announced) == 0 || slices.Contains(announced, config.AuthMethodBasic)):
-		method = config.AuthMethodBasic
-	case method == "" && slices.Contains(announced, config.AuthMethodPost):
-		method = config.AuthMethodPost
+	case method == "" && (len(announced) == 0 || slices.Contains(announced, issuers.AuthMethodBasic)):
+		method = issuers.AuthMethodBasic
+	case method == "" && slices.Contains(announced, issuers.AuthMethodPost):
+		method = issuers.AuthMethodPost
 	}
-	style, ok := map[string]oauth2.AuthStyle{config.AuthMethodBasic: oauth2.AuthStyleInHeader,
-		config.AuthMethodPost: oauth2.AuthStyleInParams}[method]
+	style, ok := map[string]oauth2.AuthStyle{issuers.AuthMethodBasic: oauth2.AuthStyleInHeader,
+		issuers.AuthMethodPost: oauth2.AuthStyleInParams}[method]
 	if !ok {
 		return authentication{}, fmt.Errorf("the client authentication %q is not supported, and the provider announces "+
 			"%q; let it accept %s or %s",
-			method, announced, config.AuthMethodBasic, config.AuthMethodPost)
+			method, announced, issuers.AuthMethodBasic, issuers.AuthMethodPost)
 	}
 	return authentication{id: c.ID, secret: c.Secret, style: style}, nil
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"authgate/gateway/config"
+	"authgate/gateway/config/issuers"
 	"authgate/internal/test/logtest"
 )
 
@@ -67,14 +67,14 @@ func TestClientAuthentication(t *testing.T) {
 		fault     string
 	}{
 		{name: "nothing is announced", secret: testSecret, header: basicHeader},
-		{name: "both are announced", secret: testSecret, announced: []string{config.AuthMethodPost, config.AuthMethodBasic},
+		{name: "both are announced", secret: testSecret, announced: []string{issuers.AuthMethodPost, issuers.AuthMethodBasic},
 			header: basicHeader},
-		{name: "the form is announced", secret: testSecret, announced: []string{"private_key_jwt", config.AuthMethodPost},
+		{name: "the form is announced", secret: testSecret, announced: []string{"private_key_jwt", issuers.AuthMethodPost},
 			inForm: testSecret},
-		{name: "the form is configured", secret: testSecret, method: config.AuthMethodPost,
-			announced: []string{config.AuthMethodBasic}, inForm: testSecret},
-		{name: "basic is configured", secret: testSecret, method: config.AuthMethodBasic,
-			announced: []string{config.AuthMethodPost}, header: basicHeader},
+		{name: "the form is configured", secret: testSecret, method: issuers.AuthMethodPost,
+			announced: []string{issuers.AuthMethodBasic}, inForm: testSecret},
+		{name: "basic is configured", secret: testSecret, method: issuers.AuthMethodBasic,
+			announced: []string{issuers.AuthMethodPost}, header: basicHeader},
 		{name: "public", announced: []string{"none"}},
 		{name: "none of ours is announced", secret: testSecret, announced: []string{"private_key_jwt"},
 			fault: "private_key_jwt"},

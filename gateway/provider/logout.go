@@ -1,12 +1,11 @@
 package provider
 
 import (
+	"authgate/gateway/config/issuers"
 	"context"
 	"errors"
 	"net/url"
 	"slices"
-
-	"authgate/gateway/config"
 )
 
 // Logout ends the session at the provider, if the provider supports that. If it
@@ -30,24 +29,24 @@ func (p *Provider) Logout(ctx context.Context, t Tokens) (redirect string, err e
 		}
 	}
 	way := p.options.Logout
-	may := func(this string) bool { return way == "" || way == config.LogoutAuto || way == this }
+	may := func(this string) bool { return way == "" || way == issuers.LogoutAuto || way == this }
 
 	var failures []error
-	if may(config.LogoutForm) && endSession != "" && t.Refresh != "" {
+	if may(issuers.LogoutForm) && endSession != "" && t.Refresh != "" {
 		err := p.logoutForm(ctx, m, endSession, t.Refresh)
 		if err == nil {
 			return "", nil
 		}
 		failures = append(failures, err)
 	}
-	if token, hint := revocable(t); may(config.LogoutRevoke) && m.Revocation != "" && token != "" {
+	if token, hint := revocable(t); may(issuers.LogoutRevoke) && m.Revocation != "" && token != "" {
 		_, err := p.post(ctx, m, m.Revocation, url.Values{"token": {token}, "token_type_hint": {hint}})
 		if err == nil {
 			return "", nil
 		}
 		failures = append(failures, err)
 	}
-	if may(config.LogoutRedirect) && endSession != "" && (len(failures) == 0 || slices.ContainsFunc(failures, answered)) {
+	if may(issuers.LogoutRedirect) && endSession != "" && (len(failures) == 0 || slices.ContainsFunc(failures, answered)) {
 		if len(failures) > 0 {
 			p.logger.Info("the provider did not end its session; the browser is sent there", "error", errors.Join(failures...))
 		}

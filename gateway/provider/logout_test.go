@@ -1,12 +1,11 @@
 package provider
 
 import (
+	"authgate/gateway/config/issuers"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
-
-	"authgate/gateway/config"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -90,7 +89,7 @@ func TestLogoutRequests(t *testing.T) {
 	}{
 		"client_id=authgate&client_secret=the+client%27s+secret&refresh_token=the-refresh-token":                                     {"form", fullTokens, nil},
 		"client_id=authgate&refresh_token=the-refresh-token":                                                                         {"form", fullTokens, func(o *Options) { o.Client.Secret = "" }},
-		"client_id=authgate&refresh_token=the-refresh-token " + basicHeader:                                                          {"form", fullTokens, func(o *Options) { o.Client.AuthMethod = config.AuthMethodBasic }},
+		"client_id=authgate&refresh_token=the-refresh-token " + basicHeader:                                                          {"form", fullTokens, func(o *Options) { o.Client.AuthMethod = issuers.AuthMethodBasic }},
 		"client_id=authgate&client_secret=the+client%27s+secret&token=the-refresh-token&token_type_hint=refresh_token":               {"revoke", fullTokens, nil},
 		"client_id=authgate&client_secret=the+client%27s+secret&token=the-access-token&token_type_hint=access_token":                 {"revoke", noRefresh, nil},
 		"/logout?client_id=authgate&id_token_hint=the-id-token&post_logout_redirect_uri=https%3A%2F%2Fgateway.example%2F&realm=main": {"redirect", fullTokens, nil},
@@ -103,7 +102,7 @@ func TestLogoutRequests(t *testing.T) {
 	} {
 		f := newFake(t)
 		f.offer(say(204, "", ""), say(200, "", ""))
-		f.discovery["token_endpoint_auth_methods_supported"] = []string{config.AuthMethodPost}
+		f.discovery["token_endpoint_auth_methods_supported"] = []string{issuers.AuthMethodPost}
 		got, err := f.provider(func(o *Options) {
 			if o.Logout = test.way; test.change != nil {
 				test.change(o)

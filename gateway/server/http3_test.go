@@ -25,6 +25,7 @@ import (
 
 	"authgate/gateway/certs"
 	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 	"authgate/internal/test/logtest"
 )
 
@@ -46,7 +47,7 @@ func serveHTTP3(t *testing.T, cfg config.Config, serve http.HandlerFunc) *overHT
 	t.Helper()
 	dir := t.TempDir()
 	cfg.Listen.HTTPS, cfg.Listen.HTTP3 = anyPort, anyPort
-	cfg.DataDir, cfg.TLS = dir, config.TLS{Mode: config.TLSInternal, Domains: []string{"gw.example"}}
+	cfg.DataDir, cfg.TLS = dir, listening.TLS{Mode: listening.TLSInternal, Domains: []string{"gw.example"}}
 	s := &overHTTP3{stub: &stub{config: cfg, serve: serve}, t: t, log: &logtest.Buffer{}, roots: x509.NewCertPool(), ended: make(chan error, 1)}
 	source, err := certs.Open(certs.Options{Config: &cfg, Logger: slog.New(slog.DiscardHandler), Now: time.Now})
 	if err != nil {

@@ -129,7 +129,7 @@ func newServer(o Options) *Server {
 func (s *Server) open(o Options) (*connectionCollector, error) {
 	cfg := s.gateway.Config()
 	overHTTP := http.Handler(http.HandlerFunc(s.serveHTTP))
-	if cfg.TLS.Mode == config.TLSOff {
+	if cfg.TLS.Off() {
 		overHTTP = s.gateway // a trusted proxy terminates TLS
 	}
 	collector := newConnectionCollector()

@@ -19,15 +19,16 @@ import (
 
 	"authgate/gateway/certs"
 	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 	"authgate/internal/test/logtest"
 	"authgate/internal/test/porttest"
 )
 
 const anyPort = "127.0.0.1:0"
 
-// listening is a Server with those listeners, for a gateway that tells each
+// listeningAt is a Server with those listeners, for a gateway that tells each
 // client its address.
-func listening(t *testing.T, source certs.Source, cfg config.Config) (*Server, *logtest.Buffer) {
+func listeningAt(t *testing.T, source certs.Source, cfg config.Config) (*Server, *logtest.Buffer) {
 	t.Helper()
 	log := &logtest.Buffer{}
 	o := options(&stub{config: cfg, serve: func(w http.ResponseWriter, r *http.Request) {
@@ -48,20 +49,20 @@ func listening(t *testing.T, source certs.Source, cfg config.Config) (*Server, *
 // Other clients are redirected, unless a proxy terminates TLS.
 func TestListeners(t *testing.T) {
 	t.Parallel()
-	all := config.Listen{HTTPS: anyPort, HTTP: anyPort, Admin: anyPort}
+	all := listening.Listen{HTTPS: anyPort, HTTP: anyPort, Admin: anyPort}
 	for _, c := range []struct {
 		source            certs.Source
 		mode              string
-		listen            config.Listen
+		listen            listening.Listen
 		want              []string
 		challenged, asked int
 	}{
-		{certificates{}, config.TLSFiles, config.Listen{HTTPS: anyPort}, []string{nameHTTPS}, 0, 0},
-		{certificates{}, config.TLSFiles, all, []string{nameHTTPS, nameHTTP, nameAdmin}, 308, 308},
-		{&issued{}, config.TLSACME, all, []string{nameHTTPS, nameHTTP, nameAdmin}, 200, 308},
-		{nil, config.TLSOff, all, []string{nameHTTP, nameAdmin}, 200, 200},
+		{certificates{}, listening.TLSFiles, listening.Listen{HTTPS: anyPort}, []string{nameHTTPS}, 0, 0},
+		{certificates{}, listening.TLSFiles, all, []string{nameHTTPS, nameHTTP, nameAdmin}, 308, 308},
+		{&issued{}, listening.TLSACME, all, []string{nameHTTPS, nameHTTP, nameAdmin}, 200, 308},
+		{nil, listening.TLSOff, all, []string{nameHTTP, nameAdmin}, 200, 200},
 	} {
-		s, _ := listening(t, c.source, config.Config{Listen: c.listen, TLS: config.TLS{Mode: c.mode}})
+		s, _ := listeningAt(t, c.source, config.Config{Listen: c.listen, TLS: listening.TLS{Mode: c.mode}})
 		var got []string
 		for _, l := range s.serving {
 			if got = append(got, l.name); s.Address(l.name) == "" {
@@ -90,7 +91,7 @@ func TestPortInUse(t *testing.T) {
 	}
 	defer taken.Close()
 	first, authority := porttest.Address(t), &issued{}
-	o := options(&stub{config: config.Config{Listen: config.Listen{HTTPS: first, HTTP: anyPort,
+	o := options(&stub{config: config.Config{Listen: listening.Listen{HTTPS: first, HTTP: anyPort,
 		Admin: taken.Addr().String()}}}, &logtest.Buffer{})
 	o.Certificates = authority
 	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "listen.admin") ||
@@ -111,7 +112,7 @@ func TestPortInUse(t *testing.T) {
 func TestListenerFails(t *testing.T) {
 	t.Parallel()
 	authority := &issued{}
-	s, _ := listening(t, authority, config.Config{Listen: config.Listen{HTTPS: anyPort, HTTP: anyPort, Admin: anyPort}})
+	s, _ := listeningAt(t, authority, config.Config{Listen: listening.Listen{HTTPS: anyPort, HTTP: anyPort, Admin: anyPort}})
 	s.serving[1].listener.Close()
 	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "listen.http") ||
 		!errors.Is(err, net.ErrClosed) {
@@ -127,8 +128,8 @@ func TestListenerFails(t *testing.T) {
 func TestProxyProtocol(t *testing.T) {
 	t.Parallel()
 	balancers := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
-	s, _ := listening(t, nil, config.Config{TLS: config.TLS{Mode: config.TLSOff},
-		Listen: config.Listen{HTTP: anyPort, Admin: anyPort, ProxyProtocol: balancers}})
+	s, _ := listeningAt(t, nil, config.Config{TLS: listening.TLS{Mode: listening.TLSOff},
+		Listen: listening.Listen{HTTP: anyPort, Admin: anyPort, ProxyProtocol: balancers}})
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error)
 	go func() { served <- s.Serve(ctx) }()
@@ -162,22 +163,22 @@ func TestHTTP2WithoutTLS(t *testing.T) {
 	for name, c := range map[string]struct {
 		source certs.Source
 		mode   string
-		listen config.Listen
+		listen listening.Listen
 		header string
 		http2  bool
 		want   string
 	}{
-		"HTTP/2":   {nil, config.TLSOff, config.Listen{HTTP: anyPort}, "", true, "HTTP/2.0 from 127.0.0.1"},
-		"HTTP/1.1": {nil, config.TLSOff, config.Listen{HTTP: anyPort}, "", false, "HTTP/1.1 from 127.0.0.1"},
-		"HTTP/2 of a balancer": {nil, config.TLSOff, config.Listen{HTTP: anyPort, ProxyProtocol: balancers}, header, true,
+		"HTTP/2":   {nil, listening.TLSOff, listening.Listen{HTTP: anyPort}, "", true, "HTTP/2.0 from 127.0.0.1"},
+		"HTTP/1.1": {nil, listening.TLSOff, listening.Listen{HTTP: anyPort}, "", false, "HTTP/1.1 from 127.0.0.1"},
+		"HTTP/2 of a balancer": {nil, listening.TLSOff, listening.Listen{HTTP: anyPort, ProxyProtocol: balancers}, header, true,
 			"HTTP/2.0 from 203.0.113.9"},
-		"HTTP/1.1 of a balancer": {nil, config.TLSOff, config.Listen{HTTP: anyPort, ProxyProtocol: balancers}, header, false,
+		"HTTP/1.1 of a balancer": {nil, listening.TLSOff, listening.Listen{HTTP: anyPort, ProxyProtocol: balancers}, header, false,
 			"HTTP/1.1 from 203.0.113.9"},
-		"HTTP/2 beside TLS": {certificates{}, config.TLSFiles, config.Listen{HTTP: anyPort}, "", true, ""},
+		"HTTP/2 beside TLS": {certificates{}, listening.TLSFiles, listening.Listen{HTTP: anyPort}, "", true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, _ := listening(t, c.source, config.Config{TLS: config.TLS{Mode: c.mode}, Listen: c.listen})
+			s, _ := listeningAt(t, c.source, config.Config{TLS: listening.TLS{Mode: c.mode}, Listen: c.listen})
 			ctx, stop := context.WithCancel(t.Context())
 			served := make(chan error)
 			go func() { served <- s.Serve(ctx) }()
@@ -218,7 +219,7 @@ func protocols(http2 bool) *http.Protocols {
 // Failed handshakes are logged at level debug.
 func TestErrorLog(t *testing.T) {
 	t.Parallel()
-	s, log := listening(t, certificates{}, config.Config{Listen: config.Listen{HTTPS: anyPort}})
+	s, log := listeningAt(t, certificates{}, config.Config{Listen: listening.Listen{HTTPS: anyPort}})
 	const message = "http: TLS handshake error"
 	s.serving[0].server.ErrorLog.Print(message)
 	if line := log.Last(t, message); line["level"] != slog.LevelDebug.String() {
@@ -231,7 +232,7 @@ func TestErrorLog(t *testing.T) {
 func TestServerMetrics(t *testing.T) {
 	t.Parallel()
 	registry, authority := prometheus.NewRegistry(), &issued{certificates: certificates{{Domain: "gw.example"}}}
-	o := options(&stub{config: config.Config{Listen: config.Listen{HTTPS: anyPort, Admin: anyPort}}}, &logtest.Buffer{})
+	o := options(&stub{config: config.Config{Listen: listening.Listen{HTTPS: anyPort, Admin: anyPort}}}, &logtest.Buffer{})
 	o.Certificates, o.Registry = authority, registry
 	s, err := New(o)
 	if err != nil {

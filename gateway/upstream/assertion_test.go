@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/config"
+	"authgate/gateway/config/forwarding"
 	"authgate/gateway/jose"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/logtest"
@@ -25,7 +25,7 @@ func newAsserting(t *testing.T) (*IdentityHeaders, *clocktest.Clock, *jose.Reade
 	clock := clocktest.At(time.Now())
 	keys := must.Get(jose.Load("RS256", "", "", t.TempDir()))(t)
 	headers := NewIdentityHeaders(HeaderOptions{
-		Names: config.IdentityHeaders{Roles: "X-Auth-Roles"},
+		Names: forwarding.IdentityHeaders{Roles: "X-Auth-Roles"},
 		Roles: map[string]string{"staff": "Editor", "writers": "Editor"},
 		Assertion: &Assertion{
 			Header: "X-Auth-Assertion", Keys: keys, Issuer: "https://gw.example", Audience: "wiki", Lifetime: 5 * time.Minute,
@@ -113,7 +113,7 @@ func TestUnsigned(t *testing.T) {
 	broken := &rsa.PrivateKey{PublicKey: key.PublicKey, D: big.NewInt(1), Primes: key.Primes}
 	var log logtest.Buffer
 	h := NewIdentityHeaders(HeaderOptions{
-		Names: config.IdentityHeaders{User: "X-Auth-User"}, Logger: slog.New(slog.NewJSONHandler(&log, nil)),
+		Names: forwarding.IdentityHeaders{User: "X-Auth-User"}, Logger: slog.New(slog.NewJSONHandler(&log, nil)),
 		Assertion: &Assertion{
 			Header: "X-Auth-Assertion", Keys: must.Get(jose.NewRS256(broken))(t), Lifetime: time.Hour,
 			Now: clocktest.At(time.Now()).Now,
@@ -158,7 +158,7 @@ func TestClaimHeaders(t *testing.T) {
 	} {
 		var log logtest.Buffer
 		h := NewIdentityHeaders(HeaderOptions{
-			Names:  config.IdentityHeaders{Claims: map[string]string{"X-Claim": path}},
+			Names:  forwarding.IdentityHeaders{Claims: map[string]string{"X-Claim": path}},
 			Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		})
 		if got := field(h, id, "X-Claim"); got != strings.Trim(want, leftOut) {

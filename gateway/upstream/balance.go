@@ -1,13 +1,12 @@
 package upstream
 
 import (
+	"authgate/gateway/config/forwarding"
 	"cmp"
 	"context"
 	"hash/fnv"
 	"net/netip"
 	"slices"
-
-	"authgate/gateway/config"
 )
 
 // usualTargets is about how many targets an upstream has.
@@ -33,7 +32,7 @@ type clientKey struct{}
 
 // ByClient reports whether the balancer wants to know the client of a request.
 func (u *Upstream) ByClient() bool {
-	return u.config.Balance == config.BalanceClient && len(u.targets) > 1
+	return u.config.Balance == forwarding.BalanceClient && len(u.targets) > 1
 }
 
 // WithClient returns a context for requests of a client.
@@ -59,7 +58,7 @@ func (u *Upstream) order(ctx context.Context, choices []choice, turn uint64) []c
 		switch {
 		case byClient:
 			c.score = -rank(client, t.name)
-		case u.config.Balance == config.BalanceLeastRequests:
+		case u.config.Balance == forwarding.BalanceLeastRequests:
 			c.score = float64(t.inFlight.Load()+1) / t.share(now)
 		case c.class == classReady && !takesTurn(turn/n, t.share(now)):
 			c.class = classWaiting

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"authgate/gateway/config/forwarding"
 	"context"
 	"fmt"
 	"io"
@@ -10,8 +11,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"authgate/gateway/config"
 )
 
 // firsts returns how often each target is the first choice of n requests in a row.
@@ -35,15 +34,15 @@ func (f *fixture) wantFirsts(t *testing.T, ctx context.Context, n int, want ...i
 	}
 }
 
-func by(balance string) func(*config.Upstream) {
-	return func(c *config.Upstream) { c.Balance = balance }
+func by(balance string) func(*forwarding.Upstream) {
+	return func(c *forwarding.Upstream) { c.Balance = balance }
 }
 
 // The target with the fewest requests in flight is the first choice. Those that
 // are equal take turns.
 func TestLeastRequests(t *testing.T) {
 	t.Parallel()
-	f := newFixtureOf(t, by(config.BalanceLeastRequests), "http://a", "http://b", "http://c")
+	f := newFixtureOf(t, by(forwarding.BalanceLeastRequests), "http://a", "http://b", "http://c")
 	f.wantFirsts(t, t.Context(), 9, 3, 3, 3)
 	f.targets[0].inFlight.Store(3)
 	f.targets[1].inFlight.Store(1)
@@ -68,7 +67,7 @@ func TestInFlight(t *testing.T) {
 			<-held
 		}
 	})
-	f := newFixtureOf(t, by(config.BalanceLeastRequests), a.URL, a.URL+"/b")
+	f := newFixtureOf(t, by(forwarding.BalanceLeastRequests), a.URL, a.URL+"/b")
 	inFlight := func() (n int64) {
 		for _, s := range f.Targets() {
 			n += s.InFlight
@@ -102,7 +101,7 @@ func TestInFlight(t *testing.T) {
 // are spread over all others, and those of other targets stay.
 func TestBalanceByClient(t *testing.T) {
 	t.Parallel()
-	f := newFixtureOf(t, by(config.BalanceClient), "http://a", "http://b", "http://c", "http://d")
+	f := newFixtureOf(t, by(forwarding.BalanceClient), "http://a", "http://b", "http://c", "http://d")
 	const clients = 400
 	choose := func() (chosen [clients]*target, count map[*target]int) {
 		count = map[*target]int{}
@@ -146,7 +145,7 @@ func TestBalanceByClient(t *testing.T) {
 // A target that comes back gets a growing share of the requests.
 func TestSlowStart(t *testing.T) {
 	t.Parallel()
-	for _, balance := range []string{config.BalanceRoundRobin, config.BalanceLeastRequests} {
+	for _, balance := range []string{forwarding.BalanceRoundRobin, forwarding.BalanceLeastRequests} {
 		f := newFixtureOf(t, by(balance), "http://a", "http://b")
 		f.clock.Advance(time.Hour)
 		f.targets[1].failed(int64(f.elapsed()), errNoConnection)
@@ -163,7 +162,7 @@ func TestSlowStart(t *testing.T) {
 			f.next.Store(0)
 			got := f.firsts(t.Context(), 1000)[1]
 			switch {
-			case balance == config.BalanceLeastRequests:
+			case balance == forwarding.BalanceLeastRequests:
 				// It is the better choice only with less load.
 			case got <= last:
 				t.Errorf("%s: after %v the target gets %d requests of 1000, and %d before", balance, after, got, last)

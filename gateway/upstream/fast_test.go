@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/config"
+	"authgate/gateway/config/forwarding"
 	"authgate/gateway/upstream/http1"
 )
 
@@ -74,7 +74,7 @@ func TestFastPathProtocols(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if way.fast(newTarget(parsed, config.HostClient)) != want {
+		if way.fast(newTarget(parsed, forwarding.HostClient)) != want {
 			t.Errorf("%s has another client", target)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"authgate/gateway/config"
+	"authgate/gateway/config/forwarding"
 	"authgate/gateway/headername"
 	"authgate/gateway/lru"
 	"authgate/gateway/upstream/http1"
@@ -22,13 +22,13 @@ import (
 // IdentityHeaders writes identities into requests to one upstream, and removes
 // what clients wrote there. It is safe for concurrent use.
 type IdentityHeaders struct {
-	names     config.IdentityHeaders // an empty name leaves a header out
-	roles     map[string]string      // what the application calls a role
-	assertion *Assertion             // nil: none
-	now       func() time.Time       // of the assertion
-	sent      []string               // names, canonical
-	own       map[string]bool        // configured names, folded, that no client may send
-	token     string                 // of them the header with a token for the gateway, folded; empty: none
+	names     forwarding.IdentityHeaders // an empty name leaves a header out
+	roles     map[string]string          // what the application calls a role
+	assertion *Assertion                 // nil: none
+	now       func() time.Time           // of the assertion
+	sent      []string                   // names, canonical
+	own       map[string]bool            // configured names, folded, that no client may send
+	token     string                     // of them the header with a token for the gateway, folded; empty: none
 	ready     *lru.Cache[*policy.Identity, *readyFields]
 	filter    *headername.Filter
 	logger    *slog.Logger
@@ -45,11 +45,11 @@ const cachedFields = 4096
 
 // HeaderOptions are what identities look like to one upstream.
 type HeaderOptions struct {
-	Names     config.IdentityHeaders
-	Others    []config.IdentityHeaders // of other upstreams, whose headers no client may send here either
-	Roles     map[string]string        // what the application calls a role; others pass under their own name
-	Assertion *Assertion               // nil: none
-	Token     string                   // the header with a token for the gateway; empty: none
+	Names     forwarding.IdentityHeaders
+	Others    forwarding.IdentityHeaders // of other upstreams, whose headers no client may send here either
+	Roles     map[string]string          // what the application calls a role; others pass under their own name
+	Assertion *Assertion                 // nil: none
+	Token     string                     // the header with a token for the gateway; empty: none
 	Logger    *slog.Logger
 }
 
@@ -59,7 +59,7 @@ func NewIdentityHeaders(o HeaderOptions) *IdentityHeaders {
 		names: o.Names, roles: o.Roles, assertion: o.Assertion, own: map[string]bool{}, logger: o.Logger,
 		ready: lru.New[*policy.Identity, *readyFields](cachedFields),
 	}
-	for _, n := range append(o.Others, o.Names) {
+	for _, n := range [...]forwarding.IdentityHeaders{o.Others, o.Names} {
 		for _, name := range []string{n.User, n.Subject, n.Name, n.Email, n.Roles, n.Mechanism, n.Provider} {
 			if name != "" {
 				h.own[headername.Fold(name)] = true

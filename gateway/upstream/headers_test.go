@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"authgate/gateway/config"
+	"authgate/gateway/config/forwarding"
 	"authgate/gateway/headername"
 	"authgate/gateway/upstream/http1"
 	"authgate/internal/test/headernametest"
@@ -16,7 +16,7 @@ import (
 // A value that is not valid in a header is not sent, not even in part.
 func TestIdentityHeaderValues(t *testing.T) {
 	t.Parallel()
-	names := config.IdentityHeaders{User: "X-Auth-User", Name: "X-Auth-Name", Email: "X-Auth-Email", Roles: "X-Auth-Roles"}
+	names := forwarding.IdentityHeaders{User: "X-Auth-User", Name: "X-Auth-Name", Email: "X-Auth-Email", Roles: "X-Auth-Roles"}
 	got := NewIdentityHeaders(HeaderOptions{Names: names}).Fields(&policy.Identity{
 		Username: "alice\r\nX-Auth-Roles: admin", Name: "Zoë", Email: "a\x00@example.org", Subject: "local:alice",
 	})
@@ -28,7 +28,7 @@ func TestIdentityHeaderValues(t *testing.T) {
 // Each kind of header, on routes with and without headers.pass.
 func TestRefuses(t *testing.T) {
 	t.Parallel()
-	identity := NewIdentityHeaders(HeaderOptions{Names: config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"}})
+	identity := NewIdentityHeaders(HeaderOptions{Names: forwarding.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"}})
 	pass := map[string]bool{
 		"X-Real-Ip": true, "Remote-User": true, "X_webauth_user": true, "X-Http-Method-Override": true,
 		"X-Auth-User": true, "Forwarded": true,
@@ -63,7 +63,7 @@ func TestRefuses(t *testing.T) {
 // the gateway sets, in any spelling and with any names the upstream has for the
 // identity. It finds no other.
 func FuzzRefuses(f *testing.F) {
-	names := config.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"}
+	names := forwarding.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"}
 	own := []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id"}
 	forbidden := map[string]bool{}
 	for _, name := range slices.Concat(headername.DefaultIdentity, headernametest.AboutUsers, own, []string{names.User, names.Email}, headernametest.AboutClients) {

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/config"
+	"authgate/gateway/config/forwarding"
 	"authgate/gateway/upstream/http1"
 )
 
@@ -62,8 +62,8 @@ func TestActiveChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		app := &inMemory{}
 		app.set(healthy)
-		f := newFixtureOf(t, func(c *config.Upstream) {
-			c.Health = config.Health{Path: "/healthz?full", Interval: 10 * time.Second, Timeout: 2 * time.Second, Status: "204-399", From: 204, To: 399, Failures: 2}
+		f := newFixtureOf(t, func(c *forwarding.Upstream) {
+			c.Health = forwarding.Health{Path: "/healthz?full", Interval: 10 * time.Second, Timeout: 2 * time.Second, Status: "204-399", From: 204, To: 399, Failures: 2}
 			c.Host = "app.internal"
 		}, "http://a.invalid/base", "http://b.invalid")
 		f.now = time.Now

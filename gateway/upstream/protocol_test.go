@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"authgate/gateway/config/forwarding"
 	"bufio"
 	"crypto/tls"
 	"fmt"
@@ -14,14 +15,12 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
-
-	"authgate/gateway/config"
 )
 
 // trusting is a configuration that trusts a certificate for app.internal.
-func trusting(server certified) func(*config.Upstream) {
-	return func(c *config.Upstream) {
-		c.TLS = config.UpstreamTLS{CAContent: server.certificate, ServerName: "app.internal"}
+func trusting(server certified) func(*forwarding.Upstream) {
+	return func(c *forwarding.Upstream) {
+		c.TLS = forwarding.UpstreamTLS{CAContent: server.certificate, ServerName: "app.internal"}
 	}
 }
 
@@ -149,7 +148,7 @@ func TestHTTP11Required(t *testing.T) {
 					go app.serve(c)
 				}
 			}()
-			f := newFixtureOf(t, func(c *config.Upstream) { trusting(server)(c); c.Retries = 0 }, address)
+			f := newFixtureOf(t, func(c *forwarding.Upstream) { trusting(server)(c); c.Retries = 0 }, address)
 			want, over1 := fmt.Sprintf("%d <nil>", size), int64(3)
 			for i := range over1 {
 				got, err := f.send(t.Context(), "POST", strings.NewReader(strings.Repeat("x", size)))

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/config"
+	"authgate/gateway/config/forwarding"
 	"authgate/gateway/upstream/http1"
 )
 
@@ -53,7 +53,7 @@ func TestRetries(t *testing.T) {
 		for i := range c.targets {
 			urls = append(urls, app.URL+"/"+string(rune('a'+i)))
 		}
-		f := newFixtureOf(t, func(cfg *config.Upstream) { cfg.Retries = c.retries }, urls...)
+		f := newFixtureOf(t, func(cfg *forwarding.Upstream) { cfg.Retries = c.retries }, urls...)
 		var body io.Reader
 		if c.body != "" {
 			body = strings.NewReader(c.body)

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"strings"
 
-	"authgate/gateway/config"
+	"authgate/gateway/config/forwarding"
 	"authgate/policy"
 )
 
@@ -23,18 +23,18 @@ type Rewriter struct {
 
 // NewRewriter returns the rewriter of a route that strips a prefix, in decoded
 // form. It returns nil if the upstream's responses are not rewritten.
-func NewRewriter(cfg config.Upstream, stripPrefix string) *Rewriter {
+func NewRewriter(cfg forwarding.Upstream, stripPrefix string) *Rewriter {
 	if !cfg.RewriteResponses || len(cfg.URLs) == 0 {
 		return nil
 	}
 	w := &Rewriter{
 		origins: map[string]bool{}, domains: map[string]bool{},
-		prefix: config.TargetPrefix(cfg.URLs[0]), stripped: EncodedPrefix(stripPrefix),
+		prefix: forwarding.TargetPrefix(cfg.URLs[0]), stripped: EncodedPrefix(stripPrefix),
 	}
 	for _, address := range cfg.URLs {
 		t := newTarget(address, cfg.Host)
 		w.add(t.ownHost())
-		if cfg.Host != config.HostClient && cfg.Host != config.HostTarget {
+		if cfg.Host != forwarding.HostClient && cfg.Host != forwarding.HostTarget {
 			w.add(cfg.Host)
 		}
 	}

@@ -1,17 +1,16 @@
 package upstream
 
 import (
+	"authgate/gateway/config/forwarding"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
-
-	"authgate/gateway/config"
 )
 
 func newTestRewriter(t testing.TB, host, strip string, urls ...string) *Rewriter {
 	t.Helper()
-	cfg := config.Upstream{RewriteResponses: true, Host: host}
+	cfg := forwarding.Upstream{RewriteResponses: true, Host: host}
 	for _, raw := range urls {
 		u, err := url.Parse(raw)
 		if err != nil {
@@ -25,11 +24,11 @@ func newTestRewriter(t testing.TB, host, strip string, urls ...string) *Rewriter
 // Each Location that names a target, and no other, names the gateway.
 func TestRewriteLocation(t *testing.T) {
 	t.Parallel()
-	base := newTestRewriter(t, config.HostClient, "/wiki", "http://10.0.0.1:8080/base", "http://10.0.0.2/base/")
-	root := newTestRewriter(t, config.HostClient, "/wiki", "http://10.0.0.1:8080")
+	base := newTestRewriter(t, forwarding.HostClient, "/wiki", "http://10.0.0.1:8080/base", "http://10.0.0.2/base/")
+	root := newTestRewriter(t, forwarding.HostClient, "/wiki", "http://10.0.0.1:8080")
 	named := newTestRewriter(t, "app.internal", "", "https://10.0.0.1/base")
-	plain := newTestRewriter(t, config.HostTarget, "/wi ki", "unix:/run/app.sock")
-	nothing := newTestRewriter(t, config.HostClient, "", "http://10.0.0.1:8080")
+	plain := newTestRewriter(t, forwarding.HostTarget, "/wi ki", "unix:/run/app.sock")
+	nothing := newTestRewriter(t, forwarding.HostClient, "", "http://10.0.0.1:8080")
 	for _, c := range []struct {
 		rewriter       *Rewriter
 		location, want string // want: "" if it is not changed
@@ -100,8 +99,8 @@ func TestRewriteLocation(t *testing.T) {
 // The Domain and Path of cookies that name a target name the gateway.
 func TestRewriteCookies(t *testing.T) {
 	t.Parallel()
-	base := newTestRewriter(t, config.HostClient, "/wiki", "http://app.internal:8080/base")
-	root := newTestRewriter(t, config.HostClient, "/wiki", "http://app.internal:8080")
+	base := newTestRewriter(t, forwarding.HostClient, "/wiki", "http://app.internal:8080/base")
+	root := newTestRewriter(t, forwarding.HostClient, "/wiki", "http://app.internal:8080")
 	for _, c := range []struct {
 		rewriter         *Rewriter
 		host, line, want string
@@ -141,7 +140,7 @@ func FuzzRewrite(f *testing.F) {
 		if strings.ContainsAny(text, "\r\n") {
 			return // no header has it
 		}
-		w := newTestRewriter(t, config.HostClient, "", "http://10.0.0.1/base")
+		w := newTestRewriter(t, forwarding.HostClient, "", "http://10.0.0.1/base")
 		h := http.Header{"Location": {text}, "Set-Cookie": {text}}
 		w.Rewrite(h, "gw.example")
 		got := h["Location"][0]

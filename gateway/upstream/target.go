@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"authgate/gateway/config"
+	"authgate/gateway/config/forwarding"
 	"authgate/gateway/conn"
 	"authgate/gateway/upstream/http1"
 )
@@ -57,18 +57,18 @@ type target struct {
 
 // newTarget returns a target of an upstream.
 func newTarget(address *url.URL, host string) *target {
-	t := &target{url: address, name: address.String(), dial: address.Host, prefix: config.TargetPrefix(address),
+	t := &target{url: address, name: address.String(), dial: address.Host, prefix: forwarding.TargetPrefix(address),
 		host: host}
-	if socket := config.UnixTarget(address); socket != "" {
+	if socket := forwarding.UnixTarget(address); socket != "" {
 		t.dial = socket
 		if address.Scheme == schemeUnixH2C {
 			t.dial = socketHost(socket)
 		}
 	}
 	switch host {
-	case config.HostClient, "":
+	case forwarding.HostClient, "":
 		t.host = ""
-	case config.HostTarget:
+	case forwarding.HostTarget:
 		t.host = t.ownHost()
 	}
 	return t
@@ -76,7 +76,7 @@ func newTarget(address *url.URL, host string) *target {
 
 // ownHost returns the host of the target. A socket has none.
 func (t *target) ownHost() string {
-	if config.UnixTarget(t.url) != "" {
+	if forwarding.UnixTarget(t.url) != "" {
 		return "localhost"
 	}
 	return t.url.Host

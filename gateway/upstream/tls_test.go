@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"authgate/gateway/config"
+	"authgate/gateway/config/forwarding"
 )
 
 // certified is a certificate with its key, as files have them.
@@ -75,25 +76,25 @@ func TestTLS(t *testing.T) {
 		app.Config.ErrorLog = log.New(io.Discard, "", 0)
 		app.StartTLS()
 		t.Cleanup(app.Close)
-		good := config.UpstreamTLS{
+		good := forwarding.UpstreamTLS{
 			CAContent: server.certificate, ServerName: "app.internal",
 			CertificateContent: client.certificate, KeyContent: config.Secret(client.key),
 		}
 		for name, c := range map[string]struct {
-			edit func(*config.UpstreamTLS)
+			edit func(*forwarding.UpstreamTLS)
 			want string
 		}{
-			"good":                      {func(*config.UpstreamTLS) {}, protocol + " app.internal gateway"},
-			"another authority":         {func(c *config.UpstreamTLS) { c.CAContent = other.certificate }, ""},
-			"the system's authorities":  {func(c *config.UpstreamTLS) { c.CAContent = nil }, ""},
-			"an authority without any":  {func(c *config.UpstreamTLS) { c.CAContent = []byte("x") }, ""},
-			"another name":              {func(c *config.UpstreamTLS) { c.ServerName = "other.internal" }, ""},
-			"the name of the address":   {func(c *config.UpstreamTLS) { c.ServerName = "" }, ""},
-			"no certificate of its own": {func(c *config.UpstreamTLS) { c.CertificateContent = nil }, ""},
+			"good":                      {func(*forwarding.UpstreamTLS) {}, protocol + " app.internal gateway"},
+			"another authority":         {func(c *forwarding.UpstreamTLS) { c.CAContent = other.certificate }, ""},
+			"the system's authorities":  {func(c *forwarding.UpstreamTLS) { c.CAContent = nil }, ""},
+			"an authority without any":  {func(c *forwarding.UpstreamTLS) { c.CAContent = []byte("x") }, ""},
+			"another name":              {func(c *forwarding.UpstreamTLS) { c.ServerName = "other.internal" }, ""},
+			"the name of the address":   {func(c *forwarding.UpstreamTLS) { c.ServerName = "" }, ""},
+			"no certificate of its own": {func(c *forwarding.UpstreamTLS) { c.CertificateContent = nil }, ""},
 		} {
 			used := good
 			c.edit(&used)
-			f := newFixtureOf(t, func(cfg *config.Upstream) { cfg.TLS = used }, app.URL)
+			f := newFixtureOf(t, func(cfg *forwarding.Upstream) { cfg.TLS = used }, app.URL)
 			for range 2 {
 				if got, err := f.send(t.Context(), "GET", nil); got != c.want || (err == nil) != (c.want != "") {
 					t.Errorf("%s, %s: %q, %v; want %q", protocol, name, got, err, c.want)
@@ -121,7 +122,7 @@ func TestFingerprint(t *testing.T) {
 			want string
 		}{{server, protocol}, {other, ""}} {
 			sum := sha256.Sum256(c.of.pair(t).Certificate[0])
-			f := newFixtureOf(t, func(cfg *config.Upstream) { cfg.TLS.SHA256 = sum[:] }, app.URL)
+			f := newFixtureOf(t, func(cfg *forwarding.Upstream) { cfg.TLS.SHA256 = sum[:] }, app.URL)
 			for range 2 {
 				if got, err := f.send(t.Context(), "GET", nil); got != c.want || (err == nil) != (c.want != "") {
 					t.Errorf("%s: %q, %v; want %q", protocol, got, err, c.want)

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"authgate/gateway/config"
+	"authgate/gateway/config/forwarding"
 	"authgate/gateway/conn"
 	"authgate/gateway/upstream/http1"
 	"authgate/gateway/upstream/http2"
@@ -44,7 +44,7 @@ type transport struct {
 
 // newTransport returns a transport. If a connection fails for lack of file
 // descriptors, the transport calls freeDescriptors and tries once more.
-func newTransport(cfg config.Upstream, timeout time.Duration, strays *http1.Strays, freeDescriptors func()) *transport {
+func newTransport(cfg forwarding.Upstream, timeout time.Duration, strays *http1.Strays, freeDescriptors func()) *transport {
 	t := &transport{
 		dialer:          &net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second},
 		config:          tlsConfig(cfg.TLS),
@@ -93,7 +93,7 @@ func newTransport(cfg config.Upstream, timeout time.Duration, strays *http1.Stra
 }
 
 // tlsConfig returns the configuration of connections to https targets.
-func tlsConfig(cfg config.UpstreamTLS) *tls.Config {
+func tlsConfig(cfg forwarding.UpstreamTLS) *tls.Config {
 	c := &tls.Config{NextProtos: []string{alpnHTTP2, alpnHTTP1}, ServerName: cfg.ServerName}
 	if len(cfg.CAContent) > 0 {
 		c.RootCAs = x509.NewCertPool()

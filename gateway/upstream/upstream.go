@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"authgate/gateway/config"
+	"authgate/gateway/config/forwarding"
 	"authgate/gateway/upstream/http1"
 )
 
@@ -26,7 +26,7 @@ type Metrics interface {
 // Options are the parts of an Upstream. All are required.
 type Options struct {
 	Name            string
-	Config          config.Upstream
+	Config          forwarding.Upstream
 	Headers         *IdentityHeaders
 	Took            prometheus.Observer // observes the seconds until the response header
 	Metrics         Metrics
@@ -40,7 +40,7 @@ type Options struct {
 // use.
 type Upstream struct {
 	name            string
-	config          config.Upstream
+	config          forwarding.Upstream
 	headers         *IdentityHeaders
 	targets         []*target
 	next            atomic.Uint64
@@ -78,7 +78,7 @@ func New(o Options) *Upstream {
 
 // Same reports whether New would return an equal upstream for this
 // configuration. If so, a reload keeps u with its idle connections.
-func (u *Upstream) Same(cfg config.Upstream, headers *IdentityHeaders) bool {
+func (u *Upstream) Same(cfg forwarding.Upstream, headers *IdentityHeaders) bool {
 	return reflect.DeepEqual(u.config, cfg) && u.headers.same(headers)
 }
 

@@ -21,7 +21,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"authgate/gateway/config"
+	"authgate/gateway/config/forwarding"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/logtest"
 )
@@ -96,16 +96,16 @@ func (f *fixture) Checked(healthy bool) {
 
 func newFixture(t testing.TB, timeout time.Duration, urls ...string) *fixture {
 	t.Helper()
-	return newFixtureOf(t, func(c *config.Upstream) { c.Timeout = timeout }, urls...)
+	return newFixtureOf(t, func(c *forwarding.Upstream) { c.Timeout = timeout }, urls...)
 }
 
 // newFixtureOf returns a fixture whose configuration edit has changed.
-func newFixtureOf(t testing.TB, edit func(*config.Upstream), urls ...string) *fixture {
+func newFixtureOf(t testing.TB, edit func(*forwarding.Upstream), urls ...string) *fixture {
 	t.Helper()
 	f := &fixture{clock: clocktest.New(), log: &logtest.Buffer{}}
-	cfg := config.Upstream{
+	cfg := forwarding.Upstream{
 		Timeout: time.Minute, ConnectTimeout: time.Minute, ReuseConnections: true,
-		Balance: config.BalanceRoundRobin, Host: config.HostClient, Retries: 1,
+		Balance: forwarding.BalanceRoundRobin, Host: forwarding.HostClient, Retries: 1,
 	}
 	for _, raw := range urls {
 		address, err := url.Parse(raw)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 	"authgate/policy"
 )
 
@@ -44,7 +45,7 @@ func (a *App) announcement() announcement {
 			of.listeners = append(of.listeners, [2]string{name, address})
 		}
 	}
-	if cfg.TLS.Mode == config.TLSInternal {
+	if cfg.TLS.Mode == listening.TLSInternal {
 		of.authority = filepath.Join(cfg.DataDir, publicCertificate)
 	}
 	for _, route := range cfg.Routes {

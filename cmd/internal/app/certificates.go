@@ -6,6 +6,7 @@ import (
 	"authgate/gateway/acme"
 	"authgate/gateway/certs"
 	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/store"
 )
@@ -15,7 +16,7 @@ import (
 func (a *App) openCertificates() (certs.Source, error) {
 	cfg := a.Config()
 	options := certs.Options{Config: cfg, Logger: a.logger, Now: time.Now, Below: a.gateway.BelowWildcard}
-	if cfg.TLS.Mode == config.TLSACME && cfg.Store.Driver == config.StoreRedis {
+	if cfg.TLS.Mode == listening.TLSACME && cfg.Store.Driver == config.StoreRedis {
 		box, err := mechanism.StoreBox(cfg)
 		if err != nil {
 			return nil, err

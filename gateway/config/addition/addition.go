@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"authgate/gateway/config"
+	"authgate/gateway/config/forwarding"
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
@@ -162,7 +163,7 @@ func (a Application) Taken(cfg *config.Config) error {
 }
 
 // addresses returns where the targets of an upstream are.
-func addresses(u config.Upstream) string {
+func addresses(u forwarding.Upstream) string {
 	var all []string
 	for _, target := range u.URLs {
 		all = append(all, target.String())

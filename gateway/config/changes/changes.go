@@ -9,6 +9,9 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/config"
+	"authgate/gateway/config/forwarding"
+	"authgate/gateway/config/issuers"
+	"authgate/gateway/config/listening"
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
@@ -64,14 +67,14 @@ func (d *differ) factors() {
 // derived reports whether a field has no value of its own: the change is one of
 // another key.
 func (d *differ) derived(field string, old, new any) bool {
-	if was, ok := old.(config.TLS); ok {
-		return field == "Domains" && sameDomains(was.Domains, new.(config.TLS).Domains)
+	if was, ok := old.(listening.TLS); ok {
+		return field == "Domains" && sameDomains(was.Domains, new.(listening.TLS).Domains)
 	}
-	was, ok := old.(config.Upstream)
+	was, ok := old.(forwarding.Upstream)
 	if !ok {
 		return false
 	}
-	is := new.(config.Upstream)
+	is := new.(forwarding.Upstream)
 	switch field {
 	case "URLs":
 		return was.URL != nil && is.URL != nil
@@ -95,9 +98,9 @@ func elementOf(element any) strictyaml.Element {
 		return strictyaml.Element{Name: e.Username, Named: true}
 	case accounts.BasicUser:
 		return strictyaml.Element{Name: e.Username, Named: true}
-	case config.Provider:
+	case issuers.Provider:
 		return strictyaml.Element{Name: e.Name, Named: true}
-	case config.TrustedIssuer:
+	case issuers.TrustedIssuer:
 		return strictyaml.Element{Name: e.Name, Named: true}
 	case config.OAuthClient:
 		return strictyaml.Element{Name: e.ID, Named: true}

@@ -1,13 +1,14 @@
-package config
+package listening
 
 import (
+	"authgate/gateway/config/section"
 	"net/netip"
 	"slices"
 )
 
 // warnOfAllAddresses warns about a list of networks at path that leaves out no address
 // of the internet. what is what a client can then do.
-func (r *report) warnOfAllAddresses(path string, networks []netip.Prefix, what string) {
+func warnOfAllAddresses(r *section.Report, path string, networks []netip.Prefix, what string) {
 	for _, all := range [...]struct {
 		version string
 		public  netip.Prefix

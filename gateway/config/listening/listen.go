@@ -1,12 +1,11 @@
-package config
+package listening
 
 import (
+	"authgate/gateway/config/section"
 	"cmp"
-	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
-	"strconv"
 )
 
 // Listen has the addresses of the listeners. An empty address means no listener.
@@ -20,12 +19,13 @@ type Listen struct {
 	ProxyProtocol  []netip.Prefix `yaml:"proxy_protocol"` // networks of balancers
 }
 
-func defaultListen() Listen {
+// DefaultListen returns the section of an empty file.
+func DefaultListen() Listen {
 	return Listen{HTTPS: ":8443", HTTP: ":8080", Admin: "127.0.0.1:9090"}
 }
 
-// check checks the addresses of listeners and what tls.mode needs from them.
-func (l Listen) check(r *report, tlsMode string) {
+// Check checks the addresses of listeners and what tls.mode needs from them.
+func (l Listen) Check(r *section.Report, tlsMode string) {
 	l.checkAddresses(r)
 	off := tlsMode == TLSOff
 	l.checkHTTP3(r, off)
@@ -46,13 +46,13 @@ func (l Listen) check(r *report, tlsMode string) {
 	if tlsMode == TLSACME {
 		l.checkChallenges(r)
 	}
-	r.warnOfAllAddresses("listen.trusted_proxies", l.TrustedProxies,
+	warnOfAllAddresses(r, "listen.trusted_proxies", l.TrustedProxies,
 		"give itself another address, and say that it came over https")
-	r.warnOfAllAddresses("listen.proxy_protocol", l.ProxyProtocol, "give itself another address")
+	warnOfAllAddresses(r, "listen.proxy_protocol", l.ProxyProtocol, "give itself another address")
 }
 
 // checkAddresses checks that the addresses are valid and different.
-func (l Listen) checkAddresses(r *report) {
+func (l Listen) checkAddresses(r *section.Report) {
 	taken := map[string]string{}
 	for _, a := range []struct{ key, address string }{
 		{"listen.https", l.HTTPS}, {"listen.http", l.HTTP}, {"listen.admin", l.Admin},
@@ -60,7 +60,7 @@ func (l Listen) checkAddresses(r *report) {
 		if a.address == "" {
 			continue
 		}
-		if err := checkListenAddress(a.address); err != nil {
+		if err := section.CheckAddress(a.address); err != nil {
 			r.Fault(a.key, "%v", err)
 			continue
 		}
@@ -75,12 +75,12 @@ func (l Listen) checkAddresses(r *report) {
 
 // checkHTTP3 checks the address for HTTP/3. It is one of UDP, so it may be that of
 // listen.https.
-func (l Listen) checkHTTP3(r *report, off bool) {
+func (l Listen) checkHTTP3(r *section.Report, off bool) {
 	const key = "listen.http3"
 	if l.HTTP3 == "" {
 		return
 	}
-	err := checkListenAddress(l.HTTP3)
+	err := section.CheckAddress(l.HTTP3)
 	_, port, _ := net.SplitHostPort(l.HTTP3)
 	switch {
 	case off:
@@ -109,8 +109,8 @@ func (l Listen) HTTP3Port(public *url.URL) string {
 
 // checkChallenges checks that the listeners can answer the challenges of the
 // certificate authority.
-func (l Listen) checkChallenges(r *report) {
-	if l.HTTP == "" || checkListenAddress(l.HTTP) != nil || checkListenAddress(l.HTTPS) != nil {
+func (l Listen) checkChallenges(r *section.Report) {
+	if l.HTTP == "" || section.CheckAddress(l.HTTP) != nil || section.CheckAddress(l.HTTPS) != nil {
 		return
 	}
 	if plain, secure := listenHost(l.HTTP), listenHost(l.HTTPS); plain != secure {
@@ -126,26 +126,4 @@ func listenHost(address string) string {
 		return ""
 	}
 	return host
-}
-
-// checkListenAddress checks HOST:PORT. HOST may be empty, and PORT may be 0.
-func checkListenAddress(address string) error {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return fmt.Errorf(`%q is not an address to listen on; `+
-			`expected HOST:PORT, like ":8443", "127.0.0.1:9090" or "[::1]:9090"`, address)
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("%q has no port from 0 to 65535 after its last colon", address)
-	}
-	if host == "" {
-		return nil
-	}
-	if _, err := netip.ParseAddr(host); err == nil { // with its zone
-		return nil
-	}
-	if err := checkHost(host); err != nil {
-		return fmt.Errorf("%q: %w", address, err)
-	}
-	return nil
 }

@@ -1,14 +1,17 @@
-package config
+package listening
 
 import (
+	"authgate/gateway/config/section"
 	"crypto/x509"
 	"fmt"
 	"net/netip"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
 
-// TLS modes.
+// Modes of TLS.
 const (
 	TLSInternal = "internal"
 	TLSFiles    = "files"
@@ -53,12 +56,57 @@ type onDemand struct {
 	Every time.Duration `yaml:"every"` // then the time between two orders
 }
 
-func defaultTLS() TLS {
+// DefaultTLS returns the section of an empty file.
+func DefaultTLS() TLS {
 	return TLS{Mode: TLSInternal, OnDemand: onDemand{Names: 100, Burst: 10, Every: 6 * time.Hour}}
 }
 
-// check checks everything except the content of files, which sideReader checks.
-func (t TLS) check(r *report) {
+// ResolvePaths resolves the paths of the section.
+func (t *TLS) ResolvePaths(resolve func(path string) string) {
+	for _, path := range []*string{&t.Certificate, &t.Key, &t.TrustedRoots, &t.CRL} {
+		*path = resolve(*path)
+	}
+	if t.ClientCA != ClientCALocal {
+		t.ClientCA = resolve(t.ClientCA)
+	}
+	if t.DNS != nil {
+		t.DNS.resolvePaths(resolve)
+	}
+}
+
+// PublicFiles returns the paths of the files without secrets.
+func (t *TLS) PublicFiles() []string {
+	return []string{t.Certificate, t.TrustedRoots, t.ClientCA, t.CRL}
+}
+
+// Off reports whether a proxy in front has TLS, and the gateway has none.
+func (t *TLS) Off() bool { return t.Mode == TLSOff }
+
+// NeedsRestart returns the keys of the section in which it differs from another one, and that
+// only a restart applies. A reload can replace the names, the files of mode files, the header,
+// and what certificates of clients are verified by.
+func (t TLS) NeedsRestart(other TLS) (keys []string) {
+	own, others := reflect.ValueOf(t), reflect.ValueOf(other)
+	for i := range own.NumField() {
+		field := own.Type().Field(i)
+		if of, ok := own.Type().FieldByName(strings.TrimSuffix(field.Name, "Content")); ok {
+			field = of // the content of a file counts as its key
+		}
+		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		switch key {
+		case "domains", "certificate", "key", "hsts", "client_ca", "crl":
+			continue
+		}
+		same := reflect.DeepEqual(own.Field(i).Interface(), others.Field(i).Interface())
+		if key = "tls." + key; !same && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Check checks everything except the content of files, which Read checks.
+func (t TLS) Check(r *section.Report) {
 	switch t.Mode {
 	case TLSInternal, TLSACME, TLSOff:
 		for _, f := range []struct{ key, path string }{{"tls.certificate", t.Certificate}, {"tls.key", t.Key}} {
@@ -67,11 +115,14 @@ func (t TLS) check(r *report) {
 			}
 		}
 	}
+	given := r.Given("tls.domains") // else they are hosts of routes, which report it
 	for i, domain := range t.Domains {
-		if err := t.checkDomain(domain); err != nil {
+		err := t.checkDomain(domain)
+		if err == nil && given {
+			err = section.CheckWildcard(domain)
+		}
+		if err != nil {
 			r.Fault(fmt.Sprintf("tls.domains[%d]", i), "%v", err)
-		} else if r.Given("tls.domains") {
-			checkWildcard(r, fmt.Sprintf("tls.domains[%d]", i), domain)
 		}
 	}
 	if t.HSTS > 0 && t.HSTS < time.Second {
@@ -85,7 +136,7 @@ func (t TLS) check(r *report) {
 }
 
 // check checks the bounds, which only mode acme uses.
-func (o onDemand) check(r *report) {
+func (o onDemand) check(r *section.Report) {
 	const key = "tls.on_demand"
 	for _, bound := range []struct {
 		name string
@@ -95,7 +146,7 @@ func (o onDemand) check(r *report) {
 			r.Fault(key+"."+bound.name, "must be at least 1")
 		}
 	}
-	r.positive(key+".every", o.Every)
+	r.Positive(key+".every", o.Every)
 }
 
 // checkDomain checks a name or an address for the certificate.
@@ -113,14 +164,14 @@ func (t TLS) checkDomain(domain string) error {
 	case strings.ContainsAny(domain, ":/"):
 		return fmt.Errorf("%q is not a domain; expected only a name or an address, like www.example.org", domain)
 	}
-	if err := checkHost(name); err != nil {
+	if err := section.CheckHost(name); err != nil {
 		return fmt.Errorf("%q is not a domain: %w", domain, err)
 	}
 	return nil
 }
 
 // checkACME checks the keys that only mode acme uses.
-func (t TLS) checkACME(r *report) {
+func (t TLS) checkACME(r *section.Report) {
 	listed := make(map[string]bool, len(t.Domains))
 	for i, domain := range t.Domains {
 		if listed[domain] {
@@ -132,7 +183,7 @@ func (t TLS) checkACME(r *report) {
 		r.Fault("tls.email", "%q is not an address; expected one like admin@example.org", t.Email)
 	}
 	if t.Directory != "" {
-		if u, err := httpURL(t.Directory); err != nil {
+		if u, err := section.HTTPURL(t.Directory); err != nil {
 			r.Fault("tls.directory", "%v", err)
 		} else if u.Scheme != "https" {
 			r.Fault("tls.directory", "%q is not https", t.Directory)
@@ -140,24 +191,39 @@ func (t TLS) checkACME(r *report) {
 	}
 }
 
-// certificate reads the certificate and its key, and returns the certificate with its
-// chain.
-func (s sideReader) certificate(t TLS) []*x509.Certificate {
+// Read reads the files of the section, and returns the certificate with its chain in mode
+// files.
+func (t *TLS) Read(s section.Files, dataDir string) []*x509.Certificate {
+	if t.Mode == TLSACME && t.TrustedRoots != "" {
+		t.TrustedRootsContent = s.Authorities("tls.trusted_roots", t.TrustedRoots)
+	}
+	t.readClients(s, dataDir)
 	if t.Mode != TLSFiles {
 		return nil
 	}
 	for _, f := range []struct{ key, path string }{{"tls.certificate", t.Certificate}, {"tls.key", t.Key}} {
 		if f.path == "" {
-			s.main.Missing(f.key, "is needed with tls.mode files: the path of a PEM file")
+			s.Main.Missing(f.key, "is needed with tls.mode files: the path of a PEM file")
 		}
 	}
-	certificate, _ := s.pair("tls", t.Certificate, t.Key)
-	return certificatesIn(certificate)
+	certificate, _ := s.Pair("tls", t.Certificate, t.Key)
+	return section.CertificatesIn(certificate)
 }
 
-// trustedRoots reads the extra roots for the ACME server.
-func (s sideReader) trustedRoots(t *TLS) {
-	if t.Mode == TLSACME && t.TrustedRoots != "" {
-		t.TrustedRootsContent = s.authorities("tls.trusted_roots", t.TrustedRoots)
+// WarnOfUncovered warns about hosts of the gateway that its certificate does not cover.
+func WarnOfUncovered(r *section.Report, chain []*x509.Certificate, hosts []string) {
+	if len(chain) == 0 {
+		return
+	}
+	leaf := chain[0]
+	missing := slices.DeleteFunc(hosts, func(host string) bool {
+		if strings.HasPrefix(host, "*.") {
+			return slices.ContainsFunc(leaf.DNSNames, func(name string) bool { return strings.EqualFold(name, host) })
+		}
+		return leaf.VerifyHostname(host) == nil
+	})
+	if len(missing) > 0 {
+		r.Warn("tls.certificate", "the certificate does not cover %s, so that browsers refuse it there; "+
+			"get one for all hosts of the gateway", strings.Join(missing, ", "))
 	}
 }

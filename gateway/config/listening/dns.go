@@ -1,4 +1,4 @@
-package config
+package listening
 
 import (
 	"encoding/base64"
@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"authgate/gateway/config/section"
+	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
 
@@ -30,22 +32,22 @@ type DNS struct {
 	Provider  string   `yaml:"provider"`
 	Resolvers []string `yaml:"resolvers"` // HOST:PORT; none: the system's
 
-	Server       string `yaml:"server"` // HOST:PORT
-	KeyName      string `yaml:"key_name"`
-	Key          Secret `yaml:"key"` // in base64
-	KeyAlgorithm string `yaml:"key_algorithm"`
+	Server       string            `yaml:"server"` // HOST:PORT
+	KeyName      string            `yaml:"key_name"`
+	Key          strictyaml.Secret `yaml:"key"` // in base64
+	KeyAlgorithm string            `yaml:"key_algorithm"`
 
-	APIToken Secret `yaml:"api_token"`
+	APIToken strictyaml.Secret `yaml:"api_token"`
 
-	AccessKeyID     string `yaml:"access_key_id"`
-	SecretAccessKey Secret `yaml:"secret_access_key"`
-	Region          string `yaml:"region"`
-	HostedZoneID    string `yaml:"hosted_zone_id"`
+	AccessKeyID     string            `yaml:"access_key_id"`
+	SecretAccessKey strictyaml.Secret `yaml:"secret_access_key"`
+	Region          string            `yaml:"region"`
+	HostedZoneID    string            `yaml:"hosted_zone_id"`
 
-	URL      string `yaml:"url"`
-	Storage  string `yaml:"storage"`
-	Username string `yaml:"username"`
-	Password Secret `yaml:"password"`
+	URL      string            `yaml:"url"`
+	Storage  string            `yaml:"storage"`
+	Username string            `yaml:"username"`
+	Password strictyaml.Secret `yaml:"password"`
 
 	Command string `yaml:"command"`
 }
@@ -58,7 +60,8 @@ func (DNS) Words() map[string][]string {
 	}
 }
 
-func defaultDNS() DNS { return DNS{KeyAlgorithm: "hmac-sha256", Region: "us-east-1"} }
+// DefaultDNS returns the section without its required keys.
+func DefaultDNS() DNS { return DNS{KeyAlgorithm: "hmac-sha256", Region: "us-east-1"} }
 
 // dnsOptions has the keys of each provider, and whether they are required.
 var dnsOptions = map[string]map[string]bool{
@@ -80,8 +83,8 @@ func (d *DNS) resolvePaths(resolve func(path string) string) {
 	}
 }
 
-// complete adds the default port to addresses.
-func (d *DNS) complete() {
+// Complete adds the default port to addresses.
+func (d *DNS) Complete() {
 	d.Server = withPortDNS(d.Server)
 	for i, resolver := range d.Resolvers {
 		d.Resolvers[i] = withPortDNS(resolver)
@@ -97,7 +100,7 @@ func withPortDNS(address string) string {
 }
 
 // checkDNS checks that tls.dns is for tls.mode acme, and its keys.
-func (t TLS) checkDNS(r *report) {
+func (t TLS) checkDNS(r *section.Report) {
 	const key = "tls.dns"
 	switch {
 	case t.DNS == nil:
@@ -109,7 +112,7 @@ func (t TLS) checkDNS(r *report) {
 }
 
 // check checks the section at path.
-func (d *DNS) check(r *report, path string) {
+func (d *DNS) check(r *section.Report, path string) {
 	options, known := dnsOptions[d.Provider]
 	switch {
 	case d.Provider == "" && !r.Broken(path+".provider"):
@@ -124,7 +127,7 @@ func (d *DNS) check(r *report, path string) {
 
 // checkOptions checks that the provider has the keys that it needs and no others, and their
 // values.
-func (d *DNS) checkOptions(r *report, path string, options map[string]bool) {
+func (d *DNS) checkOptions(r *section.Report, path string, options map[string]bool) {
 	for _, option := range d.values() {
 		at := path + "." + option.name
 		required, taken := options[option.name]
@@ -142,16 +145,16 @@ func (d *DNS) checkOptions(r *report, path string, options map[string]bool) {
 	if _, err := base64.StdEncoding.DecodeString(d.Key.Reveal()); err != nil {
 		r.Fault(path+".key", "is not in base64, as tsig-keygen writes it")
 	}
-	if name := strings.TrimSuffix(d.KeyName, "."); name != "" && checkHost(name) != nil {
+	if name := strings.TrimSuffix(d.KeyName, "."); name != "" && section.CheckHost(name) != nil {
 		r.Fault(path+".key_name", "%q is not the name of a key, like authgate-key", d.KeyName)
 	}
 	d.checkCalled(r, path)
 }
 
 // checkCalled checks how a service is called.
-func (d *DNS) checkCalled(r *report, path string) {
+func (d *DNS) checkCalled(r *section.Report, path string) {
 	if d.URL != "" {
-		if u, err := httpURL(d.URL); err != nil {
+		if u, err := section.HTTPURL(d.URL); err != nil {
 			r.Fault(path+".url", "%v", err)
 		} else if u.Scheme == "http" && !policy.Loopback(u.Hostname()) {
 			r.Fault(path+".url", "%q is not https; http is for services on this machine only", d.URL)
@@ -199,10 +202,10 @@ func optionList(options map[string]bool) string {
 }
 
 // checkServerDNS checks the address of a DNS server.
-func checkServerDNS(r *report, path, address string) {
+func checkServerDNS(r *section.Report, path, address string) {
 	host, port, err := net.SplitHostPort(address)
 	number, errPort := strconv.ParseUint(port, 10, 16)
-	if err != nil || errPort != nil || number == 0 || host == "" || checkHost(host) != nil {
+	if err != nil || errPort != nil || number == 0 || host == "" || section.CheckHost(host) != nil {
 		r.Fault(path, "%q is not the address of a DNS server, HOST or HOST:PORT, like 192.0.2.53:53", address)
 	}
 }
@@ -210,7 +213,7 @@ func checkServerDNS(r *report, path, address string) {
 // Secrets returns the values that no message may show.
 func (d *DNS) Secrets() []string {
 	var secrets []string
-	for _, secret := range []Secret{d.Key, d.APIToken, d.SecretAccessKey, d.Password} {
+	for _, secret := range []strictyaml.Secret{d.Key, d.APIToken, d.SecretAccessKey, d.Password} {
 		if secret != "" {
 			secrets = append(secrets, secret.Reveal())
 		}

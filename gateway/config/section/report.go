@@ -1,4 +1,4 @@
-package config
+package section
 
 import (
 	"crypto/sha256"
@@ -11,12 +11,12 @@ import (
 	"authgate/policy"
 )
 
-// report is the main file, at whose keys the checks report mistakes. Its methods
+// Report is the main file, at whose keys the checks report mistakes. Its methods
 // are the checks that several sections need.
-type report struct{ *strictyaml.Document }
+type Report struct{ *strictyaml.Document }
 
-// policyErrors reports the errors of package policy.
-func (r *report) policyErrors(err error) {
+// PolicyErrors reports the errors of package policy.
+func (r *Report) PolicyErrors(err error) {
 	if found, ok := errors.AsType[policy.Errors](err); ok {
 		for _, one := range found {
 			r.Fault(one.Path, "%s", one.Msg)
@@ -24,38 +24,38 @@ func (r *report) policyErrors(err error) {
 	}
 }
 
-// positive checks a duration that must not be 0. The reader refuses negative
+// Positive checks a duration that must not be 0. The reader refuses negative
 // durations.
-func (r *report) positive(path string, d time.Duration) {
+func (r *Report) Positive(path string, d time.Duration) {
 	if d == 0 {
 		r.Fault(path, "must be longer than 0")
 	}
 }
 
-// lifetime checks the lifetime of a cookie or a token. Max-Age and exp count
+// Lifetime checks the lifetime of a cookie or a token. Max-Age and exp count
 // whole seconds.
-func (r *report) lifetime(path string, d time.Duration) {
-	r.positive(path, d)
+func (r *Report) Lifetime(path string, d time.Duration) {
+	r.Positive(path, d)
 	if d > 0 && d < time.Second {
 		r.Fault(path, "must be at least 1s")
 	}
 }
 
-// keyLength checks a symmetric key. The gateway generates a key that is not
+// KeyLength checks a symmetric key. The gateway generates a key that is not
 // given.
-func (r *report) keyLength(path string, key Secret) {
+func (r *Report) KeyLength(path string, key strictyaml.Secret) {
 	if n := len(key); n > 0 && n < sha256.Size {
 		r.Fault(path, "has %d bytes; at least %d are needed, for example from `openssl rand -base64 32`", n, sha256.Size)
 	}
-	r.warnOfGuessableKey(path, key)
+	r.WarnOfGuessableKey(path, key)
 }
 
 // minKeyCharacters is how many different characters a key has at least. One of 32 random
 // digits in base 16 or more has more.
 const minKeyCharacters = 8
 
-// warnOfGuessableKey warns about a key that is only long.
-func (r *report) warnOfGuessableKey(path string, key Secret) {
+// WarnOfGuessableKey warns about a key that is only long.
+func (r *Report) WarnOfGuessableKey(path string, key strictyaml.Secret) {
 	different := map[rune]bool{}
 	for _, c := range key.Reveal() {
 		different[c] = true
@@ -66,8 +66,8 @@ func (r *report) warnOfGuessableKey(path string, key Secret) {
 	}
 }
 
-// audience checks the entries of a list of audiences.
-func (r *report) audience(path string, list []string) {
+// Audience checks the entries of a list of audiences.
+func (r *Report) Audience(path string, list []string) {
 	for i, audience := range list {
 		if err := policy.CheckName(audience); err != nil {
 			r.Fault(fmt.Sprintf("%s[%d]", path, i), "the audience %v", err)
@@ -75,8 +75,8 @@ func (r *report) audience(path string, list []string) {
 	}
 }
 
-// clientID checks the identifier of the gateway as a client.
-func (r *report) clientID(path, id, assigns string) {
+// ClientID checks the identifier of the gateway as a client.
+func (r *Report) ClientID(path, id, assigns string) {
 	if id == "" {
 		r.Fault(path, "the client identifier is needed, which %s assigns", assigns)
 	} else if err := policy.CheckName(id); err != nil {
@@ -84,23 +84,16 @@ func (r *report) clientID(path, id, assigns string) {
 	}
 }
 
-// storeUser checks the name of the gateway as a user of Redis, if one is given.
-func (r *report) storeUser(path, name string) {
-	if err := policy.CheckName(name); err != nil && name != "" {
-		r.Fault(path, "the user name %v", err)
-	}
-}
-
-// claim checks the name of a claim, which may be a dotted path.
-func (r *report) claim(path, name string) {
+// Claim checks the name of a claim, which may be a dotted path.
+func (r *Report) Claim(path, name string) {
 	if err := policy.CheckClaim(name); err != nil {
 		r.Fault(path, "%q %v", name, err)
 	}
 }
 
-// providerURL checks a URL, if one is given, to which the gateway or a browser
-// sends credentials. parse is httpURL or endpointURL.
-func (r *report) providerURL(path, raw string, parse func(string) (*url.URL, error)) {
+// ProviderURL checks a URL, if one is given, to which the gateway or a browser
+// sends credentials. parse is HTTPURL or EndpointURL.
+func (r *Report) ProviderURL(path, raw string, parse func(string) (*url.URL, error)) {
 	if raw == "" {
 		return
 	}

@@ -1,4 +1,4 @@
-package config
+package issuers
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"authgate/gateway/config/section"
+	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
 
@@ -23,15 +25,16 @@ type TrustedIssuer struct {
 	Timeout       time.Duration  `yaml:"timeout"`       // for each call to the issuer
 }
 
-func defaultTrustedIssuer() TrustedIssuer {
+// DefaultTrustedIssuer returns an issuer without its required keys.
+func DefaultTrustedIssuer() TrustedIssuer {
 	return TrustedIssuer{RolesClaim: "roles", UsernameClaim: "preferred_username", Timeout: 10 * time.Second}
 }
 
 // introspection configures the introspection of opaque tokens (RFC 7662).
 type introspection struct {
-	URL          string `yaml:"url"` // empty: introspection_endpoint in the metadata of the issuer
-	ClientID     string `yaml:"client_id"`
-	ClientSecret Secret `yaml:"client_secret"`
+	URL          string            `yaml:"url"` // empty: introspection_endpoint in the metadata of the issuer
+	ClientID     string            `yaml:"client_id"`
+	ClientSecret strictyaml.Secret `yaml:"client_secret"`
 }
 
 // String keeps fmt from printing the secret for verbs that dereference the
@@ -56,8 +59,8 @@ func (TrustedIssuer) Words() map[string][]string {
 // PROVIDER:username.
 var trustedName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// issuerNames returns the names of trusted issuers.
-func issuerNames(issuers []TrustedIssuer) []string {
+// TrustedNames returns the names of trusted issuers.
+func TrustedNames(issuers []TrustedIssuer) []string {
 	var names []string
 	for _, t := range issuers {
 		if t.Name != "" {
@@ -78,10 +81,10 @@ func providersOf(issuer string, providers []Provider) []string {
 	return names
 }
 
-// complete sets the name of an issuer that has none. If one provider has this
+// Complete sets the name of an issuer that has none. If one provider has this
 // issuer, its name is used, so that login and token give the same user. If no
 // provider has it, the host is used. If several have it, the name stays empty.
-func (t *TrustedIssuer) complete(providers []Provider) {
+func (t *TrustedIssuer) Complete(providers []Provider) {
 	if t.Name != "" {
 		return
 	}
@@ -95,13 +98,14 @@ func (t *TrustedIssuer) complete(providers []Provider) {
 	}
 }
 
-// checkTrustedIssuers checks token.trusted_issuers. It makes no request to them.
-func (t *token) checkTrustedIssuers(r *report, providers []Provider) {
+// CheckTrusted checks token.trusted_issuers. It makes no request to them. own is the issuer
+// of the gateway's own tokens.
+func CheckTrusted(r *section.Report, issuers []TrustedIssuer, own string, providers []Provider) {
 	introspected := -1
-	for i, issuer := range t.TrustedIssuers {
+	for i, issuer := range issuers {
 		path := fmt.Sprintf("token.trusted_issuers[%d]", i)
-		t.checkIssuer(r, path+".issuer", i)
-		checkTrustedName(r, path+".name", t.TrustedIssuers, i, providers)
+		checkTrustedIssuer(r, path+".issuer", issuers, i, own)
+		checkTrustedName(r, path+".name", issuers, i, providers)
 		issuer.check(r, path)
 		switch {
 		case issuer.Introspection == nil:
@@ -115,39 +119,39 @@ func (t *token) checkTrustedIssuers(r *report, providers []Provider) {
 }
 
 // check checks the keys of one issuer without those that identify it.
-func (t *TrustedIssuer) check(r *report, path string) {
+func (t *TrustedIssuer) check(r *section.Report, path string) {
 	if len(t.Audience) == 0 {
 		r.Fault(path+".audience", "is needed, so that the gateway refuses tokens for other audiences")
 	}
-	r.audience(path+".audience", t.Audience)
-	r.claim(path+".roles_claim", t.RolesClaim)
-	r.claim(path+".username_claim", t.UsernameClaim)
-	r.positive(path+".timeout", t.Timeout)
+	r.Audience(path+".audience", t.Audience)
+	r.Claim(path+".roles_claim", t.RolesClaim)
+	r.Claim(path+".username_claim", t.UsernameClaim)
+	r.Positive(path+".timeout", t.Timeout)
 	if in := t.Introspection; in != nil {
-		r.clientID(path+".introspection.client_id", in.ClientID, "the issuer")
-		r.providerURL(path+".introspection.url", in.URL, endpointURL)
+		r.ClientID(path+".introspection.client_id", in.ClientID, "the issuer")
+		r.ProviderURL(path+".introspection.url", in.URL, section.EndpointURL)
 	}
 }
 
-// checkIssuer checks that the claim iss identifies one trusted issuer.
-func (t *token) checkIssuer(r *report, path string, index int) {
-	issuer := t.TrustedIssuers[index].Issuer
-	first := slices.IndexFunc(t.TrustedIssuers, func(other TrustedIssuer) bool { return other.Issuer == issuer })
+// checkTrustedIssuer checks that the claim iss identifies one trusted issuer.
+func checkTrustedIssuer(r *section.Report, path string, issuers []TrustedIssuer, index int, own string) {
+	issuer := issuers[index].Issuer
+	first := slices.IndexFunc(issuers, func(other TrustedIssuer) bool { return other.Issuer == issuer })
 	switch {
 	case issuer == "":
 		r.Fault(path, "the claim iss of its tokens is needed, like https://id.example.org/realms/main")
-	case issuer == t.Issuer:
+	case issuer == own:
 		r.Fault(path, "%q is the issuer of the gateway's own tokens (token.issuer)", issuer)
 	case first < index:
 		r.Fault(path, "%q is already the issuer of token.trusted_issuers[%d]", issuer, first)
 	default:
-		r.providerURL(path, issuer, httpURL)
+		r.ProviderURL(path, issuer, section.HTTPURL)
 	}
 }
 
 // checkTrustedName checks that a name belongs to one issuer only. Names must not
 // differ only in case.
-func checkTrustedName(r *report, path string, issuers []TrustedIssuer, index int, providers []Provider) {
+func checkTrustedName(r *section.Report, path string, issuers []TrustedIssuer, index int, providers []Provider) {
 	t := issuers[index]
 	first := slices.IndexFunc(issuers, func(other TrustedIssuer) bool { return strings.EqualFold(other.Name, t.Name) })
 	other := slices.IndexFunc(providers, func(p Provider) bool {

@@ -1,10 +1,11 @@
-package config
+package forwarding
 
 import (
 	"strconv"
 	"strings"
 	"time"
 
+	"authgate/gateway/config/section"
 	"authgate/policy"
 )
 
@@ -39,26 +40,8 @@ func (h *Health) complete() {
 	}
 }
 
-// completeHealthHost sets the Host of checks where clients choose that of requests:
-// applications answer only for hosts that they know.
-func (u *Upstream) completeHealthHost(name string, c *Config) {
-	if u.Health.Path == "" || u.Health.Host != "" || u.Host != HostClient {
-		return
-	}
-	for i := range c.Routes {
-		host := policy.PatternHost(c.Routes[i].Match)
-		if c.Routes[i].Upstream == name && host != "" && !strings.HasPrefix(host, "*") {
-			u.Health.Host = host
-			return
-		}
-	}
-	if c.PublicURL != nil {
-		u.Health.Host = c.PublicURL.Host
-	}
-}
-
 // check checks an active health check, if there is one.
-func (h *Health) check(r *report, path string) {
+func (h *Health) check(r *section.Report, path string) {
 	if !r.Given(path) {
 		return
 	}
@@ -67,21 +50,15 @@ func (h *Health) check(r *report, path string) {
 	} else if _, err := policy.ParseTarget(h.Path); err != nil {
 		r.Fault(path+".path", "%q is not a path, with or without a query; expected one like /healthz: %v", h.Path, err)
 	}
-	r.positive(path+".interval", h.Interval)
-	r.positive(path+".timeout", h.Timeout)
+	r.Positive(path+".interval", h.Interval)
+	r.Positive(path+".timeout", h.Timeout)
 	if h.To == 0 {
 		r.Fault(path+".status", `%q is not a status or a range of them; expected "200" or "200-399"`, h.Status)
 	}
 	if h.Failures == 0 {
 		r.Fault(path+".failures", "must be at least 1")
 	}
-	if r.Given(path+".host") && !isHost(h.Host) {
+	if r.Given(path+".host") && !section.IsHost(h.Host) {
 		r.Fault(path+".host", "%q is not a host; expected a name like app.example.org", h.Host)
 	}
-}
-
-// isHost reports whether a Host is a name or an address, with or without a port.
-func isHost(host string) bool {
-	_, err := httpURL("http://" + host)
-	return err == nil && !strings.Contains(host, "/")
 }

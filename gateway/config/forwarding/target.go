@@ -1,10 +1,11 @@
-package config
+package forwarding
 
 import (
 	"fmt"
 	"net/url"
 	"strings"
 
+	"authgate/gateway/config/section"
 	"authgate/policy"
 )
 
@@ -35,8 +36,8 @@ func TargetPrefix(u *url.URL) string {
 	return strings.TrimSuffix(prefix, "/")
 }
 
-// targetURL parses the URL of a target. The error does not quote credentials.
-func targetURL(raw string) (*url.URL, error) {
+// ParseTarget parses the URL of a target. The error does not quote credentials.
+func ParseTarget(raw string) (*url.URL, error) {
 	if scheme, _, _ := strings.Cut(raw, ":"); !unixScheme(scheme) {
 		// h2c is http for all but the protocol.
 		rest, h2c := strings.CutPrefix(raw, "h2c://")
@@ -45,7 +46,7 @@ func targetURL(raw string) (*url.URL, error) {
 		} else {
 			rest = raw
 		}
-		u, err := httpURL(rest)
+		u, err := section.HTTPURL(rest)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package config
+package section
 
 import (
 	"crypto/tls"
@@ -6,19 +6,18 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
 
-// pair reads a certificate and its key, if they are given, and checks that they belong
+// Pair reads a certificate and its key, if they are given, and checks that they belong
 // together. path is that of the section with the keys certificate and key.
-func (s sideReader) pair(path, certificate, key string) (chain, secret []byte) {
+func (s Files) Pair(path, certificate, key string) (chain, secret []byte) {
 	read := func(at, file string) (content []byte, ok bool) {
 		if file == "" {
 			return nil, false
 		}
-		return s.read(at, file, maxPEMSize)
+		return s.Read(at, file, MaxPEM)
 	}
 	at := path + ".certificate"
 	chain, foundChain := read(at, certificate)
@@ -27,20 +26,20 @@ func (s sideReader) pair(path, certificate, key string) (chain, secret []byte) {
 		return nil, nil
 	}
 	if _, err := tls.X509KeyPair(chain, secret); err != nil {
-		s.main.Fault(at, "%s and %s are not a certificate and its key: %v", certificate, key, err)
+		s.Main.Fault(at, "%s and %s are not a certificate and its key: %v", certificate, key, err)
 		return nil, nil
 	}
-	s.main.warnOfDates(at, certificatesIn(chain), s.now)
+	s.Main.warnOfDates(at, CertificatesIn(chain), s.Now)
 	return chain, secret
 }
 
-// authorities reads a file of certificate authorities, which the key at path names.
-func (s sideReader) authorities(path, file string) []byte {
-	content, ok := s.read(path, file, maxPEMSize)
+// Authorities reads a file of certificate authorities, which the key at path names.
+func (s Files) Authorities(path, file string) []byte {
+	content, ok := s.Read(path, file, MaxPEM)
 	if ok && !x509.NewCertPool().AppendCertsFromPEM(content) {
-		s.main.Fault(path, "%s contains no certificate in PEM", file)
+		s.Main.Fault(path, "%s contains no certificate in PEM", file)
 	}
-	s.main.warnOfAuthorities(path, certificatesIn(content), s.now)
+	s.Main.WarnOfAuthorities(path, CertificatesIn(content), s.Now)
 	return content
 }
 
@@ -60,8 +59,8 @@ func RootsWith(pem []byte) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// certificatesIn returns the certificates in a PEM file, and leaves out what is none.
-func certificatesIn(content []byte) []*x509.Certificate {
+// CertificatesIn returns the certificates in a PEM file, and leaves out what is none.
+func CertificatesIn(content []byte) []*x509.Certificate {
 	var list []*x509.Certificate
 	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
 		if certificate, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == "CERTIFICATE" {
@@ -89,7 +88,7 @@ func outOfDate(certificate *x509.Certificate, now time.Time) string {
 }
 
 // warnOfDates warns about each certificate of a chain that is not valid now.
-func (r *report) warnOfDates(path string, chain []*x509.Certificate, now time.Time) {
+func (r *Report) warnOfDates(path string, chain []*x509.Certificate, now time.Time) {
 	for _, certificate := range chain {
 		if why := outOfDate(certificate, now); why != "" {
 			r.Warn(path, "%s, so that the other side refuses it; renew it", why)
@@ -97,8 +96,8 @@ func (r *report) warnOfDates(path string, chain []*x509.Certificate, now time.Ti
 	}
 }
 
-// warnOfAuthorities warns about a file of authorities of which none is valid now.
-func (r *report) warnOfAuthorities(path string, authorities []*x509.Certificate, now time.Time) {
+// WarnOfAuthorities warns about a file of authorities of which none is valid now.
+func (r *Report) WarnOfAuthorities(path string, authorities []*x509.Certificate, now time.Time) {
 	for _, certificate := range authorities {
 		if outOfDate(certificate, now) == "" {
 			return
@@ -106,23 +105,5 @@ func (r *report) warnOfAuthorities(path string, authorities []*x509.Certificate,
 	}
 	if len(authorities) > 0 {
 		r.Warn(path, "no certificate in the file is valid: %s; get the present one", outOfDate(authorities[0], now))
-	}
-}
-
-// warnOfUncovered warns about hosts of the gateway that its certificate does not cover.
-func (r *report) warnOfUncovered(path string, chain []*x509.Certificate, hosts []string) {
-	if len(chain) == 0 {
-		return
-	}
-	leaf := chain[0]
-	missing := slices.DeleteFunc(hosts, func(host string) bool {
-		if strings.HasPrefix(host, "*.") {
-			return slices.ContainsFunc(leaf.DNSNames, func(name string) bool { return strings.EqualFold(name, host) })
-		}
-		return leaf.VerifyHostname(host) == nil
-	})
-	if len(missing) > 0 {
-		r.Warn(path, "the certificate does not cover %s, so that browsers refuse it there; "+
-			"get one for all hosts of the gateway", strings.Join(missing, ", "))
 	}
 }

@@ -1,4 +1,4 @@
-package config
+package issuers
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"authgate/gateway/config/section"
 	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
@@ -39,14 +40,14 @@ type Provider struct {
 	Title                   string            `yaml:"title"`         // default: Name
 	Issuer                  string            `yaml:"issuer"`        // may be empty without OpenID Connect
 	ClientID                string            `yaml:"client_id"`     // never empty
-	ClientSecret            Secret            `yaml:"client_secret"` // empty: a public client
+	ClientSecret            strictyaml.Secret `yaml:"client_secret"` // empty: a public client
 	TokenEndpointAuthMethod string            `yaml:"token_endpoint_auth_method"`
 	Scopes                  []string          `yaml:"scopes"`
 	AuthorizationParams     map[string]string `yaml:"authorization_params"` // in addition to those that the gateway sets
 	RolesClaim              string            `yaml:"roles_claim"`
 	UsernameClaim           string            `yaml:"username_claim"`
 	SubjectClaim            string            `yaml:"subject_claim"` // always sub with OpenID Connect
-	Callback                string            `yaml:"callback"`      // empty in the file: see complete
+	Callback                string            `yaml:"callback"`      // empty in the file: see Complete
 	Logout                  string            `yaml:"logout"`        // auto, form, revoke or redirect
 	LogoutURL               string            `yaml:"logout_url"`
 	Timeout                 time.Duration     `yaml:"timeout"`       // for each call to the provider
@@ -72,9 +73,10 @@ type stepUp struct {
 	ACRValues string `yaml:"acr_values"` // when two factors are needed; empty: the parameter is not sent
 }
 
-func defaultProvider() Provider {
+// DefaultProvider returns a provider without its required keys.
+func DefaultProvider() Provider {
 	return Provider{
-		Scopes: []string{openIDScope, "profile", "email"}, RolesClaim: "roles",
+		Scopes: []string{OpenIDScope, "profile", "email"}, RolesClaim: "roles",
 		UsernameClaim: "preferred_username", SubjectClaim: subjectClaim,
 		Logout: LogoutAuto, Timeout: 10 * time.Second, TwoFactors: twoFactors{AMR: []string{policy.TwoFactors}},
 	}
@@ -88,18 +90,18 @@ func (Provider) Words() map[string][]string {
 	}
 }
 
-// providerRoots reads the extra roots for calls to providers.
-func (s sideReader) providerRoots(providers []Provider) {
+// Read reads the extra roots for calls to providers.
+func Read(s section.Files, providers []Provider) {
 	for i := range providers {
 		if p := &providers[i]; p.TrustedRoots != "" {
-			p.TrustedRootsContent = s.authorities(fmt.Sprintf("providers[%d].trusted_roots", i), p.TrustedRoots)
+			p.TrustedRootsContent = s.Authorities(fmt.Sprintf("providers[%d].trusted_roots", i), p.TrustedRoots)
 		}
 	}
 }
 
-// openIDScope is the scope that requests an ID token (OpenID Connect Core 1.0,
+// OpenIDScope is the scope that requests an ID token (OpenID Connect Core 1.0,
 // section 3.1.2.1).
-const openIDScope = "openid"
+const OpenIDScope = "openid"
 
 // subjectClaim is the claim that identifies a user permanently (OpenID Connect
 // Core 1.0, section 5.7).
@@ -122,9 +124,16 @@ const (
 // ownCallback is the end of the redirect URI that only this provider can have.
 func (p *Provider) ownCallback() string { return callback + "/" + p.Name }
 
-// complete sets what the file leaves out. oneOfSeveral tells that there are other
+// ResolvePaths resolves the paths of the providers.
+func ResolvePaths(providers []Provider, resolve func(path string) string) {
+	for i := range providers {
+		providers[i].TrustedRoots = resolve(providers[i].TrustedRoots)
+	}
+}
+
+// Complete sets what the file leaves out. oneOfSeveral tells that there are other
 // providers.
-func (p *Provider) complete(oneOfSeveral bool) {
+func (p *Provider) Complete(oneOfSeveral bool) {
 	if p.Title == "" {
 		p.Title = p.Name
 	}
@@ -140,7 +149,7 @@ func (p *Provider) complete(oneOfSeveral bool) {
 var providerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
 
 // openID reports whether the gateway requests an ID token.
-func (p *Provider) openID() bool { return slices.Contains(p.Scopes, openIDScope) }
+func (p *Provider) openID() bool { return slices.Contains(p.Scopes, OpenIDScope) }
 
 // byHand reports whether an endpoint is given. The gateway then makes no
 // discovery.
@@ -148,8 +157,8 @@ func (p *Provider) byHand() bool {
 	return p.AuthorizationURL != "" || p.TokenURL != "" || p.UserinfoURL != "" || p.JWKSURL != ""
 }
 
-// providerNames returns the names of providers.
-func providerNames(providers []Provider) []string {
+// Names returns the names of providers.
+func Names(providers []Provider) []string {
 	var names []string
 	for _, p := range providers {
 		if p.Name != "" {
@@ -159,8 +168,8 @@ func providerNames(providers []Provider) []string {
 	return names
 }
 
-// checkProviders checks the section providers. It makes no request to them.
-func checkProviders(r *report, providers []Provider) {
+// Check checks the section providers. It makes no request to them.
+func Check(r *section.Report, providers []Provider) {
 	for i := range providers {
 		path := fmt.Sprintf("providers[%d]", i)
 		checkProviderName(r, path+".name", providers, i)
@@ -172,7 +181,7 @@ func checkProviders(r *report, providers []Provider) {
 // checkCallback checks that no two providers share a redirect URI. An answer there
 // could be of either, and a dishonest provider could pass off an answer of another
 // as its own (RFC 9700, section 4.4).
-func checkCallback(r *report, path string, providers []Provider, index int) {
+func checkCallback(r *section.Report, path string, providers []Provider, index int) {
 	own := providers[index].Callback
 	first := slices.IndexFunc(providers, func(p Provider) bool { return p.Callback == own })
 	if first < index && r.Given(path) && !r.Broken(path) {
@@ -182,7 +191,7 @@ func checkCallback(r *report, path string, providers []Provider, index int) {
 }
 
 // check checks everything except the name.
-func (p *Provider) check(r *report, path string) {
+func (p *Provider) check(r *section.Report, path string) {
 	p.checkClient(r, path)
 	for i, scope := range p.Scopes {
 		if err := policy.CheckScope(scope); err != nil {
@@ -190,19 +199,19 @@ func (p *Provider) check(r *report, path string) {
 		}
 	}
 	p.checkParams(r, path+".authorization_params")
-	r.claim(path+".roles_claim", p.RolesClaim)
-	r.claim(path+".username_claim", p.UsernameClaim)
+	r.Claim(path+".roles_claim", p.RolesClaim)
+	r.Claim(path+".username_claim", p.UsernameClaim)
 	if own := p.ownCallback(); !slices.Contains([]string{callback, authCallback, own}, p.Callback) {
 		r.Fault(path+".callback", "%q is not a valid value; expected %s, %s or %s",
 			p.Callback, callback, authCallback, own)
 	}
-	r.positive(path+".timeout", p.Timeout)
-	r.providerURL(path+".issuer", p.Issuer, httpURL)
+	r.Positive(path+".timeout", p.Timeout)
+	r.ProviderURL(path+".issuer", p.Issuer, section.HTTPURL)
 	for _, e := range []struct{ key, url string }{
 		{".logout_url", p.LogoutURL}, {".authorization_url", p.AuthorizationURL},
 		{".token_url", p.TokenURL}, {".userinfo_url", p.UserinfoURL}, {".jwks_url", p.JWKSURL},
 	} {
-		r.providerURL(path+e.key, e.url, endpointURL)
+		r.ProviderURL(path+e.key, e.url, section.EndpointURL)
 	}
 	checkOwnQuery(r, path+".authorization_url", p.AuthorizationURL)
 	if !r.Broken(path) { // these checks need several keys
@@ -214,7 +223,7 @@ func (p *Provider) check(r *report, path string) {
 
 // checkProof checks how a login at the provider can prove two factors, which ID tokens alone
 // tell.
-func (p *Provider) checkProof(r *report, path string) {
+func (p *Provider) checkProof(r *section.Report, path string) {
 	check := func(at, value string) {
 		if !proofValue.MatchString(value) {
 			r.Fault(at, "%q is not a value of a claim that tells how a user signed in; expected one without spaces "+
@@ -243,7 +252,7 @@ func (p *Provider) checkProof(r *report, path string) {
 // proofValue is what a claim acr, or an entry of amr, can be.
 var proofValue = regexp.MustCompile(`^[\x21-\x7e]{1,256}$`)
 
-func checkProviderName(r *report, path string, providers []Provider, index int) {
+func checkProviderName(r *section.Report, path string, providers []Provider, index int) {
 	switch name := providers[index].Name; {
 	case name == "":
 		r.Fault(path, "a name is needed, for example keycloak")
@@ -263,8 +272,8 @@ func checkProviderName(r *report, path string, providers []Provider, index int) 
 }
 
 // checkClient checks the credentials of the gateway as a client.
-func (p *Provider) checkClient(r *report, path string) {
-	r.clientID(path+".client_id", p.ClientID, "the provider")
+func (p *Provider) checkClient(r *section.Report, path string) {
+	r.ClientID(path+".client_id", p.ClientID, "the provider")
 	if p.TokenEndpointAuthMethod == "" {
 		return
 	}
@@ -276,7 +285,7 @@ func (p *Provider) checkClient(r *report, path string) {
 
 // checkParams checks additional parameters of the authorization request. An
 // empty parameter counts as omitted (RFC 6749, section 3.1).
-func (p *Provider) checkParams(r *report, path string) {
+func (p *Provider) checkParams(r *section.Report, path string) {
 	for _, name := range slices.Sorted(maps.Keys(p.AuthorizationParams)) {
 		at := strictyaml.Join(path, name)
 		switch {
@@ -292,9 +301,9 @@ func (p *Provider) checkParams(r *report, path string) {
 
 // checkOwnQuery checks that the query of the authorization endpoint has no parameter
 // that the gateway adds: it would come twice.
-func checkOwnQuery(r *report, path, raw string) {
+func checkOwnQuery(r *section.Report, path, raw string) {
 	_, query, _ := strings.Cut(raw, "?")
-	parameters, _ := url.ParseQuery(query) // endpointURL has checked it
+	parameters, _ := url.ParseQuery(query) // section.EndpointURL has checked it
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
 		if slices.Contains(reservedParams, name) {
 			r.Fault(path, "%q has the parameter %s, which only the gateway sets; remove it", raw, name)
@@ -305,7 +314,7 @@ func checkOwnQuery(r *report, path, raw string) {
 // checkKind checks that a provider is one of three kinds: OpenID Connect with
 // discovery, OpenID Connect with given endpoints, or OAuth 2.0 with given
 // endpoints and no ID token.
-func (p *Provider) checkKind(r *report, path string) {
+func (p *Provider) checkKind(r *section.Report, path string) {
 	switch {
 	case p.byHand():
 		p.checkByHand(r, path)
@@ -318,7 +327,7 @@ func (p *Provider) checkKind(r *report, path string) {
 		r.Fault(path+".issuer", "the URL of the provider is needed, like https://id.example.org/realms/main")
 	}
 	if !p.openID() {
-		r.claim(path+".subject_claim", p.SubjectClaim)
+		r.Claim(path+".subject_claim", p.SubjectClaim)
 	} else if p.SubjectClaim != subjectClaim {
 		r.Fault(path+".subject_claim",
 			"%q is not sub, the only claim that identifies a user permanently with OpenID Connect; remove this key",
@@ -327,7 +336,7 @@ func (p *Provider) checkKind(r *report, path string) {
 }
 
 // checkByHand checks that the given endpoints are complete.
-func (p *Provider) checkByHand(r *report, path string) {
+func (p *Provider) checkByHand(r *section.Report, path string) {
 	for _, e := range []struct {
 		key, url string
 		needed   bool
@@ -352,7 +361,7 @@ func (p *Provider) checkByHand(r *report, path string) {
 
 // checkLogout checks that the way to log out is possible. With given
 // endpoints there is no metadata with a logout endpoint.
-func (p *Provider) checkLogout(r *report, path string) {
+func (p *Provider) checkLogout(r *section.Report, path string) {
 	switch p.Logout {
 	case LogoutForm, LogoutRedirect:
 		if p.byHand() && p.LogoutURL == "" {

@@ -1,4 +1,4 @@
-package config
+package forwarding
 
 import (
 	"strings"
@@ -7,11 +7,12 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"authgate/gateway/config/section"
 	"authgate/gateway/headername"
 )
 
-// assertion configures the signed identity that an upstream gets, a JWT (RFC 7519).
-type assertion struct {
+// Assertion configures the signed identity that an upstream gets, a JWT (RFC 7519).
+type Assertion struct {
 	Header   string        `yaml:"header"`
 	Audience string        `yaml:"audience"` // default: the name of the upstream
 	Lifetime time.Duration `yaml:"lifetime"`
@@ -20,19 +21,20 @@ type assertion struct {
 // maxAssertionLifetime bounds how long an application may believe an assertion.
 const maxAssertionLifetime = 24 * time.Hour
 
-func defaultAssertion() assertion {
-	return assertion{Header: "X-Auth-Assertion", Lifetime: 5 * time.Minute}
+// DefaultAssertion returns the section of an empty map.
+func DefaultAssertion() Assertion {
+	return Assertion{Header: "X-Auth-Assertion", Lifetime: 5 * time.Minute}
 }
 
 // check checks the section at path. identity has the other identity headers of the upstream.
-func (a *assertion) check(r *report, path string, identity *IdentityHeaders) {
+func (a *Assertion) check(r *section.Report, path string, identity *IdentityHeaders) {
 	folded := headername.Fold(a.Header)
 	switch {
 	case !httpguts.ValidHeaderFieldName(a.Header):
 		r.Fault(path+".header", "%q is not the name of a header; use letters, digits and -", a.Header)
-	case hasMeaning(folded):
+	case HasMeaning(folded):
 		r.Fault(path+".header", "%q has another meaning and cannot contain an identity; choose another name", a.Header)
-	case identity.has(folded):
+	case identity.Has(folded):
 		r.Fault(path+".header", "%q is already one of the identity headers; choose another name", a.Header)
 	}
 	if a.Audience == "" || strings.ContainsFunc(a.Audience, unicode.IsControl) {
@@ -45,17 +47,3 @@ func (a *assertion) check(r *report, path string, identity *IdentityHeaders) {
 		r.Fault(path+".lifetime", "is longer than 24h; the application cannot see a logout before the end")
 	}
 }
-
-// Asserts reports whether some upstream gets signed identities.
-func (c *Config) Asserts() bool {
-	for _, u := range c.Upstreams {
-		if u.Assertion != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// PublishesKeys reports whether others verify what the gateway signs with
-// token.private_key, whatever signs access tokens.
-func (c *Config) PublishesKeys() bool { return c.OAuth.Enabled || c.Asserts() }
