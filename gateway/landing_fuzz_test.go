@@ -39,7 +39,9 @@ func stays(t *testing.T, what string, w *httptest.ResponseRecorder) {
 			t.Fatal(err)
 		}
 		for node := range page.Descendants() {
-			returns := slices.Contains(node.Attr, html.Attribute{Key: "name", Val: "return_to"})
+			returns := slices.ContainsFunc(node.Attr, func(a html.Attribute) bool {
+				return a.Key == "name" && (a.Val == web.ReturnToField || a.Val == web.BackField)
+			})
 			for _, a := range node.Attr {
 				switch {
 				case a.Key == "href", a.Key == "src", a.Key == "action", a.Key == "formaction", a.Key == "value" && returns:
@@ -60,8 +62,8 @@ func stays(t *testing.T, what string, w *httptest.ResponseRecorder) {
 	}
 }
 
-// Whatever return_to and other parts of a request say, a browser that follows the URL
-// standard stays on this origin.
+// No return_to, no back of a chosen language and no other part of a request makes a browser that
+// follows the URL standard leave this origin.
 func FuzzReturnToInBrowsers(f *testing.F) {
 	for _, target := range []string{
 		"/", "/a?b=c", "//evil.example", `/\evil.example`, `\/evil`, "/\t/evil", "https:evil", `https:\\evil`, "http:evil", "javascript:alert(1)", "/..//evil", "/.//evil", "/%2f/evil", "/%09/evil",
@@ -78,6 +80,7 @@ func FuzzReturnToInBrowsers(f *testing.F) {
 		escaped := url.QueryEscape(target)
 		ask("POST", "/login", ownrig.AliceForm+"&return_to="+escaped, formType)
 		ask("POST", "/login", "username=&password=&return_to="+escaped, formType)
+		ask("POST", "/signin/language", "language=de&back="+escaped, formType)
 		r.clock.Advance(r.state.Load().config.Limits.LoginWindow) // the next one is not throttled
 		for _, place := range []string{"/login?return_to=", "/signin?return_to=", "/signin?mechanism=session&return_to=", "/logout?return_to=", "/me?return_to=", "/session/x?", "/session?"} {
 			ask("GET", place+escaped, "")

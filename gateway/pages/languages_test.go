@@ -243,10 +243,13 @@ func TestOwnTextsInject(t *testing.T) {
 		}
 		hostile[name] = written
 	}
-	plain, attacked := newSet(t, Options{}).In("", nil), own(t, Texts{"en": hostile}, "en")
-	for name, page := range all(attacked.With(Switch{"/language", "token", "/"}), "plain") {
+	choice := Switch{"/language", "token", "/"}
+	plain := newSet(t, Options{}).In("", nil).With(choice)
+	attacked := own(t, Texts{"en": hostile}, "en").With(choice)
+	expected := all(plain, "plain")
+	for name, page := range all(attacked, "plain") {
 		var want, got bytes.Buffer
-		if err := errors.Join(all(plain.With(Switch{"/language", "token", "/"}), "plain")[name](&want), page(&got)); err != nil {
+		if err := errors.Join(expected[name](&want), page(&got)); err != nil {
 			t.Fatal(err)
 		}
 		wantPolicy := plain.ContentSecurityPolicy(want.Bytes(), "")
