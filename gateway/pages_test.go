@@ -166,3 +166,19 @@ func TestLanguageIsOfferedHere(t *testing.T) {
 	ownrig.WantPage(t, r.client.WantAt("evil.example", 404, "GET", "/nothing", "", browser), "not "+form)
 	r.client.WantAt("evil.example", 421, "POST", "/signin/language", "language=de", formType)
 }
+
+// A user whose browser sends two cookies of one name chooses the language of the page that says so.
+func TestLanguageOfTwoCookies(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	const twins = "Cookie: session_id=a; session_id=b"
+	ownrig.WantPage(t, r.want(400, "GET", "/session/", "", browser, twins), `action="/signin/language"`)
+	w := r.want(303, "POST", "/signin/language", "language=de&back=/session/", browser, formType,
+		"Origin: https://gw.example", twins)
+	if at, set := w.Header().Get("Location"), w.Header()["Set-Cookie"]; at != "/session/" || len(set) != 1 {
+		t.Errorf("leads to %q and sets %q", at, set)
+	}
+	r.want(403, "POST", "/signin/language", "language=de", browser, formType, "Origin: https://evil.example", twins)
+	ownrig.WantPage(t, r.want(400, "GET", "/session/", "", browser, twins+"; __Host-authgate_language=de"),
+		"Zwei Cookies haben denselben Namen")
+}

@@ -253,8 +253,9 @@ func (ex *exchange) read() error {
 // so that two of a name do no harm there. For any other request it returns err.
 func (ex *exchange) withoutCookies(err error) (auth.Credentials, error) {
 	st, path := ex.state, ex.Canonical.Path.Decoded
-	if path == st.site.Own(web.TwinsPath) {
-		return auth.Credentials{}, nil // the way out, which needs no credential
+	switch path {
+	case st.site.Own(web.TwinsPath), st.site.Own(web.LanguagePath):
+		return auth.Credentials{}, nil // a form of the page that says so, which needs no credential
 	}
 	if own, _ := st.own(ex.Canonical.Host, path); own == nil || own.ReadsCookies() {
 		return auth.Credentials{}, err
