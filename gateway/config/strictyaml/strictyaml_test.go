@@ -252,6 +252,21 @@ func TestScalars(t *testing.T) {
 	}
 }
 
+// A text that is written is read as the same text, and no variable in it is replaced.
+func TestTextsAreReadAsWritten(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"plain", "no", "null", "~", "1", "a: b", "a #b", "- a", `a"b\`, "&a", "*a", "<<", "é", "{a: b}",
+		"${A}", "$${A}", "$$${A}", "${", "$${", "a}${A}", "${${A}", "${A${A}}", "${A}${A", "${${", "$${${${A}$",
+	} {
+		for name, write := range map[string]func(string) string{"Text": Text, "Quoted": Quoted} {
+			if got, r, _ := read(t, "name: "+write(text)+"\n"); r.Err() != nil || got.Name != text {
+				t.Errorf("%s(%q) is %s, which is read as %q, %v", name, text, write(text), got.Name, r.Err())
+			}
+		}
+	}
+}
+
 func TestNearest(t *testing.T) {
 	t.Parallel()
 	known := []string{"match", "name", "upstream", "auth", "policy", "timeout", "password_hash", "client_id", "ip", "introspection"}

@@ -32,7 +32,7 @@ func Key(text string) string {
 }
 
 // Quoted writes a text in double quotes, in which no ${ is a variable.
-func Quoted(text string) string { return QuotedJSON(strings.ReplaceAll(text, "${", "$${")) }
+func Quoted(text string) string { return QuotedJSON(variable.ReplaceAllString(text, "$$$0")) }
 
 // QuotedJSON writes a text as JSON does.
 func QuotedJSON(text string) string {
