@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
@@ -117,6 +118,28 @@ func TestAddAsks(t *testing.T) {
 	last := cfg.Routes[len(cfg.Routes)-1]
 	if last.Match != "wiki.localhost/" || last.App == nil || last.App.Title != "Wiki" || len(last.Policy) != 1 {
 		t.Errorf("the answers became %+v\n%s", last, out.String())
+	}
+}
+
+// The name of a role lets in only users who have it, also where the role is called users.
+func TestAddAsksWho(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	must.Do(t, os.WriteFile(path, []byte("accounts: {users: [{username: alice, roles: [users], password_hash: \""+
+		exampleHash+"\"}]}\nupstreams: {}\nroutes: []\n"), 0o600))
+	for answer, want := range map[string]string{
+		"": "[session] []", "all users": "[session] []", "public": "[none] []",
+		"users": "[session] [users]", "users, staff": "[session] [users staff]", "public, staff": "[session] [public staff]",
+		"Public": "[session] [Public]", "everybody": "[session] [everybody]",
+	} {
+		var a adding
+		must.Do(t, a.open(path, config.Environment{}))
+		a.app.Name, a.app.URL, a.app.Title, a.host = "wiki", "http://127.0.0.1:4000", "Wiki", "wiki.example.org"
+		must.Do(t, a.ask(&script{answers: []string{answer}}))
+		app := must.Get(a.application(a.cfg))(t)
+		if got := fmt.Sprint(app.Auth, app.Roles); got != want {
+			t.Errorf("%q: %s, want %s", answer, got, want)
+		}
 	}
 }
 

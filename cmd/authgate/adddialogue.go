@@ -25,7 +25,8 @@ func (a *adding) ask(t typist) error {
 		{a.app.URL != "", func() question { return textQuestion("Its address, such as http://127.0.0.1:4000", &a.app.URL) }},
 		{who, func() question {
 			return question{
-				"Who may open it: users (all who sign in), public (everybody), or roles, separated by commas", "users", a.setWho,
+				"Who may open it: all users, public (everybody, without sign-in), or roles, separated by commas",
+				allUsers, a.setWho,
 			}
 		}},
 		{a.app.Title != "", func() question {
@@ -79,10 +80,14 @@ func (a *adding) checked(set func(string) error, content []byte) func(string) er
 	}
 }
 
+// allUsers is the answer by which all who sign in may open the application. A role is
+// seldom called that.
+const allUsers = "all users"
+
 // setWho sets who may open the application.
 func (a *adding) setWho(answer string) error {
 	switch answer {
-	case "users":
+	case allUsers:
 		return nil
 	case "public":
 		a.public = true
