@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,4 +51,30 @@ func (f gatewayFlags) find(ctx context.Context) (*control.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
 	return control.Find(ctx, dataDir, *f.pid)
+}
+
+// applyNow makes the gateways with a data_dir apply a file that has changed, and then calls also
+// for each.
+func applyNow(ctx context.Context, out io.Writer, dataDir, file string, also func(*control.Client) error) error {
+	clients, err := control.All(ctx, dataDir)
+	if err != nil {
+		return fmt.Errorf("%s is written, and the gateway could not be told; it looks at the file by itself: %w", file, err)
+	}
+	if len(clients) == 0 {
+		fmt.Fprintf(out, "No gateway runs with data_dir %s; it applies when one starts.\n", dataDir)
+	}
+	for _, client := range clients {
+		if _, err := client.Reload(ctx); err != nil {
+			if refused, ok := errors.AsType[*control.RefusedError](err); ok {
+				return fmt.Errorf("%s is written, and the gateway (process %d) keeps the running configuration:\n%s",
+					file, client.PID, refused.Reason)
+			}
+			return fmt.Errorf("%s is written; asking the gateway (process %d) to reload: %w", file, client.PID, err)
+		}
+		if err := also(client); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "The gateway (process %d) has applied it.\n", client.PID)
+	}
+	return nil
 }

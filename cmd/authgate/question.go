@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// typist is the person who answers.
+type typist interface {
+	say(format string, args ...any)
+	line() (string, error)
+	// secret returns what was typed after two questions, without echo.
+	secret() (typed [2]string, err error)
+}
+
+// terminal is a person at a terminal.
+type terminal struct {
+	in     *os.File
+	prompt io.Writer
+}
+
+func (t terminal) say(format string, args ...any)       { fmt.Fprintf(t.prompt, format, args...) }
+func (t terminal) line() (string, error)                { return readLine(t.in) }
+func (t terminal) secret() (typed [2]string, err error) { return typeTwice(t.in, t.prompt) }
+
+// readLine reads one line and no byte more, because typeTwice reads the next one.
+func readLine(in io.Reader) (string, error) {
+	var line []byte
+	for one := make([]byte, 1); ; {
+		if _, err := io.ReadFull(in, one); err != nil {
+			return "", err
+		}
+		if one[0] == '\n' {
+			return string(line), nil
+		}
+		line = append(line, one[0])
+	}
+}
+
+// question is one thing that is asked.
+type question struct {
+	text, fallback string // the answer if nothing is typed
+	// set takes an answer. Its error says what is wrong with it.
+	set func(answer string) error
+}
+
+// ask asks until an answer is accepted.
+func (q question) ask(t typist) error {
+	for {
+		t.say("%s", q.text)
+		if q.fallback != "" {
+			t.say(" [%s]", q.fallback)
+		}
+		t.say(": ")
+		answer, err := t.line()
+		if err != nil {
+			return fmt.Errorf("reading the answer: %w", err)
+		}
+		if answer = strings.TrimSpace(answer); answer == "" {
+			answer = q.fallback
+		}
+		if err = q.set(answer); err == nil {
+			return nil
+		}
+		for problem := range strings.SplitSeq(err.Error(), "\n") {
+			t.say("  %s\n", problem)
+		}
+	}
+}
