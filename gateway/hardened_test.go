@@ -75,7 +75,7 @@ func TestOwnAnswersAreHardened(t *testing.T) {
 		"/signin?return_to=/x", "/login?provider=small", "/login?provider=none",
 		"/login?mechanism=x", "/callback?state=x&code=y", "/callback?error=access_denied&state=x",
 		"/frontchannel-logout/small?sid=x", "/me?x=%zz", "/login?%zz",
-	}, maps.Keys(r.state.Load().endpoints)) {
+	}, maps.Keys(r.state.Load().own.ByPath)) {
 		for method, body := range map[string]string{"GET": "", "HEAD": "", "POST": "{}", "DELETE": ""} {
 			for _, accept := range []string{browser, "Accept: application/json", "Accept: application/problem+json", ""} {
 				for _, headers := range [][]string{

@@ -91,9 +91,9 @@ func (ex *exchange) provesAgain(route *route) (*policy.Identity, error) {
 
 // routeNamed returns the route of a resource that a request to an upstream names.
 func (st *state) routeNamed(request *policy.Request, upstream string) (*route, error) {
-	own, err := st.findOwn(request)
+	own, err := st.own.Find(request)
 	switch {
-	case own != nil || err == nil && request.Path.Decoded == st.verify:
+	case own != nil || err == nil && request.Path.Decoded == st.own.Verify:
 		return nil, &refusedName{"authgate", "it is an endpoint of the gateway"}
 	case err != nil:
 		return nil, malformedName(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/endpoint"
 	"authgate/gateway/streams"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -31,7 +32,7 @@ func (ex *exchange) Check(ctx context.Context) error {
 		route := st.routing.find(&ex.Canonical)
 		if route == nil || route.forward == nil {
 			const reason = "no route matches any more"
-			return &streams.Ended{Err: errNoRoute(reason), Reason: reason}
+			return &streams.Ended{Err: endpoint.NothingHere(reason), Reason: reason}
 		}
 		*c = confirmed{st, route, nil}
 	}

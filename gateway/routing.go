@@ -1,12 +1,10 @@
 package gateway
 
 import (
-	"errors"
-	"net/http"
-
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/cors"
+	"authgate/gateway/endpoint"
 	"authgate/gateway/forward"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/oauth"
@@ -21,7 +19,6 @@ type routing struct {
 	table     *policy.Table
 	routes    []route // by the table's index
 	upstreams map[string]*upstream.Upstream
-	used      map[policy.Mechanism]bool // by some route, or by the authorization server
 }
 
 // route is what the gateway does for a route of the table.
@@ -88,11 +85,8 @@ func (g *Gateway) identityHeaders(st *state, name string) *upstream.IdentityHead
 func (g *Gateway) newRouting(st, old *state) *routing {
 	cfg, site, f := st.config, st.site, st.federation
 	upstreams, limiters := g.newUpstreams(st, old), g.newLimiters(cfg, old)
-	routing := &routing{table: cfg.Table(), upstreams: upstreams, used: map[policy.Mechanism]bool{}}
+	routing := &routing{table: cfg.Table(), upstreams: upstreams}
 	chains := newChains(st)
-	if st.oauth != nil {
-		routing.used[policy.Session], routing.used[policy.OIDC] = true, len(f.Providers) > 0
-	}
 	identity := upstream.NewIdentityHeaders(upstream.HeaderOptions{
 		Names: cfg.IdentityHeaders, Token: cfg.Token.Header, Logger: g.service.Logger,
 	})
@@ -103,9 +97,6 @@ func (g *Gateway) newRouting(st, old *state) *routing {
 			limiter: limiters[c.Name],
 			cors:    newCORS(&c.CORS),
 			signIn:  signInFor(rule, site, f),
-		}
-		for _, mechanism := range rule.Mechanisms {
-			routing.used[mechanism] = routing.used[mechanism] || rule.Accepts(mechanism)
 		}
 		r.chain, r.resource = chains.of(c, rule)
 		r.apart = chains.apart(c, rule)
@@ -147,14 +138,14 @@ func (r *routing) match(request *policy.Request) (*route, error) {
 	}
 	if request.Path.Slashed != "" {
 		if !ok || !r.routes[match.Index].keepsSlashes() {
-			return nil, errEncodedSlash()
+			return nil, policy.ErrEncodedSlash
 		}
 		if err := r.table.CheckSlashes(request, match); err != nil {
 			return nil, err
 		}
 	}
 	if !ok {
-		return nil, errNoRoute("no route matches")
+		return nil, endpoint.NothingHere("no route matches")
 	}
 	if err := r.table.CheckParameters(request, match); err != nil {
 		return nil, err
@@ -177,18 +168,10 @@ func (r *route) accepts(path *policy.Path) bool {
 
 func (r *route) keepsSlashes() bool { return r.config.EncodedSlashes == config.EncodedSlashesKeep }
 
-// errEncodedSlash is the error of policy.ParseTarget, which accepts no encoded
-// slash for routes that do not keep them.
-func errEncodedSlash() error { return &policy.TargetError{Reason: "the path holds an encoded slash"} }
-
 // errOpaque is for a path that only the opaque routes of a host could take.
 func errOpaque() error {
 	return &policy.TargetError{
 		Reason: "the path can be read in several ways, and no route of this host takes such paths there"}
-}
-
-func errNoRoute(reason string) error {
-	return &web.Error{Status: http.StatusNotFound, Detail: "There is nothing here.", Cause: errors.New(reason)}
 }
 
 // signInFor returns where a user can sign in for a route: at the identity provider

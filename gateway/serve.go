@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
 
 	"authgate/gateway/apitokens"
@@ -62,7 +61,7 @@ func (ex *exchange) admit() (answered bool, err error) {
 	}
 	if err := ex.find(); err != nil {
 		if ex.wantsHome() {
-			return true, ex.state.home.Serve(&ex.Exchange)
+			return true, ex.state.own.Home.Serve(&ex.Exchange)
 		}
 		return false, err
 	}
@@ -134,7 +133,7 @@ func (ex *exchange) find() error {
 		return err
 	}
 	if route.forward == nil && !ex.Verify {
-		return errNoRoute("the route has no upstream, so it is for " + config.EndpointVerify + " only")
+		return endpoint.NothingHere("the route has no upstream, so it is for " + config.EndpointVerify + " only")
 	}
 	ex.route, ex.Label = route, route.rule.Name
 	ex.SignIn, ex.CORS = &route.signIn, route.cors
@@ -154,46 +153,12 @@ func (ex *exchange) wantsHome() bool {
 // findOwn returns the own endpoint that the request is for, nil if it is for a
 // route. A proxy must not ask about these endpoints, but send such requests here.
 func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
-	own, err := ex.state.findOwn(&ex.Canonical)
-	if err == nil && ex.Verify && (own != nil || ex.Canonical.Path.Decoded == ex.state.verify) {
-		return nil, errNoRoute("the path is one of the gateway's own endpoints; " +
+	own, err := ex.state.own.Find(&ex.Canonical)
+	if err == nil && ex.Verify && (own != nil || ex.Canonical.Path.Decoded == ex.state.own.Verify) {
+		return nil, endpoint.NothingHere("the path is one of the gateway's own endpoints; " +
 			"the proxy must send requests for it to the gateway")
 	}
 	return own, err
-}
-
-// findOwn returns the own endpoint of a request. A path that some servers would read as that of
-// one is an error.
-func (st *state) findOwn(request *policy.Request) (*endpoint.Endpoint, error) {
-	path := &request.Path
-	own, err := st.own(request.Host, path.Decoded)
-	if err != nil {
-		return nil, err
-	}
-	isOwn := func(path string) bool { return path == st.verify || st.endpoints[path] != nil }
-	switch {
-	case path.Opaque && slices.ContainsFunc(path.Readings(), isOwn):
-		return nil, &policy.TargetError{Reason: "the path is one of the gateway's own when it is read in another way"}
-	case path.Slashed != "" && isOwn(path.Slashed):
-		return nil, errEncodedSlash()
-	case slices.ContainsFunc(path.Again(), isOwn):
-		return nil, &policy.TargetError{Reason: "the path is encoded more than once, and is one of the gateway's own when " +
-			"it is decoded again"}
-	}
-	return own, nil
-}
-
-// own returns the own endpoint at a path, nil if there is none. Well-known paths have one at
-// some hosts alone.
-func (st *state) own(host, path string) (*endpoint.Endpoint, error) {
-	own := st.endpoints[path]
-	switch cfg := st.config; {
-	case cfg.LacksResource(host, path):
-		return nil, errNoRoute("no route of this host that accepts bearer tokens has this resource")
-	case own != nil && cfg.IsWellKnown(path) && !cfg.AnswersWellKnown(host, path):
-		return nil, nil
-	}
-	return own, nil
 }
 
 // read makes the canonical request and reads the credentials, once. It refuses
@@ -208,7 +173,7 @@ func (ex *exchange) read() error {
 	}
 	host, hostErr := policy.CanonicalHost(ex.Peer.Host)
 	path, err := st.site.ParseTarget(host, ex.Request.RequestURI)
-	if err == nil && path.Decoded == st.verify {
+	if err == nil && path.Decoded == st.own.Verify {
 		if err := ex.TakeOriginal(); err != nil {
 			return err
 		}
@@ -257,7 +222,7 @@ func (ex *exchange) withoutCookies(err error) (auth.Credentials, error) {
 	case st.site.Own(web.TwinsPath), st.site.Own(web.LanguagePath):
 		return auth.Credentials{}, nil // a form of the page that says so, which needs no credential
 	}
-	if own, _ := st.own(ex.Canonical.Host, path); own == nil || own.ReadsCookies() {
+	if own, _ := st.own.At(ex.Canonical.Host, path); own == nil || own.ReadsCookies() {
 		return auth.Credentials{}, err
 	}
 	header := maps.Clone(ex.Request.Header)

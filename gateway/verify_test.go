@@ -250,7 +250,7 @@ func TestVerifyOwnEndpoints(t *testing.T) {
 	t.Parallel()
 	r := newVerifyRig(t)
 	alice := r.login(aliceIn)
-	for path := range r.state.Load().endpoints {
+	for path := range r.state.Load().own.ByPath {
 		for _, method := range []string{"GET", "POST"} {
 			if w := r.asks(404, asTraefik(method, "gw.example", path), alice.cookie); w.Header()["Set-Cookie"] != nil {
 				t.Errorf("%s %s sets cookies", method, path)
@@ -476,7 +476,7 @@ func wantSameDecision(t *testing.T, r *rig, client, method, host, target string,
 	if strings.HasPrefix(path.Decoded, "/named") && asked.Header.Get("X-Auth-User") != "" {
 		return // see TestVerifyImitations
 	}
-	own := err == nil && (r.state.Load().endpoints[path.Decoded] != nil || path.Decoded == "/"+config.EndpointVerify)
+	own := err == nil && (r.state.Load().own.ByPath[path.Decoded] != nil || path.Decoded == "/"+config.EndpointVerify)
 	own = own || direct.Code == http.StatusOK && !passed // the start page
 	switch {
 	case own:

@@ -38,6 +38,9 @@ func (e *TargetError) Error() string { return e.Reason }
 
 func refuse(reason string) error { return &TargetError{Reason: reason} }
 
+// ErrEncodedSlash is the error of a path with an encoded slash, which only some routes keep.
+var ErrEncodedSlash = refuse("the path holds an encoded slash")
+
 // ParseTarget parses the request target of the request line, or :path of
 // HTTP/2. It accepts the origin-form only (RFC 9112, section 3.2.1). The error
 // is a *TargetError.
@@ -145,7 +148,7 @@ func scanPath(raw string, keepSlashes bool) (escaped, slashes, wide bool, err er
 			c = unhex(raw[i+1])<<4 | unhex(raw[i+2])
 			i += 2
 			if c == '/' && !keepSlashes {
-				return false, false, false, refuse("the path holds an encoded slash")
+				return false, false, false, ErrEncodedSlash
 			}
 			if c == '/' || c == ' ' || c == '#' {
 				slashes = slashes || c == '/'

@@ -20,18 +20,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"authgate/gateway/account"
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/mechanism"
-	"authgate/gateway/oauth"
+	"authgate/gateway/own"
 	"authgate/gateway/peer"
-	"authgate/gateway/rate"
 	"authgate/gateway/seal"
-	"authgate/gateway/signin"
-	"authgate/gateway/startpage"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
 	"authgate/gateway/web"
@@ -126,15 +122,14 @@ type Rig struct {
 	// BeforeEdit is called once before the next change of accounts.file; nil: nothing is.
 	BeforeEdit func()
 
-	yaml      string // that is served
-	service   *web.Service
-	guarded   store.Store
-	verifier  *auth.Verifier
-	trusted   peer.Proxies
-	table     *policy.Table
-	endpoints map[string]*endpoint.Endpoint
-	reached   atomic.Int64           // requests that have reached the application
-	seen      atomic.Pointer[string] // the name of the user of the last one
+	yaml     string // that is served
+	service  *web.Service
+	guarded  store.Store
+	verifier *auth.Verifier
+	trusted  peer.Proxies
+	own      *own.Endpoints
+	reached  atomic.Int64           // requests that have reached the application
+	seen     atomic.Pointer[string] // the name of the user of the last one
 }
 
 // New returns a rig that serves the own endpoints of a configuration.
@@ -207,34 +202,14 @@ func (r *Rig) Reload(yaml string) {
 	if cfg.Session.CSRFToken {
 		box = must.Get(mechanism.StoreBox(cfg))(r.T)
 	}
-	r.Config, r.table, r.trusted = cfg, cfg.Table(), cfg.Listen.TrustedProxies
+	r.Config, r.trusted = cfg, cfg.Listen.TrustedProxies
 	tokens := must.Get(mechanism.NewOAuth(made, local, federation))(r.T)
 	r.Options = &endpoint.Options{
-		OAuth: tokens, Apps: cfg.HasApps(),
-		Site: site, CrossSite: web.NewCrossSite(site, box), Now: r.Clock.Now, Realm: cfg.Basic.Realm,
-		Used: used(r.table), Local: local, Federation: federation, Routes: r.table, MayAddFactor: r.MayAddFactor,
-		Admins: cfg.Admins(), Editor: editor{r, cfg},
-	}
-	if r.MayAddFactor == nil {
-		r.Options.MayAddFactor = account.MayAddFactor(r.Options.Editor, local.Proofs)
+		Site: site, CrossSite: web.NewCrossSite(site, box), Now: r.Clock.Now, Local: local, Federation: federation,
+		OAuth: tokens, MayAddFactor: r.MayAddFactor, Editor: editor{r, cfg},
 	}
 	site.CSRFToken = r.Options.CrossSite.Token
-	s := signin.New(r.Options)
-	rows := append(s.Rows, account.Rows(r.Options, s, nil)...)
-	rows = append(rows, startpage.New(r.Options, cfg).Rows()...)
-	if tokens == nil {
-		r.endpoints = must.Get(endpoint.New(r.Options, cfg.OwnEndpoints(), rows))(r.T)
-		return
-	}
-	server := must.Get(oauth.New(oauth.Options{
-		Endpoint: r.Options, Config: cfg, Clients: tokens.Clients, Grants: tokens.Grants, IDKeys: local.PublicKeys,
-		Logout: s.Logout, Registrations: rate.New("registration", rate.Limit{
-			Requests: cfg.OAuth.RegistrationRate.Requests, Per: cfg.OAuth.RegistrationRate.Per,
-		}, r.Clock.Now, nil),
-	}))(r.T)
-	local.Logins.OnEnd(server.LoginEnded)
-	r.endpoints = must.Get(endpoint.New(r.Options, cfg.OwnEndpoints(), append(rows, server.Rows()...)))(r.T)
-	maps.Copy(r.endpoints, server.WellKnown())
+	r.own = must.Get(own.New(&own.Options{Config: cfg, Shared: r.Options}))(r.T)
 }
 
 // Mount makes the rig serve rows of a test, too.
@@ -244,7 +219,7 @@ func (r *Rig) Mount(rows []endpoint.Row) {
 	for _, row := range rows {
 		names = append(names, row.Name)
 	}
-	maps.Copy(r.endpoints, must.Get(endpoint.New(r.Options, names, rows))(r.T))
+	maps.Copy(r.own.ByPath, must.Get(endpoint.New(r.Options, names, rows))(r.T))
 }
 
 // editor changes accounts in accounts.file, and makes the rig serve them. It implements
@@ -286,17 +261,6 @@ func (r *Rig) Reached() int { return int(r.reached.Load()) }
 // LastUser implements application.
 func (r *Rig) LastUser() string { return *r.seen.Load() }
 
-// used returns the mechanisms that some route of a table accepts.
-func used(table *policy.Table) map[policy.Mechanism]bool {
-	used := map[policy.Mechanism]bool{}
-	for _, rule := range table.Routes() {
-		for _, m := range []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC} {
-			used[m] = used[m] || rule.Accepts(m)
-		}
-	}
-	return used
-}
-
 // ServeHTTP implements http.Handler.
 func (r *Rig) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	ex := &web.Exchange{}
@@ -304,7 +268,7 @@ func (r *Rig) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	ex.Peer = r.trusted.Read(q)
 	err := r.read(ex)
 	if err == nil {
-		if own := r.endpoints[ex.Canonical.Path.Decoded]; own != nil {
+		if own := r.own.ByPath[ex.Canonical.Path.Decoded]; own != nil {
 			err = own.Serve(ex)
 		} else {
 			err = r.application(ex)
@@ -342,11 +306,11 @@ func (r *Rig) read(ex *web.Exchange) error {
 // route lets in, and sends others to the sign-in page.
 func (r *Rig) application(ex *web.Exchange) error {
 	o := r.Options
-	match, ok := r.table.Match(&ex.Canonical)
+	match, ok := r.Options.Routes.Match(&ex.Canonical)
 	if !ok {
 		return &web.Error{Status: http.StatusNotFound, Detail: "There is nothing here."}
 	}
-	rule := r.table.Routes()[match.Index]
+	rule := r.Options.Routes.Routes()[match.Index]
 	var chain auth.Chain
 	for _, m := range []struct {
 		kind policy.Mechanism
