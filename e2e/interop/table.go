@@ -12,21 +12,19 @@ const introduction = `# What the gateway was run against
 
 ` + "`make interop`" + ` runs the gateway against programs that others wrote, and writes this page. Each version is the one that the program or its
 package reports, and each date the day of the run. What was not tried says why; it is never listed as passed.
-[e2e/interop/rows.go](../e2e/interop/rows.go) names the tests behind each row.
+[e2e/interop](../e2e/interop) names the tests behind each row.
 `
 
 // render returns the document.
 func render(results map[string]result) string {
 	var out strings.Builder
 	out.WriteString(introduction)
-	kind := ""
-	for _, r := range rows() {
-		if r.kind != kind {
-			kind = r.kind
-			fmt.Fprintf(&out, "\n## %s\n\n| Counterpart | Version | What was tried | Result | Date |\n|---|---|---|---|---|\n", kind)
+	for _, t := range tables() {
+		fmt.Fprintf(&out, "\n## %s\n\n| Counterpart | Version | What was tried | Result | Date |\n|---|---|---|---|---|\n", t.heading)
+		for _, r := range t.rows {
+			got := results[r.name]
+			fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", r.name, cell(got.version), cell(r.what()), cell(got.outcome), cell(got.date))
 		}
-		got := results[r.name]
-		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", r.name, cell(got.version), cell(r.what()), cell(got.outcome), cell(got.date))
 	}
 	return out.String()
 }
