@@ -181,4 +181,6 @@ func TestLanguageOfTwoCookies(t *testing.T) {
 	r.want(403, "POST", "/signin/language", "language=de", browser, formType, "Origin: https://evil.example", twins)
 	ownrig.WantPage(t, r.want(400, "GET", "/session/", "", browser, twins+"; __Host-authgate_language=de"),
 		"Zwei Cookies haben denselben Namen")
+	const two = "Cookie: __Host-authgate_language=de; __Host-authgate_language=fr"
+	ownrig.WantPage(t, r.want(200, "GET", "/signin", "", browser, two), "Anmelden bei")
 }
