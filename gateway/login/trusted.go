@@ -181,7 +181,7 @@ func (t *TrustedTokens) ask(ctx context.Context, token string) (*trustedToken, e
 	if err != nil {
 		return nil, err
 	}
-	identity := providerIdentity(issuer.Name, &access.Profile, policy.Bearer, "", access.Expires)
+	identity := access.Profile.Identity(issuer.Name, policy.Bearer, "", access.Expires)
 	identity.Scopes = access.Scopes
 	name := access.ID
 	if name == "" {

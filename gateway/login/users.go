@@ -240,7 +240,7 @@ func (u *Users) identify(
 	if err != nil {
 		return nil, nil, err
 	}
-	id := providerIdentity(d.Provider, &known.Profile, policy.OIDC, login.ID, expires)
+	id := known.Profile.Identity(d.Provider, policy.OIDC, login.ID, expires)
 	id.SignedIn, id.Proof = login.Created, login.Proof
 	return id, []record.Stored{stored}, nil
 }
@@ -283,26 +283,5 @@ func (u *Users) Known(ctx context.Context, name, issuer, subject string) (*polic
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	return providerIdentity(name, &known.Profile, "", "", time.Time{}), known.Updated, nil
-}
-
-// providerIdentity returns the identity of a person at the provider of that name, for
-// policies and upstreams.
-func providerIdentity(
-	name string, p *provider.Profile, m policy.Mechanism, sid string, expires time.Time,
-) *policy.Identity {
-	return &policy.Identity{
-		Username:  p.Username,
-		Subject:   name + ":" + p.Subject,
-		Name:      p.Name,
-		Email:     p.Email,
-		Roles:     p.Roles,
-		Claims:    p.Claims,
-		Mechanism: m,
-		Provider:  name,
-		Login:     sid,
-		Expires:   expires,
-
-		Unverified: p.Unverified,
-	}
+	return known.Profile.Identity(name, "", "", time.Time{}), known.Updated, nil
 }

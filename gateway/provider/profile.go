@@ -7,7 +7,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
+
+	"authgate/policy"
 )
 
 // Profile describes a user as the provider does. Its JSON is stored.
@@ -35,6 +38,25 @@ func (p *Profile) UnmarshalJSON(raw []byte) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	return d.Decode((*members)(p))
+}
+
+// Identity returns the user for policies and upstreams. name is that of the provider in the
+// configuration, sid the login, if any.
+func (p *Profile) Identity(name string, m policy.Mechanism, sid string, expires time.Time) *policy.Identity {
+	return &policy.Identity{
+		Username:  p.Username,
+		Subject:   name + ":" + p.Subject,
+		Name:      p.Name,
+		Email:     p.Email,
+		Roles:     p.Roles,
+		Claims:    p.Claims,
+		Mechanism: m,
+		Provider:  name,
+		Login:     sid,
+		Expires:   expires,
+
+		Unverified: p.Unverified,
+	}
 }
 
 const (
