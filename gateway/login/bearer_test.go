@@ -3,7 +3,6 @@ package login
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,20 +12,15 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/provider"
+	"authgate/gateway/provider/providertest"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/must"
 )
 
-// jwtOf returns a JWT that names the issuer. Its signature is not valid.
-func jwtOf(issuer string) string {
-	return encode(`{"alg":"ES256"}`) + "." + encode(fmt.Sprintf(`{"iss":%q,"jti":%q}`, issuer,
-		newSecretText())) + "." + encode("signature")
-}
-
 // wantIssuersAsked fails the test unless plain and asked were asked about that many tokens.
 func (r *rig) wantIssuersAsked(tb testing.TB, plain, asked int) {
 	tb.Helper()
-	if p, a := len(r.plain.questions()), len(r.asked.questions()); p != plain || a != asked {
+	if p, a := len(r.plain.Questions()), len(r.asked.Questions()); p != plain || a != asked {
 		tb.Errorf("the issuers were asked %d and %d times, want %d and %d", p, a, plain, asked)
 	}
 }
@@ -36,9 +30,9 @@ func (r *rig) wantIssuersAsked(tb testing.TB, plain, asked int) {
 func TestIssuerSelectsTheVerifier(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	own, outside := r.signIn(t, "alice"), jwtOf(r.plain.issuer)
-	r.plain.knows(outside, r.access("one"))
-	r.asked.knows("opaque", r.access("two"))
+	own, outside := r.signIn(t, "alice"), providertest.JWT(r.plain.Identifier)
+	r.plain.Knows(outside, r.access("one"))
+	r.asked.Knows("opaque", r.access("two"))
 	wantNoneInCookies := func() {
 		t.Helper()
 		for _, creds := range []*auth.Credentials{{Access: outside}, {Access: "opaque"},
@@ -72,7 +66,7 @@ func TestBearerTokensWithoutTrustedIssuers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := r.signIn(t, "alice")
-	r.plain.answers(func(context.Context, string) (*provider.AccessToken, error) {
+	r.plain.Answers(func(context.Context, string) (*provider.AccessToken, error) {
 		access := r.access("one")
 		return &access, nil
 	})
@@ -82,7 +76,7 @@ func TestBearerTokensWithoutTrustedIssuers(t *testing.T) {
 		if id, err := r.byBearer(t, s.access); err != nil || id.Username != "alice" {
 			t.Errorf("got %+v, %v, want alice", id, err)
 		}
-		for _, token := range []string{"", ".", "opaque", "a.b", "a.b.c.d.e", jwtOf("https://other.example")} {
+		for _, token := range []string{"", ".", "opaque", "a.b", "a.b.c.d.e", providertest.JWT("https://other.example")} {
 			wantRejected(t, auth.DetailBadToken, "access token: ")(r.byBearer(t, token))
 		}
 	}
@@ -94,13 +88,13 @@ func TestBearerTokensWithoutTrustedIssuers(t *testing.T) {
 func TestTokensOfUnknownIssuers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	long := jwtOf(r.plain.issuer)
+	long := providertest.JWT(r.plain.Identifier)
 	long += strings.Repeat("x", maxTokenBytes-len(long))
 	for _, token := range []string{
-		jwtOf("https://attacker.example"), jwtOf(""), jwtOf(r.plain.issuer + "/"), jwtOf(strings.ToUpper(r.plain.issuer)),
+		providertest.JWT("https://attacker.example"), providertest.JWT(""), providertest.JWT(r.plain.Identifier + "/"), providertest.JWT(strings.ToUpper(r.plain.Identifier)),
 		encode(`{"alg":"ES256"}`) + "." + encode(`{"sub":"7"}`) + ".x",
 		encode(`{}`) + "." + encode(`{"iss":7}`) + ".x",
-		encode(`{}`) + "." + encode(`{"iss":["`+r.plain.issuer+`"]}`) + ".x",
+		encode(`{}`) + "." + encode(`{"iss":["`+r.plain.Identifier+`"]}`) + ".x",
 		encode(`{}`) + "." + encode(`null`) + ".x",
 		"a.!.c", "a." + encode("x") + ".c", "..",
 		long + "x", strings.Repeat("x", maxTokenBytes+1), r.signIn(t, "alice").refresh,
@@ -109,7 +103,7 @@ func TestTokensOfUnknownIssuers(t *testing.T) {
 		wantRejected(t, auth.DetailBadToken, "access token: ")(r.bearers.Revoke(t.Context(), token))
 	}
 	r.wantIssuersAsked(t, 0, 0)
-	r.plain.knows(long, r.access("one"))
+	r.plain.Knows(long, r.access("one"))
 	must.Get(r.byBearer(t, long))(t)
 }
 
@@ -133,14 +127,14 @@ func TestTrustedRevocation(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			elsewhere, own := r.instance(t), r.forge(t, r.signIn(t, "alice")).with(map[string]any{"jti": "one"}).token()
-			issuer, subject, token, another := r.plain, "plain:7", jwtOf(r.plain.issuer), jwtOf(r.plain.issuer)
+			issuer, subject, token, another := r.plain, "plain:7", providertest.JWT(r.plain.Identifier), providertest.JWT(r.plain.Identifier)
 			anew, others := unsigned(token, encode("another signature")), "opaque"
-			r.asked.knows(others, r.access("one"))
+			r.asked.Knows(others, r.access("one"))
 			if test.opaque {
-				issuer, subject, token, another, anew, others = r.asked, "asked:7", "of.one", "of.another", "of.one", jwtOf(r.plain.issuer)
-				r.plain.knows(others, r.access("one"))
+				issuer, subject, token, another, anew, others = r.asked, "asked:7", "of.one", "of.another", "of.one", providertest.JWT(r.plain.Identifier)
+				r.plain.Knows(others, r.access("one"))
 			}
-			issuer.answers(func(_ context.Context, raw string) (*provider.AccessToken, error) {
+			issuer.Answers(func(_ context.Context, raw string) (*provider.AccessToken, error) {
 				access := r.access(test.jti)
 				if raw == another && test.jti != "" {
 					access.ID = "another"
@@ -178,7 +172,7 @@ func TestRevocationOutlivesToken(t *testing.T) {
 	r := newRig(t)
 	local := clocktest.At(r.now().Add(-time.Minute)) // the store is a minute ahead
 	r.trusted.now = local.Now
-	r.asked.knows("opaque", r.access("one"))
+	r.asked.Knows("opaque", r.access("one"))
 	must.Get(r.byBearer(t, "opaque"))(t)
 	must.Get(r.trusted.revoke(t.Context(), "opaque"))(t)
 	for range 4 * 61 { // until the token ends by either clock
@@ -196,23 +190,23 @@ func FuzzBearerTokens(f *testing.F) {
 	alone := newRig(f)
 	both := alone.instance(f)
 	outsideKey := []byte("the outside issuer's secret, which only the tests know")
-	alone.plain.answers(func(_ context.Context, raw string) (*provider.AccessToken, error) {
+	alone.plain.Answers(func(_ context.Context, raw string) (*provider.AccessToken, error) {
 		parsed, err := jwt.Parse(raw, func(*jwt.Token) (any, error) { return outsideKey, nil },
-			jwt.WithValidMethods([]string{"HS256"}), jwt.WithIssuer(alone.plain.issuer), jwt.WithStrictDecoding(), jwt.WithTimeFunc(alone.now))
+			jwt.WithValidMethods([]string{"HS256"}), jwt.WithIssuer(alone.plain.Identifier), jwt.WithStrictDecoding(), jwt.WithTimeFunc(alone.now))
 		if err != nil {
-			return nil, providerFails(provider.ErrInvalid)
+			return nil, providertest.Fails(provider.ErrInvalid)
 		}
 		access := alone.access("")
 		access.Profile.Subject, _ = parsed.Claims.GetSubject()
 		return &access, nil
 	})
-	alone.asked.knows("opaque", alone.access("two"))
+	alone.asked.Knows("opaque", alone.access("two"))
 	own := alone.forge(f, alone.signIn(f, "alice"))
 	outside := &forger{header: map[string]any{"alg": "HS256"},
-		claims: map[string]any{"iss": alone.plain.issuer, "sub": "7"}, sign: signHS256(outsideKey)}
+		claims: map[string]any{"iss": alone.plain.Identifier, "sub": "7"}, sign: signHS256(outsideKey)}
 	forgers := []*forger{own, outside, {sign: signHS256([]byte("a key of no issuer, as long as the others are"))}}
 	for i, signer := range forgers {
-		for _, each := range []*forger{own, outside, own.with(map[string]any{"iss": alone.plain.issuer}),
+		for _, each := range []*forger{own, outside, own.with(map[string]any{"iss": alone.plain.Identifier}),
 			outside.with(map[string]any{"iss": testIssuer})} {
 			token := each.token()
 			part := strings.Split(token, ".")

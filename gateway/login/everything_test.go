@@ -18,6 +18,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/provider"
+	"authgate/gateway/provider/providertest"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )
@@ -38,8 +39,8 @@ func newEverything(tb testing.TB) *everything {
 	e := &everything{rig: newRig(tb, func(r *rig) { r.refreshOptions.Bind = []Trait{BindUserAgent, BindIP} }),
 		browser: NewBrowserSecret()}
 	e.attempt = e.beginAttempt(tb, e.browser)
-	e.jwt = jwtOf(e.plain.issuer)
-	e.plain.knows(e.jwt, e.access("one"))
+	e.jwt = providertest.JWT(e.plain.Identifier)
+	e.plain.Knows(e.jwt, e.access("one"))
 	e.local, e.remote = e.signIn(tb, "alice"), e.signInAt(tb, e.grant("user"))
 	unnamed := e.grant("user")
 	unnamed.Session = ""
@@ -50,7 +51,7 @@ func newEverything(tb testing.TB) *everything {
 func TestIdentities(t *testing.T) {
 	t.Parallel()
 	e := newEverything(t)
-	e.asked.knows("opaque", e.access(""))
+	e.asked.Knows("opaque", e.access(""))
 	now := e.now()
 	local := policy.Identity{
 		Username: "alice", Subject: "local:alice", Name: "Alice Example", Email: "alice@example.org",
@@ -397,7 +398,7 @@ func TestStoreHoldsNoReadableSecret(t *testing.T) {
 	e := newEverything(t)
 	grant, renewed := e.grant("user"), e.grant("user")
 	s := e.signInAt(t, grant)
-	e.op.answers(func(context.Context, string) (*provider.Grant, error) { return renewed, nil })
+	e.op.Answers(func(context.Context, string) (*provider.Grant, error) { return renewed, nil })
 	e.clock.Advance(15 * time.Minute)
 	e.users.renewOnce(s.login)
 	tokens, err := e.users.Tokens(&Login{ID: s.login.ID,

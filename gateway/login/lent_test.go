@@ -11,6 +11,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/provider"
+	"authgate/gateway/provider/providertest"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )
@@ -111,7 +112,7 @@ func TestEndOfALoginThatLends(t *testing.T) {
 					r.end(t, other)
 				}
 				ended = nil
-				r.op.answers(func(context.Context, string) (*provider.Grant, error) { return r.grant("user"), nil })
+				r.op.Answers(func(context.Context, string) (*provider.Grant, error) { return r.grant("user"), nil })
 				id := r.identity(t, signIn())
 				must.Do(t, end(r, s, id))
 				if _, _, _, err := r.holders().Find(t.Context(), s.login.ID, r.now()); !errors.Is(err, auth.ErrRejected) {
@@ -343,22 +344,24 @@ func TestHoldersRenew(t *testing.T) {
 	s := r.signInAt(t, r.grant("user"))
 	must.Get(r.logins.Lend(t.Context(), s.login.ID, "", r.lending("grant:x", month)))(t)
 	r.clock.Advance(10 * time.Hour)
-	r.op.answers(func(context.Context, string) (*provider.Grant, error) { return r.grant("auditor"), nil })
+	r.op.Answers(func(context.Context, string) (*provider.Grant, error) { return r.grant("auditor"), nil })
 	id, _, _, err := r.holders().Find(t.Context(), s.login.ID, r.now().Add(time.Minute))
 	if err != nil || !slices.Equal(id.Roles, []string{"auditor"}) {
 		t.Errorf("got %+v, %v", id, err)
 	}
 	r.signInAt(t, r.grant("auditor")) // another login does not shorten what is known
 	r.clock.Advance(9 * 24 * time.Hour)
-	r.op.answers(func(context.Context, string) (*provider.Grant, error) {
+	r.op.Answers(func(context.Context, string) (*provider.Grant, error) {
 		return nil,
-			providerFails(provider.ErrTimeout)
+			providertest.Fails(provider.ErrTimeout)
 	})
 	if id, _, _, err := r.holders().Find(t.Context(), s.login.ID, r.now()); err != nil || id.Username != "alice" {
 		t.Errorf("while the provider does not answer: %+v, %v", id, err)
 	}
 	r.clock.Advance(time.Hour)
-	r.op.answers(func(context.Context, string) (*provider.Grant, error) { return nil, providerFails(provider.ErrEnded) })
+	r.op.Answers(func(context.Context, string) (*provider.Grant, error) {
+		return nil, providertest.Fails(provider.ErrEnded)
+	})
 	if _, _, _, err := r.holders().Find(t.Context(), s.login.ID, r.now()); !errors.Is(err, auth.ErrRejected) {
 		t.Errorf("after the end at the provider: %v", err)
 	}

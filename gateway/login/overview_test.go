@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/provider"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )
@@ -133,7 +132,7 @@ func TestOverviewOfProviders(t *testing.T) {
 	r.wantIn(t, local)
 	// Another issuer of that name is another provider.
 	moved := r.instance(t, func(r *rig) {
-		r.usersOptions.Providers["keycloak"] = &testProvider{outside: outside[provider.Grant]{issuer: "https://id.example.net"}}
+		r.usersOptions.Providers["keycloak"] = providerAt("https://id.example.net")
 	})
 	if live := must.Get(moved.overview().List(t.Context(), r.identity(t, s)))(t); len(live) != 0 {
 		t.Errorf("got %+v", live)

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+
+	"authgate/gateway/provider/providertest"
 )
 
 // Tokens of the gateway are recognized by their checksum or their key, and those of others
@@ -22,9 +24,9 @@ func TestContainsOwn(t *testing.T) {
 			basicValue(s.refresh, ""):  true, strings.TrimRight(basicValue("é>?", s.access), "="): true,
 			base64url([]byte("é>?:" + s.refresh)): true,
 
-			"":                            false,
-			"Bearer " + jwtOf(testIssuer): false, // of an application at the same URL
-			keyless.by(others).token():    false,
+			"":                                       false,
+			"Bearer " + providertest.JWT(testIssuer): false, // of an application at the same URL
+			keyless.by(others).token():               false,
 			r.forge(t, s).with(map[string]any{"header kid": "other"}).token(): false,
 			s.refresh[1:]: false,
 			"Basic " + basicValue("app", strings.Repeat("x", 100)): false,
@@ -47,7 +49,7 @@ func basicValue(username, password string) string {
 func BenchmarkContainsOwn(b *testing.B) {
 	r := newRig(b)
 	for name, text := range map[string]string{
-		"opaque": "Bearer glsa_0123456789abcdef", "basic": "Basic " + basicValue("app", "a password of the application"), "jwt": "Bearer " + jwtOf("https://app.example"),
+		"opaque": "Bearer glsa_0123456789abcdef", "basic": "Basic " + basicValue("app", "a password of the application"), "jwt": "Bearer " + providertest.JWT("https://app.example"),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

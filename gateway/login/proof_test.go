@@ -82,7 +82,7 @@ func TestProofOfAProvider(t *testing.T) {
 	r.clock.Advance(15 * time.Minute)
 	next := r.grant("auditor")
 	next.Proof = policy.Proof{AMR: []string{"pwd"}, AuthTime: r.now()}
-	r.op.answers(func(context.Context, string) (*provider.Grant, error) { return next, nil })
+	r.op.Answers(func(context.Context, string) (*provider.Grant, error) { return next, nil })
 	r.users.renewOnce(s.login)
 	r.wantIn(t, s, "auditor")
 	id, err = r.bySession(t, s)

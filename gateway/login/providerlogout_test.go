@@ -81,7 +81,7 @@ func TestBackChannelLogout(t *testing.T) {
 // names of one issuer are two providers.
 func TestBackChannelOfAnotherProvider(t *testing.T) {
 	t.Parallel()
-	other := &testProvider{outside: outside[provider.Grant]{issuer: "https://id.example.net"}}
+	other := providerAt("https://id.example.net")
 	r := newRig(t, func(r *rig) { r.usersOptions.Providers["other"], r.usersOptions.Providers["same"] = other, r.op })
 	people := r.signInPeople(t)
 	repointed := r.instance(t, func(r *rig) { r.usersOptions.Providers["keycloak"] = other })
@@ -106,7 +106,7 @@ func TestBackChannelOfAnotherProvider(t *testing.T) {
 func TestBackChannelReplay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(r *rig) {
-		r.usersOptions.Providers["other"] = &testProvider{outside: outside[provider.Grant]{issuer: "https://id.example.net"}}
+		r.usersOptions.Providers["other"] = providerAt("https://id.example.net")
 	})
 	token := r.logoutToken("one", testPerson, "")
 	must.Get(r.users.BackChannel(t.Context(), "keycloak", token))(t)

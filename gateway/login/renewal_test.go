@@ -13,6 +13,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/provider"
+	"authgate/gateway/provider/providertest"
 	"authgate/gateway/store/storetest"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/must"
@@ -31,7 +32,7 @@ func renewing(t *testing.T, test func(*testing.T, *rig)) {
 
 // answersAfter makes the provider answer after some time.
 func (r *rig) answersAfter(wait time.Duration, roles ...string) {
-	r.op.answers(func(context.Context, string) (*provider.Grant, error) {
+	r.op.Answers(func(context.Context, string) (*provider.Grant, error) {
 		time.Sleep(wait)
 		return r.grant(roles...), nil
 	})
@@ -40,7 +41,7 @@ func (r *rig) answersAfter(wait time.Duration, roles ...string) {
 // wantAsked fails the test unless the provider got that many different refresh tokens.
 func (r *rig) wantAsked(tb testing.TB, want int) {
 	tb.Helper()
-	asked := r.op.questions()
+	asked := r.op.Questions()
 	if slices.Sort(asked); len(asked) != want || len(slices.Compact(asked)) != want {
 		tb.Errorf("the provider was given %d refresh tokens, want %d different ones", len(asked), want)
 	}
@@ -138,23 +139,23 @@ func (r *renewals) granted(roles ...string) *provider.Grant {
 }
 
 func (r *renewals) says(answer string, wait time.Duration) {
-	r.op.answers(func(ctx context.Context, _ string) (*provider.Grant, error) {
+	r.op.Answers(func(ctx context.Context, _ string) (*provider.Grant, error) {
 		time.Sleep(wait)
 		if r.breaks != "" {
 			r.store.Fails(r.breaks)
 		}
 		switch kind := failures[answer]; {
 		case kind != nil:
-			return nil, providerFails(kind)
+			return nil, providertest.Fails(kind)
 		case answer == "nothing":
 			<-ctx.Done()
-			return nil, providerFails(provider.ErrTimeout)
+			return nil, providertest.Fails(provider.ErrTimeout)
 		case answer == "panic":
 			panic("as the test says")
 		case answer == "refused-tokens":
-			return &provider.Grant{Tokens: r.granted().Tokens}, providerFails(provider.ErrEnded)
+			return &provider.Grant{Tokens: r.granted().Tokens}, providertest.Fails(provider.ErrEnded)
 		case answer == "tokens":
-			return &provider.Grant{Tokens: r.granted().Tokens}, providerFails(provider.ErrFault)
+			return &provider.Grant{Tokens: r.granted().Tokens}, providertest.Fails(provider.ErrFault)
 		}
 		return r.granted(answer), nil
 	})
@@ -247,7 +248,7 @@ func (r *renewals) steps(t *testing.T) scripttest.Steps {
 		"renew":   func([]string) { r.users.renewOnce(r.s.login) },     // without a request
 		// The provider got N refresh tokens, all different unless again.
 		"asked": func(args []string) {
-			if got := len(r.op.questions()); got != scripttest.Number(t, args) {
+			if got := len(r.op.Questions()); got != scripttest.Number(t, args) {
 				t.Errorf("the provider was asked %d times", got)
 			}
 			if !r.op.again {

@@ -23,6 +23,7 @@ import (
 	"authgate/gateway/jose"
 	"authgate/gateway/password"
 	"authgate/gateway/provider"
+	"authgate/gateway/provider/providertest"
 	"authgate/gateway/record"
 	"authgate/gateway/seal"
 	"authgate/gateway/store"
@@ -59,9 +60,9 @@ type rig struct {
 	keys         *jose.Keys
 	box          *seal.Box
 	people       []accounts.Account
-	op           *testProvider // keycloak
-	plain, asked *testTrusted  // asked is asked about opaque tokens
-	reports      chan report   // of renewals
+	op           *testProvider         // keycloak
+	plain, asked *providertest.Trusted // asked is asked about opaque tokens
+	reports      chan report           // of renewals
 
 	sessionOptions SessionOptions
 	bearerOptions  AccessTokenOptions
@@ -86,9 +87,9 @@ func newRig(tb testing.TB, changes ...func(*rig)) *rig {
 	r := &rig{
 		clock: clocktest.New(), keys: testKeys(tb, "HS256"), box: testBox(tb, "of the tests"),
 		people: []accounts.Account{alice, bob}, reports: make(chan report, 1000),
-		op:             &testProvider{outside: outside[provider.Grant]{issuer: testOP}},
-		plain:          &testTrusted{outside: outside[provider.AccessToken]{issuer: "https://plain.example"}},
-		asked:          &testTrusted{outside: outside[provider.AccessToken]{issuer: "https://asked.example"}, opaque: true},
+		op:             providerAt(testOP),
+		plain:          providertest.NewTrusted("https://plain.example", false),
+		asked:          providertest.NewTrusted("https://asked.example", true),
 		sessionOptions: SessionOptions{Lifetime: time.Hour},
 		bearerOptions: AccessTokenOptions{Issuer: testIssuer, Audience: []string{"authgate"}, Lifetime: 15 * time.Minute,
 			Realm: "authgate"},
@@ -174,74 +175,26 @@ func testHash(plain string) password.Hash {
 	return hash
 }
 
-// outside is a server elsewhere that is asked about tokens. It fails until a test sets its answer.
-type outside[T any] struct {
-	issuer string
-	mu     sync.Mutex
-	asked  []string // the tokens that it got
-	answer func(ctx context.Context, token string) (*T, error)
-}
-
-func (o *outside[T]) Issuer() string { return o.issuer }
-
-func (o *outside[T]) ask(ctx context.Context, token string) (*T, error) {
-	o.mu.Lock()
-	o.asked = append(o.asked, token)
-	answer := o.answer
-	o.mu.Unlock()
-	if answer == nil {
-		return nil, providerFails(provider.ErrInvalid)
-	}
-	return answer(ctx, token)
-}
-
-func (o *outside[T]) answers(answer func(context.Context, string) (*T, error)) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.answer = answer
-}
-
-// knows makes it accept one token.
-func (o *outside[T]) knows(token string, access T) {
-	o.answers(func(_ context.Context, asked string) (*T, error) {
-		if asked != token {
-			return nil, providerFails(provider.ErrInvalid)
-		}
-		return &access, nil
-	})
-}
-
-// questions returns the tokens that it got.
-func (o *outside[T]) questions() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Clone(o.asked)
-}
-
-// providerFails returns an error of a provider.
-func providerFails(kind error) error {
-	return &provider.Error{Provider: "keycloak", Operation: "token", Kind: kind, Err: errors.New("as the test says")}
-}
-
 // failures are the ways in which a provider or an issuer fails, by name.
-var failures = map[string]error{
-	"bad": provider.ErrInvalid, "fault": provider.ErrFault, "timeout": provider.ErrTimeout, "refused": provider.ErrEnded,
-	"client": provider.ErrClient,
-	"mix-up": provider.ErrMixUp, "deadline": context.DeadlineExceeded, "store": errStore,
-}
+var failures = providertest.Failures(errStore)
 
 // testProvider is a provider whose refresh tokens work once.
 type testProvider struct {
-	outside[provider.Grant]
+	providertest.Server[provider.Grant]
 	again bool // they work more than once
 }
 
+// providerAt returns the provider with that issuer.
+func providerAt(issuer string) *testProvider {
+	return &testProvider{Server: providertest.Server[provider.Grant]{Identifier: issuer}}
+}
+
 func (p *testProvider) Refresh(ctx context.Context, t provider.Tokens, subject string) (*provider.Grant, error) {
-	if used := slices.Contains(p.questions(), t.Refresh) && !p.again; used || subject != testPerson || t.Refresh == "" {
-		_, _ = p.ask(ctx, t.Refresh)
-		return nil, providerFails(provider.ErrEnded)
+	if used := slices.Contains(p.Questions(), t.Refresh) && !p.again; used || subject != testPerson || t.Refresh == "" {
+		_, _ = p.Ask(ctx, t.Refresh)
+		return nil, providertest.Fails(provider.ErrEnded)
 	}
-	return p.ask(ctx, t.Refresh)
+	return p.Ask(ctx, t.Refresh)
 }
 
 // Profile takes what the provider says, or has said, for the profile itself, as saying writes it.
@@ -263,26 +216,6 @@ func saying(profile provider.Profile) provider.Said {
 		panic(err)
 	}
 	return provider.Said{Userinfo: raw}
-}
-
-// testTrusted is a trusted issuer. With opaque it has opaque tokens, and otherwise JWTs.
-type testTrusted struct {
-	outside[provider.AccessToken]
-	opaque bool
-}
-
-func (i *testTrusted) Verify(ctx context.Context, raw string) (*provider.AccessToken, error) {
-	if i.opaque {
-		return nil, errors.New("an opaque token was taken for a JWT")
-	}
-	return i.ask(ctx, raw)
-}
-
-func (i *testTrusted) Introspect(ctx context.Context, raw string) (*provider.AccessToken, error) {
-	if !i.opaque {
-		return nil, errors.New("a JWT was taken for an opaque token")
-	}
-	return i.ask(ctx, raw)
 }
 
 // report is a reported renewal.
@@ -312,11 +245,7 @@ func (r *rig) grant(roles ...string) *provider.Grant {
 
 // access is an issuer's answer for a token that is valid for an hour.
 func (r *rig) access(jti string) provider.AccessToken {
-	return provider.AccessToken{
-		Profile: provider.Profile{Subject: "7", Username: "carol", Name: "Carol", Email: "carol@example.org",
-			Roles: []string{"user"}, Claims: map[string]any{"a": "b"}},
-		Scopes: []string{"read", "write"}, ID: jti, Expires: r.now().Add(time.Hour),
-	}
+	return providertest.Access(jti, r.now().Add(time.Hour))
 }
 
 // signedIn is what a client has after a login. What it has not is empty.

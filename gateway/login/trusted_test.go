@@ -14,6 +14,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/provider"
+	"authgate/gateway/provider/providertest"
 	"authgate/internal/test/must"
 	"authgate/internal/test/scripttest"
 	"authgate/policy"
@@ -22,7 +23,7 @@ import (
 // tokenScript plays scripts with one token of an issuer; see steps.
 type tokenScript struct {
 	*rig
-	issuer *testTrusted
+	issuer *providertest.Trusted
 	token  string
 	err    error // of the issuer
 }
@@ -58,7 +59,7 @@ func (s *tokenScript) steps(t *testing.T) scripttest.Steps {
 			}
 		},
 		"asked": func(args []string) {
-			if got := len(s.issuer.questions()); got != scripttest.Number(t, args) {
+			if got := len(s.issuer.Questions()); got != scripttest.Number(t, args) {
 				t.Errorf("the issuer was asked %d times", got)
 			}
 		},
@@ -80,10 +81,10 @@ func (s *tokenScript) says(answer string) {
 		access.Profile.Roles, access.Expires = []string{"user"}, s.now().Add(5*time.Second)
 	}
 	failure := s.err
-	s.issuer.answers(func(context.Context, string) (*provider.AccessToken, error) {
+	s.issuer.Answers(func(context.Context, string) (*provider.AccessToken, error) {
 		time.Sleep(after)
 		if failure != nil {
-			return nil, providerFails(failure)
+			return nil, providertest.Fails(failure)
 		}
 		return &access, nil
 	})
@@ -130,7 +131,7 @@ func TestTrustedTokens(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := &tokenScript{rig: newRig(t), token: "opaque"}
 					if s.issuer = s.asked; kind == "JWT" {
-						s.issuer, s.token = s.plain, jwtOf(s.plain.issuer)
+						s.issuer, s.token = s.plain, providertest.JWT(s.plain.Identifier)
 					}
 					scripttest.Play(t, test.text, s.steps(t), synctest.Wait)
 				})
@@ -146,14 +147,14 @@ func TestOneTokenIsIntrospectedOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
 			release := make(chan struct{})
-			r.asked.answers(func(ctx context.Context, _ string) (*provider.AccessToken, error) {
+			r.asked.Answers(func(ctx context.Context, _ string) (*provider.AccessToken, error) {
 				select {
 				case <-ctx.Done():
-					return nil, providerFails(provider.ErrTimeout)
+					return nil, providertest.Fails(provider.ErrTimeout)
 				case <-release:
 				}
 				if kind != nil {
-					return nil, providerFails(kind)
+					return nil, providertest.Fails(kind)
 				}
 				access := r.access("one")
 				return &access, nil
@@ -195,7 +196,7 @@ func TestIntrospectionsAtOnce(t *testing.T) {
 		r := newRig(t)
 		release := make(chan struct{})
 		var running, most atomic.Int64
-		r.asked.answers(func(context.Context, string) (*provider.AccessToken, error) {
+		r.asked.Answers(func(context.Context, string) (*provider.AccessToken, error) {
 			most.Store(max(most.Load(), running.Add(1)))
 			defer running.Add(-1)
 			<-release
@@ -215,7 +216,7 @@ func TestIntrospectionsAtOnce(t *testing.T) {
 		must.Get(r.byBearer(t, r.signIn(t, "alice").access))(t)
 		close(release)
 		wg.Wait()
-		if got := most.Load(); got != 32 || slices.Contains(r.asked.questions(), "one-too-many") {
+		if got := most.Load(); got != 32 || slices.Contains(r.asked.Questions(), "one-too-many") {
 			t.Errorf("%d questions at once, want 32", got)
 		}
 		must.Get(r.byBearer(t, "one-too-many"))(t)

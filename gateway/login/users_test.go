@@ -123,7 +123,7 @@ func TestLoginsFollowTheConfiguredProvider(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, elsewhere := newRig(t), &testProvider{outside: outside[provider.Grant]{issuer: "https://id.example.org/realms/other"}}
+			r, elsewhere := newRig(t), providerAt("https://id.example.org/realms/other")
 			s := r.signInAt(t, r.grant("user"))
 			r.wantIn(t, s, "user")
 			changed := r.instance(t, func(r *rig) { change(r, elsewhere) })
@@ -135,7 +135,7 @@ func TestLoginsFollowTheConfiguredProvider(t *testing.T) {
 			r.clock.Advance(15 * time.Minute)
 			changed.users.renewOnce(s.login)
 			r.wantAsked(t, 0)
-			if asked := elsewhere.questions(); len(asked) != 0 {
+			if asked := elsewhere.Questions(); len(asked) != 0 {
 				t.Errorf("the other provider was given the refresh token %q", asked)
 			}
 			again := r.instance(t)
