@@ -22,8 +22,8 @@ import (
 )
 
 // TestCodeServer: an administrator opens the editor, whose page speaks with the server over a
-// WebSocket, and a program that listens at a port of the machine, at a host of its own. Nobody else
-// opens either.
+// WebSocket, and a program that listens at a port of the machine, at a host of its own. No other
+// user opens either.
 func TestCodeServer(t *testing.T) {
 	t.Parallel()
 	c := startCodeServer(t)

@@ -17,7 +17,7 @@ import (
 )
 
 // TestHeadscale: a program makes a key for machines by Headscale's API, with a token of the gateway
-// beside Headscale's key, and nobody else reaches the API. A machine joins by that key, another as
+// beside Headscale's key, and no other client reaches the API. A machine joins by that key, another as
 // its user signs in here. They switch protocols through the gateway, for Headscale and for its relay.
 func TestHeadscale(t *testing.T) {
 	t.Parallel()

@@ -160,7 +160,7 @@ func houseOfPhone(t *testing.T, phone surfer, base, refresh string) *house {
 	return h
 }
 
-// houseRings rings the bell by its webhook as somebody without a login, and hears it.
+// houseRings rings the bell by its webhook, without a login, and hears it.
 func houseRings(t *testing.T, h *house, visitor surfer, base string) {
 	t.Helper()
 	world.Until(t, "the automation", func() bool {

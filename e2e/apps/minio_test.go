@@ -18,7 +18,7 @@ import (
 
 // TestMinIO: rclone keeps objects by S3, with MinIO's own keys and signatures and no login, and
 // gives one away by a signed link. An administrator signs in at the console, whose WebSocket shows
-// the objects; nobody else sees the console.
+// the objects; no other user sees the console.
 func TestMinIO(t *testing.T) {
 	t.Parallel()
 	m := startMinIO(t)

@@ -25,7 +25,7 @@ const n8nWorkflow = `{"name":"Bell","connections":{},"settings":{},"nodes":[{
 "parameters":{"path":"bell","httpMethod":"GET","options":{"responseData":"ding"}}}]}`
 
 // TestN8N: a user becomes n8n's owner, makes a workflow, tries it while n8n's WebSocket tells what
-// happens, and activates it. Everybody rings its bell, and nobody else opens anything more. A
+// happens, and activates it. Any client rings its bell, and other users open nothing more. A
 // program uses the API with a token of the gateway beside n8n's key.
 func TestN8N(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,8 @@ const (
 
 // TestRabbitMQ: an administrator opens the page, and its scripts use the API with RabbitMQ's own
 // account. A program with an API token makes a queue and publishes to it. The names of the virtual
-// host and of the queue reach RabbitMQ as they are. Nobody else reaches it, whatever its account.
+// host and of the queue reach RabbitMQ as they are. No other user reaches it,
+// also with an account of RabbitMQ.
 func TestRabbitMQ(t *testing.T) {
 	t.Parallel()
 	address := world.FreeAddress(t)

@@ -24,8 +24,8 @@ const (
 )
 
 // TestUptimeKuma: an administrator sets Uptime Kuma up over its WebSocket, and makes a status page.
-// Everybody sees that page and what belongs to it, and machines report; the administrator sees the
-// report at once. Nobody else opens the WebSocket.
+// That page and what belongs to it are public, and machines report; the administrator sees the
+// report at once. No other user opens the WebSocket.
 func TestUptimeKuma(t *testing.T) {
 	t.Parallel()
 	address := world.FreeAddress(t)
@@ -109,7 +109,7 @@ func kumaSetUp(t *testing.T, socket *socketIO) {
 	}
 }
 
-// kumaPublic checks what everybody sees: the status page with all that it names, and nothing else.
+// kumaPublic checks what is public: the status page with all that it names, and nothing else.
 func kumaPublic(t *testing.T, g *world.Instance) {
 	t.Helper()
 	status, page := curl(t, g, g.Base+"/status/tea")

@@ -56,8 +56,8 @@ func TestInitOnTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	user, upstream := cfg.Accounts.Users[0], cfg.Upstreams["app"].URL.String()
-	if cfg.PublicURL.String() != "https://gate.example.org" || cfg.TLS.Mode != listening.TLSACME || upstream != "http://127.0.0.1:3000" ||
-		user.Username != "alice" || !isHashOf(user.PasswordHash.Reveal(), plain) {
+	if cfg.PublicURL.String() != "https://gate.example.org" || cfg.TLS.Mode != listening.TLSACME ||
+		upstream != "http://127.0.0.1:3000" || user.Username != "alice" || !isHashOf(user.PasswordHash.Reveal(), plain) {
 		t.Errorf("the answers became %v, %s, %s, %s", cfg.PublicURL, cfg.TLS.Mode, upstream, user.Username)
 	}
 }
