@@ -7,6 +7,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/rate"
+	"authgate/gateway/web"
 )
 
 // newLimiters returns the limiters of the routes with a rate, by the names of the
@@ -40,10 +41,9 @@ func (g *Gateway) newLimiters(cfg *config.Config, old *state) map[string]*rate.L
 // rateName is the name under which instances share the counts of a route.
 func rateName(c *config.Route) string { return c.Rate.By + ":" + c.Name }
 
-// limit counts the request if its route counts by that, and refuses it if it is
-// beyond the rate.
-func (ex *exchange) limit(by string) error {
-	if ex.route.limiter == nil || ex.route.config.Rate.By != by {
+// limit counts a request if the route counts by that, and refuses it if it is beyond the rate.
+func (r *route) limit(ex *web.Exchange, by string) error {
+	if r.limiter == nil || r.config.Rate.By != by {
 		return nil
 	}
 	var key rate.Key
@@ -52,7 +52,7 @@ func (ex *exchange) limit(by string) error {
 	} else { // requests without credentials count by address, too
 		key.Client = auth.ClientKey(ex.Canonical.Client)
 	}
-	err := ex.route.limiter.Take(&ex.Store, key)
+	err := r.limiter.Take(&ex.Store, key)
 	var limited *rate.LimitedError
 	if errors.As(err, &limited) && limited.First { // one event for each window: the access log has them all
 		ex.Audit("denied", slog.String("reason", limited.Error()))

@@ -62,8 +62,8 @@ func (l *load) end() {
 	}
 }
 
-// refusal returns the error of a request that is one too many, else nil.
-func (ex *exchange) refusal() error {
+// checkInFlight refuses a request that is one too many.
+func (ex *exchange) checkInFlight() error {
 	if ex.counted {
 		return nil
 	}

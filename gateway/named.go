@@ -29,7 +29,7 @@ func (ex *exchange) checkNamed(identify proves) error {
 	if named == nil {
 		return nil
 	}
-	here := ex.address()
+	here := addressOf(&ex.Exchange, ex.state.config.PublicURL.Port())
 	for _, reference := range named.URLs {
 		target, err := here.target(reference)
 		if err != nil {
@@ -86,7 +86,7 @@ func (ex *exchange) decideNamed(request *policy.Request, identify proves) (*rout
 // provesAgain is proves for the credentials of the request: a token may hold for one route
 // alone.
 func (ex *exchange) provesAgain(route *route) (*policy.Identity, error) {
-	return route.asked(&ex.Credentials).Authenticate(&ex.Store, &ex.Credentials)
+	return route.chain.Asked(&ex.Credentials).Authenticate(&ex.Store, &ex.Credentials)
 }
 
 // routeNamed returns the route of a resource that a request to an upstream names.
@@ -116,11 +116,12 @@ type address struct {
 	omitted string
 }
 
-// address returns where the request came to. A proxy may leave out the port of public_url.
-func (ex *exchange) address() address {
+// addressOf returns where a request came to. A proxy may leave out the port, which is that of
+// public_url.
+func addressOf(ex *web.Exchange, port string) address {
 	a := address{host: ex.Canonical.Host, port: portOf(ex.Peer.Host)}
 	if a.port == "" && ex.Peer.Trusted {
-		a.omitted = ex.state.config.PublicURL.Port()
+		a.omitted = port
 	}
 	return a
 }

@@ -16,7 +16,7 @@ func (g *Gateway) HTTPRedirect(w http.ResponseWriter, r *http.Request) {
 	ex := g.begin(w, r)
 	defer ex.finish()
 	ex.Label, ex.Cleartext = labelPlainHTTP, true
-	err := ex.refusal()
+	err := ex.checkInFlight()
 	if err == nil {
 		err = checkFraming(&ex.Exchange)
 	}

@@ -75,5 +75,5 @@ func (ex *exchange) authorizePreflight() error {
 			return err
 		}
 	}
-	return ex.limit(config.RateByClient)
+	return ex.route.limit(&ex.Exchange, config.RateByClient)
 }

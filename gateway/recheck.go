@@ -45,7 +45,7 @@ func (ex *exchange) Check(ctx context.Context) error {
 		}
 		return notAlive(credentialsNeeded("the route needs credentials now"), c.route, &ex.Credentials)
 	}
-	id, err := c.route.asked(&ex.Credentials).Alive(ctx, &ex.Credentials)
+	id, err := c.route.chain.Asked(&ex.Credentials).Alive(ctx, &ex.Credentials)
 	if err != nil && !errors.Is(err, auth.ErrNoCredentials) {
 		return notAlive(err, c.route, &ex.Credentials)
 	}
@@ -76,7 +76,7 @@ func credentialsNeeded(reason string) error {
 // notAlive returns the error of Check for one of Alive.
 func notAlive(err error, r *route, creds *auth.Credentials) error {
 	if rejection, ok := errors.AsType[*auth.Rejection](err); ok {
-		return &streams.Ended{Err: web.Challenge(err, r.challenges(creds)...), Reason: rejection.Reason}
+		return &streams.Ended{Err: web.Challenge(err, r.chain.Challenges(creds)...), Reason: rejection.Reason}
 	}
 	return err
 }

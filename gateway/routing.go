@@ -1,13 +1,12 @@
 package gateway
 
 import (
-	"authgate/gateway/auth"
+	"authgate/gateway/chain"
 	"authgate/gateway/config"
 	"authgate/gateway/cors"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/forward"
 	"authgate/gateway/mechanism"
-	"authgate/gateway/oauth"
 	"authgate/gateway/rate"
 	"authgate/gateway/upstream"
 	"authgate/gateway/web"
@@ -19,29 +18,19 @@ type routing struct {
 	table     *policy.Table
 	routes    []route // by the table's index
 	upstreams map[string]*upstream.Upstream
+	chains    *chain.Chains
 }
 
 // route is what the gateway does for a route of the table.
 type route struct {
 	rule     *policy.Route // decides
 	config   *config.Route
-	chain    auth.Chain
-	apart    auth.Chain                // for credentials in a header that is the gateway's alone; nil: chain
+	chain    chain.Chain               // finds out who makes a request
 	forward  *forward.Route            // nil: the route is for verify only
 	identity *upstream.IdentityHeaders // of the upstream, or the default ones
 	limiter  *rate.Limiter             // nil: no rate
 	cors     *cors.Policy              // nil: the application decides
 	signIn   web.SignInLink            // also where a user who is not signed in can be redirected
-	resource *oauth.Protected          // nil: clients get no tokens for the route
-}
-
-// metadata returns the address of the document that says where clients get a token for a
-// request, "" if they get none.
-func (r *route) metadata(creds *auth.Credentials) string {
-	if r.resource == nil {
-		return ""
-	}
-	return r.resource.Metadata(creds.Host)
 }
 
 // newUpstreams returns the upstreams of a configuration by their names. Those
@@ -85,21 +74,21 @@ func (g *Gateway) identityHeaders(st *state, name string) *upstream.IdentityHead
 func (g *Gateway) newRouting(st, old *state) *routing {
 	cfg, site, f := st.config, st.site, st.federation
 	upstreams, limiters := g.newUpstreams(st, old), g.newLimiters(cfg, old)
-	routing := &routing{table: cfg.Table(), upstreams: upstreams}
-	chains := newChains(st)
+	routing := &routing{
+		table: cfg.Table(), upstreams: upstreams,
+		chains: chain.New(cfg, site, st.mechanisms, st.federation, st.oauth),
+	}
 	identity := upstream.NewIdentityHeaders(upstream.HeaderOptions{
 		Names: cfg.IdentityHeaders, Token: cfg.Token.Header, Logger: g.service.Logger,
 	})
 	for i, rule := range routing.table.Routes() {
 		c := &cfg.Routes[i]
 		r := route{
-			rule: rule, config: c, identity: identity,
+			rule: rule, config: c, chain: routing.chains.Of(c, rule), identity: identity,
 			limiter: limiters[c.Name],
 			cors:    newCORS(&c.CORS),
 			signIn:  signInFor(rule, site, f),
 		}
-		r.chain, r.resource = chains.of(c, rule)
-		r.apart = chains.apart(c, rule)
 		if c.Upstream != "" {
 			u := upstreams[c.Upstream]
 			r.identity = u.Headers()

@@ -3,14 +3,12 @@ package gateway
 import (
 	"errors"
 	"log/slog"
-	"maps"
 	"net/http"
 	"strings"
 
-	"authgate/gateway/apitokens"
 	"authgate/gateway/auth"
+	"authgate/gateway/chain"
 	"authgate/gateway/config"
-	"authgate/gateway/conn"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/tracing"
 	"authgate/gateway/web"
@@ -21,7 +19,7 @@ import (
 // they may, and on to the upstream. A proxy that only asks gets the answer
 // instead. Explain goes the same way with an identity that is given.
 func (ex *exchange) serve() error {
-	if err := ex.refusal(); err != nil {
+	if err := ex.checkInFlight(); err != nil {
 		return err
 	}
 	if err := checkFraming(&ex.Exchange); err != nil {
@@ -35,7 +33,7 @@ func (ex *exchange) serve() error {
 		return err
 	}
 	if own != nil {
-		if err := ex.takeToken(true); err != nil {
+		if err := ex.state.routing.chains.Take(&ex.Credentials, ex.Request.Header); err != nil {
 			return err
 		}
 		return own.Serve(&ex.Exchange)
@@ -54,6 +52,17 @@ func (ex *exchange) serve() error {
 	return ex.sent.Send()
 }
 
+// findOwn returns the own endpoint that the request is for, nil if it is for a
+// route. A proxy must not ask about these endpoints, but send such requests here.
+func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
+	own, err := ex.state.own.Find(&ex.Canonical)
+	if err == nil && ex.Verify && (own != nil || ex.Canonical.Path.Decoded == ex.state.own.Verify) {
+		return nil, endpoint.NothingHere("the path is one of the gateway's own endpoints; " +
+			"the proxy must send requests for it to the gateway")
+	}
+	return own, err
+}
+
 // admit finds the route, and whether the request may take it. It may have answered instead.
 func (ex *exchange) admit() (answered bool, err error) {
 	if ex.sent.Preflight {
@@ -69,55 +78,6 @@ func (ex *exchange) admit() (answered bool, err error) {
 		return true, err
 	}
 	return ex.authorize()
-}
-
-// toUpstream makes what is sent to the upstream of the route.
-func (ex *exchange) toUpstream() {
-	ex.sent.Exchange, ex.sent.Route, ex.sent.Trace, ex.sent.Login = &ex.Exchange, ex.route.forward, ex.trace, ex
-}
-
-// checkFraming refuses a request that ends elsewhere for other programs. They could take
-// a part of it for a request of its own, which the gateway would never see.
-func checkFraming(ex *web.Exchange) error {
-	if !conn.TwoFramings(ex.Request) {
-		return nil
-	}
-	ex.Header().Set("Connection", "close")
-	return &web.Error{
-		Status: http.StatusBadRequest, Detail: "The request has a Content-Length beside a Transfer-Encoding, " +
-			"or the latter in HTTP/1.0.",
-		Cause: errors.New("a body with two framings (RFC 9112, section 6.1)"),
-	}
-}
-
-// authorize finds out who makes the request, and whether the route lets them in. It may
-// have answered a user who is not signed in.
-func (ex *exchange) authorize() (answered bool, err error) {
-	if err := ex.limit(config.RateByClient); err != nil { // before the work of authentication
-		return false, err
-	}
-	if ex.Verify {
-		if err := ex.route.checkIdentityNames(ex.Request.Header); err != nil {
-			return false, err
-		}
-	}
-	if err := ex.takeApart(); err != nil {
-		return false, err
-	}
-	id, err := ex.identify()
-	if err != nil {
-		return false, err
-	}
-	step := ex.trace.Step(tracing.StepDecide)
-	answered, err = ex.decide(id)
-	step.End(ex.Decision, ex.Reason)
-	if answered || err != nil {
-		return answered, err
-	}
-	if err := ex.checkNamed(ex.provesAgain); err != nil {
-		return false, err
-	}
-	return false, ex.limit(config.RateByUser)
 }
 
 // find finds the route of the request.
@@ -150,108 +110,41 @@ func (ex *exchange) wantsHome() bool {
 		web.Negotiate(ex.Request) == web.TypeHTML && ex.state.routing.find(&ex.Canonical) == nil
 }
 
-// findOwn returns the own endpoint that the request is for, nil if it is for a
-// route. A proxy must not ask about these endpoints, but send such requests here.
-func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
-	own, err := ex.state.own.Find(&ex.Canonical)
-	if err == nil && ex.Verify && (own != nil || ex.Canonical.Path.Decoded == ex.state.own.Verify) {
-		return nil, endpoint.NothingHere("the path is one of the gateway's own endpoints; " +
-			"the proxy must send requests for it to the gateway")
+// authorize finds out who makes the request, and whether the route lets them in. It may
+// have answered a user who is not signed in.
+func (ex *exchange) authorize() (answered bool, err error) {
+	if err := ex.route.limit(&ex.Exchange, config.RateByClient); err != nil { // before the work of authentication
+		return false, err
 	}
-	return own, err
-}
-
-// read makes the canonical request and reads the credentials, once. It refuses
-// what is ambiguous, before a route is looked up.
-func (ex *exchange) read() error {
-	st := ex.state
-	if ex.Request.Method == http.MethodConnect && ex.Request.ProtoMajor == 3 {
-		return &web.Error{ // RFC 9220, section 3; quic-go announces extended CONNECT in any case
-			Status: http.StatusNotImplemented, Detail: "There are no tunnels and no WebSockets over HTTP/3. Use HTTP/1.1.",
-			Cause: errors.New("CONNECT over HTTP/3"),
+	if ex.Verify {
+		if err := ex.route.checkIdentityNames(ex.Request.Header); err != nil {
+			return false, err
 		}
 	}
-	host, hostErr := policy.CanonicalHost(ex.Peer.Host)
-	path, err := st.site.ParseTarget(host, ex.Request.RequestURI)
-	if err == nil && path.Decoded == st.own.Verify {
-		if err := ex.TakeOriginal(); err != nil {
-			return err
-		}
-		host, hostErr = policy.CanonicalHost(ex.Peer.Host)
-		path, err = st.site.ParseTarget(host, ex.Request.RequestURI)
+	if err := ex.route.chain.Take(&ex.Credentials, ex.Request.Header); err != nil {
+		return false, err
 	}
-	if st.config.TLS.Off() {
-		if err := ex.checkSecure(); err != nil {
-			return err
-		}
-	}
+	id, err := ex.identify()
 	if err != nil {
-		return err
+		return false, err
 	}
-	if hostErr != nil {
-		return &web.Error{Status: http.StatusBadRequest, Detail: "The host of the request is malformed.",
-			Cause: hostErr}
+	step := ex.trace.Step(tracing.StepDecide)
+	answered, err = ex.decide(id)
+	step.End(ex.Decision, ex.Reason)
+	if answered || err != nil {
+		return answered, err
 	}
-	if err := st.site.Hosts.CheckHost(&ex.Received, host); err != nil {
-		return err
+	if err := ex.checkNamed(ex.provesAgain); err != nil {
+		return false, err
 	}
-	if err := st.site.CheckHandshake(&ex.Received, host); err != nil {
-		return err
-	}
-	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path, Client: ex.Peer.Client,
-		Now: ex.gateway.storage.now()}
-	ex.Credentials, err = auth.ReadCredentials(ex.Request.Header, &st.site.Cookies.Names, ex.Peer.Client)
-	if errors.Is(err, auth.ErrAmbiguous) {
-		ex.Credentials, err = ex.withoutCookies(err)
-	}
-	if name := st.site.TokenHeader; name != "" && err == nil {
-		err = ex.Credentials.ReadToken(ex.Request.Header[name])
-	}
-	ex.Credentials.Scope, ex.Credentials.Host = st.site.CookieScope(host), host
-	if err == nil {
-		ex.Credentials.Certificate, err = st.mechanisms.Presented(ex.Request, ex.Peer.Trusted)
-	}
-	return err
-}
-
-// withoutCookies returns the credentials of a request to an own endpoint that goes by no cookie,
-// so that two of a name do no harm there. For any other request it returns err.
-func (ex *exchange) withoutCookies(err error) (auth.Credentials, error) {
-	st, path := ex.state, ex.Canonical.Path.Decoded
-	switch path {
-	case st.site.Own(web.TwinsPath), st.site.Own(web.LanguagePath):
-		return auth.Credentials{}, nil // a form of the page that says so, which needs no credential
-	}
-	if own, _ := st.own.At(ex.Canonical.Host, path); own == nil || own.ReadsCookies() {
-		return auth.Credentials{}, err
-	}
-	header := maps.Clone(ex.Request.Header)
-	header.Del("Cookie")
-	return auth.ReadCredentials(header, &st.site.Cookies.Names, ex.Peer.Client)
-}
-
-// checkSecure refuses a request that a proxy has not received over https. It tells
-// operators what is missing.
-func (ex *exchange) checkSecure() error {
-	h := ex.Request.Header
-	switch {
-	case !ex.Peer.Trusted:
-		return web.NotSecure("tls.mode is off, and the request does not come over https from a trusted proxy: " +
-			"its address is not in listen.trusted_proxies")
-	case ex.Peer.Proto == "https":
-		return nil
-	case len(h["X-Forwarded-Proto"]) == 0 && len(h["Forwarded"]) == 0:
-		return web.NotSecure("tls.mode is off, and the trusted proxy does not say that the request came over https: " +
-			"let it set X-Forwarded-Proto")
-	}
-	return web.NotSecure("tls.mode is off, and the trusted proxy says that the request came over http")
+	return false, ex.route.limit(&ex.Exchange, config.RateByUser)
 }
 
 // identify returns the identity that the request proves, nil if it has no
 // credentials.
 func (ex *exchange) identify() (*policy.Identity, error) {
 	step := ex.trace.Step(tracing.StepAuthenticate)
-	id, err := ex.Authenticate(ex.route.asked(&ex.Credentials))
+	id, err := ex.Authenticate(ex.route.chain.Asked(&ex.Credentials))
 	failed := err != nil && !errors.Is(err, auth.ErrNoCredentials)
 	if failed {
 		ex.rejected(err)
@@ -260,9 +153,24 @@ func (ex *exchange) identify() (*policy.Identity, error) {
 		step.End(outcomeOf(id, err), ex.Reason)
 	}
 	if failed {
-		return nil, web.Challenge(err, ex.route.challenges(&ex.Credentials)...)
+		return nil, web.Challenge(err, ex.route.chain.Challenges(&ex.Credentials)...)
 	}
 	return id, nil
+}
+
+// rejected counts and logs a credential that is not valid.
+func (ex *exchange) rejected(err error) {
+	if ex.route.chain.TriesPassword(&ex.Credentials) {
+		ex.gateway.service.Metrics.Login(policy.Basic, err)
+	}
+	var rejection *auth.Rejection
+	if errors.As(err, &rejection) {
+		if rejection.Connection && !ex.Peer.Trusted {
+			ex.Header().Set("Connection", "close") // the next one can present another certificate
+		}
+		ex.Reason = rejection.Reason
+		ex.Audit("denied", slog.String("reason", ex.Reason))
+	}
 }
 
 // decide decides whether the route lets an identity in. It may have answered a
@@ -281,7 +189,7 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 		}
 		if decision.NoSignIn {
 			ex.SignIn = nil
-		} else if ex.wantsSignIn() {
+		} else if route.leadsToSignIn(&ex.Exchange) {
 			place := ex.SignInPlace(route.signIn.Page, web.Return{Path: ex.Target()})
 			if route.signIn.Page != ex.state.site.Own("login") {
 				place = ex.ToldEnded(place)
@@ -289,16 +197,34 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 			return true, ex.leadTo(http.StatusFound, place)
 		}
 		refusal := &web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn}
-		return false, web.Challenge(refusal, route.challenges(&ex.Credentials)...)
+		return false, web.Challenge(refusal, route.chain.Challenges(&ex.Credentials)...)
 	case policy.StepUp:
 		return ex.stepUp(id, &decision)
 	}
 	ex.Audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
 	if scopes := route.rule.LackedScopes(id, &ex.Canonical); scopes != nil {
 		lacks := web.InsufficientScope(ex.state.config.Basic.Realm, scopes, decision.Reason)
-		return false, web.At(route.metadata(&ex.Credentials), lacks)
+		return false, web.At(route.chain.Metadata(&ex.Credentials), lacks)
 	}
 	return false, web.Forbidden()
+}
+
+// staleReason follows the reason of a request that brought a cookie which counts
+// as none, so that the log tells it from a browser that sent no cookie.
+const staleReason = "; the session that the browser sent is unknown, expired or ended"
+
+// leadsToSignIn reports whether the route leads a request without credentials to the sign-in page.
+func (r *route) leadsToSignIn(ex *web.Exchange) bool {
+	if r.signIn.Page == "" {
+		return false
+	}
+	switch r.config.Unauthenticated {
+	case config.UnauthenticatedRedirect:
+		return ex.Reads() && !ex.ByXHR() // a script would follow, and read the sign-in page
+	case config.UnauthenticatedAuto:
+		return ex.PageLoad()
+	}
+	return false
 }
 
 // stepUp leads a user whose login has proved too little to a sign-in that proves more, or
@@ -308,13 +234,13 @@ func (ex *exchange) stepUp(id *policy.Identity, decision *policy.Decision) (answ
 	ex.Audit("step_up", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
 	st, signIn := ex.state, ex.route.signIn
 	refusal := web.StepUp(st.config.Basic.Realm, id, decision.Demand, decision.Reason)
-	refusal = web.At(ex.route.metadata(&ex.Credentials), refusal)
+	refusal = web.At(ex.route.chain.Metadata(&ex.Credentials), refusal)
 	if signIn.Page == "" || !ex.StepsUp(id) {
 		ex.SignIn = nil
 		return false, refusal
 	}
 	page := st.site.StepUpPage(id, signIn.Page)
-	if ex.wantsSignIn() {
+	if ex.route.leadsToSignIn(&ex.Exchange) {
 		return true, ex.leadTo(http.StatusFound,
 			ex.SignInPlace(page, web.Return{Path: ex.Target(), Demand: decision.Demand}))
 	}
@@ -323,45 +249,10 @@ func (ex *exchange) stepUp(id *policy.Identity, decision *policy.Decision) (answ
 	return false, refusal
 }
 
-// staleReason follows the reason of a request that brought a cookie which counts
-// as none, so that the log tells it from a browser that sent no cookie.
-const staleReason = "; the session that the browser sent is unknown, expired or ended"
-
-// rejected counts and logs a credential that is not valid.
-func (ex *exchange) rejected(err error) {
-	if ex.Credentials.Scheme == "basic" && ex.route.rule.Accepts(policy.Basic) &&
-		!apitokens.InPassword(&ex.Credentials) {
-		ex.gateway.service.Metrics.Login(policy.Basic, err)
-	}
-	var rejection *auth.Rejection
-	if errors.As(err, &rejection) {
-		if rejection.Connection && !ex.Peer.Trusted {
-			ex.Header().Set("Connection", "close") // the next one can present another certificate
-		}
-		ex.Reason = rejection.Reason
-		ex.Audit("denied", slog.String("reason", ex.Reason))
-	}
-}
-
-// wantsSignIn reports whether a request without credentials is redirected to
-// the sign-in page.
-func (ex *exchange) wantsSignIn() bool {
-	if ex.route.signIn.Page == "" {
-		return false
-	}
-	switch ex.route.config.Unauthenticated {
-	case config.UnauthenticatedRedirect:
-		return ex.Reads() && !ex.ByXHR() // a script would follow, and read the sign-in page
-	case config.UnauthenticatedAuto:
-		return ex.PageLoad()
-	}
-	return false
-}
-
 // checkSite refuses a request that another site may make to a route on behalf of the user, who
 // has that identity there.
 func (ex *exchange) checkSite(route *route, id *policy.Identity) error {
-	if id == nil || route.config.CrossOrigin == config.CrossOriginAllow || !provedByCookie(id, &ex.Credentials) {
+	if id == nil || route.config.CrossOrigin == config.CrossOriginAllow || !chain.ByCookie(id, &ex.Credentials) {
 		return nil
 	}
 	if route.cors.AllowsCredentials(ex.Request.Header) {
@@ -377,14 +268,7 @@ func (ex *exchange) checkSite(route *route, id *policy.Identity) error {
 	return crossSite.CheckToken(&ex.Exchange, id.Login)
 }
 
-// provedByCookie reports whether a cookie proved an identity, or a certificate, which browsers
-// send by themselves, too.
-func provedByCookie(id *policy.Identity, creds *auth.Credentials) bool {
-	switch id.Mechanism {
-	case policy.Basic:
-		return false
-	case policy.Bearer:
-		return !apitokens.PresentsToken(creds)
-	}
-	return true
+// toUpstream makes what is sent to the upstream of the route.
+func (ex *exchange) toUpstream() {
+	ex.sent.Exchange, ex.sent.Route, ex.sent.Trace, ex.sent.Login = &ex.Exchange, ex.route.forward, ex.trace, ex
 }
