@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/trusted"
 	"authgate/policy"
 )
 
@@ -11,11 +12,11 @@ import (
 // What a token says about its origin selects who verifies it, and that decision is final.
 type BearerTokens struct {
 	own     *AccessTokens
-	trusted *TrustedTokens // nil: no other issuer is trusted
+	trusted *trusted.Tokens // nil: no other issuer is trusted
 }
 
 // NewBearerTokens returns the mechanism. trusted may be nil.
-func NewBearerTokens(own *AccessTokens, trusted *TrustedTokens) *BearerTokens {
+func NewBearerTokens(own *AccessTokens, trusted *trusted.Tokens) *BearerTokens {
 	return &BearerTokens{own: own, trusted: trusted}
 }
 
@@ -28,11 +29,7 @@ func (b *BearerTokens) Challenge(creds *auth.Credentials) auth.Challenge {
 func (b *BearerTokens) Authenticate(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
 	// Cookies hold only access tokens of the gateway.
 	if creds.Scheme == "bearer" && b.isTrusted(creds.Value) {
-		known, err := b.trusted.verify(ctx, creds.Value)
-		if err != nil {
-			return nil, err
-		}
-		return known.identity, nil
+		return b.trusted.Authenticate(ctx, creds.Value)
 	}
 	return b.own.Authenticate(ctx, creds)
 }
@@ -40,7 +37,7 @@ func (b *BearerTokens) Authenticate(ctx context.Context, creds *auth.Credentials
 // Alive implements auth.Authenticator.
 func (b *BearerTokens) Alive(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
 	if creds.Scheme == "bearer" && b.isTrusted(creds.Value) {
-		return b.trusted.alive(ctx, creds.Value)
+		return b.trusted.Alive(ctx, creds.Value)
 	}
 	return b.own.Alive(ctx, creds)
 }
@@ -49,11 +46,11 @@ func (b *BearerTokens) Alive(ctx context.Context, creds *auth.Credentials) (*pol
 // a token of a trusted issuer only in this gateway.
 func (b *BearerTokens) Revoke(ctx context.Context, token string) (*policy.Identity, error) {
 	if b.isTrusted(token) {
-		return b.trusted.revoke(ctx, token)
+		return b.trusted.Revoke(ctx, token)
 	}
 	return b.own.Revoke(ctx, token)
 }
 
 func (b *BearerTokens) isTrusted(token string) bool {
-	return b.trusted != nil && b.own.verified.Get(token) == nil && b.trusted.accepts(token)
+	return b.trusted != nil && b.own.verified.Get(token) == nil && b.trusted.Accepts(token, isRefresh)
 }

@@ -10,12 +10,11 @@
 //
 // Sessions and BearerTokens are mechanisms (auth.Authenticator). They are here
 // and not in package auth because they look up the login on every request.
-// TrustedTokens are here too: tokens of other issuers can be revoked, and the
-// store keeps the revocation. Users are the people who sign in at an identity
-// provider; they keep the provider's tokens and renew them. Attempts are the
-// logins that have begun at a provider and are not finished. Tickets bring a
-// login to the other hosts of the gateway, each of which has a session of its
-// own.
+// BearerTokens also choose which tokens are of a trusted issuer, and leave them
+// to package trusted. Users are the people who sign in at an identity provider;
+// they keep the provider's tokens and renew them. Attempts are the logins that
+// have begun at a provider and are not finished. Tickets bring a login to the
+// other hosts of the gateway, each of which has a session of its own.
 //
 // # Limits
 //
@@ -28,9 +27,9 @@
 // A stolen copy of the store opens nothing: session identifiers and refresh
 // tokens are stored as hashes, and the tokens of providers are encrypted. A
 // stolen refresh token is noticed when the second of its two holders uses it,
-// and the login ends. A login records the version of its account and when
-// it had changed last, so it ends when the account changes. An attempt to log in is bound to the
-// browser that began it and works once. A session is valid at one host, so a
-// host whose application is hostile learns nothing that works at another. A
-// ticket is for one host and one browser, and works once.
+// and the login ends. A login records the version of its account and when it
+// had changed last, so it ends when the account changes. An attempt to log in is
+// bound to the browser that began it and works once. A session is valid at one
+// host, so a host whose application is hostile learns nothing that works at
+// another. A ticket is for one host and one browser, and works once.
 package login

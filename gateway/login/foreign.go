@@ -36,7 +36,7 @@ func (b *BearerTokens) foreign(token string) bool {
 	if token == "" || b.own.verified.Get(token) != nil || b.isTrusted(token) {
 		return false
 	}
-	if _, refresh := parseRefresh(token); refresh {
+	if isRefresh(token) {
 		return false // sent here by mistake, and a secret of the user's
 	}
 	if !jose.HasForm(token) || len(token) > maxTokenBytes {

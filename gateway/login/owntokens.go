@@ -41,7 +41,7 @@ var base64URL = strings.NewReplacer("-", "+", "_", "/")
 // holdsOwn is ContainsOwn for tokens that are not encoded.
 func (b *BearerTokens) holdsOwn(text string) bool {
 	for word := range strings.FieldsFuncSeq(text, notJWT) {
-		if _, refresh := parseRefresh(word); refresh || b.own.recognizes(word) {
+		if isRefresh(word) || b.own.recognizes(word) {
 			return true
 		}
 	}

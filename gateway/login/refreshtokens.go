@@ -128,6 +128,12 @@ func parseRefresh(s string) (t refreshToken, ok bool) {
 	return t, hmac.Equal(raw[64:], t.check())
 }
 
+// isRefresh reports whether a text is a refresh token that was ever issued.
+func isRefresh(text string) bool {
+	_, ok := parseRefresh(text)
+	return ok
+}
+
 // Lifetime returns how long a new login with refresh tokens lives.
 func (r *RefreshTokens) Lifetime(remembered bool) time.Duration {
 	if remembered {

@@ -28,6 +28,7 @@ import (
 	"authgate/gateway/seal"
 	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
+	"authgate/gateway/trusted"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/must"
 	"authgate/policy"
@@ -75,7 +76,7 @@ type rig struct {
 	bearer             *AccessTokens
 	refresh            *RefreshTokens
 	users              *Users
-	trusted            *TrustedTokens
+	trusted            *trusted.Tokens
 	bearers            *BearerTokens
 	attempts           *Attempts
 }
@@ -123,12 +124,16 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 	next.refresh = NewRefreshTokens(next.refreshOptions, next.accounts, next.logins)
 	next.users = NewUsers(next.usersOptions, next.logins)
 	next.delegated = NewDelegatedSessions(next.users)
-	issuers := []TrustedIssuer{{Name: "plain", TokenIssuer: next.plain},
-		{Name: "asked", Opaque: true, TokenIssuer: next.asked}}
-	next.trusted = must.Get(NewTrustedTokens(issuers, next.logins, next.now))(tb)
-	next.bearers = NewBearerTokens(next.bearer, next.trusted)
+	next.trust(next.store)
 	next.attempts = NewAttempts(next.store, next.box, next.now)
 	return &next
+}
+
+// trust makes the mechanism for all tokens, with revocations in s.
+func (r *rig) trust(s store.Store) {
+	issuers := []trusted.Issuer{{Name: "plain", Verifier: r.plain}, {Name: "asked", Opaque: true, Verifier: r.asked}}
+	r.trusted = trusted.New(issuers, s, r.now, r.now)
+	r.bearers = NewBearerTokens(r.bearer, r.trusted)
 }
 
 // elsewhere returns an instance whose calls of the store are recorded apart.

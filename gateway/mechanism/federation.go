@@ -19,6 +19,7 @@ import (
 	"authgate/gateway/login"
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
+	"authgate/gateway/trusted"
 	"authgate/gateway/web"
 )
 
@@ -76,11 +77,7 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 		return nil, err
 	}
 	f := &Federation{issuers: newIssuers(cfg, service, running.issuers), Providers: providers}
-	trusted, err := newTrustedTokens(f.issuers, local.Logins, service.Now)
-	if err != nil {
-		return nil, err
-	}
-	f.Bearers = apitokens.NewBearers(local.API, login.NewBearerTokens(local.Bearer, trusted))
+	f.Bearers = apitokens.NewBearers(local.API, login.NewBearerTokens(local.Bearer, newTrusted(f.issuers, o)))
 	if len(f.Providers) == 0 {
 		return f, nil
 	}
@@ -243,21 +240,18 @@ func trustedOptions(t *issuers.TrustedIssuer, service *web.Service) provider.Tru
 	return o
 }
 
-// newTrustedTokens returns the mechanism for tokens of trusted issuers, nil if
-// there are none.
-func newTrustedTokens(
-	issuers []*resourceServer, logins *login.Logins, now func() time.Time,
-) (*login.TrustedTokens, error) {
+// newTrusted returns what verifies tokens of trusted issuers, nil if there are none.
+func newTrusted(issuers []*resourceServer, o *Options) *trusted.Tokens {
 	if len(issuers) == 0 {
-		return nil, nil
+		return nil
 	}
-	var trusted []login.TrustedIssuer
+	var all []trusted.Issuer
 	for _, i := range issuers {
-		trusted = append(trusted, login.TrustedIssuer{
-			Name: i.config.Name, Opaque: i.config.Introspection != nil, TokenIssuer: i,
+		all = append(all, trusted.Issuer{
+			Name: i.config.Name, Opaque: i.config.Introspection != nil, Verifier: i,
 		})
 	}
-	return login.NewTrustedTokens(trusted, logins, now)
+	return trusted.New(all, o.Store, o.Now, o.Service.Now)
 }
 
 // StoreBox returns what encrypts providers' tokens in the store, with the key of
