@@ -45,7 +45,8 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
 // bench is an http.Server whose connections are in a Set, on the clock of a
 // bubble. It answers /slow after a minute, sends longAnswer for /long, a part of an
-// answer for /abort, and hijacks the connection of /hijack.
+// answer for /abort, and hijacks the connection of /hijack. For /left it waits for the client
+// to leave.
 type bench struct {
 	t        *testing.T
 	set      *Set
@@ -53,6 +54,7 @@ type bench struct {
 	pipes    *pipes
 	served   chan string // paths of requests
 	hijacked chan net.Conn
+	left     chan time.Duration // how long a request to /left took
 }
 
 // abortedAnswer is how many bytes come before the handler of /abort gives up: a write
@@ -70,6 +72,7 @@ func onBench(t *testing.T, o Options, plain bool, f func(b *bench)) {
 		b := &bench{
 			t: t, set: NewSet(o), pipes: &pipes{make(chan net.Conn), make(chan struct{})},
 			served: make(chan string, 1000), hijacked: make(chan net.Conn),
+			left: make(chan time.Duration),
 		}
 		b.server = &http.Server{
 			ConnState: b.set.State, ConnContext: Context, ErrorLog: log.New(io.Discard, "", 0), Handler: b,
@@ -113,6 +116,10 @@ func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/abort":
 		_, _ = w.Write(make([]byte, abortedAnswer))
 		panic(http.ErrAbortHandler)
+	case "/left":
+		began := time.Now()
+		<-r.Context().Done()
+		b.left <- time.Since(began)
 	case "/hijack":
 		c, _, _ := http.NewResponseController(w).Hijack()
 		b.hijacked <- c

@@ -4,6 +4,7 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // http2Preface is what a client of HTTP/2 sends first (RFC 9113, section 3.4).
@@ -28,9 +29,10 @@ func (l Cleartext) Accept() (net.Conn, error) {
 // begins as HTTP/2 does.
 type cleartextConn struct {
 	halfConn
-	header  header
-	missing string // what is to come of the preface; empty: it was read, or something else
-	http2   atomic.Bool
+	header     header
+	background background
+	missing    string // what is to come of the preface; empty: it was read, or something else
+	http2      atomic.Bool
 }
 
 // NetConn returns the connection below, for under.
@@ -41,12 +43,23 @@ func (c *cleartextConn) head() *header { return &c.header }
 
 // Read implements net.Conn.
 func (c *cleartextConn) Read(b []byte) (int, error) {
+	if len(b) == 1 && c.header.served() {
+		if err := c.background.hold(); err != nil {
+			return 0, err
+		}
+	}
 	n, err := c.halfConn.Read(b)
 	c.header.add(b[:n])
 	if c.missing != "" {
 		c.greet(b[:n])
 	}
 	return n, err
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *cleartextConn) SetReadDeadline(t time.Time) error {
+	c.background.deadline(t)
+	return c.halfConn.SetReadDeadline(t)
 }
 
 // greet compares what has come with the preface.

@@ -2,8 +2,10 @@ package conn
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,7 +62,7 @@ func gone(c net.Conn) bool {
 // for seconds for a client that does not read.
 func cut(c net.Conn) {
 	if below := under(c); below != nil {
-		below.closed.Store(true)
+		below.refuseReads()
 		below.end()
 	}
 	c.Close()
@@ -107,6 +109,9 @@ func (c *connection) Read(b []byte) (int, error) {
 	}
 	c.deadline.begin(c.Conn)
 	n, err := c.Gatherer.Read(b)
+	for n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.deadline.extend(c.Conn) {
+		n, err = c.Gatherer.Read(b)
+	}
 	c.deadline.end()
 	if n > 0 && c.closed.Load() {
 		return 0, net.ErrClosed
@@ -123,9 +128,6 @@ func (c *connection) Write(b []byte) (int, error) {
 
 // SetReadDeadline implements net.Conn. After Close the deadline belongs to stay.
 func (c *connection) SetReadDeadline(t time.Time) error {
-	if c.closed.Load() {
-		return net.ErrClosed
-	}
 	return c.deadline.set(c.Conn, t)
 }
 
@@ -160,6 +162,14 @@ func (c *connection) CloseWrite() error {
 		return half.CloseWrite()
 	}
 	return http.ErrNotSupported
+}
+
+// refuseReads is called before the connection is closed: no Read returns anything any more. It
+// reports whether it was called before.
+func (c *connection) refuseReads() (before bool) {
+	before = c.closed.Swap(true)
+	c.deadline.stop()
+	return before
 }
 
 // end closes the connection and removes it from the Set.

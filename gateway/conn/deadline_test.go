@@ -45,6 +45,29 @@ func TestReadDeadline(t *testing.T) {
 		if below.set != 1 {
 			t.Errorf("the deadline was set %d times for one Read", below.set)
 		}
+		// A later one is set when the earlier one is reached, and ends a Read at its time.
+		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan error)
+		go func() { got <- read() }()
+		synctest.Wait()
+		go func() { _, _ = far.Write([]byte{'a'}) }() // read tells
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		before := below.set
+		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		begin = time.Now()
+		if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != time.Minute {
+			t.Errorf("a Read ended after %s with %v, want after a minute", time.Since(begin), err)
+		}
+		if below.set != before+1 {
+			t.Errorf("a later deadline was set %d times", below.set-before)
+		}
 		// It stays for the next Read.
 		if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a Read after the deadline: %v", err)

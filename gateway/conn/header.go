@@ -68,6 +68,9 @@ func (h *header) end() {
 	h.received = h.received[:copy(h.received, rest)]
 }
 
+// served reports whether a request is served whose header is kept.
+func (h *header) served() bool { return h.complete != nil }
+
 // stop is called when the connection begins to speak another protocol.
 func (h *header) stop() { *h = header{off: true} }
 

@@ -95,7 +95,7 @@ func (s *Set) Wait() int {
 // answer over HTTP/1.1 that was cut off. Otherwise nothing is kept: the end of an answer
 // sends it before, and so does tls.Conn.Close.
 func (c *connection) Close() error {
-	if c.closed.Swap(true) {
+	if c.refuseReads() {
 		return net.ErrClosed
 	}
 	if c.Kept() > 0 && !c.keepsAll() {

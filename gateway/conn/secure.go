@@ -118,7 +118,8 @@ func speaksHTTP(begin [5]byte) bool {
 // secureConn is a connection over TLS and HTTP/1.1 that keeps the headers of requests.
 type secureConn struct {
 	*tls.Conn
-	header header
+	header     header
+	background background
 }
 
 // head returns the headers, for TwoFramings.
@@ -126,7 +127,18 @@ func (c *secureConn) head() *header { return &c.header }
 
 // Read implements net.Conn.
 func (c *secureConn) Read(b []byte) (int, error) {
+	if len(b) == 1 && c.header.served() {
+		if err := c.background.hold(); err != nil {
+			return 0, err
+		}
+	}
 	n, err := c.Conn.Read(b)
 	c.header.add(b[:n])
 	return n, err
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *secureConn) SetReadDeadline(t time.Time) error {
+	c.background.deadline(t)
+	return c.Conn.SetReadDeadline(t)
 }

@@ -257,7 +257,7 @@ func (s *Set) dismissal(c *connection) (closeIt func()) {
 	c.flushed = n == 0
 	outer := c.outer
 	if outer == nil || !c.flushed && !s.leaving { // no layers, or their closing messages would wait for the client
-		c.closed.Store(true)
+		c.refuseReads()
 		return func() { c.end() }
 	}
 	bound := time.Now().Add(goodbyeTime)

@@ -1,0 +1,119 @@
+package conn
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// countsReads is a connection that counts its Reads.
+type countsReads struct {
+	net.Conn
+	reads atomic.Int32
+}
+
+func (c *countsReads) Read(b []byte) (int, error) {
+	c.reads.Add(1)
+	return c.Conn.Read(b)
+}
+
+// A request that is answered at once costs one Read.
+func TestReadOfOneRequest(t *testing.T) {
+	t.Parallel()
+	onBench(t, Options{}, true, func(b *bench) {
+		client, there := net.Pipe()
+		defer client.Close()
+		counted := &countsReads{Conn: there}
+		b.pipes.conns <- counted
+		const requests = 100
+		var before int32
+		for i := range 1 + requests {
+			if err := b.get(client, "/"); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if i == 0 { // net/http looks for HTTP/2 before the first one
+				before = counted.reads.Load()
+			}
+		}
+		if got := counted.reads.Load() - before; got != requests {
+			t.Errorf("%d requests took %d Reads", requests, got)
+		}
+	})
+}
+
+// The end of the connection cancels a request, a moment later if it comes at its beginning.
+func TestClientLeaves(t *testing.T) {
+	t.Parallel()
+	for _, plain := range []bool{true, false} {
+		for _, after := range []time.Duration{0, time.Minute} {
+			onBench(t, Options{}, plain, func(b *bench) {
+				var client net.Conn
+				if plain {
+					client = b.dial()
+				} else {
+					client = b.secure("http/1.1")
+				}
+				for range 3 { // a tick of one request meets another one
+					if err := b.get(client, "/"); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(holdTime / 3)
+				}
+				go func() {
+					_, _ = io.WriteString(client, "GET /left HTTP/1.1\r\nHost: a\r\n\r\n") // the handler tells
+				}()
+				synctest.Wait()
+				time.Sleep(after)
+				below := client
+				if c, ok := client.(interface{ NetConn() net.Conn }); ok {
+					below = c.NetConn()
+				}
+				below.Close()
+				took := <-b.left - after
+				if most := 2 * holdTime; took > most || after > 0 && took != 0 {
+					t.Errorf("plain %t: a client that left after %v is noticed %v later", plain, after, took)
+				}
+			})
+		}
+	}
+}
+
+// A deadline in the past ends a Read that is held, and one that comes later.
+func TestBackgroundDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b background
+		past := time.Unix(1, 0)
+		for range 3 {
+			ended := make(chan error)
+			go func() { ended <- b.hold() }()
+			synctest.Wait()
+			b.deadline(time.Time{}) // none
+			b.deadline(time.Now().Add(time.Hour))
+			synctest.Wait()
+			select {
+			case err := <-ended:
+				t.Fatalf("a later deadline ends a Read: %v", err)
+			default:
+			}
+			b.deadline(past)
+			if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("a Read that is held ends with %v", err)
+			}
+			if err := b.hold(); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("a Read after its deadline ends with %v", err)
+			}
+			b.deadline(time.Time{})
+		}
+		began := time.Now()
+		if err := b.hold(); err != nil || time.Since(began) < holdTime || time.Since(began) > 2*holdTime {
+			t.Errorf("a Read is held for %v: %v", time.Since(began), err)
+		}
+	})
+}
