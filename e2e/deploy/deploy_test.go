@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"authgate/e2e/world"
 	"authgate/gateway/config"
 	"authgate/internal/test/must"
+	"authgate/policy"
 )
 
 // shipped are the examples.
@@ -118,6 +120,16 @@ func (m *machine) configuration(path string, env ...string) *config.Config {
 		m.t.Setenv(name, value)
 	}
 	cfg := must.Get(config.Load(m.root + path))(m.t)
+	for _, warning := range cfg.Warnings() {
+		if strings.HasPrefix(warning.Key, "listen.") { // such as that all addresses are proxies
+			m.t.Errorf("the configuration has a warning: %s: %s", warning.Key, warning.Message)
+		}
+	}
+	for _, route := range cfg.Routes {
+		if slices.Contains(route.Auth, policy.None) {
+			m.t.Errorf("the route %s of an example is public", route.Match)
+		}
+	}
 	return cfg
 }
 

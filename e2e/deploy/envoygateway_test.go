@@ -78,6 +78,7 @@ func envoyGatewaySays(t *testing.T, all *manifests) said {
 	for _, name := range []string{"app", "authgate"} {
 		route := object[*gatewayv1.HTTPRoute](all, name).Spec
 		same(t, "the Gateway", string(route.ParentRefs[0].Name), clients.TargetRefs[0].Name)
+		same(t, "the listener", string(*route.ParentRefs[0].SectionName), "https") // never in the clear
 		for _, rule := range route.Rules {
 			for _, backend := range rule.BackendRefs {
 				s.service[string(backend.Name)] = int32(*backend.Port)
