@@ -3,119 +3,39 @@ package main
 import (
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"os"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"authgate/e2e/bench/lab"
+	"authgate/e2e/bench/load"
 )
-
-func TestParse(t *testing.T) {
-	t.Parallel()
-	const chatter = "Running 1s test @ https://127.0.0.1/\n  1 threads and 16 connections\n"
-	measured := result{requests: 12000, bytes: 6e9, elapsed: 2 * time.Second, p50: 800 * time.Microsecond, p99: 2500 * time.Microsecond}
-	peak := func(text string) (any, error) { return parseMemory(text, peakMemory) }
-	present := func(text string) (any, error) { return parseMemory(text, presentMemory) }
-	wrk := func(text string) (any, error) { return parseWrk(chatter + text) }
-	for _, c := range []struct {
-		name  string
-		parse func(string) (any, error)
-		text  string
-		want  any // nil: an error
-	}{
-		{"peak", peak, "Name:\tauthgate\nVmHWM:\t   16384 kB\nVmRSS:\t 8 kB\n", int64(16 << 20)},
-		{"present memory", present, "Name:\tauthgate\nVmHWM:\t   16384 kB\nVmRSS:\t 8 kB\n", int64(8 << 10)},
-		{"no peak", peak, "VmRSS:\t 8 kB\n", nil},
-		{"peak without a number", peak, "VmHWM:\t many kB\n", nil},
-		{"result", wrk, "result 12000 6000000000 2000000 800 2500 0 0 0 0 0\n", measured},
-		{"no result", wrk, "", nil},
-		{"short result", wrk, "result 12000 2000000\n", nil},
-		{"failed to connect", wrk, "result 12000 6000000000 2000000 800 2500 1 0 0 0 0\n", nil},
-		{"failed to read", wrk, "result 12000 6000000000 2000000 800 2500 0 1 0 0 0\n", nil},
-		{"failed to write", wrk, "result 12000 6000000000 2000000 800 2500 0 0 1 0 0\n", nil},
-		{"a bad status", wrk, "result 12000 6000000000 2000000 800 2500 0 0 0 1 0\n", nil},
-		{"timeout", wrk, "result 12000 6000000000 2000000 800 2500 0 0 0 0 1\n", nil},
-	} {
-		if got, err := c.parse(c.text); (err != nil) != (c.want == nil) || err == nil && got != c.want {
-			t.Errorf("%s: got %v, %v; want %v", c.name, got, err, c.want)
-		}
-	}
-}
-
-func TestParseH2load(t *testing.T) {
-	t.Parallel()
-	const good = `TLS Protocol: TLSv1.3
-Application protocol: h2
-
-finished in 2.50s, 24598.50 req/s, 1.67MB/s
-requests: 49197 total, 49213 started, 49197 done, 49197 succeeded, 0 failed, 0 errored, 0 timeout
-status codes: 49199 2xx, 0 3xx, 0 4xx, 0 5xx
-`
-	if got, err := parseH2load(good); err != nil || got != (result{requests: 49197, elapsed: 2500 * time.Millisecond}) {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	for _, change := range [][2]string{
-		{"protocol: h2", "protocol: http/1.1"},
-		{"finished", "ended"},
-		{"2.50s", "2.50"},
-		{"requests:", "total:"},
-		{"status codes:", "codes:"},
-		{"49197 succeeded", "49196 succeeded"},
-		{"0 failed", "1 failed"},
-		{"0 errored", "1 errored"},
-		{"0 timeout", "1 timeout"},
-		{"0 3xx", "1 3xx"},
-		{"0 4xx", "1 4xx"},
-		{"0 5xx", "1 5xx"},
-	} {
-		text := strings.Replace(good, change[0], change[1], 1)
-		if got, err := parseH2load(text); err == nil {
-			t.Errorf("%s: got %+v, want an error", change[1], got)
-		}
-	}
-}
-
-func TestParseH2loadLog(t *testing.T) {
-	t.Parallel()
-	var log strings.Builder
-	for n := range 100 {
-		fmt.Fprintf(&log, "1795383711095790\t200\t%d\n", 100-n)
-	}
-	if p50, p99, err := parseH2loadLog(log.String()); err != nil || p50 != 51*time.Microsecond || p99 != 100*time.Microsecond {
-		t.Errorf("got %v, %v, %v; want 51µs, 100µs", p50, p99, err)
-	}
-	for _, text := range []string{"", "1\t200\n", "1\t200\tfast\n"} {
-		if _, _, err := parseH2loadLog(text); err == nil {
-			t.Errorf("%q: no error", text)
-		}
-	}
-}
 
 // TestSample: a round counts only if the upstream has seen as much as the load.
 func TestSample(t *testing.T) {
 	t.Parallel()
-	before := reading{cpu: time.Second, reached: 10, posted: 20}
+	before := lab.Reading{CPU: time.Second, Reached: 10, Posted: 20}
 	for name, c := range map[string]struct {
 		task    task
-		seen    result
-		after   reading
+		seen    load.Result
+		after   lab.Reading
 		answers float64 // 0: an error
 	}{
-		"requests":          {task{}, result{requests: 100, bytes: 5000}, reading{cpu: 3 * time.Second, reached: 110, posted: 20}, 100},
-		"in progress":       {task{}, result{requests: 100}, reading{cpu: 3 * time.Second, reached: 126, posted: 20}, 100},
-		"not forwarded":     {task{}, result{requests: 100}, reading{cpu: 3 * time.Second, reached: 109, posted: 20}, 0},
-		"bodies":            {task{posted: 8}, result{requests: 100}, reading{cpu: 3 * time.Second, reached: 110, posted: 820}, 100},
-		"a body is cut":     {task{posted: 8}, result{requests: 100}, reading{cpu: 3 * time.Second, reached: 110, posted: 819}, 0},
-		"large":             {task{size: 1000}, result{requests: 3, bytes: 4500}, reading{cpu: 3 * time.Second, reached: 15, posted: 20}, 4.5},
-		"part of an answer": {task{size: 1000}, result{bytes: 500}, reading{cpu: 3 * time.Second, reached: 11, posted: 20}, 0.5},
-		"nothing":           {task{}, result{bytes: 500}, reading{cpu: 3 * time.Second, reached: 11, posted: 20}, 0},
+		"requests":          {task{}, load.Result{Requests: 100, Bytes: 5000}, lab.Reading{CPU: 3 * time.Second, Reached: 110, Posted: 20}, 100},
+		"in progress":       {task{}, load.Result{Requests: 100}, lab.Reading{CPU: 3 * time.Second, Reached: 126, Posted: 20}, 100},
+		"not forwarded":     {task{}, load.Result{Requests: 100}, lab.Reading{CPU: 3 * time.Second, Reached: 109, Posted: 20}, 0},
+		"bodies":            {task{posted: 8}, load.Result{Requests: 100}, lab.Reading{CPU: 3 * time.Second, Reached: 110, Posted: 820}, 100},
+		"a body is cut":     {task{posted: 8}, load.Result{Requests: 100}, lab.Reading{CPU: 3 * time.Second, Reached: 110, Posted: 819}, 0},
+		"large":             {task{size: 1000}, load.Result{Requests: 3, Bytes: 4500}, lab.Reading{CPU: 3 * time.Second, Reached: 15, Posted: 20}, 4.5},
+		"part of an answer": {task{size: 1000}, load.Result{Bytes: 500}, lab.Reading{CPU: 3 * time.Second, Reached: 11, Posted: 20}, 0.5},
+		"nothing":           {task{}, load.Result{Bytes: 500}, lab.Reading{CPU: 3 * time.Second, Reached: 11, Posted: 20}, 0},
 	} {
 		got, err := c.task.sample(c.seen, before, c.after)
-		if (err != nil) != (c.answers == 0) || err == nil && (got.answers != c.answers || got.cpu != 2*time.Second || got.result != c.seen) {
+		if (err != nil) != (c.answers == 0) || err == nil && (got.answers != c.answers || got.cpu != 2*time.Second || got.Result != c.seen) {
 			t.Errorf("%s: got %+v, %v; want %g answers", name, got, err, c.answers)
 		}
 	}
@@ -123,12 +43,12 @@ func TestSample(t *testing.T) {
 
 // rounds returns a series in which the subject costs these multiples of the floor.
 func rounds(subject string, ratios ...float64) series {
-	s := series{comparison: comparison{task: task{name: "GET", load: http1{}}, subject: subject, other: "floor", most: 1.15}}
+	s := series{comparison: comparison{task: get("GET", load.Generator{}.Get(1)), subject: subject, other: "floor", most: 1.15}}
 	for _, ratio := range ratios {
-		r := result{requests: 1000, elapsed: time.Second, p50: time.Millisecond, p99: 2 * time.Millisecond}
+		r := load.Result{Requests: 1000, P50: time.Millisecond, P99: 2 * time.Millisecond}
 		s.pairs = append(s.pairs, pair{
-			subject: sample{result: r, answers: 1000, cpu: time.Duration(ratio * float64(time.Second)), peak: 32 << 20, idle: int64(ratio * idleConnections * 10240)},
-			other:   sample{result: r, answers: 2000, cpu: 2 * time.Second, peak: 16 << 20, idle: idleConnections * 10240},
+			subject: sample{Result: r, answers: 1000, cpu: time.Duration(ratio * float64(time.Second)), peak: 32 << 20, idle: int64(ratio * idleConnections * 10240)},
+			other:   sample{Result: r, answers: 2000, cpu: 2 * time.Second, peak: 16 << 20, idle: idleConnections * 10240},
 		})
 	}
 	return s
@@ -172,7 +92,7 @@ func TestReport(t *testing.T) {
 	t.Parallel()
 	results := []series{rounds("Basic", 1.5, 1.1, 1), rounds("session", 1.2, 1.2, 1), rounds("nginx", 3), rounds("session", 1), rounds("session", 0.5)}
 	results[0].goal, results[1].goal, results[2].most = 1.1, 0.8, 0
-	results[3].task = task{name: "1 MiB", load: http1{}, size: 1 << 20}
+	results[3].task = task{name: "1 MiB", load: load.Generator{}.Get(1), size: 1 << 20}
 	results[4].task = task{name: "idle"}
 	var out strings.Builder
 	err := report(&out, results)
@@ -234,8 +154,8 @@ func TestRounded(t *testing.T) {
 // by their cost. All but those with the access log have a goal.
 func TestComparisons(t *testing.T) {
 	t.Parallel()
-	l := &lab{options: options{maxRatio: 1.15, maxRedis: 1.1, maxNoise: 0.02}}
-	all := l.comparisons()
+	b := &bench{options: options{maxRatio: 1.15, maxRedis: 1.1, maxNoise: 0.02}, lab: &lab.Lab{}}
+	all := b.comparisons()
 	goals := map[string]float64{}
 	for _, c := range all {
 		if _, twice := goals[c.name()]; twice {
@@ -266,34 +186,10 @@ func TestComparisons(t *testing.T) {
 	}
 }
 
-// TestImitate: both servers of a comparison get the same requests, each with its own
-// credential if it needs one.
-func TestImitate(t *testing.T) {
-	t.Parallel()
-	gateway := &server{address: "a", folder: "basic", header: "Authorization: x"}
-	post := task{resource: "resource", headers: []string{"A: b"}}
-	for name, c := range map[string]struct {
-		subject, other server
-		want           [2]target
-	}{
-		"a bare one beside authgate": {*gateway, server{address: "b"}, [2]target{
-			{"https://a/basic/resource", []string{"Authorization: x", "A: b"}}, {"https://b/basic/resource", []string{"Authorization: x", "A: b"}}}},
-		"two of authgate": {*gateway, server{address: "b", folder: "session", header: "Cookie: y"}, [2]target{
-			{"https://a/basic/resource", []string{"Authorization: x", "A: b"}}, {"https://b/session/resource", []string{"Cookie: y", "A: b"}}}},
-		"two bare ones": {server{address: "a"}, server{address: "b"}, [2]target{
-			{"https://a/session/resource", []string{cookie, "A: b"}}, {"https://b/session/resource", []string{cookie, "A: b"}}}},
-	} {
-		c.other.imitate(&c.subject)
-		if got := [2]target{c.subject.target(post), c.other.target(post)}; !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s: got %v, want %v", name, got, c.want)
-		}
-	}
-}
-
 func TestParseOptions(t *testing.T) {
 	t.Parallel()
 	o, err := parseOptions([]string{"-seconds", "2", "-server-core", "3", "-only", "a|b"}, io.Discard)
-	if err != nil || o.measured != 2*time.Second || o.rounds != 3 || o.maxRatio != 1.15 || o.maxRedis != 1.1 || o.serverCore != 3 || o.loadCore != 1 || !o.only.MatchString("b") {
+	if err != nil || o.measured != 2*time.Second || o.rounds != 3 || o.maxRatio != 1.15 || o.maxRedis != 1.1 || o.servers.ServerCore != 3 || o.servers.LoadCore != 1 || !o.only.MatchString("b") {
 		t.Errorf("got %+v, %v", o, err)
 	}
 	for _, args := range []string{"-seconds 0", "-warm 0", "-rounds 0", "-connections -1", "-max-ratio 0", "-max-redis 0", "-max-noise -1",
@@ -311,12 +207,8 @@ func TestParseOptions(t *testing.T) {
 // docs/comparison.md those of the peers.
 func TestDocumented(t *testing.T) {
 	t.Parallel()
-	l := &lab{dir: t.TempDir()}
-	issuers, err := l.issuers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, rows := range map[string][]comparison{"benchmarks.md": l.comparisons(), "comparison.md": l.peers()} {
+	b := &bench{lab: &lab.Lab{}}
+	for file, rows := range map[string][]comparison{"benchmarks.md": b.comparisons(), "comparison.md": b.peers()} {
 		document, err := os.ReadFile("../../docs/" + file)
 		if err != nil {
 			t.Fatal(err)
@@ -334,7 +226,7 @@ func TestDocumented(t *testing.T) {
 			}
 		}
 		if file == "benchmarks.md" { // the last two tables
-			for _, c := range append(issuers, l.kindRows()...) {
+			for _, c := range append(b.issuers(), b.kinds()...) {
 				want = append(want, c.task.name+": "+c.label())
 			}
 		}

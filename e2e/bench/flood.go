@@ -8,10 +8,12 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"text/template"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"authgate/e2e/bench/lab"
+	"authgate/e2e/bench/load"
 )
 
 const (
@@ -26,10 +28,7 @@ const (
 )
 
 // The load is on the same machine, so it tells the gateway from which addresses it comes.
-var floodConfiguration = template.Must(template.New("").Parse(`public_url: https://{{.Address}}
-listen: {https: "{{.Address}}", http: "", admin: "{{.Admin}}", trusted_proxies: [127.0.0.1]}
-tls: {mode: files, certificate: "{{.Certificate}}", key: "{{.Key}}"}
-data_dir: data
+var floodConfiguration = lab.Configuration(", trusted_proxies: [127.0.0.1]", `data_dir: data
 log: {level: error}
 accounts:
   users: [{username: alice, password_hash: "{{.Hash}}", roles: [user]}]
@@ -39,36 +38,34 @@ policies:
   user: {roles: [user]}
 routes:
   - {match: /session/, upstream: resources, auth: [session], policy: user}
-`))
+`)
 
-// flood prints what signed-in users see while others guess passwords. The gateway has two processors.
-func (l *lab) flooded(ctx context.Context, stdout, stderr io.Writer) error {
-	l.serverCores = "0,1"
-	gateway, err := l.startConfigured(ctx, floodConfiguration, map[string]string{
-		"Certificate": l.certificate, "Key": l.key, "Upstream": l.upstreams[0],
-	}, 0)
+// measureFlood returns what signed-in users see while others guess passwords. The gateway has two processors.
+func (b *bench) measureFlood(ctx context.Context, stderr io.Writer) (string, error) {
+	b.lab.UseBothCores()
+	gateway, err := b.lab.Configured(ctx, floodConfiguration, nil, 0)
 	if err != nil {
-		return err
+		return "", err
 	}
-	defer gateway.stop()
-	base := "https://" + gateway.address
-	login, err := l.signIn(ctx, base+"/login", "X-Forwarded-For: 192.0.2.1") // from now on this address is known
+	defer gateway.Stop()
+	login, err := b.lab.Client.SignIn(ctx, gateway.Base()+"/login", "alice", lab.Password,
+		"X-Forwarded-For: 192.0.2.1") // from now on this address is known
 	if err != nil {
-		return err
+		return "", err
 	}
-	f := &flood{visitor: visitor{base, l.transport("HTTP/1.1")}, cookie: login.cookie}
+	f := &flood{Visitor: b.loads.Visitor(gateway.Base(), "HTTP/1.1"), cookie: login.Cookie}
 	table := [][]string{{"Clients that guess", "p50", "p99", "Each round", "Guesses/s", "Refused as busy/s",
 		"Sign-ins of a known client, slowest"}}
 	var p99s [2]time.Duration
 	for i, guessers := range []int{0, floodGuessers} {
-		if _, err := f.round(ctx, guessers, l.warm); err != nil { // it opens the connections
-			return fmt.Errorf("warming up with %d guessing: %w", guessers, err)
+		if _, err := f.round(ctx, guessers, b.warm); err != nil { // it opens the connections
+			return "", fmt.Errorf("warming up with %d guessing: %w", guessers, err)
 		}
 		var rounds []floodRound
-		for range l.rounds {
-			r, err := f.round(ctx, guessers, l.measured)
+		for range b.rounds {
+			r, err := f.round(ctx, guessers, b.measured)
 			if err != nil {
-				return fmt.Errorf("with %d guessing: %w", guessers, err)
+				return "", fmt.Errorf("with %d guessing: %w", guessers, err)
 			}
 			fmt.Fprintf(stderr, "  %d guess: p99 %s\n", guessers, r.p99)
 			rounds = append(rounds, r)
@@ -76,20 +73,17 @@ func (l *lab) flooded(ctx context.Context, stdout, stderr io.Writer) error {
 		slices.SortFunc(rounds, func(a, b floodRound) int { return int(a.p99 - b.p99) })
 		middle := rounds[len(rounds)/2]
 		p99s[i] = middle.p99
-		table = append(table, middle.row(guessers, rounds, l.measured))
-	}
-	if _, err := io.WriteString(stdout, markdown(table)); err != nil {
-		return err
+		table = append(table, middle.row(guessers, rounds, b.measured))
 	}
 	if ratio := float64(p99s[1]) / float64(p99s[0]); ratio > mostFlood {
-		return fmt.Errorf("the p99 of users is %.1f times that without guesses, at most %d are allowed", ratio, mostFlood)
+		err = fmt.Errorf("the p99 of users is %.1f times that without guesses, at most %d are allowed", ratio, mostFlood)
 	}
-	return nil
+	return markdown(table), err
 }
 
 // flood is users and clients that guess.
 type flood struct {
-	visitor
+	load.Visitor
 	cookie string       // of the users
 	names  atomic.Int64 // that were guessed
 }
@@ -121,46 +115,70 @@ func (f *flood) round(ctx context.Context, guessers int, lasting time.Duration) 
 	for range floodUsers {
 		group.Go(func() error {
 			return until(ctx, end, floodPause, func() error {
-				took, status, err := f.ask(ctx, visit{path: "/session/resource", from: "192.0.2.2", cookie: f.cookie})
+				visit := load.Visit{Path: "/session/resource", From: "192.0.2.2", Cookie: f.cookie}
+				took, err := f.Want(ctx, http.StatusOK, visit)
 				mu.Lock()
 				defer mu.Unlock()
 				times = append(times, took)
-				return expect(http.StatusOK, status, err)
+				return err
 			})
 		})
 	}
 	group.Go(func() error {
 		return until(ctx, end, time.Second, func() error {
-			took, status, err := f.ask(ctx, visit{path: "/login", from: "192.0.2.1", body: passwordJSON("alice", password)})
+			visit := load.SignIn("/login", "alice", lab.Password)
+			visit.From = "192.0.2.1"
+			took, err := f.Want(ctx, http.StatusOK, visit)
 			r.signIns, r.slowest = r.signIns+1, max(r.slowest, took)
-			return expect(http.StatusOK, status, err)
+			return err
 		})
 	})
 	var guesses, busy atomic.Int64
 	for i := range guessers {
 		from := fmt.Sprintf("198.51.%d.%d", 100+i/200, 1+i%200)
 		group.Go(func() error {
-			return until(ctx, end, 0, func() error {
-				name := fmt.Sprint("name-", f.names.Add(1))
-				_, status, err := f.ask(ctx, visit{path: "/login", from: from, body: passwordJSON(name, "guess")})
-				switch {
-				case err == nil && status == http.StatusUnauthorized:
-					guesses.Add(1)
-				case err == nil && status == http.StatusServiceUnavailable:
-					busy.Add(1)
-				case err == nil && status == http.StatusTooManyRequests: // its address has guessed too often
-				default:
-					return expect(http.StatusUnauthorized, status, err)
-				}
-				return nil
-			})
+			return until(ctx, end, 0, func() error { return f.guess(ctx, from, &guesses, &busy) })
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return r, err
 	}
-	slices.Sort(times)
-	r.p50, r.p99 = times[len(times)*50/100], times[len(times)*99/100]
+	r.p50, r.p99 = load.Percentiles(times)
 	r.guesses, r.busy = guesses.Load(), busy.Load()
 	return r, nil
+}
+
+// guess tries a password from an address, and counts whether it was looked at or refused as busy.
+func (f *flood) guess(ctx context.Context, from string, guesses, busy *atomic.Int64) error {
+	visit := load.SignIn("/login", fmt.Sprint("name-", f.names.Add(1)), "guess")
+	visit.From = from
+	_, status, err := f.Ask(ctx, visit)
+	if err != nil {
+		return err
+	}
+	switch status {
+	case http.StatusUnauthorized:
+		guesses.Add(1)
+	case http.StatusServiceUnavailable:
+		busy.Add(1)
+	case http.StatusTooManyRequests: // its address has guessed too often
+	default:
+		return fmt.Errorf("the answer to a guess is %d, want 401, 429 or 503", status)
+	}
+	return nil
+}
+
+// until calls f with pauses until the end.
+func until(ctx context.Context, end time.Time, pause time.Duration, f func() error) error {
+	for time.Now().Before(end) {
+		if err := f(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+	return nil
 }

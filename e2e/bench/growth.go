@@ -9,10 +9,14 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"text/template"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"authgate/e2e/bench/lab"
+	"authgate/e2e/bench/load"
+	"authgate/e2e/bench/process"
+	"authgate/e2e/bench/role"
 )
 
 // growing is something of which a gateway can have more or less.
@@ -22,7 +26,7 @@ type growing struct {
 	// section returns what a configuration of n has of it, as a part of the YAML.
 	section func(n int) growthSections
 	// use makes n of it while the gateway runs, and returns what ends them. It is nil for what is configured.
-	use func(ctx context.Context, l *lab, gateway *server, n int) (end func(), err error)
+	use func(ctx context.Context, b *bench, gateway *lab.Server, n int) (end func(), err error)
 }
 
 // growthSections are entries of the sections of a configuration, and the host that is asked.
@@ -74,10 +78,7 @@ func repeat(n int, line string) string {
 	return text.String()
 }
 
-var growthConfiguration = template.Must(template.New("").Parse(`public_url: https://{{.Address}}
-listen: {https: "{{.Address}}", http: "", admin: "{{.Admin}}"}
-tls: {mode: files, certificate: "{{.Certificate}}", key: "{{.Key}}"}
-data_dir: data
+var growthConfiguration = lab.Configuration("", `data_dir: data
 log: {level: error}
 endpoints: {prefix: /.authgate/}
 basic:
@@ -92,100 +93,97 @@ policies:
 {{.Policies}}routes:
   - {match: /basic/, upstream: resources, auth: [basic]}
   - {match: /session/, upstream: resources, auth: [session]}
-{{.Routes}}`))
+{{.Routes}}`)
 
-// growth prints how the cost of a request, memory, start, reload and scrape grow.
-func (l *lab) growth(ctx context.Context, stdout, stderr io.Writer) error {
+// measureGrowth returns how the cost of a request, memory, start, reload and scrape grow.
+func (b *bench) measureGrowth(ctx context.Context, stderr io.Writer) (string, error) {
 	table := [][]string{{"How many", "CPU of a request", "Memory", "Start", "Reload", "Scrape"}}
 	for _, g := range growths {
 		for _, n := range g.sizes {
-			row, err := l.grown(ctx, g, n)
+			row, err := b.grown(ctx, g, n)
 			if err != nil {
-				return fmt.Errorf("%d %s: %w", n, g.name, err)
+				return "", fmt.Errorf("%d %s: %w", n, g.name, err)
 			}
 			fmt.Fprintln(stderr, " ", row)
 			table = append(table, row)
 		}
 	}
-	_, err := io.WriteString(stdout, markdown(table))
-	return err
+	return markdown(table), nil
 }
 
 // grown returns the row of a gateway with n of something.
-func (l *lab) grown(ctx context.Context, g growing, n int) ([]string, error) {
+func (b *bench) grown(ctx context.Context, g growing, n int) ([]string, error) {
 	sections := g.section(n)
-	gateway, err := l.startConfigured(ctx, growthConfiguration, map[string]string{
-		"Certificate": l.certificate, "Key": l.key, "Upstream": l.upstreams[0],
+	gateway, err := b.lab.Configured(ctx, growthConfiguration, map[string]string{
 		"Users": sections.Users, "Policies": sections.Policies, "Routes": sections.Routes,
 	}, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer gateway.stop()
+	defer gateway.Stop()
 	if g.use != nil {
-		end, err := g.use(ctx, l, gateway, n)
+		end, err := g.use(ctx, b, gateway, n)
 		if err != nil {
 			return nil, err
 		}
 		defer end()
 	}
-	to := target{url: "https://" + gateway.address + cmp.Or(sections.Path, "/basic/") + "resource",
-		headers: []string{basicHeader(signedIn{})}}
+	to := load.Target{URL: gateway.Base() + cmp.Or(sections.Path, "/basic/") + small, Headers: []string{lab.BasicHeader()}}
 	if sections.Host != "" {
-		to.headers = append(to.headers, "Host: "+sections.Host)
+		to.Headers = append(to.Headers, "Host: "+sections.Host)
 	}
-	request, err := l.requestTime(ctx, gateway, to)
+	request, err := b.requestTime(ctx, gateway, to)
 	if err != nil {
 		return nil, err
 	}
-	held, err := gateway.process.memory(presentMemory)
+	held, err := gateway.Process.Memory(process.PresentMemory)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	status, metrics, err := l.get(ctx, "http://"+gateway.admin+"/metrics")
-	if err := expect(http.StatusOK, status, err); err != nil {
-		return nil, fmt.Errorf("the scrape: %w", err)
+	status, metrics, err := b.lab.Client.Get(ctx, "http://"+gateway.Admin+"/metrics")
+	if err != nil || status != http.StatusOK {
+		return nil, fmt.Errorf("the scrape: the answer is %d, want 200 (%w)", status, err)
 	}
 	scrape := time.Since(began)
-	reload, err := l.reloadTime(ctx, gateway)
+	reload, err := b.reloadTime(ctx, gateway)
 	if err != nil {
 		return nil, err
 	}
-	return []string{fmt.Sprint(n, " ", g.name), short(request), mebibytes(held), short(gateway.started), short(reload),
+	return []string{fmt.Sprint(n, " ", g.name), short(request), mebibytes(held), short(gateway.Started), short(reload),
 		fmt.Sprintf("%s, %d kB", short(scrape), len(metrics)/1000)}, nil
 }
 
 // requestTime returns the processor time of a request.
-func (l *lab) requestTime(ctx context.Context, gateway *server, to target) (time.Duration, error) {
-	load := http1{l, l.script, l.connections}
-	if _, err := load.run(ctx, to, l.warm); err != nil {
+func (b *bench) requestTime(ctx context.Context, gateway *lab.Server, to load.Target) (time.Duration, error) {
+	by := b.loads.Get(b.connections)
+	if _, err := by.Run(ctx, to, b.warm); err != nil {
 		return 0, fmt.Errorf("warming up: %w", err)
 	}
-	before, err := gateway.process.cpu()
+	before, err := gateway.Process.CPU()
 	if err != nil {
 		return 0, err
 	}
-	seen, err := load.run(ctx, to, l.measured)
+	seen, err := by.Run(ctx, to, b.measured)
 	if err != nil {
 		return 0, err
 	}
-	after, err := gateway.process.cpu()
-	return (after - before) / time.Duration(seen.requests), err
+	after, err := gateway.Process.CPU()
+	return (after - before) / time.Duration(seen.Requests), err
 }
 
 // reloadTime returns how long the command takes after a change of the configuration.
-func (l *lab) reloadTime(ctx context.Context, gateway *server) (time.Duration, error) {
-	text, err := os.ReadFile(gateway.config)
+func (b *bench) reloadTime(ctx context.Context, gateway *lab.Server) (time.Duration, error) {
+	text, err := os.ReadFile(gateway.Config)
 	if err != nil {
 		return 0, err
 	}
 	changed := bytes.Replace(text, []byte("policies:\n"), []byte("policies:\n  new: {roles: [user]}\n"), 1)
-	if err := os.WriteFile(gateway.config, changed, 0o600); err != nil {
+	if err := os.WriteFile(gateway.Config, changed, 0o600); err != nil {
 		return 0, err
 	}
 	began := time.Now()
-	_, err = l.tool(ctx, "", "reload", "--config", gateway.config)
+	_, err = b.lab.Tool(ctx, "", "reload", "--config", gateway.Config)
 	return time.Since(began), err
 }
 
@@ -193,23 +191,24 @@ func (l *lab) reloadTime(ctx context.Context, gateway *server) (time.Duration, e
 const loginsOfUser = 100
 
 // signInMany signs users in, each many times.
-func signInMany(ctx context.Context, l *lab, gateway *server, n int) (func(), error) {
-	v := visitor{"https://" + gateway.address, l.transport("HTTP/1.1")}
+func signInMany(ctx context.Context, b *bench, gateway *lab.Server, n int) (func(), error) {
+	v := b.loads.Visitor(gateway.Base(), "HTTP/1.1")
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(l.connections)
+	group.SetLimit(b.connections)
 	for i := range n {
 		group.Go(func() error {
-			body := passwordJSON(fmt.Sprint("user", i/loginsOfUser), cheapPassword)
-			return v.wants(ctx, http.StatusOK, visit{path: "/.authgate/login", body: body})
+			user := fmt.Sprint("user", i/loginsOfUser)
+			_, err := v.Want(ctx, http.StatusOK, load.SignIn("/.authgate/login", user, cheapPassword))
+			return err
 		})
 	}
 	return func() {}, group.Wait()
 }
 
 // openSockets opens WebSockets, and asks once on each.
-func openSockets(ctx context.Context, l *lab, gateway *server, n int) (func(), error) {
-	to := target{"https://" + gateway.address + "/basic/" + socketResource,
-		[]string{basicHeader(signedIn{}), "Sec-Fetch-Site: same-origin"}}
-	all, err := l.openIdle(ctx, gateway.address, to, n)
-	return all.close, err
+func openSockets(ctx context.Context, b *bench, gateway *lab.Server, n int) (func(), error) {
+	to := load.Target{URL: gateway.Base() + "/basic/" + role.SocketResource,
+		Headers: append(sameOrigin(), lab.BasicHeader())}
+	all, err := b.loads.Hold(ctx, to, n, b.connections)
+	return all.Close, err
 }

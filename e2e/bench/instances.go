@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"text/template"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"authgate/e2e/bench/lab"
+	"authgate/e2e/bench/load"
+	"authgate/e2e/bench/process"
 )
 
 const (
@@ -20,10 +23,7 @@ const (
 	sharedAnswers = 5 * time.Second
 )
 
-var sharedConfiguration = template.Must(template.New("").Parse(`public_url: https://{{.Address}}
-listen: {https: "{{.Address}}", http: "", admin: "{{.Admin}}"}
-tls: {mode: files, certificate: "{{.Certificate}}", key: "{{.Key}}"}
-data_dir: data
+var sharedConfiguration = lab.Configuration("", `data_dir: data
 log: {level: error}
 token: {secret: "the key that signs tokens in the benchmark"}
 store: {driver: redis, addresses: ["{{.Redis}}"]}
@@ -33,45 +33,44 @@ accounts:
   resources: {url: "http://{{.Upstream}}"}
 routes:
   - {match: /session/, upstream: resources, auth: [session]}
-`))
+`)
 
 // shared is several gateways on one Redis.
 type shared struct {
-	redis    *process
-	gateways []*server
+	redis    *process.Process
+	gateways []*lab.Server
 	cookies  []string // of live sessions
-	visitors []visitor
+	visitors []load.Visitor
 }
 
-// instances prints what requests and logouts cost with 1, 2 and 4 gateways on one Redis.
-func (l *lab) instances(ctx context.Context, stdout, stderr io.Writer) error {
+// measureInstances returns what requests and logouts cost with 1, 2 and 4 gateways on one Redis.
+func (b *bench) measureInstances(ctx context.Context, stderr io.Writer) (string, error) {
 	table := [][]string{{"Gateways", "Warm request: gateways", "Redis", "Cold request: gateways", "Redis",
 		"Logout: gateways", "Redis", fmt.Sprintf("%d logouts/s: cores of the gateways, of Redis", logoutsPerSecond)}}
 	for _, n := range []int{1, 2, 4} {
-		row, err := l.instancesRow(ctx, n)
+		row, err := b.instancesRow(ctx, n)
 		if err != nil {
-			return fmt.Errorf("%d gateways: %w", n, err)
+			return "", fmt.Errorf("%d gateways: %w", n, err)
 		}
 		fmt.Fprintln(stderr, " ", row)
 		table = append(table, row)
 	}
-	_, err := io.WriteString(stdout, markdown(table))
-	return err
+	return markdown(table), nil
 }
 
-func (l *lab) instancesRow(ctx context.Context, n int) ([]string, error) {
-	s, err := l.startShared(ctx, n)
+func (b *bench) instancesRow(ctx context.Context, n int) ([]string, error) {
+	s, err := b.startShared(ctx, n)
 	if err != nil {
 		return nil, err
 	}
 	defer s.stop()
 	row := []string{fmt.Sprint(n)}
 	// Every gateway reads every session for the first time, and then again.
-	cold, err := s.costs(func() (int, error) { return n * sharedSessions, s.readAll(ctx, l.connections) })
+	cold, err := s.costs(func() (int, error) { return n * sharedSessions, s.readAll(ctx, b.connections) })
 	if err != nil {
 		return nil, err
 	}
-	warm, err := s.costs(func() (int, error) { return n * sharedSessions, s.readAll(ctx, l.connections) })
+	warm, err := s.costs(func() (int, error) { return n * sharedSessions, s.readAll(ctx, b.connections) })
 	if err != nil {
 		return nil, err
 	}
@@ -87,32 +86,31 @@ func (l *lab) instancesRow(ctx context.Context, n int) ([]string, error) {
 }
 
 // startShared starts Redis and gateways on it, and signs users in at the first.
-func (l *lab) startShared(ctx context.Context, n int) (*shared, error) {
-	redis, address, err := l.startRedis(ctx)
+func (b *bench) startShared(ctx context.Context, n int) (*shared, error) {
+	redis, address, err := b.lab.Redis(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s := &shared{redis: redis}
 	for range n {
-		gateway, err := l.startConfigured(ctx, sharedConfiguration, map[string]string{
-			"Certificate": l.certificate, "Key": l.key, "Upstream": l.upstreams[0], "Redis": address,
-			"Users": users(1 + sharedSessions/loginsOfUser).Users,
+		gateway, err := b.lab.Configured(ctx, sharedConfiguration, map[string]string{
+			"Redis": address, "Users": users(1 + sharedSessions/loginsOfUser).Users,
 		}, 0)
 		if err != nil {
 			s.stop()
 			return nil, err
 		}
 		s.gateways = append(s.gateways, gateway)
-		s.visitors = append(s.visitors, visitor{"https://" + gateway.address, l.transport("HTTP/1.1")})
+		s.visitors = append(s.visitors, b.loads.Visitor(gateway.Base(), "HTTP/1.1"))
 	}
 	s.cookies = make([]string, sharedSessions)
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(l.connections)
+	group.SetLimit(b.connections)
 	for i := range s.cookies {
 		group.Go(func() error {
 			user := fmt.Sprint("user", i/loginsOfUser)
-			login, err := l.signInAs(ctx, s.visitors[0].url+"/login", user, cheapPassword)
-			s.cookies[i] = login.cookie
+			login, err := b.lab.Client.SignIn(ctx, s.visitors[0].URL+"/login", user, cheapPassword)
+			s.cookies[i] = login.Cookie
 			return err
 		})
 	}
@@ -125,9 +123,9 @@ func (l *lab) startShared(ctx context.Context, n int) (*shared, error) {
 
 func (s *shared) stop() {
 	for _, gateway := range s.gateways {
-		gateway.stop()
+		gateway.Stop()
 	}
-	s.redis.stop()
+	s.redis.Stop()
 }
 
 // cost is the processor time of one of many.
@@ -150,13 +148,13 @@ func (s *shared) costs(f func() (int, error)) (cost, error) {
 
 // used returns the processor time so far.
 func (s *shared) used() (cost, error) {
-	redis, err := s.redis.cpu()
+	redis, err := s.redis.CPU()
 	if err != nil {
 		return cost{}, err
 	}
 	sum := cost{redis: redis}
 	for _, gateway := range s.gateways {
-		used, err := gateway.process.cpu()
+		used, err := gateway.Process.CPU()
 		if err != nil {
 			return cost{}, err
 		}
@@ -172,7 +170,8 @@ func (s *shared) readAll(ctx context.Context, atOnce int) error {
 	for _, cookie := range s.cookies {
 		for _, v := range s.visitors {
 			group.Go(func() error {
-				return v.wants(ctx, http.StatusOK, visit{path: "/session/resource", cookie: cookie})
+				_, err := v.Want(ctx, http.StatusOK, load.Visit{Path: "/session/resource", Cookie: cookie})
+				return err
 			})
 		}
 	}
@@ -188,7 +187,8 @@ func (s *shared) endAll(ctx context.Context) error {
 		<-pace.C
 		group.Go(func() error {
 			v := s.visitors[i%len(s.visitors)]
-			return v.wants(ctx, http.StatusOK, visit{method: http.MethodPost, path: "/logout", cookie: cookie})
+			_, err := v.Want(ctx, http.StatusOK, load.Visit{Method: http.MethodPost, Path: "/logout", Cookie: cookie})
+			return err
 		})
 	}
 	return group.Wait()
@@ -201,10 +201,10 @@ func (s *shared) refuseAll(ctx context.Context) error {
 			status, err := http.StatusServiceUnavailable, error(nil)
 			end := time.Now().Add(sharedAnswers)
 			for err == nil && status == http.StatusServiceUnavailable && time.Now().Before(end) {
-				_, status, err = v.ask(ctx, visit{path: "/session/resource", cookie: cookie})
+				_, status, err = v.Ask(ctx, load.Visit{Path: "/session/resource", Cookie: cookie})
 			}
-			if err := expect(http.StatusUnauthorized, status, err); err != nil {
-				return fmt.Errorf("after the logout: %w", err)
+			if err != nil || status != http.StatusUnauthorized {
+				return fmt.Errorf("after the logout: the answer is %d, want 401 (%w)", status, err)
 			}
 		}
 	}

@@ -57,8 +57,13 @@ import (
 	"os/signal"
 	"regexp"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
+
+	"authgate/e2e/bench/lab"
+	"authgate/e2e/bench/load"
+	"authgate/e2e/bench/role"
 )
 
 func main() {
@@ -67,15 +72,15 @@ func main() {
 
 func run() int {
 	if len(os.Args) > 1 {
-		switch role := os.Args[1]; role {
+		switch name := os.Args[1]; name {
 		case "upstream", "bare":
-			if err := playRole(role, os.Args[2:], os.Stdin, os.Stdout); err != nil {
-				fmt.Fprintf(os.Stderr, "bench %s: %v\n", role, err)
+			if err := role.Play(name, os.Args[2:], os.Stdin, os.Stdout); err != nil {
+				fmt.Fprintf(os.Stderr, "bench %s: %v\n", name, err)
 				return 1
 			}
 			return 0
 		case "traffic":
-			if err := makeTraffic(os.Args[2:], os.Stdout); err != nil {
+			if err := load.Play(os.Args[2:], os.Stdout); err != nil {
 				fmt.Fprintf(os.Stderr, "bench traffic: %v\n", err)
 				return 1
 			}
@@ -92,7 +97,7 @@ func run() int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := bench(ctx, o, os.Stdout, os.Stderr); err != nil {
+	if err := measure(ctx, o, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		return 1
 	}
@@ -101,17 +106,15 @@ func run() int {
 
 // options are those of the command line.
 type options struct {
-	measured, warm        time.Duration
-	rounds, connections   int
-	only                  *regexp.Regexp
-	maxRatio, maxRedis    float64
-	maxNoise              float64
-	serverCore, loadCore  int
-	authgate, authgateLog string
-	oauth2Proxy, caddy    string
-	unread, flood         bool
-	grows, shared         bool
-	picture               string
+	measured, warm      time.Duration
+	rounds, connections int
+	only                *regexp.Regexp
+	maxRatio, maxRedis  float64
+	maxNoise            float64
+	servers             lab.Options
+	unread, flood       bool
+	grows, shared       bool
+	picture             string
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
@@ -132,18 +135,18 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.Float64Var(&o.maxRedis, "max-redis", 1.1,
 		"the most that a session may cost with Redis, as a multiple of one with SQLite")
 	flags.Float64Var(&o.maxNoise, "max-noise", 0.02, "the most that the floor may differ from itself")
-	flags.IntVar(&o.serverCore, "server-core", 0, "the core of both servers")
-	flags.IntVar(&o.loadCore, "load-core", 1, "the core of the load generators and the upstream")
-	flags.StringVar(&o.authgate, "authgate", "", "`file` to run instead of building cmd/authgate")
-	flags.StringVar(&o.oauth2Proxy, "oauth2-proxy", "", "`file` to run instead of building "+oauth2ProxyVersion)
-	flags.StringVar(&o.caddy, "caddy", "caddy", "`file` of Caddy")
+	flags.IntVar(&o.servers.ServerCore, "server-core", 0, "the core of both servers")
+	flags.IntVar(&o.servers.LoadCore, "load-core", 1, "the core of the load generators and the upstream")
+	flags.StringVar(&o.servers.Authgate, "authgate", "", "`file` to run instead of building cmd/authgate")
+	flags.StringVar(&o.servers.OAuth2Proxy, "oauth2-proxy", "", "`file` to run instead of building "+lab.OAuth2ProxyVersion)
+	flags.StringVar(&o.servers.Caddy, "caddy", "caddy", "`file` of Caddy")
 	flags.BoolVar(&o.unread, "unread", false,
 		"measure instead what transfers cost that a client or an application does not read")
 	flags.BoolVar(&o.flood, "flood", false, "measure instead what signed-in users see while others guess passwords")
 	flags.BoolVar(&o.grows, "growth", false, "measure instead how cost grows with the configuration and its use")
 	flags.BoolVar(&o.shared, "instances", false, "measure instead what several gateways on one Redis cost")
 	flags.StringVar(&o.picture, "picture", "", "SVG `file` for the ratios to the floor, as bars")
-	flags.StringVar(&o.authgateLog, "log", os.DevNull, "`file` for what authgate logs")
+	flags.StringVar(&o.servers.AuthgateLog, "log", os.DevNull, "`file` for what authgate logs")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -159,53 +162,71 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return o, errors.New("-seconds, -warm, -rounds and -connections must be at least 1")
 	case o.maxRatio <= 0 || o.maxRedis <= 0 || o.maxNoise <= 0:
 		return o, errors.New("-max-ratio, -max-redis and -max-noise must be above 0")
-	case o.serverCore < 0 || o.loadCore < 0 || o.serverCore == o.loadCore:
+	case o.servers.ServerCore < 0 || o.servers.LoadCore < 0 || o.servers.ServerCore == o.servers.LoadCore:
 		return o, errors.New("-server-core and -load-core must be two different cores")
 	}
 	return o, nil
 }
 
-// instead returns what is measured in place of the rows, or nil.
-func (l *lab) instead() func(ctx context.Context, stdout, stderr io.Writer) error {
-	switch {
-	case l.options.unread:
-		return l.unread
-	case l.flood:
-		return l.flooded
-	case l.grows:
-		return l.growth
-	case l.shared:
-		return l.instances
-	}
-	return nil
+// bench is what all measurements share: servers and loads.
+type bench struct {
+	options
+	lab   *lab.Lab
+	loads load.Generator
 }
 
-// bench measures, and prints progress to stderr and the result to stdout.
-func bench(ctx context.Context, o options, stdout, stderr io.Writer) error {
-	l, err := newLab(ctx, o)
+// measure measures, and prints progress to stderr and the result to stdout.
+func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
+	servers, err := lab.New(ctx, o.servers)
 	if err != nil {
 		return err
 	}
-	defer l.close()
-	if instead := l.instead(); instead != nil {
-		if err := l.build(ctx); err != nil {
-			return err
-		}
-		return instead(ctx, stdout, stderr)
-	}
-	rows := l.comparisons()
-	if o.only.String() != "" {
-		issuers, err := l.issuers()
-		if err != nil {
-			return err
-		}
-		rows = slices.Concat(rows, l.peers(), issuers, l.kindRows())
-	}
-	comparisons, err := choose(rows, o.only)
+	defer servers.Close()
+	loads, err := load.New(strconv.Itoa(o.servers.LoadCore), servers.Dir, servers.Certificate, o.measured)
 	if err != nil {
 		return err
 	}
-	if err := l.build(ctx); err != nil {
+	b := &bench{o, servers, loads}
+	switch {
+	case o.unread:
+		return b.instead(ctx, b.measureUnread, stdout, stderr)
+	case o.flood:
+		return b.instead(ctx, b.measureFlood, stdout, stderr)
+	case o.grows:
+		return b.instead(ctx, b.measureGrowth, stdout, stderr)
+	case o.shared:
+		return b.instead(ctx, b.measureInstances, stdout, stderr)
+	}
+	return b.measureRows(ctx, stdout, stderr)
+}
+
+// mode measures something in place of the rows, and returns its tables. They can be whole although
+// a limit is not kept, which is an error.
+type mode func(ctx context.Context, stderr io.Writer) (tables string, err error)
+
+// instead prints the tables of a mode.
+func (b *bench) instead(ctx context.Context, mode mode, stdout, stderr io.Writer) error {
+	if err := b.lab.Build(ctx); err != nil {
+		return err
+	}
+	text, err := mode(ctx, stderr)
+	if _, printed := io.WriteString(stdout, text); printed != nil {
+		return printed
+	}
+	return err
+}
+
+// measureRows measures the rows that the options name, and prints them.
+func (b *bench) measureRows(ctx context.Context, stdout, stderr io.Writer) error {
+	rows := b.comparisons()
+	if b.only.String() != "" {
+		rows = slices.Concat(rows, b.peers(), b.issuers(), b.kinds())
+	}
+	comparisons, err := choose(rows, b.only)
+	if err != nil {
+		return err
+	}
+	if err := b.lab.Build(ctx); err != nil {
 		return err
 	}
 	results := make([]series, len(comparisons))
@@ -213,10 +234,10 @@ func bench(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		results[i].comparison = c
 	}
 	// Each round measures all rows, so that a noisy minute affects one round of a few.
-	for n := range o.rounds {
-		fmt.Fprintf(stderr, "round %d of %d\n", n+1, o.rounds)
+	for n := range b.rounds {
+		fmt.Fprintf(stderr, "round %d of %d\n", n+1, b.rounds)
 		for i, c := range comparisons {
-			p, err := l.round(ctx, c, n)
+			p, err := b.round(ctx, c, n)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name(), err)
 			}
@@ -224,8 +245,8 @@ func bench(ctx context.Context, o options, stdout, stderr io.Writer) error {
 			fmt.Fprintf(stderr, "  %s: %.3f\n", c.name(), results[i].ratio(p))
 		}
 	}
-	if o.picture != "" {
-		if err := os.WriteFile(o.picture, draw(results), 0o644); err != nil {
+	if b.picture != "" {
+		if err := os.WriteFile(b.picture, draw(results), 0o644); err != nil {
 			return err
 		}
 	}

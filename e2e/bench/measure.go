@@ -7,31 +7,15 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"authgate/e2e/bench/lab"
+	"authgate/e2e/bench/load"
+	"authgate/e2e/bench/process"
 )
-
-// load keeps requests to one server going: one type for each protocol.
-type load interface {
-	// run asks target for a time. A failed request is an error.
-	run(ctx context.Context, to target, lasting time.Duration) (result, error)
-}
-
-// target is what a load asks for.
-type target struct {
-	url     string
-	headers []string
-}
-
-// result is what a load saw.
-type result struct {
-	requests int64 // that were answered
-	bytes    int64 // of all answers; only over HTTP/1.1
-	elapsed  time.Duration
-	p50, p99 time.Duration // latency
-}
 
 // sample is what one server did in one round.
 type sample struct {
-	result
+	load.Result
 	answers float64 // whole answers; for large ones, the bytes in whole answers
 	cpu     time.Duration
 	peak    int64 // bytes of memory
@@ -57,93 +41,177 @@ func (p pair) costs() float64 {
 // of the other's.
 func (p pair) holds() float64 { return float64(p.subject.idle) / float64(p.other.idle) }
 
-// measure warms both servers up, then loads both with the same requests at the same
+// servers are the subject of a comparison and the other.
+type servers [2]*lab.Server
+
+// check checks that both do what they are measured for.
+func (s servers) check(ctx context.Context) error {
+	for _, one := range s {
+		if err := one.Check(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads what both have used.
+func (b *bench) read(ctx context.Context, s servers) (readings [2]lab.Reading, err error) {
+	for i, one := range s {
+		if readings[i], err = b.lab.Read(ctx, one); err != nil {
+			return readings, err
+		}
+	}
+	return readings, nil
+}
+
+// round measures a comparison once, on fresh servers.
+func (b *bench) round(ctx context.Context, c comparison, n int) (pair, error) {
+	var sides servers
+	for i, start := range c.start {
+		s, err := start(ctx, i)
+		if err != nil {
+			return pair{}, err
+		}
+		defer s.Stop()
+		sides[i] = s
+	}
+	sides[1].Imitate(sides[0])
+	if err := sides.check(ctx); err != nil {
+		return pair{}, err
+	}
+	var p pair
+	var err error
+	if c.task.load == nil {
+		p, err = b.measureIdle(ctx, sides, c.task)
+	} else {
+		p, err = b.measureLoad(ctx, n, sides, c.task)
+	}
+	if err != nil {
+		return pair{}, err
+	}
+	return p, sides.check(ctx)
+}
+
+// measureLoad warms both servers up, then loads both with the same requests at the same
 // time. The server that starts first changes with each round.
-func (l *lab) measure(ctx context.Context, n int, sides [2]*server, t task) (pair, error) {
-	both := func(lasting time.Duration) (results [2]result, err error) {
+func (b *bench) measureLoad(ctx context.Context, n int, sides servers, t task) (pair, error) {
+	both := func(lasting time.Duration) (results [2]load.Result, err error) {
 		group, ctx := errgroup.WithContext(ctx)
 		for i := range sides {
 			side := (i + n) % len(sides)
 			group.Go(func() error {
-				seen, err := t.load.run(ctx, sides[side].target(t), lasting)
+				seen, err := t.load.Run(ctx, sides[side].Target(t.resource, t.headers), lasting)
 				results[side] = seen
 				return err
 			})
 		}
 		return results, group.Wait()
 	}
-	if _, err := both(l.warm); err != nil {
+	if _, err := both(b.warm); err != nil {
 		return pair{}, fmt.Errorf("warming up: %w", err)
 	}
-	before, err := l.read(ctx, sides)
+	before, err := b.read(ctx, sides)
 	if err != nil {
 		return pair{}, err
 	}
-	results, err := both(l.measured)
+	results, err := both(b.measured)
 	if err != nil {
 		return pair{}, err
 	}
-	after, err := l.read(ctx, sides)
+	after, err := b.read(ctx, sides)
 	if err != nil {
 		return pair{}, err
 	}
+	return t.pair(results, before, after)
+}
+
+// pair returns what both servers did between two readings.
+func (t task) pair(results [2]load.Result, before, after [2]lab.Reading) (pair, error) {
 	var samples [2]sample
-	for i := range sides {
+	for i := range samples {
+		var err error
 		if samples[i], err = t.sample(results[i], before[i], after[i]); err != nil {
 			return pair{}, err
 		}
-		samples[i].peak, samples[i].grown = after[i].peak, after[i].peak-before[i].peak
 	}
 	return pair{subject: samples[0], other: samples[1]}, nil
 }
 
 // sample checks that the upstream has seen as much as the load did, and returns what
 // the server did between two readings.
-func (t task) sample(seen result, before, after reading) (sample, error) {
-	s := sample{result: seen, answers: float64(seen.requests), cpu: after.cpu - before.cpu}
-	if t.size > 0 {
-		s.answers = float64(seen.bytes) / float64(t.size)
+func (t task) sample(seen load.Result, before, after lab.Reading) (sample, error) {
+	s := sample{
+		Result: seen, answers: float64(seen.Requests), cpu: after.CPU - before.CPU,
+		peak: after.Peak, grown: after.Peak - before.Peak,
 	}
-	reached, posted := after.reached-before.reached, after.posted-before.posted
+	if t.size > 0 {
+		s.answers = float64(seen.Bytes) / float64(t.size)
+	}
+	reached, posted := after.Reached-before.Reached, after.Posted-before.Posted
 	switch {
 	case s.answers <= 0:
 		return s, errors.New("no request was answered")
-	case reached < seen.requests && !t.decided:
-		return s, fmt.Errorf("%d requests were answered, but only %d reached the upstream", seen.requests, reached)
-	case posted < seen.requests*t.posted:
-		return s, fmt.Errorf("%d requests were answered, but the upstream got only %d bytes of their bodies", seen.requests, posted)
+	case reached < seen.Requests && !t.decided:
+		return s, fmt.Errorf("%d requests were answered, but only %d reached the upstream", seen.Requests, reached)
+	case posted < seen.Requests*t.posted:
+		return s, fmt.Errorf("%d requests were answered, but the upstream got only %d bytes of their bodies",
+			seen.Requests, posted)
 	}
 	return s, nil
 }
 
-// reading is what a server has used and forwarded so far.
-type reading struct {
-	cpu             time.Duration
-	reached, posted int64 // requests that its upstream has answered, bytes of their bodies
-	peak            int64 // bytes of memory
-}
+const (
+	// idleConnections is how many a server holds for a row about memory.
+	idleConnections = 2000
+	// idleSettles is how long they are idle before the memory is read.
+	idleSettles = 15 * time.Second
+)
 
-func (l *lab) read(ctx context.Context, sides [2]*server) (readings [2]reading, err error) {
+// measureIdle opens connections to both servers and asks for one answer on each. It
+// measures the memory that this adds and the processor time that it takes, and checks
+// that all connections still answer.
+func (b *bench) measureIdle(ctx context.Context, sides servers, t task) (pair, error) {
+	var held [2]int64
+	var open [2]load.Held
+	before, err := b.read(ctx, sides)
+	if err != nil {
+		return pair{}, err
+	}
 	for i, side := range sides {
-		_, counts, err := l.get(ctx, "http://"+side.upstream+countPath)
-		if err != nil {
-			return readings, err
+		if held[i], err = side.Process.Memory(process.PresentMemory); err != nil {
+			return pair{}, err
 		}
-		if _, err := fmt.Sscan(counts, &readings[i].reached, &readings[i].posted); err != nil {
-			return readings, fmt.Errorf("the upstream's counts: %w", err)
-		}
-		for _, p := range side.measured() {
-			cpu, err := p.cpu()
-			if err != nil {
-				return readings, err
-			}
-			peak, err := p.memory(peakMemory)
-			if err != nil {
-				return readings, err
-			}
-			readings[i].cpu += cpu
-			readings[i].peak += peak
+		defer func() { open[i].Close() }()
+		if open[i], err = b.loads.Hold(ctx, side.Target(t.resource, t.headers), idleConnections, b.connections); err != nil {
+			return pair{}, err
 		}
 	}
-	return readings, nil
+	select {
+	case <-ctx.Done():
+		return pair{}, ctx.Err()
+	case <-time.After(idleSettles):
+	}
+	after, err := b.read(ctx, sides)
+	if err != nil {
+		return pair{}, err
+	}
+	opened := load.Result{Requests: idleConnections}
+	p, err := t.pair([2]load.Result{opened, opened}, before, after)
+	if err != nil {
+		return pair{}, err
+	}
+	for i, s := range []*sample{&p.subject, &p.other} {
+		now, err := sides[i].Process.Memory(process.PresentMemory)
+		if err != nil {
+			return pair{}, err
+		}
+		s.idle = now - held[i]
+		if err := open[i].Ask(); err != nil {
+			return pair{}, fmt.Errorf("a connection that was idle: %w", err)
+		}
+	}
+	if p.other.idle <= 0 {
+		return pair{}, fmt.Errorf("%d connections to the floor added no memory", idleConnections)
+	}
+	return p, nil
 }

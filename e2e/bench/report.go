@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"authgate/e2e/bench/lab"
 )
 
 // series is the rounds of a comparison.
@@ -57,7 +59,7 @@ func (s series) verdict() string {
 		return fmt.Sprintf("%.2f to %.2f, %s", 1-s.noise, 1+s.noise, met(math.Abs(ratio-1) <= s.noise))
 	}
 	if s.rate > 0 {
-		return fmt.Sprintf("%.0f/s, %s", s.rate, met(median(s, func(p pair) float64 { return p.subject.perSecond() }) >= s.rate))
+		return fmt.Sprintf("%.0f/s, %s", s.rate, met(median(s, rate) >= s.rate))
 	}
 	if s.goal == 0 {
 		return ""
@@ -77,10 +79,11 @@ func (s series) fault() string {
 	ratio := median(s, s.ratio)
 	switch {
 	case s.noise > 0 && math.Abs(ratio-1) > s.noise:
-		return fmt.Sprintf("the machine is too noisy: %s costs %.3f times itself, more than %g %% off; try again on a quiet machine, or with more -seconds",
-			s.name(), ratio, s.noise*100)
+		return fmt.Sprintf("the machine is too noisy: %s costs %.3f times itself, more than %g %% off; "+
+			"try again on a quiet machine, or with more -seconds", s.name(), ratio, s.noise*100)
 	case s.task.flat > 0 && median(s, grown) > s.task.flat:
-		return fmt.Sprintf("the memory is not flat: %s needs %s more (at most %s)", s.name(), mebibytes(median(s, grown)), mebibytes(s.task.flat))
+		return fmt.Sprintf("the memory is not flat: %s needs %s more (at most %s)",
+			s.name(), mebibytes(median(s, grown)), mebibytes(s.task.flat))
 	case s.most > 0 && ratio > s.most:
 		return fmt.Sprintf("too much: %s %.3f (at most %g times the %s)", s.name(), ratio, s.most, s.other)
 	}
@@ -91,8 +94,10 @@ func (s series) fault() string {
 // Markdown. It returns an error if a ratio is over its limit or the machine is too
 // noisy.
 func report(w io.Writer, results []series) error {
-	loads := [][]string{{"Requests", "Server", "Ratio", "Goal", "Each round", "CPU of a request", "the floor's", "Requests/s of a core", "p50", "p99", "Peak memory"}}
-	idle := [][]string{{"Connections", "Server", "Ratio", "Goal", "Each round", "Memory of each", "the floor's", "CPU to open one", "the floor's", "Peak memory"}}
+	loads := [][]string{{"Requests", "Server", "Ratio", "Goal", "Each round", "CPU of a request", "the floor's",
+		"Requests/s of a core", "p50", "p99", "Peak memory"}}
+	idle := [][]string{{"Connections", "Server", "Ratio", "Goal", "Each round", "Memory of each", "the floor's",
+		"CPU to open one", "the floor's", "Peak memory"}}
 	var faults []string
 	for _, s := range results {
 		if fault := s.fault(); fault != "" {
@@ -104,13 +109,14 @@ func report(w io.Writer, results []series) error {
 			peak += ", rose by " + mebibytes(median(s, grown))
 		}
 		if s.task.load == nil {
-			idle = append(idle, append(row, s.perConnection(subjectOf), s.perConnection(otherOf), s.perRequest(subjectOf), s.perRequest(otherOf), peak))
+			idle = append(idle, append(row, s.perConnection(subjectOf), s.perConnection(otherOf),
+				s.perRequest(subjectOf), s.perRequest(otherOf), peak))
 			continue
 		}
 		loads = append(loads, append(row, s.perRequest(subjectOf), s.perRequest(otherOf),
-			fmt.Sprintf("%.0f", median(s, func(p pair) float64 { return p.subject.perSecond() })),
-			short(median(s, func(p pair) time.Duration { return p.subject.p50 })),
-			short(median(s, func(p pair) time.Duration { return p.subject.p99 })), peak))
+			fmt.Sprintf("%.0f", median(s, rate)),
+			short(median(s, func(p pair) time.Duration { return p.subject.P50 })),
+			short(median(s, func(p pair) time.Duration { return p.subject.P99 })), peak))
 	}
 	for _, table := range [][][]string{loads, idle, capacity(results)} {
 		if _, err := io.WriteString(w, markdown(table)); err != nil {
@@ -129,13 +135,13 @@ func capacity(results []series) [][]string {
 	table := [][]string{{"Requests/s of a core"}}
 	columns := map[string]int{}
 	rows := map[string]int{}
-	for _, m := range mechanisms() {
-		rows[m.name] = len(table)
-		table = append(table, []string{m.name})
+	for _, m := range lab.Mechanisms() {
+		rows[m.Name] = len(table)
+		table = append(table, []string{m.Name})
 	}
 	for _, s := range results {
 		n, found := rows[s.label()]
-		if _, streams := s.task.load.(traffic); !found || streams || s.task.load == nil || s.task.size > 0 {
+		if !found || s.task.load == nil || s.task.resource != small {
 			continue
 		}
 		if columns[s.task.name] == 0 {
@@ -145,7 +151,7 @@ func capacity(results []series) [][]string {
 				table[i] = append(table[i], "")
 			}
 		}
-		table[n][columns[s.task.name]] = rounded(median(s, func(p pair) float64 { return p.subject.perSecond() }))
+		table[n][columns[s.task.name]] = rounded(median(s, rate))
 	}
 	if len(columns) == 0 {
 		return nil
@@ -165,6 +171,9 @@ func rounded(n float64) string {
 	}
 	return fmt.Sprintf("%d,%03d", whole/1000, whole%1000)
 }
+
+// rate returns what the subject answers in a second of a core.
+func rate(p pair) float64 { return p.subject.perSecond() }
 
 // grown returns by how much the memory of the subject rose.
 func grown(p pair) int64 { return p.subject.grown }

@@ -1,4 +1,7 @@
-package main
+// Package role is what bench does in processes that it starts of itself. The role "upstream" is the
+// application behind all servers. It does as little as an HTTP server can, and counts what reaches
+// it. The role "bare" is the floor: a bare httputil.ReverseProxy.
+package role
 
 import (
 	"cmp"
@@ -18,10 +21,9 @@ import (
 	"sync/atomic"
 )
 
-// playRole is what bench does in a process that it has started itself. The process
-// prints its addresses in one line and ends when stdin does, so that it does not
-// outlive bench.
-func playRole(role string, args []string, stdin io.Reader, stdout io.Writer) error {
+// Play serves in a role until stdin ends or a listener fails. It
+// prints its addresses in one line. Because it ends with stdin, it does not outlive bench.
+func Play(role string, args []string, stdin io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet(role, flag.ContinueOnError)
 	upstream := flags.String("upstream", "", "`URL` that the bare proxy forwards to")
 	certificate := flags.String("certificate", "", "PEM `file`")
@@ -84,20 +86,21 @@ func newApplication() *application {
 }
 
 const (
-	// countPath answers the number of requests to other paths, and the bytes of their
+	// CountPath answers the number of requests to other paths, and the bytes of their
 	// bodies.
-	countPath = "/count"
-	// whoamiSuffix ends paths that answer the user that the gateway sends.
-	whoamiSuffix = "/whoami"
+	CountPath = "/count"
+	// WhoamiSuffix ends paths that answer the user that the gateway sends.
+	WhoamiSuffix = "/whoami"
 )
 
-var body = []byte(`{"message": "This is what was asked for, in as many bytes as a small answer of an API has."}` + "\n")
+// Body is a small answer.
+var Body = []byte(`{"message": "This is what was asked for, in as many bytes as a small answer of an API has."}` + "\n")
 
 func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
-	case r.URL.Path == countPath:
+	case r.URL.Path == CountPath:
 		fmt.Fprintln(w, a.answered.Load(), a.posted.Load())
-	case strings.HasSuffix(r.URL.Path, whoamiSuffix):
+	case strings.HasSuffix(r.URL.Path, WhoamiSuffix):
 		fmt.Fprint(w, cmp.Or(r.Header.Get("X-Auth-User"), r.Header.Get("X-Forwarded-User")))
 	default:
 		a.serve(w, r)
@@ -106,11 +109,11 @@ func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (a *application) serve(w http.ResponseWriter, r *http.Request) {
 	switch path.Base(r.URL.Path) {
-	case socketResource:
+	case SocketResource:
 		a.echo(w, r)
-	case eventsResource:
+	case EventsResource:
 		a.events(w, r)
-	case grpcResource:
+	case GRPCResource:
 		a.grpc.ServeHTTP(w, r)
 	default:
 		a.answer(w, r)
@@ -125,7 +128,7 @@ func (a *application) answer(w http.ResponseWriter, r *http.Request) {
 	a.posted.Add(posted)
 	a.answered.Add(1)
 	resource := path.Base(r.URL.Path)
-	if resource == uploadResource {
+	if resource == UploadResource {
 		fmt.Fprintln(w, posted)
 		return
 	}
@@ -133,20 +136,20 @@ func (a *application) answer(w http.ResponseWriter, r *http.Request) {
 	mebibytes, err := strconv.Atoi(size)
 	if !large || err != nil {
 		w.Header()["Content-Type"] = []string{"application/json"}
-		_, _ = w.Write(body) // an error means that the client has left
+		_, _ = w.Write(Body) // an error means that the client has left
 		return
 	}
 	w.Header()["Content-Type"] = []string{"application/octet-stream"}
-	w.Header()["Content-Length"] = []string{strconv.Itoa(mebibytes * len(mebibyte))}
+	w.Header()["Content-Length"] = []string{strconv.Itoa(mebibytes * len(Mebibyte))}
 	for range mebibytes {
-		if _, err := w.Write(mebibyte[:]); err != nil {
+		if _, err := w.Write(Mebibyte[:]); err != nil {
 			return
 		}
 	}
 }
 
-// mebibyte is a part of large answers.
-var mebibyte [1 << 20]byte
+// Mebibyte is a part of large answers.
+var Mebibyte [1 << 20]byte
 
 // bareProxy forwards everything to target as fast as ReverseProxy can.
 func bareProxy(target *url.URL) http.Handler {

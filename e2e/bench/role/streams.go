@@ -1,4 +1,4 @@
-package main
+package role
 
 import (
 	"fmt"
@@ -12,11 +12,15 @@ import (
 
 // What the upstream streams, by the last part of the path.
 const (
-	socketResource = "socket"
-	eventsResource = "events"
-	grpcResource   = "grpc"
-	uploadResource = "upload"
+	SocketResource = "socket"
+	EventsResource = "events"
+	GRPCResource   = "grpc"
+	UploadResource = "upload"
 )
+
+// Message is what WebSockets, events and gRPC streams send.
+const Message = "a message as an application sends it, of the usual length: " +
+	"a little more than one hundred and twenty bytes, with its quotes"
 
 // eventPause is the time between two server-sent events of a stream. They are paced, because
 // the cost of events that a proxy finds together is that of one.
@@ -53,7 +57,7 @@ func (a *application) events(w http.ResponseWriter, r *http.Request) {
 		case <-pace.C:
 		}
 		a.answered.Add(1)
-		if _, err := fmt.Fprintf(w, "data: %s\n\n", message); err != nil {
+		if _, err := fmt.Fprintf(w, "data: %s\n\n", Message); err != nil {
 			return
 		}
 		if err := response.Flush(); err != nil {

@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"bufio"
@@ -7,34 +7,36 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"authgate/e2e/bench/process"
 )
 
-// startOnRedis starts authgate on a Redis of its own, and signs in for a session.
-func (l *lab) startOnRedis(ctx context.Context, n int) (*server, error) {
-	redis, address, err := l.startRedis(ctx)
+// OnRedis starts authgate on a Redis of its own, and signs in for a session.
+func (l *Lab) OnRedis(ctx context.Context, n int) (*Server, error) {
+	redis, address, err := l.Redis(ctx)
 	if err != nil {
 		return nil, err
 	}
-	gateway, err := l.startSignedIn(ctx, session(), fmt.Sprintf("{driver: redis, addresses: [%q]}", address), n)
+	gateway, err := l.startSignedIn(ctx, Session(), fmt.Sprintf("{driver: redis, addresses: [%q]}", address), n)
 	if err != nil {
-		redis.stop()
+		redis.Stop()
 		return nil, err
 	}
-	gateway.backing = redis
+	gateway.needs = []*process.Process{redis}
 	keys, err := redisKeys(ctx, address)
 	if err == nil && keys == 0 {
 		err = errors.New("redis holds nothing after a login")
 	}
 	if err != nil {
-		gateway.stop()
+		gateway.Stop()
 		return nil, err
 	}
 	return gateway, nil
 }
 
-// startRedis starts a Redis without persistence on the core of the load, and waits
-// until it answers.
-func (l *lab) startRedis(ctx context.Context) (*process, string, error) {
+// Redis starts a Redis without persistence on the core of the load, and waits until it answers.
+// It returns its address.
+func (l *Lab) Redis(ctx context.Context) (*process.Process, string, error) {
 	addresses, err := freeAddresses(1)
 	if err != nil {
 		return nil, "", err
@@ -43,26 +45,20 @@ func (l *lab) startRedis(ctx context.Context) (*process, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	p, err := start(pinned(ctx, l.loadCore, "redis-server", "--bind", host, "--port", port, "--save", "", "--dir", l.dir))
+	p, err := process.Start(process.Pinned(ctx, l.loadCore,
+		"redis-server", "--bind", host, "--port", port, "--save", "", "--dir", l.Dir))
 	if err != nil {
 		return nil, "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	for {
+	err = p.Await(ctx, 10*time.Second, func(ctx context.Context) error {
 		_, err := redisKeys(ctx, addresses[0])
-		if err == nil {
-			return p, addresses[0], nil
-		}
-		select {
-		case <-p.ended:
-			return nil, "", errors.New("redis-server has ended")
-		case <-ctx.Done():
-			p.stop()
-			return nil, "", fmt.Errorf("redis-server does not answer: %w", err)
-		case <-time.After(50 * time.Millisecond):
-		}
+		return err
+	})
+	if err != nil {
+		p.Stop()
+		return nil, "", fmt.Errorf("redis-server does not answer: %w", err)
 	}
+	return p, addresses[0], nil
 }
 
 // redisKeys returns the number of keys of the Redis at address.

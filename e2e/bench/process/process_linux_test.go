@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"bufio"
@@ -16,11 +16,11 @@ func TestProcessesAreSummed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := start(cmd)
+	p, err := Start(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.stop()
+	defer p.Stop()
 	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
@@ -28,12 +28,12 @@ func TestProcessesAreSummed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := p.cpu()
+	all, err := p.CPU()
 	if err != nil || all < own+10*time.Millisecond {
 		t.Errorf("both took %v, the shell alone %v (%v)", all, own, err)
 	}
-	memory, err := p.memory(presentMemory)
-	peak, err2 := p.memory(peakMemory)
+	memory, err := p.Memory(PresentMemory)
+	peak, err2 := p.Memory(PeakMemory)
 	if err != nil || err2 != nil || memory <= 0 || peak < memory {
 		t.Errorf("memory %d (%v), at most %d (%v)", memory, err, peak, err2)
 	}

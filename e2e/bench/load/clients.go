@@ -1,17 +1,15 @@
-package main
+package load
 
 import (
 	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -20,48 +18,39 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"authgate/e2e/bench/role"
 )
 
-// message is what WebSockets and gRPC streams send.
-const message = "a message as an application sends it, of the usual length: a little more than one hundred and twenty bytes, with its quotes"
-
-// trust returns the configuration of clients, which trust the certificate of the lab.
-func (j *journey) trust() (*tls.Config, error) {
-	file, err := os.ReadFile(j.options.roots)
+// transport returns a client for HTTP/1.1, which trusts the roots in the options.
+func (j *journey) transport() (*http.Transport, error) {
+	roots, err := readRoots(j.options.roots)
 	if err != nil {
 		return nil, err
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(file) {
-		return nil, fmt.Errorf("%s holds no certificate", j.options.roots)
-	}
-	return &tls.Config{RootCAs: roots}, nil
+	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableCompression: true,
+		WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10}, nil
 }
 
-// client returns a client for HTTP/1.1.
-func (j *journey) client() (*http.Client, error) {
-	config, err := j.trust()
-	if err != nil {
-		return nil, err
-	}
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableCompression: true, WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10}}, nil
-}
-
-// ask sends a request, whose answer must be 200.
+// ask sends a request over HTTP/1.1.
 func (j *journey) ask(ctx context.Context, method, url string, body io.Reader, length int64) (*http.Response, error) {
-	client, err := j.client()
+	transport, err := j.transport()
 	if err != nil {
 		return nil, err
 	}
+	return j.send(ctx, transport, method, url, body, length)
+}
+
+// send sends a request, whose answer must be 200.
+func (j *journey) send(
+	ctx context.Context, by http.RoundTripper, method, url string, body io.Reader, length int64,
+) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return nil, err
 	}
-	request.ContentLength = length
-	for _, line := range j.options.headers {
-		request.Header.Set(header(line))
-	}
-	response, err := client.Do(request)
+	request.ContentLength, request.Header = length, Headers(j.options.headers)
+	response, err := by.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +79,7 @@ func download(ctx context.Context, j *journey) error {
 // upload posts a body of the length in the options. The upstream answers with the length
 // that it got.
 func upload(ctx context.Context, j *journey) error {
-	body := io.LimitReader(endless{}, j.options.bytes)
+	body := io.LimitReader(Endless{}, j.options.bytes)
 	response, err := j.ask(ctx, http.MethodPost, j.options.url, body, j.options.bytes)
 	if err != nil {
 		return err
@@ -104,23 +93,19 @@ func upload(ctx context.Context, j *journey) error {
 	return nil
 }
 
-// endless reads as many bytes as one wants.
-type endless struct{}
+// Endless reads as many bytes as one wants.
+type Endless struct{}
 
 // Read implements io.Reader.
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
+func (Endless) Read(p []byte) (int, error) { return len(p), nil }
 
 // echoSocket sends messages over a WebSocket, each when the one before has come back.
 func echoSocket(ctx context.Context, j *journey) error {
-	client, err := j.client()
+	transport, err := j.transport()
 	if err != nil {
 		return err
 	}
-	headers := http.Header{}
-	for _, line := range j.options.headers {
-		headers.Set(header(line))
-	}
-	socket, _, err := websocket.Dial(ctx, j.options.url, &websocket.DialOptions{HTTPClient: client, HTTPHeader: headers})
+	socket, err := dialSocket(ctx, transport, Target{j.options.url, j.options.headers})
 	if err != nil {
 		return err
 	}
@@ -128,13 +113,21 @@ func echoSocket(ctx context.Context, j *journey) error {
 	return j.exchanges(func() error { return echo(ctx, socket) })
 }
 
+// dialSocket opens a WebSocket.
+func dialSocket(ctx context.Context, by http.RoundTripper, to Target) (*websocket.Conn, error) {
+	socket, _, err := websocket.Dial(ctx, to.URL, &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: by}, HTTPHeader: Headers(to.Headers),
+	})
+	return socket, err
+}
+
 // echo sends a message over a WebSocket and waits until it comes back.
 func echo(ctx context.Context, socket *websocket.Conn) error {
-	if err := socket.Write(ctx, websocket.MessageText, []byte(message)); err != nil {
+	if err := socket.Write(ctx, websocket.MessageText, []byte(role.Message)); err != nil {
 		return err
 	}
 	_, got, err := socket.Read(ctx)
-	if err == nil && !bytes.Equal(got, []byte(message)) {
+	if err == nil && !bytes.Equal(got, []byte(role.Message)) {
 		err = errors.New("another message has come back")
 	}
 	return err
@@ -165,7 +158,7 @@ func readEvents(ctx context.Context, j *journey) error {
 // echoGRPC sends messages on a stream in both directions, each when the one before has
 // come back.
 func echoGRPC(ctx context.Context, j *journey) error {
-	config, err := j.trust()
+	roots, err := readRoots(j.options.roots)
 	if err != nil {
 		return err
 	}
@@ -173,14 +166,13 @@ func echoGRPC(ctx context.Context, j *journey) error {
 	if err != nil {
 		return err
 	}
-	conn, err := grpc.NewClient(to.Host, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	conn, err := grpc.NewClient(to.Host, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots})))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	for _, line := range j.options.headers {
-		name, value := header(line)
-		ctx = metadata.AppendToOutgoingContext(ctx, strings.ToLower(name), value)
+	for name, values := range Headers(j.options.headers) {
+		ctx = metadata.AppendToOutgoingContext(ctx, strings.ToLower(name), values[0])
 	}
 	ctx, cancel := context.WithTimeout(ctx, j.options.lasting+30*time.Second)
 	defer cancel()
@@ -188,14 +180,14 @@ func echoGRPC(ctx context.Context, j *journey) error {
 	if err != nil {
 		return err
 	}
-	sent := wrapperspb.String(message)
+	sent := wrapperspb.String(role.Message)
 	return j.exchanges(func() error {
 		if err := stream.SendMsg(sent); err != nil {
 			return err
 		}
 		var got wrapperspb.StringValue
 		err := stream.RecvMsg(&got)
-		if err == nil && got.Value != message {
+		if err == nil && got.Value != role.Message {
 			err = errors.New("another message has come back")
 		}
 		return err

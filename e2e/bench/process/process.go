@@ -1,8 +1,12 @@
-package main
+// Package process starts servers on chosen cores, and reads the processor time and the memory
+// that they have used, together with the processes that they have started. The figures are
+// those of Linux; on other systems there are none.
+package process
 
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,21 +17,16 @@ import (
 	"time"
 )
 
-// process is a server on one core, with GOMAXPROCS 1, and the processes that it starts.
-type process struct {
+// Process is a running server, and the processes that it starts.
+type Process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	ended chan struct{} // closed once it has ended
 }
 
-// pinned returns the command that runs args on a core. taskset execs the program, so
-// the process is that program.
-func pinned(ctx context.Context, core int, args ...string) *exec.Cmd {
-	return pinnedTo(ctx, strconv.Itoa(core), args...)
-}
-
-// pinnedTo is pinned for a list of cores.
-func pinnedTo(ctx context.Context, cores string, args ...string) *exec.Cmd {
+// Pinned returns the command that runs args on cores, a list such as "0" or "0,1", with
+// GOMAXPROCS as many. taskset execs the program, so the process is that program.
+func Pinned(ctx context.Context, cores string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "taskset", append([]string{"--cpu-list", cores}, args...)...)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", 1+strings.Count(cores, ",")))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -35,7 +34,8 @@ func pinnedTo(ctx context.Context, cores string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func start(cmd *exec.Cmd) (*process, error) {
+// Start starts a server.
+func Start(cmd *exec.Cmd) (*Process, error) {
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func start(cmd *exec.Cmd) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %v: %w", cmd.Args, err)
 	}
-	p := &process{cmd: cmd, stdin: stdin, ended: make(chan struct{})}
+	p := &Process{cmd: cmd, stdin: stdin, ended: make(chan struct{})}
 	go func() {
 		_ = cmd.Wait() // it is ended by a signal
 		close(p.ended)
@@ -51,13 +51,14 @@ func start(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// startRole starts bench again in a role, and returns the process and its addresses.
-func startRole(ctx context.Context, core int, role string, args ...string) (*process, []string, error) {
+// StartRole starts this program again in a role, and returns the process and the addresses
+// that it prints in its first line.
+func StartRole(ctx context.Context, core, role string, args ...string) (*Process, []string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, err
 	}
-	cmd := pinned(ctx, core, append([]string{self, role}, args...)...)
+	cmd := Pinned(ctx, core, append([]string{self, role}, args...)...)
 	cmd.Stderr = os.Stderr
 	reader, writer, err := os.Pipe()
 	if err != nil {
@@ -65,21 +66,21 @@ func startRole(ctx context.Context, core int, role string, args ...string) (*pro
 	}
 	defer reader.Close()
 	cmd.Stdout = writer
-	p, err := start(cmd)
+	p, err := Start(cmd)
 	writer.Close()
 	if err != nil {
 		return nil, nil, err
 	}
 	line, err := bufio.NewReader(reader).ReadString('\n')
 	if err != nil {
-		p.stop()
+		p.Stop()
 		return nil, nil, fmt.Errorf("%s did not print its addresses: %w", role, err)
 	}
 	return p, strings.Fields(line), nil
 }
 
-// stop ends the process and waits for its end.
-func (p *process) stop() {
+// Stop ends the process and waits for its end.
+func (p *Process) Stop() {
 	p.stdin.Close()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
 	select {
@@ -90,8 +91,27 @@ func (p *process) stop() {
 	}
 }
 
+// Await waits until the server answers as ready wants, for at most a time.
+func (p *Process) Await(ctx context.Context, atMost time.Duration, ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.ended:
+			return errors.New("the process has ended")
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
 // tree returns the ids of the process and of the processes that it has started.
-func (p *process) tree() ([]int, error) {
+func (p *Process) tree() ([]int, error) {
 	pids := []int{p.cmd.Process.Pid}
 	for i := 0; i < len(pids); i++ {
 		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pids[i]))
@@ -109,8 +129,8 @@ func (p *process) tree() ([]int, error) {
 	return pids, nil
 }
 
-// cpu returns the user and system time of the processes so far.
-func (p *process) cpu() (time.Duration, error) {
+// CPU returns the user and system time of the processes so far.
+func (p *Process) CPU() (time.Duration, error) {
 	pids, err := p.tree()
 	if err != nil {
 		return 0, err
@@ -128,12 +148,12 @@ func (p *process) cpu() (time.Duration, error) {
 
 // Fields of proc_pid_status(5): the largest resident memory so far, and the present.
 const (
-	peakMemory    = "VmHWM"
-	presentMemory = "VmRSS"
+	PeakMemory    = "VmHWM"
+	PresentMemory = "VmRSS"
 )
 
-// memory returns the sum of a field over the processes, in bytes.
-func (p *process) memory(field string) (int64, error) {
+// Memory returns the sum of a field over the processes, in bytes.
+func (p *Process) Memory(field string) (int64, error) {
 	pids, err := p.tree()
 	if err != nil {
 		return 0, err

@@ -1,0 +1,146 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+	"golang.org/x/sync/errgroup"
+
+	"authgate/e2e/bench/role"
+)
+
+// heldAnswers is how long an answer on a held connection may take.
+const heldAnswers = 10 * time.Second
+
+// Held are open connections to one server.
+type Held []held
+
+// held is an open connection. ask asks for one answer on it.
+type held interface {
+	ask() error
+	close()
+}
+
+// Hold opens n connections, a few at a time, and asks once on each: WebSockets if to is one, else
+// connections over HTTP/1.1. On an error it returns those that are open, too.
+func (g Generator) Hold(ctx context.Context, to Target, n, atOnce int) (Held, error) {
+	open, err := g.requests(to)
+	if strings.HasSuffix(to.URL, role.SocketResource) {
+		open, err = g.socket(to), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all := make(Held, n)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i := range all {
+		group.Go(func() error {
+			one, err := open(ctx)
+			if err != nil {
+				return err
+			}
+			all[i] = one
+			return one.ask()
+		})
+	}
+	return all, group.Wait()
+}
+
+// Ask asks once on each connection, one after the other.
+func (all Held) Ask() error {
+	for _, one := range all {
+		if err := one.ask(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close closes all.
+func (all Held) Close() {
+	for _, one := range all {
+		if one != nil {
+			one.close()
+		}
+	}
+}
+
+// requests returns what opens a connection over HTTP/1.1.
+func (g Generator) requests(to Target) (func(context.Context) (held, error), error) {
+	at, err := url.Parse(to.URL)
+	if err != nil {
+		return nil, err
+	}
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: g.roots, NextProtos: []string{"http/1.1"}}}
+	request := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\n%s\r\n\r\n",
+		at.RequestURI(), at.Host, strings.Join(to.Headers, "\r\n"))
+	return func(ctx context.Context) (held, error) {
+		conn, err := dialer.DialContext(ctx, "tcp", at.Host)
+		if err != nil {
+			return nil, err
+		}
+		return &heldRequests{conn, request}, nil
+	}, nil
+}
+
+// heldRequests is a connection and the request that is sent on it.
+type heldRequests struct {
+	conn    net.Conn
+	request string
+}
+
+// ask implements held. The answer must be 200.
+func (one *heldRequests) ask() error {
+	if err := one.conn.SetDeadline(time.Now().Add(heldAnswers)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(one.conn, one.request); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(bufio.NewReader(one.conn), nil)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the answer is %s, want 200", response.Status)
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	return err
+}
+
+func (one *heldRequests) close() { _ = one.conn.Close() } // it was only held
+
+// socket returns what opens a WebSocket.
+func (g Generator) socket(to Target) func(context.Context) (held, error) {
+	transport := g.transport("HTTP/1.1")
+	return func(ctx context.Context) (held, error) {
+		socket, err := dialSocket(ctx, transport, to)
+		if err != nil {
+			return nil, err
+		}
+		return &heldSocket{socket}, nil
+	}
+}
+
+// heldSocket is a WebSocket of the application that sends messages back.
+type heldSocket struct{ socket *websocket.Conn }
+
+// ask implements held. A message must come back.
+func (one *heldSocket) ask() error {
+	ctx, cancel := context.WithTimeout(context.Background(), heldAnswers)
+	defer cancel()
+	return echo(ctx, one.socket)
+}
+
+func (one *heldSocket) close() { _ = one.socket.CloseNow() } // it was only held

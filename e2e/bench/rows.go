@@ -1,0 +1,301 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"authgate/e2e/bench/lab"
+	"authgate/e2e/bench/load"
+	"authgate/e2e/bench/role"
+)
+
+// comparison is one row: a server and the server that it is compared with.
+type comparison struct {
+	task    task
+	subject string
+	other   string
+	start   [2]lab.Starter // of the subject and of the other
+	goal    float64        // the ratio to reach; 0: none
+	most    float64        // a ratio above this fails the run; 0: any is allowed
+	noise   float64        // a ratio further than this from 1 fails the run; 0: any is allowed
+	rate    float64        // requests per second of a core to reach; 0: any will do
+}
+
+// name is what -only matches.
+func (c comparison) name() string { return c.task.name + ": " + c.subject }
+
+// floor is the other of most comparisons.
+const floor = "floor"
+
+// label names the subject in the table, and what it is compared with unless that is
+// the floor.
+func (c comparison) label() string {
+	if c.other == floor {
+		return c.subject
+	}
+	return c.subject + ", over " + c.other
+}
+
+// task is what the two servers of a comparison are asked for.
+type task struct {
+	name     string
+	load     load.Load // nil: idle connections
+	resource string
+	// size is the length of large answers, which are counted in bytes. 0: answers are
+	// counted in requests.
+	size    int64
+	posted  int64    // the length of the request's body
+	headers []string // beside the credential
+	decided bool     // requests are answered without the upstream
+	flat    int64    // by how many bytes the memory of authgate may rise; 0: by any
+}
+
+// small is the resource with a small answer.
+const small = "resource"
+
+// sameOrigin is what a browser says of where a request comes from that changes something.
+func sameOrigin() []string { return []string{"Sec-Fetch-Site: same-origin"} }
+
+func get(name string, by load.Load) task { return task{name: name, load: by, resource: small} }
+
+func post(name string, by load.Load) task {
+	return task{name: name, load: by, resource: small, posted: load.PostedBytes, headers: sameOrigin()}
+}
+
+// comparisons returns what is measured, in the order of the table.
+func (b *bench) comparisons() []comparison {
+	onRedis := b.over("session on SQLite", b.lab.Authgate(lab.Session()),
+		get("GET HTTP/1.1", b.loads.Get(b.connections)), "session on Redis", b.lab.OnRedis)
+	onRedis.goal, onRedis.most = b.maxRedis, b.maxRedis
+	return slices.Concat(b.smallRequests(), b.fewRequests(), b.large(), b.streamed(), b.overHTTP3(), b.decisions(),
+		[]comparison{onRedis})
+}
+
+// over returns a row that may cost as much as authgate may.
+func (b *bench) over(other string, beside lab.Starter, t task, subject string, start lab.Starter) comparison {
+	return comparison{task: t, subject: subject, other: other, start: [2]lab.Starter{start, beside}, most: b.maxRatio}
+}
+
+// plain returns a row of a server that may cost anything, over the floor.
+func (b *bench) plain(t task, subject string, start lab.Starter) comparison {
+	return comparison{task: t, subject: subject, other: floor, start: [2]lab.Starter{start, b.lab.Bare}}
+}
+
+// authgate returns a row of authgate over the floor.
+func (b *bench) authgate(t task, m lab.Mechanism, goal float64) comparison {
+	c := b.over(floor, b.lab.Bare, t, m.Name, b.lab.Authgate(m))
+	c.goal = goal
+	return c
+}
+
+// itself returns the row of the floor, over itself.
+func (b *bench) itself(t task) comparison {
+	c := b.plain(t, floor, b.lab.Bare)
+	c.noise = b.maxNoise
+	return c
+}
+
+// otherProxies returns the rows of nginx and HAProxy.
+func (b *bench) otherProxies(t task) []comparison {
+	return []comparison{b.plain(t, "nginx", b.lab.Nginx), b.plain(t, "HAProxy", b.lab.HAProxy)}
+}
+
+// aimed is a task, and the ratios to reach with RS256 and with each other mechanism.
+type aimed struct {
+	task
+	goal, rs256 float64
+}
+
+// mechanisms returns the rows of the mechanisms for a task, after one that compares the floor with itself.
+func (b *bench) mechanisms(t aimed) []comparison {
+	all := []comparison{b.itself(t.task)}
+	for _, m := range lab.Mechanisms() {
+		goal := t.goal
+		if m.Algorithm == "RS256" {
+			goal = t.rs256
+		}
+		all = append(all, b.authgate(t.task, m, goal))
+	}
+	return all
+}
+
+// smallRequests returns the rows with many requests in progress. An application that takes 5 ms
+// leaves 75 of them when 15,000 a second come. This one takes no time.
+func (b *bench) smallRequests() []comparison {
+	var all []comparison
+	busy := 4 * b.connections
+	for _, t := range []aimed{
+		{get("GET HTTP/1.1", b.loads.Get(busy)), 0.80, 0.82},
+		{post("POST 1 KiB HTTP/1.1", b.loads.Post(busy)), 0.90, 0.90},
+		{get("GET HTTP/2", b.loads.GetHTTP2(busy, load.Streams)), 0.80, 0.80},
+		{post("POST 1 KiB HTTP/2", b.loads.PostHTTP2(busy, load.Streams)), 0.90, 0.90},
+	} {
+		all = append(all, b.mechanisms(t)...)
+		if t.posted == 0 {
+			all = append(all, b.authgate(t.task, lab.Session().Logged(), 0))
+		}
+		all = append(all, b.otherProxies(t.task)...)
+	}
+	return all
+}
+
+// fewRequests returns the rows with few requests in progress, where what a server does once for
+// several of them weighs more.
+func (b *bench) fewRequests() []comparison {
+	var all []comparison
+	for _, t := range []aimed{
+		{get("GET HTTP/1.1, 16 at a time", b.loads.Get(b.connections)), 0.80, 0.82},
+		{post("POST 1 KiB HTTP/1.1, 16 at a time", b.loads.Post(b.connections)), 0.72, 0.72},
+		{get("GET HTTP/2, 32 at a time", b.loads.GetHTTP2(2*b.connections, 8)), 0.63, 0.66},
+		{post("POST 1 KiB HTTP/2, 32 at a time", b.loads.PostHTTP2(2*b.connections, 8)), 0.63, 0.63},
+	} {
+		all = append(all, b.mechanisms(t)...)
+	}
+	return all
+}
+
+// large returns the rows of large answers and of idle connections. Large answers come on few
+// connections, so that those of 100 MiB end within the time.
+func (b *bench) large() []comparison {
+	var all []comparison
+	for _, t := range []aimed{
+		{task: task{name: "1 MiB HTTP/1.1", load: b.loads.Get(4), resource: "1MiB", size: 1 << 20}, goal: 1.02},
+		{task: task{name: "100 MiB HTTP/1.1", load: b.loads.Get(2), resource: "100MiB", size: 100 << 20}, goal: 0.95},
+		{task: get(fmt.Sprintf("%d idle HTTP/1.1", idleConnections), nil), goal: 0.65},
+	} {
+		all = append(all, b.authgate(t.task, lab.Session(), t.goal))
+		all = append(all, b.otherProxies(t.task)...)
+	}
+	// No message comes on these. Nginx and HAProxy pass WebSockets with other configurations.
+	resting := task{name: fmt.Sprintf("%d idle WebSockets", idleConnections),
+		resource: role.SocketResource, headers: sameOrigin()}
+	return append(all, b.authgate(resting, lab.Session(), 1))
+}
+
+// twoGiB is the length of the bodies that must not need more memory.
+const twoGiB = 2 << 30
+
+// streamed returns the rows of large bodies and streams.
+func (b *bench) streamed() []comparison {
+	var all []comparison
+	for _, t := range []task{
+		{name: "2 GiB down HTTP/1.1", load: b.loads.Traffic("download", 1, twoGiB), size: 1 << 20, flat: 8 << 20},
+		{name: "2 GiB up HTTP/1.1", load: b.loads.Traffic("upload", 1, twoGiB), size: 1 << 20, flat: 8 << 20,
+			resource: role.UploadResource, headers: sameOrigin()},
+		{name: "WebSocket messages", load: b.loads.Traffic("websocket", b.connections, 0),
+			resource: role.SocketResource, headers: sameOrigin()},
+		{name: "server-sent events", load: b.loads.Traffic("events", b.connections, 0), resource: role.EventsResource},
+		// More, because Go begins goroutines with the average stack: with few streams the
+		// idle goroutines of a server decide whether those of its streams must grow.
+		{name: "gRPC messages", load: b.loads.Traffic("grpc", 4*b.connections, 0),
+			resource: role.GRPCResource, headers: sameOrigin()},
+	} {
+		c := b.authgate(t, lab.Session(), 1.05)
+		if t.resource == role.GRPCResource {
+			c.start[1] = b.lab.BareHTTP2
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// overHTTP3 returns the rows of HTTP/3, over Caddy as a plain proxy. Net/http has no floor for it.
+func (b *bench) overHTTP3() []comparison {
+	var all []comparison
+	for _, t := range []task{
+		get("GET HTTP/3", b.loads.Traffic("http3", b.connections, 0)),
+		post("POST 1 KiB HTTP/3", b.loads.Traffic("http3 post", b.connections, 0)),
+	} {
+		c := b.over("Caddy", b.lab.Caddy, t, "session", b.lab.Authgate(lab.Session().OverHTTP3()))
+		c.goal = 1
+		all = append(all, c)
+	}
+	return all
+}
+
+// decisionsPerSecond is how many decisions one core should make for other proxies.
+const decisionsPerSecond = 20_000
+
+// decisions returns the rows of forward authentication: authgate beside oauth2-proxy, which
+// decrypts a cookie for each request. Both are asked directly, then by nginx. Only their
+// own time counts, not that of nginx.
+func (b *bench) decisions() []comparison {
+	direct := task{name: "forward authentication", load: b.loads.Get(b.connections), headers: lab.Question(), decided: true}
+	asked := get("forward authentication by nginx", b.loads.Get(b.connections))
+	all := []comparison{
+		b.over("oauth2-proxy", b.lab.OAuth2Proxy, direct, "session", b.lab.Verify),
+		b.over("oauth2-proxy", b.lab.BehindNginx(b.lab.OAuth2Proxy), asked, "session", b.lab.BehindNginx(b.lab.Verify)),
+	}
+	for i := range all {
+		all[i].rate = decisionsPerSecond
+	}
+	return all
+}
+
+// peers returns the rows of docs/comparison.md: what a request of a signed-in user costs
+// with other programs, each with TLS, over the same floor. They are measured only if -only
+// names them. Where a proxy asks a gate, both count.
+func (b *bench) peers() []comparison {
+	t := get("peers", b.loads.Get(b.connections))
+	authgate := b.authgate(t, lab.Session(), 1)
+	authgate.subject = "authgate"
+	return []comparison{
+		b.itself(t),
+		authgate,
+		b.plain(t, "oauth2-proxy", b.lab.OAuth2ProxyInFront),
+		b.plain(t, "nginx, no sign-in", b.lab.Nginx),
+		b.plain(t, "HAProxy, no sign-in", b.lab.HAProxy),
+		b.plain(t, "Caddy, no sign-in", b.lab.Caddy),
+		b.plain(t, "nginx asks authgate", b.lab.NginxAsks(b.lab.Verify)),
+		b.plain(t, "nginx asks oauth2-proxy", b.lab.NginxAsks(b.lab.OAuth2Proxy)),
+		b.plain(t, "Caddy asks authgate", b.lab.CaddyAsks(b.lab.Verify)),
+		b.plain(t, "Caddy asks oauth2-proxy", b.lab.CaddyAsks(b.lab.OAuth2Proxy)),
+	}
+}
+
+// issuers returns the rows of the authorization server beside oidc-provider: a program gets a token
+// of its own, asks about one, and renews those of a user. They are measured only if -only names them.
+func (b *bench) issuers() []comparison {
+	var all []comparison
+	servers := lab.Issuers{Lab: b.lab}
+	for _, row := range []struct {
+		name  string
+		load  load.Load
+		start [2]lab.Starter
+	}{
+		{"oauth, client credentials", b.loads.Forms(b.connections), servers.Granting()},
+		{"oauth, introspection", b.loads.Forms(b.connections), servers.Introspecting()},
+		{"oauth, refresh", b.loads.Refreshes(b.connections), servers.Refreshing(b.connections)},
+	} {
+		t := task{name: row.name, load: row.load, headers: lab.BehindTLS(), decided: true}
+		all = append(all, comparison{task: t, subject: "authgate", other: "oidc-provider", start: row.start})
+	}
+	return all
+}
+
+// kinds returns the rows of kinds of traffic, which are measured only if -only names them.
+func (b *bench) kinds() []comparison {
+	var all []comparison
+	for _, k := range lab.Kinds() {
+		all = append(all, b.plain(get("kinds, GET HTTP/1.1", b.loads.Get(4*b.connections)), k.Name, b.lab.ForKind(k)))
+	}
+	return all
+}
+
+// choose returns the comparisons whose name only matches.
+func choose(all []comparison, only *regexp.Regexp) ([]comparison, error) {
+	var chosen []comparison
+	var names []string
+	for _, c := range all {
+		names = append(names, c.name())
+		if only.MatchString(c.name()) {
+			chosen = append(chosen, c)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("-only matches no row; there are:\n%s", strings.Join(names, "\n"))
+	}
+	return chosen, nil
+}
