@@ -5,6 +5,8 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/config"
+	"authgate/gateway/endpoint"
+	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 )
 
@@ -23,17 +25,37 @@ func (e editor) Has(username string) bool { return e.config.AccountInFile(userna
 // Local implements endpoint.Editor.
 func (e editor) Local() *mechanism.Local { return e.gateway.state.Load().mechanisms }
 
-// Edit implements endpoint.Editor. The running configuration and the file change together: no
-// reload comes in between, and a failure leaves the account as it was.
+// File implements endpoint.Editor.
+func (e editor) File() string { return e.gateway.Config().Accounts.File }
+
+// Edit implements endpoint.Editor.
 func (e editor) Edit(ctx context.Context, edit accounts.Edit) error {
 	g := e.gateway
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	cfg := g.state.Load().config
-	edit.Apply = func() error {
-		// With a function that is called, so that a store that cannot record it is an error.
-		return g.reload(cfg.Reread, g.storage.now(), func(*state) {})
+	// With a function that is called, so that a store that cannot record it is an error.
+	return g.edit(ctx, edit, func(*state) {})
+}
+
+// EditOwn implements endpoint.Editor.
+func (e editor) EditOwn(ctx context.Context, begin func(*login.Overview) (endpoint.OwnEdit, error)) error {
+	g := e.gateway
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	running := g.state.Load()
+	edit, err := begin(mechanism.Overview(running.mechanisms, running.federation))
+	if err != nil {
+		return err
 	}
+	return g.edit(ctx, edit.Edit, func(next *state) { edit.GoOn(next.mechanisms.Accounts) })
+}
+
+// edit changes an account for a caller that holds g.reloading; see reload for ready. The running
+// configuration and the file change together: no reload comes in between, and a failure leaves
+// the account as it was.
+func (g *Gateway) edit(ctx context.Context, edit accounts.Edit, ready func(*state)) error {
+	cfg := g.Config()
+	edit.Apply = func() error { return g.reload(cfg.Reread, g.storage.now(), ready) }
 	return cfg.AccountsFile().Edit(ctx, edit)
 }
 
@@ -42,5 +64,5 @@ func (e editor) Follow() error {
 	g := e.gateway
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	return g.reload(g.state.Load().config.Reread, g.storage.now(), nil)
+	return g.reload(g.Config().Reread, g.storage.now(), nil)
 }

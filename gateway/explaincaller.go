@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"authgate/gateway/config/issuers"
 	"authgate/policy"
 )
 
@@ -196,13 +195,7 @@ func (st *state) apiTokenOf(c *Caller) ([]*policy.Identity, error) {
 // knows reports whether accounts can come from a provider.
 func (st *state) knows(provider string) bool {
 	return provider == policy.LocalProvider || provider == policy.BasicProvider ||
-		st.federation.Provider(provider) != nil || st.trusts(provider)
-}
-
-// trusts reports whether a provider is a trusted issuer of tokens.
-func (st *state) trusts(provider string) bool {
-	return slices.ContainsFunc(st.config.Token.TrustedIssuers,
-		func(t issuers.TrustedIssuer) bool { return t.Name == provider })
+		st.federation.Provider(provider) != nil || st.federation.Trusts(provider)
 }
 
 // fits reports whether a mechanism can prove the provider and the properties of a caller.
@@ -215,7 +208,7 @@ func (st *state) fits(c *Caller, mechanism policy.Mechanism) bool {
 		return (c.Provider == "" || c.Provider == policy.LocalProvider) && c.Scopes == nil && c.Claims == nil
 	case policy.Bearer:
 		local := c.Provider == "" || c.Provider == policy.LocalProvider
-		return local && c.Scopes == nil && c.Claims == nil || st.trusts(c.Provider)
+		return local && c.Scopes == nil && c.Claims == nil || st.federation.Trusts(c.Provider)
 	}
 	return (c.Provider == "" && st.federation.Default != nil || st.federation.Provider(c.Provider) != nil) &&
 		c.Scopes == nil

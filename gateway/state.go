@@ -116,7 +116,7 @@ func newCrossSite(cfg *config.Config, site *web.Site) (*web.CrossSite, error) {
 // newOwn makes the own endpoints of st. It takes over the counts of running.
 func (g *Gateway) newOwn(st, running *state) (*own.Endpoints, error) {
 	return own.New(&own.Options{
-		Config: st.config, Accounts: ownAccounts{g}, Counts: g.shared, Running: running.own,
+		Config: st.config, Counts: g.shared, Running: running.own,
 		Shared: &endpoint.Options{
 			Site: st.site, CrossSite: st.crossSite, Now: g.storage.now, Local: st.mechanisms, Federation: st.federation,
 			OAuth: st.oauth, Editor: editor{g, st.config},

@@ -14,6 +14,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/factors"
+	"authgate/gateway/login"
 	"authgate/gateway/proofs"
 	"authgate/gateway/signin"
 	"authgate/gateway/web"
@@ -126,19 +127,25 @@ func (f *ownFactors) change(
 	ctx, cancel := context.WithTimeout(ex.Store.Detached(), changeTime)
 	defer cancel()
 	err = do(ctx, func(ctx context.Context, change func(*accounts.Account) error) error {
-		changed, err := f.page.owned.SetFactors(ctx, FactorChange{
-			Owner: Owner{ex.Identity, owner},
-			Change: func(a *accounts.Account) error {
+		var used []string // to add them
+		after, err := f.page.change(ctx, ownChange{
+			identity: ex.Identity, verified: owner,
+			change: func(a *accounts.Account) error {
+				before := a.Factors
 				err := change(a)
-				now = a.Factors
+				now, used = a.Factors, a.Factors.Added(before)
 				return err
 			},
-			Alive: func() error {
+			same: func(running *accounts.Account) bool { return running.LoginVersion() == owner.LoginVersion() },
+			alive: func() error {
 				_, err := f.sessions.Alive(ctx, &ex.Credentials)
 				return err
 			},
+			goOn: func(o *login.Overview, changed *accounts.Account) (*login.Login, error) {
+				return o.Keep(ctx, ex.Identity, changed, used...)
+			},
 		})
-		f.logout.Ended(ex, changed.Ended)
+		f.logout.Ended(ex, after.ended)
 		return err
 	})
 	return now, err
@@ -149,9 +156,9 @@ func (f *ownFactors) change(
 func refused(err error) error {
 	answer := func(status int, detail string) error { return &web.Error{Status: status, Detail: detail, Cause: err} }
 	switch {
-	case errors.Is(err, ErrFixed):
+	case errors.Is(err, errNotHere):
 		return fixedFactors(err)
-	case errors.Is(err, ErrChanged):
+	case errors.Is(err, errChanged):
 		return answer(http.StatusConflict, "Your account was changed at the same moment. Try again.")
 	case errors.Is(err, proofs.ErrNoPending):
 		return answer(http.StatusConflict, "No secret waits for a code. Begin again.")

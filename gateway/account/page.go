@@ -35,7 +35,6 @@ type page struct {
 	options  *endpoint.Options
 	overview *login.Overview
 	tokens   *apitokens.Set
-	owned    Accounts
 }
 
 // done leads a browser back to the page, after a form has done something.

@@ -12,6 +12,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
+	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/signin"
 	"authgate/gateway/web"
@@ -83,20 +84,26 @@ func (p *password) change(
 	// A client that leaves must not leave half a change behind.
 	ctx, cancel := context.WithTimeout(ex.Store.Detached(), changeTime)
 	defer cancel()
-	changed, err := p.page.owned.SetPassword(ctx, PasswordChange{
-		Owner: Owner{id, verified}, Hash: hash, Give: values.Give,
+	after, err := p.page.change(ctx, ownChange{
+		identity: id, verified: verified, change: accounts.SetPasswordHash(verified, hash),
+		same: func(running *accounts.Account) bool { return running.Version() == verified.Version() },
+		goOn: func(o *login.Overview, owner *accounts.Account) (*login.Login, error) {
+			return o.Renew(ctx, id, owner, values.Give)
+		},
 	})
-	p.logout.Ended(ex, changed.Ended)
+	p.logout.Ended(ex, after.ended)
 	switch {
-	case errors.Is(err, ErrChanged):
+	case errors.Is(err, accounts.ErrOtherHash):
+		return wrongPassword(errChanged)
+	case errors.Is(err, errChanged):
 		return wrongPassword(err)
-	case errors.Is(err, ErrFixed):
+	case errors.Is(err, errNotHere):
 		return fixedPassword(err)
 	case err != nil:
 		return fmt.Errorf("changing a password: %w", err)
 	}
 	ex.Audit("password_changed")
-	return values.Deliver(changed.Renewed, verified)
+	return values.Deliver(after.renewed, verified)
 }
 
 // errWrong is the cause of a *web.Error.

@@ -19,9 +19,9 @@ const freshSignIn = 10 * time.Minute
 const jsonOrForm = web.TypeJSON + " or " + web.TypeForm
 
 // Rows returns the endpoints of a configuration. They need those of s.
-func Rows(o *endpoint.Options, s *signin.SignIn, owned Accounts) []endpoint.Row {
+func Rows(o *endpoint.Options, s *signin.SignIn) []endpoint.Row {
 	local := o.Local
-	page := &page{options: o, overview: mechanism.Overview(local, o.Federation), tokens: local.API, owned: owned}
+	page := &page{options: o, overview: mechanism.Overview(local, o.Federation), tokens: local.API}
 	logins := &logins{page: page, logout: s.Logout}
 	password := &password{
 		page: page, accounts: local.Accounts, verifier: local.Verifier, logout: s.Logout, issuer: s.Issuer,

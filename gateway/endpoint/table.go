@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"authgate/gateway/accounts"
+	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -41,12 +42,25 @@ type Editor interface {
 	// Edit changes one account, as accounts.File.Edit does, whose errors it returns. The change
 	// applies when Edit returns without an error; e.Apply must be nil.
 	Edit(ctx context.Context, e accounts.Edit) error
+	// EditOwn is Edit for a user who changes their own account and whose login goes on. It calls
+	// begin with the logins and accounts that are in use, which stay so during the edit. An error
+	// of begin prevents the edit.
+	EditOwn(ctx context.Context, begin func(running *login.Overview) (OwnEdit, error)) error
+	// File returns the path of the file, for logs.
+	File() string
 	// Follow puts the accounts of the file in use, after a change that was not an Edit. An
 	// error leaves those that are in use.
 	Follow() error
 	// Local returns the local accounts that are in use now, with all changes. During an Edit
 	// they do not change.
 	Local() *mechanism.Local
+}
+
+// OwnEdit is an edit of an account by its user.
+type OwnEdit struct {
+	accounts.Edit
+	// GoOn is called with the accounts after the change, just before they are in use.
+	GoOn func(next *accounts.Set)
 }
 
 // Row is what the gateway does for one method of one of its own endpoints, and by

@@ -113,6 +113,11 @@ func (f *Federation) Provider(name string) *Provider {
 	return nil
 }
 
+// Trusts reports whether tokens of a trusted issuer of that name are accepted.
+func (f *Federation) Trusts(name string) bool {
+	return slices.ContainsFunc(f.issuers, func(i *resourceServer) bool { return i.config.Name == name })
+}
+
 // SignOut signs out at the identity provider of a login that has ended here. It
 // returns where a browser must go for that, "" if nowhere.
 func (f *Federation) SignOut(ctx context.Context, ended *login.Login) (redirect string, err error) {

@@ -25,8 +25,7 @@ type Options struct {
 	Config *config.Config
 	// Shared has Site, CrossSite, Now, Local, Federation, OAuth and Editor. New sets the rest of
 	// it, by the configuration.
-	Shared   *endpoint.Options
-	Accounts account.Accounts // for users who change their own
+	Shared *endpoint.Options
 	// Counts are of registrations of OAuth clients, on all instances; nil: each counts alone.
 	Counts *rate.Shared
 	// Running are those of the configuration that runs. A limit that stays the same keeps its
@@ -55,7 +54,7 @@ func New(o *Options) (*Endpoints, error) {
 	e := &Endpoints{config: cfg, Verify: shared.Site.Own(config.EndpointVerify)}
 	s, start := signin.New(shared), startpage.New(shared, cfg)
 	e.Home = start.Home()
-	rows := slices.Concat(s.Rows, account.Rows(shared, s, o.Accounts), start.Rows())
+	rows := slices.Concat(s.Rows, account.Rows(shared, s), start.Rows())
 	var server *oauth.Server
 	var err error
 	if shared.OAuth != nil {

@@ -24,6 +24,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
+	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/own"
 	"authgate/gateway/peer"
@@ -251,6 +252,23 @@ func (e editor) Edit(ctx context.Context, edit accounts.Edit) error {
 	}
 	return e.config.AccountsFile().Edit(ctx, edit)
 }
+
+// EditOwn implements endpoint.Editor.
+func (e editor) EditOwn(ctx context.Context, begin func(*login.Overview) (endpoint.OwnEdit, error)) error {
+	o := e.rig.Options
+	edit, err := begin(mechanism.Overview(o.Local, o.Federation))
+	if err != nil {
+		return err
+	}
+	if err := e.Edit(ctx, edit.Edit); err != nil {
+		return err
+	}
+	edit.GoOn(e.Local().Accounts)
+	return nil
+}
+
+// File implements endpoint.Editor.
+func (e editor) File() string { return e.config.Accounts.File }
 
 // Follow implements endpoint.Editor. Tests reload the rig when its requests are done.
 func (e editor) Follow() error { return nil }
