@@ -23,8 +23,6 @@ const (
 	tokenType = "at+jwt"
 	// maxTokenBytes is the maximum length of a token.
 	maxTokenBytes = 8 << 10
-	// clockLeeway is how much the clocks of two instances may differ, for iat and nbf.
-	clockLeeway = 5 * time.Second
 	// clientMark is what the subject of a client that acts for itself begins with.
 	clientMark = policy.ClientProvider + ":"
 )

@@ -108,7 +108,7 @@ func New(o Options) *Grants {
 	return &Grants{
 		options: o, header: o.Keys.Header(tokenType) + ".", verified: record.NewCache[verified](),
 		reader: jose.NewReader(o.Keys, jose.ReaderOptions{
-			Issuer: o.Issuer, Type: tokenType, AnyAudience: true, Leeway: clockLeeway, Now: o.Now,
+			Issuer: o.Issuer, Type: tokenType, AnyAudience: true, Leeway: record.ClockLeeway, Now: o.Now,
 		}),
 	}
 }

@@ -19,14 +19,9 @@ import (
 	"authgate/policy"
 )
 
-const (
-	// maxTokenBytes is the maximum length of a token. The gateway's own tokens
-	// have less than 2 KiB.
-	maxTokenBytes = 8 << 10
-	// clockLeeway is how much the clocks of two instances may differ, for iat and
-	// nbf. There is no leeway for exp.
-	clockLeeway = 5 * time.Second
-)
+// maxTokenBytes is the maximum length of a token. The gateway's own tokens have less than
+// 2 KiB.
+const maxTokenBytes = 8 << 10
 
 // AccessTokenOptions configure access tokens.
 type AccessTokenOptions struct {
@@ -73,7 +68,7 @@ func NewAccessTokens(
 	return &AccessTokens{
 		options: options, keys: keys, accounts: accounts, logins: logins, verified: record.NewCache[verifiedToken](),
 		reader: jose.NewReader(keys, jose.ReaderOptions{
-			Issuer: options.Issuer, Audience: options.Audience, Leeway: clockLeeway, Now: logins.now,
+			Issuer: options.Issuer, Audience: options.Audience, Leeway: record.ClockLeeway, Now: logins.now,
 		}),
 	}
 }

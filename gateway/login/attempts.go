@@ -115,7 +115,7 @@ func (a *Attempts) Finish(ctx context.Context, browser, state string) (*Attempt,
 		return nil, err
 	}
 	now := a.now()
-	if browser == "" || inFuture(attempt.Started, now) || !now.Before(attempt.Started.Add(AttemptLifetime)) {
+	if browser == "" || record.InFuture(attempt.Started, now) || !now.Before(attempt.Started.Add(AttemptLifetime)) {
 		return nil, attemptError(store.ErrNotFound,
 			"too old, begun before the clock was set back, or from a browser without the cookie")
 	}

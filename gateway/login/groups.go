@@ -118,7 +118,7 @@ func (g *groups) join(ctx context.Context, key string, login *Login, started tim
 	refused := false
 	err := g.change(ctx, key, func(now *group) error {
 		if refused = !now.Ended.IsZero() && !started.After(now.Ended); refused {
-			if current := g.logins.now(); inFuture(now.Ended, current) {
+			if current := g.logins.now(); record.InFuture(now.Ended, current) {
 				now.Ended = current // the clock was set back: accept the next attempt
 				return nil
 			}

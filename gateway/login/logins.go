@@ -402,12 +402,8 @@ func (login *Login) began(since time.Time) bool {
 // not known of an identity without a login, and after the clock was set back.
 func (l *Logins) SignedInWithin(id *policy.Identity, age time.Duration) bool {
 	now := l.now()
-	return !id.SignedIn.IsZero() && !inFuture(id.SignedIn, now) && now.Sub(id.SignedIn) <= age
+	return !id.SignedIn.IsZero() && !record.InFuture(id.SignedIn, now) && now.Sub(id.SignedIn) <= age
 }
-
-// inFuture reports whether a stored time t is later than now, by more than the
-// clocks of two instances may differ. Then the clock was set back.
-func inFuture(t, now time.Time) bool { return t.Sub(now) > clockLeeway }
 
 // newSecret returns 256 random bits.
 func newSecret() []byte {

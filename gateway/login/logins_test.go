@@ -219,9 +219,6 @@ func TestCurrentAccount(t *testing.T) {
 func TestProviderClockSetBack(t *testing.T) {
 	t.Parallel()
 	const far = 5 * time.Hour
-	if now := time.Now(); inFuture(now.Add(clockLeeway), now) || !inFuture(now.Add(clockLeeway+1), now) {
-		t.Error("clocks may differ by the leeway and no more")
-	}
 	t.Run("a logout", func(t *testing.T) {
 		r := newRig(t)
 		before := r.signInAt(t, r.grant("user"))

@@ -108,7 +108,7 @@ func (t *Tickets) Use(ctx context.Context, secret, scope, browser string) (*Tick
 	}
 	now := t.now()
 	switch {
-	case inFuture(ticket.Issued, now) || !now.Before(ticket.Issued.Add(ticketLifetime)):
+	case record.InFuture(ticket.Issued, now) || !now.Before(ticket.Issued.Add(ticketLifetime)):
 		return nil, noTicket("too old, or issued before the clock was set back")
 	case ticket.Scope != scope || scope == "":
 		return nil, noTicket("for another host")

@@ -145,7 +145,7 @@ func (u *Users) save(
 			if err != nil {
 				return store.Edit{}, err
 			}
-			if known.Issuer == d.Issuer && known.Updated.After(asked) && !inFuture(known.Updated, now) {
+			if known.Issuer == d.Issuer && known.Updated.After(asked) && !record.InFuture(known.Updated, now) {
 				return store.Edit{}, nil
 			}
 			if known.Issuer == d.Issuer && known.Profile.Subject == d.User {
@@ -209,7 +209,7 @@ func (u *Users) keep(login *Login, tokens provider.Tokens) error {
 // due reports whether the tokens must be refreshed. That is also so if the clock was
 // set back since they were stored.
 func (d *delegation) due(now time.Time) bool {
-	return !d.RenewAt.IsZero() && (!now.Before(d.RenewAt) || inFuture(d.Renewed, now))
+	return !d.RenewAt.IsZero() && (!now.Before(d.RenewAt) || record.InFuture(d.Renewed, now))
 }
 
 // Tokens returns the provider's tokens of a login.

@@ -103,3 +103,11 @@ func Hash(secret []byte) string {
 	sum := sha256.Sum256(secret)
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
+
+// ClockLeeway is how much the clocks of two instances may differ. Tokens have this leeway for
+// iat and nbf, and none for exp.
+const ClockLeeway = 5 * time.Second
+
+// InFuture reports whether a time in a record is later than now, by more than the clocks of
+// two instances may differ. Then the clock was set back.
+func InFuture(recorded, now time.Time) bool { return recorded.Sub(now) > ClockLeeway }

@@ -40,6 +40,13 @@ func TestBasisHolds(t *testing.T) {
 	}
 }
 
+func TestInFuture(t *testing.T) {
+	t.Parallel()
+	if now := time.Now(); InFuture(now.Add(ClockLeeway), now) || !InFuture(now.Add(ClockLeeway+1), now) {
+		t.Error("clocks may differ by the leeway and no more")
+	}
+}
+
 func newStore(t *testing.T) store.Store {
 	t.Helper()
 	s := store.NewMemory(time.Now)
