@@ -90,6 +90,7 @@ mutation: ## make MUTANTS (100) small faults in each of the packages that decide
 	bin/mutation "$$@" -package ./gateway/auth -tests './gateway/auth ./gateway/login' && \
 	bin/mutation "$$@" -package ./gateway/login -tests './gateway/login ./gateway/auth' && \
 	bin/mutation "$$@" -package ./gateway/trusted -tests './gateway/trusted ./gateway/login' && \
+	bin/mutation "$$@" -package ./gateway/journey && \
 	bin/mutation "$$@" -package ./gateway/upstream/http1 && \
 	bin/mutation "$$@" -package ./gateway/upstream -tests './gateway/upstream ./gateway'
 

@@ -105,7 +105,8 @@
 //     needs to be forwarded, and to be ended from outside, is in forward.Request.
 //   - The protection against other sites is in web, because routes and own
 //     endpoints share it.
-//   - trusted is apart from login, because its tokens belong to no login.
+//   - trusted is apart from login, because its tokens belong to no login, and
+//     journey, because it is about a browser that has none yet.
 //   - mechanism is apart from login, because it reads the configuration, and apart
 //     from gateway, because own endpoints are tested without a gateway.
 //   - account imports signin: who ends the login that they use, or gets new tokens

@@ -16,6 +16,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/factors"
 	"authgate/gateway/jose"
+	"authgate/gateway/journey"
 	"authgate/gateway/login"
 	"authgate/gateway/password"
 	"authgate/gateway/provider"
@@ -194,7 +195,7 @@ func (r *rig) signIn(tb testing.TB, username string) *signedIn {
 	tb.Helper()
 	if username == "carol" {
 		session, handle := r.delegated.New("")
-		attempt := &login.Attempt{Provider: "keycloak", Started: r.clock.Now()}
+		attempt := &journey.Attempt{Provider: "keycloak", Started: r.clock.Now()}
 		must.Get(r.users.Begin(tb.Context(), attempt, r.grant("user"), login.Device{}, handle))(tb)
 		id := must.Get(r.delegated.Authenticate(tb.Context(), &auth.Credentials{Delegated: session}))(tb)
 		return &signedIn{Identity: id, session: session, delegated: true}

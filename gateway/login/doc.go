@@ -12,9 +12,9 @@
 // and not in package auth because they look up the login on every request.
 // BearerTokens also choose which tokens are of a trusted issuer, and leave them
 // to package trusted. Users are the people who sign in at an identity provider;
-// they keep the provider's tokens and renew them. Attempts are the logins that
-// have begun at a provider and are not finished. Tickets bring a login to the
-// other hosts of the gateway, each of which has a session of its own.
+// they keep the provider's tokens and renew them. How a browser comes from a
+// provider, or to another host of the gateway, is in package journey; Attach
+// gives the login a session at that host.
 //
 // # Limits
 //
@@ -28,8 +28,7 @@
 // tokens are stored as hashes, and the tokens of providers are encrypted. A
 // stolen refresh token is noticed when the second of its two holders uses it,
 // and the login ends. A login records the version of its account and when it
-// had changed last, so it ends when the account changes. An attempt to log in is
-// bound to the browser that began it and works once. A session is valid at one
-// host, so a host whose application is hostile learns nothing that works at
-// another. A ticket is for one host and one browser, and works once.
+// had changed last, so it ends when the account changes. A session is valid at
+// one host, so a host whose application is hostile learns nothing that works at
+// another.
 package login

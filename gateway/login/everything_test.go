@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,22 +22,18 @@ import (
 	"authgate/policy"
 )
 
-// everything is one login of each kind, and an attempt to log in.
+// everything is one login of each kind.
 type everything struct {
 	*rig
 	logins        map[string]*signedIn // by name
 	local, remote *signedIn            // two of them
 	begun         *signedIn            // by a test
 	jwt           string               // of the issuer plain
-	browser       string
-	attempt       *Attempt
 }
 
 func newEverything(tb testing.TB) *everything {
 	tb.Helper()
-	e := &everything{rig: newRig(tb, func(r *rig) { r.refreshOptions.Bind = []Trait{BindUserAgent, BindIP} }),
-		browser: NewBrowserSecret()}
-	e.attempt = e.beginAttempt(tb, e.browser)
+	e := &everything{rig: newRig(tb, func(r *rig) { r.refreshOptions.Bind = []Trait{BindUserAgent, BindIP} })}
 	e.jwt = providertest.JWT(e.plain.Identifier)
 	e.plain.Knows(e.jwt, e.access("one"))
 	e.local, e.remote = e.signIn(tb, "alice"), e.signInAt(tb, e.grant("user"))
@@ -188,12 +183,6 @@ func operations(t *testing.T) map[string]operation {
 			repeats: true},
 		"refresh's sid": {do: func(e *everything) error { return errorOf(e.refresh.LoginOf(t.Context(), e.local.refresh)) },
 			repeats: true},
-		"attempt": {do: func(e *everything) error { return e.attempts.Begin(t.Context(), netip.Addr{}, e.attempt) },
-			repeats: true},
-		"finish": {do: func(e *everything) error {
-			return errorOf(e.attempts.Finish(t.Context(), e.browser,
-				e.attempt.State))
-		}},
 		"refresh":     {do: func(e *everything) error { return errorOf(e.rotate(t, e.local.refresh)) }},
 		"begin":       {do: begin},
 		"begin there": {do: beginAt},
@@ -277,11 +266,10 @@ func (e *everything) fail(t *testing.T, o operation, call string, late bool) {
 	}
 	if err != nil {
 		wantNoAnswer(t, errStore)(nil, err)
-		if errors.Is(err, ErrNoAttempt) || errors.Is(err, ErrReplayed) {
+		if errors.Is(err, ErrReplayed) {
 			t.Errorf("%s, late %v: got %v, want the error of the store", call, late, err)
 		}
-		for _, secret := range []string{e.local.session, e.local.access, e.local.refresh, e.remote.delegated,
-			e.attempt.State, e.attempt.Nonce, e.attempt.Verifier, e.browser} {
+		for _, secret := range []string{e.local.session, e.local.access, e.local.refresh, e.remote.delegated} {
 			if strings.Contains(err.Error(), secret) {
 				t.Errorf("%s, late %v: the error tells a secret: %v", call, late, err)
 			}
@@ -297,7 +285,7 @@ func (e *everything) fail(t *testing.T, o operation, call string, late bool) {
 		}
 		// A call that fails late had its effect, and a token is revoked after its login has ended.
 		again := o.do(e)
-		done := errors.Is(again, auth.ErrRejected) || errors.Is(again, ErrNoAttempt) || errors.Is(again, ErrReplayed)
+		done := errors.Is(again, auth.ErrRejected) || errors.Is(again, ErrReplayed)
 		if again != nil && !(done && (late || kind == "put revoked")) {
 			t.Errorf("%s, late %v: again, when the store works: %v", call, late, again)
 		}
@@ -398,8 +386,7 @@ func TestStoreHoldsNoReadableSecret(t *testing.T) {
 	secrets := map[string]string{
 		"access token": grant.Tokens.Access, "refresh token": grant.Tokens.Refresh, "ID token": grant.Tokens.ID,
 		"new access token": renewed.Tokens.Access, "new refresh token": renewed.Tokens.Refresh,
-		"new ID token": renewed.Tokens.ID,
-		"state":        e.attempt.State, "nonce": e.attempt.Nonce, "verifier": e.attempt.Verifier, "browser": e.browser,
+		"new ID token":      renewed.Tokens.ID,
 		"delegated session": s.delegated,
 		"session":           e.local.session, "own access token": e.local.access,
 	}

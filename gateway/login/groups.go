@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/journey"
 	"authgate/gateway/record"
 	"authgate/gateway/store"
 )
@@ -334,7 +335,7 @@ func decodeGroup(raw []byte) (*group, error) {
 
 // expires returns when the record is of no more use.
 func (g *group) expires() time.Time {
-	last := g.Ended.Add(2 * AttemptLifetime) // an attempt can end late, and the provider's answers take time
+	last := g.Ended.Add(2 * journey.AttemptLifetime) // an attempt can end late, and the provider's answers take time
 	for _, m := range g.Members {
 		if m.Expires.After(last) {
 			last = m.Expires

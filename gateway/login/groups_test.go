@@ -11,6 +11,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
+	"authgate/gateway/journey"
 	"authgate/internal/test/must"
 )
 
@@ -163,7 +164,7 @@ func TestAttemptsFromBeforeTheEnd(t *testing.T) {
 	}
 	ended := r.now()
 	try(before, false)
-	r.clock.Advance(AttemptLifetime - 2 + 30*time.Second) // three calls of ten seconds
+	r.clock.Advance(journey.AttemptLifetime - 2 + 30*time.Second) // three calls of ten seconds
 	try(before, false)
 	try(ended, false)
 	try(ended.Add(1), true)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,11 +28,9 @@ const (
 	revokedPrefix  = "revoked:"  // + jti
 	userPrefix     = "user:"     // + subject of a person at a provider
 	groupPrefix    = "group:"    // + hash of what the logins share
-	attemptPrefix  = "attempt:"  // + hash of the state
 	renewPrefix    = "renewing:" // + sid
 	outlivedPrefix = "outlived:" // + hash of the session identifier
 	usedPrefix     = "used:"     // + hash of the logout token's issuer and jti
-	ticketPrefix   = "ticket:"   // + hash of the ticket
 )
 
 // undoTime is the time limit for ending a login that could not be recorded. The
@@ -411,6 +408,3 @@ func newSecret() []byte {
 	rand.Read(secret) // never fails: crypto/rand
 	return secret
 }
-
-// newSecretText returns 256 random bits in base64url.
-func newSecretText() string { return base64.RawURLEncoding.EncodeToString(newSecret()) }

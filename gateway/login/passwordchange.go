@@ -9,6 +9,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/factors"
+	"authgate/gateway/journey"
 	"authgate/policy"
 )
 
@@ -30,10 +31,10 @@ func (login *Login) Generation() int {
 	return login.Renewed.Number
 }
 
-// Outdated reports whether the ticket is from before the user changed the password with
-// the login.
-func (t *Ticket) Outdated(login *Login) bool {
-	return login.Renewed != nil && !t.Issued.After(login.Renewed.At)
+// Outdates reports whether a ticket is from before the user changed the password with the
+// login.
+func (login *Login) Outdates(ticket *journey.Ticket) bool {
+	return login.Renewed != nil && !ticket.Issued.After(login.Renewed.At)
 }
 
 // Renew makes the login of id go on under its changed account, whose new password its

@@ -9,6 +9,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
+	"authgate/gateway/journey"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )
@@ -141,17 +142,17 @@ func TestTicketsFromBeforeANewPassword(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := r.signIn(t, "alice")
-	before := Ticket{Login: s.login.ID, Issued: r.now()}
+	before := &journey.Ticket{Login: s.login.ID, Issued: r.now()}
 	account, _ := r.accounts.Lookup("alice")
-	if before.Outdated(s.login) {
+	if s.login.Outdates(before) {
 		t.Error("a new ticket is outdated")
 	}
 	r.clock.Advance(1)
 	next := must.Get(r.renew(t, s, account))(t)
 	r.clock.Advance(1)
-	after := Ticket{Login: s.login.ID, Issued: r.now()}
-	if !before.Outdated(next.login) || after.Outdated(next.login) {
-		t.Errorf("outdated: %t, %t", before.Outdated(next.login), after.Outdated(next.login))
+	after := &journey.Ticket{Login: s.login.ID, Issued: r.now()}
+	if !next.login.Outdates(before) || next.login.Outdates(after) {
+		t.Errorf("outdated: %t, %t", next.login.Outdates(before), next.login.Outdates(after))
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/factors"
 	"authgate/gateway/jose"
+	"authgate/gateway/journey"
 	"authgate/gateway/password"
 	"authgate/gateway/provider"
 	"authgate/gateway/provider/providertest"
@@ -78,7 +79,6 @@ type rig struct {
 	users              *Users
 	trusted            *trusted.Tokens
 	bearers            *BearerTokens
-	attempts           *Attempts
 }
 
 // newRig returns an instance with a store of its own, the default configuration, HS256
@@ -125,7 +125,6 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 	next.users = NewUsers(next.usersOptions, next.logins)
 	next.delegated = NewDelegatedSessions(next.users)
 	next.trust(next.store)
-	next.attempts = NewAttempts(next.store, next.box, next.now)
 	return &next
 }
 
@@ -240,8 +239,8 @@ func (r *rig) grant(roles ...string) *provider.Grant {
 	return &provider.Grant{
 		Profile: profile, Said: saying(profile),
 		Tokens: provider.Tokens{
-			Access: "access token " + newSecretText(), Refresh: "refresh token " + newSecretText(),
-			ID:      "ID token " + newSecretText(),
+			Access: "access token " + rand.Text(), Refresh: "refresh token " + rand.Text(),
+			ID:      "ID token " + rand.Text(),
 			Expires: r.now().Add(20 * time.Minute),
 		},
 		Session: testSession,
@@ -283,7 +282,7 @@ func (r *rig) signIn(tb testing.TB, username string) *signedIn {
 // beginAt begins a login at the provider with that name. Its attempt began at started.
 func (r *rig) beginAt(tb testing.TB, name string, grant *provider.Grant, started time.Time) (*signedIn, error) {
 	id, handle := r.delegated.New("")
-	login, err := r.users.Begin(tb.Context(), &Attempt{Provider: name, Started: started}, grant, DeviceOf(testDevice),
+	login, err := r.users.Begin(tb.Context(), &journey.Attempt{Provider: name, Started: started}, grant, DeviceOf(testDevice),
 		handle)
 	return &signedIn{login: login, delegated: id}, err
 }

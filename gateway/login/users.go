@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/journey"
 	"authgate/gateway/lru"
 	"authgate/gateway/provider"
 	"authgate/gateway/record"
@@ -107,7 +108,7 @@ func NewDelegatedSessions(users *Users) *Sessions {
 // with its handles. It comes in the place of the logins before the attempt. The error is an
 // ErrRejected if the person has signed out at the provider since the attempt began.
 func (u *Users) Begin(
-	ctx context.Context, attempt *Attempt, grant *provider.Grant, device Device, handles ...Handle,
+	ctx context.Context, attempt *journey.Attempt, grant *provider.Grant, device Device, handles ...Handle,
 ) (*Login, error) {
 	p, ok := u.options.Providers[attempt.Provider]
 	if !ok {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/journey"
 	"authgate/gateway/store/storetest"
 	"authgate/internal/test/must"
 )
@@ -28,7 +29,7 @@ func (r *rig) again(ctx context.Context, username string, replaces ...*signedIn)
 		return &signedIn{login: login, session: session}, err
 	}
 	session, handle := r.delegated.New("")
-	attempt := &Attempt{Provider: "keycloak", Before: sids, Started: r.now()}
+	attempt := &journey.Attempt{Provider: "keycloak", Before: sids, Started: r.now()}
 	login, err := r.users.Begin(ctx, attempt, r.grant("user"), Device{}, handle)
 	return &signedIn{login: login, delegated: session}, err
 }
@@ -138,7 +139,7 @@ func TestYieldedLoginGetsNothing(t *testing.T) {
 	r.signInAgain(t, "alice", "", s)
 	r.wantOut(t, s)
 	_, handle := r.session.New(otherHost)
-	if login, err := r.logins.Attach(t.Context(), s.login.ID, otherHost, handle); !errors.Is(err, ErrNoTicket) {
+	if login, err := r.logins.Attach(t.Context(), s.login.ID, otherHost, handle); !errors.Is(err, journey.ErrNoTicket) {
 		t.Errorf("by a ticket: %+v, %v", login, err)
 	}
 	changed := alice

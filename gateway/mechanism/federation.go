@@ -15,6 +15,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/config/issuers"
 	"authgate/gateway/config/section"
+	"authgate/gateway/journey"
 	"authgate/gateway/keyfile"
 	"authgate/gateway/login"
 	"authgate/gateway/provider"
@@ -38,7 +39,7 @@ type Federation struct {
 	Chosen    bool        // the configuration names Default
 	Users     *login.Users
 	Delegated *login.Sessions
-	Attempts  *login.Attempts
+	Attempts  *journey.Attempts
 
 	issuers []*resourceServer // of trusted tokens
 }
@@ -99,7 +100,7 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 	}, local.Logins)
 	local.API.ServeUsers(f.Users, cfg.Delegated.APITokens)
 	f.Delegated = login.NewDelegatedSessions(f.Users)
-	f.Attempts = login.NewAttempts(o.Store, box, o.Now)
+	f.Attempts = journey.NewAttempts(o.Store, box, o.Now)
 	return f, nil
 }
 

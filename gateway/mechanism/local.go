@@ -14,6 +14,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/invitations"
 	"authgate/gateway/jose"
+	"authgate/gateway/journey"
 	"authgate/gateway/login"
 	"authgate/gateway/proofs"
 	"authgate/gateway/store"
@@ -38,7 +39,7 @@ type Local struct {
 	Accounts *accounts.Set
 	Verifier *auth.Verifier
 	Logins   *login.Logins
-	Tickets  *login.Tickets
+	Tickets  *journey.Tickets
 	Sessions *login.Sessions
 	Bearer   *login.AccessTokens // the gateway's own tokens
 	Refresh  *login.RefreshTokens
@@ -89,7 +90,7 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 	}
 	return &Local{
 		Certificates: auth.Certificates{Verifier: verifier}, proxied: clientcert.NewProxied(),
-		Accounts: local, Verifier: o.Verifier, Logins: logins, Tickets: login.NewTickets(o.Store, now),
+		Accounts: local, Verifier: o.Verifier, Logins: logins, Tickets: journey.NewTickets(o.Store, now),
 		Sessions: login.NewSessions(login.SessionOptions{
 			Lifetime: cfg.Session.Lifetime, Remember: cfg.Session.Remember, Idle: cfg.Session.IdleTimeout,
 		}, local, logins),

@@ -14,6 +14,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
+	"authgate/gateway/journey"
 	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/pages"
@@ -81,7 +82,7 @@ func (c *callback) serve(ex *web.Exchange) error {
 }
 
 // place returns where the user of an attempt goes on.
-func (c *callback) place(ex *web.Exchange, attempt *login.Attempt) web.Return {
+func (c *callback) place(ex *web.Exchange, attempt *journey.Attempt) web.Return {
 	r := c.site.ReadReturn(&ex.Received, attempt.ReturnTo, attempt.Binding)
 	r.Elsewhere, r.Demand = attempt.Elsewhere, attempt.Demand
 	return r
@@ -104,10 +105,10 @@ func (c *callback) leadTo(ex *web.Exchange, place string, asks bool) {
 
 // keepPlace lets a user whose sign-in failed begin again with the same place to go on
 // to. It answers one who is signed in and only sent a response a second time: they go on.
-func (c *callback) keepPlace(ex *web.Exchange, attempt *login.Attempt, failure error) (answered bool, err error) {
+func (c *callback) keepPlace(ex *web.Exchange, attempt *journey.Attempt, failure error) (answered bool, err error) {
 	r := c.place(ex, attempt)
 	ex.SignIn = &web.SignInLink{Page: c.site.WithReturn(c.site.Own("signin"), r), Always: true}
-	if !errors.Is(failure, login.ErrNoAttempt) {
+	if !errors.Is(failure, journey.ErrNoAttempt) {
 		return false, nil
 	}
 	id, err := endpoint.Guest(ex, c.sessions)
@@ -121,7 +122,7 @@ func (c *callback) keepPlace(ex *web.Exchange, attempt *login.Attempt, failure e
 // finish turns the response of a provider into a login, and returns it with the
 // attempt, which may be there beside an error too. It checks the state first: without
 // it, it makes no call to a provider.
-func (c *callback) finish(ex *web.Exchange) (*login.Login, *login.Attempt, error) {
+func (c *callback) finish(ex *web.Exchange) (*login.Login, *journey.Attempt, error) {
 	response, err := readResponse(ex)
 	if err != nil {
 		return nil, nil, err
@@ -186,7 +187,7 @@ func (c *callback) checkPath(ex *web.Exchange, p *mechanism.Provider) error {
 }
 
 // begin records the login and gives its session to the browser.
-func (c *callback) begin(ex *web.Exchange, grant *provider.Grant, attempt *login.Attempt) (*login.Login, error) {
+func (c *callback) begin(ex *web.Exchange, grant *provider.Grant, attempt *journey.Attempt) (*login.Login, error) {
 	before, err := c.presented.behindCookies(&ex.Store, &ex.Credentials)
 	if err != nil {
 		return nil, err

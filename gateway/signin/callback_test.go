@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"authgate/gateway/endpoint/rig"
-	"authgate/gateway/login"
+	"authgate/gateway/journey"
 )
 
 // Each of several providers has a redirect URI of its own. A response counts only there:
@@ -74,7 +74,7 @@ func TestFailedCallbackKeepsThePlace(t *testing.T) {
 	t.Parallel()
 	p := rig.NewProvider(t)
 	r := p.Rig(rig.FiveHostsConfig, "")
-	binding := "&binding=" + login.Binding(login.NewBrowserSecret())
+	binding := "&binding=" + journey.Binding(journey.NewBrowserSecret())
 	responses := map[string]int{"error=access_denied": 401, "error=server_error": 502, "code=another+nonce": 502, "": 400}
 	for _, place := range []string{
 		"", "?return_to=%2Fdelegated%2Fx%3Fy%3D%2526", "?return_to=https%3A%2F%2Fwiki.example.org%2Fx%3Fy" + binding,
@@ -91,7 +91,7 @@ func TestFailedCallbackKeepsThePlace(t *testing.T) {
 				status = 400
 			}
 			// Another browser learns nothing of the place.
-			cookie = "Cookie: __Host-authgate_login=" + login.NewBrowserSecret()
+			cookie = "Cookie: __Host-authgate_login=" + journey.NewBrowserSecret()
 			w = r.Want(400, "GET", "/callback?"+response+"&state="+state, "", cookie, rig.Browser)
 			if body := w.Body.String(); strings.Contains(body, "delegated") || strings.Contains(body, "wiki") {
 				t.Errorf("another browser sees the place:\n%s", body)
@@ -132,7 +132,7 @@ func TestCallbackAgain(t *testing.T) {
 		if got := p.Asked.Load(); got != asked+1 {
 			t.Errorf("the provider was asked %d times for tokens", got-asked)
 		}
-		r.Clock.Advance(login.AttemptLifetime)
+		r.Clock.Advance(journey.AttemptLifetime)
 		r.Want(400, "GET", back.Target, "", with(jar.Line("session")), rig.Browser)
 	}
 }

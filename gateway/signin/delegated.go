@@ -12,7 +12,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/login"
+	"authgate/gateway/journey"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/pages"
 	"authgate/gateway/web"
@@ -178,8 +178,8 @@ func hint(ex *web.Exchange) string {
 func (d *delegatedLogin) begin(ex *web.Exchange, p *mechanism.Provider, r web.Return) error {
 	r = remembered(r)
 	browser := ex.Credentials.Browser // tabs share it, so that each can finish its own attempt
-	if !login.ValidBrowserSecret(browser) {
-		browser = login.NewBrowserSecret()
+	if !journey.ValidBrowserSecret(browser) {
+		browser = journey.NewBrowserSecret()
 	}
 	attempts, cookies := d.federation.Attempts, &d.site.Cookies
 	attempt := attempts.New(browser, p.Name(), p.Issuer(), d.site.Place(r))
@@ -197,7 +197,7 @@ func (d *delegatedLogin) begin(ex *web.Exchange, p *mechanism.Provider, r web.Re
 	if err := attempts.Begin(&ex.Store, ex.Peer.Client, attempt); err != nil {
 		return err
 	}
-	cookies.Set(ex, cookies.Names.Browser, browser, login.AttemptLifetime)
+	cookies.Set(ex, cookies.Names.Browser, browser, journey.AttemptLifetime)
 	ex.Redirect(http.StatusFound, location)
 	return nil
 }

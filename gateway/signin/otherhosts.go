@@ -13,6 +13,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
+	"authgate/gateway/journey"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/web"
@@ -77,7 +78,7 @@ func (o *otherHosts) next(ctx context.Context, sid string, r web.Return) (string
 		return o.site.Place(r), nil
 	}
 	r = remembered(r)
-	ticket, err := o.options.Local.Tickets.Issue(ctx, login.Ticket{
+	ticket, err := o.options.Local.Tickets.Issue(ctx, journey.Ticket{
 		Login: sid, Scope: r.Host, Browser: r.Binding, Path: r.Path, Elsewhere: r.Elsewhere,
 	})
 	if err != nil {
@@ -160,7 +161,7 @@ func (o *otherHosts) begunHere(ex *web.Exchange, id *policy.Identity, only polic
 	if id.Mechanism == policy.OIDC {
 		session = ex.Credentials.Delegated
 	}
-	proof, presented := login.Begun(session, r.Host, r.Binding), ex.QueryValue(web.BegunField)
+	proof, presented := journey.Begun(session, r.Host, r.Binding), ex.QueryValue(web.BegunField)
 	switch {
 	case presented == "":
 		place := web.WithParameter(o.site.Confirm(r.Host), web.BegunField, proof)
@@ -196,7 +197,7 @@ func (o *otherHosts) confirm(ex *web.Exchange) error {
 		r.Path = "/"
 	}
 	binding, secret := ex.QueryValue(web.BindingField), ex.Credentials.Browser
-	if !login.ValidBrowserSecret(secret) || login.Binding(secret) != binding {
+	if !journey.ValidBrowserSecret(secret) || journey.Binding(secret) != binding {
 		ex.Redirect(http.StatusFound, o.site.PublicURL+o.unbegun(r))
 		return nil
 	}
@@ -258,16 +259,16 @@ func (o *otherHosts) complete(ex *web.Exchange) error {
 
 // present uses the one ticket that the request presents. If it presents several, no
 // ticket counts, and all are used up.
-func (o *otherHosts) present(ctx context.Context, ex *web.Exchange, secrets []string) (*login.Ticket, error) {
+func (o *otherHosts) present(ctx context.Context, ex *web.Exchange, secrets []string) (*journey.Ticket, error) {
 	malformed := endpoint.BadRequest("There must be one parameter ticket.", nil)
 	if len(secrets) == 0 || len(secrets) > maxPresented {
 		return nil, malformed
 	}
-	var ticket *login.Ticket
+	var ticket *journey.Ticket
 	for _, secret := range secrets {
 		var err error
 		ticket, err = o.options.Local.Tickets.Use(ctx, secret, ex.Credentials.Scope, ex.Credentials.Browser)
-		if err != nil && (len(secrets) == 1 || !errors.Is(err, login.ErrNoTicket)) {
+		if err != nil && (len(secrets) == 1 || !errors.Is(err, journey.ErrNoTicket)) {
 			return nil, err
 		}
 	}
@@ -281,14 +282,14 @@ func (o *otherHosts) present(ctx context.Context, ex *web.Exchange, secrets []st
 const maxPresented = 4
 
 // begin gives the browser its session at this host, in place of others.
-func (o *otherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *login.Ticket) error {
+func (o *otherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *journey.Ticket) error {
 	if err := o.presented.endOthers(ctx, ex, ticket.Login); err != nil {
 		return err
 	}
 	var session string
 	attach := func(l *login.Login) (string, []byte, time.Time, error) {
-		if ticket.Outdated(l) {
-			return "", nil, time.Time{}, fmt.Errorf("%w: issued before the user changed the password", login.ErrNoTicket)
+		if l.Outdates(ticket) {
+			return "", nil, time.Time{}, fmt.Errorf("%w: issued before the user changed the password", journey.ErrNoTicket)
 		}
 		value, handle := o.kind(l).New(ticket.Scope)
 		session = value

@@ -14,7 +14,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/factors"
-	"authgate/gateway/login"
+	"authgate/gateway/journey"
 	"authgate/gateway/pages"
 	"authgate/gateway/proofs"
 	"authgate/gateway/web"
@@ -69,8 +69,8 @@ func (s *secondStep) ask(ex *web.Exchange, account *accounts.Account, form *logi
 // begin begins a second step in the browser of a request.
 func (s *secondStep) begin(ex *web.Exchange, account *accounts.Account) (secret string, err error) {
 	browser, known := ex.Credentials.Browser, true // tabs share it, so that each can finish its own sign-in
-	if !login.ValidBrowserSecret(browser) {
-		browser, known = login.NewBrowserSecret(), false
+	if !journey.ValidBrowserSecret(browser) {
+		browser, known = journey.NewBrowserSecret(), false
 	}
 	if secret, err = s.proofs.BeginStep(&ex.Store, account, browser); err == nil && !known {
 		s.site.Cookies.Set(ex, s.site.Cookies.Names.Browser, browser, factors.ChallengeLife)

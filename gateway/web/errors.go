@@ -12,6 +12,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/factors"
+	"authgate/gateway/journey"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/proofs"
@@ -168,10 +169,10 @@ func toHTTP(ctx context.Context, err error) *Error {
 		return canceled(ctx, err)
 	case errors.As(err, &failed):
 		return upstreamStatus(failed, err)
-	case errors.Is(err, login.ErrNoAttempt), errors.Is(err, proofs.ErrNoStep):
+	case errors.Is(err, journey.ErrNoAttempt), errors.Is(err, proofs.ErrNoStep):
 		return named(pages.ProblemAttempt, answer(400,
 			"This sign-in was not begun in this browser, is finished already, or took too long. Please start again."))
-	case errors.Is(err, login.ErrNoTicket):
+	case errors.Is(err, journey.ErrNoTicket):
 		return named(pages.ProblemAttempt, answer(400, "This sign-in was not begun in this browser, is finished already, "+
 			"or took too long. Does the browser accept cookies? Please start again."))
 	case errors.Is(err, login.ErrReplayed):
@@ -295,7 +296,7 @@ func LoginResult(err error) string {
 		return loginSuccess
 	case errors.As(err, &throttled):
 		return loginThrottled
-	case errors.Is(err, auth.ErrRejected), errors.Is(err, login.ErrNoAttempt), errors.Is(err, proofs.ErrNoStep),
+	case errors.Is(err, auth.ErrRejected), errors.Is(err, journey.ErrNoAttempt), errors.Is(err, proofs.ErrNoStep),
 		isProviderError(err), errors.Is(err, errUnproved):
 		return loginFailure
 	}

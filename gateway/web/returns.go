@@ -9,7 +9,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
-	"authgate/gateway/login"
+	"authgate/gateway/journey"
 	"authgate/policy"
 )
 
@@ -20,7 +20,7 @@ const (
 
 	// ElsewhereField, if it has a value, says that another site began the sign-in.
 	ElsewhereField = "elsewhere"
-	// BegunField proves that the browser waits for the session; see login.Begun.
+	// BegunField proves that the browser waits for the session; see journey.Begun.
 	BegunField = "begun"
 )
 
@@ -50,7 +50,7 @@ type Return struct {
 	Host string // one of the gateway's; empty: the host of the request
 	Path string // with the query; empty: none
 	// Binding tells the browser that waits for a session at Host, see
-	// login.Binding; empty: none does.
+	// journey.Binding; empty: none does.
 	Binding string
 	// Elsewhere tells that another site began the sign-in, and that strict sessions
 	// keep such sites from leading the user on. A page asks at the end.
@@ -101,7 +101,7 @@ func (s *Site) ReadReturn(received *Received, target, binding string) Return {
 		return Return{}
 	case host == received.Canonical.Host:
 		return Return{Path: path}
-	case !s.AtHome(received) || s.domain != "" || !login.ValidBinding(binding) || !s.Hosts.KeepSessions(host):
+	case !s.AtHome(received) || s.domain != "" || !journey.ValidBinding(binding) || !s.Hosts.KeepSessions(host):
 		binding = ""
 	}
 	return Return{Host: host, Path: path, Binding: binding}
@@ -261,9 +261,9 @@ func (c *Cookies) binding(w http.ResponseWriter, creds *auth.Credentials) string
 		return ""
 	}
 	secret := creds.Browser
-	if !login.ValidBrowserSecret(secret) {
-		secret = login.NewBrowserSecret()
+	if !journey.ValidBrowserSecret(secret) {
+		secret = journey.NewBrowserSecret()
 	}
 	c.Set(w, c.Names.Browser, secret, startLifetime)
-	return login.Binding(secret)
+	return journey.Binding(secret)
 }

@@ -9,141 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/record"
+	"authgate/gateway/journey"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )
 
-const (
-	homeHost  = "gw.example"
-	otherHost = "wiki.example"
-)
-
-// ticketFor issues a ticket of a login for otherHost and the browser.
-func (r *rig) ticketFor(tb testing.TB, s *signedIn, browser string) string {
-	tb.Helper()
-	return must.Get(r.tickets().Issue(tb.Context(), Ticket{Login: s.login.ID, Scope: otherHost, Browser: Binding(browser), Path: "/page?a=b"}))(tb)
-}
-
-func (r *rig) tickets() *Tickets { return NewTickets(r.store, r.now) }
-
-// wantTicket fails the test unless the browser can use the ticket at otherHost, once.
-func (r *rig) wantTicket(tb testing.TB, ticket, browser string, s *signedIn) {
-	tb.Helper()
-	got, err := r.tickets().Use(tb.Context(), ticket, otherHost, browser)
-	if err != nil || got.Login != s.login.ID || got.Path != "/page?a=b" {
-		tb.Errorf("got %+v, %v, want a ticket of %s", got, err, s.login.ID)
-	}
-	r.wantNoTicket(tb, ticket, otherHost, browser)
-}
-
-func (r *rig) wantNoTicket(tb testing.TB, ticket, scope, browser string) {
-	tb.Helper()
-	if got, err := r.tickets().Use(tb.Context(), ticket, scope, browser); got != nil || !errors.Is(err, ErrNoTicket) {
-		tb.Errorf("got %+v, %v, want no such ticket", got, err)
-	}
-}
-
-// A ticket can be used once within a minute, also at another instance.
-func TestTicketLifetime(t *testing.T) {
-	t.Parallel()
-	r, browser := newRig(t), NewBrowserSecret()
-	s := r.signIn(t, "alice")
-	first, second, third := r.ticketFor(t, s, browser), r.ticketFor(t, s, browser), r.ticketFor(t, s, browser)
-	r.wantTicket(t, third, browser, s)
-	r.clock.Advance(time.Minute - 1)
-	r.instance(t, func(r *rig) { r.box = testBox(t, "another") }).wantTicket(t, first, browser, s)
-	r.clock.Advance(1)
-	r.wantNoTicket(t, second, otherHost, browser)
-	r.wantRecords(t, ticketPrefix, 0)
-}
-
-// Of two uses at the same time one succeeds.
-func TestTicketIsUsedOnce(t *testing.T) {
-	t.Parallel()
-	r, browser := newRig(t), NewBrowserSecret()
-	s := r.signIn(t, "alice")
-	ticket, elsewhere := r.ticketFor(t, s, browser), r.elsewhere(t)
-	r.store.Once("take "+ticketPrefix, func() { elsewhere.wantTicket(t, ticket, browser, s) })
-	r.wantNoTicket(t, ticket, otherHost, browser)
-}
-
-// A ticket is useless in another browser and at another host, and its first presentation
-// there uses it up.
-func TestTicketOfAnotherBrowserOrHost(t *testing.T) {
-	t.Parallel()
-	r, own := newRig(t), NewBrowserSecret()
-	s := r.signIn(t, "alice")
-	usedUp := func(scope, browser string) {
-		t.Helper()
-		ticket := r.ticketFor(t, s, own)
-		r.wantNoTicket(t, ticket, scope, browser)
-		r.wantNoTicket(t, ticket, otherHost, own)
-	}
-	for _, browser := range []string{NewBrowserSecret(), "", Binding(own), own + "=", own[:42], strings.ToUpper(own)} {
-		usedUp(otherHost, browser)
-	}
-	for _, scope := range []string{homeHost, "", ".wiki.example", ".example", "WIKI.example", "wiki.example."} {
-		usedUp(scope, own)
-	}
-	// No ticket is without a browser or a host.
-	bare := must.Get(r.tickets().Issue(t.Context(), Ticket{Login: s.login.ID}))(t)
-	r.wantNoTicket(t, bare, "", "")
-}
-
-// What resembles a ticket opens nothing, and trying it does no harm to the real one.
-func TestForgedTickets(t *testing.T) {
-	t.Parallel()
-	r, own := newRig(t), NewBrowserSecret()
-	s := r.signIn(t, "alice")
-	ticket := r.ticketFor(t, s, own)
-	for _, forged := range []string{
-		"", ticket[:42], ticket + "A", ticket + "=", " " + ticket, loosen(t, ticket), strings.ToUpper(ticket),
-		record.Hash([]byte(ticket)), ticketPrefix + record.Hash([]byte(ticket)), own,
-		s.session, "\x00", strings.Repeat("A", 1<<20),
-	} {
-		r.wantNoTicket(t, forged, otherHost, own)
-	}
-	r.wantTicket(t, ticket, own, s)
-}
-
-// What proves a sign-in is of one session, host and binding, and shows none of them.
-func TestBegun(t *testing.T) {
-	t.Parallel()
-	session, binding := newSecretText(), Binding(NewBrowserSecret())
-	proof := Begun(session, otherHost, binding)
-	if proof != Begun(session, otherHost, binding) || !ValidBinding(proof) {
-		t.Errorf("the proof %q", proof)
-	}
-	for what, other := range map[string]string{
-		"another session": Begun(newSecretText(), otherHost, binding), "another host": Begun(session, homeHost, binding),
-		"another binding": Begun(session, otherHost, Binding(session)), "parts that join": Begun(session, otherHost+binding[:1], binding[1:]),
-		"the session's hash": Binding(session),
-	} {
-		if other == proof {
-			t.Errorf("%s has the same proof", what)
-		}
-	}
-}
-
-// A copy of the store opens no ticket, and a record under another key is damaged.
-func TestSealedTickets(t *testing.T) {
-	t.Parallel()
-	r, browser := newRig(t), NewBrowserSecret()
-	s := r.signIn(t, "alice")
-	ticket := r.ticketFor(t, s, browser)
-	sealed := must.Get(r.store.Get(t.Context(), ticketPrefix+record.Hash([]byte(ticket))))(t)
-	for _, readable := range []string{s.login.ID, otherHost, "/page", ticket, browser, Binding(browser)} {
-		if strings.Contains(string(sealed), readable) {
-			t.Errorf("the record shows %q", readable)
-		}
-	}
-	elsewhere := newSecretText()
-	must.Do(t, r.store.Put(t.Context(), ticketPrefix+record.Hash([]byte(elsewhere)), sealed, time.Time{}))
-	if got, err := r.tickets().Use(t.Context(), elsewhere, otherHost, browser); got != nil || err == nil || errors.Is(err, ErrNoTicket) {
-		t.Errorf("damaged: got %+v, %v, want an error that decides nothing", got, err)
-	}
-}
+// otherHost is a host of the gateway besides that of public_url.
+const otherHost = "wiki.example"
 
 // attach attaches a session at scope to a login.
 func (r *rig) attach(tb testing.TB, s *signedIn, sessions *Sessions, scope string) (id string, err error) {
@@ -204,7 +76,7 @@ func TestSessionsAtOtherHosts(t *testing.T) {
 				t.Errorf("%s at %q after the end: %+v, %v", name, host, id, err)
 			}
 		}
-		if _, err := r.attach(t, s, sessions, "d.example"); !errors.Is(err, ErrNoTicket) {
+		if _, err := r.attach(t, s, sessions, "d.example"); !errors.Is(err, journey.ErrNoTicket) {
 			t.Errorf("%s: a session was attached to a login that has ended: %v", name, err)
 		}
 		r.wantRecords(t, SessionPrefix, 0)
@@ -218,7 +90,7 @@ func TestAttachToOldLogin(t *testing.T) {
 	r := newRig(t)
 	s := r.signIn(t, "alice")
 	r.clock.Advance(time.Hour)
-	if _, err := r.attach(t, s, r.session, otherHost); !errors.Is(err, ErrNoTicket) {
+	if _, err := r.attach(t, s, r.session, otherHost); !errors.Is(err, journey.ErrNoTicket) {
 		t.Errorf("got %v", err)
 	}
 	must.Get(r.rotate(t, s.refresh))(t)
@@ -230,7 +102,7 @@ func TestAttachWhileEnding(t *testing.T) {
 	r := newRig(t)
 	s, elsewhere := r.signIn(t, "alice"), r.elsewhere(t)
 	r.store.Once("swap "+loginPrefix, func() { elsewhere.end(t, s) })
-	if _, err := r.attach(t, s, r.session, otherHost); !errors.Is(err, ErrNoTicket) {
+	if _, err := r.attach(t, s, r.session, otherHost); !errors.Is(err, journey.ErrNoTicket) {
 		t.Errorf("got %v", err)
 	}
 	r.wantRecords(t, SessionPrefix, 0)

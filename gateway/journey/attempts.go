@@ -1,9 +1,8 @@
-package login
+package journey
 
 import (
 	"context"
 	"crypto/subtle"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +15,9 @@ import (
 	"authgate/gateway/seal"
 	"authgate/gateway/store"
 )
+
+// attemptPrefix begins the store keys of attempts.
+const attemptPrefix = "attempt:" // + hash of the state
 
 // AttemptLifetime is how long a person may take to sign in at a provider.
 const AttemptLifetime = 10 * time.Minute
@@ -54,21 +56,12 @@ func NewAttempts(s store.Store, box *seal.Box, now func() time.Time) *Attempts {
 	return &Attempts{store: s, box: box, now: now, starts: auth.NewStarts(now)}
 }
 
-// NewBrowserSecret returns a secret that binds login attempts to a browser.
-func NewBrowserSecret() string { return newSecretText() }
-
-// ValidBrowserSecret reports whether secret has the form of a browser secret.
-func ValidBrowserSecret(secret string) bool {
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(secret)
-	return err == nil && len(raw) == 32 && len(secret) == base64.RawURLEncoding.EncodedLen(32)
-}
-
 // New returns an attempt of browser at a provider, with new secrets. It cannot be
 // finished before Begin has recorded it.
 func (a *Attempts) New(browser, name, issuer, returnTo string) *Attempt {
 	return &Attempt{
 		// RFC 7636, section 4.1 recommends 32 random bytes for the code verifier.
-		Attempt:  provider.Attempt{State: newSecretText(), Nonce: newSecretText(), Verifier: newSecretText()},
+		Attempt:  provider.Attempt{State: newSecret(), Nonce: newSecret(), Verifier: newSecret()},
 		Provider: name, Issuer: issuer, ReturnTo: returnTo,
 		Browser: record.Hash([]byte(browser)), Started: a.now(),
 	}

@@ -1,21 +1,20 @@
-package login
+package journey
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	"authgate/gateway/auth"
 	"authgate/gateway/record"
 	"authgate/gateway/seal"
 	"authgate/gateway/store"
 )
+
+// ticketPrefix begins the store keys of tickets.
+const ticketPrefix = "ticket:" // + hash of the ticket
 
 // ticketLifetime is how long a ticket is valid. The browser uses it at once.
 const ticketLifetime = time.Minute
@@ -48,26 +47,10 @@ type Tickets struct {
 // store.ClockOf.
 func NewTickets(s store.Store, now func() time.Time) *Tickets { return &Tickets{store: s, now: now} }
 
-// Binding returns what tells a browser's secret without giving it away.
-func Binding(secret string) string { return record.Hash([]byte(secret)) }
-
-// Begun returns a proof for the host of public_url: the browser that has a session
-// there also has a binding at another host. The browser brings the proof to the other
-// host, which returns it to this browser alone. Only who knows the session can make the
-// proof, and the proof does not reveal the session.
-func Begun(session, host, binding string) string {
-	mac := hmac.New(sha256.New, []byte(session))
-	fmt.Fprintf(mac, "begun\x00%s\x00%s", host, binding)
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
-}
-
-// ValidBinding reports whether binding has the form of a binding.
-func ValidBinding(binding string) bool { return ValidBrowserSecret(binding) }
-
 // Issue records a ticket, which expires after ticketLifetime, and returns its
 // secret. It sets the time of issue.
 func (t *Tickets) Issue(ctx context.Context, ticket Ticket) (secret string, err error) {
-	secret, ticket.Issued = newSecretText(), t.now()
+	secret, ticket.Issued = newSecret(), t.now()
 	key, box, err := ticketBox(secret)
 	if err != nil {
 		return "", err
@@ -135,69 +118,4 @@ func ticketError(err error, reason string) error {
 		return noTicket(reason)
 	}
 	return fmt.Errorf("using a ticket: %w", err)
-}
-
-// How many sessions at other hosts a login keeps. Browsers that forget cookies
-// ask for more.
-const (
-	maxAttached       = 256
-	maxAttachedAtHost = 8 // tabs that arrive at the same moment
-)
-
-// attached is a session that a login got after it began, at another host.
-type attached struct {
-	Scope string `json:"scope"`
-	Key   string `json:"key"` // in the store
-}
-
-// Attach records one more handle of a login, for scope, and returns the login.
-// The error is ErrNoTicket if the login has ended. The client must get nothing
-// of the handle unless the error is nil.
-func (l *Logins) Attach(ctx context.Context, sid, scope string, handle Handle) (*Login, error) {
-	login, err := l.amend(ctx, sid, func(login *Login) (made, left []string, err error) {
-		if login.Yielded {
-			return nil, nil, auth.ErrRejected
-		}
-		key, value, expires, err := handle(login)
-		if err != nil {
-			return nil, nil, err
-		}
-		if !l.now().Before(expires) {
-			return nil, nil, noTicket("its login is too old for a session")
-		}
-		for _, old := range login.attach(attached{Scope: scope, Key: key}) {
-			left = append(left, old.Key)
-		}
-		return []string{key}, left, l.put(ctx, key, value, expires)
-	})
-	switch {
-	case errors.Is(err, auth.ErrRejected):
-		return nil, noTicket("its login has ended")
-	case err != nil && !errors.Is(err, ErrNoTicket):
-		return nil, fmt.Errorf("attaching a session: %w", err)
-	}
-	return login, err
-}
-
-// attach adds one and returns those that there is no room for any more.
-func (login *Login) attach(one attached) (dropped []attached) {
-	atHost := 0
-	for _, a := range login.Attached {
-		if a.Scope == one.Scope {
-			atHost++
-		}
-	}
-	kept := login.Attached[:0:0]
-	for _, a := range login.Attached {
-		if a.Scope == one.Scope && atHost >= maxAttachedAtHost {
-			dropped, atHost = append(dropped, a), atHost-1
-			continue
-		}
-		kept = append(kept, a)
-	}
-	if over := len(kept) + 1 - maxAttached; over > 0 {
-		dropped, kept = append(dropped, kept[:over]...), kept[over:]
-	}
-	login.Attached = append(kept, one)
-	return dropped
 }
