@@ -73,7 +73,7 @@ const (
 	DetailWrongPassword = "Invalid username or password."
 	DetailNotSignedIn   = "Not signed in."
 	DetailSessionEnded  = "Your session has ended."
-	DetailCertificate   = "The certificate is not one that is accepted here."
+	detailCertificate   = "The certificate is not one that is accepted here."
 	DetailBadToken      = "The access token is invalid, expired or revoked."
 	DetailBadRefresh    = "The refresh token is invalid, expired or already used."
 )

@@ -17,7 +17,7 @@ func (c Certificates) Authenticate(_ context.Context, creds *Credentials) (*poli
 	}
 	id, err := creds.Certificate.Identity(c.Verifier)
 	if err != nil {
-		return nil, &Rejection{Detail: DetailCertificate, Reason: err.Error(), Connection: true}
+		return nil, &Rejection{Detail: detailCertificate, Reason: err.Error(), Connection: true}
 	}
 	return id, nil
 }

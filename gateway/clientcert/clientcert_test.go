@@ -286,7 +286,7 @@ func TestProxied(t *testing.T) {
 			d.wantOf(c.name, presented, v, c.want)
 		}
 	}
-	if _, err := p.Read(header(leaf, leaf)); err != ErrTwice {
+	if _, err := p.Read(header(leaf, leaf)); err != errTwice {
 		t.Errorf("two certificates: %v", err)
 	}
 	d.verified = 0

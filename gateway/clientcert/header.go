@@ -18,8 +18,8 @@ const (
 	ChainHeader = "Client-Cert-Chain"
 )
 
-// ErrTwice: a request has several certificates in Client-Cert, so it is not clear which one counts.
-var ErrTwice = errors.New("clientcert: the header Client-Cert comes more than once")
+// errTwice: a request has several certificates in Client-Cert, so it is not clear which one counts.
+var errTwice = errors.New("clientcert: the header Client-Cert comes more than once")
 
 const (
 	// proxied is how many certificates of Client-Cert are remembered.
@@ -39,14 +39,14 @@ type Proxied struct {
 func NewProxied() *Proxied { return &Proxied{lru.New[string, *Presented](proxied)} }
 
 // Read returns the certificate that the header of a trusted proxy describes, nil if there is none.
-// The error is ErrTwice.
+// It fails if there are several, because it is not clear which one counts.
 func (p *Proxied) Read(h http.Header) (*Presented, error) {
 	leaf := ""
 	for _, value := range h[Header] {
 		switch value = strings.Trim(value, " \t"); {
 		case value == "" || value == "::": // of a client without a certificate
 		case leaf != "":
-			return nil, ErrTwice
+			return nil, errTwice
 		default:
 			leaf = value
 		}

@@ -33,9 +33,9 @@ const (
 	ReasonFresh     = "fresh"      // the user is signed in, and must prove it once more
 )
 
-// AuthorizePath is the own endpoint where OAuth clients send users. From there they go on to the
+// authorizePath is the own endpoint where OAuth clients send users. From there they go on to the
 // client.
-const AuthorizePath = "oauth/authorize"
+const authorizePath = "oauth/authorize"
 
 // LoginHintField is the parameter of the sign-in page with the user name that is already
 // known.
@@ -64,7 +64,7 @@ type Return struct {
 // for it, so this counts only if no browser waits there.
 func (ex *Exchange) ReadReturn(value func(name string) string) Return {
 	r := ex.readReturn(value)
-	if path, _, _ := strings.Cut(r.Path, "?"); r.Host == "" && path == ex.site.Own(AuthorizePath) {
+	if path, _, _ := strings.Cut(r.Path, "?"); r.Host == "" && path == ex.site.Own(authorizePath) {
 		ex.LeadsAnywhere = true
 	}
 	return r
@@ -169,7 +169,7 @@ func (s *Site) IsOwn(path policy.Path) bool {
 // that asks.
 func isLanding(name string) bool {
 	switch name {
-	case "account", "account/people", config.EndpointApps, "device", AuthorizePath, "oauth/logout":
+	case "account", "account/people", config.EndpointApps, "device", authorizePath, "oauth/logout":
 		return true
 	}
 	return false

@@ -39,7 +39,7 @@ const (
 func (p Cloudflare) Add(ctx context.Context, record Record) error {
 	records, err := p.records(ctx, record)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotAdded, err)
+		return fmt.Errorf("%w: %w", errNotAdded, err)
 	}
 	err = p.call(ctx, "POST", records, map[string]any{
 		"type": "TXT", "name": strings.TrimSuffix(record.Name, "."), "content": quoted(record.Value), "ttl": ttl,
@@ -49,7 +49,7 @@ func (p Cloudflare) Add(ctx context.Context, record Record) error {
 	case answered && answer.has(codeIdentical):
 		return nil
 	case answered && answer.status < http.StatusInternalServerError:
-		return fmt.Errorf("%w: %w", ErrNotAdded, err)
+		return fmt.Errorf("%w: %w", errNotAdded, err)
 	}
 	return err
 }

@@ -55,7 +55,7 @@ type lego struct {
 func (p lego) Add(ctx context.Context, record Record) error {
 	provider, err := p.ready(ctx, record)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotAdded, err)
+		return fmt.Errorf("%w: %w", errNotAdded, err)
 	}
 	return provider.Present(ctx, record.Domain, record.Token, record.KeyAuth)
 }

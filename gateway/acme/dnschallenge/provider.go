@@ -9,14 +9,14 @@ import (
 // A Provider changes a zone. The calls for one name do not overlap.
 type Provider interface {
 	// Add adds a record beside those that the name has. A second call with the same record
-	// changes nothing. Errors that wrap ErrNotAdded say that the zone is unchanged.
+	// changes nothing. Errors that wrap errNotAdded say that the zone is unchanged.
 	Add(context.Context, Record) error
 	// Remove removes a record, and no other one. It returns nil if there is none.
 	Remove(context.Context, Record) error
 }
 
-// ErrNotAdded says that a provider has refused to add a record: nothing must be removed.
-var ErrNotAdded = errors.New("no record was added")
+// errNotAdded says that a provider has refused to add a record: nothing must be removed.
+var errNotAdded = errors.New("no record was added")
 
 // Record is the TXT record that answers a challenge.
 type Record struct {
@@ -55,13 +55,13 @@ func (r redacted) Remove(ctx context.Context, record Record) error {
 	return r.redact(r.Provider.Remove(ctx, record))
 }
 
-// redact keeps of an error its text without secrets, on one line, and ErrNotAdded.
+// redact keeps of an error its text without secrets, on one line, and errNotAdded.
 func (r redacted) redact(err error) error {
 	if err == nil {
 		return nil
 	}
 	text := strings.Join(strings.Fields(r.replacer.Replace(err.Error())), " ")
-	return redactedError{text, errors.Is(err, ErrNotAdded)}
+	return redactedError{text, errors.Is(err, errNotAdded)}
 }
 
 type redactedError struct {
@@ -72,4 +72,4 @@ type redactedError struct {
 func (e redactedError) Error() string { return e.text }
 
 // Is implements the interface of errors.Is.
-func (e redactedError) Is(target error) bool { return target == ErrNotAdded && e.notAdded }
+func (e redactedError) Is(target error) bool { return target == errNotAdded && e.notAdded }

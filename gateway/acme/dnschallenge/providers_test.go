@@ -126,7 +126,7 @@ func TestCloudflare(t *testing.T) {
 	must.Do(t, right.Remove(t.Context(), record))
 	c.lose = true
 	err := right.Add(t.Context(), record)
-	if wantError(t, "a lost answer", err, "502"); errors.Is(err, ErrNotAdded) || len(c.records) != 2 {
+	if wantError(t, "a lost answer", err, "502"); errors.Is(err, errNotAdded) || len(c.records) != 2 {
 		t.Errorf("after a lost answer: %q, %v", c.records, err)
 	}
 	must.Do(t, right.Remove(t.Context(), record))
@@ -137,7 +137,7 @@ func TestCloudflare(t *testing.T) {
 	wrong.Token = "not-the-token"
 	err = Redacted(wrong, []string{wrong.Token}).Add(t.Context(), record)
 	wantError(t, "a wrong token", err, "403", "no such token: [redacted] (9109)")
-	if !errors.Is(err, ErrNotAdded) {
+	if !errors.Is(err, errNotAdded) {
 		t.Errorf("a wrong token may have added something: %v", err)
 	}
 }

@@ -25,7 +25,7 @@ const tsigFudge = 300
 func (p RFC2136) Add(ctx context.Context, record Record) error {
 	err := p.update(ctx, record, (*dns.Msg).Insert)
 	if r, refused := errors.AsType[*refusal](err); refused && r.answer.Rcode != dns.RcodeServerFailure {
-		return fmt.Errorf("%w: %w", ErrNotAdded, err)
+		return fmt.Errorf("%w: %w", errNotAdded, err)
 	}
 	return err
 }

@@ -69,7 +69,7 @@ func (s *Solver) Present(ctx context.Context, c acme.Challenge) error {
 		s.end(c.Token)
 		return fmt.Errorf("the record cannot be noted: %w", err)
 	}
-	if err = s.call(ctx, n.Record, s.Provider.Add); errors.Is(err, ErrNotAdded) {
+	if err = s.call(ctx, n.Record, s.Provider.Add); errors.Is(err, errNotAdded) {
 		s.end(c.Token)
 		s.forget(context.WithoutCancel(ctx), n)
 	}

@@ -88,7 +88,7 @@ func TestSolverRefused(t *testing.T) {
 	solver, _ := newSolver(t, s, s.provider(wrongKey), t.TempDir())
 	err := solver.Present(t.Context(), c)
 	wantError(t, "a wrong key", err, challengeName, s.address, "NOTAUTH", "BADSIG", "tls.dns.key is wrong")
-	if !errors.Is(err, ErrNotAdded) {
+	if !errors.Is(err, errNotAdded) {
 		t.Errorf("not refused: %v", err)
 	}
 	s.fail(func(what string) (int, bool) {
@@ -125,7 +125,7 @@ func TestSolverUnsure(t *testing.T) {
 		})
 		name, unsure := dns.RcodeToString[rcode], rcode == dns.RcodeServerFailure
 		err := solver.Present(t.Context(), c)
-		if wantError(t, name, err, name); errors.Is(err, ErrNotAdded) == unsure {
+		if wantError(t, name, err, name); errors.Is(err, errNotAdded) == unsure {
 			t.Errorf("%s: %v", name, err)
 		}
 		s.put(challengeName, "of another", value)

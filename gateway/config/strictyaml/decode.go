@@ -276,7 +276,7 @@ func (d *decoder) secretFile(path string, e entry, entries []entry, v reflect.Va
 		return
 	}
 	secret, err := d.readSecret(d.Document.Resolve(name))
-	if _, unreadable := errors.AsType[*UnreadableError](err); unreadable && d.Placeholders {
+	if _, unreadable := errors.AsType[*unreadableError](err); unreadable && d.Placeholders {
 		d.stood[Join(path, base)], secret, err = true, d.standInSecret(base, Join(path, base)), nil
 	}
 	if err != nil {

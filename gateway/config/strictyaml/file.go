@@ -19,8 +19,8 @@ type File struct {
 	names   []string // that the pattern matched
 }
 
-// StatFile returns a file as it is now.
-func StatFile(path string) File {
+// statFile returns a file as it is now.
+func statFile(path string) File {
 	info, err := os.Stat(path)
 	if err != nil {
 		return File{Path: path}
@@ -38,7 +38,7 @@ func Glob(pattern string) ([]string, File, error) {
 // Now returns the file, or the names that the pattern matches, as they are now.
 func (f File) Now() File {
 	if !f.pattern {
-		return StatFile(f.Path)
+		return statFile(f.Path)
 	}
 	_, now, _ := Glob(f.Path)
 	return now

@@ -69,21 +69,21 @@ type SizeError struct {
 
 func (e *SizeError) Error() string { return fmt.Sprintf("%s is larger than %s", e.Path, size(e.Limit)) }
 
-// UnreadableError reports that a file cannot be opened or read, and wraps the reason.
-type UnreadableError struct {
+// unreadableError reports that a file cannot be opened or read, and wraps the reason.
+type unreadableError struct {
 	Path string
 	err  error
 }
 
-func (e *UnreadableError) Error() string { return fmt.Sprintf("cannot read %s: %v", e.Path, e.err) }
+func (e *unreadableError) Error() string { return fmt.Sprintf("cannot read %s: %v", e.Path, e.err) }
 
-func (e *UnreadableError) Unwrap() error { return e.err }
+func (e *unreadableError) Unwrap() error { return e.err }
 
 func fileError(path string, err error) error {
 	if cause, ok := errors.AsType[*fs.PathError](err); ok {
 		err = cause.Err
 	}
-	return &UnreadableError{path, err}
+	return &unreadableError{path, err}
 }
 
 // size formats a number of bytes.

@@ -111,7 +111,7 @@ only: {name: third}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(origin{})); diff != "" || r.Err() != nil {
 			t.Errorf("%v (-want +got):\n%s", r.Err(), diff)
 		}
-		if files := r.Files(); len(files) != 1 || !files[0].Same(StatFile(filepath.Join(dir, "secret.txt"))) {
+		if files := r.Files(); len(files) != 1 || !files[0].Same(statFile(filepath.Join(dir, "secret.txt"))) {
 			t.Errorf("side files %v", files)
 		}
 		// The paths of values that are not written as the types are nested.
