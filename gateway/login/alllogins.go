@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"authgate/gateway/auth"
 )
@@ -22,7 +19,9 @@ type UserLogin struct {
 // be visited twice; see store.Store.
 func (o *Overview) Each(ctx context.Context, f func(*UserLogin) error) error {
 	return o.Logins.store.Walk(ctx, loginPrefix, func(keys []string) error {
-		logins, err := o.lookAll(ctx, keys)
+		logins, err := gather(keys, func(key string) (*UserLogin, error) {
+			return o.userLogin(ctx, strings.TrimPrefix(key, loginPrefix))
+		})
 		if err != nil {
 			return err
 		}
@@ -33,30 +32,6 @@ func (o *Overview) Each(ctx context.Context, f func(*UserLogin) error) error {
 		}
 		return nil
 	})
-}
-
-// lookAll returns what operators see of the live logins among those with these keys.
-func (o *Overview) lookAll(ctx context.Context, keys []string) ([]*UserLogin, error) {
-	var mu sync.Mutex
-	var logins []*UserLogin
-	var reads errgroup.Group
-	reads.SetLimit(readsAtOnce)
-	for _, key := range keys {
-		reads.Go(func() error {
-			l, err := o.userLogin(ctx, strings.TrimPrefix(key, loginPrefix))
-			if errors.Is(err, ErrNoLogin) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			logins = append(logins, l)
-			return nil
-		})
-	}
-	return logins, reads.Wait()
 }
 
 // userLogin returns what operators see of a login. The error is ErrNoLogin if it is not
@@ -73,7 +48,7 @@ func (o *Overview) userLogin(ctx context.Context, sid string) (*UserLogin, error
 	if err != nil || !o.counts(login) {
 		return nil, ErrNoLogin // a damaged record opens nothing
 	}
-	live, err := o.lookAt(ctx, login)
+	live, err := o.look(ctx, login)
 	if err != nil {
 		return nil, err
 	}
@@ -88,5 +63,5 @@ func (o *Overview) userLogin(ctx context.Context, sid string) (*UserLogin, error
 		}
 		user = d.Provider + ":" + id.Username
 	}
-	return &UserLogin{user, *live}, nil
+	return &UserLogin{user, live}, nil
 }

@@ -75,6 +75,13 @@ func (login *Login) ends() time.Time {
 	return last
 }
 
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // outlive makes what a login depends on, and what finds it, live as long as the login.
 func (l *Logins) outlive(ctx context.Context, login *Login) error {
 	var all errgroup.Group

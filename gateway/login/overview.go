@@ -51,21 +51,40 @@ type Overview struct {
 // List returns the live logins of the user of id, the last used one first. It does not
 // know logins of an account that has changed since.
 func (o *Overview) List(ctx context.Context, id *policy.Identity) ([]LiveLogin, error) {
-	all := []LiveLogin{}
 	key, err := o.group(ctx, id)
 	if err != nil || key == "" {
-		return all, err
+		return []LiveLogin{}, err
 	}
 	members, err := o.Logins.groups.members(ctx, key)
 	if err != nil {
 		return nil, err
 	}
+	all, err := gather(members, func(m member) (LiveLogin, error) {
+		login, err := o.read(ctx, key, m.Login)
+		if err != nil {
+			return LiveLogin{}, err
+		}
+		return o.look(ctx, login)
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b LiveLogin) int {
+		return cmp.Or(b.LastUsed.Compare(a.LastUsed), b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
+	})
+	return all, nil
+}
+
+// gather returns what look says of each of all, in no order, without those for which it says
+// ErrNoLogin.
+func gather[T, Seen any](all []T, look func(T) (Seen, error)) ([]Seen, error) {
 	var mu sync.Mutex
+	gathered := []Seen{}
 	var reads errgroup.Group
 	reads.SetLimit(readsAtOnce)
-	for _, m := range members {
+	for _, one := range all {
 		reads.Go(func() error {
-			live, err := o.look(ctx, key, m.Login)
+			seen, err := look(one)
 			if errors.Is(err, ErrNoLogin) {
 				return nil
 			}
@@ -74,17 +93,11 @@ func (o *Overview) List(ctx context.Context, id *policy.Identity) ([]LiveLogin, 
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			all = append(all, *live)
+			gathered = append(gathered, seen)
 			return nil
 		})
 	}
-	if err := reads.Wait(); err != nil {
-		return nil, err
-	}
-	slices.SortFunc(all, func(a, b LiveLogin) int {
-		return cmp.Or(b.LastUsed.Compare(a.LastUsed), b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
-	})
-	return all, nil
+	return gathered, reads.Wait()
 }
 
 // End ends one login of the user of id, as Logins.End does. The error is ErrNoLogin if
@@ -187,16 +200,6 @@ func (o *Overview) counts(login *Login) bool {
 	return ok && p.Issuer() == d.Issuer
 }
 
-// look returns what the user sees of a login. The error is ErrNoLogin if it is not live:
-// nothing that opens it is valid.
-func (o *Overview) look(ctx context.Context, group, sid string) (*LiveLogin, error) {
-	login, err := o.read(ctx, group, sid)
-	if err != nil {
-		return nil, err
-	}
-	return o.lookAt(ctx, login)
-}
-
 // EndOutdated ends the logins of these local accounts whose account does not exist any more,
 // is disabled, or has changed since.
 func (o *Overview) EndOutdated(ctx context.Context, usernames []string) error {
@@ -216,9 +219,10 @@ func (o *Overview) EndOutdated(ctx context.Context, usernames []string) error {
 	return all.Wait()
 }
 
-// lookAt is look for a login that counts.
-func (o *Overview) lookAt(ctx context.Context, login *Login) (*LiveLogin, error) {
-	live := &LiveLogin{
+// look returns what the user sees of a login that counts. The error is ErrNoLogin if it is not
+// live: nothing that opens it is valid.
+func (o *Overview) look(ctx context.Context, login *Login) (LiveLogin, error) {
+	live := LiveLogin{
 		ID: login.ID, Mechanism: policy.Bearer, Provider: policy.LocalProvider,
 		Created: login.Created, LastUsed: login.Created, Device: login.Device,
 	}
@@ -230,17 +234,17 @@ func (o *Overview) lookAt(ctx context.Context, login *Login) (*LiveLogin, error)
 		keys = append(keys, a.Key)
 	}
 	for _, key := range keys {
-		if err := o.addHandle(ctx, live, login, key); err != nil {
-			return nil, err
+		if err := o.addHandle(ctx, &live, login, key); err != nil {
+			return LiveLogin{}, err
 		}
 	}
 	for _, one := range login.Lent {
-		if err := o.addLent(ctx, live, one.Key); err != nil {
-			return nil, err
+		if err := o.addLent(ctx, &live, one.Key); err != nil {
+			return LiveLogin{}, err
 		}
 	}
 	if !o.Logins.now().Before(live.Expires) {
-		return nil, ErrNoLogin
+		return LiveLogin{}, ErrNoLogin
 	}
 	return live, nil
 }
@@ -298,18 +302,4 @@ func (o *Overview) addHandle(ctx context.Context, live *LiveLogin, login *Login,
 	}
 	live.LastUsed, live.Expires = later(live.LastUsed, used), later(live.Expires, expires)
 	return nil
-}
-
-// longIdle reports whether a session has ended because it was not used, as far as the
-// store tells: another instance may have seen a later request.
-func (s *Sessions) longIdle(session *sessionRecord) bool {
-	idle := s.options.Idle
-	return idle > 0 && s.logins.now().Sub(session.Seen) >= idle+idle/8
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

@@ -384,3 +384,10 @@ func (s *Sessions) touch(cached *cachedSession, now time.Time) {
 		_ = s.logins.store.Swap(ctx, cached.basis[0].Key, cached.basis[0].Raw, value, seen.Expires)
 	}()
 }
+
+// longIdle reports whether a session has ended because it was not used, as far as the
+// store tells: another instance may have seen a later request.
+func (s *Sessions) longIdle(session *sessionRecord) bool {
+	idle := s.options.Idle
+	return idle > 0 && s.logins.now().Sub(session.Seen) >= idle+idle/8
+}
