@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/tools/txtar"
@@ -146,6 +147,8 @@ func TestCheck(t *testing.T) {
 	named := app
 	named.Policy = "staff"
 	const url, own = "http://127.0.0.1:3000", ", policy: {roles: [writers]}"
+	elsewhere, other, public := app, app, app
+	elsewhere.Match, other.Name, public.Auth = "else.example.org/", "app", []policy.Mechanism{policy.None}
 	for name, c := range map[string]struct {
 		app                      Application
 		url, policy, rule, added string
@@ -160,6 +163,9 @@ func TestCheck(t *testing.T) {
 		"no rule of the application":        {app, url, "staff", "staff", "", ErrMore},
 		"another policy of it":              {named, url, "staff", "staff", own, ErrMore},
 		"everybody may use the application": {wiki, url, "staff", "staff", own, ErrMore},
+		"another place of it":               {elsewhere, url, "staff", "staff", own, ErrMore},
+		"another upstream of it":            {other, url, "staff", "staff", own, ErrMore},
+		"sign-in where it has none":         {public, url, "staff", "staff", own, ErrMore},
 	} {
 		text := head + "  app: {url: \"" + c.url + "\"}\n" + upstream +
 			"policies: {staff: {roles: [" + c.rule + "]}}\nroutes:\n" +
@@ -167,6 +173,16 @@ func TestCheck(t *testing.T) {
 		new := must.Get(config.Parse("config.yaml", []byte(text)))(t)
 		if err := c.app.Check(old, new); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	for name, text := range map[string]string{
+		"no route": strings.Replace(before, "policies:", upstream+"policies:", 1),
+		"another upstream more": strings.Replace(before, "policies:", upstream+
+			"  more: {url: \"http://127.0.0.1:4001\"}\npolicies:", 1) + more + own + "}\n",
+	} {
+		new := must.Get(config.Parse("config.yaml", []byte(text)))(t)
+		if err := app.Check(old, new); !errors.Is(err, ErrMore) {
+			t.Errorf("%s: %v, want %v", name, err, ErrMore)
 		}
 	}
 }
