@@ -43,7 +43,12 @@
 //
 // Exit status: 0; 1 when a ratio is over -max-ratio or -max-redis, the machine is too
 // noisy, or something failed; 2 for a wrong command line. A goal that is not met is
-// only printed. It needs Linux, two cores, taskset, wrk, h2load, nginx, haproxy and
+// only printed.
+//
+// Package lab starts the servers, package load asks them, and package role is the upstream and the
+// floor. Here are the rows, what is measured with them, and the tables.
+//
+// It needs Linux, two cores, taskset, wrk, h2load, nginx, haproxy and
 // redis-server, and caddy for the peers; make bench installs them.
 package main
 

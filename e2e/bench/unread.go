@@ -13,7 +13,6 @@ import (
 	"authgate/e2e/bench/lab"
 	"authgate/e2e/bench/load"
 	"authgate/e2e/bench/process"
-	"authgate/e2e/bench/role"
 )
 
 const (
@@ -139,8 +138,8 @@ func (b *bench) careless(ctx context.Context, protocol, scheme string, f func(*p
 func careless(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case downloadPath:
-		for {
-			if _, err := w.Write(role.Mebibyte[:]); err != nil {
+		for part := make([]byte, 1<<20); ; {
+			if _, err := w.Write(part); err != nil {
 				return
 			}
 		}

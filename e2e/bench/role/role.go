@@ -94,7 +94,7 @@ const (
 )
 
 // Body is a small answer.
-var Body = []byte(`{"message": "This is what was asked for, in as many bytes as a small answer of an API has."}` + "\n")
+const Body = `{"message": "This is what was asked for, in as many bytes as a small answer of an API has."}` + "\n"
 
 func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
@@ -136,20 +136,20 @@ func (a *application) answer(w http.ResponseWriter, r *http.Request) {
 	mebibytes, err := strconv.Atoi(size)
 	if !large || err != nil {
 		w.Header()["Content-Type"] = []string{"application/json"}
-		_, _ = w.Write(Body) // an error means that the client has left
+		_, _ = io.WriteString(w, Body) // an error means that the client has left
 		return
 	}
 	w.Header()["Content-Type"] = []string{"application/octet-stream"}
-	w.Header()["Content-Length"] = []string{strconv.Itoa(mebibytes * len(Mebibyte))}
+	w.Header()["Content-Length"] = []string{strconv.Itoa(mebibytes * len(mebibyte))}
 	for range mebibytes {
-		if _, err := w.Write(Mebibyte[:]); err != nil {
+		if _, err := w.Write(mebibyte[:]); err != nil {
 			return
 		}
 	}
 }
 
-// Mebibyte is a part of large answers.
-var Mebibyte [1 << 20]byte
+// mebibyte is a part of large answers.
+var mebibyte [1 << 20]byte
 
 // bareProxy forwards everything to target as fast as ReverseProxy can.
 func bareProxy(target *url.URL) http.Handler {
