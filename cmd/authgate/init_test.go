@@ -257,6 +257,8 @@ func TestProxyLinesHavePort(t *testing.T) {
 		place, lines, err := steps.proxyLines()
 		if text := place + "\n" + string(lines); err != nil || !strings.Contains(text, "8443") || usual.MatchString(text) {
 			t.Errorf("%s: %v, the port 8443 is not in\n%s", front, err, text)
+		} else if strings.Contains(text, "$host") && !strings.Contains(text, "$host:8443;") {
+			t.Errorf("%s: the application gets a Host without the port, by which it writes links:\n%s", front, text)
 		}
 	}
 }
