@@ -107,8 +107,8 @@
 //     endpoints share it.
 //   - trusted is apart from login, because its tokens belong to no login, and
 //     journey, because it is about a browser that has none yet.
-//   - mechanism is apart from login, because it reads the configuration, and apart
-//     from gateway, because own endpoints are tested without a gateway.
+//   - mechanism is apart from login, because it reads the configuration. It and own are
+//     apart from gateway, because own endpoints are tested without a gateway.
 //   - account imports signin: who ends the login that they use, or gets new tokens
 //     for it, does what a logout and a sign-in do.
 //
