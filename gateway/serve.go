@@ -17,7 +17,7 @@ import (
 
 // serve takes a request along its way: what it asks for, who makes it, whether
 // they may, and on to the upstream. A proxy that only asks gets the answer
-// instead. Explain goes the same way with an identity that is given.
+// instead. A rehearsal goes the same way with an identity that is given.
 func (ex *exchange) serve() error {
 	if err := ex.checkInFlight(); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (ex *exchange) serve() error {
 		return err
 	}
 	if own != nil {
-		if err := ex.state.routing.chains.Take(&ex.Credentials, ex.Request.Header); err != nil {
+		if err := ex.state.routing.chains.TakeToken(&ex.Credentials, ex.Request.Header); err != nil {
 			return err
 		}
 		return own.Serve(&ex.Exchange)
@@ -63,7 +63,8 @@ func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
 	return own, err
 }
 
-// admit finds the route, and whether the request may take it. It may have answered instead.
+// admit finds the route, and whether the request may take it. It may have answered instead. The
+// route of a preflight for the application is known.
 func (ex *exchange) admit() (answered bool, err error) {
 	if ex.sent.Preflight {
 		return false, ex.authorizePreflight()

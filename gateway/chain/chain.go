@@ -208,8 +208,9 @@ func (c *Chain) Take(creds *auth.Credentials, h http.Header) error {
 	return takeToken(creds, h, c.bearers, c.apart == nil && c.basic)
 }
 
-// Take takes the credential of a request for an own endpoint from token.header, if it is there.
-func (c *Chains) Take(creds *auth.Credentials, h http.Header) error {
+// TakeToken takes the credential of a request for an own endpoint from token.header, if it is
+// there.
+func (c *Chains) TakeToken(creds *auth.Credentials, h http.Header) error {
 	return takeToken(creds, h, c.bearers, true)
 }
 
