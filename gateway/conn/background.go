@@ -18,6 +18,7 @@ type background struct {
 	mu   sync.Mutex
 	held bool
 	late bool // the deadline of Reads is before longAgo
+	over bool // the connection is closed
 	wake chan error
 
 	// One tick serves many Reads: to start and stop a timer for each would cost as much as
@@ -32,7 +33,11 @@ type background struct {
 // the error of the Read if a deadline ends that before.
 func (b *background) hold() error {
 	b.mu.Lock()
-	if b.late {
+	switch {
+	case b.over:
+		b.mu.Unlock()
+		return nil // the Read tells
+	case b.late:
 		b.mu.Unlock()
 		return os.ErrDeadlineExceeded
 	}
@@ -85,6 +90,14 @@ func (b *background) deadline(t time.Time) {
 	if b.late = !t.IsZero() && t.Before(longAgo); b.late {
 		b.release(os.ErrDeadlineExceeded)
 	}
+}
+
+// close is called before the connection is closed: the Read that is held learns of it at once.
+func (b *background) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over = true
+	b.release(nil)
 }
 
 // longAgo is after the deadline by which net/http ends a Read, and before any other.

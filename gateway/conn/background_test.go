@@ -115,5 +115,12 @@ func TestBackgroundDeadline(t *testing.T) {
 		if err := b.hold(); err != nil || time.Since(began) < holdTime || time.Since(began) > 2*holdTime {
 			t.Errorf("a Read is held for %v: %v", time.Since(began), err)
 		}
+		began = time.Now()
+		go b.close()
+		for range 2 { // one that is held, and a later one
+			if err := b.hold(); err != nil || time.Since(began) != 0 {
+				t.Errorf("a Read is held for %v after the end of the connection: %v", time.Since(began), err)
+			}
+		}
 	})
 }

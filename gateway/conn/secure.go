@@ -142,3 +142,9 @@ func (c *secureConn) SetReadDeadline(t time.Time) error {
 	c.background.deadline(t)
 	return c.Conn.SetReadDeadline(t)
 }
+
+// Close implements net.Conn.
+func (c *secureConn) Close() error {
+	c.background.close()
+	return c.Conn.Close()
+}
