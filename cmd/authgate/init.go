@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"authgate/gateway/config/listening"
@@ -38,13 +39,7 @@ func initCommand() *cobra.Command {
 	}
 	var steps firstSteps
 	path, flags := configFlag(cmd), cmd.Flags()
-	flags.StringVar(&steps.Front, "front", "",
-		"what is in front of the gateway: "+listed(fronts)+" (default: by the host)")
-	flags.StringVar(&steps.Host, "host", "localhost", "host at which clients reach the gateway, with or without a port")
-	flags.StringVar(&steps.Upstream, "upstream", defaultUpstream, "address of the application")
-	flags.StringVar(&steps.User, "user", defaultUser, "name of the first user")
-	flags.StringVar(&steps.Certificates, "certificates", listening.TLSInternal,
-		"internal: a local authority; acme: Let's Encrypt")
+	steps.addFlags(flags)
 	yes := flags.Bool("yes", false, "ask nothing")
 	force := flags.Bool("force", false, "replace a configuration and accounts that exist, but for its data_dir")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -76,6 +71,16 @@ func initCommand() *cobra.Command {
 		return steps.tell(cmd.OutOrStdout(), *path)
 	}
 	return cmd
+}
+
+// addFlags adds the flags that answer the questions.
+func (s *firstSteps) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&s.Front, "front", "", "what is in front of the gateway: "+listed(fronts)+" (default: by the host)")
+	flags.StringVar(&s.Host, "host", "localhost", "host at which clients reach the gateway, with or without a port")
+	flags.StringVar(&s.Upstream, "upstream", defaultUpstream, "address of the application")
+	flags.StringVar(&s.User, "user", defaultUser, "name of the first user")
+	flags.StringVar(&s.Certificates, "certificates", listening.TLSInternal,
+		"internal: a local authority; acme: Let's Encrypt")
 }
 
 // askFirst asks at a terminal for the first steps, and for a password.
