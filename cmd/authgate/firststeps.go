@@ -88,6 +88,15 @@ func (s *firstSteps) setFront(front string) error {
 		return fmt.Errorf("a test is for this machine alone, at localhost, not at %s", s.Host)
 	}
 	s.Front = front
+	return s.checkName()
+}
+
+// checkName checks that the host is one that the lines for a proxy can name.
+func (s *firstSteps) checkName() error {
+	if s.Front != "" && s.Proxied() && strings.Contains(s.host(), ":") {
+		return fmt.Errorf("the lines for %s need a name, not the address %s; give the host that the proxy has a "+
+			"certificate for", s.Front, s.Host)
+	}
 	return nil
 }
 
@@ -105,7 +114,7 @@ func (s *firstSteps) setHost(answer string) error {
 			"such as app.example.org", answer)
 	}
 	s.Host = host
-	return nil
+	return s.checkName()
 }
 
 // withoutScheme returns an address without https:// or http://.
@@ -176,8 +185,11 @@ func (s *firstSteps) write(path, plain string, force bool) error {
 	if _, err := config.Parse(path, text); err != nil {
 		return err
 	}
-	beside := accountsBeside(path)
-	if err := s.writeSchema(filepath.Dir(path)); err != nil {
+	folder, beside := filepath.Dir(path), accountsBeside(path)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	if err := s.writeSchema(folder); err != nil {
 		return err
 	}
 	s.Accounts = filepath.Base(beside)

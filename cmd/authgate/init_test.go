@@ -14,6 +14,7 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/config/listening"
+	"authgate/internal/test/must"
 )
 
 // script is a person who gives the answers of a list, and remembers what was said.
@@ -64,7 +65,7 @@ func TestInitAsksAgain(t *testing.T) {
 	const plain = "correct horse battery staple"
 	steps, got, said, err := converse(defaults(), nil,
 		"ngnix", "Nginx",
-		"", "https://foo.example.org/path", "foo bar", "https://foo.example.org/",
+		"", "https://foo.example.org/path", "foo bar", "[2001:db8::1]:8443", "https://foo.example.org/",
 		"nowhere", "http://127.0.0.1:4000/?x", "http://127.0.0.1:4000",
 		"a\x01b", "alice",
 		"a|a", plain+"|"+plain+"r", plain+" |"+plain+" ", plain+"|"+plain)
@@ -80,7 +81,8 @@ func TestInitAsksAgain(t *testing.T) {
 	}
 	for _, part := range []string{
 		`did you mean "nginx"?`,
-		"a host is needed", "give the host alone", `"https://foo bar" is not a URL; expected https://HOST`,
+		"a host is needed", "give the host alone", "the lines for nginx need a name, not the address [2001:db8::1]:8443",
+		`"https://foo bar" is not a URL; expected https://HOST`,
 		`"nowhere" does not begin with http://`, "http://HOST:PORT",
 		"The new password must have at least 8 characters.", "The new password and its repetition differ.",
 	} {
@@ -287,6 +289,17 @@ func TestInitAligns(t *testing.T) {
 }
 
 // What --force replaces keeps its data_dir, its owner and the readers in its group. So the service
+// A folder for the configuration is made, so that no answer is lost.
+func TestInitMakesFolder(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "new", "gate", "config.yaml")
+	steps := defaults()
+	must.Do(t, steps.write(path, "correct horse battery staple", false))
+	if _, err := config.Load(path); err != nil {
+		t.Error(err)
+	}
+}
+
 // of a package can still read its configuration, and no other user can.
 func TestInitForceKeeps(t *testing.T) {
 	t.Parallel()
