@@ -1,13 +1,14 @@
 package main
 
 import (
-	"authgate/gateway/config/listening"
 	_ "embed"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"strconv"
+
+	"authgate/gateway/config/listening"
 )
 
 // packagedConfig is the configuration of the service that the packages have.

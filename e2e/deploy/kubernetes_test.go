@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"authgate/e2e/world"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +15,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"authgate/e2e/world"
 )
 
 // maxmemory is the size at which Valkey refuses writes, before it is killed.

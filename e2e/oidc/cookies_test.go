@@ -1,7 +1,6 @@
 package oidc
 
 import (
-	"authgate/e2e/world"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // countedVisits is an application that counts visits in a cookie named session,

@@ -1,11 +1,12 @@
 package config
 
 import (
-	"authgate/gateway/config/section"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
+
+	"authgate/gateway/config/section"
 )
 
 // endpoints configures the paths of the gateway's own endpoints.

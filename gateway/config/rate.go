@@ -1,8 +1,9 @@
 package config
 
 import (
-	"authgate/gateway/config/section"
 	"time"
+
+	"authgate/gateway/config/section"
 )
 
 // Who a rate counts requests of.

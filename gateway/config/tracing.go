@@ -1,10 +1,11 @@
 package config
 
 import (
-	"authgate/gateway/config/section"
 	"net/url"
 	"strings"
 	"unicode"
+
+	"authgate/gateway/config/section"
 )
 
 // Tracing configures the traces of requests. Without an Endpoint there are none.

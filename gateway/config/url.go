@@ -1,11 +1,12 @@
 package config
 
 import (
-	"authgate/gateway/config/forwarding"
-	"authgate/gateway/config/section"
 	"fmt"
 	"net/url"
 	"strings"
+
+	"authgate/gateway/config/forwarding"
+	"authgate/gateway/config/section"
 )
 
 const publicURLKey = "public_url"

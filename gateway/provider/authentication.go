@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"authgate/gateway/config/issuers"
 	"fmt"
 	"maps"
 	"net/http"
@@ -10,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/oauth2"
+
+	"authgate/gateway/config/issuers"
 )
 
 // authentication is how the client authenticates (RFC 6749, section 2.3). The form

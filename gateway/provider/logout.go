@@ -1,11 +1,12 @@
 package provider
 
 import (
-	"authgate/gateway/config/issuers"
 	"context"
 	"errors"
 	"net/url"
 	"slices"
+
+	"authgate/gateway/config/issuers"
 )
 
 // Logout ends the session at the provider, if the provider supports that. If it

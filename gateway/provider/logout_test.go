@@ -1,13 +1,14 @@
 package provider
 
 import (
-	"authgate/gateway/config/issuers"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/gateway/config/issuers"
 )
 
 var (

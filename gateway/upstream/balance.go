@@ -1,12 +1,13 @@
 package upstream
 
 import (
-	"authgate/gateway/config/forwarding"
 	"cmp"
 	"context"
 	"hash/fnv"
 	"net/netip"
 	"slices"
+
+	"authgate/gateway/config/forwarding"
 )
 
 // usualTargets is about how many targets an upstream has.

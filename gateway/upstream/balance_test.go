@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"authgate/gateway/config/forwarding"
 	"context"
 	"fmt"
 	"io"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"authgate/gateway/config/forwarding"
 )
 
 // firsts returns how often each target is the first choice of n requests in a row.

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"authgate/gateway/config/forwarding"
 	"bufio"
 	"crypto/tls"
 	"fmt"
@@ -15,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
+
+	"authgate/gateway/config/forwarding"
 )
 
 // trusting is a configuration that trusts a certificate for app.internal.

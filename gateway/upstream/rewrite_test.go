@@ -1,11 +1,12 @@
 package upstream
 
 import (
-	"authgate/gateway/config/forwarding"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+
+	"authgate/gateway/config/forwarding"
 )
 
 func newTestRewriter(t testing.TB, host, strip string, urls ...string) *Rewriter {

@@ -1,15 +1,16 @@
 package forwarding
 
 import (
-	"authgate/gateway/config/section"
-	"authgate/gateway/config/strictyaml"
-	"authgate/gateway/headername"
-	"authgate/policy"
 	"maps"
 	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"authgate/gateway/config/section"
+	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/headername"
+	"authgate/policy"
 )
 
 // IdentityHeaders are the names of the headers with the identity. The gateway

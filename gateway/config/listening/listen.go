@@ -1,11 +1,12 @@
 package listening
 
 import (
-	"authgate/gateway/config/section"
 	"cmp"
 	"net"
 	"net/netip"
 	"net/url"
+
+	"authgate/gateway/config/section"
 )
 
 // Listen has the addresses of the listeners. An empty address means no listener.

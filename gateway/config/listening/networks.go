@@ -1,9 +1,10 @@
 package listening
 
 import (
-	"authgate/gateway/config/section"
 	"net/netip"
 	"slices"
+
+	"authgate/gateway/config/section"
 )
 
 // warnOfAllAddresses warns about a list of networks at path that leaves out no address

@@ -1,7 +1,6 @@
 package listening
 
 import (
-	"authgate/gateway/config/section"
 	"crypto/x509"
 	"fmt"
 	"net/netip"
@@ -9,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"authgate/gateway/config/section"
 )
 
 // Modes of TLS.
