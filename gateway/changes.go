@@ -57,14 +57,14 @@ func (st *state) rebuilds(old *state) bool {
 // changes returns what st takes from users, which the other instances must be told: compared
 // with what they were told last, and at the start that accounts are disabled.
 func (st *state) changes() []accounts.Change {
-	if !shares(st.config) || st.told == st.config {
+	if !shares(st.config) || st.announced == st.config {
 		return nil
 	}
 	now := usersOf(st.config)
 	local := accounts.Change{Kind: accounts.KindLocal, After: now.local}
 	basic := accounts.Change{Kind: accounts.KindBasic, After: now.basic}
-	if st.told != nil {
-		before := usersOf(st.told)
+	if st.announced != nil {
+		before := usersOf(st.announced)
 		local.Before, basic.Before = before.local, before.basic
 	}
 	return []accounts.Change{local, basic}

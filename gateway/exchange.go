@@ -22,7 +22,7 @@ type exchange struct {
 	sent      forward.Request // to the upstream
 	confirmed *confirmed      // by Check; nil: not checked yet
 	demand    policy.Demand   // of a step-up
-	told      bool            // the answer tells that the login has ended
+	tellsEnd  bool            // the answer tells that the login has ended
 
 	counted bool // as in flight
 	abort   bool // the answer is not whole, and must not seem so
@@ -47,7 +47,7 @@ func (ex *exchange) fail(err error) {
 		err = ended
 	}
 	ex.abort = ex.Fail(err)
-	ex.told = ended != nil && !ex.abort
+	ex.tellsEnd = ended != nil && !ex.abort
 }
 
 // finish ends the exchange: it is counted and logged. A panic of the gateway
@@ -64,7 +64,7 @@ func (ex *exchange) finish() {
 	}
 	if ended := ex.sent.Done(); ended != nil {
 		ex.End(ended)
-		ex.abort = ex.abort || !ex.told
+		ex.abort = ex.abort || !ex.tellsEnd
 	}
 	ex.Finish(ex.abort)
 	if ex.trace != nil {

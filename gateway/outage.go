@@ -94,7 +94,7 @@ func (g *Gateway) record(ctx context.Context, st, old *state) error {
 	if err := st.mechanisms.Accounts.RecordChanges(ctx, g.storage.guarded, r); err != nil {
 		return fmt.Errorf("accounts: %w", err)
 	}
-	st.told = st.config
+	st.announced = st.config
 	return nil
 }
 

@@ -17,10 +17,10 @@ type rehearsal struct {
 	exchange
 	caller     Caller             // the zero Caller: a request without credentials
 	identities []*policy.Identity // that the caller can prove
-	told       Explanation        // what is known until now
+	explained  Explanation        // what is known until now
 }
 
-// run is serve for a described request. With an error, the reason in told is that of the decision
+// run is serve for a described request. With an error, the explained reason is that of the decision
 // if the error follows from it.
 func (r *rehearsal) run(verify bool) error {
 	if err := r.read(); err != nil {
@@ -37,29 +37,29 @@ func (r *rehearsal) run(verify bool) error {
 		return err
 	}
 	if own != nil {
-		r.told.allow(http.StatusOK, "the path is one of the gateway's own endpoints, which need no route")
+		r.explained.allow(http.StatusOK, "the path is one of the gateway's own endpoints, which need no route")
 		return nil
 	}
 	if answered, err := r.preflight(); answered {
 		r.tellRoute()
-		r.told.allow(r.Status, "the gateway answers the preflight by the CORS policy of the route")
+		r.explained.allow(r.Status, "the gateway answers the preflight by the CORS policy of the route")
 		return err
 	}
 	if r.sent.Preflight {
 		r.tellRoute()
-		r.told.Mechanisms = r.route.rule.Mechanisms
+		r.explained.Mechanisms = r.route.rule.Mechanisms
 		return r.letThrough()
 	}
 	if err := r.find(); err != nil {
 		if r.wantsHome() {
-			r.told.allow(http.StatusOK, "no route matches, so browsers get the gateway's start page")
+			r.explained.allow(http.StatusOK, "no route matches, so browsers get the gateway's start page")
 			return nil
 		}
 		return err
 	}
 	r.tellRoute()
 	if answered, err := r.addSlash(); answered {
-		r.told.allow(r.Status, r.Reason)
+		r.explained.allow(r.Status, r.Reason)
 		return err
 	}
 	return r.tryRoute()
@@ -67,22 +67,22 @@ func (r *rehearsal) run(verify bool) error {
 
 // tellRoute tells the route and its upstream.
 func (r *rehearsal) tellRoute() {
-	r.told.Route, r.told.Upstream = r.route.rule.Name, r.route.config.Upstream
+	r.explained.Route, r.explained.Upstream = r.route.rule.Name, r.route.config.Upstream
 }
 
 // tryRoute is authorize for a described request. It tells what the route decides.
 func (r *rehearsal) tryRoute() error {
-	rule, told := r.route.rule, &r.told
-	told.Mechanisms = rule.Mechanisms
+	rule, x := r.route.rule, &r.explained
+	x.Mechanisms = rule.Mechanisms
 	shown, id := choose(rule, &r.Canonical, r.identities)
-	told.Conditions = rule.Conditions(shown, &r.Canonical)
+	x.Conditions = rule.Conditions(shown, &r.Canonical)
 	if id != nil {
-		told.Mechanism = id.Mechanism
+		x.Mechanism = id.Mechanism
 		r.present(id)
 	}
 	answered, err := r.decide(id)
 	if answered || r.Decision != OutcomeAllow {
-		told.Outcome, told.Status, told.Reason, told.StepUp = r.Decision, r.Status, r.Reason, r.demand
+		x.Outcome, x.Status, x.Reason, x.StepUp = r.Decision, r.Status, r.Reason, r.demand
 		return err
 	}
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *rehearsal) tryRoute() error {
 	}
 	if err := r.checkNamed(r.provesThere); err != nil {
 		if r.Decision == OutcomeForbid {
-			told.Reason = r.Reason
+			x.Reason = r.Reason
 		}
 		return err
 	}
@@ -119,42 +119,42 @@ func (r *rehearsal) provesThere(other *route) (*policy.Identity, error) {
 
 // letThrough tells what the upstream gets, or the proxy that asks.
 func (r *rehearsal) letThrough() error {
-	r.told.allow(http.StatusOK, r.Reason)
+	r.explained.allow(http.StatusOK, r.Reason)
 	if r.Verify {
 		if err := r.route.checkIdentityNames(r.Request.Header); err != nil {
 			return err
 		}
-		r.told.Header = http.Header{}
-		r.route.identity.SetAll(r.told.Header, r.Identity)
+		r.explained.Header = http.Header{}
+		r.route.identity.SetAll(r.explained.Header, r.Identity)
 		return nil
 	}
 	r.toUpstream()
-	r.told.Path, r.told.Header = r.sent.Described()
+	r.explained.Path, r.explained.Header = r.sent.Described()
 	return nil
 }
 
-// conclude returns what was told, and how the gateway answers the error of run. A failure of the
+// conclude returns what is explained, and how the gateway answers the error of run. A failure of the
 // gateway is no explanation.
 func (r *rehearsal) conclude(err error) (*Explanation, error) {
-	told := &r.told
+	x := &r.explained
 	if err == nil {
-		return told, nil
+		return x, nil
 	}
 	r.fail(err)
-	told.Status, told.Reason = r.Status, cmp.Or(told.Reason, causeOf(err))
+	x.Status, x.Reason = r.Status, cmp.Or(x.Reason, causeOf(err))
 	switch {
 	case r.Status == http.StatusUnauthorized:
-		told.Outcome = OutcomeChallenge
+		x.Outcome = OutcomeChallenge
 	case r.Status == http.StatusForbidden:
-		told.Outcome = OutcomeForbid
+		x.Outcome = OutcomeForbid
 	case r.Status == http.StatusNotFound, r.Status == http.StatusMisdirectedRequest:
-		told.Outcome = OutcomeNotFound
+		x.Outcome = OutcomeNotFound
 	case r.Status < http.StatusInternalServerError:
-		told.Outcome = OutcomeBadRequest
+		x.Outcome = OutcomeBadRequest
 	default:
 		return nil, err
 	}
-	return told, nil
+	return x, nil
 }
 
 // choose returns the identity that the request proves: of those that the route

@@ -18,7 +18,7 @@ import (
 type state struct {
 	config     *config.Config
 	loaded     time.Time      // when the configuration was loaded, by the clock of the store
-	told       *config.Config // whose accounts the other instances know; nil: none
+	announced  *config.Config // whose accounts the other instances know; nil: none
 	taken      []string       // what other instances have taken from its users since
 	site       *web.Site
 	inFlight   int64 // requests at once
@@ -50,7 +50,7 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 		running = &state{}
 	}
 	st := &state{
-		config: cfg, loaded: loaded, told: running.told, taken: taken, inFlight: g.load.limit(cfg), gate: gate,
+		config: cfg, loaded: loaded, announced: running.announced, taken: taken, inFlight: g.load.limit(cfg), gate: gate,
 	}
 	if err := st.newMechanisms(&made, running); err != nil {
 		return nil, err
