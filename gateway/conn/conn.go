@@ -109,7 +109,7 @@ func (c *connection) Read(b []byte) (int, error) {
 	}
 	c.deadline.begin(c.Conn)
 	n, err := c.Gatherer.Read(b)
-	for n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.deadline.extend(c.Conn) {
+	for n == 0 && c.reached(err) && c.deadline.extend(c.Conn) {
 		n, err = c.Gatherer.Read(b)
 	}
 	c.deadline.end()
@@ -117,6 +117,12 @@ func (c *connection) Read(b []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	return n, err
+}
+
+// reached reports whether err is that of a deadline of Reads. A Write that has failed by its
+// own deadline ends each Read with the same error.
+func (c *connection) reached(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) && c.failure() == nil
 }
 
 // Write implements net.Conn.

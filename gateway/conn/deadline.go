@@ -45,12 +45,13 @@ func (d *readDeadline) begin(c net.Conn) {
 
 func (d *readDeadline) end() { d.reads.Add(-1) }
 
-// extend is called when a Read has reached its deadline. It reports whether that was an
-// earlier one, so that the Read is to be made again.
+// extend is called when a Read has reached a deadline. It reports whether that was an
+// earlier one than until, so that the Read is to be made again. until may have been set since.
 func (d *readDeadline) extend(c net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return !d.over && !d.until.Equal(d.armed) && d.arm(c) == nil
+	early := d.until.IsZero() || time.Now().Before(d.until)
+	return early && !d.over && d.arm(c) == nil
 }
 
 // stop leaves the deadline to others.

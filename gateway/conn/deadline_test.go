@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"authgate/internal/test/must"
 )
 
 // countsDeadlines is a connection that counts how often a deadline of Reads is set.
@@ -96,4 +98,109 @@ func TestReadDeadline(t *testing.T) {
 			t.Errorf("a Read after the other side has closed: %v, want EOF", err)
 		}
 	})
+}
+
+// meanwhile is a connection that does something when a Read has reached its deadline.
+type meanwhile struct {
+	net.Conn
+	do func()
+}
+
+func (c *meanwhile) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if do := c.do; do != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		c.do = nil
+		do()
+	}
+	return n, err
+}
+
+// A deadline that is set at the moment at which the connection below reaches an earlier one
+// ends the Read at its own time.
+func TestReadDeadlineAtTheOther(t *testing.T) {
+	t.Parallel()
+	for _, after := range []time.Duration{-time.Second, 0, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer far.Close()
+			below := &meanwhile{Conn: near}
+			c := &connection{Gatherer: Gatherer{Conn: below}}
+			must.Do(t, c.SetReadDeadline(time.Now().Add(time.Hour)))
+			go func() { _, _ = far.Write([]byte{'a'}) }() // Read tells
+			if _, err := c.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			must.Do(t, c.SetReadDeadline(time.Time{})) // below, the hour stays
+			below.do = func() { must.Do(t, c.SetReadDeadline(time.Now().Add(after))) }
+			begin := time.Now()
+			_, err := c.Read(make([]byte, 1))
+			want := time.Hour + max(0, after)
+			if took := time.Since(begin); took != want || !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("a deadline %v after the other: the Read ended after %v with %v, want after %v", after, took, err, want)
+			}
+		})
+	}
+}
+
+// Writes that cannot be sent end a Read without a deadline.
+func TestReadAfterFailedWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		c := &connection{Gatherer: Gatherer{Conn: near, Buffers: new(Buffers)}}
+		must.Do(t, c.SetWriteDeadline(time.Now().Add(time.Second)))
+		must.Get(c.Write(make([]byte, longWrite)))(t) // is kept, and nobody reads it
+		begin := time.Now()
+		_, err := c.Read(make([]byte, 1))
+		if took := time.Since(begin); took != time.Second || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a Read ended after %v with %v", took, err)
+		}
+	})
+}
+
+// A client keeps a connection no longer than the time limits of http.Server allow, whatever
+// deadlines earlier requests have left, and whether the Read that watched for its end began.
+func TestTimeLimits(t *testing.T) {
+	t.Parallel()
+	const headerTime, idleTime, dripTime = 10 * time.Second, 2 * time.Minute, 3 * time.Second
+	const header = "GET / HTTP/1.1\r\nA: "
+	for _, c := range []struct {
+		before []string // paths of requests
+		sent   string   // then, and a byte each second
+		want   time.Duration
+	}{
+		{nil, "", headerTime},
+		{nil, "G", headerTime},
+		{nil, header, headerTime},
+		{[]string{"/"}, "", idleTime},
+		{[]string{"/"}, header, headerTime},
+		{[]string{"/", "/slow", "/"}, header, headerTime},
+		{[]string{"/", "/slow"}, "", idleTime},
+		{[]string{"/", "/slow"}, header, headerTime},
+		{[]string{"/slow", "/"}, "G", dripTime + headerTime}, // the header's time begins at the fourth byte
+	} {
+		for _, plain := range []bool{true, false} {
+			onBench(t, Options{}, plain, func(b *bench) {
+				b.server.ReadHeaderTimeout, b.server.IdleTimeout = headerTime, idleTime
+				var client net.Conn
+				if plain {
+					client = b.dial()
+				} else {
+					client = b.secure("http/1.1")
+				}
+				for _, path := range c.before {
+					must.Do(t, b.get(client, path))
+				}
+				began := time.Now()
+				if c.sent != "" {
+					go drip(client, c.sent)
+				}
+				discard(client)
+				if took := time.Since(began); took != c.want {
+					t.Errorf("plain %t: %q after %q: the connection lasts %v, want %v", plain, c.sent, c.before, took, c.want)
+				}
+			})
+		}
+	}
 }
