@@ -97,7 +97,8 @@ func gather[T, Seen any](all []T, look func(T) (Seen, error)) ([]Seen, error) {
 			return nil
 		})
 	}
-	return gathered, reads.Wait()
+	err := reads.Wait()
+	return gathered, err
 }
 
 // End ends one login of the user of id, as Logins.End does. The error is ErrNoLogin if
