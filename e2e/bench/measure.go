@@ -105,7 +105,8 @@ func (b *bench) measureLoad(ctx context.Context, n int, sides servers, t task) (
 				return err
 			})
 		}
-		return results, group.Wait()
+		err = group.Wait()
+		return results, err
 	}
 	if _, err := both(b.warm); err != nil {
 		return pair{}, fmt.Errorf("warming up: %w", err)
