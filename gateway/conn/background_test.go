@@ -1,14 +1,18 @@
 package conn
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"authgate/internal/test/must"
 )
 
 // countsReads is a connection that counts its Reads.
@@ -123,4 +127,40 @@ func TestBackgroundDeadline(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A Read that is held delays neither the request behind it nor the protocol after it.
+func TestHeldReadDelaysNothing(t *testing.T) {
+	t.Parallel()
+	for _, plain := range []bool{true, false} {
+		onBench(t, Options{}, plain, func(b *bench) {
+			var client net.Conn
+			if plain {
+				client = b.dial()
+			} else {
+				client = b.secure("http/1.1")
+			}
+			const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+			began := time.Now()
+			go func() { _, _ = io.WriteString(client, get+get+"GET /hijack HTTP/1.1\r\nHost: a\r\n\r\n") }() // the answers tell
+			answers := bufio.NewReader(client)
+			for range 2 {
+				answer := must.Get(http.ReadResponse(answers, nil))(t)
+				must.Do(t, answer.Body.Close())
+			}
+			there := <-b.hijacked
+			go func() { _, _ = client.Write([]byte{'a'}) }() // Read tells
+			if _, err := there.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took != 0 {
+				t.Errorf("plain %t: the answers and a byte took %v", plain, took)
+			}
+			must.Do(t, there.SetReadDeadline(time.Now().Add(time.Second)))
+			if _, err := there.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
+				t.Errorf("plain %t: a Read with a deadline took %v: %v", plain, time.Since(began), err)
+			}
+			_ = there.Close() // the client does not read the end of TLS
+		})
+	}
 }
