@@ -496,6 +496,31 @@ func TestNewPasswordWithoutNewValues(t *testing.T) {
 	}
 }
 
+// If an operator has disabled the account in the file, which the gateway has not read since, the
+// password is changed there and the login has ended. The change makes the file apply.
+func TestNewPasswordOfADisabledAccount(t *testing.T) {
+	t.Parallel()
+	r, path := newFileRig(t, "accounts.yaml", fileAccounts)
+	here, phone, bob := r.login(aliceIn), r.another(), r.login(bobIn)
+	disabled := edit(t, fileAccounts, "  name: Alice Example\n", "  name: Alice Example\n  disabled: true\n")
+	if err := os.WriteFile(path, []byte(disabled), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	w := r.want(200, "POST", "/account/password", ownrig.ChangeTo("wonderland", "looking-glass"), jsonType, here.cookie)
+	if cleared := w.Header().Get("Set-Cookie"); !strings.HasPrefix(cleared, "session_id=;") {
+		t.Errorf("the cookie is %q", cleared)
+	}
+	if now := content(t, path); !strings.Contains(now, "disabled: true") || !strings.Contains(now, "$argon2id$") {
+		t.Errorf("the file has\n%s", now)
+	}
+	r.stub()
+	r.good(here, false)
+	r.good(phone, false)
+	r.good(bob, true)
+	r.want(401, "POST", "/login", signInWith("alice", "looking-glass"), jsonType)
+	r.mustReload(fileConfig(t, "accounts.yaml"))
+}
+
 // A new password gives a remembered login new values that live as long as the old ones.
 func TestRememberedAfterANewPassword(t *testing.T) {
 	t.Parallel()
