@@ -46,7 +46,7 @@ const cachedFields = 4096
 // HeaderOptions are what identities look like to one upstream.
 type HeaderOptions struct {
 	Names     forwarding.IdentityHeaders
-	Others    forwarding.IdentityHeaders // of other upstreams, whose headers no client may send here either
+	Others    forwarding.IdentityHeaders // of the top level: no client may send these here either
 	Roles     map[string]string          // what the application calls a role; others pass under their own name
 	Assertion *Assertion                 // nil: none
 	Token     string                     // the header with a token for the gateway; empty: none
