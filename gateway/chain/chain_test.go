@@ -25,3 +25,24 @@ func TestZeroChain(t *testing.T) {
 		t.Errorf("it asks for credentials: %v", none.Challenges(&creds))
 	}
 }
+
+// A password is tried where a route accepts Basic, and an API token in its place is none.
+func TestTriesPassword(t *testing.T) {
+	t.Parallel()
+	password, token := auth.Authorization("Basic YTpi"), auth.Authorization("Basic YTphZ3RfYg==") // a:b, a:agt_b
+	bearer := auth.Authorization("Bearer YTpi")
+	accepts, other := Chain{basic: true}, Chain{bearer: true}
+	if !accepts.TriesPassword(&password) || accepts.TriesPassword(&token) || accepts.TriesPassword(&bearer) ||
+		other.TriesPassword(&password) {
+		t.Error("what is no password is one, or the other way round")
+	}
+}
+
+// A 401 asks for what may come apart, also if nothing came.
+func TestChallengesApart(t *testing.T) {
+	t.Parallel()
+	c := Chain{apart: auth.Chain{auth.NewBasic("here", nil, nil)}}
+	if got := c.Challenges(&auth.Credentials{}); len(got) != 1 || got[0] != auth.BasicChallenge("here") {
+		t.Errorf("it asks for %q", got)
+	}
+}
