@@ -2,11 +2,13 @@ package trusted
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"authgate/gateway/provider"
 	"authgate/gateway/provider/providertest"
+	"authgate/gateway/store"
 	"authgate/gateway/store/storetest"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/must"
@@ -88,6 +90,38 @@ func TestRevocationOutlivesToken(t *testing.T) {
 		wantRejected(t, "")(r.tokens.Authenticate(t.Context(), "opaque"))
 		r.clock.Advance(15 * time.Second)
 		r.local.Advance(15 * time.Second)
+	}
+}
+
+// fullStore has room for the ends of logins and credentials alone.
+type fullStore struct{ store.Store }
+
+func (f fullStore) Put(ctx context.Context, key string, value []byte, until time.Time) error {
+	if !store.IsEnding(ctx) {
+		return errors.New("the disk is full")
+	}
+	return f.Store.Put(ctx, key, value, until)
+}
+
+// A token without an end stays revoked for 30 days of the store's clock, also if the disk is full.
+func TestRevocationOfEndlessToken(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.local = clocktest.At(r.clock.Now().Add(-time.Hour)) // the store is an hour ahead
+	r.store.Store = fullStore{r.store.Store}
+	r = r.instance()
+	access := r.access("one")
+	access.Expires = time.Time{}
+	r.asked.Knows("opaque", access)
+	must.Get(r.tokens.Revoke(t.Context(), "opaque"))(t)
+	for _, c := range []struct {
+		after time.Duration
+		kept  int
+	}{{30*24*time.Hour - 1, 1}, {1, 0}} {
+		r.clock.Advance(c.after)
+		if kept := storetest.Keys(t, r.store.Store, revokedPrefix); len(kept) != c.kept {
+			t.Errorf("the store has the revocations %q, want %d", kept, c.kept)
+		}
 	}
 }
 
