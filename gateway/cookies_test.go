@@ -89,7 +89,10 @@ func TestSeparateCookies(t *testing.T) {
 		{[]string{"session_id=theirs; Path=/", "a=b"}, []string{"authgate_app_session_id=theirs; Path=/", "a=b"}},
 		{[]string{"access_token=theirs"}, []string{"access_token=theirs"}}, // of a mechanism that is not in use
 		{[]string{"a=b, session_id=theirs"}, nil},
-		{[]string{"__Host-authgate_language=xx; Path=/; Secure"}, []string{"__Host-authgate_app_authgate_language=xx; Path=/; Secure"}},
+		{
+			[]string{"__Host-authgate_language=xx; Path=/; Secure"},
+			[]string{"__Host-authgate_app_authgate_language=xx; Path=/; Secure"},
+		},
 	} {
 		for _, status := range []int{200, 302, 500} {
 			r.upstream.answer = func(q *http.Request) (*http.Response, error) {

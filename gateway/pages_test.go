@@ -160,7 +160,8 @@ func TestLanguageIsOfferedHere(t *testing.T) {
 	r := newVerifyRig(t)
 	ownrig.WantPage(t, r.want(404, "GET", "/nothing", "", browser), form)
 	const chosen = "Cookie: __Host-authgate_language=de"
-	ownrig.WantPage(t, r.asks(404, asTraefik("GET", "gw.example", "/nothing"), browser, chosen), "not "+form, "Hier ist nichts")
+	unknown := r.asks(404, asTraefik("GET", "gw.example", "/nothing"), browser, chosen)
+	ownrig.WantPage(t, unknown, "not "+form, "Hier ist nichts")
 	r = newRig(t, ownrig.HostsConfig+"listen: {any_host: true}\n")
 	ownrig.WantPage(t, r.client.WantAt("gw.example", 404, "GET", "/nothing", "", browser), form)
 	ownrig.WantPage(t, r.client.WantAt("evil.example", 404, "GET", "/nothing", "", browser), "not "+form)

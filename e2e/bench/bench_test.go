@@ -19,23 +19,27 @@ import (
 func TestSample(t *testing.T) {
 	t.Parallel()
 	before := lab.Reading{CPU: time.Second, Reached: 10, Posted: 20}
+	read := func(reached, posted int64) lab.Reading {
+		return lab.Reading{CPU: 3 * time.Second, Reached: reached, Posted: posted}
+	}
 	for name, c := range map[string]struct {
 		task    task
 		seen    load.Result
 		after   lab.Reading
 		answers float64 // 0: an error
 	}{
-		"requests":          {task{}, load.Result{Requests: 100, Bytes: 5000}, lab.Reading{CPU: 3 * time.Second, Reached: 110, Posted: 20}, 100},
-		"in progress":       {task{}, load.Result{Requests: 100}, lab.Reading{CPU: 3 * time.Second, Reached: 126, Posted: 20}, 100},
-		"not forwarded":     {task{}, load.Result{Requests: 100}, lab.Reading{CPU: 3 * time.Second, Reached: 109, Posted: 20}, 0},
-		"bodies":            {task{posted: 8}, load.Result{Requests: 100}, lab.Reading{CPU: 3 * time.Second, Reached: 110, Posted: 820}, 100},
-		"a body is cut":     {task{posted: 8}, load.Result{Requests: 100}, lab.Reading{CPU: 3 * time.Second, Reached: 110, Posted: 819}, 0},
-		"large":             {task{size: 1000}, load.Result{Requests: 3, Bytes: 4500}, lab.Reading{CPU: 3 * time.Second, Reached: 15, Posted: 20}, 4.5},
-		"part of an answer": {task{size: 1000}, load.Result{Bytes: 500}, lab.Reading{CPU: 3 * time.Second, Reached: 11, Posted: 20}, 0.5},
-		"nothing":           {task{}, load.Result{Bytes: 500}, lab.Reading{CPU: 3 * time.Second, Reached: 11, Posted: 20}, 0},
+		"requests":          {task{}, load.Result{Requests: 100, Bytes: 5000}, read(110, 20), 100},
+		"in progress":       {task{}, load.Result{Requests: 100}, read(126, 20), 100},
+		"not forwarded":     {task{}, load.Result{Requests: 100}, read(109, 20), 0},
+		"bodies":            {task{posted: 8}, load.Result{Requests: 100}, read(110, 820), 100},
+		"a body is cut":     {task{posted: 8}, load.Result{Requests: 100}, read(110, 819), 0},
+		"large":             {task{size: 1000}, load.Result{Requests: 3, Bytes: 4500}, read(15, 20), 4.5},
+		"part of an answer": {task{size: 1000}, load.Result{Bytes: 500}, read(11, 20), 0.5},
+		"nothing":           {task{}, load.Result{Bytes: 500}, read(11, 20), 0},
 	} {
 		got, err := c.task.sample(c.seen, before, c.after)
-		if (err != nil) != (c.answers == 0) || err == nil && (got.answers != c.answers || got.cpu != 2*time.Second || got.Result != c.seen) {
+		good := got.answers == c.answers && got.cpu == 2*time.Second && got.Result == c.seen
+		if (err != nil) != (c.answers == 0) || err == nil && !good {
 			t.Errorf("%s: got %+v, %v; want %g answers", name, got, err, c.answers)
 		}
 	}
@@ -43,12 +47,17 @@ func TestSample(t *testing.T) {
 
 // rounds returns a series in which the subject costs these multiples of the floor.
 func rounds(subject string, ratios ...float64) series {
-	s := series{comparison: comparison{task: get("GET", load.Generator{}.Get(1)), subject: subject, other: "floor", most: 1.15}}
+	s := series{comparison: comparison{
+		task: get("GET", load.Generator{}.Get(1)), subject: subject, other: "floor", most: 1.15,
+	}}
 	for _, ratio := range ratios {
 		r := load.Result{Requests: 1000, P50: time.Millisecond, P99: 2 * time.Millisecond}
 		s.pairs = append(s.pairs, pair{
-			subject: sample{Result: r, answers: 1000, cpu: time.Duration(ratio * float64(time.Second)), peak: 32 << 20, idle: int64(ratio * idleConnections * 10240)},
-			other:   sample{Result: r, answers: 2000, cpu: 2 * time.Second, peak: 16 << 20, idle: idleConnections * 10240},
+			subject: sample{
+				Result: r, answers: 1000, cpu: time.Duration(ratio * float64(time.Second)), peak: 32 << 20,
+				idle: int64(ratio * idleConnections * 10240),
+			},
+			other: sample{Result: r, answers: 2000, cpu: 2 * time.Second, peak: 16 << 20, idle: idleConnections * 10240},
 		})
 	}
 	return s
@@ -189,7 +198,8 @@ func TestComparisons(t *testing.T) {
 func TestParseOptions(t *testing.T) {
 	t.Parallel()
 	o, err := parseOptions([]string{"-seconds", "2", "-server-core", "3", "-only", "a|b"}, io.Discard)
-	if err != nil || o.measured != 2*time.Second || o.rounds != 3 || o.maxRatio != 1.15 || o.maxRedis != 1.1 || o.servers.ServerCore != 3 || o.servers.LoadCore != 1 || !o.only.MatchString("b") {
+	if err != nil || o.measured != 2*time.Second || o.rounds != 3 || o.maxRatio != 1.15 || o.maxRedis != 1.1 ||
+		o.servers.ServerCore != 3 || o.servers.LoadCore != 1 || !o.only.MatchString("b") {
 		t.Errorf("got %+v, %v", o, err)
 	}
 	for _, args := range []string{"-seconds 0", "-warm 0", "-rounds 0", "-connections -1", "-max-ratio 0", "-max-redis 0", "-max-noise -1",

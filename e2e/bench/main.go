@@ -143,7 +143,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.servers.ServerCore, "server-core", 0, "the core of both servers")
 	flags.IntVar(&o.servers.LoadCore, "load-core", 1, "the core of the load generators and the upstream")
 	flags.StringVar(&o.servers.Authgate, "authgate", "", "`file` to run instead of building cmd/authgate")
-	flags.StringVar(&o.servers.OAuth2Proxy, "oauth2-proxy", "", "`file` to run instead of building "+lab.OAuth2ProxyVersion)
+	flags.StringVar(&o.servers.OAuth2Proxy, "oauth2-proxy", "",
+		"`file` to run instead of building "+lab.OAuth2ProxyVersion)
 	flags.StringVar(&o.servers.Caddy, "caddy", "caddy", "`file` of Caddy")
 	flags.BoolVar(&o.unread, "unread", false,
 		"measure instead what transfers cost that a client or an application does not read")

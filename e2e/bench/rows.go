@@ -222,7 +222,9 @@ const decisionsPerSecond = 20_000
 // decrypts a cookie for each request. Both are asked directly, then by nginx. Only their
 // own time counts, not that of nginx.
 func (b *bench) decisions() []comparison {
-	direct := task{name: "forward authentication", load: b.loads.Get(b.connections), headers: lab.Question(), decided: true}
+	direct := task{
+		name: "forward authentication", load: b.loads.Get(b.connections), headers: lab.Question(), decided: true,
+	}
 	asked := get("forward authentication by nginx", b.loads.Get(b.connections))
 	all := []comparison{
 		b.over("oauth2-proxy", b.lab.OAuth2Proxy, direct, "session", b.lab.Verify),

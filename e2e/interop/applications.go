@@ -5,14 +5,17 @@ var applications = []row{
 	{name: "Prometheus", needs: []string{"prometheus"}, version: version{"prometheus --version", `version (\S+)`},
 		tries: []try{{"its pages and API below a prefix", "TestPrometheus"}}},
 	{name: "Jupyter Notebook", needs: []string{"./jupyter/venv/bin/jupyter-notebook", "chromium"},
-		version: version{"jupyter/venv/bin/jupyter-notebook --version", ""}, tries: []try{{"its terminal in Chromium, over WebSocket", "TestBrowser/terminal"}}},
+		version: version{"jupyter/venv/bin/jupyter-notebook --version", ""},
+		tries:   []try{{"its terminal in Chromium, over WebSocket", "TestBrowser/terminal"}}},
 	{name: "Flask", needs: []string{"python3"},
-		version: version{"for python in python3 /usr/bin/python3; do $python -c 'import importlib.metadata as m; print(m.version(\"flask\"))' 2>/dev/null && exit; done; exit 1", ""},
-		tries:   []try{{"the user from the header", "TestFlask"}}},
+		version: version{"for python in python3 /usr/bin/python3; do $python -c " +
+			"'import importlib.metadata as m; print(m.version(\"flask\"))' 2>/dev/null && exit; done; exit 1", ""},
+		tries: []try{{"the user from the header", "TestFlask"}}},
 	{name: "Verdaccio", needs: []string{"./registry/node_modules/verdaccio"}, version: nodeModule("registry", "verdaccio"),
 		tries: []try{{"npm registry", "TestNpm"}}},
-	{name: "git http-backend behind lighttpd", needs: []string{"git", "lighttpd"}, version: version{"lighttpd -v", `lighttpd/(\S+)`},
-		tries: []try{{"repositories over CGI", "TestGit"}, {"CGI variables", "TestCGIHeaders"}}},
+	{name: "git http-backend behind lighttpd", needs: []string{"git", "lighttpd"},
+		version: version{"lighttpd -v", `lighttpd/(\S+)`},
+		tries:   []try{{"repositories over CGI", "TestGit"}, {"CGI variables", "TestCGIHeaders"}}},
 	{name: "golang.org/x/net/webdav", needs: []string{"litmus"},
 		version: goModule(".", "golang.org/x/net"),
 		tries: []try{
@@ -70,5 +73,6 @@ var applications = []row{
 		version: version{"go version -m ../bin/interop/headscale", `mod\s+github.com/juanfont/headscale\s+(\S+)`},
 		tries: []try{
 			{"a machine joins by a key and one by its user, its relay, its API", "TestHeadscale"}}},
-	{name: "grpc-go", version: goModule(".", "google.golang.org/grpc"), tries: []try{{"unary calls and streams", "TestGRPC"}}},
+	{name: "grpc-go", version: goModule(".", "google.golang.org/grpc"),
+		tries: []try{{"unary calls and streams", "TestGRPC"}}},
 }

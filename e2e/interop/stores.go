@@ -4,9 +4,11 @@ import "slices"
 
 // stores are what several instances share.
 var stores = []row{
-	{name: "Redis 7", needs: []string{"redis-server"}, version: version{"redis-server --version", `v=(7\S+)`}, tries: redisTries()},
+	{name: "Redis 7", needs: []string{"redis-server"}, version: version{"redis-server --version", `v=(7\S+)`},
+		tries: redisTries()},
 	{name: "Redis 6.2", needs: []string{"./interop/stores/redis-6.2/redis-server"}, path: "interop/stores/redis-6.2",
-		version: version{"interop/stores/redis-6.2/redis-server --version", `v=(6.2\S+)`}, tries: slices.DeleteFunc(redisTries(), func(t try) bool {
+		version: version{"interop/stores/redis-6.2/redis-server --version", `v=(6.2\S+)`},
+		tries: slices.DeleteFunc(redisTries(), func(t try) bool {
 			return t.test == "TestRedisCluster" // whose nodes need a setting of Redis 7
 		})},
 	{name: "Valkey", needs: []string{"./interop/stores/valkey/redis-server"}, path: "interop/stores/valkey",

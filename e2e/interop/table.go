@@ -20,10 +20,12 @@ func render(results map[string]result) string {
 	var out strings.Builder
 	out.WriteString(introduction)
 	for _, t := range tables() {
-		fmt.Fprintf(&out, "\n## %s\n\n| Counterpart | Version | What was tried | Result | Date |\n|---|---|---|---|---|\n", t.heading)
+		fmt.Fprintf(&out, "\n## %s\n\n| Counterpart | Version | What was tried | Result | Date |\n|---|---|---|---|---|\n",
+			t.heading)
 		for _, r := range t.rows {
 			got := results[r.name]
-			fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", r.name, cell(got.version), cell(r.what()), cell(got.outcome), cell(got.date))
+			fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n",
+				r.name, cell(got.version), cell(r.what()), cell(got.outcome), cell(got.date))
 		}
 	}
 	return out.String()

@@ -51,7 +51,8 @@ func TestExpiryMetric(t *testing.T) {
 	storage := acmeFiles(dir)
 	issued := keepIssued(t, storage)
 	files := func(certificate, key string) Source {
-		return openCerts(t, &config.Config{TLS: listening.TLS{Mode: listening.TLSFiles, Certificate: certificate, Key: key}}, nil)
+		files := listening.TLS{Mode: listening.TLSFiles, Certificate: certificate, Key: key}
+		return openCerts(t, &config.Config{TLS: files}, nil)
 	}
 	certificate, key, _ := issuedFiles()
 	named := files(storage.Filename(certificate), storage.Filename(key))

@@ -278,10 +278,14 @@ func TestOpenCertificates(t *testing.T) {
 	if certs, err := open(listening.TLS{Mode: listening.TLSOff}); certs != nil || err != nil {
 		t.Errorf("off: %v, %v", certs, err)
 	}
-	if certs, err := open(listening.TLS{Mode: listening.TLSInternal, Domains: caDomains}); err != nil || leafOf(t, certs) == nil {
+	certs, err := open(listening.TLS{Mode: listening.TLSInternal, Domains: caDomains})
+	if err != nil || leafOf(t, certs) == nil {
 		t.Errorf("internal: %v", err)
 	}
-	for _, cfg := range []listening.TLS{{}, {Mode: listening.TLSACME}, {Mode: "x"}, {Mode: listening.TLSFiles, Certificate: "nowhere", Key: "nowhere"}} {
+	for _, cfg := range []listening.TLS{
+		{}, {Mode: listening.TLSACME}, {Mode: "x"},
+		{Mode: listening.TLSFiles, Certificate: "nowhere", Key: "nowhere"},
+	} {
 		if certs, err := open(cfg); certs != nil || err == nil {
 			t.Errorf("%q: %v, %v", cfg.Mode, certs, err)
 		}

@@ -98,7 +98,8 @@ func checkHolds(t *testing.T, cfg *Config) {
 	holds(cfg.Limits.LoginFailures >= 1 && cfg.Limits.BodyPause > 0, cfg.Limits)
 	holds(cfg.ShutdownDelay >= 0 && cfg.ShutdownTimeout > 0, cfg.ShutdownDelay, cfg.ShutdownTimeout)
 	holds(keySize(cfg.Store.EncryptionKey), cfg.Store)
-	holds(cfg.TLS.Mode != listening.TLSACME || len(cfg.TLS.Domains) > 0 && (cfg.Store.Driver != StoreRedis || cfg.Store.EncryptionKey != ""), cfg.TLS, cfg.Store)
+	holds(cfg.TLS.Mode != listening.TLSACME ||
+		len(cfg.TLS.Domains) > 0 && (cfg.Store.Driver != StoreRedis || cfg.Store.EncryptionKey != ""), cfg.TLS, cfg.Store)
 	for _, p := range cfg.Providers {
 		openID := slices.Contains(p.Scopes, "openid") && p.Issuer != ""
 		holds(p.Name != policy.LocalProvider && p.Name != policy.BasicProvider, p)

@@ -30,7 +30,9 @@ var hopByHop = []string{
 
 // check checks the section headers of a route at path. top has the identity headers of the top
 // level.
-func (h *routeHeaders) check(r *section.Report, path string, upstream forwarding.Upstream, top *forwarding.IdentityHeaders) {
+func (h *routeHeaders) check(
+	r *section.Report, path string, upstream forwarding.Upstream, top *forwarding.IdentityHeaders,
+) {
 	names := routeHeaderNames{report: r, identity: map[string]bool{}, taken: map[string]string{}}
 	if upstream.IdentityHeaders != nil { // else the route has no upstream
 		names.addIdentity(upstream.IdentityHeaders)

@@ -122,13 +122,13 @@ func (c *Config) add(reader *strictyaml.Reader, main *section.Report, parts []pa
 }
 
 // addNamed adds the elements of a mapping, whose names must be new.
-func addNamed[T any](main *section.Report, doc *strictyaml.Document, section string, to *map[string]T, more map[string]T) {
-	adoptBroken(main, doc, section)
+func addNamed[T any](main *section.Report, doc *strictyaml.Document, key string, to *map[string]T, more map[string]T) {
+	adoptBroken(main, doc, key)
 	if *to == nil {
 		*to = map[string]T{}
 	}
 	for _, name := range slices.Sorted(maps.Keys(more)) {
-		path := strictyaml.Join(section, name)
+		path := strictyaml.Join(key, name)
 		if _, twice := (*to)[name]; twice {
 			doc.Fault(path, "%q is already defined at %s; choose another name, or remove one of the two", name,
 				main.Place(path))
@@ -140,18 +140,18 @@ func addNamed[T any](main *section.Report, doc *strictyaml.Document, section str
 }
 
 // addListed adds the elements of a list. The checks of the section find names that come twice.
-func addListed[T any](main *section.Report, doc *strictyaml.Document, section string, to *[]T, more []T) {
-	adoptBroken(main, doc, section)
+func addListed[T any](main *section.Report, doc *strictyaml.Document, key string, to *[]T, more []T) {
+	adoptBroken(main, doc, key)
 	for i := range more {
-		main.Adopt(fmt.Sprintf("%s[%d]", section, len(*to)+i), doc, fmt.Sprintf("%s[%d]", section, i))
+		main.Adopt(fmt.Sprintf("%s[%d]", key, len(*to)+i), doc, fmt.Sprintf("%s[%d]", key, i))
 	}
 	*to = append(*to, more...)
 }
 
 // adoptBroken makes a section wrong that a part has and that could not be read.
-func adoptBroken(main *section.Report, doc *strictyaml.Document, section string) {
-	if doc.Unreadable(section) {
-		main.Break(section)
+func adoptBroken(main *section.Report, doc *strictyaml.Document, key string) {
+	if doc.Unreadable(key) {
+		main.Break(key)
 	}
 }
 

@@ -157,7 +157,8 @@ func TestHeldReadDelaysNothing(t *testing.T) {
 				t.Errorf("plain %t: the answers and a byte took %v", plain, took)
 			}
 			must.Do(t, there.SetReadDeadline(time.Now().Add(time.Second)))
-			if _, err := there.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
+			_, err := there.Read(make([]byte, 1))
+			if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
 				t.Errorf("plain %t: a Read with a deadline took %v: %v", plain, time.Since(began), err)
 			}
 			_ = there.Close() // the client does not read the end of TLS

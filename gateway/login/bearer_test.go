@@ -101,7 +101,8 @@ func FuzzBearerTokens(f *testing.F) {
 	outsideKey := []byte("the outside issuer's secret, which only the tests know")
 	alone.plain.Answers(func(_ context.Context, raw string) (*provider.AccessToken, error) {
 		parsed, err := jwt.Parse(raw, func(*jwt.Token) (any, error) { return outsideKey, nil },
-			jwt.WithValidMethods([]string{"HS256"}), jwt.WithIssuer(alone.plain.Identifier), jwt.WithStrictDecoding(), jwt.WithTimeFunc(alone.now))
+			jwt.WithValidMethods([]string{"HS256"}), jwt.WithIssuer(alone.plain.Identifier),
+			jwt.WithStrictDecoding(), jwt.WithTimeFunc(alone.now))
 		if err != nil {
 			return nil, providertest.Fails(provider.ErrInvalid)
 		}

@@ -49,7 +49,9 @@ func basicValue(username, password string) string {
 func BenchmarkContainsOwn(b *testing.B) {
 	r := newRig(b)
 	for name, text := range map[string]string{
-		"opaque": "Bearer glsa_0123456789abcdef", "basic": "Basic " + basicValue("app", "a password of the application"), "jwt": "Bearer " + providertest.JWT("https://app.example"),
+		"opaque": "Bearer glsa_0123456789abcdef",
+		"basic":  "Basic " + basicValue("app", "a password of the application"),
+		"jwt":    "Bearer " + providertest.JWT("https://app.example"),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -282,7 +282,8 @@ func (r *rig) signIn(tb testing.TB, username string) *signedIn {
 // beginAt begins a login at the provider with that name. Its attempt began at started.
 func (r *rig) beginAt(tb testing.TB, name string, grant *provider.Grant, started time.Time) (*signedIn, error) {
 	id, handle := r.delegated.New("")
-	login, err := r.users.Begin(tb.Context(), &journey.Attempt{Provider: name, Started: started}, grant, DeviceOf(testDevice),
+	attempt := &journey.Attempt{Provider: name, Started: started}
+	login, err := r.users.Begin(tb.Context(), attempt, grant, DeviceOf(testDevice),
 		handle)
 	return &signedIn{login: login, delegated: id}, err
 }

@@ -112,7 +112,9 @@ func TestPortInUse(t *testing.T) {
 func TestListenerFails(t *testing.T) {
 	t.Parallel()
 	authority := &issued{}
-	s, _ := listeningAt(t, authority, config.Config{Listen: listening.Listen{HTTPS: anyPort, HTTP: anyPort, Admin: anyPort}})
+	s, _ := listeningAt(t, authority, config.Config{
+		Listen: listening.Listen{HTTPS: anyPort, HTTP: anyPort, Admin: anyPort},
+	})
 	s.serving[1].listener.Close()
 	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "listen.http") ||
 		!errors.Is(err, net.ErrClosed) {
@@ -158,7 +160,9 @@ func TestProxyProtocol(t *testing.T) {
 // protocol header too, and HTTP/1.1 as before. Plain HTTP beside TLS is HTTP/1.1 alone.
 func TestHTTP2WithoutTLS(t *testing.T) {
 	t.Parallel()
-	balancers := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	balanced := listening.Listen{
+		HTTP: anyPort, ProxyProtocol: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+	}
 	const header = "PROXY TCP4 203.0.113.9 192.0.2.1 4097 443\r\n"
 	for name, c := range map[string]struct {
 		source certs.Source
@@ -170,9 +174,9 @@ func TestHTTP2WithoutTLS(t *testing.T) {
 	}{
 		"HTTP/2":   {nil, listening.TLSOff, listening.Listen{HTTP: anyPort}, "", true, "HTTP/2.0 from 127.0.0.1"},
 		"HTTP/1.1": {nil, listening.TLSOff, listening.Listen{HTTP: anyPort}, "", false, "HTTP/1.1 from 127.0.0.1"},
-		"HTTP/2 of a balancer": {nil, listening.TLSOff, listening.Listen{HTTP: anyPort, ProxyProtocol: balancers}, header, true,
+		"HTTP/2 of a balancer": {nil, listening.TLSOff, balanced, header, true,
 			"HTTP/2.0 from 203.0.113.9"},
-		"HTTP/1.1 of a balancer": {nil, listening.TLSOff, listening.Listen{HTTP: anyPort, ProxyProtocol: balancers}, header, false,
+		"HTTP/1.1 of a balancer": {nil, listening.TLSOff, balanced, header, false,
 			"HTTP/1.1 from 203.0.113.9"},
 		"HTTP/2 beside TLS": {certificates{}, listening.TLSFiles, listening.Listen{HTTP: anyPort}, "", true, ""},
 	} {

@@ -16,7 +16,9 @@ import (
 // A value that is not valid in a header is not sent, not even in part.
 func TestIdentityHeaderValues(t *testing.T) {
 	t.Parallel()
-	names := forwarding.IdentityHeaders{User: "X-Auth-User", Name: "X-Auth-Name", Email: "X-Auth-Email", Roles: "X-Auth-Roles"}
+	names := forwarding.IdentityHeaders{
+		User: "X-Auth-User", Name: "X-Auth-Name", Email: "X-Auth-Email", Roles: "X-Auth-Roles",
+	}
 	got := NewIdentityHeaders(HeaderOptions{Names: names}).Fields(&policy.Identity{
 		Username: "alice\r\nX-Auth-Roles: admin", Name: "Zoë", Email: "a\x00@example.org", Subject: "local:alice",
 	})
@@ -28,7 +30,9 @@ func TestIdentityHeaderValues(t *testing.T) {
 // Each kind of header, on routes with and without headers.pass.
 func TestRefuses(t *testing.T) {
 	t.Parallel()
-	identity := NewIdentityHeaders(HeaderOptions{Names: forwarding.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"}})
+	identity := NewIdentityHeaders(HeaderOptions{
+		Names: forwarding.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"},
+	})
 	pass := map[string]bool{
 		"X-Real-Ip": true, "Remote-User": true, "X_webauth_user": true, "X-Http-Method-Override": true,
 		"X-Auth-User": true, "Forwarded": true,

@@ -63,7 +63,10 @@ func TestActiveChecks(t *testing.T) {
 		app := &inMemory{}
 		app.set(healthy)
 		f := newFixtureOf(t, func(c *forwarding.Upstream) {
-			c.Health = forwarding.Health{Path: "/healthz?full", Interval: 10 * time.Second, Timeout: 2 * time.Second, Status: "204-399", From: 204, To: 399, Failures: 2}
+			c.Health = forwarding.Health{
+				Path: "/healthz?full", Interval: 10 * time.Second, Timeout: 2 * time.Second,
+				Status: "204-399", From: 204, To: 399, Failures: 2,
+			}
 			c.Host = "app.internal"
 		}, "http://a.invalid/base", "http://b.invalid")
 		f.now = time.Now

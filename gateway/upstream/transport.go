@@ -44,7 +44,9 @@ type transport struct {
 
 // newTransport returns a transport. If a connection fails for lack of file
 // descriptors, the transport calls freeDescriptors and tries once more.
-func newTransport(cfg forwarding.Upstream, timeout time.Duration, strays *http1.Strays, freeDescriptors func()) *transport {
+func newTransport(
+	cfg forwarding.Upstream, timeout time.Duration, strays *http1.Strays, freeDescriptors func(),
+) *transport {
 	t := &transport{
 		dialer:          &net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second},
 		config:          tlsConfig(cfg.TLS),

@@ -61,8 +61,10 @@ var kinds = []struct {
 	{"client left", context.Canceled, 499, "The client left.", ""},
 	{"client left the store", &guard.Error{Operation: "get", Err: context.Canceled}, 499, "The client left.", ""},
 	{"client left the queue of logins", fmt.Errorf("%w: %w", auth.ErrBusy, context.Canceled), 499, "The client left.", ""},
-	{"no ticket", journey.ErrNoTicket, 400, "This sign-in was not begun in this browser, is finished already, or took too long. Does the browser accept cookies? Please start again.", ""},
-	{"no attempt", journey.ErrNoAttempt, 400, "This sign-in was not begun in this browser, is finished already, or took too long. Please start again.", ""},
+	{"no ticket", journey.ErrNoTicket, 400, "This sign-in was not begun in this browser, is finished already, or took " +
+		"too long. Does the browser accept cookies? Please start again.", ""},
+	{"no attempt", journey.ErrNoAttempt, 400, "This sign-in was not begun in this browser, is finished already, or took " +
+		"too long. Please start again.", ""},
 	{"replayed", login.ErrReplayed, 400, "The token was used before.", ""},
 	{"provider's token", &provider.Error{Provider: "p", Kind: provider.ErrInvalid, Err: errBroken}, 400, "The token is not valid.", ""},
 	{"another provider", &provider.Error{Provider: "p", Kind: provider.ErrMixUp, Err: errBroken}, 400, "The answer is of another identity provider than the one asked.", ""},

@@ -94,7 +94,8 @@ func (c Client) decides(ctx context.Context, url, credential, names string) erro
 	}
 	got, err = c.send(ctx, http.MethodGet, url, "", append(Question(), credential)...)
 	if err != nil || got.status/100 != 2 || got.header.Get(names) != "alice" {
-		return fmt.Errorf("%s answers %d and %q, want 2xx and the user alice (%w)", url, got.status, got.header.Get(names), err)
+		return fmt.Errorf("%s answers %d and %q, want 2xx and the user alice (%w)",
+			url, got.status, got.header.Get(names), err)
 	}
 	return nil
 }

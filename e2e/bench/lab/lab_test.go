@@ -21,7 +21,8 @@ func TestTraffic(t *testing.T) {
 	t.Parallel()
 	l := testLab(t, t.TempDir()+"/c.pem", t.TempDir()+"/k.pem")
 	for kind, resource := range map[string]string{
-		"download": "", "upload": role.UploadResource, "websocket": role.SocketResource, "events": role.EventsResource, "grpc": role.GRPCResource,
+		"download": "", "upload": role.UploadResource, "websocket": role.SocketResource,
+		"events": role.EventsResource, "grpc": role.GRPCResource,
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -48,7 +49,8 @@ func TestTraffic(t *testing.T) {
 			}
 			large := kind == "download" || kind == "upload"
 			if requests < 2 || requests > answered || large != (bytes == 6<<20) || (kind == "upload") != (posted == 6<<20) {
-				t.Errorf("the clients saw %d messages and %d bytes, the upstream %d messages and %d bytes", requests, bytes, answered, posted)
+				t.Errorf("the clients saw %d messages and %d bytes, the upstream %d messages and %d bytes",
+					requests, bytes, answered, posted)
 			}
 		})
 	}
@@ -95,7 +97,8 @@ func TestRolesForwardAll(t *testing.T) {
 	if len(upstreams) != 2 {
 		t.Fatalf("the upstream has the addresses %v, want two", upstreams)
 	}
-	base := "https://" + play(t, "bare", "-upstream", "http://"+upstreams[1], "-certificate", l.Certificate, "-key", l.key)[0]
+	base := "https://" + play(t, "bare", "-upstream", "http://"+upstreams[1],
+		"-certificate", l.Certificate, "-key", l.key)[0]
 	if err := l.Client.forwards(t.Context(), base); err != nil {
 		t.Error(err)
 	}
@@ -180,7 +183,9 @@ func TestDecider(t *testing.T) {
 			w.WriteHeader(map[bool]int{true: c.user, false: c.stranger}[r.Header.Get("Cookie") == "right" && r.Host == "app.example.org"])
 		}))
 		l := testLab(t, os.DevNull, os.DevNull)
-		gate := &Server{Address: strings.TrimPrefix(asked.URL, "http://"), path: "/verify", header: "Cookie: right", names: "X-User"}
+		gate := &Server{
+			Address: strings.TrimPrefix(asked.URL, "http://"), path: "/verify", header: "Cookie: right", names: "X-User",
+		}
 		l.decide(gate)
 		if err := gate.Check(t.Context()); (err != nil) != c.fails {
 			t.Errorf("%s: error %v, want one: %t", name, err, c.fails)

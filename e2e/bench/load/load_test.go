@@ -72,7 +72,8 @@ func TestParseH2loadLog(t *testing.T) {
 	for n := range 100 {
 		fmt.Fprintf(&log, "1795383711095790\t200\t%d\n", 100-n)
 	}
-	if p50, p99, err := parseH2loadLog(log.String()); err != nil || p50 != 51*time.Microsecond || p99 != 100*time.Microsecond {
+	p50, p99, err := parseH2loadLog(log.String())
+	if err != nil || p50 != 51*time.Microsecond || p99 != 100*time.Microsecond {
 		t.Errorf("got %v, %v, %v; want 51µs, 100µs", p50, p99, err)
 	}
 	for _, text := range []string{"", "1\t200\n", "1\t200\tfast\n"} {
@@ -84,7 +85,9 @@ func TestParseH2loadLog(t *testing.T) {
 
 func TestPlayRefuses(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"-kind pigeons https://a", "-kind grpc -what https://a", "-kind grpc", "-kind grpc https://a https://b"} {
+	for _, args := range []string{
+		"-kind pigeons https://a", "-kind grpc -what https://a", "-kind grpc", "-kind grpc https://a https://b",
+	} {
 		if err := Play(strings.Fields(args), io.Discard); err == nil {
 			t.Errorf("%s: no error", args)
 		}
