@@ -84,13 +84,15 @@ func IsRecoveryCode(typed string) bool {
 	return ok
 }
 
-// typedRecovery returns a typed code as it is hashed.
+// typedRecovery returns a typed code as it is hashed. It folds the case of ASCII alone: the long s (ſ)
+// is no S.
 func typedRecovery(typed string) (string, bool) {
 	if len(typed) > maxTyped {
 		return "", false
 	}
-	code := strings.ToUpper(strings.NewReplacer("-", "", " ", "").Replace(typed))
-	return code, len(code) == recoveryLength && strings.Trim(code, recoverySymbols) == ""
+	bare := strings.NewReplacer("-", "", " ", "").Replace(typed)
+	code := strings.ToUpper(bare) // of the same length if all is ASCII
+	return code, len(bare) == recoveryLength && len(code) == recoveryLength && strings.Trim(code, recoverySymbols) == ""
 }
 
 // hashRecovery returns the hash of a code. One SHA-256 is enough: a person who has the hash must

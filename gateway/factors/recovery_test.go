@@ -66,10 +66,13 @@ func TestSpend(t *testing.T) {
 func TestSpendRefused(t *testing.T) {
 	t.Parallel()
 	set, codes := withCodes()
+	for !strings.Contains(codes[0], "S") {
+		set, codes = withCodes()
+	}
 	for name, typed := range map[string]string{
 		"empty": "", "dashes": "----", "a TOTP code": "123456", "shorter": codes[0][:18], "longer": codes[0] + "2",
 		"another": "2222-2222-2222-2222", "its hash": set.Recovery[0], "another dash": strings.ReplaceAll(codes[0], "-", "–"),
-		"a tab": codes[0] + "\t", "a folded symbol": strings.Replace(codes[0], codes[0][:1], "ſ", 1),
+		"a tab": codes[0] + "\t", "a folded symbol": strings.Replace(codes[0], "S", "ſ", 1),
 		"long": codes[0] + strings.Repeat("-", maxTyped),
 	} {
 		if rest, ok := set.Spend("alice", typed); ok || len(rest.Recovery) != 10 {
@@ -97,7 +100,8 @@ func FuzzSpend(f *testing.F) {
 		for _, typed := range []string{typed, codes[1][:at] + noise + codes[1][at:]} {
 			rest, ok := set.Spend("alice", typed)
 			plain := strings.ToUpper(strings.NewReplacer("-", "", " ", "").Replace(typed))
-			is := slices.ContainsFunc(codes, func(c string) bool { return strings.ReplaceAll(c, "-", "") == plain })
+			is := !strings.Contains(typed, "ſ") && // which ToUpper makes an S of
+				slices.ContainsFunc(codes, func(c string) bool { return strings.ReplaceAll(c, "-", "") == plain })
 			if ok && (!is || len(rest.Recovery) != 9) || !ok && len(rest.Recovery) != 10 {
 				t.Fatalf("%q: got %v with %d codes left", typed, ok, len(rest.Recovery))
 			}
