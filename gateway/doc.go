@@ -13,6 +13,10 @@
 // credentials, and everything after goes by the values that it found, so that
 // what is decided on is what is forwarded.
 //
+// The memory of an exchange that nothing else knows of any more is that of a later one
+// (exchanges). What mechanisms get of a request, web.Lent, has memory of its own: they may
+// keep it for work that goes on after the answer.
+//
 // A proxy may only ask whether a request may pass (verify.go). The request that it
 // describes takes the place of its own in the exchange, and the same way up to
 // the decision. There is no second engine. An [Explainer] takes a request that is

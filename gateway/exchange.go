@@ -3,12 +3,31 @@ package gateway
 import (
 	"net/http"
 	"runtime/debug"
+	"sync"
 
 	"authgate/gateway/forward"
 	"authgate/gateway/tracing"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
+
+// exchanges lends the memory of exchanges. It is a third of what a short request takes, and the
+// same memory again is in the processor's cache. It is safe for concurrent use.
+type exchanges struct{ pool sync.Pool }
+
+// get returns a zero exchange.
+func (e *exchanges) get() *exchange {
+	if ex, ok := e.pool.Get().(*exchange); ok {
+		return ex
+	}
+	return new(exchange)
+}
+
+// put takes back an exchange that nothing but the caller knows of.
+func (e *exchanges) put(ex *exchange) {
+	*ex = exchange{}
+	e.pool.Put(ex)
+}
 
 // exchange is a web.Exchange with what only the gateway itself needs: the state
 // that serves it, and the request that it forwards.
@@ -31,7 +50,8 @@ type exchange struct {
 // begin notes the arrival of a request.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	st := g.state.Load()
-	ex := &exchange{gateway: g, state: st, counted: g.load.begin(st.inFlight)}
+	ex := g.exchanges.get()
+	ex.gateway, ex.state, ex.counted = g, st, g.load.begin(st.inFlight)
 	ex.Init(st.site, w, r)
 	if st.tracer != nil {
 		ex.beginTrace()
@@ -76,5 +96,8 @@ func (ex *exchange) finish() {
 	ex.sent.Close()
 	if ex.abort || !ex.DropBody() {
 		panic(http.ErrAbortHandler)
+	}
+	if ex.sent.Alone() {
+		ex.gateway.exchanges.put(ex)
 	}
 }

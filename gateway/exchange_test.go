@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode"
@@ -72,6 +73,38 @@ func TestExchangeAccount(t *testing.T) {
 		if got := counted(); w.Code != c.status || got != [2]float64{before[0] + 1, before[1] + 1} {
 			t.Errorf("%s %s: %d, counted %v after %v under %v", c.method, c.target, w.Code, got, before, labels)
 		}
+	}
+}
+
+// TestExchangeMemory checks that nothing of an exchange is left in the memory that the next one gets, and
+// that what mechanisms may keep has memory of its own.
+func TestExchangeMemory(t *testing.T) {
+	t.Parallel()
+	r := newNetworkRig(t, baseConfig, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "hello")
+	})
+	alice := r.login(aliceIn)
+	seen := map[*web.Lent]bool{}
+	for range 100 {
+		if w := r.do("GET", "/session/", "", alice.cookie); w.Code != http.StatusOK {
+			t.Fatalf("got %d", w.Code)
+		}
+		ex, ok := r.exchanges.pool.Get().(*exchange)
+		if !ok {
+			continue // the runtime may drop it
+		}
+		if !reflect.ValueOf(ex).Elem().IsZero() {
+			t.Fatalf("the memory holds %+v", ex)
+		}
+		ex.Init(r.state.Load().site, httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		if seen[ex.Lent] {
+			t.Fatal("two exchanges share what mechanisms may keep")
+		}
+		seen[ex.Lent] = true
+		r.exchanges.put(ex)
+	}
+	if len(seen) == 0 {
+		t.Error("no memory is used again")
 	}
 }
 

@@ -55,6 +55,7 @@ type Gateway struct {
 	throttle  *auth.Throttle
 	verifier  *auth.Verifier
 	load      load
+	exchanges exchanges
 	forwarder *forward.Forwarder
 	shared    *rate.Shared // counts of routes that instances share; nil: they share none
 

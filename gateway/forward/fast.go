@@ -56,31 +56,31 @@ func (q *Request) fast() starter {
 }
 
 // sendPlain sends r the fast path. Unless it has answered the request or failed, it
-// returns what httputil.ReverseProxy gets the response from.
-func (q *Request) sendPlain(way starter, r *http.Request, upload *web.Upload) (later http.RoundTripper, err error) {
+// returns what httputil.ReverseProxy gets the response from, and the body if that was read.
+func (q *Request) sendPlain(
+	way starter, r *http.Request, upload *web.Upload,
+) (later http.RoundTripper, body io.ReadCloser, err error) {
 	plains := q.Route.forwarder.plains
 	p := plains.get()
 	defer plains.put(p)
-	if !q.plainFields(p, r.Header) {
-		return q.Route.Transport, nil
+	if !q.plainFields(&p.Plain, r.Header) {
+		return q.Route.Transport, nil, nil
 	}
-	if r.ContentLength > 0 {
-		// With room for what ReadFrom wants free when the body has ended.
-		body := bytes.NewBuffer(make([]byte, 0, r.ContentLength+bytes.MinRead))
-		if _, err = body.ReadFrom(r.Body); err != nil {
-			return nil, q.Route.upstream.Failure(upload.Failure(err))
+	if upload != nil {
+		if err := p.readBody(upload, r.ContentLength); err != nil {
+			return nil, nil, q.Route.upstream.Failure(upload.Failure(err))
 		}
-		p.Body = body.Bytes()
-		r.Body = io.NopCloser(bytes.NewReader(p.Body)) // r is a copy
 	}
 	path := &q.Exchange.Canonical.Path
 	p.Method, p.Host = r.Method, q.Exchange.Peer.Host
 	p.Path, p.Query, p.ForceQuery = q.path(), path.Query, path.HasQuery
-	response, later := way.Start(r.Context(), p)
+	response, later := way.Start(r.Context(), &p.Plain)
 	if response != nil {
 		q.answerPlain(r, response)
+	} else if upload != nil {
+		body = io.NopCloser(bytes.NewReader(p.keepBody()))
 	}
-	return later, nil
+	return later, body, nil
 }
 
 // plainFields makes the header of p from that of the client. It reports false if a
@@ -136,6 +136,7 @@ func (q *Request) answerPlain(r *http.Request, response *http1.Response) {
 				panic(http.ErrAbortHandler)
 			}
 		}
+		q.whole = true
 		return
 	}
 	ex.WriteHeader(response.Status)
@@ -167,6 +168,30 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// plain is a request for the fast path, and the memory of its body.
+type plain struct {
+	http1.Plain
+	memory []byte
+}
+
+// readBody reads a body of that length.
+func (p *plain) readBody(body io.Reader, length int64) error {
+	// With room for what ReadFrom wants free when the body has ended.
+	if need := int(length) + bytes.MinRead; cap(p.memory) < need {
+		p.memory = make([]byte, 0, need)
+	}
+	into := bytes.NewBuffer(p.memory)
+	_, err := into.ReadFrom(body)
+	p.Body = into.Bytes()
+	return err
+}
+
+// keepBody returns the body for longer than p is used.
+func (p *plain) keepBody() []byte {
+	p.memory = nil
+	return p.Body
+}
+
 // plainPool lends requests for the fast path.
 type plainPool struct{ pool *sync.Pool }
 
@@ -178,15 +203,17 @@ const (
 )
 
 func newPlainPool() plainPool {
-	return plainPool{&sync.Pool{New: func() any { return &http1.Plain{Fields: make([]http1.Field, 0, usualFields)} }}}
+	return plainPool{&sync.Pool{New: func() any {
+		return &plain{Plain: http1.Plain{Fields: make([]http1.Field, 0, usualFields)}}
+	}}}
 }
 
-func (p plainPool) get() *http1.Plain { return p.pool.Get().(*http1.Plain) }
+func (p plainPool) get() *plain { return p.pool.Get().(*plain) }
 
-func (p plainPool) put(plain *http1.Plain) {
-	if cap(plain.Fields) <= mostFields {
-		clear(plain.Fields)
-		*plain = http1.Plain{Fields: plain.Fields[:0]}
-		p.pool.Put(plain)
+func (p plainPool) put(used *plain) {
+	if cap(used.Fields) <= mostFields {
+		clear(used.Fields)
+		used.Plain = http1.Plain{Fields: used.Fields[:0]}
+		p.pool.Put(used)
 	}
 }

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"io"
 	"log"
 	"log/slog"
 	"net/http"
@@ -54,6 +55,7 @@ type Request struct {
 	socket *conn.WebSocket // that the connection has become
 	cancel func()          // closes the upstream's connection; nil if that is not needed
 	err    error           // of the upstream
+	whole  bool            // the fast path has answered, with a response that came whole
 }
 
 // Send sends the request to the upstream, and the answer back to the client. The error
@@ -71,14 +73,12 @@ func (q *Request) Send() error {
 
 func (q *Request) send() error {
 	ex, route := q.Exchange, q.Route
-	r, upload := ex.Upload()
-	defer upload.Stop()
-	if limit := route.config.MaxBody; limit > 0 {
-		if r.ContentLength > limit {
-			return &http.MaxBytesError{Limit: limit}
-		}
-		r.Body = http.MaxBytesReader(ex, r.Body, limit)
+	r, limit := ex.Request, route.config.MaxBody
+	if limit > 0 && r.ContentLength > limit {
+		return &http.MaxBytesError{Limit: limit}
 	}
+	upload := ex.Upload()
+	defer upload.Stop()
 	if route.keepsUpgrade(r) {
 		r.Header.Set("Upgrade", web.Upgrade(r.Header)) // the proxy passes on one line alone
 	} else {
@@ -91,17 +91,25 @@ func (q *Request) send() error {
 		r = r.WithContext(upstream.WithClient(r.Context(), ex.Peer.Client))
 	}
 	transport := traced(route.Transport, q.Trace)
+	var read io.ReadCloser // the body, if the fast path has read it
 	if fast := q.fast(); fast != nil {
 		if r.ContentLength > 0 { // its login may end while the body comes
 			watched, release := q.cancelable(r)
 			defer release()
 			r = watched
 		}
-		later, err := q.sendPlain(fast, r, upload)
+		later, body, err := q.sendPlain(fast, r, upload)
 		if later == nil {
 			return err
 		}
-		transport = later
+		transport, read = later, body
+	}
+	r = upload.Request(r)
+	switch {
+	case read != nil:
+		r.Body = read
+	case limit > 0 && upload != nil:
+		r.Body = http.MaxBytesReader(ex, r.Body, limit)
 	}
 	return q.proxy(transport, r, upload)
 }
@@ -111,6 +119,10 @@ func (q *Request) Ended() *streams.Ended { return q.stream.Ended() }
 
 // Done returns the same, and lets nothing end the request any more.
 func (q *Request) Done() *streams.Ended { return q.stream.Remove() }
+
+// Alone reports, after Done, whether nothing but the caller knows of the request any more, so that its
+// memory can be that of another one: it went by the fast path, and no check of streams has met it.
+func (q *Request) Alone() bool { return q.whole && q.stream.Alone() }
 
 // Close frees what the connection of the client has become.
 func (q *Request) Close() {

@@ -1,7 +1,10 @@
 package forward
 
 import (
+	"io"
+	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"authgate/gateway/conn"
@@ -35,6 +38,54 @@ func TestWhatIsAStream(t *testing.T) {
 				}
 				q.Done()
 			}
+		}
+	}
+}
+
+// TestAlone: after a request of the fast path whose response came whole, nothing knows of it any
+// more. Anything else may: a transport, or the copy of a body.
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		switch q.URL.Path {
+		case "/public/long":
+			_, _ = io.WriteString(w, strings.Repeat("x", 1<<20))
+		case "/public/chunks":
+			_ = http.NewResponseController(w).Flush()
+		}
+		_, _ = w.Write(append([]byte("ok"), body...))
+	}))
+	t.Cleanup(app.Close)
+	r := newRig(t, urlKey(app.URL))
+	var last *Request
+	r.sent = func(q *Request) { last = q }
+	send := func(method, target, body string) bool {
+		in := request(method, target)
+		in.Body, in.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, in)
+		if w.Code != http.StatusOK || !strings.HasSuffix(w.Body.String(), body) {
+			t.Fatalf("%s %s: got %d %.100q", method, target, w.Code, w.Body)
+		}
+		return last.Alone()
+	}
+	for _, c := range []struct {
+		method, target, body string
+		want                 bool
+	}{
+		{"GET", "/public/", "", true},
+		{"POST", "/public/", "hello", true},
+		{"HEAD", "/public/", "", false},
+		{"GET", "/public/chunks", "", false},
+		{"GET", "/public/long", "", false},
+	} {
+		got := send(c.method, c.target, c.body)
+		if c.want { // which needs an idle connection
+			got = inTime(func() bool { return send(c.method, c.target, c.body) })
+		}
+		if got != c.want {
+			t.Errorf("%s %s: alone: %t, want %t", c.method, c.target, got, c.want)
 		}
 	}
 }

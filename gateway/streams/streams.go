@@ -77,6 +77,7 @@ type Entry struct {
 	stream Stream
 	shard  *shard // nil: in no Set
 	index  int32  // in shard.open; shard.mu is held to use it
+	met    bool   // a check may use the Entry, even after Remove; shard.mu is held to set it
 
 	mu    sync.Mutex // held to call the stream, but for Check
 	over  bool       // the stream is removed
@@ -126,6 +127,9 @@ func (e *Entry) Remove() *Ended {
 	e.over = true
 	return e.ended.Load()
 }
+
+// Alone reports, after Remove, whether no check will use the Entry any more.
+func (e *Entry) Alone() bool { return !e.met }
 
 // Ended returns why the stream has ended, nil if it has not.
 func (e *Entry) Ended() *Ended { return e.ended.Load() }
@@ -177,6 +181,9 @@ func (s *Set) all() []*Entry {
 		shard := &s.shards[i]
 		shard.mu.Lock()
 		all = append(all, shard.open...)
+		for _, e := range shard.open {
+			e.met = true
+		}
 		shard.mu.Unlock()
 	}
 	return all

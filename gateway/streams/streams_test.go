@@ -137,6 +137,23 @@ func TestRest(t *testing.T) {
 	})
 }
 
+// TestAlone: a check may still use an Entry that it has met, after it is removed.
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSet()
+		short, long := s.add(goesOn), s.add(hangs)
+		short.Remove()
+		waits(2 * checkEvery)
+		long.Remove()
+		if !short.Alone() || long.Alone() || !new(Entry).Alone() {
+			t.Errorf("alone: a short stream %t, one that a check has met %t, none %t; want true, false, true",
+				short.Alone(), long.Alone(), new(Entry).Alone())
+		}
+		waits(2 * checkTime) // the check ends
+	})
+}
+
 // A stream goes on until a check tells that it must end, and ends once. It learns of the
 // end before others see it, and is canceled after that.
 func TestEnd(t *testing.T) {

@@ -22,16 +22,23 @@ type Service struct {
 	Draining atomic.Bool      // clients must open new connections: the gateway is about to stop
 }
 
+// Lent is what mechanisms learn of a request. They may keep it, because work that they begin
+// can go on after the answer.
+type Lent struct {
+	Store       guard.Context // for everything that may call the store
+	Credentials auth.Credentials
+}
+
 // Exchange is one request and the answer to it. It is the http.ResponseWriter
 // of that request. Init makes it ready, and Finish ends it.
 type Exchange struct {
 	http.ResponseWriter // of the server
 	Received
 	Record
+	*Lent
 
-	Store  guard.Context // for everything that may call the store
-	CORS   *cors.Policy  // of the route; nil before it is found
-	SignIn *SignInLink   // for the page of an error; may be nil
+	CORS   *cors.Policy // of the route; nil before it is found
+	SignIn *SignInLink  // for the page of an error; may be nil
 	// LeadsAnywhere: the forms of the page lead on to an application that may be anywhere, as
 	// those on the way to an OAuth client do.
 	LeadsAnywhere bool
@@ -47,7 +54,7 @@ type Exchange struct {
 func (ex *Exchange) Init(site *Site, w http.ResponseWriter, r *http.Request) {
 	ex.ResponseWriter, ex.Request, ex.Peer = w, r, site.trusted.Read(r)
 	ex.site = site
-	ex.Store.Context = r.Context()
+	ex.Lent = &Lent{Store: guard.Context{Context: r.Context()}}
 	ex.Record = Record{
 		Start: site.Service.Now(), ID: requestID(r.Header),
 		Label: labelNone, Mechanism: string(policy.None), Decision: decisionError,

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"authgate/gateway/auth"
 	"authgate/gateway/peer"
 	"authgate/policy"
 )
@@ -25,12 +24,11 @@ type Received struct {
 	Request     *http.Request
 	Peer        peer.Peer      // who is connected, and on whose behalf
 	Canonical   policy.Request // what is decided on
-	Credentials auth.Credentials
-	Body        []byte // of a request to an own endpoint
-	Cleartext   bool   // the request came by plain HTTP
-	Foreign     bool   // the request is for a host that is not the gateway's
-	Verify      bool   // a proxy asks about the request, and serves it itself
-	AuthRequest bool   // the proxy asks as nginx does, whose auth_request knows no redirect
+	Body        []byte         // of a request to an own endpoint
+	Cleartext   bool           // the request came by plain HTTP
+	Foreign     bool           // the request is for a host that is not the gateway's
+	Verify      bool           // a proxy asks about the request, and serves it itself
+	AuthRequest bool           // the proxy asks as nginx does, whose auth_request knows no redirect
 }
 
 // Target is the path and the query of the request, byte for byte.

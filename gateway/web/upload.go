@@ -19,7 +19,7 @@ import (
 // silent too: the upstream may be the one that does not read, and in a
 // full-duplex stream the client may have nothing to send.
 //
-// Stop, Unread and Failure may be called on nil: a request without a body.
+// Stop, Unread, Failure and Request may be called on nil: a request without a body.
 type Upload struct {
 	io.ReadCloser
 	writer  http.ResponseWriter // of the server
@@ -38,12 +38,11 @@ type Upload struct {
 	whole bool // at its end
 }
 
-// Upload bounds the pauses in the request's body. It returns the request to
-// forward, with that body, and nil if there is none. The caller must call Stop
-// before the exchange is finished.
-func (ex *Exchange) Upload() (*http.Request, *Upload) {
+// Upload bounds the pauses in the request's body. It returns nil if there is none. The caller
+// must call Stop before the exchange is finished.
+func (ex *Exchange) Upload() *Upload {
 	if ex.Request.ContentLength == 0 {
-		return ex.Request, nil
+		return nil
 	}
 	body := &Upload{
 		ReadCloser: ex.Request.Body, writer: ex.ResponseWriter,
@@ -52,12 +51,19 @@ func (ex *Exchange) Upload() (*http.Request, *Upload) {
 	body.mu.Lock() // until watch is set
 	defer body.mu.Unlock()
 	body.watch = time.AfterFunc(body.pause, body.check)
-	// In a copy: net/http treats a body that waits for 100 (Continue) in its own
-	// way, and recognises it by the request that it has made.
-	r := *ex.Request
-	r.Body = body
 	ex.pace.upload = body
-	return &r, body
+	return body
+}
+
+// Request returns r with that body. It is a copy: net/http treats a body that waits for 100
+// (Continue) in its own way, and recognises it by the request that it has made.
+func (u *Upload) Request(r *http.Request) *http.Request {
+	if u == nil {
+		return r
+	}
+	to := *r
+	to.Body = u
+	return &to
 }
 
 // Read implements io.Reader. A transport may call it after it has answered.
@@ -68,7 +74,8 @@ func (u *Upload) Read(p []byte) (int, error) {
 	u.reading.Add(-1)
 	if err != nil {
 		if err != io.EOF && !u.closed.Load() {
-			u.broken.CompareAndSwap(nil, &err)
+			broken := err // so that only this one needs memory
+			u.broken.CompareAndSwap(nil, &broken)
 		}
 		u.end(err == io.EOF)
 	}
