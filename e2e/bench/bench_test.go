@@ -195,6 +195,28 @@ func TestComparisons(t *testing.T) {
 	}
 }
 
+// TestOlder: with -older, each row of authgate over the floor, or over Caddy, is there over the older one.
+func TestOlder(t *testing.T) {
+	t.Parallel()
+	b := &bench{options: options{maxRatio: 1.15}, lab: &lab.Lab{}}
+	var want, got []string
+	for _, c := range b.comparisons() {
+		if c.most > 0 && (c.other == floor || c.other == "Caddy") {
+			want = append(want, c.name())
+		}
+	}
+	b.older = "authgate-1.0"
+	for _, c := range b.comparisons() {
+		if c.other != older || c.goal != noWorse {
+			t.Errorf("%s is over %s, with the goal %g", c.name(), c.other, c.goal)
+		}
+		got = append(got, c.name())
+	}
+	if !slices.Equal(got, want) || len(got) < 30 {
+		t.Errorf("there are the rows %q, want %q", got, want)
+	}
+}
+
 func TestParseOptions(t *testing.T) {
 	t.Parallel()
 	o, err := parseOptions([]string{"-seconds", "2", "-server-core", "3", "-only", "a|b"}, io.Discard)

@@ -33,6 +33,9 @@
 // gateways on one Redis cost. These modes print their tables
 // once, without the floor.
 //
+// With -older, each row of authgate is compared with another build of it instead of the floor, to see
+// what a change costs.
+//
 // The floor is also compared with itself. If it differs by more than 2 %, the machine
 // is too noisy, and the benchmark fails. Each run is checked: without the credential
 // the answer is 401, with it the upstream gets the user, no answer is an error, the
@@ -119,6 +122,7 @@ type options struct {
 	servers             lab.Options
 	unread, flood       bool
 	grows, shared       bool
+	older               string
 	picture             string
 }
 
@@ -143,6 +147,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.servers.ServerCore, "server-core", 0, "the core of both servers")
 	flags.IntVar(&o.servers.LoadCore, "load-core", 1, "the core of the load generators and the upstream")
 	flags.StringVar(&o.servers.Authgate, "authgate", "", "`file` to run instead of building cmd/authgate")
+	flags.StringVar(&o.older, "older", "", "`file` of an older authgate to compare with in each row, instead of the floor")
 	flags.StringVar(&o.servers.OAuth2Proxy, "oauth2-proxy", "",
 		"`file` to run instead of building "+lab.OAuth2ProxyVersion)
 	flags.StringVar(&o.servers.Caddy, "caddy", "caddy", "`file` of Caddy")
@@ -225,7 +230,7 @@ func (b *bench) instead(ctx context.Context, mode mode, stdout, stderr io.Writer
 // measureRows measures the rows that the options name, and prints them.
 func (b *bench) measureRows(ctx context.Context, stdout, stderr io.Writer) error {
 	rows := b.comparisons()
-	if b.only.String() != "" {
+	if b.older == "" && b.only.String() != "" {
 		rows = slices.Concat(rows, b.peers(), b.issuers(), b.kinds())
 	}
 	comparisons, err := choose(rows, b.only)

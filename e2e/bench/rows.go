@@ -26,8 +26,14 @@ type comparison struct {
 // name is what -only matches.
 func (c comparison) name() string { return c.task.name + ": " + c.subject }
 
-// floor is the other of most comparisons.
-const floor = "floor"
+// floor is the other of most comparisons, and older that of all with -older.
+const (
+	floor = "floor"
+	older = "the older one"
+)
+
+// noWorse is what authgate may cost as a multiple of an older one.
+const noWorse = 1.02
 
 // label names the subject in the table, and what it is compared with unless that is
 // the floor.
@@ -69,8 +75,12 @@ func (b *bench) comparisons() []comparison {
 	onRedis := b.over("session on SQLite", b.lab.Authgate(lab.Session()),
 		get("GET HTTP/1.1", b.loads.Get(b.connections)), "session on Redis", b.lab.OnRedis)
 	onRedis.goal, onRedis.most = b.maxRedis, b.maxRedis
-	return slices.Concat(b.smallRequests(), b.fewRequests(), b.large(), b.streamed(), b.overHTTP3(), b.decisions(),
+	all := slices.Concat(b.smallRequests(), b.fewRequests(), b.large(), b.streamed(), b.overHTTP3(), b.decisions(),
 		[]comparison{onRedis})
+	if b.older == "" {
+		return all
+	}
+	return slices.DeleteFunc(all, func(c comparison) bool { return c.other != older })
 }
 
 // over returns a row that may cost as much as authgate may.
@@ -83,8 +93,13 @@ func (b *bench) plain(t task, subject string, start lab.Starter) comparison {
 	return comparison{task: t, subject: subject, other: floor, start: [2]lab.Starter{start, b.lab.Bare}}
 }
 
-// authgate returns a row of authgate over the floor.
+// authgate returns a row of authgate over the floor, or over an older authgate.
 func (b *bench) authgate(t task, m lab.Mechanism, goal float64) comparison {
+	if b.older != "" {
+		c := b.over(older, b.lab.With(b.older).Authgate(m), t, m.Name, b.lab.Authgate(m))
+		c.goal = noWorse
+		return c
+	}
 	c := b.over(floor, b.lab.Bare, t, m.Name, b.lab.Authgate(m))
 	c.goal = goal
 	return c
@@ -193,7 +208,7 @@ func (b *bench) streamed() []comparison {
 			resource: role.GRPCResource, headers: sameOrigin()},
 	} {
 		c := b.authgate(t, lab.Session(), 1.05)
-		if t.resource == role.GRPCResource {
+		if t.resource == role.GRPCResource && c.other == floor {
 			c.start[1] = b.lab.BareHTTP2
 		}
 		all = append(all, c)
@@ -208,8 +223,10 @@ func (b *bench) overHTTP3() []comparison {
 		get("GET HTTP/3", b.loads.Traffic("http3", b.connections, 0)),
 		post("POST 1 KiB HTTP/3", b.loads.Traffic("http3 post", b.connections, 0)),
 	} {
-		c := b.over("Caddy", b.lab.Caddy, t, "session", b.lab.Authgate(lab.Session().OverHTTP3()))
-		c.goal = 1
+		c := b.authgate(t, lab.Session().OverHTTP3(), 1)
+		if c.other == floor {
+			c.other, c.start[1] = "Caddy", b.lab.Caddy
+		}
 		all = append(all, c)
 	}
 	return all

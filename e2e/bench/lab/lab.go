@@ -109,6 +109,13 @@ func (l *Lab) Build(ctx context.Context) error {
 	return nil
 }
 
+// With returns the lab with another program for authgate.
+func (l *Lab) With(authgate string) *Lab {
+	other := *l
+	other.options.Authgate = authgate
+	return &other
+}
+
 // UseBothCores lets authgate run on the core of the loads too.
 func (l *Lab) UseBothCores() { l.cores = l.serverCore + "," + l.loadCore }
 
