@@ -50,14 +50,12 @@ func (l *Logins) put(ctx context.Context, key string, value []byte, expires time
 }
 
 // gone returns why there is no session under key any more: an ErrRejected, which is errEnded if it
-// has ended by time.
+// has ended by time. A store that cannot tell why, as when another node of a cluster has that record,
+// leaves it at the ErrRejected: that there is no session is known.
 func (s *Sessions) gone(ctx context.Context, key, scope string) error {
 	outlives, _ := outlivedKey(key)
 	raw, err := record.Find(ctx, s.logins.store, outlives)
-	if err != nil {
-		return err
-	}
-	if raw == nil {
+	if raw == nil || err != nil {
 		return auth.ErrRejected
 	}
 	old, err := record.Decode[outlived](raw)

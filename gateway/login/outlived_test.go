@@ -45,6 +45,17 @@ func TestOutlived(t *testing.T) {
 	r.wantOut(t, &signedIn{session: timed.session})
 }
 
+// A session that is not there is none, although the store cannot tell why: another node of a cluster
+// may have that record.
+func TestGoneWithoutReason(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.signIn(t, "alice")
+	must.Get(r.logins.End(t.Context(), s.login.ID))(t)
+	r.store.Fails("get outlived")
+	r.wantOut(t, &signedIn{session: s.session})
+}
+
 // A store that cannot tell what a session was does not make it unknown.
 func TestOutlivedIsNotGuessed(t *testing.T) {
 	t.Parallel()
