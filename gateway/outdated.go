@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 )
 
@@ -31,7 +32,11 @@ func (g *Gateway) endOutdated(old, st *state) {
 		}
 		ctx, cancel := context.WithTimeout(g.running, outdatedTime)
 		defer cancel()
-		if err := mechanism.Overview(st.mechanisms, st.federation).EndOutdated(ctx, outdated); err != nil {
+		running := func() *login.Overview {
+			now := g.state.Load() // another one, after the next reload
+			return mechanism.Overview(now.mechanisms, now.federation)
+		}
+		if err := login.EndOutdated(ctx, running, outdated); err != nil {
 			g.service.Logger.Warn("logins of accounts that have changed could not all be ended; they open nothing, but "+
 				"applications are not told", "error", err.Error())
 		}

@@ -297,7 +297,7 @@ func TestEndOfTheLogin(t *testing.T) {
 		},
 		"disabled, and enabled again": func(t *testing.T, r *rig, _ *signedIn) *rig {
 			off := r.instance(t, func(r *rig) { r.people = []accounts.Account{bob} })
-			must.Do(t, off.overview.EndOutdated(t.Context(), []string{"alice"}))
+			must.Do(t, login.EndOutdated(t.Context(), func() *login.Overview { return off.overview }, []string{"alice"}))
 			return r
 		},
 		"another password": func(t *testing.T, r *rig, _ *signedIn) *rig {

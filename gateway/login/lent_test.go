@@ -148,7 +148,7 @@ func TestEndOutdated(t *testing.T) {
 		logins := map[string]*signedIn{"alice": r.signIn(t, "alice"), "bob": r.signIn(t, "bob")}
 		var ended []string
 		c.next.logins.OnEnd(func(login *Login) { ended = append(ended, login.ID) })
-		must.Do(t, c.next.overview().EndOutdated(t.Context(), []string{"alice", "bob", "nobody"}))
+		must.Do(t, EndOutdated(t.Context(), c.next.overview, []string{"alice", "bob", "nobody"}))
 		for user, s := range logins {
 			_, err := r.bySession(t, s)
 			if want := slices.Contains(c.want, user); errors.Is(err, auth.ErrRejected) != want ||
@@ -163,13 +163,31 @@ func TestEndOutdated(t *testing.T) {
 		s := r.signIn(t, c.want[0])
 		for _, calls := range []string{"get group:", "get login:", "remove login:"} {
 			r.store.Fails(calls)
-			if err := c.next.overview().EndOutdated(t.Context(), c.want); err == nil {
+			if err := EndOutdated(t.Context(), c.next.overview, c.want); err == nil {
 				t.Errorf("%s: no error though the store fails to %s", name, calls)
 			}
 			r.store.Fails("")
 		}
 		r.end(t, s)
 	}
+}
+
+// An account that has changed again when the turn of its login comes is taken as it is then.
+func TestEndOutdatedLate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	changed := alice
+	changed.Hash = testHash("other")
+	before := r.withAccounts(t, changed)
+	s := r.signIn(t, "alice")
+	calls := 0
+	must.Do(t, EndOutdated(t.Context(), func() *Overview {
+		if calls++; calls == 1 {
+			return before.overview()
+		}
+		return r.overview()
+	}, []string{"alice"}))
+	r.wantIn(t, s)
 }
 
 // OnEnd is told once of a login that several end at once, and of the one that makes room.

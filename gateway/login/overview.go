@@ -202,16 +202,19 @@ func (o *Overview) counts(login *Login) bool {
 }
 
 // EndOutdated ends the logins of these local accounts whose account does not exist any more,
-// is disabled, or has changed since.
-func (o *Overview) EndOutdated(ctx context.Context, usernames []string) error {
+// is disabled, or has changed since. running returns the Overview of the configuration that runs, which
+// is asked when the turn of a login comes: the account may have changed again, and the login gone on.
+func EndOutdated(ctx context.Context, running func() *Overview, usernames []string) error {
+	logins := running().Logins
+	counts := func(login *Login) bool { return running().counts(login) }
 	var all errgroup.Group
 	all.SetLimit(readsAtOnce)
 	for _, name := range usernames {
 		all.Go(func() error {
-			members, err := o.Logins.groups.members(ctx, groupKey("account", name))
+			members, err := logins.groups.members(ctx, groupKey("account", name))
 			for _, m := range members {
 				if err == nil {
-					_, err = o.Logins.end(ctx, m.Login, ending{unless: o.counts, leaves: true})
+					_, err = logins.end(ctx, m.Login, ending{unless: counts, leaves: true})
 				}
 			}
 			return err
