@@ -105,7 +105,8 @@ func TestKeepPrivate(t *testing.T) {
 // A body over max_body is 413, whether or not its length is declared.
 func TestMaxBody(t *testing.T) {
 	t.Parallel()
-	r := newNetworkRig(t, baseConfig+"  - {match: /small/, upstream: app, auth: [none], max_body: 100000}\n", func(w http.ResponseWriter, r *http.Request) {
+	r := newNetworkRig(t, baseConfig+"  - {match: /small/, upstream: app, auth: [none], max_body: 100000}\n"+
+		"  - {match: /tiny/, upstream: app, auth: [none], max_body: 5}\n", func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n, " ", err)
 	})
@@ -117,6 +118,10 @@ func TestMaxBody(t *testing.T) {
 				t.Errorf("%d bytes, declared %d: the upstream got %s", size, length, w.Body)
 			}
 		}
+	}
+	for range 2 { // the second time, there is a connection for the fast path
+		r.want(200, "POST", "/tiny/", "12345")
+		r.want(413, "POST", "/tiny/", "123456")
 	}
 	r.want(200, "POST", "/public/", strings.Repeat("x", 200_000))
 }

@@ -6,9 +6,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"authgate/gateway/conn"
+	"authgate/gateway/streams"
 	"authgate/gateway/web"
+	"authgate/internal/test/must"
 	"authgate/policy"
 )
 
@@ -87,5 +91,40 @@ func TestAlone(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s %s: alone: %t, want %t", c.method, c.target, got, c.want)
 		}
+	}
+}
+
+// TestMetIsNotAlone: a check of streams that has met a request may still use it.
+func TestMetIsNotAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		short, met := &Request{whole: true, Login: &rig{}}, &Request{whole: true, Login: &rig{}}
+		set := streams.NewSet()
+		for _, q := range []*Request{short, met} {
+			set.Add(&q.stream, (*stream)(q))
+		}
+		short.Done()
+		time.Sleep(time.Second)
+		met.Done()
+		if !short.Alone() || met.Alone() {
+			t.Errorf("alone: %t before a check, %t after it", short.Alone(), met.Alone())
+		}
+	})
+}
+
+// TestKeptBody: a body for httputil.ReverseProxy stays as it is while the next request is read.
+func TestKeptBody(t *testing.T) {
+	t.Parallel()
+	p := newPlainPool().get()
+	for _, body := range []string{"of alice", "of bob"} { // the second one uses memory again
+		must.Do(t, p.readBody(strings.NewReader(body), int64(len(body))))
+		if string(p.Body) != body {
+			t.Errorf("the body is %q, want %q", p.Body, body)
+		}
+	}
+	kept := p.keepBody()
+	must.Do(t, p.readBody(strings.NewReader("of carol"), 8))
+	if string(kept) != "of bob" {
+		t.Errorf("the body that is kept became %q", kept)
 	}
 }

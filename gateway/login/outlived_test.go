@@ -56,7 +56,7 @@ func TestGoneWithoutReason(t *testing.T) {
 	r.wantOut(t, &signedIn{session: s.session})
 }
 
-// A store that cannot tell what a session was does not make it unknown.
+// A store that does not tell whether there is a session does not make it unknown.
 func TestOutlivedIsNotGuessed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
