@@ -57,12 +57,7 @@ func TestClientLeaves(t *testing.T) {
 	for _, plain := range []bool{true, false} {
 		for _, after := range []time.Duration{0, time.Minute} {
 			onBench(t, Options{}, plain, func(b *bench) {
-				var client net.Conn
-				if plain {
-					client = b.dial()
-				} else {
-					client = b.secure("http/1.1")
-				}
+				client := b.client(plain)
 				for range 3 { // a tick of one request meets another one
 					if err := b.get(client, "/"); err != nil {
 						t.Fatal(err)
@@ -134,12 +129,7 @@ func TestHeldReadDelaysNothing(t *testing.T) {
 	t.Parallel()
 	for _, plain := range []bool{true, false} {
 		onBench(t, Options{}, plain, func(b *bench) {
-			var client net.Conn
-			if plain {
-				client = b.dial()
-			} else {
-				client = b.secure("http/1.1")
-			}
+			client := b.client(plain)
 			const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 			began := time.Now()
 			go func() { _, _ = io.WriteString(client, get+get+"GET /hijack HTTP/1.1\r\nHost: a\r\n\r\n") }() // the answers tell

@@ -142,6 +142,14 @@ func (b *bench) dial() net.Conn {
 	return here
 }
 
+// client opens a connection for HTTP/1.1, in cleartext or over TLS.
+func (b *bench) client(plain bool) net.Conn {
+	if plain {
+		return b.dial()
+	}
+	return b.secure("http/1.1")
+}
+
 // secure opens a connection over TLS.
 func (b *bench) secure(protocol string) *tls.Conn {
 	c := tls.Client(b.dial(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}})

@@ -183,12 +183,7 @@ func TestTimeLimits(t *testing.T) {
 		for _, plain := range []bool{true, false} {
 			onBench(t, Options{}, plain, func(b *bench) {
 				b.server.ReadHeaderTimeout, b.server.IdleTimeout = headerTime, idleTime
-				var client net.Conn
-				if plain {
-					client = b.dial()
-				} else {
-					client = b.secure("http/1.1")
-				}
+				client := b.client(plain)
 				for _, path := range c.before {
 					must.Do(t, b.get(client, path))
 				}

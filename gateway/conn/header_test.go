@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -59,12 +58,7 @@ func TestTwoFramings(t *testing.T) {
 	} {
 		for _, plain := range []bool{true, false} {
 			onBench(t, Options{}, plain, func(b *bench) {
-				var client net.Conn
-				if plain {
-					client = b.dial()
-				} else {
-					client = b.secure("http/1.1")
-				}
+				client := b.client(plain)
 				go func() {
 					_, _ = io.WriteString(client, c.sent) // the server may have closed it
 				}()
