@@ -225,6 +225,7 @@ func TestParseOptions(t *testing.T) {
 		t.Errorf("got %+v, %v", o, err)
 	}
 	for _, args := range []string{"-seconds 0", "-warm 0", "-rounds 0", "-connections -1", "-max-ratio 0", "-max-redis 0", "-max-noise -1",
+		"-older a -flood", "-older a -growth", "-older a -instances", "-older a -unread", "-older a -picture b",
 		"-server-core 1", "-load-core -1", "-only (", "-what", "more"} {
 		if _, err := parseOptions(strings.Fields(args), io.Discard); err == nil {
 			t.Errorf("%s: no error", args)

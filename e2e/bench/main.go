@@ -171,6 +171,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case seconds < 1 || warm < 1 || o.rounds < 1 || o.connections < 1:
 		return o, errors.New("-seconds, -warm, -rounds and -connections must be at least 1")
+	case o.older != "" && (o.unread || o.flood || o.grows || o.shared || o.picture != ""):
+		return o, errors.New("-older compares rows: it goes with no other table, and with no picture")
 	case o.maxRatio <= 0 || o.maxRedis <= 0 || o.maxNoise <= 0:
 		return o, errors.New("-max-ratio, -max-redis and -max-noise must be above 0")
 	case o.servers.ServerCore < 0 || o.servers.LoadCore < 0 || o.servers.ServerCore == o.servers.LoadCore:
