@@ -178,16 +178,22 @@ func TestEndOutdatedLate(t *testing.T) {
 	r := newRig(t)
 	changed := alice
 	changed.Hash = testHash("other")
-	before := r.withAccounts(t, changed)
-	s := r.signIn(t, "alice")
-	calls := 0
-	must.Do(t, EndOutdated(t.Context(), func() *Overview {
-		if calls++; calls == 1 {
-			return before.overview()
+	now := r.withAccounts(t, changed)
+	logins := []*signedIn{r.signIn(t, "alice"), r.signIn(t, "alice")}
+	var ended []string
+	now.logins.OnEnd(func(login *Login) {
+		ended = append(ended, login.ID)
+		now = r // the password is the old one again
+	})
+	must.Do(t, EndOutdated(t.Context(), func() *Overview { return now.overview() }, []string{"alice"}))
+	if len(ended) != 1 {
+		t.Fatalf("the logins %q have ended, want one", ended)
+	}
+	for _, s := range logins {
+		if s.login.ID != ended[0] {
+			r.wantIn(t, s)
 		}
-		return r.overview()
-	}, []string{"alice"}))
-	r.wantIn(t, s)
+	}
 }
 
 // OnEnd is told once of a login that several end at once, and of the one that makes room.
