@@ -32,10 +32,11 @@ type Upload struct {
 	broken  atomic.Pointer[error] // of Read: the client's fault
 	closed  atomic.Bool           // by the gateway, after which Read fails
 
+	whole atomic.Bool // at its end
+
 	mu    sync.Mutex
 	watch *time.Timer
 	over  bool // at its end, broken or closed: the connection may be another request's
-	whole bool // at its end
 }
 
 // Upload bounds the pauses in the request's body. It returns nil if there is none. The caller
@@ -123,20 +124,15 @@ func (u *Upload) Stop() {
 func (u *Upload) end(whole bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.whole = u.whole || whole && !u.over
+	if whole && !u.over {
+		u.whole.Store(true)
+	}
 	u.over = true
 	u.watch.Stop()
 }
 
 // Unread reports whether there may be more of the body.
-func (u *Upload) Unread() bool {
-	if u == nil {
-		return false
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return !u.whole
-}
+func (u *Upload) Unread() bool { return u != nil && !u.whole.Load() }
 
 // Failure returns the error of a request that failed with err. A failure of the body is
 // the client's: a 408 (RFC 9110, section 15.5.9) if it stopped coming, a 499 if

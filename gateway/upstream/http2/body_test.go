@@ -117,14 +117,21 @@ func TestBodyAfterEnd(t *testing.T) {
 	})
 }
 
-// A response that comes before the body of the request is whole, although the client goes on sending.
+// A response that comes before the body of the request is whole, although the client goes on sending. net/http gives
+// the rest of the body up if the response is not a success, and else when the response is closed.
 func TestEarlyResponse(t *testing.T) {
 	t.Parallel()
+	for _, status := range []string{"413", "200"} {
+		testEarlyResponse(t, status)
+	}
+}
+
+func testEarlyResponse(t *testing.T, status string) {
 	var p *peer
 	inBubble(t, nil, func(u *upstream) {
 		u.early = func(connection *peer, stream uint32) {
 			p = connection
-			p.begin(stream, "413")
+			p.begin(stream, status)
 		}
 		c := u.client(time.Minute)
 		defer c.CloseIdleConnections()
@@ -144,11 +151,36 @@ func TestEarlyResponse(t *testing.T) {
 		synctest.Wait()
 		_ = p.WriteData(1, true, []byte("too large"))
 		if got, err := io.ReadAll(response.Body); string(got) != "too large" || err != nil {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("%s: %q, %v", status, got, err)
 		}
 		response.Body.Close()
 		sender.Close()
 	})
+}
+
+// Once a response has begun, no more of the body is kept, and the attempt goes on with what was kept before.
+func TestSettledBody(t *testing.T) {
+	t.Parallel()
+	r, err := http.NewRequestWithContext(t.Context(), "POST", "http://app.invalid/", strings.NewReader("kept, passed on"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := newReplay(r)
+	begin := func() *attempt { return &attempt{replay: body, watch: &watch{over: true}, cancel: func(error) {}} }
+	first := begin()
+	if _, err := io.ReadFull(first, make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	second := begin()
+	second.settle()
+	sent, err := io.ReadAll(second)
+	if string(sent) != "kept, passed on" || err != nil {
+		t.Errorf("the second attempt sends %q, %v", sent, err)
+	}
+	if body.read != nil || body.whole() {
+		t.Errorf("%q is kept", body.read)
+	}
 }
 
 // slow is a body in parts of 32 KiB, each after a minute.

@@ -46,6 +46,7 @@ func (c *Client) send(k *connection, r *http.Request, content *replay) (*http.Re
 	response, err := k.RoundTrip(q)
 	w.stop()
 	if err == nil {
+		sent.settle()
 		response.Body = &body{response.Body, sent, cancel}
 		return response, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 )
 
 // mostReplayed is the longest body that is sent again, in bytes.
@@ -24,6 +25,7 @@ type replay struct {
 	reading bool      // an attempt waits for the client
 	read    []byte    // what has come
 	lost    bool      // more has come than is kept
+	settled bool      // a response has begun, so it is not sent again
 	err     error     // after what has come
 }
 
@@ -78,10 +80,11 @@ type attempt struct {
 	watch  *watch
 	cancel context.CancelCauseFunc // of the attempt
 
-	sent  int  // bytes of read
-	waits bool // for the client
-	ended bool // no more of the body is wanted
-	over  bool // nor of the response
+	sent  int         // bytes of read
+	alone bool        // all of read is sent, nothing is kept any more, and no other attempt reads
+	waits atomic.Bool // for the client
+	ended atomic.Bool // no more of the body is wanted
+	over  bool        // nor of the response
 }
 
 // errEnded cancels an attempt whose body is no longer wanted, while net/http waits for a part of it.
@@ -89,17 +92,20 @@ var errEnded = errors.New("the upstream ended the exchange over HTTP/2")
 
 // Read implements io.Reader.
 func (a *attempt) Read(b []byte) (int, error) {
+	if a.alone {
+		return a.pass(b)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.sent == len(a.read) && a.err == nil {
 		a.watch.hold()
 		defer a.watch.begin()
 	}
-	for a.reading && a.sent == len(a.read) && !a.ended { // an attempt before this one
+	for a.reading && a.sent == len(a.read) && !a.ended.Load() { // an attempt before this one
 		a.changed.Wait()
 	}
 	switch {
-	case a.ended:
+	case a.ended.Load():
 		return 0, http.ErrBodyReadAfterClose
 	case a.sent < len(a.read):
 		n := copy(b, a.read[a.sent:])
@@ -113,20 +119,23 @@ func (a *attempt) Read(b []byte) (int, error) {
 
 // next reads the next part from the client. The caller holds the lock.
 func (a *attempt) next(b []byte) (int, error) {
-	a.reading, a.waits = true, true
+	a.reading = true
+	a.waits.Store(true)
 	a.mu.Unlock()
 	n, err := a.client.Read(b)
 	a.mu.Lock()
-	a.reading, a.waits, a.err = false, false, err
+	a.waits.Store(false)
+	a.reading, a.err = false, err
 	switch {
 	case a.lost:
-	case len(a.read)+n <= mostReplayed || a.ended:
+	case a.ended.Load() || !a.settled && len(a.read)+n <= mostReplayed:
 		a.read = append(a.read, b[:n]...)
 		a.sent = len(a.read)
 	default:
 		a.lost, a.read, a.sent = true, nil, 0
 	}
-	if !a.ended {
+	a.alone = a.settled
+	if !a.ended.Load() {
 		return n, err
 	}
 	a.changed.Broadcast()
@@ -136,20 +145,40 @@ func (a *attempt) next(b []byte) (int, error) {
 	return 0, http.ErrBodyReadAfterClose
 }
 
+// pass reads the next part from the client while the exchange goes both ways. net/http ends that only with the
+// response, so there is none that it could drop.
+func (a *attempt) pass(b []byte) (int, error) {
+	a.waits.Store(true)
+	defer a.waits.Store(false)
+	if a.ended.Load() { // before Close could see that Read waits
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return a.client.Read(b)
+}
+
 // Close implements io.Closer. It does not close the client's body, which may be sent
 // again: the server closes it.
 func (a *attempt) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.ended {
+	if a.ended.Swap(true) {
 		return nil
 	}
-	a.ended = true
-	if a.waits {
+	if a.waits.Load() {
 		a.cancel(errEnded)
 	}
 	a.changed.Broadcast()
 	return nil
+}
+
+// settle tells that the response has begun. It does nothing for nil.
+func (a *attempt) settle() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.settled = true
 }
 
 // finish tells that nothing more is wanted of the response. It does nothing for nil.
