@@ -20,6 +20,7 @@ type connection struct {
 	listener *Listener
 	written  atomic.Int64 // bytes
 	bound    atomic.Int64 // the latest deadline of writes, in Unix nanoseconds; 0 for none
+	limited  atomic.Bool  // SetWriteDeadline has set a deadline before
 	closed   atomic.Bool
 	release  sync.Once
 
@@ -138,8 +139,13 @@ func (c *connection) SetReadDeadline(t time.Time) error {
 }
 
 // SetWriteDeadline implements net.Conn. Over HTTP/2, where deadlines of answers are
-// not those of the connection, what is kept has at least the time of lingering.
+// not those of the connection, what is kept has at least the time of lingering. Over HTTP/1.1,
+// net/http removes the deadline after each answer, also if none was ever set.
 func (c *connection) SetWriteDeadline(t time.Time) error {
+	if t.IsZero() && !c.limited.Load() && c.Kept() == 0 {
+		return nil
+	}
+	c.limited.Store(true)
 	if c.keepsAll() && c.Kept() > 0 && t.After(time.Now()) { // tls.Conn.Close allows five seconds
 		if until := c.set.lingerEnd(); until.After(t) {
 			t = until

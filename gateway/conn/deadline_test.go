@@ -12,10 +12,15 @@ import (
 	"authgate/internal/test/must"
 )
 
-// countsDeadlines is a connection that counts how often a deadline of Reads is set.
+// countsDeadlines is a connection that counts how often a deadline of Reads and of Writes is set.
 type countsDeadlines struct {
 	net.Conn
-	set int
+	set, writes int
+}
+
+func (c *countsDeadlines) SetWriteDeadline(t time.Time) error {
+	c.writes++
+	return c.Conn.SetWriteDeadline(t)
 }
 
 func (c *countsDeadlines) SetReadDeadline(t time.Time) error {
@@ -197,5 +202,31 @@ func TestTimeLimits(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A deadline of Writes is removed only if one may be there.
+func TestWriteDeadline(t *testing.T) {
+	t.Parallel()
+	near, far := net.Pipe()
+	defer far.Close()
+	below := &countsDeadlines{Conn: near}
+	c := &connection{Gatherer: Gatherer{Conn: below}}
+	for i, step := range []struct {
+		deadline time.Time
+		set      int // so far
+	}{
+		{time.Time{}, 0},
+		{time.Now().Add(-time.Second), 1},
+		{time.Time{}, 2},
+	} {
+		must.Do(t, c.SetWriteDeadline(step.deadline))
+		if below.writes != step.set {
+			t.Errorf("step %d: a deadline was set %d times so far, want %d", i+1, below.writes, step.set)
+		}
+	}
+	go func() { _, _ = io.ReadFull(far, make([]byte, 1)) }() // Write tells
+	if _, err := c.Write([]byte{'a'}); err != nil {
+		t.Errorf("a Write after the deadline was removed: %v", err)
 	}
 }

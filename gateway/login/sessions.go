@@ -164,7 +164,7 @@ func (s *Sessions) Alive(ctx context.Context, creds *auth.Credentials) (*policy.
 	if id == "" {
 		return nil, auth.ErrNoCredentials
 	}
-	cached, err := s.look(ctx, id, creds.Scope)
+	cached, err := s.look(ctx, id, creds.Scope, s.logins.now())
 	if err == nil {
 		s.owner.renew(ctx, cached.login, false)
 	}
@@ -241,21 +241,21 @@ func sessionKey(id string) (string, error) {
 
 // find is look for a request. A request counts as activity.
 func (s *Sessions) find(ctx context.Context, id, scope string) (*cachedSession, error) {
-	cached, err := s.look(ctx, id, scope)
+	now := s.logins.now()
+	cached, err := s.look(ctx, id, scope, now)
 	if err == nil {
-		s.touch(cached, s.logins.now())
+		s.touch(cached, now)
 	}
 	return cached, err
 }
 
-// look returns the session with that identifier if it is valid in scope.
-func (s *Sessions) look(ctx context.Context, id, scope string) (*cachedSession, error) {
+// look returns the session with that identifier if it is valid in scope at a time.
+func (s *Sessions) look(ctx context.Context, id, scope string, now time.Time) (*cachedSession, error) {
 	cached := s.cache.Get(id)
 	current, err := s.current(ctx, id, scope, cached)
 	if err != nil {
 		return nil, err
 	}
-	now := s.logins.now()
 	switch {
 	case current.session.Scope != scope:
 		return nil, auth.ErrRejected
