@@ -93,24 +93,11 @@ func (st *state) newSite(service *web.Service) (err error) {
 	if st.site, err = web.NewSite(st.config, service); err != nil {
 		return err
 	}
-	if st.crossSite, err = newCrossSite(st.config, st.site); err != nil {
+	if st.crossSite, err = web.NewCrossSite(st.site, st.config); err != nil {
 		return err
 	}
 	st.site.ProviderOrigins, st.site.CSRFToken = st.federation.Origins, st.crossSite.Token
 	return nil
-}
-
-// newCrossSite returns the protection of a site against other sites. It demands
-// anti-CSRF tokens if the configuration does.
-func newCrossSite(cfg *config.Config, site *web.Site) (*web.CrossSite, error) {
-	if !cfg.Session.CSRFToken {
-		return web.NewCrossSite(site, nil), nil
-	}
-	box, err := mechanism.StoreBox(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return web.NewCrossSite(site, box), nil
 }
 
 // newOwn makes the own endpoints of st. It takes over the counts of running.

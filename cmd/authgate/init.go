@@ -46,13 +46,10 @@ func initCommand() *cobra.Command {
 		if *path == standardInput {
 			return &usageError{errors.New("init writes a file; give its path")}
 		}
-		for _, file := range []string{*path, accountsBeside(*path)} {
-			if _, err := os.Lstat(file); err == nil && !*force {
-				return existsError(file)
-			}
-		}
 		if *force {
 			steps.keepData(*path)
+		} else if err := checkAbsent(*path, accountsBeside(*path)); err != nil {
+			return err
 		}
 		ask := func() (string, error) { return askFirst(cmd, &steps, *path) }
 		if *yes {
@@ -71,6 +68,16 @@ func initCommand() *cobra.Command {
 		return steps.tell(cmd.OutOrStdout(), *path)
 	}
 	return cmd
+}
+
+// checkAbsent returns an error for a file that exists.
+func checkAbsent(files ...string) error {
+	for _, file := range files {
+		if _, err := os.Lstat(file); err == nil {
+			return existsError(file)
+		}
+	}
+	return nil
 }
 
 // addFlags adds the flags that answer the questions.

@@ -32,7 +32,7 @@ const (
 const swept = 300
 
 // documented are the times in docs/configuration/store.md and docs/scaling.md.
-var documented = Bounds{Staleness: 2 * time.Second, Recovery: 3 * time.Second}
+var documented = bounds{Staleness: 2 * time.Second, Recovery: 3 * time.Second}
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
 
@@ -45,7 +45,7 @@ func TestFaults(t *testing.T) {
 			for name, build := range map[string]func(*cell, string){"redis": (*cell).onRedis, "sqlite": (*cell).onSQLite} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					c := &cell{t: t, name: name, app: &application{seen: map[string][]Identity{}}}
+					c := &cell{t: t, name: name, app: &application{seen: map[string][]identity{}}}
 					server := httptest.NewServer(c.app)
 					t.Cleanup(server.Close)
 					c.upstream = server.URL
@@ -80,7 +80,7 @@ func parameters(t *testing.T) (lasts time.Duration, seed uint64) {
 type cell struct {
 	t         *testing.T
 	name      string
-	history   *History
+	history   *history
 	app       *application
 	upstream  string
 	instances []*instance
@@ -122,7 +122,7 @@ func (c *cell) run(seed uint64, lasts time.Duration) {
 	}
 	c.tls = trust(c.t, c.instances)
 	c.prober = c.newClient(rand.New(rand.NewPCG(seed, 0))).http
-	c.history = NewHistory()
+	c.history = newHistory()
 	ctx, done := context.WithCancel(c.t.Context())
 	var watching sync.WaitGroup
 	for _, g := range c.instances {
@@ -185,12 +185,12 @@ func (c *cell) sweep(clients []*client) {
 }
 
 // judge checks the events, and writes them to a file if they break a promise.
-func (c *cell) judge(seed uint64, events []Event) {
-	kinds := map[Kind]int{}
+func (c *cell) judge(seed uint64, events []event) {
+	kinds := map[kind]int{}
 	for _, e := range events {
 		kinds[e.Kind]++
 	}
-	violations := Check(events, documented)
+	violations := violations(events, documented)
 	c.t.Logf("seed %d, %s: %d events %v, %d violations", seed, c.name, len(events), kinds, len(violations))
 	if len(violations) == 0 {
 		return
@@ -200,6 +200,6 @@ func (c *cell) judge(seed uint64, events []Event) {
 	}
 	file := must.Get(os.CreateTemp("", fmt.Sprintf("authgate-chaos-%d-%s-*.jsonl", seed, c.name)))(c.t)
 	defer file.Close()
-	must.Do(c.t, Write(file, events))
+	must.Do(c.t, writeEvents(file, events))
 	c.t.Errorf("%d violations; the history is in %s; CHAOSSEED=%d makes the same decisions", len(violations), file.Name(), seed)
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Bounds are the documented times that Check uses.
-type Bounds struct {
+// bounds are the documented times that violations goes by.
+type bounds struct {
 	// Staleness is store.max_staleness: the time for which an instance may accept a
 	// login that another instance has ended. The instance measures it by its own
 	// clock, so the bound holds on a slow machine too.
@@ -18,14 +18,14 @@ type Bounds struct {
 	Recovery time.Duration
 }
 
-// Violation is an event that contradicts a promise.
-type Violation struct {
+// violation is an event that contradicts a promise.
+type violation struct {
 	Rule  string
-	Event Event
+	Event event
 	Why   string
 }
 
-func (v Violation) String() string {
+func (v violation) String() string {
 	event, err := json.Marshal(v.Event)
 	if err != nil {
 		return fmt.Sprintf("%s: %s: %v", v.Rule, v.Why, err)
@@ -35,49 +35,49 @@ func (v Violation) String() string {
 
 // The rules.
 const (
-	RuleLives    = "a login stays good until its end is asked for"
-	RuleDead     = "a login that has ended stays ended on every instance"
-	RuleRefresh  = "of all uses of a refresh token exactly one succeeds"
-	RuleIdentity = "an answer carries the identity that asked"
-	RuleStatus   = "a status is one that is documented"
-	RuleOutage   = "the store is unavailable during an outage only"
-	RuleAnswer   = "a running instance answers"
+	ruleLives    = "a login stays good until its end is asked for"
+	ruleDead     = "a login that has ended stays ended on every instance"
+	ruleRefresh  = "of all uses of a refresh token exactly one succeeds"
+	ruleIdentity = "an answer carries the identity that asked"
+	ruleStatus   = "a status is one that is documented"
+	ruleOutage   = "the store is unavailable during an outage only"
+	ruleAnswer   = "a running instance answers"
 )
 
-// Check returns the events that contradict a promise, in the order in which
+// violations returns the events that contradict a promise, in the order in which
 // they began.
-func Check(events []Event, bounds Bounds) []Violation {
+func violations(events []event, bounds bounds) []violation {
 	c := newCheck(events, bounds)
 	for i := range c.events {
 		e := &c.events[i]
 		switch e.Kind {
-		case Login, Use, Me, Refresh, Logout:
+		case kindLogin, kindUse, kindMe, kindRefresh, kindLogout:
 			c.answer(e)
 			c.identity(e)
 		}
 		switch e.Kind {
-		case Use, Me, Logout:
+		case kindUse, kindMe, kindLogout:
 			c.lives(e)
 			c.dead(e)
-		case Refresh:
+		case kindRefresh:
 			c.dead(e)
 		}
 	}
 	c.refreshes()
-	slices.SortStableFunc(c.found, func(a, b Violation) int { return cmp.Compare(a.Event.Begin, b.Event.Begin) })
+	slices.SortStableFunc(c.found, func(a, b violation) int { return cmp.Compare(a.Event.Begin, b.Event.Begin) })
 	return c.found
 }
 
-// check is one run of Check.
+// check is one run of violations.
 type check struct {
-	bounds   Bounds
-	events   []Event
-	faults   []*Event
+	bounds   bounds
+	events   []event
+	faults   []*event
 	logins   map[int]*life
 	handles  map[handle]*refusal
-	attempts map[handle][]*Event  // refreshes by token
+	attempts map[handle][]*event  // refreshes by token
 	absences map[string][]absence // of accounts
-	found    []Violation
+	found    []violation
 }
 
 // handle is a credential of a login.
@@ -88,7 +88,7 @@ type handle struct {
 
 // life is what happened to a login that was acknowledged.
 type life struct {
-	began *Event
+	began *event
 	asked time.Duration // from then on it may have ended
 	ends  []end
 }
@@ -106,20 +106,20 @@ type refusal struct {
 
 const never = time.Duration(1<<63 - 1)
 
-func newCheck(events []Event, bounds Bounds) *check {
+func newCheck(events []event, bounds bounds) *check {
 	c := &check{
 		bounds: bounds, events: slices.Clone(events), logins: map[int]*life{},
-		handles: map[handle]*refusal{}, attempts: map[handle][]*Event{}, absences: map[string][]absence{},
+		handles: map[handle]*refusal{}, attempts: map[handle][]*event{}, absences: map[string][]absence{},
 	}
-	slices.SortStableFunc(c.events, func(a, b Event) int { return cmp.Compare(a.Begin, b.Begin) })
+	slices.SortStableFunc(c.events, func(a, b event) int { return cmp.Compare(a.Begin, b.Begin) })
 	for i := range c.events {
 		e := &c.events[i]
 		switch e.Kind {
-		case Login:
+		case kindLogin:
 			if e.good() {
 				c.logins[e.Login] = &life{began: e, asked: never}
 			}
-		case Down, Outage, Stall:
+		case kindDown, kindOutage, kindStall:
 			c.faults = append(c.faults, e)
 		}
 	}
@@ -139,16 +139,16 @@ func (c *check) collect() {
 		}
 		which := handle{e.Login, e.Credential}
 		switch e.Kind {
-		case Refresh:
+		case kindRefresh:
 			c.attempts[which] = append(c.attempts[which], e)
-		case Logout:
+		case kindLogout:
 			l.asked = min(l.asked, e.Begin)
 			if e.good() {
 				l.ends = append(l.ends, end{e.At, e.End})
 			}
 		}
 		// An instance may refuse a login of an account that it enables after another.
-		if e.Status == 401 && e.Kind != Refresh && !c.absent(e) {
+		if e.Status == 401 && e.Kind != kindRefresh && !c.absent(e) {
 			r := c.handles[which]
 			if r == nil {
 				r = &refusal{at: map[string]time.Duration{}}
@@ -173,11 +173,12 @@ type span struct{ begin, end time.Duration }
 // collectAbsences records when accounts were disabled.
 func (c *check) collectAbsences() {
 	for i, e := range c.events {
-		if e.Kind != Disable {
+		if e.Kind != kindDisable {
 			continue
 		}
 		enabled := span{never, never}
-		next := slices.IndexFunc(c.events[i:], func(next Event) bool { return next.Kind == Enable && next.User == e.User })
+		enables := func(next event) bool { return next.Kind == kindEnable && next.User == e.User }
+		next := slices.IndexFunc(c.events[i:], enables)
 		if next >= 0 {
 			enabled = span{c.events[i+next].Begin, c.events[i+next].End}
 		}
@@ -204,43 +205,43 @@ func (c *check) endAbsent() {
 
 // absent reports whether the account may be disabled at an instance during an
 // event.
-func (c *check) absent(e *Event) bool {
+func (c *check) absent(e *event) bool {
 	return slices.ContainsFunc(c.absences[e.User], func(a absence) bool {
 		return a.disabled.begin <= e.End && e.Begin <= a.enabled.end
 	})
 }
 
-func (c *check) fail(rule string, e *Event, format string, args ...any) {
-	c.found = append(c.found, Violation{rule, *e, fmt.Sprintf(format, args...)})
+func (c *check) fail(rule string, e *event, format string, args ...any) {
+	c.found = append(c.found, violation{rule, *e, fmt.Sprintf(format, args...)})
 }
 
 // lives: a credential is not refused before the end of its login is asked for.
-func (c *check) lives(e *Event) {
+func (c *check) lives(e *event) {
 	l := c.logins[e.Login]
 	if l != nil && e.Status == 401 && e.End <= l.asked {
-		c.fail(RuleLives, e, "refused, though the login began at %v and nothing asked for its end", l.began.End)
+		c.fail(ruleLives, e, "refused, though the login began at %v and nothing asked for its end", l.began.End)
 	}
 }
 
 // dead: a credential is not accepted after the end of its login was
 // acknowledged, nor after it was refused. A logout by cookie does not accept:
 // it succeeds for cookies that open nothing.
-func (c *check) dead(e *Event) {
+func (c *check) dead(e *event) {
 	l := c.logins[e.Login]
-	if l == nil || !e.good() || e.Kind == Logout && e.Credential == Session {
+	if l == nil || !e.good() || e.Kind == kindLogout && e.Credential == session {
 		return
 	}
 	for _, end := range l.ends {
 		// A logout is its own end.
 		if dead := c.known(end.at, e.At, end.after); e.Begin >= dead {
-			c.fail(RuleDead, e, "accepted, though the login ended at %v", end.after)
+			c.fail(ruleDead, e, "accepted, though the login ended at %v", end.after)
 			return
 		}
 	}
 	if r := c.handles[handle{e.Login, e.Credential}]; r != nil {
 		for at, after := range r.at {
 			if e.Begin >= c.known(at, e.At, after) {
-				c.fail(RuleDead, e, "accepted, though %s refused it by %v", at, after)
+				c.fail(ruleDead, e, "accepted, though %s refused it by %v", at, after)
 				return
 			}
 		}
@@ -267,14 +268,14 @@ func (c *check) refreshes() {
 			switch {
 			case e.good():
 				if successes++; successes > 1 {
-					c.fail(RuleRefresh, e, "success number %d", successes)
+					c.fail(ruleRefresh, e, "success number %d", successes)
 				}
-			case e.Status != 401 || c.during(e, Outage, Down, Stall):
+			case e.Status != 401 || c.during(e, kindOutage, kindDown, kindStall):
 				unknown++
 			}
 		}
 		if successes == 0 && unknown == 0 && until <= c.logins[which.login].asked {
-			c.fail(RuleRefresh, attempts[len(attempts)-1], "all %d uses were refused", len(attempts))
+			c.fail(ruleRefresh, attempts[len(attempts)-1], "all %d uses were refused", len(attempts))
 		}
 	}
 }
@@ -283,40 +284,40 @@ func (c *check) refreshes() {
 // upstream gets no request that is refused. One request may be both seen and refused
 // when the instance stops, because a client sends a GET again, and when its login ends
 // meanwhile, because the answer then tells that.
-func (c *check) identity(e *Event) {
-	if e.Kind != Use && e.Kind != Me {
+func (c *check) identity(e *event) {
+	if e.Kind != kindUse && e.Kind != kindMe {
 		return
 	}
 	if e.good() && (e.Answered == nil || e.Answered.User != e.User || e.Answered.Mechanism != mechanism(e.Credential)) {
-		c.fail(RuleIdentity, e, "the answer is for %+v", e.Answered)
+		c.fail(ruleIdentity, e, "the answer is for %+v", e.Answered)
 	}
-	if e.Kind == Me {
+	if e.Kind == kindMe {
 		return
 	}
 	for _, seen := range e.Seen {
 		if seen.User != e.User || seen.Mechanism != mechanism(e.Credential) {
-			c.fail(RuleIdentity, e, "the upstream saw %+v", seen)
+			c.fail(ruleIdentity, e, "the upstream saw %+v", seen)
 		}
 	}
 	switch {
 	case e.good() && len(e.Seen) == 0:
-		c.fail(RuleIdentity, e, "the upstream did not see the request")
+		c.fail(ruleIdentity, e, "the upstream did not see the request")
 	case e.good() && e.Answered != nil && e.Answered.Request != e.Request:
-		c.fail(RuleIdentity, e, "the answer belongs to request %s", e.Answered.Request)
-	case e.Status != 0 && !e.good() && len(e.Seen) > 0 && !c.during(e, Down) && !c.endsDuring(e):
-		c.fail(RuleIdentity, e, "refused, and the upstream saw it")
+		c.fail(ruleIdentity, e, "the answer belongs to request %s", e.Answered.Request)
+	case e.Status != 0 && !e.good() && len(e.Seen) > 0 && !c.during(e, kindDown) && !c.endsDuring(e):
+		c.fail(ruleIdentity, e, "refused, and the upstream saw it")
 	}
 }
 
 // endsDuring reports whether the login may have ended while the request ran.
-func (c *check) endsDuring(e *Event) bool {
+func (c *check) endsDuring(e *event) bool {
 	l := c.logins[e.Login]
 	return l != nil && l.asked < e.End && !slices.ContainsFunc(l.ends, func(x end) bool { return x.after <= e.Begin })
 }
 
 // mechanism returns the mechanism of a credential.
 func mechanism(credential string) string {
-	if credential == Session {
+	if credential == session {
 		return "session"
 	}
 	return "bearer"
@@ -324,33 +325,33 @@ func mechanism(credential string) string {
 
 // answer: there is one, with a status that is documented. The upstream does
 // not fail, so nothing is 502 or 504.
-func (c *check) answer(e *Event) {
+func (c *check) answer(e *event) {
 	switch {
 	case e.Status == 0:
 		// An answer in progress is cut off when its login ends.
-		if l := c.logins[e.Login]; !c.during(e, Down) && (l == nil || e.Kind != Use || e.End <= l.asked) {
-			c.fail(RuleAnswer, e, "no answer")
+		if l := c.logins[e.Login]; !c.during(e, kindDown) && (l == nil || e.Kind != kindUse || e.End <= l.asked) {
+			c.fail(ruleAnswer, e, "no answer")
 		}
 	case e.Status == 503:
-		if !c.during(e, Outage, Down, Stall) {
-			c.fail(RuleOutage, e, "unavailable without an outage")
+		if !c.during(e, kindOutage, kindDown, kindStall) {
+			c.fail(ruleOutage, e, "unavailable without an outage")
 		}
-	case e.Status == 401 && e.Kind == Login:
+	case e.Status == 401 && e.Kind == kindLogin:
 		if !c.absent(e) {
-			c.fail(RuleLives, e, "the right password was refused")
+			c.fail(ruleLives, e, "the right password was refused")
 		}
 	case e.good() || e.Status == 401:
 	default:
-		c.fail(RuleStatus, e, "status %d", e.Status)
+		c.fail(ruleStatus, e, "status %d", e.Status)
 	}
 }
 
 // during reports whether an event overlaps a fault of one of the kinds at its
 // instance. A stall is measured from outside, so it may last a little longer.
-func (c *check) during(e *Event, kinds ...Kind) bool {
-	return slices.ContainsFunc(c.faults, func(f *Event) bool {
+func (c *check) during(e *event, kinds ...kind) bool {
+	return slices.ContainsFunc(c.faults, func(f *event) bool {
 		until := f.End
-		if f.Kind == Stall {
+		if f.Kind == kindStall {
 			until += c.bounds.Recovery
 		}
 		return slices.Contains(kinds, f.Kind) && (f.At == "" || f.At == e.At) && f.Begin <= e.End && e.Begin <= until

@@ -46,7 +46,7 @@ type login struct {
 // credential is a header of a request, and its name in the history.
 type credential struct{ name, header, value string }
 
-func (l *login) cookie() credential { return credential{Session, "Cookie", l.session} }
+func (l *login) cookie() credential { return credential{session, "Cookie", l.session} }
 
 // token returns one of the access tokens, most often the last one.
 func (l *login) token(random *rand.Rand) credential {
@@ -102,7 +102,7 @@ func (c *client) step(l *login) answer {
 	case n <= 3:
 		c.refresh(l)
 	case n <= 5:
-		return c.ask(l, c.instance(), Event{Kind: Me}, "GET", "/me", "", l.any(c.random))
+		return c.ask(l, c.instance(), event{Kind: kindMe}, "GET", "/me", "", l.any(c.random))
 	case n <= 9:
 		c.haunt()
 	default:
@@ -124,7 +124,7 @@ func (c *client) witness(ctx context.Context, once func()) {
 				c.use(l, there, shown)
 			}
 			l.endings++
-			c.ask(l, here, Event{Kind: Logout}, "POST", "/logout", "", l.any(c.random))
+			c.ask(l, here, event{Kind: kindLogout}, "POST", "/logout", "", l.any(c.random))
 			for until := c.history.Now() + documented.Staleness; c.history.Now() < until; {
 				c.wait(c.t.Context())
 				c.use(l, there, shown)
@@ -154,7 +154,7 @@ func (c *client) haunt() {
 func (c *client) signIn(g *instance) *login {
 	l := &login{number: int(c.logins.Add(1)), user: []string{"alice", "bob"}[c.random.IntN(2)]}
 	body := fmt.Sprintf(`{"username":%q,"password":%q}`, l.user, passwords[l.user])
-	a := c.ask(l, g, Event{Kind: Login}, "POST", "/login", body, credential{})
+	a := c.ask(l, g, event{Kind: kindLogin}, "POST", "/login", body, credential{})
 	if !a.Event.good() {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (l *login) gained(a answer) {
 }
 
 func (c *client) use(l *login, g *instance, shown credential) answer {
-	return c.ask(l, g, Event{Kind: Use}, "GET", "/", "", shown)
+	return c.ask(l, g, event{Kind: kindUse}, "GET", "/", "", shown)
 }
 
 // refresh sends one refresh token several times at once, to any instances.
@@ -189,7 +189,7 @@ func (c *client) refresh(l *login) {
 	for i := range answers {
 		g := c.instance()
 		presenting.Go(func() {
-			answers[i] = c.ask(l, g, Event{Kind: Refresh}, "POST", "/refresh", body, credential{name: name})
+			answers[i] = c.ask(l, g, event{Kind: kindRefresh}, "POST", "/refresh", body, credential{name: name})
 		})
 	}
 	presenting.Wait()
@@ -230,7 +230,7 @@ func (c *client) signOut(l *login) {
 		if c.random.IntN(4) == 0 {
 			method, shown = "GET", l.cookie() // a link is for browsers
 		}
-		if a := c.ask(l, c.instance(), Event{Kind: Logout}, method, "/logout", "", shown); a.Event.Status != 503 && a.Event.Status != 0 {
+		if a := c.ask(l, c.instance(), event{Kind: kindLogout}, method, "/logout", "", shown); a.Event.Status != 503 && a.Event.Status != 0 {
 			return
 		}
 	}
@@ -238,13 +238,13 @@ func (c *client) signOut(l *login) {
 
 // answer is an answer and its event.
 type answer struct {
-	Event  Event
+	Event  event
 	body   []byte
 	cookie string // the first Set-Cookie
 }
 
 // ask sends a request and records it.
-func (c *client) ask(l *login, g *instance, e Event, method, path, body string, shown credential) answer {
+func (c *client) ask(l *login, g *instance, e event, method, path, body string, shown credential) answer {
 	e.At, e.User, e.Login, e.Credential = g.name, l.user, l.number, shown.name
 	e.Request = strconv.FormatInt(c.requests.Add(1), 10)
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
@@ -262,7 +262,7 @@ func (c *client) ask(l *login, g *instance, e Event, method, path, body string, 
 	if e.Status = a.Event.Status; err != nil {
 		e.Status, e.Note = 0, err.Error()
 	}
-	if e.Status == http.StatusOK && (e.Kind == Use || e.Kind == Me) {
+	if e.Status == http.StatusOK && (e.Kind == kindUse || e.Kind == kindMe) {
 		e.Answered = told(e.Kind, a.body)
 	}
 	a.Event = e
@@ -277,14 +277,14 @@ func (c *client) send(request *http.Request) (answer, error) {
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	return answer{Event{Status: response.StatusCode}, body, response.Header.Get("Set-Cookie")}, err
+	return answer{event{Status: response.StatusCode}, body, response.Header.Get("Set-Cookie")}, err
 }
 
 // told returns the identity in an answer of the upstream or of /me, nil if there is
 // none.
-func told(kind Kind, body []byte) *Identity {
-	id := &Identity{}
-	if kind != Me {
+func told(kind kind, body []byte) *identity {
+	id := &identity{}
+	if kind != kindMe {
 		if json.Unmarshal(body, id) != nil {
 			return nil
 		}
@@ -294,5 +294,5 @@ func told(kind Kind, body []byte) *Identity {
 	if json.Unmarshal(body, &me) != nil {
 		return nil
 	}
-	return &Identity{User: me.Username, Mechanism: me.Mechanism}
+	return &identity{User: me.Username, Mechanism: me.Mechanism}
 }

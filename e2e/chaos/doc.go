@@ -3,12 +3,12 @@
 // Clients sign in, use their sessions and tokens, refresh and sign out, while
 // gateways are killed, restarted and reloaded, accounts are disabled, and
 // Redis is killed, frozen, cut off or delayed. Each request and each fault is
-// an [Event] with the time before it began and the time after it ended.
-// [Check] then finds events that contradict what docs/ promises.
+// an event with the time before it began and the time after it ended.
+// Then violations finds events that contradict what docs/ promises.
 //
-// The result does not depend on the speed of the machine: Check compares only
-// events of which one ended before the other began, with the documented time
-// between them if there is one.
+// The result does not depend on the speed of the machine: it compares only events
+// of which one ended before the other began, with the documented time between them
+// if there is one.
 //
 //	go test -C e2e ./chaos                    a few seconds, part of make test
 //	make chaos CHAOSTIME=10m                  rounds of up to a minute

@@ -159,11 +159,11 @@ func trust(t *testing.T, instances []*instance) *tls.Config {
 // it by the number of the request.
 type application struct {
 	mu   sync.Mutex
-	seen map[string][]Identity
+	seen map[string][]identity
 }
 
 func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	id := Identity{
+	id := identity{
 		User: r.Header.Get("X-Auth-User"), Mechanism: r.Header.Get("X-Auth-Mechanism"), Request: r.URL.Query().Get("n"),
 	}
 	a.mu.Lock()
@@ -173,7 +173,7 @@ func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // complete adds what the application has recorded to events.
-func (a *application) complete(events []Event) {
+func (a *application) complete(events []event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range events {
@@ -206,7 +206,7 @@ func (c *cell) storeFaults(ctx context.Context, random *rand.Rand) {
 		c.shortOrLong(ctx, random)
 		f.mend()
 		c.awaitReady()
-		c.history.Add(Event{Kind: Outage, At: f.at, Begin: began, End: c.history.Now(), Note: f.name})
+		c.history.Add(event{Kind: kindOutage, At: f.at, Begin: began, End: c.history.Now(), Note: f.name})
 		c.shortOrLong(ctx, random)
 	}
 }
@@ -248,7 +248,7 @@ func (c *cell) gatewayFaults(ctx context.Context, random *rand.Rand) {
 		case 2:
 			began := c.history.Now()
 			g.reload(c.t)
-			c.history.Add(Event{Kind: Reload, At: g.name, Begin: began, End: c.history.Now()})
+			c.history.Add(event{Kind: kindReload, At: g.name, Begin: began, End: c.history.Now()})
 		default:
 			c.disable(ctx, random, []string{"alice", "bob"}[random.IntN(2)])
 		}
@@ -264,21 +264,21 @@ func (c *cell) restart(ctx context.Context, random *rand.Rand, g *instance, s sy
 		c.t.Errorf("starting %s again: %v", g.name, err)
 	}
 	await(c.t, g.name+" to be ready after "+s.String(), g.ready)
-	c.history.Add(Event{Kind: Down, At: g.name, Begin: began, End: c.history.Now(), Note: s.String()})
+	c.history.Add(event{Kind: kindDown, At: g.name, Begin: began, End: c.history.Now(), Note: s.String()})
 }
 
 // disable disables an account on all instances, which ends its logins, and enables it
 // again.
 func (c *cell) disable(ctx context.Context, random *rand.Rand, user string) {
 	hup := random.IntN(4) > 0 // otherwise the gateways notice that the file has changed
-	c.history.Add(c.change(Event{Kind: Disable, User: user}, hup, http.StatusUnauthorized))
+	c.history.Add(c.change(event{Kind: kindDisable, User: user}, hup, http.StatusUnauthorized))
 	c.calm(ctx, random, 0, 200*time.Millisecond)
-	c.history.Add(c.change(Event{Kind: Enable, User: user}, hup, http.StatusOK))
+	c.history.Add(c.change(event{Kind: kindEnable, User: user}, hup, http.StatusOK))
 }
 
 // change writes the accounts and waits until a login at each instance has a status.
-func (c *cell) change(e Event, hup bool, status int) Event {
-	out := func(user string) bool { return e.Kind == Disable && e.User == user }
+func (c *cell) change(e event, hup bool, status int) event {
+	out := func(user string) bool { return e.Kind == kindDisable && e.User == user }
 	content := fmt.Sprintf(accounts, out("alice"), out("bob"))
 	e.Begin = c.history.Now()
 	for _, g := range c.instances {
@@ -320,7 +320,7 @@ func (c *cell) watch(ctx context.Context, at string, trivial func() error) {
 		began := c.history.Now()
 		_ = trivial() // the clients see failures
 		if ended := c.history.Now(); ended-began > late {
-			c.history.Add(Event{Kind: Stall, At: at, Begin: began, End: ended})
+			c.history.Add(event{Kind: kindStall, At: at, Begin: began, End: ended})
 		}
 		select {
 		case <-ctx.Done():

@@ -70,13 +70,7 @@ func (up *Streams) End(t testing.TB, g *Instance, name, value string, logout fun
 		if n, err := io.CopyN(io.Discard, answer.Body, 10); answer.StatusCode != http.StatusOK || err != nil {
 			t.Fatalf("%s: %d, %d bytes, %v", protocol, answer.StatusCode, n, err)
 		}
-		go func() {
-			if _, err := io.Copy(io.Discard, answer.Body); err == nil {
-				ended <- fmt.Errorf("%s: the response looks complete", protocol)
-				return
-			}
-			ended <- nil
-		}()
+		go func() { ended <- cutOff(protocol, answer.Body) }()
 	}
 	socket, _, err := websocket.Dial(ctx, g.Base+"/socket",
 		&websocket.DialOptions{HTTPClient: clients["HTTP/1.1"], HTTPHeader: http.Header{name: {value}}})
@@ -89,14 +83,7 @@ func (up *Streams) End(t testing.TB, g *Instance, name, value string, logout fun
 	if _, echoed, err := socket.Read(ctx); err != nil || string(echoed) != early {
 		t.Fatalf("%q, %v", echoed, err)
 	}
-	go func() {
-		_, _, err := socket.Read(ctx)
-		var closed websocket.CloseError
-		if errors.As(err, &closed) && closed.Code == websocket.StatusPolicyViolation && closed.Reason == "signed out" {
-			err = nil
-		}
-		ended <- err
-	}()
+	go func() { ended <- signedOut(ctx, socket) }()
 	if n := len(ended); n > 0 {
 		t.Fatalf("%d streams ended too soon", n)
 	}
@@ -114,6 +101,24 @@ func (up *Streams) End(t testing.TB, g *Instance, name, value string, logout fun
 		t.Error("a message reached the upstream after the end")
 	}
 	return last
+}
+
+// cutOff waits for the end of a response. It returns an error if the response is whole.
+func cutOff(protocol string, body io.Reader) error {
+	if _, err := io.Copy(io.Discard, body); err == nil {
+		return fmt.Errorf("%s: the response looks complete", protocol)
+	}
+	return nil
+}
+
+// signedOut waits for the end of a WebSocket. It returns an error if the end does not say why.
+func signedOut(ctx context.Context, socket *websocket.Conn) error {
+	_, _, err := socket.Read(ctx)
+	var closed websocket.CloseError
+	if errors.As(err, &closed) && closed.Code == websocket.StatusPolicyViolation && closed.Reason == "signed out" {
+		return nil
+	}
+	return err
 }
 
 // StreamsOpened is how many streams End opens.

@@ -7,10 +7,10 @@ package cookiename
 
 import "strings"
 
-// Mark begins the changed name, after a security prefix if there is one. A name
+// mark begins the changed name, after a security prefix if there is one. A name
 // that already has the mark gets a second one, so that different names stay
 // different.
-const Mark = "authgate_app_"
+const mark = "authgate_app_"
 
 // securityPrefixes are the prefixes for which browsers require attributes of the
 // cookie (RFC 6265bis, section 4.1.3), longer ones first. Browsers ignore their
@@ -33,20 +33,20 @@ func split(name string) (prefix, rest string) {
 // Marked reports whether a name has a mark: this one, or that of an Owner.
 func Marked(name string) bool {
 	_, rest := split(name)
-	return strings.HasPrefix(rest, Mark) || strings.HasPrefix(rest, ownerMark)
+	return strings.HasPrefix(rest, mark) || strings.HasPrefix(rest, ownerMark)
 }
 
 // ForBrowser adds the mark to a name.
 func ForBrowser(name string) string {
 	prefix, rest := split(name)
-	return prefix + Mark + rest
+	return prefix + mark + rest
 }
 
 // ForApplication removes one mark from a name. It returns a name without a mark
 // unchanged, and also one that would gain a security prefix, because the browser
 // has not checked the attributes that the prefix requires.
 func ForApplication(name string) string {
-	original, _ := unmarked(name, Mark)
+	original, _ := unmarked(name, mark)
 	return original
 }
 

@@ -30,7 +30,7 @@ func (e *Endpoint) conceal(ex *web.Exchange) (answered bool, err error) {
 	id, err := ex.Authenticate(o.Sessions(""))
 	if errors.Is(err, auth.ErrNoCredentials) || errors.Is(err, auth.ErrRejected) {
 		if needsSignIn(ex, err) {
-			ToSignIn(ex)
+			toSignIn(ex)
 			return true, nil
 		}
 		return false, NothingHere("no session proves a user who looks after accounts")
@@ -72,9 +72,9 @@ func (e *Endpoint) stepUp(ex *web.Exchange, id *policy.Identity, decision *polic
 	return false, refusal
 }
 
-// ToSignIn leads the page load of a user who is not signed in to the sign-in page, and from
+// toSignIn leads the page load of a user who is not signed in to the sign-in page, and from
 // there back.
-func ToSignIn(ex *web.Exchange) {
+func toSignIn(ex *web.Exchange) {
 	place := ex.ToldEnded(ex.SignInPlace(ex.SignIn.Page, web.Return{Path: ex.Target()}))
 	ex.ClearStale()
 	ex.Decision = web.DecisionChallenge

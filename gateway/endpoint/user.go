@@ -54,13 +54,13 @@ func (o *Options) Reader(ex *web.Exchange) (*policy.Identity, error) {
 func (o *Options) PageReader(ex *web.Exchange) (id *policy.Identity, answered bool, err error) {
 	id, err = o.Reader(ex)
 	if needsSignIn(ex, err) {
-		ToSignIn(ex)
+		toSignIn(ex)
 		return nil, true, nil
 	}
 	return id, false, err
 }
 
-// needsSignIn reports whether err is that of a page load without a login, which ToSignIn can
+// needsSignIn reports whether err is that of a page load without a login, which toSignIn can
 // lead on.
 func needsSignIn(ex *web.Exchange, err error) bool {
 	return errors.Is(err, auth.ErrNoCredentials) && ex.PageLoad() && ex.SignIn != nil

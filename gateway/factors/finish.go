@@ -9,7 +9,7 @@ import (
 
 // FinishPasskey checks the answer to BeginPasskey, a RegistrationResponseJSON. The account
 // must be the one for which the ceremony began. The caller adds the passkey to its Set. The
-// errors are ErrMalformed, ErrRefused and ErrName.
+// errors are ErrMalformed, ErrRefused and that of CheckName.
 func (rp *RelyingParty) FinishPasskey(
 	kept []byte, account, name string, answer []byte, lookup Lookup,
 ) (*Passkey, error) {

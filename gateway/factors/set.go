@@ -150,14 +150,14 @@ func (s Set) Check(fault func(path, format string, args ...any)) {
 	}
 }
 
-// ErrName: a text cannot be the name of a passkey. The error tells users what can.
-var ErrName = fmt.Errorf("the name of a passkey must have 1 to %d characters that can be printed", MaxName)
+// errName: a text cannot be the name of a passkey. The error tells users what can.
+var errName = fmt.Errorf("the name of a passkey must have 1 to %d characters that can be printed", MaxName)
 
-// CheckName returns ErrName if a text cannot be the name of a passkey.
+// CheckName returns an error if a text cannot be the name of a passkey.
 func CheckName(name string) error {
 	if strings.TrimSpace(name) == "" || utf8.RuneCountInString(name) > MaxName || !utf8.ValidString(name) ||
 		strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return ErrName
+		return errName
 	}
 	return nil
 }

@@ -2,11 +2,9 @@ package mechanism
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"time"
@@ -14,18 +12,13 @@ import (
 	"authgate/gateway/apitokens"
 	"authgate/gateway/config"
 	"authgate/gateway/config/issuers"
-	"authgate/gateway/config/section"
 	"authgate/gateway/journey"
-	"authgate/gateway/keyfile"
 	"authgate/gateway/login"
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
 	"authgate/gateway/trusted"
 	"authgate/gateway/web"
 )
-
-// storeKeyFile is where a generated encryption key is kept.
-const storeKeyFile = "store.key"
 
 // Federation is what others prove for the gateway: logins at identity providers, and
 // tokens of trusted issuers. Both hold things that must outlive a configuration, such as
@@ -82,7 +75,7 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 	if len(f.Providers) == 0 {
 		return f, nil
 	}
-	box, err := StoreBox(cfg)
+	box, err := seal.ForStore(cfg.Store.EncryptionKey.Reveal(), cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +185,7 @@ func newProviders(cfg *config.Config, service *web.Service, before []*Provider) 
 func providerOptions(cfg *config.Config, p *issuers.Provider, service *web.Service) (provider.Options, error) {
 	public, connection := cfg.PublicURL.String(), connectionTo(p.Name, p.Timeout, service)
 	var err error
-	if connection.Roots, err = section.RootsWith(p.TrustedRootsContent); err != nil {
+	if connection.Roots, err = p.Roots(); err != nil {
 		return provider.Options{}, err
 	}
 	return provider.Options{
@@ -258,28 +251,6 @@ func newTrusted(issuers []*resourceServer, o *Options) *trusted.Tokens {
 		})
 	}
 	return trusted.New(all, o.Store, o.Now, o.Service.Now)
-}
-
-// StoreBox returns what encrypts providers' tokens in the store, with the key of
-// the configuration, or one that is generated once.
-func StoreBox(cfg *config.Config) (*seal.Box, error) {
-	secret := []byte(cfg.Store.EncryptionKey.Reveal())
-	if len(secret) == 0 {
-		var err error
-		secret, err = keyfile.Keep(filepath.Join(cfg.DataDir, storeKeyFile), func() ([]byte, error) {
-			key := make([]byte, seal.MinSecret)
-			rand.Read(key) // never fails: crypto/rand
-			return key, nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("store.encryption_key: %w", err)
-		}
-	}
-	box, err := seal.New(secret)
-	if err != nil {
-		return nil, fmt.Errorf("store.encryption_key: %w", err)
-	}
-	return box, nil
 }
 
 // reportRenewal logs that a login could not be renewed at its provider, or not in all

@@ -1,14 +1,12 @@
 package proofs
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
-	"authgate/gateway/keyfile"
 	"authgate/gateway/seal"
 )
 
@@ -55,11 +53,7 @@ func (k *Key) sealing() (*seal.Box, error) {
 	if err != nil {
 		return nil, err
 	}
-	secret, err := keyfile.Keep(path, func() ([]byte, error) {
-		secret := make([]byte, seal.MinSecret)
-		rand.Read(secret) // never fails
-		return secret, nil
-	})
+	secret, err := seal.Keep(path)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package seal
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -67,4 +68,26 @@ func FuzzChangedByte(f *testing.F) {
 			t.Errorf("opens to %q, %v", got, err)
 		}
 	})
+}
+
+// The secret of a store is the configured one, or one that is made once.
+func TestForStore(t *testing.T) {
+	t.Parallel()
+	configured, folder := strings.Repeat("s", MinSecret), t.TempDir()
+	for _, secret := range []string{configured, ""} {
+		first, err := ForStore(secret, folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ForStore(secret, folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := again.Open(first.Seal([]byte("a"), "place"), "place"); string(got) != "a" || err != nil {
+			t.Errorf("with the secret %q: %q, %v", secret, got, err)
+		}
+	}
+	if _, err := ForStore(configured[1:], folder); err == nil || !strings.Contains(err.Error(), "store.encryption_key") {
+		t.Errorf("a secret that is too short: %v", err)
+	}
 }

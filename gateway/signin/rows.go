@@ -32,12 +32,9 @@ func New(o *endpoint.Options) *SignIn {
 	}
 	page := &signInPage{
 		site: site, accounts: local.Accounts, federation: federation, remember: local.Sessions.Remembers(),
-		passkeys: local.Proofs.SignsIn(),
-		sessions: o.Sessions, hosts: hosts, mayAdd: o.MayAddFactor,
+		passkeys: local.Proofs.SignsIn(), sessions: o.Sessions, hosts: hosts, mayAdd: o.MayAddFactor,
 	}
-	in := &entrance{
-		presented: presented, hosts: hosts, issuer: s.Issuer, site: site, metrics: metrics, mayAdd: o.MayAddFactor,
-	}
+	in := &entrance{presented, hosts, s.Issuer, site, metrics, o.MayAddFactor}
 	password := &passwordLogin{
 		accounts: local.Accounts, verifier: local.Verifier, realm: o.Realm, used: o.Used, page: page, entrance: in,
 		metrics: metrics,

@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"authgate/gateway/config"
 	"authgate/gateway/pages"
 	"authgate/gateway/seal"
 )
@@ -36,14 +38,16 @@ type CrossSite struct {
 // NewCrossSite returns the protection of a site. The origin that may do
 // everything is the one that a request is for. A proxy may leave the port out
 // of Host, so public_url counts at its own host, and only there. It demands
-// tokens if key is not nil. It panics if public_url is no origin: package config
-// has checked it.
-func NewCrossSite(site *Site, key *seal.Box) *CrossSite {
-	c := &CrossSite{site: site, home: http.NewCrossOriginProtection(), others: http.NewCrossOriginProtection(), key: key}
+// tokens if the configuration does.
+func NewCrossSite(site *Site, cfg *config.Config) (c *CrossSite, err error) {
+	c = &CrossSite{site: site, home: http.NewCrossOriginProtection(), others: http.NewCrossOriginProtection()}
 	if err := c.home.AddTrustedOrigin(site.PublicURL); err != nil {
-		panic(err)
+		return nil, fmt.Errorf("public_url: %w", err)
 	}
-	return c
+	if cfg.Session.CSRFToken {
+		c.key, err = seal.ForStore(cfg.Store.EncryptionKey.Reveal(), cfg.DataDir)
+	}
+	return c, err
 }
 
 // CheckOrigin refuses a state change or a WebSocket that another site makes the

@@ -143,10 +143,6 @@ func toHTTP(ctx context.Context, err error) *Error {
 		limited   *rate.LimitedError
 	)
 	answer := func(status int, detail string) *Error { return &Error{Status: status, Detail: detail, Cause: err} }
-	named := func(problem pages.Problem, e *Error) *Error {
-		e.Problem = problem
-		return e
-	}
 	switch {
 	case errors.As(err, &ready):
 		return ready
@@ -185,6 +181,11 @@ func toHTTP(ctx context.Context, err error) *Error {
 		return Busy("Too many credentials are being checked at once. Try again.", err)
 	}
 	return answer(500, "The gateway failed.")
+}
+
+func named(problem pages.Problem, e *Error) *Error {
+	e.Problem = problem
+	return e
 }
 
 func retryLater(e *Error, after time.Duration) *Error {

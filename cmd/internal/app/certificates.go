@@ -7,7 +7,7 @@ import (
 	"authgate/gateway/certs"
 	"authgate/gateway/config"
 	"authgate/gateway/config/listening"
-	"authgate/gateway/mechanism"
+	"authgate/gateway/seal"
 	"authgate/gateway/store"
 )
 
@@ -17,7 +17,7 @@ func (a *App) openCertificates() (certs.Source, error) {
 	cfg := a.Config()
 	options := certs.Options{Config: cfg, Logger: a.logger, Now: time.Now, Below: a.gateway.BelowWildcard}
 	if cfg.TLS.Mode == listening.TLSACME && cfg.Store.Driver == config.StoreRedis {
-		box, err := mechanism.StoreBox(cfg)
+		box, err := seal.ForStore(cfg.Store.EncryptionKey.Reveal(), cfg.DataDir)
 		if err != nil {
 			return nil, err
 		}

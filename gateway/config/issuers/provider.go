@@ -1,6 +1,7 @@
 package issuers
 
 import (
+	"crypto/x509"
 	"fmt"
 	"maps"
 	"net/url"
@@ -147,6 +148,9 @@ func (p *Provider) Complete(oneOfSeveral bool) {
 }
 
 var providerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
+
+// Roots returns the authorities that the provider's certificate may be of, nil for those of the system.
+func (p *Provider) Roots() (*x509.CertPool, error) { return section.RootsWith(p.TrustedRootsContent) }
 
 // openID reports whether the gateway requests an ID token.
 func (p *Provider) openID() bool { return slices.Contains(p.Scopes, OpenIDScope) }

@@ -28,7 +28,6 @@ import (
 	"authgate/gateway/mechanism"
 	"authgate/gateway/own"
 	"authgate/gateway/peer"
-	"authgate/gateway/seal"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
 	"authgate/gateway/web"
@@ -199,17 +198,14 @@ func (r *Rig) Reload(yaml string) {
 	})
 	site := must.Get(web.NewSite(cfg, r.service))(r.T)
 	site.ProviderOrigins = federation.Origins
-	var box *seal.Box
-	if cfg.Session.CSRFToken {
-		box = must.Get(mechanism.StoreBox(cfg))(r.T)
-	}
+	crossSite := must.Get(web.NewCrossSite(site, cfg))(r.T)
 	r.Config, r.trusted = cfg, cfg.Listen.TrustedProxies
 	tokens := must.Get(mechanism.NewOAuth(made, local, federation))(r.T)
 	r.Options = &endpoint.Options{
-		Site: site, CrossSite: web.NewCrossSite(site, box), Now: r.Clock.Now, Local: local, Federation: federation,
+		Site: site, CrossSite: crossSite, Now: r.Clock.Now, Local: local, Federation: federation,
 		OAuth: tokens, MayAddFactor: r.MayAddFactor, Editor: editor{r, cfg},
 	}
-	site.CSRFToken = r.Options.CrossSite.Token
+	site.CSRFToken = crossSite.Token
 	r.own = must.Get(own.New(&own.Options{Config: cfg, Shared: r.Options}))(r.T)
 }
 
