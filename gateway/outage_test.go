@@ -98,36 +98,43 @@ func TestStoreOutage(t *testing.T) {
 				for _, warm := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s/%s/%s/warm=%t", delivery, c.name, kind, warm), func(t *testing.T) {
 						t.Parallel()
-						r := newRig(t, yaml)
-						failed := 0
-						ownrig.EachFailure(r.client, r.store.Store, outage, func(broken func(*http.Request) *httptest.ResponseRecorder) {
-							s := r.login(aliceIn)
-							if warm {
-								r.do("GET", "/any/", "", s.cookie)
-								r.do("GET", "/any/", "", s.bearer)
-							}
-							before := r.upstream.count()
-							switch w := broken(c.request(s)); w.Code {
-							case http.StatusServiceUnavailable:
-								failed++
-								ownrig.CheckUnavailable(t, r.log, w)
-								if r.upstream.count() != before {
-									t.Error("the request was forwarded")
-								}
-								c.undone(r, s, w)
-							case c.status:
-								c.done(r, s, w)
-							default:
-								t.Errorf("%d %s, want 503 or %d", w.Code, w.Body, c.status)
-							}
+						synctest.Test(t, func(t *testing.T) { // on a slow machine, the time of a request runs out
+							testOutage(t, yaml, c, outage, warm)
 						})
-						if failed == 0 {
-							t.Error("no request noticed that the store failed")
-						}
 					})
 				}
 			}
 		}
+	}
+}
+
+// testOutage checks the answers to a request of c while the store fails in one way.
+func testOutage(t *testing.T, yaml string, c interrupted, outage func(int64) func(string, int64, string) bool, warm bool) {
+	r := newRig(t, yaml)
+	failed := 0
+	ownrig.EachFailure(r.client, r.store.Store, outage, func(broken func(*http.Request) *httptest.ResponseRecorder) {
+		s := r.login(aliceIn)
+		if warm {
+			r.do("GET", "/any/", "", s.cookie)
+			r.do("GET", "/any/", "", s.bearer)
+		}
+		before := r.upstream.count()
+		switch w := broken(c.request(s)); w.Code {
+		case http.StatusServiceUnavailable:
+			failed++
+			ownrig.CheckUnavailable(t, r.log, w)
+			if r.upstream.count() != before {
+				t.Error("the request was forwarded")
+			}
+			c.undone(r, s, w)
+		case c.status:
+			c.done(r, s, w)
+		default:
+			t.Errorf("%d %s, want 503 or %d", w.Code, w.Body, c.status)
+		}
+	})
+	if failed == 0 {
+		t.Error("no request noticed that the store failed")
 	}
 }
 
