@@ -44,10 +44,13 @@ func NewCrossSite(site *Site, cfg *config.Config) (c *CrossSite, err error) {
 	if err := c.home.AddTrustedOrigin(site.PublicURL); err != nil {
 		return nil, fmt.Errorf("public_url: %w", err)
 	}
-	if cfg.Session.CSRFToken {
-		c.key, err = seal.ForStore(cfg.Store.EncryptionKey.Reveal(), cfg.DataDir)
+	if !cfg.Session.CSRFToken {
+		return c, nil
 	}
-	return c, err
+	if c.key, err = seal.ForStore(cfg.Store.EncryptionKey.Reveal(), cfg.DataDir); err != nil {
+		return nil, err // without a key, c would demand no tokens
+	}
+	return c, nil
 }
 
 // CheckOrigin refuses a state change or a WebSocket that another site makes the

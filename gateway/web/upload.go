@@ -31,8 +31,7 @@ type Upload struct {
 	request *http.Request
 	broken  atomic.Pointer[error] // of Read: the client's fault
 	closed  atomic.Bool           // by the gateway, after which Read fails
-
-	whole atomic.Bool // at its end
+	whole   atomic.Bool           // at its end
 
 	mu    sync.Mutex
 	watch *time.Timer
