@@ -135,8 +135,8 @@ func testEarlyResponse(t *testing.T, status string) {
 		}
 		c := u.client(time.Minute)
 		defer c.CloseIdleConnections()
-		body, sender := io.Pipe()
-		r, err := http.NewRequestWithContext(u.t.Context(), "POST", "http://app.invalid/", body)
+		content, sender := io.Pipe()
+		r, err := http.NewRequestWithContext(u.t.Context(), "POST", "http://app.invalid/", content)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,6 +149,9 @@ func testEarlyResponse(t *testing.T, status string) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
+		if kept := response.Body.(*body).sent.read; status == "200" && kept != nil {
+			t.Errorf("%d bytes are kept for another attempt", len(kept))
+		}
 		_ = p.WriteData(1, true, []byte("too large"))
 		if got, err := io.ReadAll(response.Body); string(got) != "too large" || err != nil {
 			t.Errorf("%s: %q, %v", status, got, err)

@@ -25,8 +25,9 @@ type replay struct {
 	reading bool      // an attempt waits for the client
 	read    []byte    // what has come
 	lost    bool      // more has come than is kept
-	settled bool      // a response has begun, so it is not sent again
 	err     error     // after what has come
+
+	settled atomic.Bool // a response has begun, so it is not sent again
 }
 
 // newReplay returns the body of r, nil if it has none.
@@ -128,13 +129,13 @@ func (a *attempt) next(b []byte) (int, error) {
 	a.reading, a.err = false, err
 	switch {
 	case a.lost:
-	case a.ended.Load() || !a.settled && len(a.read)+n <= mostReplayed:
+	case a.ended.Load() || !a.settled.Load() && len(a.read)+n <= mostReplayed:
 		a.read = append(a.read, b[:n]...)
 		a.sent = len(a.read)
 	default:
 		a.lost, a.read, a.sent = true, nil, 0
 	}
-	a.alone = a.settled
+	a.alone = a.settled.Load()
 	if !a.ended.Load() {
 		return n, err
 	}
@@ -173,12 +174,9 @@ func (a *attempt) Close() error {
 
 // settle tells that the response has begun. It does nothing for nil.
 func (a *attempt) settle() {
-	if a == nil {
-		return
+	if a != nil {
+		a.settled.Store(true)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.settled = true
 }
 
 // finish tells that nothing more is wanted of the response. It does nothing for nil.
