@@ -151,7 +151,9 @@ func explainAsServed(t *testing.T, seed uint64) {
 	}
 	r.clock.Advance(time.Second)
 	credentials := slices.Collect(maps.Keys(callers))
-	slices.SortFunc(credentials, func(a, b string) int { return strings.Compare(fmt.Sprint(callers[a]), fmt.Sprint(callers[b])) })
+	slices.SortFunc(credentials, func(a, b string) int {
+		return strings.Compare(fmt.Sprint(callers[a]), fmt.Sprint(callers[b]))
+	})
 	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
 	for range 60 {
 		method := pick("GET", "GET", "HEAD", "POST", "DELETE", "get", "OPTIONS")
@@ -169,7 +171,8 @@ func explainAsServed(t *testing.T, seed uint64) {
 		header.Del("Authorization")
 		header.Del("Cookie")
 		describeUpgrade(q.Header)
-		x, err := e.Explain(&Described{Method: method, URL: "https://" + host + target, Header: header, From: netip.MustParseAddr(from), Caller: callers[credential]})
+		x, err := e.Explain(&Described{Method: method, URL: "https://" + host + target, Header: header,
+			From: netip.MustParseAddr(from), Caller: callers[credential]})
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}

@@ -109,7 +109,9 @@ func TestStoreOutage(t *testing.T) {
 }
 
 // testOutage checks the answers to a request of c while the store fails in one way.
-func testOutage(t *testing.T, yaml string, c interrupted, outage func(int64) func(string, int64, string) bool, warm bool) {
+func testOutage(
+	t *testing.T, yaml string, c interrupted, outage func(int64) func(string, int64, string) bool, warm bool,
+) {
 	r := newRig(t, yaml)
 	failed := 0
 	ownrig.EachFailure(r.client, r.store.Store, outage, func(broken func(*http.Request) *httptest.ResponseRecorder) {

@@ -230,7 +230,8 @@ func (c *client) signOut(l *login) {
 		if c.random.IntN(4) == 0 {
 			method, shown = "GET", l.cookie() // a link is for browsers
 		}
-		if a := c.ask(l, c.instance(), event{Kind: kindLogout}, method, "/logout", "", shown); a.Event.Status != 503 && a.Event.Status != 0 {
+		a := c.ask(l, c.instance(), event{Kind: kindLogout}, method, "/logout", "", shown)
+		if a.Event.Status != 503 && a.Event.Status != 0 {
 			return
 		}
 	}
