@@ -1,104 +1,129 @@
 package conn
 
 import (
-	"os"
+	"context"
+	"net"
 	"sync"
 	"time"
 )
 
-// holdTime is how long a background Read is held back. The fast path of package forward does
-// not notice for as long that a client has left.
+// holdTime is how long a request is served before its client is watched. The fast path of package
+// forward does not notice for as long that a client has left.
 const holdTime = 50 * time.Millisecond
 
-// background holds back the Read of one byte by which net/http learns, while it serves a
-// request over HTTP/1.1, that the client has left. net/http ends that Read by a deadline in
-// the past. For an answer that is ready at once, this would cost more than the rest of what
-// net/http does with the connection.
+// background notices that the client of a request over HTTP/1.1 has left. net/http would know from a
+// Read of one byte in the background, which it ends by a deadline in the past. For an answer that is
+// ready at once, this would cost more than the rest of what net/http does with the connection. So
+// that Read returns nothing at once, and the one of watch takes its place in a request that takes
+// longer than holdTime.
 type background struct {
-	mu   sync.Mutex
-	held bool
-	late bool // the deadline of Reads is before longAgo
-	over bool // the connection is closed
-	wake chan error
+	conn   net.Conn           // which the Reads of net/http are made on
+	cancel context.CancelFunc // of the requests on the connection; nil before Context
 
-	// One tick serves many Reads: to start and stop a timer for each would cost as much as
+	mu       sync.Mutex
+	until    time.Time // the deadline of Reads
+	serving  bool      // a request that is to be watched, or is
+	watching bool      // watch is running
+	ending   bool      // end waits for it
+	ended    *sync.Cond
+	came     []byte // what watch has read: nothing or one byte
+
+	// One tick serves many requests: to start and stop a timer for each would cost as much as
 	// what is saved.
-	timer   *time.Timer
-	ticking bool
-	reads   int // that were held
-	seen    int // of them at the last tick
+	timer    *time.Timer
+	ticking  bool
+	requests int // that were served
+	seen     int // of them at the last tick
 }
 
-// hold returns when the Read is to be made: after holdTime, or at most twice as long. It returns
-// the error of the Read if a deadline ends that before.
-func (b *background) hold() error {
+// begin is called in place of the Read in the background.
+func (b *background) begin() {
 	b.mu.Lock()
-	switch {
-	case b.over:
-		b.mu.Unlock()
-		return nil // the Read tells
-	case b.late:
-		b.mu.Unlock()
-		return os.ErrDeadlineExceeded
-	}
+	defer b.mu.Unlock()
 	if b.timer == nil {
-		b.wake = make(chan error, 1)
+		b.ended = sync.NewCond(&b.mu)
 		b.timer = time.AfterFunc(holdTime, b.tick)
 		b.timer.Stop()
 	}
-	b.held = true
-	b.reads++
+	b.serving = true
+	b.requests++
 	b.start()
-	b.mu.Unlock()
-	return <-b.wake
 }
 
 // start makes sure that a tick follows. The caller holds the lock.
 func (b *background) start() {
 	if !b.ticking {
-		b.ticking, b.seen = true, b.reads
+		b.ticking, b.seen = true, b.requests
 		b.timer.Reset(holdTime)
 	}
 }
 
-// tick lets a Read go on that was held at the last tick too.
+// tick begins to watch the client of a request that was served at the last tick too.
 func (b *background) tick() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ticking = false
 	switch {
-	case !b.held:
-	case b.seen == b.reads:
-		b.release(nil)
+	case !b.serving:
+	case b.seen == b.requests:
+		b.watching = true
+		go b.watch()
 	default:
 		b.start()
 	}
 }
 
-// release ends what is held, if there is something, with err. The caller holds the lock.
-func (b *background) release(err error) {
-	if b.held {
-		b.held = false
-		b.wake <- err // has room
-	}
-}
-
-// deadline is called for each deadline of Reads. One before longAgo ends what is held.
-func (b *background) deadline(t time.Time) {
+// watch cancels the request when a Read fails. It ends with the request, or with a byte of the next.
+func (b *background) watch() {
+	var next [1]byte
+	n, err := b.conn.Read(next[:])
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.late = !t.IsZero() && t.Before(longAgo); b.late {
-		b.release(os.ErrDeadlineExceeded)
+	b.came = append(b.came, next[:n]...)
+	if err != nil && !b.ending && b.cancel != nil {
+		b.cancel() // the next Read returns the error too
 	}
+	b.watching = false
+	b.ended.Broadcast()
 }
 
-// close is called before the connection is closed: the Read that is held learns of it at once.
-func (b *background) close() {
+// read reads for net/http, which has served the request if there was one.
+func (b *background) read(p []byte) (int, error) {
+	if b.end() && len(p) > 0 {
+		n := copy(p, b.came)
+		b.came = b.came[n:]
+		return n, nil
+	}
+	return b.conn.Read(p)
+}
+
+// end ends the watch. It reports whether that has read something.
+func (b *background) end() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.over = true
-	b.release(nil)
+	b.serving = false
+	if b.watching {
+		b.ending = true
+		_ = b.conn.SetReadDeadline(longAgo) // fails if the connection is closed, which Read tells
+		for b.watching {
+			b.ended.Wait()
+		}
+		_ = b.conn.SetReadDeadline(b.until) // likewise
+		b.ending = false
+	}
+	return len(b.came) > 0
 }
 
-// longAgo is after the deadline by which net/http ends a Read, and before any other.
-var longAgo = time.Unix(60, 0)
+// deadline sets the deadline of Reads.
+func (b *background) deadline(t time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.until = t
+	if b.ending {
+		return nil // end sets it
+	}
+	return b.conn.SetReadDeadline(t)
+}
+
+// longAgo is before now.
+var longAgo = time.Unix(1, 0)

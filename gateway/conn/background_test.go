@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -83,49 +84,63 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// A deadline in the past ends a Read that is held, and one that comes later.
-func TestBackgroundDeadline(t *testing.T) {
+// The watch over a client takes no byte from the Reads that follow, and changes no deadline of theirs.
+func TestWatchOverClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var b background
-		past := time.Unix(1, 0)
-		for range 3 {
-			ended := make(chan error)
-			go func() { ended <- b.hold() }()
-			synctest.Wait()
-			b.deadline(time.Time{}) // none
-			b.deadline(time.Now().Add(time.Hour))
-			synctest.Wait()
-			select {
-			case err := <-ended:
-				t.Fatalf("a later deadline ends a Read: %v", err)
-			default:
-			}
-			b.deadline(past)
-			if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("a Read that is held ends with %v", err)
-			}
-			if err := b.hold(); !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("a Read after its deadline ends with %v", err)
-			}
-			b.deadline(time.Time{})
+		client, there := net.Pipe()
+		gone := 0
+		b := background{conn: there, cancel: func() { gone++ }}
+		slow := func() { // a request that is watched
+			b.begin()
+			time.Sleep(2 * holdTime)
 		}
-		began := time.Now()
-		if err := b.hold(); err != nil || time.Since(began) < holdTime || time.Since(began) > 2*holdTime {
-			t.Errorf("a Read is held for %v: %v", time.Since(began), err)
+		write := func() {
+			go func() { _, _ = client.Write([]byte("ab")) }() // Read tells
 		}
-		began = time.Now()
-		go b.close()
-		for range 2 { // one that is held, and a later one
-			if err := b.hold(); err != nil || time.Since(began) != 0 {
-				t.Errorf("a Read is held for %v after the end of the connection: %v", time.Since(began), err)
+		next := make([]byte, 4)
+		for _, late := range []bool{false, true} {
+			slow()
+			if !late { // else after the watch
+				write()
+				synctest.Wait()
 			}
+			must.Do(t, b.deadline(time.Now().Add(time.Second)))
+			if late {
+				write()
+			}
+			for got := ""; got != "ab"; {
+				n, err := b.read(next)
+				if got += string(next[:n]); err != nil || !strings.HasPrefix("ab", got) {
+					t.Fatalf("late %t: Read = %q, %v", late, got, err)
+				}
+			}
+			began := time.Now()
+			if _, err := b.read(next); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
+				t.Errorf("late %t: a Read ends after %v: %v", late, time.Since(began), err)
+			}
+			must.Do(t, b.deadline(time.Time{}))
+		}
+		if gone > 0 {
+			t.Error("a request is cancelled whose client is there")
+		}
+		slow()
+		must.Do(t, client.Close())
+		synctest.Wait()
+		if _, err := b.read(next); gone != 1 || err != io.EOF {
+			t.Errorf("the client has left: cancelled %d times, Read = %v", gone, err)
+		}
+		b.begin()
+		must.Do(t, there.Close())
+		time.Sleep(2 * holdTime)
+		if synctest.Wait(); gone != 2 {
+			t.Error("the end of the connection does not cancel a request")
 		}
 	})
 }
 
-// A Read that is held delays neither the request behind it nor the protocol after it.
-func TestHeldReadDelaysNothing(t *testing.T) {
+// A request that is not watched yet delays neither the one behind it nor the protocol after it.
+func TestPipelinedAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, plain := range []bool{true, false} {
 		onBench(t, Options{}, plain, func(b *bench) {

@@ -22,34 +22,24 @@ func (l Cleartext) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cleartextConn{halfConn: c.(halfConn), missing: http2Preface}, nil
+	return &cleartextConn{halfConn: c.(halfConn), requests: requestsOn(c), missing: http2Preface}, nil
 }
 
 // cleartextConn is a connection that keeps the headers of requests, and sees whether it
 // begins as HTTP/2 does.
 type cleartextConn struct {
 	halfConn
-	header     header
-	background background
-	missing    string // what is to come of the preface; empty: it was read, or something else
-	http2      atomic.Bool
+	requests
+	missing string // what is to come of the preface; empty: it was read, or something else
+	http2   atomic.Bool
 }
 
 // NetConn returns the connection below, for under.
 func (c *cleartextConn) NetConn() net.Conn { return c.halfConn }
 
-// head returns the headers, for TwoFramings.
-func (c *cleartextConn) head() *header { return &c.header }
-
 // Read implements net.Conn.
 func (c *cleartextConn) Read(b []byte) (int, error) {
-	if len(b) == 1 && c.header.served() {
-		if err := c.background.hold(); err != nil {
-			return 0, err
-		}
-	}
-	n, err := c.halfConn.Read(b)
-	c.header.add(b[:n])
+	n, err := c.read(b)
 	if c.missing != "" {
 		c.greet(b[:n])
 	}
@@ -57,16 +47,7 @@ func (c *cleartextConn) Read(b []byte) (int, error) {
 }
 
 // SetReadDeadline implements net.Conn.
-func (c *cleartextConn) SetReadDeadline(t time.Time) error {
-	c.background.deadline(t)
-	return c.halfConn.SetReadDeadline(t)
-}
-
-// Close implements net.Conn.
-func (c *cleartextConn) Close() error {
-	c.background.close()
-	return c.halfConn.Close()
-}
+func (c *cleartextConn) SetReadDeadline(t time.Time) error { return c.background.deadline(t) }
 
 // greet compares what has come with the preface.
 func (c *cleartextConn) greet(came []byte) {

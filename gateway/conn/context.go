@@ -21,6 +21,9 @@ type carrier struct {
 // without a context of its own.
 func Context(ctx context.Context, c net.Conn) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
+	if kept := requestsOf(c); kept != nil {
+		kept.background.cancel = cancel
+	}
 	return context.WithValue(ctx, contextKey{}, &carrier{c, cancel})
 }
 

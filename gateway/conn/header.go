@@ -2,7 +2,6 @@ package conn
 
 import (
 	"bytes"
-	"net"
 	"net/http"
 )
 
@@ -12,21 +11,16 @@ const readAhead = 4096
 
 // header keeps what a connection over HTTP/1.1 receives until the handler of a request has
 // it: the bytes of the request's header, and at most readAhead bytes before them. The
-// methods are called in the order in which net/http reads, but TwoFramings may run beside
-// add.
+// methods are called in the order in which net/http reads.
 type header struct {
 	received []byte
 	complete []byte // the part of received with the header of the request that is served
 	off      bool   // the connection speaks another protocol
 }
 
-// keepHeaders tells the header of a connection, if it has one, what net/http does.
-func keepHeaders(outer net.Conn, state http.ConnState) {
-	k, ok := outer.(interface{ head() *header })
-	if !ok {
-		return
-	}
-	switch h := k.head(); state {
+// follow is called when net/http goes on to another state.
+func (h *header) follow(state http.ConnState) {
+	switch state {
 	case http.StateActive:
 		h.begin()
 	case http.StateIdle:
@@ -106,11 +100,11 @@ func TwoFramings(r *http.Request) bool {
 	if c == nil {
 		return false // HTTP/2 has one framing
 	}
-	k, ok := c.conn.(interface{ head() *header })
-	if !ok {
+	kept := requestsOf(c.conn)
+	if kept == nil {
 		return true
 	}
-	line, rest := []byte(r.Method+" "+r.RequestURI+" "+r.Proto), k.head().complete
+	line, rest := []byte(r.Method+" "+r.RequestURI+" "+r.Proto), kept.header.complete
 	for found := false; ; {
 		at := bytes.Index(rest, line)
 		if at < 0 {

@@ -83,7 +83,7 @@ func (s *secureListener) greet(raw net.Conn) {
 	var c net.Conn = secured
 	switch secured.ConnectionState().NegotiatedProtocol {
 	case "", "http/1.1":
-		c = &secureConn{Conn: secured}
+		c = &secureConn{secured, requestsOn(secured)}
 	}
 	select {
 	case s.ready <- c:
@@ -118,33 +118,11 @@ func speaksHTTP(begin [5]byte) bool {
 // secureConn is a connection over TLS and HTTP/1.1 that keeps the headers of requests.
 type secureConn struct {
 	*tls.Conn
-	header     header
-	background background
+	requests
 }
-
-// head returns the headers, for TwoFramings.
-func (c *secureConn) head() *header { return &c.header }
 
 // Read implements net.Conn.
-func (c *secureConn) Read(b []byte) (int, error) {
-	if len(b) == 1 && c.header.served() {
-		if err := c.background.hold(); err != nil {
-			return 0, err
-		}
-	}
-	n, err := c.Conn.Read(b)
-	c.header.add(b[:n])
-	return n, err
-}
+func (c *secureConn) Read(b []byte) (int, error) { return c.read(b) }
 
 // SetReadDeadline implements net.Conn.
-func (c *secureConn) SetReadDeadline(t time.Time) error {
-	c.background.deadline(t)
-	return c.Conn.SetReadDeadline(t)
-}
-
-// Close implements net.Conn.
-func (c *secureConn) Close() error {
-	c.background.close()
-	return c.Conn.Close()
-}
+func (c *secureConn) SetReadDeadline(t time.Time) error { return c.background.deadline(t) }

@@ -201,7 +201,9 @@ func (s *Set) State(outer net.Conn, state http.ConnState) {
 	if c == nil {
 		return
 	}
-	keepHeaders(outer, state)
+	if kept := requestsOf(outer); kept != nil {
+		kept.header.follow(state)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch state {
