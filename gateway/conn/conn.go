@@ -52,14 +52,7 @@ func under(c net.Conn) *connection {
 	}
 }
 
-// gone reports whether the client of a connection has closed it. It needs no
-// Read. It reports false on systems that do not tell.
-func gone(c net.Conn) bool {
-	below := under(c)
-	return below != nil && hungUp(below.Conn)
-}
-
-// Cut closes a connection at once, whatever is unsent. A Close of TLS would wait
+// cut closes a connection at once, whatever is unsent. A Close of TLS would wait
 // for seconds for a client that does not read.
 func cut(c net.Conn) {
 	if below := under(c); below != nil {

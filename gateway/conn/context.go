@@ -12,6 +12,7 @@ type contextKey struct{}
 // carrier is the connection that carries a request.
 type carrier struct {
 	conn   net.Conn
+	below  *connection        // of conn; nil if it is not of a Set
 	cancel context.CancelFunc // of all requests on the connection
 }
 
@@ -24,7 +25,7 @@ func Context(ctx context.Context, c net.Conn) context.Context {
 	if kept := requestsOf(c); kept != nil {
 		kept.background.cancel = cancel
 	}
-	return context.WithValue(ctx, contextKey{}, &carrier{c, cancel})
+	return context.WithValue(ctx, contextKey{}, &carrier{c, under(c), cancel})
 }
 
 // Cancel returns a function that cancels r and all later requests on its
@@ -41,7 +42,7 @@ func Cancel(r *http.Request) context.CancelFunc {
 // reports false over HTTP/2, where net/http notices it.
 func ClientGone(r *http.Request) bool {
 	c := carrierOf(r)
-	return c != nil && gone(c.conn)
+	return c != nil && c.below != nil && hungUp(c.below.Conn)
 }
 
 // carrierOf returns the carrier of r, or nil if it may carry other requests.

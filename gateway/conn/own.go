@@ -42,14 +42,10 @@ func Owned(r *http.Request) io.Closer {
 
 func belongingsOf(r *http.Request) *belongings {
 	c := carrierOf(r)
-	if c == nil {
+	if c == nil || c.below == nil {
 		return nil
 	}
-	below := under(c.conn)
-	if below == nil {
-		return nil
-	}
-	return &below.belongings
+	return &c.below.belongings
 }
 
 func (b *belongings) end() {
