@@ -125,5 +125,14 @@ func (b *background) deadline(t time.Time) error {
 	return b.conn.SetReadDeadline(t)
 }
 
+// close is called when the connection is closed. The Read of watch may not have begun.
+func (b *background) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.serving && b.cancel != nil {
+		b.cancel()
+	}
+}
+
 // longAgo is before now.
 var longAgo = time.Unix(1, 0)

@@ -130,11 +130,12 @@ func TestWatchOverClient(t *testing.T) {
 		if _, err := b.read(next); gone != 1 || err != io.EOF {
 			t.Errorf("the client has left: cancelled %d times, Read = %v", gone, err)
 		}
+		if b.close(); gone != 1 {
+			t.Error("a connection without a request cancels one")
+		}
 		b.begin()
-		must.Do(t, there.Close())
-		time.Sleep(2 * holdTime)
-		if synctest.Wait(); gone != 2 {
-			t.Error("the end of the connection does not cancel a request")
+		if b.close(); gone != 2 {
+			t.Error("the end of the connection does not cancel its request")
 		}
 	})
 }

@@ -49,6 +49,12 @@ func (c *cleartextConn) Read(b []byte) (int, error) {
 // SetReadDeadline implements net.Conn.
 func (c *cleartextConn) SetReadDeadline(t time.Time) error { return c.background.deadline(t) }
 
+// Close implements net.Conn.
+func (c *cleartextConn) Close() error {
+	c.background.close()
+	return c.halfConn.Close()
+}
+
 // greet compares what has come with the preface.
 func (c *cleartextConn) greet(came []byte) {
 	rest, ok := strings.CutPrefix(c.missing, string(came[:min(len(came), len(c.missing))]))

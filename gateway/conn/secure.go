@@ -126,3 +126,9 @@ func (c *secureConn) Read(b []byte) (int, error) { return c.read(b) }
 
 // SetReadDeadline implements net.Conn.
 func (c *secureConn) SetReadDeadline(t time.Time) error { return c.background.deadline(t) }
+
+// Close implements net.Conn.
+func (c *secureConn) Close() error {
+	c.background.close()
+	return c.Conn.Close()
+}
