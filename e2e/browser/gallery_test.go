@@ -24,6 +24,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/storage"
 	"github.com/chromedp/chromedp"
 )
 
@@ -48,14 +49,14 @@ type exhibit struct {
 func gallery(t *testing.T, c *chromium) {
 	g, demo := c.exhibition(t)
 	busy := c.busy(t)
-	alice, bob := c.tab(t), c.tab(t)
+	alice, bob, wall := c.tab(t), c.tab(t), c.tab(t)
 	for user, b := range map[string]*tab{"alice": alice, "bob": bob} {
 		b.open(g.Public + "/signin")
 		b.signIn(user)
 	}
 	for _, e := range slices.Concat(exhibitsOfStrangers(g, busy), exhibitsOf(g, alice, bob), exhibitsOfLinks(g, alice),
 		exhibitsOfFactors(t, g, bob)) {
-		e.show(t, c)
+		e.show(t, wall)
 	}
 	for _, e := range []exhibit{
 		{"demonstration", 200, "Four ways to prove who you are", "", func(b *tab) { b.open(demo + "/") }},
@@ -64,7 +65,7 @@ func gallery(t *testing.T, c *chromium) {
 			b.open(g.Public + "/secure-resource")
 		}},
 	} {
-		e.show(t, c)
+		e.show(t, wall)
 	}
 	// Last, because the address of the browser is refused from here on.
 	throttled := exhibit{"throttled", 429, "Too many failed logins. Try again in",
@@ -76,7 +77,7 @@ func gallery(t *testing.T, c *chromium) {
 				b.click("button[type=submit]")
 			}
 		}}
-	throttled.show(t, c)
+	throttled.show(t, wall)
 }
 
 // exhibition starts a gateway that can fail in all ways, with the application of the
@@ -294,20 +295,22 @@ func (b *tab) keep(cookies map[string]*network.Cookie) {
 	}
 }
 
-// show checks the page in each language.
-func (e exhibit) show(t *testing.T, c *chromium) {
+// show checks the page in each language, in a tab of a person who is new each time. A new tab for
+// each page would be a new process that has to read axe-core again.
+func (e exhibit) show(t *testing.T, b *tab) {
 	t.Helper()
 	for language, says := range map[string]string{"en": e.en, "de": e.de} {
 		if says != "" { // else not in this language
-			t.Run(e.name+" "+language, func(t *testing.T) { e.showIn(t, c, language, says) })
+			t.Run(e.name+" "+language, func(t *testing.T) {
+				b.t = t
+				b.forgets()
+				e.showIn(t, b, language, says)
+			})
 		}
 	}
 }
 
-// showIn checks the page in a tab of its own, which closes then: many open tabs slow
-// the browser down.
-func (e exhibit) showIn(t *testing.T, c *chromium, language, says string) {
-	b := c.tab(t)
+func (e exhibit) showIn(t *testing.T, b *tab, language, says string) {
 	b.speaks(language)
 	e.open(b)
 	if got := b.value("document.documentElement.lang"); b.status != e.status || got != language ||
@@ -345,6 +348,16 @@ var forms = []struct {
 func pictured(name string) bool {
 	page := strings.TrimSuffix(strings.TrimSuffix(name, "-dark"), "-de")
 	return page == name || page == "signin" || page == "forbidden" || page == "applications"
+}
+
+// forgets makes the tab that of a new person, without cookies and in a window as it comes.
+func (b *tab) forgets() {
+	b.t.Helper()
+	own := chromedp.FromContext(b.ctx).BrowserContextID
+	if _, err := chromedp.CallBrowser(b.ctx, storage.ClearCookies, storage.ClearCookiesParams{BrowserContextID: own}); err != nil {
+		b.t.Fatal(err)
+	}
+	inTab(b, chromedp.EmulateReset())
 }
 
 // speaks makes the browser ask for a language.

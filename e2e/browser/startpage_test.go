@@ -85,7 +85,7 @@ func startPageInBrowser(t *testing.T, c *chromium) {
 	exhibit{"applications", 200, "Your applications", "Ihre Anwendungen", func(shown *tab) {
 		shown.open(few.Public + "/account/apps")
 		shown.signIn("alice")
-	}}.show(t, c)
+	}}.show(t, c.tab(t))
 	alice.fits()
 	alice.isDark()
 	alice.obeysAxe("forty applications")
