@@ -1,5 +1,5 @@
-// Package e2e is the module of the whole-system tests. They build the real programs with
-// the race detector, start them as processes, and use them over real TLS, as people,
+// Package e2e is the module of the whole-system tests. They build the real programs, mostly
+// with the race detector, start them as processes, and use them over real TLS, as people,
 // browsers, applications and operators do. Rules that a unit test can prove are in the
 // package that has them; a test here proves that the parts work together, or that a real
 // counterpart behaves as the product expects. There is a package for each counterpart.

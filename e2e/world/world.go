@@ -10,19 +10,25 @@ import (
 	"testing"
 )
 
-// Programs is the folder of the programs of the repository, built with the race detector.
+// Programs is the folder of the programs of the repository.
 var Programs string
 
 // Main runs the tests of a package, once the programs are there, and returns the exit
-// status. make builds the programs and names their folder in AUTHGATE_PROGRAMS.
-// Without it, Main builds what has changed.
-func Main(m *testing.M) int {
-	Programs = os.Getenv("AUTHGATE_PROGRAMS")
-	// Otherwise each program sleeps for a second when it ends.
+// status. The programs have the race detector. make builds them and names the folder
+// above theirs in AUTHGATE_PROGRAMS. Without it, Main builds what has changed.
+func Main(m *testing.M) int { return run(m, "race", "-race") }
+
+// MainOfMany is Main for packages that start hundreds of short processes, where the race
+// detector takes most of the time and finds nothing that it does not find elsewhere.
+func MainOfMany(m *testing.M) int { return run(m, "plain") }
+
+func run(m *testing.M, folder string, flags ...string) int {
+	// Otherwise each program with the race detector sleeps for a second when it ends.
 	err := os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0"))
-	if err == nil && Programs == "" {
-		Programs = Path("bin/e2e")
-		err = Build("", "-race", "authgate/cmd/authgate", "authgate/cmd/upstream", "authgate/cmd/demo")
+	if built := os.Getenv("AUTHGATE_PROGRAMS"); built != "" {
+		Programs = filepath.Join(built, folder)
+	} else if Programs = filepath.Join(Path("bin/e2e"), folder); err == nil {
+		err = Build("", append(flags, "authgate/cmd/authgate", "authgate/cmd/upstream", "authgate/cmd/demo")...)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "building the programs:", err)
