@@ -15,8 +15,8 @@ import (
 
 // applications is /account/clients and below: the applications that the user has let in.
 type applications struct {
-	page   *page
-	grants *grants.Grants
+	page     *page
+	consents *grants.Consents
 }
 
 // clientRows returns the endpoints of the applications of a user; none if the gateway is no
@@ -25,7 +25,7 @@ func clientRows(p *page) []endpoint.Row {
 	if p.options.OAuth == nil {
 		return nil
 	}
-	a := &applications{page: p, grants: p.options.OAuth.Grants}
+	a := &applications{page: p, consents: p.options.OAuth.Consents}
 	return []endpoint.Row{
 		{Name: "account/clients", Method: http.MethodGet, Home: true, Do: a.list},
 		{Name: "account/clients/revoke", Method: http.MethodPost, Home: true, Sessions: true, Do: a.revoke},
@@ -51,7 +51,7 @@ func (a *applications) list(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	consents, err := a.grants.Consents(&ex.Store, id.Subject)
+	consents, err := a.consents.List(&ex.Store, id.Subject)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (a *applications) revoke(ex *web.Exchange) error {
 	}
 	ctx, end := ex.Store.Recording()
 	defer end()
-	found, err := a.grants.Withdraw(ctx, ex.Identity.Subject, client)
+	found, err := a.consents.Withdraw(ctx, ex.Identity.Subject, client)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (p *page) offerClients(ex *web.Exchange, id *policy.Identity, view *pages.M
 	if p.options.OAuth == nil {
 		return nil
 	}
-	consents, err := p.options.OAuth.Grants.Consents(&ex.Store, id.Subject)
+	consents, err := p.options.OAuth.Consents.List(&ex.Store, id.Subject)
 	for i := range consents {
 		c := &consents[i]
 		view.Clients = append(view.Clients, pages.OwnClient{

@@ -312,7 +312,7 @@ func TestWarmTokens(t *testing.T) {
 		t.Error("the identity was made anew")
 	}
 	r.store.WantReads(t)
-	r.consents(t, s, terms(func(t *Terms) { t.Client = "other" }))
+	r.consentTo(t, s, terms(func(t *Terms) { t.Client = "other" }))
 	if again := must.Get(r.at(t, issued.Access))(t); again == first {
 		t.Error("the identity is kept though its basis has changed")
 	}

@@ -63,7 +63,7 @@ func again(do func() (*Issued, error)) (issued *Issued, err error) {
 }
 
 // NewCode returns a new code, which the login of id lends. The error is ErrNoConsent without
-// the consent of the user; see Consent.
+// the consent of the user; see Consents.Give.
 func (g *Grants) NewCode(ctx context.Context, id *policy.Identity, c Code) (code string, err error) {
 	by, err := g.lenderOf(ctx, id, &c.Terms)
 	if err != nil {
@@ -83,7 +83,7 @@ func (g *Grants) NewCode(ctx context.Context, id *policy.Identity, c Code) (code
 
 // lenderOf returns the lender of what the user of id grants now.
 func (g *Grants) lenderOf(ctx context.Context, id *policy.Identity, t *Terms) (*lender, error) {
-	consents, _, err := g.consents(ctx, id.Subject)
+	consents, _, err := consentsOf(ctx, g.options.Store, id.Subject)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ type ownership struct {
 // owner returns whose grant it is. The error is ErrInvalid if the login has ended or the
 // user has withdrawn the consent.
 func (g *Grants) owner(ctx context.Context, by *lender, expires time.Time) (*ownership, error) {
-	consents, raw, err := g.consents(ctx, by.Subject)
+	consents, raw, err := consentsOf(ctx, g.options.Store, by.Subject)
 	if err != nil {
 		return nil, err
 	}

@@ -349,7 +349,7 @@ func TestPasswordChangeOfTheLogin(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := r.signIn(t, "alice")
-	r.consents(t, s, terms())
+	r.consentTo(t, s, terms())
 	device, user, err := r.grants.NewDevice(t.Context(), terms())
 	must.Do(t, err)
 	must.Do(t, r.grants.DecideDevice(t.Context(), user, s.Identity))
@@ -388,7 +388,7 @@ func TestCodeNeedsConsent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := r.signIn(t, "alice")
-	r.consents(t, s, terms())
+	r.consentTo(t, s, terms())
 	for name, change := range map[string]func(*Terms){
 		"client": func(t *Terms) { t.Client = "other" }, "resource": func(t *Terms) { t.Resource = "" },
 		"scope": func(t *Terms) { t.Scopes = append(t.Scopes, "admin") },
@@ -456,9 +456,9 @@ func TestWithoutTheStore(t *testing.T) {
 	unknown("a decision", "get", r.grants.DecideDevice(t.Context(), user, s.Identity))
 	_, err = r.grants.Poll(t.Context(), device, rightTerms)
 	unknown("a device", "get", err)
-	_, err = r.grants.Consented(t.Context(), s.Subject, "grafana", wiki, nil)
+	_, err = r.consents.Given(t.Context(), s.Subject, "grafana", wiki, nil)
 	unknown("a consent", "get", err)
-	_, err = r.grants.Withdraw(t.Context(), s.Subject, "grafana")
+	_, err = r.consents.Withdraw(t.Context(), s.Subject, "grafana")
 	unknown("a withdrawal", "get", err)
 	unknown("a revocation", "get", r.grants.Revoke(t.Context(), "grafana", issued.Refresh))
 	for _, calls := range []string{"swap grant:", "put grant:", "delete grant:", "put grantrevoked:", "swap consents:"} {
@@ -475,7 +475,7 @@ func TestWithoutTheStore(t *testing.T) {
 		case "put grantrevoked:":
 			err = r.grants.Revoke(t.Context(), "grafana", issued.Access)
 		case "swap consents:":
-			_, err = r.grants.Withdraw(t.Context(), s.Subject, "grafana")
+			_, err = r.consents.Withdraw(t.Context(), s.Subject, "grafana")
 		}
 		unknown("it", calls, err)
 	}

@@ -24,6 +24,15 @@ const (
 	consentRenewal = 30 * 24 * time.Hour
 )
 
+// Consents keeps what users consent to. A grant needs a consent, and ends with it.
+type Consents struct {
+	store store.Store
+	now   func() time.Time
+}
+
+// NewConsents returns the consents in a store. now is its clock; see store.ClockOf.
+func NewConsents(s store.Store, now func() time.Time) *Consents { return &Consents{s, now} }
+
 // Consent is what a user has consented to for one client.
 type Consent struct {
 	Client    string              `json:"client"`
@@ -39,9 +48,9 @@ type consent struct {
 	Consent
 }
 
-// consents is the record of a user's consents. One record has all of them, so that one write
+// consented is the record of a user's consents. One record has all of them, so that one write
 // withdraws one.
-type consents struct {
+type consented struct {
 	Subject string    `json:"sub"`
 	Written time.Time `json:"written"`
 	All     []consent `json:"all"`
@@ -50,7 +59,7 @@ type consents struct {
 func consentsKey(subject string) string { return consentsPrefix + record.Hash([]byte(subject)) }
 
 // of returns the consent for a client, nil if there is none.
-func (c *consents) of(client string) *consent {
+func (c *consented) of(client string) *consent {
 	at := slices.IndexFunc(c.All, func(one consent) bool { return one.Client == client })
 	if at < 0 {
 		return nil
@@ -59,7 +68,7 @@ func (c *consents) of(client string) *consent {
 }
 
 // hold reports whether the consent with that ID was not withdrawn.
-func (c *consents) hold(id string) bool {
+func (c *consented) hold(id string) bool {
 	return slices.ContainsFunc(c.All, func(one consent) bool { return one.ID == id })
 }
 
@@ -69,9 +78,9 @@ func (c *consent) covers(resource string, scopes []string) bool {
 	return ok && !slices.ContainsFunc(scopes, func(scope string) bool { return !slices.Contains(held, scope) })
 }
 
-// consents returns the consents of a user, and the record.
-func (g *Grants) consents(ctx context.Context, subject string) (*consents, []byte, error) {
-	raw, err := record.Find(ctx, g.options.Store, consentsKey(subject))
+// consentsOf returns the consents of a user, and the record.
+func consentsOf(ctx context.Context, s store.Store, subject string) (*consented, []byte, error) {
+	raw, err := record.Find(ctx, s, consentsKey(subject))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,20 +89,20 @@ func (g *Grants) consents(ctx context.Context, subject string) (*consents, []byt
 }
 
 // decodeConsents decodes the consents of a user, and no record as none.
-func decodeConsents(subject string, raw []byte) (*consents, error) {
+func decodeConsents(subject string, raw []byte) (*consented, error) {
 	if raw == nil {
-		return &consents{Subject: subject}, nil
+		return &consented{Subject: subject}, nil
 	}
-	known, err := record.Decode[consents](raw)
+	known, err := record.Decode[consented](raw)
 	if err == nil && known.Subject != subject {
 		err = errors.New("a record in the store is damaged: it is of another subject")
 	}
 	return known, err
 }
 
-// Consented reports whether a user has consented to what a client asks for.
-func (g *Grants) Consented(ctx context.Context, subject, client, resource string, scopes []string) (bool, error) {
-	known, _, err := g.consents(ctx, subject)
+// Given reports whether a user has consented to what a client asks for.
+func (c *Consents) Given(ctx context.Context, subject, client, resource string, scopes []string) (bool, error) {
+	known, _, err := consentsOf(ctx, c.store, subject)
 	if err != nil {
 		return false, err
 	}
@@ -101,15 +110,15 @@ func (g *Grants) Consented(ctx context.Context, subject, client, resource string
 	return one != nil && one.covers(resource, scopes), nil
 }
 
-// Consent records that a user consents to what a client asks for, beside what they have
+// Give records that a user consents to what a client asks for, beside what they have
 // consented to before. It is also needed for clients that users are not asked about.
-func (g *Grants) Consent(ctx context.Context, subject, client, name, resource string, scopes []string) error {
-	err := store.Update(ctx, g.options.Store, consentsKey(subject), func(raw []byte) (store.Edit, error) {
+func (c *Consents) Give(ctx context.Context, subject, client, name, resource string, scopes []string) error {
+	err := store.Update(ctx, c.store, consentsKey(subject), func(raw []byte) (store.Edit, error) {
 		known, err := decodeConsents(subject, raw)
 		if err != nil {
 			return store.Edit{}, err
 		}
-		now := g.options.Now()
+		now := c.now()
 		if !known.add(client, name, resource, scopes, now) {
 			return store.Edit{}, nil
 		}
@@ -123,7 +132,7 @@ func (g *Grants) Consent(ctx context.Context, subject, client, name, resource st
 }
 
 // add adds a consent. It reports whether the record must be written.
-func (c *consents) add(client, name, resource string, scopes []string, now time.Time) bool {
+func (c *consented) add(client, name, resource string, scopes []string, now time.Time) bool {
 	one := c.of(client)
 	if one == nil {
 		c.All = append(c.All, consent{rand.Text(), Consent{Client: client, Resources: map[string][]string{}, Since: now}})
@@ -144,9 +153,9 @@ func (c *consents) add(client, name, resource string, scopes []string, now time.
 	return true
 }
 
-// Consents returns what a user has consented to, the oldest first.
-func (g *Grants) Consents(ctx context.Context, subject string) ([]Consent, error) {
-	known, _, err := g.consents(ctx, subject)
+// List returns what a user has consented to, the oldest first.
+func (c *Consents) List(ctx context.Context, subject string) ([]Consent, error) {
+	known, _, err := consentsOf(ctx, c.store, subject)
 	if err != nil {
 		return nil, err
 	}
@@ -160,14 +169,14 @@ func (g *Grants) Consents(ctx context.Context, subject string) ([]Consent, error
 
 // Withdraw ends the consent of a user for a client, and with it all codes and tokens that the
 // client got by it. It reports whether there was one.
-func (g *Grants) Withdraw(ctx context.Context, subject, client string) (found bool, err error) {
-	err = store.Update(store.Ending(ctx), g.options.Store, consentsKey(subject), func(raw []byte) (store.Edit, error) {
+func (c *Consents) Withdraw(ctx context.Context, subject, client string) (found bool, err error) {
+	err = store.Update(store.Ending(ctx), c.store, consentsKey(subject), func(raw []byte) (store.Edit, error) {
 		known, err := decodeConsents(subject, raw)
 		if found = err == nil && known.of(client) != nil; !found {
 			return store.Edit{}, err
 		}
 		known.All = slices.DeleteFunc(known.All, func(one consent) bool { return one.Client == client })
-		now := g.options.Now()
+		now := c.now()
 		known.Written = now
 		return record.Edited(known, now.Add(consentLifetime))
 	})

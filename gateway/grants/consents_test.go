@@ -18,19 +18,19 @@ import (
 func TestConsented(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	ctx, g := t.Context(), r.grants
+	ctx, consents := t.Context(), r.consents
 	asks := func(client, resource string, scopes ...string) bool {
 		t.Helper()
-		return must.Get(g.Consented(ctx, "local:alice", client, resource, scopes))(t)
+		return must.Get(consents.Given(ctx, "local:alice", client, resource, scopes))(t)
 	}
 	if asks("grafana", wiki) {
 		t.Error("no user has consented to anything")
 	}
-	must.Do(t, g.Consent(ctx, "local:alice", "grafana", "Grafana", wiki, []string{"read"}))
-	must.Do(t, g.Consent(ctx, "local:alice", "cli", "", "", nil))
+	must.Do(t, consents.Give(ctx, "local:alice", "grafana", "Grafana", wiki, []string{"read"}))
+	must.Do(t, consents.Give(ctx, "local:alice", "cli", "", "", nil))
 	r.clock.Advance(time.Minute)
-	must.Do(t, g.Consent(ctx, "local:alice", "grafana", "Grafana 2", wiki, []string{"write"}))
-	must.Do(t, g.Consent(ctx, "local:alice", "grafana", "Grafana 2", "https://gw.example/git", nil))
+	must.Do(t, consents.Give(ctx, "local:alice", "grafana", "Grafana 2", wiki, []string{"write"}))
+	must.Do(t, consents.Give(ctx, "local:alice", "grafana", "Grafana 2", "https://gw.example/git", nil))
 	for name, c := range map[string]struct{ got, want bool }{
 		"what it was for":  {asks("grafana", wiki, "read"), true},
 		"both":             {asks("grafana", wiki, "write", "read"), true},
@@ -41,7 +41,7 @@ func TestConsented(t *testing.T) {
 		"another resource": {asks("grafana", "https://gw.example/git", "read"), false},
 		"no resource":      {asks("grafana", ""), false},
 		"another client":   {asks("grafan", wiki, "read"), false},
-		"another user":     {must.Get(g.Consented(ctx, "local:bob", "grafana", wiki, []string{"read"}))(t), false},
+		"another user":     {must.Get(consents.Given(ctx, "local:bob", "grafana", wiki, []string{"read"}))(t), false},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %t, want %t", name, c.got, c.want)
@@ -51,10 +51,10 @@ func TestConsented(t *testing.T) {
 	if diff := cmp.Diff([]Consent{
 		{"grafana", "Grafana 2", map[string][]string{wiki: {"read", "write"}, "https://gw.example/git": {}}, since},
 		{"cli", "", map[string][]string{"": {}}, since},
-	}, must.Get(g.Consents(ctx, "local:alice"))(t)); diff != "" {
+	}, must.Get(consents.List(ctx, "local:alice"))(t)); diff != "" {
 		t.Errorf("the list (-want +got):\n%s", diff)
 	}
-	if all := must.Get(g.Consents(ctx, "local:bob"))(t); len(all) != 0 {
+	if all := must.Get(consents.List(ctx, "local:bob"))(t); len(all) != 0 {
 		t.Errorf("got %+v", all)
 	}
 }
@@ -72,7 +72,7 @@ func TestWithdraw(t *testing.T) {
 	must.Do(t, err)
 	must.Do(t, r.grants.DecideDevice(t.Context(), user, s.Identity))
 	r.wantIn(t, issued)
-	if found := must.Get(r.grants.Withdraw(t.Context(), s.Subject, "grafana"))(t); !found {
+	if found := must.Get(r.consents.Withdraw(t.Context(), s.Subject, "grafana"))(t); !found {
 		t.Error("there was none")
 	}
 	check := func() {
@@ -85,10 +85,10 @@ func TestWithdraw(t *testing.T) {
 		r.wantSession(t, s, true)
 	}
 	check()
-	if found := must.Get(r.grants.Withdraw(t.Context(), s.Subject, "grafana"))(t); found {
+	if found := must.Get(r.consents.Withdraw(t.Context(), s.Subject, "grafana"))(t); found {
 		t.Error("it was withdrawn twice")
 	}
-	r.consents(t, s, terms())
+	r.consentTo(t, s, terms())
 	check()
 	got, err := r.grants.Poll(t.Context(), device, rightTerms)
 	wantInvalid(t, got, err, "withdrawn")
@@ -104,22 +104,22 @@ func TestConsentsAtOnce(t *testing.T) {
 	for i := range 16 {
 		all.Go(func() {
 			on := []*rig{r, elsewhere}[i%2]
-			if err := on.grants.Consent(context.Background(), "local:alice", fmt.Sprint("client ", i/2), "", wiki,
+			if err := on.consents.Give(context.Background(), "local:alice", fmt.Sprint("client ", i/2), "", wiki,
 				[]string{fmt.Sprint(i)}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
-	if got := must.Get(r.grants.Consents(t.Context(), "local:alice"))(t); len(got) != 8 ||
+	if got := must.Get(r.consents.List(t.Context(), "local:alice"))(t); len(got) != 8 ||
 		len(got[0].Resources[wiki]) != 2 {
 		t.Errorf("got %+v", got)
 	}
 	r.store.Once("swap consents:", func() {
-		must.Get(elsewhere.grants.Withdraw(t.Context(), "local:alice", "client 3"))(t)
+		must.Get(elsewhere.consents.Withdraw(t.Context(), "local:alice", "client 3"))(t)
 	})
-	must.Do(t, r.grants.Consent(t.Context(), "local:alice", "client 9", "", wiki, nil))
-	if must.Get(r.grants.Consented(t.Context(), "local:alice", "client 3", wiki, nil))(t) {
+	must.Do(t, r.consents.Give(t.Context(), "local:alice", "client 9", "", wiki, nil))
+	if must.Get(r.consents.Given(t.Context(), "local:alice", "client 3", wiki, nil))(t) {
 		t.Error("a consent that was withdrawn is back")
 	}
 }
@@ -131,20 +131,20 @@ func TestConsentBounds(t *testing.T) {
 	s := r.signIn(t, "alice")
 	issued := r.granted(t, s)
 	for i := range maxConsents {
-		must.Do(t, r.grants.Consent(t.Context(), s.Subject, fmt.Sprint("client ", i), "", wiki, nil))
+		must.Do(t, r.consents.Give(t.Context(), s.Subject, fmt.Sprint("client ", i), "", wiki, nil))
 	}
-	if all := must.Get(r.grants.Consents(t.Context(), s.Subject))(t); len(all) != maxConsents ||
+	if all := must.Get(r.consents.List(t.Context(), s.Subject))(t); len(all) != maxConsents ||
 		all[0].Client != "client 0" {
 		t.Errorf("%d consents", len(all))
 	}
 	r.wantOut(t, issued)
 	r.store.TakeCalls()
-	must.Do(t, r.grants.Consent(t.Context(), s.Subject, "client 7", "", wiki, nil))
+	must.Do(t, r.consents.Give(t.Context(), s.Subject, "client 7", "", wiki, nil))
 	r.store.WantReads(t)
 	for range 3 {
 		r.clock.Advance(consentLifetime - time.Second)
-		must.Do(t, r.grants.Consent(t.Context(), s.Subject, "client 7", "", wiki, nil))
-		if all := must.Get(r.grants.Consents(t.Context(), s.Subject))(t); len(all) != maxConsents {
+		must.Do(t, r.consents.Give(t.Context(), s.Subject, "client 7", "", wiki, nil))
+		if all := must.Get(r.consents.List(t.Context(), s.Subject))(t); len(all) != maxConsents {
 			t.Errorf("%d consents", len(all))
 		}
 	}
@@ -158,15 +158,15 @@ func TestConsentBounds(t *testing.T) {
 func TestDamagedConsents(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.consents(t, r.signIn(t, "bob"), terms())
+	r.consentTo(t, r.signIn(t, "bob"), terms())
 	of := must.Get(r.store.Get(t.Context(), consentsKey("local:bob")))(t)
 	for _, raw := range []string{"{", string(of)} {
 		must.Do(t, r.store.Put(t.Context(), consentsKey("local:alice"), []byte(raw), time.Time{}))
-		if held, err := r.grants.Consented(t.Context(), "local:alice", "grafana", wiki, nil); held || err == nil ||
+		if held, err := r.consents.Given(t.Context(), "local:alice", "grafana", wiki, nil); held || err == nil ||
 			errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: got %t, %v", raw, held, err)
 		}
-		if _, err := r.grants.Withdraw(t.Context(), "local:alice", "grafana"); err == nil {
+		if _, err := r.consents.Withdraw(t.Context(), "local:alice", "grafana"); err == nil {
 			t.Errorf("%s: withdrawn", raw)
 		}
 	}

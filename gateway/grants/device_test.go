@@ -47,7 +47,7 @@ func TestDevice(t *testing.T) {
 		if diff := cmp.Diff(terms(), *asked); diff != "" {
 			t.Errorf("it asks for (-want +got):\n%s", diff)
 		}
-		r.consents(t, s, *asked)
+		r.consentTo(t, s, *asked)
 		must.Do(t, r.grants.DecideDevice(t.Context(), typed, s.Identity))
 		for _, decided := range []error{
 			r.grants.DecideDevice(t.Context(), code, nil), r.grants.DecideDevice(t.Context(), code, s.Identity),
@@ -95,7 +95,7 @@ func TestPoll(t *testing.T) {
 
 	late, lateCode := r.newDevice(t)
 	allowed, allowedCode := r.newDevice(t)
-	r.consents(t, s, terms())
+	r.consentTo(t, s, terms())
 	must.Do(t, r.grants.DecideDevice(t.Context(), allowedCode, s.Identity))
 	r.clock.Advance(10 * time.Minute)
 	for _, device := range []string{late, allowed} {
@@ -122,7 +122,7 @@ func TestDeviceFailures(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := r.signIn(t, "alice")
-	r.consents(t, s, terms())
+	r.consentTo(t, s, terms())
 	_, code := r.newDevice(t)
 	must.Do(t, r.grants.DecideDevice(t.Context(), code, nil))
 	if keys := storetest.Keys(t, r.store.Store, userCodePrefix); len(keys) != 0 {
@@ -170,7 +170,7 @@ func TestDeviceAtOnce(t *testing.T) {
 	r := newRig(t)
 	s := r.signIn(t, "alice")
 	elsewhere := r.elsewhere(t)
-	r.consents(t, s, terms())
+	r.consentTo(t, s, terms())
 	for range 20 {
 		device, code := r.newDevice(t)
 		decided := make(chan error, 2)

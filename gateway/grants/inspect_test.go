@@ -117,7 +117,7 @@ func TestRevokeInAFullStore(t *testing.T) {
 	wantInvalid(t, got, err, "used again")
 	r.wantOut(t, issued)
 	r.wantOut(t, other)
-	if found := must.Get(r.grants.Withdraw(t.Context(), s.Subject, "grafana"))(t); !found {
+	if found := must.Get(r.consents.Withdraw(t.Context(), s.Subject, "grafana"))(t); !found {
 		t.Error("nothing was withdrawn")
 	}
 }

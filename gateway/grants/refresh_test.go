@@ -147,7 +147,7 @@ func TestEndDuringARefresh(t *testing.T) {
 			return err
 		},
 		"withdrawn": func(r *rig, s *signedIn, _ *Issued) error {
-			_, err := r.grants.Withdraw(context.Background(), s.Subject, "grafana")
+			_, err := r.consents.Withdraw(context.Background(), s.Subject, "grafana")
 			return err
 		},
 	} {

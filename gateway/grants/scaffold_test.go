@@ -71,6 +71,7 @@ type rig struct {
 	bearers   *login.BearerTokens
 	overview  *login.Overview
 	grants    *Grants
+	consents  *Consents
 }
 
 func newRig(tb testing.TB, changes ...func(*rig)) *rig {
@@ -115,6 +116,7 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 	next.overview = &login.Overview{
 		Logins: next.logins, Accounts: next.accounts, Sessions: next.session, Users: next.users, Delegated: next.delegated,
 	}
+	next.consents = NewConsents(s, now)
 	next.grants = New(Options{
 		Store: s, Now: now, Logins: next.logins, Keys: next.keys, Issuer: testIssuer, Audience: next.audience,
 		Holders: &login.Holders{Logins: next.logins, Accounts: next.accounts, Users: next.users},
@@ -222,15 +224,15 @@ func terms(changes ...func(*Terms)) Terms {
 }
 
 // consents makes a user consent to t.
-func (r *rig) consents(tb testing.TB, s *signedIn, t Terms) {
+func (r *rig) consentTo(tb testing.TB, s *signedIn, t Terms) {
 	tb.Helper()
-	must.Do(tb, r.grants.Consent(tb.Context(), s.Subject, t.Client, "Name of "+t.Client, t.Resource, t.Scopes))
+	must.Do(tb, r.consents.Give(tb.Context(), s.Subject, t.Client, "Name of "+t.Client, t.Resource, t.Scopes))
 }
 
 // code returns a code that a user grants.
 func (r *rig) code(tb testing.TB, s *signedIn, t Terms) string {
 	tb.Helper()
-	r.consents(tb, s, t)
+	r.consentTo(tb, s, t)
 	return must.Get(r.grants.NewCode(tb.Context(), s.Identity, Code{
 		Terms: t, RedirectURI: "https://grafana.example/back", Challenge: "S256 of it",
 	}))(tb)

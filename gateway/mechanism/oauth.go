@@ -12,8 +12,9 @@ import (
 
 // OAuth is what the authorization server of a configuration is made of.
 type OAuth struct {
-	Clients *clients.Set
-	Grants  *grants.Grants
+	Clients  *clients.Set
+	Grants   *grants.Grants
+	Consents *grants.Consents
 }
 
 // NewOAuth makes the parts of the authorization server, nil if the configuration has none.
@@ -27,7 +28,7 @@ func NewOAuth(o *Options, local *Local, f *Federation) (*OAuth, error) {
 		return nil, err
 	}
 	return &OAuth{
-		Clients: set,
+		Clients: set, Consents: grants.NewConsents(o.Store, o.Now),
 		Grants: grants.New(grants.Options{
 			Store: o.Store, Now: o.Now, Logins: local.Logins, Keys: local.keys,
 			Holders: &login.Holders{Logins: local.Logins, Accounts: local.Accounts, Users: f.Users},

@@ -14,7 +14,10 @@ import (
 )
 
 // authorization is where clients send users, and where these decide.
-type authorization struct{ *core }
+type authorization struct {
+	*core
+	consents *grants.Consents
+}
 
 // authorize is GET oauth/authorize.
 func (s *authorization) authorize(ex *web.Exchange) error {
@@ -74,7 +77,7 @@ func (s *authorization) decide(ex *web.Exchange, r *request, decided bool) error
 	case r.otherUser(id):
 		return refuse(codeLoginRequired, "Another user is signed in than the one of id_token_hint.")
 	}
-	if given, err := s.consents(ex, r, id, decided); err != nil || !given {
+	if given, err := s.consented(ex, r, id, decided); err != nil || !given {
 		return err
 	}
 	return s.grant(ex, r, id)

@@ -23,21 +23,21 @@ const (
 	decisionDeny  = "deny"
 )
 
-// consents reports whether the user lets the client do what it asks for; decided tells that
+// consented reports whether the user lets the client do what it asks for; decided tells that
 // they have just said so on the page. If they must decide first, the page is the answer.
-func (s *authorization) consents(
+func (s *authorization) consented(
 	ex *web.Exchange, r *request, id *policy.Identity, decided bool,
 ) (given bool, err error) {
 	t := &r.terms
 	if !decided && !r.consent {
-		held, err := s.grants.Consented(&ex.Store, id.Subject, t.Client, t.Resource, t.Scopes)
+		held, err := s.consents.Given(&ex.Store, id.Subject, t.Client, t.Resource, t.Scopes)
 		if held || err != nil {
 			return held, err
 		}
 	}
 	switch {
 	case decided, r.client.SkipConsent:
-		return true, s.grants.Consent(&ex.Store, id.Subject, t.Client, r.client.Name, t.Resource, t.Scopes)
+		return true, s.consents.Give(&ex.Store, id.Subject, t.Client, r.client.Name, t.Resource, t.Scopes)
 	case r.silent:
 		return false, refuse(codeConsentRequired, "The user must decide.")
 	}

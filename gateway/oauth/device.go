@@ -159,7 +159,7 @@ func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *gra
 			return &web.Error{Status: http.StatusForbidden, Detail: "This page is of another session or code. Begin again.",
 				Cause: errors.New("the seal of the form does not fit the session and the code")}
 		}
-		err = s.grants.Consent(&ex.Store, id.Subject, terms.Client, client.Name, terms.Resource, terms.Scopes)
+		err = s.consents.Give(&ex.Store, id.Subject, terms.Client, client.Name, terms.Resource, terms.Scopes)
 		if err == nil {
 			err = s.grants.DecideDevice(&ex.Store, code, id)
 		}

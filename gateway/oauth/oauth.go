@@ -67,6 +67,7 @@ type Options struct {
 	Config        *config.Config
 	Clients       *clients.Set
 	Grants        *grants.Grants
+	Consents      *grants.Consents
 	IDKeys        *jose.Keys // sign ID tokens and logout tokens
 	Logout        *signin.Logout
 	Registrations *rate.Limiter // by the client's address
@@ -79,7 +80,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	c := newCore(&o)
-	authorization := &authorization{c}
+	authorization := &authorization{c, o.Consents}
 	return &Server{
 		authorization: authorization,
 		devices:       &devices{authorization},
