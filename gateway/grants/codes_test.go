@@ -98,7 +98,7 @@ func TestCodesThatAreNone(t *testing.T) {
 	} {
 		got, err := r.grants.Redeem(t.Context(), wrong, right)
 		wantInvalid(t, got, err, "never issued")
-		got, err = r.grants.Poll(t.Context(), wrong, rightTerms)
+		got, err = r.devices.Poll(t.Context(), wrong, rightTerms)
 		wantInvalid(t, got, err, "never issued")
 		if wrong == issued.Refresh {
 			continue
@@ -141,7 +141,7 @@ func TestExpiredInTheStore(t *testing.T) {
 	must.Get(r.logins.Lend(t.Context(), s.Login, "", func(*login.Login) (string, []byte, time.Time, error) {
 		return "other:x", nil, r.clock.Now().Add(month), nil
 	}))(t)
-	device, user, err := r.grants.NewDevice(t.Context(), terms())
+	device, user, err := r.devices.New(t.Context(), terms())
 	must.Do(t, err)
 	for _, kind := range []string{grantPrefix, devicePrefix, userCodePrefix} {
 		for _, key := range storetest.Keys(t, r.store.Store, kind) {
@@ -153,10 +153,10 @@ func TestExpiredInTheStore(t *testing.T) {
 	wantInvalid(t, got, err, "the code has expired")
 	got, err = r.rotate(t, issued.Refresh)
 	wantInvalid(t, got, err, "its grant has expired")
-	if _, err := r.grants.Device(t.Context(), user); !errors.Is(err, ErrNoDevice) {
+	if _, err := r.devices.Find(t.Context(), user); !errors.Is(err, ErrNoDevice) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := r.grants.Poll(t.Context(), device, rightTerms); !errors.Is(err, ErrExpired) {
+	if _, err := r.devices.Poll(t.Context(), device, rightTerms); !errors.Is(err, ErrExpired) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -311,9 +311,9 @@ func TestEndOfTheLogin(t *testing.T) {
 			r := newRig(t)
 			s := r.signIn(t, "alice")
 			code := r.code(t, s, terms())
-			device, user, err := r.grants.NewDevice(t.Context(), terms())
+			device, user, err := r.devices.New(t.Context(), terms())
 			must.Do(t, err)
-			must.Do(t, r.grants.DecideDevice(t.Context(), user, s.Identity))
+			must.Do(t, r.devices.Decide(t.Context(), user, s.Identity))
 			issued, old := r.granted(t, s), r.granted(t, s)
 			r.clock.Advance(30 * time.Second)
 			r.wantIn(t, issued)
@@ -322,7 +322,7 @@ func TestEndOfTheLogin(t *testing.T) {
 			r.wantOut(t, issued)
 			got, err := r.grants.Redeem(t.Context(), code, right)
 			wantInvalid(t, got, err, "")
-			got, err = r.grants.Poll(t.Context(), device, rightTerms)
+			got, err = r.devices.Poll(t.Context(), device, rightTerms)
 			wantInvalid(t, got, err, "login has ended")
 			_, err = r.grants.NewCode(t.Context(), s.Identity, Code{Terms: terms()})
 			wantInvalid(t, nil, err, "login has ended")
@@ -350,9 +350,9 @@ func TestPasswordChangeOfTheLogin(t *testing.T) {
 	r := newRig(t)
 	s := r.signIn(t, "alice")
 	r.consentTo(t, s, terms())
-	device, user, err := r.grants.NewDevice(t.Context(), terms())
+	device, user, err := r.devices.New(t.Context(), terms())
 	must.Do(t, err)
-	must.Do(t, r.grants.DecideDevice(t.Context(), user, s.Identity))
+	must.Do(t, r.devices.Decide(t.Context(), user, s.Identity))
 	issued, code := r.granted(t, s), r.code(t, s, terms())
 	during := r.code(t, s, terms())
 	r.wantIn(t, issued)
@@ -377,7 +377,7 @@ func TestPasswordChangeOfTheLogin(t *testing.T) {
 		got, err := r.grants.Redeem(t.Context(), code, right)
 		wantInvalid(t, got, err, "password")
 	}
-	got, err = after.grants.Poll(t.Context(), device, rightTerms)
+	got, err = after.devices.Poll(t.Context(), device, rightTerms)
 	wantInvalid(t, got, err, "password")
 	fresh := after.granted(t, s)
 	after.wantIn(t, fresh)
@@ -397,9 +397,9 @@ func TestCodeNeedsConsent(t *testing.T) {
 		if code != "" || !errors.Is(err, ErrNoConsent) {
 			t.Errorf("%s: got %q, %v", name, code, err)
 		}
-		_, user, err := r.grants.NewDevice(t.Context(), terms(change))
+		_, user, err := r.devices.New(t.Context(), terms(change))
 		must.Do(t, err)
-		if err := r.grants.DecideDevice(t.Context(), user, s.Identity); !errors.Is(err, ErrNoConsent) {
+		if err := r.devices.Decide(t.Context(), user, s.Identity); !errors.Is(err, ErrNoConsent) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -418,7 +418,7 @@ func TestWithoutTheStore(t *testing.T) {
 	r := newRig(t)
 	s := r.signIn(t, "alice")
 	issued, code := r.granted(t, s), r.code(t, s, terms())
-	device, user, err := r.grants.NewDevice(t.Context(), terms())
+	device, user, err := r.devices.New(t.Context(), terms())
 	must.Do(t, err)
 	unknown := func(what, calls string, err error) {
 		t.Helper()
@@ -451,10 +451,10 @@ func TestWithoutTheStore(t *testing.T) {
 		}
 	}
 	r.store.Fails("get ")
-	_, err = r.grants.Device(t.Context(), user)
+	_, err = r.devices.Find(t.Context(), user)
 	unknown("a user code", "get", err)
-	unknown("a decision", "get", r.grants.DecideDevice(t.Context(), user, s.Identity))
-	_, err = r.grants.Poll(t.Context(), device, rightTerms)
+	unknown("a decision", "get", r.devices.Decide(t.Context(), user, s.Identity))
+	_, err = r.devices.Poll(t.Context(), device, rightTerms)
 	unknown("a device", "get", err)
 	_, err = r.consents.Given(t.Context(), s.Subject, "grafana", wiki, nil)
 	unknown("a consent", "get", err)
@@ -493,10 +493,10 @@ func TestNothingStoredOpensAnything(t *testing.T) {
 	code := r.code(t, s, terms())
 	issued := must.Get(r.grants.Redeem(t.Context(), code, right))(t)
 	next := must.Get(r.rotate(t, issued.Refresh))(t)
-	device, user, err := r.grants.NewDevice(t.Context(), terms())
+	device, user, err := r.devices.New(t.Context(), terms())
 	must.Do(t, err)
-	must.Do(t, r.grants.DecideDevice(t.Context(), user, s.Identity))
-	must.Get(r.grants.Poll(t.Context(), device, rightTerms))(t)
+	must.Do(t, r.devices.Decide(t.Context(), user, s.Identity))
+	must.Get(r.devices.Poll(t.Context(), device, rightTerms))(t)
 	for _, written := range r.store.EverWritten() {
 		for _, secret := range []string{code, issued.Refresh, next.Refresh, device, user, issued.Access} {
 			for _, part := range []string{secret, secret[4:min(len(secret), 30)]} {

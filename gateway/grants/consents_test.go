@@ -68,9 +68,9 @@ func TestWithdraw(t *testing.T) {
 	other := func(t *Terms) { t.Client = "cli" }
 	issued, of, byBob := r.granted(t, s), r.granted(t, s, other), r.granted(t, bobs)
 	code := r.code(t, s, terms())
-	device, user, err := r.grants.NewDevice(t.Context(), terms())
+	device, user, err := r.devices.New(t.Context(), terms())
 	must.Do(t, err)
-	must.Do(t, r.grants.DecideDevice(t.Context(), user, s.Identity))
+	must.Do(t, r.devices.Decide(t.Context(), user, s.Identity))
 	r.wantIn(t, issued)
 	if found := must.Get(r.consents.Withdraw(t.Context(), s.Subject, "grafana"))(t); !found {
 		t.Error("there was none")
@@ -90,7 +90,7 @@ func TestWithdraw(t *testing.T) {
 	}
 	r.consentTo(t, s, terms())
 	check()
-	got, err := r.grants.Poll(t.Context(), device, rightTerms)
+	got, err := r.devices.Poll(t.Context(), device, rightTerms)
 	wantInvalid(t, got, err, "withdrawn")
 	r.wantIn(t, r.granted(t, s))
 }

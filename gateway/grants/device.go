@@ -28,6 +28,19 @@ const (
 	userCodeTries = 10
 )
 
+// Devices keeps the devices that ask for tokens, until they get them from Grants.
+type Devices struct {
+	grants   *Grants
+	store    store.Store
+	now      func() time.Time
+	lifetime time.Duration // of device codes
+}
+
+// NewDevices returns the devices in the store of g. lifetime is that of device codes.
+func NewDevices(g *Grants, lifetime time.Duration) *Devices {
+	return &Devices{g, g.options.Store, g.options.Now, lifetime}
+}
+
 // device is the record of a device that asks for tokens.
 type device struct {
 	Terms    Terms         `json:"terms"`
@@ -77,23 +90,23 @@ func userCodeKey(typed string) (key string, ok bool) {
 
 func deviceKey(deviceCode string) string { return devicePrefix + record.Hash([]byte(deviceCode)) }
 
-// NewDevice returns the codes of a device that asks for tokens (RFC 8628, section 3.2). The
+// New returns the codes of a device that asks for tokens (RFC 8628, section 3.2). The
 // user code has eight letters with a hyphen in the middle (RFC 8628, section 6.1).
-func (g *Grants) NewDevice(ctx context.Context, t Terms) (deviceCode, userCode string, err error) {
+func (d *Devices) New(ctx context.Context, t Terms) (deviceCode, userCode string, err error) {
 	deviceCode = newSecret(deviceMark).String()
-	made := &device{Terms: t, Interval: pollInterval, Expires: g.options.Now().Add(g.options.DeviceLifetime)}
+	made := &device{Terms: t, Interval: pollInterval, Expires: d.now().Add(d.lifetime)}
 	for range userCodeTries {
 		userCode = newUserCode()
 		made.UserCode, _ = userCodeKey(userCode)
-		err = g.options.Store.Swap(ctx, made.UserCode, nil, []byte(deviceKey(deviceCode)), made.Expires)
+		err = d.store.Swap(ctx, made.UserCode, nil, []byte(deviceKey(deviceCode)), made.Expires)
 		if !errors.Is(err, store.ErrConflict) {
 			break
 		}
 	}
 	if err == nil {
 		var edit store.Edit
-		if edit, err = made.edited(g.options.DeviceLifetime); err == nil {
-			err = g.options.Store.Put(ctx, deviceKey(deviceCode), edit.Value, edit.Expires)
+		if edit, err = made.edited(d.lifetime); err == nil {
+			err = d.store.Put(ctx, deviceKey(deviceCode), edit.Value, edit.Expires)
 		}
 	}
 	if err != nil {
@@ -102,18 +115,18 @@ func (g *Grants) NewDevice(ctx context.Context, t Terms) (deviceCode, userCode s
 	return deviceCode, userCode[:4] + "-" + userCode[4:], nil
 }
 
-// Device returns what the device asks for that waits under a user code. The error is
+// Find returns what the device asks for that waits under a user code. The error is
 // ErrNoDevice if none does.
-func (g *Grants) Device(ctx context.Context, userCode string) (*Terms, error) {
-	key, err := g.waiting(ctx, userCode)
+func (d *Devices) Find(ctx context.Context, userCode string) (*Terms, error) {
+	key, err := d.waiting(ctx, userCode)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := record.Find(ctx, g.options.Store, key)
+	raw, err := record.Find(ctx, d.store, key)
 	if err != nil {
 		return nil, err
 	}
-	waits, err := g.undecided(raw)
+	waits, err := d.undecided(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -121,12 +134,12 @@ func (g *Grants) Device(ctx context.Context, userCode string) (*Terms, error) {
 }
 
 // waiting returns the key of the device that waits under a user code.
-func (g *Grants) waiting(ctx context.Context, userCode string) (string, error) {
+func (d *Devices) waiting(ctx context.Context, userCode string) (string, error) {
 	key, ok := userCodeKey(userCode)
 	if !ok {
 		return "", ErrNoDevice
 	}
-	raw, err := record.Find(ctx, g.options.Store, key)
+	raw, err := record.Find(ctx, d.store, key)
 	if err == nil && raw == nil {
 		err = ErrNoDevice
 	}
@@ -134,7 +147,7 @@ func (g *Grants) waiting(ctx context.Context, userCode string) (string, error) {
 }
 
 // undecided decodes the record of a device that waits for a decision.
-func (g *Grants) undecided(raw []byte) (*device, error) {
+func (d *Devices) undecided(raw []byte) (*device, error) {
 	if raw == nil {
 		return nil, ErrNoDevice
 	}
@@ -142,50 +155,50 @@ func (g *Grants) undecided(raw []byte) (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if waits.Denied || waits.By != nil || !g.options.Now().Before(waits.Expires) {
+	if waits.Denied || waits.By != nil || !d.now().Before(waits.Expires) {
 		return nil, ErrNoDevice
 	}
 	return waits, nil
 }
 
-// DecideDevice allows a device to act for the user of id, whose login lends the grant, or
+// Decide allows a device to act for the user of id, whose login lends the grant, or
 // denies it if id is nil. A device is decided about once. The error is ErrNoDevice if none
 // waits, and ErrNoConsent without the consent of the user.
-func (g *Grants) DecideDevice(ctx context.Context, userCode string, id *policy.Identity) error {
-	key, err := g.waiting(ctx, userCode)
+func (d *Devices) Decide(ctx context.Context, userCode string, id *policy.Identity) error {
+	key, err := d.waiting(ctx, userCode)
 	if err != nil {
 		return err
 	}
 	var decided *device
-	err = store.Update(ctx, g.options.Store, key, func(raw []byte) (store.Edit, error) {
+	err = store.Update(ctx, d.store, key, func(raw []byte) (store.Edit, error) {
 		var err error
-		if decided, err = g.undecided(raw); err != nil {
+		if decided, err = d.undecided(raw); err != nil {
 			return store.Edit{}, err
 		}
 		if decided.Denied = id == nil; id != nil {
-			if decided.By, err = g.lenderOf(ctx, id, &decided.Terms); err != nil {
+			if decided.By, err = d.grants.lenderOf(ctx, id, &decided.Terms); err != nil {
 				return store.Edit{}, err
 			}
 		}
-		return decided.edited(g.options.DeviceLifetime)
+		return decided.edited(d.lifetime)
 	})
 	if err != nil {
 		return fmt.Errorf("deciding about a device: %w", err)
 	}
-	_ = g.options.Store.Delete(ctx, decided.UserCode) // what remains finds no device that waits
+	_ = d.store.Delete(ctx, decided.UserCode) // what remains finds no device that waits
 	return nil
 }
 
 // Poll returns the tokens of a device that was allowed, once. check compares the client; its
 // error is returned, and consumes nothing. The error is ErrPending, ErrSlowDown, ErrDenied,
 // ErrExpired or ErrInvalid if there are none.
-func (g *Grants) Poll(ctx context.Context, deviceCode string, check func(*Terms) error) (*Issued, error) {
+func (d *Devices) Poll(ctx context.Context, deviceCode string, check func(*Terms) error) (*Issued, error) {
 	if _, ok := parse(deviceMark, deviceCode); !ok {
 		return nil, invalid("the device code was never issued")
 	}
 	key := deviceKey(deviceCode)
 	var answer error
-	err := store.Update(ctx, g.options.Store, key, func(raw []byte) (edit store.Edit, err error) {
+	err := store.Update(ctx, d.store, key, func(raw []byte) (edit store.Edit, err error) {
 		if raw == nil {
 			return store.Edit{}, invalid("the device code is unknown or was used")
 		}
@@ -198,10 +211,10 @@ func (g *Grants) Poll(ctx context.Context, deviceCode string, check func(*Terms)
 		if err := check(&asked); err != nil {
 			return store.Edit{}, err
 		}
-		if answer = known.poll(g.options.Now()); answer == nil || answer == ErrExpired || answer == ErrDenied {
+		if answer = known.poll(d.now()); answer == nil || answer == ErrExpired || answer == ErrDenied {
 			return store.Edit{}, nil
 		}
-		return known.edited(g.options.DeviceLifetime)
+		return known.edited(d.lifetime)
 	})
 	if err == nil {
 		err = answer
@@ -209,7 +222,7 @@ func (g *Grants) Poll(ctx context.Context, deviceCode string, check func(*Terms)
 	if err != nil {
 		return nil, err
 	}
-	return g.ofDevice(ctx, key)
+	return d.redeem(ctx, key)
 }
 
 // poll returns what a device is told that asks at now, nil for tokens.
@@ -231,9 +244,9 @@ func (d *device) poll(now time.Time) error {
 	return ErrPending
 }
 
-// ofDevice makes the grant of a device that was allowed.
-func (g *Grants) ofDevice(ctx context.Context, key string) (*Issued, error) {
-	raw, err := g.options.Store.Take(ctx, key)
+// redeem makes the grant of a device that was allowed.
+func (d *Devices) redeem(ctx context.Context, key string) (*Issued, error) {
+	raw, err := d.store.Take(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, invalid("the device code was used")
 	}
@@ -244,11 +257,11 @@ func (g *Grants) ofDevice(ctx context.Context, key string) (*Issued, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := g.options.Now()
+	now := d.now()
 	if err := known.poll(now); err != nil {
 		return nil, err
 	}
-	by, err := g.owner(ctx, known.By, now)
+	by, err := d.grants.owner(ctx, known.By, now)
 	if err != nil {
 		return nil, err
 	}
@@ -258,5 +271,5 @@ func (g *Grants) ofDevice(ctx context.Context, key string) (*Issued, error) {
 	if err != nil {
 		return nil, fmt.Errorf("recording a grant: %w", err)
 	}
-	return g.begin(ctx, by, s, made, value, refresh)
+	return d.grants.begin(ctx, by, s, made, value, refresh)
 }

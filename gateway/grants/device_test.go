@@ -18,7 +18,7 @@ import (
 // newDevice returns the codes of a device.
 func (r *rig) newDevice(tb testing.TB) (device, user string) {
 	tb.Helper()
-	device, user, err := r.grants.NewDevice(tb.Context(), terms())
+	device, user, err := r.devices.New(tb.Context(), terms())
 	must.Do(tb, err)
 	return device, user
 }
@@ -26,7 +26,7 @@ func (r *rig) newDevice(tb testing.TB) (device, user string) {
 // wantPoll fails the test unless a device is told want.
 func (r *rig) wantPoll(tb testing.TB, device string, want error) {
 	tb.Helper()
-	if issued, err := r.grants.Poll(tb.Context(), device, rightTerms); issued != nil || !errors.Is(err, want) {
+	if issued, err := r.devices.Poll(tb.Context(), device, rightTerms); issued != nil || !errors.Is(err, want) {
 		tb.Errorf("the device got %+v, %v; want %v", issued, err, want)
 	}
 }
@@ -43,26 +43,26 @@ func TestDevice(t *testing.T) {
 		}
 		r.wantPoll(t, device, ErrPending)
 		typed := " " + strings.ToLower(strings.ReplaceAll(code, "-", " "))
-		asked := must.Get(r.grants.Device(t.Context(), typed))(t)
+		asked := must.Get(r.devices.Find(t.Context(), typed))(t)
 		if diff := cmp.Diff(terms(), *asked); diff != "" {
 			t.Errorf("it asks for (-want +got):\n%s", diff)
 		}
 		r.consentTo(t, s, *asked)
-		must.Do(t, r.grants.DecideDevice(t.Context(), typed, s.Identity))
+		must.Do(t, r.devices.Decide(t.Context(), typed, s.Identity))
 		for _, decided := range []error{
-			r.grants.DecideDevice(t.Context(), code, nil), r.grants.DecideDevice(t.Context(), code, s.Identity),
-			func() error { _, err := r.grants.Device(t.Context(), code); return err }(),
+			r.devices.Decide(t.Context(), code, nil), r.devices.Decide(t.Context(), code, s.Identity),
+			func() error { _, err := r.devices.Find(t.Context(), code); return err }(),
 		} {
 			if !errors.Is(decided, ErrNoDevice) {
 				t.Errorf("decided twice: %v", decided)
 			}
 		}
 		refusal := errors.New("another client")
-		if got, err := r.grants.Poll(t.Context(), device, func(*Terms) error { return refusal }); got != nil ||
+		if got, err := r.devices.Poll(t.Context(), device, func(*Terms) error { return refusal }); got != nil ||
 			!errors.Is(err, refusal) {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		issued := must.Get(r.grants.Poll(t.Context(), device, rightTerms))(t) // although it is early
+		issued := must.Get(r.devices.Poll(t.Context(), device, rightTerms))(t) // although it is early
 		if issued.Identity.Subject != s.Subject || issued.Login.ID != s.Login {
 			t.Errorf("got %+v", issued)
 		}
@@ -89,22 +89,22 @@ func TestPoll(t *testing.T) {
 		r.clock.Advance(c.after)
 		r.wantPoll(t, device, c.want)
 	}
-	must.Do(t, r.grants.DecideDevice(t.Context(), code, nil))
+	must.Do(t, r.devices.Decide(t.Context(), code, nil))
 	r.wantPoll(t, device, ErrDenied)
 	r.wantPoll(t, device, ErrDenied)
 
 	late, lateCode := r.newDevice(t)
 	allowed, allowedCode := r.newDevice(t)
 	r.consentTo(t, s, terms())
-	must.Do(t, r.grants.DecideDevice(t.Context(), allowedCode, s.Identity))
+	must.Do(t, r.devices.Decide(t.Context(), allowedCode, s.Identity))
 	r.clock.Advance(10 * time.Minute)
 	for _, device := range []string{late, allowed} {
 		r.wantPoll(t, device, ErrExpired)
 	}
-	if _, err := r.grants.Device(t.Context(), lateCode); !errors.Is(err, ErrNoDevice) {
+	if _, err := r.devices.Find(t.Context(), lateCode); !errors.Is(err, ErrNoDevice) {
 		t.Errorf("a code that has expired: %v", err)
 	}
-	if err := r.grants.DecideDevice(t.Context(), lateCode, s.Identity); !errors.Is(err, ErrNoDevice) {
+	if err := r.devices.Decide(t.Context(), lateCode, s.Identity); !errors.Is(err, ErrNoDevice) {
 		t.Errorf("a code that has expired: %v", err)
 	}
 	r.clock.Advance(10 * time.Minute)
@@ -124,21 +124,21 @@ func TestDeviceFailures(t *testing.T) {
 	s := r.signIn(t, "alice")
 	r.consentTo(t, s, terms())
 	_, code := r.newDevice(t)
-	must.Do(t, r.grants.DecideDevice(t.Context(), code, nil))
+	must.Do(t, r.devices.Decide(t.Context(), code, nil))
 	if keys := storetest.Keys(t, r.store.Store, userCodePrefix); len(keys) != 0 {
 		t.Errorf("the store keeps %q", keys)
 	}
 	for _, by := range []*policy.Identity{nil, s.Identity} {
 		_, code := r.newDevice(t)
 		r.store.Fails("delete usercode:")
-		must.Do(t, r.grants.DecideDevice(t.Context(), code, by))
+		must.Do(t, r.devices.Decide(t.Context(), code, by))
 		r.store.Fails("")
-		if err := r.grants.DecideDevice(t.Context(), code, s.Identity); !errors.Is(err, ErrNoDevice) {
+		if err := r.devices.Decide(t.Context(), code, s.Identity); !errors.Is(err, ErrNoDevice) {
 			t.Errorf("got %v", err)
 		}
 	}
 	device, code := r.newDevice(t)
-	must.Do(t, r.grants.DecideDevice(t.Context(), code, s.Identity))
+	must.Do(t, r.devices.Decide(t.Context(), code, s.Identity))
 	r.clock.Advance(10*time.Minute - 1)
 	r.store.Once("take device:", func() { r.clock.Advance(1) })
 	r.wantPoll(t, device, ErrExpired)
@@ -155,10 +155,10 @@ func TestWrongUserCodes(t *testing.T) {
 	}
 	for _, wrong := range []string{"", "-", code[:8], code + "B", other, "AEIO-UAEI", strings.Repeat("B", 1000),
 		code + "\x00"} {
-		if terms, err := r.grants.Device(t.Context(), wrong); terms != nil || !errors.Is(err, ErrNoDevice) {
+		if terms, err := r.devices.Find(t.Context(), wrong); terms != nil || !errors.Is(err, ErrNoDevice) {
 			t.Errorf("%q: got %+v, %v", wrong, terms, err)
 		}
-		if err := r.grants.DecideDevice(t.Context(), wrong, nil); !errors.Is(err, ErrNoDevice) {
+		if err := r.devices.Decide(t.Context(), wrong, nil); !errors.Is(err, ErrNoDevice) {
 			t.Errorf("%q: got %v", wrong, err)
 		}
 	}
@@ -174,14 +174,14 @@ func TestDeviceAtOnce(t *testing.T) {
 	for range 20 {
 		device, code := r.newDevice(t)
 		decided := make(chan error, 2)
-		go func() { decided <- r.grants.DecideDevice(context.Background(), code, s.Identity) }()
-		go func() { decided <- elsewhere.grants.DecideDevice(context.Background(), code, s.Identity) }()
+		go func() { decided <- r.devices.Decide(context.Background(), code, s.Identity) }()
+		go func() { decided <- elsewhere.devices.Decide(context.Background(), code, s.Identity) }()
 		one, two := <-decided, <-decided
 		if (one == nil) == (two == nil) {
 			t.Fatalf("two decisions: %v, %v", one, two)
 		}
 		all := atOnce(16, func(r *rig) (*Issued, error) {
-			return r.grants.Poll(context.Background(), device, rightTerms)
+			return r.devices.Poll(context.Background(), device, rightTerms)
 		}, r, elsewhere)
 		if len(all) != 1 {
 			t.Fatalf("%d of 16 questions got tokens", len(all))

@@ -91,8 +91,8 @@ type Options struct {
 	Client func(id string) (roles []string, ok bool)
 	// Counts reports whether what users have lent to a client counts, by the configuration.
 	Counts func(client string) bool
-	// CodeLifetime and DeviceLifetime are the lifetimes of codes and of device codes.
-	CodeLifetime, DeviceLifetime time.Duration
+	// CodeLifetime is the lifetime of codes.
+	CodeLifetime time.Duration
 }
 
 // Grants keeps grants. Its caches are for one configuration.

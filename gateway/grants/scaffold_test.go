@@ -72,6 +72,7 @@ type rig struct {
 	overview  *login.Overview
 	grants    *Grants
 	consents  *Consents
+	devices   *Devices
 }
 
 func newRig(tb testing.TB, changes ...func(*rig)) *rig {
@@ -120,7 +121,7 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 	next.grants = New(Options{
 		Store: s, Now: now, Logins: next.logins, Keys: next.keys, Issuer: testIssuer, Audience: next.audience,
 		Holders: &login.Holders{Logins: next.logins, Accounts: next.accounts, Users: next.users},
-		Leeway:  leeway, CodeLifetime: time.Minute, DeviceLifetime: 10 * time.Minute,
+		Leeway:  leeway, CodeLifetime: time.Minute,
 		Lend: next.lend,
 		Client: func(id string) ([]string, bool) {
 			roles, ok := next.clients[id]
@@ -128,6 +129,7 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 		},
 		Counts: func(string) bool { return true },
 	})
+	next.devices = NewDevices(next.grants, 10*time.Minute)
 	return &next
 }
 

@@ -15,6 +15,7 @@ type OAuth struct {
 	Clients  *clients.Set
 	Grants   *grants.Grants
 	Consents *grants.Consents
+	Devices  *grants.Devices
 }
 
 // NewOAuth makes the parts of the authorization server, nil if the configuration has none.
@@ -27,15 +28,16 @@ func NewOAuth(o *Options, local *Local, f *Federation) (*OAuth, error) {
 	if err != nil {
 		return nil, err
 	}
+	lent := grants.New(grants.Options{
+		Store: o.Store, Now: o.Now, Logins: local.Logins, Keys: local.keys,
+		Holders: &login.Holders{Logins: local.Logins, Accounts: local.Accounts, Users: f.Users},
+		Issuer:  cfg.Token.Issuer, Audience: cfg.Token.Audience, Leeway: cfg.Token.ReuseLeeway,
+		Lend: lend(cfg.OAuth.Scopes), Client: actsForItself(cfg.OAuth.Clients), Counts: set.Counts,
+		CodeLifetime: cfg.OAuth.CodeLifetime,
+	})
 	return &OAuth{
-		Clients: set, Consents: grants.NewConsents(o.Store, o.Now),
-		Grants: grants.New(grants.Options{
-			Store: o.Store, Now: o.Now, Logins: local.Logins, Keys: local.keys,
-			Holders: &login.Holders{Logins: local.Logins, Accounts: local.Accounts, Users: f.Users},
-			Issuer:  cfg.Token.Issuer, Audience: cfg.Token.Audience, Leeway: cfg.Token.ReuseLeeway,
-			Lend: lend(cfg.OAuth.Scopes), Client: actsForItself(cfg.OAuth.Clients), Counts: set.Counts,
-			CodeLifetime: cfg.OAuth.CodeLifetime, DeviceLifetime: cfg.OAuth.DeviceLifetime,
-		}),
+		Clients: set, Grants: lent, Consents: grants.NewConsents(o.Store, o.Now),
+		Devices: grants.NewDevices(lent, cfg.OAuth.DeviceLifetime),
 	}, nil
 }
 

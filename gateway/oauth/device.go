@@ -33,7 +33,10 @@ type deviceAnswer struct {
 }
 
 // devices is the page where users let devices in.
-type devices struct{ *authorization }
+type devices struct {
+	*authorization
+	known *grants.Devices
+}
 
 // beginDevice is POST oauth/device.
 func (s *programs) beginDevice(ex *web.Exchange, c *call) (any, error) {
@@ -47,7 +50,7 @@ func (s *programs) beginDevice(ex *web.Exchange, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	device, user, err := s.grants.NewDevice(&ex.Store, terms)
+	device, user, err := s.devices.New(&ex.Store, terms)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +67,7 @@ func (s *programs) byDeviceCode(ex *web.Exchange, c *call) (*grants.Issued, erro
 	if code == "" {
 		return nil, refuse(codeInvalidRequest, "The parameter device_code is needed.")
 	}
-	return s.grants.Poll(&ex.Store, code, func(t *grants.Terms) error {
+	return s.devices.Poll(&ex.Store, code, func(t *grants.Terms) error {
 		if t.Client != c.client.ID {
 			return refuse(codeInvalidGrant, "The device code is of another client.")
 		}
@@ -119,7 +122,7 @@ func (s *devices) lookUp(ex *web.Exchange, id *policy.Identity, code string) (te
 		account = &accounts.Account{Username: id.Subject}
 	}
 	err = s.options.Local.Verifier.CheckCode(ex.Request.Context(), account, ex.Peer.Client, func() error {
-		terms, err = s.grants.Device(&ex.Store, code)
+		terms, err = s.known.Find(&ex.Store, code)
 		if errors.Is(err, grants.ErrNoDevice) {
 			return errors.Join(err, auth.ErrRejected)
 		}
@@ -153,7 +156,7 @@ func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *gra
 		})
 		return nil
 	case decisionDeny:
-		err, id = s.grants.DecideDevice(&ex.Store, code, nil), nil
+		err, id = s.known.Decide(&ex.Store, code, nil), nil
 	case decisionAllow:
 		if !s.forms.fits(form.Get(sealField), "device", id.Login, code) {
 			return &web.Error{Status: http.StatusForbidden, Detail: "This page is of another session or code. Begin again.",
@@ -161,7 +164,7 @@ func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *gra
 		}
 		err = s.consents.Give(&ex.Store, id.Subject, terms.Client, client.Name, terms.Resource, terms.Scopes)
 		if err == nil {
-			err = s.grants.DecideDevice(&ex.Store, code, id)
+			err = s.known.Decide(&ex.Store, code, id)
 		}
 	default:
 		return endpoint.BadRequest("The field decision must be allow or deny.", nil)

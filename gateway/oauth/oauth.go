@@ -68,6 +68,7 @@ type Options struct {
 	Clients       *clients.Set
 	Grants        *grants.Grants
 	Consents      *grants.Consents
+	Devices       *grants.Devices
 	IDKeys        *jose.Keys // sign ID tokens and logout tokens
 	Logout        *signin.Logout
 	Registrations *rate.Limiter // by the client's address
@@ -83,8 +84,8 @@ func New(o Options) (*Server, error) {
 	authorization := &authorization{c, o.Consents}
 	return &Server{
 		authorization: authorization,
-		devices:       &devices{authorization},
-		programs:      &programs{c, auth.NewStarts(o.Endpoint.Now), o.Registrations},
+		devices:       &devices{authorization, o.Devices},
+		programs:      &programs{c, o.Devices, auth.NewStarts(o.Endpoint.Now), o.Registrations},
 		logouts:       &logouts{c, o.Logout},
 		documents:     &documents{c, o.Config.WellKnown()},
 		notifier:      &notifier{c, told},

@@ -36,6 +36,7 @@ type tokens struct {
 // programs are the endpoints that clients ask themselves.
 type programs struct {
 	*core
+	devices       *grants.Devices
 	starts        *auth.Starts  // of devices
 	registrations *rate.Limiter // by the client's address
 }

@@ -100,7 +100,8 @@ func (e *Endpoints) newServer(o *Options, logout *signin.Logout) (*oauth.Server,
 	}
 	return oauth.New(oauth.Options{
 		Endpoint: shared, Config: o.Config, Clients: shared.OAuth.Clients, Grants: shared.OAuth.Grants,
-		Consents: shared.OAuth.Consents, IDKeys: shared.Local.PublicKeys, Logout: logout, Registrations: e.registrations,
+		Consents: shared.OAuth.Consents, Devices: shared.OAuth.Devices, IDKeys: shared.Local.PublicKeys, Logout: logout,
+		Registrations: e.registrations,
 	})
 }
 
