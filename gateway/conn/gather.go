@@ -31,7 +31,7 @@ const (
 type Gatherer struct {
 	net.Conn
 	Buffers *Buffers
-	keeps   atomic.Int32 // a Keep
+	keeps   atomic.Int32 // a keeping
 
 	kept   atomic.Int64 // bytes that are not sent yet
 	failed atomic.Pointer[error]
@@ -43,31 +43,34 @@ type Gatherer struct {
 	sent    *sync.Cond
 }
 
-// Keep is what a Gatherer keeps.
-type Keep int32
+// keeping is what a Gatherer keeps.
+type keeping int32
 
 // What a Gatherer keeps. What follows kept bytes is always kept behind them.
 const (
-	KeepLong Keep = iota // writes of 16 KiB and more
-	KeepAll
-	KeepNothing
+	keepLong keeping = iota // writes of 16 KiB and more
+	keepAll
+	keepNothing
 )
 
 // Buffers lends memory to Gatherers. Its zero value is ready.
 type Buffers struct{ short, long sync.Pool }
 
-// Keep sets what is kept from now on. At first it is KeepLong.
-func (g *Gatherer) Keep(k Keep) { g.keeps.Store(int32(k)) }
+// KeepAll makes g keep all writes from now on, also those of less than 16 KiB.
+func (g *Gatherer) KeepAll() { g.keep(keepAll) }
 
-func (g *Gatherer) keepsAll() bool { return Keep(g.keeps.Load()) == KeepAll }
+// keep sets what is kept from now on. At first it is keepLong.
+func (g *Gatherer) keep(k keeping) { g.keeps.Store(int32(k)) }
+
+func (g *Gatherer) keepsAll() bool { return keeping(g.keeps.Load()) == keepAll }
 
 // passes reports whether a write of n bytes is sent at once.
 func (g *Gatherer) passes(n int) bool {
 	if g.Kept() > 0 || g.failed.Load() != nil {
 		return false
 	}
-	k := Keep(g.keeps.Load())
-	return k == KeepNothing || k == KeepLong && n < longWrite
+	k := keeping(g.keeps.Load())
+	return k == keepNothing || k == keepLong && n < longWrite
 }
 
 // failure returns why kept bytes could not be sent, or nil.

@@ -35,14 +35,14 @@ func (r *listed) Write(b []byte) (int, error) {
 
 func (r *listed) SetReadDeadline(time.Time) error { return nil }
 
-func newGatherer(c net.Conn, keep Keep) *Gatherer {
+func newGatherer(c net.Conn, keep keeping) *Gatherer {
 	g := &Gatherer{Conn: c, Buffers: new(Buffers)}
-	g.Keep(keep)
+	g.keep(keep)
 	return g
 }
 
 // onPipe runs f in a bubble with a Gatherer on one end of a pipe, and the other end.
-func onPipe(t *testing.T, keep Keep, f func(t *testing.T, g *Gatherer, there net.Conn)) {
+func onPipe(t *testing.T, keep keeping, f func(t *testing.T, g *Gatherer, there net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
@@ -58,24 +58,24 @@ func TestGather(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("l", longWrite)
 	for name, test := range map[string]struct {
-		keep   Keep
+		keep   keeping
 		writes []string
 		later  []bool   // flush must run
 		before []string // that is sent before flush, and in all
 		after  []string
 	}{
-		"short":           {KeepAll, []string{"a", "b", "c"}, []bool{true, false, false}, nil, []string{"abc"}},
-		"short, not kept": {KeepLong, []string{"a", "b"}, []bool{false, false}, []string{"a", "b"}, []string{"a", "b"}},
-		"behind a long one": {KeepLong, []string{"a", long, "b"}, []bool{false, true, false}, []string{"a"},
+		"short":           {keepAll, []string{"a", "b", "c"}, []bool{true, false, false}, nil, []string{"abc"}},
+		"short, not kept": {keepLong, []string{"a", "b"}, []bool{false, false}, []string{"a", "b"}, []string{"a", "b"}},
+		"behind a long one": {keepLong, []string{"a", long, "b"}, []bool{false, true, false}, []string{"a"},
 			[]string{"a", long + "b"}},
-		"as much as is kept": {KeepLong, []string{long, long, long, long}, []bool{true, false, false, false}, nil,
+		"as much as is kept": {keepLong, []string{long, long, long, long}, []bool{true, false, false, false}, nil,
 			[]string{strings.Repeat(long, 4)}},
-		"more than is kept": {KeepLong, []string{long, long, long, long, "b"}, []bool{true, false, false, false, false},
+		"more than is kept": {keepLong, []string{long, long, long, long, "b"}, []bool{true, false, false, false, false},
 			[]string{strings.Repeat(long, 4), "b"}, []string{strings.Repeat(long, 4), "b"}},
-		"nothing is kept": {KeepNothing, []string{long, "b"}, []bool{false, false}, []string{long, "b"},
+		"nothing is kept": {keepNothing, []string{long, "b"}, []bool{false, false}, []string{long, "b"},
 			[]string{long, "b"}},
-		"longer than any":       {KeepAll, []string{strings.Repeat(long, 5)}, []bool{false}, []string{strings.Repeat(long, 5)}, []string{strings.Repeat(long, 5)}},
-		"nothing, between some": {KeepAll, []string{"a", "", "b"}, []bool{true, false, false}, nil, []string{"ab"}},
+		"longer than any":       {keepAll, []string{strings.Repeat(long, 5)}, []bool{false}, []string{strings.Repeat(long, 5)}, []string{strings.Repeat(long, 5)}},
+		"nothing, between some": {keepAll, []string{"a", "", "b"}, []bool{true, false, false}, nil, []string{"ab"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +108,7 @@ func TestGather(t *testing.T) {
 func TestGatherMemory(t *testing.T) {
 	t.Parallel()
 	to := &listed{}
-	g := newGatherer(to, KeepAll)
+	g := newGatherer(to, keepAll)
 	for _, test := range []struct{ write, memory int }{{30, shortBuffer}, {shortBuffer - 30, shortBuffer}, {1, mostGathered}} {
 		_, _, err := g.take(make([]byte, test.write))
 		must.Do(t, err)
@@ -126,7 +126,7 @@ func TestGatherMemory(t *testing.T) {
 // speed of the reader.
 func TestGatherAll(t *testing.T) {
 	t.Parallel()
-	for _, keep := range []Keep{KeepLong, KeepAll, KeepNothing} {
+	for _, keep := range []keeping{keepLong, keepAll, keepNothing} {
 		here, there := net.Pipe()
 		g := newGatherer(here, keep)
 		var sent bytes.Buffer
@@ -169,7 +169,7 @@ func TestGatherBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := make(chan bool)
 		to := &blocking{}
-		g := newGatherer(to, KeepLong)
+		g := newGatherer(to, keepLong)
 		to.hook = func() {
 			<-next
 			if g.passes(1) {
@@ -199,7 +199,7 @@ func TestGatherBehind(t *testing.T) {
 // A write waits while as much is kept as may be.
 func TestGatherWaits(t *testing.T) {
 	t.Parallel()
-	onPipe(t, KeepAll, func(t *testing.T, g *Gatherer, there net.Conn) {
+	onPipe(t, keepAll, func(t *testing.T, g *Gatherer, there net.Conn) {
 		go func() {
 			time.Sleep(time.Minute) // moves the clock of the bubble
 			_, _ = io.Copy(io.Discard, there)
@@ -221,7 +221,7 @@ func TestGatherWaits(t *testing.T) {
 // After kept bytes could not be sent, reads and writes fail, whatever the deadlines.
 func TestGatherFails(t *testing.T) {
 	t.Parallel()
-	onPipe(t, KeepLong, func(t *testing.T, g *Gatherer, _ net.Conn) {
+	onPipe(t, keepLong, func(t *testing.T, g *Gatherer, _ net.Conn) {
 		must.Do(t, g.SetWriteDeadline(time.Now().Add(time.Second)))
 		must.Get(g.Write(make([]byte, longWrite)))(t)
 		synctest.Wait()
@@ -257,7 +257,7 @@ func (r *reading) Read(b []byte) (int, error) {
 func TestGatherFailsReading(t *testing.T) {
 	t.Parallel()
 	c := &reading{listed: listed{fail: io.ErrClosedPipe}}
-	g := newGatherer(c, KeepAll)
+	g := newGatherer(c, keepAll)
 	c.hook = func() {
 		if _, _, err := g.take([]byte("a")); err != nil {
 			t.Error(err)
@@ -273,7 +273,7 @@ func TestGatherFailsReading(t *testing.T) {
 func TestGatherFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	to := &listed{fail: io.ErrClosedPipe}
-	g := newGatherer(to, KeepLong)
+	g := newGatherer(to, keepLong)
 	if n, err := g.Write([]byte("a")); n != 0 || !errors.Is(err, to.fail) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
@@ -293,7 +293,7 @@ func TestGatherEnds(t *testing.T) {
 		"none": func() time.Time { return time.Time{} },
 	} {
 		for reads, want := range map[bool]time.Duration{true: 0, false: time.Second} {
-			onPipe(t, KeepAll, func(t *testing.T, g *Gatherer, there net.Conn) {
+			onPipe(t, keepAll, func(t *testing.T, g *Gatherer, there net.Conn) {
 				must.Do(t, g.SetWriteDeadline(time.Now().Add(time.Second)))
 				must.Get(g.Write([]byte("last")))(t)
 				got := make(chan string, 1)

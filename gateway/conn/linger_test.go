@@ -60,7 +60,7 @@ func TestKeptUnsent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnding(always(3), 0)
-		e.Keep(KeepAll)
+		e.KeepAll()
 		must.Get(e.Write([]byte("last")))(t)
 		if got := unsentBytes(e.connection); got != 7 {
 			t.Errorf("%d bytes are unsent, want 7", got)
@@ -233,20 +233,20 @@ func TestLingerEnds(t *testing.T) {
 func TestLingerKept(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		keep  Keep
+		keep  keeping
 		reads time.Duration // when the client reads
 		want  int
 	}{
-		"slow":           {KeepAll, 20 * time.Second, longWrite},
-		"too slow":       {KeepAll, 40 * time.Second, 0},
-		"HTTP/1.1":       {KeepLong, 4 * time.Second, longWrite},
-		"HTTP/1.1, slow": {KeepLong, 20 * time.Second, 0},
+		"slow":           {keepAll, 20 * time.Second, longWrite},
+		"too slow":       {keepAll, 40 * time.Second, 0},
+		"HTTP/1.1":       {keepLong, 4 * time.Second, longWrite},
+		"HTTP/1.1, slow": {keepLong, 20 * time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				e := newEnding(always(0), 30*time.Second)
-				e.Keep(test.keep)
+				e.keep(test.keep)
 				must.Get(e.Write(make([]byte, longWrite)))(t)
 				go func() { // as tls.Conn.Close
 					_ = e.SetWriteDeadline(time.Now().Add(5 * time.Second))

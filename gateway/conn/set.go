@@ -222,7 +222,7 @@ func (s *Set) State(outer net.Conn, state http.ConnState) {
 		if !c.served {
 			c.served = true
 			if _, secure := c.outer.(*tls.Conn); secure && c.http2() {
-				c.Keep(KeepAll) // tls.Conn.Close sends what is kept
+				c.KeepAll() // tls.Conn.Close sends what is kept
 			}
 		}
 		if c.dismissed {
@@ -233,7 +233,7 @@ func (s *Set) State(outer net.Conn, state http.ConnState) {
 			s.dismiss(c)
 		}
 	case http.StateHijacked, http.StateClosed:
-		c.Keep(KeepNothing) // what comes before the end of a WebSocket must not be cut off with it
+		c.keep(keepNothing) // what comes before the end of a WebSocket must not be cut off with it
 		s.unlist(c)
 	}
 }

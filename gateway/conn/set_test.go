@@ -129,23 +129,23 @@ func TestKeeps(t *testing.T) {
 	for name, test := range map[string]struct {
 		plain bool
 		open  func(b *bench)
-		keep  Keep
+		keep  keeping
 	}{
 		"HTTP/1.1": {false, func(b *bench) { c := b.secure("http/1.1"); _ = b.get(c, "/"); go discard(c) },
-			KeepLong},
-		"HTTP/2":             {false, func(b *bench) { b.greet(b.secure("h2")) }, KeepAll},
-		"HTTP/2 without TLS": {true, func(b *bench) { b.greet(b.dial()) }, KeepLong},
+			keepLong},
+		"HTTP/2":             {false, func(b *bench) { b.greet(b.secure("h2")) }, keepAll},
+		"HTTP/2 without TLS": {true, func(b *bench) { b.greet(b.dial()) }, keepLong},
 	} {
 		onBench(t, Options{}, test.plain, func(b *bench) {
 			test.open(b)
 			synctest.Wait()
 			c := b.set.first
-			if got := Keep(c.keeps.Load()); got != test.keep {
+			if got := keeping(c.keeps.Load()); got != test.keep {
 				t.Errorf("%s: %d, want %d", name, got, test.keep)
 			}
 			b.set.State(c.outer, http.StateHijacked)
-			if got := Keep(c.keeps.Load()); got != KeepNothing {
-				t.Errorf("%s, of a WebSocket: %d, want %d", name, got, KeepNothing)
+			if got := keeping(c.keeps.Load()); got != keepNothing {
+				t.Errorf("%s, of a WebSocket: %d, want %d", name, got, keepNothing)
 			}
 			b.stop()
 		})

@@ -98,7 +98,7 @@ func (c *Client) dial(ctx context.Context, _, address string) (net.Conn, error) 
 func (c *Client) guarded(raw net.Conn, k *connection) net.Conn {
 	k.guard = &guard{Conn: raw, limit: c.options.Timeout}
 	g := &conn.Gatherer{Conn: k.guard, Buffers: &c.buffers}
-	g.Keep(conn.KeepAll)
+	g.KeepAll()
 	return g
 }
 
