@@ -23,7 +23,7 @@ type page struct {
 	Title   string
 	Message string
 	Origin  string // of the gateway, as the browser sees it
-	Identity
+	identity
 }
 
 // pages are the same resources for browsers. They run no script and load nothing.

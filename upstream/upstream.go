@@ -22,11 +22,11 @@ import (
 type answer struct {
 	// Message is the text of the resource.
 	Message string `json:"message"`
-	Identity
+	identity
 }
 
-// Identity is the user's identity from the X-Auth-* headers.
-type Identity struct {
+// identity is the user's identity from the X-Auth-* headers.
+type identity struct {
 	User      string   `json:"user"`      // X-Auth-User: the login name
 	Subject   string   `json:"subject"`   // X-Auth-Subject: unique and stable, such as local:alice
 	Name      string   `json:"name"`      // X-Auth-Name: the display name
@@ -71,7 +71,7 @@ func Handler() http.Handler {
 func (p *pages) answer(title, message string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !p.answered(w, r, title, message) {
-			write(w, http.StatusOK, answer{Message: message, Identity: identity(r.Header)})
+			write(w, http.StatusOK, answer{Message: message, identity: identityOf(r.Header)})
 		}
 	}
 }
@@ -82,18 +82,18 @@ func (p *pages) answered(w http.ResponseWriter, r *http.Request, title, message 
 	if !wantsPage(r) {
 		return false
 	}
-	p.write(w, p.resource, page{Status: http.StatusOK, Title: title, Message: message, Identity: identity(r.Header)})
+	p.write(w, p.resource, page{Status: http.StatusOK, Title: title, Message: message, identity: identityOf(r.Header)})
 	return true
 }
 
-func identity(h http.Header) Identity {
+func identityOf(h http.Header) identity {
 	roles := []string{}
 	for role := range strings.SplitSeq(h.Get("X-Auth-Roles"), ",") {
 		if role = strings.TrimSpace(role); role != "" {
 			roles = append(roles, role)
 		}
 	}
-	return Identity{
+	return identity{
 		User:      h.Get("X-Auth-User"),
 		Subject:   h.Get("X-Auth-Subject"),
 		Name:      h.Get("X-Auth-Name"),

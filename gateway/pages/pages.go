@@ -88,7 +88,7 @@ func New(o Options) (*Set, error) {
 	for _, texts := range languages {
 		set.pages = append(set.pages, sync.OnceValue(func() *Pages { return newPages(l, texts, parsed) }))
 		set.tags, tags = append(set.tags, texts.tag.String()), append(tags, texts.tag)
-		l.Languages = append(l.Languages, Language{texts.tag.String(), texts.all[ownName]})
+		l.Languages = append(l.Languages, offered{texts.tag.String(), texts.all[ownName]})
 	}
 	set.matcher = language.NewMatcher(tags)
 	return set, nil
@@ -116,7 +116,7 @@ type layout struct {
 	HelpURL  string
 	HelpMail string // the address in HelpURL
 
-	Languages []Language
+	Languages []offered
 
 	style   string
 	scripts scripts
@@ -151,8 +151,8 @@ type Pages struct {
 	choice    *Switch // nil: users cannot choose another language here
 }
 
-// Language is a language of the pages: its tag, and its name in itself.
-type Language struct{ Tag, Name string }
+// offered is a language of the pages: its tag, and its name in itself.
+type offered struct{ Tag, Name string }
 
 // Switch is the form by which users choose the language of the pages.
 type Switch struct {
