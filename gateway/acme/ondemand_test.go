@@ -23,6 +23,10 @@ import (
 // orderTime is how long the fake authority takes for an order.
 const orderTime = 5 * time.Second
 
+// issuedFor is how long certificates of issuing are valid: short, because the storage is looked
+// through every few minutes meanwhile.
+const issuedFor = 9 * day
+
 // issuing is an authority that issues what it is asked for, unless fail returns an
 // error.
 type issuing struct {
@@ -46,7 +50,7 @@ func (i *issuing) Issue(ctx context.Context, csr *x509.CertificateRequest) (*cer
 	signer := issue("authority.example", 0, 90*day)
 	block, _ := pem.Decode(signer.key)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: csr.DNSNames, NotBefore: time.Now(), NotAfter: time.Now().Add(90 * day),
+		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: csr.DNSNames, NotBefore: time.Now(), NotAfter: time.Now().Add(issuedFor),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der := must(x509.CreateCertificate(rand.Reader, template, signer.leaf, csr.PublicKey, must(x509.ParsePKCS8PrivateKey(block.Bytes))))
@@ -211,10 +215,10 @@ func TestOnDemandNames(t *testing.T) {
 		r.gets(t, "a", "b")
 		r.wantCalls(t, "a third name", 0, func() { r.refused(t, "c", errTooManyNames) })
 		r.gets(t, "a", "b")
-		time.Sleep(60 * day) // b is not visited any more
+		time.Sleep(issuedFor * 2 / 3) // b is not visited any more
 		r.gets(t, "a")
 		synctest.Wait()
-		time.Sleep(31 * day)
+		time.Sleep(issuedFor/3 + 2*time.Hour)
 		r.gets(t, "c")
 		r.refused(t, "d", errTooManyNames)
 	})
@@ -264,9 +268,9 @@ func TestOnDemandFails(t *testing.T) {
 func TestOnDemandRenews(t *testing.T) {
 	onDemandBubble(t, OnDemand{Names: 100, Burst: 1, Every: 1000 * day}, func(t *testing.T, r *demanding) {
 		first := r.gets(t, "a")
-		time.Sleep(59 * day)
+		time.Sleep(issuedFor*2/3 - 2*time.Hour)
 		r.ordered(t, 1)
-		time.Sleep(2 * day)
+		time.Sleep(4 * time.Hour)
 		if got := r.gets(t, "a"); !got.Equal(first) {
 			t.Error("the client waits for the renewal")
 		}
@@ -276,7 +280,7 @@ func TestOnDemandRenews(t *testing.T) {
 			t.Errorf("it is not renewed\n%s", &r.log)
 		}
 		r.permit.Store(false)
-		time.Sleep(61 * day)
+		time.Sleep(issuedFor*2/3 + 2*time.Hour)
 		before := r.issuer.orders.Load()
 		_, _ = r.asks("a") // the other certificate, or the old one
 		time.Sleep(2 * orderTime)

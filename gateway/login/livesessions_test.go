@@ -23,7 +23,7 @@ const chrome = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KH
 
 // TestLiveSessionBytes is not parallel, because it measures the heap.
 func TestLiveSessionBytes(t *testing.T) {
-	if each := sessionBytes(t, 50000, 4); each > mostBytes {
+	if each := sessionBytes(t, 12500, 4); each > mostBytes {
 		t.Errorf("a live session takes %.0f bytes, want at most %d", each, mostBytes)
 	}
 }
