@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"authgate/gateway/accounts"
 	"authgate/gateway/config/forwarding"
 	"authgate/gateway/config/issuers"
 	"authgate/gateway/config/listening"
@@ -248,7 +247,7 @@ func (e Environment) parse(path string, from *sources) (*Config, []File, error) 
 		side.texts(&cfg.Site)
 		side.icons(cfg.Routes)
 		cfg.complete(main)
-		cfg.check(main, places)
+		(&checker{report: main, cfg: cfg, places: places}).all()
 		listening.WarnOfUncovered(main, chain, cfg.allHosts())
 	}
 	files := slices.Concat(in.files, reader.Files())
@@ -282,48 +281,4 @@ func (e Environment) reader(path string) *strictyaml.Reader {
 			reflect.TypeFor[policy.Ref](): "the name of a policy, or a policy written in place",
 		},
 	})
-}
-
-// check makes the checks that need decoded values. It compiles the policies and
-// the table of routes.
-func (c *Config) check(r *section.Report, places userPlaces) {
-	checkPublicURL(r, c.PublicURL)
-	if c.DataDir == "" {
-		r.Fault("data_dir", "must not be empty; it is the folder for the store and generated keys")
-	}
-	c.Endpoints.check(r)
-	c.Listen.Check(r, c.TLS.Mode)
-	c.TLS.Check(r)
-	c.TLS.CheckClients(r, c.Certificates, c.accepts(policy.Certificate))
-	c.Store.check(r, c.DataDir)
-	c.checkSharedKeys(r)
-	c.Basic.checkRealm(r)
-	accounts.CheckBasic(c.Basic.Users, places.basic)
-	accounts.Check(c.Accounts.Users, places.accounts, c.Certificates.Username != "")
-	c.checkDemo(r, places)
-	c.Factors.check(r, c.PublicURL)
-	c.Session.check(r)
-	c.Token.check(r, c.PublishesKeys())
-	issuers.CheckTrusted(r, c.Token.TrustedIssuers, c.Token.Issuer, c.Providers)
-	c.checkCookies(r)
-	c.checkDomain(r)
-	issuers.Check(r, c.Providers)
-	c.Delegated.Check(r, c.Providers)
-	c.IdentityHeaders.Check(r, "identity_headers")
-	c.checkTokenHeader(r)
-	forwarding.Check(r, c.Upstreams)
-	refs := newReferences(r, c)
-	policies := refs.compile(c.Policies)
-	c.checkRoutes(r, refs, policies)
-	c.checkAdmins(r, refs, policies)
-	c.checkOAuth(r, refs, policies)
-	c.warnOfTakenAway(r)
-	c.warnOfHidden(r)
-	c.Site.check(r)
-	c.Limits.check(r)
-	if c.ShutdownTimeout == 0 {
-		r.Fault("shutdown_timeout", "must be longer than 0; with 0 a stop would end every request in flight")
-	}
-	c.Tracing.check(r)
-	r.CheckWords()
 }

@@ -6,7 +6,6 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/config/listening"
-	"authgate/gateway/config/section"
 )
 
 // demoHashes are the password hashes of the shipped config.yaml. Their passwords
@@ -52,9 +51,10 @@ func (c *Config) DemoClients() []string {
 	return ids
 }
 
-// checkDemo refuses passwords and secrets of the demonstration if the gateway has a
-// public certificate.
-func (c *Config) checkDemo(r *section.Report, places userPlaces) {
+// demo refuses passwords and secrets of the demonstration if the gateway has a public
+// certificate.
+func (k *checker) demo() {
+	c, r := k.cfg, k.report
 	if c.TLS.Mode != listening.TLSACME {
 		return
 	}
@@ -66,10 +66,10 @@ func (c *Config) checkDemo(r *section.Report, places userPlaces) {
 		}
 	}
 	for i, u := range c.Basic.Users {
-		check(places.basic[i], u.Username, u.PasswordHash)
+		check(k.places.basic[i], u.Username, u.PasswordHash)
 	}
 	for i, u := range c.Accounts.Users {
-		check(places.accounts[i], u.Username, u.PasswordHash)
+		check(k.places.accounts[i], u.Username, u.PasswordHash)
 	}
 	for i := range c.OAuth.Clients {
 		if slices.Contains(c.OAuth.Clients[i].AllSecrets(), demoClientHash) {

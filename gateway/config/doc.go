@@ -14,7 +14,8 @@
 // file: its types, the words that its keys take, its defaults and its checks. Those
 // that need no other section are in listening, forwarding and issuers, and most
 // packages import only these. Package section has what all of them share. config.go
-// loads the whole. Rules that others share are in package policy.
+// loads the whole, and check.go has the order of the checks. Rules that others share are
+// in package policy.
 //
 // # Limits
 //

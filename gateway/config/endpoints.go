@@ -66,9 +66,9 @@ func (c *Config) OwnEndpoints() []string {
 }
 
 // isOwnPath reports whether a path is that of one of the gateway's own endpoints,
-// which come before routes. own is from OwnEndpoints.
-func (c *Config) isOwnPath(own []string, path string) bool {
-	name, ok := strings.CutPrefix(path, c.Endpoints.Prefix)
+// which come before routes. own is from Config.OwnEndpoints.
+func (e endpoints) isOwnPath(own []string, path string) bool {
+	name, ok := strings.CutPrefix(path, e.Prefix)
 	return ok && (name == EndpointVerify || slices.Contains(own, name))
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"authgate/gateway/config/section"
 	"authgate/policy"
 )
 
@@ -24,7 +23,8 @@ func (c *Config) HiddenPaths() []string {
 }
 
 // warnOfHidden warns about each host whose application would have paths that the gateway hides.
-func (c *Config) warnOfHidden(r *section.Report) {
+func (k *checker) warnOfHidden() {
+	c, r := k.cfg, k.report
 	hidden := c.HiddenPaths()
 	if hidden == nil {
 		return

@@ -87,11 +87,6 @@ func (c *Config) wildcardDomains() []string {
 	return wildcards
 }
 
-// accepts reports whether some route accepts a mechanism.
-func (c *Config) accepts(mechanism policy.Mechanism) bool {
-	return slices.ContainsFunc(c.Routes, func(r Route) bool { return slices.Contains(r.Auth, mechanism) })
-}
-
 // unique returns values without repetitions.
 func unique(values []string) []string {
 	var once []string

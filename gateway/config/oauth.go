@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"authgate/gateway/config/section"
 	"authgate/policy"
 )
 
@@ -232,8 +231,9 @@ func (c *Config) completeWellKnown() {
 	c.resourceHosts = unique(c.resourceHosts)
 }
 
-// checkWellKnown checks that no route has a path where the gateway answers itself.
-func (c *Config) checkWellKnown(r *section.Report) {
+// wellKnown checks that no route has a path where the gateway answers itself.
+func (k *checker) wellKnown() {
+	c, r := k.cfg, k.report
 	one := len(c.namedHosts()) == 1
 	for i, route := range c.Routes {
 		path, host := literalPath(route.Match), policy.PatternHost(route.Match)

@@ -12,8 +12,9 @@ import (
 	"authgate/policy"
 )
 
-// checkClients checks the configured clients, and compiles their policies.
-func (c *Config) checkClients(r *section.Report, policies *policy.Set) {
+// clients checks the configured clients, and compiles their policies.
+func (k *checker) clients() {
+	c, r := k.cfg, k.report
 	c.clientPolicies = map[string]*policy.Route{}
 	first := map[string]int{} // the first client of an ID
 	for i := range c.OAuth.Clients {
@@ -24,9 +25,11 @@ func (c *Config) checkClients(r *section.Report, policies *policy.Set) {
 			first[client.ID] = i
 		}
 		client.check(r, path)
-		c.checkClientURIs(r, path, client)
-		c.checkClientLifetimes(r, path, client)
-		c.compileClientPolicy(r, path+".policy", client, policies)
+		c.OAuth.checkClientURIs(r, path, client)
+		k.clientLifetimes(path, client)
+		if client.Policy != "" {
+			k.clientPolicy(path+".policy", client)
+		}
 	}
 }
 
@@ -141,12 +144,12 @@ func (c *OAuthClient) checkGrants(r *section.Report, path string) {
 }
 
 // checkClientURIs checks the URIs of a client.
-func (c *Config) checkClientURIs(r *section.Report, path string, client *OAuthClient) {
+func (o *OAuth) checkClientURIs(r *section.Report, path string, client *OAuthClient) {
 	for key, uris := range map[string][]string{
 		".redirect_uris": client.RedirectURIs, ".post_logout_redirect_uris": client.PostLogoutRedirectURIs,
 	} {
 		for i, uri := range uris {
-			if err := c.OAuth.CheckRedirectURI(uri); err != nil {
+			if err := o.CheckRedirectURI(uri); err != nil {
 				r.Fault(fmt.Sprintf("%s%s[%d]", path, key, i), "%q %v", uri, err)
 			}
 		}
@@ -165,8 +168,9 @@ func (c *Config) checkClientURIs(r *section.Report, path string, client *OAuthCl
 	}
 }
 
-// checkClientLifetimes checks the lifetimes of a client, of which token has the defaults.
-func (c *Config) checkClientLifetimes(r *section.Report, path string, client *OAuthClient) {
+// clientLifetimes checks the lifetimes of a client, of which token has the defaults.
+func (k *checker) clientLifetimes(path string, client *OAuthClient) {
+	c, r := k.cfg, k.report
 	access, refresh := path+".access_lifetime", path+".refresh_lifetime"
 	if r.Given(access) {
 		r.Lifetime(access, client.AccessLifetime)
@@ -193,15 +197,10 @@ func (c *Config) checkClientLifetimes(r *section.Report, path string, client *OA
 		short, long, other)
 }
 
-// compileClientPolicy compiles the policy of a client.
-func (c *Config) compileClientPolicy(r *section.Report, path string, client *OAuthClient, policies *policy.Set) {
-	if client.Policy == "" {
-		return
-	}
-	compiled, err := policies.Policy(path, []policy.Ref{{Name: client.Policy}})
-	r.PolicyErrors(err)
-	if compiled != nil {
-		c.clientPolicies[client.ID] = &policy.Route{
+// clientPolicy compiles the policy of a client.
+func (k *checker) clientPolicy(path string, client *OAuthClient) {
+	if compiled := k.refs.compile(path, []policy.Ref{{Name: client.Policy}}); compiled != nil {
+		k.cfg.clientPolicies[client.ID] = &policy.Route{
 			Name: path, Mechanisms: []policy.Mechanism{policy.Session, policy.OIDC}, Policy: compiled,
 		}
 	}

@@ -20,22 +20,23 @@ import (
 	"authgate/policy"
 )
 
-// checkOAuth checks the section oauth, and compiles the policies of clients.
-func (c *Config) checkOAuth(r *section.Report, refs *references, policies *policy.Set) {
-	if c.OAuth.Enabled && c.PublicURL != nil {
-		c.checkIssuer(r)
+// oauth checks the section oauth, and compiles the policies of clients.
+func (k *checker) oauth() {
+	if c := k.cfg; c.OAuth.Enabled && c.PublicURL != nil {
+		k.issuer()
 		c.completeWellKnown()
-		c.checkWellKnown(r)
+		k.wellKnown()
 	}
-	c.OAuth.check(r)
-	c.checkScopes(r, refs)
-	c.checkClients(r, policies)
+	k.cfg.OAuth.check(k.report)
+	k.scopes()
+	k.clients()
 }
 
-// checkIssuer checks that the documents about the issuer are at the gateway: clients look
-// for them below token.issuer (RFC 8414, section 3).
-func (c *Config) checkIssuer(r *section.Report) {
+// issuer checks that the documents about the issuer are at the gateway: clients look for
+// them below token.issuer (RFC 8414, section 3).
+func (k *checker) issuer() {
 	const key = "token.issuer"
+	c, r := k.cfg, k.report
 	if r.Broken(publicURLKey) || r.Broken(key) {
 		return
 	}
@@ -93,21 +94,22 @@ func (o *OAuth) check(r *section.Report) {
 // 5.4 and 11). They lend no roles.
 var openScopes = []string{issuers.OpenIDScope, "profile", "email", "groups", "offline_access"}
 
-// checkScopes checks the scopes, and the roles that they lend.
-func (c *Config) checkScopes(r *section.Report, refs *references) {
-	for _, scope := range slices.Sorted(maps.Keys(c.OAuth.Scopes)) {
+// scopes checks the scopes, and the roles that they lend.
+func (k *checker) scopes() {
+	r, scopes := k.report, k.cfg.OAuth.Scopes
+	for _, scope := range slices.Sorted(maps.Keys(scopes)) {
 		at := strictyaml.Join("oauth.scopes", scope)
 		if err := policy.CheckScope(scope); err != nil {
 			r.Fault(at, "the scope %q %v", scope, err)
 		} else if slices.Contains(openScopes, scope) {
 			r.Fault(at, "%q lends no roles, and needs no entry; choose another name", scope)
 		}
-		for i, role := range c.OAuth.Scopes[scope] {
+		for i, role := range scopes[scope] {
 			if err := policy.CheckRole(role); err != nil {
 				r.Fault(fmt.Sprintf("%s[%d]", at, i), "the role %v", err)
 			}
 		}
-		refs.checkRoles(at, c.OAuth.Scopes[scope])
+		k.refs.checkRoles(at, scopes[scope])
 	}
 }
 

@@ -21,13 +21,13 @@ func (route *Route) TakesWholeHost() bool {
 // checkOpaque checks that all routes of a host with opaque paths decide alike. Servers may
 // read such a path in several ways, so it must not choose between two policies or upstreams.
 // Routes without a host take no such path.
-func (c *Config) checkOpaque(r *section.Report) {
-	if !slices.ContainsFunc(c.Routes, func(route Route) bool { return route.EncodedSlashes == EncodedSlashesOpaque }) {
+func checkOpaque(r *section.Report, routes []Route) {
+	if !slices.ContainsFunc(routes, func(route Route) bool { return route.EncodedSlashes == EncodedSlashesOpaque }) {
 		return
 	}
 	byHost, whole := map[string][]int{}, map[string]bool{}
-	for i := range c.Routes {
-		route := &c.Routes[i]
+	for i := range routes {
+		route := &routes[i]
 		host := policy.PatternHost(route.Match)
 		byHost[host] = append(byHost[host], i)
 		whole[host] = whole[host] || route.TakesWholeHost()
@@ -42,23 +42,24 @@ func (c *Config) checkOpaque(r *section.Report) {
 		if _, parent, _ := strings.Cut(host, "."); host[0] != '*' && !whole[host] {
 			group = slices.Concat(group, byHost["*."+parent]) // which gets what is left
 		}
-		c.checkAlike(r, host, group)
+		checkAlike(r, routes, host, group)
 	}
 }
 
-// checkAlike checks that all routes of a host agree if one of them takes opaque paths.
-func (c *Config) checkAlike(r *section.Report, host string, group []int) {
-	first := slices.IndexFunc(group, func(i int) bool { return c.Routes[i].EncodedSlashes == EncodedSlashesOpaque })
+// checkAlike checks that all routes of a host agree if one of them takes opaque paths. group has
+// their indexes.
+func checkAlike(r *section.Report, routes []Route, host string, group []int) {
+	first := slices.IndexFunc(group, func(i int) bool { return routes[i].EncodedSlashes == EncodedSlashesOpaque })
 	if first < 0 {
 		return
 	}
 	opaque := group[first]
 	for _, i := range group {
-		if key := c.Routes[opaque].differs(&c.Routes[i]); key != "" {
+		if key := routes[opaque].differs(&routes[i]); key != "" {
 			r.Fault(fmt.Sprintf("routes[%d].encoded_slashes", opaque),
 				"a path can be read as one of any route of its host, so all routes of %s must have the same "+
 					"upstream, auth, policy and encoded_slashes, and routes[%d] (%q) has another %s; "+
-					"make them alike, or give the application a host of its own", host, i, c.Routes[i].Match, key)
+					"make them alike, or give the application a host of its own", host, i, routes[i].Match, key)
 			return
 		}
 	}

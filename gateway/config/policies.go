@@ -13,12 +13,13 @@ import (
 	"authgate/policy"
 )
 
-// references checks that the names in policies refer to parts of the
+// references compiles policies, and checks that the names in them refer to parts of the
 // configuration.
 type references struct {
 	report *section.Report
 	cfg    *Config
-	roles  []string // of accounts, in the order of the text; made once, because accounts may be many
+	named  *policy.Set // of Config.Policies, once they are compiled
+	roles  []string    // of accounts, in the order of the text; made once, because accounts may be many
 }
 
 func newReferences(r *section.Report, c *Config) *references {
@@ -29,9 +30,11 @@ func newReferences(r *section.Report, c *Config) *references {
 	return &references{report: r, cfg: c, roles: unique(roles)}
 }
 
-// compile compiles the named policies and checks the names in them.
-func (r *references) compile(policies map[string]*policy.Spec) *policy.Set {
-	set, err := policy.Compile(policies)
+// compileNamed compiles the named policies and checks the names in them.
+func (r *references) compileNamed() {
+	policies := r.cfg.Policies
+	var err error
+	r.named, err = policy.Compile(policies)
 	r.report.PolicyErrors(err)
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
 		path := strictyaml.Join("policies", name)
@@ -40,12 +43,13 @@ func (r *references) compile(policies map[string]*policy.Spec) *policy.Set {
 		}
 		r.check(path, policies[name])
 	}
-	return set
 }
 
-// checkRefs checks the policies that are written in place under a key, which has one or
-// several.
-func (r *references) checkRefs(path string, refs []policy.Ref) {
+// compile compiles the policies under a key, which has one or several. It checks the names in
+// those that are written in place.
+func (r *references) compile(path string, refs []policy.Ref) *policy.Policy {
+	compiled, err := r.named.Policy(path, refs)
+	r.report.PolicyErrors(err)
 	for i, ref := range refs {
 		at := path
 		if len(refs) > 1 {
@@ -53,6 +57,7 @@ func (r *references) checkRefs(path string, refs []policy.Ref) {
 		}
 		r.check(at, ref.Spec)
 	}
+	return compiled
 }
 
 // check checks the providers, users and roles in a policy, at any depth.

@@ -107,23 +107,22 @@ func (Route) Words() map[string][]string {
 // AllowsWorkers reports whether the application may have service workers.
 func (route *Route) AllowsWorkers() bool { return route.ServiceWorkers == serviceWorkersAllow }
 
-// checkRoutes checks the routes and makes their table.
-func (c *Config) checkRoutes(r *section.Report, refs *references, policies *policy.Set) {
+// routes checks the routes and makes their table.
+func (k *checker) routes() {
+	c, r := k.cfg, k.report
 	table, own := make([]policy.Route, len(c.Routes)), c.OwnEndpoints()
 	for i := range c.Routes {
 		route, path := &c.Routes[i], fmt.Sprintf("routes[%d]", i)
-		compiled, err := policies.Policy(path+".policy", route.Policy)
-		r.PolicyErrors(err)
+		compiled := k.refs.compile(path+".policy", route.Policy)
 		table[i] = policy.Route{Name: route.Name, Pattern: route.Match, Mechanisms: route.Auth, Policy: compiled}
-		refs.checkRefs(path+".policy", route.Policy)
-		if c.isOwnPath(own, literalPath(route.Match)) {
+		if c.Endpoints.isOwnPath(own, literalPath(route.Match)) {
 			r.Fault(path+".match",
 				"%q can never be reached, because the gateway's own endpoint has this path; "+
 					"set endpoints.prefix, for example to /.authgate/, to move the gateway's endpoints", route.Match)
 		}
 		route.check(r, path, c)
 	}
-	c.checkOpaque(r)
+	checkOpaque(r, c.Routes)
 	var err error
 	c.table, err = policy.NewTable(table)
 	r.PolicyErrors(err)

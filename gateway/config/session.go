@@ -56,10 +56,11 @@ func (s session) check(r *section.Report) {
 	}
 }
 
-// checkDomain checks session.domain: it must be a domain for which browsers keep
-// cookies, and all hosts of the gateway must be in it.
-func (c *Config) checkDomain(r *section.Report) {
+// domain checks session.domain: it must be a domain for which browsers keep cookies,
+// and all hosts of the gateway must be in it.
+func (k *checker) domain() {
 	const key = "session.domain"
+	c, r := k.cfg, k.report
 	domain := c.Session.Domain
 	if domain == "" {
 		return
@@ -142,8 +143,9 @@ func (s session) CookieName(name string) string {
 	return hostPrefix + name
 }
 
-// checkCookies checks that all cookies have valid and different names.
-func (c *Config) checkCookies(r *section.Report) {
+// cookies checks that all cookies have valid and different names.
+func (k *checker) cookies() {
+	c, r := k.cfg, k.report
 	if c.Session.HostPrefix && c.Token.Delivery == DeliveryCookie && c.Endpoints.Prefix != "/" {
 		r.Fault("session.host_prefix",
 			"cannot be true with token.delivery cookie and endpoints.prefix %q, because the cookie of the refresh token has "+

@@ -48,7 +48,7 @@ func (Store) Words() map[string][]string {
 }
 
 // check checks the keys of this section. Keys that instances must share are
-// checked in Config.checkSharedKeys.
+// checked in checker.sharedKeys.
 func (s Store) check(r *section.Report, dataDir string) {
 	r.KeyLength("store.encryption_key", s.EncryptionKey)
 	switch s.Driver {
@@ -91,14 +91,15 @@ func (s Store) checkRedis(r *section.Report) {
 	r.Positive("store.max_staleness", s.MaxStaleness)
 }
 
-// checkSharedKeys checks that the configuration has the keys that instances with
-// one Redis must share. If each instance generated its own key, it would refuse
-// what another instance issued.
-func (c *Config) checkSharedKeys(r *section.Report) {
+// sharedKeys checks that the configuration has the keys that instances with one Redis
+// must share. If each instance generated its own key, it would refuse what another
+// instance issued.
+func (k *checker) sharedKeys() {
+	c := k.cfg
 	if c.Store.Driver != StoreRedis {
 		return
 	}
-	c.checkSharedTokenKeys(r)
+	k.sharedTokenKeys()
 	for _, use := range []struct {
 		used    bool
 		purpose string
@@ -108,7 +109,7 @@ func (c *Config) checkSharedKeys(r *section.Report) {
 		{c.Session.CSRFToken, "session.csrf_token, because every instance must make the same tokens"},
 	} {
 		if use.used && c.Store.EncryptionKey == "" {
-			r.Fault("store.encryption_key",
+			k.report.Fault("store.encryption_key",
 				"is needed with store.driver redis and %s; "+
 					"give every instance the same key, for example from `openssl rand -base64 32`", use.purpose)
 			return
@@ -116,13 +117,14 @@ func (c *Config) checkSharedKeys(r *section.Report) {
 	}
 }
 
-// checkSharedTokenKeys checks that the configuration has the keys that sign tokens, and what
+// sharedTokenKeys checks that the configuration has the keys that sign tokens, and what
 // others verify.
-func (c *Config) checkSharedTokenKeys(r *section.Report) {
+func (k *checker) sharedTokenKeys() {
+	c, r := k.cfg, k.report
 	const needed = "is needed with store.driver redis, because %s and every instance must sign %s with the same key"
 	why := ""
 	switch {
-	case c.accepts(policy.Bearer):
+	case k.accepts(policy.Bearer):
 		why = "a route accepts bearer"
 	case c.OAuth.Enabled:
 		why = "oauth.enabled is true"

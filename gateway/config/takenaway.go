@@ -26,8 +26,9 @@ type seenPolicy struct {
 }
 
 // warnOfTakenAway warns about the policies of routes and clients.
-func (c *Config) warnOfTakenAway(r *section.Report) {
-	t := &takenAway{report: r, policies: c.Policies, seen: map[seenPolicy]bool{}, warned: map[string]bool{}}
+func (k *checker) warnOfTakenAway() {
+	c := k.cfg
+	t := &takenAway{report: k.report, policies: c.Policies, seen: map[seenPolicy]bool{}, warned: map[string]bool{}}
 	others := len(c.Providers) > 0 || len(c.Token.TrustedIssuers) > 0
 	for i, route := range c.Routes {
 		t.others = slices.Contains(route.Auth, policy.OIDC) || others && slices.Contains(route.Auth, policy.Bearer)

@@ -102,8 +102,9 @@ func (t *token) check(r *section.Report, publishes bool) {
 	}
 }
 
-// checkTokenHeader checks the header that may hold a token.
-func (c *Config) checkTokenHeader(r *section.Report) {
+// tokenHeader checks the header that may hold a token.
+func (k *checker) tokenHeader() {
+	c, r := k.cfg, k.report
 	name, path := c.Token.Header, "token.header"
 	if name == "" {
 		return

@@ -84,17 +84,16 @@ func (c *Config) AccountInFile(username string) bool {
 	return !slices.ContainsFunc(own, named) && slices.ContainsFunc(file, named)
 }
 
-// checkAdmins compiles accounts.admins.
-func (c *Config) checkAdmins(r *section.Report, refs *references, policies *policy.Set) {
+// admins compiles accounts.admins.
+func (k *checker) admins() {
 	const path = "accounts.admins"
-	compiled, err := policies.Policy(path, c.Accounts.Admins)
-	r.PolicyErrors(err)
-	refs.checkRefs(path, c.Accounts.Admins)
+	c := k.cfg
+	compiled := k.refs.compile(path, c.Accounts.Admins)
 	if compiled == nil {
 		return
 	}
-	if c.Accounts.File == "" && !r.Broken(accounts.FileKey) {
-		r.Fault(path, "there is no file whose accounts they could change; set accounts.file, or remove this key")
+	if c.Accounts.File == "" && !k.report.Broken(accounts.FileKey) {
+		k.report.Fault(path, "there is no file whose accounts they could change; set accounts.file, or remove this key")
 	}
 	c.admins = &policy.Route{
 		Name: path, Mechanisms: []policy.Mechanism{policy.Session, policy.OIDC}, Policy: compiled,

@@ -1,0 +1,69 @@
+package config
+
+import (
+	"slices"
+
+	"authgate/gateway/accounts"
+	"authgate/gateway/config/forwarding"
+	"authgate/gateway/config/issuers"
+	"authgate/gateway/config/section"
+	"authgate/policy"
+)
+
+// checker makes the checks that need decoded values. Those of several sections are its methods,
+// each in the file of the section whose keys it reports.
+type checker struct {
+	report *section.Report
+	cfg    *Config
+	places userPlaces
+	refs   *references // set by all
+}
+
+// all makes all checks. It compiles the policies and the table of routes.
+func (k *checker) all() {
+	c, r := k.cfg, k.report
+	checkPublicURL(r, c.PublicURL)
+	if c.DataDir == "" {
+		r.Fault("data_dir", "must not be empty; it is the folder for the store and generated keys")
+	}
+	c.Endpoints.check(r)
+	c.Listen.Check(r, c.TLS.Mode)
+	c.TLS.Check(r)
+	c.TLS.CheckClients(r, c.Certificates, k.accepts(policy.Certificate))
+	c.Store.check(r, c.DataDir)
+	k.sharedKeys()
+	c.Basic.checkRealm(r)
+	accounts.CheckBasic(c.Basic.Users, k.places.basic)
+	accounts.Check(c.Accounts.Users, k.places.accounts, c.Certificates.Username != "")
+	k.demo()
+	c.Factors.check(r, c.PublicURL)
+	c.Session.check(r)
+	c.Token.check(r, c.PublishesKeys())
+	issuers.CheckTrusted(r, c.Token.TrustedIssuers, c.Token.Issuer, c.Providers)
+	k.cookies()
+	k.domain()
+	issuers.Check(r, c.Providers)
+	c.Delegated.Check(r, c.Providers)
+	c.IdentityHeaders.Check(r, "identity_headers")
+	k.tokenHeader()
+	forwarding.Check(r, c.Upstreams)
+	k.refs = newReferences(r, c) // after accounts.Check, which removes empty roles
+	k.refs.compileNamed()
+	k.routes()
+	k.admins()
+	k.oauth()
+	k.warnOfTakenAway()
+	k.warnOfHidden()
+	c.Site.check(r)
+	c.Limits.check(r)
+	if c.ShutdownTimeout == 0 {
+		r.Fault("shutdown_timeout", "must be longer than 0; with 0 a stop would end every request in flight")
+	}
+	c.Tracing.check(r)
+	r.CheckWords()
+}
+
+// accepts reports whether some route accepts a mechanism.
+func (k *checker) accepts(mechanism policy.Mechanism) bool {
+	return slices.ContainsFunc(k.cfg.Routes, func(r Route) bool { return slices.Contains(r.Auth, mechanism) })
+}
