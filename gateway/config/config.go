@@ -60,8 +60,7 @@ type Config struct {
 	warnings    Diagnostics
 
 	clientPolicies map[string]*policy.Route // of OAuth.Clients, by ID
-	wellKnown      map[string][]string      // the hosts where the gateway answers itself, by path
-	resourceHosts  []string                 // those of resources
+	wellKnown      WellKnown
 }
 
 // Secret is a value that prints as "[redacted]" wherever it is formatted,

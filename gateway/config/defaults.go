@@ -12,6 +12,7 @@ import (
 	"authgate/gateway/config/listening"
 	"authgate/gateway/config/section"
 	"authgate/gateway/config/strictyaml"
+	"authgate/policy"
 )
 
 // defaults returns the configuration of an empty file.
@@ -129,6 +130,11 @@ func (c *Config) complete(r *section.Report) {
 	for i := range c.Routes {
 		if c.Routes[i].Name == "" {
 			c.Routes[i].Name = c.Routes[i].Match
+		}
+	}
+	if c.OAuth.Enabled && c.PublicURL != nil {
+		if home, err := policy.CanonicalHost(c.PublicURL.Host); err == nil { // else checkPublicURL reports it
+			c.wellKnown = newWellKnown(home, c.Token.Issuer, c.Routes)
 		}
 	}
 }

@@ -24,7 +24,6 @@ import (
 func (k *checker) oauth() {
 	if c := k.cfg; c.OAuth.Enabled && c.PublicURL != nil {
 		k.issuer()
-		c.completeWellKnown()
 		k.wellKnown()
 	}
 	k.cfg.OAuth.check(k.report)

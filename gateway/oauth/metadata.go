@@ -15,7 +15,7 @@ import (
 // documents are what clients find everything by.
 type documents struct {
 	*core
-	wellKnown []string // paths outside endpoints.prefix
+	wellKnown *config.WellKnown
 }
 
 // serverMetadata describes the server (RFC 8414, section 2; OpenID Connect Discovery 1.0,
@@ -67,7 +67,7 @@ func (s *documents) serverMetadata() map[string]any {
 func (s *documents) endpoints() map[string]*endpoint.Endpoint {
 	found := map[string]*endpoint.Endpoint{}
 	server := s.serverMetadata()
-	for _, path := range s.wellKnown {
+	for _, path := range s.wellKnown.Paths() {
 		media, document := web.TypeJSON, func(*web.Exchange) (any, error) { return server, nil }
 		switch {
 		case path == config.WellKnownFinger:

@@ -106,7 +106,7 @@ func newCore(o *Options) *core {
 		}),
 	}
 	for i := range o.Config.Routes {
-		if resource, ok := o.Config.Resource(&o.Config.Routes[i]); ok {
+		if resource, ok := o.Config.Routes[i].Resource(); ok {
 			c.resources[resource] = true
 		}
 	}

@@ -25,7 +25,7 @@ func Protect(
 	g *grants.Grants, site *web.Site, cfg *config.Config, route *config.Route, rule *policy.Route,
 	others auth.Authenticator,
 ) *Protected {
-	resource, _ := cfg.Resource(route) // it accepts bearer
+	resource, _ := route.Resource() // it accepts bearer
 	p := &Protected{site: site, resource: resource, scope: strings.Join(rule.Scopes(), " ")}
 	p.Authenticator = g.At(p.at, cfg.Token.Audience, others)
 	return p

@@ -130,10 +130,10 @@ func (e *Endpoints) Find(request *policy.Request) (*endpoint.Endpoint, error) {
 // alone.
 func (e *Endpoints) At(host, path string) (*endpoint.Endpoint, error) {
 	own := e.ByPath[path]
-	switch cfg := e.config; {
-	case cfg.LacksResource(host, path):
+	switch known := e.config.WellKnown(); {
+	case known.LacksResource(host, path):
 		return nil, endpoint.NothingHere("no route of this host that accepts bearer tokens has this resource")
-	case own != nil && cfg.IsWellKnown(path) && !cfg.AnswersWellKnown(host, path):
+	case own != nil && known.Has(path) && !known.AnsweredAt(host, path):
 		return nil, nil
 	}
 	return own, nil
