@@ -247,7 +247,7 @@ func (e Environment) parse(path string, from *sources) (*Config, []File, error) 
 		side.icons(cfg.Routes)
 		cfg.complete(main)
 		(&checker{report: main, cfg: cfg, places: places}).all()
-		listening.WarnOfUncovered(main, chain, cfg.allHosts())
+		listening.WarnOfUncovered(main, chain, cfg.hosts)
 	}
 	files := slices.Concat(in.files, reader.Files())
 	if err := reader.Err(); err != nil {
@@ -255,7 +255,7 @@ func (e Environment) parse(path string, from *sources) (*Config, []File, error) 
 	}
 	kept := &sources{from.main, in.parts, true}
 	cfg.path, cfg.environment, cfg.source = path, e, func() *sources { return kept }
-	cfg.hosts, cfg.sideFiles, cfg.warnings = cfg.allHosts(), reader.Files(), reader.Warnings()
+	cfg.sideFiles, cfg.warnings = reader.Files(), reader.Warnings()
 	return cfg, files, nil
 }
 

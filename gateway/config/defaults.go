@@ -3,7 +3,6 @@ package config
 import (
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -99,20 +98,8 @@ func (c *Config) complete(r *section.Report) {
 	if c.TLS.Off() && !r.Given("listen.https") {
 		c.Listen.HTTPS = ""
 	}
-	if len(c.TLS.Domains) == 0 {
-		c.TLS.Domains = c.defaultDomains()
-	}
-	for i, domain := range c.TLS.Domains {
-		c.TLS.Domains[i] = strings.ToLower(domain)
-	}
-	for _, wildcard := range c.wildcardDomains() {
-		if !slices.Contains(c.TLS.Domains, wildcard) {
-			c.TLS.Domains = append(c.TLS.Domains, wildcard)
-		}
-	}
-	if c.TLS.DNS != nil {
-		c.TLS.DNS.Complete()
-	}
+	c.TLS.Complete(c.namedHosts())
+	c.hosts = c.allHosts()
 	c.Tracing.complete()
 	c.OAuth.complete()
 	c.Session.Domain = strings.ToLower(c.Session.Domain)

@@ -1,11 +1,9 @@
 package config
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 
-	"authgate/gateway/config/listening"
 	"authgate/policy"
 )
 
@@ -25,7 +23,7 @@ func (c *Config) allHosts() []string {
 		}
 		host, err := policy.CanonicalHost(name)
 		if err != nil {
-			continue // TLS.check has reported it
+			continue // TLS.Check reports it
 		}
 		if wildcard {
 			host = "*." + host
@@ -49,42 +47,6 @@ func (c *Config) namedHosts() []string {
 		}
 	}
 	return unique(hosts)
-}
-
-// defaultDomains returns the default of tls.domains. No public authority
-// certifies local names, so only mode internal has them. Mode acme leaves out the
-// addresses of routes, and without tls.dns their wildcards; names below such a wildcard
-// get their certificates on demand. The other modes need no domains.
-func (c *Config) defaultDomains() []string {
-	if c.TLS.Mode != listening.TLSInternal && c.TLS.Mode != listening.TLSACME {
-		return nil
-	}
-	var domains []string
-	for i, host := range c.namedHosts() {
-		domain := strings.Trim(host, "[]")
-		_, err := netip.ParseAddr(domain)
-		uncertified := err == nil || strings.HasPrefix(domain, "*.") && c.TLS.DNS == nil
-		if uncertified && c.TLS.Mode == listening.TLSACME && i > 0 {
-			continue
-		}
-		domains = append(domains, domain)
-	}
-	if c.TLS.Mode == listening.TLSInternal {
-		domains = append(domains, "localhost", "127.0.0.1", "::1")
-	}
-	return unique(domains)
-}
-
-// wildcardDomains returns the wildcard hosts of routes, each of which gets a certificate with
-// tls.dns, also if tls.domains lists other names.
-func (c *Config) wildcardDomains() []string {
-	var wildcards []string
-	for _, host := range c.namedHosts() {
-		if strings.HasPrefix(host, "*.") && c.TLS.Mode == listening.TLSACME && c.TLS.DNS != nil {
-			wildcards = append(wildcards, host)
-		}
-	}
-	return wildcards
 }
 
 // unique returns values without repetitions.

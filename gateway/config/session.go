@@ -84,7 +84,7 @@ func (k *checker) domain() {
 	}
 	hosts := c.namedHosts()
 	if r.Given("tls.domains") { // the local names that tls.mode internal adds are for tests
-		hosts = c.allHosts()
+		hosts = c.hosts
 	}
 	c.Session.checkHosts(r, hosts)
 	if c.Session.HostPrefix {

@@ -138,7 +138,7 @@ func (k *checker) sharedTokenKeys() {
 		r.Fault("token.private_key", needed, why, "tokens")
 	case c.OAuth.Enabled:
 		r.Fault("token.private_key", needed, "oauth.enabled is true", "ID tokens")
-	case c.Asserts():
+	case asserts(c.Upstreams):
 		r.Fault("token.private_key", needed, "an upstream has an assertion", "assertions")
 	}
 }

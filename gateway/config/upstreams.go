@@ -7,9 +7,9 @@ import (
 	"authgate/policy"
 )
 
-// Asserts reports whether some upstream gets signed identities.
-func (c *Config) Asserts() bool {
-	for _, u := range c.Upstreams {
+// asserts reports whether some upstream gets signed identities.
+func asserts(upstreams map[string]forwarding.Upstream) bool {
+	for _, u := range upstreams {
 		if u.Assertion != nil {
 			return true
 		}
@@ -19,7 +19,7 @@ func (c *Config) Asserts() bool {
 
 // PublishesKeys reports whether others verify what the gateway signs with
 // token.private_key, whatever signs access tokens.
-func (c *Config) PublishesKeys() bool { return c.OAuth.Enabled || c.Asserts() }
+func (c *Config) PublishesKeys() bool { return c.OAuth.Enabled || asserts(c.Upstreams) }
 
 // completeHealthHost sets the Host of checks where clients choose that of requests:
 // applications answer only for hosts that they know.

@@ -83,8 +83,8 @@ func (d *DNS) resolvePaths(resolve func(path string) string) {
 	}
 }
 
-// Complete adds the default port to addresses.
-func (d *DNS) Complete() {
+// complete adds the default port to addresses.
+func (d *DNS) complete() {
 	d.Server = withPortDNS(d.Server)
 	for i, resolver := range d.Resolvers {
 		d.Resolvers[i] = withPortDNS(resolver)

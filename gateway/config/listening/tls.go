@@ -75,6 +75,55 @@ func (t *TLS) ResolvePaths(resolve func(path string) string) {
 	}
 }
 
+// Complete sets the default of tls.domains, gives all domains the form of hosts, and adds the
+// wildcard hosts of routes, each of which gets a certificate with tls.dns. hosts are those of
+// public_url and of routes.
+func (t *TLS) Complete(hosts []string) {
+	if len(t.Domains) == 0 {
+		t.Domains = t.defaultDomains(hosts)
+	}
+	for i, domain := range t.Domains {
+		t.Domains[i] = strings.ToLower(domain)
+	}
+	if t.DNS == nil {
+		return
+	}
+	t.DNS.complete()
+	for _, host := range hosts {
+		if t.Mode == TLSACME && strings.HasPrefix(host, "*.") && !slices.Contains(t.Domains, host) {
+			t.Domains = append(t.Domains, host)
+		}
+	}
+}
+
+// defaultDomains returns the default of tls.domains. No public authority certifies local
+// names, so only mode internal has them. Mode acme leaves out the addresses of routes, and
+// without tls.dns their wildcards; names below such a wildcard get their certificates on
+// demand. The other modes need no domains.
+func (t *TLS) defaultDomains(hosts []string) []string {
+	if t.Mode != TLSInternal && t.Mode != TLSACME {
+		return nil
+	}
+	var domains []string
+	for i, host := range hosts {
+		domain := strings.Trim(host, "[]")
+		_, err := netip.ParseAddr(domain)
+		uncertified := err == nil || strings.HasPrefix(domain, "*.") && t.DNS == nil
+		if uncertified && t.Mode == TLSACME && i > 0 {
+			continue
+		}
+		domains = append(domains, domain)
+	}
+	if t.Mode == TLSInternal {
+		for _, local := range []string{"localhost", "127.0.0.1", "::1"} {
+			if !slices.Contains(domains, local) {
+				domains = append(domains, local)
+			}
+		}
+	}
+	return domains
+}
+
 // PublicFiles returns the paths of the files without secrets.
 func (t *TLS) PublicFiles() []string {
 	return []string{t.Certificate, t.TrustedRoots, t.ClientCA, t.CRL}
@@ -217,7 +266,7 @@ func WarnOfUncovered(r *section.Report, chain []*x509.Certificate, hosts []strin
 		return
 	}
 	leaf := chain[0]
-	missing := slices.DeleteFunc(hosts, func(host string) bool {
+	missing := slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
 		if strings.HasPrefix(host, "*.") {
 			return slices.ContainsFunc(leaf.DNSNames, func(name string) bool { return strings.EqualFold(name, host) })
 		}
