@@ -29,13 +29,12 @@ type zone struct {
 
 func startZone(t testing.TB) *zone {
 	t.Helper()
-	conn := world.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
+	listener, conn := listenTwice(t)
 	z := &zone{
-		address: conn.LocalAddr().String(),
+		address: listener.Addr().String(),
 		key:     base64.StdEncoding.EncodeToString([]byte("the key of the zone " + t.Name())),
 		texts:   map[string][]string{},
 	}
-	listener := world.Must(net.Listen("tcp", z.address))(t)
 	for _, server := range []*dns.Server{{PacketConn: conn}, {Listener: listener}} {
 		server.Handler, server.TsigSecret = z, map[string]string{zoneKeyName: z.key}
 		server.MsgAcceptFunc = func(dns.Header) dns.MsgAcceptAction { return dns.MsgAccept }
@@ -43,6 +42,18 @@ func startZone(t testing.TB) *zone {
 		t.Cleanup(func() { _ = server.Shutdown() })
 	}
 	return z
+}
+
+// listenTwice listens at a port over TCP and UDP. Another program may have one of the two.
+func listenTwice(t testing.TB) (net.Listener, net.PacketConn) {
+	t.Helper()
+	for {
+		listener := world.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+		if conn, err := net.ListenPacket("udp", listener.Addr().String()); err == nil {
+			return listener, conn
+		}
+		listener.Close()
+	}
 }
 
 // ServeDNS implements dns.Handler.
