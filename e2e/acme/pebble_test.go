@@ -343,10 +343,11 @@ func (g *acmeGateway) problem(name string) string { return g.reported(name).Prob
 // solved counts the challenges that the gateway has answered, by kind. The kind of
 // one that another instance had begun ends in "for another".
 func (g *acmeGateway) solved() map[string]int {
+	const served = "certificates: served key authentication" // in an answer, or in a certificate
 	all := map[string]int{}
-	for _, entry := range g.Entries() {
+	for _, entry := range slices.Concat(g.Log.Records(g.T, served), g.Log.Records(g.T, served+" certificate")) {
 		kind, ok := entry["challenge"].(string)
-		if !ok || !strings.HasPrefix(fmt.Sprint(entry["msg"]), "certificates: served key authentication") {
+		if !ok {
 			continue
 		}
 		if entry["distributed"] == true {

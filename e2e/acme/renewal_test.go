@@ -143,7 +143,7 @@ func rebuiltAuthority(t *testing.T, p *pebble, a, b *acmeGateway) {
 		}
 		return nil
 	})
-	if len(a.EntriesOf(ordersOnceMore))+len(b.EntriesOf(ordersOnceMore)) == 0 {
+	if len(a.Log.Records(t, ordersOnceMore))+len(b.Log.Records(t, ordersOnceMore)) == 0 {
 		t.Errorf("no instance logs %q", ordersOnceMore)
 	}
 	// Each instance may have made one attempt: two orders for the lost account,
@@ -255,8 +255,8 @@ func (g *acmeGateway) hasNone(t *testing.T, roots *x509.CertPool, name string) {
 // logsFailure: the log has an error with the domain and the reason.
 func (g *acmeGateway) logsFailure(t *testing.T, message, name, why string) {
 	t.Helper()
-	world.Until(t, message, func() bool { return len(g.EntriesOf(message)) > 0 }) // /readyz says it first
-	for _, entry := range g.EntriesOf(message) {
+	world.Until(t, message, func() bool { return len(g.Log.Records(t, message)) > 0 }) // /readyz says it first
+	for _, entry := range g.Log.Records(t, message) {
 		problem, _ := entry["error"].(string)
 		if entry["level"] != "ERROR" || entry["domain"] != name || !strings.Contains(problem, why) {
 			t.Errorf("the log has %v, expected an error of %s about %q", entry, name, why)

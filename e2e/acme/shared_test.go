@@ -22,7 +22,7 @@ func (p *pebble) twins(up *world.Recorder, redis *redistest.Server) (a, b *acmeG
 // says counts the lines of the log with a message on certificates.
 func (g *acmeGateway) says(message string) int {
 	g.T.Helper()
-	return len(g.EntriesOf("certificates: " + message))
+	return len(g.Log.Records(g.T, "certificates: "+message))
 }
 
 // TestACMEShared: one instance orders a certificate, the other one, which alone

@@ -346,7 +346,7 @@ func TestHowToCDN(t *testing.T) {
 		cdn.visit("GET", g.Public+"/from/"+want, "", "X-Forwarded-For", "6.6.6.6, 203.0.113.9", "CF-Connecting-IP",
 			"6.6.6.6", "X-Forwarded-Proto", "https")
 		world.Until(t, "the line in the log", func() bool {
-			return slices.ContainsFunc(g.EntriesOf("request"),
+			return slices.ContainsFunc(g.Log.Records(t, "request"),
 				func(e map[string]any) bool { return e["path"] == "/from/"+want && e["client"] == want })
 		})
 	}

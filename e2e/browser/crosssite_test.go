@@ -82,7 +82,7 @@ func (c *chromium) attackers(t *testing.T, config string) (far, near *attacker) 
 	b.signIn("alice")
 	wantAsked(t, up, "GET", "/profile", "alice")
 	world.Until(t, "the log to have that", func() bool { // so that tries does not find it
-		return slices.ContainsFunc(g.EntriesOf("request"),
+		return slices.ContainsFunc(g.Log.Records(t, "request"),
 			func(r map[string]any) bool { return r["path"] == "/profile" && r["status"] == 200.0 })
 	})
 	session := b.cookies()["session_id"].Value
@@ -94,11 +94,11 @@ func (c *chromium) attackers(t *testing.T, config string) (far, near *attacker) 
 // request, and returns the status.
 func (o *attacker) tries(t *testing.T, name string, a attack) (status int) {
 	t.Helper()
-	before := len(o.g.EntriesOf("request"))
+	before := len(o.g.Log.Records(t, "request"))
 	page := strangerPage(o.address, strings.ReplaceAll(a.html, "GATEWAY", o.g.Base))
 	o.b.goesTo(page)
 	world.Until(t, name+" from "+o.address, func() bool {
-		for _, r := range o.g.EntriesOf("request")[before:] {
+		for _, r := range o.g.Log.Records(t, "request")[before:] {
 			if r["method"] == a.method && r["path"] == a.path {
 				status = int(r["status"].(float64))
 			}

@@ -274,9 +274,9 @@ func oldSignInInBrowser(t *testing.T, c *chromium) {
 	up.All()
 	fresh := func(age string) {
 		config := world.App(up.URL) + strings.Replace(factorRoutes, "{factors: 2}", "{max_age: "+age+"}", 1)
-		applied := len(g.EntriesOf("reloaded"))
+		applied := len(g.Log.Records(t, "reloaded"))
 		g.Configure(config)
-		world.Until(t, "the policy", func() bool { return len(g.EntriesOf("reloaded")) > applied })
+		world.Until(t, "the policy", func() bool { return len(g.Log.Records(t, "reloaded")) > applied })
 	}
 	fresh("1ms")
 	b.open(g.Base + "/vault?x=1")

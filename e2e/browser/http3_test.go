@@ -36,7 +36,7 @@ func TestBrowserHTTP3(t *testing.T) {
 	b.open(g.Base + "/")
 	b.signIn("alice")
 	over := func(protocol, path string) bool {
-		for _, entry := range g.EntriesOf("request") {
+		for _, entry := range g.Log.Records(t, "request") {
 			if entry["protocol"] == protocol && entry["path"] == path && entry["subject"] == "local:alice" {
 				return true
 			}

@@ -50,8 +50,8 @@ func TestReloadBySight(t *testing.T) {
 		}},
 	} {
 		step.do(step.route)
-		world.Until(t, "a reload when the file is "+step.route, func() bool { return len(g.EntriesOf("reloaded")) > i })
-		if changes, _ := g.EntriesOf("reloaded")[i]["changes"].([]any); !slices.Contains(changes,
+		world.Until(t, "a reload when the file is "+step.route, func() bool { return len(g.Log.Records(t, "reloaded")) > i })
+		if changes, _ := g.Log.Records(t, "reloaded")[i]["changes"].([]any); !slices.Contains(changes,
 			any("routes[0]: added (/"+step.route+")")) {
 			t.Errorf("%s: the changes %q", step.route, changes)
 		}

@@ -157,7 +157,7 @@ func cause(t *testing.T, g *world.Instance, c *http.Client, rows []symptom, one 
 	}
 	logged := ""
 	world.Until(t, "the line of "+one.logged, func() bool {
-		for _, entry := range g.EntriesOf("request") {
+		for _, entry := range g.Log.Records(t, "request") {
 			if entry["request_id"] == id {
 				logged = fmt.Sprint(entry["reason"], entry["error"])
 				return true

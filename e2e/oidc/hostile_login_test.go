@@ -59,7 +59,7 @@ func TestHostileProvider(t *testing.T) {
 				t.Errorf("the code came to the token endpoint %d times", g.exchanges())
 			}
 			world.Until(t, "the log to say "+w.why, func() bool {
-				return t.Failed() || slices.ContainsFunc(s.EntriesOf("request"), func(entry map[string]any) bool {
+				return t.Failed() || slices.ContainsFunc(s.Log.Records(t, "request"), func(entry map[string]any) bool {
 					return entry["request_id"] == id && strings.Contains(fmt.Sprint(entry["error"]), w.why)
 				})
 			})
@@ -123,7 +123,7 @@ func TestReloadDuringLogin(t *testing.T) {
 	s.providers = []*hostile{kept, another}
 	s.Configure(s.config(""))
 	s.Signal(syscall.SIGHUP)
-	world.Until(t, "the reload", func() bool { return len(s.EntriesOf("reloaded")) > 0 })
+	world.Until(t, "the reload", func() bool { return len(s.Log.Records(t, "reloaded")) > 0 })
 
 	if a := attempts[kept].finish(lie{}); a.Status != http.StatusFound {
 		t.Errorf("the provider is the same: %d %s", a.Status, a.Body)

@@ -39,7 +39,7 @@ func TestRedisStreamsEnd(t *testing.T) {
 	}
 	world.Until(t, "all streams in the audit log", func() bool {
 		ended := 0
-		for _, entry := range b.EntriesOf("audit") {
+		for _, entry := range b.Log.Records(t, "audit") {
 			if entry["event"] == "stream_ended" && entry["subject"] == "local:alice" {
 				ended++
 			}

@@ -160,7 +160,7 @@ func TestHTTP3(t *testing.T) {
 		t.Errorf("the metrics are %v", metrics)
 	}
 	logged := false
-	for _, entry := range g.EntriesOf("request") {
+	for _, entry := range g.Log.Records(t, "request") {
 		logged = logged || entry["protocol"] == "HTTP/3.0" && entry["client"] == "127.0.0.1" && entry["path"] == "/session" &&
 			entry["subject"] == "local:alice"
 	}
@@ -348,7 +348,7 @@ routes:
 	}
 	t.Logf("the stream ended %v after the logout", time.Since(since).Round(time.Millisecond))
 	world.Until(t, "the end of the request to the upstream", func() bool { return up.InFlight.Load() == 0 })
-	if len(g.EntriesOf("audit")) == 0 || !strings.Contains(g.Log.String(), `"event":"stream_ended"`) {
+	if len(g.Log.Records(t, "audit")) == 0 || !strings.Contains(g.Log.String(), `"event":"stream_ended"`) {
 		t.Errorf("the audit log has no end of a stream\n%s", g.Log)
 	}
 	g.clientsThatStop(t, up)

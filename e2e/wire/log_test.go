@@ -49,14 +49,14 @@ func TestLogKeepsSecrets(t *testing.T) {
 		g.Plain(t, "127.0.0.1", request)
 	}
 	g.Signal(syscall.SIGHUP)
-	world.Until(t, "a reload", func() bool { return len(g.EntriesOf("reloaded")) > 0 })
+	world.Until(t, "a reload", func() bool { return len(g.Log.Records(t, "reloaded")) > 0 })
 	g.Configure(world.People + "token: {secret: [" + key + "]}\nbasic: {users: [{username: x, password_hash: " +
 		"tooShortAHash}]}\n")
 	g.Signal(syscall.SIGHUP)
 	world.Until(t, "a reload that fails", func() bool { return strings.Contains(g.Log.String(), "reload failed") })
 	g.Signal(syscall.SIGTERM)
 	<-g.Done
-	if n := len(g.EntriesOf("request")); n < 40 {
+	if n := len(g.Log.Records(t, "request")); n < 40 {
 		t.Fatalf("the gateway served only %d requests", n)
 	}
 	for line := range strings.Lines(g.Log.String()) {

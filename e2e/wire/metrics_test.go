@@ -39,7 +39,7 @@ func TestMetricsAreBounded(t *testing.T) {
 		}
 		// A request counts when its answer is complete, which may be a moment later.
 		world.Until(t, "the requests to be counted",
-			func() bool { return len(g.EntriesOf("request")) == 12*(1+rounds*len(series)) })
+			func() bool { return len(g.Log.Records(t, "request")) == 12*(1+rounds*len(series)) })
 		series = append(series, slices.DeleteFunc(slices.Sorted(maps.Keys(g.Scrape(t))),
 			func(s string) bool { return !strings.HasPrefix(s, "authgate_") }))
 	}

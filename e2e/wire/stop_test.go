@@ -118,7 +118,8 @@ func TestStopAccounts(t *testing.T) {
 	out := func(s world.Login) func() bool {
 		return func() bool { return g.Status(g.Stranger(), "GET", "/", "Cookie", s.Session) == http.StatusUnauthorized }
 	}
-	g.Applies("accounts.yaml", world.Person("alice", world.WonderlandHash, ""), out(bob))
+	g.Write("accounts.yaml", world.Person("alice", world.WonderlandHash, ""))
+	world.Until(t, "the change of accounts.yaml", out(bob))
 	if out(alice)() {
 		t.Error("an account that stays is out")
 	}

@@ -1,7 +1,6 @@
 package world
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,25 +9,18 @@ import (
 	"testing"
 )
 
-// Entries returns the lines of the log so far, each a JSON object.
-func (g *Instance) Entries() []map[string]any {
-	g.T.Helper()
-	var all []map[string]any
-	for line := range g.Log.Lines() {
-		var entry map[string]any
-		if err := json.Unmarshal([]byte(line), &entry); err != nil {
-			g.T.Fatalf("a line of the log is not a JSON object: %q", line)
+// checkLog fails the test if the log has what no test allows. It shows the end of the log if the
+// test has failed.
+func checkLog(t testing.TB, output *Output) {
+	log := output.String()
+	for _, mishap := range []string{"WARNING: DATA RACE", `"msg":"panic"`} {
+		if strings.Contains(log, mishap) {
+			t.Errorf("the log of the gateway has %q:\n%s", mishap, log)
 		}
-		all = append(all, entry)
 	}
-	return all
-}
-
-// EntriesOf returns the entries with a message: "request" for the access log,
-// "audit" for the audit log.
-func (g *Instance) EntriesOf(message string) []map[string]any {
-	g.T.Helper()
-	return g.Log.Records(g.T, message)
+	if t.Failed() {
+		t.Logf("the end of the log of the gateway:\n%s", log[max(0, len(log)-4000):])
+	}
 }
 
 // Scrape reads the metrics: series like name{a="b",c="d"} and their values.
