@@ -114,7 +114,8 @@ func (b *bench) itself(t task) comparison {
 
 // otherProxies returns the rows of nginx and HAProxy.
 func (b *bench) otherProxies(t task) []comparison {
-	return []comparison{b.plain(t, "nginx", b.lab.Nginx), b.plain(t, "HAProxy", b.lab.HAProxy)}
+	proxies := lab.Proxies{Lab: b.lab}
+	return []comparison{b.plain(t, "nginx", proxies.Nginx), b.plain(t, "HAProxy", proxies.HAProxy)}
 }
 
 // aimed is a task, and the ratios to reach with RS256 and with each other mechanism.
@@ -225,7 +226,7 @@ func (b *bench) overHTTP3() []comparison {
 	} {
 		c := b.authgate(t, lab.Session().OverHTTP3(), 1)
 		if c.other == floor {
-			c.other, c.start[1] = "Caddy", b.lab.Caddy
+			c.other, c.start[1] = "Caddy", lab.Proxies{Lab: b.lab}.Caddy
 		}
 		all = append(all, c)
 	}
@@ -243,9 +244,10 @@ func (b *bench) decisions() []comparison {
 		name: "forward authentication", load: b.loads.Get(b.connections), headers: lab.Question(), decided: true,
 	}
 	asked := get("forward authentication by nginx", b.loads.Get(b.connections))
+	behindNginx := lab.Proxies{Lab: b.lab}.BehindNginx
 	all := []comparison{
 		b.over("oauth2-proxy", b.lab.OAuth2Proxy, direct, "session", b.lab.Verify),
-		b.over("oauth2-proxy", b.lab.BehindNginx(b.lab.OAuth2Proxy), asked, "session", b.lab.BehindNginx(b.lab.Verify)),
+		b.over("oauth2-proxy", behindNginx(b.lab.OAuth2Proxy), asked, "session", behindNginx(b.lab.Verify)),
 	}
 	for i := range all {
 		all[i].rate = decisionsPerSecond
@@ -258,19 +260,20 @@ func (b *bench) decisions() []comparison {
 // names them. Where a proxy asks a gate, both count.
 func (b *bench) peers() []comparison {
 	t := get("peers", b.loads.Get(b.connections))
+	proxies := lab.Proxies{Lab: b.lab}
 	authgate := b.authgate(t, lab.Session(), 1)
 	authgate.subject = "authgate"
 	return []comparison{
 		b.itself(t),
 		authgate,
 		b.plain(t, "oauth2-proxy", b.lab.OAuth2ProxyInFront),
-		b.plain(t, "nginx, no sign-in", b.lab.Nginx),
-		b.plain(t, "HAProxy, no sign-in", b.lab.HAProxy),
-		b.plain(t, "Caddy, no sign-in", b.lab.Caddy),
-		b.plain(t, "nginx asks authgate", b.lab.NginxAsks(b.lab.Verify)),
-		b.plain(t, "nginx asks oauth2-proxy", b.lab.NginxAsks(b.lab.OAuth2Proxy)),
-		b.plain(t, "Caddy asks authgate", b.lab.CaddyAsks(b.lab.Verify)),
-		b.plain(t, "Caddy asks oauth2-proxy", b.lab.CaddyAsks(b.lab.OAuth2Proxy)),
+		b.plain(t, "nginx, no sign-in", proxies.Nginx),
+		b.plain(t, "HAProxy, no sign-in", proxies.HAProxy),
+		b.plain(t, "Caddy, no sign-in", proxies.Caddy),
+		b.plain(t, "nginx asks authgate", proxies.NginxAsks(b.lab.Verify)),
+		b.plain(t, "nginx asks oauth2-proxy", proxies.NginxAsks(b.lab.OAuth2Proxy)),
+		b.plain(t, "Caddy asks authgate", proxies.CaddyAsks(b.lab.Verify)),
+		b.plain(t, "Caddy asks oauth2-proxy", proxies.CaddyAsks(b.lab.OAuth2Proxy)),
 	}
 }
 

@@ -111,7 +111,7 @@ var askingCaddyConfiguration = template.Must(template.New("asking caddy").Parse(
 `))
 
 // BehindNginx starts a gate and an nginx that asks it, on the core of the load. Only the gate counts.
-func (l *Lab) BehindNginx(start Starter) Starter {
+func (l Proxies) BehindNginx(start Starter) Starter {
 	nginx := program{askingConfiguration, nginxCommand, l.loadCore, true}
 	return l.asking(nginx, start, func(proxy, gate *Server) {
 		proxy.path = "/resource"
@@ -120,12 +120,12 @@ func (l *Lab) BehindNginx(start Starter) Starter {
 }
 
 // NginxAsks starts a gate and an nginx with TLS that asks it, which count together.
-func (l *Lab) NginxAsks(start Starter) Starter {
+func (l Proxies) NginxAsks(start Starter) Starter {
 	return l.asking(program{askingConfiguration, nginxCommand, l.serverCore, false}, start, countBoth)
 }
 
 // CaddyAsks is NginxAsks for Caddy.
-func (l *Lab) CaddyAsks(start Starter) Starter {
+func (l Proxies) CaddyAsks(start Starter) Starter {
 	return l.asking(program{askingCaddyConfiguration, l.caddyCommand, l.serverCore, false}, start, countBoth)
 }
 
@@ -134,7 +134,7 @@ func countBoth(proxy, gate *Server) {
 }
 
 // asking starts a gate and a proxy that asks it about each request. count says what of both counts.
-func (l *Lab) asking(p program, start Starter, count func(proxy, gate *Server)) Starter {
+func (l Proxies) asking(p program, start Starter, count func(proxy, gate *Server)) Starter {
 	return func(ctx context.Context, n int) (*Server, error) {
 		gate, err := start(ctx, n)
 		if err != nil {

@@ -13,6 +13,9 @@ import (
 	"authgate/e2e/bench/role"
 )
 
+// Proxies are nginx, HAProxy and Caddy, as plain proxies or with a gate that they ask.
+type Proxies struct{ *Lab }
+
 // program is a proxy of another make.
 type program struct {
 	configuration *template.Template
@@ -23,7 +26,7 @@ type program struct {
 
 // start starts a program in a new folder, and waits until it answers. Without a gate that it asks,
 // it is a plain proxy.
-func (l *Lab) start(ctx context.Context, n int, p program, gate *Server) (*Server, error) {
+func (l Proxies) start(ctx context.Context, n int, p program, gate *Server) (*Server, error) {
 	name := p.configuration.Name()
 	dir, err := os.MkdirTemp(l.Dir, strings.ReplaceAll(name, " ", "-")+"-")
 	if err != nil {
@@ -165,23 +168,23 @@ func nginxCommand(dir, file string) []string {
 }
 
 // caddyCommand runs Caddy with its folders in dir.
-func (l *Lab) caddyCommand(dir, file string) []string {
+func (l Proxies) caddyCommand(dir, file string) []string {
 	return []string{"env", "HOME=" + dir, "XDG_CONFIG_HOME=" + dir, "XDG_DATA_HOME=" + dir,
 		l.options.Caddy, "run", "--adapter", "caddyfile", "--config", file}
 }
 
 // Nginx starts nginx as a plain proxy.
-func (l *Lab) Nginx(ctx context.Context, n int) (*Server, error) {
+func (l Proxies) Nginx(ctx context.Context, n int) (*Server, error) {
 	return l.start(ctx, n, program{nginxConfiguration, nginxCommand, l.serverCore, false}, nil)
 }
 
 // HAProxy starts HAProxy as a plain proxy.
-func (l *Lab) HAProxy(ctx context.Context, n int) (*Server, error) {
+func (l Proxies) HAProxy(ctx context.Context, n int) (*Server, error) {
 	command := func(_, file string) []string { return []string{"haproxy", "-db", "-f", file} }
 	return l.start(ctx, n, program{haproxyConfiguration, command, l.serverCore, false}, nil)
 }
 
 // Caddy starts Caddy as a plain proxy.
-func (l *Lab) Caddy(ctx context.Context, n int) (*Server, error) {
+func (l Proxies) Caddy(ctx context.Context, n int) (*Server, error) {
 	return l.start(ctx, n, program{caddyConfiguration, l.caddyCommand, l.serverCore, false}, nil)
 }
