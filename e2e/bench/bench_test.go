@@ -163,8 +163,8 @@ func TestRounded(t *testing.T) {
 // by their cost. All but those with the access log have a goal.
 func TestComparisons(t *testing.T) {
 	t.Parallel()
-	b := &bench{options: options{maxRatio: 1.15, maxRedis: 1.1, maxNoise: 0.02}, lab: &lab.Lab{}}
-	all := b.comparisons()
+	r := rows{options: options{maxRatio: 1.15, maxRedis: 1.1, maxNoise: 0.02}, lab: &lab.Lab{}}
+	all := r.comparisons()
 	goals := map[string]float64{}
 	for _, c := range all {
 		if _, twice := goals[c.name()]; twice {
@@ -198,15 +198,15 @@ func TestComparisons(t *testing.T) {
 // TestOlder: with -older, each row of authgate over the floor, or over Caddy, is there over the older one.
 func TestOlder(t *testing.T) {
 	t.Parallel()
-	b := &bench{options: options{maxRatio: 1.15}, lab: &lab.Lab{}}
+	r := rows{options: options{maxRatio: 1.15}, lab: &lab.Lab{}}
 	var want, got []string
-	for _, c := range b.comparisons() {
+	for _, c := range r.comparisons() {
 		if c.most > 0 && (c.other == floor || c.other == "Caddy") {
 			want = append(want, c.name())
 		}
 	}
-	b.older = "authgate-1.0"
-	for _, c := range b.comparisons() {
+	r.older = "authgate-1.0"
+	for _, c := range r.comparisons() {
 		if c.other != older || c.goal != noWorse {
 			t.Errorf("%s is over %s, with the goal %g", c.name(), c.other, c.goal)
 		}
@@ -240,8 +240,8 @@ func TestParseOptions(t *testing.T) {
 // docs/comparison.md those of the peers.
 func TestDocumented(t *testing.T) {
 	t.Parallel()
-	b := &bench{lab: &lab.Lab{}}
-	for file, rows := range map[string][]comparison{"benchmarks.md": b.comparisons(), "comparison.md": b.peers()} {
+	r := rows{lab: &lab.Lab{}}
+	for file, rows := range map[string][]comparison{"benchmarks.md": r.comparisons(), "comparison.md": r.peers()} {
 		document, err := os.ReadFile("../../docs/" + file)
 		if err != nil {
 			t.Fatal(err)
@@ -259,7 +259,7 @@ func TestDocumented(t *testing.T) {
 			}
 		}
 		if file == "benchmarks.md" { // the last two tables
-			for _, c := range append(b.issuers(), b.kinds()...) {
+			for _, c := range append(r.issuers(), r.kinds()...) {
 				want = append(want, c.task.name+": "+c.label())
 			}
 		}

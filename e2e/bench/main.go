@@ -231,11 +231,12 @@ func (b *bench) instead(ctx context.Context, mode mode, stdout, stderr io.Writer
 
 // measureRows measures the rows that the options name, and prints them.
 func (b *bench) measureRows(ctx context.Context, stdout, stderr io.Writer) error {
-	rows := b.comparisons()
+	r := rows{b.options, b.lab, b.loads}
+	all := r.comparisons()
 	if b.older == "" && b.only.String() != "" {
-		rows = slices.Concat(rows, b.peers(), b.issuers(), b.kinds())
+		all = slices.Concat(all, r.peers(), r.issuers(), r.kinds())
 	}
-	comparisons, err := choose(rows, b.only)
+	comparisons, err := choose(all, b.only)
 	if err != nil {
 		return err
 	}

@@ -70,52 +70,59 @@ func post(name string, by load.Load) task {
 	return task{name: name, load: by, resource: small, posted: load.PostedBytes, headers: sameOrigin()}
 }
 
+// rows describes the comparisons. It starts no server and puts no load on any.
+type rows struct {
+	options
+	lab   *lab.Lab
+	loads load.Generator
+}
+
 // comparisons returns what is measured, in the order of the table.
-func (b *bench) comparisons() []comparison {
-	onRedis := b.over("session on SQLite", b.lab.Authgate(lab.Session()),
-		get("GET HTTP/1.1", b.loads.Get(b.connections)), "session on Redis", b.lab.OnRedis)
-	onRedis.goal, onRedis.most = b.maxRedis, b.maxRedis
-	all := slices.Concat(b.smallRequests(), b.fewRequests(), b.large(), b.streamed(), b.overHTTP3(), b.decisions(),
+func (r rows) comparisons() []comparison {
+	onRedis := r.over("session on SQLite", r.lab.Authgate(lab.Session()),
+		get("GET HTTP/1.1", r.loads.Get(r.connections)), "session on Redis", r.lab.OnRedis)
+	onRedis.goal, onRedis.most = r.maxRedis, r.maxRedis
+	all := slices.Concat(r.smallRequests(), r.fewRequests(), r.large(), r.streamed(), r.overHTTP3(), r.decisions(),
 		[]comparison{onRedis})
-	if b.older == "" {
+	if r.older == "" {
 		return all
 	}
 	return slices.DeleteFunc(all, func(c comparison) bool { return c.other != older })
 }
 
 // over returns a row that may cost as much as authgate may.
-func (b *bench) over(other string, beside lab.Starter, t task, subject string, start lab.Starter) comparison {
-	return comparison{task: t, subject: subject, other: other, start: [2]lab.Starter{start, beside}, most: b.maxRatio}
+func (r rows) over(other string, beside lab.Starter, t task, subject string, start lab.Starter) comparison {
+	return comparison{task: t, subject: subject, other: other, start: [2]lab.Starter{start, beside}, most: r.maxRatio}
 }
 
 // plain returns a row of a server that may cost anything, over the floor.
-func (b *bench) plain(t task, subject string, start lab.Starter) comparison {
-	return comparison{task: t, subject: subject, other: floor, start: [2]lab.Starter{start, b.lab.Bare}}
+func (r rows) plain(t task, subject string, start lab.Starter) comparison {
+	return comparison{task: t, subject: subject, other: floor, start: [2]lab.Starter{start, r.lab.Bare}}
 }
 
 // authgate returns a row of authgate over the floor, or over an older authgate.
-func (b *bench) authgate(t task, m lab.Mechanism, goal float64) comparison {
-	if b.older != "" {
-		c := b.over(older, b.lab.With(b.older).Authgate(m), t, m.Name, b.lab.Authgate(m))
+func (r rows) authgate(t task, m lab.Mechanism, goal float64) comparison {
+	if r.older != "" {
+		c := r.over(older, r.lab.With(r.older).Authgate(m), t, m.Name, r.lab.Authgate(m))
 		c.goal = noWorse
 		return c
 	}
-	c := b.over(floor, b.lab.Bare, t, m.Name, b.lab.Authgate(m))
+	c := r.over(floor, r.lab.Bare, t, m.Name, r.lab.Authgate(m))
 	c.goal = goal
 	return c
 }
 
 // itself returns the row of the floor, over itself.
-func (b *bench) itself(t task) comparison {
-	c := b.plain(t, floor, b.lab.Bare)
-	c.noise = b.maxNoise
+func (r rows) itself(t task) comparison {
+	c := r.plain(t, floor, r.lab.Bare)
+	c.noise = r.maxNoise
 	return c
 }
 
 // otherProxies returns the rows of nginx and HAProxy.
-func (b *bench) otherProxies(t task) []comparison {
-	proxies := lab.Proxies{Lab: b.lab}
-	return []comparison{b.plain(t, "nginx", proxies.Nginx), b.plain(t, "HAProxy", proxies.HAProxy)}
+func (r rows) otherProxies(t task) []comparison {
+	proxies := lab.Proxies{Lab: r.lab}
+	return []comparison{r.plain(t, "nginx", proxies.Nginx), r.plain(t, "HAProxy", proxies.HAProxy)}
 }
 
 // aimed is a task, and the ratios to reach with RS256 and with each other mechanism.
@@ -125,92 +132,92 @@ type aimed struct {
 }
 
 // mechanisms returns the rows of the mechanisms for a task, after one that compares the floor with itself.
-func (b *bench) mechanisms(t aimed) []comparison {
-	all := []comparison{b.itself(t.task)}
+func (r rows) mechanisms(t aimed) []comparison {
+	all := []comparison{r.itself(t.task)}
 	for _, m := range lab.Mechanisms() {
 		goal := t.goal
 		if m.Algorithm == "RS256" {
 			goal = t.rs256
 		}
-		all = append(all, b.authgate(t.task, m, goal))
+		all = append(all, r.authgate(t.task, m, goal))
 	}
 	return all
 }
 
 // smallRequests returns the rows with many requests in progress. An application that takes 5 ms
 // leaves 75 of them when 15,000 a second come. This one takes no time.
-func (b *bench) smallRequests() []comparison {
+func (r rows) smallRequests() []comparison {
 	var all []comparison
-	busy := 4 * b.connections
+	busy := 4 * r.connections
 	for _, t := range []aimed{
-		{get("GET HTTP/1.1", b.loads.Get(busy)), 0.80, 0.82},
-		{post("POST 1 KiB HTTP/1.1", b.loads.Post(busy)), 0.90, 0.90},
-		{get("GET HTTP/2", b.loads.GetHTTP2(busy, load.Streams)), 0.80, 0.80},
-		{post("POST 1 KiB HTTP/2", b.loads.PostHTTP2(busy, load.Streams)), 0.90, 0.90},
+		{get("GET HTTP/1.1", r.loads.Get(busy)), 0.80, 0.82},
+		{post("POST 1 KiB HTTP/1.1", r.loads.Post(busy)), 0.90, 0.90},
+		{get("GET HTTP/2", r.loads.GetHTTP2(busy, load.Streams)), 0.80, 0.80},
+		{post("POST 1 KiB HTTP/2", r.loads.PostHTTP2(busy, load.Streams)), 0.90, 0.90},
 	} {
-		all = append(all, b.mechanisms(t)...)
+		all = append(all, r.mechanisms(t)...)
 		if t.posted == 0 {
-			all = append(all, b.authgate(t.task, lab.Session().Logged(), 0))
+			all = append(all, r.authgate(t.task, lab.Session().Logged(), 0))
 		}
-		all = append(all, b.otherProxies(t.task)...)
+		all = append(all, r.otherProxies(t.task)...)
 	}
 	return all
 }
 
 // fewRequests returns the rows with few requests in progress, where what a server does once for
 // several of them weighs more.
-func (b *bench) fewRequests() []comparison {
+func (r rows) fewRequests() []comparison {
 	var all []comparison
 	for _, t := range []aimed{
-		{get("GET HTTP/1.1, 16 at a time", b.loads.Get(b.connections)), 0.80, 0.82},
-		{post("POST 1 KiB HTTP/1.1, 16 at a time", b.loads.Post(b.connections)), 0.72, 0.72},
-		{get("GET HTTP/2, 32 at a time", b.loads.GetHTTP2(2*b.connections, 8)), 0.63, 0.66},
-		{post("POST 1 KiB HTTP/2, 32 at a time", b.loads.PostHTTP2(2*b.connections, 8)), 0.63, 0.63},
+		{get("GET HTTP/1.1, 16 at a time", r.loads.Get(r.connections)), 0.80, 0.82},
+		{post("POST 1 KiB HTTP/1.1, 16 at a time", r.loads.Post(r.connections)), 0.72, 0.72},
+		{get("GET HTTP/2, 32 at a time", r.loads.GetHTTP2(2*r.connections, 8)), 0.63, 0.66},
+		{post("POST 1 KiB HTTP/2, 32 at a time", r.loads.PostHTTP2(2*r.connections, 8)), 0.63, 0.63},
 	} {
-		all = append(all, b.mechanisms(t)...)
+		all = append(all, r.mechanisms(t)...)
 	}
 	return all
 }
 
 // large returns the rows of large answers and of idle connections. Large answers come on few
 // connections, so that those of 100 MiB end within the time.
-func (b *bench) large() []comparison {
+func (r rows) large() []comparison {
 	var all []comparison
 	for _, t := range []aimed{
-		{task: task{name: "1 MiB HTTP/1.1", load: b.loads.Get(4), resource: "1MiB", size: 1 << 20}, goal: 1.02},
-		{task: task{name: "100 MiB HTTP/1.1", load: b.loads.Get(2), resource: "100MiB", size: 100 << 20}, goal: 0.95},
+		{task: task{name: "1 MiB HTTP/1.1", load: r.loads.Get(4), resource: "1MiB", size: 1 << 20}, goal: 1.02},
+		{task: task{name: "100 MiB HTTP/1.1", load: r.loads.Get(2), resource: "100MiB", size: 100 << 20}, goal: 0.95},
 		{task: get(fmt.Sprintf("%d idle HTTP/1.1", idleConnections), nil), goal: 0.65},
 	} {
-		all = append(all, b.authgate(t.task, lab.Session(), t.goal))
-		all = append(all, b.otherProxies(t.task)...)
+		all = append(all, r.authgate(t.task, lab.Session(), t.goal))
+		all = append(all, r.otherProxies(t.task)...)
 	}
 	// No message comes on these. Nginx and HAProxy pass WebSockets with other configurations.
 	resting := task{name: fmt.Sprintf("%d idle WebSockets", idleConnections),
 		resource: role.SocketResource, headers: sameOrigin()}
-	return append(all, b.authgate(resting, lab.Session(), 1))
+	return append(all, r.authgate(resting, lab.Session(), 1))
 }
 
 // twoGiB is the length of the bodies that must not need more memory.
 const twoGiB = 2 << 30
 
 // streamed returns the rows of large bodies and streams.
-func (b *bench) streamed() []comparison {
+func (r rows) streamed() []comparison {
 	var all []comparison
 	for _, t := range []task{
-		{name: "2 GiB down HTTP/1.1", load: b.loads.Traffic("download", 1, twoGiB), size: 1 << 20, flat: 8 << 20},
-		{name: "2 GiB up HTTP/1.1", load: b.loads.Traffic("upload", 1, twoGiB), size: 1 << 20, flat: 8 << 20,
+		{name: "2 GiB down HTTP/1.1", load: r.loads.Traffic("download", 1, twoGiB), size: 1 << 20, flat: 8 << 20},
+		{name: "2 GiB up HTTP/1.1", load: r.loads.Traffic("upload", 1, twoGiB), size: 1 << 20, flat: 8 << 20,
 			resource: role.UploadResource, headers: sameOrigin()},
-		{name: "WebSocket messages", load: b.loads.Traffic("websocket", b.connections, 0),
+		{name: "WebSocket messages", load: r.loads.Traffic("websocket", r.connections, 0),
 			resource: role.SocketResource, headers: sameOrigin()},
-		{name: "server-sent events", load: b.loads.Traffic("events", b.connections, 0), resource: role.EventsResource},
+		{name: "server-sent events", load: r.loads.Traffic("events", r.connections, 0), resource: role.EventsResource},
 		// More, because Go begins goroutines with the average stack: with few streams the
 		// idle goroutines of a server decide whether those of its streams must grow.
-		{name: "gRPC messages", load: b.loads.Traffic("grpc", 4*b.connections, 0),
+		{name: "gRPC messages", load: r.loads.Traffic("grpc", 4*r.connections, 0),
 			resource: role.GRPCResource, headers: sameOrigin()},
 	} {
-		c := b.authgate(t, lab.Session(), 1.05)
+		c := r.authgate(t, lab.Session(), 1.05)
 		if t.resource == role.GRPCResource && c.other == floor {
-			c.start[1] = b.lab.BareHTTP2
+			c.start[1] = r.lab.BareHTTP2
 		}
 		all = append(all, c)
 	}
@@ -218,15 +225,15 @@ func (b *bench) streamed() []comparison {
 }
 
 // overHTTP3 returns the rows of HTTP/3, over Caddy as a plain proxy. Net/http has no floor for it.
-func (b *bench) overHTTP3() []comparison {
+func (r rows) overHTTP3() []comparison {
 	var all []comparison
 	for _, t := range []task{
-		get("GET HTTP/3", b.loads.Traffic("http3", b.connections, 0)),
-		post("POST 1 KiB HTTP/3", b.loads.Traffic("http3 post", b.connections, 0)),
+		get("GET HTTP/3", r.loads.Traffic("http3", r.connections, 0)),
+		post("POST 1 KiB HTTP/3", r.loads.Traffic("http3 post", r.connections, 0)),
 	} {
-		c := b.authgate(t, lab.Session().OverHTTP3(), 1)
+		c := r.authgate(t, lab.Session().OverHTTP3(), 1)
 		if c.other == floor {
-			c.other, c.start[1] = "Caddy", lab.Proxies{Lab: b.lab}.Caddy
+			c.other, c.start[1] = "Caddy", lab.Proxies{Lab: r.lab}.Caddy
 		}
 		all = append(all, c)
 	}
@@ -239,15 +246,15 @@ const decisionsPerSecond = 20_000
 // decisions returns the rows of forward authentication: authgate beside oauth2-proxy, which
 // decrypts a cookie for each request. Both are asked directly, then by nginx. Only their
 // own time counts, not that of nginx.
-func (b *bench) decisions() []comparison {
+func (r rows) decisions() []comparison {
 	direct := task{
-		name: "forward authentication", load: b.loads.Get(b.connections), headers: lab.Question(), decided: true,
+		name: "forward authentication", load: r.loads.Get(r.connections), headers: lab.Question(), decided: true,
 	}
-	asked := get("forward authentication by nginx", b.loads.Get(b.connections))
-	behindNginx := lab.Proxies{Lab: b.lab}.BehindNginx
+	asked := get("forward authentication by nginx", r.loads.Get(r.connections))
+	behindNginx := lab.Proxies{Lab: r.lab}.BehindNginx
 	all := []comparison{
-		b.over("oauth2-proxy", b.lab.OAuth2Proxy, direct, "session", b.lab.Verify),
-		b.over("oauth2-proxy", behindNginx(b.lab.OAuth2Proxy), asked, "session", behindNginx(b.lab.Verify)),
+		r.over("oauth2-proxy", r.lab.OAuth2Proxy, direct, "session", r.lab.Verify),
+		r.over("oauth2-proxy", behindNginx(r.lab.OAuth2Proxy), asked, "session", behindNginx(r.lab.Verify)),
 	}
 	for i := range all {
 		all[i].rate = decisionsPerSecond
@@ -258,38 +265,38 @@ func (b *bench) decisions() []comparison {
 // peers returns the rows of docs/comparison.md: what a request of a signed-in user costs
 // with other programs, each with TLS, over the same floor. They are measured only if -only
 // names them. Where a proxy asks a gate, both count.
-func (b *bench) peers() []comparison {
-	t := get("peers", b.loads.Get(b.connections))
-	proxies := lab.Proxies{Lab: b.lab}
-	authgate := b.authgate(t, lab.Session(), 1)
+func (r rows) peers() []comparison {
+	t := get("peers", r.loads.Get(r.connections))
+	proxies := lab.Proxies{Lab: r.lab}
+	authgate := r.authgate(t, lab.Session(), 1)
 	authgate.subject = "authgate"
 	return []comparison{
-		b.itself(t),
+		r.itself(t),
 		authgate,
-		b.plain(t, "oauth2-proxy", b.lab.OAuth2ProxyInFront),
-		b.plain(t, "nginx, no sign-in", proxies.Nginx),
-		b.plain(t, "HAProxy, no sign-in", proxies.HAProxy),
-		b.plain(t, "Caddy, no sign-in", proxies.Caddy),
-		b.plain(t, "nginx asks authgate", proxies.NginxAsks(b.lab.Verify)),
-		b.plain(t, "nginx asks oauth2-proxy", proxies.NginxAsks(b.lab.OAuth2Proxy)),
-		b.plain(t, "Caddy asks authgate", proxies.CaddyAsks(b.lab.Verify)),
-		b.plain(t, "Caddy asks oauth2-proxy", proxies.CaddyAsks(b.lab.OAuth2Proxy)),
+		r.plain(t, "oauth2-proxy", r.lab.OAuth2ProxyInFront),
+		r.plain(t, "nginx, no sign-in", proxies.Nginx),
+		r.plain(t, "HAProxy, no sign-in", proxies.HAProxy),
+		r.plain(t, "Caddy, no sign-in", proxies.Caddy),
+		r.plain(t, "nginx asks authgate", proxies.NginxAsks(r.lab.Verify)),
+		r.plain(t, "nginx asks oauth2-proxy", proxies.NginxAsks(r.lab.OAuth2Proxy)),
+		r.plain(t, "Caddy asks authgate", proxies.CaddyAsks(r.lab.Verify)),
+		r.plain(t, "Caddy asks oauth2-proxy", proxies.CaddyAsks(r.lab.OAuth2Proxy)),
 	}
 }
 
 // issuers returns the rows of the authorization server beside oidc-provider: a program gets a token
 // of its own, asks about one, and renews those of a user. They are measured only if -only names them.
-func (b *bench) issuers() []comparison {
+func (r rows) issuers() []comparison {
 	var all []comparison
-	servers := lab.Issuers{Lab: b.lab}
+	servers := lab.Issuers{Lab: r.lab}
 	for _, row := range []struct {
 		name  string
 		load  load.Load
 		start [2]lab.Starter
 	}{
-		{"oauth, client credentials", b.loads.Forms(b.connections), servers.Granting()},
-		{"oauth, introspection", b.loads.Forms(b.connections), servers.Introspecting()},
-		{"oauth, refresh", b.loads.Refreshes(b.connections), servers.Refreshing(b.connections)},
+		{"oauth, client credentials", r.loads.Forms(r.connections), servers.Granting()},
+		{"oauth, introspection", r.loads.Forms(r.connections), servers.Introspecting()},
+		{"oauth, refresh", r.loads.Refreshes(r.connections), servers.Refreshing(r.connections)},
 	} {
 		t := task{name: row.name, load: row.load, headers: lab.BehindTLS(), decided: true}
 		all = append(all, comparison{task: t, subject: "authgate", other: "oidc-provider", start: row.start})
@@ -298,10 +305,10 @@ func (b *bench) issuers() []comparison {
 }
 
 // kinds returns the rows of kinds of traffic, which are measured only if -only names them.
-func (b *bench) kinds() []comparison {
+func (r rows) kinds() []comparison {
 	var all []comparison
 	for _, k := range lab.Kinds() {
-		all = append(all, b.plain(get("kinds, GET HTTP/1.1", b.loads.Get(4*b.connections)), k.Name, b.lab.ForKind(k)))
+		all = append(all, r.plain(get("kinds, GET HTTP/1.1", r.loads.Get(4*r.connections)), k.Name, r.lab.ForKind(k)))
 	}
 	return all
 }
