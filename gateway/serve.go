@@ -185,7 +185,7 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 	case policy.Allow:
 		return false, ex.checkSite(route, id)
 	case policy.Challenge:
-		if ex.HasStale() {
+		if ex.Stale.Any() {
 			ex.Reason += staleReason
 		}
 		if decision.NoSignIn {
@@ -193,7 +193,7 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 		} else if route.leadsToSignIn(&ex.Exchange) {
 			place := ex.SignInPlace(route.signIn.Page, web.Return{Path: ex.Target()})
 			if route.signIn.Page != ex.state.site.Own("login") {
-				place = ex.ToldEnded(place)
+				place = ex.Stale.Tell(ex.Header(), place)
 			}
 			return true, ex.leadTo(http.StatusFound, place)
 		}

@@ -21,7 +21,7 @@ func (r *route) checkIdentityNames(h http.Header) error {
 
 // confirm tells the proxy that the original request may pass, and who makes it.
 func (ex *exchange) confirm() {
-	ex.ClearStale()
+	ex.Stale.Clear(ex)
 	h := ex.Header()
 	ex.route.identity.SetAll(h, ex.Identity)
 	if name := ex.state.site.TokenHeader; name != "" {
@@ -43,7 +43,7 @@ func (ex *exchange) leadTo(status int, place string) error {
 		ex.Header().Set("Location", place)
 		return &web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn}
 	}
-	ex.ClearStale()
+	ex.Stale.Clear(ex)
 	ex.Redirect(status, place)
 	return nil
 }

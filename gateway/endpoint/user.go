@@ -105,7 +105,7 @@ func Guest(ex *web.Exchange, chain auth.Chain) (*policy.Identity, error) {
 		ex.Identify(id)
 		return id, nil
 	case errors.Is(err, auth.ErrNoCredentials), errors.Is(err, auth.ErrRejected):
-		ex.ClearStale()
+		ex.Stale.Clear(ex)
 		return nil, nil
 	}
 	return nil, err

@@ -39,7 +39,7 @@ func newApart(c *config.Route, token string, byClient bool) *apart {
 // user who has signed out.
 func (a *apart) modify(ex *web.Exchange, h http.Header) {
 	h["Vary"] = a.varying(h["Vary"])
-	if ex.Identity != nil || ex.HasStale() || a.byClient {
+	if ex.Identity != nil || ex.Stale.Any() || a.byClient {
 		h["Cache-Control"] = privately(h["Cache-Control"])
 		maps.DeleteFunc(h, func(name string, _ []string) bool { return forSharedCaches(name) })
 	}

@@ -31,7 +31,7 @@ func (q *Request) modify(status int, h http.Header) {
 		ex.NoteRedirect(route.config.Upstream, h["Location"])
 	}
 	ex.CORS.SetFields(ex.Request.Header, h)
-	ex.ClearStaleIn(h)
+	ex.Stale.ClearIn(h)
 }
 
 // modify does what is the same for every response of the route.

@@ -131,7 +131,7 @@ func (o *otherHosts) bySession(ex *web.Exchange, only policy.Mechanism, r web.Re
 		o.onward(ex, ex.Target())
 		return true, nil
 	default:
-		ex.ClearStale()
+		ex.Stale.Clear(ex)
 		return false, nil
 	}
 	if !r.Demand.Met(&id.Proof, ex.Canonical.Now) {

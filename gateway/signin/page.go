@@ -72,7 +72,7 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 		s.site.Service.Logger.Warn("a sign-in came back without its cookie: "+
 			"the browser blocks cookies, or something on the way removes Set-Cookie or Cookie",
 			"request_id", ex.ID, "client", ex.Peer.Address, "cookie", s.site.Cookies.Names.Session)
-	case reason == web.ReasonEnded, ex.SessionEnded():
+	case reason == web.ReasonEnded, ex.Stale.SessionEnded():
 		page.Notice = pages.NoticeEnded
 	}
 	s.write(ex, http.StatusOK, r, page)
@@ -117,7 +117,7 @@ func (s *signInPage) already(ex *web.Exchange, id *policy.Identity, r web.Return
 func (s *signInPage) cameBack(ex *web.Exchange) bool {
 	creds := &ex.Credentials
 	asked := ex.QueryValue(web.SwitchField) != "" || ex.QueryValue(web.ReasonField) != ""
-	if creds.Session != "" || creds.Delegated != "" || ex.HasStale() || !ex.PageLoad() ||
+	if creds.Session != "" || creds.Delegated != "" || ex.Stale.Any() || !ex.PageLoad() ||
 		ex.QueryValue(web.ReturnToField) == "" || asked {
 		return false
 	}

@@ -30,7 +30,7 @@ type problem struct {
 // abort the request, so that the answer does not seem whole.
 func (ex *Exchange) Fail(err error) (abort bool) {
 	e := toHTTP(ex.Store.Context, err)
-	if ex.ended && e.Detail == auth.DetailNotSignedIn {
+	if ex.Stale.SessionEnded() && e.Detail == auth.DetailNotSignedIn {
 		e.Detail = auth.DetailSessionEnded
 	}
 	err = nameCookie(ex, e, err)
@@ -49,7 +49,7 @@ func (ex *Exchange) Fail(err error) (abort bool) {
 		h.Set("Allow", e.Allow)
 	}
 	if e.Status == http.StatusUnauthorized {
-		ex.ClearStale()
+		ex.Stale.Clear(ex)
 		if ex.SignIn != nil && ex.SignIn.Page != "" {
 			h.Set(SignInHeader, ex.site.Origin(ex.Canonical.Host)+ex.site.Own("signin"))
 		}

@@ -35,9 +35,9 @@ func TestClearStaleOnce(t *testing.T) {
 	t.Parallel()
 	e := newExchange(t, request("/"))
 	for _, name := range []string{"session_id", "session"} {
-		e.stale = append(e.stale, name)
-		e.ClearStale()
-		e.ClearStale()
+		e.Stale.names = append(e.Stale.names, name)
+		e.Stale.Clear(e)
+		e.Stale.Clear(e)
 	}
 	if cookies := e.w.Header()["Set-Cookie"]; len(cookies) != 2 || !strings.HasPrefix(cookies[0], "session_id=;") || !strings.HasPrefix(cookies[1], "session=;") {
 		t.Errorf("the answer clears %q", cookies)

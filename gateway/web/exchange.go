@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -42,18 +41,17 @@ type Exchange struct {
 	// LeadsAnywhere: the forms of the page lead on to an application that may be anywhere, as
 	// those on the way to an OAuth client do.
 	LeadsAnywhere bool
+	Stale         staleCookies
 
-	pace  pacing
-	site  *Site
-	stale []string // names of cookies that are no longer valid
-	told  int      // how many of them ClearStale has cleared
-	ended bool     // one of them was that of a session that has ended by time
+	pace pacing
+	site *Site
 }
 
 // Init notes the arrival of a request.
 func (ex *Exchange) Init(site *Site, w http.ResponseWriter, r *http.Request) {
 	ex.ResponseWriter, ex.Request, ex.Peer = w, r, site.trusted.Read(r)
 	ex.site = site
+	ex.Stale = staleCookies{cookies: &site.Cookies, received: &ex.Received}
 	ex.Lent = &Lent{Store: guard.Context{Context: r.Context()}}
 	ex.Record = Record{
 		Start: site.Service.Now(), ID: requestID(r.Header),
@@ -123,10 +121,7 @@ func (ex *Exchange) Authenticate(chain auth.Chain) (*policy.Identity, error) {
 		if !errors.As(err, &rejection) || rejection.Cookie == auth.NoCookie {
 			return nil, err
 		}
-		if name := ex.site.Cookies.Names.Name(rejection.Cookie); !slices.Contains(ex.stale, name) {
-			ex.stale = append(ex.stale, name)
-		}
-		ex.ended = ex.ended || rejection.Ended
+		ex.Stale.add(rejection)
 		if !ex.PageLoad() {
 			return nil, err
 		}
