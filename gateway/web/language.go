@@ -28,7 +28,7 @@ func (ex *Exchange) pages() *pages.Pages {
 		chosen = cookie.Value
 	}
 	p := ex.site.Pages.In(chosen, ex.Request.Header["Accept-Language"])
-	back := ex.here()
+	back := here(ex.site, &ex.Received)
 	if back == "" {
 		return p
 	}
@@ -42,18 +42,17 @@ func (ex *Exchange) pages() *pages.Pages {
 // here returns the place of the page, for a user who chooses a language and comes back. It is empty
 // if they cannot: a browser must have asked for the page by a GET that may be repeated, at a host
 // where the gateway has endpoints.
-func (ex *Exchange) here() string {
-	s := ex.site
-	if !ex.Reads() || ex.Verify || !s.Hosts.Has(ex.Canonical.Host) {
+func here(s *Site, r *Received) string {
+	if !r.Reads() || r.Verify || !s.Hosts.Has(r.Canonical.Host) {
 		return ""
 	}
-	place := ex.Target()
-	if s.IsOwn(ex.Canonical.Path) {
-		parameters, ok := repeatable(s.ownName(ex.Canonical.Path.Decoded))
+	place := r.Target()
+	if s.IsOwn(r.Canonical.Path) {
+		parameters, ok := repeatable(s.ownName(r.Canonical.Path.Decoded))
 		if !ok {
 			return ""
 		}
-		place = ex.ownPlace(parameters)
+		place = ownPlace(s, r, parameters)
 	}
 	if len(place) > longestBack {
 		return ""
@@ -67,15 +66,14 @@ var word = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // ownPlace returns the place of a page of the gateway with those parameters, and with where the
 // user goes on from there, as it was read.
-func (ex *Exchange) ownPlace(parameters []string) string {
-	s := ex.site
-	place := s.Own(s.ownName(ex.Canonical.Path.Decoded))
+func ownPlace(s *Site, r *Received, parameters []string) string {
+	place := s.Own(s.ownName(r.Canonical.Path.Decoded))
 	for _, name := range parameters {
-		if value := ex.QueryValue(name); word.MatchString(value) {
+		if value := r.QueryValue(name); word.MatchString(value) {
 			place = WithParameter(place, name, value)
 		}
 	}
-	return s.WithReturn(place, ex.readReturn(ex.QueryValue))
+	return s.WithReturn(place, readReturn(s, r, r.QueryValue))
 }
 
 // ownName returns the name of the own endpoint at a path.

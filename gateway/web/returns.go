@@ -63,18 +63,18 @@ type Return struct {
 // prove, and whether another site began that. A page load of the other host may have asked
 // for it, so this counts only if no browser waits there.
 func (ex *Exchange) ReadReturn(value func(name string) string) Return {
-	r := ex.readReturn(value)
+	r := readReturn(ex.site, &ex.Received, value)
 	if path, _, _ := strings.Cut(r.Path, "?"); r.Host == "" && path == ex.site.Own(authorizePath) {
 		ex.LeadsAnywhere = true
 	}
 	return r
 }
 
-// readReturn is ReadReturn for a page whose own forms lead no further.
-func (ex *Exchange) readReturn(value func(name string) string) Return {
-	r := ex.site.ReadReturn(&ex.Received, value(ReturnToField), value(BindingField))
+// readReturn is Exchange.ReadReturn for a page whose own forms lead no further.
+func readReturn(s *Site, received *Received, value func(name string) string) Return {
+	r := s.ReadReturn(received, value(ReturnToField), value(BindingField))
 	r.Demand = readDemand(value)
-	r.Elsewhere = value(ElsewhereField) != "" || r.Binding == "" && ex.site.fromElsewhere(&ex.Received)
+	r.Elsewhere = value(ElsewhereField) != "" || r.Binding == "" && s.fromElsewhere(received)
 	return r
 }
 
