@@ -19,26 +19,32 @@ import (
 // too.
 const atProviderTime = 10 * time.Second
 
+// Operators does for operators what only a gateway that runs can do.
+type Operators struct{ gateway *Gateway }
+
+// Operators returns what the gateway does for operators.
+func (g *Gateway) Operators() Operators { return Operators{g} }
+
 // EachLogin calls f for each live login of all users, in no order, one call at a
 // time; see login.Overview.Each. A store that does not answer is an *guard.Error.
-func (g *Gateway) EachLogin(ctx context.Context, f func(*login.UserLogin) error) error {
-	st := g.state.Load()
+func (o Operators) EachLogin(ctx context.Context, f func(*login.UserLogin) error) error {
+	st := o.gateway.state.Load()
 	return mechanism.Overview(st.mechanisms, st.federation).Each(ctx, f)
 }
 
 // EndLogin ends a login by its id for an operator, as a logout does. It returns
 // false if there is none. After an error the login may still be valid.
-func (g *Gateway) EndLogin(ctx context.Context, id string) (bool, error) {
-	st := g.state.Load()
+func (o Operators) EndLogin(ctx context.Context, id string) (bool, error) {
+	st := o.gateway.state.Load()
 	ended, err := st.mechanisms.Logins.End(store.Ending(ctx), id)
 	if err != nil || ended == nil {
 		return false, err
 	}
-	tellEnded(ctx, &g.service, ended)
+	tellEnded(ctx, &o.gateway.service, ended)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), atProviderTime)
 	defer cancel()
 	if _, err := st.federation.SignOut(ctx, ended); err != nil {
-		g.service.Logger.Warn("signing out at the provider failed; the session here has ended",
+		o.gateway.service.Logger.Warn("signing out at the provider failed; the session here has ended",
 			"subject", ended.Subject(), "login", ended.ID, "error", err.Error())
 	}
 	return true, nil
@@ -55,8 +61,8 @@ func tellEnded(ctx context.Context, service *web.Service, ended *login.Login) {
 
 // EndLoginsOf ends all logins of a user for an operator, and returns how many there were. user is
 // a local account, or PROVIDER:NAME. API tokens stay. After an error some may still be valid.
-func (g *Gateway) EndLoginsOf(ctx context.Context, user string) (int, error) {
-	st := g.state.Load()
+func (o Operators) EndLoginsOf(ctx context.Context, user string) (int, error) {
+	st := o.gateway.state.Load()
 	overview := mechanism.Overview(st.mechanisms, st.federation)
 	username := user
 	// Logins know the name as the account has it, which may be another form.
@@ -65,18 +71,18 @@ func (g *Gateway) EndLoginsOf(ctx context.Context, user string) (int, error) {
 	}
 	ended, err := overview.EndAll(store.Ending(ctx), username)
 	for _, login := range ended {
-		tellEnded(ctx, &g.service, login)
+		tellEnded(ctx, &o.gateway.service, login)
 	}
 	if err != nil || !strings.Contains(user, ":") {
 		return len(ended), err
 	}
-	n, err := g.endDelegatedOf(ctx, overview, user)
+	n, err := o.endDelegatedOf(ctx, overview, user)
 	return len(ended) + n, err
 }
 
 // endDelegatedOf ends the logins of a provider's user. Their name is known from what the provider
 // said last, so it must look at all logins.
-func (g *Gateway) endDelegatedOf(ctx context.Context, overview *login.Overview, user string) (n int, err error) {
+func (o Operators) endDelegatedOf(ctx context.Context, overview *login.Overview, user string) (n int, err error) {
 	var ids []string
 	err = overview.Each(ctx, func(l *login.UserLogin) error {
 		if l.Provider != policy.LocalProvider && l.User == user {
@@ -85,7 +91,7 @@ func (g *Gateway) endDelegatedOf(ctx context.Context, overview *login.Overview, 
 		return nil
 	})
 	for _, id := range ids {
-		ended, failed := g.EndLogin(ctx, id)
+		ended, failed := o.EndLogin(ctx, id)
 		if ended {
 			n++
 		}
@@ -97,9 +103,9 @@ func (g *Gateway) endDelegatedOf(ctx context.Context, overview *login.Overview, 
 // Invite makes an invitation for an account of accounts.file, and returns its link. The error
 // is accounts.ErrNotInFile if there is no such account, or it is disabled, and
 // accounts.ErrNotWritable if its password could not be set.
-func (g *Gateway) Invite(ctx context.Context, username string) (string, error) {
-	st := g.state.Load()
-	local := editor{g, st.config}
+func (o Operators) Invite(ctx context.Context, username string) (string, error) {
+	st := o.gateway.state.Load()
+	local := editor{o.gateway, st.config}
 	account, ok := st.mechanisms.Accounts.Lookup(username)
 	switch {
 	case !ok || !local.Has(account.Username):
@@ -109,7 +115,7 @@ func (g *Gateway) Invite(ctx context.Context, username string) (string, error) {
 	}
 	link, err := st.mechanisms.Invited.Invite(ctx, account.Username)
 	if err == nil {
-		g.service.Logger.LogAttrs(ctx, slog.LevelInfo, "audit", slog.String("event", "invited"),
+		o.gateway.service.Logger.LogAttrs(ctx, slog.LevelInfo, "audit", slog.String("event", "invited"),
 			slog.String("by", "operator"), slog.String("subject", policy.LocalProvider+":"+account.Username))
 	}
 	return link, err

@@ -13,7 +13,7 @@ import (
 
 // users returns the users of the live logins, sorted.
 func (r *rig) users() (names []string, err error) {
-	err = r.EachLogin(r.t.Context(), func(l *login.UserLogin) error {
+	err = r.Operators().EachLogin(r.t.Context(), func(l *login.UserLogin) error {
 		names = append(names, l.User)
 		return nil
 	})
@@ -30,7 +30,7 @@ func TestOperatorEndsLogin(t *testing.T) {
 		t.Errorf("the live logins: %q, %v", names, err)
 	}
 	var id string
-	if err := r.EachLogin(t.Context(), func(l *login.UserLogin) error {
+	if err := r.Operators().EachLogin(t.Context(), func(l *login.UserLogin) error {
 		if l.User == "alice" {
 			id = l.ID
 		}
@@ -41,13 +41,13 @@ func TestOperatorEndsLogin(t *testing.T) {
 	r.store.breakIf(func(operation string, _ int64, key string) bool {
 		return operation == "swap" && strings.HasPrefix(key, "login:")
 	})
-	if found, err := r.EndLogin(t.Context(), id); found || !isOutage(err) {
+	if found, err := r.Operators().EndLogin(t.Context(), id); found || !isOutage(err) {
 		t.Errorf("without the store: %t, %v", found, err)
 	}
 	r.store.heal()
 	r.good(alice, true)
 	for _, want := range []bool{true, false} {
-		if found, err := r.EndLogin(t.Context(), id); found != want || err != nil {
+		if found, err := r.Operators().EndLogin(t.Context(), id); found != want || err != nil {
 			t.Errorf("ended: %t, %v; want %t", found, err, want)
 		}
 	}
@@ -79,13 +79,13 @@ func TestOperatorEndsDelegatedLogin(t *testing.T) {
 	session := jarOf(r.want(302, "GET", back.Target, "", back.Cookie)).Line()
 	r.want(200, "GET", "/delegated/", "", session)
 	var found []*login.UserLogin
-	if err := r.EachLogin(t.Context(), func(l *login.UserLogin) error {
+	if err := r.Operators().EachLogin(t.Context(), func(l *login.UserLogin) error {
 		found = append(found, l)
 		return nil
 	}); err != nil || len(found) != 1 || !strings.HasPrefix(found[0].User, "small:") {
 		t.Fatalf("the live logins: %+v, %v", found, err)
 	}
-	if found, err := r.EndLogin(t.Context(), found[0].ID); !found || err != nil {
+	if found, err := r.Operators().EndLogin(t.Context(), found[0].ID); !found || err != nil {
 		t.Errorf("ended: %t, %v", found, err)
 	}
 	r.want(401, "GET", "/delegated/", "", session)
@@ -105,18 +105,18 @@ func TestOperatorEndsLoginsOfDelegatedUser(t *testing.T) {
 	user := names[slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, "small:") })]
 	for name, want := range map[string]int{strings.TrimPrefix(user, "small:"): 0, "other" + user[5:]: 0,
 		user + "x": 0} {
-		if n, err := r.EndLoginsOf(t.Context(), name); n != want || err != nil {
+		if n, err := r.Operators().EndLoginsOf(t.Context(), name); n != want || err != nil {
 			t.Errorf("%s: %d logins end, %v", name, n, err)
 		}
 	}
 	r.store.breakIf(func(operation string, _ int64, key string) bool { return operation == "walk" })
-	if _, err := r.EndLoginsOf(t.Context(), user); !isOutage(err) {
+	if _, err := r.Operators().EndLoginsOf(t.Context(), user); !isOutage(err) {
 		t.Errorf("without the store: %v", err)
 	}
 	r.store.heal()
 	r.want(200, "GET", "/delegated/", "", sessions[0])
 	for _, want := range []int{2, 0} {
-		if n, err := r.EndLoginsOf(t.Context(), user); n != want || err != nil {
+		if n, err := r.Operators().EndLoginsOf(t.Context(), user); n != want || err != nil {
 			t.Errorf("%s: %d logins end, %v; want %d", user, n, err, want)
 		}
 	}
@@ -133,7 +133,7 @@ func TestOperatorEndsLoginsOf(t *testing.T) {
 	r, _ := newFileRig(t, "accounts.yaml", strings.Replace(fileAccounts, "username: bob", `username: "`+decomposed+`"`, 1))
 	for _, name := range []string{decomposed, "\u00e9lan"} {
 		alice, elan := r.client.Login(ownrig.Alice), r.client.Login(signInWith(name, "builder"))
-		if n, err := r.EndLoginsOf(t.Context(), name); n != 1 || err != nil {
+		if n, err := r.Operators().EndLoginsOf(t.Context(), name); n != 1 || err != nil {
 			t.Errorf("%q: ended %d, %v", name, n, err)
 		}
 		r.client.WantSession(401, elan)

@@ -40,7 +40,7 @@ func (o operator) Reload(ctx context.Context) ([]string, error) {
 
 // EachLogin implements control.Gateway.
 func (o operator) EachLogin(ctx context.Context, f func(*control.Login) error) error {
-	return o.gateway.EachLogin(ctx, func(l *login.UserLogin) error {
+	return o.gateway.Operators().EachLogin(ctx, func(l *login.UserLogin) error {
 		listed := &control.Login{
 			ID: l.ID, User: l.User, Mechanism: string(l.Mechanism), Provider: l.Provider,
 			Created: l.Created.UTC(), LastUsed: l.LastUsed.UTC(), Expires: l.Expires.UTC(), UserAgent: l.Device.UserAgent,
@@ -54,17 +54,17 @@ func (o operator) EachLogin(ctx context.Context, f func(*control.Login) error) e
 
 // EndLogin implements control.Gateway.
 func (o operator) EndLogin(ctx context.Context, id string) (bool, error) {
-	return o.gateway.EndLogin(ctx, id)
+	return o.gateway.Operators().EndLogin(ctx, id)
 }
 
 // EndLoginsOf implements control.Gateway.
 func (o operator) EndLoginsOf(ctx context.Context, user string) (int, error) {
-	return o.gateway.EndLoginsOf(ctx, user)
+	return o.gateway.Operators().EndLoginsOf(ctx, user)
 }
 
 // Invite implements control.Gateway.
 func (o operator) Invite(ctx context.Context, username string) (string, error) {
-	link, err := o.gateway.Invite(ctx, username)
+	link, err := o.gateway.Operators().Invite(ctx, username)
 	switch {
 	case errors.Is(err, accounts.ErrNotInFile):
 		err = fmt.Errorf("%w: it is not in accounts.file, or disabled", control.ErrNotInvited)
