@@ -34,7 +34,7 @@ func (e editor) Edit(ctx context.Context, edit accounts.Edit) error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	// With a function that is called, so that a store that cannot record it is an error.
-	return g.edit(ctx, edit, func(*state) {})
+	return e.apply(ctx, edit, func(*state) {})
 }
 
 // EditOwn implements endpoint.Editor.
@@ -47,13 +47,14 @@ func (e editor) EditOwn(ctx context.Context, begin func(*login.Overview) (endpoi
 	if err != nil {
 		return err
 	}
-	return g.edit(ctx, edit.Edit, func(next *state) { edit.GoOn(next.mechanisms.Accounts) })
+	return e.apply(ctx, edit.Edit, func(next *state) { edit.GoOn(next.mechanisms.Accounts) })
 }
 
-// edit changes an account for a caller that holds g.reloading; see reload for ready. The running
+// apply changes an account for a caller that holds gateway.reloading; see reload for ready. The running
 // configuration and the file change together: no reload comes in between, and a failure leaves
 // the account as it was.
-func (g *Gateway) edit(ctx context.Context, edit accounts.Edit, ready func(*state)) error {
+func (e editor) apply(ctx context.Context, edit accounts.Edit, ready func(*state)) error {
+	g := e.gateway
 	cfg := g.Config()
 	edit.Apply = func() error { return g.reload(cfg.Reread, g.storage.now(), ready) }
 	return cfg.AccountsFile().Edit(ctx, edit)

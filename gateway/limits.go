@@ -10,10 +10,11 @@ import (
 	"authgate/gateway/web"
 )
 
-// newLimiters returns the limiters of the routes with a rate, by the names of the
+// newLimiters returns the limiters of the routes of st with a rate, by the names of the
 // routes. A limiter whose rate is the same in old is taken over with its counts, so
-// that a reload lets no additional requests through.
-func (g *Gateway) newLimiters(cfg *config.Config, old *state) map[string]*rate.Limiter {
+// that a reload lets no additional requests through. shared has the counts of all
+// instances; nil: they share none.
+func (st *state) newLimiters(old *state, shared *rate.Shared) map[string]*rate.Limiter {
 	known := map[string]*rate.Limiter{}
 	if old != nil {
 		for i := range old.routing.routes {
@@ -23,15 +24,15 @@ func (g *Gateway) newLimiters(cfg *config.Config, old *state) map[string]*rate.L
 		}
 	}
 	limiters := map[string]*rate.Limiter{}
-	for i := range cfg.Routes {
-		c := &cfg.Routes[i]
+	for i := range st.config.Routes {
+		c := &st.config.Routes[i]
 		limit := rate.Limit{Requests: c.Rate.Requests, Per: c.Rate.Per}
 		if limit.Requests == 0 {
 			continue
 		}
 		limiter := known[rateName(c)]
 		if limiter == nil || limiter.Limit() != limit {
-			limiter = rate.New(rateName(c), limit, g.service.Now, g.shared)
+			limiter = rate.New(rateName(c), limit, st.site.Service.Now, shared)
 		}
 		limiters[c.Name] = limiter
 	}

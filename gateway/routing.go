@@ -39,7 +39,7 @@ func (g *Gateway) newUpstreams(st, old *state) map[string]*upstream.Upstream {
 	metrics := g.service.Metrics
 	upstreams := map[string]*upstream.Upstream{}
 	for name, c := range st.config.Upstreams {
-		headers := g.identityHeaders(st, name)
+		headers := st.identityHeaders(name)
 		if old != nil {
 			if known := old.routing.upstreams[name]; known != nil && known.Same(c, headers) {
 				upstreams[name] = known
@@ -55,16 +55,16 @@ func (g *Gateway) newUpstreams(st, old *state) map[string]*upstream.Upstream {
 }
 
 // identityHeaders returns what identities look like to the upstream of that name.
-func (g *Gateway) identityHeaders(st *state, name string) *upstream.IdentityHeaders {
-	cfg, c := st.config, st.config.Upstreams[name]
+func (st *state) identityHeaders(name string) *upstream.IdentityHeaders {
+	cfg, c, service := st.config, st.config.Upstreams[name], st.site.Service
 	o := upstream.HeaderOptions{
 		Names: *c.IdentityHeaders, Others: cfg.IdentityHeaders, Roles: c.Roles,
-		Token: cfg.Token.Header, Logger: g.service.Logger,
+		Token: cfg.Token.Header, Logger: service.Logger,
 	}
 	if a := c.Assertion; a != nil {
 		o.Assertion = &upstream.Assertion{
 			Header: a.Header, Keys: st.mechanisms.PublicKeys, Issuer: cfg.Token.Issuer, Audience: a.Audience,
-			Lifetime: a.Lifetime, Now: g.service.Now,
+			Lifetime: a.Lifetime, Now: service.Now,
 		}
 	}
 	return upstream.NewIdentityHeaders(o)
@@ -73,7 +73,7 @@ func (g *Gateway) identityHeaders(st *state, name string) *upstream.IdentityHead
 // newRouting returns the routing of a configuration. It takes over what is the same in old.
 func (g *Gateway) newRouting(st, old *state) *routing {
 	cfg, site, f := st.config, st.site, st.federation
-	upstreams, limiters := g.newUpstreams(st, old), g.newLimiters(cfg, old)
+	upstreams, limiters := g.newUpstreams(st, old), st.newLimiters(old, g.shared)
 	routing := &routing{
 		table: cfg.Table(), upstreams: upstreams,
 		chains: chain.New(cfg, site, st.mechanisms, st.federation, st.oauth),

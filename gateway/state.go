@@ -62,7 +62,7 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 	if st.own, err = g.newOwn(st, running); err != nil {
 		return nil, fmt.Errorf("own endpoints: %w", err)
 	}
-	if st.tracer, err = g.newTracer(cfg, old); err != nil {
+	if err := st.newTracer(old, g.version); err != nil {
 		return nil, err
 	}
 	// Last, because it leaves a trace in the store.

@@ -6,20 +6,21 @@ import (
 	"strings"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/config"
 	"authgate/gateway/tracing"
 	"authgate/policy"
 )
 
-// newTracer returns what traces the requests of a configuration, nil if it names
-// no collector. The tracer of old is taken over if it is the same.
-func (g *Gateway) newTracer(cfg *config.Config, old *state) (*tracing.Tracer, error) {
-	if old != nil && old.tracer.Same(cfg.Tracing) {
-		return old.tracer, nil
+// newTracer makes what traces the requests of st, nil if its configuration names no collector. The
+// tracer of old is taken over if it is the same.
+func (st *state) newTracer(old *state, version string) (err error) {
+	if old != nil && old.tracer.Same(st.config.Tracing) {
+		st.tracer = old.tracer
+		return nil
 	}
-	metrics := g.service.Metrics
-	return tracing.New(tracing.Options{Config: cfg.Tracing, Version: g.version, Logger: g.service.Logger,
-		Count: metrics.Spans})
+	service := st.site.Service
+	st.tracer, err = tracing.New(tracing.Options{Config: st.config.Tracing, Version: version, Logger: service.Logger,
+		Count: service.Metrics.Spans})
+	return err
 }
 
 // closeTracer closes a tracer, which may be nil.
