@@ -102,9 +102,7 @@ type Manager struct {
 	closing sync.Once
 
 	unrelated *unrelatedOrders
-
-	lazy   *certmagic.Config // of the names on demand
-	demand *demand
+	demand    *demand
 
 	mu       sync.Mutex
 	failures map[string]failure // by name
@@ -128,7 +126,7 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{
-		logger: o.Logger, zap: newLogger(o.Logger), failures: map[string]failure{}, demand: newDemand(o.OnDemand),
+		logger: o.Logger, zap: newLogger(o.Logger), failures: map[string]failure{},
 		managed: make(chan struct{}, 1),
 	}
 	m.domains.Store(distinct(o.Domains))
@@ -145,7 +143,7 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 	})
 	m.config.Issuers = []certmagic.Issuer{m.issuer}
 	m.useDNS(o)
-	m.lazy = m.lazyConfig(template)
+	m.demand = newDemand(m, o.OnDemand, template)
 	m.unrelated = newUnrelatedOrders(m, template)
 	ctx, cancel := context.WithTimeout(ctx, loadTime)
 	defer cancel()
@@ -205,7 +203,7 @@ func (m *Manager) configFor(certificate certmagic.Certificate) (*certmagic.Confi
 	case len(certificate.Names) > 0 && m.manages(certificate.Names[0]):
 		return m.config, nil
 	case len(certificate.Names) > 0 && m.demand.Permits != nil:
-		return m.lazy, nil // which renews nothing by itself
+		return m.demand.config, nil // which renews nothing by itself
 	}
 	return nil, fmt.Errorf("%q are none of the configured names",
 		certificate.Names) // which certmagic would order, see load
@@ -250,7 +248,7 @@ func (m *Manager) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, 
 	case challenge && !managed && !permitted:
 		return nil, fmt.Errorf("a challenge for %q, which is none of tls.domains", hello.ServerName)
 	case permitted && !challenge:
-		return m.certify(hello, name)
+		return m.demand.certify(hello, name)
 	case challenge || managed && m.current(name) != nil, m.manages(wildcard) && m.current(wildcard) != nil:
 		return m.config.GetCertificate(hello)
 	}

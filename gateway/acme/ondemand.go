@@ -47,15 +47,17 @@ var (
 	errTooManyAsk    = errors.New("clients ask for too many new names at once")
 )
 
-// demand has the names for which clients have asked.
+// demand gets certificates for the names for which clients ask.
 type demand struct {
 	OnDemand
-	orders *rate.Limiter
-	looks  *rate.Limiter
-	warn   rate.Sometimes
-	ctx    context.Context // of the attempts
-	cancel context.CancelFunc
-	ends   sync.WaitGroup // attempts
+	manager *Manager
+	config  *certmagic.Config // of these names
+	orders  *rate.Limiter
+	looks   *rate.Limiter
+	warn    rate.Sometimes
+	ctx     context.Context // of the attempts
+	cancel  context.CancelFunc
+	ends    sync.WaitGroup // attempts
 
 	mu    sync.Mutex
 	names map[string]*attempt
@@ -68,12 +70,18 @@ type attempt struct {
 	next time.Time // when the next attempt may follow; zero: at once
 }
 
-func newDemand(o OnDemand) *demand {
+func newDemand(m *Manager, o OnDemand, template certmagic.Config) *demand {
 	d := &demand{
-		OnDemand: o, orders: rate.NewLimiter(rate.Every(o.Every), o.Burst), looks: rate.NewLimiter(lookups, lookupBurst),
+		OnDemand: o, manager: m,
+		orders: rate.NewLimiter(rate.Every(o.Every), o.Burst), looks: rate.NewLimiter(lookups, lookupBurst),
 		warn: rate.Sometimes{Interval: time.Minute}, names: map[string]*attempt{},
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
+	// certmagic renews these certificates when clients ask for them.
+	template.DefaultServerName, template.FallbackServerName = "", ""
+	template.OnDemand = &certmagic.OnDemandConfig{DecisionFunc: d.decide}
+	d.config = certmagic.New(m.cache, template)
+	d.config.Issuers = []certmagic.Issuer{m.issuer}
 	return d
 }
 
@@ -111,9 +119,9 @@ func hostname(name string) bool {
 
 // certify returns the certificate of a name that d permits. It waits for an order, but not
 // longer than the client does: the order goes on without it.
-func (m *Manager) certify(hello *tls.ClientHelloInfo, name string) (*tls.Certificate, error) {
-	if m.current(name) == nil {
-		a, err := m.attempt(name)
+func (d *demand) certify(hello *tls.ClientHelloInfo, name string) (*tls.Certificate, error) {
+	if d.manager.current(name) == nil {
+		a, err := d.attempt(name)
 		if err != nil {
 			return nil, err
 		}
@@ -128,13 +136,12 @@ func (m *Manager) certify(hello *tls.ClientHelloInfo, name string) (*tls.Certifi
 			return nil, fmt.Errorf("no certificate for %q: %w", name, a.err)
 		}
 	}
-	return m.lazy.GetCertificate(hello)
+	return d.config.GetCertificate(hello)
 }
 
 // attempt returns the attempt for a name that is in progress, or begins one, unless
 // the last one failed recently or there are too many.
-func (m *Manager) attempt(name string) (*attempt, error) {
-	d := m.demand
+func (d *demand) attempt(name string) (*attempt, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a := d.names[name]; a != nil {
@@ -146,33 +153,33 @@ func (m *Manager) attempt(name string) (*attempt, error) {
 		default:
 			return a, nil
 		}
-	} else if len(d.names) >= d.Names && !m.forget() {
-		return nil, m.refuse(errTooManyNames)
+	} else if len(d.names) >= d.Names && !d.forget() {
+		return nil, d.refuse(errTooManyNames)
 	}
 	if !d.looks.Allow() {
-		return nil, m.refuse(errTooManyAsk)
+		return nil, d.refuse(errTooManyAsk)
 	}
 	if d.ctx.Err() != nil {
 		return nil, d.ctx.Err()
 	}
 	a := &attempt{done: make(chan struct{})}
 	d.names[name] = a
-	d.ends.Go(func() { m.try(name, a) })
+	d.ends.Go(func() { d.try(name, a) })
 	return a, nil
 }
 
 // forget makes room for a name: it removes the names that have no valid
 // certificate. It reports whether there were such names. The caller holds the lock.
-func (m *Manager) forget() bool {
+func (d *demand) forget() bool {
 	removed := false
-	for name, a := range m.demand.names {
+	for name, a := range d.names {
 		select {
 		case <-a.done:
 		default:
 			continue
 		}
-		if time.Now().After(m.expires(name)) && !time.Now().Before(a.next) {
-			delete(m.demand.names, name)
+		if time.Now().After(d.manager.expires(name)) && !time.Now().Before(a.next) {
+			delete(d.names, name)
 			removed = true
 		}
 	}
@@ -180,23 +187,23 @@ func (m *Manager) forget() bool {
 }
 
 // refuse logs that clients get no certificates for new names, and returns why.
-func (m *Manager) refuse(why error) error {
-	m.demand.warn.Do(func() {
-		m.logger.Warn("clients ask for names that have no certificate yet, and get none", "reason", why.Error())
+func (d *demand) refuse(why error) error {
+	d.warn.Do(func() {
+		d.manager.logger.Warn("clients ask for names that have no certificate yet, and get none", "reason", why.Error())
 	})
 	return why
 }
 
 // try makes an attempt: it takes the certificate from the storage, or orders it.
-func (m *Manager) try(name string, a *attempt) {
-	d := m.demand
+func (d *demand) try(name string, a *attempt) {
+	m := d.manager
 	ctx, cancel := context.WithTimeout(d.ctx, demandTime)
 	defer cancel()
-	err := m.take(ctx, name)
+	err := d.take(ctx, name)
 	ordered := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case ordered && !d.orders.Allow():
-		ordered, err = false, m.refuse(errTooManyOrders)
+		ordered, err = false, d.refuse(errTooManyOrders)
 	case ordered:
 		if err = m.unrelated.config.ObtainCertSync(ctx, name); err == nil {
 			err = m.load(ctx, name)
@@ -219,7 +226,8 @@ func (m *Manager) try(name string, a *attempt) {
 
 // take takes the certificate of a name from the storage. It returns fs.ErrNotExist if
 // there is none that can be used.
-func (m *Manager) take(ctx context.Context, name string) error {
+func (d *demand) take(ctx context.Context, name string) error {
+	m := d.manager
 	err := m.load(ctx, name)
 	if err == nil || errors.Is(err, fs.ErrNotExist) || !m.torn(ctx, name) {
 		return err
@@ -238,14 +246,4 @@ func (m *Manager) take(ctx context.Context, name string) error {
 func (d *demand) stop() {
 	d.cancel()
 	d.ends.Wait()
-}
-
-// lazyConfig returns the configuration for the names on demand: certmagic renews their
-// certificates when clients ask for them.
-func (m *Manager) lazyConfig(template certmagic.Config) *certmagic.Config {
-	template.DefaultServerName, template.FallbackServerName = "", ""
-	template.OnDemand = &certmagic.OnDemandConfig{DecisionFunc: m.demand.decide}
-	config := certmagic.New(m.cache, template)
-	config.Issuers = []certmagic.Issuer{m.issuer}
-	return config
 }

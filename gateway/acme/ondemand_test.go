@@ -78,7 +78,7 @@ func onDemandBubble(t *testing.T, bounds OnDemand, test func(t *testing.T, r *de
 		r.keep(t, 0, 90*day)
 		r.open(t)
 		d.issuer = &issuing{ACMEIssuer: r.Manager.issuer}
-		for _, config := range []*certmagic.Config{r.config, r.unrelated.config, r.lazy} {
+		for _, config := range []*certmagic.Config{r.config, r.unrelated.config, r.demand.config} {
 			config.Issuers = []certmagic.Issuer{d.issuer}
 		}
 		test(t, d)
