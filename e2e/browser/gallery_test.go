@@ -354,9 +354,7 @@ func pictured(name string) bool {
 func (b *tab) forgets() {
 	b.t.Helper()
 	own := chromedp.FromContext(b.ctx).BrowserContextID
-	if _, err := chromedp.CallBrowser(b.ctx, storage.ClearCookies, storage.ClearCookiesParams{BrowserContextID: own}); err != nil {
-		b.t.Fatal(err)
-	}
+	world.Must(chromedp.CallBrowser(b.ctx, storage.ClearCookies, storage.ClearCookiesParams{BrowserContextID: own}))(b.t)
 	inTab(b, chromedp.EmulateReset())
 }
 

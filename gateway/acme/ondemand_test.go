@@ -50,8 +50,8 @@ func (i *issuing) Issue(ctx context.Context, csr *x509.CertificateRequest) (*cer
 	signer := issue("authority.example", 0, 90*day)
 	block, _ := pem.Decode(signer.key)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: csr.DNSNames, NotBefore: time.Now(), NotAfter: time.Now().Add(issuedFor),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: csr.DNSNames,
+		NotBefore: time.Now(), NotAfter: time.Now().Add(issuedFor), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der := must(x509.CreateCertificate(rand.Reader, template, signer.leaf, csr.PublicKey, must(x509.ParsePKCS8PrivateKey(block.Bytes))))
 	return &certmagic.IssuedCertificate{Certificate: bytes.Repeat(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 2)}, nil
