@@ -71,6 +71,12 @@ func token(part string) (first, rest string) {
 // is not one of the list.
 func listed(list string) iter.Seq[string] {
 	return func(yield func(string) bool) {
+		if !strings.Contains(list, ",") { // a token may be long
+			if text := strings.Trim(list, " \t"); text != "" {
+				yield(text)
+			}
+			return
+		}
 		quoted, from := false, 0
 		part := func(end int) bool {
 			text := strings.Trim(list[from:end], " \t")
