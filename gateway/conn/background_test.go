@@ -171,3 +171,30 @@ func TestPipelinedAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// A connection that is hijacked is not watched any more, and has the deadlines of its new owner.
+func TestHijackedLate(t *testing.T) {
+	t.Parallel()
+	for _, plain := range []bool{true, false} {
+		onBench(t, Options{}, plain, func(b *bench) {
+			client := b.client(plain)
+			go func() { _, _ = io.WriteString(client, "GET /hijack/late HTTP/1.1\r\nHost: a\r\n\r\n") }() // the handler tells
+			there := <-b.hijacked
+			if requestsOf(there).background.watching {
+				t.Errorf("plain %t: the client is watched", plain)
+			}
+			began, next := time.Now(), make([]byte, 2)
+			time.AfterFunc(time.Second, func() { _, _ = client.Write([]byte{'a'}) }) // Read tells
+			if n, err := there.Read(next); n != 1 || err != nil {
+				t.Errorf("plain %t: a Read without a deadline ends after %v: %v", plain, time.Since(began), err)
+			}
+			began = time.Now()
+			must.Do(t, there.SetDeadline(began.Add(time.Second)))
+			_, err := there.Read(next)
+			if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
+				t.Errorf("plain %t: a Read with a deadline ends after %v: %v", plain, time.Since(began), err)
+			}
+			_ = there.Close() // the client does not read the end of TLS
+		})
+	}
+}

@@ -45,8 +45,8 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
 // bench is an http.Server whose connections are in a Set, on the clock of a
 // bubble. It answers /slow after a minute, sends longAnswer for /long, a part of an
-// answer for /abort, and hijacks the connection of /hijack. For /left it waits for the client
-// to leave.
+// answer for /abort, and hijacks the connection of /hijack, for /hijack/late when its client is
+// watched. For /left it waits for the client to leave.
 type bench struct {
 	t        *testing.T
 	set      *Set
@@ -120,6 +120,10 @@ func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		<-r.Context().Done()
 		b.left <- time.Since(began)
+	case "/hijack/late":
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(3 * holdTime)) // the Reads tell
+		time.Sleep(2 * holdTime)
+		fallthrough
 	case "/hijack":
 		c, _, _ := http.NewResponseController(w).Hijack()
 		b.hijacked <- c

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -44,6 +45,11 @@ func (c *cleartextConn) Read(b []byte) (int, error) {
 		c.greet(b[:n])
 	}
 	return n, err
+}
+
+// SetDeadline implements net.Conn.
+func (c *cleartextConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // SetReadDeadline implements net.Conn.

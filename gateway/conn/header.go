@@ -18,18 +18,6 @@ type header struct {
 	off      bool   // the connection speaks another protocol
 }
 
-// follow is called when net/http goes on to another state.
-func (h *header) follow(state http.ConnState) {
-	switch state {
-	case http.StateActive:
-		h.begin()
-	case http.StateIdle:
-		h.end()
-	case http.StateHijacked:
-		h.stop()
-	}
-}
-
 // add adds what has been received.
 func (h *header) add(b []byte) {
 	if h.off {

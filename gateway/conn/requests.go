@@ -1,6 +1,9 @@
 package conn
 
-import "net"
+import (
+	"net"
+	"net/http"
+)
 
 // requests is what a connection over HTTP/1.1 keeps of its requests.
 type requests struct {
@@ -19,6 +22,19 @@ func requestsOf(c net.Conn) *requests {
 }
 
 func (q *requests) kept() *requests { return q }
+
+// follow is called when net/http goes on to another state.
+func (q *requests) follow(state http.ConnState) {
+	switch state {
+	case http.StateActive:
+		q.header.begin()
+	case http.StateIdle:
+		q.header.end()
+	case http.StateHijacked:
+		q.header.stop()
+		q.background.end() // whoever has the connection now reads it
+	}
+}
 
 // read reads for net/http. While a request is served, one byte is what it asks for in the
 // background.

@@ -124,6 +124,11 @@ type secureConn struct {
 // Read implements net.Conn.
 func (c *secureConn) Read(b []byte) (int, error) { return c.read(b) }
 
+// SetDeadline implements net.Conn.
+func (c *secureConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
 // SetReadDeadline implements net.Conn.
 func (c *secureConn) SetReadDeadline(t time.Time) error { return c.background.deadline(t) }
 

@@ -202,7 +202,7 @@ func (s *Set) State(outer net.Conn, state http.ConnState) {
 		return
 	}
 	if kept := requestsOf(outer); kept != nil {
-		kept.header.follow(state)
+		kept.follow(state)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
