@@ -18,8 +18,9 @@ var Programs string
 // above theirs in AUTHGATE_PROGRAMS. Without it, Main builds what has changed.
 func Main(m *testing.M) int { return run(m, "race", "-race") }
 
-// MainOfMany is Main for packages that start hundreds of short processes, where the race
-// detector takes most of the time and finds nothing that it does not find elsewhere.
+// MainOfMany is Main for packages that start hundreds of processes, where the race detector
+// would take most of the time. Their programs are built without it: tests of other packages
+// send them many requests at once.
 func MainOfMany(m *testing.M) int { return run(m, "plain") }
 
 func run(m *testing.M, folder string, flags ...string) int {
