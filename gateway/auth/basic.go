@@ -105,13 +105,14 @@ func ParseBasic(value string) (username, password string, err error) {
 	if err != nil || strings.ContainsAny(value, "\r\n") { // base64 skips line breaks
 		return "", "", errors.New("basic credentials are not valid base64")
 	}
-	username, password, ok := strings.Cut(string(raw), ":")
+	text := string(raw)
+	username, password, ok := strings.Cut(text, ":")
 	switch {
 	case !ok:
 		return "", "", errors.New("basic credentials hold no colon")
-	case !utf8.Valid(raw):
+	case !utf8.ValidString(text):
 		return "", "", errors.New("basic credentials are not valid UTF-8")
-	case strings.ContainsFunc(string(raw), func(r rune) bool { return r < ' ' || r == 0x7f }),
+	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }),
 		strings.ContainsFunc(username, unicode.IsControl): // as in a configuration
 		return "", "", errors.New("basic credentials hold a control character")
 	}

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"net/textproto"
 	"strings"
 
 	"authgate/gateway/cookiename"
@@ -131,7 +132,7 @@ func (n *CookieNames) ToApplication(lines []string, keep bool, owner cookiename.
 		removed, removes := false, false // some of the line, and the cookie before
 		for pair := range strings.SplitSeq(line, ";") {
 			name, _, _ := nextCookie(pair)
-			pair = strings.Trim(pair, cookieSpace)
+			pair = textproto.TrimString(pair)
 			if pair == "" || removes && describes(name) {
 				continue
 			}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"net/textproto"
 	"slices"
 	"strings"
 
@@ -117,8 +118,16 @@ const absent = ";"
 // splitAuthorization splits "Scheme value". A header without a space is a scheme
 // without a value, so a token without its scheme is not accepted.
 func splitAuthorization(v string) (scheme, value string) {
-	scheme, value, _ = strings.Cut(strings.Trim(v, " \t"), " ")
-	return strings.Map(lower, scheme), strings.TrimLeft(value, " ")
+	scheme, value, _ = strings.Cut(textproto.TrimString(v), " ")
+	switch scheme { // as nearly all clients write it
+	case "Basic":
+		scheme = "basic"
+	case "Bearer":
+		scheme = "bearer"
+	default:
+		scheme = strings.Map(lower, scheme)
+	}
+	return scheme, strings.TrimLeft(value, " ")
 }
 
 // lower maps only ASCII letters: Unicode's rules would make "BASİC" "basic".
@@ -129,21 +138,17 @@ func lower(r rune) rune {
 	return r
 }
 
-// cookieSpace is the space that net/http removes around cookies. The server
-// rejects a request with a line break in a header before it comes here.
-const cookieSpace = " \t\r\n"
-
 // nextCookie returns the first name and value of a Cookie header line, and the
 // rest of the line (RFC 6265, section 4.2). Quotes around a value do not belong to
 // it: some clients, such as Java's CookieManager, add them.
 func nextCookie(line string) (name, value, rest string) {
 	pair, rest, _ := strings.Cut(line, ";")
 	name, value, _ = strings.Cut(pair, "=")
-	value = strings.Trim(value, cookieSpace)
+	value = textproto.TrimString(value) // as net/http does
 	if last := len(value) - 1; last > 0 && value[0] == '"' && value[last] == '"' {
 		value = value[1:last]
 	}
-	return strings.Trim(name, cookieSpace), value, rest
+	return textproto.TrimString(name), value, rest
 }
 
 // cookieVersion is what the Cookie header of a client begins with that describes its cookies,

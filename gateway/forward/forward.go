@@ -82,7 +82,7 @@ func (q *Request) send() error {
 	if route.keepsUpgrade(r) {
 		r.Header.Set("Upgrade", web.Upgrade(r.Header)) // the proxy passes on one line alone
 	} else {
-		r.Header.Del("Upgrade")
+		delete(r.Header, "Upgrade")
 	}
 	if q.Named != nil {
 		r = r.WithContext(upstream.WithNamed(r.Context(), q.Named))

@@ -44,11 +44,11 @@ func (t Proxies) Contains(a netip.Addr) bool {
 
 // Read returns the client of r.
 func (t Proxies) Read(r *http.Request) Peer {
-	p := Peer{Proto: "http", Host: r.Host, Client: ParseAddr(r.RemoteAddr)}
+	p := Peer{Proto: "http", Host: r.Host}
 	if r.TLS != nil {
 		p.Proto = "https"
 	}
-	p.Address = p.Client.String()
+	p.Client, p.Address = remote(r.RemoteAddr)
 	p.Chain = p.Address
 	if len(t) == 0 || !t.Contains(p.Client) {
 		return p
@@ -78,6 +78,18 @@ func (t Proxies) Read(r *http.Request) Peer {
 		}
 	}
 	return p
+}
+
+// remote returns the address of http.Request.RemoteAddr, and its text. An IPv4 address has one
+// text, so that it need not be made again.
+func remote(s string) (netip.Addr, string) {
+	if host, _, ok := strings.Cut(s, ":"); ok {
+		if a, err := netip.ParseAddr(host); err == nil && a.Is4() {
+			return a, host
+		}
+	}
+	a := ParseAddr(s)
+	return a, a.String()
 }
 
 // unknownHop replaces an address that a proxy does not give (RFC 7239, section

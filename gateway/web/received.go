@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,7 +110,7 @@ func (r *Received) FromOtherSite() bool {
 // (Service Workers, section 4.3; Fetch Metadata).
 func (r *Received) WorkerScript() bool {
 	h := r.Request.Header
-	return len(h["Service-Worker"]) > 0 || h.Get("Sec-Fetch-Dest") == "serviceworker"
+	return len(h["Service-Worker"]) > 0 || slices.Contains(h["Sec-Fetch-Dest"], "serviceworker")
 }
 
 // QueryValue returns a parameter of the query, "" unless there is one of the

@@ -36,7 +36,9 @@ func (c *Client) Start(ctx context.Context, now time.Time, address string, p *Pl
 	}
 	b := c.buffers.Get().(*bytes.Buffer)
 	defer c.recycle(b)
-	if !p.write(b) || b.Len() > maxPlain {
+	request, ok := p.append(b.AvailableBuffer())
+	b.Write(request) // what is appended stays in its place, unless there was too little room
+	if !ok || b.Len() > maxPlain {
 		return nil, nil
 	}
 	for k := c.idle.take(address, now); k != nil; k = c.idle.take(address, now) {

@@ -30,58 +30,55 @@ type Plain struct {
 	Body                []byte
 }
 
-// write writes the request as Request.Write does, with the fields in the order of
-// their names. It returns false for a request that Request.Write would change or
-// refuse.
-func (p *Plain) write(b *bytes.Buffer) bool {
+// append appends the request to b as Request.Write writes it, with the fields in the
+// order of their names. It returns false for a request that Request.Write would change
+// or refuse.
+func (p *Plain) append(b []byte) ([]byte, bool) {
 	if !plainTarget(p.Path) || !plainTarget(p.Query) || strings.HasPrefix(p.Path, "//") || p.Path == "" ||
 		!plainHost(p.Host) {
-		return false
+		return b, false
 	}
-	b.WriteString(p.Method)
-	b.WriteByte(' ')
-	b.WriteString(p.Path)
+	b = append(b, p.Method...)
+	b = append(b, ' ')
+	b = append(b, p.Path...)
 	if p.ForceQuery || p.Query != "" {
-		b.WriteByte('?')
-		b.WriteString(p.Query)
+		b = append(b, '?')
+		b = append(b, p.Query...)
 	}
-	b.WriteString(" HTTP/1.1\r\nHost: ")
-	b.WriteString(p.Host)
-	b.WriteString("\r\n")
+	b = append(b, " HTTP/1.1\r\nHost: "...)
+	b = append(b, p.Host...)
+	b = append(b, crlf...)
 	slices.SortStableFunc(p.Fields, ByName)
+	ok := true
 	if i := slices.IndexFunc(p.Fields, func(f Field) bool { return f.Name == "User-Agent" }); i >= 0 &&
-		p.Fields[i].Value != "" && !p.Fields[i].write(b) {
-		return false
+		p.Fields[i].Value != "" {
+		b, ok = p.Fields[i].append(b)
 	}
 	if len(p.Body) > 0 || p.Method == http.MethodPost || p.Method == http.MethodPut || p.Method == http.MethodPatch {
-		b.WriteString("Content-Length: ")
-		b.Write(strconv.AppendInt(b.AvailableBuffer(), int64(len(p.Body)), 10))
-		b.WriteString("\r\n")
+		b = append(b, "Content-Length: "...)
+		b = strconv.AppendInt(b, int64(len(p.Body)), 10)
+		b = append(b, crlf...)
 	}
-	for _, f := range p.Fields {
-		switch f.Name {
-		case "Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer":
-			continue // Request.Write has them from elsewhere
-		}
-		if !f.write(b) {
-			return false
+	for i := 0; i < len(p.Fields) && ok; i++ {
+		switch f := &p.Fields[i]; f.Name {
+		case "Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer": // Request.Write has them from elsewhere
+		default:
+			b, ok = f.append(b)
 		}
 	}
-	b.WriteString("\r\n")
-	b.Write(p.Body)
-	return true
+	b = append(b, crlf...)
+	return append(b, p.Body...), ok
 }
 
-func (f *Field) write(b *bytes.Buffer) bool {
+func (f *Field) append(b []byte) ([]byte, bool) {
 	if !httpguts.ValidHeaderFieldName(f.Name) || strings.IndexByte(f.Value, '\r') >= 0 ||
 		strings.IndexByte(f.Value, '\n') >= 0 {
-		return false
+		return b, false
 	}
-	b.WriteString(f.Name)
-	b.WriteString(": ")
-	b.WriteString(textproto.TrimString(f.Value))
-	b.WriteString("\r\n")
-	return true
+	b = append(b, f.Name...)
+	b = append(b, ": "...)
+	b = append(b, textproto.TrimString(f.Value)...)
+	return append(b, crlf...), true
 }
 
 // plainTarget reports whether Request.Write accepts a part of a target.
