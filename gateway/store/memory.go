@@ -85,8 +85,8 @@ func (m *Memory) Recall(key string) (value []byte, known bool) {
 	if m.closed.Load() {
 		return nil, false
 	}
-	value, _, err := m.shard(key).get(key, m.now())
-	return value, err == nil
+	value, dead, _ := m.shard(key).get(key, m.now())
+	return value, !dead // else Get forgets it
 }
 
 // Put implements Store.

@@ -91,9 +91,9 @@ func KindOf(key string) string { return key[:strings.IndexByte(key, ':')+1] }
 
 // Recaller is implemented by stores that hold answers in memory.
 type Recaller interface {
-	// Recall returns what Get would return now, if the store has it in memory.
-	// Otherwise known is false, and Get finds out: there may be no such entry, or
-	// the store may be closed.
+	// Recall returns what Get would return now, if the store has it in memory: the
+	// value, or nil if there is no such entry. Otherwise known is false, and Get
+	// finds out: the store may be closed.
 	Recall(key string) (value []byte, known bool)
 }
 

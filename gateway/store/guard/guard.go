@@ -78,6 +78,9 @@ func (s *Store) Walk(ctx context.Context, prefix string, visit func(keys []strin
 // Get implements store.Store. It does not measure answers from memory.
 func (s *Store) Get(ctx context.Context, key string) (value []byte, err error) {
 	if value, known := s.recall(key); known && ctx.Err() == nil {
+		if value == nil {
+			return nil, store.ErrNotFound
+		}
 		return value, nil
 	}
 	start := time.Now()

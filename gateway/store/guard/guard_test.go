@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -70,6 +71,49 @@ func TestStore(t *testing.T) {
 		}
 		if want := map[bool]int{false: 4}[operation == "walk"]; observed[operation] != want {
 			t.Errorf("%s: observed %d times, want %d", operation, observed[operation], want)
+		}
+	}
+}
+
+// remembering is a store that has answers in memory.
+type remembering struct {
+	answering
+	values map[string][]byte
+}
+
+func (s remembering) Recall(key string) ([]byte, bool) {
+	value, known := s.values[key]
+	return value, known
+}
+
+// What a store has in memory, a value or that there is none, is neither asked for nor
+// measured, unless the caller's context has ended: then the store says so.
+func TestRecall(t *testing.T) {
+	t.Parallel()
+	errAsked := errors.New("the store is asked")
+	measured := 0
+	s := New(remembering{
+		answering(func(ctx context.Context) error { return cmp.Or(ctx.Err(), errAsked) }), map[string][]byte{"present": []byte("x"), "absent": nil},
+	}, func(string, time.Duration) { measured++ })
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		ctx   context.Context
+		key   string
+		value string
+		err   error
+		asks  int
+	}{
+		{t.Context(), "present", "x", nil, 0},
+		{t.Context(), "absent", "", store.ErrNotFound, 0},
+		{t.Context(), "unknown", "", errAsked, 1},
+		{ended, "present", "", context.Canceled, 1},
+		{ended, "absent", "", context.Canceled, 1},
+	} {
+		measured = 0
+		value, err := s.Get(c.ctx, c.key)
+		if string(value) != c.value || !errors.Is(err, c.err) || measured != c.asks {
+			t.Errorf("%s: %q, %v, measured %d times; want %q, %v, %d", c.key, value, err, measured, c.value, c.err, c.asks)
 		}
 	}
 }

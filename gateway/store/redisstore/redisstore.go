@@ -226,8 +226,11 @@ func (s *Store) Recall(key string) (value []byte, known bool) {
 	if s.closed.Load() || !s.link.fresh(local) { // before the lookup, as in Get
 		return nil, false
 	}
-	e, _, _ := s.cache.lookup(key)
-	return e.value, e.live(s.clock.at(local).UnixNano())
+	e, known, _ := s.cache.lookup(key)
+	if !e.live(s.clock.at(local).UnixNano()) {
+		return nil, known
+	}
+	return e.value, known
 }
 
 // Put implements store.Store.

@@ -163,9 +163,8 @@ func (s *Store) Recall(key string) (value []byte, known bool) {
 	if s.closed.Load() {
 		return nil, false
 	}
-	now := s.now().UnixNano()
-	e, _, _ := s.cache.lookup(key, now)
-	return e.value, e.live(now)
+	e, known, _ := s.cache.lookup(key, s.now().UnixNano()) // without a value if it has expired
+	return e.value, known
 }
 
 // Put implements store.Store.

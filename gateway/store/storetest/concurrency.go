@@ -99,8 +99,11 @@ func (c *counting) read(key int, mayBeAbsent bool) error {
 	atLeast := c.visible[key].Load()
 	value, known := recall(c.store, countKey(key))
 	var err error
-	if !known {
+	switch {
+	case !known:
 		value, err = c.store.Get(c.ctx, countKey(key))
+	case value == nil:
+		err = store.ErrNotFound
 	}
 	if mayBeAbsent && errors.Is(err, store.ErrNotFound) {
 		return nil

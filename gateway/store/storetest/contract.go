@@ -183,13 +183,16 @@ func testEndedContext(t *testing.T, s Store, _ *clocktest.Clock) {
 func testClosed(t *testing.T, s Store, _ *clocktest.Clock) {
 	Put(t, s, "key", "old", never)
 	WantValue(t, s, "key", "old")
+	WantNone(t, s, "absent")
 	for range 2 {
 		if err := s.Close(); err != nil {
 			t.Fatalf("Close: %v", err)
 		}
 	}
-	if got, known := recall(s, "key"); known {
-		t.Errorf("Recall after Close: %q, want nothing", got)
+	for _, key := range []string{"key", "absent"} {
+		if got, known := recall(s, key); known {
+			t.Errorf("Recall(%q) after Close: %q, want that it is not known", key, got)
+		}
 	}
 	for name, call := range Calls(s, "key") {
 		err := call(t.Context())
