@@ -5,6 +5,8 @@ package rig
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +27,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
+	"authgate/gateway/keyfile"
 	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/own"
@@ -95,6 +99,26 @@ func Parse(t testing.TB, dir, yaml string) *config.Config {
 	cfg := must.Get(config.Parse(filepath.Join(dir, "config.yaml"), []byte(yaml)))(t)
 	cfg.DataDir = dir // it exists
 	return cfg
+}
+
+// signingKey is a key as the gateway generates it. The tests of a package share it: each takes
+// many times as long as most tests.
+var signingKey = sync.OnceValues(func() ([]byte, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 3072)
+	if err != nil {
+		return nil, err
+	}
+	return keyfile.Encode(key)
+})
+
+// KeepKey makes signingKey the one that the gateway finds in the data directory, unless it needs
+// none there or has one.
+func KeepKey(t testing.TB, cfg *config.Config) {
+	t.Helper()
+	if cfg.Token.PrivateKey != "" || !cfg.PublishesKeys() && cfg.Token.Algorithm != config.AlgorithmRS256 {
+		return
+	}
+	must.Get(keyfile.Keep(filepath.Join(cfg.DataDir, "token.pem"), signingKey))(t)
 }
 
 // Edit replaces a part of a configuration, which must be there.
@@ -176,6 +200,7 @@ func start(t testing.TB, dir, yaml string, s store.Store, clock *clocktest.Clock
 func (r *Rig) Reload(yaml string) {
 	r.T.Helper()
 	cfg := Parse(r.T, r.Dir, yaml)
+	KeepKey(r.T, cfg)
 	r.yaml = yaml
 	if r.verifier == nil {
 		throttle := auth.NewThrottle(cfg.Limits.LoginFailures, cfg.Limits.LoginWindow, r.Clock.Now)
