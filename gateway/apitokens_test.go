@@ -118,8 +118,7 @@ func TestAPITokenAfterReload(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*testing.T) string{
 		"password": func(t *testing.T) string {
-			return edit(t, apiTokenConfig, "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW",
-				"$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC")
+			return edit(t, apiTokenConfig, aliceHash, bobHash)
 		},
 		"disabled": func(t *testing.T) string {
 			return edit(t, apiTokenConfig, "username: alice,", "username: alice, disabled: true,")

@@ -14,7 +14,7 @@ func TestReloadEndsLogins(t *testing.T) {
 	for name, change := range map[string][2]string{
 		"removed":  {"username: bob,", "username: robert,"},
 		"disabled": {"username: bob,", "username: bob, disabled: true,"},
-		"password": {"$2a$04$pDRg", "$2a$04$pDRh"},
+		"password": {"$b2YtYm9iLi4$suj", "$b2YtYm9iLi4$suk"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

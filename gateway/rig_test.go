@@ -76,9 +76,11 @@ func newNetworkRig(t testing.TB, yaml string, serve http.HandlerFunc) *rig {
 func startRig(t testing.TB, dir, yaml string, s store.Store, now func() time.Time) (*rig, error) {
 	t.Helper()
 	r := &rig{t: t, dir: dir, log: &logtest.Buffer{}, registry: prometheus.NewRegistry(), upstream: &stubUpstream{}}
+	cfg := parseConfig(t, dir, yaml)
+	ownrig.KeepKey(t, cfg)
 	var err error
 	r.Gateway, err = New(Options{
-		Config: parseConfig(t, dir, yaml), Store: s, Registerer: r.registry, Version: "test", Now: now,
+		Config: cfg, Store: s, Registerer: r.registry, Version: "test", Now: now,
 		Logger: slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err == nil {

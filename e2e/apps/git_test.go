@@ -13,8 +13,9 @@ import (
 	"authgate/e2e/world"
 )
 
-// largeFile is the length of the file that git pushes and clones.
-const largeFile = 200 << 20
+// largeFile is the length of the file that git pushes and clones: many times what the gateway
+// and its connections can hold.
+const largeFile = 50 << 20
 
 // startGit serves repositories over HTTP with the files of docs/applications/git.md, and
 // returns the address and the folder of the repositories.
@@ -41,7 +42,7 @@ func startGit(t *testing.T) (address, repositories string) {
 	return address, repositories
 }
 
-// TestGit: git pushes and clones a file of 200 MiB, with an API token that it sends when the
+// TestGit: git pushes and clones a file of 50 MiB, with an API token that it sends when the
 // gateway asks for a password. The repository notes who pushed.
 func TestGit(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ var clients = []row{
 	{name: "fetch (Node.js)", needs: []string{"node"}, version: version{"node --version", ""},
 		tries: clientTries("fetch")},
 	{name: "Git", needs: []string{"git", "lighttpd"}, version: version{"git --version", ""},
-		tries: []try{{"push and clone 200 MiB with an API token", "TestGit"}}},
+		tries: []try{{"push and clone 50 MiB with an API token", "TestGit"}}},
 	{name: "npm", needs: []string{"npm", "./registry/node_modules"}, version: version{"npm --version", ""},
 		tries: []try{{"publish and install with an API token", "TestNpm"}}},
 }

@@ -181,7 +181,7 @@ func TestPeopleGoByTheFile(t *testing.T) {
 
 	for old, changed := range map[string]string{
 		"{username: alice, ": "{username: alice, disabled: true, ", "username: alice,": "username: alison,",
-		"roles: [user, admin], password_hash: \"$2a$04$5Wz": "roles: [user], password_hash: \"$2a$04$5Wz",
+		"roles: [user, admin], password_hash: \"$argon2id": "roles: [user], password_hash: \"$argon2id",
 	} {
 		r := newPeople(t)
 		in := r.Login(rig.Alice)
@@ -202,7 +202,7 @@ func TestPeopleThatCannotBeChanged(t *testing.T) {
 	t.Parallel()
 	yaml := rig.Edit(t, peopleConfig, "accounts: {file: users.yaml,", `accounts:
   users:
-    - {username: fixed, roles: [user], password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"}
+    - {username: fixed, roles: [user], password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYm9iLi4$sujW9jFnva35u+pWt/dKRw8BiETq4aJMQHk4pcYm1Ro"}
   file: users.yaml
   admins: {roles: [admin]}
 unused: {`)

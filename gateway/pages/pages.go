@@ -60,7 +60,7 @@ type Set struct {
 	matcher language.Matcher
 }
 
-// New parses the embedded templates and texts. An accent that is not a colour, and a language
+// New reads the embedded templates and texts. An accent that is not a colour, and a language
 // that is none, are errors.
 func New(o Options) (*Set, error) {
 	rules, err := accentRules(o.Accent)
@@ -79,7 +79,7 @@ func New(o Options) (*Set, error) {
 		return nil, fmt.Errorf("pages: reading the scripts: %w", err)
 	}
 	l := newLayout(o, style+rules, scripts)
-	parsed, err := parseAll(l, languages[0])
+	parsed, err := parseAll()
 	if err != nil {
 		return nil, err
 	}
@@ -195,23 +195,24 @@ var pageFiles = map[string][]string{
 	"device":    {"device"},
 }
 
-// parseAll reads all pages. Their functions are those of one language until newPages replaces
-// them.
-func parseAll(l *layout, texts *texts) (map[string]*template.Template, error) {
+// parseAll reads all pages, once for all sets: the templates are the same in each. Their functions
+// have names alone until newPages gives them to a copy.
+var parseAll = sync.OnceValues(func() (map[string]*template.Template, error) {
+	named := functions(&layout{}, &texts{})
 	parsed := map[string]*template.Template{}
 	for page, names := range pageFiles {
 		files := []string{"templates/layout.html"}
 		for _, name := range names {
 			files = append(files, "templates/"+name+".html")
 		}
-		t, err := template.New("layout.html").Funcs(functions(l, texts)).ParseFS(templates, files...)
+		t, err := template.New("layout.html").Funcs(named).ParseFS(templates, files...)
 		if err != nil {
 			return nil, fmt.Errorf("pages: reading the template of %s: %w", page, err)
 		}
 		parsed[page] = t
 	}
 	return parsed, nil
-}
+})
 
 // newPages returns the pages of one language. parsed are those of parseAll, which are never
 // executed: else they could not be cloned.

@@ -18,8 +18,8 @@ import (
 var inviteConfig = rig.Base[:strings.Index(rig.Base, "accounts:")] +
 	"accounts: {file: users.yaml, admins: {roles: [admin]}}\n" + rig.Base[strings.Index(rig.Base, "upstreams:"):]
 
-const inviteUsers = `- {username: alice, roles: [user, admin], password_hash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"}
-- {username: bob, roles: [user], password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"} # the builder
+const inviteUsers = `- {username: alice, roles: [user, admin], password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYWxpY2U$UHdGR9eBrByiY/k8MqmfnpJH5XZ/z50hBEnlR1mv6P0"}
+- {username: bob, roles: [user], password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYm9iLi4$sujW9jFnva35u+pWt/dKRw8BiETq4aJMQHk4pcYm1Ro"} # the builder
 - {username: carol} # new
 `
 
@@ -142,8 +142,9 @@ func TestInviteRefused(t *testing.T) {
 			}
 		},
 		"another password": func(r *rig.Rig, _ rig.SignedIn) {
-			users := strings.Replace(inviteUsers, "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC",
-				"$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW", 1)
+			users := strings.Replace(inviteUsers,
+				"$argon2id$v=19$m=8,t=1,p=1$b2YtYm9iLi4$sujW9jFnva35u+pWt/dKRw8BiETq4aJMQHk4pcYm1Ro",
+				"$argon2id$v=19$m=8,t=1,p=1$b2YtYWxpY2U$UHdGR9eBrByiY/k8MqmfnpJH5XZ/z50hBEnlR1mv6P0", 1)
 			must.Do(r.T, os.WriteFile(filepath.Join(r.Dir, "users.yaml"), []byte(users), 0o600))
 			r.Reload(inviteConfig)
 		},

@@ -5,6 +5,8 @@ package rig
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +27,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
+	"authgate/gateway/keyfile"
 	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/own"
@@ -38,7 +42,9 @@ import (
 )
 
 // Base has a place for each kind of user. The password of service is s3rvice, that
-// of alice wonderland, that of bob builder, at the lowest cost of bcrypt.
+// of alice wonderland, that of bob builder. The first has a hash of bcrypt, the others have one
+// of argon2id, both at their lowest cost: with the race detector, bcrypt takes a hundred times
+// as long.
 const Base = `
 public_url: https://gw.example
 data_dir: .
@@ -48,8 +54,8 @@ basic:
     - {username: service, password_hash: "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"}
 accounts:
   users:
-    - {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"}
-    - {username: bob, roles: [user], password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"}
+    - {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYWxpY2U$UHdGR9eBrByiY/k8MqmfnpJH5XZ/z50hBEnlR1mv6P0"}
+    - {username: bob, roles: [user], password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYm9iLi4$sujW9jFnva35u+pWt/dKRw8BiETq4aJMQHk4pcYm1Ro"}
 upstreams:
   app: {url: "http://app.invalid"}
 policies:
@@ -95,6 +101,26 @@ func Parse(t testing.TB, dir, yaml string) *config.Config {
 	cfg := must.Get(config.Parse(filepath.Join(dir, "config.yaml"), []byte(yaml)))(t)
 	cfg.DataDir = dir // it exists
 	return cfg
+}
+
+// signingKey is a key as the gateway generates it. The tests of a package share it: each takes
+// many times as long as most tests.
+var signingKey = sync.OnceValues(func() ([]byte, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 3072)
+	if err != nil {
+		return nil, err
+	}
+	return keyfile.Encode(key)
+})
+
+// KeepKey makes signingKey the one that the gateway finds in the data directory, unless it needs
+// none there or has one.
+func KeepKey(t testing.TB, cfg *config.Config) {
+	t.Helper()
+	if cfg.Token.PrivateKey != "" || !cfg.PublishesKeys() && cfg.Token.Algorithm != config.AlgorithmRS256 {
+		return
+	}
+	must.Get(keyfile.Keep(filepath.Join(cfg.DataDir, "token.pem"), signingKey))(t)
 }
 
 // Edit replaces a part of a configuration, which must be there.
@@ -176,6 +202,7 @@ func start(t testing.TB, dir, yaml string, s store.Store, clock *clocktest.Clock
 func (r *Rig) Reload(yaml string) {
 	r.T.Helper()
 	cfg := Parse(r.T, r.Dir, yaml)
+	KeepKey(r.T, cfg)
 	r.yaml = yaml
 	if r.verifier == nil {
 		throttle := auth.NewThrottle(cfg.Limits.LoginFailures, cfg.Limits.LoginWindow, r.Clock.Now)
