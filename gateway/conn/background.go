@@ -27,6 +27,7 @@ type background struct {
 	ending   bool      // end waits for it
 	ended    *sync.Cond
 	came     []byte // what watch has read: nothing or one byte
+	closed   bool
 
 	// One tick serves many requests: to start and stop a timer for each would cost as much as
 	// what is saved.
@@ -36,10 +37,14 @@ type background struct {
 	seen     int // of them at the last tick
 }
 
-// begin is called in place of the Read in the background.
-func (b *background) begin() {
+// begin is called in place of the Read in the background. As that does, it fails if the connection
+// is closed.
+func (b *background) begin() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.closed {
+		return net.ErrClosed
+	}
 	if b.timer == nil {
 		b.ended = sync.NewCond(&b.mu)
 		b.timer = time.AfterFunc(holdTime, b.tick)
@@ -48,6 +53,7 @@ func (b *background) begin() {
 	b.serving = true
 	b.requests++
 	b.start()
+	return nil
 }
 
 // start makes sure that a tick follows. The caller holds the lock.
@@ -129,6 +135,7 @@ func (b *background) deadline(t time.Time) error {
 func (b *background) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.closed = true
 	if b.serving && b.cancel != nil {
 		b.cancel()
 	}

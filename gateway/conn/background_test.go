@@ -92,7 +92,7 @@ func TestWatchOverClient(t *testing.T) {
 		gone := 0
 		b := background{conn: there, cancel: func() { gone++ }}
 		slow := func() { // a request that is watched
-			b.begin()
+			must.Do(t, b.begin())
 			time.Sleep(2 * holdTime)
 		}
 		write := func() {
@@ -130,12 +130,16 @@ func TestWatchOverClient(t *testing.T) {
 		if _, err := b.read(next); gone != 1 || err != io.EOF {
 			t.Errorf("the client has left: cancelled %d times, Read = %v", gone, err)
 		}
-		if b.close(); gone != 1 {
-			t.Error("a connection without a request cancels one")
-		}
-		b.begin()
+		must.Do(t, b.begin())
 		if b.close(); gone != 2 {
 			t.Error("the end of the connection does not cancel its request")
+		}
+		idle := background{conn: there, cancel: func() { gone++ }}
+		if idle.close(); gone != 2 {
+			t.Error("a connection without a request cancels one")
+		}
+		if err := idle.begin(); !errors.Is(err, net.ErrClosed) || gone != 2 {
+			t.Errorf("a request whose connection is closed: %v; want that net/http cancels it", err)
 		}
 	})
 }

@@ -40,8 +40,7 @@ func (q *requests) follow(state http.ConnState) {
 // background.
 func (q *requests) read(b []byte) (int, error) {
 	if len(b) == 1 && q.header.served() {
-		q.background.begin()
-		return 0, nil
+		return 0, q.background.begin()
 	}
 	n, err := q.background.read(b)
 	q.header.add(b[:n])
