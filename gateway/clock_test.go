@@ -4,13 +4,14 @@ import (
 	"testing"
 	"time"
 
+	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/store"
 	"authgate/internal/test/clocktest"
 )
 
 const (
-	aliceHash   = "$argon2id$v=19$m=8,t=1,p=1$b2YtYWxpY2U$UHdGR9eBrByiY/k8MqmfnpJH5XZ/z50hBEnlR1mv6P0"
-	bobHash     = "$argon2id$v=19$m=8,t=1,p=1$b2YtYm9iLi4$sujW9jFnva35u+pWt/dKRw8BiETq4aJMQHk4pcYm1Ro"
+	aliceHash   = ownrig.AliceHash
+	bobHash     = ownrig.BobHash
 	serviceHash = "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"
 )
 

@@ -24,8 +24,8 @@ basic:
     - {username: service, password_hash: "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"}
 accounts:
   users:
-    - {username: alice, roles: [admin], password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYWxpY2U$UHdGR9eBrByiY/k8MqmfnpJH5XZ/z50hBEnlR1mv6P0"}
-    - {username: carol, disabled: true, password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYWxpY2U$UHdGR9eBrByiY/k8MqmfnpJH5XZ/z50hBEnlR1mv6P0"}
+    - {username: alice, roles: [admin], password_hash: "` + aliceHash + `"}
+    - {username: carol, disabled: true, password_hash: "` + aliceHash + `"}
 providers:
   - {name: corp, issuer: "https://id.invalid", client_id: authgate}
 token: {algorithm: RS256, trusted_issuers: [{name: machines, issuer: "https://tokens.invalid", audience: [gw]}]}

@@ -21,10 +21,10 @@ var peopleConfig = rig.Base[:strings.Index(rig.Base, "accounts:")] +
 // peopleUsers are alice and dave, who look after accounts, bob, whom they look after, and
 // root, who has a role that they do not have.
 const peopleUsers = `# the people of the house
-- {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYWxpY2U$UHdGR9eBrByiY/k8MqmfnpJH5XZ/z50hBEnlR1mv6P0"}
-- {username: bob, roles: [user], password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYm9iLi4$sujW9jFnva35u+pWt/dKRw8BiETq4aJMQHk4pcYm1Ro"} # the builder
-- {username: dave, roles: [user, admin], password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYm9iLi4$sujW9jFnva35u+pWt/dKRw8BiETq4aJMQHk4pcYm1Ro"}
-- {username: root, roles: [admin, root], password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYm9iLi4$sujW9jFnva35u+pWt/dKRw8BiETq4aJMQHk4pcYm1Ro"}
+- {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "` + rig.AliceHash + `"}
+- {username: bob, roles: [user], password_hash: "` + rig.BobHash + `"} # the builder
+- {username: dave, roles: [user, admin], password_hash: "` + rig.BobHash + `"}
+- {username: root, roles: [admin, root], password_hash: "` + rig.BobHash + `"}
 `
 
 const (

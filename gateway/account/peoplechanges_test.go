@@ -202,7 +202,7 @@ func TestPeopleThatCannotBeChanged(t *testing.T) {
 	t.Parallel()
 	yaml := rig.Edit(t, peopleConfig, "accounts: {file: users.yaml,", `accounts:
   users:
-    - {username: fixed, roles: [user], password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYm9iLi4$sujW9jFnva35u+pWt/dKRw8BiETq4aJMQHk4pcYm1Ro"}
+    - {username: fixed, roles: [user], password_hash: "`+rig.BobHash+`"}
   file: users.yaml
   admins: {roles: [admin]}
 unused: {`)

@@ -18,8 +18,8 @@ import (
 var inviteConfig = rig.Base[:strings.Index(rig.Base, "accounts:")] +
 	"accounts: {file: users.yaml, admins: {roles: [admin]}}\n" + rig.Base[strings.Index(rig.Base, "upstreams:"):]
 
-const inviteUsers = `- {username: alice, roles: [user, admin], password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYWxpY2U$UHdGR9eBrByiY/k8MqmfnpJH5XZ/z50hBEnlR1mv6P0"}
-- {username: bob, roles: [user], password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYm9iLi4$sujW9jFnva35u+pWt/dKRw8BiETq4aJMQHk4pcYm1Ro"} # the builder
+const inviteUsers = `- {username: alice, roles: [user, admin], password_hash: "` + rig.AliceHash + `"}
+- {username: bob, roles: [user], password_hash: "` + rig.BobHash + `"} # the builder
 - {username: carol} # new
 `
 
@@ -142,9 +142,7 @@ func TestInviteRefused(t *testing.T) {
 			}
 		},
 		"another password": func(r *rig.Rig, _ rig.SignedIn) {
-			users := strings.Replace(inviteUsers,
-				"$argon2id$v=19$m=8,t=1,p=1$b2YtYm9iLi4$sujW9jFnva35u+pWt/dKRw8BiETq4aJMQHk4pcYm1Ro",
-				"$argon2id$v=19$m=8,t=1,p=1$b2YtYWxpY2U$UHdGR9eBrByiY/k8MqmfnpJH5XZ/z50hBEnlR1mv6P0", 1)
+			users := strings.Replace(inviteUsers, rig.BobHash, rig.AliceHash, 1)
 			must.Do(r.T, os.WriteFile(filepath.Join(r.Dir, "users.yaml"), []byte(users), 0o600))
 			r.Reload(inviteConfig)
 		},

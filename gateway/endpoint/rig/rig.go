@@ -41,6 +41,12 @@ import (
 	"authgate/policy"
 )
 
+// AliceHash and BobHash are the hashes of the passwords of alice and bob.
+const (
+	AliceHash = "$argon2id$v=19$m=8,t=1,p=1$b2YtYWxpY2U$UHdGR9eBrByiY/k8MqmfnpJH5XZ/z50hBEnlR1mv6P0"
+	BobHash   = "$argon2id$v=19$m=8,t=1,p=1$b2YtYm9iLi4$sujW9jFnva35u+pWt/dKRw8BiETq4aJMQHk4pcYm1Ro"
+)
+
 // Base has a place for each kind of user. The password of service is s3rvice, that
 // of alice wonderland, that of bob builder. The first has a hash of bcrypt, the others have one
 // of argon2id, both at their lowest cost: with the race detector, bcrypt takes a hundred times
@@ -54,8 +60,8 @@ basic:
     - {username: service, password_hash: "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"}
 accounts:
   users:
-    - {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYWxpY2U$UHdGR9eBrByiY/k8MqmfnpJH5XZ/z50hBEnlR1mv6P0"}
-    - {username: bob, roles: [user], password_hash: "$argon2id$v=19$m=8,t=1,p=1$b2YtYm9iLi4$sujW9jFnva35u+pWt/dKRw8BiETq4aJMQHk4pcYm1Ro"}
+    - {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "` + AliceHash + `"}
+    - {username: bob, roles: [user], password_hash: "` + BobHash + `"}
 upstreams:
   app: {url: "http://app.invalid"}
 policies:

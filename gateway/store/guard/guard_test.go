@@ -93,7 +93,8 @@ func TestRecall(t *testing.T) {
 	errAsked := errors.New("the store is asked")
 	measured := 0
 	s := New(remembering{
-		answering(func(ctx context.Context) error { return cmp.Or(ctx.Err(), errAsked) }), map[string][]byte{"present": []byte("x"), "absent": nil},
+		answering(func(ctx context.Context) error { return cmp.Or(ctx.Err(), errAsked) }),
+		map[string][]byte{"present": []byte("x"), "absent": nil},
 	}, func(string, time.Duration) { measured++ })
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -113,7 +114,8 @@ func TestRecall(t *testing.T) {
 		measured = 0
 		value, err := s.Get(c.ctx, c.key)
 		if string(value) != c.value || !errors.Is(err, c.err) || measured != c.asks {
-			t.Errorf("%s: %q, %v, measured %d times; want %q, %v, %d", c.key, value, err, measured, c.value, c.err, c.asks)
+			t.Errorf("%s: %q, %v, measured %d times; want %q, %v, %d",
+				c.key, value, err, measured, c.value, c.err, c.asks)
 		}
 	}
 }

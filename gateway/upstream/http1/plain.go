@@ -61,7 +61,8 @@ func (p *Plain) append(b []byte) ([]byte, bool) {
 	}
 	for i := 0; i < len(p.Fields) && ok; i++ {
 		switch f := &p.Fields[i]; f.Name {
-		case "Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer": // Request.Write has them from elsewhere
+		case "Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer":
+			// Request.Write has them from elsewhere.
 		default:
 			b, ok = f.append(b)
 		}
