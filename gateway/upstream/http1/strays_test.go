@@ -37,9 +37,7 @@ func TestBodyIsNoRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := f.send(t.Context(), method, body)
-			u.listener.Close()
-			f.CloseIdleConnections()
-			u.done.Wait()
+			u.end(f.CloseIdleConnections)
 			exposed := method == "POST" || method == "PUT" || method == "PATCH" // see Strays
 			if n := served.Load(); err != nil || !exposed && n != 0 {
 				t.Errorf("%s with a %s body: %d requests of the body are served (%v)", method, name, n, err)

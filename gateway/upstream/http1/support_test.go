@@ -230,6 +230,25 @@ func serveRaw(t testing.TB, listener net.Listener, answer answerRaw) *rawUpstrea
 	return u
 }
 
+// end waits until all connections have ended. closeIdle closes those that are idle; one can
+// become idle after the answer to its last request, when the body has been sent.
+func (u *rawUpstream) end(closeIdle func()) {
+	u.listener.Close()
+	ended := make(chan struct{})
+	go func() {
+		u.done.Wait()
+		close(ended)
+	}()
+	for {
+		closeIdle()
+		select {
+		case <-ended:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
 func (u *rawUpstream) url() string { return "http://" + u.listener.Addr().String() }
 
 // say answers with s and keeps the connection.
