@@ -173,9 +173,6 @@ func (g *Gateway) Close() {
 
 // ServeHTTP implements http.Handler for the public listener.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor > 1 {
-		growStack()
-	}
 	ex := g.begin(w, r)
 	defer ex.finish()
 	if err := ex.serve(); err != nil {

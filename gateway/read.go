@@ -87,9 +87,9 @@ func checkSecure(ex *web.Exchange) error {
 // readCredentials reads what the request brings to prove who makes it.
 func (ex *exchange) readCredentials() (err error) {
 	st, host := ex.state, ex.Canonical.Host
-	ex.Credentials, err = auth.ReadCredentials(ex.Request.Header, &st.site.Cookies.Names, ex.Peer.Client)
+	err = ex.Credentials.Read(ex.Request.Header, &st.site.Cookies.Names, ex.Peer.Client)
 	if errors.Is(err, auth.ErrAmbiguous) {
-		ex.Credentials, err = ex.withoutCookies(err)
+		err = ex.withoutCookies(err)
 	}
 	if name := st.site.TokenHeader; name != "" && err == nil {
 		err = ex.Credentials.ReadToken(ex.Request.Header[name])
@@ -101,18 +101,18 @@ func (ex *exchange) readCredentials() (err error) {
 	return err
 }
 
-// withoutCookies returns the credentials of a request to an own endpoint that goes by no cookie,
+// withoutCookies reads the credentials of a request to an own endpoint that goes by no cookie,
 // so that two of a name do no harm there. For any other request it returns err.
-func (ex *exchange) withoutCookies(err error) (auth.Credentials, error) {
+func (ex *exchange) withoutCookies(err error) error {
 	st, path := ex.state, ex.Canonical.Path.Decoded
 	switch path {
 	case st.site.Own(web.TwinsPath), st.site.Own(web.LanguagePath):
-		return auth.Credentials{}, nil // a form of the page that says so, which needs no credential
+		return nil // a form of the page that says so, which needs no credential
 	}
 	if own, _ := st.own.At(ex.Canonical.Host, path); own == nil || own.ReadsCookies() {
-		return auth.Credentials{}, err
+		return err
 	}
 	header := maps.Clone(ex.Request.Header)
 	header.Del("Cookie")
-	return auth.ReadCredentials(header, &st.site.Cookies.Names, ex.Peer.Client)
+	return ex.Credentials.Read(header, &st.site.Cookies.Names, ex.Peer.Client)
 }

@@ -26,13 +26,22 @@ func CheckName(name string) error {
 
 // NormalName returns the name of a user in NFC, the form in which names of users are
 // compared. People cannot tell its forms apart, and keyboards send one or another.
-func NormalName(name string) string { return norm.NFC.String(name) }
+func NormalName(name string) string {
+	if isASCII(name) {
+		return name // it is in NFC, and this needs little stack
+	}
+	return norm.NFC.String(name)
+}
+
+func isASCII(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r > unicode.MaxASCII }) < 0
+}
 
 // FoldName returns what names have in common that differ only in outer space, in case,
 // or in their Unicode normalization (the compatibility forms too).
 func FoldName(name string) string {
 	name = strings.TrimSpace(name)
-	if strings.IndexFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) < 0 {
+	if isASCII(name) {
 		return strings.ToLower(name)
 	}
 	return strings.Map(foldRune, norm.NFKD.String(name))

@@ -29,7 +29,7 @@ func (c *Credentials) UseProxyAuthorization(value string) {
 	c.Apart = true
 }
 
-// Authorization splits the value of an Authorization header as ReadCredentials does.
+// Authorization splits the value of an Authorization header as Credentials.Read does.
 func Authorization(value string) Credentials {
 	var c Credentials
 	c.Scheme, c.Value = splitAuthorization(value)

@@ -3,7 +3,7 @@
 //
 // # Job
 //
-// ReadCredentials reads once what a request presents. The result is both what
+// Credentials.Read reads once what a request presents. The result is both what
 // the mechanisms verify and what the gateway removes before it forwards the
 // request. An Authenticator is one mechanism: it turns Credentials into a
 // policy.Identity or returns an error. A Chain asks several mechanisms in

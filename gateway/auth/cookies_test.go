@@ -138,7 +138,7 @@ func FuzzSeparateCookies(f *testing.F) {
 		sent, ok := browserCookie(lines[0])
 		for _, part := range append(strings.Split(lines[0], ","), lines[0]) { // old clients find several cookies in one line
 			each, _ := browserCookie(part)
-			read, err := ReadCredentials(http.Header{"Cookie": {each}}, allCookies, netip.Addr{})
+			read, err := readCredentials(http.Header{"Cookie": {each}}, allCookies, netip.Addr{})
 			if err != nil || read.Cookies || read.Language {
 				t.Fatalf("%q becomes %q, which comes back as %q: %+v, %v", line, lines, each, read, err)
 			}
@@ -192,9 +192,9 @@ func FuzzCookies(f *testing.F) {
 		if strings.Contains(first+second, "authgate_app_") || strings.Contains(first+second, "$") {
 			return // see FuzzSeparateCookies; to net/http, attributes of cookies are cookies
 		}
-		read, err := ReadCredentials(http.Header{"Cookie": lines}, allCookies, netip.Addr{})
+		read, err := readCredentials(http.Header{"Cookie": lines}, allCookies, netip.Addr{})
 		kept := allCookies.ToApplication(lines, false, "")
-		again, errAgain := ReadCredentials(http.Header{"Cookie": kept}, allCookies, netip.Addr{})
+		again, errAgain := readCredentials(http.Header{"Cookie": kept}, allCookies, netip.Addr{})
 		if errAgain != nil || again != (Credentials{}) {
 			t.Fatalf("%q is left of %q, in which there is %+v, %v", kept, lines, again, errAgain)
 		}
@@ -267,7 +267,13 @@ func authorization(values ...string) http.Header { return http.Header{"Authoriza
 
 func cookie(lines ...string) http.Header { return http.Header{"Cookie": lines} }
 
-func TestReadCredentials(t *testing.T) {
+// readCredentials returns the credentials in h.
+func readCredentials(h http.Header, names *CookieNames, client netip.Addr) (c Credentials, err error) {
+	err = c.Read(h, names, client)
+	return c, err
+}
+
+func TestRead(t *testing.T) {
 	t.Parallel()
 	client := netip.MustParseAddr("192.0.2.7")
 	for _, test := range []struct {
@@ -313,7 +319,7 @@ func TestReadCredentials(t *testing.T) {
 		{"both", http.Header{"Authorization": {"Bearer t"}, "Cookie": {"session_id=s"}}, Credentials{Scheme: "bearer", Value: "t", Session: "s", Cookies: true}},
 	} {
 		test.header.Set("User-Agent", "test/1")
-		got, err := ReadCredentials(test.header, allCookies, client)
+		got, err := readCredentials(test.header, allCookies, client)
 		test.want.Client, test.want.UserAgent = client, "test/1"
 		if err != nil || got != test.want {
 			t.Errorf("%s: got %+v, %v, want %+v", test.name, got, err, test.want)
@@ -321,7 +327,7 @@ func TestReadCredentials(t *testing.T) {
 	}
 }
 
-func TestReadCredentialsRefusesAmbiguity(t *testing.T) {
+func TestReadRefusesAmbiguity(t *testing.T) {
 	t.Parallel()
 	for _, header := range []http.Header{
 		authorization("Basic YTpi", "Bearer a.b.c"), authorization("Bearer a.b.c", "Bearer a.b.c"), authorization("", "Bearer a.b.c"),
@@ -331,14 +337,14 @@ func TestReadCredentialsRefusesAmbiguity(t *testing.T) {
 		cookie("session=a; session=b"), cookie("access_token=a; access_token=b"), cookie("refresh_token=a; refresh_token=b"),
 		cookie("__Host-authgate_login=a; __Host-authgate_login=b"),
 	} {
-		if got, err := ReadCredentials(header, allCookies, netip.Addr{}); got != (Credentials{}) || !errors.Is(err, ErrAmbiguous) {
+		if got, err := readCredentials(header, allCookies, netip.Addr{}); got != (Credentials{}) || !errors.Is(err, ErrAmbiguous) {
 			t.Errorf("%q: got %+v, %v, want nothing and ErrAmbiguous", header, got, err)
 		}
 	}
 }
 
 // A role without a cookie name never has a value.
-func TestReadCredentialsOfRolesInUse(t *testing.T) {
+func TestReadOfRolesInUse(t *testing.T) {
 	t.Parallel()
 	header := cookie("session=1; session=2; =3; access_token=4; login=5; sid=s")
 	for _, test := range []struct {
@@ -349,7 +355,7 @@ func TestReadCredentialsOfRolesInUse(t *testing.T) {
 		{&CookieNames{Session: "sid"}, Credentials{Session: "s", Cookies: true}, "session=1; session=2; =3; access_token=4; login=5"},
 		{&CookieNames{}, Credentials{}, header.Get("Cookie")},
 	} {
-		if got, err := ReadCredentials(header, test.names, netip.Addr{}); err != nil || got != test.want {
+		if got, err := readCredentials(header, test.names, netip.Addr{}); err != nil || got != test.want {
 			t.Errorf("%+v: got %+v, %v, want %+v", test.names, got, err, test.want)
 		}
 		if kept := test.names.ToApplication(header["Cookie"], false, ""); !slices.Equal(kept, []string{test.kept}) {
@@ -364,7 +370,7 @@ func FuzzAuthorization(f *testing.F) {
 		f.Add(v)
 	}
 	f.Fuzz(func(t *testing.T, v string) {
-		c, err := ReadCredentials(authorization(v), allCookies, netip.Addr{})
+		c, err := readCredentials(authorization(v), allCookies, netip.Addr{})
 		if err != nil {
 			t.Fatalf("%q: %v", v, err)
 		}
@@ -378,7 +384,7 @@ func FuzzAuthorization(f *testing.F) {
 		if c.Value != "" && (strings.HasPrefix(c.Value, " ") || !strings.HasSuffix(trimmed, " "+c.Value)) {
 			t.Errorf("%q is read as %q, %q: a value without a scheme word", v, c.Scheme, c.Value)
 		}
-		if _, err := ReadCredentials(authorization(v, v), allCookies, netip.Addr{}); !errors.Is(err, ErrAmbiguous) {
+		if _, err := readCredentials(authorization(v, v), allCookies, netip.Addr{}); !errors.Is(err, ErrAmbiguous) {
 			t.Errorf("twice: got %v", err)
 		}
 	})

@@ -47,10 +47,10 @@ type Credentials struct {
 
 	// Scope is where browsers send the cookies: the host of the request, or,
 	// after a dot, the domain that shares its cookies. A session is valid in the
-	// scope that it was made for. ReadCredentials does not set it.
+	// scope that it was made for. Read does not set it.
 	Scope string
 	// Host is the canonical host of the request, for credentials that are valid at one
-	// host. ReadCredentials does not set it.
+	// host. Read does not set it.
 	Host string
 
 	// Cookies reports whether the request has a gateway cookie, even an empty
@@ -62,8 +62,8 @@ type Credentials struct {
 	// another name; see CookieNames.ToBrowser and Owned.
 	Renamed bool
 
-	// Certificate is the certificate of the client, nil if there is none. ReadCredentials does
-	// not set it.
+	// Certificate is the certificate of the client, nil if there is none. Read does not
+	// set it.
 	Certificate *clientcert.Presented
 
 	// Client is the client's address and UserAgent its User-Agent header, for
@@ -88,19 +88,28 @@ func (c *Credentials) Forget(role CookieRole) {
 	}
 }
 
-// ReadCredentials reads the credentials in h. The error is ErrAmbiguous.
-func ReadCredentials(h http.Header, names *CookieNames, client netip.Addr) (Credentials, error) {
-	c := Credentials{Client: client, UserAgent: h.Get("User-Agent")}
+// Read makes c the credentials in h. The error is ErrAmbiguous; c then presents none.
+func (c *Credentials) Read(h http.Header, names *CookieNames, client netip.Addr) error {
+	*c = Credentials{}
+	if err := c.read(h, names); err != nil {
+		*c = Credentials{}
+		return err
+	}
+	c.Client, c.UserAgent = client, h.Get("User-Agent")
+	return nil
+}
+
+func (c *Credentials) read(h http.Header, names *CookieNames) error {
 	switch values := h["Authorization"]; len(values) {
 	case 0:
 	case 1:
 		c.Scheme, c.Value = splitAuthorization(values[0])
 	default:
-		return Credentials{}, ErrAmbiguous
+		return ErrAmbiguous
 	}
 	for _, line := range h["Cookie"] {
 		if err := c.readCookies(line, names); err != nil {
-			return Credentials{}, err
+			return err
 		}
 	}
 	for _, value := range []*string{&c.Session, &c.Delegated, &c.Browser, &c.Access, &c.Refresh} {
@@ -108,7 +117,7 @@ func ReadCredentials(h http.Header, names *CookieNames, client netip.Addr) (Cred
 			*value = ""
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // absent replaces the value of an empty cookie while cookies are read. No cookie

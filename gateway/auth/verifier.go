@@ -76,7 +76,8 @@ func (v *Verifier) FreeMemory(f func()) { v.hasher.giveBack = f }
 func (v *Verifier) Check(
 	ctx context.Context, kind string, accounts *accounts.Set, username, password string, client netip.Addr,
 ) (*accounts.Account, error) {
-	c := v.newCheck(accounts, username, password, client)
+	var c passwordCheck
+	c.begin(accounts, username, password, client)
 	c.key = v.key(kind, username, password, c.stored.Encoded())
 	c.cached = true
 	good := v.remembers(&c)
@@ -97,7 +98,9 @@ func (v *Verifier) Check(
 func (v *Verifier) CheckFresh(
 	ctx context.Context, accounts *accounts.Set, username, password string, client netip.Addr,
 ) (*accounts.Account, error) {
-	return v.run(ctx, v.newCheck(accounts, username, password, client))
+	var c passwordCheck
+	c.begin(accounts, username, password, client)
+	return v.run(ctx, c)
 }
 
 // CheckCode is the second step of a CheckFresh of an account with factors. check checks a code
@@ -147,16 +150,17 @@ type passwordCheck struct {
 	spellings []string // instead of password
 }
 
-func (v *Verifier) newCheck(accounts *accounts.Set, username, password string, client netip.Addr) passwordCheck {
-	account, stored := accounts.Target(username)
-	c := passwordCheck{subject: newSubject(username, client), account: account, stored: stored, password: password}
-	if account != nil {
-		c.subject.version = account.Version()
+// begin makes c the check of that password for the account of that name.
+func (c *passwordCheck) begin(accounts *accounts.Set, username, password string, client netip.Addr) {
+	c.subject = newSubject(username, client)
+	c.account, c.stored = accounts.Target(username)
+	c.password = password
+	if c.account != nil {
+		c.subject.version = c.account.Version()
 	}
 	if password == "" {
 		c.account = nil // even if the stored hash is that of an empty password
 	}
-	return c
 }
 
 // remembers reports whether the cache holds the credential.

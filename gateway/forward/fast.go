@@ -140,14 +140,19 @@ func (q *Request) answerPlain(r *http.Request, response *http1.Response) {
 		return
 	}
 	ex.WriteHeader(response.Status)
+	q.answerStream(r, response, buffer)
+}
+
+// answerStream sends the body of a plain response on, as it comes.
+func (q *Request) answerStream(r *http.Request, response *http1.Response, buffer []byte) {
 	r, release := q.cancelable(r)
 	defer release()
 	stream := response.Stream(r.Context())
 	defer stream.Close()
 	from := &source{Reader: stream}
-	if _, err := io.CopyBuffer(ex, from, buffer); err != nil {
+	if _, err := io.CopyBuffer(q.Exchange, from, buffer); err != nil {
 		if from.failed != nil && r.Context().Err() == nil { // the client has not left
-			shared.log.Print(q.Route.upstream.Failure(from.failed))
+			q.Route.forwarder.log.Print(q.Route.upstream.Failure(from.failed))
 		}
 		panic(http.ErrAbortHandler)
 	}

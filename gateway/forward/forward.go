@@ -84,32 +84,45 @@ func (q *Request) send() error {
 	} else {
 		delete(r.Header, "Upgrade")
 	}
+	r = q.told(r)
+	fast := q.fast()
+	if fast == nil {
+		return q.sendWhole(traced(route.Transport, q.Trace), r, upload, nil)
+	}
+	if r.ContentLength > 0 { // its login may end while the body comes
+		watched, release := q.cancelable(r)
+		defer release()
+		r = watched
+	}
+	later, read, err := q.sendPlain(fast, r, upload)
+	if later == nil {
+		return err
+	}
+	return q.sendWhole(later, r, upload, read)
+}
+
+// told returns r with what the upstream chooses a target by.
+func (q *Request) told(r *http.Request) *http.Request {
 	if q.Named != nil {
 		r = r.WithContext(upstream.WithNamed(r.Context(), q.Named))
 	}
-	if route.upstream.ByClient() {
-		r = r.WithContext(upstream.WithClient(r.Context(), ex.Peer.Client))
+	if q.Route.upstream.ByClient() {
+		r = r.WithContext(upstream.WithClient(r.Context(), q.Exchange.Peer.Client))
 	}
-	transport := traced(route.Transport, q.Trace)
-	var read io.ReadCloser // the body, if the fast path has read it
-	if fast := q.fast(); fast != nil {
-		if r.ContentLength > 0 { // its login may end while the body comes
-			watched, release := q.cancelable(r)
-			defer release()
-			r = watched
-		}
-		later, body, err := q.sendPlain(fast, r, upload)
-		if later == nil {
-			return err
-		}
-		transport, read = later, body
-	}
+	return r
+}
+
+// sendWhole sends r by httputil.ReverseProxy. read is its body if the fast path has read that.
+func (q *Request) sendWhole(
+	transport http.RoundTripper, r *http.Request, upload *web.Upload, read io.ReadCloser,
+) error {
 	r = upload.Request(r)
+	limit := q.Route.config.MaxBody
 	switch {
 	case read != nil:
 		r.Body = read
 	case limit > 0 && upload != nil:
-		r.Body = http.MaxBytesReader(ex, r.Body, limit)
+		r.Body = http.MaxBytesReader(q.Exchange, r.Body, limit)
 	}
 	return q.proxy(transport, r, upload)
 }

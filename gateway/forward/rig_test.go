@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/upstream"
 	"authgate/gateway/web"
@@ -140,8 +139,7 @@ func (r *rig) send(ex *web.Exchange, sent *Request) error {
 		return err
 	}
 	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path}
-	ex.Credentials, err = auth.ReadCredentials(ex.Request.Header, &r.site.Cookies.Names, ex.Canonical.Client)
-	if err != nil {
+	if err := ex.Credentials.Read(ex.Request.Header, &r.site.Cookies.Names, ex.Canonical.Client); err != nil {
 		return err
 	}
 	match, ok := r.table.Match(&ex.Canonical)

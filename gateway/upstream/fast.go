@@ -16,8 +16,7 @@ import (
 // was sent.
 func (b *Transport) Start(ctx context.Context, p *http1.Plain) (*http1.Response, http.RoundTripper) {
 	u := b.upstream
-	var buffer [usualTargets]choice
-	t := u.order(ctx, buffer[:0], u.next.Add(1))[0].target
+	t := u.first(ctx)
 	several := len(u.targets) > 1
 	if several {
 		t.inFlight.Add(1)
@@ -37,6 +36,15 @@ func (b *Transport) Start(ctx context.Context, p *http1.Plain) (*http1.Response,
 		t.inFlight.Add(-1)
 	}
 	return response, rest
+}
+
+// first returns the target that has the turn. It is not inlined, because the buffer would be on the
+// stack while the request is sent, and the stack would grow; see docs/decisions/0009.
+//
+//go:noinline
+func (u *Upstream) first(ctx context.Context) *target {
+	var buffer [usualTargets]choice
+	return u.order(ctx, buffer[:0], u.next.Add(1))[0].target
 }
 
 // start sends a plain request to a target. It returns neither if nothing was sent.

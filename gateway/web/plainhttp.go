@@ -13,7 +13,8 @@ import (
 // request carries a credential, the error is a 403.
 func RedirectToHTTPS(ex *Exchange) error {
 	site := ex.site
-	creds, err := auth.ReadCredentials(ex.Request.Header, &site.Cookies.Names, ex.Peer.Client)
+	var creds auth.Credentials
+	err := creds.Read(ex.Request.Header, &site.Cookies.Names, ex.Peer.Client)
 	if err != nil || creds.Scheme != "" || creds.Cookies || len(ex.Request.Header["Proxy-Authorization"]) > 0 ||
 		site.TokenHeader != "" && len(ex.Request.Header[site.TokenHeader]) > 0 {
 		return &Error{

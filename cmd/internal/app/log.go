@@ -73,7 +73,7 @@ type logHandler struct {
 }
 
 // Handle implements slog.Handler.
-func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
+func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 	err := h.Handler.Handle(ctx, r)
 	if r.Message != web.AccessMessage || r.Level > slog.LevelInfo {
 		h.out.Flush()
@@ -82,13 +82,13 @@ func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs implements slog.Handler.
-func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return logHandler{h.Handler.WithAttrs(attrs), h.out}
+func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &logHandler{h.Handler.WithAttrs(attrs), h.out}
 }
 
 // WithGroup implements slog.Handler.
-func (h logHandler) WithGroup(name string) slog.Handler {
-	return logHandler{h.Handler.WithGroup(name), h.out}
+func (h *logHandler) WithGroup(name string) slog.Handler {
+	return &logHandler{h.Handler.WithGroup(name), h.out}
 }
 
 // TakeStandardLog sends the lines that libraries write to the standard logger to
@@ -105,7 +105,7 @@ func newLogger(cfg config.Log, out *logOutput, terminal bool) *slog.Logger {
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if cfg.Format == "text" || cfg.Format == "" && terminal {
-		return slog.New(logHandler{slog.NewTextHandler(out, options), out})
+		return slog.New(&logHandler{slog.NewTextHandler(out, options), out})
 	}
-	return slog.New(logHandler{slog.NewJSONHandler(out, options), out})
+	return slog.New(&logHandler{slog.NewJSONHandler(out, options), out})
 }

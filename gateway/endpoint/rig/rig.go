@@ -344,7 +344,7 @@ func (r *Rig) read(ex *web.Exchange) error {
 	}
 	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path, Client: ex.Peer.Client,
 		Now: r.Clock.Now()}
-	ex.Credentials, err = auth.ReadCredentials(ex.Request.Header, &site.Cookies.Names, ex.Peer.Client)
+	err = ex.Credentials.Read(ex.Request.Header, &site.Cookies.Names, ex.Peer.Client)
 	ex.Credentials.Scope, ex.Credentials.Host = site.CookieScope(host), host
 	return err
 }
