@@ -267,9 +267,10 @@ func authorization(values ...string) http.Header { return http.Header{"Authoriza
 
 func cookie(lines ...string) http.Header { return http.Header{"Cookie": lines} }
 
-// readCredentials returns the credentials in h.
-func readCredentials(h http.Header, names *CookieNames, client netip.Addr) (c Credentials, err error) {
-	err = c.Read(h, names, client)
+// readCredentials returns the credentials in h, read over those of another request.
+func readCredentials(h http.Header, names *CookieNames, client netip.Addr) (Credentials, error) {
+	c := Credentials{Scheme: "basic", Value: "eDp5", Session: "4711", Scope: "old.example", Cookies: true, Renamed: true}
+	err := c.Read(h, names, client)
 	return c, err
 }
 
