@@ -308,6 +308,26 @@ func TestDocumentsThatTakeLong(t *testing.T) {
 	}
 }
 
+// A site that ends its document because it is given up has sent no document.
+func TestDocumentThatEndsWithItsRequest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "{}", newSite(t), "127.0.0.1")
+	r.documents.fetcher.timeout = time.Millisecond
+	r.documents.fetcher.http.Transport = givenUp{}
+	if _, err := r.Find(t.Context(), "https://127.0.0.1/app.json"); !errors.Is(err, ErrUnreachable) {
+		t.Error(err)
+	}
+}
+
+// givenUp is a site whose document ends when its request is given up.
+type givenUp struct{}
+
+func (givenUp) RoundTrip(q *http.Request) (*http.Response, error) {
+	body, end := io.Pipe()
+	context.AfterFunc(q.Context(), func() { end.Close() })
+	return &http.Response{StatusCode: http.StatusOK, Body: body}, nil
+}
+
 // So many documents are fetched at a time, and no more.
 func TestDocumentsAtOnce(t *testing.T) {
 	t.Parallel()

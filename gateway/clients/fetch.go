@@ -121,6 +121,9 @@ func (f *fetcher) fetch(ctx context.Context, address string) (body []byte, fresh
 		return nil, 0, unknown(address, fmt.Errorf("the answer has the status %d; redirects are not followed", status))
 	}
 	body, err = io.ReadAll(io.LimitReader(response.Body, maxDocument+1))
+	if err == nil {
+		err = ctx.Err() // a site that is given up may end its document before the connection is closed
+	}
 	switch {
 	case err != nil:
 		return nil, 0, unreachable(address, err)

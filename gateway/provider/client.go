@@ -130,6 +130,9 @@ func (l limits) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, redirected(resp.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil {
+		err = r.Context().Err() // a provider that is given up may end its answer before the connection is closed
+	}
 	if err != nil {
 		return nil, noAnswer{fmt.Errorf("reading the answer: %w", err)}
 	}

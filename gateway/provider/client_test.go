@@ -49,6 +49,39 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
+// An answer whose end comes after its request was given up is no answer.
+func TestAnswerThatEndsWithItsRequest(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
+		ctx, giveUp := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://provider.example/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = limits{givenUp{status, giveUp}}.RoundTrip(r)
+		if !errors.As(err, new(noAnswer)) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
+}
+
+// givenUp is a provider whose answer ends when its request is given up.
+type givenUp struct {
+	status int
+	giveUp func()
+}
+
+func (g givenUp) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: g.status, Header: http.Header{}, Body: g}, nil
+}
+
+func (g givenUp) Read([]byte) (int, error) {
+	g.giveUp()
+	return 0, io.EOF
+}
+
+func (givenUp) Close() error { return nil }
+
 // Each endpoint may stall: before the answer, or in its middle.
 func TestStalledEndpoints(t *testing.T) {
 	for _, path := range endpoints {
