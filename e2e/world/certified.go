@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Certified is a process with certified providers.
@@ -62,7 +63,8 @@ func (c *Certified) order(t testing.TB, what string, argument, result any) {
 		t.Fatal(err)
 	}
 	process := &Instance{T: t, Base: c.control, Log: c.log}
-	a := process.Do(http.DefaultClient, "POST", "/"+what, string(body), "Content-Type", TypeJSON)
+	orders := &http.Client{Timeout: time.Minute} // a process that hangs must not hold the tests
+	a := process.Do(orders, "POST", "/"+what, string(body), "Content-Type", TypeJSON)
 	if a.Status == http.StatusOK && result != nil {
 		err = json.Unmarshal([]byte(a.Body), result)
 	}

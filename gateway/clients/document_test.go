@@ -312,7 +312,7 @@ func TestDocumentsThatTakeLong(t *testing.T) {
 func TestDocumentThatEndsWithItsRequest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "{}", newSite(t), "127.0.0.1")
-	r.documents.fetcher.timeout = time.Millisecond
+	r.documents.fetcher.timeout = 50 * time.Millisecond
 	r.documents.fetcher.http.Transport = givenUp{}
 	if _, err := r.Find(t.Context(), "https://127.0.0.1/app.json"); !errors.Is(err, ErrUnreachable) {
 		t.Error(err)

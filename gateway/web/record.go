@@ -80,7 +80,9 @@ func (r *Record) log(series *requestSeries, received *Received, now time.Time, t
 	if !series.log.Enabled(context.Background(), level) {
 		return
 	}
-	growStack()
+	if received.Request.ProtoMajor > 1 {
+		growStack()
+	}
 	r.write(series, received, level, now, took)
 }
 
