@@ -20,8 +20,8 @@ func TestMigrateFromOAuth2Proxy(t *testing.T) {
 	g := world.Prepare(t)
 	g.Public = "https://auth.example.org"
 	provider := world.StartIssuer(t, nil, "accounts:\n  users:\n"+
-		"    - {username: alice, email: alice@example.org, roles: [staff], password_hash: "+world.WonderlandHash+"}\n"+
-		"    - {username: bob, roles: [staff, ops], password_hash: "+world.BuilderHash+"}\n", g)
+		"    - {username: alice, email: alice@example.org, roles: [staff], password_hash: \""+world.WonderlandHash+"\"}\n"+
+		"    - {username: bob, roles: [staff, ops], password_hash: \""+world.BuilderHash+"\"}\n", g)
 	config := ""
 	for _, b := range world.ReadDocument(t, "docs/migrate/oauth2-proxy.md").Blocks {
 		if text := b.Text(); b.Info == "yaml" && strings.Contains(text, "trusted_proxies") {

@@ -26,11 +26,11 @@ accounts:
     - {username: bob, roles: [user], password_hash: "` + BuilderHash + `"}
 `
 
-// The hashes have a low cost, so that tests are fast.
+// The hashes have the lowest cost of argon2id, so that tests are fast.
 const (
-	ServiceHash    = "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"
-	WonderlandHash = "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"
-	BuilderHash    = "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"
+	ServiceHash    = "$argon2id$v=19$m=8,t=1,p=1$WUFaMkRJUk5MQjdIS0RaSw$4oNqBggx4SpFQq75GVN4Ao63g75xHKrC6cyiKHv3ucs"
+	WonderlandHash = "$argon2id$v=19$m=8,t=1,p=1$Uk5QSUtLNk82SEpTWDVURw$oYVEvpSIBS2QulmyyDtJHD7NjjqljjV/GmhCpXmAnDo"
+	BuilderHash    = "$argon2id$v=19$m=8,t=1,p=1$TklSNjZYUEtJNFhFTVZPSw$hhf3CE3VNq0u7a7mCtkMjYgZuvPGoKSSGgSFwO2/wTs"
 )
 
 // Passwords of the accounts.

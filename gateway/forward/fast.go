@@ -73,7 +73,7 @@ func (q *Request) sendPlain(
 	}
 	path := &q.Exchange.Canonical.Path
 	p.Method, p.Host = r.Method, q.Exchange.Peer.Host
-	p.Path, p.Query, p.ForceQuery = q.path(), path.Query, path.HasQuery
+	p.Path, p.Query, p.ForceQuery = q.Route.path(path), path.Query, path.HasQuery
 	response, later := way.Start(r.Context(), &p.Plain)
 	if response != nil {
 		q.answerPlain(r, response)

@@ -21,7 +21,8 @@ func (q *Request) rewrite(out *http.Request) {
 	ex := q.Exchange
 	// Opaque keeps the bytes of the path: a URL's own encoding could differ.
 	// The balancer fills in scheme and host.
-	out.URL = &url.URL{Opaque: q.path(), RawQuery: ex.Canonical.Path.Query, ForceQuery: ex.Canonical.Path.HasQuery}
+	path := &ex.Canonical.Path
+	out.URL = &url.URL{Opaque: q.Route.path(path), RawQuery: path.Query, ForceQuery: path.HasQuery}
 	out.Host = ex.Peer.Host // as a trusted proxy tells it, because routes were matched with it
 	out.Trailer = nil       // its fields are not checked
 	q.rewriteHeader(out.Header)
@@ -56,9 +57,6 @@ func (q *Request) Described() (path string, h http.Header) {
 	}
 	return path, h
 }
-
-// path returns the path that the upstream gets.
-func (q *Request) path() string { return q.Route.path(&q.Exchange.Canonical.Path) }
 
 // path returns a path of the route as the upstream gets it.
 func (r *Route) path(canonical *policy.Path) string {
@@ -100,7 +98,7 @@ func (q *Request) rewriteHeader(h http.Header) {
 func (q *Request) passes(name string) bool {
 	switch name {
 	case "Authorization":
-		if !q.Route.config.ForwardCredentials && (q.consumedAuthorization() || q.ownAuthorization()) {
+		if !q.Route.config.ForwardCredentials && q.ownAuthorization() {
 			return false
 		}
 	case "Cookie":
@@ -199,20 +197,16 @@ func (q *Request) changesCookies() bool {
 	return creds.Renamed || (creds.Cookies || creds.Language) && !q.Route.config.ForwardCredentials
 }
 
-// consumedAuthorization reports whether the Authorization header proved the
-// identity; otherwise it belongs to the application.
-func (q *Request) consumedAuthorization() bool {
-	id := q.Exchange.Identity
-	if id == nil || q.Exchange.Credentials.Apart {
-		return false
-	}
-	return id.Mechanism == policy.Basic ||
-		id.Mechanism == policy.Bearer && apitokens.PresentsToken(&q.Exchange.Credentials)
-}
-
-// ownAuthorization reports whether the Authorization header contains a token of the
-// gateway, although it proved nothing here: on a public route, or in another spelling.
+// ownAuthorization reports whether the Authorization header is the gateway's: it proved the
+// identity, or it contains a token of the gateway, although it proved nothing here, on a
+// public route or in another spelling. Otherwise it belongs to the application.
 func (q *Request) ownAuthorization() bool {
+	creds := &q.Exchange.Credentials
+	if id := q.Exchange.Identity; id != nil && !creds.Apart {
+		if id.Mechanism == policy.Basic || id.Mechanism == policy.Bearer && apitokens.PresentsToken(creds) {
+			return true
+		}
+	}
 	values := q.Exchange.Request.Header["Authorization"]
 	return len(values) == 1 && q.Route.tokens.ContainsOwn(values[0])
 }

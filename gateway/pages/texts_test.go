@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/text/language"
 )
@@ -60,6 +61,32 @@ func usedTexts(t *testing.T) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(keys))
+}
+
+// The texts are those that a YAML parser finds in the files, and a line that has none is an error.
+func TestTextFilesAreYAML(t *testing.T) {
+	t.Parallel()
+	languages, err := readTexts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range languages {
+		content, err := textFiles.ReadFile("texts/" + l.tag.String() + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want map[string]string
+		if err := yaml.UnmarshalWithOptions(content, &want, yaml.Strict()); err != nil {
+			t.Errorf("%s: %v", l.tag, err)
+		} else if diff := cmp.Diff(want, l.all); diff != "" {
+			t.Errorf("%s: a YAML parser (-) and the gateway (+) read different texts:\n%s", l.tag, diff)
+		}
+	}
+	for _, content := range []string{"a: 1\na: 2\n", "a: 1\n  more\n", "a:1\n"} {
+		if all, err := readLines(content); err == nil {
+			t.Errorf("%q is read as %v", content, all)
+		}
+	}
 }
 
 // formsOf returns the last parts of the names of texts that count something in a language.
