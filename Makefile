@@ -37,14 +37,17 @@ quick: format-check ## formatting, vet and the unit tests, without Redis, browse
 
 # The packages of e2e share the programs that they test, which have the race detector. So has redisstore,
 # whose tests have the product in their own process; it runs beside the others. While the tests of one
-# package wait for leases, timeouts or a browser, those of two others use the processors. lint has vetted
-# all packages, so go test does not vet them again.
+# package wait for leases, timeouts or a browser, those of two others use the processors. Packages that
+# take long begin first. lint has vetted all packages, so go test does not vet them again. GORACE: no
+# second of waiting at the end of each process.
+test: export GORACE = atexit_sleep_ms=0
 test: deps lint ## lint, all tests, the product with the race detector; fuzz targets run their seeds
-	go test -race -vet=off -timeout 30m ./...
+	go test -race -vet=off -timeout 30m ./policy ./...
 	go build -race -o bin/e2e/race/ ./cmd/authgate ./cmd/upstream ./cmd/demo
 	go build -o bin/e2e/plain/ ./cmd/authgate ./cmd/upstream ./cmd/demo
 	go test -C e2e -race -vet=off -timeout 30m ./redisstore & store=$$!; \
-	AUTHGATE_PROGRAMS=$(CURDIR)/bin/e2e go test -C e2e -p 3 -vet=off -timeout 30m $$(go list -C e2e ./... | grep -v /redisstore); \
+	AUTHGATE_PROGRAMS=$(CURDIR)/bin/e2e go test -C e2e -p 3 -vet=off -timeout 30m \
+		./browser ./acme ./wire ./redis $$(go list -C e2e ./... | grep -v /redisstore); \
 	status=$$?; wait $$store && exit $$status
 	go test -C packaging -race -vet=off -timeout 10m .
 

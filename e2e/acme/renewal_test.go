@@ -39,7 +39,7 @@ func (g *acmeGateway) arrive(config *tls.Config) *arrivals {
 		config.NextProtos = []string{protocol}
 		c := g.visitor(config, true)
 		l.workers.Go(func() {
-			for tick := time.NewTicker(50 * time.Millisecond); !l.ended.Load(); <-tick.C {
+			for tick := time.NewTicker(200 * time.Millisecond); !l.ended.Load(); <-tick.C {
 				l.one(c, g.Base+"/open")
 			}
 		})

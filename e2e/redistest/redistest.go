@@ -174,19 +174,26 @@ func Exchange(out io.Writer, in *bufio.Reader, words ...string) (string, error) 
 	return line, nil
 }
 
+// The pauses of Eventually.
+const (
+	shortestPause = 5 * time.Millisecond
+	longestPause  = 250 * time.Millisecond
+)
+
 // Eventually waits until check returns nil, and fails the test if that takes
-// longer than limit.
+// longer than limit. It looks again after a tenth of the time that has passed: there is
+// nothing else to wait for, and looking takes time from the process that is waited for.
 func Eventually(t testing.TB, limit time.Duration, what string, check func() error) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond) // another process: nothing else to wait for
-	defer tick.Stop()
-	for deadline := time.Now().Add(limit); ; <-tick.C {
+	for begun := time.Now(); ; {
 		err := check()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		passed := time.Since(begun)
+		if passed > limit {
 			t.Fatalf("%s: not within %v: %v", what, limit, err)
 		}
+		<-time.After(min(max(passed/10, shortestPause), longestPause))
 	}
 }
