@@ -20,7 +20,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install what the tests need on Debian as root, or print what to install
-	@.ci/deps go gcc curl node chromium redis-server openssl systemd-analyze lighttpd busybox sqlite3 haproxy nginx caddy git prometheus jupyter flask oathtool ssh-keygen
+	@.ci/deps go gcc curl node chromium-headless-shell redis-server openssl systemd-analyze lighttpd busybox sqlite3 haproxy nginx caddy git prometheus jupyter flask oathtool ssh-keygen
 
 build: ## build bin/authgate
 	@.ci/deps go
@@ -51,8 +51,9 @@ test: deps lint ## lint, all tests, the product with the race detector; fuzz tar
 	status=$$?; wait $$store && exit $$status
 	go test -C packaging -race -vet=off -timeout 10m .
 
+interop: export AUTHGATE_CHROMIUM = chromium
 interop: deps ## run the gateway against programs that others wrote, write docs/interop.md, run e2e without the fast path; ROWS='Dex|Caddy': some programs alone
-	@.ci/deps go gcc wget firefox requests litmus rclone httpx cryptography mod-auth-openidc radicale docker-registry skopeo syncthing transmission rabbitmq-server pypi nodered jupyter providers stores proxies libraries gitea headscale minio homeassistant uptimekuma codeserver n8n keycloak nimbus
+	@.ci/deps go gcc wget chromium firefox requests litmus rclone httpx cryptography mod-auth-openidc radicale docker-registry skopeo syncthing transmission rabbitmq-server pypi nodered jupyter providers stores proxies libraries gitea headscale minio homeassistant uptimekuma codeserver n8n keycloak nimbus
 	go build -C e2e -o ../bin/interop/run ./interop
 	@cd e2e && ../bin/interop/run -rows '$(ROWS)'
 	[ -n '$(ROWS)' ] || AUTHGATE_FAST_PATH=false go test -C e2e -race -p 3 -timeout 30m ./...
