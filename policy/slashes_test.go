@@ -188,8 +188,7 @@ func TestSlashesOfAllReadings(t *testing.T) {
 	t.Parallel()
 	tables := slashTables(t)
 	parts := []string{
-		"/", "%2F", "%2f", "a", "b", "admin", ".", "..", "%2e", ";", "%3B", ";x", "%252F", "%25", "%5C",
-		"%2561", "61", "%253B",
+		"/", "%2F", "a", "admin", ".", "..", ";", ";x", "%252F", "%25", "%5C", "%2561", "61", "%253B",
 	}
 	accepted := 0
 	var try func(target string, left int)
@@ -203,6 +202,8 @@ func TestSlashesOfAllReadings(t *testing.T) {
 		}
 	}
 	try("/", 4)
+	parts = append(parts, "%2f", "b", "%2e", "%3B")
+	try("/", 3)
 	if accepted < 1000 {
 		t.Errorf("only %d paths are accepted; the test shows nothing", accepted)
 	}
