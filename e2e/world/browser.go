@@ -93,20 +93,20 @@ func (b *Browser) resolve(address string) *url.URL {
 	return u
 }
 
-// Form is a form of a page.
-type Form struct {
+// form is a form of a page.
+type form struct {
 	Method, Action string
 	Fields         url.Values // with the values of the page
 }
 
 // Form returns the first form of the page.
-func (b *Browser) Form() (Form, bool) {
+func (b *Browser) Form() (form, bool) {
 	b.T.Helper()
 	found := elements(b.document(), "form")
 	if len(found) == 0 {
-		return Form{}, false
+		return form{}, false
 	}
-	f := Form{
+	f := form{
 		Method: strings.ToUpper(attribute(found[0], "method")),
 		Action: attribute(found[0], "action"), Fields: url.Values{},
 	}

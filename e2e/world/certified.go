@@ -112,8 +112,8 @@ func (p *Provider) Account(user string, claims map[string]any) {
 	p.Do("account", map[string]any{"user": user, "claims": claims})
 }
 
-// ProviderState is the state of a provider.
-type ProviderState struct {
+// providerState is the state of a provider.
+type providerState struct {
 	Requests     map[string]int // how many came, by method and path
 	LogoutTokens []string       // that it sent, oldest first
 	Grants       []struct {     // that live
@@ -123,9 +123,9 @@ type ProviderState struct {
 }
 
 // State asks the provider for its state.
-func (p *Provider) State() ProviderState {
+func (p *Provider) State() providerState {
 	p.T.Helper()
-	var s ProviderState
+	var s providerState
 	p.c.order(p.T, "state/"+p.port, nil, &s)
 	return s
 }

@@ -4,14 +4,14 @@ package factors
 const (
 	Password = "pwd"
 	OTP      = "otp"  // a TOTP code
-	Hardware = "hwk"  // a passkey that stays in one authenticator
-	Software = "swk"  // a passkey that can be copied to other devices
-	User     = "user" // the authenticator verified the user
+	hardware = "hwk"  // a passkey that stays in one authenticator
+	software = "swk"  // a passkey that can be copied to other devices
+	user     = "user" // the authenticator verified the user
 	Multi    = "mfa"  // two factors or more
 )
 
 // methods are all authentication methods, in their order in amr.
-func methods() []string { return []string{Password, OTP, Hardware, Software, User, Multi} }
+func methods() []string { return []string{Password, OTP, hardware, software, user, Multi} }
 
 // AMR returns the amr of a login that has used methods, in a fixed order and each once. It
 // adds Multi where they are two factors: something that the user knows and something that
@@ -22,8 +22,8 @@ func AMR(used ...string) []string {
 	for _, method := range used {
 		has[method] = true
 	}
-	passkey := has[Hardware] || has[Software]
-	if has[Password] && (has[OTP] || passkey) || passkey && has[User] {
+	passkey := has[hardware] || has[software]
+	if has[Password] && (has[OTP] || passkey) || passkey && has[user] {
 		has[Multi] = true
 	}
 	amr := []string{}

@@ -109,8 +109,8 @@ type Owner struct {
 	Passkey Passkey
 }
 
-// Lookup returns the owner of the passkey with a credential id, or nil if there is none.
-type Lookup func(credentialID string) *Owner
+// ownerOf returns the owner of the passkey with a credential id, or nil if there is none.
+type ownerOf func(credentialID string) *Owner
 
 // NewUser is a user who adds a passkey.
 type NewUser struct {

@@ -11,7 +11,7 @@ import (
 // must be the one for which the ceremony began. The caller adds the passkey to its Set. The
 // errors are ErrMalformed, ErrRefused and that of CheckName.
 func (rp *RelyingParty) FinishPasskey(
-	kept []byte, account, name string, answer []byte, lookup Lookup,
+	kept []byte, account, name string, answer []byte, lookup ownerOf,
 ) (*Passkey, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (a *Assertion) AMR() []string {
 // FinishSignIn checks the answer to BeginSignIn or BeginSecondFactor, an
 // AuthenticationResponseJSON. It always proves two factors. The errors are ErrMalformed and
 // ErrRefused, with ErrCounter and ErrUnverified.
-func (rp *RelyingParty) FinishSignIn(kept, answer []byte, lookup Lookup) (*Assertion, error) {
+func (rp *RelyingParty) FinishSignIn(kept, answer []byte, lookup ownerOf) (*Assertion, error) {
 	r, err := readRecord(kept, toSignIn, toFollow)
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (rp *RelyingParty) FinishSignIn(kept, answer []byte, lookup Lookup) (*Asser
 
 // owner returns the owner of the passkey that answers. After a password, it must be the user
 // of that password. Else the authenticator must name the user.
-func (r *record) owner(parsed *protocol.ParsedCredentialAssertionData, lookup Lookup) (*Owner, error) {
+func (r *record) owner(parsed *protocol.ParsedCredentialAssertionData, lookup ownerOf) (*Owner, error) {
 	id := encode(parsed.RawID)
 	if len(parsed.RawID) > maxCredentialID {
 		return nil, malformed("the credential id is longer than %d bytes", maxCredentialID)

@@ -43,12 +43,12 @@ type Passkey struct {
 // verified says whether the authenticator verified the user this time; it counts only if it
 // did so at the enrolment too.
 func (p Passkey) Methods(verified bool) []string {
-	method := Hardware
+	method := hardware
 	if p.BackupEligible {
-		method = Software
+		method = software
 	}
 	if verified && p.UserVerified {
-		return []string{method, User}
+		return []string{method, user}
 	}
 	return []string{method}
 }

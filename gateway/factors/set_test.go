@@ -170,8 +170,8 @@ func TestAMR(t *testing.T) {
 		{[]string{OTP, Password, OTP}, "pwd otp mfa"},
 		{[]string{Password, Multi}, "pwd mfa"}, // a recovery code
 		{[]string{OTP}, "otp"},
-		{[]string{User}, "user"},
-		{[]string{Password, User}, "pwd user"},
+		{[]string{user}, "user"},
+		{[]string{Password, user}, "pwd user"},
 		{[]string{"fido", Password, ""}, "pwd"},
 		{hardware.Methods(false), "hwk"},
 		{hardware.Methods(true), "hwk user mfa"},

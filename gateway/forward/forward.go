@@ -41,7 +41,7 @@ type Request struct {
 	Exchange *web.Exchange
 	Route    *Route
 	Trace    *tracing.Trace // nil: there is none
-	Login    Login
+	Login    login
 
 	// Named are the resources that the request names besides its own, nil if there are none.
 	Named *webdav.Named

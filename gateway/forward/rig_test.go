@@ -93,12 +93,12 @@ const ownToken = "agt_own"
 
 type tokens struct{}
 
-// ContainsOwn implements Tokens.
+// ContainsOwn implements ownTokens.
 func (tokens) ContainsOwn(authorization string) bool {
 	return strings.Contains(authorization, ownToken)
 }
 
-// Check implements Login: each login goes on.
+// Check implements login: each login goes on.
 func (r *rig) Check(context.Context) error { return nil }
 
 // ServeHTTP implements http.Handler.

@@ -22,7 +22,7 @@ type Route struct {
 	config    *config.Route
 	upstream  *upstream.Upstream
 	site      *web.Site
-	tokens    Tokens
+	tokens    ownTokens
 	fast      bool               // the fast path is on
 	public    bool               // an answer is the same for all users
 	perUser   bool               // the application's HttpOnly cookies belong to the user who got them
@@ -37,8 +37,8 @@ type Route struct {
 	hsts, altSvc, private []string // values in headers of responses, made once
 }
 
-// Tokens knows the gateway's own tokens.
-type Tokens interface {
+// ownTokens knows the gateway's own tokens.
+type ownTokens interface {
 	// ContainsOwn reports whether the value of an Authorization header has one of them.
 	ContainsOwn(authorization string) bool
 }
@@ -49,7 +49,7 @@ type RouteOptions struct {
 	Upstream *upstream.Upstream
 	Config   forwarding.Upstream // of Upstream
 	Site     *web.Site
-	Tokens   Tokens
+	Tokens   ownTokens
 	Public   bool // the route asks for no credentials
 	// Nobody: the route also lets in requests without credentials, and ByClient: whether it
 	// does may depend on the client's address.

@@ -12,8 +12,8 @@ import (
 	"authgate/gateway/web"
 )
 
-// Login tells whether the login of a request goes on.
-type Login interface {
+// login tells whether the login of a request goes on.
+type login interface {
 	// Check is that of streams.Stream.
 	Check(context.Context) error
 }

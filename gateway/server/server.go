@@ -37,8 +37,8 @@ const (
 	nameAdmin = "admin"
 )
 
-// Gateway is what a Server serves. *gateway.Gateway implements it.
-type Gateway interface {
+// served is what a Server serves. *gateway.Gateway implements it.
+type served interface {
 	http.Handler // requests over TLS, or of a proxy that terminates TLS
 	// HTTPRedirect answers requests over plain HTTP.
 	HTTPRedirect(http.ResponseWriter, *http.Request)
@@ -59,16 +59,16 @@ type Gateway interface {
 
 // Options are the parts of a Server. All but Certificates are required.
 type Options struct {
-	Gateway      Gateway
+	Gateway      served
 	Certificates certs.Source         // nil if a proxy terminates TLS; the Server closes it
 	Registry     *prometheus.Registry // gets the metrics of the Server, and is shown at /metrics
 	Logger       *slog.Logger
 	Now          func() time.Time
 }
 
-// Server runs a Gateway on its listeners: https, http3, http and admin.
+// Server runs a gateway on its listeners: https, http3, http and admin.
 type Server struct {
-	gateway  Gateway
+	gateway  served
 	logger   *slog.Logger
 	certs    certs.Source // nil if a proxy terminates TLS
 	issuer   issuer       // certs if an authority issues them, else nil

@@ -19,7 +19,7 @@ import (
 	"authgate/internal/test/logtest"
 )
 
-// stub is a Gateway that answers 200, or as serve does.
+// stub is a gateway that answers 200, or as serve does.
 type stub struct {
 	config  config.Config
 	serve   http.HandlerFunc
@@ -53,7 +53,7 @@ func (s *stub) Drain()                       { s.drained.Store(true) }
 func (s *stub) WebSockets() *conn.WebSockets { return &s.sockets }
 func (s *stub) CloseIdleUpstreams()          {}
 
-// ClientAuthorities implements Gateway.
+// ClientAuthorities implements served.
 func (s *stub) ClientAuthorities(string) *x509.CertPool { return nil }
 
 // certificates are those of no client.

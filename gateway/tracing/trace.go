@@ -62,19 +62,19 @@ func (t *Trace) ID() string {
 func (t *Trace) Recorded() bool { return t != nil && t.span.IsRecording() }
 
 // Step begins the span of a part of the work.
-func (t *Trace) Step(name string) Step {
+func (t *Trace) Step(name string) step {
 	if !t.Recorded() {
-		return Step{}
+		return step{}
 	}
 	_, span := t.tracer.Start(t.ctx, name)
-	return Step{span}
+	return step{span}
 }
 
-// Step is the span of a part of the work. The zero Step does nothing.
-type Step struct{ span trace.Span }
+// step is the span of a part of the work. The zero step does nothing.
+type step struct{ span trace.Span }
 
 // End ends the step. The outcome and its reason are empty if there is none.
-func (s Step) End(outcome, reason string) {
+func (s step) End(outcome, reason string) {
 	if s.span == nil {
 		return
 	}

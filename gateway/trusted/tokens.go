@@ -40,10 +40,10 @@ const (
 	revokedPrefix = "revoked:" // + hash of the issuer and the token's name
 )
 
-// Verifier verifies the tokens of one issuer; see provider.Trusted. The error is
+// verifier verifies the tokens of one issuer; see provider.Trusted. The error is
 // provider.ErrInvalid if the token is not valid. Any other error means that the answer is
 // unknown. Implementations are safe for concurrent use.
-type Verifier interface {
+type verifier interface {
 	// Issuer returns the iss of the issuer's tokens.
 	Issuer() string
 	// Verify verifies a JWT.
@@ -54,9 +54,9 @@ type Verifier interface {
 
 // Issuer is an issuer whose tokens are accepted.
 type Issuer struct {
-	Name   string // the provider in the identities of its tokens
-	Opaque bool   // whether tokens that are not JWTs are introspected at this issuer
-	Verifier
+	Name     string // the provider in the identities of its tokens
+	Opaque   bool   // whether tokens that are not JWTs are introspected at this issuer
+	Verifier verifier
 }
 
 // Tokens verifies tokens of trusted issuers. The errors of its methods are those of
@@ -98,7 +98,7 @@ func New(issuers []Issuer, s store.Store, stored, now func() time.Time) *Tokens 
 		again: lru.New[string, time.Time](record.CacheSize), slots: make(chan struct{}, opaqueAtOnce),
 	}
 	for _, issuer := range issuers {
-		t.byIssuer[issuer.Issuer()] = issuer
+		t.byIssuer[issuer.Verifier.Issuer()] = issuer
 		if issuer.Opaque {
 			t.opaque = &issuer
 		}
@@ -182,7 +182,7 @@ func (t *Tokens) ask(ctx context.Context, token string) (*verified, error) {
 	if !ok {
 		return nil, rejected("its issuer is not trusted")
 	}
-	judge, fresh := issuer.Verify, jwtFresh
+	judge, fresh := issuer.Verifier.Verify, jwtFresh
 	opaque := !jose.HasForm(token)
 	if opaque {
 		judge, fresh = t.introspect, opaqueFresh
@@ -205,7 +205,7 @@ func (t *Tokens) ask(ctx context.Context, token string) (*verified, error) {
 	}
 	return &verified{
 		identity: identity, expires: access.Expires, fresh: t.now().Add(fresh),
-		revokedKey: revokedPrefix + record.Hash([]byte(issuer.Issuer()+"\x00"+name)),
+		revokedKey: revokedPrefix + record.Hash([]byte(issuer.Verifier.Issuer()+"\x00"+name)),
 	}, nil
 }
 
@@ -228,7 +228,7 @@ func (t *Tokens) introspect(ctx context.Context, token string) (*provider.Access
 			return nil, auth.ErrBusy
 		}
 		defer func() { <-t.slots }()
-		return t.opaque.Introspect(context.WithoutCancel(ctx), token)
+		return t.opaque.Verifier.Introspect(context.WithoutCancel(ctx), token)
 	})
 	select {
 	case answer := <-done:

@@ -119,19 +119,19 @@ func (u *Upstream) check(ctx context.Context, way *transport, t *target) error {
 	return err
 }
 
-// Status is what is known about a target.
-type Status struct {
+// targetStatus is what is known about a target.
+type targetStatus struct {
 	Target   string // its URL
 	Up       bool
 	InFlight int64 // requests; only counted if there are several targets
 }
 
 // Targets returns the state of each target.
-func (u *Upstream) Targets() []Status {
+func (u *Upstream) Targets() []targetStatus {
 	now := int64(u.elapsed())
-	all := make([]Status, len(u.targets))
+	all := make([]targetStatus, len(u.targets))
 	for i, t := range u.targets {
-		all[i] = Status{Target: t.name, Up: t.up(now), InFlight: t.inFlight.Load()}
+		all[i] = targetStatus{Target: t.name, Up: t.up(now), InFlight: t.inFlight.Load()}
 	}
 	return all
 }

@@ -29,8 +29,8 @@ const (
 // Folder returns the folder with the sockets of the gateways with a data_dir.
 func Folder(dataDir string) string { return filepath.Join(dataDir, folderName) }
 
-// Gateway is what a Server does for commands.
-type Gateway interface {
+// controlled is what a Server does for commands.
+type controlled interface {
 	// Reload reads the configuration again. It returns what has changed, or why the
 	// configuration is refused.
 	Reload(context.Context) (changes []string, err error)

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// stub is a Gateway with logins.
+// stub is a gateway with logins.
 type stub struct {
 	changes []string
 	refused error
@@ -62,7 +62,7 @@ func (s *stub) EndLogin(_ context.Context, id string) (bool, error) {
 }
 
 // serve runs a Server until the test ends.
-func serve(t *testing.T, dataDir string, pid int, gateway Gateway) *Server {
+func serve(t *testing.T, dataDir string, pid int, gateway controlled) *Server {
 	t.Helper()
 	s, err := Listen(dataDir, Process{PID: pid, Configuration: "/etc/config.yaml"}, gateway, log.New(t.Output(), "", 0))
 	if err != nil {

@@ -33,7 +33,7 @@ type Server struct {
 // Listen opens a socket for commands in a data_dir, and removes those that no
 // gateway answers. Serve answers with what gateway does. problems gets what goes
 // wrong.
-func Listen(dataDir string, process Process, gateway Gateway, problems *log.Logger) (*Server, error) {
+func Listen(dataDir string, process Process, gateway controlled, problems *log.Logger) (*Server, error) {
 	folder := Folder(dataDir)
 	if err := errors.Join(os.MkdirAll(folder, 0o700), os.Chmod(folder, 0o700)); err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (s *Server) Close() error {
 	return removed
 }
 
-func handler(process Process, gateway Gateway) http.Handler {
+func handler(process Process, gateway controlled) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /process", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, process) })
 	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, r *http.Request) {

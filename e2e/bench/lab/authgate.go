@@ -24,7 +24,7 @@ type Mechanism struct {
 	Algorithm string // of tokens
 	route     string // the folder whose route accepts only this mechanism
 	user      string // the identity that the upstream must get
-	header    func(SignedIn) string
+	header    func(signedIn) string
 	accessLog bool
 	http3     bool // it listens for HTTP/3 too
 }
@@ -37,9 +37,9 @@ func BasicHeader() string {
 	return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("service:"+Password))
 }
 
-func sessionHeader(s SignedIn) string { return "Cookie: " + s.Cookie }
+func sessionHeader(s signedIn) string { return "Cookie: " + s.Cookie }
 
-func bearerHeader(s SignedIn) string { return "Authorization: Bearer " + s.token }
+func bearerHeader(s signedIn) string { return "Authorization: Bearer " + s.token }
 
 // Session is the mechanism of sessions.
 func Session() Mechanism {
@@ -60,7 +60,7 @@ func (m Mechanism) OverHTTP3() Mechanism {
 
 // Mechanisms are those that are compared.
 func Mechanisms() []Mechanism {
-	basic := func(SignedIn) string { return BasicHeader() }
+	basic := func(signedIn) string { return BasicHeader() }
 	return []Mechanism{
 		{Name: "Basic", Algorithm: "HS256", route: "basic", user: "service", header: basic},
 		Session(),

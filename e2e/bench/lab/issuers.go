@@ -40,7 +40,7 @@ func withProgram(name, value string) string {
 // issuer is an authorization server.
 type issuer struct {
 	*Server
-	client               Client
+	client               client
 	token, introspection string                                // its endpoints
 	grant                func(context.Context) (string, error) // returns a refresh token for a user
 }

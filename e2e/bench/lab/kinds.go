@@ -6,32 +6,32 @@ import (
 	"authgate/e2e/bench/role"
 )
 
-// Kind is a kind of traffic that some applications need.
-type Kind struct {
+// kind is a kind of traffic that some applications need.
+type kind struct {
 	Name     string
 	section  string // of the configuration
 	upstream string // keys of the upstream
 	route    string // keys of the route
-	header   func(s SignedIn, address string) string
+	header   func(s signedIn, address string) string
 	user     string // that the application sees
 }
 
 // Kinds are measured with the same GET over HTTP/1.1, so that their costs can be compared.
-func Kinds() []Kind {
-	return []Kind{
+func Kinds() []kind {
+	return []kind{
 		{Name: "no credentials", route: "auth: [session, none]",
-			header: func(SignedIn, string) string { return "Accept: */*" }},
+			header: func(signedIn, string) string { return "Accept: */*" }},
 		{Name: "token.header", section: "token: {header: X-Authgate-Token}", route: "auth: [bearer]", user: "alice",
-			header: func(s SignedIn, _ string) string { return "X-Authgate-Token: " + s.token }},
+			header: func(s signedIn, _ string) string { return "X-Authgate-Token: " + s.token }},
 		{Name: "encoded_slashes: opaque", route: "auth: [session], encoded_slashes: opaque", user: "alice",
-			header: func(s SignedIn, _ string) string { return "Cookie: " + s.Cookie }},
+			header: func(s signedIn, _ string) string { return "Cookie: " + s.Cookie }},
 		{Name: "cookies: per_user", route: "auth: [session], cookies: per_user", user: "alice",
-			header: func(s SignedIn, _ string) string { return "Cookie: " + s.Cookie + "; theme=dark" }},
+			header: func(s signedIn, _ string) string { return "Cookie: " + s.Cookie + "; theme=dark" }},
 		{Name: "signed identity", upstream: ", assertion: {header: X-Auth-Assertion}", route: "auth: [session]",
 			user:   "alice",
-			header: func(s SignedIn, _ string) string { return "Cookie: " + s.Cookie }},
+			header: func(s signedIn, _ string) string { return "Cookie: " + s.Cookie }},
 		{Name: "WebDAV Destination", route: "auth: [session]", user: "alice",
-			header: func(s SignedIn, address string) string {
+			header: func(s signedIn, address string) string {
 				return "Cookie: " + s.Cookie + "\nDestination: https://" + address + "/kind/other"
 			}},
 	}
@@ -49,7 +49,7 @@ routes:
 `)
 
 // ForKind starts authgate for a kind of traffic.
-func (l *Lab) ForKind(k Kind) Starter {
+func (l *Lab) ForKind(k kind) Starter {
 	return func(ctx context.Context, n int) (*Server, error) {
 		gateway, err := l.Configured(ctx, kindConfiguration, map[string]string{
 			"Section": k.section, "UpstreamKeys": k.upstream, "RouteKeys": k.route,

@@ -38,7 +38,7 @@ type Options struct {
 // Lab is what all servers share: a folder, a certificate, the upstream, and a client that trusts
 // the certificate.
 type Lab struct {
-	Client      Client
+	Client      client
 	Dir         string
 	Certificate string // file
 

@@ -114,7 +114,7 @@ func (l *Lab) runOAuth2Proxy(ctx context.Context, n int, listen string, args ...
 }
 
 // signInAtOAuth2Proxy returns the header with the cookie of a login.
-func (c Client) signInAtOAuth2Proxy(ctx context.Context, base string) (string, error) {
+func (c client) signInAtOAuth2Proxy(ctx context.Context, base string) (string, error) {
 	form := url.Values{"username": {"alice"}, "password": {Password}}.Encode()
 	got, err := c.send(ctx, http.MethodPost, base+"/oauth2/sign_in", form, formType)
 	if err != nil {

@@ -23,7 +23,7 @@ const CloudflareAPI = "https://api.cloudflare.com/client/v4"
 type Cloudflare struct {
 	API       string // CloudflareAPI, except in tests
 	Token     string
-	Resolvers *Resolvers
+	Resolvers *resolvers
 }
 
 const (

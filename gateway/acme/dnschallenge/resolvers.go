@@ -23,20 +23,20 @@ const (
 	bufferSize = 1232
 )
 
-// Resolvers are the servers that are asked for zones, aliases and records.
-type Resolvers struct {
+// resolvers are the servers that are asked for zones, aliases and records.
+type resolvers struct {
 	servers []string // HOST:PORT
 	own     bool     // they are configured, and not the system's
 }
 
 // NewResolvers returns the servers at some addresses, HOST:PORT, or the system's if there are
 // none.
-func NewResolvers(addresses []string) *Resolvers {
-	return &Resolvers{certmagic.RecursiveNameservers(addresses), len(addresses) > 0}
+func NewResolvers(addresses []string) *resolvers {
+	return &resolvers{certmagic.RecursiveNameservers(addresses), len(addresses) > 0}
 }
 
 // Zone returns the zone of a name, with a dot at the end.
-func (r *Resolvers) Zone(ctx context.Context, name string) (string, error) {
+func (r *resolvers) Zone(ctx context.Context, name string) (string, error) {
 	zone, err := certmagic.FindZoneByFQDN(ctx, zap.NewNop(), name, r.servers)
 	if err != nil {
 		return "", fmt.Errorf("the zone of %s is not known at %s: %w", name, strings.Join(r.servers, ", "), err)
@@ -46,7 +46,7 @@ func (r *Resolvers) Zone(ctx context.Context, name string) (string, error) {
 
 // Follow returns the name that has the record of a name: the end of its CNAME records.
 // This is how a zone delegates challenges to another one.
-func (r *Resolvers) Follow(ctx context.Context, name string) (string, error) {
+func (r *resolvers) Follow(ctx context.Context, name string) (string, error) {
 	for range maxAliases {
 		answer, err := r.ask(ctx, name, dns.TypeCNAME, r.servers)
 		if err != nil {
@@ -68,7 +68,7 @@ func (r *Resolvers) Follow(ctx context.Context, name string) (string, error) {
 
 // Visible returns nil if those who answer for a name have its record: the configured servers,
 // or the name servers of its zone. One of them that does not answer is left out.
-func (r *Resolvers) Visible(ctx context.Context, record Record) error {
+func (r *resolvers) Visible(ctx context.Context, record Record) error {
 	servers := r.servers
 	if !r.own {
 		var err error
@@ -98,7 +98,7 @@ func (r *Resolvers) Visible(ctx context.Context, record Record) error {
 var errNotVisible = errors.New("does not show the record")
 
 // has returns nil if a server shows a record.
-func (r *Resolvers) has(ctx context.Context, server string, record Record) error {
+func (r *resolvers) has(ctx context.Context, server string, record Record) error {
 	answer, err := r.ask(ctx, record.Name, dns.TypeTXT, []string{server})
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (r *Resolvers) has(ctx context.Context, server string, record Record) error
 }
 
 // nameServers returns the addresses of the servers of a name's zone.
-func (r *Resolvers) nameServers(ctx context.Context, name string) ([]string, error) {
+func (r *resolvers) nameServers(ctx context.Context, name string) ([]string, error) {
 	zone, err := r.Zone(ctx, name)
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (r *Resolvers) nameServers(ctx context.Context, name string) ([]string, err
 }
 
 // ask asks servers in turn, until one answers. That there is no such name is an answer.
-func (r *Resolvers) ask(ctx context.Context, name string, kind uint16, servers []string) (*dns.Msg, error) {
+func (r *resolvers) ask(ctx context.Context, name string, kind uint16, servers []string) (*dns.Msg, error) {
 	question := new(dns.Msg).SetQuestion(name, kind).SetEdns0(bufferSize, false)
 	var problems []error
 	for _, server := range servers {

@@ -15,7 +15,7 @@ type RFC2136 struct {
 	KeyName   string
 	Key       string // in base64
 	Algorithm string // such as hmac-sha256
-	Resolvers *Resolvers
+	Resolvers *resolvers
 }
 
 // tsigFudge is by how many seconds the clocks of both sides may differ.

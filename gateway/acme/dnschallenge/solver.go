@@ -27,7 +27,7 @@ const (
 // Options configure a Solver. All are required.
 type Options struct {
 	Provider  Provider
-	Resolvers *Resolvers
+	Resolvers *resolvers
 	Storage   certmagic.Storage // in which the records are noted
 	Shared    bool              // other instances use the storage too
 	Logger    *slog.Logger

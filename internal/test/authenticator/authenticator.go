@@ -67,11 +67,11 @@ type Authenticator struct {
 	// NewID makes the ids of new credentials; nil: at random.
 	NewID func() []byte
 	// Credentials are the ones that it has made. The first that options allow signs.
-	Credentials []*Credential
+	Credentials []*credential
 }
 
-// Credential is a passkey.
-type Credential struct {
+// credential is a passkey.
+type credential struct {
 	ID, UserHandle []byte
 	RPID           string
 	Counter        uint32 // of the last signature
@@ -128,12 +128,12 @@ func (a *Authenticator) Create(options []byte) ([]byte, error) {
 	if a.NewID != nil {
 		id = a.NewID()
 	}
-	c := &Credential{ID: id, UserHandle: handle, RPID: o.RP.ID, Key: key, algorithm: algorithm}
+	c := &credential{ID: id, UserHandle: handle, RPID: o.RP.ID, Key: key, algorithm: algorithm}
 	return a.created(c, o.Challenge)
 }
 
 // created keeps c and returns the answer of Create that has it.
-func (a *Authenticator) created(c *Credential, challenge string) ([]byte, error) {
+func (a *Authenticator) created(c *credential, challenge string) ([]byte, error) {
 	clientData, err := a.clientData("webauthn.create", challenge)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (a *Authenticator) Get(options []byte) ([]byte, error) {
 	if err := json.Unmarshal(options, &o); err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(a.Credentials, func(c *Credential) bool {
+	at := slices.IndexFunc(a.Credentials, func(c *credential) bool {
 		return c.RPID == o.RPID && (len(o.Allow) == 0 || slices.Contains(o.Allow, descriptor{Encode(c.ID)}))
 	})
 	if at < 0 {
@@ -182,7 +182,7 @@ func (a *Authenticator) Get(options []byte) ([]byte, error) {
 }
 
 // Sign returns the answer of a credential to any challenge.
-func (a *Authenticator) Sign(c *Credential, challenge string) ([]byte, error) {
+func (a *Authenticator) Sign(c *credential, challenge string) ([]byte, error) {
 	clientData, err := a.clientData("webauthn.get", challenge)
 	if err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func (a *Authenticator) algorithm() int {
 	return a.Algorithm
 }
 
-func (a *Authenticator) byID(id string) *Credential {
+func (a *Authenticator) byID(id string) *credential {
 	for _, c := range a.Credentials {
 		if Encode(c.ID) == id {
 			return c
@@ -219,7 +219,7 @@ func (a *Authenticator) byID(id string) *Credential {
 }
 
 // answer returns the JSON of a PublicKeyCredential.
-func (a *Authenticator) answer(c *Credential, response map[string]any) ([]byte, error) {
+func (a *Authenticator) answer(c *credential, response map[string]any) ([]byte, error) {
 	answer := map[string]any{
 		"id": Encode(c.ID), "rawId": Encode(c.ID), "type": "public-key", "response": response,
 		"authenticatorAttachment": "platform", "clientExtensionResults": map[string]any{},
@@ -239,7 +239,7 @@ func (a *Authenticator) clientData(kind, challenge string) ([]byte, error) {
 }
 
 // data returns authenticator data without an attested credential. It counts the signature.
-func (a *Authenticator) data(c *Credential, flags byte) []byte {
+func (a *Authenticator) data(c *credential, flags byte) []byte {
 	for flag, set := range map[byte]bool{
 		flagPresent: !a.Absent, flagVerified: a.Verified, flagBackupEligible: a.BackupEligible, flagBackedUp: a.BackedUp,
 	} {
@@ -259,7 +259,7 @@ func (a *Authenticator) data(c *Credential, flags byte) []byte {
 }
 
 // attested returns authenticator data with the public key of a new credential.
-func (a *Authenticator) attested(c *Credential) ([]byte, error) {
+func (a *Authenticator) attested(c *credential) ([]byte, error) {
 	key, err := c.cose()
 	if err != nil {
 		return nil, err
@@ -273,7 +273,7 @@ func (a *Authenticator) attested(c *Credential) ([]byte, error) {
 }
 
 // cose returns the public key as CBOR (RFC 9052, section 7).
-func (c *Credential) cose() ([]byte, error) {
+func (c *credential) cose() ([]byte, error) {
 	members := map[int]any{3: c.algorithm}
 	switch key := c.Key.Public().(type) {
 	case *ecdsa.PublicKey:
@@ -290,7 +290,7 @@ func (c *Credential) cose() ([]byte, error) {
 	return webauthncbor.Marshal(members)
 }
 
-func (c *Credential) sign(message []byte) ([]byte, error) {
+func (c *credential) sign(message []byte) ([]byte, error) {
 	if c.algorithm == EdDSA {
 		return c.Key.Sign(rand.Reader, message, crypto.Hash(0))
 	}
