@@ -68,7 +68,7 @@ func readTexts() ([]*texts, error) {
 func readLines(content string) (map[string]string, error) {
 	all := map[string]string{}
 	for line := range strings.Lines(content) {
-		line = strings.TrimSuffix(line, "\n")
+		line = strings.TrimRight(line, "\r\n")
 		if line == "" || line[0] == '#' {
 			continue
 		}
