@@ -40,7 +40,7 @@ quick: format-check ## formatting, vet and the unit tests, without Redis, browse
 # package wait for leases, timeouts or a browser, those of two others use the processors. Packages that
 # take long begin first. lint has vetted all packages, so go test does not vet them again. GORACE: no
 # second of waiting at the end of each process.
-test: export GORACE = atexit_sleep_ms=0
+test: export GORACE := $(strip $(GORACE) atexit_sleep_ms=0)
 test: deps lint ## lint, all tests, the product with the race detector; fuzz targets run their seeds
 	go test -race -vet=off -timeout 30m ./policy ./...
 	go build -race -o bin/e2e/race/ ./cmd/authgate ./cmd/upstream ./cmd/demo

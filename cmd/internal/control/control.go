@@ -29,7 +29,7 @@ const (
 // Folder returns the folder with the sockets of the gateways with a data_dir.
 func Folder(dataDir string) string { return filepath.Join(dataDir, folderName) }
 
-// controlled is what a Server does for commands.
+// controlled is the gateway of a Server, as commands use it.
 type controlled interface {
 	// Reload reads the configuration again. It returns what has changed, or why the
 	// configuration is refused.
