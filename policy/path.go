@@ -71,13 +71,19 @@ func parseTarget(target string, keepSlashes bool) (Path, error) {
 	if err != nil {
 		return Path{}, err
 	}
-	decoded, slashes, err := decodePath(p.Raw, keepSlashes)
+	holds, err := scanPath(p.Raw, keepSlashes)
 	if err != nil {
 		return Path{}, err
 	}
-	p.Decoded = decoded
-	if slashes {
-		p.Decoded, p.Slashed = decodeOnce(encodeSlashes(p.Raw)), decoded
+	p.Decoded = p.Raw
+	if holds.escaped {
+		p.Decoded = decodeOnce(p.Raw)
+	}
+	if err := checkPath(p.Raw, p.Decoded, holds); err != nil {
+		return Path{}, err
+	}
+	if holds.slashes {
+		p.Decoded, p.Slashed = decodeOnce(encodeSlashes(p.Raw)), p.Decoded
 	}
 	return p, nil
 }
@@ -99,78 +105,75 @@ func cutTarget(target string) (Path, error) {
 	return Path{Raw: raw, Query: query, HasQuery: hasQuery}, nil
 }
 
-// decodePath decodes raw once, or returns why it has more than one meaning. With
-// keepSlashes it accepts encoded slashes, and reports whether there are any.
-func decodePath(raw string, keepSlashes bool) (_ string, slashes bool, err error) {
-	escaped, slashes, wide, err := scanPath(raw, keepSlashes)
-	if err != nil {
-		return "", false, err
-	}
-	decoded := raw
-	if escaped {
-		decoded = decodeOnce(raw)
-	}
-	// Both are checked: a character that is half raw and half encoded is one
-	// character decoded and none in the raw bytes.
-	if wide && !(utf8.ValidString(raw) && utf8.ValidString(decoded)) {
-		return "", false, refuse("the path is not valid UTF-8")
-	}
-	if wide && strings.ContainsFunc(decoded, unicode.IsControl) {
-		return "", false, refuse("the path holds a control character")
-	}
-	if slashes && (strings.Contains(decoded, "//") || !strings.HasSuffix(raw, "/") && strings.HasSuffix(decoded, "/")) {
-		return "", false, refuse("the path holds an encoded slash at the beginning or end of a segment")
-	}
-	final := decoded
-	if escaped && strings.Contains(decoded, "%") {
-		final = decodeFully(decoded)
-		if strings.Contains(final, `\`) || strings.Count(final, "/") != strings.Count(decoded, "/") {
-			return "", false, refuse("the path holds a slash or backslash that is encoded more than once")
-		}
-	}
-	if hasDotSegment(final) {
-		return "", false, refuse(`the path holds a segment "." or ".."`)
-	}
-	return decoded, slashes, nil
+// traits are what a path holds, beside what every path does.
+type traits struct {
+	escaped bool // a byte that is percent-encoded
+	slashes bool // a slash that is
+	wide    bool // a byte, raw or decoded, that is beyond ASCII
 }
 
-// scanPath refuses what a single byte and its neighbours show. It reports
-// whether a byte is percent-encoded, whether a slash is, and whether a byte, raw
-// or decoded, is beyond ASCII.
-func scanPath(raw string, keepSlashes bool) (escaped, slashes, wide bool, err error) {
+// scanPath refuses what a single byte and its neighbours show.
+func scanPath(raw string, keepSlashes bool) (holds traits, err error) {
 	for i := 0; i < len(raw); i++ {
 		c := raw[i]
 		if c == '%' {
 			if i+2 >= len(raw) || !isHex(raw[i+1]) || !isHex(raw[i+2]) {
-				return false, false, false, refuse("the path holds a malformed percent-encoding")
+				return traits{}, refuse("the path holds a malformed percent-encoding")
 			}
-			escaped = true
+			holds.escaped = true
 			c = unhex(raw[i+1])<<4 | unhex(raw[i+2])
 			i += 2
 			if c == '/' && !keepSlashes {
-				return false, false, false, ErrEncodedSlash
+				return traits{}, ErrEncodedSlash
 			}
 			if c == '/' || c == ' ' || c == '#' {
-				slashes = slashes || c == '/'
+				holds.slashes = holds.slashes || c == '/'
 				continue
 			}
 		}
 		switch {
 		case c == '/' && i > 0 && raw[i-1] == '/':
-			return false, false, false, refuse("the path holds an empty segment")
+			return traits{}, refuse("the path holds an empty segment")
 		case c == '\\':
-			return false, false, false, refuse("the path holds a backslash")
+			return traits{}, refuse("the path holds a backslash")
 		case c == '#':
-			return false, false, false, refuse("the request target holds a fragment")
+			return traits{}, refuse("the request target holds a fragment")
 		case c == ' ':
-			return false, false, false, refuse("the path holds a space")
+			return traits{}, refuse("the path holds a space")
 		case c < ' ' || c == 0x7f:
-			return false, false, false, refuse("the path holds a control character")
+			return traits{}, refuse("the path holds a control character")
 		case c >= utf8.RuneSelf:
-			wide = true
+			holds.wide = true
 		}
 	}
-	return escaped, slashes, wide, nil
+	return holds, nil
+}
+
+// checkPath refuses a path that has more than one meaning, although scanPath accepts its bytes.
+func checkPath(raw, decoded string, holds traits) error {
+	// Both are checked: a character that is half raw and half encoded is one
+	// character decoded and none in the raw bytes.
+	if holds.wide && !(utf8.ValidString(raw) && utf8.ValidString(decoded)) {
+		return refuse("the path is not valid UTF-8")
+	}
+	if holds.wide && strings.ContainsFunc(decoded, unicode.IsControl) {
+		return refuse("the path holds a control character")
+	}
+	if holds.slashes &&
+		(strings.Contains(decoded, "//") || !strings.HasSuffix(raw, "/") && strings.HasSuffix(decoded, "/")) {
+		return refuse("the path holds an encoded slash at the beginning or end of a segment")
+	}
+	final := decoded
+	if holds.escaped && strings.Contains(decoded, "%") {
+		final = decodeFully(decoded)
+		if strings.Contains(final, `\`) || strings.Count(final, "/") != strings.Count(decoded, "/") {
+			return refuse("the path holds a slash or backslash that is encoded more than once")
+		}
+	}
+	if hasDotSegment(final) {
+		return refuse(`the path holds a segment "." or ".."`)
+	}
+	return nil
 }
 
 // decodeOnce percent-decodes s. A "%" without two hexadecimal digits after it stays.

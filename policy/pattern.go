@@ -118,14 +118,7 @@ func isNumber(label string) bool { return strings.Trim(label, "0123456789") == "
 // if that means one more label. It returns "" if the pattern has no host or
 // NewTable refuses it.
 func PatternHost(pattern string) string {
-	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
-		pattern = strings.TrimLeft(pattern[i:], " \t")
-	}
-	name, _, found := strings.Cut(pattern, "/")
-	if !found {
-		return ""
-	}
-	host, err := canonicalPatternHost(name)
+	_, host, _, err := splitPattern(pattern)
 	if err != nil {
 		return ""
 	}
@@ -154,7 +147,7 @@ func checkPatternPath(path string) error {
 		}
 		example.WriteString(url.PathEscape(literal))
 	}
-	if _, _, err := decodePath(example.String(), false); err != nil {
+	if _, err := ParseTarget(example.String()); err != nil {
 		return fmt.Errorf("can never match: %w", err)
 	}
 	return nil

@@ -109,7 +109,10 @@ func TestWildcardHosts(t *testing.T) {
 			t.Errorf("%s: got %+v, %t; want %s", asked, got, ok, want)
 		}
 	}
-	for pattern, want := range map[string]string{"*.Apps.example./x": "*.apps.example", "GET *.h/": "*.h", "*/": "", "a.*/": "", "*.0.2.1/": "", "/": ""} {
+	for pattern, want := range map[string]string{
+		"*.Apps.example./x": "*.apps.example", "GET *.h/": "*.h", "*/": "", "a.*/": "", "*.0.2.1/": "", "/": "",
+		"h": "", "h:80/": "", " h/": "", "GET\t h/": "h",
+	} {
 		if got := policy.PatternHost(pattern); got != want {
 			t.Errorf("PatternHost(%q) is %q, want %q", pattern, got, want)
 		}
