@@ -49,6 +49,23 @@ func TestExpiredLoginsLeaveTheirGroup(t *testing.T) {
 	r.wantMembers(t, personGroup("keycloak", testOP, testPerson), s, r.signInAt(t, r.grant("user")))
 }
 
+// Logins that have ended, and are still members, make room for a new one.
+func TestEndedLoginsMakeRoom(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	first := r.signInAt(t, r.grant("user"))
+	var ended *signedIn
+	for range maxGroup - 1 {
+		ended = r.signInAt(t, r.grant("user"))
+	}
+	must.Do(t, r.store.Delete(t.Context(), loginPrefix+ended.login.ID))
+	r.wantIn(t, r.signInAt(t, r.grant("user")), "user")
+	r.wantIn(t, first, "user")
+	if got := len(stored[group](t, r.store, personGroup("keycloak", testOP, testPerson)).Members); got != maxGroup {
+		t.Errorf("%d members, want %d", got, maxGroup)
+	}
+}
+
 // Of two instances that change a group at the same time, the later one changes what the
 // other wrote.
 func TestConcurrentLoginsAllJoin(t *testing.T) {

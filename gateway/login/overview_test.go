@@ -205,7 +205,8 @@ func TestOverviewWithoutTheStore(t *testing.T) {
 	r := newRig(t)
 	s := r.signIn(t, "alice")
 	id := r.identity(t, s)
-	for _, calls := range []string{"get group:", "get login:", "get session:", "get refresh:"} {
+	must.Get(r.logins.Lend(t.Context(), s.login.ID, "grafana", r.lending("grant:one", month)))(t)
+	for _, calls := range []string{"get group:", "get login:", "get session:", "get refresh:", "get grant:"} {
 		r.store.Fails(calls)
 		if live, err := r.overview().List(t.Context(), id); err == nil || errors.Is(err, auth.ErrRejected) || errors.Is(err, ErrNoLogin) {
 			t.Errorf("%s: got %+v, %v", calls, live, err)

@@ -300,7 +300,9 @@ func TestRenewals(t *testing.T) {
 		"no instance asks twice": `says auditor; lag; wait 15m; request; asked 1; lagging auditor; asked 1; reported; in auditor; lagging auditor`,
 		"no refresh token":       `login refresh; in user 47 10m; asked 0; reported; only-reads`,
 		// An open stream without requests renews too, and does not wait.
-		"Alive renews":             `says auditor 9s; alive user 14 1m; asked 0; alive user 4 15s; alive user 30 250ms; asked 1; wait 2s; alive auditor; alive auditor 14 1m; asked 1; reported`,
+		"Alive renews": `
+			says auditor 9s; alive user 14 1m; asked 0; alive user 4 15s; alive user 30 250ms; asked 1; wait 2s; alive auditor;
+			alive auditor 14 1m; asked 1; says user 1s; alive auditor 1 2m; wait 1s; alive user; asked 2; reported`,
 		"Alive, expired":           `says auditor 9s; wait 20m; alive user; wait 8s; alive user; wait 1s; alive auditor; asked 1`,
 		"Alive, refused":           `says refused; wait 15m; alive user; out; ended refused; asked 1`,
 		"Alive ends with the user": `says auditor; alive user 14 1m; end; out; asked 0`,
