@@ -18,6 +18,7 @@ import (
 
 	"authgate/gateway/config/forwarding"
 	"authgate/gateway/conn"
+	"authgate/gateway/socket"
 	"authgate/gateway/upstream/http1"
 	"authgate/gateway/upstream/http2"
 )
@@ -226,7 +227,10 @@ func (t *transport) dial(ctx context.Context, network, address string) (net.Conn
 		t.freeDescriptors()
 		c, err = t.dialer.DialContext(ctx, network, address)
 	}
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	return socket.Wrap(c), nil
 }
 
 // dialPlain opens a connection to an http target or, by its path, to a socket.
