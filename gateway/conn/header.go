@@ -15,6 +15,8 @@ const readAhead = 4096
 type header struct {
 	received []byte
 	complete []byte // the part of received with the header of the request that is served
+	length   int    // of that request, in bytes from the beginning of received; 0: not known
+	early    bool   // received may begin with the end of an earlier request
 	off      bool   // the connection speaks another protocol
 }
 
@@ -24,6 +26,7 @@ func (h *header) add(b []byte) {
 		return
 	}
 	if h.complete != nil { // a body, and perhaps the beginning of the next request
+		h.length = 0
 		b = b[max(0, len(b)-readAhead):]
 		if rest := h.received[len(h.complete):]; len(rest)+len(b) > 2*readAhead {
 			kept := copy(rest, rest[len(rest)-readAhead:])
@@ -36,13 +39,29 @@ func (h *header) add(b []byte) {
 // begin is called when the header of a request has been read.
 func (h *header) begin() { h.complete = h.received }
 
+// whole reports whether a body of that length came together with the header. It may say no although
+// it did.
+func (h *header) whole(length int64) bool {
+	if h.early || len(h.complete) == 0 || h.complete[0] <= ' ' { // net/http skips empty lines after a POST
+		return false
+	}
+	body := blankLine(h.complete)
+	if body < 0 || int64(len(h.complete)-body) < length {
+		return false
+	}
+	h.length = body + int(length)
+	return true
+}
+
 // end is called when a request has been served. What net/http may have read beyond it stays.
 func (h *header) end() {
-	rest := h.received
-	if blankLine(h.complete) == len(h.complete) { // one header, and net/http had read nothing beyond
-		rest = rest[len(h.complete):]
+	known := h.length > 0
+	if !known && blankLine(h.complete) == len(h.complete) { // one header, and net/http had read nothing beyond
+		h.length = len(h.complete)
 	}
+	rest := h.received[h.length:]
 	rest = rest[max(0, len(rest)-readAhead):]
+	h.early, h.length = !known && len(rest) > 0, 0
 	if h.complete = nil; cap(h.received) > 2*readAhead { // more than an idle connection needs
 		h.received = bytes.Clone(rest)
 		return
@@ -71,6 +90,17 @@ func blankLine(b []byte) int {
 			return i + 2
 		}
 	}
+}
+
+// CameWhole reports whether the body of r, which has a length, came together with its header, so
+// that no Read of it waits. It may say no although it did, and always does over HTTP/2.
+func CameWhole(r *http.Request) bool {
+	c := carrierOf(r)
+	if c == nil {
+		return false
+	}
+	kept := requestsOf(c.conn)
+	return kept != nil && kept.header.whole(r.ContentLength)
 }
 
 // TwoFramings reports whether r came with a Content-Length beside a Transfer-Encoding, or

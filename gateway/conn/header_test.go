@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -84,5 +85,55 @@ func TestTwoFramings(t *testing.T) {
 				client.Close()
 			})
 		}
+	}
+}
+
+// The body of a request came whole if as many bytes as it is long came with its header, and it is
+// sure where that ends.
+func TestCameWhole(t *testing.T) {
+	t.Parallel()
+	const (
+		post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
+		get  = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+	)
+	for name, c := range map[string]struct {
+		// What is read before the handlers of the requests have them, and, after " + ", while they do.
+		requests []string
+		want     string // for each POST, with a body of five bytes
+	}{
+		"whole":                  {[]string{post + "whole", post + "again"}, "true true"},
+		"not here":               {[]string{post + " + whole", post + "after"}, "false false"},
+		"a part":                 {[]string{post + "whol + e"}, "false"},
+		"with line feeds":        {[]string{strings.ReplaceAll(post, "\r", "") + "whole"}, "true"},
+		"after a header":         {[]string{get, post + "whole"}, "true"},
+		"pipelined":              {[]string{post + "whole" + post, "whole"}, "true true"},
+		"pipelined, and a part":  {[]string{post + "whole" + post, "whol"}, "true false"},
+		"pipelined behind a GET": {[]string{get + post + "whole", ""}, "false"},
+		"a byte of the next":     {[]string{post + "whole + P", post[1:] + "whole"}, "true false"},
+		"empty lines before":     {[]string{post + "whole", "\r\n\r\n" + post}, "true false"},
+		"an empty line before":   {[]string{post + "whole", "\n" + post + "whole"}, "true false"},
+		"behind the end of a body": {
+			[]string{post + " + long\r\n\r\nenough", post, post + "whole", post + "whole"}, "false false false false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var h header
+			var got []string
+			for _, request := range c.requests {
+				before, during, more := strings.Cut(request, " + ")
+				h.add([]byte(before))
+				h.begin()
+				if !strings.HasPrefix(before, "GET") {
+					got = append(got, strconv.FormatBool(h.whole(5)))
+				}
+				if more {
+					h.add([]byte(during))
+				}
+				h.end()
+			}
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("whole is %s, want %s", got, c.want)
+			}
+		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"authgate/gateway/conn"
 )
 
 // Upload is a request's body on its way to an upstream. A client that stops in
@@ -34,8 +36,8 @@ type Upload struct {
 	whole   atomic.Bool           // at its end
 
 	mu    sync.Mutex
-	watch *time.Timer
-	over  bool // at its end, broken or closed: the connection may be another request's
+	watch *time.Timer // nil: no Read waits
+	over  bool        // at its end, broken or closed: the connection may be another request's
 }
 
 // Upload bounds the pauses in the request's body. It returns nil if there is none. The caller
@@ -48,10 +50,13 @@ func (ex *Exchange) Upload() *Upload {
 		ReadCloser: ex.Request.Body, writer: ex.ResponseWriter,
 		pause: ex.site.BodyPause, began: time.Now(), request: ex.Request,
 	}
+	ex.pace.upload = body
+	if ex.Request.ContentLength > 0 && conn.CameWhole(ex.Request) {
+		return body
+	}
 	body.mu.Lock() // until watch is set
 	defer body.mu.Unlock()
 	body.watch = time.AfterFunc(body.pause, body.check)
-	ex.pace.upload = body
 	return body
 }
 
@@ -126,8 +131,9 @@ func (u *Upload) end(whole bool) {
 	if whole && !u.over {
 		u.whole.Store(true)
 	}
-	u.over = true
-	u.watch.Stop()
+	if u.over = true; u.watch != nil {
+		u.watch.Stop()
+	}
 }
 
 // Unread reports whether there may be more of the body.
