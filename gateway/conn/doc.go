@@ -8,9 +8,9 @@
 // (Set.State), through all layers: TLS and the PROXY protocol.
 //
 // Listeners of NewSecure, and Cleartext, are the outermost layers. They keep the bytes of each
-// header over HTTP/1.1, so that TwoFramings sees what net/http has dropped of it. They take the
-// place of the Read by which net/http learns that a client has left: a request that is answered
-// within 50 milliseconds does without it.
+// header over HTTP/1.1, so that TwoFramings sees what net/http has dropped of it, and CameWhole
+// which bodies came with theirs. They take the place of the Read by which net/http learns that a
+// client has left: a request that is answered within 50 milliseconds does without it.
 //
 // A Gatherer joins writes that follow each other at once. Each connection of a Set
 // has one.
