@@ -190,8 +190,10 @@ func TestAPITokenNeverOpensMore(t *testing.T) {
 	t.Parallel()
 	const denied = "user, contractor"
 	yaml := strings.Replace(apiTokenConfig, "roles: [user, admin],", "roles: ["+denied+"],", 1) + `
-  - {match: /staff/, name: staff, upstream: app, auth: [session, bearer], policy: {roles: [user], none: [{roles: [contractor]}]}}
-  - {match: /users/, name: users, upstream: app, auth: [session, bearer], policy: {roles: [user], none: [{roles: [admin]}]}}
+  - {match: /staff/, name: staff, upstream: app, auth: [session, bearer], ` +
+		`policy: {roles: [user], none: [{roles: [contractor]}]}}
+  - {match: /users/, name: users, upstream: app, auth: [session, bearer], ` +
+		`policy: {roles: [user], none: [{roles: [admin]}]}}
 listen: {trusted_proxies: [192.0.2.0/24]}
 `
 	r := newRig(t, yaml)

@@ -69,7 +69,9 @@ func benchRig(b *testing.B) (*rig, map[string]string) {
 	r.service.Logger = slog.New(slog.NewJSONHandler(io.Discard, nil))
 	r.through(echoless{})
 	alice := r.login(aliceIn)
-	return r, map[string]string{"basic": basicHeader("service", "s3rvice"), "session": alice.cookie, "bearer": alice.bearer, "public": ""}
+	return r, map[string]string{
+		"basic": basicHeader("service", "s3rvice"), "session": alice.cookie, "bearer": alice.bearer, "public": "",
+	}
 }
 
 var requestHeaders = []string{"User-Agent: wrk/4.2.0", "Accept: */*"}

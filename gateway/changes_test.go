@@ -73,7 +73,8 @@ func TestWithdrawnOnOtherInstances(t *testing.T) {
 					r.want(401, "POST", "/login", aliceIn, jsonType)
 					r.want(200, "GET", "/session/", "", bob.cookie)
 				}
-				if p.b.state.Load() == running || !strings.Contains(p.b.log.String(), `"withdrawn":["local:alice"]`) || strings.Contains(p.a.log.String(), "withdrawn") {
+				if p.b.state.Load() == running || !strings.Contains(p.b.log.String(), `"withdrawn":["local:alice"]`) ||
+					strings.Contains(p.a.log.String(), "withdrawn") {
 					t.Errorf("B has not followed, or A has:\n%s\n%s", p.a.log, p.b.log)
 				}
 				running = p.b.state.Load()
@@ -137,7 +138,8 @@ func TestWithdrawnAtTheStart(t *testing.T) {
 	sharingPair(t, sharedConfig, func(p sharingRigs) {
 		alice, bob := p.a.login(aliceIn), p.a.login(bobIn)
 		p.a.Close()
-		next, err := startRig(p.a.t, p.a.dir, edit(t, edit(t, sharedConfig, aliceIs, aliceIs+"disabled: true, "), bobsAccount, ""), p.a.store, p.a.clock.Now)
+		next, err := startRig(p.a.t, p.a.dir,
+			edit(t, edit(t, sharedConfig, aliceIs, aliceIs+"disabled: true, "), bobsAccount, ""), p.a.store, p.a.clock.Now)
 		if err != nil {
 			t.Fatal(err)
 		}

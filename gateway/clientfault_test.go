@@ -64,7 +64,8 @@ func TestShortBodyHTTP2(t *testing.T) {
 		var block bytes.Buffer
 		encoder := hpack.NewEncoder(&block)
 		for _, f := range [][2]string{
-			{":method", "PUT"}, {":scheme", "https"}, {":authority", "gw.example"}, {":path", "/public/"}, {"content-length", "1000"},
+			{":method", "PUT"}, {":scheme", "https"}, {":authority", "gw.example"}, {":path", "/public/"},
+			{"content-length", "1000"},
 		} {
 			if err := encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
 				t.Fatal(err)

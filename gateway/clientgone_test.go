@@ -45,7 +45,8 @@ func TestClientGone(t *testing.T) {
 		"a stray line":              post + "Content-Length: 4\r\n\r\nbody\r\n",
 	} {
 		for _, reads := range []bool{true, false} {
-			for _, leaves := range []string{"closes", "resets", "closes its side"} { // who sends no more has left, as for net/http
+			// Who sends no more has left, as for net/http.
+			for _, leaves := range []string{"closes", "resets", "closes its side"} {
 				t.Run(fmt.Sprintf("%s/reads %t/%s", name, reads, leaves), func(t *testing.T) {
 					t.Parallel()
 					server, answered, ended := endlessAnswers(t, reads)
@@ -125,7 +126,8 @@ func endlessAnswers(t *testing.T, reads bool) (server *httptest.Server, answered
 	t.Helper()
 	answered, ended = make(chan struct{}, 8), make(chan struct{}, 8)
 	over := make(chan struct{})
-	r := newNetworkRig(t, edit(t, baseConfig, `"http://app.invalid"`, `"http://app.invalid", timeout: 2s`), func(w http.ResponseWriter, _ *http.Request) {
+	yaml := edit(t, baseConfig, `"http://app.invalid"`, `"http://app.invalid", timeout: 2s`)
+	r := newNetworkRig(t, yaml, func(w http.ResponseWriter, _ *http.Request) {
 		conn, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)

@@ -36,7 +36,8 @@ func TestNoContentTypeIsInvented(t *testing.T) {
 			front.StartTLS()
 			t.Cleanup(front.Close)
 			for target, want := range map[string][]string{
-				"/public/": nil, "/public/?long": nil, "/public/?type=": {""}, "/public/?type=text/x&long": {"text/x"}, "/public/?type=text/x": {"text/x"},
+				"/public/": nil, "/public/?long": nil, "/public/?type=": {""},
+				"/public/?type=text/x&long": {"text/x"}, "/public/?type=text/x": {"text/x"},
 			} {
 				for _, method := range []string{"GET", "HEAD", "POST", "GET"} { // the last one may find an idle connection
 					q, err := http.NewRequestWithContext(t.Context(), method, front.URL+target, nil)
@@ -53,8 +54,10 @@ func TestNoContentTypeIsInvented(t *testing.T) {
 					}
 					answer.Body.Close()
 					got, ok := answer.Header["Content-Type"]
-					if answer.StatusCode != 200 || !slices.Equal(got, want) || ok != (want != nil) || (answer.ProtoMajor == 2) != http2 {
-						t.Errorf("fast path %s, %s, %s %s: %d, Content-Type %q, want %q", fast, answer.Proto, method, target, answer.StatusCode, got, want)
+					if answer.StatusCode != 200 || !slices.Equal(got, want) || ok != (want != nil) ||
+						(answer.ProtoMajor == 2) != http2 {
+						t.Errorf("fast path %s, %s, %s %s: %d, Content-Type %q, want %q",
+							fast, answer.Proto, method, target, answer.StatusCode, got, want)
 					}
 				}
 			}
@@ -78,7 +81,8 @@ func TestPragmaSaysNothing(t *testing.T) {
 		alice := r.login(aliceIn)
 		for target, want := range map[string]string{
 			"/session/": "private", "/session/?long=" + strings.Repeat("x", 3000): "private", "/public/": "",
-			"/session/?own=no-cache": "no-cache", "/session/?own=no-cache&long=" + strings.Repeat("x", 3000): "no-cache", "/session/?own=public": "public",
+			"/session/?own=no-cache": "no-cache", "/session/?own=no-cache&long=" + strings.Repeat("x", 3000): "no-cache",
+			"/session/?own=public": "public",
 		} {
 			for range 2 { // the second one may find an idle connection
 				w := r.do("GET", target, "", alice.cookie)

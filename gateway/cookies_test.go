@@ -275,7 +275,8 @@ func TestCookiesAsJavaSendsThem(t *testing.T) {
 	r := newRig(t, baseConfig)
 	alice, bob := r.login(aliceIn), r.login(bobIn)
 	quoted := func(cookie string) string { return strings.TrimPrefix(cookie, "Cookie: session_id=") }
-	java := `Cookie: $Version="1"; session_id="` + quoted(alice.cookie) + `";$Path="/";$Domain="gw.example"; theme="dark";$Path="/"`
+	java := `Cookie: $Version="1"; session_id="` + quoted(alice.cookie) +
+		`";$Path="/";$Domain="gw.example"; theme="dark";$Path="/"`
 	r.want(200, "GET", "/session/", "", java)
 	if h := r.upstream.last().Header; h.Get("X-Auth-User") != "alice" ||
 		h.Get("Cookie") != `$Version="1"; theme="dark"; $Path="/"` {

@@ -39,7 +39,8 @@ func TestUnauthenticated(t *testing.T) {
 		{"redirect", "session", "POST", nil, 401},
 		{"redirect", "session", "OPTIONS", []string{browser}, 401},
 	} {
-		r := newRig(t, baseConfig+fmt.Sprintf("  - {match: /r/, upstream: app, auth: [%s], unauthenticated: %s}\n", c.auth, c.says))
+		r := newRig(t, baseConfig+
+			fmt.Sprintf("  - {match: /r/, upstream: app, auth: [%s], unauthenticated: %s}\n", c.auth, c.says))
 		want := map[int]string{302: "/signin?return_to=%2Fr%2Fa%2520b%3Fc%3D%252F%26d"}[c.status]
 		w := r.want(c.status, c.method, "/r/a%20b?c=%2F&d", "", c.header...)
 		if got := w.Header().Get("Location"); got != want || w.Header().Get("Cache-Control") != "no-store" {
@@ -51,8 +52,10 @@ func TestUnauthenticated(t *testing.T) {
 // A 401 carries one challenge for each mechanism of the route that has one.
 func TestChallenges(t *testing.T) {
 	t.Parallel()
-	const basic, bearer, invalid = `Basic realm="authgate", charset="UTF-8"`, `Bearer realm="authgate"`, `Bearer realm="authgate", error="invalid_token"`
-	const notSignedIn, wrong, badToken = "Not signed in.", "Invalid username or password.", "The access token is invalid, expired or revoked."
+	const basic, bearer = `Basic realm="authgate", charset="UTF-8"`, `Bearer realm="authgate"`
+	const invalid = `Bearer realm="authgate", error="invalid_token"`
+	const notSignedIn, wrong = "Not signed in.", "Invalid username or password."
+	const badToken = "The access token is invalid, expired or revoked."
 	r := newRig(t, baseConfig)
 	for _, c := range []struct {
 		method, target, header, detail string
@@ -78,7 +81,8 @@ func TestChallenges(t *testing.T) {
 			t.Errorf("%s with %q: %q %q, want %q %q", c.target, c.header, got, detailOf(t, w), c.want, c.detail)
 		}
 	}
-	if got := r.want(401, "POST", "/refresh", refreshBody("x"), jsonType).Header()["Www-Authenticate"]; !slices.Equal(got, []string{invalid}) {
+	w := r.want(401, "POST", "/refresh", refreshBody("x"), jsonType)
+	if got := w.Header()["Www-Authenticate"]; !slices.Equal(got, []string{invalid}) {
 		t.Errorf("a refresh: %q", got)
 	}
 }
@@ -112,7 +116,8 @@ func TestScriptsGetNoBasicChallenge(t *testing.T) {
 			for _, credential := range []string{"", basicHeader("service", "guess")} {
 				w := r.want(401, "POST", target, "", append(c.header, credential)...)
 				challenges := strings.Join(w.Header()["Www-Authenticate"], ",")
-				if strings.Contains(challenges, "Basic") != c.asks || strings.Contains(challenges, "Bearer") != (target == "/any/") {
+				if strings.Contains(challenges, "Basic") != c.asks ||
+					strings.Contains(challenges, "Bearer") != (target == "/any/") {
 					t.Errorf("%s with %q: challenges %q", target, c.header, challenges)
 				}
 			}
@@ -158,14 +163,17 @@ func TestOwnEndpoints(t *testing.T) {
 	t.Parallel()
 	paths := map[string][]string{ // with the methods that each answers
 		"login": {"GET", "HEAD", "POST"}, "logout": {"GET", "HEAD", "POST"}, "refresh": {"POST"}, "me": {"GET", "HEAD"},
-		"signin": {"GET", "HEAD"}, "callback": {"GET", "HEAD"}, "auth/callback": {"GET", "HEAD"}, ".well-known/jwks.json": {"GET", "HEAD"},
+		"signin": {"GET", "HEAD"}, "callback": {"GET", "HEAD"}, "auth/callback": {"GET", "HEAD"},
+		".well-known/jwks.json": {"GET", "HEAD"},
 	}
 	for _, prefix := range []string{"/", "/auth/"} {
-		r := newRig(t, baseConfig+"  - {match: /, name: rest, upstream: app, auth: [none]}\nendpoints: {prefix: "+prefix+"}\n")
+		r := newRig(t, baseConfig+
+			"  - {match: /, name: rest, upstream: app, auth: [none]}\nendpoints: {prefix: "+prefix+"}\n")
 		for path, methods := range paths {
 			for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "get"} {
 				w := r.do(method, prefix+path, "")
-				if allowed := slices.Contains(methods, method); (w.Code == 405) == allowed || !allowed && w.Header().Get("Allow") != strings.Join(methods, ", ") {
+				if allowed := slices.Contains(methods, method); (w.Code == 405) == allowed ||
+					!allowed && w.Header().Get("Allow") != strings.Join(methods, ", ") {
 					t.Errorf("%s %s%s: %d, Allow: %q, want %q", method, prefix, path, w.Code, w.Header().Get("Allow"), methods)
 				}
 			}
@@ -185,7 +193,8 @@ func TestOwnEndpoints(t *testing.T) {
 				t.Errorf("the application's own %s: %s", path, w.Body)
 			}
 		}
-		if w := r.want(200, "GET", prefix+".well-known/jwks.json", "", browser); strings.TrimSpace(w.Body.String()) != `{"keys":[]}` || w.Header().Get("Content-Type") != "application/json" {
+		w := r.want(200, "GET", prefix+".well-known/jwks.json", "", browser)
+		if strings.TrimSpace(w.Body.String()) != `{"keys":[]}` || w.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("no public keys: %s %s", w.Header().Get("Content-Type"), w.Body)
 		}
 	}

@@ -51,9 +51,13 @@ func TestExchangeAccount(t *testing.T) {
 		{"GET", "/login", browser, "authgate/login", "none", "allow", 302, 0, nil},
 		{"GET", "/.well-known/jwks.json", "", "authgate/.well-known/jwks.json", "none", "allow", 200, -1, nil},
 	} {
-		labels := []string{"route=" + c.route, "mechanism=" + c.mechanism, "decision=" + c.decision, fmt.Sprintf("code=%d", c.status)}
+		labels := []string{
+			"route=" + c.route, "mechanism=" + c.mechanism, "decision=" + c.decision, fmt.Sprintf("code=%d", c.status),
+		}
 		counted := func() [2]float64 {
-			return [2]float64{r.sample("authgate_requests_total", labels...), r.sample("authgate_request_duration_seconds", labels[0])}
+			return [2]float64{
+				r.sample("authgate_requests_total", labels...), r.sample("authgate_request_duration_seconds", labels[0]),
+			}
 		}
 		before := counted()
 		w := r.do(c.method, c.target, "", c.header)
@@ -119,7 +123,8 @@ func TestExchangePanic(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	line, access := r.log.Last(t, "panic"), r.log.Last(t, "request")
-	if line["panic"] != secret || !strings.Contains(fmt.Sprint(line["stack"]), "exchange_test.go") || line["level"] != "ERROR" {
+	if line["panic"] != secret || !strings.Contains(fmt.Sprint(line["stack"]), "exchange_test.go") ||
+		line["level"] != "ERROR" {
 		t.Errorf("logged %v", line)
 	}
 	if access["status"] != 500.0 || access["decision"] != "error" || access["request_id"] != line["request_id"] {
@@ -152,10 +157,12 @@ func TestExchangeCutOff(t *testing.T) {
 		w := httptest.NewRecorder()
 		q := request("GET", "/public/", "")
 		aborted(t, func() { r.ServeHTTP(w, q) })
-		if line := r.log.Last(t, "request"); w.Body.String() != "half" || line["status"] != 200.0 || line["bytes"] != 4.0 || line["error"] == nil {
+		if line := r.log.Last(t, "request"); w.Body.String() != "half" || line["status"] != 200.0 ||
+			line["bytes"] != 4.0 || line["error"] == nil {
 			t.Errorf("%s: the client gets %q; logged %v", name, w.Body, line)
 		}
-		if panics := r.log.Records(t, "panic"); (len(panics) == 1) != (name == "panic") || len(r.log.Records(t, "request")) != 1 {
+		if panics := r.log.Records(t, "panic"); (len(panics) == 1) != (name == "panic") ||
+			len(r.log.Records(t, "request")) != 1 {
 			t.Errorf("%s: logged %v", name, r.log)
 		}
 	}
@@ -180,10 +187,12 @@ func TestRequestIDEverywhere(t *testing.T) {
 	r := newRig(t, baseConfig)
 	for id, kept := range map[string]bool{"mine": true, "not mine": false} {
 		r.want(200, "GET", "/public/", "", "X-Request-Id: "+id)
-		if seen, logged := r.upstream.last().Header.Get("X-Request-Id"), r.log.Last(t, "request")["request_id"]; seen != logged || (seen == id) != kept {
+		seen, logged := r.upstream.last().Header.Get("X-Request-Id"), r.log.Last(t, "request")["request_id"]
+		if seen != logged || (seen == id) != kept {
 			t.Errorf("%s: the upstream gets %q, the log has %v", id, seen, logged)
 		}
-		if got := r.want(404, "GET", "/nowhere", "", "X-Request-Id: "+id).Header().Get("X-Request-Id"); got == "" || got != r.log.Last(t, "request")["request_id"] {
+		if got := r.want(404, "GET", "/nowhere", "", "X-Request-Id: "+id).Header().Get("X-Request-Id"); got == "" ||
+			got != r.log.Last(t, "request")["request_id"] {
 			t.Errorf("%s: the client gets %q", id, got)
 		}
 	}
@@ -217,12 +226,15 @@ func TestLogIsBounded(t *testing.T) {
 func TestLogLinesCannotBeForged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
-	for _, evil := range []string{"\n", "\r\n", "\x1b[2J", "\x00", "\x7f", "\u0085", "\u009b2J", "\u2028", "\u202e", "\xff"} {
+	for _, evil := range []string{
+		"\n", "\r\n", "\x1b[2J", "\x00", "\x7f", "\u0085", "\u009b2J", "\u2028", "\u202e", "\xff",
+	} {
 		forged := evil + `{"msg":"audit","event":"login","subject":"local:alice"}` + evil
 		for _, q := range []*http.Request{
 			request("GET", "/public/"+forged, ""),
 			request("GET", "/public/"+url.PathEscape(forged), ""),
-			request("GET", "/session/", "", "Authorization: Basic "+forged, "User-Agent: "+forged, "X-Request-Id: "+forged, "Origin: "+forged),
+			request("GET", "/session/", "",
+				"Authorization: Basic "+forged, "User-Agent: "+forged, "X-Request-Id: "+forged, "Origin: "+forged),
 			request("POST", "/login", url.Values{"username": {forged}, "password": {forged}}.Encode(), formType),
 			{Method: "GET" + forged, RequestURI: "/public/", Host: "gw.example", Header: http.Header{}},
 			{Method: "GET", RequestURI: "/public/", Host: forged, Header: http.Header{}},
@@ -260,7 +272,9 @@ func TestLogHoldsNoSecret(t *testing.T) {
 	r.do("GET", "/basic/", "", basicHeader("service", "wonderland"))
 	r.do("POST", "/login", `{"username":"wonderland","password":"x"}`, jsonType) // in the wrong field
 	r.do("POST", "/login", "username=wonderland&password=x", formType)
-	for _, body := range []string{`{"b0dy":1,"b0dy":2}`, `b0dy`, `{"username":"b0dy","password":b0dy}`, `{"username":"alice","password":"b0dy\q"}`} {
+	for _, body := range []string{
+		`{"b0dy":1,"b0dy":2}`, `b0dy`, `{"username":"b0dy","password":b0dy}`, `{"username":"alice","password":"b0dy\q"}`,
+	} {
 		r.do("POST", "/login", body, jsonType)
 		r.do("POST", "/refresh", body, jsonType)
 	}
@@ -281,11 +295,13 @@ func TestLogHoldsNoSecret(t *testing.T) {
 func TestUpstreamBytesStayOutOfLog(t *testing.T) {
 	t.Parallel()
 	const secret = "sid-sesame"
-	const ok, chunked, switches = "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "
+	const ok, chunked = "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
+	const switches = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "
 	for _, says := range []string{
 		secret + "\r\n\r\n", "HTTP/1.1 " + secret + "\r\n\r\n", secret + " 200 OK\r\n\r\n",
 		ok + "Content-Length: 2\r\n\r\nok" + ok + "Set-Cookie: " + secret + "\r\n\r\n",
-		ok + "Content-Length: " + secret + "\r\n\r\n", ok + "Transfer-Encoding: " + secret + "\r\n\r\n", ok + secret + "\r\n\r\n",
+		ok + "Content-Length: " + secret + "\r\n\r\n", ok + "Transfer-Encoding: " + secret + "\r\n\r\n",
+		ok + secret + "\r\n\r\n",
 		chunked + "\r\n" + secret + "\r\n", chunked + "\r\n2\r\nok\r\n0\r\n" + secret + "\r\n\r\n",
 		chunked + "Trailer: " + secret + "\r\n\r\n2\r\nok\r\n0\r\n" + secret + ": \x01\r\n\r\n",
 		switches + secret + "\r\n\r\n", switches + "\x01" + secret + "\r\n\r\n",

@@ -23,15 +23,18 @@ import (
 // One route always accepts sessions, without which a login sets no cookie.
 func randomConfig(rnd *rand.Rand) string {
 	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
-	yaml := strings.Replace(baseConfig[:strings.Index(baseConfig, "routes:")], "https://gw.example", "https://gw.example.org", 1)
-	yaml += fmt.Sprintf("  office: {networks: [198.51.100.0/24]}\n  people: {any: [admin, {users: [bob]}], none: [{methods: [DELETE]}]}\n"+
+	yaml := strings.Replace(baseConfig[:strings.Index(baseConfig, "routes:")],
+		"https://gw.example", "https://gw.example.org", 1)
+	yaml += fmt.Sprintf("  office: {networks: [198.51.100.0/24]}\n"+
+		"  people: {any: [admin, {users: [bob]}], none: [{methods: [DELETE]}]}\n"+
 		"  two: {factors: 2}\n  fresh: {max_age: 15m}\n"+
 		"  vault: {any: [office, {roles: [admin], factors: 2}], max_age: 1ms}\n"+
 		"session: {domain: example.org, csrf_token: %s}\nidentity_headers: %s\n%sroutes:\n",
 		pick("false", "true"), pick("{}", `{user: Remote-User, provider: ""}`),
 		pick("", "tracing: {endpoint: \"http://127.0.0.1:1\", sample: 0.0}\nlisten: {trusted_proxies: [198.51.100.9]}\n"))
 	matches := map[string]string{
-		"/": "", "/a/": "/a", "/a/b": "/a", "GET /a/b/": "/a/b", "/c/{name}": "/c", "/d/{rest...}": "/d", "POST /e": "", "wiki.example.org/": "", "wiki.example.org/a/": "/a",
+		"/": "", "/a/": "/a", "/a/b": "/a", "GET /a/b/": "/a/b", "/c/{name}": "/c",
+		"/d/{rest...}": "/d", "POST /e": "", "wiki.example.org/": "", "wiki.example.org/a/": "/a",
 		"opaque.example.org/": "",
 	}
 	for i, match := range slices.Sorted(maps.Keys(matches)) {
@@ -48,7 +51,8 @@ func randomConfig(rnd *rand.Rand) string {
 		}
 		extra := ""
 		if rnd.IntN(5) > 0 {
-			extra = "upstream: app, " + pick("", `headers: {set: {X-Set: "1", User-Agent: gateway}}, `, "headers: {remove: [X-Other]}, ", "forward_credentials: true, ")
+			extra = "upstream: app, " + pick("", `headers: {set: {X-Set: "1", User-Agent: gateway}}, `,
+				"headers: {remove: [X-Other]}, ", "forward_credentials: true, ")
 			if strip := matches[match]; strip != "" && rnd.IntN(3) == 0 {
 				extra += "strip_prefix: " + strip + ", "
 			}
@@ -76,7 +80,8 @@ const callersTrace = "4bf92f3577b34da6a3ce929d0e0e4736"
 // others, which reach the upstream or must not.
 func randomHeader(rnd *rand.Rand) (lines []string) {
 	for _, choices := range [][]string{
-		{"Origin: https://gw.example.org", "Origin: https://wiki.example.org", "Origin: https://app.example", "Origin: http://gw.example.org", "Origin: null"},
+		{"Origin: https://gw.example.org", "Origin: https://wiki.example.org", "Origin: https://app.example",
+			"Origin: http://gw.example.org", "Origin: null"},
 		{"Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Sec-Fetch-Site: none"},
 		{"Sec-Fetch-Mode: navigate", "Sec-Fetch-Mode: cors"},
 		{"Sec-Fetch-Dest: document", "Sec-Fetch-Dest: empty"},
@@ -103,7 +108,8 @@ func (r *rig) apiToken(cookie, roles string) (whole, reduced string) {
 	r.t.Helper()
 	var lines [2]string
 	for i, more := range [2]string{"", `, "roles": ` + roles} {
-		q := request("POST", "/account/tokens", `{"name": "x", "expires_in": 3600`+more+`}`, jsonType, cookie, "Sec-Fetch-Site: same-origin")
+		q := request("POST", "/account/tokens", `{"name": "x", "expires_in": 3600`+more+`}`,
+			jsonType, cookie, "Sec-Fetch-Site: same-origin")
 		w := r.serve(overTLS(q, "gw.example.org", "192.0.2.7"))
 		var made struct{ Token string }
 		if err := json.Unmarshal(w.Body.Bytes(), &made); err != nil || w.Code != 201 {
@@ -218,7 +224,8 @@ func wantExplained(t *testing.T, r *rig, what string, q *http.Request, x *Explan
 	if reason != "" && reason != x.Reason {
 		t.Errorf("%s: the reason is %q, explained as %q", what, reason, x.Reason)
 	}
-	if holds := !slices.ContainsFunc(x.Conditions, func(c policy.Condition) bool { return c.Depth == 0 && !c.Holds }); reached && !holds {
+	fails := func(c policy.Condition) bool { return c.Depth == 0 && !c.Holds }
+	if holds := !slices.ContainsFunc(x.Conditions, fails); reached && !holds {
 		t.Errorf("%s is allowed under %+v", what, x.Conditions)
 	}
 	if !reached {

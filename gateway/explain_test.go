@@ -39,7 +39,8 @@ routes:
   - {match: /tokens, upstream: app, auth: [session, bearer], policy: {mechanisms: [bearer]}}
   - {match: /staff, upstream: app, auth: [oidc], policy: {roles: [staff], users: ["corp:dave"]}}
   - {match: /office, upstream: app, auth: [session], policy: [admin, {networks: [198.51.100.0/24]}]}
-  - {match: /sales, upstream: app, auth: [session, bearer, oidc], policy: {claims: {department: [sales, support], address.country: [NL]}}}
+  - {match: /sales, upstream: app, auth: [session, bearer, oidc], ` +
+	`policy: {claims: {department: [sales, support], address.country: [NL]}}}
   - {match: /orders, upstream: app, auth: [basic, session, bearer, oidc], policy: {scopes: [orders]}}
   - {match: /juniors, upstream: app, auth: [bearer], policy: {none: [admin]}}
   - {match: /asked, auth: [session], policy: admin}
@@ -66,7 +67,8 @@ func TestExplainCallers(t *testing.T) {
 		{"/tokens", &Caller{User: "alice", Mechanism: policy.Session}, "forbid session"},
 		{"/tokens", &Caller{User: "service"}, "challenge"},
 		{"/tokens", &Caller{User: "alice", APIToken: true}, "allow bearer alice local:alice"},
-		{"/tokens", &Caller{User: "alice", APIToken: true, Roles: []string{"admin"}, Mechanism: policy.Bearer}, "allow bearer alice local:alice"},
+		{"/tokens", &Caller{User: "alice", APIToken: true, Roles: []string{"admin"}, Mechanism: policy.Bearer},
+			"allow bearer alice local:alice"},
 		{"/office", &Caller{User: "alice", APIToken: true}, "challenge"},
 		{"/juniors", &Caller{User: "alice", APIToken: true, Roles: []string{}}, "forbid bearer"},
 		{"/basic", &Caller{User: "alice"}, "challenge"},
@@ -79,11 +81,18 @@ func TestExplainCallers(t *testing.T) {
 		{"/any", words(Caller{Username: "m1", Provider: "machines"}), "allow bearer m1 machines:m1"},
 		{"/any", words(Caller{Roles: []string{"x"}}), "allow oidc"}, // basic proves no role
 		{"/any", words(Caller{Mechanism: policy.Basic, Username: "x"}), "allow basic x basic:x"},
-		{"/sales", words(Caller{Username: "dave", Claims: map[string][]string{"department": {"it", "sales"}, "address.country": {"NL"}}}), "allow oidc dave corp:dave"},
-		{"/sales", words(Caller{Username: "dave", Claims: map[string][]string{"department": {"sales"}, "address.country": {"DE"}}}), "forbid oidc"},
+		{"/sales", words(Caller{
+			Username: "dave", Claims: map[string][]string{"department": {"it", "sales"}, "address.country": {"NL"}},
+		}), "allow oidc dave corp:dave"},
+		{"/sales", words(Caller{
+			Username: "dave", Claims: map[string][]string{"department": {"sales"}, "address.country": {"DE"}},
+		}), "forbid oidc"},
 		{"/sales", words(Caller{Username: "dave"}), "forbid session"},
-		{"/sales", words(Caller{Provider: "machines", Claims: map[string][]string{"department": {"support"}, "address.country": {"NL"}}}), "allow bearer"},
-		{"/orders", words(Caller{Username: "m1", Provider: "machines", Scopes: []string{"read", "orders"}}), "allow bearer m1 machines:m1"},
+		{"/sales", words(Caller{
+			Provider: "machines", Claims: map[string][]string{"department": {"support"}, "address.country": {"NL"}},
+		}), "allow bearer"},
+		{"/orders", words(Caller{Username: "m1", Provider: "machines", Scopes: []string{"read", "orders"}}),
+			"allow bearer m1 machines:m1"},
 		{"/orders", words(Caller{Username: "m1", Provider: "machines", Scopes: []string{"read"}}), "forbid bearer"},
 	} {
 		x, err := e.Explain(&Described{Method: "GET", URL: c.path, Caller: c.caller})
@@ -91,11 +100,13 @@ func TestExplainCallers(t *testing.T) {
 			t.Errorf("%s by %+v: %v", c.path, c.caller, err)
 			continue
 		}
-		got := strings.Join(strings.Fields(x.Outcome+" "+string(x.Mechanism)+" "+x.Header.Get("X-Auth-User")+" "+x.Header.Get("X-Auth-Subject")), " ")
+		got := strings.Join(strings.Fields(x.Outcome+" "+string(x.Mechanism)+" "+
+			x.Header.Get("X-Auth-User")+" "+x.Header.Get("X-Auth-Subject")), " ")
 		if got != c.want {
 			t.Errorf("%s by %+v: got %q, want %q: %s", c.path, c.caller, got, c.want, x.Reason)
 		}
-		identity := slices.ContainsFunc(slices.Collect(maps.Keys(x.Header)), func(name string) bool { return strings.HasPrefix(name, "X-Auth-") })
+		identity := slices.ContainsFunc(slices.Collect(maps.Keys(x.Header)),
+			func(name string) bool { return strings.HasPrefix(name, "X-Auth-") })
 		if identity && x.Outcome != OutcomeAllow {
 			t.Errorf("%s by %+v: refused, with %q", c.path, c.caller, x.Header)
 		}
@@ -136,25 +147,39 @@ func TestExplainMistakes(t *testing.T) {
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", Roles: []string{"x"}}}, false, "properties"},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", Mechanism: "none"}}, false, "mechanism"},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{Provider: "nowhere"}}, false, "provider"},
-		{Described{Method: "GET", URL: "/any", Caller: &Caller{Provider: "corp", Mechanism: policy.Session}}, false, "does not prove"},
-		{Described{Method: "GET", URL: "/any", Caller: &Caller{Roles: []string{"x"}, Mechanism: policy.Basic}}, false, "does not prove"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Provider: "corp", Mechanism: policy.Session}},
+			false, "does not prove"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Roles: []string{"x"}, Mechanism: policy.Basic}},
+			false, "does not prove"},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{Roles: []string{""}}}, false, "role"},
-		{Described{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.OIDC, Scopes: []string{"x"}}}, false, "scopes"},
-		{Described{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Bearer, Scopes: []string{"x"}}}, false, "scopes"},
-		{Described{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Session, Claims: map[string][]string{"a": {"b"}}}}, false, "claims"},
-		{Described{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Bearer, Claims: map[string][]string{"a": {"b"}}}}, false, "claims"},
-		{Described{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Basic, Claims: map[string][]string{"a": {"b"}}}}, false, "claims"},
-		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", Claims: map[string][]string{"a": {"b"}}}}, false, "properties"},
-		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Scopes: []string{"x"}}}, false, "roles alone"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.OIDC, Scopes: []string{"x"}}},
+			false, "scopes"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Bearer, Scopes: []string{"x"}}},
+			false, "scopes"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Session,
+			Claims: map[string][]string{"a": {"b"}}}}, false, "claims"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Bearer,
+			Claims: map[string][]string{"a": {"b"}}}}, false, "claims"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Basic,
+			Claims: map[string][]string{"a": {"b"}}}}, false, "claims"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", Claims: map[string][]string{"a": {"b"}}}},
+			false, "properties"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Scopes: []string{"x"}}},
+			false, "roles alone"},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{APIToken: true}}, false, "name its user"},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "service", APIToken: true}}, true, `"service"`},
-		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Roles: []string{"user"}}}, false, `does not have the role "user"`},
-		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Mechanism: policy.Session}}, false, "bearer"},
-		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Email: "x@example.org"}}, false, "roles alone"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Roles: []string{"user"}}},
+			false, `does not have the role "user"`},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Mechanism: policy.Session}},
+			false, "bearer"},
+		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Email: "x@example.org"}},
+			false, "roles alone"},
 		{Described{Method: "GET", URL: "/any", Header: http.Header{"cookie": {"a=b"}}}, false, "prove who makes the request"},
-		{Described{Method: "GET", URL: "/any", Header: http.Header{"Authorization": {"x"}}}, false, "prove who makes the request"},
+		{Described{Method: "GET", URL: "/any", Header: http.Header{"Authorization": {"x"}}},
+			false, "prove who makes the request"},
 		{Described{Method: "GET", URL: "/any", Header: http.Header{"Host": {"x"}}}, false, "in the URL"},
-		{Described{Method: "GET", URL: "/any", Header: http.Header{"Transfer-Encoding": {"chunked"}}}, false, "about the connection"},
+		{Described{Method: "GET", URL: "/any", Header: http.Header{"Transfer-Encoding": {"chunked"}}},
+			false, "about the connection"},
 		{Described{Method: "GET", URL: "/any", Header: http.Header{"a b": {"x"}}}, false, "not a header field"},
 		{Described{Method: "GET", URL: "/any", Header: http.Header{"A": {"x\ny"}}}, false, "not a header field"},
 		{Described{URL: "/any"}, false, "method"},
@@ -189,7 +214,9 @@ func TestExplainConditions(t *testing.T) {
 		{&Caller{Roles: []string{"admin"}, Mechanism: policy.Bearer}, "192.0.2.1", []bool{false, true, false}},
 		{&Caller{Username: "alice"}, "192.0.2.1", []bool{true, false, false}},
 	} {
-		x, err := e.Explain(&Described{Method: "GET", URL: "https://gw.example/office", From: netip.MustParseAddr(c.from), Caller: c.caller})
+		x, err := e.Explain(&Described{
+			Method: "GET", URL: "https://gw.example/office", From: netip.MustParseAddr(c.from), Caller: c.caller,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +244,8 @@ func TestExplainVerify(t *testing.T) {
 		switch {
 		case !verify && (x.Outcome != OutcomeNotFound || x.Status != 404 || x.Route != ""):
 			t.Errorf("a direct request: %+v", x)
-		case verify && (x.Outcome != OutcomeAllow || x.Header.Get("X-Auth-User") != "alice" || !sent || email[0] != "" || x.Header["X-Forwarded-For"] != nil):
+		case verify && (x.Outcome != OutcomeAllow || x.Header.Get("X-Auth-User") != "alice" ||
+			!sent || email[0] != "" || x.Header["X-Forwarded-For"] != nil):
 			t.Errorf("a request to verify: %+v", x)
 		}
 	}
@@ -231,11 +259,17 @@ func TestExplainVerify(t *testing.T) {
 // client is and that it uses https.
 func TestExplainBehindProxy(t *testing.T) {
 	t.Parallel()
-	yaml := edit(t, explainConfig, "data_dir: not/here\n", "tls: {mode: \"off\"}\nlisten: {https: \"\", http: \":8080\", trusted_proxies: [10.0.0.0/8]}\n")
+	yaml := edit(t, explainConfig, "data_dir: not/here\n",
+		"tls: {mode: \"off\"}\nlisten: {https: \"\", http: \":8080\", trusted_proxies: [10.0.0.0/8]}\n")
 	e := newExplainer(t, parseConfig(t, t.TempDir(), yaml))
-	for url, want := range map[string]string{"https://gw.example/office": OutcomeAllow, "http://gw.example/office": OutcomeForbid} {
-		x, err := e.Explain(&Described{Method: "GET", URL: url, From: netip.MustParseAddr("198.51.100.7"), Caller: &Caller{User: "alice"}})
-		if err != nil || x.Outcome != want || want == OutcomeAllow && x.Header.Get("X-Forwarded-For") != "198.51.100.7, 10.0.0.0" {
+	for url, want := range map[string]string{
+		"https://gw.example/office": OutcomeAllow, "http://gw.example/office": OutcomeForbid,
+	} {
+		x, err := e.Explain(&Described{
+			Method: "GET", URL: url, From: netip.MustParseAddr("198.51.100.7"), Caller: &Caller{User: "alice"},
+		})
+		if err != nil || x.Outcome != want ||
+			want == OutcomeAllow && x.Header.Get("X-Forwarded-For") != "198.51.100.7, 10.0.0.0" {
 			t.Errorf("%s: got %+v, %v, want %s", url, x, err, want)
 		}
 	}
@@ -251,7 +285,8 @@ func TestExplainTouchesNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := newExplainer(t, cfg)
-	if x, err := e.Explain(&Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice"}}); err != nil || x.Outcome != OutcomeAllow {
+	x, err := e.Explain(&Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice"}})
+	if err != nil || x.Outcome != OutcomeAllow {
 		t.Errorf("got %+v, %v", x, err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
@@ -265,7 +300,8 @@ func TestExplainTouchesNoFile(t *testing.T) {
 // A rate counts nothing that is only described.
 func TestExplainCountsNoRate(t *testing.T) {
 	t.Parallel()
-	e := newExplainer(t, parseConfig(t, t.TempDir(), edit(t, explainConfig, "{match: /public,", "{match: /public, rate: {requests: 1, per: 1h},")))
+	yaml := edit(t, explainConfig, "{match: /public,", "{match: /public, rate: {requests: 1, per: 1h},")
+	e := newExplainer(t, parseConfig(t, t.TempDir(), yaml))
 	for range 3 {
 		if x, err := e.Explain(&Described{Method: "GET", URL: "/public"}); err != nil || x.Outcome != OutcomeAllow {
 			t.Errorf("got %+v, %v", x, err)
@@ -276,12 +312,18 @@ func TestExplainCountsNoRate(t *testing.T) {
 // An API token is never a cookie, so that another site can do nothing with it.
 func TestExplainAPITokenOfOtherSite(t *testing.T) {
 	t.Parallel()
-	e := newExplainer(t, parseConfig(t, t.TempDir(), strings.Replace(explainConfig, "algorithm: RS256", "algorithm: RS256, delivery: cookie", 1)))
+	yaml := strings.Replace(explainConfig, "algorithm: RS256", "algorithm: RS256, delivery: cookie", 1)
+	e := newExplainer(t, parseConfig(t, t.TempDir(), yaml))
 	for _, c := range []struct {
 		caller Caller
 		want   string
-	}{{Caller{User: "alice", APIToken: true}, OutcomeAllow}, {Caller{User: "alice", Mechanism: policy.Bearer}, OutcomeForbid}} {
-		x, err := e.Explain(&Described{Method: "POST", URL: "/tokens", Header: http.Header{"Origin": {"https://evil.example"}}, Caller: &c.caller})
+	}{
+		{Caller{User: "alice", APIToken: true}, OutcomeAllow},
+		{Caller{User: "alice", Mechanism: policy.Bearer}, OutcomeForbid},
+	} {
+		x, err := e.Explain(&Described{
+			Method: "POST", URL: "/tokens", Header: http.Header{"Origin": {"https://evil.example"}}, Caller: &c.caller,
+		})
 		if err != nil || x.Outcome != c.want {
 			t.Errorf("%+v: %+v, %v; want %s", c.caller, x, err, c.want)
 		}

@@ -13,7 +13,8 @@ func TestApplicationTokens(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+`
   - {match: /shared/, name: shared, upstream: app, auth: [session, bearer], authorization: application}
-  - {match: /shared-admin/, name: shared-admin, upstream: app, auth: [session, bearer], authorization: application, policy: admin}
+  - {match: /shared-admin/, name: shared-admin, upstream: app, auth: [session, bearer], `+
+		`authorization: application, policy: admin}
 `)
 	alice, bob := r.login(aliceIn), r.login(bobIn)
 	jwt := func(header, claims string) string {
@@ -21,14 +22,15 @@ func TestApplicationTokens(t *testing.T) {
 		return encode([]byte(header)) + "." + encode([]byte(claims)) + ".c2lnbmF0dXJl"
 	}
 	foreign := []string{
-		"opaque", "ghp_1234", "a.b.c", jwt(`{"alg":"HS256"}`, `{"iss":"https://app.example","sub":"alice"}`), jwt(`{"alg":"none"}`, `{"sub":"alice"}`),
-		jwt(`[]`, `x`), strings.Repeat("x", 20_000),
+		"opaque", "ghp_1234", "a.b.c", jwt(`{"alg":"HS256"}`, `{"iss":"https://app.example","sub":"alice"}`),
+		jwt(`{"alg":"none"}`, `{"sub":"alice"}`), jwt(`[]`, `x`), strings.Repeat("x", 20_000),
 	}
 	for _, token := range foreign {
 		line := "Authorization: Bearer " + token
 		r.want(200, "GET", "/shared/", "", alice.cookie, line)
 		last := r.upstream.last()
-		if got := last.Header.Get("Authorization"); got != "Bearer "+token || last.Header.Get("X-Auth-Mechanism") != "session" || last.Header.Get("X-Auth-User") != "alice" {
+		if got := last.Header.Get("Authorization"); got != "Bearer "+token ||
+			last.Header.Get("X-Auth-Mechanism") != "session" || last.Header.Get("X-Auth-User") != "alice" {
 			t.Errorf("%.80s: %.80q reached the upstream, as %v", token, got, last.Header["X-Auth-User"])
 		}
 		if last.Header.Get("Cookie") != "" {

@@ -73,7 +73,8 @@ func goFiles(t *testing.T) (files []string) {
 		case err != nil:
 			return err
 		case entry.IsDir() && file != ".":
-			if _, err := fs.Stat(root, path.Join(file, "go.mod")); err == nil || entry.Name()[0] == '.' || entry.Name() == "testdata" {
+			if _, err := fs.Stat(root, path.Join(file, "go.mod")); err == nil ||
+				entry.Name()[0] == '.' || entry.Name() == "testdata" {
 				return fs.SkipDir // another module, or no package
 			}
 		case strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go"):

@@ -18,7 +18,8 @@ import (
 // closes the connection.
 func rawApplication(t *testing.T, bytes string) *rig {
 	t.Helper()
-	return newNetworkRig(t, edit(t, baseConfig, "store:", "tls: {hsts: 48h}\nstore:"), func(w http.ResponseWriter, _ *http.Request) {
+	yaml := edit(t, baseConfig, "store:", "tls: {hsts: 48h}\nstore:")
+	return newNetworkRig(t, yaml, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -56,7 +57,9 @@ func TestInformationalKeepsHeaders(t *testing.T) {
 				t.Errorf("the hint is %q", hint)
 			}
 		}
-		if header := parts[hints]; !strings.HasPrefix(header, "HTTP/1.1 200") || strings.Count(header, "Connection: close") != 1 || strings.Count(header, "max-age=") != 1 || !strings.Contains(header, "max-age=172800") {
+		if header := parts[hints]; !strings.HasPrefix(header, "HTTP/1.1 200") ||
+			strings.Count(header, "Connection: close") != 1 || strings.Count(header, "max-age=") != 1 ||
+			!strings.Contains(header, "max-age=172800") {
 			t.Errorf("after %d hints: %q", hints, header)
 		}
 	}
@@ -83,7 +86,8 @@ func TestDrainingHTTP2(t *testing.T) {
 				synctest.Wait()
 			}
 			if dials != connections || r.upstream.count() != 2 {
-				t.Errorf("draining %t: %d connections for %d requests, want %d for 2", draining, dials, r.upstream.count(), connections)
+				t.Errorf("draining %t: %d connections for %d requests, want %d for 2",
+					draining, dials, r.upstream.count(), connections)
 			}
 		})
 	}
@@ -99,13 +103,15 @@ func TestSocketSignedOut(t *testing.T) {
 		here, there := net.Pipe()
 		defer here.Close()
 		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
-			answer := response(q, http.StatusSwitchingProtocols, http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}, "")
+			answer := response(q, http.StatusSwitchingProtocols,
+				http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}, "")
 			answer.Body = there
 			return answer, nil
 		}
 		client := dial()
 		defer client.Close()
-		fmt.Fprintf(client, "GET /session/ HTTP/1.1\r\nHost: gw.example\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n%s\r\n%s\r\n\r\n",
+		fmt.Fprintf(client, "GET /session/ HTTP/1.1\r\nHost: gw.example\r\n"+
+			"Connection: Upgrade\r\nUpgrade: WebSocket\r\n%s\r\n%s\r\n\r\n",
 			strings.Join(handshake, "\r\n"), in.cookie)
 		fromGateway := bufio.NewReader(client)
 		answer, err := http.ReadResponse(fromGateway, nil)
@@ -133,7 +139,8 @@ func TestSocketSignedOut(t *testing.T) {
 		if n := r.sample("authgate_requests_total", "code=101"); n != 1 {
 			t.Errorf("%v requests counted as 101", n)
 		}
-		if line := r.log.Last(t, "request"); line["status"] != 101.0 || !strings.HasPrefix(fmt.Sprint(line["reason"]), "the login has ended") {
+		if line := r.log.Last(t, "request"); line["status"] != 101.0 ||
+			!strings.HasPrefix(fmt.Sprint(line["reason"]), "the login has ended") {
 			t.Errorf("logged %v", line)
 		}
 	})

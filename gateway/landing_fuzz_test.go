@@ -66,8 +66,10 @@ func stays(t *testing.T, what string, w *httptest.ResponseRecorder) {
 // follows the URL standard leave this origin.
 func FuzzReturnToInBrowsers(f *testing.F) {
 	for _, target := range []string{
-		"/", "/a?b=c", "//evil.example", `/\evil.example`, `\/evil`, "/\t/evil", "https:evil", `https:\\evil`, "http:evil", "javascript:alert(1)", "/..//evil", "/.//evil", "/%2f/evil", "/%09/evil",
-		"///evil", "/x/..//evil", "@evil", "gw.example@evil", "/app?//evil", `/session/x?\\evil`, "/session//evil", "/app", "/session", "/;//evil", " //evil", "\x00//evil", "?return_to=//evil", "/é//x", "/\u3000/evil",
+		"/", "/a?b=c", "//evil.example", `/\evil.example`, `\/evil`, "/\t/evil", "https:evil", `https:\\evil`, "http:evil",
+		"javascript:alert(1)", "/..//evil", "/.//evil", "/%2f/evil", "/%09/evil",
+		"///evil", "/x/..//evil", "@evil", "gw.example@evil", "/app?//evil", `/session/x?\\evil`, "/session//evil",
+		"/app", "/session", "/;//evil", " //evil", "\x00//evil", "?return_to=//evil", "/é//x", "/\u3000/evil",
 	} {
 		f.Add(target)
 	}
@@ -82,13 +84,18 @@ func FuzzReturnToInBrowsers(f *testing.F) {
 		ask("POST", "/login", "username=&password=&return_to="+escaped, formType)
 		ask("POST", "/signin/language", "language=de&back="+escaped, formType)
 		r.clock.Advance(r.state.Load().config.Limits.LoginWindow) // the next one is not throttled
-		for _, place := range []string{"/login?return_to=", "/signin?return_to=", "/signin?mechanism=session&return_to=", "/logout?return_to=", "/me?return_to=", "/session/x?", "/session?"} {
+		for _, place := range []string{
+			"/login?return_to=", "/signin?return_to=", "/signin?mechanism=session&return_to=", "/logout?return_to=",
+			"/me?return_to=", "/session/x?", "/session?",
+		} {
 			ask("GET", place+escaped, "")
 		}
 		if !httpguts.ValidHeaderFieldValue(target) {
 			return // no server takes such a header, or such a target
 		}
-		for _, name := range []string{"Referer", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Forwarded-Proto", "X-Original-URL", "Forwarded"} {
+		for _, name := range []string{
+			"Referer", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Forwarded-Proto", "X-Original-URL", "Forwarded",
+		} {
 			ask("GET", "/session/", "", name+": "+target)
 			ask("GET", "/logout", "", name+": "+target)
 		}

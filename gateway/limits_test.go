@@ -32,14 +32,16 @@ func TestRateByClient(t *testing.T) {
 	failures := r.sample("authgate_logins_total", "result=failure")
 	r.clock.Advance(20 * time.Second)
 	for _, credential := range []string{good, bad, ""} {
-		if w := r.want(429, "GET", "/by-client/", "", credential); w.Header().Get("Retry-After") != "40" || detailOf(t, w) != "Too many requests. Try again later." {
+		if w := r.want(429, "GET", "/by-client/", "", credential); w.Header().Get("Retry-After") != "40" ||
+			detailOf(t, w) != "Too many requests. Try again later." {
 			t.Errorf("Retry-After %q: %s", w.Header().Get("Retry-After"), w.Body)
 		}
 	}
 	if got := r.sample("authgate_logins_total", "result=failure"); got != failures {
 		t.Error("a request beyond the rate is a failed login")
 	}
-	if w := r.want(429, "GET", "/by-client/", "", browser); !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
+	page := r.want(429, "GET", "/by-client/", "", browser)
+	if !strings.HasPrefix(page.Header().Get("Content-Type"), "text/html") {
 		t.Error("a browser gets no page")
 	}
 	r.want(200, "GET", "/basic/", "", good)          // another route

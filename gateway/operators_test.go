@@ -57,7 +57,8 @@ func TestOperatorEndsLogin(t *testing.T) {
 		t.Errorf("the live logins: %q, %v", names, err)
 	}
 	logged := slices.ContainsFunc(r.log.Records(t, "audit"), func(line map[string]any) bool {
-		return line["event"] == "logout" && line["by"] == "operator" && line["subject"] == "local:alice" && line["login"] == id
+		return line["event"] == "logout" && line["by"] == "operator" &&
+			line["subject"] == "local:alice" && line["login"] == id
 	})
 	if !logged {
 		t.Errorf("logged %v", r.log.Records(t, "audit"))

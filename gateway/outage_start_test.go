@@ -11,7 +11,8 @@ import (
 
 // sharedConfig has a store that other instances use too, and the key with which they
 // sign tokens.
-var sharedConfig = strings.Replace(baseConfig, "store: {driver: memory}", "store: {driver: redis}\ntoken: {secret: abcdefghijabcdefghijabcdefghij01}", 1)
+var sharedConfig = strings.Replace(baseConfig, "store: {driver: memory}",
+	"store: {driver: redis}\ntoken: {secret: abcdefghijabcdefghijabcdefghij01}", 1)
 
 const bobsAccount = `    - {username: bob, roles: [user], password_hash: "` + bobHash + `"}` + "\n"
 

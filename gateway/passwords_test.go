@@ -23,7 +23,8 @@ const fileAccounts = `# staff
   name: Alice Example
   roles: [user, admin]
   password_hash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"
-- {username: bob, roles: [user], password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"} # builder
+- {username: bob, roles: [user], ` +
+	`password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"} # builder
 `
 
 // fileConfig is the basic configuration with the accounts in a file.
@@ -73,8 +74,11 @@ func content(t testing.TB, path string) string {
 func TestChangePassword(t *testing.T) {
 	t.Parallel()
 	for name, file := range map[string]string{
-		"accounts.yaml":  fileAccounts,
-		"accounts.jsonl": "# staff\n" + `{"username":"alice","roles":["user","admin"],"password_hash":"$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"}` + "\n" + `{"username":"bob","password_hash":"$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"}` + "\n",
+		"accounts.yaml": fileAccounts,
+		"accounts.jsonl": "# staff\n" +
+			`{"username":"alice","roles":["user","admin"],` +
+			`"password_hash":"$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"}` + "\n" +
+			`{"username":"bob","password_hash":"$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"}` + "\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

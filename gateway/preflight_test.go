@@ -11,7 +11,8 @@ import (
 
 // corsConfig is baseConfig with routes that share their responses.
 const corsConfig = baseConfig + `
-  - {match: /shared/, name: shared, upstream: app, auth: [session, bearer], rate: {requests: 20, per: 1h}, cors: {origins: ["https://spa.example"], methods: [PUT], credentials: true}}
+  - {match: /shared/, name: shared, upstream: app, auth: [session, bearer], rate: {requests: 20, per: 1h}, ` +
+	`cors: {origins: ["https://spa.example"], methods: [PUT], credentials: true}}
   - {match: "PUT /write/", name: write, upstream: app, auth: [session], cors: {origins: ["https://spa.example"]}}
   - {match: /write/, name: read, upstream: app, auth: [none]}
   - {match: /world/, name: world, upstream: app, auth: [none], cors: {origins: ["*"]}}
@@ -26,13 +27,16 @@ func TestPreflight(t *testing.T) {
 	r := newRig(t, corsConfig)
 	for range 30 { // they do not count for the rate
 		w := r.do("OPTIONS", "/shared/x", "", spa, "Access-Control-Request-Method: PUT")
-		if h := w.Header(); w.Code != 204 || h.Get("Access-Control-Allow-Origin") != "https://spa.example" || h.Get("Access-Control-Allow-Methods") != "PUT" ||
-			h.Get("Access-Control-Allow-Credentials") != "true" || h.Get("Access-Control-Max-Age") != "600" || w.Body.Len() > 0 {
+		if h := w.Header(); w.Code != 204 || h.Get("Access-Control-Allow-Origin") != "https://spa.example" ||
+			h.Get("Access-Control-Allow-Methods") != "PUT" || h.Get("Access-Control-Allow-Credentials") != "true" ||
+			h.Get("Access-Control-Max-Age") != "600" || w.Body.Len() > 0 {
 			t.Fatalf("%d %v", w.Code, h)
 		}
 	}
-	refused := r.want(403, "OPTIONS", "/shared/x", "", "Origin: https://evil.example", "Access-Control-Request-Method: PUT")
-	if refused.Header().Get("Access-Control-Allow-Origin") != "" || !strings.Contains(refused.Header().Get("Vary")+refused.Header().Values("Vary")[1], "Origin") {
+	refused := r.want(403, "OPTIONS", "/shared/x", "",
+		"Origin: https://evil.example", "Access-Control-Request-Method: PUT")
+	if refused.Header().Get("Access-Control-Allow-Origin") != "" ||
+		!strings.Contains(refused.Header().Get("Vary")+refused.Header().Values("Vary")[1], "Origin") {
 		t.Errorf("another origin: %v", refused.Header())
 	}
 	if w := r.do("OPTIONS", "/write/", "", spa, "Access-Control-Request-Method: PUT"); w.Code != 204 {
@@ -97,7 +101,8 @@ func TestSharedAnswers(t *testing.T) {
 			h.Get("Access-Control-Expose-Headers") != exposed {
 			t.Errorf("%s %s with %.200q: %d %v", c.method, c.path, c.headers, w.Code, h)
 		}
-		if vary := strings.Join(h["Vary"], ","); strings.Contains(vary, "Origin") != (c.path == "/shared/") || w.Code == 200 && !strings.Contains(vary, "Accept-Encoding") {
+		if vary := strings.Join(h["Vary"], ","); strings.Contains(vary, "Origin") != (c.path == "/shared/") ||
+			w.Code == 200 && !strings.Contains(vary, "Accept-Encoding") {
 			t.Errorf("%s %s: Vary %q", c.method, c.path, vary)
 		}
 	}

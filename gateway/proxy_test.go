@@ -16,7 +16,8 @@ func TestRewrite(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+`
   - {match: /api/, name: stripped, upstream: app, auth: [none], strip_prefix: /api}
-  - {match: /headers/, upstream: app, auth: [none], headers: {set: {X-Added: a, accept: text/plain}, remove: [X-Unwanted, Authorization]}}
+  - {match: /headers/, upstream: app, auth: [none], `+
+		`headers: {set: {X-Added: a, accept: text/plain}, remove: [X-Unwanted, Authorization]}}
   - {match: /open/, upstream: app, auth: [basic, session], forward_credentials: true}
 `)
 	for target, want := range map[string]string{
@@ -49,7 +50,8 @@ func TestRewrite(t *testing.T) {
 	for _, header := range [][]string{{basicHeader("service", "s3rvice"), "Cookie: a=b"}, {r.login(aliceIn).cookie}} {
 		r.want(200, "GET", "/open/", "", header...)
 		sent := request("GET", "/open/", "", header...).Header
-		if got := r.upstream.last().Header; got.Get("Authorization") != sent.Get("Authorization") || got.Get("Cookie") != sent.Get("Cookie") {
+		if got := r.upstream.last().Header; got.Get("Authorization") != sent.Get("Authorization") ||
+			got.Get("Cookie") != sent.Get("Cookie") {
 			t.Errorf("forward_credentials: %v, want those of %v", got, sent)
 		}
 	}
@@ -60,12 +62,14 @@ func TestRewriteHopByHop(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
 	q := request("POST", "/basic/", "x", basicHeader("service", "s3rvice"),
-		"Connection: X-Auth-User, X-Forwarded-For, X-Request-Id, X-Mine", "X-Mine: x", "Te: trailers", "Keep-Alive: 5", "Trailer: X-Auth-Roles")
+		"Connection: X-Auth-User, X-Forwarded-For, X-Request-Id, X-Mine", "X-Mine: x",
+		"Te: trailers", "Keep-Alive: 5", "Trailer: X-Auth-Roles")
 	q.Trailer = http.Header{"X-Auth-Roles": {"admin"}}
 	r.wantOf(200, q)
 	out := r.upstream.last()
 	for name, want := range map[string]string{
-		"X-Auth-User": "service", "X-Forwarded-For": "192.0.2.7", "X-Mine": "", "Keep-Alive": "", "Connection": "", "Trailer": "", "Te": "trailers",
+		"X-Auth-User": "service", "X-Forwarded-For": "192.0.2.7", "X-Mine": "",
+		"Keep-Alive": "", "Connection": "", "Trailer": "", "Te": "trailers",
 	} {
 		if got := out.Header.Get(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)

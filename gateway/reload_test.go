@@ -37,8 +37,10 @@ func TestReloadAllOrNothing(t *testing.T) {
 	for want, reload := range map[string]func(*rig) error{
 		"token: token algorithm": with(func(c *config.Config) { c.Token.Algorithm = "none" }),
 		"token: ":                with(func(c *config.Config) { c.Token.Secret = "short" }),
-		"nowhere.pem":            with(func(c *config.Config) { c.Token.Algorithm, c.Token.PrivateKey = "RS256", c.DataDir+"/nowhere.pem" }),
-		"data_dir":               with(func(c *config.Config) { c.DataDir = "/elsewhere" }),
+		"nowhere.pem": with(func(c *config.Config) {
+			c.Token.Algorithm, c.Token.PrivateKey = "RS256", c.DataDir+"/nowhere.pem"
+		}),
+		"data_dir": with(func(c *config.Config) { c.DataDir = "/elsewhere" }),
 		"store.encryption_key": func(r *rig) error { // the last step before the store changes
 			if err := os.Mkdir(filepath.Join(r.dir, "store.key"), 0o700); err != nil {
 				return err
@@ -57,7 +59,8 @@ func TestReloadAllOrNothing(t *testing.T) {
 			if err := reload(r); err == nil || !strings.Contains(err.Error(), want) || r.state.Load() != before {
 				t.Fatalf("got %v, want an error about %s, and the same state", err, want)
 			}
-			if all, failed := r.sample("authgate_config_reloads_total"), r.sample("authgate_config_reloads_total", "result=failure"); all != 1 || failed != 1 {
+			all := r.sample("authgate_config_reloads_total")
+			if failed := r.sample("authgate_config_reloads_total", "result=failure"); all != 1 || failed != 1 {
 				t.Errorf("%v of %v reloads were counted as failures", failed, all)
 			}
 			for range 3 { // more than the limit that was not applied
@@ -80,7 +83,8 @@ func TestNeedsRestart(t *testing.T) {
 	}{
 		{"listen", func(c *config.Config) { c.Listen.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} }},
 		{"tls.mode, tls.email, tls.trusted_roots, tls.on_demand", func(c *config.Config) {
-			c.TLS.Mode, c.TLS.Email, c.TLS.TrustedRoots, c.TLS.TrustedRootsContent, c.TLS.OnDemand.Names = "acme", "x@y.example", "x", []byte("x"), 7
+			c.TLS.Mode, c.TLS.Email, c.TLS.TrustedRoots = "acme", "x@y.example", "x"
+			c.TLS.TrustedRootsContent, c.TLS.OnDemand.Names = []byte("x"), 7
 		}},
 		{"tls.trusted_roots", func(c *config.Config) { c.TLS.TrustedRootsContent = []byte("x") }},
 		{"data_dir", func(c *config.Config) { c.DataDir = "x" }},
@@ -89,7 +93,8 @@ func TestNeedsRestart(t *testing.T) {
 		{"tls.mode, listen, log", func(c *config.Config) { c.Log.Format, c.TLS.Mode, c.Listen.Admin = "text", "off", "" }},
 		{"", func(c *config.Config) {
 			c.Limits.LoginFailures, c.Limits.LoginWindow = 1, time.Minute
-			c.TLS.Domains, c.TLS.HSTS, c.TLS.Certificate, c.TLS.Key = []string{"x.example"}, time.Hour, "other.pem", "other-key.pem"
+			c.TLS.Domains, c.TLS.HSTS = []string{"x.example"}, time.Hour
+			c.TLS.Certificate, c.TLS.Key = "other.pem", "other-key.pem"
 			c.ShutdownDelay, c.ShutdownTimeout = time.Minute, time.Minute
 			c.PublicURL = &url.URL{Scheme: "https", Host: "other.example"}
 			c.Session.Lifetime, c.Endpoints.Prefix = time.Minute, "/auth/"
@@ -99,7 +104,8 @@ func TestNeedsRestart(t *testing.T) {
 		dir := t.TempDir()
 		old, cfg := parseConfig(t, dir, baseConfig), parseConfig(t, dir, baseConfig)
 		c.change(cfg)
-		if err := needsRestart(old, cfg); (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), "changes of "+c.want+" need a restart") {
+		if err := needsRestart(old, cfg); (err == nil) != (c.want == "") ||
+			err != nil && !strings.HasPrefix(err.Error(), "changes of "+c.want+" need a restart") {
 			t.Errorf("%v, want it to name %q", err, c.want)
 		}
 	}
@@ -217,7 +223,8 @@ func TestReloadApplies(t *testing.T) {
 		r.mustReload(edit(t, baseConfig, c.old, c.new))
 		var got []string
 		for _, ask := range [][2]string{
-			{"/session/", alice.cookie}, {"/admin/", alice.bearer}, {"/session/", bob.cookie}, {"/bearer/", bob.bearer}, {"/admin/", bob.cookie}, {"/basic/", basicHeader("service", "s3rvice")},
+			{"/session/", alice.cookie}, {"/admin/", alice.bearer}, {"/session/", bob.cookie}, {"/bearer/", bob.bearer},
+			{"/admin/", bob.cookie}, {"/basic/", basicHeader("service", "s3rvice")},
 		} {
 			got = append(got, fmt.Sprint(r.do("GET", ask[0], "", ask[1]).Code))
 		}
@@ -280,7 +287,9 @@ func TestReloadConcurrently(t *testing.T) {
 	yaml := edit(t, baseConfig, "http://app.invalid", a.URL)
 	r := newRig(t, yaml)
 	alice := r.login(aliceIn)
-	variants := []string{edit(t, yaml, "name: session,", "name: session, timeout: 7s,"), edit(t, yaml, a.URL, a.URL+`", timeout: "9s`), yaml}
+	variants := []string{
+		edit(t, yaml, "name: session,", "name: session, timeout: 7s,"), edit(t, yaml, a.URL, a.URL+`", timeout: "9s`), yaml,
+	}
 	r.mustReload(variants[0]) // removes the stub
 	var reloads, requests sync.WaitGroup
 	for range 2 {

@@ -16,7 +16,8 @@ import (
 func readBy(q *http.Request, guarded ...string) map[string]string {
 	got := map[string]string{}
 	for name, values := range q.Header {
-		if cgi := headernametest.CGI(name); slices.ContainsFunc(guarded, func(g string) bool { return headernametest.CGI(g) == cgi }) {
+		cgi := headernametest.CGI(name)
+		if slices.ContainsFunc(guarded, func(g string) bool { return headernametest.CGI(g) == cgi }) {
 			got[cgi] += strings.Join(values, " AND ")
 		}
 	}
@@ -27,7 +28,8 @@ func readBy(q *http.Request, guarded ...string) map[string]string {
 // them. Package upstream has each spelling.
 func TestIdentityHeaders(t *testing.T) {
 	t.Parallel()
-	guarded := slices.Concat(headername.DefaultIdentity, headernametest.AboutClients, headernametest.AboutUsers, []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Login"})
+	guarded := slices.Concat(headername.DefaultIdentity, headernametest.AboutClients, headernametest.AboutUsers,
+		[]string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Login"})
 	var spoofs []string
 	for _, name := range guarded {
 		spoofs = append(spoofs, name+": evil", strings.ReplaceAll(name, "-", "_")+": evil")
@@ -35,19 +37,23 @@ func TestIdentityHeaders(t *testing.T) {
 	r := newRig(t, baseConfig+"identity_headers: {user: X-Login}\n")
 	alice := r.login(aliceIn)
 	local := map[string]string{
-		"X_LOGIN": "alice", "X_AUTH_SUBJECT": "local:alice", "X_AUTH_NAME": "Alice Example", "X_AUTH_EMAIL": "alice@example.org", "X_AUTH_ROLES": "user,admin", "X_AUTH_PROVIDER": "local",
+		"X_LOGIN": "alice", "X_AUTH_SUBJECT": "local:alice", "X_AUTH_NAME": "Alice Example",
+		"X_AUTH_EMAIL": "alice@example.org", "X_AUTH_ROLES": "user,admin", "X_AUTH_PROVIDER": "local",
 	}
 	for _, c := range []struct {
 		mechanism, header string
 		identity          map[string]string
 	}{
 		{"public", alice.bearer, nil},
-		{"basic", basicHeader("service", "s3rvice"), map[string]string{"X_LOGIN": "service", "X_AUTH_SUBJECT": "basic:service", "X_AUTH_PROVIDER": "basic"}},
+		{"basic", basicHeader("service", "s3rvice"),
+			map[string]string{"X_LOGIN": "service", "X_AUTH_SUBJECT": "basic:service", "X_AUTH_PROVIDER": "basic"}},
 		{"session", alice.cookie, local},
 		{"bearer", alice.bearer, local},
 	} {
 		r.want(200, "GET", "/"+c.mechanism+"/", "", append(spoofs, c.header)...)
-		want := map[string]string{"X_FORWARDED_FOR": "192.0.2.7", "X_FORWARDED_PROTO": "http", "X_FORWARDED_HOST": "gw.example"}
+		want := map[string]string{
+			"X_FORWARDED_FOR": "192.0.2.7", "X_FORWARDED_PROTO": "http", "X_FORWARDED_HOST": "gw.example",
+		}
 		maps.Copy(want, c.identity)
 		if c.identity != nil {
 			want["X_AUTH_MECHANISM"] = c.mechanism
@@ -64,7 +70,8 @@ func TestStripCredentials(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ownrig.CookieDelivery)
 	jar := jarOf(r.want(200, "POST", "/login", aliceIn, jsonType))
-	session, access, refresh := "session_id="+jar["session_id"], "access_token="+jar["access_token"], "refresh_token="+jar["refresh_token"]
+	session, access := "session_id="+jar["session_id"], "access_token="+jar["access_token"]
+	refresh := "refresh_token=" + jar["refresh_token"]
 	basic := basicHeader("service", "s3rvice")
 	_, basicValue, _ := strings.Cut(basic, ": ")
 	for _, c := range []struct {
@@ -85,7 +92,8 @@ func TestStripCredentials(t *testing.T) {
 		{"/public/", []string{"Cookie: __Host-authgate_language=de"}, nil, nil},
 	} {
 		r.want(200, "GET", c.target, "", c.header...)
-		if h := r.upstream.last().Header; !slices.Equal(h["Authorization"], c.authorization) || !slices.Equal(h["Cookie"], c.cookie) {
+		if h := r.upstream.last().Header; !slices.Equal(h["Authorization"], c.authorization) ||
+			!slices.Equal(h["Cookie"], c.cookie) {
 			t.Errorf("%s with %q: the upstream gets Authorization %q and Cookie %q, want %q and %q",
 				c.target, c.header, h["Authorization"], h["Cookie"], c.authorization, c.cookie)
 		}
@@ -96,7 +104,8 @@ func TestStripCredentials(t *testing.T) {
 // application could take for it, such as "_" for "-".
 func TestRouteHeadersInAllSpellings(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, baseConfig+"  - {match: /changed/, upstream: app, auth: [none], headers: {set: {X-Api-Key: good}, remove: [X-Webauth-User]}}\n")
+	r := newRig(t, baseConfig+
+		"  - {match: /changed/, upstream: app, auth: [none], headers: {set: {X-Api-Key: good}, remove: [X-Webauth-User]}}\n")
 	for _, name := range []string{"X-Api-Key", "X-Webauth-User"} {
 		for _, spelling := range headernametest.Spellings(name) {
 			r.want(200, "GET", "/changed/", "", spelling+": evil")
@@ -167,10 +176,12 @@ func TestPathWithoutItsSlash(t *testing.T) {
 // (docs/security.md).
 func TestCaseFoldingUpstream(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, edit(t, baseConfig, "{match: /public/, name: public, upstream: app, auth: [none]}", "{match: /, upstream: app, auth: [session]}")+
+	r := newRig(t, edit(t, baseConfig,
+		"{match: /public/, name: public, upstream: app, auth: [none]}", "{match: /, upstream: app, auth: [session]}")+
 		"  - {match: /assets/, upstream: app, auth: [none]}\n  - {match: \"/{$}\", upstream: app, auth: [none]}\n")
 	for _, path := range []string{
-		"/admin", "/Admin", "/ADMIN/", "/%41dmin", "/admin.", "/admin%20", "/\u0130", "/ſession/x", "/\u212aeys", "/ＡＤＭＩＮ", "/assetſ/x", "/ASSETS/../admin", "/Assets/x", "/Assets", "/assets;/x",
+		"/admin", "/Admin", "/ADMIN/", "/%41dmin", "/admin.", "/admin%20", "/\u0130", "/ſession/x", "/\u212aeys",
+		"/ＡＤＭＩＮ", "/assetſ/x", "/ASSETS/../admin", "/Assets/x", "/Assets", "/assets;/x",
 	} {
 		before := r.upstream.count()
 		if w := r.do("GET", path, ""); r.upstream.count() != before {

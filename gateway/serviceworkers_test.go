@@ -33,7 +33,9 @@ func TestServiceWorkersAreRefused(t *testing.T) {
 				r.want(403, "HEAD", target, "", script, credential)
 			}
 		}
-		for _, target := range []string{"/signin", "/me", "/signin/complete?ticket=x", "/login", "/.well-known/jwks.json", "/logout"} {
+		for _, target := range []string{
+			"/signin", "/me", "/signin/complete?ticket=x", "/login", "/.well-known/jwks.json", "/logout",
+		} {
 			r.want(403, "GET", target, "", script, alice.cookie)
 		}
 		r.want(404, "GET", "/nowhere/sw.js", "", script)

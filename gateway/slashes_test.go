@@ -49,7 +49,8 @@ func TestEncodedSlashes(t *testing.T) {
 		t.Errorf("the redirect to the sign-in page is to %q", got)
 	}
 	form := "username=alice&password=wonderland&return_to=" + url.QueryEscape("/git/group%2Fproject")
-	if w := r.want(303, "POST", "/auth/login", form, formType, browser); w.Header().Get("Location") != "/git/group%2Fproject" {
+	w = r.want(303, "POST", "/auth/login", form, formType, browser)
+	if w.Header().Get("Location") != "/git/group%2Fproject" {
 		t.Errorf("after the sign-in: %q", w.Header())
 	}
 	r.mustReload(baseConfig)

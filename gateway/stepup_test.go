@@ -21,7 +21,8 @@ import (
 const vaultConfig = baseConfig + `
   - {match: /two/, upstream: app, auth: [basic, session, bearer], policy: two}
   - {match: /fresh/, upstream: app, auth: [basic, session, bearer], policy: fresh}
-  - {match: /vault/, name: vault, upstream: app, auth: [basic, session, bearer], policy: {all: [two, fresh], roles: [admin]}}
+  - {match: /vault/, name: vault, upstream: app, auth: [basic, session, bearer], ` +
+	`policy: {all: [two, fresh], roles: [admin]}}
   - {match: /either/, upstream: app, auth: [session], policy: {any: [{roles: [admin]}, fresh]}}
   - {match: /script/, upstream: app, auth: [session, bearer], policy: fresh, unauthenticated: challenge}
   - {match: /asked/, auth: [session, bearer], policy: fresh}

@@ -30,7 +30,8 @@ func (r *rig) audited() string {
 			line += fmt.Sprint(" ", result)
 		}
 		all = append(all, line)
-		if record["client"] != "192.0.2.7" || record["request_id"] == nil || record["route"] == nil || record["event"] == "denied" && record["reason"] == "" {
+		if record["client"] != "192.0.2.7" || record["request_id"] == nil || record["route"] == nil ||
+			record["event"] == "denied" && record["reason"] == "" {
 			r.t.Errorf("the record lacks something: %v", record)
 		}
 	}
@@ -59,7 +60,8 @@ func TestTokenEvents(t *testing.T) {
 			r.want(401, "POST", "/login", strings.ReplaceAll(wrong, "alice", "wonderland"), jsonType)
 			r.want(401, "POST", "/login", "", "Authorization: Basic #")
 		}, "0 0 0 0", "login local:alice failure, login <nil> failure, login <nil> failure"},
-		{func(r *rig) { r.refresh(r.refresh(r.login(aliceIn).refresh).refresh) }, "1 2 0 0", in + ", refresh local:alice, refresh local:alice"},
+		{func(r *rig) { r.refresh(r.refresh(r.login(aliceIn).refresh).refresh) },
+			"1 2 0 0", in + ", refresh local:alice, refresh local:alice"},
 		{func(r *rig) { r.want(401, "POST", "/refresh", refreshBody("x"), jsonType) }, "0 0 0 0", "refresh <nil> failure"},
 		{func(r *rig) {
 			s := r.login(aliceIn)
@@ -72,13 +74,16 @@ func TestTokenEvents(t *testing.T) {
 			r.clock.Advance(11 * time.Second)
 			r.want(401, "POST", "/refresh", refreshBody(s.refresh), jsonType)
 		}, "1 1 0 1", in + ", refresh local:alice, reuse_detected local:alice"},
-		{func(r *rig) { r.want(200, "POST", "/logout", "", r.login(aliceIn).bearer) }, "1 0 1 0", in + ", logout local:alice"},
-		{func(r *rig) { r.want(200, "POST", "/logout", "", r.login(aliceIn).cookie) }, "1 0 1 0", in + ", logout local:alice"},
+		{func(r *rig) { r.want(200, "POST", "/logout", "", r.login(aliceIn).bearer) },
+			"1 0 1 0", in + ", logout local:alice"},
+		{func(r *rig) { r.want(200, "POST", "/logout", "", r.login(aliceIn).cookie) },
+			"1 0 1 0", in + ", logout local:alice"},
 		{func(r *rig) {
 			s := r.login(aliceIn)
 			r.want(200, "POST", "/logout", "", s.cookie, s.bearer)
 		}, "1 0 1 0", in + ", logout local:alice"},
-		{func(r *rig) { r.want(200, "POST", "/logout", "", r.login(aliceIn).cookie, r.login(bobIn).bearer) }, "2 0 2 0", in + ", login local:bob, logout local:alice, logout local:bob"},
+		{func(r *rig) { r.want(200, "POST", "/logout", "", r.login(aliceIn).cookie, r.login(bobIn).bearer) },
+			"2 0 2 0", in + ", login local:bob, logout local:alice, logout local:bob"},
 		{func(r *rig) {
 			r.mustReload(ownrig.CookieDelivery)
 			r.want(200, "POST", "/logout", "", jarOf(r.want(200, "POST", "/login", aliceIn, jsonType)).Line())

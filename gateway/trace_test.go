@@ -44,7 +44,8 @@ func (c *otlpCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer c.mu.Unlock()
 	body, err := io.ReadAll(r.Body)
 	var request collector.ExportTraceServiceRequest
-	if err != nil || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" || proto.Unmarshal(body, &request) != nil {
+	if err != nil || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" ||
+		proto.Unmarshal(body, &request) != nil {
 		c.t.Errorf("the collector got %s %s %v, %v", r.Method, r.URL, r.Header, err)
 	}
 	if c.serve != nil {
@@ -128,16 +129,19 @@ func TestTraceOfAnAllowedRequest(t *testing.T) {
 	t.Parallel()
 	r, c, end := traced(t, traceAll)
 	in := r.login(aliceIn)
-	r.want(200, "GET", "/admin/page?token=hush", "", in.cookie, "X-Request-Id: one", "Traceparent: 00-11111111111111111111111111111111-2222222222222222-01", "Tracestate: theirs=1")
+	r.want(200, "GET", "/admin/page?token=hush", "", in.cookie, "X-Request-Id: one",
+		"Traceparent: 00-11111111111111111111111111111111-2222222222222222-01", "Tracestate: theirs=1")
 	parent := parentForm.FindStringSubmatch(r.upstream.last().Header.Get("Traceparent"))
-	if parent == nil || parent[3] != "01" || r.upstream.last().Header["Tracestate"] != nil || strings.HasPrefix(parent[1], "1111") {
+	if parent == nil || parent[3] != "01" || r.upstream.last().Header["Tracestate"] != nil ||
+		strings.HasPrefix(parent[1], "1111") {
 		t.Errorf("the upstream got %v", r.upstream.last().Header)
 	}
 	all := end()
 	whole := named(t, all, "GET /admin/", server)
-	wantAttributes(t, whole, "http.request.method", "GET", "http.route", "/admin/", "url.path", "/admin/page", "url.scheme", "https",
-		"server.address", "gw.example", "client.address", "192.0.2.7", "network.protocol.version", "1.1", "http.response.status_code", "OK",
-		"authgate.request_id", "one", "authgate.route", "admin", "authgate.mechanism", "session", "authgate.decision", "allow")
+	wantAttributes(t, whole, "http.request.method", "GET", "http.route", "/admin/", "url.path", "/admin/page",
+		"url.scheme", "https", "server.address", "gw.example", "client.address", "192.0.2.7",
+		"network.protocol.version", "1.1", "http.response.status_code", "OK", "authgate.request_id", "one",
+		"authgate.route", "admin", "authgate.mechanism", "session", "authgate.decision", "allow")
 	wantAttributes(t, named(t, all, "authenticate", inside), "authgate.outcome", "session")
 	wantAttributes(t, named(t, all, "decide", inside), "authgate.outcome", "allow")
 	sent := named(t, all, "GET", client)
@@ -149,7 +153,8 @@ func TestTraceOfAnAllowedRequest(t *testing.T) {
 		if s.Name != "POST authgate/login" && s != whole && !slices.Equal(s.ParentSpanId, whole.SpanId) {
 			t.Errorf("the span %s does not belong to the request", s.Name)
 		}
-		if text := s.String(); strings.Contains(text, "hush") || strings.Contains(text, "alice") || strings.Contains(text, strings.TrimPrefix(in.cookie, "Cookie: session_id=")) {
+		if text := s.String(); strings.Contains(text, "hush") || strings.Contains(text, "alice") ||
+			strings.Contains(text, strings.TrimPrefix(in.cookie, "Cookie: session_id=")) {
 			t.Errorf("a span has what it must not have: %s", text)
 		}
 	}
@@ -196,7 +201,8 @@ func TestTraceOfRefusedRequests(t *testing.T) {
 	wantAttributes(t, late, "http.response.status_code", "Gateway Timeout", "error.type", "504")
 	sent := named(t, all, "POST", client)
 	wantAttributes(t, sent, "error.type", "timeout")
-	wantAttributes(t, named(t, all, "HTTP", server), "http.request.method", "_OTHER", "url.path", "/public/%00", "http.route", "")
+	wantAttributes(t, named(t, all, "HTTP", server),
+		"http.request.method", "_OTHER", "url.path", "/public/%00", "http.route", "")
 	for s, code := range map[*spans.Span]spans.Status_StatusCode{
 		forbidden: spans.Status_STATUS_CODE_UNSET, refused: spans.Status_STATUS_CODE_UNSET,
 		late: spans.Status_STATUS_CODE_ERROR, sent: spans.Status_STATUS_CODE_ERROR,
@@ -230,11 +236,13 @@ func TestTraceOfATrustedCaller(t *testing.T) {
 	}
 	const proxy, stranger = "198.51.100.4:1", "203.0.113.4:1"
 	recorded := through(proxy, "Traceparent: 00-"+theirs+"-00f067aa0ba902b7-01", "Tracestate: a=1", "Tracestate: b=2")
-	if parent := parentForm.FindStringSubmatch(recorded.Get("Traceparent")); parent == nil || parent[1] != theirs || parent[2] == "00f067aa0ba902b7" || recorded.Get("Tracestate") != "a=1,b=2" {
+	if parent := parentForm.FindStringSubmatch(recorded.Get("Traceparent")); parent == nil || parent[1] != theirs ||
+		parent[2] == "00f067aa0ba902b7" || recorded.Get("Tracestate") != "a=1,b=2" {
 		t.Errorf("the upstream got %v", recorded)
 	}
 	silent := through(proxy, "Traceparent: 00-"+theirs+"-00f067aa0ba902b7-00")
-	if parent := parentForm.FindStringSubmatch(silent.Get("Traceparent")); parent == nil || parent[1] != theirs || parent[3] != "00" {
+	if parent := parentForm.FindStringSubmatch(silent.Get("Traceparent")); parent == nil ||
+		parent[1] != theirs || parent[3] != "00" {
 		t.Errorf("the upstream got %v", silent)
 	}
 	for _, c := range []http.Header{
@@ -242,7 +250,8 @@ func TestTraceOfATrustedCaller(t *testing.T) {
 		through(proxy, "Traceparent: 00-"+theirs+"-00f067aa0ba902b7-01", "Traceparent: 00-"+theirs+"-00f067aa0ba902b7-01"),
 		through(proxy, "Traceparent: nonsense", "Tracestate: a=1"),
 	} {
-		if parent := parentForm.FindStringSubmatch(c.Get("Traceparent")); parent == nil || len(c["Traceparent"]) != 1 || parent[1] == theirs || parent[3] != "01" || c["Tracestate"] != nil {
+		if parent := parentForm.FindStringSubmatch(c.Get("Traceparent")); parent == nil || len(c["Traceparent"]) != 1 ||
+			parent[1] == theirs || parent[3] != "01" || c["Tracestate"] != nil {
 			t.Errorf("the upstream got %v", c)
 		}
 	}
@@ -267,14 +276,16 @@ func TestTraceHeaders(t *testing.T) {
 	const theirs = "Traceparent: 00-11111111111111111111111111111111-2222222222222222-01"
 	r := newRig(t, baseConfig)
 	r.want(200, "GET", "/public/", "", theirs, "Tracestate: a=1")
-	if h := r.upstream.last().Header; h.Get("Traceparent") != strings.TrimPrefix(theirs, "Traceparent: ") || h.Get("Tracestate") != "a=1" {
+	if h := r.upstream.last().Header; h.Get("Traceparent") != strings.TrimPrefix(theirs, "Traceparent: ") ||
+		h.Get("Tracestate") != "a=1" {
 		t.Errorf("the upstream got %v", h)
 	}
 	if strings.Contains(r.log.String(), "trace_id") {
 		t.Error("the log has a trace without tracing")
 	}
 	for headers, want := range map[string]string{"remove: [traceparent]": "", "set: {traceparent: own}": "own"} {
-		r := newRig(t, edit(t, baseConfig, "match: /public/, ", "match: /public/, headers: {"+headers+"}, ")+"tracing: {endpoint: \"http://127.0.0.1:1\", sample: 0}\n")
+		r := newRig(t, edit(t, baseConfig, "match: /public/, ", "match: /public/, headers: {"+headers+"}, ")+
+			"tracing: {endpoint: \"http://127.0.0.1:1\", sample: 0}\n")
 		r.want(200, "GET", "/public/", "", theirs)
 		if h := r.upstream.last().Header; strings.Join(h["Traceparent"], " ") != want {
 			t.Errorf("%s: the upstream got %v", headers, h)
@@ -295,7 +306,8 @@ func TestTraceFastPath(t *testing.T) {
 			}
 		}})
 		r.want(200, "GET", "/public/", "", "Traceparent: theirs")
-		got := slices.DeleteFunc(fields, func(f string) bool { return !strings.HasPrefix(f, "Traceparent: 00-") || !strings.HasSuffix(f, "-00") })
+		got := slices.DeleteFunc(fields,
+			func(f string) bool { return !strings.HasPrefix(f, "Traceparent: 00-") || !strings.HasSuffix(f, "-00") })
 		if len(got) != map[bool]int{true: 1}[fast] {
 			t.Errorf("with the share %s the fast path got %q", sample, fields)
 		}
@@ -309,7 +321,8 @@ func TestTraceFastPath(t *testing.T) {
 func TestTraceOfARealUpstream(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t)
-	yaml := edit(t, baseConfig, `url: "http://app.invalid"`, `url: "http://app.invalid/below"`) + strings.Replace(traceAll, "URL", c.URL, 1)
+	yaml := edit(t, baseConfig, `url: "http://app.invalid"`, `url: "http://app.invalid/below"`) +
+		strings.Replace(traceAll, "URL", c.URL, 1)
 	got := make(chan http.Header, 1)
 	r := newNetworkRig(t, yaml, func(_ http.ResponseWriter, q *http.Request) { got <- q.Header })
 	if w := r.do("GET", "/public/x?secret", ""); w.Code != 200 {

@@ -24,7 +24,9 @@ func without(t *testing.T, yaml string) string {
 func (r *rig) refused(s signedIn, when string) {
 	r.t.Helper()
 	before := r.upstream.count()
-	for _, ask := range [][2]string{{"/session/", s.cookie}, {"/bearer/", s.bearer}, {"/basic/", basicHeader("service", "s3rvice")}} {
+	for _, ask := range [][2]string{
+		{"/session/", s.cookie}, {"/bearer/", s.bearer}, {"/basic/", basicHeader("service", "s3rvice")},
+	} {
 		if w := r.do("GET", ask[0], "", ask[1]); w.Code < 400 {
 			r.t.Errorf("%s: GET %s is %d", when, ask[0], w.Code)
 		}
@@ -38,7 +40,9 @@ func (r *rig) refused(s signedIn, when string) {
 // stay dead when it comes back, here and after a restart.
 func TestRemovedWithoutStore(t *testing.T) {
 	t.Parallel()
-	for name, broken := range map[string]func(string, int64, string) bool{"it cannot be written": noWrites, "it does not answer": noAnswers} {
+	for name, broken := range map[string]func(string, int64, string) bool{
+		"it cannot be written": noWrites, "it does not answer": noAnswers,
+	} {
 		for driver, yaml := range map[string]string{"alone": baseConfig, "shared": sharedConfig} {
 			t.Run(name+", "+driver, func(t *testing.T) {
 				t.Parallel()

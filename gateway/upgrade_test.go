@@ -91,8 +91,9 @@ func TestUpgradeLines(t *testing.T) {
 	}
 }
 
-// An upstream that switches to a protocol which was not asked for fails. One that chooses from several does not. What is not a
-// WebSocket is copied as it is, and cut off when its login ends.
+// An upstream that switches to a protocol which was not asked for fails. One that chooses
+// from several does not. What is not a WebSocket is copied as it is, and cut off when its
+// login ends.
 func TestUpgradeChosen(t *testing.T) {
 	t.Parallel()
 	yaml := edit(t, baseConfig, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [session], upgrade: "+

@@ -63,16 +63,21 @@ func TestTargets(t *testing.T) {
 		{`url: "` + app.URL + `/base/"`, "", "HTTP/1.1 gw.example /base/public/a%20b?c prefix="},
 		{`url: "` + app.URL + `/base"`, ", strip_prefix: /public", "HTTP/1.1 gw.example /base/a%20b?c prefix=/public"},
 		{`url: "unix:` + socket + `"`, "", "HTTP/1.1 gw.example /public/a%20b?c prefix="},
-		{`host: target, url: "unix:` + socket + `:/base"`, ", strip_prefix: /public", "HTTP/1.1 localhost /base/a%20b?c prefix=/public"},
+		{`host: target, url: "unix:` + socket + `:/base"`, ", strip_prefix: /public",
+			"HTTP/1.1 localhost /base/a%20b?c prefix=/public"},
 		{`host: target, url: "` + app.URL + `"`, "", "HTTP/1.1 " + authority + " /public/a%20b?c prefix="},
 		{`host: "app.internal:81", url: "` + app.URL + `"`, "", "HTTP/1.1 app.internal:81 /public/a%20b?c prefix="},
-		{`url: "h2c://` + for2.Addr().String() + `/base"`, ", strip_prefix: /public", "HTTP/2.0 gw.example /base/a%20b?c prefix=/public"},
+		{`url: "h2c://` + for2.Addr().String() + `/base"`, ", strip_prefix: /public",
+			"HTTP/2.0 gw.example /base/a%20b?c prefix=/public"},
 		{`url: "unix+h2c:` + socket2 + `"`, "", "HTTP/2.0 gw.example /public/a%20b?c prefix="},
-		{`host: target, url: "unix+h2c:` + socket2 + `:/base"`, ", strip_prefix: /public", "HTTP/2.0 localhost /base/a%20b?c prefix=/public"},
-		{`host: app.internal, url: "h2c://` + for2.Addr().String() + `"`, "", "HTTP/2.0 app.internal /public/a%20b?c prefix="},
+		{`host: target, url: "unix+h2c:` + socket2 + `:/base"`, ", strip_prefix: /public",
+			"HTTP/2.0 localhost /base/a%20b?c prefix=/public"},
+		{`host: app.internal, url: "h2c://` + for2.Addr().String() + `"`, "",
+			"HTTP/2.0 app.internal /public/a%20b?c prefix="},
 	} {
 		r := newRig(t, baseConfig)
-		if err := r.reload(edit(t, appConfig(t, c.upstream), "upstream: app, auth: [none]", "upstream: app, auth: [none]"+c.route)); err != nil {
+		yaml := edit(t, appConfig(t, c.upstream), "upstream: app, auth: [none]", "upstream: app, auth: [none]"+c.route)
+		if err := r.reload(yaml); err != nil {
 			t.Fatal(err)
 		}
 		for _, way := range []string{"first", "fast"} {
@@ -118,7 +123,8 @@ func TestForwardingHeadersOfProxy(t *testing.T) {
 	for _, name := range headernametest.AboutClients {
 		sent = append(sent, name+": evil")
 	}
-	guarded := slices.Concat(headernametest.AboutClients, []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"})
+	guarded := slices.Concat(headernametest.AboutClients,
+		[]string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"})
 	for target, more := range map[string]map[string]string{
 		"/public/": nil, "/passing/": {"X_REAL_IP": "evil", "X_FORWARDED_PREFIX": "evil"},
 	} {
@@ -149,7 +155,8 @@ func TestRewriteResponses(t *testing.T) {
 	for _, fast := range []string{"true", "false"} {
 		r := newRig(t, baseConfig)
 		yaml := appConfig(t, `rewrite_responses: true, fast_path: `+fast+`, url: "`+app.URL+`/base"`)
-		if err := r.reload(edit(t, yaml, "upstream: app, auth: [none]", "upstream: app, auth: [none], strip_prefix: /public")); err != nil {
+		yaml = edit(t, yaml, "upstream: app, auth: [none]", "upstream: app, auth: [none], strip_prefix: /public")
+		if err := r.reload(yaml); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -158,7 +165,8 @@ func TestRewriteResponses(t *testing.T) {
 				t.Errorf("fast_path %s: Location %q", fast, got)
 			}
 			lines := w.Result().Header["Set-Cookie"]
-			if len(lines) != 2 || lines[0] != "a=b; Domain=gw.example; Path=/public/deep" && lines[1] != "a=b; Domain=gw.example; Path=/public/deep" {
+			if len(lines) != 2 ||
+				lines[0] != "a=b; Domain=gw.example; Path=/public/deep" && lines[1] != "a=b; Domain=gw.example; Path=/public/deep" {
 				t.Errorf("fast_path %s: cookies %q", fast, lines)
 			}
 			if !strings.Contains(fmt.Sprint(lines), "authgate_app_session_id=x; Path=/public]") {
@@ -235,12 +243,13 @@ func TestTargetMetrics(t *testing.T) {
 // Trailers and both streams pass through an h2c upstream.
 func TestH2C(t *testing.T) {
 	t.Parallel()
-	server := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		w.Header().Set("Trailer", "Grpc-Status")
 		fmt.Fprintf(w, "%s %q %v te=%s", r.Method, body, err, r.Header.Get("Te"))
 		w.Header().Set("Grpc-Status", "0")
-	})}
+	})
+	server := &http.Server{Protocols: new(http.Protocols), Handler: handler}
 	server.Protocols.SetUnencryptedHTTP2(true)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

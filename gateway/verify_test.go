@@ -200,7 +200,8 @@ func TestVerifyAnswers(t *testing.T) {
 		"": "", "Cookie: session_id=" + strings.Repeat("A", 43): "", alice.cookie: "&reason=ended",
 	} {
 		w := r.asks(302, page, browser, cookie)
-		if got := w.Header().Get("Location"); got != "https://gw.example:8443/signin?return_to=%2Fsession%2Fa%3Fb%3Dc"+reason {
+		want := "https://gw.example:8443/signin?return_to=%2Fsession%2Fa%3Fb%3Dc" + reason
+		if got := w.Header().Get("Location"); got != want {
 			t.Errorf("the sign-in page is at %q", got)
 		}
 		n := r.asks(401, asNginx("GET", "gw.example:8443", "/session/a?b=c"), browser, cookie)

@@ -57,7 +57,9 @@ func readModules(source string, platforms []platform) (map[string]*module, error
 		return nil, err
 	}
 	version, root, _ := strings.Cut(strings.TrimSpace(out), "\n")
-	all[standardLibrary] = &module{path: standardLibrary, version: version, dir: root, folders: map[string]bool{root: true}}
+	all[standardLibrary] = &module{
+		path: standardLibrary, version: version, dir: root, folders: map[string]bool{root: true},
+	}
 	return all, readLicences(all)
 }
 
@@ -85,7 +87,8 @@ func readLicences(all map[string]*module) error {
 		}
 		for _, licence := range m.licences {
 			if !slices.Contains(accepted, licence) {
-				return fmt.Errorf("%s %s has the licence %s, which is not among those that we accept: %s", m.path, m.version, licence, strings.Join(accepted, ", "))
+				return fmt.Errorf("%s %s has the licence %s, which is not among those that we accept: %s",
+					m.path, m.version, licence, strings.Join(accepted, ", "))
 			}
 		}
 	}
@@ -133,10 +136,13 @@ func (m *module) expression() string { return strings.Join(m.licences, " AND ") 
 func licenceTable(all map[string]*module) []byte {
 	out := bytes.NewBufferString(`# Licences of dependencies
 
-authgate is under the Apache License 2.0, see [LICENSE](../LICENSE). Its programs contain Go's standard library (` + "`" + standardLibrary + "`" + `) and these modules. A module
-with several licences has parts under each of them. ` + "`" + thirdParty + "`" + ` in each archive and package has the versions and the full texts.
+authgate is under the Apache License 2.0, see [LICENSE](../LICENSE). Its programs contain Go's standard library (` +
+		"`" + standardLibrary + "`" + `) and these modules. A module
+with several licences has parts under each of them. ` + "`" + thirdParty + "`" +
+		` in each archive and package has the versions and the full texts.
 
-A test writes this page (` + "`go test -C packaging -run TestLicences -update .`" + `), and fails if a module has a licence that is not accepted:
+A test writes this page (` + "`go test -C packaging -run TestLicences -update .`" +
+		`), and fails if a module has a licence that is not accepted:
 ` + strings.Join(accepted, ", ") + `.
 
 | Module | Licence |
@@ -156,7 +162,8 @@ func licenceTexts(all map[string]*module) []byte {
 	}
 	for _, path := range sortedKeys(all) {
 		for _, text := range all[path].texts {
-			fmt.Fprintf(out, "\n%s\n%s %s, %s\n\n%s\n", strings.Repeat("=", 80), path, all[path].version, text.name, bytes.TrimSpace(text.content))
+			fmt.Fprintf(out, "\n%s\n%s %s, %s\n\n%s\n",
+				strings.Repeat("=", 80), path, all[path].version, text.name, bytes.TrimSpace(text.content))
 		}
 	}
 	return out.Bytes()

@@ -41,12 +41,15 @@ func TestLicences(t *testing.T) {
 // accepted, stop a release.
 func TestLicenceRefused(t *testing.T) {
 	t.Parallel()
-	gpl := "This program is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License as " +
-		"published by the Free Software Foundation, either version 3 of the License, or (at your option) any later version. This program is " +
-		"distributed in the hope that it will be useful, but WITHOUT ANY WARRANTY; without even the implied warranty of MERCHANTABILITY or " +
-		"FITNESS FOR A PARTICULAR PURPOSE. See the GNU General Public License for more details. You should have received a copy of the GNU " +
-		"General Public License along with this program. If not, see <http://www.gnu.org/licenses/>."
-	for want, text := range map[string]string{"no licence that is known": "All rights reserved.\n", "not among those that we accept": gpl} {
+	gpl := "This program is free software: you can redistribute it and/or modify it under the terms of the GNU General " +
+		"Public License as published by the Free Software Foundation, either version 3 of the License, or (at your " +
+		"option) any later version. This program is distributed in the hope that it will be useful, but WITHOUT ANY " +
+		"WARRANTY; without even the implied warranty of MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE. See " +
+		"the GNU General Public License for more details. You should have received a copy of the GNU General Public " +
+		"License along with this program. If not, see <http://www.gnu.org/licenses/>."
+	for want, text := range map[string]string{
+		"no licence that is known": "All rights reserved.\n", "not among those that we accept": gpl,
+	} {
 		dir := t.TempDir()
 		below := filepath.Join(dir, "internal", "parser") // the licence is above the package
 		if err := writeFolder(dir, map[string][]byte{"LICENSE": []byte(text), "internal/parser/parser.go": nil}); err != nil {

@@ -41,8 +41,9 @@ func (r *release) pack(format, arch string, program []byte) (string, []byte, err
 		return "", nil, err
 	}
 	info := &nfpm.Info{
-		Name: "authgate", Arch: arch, Platform: "linux", Version: r.number, VersionSchema: "none", Section: "net", Priority: "optional",
-		Maintainer: maintainer, Description: description, License: "Apache-2.0", DisableGlobbing: true, MTime: r.time,
+		Name: "authgate", Arch: arch, Platform: "linux", Version: r.number, VersionSchema: "none",
+		Section: "net", Priority: "optional", Maintainer: maintainer, Description: description, License: "Apache-2.0",
+		DisableGlobbing: true, MTime: r.time,
 	}
 	info.Contents = contents
 	info.Recommends = []string{"ca-certificates"} // of providers, upstreams and ACME
@@ -100,7 +101,10 @@ func (r *release) stage(folder, format string, program []byte) (files.Contents, 
 		if err := writeFolder(filepath.Dir(source), map[string][]byte{filepath.Base(source): f.content}); err != nil {
 			return nil, err
 		}
-		one := &files.Content{Source: source, Destination: f.name, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: f.mode, MTime: r.time}}
+		one := &files.Content{
+			Source: source, Destination: f.name,
+			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: f.mode, MTime: r.time},
+		}
 		if strings.HasPrefix(f.name, etc) {
 			one.Type, one.FileInfo.Group = files.TypeConfigNoReplace, owner
 		}
@@ -160,7 +164,8 @@ func (r *release) writeScripts(folder, format string) (nfpm.Scripts, error) {
 	shared = bytes.ReplaceAll(shared, []byte("@SYSUSERS@"), []byte(sysusers))
 	var paths nfpm.Scripts
 	for name, to := range map[string]*string{
-		"preinstall": &paths.PreInstall, "postinstall": &paths.PostInstall, "preremove": &paths.PreRemove, "postremove": &paths.PostRemove,
+		"preinstall": &paths.PreInstall, "postinstall": &paths.PostInstall,
+		"preremove": &paths.PreRemove, "postremove": &paths.PostRemove,
 	} {
 		own, err := scripts.ReadFile("scripts/" + format + "/" + name + ".sh")
 		if os.IsNotExist(err) {

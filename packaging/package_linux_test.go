@@ -19,20 +19,24 @@ func TestDebianPackage(t *testing.T) {
 	}
 	files := command(t, "dpkg-deb", "--contents", name)
 	for path, mode := range map[string]string{
-		installed: "-rwxr-xr-x", etc: "drwxr-x---", etc + "config.yaml": "-rw-r-----", etc + "accounts.yaml": "-rw-r-----",
-		"/usr/lib/systemd/system/authgate.service": "-rw-r--r--", "/usr/lib/sysusers.d/authgate.conf": "-rw-r--r--",
-		"/usr/share/man/man1/authgate.1.gz": "-rw-r--r--", "/usr/share/bash-completion/completions/authgate": "-rw-r--r--",
-		"/usr/share/zsh/vendor-completions/_authgate": "-rw-r--r--", "/usr/share/fish/vendor_completions.d/authgate.fish": "-rw-r--r--",
-		documents + "copyright": "-rw-r--r--", documents + thirdParty: "-rw-r--r--", documents + "changelog.gz": "-rw-r--r--",
+		installed: "-rwxr-xr-x", etc: "drwxr-x---", etc + "config.yaml": "-rw-r-----",
+		etc + "accounts.yaml": "-rw-r-----", "/usr/lib/systemd/system/authgate.service": "-rw-r--r--",
+		"/usr/lib/sysusers.d/authgate.conf": "-rw-r--r--", "/usr/share/man/man1/authgate.1.gz": "-rw-r--r--",
+		"/usr/share/bash-completion/completions/authgate": "-rw-r--r--", documents + "copyright": "-rw-r--r--",
+		"/usr/share/zsh/vendor-completions/_authgate": "-rw-r--r--", documents + thirdParty: "-rw-r--r--",
+		"/usr/share/fish/vendor_completions.d/authgate.fish": "-rw-r--r--", documents + "changelog.gz": "-rw-r--r--",
 	} {
-		if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(mode) + ` root/root .* 2001-02-03 [0-9:]+ \.` + regexp.QuoteMeta(path) + `$`).MatchString(files) {
+		if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(mode) + ` root/root .* 2001-02-03 [0-9:]+ \.` +
+			regexp.QuoteMeta(path) + `$`).MatchString(files) {
 			t.Errorf("the package has no %s with %s:\n%s", path, mode, files)
 		}
 	}
 	if strings.Contains(files, ".ps1") {
 		t.Error("the package has completions for PowerShell")
 	}
-	for member, want := range map[string]string{"conffiles": etc + "accounts.yaml\n" + etc + "config.yaml\n", "control": "\nVersion: 1.2.3\n"} {
+	for member, want := range map[string]string{
+		"conffiles": etc + "accounts.yaml\n" + etc + "config.yaml\n", "control": "\nVersion: 1.2.3\n",
+	} {
 		if got := command(t, "dpkg-deb", "--info", name, member); !strings.Contains("\n"+got, want) {
 			t.Errorf("%s is:\n%s", member, got)
 		}
@@ -79,7 +83,8 @@ func TestPackagedUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(unit); !strings.Contains(text, "ExecStart=/usr/bin/authgate serve ") || strings.Contains(text, "LoadCredential=") {
+	if text := string(unit); !strings.Contains(text, "ExecStart=/usr/bin/authgate serve ") ||
+		strings.Contains(text, "LoadCredential=") {
 		t.Errorf("the unit is:\n%s", text)
 	}
 	if _, err := packagedUnit([]byte("ExecStart=/opt/authgate serve\n")); err == nil {

@@ -11,7 +11,9 @@ import (
 // platform is an operating system and a processor, as Go calls them.
 type platform struct{ os, arch string }
 
-var platforms = []platform{{"darwin", "amd64"}, {"darwin", "arm64"}, {"linux", "amd64"}, {"linux", "arm64"}, {"windows", "amd64"}}
+var platforms = []platform{
+	{"darwin", "amd64"}, {"darwin", "arm64"}, {"linux", "amd64"}, {"linux", "arm64"}, {"windows", "amd64"},
+}
 
 func (p platform) String() string { return p.os + "/" + p.arch }
 

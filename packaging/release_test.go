@@ -28,8 +28,9 @@ func sample(t *testing.T) *release {
 	}
 	texts := unit
 	for name, content := range map[string]string{
-		"man/man1/authgate.1": ".TH authgate\n", "completions/authgate.bash": "complete authgate\n", "completions/authgate.fish": "# fish\n",
-		"completions/_authgate": "#compdef authgate\n", "completions/authgate.ps1": "# PowerShell\n", thirdParty: "licences\n",
+		"man/man1/authgate.1": ".TH authgate\n", "completions/authgate.bash": "complete authgate\n",
+		"completions/authgate.fish": "# fish\n", "completions/_authgate": "#compdef authgate\n",
+		"completions/authgate.ps1": "# PowerShell\n", thirdParty: "licences\n",
 	} {
 		texts = append(texts, file{name: name, content: []byte(content), mode: 0o644})
 	}
@@ -41,7 +42,8 @@ func sample(t *testing.T) *release {
 		texts = append(texts, file{name: "examples/" + name, content: content, mode: 0o644})
 	}
 	return &release{
-		version: "v1.2.3", number: "1.2.3", time: time.Date(2001, 2, 3, 12, 0, 1, 0, time.UTC), texts: texts.with(), modules: map[string]*module{},
+		version: "v1.2.3", number: "1.2.3", time: time.Date(2001, 2, 3, 12, 0, 1, 0, time.UTC),
+		texts: texts.with(), modules: map[string]*module{},
 	}
 }
 
@@ -113,7 +115,8 @@ func TestArchives(t *testing.T) {
 		}
 		modes[header.Name] = header.Mode
 		if header.Uid != 0 || header.Gid != 0 || header.Uname != "root" || header.ModTime.Unix() != sample(t).time.Unix() {
-			t.Errorf("%s belongs to %s (%d:%d), and is from %s", header.Name, header.Uname, header.Uid, header.Gid, header.ModTime)
+			t.Errorf("%s belongs to %s (%d:%d), and is from %s", header.Name, header.Uname, header.Uid, header.Gid,
+				header.ModTime)
 		}
 	}
 	zipped, err := zip.NewReader(bytes.NewReader(made["authgate.zip"]), int64(len(made["authgate.zip"])))
@@ -125,7 +128,9 @@ func TestArchives(t *testing.T) {
 			t.Errorf("%s has the mode %o in the zip file, and %o in the tar file", f.Name, f.Mode().Perm(), want)
 		}
 	}
-	for name, mode := range map[string]int64{"authgate": 0o755, "LICENSE": 0o644, thirdParty: 0o644, "examples/config.yaml": 0o644} {
+	for name, mode := range map[string]int64{
+		"authgate": 0o755, "LICENSE": 0o644, thirdParty: 0o644, "examples/config.yaml": 0o644,
+	} {
 		if modes["authgate_1.2.3/"+name] != mode {
 			t.Errorf("%s has the mode %o, expected %o", name, modes["authgate_1.2.3/"+name], mode)
 		}
@@ -164,7 +169,8 @@ func TestBillOfMaterials(t *testing.T) {
 		Metadata                struct{ Timestamp string }
 		Components              []struct{ Purl string }
 	}
-	if err := json.Unmarshal(first, &bom); err != nil || bom.BOMFormat != "CycloneDX" || bom.Metadata.Timestamp != "2001-02-03T12:00:01Z" || len(bom.Components) != len(info.Deps)+1 {
+	if err := json.Unmarshal(first, &bom); err != nil || bom.BOMFormat != "CycloneDX" ||
+		bom.Metadata.Timestamp != "2001-02-03T12:00:01Z" || len(bom.Components) != len(info.Deps)+1 {
 		t.Errorf("the list is %+v (%v)", bom, err)
 	}
 	if want := "pkg:golang/" + info.Deps[0].Path + "@" + info.Deps[0].Version; !bytes.Contains(first, []byte(want)) {

@@ -38,7 +38,8 @@ func (r *release) billOfMaterials(program string) ([]byte, error) {
 	}
 	main := cdx.Component{
 		BOMRef: "authgate", Type: cdx.ComponentTypeApplication, Name: "authgate", Version: r.version,
-		Licenses: &cdx.Licenses{{Expression: "Apache-2.0"}}, Hashes: &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hash}},
+		Licenses: &cdx.Licenses{{Expression: "Apache-2.0"}},
+		Hashes:   &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hash}},
 	}
 	bom := cdx.NewBOM()
 	bom.SerialNumber = uuid.NewSHA1(uuid.NameSpaceURL, []byte("authgate "+hash)).URN()

@@ -33,7 +33,8 @@ func fileVersion(described string, committed time.Time) (string, error) {
 	} else if unreleased.MatchString(clean) {
 		number = "0.0~git" + committed.Format("20060102") + "." + clean
 	} else {
-		return "", fmt.Errorf("the version %q is neither a tag such as v1.2.3 nor a commit; work in a git checkout, or set VERSION", described)
+		return "", fmt.Errorf("the version %q is neither a tag such as v1.2.3 nor a commit; "+
+			"work in a git checkout, or set VERSION", described)
 	}
 	if dirty {
 		since = append(since, "dirty")

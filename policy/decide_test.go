@@ -29,14 +29,19 @@ func TestDecideByMechanism(t *testing.T) {
 		{policy.Route{}, nil, policy.Forbid, "auth: accepts no mechanism"},
 		{policy.Route{}, bySession, policy.Forbid, "auth: accepts no mechanism"},
 		{route("home", policy.None), nil, policy.Allow, "public: open to all"},
-		{policy.Route{Pattern: "/", Mechanisms: []policy.Mechanism{policy.None}}, bySession, policy.Allow, "public: open to all"},
-		{route("r", policy.Session, policy.Bearer), nil, policy.Challenge, "auth: no identity is proved; accepts session, bearer"},
-		{route("r", policy.Session, policy.Bearer), bySession, policy.Allow, "auth: open to every identity proved by session, bearer"},
+		{policy.Route{Pattern: "/", Mechanisms: []policy.Mechanism{policy.None}},
+			bySession, policy.Allow, "public: open to all"},
+		{route("r", policy.Session, policy.Bearer), nil, policy.Challenge,
+			"auth: no identity is proved; accepts session, bearer"},
+		{route("r", policy.Session, policy.Bearer), bySession, policy.Allow,
+			"auth: open to every identity proved by session, bearer"},
 		{route("r", policy.Basic), bySession, policy.Forbid, "auth: the mechanism is not accepted; accepts basic"},
-		{policy.Route{Mechanisms: session, Policy: &policy.Policy{}}, bySession, policy.Forbid, "policy: has no rules, so it allows nothing"},
+		{policy.Route{Mechanisms: session, Policy: &policy.Policy{}}, bySession, policy.Forbid,
+			"policy: has no rules, so it allows nothing"},
 		{route("r", policy.None, policy.None), nil, policy.Challenge, "auth: no identity is proved; accepts none, none"},
 		{route("r", ""), &policy.Identity{}, policy.Forbid, "auth: the mechanism is not accepted; accepts "},
-		{route("r", policy.None, policy.Basic), &policy.Identity{Mechanism: policy.None}, policy.Forbid, "auth: the mechanism is not accepted; accepts none, basic"},
+		{route("r", policy.None, policy.Basic), &policy.Identity{Mechanism: policy.None}, policy.Forbid,
+			"auth: the mechanism is not accepted; accepts none, basic"},
 	} {
 		rule, _, _ := strings.Cut(c.why, ": ")
 		want := policy.Decision{Outcome: c.want, Rule: rule, Reason: "route " + c.route.Name + c.route.Pattern + ": " + c.why}
@@ -78,10 +83,12 @@ func TestRules(t *testing.T) {
 			ids{{}, roles("admin"), roles("staff"), roles("", "admin")}},
 		{"a local user", spec{Users: []string{"alice"}},
 			ids{user("local", "alice")},
-			ids{{}, user("local", "Alice"), user("basic", "alice"), user("google", "alice"), user("", "alice"), user("local", "")}},
+			ids{{}, user("local", "Alice"), user("basic", "alice"),
+				user("google", "alice"), user("", "alice"), user("local", "")}},
 		{"users of providers", spec{Users: []string{"local:carol", "basic:service", "google:bob", "google:a:b"}},
 			ids{user("local", "carol"), user("basic", "service"), user("google", "bob"), user("google", "a:b")},
-			ids{user("local", "local:carol"), user("basic", "carol"), user("local", "service"), user("local", "basic:service"), user("google", "service"),
+			ids{user("local", "local:carol"), user("basic", "carol"), user("local", "service"),
+				user("local", "basic:service"), user("google", "service"),
 				user("local", "bob"), user("local", "google:bob"), user("google:a", "b"), user("keycloak", "bob")}},
 		{"users in another normalization", spec{Users: []string{"Jose\u0301", "basic:\u212bke", "google:Zoe\u0308"}},
 			ids{user("local", "Jos\u00e9"), user("local", "Jose\u0301"),
@@ -89,9 +96,11 @@ func TestRules(t *testing.T) {
 			ids{user("local", "Jose"), user("local", "jos\u00e9"),
 				user("google", "Jos\u00e9"), user("local", "\uff2aos\u00e9")}},
 		{"email domains", spec{EmailDomains: []string{"example.org", "Kelvin.example", "az.example", "BY.example"}},
-			ids{email("a@example.org"), email("a@EXAMPLE.Org"), email("a@kelvin.EXAMPLE"), email("a@AZ.example"), email("a@by.example")},
-			ids{{}, email("example.org"), email("@example.org"), email("a@b@example.org"), email("a@example.org@b"), email("a@example.org@"),
-				email("a@sub.example.org"), email("a@example.org."), email("a@example.org "), email("a@notexample.org"), email("a@\u212aelvin.example")}},
+			ids{email("a@example.org"), email("a@EXAMPLE.Org"), email("a@kelvin.EXAMPLE"),
+				email("a@AZ.example"), email("a@by.example")},
+			ids{{}, email("example.org"), email("@example.org"), email("a@b@example.org"), email("a@example.org@b"),
+				email("a@example.org@"), email("a@sub.example.org"), email("a@example.org."), email("a@example.org "),
+				email("a@notexample.org"), email("a@\u212aelvin.example")}},
 		{"scopes", spec{Scopes: []string{"read", "write"}},
 			ids{scopes("read"), scopes("x", "write")},
 			ids{{}, scopes("read write"), scopes("READ"), scopes("")}},
@@ -102,15 +111,17 @@ func TestRules(t *testing.T) {
 			ids{{}, user("basic", "a"), user("Google", "a")}},
 		{"a claim", claims("dept", "eng", "ops"),
 			ids{claim(`{"dept":"eng"}`), claim(`{"dept":["x","ops"]}`)},
-			ids{{}, claim(`{"dept":"Eng"}`), claim(`{"dept":["eng "]}`), claim(`{"dept":[["eng"]]}`), claim(`{"dept":{"eng":true}}`),
-				claim(`{"dept":null}`), claim(`{"dept":[]}`), claim(`{"x":{"dept":"eng"}}`)}},
-		{"a claim of other types", claims("v", "true", "42", "0.5", "-7", "9007199254740991", "9007199254740992", "-9007199254740991", "-9007199254740992"),
-			ids{claim(`{"v":true}`), claim(`{"v":"true"}`), claim(`{"v":42}`), claim(`{"v":42.0}`), claim(`{"v":0.5}`), claim(`{"v":[1,-7]}`),
-				claim(`{"v":9007199254740991}`), claim(`{"v":-9007199254740991}`),
+			ids{{}, claim(`{"dept":"Eng"}`), claim(`{"dept":["eng "]}`), claim(`{"dept":[["eng"]]}`),
+				claim(`{"dept":{"eng":true}}`), claim(`{"dept":null}`), claim(`{"dept":[]}`), claim(`{"x":{"dept":"eng"}}`)}},
+		{"a claim of other types", claims("v", "true", "42", "0.5", "-7",
+			"9007199254740991", "9007199254740992", "-9007199254740991", "-9007199254740992"),
+			ids{claim(`{"v":true}`), claim(`{"v":"true"}`), claim(`{"v":42}`), claim(`{"v":42.0}`), claim(`{"v":0.5}`),
+				claim(`{"v":[1,-7]}`), claim(`{"v":9007199254740991}`), claim(`{"v":-9007199254740991}`),
 				{Claims: map[string]any{"v": json.Number("42")}}, {Claims: map[string]any{"v": json.Number("4.20e1")}},
 				{Claims: map[string]any{"v": []string{"42"}}}},
-			ids{claim(`{"v":false}`), claim(`{"v":1}`), claim(`{"v":420}`), claim(`{"v":null}`), claim(`{"v":9007199254740992}`), claim(`{"v":-9007199254740992}`),
-				claim(`{"v":9007199254740993}`), {Claims: map[string]any{"v": []string{"4", "2"}}}}},
+			ids{claim(`{"v":false}`), claim(`{"v":1}`), claim(`{"v":420}`), claim(`{"v":null}`),
+				claim(`{"v":9007199254740992}`), claim(`{"v":-9007199254740992}`), claim(`{"v":9007199254740993}`),
+				{Claims: map[string]any{"v": []string{"4", "2"}}}}},
 		{"a claim by path", claims("realm_access.roles", "admin"),
 			ids{claim(`{"realm_access":{"roles":["admin"]}}`), claim(`{"realm_access.roles":"admin"}`),
 				claim(`{"realm_access.roles":null,"realm_access":{"roles":["admin"]}}`)},
@@ -118,15 +129,18 @@ func TestRules(t *testing.T) {
 				// The exact name decides, even where it denies.
 				claim(`{"realm_access.roles":"user","realm_access":{"roles":["admin"]}}`)}},
 		{"a claim by a path with dotted names", claims("resource_access.app.example.roles", "admin"),
-			ids{claim(`{"resource_access":{"app.example":{"roles":["admin"]}}}`), claim(`{"resource_access":{"app.example.roles":"admin"}}`),
+			ids{claim(`{"resource_access":{"app.example":{"roles":["admin"]}}}`),
+				claim(`{"resource_access":{"app.example.roles":"admin"}}`),
 				claim(`{"resource_access":{"app":{"x":1},"app.example":{"roles":"admin"}}}`)},
 			ids{claim(`{"resource_access":{"app":{"roles":["admin"]}}}`)}},
 		{"all keys", spec{Roles: []string{"a"}, Users: []string{"alice"}},
 			ids{{Roles: []string{"a"}, Provider: "local", Username: "alice"}}, ids{roles("a"), user("local", "alice"), {}}},
-		{"any", spec{Any: []policy.Ref{roleA, inline(spec{Users: []string{"alice"}})}}, ids{roles("a"), user("local", "alice")}, ids{roles("b"), {}}},
+		{"any", spec{Any: []policy.Ref{roleA, inline(spec{Users: []string{"alice"}})}},
+			ids{roles("a"), user("local", "alice")}, ids{roles("b"), {}}},
 		{"all", spec{All: []policy.Ref{roleA, roleB}}, ids{roles("a", "b")}, ids{roles("a"), roles("b"), {}}},
 		{"none", spec{None: []policy.Ref{roleA, roleB}}, ids{{}, roles("c")}, ids{roles("a"), roles("b"), roles("a", "b")}},
-		{"none of none", spec{None: []policy.Ref{inline(spec{None: []policy.Ref{roleA}})}}, ids{roles("a")}, ids{{}, roles("b")}},
+		{"none of none", spec{None: []policy.Ref{inline(spec{None: []policy.Ref{roleA}})}},
+			ids{roles("a")}, ids{{}, roles("b")}},
 	} {
 		route := policyRoute(t, nil, inline(c.spec))
 		for want, all := range map[policy.Outcome]ids{policy.Allow: c.allow, policy.Forbid: c.forbid} {
@@ -154,9 +168,10 @@ func TestRequestRules(t *testing.T) {
 		want     policy.Outcome
 		requests []string // a method or an address; - for none
 	}{
-		{networks, policy.Allow, []string{"192.0.2.0", "192.0.2.255", "198.51.100.7", "203.0.113.0", "203.0.113.255", "10.0.0.1",
-			"::ffff:192.0.2.9", "2001:db8::1", "fe80::1%eth0"}},
-		{networks, policy.Forbid, []string{"192.0.3.0", "198.51.100.8", "203.0.112.255", "203.0.114.0", "::192.0.2.9", "2001:db9::1", "-"}},
+		{networks, policy.Allow, []string{"192.0.2.0", "192.0.2.255", "198.51.100.7", "203.0.113.0", "203.0.113.255",
+			"10.0.0.1", "::ffff:192.0.2.9", "2001:db8::1", "fe80::1%eth0"}},
+		{networks, policy.Forbid, []string{"192.0.3.0", "198.51.100.8", "203.0.112.255", "203.0.114.0",
+			"::192.0.2.9", "2001:db9::1", "-"}},
 		{everywhere, policy.Forbid, []string{"-"}},
 		{methods, policy.Allow, []string{"GET", "PROPFIND"}},
 		{methods, policy.Forbid, []string{"HEAD", "get", ""}},
@@ -198,7 +213,8 @@ func TestDecideNamesTheRule(t *testing.T) {
 		{names("admin"), "root", "policy admin", "met"},
 		{names("admin", "office"), "user", "policy admin: roles", "needs one of admin, root"},
 		{names("one"), "", "policy one: any[0].networks", "needs a client in one of 10.0.0.0/8"},
-		{names("some"), "", "policy some: any", "needs at least one of policy admin, (scopes needs one of write and all[0] needs policy office)"},
+		{names("some"), "", "policy some: any",
+			"needs at least one of policy admin, (scopes needs one of write and all[0] needs policy office)"},
 		{names("every"), "admin,x", "policy every: all[1].all_roles", "needs all of x, y"},
 		{names("every"), "x,y", "policy admin: roles", "needs one of admin, root"},
 		{names("not"), "admin", "policy not: none[0]", "must not be met: policy admin"},
@@ -324,7 +340,8 @@ func TestConditions(t *testing.T) {
 	t.Parallel()
 	route := policyRoute(t, specs{
 		"admin": {Roles: []string{"admin"}},
-		"staff": {Any: []policy.Ref{{Name: "admin"}, inline(spec{Methods: []string{"GET"}})}, None: names("admin"), All: names("admin")},
+		"staff": {Any: []policy.Ref{{Name: "admin"}, inline(spec{Methods: []string{"GET"}})},
+			None: names("admin"), All: names("admin")},
 	}, names("staff")...)
 	want := []policy.Condition{
 		{Rule: "auth", Needs: "needs authentication by one of basic, session, bearer, oidc, certificate"},
@@ -365,7 +382,8 @@ func plainWork(tb testing.TB) map[string]func() {
 		"admin":  {Roles: []string{"admin"}},
 		"office": {Networks: []string{"192.0.2.0/24", "2001:db8::/32"}},
 		"leads":  {Claims: map[string][]string{"org.level": {"3", "4"}}},
-		"staff":  {Any: names("admin", "leads"), All: names("office"), None: []policy.Ref{inline(spec{EmailDomains: []string{"example.net"}})}},
+		"staff": {Any: names("admin", "leads"), All: names("office"),
+			None: []policy.Ref{inline(spec{EmailDomains: []string{"example.net"}})}},
 	}, names("staff")...)
 	req := request(tb, "GET", "example.org", "/a")
 	decide := func(id *policy.Identity, want policy.Outcome) func() {
@@ -376,10 +394,11 @@ func plainWork(tb testing.TB) map[string]func() {
 		}
 	}
 	return map[string]func(){
-		"a request":           func() { parse(tb, "/api/v1/accounts?page=2") },
-		"a host":              func() { _, _ = policy.CanonicalHost("example.org:8443") },
-		"allow by role":       decide(&policy.Identity{Roles: []string{"user", "admin"}, Mechanism: policy.Session}, policy.Allow),
-		"allow by claim":      decide(&policy.Identity{Claims: map[string]any{"org": map[string]any{"level": 3.0}}, Mechanism: policy.Session}, policy.Allow),
+		"a request":     func() { parse(tb, "/api/v1/accounts?page=2") },
+		"a host":        func() { _, _ = policy.CanonicalHost("example.org:8443") },
+		"allow by role": decide(&policy.Identity{Roles: []string{"user", "admin"}, Mechanism: policy.Session}, policy.Allow),
+		"allow by claim": decide(&policy.Identity{Claims: map[string]any{"org": map[string]any{"level": 3.0}},
+			Mechanism: policy.Session}, policy.Allow),
 		"forbid by policy":    decide(&policy.Identity{Roles: []string{"user"}, Mechanism: policy.Bearer}, policy.Forbid),
 		"forbid by mechanism": decide(&policy.Identity{Mechanism: policy.None}, policy.Forbid),
 		"challenge":           decide(nil, policy.Challenge),
@@ -397,7 +416,8 @@ func TestPlainWorkDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkPolicy(b *testing.B) {
-	work, table, req := plainWork(b), newTable(b, routes("/app/", "/app/{x}/{y}", "/")...), request(b, "GET", "example.org", "/app/items/42")
+	work, table, req := plainWork(b), newTable(b, routes("/app/", "/app/{x}/{y}", "/")...),
+		request(b, "GET", "example.org", "/app/items/42")
 	work["match"] = func() { table.Match(req) }
 	for name, f := range work {
 		b.Run(name, func(b *testing.B) {

@@ -12,8 +12,11 @@ import (
 // decision names the rule that decided.
 func Example() {
 	set, err := policy.Compile(map[string]*policy.Spec{
-		"admin":  {Roles: []string{"admin"}},
-		"office": {Networks: []string{"192.0.2.0/24"}, Any: []policy.Ref{{Name: "admin"}, {Spec: &policy.Spec{Methods: []string{"GET"}}}}},
+		"admin": {Roles: []string{"admin"}},
+		"office": {
+			Networks: []string{"192.0.2.0/24"},
+			Any:      []policy.Ref{{Name: "admin"}, {Spec: &policy.Spec{Methods: []string{"GET"}}}},
+		},
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -73,13 +73,17 @@ var meanings = []meaning{
 	{spec{EmailDomains: []string{"example.org"}}, func(id *policy.Identity, _ *policy.Request) bool {
 		return strings.EqualFold(id.Email, "a@example.org")
 	}},
-	{spec{Scopes: []string{"read"}, Methods: []string{"GET", "POST"}}, func(id *policy.Identity, req *policy.Request) bool {
+	{spec{
+		Scopes: []string{"read"}, Methods: []string{"GET", "POST"},
+	}, func(id *policy.Identity, req *policy.Request) bool {
 		return slices.Contains(id.Scopes, "read") && req.Method != "HEAD"
 	}},
 	{spec{Mechanisms: []string{"basic", "oidc"}}, func(id *policy.Identity, _ *policy.Request) bool {
 		return id.Mechanism == policy.Basic || id.Mechanism == policy.OIDC
 	}},
-	{spec{Providers: []string{"basic", "idp"}}, func(id *policy.Identity, _ *policy.Request) bool { return id.Provider != "local" }},
+	{spec{Providers: []string{"basic", "idp"}}, func(id *policy.Identity, _ *policy.Request) bool {
+		return id.Provider != "local"
+	}},
 	{spec{Networks: []string{"192.0.2.0/24", "2001:db8::1"}}, func(_ *policy.Identity, req *policy.Request) bool {
 		return req.Client.IsValid() && req.Client.String() != "10.0.0.1"
 	}},
@@ -193,7 +197,9 @@ func (d *dice) identity() *policy.Identity {
 }
 
 func (d *dice) request() *policy.Request {
-	clients := []netip.Addr{netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("10.0.0.1"), {}}
+	clients := []netip.Addr{
+		netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("10.0.0.1"), {},
+	}
 	return &policy.Request{Method: d.one("GET", "POST", "HEAD"), Client: clients[d.roll(len(clients))], Now: now}
 }
 
@@ -294,7 +300,8 @@ func FuzzSlashLikeServeMux(f *testing.F) {
 		want := served(mux, method, host, target.String())
 		got, ok := table.Match(request(t, method, host, target.String()))
 		if ok != (want != "") || ok && got.Route.Pattern != want {
-			t.Errorf("of %q, %s %s%s has the route %+v, a ServeMux leads to %q", patterns, method, host, target.String(), got.Route, want)
+			t.Errorf("of %q, %s %s%s has the route %+v, a ServeMux leads to %q",
+				patterns, method, host, target.String(), got.Route, want)
 		}
 	})
 }

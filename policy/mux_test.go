@@ -90,13 +90,15 @@ func (d *dice) patterns(n int) []string {
 	for range 1 + d.roll(n) {
 		var path strings.Builder
 		for range d.roll(5) {
-			path.WriteString("/" + d.one("a", "a", "b", "b", "x", "%61", "a%20b", "{x}", "{x}", "{y}", "{z}", "{x...}", "{$}", "{", "a{x}", "{x}a", "{}", "{...}", "{x-y}", "{$...}"))
+			path.WriteString("/" + d.one("a", "a", "b", "b", "x", "%61", "a%20b", "{x}", "{x}", "{y}", "{z}",
+				"{x...}", "{$}", "{", "a{x}", "{x}a", "{}", "{...}", "{x-y}", "{$...}"))
 		}
 		path.WriteString(d.one("", "", "/", "/", "/{$}", "/{rest...}"))
 		if path.Len() == 0 {
 			path.WriteByte('/')
 		}
-		patterns = append(patterns, d.one("", "", "", "", "GET ", "HEAD ", "POST ")+d.one("", "", "", "h.example", "other.example", "[::1]")+path.String())
+		patterns = append(patterns, d.one("", "", "", "", "GET ", "HEAD ", "POST ")+
+			d.one("", "", "", "h.example", "other.example", "[::1]")+path.String())
 	}
 	return patterns
 }
@@ -132,13 +134,16 @@ func FuzzTableLikeServeMux(f *testing.F) {
 				target.WriteString("/" + d.one("a", "a", "b", "b", "x", "c", "a%20b", "%61", "%257bx%257d"))
 			}
 			target.WriteString(d.one("", "", "/"))
-			req := request(t, d.one("GET", "HEAD", "POST", "PUT", "CONNECT"), d.one("h.example", "h.example", "other.example", "[::1]", "unknown.example"), d.one(target.String(), target.String(), "/"))
+			req := request(t, d.one("GET", "HEAD", "POST", "PUT", "CONNECT"),
+				d.one("h.example", "h.example", "other.example", "[::1]", "unknown.example"),
+				d.one(target.String(), target.String(), "/"))
 			want, ok := mux.match(req)
 			if req.Method == http.MethodConnect {
 				want, ok = 0, false
 			}
 			if got, found := table.Match(req); found != ok || found && got.Index != want {
-				t.Fatalf("of %q, %s %s%s has the route %+v, %t; a ServeMux finds %d, %t", accepted, req.Method, req.Host, req.Path.Raw, got, found, want, ok)
+				t.Fatalf("of %q, %s %s%s has the route %+v, %t; a ServeMux finds %d, %t",
+					accepted, req.Method, req.Host, req.Path.Raw, got, found, want, ok)
 			}
 		}
 	})
@@ -151,7 +156,8 @@ func manyRoutes(n int) []policy.Route {
 		app := fmt.Sprintf("/app-%d", i)
 		patterns = append(patterns,
 			app+"/", "GET "+app+"/assets/", app+"/admin", app+"/users/{id}/keys", app+"/files/{path...}", app+"/{$}",
-			fmt.Sprintf("app-%d.example.org/", i), fmt.Sprintf("app-%d.example.org/admin/", i), fmt.Sprintf("POST app-%d.example.org/api/{id}", i), fmt.Sprintf("reports-%d.example.org/{tenant}/{year}", i))
+			fmt.Sprintf("app-%d.example.org/", i), fmt.Sprintf("app-%d.example.org/admin/", i),
+			fmt.Sprintf("POST app-%d.example.org/api/{id}", i), fmt.Sprintf("reports-%d.example.org/{tenant}/{year}", i))
 	}
 	return routes(patterns[:n]...)
 }
@@ -193,7 +199,9 @@ func BenchmarkMatch(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, target := range map[string]string{"app": "/app-77/page/of/it", "slash": "/app-77", "wildcard": "/app-77/users/7/keys", "literal": "/app-77/admin"} {
+	for name, target := range map[string]string{
+		"app": "/app-77/page/of/it", "slash": "/app-77", "wildcard": "/app-77/users/7/keys", "literal": "/app-77/admin",
+	} {
 		b.Run(name, func(b *testing.B) {
 			path, err := policy.ParseTarget(target)
 			if err != nil {

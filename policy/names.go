@@ -73,7 +73,8 @@ func CheckScope(scope string) error {
 	}
 	for i := range len(scope) {
 		if c := scope[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			return errors.New(`is not one scope; use visible ASCII characters except " and \, and write each scope as an entry of its own`)
+			return errors.New(`is not one scope; use visible ASCII characters except " and \, ` +
+				`and write each scope as an entry of its own`)
 		}
 	}
 	return nil

@@ -35,7 +35,9 @@ func request(tb testing.TB, method, host, target string) *policy.Request {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &policy.Request{Method: method, Host: canonical, Path: parse(tb, target), Client: netip.MustParseAddr("192.0.2.1")}
+	return &policy.Request{
+		Method: method, Host: canonical, Path: parse(tb, target), Client: netip.MustParseAddr("192.0.2.1"),
+	}
 }
 
 func newTable(tb testing.TB, routes ...policy.Route) *policy.Table {
@@ -130,8 +132,10 @@ func TestValues(t *testing.T) {
 		{"mechanisms", "not a mechanism", []string{"Basic", ""}},
 		{"providers", "is empty", []string{""}},
 		{"providers", "begins or ends with a space", []string{"a "}},
-		{"networks", "", []string{"192.0.2.1", "::1", "2001:db8::/32", "::ffff:192.0.2.1", "::ffff:10.0.0.0/104", "0.0.0.0/0"}},
-		{"networks", "neither an address nor a CIDR", []string{"", "office", "10.0.0.0/33", "10.0.0.0/", "fe80::%eth0/10", "10.0.0.0/08", "1.2.3"}},
+		{"networks", "", []string{"192.0.2.1", "::1", "2001:db8::/32",
+			"::ffff:192.0.2.1", "::ffff:10.0.0.0/104", "0.0.0.0/0"}},
+		{"networks", "neither an address nor a CIDR",
+			[]string{"", "office", "10.0.0.0/33", "10.0.0.0/", "fe80::%eth0/10", "10.0.0.0/08", "1.2.3"}},
 		{"networks", "did you mean 10.0.0.0/8?", []string{"10.1.0.0/8"}},
 		{"networks", "has a zone", []string{"fe80::1%eth0"}},
 		{"networks", "bits set beyond", []string{"::ffff:0.0.0.0/90"}},
@@ -171,10 +175,16 @@ func TestCompileErrors(t *testing.T) {
 		{"no policies", nil, nil},
 		{"no rules", specs{"a": nil, "b": {}}, []string{"policies.a: has no rules", "policies.b: has no rules"}},
 		{"no name", specs{"": {Roles: user}}, []string{"policies: name of a policy is empty"}},
-		{"empty keys", specs{"p": {Claims: map[string][]string{}, Any: []policy.Ref{}, All: []policy.Ref{}, None: []policy.Ref{}}},
-			[]string{"policies.p.claims: no claim is named", "policies.p.any: list is empty", "policies.p.all: list is empty", "policies.p.none: list is empty"}},
+		{"empty keys", specs{"p": {
+			Claims: map[string][]string{}, Any: []policy.Ref{}, All: []policy.Ref{}, None: []policy.Ref{},
+		}}, []string{
+			"policies.p.claims: no claim is named", "policies.p.any: list is empty",
+			"policies.p.all: list is empty", "policies.p.none: list is empty",
+		}},
 		{"one bad value of several", specs{"p": {Roles: []string{"ok", ""}}}, []string{"policies.p.roles[1]: is empty"}},
-		{"claims", specs{"p": {Claims: map[string][]string{"": user, "..": user, "ok": user, "x": nil, "y": {}, "z": {"a", ""}}}}, []string{
+		{"claims", specs{"p": {
+			Claims: map[string][]string{"": user, "..": user, "ok": user, "x": nil, "y": {}, "z": {"a", ""}},
+		}}, []string{
 			"policies.p.claims.: not the name of a claim", "policies.p.claims...: not the name of a claim",
 			"policies.p.claims.x: list is empty", "policies.p.claims.y: list is empty", "policies.p.claims.z[1]: is empty",
 		}},
@@ -195,7 +205,9 @@ func TestCompileErrors(t *testing.T) {
 			"a": {Any: names("b")}, "b": {All: []policy.Ref{inline(spec{None: names("c")})}},
 			"c": {Roles: user, None: names("d", "a")}, "d": {Roles: user},
 		}, []string{"policies.c.none[1]: a -> b -> c -> a"}},
-		{"two ways to one policy", specs{"a": {Any: names("b", "c")}, "b": {All: names("d")}, "c": {All: names("d")}, "d": {Roles: user}}, nil},
+		{"two ways to one policy", specs{
+			"a": {Any: names("b", "c")}, "b": {All: names("d")}, "c": {All: names("d")}, "d": {Roles: user},
+		}, nil},
 	} {
 		_, err := policy.Compile(c.specs)
 		if diff := diffErrors(err, c.want...); diff != "" {
@@ -245,7 +257,9 @@ func TestBrokenSetRefuses(t *testing.T) {
 		t.Fatal("no error")
 	}
 	id := &policy.Identity{Roles: []string{"user"}, Mechanism: policy.Session}
-	for _, refs := range [][]policy.Ref{names("good"), names("broken"), names("good", "broken"), {inline(spec{None: names("broken")})}} {
+	for _, refs := range [][]policy.Ref{
+		names("good"), names("broken"), names("good", "broken"), {inline(spec{None: names("broken")})},
+	} {
 		p, err := set.Policy("routes[0].policy", refs)
 		route := policy.Route{Mechanisms: session, Policy: p}
 		if d := route.Decide(id, request(t, "GET", "example.org", "/")); err != nil || d.Outcome != policy.Forbid {

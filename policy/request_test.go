@@ -17,8 +17,9 @@ import (
 func TestParseTarget(t *testing.T) {
 	t.Parallel()
 	for target, decoded := range map[string]string{
-		"/": "/", "/?": "/", "/a?b=c": "/a", "/a??b": "/a", "/a/": "/a/", "/%61%2Db": "/a-b", "/a%20b%23%3F": "/a b#?", "/a:80": "/a:80",
-		"/100%25": "/100%", "/%2525": "/%25", "/%2541": "/%41", "/%25zz": "/%zz", "/%25": "/%", "/%252": "/%2", "/%2500": "/%00",
+		"/": "/", "/?": "/", "/a?b=c": "/a", "/a??b": "/a", "/a/": "/a/", "/%61%2Db": "/a-b",
+		"/a%20b%23%3F": "/a b#?", "/a:80": "/a:80", "/100%25": "/100%", "/%2525": "/%25",
+		"/%2541": "/%41", "/%25zz": "/%zz", "/%25": "/%", "/%252": "/%2", "/%2500": "/%00",
 		"/a;b=c/d": "/a;b=c/d", "/a%3Bb": "/a;b", "/;..": "/;..", "/...": "/...", "/.a/..b/a../b.": "/.a/..b/a../b.",
 		"/caf%C3%A9/café": "/café/café", "/%F0%9F%94%91": "/🔑", "/~!$&'()*+,=:@": "/~!$&'()*+,=:@",
 		`/{"a"}|^<>[]` + "`": `/{"a"}|^<>[]` + "`", `/a?/../%2e%2e//%zz\` + "\xff": "/a",
@@ -34,29 +35,35 @@ func TestParseTarget(t *testing.T) {
 func TestParseTargetRefuses(t *testing.T) {
 	t.Parallel()
 	for reason, targets := range map[string][]string{ // a part of the reason
-		"is empty":                   {""},
-		"begins with a slash":        {"*", "a", "?a", "http://h/", "h:443", `\a`, "%2Fa", " /a"},
-		"the query holds":            {"/?\x00", "/?a b", "/?a#b", "/?\x7f", "/?a\r\nb"},
-		"fragment":                   {"/a#b", "/#", "/a#?b"},
-		"a space":                    {"/a b", "/ "},
-		"a control character":        {"/\x00", "/a\n", "/\x1f", "/\x7f", "/%00", "/%1F", "/%7f", "/\u0085", "/%C2%80", "/%c2%9F"},
+		"is empty":            {""},
+		"begins with a slash": {"*", "a", "?a", "http://h/", "h:443", `\a`, "%2Fa", " /a"},
+		"the query holds":     {"/?\x00", "/?a b", "/?a#b", "/?\x7f", "/?a\r\nb"},
+		"fragment":            {"/a#b", "/#", "/a#?b"},
+		"a space":             {"/a b", "/ "},
+		"a control character": {
+			"/\x00", "/a\n", "/\x1f", "/\x7f", "/%00", "/%1F", "/%7f", "/\u0085", "/%C2%80", "/%c2%9F",
+		},
 		"a backslash":                {`/a\b`, "/a%5Cb", "/a%5cb", `/\`},
 		"an encoded slash":           {"/a%2Fb", "/a%2fb", "/%2F"},
 		"malformed percent-encoding": {"/%", "/%2", "/%zz", "/%2g", "/a%/b", "/%u002e", "/%%32%65"},
 		"an empty segment":           {"//", "//h/a", "/a//b", "/a//"},
-		"not valid UTF-8":            {"/\xff", "/%ff", "/%C0%AF", "/%E0%80%AF", "/%ED%A0%80", "/%F4%90%80%80", "/%C3", "/%C3\xa9", "/\xc3%A9", "/\xc0\xaf"},
+		"not valid UTF-8": {
+			"/\xff", "/%ff", "/%C0%AF", "/%E0%80%AF", "/%ED%A0%80", "/%F4%90%80%80", "/%C3", "/%C3\xa9", "/\xc3%A9", "/\xc0\xaf",
+		},
 		"a segment": {
 			"/.", "/..", "/./", "/../", "/a/.", "/a/..", "/a/../b", "/%2e", "/%2E.", "/.%2e/a", "/%2e%2e",
 			"/.;", "/..;", "/..;x/a", "/.;a=b", "/..%3Bx", "/%2e%2e%3b",
 			"/%252e", "/%252e%252E", "/.%252e", "/..%253Bx", "/%25252e%25252e/a", "/%25%32%65", "/%2525252525252e.",
 		},
 		"encoded more than once": {
-			"/a%252Fb", "/a%252fb", "/a%255Cb", "/a%25252Fb", "/%25%32%46", "/%252525252525255c", "/%25%32%35%32%66", "/a%25%2532f",
+			"/a%252Fb", "/a%252fb", "/a%255Cb", "/a%25252Fb", "/%25%32%46",
+			"/%252525252525255c", "/%25%32%35%32%66", "/a%25%2532f",
 		},
 	} {
 		for _, target := range targets {
 			got, err := policy.ParseTarget(target)
-			if refused, ok := errors.AsType[*policy.TargetError](err); !ok || !strings.Contains(refused.Reason, reason) || got != (policy.Path{}) {
+			if refused, ok := errors.AsType[*policy.TargetError](err); !ok ||
+				!strings.Contains(refused.Reason, reason) || got != (policy.Path{}) {
 				t.Errorf("ParseTarget(%q) = %+v, %v; want the reason %q", target, got, err, reason)
 			}
 		}
@@ -128,7 +135,8 @@ func ambiguous(target string) bool {
 // the same path.
 func FuzzParseTarget(f *testing.F) {
 	for _, s := range []string{
-		"/", "/a?b", "/a/b/", "/%61/%2541", "/a;b/..;c", "/%2e%2e", "/%252e%252e;x", "/%25%32%66", "/%C3%A9", "/%c0%af", "/100%2525", "*", "http://h/a",
+		"/", "/a?b", "/a/b/", "/%61/%2541", "/a;b/..;c", "/%2e%2e", "/%252e%252e;x",
+		"/%25%32%66", "/%C3%A9", "/%c0%af", "/100%2525", "*", "http://h/a",
 		"/a%253bb/%25252e%25252e", "/%25%2532%2566", "/a+b/%2b", "/%2525252f..", "/%25c0%25af", "/%255c", "/..%2500/",
 	} {
 		f.Add(s)
@@ -165,8 +173,9 @@ func FuzzParseTarget(f *testing.F) {
 func TestStripPrefix(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ target, prefix, want string }{ // want is empty if the path does not begin with prefix
-		{"/%61pi/x?", "/api", "/x"}, {"/api", "/api", "/"}, {"/api/", "/api", "/"}, {"/api/", "/api/", "/"}, {"/api/x", "/api/", "/x"},
-		{"/api", "/api/", ""}, {"/apix", "/api", ""}, {"/api;v=1/x", "/api", ""}, {"/API/x", "/api", ""},
+		{"/%61pi/x?", "/api", "/x"}, {"/api", "/api", "/"}, {"/api/", "/api", "/"},
+		{"/api/", "/api/", "/"}, {"/api/x", "/api/", "/x"}, {"/api", "/api/", ""},
+		{"/apix", "/api", ""}, {"/api;v=1/x", "/api", ""}, {"/API/x", "/api", ""},
 		{"/api/v1/%61%20b/?q", "/api/v1", "/%61%20b/"}, {"/%C3%A9t%c3%a9/x", "/été", "/x"}, {"/été/%78", "/été", "/%78"},
 		{"/100%25/x", "/100%", "/x"}, {"/%2561/x", "/%61", "/x"}, {"/%2561/x", "/a", ""},
 		{"/x", "/", "/x"}, {"/x", "", "/x"}, {"/", "/", "/"}, {"/x/y", "/x/y/z", ""}, {"/x", "x", ""}, {"/x", "//", ""},
@@ -216,20 +225,23 @@ func TestCanonicalHost(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a.", 127) + "a" // 255 bytes
 	for host, want := range map[string]string{
-		"azAZ09.example": "azaz09.example", "EXAMPLE.Org": "example.org", "example.org.": "example.org", "example.org:8443": "example.org",
-		"Example.ORG.:8443": "example.org", "example.org:": "example.org", "example.org:0080": "example.org", "my_app-1.internal": "my_app-1.internal",
+		"azAZ09.example": "azaz09.example", "EXAMPLE.Org": "example.org", "example.org.": "example.org",
+		"example.org:8443": "example.org", "Example.ORG.:8443": "example.org", "example.org:": "example.org",
+		"example.org:0080": "example.org", "my_app-1.internal": "my_app-1.internal",
 		"127.0.0.1:80": "127.0.0.1", "[::1]": "[::1]", "[::1]:8443": "[::1]", "[2001:DB8:0:0::1]": "[2001:db8::1]",
-		"[::ffff:192.0.2.1]": "[::ffff:192.0.2.1]", "xn--exmple-cua.org": "xn--exmple-cua.org", long: long, long + ".:65535": long,
+		"[::ffff:192.0.2.1]": "[::ffff:192.0.2.1]", "xn--exmple-cua.org": "xn--exmple-cua.org",
+		long: long, long + ".:65535": long,
 	} {
 		if got, err := policy.CanonicalHost(host); err != nil || got != want {
 			t.Errorf("CanonicalHost(%q) = %q, %v; want %q", host, got, err, want)
 		}
 	}
 	for _, host := range []string{
-		"", ".", "..", ":80", ".:80", "a..b", ".a", "a..", " a", "a ", "a b", "a/b", "/", "a?b", "a#b", "u@a", "u:p@a", "@", "a\x00", "a\tb",
-		"a\r\n", "a\x7f", `a\b`, "a,b", "a%41", "a*", "{a}", "exämple.org", "\u212aelvin.org", "\xff",
+		"", ".", "..", ":80", ".:80", "a..b", ".a", "a..", " a", "a ", "a b", "a/b", "/", "a?b", "a#b", "u@a", "u:p@a", "@",
+		"a\x00", "a\tb", "a\r\n", "a\x7f", `a\b`, "a,b", "a%41", "a*", "{a}", "exämple.org", "\u212aelvin.org", "\xff",
 		"a:b", "a:-1", "a:+1", "a:65536", "a:99999999999999999999", "a:80:80", "a:8 0", "a:80.", "::1", "2001:db8::1",
-		"[", "[]", "[::1", "::1]", "[::1]x", "[::1]8", "[::1].", "[::1]:x", "[::1]:65536", "[127.0.0.1]", "[fe80::1%eth0]", "[fe80::1%25eth0]", "[[::1]]", "[v1.a]",
+		"[", "[]", "[::1", "::1]", "[::1]x", "[::1]8", "[::1].", "[::1]:x", "[::1]:65536",
+		"[127.0.0.1]", "[fe80::1%eth0]", "[fe80::1%25eth0]", "[[::1]]", "[v1.a]",
 		long + "a", strings.Repeat("a", 256),
 	} {
 		if got, err := policy.CanonicalHost(host); !errors.As(err, new(*policy.TargetError)) || got != "" {
@@ -253,7 +265,8 @@ func FuzzCanonicalHost(f *testing.F) {
 			}
 		}
 		hidden := func(r rune) bool { return r <= ' ' || r >= 0x80 || strings.ContainsRune(`/\?#@%,`, r) }
-		if strings.ContainsFunc(canonical, hidden) || strings.HasSuffix(canonical, ".") || canonical != strings.ToLower(canonical) {
+		if strings.ContainsFunc(canonical, hidden) || strings.HasSuffix(canonical, ".") ||
+			canonical != strings.ToLower(canonical) {
 			t.Errorf("%q is %q", host, canonical)
 		}
 	})
@@ -263,7 +276,8 @@ func TestLoopback(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]bool{
 		"localhost": true, "LocalHost": true, "127.0.0.1": true, "127.1.2.3": true, "::1": true, "::ffff:127.0.0.1": true,
-		"": false, "localhost.": false, "localhost.example": false, "128.0.0.1": false, "::2": false, "[::1]": false, "127.0.0.1.example": false,
+		"": false, "localhost.": false, "localhost.example": false,
+		"128.0.0.1": false, "::2": false, "[::1]": false, "127.0.0.1.example": false,
 	} {
 		if got := policy.Loopback(host); got != want {
 			t.Errorf("Loopback(%q) = %t", host, got)

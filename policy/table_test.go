@@ -26,7 +26,8 @@ func TestMatch(t *testing.T) {
 		requests []string
 	}{
 		{"/secret-resource", []string{
-			"GET h/secret-resource", "GET h/secret%2Dresource", "GET h/%73ecret-resource?a=b", "POST h/secret-resource", "PROPFIND h/secret-resource",
+			"GET h/secret-resource", "GET h/secret%2Dresource", "GET h/%73ecret-resource?a=b",
+			"POST h/secret-resource", "PROPFIND h/secret-resource",
 		}},
 		{"GET /read", []string{"GET h/read", "HEAD h/read"}},
 		{"DELETE\t/read", []string{"DELETE h/read"}},
@@ -44,9 +45,9 @@ func TestMatch(t *testing.T) {
 		{"api.example.org/", []string{"GET api.example.org/write"}},
 		{"POST api.example.org/write", []string{"POST api.example.org/write"}},
 		{"", []string{
-			"GET h/Secret-resource", "GET h/secret-resource/", "GET h/secret-resource;x", "GET h/secret%252Dresource", "CONNECT h/secret-resource",
-			" h/secret-resource", "POST h/read", "get h/read", "GET h/apple", "GET h/users/", "GET h/users/7/x", "GET sub.example.org/anything",
-			"GET h/end/x", "GET h/q?", "GET h/",
+			"GET h/Secret-resource", "GET h/secret-resource/", "GET h/secret-resource;x", "GET h/secret%252Dresource",
+			"CONNECT h/secret-resource", " h/secret-resource", "POST h/read", "get h/read", "GET h/apple",
+			"GET h/users/", "GET h/users/7/x", "GET sub.example.org/anything", "GET h/end/x", "GET h/q?", "GET h/",
 		}},
 	}
 	var patterns []string
@@ -74,7 +75,10 @@ func TestMatch(t *testing.T) {
 // it, and it wins over no host, whatever the paths are.
 func TestWildcardHosts(t *testing.T) {
 	t.Parallel()
-	patterns := []string{"/", "/deep/path", "*.Apps.example./", "a.apps.example/only", "POST *.apps.example/only", "*.apps.example/dir/", "*.b.apps.example/", "*.test/"}
+	patterns := []string{
+		"/", "/deep/path", "*.Apps.example./", "a.apps.example/only",
+		"POST *.apps.example/only", "*.apps.example/dir/", "*.b.apps.example/", "*.test/",
+	}
 	table := newTable(t, routes(patterns...)...)
 	for asked, want := range map[string]string{
 		"GET a.apps.example/":            "*.Apps.example./",
@@ -125,7 +129,9 @@ func TestWildcardHosts(t *testing.T) {
 
 func TestWildcardHostAllocatesNothing(t *testing.T) {
 	table := newTable(t, routes("*.apps.example/")...)
-	q := &policy.Request{Method: "GET", Host: "a-long-name-for-a-host-of-an-application.apps.example", Path: policy.Path{Decoded: "/x"}}
+	q := &policy.Request{
+		Method: "GET", Host: "a-long-name-for-a-host-of-an-application.apps.example", Path: policy.Path{Decoded: "/x"},
+	}
 	if n := testing.AllocsPerRun(100, func() { table.Match(q) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -164,22 +170,30 @@ func TestNewTableErrors(t *testing.T) {
 		{"none after another", auth(policy.Basic, policy.None), nil},
 		{"none before another", auth(policy.None, policy.Basic),
 			[]string{"routes[0].auth[0]: it comes after all mechanisms"}},
-		{"unknown", auth("Basic", "", "bearer"), []string{`routes[0].auth[0]: "Basic" is not a mechanism`, `routes[0].auth[1]: "" is not a mechanism`}},
-		{"duplicates", auth(policy.Basic, policy.Session, policy.Basic), []string{`routes[0].auth[2]: "basic" is listed twice`}},
+		{"unknown", auth("Basic", "", "bearer"),
+			[]string{`routes[0].auth[0]: "Basic" is not a mechanism`, `routes[0].auth[1]: "" is not a mechanism`}},
+		{"duplicates", auth(policy.Basic, policy.Session, policy.Basic),
+			[]string{`routes[0].auth[2]: "basic" is listed twice`}},
 		{"none twice", auth(policy.None, policy.None), []string{`routes[0].auth[1]: "none" is listed twice`}},
-		{"a policy on a public route", []policy.Route{{Pattern: "/", Mechanisms: []policy.Mechanism{policy.None}, Policy: met}},
+		{"a policy on a public route",
+			[]policy.Route{{Pattern: "/", Mechanisms: []policy.Mechanism{policy.None}, Policy: met}},
 			[]string{"routes[0].policy: a public route has no identities"}},
 		{"names", []policy.Route{named("a", "/1"), named("b", "/2"), named("a", "/3"), named("/4", "/5"), named("", "/4")},
-			[]string{`routes[2].name: routes[0] already has the name "a"`, `routes[4].name: routes[3] already has the name "/4"`}},
+			[]string{`routes[2].name: routes[0] already has the name "a"`,
+				`routes[4].name: routes[3] already has the name "/4"`}},
 		{"everything at once", []policy.Route{{Name: "a", Pattern: "/"}, {Name: "a", Pattern: "x"}},
-			[]string{"routes[0].auth: no mechanism", "routes[1].match: has no path", "routes[1].name: already", "routes[1].auth: no mechanism"}},
-		{"a pattern twice", routes("/a", "/a"), []string{`routes[1].match: conflicts with "/a" of routes[0]: /a matches the same requests as /a`}},
+			[]string{"routes[0].auth: no mechanism", "routes[1].match: has no path",
+				"routes[1].name: already", "routes[1].auth: no mechanism"}},
+		{"a pattern twice", routes("/a", "/a"),
+			[]string{`routes[1].match: conflicts with "/a" of routes[0]: /a matches the same requests as /a`}},
 		{"two spellings", routes("Example.org/a", "/b", "example.org./a"),
 			[]string{`routes[2].match: "example.org./a": conflicts with "Example.org/a" of routes[0]: `}},
-		{"overlap", routes("/x", "/a/{x}", "/{y}/b"), []string{`routes[2].match: "/{y}/b": conflicts with "/a/{x}" of routes[1]: ` +
-			`/{y}/b and /a/{x} both match some paths, like "/a/b". But neither is more specific`}},
+		{"overlap", routes("/x", "/a/{x}", "/{y}/b"),
+			[]string{`routes[2].match: "/{y}/b": conflicts with "/a/{x}" of routes[1]: ` +
+				`/{y}/b and /a/{x} both match some paths, like "/a/b". But neither is more specific`}},
 		{"overlap of methods", routes("GET /", "/a"), []string{`routes[1].match: conflicts with "GET /" of routes[0]: `}},
-		{"a refused pattern twice", routes("a", "a"), []string{"routes[0].match: has no path", "routes[1].match: has no path"}},
+		{"a refused pattern twice", routes("a", "a"),
+			[]string{"routes[0].match: has no path", "routes[1].match: has no path"}},
 	} {
 		table, err := policy.NewTable(c.routes)
 		if diff := diffErrors(err, c.want...); diff != "" {
@@ -197,19 +211,21 @@ func TestNewTableErrors(t *testing.T) {
 func TestBadPatterns(t *testing.T) {
 	t.Parallel()
 	for want, patterns := range map[string][]string{
-		"has no path":                                  {"", "x", "GET x"},
-		"write it without: h.example/x":                {"https://h.example/x", "GET http://h.example/x"},
-		`the method "" is empty`:                       {" /x"},
-		"did you mean GET?":                            {"get /x"},
-		`the method "G,T" is not a method`:             {"G,T /x"},
-		`the method "/a" is not a method`:              {"/a b"},
-		"CONNECT is never forwarded":                   {"CONNECT /x"},
-		`the host has the port ":80"`:                  {"h:80/x", "[::1]:80/x"},
-		`the host has the port ":"`:                    {"h:/x"},
-		"unclosed bracket":                             {"[::1/x"},
-		"no IPv6 address":                              {"[::g]/x"},
-		"the host may hold":                            {"a@b/x", "hôst/x", "{h}/x"},
-		"a * that is not its whole first label":        {"*/x", "a.*.h/x", "a*.h/x", "*a.h/x", "*.*.h/x", "**.h/x", "h.*/x", "[*]/x"},
+		"has no path":                      {"", "x", "GET x"},
+		"write it without: h.example/x":    {"https://h.example/x", "GET http://h.example/x"},
+		`the method "" is empty`:           {" /x"},
+		"did you mean GET?":                {"get /x"},
+		`the method "G,T" is not a method`: {"G,T /x"},
+		`the method "/a" is not a method`:  {"/a b"},
+		"CONNECT is never forwarded":       {"CONNECT /x"},
+		`the host has the port ":80"`:      {"h:80/x", "[::1]:80/x"},
+		`the host has the port ":"`:        {"h:/x"},
+		"unclosed bracket":                 {"[::1/x"},
+		"no IPv6 address":                  {"[::g]/x"},
+		"the host may hold":                {"a@b/x", "hôst/x", "{h}/x"},
+		"a * that is not its whole first label": {
+			"*/x", "a.*.h/x", "a*.h/x", "*a.h/x", "*.*.h/x", "**.h/x", "h.*/x", "[*]/x",
+		},
 		"a * before an address":                        {"*.0.2.1/x", "*.1/x"},
 		"empty label":                                  {"..h/x"},
 		"can never match: the path holds an empty":     {"//x", "/a//b"},
@@ -246,9 +262,13 @@ func TestCheckParameters(t *testing.T) {
 	t.Parallel()
 	table := newTable(t, routes("/", "/admin/", "/files/{name}", "GET /read/")...)
 	good := []string{
-		"/", "/page;v=1", "/page;v=1/more;w", "/a/;/b", "/;", "/admin/;x", "/admin/page;x=y", "/files/a;b", "/a;admin/secrets", "/nothing;/admin/", "/nothing;/%3B",
+		"/", "/page;v=1", "/page;v=1/more;w", "/a/;/b", "/;", "/admin/;x", "/admin/page;x=y",
+		"/files/a;b", "/a;admin/secrets", "/nothing;/admin/", "/nothing;/%3B",
 	}
-	bad := []string{"/admin;x=y/secrets", "/admin;/secrets", "/;x/admin/secrets", "/;x/;y/admin/secrets", "/files;x/a", "/read;x/a", "/admin;x", "/files;/%3B"}
+	bad := []string{
+		"/admin;x=y/secrets", "/admin;/secrets", "/;x/admin/secrets",
+		"/;x/;y/admin/secrets", "/files;x/a", "/read;x/a", "/admin;x", "/files;/%3B",
+	}
 	for _, path := range slices.Concat(good, bad) {
 		req := request(t, "GET", "gw.example", path)
 		found, ok := table.Match(req)

@@ -11,8 +11,9 @@ import (
 
 func TestHandler(t *testing.T) {
 	alice := http.Header{
-		"X-Auth-User": {"alice"}, "X-Auth-Subject": {"local:alice"}, "X-Auth-Name": {"Alice Example"}, "X-Auth-Email": {"alice@example.org"},
-		"X-Auth-Roles": {"user, admin"}, "X-Auth-Mechanism": {"session"}, "X-Auth-Provider": {"local"},
+		"X-Auth-User": {"alice"}, "X-Auth-Subject": {"local:alice"}, "X-Auth-Name": {"Alice Example"},
+		"X-Auth-Email": {"alice@example.org"}, "X-Auth-Roles": {"user, admin"},
+		"X-Auth-Mechanism": {"session"}, "X-Auth-Provider": {"local"},
 	}
 	const (
 		secret   = `{"message":"This is the secret resource."}` + "\n"
@@ -29,7 +30,8 @@ func TestHandler(t *testing.T) {
 	}{
 		{"GET", "/secret-resource?a=b", alice, 200, secret},
 		{"GET", "/secure-resource", alice, 200, `{"message":"This is for signed-in users.",` + isAlice},
-		{"GET", "/admin-resource", http.Header{"X-Auth-Roles": {" ,,"}}, 200, `{"message":"This is for administrators.",` + stranger},
+		{"GET", "/admin-resource", http.Header{"X-Auth-Roles": {" ,,"}}, 200,
+			`{"message":"This is for administrators.",` + stranger},
 		{"GET", "/secret-resource/more", alice, 404, notFound},
 		{"POST", "/secret-resource", alice, 404, notFound},
 	} {
@@ -37,7 +39,8 @@ func TestHandler(t *testing.T) {
 		r.Header = tt.header
 		upstream.Handler().ServeHTTP(w, r)
 		if w.Code != tt.status || w.Body.String() != tt.body || w.Header().Get("Content-Type") != "application/json" {
-			t.Errorf("%s %s with %v: %d %s %s, want %d %s", tt.method, tt.path, tt.header, w.Code, w.Header().Get("Content-Type"), w.Body, tt.status, tt.body)
+			t.Errorf("%s %s with %v: %d %s %s, want %d %s",
+				tt.method, tt.path, tt.header, w.Code, w.Header().Get("Content-Type"), w.Body, tt.status, tt.body)
 		}
 	}
 }
@@ -46,7 +49,9 @@ func TestHandler(t *testing.T) {
 // text.
 func TestPages(t *testing.T) {
 	const chromium = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8"
-	forged := http.Header{"X-Auth-User": {"<script>alert(1)</script>"}, "X-Auth-Roles": {"user,admin"}, "X-Forwarded-Host": {"gw.example:8443"}}
+	forged := http.Header{
+		"X-Auth-User": {"<script>alert(1)</script>"}, "X-Auth-Roles": {"user,admin"}, "X-Forwarded-Host": {"gw.example:8443"},
+	}
 	for _, tt := range []struct {
 		method, path, accept string
 		status               int
@@ -67,16 +72,19 @@ func TestPages(t *testing.T) {
 		r.Header.Set("Accept", tt.accept)
 		upstream.Handler().ServeHTTP(w, r)
 		media, body := w.Header().Get("Content-Type"), w.Body.String()
-		isPage := media == "text/html; charset=utf-8" && strings.Contains(body, tt.part) && !strings.Contains(body, "<script") &&
+		isPage := media == "text/html; charset=utf-8" && strings.Contains(body, tt.part) &&
+			!strings.Contains(body, "<script") &&
 			strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "default-src 'none'; style-src 'sha256-")
-		if w.Code != tt.status || w.Header().Get("Vary") != "Accept" && tt.status == 200 || tt.part != "" && !isPage || tt.part == "" && media != "application/json" {
+		if w.Code != tt.status || w.Header().Get("Vary") != "Accept" && tt.status == 200 ||
+			tt.part != "" && !isPage || tt.part == "" && media != "application/json" {
 			t.Errorf("%s %s for %s: %d %v %s", tt.method, tt.path, tt.accept, w.Code, w.Header(), body)
 		}
 	}
 	r, w := httptest.NewRequest("GET", "/", http.NoBody), httptest.NewRecorder()
 	r.Header = http.Header{"Accept": {chromium}, "X-Forwarded-Host": {"x; rm -rf"}}
 	upstream.Handler().ServeHTTP(w, r)
-	if body := w.Body.String(); strings.Contains(body, "rm -rf") || !strings.Contains(body, "https://localhost:8443/login") {
+	if body := w.Body.String(); strings.Contains(body, "rm -rf") ||
+		!strings.Contains(body, "https://localhost:8443/login") {
 		t.Errorf("the front page takes over what is no host: %s", body)
 	}
 }

@@ -13,7 +13,9 @@ func TestPrintable(t *testing.T) {
 			t.Errorf("%q is printed as %q", plain, got)
 		}
 	}
-	for _, evil := range []string{"\n", "\r", "\t", "\x1b[2J", "\x00", "\x7f", "\u009b2J", "\u2028", "\u202e", "\u200b", "\ufeff"} {
+	for _, evil := range []string{
+		"\n", "\r", "\t", "\x1b[2J", "\x00", "\x7f", "\u009b2J", "\u2028", "\u202e", "\u200b", "\ufeff",
+	} {
 		for _, c := range printable("alice " + evil + " x") {
 			if !unicode.IsPrint(c) {
 				t.Errorf("%q is printed with %U", evil, c)

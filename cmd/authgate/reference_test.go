@@ -19,12 +19,16 @@ const referencePath = "../../docs/command-line.md"
 
 const referenceHead = `# Command line
 
-Every command of ` + "`authgate`" + `, as its ` + "`--help`" + ` describes it. ` + "`authgate COMMAND --help`" + ` prints the same.
-[file.md](configuration/file.md) shows what ` + "`validate`" + ` finds, and [policies.md](configuration/policies.md#explain-a-decision) what
+Every command of ` + "`authgate`" + `, as its ` + "`--help`" + ` describes it. ` +
+	"`authgate COMMAND --help`" + ` prints the same.
+[file.md](configuration/file.md) shows what ` + "`validate`" + ` finds, and ` +
+	`[policies.md](configuration/policies.md#explain-a-decision) what
 ` + "`explain`" + ` and ` + "`test`" + ` print.
 
-The exit status is 0 for success, 1 for a failure, and 2 for wrong usage or a configuration that has mistakes or cannot be read.
-` + "`authgate completion SHELL`" + ` prints completions for bash, zsh, fish and PowerShell. ` + "`authgate --version`" + ` prints the version.
+The exit status is 0 for success, 1 for a failure, and 2 for wrong usage or a configuration that has mistakes ` +
+	`or cannot be read.
+` + "`authgate completion SHELL`" + ` prints completions for bash, zsh, fish and PowerShell. ` +
+	"`authgate --version`" + ` prints the version.
 
 Commands that need a running gateway (` + "`reload`, `sessions`, `users invite`" + `) find it by the ` +
 	"`data_dir`" + ` of its configuration.

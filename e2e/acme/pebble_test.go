@@ -61,7 +61,8 @@ func startPebble(t testing.TB, life time.Duration) *pebble {
 	if err := buildPebble(); err != nil {
 		t.Fatal(err)
 	}
-	server, management, names, dns := world.FreeAddress(t), world.FreeAddress(t), world.FreeAddress(t), world.FreeAddress(t)
+	server, management := world.FreeAddress(t), world.FreeAddress(t)
+	names, dns := world.FreeAddress(t), world.FreeAddress(t)
 	p := &pebble{
 		t: t, dir: t.TempDir(), log: &world.Output{}, http: world.FreePort(t), https: world.FreePort(t),
 		directory: "https://" + server + "/dir", management: "https://" + management, names: "http://" + names,

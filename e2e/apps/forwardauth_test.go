@@ -67,7 +67,8 @@ func (v surfer) signIn(address, user string) (world.Answer, *url.URL) {
 	fields.Set("username", user)
 	fields.Set("password", world.Passwords[user])
 	return v.visit("POST", world.Must(at.Parse(action))(v.t).String(), fields.Encode(),
-		"Content-Type", "application/x-www-form-urlencoded", "Accept", world.AcceptsPage, "Origin", at.Scheme+"://"+at.Host, "Sec-Fetch-Site", "same-origin")
+		"Content-Type", "application/x-www-form-urlencoded", "Accept", world.AcceptsPage,
+		"Origin", at.Scheme+"://"+at.Host, "Sec-Fetch-Site", "same-origin")
 }
 
 // formOf returns where the first form of a page goes, and its fields.

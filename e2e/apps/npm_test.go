@@ -43,7 +43,8 @@ func TestNpm(t *testing.T) {
 			filepath.Join(g.Dir, g.CA), credential)})
 		return world.ShellIn(folder, []string{"npm_config_cache=" + filepath.Join(folder, "cache"),
 			"npm_config_userconfig=" + filepath.Join(folder, ".npmrc"),
-			"npm_config_audit=false", "npm_config_fund=false", "npm_config_update_notifier=false", "npm_config_fetch_retries=0"}, "npm", args...)
+			"npm_config_audit=false", "npm_config_fund=false",
+			"npm_config_update_notifier=false", "npm_config_fetch_retries=0"}, "npm", args...)
 	}
 	publish := npm("publisher", registry+":_authToken="+token, "publish")
 	world.WriteAll(t, publish.Dir, map[string]string{

@@ -75,10 +75,13 @@ func TestMedian(t *testing.T) {
 
 func TestNoiseIsRefused(t *testing.T) {
 	t.Parallel()
-	for ratios, noisy := range map[[3]float64]bool{{1, 1.01, 0.99}: false, {1.5, 1.01, 0.5}: false, {1.03, 1.03, 1}: true, {0.97, 0.97, 1}: true} {
+	for ratios, noisy := range map[[3]float64]bool{
+		{1, 1.01, 0.99}: false, {1.5, 1.01, 0.5}: false, {1.03, 1.03, 1}: true, {0.97, 0.97, 1}: true,
+	} {
 		s := rounds("floor", ratios[:]...)
 		s.noise, s.most = 0.02, 0
-		if err := report(io.Discard, []series{s}); (err != nil) != noisy || err != nil && !strings.Contains(err.Error(), "noisy") {
+		if err := report(io.Discard, []series{s}); (err != nil) != noisy ||
+			err != nil && !strings.Contains(err.Error(), "noisy") {
 			t.Errorf("%v: error %v, want one: %t", ratios, err, noisy)
 		}
 	}
@@ -99,13 +102,17 @@ func TestRate(t *testing.T) {
 // TestReport: a goal that is not met is printed, a limit that is not kept is an error.
 func TestReport(t *testing.T) {
 	t.Parallel()
-	results := []series{rounds("Basic", 1.5, 1.1, 1), rounds("session", 1.2, 1.2, 1), rounds("nginx", 3), rounds("session", 1), rounds("session", 0.5)}
+	results := []series{
+		rounds("Basic", 1.5, 1.1, 1), rounds("session", 1.2, 1.2, 1), rounds("nginx", 3),
+		rounds("session", 1), rounds("session", 0.5),
+	}
 	results[0].goal, results[1].goal, results[2].most = 1.1, 0.8, 0
 	results[3].task = task{name: "1 MiB", load: load.Generator{}.Get(1), size: 1 << 20}
 	results[4].task = task{name: "idle"}
 	var out strings.Builder
 	err := report(&out, results)
-	if err == nil || !strings.Contains(err.Error(), "GET: session 1.200") || strings.Contains(err.Error(), "Basic") || strings.Contains(err.Error(), "nginx") {
+	if err == nil || !strings.Contains(err.Error(), "GET: session 1.200") ||
+		strings.Contains(err.Error(), "Basic") || strings.Contains(err.Error(), "nginx") {
 		t.Errorf("error %v, want one about session 1.200 alone", err)
 	}
 	const want = `
@@ -143,7 +150,9 @@ func TestReport(t *testing.T) {
 
 func TestShort(t *testing.T) {
 	t.Parallel()
-	for d, want := range map[time.Duration]string{0: "0s", 999: "999ns", 45678: "45.7µs", 123456: "123µs", 999999: "1ms", 1234567890: "1.23s"} {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 999: "999ns", 45678: "45.7µs", 123456: "123µs", 999999: "1ms", 1234567890: "1.23s",
+	} {
 		if got := short(d); got != want {
 			t.Errorf("%d: got %s, want %s", d, got, want)
 		}
@@ -152,7 +161,9 @@ func TestShort(t *testing.T) {
 
 func TestRounded(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[float64]string{8.9: "8", 909: "900", 999.9: "990", 1050: "1,000", 17286: "17,000", 123456: "120,000"} {
+	for n, want := range map[float64]string{
+		8.9: "8", 909: "900", 999.9: "990", 1050: "1,000", 17286: "17,000", 123456: "120,000",
+	} {
 		if got := rounded(n); got != want {
 			t.Errorf("%g: got %s, want %s", n, got, want)
 		}
@@ -172,16 +183,19 @@ func TestComparisons(t *testing.T) {
 		}
 		goals[c.name()] = c.goal
 		plain, logs := slices.Contains([]string{"floor", "nginx", "HAProxy"}, c.subject), c.subject == "session, access log"
-		if plain != (c.most == 0) || plain != (c.goal == 0 && c.rate == 0 && !logs) || (c.subject == "floor") != (c.noise > 0) {
+		if plain != (c.most == 0) || plain != (c.goal == 0 && c.rate == 0 && !logs) ||
+			(c.subject == "floor") != (c.noise > 0) {
 			t.Errorf("%s has the limits %g, %g and the goal %g", c.name(), c.most, c.noise, c.goal)
 		}
 	}
 	for name, want := range map[string]float64{
-		"GET HTTP/1.1: Basic": 0.80, "GET HTTP/1.1: bearer RS256": 0.82, "POST 1 KiB HTTP/1.1: session": 0.90, "GET HTTP/2: bearer RS256": 0.80,
+		"GET HTTP/1.1: Basic": 0.80, "GET HTTP/1.1: bearer RS256": 0.82,
+		"POST 1 KiB HTTP/1.1: session": 0.90, "GET HTTP/2: bearer RS256": 0.80,
 		"1 MiB HTTP/1.1: session": 1.02, "100 MiB HTTP/1.1: session": 0.95, "2000 idle HTTP/1.1: session": 0.65,
 		"2000 idle WebSockets: session": 1, "GET HTTP/3: session": 1, "POST 1 KiB HTTP/2, 32 at a time: Basic": 0.63,
 		"POST 1 KiB HTTP/2: nginx":        0,
-		"forward authentication: session": 0, "GET HTTP/1.1: session on Redis": 1.1, "2 GiB up HTTP/1.1: session": 1.05, "WebSocket messages: session": 1.05, "gRPC messages: session": 1.05,
+		"forward authentication: session": 0, "GET HTTP/1.1: session on Redis": 1.1, "2 GiB up HTTP/1.1: session": 1.05,
+		"WebSocket messages: session": 1.05, "gRPC messages: session": 1.05,
 	} {
 		if got, found := goals[name]; !found || got != want {
 			t.Errorf("%s: goal %g (found: %t), want %g", name, got, found, want)
@@ -224,9 +238,9 @@ func TestParseOptions(t *testing.T) {
 		o.servers.ServerCore != 3 || o.servers.LoadCore != 1 || !o.only.MatchString("b") {
 		t.Errorf("got %+v, %v", o, err)
 	}
-	for _, args := range []string{"-seconds 0", "-warm 0", "-rounds 0", "-connections -1", "-max-ratio 0", "-max-redis 0", "-max-noise -1",
-		"-older a -flood", "-older a -growth", "-older a -instances", "-older a -unread", "-older a -picture b",
-		"-server-core 1", "-load-core -1", "-only (", "-what", "more"} {
+	for _, args := range []string{"-seconds 0", "-warm 0", "-rounds 0", "-connections -1", "-max-ratio 0", "-max-redis 0",
+		"-max-noise -1", "-older a -flood", "-older a -growth", "-older a -instances", "-older a -unread",
+		"-older a -picture b", "-server-core 1", "-load-core -1", "-only (", "-what", "more"} {
 		if _, err := parseOptions(strings.Fields(args), io.Discard); err == nil {
 			t.Errorf("%s: no error", args)
 		}
@@ -246,7 +260,8 @@ func TestDocumented(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		documented := regexp.MustCompile(`(?m)^\| (\S.*?) +\| (\S.*?) +\| \d\.\d{3} \|`).FindAllStringSubmatch(string(document), -1)
+		documented := regexp.MustCompile(`(?m)^\| (\S.*?) +\| (\S.*?) +\| \d\.\d{3} \|`).
+			FindAllStringSubmatch(string(document), -1)
 		var got, want []string
 		for _, row := range documented {
 			got = append(got, row[1]+": "+row[2])

@@ -117,7 +117,8 @@ func newPassword(t *testing.T, laptop, phone *tab, g *world.Instance, up *world.
 	change("wrong", "looking-glass", "looking-glass")
 	laptop.shows("/account/password", http.StatusForbidden, "Error: Your account", "The current password is wrong.")
 	world.Until(t, "the focus on the mistake", func() bool {
-		return laptop.value("document.activeElement.id + ' ' + document.activeElement.getAttribute('aria-invalid')") == "current true"
+		return laptop.value("document.activeElement.id + ' ' + document.activeElement.getAttribute('aria-invalid')") ==
+			"current true"
 	})
 	change("wonderland", "looking-glass", "looking-glas")
 	laptop.shows("/account/password", http.StatusBadRequest, "differ.")

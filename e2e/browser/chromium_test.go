@@ -132,7 +132,8 @@ func newProfile(t *testing.T) string {
 		err = os.Mkdir(filepath.Join(dir, "Default"), 0o700)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "Default", "Preferences"), []byte(`{"profile": {"cookie_controls_mode": 0}}`), 0o600)
+		err = os.WriteFile(filepath.Join(dir, "Default", "Preferences"),
+			[]byte(`{"profile": {"cookie_controls_mode": 0}}`), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -179,5 +180,6 @@ func (c *chromium) otherSites(t *testing.T, pages http.Handler) (far, near strin
 	secure.StartTLS()
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
-	return strings.Replace(plain.URL, "127.0.0.1", "evil.test", 1), strings.Replace(secure.URL, "127.0.0.1", "localhost", 1)
+	return strings.Replace(plain.URL, "127.0.0.1", "evil.test", 1),
+		strings.Replace(secure.URL, "127.0.0.1", "localhost", 1)
 }

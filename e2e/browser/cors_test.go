@@ -11,8 +11,11 @@ import (
 // apiPage is a page of another origin, whose script asks an API behind the gateway with the
 // user's cookie, and shows what it reads.
 const apiPage = `<!DOCTYPE html><title>wait</title><script>
-fetch("API", {method: "PUT", credentials: "include", headers: {"Content-Type": "application/json"}, body: '{"done": true}'})
-	.then(answer => answer.text().then(text => document.title = answer.status + " " + text), () => document.title = "refused")
+fetch("API", {
+	method: "PUT", credentials: "include", headers: {"Content-Type": "application/json"}, body: '{"done": true}'
+}).then(
+	answer => answer.text().then(text => document.title = answer.status + " " + text),
+	() => document.title = "refused")
 </script>`
 
 // apiInBrowser: the scripts of an application at an origin that the route names use an API with

@@ -45,21 +45,27 @@ type attack struct {
 // attacks returns the attacks on a path.
 func attacks(path string) map[string]attack {
 	return map[string]attack{
-		"form":   {"POST", path, `<form method="post" action="GATEWAY` + path + `"><input name="x" value="stolen"></form><script>document.forms[0].submit()</script>`},
-		"fetch":  {"POST", path, `<script>fetch("GATEWAY` + path + `", {method: "POST", mode: "no-cors", credentials: "include", body: "x=stolen"}).then(done, done)</script>`},
-		"socket": {"GET", path, `<script>new WebSocket("GATEWAY` + path + `".replace("https:", "wss:")).onerror = done</script>`},
+		"form": {"POST", path, `<form method="post" action="GATEWAY` + path + `"><input name="x" value="stolen"></form>` +
+			`<script>document.forms[0].submit()</script>`},
+		"fetch": {"POST", path, `<script>fetch("GATEWAY` + path + `", ` +
+			`{method: "POST", mode: "no-cors", credentials: "include", body: "x=stolen"}).then(done, done)</script>`},
+		"socket": {"GET", path, `<script>new WebSocket("GATEWAY` + path +
+			`".replace("https:", "wss:")).onerror = done</script>`},
 	}
 }
 
 // attacksOnLogin would sign the person out, or in as another person. A navigation leads
 // to a page that asks for confirmation.
 var attacksOnLogin = map[string]attack{
-	"logout by form":  {"POST", "/logout", `<form method="post" action="GATEWAY/logout"></form><script>document.forms[0].submit()</script>`},
-	"logout by fetch": {"POST", "/logout", `<script>fetch("GATEWAY/logout", {method: "POST", mode: "no-cors", credentials: "include"}).then(done, done)</script>`},
+	"logout by form": {"POST", "/logout", `<form method="post" action="GATEWAY/logout"></form>` +
+		`<script>document.forms[0].submit()</script>`},
+	"logout by fetch": {"POST", "/logout", `<script>fetch("GATEWAY/logout", ` +
+		`{method: "POST", mode: "no-cors", credentials: "include"}).then(done, done)</script>`},
 	"logout by image": {"GET", "/logout", `<img src="GATEWAY/logout" onerror="done()">`},
 	"logout by frame": {"GET", "/logout", `<iframe src="GATEWAY/logout" onload="done()"></iframe>`},
 	"logout by page":  {"GET", "/logout", `<script>location = "GATEWAY/logout"</script>`},
-	"login by form": {"POST", "/login", `<form method="post" action="GATEWAY/login"><input name="username" value="bob"><input name="password" value="builder"></form>
+	"login by form": {"POST", "/login", `<form method="post" action="GATEWAY/login"><input name="username" value="bob">` +
+		`<input name="password" value="builder"></form>
 		<script>document.forms[0].submit()</script>`},
 }
 

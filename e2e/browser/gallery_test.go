@@ -387,8 +387,9 @@ func (b *tab) obeysAxe(what string) {
 		b.t.Fatalf("axe-core is not installed, run make deps: %v", err)
 	}
 	inTab(b, chromedp.Evaluate[chromedp.Void]("void (window.axe || (() => {"+string(script)+"\n})())"))
-	found := inTab(b, chromedp.Evaluate[[]string](`axe.run({resultTypes: ["violations"], preload: false}).then(result => result.violations.map(
-		violation => violation.id + ": " + violation.help + ": " + violation.nodes.map(node => node.html + " " + node.failureSummary).join("; ")))`,
+	found := inTab(b, chromedp.Evaluate[[]string](`axe.run({resultTypes: ["violations"], preload: false}).then(
+		result => result.violations.map(violation => violation.id + ": " + violation.help + ": " +
+			violation.nodes.map(node => node.html + " " + node.failureSummary).join("; ")))`,
 		chromedp.EvalAwaitPromise))
 	for _, violation := range found {
 		b.t.Errorf("%s: %s", what, violation)

@@ -90,7 +90,8 @@ func cookiesInBrowser(t *testing.T, b *tab, g *world.Instance, up *world.Recorde
 	b.open(g.Base + "/secure-resource")
 	b.signIn("alice")
 	session := b.cookies()["session_id"]
-	if diff := cmp.Diff(cookieFacts{"localhost", "/", true, true, network.CookieSameSiteLax}, factsOf(session)); diff != "" {
+	if diff := cmp.Diff(cookieFacts{"localhost", "/", true, true, network.CookieSameSiteLax},
+		factsOf(session)); diff != "" {
 		t.Fatalf("the cookie of the session (-want +got):\n%s", diff)
 	}
 	if got := b.value("document.cookie"); got != "" {

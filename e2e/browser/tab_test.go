@@ -72,7 +72,8 @@ func (b *tab) note(event any) {
 	switch event := event.(type) {
 	case *network.EventRequestWillBeSent:
 		referer, _ := event.Request.Headers["Referer"].(string)
-		b.requests = append(b.requests, tabRequest{event.Request.Method, event.Request.URL, referer, event.Type == network.ResourceTypeDocument})
+		b.requests = append(b.requests,
+			tabRequest{event.Request.Method, event.Request.URL, referer, event.Type == network.ResourceTypeDocument})
 	case *network.EventWebSocketFrameReceived:
 		b.received += string(event.Response.PayloadData) + "\n"
 	case *network.EventWebSocketClosed:
@@ -93,7 +94,8 @@ func (b *tab) note(event any) {
 		if event.Entry.Source == log.EntrySourceRecommendation {
 			return // a guess: Chromium misses fields that it saw while the page loaded
 		}
-		b.complaints = append(b.complaints, fmt.Sprintf("%s %s: %s (%s)", event.Entry.Source, event.Entry.Level, event.Entry.Text, event.Entry.URL))
+		b.complaints = append(b.complaints, fmt.Sprintf("%s %s: %s (%s)",
+			event.Entry.Source, event.Entry.Level, event.Entry.Text, event.Entry.URL))
 	}
 }
 
@@ -186,7 +188,8 @@ func (b *tab) back() {
 	b.t.Helper()
 	history := inTab(b, chromedp.NavigationEntries())
 	before := history.Entries[history.CurrentIndex-1]
-	if _, err := chromedp.Call(b.ctx, page.NavigateToHistoryEntry, page.NavigateToHistoryEntryParams{EntryID: before.ID}); err != nil {
+	if _, err := chromedp.Call(b.ctx, page.NavigateToHistoryEntry,
+		page.NavigateToHistoryEntryParams{EntryID: before.ID}); err != nil {
 		b.t.Fatal(err)
 	}
 	b.arrives(before.URL)
@@ -299,7 +302,8 @@ func (b *tab) cookies() map[string]*network.Cookie {
 func (b *tab) describe() string {
 	ctx, cancel := context.WithTimeout(b.ctx, time.Second)
 	defer cancel()
-	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("location + ' ' + document.title + '\\n' + document.body.innerText"))
+	text, err := chromedp.Run(ctx,
+		chromedp.Evaluate[string]("location + ' ' + document.title + '\\n' + document.body.innerText"))
 	if err != nil {
 		text = err.Error()
 	}

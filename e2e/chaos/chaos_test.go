@@ -100,7 +100,8 @@ func (c *cell) onRedis(binary string) {
 	for _, name := range []string{"A", "B"} {
 		way := redistest.StartProxy(c.t, c.redis.Address)
 		c.ways = append(c.ways, way)
-		store := fmt.Sprintf("store: {driver: redis, addresses: [%q], encryption_key: abcdefghijabcdefghijabcdefghij01}\n", way.Address)
+		store := fmt.Sprintf("store: {driver: redis, addresses: [%q], encryption_key: abcdefghijabcdefghijabcdefghij01}\n",
+			way.Address)
 		c.instances = append(c.instances, newInstance(c.t, name, binary, public, c.upstream, store))
 		public = c.instances[0].port
 	}
@@ -201,5 +202,6 @@ func (c *cell) judge(seed uint64, events []event) {
 	file := must.Get(os.CreateTemp("", fmt.Sprintf("authgate-chaos-%d-%s-*.jsonl", seed, c.name)))(c.t)
 	defer file.Close()
 	must.Do(c.t, writeEvents(file, events))
-	c.t.Errorf("%d violations; the history is in %s; CHAOSSEED=%d makes the same decisions", len(violations), file.Name(), seed)
+	c.t.Errorf("%d violations; the history is in %s; CHAOSSEED=%d makes the same decisions",
+		len(violations), file.Name(), seed)
 }

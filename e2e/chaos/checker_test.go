@@ -186,7 +186,8 @@ func TestCheckFinds(t *testing.T) {
 		{"no answer in an outage", ruleAnswer, []event{outage(20, 30), use("A", 25, 26, 0)}},
 	} {
 		found, shows := violations(begun(c.events...), testBounds), c.events[len(c.events)-1]
-		if len(found) != 1 || found[0].Rule != c.rule || found[0].Event.Begin != shows.Begin || found[0].Event.At != shows.At {
+		if len(found) != 1 || found[0].Rule != c.rule || found[0].Event.Begin != shows.Begin ||
+			found[0].Event.At != shows.At {
 			t.Errorf("%s: found %v, expected one violation of %q in %+v", c.name, found, c.rule, shows)
 		}
 	}

@@ -25,7 +25,9 @@ type client struct {
 }
 
 func (c *cell) newClient(random *rand.Rand) *client {
-	transport := &http.Transport{TLSClientConfig: c.tls.Clone(), ForceAttemptHTTP2: random.IntN(2) == 0, MaxIdleConnsPerHost: 16}
+	transport := &http.Transport{
+		TLSClientConfig: c.tls.Clone(), ForceAttemptHTTP2: random.IntN(2) == 0, MaxIdleConnsPerHost: 16,
+	}
 	c.t.Cleanup(transport.CloseIdleConnections)
 	return &client{cell: c, random: random, http: &http.Client{
 		Transport:     transport,
@@ -250,7 +252,8 @@ func (c *client) ask(l *login, g *instance, e event, method, path, body string, 
 	e.Request = strconv.FormatInt(c.requests.Add(1), 10)
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
-	request, _ := http.NewRequestWithContext(ctx, method, "https://localhost:"+g.port+path+"?n="+e.Request, strings.NewReader(body))
+	request, _ := http.NewRequestWithContext(ctx, method, "https://localhost:"+g.port+path+"?n="+e.Request,
+		strings.NewReader(body))
 	if body != "" {
 		request.Header.Set("Content-Type", "application/json")
 	}

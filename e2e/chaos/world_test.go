@@ -228,7 +228,8 @@ func (c *cell) storeFault(random *rand.Rand) trouble {
 	var release func()
 	all := []trouble{
 		{"redis is killed", "", c.redis.Kill, func() { c.redis.Run(c.t) }},
-		{"redis is frozen", "", func() { c.redis.Signal(c.t, syscall.SIGSTOP) }, func() { c.redis.Signal(c.t, syscall.SIGCONT) }},
+		{"redis is frozen", "",
+			func() { c.redis.Signal(c.t, syscall.SIGSTOP) }, func() { c.redis.Signal(c.t, syscall.SIGCONT) }},
 		{"connections are cut", at, way.Cut, way.Mend},
 		{"connections are silent", at, way.Swallow, way.Mend},
 		{"connections are forgotten", at, way.Forget, way.Mend},

@@ -31,11 +31,13 @@ func compose(t *testing.T) (folder string) {
 	copied := t.TempDir()
 	folder = filepath.Join(copied, composeFolder)
 	must.Do(t, os.CopyFS(folder, os.DirFS(shipped+"/compose")))
-	script := regexp.MustCompile("(?s)```sh\n(cd " + composeFolder + "\n.*?)```").FindStringSubmatch(read(t, shipped+"/README.md"))
+	script := regexp.MustCompile("(?s)```sh\n(cd " + composeFolder + "\n.*?)```").
+		FindStringSubmatch(read(t, shipped+"/README.md"))
 	if script == nil {
 		t.Fatal("the README does not say how to make the files")
 	}
-	sh := exec.CommandContext(t.Context(), "sh", "-eu", "-c", "chmod -R go-rwx .\nchmod 755 "+composeFolder+"\numask 077\n"+script[1]) // the README changes 755
+	sh := exec.CommandContext(t.Context(), "sh", "-eu", "-c",
+		"chmod -R go-rwx .\nchmod 755 "+composeFolder+"\numask 077\n"+script[1]) // the README changes 755
 	sh.Dir = copied
 	if out, err := sh.CombinedOutput(); err != nil {
 		t.Fatalf("%s\n%v\n%s", script[1], err, out)
@@ -92,7 +94,8 @@ func load(t *testing.T, folder string) *types.Project {
 	var warnings bytes.Buffer
 	logrus.SetOutput(&warnings)
 	defer logrus.SetOutput(os.Stderr)
-	options := must.Get(cli.NewProjectOptions(nil, cli.WithWorkingDirectory(folder), cli.WithEnvFiles(), cli.WithDotEnv, cli.WithDefaultConfigPath))(t)
+	options := must.Get(cli.NewProjectOptions(nil, cli.WithWorkingDirectory(folder),
+		cli.WithEnvFiles(), cli.WithDotEnv, cli.WithDefaultConfigPath))(t)
 	project := must.Get(options.LoadProject(t.Context()))(t)
 	if warnings.Len() > 0 {
 		t.Errorf("docker compose warns:\n%s", &warnings)
@@ -141,14 +144,15 @@ func TestComposeProject(t *testing.T) {
 	folder := compose(t)
 	project := load(t, folder)
 	for name, s := range project.Services {
-		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"}) ||
-			s.Privileged || len(s.CapAdd) > 0 {
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) ||
+			!slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"}) || s.Privileged || len(s.CapAdd) > 0 {
 			t.Errorf("%s is not hardened", name)
 		}
 		if len(s.Environment) > 0 {
 			t.Errorf("%s has an environment, which `docker inspect` shows: %v", name, s.Environment)
 		}
-		if !strings.HasPrefix(name, "authgate-") && (len(s.Ports) > 0 || !slices.Equal(s.NetworksByPriority(), []string{"inside"})) {
+		if !strings.HasPrefix(name, "authgate-") &&
+			(len(s.Ports) > 0 || !slices.Equal(s.NetworksByPriority(), []string{"inside"})) {
 			t.Errorf("%s can be reached without a gateway", name)
 		}
 	}
@@ -163,7 +167,9 @@ func TestComposeProject(t *testing.T) {
 func checkInstances(t *testing.T, project *types.Project) {
 	t.Helper()
 	a, b := service(t, project, "authgate-a"), service(t, project, "authgate-b")
-	for s, address := range map[*types.ServiceConfig]string{&a: project.Environment["ADDRESS_A"], &b: project.Environment["ADDRESS_B"]} {
+	for s, address := range map[*types.ServiceConfig]string{
+		&a: project.Environment["ADDRESS_A"], &b: project.Environment["ADDRESS_B"],
+	} {
 		for j := range s.Ports {
 			same(t, "the address of "+s.Name, s.Ports[j].HostIP, address)
 			s.Ports[j].HostIP = ""
@@ -206,7 +212,8 @@ func checkGateway(t *testing.T, project *types.Project, s types.ServiceConfig, f
 	if s.DependsOn["valkey"].Condition != types.ServiceConditionHealthy || s.Restart != types.RestartPolicyUnlessStopped {
 		t.Error("a gateway does not wait for its store, or does not come back")
 	}
-	if top := filepath.Clean(filepath.Join(folder, "../../..")); s.Build == nil || s.Build.Context != top || s.Image == "" {
+	if top := filepath.Clean(filepath.Join(folder, "../../..")); s.Build == nil ||
+		s.Build.Context != top || s.Image == "" {
 		t.Errorf("the image is not built where the Dockerfile is: %+v", s.Build)
 	}
 }

@@ -17,7 +17,8 @@ import (
 // program is built. `make image` builds it.
 func TestImageContext(t *testing.T) {
 	root := must.Get(filepath.Abs("../.."))(t)
-	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=Dir,Module,GoFiles,EmbedFiles", "./cmd/authgate")
+	list := exec.CommandContext(t.Context(), "go", "list",
+		"-deps", "-json=Dir,Module,GoFiles,EmbedFiles", "./cmd/authgate")
 	list.Dir = root
 	checked := 0
 	for packages := json.NewDecoder(strings.NewReader(string(must.Get(list.Output())(t)))); ; {
@@ -41,7 +42,8 @@ func TestImageContext(t *testing.T) {
 			}
 		}
 	}
-	if checked < 100 || !ignored(t, "data/ca-key.pem") || !ignored(t, "gateway/gateway_test.go") || !ignored(t, ".git/config") {
+	if checked < 100 || !ignored(t, "data/ca-key.pem") ||
+		!ignored(t, "gateway/gateway_test.go") || !ignored(t, ".git/config") {
 		t.Errorf("the builder gets more than it needs, or less than %d files", checked)
 	}
 }

@@ -88,13 +88,15 @@ func strict(t *testing.T) runtime.Decoder {
 		networkingv1.AddToScheme, policyv1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme} {
 		must.Do(t, add(scheme))
 	}
-	return json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
+	return json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme,
+		json.SerializerOptions{Yaml: true, Strict: true})
 }
 
 // TestKubernetesStrict checks that the decoder finds mistakes.
 func TestKubernetesStrict(t *testing.T) {
 	for name, document := range map[string]string{
-		"unknown kind": "kind: Pot\n", "unknown field": "kind: Service\nspec: {prots: []}\n", "duplicate field": "kind: Service\nspec: {ports: [], ports: []}\n",
+		"unknown kind": "kind: Pot\n", "unknown field": "kind: Service\nspec: {prots: []}\n",
+		"duplicate field": "kind: Service\nspec: {ports: [], ports: []}\n",
 	} {
 		if _, _, err := strict(t).Decode([]byte("apiVersion: v1\n"+document), nil, nil); err == nil {
 			t.Errorf("%s is not found", name)
@@ -181,7 +183,9 @@ func (all *manifests) add(object runtime.Object) {
 	case *appsv1.Deployment:
 		all.workloads[name] = &workload{name: name, selector: o.Spec.Selector, pod: o.Spec.Template}
 	case *appsv1.StatefulSet:
-		all.workloads[name] = &workload{name: name, selector: o.Spec.Selector, pod: o.Spec.Template, claims: o.Spec.VolumeClaimTemplates}
+		all.workloads[name] = &workload{
+			name: name, selector: o.Spec.Selector, pod: o.Spec.Template, claims: o.Spec.VolumeClaimTemplates,
+		}
 		same(all.t, "the Service of a StatefulSet", o.Spec.ServiceName, name)
 	case *corev1.ConfigMap, *corev1.Secret, *corev1.Service, *networkingv1.NetworkPolicy, *policyv1.PodDisruptionBudget,
 		*networkingv1.Ingress, *gatewayv1.HTTPRoute, *monitoringv1.PodMonitor:
@@ -215,7 +219,9 @@ func (all *manifests) volume(m *machine, w *workload, name, path string) {
 	all.t.Helper()
 	volumes := slices.Clone(w.pod.Spec.Volumes)
 	for _, claim := range w.claims {
-		volumes = append(volumes, corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		volumes = append(volumes, corev1.Volume{
+			Name: claim.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+		})
 	}
 	i := slices.IndexFunc(volumes, func(v corev1.Volume) bool { return v.Name == name })
 	if i < 0 {

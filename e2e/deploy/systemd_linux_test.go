@@ -26,10 +26,12 @@ func TestSystemdUnit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "authgate.service")
 	unit := strings.ReplaceAll(read(t, shipped+"/systemd/authgate.service"), installed, world.Program("authgate"))
 	must.Do(t, os.WriteFile(file, []byte(unit), 0o600))
-	if out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", file).CombinedOutput(); err != nil || len(out) > 0 {
+	if out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", file).
+		CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
-	security := exec.CommandContext(t.Context(), "systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold="+exposure, file)
+	security := exec.CommandContext(t.Context(), "systemd-analyze", "security",
+		"--offline=true", "--no-pager", "--threshold="+exposure, file)
 	if out, err := security.CombinedOutput(); err != nil {
 		t.Errorf("systemd-analyze security: %v\n%s", err, out)
 	}
@@ -83,7 +85,8 @@ func TestSystemdConfiguration(t *testing.T) {
 
 	// Without its credentials, it finds the data_dir, where no gateway runs here.
 	reload := m.line(strings.Replace(unit.one("ExecReload"), "$MAINPID", "1", 1))
-	if out, err := reload.CombinedOutput(); status(err) != 1 || !strings.Contains(string(out), "no gateway runs with data_dir "+cfg.DataDir) {
+	if out, err := reload.CombinedOutput(); status(err) != 1 ||
+		!strings.Contains(string(out), "no gateway runs with data_dir "+cfg.DataDir) {
 		t.Errorf("%s: %v\n%s", unit.one("ExecReload"), err, out)
 	}
 
@@ -94,7 +97,8 @@ func TestSystemdConfiguration(t *testing.T) {
 	}
 	// It must not open its ports here. Without its credentials it stops at the
 	// configuration.
-	if out, err := m.line(unit.one("ExecStart")).CombinedOutput(); status(err) != 2 || !strings.Contains(string(out), "CREDENTIALS_DIRECTORY") {
+	if out, err := m.line(unit.one("ExecStart")).CombinedOutput(); status(err) != 2 ||
+		!strings.Contains(string(out), "CREDENTIALS_DIRECTORY") {
 		t.Errorf("%s: %v\n%s", unit.one("ExecStart"), err, out)
 	}
 }

@@ -79,7 +79,8 @@ func (v *valkey) kill() {
 
 // ask returns the answer to a command of the inspector in one line.
 func (v *valkey) ask(words ...string) string {
-	out, _ := v.command(filepath.Join(v.bin, "valkey-cli"), append([]string{"--user", "inspector", "--pass", "any", "--no-auth-warning"}, words...)...).Output()
+	out, _ := v.command(filepath.Join(v.bin, "valkey-cli"),
+		append([]string{"--user", "inspector", "--pass", "any", "--no-auth-warning"}, words...)...).Output()
 	return strings.Join(strings.Fields(string(out)), " ")
 }
 
@@ -96,10 +97,13 @@ func TestValkey(t *testing.T) {
 	defer func() { v.kill() }()
 	v.start()
 
-	for name, want := range map[string]string{"maxmemory": fmt.Sprint(maxmemory), "maxmemory-policy": "noeviction", "appendonly": "yes", "dir": v.m.root + "/data"} {
+	for name, want := range map[string]string{
+		"maxmemory": fmt.Sprint(maxmemory), "maxmemory-policy": "noeviction", "appendonly": "yes", "dir": v.m.root + "/data",
+	} {
 		same(t, "a setting", v.ask("CONFIG", "GET", name), name+" "+want)
 	}
-	if got := v.ask("ACL", "LIST"); !strings.Contains(got, "user default off ") || strings.Contains(got, "user default off nopass") {
+	if got := v.ask("ACL", "LIST"); !strings.Contains(got, "user default off ") ||
+		strings.Contains(got, "user default off nopass") {
 		t.Errorf("the server accepts clients without a password: %s", got)
 	}
 	pid := v.cmd.Process.Pid
@@ -140,7 +144,8 @@ func (v *valkey) checkStore(gateway *machine) {
 	gateway.giveHash()
 	cfg := gateway.configuration(path)
 	options := redisstore.Options{
-		Addresses: []string{v.address}, Username: cfg.Store.Username, Password: cfg.Store.Password.Reveal(), KeyPrefix: cfg.Store.KeyPrefix,
+		Addresses: []string{v.address}, Username: cfg.Store.Username,
+		Password: cfg.Store.Password.Reveal(), KeyPrefix: cfg.Store.KeyPrefix,
 	}
 	mine := v.open(options)
 	ctx, later := t.Context(), time.Now().Add(time.Hour)

@@ -22,8 +22,10 @@ func TestDocsCommands(t *testing.T) {
 	t.Parallel()
 	docs, packages, makefile := documents(t), testPackages(t), world.ReadFile(t, world.Path("Makefile"))
 	for name, doc := range docs {
-		for _, found := range regexp.MustCompile("(?m)(?:^|`)make ([a-z]+)(?: ([A-Z]+)=)?").FindAllStringSubmatch(doc.Text, -1) {
-			if target, variable := found[1], found[2]; !strings.Contains(makefile, "\n"+target+":") || variable != "" && !strings.Contains(makefile, "\n"+variable+" ?=") {
+		for _, found := range regexp.MustCompile("(?m)(?:^|`)make ([a-z]+)(?: ([A-Z]+)=)?").
+			FindAllStringSubmatch(doc.Text, -1) {
+			if target, variable := found[1], found[2]; !strings.Contains(makefile, "\n"+target+":") ||
+				variable != "" && !strings.Contains(makefile, "\n"+variable+" ?=") {
 				t.Errorf("%s: the Makefile does not have what %s names", name, found[0])
 			}
 		}
@@ -81,7 +83,9 @@ func goTestProblem(line string, packages map[string]*testPackage) string {
 		if at := "/" + dir; at == root || below && strings.HasPrefix(at, root+"/") {
 			tests = tests || len(p.functions) > 0
 			reads = reads || strings.Contains(p.tests, strconv.Quote(found[1]))
-			missing = slices.DeleteFunc(missing, func(pattern []string) bool { return pattern[1] == "^$" || p.selects(dir, pattern[1]) })
+			missing = slices.DeleteFunc(missing, func(pattern []string) bool {
+				return pattern[1] == "^$" || p.selects(dir, pattern[1])
+			})
 		}
 	}
 	if !tests || !reads || len(missing) > 0 {
@@ -99,7 +103,8 @@ func (p *testPackage) selects(dir, pattern string) bool {
 		_, err := os.Stat(world.Path(dir + "/testdata/" + subtest + ".txtar"))
 		return err == nil
 	}
-	return slices.ContainsFunc(slices.Collect(maps.Keys(p.functions)), regexp.MustCompile(name).MatchString) && strings.Contains(p.tests, subtest)
+	return slices.ContainsFunc(slices.Collect(maps.Keys(p.functions)), regexp.MustCompile(name).MatchString) &&
+		strings.Contains(p.tests, subtest)
 }
 
 // TestDocsCodeMap checks that code-map.md names each package of the product, and that

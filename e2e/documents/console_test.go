@@ -183,7 +183,9 @@ func checkLog(t *testing.T, page *world.Document, log string) {
 	}
 	for _, row := range tableOf(t, page, "Audit events") {
 		fields := spans(row[2])
-		maps.Copy(fields, map[string]bool{"time": true, "level": true, "msg": true, "event": true, "request_id": true, "client": true, "route": true})
+		maps.Copy(fields, map[string]bool{
+			"time": true, "level": true, "msg": true, "event": true, "request_id": true, "client": true, "route": true,
+		})
 		events[strings.Trim(row[0], "`")] = fields
 	}
 	for line := range strings.Lines(log) {
@@ -250,7 +252,8 @@ func documentBase(doc *world.Document) string {
 // complete writes password hashes out that a document cuts short.
 func complete(text string) string {
 	return strings.NewReplacer(
-		"$argon2id$v=19$m=19456,t=2,p=1$…", "$argon2id$v=19$m=19456,t=2,p=1$bm90IGEgcmVhbCBzYWx0$bm90IHRoZSBoYXNoIG9mIGEgcGFzc3dvcmQ",
+		"$argon2id$v=19$m=19456,t=2,p=1$…", "$argon2id$v=19$m=19456,t=2,p=1$"+
+			"bm90IGEgcmVhbCBzYWx0$bm90IHRoZSBoYXNoIG9mIGEgcGFzc3dvcmQ",
 		"$2y$10$…", "$2y$10$"+strings.Repeat("a", 53),
 	).Replace(text)
 }
@@ -296,7 +299,9 @@ func configurationFolder(t *testing.T, doc *world.Document) string {
 		"alice.hash":    complete("$2y$10$…\n"),
 		"accounts.yaml": complete("- {username: alice, password_hash: \"$2y$10$…\"}\n"),
 	}
-	for name, from := range map[string]string{"cert.pem": "tls-certificate.pem", "key.pem": "tls-key.pem", "roots.pem": "tls-certificate.pem"} {
+	for name, from := range map[string]string{
+		"cert.pem": "tls-certificate.pem", "key.pem": "tls-key.pem", "roots.pem": "tls-certificate.pem",
+	} {
 		files[name] = world.ReadFile(t, world.Path("gateway/config/testdata/files/"+from))
 	}
 	for _, b := range doc.Blocks {

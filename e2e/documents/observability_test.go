@@ -181,7 +181,8 @@ func TestObservability(t *testing.T) {
 	text := string(world.Must(io.ReadAll(response.Body))(t))
 	promtool(t, text, "check", "metrics")
 	for _, row := range tableOf(t, documents(t)[observabilityPage], "Metrics") {
-		if name, _, _ := strings.Cut(strings.Trim(row[0], "`"), "{"); !strings.Contains(text, "\n# TYPE "+name+" "+row[1]+"\n") {
+		name, _, _ := strings.Cut(strings.Trim(row[0], "`"), "{")
+		if !strings.Contains(text, "\n# TYPE "+name+" "+row[1]+"\n") {
 			t.Errorf("the page says that %s is a %s", name, row[1])
 		}
 	}
@@ -308,7 +309,9 @@ func dashboardQueries(t *testing.T) map[string][]string {
 	}
 	for _, variable := range dashboard.Templating.List {
 		if query, ok := variable.Query.(map[string]any); ok {
-			all["variable "+fmt.Sprint(variable.Name)] = []string{regexp.MustCompile(`\((\w+),`).FindStringSubmatch(fmt.Sprint(query["query"]))[1]}
+			all["variable "+fmt.Sprint(variable.Name)] = []string{
+				regexp.MustCompile(`\((\w+),`).FindStringSubmatch(fmt.Sprint(query["query"]))[1],
+			}
 		}
 	}
 	return all

@@ -109,7 +109,8 @@ func set(m map[string]any, path string, value any) {
 
 // keySpan matches a key of the configuration in prose, with what may follow it: a
 // value after a colon, or the default in brackets.
-var keySpan = regexp.MustCompile("`((?:[a-z][a-z0-9_]*(?:\\[\\]|\\.NAME)?\\.)+[a-z][a-z0-9_]*)(?:: [^`]*)?`(?: \\(`([^`]+)`\\))?")
+var keySpan = regexp.MustCompile("`((?:[a-z][a-z0-9_]*(?:\\[\\]|\\.NAME)?\\.)+[a-z][a-z0-9_]*)(?:: [^`]*)?`" +
+	"(?: \\(`([^`]+)`\\))?")
 
 // TestDocsKeyNames checks that each key that a document names exists, and that a
 // default in brackets after it is the one below docs/configuration.
@@ -131,7 +132,8 @@ func TestDocsKeyNames(t *testing.T) {
 			switch {
 			case !sections[first] || sections[found[1]] || strings.HasPrefix(name, "docs/migrate/"): // which has keys of others
 			case slices.Contains([]string{"accounts.yaml", "store.key", "token.pem"}, found[1]): // files
-			case !ok && slices.ContainsFunc(keys, func(key string) bool { return strings.HasSuffix(key, ".NAME."+found[1]) }): // of an upstream
+			case !ok && slices.ContainsFunc(keys,
+				func(key string) bool { return strings.HasSuffix(key, ".NAME."+found[1]) }): // of an upstream
 			case !ok:
 				t.Errorf("%s: there is no key %s", name, found[1])
 			case found[2] != "" && found[2] != strings.Trim(is, "`"):

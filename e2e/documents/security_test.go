@@ -164,7 +164,9 @@ func TestDocsThreatModel(t *testing.T) {
 	t.Parallel()
 	attacks := attackTests(t)
 	flows := strings.Split(world.ReadFile(t, world.Path("docs/threat-model.md")), "\n## ")[1:]
-	flows = slices.DeleteFunc(flows, func(section string) bool { return !regexp.MustCompile(`^\d+\. `).MatchString(section) })
+	flows = slices.DeleteFunc(flows, func(section string) bool {
+		return !regexp.MustCompile(`^\d+\. `).MatchString(section)
+	})
 	if len(flows) != 10 {
 		t.Errorf("docs/threat-model.md has %d flows of data, want 10", len(flows))
 	}
@@ -178,7 +180,8 @@ func TestDocsThreatModel(t *testing.T) {
 			}
 		}
 		if rows := strings.Count(table, "\n| ") - 1; rows != len(asked) || strings.Trim("STRIDE", asked) != "" {
-			t.Errorf("docs/threat-model.md, %s: %d rows, of which %s ask a question of STRIDE; want all, and each question", title, rows, asked)
+			t.Errorf("docs/threat-model.md, %s: %d rows, of which %s ask a question of STRIDE; want all, and each question",
+				title, rows, asked)
 		}
 	}
 }

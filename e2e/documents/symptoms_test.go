@@ -54,7 +54,8 @@ func TestSymptoms(t *testing.T) {
 	t.Cleanup(func() { close(release) })
 	config := symptomRoutes + fmt.Sprintf("upstreams: {app: {url: %q}, dead: {url: %q}, closes: {url: %q}, slow: {url: "+
 		"%q, timeout: 100ms}, tls: {url: %q}}\n",
-		world.Record(t).URL, "http://"+world.FreeAddress(t), closes, slow, "https://127.0.0.1"+g.Base[strings.LastIndexByte(g.Base, ':'):])
+		world.Record(t).URL, "http://"+world.FreeAddress(t), closes, slow,
+		"https://127.0.0.1"+g.Base[strings.LastIndexByte(g.Base, ':'):])
 	g.Configure(config + "token: {secret: '" + world.EncryptionKey + "'}\n")
 	g.Run()
 	rows, c := symptoms(t), g.Stranger()

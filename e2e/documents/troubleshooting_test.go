@@ -86,7 +86,9 @@ func wordsInUse(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
 	all.WriteString(world.ReadFile(t, world.Path("gateway/pages/texts/en.yaml")))
-	for _, err := range []error{syscall.ECONNREFUSED, os.ErrDeadlineExceeded, x509.UnknownAuthorityError{}, &http.MaxBytesError{}} {
+	for _, err := range []error{
+		syscall.ECONNREFUSED, os.ErrDeadlineExceeded, x509.UnknownAuthorityError{}, &http.MaxBytesError{},
+	} {
 		all.WriteString(err.Error() + "\n")
 	}
 	all.WriteString("no such host\n") // of package net, which does not export it

@@ -60,7 +60,8 @@ func beginWithNothing(t *testing.T, page string, steps ...string) {
 			s.after["mkdir"] += fmt.Sprintf("mv ../%s .\n", name)
 		}
 	}
-	files["config.yaml"] += s.place("listen: {https: \":8443\", http: \":8080\", admin: \"127.0.0.1:9090\"}\n") // the defaults
+	files["config.yaml"] += s.place(
+		"listen: {https: \":8443\", http: \":8080\", admin: \"127.0.0.1:9090\"}\n") // the defaults
 	world.WriteAll(t, s.dir, files)
 	s.check(doc, commandsOf(t, doc))
 	logs := world.Must(filepath.Glob(filepath.Join(s.dir, "*", "*.log")))(t)

@@ -77,7 +77,8 @@ func TestDocument(t *testing.T) {
 	}
 	results := parse(string(text))
 	if diff := cmp.Diff(string(text), render(results)); diff != "" {
-		t.Errorf("docs/interop.md is not what `make interop` writes; run it for the rows that changed (-is +written):\n%s", diff)
+		t.Errorf("docs/interop.md is not what `make interop` writes; run it for the rows that changed (-is +written):\n%s",
+			diff)
 	}
 	for name, got := range results {
 		if got.outcome != passed && !strings.HasPrefix(got.outcome, failure) && !strings.HasPrefix(got.outcome, notTried) {

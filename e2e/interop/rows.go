@@ -36,7 +36,8 @@ func goModule(dir, module string) version {
 
 // nodeModule is a version command for a package from npm.
 func nodeModule(dir, name string) version {
-	return version{"node -p \"JSON.parse(fs.readFileSync('" + dir + "/node_modules/" + name + "/package.json')).version\"", ""}
+	return version{"node -p \"JSON.parse(fs.readFileSync('" + dir + "/node_modules/" + name +
+		"/package.json')).version\"", ""}
 }
 
 // table is a part of docs/interop.md.

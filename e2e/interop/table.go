@@ -10,7 +10,8 @@ type result struct{ version, outcome, date string }
 
 const introduction = `# What the gateway was run against
 
-` + "`make interop`" + ` runs the gateway against programs that others wrote, and writes this page. Each version is the one that the program or its
+` + "`make interop`" + ` runs the gateway against programs that others wrote, and writes this page. ` +
+	`Each version is the one that the program or its
 package reports, and each date the day of the run. What was not tried says why; it is never listed as passed.
 [e2e/interop](../e2e/interop) names the tests behind each row.
 `

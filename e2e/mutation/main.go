@@ -68,13 +68,15 @@ func parseOptions(args []string, errs io.Writer) (options, error) {
 	files := set.String("files", "", "regular expression for the names of the files to change (default: all)")
 	set.IntVar(&o.count, "mutants", 100, "how many mutants to try; 0: all")
 	set.Uint64Var(&o.seed, "seed", 1, "seed of the sample")
-	set.DurationVar(&o.timeout, "timeout", 0, "how long the tests of one mutant may take (default: 30s and three times as long as without a mutant)")
+	set.DurationVar(&o.timeout, "timeout", 0,
+		"how long the tests of one mutant may take (default: 30s and three times as long as without a mutant)")
 	set.BoolVar(&o.verbose, "v", false, "print each mutant, not only survivors")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
 	var err error
-	if o.files, err = regexp.Compile(*files); err == nil && (o.pkg == "" || set.NArg() > 0 || o.count < 0 || o.timeout < 0) {
+	if o.files, err = regexp.Compile(*files); err == nil &&
+		(o.pkg == "" || set.NArg() > 0 || o.count < 0 || o.timeout < 0) {
 		err = errors.New("usage: mutation -package PACKAGE [flags]")
 	}
 	if err != nil {

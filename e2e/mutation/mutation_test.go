@@ -17,7 +17,8 @@ func TestMutants(t *testing.T) {
 		want []string // body with each change made
 	}{
 		"operators": {"x := a == b && a < b; _ = x", []string{
-			"x := a == b && a <= b; _ = x", "x := a == b || a < b; _ = x", "x := a != b && a < b; _ = x", "x := a == b && a < b; ",
+			"x := a == b && a <= b; _ = x", "x := a == b || a < b; _ = x",
+			"x := a != b && a < b; _ = x", "x := a == b && a < b; ",
 		}},
 		"a condition":                           {"if ok { return }", []string{"if !(ok) { return }"}},
 		"a condition that its operator negates": {"if a == b { return }", []string{"if a != b { return }"}},
@@ -26,12 +27,14 @@ func TestMutants(t *testing.T) {
 			"; g(); defer g(); a++; c := a; _ = c", "a = b; ; defer g(); a++; c := a; _ = c", "a = b; g(); ; a++; c := a; _ = c",
 			"a = b; g(); defer g(); ; c := a; _ = c", "a = b; g(); defer g(); a++; c := a; ",
 		}},
-		"statements in cases":   {"switch { case ok: g() }", []string{"switch { case ok:  }"}},
-		"an error":              {"return a, err", []string{"return a, nil"}},
-		"no error":              {"return a, nil", nil},
-		"both from a call":      {"return g()", nil},
-		"a literal of its own":  {"h := func() bool { return true }", []string{"h := func() bool { return false }"}},
-		"constants":             {`x := 10; y := "10"; z := 0x0f`, []string{`x := 11; y := "10"; z := 0x0f`, `x := 10; y := "10"; z := 16`}},
+		"statements in cases":  {"switch { case ok: g() }", []string{"switch { case ok:  }"}},
+		"an error":             {"return a, err", []string{"return a, nil"}},
+		"no error":             {"return a, nil", nil},
+		"both from a call":     {"return g()", nil},
+		"a literal of its own": {"h := func() bool { return true }", []string{"h := func() bool { return false }"}},
+		"constants": {`x := 10; y := "10"; z := 0x0f`, []string{
+			`x := 11; y := "10"; z := 0x0f`, `x := 10; y := "10"; z := 16`,
+		}},
 		"nothing to be changed": {"x := g(a, b)", nil},
 	}
 	for name, test := range tests {

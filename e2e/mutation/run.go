@@ -67,8 +67,10 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if tried == 0 {
 		return errors.New("the tests run no code that can be changed")
 	}
-	fmt.Fprintf(out, "%s: score %.0f %%: of %d mutants tests found %d (%d by timeout), %d survived; seed %d, %d possible, %d did not compile\n",
-		o.pkg, 100*float64(found)/float64(tried), tried, found, tally[timedOut], tally[survived], o.seed, len(mutants), tally[noCompile])
+	fmt.Fprintf(out, "%s: score %.0f %%: of %d mutants tests found %d (%d by timeout), %d survived; "+
+		"seed %d, %d possible, %d did not compile\n",
+		o.pkg, 100*float64(found)/float64(tried), tried, found, tally[timedOut], tally[survived],
+		o.seed, len(mutants), tally[noCompile])
 	return nil
 }
 

@@ -44,7 +44,8 @@ token:
       roles_claim: roles
       username_claim: preferred_username
       introspection: {client_id: gateway, client_secret: '%s'}
-`, d.Provider.Issuer, signedResource, opaqueResource, world.CertifiedSecret) + strings.ReplaceAll(world.DelegatedRoutes, "oidc", "bearer") + world.App(d.Up.URL))
+`, d.Provider.Issuer, signedResource, opaqueResource, world.CertifiedSecret) +
+		strings.ReplaceAll(world.DelegatedRoutes, "oidc", "bearer") + world.App(d.Up.URL))
 	d.Run()
 	r := &resourceServer{d, d.Stranger()}
 	alice, bob := browse(r.Delegated.Instance), browse(r.Delegated.Instance)

@@ -215,7 +215,8 @@ func (g *grant) logoutToken() string {
 	now := time.Now()
 	return g.h.note(g.h.sign("logout+jwt", map[string]any{
 		"iss": g.h.issuer, "aud": "gateway", "iat": now.Unix(), "exp": now.Add(2 * time.Minute).Unix(), "jti": rand.Text(),
-		"sub": g.sub, "sid": g.sid, "events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}},
+		"sub": g.sub, "sid": g.sid,
+		"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}},
 	}))
 }
 

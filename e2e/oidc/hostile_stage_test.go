@@ -201,7 +201,8 @@ func (s *stage) wants(t testing.TB, session string, status int) {
 }
 
 // internals are words that no page may show.
-var internals = regexp.MustCompile(`(?i)oidc|oauth|jwt|jwk|jws|nonce|json|sqlite|127\.0\.0\.1|[a-z]+\.go:|goroutine|invalid_|https?://|\bkid\b|\bsub\b|\bazp\b|userinfo`)
+var internals = regexp.MustCompile(`(?i)oidc|oauth|jwt|jwk|jws|nonce|json|sqlite|127\.0\.0\.1|[a-z]+\.go:|` +
+	`goroutine|invalid_|https?://|\bkid\b|\bsub\b|\bazp\b|userinfo`)
 
 // refused fails the test unless the answer is an error page that shows neither
 // internals nor the address of the provider, and the browser is not signed in.

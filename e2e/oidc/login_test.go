@@ -170,8 +170,8 @@ func ownPrefix(t *testing.T, c *world.Certified) {
 	wantIn(t, d, sessionOf(d, b))
 }
 
-// sessionGoesOn: changes at the provider show without a new login. A provider that is down ends no session, a restart of
-// the gateway ends none, and a grant that the provider ends does.
+// sessionGoesOn: changes at the provider show without a new login. A provider that is down ends no session, a restart
+// of the gateway ends none, and a grant that the provider ends does.
 func sessionGoesOn(t *testing.T, c *world.Certified) {
 	d := c.Start(t, world.ProviderOptions{AccessTokenLifetime: 2}, world.ProviderClient{}, "")
 	alice, bob := sessionOf(d, signedIn(d, "alice")), sessionOf(d, signedIn(d, "bob"))

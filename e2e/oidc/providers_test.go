@@ -90,7 +90,8 @@ func TestDex(t *testing.T) {
 	for name, story := range map[string]func(*testing.T){
 		"code flow with PKCE": func(t *testing.T) {
 			identifies(t, d, local(), http.StatusForbidden, map[string]string{
-				"X-Auth-User": "service@example.org", "X-Auth-Email": "service@example.org", "X-Auth-Name": "alice", "X-Auth-Roles": "", "X-Auth-Provider": "dex"})
+				"X-Auth-User": "service@example.org", "X-Auth-Email": "service@example.org", "X-Auth-Name": "alice",
+				"X-Auth-Roles": "", "X-Auth-Provider": "dex"})
 		},
 		"groups": func(t *testing.T) {
 			identifies(t, d, signInWith(t, d, "mock", nil), http.StatusOK, map[string]string{
@@ -169,7 +170,8 @@ func TestZitadel(t *testing.T) {
 		"code flow with PKCE": func(t *testing.T) {
 			for _, provider := range []string{"web", "native"} {
 				identifies(t, d, signInWith(t, d, provider, user), http.StatusForbidden, map[string]string{
-					"X-Auth-User": "test-user@localhost", "X-Auth-Subject": provider + ":id1", "X-Auth-Email": "test-user@zitadel.ch", "X-Auth-Roles": "", "X-Auth-Provider": provider})
+					"X-Auth-User": "test-user@localhost", "X-Auth-Subject": provider + ":id1",
+					"X-Auth-Email": "test-user@zitadel.ch", "X-Auth-Roles": "", "X-Auth-Provider": provider})
 			}
 		},
 		"logout": func(t *testing.T) {

@@ -82,7 +82,9 @@ func (p *clusterPair) loseNode(t *testing.T) {
 	p.lost.Kill()
 	p.untilOutage(t, dark[0].Login, time.Now(), p.a, p.b)
 	for _, s := range all {
-		for kind, needs := range map[string]bool{"session": s.needs("login", "session"), "token": s.needs("login", "revoked")} {
+		for kind, needs := range map[string]bool{
+			"session": s.needs("login", "session"), "token": s.needs("login", "revoked"),
+		} {
 			for name, g := range p.both() {
 				a := p.ask(t, g, credentialsOf(s.Login)[kind]...)
 				if needs {

@@ -75,7 +75,8 @@ func TestRedisCosts(t *testing.T) {
 	documented := map[string]string{}
 	_, table, _ := strings.Cut(world.ReadDocument(t, "docs/scaling.md").Prose, "## What a request costs\n")
 	table, _, _ = strings.Cut(table, "\n##")
-	for _, row := range regexp.MustCompile("(?m)^\\| ([^|]+) \\| ([0-9]+) \\| `?([^|`]*)`? \\|$").FindAllStringSubmatch(table, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| ([^|]+) \\| ([0-9]+) \\| `?([^|`]*)`? \\|$").
+		FindAllStringSubmatch(table, -1) {
 		documented[row[1]] = row[2] + ": " + row[3]
 	}
 	if diff := cmp.Diff(documented, got); diff != "" {
@@ -101,7 +102,8 @@ func watchRedis(t testing.TB, redis *redistest.Server) *commandLog {
 
 // loggedCommand is a line of MONITOR: where it came from, the command, and
 // its first two arguments.
-var loggedCommand = regexp.MustCompile(`^\+[0-9.]+ \[[0-9]+ (\S+)\] "([^"]+)"(?: "([^"]*)")?(?: "[^"]*" "authgate:([a-z]+):)?`)
+var loggedCommand = regexp.MustCompile(`^\+[0-9.]+ \[[0-9]+ (\S+)\] "([^"]+)"(?: "([^"]*)")?` +
+	`(?: "[^"]*" "authgate:([a-z]+):)?`)
 
 // ownKinds are the kinds of keys that gateways read and write at times of their
 // own: how accounts have changed, in one record and in the two of the release before, the key

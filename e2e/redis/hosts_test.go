@@ -21,7 +21,8 @@ func TestRedisTickets(t *testing.T) {
 	}
 	p.run()
 	begun := p.a.Page(p.client(p.a), "wiki.test", "/page")
-	waits, binding := world.Must(url.Parse(begun.Header.Get("Location")))(t), world.CookieOf(world.Answer{Header: begun.Header})
+	waits := world.Must(url.Parse(begun.Header.Get("Location")))(t)
+	binding := world.CookieOf(world.Answer{Header: begun.Header})
 	if begun.StatusCode != http.StatusFound || waits.Hostname() != "localhost" || binding == "" {
 		t.Fatalf("a page without a session: %d to %s with %q", begun.StatusCode, waits, binding)
 	}

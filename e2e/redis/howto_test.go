@@ -25,7 +25,8 @@ func TestHowToTwoInstances(t *testing.T) {
 	config := world.WithoutAddresses(world.Substituted(t, world.DocumentedFile(t, page, "gateway.yaml"), "$2y$10$…",
 		world.WonderlandHash,
 		"127.0.0.1:6379", p.redis.Address, "${REDIS_PASSWORD}", "redis-password",
-		"${STORE_KEY}", world.EncryptionKey, "${TOKEN_SECRET}", "01234567890123456789012345678901", "http://127.0.0.1:3000", up.URL))
+		"${STORE_KEY}", world.EncryptionKey, "${TOKEN_SECRET}", "01234567890123456789012345678901",
+		"http://127.0.0.1:3000", up.URL))
 	p.a.Configure(config)
 	p.b.Configure(config)
 	p.run()

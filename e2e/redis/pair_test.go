@@ -318,8 +318,8 @@ func TestRedisDisabledOnOneInstance(t *testing.T) {
 	up, redis := world.ServeStreams(t), world.StartRedis(t)
 	a, b := world.Prepare(t), world.Prepare(t)
 	b.Public = a.Base
-	config := world.People + "token: {secret: \"01234567890123456789012345678901\"}\n" + world.App(up.URL) + world.OnRedis(redis.Address) +
-		"routes: [{match: /, upstream: app, auth: [session, bearer]}]\n"
+	config := world.People + "token: {secret: \"01234567890123456789012345678901\"}\n" + world.App(up.URL) +
+		world.OnRedis(redis.Address) + "routes: [{match: /, upstream: app, auth: [session, bearer]}]\n"
 	for _, g := range []*world.Instance{a, b} {
 		g.Configure(config)
 		g.Run()

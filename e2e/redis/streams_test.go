@@ -17,8 +17,8 @@ func TestRedisStreamsEnd(t *testing.T) {
 	a, b := world.Prepare(t), world.Prepare(t)
 	b.Public = a.Base
 	for _, g := range []*world.Instance{a, b} {
-		g.Configure(world.People + "token: {secret: \"01234567890123456789012345678901\"}\n" + world.App(up.URL) + world.OnRedis(redis.Address) +
-			"routes: [{match: /, upstream: app, auth: [session, bearer]}]\n")
+		g.Configure(world.People + "token: {secret: \"01234567890123456789012345678901\"}\n" + world.App(up.URL) +
+			world.OnRedis(redis.Address) + "routes: [{match: /, upstream: app, auth: [session, bearer]}]\n")
 		g.Run()
 	}
 	opened := 0

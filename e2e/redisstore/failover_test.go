@@ -21,8 +21,8 @@ import (
 // kill -9 of the replica: after each the store goes on with the new master, and
 // reads nothing that was true of the old one only. arrived checks that the new
 // master has a value of key 0.
-func failOver(t *testing.T, o redisstore.Options, keys int, servers []*redistest.Server, master, replica *redistest.Server,
-	promote func(), arrived func(becomes *redistest.Server, value string) error) {
+func failOver(t *testing.T, o redisstore.Options, keys int, servers []*redistest.Server,
+	master, replica *redistest.Server, promote func(), arrived func(becomes *redistest.Server, value string) error) {
 	t.Helper()
 	s, other := openTest(t, o), openTest(t, o)
 	all := func(do func(key string) error) error {
@@ -123,8 +123,8 @@ func TestCluster(t *testing.T) {
 		conform(t, least)
 	})
 	t.Run("Failover", func(t *testing.T) {
-		failOver(t, at(c.Masters[2].Address), 30, slices.Concat(c.Masters, []*redistest.Server{c.Replica}), c.Masters[0], c.Replica,
-			func() { c.Replica.Do(t, "CLUSTER", "FAILOVER") },
+		failOver(t, at(c.Masters[2].Address), 30, slices.Concat(c.Masters, []*redistest.Server{c.Replica}),
+			c.Masters[0], c.Replica, func() { c.Replica.Do(t, "CLUSTER", "FAILOVER") },
 			func(*redistest.Server, string) error { return nil }) // nodes redirect writes
 	})
 }
@@ -143,7 +143,9 @@ func TestClusterSlotMoves(t *testing.T) {
 		absent, present := slot+"absent", slot+"present"
 		writes := func(key, value string) {
 			t.Helper()
-			eventually(t, "the other store writes", func() error { return other.Put(t.Context(), key, []byte(value), time.Time{}) })
+			eventually(t, "the other store writes", func() error {
+				return other.Put(t.Context(), key, []byte(value), time.Time{})
+			})
 		}
 		writes(present, "before")
 		warm(t, s, absent, c.Masters...)

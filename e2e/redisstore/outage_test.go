@@ -185,8 +185,10 @@ func TestLostAnswers(t *testing.T) {
 		write  func() error
 		after  string
 	}{
-		"take":   {"old", func() error { _, err := s.Take(t.Context(), "take"); return err }, none},
-		"swap":   {"old", func() error { return s.Swap(t.Context(), "swap", []byte("old"), []byte("new"), time.Time{}) }, "new"},
+		"take": {"old", func() error { _, err := s.Take(t.Context(), "take"); return err }, none},
+		"swap": {"old", func() error {
+			return s.Swap(t.Context(), "swap", []byte("old"), []byte("new"), time.Time{})
+		}, "new"},
 		"create": {none, func() error { return s.Swap(t.Context(), "create", nil, []byte("new"), time.Time{}) }, "new"},
 	} {
 		if test.before != none {

@@ -19,7 +19,8 @@ func TestQuotas(t *testing.T) {
 	q := store.Quota{Limit: 10, Spare: 3, Window: time.Hour}
 
 	first := must.Get(a.Draw(t.Context(), "k", q, store.Draw{Take: 1, Hold: 2}))(t)
-	if first.Window == "" || first.Left <= 59*time.Minute || first.Left > time.Hour || first.Used != 1 || first.Taken != 1 || first.Held != 2 {
+	if first.Window == "" || first.Left <= 59*time.Minute || first.Left > time.Hour ||
+		first.Used != 1 || first.Taken != 1 || first.Held != 2 {
 		t.Errorf("the first draw: %+v", first)
 	}
 	second := must.Get(b.Draw(t.Context(), "k", q, store.Draw{Take: 4, Hold: 2}))(t)
@@ -42,7 +43,8 @@ func TestQuotas(t *testing.T) {
 		t.Errorf("beyond the limit: %+v", none)
 	}
 	server.Do(t, "DEL", "k") // as if the window were over
-	if next := must.Get(a.Draw(t.Context(), "k", q, store.Draw{Window: first.Window, Held: 2, Take: 1}))(t); next.Window == first.Window || next.Used != 1 {
+	if next := must.Get(a.Draw(t.Context(), "k", q,
+		store.Draw{Window: first.Window, Held: 2, Take: 1}))(t); next.Window == first.Window || next.Used != 1 {
 		t.Errorf("the next window: %+v", next)
 	}
 

@@ -116,7 +116,9 @@ func conform(t *testing.T, o redisstore.Options) {
 // shard, and with one that is never trusted.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]redisstore.Options{"warm": {}, "cold": {CacheEntries: 1}, "untrusted": {MaxStaleness: 1}} {
+	for name, o := range map[string]redisstore.Options{
+		"warm": {}, "cold": {CacheEntries: 1}, "untrusted": {MaxStaleness: 1},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o.Addresses = []string{startServer(t).Address}
@@ -141,7 +143,9 @@ func TestWhatRedisHolds(t *testing.T) {
 	storetest.Put(t, s, "expires", "value", time.Now().Add(time.Hour))
 	must.Do(t, s.Swap(t.Context(), "swapped", nil, []byte("value"), time.Now().Add(time.Hour)))
 	must.Do(t, s.Ping(t.Context()))
-	for command, want := range map[string]string{"DBSIZE": ":3", "GET authgate:stays": stored("value"), "PTTL authgate:stays": ":-1"} {
+	for command, want := range map[string]string{
+		"DBSIZE": ":3", "GET authgate:stays": stored("value"), "PTTL authgate:stays": ":-1",
+	} {
 		if got := redis.Do(t, strings.Fields(command)...); got != want {
 			t.Errorf("%s = %q, want %q", command, got, want)
 		}
@@ -196,7 +200,8 @@ func TestLeastPrivilege(t *testing.T) {
 	s = openTest(t, o)
 	err := s.Ping(t.Context())
 	wantOutage(t, "Ping with a wrong password", err)
-	if told := log.String() + err.Error(); !strings.Contains(told, "WRONGPASS") || strings.Contains(told, "wrong-password") {
+	if told := log.String() + err.Error(); !strings.Contains(told, "WRONGPASS") ||
+		strings.Contains(told, "wrong-password") {
 		t.Errorf("told: %s", told)
 	}
 }
@@ -207,9 +212,9 @@ func TestNoMorePrivilege(t *testing.T) {
 	t.Parallel()
 	redis := startServer(t, rightsOf(t, "gate", "~authgate:*")...)
 	for _, command := range []string{
-		"SET other:key value", "GET other:key", "FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "KEYS *", "CLIENT LIST", "CLIENT KILL ID 1",
-		"CLIENT PAUSE 1", "CONFIG GET maxmemory", "ACL LIST", "SHUTDOWN", "SAVE", "MONITOR", "REPLICAOF NO ONE",
-		"CLUSTER RESET",
+		"SET other:key value", "GET other:key", "FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "KEYS *", "CLIENT LIST",
+		"CLIENT KILL ID 1", "CLIENT PAUSE 1", "CONFIG GET maxmemory", "ACL LIST", "SHUTDOWN", "SAVE", "MONITOR",
+		"REPLICAOF NO ONE", "CLUSTER RESET",
 	} {
 		answer, err := redis.Try(append([]string{"ACL", "DRYRUN", "gate"}, strings.Fields(command)...)...)
 		if err != nil || !strings.Contains(answer, "no permissions") {
@@ -239,7 +244,8 @@ func TestEvictingRedis(t *testing.T) {
 // the local clock, and logs once how to change that.
 func TestClockForbidden(t *testing.T) {
 	t.Parallel()
-	redis, log, local := startServer(t, strings.Fields("--user default on nopass ~* &* +@all -time")...), &logtest.Buffer{}, time.Now().Add(-time.Hour)
+	redis := startServer(t, strings.Fields("--user default on nopass ~* &* +@all -time")...)
+	log, local := &logtest.Buffer{}, time.Now().Add(-time.Hour)
 	o := at(redis.Address)
 	o.Logger, o.Local = slog.New(slog.NewJSONHandler(log, nil)), func() time.Time { return local }
 	s := openTest(t, o)
@@ -270,7 +276,9 @@ func TestEveryChangeIsPushed(t *testing.T) {
 	}{
 		"put":    {"old", func() error { return a.Put(t.Context(), "put", []byte("new"), time.Time{}) }, "new"},
 		"create": {none, func() error { return a.Put(t.Context(), "create", []byte("new"), time.Time{}) }, "new"},
-		"swap":   {"old", func() error { return a.Swap(t.Context(), "swap", []byte("old"), []byte("new"), time.Time{}) }, "new"},
+		"swap": {"old", func() error {
+			return a.Swap(t.Context(), "swap", []byte("old"), []byte("new"), time.Time{})
+		}, "new"},
 		"first":  {none, func() error { return a.Swap(t.Context(), "first", nil, []byte("new"), time.Time{}) }, "new"},
 		"take":   {"old", func() error { _, err := a.Take(t.Context(), "take"); return err }, none},
 		"delete": {"old", func() error { return a.Delete(t.Context(), "delete") }, none},

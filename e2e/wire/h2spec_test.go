@@ -27,7 +27,8 @@ func h2spec(t *testing.T, program, address string, patience int) (ran int, faile
 	world.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "report.xml")
 	// The exit status is 1 when a test fails. The report says which.
-	output, _ := exec.Command(program, "-h", host, "-p", port, "-t", "-k", "-o", strconv.Itoa(patience), "-j", file).CombinedOutput()
+	output, _ := exec.Command(program, "-h", host, "-p", port, "-t", "-k",
+		"-o", strconv.Itoa(patience), "-j", file).CombinedOutput()
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatalf("h2spec made no report: %v\n%s", err, output)

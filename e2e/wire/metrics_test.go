@@ -29,7 +29,8 @@ func TestMetricsAreBounded(t *testing.T) {
 		g.Do(c, "POST", "/login", word(), "Content-Type", word()+"/"+word())
 		g.Do(c, "POST", "/refresh", fmt.Sprintf(`{"refresh_token":%q}`, word()), "Content-Type", world.TypeJSON)
 		g.Do(c, word(), "/logout", "")
-		g.Raw(t, "GET /secure/ HTTP/1.1\nHost: "+word()+".example.org\nX-Auth-User: "+word()+"\nX-Forwarded-For: "+word()+"\n\n")
+		g.Raw(t, "GET /secure/ HTTP/1.1\nHost: "+word()+".example.org\nX-Auth-User: "+word()+
+			"\nX-Forwarded-For: "+word()+"\n\n")
 		g.Plain(t, "127.0.0.1", word()+" /"+word()+" HTTP/1.1\nHost: "+word()+"\n\n")
 	}
 	var series [][]string // after each of two rounds

@@ -24,20 +24,24 @@ routes:
 `)
 	session := g.SignIn(g.Stranger(), "alice").Session
 	alice := []string{
-		"X-Auth-Email: alice@example.org", "X-Auth-Mechanism: session", "X-Auth-Name: Alice Example", "X-Auth-Provider: local",
-		"X-Auth-Roles: user,admin", "X-Auth-Subject: local:alice", "X-Auth-User: alice",
+		"X-Auth-Email: alice@example.org", "X-Auth-Mechanism: session", "X-Auth-Name: Alice Example",
+		"X-Auth-Provider: local", "X-Auth-Roles: user,admin", "X-Auth-Subject: local:alice", "X-Auth-User: alice",
 	}
-	origin := []string{"Host: localhost", "X-Forwarded-For: 127.0.0.1", "X-Forwarded-Host: localhost", "X-Forwarded-Proto: https", "X-Request-Id: 7f3c.A_b-9"}
+	origin := []string{"Host: localhost", "X-Forwarded-For: 127.0.0.1",
+		"X-Forwarded-Host: localhost", "X-Forwarded-Proto: https", "X-Request-Id: 7f3c.A_b-9"}
 	for _, c := range []struct {
 		target string
 		header []string
 		line   string
 		want   []string // besides origin
 	}{
-		{"/app/x%41;y?a=%zz&b", []string{"x-env: spoofed", "x-debug: 1", "x-line: 1", "x-line: 2", "x-line: 1"}, "/x%41;y?a=%zz&b",
-			[]string{"X-Env: production", "X-Forwarded-Prefix: /app", "X-Line: 1", "X-Line: 2", "X-Line: 1"}},
-		{"/%61pp/app/?", []string{`cookie: a="x, y"; b=%41; c=; d; e==é=; session_idx=1; ` + session + `; f=1`, "authorization: Basic x"}, "/app/?",
-			[]string{`Cookie: a="x, y"; b=%41; c=; d; e==é=; session_idx=1; f=1`, "Authorization: Basic x", "X-Env: production", "X-Forwarded-Prefix: /app"}},
+		{"/app/x%41;y?a=%zz&b", []string{"x-env: spoofed", "x-debug: 1", "x-line: 1", "x-line: 2", "x-line: 1"},
+			"/x%41;y?a=%zz&b", []string{"X-Env: production", "X-Forwarded-Prefix: /app", "X-Line: 1", "X-Line: 2", "X-Line: 1"}},
+		{"/%61pp/app/?",
+			[]string{`cookie: a="x, y"; b=%41; c=; d; e==é=; session_idx=1; ` + session + `; f=1`, "authorization: Basic x"},
+			"/app/?",
+			[]string{`Cookie: a="x, y"; b=%41; c=; d; e==é=; session_idx=1; f=1`, "Authorization: Basic x",
+				"X-Env: production", "X-Forwarded-Prefix: /app"}},
 		{"/session", []string{"cookie: " + session, "authorization: Basic YXBwOmFwcA==", "user-agent: me/1"}, "/session",
 			append([]string{"Authorization: Basic YXBwOmFwcA==", "User-Agent: me/1"}, alice...)},
 		{"/kept", []string{"cookie: a=b; " + session}, "/kept", append([]string{"Cookie: a=b; " + session}, alice...)},
@@ -53,7 +57,8 @@ routes:
 				t.Errorf("%s over %s becomes %s\n%q, expected %s\n%q", c.target, protocol, got.Line, got.Head, c.line, want)
 			}
 		}
-		hop := "Connection: close, X-Hop, X-Auth-User\nX-Hop: 1\nKeep-Alive: 1\nProxy-Authorization: Basic x\nProxy-Connection: close\n"
+		hop := "Connection: close, X-Hop, X-Auth-User\nX-Hop: 1\nKeep-Alive: 1\n" +
+			"Proxy-Authorization: Basic x\nProxy-Connection: close\n"
 		g.Raw(t, "GET "+c.target+" HTTP/1.1\nHost: localhost\n"+hop+strings.Join(header, "\n")+"\n\n")
 		check("HTTP/1.1")
 		var fields []field
@@ -97,7 +102,8 @@ func TestResponses(t *testing.T) {
 			a := world.Must(c.Do(q))(t)
 			defer a.Body.Close()
 			body, h := world.Must(io.ReadAll(a.Body))(t), a.Header
-			got := fmt.Sprintf("%d %q %q %s %v %s %s", a.StatusCode, body, h.Get("Content-Encoding"), h.Get("Etag"), h["Set-Cookie"], a.Trailer.Get("X-Sum"), a.Trailer.Get("X-Late"))
+			got := fmt.Sprintf("%d %q %q %s %v %s %s", a.StatusCode, body, h.Get("Content-Encoding"), h.Get("Etag"),
+				h["Set-Cookie"], a.Trailer.Get("X-Sum"), a.Trailer.Get("X-Late"))
 			if got != want.summary {
 				t.Errorf("%s by %s: %s, expected %s", want.method, protocol, got, want.summary)
 			}

@@ -53,10 +53,13 @@ func TestTLSProfile(t *testing.T) {
 			}
 		}
 		slices.Sort(accepted)
-		if want := []string{"AES_128_GCM_SHA256", "AES_256_GCM_SHA384", "CHACHA20_POLY1305_SHA256"}; !slices.Equal(accepted, want) {
+		want := []string{"AES_128_GCM_SHA256", "AES_256_GCM_SHA384", "CHACHA20_POLY1305_SHA256"}
+		if !slices.Equal(accepted, want) {
 			t.Errorf("TLS 1.2 with %s, want TLS_ECDHE_%s_WITH_ and %s", accepted, kind, want)
 		}
-		for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+		for version, want := range map[uint16]bool{
+			tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true,
+		} {
 			if got := shakesHands(g, version, all...); got != want {
 				t.Errorf("%s: %s: %t", kind, tls.VersionName(version), got)
 			}

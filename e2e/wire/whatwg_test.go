@@ -21,7 +21,10 @@ func landings(t *testing.T, page string, addresses []string) []string {
 	cmd := exec.CommandContext(t.Context(), "node", "--eval", `
 		const { page, addresses } = JSON.parse(require("fs").readFileSync(0, "utf8"));
 		console.log(JSON.stringify(addresses.map((address) => {
-			try { const u = new URL(address, page); return u.host === "" ? u.protocol : u.protocol + "//" + u.host } catch { return "" }
+			try {
+				const u = new URL(address, page);
+				return u.host === "" ? u.protocol : u.protocol + "//" + u.host
+			} catch { return "" }
 		})));`)
 	cmd.Stdin = strings.NewReader(string(question))
 	answer, err := cmd.CombinedOutput()

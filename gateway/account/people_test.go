@@ -21,7 +21,8 @@ var peopleConfig = rig.Base[:strings.Index(rig.Base, "accounts:")] +
 // peopleUsers are alice and dave, who look after accounts, bob, whom they look after, and
 // root, who has a role that they do not have.
 const peopleUsers = `# the people of the house
-- {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "` + rig.AliceHash + `"}
+- {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "` +
+	rig.AliceHash + `"}
 - {username: bob, roles: [user], password_hash: "` + rig.BobHash + `"} # the builder
 - {username: dave, roles: [user, admin], password_hash: "` + rig.BobHash + `"}
 - {username: root, roles: [admin, root], password_hash: "` + rig.BobHash + `"}

@@ -137,7 +137,8 @@ func TestAccountPageLeadsThroughASignIn(t *testing.T) {
 		rig.WantPage(t, page, "not "+tokens, `href="`+prefix+`signin?reason=fresh&amp;return_to=`, "Sign in again")
 		// The form of a page that was open for long.
 		at, page := p.Visit("POST", account+"/tokens", "name=ci&expires_in=60", rig.Form, "Origin: https://gw.example")
-		if want := "https://gw.example" + prefix + "signin?reason=fresh&return_to=" + url.QueryEscape(prefix+"account"); at != want {
+		want := "https://gw.example" + prefix + "signin?reason=fresh&return_to=" + url.QueryEscape(prefix+"account")
+		if at != want {
 			t.Fatalf("the form leads to %s, want %s", at, want)
 		}
 		rig.WantPage(t, page, `name="password"`, `value="alice"`, "Sign in again")

@@ -110,7 +110,8 @@ func TestListOfAPITokens(t *testing.T) {
 	alice, bob := r.Login(rig.Alice), r.Login(rig.Bob)
 	made := r.NewToken(alice.Cookie, "")
 	r.NewToken(bob.Cookie, "")
-	want := fmt.Sprintf(`{"tokens":[{"id":%q,"name":"ci","roles":["user","admin"],"created_at":%q,"last_used_at":"","expires_at":%q}]}`, made.ID, made.CreatedAt, made.ExpiresAt)
+	want := fmt.Sprintf(`{"tokens":[{"id":%q,"name":"ci","roles":["user","admin"],`+
+		`"created_at":%q,"last_used_at":"","expires_at":%q}]}`, made.ID, made.CreatedAt, made.ExpiresAt)
 	for _, line := range []string{alice.Cookie, alice.Bearer} {
 		if got := strings.TrimSpace(r.Want(200, "GET", "/account/tokens", "", line).Body.String()); got != want {
 			t.Errorf("the list is %s, want %s", got, want)

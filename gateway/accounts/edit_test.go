@@ -53,13 +53,15 @@ func hashed(hash string) *Account {
 func TestSetPasswordHash(t *testing.T) {
 	t.Setenv("AUTHGATE_TEST_NAME", "Alice")
 	for name, content := range map[string]string{
-		"in double quotes": "# people\n- username: bob # not her\n  password_hash: \"" + otherHash + "\"\n\n- username: alice\n  # hers\n  password_hash: \"" + oldHash + "\"   # keep\n  roles: [a,\n    b]\n# end\n",
+		"in double quotes": "# people\n- username: bob # not her\n  password_hash: \"" + otherHash + "\"\n\n" +
+			"- username: alice\n  # hers\n  password_hash: \"" + oldHash + "\"   # keep\n  roles: [a,\n    b]\n# end\n",
 		"in quotes":        "- {username: alice, password_hash: '" + oldHash + "', name: \"${AUTHGATE_TEST_NAME}\"}\n",
 		"without quotes":   "- username: alice\n  password_hash: " + oldHash + "\n  name: Zoë\n",
 		"after characters": "- {name: \"Zoë 日本\", username: alice, password_hash: " + oldHash + "}\n",
 		"with CRLF":        "- username: alice\r\n  password_hash: \"" + oldHash + "\"\r\n  name: A\r\n",
-		"the same twice":   "- {username: bob, password_hash: \"" + oldHash + "\"}\n- {username: alice, password_hash: \"" + oldHash + "\"}\n",
-		"indented":         "  - username: alice\n    password_hash: \"" + oldHash + "\"\n    disabled: false\n",
+		"the same twice": "- {username: bob, password_hash: \"" + oldHash + "\"}\n" +
+			"- {username: alice, password_hash: \"" + oldHash + "\"}\n",
+		"indented": "  - username: alice\n    password_hash: \"" + oldHash + "\"\n    disabled: false\n",
 	} {
 		before, after, _ := cutLast(content, oldHash)
 		quote := `"`
@@ -85,12 +87,16 @@ func cutLast(s, separator string) (before, after string, found bool) {
 
 func TestSetPasswordHashInLines(t *testing.T) {
 	t.Parallel()
-	const first, last = "# people\n\n{\"username\": \"bob\", \"password_hash\": \"" + otherHash + "\"}\n", "{\"username\":\"zoe\",\"password_hash\":\"" + oldHash + "\"}\n"
+	const first, last = "# people\n\n{\"username\": \"bob\", \"password_hash\": \"" + otherHash + "\"}\n",
+		"{\"username\":\"zoe\",\"password_hash\":\"" + oldHash + "\"}\n"
 	slashed := strings.ReplaceAll(oldHash, "/", `\/`)
 	for line, want := range map[string]string{
-		`{"username": "alice", "password_hash": "` + oldHash + `", "roles": ["a"]}`:                `{"username": "alice", "password_hash": "` + newHash + `", "roles": ["a"]}`,
-		`{"password_hash"  :  "` + oldHash + `"  ,"name":"password_hash","username":"al\u0069ce"}`: `{"password_hash"  :  "` + newHash + `"  ,"name":"password_hash","username":"al\u0069ce"}`,
-		`{"username":"alice","password_hash":"` + slashed + `"}`:                                   `{"username":"alice","password_hash":"` + newHash + `"}`,
+		`{"username": "alice", "password_hash": "` + oldHash + `", "roles": ["a"]}`: `{"username": "alice", ` +
+			`"password_hash": "` + newHash + `", "roles": ["a"]}`,
+		`{"password_hash"  :  "` + oldHash + `"  ,"name":"password_hash","username":"al\u0069ce"}`: `{"password_hash"  :  "` +
+			newHash + `"  ,"name":"password_hash","username":"al\u0069ce"}`,
+		`{"username":"alice","password_hash":"` + slashed + `"}`: `{"username":"alice","password_hash":"` +
+			newHash + `"}`,
 	} {
 		content := first + line + "\n" + last
 		checked(t, "accounts.jsonl", content)
@@ -123,15 +129,19 @@ func TestSetPasswordHashRefuses(t *testing.T) {
 			"- {username: bob, password_hash: *h}\n", "alice", ErrElsewhere},
 		"merged by another": {"accounts.yaml", "- &a {username: alice, password_hash: \"" + oldHash + "\"}\n" +
 			"- {<<: *a, username: bob}\n", "alice", ErrElsewhere},
-		"a line: another":     {"accounts.jsonl", `{"username":"alice","password_hash":"` + otherHash + "\"}\n", "alice", ErrOtherHash},
-		"a line: not in file": {"accounts.jsonl", `{"username":"alice","password_hash":"` + otherHash + "\"}\n", "ALICE", ErrNotInFile},
+		"a line: another": {"accounts.jsonl", `{"username":"alice","password_hash":"` + otherHash + "\"}\n",
+			"alice", ErrOtherHash},
+		"a line: not in file": {"accounts.jsonl", `{"username":"alice","password_hash":"` + otherHash + "\"}\n",
+			"ALICE", ErrNotInFile},
 	} {
 		checked(t, c.file, c.content)
 		if got, err := editHash(c.file, c.content, c.username); !errors.Is(err, c.want) || got != nil {
 			t.Errorf("%s: got %q, %v; want %v", name, got, err, c.want)
 		}
 	}
-	for _, content := range []string{"", strings.TrimSpace(alice), "- {username: [}\n", "- {username: alice, password: x}\n"} {
+	for _, content := range []string{
+		"", strings.TrimSpace(alice), "- {username: [}\n", "- {username: alice, password: x}\n",
+	} {
 		if got, err := editHash("accounts.yaml", content, "alice"); err == nil || got != nil {
 			t.Errorf("%q: got %q, %v", content, got, err)
 		} else if strings.Contains(err.Error(), oldHash) {

@@ -36,10 +36,12 @@ func TestAccountKeys(t *testing.T) {
 // decides how a file is read.
 func TestAccountFormatsAgree(t *testing.T) {
 	t.Parallel()
-	yaml := checked(t, "accounts.yaml", `- {username: alice, password_hash: "`+oldHash+`", name: "Älice \"A\" \\", email: a@example.org, roles: [user, "", admin]}
+	yaml := checked(t, "accounts.yaml", `- {username: alice, password_hash: "`+oldHash+`", `+
+		`name: "Älice \"A\" \\", email: a@example.org, roles: [user, "", admin]}
 - {username: bob, password_hash: "`+oldHash+`", disabled: true}
 `)
-	lines := checked(t, "accounts.jsonl", `{"username": "alice", "password_hash": "`+oldHash+`", "name": "Älice \"A\" \\", "email": "a@example.org", "roles": ["user", "", "admin"]}
+	lines := checked(t, "accounts.jsonl", `{"username": "alice", "password_hash": "`+oldHash+`", `+
+		`"name": "Älice \"A\" \\", "email": "a@example.org", "roles": ["user", "", "admin"]}
 # a comment, and an empty line
 
 {"username":"\u0062ob","password_hash":"`+oldHash+`","disabled":true,"roles":[]}

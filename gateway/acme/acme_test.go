@@ -24,7 +24,8 @@ func TestOpenTakesWhatThereIs(t *testing.T) {
 	defer responder.Close()
 	late, old, none := newName(), newName(), newName()
 	r := newRig(t, late, old, none)
-	a, b, c := issue(r.name, 49*time.Minute, time.Hour, responder.URL), issue(late, 51*time.Minute, time.Hour), issue(old, 2*time.Hour, time.Hour)
+	a, b, c := issue(r.name, 49*time.Minute, time.Hour, responder.URL), issue(late, 51*time.Minute, time.Hour),
+		issue(old, 2*time.Hour, time.Hour)
 	keep(t, r.storage, r.name, a)
 	keep(t, r.storage, late, b)
 	keep(t, r.storage, old, c)
@@ -81,7 +82,8 @@ func TestOpenPorts(t *testing.T) {
 		{"", "443", "", 0, 0, `the listener "443"`},
 	} {
 		m, err := Open(t.Context(), Options{
-			Domains: []string{newName()}, HTTP: c.plain, HTTPS: c.secure, Logger: slog.New(slog.DiscardHandler), Storage: newStorage(t, newSpy(t), "a"),
+			Domains: []string{newName()}, HTTP: c.plain, HTTPS: c.secure,
+			Logger: slog.New(slog.DiscardHandler), Storage: newStorage(t, newSpy(t), "a"),
 		})
 		if err != nil || c.fault != "" {
 			if err == nil || c.fault == "" || !strings.Contains(err.Error(), c.fault) {
@@ -91,8 +93,10 @@ func TestOpenPorts(t *testing.T) {
 		}
 		m.Close()
 		i := m.issuer
-		if i.ListenHost != c.host || i.AltHTTPPort != c.httpPort || i.AltTLSALPNPort != c.tlsPort || i.DisableHTTPChallenge != (c.plain == "") || i.CA != certmagic.LetsEncryptProductionCA {
-			t.Errorf("listeners %q and %q: %s, host %q, ports %d and %d, no HTTP-01: %t", c.plain, c.secure, i.CA, i.ListenHost, i.AltHTTPPort, i.AltTLSALPNPort, i.DisableHTTPChallenge)
+		if i.ListenHost != c.host || i.AltHTTPPort != c.httpPort || i.AltTLSALPNPort != c.tlsPort ||
+			i.DisableHTTPChallenge != (c.plain == "") || i.CA != certmagic.LetsEncryptProductionCA {
+			t.Errorf("listeners %q and %q: %s, host %q, ports %d and %d, no HTTP-01: %t",
+				c.plain, c.secure, i.CA, i.ListenHost, i.AltHTTPPort, i.AltTLSALPNPort, i.DisableHTTPChallenge)
 		}
 	}
 	if m, err := Open(t.Context(), Options{HTTPS: ":443"}); err == nil || !strings.Contains(err.Error(), "no name") {
@@ -105,7 +109,8 @@ func TestOpenPorts(t *testing.T) {
 func begin(t *testing.T, s certmagic.Storage, kind, name string) {
 	t.Helper()
 	challenge := must(json.Marshal(map[string]any{
-		"type": kind, "token": "token", "keyAuthorization": "token.thumbprint", "identifier": map[string]string{"type": "dns", "value": name},
+		"type": kind, "token": "token", "keyAuthorization": "token.thumbprint",
+		"identifier": map[string]string{"type": "dns", "value": name},
 	}))
 	put(t, s, "acme/"+certmagic.StorageKeys.Safe(issuerKey())+"/challenge_tokens/"+name+".json", string(challenge))
 }
@@ -139,7 +144,8 @@ func TestTLSChallenge(t *testing.T) {
 	}
 	acmeIdentifier := asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 31} // RFC 8737, section 6.1
 	got, err := r.handshake(strings.ToUpper(second), Protocol)
-	if err != nil || !slices.Equal(got.DNSNames, []string{second}) || !slices.ContainsFunc(got.UnhandledCriticalExtensions, acmeIdentifier.Equal) {
+	if err != nil || !slices.Equal(got.DNSNames, []string{second}) ||
+		!slices.ContainsFunc(got.UnhandledCriticalExtensions, acmeIdentifier.Equal) {
 		t.Fatalf("a challenge is answered with the certificate %+v, %v", got, err)
 	}
 	r.wantCalls(t, "one protocol of several", 0, func() {

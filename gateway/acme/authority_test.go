@@ -76,7 +76,8 @@ func keep(t testing.TB, s certmagic.Storage, name string, p pair) {
 	t.Helper()
 	put(t, s, certmagic.StorageKeys.SitePrivateKey(issuerKey(), name), string(p.key))
 	put(t, s, certmagic.StorageKeys.SiteCert(issuerKey(), name), string(p.certificate))
-	put(t, s, certmagic.StorageKeys.SiteMeta(issuerKey(), name), string(must(json.Marshal(certmagic.CertificateResource{SANs: []string{name}}))))
+	put(t, s, certmagic.StorageKeys.SiteMeta(issuerKey(), name),
+		string(must(json.Marshal(certmagic.CertificateResource{SANs: []string{name}}))))
 }
 
 // fakeIssuer is an authority that issues nothing.
@@ -176,7 +177,8 @@ func (r *rig) want(t testing.TB, p pair, problem string) {
 	if p.leaf != nil {
 		expires = p.leaf.NotAfter
 	}
-	if got.Domain != r.name || !got.Expires.Equal(expires) || !strings.Contains(got.Problem, problem) || (problem == "") != (got.Problem == "") {
+	if got.Domain != r.name || !got.Expires.Equal(expires) || !strings.Contains(got.Problem, problem) ||
+		(problem == "") != (got.Problem == "") {
 		t.Fatalf("there is %+v, want one that expires %v with the problem %q\n%s", got, expires, problem, &r.log)
 	}
 }
@@ -185,7 +187,8 @@ func (r *rig) want(t testing.TB, p pair, problem string) {
 func (r *rig) wantAsked(t testing.TB, want bool) {
 	t.Helper()
 	log := r.log.String()
-	if got := strings.Contains(log, "obtaining certificate") || strings.Contains(log, "renewing certificate"); got != want {
+	if got := strings.Contains(log, "obtaining certificate") ||
+		strings.Contains(log, "renewing certificate"); got != want {
 		t.Fatalf("the authority was asked: %t, want %t\n%s", got, want, log)
 	}
 }
@@ -198,7 +201,9 @@ func (r *rig) handshake(name string, protocols ...string) (*x509.Certificate, er
 	served := make(chan error, 1)
 	go func() {
 		defer server.Close()
-		served <- tls.Server(server, &tls.Config{GetCertificate: r.GetCertificate, NextProtos: []string{"h2", Protocol}}).Handshake()
+		served <- tls.Server(server, &tls.Config{
+			GetCertificate: r.GetCertificate, NextProtos: []string{"h2", Protocol},
+		}).Handshake()
 	}()
 	conn := tls.Client(client, &tls.Config{ServerName: name, NextProtos: protocols, InsecureSkipVerify: true})
 	if err := conn.Handshake(); err != nil {

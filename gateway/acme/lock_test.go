@@ -71,7 +71,8 @@ func TestLockWaits(t *testing.T) {
 		waitErr := a.Lock(ctx, "name")
 		unlock(t, b, "name")
 		freeErr := a.Lock(ctx, "name") // its context has ended
-		if waited := time.Since(start); !errors.Is(waitErr, ctx.Err()) || !errors.Is(freeErr, ctx.Err()) || waited != 10500*time.Millisecond {
+		if waited := time.Since(start); !errors.Is(waitErr, ctx.Err()) || !errors.Is(freeErr, ctx.Err()) ||
+			waited != 10500*time.Millisecond {
 			t.Errorf("Lock: %v, %v after %v, want %v", waitErr, freeErr, waited, ctx.Err())
 		}
 		wantTry(t, a, "name", true)
@@ -135,7 +136,8 @@ func TestRenewLockLease(t *testing.T) {
 		wantTry(t, b, "name", false)
 		time.Sleep(attemptTime + lease)
 		wantTry(t, b, "name", true)
-		if err := a.RenewLockLease(t.Context(), "name", time.Hour); err == nil || !strings.Contains(err.Error(), "another instance holds it") {
+		if err := a.RenewLockLease(t.Context(), "name", time.Hour); err == nil ||
+			!strings.Contains(err.Error(), "another instance holds it") {
 			t.Errorf("renewing what another instance holds: %v", err)
 		}
 		kill(b)
@@ -143,7 +145,9 @@ func TestRenewLockLease(t *testing.T) {
 		wantTry(t, a, "name", false) // the other one's lease is as it was
 		time.Sleep(time.Nanosecond)
 		wantTry(t, a, "name", true)
-		for what, err := range map[string]error{"RenewLockLease": b.RenewLockLease(t.Context(), "never", time.Hour), "Unlock": b.Unlock(t.Context(), "never")} {
+		for what, err := range map[string]error{
+			"RenewLockLease": b.RenewLockLease(t.Context(), "never", time.Hour), "Unlock": b.Unlock(t.Context(), "never"),
+		} {
 			if !errors.Is(err, errNotHeld) {
 				t.Errorf("%s of what was never locked: %v", what, err)
 			}
@@ -160,8 +164,11 @@ func TestLockWithoutStore(t *testing.T) {
 		spy.fail(always)
 		_, tryErr := b.TryLock(t.Context(), "name")
 		for what, err := range map[string]error{
-			"TryLock": tryErr, "Lock": b.Lock(t.Context(), "name"), "RenewLockLease": a.RenewLockLease(t.Context(), "held", time.Hour),
-			"Unlock": a.Unlock(t.Context(), "held"), "Unlock for good": a.Unlock(t.Context(), "lost"),
+			"TryLock":         tryErr,
+			"Lock":            b.Lock(t.Context(), "name"),
+			"RenewLockLease":  a.RenewLockLease(t.Context(), "held", time.Hour),
+			"Unlock":          a.Unlock(t.Context(), "held"),
+			"Unlock for good": a.Unlock(t.Context(), "lost"),
 		} {
 			if !errors.Is(err, errDown) {
 				t.Errorf("%s: %v, want %v", what, err, errDown)

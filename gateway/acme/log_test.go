@@ -18,7 +18,8 @@ import (
 // A line has its level, and is written from that level on.
 func TestLogLevels(t *testing.T) {
 	for level, want := range map[zapcore.Level]slog.Level{
-		zap.DebugLevel: slog.LevelDebug, zap.InfoLevel: slog.LevelInfo, zap.WarnLevel: slog.LevelWarn, zap.ErrorLevel: slog.LevelError,
+		zap.DebugLevel: slog.LevelDebug, zap.InfoLevel: slog.LevelInfo,
+		zap.WarnLevel: slog.LevelWarn, zap.ErrorLevel: slog.LevelError,
 		zap.DPanicLevel: slog.LevelError, // outside of development it is a line and no more
 	} {
 		for _, from := range []slog.Level{want, want + 1} {
@@ -35,14 +36,18 @@ func TestLogLevels(t *testing.T) {
 // Attributes keep their types, and a storage is logged by its name.
 func TestLogAttributes(t *testing.T) {
 	var log logtest.Buffer
-	z := newLogger(slog.New(slog.NewJSONHandler(&log, nil)).With("instance", "one")).With(zap.String("domain", "gate.example")).Named("obtain")
-	z.Error("refused", zap.Error(errors.New("no such host")), zap.Error(nil), zap.Any("storage", newStorage(t, newSpy(t), "a")),
+	z := newLogger(slog.New(slog.NewJSONHandler(&log, nil)).With("instance", "one")).
+		With(zap.String("domain", "gate.example")).Named("obtain")
+	z.Error("refused", zap.Error(errors.New("no such host")), zap.Error(nil),
+		zap.Any("storage", newStorage(t, newSpy(t), "a")),
 		zap.Duration("elapsed", 1500*time.Millisecond), zap.Strings("names", []string{"a", "b"}), zap.Timep("next", nil),
-		zap.Int("attempt", 2), zap.Bool("forced", true), zap.Time("at", time.Unix(0, 0).UTC()), zap.Any("problem", map[string]int{"status": 429}))
+		zap.Int("attempt", 2), zap.Bool("forced", true), zap.Time("at", time.Unix(0, 0).UTC()),
+		zap.Any("problem", map[string]int{"status": 429}))
 	got := log.Last(t, "certificates: refused")
 	delete(got, "time")
 	want := map[string]any{
-		"level": "ERROR", "msg": "certificates: refused", "instance": "one", "domain": "gate.example", "error": "no such host", "storage": "store",
+		"level": "ERROR", "msg": "certificates: refused", "instance": "one", "domain": "gate.example",
+		"error": "no such host", "storage": "store",
 		"elapsed": 1.5e9, "names": []any{"a", "b"}, "attempt": 2.0, "forced": true, "at": "1970-01-01T00:00:00Z", "next": nil,
 		"problem": map[string]any{"status": 429.0},
 	}
@@ -61,7 +66,8 @@ func TestLogFlood(t *testing.T) {
 			z.With(zap.Int("connection", i)).Named(fmt.Sprint(i)).Error("flood", zap.String("remote", fmt.Sprint(i)))
 		}
 		z.Error("renewal failed")
-		if flood, other := log.Records(t, "certificates: flood"), log.Records(t, "certificates: renewal failed"); len(flood) != sameLines || len(other) != 1 {
+		flood, other := log.Records(t, "certificates: flood"), log.Records(t, "certificates: renewal failed")
+		if len(flood) != sameLines || len(other) != 1 {
 			t.Errorf("%d lines of the flood, want %d; %d others, want 1", len(flood), sameLines, len(other))
 		}
 		time.Sleep(samePeriod)

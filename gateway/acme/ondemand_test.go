@@ -51,10 +51,14 @@ func (i *issuing) Issue(ctx context.Context, csr *x509.CertificateRequest) (*cer
 	block, _ := pem.Decode(signer.key)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: csr.DNSNames,
-		NotBefore: time.Now(), NotAfter: time.Now().Add(issuedFor), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		NotBefore: time.Now(), NotAfter: time.Now().Add(issuedFor),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	der := must(x509.CreateCertificate(rand.Reader, template, signer.leaf, csr.PublicKey, must(x509.ParsePKCS8PrivateKey(block.Bytes))))
-	return &certmagic.IssuedCertificate{Certificate: bytes.Repeat(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 2)}, nil
+	der := must(x509.CreateCertificate(rand.Reader, template, signer.leaf, csr.PublicKey,
+		must(x509.ParsePKCS8PrivateKey(block.Bytes))))
+	return &certmagic.IssuedCertificate{
+		Certificate: bytes.Repeat(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 2),
+	}, nil
 }
 
 // demanding is a rig whose clients ask for names below "*.apps.example".
@@ -107,8 +111,10 @@ func (d *demanding) gets(t *testing.T, labels ...string) (last *x509.Certificate
 func (d *demanding) refused(t *testing.T, label string, why error) {
 	t.Helper()
 	before, began := d.issuer.orders.Load(), time.Now()
-	if got, err := d.asks(label); err == nil || !strings.Contains(err.Error(), why.Error()) || time.Since(began) > 0 || d.issuer.orders.Load() != before {
-		t.Fatalf("%s: %v, %v after %v, and %d orders; want %v\n%s", label, got, err, time.Since(began), d.issuer.orders.Load()-before, why, &d.log)
+	if got, err := d.asks(label); err == nil || !strings.Contains(err.Error(), why.Error()) ||
+		time.Since(began) > 0 || d.issuer.orders.Load() != before {
+		t.Fatalf("%s: %v, %v after %v, and %d orders; want %v\n%s",
+			label, got, err, time.Since(began), d.issuer.orders.Load()-before, why, &d.log)
 	}
 }
 
@@ -145,7 +151,10 @@ func TestOnDemand(t *testing.T) {
 			t.Error("the certificate changes")
 		}
 		r.ordered(t, 1)
-		for _, name := range []string{r.parent, "b.c." + r.parent, "unknown.example", "a_b." + r.parent, "-a." + r.parent, strings.Repeat("a", 64) + "." + r.parent} {
+		for _, name := range []string{
+			r.parent, "b.c." + r.parent, "unknown.example", "a_b." + r.parent, "-a." + r.parent,
+			strings.Repeat("a", 64) + "." + r.parent,
+		} {
 			r.wantCalls(t, name, 0, func() {
 				if got, err := r.handshake(name, "h2"); err == nil && got.VerifyHostname(r.name) != nil {
 					t.Errorf("%s: %v", name, got.DNSNames)

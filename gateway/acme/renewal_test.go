@@ -16,7 +16,8 @@ import (
 
 func TestInterval(t *testing.T) {
 	for want, lives := range map[time.Duration][]time.Duration{ // zero: there is no certificate
-		longestPause: {90 * day}, shortestPause: {29 * time.Second}, time.Minute: {90 * day, time.Hour - time.Second, 7 * day}, retryAfter: {90 * day, 0},
+		longestPause: {90 * day}, shortestPause: {29 * time.Second},
+		time.Minute: {90 * day, time.Hour - time.Second, 7 * day}, retryAfter: {90 * day, 0},
 	} {
 		r := newRig(t, newName(), newName())
 		r.names = r.names[:len(lives)]
@@ -54,7 +55,9 @@ func TestProblems(t *testing.T) {
 	if got := r.Certificates()[1]; got != (Certificate{Domain: r.names[1]}) {
 		t.Errorf("the other name has %+v", got)
 	}
-	for _, want := range []string{`"domain":"` + r.name + `"`, "there is no certificate yet", "the current one is kept", `"error":"no such host"`} {
+	for _, want := range []string{
+		`"domain":"` + r.name + `"`, "there is no certificate yet", "the current one is kept", `"error":"no such host"`,
+	} {
 		if !strings.Contains(r.log.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, &r.log)
 		}
@@ -305,7 +308,8 @@ func TestRefusedOrdersAreBounded(t *testing.T) {
 			time.Sleep(after)
 			synctest.Wait()
 			if with, without := named.orders.Load(), unnamed.orders.Load(); with != without || with < least || with > most {
-				t.Errorf("%d orders that name the replaced certificate and %d that do not, want as many, from %d to %d\n%s", with, without, least, most, &r.log)
+				t.Errorf("%d orders that name the replaced certificate and %d that do not, want as many, from %d to %d\n%s",
+					with, without, least, most, &r.log)
 			}
 		}
 		wantOrders(10*time.Second, 1, 1) // the second order may wait for the lock of the first one

@@ -211,7 +211,8 @@ func wantModel(t *testing.T, s *storage, name string, model map[string]string) {
 		t.Errorf("Stat(%q): modified %v", name, info.Modified)
 	}
 	info.Modified = time.Time{}
-	if there != (err == nil) || there && info != want || !there && !errors.Is(err, fs.ErrNotExist) || s.Exists(t.Context(), name) != there {
+	if there != (err == nil) || there && info != want || !there && !errors.Is(err, fs.ErrNotExist) ||
+		s.Exists(t.Context(), name) != there {
 		t.Fatalf("Stat(%q) = %+v, %v; the model has %v", name, info, err, model)
 	}
 }

@@ -48,11 +48,12 @@ func TestBasicIdentity(t *testing.T) {
 	t.Parallel()
 	f := newBasicFixture()
 	id := must.Get(f.present(t.Context(), encoded("service:s3rvice")))(t)
-	if id.Username != "service" || id.Subject != "basic:service" || id.Mechanism != policy.Basic || id.Provider != "basic" ||
-		len(id.Roles) != 0 || id.Login != "" || !id.Expires.IsZero() {
+	if id.Username != "service" || id.Subject != "basic:service" || id.Mechanism != policy.Basic ||
+		id.Provider != "basic" || len(id.Roles) != 0 || id.Login != "" || !id.Expires.IsZero() {
 		t.Errorf("got %+v", id)
 	}
-	if again := must.Get(f.present(t.Context(), encoded("service:s3rvice")))(t); again != id || f.verifier.hasher.Computed() != 1 {
+	if again := must.Get(f.present(t.Context(), encoded("service:s3rvice")))(t); again != id ||
+		f.verifier.hasher.Computed() != 1 {
 		t.Errorf("a warm request: got %p and %d hashes, want %p and one", again, f.verifier.hasher.Computed(), id)
 	}
 	if id := must.Get(f.present(t.Context(), encoded("dienst:geheim:mit:Doppelpunkt – ü")))(t); id.Username != "dienst" {
@@ -93,7 +94,9 @@ func TestBasicRefuses(t *testing.T) {
 		must.Get(f.present(t.Context(), encoded("service:s3rvice")))(t)
 	}
 	f, good := newBasicFixture(), encoded("service:s3rvice")
-	for _, creds := range []Credentials{{}, {Value: good}, {Scheme: "bearer", Value: good}, {Scheme: "basic2", Value: good}, {Session: good, Access: good}} {
+	for _, creds := range []Credentials{
+		{}, {Value: good}, {Scheme: "bearer", Value: good}, {Scheme: "basic2", Value: good}, {Session: good, Access: good},
+	} {
 		wantError[policy.Identity](t, ErrNoCredentials)(f.Authenticate(t.Context(), &creds))
 		wantError[policy.Identity](t, ErrNoCredentials)(f.Alive(t.Context(), &creds))
 	}

@@ -22,17 +22,22 @@ func TestToBrowser(t *testing.T) {
 		lines, want []string
 	}{
 		{"nothing of ours", []string{"theme=dark; Path=/", "a=b, c=d"}, []string{"theme=dark; Path=/", "a=b, c=d"}},
-		{"deleted", []string{"session=; Expires=Thu, 01 Jan 1970 00:00:00 GMT; Path=/"}, []string{"authgate_app_session=; Expires=Thu, 01 Jan 1970 00:00:00 GMT; Path=/"}},
-		{"several", []string{"a=1", "session=x; Path=/a", "session=y; Path=/b"}, []string{"a=1", "authgate_app_session=x; Path=/a", "authgate_app_session=y; Path=/b"}},
-		{"a prefix", []string{"__Host-authgate_login=x; Secure; Path=/"}, []string{"__Host-authgate_app_authgate_login=x; Secure; Path=/"}},
+		{"deleted", []string{"session=; Expires=Thu, 01 Jan 1970 00:00:00 GMT; Path=/"},
+			[]string{"authgate_app_session=; Expires=Thu, 01 Jan 1970 00:00:00 GMT; Path=/"}},
+		{"several", []string{"a=1", "session=x; Path=/a", "session=y; Path=/b"},
+			[]string{"a=1", "authgate_app_session=x; Path=/a", "authgate_app_session=y; Path=/b"}},
+		{"a prefix", []string{"__Host-authgate_login=x; Secure; Path=/"},
+			[]string{"__Host-authgate_app_authgate_login=x; Secure; Path=/"}},
 		{"another case", []string{"Session=x"}, []string{"Session=x"}},
 		{"the other name", []string{"authgate_app_session=x"}, []string{"authgate_app_authgate_app_session=x"}},
 		{"spaces", []string{" \tsession \t= x"}, []string{"authgate_app_session \t= x"}},
-		{"quotes", []string{`session="a b"; Path="/"`, `"session"=x`}, []string{`authgate_app_session="a b"; Path="/"`, `"session"=x`}},
+		{"quotes", []string{`session="a b"; Path="/"`, `"session"=x`},
+			[]string{`authgate_app_session="a b"; Path="/"`, `"session"=x`}},
 		{"no name", []string{"=session=x; Path=/", "= session", "session", "=; Path=/"},
 			[]string{"authgate_app_session=x; Path=/", "authgate_app_session", "authgate_app_session", "=; Path=/"}},
 		{"in a value", []string{"a=session=x; session=y"}, []string{"a=session=x; session=y"}},
-		{"several in a line", []string{"a=b,session=x", "ok=1", "a=b; Path=/, =session_id", "session,", "session, x=1"}, []string{"ok=1"}},
+		{"several in a line", []string{"a=b,session=x", "ok=1", "a=b; Path=/, =session_id", "session,", "session, x=1"},
+			[]string{"ok=1"}},
 		{"control characters", []string{"session\x00=x", "a=b\x01"}, []string{}},
 	} {
 		before := slices.Clone(c.lines)
@@ -55,11 +60,14 @@ func TestToApplication(t *testing.T) {
 		lines, want []string
 	}{
 		{"nothing", false, nil, nil},
-		{"the gateway's on two lines", false, []string{"session_id=s", "session=d; access_token=a; refresh_token=r; __Host-authgate_login=b"}, nil},
-		{"among others", false, []string{"session_id=s; a=1; session_id=t; b=2; session_id; session_id="}, []string{"a=1; b=2"}},
+		{"the gateway's on two lines", false,
+			[]string{"session_id=s", "session=d; access_token=a; refresh_token=r; __Host-authgate_login=b"}, nil},
+		{"among others", false, []string{"session_id=s; a=1; session_id=t; b=2; session_id; session_id="},
+			[]string{"a=1; b=2"}},
 		{"in odd spacing", false, []string{"\tsession_id = s ;a=1; \tsession\t=x"}, []string{"a=1"}},
 		{"lines stay lines", false, []string{"a=1; session_id=s", "session=d", "b=2"}, []string{"a=1", "b=2"}},
-		{"bytes stay bytes", false, []string{"a=\"x y\"; session_id=s; b=%3B,\\\x80\xff=; c==; =d; e"}, []string{"a=\"x y\"; b=%3B,\\\x80\xff=; c==; =d; e"}},
+		{"bytes stay bytes", false, []string{"a=\"x y\"; session_id=s; b=%3B,\\\x80\xff=; c==; =d; e"},
+			[]string{"a=\"x y\"; b=%3B,\\\x80\xff=; c==; =d; e"}},
 		{
 			"as Java sends them", false,
 			[]string{`$Version="1"; session_id="s";$Path="/";$Domain="gw.example"; x="1";$Path="/"`},
@@ -79,13 +87,18 @@ func TestToApplication(t *testing.T) {
 			[]string{`$Version="1"; session_id="s"; $Path="/"`},
 		},
 		{"inner space stays", false, []string{"a = 1\t2 ; session_id=s"}, []string{"a = 1\t2"}},
-		{"names of others", false, []string{"SESSION_ID=a; session_idx=b; xsession_id=c"}, []string{"SESSION_ID=a; session_idx=b; xsession_id=c"}},
+		{"names of others", false, []string{"SESSION_ID=a; session_idx=b; xsession_id=c"},
+			[]string{"SESSION_ID=a; session_idx=b; xsession_id=c"}},
 		{"order and doubles stay", false, []string{"b=2; a=1; session_id=s; b=3; a=1"}, []string{"b=2; a=1; b=3; a=1"}},
-		{"own names come back", false, []string{"session_id=ours; authgate_app_session_id=theirs; a=1"}, []string{"session_id=theirs; a=1"}},
-		{"prefixes and doubled marks", false, []string{"authgate_app_authgate_app_x = y; access_token=ours; __Host-authgate_app_authgate_login=z; authgate_app___Host-x=1"},
+		{"own names come back", false, []string{"session_id=ours; authgate_app_session_id=theirs; a=1"},
+			[]string{"session_id=theirs; a=1"}},
+		{"prefixes and doubled marks", false, []string{"authgate_app_authgate_app_x = y; access_token=ours; " +
+			"__Host-authgate_app_authgate_login=z; authgate_app___Host-x=1"},
 			[]string{"authgate_app_x = y; __Host-authgate_login=z; authgate_app___Host-x=1"}},
-		{"kept", true, []string{"session_id=ours; authgate_app_session_id=theirs; a=1"}, []string{"session_id=ours; authgate_app_session_id=theirs; a=1"}},
-		{"kept, with a prefix", true, []string{"authgate_app_authgate_app_x = y; __Host-authgate_app_authgate_login=z"}, []string{"authgate_app_x = y; __Host-authgate_app_authgate_login=z"}},
+		{"kept", true, []string{"session_id=ours; authgate_app_session_id=theirs; a=1"},
+			[]string{"session_id=ours; authgate_app_session_id=theirs; a=1"}},
+		{"kept, with a prefix", true, []string{"authgate_app_authgate_app_x = y; __Host-authgate_app_authgate_login=z"},
+			[]string{"authgate_app_x = y; __Host-authgate_app_authgate_login=z"}},
 	} {
 		given := slices.Clone(c.lines)
 		if got := allCookies.ToApplication(c.lines, c.keep, ""); !slices.Equal(got, c.want) ||
@@ -117,10 +130,12 @@ func browserCookie(line string) (sent string, ok bool) {
 // send back, the upstream gets its own cookie back, and it gets none of the gateway's.
 func FuzzSeparateCookies(f *testing.F) {
 	for _, line := range []string{
-		"session=x; Path=/", "=session=x", "session", " = \tsession_id = x", "a=b, session=x", "authgate_app_session=x", "authgate_app_=x",
+		"session=x; Path=/", "=session=x", "session", " = \tsession_id = x", "a=b, session=x",
+		"authgate_app_session=x", "authgate_app_=x",
 		"__Host-authgate_login=x; Secure", "__Host-authgate_language=de; Secure", "__host-authgate_login=x",
 		"authgate_app___Host-authgate_login=x", "session\x00=x", `session="a,session=b"`,
-		"access_token==x", "==session=x", "a,session", "session,", "a=b; Expires=Wed, 09 Jun 2021 10:18:14 GMT", "session\x80=\xff",
+		"access_token==x", "==session=x", "a,session", "session,",
+		"a=b; Expires=Wed, 09 Jun 2021 10:18:14 GMT", "session\x80=\xff",
 	} {
 		f.Add(line, "secret")
 	}
@@ -172,7 +187,8 @@ func sameCookie(lines []string, want string) bool {
 	}
 	name, value, rest := nextCookie(lines[0])
 	wantName, wantValue, _ := nextCookie(want)
-	return name == wantName && value == wantValue && rest == "" && strings.Contains(lines[0], "=") == strings.Contains(want, "=")
+	return name == wantName && value == wantValue && rest == "" &&
+		strings.Contains(lines[0], "=") == strings.Contains(want, "=")
 }
 
 // The application gets none of the gateway's cookies and all others, and the gateway reads
@@ -182,7 +198,8 @@ func FuzzCookies(f *testing.F) {
 		"session_id=abc; a=1", "a=1;session_id=x;b=2", `session_id="abc"; session_id=abc`,
 		`session="";access_token="`, " session_id\t= x;; =y", `a="session_id=x; b=2"`, "session_id",
 		"session_id=;session_id=x",
-		"SESSION_ID=x; session=1; access_token=2; refresh_token=3", "a\x00b=\xff; session_id=\x80", "; ;=;session_id =", "\rsession=0\n",
+		"SESSION_ID=x; session=1; access_token=2; refresh_token=3", "a\x00b=\xff; session_id=\x80",
+		"; ;=;session_id =", "\rsession=0\n",
 	} {
 		f.Add(line, "b=2")
 		f.Add("x=y", line)
@@ -291,11 +308,13 @@ func TestRead(t *testing.T) {
 		{"empty", authorization(""), Credentials{}},
 		{"two in one line", authorization("Bearer a, Basic b"), Credentials{Scheme: "bearer", Value: "a, Basic b"}},
 		{"tab after the scheme", authorization("Bearer\ta.b.c"), Credentials{Scheme: "bearer\ta.b.c"}},
-		{"not an Authorization", http.Header{"Proxy-Authorization": {"Basic YTpi"}, "X-Authorization": {"Basic YTpi"}}, Credentials{}},
+		{"not an Authorization", http.Header{"Proxy-Authorization": {"Basic YTpi"}, "X-Authorization": {"Basic YTpi"}},
+			Credentials{}},
 
 		{"all", cookie("refresh_token=r; session_id=s; session=d; access_token=a; __Host-authgate_login=b"),
 			Credentials{Session: "s", Delegated: "d", Browser: "b", Access: "a", Refresh: "r", Cookies: true}},
-		{"over several lines", cookie("session_id=s", "x=1", "session=d"), Credentials{Session: "s", Delegated: "d", Cookies: true}},
+		{"over several lines", cookie("session_id=s", "x=1", "session=d"),
+			Credentials{Session: "s", Delegated: "d", Cookies: true}},
 		{"spaces and tabs", cookie(" \t session_id = s \t;;; "), Credentials{Session: "s", Cookies: true}},
 		{"equals signs in the value", cookie("session_id=a=b=="), Credentials{Session: "a=b==", Cookies: true}},
 		{
@@ -314,10 +333,12 @@ func TestRead(t *testing.T) {
 		{"a semicolon ends even what is quoted", cookie(`x="1; session_id=s"`), Credentials{Session: `s"`, Cookies: true}},
 		{"the same twice", cookie("session_id=s; session_id=s", "session_id=s"), Credentials{Session: "s", Cookies: true}},
 		{"empty twice", cookie("session_id=; session_id"), Credentials{Cookies: true}},
-		{"names of others", cookie("SESSION_ID=a; session_idx=b; xsession_id=c; =d; $session_id=e; session%5Fid=f"), Credentials{}},
+		{"names of others", cookie("SESSION_ID=a; session_idx=b; xsession_id=c; =d; $session_id=e; session%5Fid=f"),
+			Credentials{}},
 		{"no name", cookie("=session_id; ="), Credentials{}},
 		{"under another name", cookie("authgate_app_session=x"), Credentials{Renamed: true}},
-		{"both", http.Header{"Authorization": {"Bearer t"}, "Cookie": {"session_id=s"}}, Credentials{Scheme: "bearer", Value: "t", Session: "s", Cookies: true}},
+		{"both", http.Header{"Authorization": {"Bearer t"}, "Cookie": {"session_id=s"}},
+			Credentials{Scheme: "bearer", Value: "t", Session: "s", Cookies: true}},
 	} {
 		test.header.Set("User-Agent", "test/1")
 		got, err := readCredentials(test.header, allCookies, client)
@@ -331,14 +352,16 @@ func TestRead(t *testing.T) {
 func TestReadRefusesAmbiguity(t *testing.T) {
 	t.Parallel()
 	for _, header := range []http.Header{
-		authorization("Basic YTpi", "Bearer a.b.c"), authorization("Bearer a.b.c", "Bearer a.b.c"), authorization("", "Bearer a.b.c"),
-		cookie("session_id=a; session_id=b"), cookie("session_id=a; x=1", "y=2; session_id=b"), cookie("session_id=a; session_id=a; session_id=b"),
+		authorization("Basic YTpi", "Bearer a.b.c"), authorization("Bearer a.b.c", "Bearer a.b.c"),
+		authorization("", "Bearer a.b.c"), cookie("session_id=a; session_id=b"),
+		cookie("session_id=a; x=1", "y=2; session_id=b"), cookie("session_id=a; session_id=a; session_id=b"),
 		cookie("session_id=; session_id=b"), cookie("session_id=a; session_id="), cookie("session_id=a", "session_id"),
 		cookie(`session_id=a; session_id="b"`), cookie(`session_id="a"; session_id=""`), cookie("session_id=a; session_id=A"),
 		cookie("session=a; session=b"), cookie("access_token=a; access_token=b"), cookie("refresh_token=a; refresh_token=b"),
 		cookie("__Host-authgate_login=a; __Host-authgate_login=b"),
 	} {
-		if got, err := readCredentials(header, allCookies, netip.Addr{}); got != (Credentials{}) || !errors.Is(err, ErrAmbiguous) {
+		if got, err := readCredentials(header, allCookies, netip.Addr{}); got != (Credentials{}) ||
+			!errors.Is(err, ErrAmbiguous) {
 			t.Errorf("%q: got %+v, %v, want nothing and ErrAmbiguous", header, got, err)
 		}
 	}
@@ -353,7 +376,8 @@ func TestReadOfRolesInUse(t *testing.T) {
 		want  Credentials
 		kept  string
 	}{
-		{&CookieNames{Session: "sid"}, Credentials{Session: "s", Cookies: true}, "session=1; session=2; =3; access_token=4; login=5"},
+		{&CookieNames{Session: "sid"}, Credentials{Session: "s", Cookies: true},
+			"session=1; session=2; =3; access_token=4; login=5"},
 		{&CookieNames{}, Credentials{}, header.Get("Cookie")},
 	} {
 		if got, err := readCredentials(header, test.names, netip.Addr{}); err != nil || got != test.want {
@@ -367,7 +391,9 @@ func TestReadOfRolesInUse(t *testing.T) {
 
 // An Authorization header is a scheme in lower case and a value.
 func FuzzAuthorization(f *testing.F) {
-	for _, v := range []string{"Basic YTpi", "Bearer a.b.c", "bearer", "Bearer ", "a.b.c", " \tBASIC  x ", "Bearer\tx", "", "BASİC YTpi", "\xaf x"} {
+	for _, v := range []string{
+		"Basic YTpi", "Bearer a.b.c", "bearer", "Bearer ", "a.b.c", " \tBASIC  x ", "Bearer\tx", "", "BASİC YTpi", "\xaf x",
+	} {
 		f.Add(v)
 	}
 	f.Fuzz(func(t *testing.T, v string) {

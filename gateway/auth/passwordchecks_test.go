@@ -172,13 +172,16 @@ func TestPasswordChecks(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"accounts and addresses have counts of their own": `
-			limits 3 1m; wrong alice 0; wrong alice 1; open alice 9; wrong alice 2; throttled alice 9 1m; open bob 0; wrong * 0 2;
-			throttled bob 0 1m; open bob 1`,
+			limits 3 1m; wrong alice 0; wrong alice 1; open alice 9; wrong alice 2; throttled alice 9 1m; open bob 0;
+			wrong * 0 2; throttled bob 0 1m; open bob 1`,
 		"a window begins with the first failure": `
-			limits 2 1m; wrong alice 0; wait 40s; wrong alice 1; throttled alice 2 20s; wait 19.999999999s; throttled alice 2 1ns;
-			wait 1ns; open alice 2; wrong alice 0; open alice 2; wrong alice 0; throttled alice 2 1m`,
-		"the longer of two windows counts": `limits 1 1m; wrong alice 0; wait 30s; wrong bob 1; throttled alice 0 30s; throttled alice 1 1m; throttled bob 0 1m`,
-		"a success removes no failure":     `limits 3 1m; wrong alice 0 2; good alice 0; good bob 0; wrong alice 0; throttled alice 1 1m; throttled Alice 0 1m`,
+			limits 2 1m; wrong alice 0; wait 40s; wrong alice 1; throttled alice 2 20s; wait 19.999999999s;
+			throttled alice 2 1ns; wait 1ns; open alice 2; wrong alice 0; open alice 2; wrong alice 0; throttled alice 2 1m`,
+		"the longer of two windows counts": `
+			limits 1 1m; wrong alice 0; wait 30s; wrong bob 1; throttled alice 0 30s; throttled alice 1 1m;
+			throttled bob 0 1m`,
+		"a success removes no failure": `
+			limits 3 1m; wrong alice 0 2; good alice 0; good bob 0; wrong alice 0; throttled alice 1 1m; throttled Alice 0 1m`,
 		"a success removes no failure of a known pair": `
 			limits 3 1m; good alice 0; wrong alice 0; good alice 0; wrong alice 0; good alice 0; wrong alice 0;
 			throttled alice 0 1m`,
@@ -192,35 +195,46 @@ func TestPasswordChecks(t *testing.T) {
 		"a correct password is cached": `
 			check alice 0; hashes 1; check alice 0; check alice 1; wait 59.999999999s; check alice 0; hashes 0; wait 1ns;
 			check alice 0; check alice 0; hashes 1`,
-		"a login always hashes":                           `check alice 0; fresh alice 0; fresh alice 0; hashes 3`,
-		"a wrong password is not cached":                  `same alice 0 10; hashes 10`,
-		"a reload keeps the cache":                        `check alice 0; hashes 1; restore; check alice 0; hashes 0`,
-		"a new password is checked":                       `check alice 0; hashes 1; rehash alice; reject alice 0; check alice 0; hashes 2`,
-		"a disabled account is not cached":                `check alice 0; hashes 1; disable alice; reject alice 0; hashes 1`,
-		"a removed account is not cached":                 `check alice 0; hashes 1; remove alice; reject alice 0; hashes 1`,
-		"a renamed account is not cached":                 `check alice 0; hashes 1; rename alice; reject alice 0; hashes 1`,
-		"throttled even if correct and cached":            `check alice 0; wrong alice * 10; throttled alice 2 1h; wait 1h; good alice 2`,
-		"throttled by address even if correct and cached": `check alice 0; wrong * 2 10; throttled alice 2 1h; wait 1h; good alice 2`,
+		"a login always hashes":            `check alice 0; fresh alice 0; fresh alice 0; hashes 3`,
+		"a wrong password is not cached":   `same alice 0 10; hashes 10`,
+		"a reload keeps the cache":         `check alice 0; hashes 1; restore; check alice 0; hashes 0`,
+		"a new password is checked":        `check alice 0; hashes 1; rehash alice; reject alice 0; check alice 0; hashes 2`,
+		"a disabled account is not cached": `check alice 0; hashes 1; disable alice; reject alice 0; hashes 1`,
+		"a removed account is not cached":  `check alice 0; hashes 1; remove alice; reject alice 0; hashes 1`,
+		"a renamed account is not cached":  `check alice 0; hashes 1; rename alice; reject alice 0; hashes 1`,
+		"throttled even if correct and cached": `
+			check alice 0; wrong alice * 10; throttled alice 2 1h; wait 1h; good alice 2`,
+		"throttled by address even if correct and cached": `
+			check alice 0; wrong * 2 10; throttled alice 2 1h; wait 1h; good alice 2`,
 
-		"failures on the account spare a known pair":   `check alice 0; wrong alice * 10; hashes 11; check alice 0; hashes 0; wait 1m; good alice 0; throttled alice 3 59m`,
-		"failures from the address spare a known pair": `check alice 0; wrong * 0 10; wait 1m; good alice 0; throttled bob 0 59m; good alice 3`,
+		"failures on the account spare a known pair": `
+			check alice 0; wrong alice * 10; hashes 11; check alice 0; hashes 0; wait 1m; good alice 0; throttled alice 3 59m`,
+		"failures from the address spare a known pair": `
+			check alice 0; wrong * 0 10; wait 1m; good alice 0; throttled bob 0 59m; good alice 3`,
 		"a known pair has a limit of its own": `
-			good alice 0; good bob 0; good alice 1; wrong alice 0 9; good alice 0; wrong alice 0; throttled alice 0 1h; good bob 0;
-			good alice 1; throttled alice 2 1h; throttled Alice 0 1h; wait 1h; good alice 0; good Alice 0; wrong alice 0 10;
-			throttled alice 0 1h`,
-		"a cached password makes each client known": `check alice 0; check alice 1; hashes 1; wrong alice * 10; wait 1m; good alice 0; good alice 1`,
+			good alice 0; good bob 0; good alice 1; wrong alice 0 9; good alice 0; wrong alice 0; throttled alice 0 1h;
+			good bob 0; good alice 1; throttled alice 2 1h; throttled Alice 0 1h; wait 1h; good alice 0; good Alice 0;
+			wrong alice 0 10; throttled alice 0 1h`,
+		"a cached password makes each client known": `
+			check alice 0; check alice 1; hashes 1; wrong alice * 10; wait 1m; good alice 0; good alice 1`,
 		"accounts with one name are known side by side and share a count": `
 			good alice 0; good Alice 0; wrong alice * 10; good alice 0; good Alice 0; wrong Alice 0 5; wrong alice 0 5;
 			throttled alice 0 1h; throttled Alice 0 1h`,
-		"an IPv6 network is one client":                   `good alice 2001:db8::1; wrong alice * 10; good alice 2001:db8::2; throttled alice 2001:db8:0:1::1 1h`,
-		"another password makes a pair unknown":           `good alice 0; wrong alice * 10; rehash alice; throttled alice 0 1h; restore; good alice 0`,
-		"a disabled account has no known pair":            `good alice 0; wrong alice * 10; disable alice; throttled alice 0 1h`,
-		"a removed account has no known pair":             `good alice 0; wrong alice * 10; remove alice; throttled alice 0 1h`,
-		"another spelling of the name is not known":       `good alice 0; wrong alice * 10; throttled ALICE 0 1h`,
-		"a pair is known for 24 hours":                    `fresh alice 0; wait 23h59m59.999999999s; known alice 0; wait 1ns; unknown alice 0`,
-		"a login makes a pair known for longer":           `fresh alice 0; wait 12h; fresh alice 0; wait 23h59m59.999999999s; known alice 0; wait 1ns; unknown alice 0`,
-		"a cached password makes a pair known for longer": `fresh alice 0; wait 12h; check alice 1; check alice 0; hashes 2; wait 12h; known alice 0`,
-		"a failure does not make a pair known for longer": `fresh alice 0; wait 12h; wrong alice 0; wait 12h; unknown alice 0`,
+		"an IPv6 network is one client": `
+			good alice 2001:db8::1; wrong alice * 10; good alice 2001:db8::2; throttled alice 2001:db8:0:1::1 1h`,
+		"another password makes a pair unknown": `
+			good alice 0; wrong alice * 10; rehash alice; throttled alice 0 1h; restore; good alice 0`,
+		"a disabled account has no known pair":      `good alice 0; wrong alice * 10; disable alice; throttled alice 0 1h`,
+		"a removed account has no known pair":       `good alice 0; wrong alice * 10; remove alice; throttled alice 0 1h`,
+		"another spelling of the name is not known": `good alice 0; wrong alice * 10; throttled ALICE 0 1h`,
+		"a pair is known for 24 hours": `
+			fresh alice 0; wait 23h59m59.999999999s; known alice 0; wait 1ns; unknown alice 0`,
+		"a login makes a pair known for longer": `
+			fresh alice 0; wait 12h; fresh alice 0; wait 23h59m59.999999999s; known alice 0; wait 1ns; unknown alice 0`,
+		"a cached password makes a pair known for longer": `
+			fresh alice 0; wait 12h; check alice 1; check alice 0; hashes 2; wait 12h; known alice 0`,
+		"a failure does not make a pair known for longer": `
+			fresh alice 0; wait 12h; wrong alice 0; wait 12h; unknown alice 0`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

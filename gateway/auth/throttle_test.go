@@ -105,7 +105,8 @@ func TestThrottleSpellings(t *testing.T) {
 		t.Errorf("a long name takes %d bytes, want at most %d", got, maxAccountKey)
 	}
 	for client, want := range map[string]string{
-		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:0:1:ffff::2": "2001:db8:0:1::", "fe80::1%eth0": "fe80::",
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1",
+		"2001:db8:0:1:ffff::2": "2001:db8:0:1::", "fe80::1%eth0": "fe80::",
 	} {
 		if got := newSubject("a", netip.MustParseAddr(client)).client; got.String() != want {
 			t.Errorf("%s counts as %s, want %s", client, got, want)
@@ -153,7 +154,8 @@ func TestThrottleMemoryIsBounded(t *testing.T) {
 	throttle := NewThrottle(limit, time.Minute, clocktest.New().Now)
 	wantKept := func(accounts, clients, pairs int) {
 		t.Helper()
-		if a, c, p := throttle.accounts.Len(), throttle.clients.Len(), throttle.pairs.Len(); a != accounts || c != clients || p != pairs {
+		if a, c, p := throttle.accounts.Len(), throttle.clients.Len(), throttle.pairs.Len(); a != accounts ||
+			c != clients || p != pairs {
 			t.Errorf("%d accounts, %d addresses and %d pairs are kept, want %d, %d and %d", a, c, p, accounts, clients, pairs)
 		}
 	}
@@ -236,8 +238,10 @@ func TestParallelGuessesDoNotPassTheLimit(t *testing.T) {
 			good, rejected, throttled := outcomes(guesses, func(i int) (*accounts.Account, error) {
 				return check(people, c.username(i), c.password(i), c.client(i))
 			})
-			if want := [3]int{0, testLimit, guesses - testLimit}; !c.right && [3]int{good, rejected, throttled} != want || c.right && good != guesses {
-				t.Errorf("%s, %s: %d good, %d rejected, %d throttled; want all good, or %v", c.name, method, good, rejected, throttled, want)
+			if want := [3]int{0, testLimit, guesses - testLimit}; !c.right && [3]int{good, rejected, throttled} != want ||
+				c.right && good != guesses {
+				t.Errorf("%s, %s: %d good, %d rejected, %d throttled; want all good, or %v",
+					c.name, method, good, rejected, throttled, want)
 			}
 			least, most := 1, testLimit // hashes
 			if c.right {

@@ -37,19 +37,23 @@ func acmeConfig(dir string) *config.Config {
 // issuedFiles are the names of the files of gw.example in a storage.
 func issuedFiles() (certificate, key, meta string) {
 	keys, issuer := certmagic.StorageKeys, (&certmagic.ACMEIssuer{CA: noAuthority}).IssuerKey()
-	return keys.SiteCert(issuer, "gw.example"), keys.SitePrivateKey(issuer, "gw.example"), keys.SiteMeta(issuer, "gw.example")
+	return keys.SiteCert(issuer, "gw.example"), keys.SitePrivateKey(issuer, "gw.example"),
+		keys.SiteMeta(issuer, "gw.example")
 }
 
 // keepIssued stores a certificate of gw.example that expires in 90 days, as certmagic
 // does, and returns it.
 func keepIssued(t *testing.T, s certmagic.Storage) *x509.Certificate {
 	t.Helper()
-	pair := must(must(openLocalCA(t.TempDir(), []string{"gw.example"}, time.Now, discard())).GetCertificate(&tls.ClientHelloInfo{}))
+	pair := must(must(openLocalCA(t.TempDir(), []string{"gw.example"}, time.Now, discard())).
+		GetCertificate(&tls.ClientHelloInfo{}))
 	certificate, key, meta := issuedFiles()
 	for file, content := range map[string][]byte{
 		certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}),
-		key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(pair.PrivateKey))}),
-		meta:        []byte("{}"),
+		key: pem.EncodeToMemory(&pem.Block{
+			Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(pair.PrivateKey)),
+		}),
+		meta: []byte("{}"),
 	} {
 		if err := s.Store(t.Context(), file, content); err != nil {
 			t.Fatal(err)
@@ -129,7 +133,8 @@ func TestRootsWith(t *testing.T) {
 	}
 	cfg := acmeConfig(dir)
 	cfg.TLS.TrustedRoots, cfg.TLS.TrustedRootsContent = caKeyFile, must(os.ReadFile(filepath.Join(dir, caKeyFile)))
-	if _, err := openACME(Options{Config: cfg, Logger: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "tls.trusted_roots") {
+	if _, err := openACME(Options{Config: cfg, Logger: slog.New(slog.DiscardHandler)}); err == nil ||
+		!strings.Contains(err.Error(), "tls.trusted_roots") {
 		t.Errorf("a key instead of roots: %v", err)
 	}
 }

@@ -49,14 +49,16 @@ func accepts(root, leaf *x509.Certificate, name string, now time.Time) error {
 func (ca *localCA) forge(name string) *x509.Certificate {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
-		NotBefore: ca.now().Add(-time.Hour), NotAfter: ca.now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		NotBefore: ca.now().Add(-time.Hour), NotAfter: ca.now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	if ip := net.ParseIP(name); ip != nil {
 		template.IPAddresses = []net.IP{ip}
 	} else {
 		template.DNSNames = []string{name}
 	}
-	return must(x509.ParseCertificate(must(x509.CreateCertificate(rand.Reader, template, ca.certificate, key.Public(), ca.key))))
+	return must(x509.ParseCertificate(
+		must(x509.CreateCertificate(rand.Reader, template, ca.certificate, key.Public(), ca.key))))
 }
 
 // The authority permits what the gateway serves, even to one who has its key, and the
@@ -87,7 +89,8 @@ func TestLocalCAPermits(t *testing.T) {
 				constraints = extension
 			}
 		}
-		if !constraints.Critical || len(ca.certificate.ExtKeyUsage) != 1 || ca.certificate.ExtKeyUsage[0] != x509.ExtKeyUsageServerAuth {
+		if !constraints.Critical || len(ca.certificate.ExtKeyUsage) != 1 ||
+			ca.certificate.ExtKeyUsage[0] != x509.ExtKeyUsageServerAuth {
 			t.Errorf("%s: critical %t, for %v", c.domains, constraints.Critical, ca.certificate.ExtKeyUsage)
 		}
 	}
@@ -99,7 +102,8 @@ func TestLocalCAPermits(t *testing.T) {
 func TestLocalCANamesChange(t *testing.T) {
 	t.Parallel()
 	dir, log := t.TempDir(), &logtest.Buffer{}
-	ca := must(openLocalCA(dir, []string{"gw.example", "old.example", "127.0.0.1"}, time.Now, slog.New(slog.NewJSONHandler(log, nil))))
+	ca := must(openLocalCA(dir, []string{"gw.example", "old.example", "127.0.0.1"}, time.Now,
+		slog.New(slog.NewJSONHandler(log, nil))))
 	first := rootIn(dir)
 	const issued = "the certificate of the local authority is issued anew"
 	refresh := func(domains ...string) *x509.Certificate {
@@ -113,16 +117,23 @@ func TestLocalCANamesChange(t *testing.T) {
 		t.Error("another order issues the authority anew")
 	}
 	second := refresh("gw.example", "new.example", "127.0.0.1", "::1")
-	if second.Equal(first) || !bytes.Equal(second.SubjectKeyId, first.SubjectKeyId) || !bytes.Equal(second.RawSubject, first.RawSubject) ||
-		!bytes.Equal(second.RawSubjectPublicKeyInfo, first.RawSubjectPublicKeyInfo) || second.SerialNumber.Cmp(first.SerialNumber) == 0 {
+	if second.Equal(first) || !bytes.Equal(second.SubjectKeyId, first.SubjectKeyId) ||
+		!bytes.Equal(second.RawSubject, first.RawSubject) ||
+		!bytes.Equal(second.RawSubjectPublicKeyInfo, first.RawSubjectPublicKeyInfo) ||
+		second.SerialNumber.Cmp(first.SerialNumber) == 0 {
 		t.Error("the authority is the same certificate, or has another key or name")
 	}
-	for _, want := range []string{`"WARN"`, issued, "clients need", `"new":["::1/128","new.example"]`, `"removed":["old.example"]`} {
+	for _, want := range []string{
+		`"WARN"`, issued, "clients need", `"new":["::1/128","new.example"]`, `"removed":["old.example"]`,
+	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("logged %s, want %s", log, want)
 		}
 	}
-	for name, want := range map[string][2]bool{"gw.example": {true, true}, "127.0.0.1": {true, true}, "new.example": {false, true}, "::1": {false, true}, "old.example": {false, false}} {
+	for name, want := range map[string][2]bool{
+		"gw.example": {true, true}, "127.0.0.1": {true, true}, "new.example": {false, true}, "::1": {false, true},
+		"old.example": {false, false},
+	} {
 		hello := &tls.ClientHelloInfo{ServerName: name}
 		if ip := net.ParseIP(name); ip != nil {
 			hello = &tls.ClientHelloInfo{Conn: connectedTo{ip: ip}}
@@ -134,7 +145,8 @@ func TestLocalCANamesChange(t *testing.T) {
 			}
 		}
 	}
-	if again := must(openLocalCA(dir, []string{"gw.example", "::1", "127.0.0.1", "new.example"}, time.Now, discard())); !again.certificate.Equal(second) {
+	again := must(openLocalCA(dir, []string{"gw.example", "::1", "127.0.0.1", "new.example"}, time.Now, discard()))
+	if !again.certificate.Equal(second) {
 		t.Error("a restart issues it anew")
 	}
 }
@@ -157,7 +169,8 @@ func TestLocalCAMigrates(t *testing.T) {
 	ca := must(openLocalCA(dir, []string{"gw.example", "*.gw.example"}, time.Now, slog.New(slog.NewJSONHandler(log, nil))))
 	after := rootIn(dir)
 	leaf := leafOf(t, ca)
-	if after.Equal(before) || len(after.PermittedDNSDomains) != 1 || accepts(before, leaf, "gw.example", time.Now()) != nil || accepts(after, leaf, "gw.example", time.Now()) != nil {
+	if after.Equal(before) || len(after.PermittedDNSDomains) != 1 ||
+		accepts(before, leaf, "gw.example", time.Now()) != nil || accepts(after, leaf, "gw.example", time.Now()) != nil {
 		t.Errorf("permitted are %v, or a client refuses the name", after.PermittedDNSDomains)
 	}
 	if !strings.Contains(log.String(), "issued anew") {
@@ -174,7 +187,8 @@ func unconstrained(t *testing.T, dir string, key any, subject pkix.Name, parent 
 	t.Helper()
 	signer := key.(*ecdsa.PrivateKey)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(7), Subject: subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(7), Subject: subject,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true, SubjectKeyId: []byte{1, 2, 3},
 	}
 	issuer, by := template, any(signer)
@@ -183,7 +197,8 @@ func unconstrained(t *testing.T, dir string, key any, subject pkix.Name, parent 
 	}
 	der := must(x509.CreateCertificate(rand.Reader, template, issuer, signer.Public(), by))
 	write(t, filepath.Join(dir, caFile), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	write(t, filepath.Join(dir, caKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(signer))}))
+	write(t, filepath.Join(dir, caKeyFile),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(signer))}))
 	return must(x509.ParseCertificate(der))
 }
 
@@ -215,7 +230,8 @@ func TestLocalCACannotWrite(t *testing.T) {
 	if err := os.Rename(dir, dir+".away"); err != nil {
 		t.Fatal(err)
 	}
-	if err := ca.Refresh(named("gw.example", "new.example")); err != nil || !strings.Contains(log.String(), "cannot be issued anew") {
+	if err := ca.Refresh(named("gw.example", "new.example")); err != nil ||
+		!strings.Contains(log.String(), "cannot be issued anew") {
 		t.Fatalf("without the folder: %v, %s", err, log)
 	}
 	serves := func(name string) *x509.Certificate {

@@ -34,7 +34,8 @@ func wantExpiries(t *testing.T, what string, certs Source, now func() time.Time,
 	got := map[string]float64{}
 	for _, family := range must(registry.Gather()) {
 		for _, metric := range family.GetMetric() {
-			if labels := metric.GetLabel(); family.GetName() != "authgate_certificate_expiry_seconds" || len(labels) != 1 || labels[0].GetName() != "domain" {
+			if labels := metric.GetLabel(); family.GetName() != "authgate_certificate_expiry_seconds" ||
+				len(labels) != 1 || labels[0].GetName() != "domain" {
 				t.Errorf("there is a metric %s with the labels %v", family.GetName(), labels)
 			}
 			got[metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
@@ -58,19 +59,26 @@ func TestExpiryMetric(t *testing.T) {
 	named := files(storage.Filename(certificate), storage.Filename(key))
 	unnamed := files(writePair(t, dir)) // but for the subject
 	addressed := &certificateFiles{}
-	addressed.current.Store(&tls.Certificate{Leaf: &x509.Certificate{IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}, NotAfter: issued.NotAfter}})
+	addressed.current.Store(&tls.Certificate{Leaf: &x509.Certificate{
+		IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}, NotAfter: issued.NotAfter,
+	}})
 	internal := must(openLocalCA(dir, []string{"localhost", "127.0.0.1"}, c.Now, discard()))
 	several := stubCertificates{
-		{Domain: "failing.example", Expires: c.Now().Add(30 * time.Second), Problem: "no such host"}, {Domain: "expired.example", Expires: c.Now().Add(-time.Hour)},
+		{Domain: "failing.example", Expires: c.Now().Add(30 * time.Second), Problem: "no such host"},
+		{Domain: "expired.example", Expires: c.Now().Add(-time.Hour)},
 		{Domain: "none.example", Problem: "no such host"},
 	}
-	wantExpiries(t, "several", several, c.Now, map[string]float64{"failing.example": 30, "expired.example": -3600, "none.example": 0})
+	wantExpiries(t, "several", several, c.Now,
+		map[string]float64{"failing.example": 30, "expired.example": -3600, "none.example": 0})
 	left := func(leaf *x509.Certificate) float64 { return leaf.NotAfter.Sub(c.Now()).Seconds() }
 	wantExpiries(t, "files", named, c.Now, map[string]float64{"gw.example": left(issued)})
-	wantExpiries(t, "files without a name", unnamed, c.Now, map[string]float64{"authgate local CA": left(leafOf(t, unnamed))})
+	wantExpiries(t, "files without a name", unnamed, c.Now,
+		map[string]float64{"authgate local CA": left(leafOf(t, unnamed))})
 	wantExpiries(t, "files of an address", addressed, c.Now, map[string]float64{"192.0.2.1": left(issued)})
 	wantExpiries(t, "internal", internal, c.Now, map[string]float64{"localhost": left(leafOf(t, internal))})
-	wantExpiries(t, "acme", openCerts(t, acmeConfig(dir), nil), c.Now, map[string]float64{"gw.example": left(issued), "other.example": 0})
+	wantExpiries(t, "acme", openCerts(t, acmeConfig(dir), nil), c.Now,
+		map[string]float64{"gw.example": left(issued), "other.example": 0})
 	c.Advance(91 * 24 * time.Hour)
-	wantExpiries(t, "internal, renewed", internal, c.Now, map[string]float64{"localhost": (leafLives - time.Duration(c.Now().Nanosecond())).Seconds()})
+	wantExpiries(t, "internal, renewed", internal, c.Now,
+		map[string]float64{"localhost": (leafLives - time.Duration(c.Now().Nanosecond())).Seconds()})
 }

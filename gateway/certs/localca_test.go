@@ -76,7 +76,9 @@ func TestLocalCASurvives(t *testing.T) {
 				asked = "" // clients ask for names only (RFC 6066, section 3)
 			}
 			leaf := must(ca.GetCertificate(&tls.ClientHelloInfo{ServerName: asked})).Leaf
-			options := x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: c.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+			options := x509.VerifyOptions{
+				DNSName: name, Roots: roots, CurrentTime: c.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+			}
 			if _, err := leaf.Verify(options); err != nil || leaf.IsCA {
 				t.Errorf("opening number %d: %s: %v, authority %t", i, name, err, leaf.IsCA)
 			}
@@ -101,7 +103,9 @@ func TestLocalCAHandshake(t *testing.T) {
 			_ = tls.Server(there, TLSConfig(ca, nil)).Handshake() // its error is the client's
 			there.Close()
 		}()
-		client := tls.Client(here, &tls.Config{RootCAs: roots, ServerName: "gw.example", NextProtos: []string{"h2"}, MinVersion: version, MaxVersion: version})
+		client := tls.Client(here, &tls.Config{
+			RootCAs: roots, ServerName: "gw.example", NextProtos: []string{"h2"}, MinVersion: version, MaxVersion: version,
+		})
 		err := client.Handshake()
 		if got := client.ConnectionState().NegotiatedProtocol; got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: the protocol is %q (%v), want %q", tls.VersionName(version), got, err, want)
@@ -120,9 +124,10 @@ func TestLocalCANames(t *testing.T) {
 	}
 	ca := must(openLocalCA(t.TempDir(), domains, time.Now, discard()))
 	for asked, want := range map[string]string{
-		"gw.example": "gw.example", "GW.example": "gw.example", "": "gw.example", "unknown.example": "gw.example", "many.example": "gw.example",
-		"other.example": "other.example", "a.gw.example": "*.gw.example", "b.gw.example": "*.gw.example", "a.b.gw.example": "gw.example",
-		"x.apps.example": "*.apps.example", "apps.example": "gw.example", "*.apps.example": "*.apps.example", long: long, "7.many.example": "7.many.example",
+		"gw.example": "gw.example", "GW.example": "gw.example", "": "gw.example", "unknown.example": "gw.example",
+		"many.example": "gw.example", "other.example": "other.example", "a.gw.example": "*.gw.example",
+		"b.gw.example": "*.gw.example", "a.b.gw.example": "gw.example", "x.apps.example": "*.apps.example",
+		"apps.example": "gw.example", "*.apps.example": "*.apps.example", long: long, "7.many.example": "7.many.example",
 	} {
 		hello := &tls.ClientHelloInfo{ServerName: asked}
 		certificate := must(ca.GetCertificate(hello))
@@ -130,14 +135,18 @@ func TestLocalCANames(t *testing.T) {
 		if want == "gw.example" && strings.ToLower(asked) != want {
 			addresses = 3
 		}
-		if !slices.Equal(leaf.DNSNames, []string{want}) || len(leaf.IPAddresses) != addresses || len(certificate.Certificate[0]) > 1000 {
-			t.Errorf("%q: the certificate is for %v and %v, and has %d bytes; want %s", asked, leaf.DNSNames, leaf.IPAddresses, len(certificate.Certificate[0]), want)
+		if !slices.Equal(leaf.DNSNames, []string{want}) || len(leaf.IPAddresses) != addresses ||
+			len(certificate.Certificate[0]) > 1000 {
+			t.Errorf("%q: the certificate is for %v and %v, and has %d bytes; want %s",
+				asked, leaf.DNSNames, leaf.IPAddresses, len(certificate.Certificate[0]), want)
 		}
-		if (leaf.Subject.CommonName == want) != (len(want) <= maxCommonName) || must(ca.GetCertificate(hello)) != certificate {
+		if (leaf.Subject.CommonName == want) != (len(want) <= maxCommonName) ||
+			must(ca.GetCertificate(hello)) != certificate {
 			t.Errorf("%q: the common name is %q, or each handshake gets a new certificate", asked, leaf.Subject.CommonName)
 		}
 	}
-	if chain := must(ca.GetCertificate(&tls.ClientHelloInfo{})).Certificate; len(chain) != 1 || len(must(openCA(t, t.TempDir(), time.Now).GetCertificate(&tls.ClientHelloInfo{})).Certificate) != 2 {
+	if chain := must(ca.GetCertificate(&tls.ClientHelloInfo{})).Certificate; len(chain) != 1 ||
+		len(must(openCA(t, t.TempDir(), time.Now).GetCertificate(&tls.ClientHelloInfo{})).Certificate) != 2 {
 		t.Errorf("an authority of %d bytes is sent, or a small one is not", len(ca.certificate.Raw))
 	}
 	for i := range maxLeaves {
@@ -158,7 +167,8 @@ func TestLocalCAOfAnAddress(t *testing.T) {
 		leaf.Subject.CommonName != "" {
 		t.Errorf("it is for %v and %v, and of %q", leaf.DNSNames, leaf.IPAddresses, leaf.Subject)
 	}
-	if leaf := must(ca.GetCertificate(&tls.ClientHelloInfo{ServerName: "localhost"})).Leaf; leaf.VerifyHostname("localhost") != nil {
+	leaf := must(ca.GetCertificate(&tls.ClientHelloInfo{ServerName: "localhost"})).Leaf
+	if leaf.VerifyHostname("localhost") != nil {
 		t.Errorf("that of the name is for %v", leaf.DNSNames)
 	}
 }
@@ -197,7 +207,8 @@ func TestLocalCAEnds(t *testing.T) {
 	c.Advance(caLives - 10*24*time.Hour)
 	leaf := leafOf(t, ca)
 	if leaf.NotAfter.After(ca.certificate.NotAfter) || leafOf(t, ca) != leaf {
-		t.Errorf("the certificate ends at %v, its authority at %v, or each handshake gets a new one", leaf.NotAfter, ca.certificate.NotAfter)
+		t.Errorf("the certificate ends at %v, its authority at %v, or each handshake gets a new one",
+			leaf.NotAfter, ca.certificate.NotAfter)
 	}
 	c.Advance(10 * 24 * time.Hour)
 	_, err := openLocalCA(dir, caDomains, c.Now, discard())

@@ -189,7 +189,8 @@ store: {driver: memory, encryption_key: sesame-of-the-store-of-32-bytes-or-more}
 token:
   secret: sesame-of-the-tokens-of-32-bytes-or-more
   trusted_issuers:
-    - {name: issuer, issuer: "https://issuer.example", audience: [a], introspection: {url: "https://issuer.example/introspect", client_id: c, client_secret: sesame-of-the-introspection}}
+    - {name: issuer, issuer: "https://issuer.example", audience: [a], ` +
+	`introspection: {url: "https://issuer.example/introspect", client_id: c, client_secret: sesame-of-the-introspection}}
 providers: [{name: small, issuer: "https://id.example", client_id: gateway, client_secret: sesame-of-the-provider}]
 upstreams: {app: {url: "http://app.invalid"}}
 routes: [{match: /, upstream: app, auth: [bearer, oidc]}]

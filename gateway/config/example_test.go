@@ -9,7 +9,8 @@ import (
 func ExampleParse() {
 	cfg, err := config.Parse("/etc/authgate/config.yaml", []byte(`
 public_url: https://Gateway.example.org:443
-accounts: {users: [{username: alice, password_hash: "$2a$10$ZfE0T3..u9gUV6J1cS5zbe6hj4Tb4mWNgVw7mXhkC.Pct2EyJ4YIy", roles: [admin]}]}
+accounts: {users: [{username: alice,
+  password_hash: "$2a$10$ZfE0T3..u9gUV6J1cS5zbe6hj4Tb4mWNgVw7mXhkC.Pct2EyJ4YIy", roles: [admin]}]}
 upstreams: {wiki: {url: http://127.0.0.1:9000}}
 routes: [{match: wiki.example.org/, upstream: wiki, auth: [session], policy: {roles: [admin]}}]
 `))

@@ -92,9 +92,11 @@ func checkHolds(t *testing.T, cfg *Config) {
 	for _, host := range cfg.Hosts() {
 		holds(section.CheckWildcard(host) == nil, host)
 	}
-	holds(http.NewCrossOriginProtection().AddTrustedOrigin(cfg.PublicURL.String()) == nil && cfg.PublicURL.Scheme == "https", cfg.PublicURL)
+	holds(http.NewCrossOriginProtection().AddTrustedOrigin(cfg.PublicURL.String()) == nil &&
+		cfg.PublicURL.Scheme == "https", cfg.PublicURL)
 	holds(cfg.Token.Issuer != "" && len(cfg.Token.Audience) > 0 && keySize(cfg.Token.Secret), cfg.Token)
-	holds(cfg.Token.AccessLifetime > 0 && cfg.Token.RefreshLifetime <= maxRefreshLifetime && cfg.Session.Lifetime > 0, cfg.Token, cfg.Session)
+	holds(cfg.Token.AccessLifetime > 0 && cfg.Token.RefreshLifetime <= maxRefreshLifetime && cfg.Session.Lifetime > 0,
+		cfg.Token, cfg.Session)
 	holds(cfg.Limits.LoginFailures >= 1 && cfg.Limits.BodyPause > 0, cfg.Limits)
 	holds(cfg.ShutdownDelay >= 0 && cfg.ShutdownTimeout > 0, cfg.ShutdownDelay, cfg.ShutdownTimeout)
 	holds(keySize(cfg.Store.EncryptionKey), cfg.Store)
@@ -117,9 +119,11 @@ func checkHolds(t *testing.T, cfg *Config) {
 	for i, r := range cfg.Routes {
 		u, ok := cfg.Upstreams[r.Upstream]
 		verifyOnly := r.Upstream == "" && r.Timeout == 0 && r.StripPrefix == "" && !r.ForwardCredentials && r.MaxBody == 0
-		holds(verifyOnly || ok && len(u.URLs) > 0 && !slices.Contains(u.URLs, nil) && u.IdentityHeaders != nil && u.Timeout > 0, r, u)
+		holds(verifyOnly || ok && len(u.URLs) > 0 && !slices.Contains(u.URLs, nil) &&
+			u.IdentityHeaders != nil && u.Timeout > 0, r, u)
 		holds(r.Policy == nil || len(r.Policy) > 0, r)
 		got := table[i]
-		holds(got.Pattern == r.Match && got.Name == r.Name && slices.Equal(got.Mechanisms, r.Auth) && (got.Policy == nil) == (r.Policy == nil), r, got)
+		holds(got.Pattern == r.Match && got.Name == r.Name && slices.Equal(got.Mechanisms, r.Auth) &&
+			(got.Policy == nil) == (r.Policy == nil), r, got)
 	}
 }

@@ -59,7 +59,8 @@ func TestSchemaKeys(t *testing.T) {
 		_, inner := n.node["properties"]
 		values, table := n.node["additionalProperties"].(map[string]any)
 		_, ref := n.node["$ref"]
-		leaf := !inner && !ref && !strings.HasSuffix(n.key, "[]") && !strings.HasSuffix(n.key, ".NAME") && (!table || values["type"] != nil && values["properties"] == nil)
+		leaf := !inner && !ref && !strings.HasSuffix(n.key, "[]") && !strings.HasSuffix(n.key, ".NAME") &&
+			(!table || values["type"] != nil && values["properties"] == nil)
 		if items, list := n.node["items"].(map[string]any); list && items["properties"] != nil {
 			leaf = false
 		}

@@ -84,8 +84,10 @@ func onBench(t *testing.T, o Options, plain bool, f func(b *bench)) {
 			b.server.Protocols.SetUnencryptedHTTP2(true)
 			listener = Cleartext{Listener: listener}
 		} else {
-			b.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}, NextProtos: []string{"h2", "http/1.1"},
-				SessionTicketsDisabled: true} // clients would have to read them
+			b.server.TLSConfig = &tls.Config{
+				Certificates: []tls.Certificate{selfSigned(t)}, NextProtos: []string{"h2", "http/1.1"},
+				SessionTicketsDisabled: true, // clients would have to read them
+			}
 			listener = NewSecure(listener, b.server.TLSConfig, 10*time.Second, b.server.ErrorLog)
 		}
 		ended := make(chan error)

@@ -74,7 +74,8 @@ func TestGather(t *testing.T) {
 			[]string{strings.Repeat(long, 4), "b"}, []string{strings.Repeat(long, 4), "b"}},
 		"nothing is kept": {keepNothing, []string{long, "b"}, []bool{false, false}, []string{long, "b"},
 			[]string{long, "b"}},
-		"longer than any":       {keepAll, []string{strings.Repeat(long, 5)}, []bool{false}, []string{strings.Repeat(long, 5)}, []string{strings.Repeat(long, 5)}},
+		"longer than any": {keepAll, []string{strings.Repeat(long, 5)}, []bool{false},
+			[]string{strings.Repeat(long, 5)}, []string{strings.Repeat(long, 5)}},
 		"nothing, between some": {keepAll, []string{"a", "", "b"}, []bool{true, false, false}, nil, []string{"ab"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +110,9 @@ func TestGatherMemory(t *testing.T) {
 	t.Parallel()
 	to := &listed{}
 	g := newGatherer(to, keepAll)
-	for _, test := range []struct{ write, memory int }{{30, shortBuffer}, {shortBuffer - 30, shortBuffer}, {1, mostGathered}} {
+	for _, test := range []struct{ write, memory int }{
+		{30, shortBuffer}, {shortBuffer - 30, shortBuffer}, {1, mostGathered},
+	} {
 		_, _, err := g.take(make([]byte, test.write))
 		must.Do(t, err)
 		if got := cap(g.pending); got != test.memory {

@@ -41,7 +41,10 @@ func TestLeave(t *testing.T) {
 		"HTTP/2 without TLS":      {true, func(b *bench) { b.greet(b.dial()) }, goodbyeTime},
 		"half a preface":          {true, func(b *bench) { _, _ = io.WriteString(b.dial(), http2.ClientPreface[:20]) }, 0},
 		"a request that goes on":  {true, func(b *bench) { go func() { _ = b.get(b.dial(), "/slow") }() }, time.Minute},
-		"one over TLS that does":  {false, func(b *bench) { c := b.secure("http/1.1"); go func() { _ = b.get(c, "/slow"); discard(c) }() }, time.Minute},
+		"one over TLS that does": {false, func(b *bench) {
+			c := b.secure("http/1.1")
+			go func() { _ = b.get(c, "/slow"); discard(c) }()
+		}, time.Minute},
 	} {
 		onBench(t, Options{}, c.plain, func(b *bench) {
 			for range 3 {
@@ -166,8 +169,9 @@ func TestLinger(t *testing.T) {
 		"sends instead of reading": {always(1000), time.Minute, true, closes, lingerPause, 0, true},
 		"stops reading":            {halts, time.Minute, true, closes, 7*time.Second + lingerPause, 0, true},
 		"takes too long":           {steady(time.Hour), time.Minute, true, closes, time.Minute, 1, true},
-		"gone":                     {always(1000), time.Minute, false, func(e *ending) { e.half.gone = true; closes(e) }, 0, 0, false},
-		"cut off":                  {always(1000), time.Minute, false, func(e *ending) { cut(e.connection) }, 0, 0, false},
+		"gone": {always(1000), time.Minute, false,
+			func(e *ending) { e.half.gone = true; closes(e) }, 0, 0, false},
+		"cut off": {always(1000), time.Minute, false, func(e *ending) { cut(e.connection) }, 0, 0, false},
 		"cut off as it closes": {
 			always(1000), time.Minute, false, func(e *ending) { closes(e); cut(e.connection) }, 0, 0, true,
 		},
@@ -177,7 +181,8 @@ func TestLinger(t *testing.T) {
 			defer e.client.Close()
 			c.end(e)
 			if took := time.Since(e.began); took > 0 || e.half.half != c.half {
-				t.Errorf("%s: Close takes %v; the client was told that nothing more comes: %t, want %t", name, took, e.half.half, c.half)
+				t.Errorf("%s: Close takes %v; the client was told that nothing more comes: %t, want %t",
+					name, took, e.half.half, c.half)
 			}
 			var sending sync.WaitGroup
 			if c.sends {

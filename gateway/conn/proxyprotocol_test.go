@@ -73,7 +73,8 @@ func block4(source string, more ...byte) []byte {
 }
 
 func block6(source string) []byte {
-	return slices.Concat(netip.MustParseAddr(source).AsSlice(), netip.MustParseAddr("2001:db8::2").AsSlice(), []byte{0x10, 0x01, 1, 187})
+	return slices.Concat(netip.MustParseAddr(source).AsSlice(), netip.MustParseAddr("2001:db8::2").AsSlice(),
+		[]byte{0x10, 0x01, 1, 187})
 }
 
 func TestBalancerHeaders(t *testing.T) {
@@ -90,7 +91,8 @@ func TestBalancerHeaders(t *testing.T) {
 		{"version 1, IPv4 in IPv6", balancer, "PROXY TCP6 ::ffff:203.0.113.9 2001:db8::2 4097 443\r\n", client},
 		{"version 1, unknown", balancer, "PROXY UNKNOWN\r\n", balancer},
 		{"version 2", balancer, version2(0x21, 0x11, block4("203.0.113.9")...), client},
-		{"version 2, more behind the addresses", balancer, version2(0x21, 0x11, block4("203.0.113.9", 4, 0, 2, 'x', 'y')...), client},
+		{"version 2, more behind the addresses", balancer,
+			version2(0x21, 0x11, block4("203.0.113.9", 4, 0, 2, 'x', 'y')...), client},
 		{"version 2, IPv6", balancer, version2(0x21, 0x21, block6("2001:db8:1::9")...), "[2001:db8:1::9]:4097"},
 		{"version 2, local", balancer, version2(0x20, 0), balancer},
 		{"IPv4 balancer in IPv6", "[::ffff:10.1.2.3]:1", "PROXY TCP4 203.0.113.9 192.0.2.1 4097 443\r\n", client},
@@ -224,9 +226,9 @@ func TestBalancerLingers(t *testing.T) {
 // client that a valid header names. The bytes after a header stay unchanged.
 func FuzzBalancer(f *testing.F) {
 	for _, header := range []string{
-		"PROXY TCP4 203.0.113.9 192.0.2.1 4097 443\r\n", "PROXY TCP6 2001:db8:1::9 2001:db8::2 4097 443\r\n", "PROXY UNKNOWN\r\n",
-		version2(0x21, 0x11, block4("203.0.113.9", 4, 0, 1, 'x')...), version2(0x21, 0x21, block6("2001:db8:1::9")...), version2(0x20, 0),
-		"GET / HTTP/1.1\r\n\r\n", "",
+		"PROXY TCP4 203.0.113.9 192.0.2.1 4097 443\r\n", "PROXY TCP6 2001:db8:1::9 2001:db8::2 4097 443\r\n",
+		"PROXY UNKNOWN\r\n", version2(0x21, 0x11, block4("203.0.113.9", 4, 0, 1, 'x')...),
+		version2(0x21, 0x21, block6("2001:db8:1::9")...), version2(0x20, 0), "GET / HTTP/1.1\r\n\r\n", "",
 	} {
 		f.Add([]byte(header+"rest"), true)
 		f.Add([]byte(header+"rest"), false)
@@ -279,5 +281,6 @@ func names(header []byte, remote string) bool {
 		addr, ports = header[16:32], header[48:]
 	}
 	got, _ := netip.AddrFromSlice(addr)
-	return got.Unmap() == source.Addr() && binary.BigEndian.Uint16(ports) == source.Port() && len(header) == 16+int(binary.BigEndian.Uint16(header[14:]))
+	return got.Unmap() == source.Addr() && binary.BigEndian.Uint16(ports) == source.Port() &&
+		len(header) == 16+int(binary.BigEndian.Uint16(header[14:]))
 }

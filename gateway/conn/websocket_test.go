@@ -59,7 +59,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	answer := &proxied{ResponseWriter: w, sockets: &p.sockets, cancel: cancel}
 	p.opened <- answer
-	reverse := httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, Transport: p, ErrorLog: log.New(io.Discard, "", 0)}
+	reverse := httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, Transport: p,
+		ErrorLog: log.New(io.Discard, "", 0)}
 	reverse.ServeHTTP(answer, r.WithContext(ctx))
 	p.sockets.Remove(answer.socket)
 }
@@ -101,7 +102,8 @@ func (e *ends) close() {
 // switched reads the answer to the upgrade.
 func (e *ends) switched() {
 	e.t.Helper()
-	if answer, err := http.ReadResponse(e.fromProxy, nil); err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
+	if answer, err := http.ReadResponse(e.fromProxy, nil); err != nil ||
+		answer.StatusCode != http.StatusSwitchingProtocols {
 		e.t.Fatalf("%v, %v; want 101", answer, err)
 	}
 }
@@ -181,36 +183,46 @@ func TestSocketsEnd(t *testing.T) {
 		"told, answered, closed": {story: "leave, client gets goodbye, client sends answer, upstream gets answer, " +
 			"upstream sends goodbye, upstream closes, client gets end"},
 		"in the middle of a frame": {
-			story: "upstream sends half, client gets half, leave, a second later, upstream sends rest+text, client gets rest, client gets goodbye, " +
-				"upstream sends text, client sends answer, upstream gets answer, upstream closes, client gets end",
+			story: "upstream sends half, client gets half, leave, a second later, upstream sends rest+text, " +
+				"client gets rest, client gets goodbye, upstream sends text, client sends answer, upstream gets answer, " +
+				"upstream closes, client gets end",
 			after: time.Second,
 		},
-		"a frame that never ends":        {story: "upstream sends half, client gets half, leave, client gets end", after: closeTime, cut: 1},
-		"a client that does not answer":  {story: "leave, client gets goodbye, client gets end", after: closeTime, cut: 1},
-		"a client that does not read":    {story: "leave", after: closeTime, cut: 1},
-		"a deadline that is sooner":      {story: "leave, client gets goodbye", bound: 2 * time.Second, after: 2 * time.Second, cut: 1},
-		"a client that reads much":       {story: "leave", bound: time.Minute, after: 4 * closeTime, cut: 1, takes: 12 * time.Second},
+		"a frame that never ends": {story: "upstream sends half, client gets half, leave, client gets end",
+			after: closeTime, cut: 1},
+		"a client that does not answer": {story: "leave, client gets goodbye, client gets end", after: closeTime, cut: 1},
+		"a client that does not read":   {story: "leave", after: closeTime, cut: 1},
+		"a deadline that is sooner": {story: "leave, client gets goodbye",
+			bound: 2 * time.Second, after: 2 * time.Second, cut: 1},
+		"a client that reads much": {story: "leave", bound: time.Minute, after: 4 * closeTime, cut: 1,
+			takes: 12 * time.Second},
 		"a client that reads too much":   {story: "leave", bound: time.Minute, after: time.Minute, cut: 1, takes: time.Hour},
 		"an upstream that does not read": {story: "client begins long, leave, client gets goodbye", after: closeTime, cut: 1},
-		"an upstream that does not end":  {story: "leave, client gets goodbye, client sends answer, upstream gets answer", after: closeTime, cut: 1},
+		"an upstream that does not end": {story: "leave, client gets goodbye, client sends answer, upstream gets answer",
+			after: closeTime, cut: 1},
 		"a client that hangs up at once": {story: "leave, client gets goodbye, client closes"},
 		"a client that hangs up after its answer": {
-			story: "leave, client gets goodbye, client sends half-answer, client finishes, upstream sends text, a second later, " +
-				"upstream sends text, upstream gets answer, upstream sends goodbye, upstream closes",
+			story: "leave, client gets goodbye, client sends half-answer, client finishes, upstream sends text, " +
+				"a second later, upstream sends text, upstream gets answer, upstream sends goodbye, upstream closes",
 			after: time.Second,
 		},
 		"an upstream that has closed already": {
-			story: "upstream sends close, client gets close, leave, nothing for a second, client sends answer, upstream gets answer, upstream closes",
+			story: "upstream sends close, client gets close, leave, nothing for a second, client sends answer, " +
+				"upstream gets answer, upstream closes",
 			after: time.Second,
 		},
 
-		"signed out, the client goes on": {story: "sign out, client gets signed-out, client sends message, client sends message, " +
-			"client sends answer, upstream gets answer, upstream closes, client gets end"},
-		"signed out, the client does not answer":  {story: "sign out, client gets signed-out, client talks, upstream gets end", after: limit},
-		"signed out, the client does not read":    {story: "sign out, upstream gets end", after: limit},
-		"signed out, in the middle of a frame":    {story: "upstream sends half, client gets half, sign out, client gets end", after: limit},
-		"signed out after Leave, no second Close": {story: "leave, client gets goodbye, sign out, client gets end", after: limit},
-		"signed out, then Leave, no second Close": {story: "sign out, client gets signed-out, leave, client gets end", after: limit},
+		"signed out, the client goes on": {story: "sign out, client gets signed-out, client sends message, " +
+			"client sends message, client sends answer, upstream gets answer, upstream closes, client gets end"},
+		"signed out, the client does not answer": {story: "sign out, client gets signed-out, client talks, upstream gets end",
+			after: limit},
+		"signed out, the client does not read": {story: "sign out, upstream gets end", after: limit},
+		"signed out, in the middle of a frame": {story: "upstream sends half, client gets half, sign out, client gets end",
+			after: limit},
+		"signed out after Leave, no second Close": {story: "leave, client gets goodbye, sign out, client gets end",
+			after: limit},
+		"signed out, then Leave, no second Close": {story: "sign out, client gets signed-out, leave, client gets end",
+			after: limit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -372,7 +384,8 @@ func TestSocketCut(t *testing.T) {
 			must.Get(io.WriteString(client, "GET /hijack HTTP/1.1\r\nHost: a\r\n\r\n"))(t)
 			b.set.Linger(time.Now().Add(time.Minute))
 			canceled := false
-			s := &WebSocket{Conn: <-b.hijacked, cancelUpstream: func() { canceled = true }, begun: make(chan struct{}), ended: make(chan struct{})}
+			s := &WebSocket{Conn: <-b.hijacked, cancelUpstream: func() { canceled = true },
+				begun: make(chan struct{}), ended: make(chan struct{})}
 			var underWay sync.WaitGroup
 			try := func(do func([]byte) (int, error)) {
 				if n, err := do(bytes.Clone(text)); err == nil {

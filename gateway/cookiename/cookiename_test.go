@@ -24,7 +24,8 @@ func TestNames(t *testing.T) {
 	}
 	// What a browser was not asked to protect gains no name that says so.
 	for _, name := range []string{
-		"authgate_app___Host-x", "authgate_app___sEcure-x", "__Host-authgate_app_Http-x", "__Secure-authgate_app", "authgate_app_", "session", "",
+		"authgate_app___Host-x", "authgate_app___sEcure-x", "__Host-authgate_app_Http-x",
+		"__Secure-authgate_app", "authgate_app_", "session", "",
 	} {
 		if got := ForApplication(name); got != name {
 			t.Errorf("%q becomes %q", name, got)

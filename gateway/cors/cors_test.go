@@ -49,10 +49,12 @@ func TestFields(t *testing.T) {
 		want    map[string]string
 	}{
 		{app, "Origin: https://app.example", map[string]string{
-			"Allow-Origin": "https://app.example", "Allow-Credentials": "true", "Expose-Headers": "X-Total", "Vary": "Accept, Origin",
+			"Allow-Origin": "https://app.example", "Allow-Credentials": "true",
+			"Expose-Headers": "X-Total", "Vary": "Accept, Origin",
 		}},
 		{app, "Origin: https://other.example:8443", map[string]string{
-			"Allow-Origin": "https://other.example:8443", "Allow-Credentials": "true", "Expose-Headers": "X-Total", "Vary": "Accept, Origin",
+			"Allow-Origin": "https://other.example:8443", "Allow-Credentials": "true",
+			"Expose-Headers": "X-Total", "Vary": "Accept, Origin",
 		}},
 		{app, "Origin: https://other.example", map[string]string{"Vary": "Accept, Origin"}},
 		{app, "Origin: https://app.example.evil.example", map[string]string{"Vary": "Accept, Origin"}},
@@ -60,7 +62,9 @@ func TestFields(t *testing.T) {
 		{app, "Origin: http://app.example", map[string]string{"Vary": "Accept, Origin"}},
 		{app, "Origin: null", map[string]string{"Vary": "Accept, Origin"}},
 		{app, "Accept: */*", map[string]string{"Vary": "Accept, Origin"}},
-		{plain, "Origin: https://app.example", map[string]string{"Allow-Origin": "https://app.example", "Vary": "Accept, Origin"}},
+		{plain, "Origin: https://app.example", map[string]string{
+			"Allow-Origin": "https://app.example", "Vary": "Accept, Origin",
+		}},
 		{public, "Origin: https://anywhere.example", map[string]string{"Allow-Origin": "*", "Vary": "Accept"}},
 		{public, "Origin: null", map[string]string{"Allow-Origin": "*", "Vary": "Accept"}},
 		{public, "Accept: */*", map[string]string{"Allow-Origin": "*", "Vary": "Accept"}},
@@ -94,14 +98,16 @@ func TestPreflight(t *testing.T) {
 			"Allow-Origin": "https://app.example", "Allow-Credentials": "true", "Allow-Methods": "PUT, DELETE",
 			"Allow-Headers": "X-Token", "Max-Age": "600", "Vary": vary + ", Origin",
 		}},
-		"other":      {app, "https://evil.example", false, map[string]string{"Vary": vary + ", Origin"}},
-		"any header": {public, "https://x.example", true, map[string]string{"Allow-Origin": "*", "Allow-Headers": "authorization,x-a", "Max-Age": "60", "Vary": vary}},
+		"other": {app, "https://evil.example", false, map[string]string{"Vary": vary + ", Origin"}},
+		"any header": {public, "https://x.example", true, map[string]string{
+			"Allow-Origin": "*", "Allow-Headers": "authorization,x-a", "Max-Age": "60", "Vary": vary,
+		}},
 		"any method": {plain, "https://app.example", true, map[string]string{
 			"Allow-Origin": "https://app.example", "Allow-Methods": "PATCH", "Max-Age": "0", "Vary": vary + ", Origin",
 		}},
 	} {
-		request := header("Origin: "+c.origin, "Access-Control-Request-Method: PATCH", "Access-Control-Request-Headers: authorization,x-a",
-			"Access-Control-Request-Private-Network: true")
+		request := header("Origin: "+c.origin, "Access-Control-Request-Method: PATCH",
+			"Access-Control-Request-Headers: authorization,x-a", "Access-Control-Request-Private-Network: true")
 		response := http.Header{}
 		if got := c.policy.Preflight(request, response); got != c.allowed {
 			t.Errorf("%s: %t", name, got)
@@ -170,13 +176,17 @@ func TestProvesNothing(t *testing.T) {
 func TestCheckOrigin(t *testing.T) {
 	t.Parallel()
 	for origin, want := range map[string]string{
-		"https://app.example": "", "https://app.example:8443": "", "http://localhost:5173": "", "http://[::1]:3000": "", "capacitor://localhost": "",
-		"null": "sandboxed", "": "not an origin", "app.example": "not an origin", "https://": "not an origin", "https://app.example/": "not an origin",
-		"https://user@app.example": "not an origin", "https://app.example?x": "not an origin", "https://app.example#": "not an origin",
-		"https://*.example": "wildcard", "https://App.example": "lower case", "https://app.example:443": "default port", "http://app.example:80": "default port",
+		"https://app.example": "", "https://app.example:8443": "", "http://localhost:5173": "",
+		"http://[::1]:3000": "", "capacitor://localhost": "",
+		"null": "sandboxed", "": "not an origin", "app.example": "not an origin", "https://": "not an origin",
+		"https://app.example/": "not an origin", "https://user@app.example": "not an origin",
+		"https://app.example?x": "not an origin", "https://app.example#": "not an origin",
+		"https://*.example": "wildcard", "https://App.example": "lower case",
+		"https://app.example:443": "default port", "http://app.example:80": "default port",
 		"https://app.example:": "default port",
 	} {
-		if err := CheckOrigin(origin); (err == nil) != (want == "") || err != nil && !strings.Contains(fmt.Sprint(err), want) {
+		if err := CheckOrigin(origin); (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%q: %v, want %q", origin, err, want)
 		}
 	}

@@ -35,7 +35,8 @@ func TestClientGoneAfterAByte(t *testing.T) {
 	r.sent = func(q *Request) { open <- q }
 	server := httptest.NewUnstartedServer(r)
 	connections := conn.NewSet(conn.Options{Logger: slog.New(slog.DiscardHandler)})
-	server.Listener, server.Config.ConnContext, server.Config.ConnState = connections.Listener(server.Listener), conn.Context, connections.State
+	server.Listener = connections.Listener(server.Listener)
+	server.Config.ConnContext, server.Config.ConnState = conn.Context, connections.State
 	server.Start()
 	t.Cleanup(server.Close)
 	client, err := net.Dial("tcp", server.Listener.Addr().String())

@@ -158,7 +158,10 @@ func (w *way) tell(t testing.TB, asks, answer string) string {
 	t.Helper()
 	var all strings.Builder
 	w.up.begin(answer, !ends(asks, answer), streamed(t, asks))
-	for _, each := range []string{"GET /public/first HTTP/1.1\r\nHost: gw.example\r\n\r\n", asks, "GET /session/last HTTP/1.1\r\nHost: gw.example\r\n\r\n"} {
+	for _, each := range []string{
+		"GET /public/first HTTP/1.1\r\nHost: gw.example\r\n\r\n", asks,
+		"GET /session/last HTTP/1.1\r\nHost: gw.example\r\n\r\n",
+	} {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(each)))
 		if err != nil {
 			t.Fatalf("%q: %v", each, err)
@@ -172,7 +175,8 @@ func (w *way) tell(t testing.TB, asks, answer string) string {
 		w.log.Reset()
 		aborted := w.abortable(got, r.WithContext(ctx))
 		record := w.log.Last(t, "request")
-		fmt.Fprintf(&all, "%q, aborted: %t, logged: %v, %v bytes\n%s", got.body.String(), aborted, record["status"], record["bytes"], got.notes.String())
+		fmt.Fprintf(&all, "%q, aborted: %t, logged: %v, %v bytes\n%s",
+			got.body.String(), aborted, record["status"], record["bytes"], got.notes.String())
 	}
 	w.upstream.CloseIdle()
 	w.up.mu.Lock()
@@ -246,8 +250,10 @@ func same(t testing.TB, ways [2]*way, asks, answer string) {
 const plainAnswer = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nDate: now\r\nContent-Length: 2\r\n\r\nok"
 
 var fastRequests = []string{
-	"GET /session/script?a=%zz HTTP/1.1\r\nHost: gw.example\r\nAccept: */*\r\nUser-Agent: curl\r\nCookie: theme=dark\r\n\r\n",
-	"GET /session/script HTTP/1.1\r\nHost: gw.example\r\nConnection: keep-alive\r\nKeep-Alive: 5\r\nTe: trailers\r\nX-Gone: x\r\nX_Set: x\r\nX-Auth-User: eve\r\nX-Forwarded-For: 1.2.3.4\r\nForwarded: for=x\r\n\r\n",
+	"GET /session/script?a=%zz HTTP/1.1\r\nHost: gw.example\r\nAccept: */*\r\n" +
+		"User-Agent: curl\r\nCookie: theme=dark\r\n\r\n",
+	"GET /session/script HTTP/1.1\r\nHost: gw.example\r\nConnection: keep-alive\r\nKeep-Alive: 5\r\nTe: trailers\r\n" +
+		"X-Gone: x\r\nX_Set: x\r\nX-Auth-User: eve\r\nX-Forwarded-For: 1.2.3.4\r\nForwarded: for=x\r\n\r\n",
 	"GET /public/script? HTTP/1.1\r\nHost: gw.example\r\nConnection: close, x-y\r\nX-Y: z\r\n\r\n",
 	"HEAD /public/script HTTP/1.1\r\nHost: gw.example\r\n\r\n",
 	"POST /any/script HTTP/1.1\r\nHost: gw.example\r\nContent-Length: 5\r\nOrigin: https://gw.example\r\n\r\nhello",
@@ -258,11 +264,15 @@ var fastRequests = []string{
 
 var fastAnswers = []string{
 	plainAnswer, plainAnswer + "x", "", "HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nEtag: x\r\n\r\n",
-	"HTTP/1.1 500 Oh\r\nSet-Cookie: session_id=x\r\nSet-Cookie: a=b\r\nSet-Cookie2: c=d\r\nStrict-Transport-Security: x\r\nContent-Length: 3\r\n\r\nno\n",
-	"HTTP/1.1 200 OK\r\nCache-Control: public\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\nContent-Length: 70000\r\n\r\n" + strings.Repeat("0123456789", 7000),
-	"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n" + strings.Repeat("x", 8000), "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
-	"HTTP/1.1 200 OK\r\n\r\nuntil the end", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + plainAnswer, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
-	"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nTrailer: X\r\nContent-Length: 2\r\n\r\nok",
+	"HTTP/1.1 500 Oh\r\nSet-Cookie: session_id=x\r\nSet-Cookie: a=b\r\nSet-Cookie2: c=d\r\n" +
+		"Strict-Transport-Security: x\r\nContent-Length: 3\r\n\r\nno\n",
+	"HTTP/1.1 200 OK\r\nCache-Control: public\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n" +
+		"Content-Length: 70000\r\n\r\n" + strings.Repeat("0123456789", 7000),
+	"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n" + strings.Repeat("x", 8000),
+	"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\nuntil the end",
+	"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + plainAnswer, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+	"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 2\r\n\r\nok",
+	"HTTP/1.1 200 OK\r\nTrailer: X\r\nContent-Length: 2\r\n\r\nok",
 }
 
 // The fast path and httputil.ReverseProxy send the same bytes to the upstream and
@@ -404,7 +414,8 @@ func FuzzFastPath(f *testing.F) {
 			return // TestContinue and TestWebSockets have those
 		}
 		for name, values := range r.Header { // a server refuses it
-			if !httpguts.ValidHeaderFieldName(name) || slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
+			if !httpguts.ValidHeaderFieldName(name) ||
+				slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
 				return
 			}
 		}

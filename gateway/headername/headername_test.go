@@ -40,7 +40,8 @@ func TestNamesAreFolded(t *testing.T) {
 			t.Errorf("%q folds to %q", f.prefix, Fold(f.prefix))
 		}
 		if got := Of(f.prefix + "Qqq"); got != f.class {
-			t.Errorf("a name that begins with %q is of class %d, want %d: one before it in the list hides it", f.prefix, got, families[i].class)
+			t.Errorf("a name that begins with %q is of class %d, want %d: one before it in the list hides it",
+				f.prefix, got, families[i].class)
 		}
 	}
 }
@@ -87,7 +88,8 @@ func FuzzFold(f *testing.F) {
 			return
 		}
 		folded := Fold(name)
-		if headernametest.CGI(folded) != headernametest.CGI(name) || Fold(folded) != folded || http.CanonicalHeaderKey(folded) != folded {
+		if headernametest.CGI(folded) != headernametest.CGI(name) || Fold(folded) != folded ||
+			http.CanonicalHeaderKey(folded) != folded {
 			t.Errorf("%q folds to %q", name, folded)
 		}
 		if !filter.Finds(name) && (Of(folded) != Free || folded == Fold(configured)) {

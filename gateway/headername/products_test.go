@@ -40,7 +40,8 @@ func TestIdentityHeadersDocument(t *testing.T) {
 	t.Parallel()
 	for _, list := range [][]documented{identities, misleading} {
 		byName := func(a, b documented) int {
-			return strings.Compare(strings.TrimLeft(strings.ToLower(a.name), "$"), strings.TrimLeft(strings.ToLower(b.name), "$"))
+			return strings.Compare(strings.TrimLeft(strings.ToLower(a.name), "$"),
+				strings.TrimLeft(strings.ToLower(b.name), "$"))
 		}
 		if !slices.IsSortedFunc(list[:len(list)-1], byName) { // $WS* is at the end
 			t.Error("a list is not in the order of its names")
@@ -64,7 +65,8 @@ func TestIdentityHeadersDocument(t *testing.T) {
 		begin := strings.Index(part, "| Header ")
 		end := begin + strings.LastIndex(part[begin:], "|\n") + len("|\n")
 		if part[begin:end] != want && !*update {
-			t.Errorf("%s: the table of %q is not that of the code; run the test with -update", document, strings.SplitN(part, "\n", 2)[0])
+			t.Errorf("%s: the table of %q is not that of the code; run the test with -update",
+				document, strings.SplitN(part, "\n", 2)[0])
 		}
 		parts[i+1] = part[:begin] + want + part[end:]
 	}
@@ -81,22 +83,28 @@ func TestProducts(t *testing.T) {
 	t.Parallel()
 	for class, names := range map[Class][]string{
 		Identity: {
-			"X-Auth-CouchDB-UserName", "X-Auth-CouchDB-Roles", "X-Auth-CouchDB-Token", "Impersonate-User", "Impersonate-Group", "Impersonate-Uid",
-			"Impersonate-Extra-scopes", "X-Scope-OrgID", "kubeflow-userid", "kubeflow-groups", "X-Hasura-Role", "X-Hasura-User-Id", "X-Rh-Identity",
-			"CAS-User", "CAS_mail", "$WSRU", "$WSAT", "$WSCC", "$WSRA", "$WSRH", "$WSPR", "$WSIS", "$WSSC", "$WSSN", "Proxy-Auth-Cert", "Proxy-Ssl-Id",
-			"X-Amzn-Request-Context", "X-User-Email", "X-User-Name", "X-User-Roles", "X-User-Groups", "X-Logged-In-User", "Http-Remote-User",
-			"Redirect-Remote-User", "X-Alfresco-Remote-User", "X-ProxiedEntitiesChain", "es-security-runas-user", "x-webobjects-remote-user",
-			"Thanos-Tenant", "X-OpenWebUI-User-Email", "WL-Proxy-Client-Cert", "X-Forwarded-Login",
+			"X-Auth-CouchDB-UserName", "X-Auth-CouchDB-Roles", "X-Auth-CouchDB-Token", "Impersonate-User",
+			"Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-scopes", "X-Scope-OrgID", "kubeflow-userid",
+			"kubeflow-groups", "X-Hasura-Role", "X-Hasura-User-Id", "X-Rh-Identity", "CAS-User", "CAS_mail",
+			"$WSRU", "$WSAT", "$WSCC", "$WSRA", "$WSRH", "$WSPR", "$WSIS", "$WSSC", "$WSSN",
+			"Proxy-Auth-Cert", "Proxy-Ssl-Id", "X-Amzn-Request-Context", "X-User-Email", "X-User-Name", "X-User-Roles",
+			"X-User-Groups", "X-Logged-In-User", "Http-Remote-User", "Redirect-Remote-User", "X-Alfresco-Remote-User",
+			"X-ProxiedEntitiesChain", "es-security-runas-user", "x-webobjects-remote-user", "Thanos-Tenant",
+			"X-OpenWebUI-User-Email", "WL-Proxy-Client-Cert", "X-Forwarded-Login",
 		},
 		Misleading: {
-			"X-Middleware-Subrequest", "x-middleware-subrequest-id", "X-Matched-Path", "X-Invoke-Path", "X-Sendfile-Type", "X-Accel-Mapping",
-			"X-WAWS-Unencoded-URL", "X-HTTP-Method-Override",
+			"X-Middleware-Subrequest", "x-middleware-subrequest-id", "X-Matched-Path", "X-Invoke-Path",
+			"X-Sendfile-Type", "X-Accel-Mapping", "X-WAWS-Unencoded-URL", "X-HTTP-Method-Override",
 		},
-		Forwarded: {"X-Proxied-Https", "X-ProxyHost", "WL-Proxy-Client-IP", "X-Original-Host", "X-Forwarded-Port", "Fly-Forwarded-Port"},
+		Forwarded: {
+			"X-Proxied-Https", "X-ProxyHost", "WL-Proxy-Client-IP", "X-Original-Host", "X-Forwarded-Port",
+			"Fly-Forwarded-Port",
+		},
 		Free: {
-			"X-Hasura-Admin-Secret", "X-Hasura-Access-Key", "X-Auth-Token", "X-Auth-Key", "X-Api-Key", "X-User-Id", "X-User-Token", "X-User-Agent",
-			"X-Middleware-Prefetch", "X-Nextjs-Data", "X-Requested-With", "X-Amzn-Trace-Id", "X-CSRF-Token", "Sec-Fetch-Site", "Ws-Name", "Case-Id",
-			"X-Vault-Token", "X-Grafana-Org-Id", "Idempotency-Key", "Traceparent",
+			"X-Hasura-Admin-Secret", "X-Hasura-Access-Key", "X-Auth-Token", "X-Auth-Key", "X-Api-Key", "X-User-Id",
+			"X-User-Token", "X-User-Agent", "X-Middleware-Prefetch", "X-Nextjs-Data", "X-Requested-With",
+			"X-Amzn-Trace-Id", "X-CSRF-Token", "Sec-Fetch-Site", "Ws-Name", "Case-Id", "X-Vault-Token",
+			"X-Grafana-Org-Id", "Idempotency-Key", "Traceparent",
 		},
 	} {
 		filter := NewFilter()

@@ -52,7 +52,10 @@ func TestKeep(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "key.pem")
 		if test.exists {
-			if err := errors.Join(os.WriteFile(path, []byte(test.content), 0o600), os.Chmod(path, test.mode)); err != nil { // whatever the umask
+			if err := errors.Join(
+				os.WriteFile(path, []byte(test.content), 0o600),
+				os.Chmod(path, test.mode), // whatever the umask
+			); err != nil {
 				t.Fatal(err)
 			}
 		} else if got, err := test.keep(path, generates(test.content)); err != nil || string(got) != test.content {
@@ -115,11 +118,15 @@ func TestKeepFails(t *testing.T) {
 		"a link to a nowhere": {"link", generates("secret"), "no such file"},
 	} {
 		dir := t.TempDir()
-		if err := errors.Join(os.Mkdir(filepath.Join(dir, "directory"), 0o700), os.Symlink("nowhere", filepath.Join(dir, "link"))); err != nil {
+		if err := errors.Join(
+			os.Mkdir(filepath.Join(dir, "directory"), 0o700),
+			os.Symlink("nowhere", filepath.Join(dir, "link")),
+		); err != nil {
 			t.Fatal(err)
 		}
 		got, err := Keep(filepath.Join(dir, test.path), test.generate)
-		if len(got) > 0 || err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), filepath.Base(dir)) {
+		if len(got) > 0 || err == nil || !strings.Contains(err.Error(), test.want) ||
+			!strings.Contains(err.Error(), filepath.Base(dir)) {
 			t.Errorf("%s: got %q, %v, want an error alone that names the file and says %q", name, got, err, test.want)
 		}
 		if test.want == broken.Error() && !errors.Is(err, broken) {
@@ -150,7 +157,8 @@ func TestReplacePublic(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{folder, filepath.Join(dir, "nowhere", "ca.pem")} {
-		if err := ReplacePublic(path, []byte("x")); err == nil || !strings.Contains(err.Error(), path) && !strings.Contains(err.Error(), "nowhere") {
+		if err := ReplacePublic(path, []byte("x")); err == nil ||
+			!strings.Contains(err.Error(), path) && !strings.Contains(err.Error(), "nowhere") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -22,7 +22,8 @@ func TestEachLogin(t *testing.T) {
 	must.Do(t, r.store.Put(t.Context(), loginPrefix+"DAMAGED", []byte("{"), time.Time{}))
 	of := func() (all []string) {
 		if err := r.overview().Each(t.Context(), func(l *UserLogin) error {
-			all = append(all, fmt.Sprint(l.ID, " ", l.User, " ", l.Mechanism, " ", l.Provider, " ", l.Device == DeviceOf(testDevice)))
+			all = append(all, fmt.Sprint(l.ID, " ", l.User, " ", l.Mechanism, " ", l.Provider, " ",
+				l.Device == DeviceOf(testDevice)))
 			return nil
 		}); err != nil {
 			t.Fatal(err)
@@ -58,7 +59,10 @@ func TestEachLoginFails(t *testing.T) {
 		r.signIn(t, "alice")
 	}
 	enough, visits := errors.New("enough"), 0
-	if err := r.overview().Each(t.Context(), func(*UserLogin) error { visits++; return enough }); !errors.Is(err, enough) || visits != 1 {
+	if err := r.overview().Each(t.Context(), func(*UserLogin) error {
+		visits++
+		return enough
+	}); !errors.Is(err, enough) || visits != 1 {
 		t.Errorf("%v after %d visits", err, visits)
 	}
 }

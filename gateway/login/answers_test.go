@@ -189,17 +189,20 @@ func (a *answered) usual(r *http.Request) http.HandlerFunc {
 	var body any
 	switch r.URL.Path {
 	case "/.well-known/openid-configuration":
-		body = map[string]any{"issuer": testOP, "authorization_endpoint": testOP + "/authorize", "token_endpoint": testOP + "/token",
-			"userinfo_endpoint": testOP + "/userinfo", "jwks_uri": testOP + "/keys"}
+		body = map[string]any{"issuer": testOP, "authorization_endpoint": testOP + "/authorize",
+			"token_endpoint": testOP + "/token", "userinfo_endpoint": testOP + "/userinfo", "jwks_uri": testOP + "/keys"}
 	case "/keys":
 		point := func(name string) string {
 			raw, _ := a.key.PublicKey.Bytes() // uncompressed
 			return base64.RawURLEncoding.EncodeToString(map[string][]byte{"x": raw[1:33], "y": raw[33:]}[name])
 		}
-		body = map[string]any{"keys": []any{map[string]any{"kid": "first", "kty": "EC", "crv": "P-256", "x": point("x"), "y": point("y")}}}
+		body = map[string]any{"keys": []any{
+			map[string]any{"kid": "first", "kty": "EC", "crv": "P-256", "x": point("x"), "y": point("y")},
+		}}
 	case "/token":
 		a.refreshToken = rand.Text()
-		tokens := map[string]any{"access_token": "access", "token_type": "Bearer", "expires_in": 1200, "refresh_token": a.refreshToken}
+		tokens := map[string]any{"access_token": "access", "token_type": "Bearer",
+			"expires_in": 1200, "refresh_token": a.refreshToken}
 		claims := maps.Clone(a.id)
 		key := a.key
 		switch a.token.name {
@@ -223,7 +226,8 @@ func (a *answered) usual(r *http.Request) http.HandlerFunc {
 }
 
 func (a *answered) sign(key *ecdsa.PrivateKey, claims map[string]any) string {
-	all := jwt.MapClaims{"iss": testOP, "aud": "gate", "nonce": "n", "iat": a.now().Unix(), "exp": a.now().Add(time.Hour).Unix()}
+	all := jwt.MapClaims{"iss": testOP, "aud": "gate", "nonce": "n",
+		"iat": a.now().Unix(), "exp": a.now().Add(time.Hour).Unix()}
 	maps.Copy(all, claims)
 	token := jwt.NewWithClaims(jwt.SigningMethodES256, all)
 	token.Header["kid"] = "first"
@@ -240,7 +244,10 @@ func (a *answered) sign(key *ecdsa.PrivateKey, claims map[string]any) string {
 // refresh token is lost.
 func TestEveryAnswerAtRenewal(t *testing.T) {
 	t.Parallel()
-	keys := []*ecdsa.PrivateKey{must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t), must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)}
+	keys := []*ecdsa.PrivateKey{
+		must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t),
+		must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t),
+	}
 	for _, before := range []int{fromUserinfo, fromID, fromUserinfo | fromID} {
 		for _, token := range tokenAnswers {
 			t.Run(fmt.Sprint(before, " ", token.name), func(t *testing.T) {
@@ -257,7 +264,8 @@ func TestEveryAnswerAtRenewal(t *testing.T) {
 				r = r.instance(t)
 				renewal := &renewalAnswers{rig: r, op: op, p: p, before: before, token: token}
 				if token.fate != granted {
-					renewal.try(t, userinfoAnswers[len(userinfoAnswers)-1], claimForms{usable, usable, usable}, claimForms{usable, usable, usable})
+					renewal.try(t, userinfoAnswers[len(userinfoAnswers)-1],
+						claimForms{usable, usable, usable}, claimForms{usable, usable, usable})
 					return
 				}
 				eachID := eachForm
@@ -310,7 +318,8 @@ func (r *renewalAnswers) try(t *testing.T, info answerOf, id, userinfo claimForm
 	if over {
 		return
 	}
-	tokens := must.Get(r.users.Tokens(must.Get(decodeLogin(s.login.ID, must.Get(r.store.Get(t.Context(), loginPrefix+s.login.ID))(t)))(t)))(t)
+	tokens := must.Get(r.users.Tokens(must.Get(decodeLogin(s.login.ID,
+		must.Get(r.store.Get(t.Context(), loginPrefix+s.login.ID))(t)))(t)))(t)
 	if want := map[bool]string{true: r.op.refreshToken, false: first}[r.token.fate == granted]; tokens.Refresh != want {
 		t.Errorf("%s: the refresh token is lost", what)
 	}

@@ -23,7 +23,9 @@ func TestDeviceOf(t *testing.T) {
 			t.Errorf("%.20q: got %q, want %q", header, got, want)
 		}
 	}
-	for client, want := range map[string]string{"192.0.2.7": "192.0.2.7", "::ffff:192.0.2.7": "192.0.2.7", "fe80::1%eth0": "fe80::1", "2001:db8::7": "2001:db8::7"} {
+	for client, want := range map[string]string{
+		"192.0.2.7": "192.0.2.7", "::ffff:192.0.2.7": "192.0.2.7", "fe80::1%eth0": "fe80::1", "2001:db8::7": "2001:db8::7",
+	} {
 		if got := DeviceOf(&auth.Credentials{Client: netip.MustParseAddr(client)}).Client.String(); got != want {
 			t.Errorf("%s: got %s, want %s", client, got, want)
 		}

@@ -100,17 +100,19 @@ func TestChain(t *testing.T) {
 	verifier := auth.NewVerifier(auth.NewThrottle(1000, time.Minute, r.now), 10, time.Minute, r.now)
 	service := accounts.New([]accounts.Account{{Username: "service", Hash: alice.Hash}}, nil)
 	chain := auth.Chain{auth.NewBasic("authgate", service, verifier), NewBearerTokens(r.bearer, nil), r.session}
-	good, wrong := base64.StdEncoding.EncodeToString([]byte("service:wonderland")), base64.StdEncoding.EncodeToString([]byte("service:wrong"))
+	good, wrong := base64.StdEncoding.EncodeToString([]byte("service:wonderland")),
+		base64.StdEncoding.EncodeToString([]byte("service:wrong"))
 	for creds, want := range map[auth.Credentials]string{ // the user name; "" when refused
 		{Scheme: "basic", Value: good, Access: s.access, Session: s.session}:              "service",
 		{Scheme: "bearer", Value: s.access, Access: other.access, Session: other.session}: "alice",
 		{Access: other.access, Session: s.session}:                                        "bob",
-		{Scheme: "digest", Value: "x", Session: s.session}:                                "alice", // the scheme is the application's
-		{Scheme: "basic", Value: wrong, Access: s.access, Session: s.session}:             "",
-		{Scheme: "basic", Value: "?", Session: s.session}:                                 "",
-		{Scheme: "bearer", Value: "x", Session: s.session}:                                "",
-		{Access: "x", Session: s.session}:                                                 "",
-		{Scheme: "bearer", Access: s.access, Session: s.session}:                          "",
+		// The scheme is the application's.
+		{Scheme: "digest", Value: "x", Session: s.session}:                    "alice",
+		{Scheme: "basic", Value: wrong, Access: s.access, Session: s.session}: "",
+		{Scheme: "basic", Value: "?", Session: s.session}:                     "",
+		{Scheme: "bearer", Value: "x", Session: s.session}:                    "",
+		{Access: "x", Session: s.session}:                                     "",
+		{Scheme: "bearer", Access: s.access, Session: s.session}:              "",
 	} {
 		id, err := chain.Authenticate(t.Context(), &creds)
 		if want == "" && !errors.Is(err, auth.ErrRejected) || (id != nil) != (want != "") || id != nil &&

@@ -19,7 +19,8 @@ import (
 const mostBytes = 1400
 
 // chrome is the User-Agent of a browser that many use.
-const chrome = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
+const chrome = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 " +
+	"(KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
 
 // TestLiveSessionBytes is not parallel, because it measures the heap.
 func TestLiveSessionBytes(t *testing.T) {

@@ -62,8 +62,10 @@ func TestOverview(t *testing.T) {
 		live := must.Get(r.overview().List(t.Context(), id))(t)
 		want := []LiveLogin{
 			{first.login.ID, policy.Session, "local", first.login.Created, used, first.login.Expires, DeviceOf(testDevice)},
-			{tokens.login.ID, policy.Bearer, "local", tokens.login.Created, used.Add(-time.Minute), tokens.login.Created.Add(7 * 24 * time.Hour), Device{}},
-			{second.login.ID, policy.Session, "local", second.login.Created, second.login.Created, second.login.Expires, DeviceOf(testDevice)},
+			{tokens.login.ID, policy.Bearer, "local", tokens.login.Created, used.Add(-time.Minute),
+				tokens.login.Created.Add(7 * 24 * time.Hour), Device{}},
+			{second.login.ID, policy.Session, "local", second.login.Created, second.login.Created,
+				second.login.Expires, DeviceOf(testDevice)},
 		}
 		for i := range min(len(live), len(want)) {
 			g, w := live[i], want[i]
@@ -117,14 +119,16 @@ func TestOverviewOfProviders(t *testing.T) {
 	r.wantLive(t, s, other, s)
 	r.wantLive(t, local, local)
 	live := must.Get(r.overview().List(t.Context(), r.identity(t, s)))(t)
-	if l := live[0]; l.Mechanism != policy.OIDC || l.Provider != "keycloak" || l.Device != DeviceOf(testDevice) || !l.Expires.Equal(other.login.Expires) {
+	if l := live[0]; l.Mechanism != policy.OIDC || l.Provider != "keycloak" ||
+		l.Device != DeviceOf(testDevice) || !l.Expires.Equal(other.login.Expires) {
 		t.Errorf("got %+v", l)
 	}
 	overview := r.overview()
 	if _, err := overview.End(t.Context(), r.identity(t, s), local.login.ID); !errors.Is(err, ErrNoLogin) {
 		t.Errorf("the login of a local account is ended: %v", err)
 	}
-	if ended := must.Get(overview.EndOthers(t.Context(), r.identity(t, s)))(t); len(ended) != 1 || ended[0].ID != other.login.ID || ended[0].Delegated == nil {
+	if ended := must.Get(overview.EndOthers(t.Context(), r.identity(t, s)))(t); len(ended) != 1 ||
+		ended[0].ID != other.login.ID || ended[0].Delegated == nil {
 		t.Errorf("ended %+v", ended)
 	}
 	r.wantOut(t, other)
@@ -208,7 +212,8 @@ func TestOverviewWithoutTheStore(t *testing.T) {
 	must.Get(r.logins.Lend(t.Context(), s.login.ID, "grafana", r.lending("grant:one", month)))(t)
 	for _, calls := range []string{"get group:", "get login:", "get session:", "get refresh:", "get grant:"} {
 		r.store.Fails(calls)
-		if live, err := r.overview().List(t.Context(), id); err == nil || errors.Is(err, auth.ErrRejected) || errors.Is(err, ErrNoLogin) {
+		if live, err := r.overview().List(t.Context(), id); err == nil ||
+			errors.Is(err, auth.ErrRejected) || errors.Is(err, ErrNoLogin) {
 			t.Errorf("%s: got %+v, %v", calls, live, err)
 		}
 	}

@@ -19,10 +19,12 @@ func TestContainsOwn(t *testing.T) {
 		others := signHS256([]byte("a key of no issuer, as long as the others are"))
 		for text, want := range map[string]bool{
 			s.access: true, s.refresh: true,
-			keyless.token(): true, keyless.with(map[string]any{"exp": 1}).token(): true, keyless.with(map[string]any{"header KID": "x"}).token(): true,
-			unsigned(s.access, "AAAA"): true, // what it was is still told by its key
-			basicValue(s.refresh, ""):  true, strings.TrimRight(basicValue("é>?", s.access), "="): true,
-			base64url([]byte("é>?:" + s.refresh)): true,
+			keyless.token(): true, keyless.with(map[string]any{"exp": 1}).token(): true,
+			keyless.with(map[string]any{"header KID": "x"}).token(): true,
+			unsigned(s.access, "AAAA"):                              true, // what it was is still told by its key
+			basicValue(s.refresh, ""):                               true,
+			strings.TrimRight(basicValue("é>?", s.access), "="):     true,
+			base64url([]byte("é>?:" + s.refresh)):                   true,
 
 			"":                                       false,
 			"Bearer " + providertest.JWT(testIssuer): false, // of an application at the same URL

@@ -61,7 +61,8 @@ func TestRenew(t *testing.T) {
 			r.wantOut(t, s)
 			r.wantIn(t, next)
 		}
-		if next.login.ID != s.login.ID || !next.login.Created.Equal(s.login.Created) || !next.login.Expires.Equal(s.login.Expires) {
+		if next.login.ID != s.login.ID || !next.login.Created.Equal(s.login.Created) ||
+			!next.login.Expires.Equal(s.login.Expires) {
 			t.Errorf("the login %+v became %+v", s.login, next.login)
 		}
 		after.wantOut(t, other)

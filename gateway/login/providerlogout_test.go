@@ -22,7 +22,8 @@ func (r *rig) signInPeople(tb testing.TB) map[string]*signedIn {
 		grant.Profile.Subject, grant.Session = sub, session
 		return r.signInAt(tb, grant)
 	}
-	return map[string]*signedIn{"here": begin(testPerson, "here"), "there": begin(testPerson, "there"), "unnamed": begin(testPerson, ""), "other": begin("1", "other")}
+	return map[string]*signedIn{"here": begin(testPerson, "here"), "there": begin(testPerson, "there"),
+		"unnamed": begin(testPerson, ""), "other": begin("1", "other")}
 }
 
 // logoutToken returns a new logout token.
@@ -87,13 +88,15 @@ func TestBackChannelOfAnotherProvider(t *testing.T) {
 	repointed := r.instance(t, func(r *rig) { r.usersOptions.Providers["keycloak"] = other })
 	for i, session := range []string{"", "here"} {
 		for name, at := range map[string]*rig{"other": r, "same": r, "keycloak": repointed} {
-			if ended, err := at.users.BackChannel(t.Context(), name, r.logoutToken(fmt.Sprint(name, i), testPerson, session)); err != nil || len(ended) != 0 {
+			if ended, err := at.users.BackChannel(t.Context(), name,
+				r.logoutToken(fmt.Sprint(name, i), testPerson, session)); err != nil || len(ended) != 0 {
 				t.Errorf("%s: got %+v, %v, want nothing to end", name, ended, err)
 			}
 		}
 	}
 	r.wantEnded(t, people, "")
-	if _, err := r.users.BackChannel(t.Context(), "gone", r.logoutToken("four", testPerson, "")); err == nil || errors.Is(err, ErrReplayed) {
+	if _, err := r.users.BackChannel(t.Context(), "gone", r.logoutToken("four", testPerson, "")); err == nil ||
+		errors.Is(err, ErrReplayed) {
 		t.Errorf("of no provider: %v", err)
 	}
 	if _, err := r.users.FrontChannel(t.Context(), "gone", "here"); err == nil || errors.Is(err, auth.ErrRejected) {
@@ -115,7 +118,8 @@ func TestBackChannelReplay(t *testing.T) {
 	for _, wait := range []time.Duration{0, 2*time.Minute - time.Second - 1} {
 		r.clock.Advance(wait)
 		for _, each := range []*rig{r, elsewhere} {
-			if ended, err := each.users.BackChannel(t.Context(), "keycloak", token); len(ended) != 0 || !errors.Is(err, ErrReplayed) || errors.Is(err, auth.ErrRejected) {
+			if ended, err := each.users.BackChannel(t.Context(), "keycloak", token); len(ended) != 0 ||
+				!errors.Is(err, ErrReplayed) || errors.Is(err, auth.ErrRejected) {
 				t.Errorf("after %v: got %+v, %v, want that it was used", wait, ended, err)
 			}
 		}
@@ -136,7 +140,8 @@ func TestFrontChannelLogout(t *testing.T) {
 	front := func(sid string, want ...string) {
 		t.Helper()
 		got, err := r.users.FrontChannel(t.Context(), "keycloak", sid)
-		if same := func(login *Login, name string) bool { return login.ID == people[name].login.ID }; err != nil || !slices.EqualFunc(got, want, same) {
+		if same := func(login *Login, name string) bool { return login.ID == people[name].login.ID }; err != nil ||
+			!slices.EqualFunc(got, want, same) {
 			t.Errorf("%.20q: got %+v, %v, want %q", sid, got, err, want)
 		}
 	}

@@ -14,12 +14,23 @@ var recordsOfVersions = map[string][]struct {
 	stored string
 }{
 	"0.1": {
-		{&sessionRecord{}, `{"sid":"S","mechanism":"session","scope":"wiki.example.org","created":"2026-11-23T04:00:00Z","expires":"2026-11-23T05:00:00Z","seen":"2026-11-23T04:01:00Z"}`},
-		{&Login{}, `{"user":"alice","version":"V","since":"2026-11-01T00:00:00Z","renewed":{"version":"W","since":"2026-11-02T00:00:00Z"},"created":"2026-11-23T04:00:00Z","expires":"2026-11-23T05:00:00Z","device":{"client":"192.0.2.7","user_agent":"curl/8"},"handles":["session:A"],"attached":[{"scope":"wiki.example.org","key":"session:B"}]}`},
-		{&Login{}, `{"delegated":{"provider":"company","issuer":"https://id.example.net","sub":"1001","op_sid":"O","renew_at":"2026-11-23T04:05:00Z","tokens_expire":"2026-11-23T04:10:00Z","renewed":"2026-11-23T04:00:00Z","tokens":"AQI="},"created":"2026-11-23T04:00:00Z","expires":"2026-11-23T05:00:00Z"}`},
-		{&family{}, `{"sid":"S","current":"C","expires":"2026-11-30T04:00:00Z","device":"D","rotated":[{"g":"G","at":"2026-11-23T04:00:00Z"}]}`},
+		{&sessionRecord{}, `{"sid":"S","mechanism":"session","scope":"wiki.example.org",` +
+			`"created":"2026-11-23T04:00:00Z","expires":"2026-11-23T05:00:00Z","seen":"2026-11-23T04:01:00Z"}`},
+		{&Login{}, `{"user":"alice","version":"V","since":"2026-11-01T00:00:00Z",` +
+			`"renewed":{"version":"W","since":"2026-11-02T00:00:00Z"},` +
+			`"created":"2026-11-23T04:00:00Z","expires":"2026-11-23T05:00:00Z",` +
+			`"device":{"client":"192.0.2.7","user_agent":"curl/8"},"handles":["session:A"],` +
+			`"attached":[{"scope":"wiki.example.org","key":"session:B"}]}`},
+		{&Login{}, `{"delegated":{"provider":"company","issuer":"https://id.example.net","sub":"1001","op_sid":"O",` +
+			`"renew_at":"2026-11-23T04:05:00Z","tokens_expire":"2026-11-23T04:10:00Z",` +
+			`"renewed":"2026-11-23T04:00:00Z","tokens":"AQI="},` +
+			`"created":"2026-11-23T04:00:00Z","expires":"2026-11-23T05:00:00Z"}`},
+		{&family{}, `{"sid":"S","current":"C","expires":"2026-11-30T04:00:00Z",` +
+			`"device":"D","rotated":[{"g":"G","at":"2026-11-23T04:00:00Z"}]}`},
 		{&group{}, `{"ended":"2026-11-22T00:00:00Z","members":[{"sid":"S","expires":"2026-11-23T05:00:00Z"}]}`},
-		{&user{}, `{"issuer":"https://id.example.net","profile":{"subject":"1001","username":"alice","name":"Alice","email":"alice@example.org","roles":["staff"],"claims":{"department":"sales"}},"updated":"2026-11-23T04:00:00Z"}`},
+		{&user{}, `{"issuer":"https://id.example.net","profile":{"subject":"1001","username":"alice","name":"Alice",` +
+			`"email":"alice@example.org","roles":["staff"],"claims":{"department":"sales"}},` +
+			`"updated":"2026-11-23T04:00:00Z"}`},
 	},
 }
 

@@ -59,7 +59,8 @@ func TestRotate(t *testing.T) {
 	for range 3 {
 		r.clock.Advance(time.Minute)
 		rotation := must.Get(r.rotate(t, token))(t)
-		if rotation.Login.ID != s.login.ID || rotation.Account.Username != "alice" || !rotation.Expires.Equal(ends) || rotation.Token == token {
+		if rotation.Login.ID != s.login.ID || rotation.Account.Username != "alice" ||
+			!rotation.Expires.Equal(ends) || rotation.Token == token {
 			t.Fatalf("got %+v, want another token of alice's login until %v", rotation, ends)
 		}
 		token = rotation.Token
@@ -83,7 +84,9 @@ type rotations struct {
 }
 
 func newRotations(t *testing.T) *rotations {
-	r := &rotations{a: newRig(t, func(r *rig) { r.sessionOptions.Lifetime, r.bearerOptions.Lifetime = 30*24*time.Hour, 30*24*time.Hour })}
+	r := &rotations{a: newRig(t, func(r *rig) {
+		r.sessionOptions.Lifetime, r.bearerOptions.Lifetime = 30*24*time.Hour, 30*24*time.Hour
+	})}
 	r.rig, r.b = r.a, r.a.instance(t, func(r *rig) { r.store = &storetest.Recorder{Store: r.store} })
 	r.s, r.other = r.a.signIn(t, "alice"), r.a.signIn(t, "alice")
 	r.tokens = []string{r.s.refresh}
@@ -178,7 +181,8 @@ func TestUsedRefreshTokens(t *testing.T) {
 		"elsewhere, stolen, before a lot": fmt.Sprintf(`stale; rotate %d 0s; at b; stolen 1; ended %[1]d`, maxRotations+2),
 		// If reads stay stale, there is no answer and nothing ends.
 		"elsewhere, for ever": `
-			stale; rotate; at b; fails swap refresh:; unknown 1; fails; stale always; at a; rotate; at b; unknown 2; at a; alive; rotate`,
+			stale; rotate; at b; fails swap refresh:; unknown 1; fails; stale always; at a; rotate; at b;
+			unknown 2; at a; alive; rotate`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -276,8 +280,9 @@ func FuzzRefreshToken(f *testing.F) {
 	s.refresh = r.wantRotated(f, s.refresh)
 	r.clock.Advance(testLeeway + 1)
 	for _, token := range []string{
-		"", "x", s.session, s.access, s.login.ID, s.refresh[:106], s.refresh + "A", s.refresh + "=", " " + s.refresh, loosen(f, s.refresh),
-		s.refresh[:50] + "\n" + s.refresh[50:], s.refresh[:50] + "\n" + s.refresh[51:], "\r\n" + s.refresh, "\n" + s.refresh[1:],
+		"", "x", s.session, s.access, s.login.ID, s.refresh[:106], s.refresh + "A", s.refresh + "=",
+		" " + s.refresh, loosen(f, s.refresh), s.refresh[:50] + "\n" + s.refresh[50:],
+		s.refresh[:50] + "\n" + s.refresh[51:], "\r\n" + s.refresh, "\n" + s.refresh[1:],
 		base64url(randomBytes(80)), base64url(make([]byte, 80)), strings.Repeat("A", 1<<20),
 		refreshToken{family: make([]byte, 32), generation: make([]byte, 32)}.String(), // of a family that never existed
 	} {

@@ -288,7 +288,8 @@ func TestRenewals(t *testing.T) {
 	t.Parallel()
 	scripts := map[string]string{
 		"beside the request": `
-			login; says auditor 9s; wait 14m59.999999999s; in user; asked 0; only-reads; wait 1ns; in user; in user; in user; asked 1; wait 9s; in auditor; other auditor; asked 2;
+			login; says auditor 9s; wait 14m59.999999999s; in user; asked 0; only-reads; wait 1ns; in user; in user;
+			in user; asked 1; wait 9s; in auditor; other auditor; asked 2;
 			wait 14m59.999999999s; in auditor; asked 2; wait 1ns; says user; in auditor; asked 3; in user; reported`,
 		// A request waits for expired tokens. The renewal continues without it.
 		"a quick provider":    `says auditor 1s; wait 20m; waits 1s auditor; asked 1; in auditor`,
@@ -297,13 +298,15 @@ func TestRenewals(t *testing.T) {
 		"the client leaves":   `says auditor 9s; wait 20m; waits 1s user 1s; wait 8s; in auditor; asked 1`,
 		"the client has left": `says auditor 9s; wait 20m; waits 0s nothing 0s`,
 
-		"no instance asks twice": `says auditor; lag; wait 15m; request; asked 1; lagging auditor; asked 1; reported; in auditor; lagging auditor`,
-		"no refresh token":       `login refresh; in user 47 10m; asked 0; reported; only-reads`,
+		"no instance asks twice": `
+			says auditor; lag; wait 15m; request; asked 1; lagging auditor; asked 1; reported; in auditor; lagging auditor`,
+		"no refresh token": `login refresh; in user 47 10m; asked 0; reported; only-reads`,
 		// An open stream without requests renews too, and does not wait.
 		"Alive renews": `
 			says auditor 9s; alive user 14 1m; asked 0; alive user 4 15s; alive user 30 250ms; asked 1; wait 2s; alive auditor;
 			alive auditor 14 1m; asked 1; says user 1s; alive auditor 1 2m; wait 1s; alive user; asked 2; reported`,
-		"Alive, expired":           `says auditor 9s; wait 20m; alive user; wait 8s; alive user; wait 1s; alive auditor; asked 1`,
+		"Alive, expired": `
+			says auditor 9s; wait 20m; alive user; wait 8s; alive user; wait 1s; alive auditor; asked 1`,
 		"Alive, refused":           `says refused; wait 15m; alive user; out; ended refused; asked 1`,
 		"Alive ends with the user": `says auditor; alive user 14 1m; end; out; asked 0`,
 		"the login is no longer than it was": `
@@ -312,56 +315,73 @@ func TestRenewals(t *testing.T) {
 			login end; says auditor 1s; wait 4m59.999999999s; in user; asked 0; wait 1ns; in user; asked 1; wait 1s; in auditor;
 			wait 4m59.999999999s; in auditor; asked 1; wait 1ns; in auditor; asked 2; wait 1s; in auditor`,
 		// The claim of an instance that dies during a renewal expires.
-		"an instance died": `says auditor; wait 20m; claim; in user; in user 79 500ms; asked 0; wait 1.5s; in auditor; asked 1; reported`,
+		"an instance died": `
+			says auditor; wait 20m; claim; in user; in user 79 500ms; asked 0; wait 1.5s; in auditor; asked 1; reported`,
 		// A claim lasts for longer than the renewal, and an instance deletes no claim of another one.
-		"no answer":             `says nothing; wait 15m; in user; lagging user 39 1s; asked 1; reported; wait 1s; reported timeout`,
+		"no answer": `
+			says nothing; wait 15m; in user; lagging user 39 1s; asked 1; reported; wait 1s; reported timeout`,
 		"a claim after another": `says auditor 5s; wait 15m; in user; claim; wait 5s; in auditor; claimed`,
 		// The new refresh token is stored, and the roles are updated soon after.
-		"no profile": `says tokens; wait 15m; in user; reported fault; says admin; wait 30s; in user; asked 2; in admin; reported`,
+		"no profile": `
+			says tokens; wait 15m; in user; reported fault; says admin; wait 30s; in user; asked 2; in admin; reported`,
 		// What comes at the last moment of a renewal, or after it, is stored: the refresh token is used up.
-		"a very slow provider": `says auditor 41s; wait 15m; in user; wait 41s; in auditor; asked 1; reported; wait 15m; says user; in auditor; in user; asked 2; reported`,
-		"refused very late":    `says refused 41s; wait 15m; in user; wait 41s; out; ended refused; asked 1`,
+		"a very slow provider": `
+			says auditor 41s; wait 15m; in user; wait 41s; in auditor; asked 1; reported;
+			wait 15m; says user; in auditor; in user; asked 2; reported`,
+		"refused very late": `says refused 41s; wait 15m; in user; wait 41s; out; ended refused; asked 1`,
 		// The login goes on if the provider does not accept the gateway.
-		"the client is refused": `again; says client; wait 15m; in user; reported client; says auditor; wait 10s; request; in auditor; reported`,
+		"the client is refused": `
+			again; says client; wait 15m; in user; reported client; says auditor; wait 10s; request; in auditor; reported`,
 		// A refusal that comes with new tokens, and cannot end the login, does not lose them.
 		"refused with tokens, and the login cannot be ended": `
 			says refused-tokens; fails remove login:; wait 15m; in user; reported store; fails;
 			says auditor; wait 30s; request; in auditor; asked 2; reported`,
 		// A claim that cannot be deleted is no failure, and it expires soon.
 		"the claim stays": `
-			says auditor; breaks delete renewing:; wait 15m; request; asked 1; fails; in auditor; breaks swap renewing:; wait 15m; request; asked 2;
-			fails; in auditor; breaks take renewing:; wait 15m; request; asked 3; fails; in auditor; reported`,
+			says auditor; breaks delete renewing:; wait 15m; request; asked 1; fails; in auditor;
+			breaks swap renewing:; wait 15m; request; asked 2; fails; in auditor;
+			breaks take renewing:; wait 15m; request; asked 3; fails; in auditor; reported`,
 		// A panic ends nothing, and the renewal is tried again.
-		"a panic": `again; says panic; wait 15m; in user; asked 1; panicked; says auditor; wait 9.999999999s; in user; asked 1; wait 1ns; request; in auditor; reported`,
+		"a panic": `
+			again; says panic; wait 15m; in user; asked 1; panicked;
+			says auditor; wait 9.999999999s; in user; asked 1; wait 1ns; request; in auditor; reported`,
 		"refused": `says refused; wait 20m; out; ended refused; says user; wait 1s; other user`,
 		"refused, and the login cannot be ended": `
 			says refused; fails remove login:; wait 15m; in user; reported store; fails;
 			wait 10s; in user; out; ended refused`,
 		// The provider has seen the refresh token, and the new one is lost.
-		"lost": `says auditor; wait 15m; breaks swap login:; renew; reported store; fails; request; wait 50s; request; out; ended refused`,
+		"lost": `
+			says auditor; wait 15m; breaks swap login:; renew; reported store; fails;
+			request; wait 50s; request; out; ended refused`,
 	}
 	// A provider that fails ends nothing. It is asked again after 10 seconds.
 	for _, kind := range []string{"fault", "timeout", "bad", "mix-up", "store"} {
 		for _, wait := range []string{"15m", "20m"} {
 			again := `in user; in user 1 1ns; in user 1 9.999999998s; reported KIND; asked %d; wait 1ns;`
-			scripts[kind+" after "+wait] = strings.ReplaceAll("again; says KIND; wait "+wait+"; "+fmt.Sprintf(again, 1)+fmt.Sprintf(again, 2)+
-				"says auditor; request; in auditor; reported", "KIND", kind)
+			scripts[kind+" after "+wait] = strings.ReplaceAll("again; says KIND; wait "+wait+"; "+
+				fmt.Sprintf(again, 1)+fmt.Sprintf(again, 2)+"says auditor; request; in auditor; reported", "KIND", kind)
 		}
 	}
 	// If the store fails, that is reported and the renewal is tried again.
-	for _, calls := range []string{"swap renewing:", "swap renewing:; late", "get login:", "swap login:", "swap login:; late", "swap user:", "swap user:; late"} {
-		scripts["failing "+calls] = `says auditor; wait 15m; fails ` + calls + `; renew; fails; reported store; request; wait 50s; request; reported; in auditor`
+	for _, calls := range []string{
+		"swap renewing:", "swap renewing:; late", "get login:",
+		"swap login:", "swap login:; late", "swap user:", "swap user:; late",
+	} {
+		scripts["failing "+calls] = `says auditor; wait 15m; fails ` + calls +
+			`; renew; fails; reported store; request; wait 50s; request; reported; in auditor`
 	}
 	// A login that ends during a renewal stays ended, and is not reported as refused.
 	for kind, report := range map[string]string{"auditor": "", "refused": "", "fault": "fault"} {
-		scripts["the login ends: "+kind] = "says " + kind + " 5s; wait 15m; in user; asked 1; end; out; wait 5s; out; reported " + report
+		scripts["the login ends: "+kind] = "says " + kind +
+			" 5s; wait 15m; in user; asked 1; end; out; wait 5s; out; reported " + report
 	}
 	for name, text := range scripts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			renewing(t, func(t *testing.T, here *rig) {
 				other := here.instance(t, func(r *rig) { r.store = &storetest.Recorder{Store: r.store} })
-				r := &renewals{rig: here, other: other, s: here.signInAt(t, here.grant("user")), others: here.signInAt(t, here.grant("user"))}
+				r := &renewals{rig: here, other: other,
+					s: here.signInAt(t, here.grant("user")), others: here.signInAt(t, here.grant("user"))}
 				scripttest.Play(t, text, r.steps(t), synctest.Wait)
 			})
 		})

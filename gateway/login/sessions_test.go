@@ -22,16 +22,20 @@ func TestSessionRefuses(t *testing.T) {
 	must.Get(r.bySession(t, s))(t)
 	raw := []byte(decoded(t, s.session))
 	for _, id := range []string{
-		base64url(randomBytes(32)), base64url(raw[:31]), base64url(append(raw, 0)), base64.URLEncoding.EncodeToString(raw), loosen(t, s.session),
+		base64url(randomBytes(32)), base64url(raw[:31]), base64url(append(raw, 0)),
+		base64.URLEncoding.EncodeToString(raw), loosen(t, s.session),
 		record.Hash(raw), SessionPrefix + record.Hash(raw), s.login.ID, s.refresh, `"` + s.session + `"`,
 		s.session[:20] + "\n" + s.session[20:], s.session[:20] + "\n" + s.session[21:], strings.Repeat("A", 1<<20),
 	} {
 		r.wantOut(t, &signedIn{session: id})
-		if sid, err := r.session.LoginOf(t.Context(), &auth.Credentials{Session: id}); sid != "" || !errors.Is(err, auth.ErrRejected) {
+		if sid, err := r.session.LoginOf(t.Context(), &auth.Credentials{Session: id}); sid != "" ||
+			!errors.Is(err, auth.ErrRejected) {
 			t.Errorf("LoginOf %.50q: got %q, %v, want it rejected", id, sid, err)
 		}
 	}
-	for _, creds := range []*auth.Credentials{{}, {Delegated: s.session}, {Scheme: "bearer", Value: s.session}, {Access: s.session}} {
+	for _, creds := range []*auth.Credentials{
+		{}, {Delegated: s.session}, {Scheme: "bearer", Value: s.session}, {Access: s.session},
+	} {
 		id, err := r.session.Authenticate(t.Context(), creds)
 		wantNothing(t, id, err)
 	}
@@ -68,7 +72,9 @@ func TestWarmSessionSeesWhatOthersWrote(t *testing.T) {
 	r.wantIn(t, s, "user")
 	restore(t, r.store, userPrefix+"keycloak:"+testPerson, func(u *user) { u.Profile.Roles = []string{"auditor"} })
 	r.wantIn(t, s, "auditor")
-	for _, change := range []func(*user){func(u *user) { u.Issuer = "https://id.example.net" }, func(u *user) { u.Profile.Subject = "1" }} {
+	for _, change := range []func(*user){
+		func(u *user) { u.Issuer = "https://id.example.net" }, func(u *user) { u.Profile.Subject = "1" },
+	} {
 		before := *stored[user](t, r.store, userPrefix+"keycloak:"+testPerson)
 		restore(t, r.store, userPrefix+"keycloak:"+testPerson, change)
 		r.wantOut(t, s)
@@ -159,10 +165,11 @@ func (r *requests) steps(t *testing.T) scripttest.Steps {
 func TestSessionTimes(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"a session ends at the time in its record": `in; wait 30m; in; wait 29m59.999999999s; in; wait 1ns; out; dead; refresh; notes 2`,
-		"the store keeps it longer":                `keep; in; wait 30m; in; wait 29m59.999999999s; in; wait 1ns; out; refresh`,
-		"a shorter lifetime counts":                `lifetime 10m; wait 9m59.999999999s; in; wait 1ns; out`,
-		"a longer lifetime does not count":         `keep; lifetime 2h; wait 59m59.999999999s; in; wait 1ns; out`,
+		"a session ends at the time in its record": `
+			in; wait 30m; in; wait 29m59.999999999s; in; wait 1ns; out; dead; refresh; notes 2`,
+		"the store keeps it longer":        `keep; in; wait 30m; in; wait 29m59.999999999s; in; wait 1ns; out; refresh`,
+		"a shorter lifetime counts":        `lifetime 10m; wait 9m59.999999999s; in; wait 1ns; out`,
+		"a longer lifetime does not count": `keep; lifetime 2h; wait 59m59.999999999s; in; wait 1ns; out`,
 
 		// Without an idle timeout a time is stored after five minutes, for the overview.
 		"used within five minutes":        `wait 4m59.999999999s; in; in; notes 0`,
@@ -171,19 +178,20 @@ func TestSessionTimes(t *testing.T) {
 		"a use that fails is tried again": `fails swap; in 3 5m; notes 3`,
 
 		// Without a request for 8 minutes a session ends. A time is stored after one minute.
-		"never used":                            `idle 8m; wait 8m; out; notes 0`,
-		"just in time":                          `idle 8m; wait 7m59.999999999s; in; notes 1`,
-		"used a little, then too late":          `idle 8m; wait 1s; in; wait 8m; out; notes 0`,
-		"used a little, then in time":           `idle 8m; wait 1s; in; wait 7m59.999999999s; in; notes 1`,
-		"used just before the time of a note":   `idle 8m; wait 59.999999999s; in; wait 8m; out; notes 0`,
-		"used at the time of a note":            `idle 8m; wait 1m; in; wait 8m; out; notes 1`,
-		"used between notes, then in time":      `idle 8m; wait 1m; in; wait 1s; in; wait 7m59.999999999s; in; notes 2`,
-		"used often":                            `idle 8m; in 60 20s; notes 20`,
-		"used until the absolute end":           `idle 8m; in 8 7m; wait 4m; out; notes 8`,
-		"Alive is no activity":                  `idle 8m; in; alive 7 1m; wait 1m; dead; notes 0`,
-		"a stored time counts after a restart":  `idle 8m; wait 5m; in; wait 5m; restart; in; notes 2`,
-		"an older time in the store is no harm": `idle 8m; wait 5m; in; wait 5m; in; old; wait 7m59.999999999s; in; wait 8m; restart; out`,
-		"a note that fails is tried again":      `idle 8m; fails swap; in 4 5m; notes 4`,
+		"never used":                           `idle 8m; wait 8m; out; notes 0`,
+		"just in time":                         `idle 8m; wait 7m59.999999999s; in; notes 1`,
+		"used a little, then too late":         `idle 8m; wait 1s; in; wait 8m; out; notes 0`,
+		"used a little, then in time":          `idle 8m; wait 1s; in; wait 7m59.999999999s; in; notes 1`,
+		"used just before the time of a note":  `idle 8m; wait 59.999999999s; in; wait 8m; out; notes 0`,
+		"used at the time of a note":           `idle 8m; wait 1m; in; wait 8m; out; notes 1`,
+		"used between notes, then in time":     `idle 8m; wait 1m; in; wait 1s; in; wait 7m59.999999999s; in; notes 2`,
+		"used often":                           `idle 8m; in 60 20s; notes 20`,
+		"used until the absolute end":          `idle 8m; in 8 7m; wait 4m; out; notes 8`,
+		"Alive is no activity":                 `idle 8m; in; alive 7 1m; wait 1m; dead; notes 0`,
+		"a stored time counts after a restart": `idle 8m; wait 5m; in; wait 5m; restart; in; notes 2`,
+		"an older time in the store is no harm": `
+			idle 8m; wait 5m; in; wait 5m; in; old; wait 7m59.999999999s; in; wait 8m; restart; out`,
+		"a note that fails is tried again": `idle 8m; fails swap; in 4 5m; notes 4`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -239,7 +239,8 @@ func TestAccessTokenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 			{"loose bits in the payload", good.signed(part[0] + "." + loose(claims)), "compact form"},
 			{"padding", token + "=", "compact form"},
 			{"padding in the payload", good.signed(part[0] + "." + part[1] + "="), "compact form"},
-			{"standard base64", good.signed(part[0] + "." + base64.RawStdEncoding.EncodeToString([]byte(`{"x":"???>>>~~~",`+inClaims))), "compact form"},
+			{"standard base64", good.signed(part[0] + "." +
+				base64.RawStdEncoding.EncodeToString([]byte(`{"x":"???>>>~~~",`+inClaims))), "compact form"},
 			{"line break in the signature", token[:len(token)-5] + "\n" + token[len(token)-5:], "compact form"},
 			{"line break behind", token + "\r\n", "compact form"},
 			{"line break in the payload", good.signed(part[0] + "." + part[1][:8] + "\n" + part[1][8:]), "compact form"},

@@ -21,21 +21,27 @@ func TestBeginSavesUserLoginGroupsAndSession(t *testing.T) {
 	s := r.signInAt(t, grant)
 
 	known := stored[user](t, r.store, userPrefix+"keycloak:"+testPerson)
-	if diff := cmp.Diff(user{Issuer: testOP, Profile: grant.Profile, Said: grant.Said, Updated: r.now()}, *known); diff != "" {
+	if diff := cmp.Diff(user{
+		Issuer: testOP, Profile: grant.Profile, Said: grant.Said, Updated: r.now(),
+	}, *known); diff != "" {
 		t.Errorf("the user (-want +got):\n%s", diff)
 	}
 	login := stored[Login](t, r.store, loginPrefix+s.login.ID)
-	if d := login.Delegated; d == nil || d.Provider != "keycloak" || d.Issuer != testOP || d.User != testPerson || d.Session != testSession ||
-		!d.Expires.Equal(grant.Tokens.Expires) || !d.RenewAt.Equal(r.now().Add(15*time.Minute)) || !login.Expires.Equal(r.now().Add(time.Hour)) {
+	if d := login.Delegated; d == nil || d.Provider != "keycloak" || d.Issuer != testOP ||
+		d.User != testPerson || d.Session != testSession || !d.Expires.Equal(grant.Tokens.Expires) ||
+		!d.RenewAt.Equal(r.now().Add(15*time.Minute)) || !login.Expires.Equal(r.now().Add(time.Hour)) {
 		t.Errorf("the login is %+v", login)
 	}
 	if len(login.Handles) != 1 {
 		t.Fatalf("the handles are %q, want the session", login.Handles)
 	}
-	if session := stored[sessionRecord](t, r.store, login.Handles[0]); session.Mechanism != policy.OIDC || session.Login != s.login.ID {
+	if session := stored[sessionRecord](t, r.store, login.Handles[0]); session.Mechanism != policy.OIDC ||
+		session.Login != s.login.ID {
 		t.Errorf("the session is %+v", session)
 	}
-	for _, key := range []string{personGroup("keycloak", testOP, testPerson), sessionGroup("keycloak", testOP, testSession)} {
+	for _, key := range []string{
+		personGroup("keycloak", testOP, testPerson), sessionGroup("keycloak", testOP, testSession),
+	} {
 		want := group{Members: []member{{Login: s.login.ID, Expires: login.Expires}}}
 		if diff := cmp.Diff(want, *stored[group](t, r.store, key)); diff != "" {
 			t.Errorf("group %s (-want +got):\n%s", key, diff)
@@ -61,7 +67,10 @@ func TestAnotherEncryptionKeyLosesTheTokensAlone(t *testing.T) {
 	s, other := r.signInAt(t, r.grant("user")), r.signInAt(t, r.grant("user"))
 	moved := *s.login.Delegated
 	moved.Tokens = other.login.Delegated.Tokens
-	for name, login := range map[string]*Login{"with the tokens of another login": {ID: s.login.ID, Delegated: &moved}, "local": {ID: "local"}} {
+	for name, login := range map[string]*Login{
+		"with the tokens of another login": {ID: s.login.ID, Delegated: &moved},
+		"local":                            {ID: "local"},
+	} {
 		if tokens, err := r.users.Tokens(login); err == nil || tokens != (provider.Tokens{}) {
 			t.Errorf("%s: got %#v, %v, want an error alone", name, tokens, err)
 		}
@@ -108,7 +117,9 @@ func TestKindsOfSessionAreApart(t *testing.T) {
 	restore(t, r.store, delegated.login.Handles[0], func(r *sessionRecord) { r.Mechanism = policy.Session })
 	wantApart()
 	// A login cannot be of both kinds.
-	restore(t, r.store, loginPrefix+delegated.login.ID, func(l *Login) { l.Username, l.Version = local.login.Username, local.login.Version })
+	restore(t, r.store, loginPrefix+delegated.login.ID, func(l *Login) {
+		l.Username, l.Version = local.login.Username, local.login.Version
+	})
 	wantApart()
 }
 

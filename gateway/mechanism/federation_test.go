@@ -32,7 +32,8 @@ routes: [{match: /, upstream: app, auth: [none]}]
 token: {trusted_issuers: [{name: issuer, issuer: "https://issuer.example", audience: [a]}]}
 providers:
   - {name: small, issuer: "https://id.example", client_id: gateway}
-  - {name: plain, client_id: gateway, scopes: [a], authorization_url: "https://o.example/a", token_url: "https://o.example/t", userinfo_url: "https://o.example/u"}
+  - {name: plain, client_id: gateway, scopes: [a], ` +
+		`authorization_url: "https://o.example/a", token_url: "https://o.example/t", userinfo_url: "https://o.example/u"}
   - {name: private, issuer: "https://id.internal", client_id: gateway, trusted_roots: roots.pem}
 `
 	service, dir := newService(t), t.TempDir()

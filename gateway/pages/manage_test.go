@@ -18,17 +18,19 @@ func TestDevice(t *testing.T) {
 	}
 	const webkit, chrome = "AppleWebKit/537.36 (KHTML, like Gecko) ", "Chrome/142.0.0.0 Safari/537.36"
 	for agent, want := range map[string]string{
-		"": "Unknown device", "Mozilla/5.0": "Unknown device", "<script>": "Unknown device", "1/2": "Unknown device", "Mozilla/5.0 (compatible)": "Unknown device",
-		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) " + webkit + chrome:                                                                            "Chrome on Windows",
-		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) " + webkit + chrome + " Edg/142.0.0.0":                                                         "Edge on Windows",
-		"Mozilla/5.0 (X11; Linux x86_64) " + webkit + chrome + " OPR/120.0.0.0":                                                                   "Opera on Linux",
-		"Mozilla/5.0 (Linux; Android 10; K) " + webkit + "Chrome/142.0.0.0 Mobile Safari/537.36":                                                  "Chrome on Android",
-		"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0":                                                                  "Firefox on Linux",
-		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.0 Safari/605.1.15":                   "Safari on macOS",
-		"Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.0 Mobile/15E148 Safari/604.1": "Safari on iPhone",
-		"Mozilla/5.0 (Plan 9) Firefox/1": "Firefox",
-		"curl/8.14.1":                    "curl", "Go-http-client/2.0": "Go-http-client", "git/2.47.3": "git", "My App 1.0 (x)": "My App 1.0",
-		strings.Repeat("x", 300): strings.Repeat("x", 40),
+		"": "Unknown device", "Mozilla/5.0": "Unknown device", "<script>": "Unknown device", "1/2": "Unknown device",
+		"Mozilla/5.0 (compatible)":                                                               "Unknown device",
+		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) " + webkit + chrome:                           "Chrome on Windows",
+		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) " + webkit + chrome + " Edg/142.0.0.0":        "Edge on Windows",
+		"Mozilla/5.0 (X11; Linux x86_64) " + webkit + chrome + " OPR/120.0.0.0":                  "Opera on Linux",
+		"Mozilla/5.0 (Linux; Android 10; K) " + webkit + "Chrome/142.0.0.0 Mobile Safari/537.36": "Chrome on Android",
+		"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0":                 "Firefox on Linux",
+		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) " +
+			"Version/26.0 Safari/605.1.15": "Safari on macOS",
+		"Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) " +
+			"Version/26.0 Mobile/15E148 Safari/604.1": "Safari on iPhone",
+		"Mozilla/5.0 (Plan 9) Firefox/1": "Firefox", "curl/8.14.1": "curl", "Go-http-client/2.0": "Go-http-client",
+		"git/2.47.3": "git", "My App 1.0 (x)": "My App 1.0", strings.Repeat("x", 300): strings.Repeat("x", 40),
 	} {
 		if got, err := languages[0].device(agent); err != nil || got != want {
 			t.Errorf("%.80q: %q, %v; want %q", agent, got, err, want)
@@ -70,18 +72,27 @@ func TestManage(t *testing.T) {
 		actions string
 		says    []string
 	}{
-		"all":              {func() Manage { return full }, "/logout /end /end /password /revoke /tokens", []string{"curl This device", "wget", "192.0.2.8", "2 January 2030, 03:04 UTC", "ci", "Not yet"}},
-		"one login":        {func() Manage { m := full; m.Logins = m.Logins[:1]; return m }, "/logout /end /password /revoke /tokens", []string{"Sign out everywhere else, and revoke all API tokens"}},
-		"nothing else":     {func() Manage { m := full; m.Logins, m.Tokens = m.Logins[:1], nil; return m }, "/logout /password /tokens", nil},
-		"an old sign-in":   {func() Manage { m := full; m.SignInAgainURL = "/again"; return m }, "/logout /end /end /password /revoke", []string{"To create a token, sign in again", "Sign in again"}},
-		"without password": {func() Manage { m := full; m.PasswordAction = ""; return m }, "/logout /end /end /revoke /tokens", nil},
-		"without tokens":   {func() Manage { m := full; m.TokenAction = ""; return m }, "/logout /end /end /password", nil},
-		"a reader":         {func() Manage { return Manage{User: user, Logins: full.Logins} }, "/logout", []string{"wget"}},
-		"no login":         {func() Manage { return Manage{User: user} }, "/logout", []string{"You have no login here."}},
-		"a new token":      {func() Manage { m := full; m.NewToken, m.TokenName = "agt_x", "ci"; return m }, "/logout /end /end /password /revoke /tokens", []string{"Copy the token ci now.", "agt_x"}},
-		"done":             {func() Manage { m := full; m.Notice = ManageEnded; return m }, "/logout /end /end /password /revoke /tokens", []string{"The login has ended."}},
-		"wrong password":   {func() Manage { m := full; m.Notice = ManageWrong; return m }, "/logout /end /end /password /revoke /tokens", []string{"The current password is wrong."}},
-		"too many tokens":  {func() Manage { m := full; m.Notice = ManageTooManyTokens; return m }, "/logout /end /end /password /revoke /tokens", []string{"Revoke one that you do not need."}},
+		"all": {func() Manage { return full }, "/logout /end /end /password /revoke /tokens",
+			[]string{"curl This device", "wget", "192.0.2.8", "2 January 2030, 03:04 UTC", "ci", "Not yet"}},
+		"one login": {func() Manage { m := full; m.Logins = m.Logins[:1]; return m },
+			"/logout /end /password /revoke /tokens", []string{"Sign out everywhere else, and revoke all API tokens"}},
+		"nothing else": {func() Manage { m := full; m.Logins, m.Tokens = m.Logins[:1], nil; return m },
+			"/logout /password /tokens", nil},
+		"an old sign-in": {func() Manage { m := full; m.SignInAgainURL = "/again"; return m },
+			"/logout /end /end /password /revoke", []string{"To create a token, sign in again", "Sign in again"}},
+		"without password": {func() Manage { m := full; m.PasswordAction = ""; return m },
+			"/logout /end /end /revoke /tokens", nil},
+		"without tokens": {func() Manage { m := full; m.TokenAction = ""; return m }, "/logout /end /end /password", nil},
+		"a reader":       {func() Manage { return Manage{User: user, Logins: full.Logins} }, "/logout", []string{"wget"}},
+		"no login":       {func() Manage { return Manage{User: user} }, "/logout", []string{"You have no login here."}},
+		"a new token": {func() Manage { m := full; m.NewToken, m.TokenName = "agt_x", "ci"; return m },
+			"/logout /end /end /password /revoke /tokens", []string{"Copy the token ci now.", "agt_x"}},
+		"done": {func() Manage { m := full; m.Notice = ManageEnded; return m },
+			"/logout /end /end /password /revoke /tokens", []string{"The login has ended."}},
+		"wrong password": {func() Manage { m := full; m.Notice = ManageWrong; return m },
+			"/logout /end /end /password /revoke /tokens", []string{"The current password is wrong."}},
+		"too many tokens": {func() Manage { m := full; m.Notice = ManageTooManyTokens; return m },
+			"/logout /end /end /password /revoke /tokens", []string{"Revoke one that you do not need."}},
 	} {
 		page := c.page()
 		document := rendered(t, func(w io.Writer) error { return english(t).Manage(w, page) })
@@ -91,7 +102,8 @@ func TestManage(t *testing.T) {
 			t.Errorf("%s: the forms are %s, want %s", name, got, c.actions)
 		}
 		for _, form := range forms {
-			if token := each(form, "input", fieldOf); page.CSRFToken != "" && !slices.Contains(token, "csrf_token=c") || attr(form, "method") != "post" {
+			if token := each(form, "input", fieldOf); page.CSRFToken != "" && !slices.Contains(token, "csrf_token=c") ||
+				attr(form, "method") != "post" {
 				t.Errorf("%s: the form %s has no token: %q", name, attr(form, "action"), token)
 			}
 		}

@@ -51,7 +51,9 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 			})
 		},
 		"managed": func(w io.Writer) error {
-			return p.Manage(w, Manage{User: user, Notice: ManageTokenRefused, TokenAction: v, RevokeAction: v, TokenRoles: []string{v}})
+			return p.Manage(w, Manage{
+				User: user, Notice: ManageTokenRefused, TokenAction: v, RevokeAction: v, TokenRoles: []string{v},
+			})
 		},
 		"a new app": func(w io.Writer) error {
 			f := ownFactors(v)
@@ -159,7 +161,9 @@ func skeleton(document *html.Node) []string {
 
 // elements returns the elements of the name.
 func elements(document *html.Node, name string) []*html.Node {
-	return slices.DeleteFunc(slices.Collect(document.Descendants()), func(n *html.Node) bool { return n.Type != html.ElementNode || n.Data != name })
+	return slices.DeleteFunc(slices.Collect(document.Descendants()), func(n *html.Node) bool {
+		return n.Type != html.ElementNode || n.Data != name
+	})
 }
 
 // each returns what of says of each element of the name.
@@ -231,9 +235,10 @@ func TestValuesAreShownAsTheyAre(t *testing.T) {
 // attributes that it has with harmless text, and no address that runs code.
 func FuzzNothingIsInjected(f *testing.F) {
 	for _, value := range []string{
-		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onfocus='alert(1)' x='`, `" autofocus onfocus="alert(1)`,
-		`</title><script>alert(1)</script>`, `</style><script>alert(1)</script>`, `</textarea></form><form action=//evil.example>`,
-		`<!--`, `-->`, `]]>`, `{{.}}`, `&quot;&gt;<b>`, "`", `\"><b>`, "\x00<b\x00>", "\xff\xfe<b>", "javascript:alert(1)", "JavaScript:alert(1)", "javascript", "data:text/html,<b>",
+		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onfocus='alert(1)' x='`,
+		`" autofocus onfocus="alert(1)`, `</title><script>alert(1)</script>`, `</style><script>alert(1)</script>`,
+		`</textarea></form><form action=//evil.example>`, `<!--`, `-->`, `]]>`, `{{.}}`, `&quot;&gt;<b>`, "`", `\"><b>`,
+		"\x00<b\x00>", "\xff\xfe<b>", "javascript:alert(1)", "JavaScript:alert(1)", "javascript", "data:text/html,<b>",
 	} {
 		f.Add(value)
 	}
@@ -254,7 +259,8 @@ func FuzzNothingIsInjected(f *testing.F) {
 			for n := range document.Descendants() {
 				for _, a := range n.Attr {
 					scheme, _, found := strings.Cut(a.Val, ":")
-					if (a.Key == "href" || a.Key == "action") && found && (strings.EqualFold(scheme, "javascript") || strings.EqualFold(scheme, "data")) {
+					if (a.Key == "href" || a.Key == "action") && found &&
+						(strings.EqualFold(scheme, "javascript") || strings.EqualFold(scheme, "data")) {
 						t.Errorf("%s with %q: %s=%q can run", name, value, a.Key, a.Val)
 					}
 				}
@@ -266,7 +272,8 @@ func FuzzNothingIsInjected(f *testing.F) {
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	p := english(t)
-	a, b := Provider{Title: "Company account", URL: "/login?provider=a&b=c"}, Provider{Title: "Other", URL: "/login?provider=b"}
+	a, b := Provider{Title: "Company account", URL: "/login?provider=a&b=c"},
+		Provider{Title: "Other", URL: "/login?provider=b"}
 	const linkA, linkB = "/login?provider=a&b=c Continue with Company account", "/login?provider=b Continue with Other"
 	empty := []string{"username=", "password="}
 	for name, tt := range map[string]struct {
@@ -286,11 +293,15 @@ func TestSignIn(t *testing.T) {
 			},
 			[]string{"post /login"}, []string{"factors=2", "max_age=15m0s", "username=alice", "password="}, nil, "password", "",
 		},
-		"wrong password": {SignIn{Action: "/login", Password: true, Username: "alice", Notice: NoticeWrong}, []string{"post /login"}, []string{"username=alice", "password="}, nil, "password", "Invalid username or password."},
-		"remember":       {SignIn{Action: "/login", Password: true, Remember: true}, []string{"post /login"}, append(slices.Clone(empty), "remember=true"), nil, "username", ""},
-		"providers":      {SignIn{Action: "/login", Providers: []Provider{a, b}}, nil, nil, []string{linkA, linkB}, "", ""},
-		"both":           {SignIn{Action: "/login", Password: true, Providers: []Provider{b}}, []string{"post /login"}, empty, []string{linkB}, "username", ""},
-		"neither":        {SignIn{Action: "/login"}, nil, nil, nil, "", ""},
+		"wrong password": {SignIn{Action: "/login", Password: true, Username: "alice", Notice: NoticeWrong},
+			[]string{"post /login"}, []string{"username=alice", "password="}, nil, "password",
+			"Invalid username or password."},
+		"remember": {SignIn{Action: "/login", Password: true, Remember: true}, []string{"post /login"},
+			append(slices.Clone(empty), "remember=true"), nil, "username", ""},
+		"providers": {SignIn{Action: "/login", Providers: []Provider{a, b}}, nil, nil, []string{linkA, linkB}, "", ""},
+		"both": {SignIn{Action: "/login", Password: true, Providers: []Provider{b}}, []string{"post /login"},
+			empty, []string{linkB}, "username", ""},
+		"neither": {SignIn{Action: "/login"}, nil, nil, nil, "", ""},
 	} {
 		document := rendered(t, func(w io.Writer) error { return p.SignIn(w, tt.page) })
 		var focus, alert string
@@ -333,21 +344,28 @@ func TestError(t *testing.T) {
 	const quote = " If you ask for help, give this request number: r1 "
 	bob := User{Username: "bob", Name: "Bob Example", LogoutAction: "/logout"}
 	for want, page := range map[string]ErrorPage{
-		"Error 403 You have no access You are signed in, but not allowed to do this. Ask for access, or use another account. " +
-			"B You are signed in as Bob Example (bob). Use another account Sign out" + quote + "[/signin?switch=1] [post /logout]": {
+		"Error 403 You have no access You are signed in, but not allowed to do this. " +
+			"Ask for access, or use another account. B You are signed in as Bob Example (bob). " +
+			"Use another account Sign out" + quote + "[/signin?switch=1] [post /logout]": {
 			Status: 403, Problem: ProblemForbidden, Detail: "No.", RequestID: "r1", SwitchURL: "/signin?switch=1", User: bob,
 		},
 		"Error 401 Please sign in You are not signed in, or your session has ended. Sign in [/signin?return_to=%2Fx] []": {
 			Status: 401, Detail: "Not signed in.", SignInURL: "/signin?return_to=%2Fx",
 		},
-		"Error 415 This does not work The request was not accepted. Go back, and try it in another way. Send JSON. [] []": {Status: 415, Detail: "Send JSON."},
-		"Error 429 Too many requests You or your network sent more requests than are allowed in a short time. Nothing is lost; wait a moment. " +
+		"Error 415 This does not work The request was not accepted. Go back, and try it in another way. " +
+			"Send JSON. [] []": {Status: 415, Detail: "Send JSON."},
+		"Error 429 Too many requests You or your network sent more requests than are allowed in a short time. " +
+			"Nothing is lost; wait a moment. " +
 			"Try again in 1 second. Try again [] []": {Status: 429, Retry: true, Wait: time.Second / 2},
-		"Error 429 Too many failed logins To protect accounts, sign-in pauses for a while. Your password can be right all the same. " +
-			"Try again in 5 minutes. [] []": {Status: 429, Problem: ProblemLogins, Detail: "Later.", Wait: 4*time.Minute + time.Second},
-		"Error 404 There is nothing here The address may have a mistake, or the page has moved. Check the address, or begin at the start page. " +
+		"Error 429 Too many failed logins To protect accounts, sign-in pauses for a while. " +
+			"Your password can be right all the same. Try again in 5 minutes. [] []": {
+			Status: 429, Problem: ProblemLogins, Detail: "Later.", Wait: 4*time.Minute + time.Second,
+		},
+		"Error 404 There is nothing here The address may have a mistake, or the page has moved. " +
+			"Check the address, or begin at the start page. " +
 			"Go to the start page [/] []": {Status: 404, Detail: "There is nothing here.", HomeURL: "/"},
-		"Error 504 The application is too slow The application did not answer in time. What you sent may still be in progress. Try again in a moment. " +
+		"Error 504 The application is too slow The application did not answer in time. " +
+			"What you sent may still be in progress. Try again in a moment. " +
 			"Try again [] []": {Status: 504, Retry: true},
 	} {
 		if got := saysOf(t, func(w io.Writer) error { return english(t).Error(w, page) }); got != want {
@@ -382,16 +400,22 @@ func TestOnTheWay(t *testing.T) {
 	t.Parallel()
 	p, alice := english(t), User{Username: "alice", LogoutAction: "/logout", LogoutToken: "t"}
 	for want, page := range map[string]func(io.Writer) error{
-		"You are signed in A You are signed in as alice. Continue to wiki.example Use another account Sign out [https://wiki.example/x /signin?switch=1] [post /logout]": func(w io.Writer) error {
-			return p.SignedIn(w, SignedIn{User: alice, Host: "wiki.example", ContinueURL: "https://wiki.example/x", SwitchURL: "/signin?switch=1"})
+		"You are signed in A You are signed in as alice. Continue to wiki.example Use another account Sign out " +
+			"[https://wiki.example/x /signin?switch=1] [post /logout]": func(w io.Writer) error {
+			return p.SignedIn(w, SignedIn{
+				User: alice, Host: "wiki.example", ContinueURL: "https://wiki.example/x", SwitchURL: "/signin?switch=1",
+			})
 		},
-		"Welcome A You are signed in as alice. To use an application, open its address. Your account Sign out [/me] [post /logout]": func(w io.Writer) error {
+		"Welcome A You are signed in as alice. To use an application, open its address. " +
+			"Your account Sign out [/me] [post /logout]": func(w io.Writer) error {
 			return p.Home(w, Home{User: alice, AccountURL: "/me", SignInURL: "/signin"})
 		},
-		"Welcome You are not signed in. To use an application, open its address. Sign in [/signin] []": func(w io.Writer) error {
+		"Welcome You are not signed in. To use an application, open its address. " +
+			"Sign in [/signin] []": func(w io.Writer) error {
 			return p.Home(w, Home{SignInURL: "/signin"})
 		},
-		"You are signed out Your session has ended on this device. You can close this page. Sign in again [/signin] []": func(w io.Writer) error {
+		"You are signed out Your session has ended on this device. You can close this page. " +
+			"Sign in again [/signin] []": func(w io.Writer) error {
 			return p.SignedOut(w, SignedOut{SignInURL: "/signin"})
 		},
 	} {
@@ -409,12 +433,16 @@ func TestAccount(t *testing.T) {
 		page Account
 		want map[string]string
 	}{
-		{Account{"alice", "Alice Example", "alice@example.org", []string{"user", "admin"}, "session", "local", until, "/logout", "the-token"},
+		{Account{"alice", "Alice Example", "alice@example.org", []string{"user", "admin"}, "session", "local", until,
+			"/logout", "the-token"},
 			map[string]string{"User name": "alice", "Name": "Alice Example", "Email": "alice@example.org", "Roles": "useradmin",
-				"Signed in with": "User name and password", "Provider": "This service", "Signed in until": "1 January 2030, 23:30 UTC"}},
-		{Account{Mechanism: "oidc", Provider: "keycloak"}, map[string]string{"Signed in with": "Identity provider", "Provider": "keycloak"}},
+				"Signed in with": "User name and password", "Provider": "This service",
+				"Signed in until": "1 January 2030, 23:30 UTC"}},
+		{Account{Mechanism: "oidc", Provider: "keycloak"},
+			map[string]string{"Signed in with": "Identity provider", "Provider": "keycloak"}},
 		{Account{Mechanism: "bearer"}, map[string]string{"Signed in with": "Access token"}},
-		{Account{Mechanism: "basic", Provider: "basic"}, map[string]string{"Signed in with": "Shared credentials", "Provider": "This service"}},
+		{Account{Mechanism: "basic", Provider: "basic"},
+			map[string]string{"Signed in with": "Shared credentials", "Provider": "This service"}},
 		{Account{Mechanism: "kerberos"}, map[string]string{"Signed in with": "kerberos"}},
 		{Account{}, map[string]string{}},
 	} {

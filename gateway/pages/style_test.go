@@ -154,7 +154,8 @@ func TestAccessible(t *testing.T) {
 				t.Errorf("%s: aria-describedby names %s, which is not there", name, described)
 			}
 			want, known := map[string]string{
-				"username": "username", "password": "current-password", "current": "current-password", "new": "new-password", "again": "new-password",
+				"username": "username", "password": "current-password", "current": "current-password",
+				"new": "new-password", "again": "new-password",
 				"name": "off", "roles": "", "remember": "", "code": "one-time-code", "recovery": "off", "user_code": "off",
 				"person": "off", // the name of somebody else
 			}[cmp.Or(map[string]string{"recovery": "recovery", "person": "person"}[attr(input, "id")], attr(input, "name"))]
@@ -196,12 +197,14 @@ func TestContrast(t *testing.T) {
 			foreground, background string
 			least                  float64
 		}{
-			{"text", "surface", 4.5}, {"text", "page", 4.5}, {"muted", "surface", 4.5}, {"accent", "surface", 4.5}, {"on-accent", "accent", 4.5},
-			{"on-accent", "accent-strong", 4.5}, {"danger", "danger-surface", 4.5}, {"border", "surface", 3},
+			{"text", "surface", 4.5}, {"text", "page", 4.5}, {"muted", "surface", 4.5}, {"accent", "surface", 4.5},
+			{"on-accent", "accent", 4.5}, {"on-accent", "accent-strong", 4.5}, {"danger", "danger-surface", 4.5},
+			{"border", "surface", 3},
 		} {
 			a, b := luminance(t, sheet, pair.foreground), luminance(t, sheet, pair.background)
 			if ratio := (max(a, b) + 0.05) / (min(a, b) + 0.05); ratio < pair.least {
-				t.Errorf("%s: --%s on --%s has a contrast of %.2f, want %.1f", scheme, pair.foreground, pair.background, ratio, pair.least)
+				t.Errorf("%s: --%s on --%s has a contrast of %.2f, want %.1f",
+					scheme, pair.foreground, pair.background, ratio, pair.least)
 			}
 		}
 	}
@@ -229,7 +232,9 @@ func luminance(t *testing.T, sheet, property string) float64 {
 // Any accent of an operator is readable, as text and under text.
 func TestAccentContrast(t *testing.T) {
 	t.Parallel()
-	for _, accent := range []string{"#000", "#fff", "#ff0", "#ffff00", "#1d5bb8", "#808080", "#00ff7f", "#ff0000", "#191f29", "#0000ff", "#777777"} {
+	for _, accent := range []string{
+		"#000", "#fff", "#ff0", "#ffff00", "#1d5bb8", "#808080", "#00ff7f", "#ff0000", "#191f29", "#0000ff", "#777777",
+	} {
 		rules, err := accentRules(accent)
 		if err != nil {
 			t.Fatal(err)
@@ -243,7 +248,8 @@ func TestAccentContrast(t *testing.T) {
 			if err != nil || !strings.Contains(style, "--surface: "+surface+";") {
 				t.Fatalf("%s is not a surface of the style sheet (%v)", surface, err)
 			}
-			a, strong, on := luminance(t, sheet, "accent"), luminance(t, sheet, "accent-strong"), luminance(t, sheet, "on-accent")
+			a, strong, on := luminance(t, sheet, "accent"), luminance(t, sheet, "accent-strong"),
+				luminance(t, sheet, "on-accent")
 			for name, ratio := range map[string]float64{
 				"the accent on the surface": (max(a, behind.luminance()) + 0.05) / (min(a, behind.luminance()) + 0.05),
 				"text on the accent":        (max(a, on) + 0.05) / (min(a, on) + 0.05),
@@ -259,7 +265,9 @@ func TestAccentContrast(t *testing.T) {
 	if rules, _ := accentRules("#1d5bb8"); !strings.HasPrefix(rules, ":root { --accent: #1d5bb8;") {
 		t.Errorf("the accent is changed: %s", rules)
 	}
-	for _, wrong := range []string{"", "#", "red", "1d5bb8", "#1d5bb", "#12345g", "#+12345", "#1d5bb8;}", "#12", "rgb(1,2,3)"} {
+	for _, wrong := range []string{
+		"", "#", "red", "1d5bb8", "#1d5bb", "#12345g", "#+12345", "#1d5bb8;}", "#12", "rgb(1,2,3)",
+	} {
 		if err := CheckColour(wrong); err == nil {
 			t.Errorf("%q is a colour", wrong)
 		}

@@ -52,7 +52,8 @@ func TestNew(t *testing.T) {
 		}
 		h := parsed(t, first)
 		if len(h.salt) != 16 || len(h.key) != 32 || !h.Verify(password) || h.Verify(password+"x") || h.Verify("") {
-			t.Errorf("salt of %d and key of %d bytes, want 16 and 32, and a match of %q alone", len(h.salt), len(h.key), password)
+			t.Errorf("salt of %d and key of %d bytes, want 16 and 32, and a match of %q alone",
+				len(h.salt), len(h.key), password)
 		}
 		if second, err := New(password); err != nil || first == second {
 			t.Errorf("hashed twice: equal hashes, or error %v", err)
@@ -240,11 +241,14 @@ func TestVerifyNormalization(t *testing.T) {
 
 func TestDecoyCostsTheSame(t *testing.T) {
 	t.Parallel()
-	for _, s := range []string{cheapArgon2id("secret"), cheapBcrypt(t, "secret"), "$argon2id$v=19$m=256,t=2,p=2" + argonTail} {
+	for _, s := range []string{
+		cheapArgon2id("secret"), cheapBcrypt(t, "secret"), "$argon2id$v=19$m=256,t=2,p=2" + argonTail,
+	} {
 		h := parsed(t, s)
 		decoy := h.Decoy()
 		again := parsed(t, decoy.encoded)
-		if again.Cost() != h.Cost() || decoy.Cost() != h.Cost() || len(again.salt) != len(h.salt) || len(again.key) != len(h.key) {
+		if again.Cost() != h.Cost() || decoy.Cost() != h.Cost() ||
+			len(again.salt) != len(h.salt) || len(again.key) != len(h.key) {
 			t.Errorf("the decoy of %s is %s, which costs something else", s, decoy.encoded)
 		}
 		if decoy.Verify("secret") || h.Decoy().encoded == decoy.encoded {
@@ -257,7 +261,9 @@ func TestDecoyCostsTheSame(t *testing.T) {
 func TestCost(t *testing.T) {
 	t.Parallel()
 	for hash, want := range map[string]string{
-		"$argon2id$v=19$m=256,t=3,p=2" + argonTail: "argon2id,m=256,t=3,p=2", "$2y$06$" + bcrypt53: "bcrypt,cost=6", "$2a$06$" + bcrypt53: "bcrypt,cost=6",
+		"$argon2id$v=19$m=256,t=3,p=2" + argonTail: "argon2id,m=256,t=3,p=2",
+		"$2y$06$" + bcrypt53:                       "bcrypt,cost=6",
+		"$2a$06$" + bcrypt53:                       "bcrypt,cost=6",
 	} {
 		if got := parsed(t, hash).Cost(); got != want {
 			t.Errorf("%s has the cost %s, want %s", hash, got, want)
@@ -320,8 +326,11 @@ func TestHashDoesNotPrint(t *testing.T) {
 	}
 	var logged bytes.Buffer
 	slog.New(slog.NewTextHandler(&logged, nil)).Info("hash", "hash", hash, "in", in)
-	text := fmt.Sprintf("%v %+v %#v %s %x %d %v %+v %#v", hash, hash, hash, hash, hash, hash, in, in, in) + string(encoded) + logged.String()
-	for _, part := range []string{hash.Encoded(), "argon2id", fmt.Sprint(hash.salt), fmt.Sprintf("%x", hash.key), fmt.Sprintf("%#v", hash.salt)} {
+	text := fmt.Sprintf("%v %+v %#v %s %x %d %v %+v %#v", hash, hash, hash, hash, hash, hash, in, in, in) +
+		string(encoded) + logged.String()
+	for _, part := range []string{
+		hash.Encoded(), "argon2id", fmt.Sprint(hash.salt), fmt.Sprintf("%x", hash.key), fmt.Sprintf("%#v", hash.salt),
+	} {
 		if strings.Contains(text, part) {
 			t.Errorf("%q shows in %s", part, text)
 		}

@@ -150,7 +150,8 @@ func TestObserve(t *testing.T) {
 	f.id["iss"] = strings.Repeat("x", 100_000)
 	_, err := exchange(t, p)
 	wantError(t, err, ErrFault, "iss is")
-	if known, ok := errors.AsType[*Error](err); !ok || known.Provider != "test" || known.Operation != "token" || len(err.Error()) > 2*maxErrorText {
+	if known, ok := errors.AsType[*Error](err); !ok || known.Provider != "test" ||
+		known.Operation != "token" || len(err.Error()) > 2*maxErrorText {
 		t.Errorf("got %+v with %d bytes", known, len(err.Error()))
 	}
 	f.id, f.instead["/userinfo"] = object{}, say(500, "", "")

@@ -46,8 +46,13 @@ func TestDiscoveryDocuments(t *testing.T) {
 
 // A provider elsewhere cannot lead the gateway to services on its own machine.
 func TestEndpointsHereAreForIssuersHere(t *testing.T) {
-	for _, issuer := range []string{"https://id.example.org", "https://10.0.0.1", "https://169.254.0.1", "https://localhost", "https://[::1]"} {
-		for _, name := range []string{"authorization_endpoint", "token_endpoint", "userinfo_endpoint", "jwks_uri", "end_session_endpoint", "revocation_endpoint", "introspection_endpoint"} {
+	for _, issuer := range []string{
+		"https://id.example.org", "https://10.0.0.1", "https://169.254.0.1", "https://localhost", "https://[::1]",
+	} {
+		for _, name := range []string{
+			"authorization_endpoint", "token_endpoint", "userinfo_endpoint", "jwks_uri",
+			"end_session_endpoint", "revocation_endpoint", "introspection_endpoint",
+		} {
 			for _, address := range []string{"http://127.0.0.1:1/x", "HTTP://localhost/x", "http://[::1]/x"} {
 				f := newFake(t)
 				f.idp = issuer

@@ -42,10 +42,12 @@ var (
 // code or secret, and of an answer only error and error_description (RFC 6749,
 // section 5.2). If the caller's context was cancelled, it is also context.Canceled.
 type Error struct {
-	Provider  string // its name, or the issuer of a Trusted
-	Operation string // authorization, callback, discovery, keys, token, userinfo, profile, logout, logout token, access token, introspection
-	Kind      error  // one of the Err values
-	Err       error  // the cause
+	Provider string // its name, or the issuer of a Trusted
+	// Operation is authorization, callback, discovery, keys, token, userinfo, profile,
+	// logout, logout token, access token or introspection.
+	Operation string
+	Kind      error // one of the Err values
+	Err       error // the cause
 }
 
 // maxErrorText bounds the text of an error, because parts of it, such as a wrong

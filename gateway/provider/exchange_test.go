@@ -38,8 +38,9 @@ func TestExchange(t *testing.T) {
 		Tokens:  Tokens{Access: f.access, Refresh: "the-refresh-token", ID: idToken, Expires: f.now().Add(300 * time.Second)},
 		Session: "the-sid",
 		Said: Said{
-			Userinfo: []byte(`{"email":"alice@example.org","name":"Alice","preferred_username":"alice","roles":["user","admin"]}`),
-			ID:       []byte(`{"department":"sales"}`), Access: []byte(`{}`),
+			Userinfo: []byte(`{"email":"alice@example.org","name":"Alice",` +
+				`"preferred_username":"alice","roles":["user","admin"]}`),
+			ID: []byte(`{"department":"sales"}`), Access: []byte(`{}`),
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -584,7 +585,8 @@ func TestCheckIssuer(t *testing.T) {
 				test.mixUp, test.asks)
 		}
 	}
-	for _, iss := range []string{"", "https://github.com/login/oauth"} { // empty is not the issuer, even where none is configured
+	// Empty is not the issuer, even where none is configured.
+	for _, iss := range []string{"", "https://github.com/login/oauth"} {
 		wantError(t, newFake(t).provider(nil).CheckIssuer(t.Context(), iss, true), ErrMixUp, "iss")
 		wantError(t, newFake(t).github().CheckIssuer(t.Context(), iss, true), ErrMixUp, "iss")
 	}

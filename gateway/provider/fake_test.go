@@ -136,8 +136,10 @@ func newFake(t testing.TB) *fake {
 	f := &fake{
 		t: t, clock: clock, now: clock.Now, key: key, keys: []jose.JSONWebKey{key.public()}, idp: "http://127.0.0.1",
 		discovery: object{}, id: object{}, access: "opaque-access-token", answer: object{},
-		userinfo: object{"sub": "alice-sub", "name": "Alice", "email": "alice@example.org", "preferred_username": "alice", "roles": []string{"user", "admin"}},
-		instead:  map[string]http.HandlerFunc{}, started: clock.Now(), calls: map[string][]int{}, last: map[string]*http.Request{},
+		userinfo: object{"sub": "alice-sub", "name": "Alice", "email": "alice@example.org",
+			"preferred_username": "alice", "roles": []string{"user", "admin"}},
+		instead: map[string]http.HandlerFunc{}, started: clock.Now(),
+		calls: map[string][]int{}, last: map[string]*http.Request{},
 	}
 	f.transport = f
 	return f
@@ -166,7 +168,8 @@ func (f *fake) provider(change func(*Options)) *Provider {
 	o := Options{
 		Name: "test", Issuer: f.idp, Client: Client{ID: testClient, Secret: testSecret},
 		Scopes: []string{"openid", "profile"}, Mapping: Mapping{Roles: "roles", Username: "preferred_username"},
-		RedirectURL: "https://gateway.example/callback", PostLogoutURL: "https://gateway.example/", Connection: f.connection(),
+		RedirectURL: "https://gateway.example/callback", PostLogoutURL: "https://gateway.example/",
+		Connection: f.connection(),
 	}
 	if change != nil {
 		change(&o)
@@ -190,7 +193,9 @@ func (f *fake) github() *Provider {
 }
 
 func (f *fake) endpoints(keys string) Endpoints {
-	return Endpoints{Authorization: f.idp + "/authorize", Token: f.idp + "/token", Userinfo: f.idp + "/userinfo", Keys: keys}
+	return Endpoints{
+		Authorization: f.idp + "/authorize", Token: f.idp + "/token", Userinfo: f.idp + "/userinfo", Keys: keys,
+	}
 }
 
 // RoundTrip serves the fake without a network.
@@ -288,7 +293,8 @@ func (f *fake) token() object {
 		id = f.key.sign(claims, f.header)
 	}
 	return over(object{
-		"access_token": f.access, "token_type": "bearer", "expires_in": 300, "refresh_token": "the-refresh-token", "id_token": id,
+		"access_token": f.access, "token_type": "bearer", "expires_in": 300,
+		"refresh_token": "the-refresh-token", "id_token": id,
 	}, f.answer)
 }
 
@@ -361,7 +367,9 @@ func wantError(t testing.TB, err, kind error, text string) {
 			t.Errorf("error %v is %q too", err, other)
 		}
 	}
-	for _, secret := range []string{"the-code", "the-refresh-token", "the-access-token", "opaque-access-token", testSecret, "eyJ"} {
+	for _, secret := range []string{
+		"the-code", "the-refresh-token", "the-access-token", "opaque-access-token", testSecret, "eyJ",
+	} {
 		if strings.Contains(err.Error(), secret) {
 			t.Errorf("error %q holds the secret %q", err, secret)
 		}

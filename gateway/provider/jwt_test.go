@@ -64,7 +64,8 @@ func TestTokenClaims(t *testing.T) {
 		{"azp that is a number", object{"azp": 1}, nil, [3]string{`azp is 1, expected "authgate"`, "", ""}},
 		{"azp that is null", object{"azp": null}, nil, good},
 		{"empty azp", object{"azp": ""}, nil, good},
-		{"several aud with azp that is null", object{"aud": []string{testClient, "other-api", "api"}, "azp": null}, nil, [3]string{"has no azp", "", ""}},
+		{"several aud with azp that is null", object{"aud": []string{testClient, "other-api", "api"}, "azp": null}, nil,
+			[3]string{"has no azp", "", ""}},
 		{"expiring now", object{"exp": at(0)}, nil, all("expired")},
 		{"no exp", object{"exp": nil}, nil, all("exp is missing")},
 		{"exp that is null", object{"exp": null}, nil, all("exp is missing")},
@@ -81,7 +82,8 @@ func TestTokenClaims(t *testing.T) {
 		{"nbf in the future", object{"nbf": at(61 * time.Second)}, nil, all("nbf")},
 		{"no iat", object{"iat": nil}, nil, [3]string{"", "", "iat is missing"}},
 		{"no sub", object{"sub": nil}, nil, [3]string{"sub is missing", "sub is missing", ""}},
-		{"no sub and no sid", object{"sub": nil, "sid": nil}, nil, [3]string{"sub is missing", "sub is missing", "neither sub nor sid"}},
+		{"no sub and no sid", object{"sub": nil, "sid": nil}, nil,
+			[3]string{"sub is missing", "sub is missing", "neither sub nor sid"}},
 		{"empty sub", object{"sub": ""}, nil, all("sub " + length)},
 		{"long sub", object{"sub": strings.Repeat("x", 256)}, nil, all("sub " + length)},
 		{"sub with a line break", object{"sub": "alice\nsub"}, nil, all(control)},
@@ -95,14 +97,17 @@ func TestTokenClaims(t *testing.T) {
 		{"nonce null", object{"nonce": null}, nil, [3]string{"nonce", "", "nonce"}},
 		{"nonce in capitals", object{"nonce": nil, "NONCE": testAttempt.Nonce}, nil, all("almost nonce")},
 		{"at_hash", object{"at_hash": atHash("opaque-access-token")}, nil, [3]string{"", "it has at_hash", ""}},
-		{"at_hash of another token", object{"at_hash": atHash("another")}, nil, [3]string{"at_hash is not", "it has at_hash", ""}},
+		{"at_hash of another token", object{"at_hash": atHash("another")}, nil,
+			[3]string{"at_hash is not", "it has at_hash", ""}},
 		{"at_hash that is a number", object{"at_hash": 1}, nil, [3]string{"at_hash is not", "it has at_hash", ""}},
 		{"empty at_hash", object{"at_hash": ""}, nil, good},
 		{"at_hash that is null", object{"at_hash": null}, nil, good},
 		{"no event", object{"events": object{}}, nil, [3]string{"", "it has events", "events has no object"}},
 		{"events that are null", object{"events": null}, nil, [3]string{"", "", "events has no object"}},
-		{"an event that is no object", object{"events": object{logoutEvent: true}}, nil, [3]string{"", "it has events", "events has no object"}},
-		{"events in capitals", object{"events": nil, "EVENTS": object{logoutEvent: object{}}}, nil, [3]string{"", "", "events has no object"}},
+		{"an event that is no object", object{"events": object{logoutEvent: true}}, nil,
+			[3]string{"", "it has events", "events has no object"}},
+		{"events in capitals", object{"events": nil, "EVENTS": object{logoutEvent: object{}}}, nil,
+			[3]string{"", "", "events has no object"}},
 		{"no jti", object{"jti": nil}, nil, [3]string{"", "", "jti is missing"}},
 		{"a long jti", object{"jti": strings.Repeat("x", 256)}, nil, [3]string{"", "", "jti " + length}},
 		{"bound to a key", object{"cnf": object{"jkt": "x"}}, nil, [3]string{"", "bound to a key", ""}},
@@ -168,13 +173,19 @@ func TestTokenForms(t *testing.T) {
 		"alg None":                    {bare(`{"alg":"None","kid":"first"}`), `signed with "None"`},
 		"no alg":                      {bare(`{"kid":"first"}`), `signed with ""`},
 		"a header that appears twice": {bare(`{"alg":"none","alg":"RS256","kid":"first"}`), `"alg" appears twice`},
-		"HS256 with the public key as the secret": {func(_ *fake, claims object) string { return hs256(claims, rsa) }, `signed with "HS256"`},
-		"of another's key":                        {by(newRSAKey(2048)), "verify"},
-		"an algorithm that is not announced":      {by(testKey{"first", jose.PS256, rsa.private}), `signed with "PS256"`},
-		"a claim that appears twice":              {func(f *fake, claims object) string { return f.key.sign(twice(claims), nil) }, `"sub" appears twice`},
-		"null":                                    {payload("null"), "token"},
-		"an array":                                {payload("[]"), "token"},
-		"not signed":                              {spelled(func(token string) string { return token[:strings.LastIndexByte(token, '.')+1] }), "verify"},
+		"HS256 with the public key as the secret": {func(_ *fake, claims object) string {
+			return hs256(claims, rsa)
+		}, `signed with "HS256"`},
+		"of another's key":                   {by(newRSAKey(2048)), "verify"},
+		"an algorithm that is not announced": {by(testKey{"first", jose.PS256, rsa.private}), `signed with "PS256"`},
+		"a claim that appears twice": {func(f *fake, claims object) string {
+			return f.key.sign(twice(claims), nil)
+		}, `"sub" appears twice`},
+		"null":     {payload("null"), "token"},
+		"an array": {payload("[]"), "token"},
+		"not signed": {spelled(func(token string) string {
+			return token[:strings.LastIndexByte(token, '.')+1]
+		}), "verify"},
 		"JSON serialization": {spelled(func(token string) string {
 			parts := strings.Split(token, ".")
 			return `{"protected":"` + parts[0] + `","payload":"` + parts[1] + `","signature":"` + parts[2] + `"}`
@@ -196,7 +207,8 @@ func TestTokenForms(t *testing.T) {
 		}
 	}
 	testLogins(t, "/userinfo", []loginTest{
-		{"only symmetric algorithms are announced", announced("id_token_signing_alg_values_supported", []string{"HS256", "none"}), "expected one of []"},
+		{"only symmetric algorithms are announced",
+			announced("id_token_signing_alg_values_supported", []string{"HS256", "none"}), "expected one of []"},
 		{"empty", func(f *fake) { f.answer["id_token"] = "" }, "no id_token"},
 		{"a number", func(f *fake) { f.answer["id_token"] = 1 }, "id_token is a number"},
 	})

@@ -28,7 +28,8 @@ func TestPublishedKeys(t *testing.T) {
 	}
 	noAlgorithm := func(k *jose.JSONWebKey) { k.Use, k.Algorithm = "", "" }
 	encryption := func(k *jose.JSONWebKey) { k.Use = "enc" }
-	const none, shared, notPublic = `no key with the kid "first"`, "two keys of the set have this kid", "no public RSA, EC or Ed25519 key"
+	const none, shared, notPublic = `no key with the kid "first"`,
+		"two keys of the set have this kid", "no public RSA, EC or Ed25519 key"
 	var logins []loginTest
 	for _, test := range []struct {
 		name string
@@ -42,15 +43,19 @@ func TestPublishedKeys(t *testing.T) {
 		{"without use and alg", ec, encode(with(ec, noAlgorithm)), ""},
 		{"beside others", ec, encode(newECKey("second").public(), ec.public()), ""},
 		{"beside one for encryption of the same kid", ec, encode(with(other, encryption), ec.public()), ""},
-		{"beside unknown kinds", ec, strings.Replace(encode(ec.public()), `{"keys":[`, `{"keys":[{"kid":"x","kty":"AKP2"},{"kid":"y"},{"kid":"z","kty":"EC","crv":"secp256k1"},7,null,`, 1), ""},
+		{"beside unknown kinds", ec, strings.Replace(encode(ec.public()), `{"keys":[`,
+			`{"keys":[{"kid":"x","kty":"AKP2"},{"kid":"y"},{"kid":"z","kty":"EC","crv":"secp256k1"},7,null,`, 1), ""},
 		{"with a padded thumbprint", rsa, member(encode(rsa.public()), `"x5t":"wCAFGcBT8CeA4U2mYa4z3xg0-Zw="`), ""},
 		{"with an empty certificate", rsa, member(encode(rsa.public()), `"x5c":[""]`), ""},
-		{"with members that make no sense", ec, member(encode(with(ec, noAlgorithm)), `"use":1,"alg":{},"key_ops":"x","x5u":1,"x5t#S256":[],"KID":"x"`), ""},
-		{"with a padded modulus", rsa, regexp.MustCompile(`"n":"[^"]*`).ReplaceAllString(encode(rsa.public()), "$0="), "illegal base64"},
+		{"with members that make no sense", ec,
+			member(encode(with(ec, noAlgorithm)), `"use":1,"alg":{},"key_ops":"x","x5u":1,"x5t#S256":[],"KID":"x"`), ""},
+		{"with a padded modulus", rsa, regexp.MustCompile(`"n":"[^"]*`).ReplaceAllString(encode(rsa.public()), "$0="),
+			"illegal base64"},
 		{"two with one kid", ec, encode(ec.public(), other.public()), shared},
 		{"three with one kid", ec, encode(other.public(), other.public(), ec.public()), shared},
 		{"for encryption", ec, encode(with(ec, encryption)), none},
-		{"for another algorithm", rsa, encode(with(rsa, func(k *jose.JSONWebKey) { k.Algorithm = "PS256" })), "not for the algorithm RS256"},
+		{"for another algorithm", rsa, encode(with(rsa, func(k *jose.JSONWebKey) { k.Algorithm = "PS256" })),
+			"not for the algorithm RS256"},
 		{"of another kind", rsa, encode(with(ec, noAlgorithm)), "not for the algorithm RS256"},
 		{"without a kid", ec, encode(with(ec, func(k *jose.JSONWebKey) { k.KeyID = "" })), none},
 		{"too short", weak, encode(weak.public()), "1024 bits"},
@@ -60,7 +65,8 @@ func TestPublishedKeys(t *testing.T) {
 		{"none", ec, `{"keys":[]}`, none},
 		{"no set", ec, `{}`, "the member keys is missing"},
 		{"no JSON", ec, `<html>`, "the key set"},
-		{"keys that appear twice", ec, strings.Replace(encode(ec.public()), `{"keys"`, `{"keys":[],"keys"`, 1), `"keys" appears twice`},
+		{"keys that appear twice", ec, strings.Replace(encode(ec.public()), `{"keys"`, `{"keys":[],"keys"`, 1),
+			`"keys" appears twice`},
 	} {
 		logins = append(logins, loginTest{test.name, func(f *fake) {
 			f.key, f.discovery["id_token_signing_alg_values_supported"] = test.sign, nil
@@ -86,7 +92,8 @@ func TestUnknownKeysAreBounded(t *testing.T) {
 	must(exchange(t, p))
 	f.wantCalled(t, "/keys", 2)
 	for i := range 100 {
-		_, err := p.VerifyLogoutToken(t.Context(), f.key.sign(f.logoutClaims(nil), joseHeader{"kid": fmt.Sprint("made up ", i)}))
+		_, err := p.VerifyLogoutToken(t.Context(),
+			f.key.sign(f.logoutClaims(nil), joseHeader{"kid": fmt.Sprint("made up ", i)}))
 		wantError(t, err, ErrInvalid, "no key with the kid")
 	}
 	for i := range 5 { // a signed answer is under the same limit
@@ -129,7 +136,8 @@ func TestKeysAge(t *testing.T) {
 		time.Sleep(keysLifetime)
 		must(exchange(t, p)) // an hour old
 		synctest.Wait()
-		if warned := f.log.Records(t, "fetching the provider's keys failed; the cached keys are used for up to an hour"); len(warned) != 1 {
+		if warned := f.log.Records(t,
+			"fetching the provider's keys failed; the cached keys are used for up to an hour"); len(warned) != 1 {
 			t.Errorf("%d warnings, want one", len(warned))
 		}
 		time.Sleep(time.Second)

@@ -95,9 +95,12 @@ func TestLogoutRequests(t *testing.T) {
 		"client_id=authgate&refresh_token=the-refresh-token " + basicHeader: {"form", fullTokens, func(o *Options) {
 			o.Client.AuthMethod = issuers.AuthMethodBasic
 		}},
-		"client_id=authgate&client_secret=the+client%27s+secret&token=the-refresh-token&token_type_hint=refresh_token":               {"revoke", fullTokens, nil},
-		"client_id=authgate&client_secret=the+client%27s+secret&token=the-access-token&token_type_hint=access_token":                 {"revoke", noRefresh, nil},
-		"/logout?client_id=authgate&id_token_hint=the-id-token&post_logout_redirect_uri=https%3A%2F%2Fgateway.example%2F&realm=main": {"redirect", fullTokens, nil},
+		"client_id=authgate&client_secret=the+client%27s+secret&token=the-refresh-token" +
+			"&token_type_hint=refresh_token": {"revoke", fullTokens, nil},
+		"client_id=authgate&client_secret=the+client%27s+secret&token=the-access-token" +
+			"&token_type_hint=access_token": {"revoke", noRefresh, nil},
+		"/logout?client_id=authgate&id_token_hint=the-id-token" +
+			"&post_logout_redirect_uri=https%3A%2F%2Fgateway.example%2F&realm=main": {"redirect", fullTokens, nil},
 		"/logout?client_id=authgate&realm=main": {"redirect", Tokens{}, func(o *Options) { o.PostLogoutURL = "" }},
 		"/out?client_id=x&logout_uri=https%3A%2F%2Fapp%2F": {"redirect", Tokens{}, func(o *Options) {
 			o.LogoutURL, o.PostLogoutURL = o.Issuer+"/out?client_id=x&logout_uri=https%3A%2F%2Fapp%2F", ""

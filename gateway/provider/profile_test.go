@@ -24,7 +24,8 @@ func login(t *testing.T, userinfo, id object, change func(*Options)) (*Grant, er
 func TestNameEmailAndUsername(t *testing.T) {
 	type want struct{ Username, Name, Email string }
 	const address = "a@example.org"
-	verified, unverified := object{"email": address, "email_verified": true}, object{"email": address, "email_verified": false}
+	verified, unverified := object{"email": address, "email_verified": true},
+		object{"email": address, "email_verified": false}
 	null, none := (*int)(nil), want{Username: "alice-sub"}
 	byEmail := want{address, "", address}
 	of := func(letter string) object {
@@ -40,9 +41,11 @@ func TestNameEmailAndUsername(t *testing.T) {
 		{name: "userinfo comes first", userinfo: of("u"), id: of("i"), want: want{"u", "U", "u@example.org"}},
 		{name: "then the ID token", id: of("i"), want: want{"i", "I", "i@example.org"}},
 		{name: "each for itself", userinfo: object{"name": "U"}, id: of("i"), want: want{"i", "U", "i@example.org"}},
-		{name: "null is missing", userinfo: object{"name": null, "email": null}, id: object{"name": "I"}, want: want{"alice-sub", "I", ""}},
+		{name: "null is missing", userinfo: object{"name": null, "email": null},
+			id: object{"name": "I"}, want: want{"alice-sub", "I", ""}},
 		{name: "a name that is a number", userinfo: object{"name": 1}, want: none},
-		{name: "a name that is a number, and a name elsewhere", userinfo: object{"name": 1}, id: object{"name": "I"}, want: want{"alice-sub", "I", ""}},
+		{name: "a name that is a number, and a name elsewhere", userinfo: object{"name": 1},
+			id: object{"name": "I"}, want: want{"alice-sub", "I", ""}},
 		{name: "a name that is an object", userinfo: object{"name": object{"first": "A"}}, want: none},
 		{name: "a name with a line break", userinfo: object{"name": "A\nB"}, want: none},
 		{name: "a name that reads backwards", userinfo: object{"name": "A\u202eB"}, want: none},
@@ -50,7 +53,8 @@ func TestNameEmailAndUsername(t *testing.T) {
 		{name: "a blank name", userinfo: object{"name": "  "}, want: none},
 		{name: "a name for no header", userinfo: object{"name": strings.Repeat("A", maxName+1)}, want: none},
 		{name: "an address that is an array", userinfo: object{"email": []string{address}}, want: none},
-		{name: "an address that is an array, and one elsewhere", userinfo: object{"email": []string{address}}, id: verified, want: byEmail},
+		{name: "an address that is an array, and one elsewhere", userinfo: object{"email": []string{address}},
+			id: verified, want: byEmail},
 		{name: "an address that is too long", userinfo: object{"email": strings.Repeat("a", 250) + "@b.org"}, want: none},
 
 		{name: "verified", userinfo: verified, want: byEmail},
@@ -63,10 +67,13 @@ func TestNameEmailAndUsername(t *testing.T) {
 		{name: "unverified in a string", userinfo: object{"email": address, "email_verified": "false"}, want: none},
 		{name: "email_verified that is a number", userinfo: object{"email": address, "email_verified": 1}, want: none},
 		{name: "email_verified in other words", userinfo: object{"email": address, "email_verified": "yes"}, want: none},
-		{name: "unverified elsewhere, without the address", userinfo: object{"email_verified": false}, id: object{"email": address}, want: none},
+		{name: "unverified elsewhere, without the address", userinfo: object{"email_verified": false},
+			id: object{"email": address}, want: none},
 		{name: "unverified, and verified elsewhere", userinfo: unverified, id: verified, want: none},
-		{name: "verified, and unverified elsewhere", userinfo: verified, id: object{"email": "A@example.org", "email_verified": "false"}, want: none},
-		{name: "another is unverified elsewhere", userinfo: verified, id: object{"email": "b@example.org", "email_verified": false}, want: byEmail},
+		{name: "verified, and unverified elsewhere", userinfo: verified,
+			id: object{"email": "A@example.org", "email_verified": "false"}, want: none},
+		{name: "another is unverified elsewhere", userinfo: verified,
+			id: object{"email": "b@example.org", "email_verified": false}, want: byEmail},
 
 		{name: "two addresses in one", userinfo: object{"email": "a@evil@company.com"}, want: none},
 		{name: "nothing before the @", userinfo: object{"email": "@example.org"}, want: none},
@@ -75,12 +82,14 @@ func TestNameEmailAndUsername(t *testing.T) {
 		{name: "a space of another kind", userinfo: object{"email": "alice@example.org\u00a0"}, want: none},
 		{name: "a character that is not seen", userinfo: object{"email": "alice@example\u200b.org"}, want: none},
 
-		{name: "a path", claim: "account.name", userinfo: object{"account": object{"name": "alice"}}, want: want{Username: "alice"}},
+		{name: "a path", claim: "account.name", userinfo: object{"account": object{"name": "alice"}},
+			want: want{Username: "alice"}},
 		{name: "email as the claim", claim: "email", userinfo: object{"email": address}, want: byEmail},
 		{name: "email as the claim, unverified", claim: "email", userinfo: unverified, want: none},
 		{name: "sub as the claim", claim: "sub", userinfo: object{"email": address}, want: want{"alice-sub", "", address}},
 		{name: "a number", userinfo: object{"preferred_username": 1}, want: none},
-		{name: "a number, and a name elsewhere", userinfo: object{"preferred_username": 1}, id: object{"preferred_username": "i"}, want: want{Username: "i"}},
+		{name: "a number, and a name elsewhere", userinfo: object{"preferred_username": 1},
+			id: object{"preferred_username": "i"}, want: want{Username: "i"}},
 		{name: "empty", userinfo: object{"preferred_username": ""}, want: none},
 		{name: "empty, with an address", userinfo: object{"preferred_username": "", "email": address}, want: byEmail},
 		{name: "too long", userinfo: object{"preferred_username": strings.Repeat("x", 256)}, want: none},
@@ -93,12 +102,17 @@ func TestNameEmailAndUsername(t *testing.T) {
 		{name: "private use", userinfo: object{"preferred_username": "alice\U000f0000"}, want: none},
 		{name: "outer space", userinfo: object{"preferred_username": " alice"}, want: none},
 		{name: "outer space of another kind", userinfo: object{"preferred_username": "alice\u00a0"}, want: none},
-		{name: "the own address in other case", userinfo: object{"preferred_username": "A@Example.org", "email": address}, want: want{"A@Example.org", "", address}},
-		{name: "another's address", userinfo: object{"preferred_username": "boss@example.org", "email": address}, want: byEmail},
-		{name: "another's address, without one of their own", userinfo: object{"preferred_username": "boss@example.org"}, want: none},
+		{name: "the own address in other case", userinfo: object{"preferred_username": "A@Example.org", "email": address},
+			want: want{"A@Example.org", "", address}},
+		{name: "another's address", userinfo: object{"preferred_username": "boss@example.org", "email": address},
+			want: byEmail},
+		{name: "another's address, without one of their own", userinfo: object{"preferred_username": "boss@example.org"},
+			want: none},
 		{name: "the own address, unverified", userinfo: over(object{"preferred_username": address}, unverified), want: none},
-		{name: "another's address with a wide @", userinfo: object{"preferred_username": "boss\uff20example.org"}, want: none},
-		{name: "sub that looks like an address", userinfo: object{"sub": "boss@example.org"}, id: object{"sub": "boss@example.org"}, want: want{Username: "boss@example.org"}},
+		{name: "another's address with a wide @", userinfo: object{"preferred_username": "boss\uff20example.org"},
+			want: none},
+		{name: "sub that looks like an address", userinfo: object{"sub": "boss@example.org"},
+			id: object{"sub": "boss@example.org"}, want: want{Username: "boss@example.org"}},
 		{name: "outer space in sub", userinfo: object{"sub": "alice "}, id: object{"sub": "alice "}, fault: "outer space"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -120,12 +134,14 @@ func TestNameEmailAndUsername(t *testing.T) {
 func TestClaims(t *testing.T) {
 	got, err := login(t,
 		object{"both": "userinfo", "n": json.Number("9007199254740993"), "email": "a@example.org", "email_verified": false},
-		object{"both": "id", "acr": "gold", "sid": "s", "azp": testClient, "jti": "j", "at_hash": atHash("opaque-access-token"), "email": "b@example.org",
+		object{"both": "id", "acr": "gold", "sid": "s", "azp": testClient, "jti": "j",
+			"at_hash": atHash("opaque-access-token"), "email": "b@example.org",
 			"_claim_sources": object{"src": object{"access_token": "secret"}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := object{"both": "userinfo", "n": json.Number("9007199254740993"), "acr": "gold", "azp": testClient, "email_verified": false}
+	want := object{"both": "userinfo", "n": json.Number("9007199254740993"),
+		"acr": "gold", "azp": testClient, "email_verified": false}
 	if diff := cmp.Diff(want, got.Profile.Claims); diff != "" {
 		t.Error(diff)
 	}
@@ -195,13 +211,16 @@ func TestRoles(t *testing.T) {
 		{name: "a number in the access token", access: token(roles(5))},
 		{name: "a number in userinfo, an array in the access token", userinfo: roles(5), access: token(nil), want: "admin"},
 		{name: "a role for no header", userinfo: roles([]string{strings.Repeat("x", maxRole+1), "user"}), want: "user"},
-		{name: "empty roles and those that no policy can name", userinfo: roles([]string{"", "a,admin", "admin\n", " admin", "user"}), want: "user"},
+		{name: "empty roles and those that no policy can name",
+			userinfo: roles([]string{"", "a,admin", "admin\n", " admin", "user"}), want: "user"},
 
 		{name: "access token about another person", access: token(object{"sub": "bob-sub"})},
 		{name: "access token of another issuer", access: token(object{"iss": "https://evil.example"})},
 		{name: "access token that has expired", access: token(object{"exp": 1})},
-		{name: "access token of another's key", access: forged(func(claims object) string { return newECKey("first").sign(claims, nil) })},
-		{name: "access token without a signature", access: forged(func(claims object) string { return unsigned(claims, algNone) })},
+		{name: "access token of another's key",
+			access: forged(func(claims object) string { return newECKey("first").sign(claims, nil) })},
+		{name: "access token without a signature",
+			access: forged(func(claims object) string { return unsigned(claims, algNone) })},
 		{name: "access token that is no JWT", access: forged(func(object) string { return "a.b.c" })},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -221,7 +240,8 @@ func TestRoles(t *testing.T) {
 			if got := strings.Join(got.Profile.Roles, " "); got != test.want {
 				t.Errorf("roles %q, want %q", got, test.want)
 			}
-			if refused := f.log.Records(t, "no roles are read from the access token"); (len(refused) == 1) != strings.HasPrefix(test.name, "access token") || strings.Contains(f.log.String(), f.access) {
+			if refused := f.log.Records(t, "no roles are read from the access token"); (len(refused) == 1) !=
+				strings.HasPrefix(test.name, "access token") || strings.Contains(f.log.String(), f.access) {
 				t.Errorf("the log says %s", &f.log)
 			}
 		})
@@ -232,7 +252,8 @@ func TestDroppedRolesAreLogged(t *testing.T) {
 	f := newFake(t)
 	f.userinfo["roles"] = []string{"user", "", "a,admin"}
 	must(exchange(t, f.provider(nil)))
-	got := f.log.Last(t, "a role of the provider is ignored, because it has a comma, a control character, or leading or trailing space, or is too long")
+	got := f.log.Last(t, "a role of the provider is ignored, because it has a comma, a control character, "+
+		"or leading or trailing space, or is too long")
 	if strings.Count(f.log.String(), "WARN") != 1 || got["role"] != "a,admin" || got["provider"] != "test" {
 		t.Errorf("the log says %s", &f.log)
 	}
@@ -248,7 +269,8 @@ func TestUserinfoAnswers(t *testing.T) {
 		{"about another person", func(f *fake) { f.userinfo["sub"] = "bob-sub" }, "another person"},
 		{"sub in capitals", answers(path, sayJSON(`{"SUB":"alice-sub"}`)), "sub is missing"},
 		{"201", answers(path, say(201, "application/json", body)), "201 Created, expected 200"},
-		{"401", answers(path, say(401, "application/json", `{"error":"invalid_token","error_description":"opaque-access-token is revoked"}`)), `error "invalid_token"`},
+		{"401", answers(path, say(401, "application/json",
+			`{"error":"invalid_token","error_description":"opaque-access-token is revoked"}`)), `error "invalid_token"`},
 		{"403", answers(path, say(403, "text/html", "opaque-access-token")), "403 Forbidden"},
 		{"999", answers(path, say(999, "", "")), "999"},
 		{"no JSON", answers(path, sayJSON("opaque-access-token")), "invalid character"},
@@ -314,8 +336,10 @@ func FuzzProfile(f *testing.F) {
 	p := newFake(f).provider(nil)
 	for _, seed := range [][2]string{
 		{`{"name":"Alice","email":"a@example.org","preferred_username":"alice","roles":["user"]}`, `{"roles":"admin"}`},
-		{`{"name":{"a":1},"email":"a@b@c","email_verified":"True","preferred_username":"boss@example.org","roles":{"a":{}}}`, `{"email":"x@y","roles":[1]}`},
-		{`{"name":"A\u202e","preferred_username":"\u200b","roles":["a,b"," c","\n"]}`, `{"name":"\ue000","email":"A@example.org","email_verified":false}`},
+		{`{"name":{"a":1},"email":"a@b@c","email_verified":"True","preferred_username":"boss@example.org","roles":{"a":{}}}`,
+			`{"email":"x@y","roles":[1]}`},
+		{`{"name":"A\u202e","preferred_username":"\u200b","roles":["a,b"," c","\n"]}`,
+			`{"name":"\ue000","email":"A@example.org","email_verified":false}`},
 		{`{"roles":5,"email_verified":1}`, `{"a":{"b":{"c":[null]}}}`},
 	} {
 		f.Add(seed[0], seed[1])

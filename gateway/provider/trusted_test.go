@@ -17,7 +17,8 @@ import (
 // trusted is the fake as an outside issuer.
 func (f *fake) trusted(change func(*TrustedOptions)) *Trusted {
 	o := TrustedOptions{
-		Issuer: f.idp, Audience: []string{"api", "other-api"}, Mapping: Mapping{Roles: "roles", Username: "preferred_username"}, Connection: f.connection(),
+		Issuer: f.idp, Audience: []string{"api", "other-api"},
+		Mapping: Mapping{Roles: "roles", Username: "preferred_username"}, Connection: f.connection(),
 	}
 	if change != nil {
 		change(&o)
@@ -38,7 +39,8 @@ func (f *fake) accessClaims(change object) object {
 // TestTokenClaims has what refuses an access token.
 func TestAccessToken(t *testing.T) {
 	f := newFake(t)
-	got, err := f.trusted(nil).Verify(t.Context(), f.key.sign(f.accessClaims(object{"aud": []string{"x", "other-api"}}), nil))
+	got, err := f.trusted(nil).Verify(t.Context(),
+		f.key.sign(f.accessClaims(object{"aud": []string{"x", "other-api"}}), nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,19 +197,23 @@ func TestIntrospect(t *testing.T) {
 		{name: "a refresh token", change: object{"token_type": "refresh_token"}, kind: ErrInvalid, text: "expected Bearer"},
 		{name: "bound to a key", change: object{"cnf": object{"jkt": "x"}}, kind: ErrInvalid, text: "bound to a key"},
 		{name: "no sub", change: object{"sub": nil}, kind: ErrInvalid, text: "sub is missing"},
-		{name: "twice active", answer: `{"active":false,"active":true,"sub":"alice-sub"}`, kind: ErrFault, text: "appears twice"},
+		{name: "twice active", answer: `{"active":false,"active":true,"sub":"alice-sub"}`,
+			kind: ErrFault, text: "appears twice"},
 		{name: "no JSON", answer: `opaque-access-token`, kind: ErrFault, text: "invalid character"},
-		{name: "refused", answer: `{"error":"invalid_client","error_description":"for opaque-access-token"}`, status: 401, kind: ErrFault, text: `401 Unauthorized, error "invalid_client"`},
+		{name: "refused", answer: `{"error":"invalid_client","error_description":"for opaque-access-token"}`,
+			status: 401, kind: ErrFault, text: `401 Unauthorized, error "invalid_client"`},
 		{name: "an endpoint in the clear", url: "http://id.example.org/", kind: ErrFault, text: "is not https"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFake(t)
 			f.discovery["introspection_endpoint"] = f.idp + "/introspect"
 			answer := over(object{
-				"active": true, "sub": "alice-sub", "token_type": "Bearer", "scope": "read", "client_id": "a-client", "jti": "the-jti",
-				"exp": clock.Now().Add(time.Minute).Unix(), "preferred_username": "alice", "roles": []string{"admin"},
+				"active": true, "sub": "alice-sub", "token_type": "Bearer", "scope": "read",
+				"client_id": "a-client", "jti": "the-jti", "exp": clock.Now().Add(time.Minute).Unix(),
+				"preferred_username": "alice", "roles": []string{"admin"},
 			}, test.change)
-			f.instead["/introspect"] = say(cmp.Or(test.status, 200), "application/json", strings.ReplaceAll(cmp.Or(test.answer, marshal(answer)), "OWN", f.idp))
+			f.instead["/introspect"] = say(cmp.Or(test.status, 200), "application/json",
+				strings.ReplaceAll(cmp.Or(test.answer, marshal(answer)), "OWN", f.idp))
 			issuer := f.trusted(func(o *TrustedOptions) {
 				o.Introspection = &Introspection{URL: test.url, Client: Client{ID: testClient, Secret: testSecret}}
 			})
@@ -216,16 +222,19 @@ func TestIntrospect(t *testing.T) {
 				return
 			}
 			want := &AccessToken{
-				Profile: Profile{Subject: "alice-sub", Username: "alice", Roles: []string{"admin"}, Claims: got.Profile.Claims}, Scopes: []string{"read"}, ID: "the-jti",
+				Profile: Profile{Subject: "alice-sub", Username: "alice", Roles: []string{"admin"}, Claims: got.Profile.Claims},
+				Scopes:  []string{"read"}, ID: "the-jti",
 			}
 			if answer["exp"] != nil {
 				want.Expires = clock.Now().Add(time.Minute)
 			}
-			if diff := gocmp.Diff(want, got, gocmp.Comparer(time.Time.Equal)); diff != "" || got.Profile.Claims["active"] != nil {
+			if diff := gocmp.Diff(want, got, gocmp.Comparer(time.Time.Equal)); diff != "" ||
+				got.Profile.Claims["active"] != nil {
 				t.Errorf("claims %v (-want +got):\n%s", got.Profile.Claims, diff)
 			}
 			form, header := f.lastCall("/introspect")
-			wantForm := url.Values{"token": {"opaque-access-token"}, "token_type_hint": {"access_token"}, "client_id": {testClient}}
+			wantForm := url.Values{"token": {"opaque-access-token"}, "token_type_hint": {"access_token"},
+				"client_id": {testClient}}
 			if diff := gocmp.Diff(wantForm, form); diff != "" || header != basicHeader {
 				t.Errorf("Authorization %q, want %q; the form (-want +got):\n%s", header, basicHeader, diff)
 			}

@@ -54,7 +54,8 @@ func TestWindow(t *testing.T) {
 				}
 				time.Sleep(40 * time.Second)
 				var limited *LimitedError
-				if err := l.Take(t.Context(), here); !errors.As(err, &limited) || limited.RetryAfter != 20*time.Second || limited.First {
+				if err := l.Take(t.Context(), here); !errors.As(err, &limited) ||
+					limited.RetryAfter != 20*time.Second || limited.First {
 					t.Errorf("beyond the limit: %+v, want a second refusal with 20 s left", err)
 				}
 				time.Sleep(20*time.Second - time.Nanosecond)

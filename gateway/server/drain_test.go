@@ -31,7 +31,8 @@ type stopping struct {
 func onceStopped(t *testing.T, f func(s *stopping)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &stopping{stub: &stub{}, t: t, log: &logtest.Buffer{}, public: newDoor(), admin: newDoor(), took: make(chan time.Duration, 1)}
+		s := &stopping{stub: &stub{}, t: t, log: &logtest.Buffer{},
+			public: newDoor(), admin: newDoor(), took: make(chan time.Duration, 1)}
 		server := newServer(options(s.stub, s.log))
 		for _, l := range []struct {
 			name    string
@@ -39,7 +40,8 @@ func onceStopped(t *testing.T, f func(s *stopping)) {
 			handler http.Handler
 		}{{nameHTTPS, s.public, s.stub}, {nameHTTP, newDoor(), s.stub}, {nameAdmin, s.admin, server.admin(nil)}} {
 			connections := server.connections(l.name)
-			server.serving = append(server.serving, serving{l.name, connections.Listener(l.door), &http.Server{Handler: l.handler, ConnState: connections.State}})
+			server.serving = append(server.serving, serving{l.name, connections.Listener(l.door),
+				&http.Server{Handler: l.handler, ConnState: connections.State}})
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		s.stop = func() {
@@ -245,7 +247,9 @@ func TestDrainStuck(t *testing.T) {
 // sends.
 func TestDrainWithoutRequests(t *testing.T) {
 	t.Parallel()
-	for name, first := range map[string]string{"silent": "", "half a header": "GET / HTTP/1.1\r\nA: ", "idle": plainRequest} {
+	for name, first := range map[string]string{
+		"silent": "", "half a header": "GET / HTTP/1.1\r\nA: ", "idle": plainRequest,
+	} {
 		onceStopped(t, func(s *stopping) {
 			for _, d := range []*door{s.public, s.admin} {
 				client := s.raw(d, first)

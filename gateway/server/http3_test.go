@@ -48,7 +48,8 @@ func serveHTTP3(t *testing.T, cfg config.Config, serve http.HandlerFunc) *overHT
 	dir := t.TempDir()
 	cfg.Listen.HTTPS, cfg.Listen.HTTP3 = anyPort, anyPort
 	cfg.DataDir, cfg.TLS = dir, listening.TLS{Mode: listening.TLSInternal, Domains: []string{"gw.example"}}
-	s := &overHTTP3{stub: &stub{config: cfg, serve: serve}, t: t, log: &logtest.Buffer{}, roots: x509.NewCertPool(), ended: make(chan error, 1)}
+	s := &overHTTP3{stub: &stub{config: cfg, serve: serve}, t: t, log: &logtest.Buffer{},
+		roots: x509.NewCertPool(), ended: make(chan error, 1)}
 	source, err := certs.Open(certs.Options{Config: &cfg, Logger: slog.New(slog.DiscardHandler), Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +123,8 @@ func TestHTTP3Requests(t *testing.T) {
 		_, expects := r.Header["Expect"]
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		fmt.Fprintf(w, "%s %s %s %s from %s, tls %t, length %d, no body %t, %q %v, fields %t %t",
-			r.Proto, r.Method, r.Host, r.RequestURI, host, r.TLS != nil, r.ContentLength, r.Body == http.NoBody, body, err, hosts, expects)
+			r.Proto, r.Method, r.Host, r.RequestURI, host, r.TLS != nil, r.ContentLength,
+			r.Body == http.NoBody, body, err, hosts, expects)
 	})
 	c := s.client()
 	for _, a := range []struct {
@@ -147,7 +149,8 @@ func TestHTTP3Requests(t *testing.T) {
 			body = io.MultiReader(body)
 		}
 		r := s.request(a.method, "/a%20b?c", body)
-		want := "HTTP/3.0 " + a.method + " gw.example /a%20b?c from 127.0.0.1, tls true, " + a.want + " <nil>, fields false false"
+		want := "HTTP/3.0 " + a.method + " gw.example /a%20b?c from 127.0.0.1, tls true, " + a.want +
+			" <nil>, fields false false"
 		if response, got := s.send(c, r); response.StatusCode != 200 || got != want {
 			t.Errorf("%s %q, known %t: %d %s\nwant %s", a.method, a.body, a.known, response.StatusCode, got, want)
 		}
@@ -168,23 +171,30 @@ func TestHTTP3Answers(t *testing.T) {
 	for _, path := range []string{"/", "/flushed"} {
 		var early []string
 		r := s.request("GET", path, nil)
-		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-			early = append(early, fmt.Sprint(code, h))
-			return nil
-		}}))
+		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+				early = append(early, fmt.Sprint(code, h))
+				return nil
+			},
+		}))
 		a, body := s.send(c, r)
-		if a.StatusCode != http.StatusAccepted || body != "body" || !slices.Equal(a.Header["Set-Cookie"], []string{"a=1", "c=3"}) {
+		if a.StatusCode != http.StatusAccepted || body != "body" ||
+			!slices.Equal(a.Header["Set-Cookie"], []string{"a=1", "c=3"}) {
 			t.Errorf("%s: %d %q, cookies %q", path, a.StatusCode, body, a.Header["Set-Cookie"])
 		}
 		if want := []string{"103 map[Link:[</style.css>; rel=preload]]"}; !slices.Equal(early, want) {
 			t.Errorf("%s: informational answers %q, want %q", path, early, want)
 		}
-		for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Late", "Link", "Bad Name", "Bad name", "Announced"} {
+		for _, name := range []string{
+			"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding",
+			"Upgrade", "Late", "Link", "Bad Name", "Bad name", "Announced",
+		} {
 			if values, ok := a.Header[name]; ok {
 				t.Errorf("%s: the header has %s %q", path, name, values)
 			}
 		}
-		if a.Trailer.Get("Announced") != "at the end" || a.Trailer.Get("Unannounced") != "too" || len(a.Trailer["Never"]) > 0 {
+		if a.Trailer.Get("Announced") != "at the end" || a.Trailer.Get("Unannounced") != "too" ||
+			len(a.Trailer["Never"]) > 0 {
 			t.Errorf("%s: the trailer is %v", path, a.Trailer)
 		}
 	}
@@ -234,12 +244,14 @@ func TestHTTP3Expect(t *testing.T) {
 		asked := 0
 		r := s.request("POST", path, strings.NewReader(strings.Repeat("x", 200_000)))
 		r.Header.Set("Expect", "100-continue")
-		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
-			if code == 100 {
-				asked++
-			}
-			return nil
-		}}))
+		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
+				if code == 100 {
+					asked++
+				}
+				return nil
+			},
+		}))
 		if a, _ := s.send(s.client(), r); a.StatusCode != 204 || asked != want {
 			t.Errorf("%s: %d, asked %d times, want %d", path, a.StatusCode, asked, want)
 		}
@@ -250,7 +262,8 @@ func TestHTTP3Expect(t *testing.T) {
 func TestHTTP3Ends(t *testing.T) {
 	t.Parallel()
 	served := make(chan string, 10)
-	s := serveHTTP3(t, config.Config{Limits: config.Limits{MaxHeaderBytes: 8 << 10}}, func(w http.ResponseWriter, r *http.Request) {
+	cfg := config.Config{Limits: config.Limits{MaxHeaderBytes: 8 << 10}}
+	s := serveHTTP3(t, cfg, func(w http.ResponseWriter, r *http.Request) {
 		served <- r.URL.Path
 		_, _ = io.WriteString(w, "half")
 		_ = http.NewResponseController(w).Flush()
@@ -430,7 +443,8 @@ func TestHTTP3Drain(t *testing.T) {
 func TestHTTP3Cut(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})
-	s := serveHTTP3(t, config.Config{ShutdownTimeout: 100 * time.Millisecond}, func(_ http.ResponseWriter, r *http.Request) {
+	cfg := config.Config{ShutdownTimeout: 100 * time.Millisecond}
+	s := serveHTTP3(t, cfg, func(_ http.ResponseWriter, r *http.Request) {
 		close(began)
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler)
@@ -461,12 +475,15 @@ func TestHTTP3Listener(t *testing.T) {
 	if n := s.server.http3.clients.Open(); n != 1 {
 		t.Errorf("%d connections are open", n)
 	}
-	for address, want := range map[string]string{s.server.Address(nameHTTP3): "in use", "nowhere.invalid:1": "nowhere.invalid"} {
+	for address, want := range map[string]string{
+		s.server.Address(nameHTTP3): "in use", "nowhere.invalid:1": "nowhere.invalid",
+	} {
 		cfg := s.config
 		cfg.Listen.HTTP3 = address
 		o := options(&stub{config: cfg}, &logtest.Buffer{})
 		o.Certificates = s.server.certs
-		if _, err := New(o); err == nil || !strings.Contains(err.Error(), "listen.http3") || !strings.Contains(err.Error(), want) {
+		if _, err := New(o); err == nil ||
+			!strings.Contains(err.Error(), "listen.http3") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}

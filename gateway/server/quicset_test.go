@@ -92,7 +92,8 @@ func TestQUICLimit(t *testing.T) {
 		time.Sleep(sparedQUIC)
 		c, _ := connect(t, s)
 		if synctest.Wait(); c == nil || !c.open() || idle.open() || !busy.open() || s.Open() != 2 || s.Displaced() != 2 {
-			t.Errorf("accepted %t, idle %t, busy %t, %d open, %d displaced", c != nil, idle.open(), busy.open(), s.Open(), s.Displaced())
+			t.Errorf("accepted %t, idle %t, busy %t, %d open, %d displaced",
+				c != nil, idle.open(), busy.open(), s.Open(), s.Displaced())
 		}
 	})
 }

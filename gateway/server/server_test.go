@@ -272,7 +272,8 @@ func TestHealth(t *testing.T) {
 		{Domain: "good.example", Expires: time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)},
 		{Domain: "none.example", Problem: "no such host"},
 	}
-	const reported = `,"certificates":[{"domain":"good.example","expires":"2026-03-01T12:00:00Z"},{"domain":"none.example","problem":"no such host"}]}`
+	const reported = `,"certificates":[{"domain":"good.example","expires":"2026-03-01T12:00:00Z"},` +
+		`{"domain":"none.example","problem":"no such host"}]}`
 	away := errors.New("the store is away")
 	for name, c := range map[string]struct {
 		ready    error

@@ -336,7 +336,8 @@ func TestSessionDomain(t *testing.T) {
 		Replace(rig.FiveHostsConfig) + "session: {domain: Apps.example}\n"
 	r := rig.New(t, yaml)
 	page := r.WantAt("wiki.apps.example", 302, "GET", "/x", "", rig.Browser)
-	if got := page.Header().Get("Location"); got != "https://gw.apps.example/signin?return_to=https%3A%2F%2Fwiki.apps.example%2Fx" || page.Header()["Set-Cookie"] != nil {
+	want := "https://gw.apps.example/signin?return_to=https%3A%2F%2Fwiki.apps.example%2Fx"
+	if got := page.Header().Get("Location"); got != want || page.Header()["Set-Cookie"] != nil {
 		t.Errorf("led to %s with %q", got, page.Header()["Set-Cookie"])
 	}
 	in := r.WantAt("gw.apps.example", 303, "POST", "/login",
@@ -392,7 +393,8 @@ func TestHostsWithoutSessions(t *testing.T) {
 	p.SignIn(rig.PageOf("gw.example"), "alice")
 	for _, host := range []string{"open.example", "api.example", "x.open.example", "a.wild.example"} {
 		w := r.WantAt(host, 302, "GET", "/signin?return_to=/x", "", rig.Browser)
-		if got, want := w.Header().Get("Location"), "https://gw.example/signin?return_to=https%3A%2F%2F"+host+"%2Fx"; got != want || w.Header()["Set-Cookie"] != nil {
+		got, want := w.Header().Get("Location"), "https://gw.example/signin?return_to=https%3A%2F%2F"+host+"%2Fx"
+		if got != want || w.Header()["Set-Cookie"] != nil {
 			t.Errorf("%s: to %q with %q, want %q", host, got, w.Header()["Set-Cookie"], want)
 		}
 		for _, place := range []string{"https://" + host + "/signin",

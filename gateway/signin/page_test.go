@@ -17,7 +17,8 @@ func TestSignInPageKnowsUser(t *testing.T) {
 	form := `<form method="post" action="/login">`
 	rig.WantPage(t, r.Want(200, "GET", "/signin", "", rig.Browser), form, "Sign in to gw.example", "not You are signed in")
 	rig.WantPage(t, r.Want(200, "GET", "/signin?return_to=/session/x", "", rig.Browser, alice.Cookie),
-		"not "+form, "<strong>Alice Example (alice)</strong>", `href="/session/x"`, `href="/signin?switch=1&amp;return_to=%2Fsession%2Fx"`, rig.LogoutButton)
+		"not "+form, "<strong>Alice Example (alice)</strong>",
+		`href="/session/x"`, `href="/signin?switch=1&amp;return_to=%2Fsession%2Fx"`, rig.LogoutButton)
 	rig.WantPage(t, r.Want(200, "GET", "/signin", "", rig.Browser, alice.Cookie), `href="/">`)
 	rig.WantPage(t, r.Want(200, "GET", "/signin?switch=1&return_to=/session/x", "", rig.Browser, alice.Cookie),
 		form, "<strong>Alice Example (alice)</strong>", `name="return_to" value="/session/x"`)

@@ -37,7 +37,10 @@ func TestUnique(t *testing.T) {
 
 // What passes is one JSON value, and keeps all its members when decoded.
 func FuzzUnique(f *testing.F) {
-	for _, raw := range []string{`{"a":1,"b":{"a":[{}]}}`, `{"a":1,"a":2}`, `{}{}`, `[1,]`, `{"\u0061":1,"a":2}`, ` 7 `, `{"a":}`, `[{"a":1},{"a":1}]`, "{\"\xff\":1,\"\xfe\":1}"} {
+	for _, raw := range []string{
+		`{"a":1,"b":{"a":[{}]}}`, `{"a":1,"a":2}`, `{}{}`, `[1,]`, `{"\u0061":1,"a":2}`,
+		` 7 `, `{"a":}`, `[{"a":1},{"a":1}]`, "{\"\xff\":1,\"\xfe\":1}",
+	} {
 		f.Add([]byte(raw))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

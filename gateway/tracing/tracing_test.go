@@ -137,7 +137,8 @@ func TestFailingCollector(t *testing.T) {
 			t.Errorf("Close: %v; the collector got %d spans", err, c.got)
 		}
 		text := b.log.String()
-		if strings.Count(text, "does not take traces") != 2 || strings.Count(text, "takes traces again") != 1 || len(text) > 4000 {
+		if strings.Count(text, "does not take traces") != 2 || strings.Count(text, "takes traces again") != 1 ||
+			len(text) > 4000 {
 			t.Errorf("the log has\n%s", text)
 		}
 	})
@@ -164,7 +165,8 @@ func TestPendingEnds(t *testing.T) {
 func TestOff(t *testing.T) {
 	t.Parallel()
 	off, err := New(Options{Config: config.Tracing{Sample: 1, ServiceName: "authgate"}})
-	if off != nil || err != nil || !off.Same(config.Tracing{Sample: 0.5}) || off.Same(config.Tracing{Endpoint: "http://a"}) || off.Close() != nil {
+	if off != nil || err != nil || !off.Same(config.Tracing{Sample: 0.5}) ||
+		off.Same(config.Tracing{Endpoint: "http://a"}) || off.Close() != nil {
 		t.Errorf("%v, %v", off, err)
 	}
 	trace := off.Begin(http.Header{Parent: {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}, true)
@@ -174,7 +176,8 @@ func TestOff(t *testing.T) {
 	trace.Done(errors.New("x"))
 	trace.Step(StepDecide).End("allow", "")
 	trace.End(&Request{})
-	if parent, state := trace.Fields(); trace != nil || trace.ID() != "" || trace.Recorded() || parent != "" || state != "" {
+	if parent, state := trace.Fields(); trace != nil || trace.ID() != "" || trace.Recorded() ||
+		parent != "" || state != "" {
 		t.Errorf("%+v", trace)
 	}
 }

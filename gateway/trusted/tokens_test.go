@@ -93,30 +93,35 @@ func TestTokens(t *testing.T) {
 	t.Parallel()
 	type story struct{ tokens, text string }
 	scripts := map[string]story{
-		"a bad token":              {"JWT opaque", `says bad; bad access token: ; asked 1`},
-		"a cached token expires":   {"JWT opaque", `says short; in user; wait 4.999999999s; in user; wait 1ns; bad expired; dead expired; asked 1`},
-		"verified after 5 minutes": {"JWT", `says user; in user; says bad; wait 4m59.999999999s; in user; asked 1; wait 1ns; bad not valid; asked 2`},
+		"a bad token": {"JWT opaque", `says bad; bad access token: ; asked 1`},
+		"a cached token expires": {"JWT opaque", `
+			says short; in user; wait 4.999999999s; in user; wait 1ns; bad expired; dead expired; asked 1`},
+		"verified after 5 minutes": {"JWT", `
+			says user; in user; says bad; wait 4m59.999999999s; in user; asked 1; wait 1ns; bad not valid; asked 2`},
 		"an old result does not count": {"JWT", `
 			says user; in user; wait 5m; says fault; unknown; asked 2; says auditor; in auditor; in auditor; asked 3`},
 		"a good introspection counts for 10 seconds": {"opaque", `
 			says user; in user; in user; asked 1; wait 9.999999999s; in user; asked 1; wait 1ns; in user; in user; asked 2;
 			says bad; wait 10s; bad not active; bad not active; asked 3; says fault; wait 10s; unknown`},
 		"a bad introspection counts for 10 seconds": {"opaque", `
-			says bad; bad not active; bad not active; asked 1; wait 9.999999999s; bad not active; asked 1; wait 1ns; bad not active;
-			bad not active; asked 2; says user; wait 10s; in user; in user; asked 3; says fault; wait 10s; unknown`},
+			says bad; bad not active; bad not active; asked 1; wait 9.999999999s; bad not active; asked 1;
+			wait 1ns; bad not active; bad not active; asked 2; says user; wait 10s; in user; in user; asked 3;
+			says fault; wait 10s; unknown`},
 
 		// Alive never waits for the issuer. It asks in the background, with pauses, and
 		// uses the answer afterwards.
 		"Alive asks in the background": {"opaque", `
-			says user; in user; alive user; asked 1; wait 10s; says slow; verifying; asked 2; verifying; asked 2; wait 1s; alive user; asked 2`},
+			says user; in user; alive user; asked 1; wait 10s; says slow; verifying; asked 2; verifying; asked 2;
+			wait 1s; alive user; asked 2`},
 		"Alive asks again after a pause": {"opaque", `
 			says user; in user; wait 10s; says fault; verifying; asked 2; verifying; asked 2; wait 2s; verifying; asked 3;
 			wait 2s; says bad; verifying; asked 4; dead not active; asked 4`},
-		"Alive after a reload": {"JWT opaque", `says user; in user; reload; verifying; alive user; asked 2; revoke; wait 10s; dead revoked`},
+		"Alive after a reload": {"JWT opaque", `
+			says user; in user; reload; verifying; alive user; asked 2; revoke; wait 10s; dead revoked`},
 		// The clock that is set back shows that the token has left the cache.
 		"a token that is rejected in the background is refused for 10 seconds": {"JWT", `
-			says user; in user; wait 5m; says bad; verifying; asked 2; dead not active; bad not active; wait -1m; dead not active;
-			wait 1m; wait 9.999999999s; dead not active; asked 2; wait 1ns; verifying; asked 3`},
+			says user; in user; wait 5m; says bad; verifying; asked 2; dead not active; bad not active; wait -1m;
+			dead not active; wait 1m; wait 9.999999999s; dead not active; asked 2; wait 1ns; verifying; asked 3`},
 	}
 	for name := range failures() { // an issuer that fails decides nothing, and its failures are not cached
 		if name != "bad" {

@@ -167,7 +167,8 @@ func TestSlowStart(t *testing.T) {
 				// It is the better choice only with less load.
 			case got <= last:
 				t.Errorf("%s: after %v the target gets %d requests of 1000, and %d before", balance, after, got, last)
-			case got < int(max(leastShare, after.Seconds()/slowStart.Seconds())*500)-2, got > int(max(leastShare, after.Seconds()/slowStart.Seconds())*500)+2:
+			case got < int(max(leastShare, after.Seconds()/slowStart.Seconds())*500)-2,
+				got > int(max(leastShare, after.Seconds()/slowStart.Seconds())*500)+2:
 				t.Errorf("%s: after %v the target gets %d requests of 1000", balance, after, got)
 			}
 			last = got
@@ -201,7 +202,8 @@ func TestTunnelInFlight(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n") // the client notices
+		// The client notices.
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 		got, err := io.ReadAll(rw)
 		_, _ = fmt.Fprintf(conn, "%s %v", got, err)
 	})

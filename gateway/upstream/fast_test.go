@@ -30,7 +30,9 @@ func TestStartTakesTurns(t *testing.T) {
 		if response != nil || rest == way {
 			return response != nil
 		}
-		late, err := rest.RoundTrip(&http.Request{Method: "GET", URL: &url.URL{Opaque: "/"}, Host: "app", Header: http.Header{}}) // on a slow machine
+		late, err := rest.RoundTrip(&http.Request{ // on a slow machine
+			Method: "GET", URL: &url.URL{Opaque: "/"}, Host: "app", Header: http.Header{},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +69,8 @@ func TestFastPathProtocols(t *testing.T) {
 	way.chose("two.invalid", alpnHTTP2)
 	way.chose("one.invalid", alpnHTTP1)
 	for target, want := range map[string]*http1.Client{
-		"http://two.invalid": way.plain, "https://two.invalid": nil, "https://one.invalid": way.secure, "https://new.invalid": way.secure,
+		"http://two.invalid": way.plain, "https://two.invalid": nil,
+		"https://one.invalid": way.secure, "https://new.invalid": way.secure,
 		"h2c://one.invalid": nil, "unix:/run/app.sock": way.plain, "unix+h2c:/run/app.sock": nil,
 	} {
 		parsed, err := url.Parse(target)

@@ -70,7 +70,8 @@ func FuzzRefuses(f *testing.F) {
 	names := forwarding.IdentityHeaders{User: "X-Login", Email: "X.Mail_Address"}
 	own := []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id"}
 	forbidden := map[string]bool{}
-	for _, name := range slices.Concat(headername.DefaultIdentity, headernametest.AboutUsers, own, []string{names.User, names.Email}, headernametest.AboutClients) {
+	for _, name := range slices.Concat(headername.DefaultIdentity, headernametest.AboutUsers, own,
+		[]string{names.User, names.Email}, headernametest.AboutClients) {
 		forbidden[headernametest.CGI(name)] = true
 		for _, spelling := range headernametest.Spellings(name) {
 			f.Add(spelling)

@@ -115,7 +115,10 @@ func TestActiveChecks(t *testing.T) {
 		if f.unhealthy.Load() != before+2 || up() {
 			t.Errorf("without answers: %d failures in 10s, up is %t", f.unhealthy.Load()-before, up())
 		}
-		for _, want := range []string{"a target of an upstream is unhealthy", "the status is 503, not in 204-399", "healthy again", "target=http://b.invalid"} {
+		for _, want := range []string{
+			"a target of an upstream is unhealthy", "the status is 503, not in 204-399",
+			"healthy again", "target=http://b.invalid",
+		} {
 			if !strings.Contains(f.log.String(), want) {
 				t.Errorf("the log does not have %q:\n%s", want, f.log)
 			}

@@ -135,7 +135,9 @@ func TestRetryAfterFastPath(t *testing.T) {
 			if rest == way {
 				t.Fatal("the fast path sends nothing")
 			}
-			late, err := rest.RoundTrip(&http.Request{Method: method, URL: &url.URL{Opaque: "/"}, Host: "app", Header: http.Header{}})
+			late, err := rest.RoundTrip(&http.Request{
+				Method: method, URL: &url.URL{Opaque: "/"}, Host: "app", Header: http.Header{},
+			})
 			if err != nil {
 				failures++
 				continue
@@ -143,7 +145,8 @@ func TestRetryAfterFastPath(t *testing.T) {
 			late.Body.Close()
 		}
 		if f.retries.Load() != want || bad.requests.Load() != 2 || failures != 1-want {
-			t.Errorf("%s: %d retries, want %d; the bad target got %d requests; %d failed", method, f.retries.Load(), want, bad.requests.Load(), failures)
+			t.Errorf("%s: %d retries, want %d; the bad target got %d requests; %d failed",
+				method, f.retries.Load(), want, bad.requests.Load(), failures)
 		}
 		for _, s := range f.Targets() {
 			if s.InFlight != 0 {
@@ -191,7 +194,8 @@ func TestRetryWithoutBudget(t *testing.T) {
 	f := newFixture(t, time.Minute, app.URL, app.URL+"/b")
 	for f.budget.spend() {
 	}
-	if _, err := f.send(t.Context(), "GET", nil); kind(err) != failed || app.requests.Load() != 1 || f.retries.Load() != 0 {
+	if _, err := f.send(t.Context(), "GET", nil); kind(err) != failed || app.requests.Load() != 1 ||
+		f.retries.Load() != 0 {
 		t.Errorf("%v, %d requests, %d retries", err, app.requests.Load(), f.retries.Load())
 	}
 }
@@ -226,7 +230,8 @@ func TestStrikes(t *testing.T) {
 	if target.failed(after, hangUp) || target.class(after) != classResting {
 		t.Error("one failure in a test does not begin another rest, or it is news")
 	}
-	if after += int64(restAfterFailure); !target.succeeded(after) || !target.up(after) || target.share(after) != leastShare {
+	if after += int64(restAfterFailure); !target.succeeded(after) || !target.up(after) ||
+		target.share(after) != leastShare {
 		t.Error("after a success the target is not back, with a small share")
 	}
 }

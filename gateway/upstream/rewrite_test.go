@@ -134,7 +134,10 @@ func TestRewriteCookies(t *testing.T) {
 // All that an application may send: a path stays a path on the gateway, and no line
 // gets another cookie.
 func FuzzRewrite(f *testing.F) {
-	for _, seed := range []string{"/base//x", `/base/\x`, "http://10.0.0.1/base/x", "//10.0.0.1/base", "a=b; Path=/base; Domain=10.0.0.1", "__Host-a=b; Path=/base"} {
+	for _, seed := range []string{
+		"/base//x", `/base/\x`, "http://10.0.0.1/base/x", "//10.0.0.1/base",
+		"a=b; Path=/base; Domain=10.0.0.1", "__Host-a=b; Path=/base",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

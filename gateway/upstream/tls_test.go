@@ -72,7 +72,9 @@ func TestTLS(t *testing.T) {
 			fmt.Fprint(w, r.Proto, " ", r.TLS.ServerName, " ", r.TLS.PeerCertificates[0].Subject.CommonName)
 		}))
 		app.EnableHTTP2 = protocol == "HTTP/2.0"
-		app.TLS = &tls.Config{Certificates: []tls.Certificate{server.pair(t)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients}
+		app.TLS = &tls.Config{
+			Certificates: []tls.Certificate{server.pair(t)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
+		}
 		app.Config.ErrorLog = log.New(io.Discard, "", 0)
 		app.StartTLS()
 		t.Cleanup(app.Close)

@@ -283,7 +283,8 @@ func TestBalancerErrors(t *testing.T) {
 		}
 	}
 	if hangUp.requests.Load() != 2 || other.requests.Load() != 0 {
-		t.Errorf("the target that hangs up got %d requests, and the other one %d", hangUp.requests.Load(), other.requests.Load())
+		t.Errorf("the target that hangs up got %d requests, and the other one %d",
+			hangUp.requests.Load(), other.requests.Load())
 	}
 }
 
@@ -341,7 +342,8 @@ func TestUpstreamWithoutDescriptors(t *testing.T) {
 		}
 		_, err := f.send(t.Context(), "GET", nil)
 		if got := kind(err); got != c.want || freed != c.freed || f.targets[0].resting.Load() != 0 {
-			t.Errorf("%d failures: %q (%v), freed %d times, rests until %d", c.without, got, err, freed, f.targets[0].resting.Load())
+			t.Errorf("%d failures: %q (%v), freed %d times, rests until %d",
+				c.without, got, err, freed, f.targets[0].resting.Load())
 		}
 	}
 }

@@ -39,7 +39,8 @@ func TestClearStaleOnce(t *testing.T) {
 		e.Stale.Clear(e)
 		e.Stale.Clear(e)
 	}
-	if cookies := e.w.Header()["Set-Cookie"]; len(cookies) != 2 || !strings.HasPrefix(cookies[0], "session_id=;") || !strings.HasPrefix(cookies[1], "session=;") {
+	if cookies := e.w.Header()["Set-Cookie"]; len(cookies) != 2 ||
+		!strings.HasPrefix(cookies[0], "session_id=;") || !strings.HasPrefix(cookies[1], "session=;") {
 		t.Errorf("the answer clears %q", cookies)
 	}
 }

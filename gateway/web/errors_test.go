@@ -39,24 +39,36 @@ var kinds = []struct {
 }{
 	{"ready", &Error{Status: 415, Detail: "Send JSON."}, 415, "Send JSON.", ""},
 	{"ready with Retry-After", &Error{Status: 503, Detail: "Wait.", RetryAfter: 90 * time.Second}, 503, "Wait.", "90"},
-	{"target", &policy.TargetError{Reason: "the path holds a backslash"}, 400, "The request target is malformed: the path holds a backslash.", ""},
+	{"target", &policy.TargetError{Reason: "the path holds a backslash"}, 400,
+		"The request target is malformed: the path holds a backslash.", ""},
 	{"ambiguous", auth.ErrAmbiguous, 400, "The request presents more than one credential of a kind.", ""},
 	{"body too large", &http.MaxBytesError{Limit: 65536}, 413, "The body is larger than 65536 bytes.", ""},
-	{"body too large, on the way to the upstream", &upstream.Error{Upstream: "app", Err: fmt.Errorf("write: %w", &http.MaxBytesError{Limit: 10})}, 413, "The body is larger than 10 bytes.", ""},
-	{"throttled", &auth.ThrottledError{RetryAfter: 3 * time.Minute}, 429, "Too many failed logins. Try again later.", "180"},
-	{"throttled for part of a second", &auth.ThrottledError{RetryAfter: time.Millisecond}, 429, "Too many failed logins. Try again later.", "1"},
-	{"throttled for a second and a bit", &auth.ThrottledError{RetryAfter: time.Second + 1}, 429, "Too many failed logins. Try again later.", "2"},
+	{"body too large, on the way to the upstream",
+		&upstream.Error{Upstream: "app", Err: fmt.Errorf("write: %w", &http.MaxBytesError{Limit: 10})}, 413,
+		"The body is larger than 10 bytes.", ""},
+	{"throttled", &auth.ThrottledError{RetryAfter: 3 * time.Minute}, 429,
+		"Too many failed logins. Try again later.", "180"},
+	{"throttled for part of a second", &auth.ThrottledError{RetryAfter: time.Millisecond}, 429,
+		"Too many failed logins. Try again later.", "1"},
+	{"throttled for a second and a bit", &auth.ThrottledError{RetryAfter: time.Second + 1}, 429,
+		"Too many failed logins. Try again later.", "2"},
 	{"too many sign-ins begun", &auth.StartsError{RetryAfter: time.Second}, 429,
 		"Too many sign-ins were begun from your address. Try again later.", "1"},
 	{"nothing presented", auth.ErrNoCredentials, 401, "Not signed in.", ""},
 	{"rejection", &auth.Rejection{Detail: "No.", Reason: "revoked"}, 401, "No.", ""},
 	{"reuse", &login.ReuseError{}, 401, "The refresh token is invalid, expired or already used.", ""},
 	{"rejected", auth.ErrRejected, 401, "Invalid username or password.", ""},
-	{"upstream refused", &upstream.Error{Upstream: "app", Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}, 502, "The application could not be reached.", ""},
-	{"upstream has another certificate", &upstream.Error{Upstream: "app", Err: &tls.CertificateVerificationError{Err: errBroken}}, 502, "The application could not be reached.", ""},
-	{"upstream broke", &upstream.Error{Upstream: "app", Err: errors.New("malformed")}, 502, "The application answered, but broke the protocol.", ""},
-	{"upstream too late", &upstream.Error{Upstream: "app", Err: fmt.Errorf("x: %w", os.ErrDeadlineExceeded)}, 504, "The application did not answer in time.", ""},
-	{"upstream's context too late", &upstream.Error{Upstream: "app", Err: context.DeadlineExceeded}, 504, "The application did not answer in time.", ""},
+	{"upstream refused",
+		&upstream.Error{Upstream: "app", Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}, 502,
+		"The application could not be reached.", ""},
+	{"upstream has another certificate", &upstream.Error{Upstream: "app",
+		Err: &tls.CertificateVerificationError{Err: errBroken}}, 502, "The application could not be reached.", ""},
+	{"upstream broke", &upstream.Error{Upstream: "app", Err: errors.New("malformed")}, 502,
+		"The application answered, but broke the protocol.", ""},
+	{"upstream too late", &upstream.Error{Upstream: "app", Err: fmt.Errorf("x: %w", os.ErrDeadlineExceeded)}, 504,
+		"The application did not answer in time.", ""},
+	{"upstream's context too late", &upstream.Error{Upstream: "app", Err: context.DeadlineExceeded}, 504,
+		"The application did not answer in time.", ""},
 	{"client left the upstream", &upstream.Error{Upstream: "app", Err: context.Canceled}, 499, "The client left.", ""},
 	{"client left", context.Canceled, 499, "The client left.", ""},
 	{"client left the store", &guard.Error{Operation: "get", Err: context.Canceled}, 499, "The client left.", ""},
@@ -66,13 +78,19 @@ var kinds = []struct {
 	{"no attempt", journey.ErrNoAttempt, 400, "This sign-in was not begun in this browser, is finished already, or took " +
 		"too long. Please start again.", ""},
 	{"replayed", login.ErrReplayed, 400, "The token was used before.", ""},
-	{"provider's token", &provider.Error{Provider: "p", Kind: provider.ErrInvalid, Err: errBroken}, 400, "The token is not valid.", ""},
-	{"another provider", &provider.Error{Provider: "p", Kind: provider.ErrMixUp, Err: errBroken}, 400, "The answer is of another identity provider than the one asked.", ""},
-	{"provider refused", &provider.Error{Provider: "p", Kind: provider.ErrRefused, Err: errBroken}, 401, "The identity provider refused the sign-in.", ""},
-	{"provider too late", &provider.Error{Provider: "p", Kind: provider.ErrTimeout, Err: errBroken}, 504, "The identity provider did not answer in time. Please try again later.", ""},
-	{"provider failed", &provider.Error{Provider: "p", Kind: provider.ErrFault, Err: errBroken}, 502, "The identity provider could not be reached, or its answer was not acceptable.", ""},
+	{"provider's token", &provider.Error{Provider: "p", Kind: provider.ErrInvalid, Err: errBroken}, 400,
+		"The token is not valid.", ""},
+	{"another provider", &provider.Error{Provider: "p", Kind: provider.ErrMixUp, Err: errBroken}, 400,
+		"The answer is of another identity provider than the one asked.", ""},
+	{"provider refused", &provider.Error{Provider: "p", Kind: provider.ErrRefused, Err: errBroken}, 401,
+		"The identity provider refused the sign-in.", ""},
+	{"provider too late", &provider.Error{Provider: "p", Kind: provider.ErrTimeout, Err: errBroken}, 504,
+		"The identity provider did not answer in time. Please try again later.", ""},
+	{"provider failed", &provider.Error{Provider: "p", Kind: provider.ErrFault, Err: errBroken}, 502,
+		"The identity provider could not be reached, or its answer was not acceptable.", ""},
 	{"store", &guard.Error{Operation: "get", Err: errBroken}, 503, "The service is unavailable for the moment.", "1"},
-	{"store too late", &guard.Error{Operation: "put", Err: context.DeadlineExceeded}, 503, "The service is unavailable for the moment.", "1"},
+	{"store too late", &guard.Error{Operation: "put", Err: context.DeadlineExceeded}, 503,
+		"The service is unavailable for the moment.", "1"},
 	{"a recovery code that cannot be used up", fmt.Errorf("%w: %w", proofs.ErrUnspent, errBroken), 503,
 		"The service is unavailable for the moment.", "1"},
 	{"a TOTP secret that does not open", fmt.Errorf("x: %w", factors.ErrSealed), 503,
@@ -86,16 +104,24 @@ var kinds = []struct {
 
 // pageTexts are what the pages of those kinds say instead of the detail.
 var pageTexts = map[string]string{
-	"ready with Retry-After": "The service is unavailable for the moment.",
-	"throttled":              "To protect accounts, sign-in pauses for a while.", "throttled for part of a second": "Try again in <strong>1 second</strong>.",
+	"ready with Retry-After":           "The service is unavailable for the moment.",
+	"throttled":                        "To protect accounts, sign-in pauses for a while.",
+	"throttled for part of a second":   "Try again in <strong>1 second</strong>.",
 	"throttled for a second and a bit": "Try again in <strong>2 seconds</strong>.",
 	"too many sign-ins begun":          "Try again in <strong>1 second</strong>.",
-	"nothing presented":                "You are not signed in", "rejection": "You are not signed in", "reuse": "You are not signed in",
-	"upstream broke": "The application answered, but its answer is broken.",
-	"no ticket":      "Your browser did not keep a cookie", "no attempt": "Your browser did not keep a cookie",
-	"provider refused": "The identity provider refused the sign-in", "provider too late": "The identity provider did not answer in time.",
-	"busy": "Too many requests are being served at once.", "unknown": "Something went wrong", "a stray answer of the store": "Something went wrong",
-	"a stray conflict": "Something went wrong", "a deadline of unknown origin": "Something went wrong",
+	"nothing presented":                "You are not signed in",
+	"rejection":                        "You are not signed in",
+	"reuse":                            "You are not signed in",
+	"upstream broke":                   "The application answered, but its answer is broken.",
+	"no ticket":                        "Your browser did not keep a cookie",
+	"no attempt":                       "Your browser did not keep a cookie",
+	"provider refused":                 "The identity provider refused the sign-in",
+	"provider too late":                "The identity provider did not answer in time.",
+	"busy":                             "Too many requests are being served at once.",
+	"unknown":                          "Something went wrong",
+	"a stray answer of the store":      "Something went wrong",
+	"a stray conflict":                 "Something went wrong",
+	"a deadline of unknown origin":     "Something went wrong",
 }
 
 func TestToHTTP(t *testing.T) {
@@ -104,7 +130,9 @@ func TestToHTTP(t *testing.T) {
 	leave()
 	for _, k := range kinds {
 		// As it is, and with the operation in hand around it.
-		for _, err := range []error{k.err, fmt.Errorf("doing this: %w", k.err), errors.Join(errors.New("and"), k.err), Challenge(k.err, "Basic")} {
+		for _, err := range []error{
+			k.err, fmt.Errorf("doing this: %w", k.err), errors.Join(errors.New("and"), k.err), Challenge(k.err, "Basic"),
+		} {
 			got := toHTTP(left, err)
 			if got.Status != k.status || got.Detail != k.detail {
 				t.Errorf("%s: %d %q, want %d %q", k.name, got.Status, got.Detail, k.status, k.detail)
@@ -133,7 +161,9 @@ func TestFail(t *testing.T) {
 		if k.status == statusClientGone {
 			continue // see TestFailWithoutAnswer
 		}
-		for accept, media := range map[string]string{"": TypeJSON, TypeJSON: TypeJSON, TypeProblem: TypeProblem, TypeHTML: TypeHTML + "; charset=utf-8"} {
+		for accept, media := range map[string]string{
+			"": TypeJSON, TypeJSON: TypeJSON, TypeProblem: TypeProblem, TypeHTML: TypeHTML + "; charset=utf-8",
+		} {
 			name := k.name + ", " + accept
 			e := newExchange(t, request("/", "Accept: "+accept))
 			if e.Fail(Challenge(fmt.Errorf("sesame: %w", k.err), "Basic", "Bearer")) {
@@ -158,8 +188,8 @@ func TestFail(t *testing.T) {
 				}
 			}
 			for header, want := range map[string]string{
-				"Content-Type": media, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
-				"Content-Security-Policy": csp, "X-Request-Id": e.ID, "Retry-After": k.retryAfter,
+				"Content-Type": media, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
+				"Referrer-Policy": "same-origin", "Content-Security-Policy": csp, "X-Request-Id": e.ID, "Retry-After": k.retryAfter,
 			} {
 				if got := h.Get(header); got != want {
 					t.Errorf("%s: %s is %q, want %q", name, header, got, want)
@@ -170,7 +200,8 @@ func TestFail(t *testing.T) {
 					t.Errorf("%s: the client is told %q", name, internal)
 				}
 			}
-			if line := e.log.Last(t, AccessMessage); line["status"] != float64(k.status) || !strings.Contains(fmt.Sprint(line["error"]), "sesame") {
+			if line := e.log.Last(t, AccessMessage); line["status"] != float64(k.status) ||
+				!strings.Contains(fmt.Sprint(line["error"]), "sesame") {
 				t.Errorf("%s: the log does not tell why: %v", name, line)
 			}
 		}

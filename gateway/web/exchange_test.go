@@ -94,7 +94,8 @@ func TestExchangeWriter(t *testing.T) {
 	ex.Header().Set("Link", "</a>")
 	ex.WriteHeader(http.StatusEarlyHints)
 	ex.WriteHeader(http.StatusProcessing)
-	if ex.Status != 0 || len(e.w.informational) != 2 || ex.Header().Get("Set-Cookie") != "" || ex.Header().Get("Link") == "" {
+	if ex.Status != 0 || len(e.w.informational) != 2 ||
+		ex.Header().Get("Set-Cookie") != "" || ex.Header().Get("Link") == "" {
 		t.Errorf("1xx: status %d, passed on %d with %v", ex.Status, e.w.informational, ex.Header())
 	}
 	for _, part := range []string{"abc", "", "defgh"} {
@@ -126,15 +127,19 @@ func TestAnswerLimits(t *testing.T) {
 		want       []time.Duration
 		connection string
 	}{
-		"small":         {1, func(e *testExchange) { _, _ = e.Write(large[1:]) }, nil, ""},
-		"large":         {1, write, []time.Duration{AnswerPause, AnswerPause, 0}, ""},
-		"switched":      {1, func(e *testExchange) { write(e); e.Status = http.StatusSwitchingProtocols }, []time.Duration{AnswerPause}, ""},
-		"cut":           {1, func(e *testExchange) { e.Cut(time.Minute); write(e) }, []time.Duration{time.Minute}, "close"},
-		"cut, HTTP/2":   {2, func(e *testExchange) { e.Cut(time.Minute); write(e) }, []time.Duration{time.Minute}, ""},
-		"small, HTTP/3": {3, func(e *testExchange) { _, _ = e.Write(large[:1]) }, []time.Duration{AnswerPause, AnswerPause}, ""},
-		"empty, HTTP/3": {3, func(e *testExchange) { e.WriteHeader(http.StatusNoContent) }, []time.Duration{AnswerPause, AnswerPause}, ""},
-		"cut, HTTP/3":   {3, func(e *testExchange) { e.Cut(time.Minute); write(e) }, []time.Duration{time.Minute}, ""},
-		"cut late":      {1, func(e *testExchange) { write(e); e.Cut(time.Minute) }, []time.Duration{AnswerPause, time.Minute}, ""},
+		"small": {1, func(e *testExchange) { _, _ = e.Write(large[1:]) }, nil, ""},
+		"large": {1, write, []time.Duration{AnswerPause, AnswerPause, 0}, ""},
+		"switched": {1, func(e *testExchange) { write(e); e.Status = http.StatusSwitchingProtocols },
+			[]time.Duration{AnswerPause}, ""},
+		"cut":         {1, func(e *testExchange) { e.Cut(time.Minute); write(e) }, []time.Duration{time.Minute}, "close"},
+		"cut, HTTP/2": {2, func(e *testExchange) { e.Cut(time.Minute); write(e) }, []time.Duration{time.Minute}, ""},
+		"small, HTTP/3": {3, func(e *testExchange) { _, _ = e.Write(large[:1]) },
+			[]time.Duration{AnswerPause, AnswerPause}, ""},
+		"empty, HTTP/3": {3, func(e *testExchange) { e.WriteHeader(http.StatusNoContent) },
+			[]time.Duration{AnswerPause, AnswerPause}, ""},
+		"cut, HTTP/3": {3, func(e *testExchange) { e.Cut(time.Minute); write(e) }, []time.Duration{time.Minute}, ""},
+		"cut late": {1, func(e *testExchange) { write(e); e.Cut(time.Minute) },
+			[]time.Duration{AnswerPause, time.Minute}, ""},
 	} {
 		e := newExchange(t, request("/"))
 		e.Request.ProtoMajor = c.protocol
@@ -218,17 +223,19 @@ func TestResetAmidHints(t *testing.T) {
 func TestLibraryLog(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"http: TLS handshake error from 192.0.2.7:4711: EOF\n":                                           "http: TLS handshake error from 192.0.2.7:4711: EOF",
-		`Unsolicited response received on idle HTTP channel starting with "Set-Cookie: a\"b"; err=<nil>`: `Unsolicited response received on idle HTTP channel starting with "..."; err=<nil>`,
-		`got ["a" "b"], and "cut off`:                                                                    `got ["..." "..."], and "..."`,
-		`the end is "cut off\`:                                                                           `the end is "..."`,
+		"http: TLS handshake error from 192.0.2.7:4711: EOF\n": "http: TLS handshake error from 192.0.2.7:4711: EOF",
+		`Unsolicited response received on idle HTTP channel starting with ` +
+			`"Set-Cookie: a\"b"; err=<nil>`: `Unsolicited response received on idle HTTP channel starting with "..."; err=<nil>`,
+		`got ["a" "b"], and "cut off`: `got ["..." "..."], and "..."`,
+		`the end is "cut off\`:        `the end is "..."`,
 	} {
 		out := &logtest.Buffer{}
 		handler := slog.NewJSONHandler(out, nil)
 		LibraryLog(handler, slog.LevelDebug).Print("of a level that is not logged")
 		LibraryLog(handler, slog.LevelWarn).Print(line)
 		var record map[string]any
-		if err := json.Unmarshal([]byte(out.String()), &record); err != nil || record["level"] != "WARN" || record["msg"] != want {
+		if err := json.Unmarshal([]byte(out.String()), &record); err != nil ||
+			record["level"] != "WARN" || record["msg"] != want {
 			t.Errorf("%q: %v, %v", line, out, err)
 		}
 	}
@@ -241,13 +248,15 @@ func TestNegotiate(t *testing.T) {
 			"*/*", "*", "application/json", "application/*", "text/plain", "image/png",
 			"application/problem+json;q=0, application/json",
 			// A page is not preferred.
-			"application/json, text/html;q=0.9", "text/html;q=0.5, */*", "text/html;q=0.1, application/json;q=0.2", "text/html;q=0.9, application/*",
-			"text/html;q=0", "text/html;q=0.0, */*", "text/*;q=0.5, text/html;q=0, application/json;q=0.1", "text/html, application/json", "application/json, text/html",
+			"application/json, text/html;q=0.9", "text/html;q=0.5, */*", "text/html;q=0.1, application/json;q=0.2",
+			"text/html;q=0.9, application/*", "text/html;q=0", "text/html;q=0.0, */*",
+			"text/*;q=0.5, text/html;q=0, application/json;q=0.1", "text/html, application/json", "application/json, text/html",
 			// Browsers that load something else than a page, and scripts.
 			"image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8", "text/css,*/*;q=0.1",
 			"application/json, text/plain, */*", "application/json, text/javascript, */*; q=0.01",
 			// Garbage is never a page.
-			",", ";", "/", "html", "text/", "/html", "text/html/x", ";q=1", "text/html;q=x", "text/html;q=-1", "text/html;q=NaN", "\x00", "text/html\x00",
+			",", ";", "/", "html", "text/", "/html", "text/html/x", ";q=1",
+			"text/html;q=x", "text/html;q=-1", "text/html;q=NaN", "\x00", "text/html\x00",
 		},
 		TypeProblem: { // where it is named, at any place
 			"application/problem+json", "Application/Problem+JSON", "application/json, application/problem+json",
@@ -255,12 +264,14 @@ func TestNegotiate(t *testing.T) {
 			"application/problem+json, */*;q=0.1", "*/*, application/problem+json",
 		},
 		TypeHTML: {
-			"text/html", "TEXT/HTML", "text/html;charset=utf-8", "text/html ; level=1 ; q=0.7", "text/*", "application/problem+json;q=0.5, text/html",
-			"text/html, application/json;q=0.9", "application/json;q=0.9, text/html", "text/html;q=0.5, */*;q=0.1",
-			"application/json;q=0.1, text/html;q=0.2", "text/html, */*",
+			"text/html", "TEXT/HTML", "text/html;charset=utf-8", "text/html ; level=1 ; q=0.7",
+			"text/*", "application/problem+json;q=0.5, text/html",
+			"text/html, application/json;q=0.9", "application/json;q=0.9, text/html",
+			"text/html;q=0.5, */*;q=0.1", "application/json;q=0.1, text/html;q=0.2", "text/html, */*",
 			// Browsers that load a page: Firefox, Chrome, an old Edge.
 			"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
-			"text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8,application/signed-exchange;v=b3;q=0.7",
+			"text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng," +
+				"*/*;q=0.8,application/signed-exchange;v=b3;q=0.7",
 			"text/html, application/xhtml+xml, image/jxr, */*",
 		},
 	} {

@@ -13,7 +13,8 @@ import (
 // cleared, but for the gateway's own, and a bounded number.
 func TestClearTwins(t *testing.T) {
 	t.Parallel()
-	names := auth.CookieNames{Session: "session_id", Delegated: "session", Browser: "__Host-authgate_login", Refresh: "refresh_token"}
+	names := auth.CookieNames{Session: "session_id", Delegated: "session",
+		Browser: "__Host-authgate_login", Refresh: "refresh_token"}
 	for _, c := range []struct {
 		domain, name, host, path string
 		want                     []string // Domain and Path of those that are cleared
@@ -21,7 +22,8 @@ func TestClearTwins(t *testing.T) {
 		{"", "session_id", "app.example.co.uk", "/a", []string{
 			" /a", "app.example.co.uk /", "app.example.co.uk /a", "example.co.uk /", "example.co.uk /a",
 		}},
-		{"example.org", "session_id", "wiki.example.org", "/", []string{" /", "wiki.example.org /"}}, // its own is that of the domain
+		// Its own is that of the domain.
+		{"example.org", "session_id", "wiki.example.org", "/", []string{" /", "wiki.example.org /"}},
 		{"", "session_id", "localhost", "", []string{"localhost /"}},
 		{"", "session_id", "192.0.2.7", "/", nil},
 		{"", "session_id", "[2001:db8::1]", "/", nil},

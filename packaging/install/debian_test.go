@@ -26,7 +26,8 @@ func newDebian(t *testing.T, more ...string) *debian {
 	if os.Getuid() != 0 {
 		t.Fatal("a package can be installed by root alone; run make packages as root")
 	}
-	suite := regexp.MustCompile(`(?m)^VERSION_CODENAME=(.*)$`).FindStringSubmatch(read(t, "/etc/os-release") + "\nVERSION_CODENAME=stable")[1]
+	suite := regexp.MustCompile(`(?m)^VERSION_CODENAME=(.*)$`).
+		FindStringSubmatch(read(t, "/etc/os-release") + "\nVERSION_CODENAME=stable")[1]
 	d := &debian{t: t, root: filepath.Join(t.TempDir(), "debian")}
 	args := []string{"--mode=root", "--variant=minbase", "--quiet"}
 	for _, name := range more {
@@ -39,7 +40,8 @@ func newDebian(t *testing.T, more ...string) *debian {
 // command returns a command of this Debian.
 func (d *debian) command(environment []string, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command("chroot", append([]string{d.root, name}, args...)...)
-	cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "DEBIAN_FRONTEND=noninteractive"}, environment...)
+	cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "DEBIAN_FRONTEND=noninteractive"},
+		environment...)
 	return cmd
 }
 
@@ -65,7 +67,8 @@ func (d *debian) read(path string) string { d.t.Helper(); return read(d.t, d.roo
 
 func (d *debian) write(path, content string, mode fs.FileMode) {
 	d.t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(d.root+path), 0o755), os.WriteFile(d.root+path, []byte(content), mode)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(d.root+path), 0o755),
+		os.WriteFile(d.root+path, []byte(content), mode)); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -124,7 +127,9 @@ func read(t *testing.T, path string) string {
 // packageFile returns the package of the release for this machine.
 func packageFile(t *testing.T, format string) string {
 	t.Helper()
-	arch := map[string]string{"deb_amd64": "amd64", "deb_arm64": "arm64", "rpm_amd64": "x86_64", "rpm_arm64": "aarch64"}[format+"_"+runtime.GOARCH]
+	arch := map[string]string{
+		"deb_amd64": "amd64", "deb_arm64": "arm64", "rpm_amd64": "x86_64", "rpm_arm64": "aarch64",
+	}[format+"_"+runtime.GOARCH]
 	found, err := filepath.Glob(fmt.Sprintf("../../dist/*%s.%s", arch, format))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("dist has the packages %q for this machine (%v); run make dist first", found, err)

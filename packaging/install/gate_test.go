@@ -50,7 +50,8 @@ func (d *debian) setting(key string) string {
 // service returns a command line of the unit, run by its user.
 func (d *debian) service(key string) *exec.Cmd {
 	d.t.Helper()
-	args := append([]string{"--userspec=" + d.setting("User") + ":" + d.setting("Group"), d.root}, strings.Fields(d.setting(key))...)
+	args := append([]string{"--userspec=" + d.setting("User") + ":" + d.setting("Group"), d.root},
+		strings.Fields(d.setting(key))...)
 	cmd := exec.Command("chroot", args...)
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
 	return cmd
@@ -68,10 +69,12 @@ func start(d *debian) *gate {
 	}))
 	d.t.Cleanup(app.Close)
 	https, admin := freePort(d.t), freePort(d.t)
-	d.change(config, "localhost:8443", "localhost:"+https, "127.0.0.1:8443", "127.0.0.1:"+https, "127.0.0.1:9090", "127.0.0.1:"+admin, "http://127.0.0.1:3000", app.URL)
+	d.change(config, "localhost:8443", "localhost:"+https, "127.0.0.1:8443", "127.0.0.1:"+https,
+		"127.0.0.1:9090", "127.0.0.1:"+admin, "http://127.0.0.1:3000", app.URL)
 	g.url = "https://localhost:" + https
 
-	d.run("install", "-d", "-m", d.setting("StateDirectoryMode"), "-o", d.setting("User"), "-g", d.setting("Group"), "/var/lib/"+d.setting("StateDirectory"))
+	d.run("install", "-d", "-m", d.setting("StateDirectoryMode"), "-o", d.setting("User"),
+		"-g", d.setting("Group"), "/var/lib/"+d.setting("StateDirectory"))
 	if out := run(d.t, d.service("ExecStartPre")); !strings.Contains(out, "is valid") {
 		d.t.Errorf("ExecStartPre prints %s", out)
 	}
@@ -148,16 +151,20 @@ func (g *gate) signIn(password string) *http.Response {
 // explains, and gets through as this user.
 func (g *gate) protects() {
 	g.t.Helper()
-	for what, answer := range map[string]*http.Response{"without a sign-in": first(g.request(http.MethodGet, "/", nil)), "without accounts": g.signIn("wonderland")} {
+	for what, answer := range map[string]*http.Response{
+		"without a sign-in": first(g.request(http.MethodGet, "/", nil)), "without accounts": g.signIn("wonderland"),
+	} {
 		if answer.StatusCode != http.StatusUnauthorized || g.reached.Load() != 0 {
 			g.t.Errorf("%s: %s, and the application got %d requests", what, answer.Status, g.reached.Load())
 		}
 	}
 	hash := g.command(nil, "authgate", "hash-password")
 	hash.Stdin = strings.NewReader("wonderland\n")
-	g.change(accounts, "\n[]\n", fmt.Sprintf("\n- username: alice\n  password_hash: %q\n  roles: [staff]\n", strings.TrimSpace(run(g.t, hash))))
+	g.change(accounts, "\n[]\n",
+		fmt.Sprintf("\n- username: alice\n  password_hash: %q\n  roles: [staff]\n", strings.TrimSpace(run(g.t, hash))))
 	var cookies []*http.Cookie
-	for deadline := time.Now().Add(patience); cookies == nil && time.Now().Before(deadline); time.Sleep(time.Second) { // until the change applies
+	// until the change applies
+	for deadline := time.Now().Add(patience); cookies == nil && time.Now().Before(deadline); time.Sleep(time.Second) {
 		if answer := g.signIn("wonderland"); answer.StatusCode == http.StatusOK {
 			cookies = answer.Cookies()
 		}
@@ -191,10 +198,12 @@ func freePort(t *testing.T) string {
 // checkUnit checks the installed unit with systemd-analyze of this machine.
 func (d *debian) checkUnit() {
 	d.t.Helper()
-	if out := run(d.t, exec.Command("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", "--root="+d.root, unitFile)); out != "" {
+	if out := run(d.t, exec.Command("systemd-analyze", "verify", "--man=no", "--recursive-errors=no",
+		"--root="+d.root, unitFile)); out != "" {
 		d.t.Errorf("systemd-analyze verify: %s", out)
 	}
-	fmt.Fprint(os.Stderr, lastLine(run(d.t, exec.Command("systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=16", "--root="+d.root, unitFile))))
+	fmt.Fprint(os.Stderr, lastLine(run(d.t, exec.Command("systemd-analyze", "security", "--offline=true", "--no-pager",
+		"--threshold=16", "--root="+d.root, unitFile))))
 }
 
 func lastLine(text string) string {

@@ -31,7 +31,8 @@ func TestDebianPackage(t *testing.T) {
 	d.dpkg("--remove", "authgate")
 	d.has(false, "/usr/bin/authgate", unitFile)
 	d.has(true, config, accounts, data+"/authgate.db")
-	d.run("install", "-D", "/dev/null", "/etc/systemd/system/multi-user.target.wants/authgate.service") // as systemctl enable does
+	d.run("install", "-D", "/dev/null",
+		"/etc/systemd/system/multi-user.target.wants/authgate.service") // as systemctl enable does
 	d.dpkg("--purge", "authgate")
 	d.has(false, "/etc/authgate", data, "/etc/systemd/system/multi-user.target.wants/authgate.service")
 	d.run("getent", "passwd", "authgate") // the user stays
@@ -41,18 +42,21 @@ func TestDebianPackage(t *testing.T) {
 func checkInstalled(d *debian) {
 	d.t.Helper()
 	for path, want := range map[string]string{
-		"/usr/bin/authgate": "root:root 755", "/etc/authgate": "root:authgate 750", config: "root:authgate 640", accounts: "root:authgate 640",
+		"/usr/bin/authgate": "root:root 755", "/etc/authgate": "root:authgate 750",
+		config: "root:authgate 640", accounts: "root:authgate 640",
 		unitFile: "root:root 644", "/usr/lib/sysusers.d/authgate.conf": "root:root 644",
 	} {
 		d.owned(path, want)
 	}
-	if out := d.run("getent", "passwd", "authgate"); !strings.Contains(out, ":/var/lib/authgate:/") || !strings.Contains(out, "/nologin\n") {
+	if out := d.run("getent", "passwd", "authgate"); !strings.Contains(out, ":/var/lib/authgate:/") ||
+		!strings.Contains(out, "/nologin\n") {
 		d.t.Errorf("the user is %s", out)
 	}
 	if out := d.run("authgate", "version"); !strings.HasPrefix(out, "authgate ") {
 		d.t.Errorf("the program prints %s", out)
 	}
-	d.has(true, "/usr/share/fish/vendor_completions.d/authgate.fish", "/usr/share/doc/authgate/THIRD-PARTY-LICENSES.txt", "/usr/share/doc/authgate/docs/configuration.md")
+	d.has(true, "/usr/share/fish/vendor_completions.d/authgate.fish",
+		"/usr/share/doc/authgate/THIRD-PARTY-LICENSES.txt", "/usr/share/doc/authgate/docs/configuration.md")
 	d.run("bash", "-n", "/usr/share/bash-completion/completions/authgate")
 	if out := d.run("zcat", "/usr/share/man/man1/authgate-serve.1.gz"); !strings.Contains(out, "authgate-serve") {
 		d.t.Errorf("the man page is %s", out)
@@ -68,7 +72,8 @@ func upgrade(d *debian, file string) {
 	d.change(config, "https://localhost", "${SCHEME}://localhost") // a variable that only the running gateway has
 	mine, users := d.read(config), d.read(accounts)
 	out := d.dpkg("--install", "--force-confold", later(d.t, file, "+1"))
-	if calls := d.read("/systemctl.log"); !strings.Contains(calls, "daemon-reload\n") || !strings.Contains(calls, "restart authgate.service\n") {
+	if calls := d.read("/systemctl.log"); !strings.Contains(calls, "daemon-reload\n") ||
+		!strings.Contains(calls, "restart authgate.service\n") {
 		d.t.Errorf("the upgrade does not restart the gateway; systemctl was called with\n%s\n%s", calls, out)
 	}
 	if d.read(config) != mine || d.read(accounts) != users {
@@ -80,7 +85,8 @@ func upgrade(d *debian, file string) {
 	d.run("rm", "/systemctl.log")
 	d.change(config, "policy: staff", "policy: unknown")
 	out = d.dpkg("--install", "--force-confold", later(d.t, file, "+2"))
-	if calls := d.read("/systemctl.log"); strings.Contains(calls, "restart authgate.service\n") || !strings.Contains(out, "was not restarted") {
+	if calls := d.read("/systemctl.log"); strings.Contains(calls, "restart authgate.service\n") ||
+		!strings.Contains(out, "was not restarted") {
 		d.t.Errorf("a configuration that is refused: systemctl was called with\n%s\n%s", calls, out)
 	}
 	d.run("rm", "-r", "/run/systemd/system")
@@ -100,7 +106,8 @@ func later(t *testing.T, file, suffix string) string {
 	dir := filepath.Join(t.TempDir(), "package")
 	run(t, exec.Command("dpkg-deb", "--raw-extract", file, dir))
 	for path, change := range map[string][2]string{
-		"DEBIAN/control": {"\nVersion: ", "\nVersion: 1:" /* an epoch: later than any */}, config: {"# The configuration", "# Changed" + suffix + ". The configuration"},
+		"DEBIAN/control": {"\nVersion: ", "\nVersion: 1:" /* an epoch: later than any */},
+		config:           {"# The configuration", "# Changed" + suffix + ". The configuration"},
 	} {
 		text := read(t, filepath.Join(dir, path))
 		if path == "DEBIAN/control" {
@@ -109,7 +116,8 @@ func later(t *testing.T, file, suffix string) string {
 		if !strings.Contains(text, change[0]) {
 			t.Fatalf("%s is %s", path, text)
 		}
-		if err := os.WriteFile(filepath.Join(dir, path), []byte(strings.Replace(text, change[0], change[1], 1)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, path),
+			[]byte(strings.Replace(text, change[0], change[1], 1)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -122,14 +130,16 @@ func later(t *testing.T, file, suffix string) string {
 // runs the gateway as its unit does, and removes it.
 func TestRPMPackage(t *testing.T) {
 	file := packageFile(t, "rpm")
-	about := run(t, exec.Command("rpm", "--query", "--package", "--queryformat", "%{NAME} %{LICENSE} %{OS} %{BUILDHOST} %{PAYLOADCOMPRESSOR}", file))
+	about := run(t, exec.Command("rpm", "--query", "--package", "--queryformat",
+		"%{NAME} %{LICENSE} %{OS} %{BUILDHOST} %{PAYLOADCOMPRESSOR}", file))
 	if about != "authgate Apache-2.0 linux localhost xz" {
 		t.Errorf("the package is %s", about)
 	}
 	if out := run(t, exec.Command("rpm", "--checksig", "--nosignature", file)); !strings.Contains(out, "digests OK") {
 		t.Errorf("rpm --checksig: %s", out)
 	}
-	if out := run(t, exec.Command("rpm", "--query", "--package", "--configfiles", file)); out != accounts+"\n"+config+"\n" {
+	if out := run(t, exec.Command("rpm", "--query", "--package",
+		"--configfiles", file)); out != accounts+"\n"+config+"\n" {
 		t.Errorf("the files of the configuration are %s", out)
 	}
 	d := newDebian(t, "systemd")

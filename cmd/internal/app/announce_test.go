@@ -32,7 +32,10 @@ func TestAnnouncedBlock(t *testing.T) {
 		version: "1.2.3", configuration: "/etc/config.yaml", publicURL: "https://gw.example",
 		listeners: [][2]string{{"https", "127.0.0.1:8443"}, {"admin", "127.0.0.1:9090"}},
 		hosts:     []string{"gw.example", "wiki.example"}, authority: "data/ca.pem",
-		routes:   []announcedRoute{{"/", "app", "session, bearer", "every user"}, {"wiki\x1b[2J", "(forward authentication)", "session", "[admin, office]"}},
+		routes: []announcedRoute{
+			{"/", "app", "session, bearer", "every user"},
+			{"wiki\x1b[2J", "(forward authentication)", "session", "[admin, office]"},
+		},
 		warnings: []string{"beware"},
 	}
 	if got := of.block(); got != announced {
@@ -43,7 +46,8 @@ func TestAnnouncedBlock(t *testing.T) {
 		of.hosts = append(of.hosts, fmt.Sprintf("host%d", i))
 	}
 	got := of.block()
-	if !strings.Contains(got, "  and 62 more\n") || !strings.Contains(got, "host37 and 62 more\n") || strings.Contains(got, "route 38") {
+	if !strings.Contains(got, "  and 62 more\n") || !strings.Contains(got, "host37 and 62 more\n") ||
+		strings.Contains(got, "route 38") {
 		t.Errorf("many routes and hosts:\n%s", got)
 	}
 }
@@ -80,7 +84,8 @@ providers: []
 	if len(listeners) != 2 || listeners["https"] != a.Server().Address("https") {
 		t.Errorf("the listeners %v", listeners)
 	}
-	if of := a.announcement(); len(of.warnings) != 3 || !strings.Contains(of.warnings[0], `no account has the role "admin"`) {
+	if of := a.announcement(); len(of.warnings) != 3 ||
+		!strings.Contains(of.warnings[0], `no account has the role "admin"`) {
 		t.Errorf("the warnings %q", of.warnings)
 	}
 }

@@ -83,13 +83,15 @@ func TestOpenFails(t *testing.T) {
 	defer taken.Close()
 	const good = listenAnywhere + routes + sqliteStore
 	for name, c := range map[string]struct{ yaml, broken, want string }{
-		"mistakes":                      {"rutes: []\nlog: {level: loud}\n", "", "log.level"},
-		"data_dir that cannot be made":  {good + "data_dir: file/data\n", "file", "data_dir"},
-		"a port in use":                 {strings.Replace(good, `admin: "127.0.0.1:0"`, fmt.Sprintf("admin: %q", taken.Addr()), 1), "", "listen.admin"},
-		"a store that cannot be opened": {strings.Replace(good, "sqlite", "sqlite, path: ../accounts.yaml/authgate.db", 1), "", "authgate.db"},
-		"a broken authority":            {good, "data/ca-key.pem", "ca-key.pem"},
-		"a broken signing key":          {good, "data/token.secret", "token"},
-		"a broken RS256 key":            {good + "token: {algorithm: RS256}\n", "data/token.pem", "token"},
+		"mistakes":                     {"rutes: []\nlog: {level: loud}\n", "", "log.level"},
+		"data_dir that cannot be made": {good + "data_dir: file/data\n", "file", "data_dir"},
+		"a port in use": {strings.Replace(good, `admin: "127.0.0.1:0"`, fmt.Sprintf("admin: %q", taken.Addr()), 1),
+			"", "listen.admin"},
+		"a store that cannot be opened": {strings.Replace(good, "sqlite", "sqlite, path: ../accounts.yaml/authgate.db", 1),
+			"", "authgate.db"},
+		"a broken authority":   {good, "data/ca-key.pem", "ca-key.pem"},
+		"a broken signing key": {good, "data/token.secret", "token"},
+		"a broken RS256 key":   {good + "token: {algorithm: RS256}\n", "data/token.pem", "token"},
 	} {
 		path := folder(t, t.TempDir(), map[string]string{"config.yaml": c.yaml, "accounts.yaml": alice})
 		broken := filepath.Join(filepath.Dir(path), cmp.Or(c.broken, "unused"))
@@ -110,7 +112,8 @@ func TestOpenFails(t *testing.T) {
 		write(t, path, good)
 		shut(t, open(t, path, io.Discard))
 	}
-	if _, err := Open(t.Context(), filepath.Join(t.TempDir(), "config.yaml"), "test", io.Discard); !errors.Is(err, fs.ErrNotExist) {
+	nowhere := filepath.Join(t.TempDir(), "config.yaml")
+	if _, err := Open(t.Context(), nowhere, "test", io.Discard); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no configuration: %v, want fs.ErrNotExist", err)
 	}
 }
@@ -126,7 +129,8 @@ func TestRun(t *testing.T) {
 	}))
 	defer up.Close()
 	path := folder(t, t.TempDir(), map[string]string{
-		"config.yaml":   listenAnywhere + strings.Replace(routes, "http://127.0.0.1:1", up.URL, 1) + "  - {match: /slow, upstream: app, auth: [none]}\n" + sqliteStore,
+		"config.yaml": listenAnywhere + strings.Replace(routes, "http://127.0.0.1:1", up.URL, 1) +
+			"  - {match: /slow, upstream: app, auth: [none]}\n" + sqliteStore,
 		"accounts.yaml": alice + bob,
 	})
 	log := &logtest.Buffer{}

@@ -31,15 +31,17 @@ const (
 
 	failed = "reload failed, the running configuration is kept"
 
-	unrecorded = "the accounts apply as they are configured, but what has changed cannot be recorded in the store; it is tried again"
-	recorded   = "the store can be used: what has changed about accounts is recorded"
+	unrecorded = "the accounts apply as they are configured, but what has changed cannot be recorded in the store; " +
+		"it is tried again"
+	recorded = "the store can be used: what has changed about accounts is recorded"
 
 	usual = listenAnywhere + routes + memoryStore
 )
 
 // inPlace returns the configuration with the account inside.
 func inPlace(account string) string {
-	return strings.Replace(usual, "{file: accounts.yaml}", "{users: ["+strings.TrimPrefix(strings.TrimSpace(account), "- ")+"]}", 1)
+	return strings.Replace(usual, "{file: accounts.yaml}",
+		"{users: ["+strings.TrimPrefix(strings.TrimSpace(account), "- ")+"]}", 1)
 }
 
 // distant is a store that can be unavailable.
@@ -201,7 +203,9 @@ func TestFollowAccounts(t *testing.T) {
 	for name, within := range map[string]time.Duration{"with notices": quiet, "without": unseen} {
 		following(t, withAccounts(alice), func(g *followed) {
 			g.unaware = name == "without"
-			for i, c := range []struct{ content, want string }{{alice + bob, "alice bob"}, {bob, "bob"}, {"[]\n", ""}, {alice, "alice"}} {
+			for i, c := range []struct{ content, want string }{
+				{alice + bob, "alice bob"}, {bob, "bob"}, {"[]\n", ""}, {alice, "alice"},
+			} {
 				g.set("accounts.yaml", c.content)
 				g.users(within, c.want, name+", after "+c.content)
 				g.wantLogged("reloaded", i+1, name+", after "+c.content)
@@ -253,7 +257,8 @@ func TestFollowBrokenFile(t *testing.T) {
 		lines := map[any]bool{}
 		for _, p := range problems {
 			lines[p["line"]] = true
-			if p["file"] != g.Config().Accounts.File || p["level"] != "ERROR" || p["column"] == 0.0 || p["key"] == "" || p["problem"] == "" || p["what"] == "" {
+			if p["file"] != g.Config().Accounts.File || p["level"] != "ERROR" || p["column"] == 0.0 ||
+				p["key"] == "" || p["problem"] == "" || p["what"] == "" {
 				t.Errorf("logged %v", p)
 			}
 		}
@@ -280,7 +285,9 @@ func TestFollowConfiguration(t *testing.T) {
 	following(t, withAccounts(alice), func(g *followed) {
 		g.set("config.yaml", inPlace(bob))
 		g.users(quiet, "bob", "after a change")
-		if got, want := g.logs.Last(t, "reloaded")["changes"], []any{`accounts.file: `, "accounts.users[bob]: added", "accounts.users[alice]: removed"}; !isLike(got, want) {
+		got := g.logs.Last(t, "reloaded")["changes"]
+		want := []any{`accounts.file: `, "accounts.users[bob]: added", "accounts.users[alice]: removed"}
+		if !isLike(got, want) {
 			t.Errorf("logged the changes %q, want those like %q", got, want)
 		}
 		g.set("config.yaml", strings.Replace(usual, "accounts.yaml", "other.yaml", 1))
@@ -338,9 +345,11 @@ func TestFollowCertificate(t *testing.T) {
 			g.set("c.pem", certificate)
 			wait(quiet)
 			g.wantLogged("reloaded", i, "after a certificate")
-			g.wantLogged(failed, 3, "after the broken one") // of the configuration, with each of the keys, and of the certificate
+			g.wantLogged(failed, 3, // of the configuration, with each of the keys, and of the certificate
+				"after the broken one")
 		}
-		if got, want := g.logs.Last(t, "reloaded")["changes"], []any{"tls.certificate: the content of the file changed"}; !isLike(got, want) {
+		got := g.logs.Last(t, "reloaded")["changes"]
+		if want := []any{"tls.certificate: the content of the file changed"}; !isLike(got, want) {
 			t.Errorf("logged the changes %q, want %q", got, want)
 		}
 	})
@@ -360,7 +369,8 @@ func TestFollowOutage(t *testing.T) {
 			g.users(3*time.Second, c.want, "when the store is back")
 			g.wantLogged(unrecorded, i+1, "when the store is back")
 			g.wantLogged(recorded, i+1, "when the store is back")
-			if line := g.logs.Last(t, unrecorded); line["level"] != "ERROR" || !strings.Contains(line["error"].(string), "connection refused") {
+			if line := g.logs.Last(t, unrecorded); line["level"] != "ERROR" ||
+				!strings.Contains(line["error"].(string), "connection refused") {
 				t.Errorf("logged %v", line)
 			}
 		}
@@ -392,7 +402,9 @@ func TestFollowSignalOutage(t *testing.T) {
 // A refused configuration does not stop changes beside it, and is not tried again.
 func TestFollowAtFault(t *testing.T) {
 	t.Parallel()
-	for name, refused := range map[string]string{"at fault": "nonsense: 1\n", "needs a restart": strings.Replace(usual, "memory", "sqlite", 1)} {
+	for name, refused := range map[string]string{
+		"at fault": "nonsense: 1\n", "needs a restart": strings.Replace(usual, "memory", "sqlite", 1),
+	} {
 		following(t, withAccounts(alice+bob), func(g *followed) {
 			g.set("accounts.yaml", alice)
 			g.signal(refused)
@@ -417,7 +429,8 @@ func TestFollowAtFault(t *testing.T) {
 func TestFollowRestart(t *testing.T) {
 	t.Parallel()
 	files := withAccounts(alice)
-	files["config.yaml"] = strings.Replace(usual, "memory", `redis, addresses: ["127.0.0.1:1"], password_file: password`, 1)
+	files["config.yaml"] = strings.Replace(usual, "memory",
+		`redis, addresses: ["127.0.0.1:1"], password_file: password`, 1)
 	files["password"] = "one\n"
 	following(t, files, func(g *followed) {
 		g.set("password", "another\n")

@@ -47,7 +47,8 @@ func TestOperateReload(t *testing.T) {
 		t.Errorf("reload: %q, %v", changes, err)
 	}
 	write(t, path, "nonsense: 1\n")
-	if _, err := client.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "config.yaml:1:1: nonsense: unknown key") {
+	if _, err := client.Reload(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "config.yaml:1:1: nonsense: unknown key") {
 		t.Errorf("with a mistake: %v", err)
 	}
 	stop()
@@ -62,7 +63,9 @@ func TestOperateReload(t *testing.T) {
 // A gateway runs without its socket, and says so.
 func TestOperateWithoutSocket(t *testing.T) {
 	t.Parallel()
-	path := folder(t, t.TempDir(), map[string]string{"config.yaml": usual, "accounts.yaml": alice, "data/control": "not a folder"})
+	path := folder(t, t.TempDir(), map[string]string{
+		"config.yaml": usual, "accounts.yaml": alice, "data/control": "not a folder",
+	})
 	log := &logtest.Buffer{}
 	stop := run(t, open(t, path, log))
 	const message = "commands like reload and sessions do not reach this gateway"

@@ -91,8 +91,10 @@ func TestChangeableConfiguration(t *testing.T) {
 		"a folder behind a link":    {modes{"real": 0o777}, "real 0777"},
 		"a file behind a link":      {modes{"real/secret": 0o622}, "links/secret 0622"},
 		"above data_dir":            {modes{"var": 0o777}, "var 0777"},
-		"several":                   {modes{"etc": 0o777, "etc/config.yaml": 0o666, "lists": 0o777}, "etc 0777, etc/config.yaml 0666, lists 0777"},
-		"a closed room":             {modes{".": 0o700, "etc/config.yaml": 0o606, "etc/logo.svg": 0o666}, "etc/config.yaml 0606, etc/logo.svg 0666"},
+		"several": {modes{"etc": 0o777, "etc/config.yaml": 0o666, "lists": 0o777},
+			"etc 0777, etc/config.yaml 0666, lists 0777"},
+		"a closed room": {modes{".": 0o700, "etc/config.yaml": 0o606, "etc/logo.svg": 0o666},
+			"etc/config.yaml 0606, etc/logo.svg 0666"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,7 +106,10 @@ func TestChangeableConfiguration(t *testing.T) {
 				"etc/config.yaml": yaml, "lists/accounts.yaml": alice, "etc/logo.svg": `<svg xmlns="http://www.w3.org/2000/svg"/>`,
 				"real/secret": "01234567890123456789012345678901", "links/other": "", "var/data/x": "",
 			})
-			if err := errors.Join(os.Symlink("../links/../links/one", filepath.Join(dir, "links", "secret")), os.Symlink(filepath.Join(dir, "real", "secret"), filepath.Join(dir, "links", "one"))); err != nil {
+			if err := errors.Join(
+				os.Symlink("../links/../links/one", filepath.Join(dir, "links", "secret")),
+				os.Symlink(filepath.Join(dir, "real", "secret"), filepath.Join(dir, "links", "one")),
+			); err != nil {
 				t.Fatal(err)
 			}
 			for _, place := range []string{".", "etc", "lists", "links", "real", "var"} {

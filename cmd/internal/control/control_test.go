@@ -92,7 +92,10 @@ func TestCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	now := time.Date(2026, 7, 1, 12, 0, 0, 123, time.UTC)
-	alice := &Login{ID: "A/B?c=%2F d", User: "alice", Mechanism: "session", Provider: "local", Created: now, LastUsed: now, Expires: now, Client: "192.0.2.7", UserAgent: "curl"}
+	alice := &Login{
+		ID: "A/B?c=%2F d", User: "alice", Mechanism: "session", Provider: "local",
+		Created: now, LastUsed: now, Expires: now, Client: "192.0.2.7", UserAgent: "curl",
+	}
 	g := &stub{changes: []string{"a: 1 -> 2"}, logins: []*Login{alice, {ID: "2"}}}
 	serve(t, dir, 7, g)
 	c := find(t, dir)

@@ -78,7 +78,8 @@ func TestNotices(t *testing.T) {
 		},
 		"an editor's swap file": func(w *world, content string) {
 			w.write("config.yaml.swp", content)
-			w.do(os.Rename(w.path("config.yaml"), w.path("config.yaml~")), os.Rename(w.path("config.yaml.swp"), w.path("config.yaml")))
+			w.do(os.Rename(w.path("config.yaml"), w.path("config.yaml~")),
+				os.Rename(w.path("config.yaml.swp"), w.path("config.yaml")))
 		},
 		"a removal and a new file": func(w *world, content string) {
 			w.do(os.Remove(w.path("config.yaml")))
@@ -151,7 +152,9 @@ func TestWay(t *testing.T) {
 	}
 	w := &world{t: t, dir: dir}
 	w.write("a/b/file", "")
-	for link, target := range map[string]string{"up": "absolute/../a/b", "absolute": w.path("a"), "loop": "loop", "a/b/link": "../b/file"} {
+	for link, target := range map[string]string{
+		"up": "absolute/../a/b", "absolute": w.path("a"), "loop": "loop", "a/b/link": "../b/file",
+	} {
 		w.do(os.Symlink(target, w.path(link)))
 	}
 	for file, want := range map[string][]string{

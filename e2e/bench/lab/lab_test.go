@@ -124,7 +124,9 @@ func TestRolesForwardAll(t *testing.T) {
 func TestForwards(t *testing.T) {
 	t.Parallel()
 	l := testLab(t, os.DevNull, os.DevNull)
-	for answer, status := range map[string]int{"": http.StatusOK, "alice": http.StatusOK, "no gateway checks this": http.StatusUnauthorized} {
+	for answer, status := range map[string]int{
+		"": http.StatusOK, "alice": http.StatusOK, "no gateway checks this": http.StatusUnauthorized,
+	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(status)
 			io.WriteString(w, answer)
@@ -180,7 +182,8 @@ func TestDecider(t *testing.T) {
 	} {
 		asked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-User", c.names)
-			w.WriteHeader(map[bool]int{true: c.user, false: c.stranger}[r.Header.Get("Cookie") == "right" && r.Host == "app.example.org"])
+			w.WriteHeader(map[bool]int{true: c.user, false: c.stranger}[r.Header.Get("Cookie") == "right" &&
+				r.Host == "app.example.org"])
 		}))
 		l := testLab(t, os.DevNull, os.DevNull)
 		gate := &Server{

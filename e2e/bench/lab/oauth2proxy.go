@@ -89,7 +89,8 @@ func (l *Lab) runOAuth2Proxy(ctx context.Context, n int, listen string, args ...
 	}
 	hash := sha1.Sum([]byte(Password)) // one of the two forms that it reads
 	users := filepath.Join(l.Dir, "oauth2-proxy.htpasswd")
-	if err := os.WriteFile(users, []byte("alice:{SHA}"+base64.StdEncoding.EncodeToString(hash[:])+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(users,
+		[]byte("alice:{SHA}"+base64.StdEncoding.EncodeToString(hash[:])+"\n"), 0o600); err != nil {
 		return nil, err
 	}
 	secret := make([]byte, 32)

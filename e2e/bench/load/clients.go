@@ -63,7 +63,8 @@ func (j *journey) send(
 
 // download gets a body of the length in the options.
 func download(ctx context.Context, j *journey) error {
-	response, err := j.ask(ctx, http.MethodGet, fmt.Sprintf("%s/%dMiB", j.options.url, j.options.bytes>>20), http.NoBody, 0)
+	response, err := j.ask(ctx, http.MethodGet,
+		fmt.Sprintf("%s/%dMiB", j.options.url, j.options.bytes>>20), http.NoBody, 0)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,8 @@ import (
 func TestProcessesAreSummed(t *testing.T) {
 	t.Parallel()
 	// The worker loops, and the shell waits for it.
-	cmd := exec.Command("sh", "-c", `exec 3<&0; sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo; read line' <&3 & wait`)
+	cmd := exec.Command("sh", "-c",
+		`exec 3<&0; sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo; read line' <&3 & wait`)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,8 @@ func TestSecretDoesNotPrint(t *testing.T) {
 	s := Secret("sesame")
 	word := []byte(s.Reveal())
 	forms := []string{
-		"sesame", fmt.Sprintf("%x", word), strings.Trim(fmt.Sprint(word), "[]"), strings.Trim(strings.TrimPrefix(fmt.Sprintf("%#v", word), "[]byte"), "{}"),
+		"sesame", fmt.Sprintf("%x", word), strings.Trim(fmt.Sprint(word), "[]"),
+		strings.Trim(strings.TrimPrefix(fmt.Sprintf("%#v", word), "[]byte"), "{}"),
 	}
 	for _, value := range []any{s, &s, []Secret{s}, map[string]Secret{"x": s}, struct{ Name, Password any }{"a", s}} {
 		encoded, err := json.Marshal(value)
@@ -32,7 +33,8 @@ func TestSecretDoesNotPrint(t *testing.T) {
 		for _, handler := range []slog.Handler{slog.NewJSONHandler(log, nil), slog.NewTextHandler(log, nil)} {
 			slog.New(handler).Info("secret", "value", value, slog.Group("group", "in", value))
 		}
-		shown := fmt.Sprintf("%v %+v %#v %s %q %x %X", value, value, value, value, value, value, value) + string(encoded) + log.String()
+		shown := fmt.Sprintf("%v %+v %#v %s %q %x %X", value, value, value, value, value, value, value) +
+			string(encoded) + log.String()
 		for _, form := range forms {
 			if strings.Contains(strings.ToLower(shown), form) {
 				t.Errorf("%T shows a secret as %s: %s", value, form, shown)
@@ -50,15 +52,18 @@ func TestMaskYAML(t *testing.T) {
 	for _, source := range []string{
 		"secret: hidden", "secret: \"hidden hidden\" # hidden", "\"secret\": hidden", "secret : hidden", "PASSWORD: hidden",
 		"{\"secret\":\"hidden\", shown: 1}", "shown: {username: shown, password_hash: hidden, roles: [hidden]}",
-		"- shown: 1\n- password: hidden\n  shown: 2", "introspection:\n  client_id: shown\n  client_secret: hidden\ntimeout: shown",
+		"- shown: 1\n- password: hidden\n  shown: 2",
+		"introspection:\n  client_id: shown\n  client_secret: hidden\ntimeout: shown",
 		// keys that are misspelled or longer
-		"client_secrte: hidden", "pasword_hash: hidden", "database_password: hidden", "encryption_key: hidden\nencrypton_key: hidden",
+		"client_secrte: hidden", "pasword_hash: hidden", "database_password: hidden",
+		"encryption_key: hidden\nencrypton_key: hidden",
 		"sentinel_password: hidden\nsentinel_pasword: hidden\nsentinel_username: shown",
 		// values on several lines
 		"secret:\n  hidden\nshown: 1", "secret: |\n  hidden\n\n  hidden\nshown: 1", "secret: |\n  hidden: hidden\nshown: 1",
 		"secret: \"hidden\nhidden\n  hidden\"\nshown: 1", "secret:\n  # shown\n  hidden",
 		// values that show what they are
-		"name: $2y$10$hidden", "name: shown $argon2id$v=19$hidden shown", "x: $apr1$hidden\ny: \"{SHA}hidden\"", "url: http://hidden:hidden@shown:9000/shown",
+		"name: $2y$10$hidden", "name: shown $argon2id$v=19$hidden shown",
+		"x: $apr1$hidden\ny: \"{SHA}hidden\"", "url: http://hidden:hidden@shown:9000/shown",
 		// no secrets
 		"htpasswd: shown\nsecret_file: shown\nprivate_key: shown\nkey: shown\nkey_prefix: shown\nencryption_key_file: shown",
 		"users:\n  - username: shown\n    password_hash: hidden\n    roles:\n      - shown\n  - username: shown",
@@ -95,7 +100,8 @@ func TestSecretsAreRedactedEverywhere(t *testing.T) {
 		var into settings
 		doc := r.Read("c.yaml", []byte(source), 1<<20, "", &into)
 		doc.Fault("name", "%q is bad", into.Name)
-		if err := r.Err(); err == nil || strings.Contains(err.Error(), "well-kept") || !strings.Contains(err.Error(), Masked) {
+		if err := r.Err(); err == nil ||
+			strings.Contains(err.Error(), "well-kept") || !strings.Contains(err.Error(), Masked) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -113,7 +119,8 @@ func TestExcerpt(t *testing.T) {
 		{Diagnostic{Line: 1, Column: 90, Source: "abc"}, "  1 | abc\n    |    ^"}, // behind a mask
 		{Diagnostic{Line: 1, Column: 3, Source: "\tab"}, "  1 | \tab\n    | \t ^"},
 		{Diagnostic{Line: 1, Column: 3, Source: "éüx"}, "  1 | éüx\n    |   ^"},
-		{Diagnostic{Line: 1, Column: 251, Source: long}, "  1 | " + long[190:310] + "\n    | " + strings.Repeat(" ", 60) + "^"},
+		{Diagnostic{Line: 1, Column: 251, Source: long},
+			"  1 | " + long[190:310] + "\n    | " + strings.Repeat(" ", 60) + "^"},
 		{Diagnostic{Line: 1, Column: 501, Source: long}, "  1 | " + long[380:] + "\n    | " + strings.Repeat(" ", 120) + "^"},
 	} {
 		if got := c.d.excerpt(); got != c.want {

@@ -46,7 +46,8 @@ func options(main string) Options {
 		Main: main, SecretKeys: []string{"secret"},
 		Lookup: func(name string) (string, bool) {
 			value, ok := map[string]string{
-				"SIZE": "7", "ON": "true", "TIMEOUT": "90s", "TEXT": "a: {b: c}", "A": "a", "_b2": "${A}", "EMPTY": "", "DOLLAR": "$$",
+				"SIZE": "7", "ON": "true", "TIMEOUT": "90s", "TEXT": "a: {b: c}",
+				"A": "a", "_b2": "${A}", "EMPTY": "", "DOLLAR": "$$",
 			}[name]
 			return value, ok
 		},
@@ -116,7 +117,8 @@ only: {name: third}
 		}
 		// The paths of values that are not written as the types are nested.
 		for path, given := range map[string]bool{
-			"secret": true, "secret_file": true, "rules[1].name": true, "only.name": true, "only[0].name": false, "inner.size": true, "parts[0].size": false,
+			"secret": true, "secret_file": true, "rules[1].name": true, "only.name": true,
+			"only[0].name": false, "inner.size": true, "parts[0].size": false,
 		} {
 			if doc.Given(path) != given {
 				t.Errorf("%s is given: %v", path, !given)
@@ -238,7 +240,8 @@ func TestScalars(t *testing.T) {
 	}
 	for _, source := range []string{
 		"name: a\x00", "name: a\x1b", "name: a\x1f", "name: a\x7f", "name: a\u0080", "name: a\u009f", "name: a\ufeff",
-		"name: GET\t/a", "name: a b\tc", "name: a\tb\n  c", "name: a\n  b\tc", "list: [a\tb]", "list:\n- a\tb", "labels: {x\ty: z}", "labels:\n  x\ty: z",
+		"name: GET\t/a", "name: a b\tc", "name: a\tb\n  c", "name: a\n  b\tc", "list: [a\tb]",
+		"list:\n- a\tb", "labels: {x\ty: z}", "labels:\n  x\ty: z",
 		"name: '${'", "name: '${}'", "name: '${A'", "name: '${NONE}'", "name: '${1A}'", "name: '${A B}'", "name: '${ A }'",
 		"name: '${A}${'", "name: '${A-b}'", "name: '${A:b}'", "name: '${:-b}'", "name: '${NONE:-b'",
 		"name: '${NONE:-${A}}'", "name: '${A:-${B}}'", "name: '${NONE:-$${A}}'",
@@ -247,7 +250,8 @@ func TestScalars(t *testing.T) {
 			t.Errorf("%q is read as %+v", source, got)
 		}
 	}
-	if got, r, _ := read(t, "list:\n-\ta\nlabels:\n  k:\tv\n"); r.Err() != nil || got.List[0] != "a" || got.Labels["k"] != "v" {
+	if got, r, _ := read(t, "list:\n-\ta\nlabels:\n  k:\tv\n"); r.Err() != nil ||
+		got.List[0] != "a" || got.Labels["k"] != "v" {
 		t.Errorf("tabs between tokens: %q %q %v", got.List, got.Labels, r.Err())
 	}
 }
@@ -269,11 +273,14 @@ func TestTextsAreReadAsWritten(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	t.Parallel()
-	known := []string{"match", "name", "upstream", "auth", "policy", "timeout", "password_hash", "client_id", "ip", "introspection"}
+	known := []string{
+		"match", "name", "upstream", "auth", "policy", "timeout", "password_hash", "client_id", "ip", "introspection",
+	}
 	for word, want := range map[string]string{
 		"macth": "match", "Upstream": "upstream", "upstreams": "upstream", "uptream": "upstream",
-		"policies": "policy", "polycies": "", "password-hash": "password_hash", "passwordhash": "password_hash", "password": "password_hash",
-		"client": "client_id", "x": "", "ip": "ip", "at": "", "ap": "", "": "", "nitrospetcino": "introspection", "tïmëöut": "timeout",
+		"policies": "policy", "polycies": "", "password-hash": "password_hash",
+		"passwordhash": "password_hash", "password": "password_hash", "client": "client_id", "x": "",
+		"ip": "ip", "at": "", "ap": "", "": "", "nitrospetcino": "introspection", "tïmëöut": "timeout",
 	} {
 		if got, ok := Nearest(word, known); got != want || ok != (want != "") {
 			t.Errorf("Nearest(%q) = %q, %v; want %q", word, got, ok, want)

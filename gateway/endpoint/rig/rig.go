@@ -60,7 +60,8 @@ basic:
     - {username: service, password_hash: "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"}
 accounts:
   users:
-    - {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "` + AliceHash + `"}
+    - {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "` +
+	AliceHash + `"}
     - {username: bob, roles: [user], password_hash: "` + BobHash + `"}
 upstreams:
   app: {url: "http://app.invalid"}

@@ -55,7 +55,8 @@ func TestStore(t *testing.T) {
 	errBroken := errors.New("the disk is on fire")
 	var answer error
 	observed := map[string]int{}
-	s := New(answering(func(context.Context) error { return answer }), func(operation string, _ time.Duration) { observed[operation]++ })
+	s := New(answering(func(context.Context) error { return answer }),
+		func(operation string, _ time.Duration) { observed[operation]++ })
 	for _, answer = range []error{store.ErrNotFound, store.ErrConflict, nil} {
 		for operation, err := range callAll(t.Context(), s) {
 			if err != answer && operation != "walk" {

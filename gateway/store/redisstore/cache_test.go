@@ -145,8 +145,10 @@ func TestClock(t *testing.T) {
 		{"with a slow answer", func() { c.trip = time.Second }, ""},
 		{"with a fast answer", func() { c.trip = time.Millisecond }, ""},
 		{"with clocks of different speed", func() { c.here = c.here.Add(500 * time.Millisecond) }, ""},
-		{"after the clock of Redis was set back", func() { c.there = c.there.Add(-5 * time.Hour) }, "redis_is_ahead_by=-5h0m0"},
-		{"after a failover to a server that is ahead", func() { c.there = c.there.Add(time.Minute) }, "redis_is_ahead_by=1m0"},
+		{"after the clock of Redis was set back", func() { c.there = c.there.Add(-5 * time.Hour) },
+			"redis_is_ahead_by=-5h0m0"},
+		{"after a failover to a server that is ahead", func() { c.there = c.there.Add(time.Minute) },
+			"redis_is_ahead_by=1m0"},
 		{"after this machine was suspended", func() { c.there = c.there.Add(time.Hour) }, "redis_is_ahead_by=1h0m0"},
 	} {
 		step.change()
@@ -161,7 +163,8 @@ func TestClock(t *testing.T) {
 	}
 	before := c.wrong()
 	c.pass(time.Minute)
-	if err := c.measure(t.Context(), func(context.Context) (time.Time, error) { return time.Time{}, errNoAnswer }); !errors.Is(err, errNoAnswer) {
+	silent := func(context.Context) (time.Time, error) { return time.Time{}, errNoAnswer }
+	if err := c.measure(t.Context(), silent); !errors.Is(err, errNoAnswer) {
 		t.Errorf("without an answer: %v", err)
 	}
 	if c.wrong() != before || !c.known() {

@@ -146,7 +146,8 @@ func TestCacheFollowsCommits(t *testing.T) {
 	old, _, before := s.cache.lookup("key", 1)
 	storetest.Put(t, s, "key", "new")
 	if string(during.value) != "old" || version%2 == 0 {
-		t.Errorf("during the commit the cache has %q, version %d; want the old value, and an odd version", during.value, version)
+		t.Errorf("during the commit the cache has %q, version %d; want the old value, and an odd version",
+			during.value, version)
 	}
 	s.cache.evict("key")
 	s.cache.fill("key", old, 1, before)

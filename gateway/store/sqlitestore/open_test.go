@@ -66,7 +66,8 @@ func TestOpenRefuses(t *testing.T) {
 		prepare func(t *testing.T, path string)
 		want    string
 	}{
-		"newer schema":                   {executed(createSchema, "PRAGMA user_version = 2"), "its schema has version 2, and this authgate knows versions up to 1"},
+		"newer schema": {executed(createSchema, "PRAGMA user_version = 2"),
+			"its schema has version 2, and this authgate knows versions up to 1"},
 		"a database of another program":  {executed("CREATE TABLE recipes (cake TEXT)"), "authgate did not make"},
 		"a negative schema version":      {executed("PRAGMA user_version = -1"), "authgate did not make"},
 		"our version without our tables": {executed("PRAGMA user_version = 1"), "no such table"},
@@ -76,8 +77,12 @@ func TestOpenRefuses(t *testing.T) {
 		"damaged pages": {filled(func(t *testing.T, path string) {
 			overwrite(t, path, 8*4096, bytes.Repeat([]byte{0xa5}, 4096))
 		}), "move the file away"},
-		"cut short":   {filled(func(t *testing.T, path string) { wantError(t, "cut", os.Truncate(path, 5*4096), nil) }), "the database is damaged"},
-		"a directory": {func(t *testing.T, path string) { wantError(t, "mkdir", os.Mkdir(path, 0o700), nil) }, "is a directory"},
+		"cut short": {filled(func(t *testing.T, path string) {
+			wantError(t, "cut", os.Truncate(path, 5*4096), nil)
+		}), "the database is damaged"},
+		"a directory": {func(t *testing.T, path string) {
+			wantError(t, "mkdir", os.Mkdir(path, 0o700), nil)
+		}, "is a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -65,7 +65,9 @@ func TestPingNeedsRoomForALogin(t *testing.T) {
 		time.Sleep(roomEvery)
 		wantError(t, "Ping when there is room again", s.Ping(t.Context()), nil)
 		wantError(t, "Put after Ping found room", s.Put(t.Context(), "large", large, time.Time{}), nil)
-		for _, message := range []string{"the disk is full or fails: logins are refused until there is room", "the disk has room again"} {
+		for _, message := range []string{
+			"the disk is full or fails: logins are refused until there is room", "the disk has room again",
+		} {
 			if got := log.Records(t, message); len(got) != 2 {
 				t.Errorf("the log says %d times %q, want 2:\n%s", len(got), message, log)
 			}
@@ -203,7 +205,9 @@ func TestNoReserve(t *testing.T) {
 		reserve := path + reserveSuffix
 		wantError(t, "mkdir", os.Mkdir(reserve, 0o700), nil)
 		s := openTest(t, Options{Path: path})
-		for operation, err := range map[string]error{"put": s.Put(t.Context(), "login", nil, time.Time{}), "ping": s.Ping(t.Context())} {
+		for operation, err := range map[string]error{
+			"put": s.Put(t.Context(), "login", nil, time.Time{}), "ping": s.Ping(t.Context()),
+		} {
 			wantError(t, operation, err, errNoRoom)
 			wantFailure(t, operation, err, reserve+": is a directory")
 		}

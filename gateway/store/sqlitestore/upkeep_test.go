@@ -86,7 +86,8 @@ func TestSweeperReports(t *testing.T) {
 		time.Sleep(sweepInterval)
 		synctest.Wait()
 		record := log.Last(t, "cannot remove expired entries")
-		if told, _ := record["error"].(string); record["level"] != "WARN" || !strings.Contains(told, "readonly database") || !strings.Contains(told, s.db.path) {
+		if told, _ := record["error"].(string); record["level"] != "WARN" ||
+			!strings.Contains(told, "readonly database") || !strings.Contains(told, s.db.path) {
 			t.Errorf("the log has %v, want a warning with the reason and the file", record)
 		}
 		s.execute(t, "PRAGMA query_only = OFF")
@@ -186,7 +187,8 @@ func TestLostFiles(t *testing.T) {
 					wantMoved(t, s, path)
 				}
 				storetest.WantValue(t, s, "key", "value") // from memory, where it is still true
-				if all := log.Records(t, "the store refuses all writes"); len(all) != 1 || !strings.Contains(log.String(), "stop the gateway") {
+				if all := log.Records(t, "the store refuses all writes"); len(all) != 1 ||
+					!strings.Contains(log.String(), "stop the gateway") {
 					t.Errorf("want one error in the log that says what to do:\n%s", log)
 				}
 				if how == "deleted" {

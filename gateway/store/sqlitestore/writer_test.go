@@ -88,7 +88,10 @@ func TestGroupCommit(t *testing.T) {
 				together(t, s, joins,
 					func() { result("put", s.Put(t.Context(), "kept", []byte("new"), time.Time{}), c.others, nil) },
 					func() {
-						result("statement", s.set(t.Context(), "statement", func(b *batch) error { _, err := b.tx.Exec(c.statement); return err }), c.fails, nil)
+						result("statement", s.set(t.Context(), "statement", func(b *batch) error {
+							_, err := b.tx.Exec(c.statement)
+							return err
+						}), c.fails, nil)
 					},
 					func() {
 						result("create", s.Swap(t.Context(), "created", nil, []byte("new"), time.Time{}), c.others, nil)
@@ -252,14 +255,16 @@ func TestOtherProgramsWrite(t *testing.T) {
 		t.Fatalf("before another program has written, the log has %s", log)
 	}
 	execute(t, path, "UPDATE entries SET value = X'31' WHERE key = CAST('changed' AS BLOB)",
-		"DELETE FROM entries WHERE key = CAST('deleted' AS BLOB)", "INSERT INTO entries VALUES (CAST('created' AS BLOB), 0, X'32')")
+		"DELETE FROM entries WHERE key = CAST('deleted' AS BLOB)",
+		"INSERT INTO entries VALUES (CAST('created' AS BLOB), 0, X'32')")
 	storetest.Put(t, s, "other", "newer value")
 	storetest.WantValue(t, s, "changed", "1")
 	storetest.WantNone(t, s, "deleted")
 	storetest.WantValue(t, s, "created", "2")
 	storetest.WantValue(t, s, "other", "newer value")
 	storetest.Put(t, s, "other", "newest value")
-	const message = "another program has written to the database of the running gateway; the gateway continues with the changed data"
+	const message = "another program has written to the database of the running gateway; " +
+		"the gateway continues with the changed data"
 	if got := log.Records(t, message); len(got) != 1 {
 		t.Errorf("the log says it %d times, want once: %s", len(got), log)
 	}

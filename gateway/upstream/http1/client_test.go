@@ -29,18 +29,21 @@ func TestMeaning(t *testing.T) {
 	}{
 		{"a length", okResponse, false},
 		{"no body", header + "Content-Length: 0\r\n\r\n", false},
-		{"chunks with trailers", chunked + "Trailer: X, Y\r\n\r\n2;ext=1\r\nok\r\n0\r\nX: y\r\nZ: unannounced\r\n\r\n", false},
+		{"chunks with trailers",
+			chunked + "Trailer: X, Y\r\n\r\n2;ext=1\r\nok\r\n0\r\nX: y\r\nZ: unannounced\r\n\r\n", false},
 		{"no chunks", chunked + "\r\n0\r\n\r\n", false},
 		{"until the end", header + "X: y\r\n\r\nok", false},
 		{"HTTP/1.0", "HTTP/1.0 200 OK\r\n\r\nok", false},
-		{"HTTP/1.0 with chunks", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", false},
+		{"HTTP/1.0 with chunks",
+			"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", false},
 		{"HTTP/2.0", "HTTP/2.0 200 OK\r\n\r\n", false},
 		{"204", "HTTP/1.1 204 No Content\r\n\r\n", false},
 		{"304", "HTTP/1.1 304 Not Modified\r\nEtag: \"x\"\r\nContent-Length: 70\r\n\r\n", false},
 		{"only a header", header + "Connection: close\r\n\r\n", false},
 		{"no reason", "HTTP/1.1 200 \r\nContent-Length: 2\r\n\r\nok", false},
 		{"a status of its own", "HTTP/1.1 799 Odd\r\nContent-Length: 2\r\n\r\nok", false},
-		{"header lines of one name", header + "Set-Cookie: a=b\r\nSet-Cookie: c=d\r\nset-cookie: e\r\nContent-Length: 2\r\n\r\nok", false},
+		{"header lines of one name",
+			header + "Set-Cookie: a=b\r\nSet-Cookie: c=d\r\nset-cookie: e\r\nContent-Length: 2\r\n\r\nok", false},
 		{"a huge body", header + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(huge), huge), false},
 		{"huge chunks", chunked + fmt.Sprintf("\r\n%x\r\n%s\r\n0\r\n\r\n", len(huge), huge), false},
 		{"gzip", header + "Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\nno", false}, // which is not decoded
@@ -97,7 +100,9 @@ func TestInformational(t *testing.T) {
 		{"101 unasked", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", nil, true},
 		{"101 without a protocol", "HTTP/1.1 101 Switching Protocols\r\n\r\n", nil, true},
 		{"a header that is too long", header + "X: " + strings.Repeat("x", maxHeader) + "\r\n\r\n", nil, true},
-		{"many headers that are too long", strings.Repeat("HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", maxHeader/2)+"\r\n\r\n", 3) + okResponse, []int{103}, true},
+		{"many headers that are too long",
+			strings.Repeat("HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", maxHeader/2)+"\r\n\r\n", 3) + okResponse,
+			[]int{103}, true},
 	} {
 		f := newFixture(t, newRawUpstream(t, say(c.says)).url())
 		var seen []int
@@ -154,7 +159,8 @@ func TestTimeout(t *testing.T) {
 				start := time.Now()
 				_, err := f.get(t, t.Context())
 				if status := statusOf(err); status != 504 || time.Since(start) != limit || f.dialed.Load() != 1-used {
-					t.Errorf("%s, %d used: %d (%v) after %v, %d connections", name, used, status, err, time.Since(start), f.dialed.Load())
+					t.Errorf("%s, %d used: %d (%v) after %v, %d connections",
+						name, used, status, err, time.Since(start), f.dialed.Load())
 				}
 				time.Sleep(2 * limit) // of the bubble: the upstream ends before the test
 			})
@@ -290,7 +296,9 @@ func TestWrites(t *testing.T) {
 		"an User-Agent":  {URL: &url.URL{Opaque: "/"}, Header: http.Header{"User-Agent": {"x/1"}}},
 		"another host":   {URL: &url.URL{Opaque: "/"}, Host: "bücher.example:81"},
 		"a host of junk": {URL: &url.URL{Opaque: "/"}, Host: "a b"},
-		"framing":        {URL: &url.URL{Opaque: "/"}, Header: http.Header{"Transfer-Encoding": {"chunked"}, "Content-Length": {"4"}, "Trailer": {"X"}}},
+		"framing": {URL: &url.URL{Opaque: "/"}, Header: http.Header{
+			"Transfer-Encoding": {"chunked"}, "Content-Length": {"4"}, "Trailer": {"X"},
+		}},
 	} {
 		for _, method := range []string{"GET", "HEAD"} {
 			var wires [2]string
@@ -317,7 +325,8 @@ func TestWrites(t *testing.T) {
 			if wires[0] != wires[1] {
 				t.Errorf("%s %s: the wire carries\n%q, with http.Transport\n%q", method, name, wires[0], wires[1])
 			}
-			if want := method + " " + target + " HTTP/1.1\r\nHost: app.example:8080\r\n"; name == "a target" && !strings.HasPrefix(wires[0], want) {
+			if want := method + " " + target + " HTTP/1.1\r\nHost: app.example:8080\r\n"; name == "a target" &&
+				!strings.HasPrefix(wires[0], want) {
 				t.Errorf("%s %s: the wire carries\n%q", method, name, wires[0])
 			}
 		}
@@ -330,8 +339,10 @@ func TestErrorsQuoteNothing(t *testing.T) {
 	const secret = "sid-sesame"
 	for _, says := range []string{
 		secret + "\r\n\r\n", "HTTP/1.1 " + secret + "\r\n\r\n", secret + " 200 OK\r\n\r\n", header + secret + "\r\n\r\n",
-		header + "Content-Length: " + secret + "\r\n\r\n", header + "Content-Length: 1\r\nContent-Length: " + secret + "\r\n\r\n",
-		header + "Transfer-Encoding: " + secret + "\r\n\r\n", header + ": " + secret + "\r\n\r\n", chunked + "\r\n" + secret + "\r\n",
+		header + "Content-Length: " + secret + "\r\n\r\n",
+		header + "Content-Length: 1\r\nContent-Length: " + secret + "\r\n\r\n",
+		header + "Transfer-Encoding: " + secret + "\r\n\r\n", header + ": " + secret + "\r\n\r\n",
+		chunked + "\r\n" + secret + "\r\n",
 		"HTTP/1.1 101 " + secret + "\r\nUpgrade: " + secret + "\r\nConnection: upgrade\r\n\r\n",
 		chunked + "\r\n0\r\n" + secret + "\r\n\r\n", chunked + "Trailer: Content-Length\r\n\r\n",
 	} {

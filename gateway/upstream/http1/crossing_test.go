@@ -54,14 +54,19 @@ var misbehaviors = []misbehavior{
 	{"HEAD", twoAnswers, nothing, false},
 	{"", headed("204 No Content" + withLength), answerTo, false},
 	{"", headed("204 No Content" + withChunks), answerTo, false},
-	{"", func(id string) string { return "HTTP/1.1 204 No Content\r\nX-Id: " + id + "\r\n\r\n" + answerTo(id) }, nothing, false},
+	{"", func(id string) string {
+		return "HTTP/1.1 204 No Content\r\nX-Id: " + id + "\r\n\r\n" + answerTo(id)
+	}, nothing, false},
 	{"", headed("304 Not Modified" + withLength), answerTo, false},
 	{"", headed("304 Not Modified" + withChunks), answerTo, false},
-	{"", func(id string) string { return "HTTP/1.1 304 Not Modified\r\nX-Id: " + id + "\r\n\r\n" + answerTo(id) }, nothing, false},
+	{"", func(id string) string {
+		return "HTTP/1.1 304 Not Modified\r\nX-Id: " + id + "\r\n\r\n" + answerTo(id)
+	}, nothing, false},
 	{"", twoAnswers, nothing, false},
 	{"", func(id string) string { return answerTo(id) + "x" }, nothing, false},
 	{"", func(id string) string {
-		return "HTTP/1.1 200 OK\r\nContent-Length: 900\r\nX-Id: " + id + "\r\nTransfer-Encoding: chunked\r\n\r\n" + chunkOf(id)
+		return "HTTP/1.1 200 OK\r\nContent-Length: 900\r\nX-Id: " + id +
+			"\r\nTransfer-Encoding: chunked\r\n\r\n" + chunkOf(id)
 	}, answerTo, false},
 	{"", func(id string) string {
 		return "HTTP/1.1 103 Early Hints\r\nContent-Length: 900\r\n\r\n" + answerTo(id)
@@ -70,7 +75,9 @@ var misbehaviors = []misbehavior{
 	{"", func(id string) string {
 		return strings.Replace(answerTo(id), "\r\n", "\r\nTransfer-Encoding : chunked\r\n", 1)
 	}, answerTo, false},
-	{"", func(id string) string { return strings.Replace(answerTo(id), "\r\n", "\r\nConnection: close\r\n", 1) }, answerTo, false},
+	{"", func(id string) string {
+		return strings.Replace(answerTo(id), "\r\n", "\r\nConnection: close\r\n", 1)
+	}, answerTo, false},
 	{"", func(id string) string { return strings.Replace(answerTo(id), "200", "042", 1) }, answerTo, false},
 	{"", answerTo, nothing, true},
 	{"", nothing, nothing, true},

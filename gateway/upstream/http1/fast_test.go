@@ -32,7 +32,9 @@ func (w fastWay) RoundTrip(r *http.Request) (*http.Response, error) {
 	if _, ok := r.Header["User-Agent"]; !ok {
 		r.Header["User-Agent"] = nil
 	}
-	p := &Plain{Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Host: r.URL.Host, Fields: fieldsOf(r.Header)}
+	p := &Plain{
+		Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Host: r.URL.Host, Fields: fieldsOf(r.Header),
+	}
 	if hasBody(r) {
 		var err error
 		if p.Body, err = io.ReadAll(r.Body); err != nil {
@@ -92,11 +94,12 @@ func TestFastPathDelays(t *testing.T) {
 		cancel time.Duration // when the client leaves; 0: it stays
 		want   string
 	}{
-		"at once":            {[]part{{0, okResponse}}, 0, "200 ok"},
-		"soon":               {[]part{{soon, okResponse}}, 0, "200 ok"},
-		"late":               {[]part{{late, okResponse}}, 0, "200 ok"},
-		"a late body":        {[]part{{0, okResponse[:len(okResponse)-1]}, {late, "k"}}, 0, "200 ok"},
-		"in small parts":     {[]part{{soon / 2, okResponse[:5]}, {soon / 2, okResponse[5:30]}, {0, okResponse[30:]}}, 0, "200 ok"},
+		"at once":     {[]part{{0, okResponse}}, 0, "200 ok"},
+		"soon":        {[]part{{soon, okResponse}}, 0, "200 ok"},
+		"late":        {[]part{{late, okResponse}}, 0, "200 ok"},
+		"a late body": {[]part{{0, okResponse[:len(okResponse)-1]}, {late, "k"}}, 0, "200 ok"},
+		"in small parts": {[]part{{soon / 2, okResponse[:5]}, {soon / 2, okResponse[5:30]}, {0, okResponse[30:]}},
+			0, "200 ok"},
 		"a late half header": {[]part{{0, okResponse[:30]}, {time.Second, okResponse[30:]}}, 0, "200 ok"},
 		"never":              {nil, 0, "504"},
 		"half, then never":   {[]part{{0, okResponse[:30]}}, 0, "504"},
@@ -268,7 +271,8 @@ func outcome(way http.RoundTripper, r *http.Request) string {
 func TestPlainRequest(t *testing.T) {
 	t.Parallel()
 	for _, p := range []*Plain{
-		{Method: "GET", Path: "/a%20b", Query: "c=%zz", Host: "app.example:80", Fields: []Field{{"User-Agent", "curl"}, {"Accept", "*/*"}, {"Accept", "a"}}},
+		{Method: "GET", Path: "/a%20b", Query: "c=%zz", Host: "app.example:80",
+			Fields: []Field{{"User-Agent", "curl"}, {"Accept", "*/*"}, {"Accept", "a"}}},
 		{Method: "POST", Path: "/", Host: "[::1]", Body: []byte("x")},
 	} {
 		if _, ok := p.append(nil); !ok {
@@ -293,14 +297,17 @@ func FuzzPlainRequest(f *testing.F) {
 			return // RoundTrip refuses it
 		}
 		header := http.Header{"User-Agent": nil, "B": {"b"}, name: {value, value + "2"}}
-		p := &Plain{Method: method, Path: path, Query: query, ForceQuery: len(body)%2 == 0, Host: host, Body: body, Fields: fieldsOf(header)}
+		p := &Plain{
+			Method: method, Path: path, Query: query, ForceQuery: len(body)%2 == 0, Host: host,
+			Body: body, Fields: fieldsOf(header),
+		}
 		got, ok := p.append(nil)
 		if !ok {
 			return
 		}
 		r := &http.Request{
-			Method: method, URL: &url.URL{Scheme: "http", Host: "app.invalid", Opaque: path, RawQuery: query, ForceQuery: p.ForceQuery},
-			Host: host, Header: header, ContentLength: int64(len(body)),
+			Method: method, Host: host, Header: header, ContentLength: int64(len(body)),
+			URL: &url.URL{Scheme: "http", Host: "app.invalid", Opaque: path, RawQuery: query, ForceQuery: p.ForceQuery},
 		}
 		if len(body) > 0 {
 			r.Body = io.NopCloser(bytes.NewReader(body))
@@ -339,8 +346,10 @@ func FuzzPlainResponse(f *testing.F) {
 		for _, name := range []string{"Connection", "Keep-Alive"} { // httputil.ReverseProxy removes them
 			want.Header.Del(name)
 		}
-		if got.Status != want.StatusCode || got.length != max(want.ContentLength, 0) || !maps.EqualFunc(h, want.Header, slices.Equal) {
-			t.Errorf("%q: %d, %d bytes, %v; ReadResponse: %d, %d bytes, %v", says, got.Status, got.length, h, want.StatusCode, want.ContentLength, want.Header)
+		if got.Status != want.StatusCode || got.length != max(want.ContentLength, 0) ||
+			!maps.EqualFunc(h, want.Header, slices.Equal) {
+			t.Errorf("%q: %d, %d bytes, %v; ReadResponse: %d, %d bytes, %v",
+				says, got.Status, got.length, h, want.StatusCode, want.ContentLength, want.Header)
 		}
 		if body, err := io.ReadAll(want.Body); got.Body != nil && (err != nil || !bytes.Equal(got.Body, body)) {
 			t.Errorf("%q: the body is %q; ReadResponse: %q, %v", says, got.Body, body, err)
@@ -358,18 +367,25 @@ func (c readerConn) Read(p []byte) (int, error) { return c.Reader.Read(p) }
 
 // plainResponses are plain or nearly plain.
 var plainResponses = []string{
-	okResponse, okResponse + "x", "HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 \r\nEtag: x\r\n\r\n", "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n",
+	okResponse, okResponse + "x", "HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 \r\nEtag: x\r\n\r\n",
+	"HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n",
 	header + "Connection: keep-alive\r\nKeep-Alive: timeout=5\r\nx-y:\t z \r\nX-Y: w\r\nContent-Length: 0\r\n\r\n",
 	header + "Content-Length: 6000\r\n\r\n", header + "Content-Length: 007\r\n\r\n1234567",
-	header + "Content-Type: text/css\r\nContent-Length: 2\r\n\r\nok", header + "Content-Type: application/json; x=y\r\nContent-Length: 2\r\n\r\nok",
+	header + "Content-Type: text/css\r\nContent-Length: 2\r\n\r\nok",
+	header + "Content-Type: application/json; x=y\r\nContent-Length: 2\r\n\r\nok",
 	header + "Pragma: no-cache\r\nContent-Length: 2\r\n\r\nok",
 	header + "Content-Length: 2x\r\n\r\nok",
-	header + "Content-Length: 2\r\nContent-Length: 2\r\n\r\nok", header + "Content-Length: 0\r\nContent-Length: 0\r\n\r\n", header + "Content-Length: +2\r\n\r\nok",
+	header + "Content-Length: 2\r\nContent-Length: 2\r\n\r\nok", header + "Content-Length: 0\r\nContent-Length: 0\r\n\r\n",
+	header + "Content-Length: +2\r\n\r\nok",
 	header + "Content-Type: text/event-stream\r\nContent-Length: 2\r\n\r\nok",
-	header + "Connection: close\r\nContent-Length: 2\r\n\r\nok", header + "Connection: keep-alive, x\r\nContent-Length: 2\r\n\r\nok",
-	header + "Content-Length: 2\r\nX: a\r\n b\r\n\r\nok", header + "Content-Length: 2\r\nX : a\r\n\r\nok", header + "Content-Length: 2\nX: a\r\n\r\nok",
-	header + "\r\n", header + "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 204 No\r\nContent-Length: 0\r\n\r\n",
-	"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 100 Continue\r\n\r\n" + okResponse, "HTTP/1.1 2000 OK\r\nContent-Length: 2\r\n\r\nok",
+	header + "Connection: close\r\nContent-Length: 2\r\n\r\nok",
+	header + "Connection: keep-alive, x\r\nContent-Length: 2\r\n\r\nok",
+	header + "Content-Length: 2\r\nX: a\r\n b\r\n\r\nok", header + "Content-Length: 2\r\nX : a\r\n\r\nok",
+	header + "Content-Length: 2\nX: a\r\n\r\nok",
+	header + "\r\n", header + "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\nok",
+	"HTTP/1.1 204 No\r\nContent-Length: 0\r\n\r\n",
+	"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 100 Continue\r\n\r\n" + okResponse,
+	"HTTP/1.1 2000 OK\r\nContent-Length: 2\r\n\r\nok",
 }
 
 // plainResponse accepts what applications usually send.
@@ -395,7 +411,8 @@ func TestFastPathShortLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 			start := time.Now()
-			got := outcome([]http.RoundTripper{f.Client, fastWay{f.Client}}[way], newRequest(t, t.Context(), "GET", f.url+"/", nil))
+			got := outcome([]http.RoundTripper{f.Client, fastWay{f.Client}}[way],
+				newRequest(t, t.Context(), "GET", f.url+"/", nil))
 			if took := time.Since(start); got != "504" || took != limit {
 				t.Errorf("way %d: %q after %v, want 504 after %v", way, got, took, limit)
 			}

@@ -31,9 +31,12 @@ func openPipe(err error) error {
 // A response has the same meaning as for http.Transport, with any bytes.
 func FuzzLikeTransport(f *testing.F) {
 	for _, says := range []string{
-		okResponse, header + "\r\nuntil the end", "HTTP/1.1 204 No Content\r\n\r\nx", "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nok",
-		chunked + "Trailer: X\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", header + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nok",
-		header + "Transfer-Encoding: gzip\r\n\r\nok", header + "X : y\r\n\r\n", header + " folded\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "",
+		okResponse, header + "\r\nuntil the end", "HTTP/1.1 204 No Content\r\n\r\nx",
+		"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nok",
+		chunked + "Trailer: X\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n",
+		header + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nok",
+		header + "Transfer-Encoding: gzip\r\n\r\nok", header + "X : y\r\n\r\n", header + " folded\r\n\r\n",
+		"HTTP/1.1 20 OK\r\n\r\n", "",
 		"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", chunked + "\r\nzz\r\n", "HTTP/3.7 200 OK\r\n\r\n", "x",
 	} {
 		f.Add([]byte(says))
@@ -62,8 +65,10 @@ func FuzzLikeTransport(f *testing.F) {
 // No bytes after a response become the response to the next request.
 func FuzzNoPoison(f *testing.F) {
 	for _, says := range []string{
-		okResponse, okResponse + okResponse, "HTTP/1.1 204 No Content\r\n\r\n" + okResponse, chunked + "\r\n0\r\n\r\n" + okResponse,
-		"HTTP/1.1 304 Not Modified\r\nContent-Length: 60\r\n\r\n" + okResponse, "HTTP/1.1 103 Early Hints\r\n\r\n" + okResponse + okResponse, okResponse + "\r\n",
+		okResponse, okResponse + okResponse, "HTTP/1.1 204 No Content\r\n\r\n" + okResponse,
+		chunked + "\r\n0\r\n\r\n" + okResponse,
+		"HTTP/1.1 304 Not Modified\r\nContent-Length: 60\r\n\r\n" + okResponse,
+		"HTTP/1.1 103 Early Hints\r\n\r\n" + okResponse + okResponse, okResponse + "\r\n",
 	} {
 		f.Add([]byte(says))
 	}
@@ -91,7 +96,8 @@ func FuzzNoPoison(f *testing.F) {
 			t.Fatalf("after %q: %v", first, err)
 		}
 		defer response.Body.Close()
-		if body, err := io.ReadAll(response.Body); string(body) != "clean" || err != nil || response.Header.Get("X-Clean") != "yes" {
+		if body, err := io.ReadAll(response.Body); string(body) != "clean" || err != nil ||
+			response.Header.Get("X-Clean") != "yes" {
 			t.Errorf("after %q the next answer is %q, %v", first, body, err)
 		}
 	})

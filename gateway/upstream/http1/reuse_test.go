@@ -31,13 +31,15 @@ func TestReuse(t *testing.T) {
 		{"no body", "GET", header + "Content-Length: 0\r\n\r\n", "", true},
 		{"chunks", "GET", chunked + "\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n", "ok", true},
 		{"chunks and a trailer", "GET", chunked + "Trailer: X\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", "ok", true},
-		{"chunks and a header like Content-Length", "GET", header + "X-Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "ok", true},
+		{"chunks and a header like Content-Length", "GET",
+			header + "X-Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "ok", true},
 		{"204", "GET", "HTTP/1.1 204 No Content\r\n\r\n", "", true},
 		{"204 with the length 0", "GET", "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", "", true},
 		{"304", "GET", "HTTP/1.1 304 Not Modified\r\nEtag: x\r\n\r\n", "", true},
 		{"HEAD", "HEAD", header + "X: y\r\n\r\n", "", true},
 		{"HEAD with the length 0", "HEAD", header + "Content-Length: 0\r\n\r\n", "", true},
-		{"a long body", "GET", header + "Content-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000), strings.Repeat("x", 100_000), true},
+		{"a long body", "GET",
+			header + "Content-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000), strings.Repeat("x", 100_000), true},
 		{"an error of its own", "GET", "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno", "no", true},
 		{"1xx before it", "GET", early + "Link: x\r\n\r\n" + okResponse, "ok", true},
 
@@ -49,8 +51,10 @@ func TestReuse(t *testing.T) {
 		{"HEAD with chunks", "HEAD", chunked + "\r\n", "", false},
 		{"1xx with a length", "GET", early + "Content-Length: 60\r\n\r\n" + okResponse, "ok", false},
 		{"HTTP/1.0", "GET", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "ok", false},
-		{"HTTP/1.0 that stays", "GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", "ok", false},
-		{"HTTP/1.0 with chunks", "GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\nok", "ok", false},
+		{"HTTP/1.0 that stays", "GET",
+			"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", "ok", false},
+		{"HTTP/1.0 with chunks", "GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n" +
+			"Transfer-Encoding: chunked\r\n\r\nok", "ok", false},
 		{"another version", "GET", "HTTP/2.1 200 OK\r\nContent-Length: 2\r\n\r\nok", unknown, false},
 		{"a status that does not exist", "GET", "HTTP/1.1 042 What\r\nContent-Length: 2\r\n\r\nok", "ok", false},
 		{"a wish to close", "GET", header + "Connection: close\r\nContent-Length: 2\r\n\r\nok", "ok", false},
@@ -63,11 +67,15 @@ func TestReuse(t *testing.T) {
 		{"a body that 204 does not have", "GET", "HTTP/1.1 204 No Content\r\n\r\npoison", "", false},
 		{"a body that 304 does not have", "GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 6\r\n\r\npoison", "", false},
 
-		{"a length beside chunks", "GET", header + "Content-Length: 60\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "ok", false},
+		{"a length beside chunks", "GET",
+			header + "Content-Length: 60\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "ok", false},
 		{"chunks beside a length", "GET", chunked + "cONTENT-lENGTH: 60\r\n\r\n2\r\nok\r\n0\r\n\r\n", "ok", false},
-		{"both, in a long header", "GET", header + "Content-Length: 60\r\nX: " + strings.Repeat("x", 9000) + "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "", false},
-		{"both after 1xx", "GET", early + "\r\n" + header + "Content-Length: 60\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "", false},
-		{"chunks by a name with a space", "GET", header + "Content-Length: 2\r\nTransfer-Encoding : chunked\r\n\r\nok", "ok", false},
+		{"both, in a long header", "GET", header + "Content-Length: 60\r\nX: " + strings.Repeat("x", 9000) +
+			"\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "", false},
+		{"both after 1xx", "GET",
+			early + "\r\n" + header + "Content-Length: 60\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "", false},
+		{"chunks by a name with a space", "GET",
+			header + "Content-Length: 2\r\nTransfer-Encoding : chunked\r\n\r\nok", "ok", false},
 		{"two lengths", "GET", header + "Content-Length: 2\r\nContent-Length: 60\r\n\r\nok", unknown, false},
 		{"a negative length", "GET", header + "Content-Length: -1\r\n\r\n", unknown, false},
 		{"a size of a chunk that is bad", "GET", chunked + "\r\n-2\r\nok\r\n0\r\n\r\n", unknown, false},
@@ -432,7 +440,9 @@ func (unsent) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 // connection, on which the rest of the request is missing, is closed.
 func TestResponseToPart(t *testing.T) {
 	t.Parallel()
-	for method, content := range map[string]io.Reader{"GET": nil, "POST": io.MultiReader(strings.NewReader("of unknown length"))} {
+	for method, content := range map[string]io.Reader{
+		"GET": nil, "POST": io.MultiReader(strings.NewReader("of unknown length")),
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			dial := pipe(func(c net.Conn) {
 				time.Sleep(time.Second) // of the bubble: until writing has failed

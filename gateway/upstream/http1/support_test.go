@@ -154,7 +154,8 @@ func meaning(t testing.TB, way http.RoundTripper, method, at string) (string, er
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	var s strings.Builder
-	fmt.Fprintln(&s, response.Proto, response.Status, response.StatusCode, response.ContentLength, response.TransferEncoding, response.Close, response.Uncompressed)
+	fmt.Fprintln(&s, response.Proto, response.Status, response.StatusCode, response.ContentLength,
+		response.TransferEncoding, response.Close, response.Uncompressed)
 	for _, h := range []http.Header{response.Header, response.Trailer} {
 		for _, name := range slices.Sorted(maps.Keys(h)) {
 			fmt.Fprintf(&s, "%s: %q\n", name, h[name])

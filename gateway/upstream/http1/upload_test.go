@@ -385,7 +385,8 @@ func TestTunnel(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)
 	u := newRawUpstream(t, func(_, _ int64, _ *http.Request, conn net.Conn) bool {
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello")
+		_, _ = io.WriteString(conn,
+			"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello")
 		b := make([]byte, 4)
 		if _, err := io.ReadFull(conn, b); err != nil || string(b) != "ping" {
 			t.Errorf("%q, %v", b, err)

@@ -25,18 +25,19 @@ const separators = "!#$%&'*+-.^_`|~"
 // AboutClients are headers about the client and the original request that nobody but
 // the gateway may send, unless the route says so.
 var AboutClients = []string{
-	"X-Forwarded-Port", "X-Forwarded-Prefix", "Forwarded", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip",
-	"X-Cluster-Client-Ip", "Fastly-Client-Ip", "Client-Ip", "X-Envoy-External-Address", "X-Host", "X-Http-Host-Override",
-	"X-Original-Url", "X-Original-Uri", "X-Original-Host", "X-Original-Remote-Addr", "X-Rewrite-Url", "X-Proxyuser-Ip",
-	"Wl-Proxy-Client-Ip", "Proxy-Client-Ip",
+	"X-Forwarded-Port", "X-Forwarded-Prefix", "Forwarded", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip",
+	"Cf-Connecting-Ip", "X-Cluster-Client-Ip", "Fastly-Client-Ip", "Client-Ip", "X-Envoy-External-Address",
+	"X-Host", "X-Http-Host-Override", "X-Original-Url", "X-Original-Uri", "X-Original-Host",
+	"X-Original-Remote-Addr", "X-Rewrite-Url", "X-Proxyuser-Ip", "Wl-Proxy-Client-Ip", "Proxy-Client-Ip",
 }
 
 // AboutUsers are headers by which some applications identify a user. Not
 // even a trusted proxy may send them unless the route says so.
 var AboutUsers = []string{
-	"Remote-User", "Remote-Groups", "X-Remote-User", "X-Remote-Group", "X-Webauth-User", "X-Forwarded-User", "X-Forwarded-Email",
-	"X-Forwarded-Client-Cert", "X-Authentik-Username", "X-Auth-Request-User", "X-Token-User-Email", "X-Appengine-User-Email",
-	"X-Ssl-Client-Dn", "Ssl-Client-S-Dn", "X-Client-Cert", "X-Arr-Clientcert", "X-Goog-Authenticated-User-Email", "Oidc-Claim-Sub",
+	"Remote-User", "Remote-Groups", "X-Remote-User", "X-Remote-Group", "X-Webauth-User", "X-Forwarded-User",
+	"X-Forwarded-Email", "X-Forwarded-Client-Cert", "X-Authentik-Username", "X-Auth-Request-User",
+	"X-Token-User-Email", "X-Appengine-User-Email", "X-Ssl-Client-Dn", "Ssl-Client-S-Dn", "X-Client-Cert",
+	"X-Arr-Clientcert", "X-Goog-Authenticated-User-Email", "Oidc-Claim-Sub",
 }
 
 // Spellings are ways of writing one name that some application may read as it.
