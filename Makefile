@@ -35,15 +35,14 @@ quick: format-check ## formatting, vet and the unit tests, without Redis, browse
 	go vet ./...
 	go test ./...
 
-# Most packages of e2e share programs with the race detector. redisstore has it in its own process, and
-# runs beside the others. While the tests of one package wait for leases, timeouts or a browser, those of
-# two others use the processors. Packages that take long begin first. The rooms that read and write
-# sockets are tested without the race detector too, because it changes the system calls. lint has vetted
-# all packages, so go test does not vet them again. GORACE: no second of waiting at the end of each process.
+# The packages of e2e share the programs that they test, which have the race detector. So has redisstore,
+# whose tests have the product in their own process; it runs beside the others. While the tests of one
+# package wait for leases, timeouts or a browser, those of two others use the processors. Packages that
+# take long begin first. lint has vetted all packages, so go test does not vet them again. GORACE: no
+# second of waiting at the end of each process.
 test: export GORACE := $(strip $(GORACE) atexit_sleep_ms=0)
 test: deps lint ## lint, all tests, the product with the race detector; fuzz targets run their seeds
 	go test -race -vet=off -timeout 30m ./policy ./...
-	go test -vet=off ./gateway/socket ./gateway/conn ./gateway/upstream/http1
 	go build -race -o bin/e2e/race/ ./cmd/authgate ./cmd/upstream ./cmd/demo
 	go build -o bin/e2e/plain/ ./cmd/authgate ./cmd/upstream ./cmd/demo
 	go test -C e2e -race -vet=off -timeout 30m ./redisstore & store=$$!; \

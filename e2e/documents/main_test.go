@@ -7,4 +7,4 @@ import (
 	"authgate/e2e/world"
 )
 
-func TestMain(m *testing.M) { os.Exit(world.MainAsShipped(m)) }
+func TestMain(m *testing.M) { os.Exit(world.MainOfMany(m)) }

@@ -18,10 +18,10 @@ var Programs string
 // above theirs in AUTHGATE_PROGRAMS. Without it, Main builds what has changed.
 func Main(m *testing.M) int { return run(m, "race", "-race") }
 
-// MainAsShipped is Main with programs that are built as for a release. It is for packages that test
-// the wire, because the race detector changes the system calls on connections, and for those that
-// start hundreds of processes, where it would take most of the time.
-func MainAsShipped(m *testing.M) int { return run(m, "plain") }
+// MainOfMany is Main for packages that start hundreds of processes, where the race detector
+// would take most of the time. Their programs are built without it: tests of other packages
+// send them many requests at once.
+func MainOfMany(m *testing.M) int { return run(m, "plain") }
 
 func run(m *testing.M, folder string, flags ...string) int {
 	// Otherwise each program with the race detector sleeps for a second when it ends.

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-
-	"authgate/gateway/socket"
 )
 
 const (
@@ -95,10 +93,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		accepted, err := l.Listener.Accept()
 		switch {
 		case err == nil:
-			c := &connection{
-				Gatherer: Gatherer{Conn: socket.Wrap(accepted), Buffers: &l.set.buffers},
-				set:      l.set, listener: l, told: -1,
-			}
+			c := &connection{Gatherer: Gatherer{Conn: accepted, Buffers: &l.set.buffers}, set: l.set, listener: l, told: -1}
 			l.open.Add(1)
 			if l.set.admit(c) {
 				return c, nil

@@ -18,7 +18,6 @@ import (
 
 	"authgate/gateway/config/forwarding"
 	"authgate/gateway/conn"
-	"authgate/gateway/socket"
 	"authgate/gateway/upstream/http1"
 	"authgate/gateway/upstream/http2"
 )
@@ -227,10 +226,7 @@ func (t *transport) dial(ctx context.Context, network, address string) (net.Conn
 		t.freeDescriptors()
 		c, err = t.dialer.DialContext(ctx, network, address)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return socket.Wrap(c), nil
+	return c, err
 }
 
 // dialPlain opens a connection to an http target or, by its path, to a socket.

@@ -3,10 +3,9 @@
 package http1
 
 import (
+	"io"
 	"net"
 	"syscall"
-
-	"authgate/gateway/socket"
 )
 
 // descriptor uses the file descriptor of a connection without the waits of Read
@@ -15,7 +14,8 @@ type descriptor struct {
 	raw   syscall.RawConn
 	look  func(fd uintptr) bool // quiet, made once because it would escape
 	visit func(fd uintptr) bool // turn, likewise
-	empty bool                  // the result of look
+	next  [1]byte
+	empty bool // the result of look
 
 	// Of an exchange:
 	request  []byte // nil once it is sent
@@ -47,7 +47,8 @@ func (d *descriptor) check() bool {
 
 // quiet looks at the next byte of the connection without reading it.
 func (d *descriptor) quiet(fd uintptr) bool {
-	d.empty = socket.Quiet(fd)
+	_, _, err := syscall.Recvfrom(int(fd), d.next[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	d.empty = err == syscall.EAGAIN
 	return true
 }
 
@@ -72,16 +73,41 @@ func (d *descriptor) exchange(request, response []byte) (sent, n int, err error)
 
 // turn is one turn of an exchange: the first one, or one after the connection has
 // become readable. It reports whether there is nothing to wait for.
-func (d *descriptor) turn(fd uintptr) (done bool) {
+func (d *descriptor) turn(fd uintptr) bool {
 	if d.request == nil {
-		d.n, done, d.err = socket.Read(fd, d.response)
-		return done
+		return d.read(int(fd))
 	}
 	if d.quiet(fd); !d.empty {
 		return true
 	}
-	d.sent, d.err = socket.Write(fd, d.request)
+	d.sent, d.err = syscall.Write(int(fd), d.request)
 	whole := d.sent == len(d.request)
+	if d.err != nil {
+		d.sent = 0
+		if d.err == syscall.EAGAIN || d.err == syscall.EINTR {
+			d.err = nil
+		}
+	}
 	d.request = nil
 	return !whole
+}
+
+// read reads what has come. It reports false if that is nothing.
+func (d *descriptor) read(fd int) bool {
+	for {
+		n, err := syscall.Read(fd, d.response)
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err == syscall.EAGAIN:
+			return false
+		case err != nil:
+			d.err = err
+		case n == 0:
+			d.err = io.EOF
+		default:
+			d.n = n
+		}
+		return true
+	}
 }
