@@ -77,19 +77,13 @@ func (h *header) stop() { *h = header{off: true} }
 
 // blankLine returns the index after the first blank line, -1 if there is none.
 func blankLine(b []byte) int {
-	for i := 0; ; {
-		n := bytes.IndexByte(b[i:], '\n')
-		if n < 0 {
-			return -1
-		}
-		i += n + 1
-		switch rest := b[i:]; {
-		case bytes.HasPrefix(rest, []byte("\n")):
-			return i + 1
-		case bytes.HasPrefix(rest, []byte("\r\n")):
-			return i + 2
+	first := -1
+	for _, end := range []string{"\n\r\n", "\n\n"} { // the first one is usual
+		if i := bytes.Index(b, []byte(end)); i >= 0 {
+			b, first = b[:i+len(end)], i+len(end)
 		}
 	}
+	return first
 }
 
 // CameWhole reports whether the body of r, which has a length, came together with its header, so
