@@ -42,7 +42,10 @@ func (h *header) begin() { h.complete = h.received }
 // whole reports whether a body of that length came together with the header. It may say no although
 // it did.
 func (h *header) whole(length int64) bool {
-	if h.early || len(h.complete) == 0 || h.complete[0] <= ' ' { // net/http skips empty lines after a POST
+	if length <= 0 || h.early || len(h.complete) == 0 {
+		return false
+	}
+	if h.complete[0] <= ' ' { // net/http skips empty lines after a POST
 		return false
 	}
 	body := blankLine(h.complete)
@@ -86,8 +89,8 @@ func blankLine(b []byte) int {
 	return first
 }
 
-// CameWhole reports whether the body of r, which has a length, came together with its header, so
-// that no Read of it waits. It may say no although it did, and always does over HTTP/2.
+// CameWhole reports whether the body of r came together with its header, so that no Read of it waits.
+// It may say no although it did. It always says no of a body without a length, and over HTTP/2.
 func CameWhole(r *http.Request) bool {
 	c := carrierOf(r)
 	if c == nil {

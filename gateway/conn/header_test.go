@@ -99,9 +99,10 @@ func TestCameWhole(t *testing.T) {
 	for name, c := range map[string]struct {
 		// What is read before the handlers of the requests have them, and, after " + ", while they do.
 		requests []string
-		want     string // for each POST, with a body of five bytes
+		want     string // for each POST, whose body has five bytes or no length
 	}{
 		"whole":                  {[]string{post + "whole", post + "again"}, "true true"},
+		"of no length":           {[]string{oneFraming, "POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"}, "false false"},
 		"not here":               {[]string{post + " + whole", post + "after"}, "false false"},
 		"a part":                 {[]string{post + "whol + e"}, "false"},
 		"with line feeds":        {[]string{strings.ReplaceAll(post, "\r", "") + "whole"}, "true"},
@@ -123,7 +124,13 @@ func TestCameWhole(t *testing.T) {
 				before, during, more := strings.Cut(request, " + ")
 				h.add([]byte(before))
 				h.begin()
-				if !strings.HasPrefix(before, "GET") {
+				switch {
+				case strings.HasPrefix(before, "GET"):
+				case strings.Contains(before, "chunked"):
+					got = append(got, strconv.FormatBool(h.whole(-1)))
+				case strings.Contains(before, "Content-Length: 0"):
+					got = append(got, strconv.FormatBool(h.whole(0)))
+				default:
 					got = append(got, strconv.FormatBool(h.whole(5)))
 				}
 				if more {

@@ -51,7 +51,7 @@ func (ex *Exchange) Upload() *Upload {
 		pause: ex.site.BodyPause, began: time.Now(), request: ex.Request,
 	}
 	ex.pace.upload = body
-	if ex.Request.ContentLength > 0 && conn.CameWhole(ex.Request) {
+	if conn.CameWhole(ex.Request) {
 		return body
 	}
 	body.mu.Lock() // until watch is set
