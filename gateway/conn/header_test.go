@@ -32,20 +32,20 @@ func TestTwoFramings(t *testing.T) {
 		"chunks":   {oneFraming, "200"},
 		"a length": {withLength(10), "200"},
 		"two":      {twoFramings, "400"},
-		"the length last": {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: " +
-			"3\r\n\r\n0\r\n\r\n", "400"},
+		"the length last": {
+			"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n", "400"},
 		"in lower case": {strings.Replace(twoFramings, "Content-Length", "content-length", 1), "400"},
-		"bare line feeds": {strings.ReplaceAll(twoFramings[:strings.Index(twoFramings, "\r\n\r\n")+4], "\r\n",
-			"\n") + "0\r\n\r\n", "400"},
+		"bare line feeds": {
+			strings.ReplaceAll(twoFramings[:strings.Index(twoFramings, "\r\n\r\n")+4], "\r\n", "\n") + "0\r\n\r\n", "400"},
 		"an empty line before": {withLength(1) + "\r\n" + twoFramings, "200 400"},
-		"a value that says so": {"POST / HTTP/1.1\r\nHost: a\r\nX: Content-Length: 3\r\n folded, Content-Length: " +
-			"3\r\n" + chunkedBody, "200"},
-		"a body that says so": {strings.Replace(oneFraming, "1\r\nx", "13\r\nContent-Length: 100", 1) + oneFraming,
-			"200 200"},
+		"a value that says so": {
+			"POST / HTTP/1.1\r\nHost: a\r\nX: Content-Length: 3\r\n folded, Content-Length: 3\r\n" + chunkedBody, "200"},
+		"a body that says so": {
+			strings.Replace(oneFraming, "1\r\nx", "13\r\nContent-Length: 100", 1) + oneFraming, "200 200"},
 		"HTTP/1.0":               {"POST / HTTP/1.0\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "200"},
 		"HTTP/1.0 with a coding": {"POST / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n" + chunkedBody, "400"},
-		"HTTP/1.0 with both": {"POST / HTTP/1.0\r\nHost: a\r\nContent-Length: 3\r\nConnection: " +
-			"keep-alive\r\n" + chunkedBody, "400"},
+		"HTTP/1.0 with both": {
+			"POST / HTTP/1.0\r\nHost: a\r\nContent-Length: 3\r\nConnection: keep-alive\r\n" + chunkedBody, "400"},
 		"pipelined":               {get + oneFraming + twoFramings + get, "200 200 400"},
 		"after a body":            {withLength(3) + twoFramings, "200 400"},
 		"after a long body":       {withLength(100_000) + twoFramings, "200 400"},
