@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -113,6 +114,8 @@ func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/slow":
 		time.Sleep(time.Minute)
+	case "/whole":
+		_, _ = fmt.Fprint(w, CameWhole(r))
 	case "/long":
 		_, _ = w.Write(make([]byte, longAnswer))
 	case "/abort":

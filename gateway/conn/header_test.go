@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"authgate/internal/test/must"
 )
 
 const (
@@ -141,6 +143,30 @@ func TestCameWhole(t *testing.T) {
 			if strings.Join(got, " ") != c.want {
 				t.Errorf("whole is %s, want %s", got, c.want)
 			}
+		})
+	}
+}
+
+// The handler of a request learns whether its body came whole, from connections with and without TLS.
+func TestCameWholeOnConnections(t *testing.T) {
+	t.Parallel()
+	const post = "POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
+	for _, plain := range []bool{true, false} {
+		onBench(t, Options{}, plain, func(b *bench) {
+			client := b.client(plain)
+			answers := bufio.NewReader(client)
+			for _, sent := range [][]string{{post + "whole"}, {post, "whole"}, {post + "wh", "ole"}} {
+				for _, part := range sent {
+					must.Get(io.WriteString(client, part))(t)
+					synctest.Wait()
+				}
+				answer := must.Get(http.ReadResponse(answers, nil))(t)
+				got, want := string(must.Get(io.ReadAll(answer.Body))(t)), strconv.FormatBool(len(sent) == 1)
+				if got != want {
+					t.Errorf("plain %t, %q: %s, want %s", plain, sent, got, want)
+				}
+			}
+			client.Close()
 		})
 	}
 }
