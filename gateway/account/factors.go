@@ -16,7 +16,7 @@ import (
 	"authgate/gateway/factors"
 	"authgate/gateway/login"
 	"authgate/gateway/proofs"
-	"authgate/gateway/signin"
+	"authgate/gateway/signout"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -26,7 +26,7 @@ import (
 type ownFactors struct {
 	page     *page
 	proofs   *proofs.Proofs
-	logout   *signin.Logout
+	logout   *signout.Logout
 	sessions auth.Chain
 }
 

@@ -11,7 +11,7 @@ import (
 	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
-	"authgate/gateway/signin"
+	"authgate/gateway/signout"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -19,7 +19,7 @@ import (
 // logins is /account, and /account/sessions and below: the user, and their logins.
 type logins struct {
 	page   *page
-	logout *signin.Logout
+	logout *signout.Logout
 }
 
 // loginInfo is what a user sees of one of their logins.

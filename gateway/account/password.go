@@ -15,6 +15,7 @@ import (
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/signin"
+	"authgate/gateway/signout"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -24,7 +25,7 @@ type password struct {
 	page     *page
 	accounts *accounts.Set
 	verifier *auth.Verifier
-	logout   *signin.Logout
+	logout   *signout.Logout
 	issuer   *signin.Issuer
 }
 

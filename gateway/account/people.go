@@ -12,7 +12,7 @@ import (
 	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/pages"
-	"authgate/gateway/signin"
+	"authgate/gateway/signout"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -25,7 +25,7 @@ type people struct {
 	options  *endpoint.Options
 	accounts *accounts.Set
 	overview *login.Overview
-	logout   *signin.Logout
+	logout   *signout.Logout
 }
 
 // personInfo is what those who look after accounts see of one.
@@ -40,7 +40,7 @@ type personInfo struct {
 }
 
 // peopleRows returns the endpoints for those who look after accounts.
-func peopleRows(o *endpoint.Options, logout *signin.Logout) []endpoint.Row {
+func peopleRows(o *endpoint.Options, logout *signout.Logout) []endpoint.Row {
 	p := &people{
 		options: o, accounts: o.Local.Accounts, overview: mechanism.Overview(o.Local, o.Federation), logout: logout,
 	}

@@ -8,6 +8,7 @@ import (
 	"authgate/gateway/endpoint"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/signin"
+	"authgate/gateway/signout"
 	"authgate/gateway/web"
 )
 
@@ -18,16 +19,17 @@ const freshSignIn = 10 * time.Minute
 // jsonOrForm names the types of bodies that the endpoints read.
 const jsonOrForm = web.TypeJSON + " or " + web.TypeForm
 
-// Rows returns the endpoints of a configuration. They need those of s.
-func Rows(o *endpoint.Options, s *signin.SignIn) []endpoint.Row {
+// Rows returns the endpoints of a configuration. Users sign out with out, and
+// issuer gives a login what is new when its account has changed.
+func Rows(o *endpoint.Options, out *signout.Logout, issuer *signin.Issuer) []endpoint.Row {
 	local := o.Local
 	page := &page{options: o, overview: mechanism.Overview(local, o.Federation), tokens: local.API}
-	logins := &logins{page: page, logout: s.Logout}
+	logins := &logins{page: page, logout: out}
 	password := &password{
-		page: page, accounts: local.Accounts, verifier: local.Verifier, logout: s.Logout, issuer: s.Issuer,
+		page: page, accounts: local.Accounts, verifier: local.Verifier, logout: out, issuer: issuer,
 	}
 	tokens := &tokens{page: page, tokens: local.API, sessions: o.Sessions("")}
-	own := &ownFactors{page: page, proofs: local.Proofs, logout: s.Logout, sessions: o.Sessions("")}
+	own := &ownFactors{page: page, proofs: local.Proofs, logout: out, sessions: o.Sessions("")}
 	const get, post = http.MethodGet, http.MethodPost
 	rows := []endpoint.Row{
 		{Name: "me", Method: get, Do: func(ex *web.Exchange) error { return me(ex, o) }},
@@ -46,5 +48,5 @@ func Rows(o *endpoint.Options, s *signin.SignIn) []endpoint.Row {
 		},
 		{Name: "account/tokens/revoke", Method: post, Home: true, Sessions: true, May: tokens.may, Do: tokens.revoke},
 	}
-	return slices.Concat(rows, own.rows(), clientRows(page), peopleRows(o, s.Logout))
+	return slices.Concat(rows, own.rows(), clientRows(page), peopleRows(o, out))
 }

@@ -9,7 +9,7 @@ import (
 
 	"authgate/gateway/endpoint"
 	"authgate/gateway/pages"
-	"authgate/gateway/signin"
+	"authgate/gateway/signout"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -24,7 +24,7 @@ type leaving struct {
 // logouts are sign-outs that clients ask for.
 type logouts struct {
 	*core
-	logout *signin.Logout
+	logout *signout.Logout
 }
 
 // endSession is GET oauth/logout.
@@ -49,7 +49,7 @@ func (s *logouts) endSession(ex *web.Exchange) error {
 	case err != nil:
 		return err
 	case current && !ex.Navigates():
-		return signin.ErrNoNavigation()
+		return signout.ErrNoNavigation()
 	case current:
 		return s.logout.Then(ex, l.place)
 	}

@@ -14,7 +14,7 @@ import (
 	"authgate/gateway/jose"
 	"authgate/gateway/login"
 	"authgate/gateway/rate"
-	"authgate/gateway/signin"
+	"authgate/gateway/signout"
 	"authgate/gateway/web"
 )
 
@@ -70,7 +70,7 @@ type Options struct {
 	Consents      *grants.Consents
 	Devices       *grants.Devices
 	IDKeys        *jose.Keys // sign ID tokens and logout tokens
-	Logout        *signin.Logout
+	Logout        *signout.Logout
 	Registrations *rate.Limiter // by the client's address
 }
 

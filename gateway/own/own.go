@@ -15,7 +15,9 @@ import (
 	"authgate/gateway/endpoint"
 	"authgate/gateway/oauth"
 	"authgate/gateway/rate"
+	"authgate/gateway/relyingparty"
 	"authgate/gateway/signin"
+	"authgate/gateway/signout"
 	"authgate/gateway/startpage"
 	"authgate/policy"
 )
@@ -52,13 +54,17 @@ func New(o *Options) (*Endpoints, error) {
 		shared.MayAddFactor = account.MayAddFactor(shared.Editor, shared.Local.Proofs)
 	}
 	e := &Endpoints{config: cfg, Verify: shared.Site.Own(config.EndpointVerify)}
-	s, start := signin.New(shared), startpage.New(shared, cfg)
+	out, start := signout.New(shared), startpage.New(shared, cfg)
+	hosts, issuer := signin.NewOtherHosts(shared, out.Presented), signin.NewIssuer(shared)
 	e.Home = start.Home()
-	rows := slices.Concat(s.Rows, account.Rows(shared, s), start.Rows())
+	rows := slices.Concat(
+		signin.Rows(shared, out, hosts, issuer), out.Rows(), relyingparty.Rows(shared, out.Presented, hosts),
+		account.Rows(shared, out, issuer), start.Rows(),
+	)
 	var server *oauth.Server
 	var err error
 	if shared.OAuth != nil {
-		if server, err = e.newServer(o, s.Logout); err != nil {
+		if server, err = e.newServer(o, out); err != nil {
 			return nil, err
 		}
 		rows = append(rows, server.Rows()...)
@@ -89,7 +95,7 @@ func used(routes *policy.Table, shared *endpoint.Options) map[policy.Mechanism]b
 }
 
 // newServer makes the authorization server.
-func (e *Endpoints) newServer(o *Options, logout *signin.Logout) (*oauth.Server, error) {
+func (e *Endpoints) newServer(o *Options, logout *signout.Logout) (*oauth.Server, error) {
 	rated, shared := &o.Config.OAuth.RegistrationRate, o.Shared
 	limit := rate.Limit{Requests: rated.Requests, Per: rated.Per}
 	if o.Running != nil {

@@ -8,6 +8,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/pages"
+	"authgate/gateway/signout"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -25,8 +26,8 @@ type arrival struct {
 // entrance is where users come in who have proved who they are: their login begins, and
 // they are led on.
 type entrance struct {
-	presented *presentedLogins
-	hosts     *otherHosts
+	presented *signout.Presented
+	hosts     *OtherHosts
 	issuer    *Issuer
 	site      *web.Site
 	metrics   *web.Metrics
@@ -42,7 +43,7 @@ func (e *entrance) admit(ex *web.Exchange, a *arrival) error {
 		ex.Audit("login", slog.String("result", web.LoginResult(err)), subjectOf(a.account))
 		return err
 	}
-	before, err := e.presented.behindCookies(&ex.Store, &ex.Credentials)
+	before, err := e.presented.BehindCookies(&ex.Store, &ex.Credentials)
 	if err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func (e *entrance) admit(ex *web.Exchange, a *arrival) error {
 	if err != nil {
 		return err
 	}
-	e.presented.noteReplaced(ex, given.login)
+	e.presented.NoteReplaced(ex, given.login)
 	ex.Mechanism = string(a.mechanisms[0])
 	ex.Audit("login", slog.String("subject", given.login.Subject()), slog.String("login", given.login.ID),
 		slog.String("amr", strings.Join(a.methods, " ")))
@@ -63,9 +64,9 @@ func (e *entrance) admit(ex *web.Exchange, a *arrival) error {
 	case leads:
 		ex.Redirect(http.StatusSeeOther, e.site.WithReturn(e.site.Own("account"), a.then))
 	default:
-		place, asks := e.hosts.afterLogin(ex, given.login.ID, a.then)
+		place, asks := e.hosts.AfterLogin(ex, given.login.ID, a.then)
 		if asks {
-			e.hosts.ask(ex, place)
+			e.hosts.Ask(ex, place)
 			return nil
 		}
 		ex.Redirect(http.StatusSeeOther, place)

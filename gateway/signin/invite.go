@@ -17,6 +17,7 @@ import (
 	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/pages"
+	"authgate/gateway/signout"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -29,13 +30,13 @@ const inviteTime = 30 * time.Second
 type invite struct {
 	options  *endpoint.Options
 	overview *login.Overview
-	logout   *Logout
+	logout   *signout.Logout
 	second   *secondStep
 	entrance *entrance
 	starts   *auth.Starts
 }
 
-func newInvite(o *endpoint.Options, logout *Logout, second *secondStep, in *entrance) *invite {
+func newInvite(o *endpoint.Options, logout *signout.Logout, second *secondStep, in *entrance) *invite {
 	return &invite{
 		options: o, overview: mechanism.Overview(o.Local, o.Federation), logout: logout, second: second, entrance: in,
 		starts: auth.NewStarts(o.Now),

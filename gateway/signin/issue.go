@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"authgate/gateway/accounts"
+	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -18,6 +19,15 @@ type Issuer struct {
 	tokens   *tokens
 	cookies  *web.Cookies
 	now      func() time.Time
+}
+
+// NewIssuer returns the issuer of a configuration.
+func NewIssuer(o *endpoint.Options) *Issuer {
+	local, cookies := o.Local, &o.Site.Cookies
+	return &Issuer{
+		logins: local.Logins, sessions: local.Sessions, refresh: local.Refresh, cookies: cookies, now: o.Now,
+		tokens: &tokens{cookies: cookies, bearer: local.Bearer, metrics: o.Site.Service.Metrics, now: o.Now},
+	}
 }
 
 // issued is what a login gives.

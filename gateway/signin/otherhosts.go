@@ -16,21 +16,28 @@ import (
 	"authgate/gateway/journey"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
+	"authgate/gateway/signout"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
 
-// otherHosts give a user who is signed in at the host of public_url a session at
+// OtherHosts give a user who is signed in at the host of public_url a session at
 // another host of the gateway: a ticket brings the login there, in the browser
 // that waits for it.
-type otherHosts struct {
+type OtherHosts struct {
 	options   *endpoint.Options
 	site      *web.Site
-	presented *presentedLogins
+	presented *signout.Presented
 }
 
-// refuseScript refuses a script that says so: a redirect would lead it to a page for people.
-func refuseScript(ex *web.Exchange) error {
+// NewOtherHosts returns the sessions at other hosts of a configuration. They end the logins
+// that presented finds.
+func NewOtherHosts(o *endpoint.Options, presented *signout.Presented) *OtherHosts {
+	return &OtherHosts{options: o, site: o.Site, presented: presented}
+}
+
+// RefuseScript refuses a script that says so: a redirect would lead it to a page for people.
+func RefuseScript(ex *web.Exchange) error {
 	if !ex.ByXHR() {
 		return nil
 	}
@@ -40,13 +47,13 @@ func refuseScript(ex *web.Exchange) error {
 	}
 }
 
-// startAtHome redirects a user who wants to sign in at another host to the host
+// StartAtHome redirects a user who wants to sign in at another host to the host
 // of public_url. The named parameters stay.
-func startAtHome(ex *web.Exchange, site *web.Site, name string, r web.Return, parameters ...string) error {
-	if err := refuseScript(ex); err != nil {
+func (o *OtherHosts) StartAtHome(ex *web.Exchange, name string, r web.Return, parameters ...string) error {
+	if err := RefuseScript(ex); err != nil {
 		return err
 	}
-	page := site.Own(name)
+	page := o.site.Own(name)
 	for _, parameter := range parameters {
 		if value := ex.QueryValue(parameter); value != "" {
 			page = web.WithParameter(page, parameter, value)
@@ -60,9 +67,9 @@ func startAtHome(ex *web.Exchange, site *web.Site, name string, r web.Return, pa
 // remembers, in bytes.
 const maxReturnTo = 8 << 10
 
-// remembered returns r as an attempt or a ticket remembers it: a place that is too long
+// Remembered returns r as an attempt or a ticket remembers it: a place that is too long
 // becomes the start page of its host.
-func remembered(r web.Return) web.Return {
+func Remembered(r web.Return) web.Return {
 	if len(r.Path) > maxReturnTo {
 		r.Path = "/"
 	}
@@ -70,14 +77,14 @@ func remembered(r web.Return) web.Return {
 }
 
 // next returns where a user who has signed in goes on.
-func (o *otherHosts) next(ctx context.Context, sid string, r web.Return) (string, error) {
+func (o *OtherHosts) next(ctx context.Context, sid string, r web.Return) (string, error) {
 	if r.Path == "" {
 		return "/", nil
 	}
 	if r.Binding == "" {
 		return o.site.Place(r), nil
 	}
-	r = remembered(r)
+	r = Remembered(r)
 	ticket, err := o.options.Local.Tickets.Issue(ctx, journey.Ticket{
 		Login: sid, Scope: r.Host, Browser: r.Binding, Path: r.Path, Elsewhere: r.Elsewhere,
 	})
@@ -87,10 +94,10 @@ func (o *otherHosts) next(ctx context.Context, sid string, r web.Return) (string
 	return o.site.Complete(r.Host, ticket), nil
 }
 
-// afterLogin is next for a user who has just signed in. Without a ticket, the
+// AfterLogin is next for a user who has just signed in. Without a ticket, the
 // other host starts again. asks tells that a page must ask first, because another
 // site began the sign-in; with a ticket, the other host has that page.
-func (o *otherHosts) afterLogin(ex *web.Exchange, sid string, r web.Return) (place string, asks bool) {
+func (o *OtherHosts) AfterLogin(ex *web.Exchange, sid string, r web.Return) (place string, asks bool) {
 	ctx, end := ex.Store.Recording()
 	defer end()
 	place, err := o.next(ctx, sid, r)
@@ -102,10 +109,10 @@ func (o *otherHosts) afterLogin(ex *web.Exchange, sid string, r web.Return) (pla
 	return place, r.Elsewhere && r.Binding == ""
 }
 
-// ask answers with a page that leads to a place of the gateway if the user wants
+// Ask answers with a page that leads to a place of the gateway if the user wants
 // that. A redirect, or a page that leads on by itself, would be a request of the
 // gateway's own site: it would take strict cookies along.
-func (o *otherHosts) ask(ex *web.Exchange, place string) {
+func (o *OtherHosts) Ask(ex *web.Exchange, place string) {
 	page := pages.Ask{URL: place, Shown: place}
 	if strings.HasPrefix(place, "/") {
 		page.Shown = o.site.Place(web.Return{Host: ex.Canonical.Host, Path: place})
@@ -113,10 +120,10 @@ func (o *otherHosts) ask(ex *web.Exchange, place string) {
 	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.Ask(w, page) })
 }
 
-// bySession sends a user who is signed in back to the host that waits for them,
+// BySession sends a user who is signed in back to the host that waits for them,
 // without a page. only is the mechanism that counts, empty for both. It reports
 // whether it has answered.
-func (o *otherHosts) bySession(ex *web.Exchange, only policy.Mechanism, r web.Return) (answered bool, err error) {
+func (o *OtherHosts) BySession(ex *web.Exchange, only policy.Mechanism, r web.Return) (answered bool, err error) {
 	if r.Binding == "" || ex.Canonical.Method == http.MethodHead { // issues nothing
 		return false, nil
 	}
@@ -128,7 +135,7 @@ func (o *otherHosts) bySession(ex *web.Exchange, only policy.Mechanism, r web.Re
 	case o.site.Cookies.Strict() && ex.Request.Header.Get("Sec-Fetch-Site") == "cross-site":
 		// The browser may have a session that it does not send on the way from
 		// another site. From this page it does.
-		o.onward(ex, ex.Target())
+		o.Onward(ex, ex.Target())
 		return true, nil
 	default:
 		ex.Stale.Clear(ex)
@@ -153,7 +160,7 @@ func (o *otherHosts) bySession(ex *web.Exchange, only policy.Mechanism, r web.Re
 // has answered if not. A link of another site may have led here, with the binding of
 // another browser. So the browser goes to the other host and back: there, its cookie
 // tells. Programs follow no links of other sites, and need not go there.
-func (o *otherHosts) begunHere(ex *web.Exchange, id *policy.Identity, only policy.Mechanism, r web.Return) bool {
+func (o *OtherHosts) begunHere(ex *web.Exchange, id *policy.Identity, only policy.Mechanism, r web.Return) bool {
 	if !ex.FollowsLinks() {
 		return true
 	}
@@ -179,14 +186,14 @@ func (o *otherHosts) begunHere(ex *web.Exchange, id *policy.Identity, only polic
 
 // unbegun returns the page that asks a user who has not begun the sign-in. The other
 // host begins it anew.
-func (o *otherHosts) unbegun(r web.Return) string {
+func (o *OtherHosts) unbegun(r web.Return) string {
 	r.Binding, r.Elsewhere = "", o.site.Cookies.Strict()
 	return o.site.WithReturn(web.WithParameter(o.site.Own("signin"), web.ReasonField, web.ReasonUnbegun), r)
 }
 
 // confirm is the other host's part of begunHere: it sends the proof back if this
 // browser has the secret of the binding.
-func (o *otherHosts) confirm(ex *web.Exchange) error {
+func (o *OtherHosts) confirm(ex *web.Exchange) error {
 	if o.site.AtHome(&ex.Received) {
 		return endpoint.BadRequest("There is no sign-in to confirm at this host.", nil)
 	}
@@ -210,15 +217,15 @@ func (o *otherHosts) confirm(ex *web.Exchange) error {
 	return nil
 }
 
-// onward answers with a page that leads by itself to a place of the gateway.
-func (o *otherHosts) onward(ex *web.Exchange, place string) {
+// Onward answers with a page that leads by itself to a place of the gateway.
+func (o *OtherHosts) Onward(ex *web.Exchange, place string) {
 	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.Onward(w, pages.Onward{URL: place}) })
 }
 
 // complete is GET /signin/complete: it exchanges a ticket for a session at the
 // host of the request, and leads to the page that the user asked for. A browser
 // that keeps no cookies ends here, with an error.
-func (o *otherHosts) complete(ex *web.Exchange) error {
+func (o *OtherHosts) complete(ex *web.Exchange) error {
 	ex.Header().Set("Referrer-Policy", "no-referrer") // the application must not see the ticket
 	ex.SignIn = &web.SignInLink{Page: o.site.Own("signin"), Always: true}
 	if ex.Canonical.Method == http.MethodHead { // uses nothing
@@ -248,9 +255,9 @@ func (o *otherHosts) complete(ex *web.Exchange) error {
 	}
 	switch {
 	case ticket.Elsewhere:
-		o.ask(ex, ticket.Path)
+		o.Ask(ex, ticket.Path)
 	case o.site.Cookies.Strict() && !faster: // a redirect would be one of the other host
-		o.onward(ex, ticket.Path)
+		o.Onward(ex, ticket.Path)
 	default:
 		ex.Redirect(http.StatusFound, ticket.Path)
 	}
@@ -259,7 +266,7 @@ func (o *otherHosts) complete(ex *web.Exchange) error {
 
 // present uses the one ticket that the request presents. If it presents several, no
 // ticket counts, and all are used up.
-func (o *otherHosts) present(ctx context.Context, ex *web.Exchange, secrets []string) (*journey.Ticket, error) {
+func (o *OtherHosts) present(ctx context.Context, ex *web.Exchange, secrets []string) (*journey.Ticket, error) {
 	malformed := endpoint.BadRequest("There must be one parameter ticket.", nil)
 	if len(secrets) == 0 || len(secrets) > maxPresented {
 		return nil, malformed
@@ -282,8 +289,8 @@ func (o *otherHosts) present(ctx context.Context, ex *web.Exchange, secrets []st
 const maxPresented = 4
 
 // begin gives the browser its session at this host, in place of others.
-func (o *otherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *journey.Ticket) error {
-	if err := o.presented.endOthers(ctx, ex, ticket.Login); err != nil {
+func (o *OtherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *journey.Ticket) error {
+	if err := o.presented.EndOthers(ctx, ex, ticket.Login); err != nil {
 		return err
 	}
 	var session string
@@ -313,7 +320,7 @@ func (o *otherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *journe
 
 // kind returns the sessions of a login. A login at a provider has none if there
 // are no providers any more.
-func (o *otherHosts) kind(l *login.Login) *login.Sessions {
+func (o *OtherHosts) kind(l *login.Login) *login.Sessions {
 	if delegated := o.options.Federation.Delegated; l.Delegated != nil && delegated != nil {
 		return delegated
 	}

@@ -24,7 +24,7 @@ type signInPage struct {
 	passkeys   bool                         // users can have passkeys
 	mayAdd     func(*accounts.Account) bool // a second factor; nil: no account may
 	sessions   func(only policy.Mechanism) auth.Chain
-	hosts      *otherHosts
+	hosts      *OtherHosts
 }
 
 func (s *signInPage) serve(ex *web.Exchange) error {
@@ -37,12 +37,12 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 	}
 	r := ex.ReadReturn(ex.QueryValue)
 	if !s.site.AtHome(&ex.Received) {
-		return startAtHome(ex, s.site, "signin", r, "mechanism", web.SwitchField, web.ReasonField)
+		return s.hosts.StartAtHome(ex, "signin", r, "mechanism", web.SwitchField, web.ReasonField)
 	}
 	only, other := policy.Mechanism(ex.QueryValue("mechanism")), ex.QueryValue(web.SwitchField) != ""
 	again := reason == web.ReasonFresh
 	if !other && !again {
-		if answered, err := s.hosts.bySession(ex, only, r); answered || err != nil {
+		if answered, err := s.hosts.BySession(ex, only, r); answered || err != nil {
 			return err
 		}
 	}

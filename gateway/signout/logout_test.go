@@ -1,4 +1,4 @@
-package signin_test
+package signout_test
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package signin_test
+package relyingparty_test
 
 import (
 	"net/http"

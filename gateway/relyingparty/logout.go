@@ -1,4 +1,4 @@
-package signin
+package relyingparty
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func (l *providerLogout) backChannel(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	ex.JSON(web.TypeJSON, http.StatusOK, signedOut{Message: "Signed out."})
+	ex.JSON(web.TypeJSON, http.StatusOK, map[string]string{"message": "Signed out."})
 	return nil
 }
 
@@ -81,4 +81,13 @@ func end(ex *web.Exchange, event string, logins func(context.Context) ([]*login.
 		ex.Audit(event, slog.String("subject", login.Subject()), slog.String("login", login.ID))
 	}
 	return err
+}
+
+// originOf returns the origin of a URL of the configuration.
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "'none'"
+	}
+	return u.Scheme + "://" + u.Host
 }

@@ -1,4 +1,4 @@
-package signin
+package signout
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"authgate/gateway/web"
 )
 
-// presentedLogins finds and ends the logins that the cookies of a request lead to.
-type presentedLogins struct {
+// Presented finds and ends the logins that the cookies of a request lead to.
+type Presented struct {
 	local     *mechanism.Local
 	delegated *login.Sessions // nil without providers
 	metrics   *web.Metrics
@@ -28,7 +28,7 @@ type handle struct {
 }
 
 // handles are the cookies that lead to logins, but for the access token.
-func (p *presentedLogins) handles(creds *auth.Credentials) []handle {
+func (p *Presented) handles(creds *auth.Credentials) []handle {
 	handles := []handle{
 		{creds.Session, sessionOf(p.local.Sessions, creds)}, {creds.Refresh, p.local.Refresh.LoginOf},
 	}
@@ -42,9 +42,9 @@ func sessionOf(sessions *login.Sessions, creds *auth.Credentials) func(context.C
 	return func(ctx context.Context, _ string) (string, error) { return sessions.LoginOf(ctx, creds) }
 }
 
-// behindCookies returns the sids of the logins behind the cookies, as far as they
+// BehindCookies returns the sids of the logins behind the cookies, as far as they
 // are known.
-func (p *presentedLogins) behindCookies(ctx context.Context, creds *auth.Credentials) ([]string, error) {
+func (p *Presented) BehindCookies(ctx context.Context, creds *auth.Credentials) ([]string, error) {
 	return loginsOf(ctx, append(p.handles(creds), handle{creds.Access, p.local.Bearer.LoginOf}))
 }
 
@@ -82,7 +82,7 @@ func loginsOf(ctx context.Context, handles []handle) ([]string, error) {
 
 // end ends the logins that the cookies lead to. It returns the one of
 // an identity provider, if that was alive, also beside an error.
-func (p *presentedLogins) end(ex *web.Exchange) (delegated *login.Login, err error) {
+func (p *Presented) end(ex *web.Exchange) (delegated *login.Login, err error) {
 	ctx, end := ex.Store.Recording()
 	defer end()
 	if delegated, err = p.endHandles(ctx, ex, ""); err != nil {
@@ -91,15 +91,15 @@ func (p *presentedLogins) end(ex *web.Exchange) (delegated *login.Login, err err
 	return delegated, p.endAccessCookie(ctx, ex)
 }
 
-// noteReplaced counts and logs the ends of the logins that a new one has replaced.
-func (p *presentedLogins) noteReplaced(ex *web.Exchange, begun *login.Login) {
+// NoteReplaced counts and logs the ends of the logins that a new one has replaced.
+func (p *Presented) NoteReplaced(ex *web.Exchange, begun *login.Login) {
 	for _, ended := range begun.Replaced {
 		p.note(ex, ended)
 	}
 }
 
-// endOthers is end for all logins but the one with the given sid.
-func (p *presentedLogins) endOthers(ctx context.Context, ex *web.Exchange, sid string) error {
+// EndOthers is end for all logins but the one with the given sid.
+func (p *Presented) EndOthers(ctx context.Context, ex *web.Exchange, sid string) error {
 	if _, err := p.endHandles(ctx, ex, sid); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (p *presentedLogins) endOthers(ctx context.Context, ex *web.Exchange, sid s
 
 // endHandles ends the logins behind the cookies, side by side, but not the one
 // of that sid.
-func (p *presentedLogins) endHandles(
+func (p *Presented) endHandles(
 	ctx context.Context, ex *web.Exchange, but string,
 ) (delegated *login.Login, err error) {
 	sids, err := loginsOf(ctx, p.handles(&ex.Credentials))
@@ -142,14 +142,14 @@ func (p *presentedLogins) endHandles(
 }
 
 // note counts and logs the end of a login.
-func (p *presentedLogins) note(ex *web.Exchange, ended *login.Login) {
+func (p *Presented) note(ex *web.Exchange, ended *login.Login) {
 	if ended.HasTokens() {
 		p.metrics.Token(web.TokenRevoked)
 	}
 	ex.Audit("logout", slog.String("subject", ended.Subject()), slog.String("login", ended.ID))
 }
 
-func (p *presentedLogins) endAccessCookie(ctx context.Context, ex *web.Exchange) error {
+func (p *Presented) endAccessCookie(ctx context.Context, ex *web.Exchange) error {
 	if ex.Credentials.Access == "" {
 		return nil
 	}

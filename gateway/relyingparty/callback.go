@@ -1,11 +1,10 @@
-package signin
+package relyingparty
 
 import (
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +18,8 @@ import (
 	"authgate/gateway/mechanism"
 	"authgate/gateway/pages"
 	"authgate/gateway/provider"
+	"authgate/gateway/signin"
+	"authgate/gateway/signout"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -36,9 +37,9 @@ const maxProviderText = 200
 type callback struct {
 	site       *web.Site
 	federation *mechanism.Federation
-	presented  *presentedLogins
+	presented  *signout.Presented
 	sessions   auth.Chain
-	hosts      *otherHosts
+	hosts      *signin.OtherHosts
 }
 
 // enabled returns why no user comes back from a provider here.
@@ -76,7 +77,7 @@ func (c *callback) serve(ex *web.Exchange) error {
 		c.leadTo(ex, c.site.PublicURL+c.site.WithReturn(c.site.Own("signin"), r), false)
 		return nil
 	}
-	place, asks := c.hosts.afterLogin(ex, login.ID, r)
+	place, asks := c.hosts.AfterLogin(ex, login.ID, r)
 	c.leadTo(ex, place, asks)
 	return nil
 }
@@ -91,13 +92,13 @@ func (c *callback) place(ex *web.Exchange, attempt *journey.Attempt) web.Return 
 // leadTo leads a user to a place. asks tells that another site began the sign-in.
 func (c *callback) leadTo(ex *web.Exchange, place string, asks bool) {
 	if asks {
-		c.hosts.ask(ex, place)
+		c.hosts.Ask(ex, place)
 		return
 	}
 	if strings.HasPrefix(place, "https://") && ex.Request.Header.Get("Sec-Fetch-Mode") == "navigate" {
 		// The policy of the provider's page may allow its form to lead here, and no
 		// further: browsers apply form-action to all redirects that follow.
-		c.hosts.onward(ex, place)
+		c.hosts.Onward(ex, place)
 		return
 	}
 	ex.Redirect(http.StatusFound, place)
@@ -188,7 +189,7 @@ func (c *callback) checkPath(ex *web.Exchange, p *mechanism.Provider) error {
 
 // begin records the login and gives its session to the browser.
 func (c *callback) begin(ex *web.Exchange, grant *provider.Grant, attempt *journey.Attempt) (*login.Login, error) {
-	before, err := c.presented.behindCookies(&ex.Store, &ex.Credentials)
+	before, err := c.presented.BehindCookies(&ex.Store, &ex.Credentials)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +207,7 @@ func (c *callback) begin(ex *web.Exchange, grant *provider.Grant, attempt *journ
 	if err != nil {
 		return nil, err
 	}
-	c.presented.noteReplaced(ex, login)
+	c.presented.NoteReplaced(ex, login)
 	cookies.Set(ex, cookies.Names.Delegated, session, sessions.Lifetime(false))
 	cookies.ClearOthers(ex, &ex.Credentials, true, cookies.Names.Delegated)
 	return login, nil
@@ -284,13 +285,4 @@ func printable(text string) string {
 		text = string(cut[:maxProviderText]) + "…"
 	}
 	return text
-}
-
-// originOf returns the origin of a URL of the configuration.
-func originOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return "'none'"
-	}
-	return u.Scheme + "://" + u.Host
 }

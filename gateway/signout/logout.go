@@ -1,4 +1,13 @@
-package signin
+// Package signout has the endpoint where users sign out, and ends the logins that a request
+// presents.
+//
+// # Limits and threats
+//
+// A logout is answered with success only when the store has recorded it: cookies are cleared
+// last. The provider of a login is told of its end, and one that fails keeps no user signed
+// in here. A link signs out only a person who follows it, and asks first if it is on another
+// site. A client that leaves does not stop what it has begun.
+package signout
 
 import (
 	"cmp"
@@ -12,6 +21,7 @@ import (
 
 	"authgate/gateway/apitokens"
 	"authgate/gateway/auth"
+	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/pages"
@@ -28,10 +38,26 @@ const (
 // Logout is /logout, by POST and by GET. It answers with success only when the
 // store has recorded the end.
 type Logout struct {
+	Presented  *Presented // the logins that a request ends
 	site       *web.Site
 	crossSite  *web.CrossSite
-	presented  *presentedLogins
 	federation *mechanism.Federation
+}
+
+// New returns the logout of a configuration.
+func New(o *endpoint.Options) *Logout {
+	return &Logout{
+		Presented: &Presented{local: o.Local, delegated: o.Federation.Delegated, metrics: o.Site.Service.Metrics},
+		site:      o.Site, crossSite: o.CrossSite, federation: o.Federation,
+	}
+}
+
+// Rows returns the endpoints of the logout.
+func (l *Logout) Rows() []endpoint.Row {
+	return []endpoint.Row{
+		{Name: "logout", Method: http.MethodGet, Do: l.byLink},
+		{Name: "logout", Method: http.MethodPost, Do: l.serve},
+	}
 }
 
 // signedOut is the body of a logout. ContinueAt is where the browser must go to
@@ -93,7 +119,7 @@ func (l *Logout) Then(ex *web.Exchange, place string) error {
 // end ends the logins behind the cookies. It returns where the browser must go to sign
 // out at the provider too, "" if nowhere.
 func (l *Logout) end(ex *web.Exchange) (redirect string, err error) {
-	ended, err := l.presented.end(ex)
+	ended, err := l.Presented.end(ex)
 	if ended != nil {
 		redirect = l.endAtProvider(context.WithoutCancel(ex.Request.Context()), ex, ended)
 	}
@@ -108,7 +134,7 @@ func (l *Logout) Ended(ex *web.Exchange, logins []*login.Login) {
 	var all errgroup.Group
 	all.SetLimit(othersAtOnce)
 	for _, ended := range logins {
-		l.presented.note(ex, ended)
+		l.Presented.note(ex, ended)
 		if ended.Delegated != nil {
 			all.Go(func() error {
 				l.endAtProvider(ctx, ex, ended)
@@ -168,7 +194,7 @@ func ErrNoNavigation() error {
 func (l *Logout) confirm(ex *web.Exchange) error {
 	page := pages.ConfirmLogout{Action: l.site.Own("logout")}
 	if l.crossSite.Tokens() {
-		logins, err := l.presented.behindCookies(&ex.Store, &ex.Credentials)
+		logins, err := l.Presented.BehindCookies(&ex.Store, &ex.Credentials)
 		if err != nil {
 			return err
 		}
@@ -185,7 +211,7 @@ func (l *Logout) checkSite(ctx context.Context, ex *web.Exchange) error {
 	if !l.crossSite.NeedsToken(ex) {
 		return nil
 	}
-	logins, err := l.presented.behindCookies(ctx, &ex.Credentials)
+	logins, err := l.Presented.BehindCookies(ctx, &ex.Credentials)
 	if err != nil || len(logins) == 0 {
 		return err
 	}

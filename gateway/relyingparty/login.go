@@ -1,4 +1,4 @@
-package signin
+package relyingparty
 
 import (
 	"io"
@@ -15,6 +15,8 @@ import (
 	"authgate/gateway/journey"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/pages"
+	"authgate/gateway/signin"
+	"authgate/gateway/signout"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -38,13 +40,13 @@ type delegatedLogin struct {
 	federation *mechanism.Federation
 	routes     *policy.Table
 	signedIn   auth.Chain // whose logins a new one replaces
-	presented  *presentedLogins
-	hosts      *otherHosts
+	presented  *signout.Presented
+	hosts      *signin.OtherHosts
 	accounts   *accounts.Set
 }
 
 func (d *delegatedLogin) serve(ex *web.Exchange) error {
-	if err := refuseScript(ex); err != nil {
+	if err := signin.RefuseScript(ex); err != nil {
 		return err
 	}
 	if d.accounts.Len() > 0 && !d.federation.Chosen && typed(ex) {
@@ -53,7 +55,7 @@ func (d *delegatedLogin) serve(ex *web.Exchange) error {
 	}
 	r := d.target(ex)
 	if !d.site.AtHome(&ex.Received) {
-		return startAtHome(ex, d.site, "login", r, "provider", issuerField, hintField, web.SwitchField)
+		return d.hosts.StartAtHome(ex, "login", r, "provider", issuerField, hintField, web.SwitchField)
 	}
 	values, err := ex.Query()
 	if err != nil {
@@ -66,7 +68,7 @@ func (d *delegatedLogin) serve(ex *web.Exchange) error {
 		return err
 	}
 	if !named && ex.QueryValue(web.SwitchField) == "" {
-		if answered, err := d.hosts.bySession(ex, policy.OIDC, r); answered || err != nil {
+		if answered, err := d.hosts.BySession(ex, policy.OIDC, r); answered || err != nil {
 			return err
 		}
 	}
@@ -176,7 +178,7 @@ func hint(ex *web.Exchange) string {
 // begin redirects the user to the provider, with an attempt to sign in that
 // only their browser can finish.
 func (d *delegatedLogin) begin(ex *web.Exchange, p *mechanism.Provider, r web.Return) error {
-	r = remembered(r)
+	r = signin.Remembered(r)
 	browser := ex.Credentials.Browser // tabs share it, so that each can finish its own attempt
 	if !journey.ValidBrowserSecret(browser) {
 		browser = journey.NewBrowserSecret()
@@ -187,7 +189,7 @@ func (d *delegatedLogin) begin(ex *web.Exchange, p *mechanism.Provider, r web.Re
 	attempt.Demand, attempt.Wish = r.Demand, d.wish(ex, r)
 	attempt.Another, attempt.Hint = ex.QueryValue(web.SwitchField) != "", hint(ex)
 	var err error
-	if attempt.Before, err = d.presented.behindCookies(&ex.Store, &ex.Credentials); err != nil {
+	if attempt.Before, err = d.presented.BehindCookies(&ex.Store, &ex.Credentials); err != nil {
 		return err
 	}
 	location, err := p.AuthorizationURL(ex.Request.Context(), attempt.Attempt)
