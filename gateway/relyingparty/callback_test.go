@@ -5,6 +5,7 @@ import (
 	"html"
 	"strings"
 	"testing"
+	"time"
 
 	"authgate/gateway/endpoint/rig"
 	"authgate/gateway/journey"
@@ -134,5 +135,52 @@ func TestCallbackAgain(t *testing.T) {
 		}
 		r.Clock.Advance(journey.AttemptLifetime)
 		r.Want(400, "GET", back.Target, "", with(jar.Line("session")), rig.Browser)
+	}
+}
+
+// A browser that returns from a provider does not send strict cookies. The sign-in
+// ends their logins all the same.
+func TestStrictCookiesEndAtTheCallback(t *testing.T) {
+	t.Parallel()
+	r, _ := rig.Delegated(t, "session: {same_site: strict}\ntoken: {delivery: cookie}\n")
+	jar := rig.JarOf(r.Want(200, "POST", "/login", rig.Alice, rig.JSON))
+	session, access := jar.Line("session_id"), jar.Line("access_token")
+	back := r.Leave(jar.Line())
+	r.Want(200, "GET", "/session/", "", session)
+	w := r.Want(302, "GET", back.Target, "", back.Cookie)
+	if rig.JarOf(w).Line("session") == "" {
+		t.Fatalf("back again: no session")
+	}
+	jar.Take(w)
+	if len(jar) != 1 || jar["session"] == "" {
+		t.Errorf("the browser keeps %v", jar)
+	}
+	r.Want(401, "GET", "/session/", "", session)
+	r.Want(401, "GET", "/bearer/", "", access)
+}
+
+// A sign-in at a provider that fails because of the browser's cookies, or of a clock, is
+// named, and so is one that is merely too late. Only the log tells operators more.
+func TestProviderPages(t *testing.T) {
+	t.Parallel()
+	r, p := rig.Delegated(t, "")
+	lost := func(status int, page, logged string, header ...string) {
+		t.Helper()
+		back := r.Leave("")
+		for i := range header {
+			header[i] = strings.ReplaceAll(header[i], "$cookie", back.Cookie)
+		}
+		w := r.Want(status, "GET", back.Target, "", append(header, rig.Browser)...)
+		rig.WantPage(t, w, page, `href="/signin"`)
+		if line := r.Log.Last(t, "request"); logged != "" && !strings.Contains(line["error"].(string), logged) ||
+			strings.Contains(w.Body.String(), logged) && logged != "" {
+			t.Errorf("%s: logged %v", page, line)
+		}
+	}
+	lost(400, "Your browser did not keep a cookie", "the browser did not send the cookie __Host-authgate_login")
+	lost(400, "This sign-in cannot be completed", "", "Cookie: __Host-authgate_login="+strings.Repeat("A", 43))
+	for _, off := range []time.Duration{time.Hour, -time.Hour} {
+		p.Now = func() time.Time { return r.Clock.Now().Add(off) }
+		lost(502, "The clocks do not agree", "compare the clocks of the gateway and the provider", "$cookie")
 	}
 }

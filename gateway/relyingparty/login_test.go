@@ -229,3 +229,18 @@ func TestTypedLogin(t *testing.T) {
 		t.Error("default_provider does not come first")
 	}
 }
+
+// A user who wants another account is asked for it by the provider too.
+func TestAnotherAccountAtProvider(t *testing.T) {
+	t.Parallel()
+	r, _ := rig.Delegated(t, "")
+	rig.WantPage(t, r.Want(200, "GET", "/signin?switch=1&return_to=/delegated/", "", rig.Browser),
+		`href="/login?provider=small&amp;switch=1&amp;return_to=%2Fdelegated%2F"`)
+	for path, want := range map[string]bool{"/login?provider=small&switch=1": true, "/login?switch=1": true,
+		"/login?provider=small": false} {
+		location := r.Want(302, "GET", path, "", rig.Browser).Header().Get("Location")
+		if strings.Contains(location, "prompt=login") != want {
+			t.Errorf("%s leads to %s", path, location)
+		}
+	}
+}

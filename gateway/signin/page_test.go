@@ -3,7 +3,6 @@ package signin_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"authgate/gateway/endpoint/rig"
 )
@@ -77,46 +76,5 @@ func TestThrottledForm(t *testing.T) {
 	if got := rig.DetailOf(t, r.Want(429, "POST", "/login", form,
 		rig.Form)); got != "Too many failed logins. Try again later." {
 		t.Errorf("a program is told %q", got)
-	}
-}
-
-// A sign-in at a provider that fails because of the browser's cookies, or of a clock, is
-// named, and so is one that is merely too late. Only the log tells operators more.
-func TestProviderPages(t *testing.T) {
-	t.Parallel()
-	r, p := rig.Delegated(t, "")
-	lost := func(status int, page, logged string, header ...string) {
-		t.Helper()
-		back := r.Leave("")
-		for i := range header {
-			header[i] = strings.ReplaceAll(header[i], "$cookie", back.Cookie)
-		}
-		w := r.Want(status, "GET", back.Target, "", append(header, rig.Browser)...)
-		rig.WantPage(t, w, page, `href="/signin"`)
-		if line := r.Log.Last(t, "request"); logged != "" && !strings.Contains(line["error"].(string), logged) ||
-			strings.Contains(w.Body.String(), logged) && logged != "" {
-			t.Errorf("%s: logged %v", page, line)
-		}
-	}
-	lost(400, "Your browser did not keep a cookie", "the browser did not send the cookie __Host-authgate_login")
-	lost(400, "This sign-in cannot be completed", "", "Cookie: __Host-authgate_login="+strings.Repeat("A", 43))
-	for _, off := range []time.Duration{time.Hour, -time.Hour} {
-		p.Now = func() time.Time { return r.Clock.Now().Add(off) }
-		lost(502, "The clocks do not agree", "compare the clocks of the gateway and the provider", "$cookie")
-	}
-}
-
-// A user who wants another account is asked for it by the provider too.
-func TestAnotherAccountAtProvider(t *testing.T) {
-	t.Parallel()
-	r, _ := rig.Delegated(t, "")
-	rig.WantPage(t, r.Want(200, "GET", "/signin?switch=1&return_to=/delegated/", "", rig.Browser),
-		`href="/login?provider=small&amp;switch=1&amp;return_to=%2Fdelegated%2F"`)
-	for path, want := range map[string]bool{"/login?provider=small&switch=1": true, "/login?switch=1": true,
-		"/login?provider=small": false} {
-		location := r.Want(302, "GET", path, "", rig.Browser).Header().Get("Location")
-		if strings.Contains(location, "prompt=login") != want {
-			t.Errorf("%s leads to %s", path, location)
-		}
 	}
 }

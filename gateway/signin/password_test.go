@@ -260,3 +260,23 @@ func TestLoginMalformed(t *testing.T) {
 		}
 	}
 }
+
+// After a user signs in as another user, the browser has the new identity alone,
+// also if it had other cookies before.
+func TestOneIdentityAfterSignIn(t *testing.T) {
+	t.Parallel()
+	logins := []string{"/login?mechanism=bearer", "/login?mechanism=session", "/login"}
+	for _, before := range logins {
+		for _, after := range logins {
+			r := rig.New(t, rig.CookieDelivery)
+			jar := rig.JarOf(r.Want(200, "POST", before, rig.Alice, rig.JSON))
+			stale := jar["refresh_token"]
+			jar.Take(r.Want(200, "POST", after, rig.Bob, rig.JSON, jar.Line()))
+			r.Want(200, "GET", "/any/", "", jar.Line())
+			if got := r.LastUser(); got != "bob" {
+				t.Errorf("%s, then %s: as %q", before, after, got)
+			}
+			r.Want(401, "POST", "/refresh", "", "Cookie: refresh_token="+stale)
+		}
+	}
+}

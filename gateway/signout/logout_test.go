@@ -1,6 +1,8 @@
 package signout_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -146,4 +148,19 @@ func TestLogout(t *testing.T) {
 		r.Login(rig.Alice).Cookie); w.Header().Get("Location") != "/signin?reason=signed_out" || len(rig.Cleared(w)) != 1 {
 		t.Errorf("a browser: %v", w.Header())
 	}
+}
+
+// A logout of two logins that failed halfway can be sent again.
+func TestLogoutCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, rig.Base)
+	rig.EachFailure(r.Client, r.Store, rig.Outages["from then"],
+		func(broken func(*http.Request) *httptest.ResponseRecorder) {
+			alice, bob := r.Login(rig.Alice), r.Login(rig.Bob)
+			if w := broken(rig.Request("POST", "/logout", "", bob.Cookie, alice.Bearer)); w.Code != 200 {
+				r.Do("POST", "/logout", "", bob.Cookie, alice.Bearer)
+			}
+			r.Good(alice, false)
+			r.Good(bob, false)
+		})
 }
