@@ -79,7 +79,7 @@ func (f *ownFactors) may(id *policy.Identity) error {
 func (f *ownFactors) demand(id *policy.Identity) policy.Demand {
 	owner, ok := f.page.owner(id)
 	if !ok { // a reload has removed it since
-		return policy.Demand{Factors: 2, MaxAge: freshSignIn}
+		return policy.Demand{Factors: 2, MaxAge: endpoint.FreshSignIn}
 	}
 	return demandOf(owner)
 }
@@ -124,7 +124,7 @@ func (f *ownFactors) change(
 	ex *web.Exchange, owner *accounts.Account, do func(ctx context.Context, edit proofs.Edit) error,
 ) (now factors.Set, err error) {
 	// A client that leaves must not leave half a change behind.
-	ctx, cancel := context.WithTimeout(ex.Store.Detached(), changeTime)
+	ctx, cancel := context.WithTimeout(ex.Store.Detached(), endpoint.ChangeTime)
 	defer cancel()
 	err = do(ctx, func(ctx context.Context, change func(*accounts.Account) error) error {
 		var used []string // to add them
@@ -328,7 +328,7 @@ func nothingElse(ex *web.Exchange) error {
 	if ex.MediaType() == web.TypeForm || len(ex.Body) == 0 {
 		return nil
 	}
-	_, err := endpoint.JSONBody(ex, jsonOrForm)
+	_, err := endpoint.JSONBody(ex, endpoint.JSONOrForm)
 	return err
 }
 
@@ -348,7 +348,7 @@ func readPasskey(ex *web.Exchange) (*passkeyOrder, error) {
 			return nil, endpoint.BadRequest(`The form must have the fields "name" and "credential".`, nil)
 		}
 	} else {
-		o, err := endpoint.JSONBody(ex, jsonOrForm)
+		o, err := endpoint.JSONBody(ex, endpoint.JSONOrForm)
 		if err != nil {
 			return nil, err
 		}

@@ -190,7 +190,7 @@ func readEnding(ex *web.Exchange) (*ending, error) {
 	if ex.MediaType() == web.TypeForm {
 		return endingOfForm(ex.Body)
 	}
-	o, err := endpoint.JSONBody(ex, jsonOrForm)
+	o, err := endpoint.JSONBody(ex, endpoint.JSONOrForm)
 	if err != nil {
 		return nil, err
 	}

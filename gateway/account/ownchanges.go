@@ -3,7 +3,6 @@ package account
 import (
 	"context"
 	"errors"
-	"time"
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/endpoint"
@@ -11,9 +10,6 @@ import (
 	"authgate/gateway/proofs"
 	"authgate/policy"
 )
-
-// changeTime bounds how long the change of an account waits for others, and for the file.
-const changeTime = 30 * time.Second
 
 // Errors of a change.
 var (

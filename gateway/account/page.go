@@ -15,10 +15,7 @@ import (
 	"authgate/policy"
 )
 
-// doneField tells the page of the account what a form has done.
-const doneField = "done"
-
-// Values of doneField.
+// Values of endpoint.DoneField.
 const (
 	doneLogin      = "login"
 	doneOthers     = "logins"
@@ -39,7 +36,7 @@ type page struct {
 
 // done leads a browser back to the page, after a form has done something.
 func (p *page) done(ex *web.Exchange, what string) {
-	place := web.WithParameter(p.options.Site.Own("account"), doneField, what)
+	place := web.WithParameter(p.options.Site.Own("account"), endpoint.DoneField, what)
 	ex.Redirect(http.StatusSeeOther, p.options.Site.WithReturn(place, ex.ReadReturn(ex.QueryValue)))
 }
 
@@ -49,7 +46,7 @@ func (p *page) notice(ex *web.Exchange) pages.ManageNotice {
 		doneLogin: pages.ManageEnded, doneOthers: pages.ManageEndedOthers,
 		doneEverywhere: pages.ManageEndedEverywhere, donePassword: pages.ManagePassword, doneToken: pages.ManageRevoked,
 		donePasskey: pages.ManagePasskey, doneFactor: pages.ManageFactor, doneClient: pages.ManageClient,
-	}[ex.QueryValue(doneField)]
+	}[ex.QueryValue(endpoint.DoneField)]
 }
 
 // owner returns the local account of an identity. Users of providers have none.
@@ -130,7 +127,7 @@ func (p *page) write(ex *web.Exchange, id *policy.Identity, status int, show fun
 	}
 	if id.Mechanism != policy.Bearer { // which may only read
 		if p.looksAfterPeople(ex, id) {
-			view.PeopleURL = p.options.Site.Own(peoplePage)
+			view.PeopleURL = p.options.Site.Own(config.EndpointPeople)
 		}
 		view.EndAction = p.options.Site.Own("account/sessions/end")
 		if err := p.offer(ex, id, &view); err != nil {
@@ -172,7 +169,7 @@ func (p *page) offer(ex *web.Exchange, id *policy.Identity, view *pages.Manage) 
 	}
 	view.TokenRoles = owner.Roles()
 	view.TokenAction, view.RevokeAction = p.options.Site.Own("account/tokens"), p.options.Site.Own("account/tokens/revoke")
-	if !p.options.Local.Logins.SignedInWithin(id, freshSignIn) {
+	if !p.options.Local.Logins.SignedInWithin(id, endpoint.FreshSignIn) {
 		view.SignInAgainURL = p.options.SignInAgain("account", policy.Demand{}, web.Return{})
 	}
 	tokens, err := p.tokens.List(&ex.Store, owner)

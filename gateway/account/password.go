@@ -83,7 +83,7 @@ func (p *password) change(
 		return err
 	}
 	// A client that leaves must not leave half a change behind.
-	ctx, cancel := context.WithTimeout(ex.Store.Detached(), changeTime)
+	ctx, cancel := context.WithTimeout(ex.Store.Detached(), endpoint.ChangeTime)
 	defer cancel()
 	after, err := p.page.change(ctx, ownChange{
 		identity: id, verified: verified, change: accounts.SetPasswordHash(verified, hash),
@@ -151,7 +151,7 @@ func readPasswordOrder(ex *web.Exchange) (order passwordOrder, err error) {
 }
 
 func passwordsOfObject(ex *web.Exchange) (order passwordOrder, err error) {
-	o, err := endpoint.JSONBody(ex, jsonOrForm)
+	o, err := endpoint.JSONBody(ex, endpoint.JSONOrForm)
 	if err != nil {
 		return order, err
 	}

@@ -3,7 +3,6 @@ package account
 import (
 	"net/http"
 	"slices"
-	"time"
 
 	"authgate/gateway/endpoint"
 	"authgate/gateway/mechanism"
@@ -11,13 +10,6 @@ import (
 	"authgate/gateway/signout"
 	"authgate/gateway/web"
 )
-
-// freshSignIn is how old the sign-in of a user may be who makes an API token. A token
-// outlives the session, so a session that was left open, or stolen, must not make one.
-const freshSignIn = 10 * time.Minute
-
-// jsonOrForm names the types of bodies that the endpoints read.
-const jsonOrForm = web.TypeJSON + " or " + web.TypeForm
 
 // Rows returns the endpoints of a configuration. Users sign out with out, and
 // issuer gives a login what is new when its account has changed.
@@ -44,9 +36,9 @@ func Rows(o *endpoint.Options, out *signout.Logout, issuer *signin.Issuer) []end
 		{Name: "account/tokens", Method: get, Home: true, Do: tokens.list},
 		{
 			Name: "account/tokens", Method: post, Home: true, Sessions: true,
-			Fresh: freshSignIn, May: tokens.may, Do: tokens.create,
+			Fresh: endpoint.FreshSignIn, May: tokens.may, Do: tokens.create,
 		},
 		{Name: "account/tokens/revoke", Method: post, Home: true, Sessions: true, May: tokens.may, Do: tokens.revoke},
 	}
-	return slices.Concat(rows, own.rows(), clientRows(page), peopleRows(o, out))
+	return slices.Concat(rows, own.rows(), clientRows(page))
 }

@@ -1,7 +1,6 @@
 package account_test
 
 import (
-	"encoding/json"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -75,16 +74,6 @@ func TestAccountIsAtHomeAlone(t *testing.T) {
 	}
 }
 
-// maxAgeOf returns what an error says about the age of the sign-in.
-func maxAgeOf(t testing.TB, w *httptest.ResponseRecorder) any {
-	t.Helper()
-	var body map[string]any
-	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
-		t.Fatalf("%v: %s", err, w.Body)
-	}
-	return body["max_age"]
-}
-
 // An API token needs a sign-in of the last ten minutes. A refresh is none, and neither
 // is a session at another host, or what the account page shows.
 func TestAPITokensNeedAFreshSignIn(t *testing.T) {
@@ -99,18 +88,18 @@ func TestAPITokensNeedAFreshSignIn(t *testing.T) {
 	in.Refresh = rig.ReadLogin(t, r.Want(200, "POST", "/refresh", rig.RefreshBody(in.Refresh), rig.JSON)).Refresh
 	for _, body := range []string{order, "{}", ""} {
 		w := r.Want(403, "POST", "/account/tokens", body, rig.JSON, in.Cookie)
-		if age := maxAgeOf(t, w); age != 600.0 || !strings.Contains(rig.DetailOf(t, w), "Sign in again") {
+		if age := rig.SignInAge(t, w); age != 600.0 || !strings.Contains(rig.DetailOf(t, w), "Sign in again") {
 			t.Errorf("max_age %v: %s", age, w.Body)
 		}
 	}
 	w := r.Want(403, "POST", "/account/tokens", "name=ci&expires_in=60", rig.Form, in.Cookie) // a program
-	if age := maxAgeOf(t, w); age != 600.0 {
+	if age := rig.SignInAge(t, w); age != 600.0 {
 		t.Errorf("max_age %v: %s", age, w.Body)
 	}
 	r.Want(403, "POST", "/account/tokens", "name=ci&expires_in=60", rig.Form, rig.Browser,
 		"X-Requested-With: XMLHttpRequest", in.Cookie)
 	for line, want := range map[string]int{"": 401, in.Bearer: 403, "Authorization: Bearer " + made.Token: 403} {
-		if w := r.Want(want, "POST", "/account/tokens", order, rig.JSON, line); maxAgeOf(t, w) != nil {
+		if w := r.Want(want, "POST", "/account/tokens", order, rig.JSON, line); rig.SignInAge(t, w) != nil {
 			t.Errorf("with %q: %s", line, w.Body) // a sign-in would not help
 		}
 	}
@@ -172,7 +161,7 @@ func TestFreshSignInOfOthers(t *testing.T) {
 		"/login?provider=small&amp;switch=1&amp;return_to=%2Faccount")
 	r.Clock.Advance(11 * time.Minute)
 	w := r.Want(403, "POST", "/account/tokens", `{"name":"ci","expires_in":60}`, rig.JSON, cookie)
-	if maxAgeOf(t, w) != nil {
+	if rig.SignInAge(t, w) != nil {
 		t.Errorf("a sign-in would not help: %s", w.Body)
 	}
 }

@@ -195,7 +195,7 @@ func readText(ex *web.Exchange, name string) (string, error) {
 		}
 		return values.Get(name), nil
 	}
-	o, err := endpoint.JSONBody(ex, jsonOrForm)
+	o, err := endpoint.JSONBody(ex, endpoint.JSONOrForm)
 	if err != nil {
 		return "", err
 	}
@@ -234,7 +234,7 @@ func order(ex *web.Exchange, owner *apitokens.Owner) (*tokenOrder, error) {
 	if ex.MediaType() == web.TypeForm {
 		return readTokenForm(ex.Body)
 	}
-	o, err := endpoint.JSONBody(ex, jsonOrForm)
+	o, err := endpoint.JSONBody(ex, endpoint.JSONOrForm)
 	if err != nil {
 		return nil, err
 	}
@@ -273,8 +273,8 @@ func readTokenOrder(o endpoint.Object, owner *apitokens.Owner) (*tokenOrder, err
 		return nil, badLifetime()
 	}
 	roles := slices.Clone(owner.Roles())
-	if raw, given := o["roles"]; given {
-		if roles, err = readRoles(raw); err != nil {
+	if _, given := o["roles"]; given {
+		if roles, err = o.Texts("roles"); err != nil {
 			return nil, err
 		}
 	}
@@ -302,17 +302,4 @@ func newTokenOrder(name string, seconds int64, roles []string) (*tokenOrder, err
 func badLifetime() error {
 	const detail = `The body must have the field "expires_in": whole seconds, from 1 to %d (a year).`
 	return endpoint.BadRequest(fmt.Sprintf(detail, int64(maxTokenLifetime/time.Second)), nil)
-}
-
-// readRoles reads an array of strings. JSON's null in it would be an empty string.
-func readRoles(raw json.RawMessage) ([]string, error) {
-	var given []*string
-	if err := json.Unmarshal(raw, &given); err != nil || given == nil || slices.Contains(given, nil) {
-		return nil, endpoint.BadRequest(`The field "roles" must be an array of strings.`, nil)
-	}
-	roles := make([]string, len(given))
-	for i, role := range given {
-		roles[i] = *role
-	}
-	return roles, nil
 }

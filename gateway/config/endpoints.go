@@ -35,6 +35,10 @@ func (e endpoints) check(r *section.Report) {
 // not contain it, because the gateway decides there as it does on routes.
 const EndpointVerify = "verify"
 
+// EndpointPeople is the name of the page for those who look after accounts. What they do is below
+// it.
+const EndpointPeople = "account/people"
+
 // OwnEndpoints returns the names of the gateway's own endpoints. The path of an
 // endpoint is Endpoints.Prefix and its name. No route can match these paths.
 func (c *Config) OwnEndpoints() []string {
@@ -45,8 +49,9 @@ func (c *Config) OwnEndpoints() []string {
 		"account", "account/sessions", "account/sessions/end", "account/password", "account/tokens", "account/tokens/revoke",
 		"account/factors", "account/passkeys", "account/passkeys/options", "account/passkeys/remove",
 		"account/totp", "account/totp/confirm", "account/totp/remove", "account/recovery-codes",
-		"account/people", "account/people/add", "account/people/invite", "account/people/disable", "account/people/enable",
-		"account/people/roles", "account/people/reset-factors", "account/people/end", "signin/invite",
+		EndpointPeople, EndpointPeople + "/add", EndpointPeople + "/invite", EndpointPeople + "/disable",
+		EndpointPeople + "/enable", EndpointPeople + "/roles", EndpointPeople + "/reset-factors", EndpointPeople + "/end",
+		"signin/invite",
 	}
 	if c.Session.CSRFToken {
 		names = append(names, "csrf-token")

@@ -4,11 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"unicode/utf8"
 
 	"authgate/gateway/strictjson"
 	"authgate/gateway/web"
 )
+
+// JSONOrForm names the types of bodies, to the client, where an endpoint reads both.
+const JSONOrForm = web.TypeJSON + " or " + web.TypeForm
 
 // Object is a JSON object, strictly read.
 type Object map[string]json.RawMessage
@@ -73,4 +77,17 @@ func (o Object) Text(name string) (string, error) {
 		return "", BadRequest(`The body must have the string field "`+name+`".`, errors.New("missing or of another type"))
 	}
 	return *s, nil
+}
+
+// Texts returns the array of strings under name. Any other value there, or none, is a 400.
+func (o Object) Texts(name string) ([]string, error) {
+	var given []*string // JSON's null would be an empty string
+	if err := json.Unmarshal(o[name], &given); err != nil || given == nil || slices.Contains(given, nil) {
+		return nil, BadRequest(`The field "`+name+`" must be an array of strings.`, nil)
+	}
+	texts := make([]string, len(given))
+	for i, text := range given {
+		texts[i] = *text
+	}
+	return texts, nil
 }

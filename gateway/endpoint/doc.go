@@ -5,6 +5,6 @@
 // [Endpoint.Serve] keeps the rules, so that no endpoint forgets one. The rooms above
 // fill the table.
 //
-// The package also has what these rooms share: [Options], who is asking, and how a
-// body is read.
+// The package also has what these rooms share: [Options], who is asking, how
+// fresh a sign-in must be, and how a body is read.
 package endpoint

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -149,6 +150,21 @@ func TestObject(t *testing.T) {
 		known := name == "true" || name == "false" || name == "none"
 		if got, err := o.Flag(name); got != want || (err == nil) != known {
 			t.Errorf("Flag(%q): %t, %v", name, got, err)
+		}
+	}
+	if o, err = endpoint.ParseObject([]byte(
+		`{"two":["a","b"],"none":[],"null":null,"text":"a","numbers":["a",1],"nulls":["a",null],"object":{}}`)); err != nil {
+		t.Fatal(err)
+	}
+	known := map[string][]string{"two": {"a", "b"}, "none": {}}
+	for _, name := range []string{"two", "none", "null", "text", "numbers", "nulls", "object", "missing"} {
+		got, err := o.Texts(name)
+		if want := known[name]; !slices.Equal(got, want) || (got == nil) != (want == nil) || (err == nil) != (want != nil) {
+			t.Errorf("Texts(%q): %q, %v", name, got, err)
+		}
+		if refused, ok := errors.AsType[*web.Error](err); err != nil && (!ok || refused.Status != 400 ||
+			refused.Detail != `The field "`+name+`" must be an array of strings.`) {
+			t.Errorf("Texts(%q): %v", name, err)
 		}
 	}
 }

@@ -12,6 +12,14 @@ import (
 	"authgate/policy"
 )
 
+// FreshSignIn is how old the sign-in of a user may be who does what outlives the session: makes
+// an API token, or changes second factors or the accounts of others. A session that was left
+// open, or stolen, must not do it.
+const FreshSignIn = 10 * time.Minute
+
+// ChangeTime bounds how long the change of an account waits for others, and for the file.
+const ChangeTime = 30 * time.Second
+
 // Options are what the endpoints of one configuration share.
 type Options struct {
 	Site       *web.Site

@@ -119,6 +119,9 @@ func (o *Options) SignInAgain(back string, d policy.Demand, from web.Return) str
 	return o.Site.WithReturn(page, web.Return{Path: o.Site.WithReturn(o.Site.Own(back), from), Demand: d})
 }
 
+// DoneField is the parameter of a page that says what its form has done.
+const DoneField = "done"
+
 // ByPage reports whether the form of a page, or one like it, sent the request.
 func ByPage(ex *web.Exchange) bool {
 	return ex.MediaType() == web.TypeForm && web.Negotiate(ex.Request) == web.TypeHTML

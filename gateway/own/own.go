@@ -14,6 +14,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/oauth"
+	"authgate/gateway/people"
 	"authgate/gateway/rate"
 	"authgate/gateway/relyingparty"
 	"authgate/gateway/signin"
@@ -59,7 +60,7 @@ func New(o *Options) (*Endpoints, error) {
 	e.Home = start.Home()
 	rows := slices.Concat(
 		signin.Rows(shared, out, hosts, issuer), out.Rows(), relyingparty.Rows(shared, out.Presented, hosts),
-		account.Rows(shared, out, issuer), start.Rows(),
+		account.Rows(shared, out, issuer), people.Rows(shared, out), start.Rows(),
 	)
 	var server *oauth.Server
 	var err error

@@ -90,7 +90,7 @@ func repeatable(name string) (parameters []string, ok bool) {
 		return []string{invitations.TokenField}, true
 	case "device":
 		return []string{"user_code"}, true
-	case "account", "account/people", "me", config.EndpointApps:
+	case "account", config.EndpointPeople, "me", config.EndpointApps:
 		return nil, true
 	}
 	return nil, false

@@ -169,7 +169,7 @@ func (s *Site) IsOwn(path policy.Path) bool {
 // that asks.
 func isLanding(name string) bool {
 	switch name {
-	case "account", "account/people", config.EndpointApps, "device", authorizePath, "oauth/logout":
+	case "account", config.EndpointPeople, config.EndpointApps, "device", authorizePath, "oauth/logout":
 		return true
 	}
 	return false

@@ -204,6 +204,16 @@ func DetailOf(t testing.TB, w *httptest.ResponseRecorder) string {
 	return p.Detail
 }
 
+// SignInAge returns what an error tells the client about the age of the sign-in, nil for nothing.
+func SignInAge(t testing.TB, w *httptest.ResponseRecorder) any {
+	t.Helper()
+	var body map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+		t.Fatalf("%v: %s", err, w.Body)
+	}
+	return body["max_age"]
+}
+
 // Jar is the cookies of a browser, by their names.
 type Jar map[string]string
 

@@ -1,4 +1,4 @@
-package account
+package people
 
 import (
 	"cmp"
@@ -8,28 +8,15 @@ import (
 	"strings"
 
 	"authgate/gateway/accounts"
+	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/login"
-	"authgate/gateway/mechanism"
 	"authgate/gateway/pages"
-	"authgate/gateway/signout"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
 
-// peoplePage is the name of the page of those who look after accounts.
-const peoplePage = "account/people"
-
-// people is /account/people and below: the local accounts, for those who look after them.
-type people struct {
-	options  *endpoint.Options
-	accounts *accounts.Set
-	overview *login.Overview
-	logout   *signout.Logout
-}
-
-// personInfo is what those who look after accounts see of one.
-type personInfo struct {
+// person is what those who look after accounts see of one.
+type person struct {
 	Username string   `json:"username"`
 	Name     string   `json:"name"`
 	Email    string   `json:"email"`
@@ -39,25 +26,8 @@ type personInfo struct {
 	Sessions int      `json:"sessions"` // live logins
 }
 
-// peopleRows returns the endpoints for those who look after accounts.
-func peopleRows(o *endpoint.Options, logout *signout.Logout) []endpoint.Row {
-	p := &people{
-		options: o, accounts: o.Local.Accounts, overview: mechanism.Overview(o.Local, o.Federation), logout: logout,
-	}
-	rows := []endpoint.Row{{
-		Name: peoplePage, Method: http.MethodGet, Home: true, Page: true, Admins: true, Back: peoplePage, Do: p.list,
-	}}
-	for _, change := range peopleChanges() {
-		rows = append(rows, endpoint.Row{
-			Name: peoplePage + "/" + change.name, Method: http.MethodPost, Home: true, Admins: true, Back: peoplePage,
-			Sessions: true, Fresh: freshSignIn, Do: func(ex *web.Exchange) error { return p.serve(ex, change) },
-		})
-	}
-	return rows
-}
-
 // infos returns what is shown of all accounts, by name.
-func (p *people) infos(ex *web.Exchange) ([]personInfo, error) {
+func (p *page) infos(ex *web.Exchange) ([]person, error) {
 	all := slices.SortedFunc(p.accounts.Everyone(), func(a, b *accounts.Account) int {
 		return cmp.Or(strings.Compare(policy.FoldName(a.Username), policy.FoldName(b.Username)),
 			strings.Compare(a.Username, b.Username))
@@ -70,9 +40,9 @@ func (p *people) infos(ex *web.Exchange) ([]personInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	infos := make([]personInfo, len(all))
+	infos := make([]person, len(all))
 	for i, account := range all {
-		infos[i] = personInfo{
+		infos[i] = person{
 			Username: account.Username, Name: account.Name, Email: account.Email,
 			Roles: append([]string{}, account.Roles...), Disabled: account.Disabled,
 			Factors: account.Factors.Count(), Sessions: sessions[i],
@@ -82,20 +52,22 @@ func (p *people) infos(ex *web.Exchange) ([]personInfo, error) {
 }
 
 // list is GET /account/people. A browser gets a page.
-func (p *people) list(ex *web.Exchange) error {
+func (p *page) list(ex *web.Exchange) error {
 	if web.Negotiate(ex.Request) == web.TypeHTML {
-		return p.write(ex, http.StatusOK, func(view *pages.People) { view.Notice = doneNotice(ex.QueryValue(doneField)) })
+		return p.write(ex, http.StatusOK, func(view *pages.People) {
+			view.Notice = doneNotice(ex.QueryValue(endpoint.DoneField))
+		})
 	}
 	infos, err := p.infos(ex)
 	if err != nil {
 		return err
 	}
-	ex.JSON(web.TypeJSON, http.StatusOK, map[string][]personInfo{"people": infos})
+	ex.JSON(web.TypeJSON, http.StatusOK, map[string][]person{"people": infos})
 	return nil
 }
 
 // write answers with the page, as show changes it.
-func (p *people) write(ex *web.Exchange, status int, show func(*pages.People)) error {
+func (p *page) write(ex *web.Exchange, status int, show func(*pages.People)) error {
 	infos, err := p.infos(ex)
 	if err != nil {
 		return err
@@ -105,10 +77,10 @@ func (p *people) write(ex *web.Exchange, status int, show func(*pages.People)) e
 		User: ex.User(id), CSRFToken: p.options.CrossSite.Token(ex, id.Login), AccountURL: own("account"), Roles: id.Roles,
 		Writable: p.options.Editor.Writable(),
 	}
-	if !p.options.Local.Logins.SignedInWithin(id, freshSignIn) {
-		view.SignInAgainURL = p.options.SignInAgain(peoplePage, policy.Demand{}, web.Return{})
+	if !p.options.Local.Logins.SignedInWithin(id, endpoint.FreshSignIn) {
+		view.SignInAgainURL = p.options.SignInAgain(config.EndpointPeople, policy.Demand{}, web.Return{})
 	}
-	view.Action = own(peoplePage) + "/"
+	view.Action = own(config.EndpointPeople) + "/"
 	for _, info := range infos {
 		view.People = append(view.People, pages.PersonOfList{
 			Username: info.Username, Name: info.Name, Email: info.Email, Roles: info.Roles, Disabled: info.Disabled,

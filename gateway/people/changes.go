@@ -1,4 +1,4 @@
-package account
+package people
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
+	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/factors"
 	"authgate/gateway/invitations"
@@ -20,11 +21,11 @@ import (
 	"authgate/policy"
 )
 
-// peopleChange is a change that those who look after accounts make of one.
-type peopleChange struct {
-	name string // of the endpoint, below account/people
+// change is a change that those who look after accounts make of one.
+type change struct {
+	name string // of the endpoint, below config.EndpointPeople
 	// edit changes the account in the file. Nil leaves the file as it is.
-	edit func(*accounts.Account, *peopleOrder)
+	edit func(*accounts.Account, *order)
 	add  bool // makes the account
 	// roles: the order names the roles of the account.
 	roles bool
@@ -36,46 +37,46 @@ type peopleChange struct {
 	invites bool
 }
 
-// peopleChanges returns all changes.
-func peopleChanges() []*peopleChange {
-	return []*peopleChange{
+// changes returns all changes.
+func changes() []*change {
+	return []*change{
 		{name: "add", add: true, roles: true, invites: true, edit: setRoles},
 		{name: "invite", self: true, invites: true},
 		{name: "disable", ends: true,
-			edit: func(a *accounts.Account, _ *peopleOrder) { a.Disabled = true }},
+			edit: func(a *accounts.Account, _ *order) { a.Disabled = true }},
 		{name: "enable", self: true,
-			edit: func(a *accounts.Account, _ *peopleOrder) { a.Disabled = false }},
+			edit: func(a *accounts.Account, _ *order) { a.Disabled = false }},
 		{name: "roles", roles: true, self: true, edit: setRoles},
 		{name: "reset-factors", ends: true,
-			edit: func(a *accounts.Account, _ *peopleOrder) { a.Factors = factors.Set{} }},
+			edit: func(a *accounts.Account, _ *order) { a.Factors = factors.Set{} }},
 		{name: "end", self: true, ends: true},
 	}
 }
 
-func setRoles(a *accounts.Account, order *peopleOrder) { a.Roles = order.roles }
+func setRoles(a *accounts.Account, wanted *order) { a.Roles = wanted.roles }
 
-// peopleDone tells what became of a change.
-type peopleDone struct {
+// outcome tells what became of a change.
+type outcome struct {
 	account string         // the name of the account, as it is written
 	ended   []*login.Login // also beside an error
 	link    string         // of an invitation
 }
 
 // serve makes a change.
-func (p *people) serve(ex *web.Exchange, c *peopleChange) error {
-	order, err := readPeopleOrder(ex, c)
+func (p *page) serve(ex *web.Exchange, c *change) error {
+	wanted, err := readOrder(ex, c)
 	if err != nil {
 		return p.refuse(ex, err)
 	}
 	// A client that leaves must not leave half a change behind.
-	ctx, cancel := context.WithTimeout(ex.Store.Detached(), changeTime)
+	ctx, cancel := context.WithTimeout(ex.Store.Detached(), endpoint.ChangeTime)
 	defer cancel()
-	done, err := p.change(ctx, ex, c, order)
+	done, err := p.change(ctx, ex, c, wanted)
 	p.logout.Ended(ex, done.ended)
 	if err != nil {
-		return p.refuse(ex, p.explain(ex, order, err))
+		return p.refuse(ex, p.explain(ex, wanted, err))
 	}
-	p.audit(ex, c, order, &done)
+	p.audit(ex, c, wanted, &done)
 	if c.add {
 		if done.link, err = invite(ctx, p.options.Editor.Local(), done.account); err != nil {
 			return err
@@ -85,27 +86,27 @@ func (p *people) serve(ex *web.Exchange, c *peopleChange) error {
 }
 
 // audit tells the audit log who has changed which account.
-func (p *people) audit(ex *web.Exchange, c *peopleChange, order *peopleOrder, done *peopleDone) {
+func (p *page) audit(ex *web.Exchange, c *change, wanted *order, done *outcome) {
 	attrs := []slog.Attr{
 		slog.String("change", c.name), slog.String("actor", ex.Identity.Subject),
 		slog.String("subject", policy.LocalProvider+":"+done.account),
 	}
 	if c.roles {
-		attrs = append(attrs, slog.Any("roles", order.roles))
+		attrs = append(attrs, slog.Any("roles", wanted.roles))
 	}
 	ex.Audit("account_changed", attrs...)
 }
 
 // change makes a change, and tells what became of it.
-func (p *people) change(
-	ctx context.Context, ex *web.Exchange, c *peopleChange, order *peopleOrder,
-) (done peopleDone, err error) {
+func (p *page) change(
+	ctx context.Context, ex *web.Exchange, c *change, wanted *order,
+) (done outcome, err error) {
 	if !p.options.Editor.Writable() {
 		return done, accounts.ErrNotWritable
 	}
 	check := func(users []accounts.Account) error {
-		account, err := p.check(ctx, ex, c, order, users)
-		done.account = order.username
+		account, err := p.check(ctx, ex, c, wanted, users)
+		done.account = wanted.username
 		if account != nil {
 			done.account = account.Username
 		}
@@ -129,9 +130,9 @@ func (p *people) change(
 		return done, err
 	}
 	err = p.options.Editor.Edit(ctx, accounts.Edit{
-		Username: order.username, Add: c.add, Check: check, Ready: ready,
+		Username: wanted.username, Add: c.add, Check: check, Ready: ready,
 		Change: func(a *accounts.Account) error {
-			c.edit(a, order)
+			c.edit(a, wanted)
 			return nil
 		},
 	})
@@ -151,7 +152,7 @@ func invite(ctx context.Context, local *mechanism.Local, username string) (strin
 }
 
 // inFile returns the accounts of the file, as they are in use.
-func (p *people) inFile() (users []accounts.Account) {
+func (p *page) inFile() (users []accounts.Account) {
 	for account := range p.accounts.Everyone() {
 		if p.options.Editor.Has(account.Username) {
 			users = append(users, *account)
@@ -164,20 +165,20 @@ func (p *people) inFile() (users []accounts.Account) {
 // not change it. It goes by the accounts of the file as they are while no other change
 // can be made: another one who looks after accounts may have changed those since the request
 // began.
-func (p *people) check(
-	ctx context.Context, ex *web.Exchange, c *peopleChange, order *peopleOrder, users []accounts.Account,
+func (p *page) check(
+	ctx context.Context, ex *web.Exchange, c *change, wanted *order, users []accounts.Account,
 ) (*accounts.Account, error) {
 	actor, err := p.actor(ctx, ex, users)
 	if err != nil {
 		return nil, err
 	}
-	if c.roles && lacksRole(actor, order.roles) {
+	if c.roles && lacksRole(actor, wanted.roles) {
 		return nil, mayNot("You can give no role that you do not have.", errGives)
 	}
 	if c.add {
 		return nil, nil
 	}
-	name := policy.NormalName(order.username)
+	name := policy.NormalName(wanted.username)
 	at := slices.IndexFunc(users, func(a accounts.Account) bool { return policy.NormalName(a.Username) == name })
 	if at < 0 {
 		return nil, accounts.ErrNotInFile
@@ -187,7 +188,7 @@ func (p *people) check(
 		return nil, mayNot("The account has a role that you do not have.", errReach)
 	}
 	if isSelf(actor, account.Username) {
-		lost := slices.ContainsFunc(account.Roles, func(role string) bool { return !slices.Contains(order.roles, role) })
+		lost := slices.ContainsFunc(account.Roles, func(role string) bool { return !slices.Contains(wanted.roles, role) })
 		if !c.self || c.roles && lost {
 			return nil, mayNot("You cannot do this to your own account.", errSelf)
 		}
@@ -197,7 +198,7 @@ func (p *people) check(
 
 // actor returns who makes a change, by the accounts of the file as they are now. The error is
 // that of an endpoint that is not there if they do not look after accounts any more.
-func (p *people) actor(ctx context.Context, ex *web.Exchange, users []accounts.Account) (*policy.Identity, error) {
+func (p *page) actor(ctx context.Context, ex *web.Exchange, users []accounts.Account) (*policy.Identity, error) {
 	id, err := p.options.Sessions("").Alive(ctx, &ex.Credentials)
 	if err != nil {
 		return nil, err // the login has ended meanwhile
@@ -233,11 +234,11 @@ func mayNot(detail string, cause error) error {
 
 // explain returns the answer to a change that was not made. What only an operator can mend
 // goes to the log.
-func (p *people) explain(ex *web.Exchange, order *peopleOrder, err error) error {
+func (p *page) explain(ex *web.Exchange, wanted *order, err error) error {
 	switch {
 	case errors.Is(err, accounts.ErrNotInFile):
 		for account := range p.accounts.Everyone() {
-			if policy.NormalName(account.Username) == order.username {
+			if policy.NormalName(account.Username) == wanted.username {
 				return fixedAccount("The account is in the configuration, where it cannot be changed here.", err)
 			}
 		}
@@ -260,7 +261,7 @@ func (p *people) explain(ex *web.Exchange, order *peopleOrder, err error) error 
 }
 
 // answer tells what was done. The link of an invitation is shown this once.
-func (p *people) answer(ex *web.Exchange, c *peopleChange, done *peopleDone) error {
+func (p *page) answer(ex *web.Exchange, c *change, done *outcome) error {
 	form := ex.MediaType() == web.TypeForm
 	switch {
 	case c.invites && form:
@@ -270,7 +271,8 @@ func (p *people) answer(ex *web.Exchange, c *peopleChange, done *peopleDone) err
 	case c.invites:
 		ex.JSON(web.TypeJSON, http.StatusCreated, map[string]string{"url": done.link})
 	case form:
-		ex.Redirect(http.StatusSeeOther, web.WithParameter(p.options.Site.Own(peoplePage), doneField, c.name))
+		place := p.options.Site.Own(config.EndpointPeople)
+		ex.Redirect(http.StatusSeeOther, web.WithParameter(place, endpoint.DoneField, c.name))
 	default:
 		ex.JSON(web.TypeJSON, http.StatusOK, map[string]string{"message": "Done."})
 	}
@@ -279,8 +281,8 @@ func (p *people) answer(ex *web.Exchange, c *peopleChange, done *peopleDone) err
 
 // refuse answers a form of the page with the page, which says what was wrong. Other requests
 // get err.
-func (p *people) refuse(ex *web.Exchange, err error) error {
-	notice := peopleNotice(err)
+func (p *page) refuse(ex *web.Exchange, err error) error {
+	notice := noticeOf(err)
 	refused, ok := errors.AsType[*web.Error](err)
 	if !ok || notice == pages.PeopleNothing || !endpoint.ByPage(ex) {
 		return err
@@ -292,8 +294,8 @@ func (p *people) refuse(ex *web.Exchange, err error) error {
 	return nil
 }
 
-// peopleNotice returns what the page says about a change that was not made.
-func peopleNotice(err error) pages.PeopleNotice {
+// noticeOf returns what the page says about a change that was not made.
+func noticeOf(err error) pages.PeopleNotice {
 	for _, known := range []struct {
 		err    error
 		notice pages.PeopleNotice

@@ -1,4 +1,4 @@
-package account_test
+package people_test
 
 import (
 	"fmt"
@@ -17,33 +17,33 @@ import (
 // the audit log with who did it and to whom.
 func TestPeopleChanges(t *testing.T) {
 	t.Parallel()
-	r := newPeople(t)
+	r := newRig(t)
 	in, bob := r.Login(rig.Alice), r.Login(rig.Bob)
-	linkOf(t, toPeople(r, 201, in.Cookie, "add", `{"username":" carol ","roles":["user","user"]}`))
-	if got := peopleOf(t, r, in.Cookie)["carol"]; strings.Join(got.Roles, " ") != "user" || got.Disabled {
+	linkOf(t, post(r, 201, in.Cookie, "add", `{"username":" carol ","roles":["user","user"]}`))
+	if got := listOf(t, r, in.Cookie)["carol"]; strings.Join(got.Roles, " ") != "user" || got.Disabled {
 		t.Errorf("carol is %+v", got)
 	}
-	toPeople(r, 200, in.Cookie, "roles", `{"username":"bob","roles":["admin"]}`)
-	if got := peopleOf(t, r, in.Cookie)["bob"]; strings.Join(got.Roles, " ") != "admin" || got.Sessions != 1 {
+	post(r, 200, in.Cookie, "roles", `{"username":"bob","roles":["admin"]}`)
+	if got := listOf(t, r, in.Cookie)["bob"]; strings.Join(got.Roles, " ") != "admin" || got.Sessions != 1 {
 		t.Errorf("bob is %+v", got)
 	}
-	toPeople(r, 200, in.Cookie, "end", `{"username":"bob"}`)
+	post(r, 200, in.Cookie, "end", `{"username":"bob"}`)
 	r.WantSession(401, bob)
 	r.Clock.Advance(time.Second)
 	bob = r.Login(rig.Bob)
-	toPeople(r, 200, in.Cookie, "disable", `{"username":"bob"}`)
+	post(r, 200, in.Cookie, "disable", `{"username":"bob"}`)
 	r.WantSession(401, bob)
 	r.Want(401, "POST", "/login", rig.Bob, rig.JSON)
-	if got := peopleOf(t, r, in.Cookie)["bob"]; !got.Disabled || got.Sessions != 0 {
+	if got := listOf(t, r, in.Cookie)["bob"]; !got.Disabled || got.Sessions != 0 {
 		t.Errorf("bob is %+v", got)
 	}
-	toPeople(r, 409, in.Cookie, "invite", `{"username":"bob"}`)
-	toPeople(r, 200, in.Cookie, "enable", `{"username":"bob"}`)
+	post(r, 409, in.Cookie, "invite", `{"username":"bob"}`)
+	post(r, 200, in.Cookie, "enable", `{"username":"bob"}`)
 	r.WantSession(401, bob)
 	r.Clock.Advance(time.Second)
 	r.Login(rig.Bob)
-	linkOf(t, toPeople(r, 201, in.Cookie, "invite", `{"username":"bob"}`))
-	toPeople(r, 200, in.Cookie, "reset-factors", `{"username":"bob"}`)
+	linkOf(t, post(r, 201, in.Cookie, "invite", `{"username":"bob"}`))
+	post(r, 200, in.Cookie, "reset-factors", `{"username":"bob"}`)
 	r.WantSession(200, in)
 	for _, part := range []string{"# the people of the house", "# the builder", "name: Alice Example"} {
 		if !strings.Contains(usersFile(t, r), part) {
@@ -68,28 +68,28 @@ func TestPeopleChanges(t *testing.T) {
 // "end" leaves API tokens alone, and users may do it to themselves.
 func TestPeopleEnd(t *testing.T) {
 	t.Parallel()
-	r := newPeople(t)
+	r := newRig(t)
 	in, phone, bob := r.Login(rig.Alice), r.Another(), r.Login(rig.Bob)
 	token := "Authorization: Bearer " + r.NewToken(in.Cookie, "").Token
-	toPeople(r, 200, in.Cookie, "end", `{"username":"alice"}`)
+	post(r, 200, in.Cookie, "end", `{"username":"alice"}`)
 	r.WantSession(401, in, phone)
 	r.WantSession(200, bob)
 	r.Want(200, "GET", "/bearer/", "", token)
 	r.Clock.Advance(time.Second)
-	linkOf(t, toPeople(r, 201, r.Login(rig.Alice).Cookie, "invite", `{"username":"alice"}`))
+	linkOf(t, post(r, 201, r.Login(rig.Alice).Cookie, "invite", `{"username":"alice"}`))
 }
 
 // A user cannot give a role that they do not have, neither to a new account, nor to another,
 // nor to themselves.
 func TestPeopleGrantNothingBeyondThemselves(t *testing.T) {
 	t.Parallel()
-	r := newPeople(t)
+	r := newRig(t)
 	in := r.Login(rig.Alice)
 	before := usersFile(t, r)
 	for change, names := range map[string][]string{"add": {"carol"}, "roles": {"bob", "alice", "dave"}} {
 		for _, name := range names {
 			for _, roles := range []string{`["root"]`, `["user","admin","root"]`, `["Admin"]`, `["a,b"]`} {
-				toPeople(r, 403, in.Cookie, change, `{"username":"`+name+`","roles":`+roles+`}`)
+				post(r, 403, in.Cookie, change, `{"username":"`+name+`","roles":`+roles+`}`)
 			}
 			r.Want(403, "POST", "/account/people/"+change, "username="+name+"&roles=user,root", rig.Form, in.Cookie)
 			r.Want(403, "POST", "/account/people/"+change, "username="+name+"&roles=user&roles=root", rig.Form, in.Cookie)
@@ -103,12 +103,12 @@ func TestPeopleGrantNothingBeyondThemselves(t *testing.T) {
 // An account with a role that one does not have is out of reach, with every change.
 func TestPeopleOutOfReach(t *testing.T) {
 	t.Parallel()
-	r := newPeople(t)
+	r := newRig(t)
 	in, of := r.Login(rig.Alice), r.Login(root)
 	before := usersFile(t, r)
-	for change := range peopleChanges {
+	for change := range changes {
 		if change != "add" {
-			toPeople(r, 403, in.Cookie, change, `{"username":"root","roles":["admin"]}`)
+			post(r, 403, in.Cookie, change, `{"username":"root","roles":["admin"]}`)
 		}
 	}
 	if usersFile(t, r) != before {
@@ -123,18 +123,18 @@ func TestPeopleOutOfReach(t *testing.T) {
 // cannot be lost.
 func TestPeopleLeaveThemselvesAlone(t *testing.T) {
 	t.Parallel()
-	r := newPeople(t)
+	r := newRig(t)
 	in := r.Login(rig.Alice)
 	before := usersFile(t, r)
 	for change, body := range map[string]string{
 		"disable": `{"username":"alice"}`, "reset-factors": `{"username":"alice"}`,
 		"roles": `{"username":"alice","roles":["user"]}`,
 	} {
-		toPeople(r, 403, in.Cookie, change, body)
+		post(r, 403, in.Cookie, change, body)
 	}
-	toPeople(r, 403, in.Cookie, "roles", `{"username":"alice","roles":["admin"]}`)
-	toPeople(r, 403, in.Cookie, "roles", `{"username":"alice","roles":[]}`)
-	toPeople(r, 200, in.Cookie, "roles", `{"username":"alice","roles":["user","admin"]}`)
+	post(r, 403, in.Cookie, "roles", `{"username":"alice","roles":["admin"]}`)
+	post(r, 403, in.Cookie, "roles", `{"username":"alice","roles":[]}`)
+	post(r, 200, in.Cookie, "roles", `{"username":"alice","roles":["user","admin"]}`)
 	if usersFile(t, r) != before {
 		t.Error("the file has changed")
 	}
@@ -150,17 +150,17 @@ func TestPeopleCannotDemoteEachOther(t *testing.T) {
 	} {
 		t.Run(change, func(t *testing.T) {
 			t.Parallel()
-			r := newPeople(t)
+			r := newRig(t)
 			alice, other := r.Login(rig.Alice), r.Login(dave)
 			var first *httptest.ResponseRecorder
 			r.BeforeEdit = func() { // alice's request is admitted, and waits for the file
-				first = toPeople(r, 200, other.Cookie, change, `{"username":"alice",`+body+`}`)
+				first = post(r, 200, other.Cookie, change, `{"username":"alice",`+body+`}`)
 			}
 			w := r.Do("POST", "/account/people/roles", `{"username":"dave","roles":["user"]}`, rig.JSON, alice.Cookie)
 			if first == nil || w.Code != 404 && w.Code != 401 {
 				t.Errorf("%v; the second change: %d %s", first, w.Code, w.Body)
 			}
-			if got := peopleOf(t, r, other.Cookie)["dave"]; strings.Join(got.Roles, " ") != "user admin" {
+			if got := listOf(t, r, other.Cookie)["dave"]; strings.Join(got.Roles, " ") != "user admin" {
 				t.Errorf("dave is %+v", got)
 			}
 		})
@@ -171,22 +171,22 @@ func TestPeopleCannotDemoteEachOther(t *testing.T) {
 // operator has just given more roles is out of reach.
 func TestPeopleGoByTheFile(t *testing.T) {
 	t.Parallel()
-	r := newPeople(t)
+	r := newRig(t)
 	in := r.Login(rig.Alice)
 	r.BeforeEdit = func() {
 		users := strings.Replace(usersFile(t, r), "{username: bob, roles: [user]", "{username: bob, roles: [user, root]", 1)
 		must.Do(t, os.WriteFile(filepath.Join(r.Dir, "users.yaml"), []byte(users), 0o600))
 	}
-	toPeople(r, 403, in.Cookie, "disable", `{"username":"bob"}`)
+	post(r, 403, in.Cookie, "disable", `{"username":"bob"}`)
 
 	for old, changed := range map[string]string{
 		"{username: alice, ": "{username: alice, disabled: true, ", "username: alice,": "username: alison,",
 		"roles: [user, admin], password_hash: \"$argon2id": "roles: [user], password_hash: \"$argon2id",
 	} {
-		r := newPeople(t)
+		r := newRig(t)
 		in := r.Login(rig.Alice)
 		r.BeforeEdit = func() {
-			users := rig.Edit(t, peopleUsers, old, changed)
+			users := rig.Edit(t, household, old, changed)
 			must.Do(t, os.WriteFile(filepath.Join(r.Dir, "users.yaml"), []byte(users), 0o600))
 		}
 		w := r.Do("POST", "/account/people/disable", `{"username":"bob"}`, rig.JSON, in.Cookie)
@@ -200,23 +200,23 @@ func TestPeopleGoByTheFile(t *testing.T) {
 // account of the configuration is in the list, and only its logins can be ended.
 func TestPeopleThatCannotBeChanged(t *testing.T) {
 	t.Parallel()
-	yaml := rig.Edit(t, peopleConfig, "accounts: {file: users.yaml,", `accounts:
+	yaml := rig.Edit(t, config, "accounts: {file: users.yaml,", `accounts:
   users:
     - {username: fixed, roles: [user], password_hash: "`+rig.BobHash+`"}
   file: users.yaml
   admins: {roles: [admin]}
 unused: {`)
 	yaml = yaml[:strings.Index(yaml, "unused:")] + yaml[strings.Index(yaml, "upstreams:"):]
-	r := rig.WithUsers(t, yaml, peopleUsers)
+	r := rig.WithUsers(t, yaml, household)
 	in := r.Login(rig.Alice)
-	if _, listed := peopleOf(t, r, in.Cookie)["fixed"]; !listed {
+	if _, listed := listOf(t, r, in.Cookie)["fixed"]; !listed {
 		t.Error("the account of the configuration is not in the list")
 	}
 	before := usersFile(t, r)
 	for _, change := range []string{"disable", "enable", "roles", "reset-factors", "invite"} {
-		toPeople(r, 409, in.Cookie, change, `{"username":"fixed","roles":[]}`)
+		post(r, 409, in.Cookie, change, `{"username":"fixed","roles":[]}`)
 	}
-	toPeople(r, 409, in.Cookie, "add", `{"username":"Fixed","roles":[]}`)
+	post(r, 409, in.Cookie, "add", `{"username":"Fixed","roles":[]}`)
 	rig.WantPage(t, r.Want(200, "GET", "/account/people", "", in.Cookie, rig.Browser),
 		"This account is in the configuration")
 
@@ -224,9 +224,9 @@ unused: {`)
 	path := filepath.Join(r.Dir, "users.yaml")
 	must.Do(t, os.Remove(path))
 	must.Do(t, os.Symlink(filepath.Join(r.Dir, "gone", "users.yaml"), path))
-	peopleOf(t, r, in.Cookie)
-	for change, body := range peopleChanges {
-		toPeople(r, 409, in.Cookie, change, body)
+	listOf(t, r, in.Cookie)
+	for change, body := range changes {
+		post(r, 409, in.Cookie, change, body)
 	}
 	rig.WantPage(t, r.Want(200, "GET", "/account/people", "", in.Cookie, rig.Browser),
 		"The list of accounts cannot be changed here", "not <form method=\"post\" action=\"/account/people")
@@ -237,15 +237,15 @@ unused: {`)
 // If the store does not answer, nothing has changed.
 func TestPeopleWithoutTheStore(t *testing.T) {
 	t.Parallel()
-	r := newPeople(t)
+	r := newRig(t)
 	in := r.Login(rig.Alice)
 	before := usersFile(t, r)
-	for change, body := range peopleChanges {
+	for change, body := range changes {
 		if change == "add" || change == "enable" || change == "roles" {
 			continue // they end nothing
 		}
 		r.Store.BreakIf(func(operation string, _ int64, _ string) bool { return operation == "swap" || operation == "put" })
-		toPeople(r, 503, in.Cookie, change, body)
+		post(r, 503, in.Cookie, change, body)
 		r.Store.Heal()
 	}
 	if usersFile(t, r) != before {
@@ -259,12 +259,12 @@ func TestPeopleOfAProvider(t *testing.T) {
 	t.Parallel()
 	provider := rig.NewProvider(t)
 	provider.Claims = map[string]any{"preferred_username": "alice", "roles": []string{"user", "admin"}}
-	r := rig.WithUsers(t, provider.Config(peopleConfig, ""), peopleUsers)
+	r := rig.WithUsers(t, provider.Config(config, ""), household)
 	provider.Now = r.Clock.Now
 	cookie := r.Carol()
-	toPeople(r, 200, cookie, "disable", `{"username":"alice"}`)
-	toPeople(r, 403, cookie, "disable", `{"username":"root"}`)
-	if got := peopleOf(t, r, cookie); !got["alice"].Disabled || got["root"].Disabled {
+	post(r, 200, cookie, "disable", `{"username":"alice"}`)
+	post(r, 403, cookie, "disable", `{"username":"root"}`)
+	if got := listOf(t, r, cookie); !got["alice"].Disabled || got["root"].Disabled {
 		t.Errorf("the people are %+v", got)
 	}
 }

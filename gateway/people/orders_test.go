@@ -1,4 +1,4 @@
-package account_test
+package people_test
 
 import (
 	"strings"
@@ -11,34 +11,34 @@ import (
 // normalization for another.
 func TestPeopleNames(t *testing.T) {
 	t.Parallel()
-	r := newPeople(t)
+	r := newRig(t)
 	in := r.Login(rig.Alice)
-	toPeople(r, 201, in.Cookie, "add", `{"username":"ren\u00e9"}`)
+	post(r, 201, in.Cookie, "add", `{"username":"ren\u00e9"}`)
 	for _, name := range []string{"bob", "Bob", "BOB ", "rene\u0301", "Ren\u00c9", "alice"} {
-		toPeople(r, 409, in.Cookie, "add", `{"username":"`+name+`","roles":[]}`)
+		post(r, 409, in.Cookie, "add", `{"username":"`+name+`","roles":[]}`)
 	}
 	for _, name := range []string{"", " ", "a:b", "a\\u0000b", "a\\nb"} {
-		toPeople(r, 400, in.Cookie, "add", `{"username":"`+name+`","roles":[]}`)
+		post(r, 400, in.Cookie, "add", `{"username":"`+name+`","roles":[]}`)
 	}
-	toPeople(r, 200, in.Cookie, "disable", `{"username":"rene\u0301"}`)
-	for change := range peopleChanges {
+	post(r, 200, in.Cookie, "disable", `{"username":"rene\u0301"}`)
+	for change := range changes {
 		if change != "add" {
-			toPeople(r, 404, in.Cookie, change, `{"username":"Bob","roles":[]}`)
-			toPeople(r, 404, in.Cookie, change, `{"username":"nobody","roles":[]}`)
-			toPeople(r, 404, in.Cookie, change, `{"username":"","roles":[]}`)
+			post(r, 404, in.Cookie, change, `{"username":"Bob","roles":[]}`)
+			post(r, 404, in.Cookie, change, `{"username":"nobody","roles":[]}`)
+			post(r, 404, in.Cookie, change, `{"username":"","roles":[]}`)
 		}
 	}
 }
 
 func TestPeopleBodies(t *testing.T) {
 	t.Parallel()
-	r := newPeople(t)
+	r := newRig(t)
 	in := r.Login(rig.Alice)
 	before := usersFile(t, r)
-	for change := range peopleChanges {
+	for change := range changes {
 		for _, body := range []string{"", "{}", "[]", `{"username":1}`, `{"username":null}`,
 			`{"username":"bob","username":"dave"}`} {
-			toPeople(r, 400, in.Cookie, change, body)
+			post(r, 400, in.Cookie, change, body)
 		}
 		r.Want(400, "POST", "/account/people/"+change, "username=bob&username=dave&roles=", rig.Form, in.Cookie)
 		r.Want(400, "POST", "/account/people/"+change, "roles=", rig.Form, in.Cookie)
@@ -46,7 +46,7 @@ func TestPeopleBodies(t *testing.T) {
 	}
 	for _, body := range []string{`{"username":"bob"}`, `{"username":"bob","roles":"user"}`,
 		`{"username":"bob","roles":null}`} {
-		toPeople(r, 400, in.Cookie, "roles", body)
+		post(r, 400, in.Cookie, "roles", body)
 	}
 	r.Want(400, "POST", "/account/people/roles", "username=bob", rig.Form, in.Cookie)
 	if usersFile(t, r) != before {
@@ -58,11 +58,11 @@ func TestPeopleBodies(t *testing.T) {
 // page once.
 func TestPeopleForms(t *testing.T) {
 	t.Parallel()
-	r := newPeople(t)
+	r := newRig(t)
 	in := r.Login(rig.Alice)
 	page := r.Post(200, "/account/people/add", "username=carol&roles=user,admin", in.Cookie)
 	rig.WantPage(t, page, "https://gw.example/signin/invite?token=", "Give this link to <strong>carol</strong>")
-	if got := peopleOf(t, r, in.Cookie)["carol"].Roles; strings.Join(got, " ") != "user admin" {
+	if got := listOf(t, r, in.Cookie)["carol"].Roles; strings.Join(got, " ") != "user admin" {
 		t.Errorf("carol has %q", got)
 	}
 	page = r.Want(200, "GET", "/account/people", "", in.Cookie, rig.Browser)

@@ -1,4 +1,4 @@
-package account_test
+package people_test
 
 import (
 	"encoding/json"
@@ -13,14 +13,14 @@ import (
 	"authgate/internal/test/must"
 )
 
-// peopleConfig lets those with the role admin look after accounts.
-var peopleConfig = rig.Base[:strings.Index(rig.Base, "accounts:")] +
+// config lets those with the role admin look after accounts.
+var config = rig.Base[:strings.Index(rig.Base, "accounts:")] +
 	"accounts: {file: users.yaml, admins: {roles: [admin]}}\n" +
 	rig.Base[strings.Index(rig.Base, "upstreams:"):]
 
-// peopleUsers are alice and dave, who look after accounts, bob, whom they look after, and
+// household are alice and dave, who look after accounts, bob, whom they look after, and
 // root, who has a role that they do not have.
-const peopleUsers = `# the people of the house
+const household = `# the people of the house
 - {username: alice, name: Alice Example, email: alice@example.org, roles: [user, admin], password_hash: "` +
 	rig.AliceHash + `"}
 - {username: bob, roles: [user], password_hash: "` + rig.BobHash + `"} # the builder
@@ -33,25 +33,25 @@ const (
 	root = `{"username":"root","password":"builder"}`
 )
 
-func newPeople(t *testing.T) *rig.Rig {
+func newRig(t *testing.T) *rig.Rig {
 	t.Helper()
-	return rig.WithUsers(t, peopleConfig, peopleUsers)
+	return rig.WithUsers(t, config, household)
 }
 
-// aPerson is what the list says of one account.
-type aPerson struct {
+// person is what the list says of one account.
+type person struct {
 	Username, Name, Email string
 	Roles                 []string
 	Disabled              bool
 	Factors, Sessions     int
 }
 
-// peopleOf returns the list, by name.
-func peopleOf(t *testing.T, r *rig.Rig, cookie string) map[string]aPerson {
+// listOf returns the list, by name.
+func listOf(t *testing.T, r *rig.Rig, cookie string) map[string]person {
 	t.Helper()
-	var answer struct{ People []aPerson }
+	var answer struct{ People []person }
 	must.Do(t, json.Unmarshal(r.Want(200, "GET", "/account/people", "", cookie).Body.Bytes(), &answer))
-	people := map[string]aPerson{}
+	people := map[string]person{}
 	for _, p := range answer.People {
 		people[p.Username] = p
 	}
@@ -63,8 +63,8 @@ func usersFile(t *testing.T, r *rig.Rig) string {
 	return string(must.Get(os.ReadFile(filepath.Join(r.Dir, "users.yaml")))(t))
 }
 
-// toPeople posts a change.
-func toPeople(r *rig.Rig, status int, cookie, change, body string) *httptest.ResponseRecorder {
+// post posts a change.
+func post(r *rig.Rig, status int, cookie, change, body string) *httptest.ResponseRecorder {
 	r.T.Helper()
 	return r.Want(status, "POST", "/account/people/"+change, body, rig.JSON, cookie)
 }
@@ -82,7 +82,7 @@ func linkOf(t *testing.T, w *httptest.ResponseRecorder) string {
 
 func TestPeopleList(t *testing.T) {
 	t.Parallel()
-	r := newPeople(t)
+	r := newRig(t)
 	in := r.Login(rig.Alice)
 	r.Login(rig.Bob)
 	r.Login(rig.Bob)
@@ -101,8 +101,8 @@ func TestPeopleList(t *testing.T) {
 	r.Want(405, "GET", "/account/people/add", "", in.Cookie)
 }
 
-// peopleChanges are all changes, with a body that would be right for bob.
-var peopleChanges = map[string]string{
+// changes are all changes, with a body that would be right for bob.
+var changes = map[string]string{
 	"add": `{"username":"carol","roles":["user"]}`, "invite": `{"username":"bob"}`, "disable": `{"username":"bob"}`,
 	"enable": `{"username":"bob"}`, "roles": `{"username":"bob","roles":[]}`, "reset-factors": `{"username":"bob"}`,
 	"end": `{"username":"bob"}`,
@@ -113,7 +113,7 @@ var peopleChanges = map[string]string{
 // answer where nothing is.
 func TestPeopleAreHiddenFromOthers(t *testing.T) {
 	t.Parallel()
-	r := newPeople(t)
+	r := newRig(t)
 	alice, bob := r.Login(rig.Alice), r.Login(rig.Bob)
 	api := "Authorization: Bearer " + r.NewToken(alice.Cookie, "").Token
 	nothing := r.Want(404, "GET", "/nothing", "", bob.Cookie).Body.String()
@@ -128,7 +128,7 @@ func TestPeopleAreHiddenFromOthers(t *testing.T) {
 				t.Errorf("%s with %q: %s", method, header, w.Body)
 			}
 		}
-		for change, body := range peopleChanges {
+		for change, body := range changes {
 			r.Want(404, "POST", "/account/people/"+change, body, append(header, rig.JSON)...)
 			r.Want(404, "POST", "/account/people/"+change, "", append(header, rig.JSON)...)
 			r.Want(404, "GET", "/account/people/"+change, "", header...)
@@ -155,7 +155,7 @@ func TestPeopleAreHiddenFromOthers(t *testing.T) {
 // nothing.
 func TestPeopleLeadNobodyToSignIn(t *testing.T) {
 	t.Parallel()
-	r := newPeople(t)
+	r := newRig(t)
 	const place = "https://gw.example/account/people"
 	p := r.Person()
 	at, w := p.SignIn(place, "alice")
@@ -181,15 +181,15 @@ func TestPeopleLeadNobodyToSignIn(t *testing.T) {
 // The people are at the host of public_url alone.
 func TestPeopleAreAtHomeAlone(t *testing.T) {
 	t.Parallel()
-	r := rig.WithUsers(t, peopleConfig+"  - {match: wiki.example.org/, name: wiki, upstream: app, auth: [session]}\n",
-		peopleUsers)
+	r := rig.WithUsers(t, config+"  - {match: wiki.example.org/, name: wiki, upstream: app, auth: [session]}\n",
+		household)
 	in := rig.ReadLogin(t, r.WantAt("wiki.example.org", 200, "POST", "/login", rig.Alice, rig.JSON))
 	r.WantAt("wiki.example.org", 403, "GET", "/account/people", "", in.Cookie)
 	w := r.WantAt("wiki.example.org", 302, "GET", "/account/people", "", in.Cookie, rig.Browser)
 	if to := w.Header().Get("Location"); to != "https://gw.example/account/people" {
 		t.Errorf("to %s", to)
 	}
-	for change, body := range peopleChanges {
+	for change, body := range changes {
 		r.WantAt("wiki.example.org", 403, "POST", "/account/people/"+change, body, rig.JSON, in.Cookie)
 	}
 }
@@ -197,14 +197,14 @@ func TestPeopleAreAtHomeAlone(t *testing.T) {
 // Another site cannot make changes with the session of one who looks after accounts.
 func TestPeopleRefuseOtherSites(t *testing.T) {
 	t.Parallel()
-	r := newPeople(t)
+	r := newRig(t)
 	in, bob := r.Login(rig.Alice), r.Login(rig.Bob)
 	before := usersFile(t, r)
 	for _, site := range rig.Sites {
 		if !site.Foreign {
 			continue
 		}
-		for change := range peopleChanges {
+		for change := range changes {
 			r.Want(403, "POST", "/account/people/"+change, "username=bob&roles=", append(site.Headers, rig.Form, in.Cookie)...)
 		}
 	}
@@ -213,10 +213,10 @@ func TestPeopleRefuseOtherSites(t *testing.T) {
 	}
 	r.WantSession(200, bob)
 
-	token := rig.WithUsers(t, strings.Replace(peopleConfig, "store:", "session: {csrf_token: true}\nstore:", 1),
-		peopleUsers)
+	token := rig.WithUsers(t, strings.Replace(config, "store:", "session: {csrf_token: true}\nstore:", 1),
+		household)
 	in = token.Login(rig.Alice)
-	toPeople(token, 403, in.Cookie, "disable", `{"username":"bob"}`)
+	post(token, 403, in.Cookie, "disable", `{"username":"bob"}`)
 	token.Want(200, "POST", "/account/people/disable", `{"username":"bob"}`, rig.JSON, in.Cookie,
 		"X-CSRF-Token: "+token.CSRFToken(in.Cookie))
 }
@@ -224,12 +224,12 @@ func TestPeopleRefuseOtherSites(t *testing.T) {
 // A change needs a sign-in of the last ten minutes. The list does not.
 func TestPeopleNeedAFreshSignIn(t *testing.T) {
 	t.Parallel()
-	r := newPeople(t)
+	r := newRig(t)
 	in, bob := r.Login(rig.Alice), r.Login(rig.Bob)
 	r.Clock.Advance(10*time.Minute + 1)
 	before := usersFile(t, r)
-	for change, body := range peopleChanges {
-		if w := toPeople(r, 403, in.Cookie, change, body); maxAgeOf(t, w) != 600.0 {
+	for change, body := range changes {
+		if w := post(r, 403, in.Cookie, change, body); rig.SignInAge(t, w) != 600.0 {
 			t.Errorf("%s: %s", change, w.Body)
 		}
 		w := r.Post(303, "/account/people/"+change, "username=bob&roles=user", in.Cookie)
@@ -244,15 +244,15 @@ func TestPeopleNeedAFreshSignIn(t *testing.T) {
 	}
 	r.WantSession(200, bob)
 	again := r.Login(rig.Alice)
-	toPeople(r, 200, again.Cookie, "disable", `{"username":"bob"}`)
+	post(r, 200, again.Cookie, "disable", `{"username":"bob"}`)
 }
 
 // Who has the roles, and has proved too little, is led to the sign-in that proves more. Who
 // lacks the roles is not.
 func TestPeopleWithOneFactor(t *testing.T) {
 	t.Parallel()
-	yaml := rig.Edit(t, peopleConfig, "admins: {roles: [admin]}", "admins: {roles: [admin], factors: 2}")
-	r := rig.WithUsers(t, yaml, peopleUsers)
+	yaml := rig.Edit(t, config, "admins: {roles: [admin]}", "admins: {roles: [admin], factors: 2}")
+	r := rig.WithUsers(t, yaml, household)
 	in, bob := r.Login(rig.Alice), r.Login(rig.Bob)
 	before := usersFile(t, r)
 	w := r.Want(303, "GET", "/account/people", "", in.Cookie, rig.Browser)
@@ -263,10 +263,10 @@ func TestPeopleWithOneFactor(t *testing.T) {
 		`error="insufficient_user_authentication"`) {
 		t.Errorf("the challenge is %q", w.Header().Get("Www-Authenticate"))
 	}
-	for change, body := range peopleChanges {
-		toPeople(r, 401, in.Cookie, change, body)
+	for change, body := range changes {
+		post(r, 401, in.Cookie, change, body)
 		r.Post(303, "/account/people/"+change, "username=bob&roles=user", in.Cookie)
-		toPeople(r, 404, bob.Cookie, change, body)
+		post(r, 404, bob.Cookie, change, body)
 		r.Want(404, "POST", "/account/people/"+change, body, rig.JSON, in.Bearer)
 	}
 	r.Want(404, "GET", "/account/people", "", bob.Cookie, rig.Browser)
@@ -279,8 +279,8 @@ func TestPeopleWithOneFactor(t *testing.T) {
 // max_age of the policy counts for the list too.
 func TestPeopleWithAnOldSignIn(t *testing.T) {
 	t.Parallel()
-	yaml := rig.Edit(t, peopleConfig, "admins: {roles: [admin]}", "admins: {roles: [admin], max_age: 5m}")
-	r := rig.WithUsers(t, yaml, peopleUsers)
+	yaml := rig.Edit(t, config, "admins: {roles: [admin]}", "admins: {roles: [admin], max_age: 5m}")
+	r := rig.WithUsers(t, yaml, household)
 	in := r.Login(rig.Alice)
 	r.Want(200, "GET", "/account/people", "", in.Cookie)
 	r.Clock.Advance(5*time.Minute + time.Second)

@@ -1,4 +1,4 @@
-package account
+package people
 
 import (
 	"net/url"
@@ -12,63 +12,62 @@ import (
 	"authgate/gateway/web"
 )
 
-// peopleOrder is what is to be changed, and for whom.
-type peopleOrder struct {
+// order is what is to be changed, and for whom.
+type order struct {
 	username string
 	roles    []string
 }
 
-// readPeopleOrder reads a JSON object, or a form.
-func readPeopleOrder(ex *web.Exchange, c *peopleChange) (*peopleOrder, error) {
+// readOrder reads a JSON object, or a form.
+func readOrder(ex *web.Exchange, c *change) (*order, error) {
 	read := orderOfObject
 	if ex.MediaType() == web.TypeForm {
 		read = orderOfForm
 	}
-	order, err := read(ex, c)
+	wanted, err := read(ex, c)
 	if err != nil {
 		return nil, err
 	}
-	order.username = auth.EnteredName(order.username)
-	if err := accounts.CheckUsername(order.username, false); c.add && err != nil {
+	wanted.username = auth.EnteredName(wanted.username)
+	if err := accounts.CheckUsername(wanted.username, false); c.add && err != nil {
 		return nil, endpoint.BadRequest("An account cannot have this name: "+err.Error()+".", errName)
 	}
-	return order, nil
+	return wanted, nil
 }
 
-func orderOfObject(ex *web.Exchange, c *peopleChange) (*peopleOrder, error) {
-	o, err := endpoint.JSONBody(ex, jsonOrForm)
+func orderOfObject(ex *web.Exchange, c *change) (*order, error) {
+	o, err := endpoint.JSONBody(ex, endpoint.JSONOrForm)
 	if err != nil {
 		return nil, err
 	}
-	order := &peopleOrder{}
-	if order.username, err = o.Text("username"); err != nil {
+	wanted := &order{}
+	if wanted.username, err = o.Text("username"); err != nil {
 		return nil, err
 	}
-	raw, given := o["roles"]
-	if !c.roles || !given && c.add {
-		return order, nil
+	if _, given := o["roles"]; !c.roles || !given && c.add {
+		return wanted, nil
 	}
-	roles, err := readRoles(raw)
-	order.roles = eachOnce(roles)
-	return order, err
+	roles, err := o.Texts("roles")
+	wanted.roles = eachOnce(roles)
+	return wanted, err
 }
 
 // orderOfForm reads a form. The roles are between commas, in one field or several.
-func orderOfForm(ex *web.Exchange, c *peopleChange) (*peopleOrder, error) {
+func orderOfForm(ex *web.Exchange, c *change) (*order, error) {
 	values, err := url.ParseQuery(string(ex.Body))
 	names, roles := values["username"], strings.Join(values["roles"], ",")
 	if err != nil || len(names) != 1 || !utf8.ValidString(names[0]+roles) {
 		return nil, endpoint.BadRequest(`The form must have one field "username".`, nil)
 	}
-	order := &peopleOrder{username: names[0]}
+	wanted := &order{username: names[0]}
 	if !c.roles {
-		return order, nil
+		return wanted, nil
 	}
 	if _, given := values["roles"]; !given && !c.add {
 		return nil, endpoint.BadRequest(`The form must have the field "roles": roles with commas between them.`, nil)
 	}
-	order.roles = eachOnce(strings.Split(roles, ","))
-	return order, nil
+	wanted.roles = eachOnce(strings.Split(roles, ","))
+	return wanted, nil
 }
 
 // eachOnce returns roles without outer space, each once, and without empty ones.
