@@ -14,6 +14,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/factors"
+	"authgate/gateway/jsonbody"
 	"authgate/gateway/login"
 	"authgate/gateway/proofs"
 	"authgate/gateway/signout"
@@ -328,7 +329,7 @@ func nothingElse(ex *web.Exchange) error {
 	if ex.MediaType() == web.TypeForm || len(ex.Body) == 0 {
 		return nil
 	}
-	_, err := endpoint.JSONBody(ex, endpoint.JSONOrForm)
+	_, err := jsonbody.Read(ex, jsonbody.OrForm)
 	return err
 }
 
@@ -345,10 +346,10 @@ func readPasskey(ex *web.Exchange) (*passkeyOrder, error) {
 		values, err := url.ParseQuery(string(ex.Body))
 		order.name, order.credential = values.Get("name"), []byte(values.Get("credential"))
 		if err != nil || len(values["name"]) != 1 || len(values["credential"]) != 1 || !utf8.ValidString(order.name) {
-			return nil, endpoint.BadRequest(`The form must have the fields "name" and "credential".`, nil)
+			return nil, web.BadRequest(`The form must have the fields "name" and "credential".`, nil)
 		}
 	} else {
-		o, err := endpoint.JSONBody(ex, endpoint.JSONOrForm)
+		o, err := jsonbody.Read(ex, jsonbody.OrForm)
 		if err != nil {
 			return nil, err
 		}
@@ -356,11 +357,11 @@ func readPasskey(ex *web.Exchange) (*passkeyOrder, error) {
 			return nil, err
 		}
 		if order.credential = o["credential"]; !isObject(order.credential) {
-			return nil, endpoint.BadRequest(`The body must have the object "credential".`, nil)
+			return nil, web.BadRequest(`The body must have the object "credential".`, nil)
 		}
 	}
 	if err := factors.CheckName(order.name); err != nil {
-		return nil, endpoint.BadRequest(fmt.Sprintf("The name must have 1 to %d printable characters.", factors.MaxName), err)
+		return nil, web.BadRequest(fmt.Sprintf("The name must have 1 to %d printable characters.", factors.MaxName), err)
 	}
 	return order, nil
 }

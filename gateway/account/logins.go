@@ -8,7 +8,7 @@ import (
 	"net/url"
 
 	"authgate/gateway/apitokens"
-	"authgate/gateway/endpoint"
+	"authgate/gateway/jsonbody"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/signout"
@@ -190,7 +190,7 @@ func readEnding(ex *web.Exchange) (*ending, error) {
 	if ex.MediaType() == web.TypeForm {
 		return endingOfForm(ex.Body)
 	}
-	o, err := endpoint.JSONBody(ex, endpoint.JSONOrForm)
+	o, err := jsonbody.Read(ex, jsonbody.OrForm)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func readEnding(ex *web.Exchange) (*ending, error) {
 
 // unclearEnding is the error of a body that does not say which logins to end.
 func unclearEnding() error {
-	return endpoint.BadRequest(`The body must have either the field "id", or the field "others" with the value true. `+
+	return web.BadRequest(`The body must have either the field "id", or the field "others" with the value true. `+
 		`Beside "others", the field "tokens" can be true or false.`, nil)
 }
 
@@ -222,7 +222,7 @@ func endingOfForm(body []byte) (*ending, error) {
 	return nil, unclearEnding()
 }
 
-func endingOfObject(o endpoint.Object) (*ending, error) {
+func endingOfObject(o jsonbody.Object) (*ending, error) {
 	_, others := o["others"]
 	_, tokens := o["tokens"]
 	if _, one := o["id"]; one {

@@ -68,7 +68,7 @@ func csrfToken(ex *web.Exchange, o *endpoint.Options) error {
 		return err
 	}
 	if id.Login == "" {
-		return endpoint.BadRequest("This credential belongs to no login, and needs no token.", nil)
+		return web.BadRequest("This credential belongs to no login, and needs no token.", nil)
 	}
 	ex.JSON(web.TypeJSON, http.StatusOK, map[string]string{web.CSRFField: o.CrossSite.Token(ex, id.Login)})
 	return nil

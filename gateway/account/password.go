@@ -12,6 +12,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
+	"authgate/gateway/jsonbody"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
 	"authgate/gateway/signin"
@@ -151,7 +152,7 @@ func readPasswordOrder(ex *web.Exchange) (order passwordOrder, err error) {
 }
 
 func passwordsOfObject(ex *web.Exchange) (order passwordOrder, err error) {
-	o, err := endpoint.JSONBody(ex, endpoint.JSONOrForm)
+	o, err := jsonbody.Read(ex, jsonbody.OrForm)
 	if err != nil {
 		return order, err
 	}
@@ -166,10 +167,10 @@ func passwordsOfForm(body []byte) (order passwordOrder, err error) {
 	values, err := url.ParseQuery(string(body))
 	current, next, again := values["current"], values["new"], values["again"]
 	if err != nil || len(current) != 1 || len(next) != 1 || len(again) > 1 || !utf8.ValidString(current[0]+next[0]) {
-		return order, endpoint.BadRequest(`The form must have the fields "current" and "new".`, nil)
+		return order, web.BadRequest(`The form must have the fields "current" and "new".`, nil)
 	}
 	if len(again) == 1 && again[0] != next[0] {
-		return order, endpoint.BadRequest("The new password and its repetition differ.", signin.ErrDiffers)
+		return order, web.BadRequest("The new password and its repetition differ.", signin.ErrDiffers)
 	}
 	return passwordOrder{current[0], next[0]}, nil
 }

@@ -18,6 +18,7 @@ import (
 	"authgate/gateway/apitokens"
 	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
+	"authgate/gateway/jsonbody"
 	"authgate/gateway/pages"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -124,7 +125,7 @@ func (t *tokens) make(ex *web.Exchange, owner *apitokens.Owner) (string, apitoke
 	}
 	switch {
 	case errors.Is(err, apitokens.ErrRoleNotHeld):
-		err = endpoint.BadRequest("A token can have no role that you do not have.", err)
+		err = web.BadRequest("A token can have no role that you do not have.", err)
 	case errors.Is(err, apitokens.ErrTooMany):
 		err = &web.Error{
 			Status: http.StatusConflict, Cause: err,
@@ -191,11 +192,11 @@ func readText(ex *web.Exchange, name string) (string, error) {
 	if ex.MediaType() == web.TypeForm {
 		values, err := url.ParseQuery(string(ex.Body))
 		if err != nil || len(values[name]) != 1 {
-			return "", endpoint.BadRequest(`The form must have one field "`+name+`".`, nil)
+			return "", web.BadRequest(`The form must have one field "`+name+`".`, nil)
 		}
 		return values.Get(name), nil
 	}
-	o, err := endpoint.JSONBody(ex, endpoint.JSONOrForm)
+	o, err := jsonbody.Read(ex, jsonbody.OrForm)
 	if err != nil {
 		return "", err
 	}
@@ -234,7 +235,7 @@ func order(ex *web.Exchange, owner *apitokens.Owner) (*tokenOrder, error) {
 	if ex.MediaType() == web.TypeForm {
 		return readTokenForm(ex.Body)
 	}
-	o, err := endpoint.JSONBody(ex, endpoint.JSONOrForm)
+	o, err := jsonbody.Read(ex, jsonbody.OrForm)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +248,7 @@ func readTokenForm(body []byte) (*tokenOrder, error) {
 	values, err := url.ParseQuery(string(body))
 	text := values.Get("name") + strings.Join(values["roles"], "")
 	if err != nil || len(values["name"]) != 1 || len(values["expires_in"]) != 1 || !utf8.ValidString(text) {
-		return nil, endpoint.BadRequest(`The form must have the fields "name" and "expires_in", and may have "roles".`, nil)
+		return nil, web.BadRequest(`The form must have the fields "name" and "expires_in", and may have "roles".`, nil)
 	}
 	seconds, err := strconv.ParseInt(values.Get("expires_in"), 10, 64)
 	if err != nil {
@@ -258,10 +259,10 @@ func readTokenForm(body []byte) (*tokenOrder, error) {
 
 // readTokenOrder reads a JSON object. An unknown member is an error, so that a
 // misspelled "roles" does not give all of them.
-func readTokenOrder(o endpoint.Object, owner *apitokens.Owner) (*tokenOrder, error) {
+func readTokenOrder(o jsonbody.Object, owner *apitokens.Owner) (*tokenOrder, error) {
 	for member := range o {
 		if !slices.Contains([]string{"name", "expires_in", "roles"}, member) {
-			return nil, endpoint.BadRequest(`The body can have the fields "name", "expires_in" and "roles", and no other.`, nil)
+			return nil, web.BadRequest(`The body can have the fields "name", "expires_in" and "roles", and no other.`, nil)
 		}
 	}
 	name, err := o.Text("name")
@@ -284,7 +285,7 @@ func readTokenOrder(o endpoint.Object, owner *apitokens.Owner) (*tokenOrder, err
 func newTokenOrder(name string, seconds int64, roles []string) (*tokenOrder, error) {
 	name = strings.TrimSpace(name)
 	if n := utf8.RuneCountInString(name); n == 0 || n > maxTokenName || strings.ContainsFunc(name, unicode.IsControl) {
-		return nil, endpoint.BadRequest(
+		return nil, web.BadRequest(
 			fmt.Sprintf("The name must have 1 to %d characters, and no control characters.", maxTokenName), nil)
 	}
 	if seconds < 1 || seconds > int64(maxTokenLifetime/time.Second) {
@@ -301,5 +302,5 @@ func newTokenOrder(name string, seconds int64, roles []string) (*tokenOrder, err
 
 func badLifetime() error {
 	const detail = `The body must have the field "expires_in": whole seconds, from 1 to %d (a year).`
-	return endpoint.BadRequest(fmt.Sprintf(detail, int64(maxTokenLifetime/time.Second)), nil)
+	return web.BadRequest(fmt.Sprintf(detail, int64(maxTokenLifetime/time.Second)), nil)
 }

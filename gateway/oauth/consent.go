@@ -92,11 +92,11 @@ func hostOf(redirect string) string {
 // beside an error, the form is nil.
 func (s *core) readDecision(ex *web.Exchange, name string) (url.Values, error) {
 	if ex.MediaType() != web.TypeForm {
-		return nil, endpoint.UnsupportedMedia(web.TypeForm)
+		return nil, web.UnsupportedMedia(web.TypeForm)
 	}
 	form, err := url.ParseQuery(string(ex.Body))
 	if err != nil {
-		return nil, endpoint.BadRequest("The body is not a form.", nil)
+		return nil, web.BadRequest("The body is not a form.", nil)
 	}
 	if form.Has(decisionField) {
 		return form, nil
@@ -142,7 +142,7 @@ func (s *authorization) checkForm(ex *web.Exchange, form, values url.Values) err
 	}
 	if decision := form.Get(decisionField); len(form[decisionField]) != 1 ||
 		decision != decisionAllow && decision != decisionDeny {
-		return endpoint.BadRequest("The field decision must be allow or deny.", nil)
+		return web.BadRequest("The field decision must be allow or deny.", nil)
 	}
 	if id == nil || len(form[sealField]) != 1 ||
 		!s.forms.fits(form.Get(sealField), "request", id.Login, values.Encode()) {

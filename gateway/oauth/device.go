@@ -95,11 +95,11 @@ func (s *devices) showDevice(ex *web.Exchange) error {
 // decideDevice is POST device: first the code, then the decision.
 func (s *devices) decideDevice(ex *web.Exchange) error {
 	if ex.MediaType() != web.TypeForm {
-		return endpoint.UnsupportedMedia(web.TypeForm)
+		return web.UnsupportedMedia(web.TypeForm)
 	}
 	form, err := url.ParseQuery(string(ex.Body))
 	if err != nil || len(form[userCodeField]) != 1 || len(form[decisionField]) > 1 {
-		return endpoint.BadRequest("The form must have the field user_code, and may have the field decision.", nil)
+		return web.BadRequest("The form must have the field user_code, and may have the field decision.", nil)
 	}
 	id, code := ex.Identity, form.Get(userCodeField)
 	terms, err := s.lookUp(ex, id, code)
@@ -167,7 +167,7 @@ func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *gra
 			err = s.known.Decide(&ex.Store, code, id)
 		}
 	default:
-		return endpoint.BadRequest("The field decision must be allow or deny.", nil)
+		return web.BadRequest("The field decision must be allow or deny.", nil)
 	}
 	if err != nil {
 		return err

@@ -92,7 +92,7 @@ func (s *logouts) endSessionByForm(ex *web.Exchange) error {
 		return err
 	}
 	if len(form[decisionField]) != 1 || form.Get(decisionField) != decisionAllow {
-		return endpoint.BadRequest("The field decision must be allow.", nil)
+		return web.BadRequest("The field decision must be allow.", nil)
 	}
 	values, err := ex.Query()
 	if err != nil {

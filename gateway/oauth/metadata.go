@@ -135,7 +135,7 @@ func (s *documents) webFinger(ex *web.Exchange) (any, error) {
 		return nil, err
 	}
 	if len(values["resource"]) != 1 {
-		return nil, endpoint.BadRequest("The parameter resource must be there once.", nil)
+		return nil, web.BadRequest("The parameter resource must be there once.", nil)
 	}
 	resource := values.Get("resource")
 	account, ok := strings.CutPrefix(resource, "acct:")

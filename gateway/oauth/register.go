@@ -38,7 +38,7 @@ func (s *programs) register(ex *web.Exchange) error {
 		return &http.MaxBytesError{Limit: maxRegistration}
 	}
 	if ex.MediaType() != web.TypeJSON {
-		return endpoint.UnsupportedMedia(web.TypeJSON)
+		return web.UnsupportedMedia(web.TypeJSON)
 	}
 	ctx, end := ex.Store.Recording()
 	defer end()

@@ -8,7 +8,7 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
-	"authgate/gateway/endpoint"
+	"authgate/gateway/jsonbody"
 	"authgate/gateway/web"
 )
 
@@ -30,13 +30,13 @@ func readOrder(ex *web.Exchange, c *change) (*order, error) {
 	}
 	wanted.username = auth.EnteredName(wanted.username)
 	if err := accounts.CheckUsername(wanted.username, false); c.add && err != nil {
-		return nil, endpoint.BadRequest("An account cannot have this name: "+err.Error()+".", errName)
+		return nil, web.BadRequest("An account cannot have this name: "+err.Error()+".", errName)
 	}
 	return wanted, nil
 }
 
 func orderOfObject(ex *web.Exchange, c *change) (*order, error) {
-	o, err := endpoint.JSONBody(ex, endpoint.JSONOrForm)
+	o, err := jsonbody.Read(ex, jsonbody.OrForm)
 	if err != nil {
 		return nil, err
 	}
@@ -57,14 +57,14 @@ func orderOfForm(ex *web.Exchange, c *change) (*order, error) {
 	values, err := url.ParseQuery(string(ex.Body))
 	names, roles := values["username"], strings.Join(values["roles"], ",")
 	if err != nil || len(names) != 1 || !utf8.ValidString(names[0]+roles) {
-		return nil, endpoint.BadRequest(`The form must have one field "username".`, nil)
+		return nil, web.BadRequest(`The form must have one field "username".`, nil)
 	}
 	wanted := &order{username: names[0]}
 	if !c.roles {
 		return wanted, nil
 	}
 	if _, given := values["roles"]; !given && !c.add {
-		return nil, endpoint.BadRequest(`The form must have the field "roles": roles with commas between them.`, nil)
+		return nil, web.BadRequest(`The form must have the field "roles": roles with commas between them.`, nil)
 	}
 	wanted.roles = eachOnce(strings.Split(roles, ","))
 	return wanted, nil

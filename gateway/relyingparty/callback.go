@@ -135,7 +135,7 @@ func (c *callback) finish(ex *web.Exchange) (*login.Login, *journey.Attempt, err
 	}
 	p := c.federation.Provider(attempt.Provider)
 	if p == nil || p.Issuer() != attempt.Issuer {
-		return nil, attempt, endpoint.BadRequest("The identity provider is not configured any more. Please start again.",
+		return nil, attempt, web.BadRequest("The identity provider is not configured any more. Please start again.",
 			errors.New("provider "+attempt.Provider+" has gone or changed since the sign-in began"))
 	}
 	if err := c.checkPath(ex, p); err != nil {
@@ -229,7 +229,7 @@ func readResponse(ex *web.Exchange) (*authorizationResponse, error) {
 	}
 	for _, name := range []string{"state", "code", "iss", "error", "error_description"} {
 		if len(values[name]) > 1 {
-			return nil, endpoint.BadRequest("The parameter "+name+" appears more than once.", nil)
+			return nil, web.BadRequest("The parameter "+name+" appears more than once.", nil)
 		}
 	}
 	return &authorizationResponse{
@@ -247,7 +247,7 @@ func (r *authorizationResponse) refusal(name string) error {
 	}
 	switch {
 	case r.failure == "" && r.code == "":
-		return endpoint.BadRequest("The answer of the identity provider has neither a code nor an error.", nil)
+		return web.BadRequest("The answer of the identity provider has neither a code nor an error.", nil)
 	case r.failure == "":
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/web"
@@ -24,11 +23,11 @@ type providerLogout struct {
 // Logout 1.0, section 2.5).
 func (l *providerLogout) backChannel(ex *web.Exchange) error {
 	if ex.MediaType() != web.TypeForm {
-		return endpoint.UnsupportedMedia(web.TypeForm)
+		return web.UnsupportedMedia(web.TypeForm)
 	}
 	values, err := url.ParseQuery(string(ex.Body))
 	if err != nil || len(values["logout_token"]) != 1 {
-		return endpoint.BadRequest("The form must have one field logout_token.", errors.New("malformed logout request"))
+		return web.BadRequest("The form must have one field logout_token.", errors.New("malformed logout request"))
 	}
 	token, err := l.provider.VerifyLogoutToken(ex.Request.Context(), values.Get("logout_token"))
 	if err != nil {
@@ -54,7 +53,7 @@ func (l *providerLogout) frontChannel(ex *web.Exchange) error {
 	sid := values.Get("sid")
 	// Some providers send no iss, which the path tells as well.
 	if err != nil || named && (len(iss) != 1 || iss[0] != l.provider.Issuer()) || len(values["sid"]) != 1 || sid == "" {
-		return endpoint.BadRequest("The parameters iss and sid must name a session at the identity provider.",
+		return web.BadRequest("The parameters iss and sid must name a session at the identity provider.",
 			errors.New("iss is not the provider's, or sid is missing"))
 	}
 	if ex.Canonical.Method != http.MethodHead { // changes nothing

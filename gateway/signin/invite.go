@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"time"
 	"unicode/utf8"
 
 	"authgate/gateway/accounts"
@@ -21,9 +20,6 @@ import (
 	"authgate/gateway/web"
 	"authgate/policy"
 )
-
-// inviteTime bounds how long a new password waits for others, and for the file.
-const inviteTime = 30 * time.Second
 
 // invite is the page of an invitation: its user sets a password there, and is signed in with
 // it. A look at the page does not use the invitation up.
@@ -102,7 +98,7 @@ func unusable(err error) error {
 // readInvite reads the form of the page.
 func readInvite(ex *web.Exchange) (token, next, again string, err error) {
 	if ex.MediaType() != web.TypeForm {
-		return "", "", "", endpoint.UnsupportedMedia(web.TypeForm)
+		return "", "", "", web.UnsupportedMedia(web.TypeForm)
 	}
 	values, err := url.ParseQuery(string(ex.Body))
 	for _, name := range []string{invitations.TokenField, "new", "again"} {
@@ -111,7 +107,7 @@ func readInvite(ex *web.Exchange) (token, next, again string, err error) {
 		}
 	}
 	if err != nil {
-		return "", "", "", endpoint.BadRequest(`The form must have the fields "token", "new" and "again".`, nil)
+		return "", "", "", web.BadRequest(`The form must have the fields "token", "new" and "again".`, nil)
 	}
 	return values.Get(invitations.TokenField), values.Get("new"), values.Get("again"), nil
 }
@@ -123,7 +119,7 @@ func (i *invite) set(ex *web.Exchange, account *accounts.Account, token, next st
 		return nil, err
 	}
 	// A client that leaves must not leave half a change behind.
-	ctx, cancel := context.WithTimeout(ex.Store.Detached(), inviteTime)
+	ctx, cancel := context.WithTimeout(ex.Store.Detached(), endpoint.ChangeTime)
 	defer cancel()
 	editor := i.options.Editor
 	replace := accounts.SetPasswordHash(account, hash)

@@ -19,12 +19,12 @@ const languageLifetime = 365 * 24 * time.Hour
 func chooseLanguage(o *endpoint.Options) func(*web.Exchange) error {
 	return func(ex *web.Exchange) error {
 		if ex.MediaType() != web.TypeForm {
-			return endpoint.UnsupportedMedia(web.TypeForm)
+			return web.UnsupportedMedia(web.TypeForm)
 		}
 		values, err := url.ParseQuery(string(ex.Body))
 		chosen, tags := values[web.LanguageField], o.Site.Pages.Tags()
 		if err != nil || len(chosen) != 1 || !slices.Contains(tags, chosen[0]) {
-			return endpoint.BadRequest("The field language must be one of "+strings.Join(tags, ", ")+".", nil)
+			return web.BadRequest("The field language must be one of "+strings.Join(tags, ", ")+".", nil)
 		}
 		if err := checkToken(ex, o); err != nil {
 			return err

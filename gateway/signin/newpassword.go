@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"authgate/gateway/endpoint"
+	"authgate/gateway/web"
 )
 
 const (
@@ -25,11 +25,11 @@ var (
 func CheckNewPassword(next string, again ...string) error {
 	switch {
 	case len(again) > 0 && again[0] != next:
-		return endpoint.BadRequest("The new password and its repetition differ.", ErrDiffers)
+		return web.BadRequest("The new password and its repetition differ.", ErrDiffers)
 	case utf8.RuneCountInString(next) < minPassword:
-		return endpoint.BadRequest(fmt.Sprintf("The new password must have at least %d characters.", minPassword), ErrShort)
+		return web.BadRequest(fmt.Sprintf("The new password must have at least %d characters.", minPassword), ErrShort)
 	case len(next) > maxPassword:
-		return endpoint.BadRequest(fmt.Sprintf("The new password must have at most %d bytes.", maxPassword), ErrLong)
+		return web.BadRequest(fmt.Sprintf("The new password must have at most %d bytes.", maxPassword), ErrLong)
 	}
 	return nil
 }

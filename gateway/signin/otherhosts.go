@@ -195,7 +195,7 @@ func (o *OtherHosts) unbegun(r web.Return) string {
 // browser has the secret of the binding.
 func (o *OtherHosts) confirm(ex *web.Exchange) error {
 	if o.site.AtHome(&ex.Received) {
-		return endpoint.BadRequest("There is no sign-in to confirm at this host.", nil)
+		return web.BadRequest("There is no sign-in to confirm at this host.", nil)
 	}
 	r := o.site.ReadReturn(&ex.Received, ex.QueryValue(web.ReturnToField), "")
 	r.Host, r.Elsewhere = ex.Canonical.Host, ex.QueryValue(web.ElsewhereField) != ""
@@ -267,7 +267,7 @@ func (o *OtherHosts) complete(ex *web.Exchange) error {
 // present uses the one ticket that the request presents. If it presents several, no
 // ticket counts, and all are used up.
 func (o *OtherHosts) present(ctx context.Context, ex *web.Exchange, secrets []string) (*journey.Ticket, error) {
-	malformed := endpoint.BadRequest("There must be one parameter ticket.", nil)
+	malformed := web.BadRequest("There must be one parameter ticket.", nil)
 	if len(secrets) == 0 || len(secrets) > maxPresented {
 		return nil, malformed
 	}

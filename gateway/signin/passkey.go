@@ -10,8 +10,8 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
-	"authgate/gateway/endpoint"
 	"authgate/gateway/factors"
+	"authgate/gateway/jsonbody"
 	"authgate/gateway/pages"
 	"authgate/gateway/proofs"
 	"authgate/gateway/web"
@@ -78,7 +78,7 @@ func (p *passkeySignIn) claimed(ex *web.Exchange) (*accounts.Account, error) {
 	if len(ex.Body) == 0 {
 		return nil, nil
 	}
-	o, err := endpoint.JSONBody(ex, web.TypeJSON)
+	o, err := jsonbody.Read(ex, web.TypeJSON)
 	if err != nil {
 		return nil, err
 	}
@@ -148,14 +148,14 @@ func (p *passkeySignIn) read(ex *web.Exchange) (a *arrival, answer []byte, steps
 	case web.TypeForm:
 		values, err := url.ParseQuery(string(ex.Body))
 		if err != nil || len(values["credential"]) != 1 {
-			return nil, nil, nil, endpoint.BadRequest("The form must have the field credential.", nil)
+			return nil, nil, nil, web.BadRequest("The form must have the field credential.", nil)
 		}
 		a := &arrival{then: ex.ReadReturn(values.Get), page: web.Negotiate(ex.Request) == web.TypeHTML}
 		ex.SignIn = &web.SignInLink{Page: site.WithReturn(site.Own("signin"), a.then), Always: true}
 		a.remember, err = checked(values["remember"])
 		return a, []byte(values.Get("credential")), values[stepField], err
 	}
-	return nil, nil, nil, endpoint.UnsupportedMedia(web.TypeJSON + " or " + web.TypeForm)
+	return nil, nil, nil, web.UnsupportedMedia(jsonbody.OrForm)
 }
 
 // check checks an answer. step is the account of the second step that it belongs to, nil if
@@ -177,7 +177,7 @@ func (p *passkeySignIn) signIn(ctx context.Context, answer []byte) (*proofs.Sign
 	signedIn, err := p.proofs.SignIn(ctx, answer)
 	switch {
 	case errors.Is(err, factors.ErrMalformed):
-		return nil, endpoint.BadRequest("The body is not the answer of an authenticator.", err)
+		return nil, web.BadRequest("The body is not the answer of an authenticator.", err)
 	case errors.Is(err, factors.ErrRefused):
 		return nil, refusedPasskey(err)
 	}

@@ -12,8 +12,8 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
-	"authgate/gateway/endpoint"
 	"authgate/gateway/factors"
+	"authgate/gateway/jsonbody"
 	"authgate/gateway/pages"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -113,7 +113,7 @@ func (l *passwordLogin) read(ex *web.Exchange) (*loginForm, error) {
 		form.rejection = errors.New("no credentials")
 		return form, nil
 	}
-	return nil, endpoint.UnsupportedMedia(web.TypeJSON + " or " + web.TypeForm)
+	return nil, web.UnsupportedMedia(jsonbody.OrForm)
 }
 
 func (l *passwordLogin) challenges() []auth.Challenge {
@@ -121,7 +121,7 @@ func (l *passwordLogin) challenges() []auth.Challenge {
 }
 
 func (f *loginForm) fromJSON(body []byte) error {
-	o, err := endpoint.ParseObject(body)
+	o, err := jsonbody.Parse(body)
 	if err != nil {
 		return err
 	}
@@ -156,10 +156,10 @@ func (f *loginForm) fromForm(ex *web.Exchange, site *web.Site) error {
 		}
 	}
 	if err != nil {
-		return endpoint.BadRequest("The form must have the fields username and password.", err)
+		return web.BadRequest("The form must have the fields username and password.", err)
 	}
 	if len(values["code"]) > 1 {
-		return endpoint.BadRequest("The form can have one field code.", nil)
+		return web.BadRequest("The form can have one field code.", nil)
 	}
 	f.username, f.password = auth.EnteredName(values.Get("username")), values.Get("password")
 	f.code = values.Get("code")
@@ -179,7 +179,7 @@ func checked(values []string) (bool, error) {
 		ticked, err = true, nil
 	}
 	if err != nil || len(values) > 1 {
-		return false, endpoint.BadRequest(
+		return false, web.BadRequest(
 			`The field "remember" must be true or false.`, errors.New("another value, or several"))
 	}
 	return ticked, nil
@@ -195,7 +195,7 @@ func (l *passwordLogin) narrow(ex *web.Exchange, wanted []policy.Mechanism) ([]p
 	if named, ok := values["mechanism"]; ok {
 		m := policy.Mechanism(named[0])
 		if len(named) > 1 || (m != policy.Session && m != policy.Bearer) {
-			return nil, endpoint.BadRequest("The mechanism must be session or bearer.", nil)
+			return nil, web.BadRequest("The mechanism must be session or bearer.", nil)
 		}
 		wanted = []policy.Mechanism{m}
 	}

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"authgate/gateway/auth"
-	"authgate/gateway/endpoint"
+	"authgate/gateway/jsonbody"
 	"authgate/gateway/login"
 	"authgate/gateway/web"
 	"authgate/policy"
@@ -57,7 +57,7 @@ func (r *tokenRefresh) read(ex *web.Exchange) (string, error) {
 	if len(ex.Body) == 0 && byCookie {
 		return ex.Credentials.Refresh, nil
 	}
-	o, err := endpoint.JSONBody(ex, web.TypeJSON)
+	o, err := jsonbody.Read(ex, web.TypeJSON)
 	if err != nil {
 		return "", err
 	}

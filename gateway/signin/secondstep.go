@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"time"
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
@@ -24,8 +23,6 @@ import (
 const (
 	// stepField is the field of a form that names a sign-in whose password was right.
 	stepField = "step"
-	// fileTime bounds how long a sign-in with a recovery code waits for the file of accounts.
-	fileTime = 30 * time.Second
 
 	detailCode   = "The code is wrong, too old or used."
 	detailFactor = "The password is right. This account needs a second factor too."
@@ -82,7 +79,7 @@ func (s *secondStep) begin(ex *web.Exchange, account *accounts.Account) (secret 
 // methods of the proof. A wrong one counts as a failed login.
 func (s *secondStep) check(ex *web.Exchange, account *accounts.Account, code string) (methods []string, err error) {
 	// A client that leaves must not spend a code by halves.
-	ctx, end := context.WithTimeout(ex.Store.Detached(), fileTime)
+	ctx, end := context.WithTimeout(ex.Store.Detached(), endpoint.ChangeTime)
 	defer end()
 	err = s.verifier.CheckCode(ex.Request.Context(), account, ex.Peer.Client, func() (err error) {
 		methods, err = s.proofs.Code(ctx, account, code)
@@ -113,11 +110,11 @@ func (s *secondStep) failed(ex *web.Exchange, mechanism policy.Mechanism, accoun
 // serve is POST /signin/code.
 func (s *secondStep) serve(ex *web.Exchange) error {
 	if ex.MediaType() != web.TypeForm {
-		return endpoint.UnsupportedMedia(web.TypeForm)
+		return web.UnsupportedMedia(web.TypeForm)
 	}
 	values, err := url.ParseQuery(string(ex.Body))
 	if err != nil || len(values[stepField]) != 1 || len(values["code"]) != 1 {
-		return endpoint.BadRequest("The form must have the fields step and code.", nil)
+		return web.BadRequest("The form must have the fields step and code.", nil)
 	}
 	a := &arrival{then: ex.ReadReturn(values.Get), page: web.Negotiate(ex.Request) == web.TypeHTML}
 	if a.remember, err = checked(values["remember"]); err != nil {

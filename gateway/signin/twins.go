@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"strings"
 
-	"authgate/gateway/endpoint"
 	"authgate/gateway/web"
 )
 
@@ -15,11 +14,11 @@ func clearTwins(site *web.Site) func(*web.Exchange) error {
 	return func(ex *web.Exchange) error {
 		values, err := url.ParseQuery(string(ex.Body))
 		if ex.MediaType() != web.TypeForm {
-			return endpoint.UnsupportedMedia(web.TypeForm)
+			return web.UnsupportedMedia(web.TypeForm)
 		}
 		name := values.Get(web.CookieField)
 		if err != nil || len(values[web.CookieField]) != 1 || !site.Cookies.Own(name) {
-			return endpoint.BadRequest("The field cookie must name one of the gateway's cookies.", nil)
+			return web.BadRequest("The field cookie must name one of the gateway's cookies.", nil)
 		}
 		r := site.ReadReturn(&ex.Received, values.Get(web.ReturnToField), "")
 		path, _, _ := strings.Cut(r.Path, "?")

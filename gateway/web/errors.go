@@ -55,6 +55,17 @@ func NoServiceWorker(reason string) error {
 		Cause: errors.New("the script of a service worker: " + reason)}
 }
 
+// UnsupportedMedia is the error of a body of another type than those expected.
+func UnsupportedMedia(expected string) error {
+	return &Error{Status: http.StatusUnsupportedMediaType, Detail: "The body must be " + expected + "."}
+}
+
+// BadRequest is the error of a request that cannot be understood. cause is for operators;
+// it may be nil.
+func BadRequest(detail string, cause error) error {
+	return &Error{Status: http.StatusBadRequest, Detail: detail, Cause: cause}
+}
+
 // Forbidden is the error of an identity that the policy does not allow.
 func Forbidden() error {
 	return &Error{Status: http.StatusForbidden, Detail: "You are signed in, but not allowed to do this.",
