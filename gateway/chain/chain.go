@@ -14,7 +14,6 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/mechanism"
-	"authgate/gateway/oauth"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
@@ -33,9 +32,9 @@ type Chains struct {
 // Chain is the mechanisms of a route. The zero Chain accepts no credentials.
 type Chain struct {
 	usual         auth.Chain
-	apart         auth.Chain       // for credentials in a header that is the gateway's alone; nil: usual
-	resource      *oauth.Protected // nil: clients get no tokens for the route
-	basic, bearer bool             // the route accepts them
+	apart         auth.Chain // for credentials in a header that is the gateway's alone; nil: usual
+	resource      *protected // nil: clients get no tokens for the route
+	basic, bearer bool       // the route accepts them
 	bearers       *apitokens.Bearers
 }
 
@@ -115,10 +114,10 @@ func (c *Chains) apart(route *config.Route, rule *policy.Route) auth.Chain {
 // clients have for it.
 func (c *Chains) protect(
 	route *config.Route, rule *policy.Route, bearers auth.Authenticator,
-) (auth.Authenticator, *oauth.Protected) {
-	var resource *oauth.Protected
+) (auth.Authenticator, *protected) {
+	var resource *protected
 	if c.oauth != nil {
-		resource = oauth.Protect(c.oauth.Grants, c.site, c.config, route, rule, bearers)
+		resource = protect(c.oauth.Grants, c.site, c.config, route, rule, bearers)
 		bearers = resource
 	}
 	if route.BasicChallenge {
@@ -166,7 +165,7 @@ func (c *Chain) Metadata(creds *auth.Credentials) string {
 	if c.resource == nil {
 		return ""
 	}
-	return c.resource.Metadata(creds.Host)
+	return c.resource.metadata(creds.Host)
 }
 
 // TriesPassword reports whether credentials are a password for a route that accepts Basic. An API

@@ -1,4 +1,4 @@
-package oauth
+package chain
 
 import (
 	"strings"
@@ -10,31 +10,31 @@ import (
 	"authgate/policy"
 )
 
-// Protected are the bearer tokens of a route, also those of grants, and the challenge that tells
+// protected are the bearer tokens of a route, also those of grants, and the challenge that tells
 // clients where to get one (RFC 9728, section 5.1).
-type Protected struct {
+type protected struct {
 	auth.Authenticator
 	site     *web.Site
 	resource config.Resource
 	scope    string
 }
 
-// Protect returns the mechanism for the bearer tokens of a route that accepts them, in front of
+// protect returns the mechanism for the bearer tokens of a route that accepts them, in front of
 // that for tokens of others.
-func Protect(
+func protect(
 	g *grants.Grants, site *web.Site, cfg *config.Config, route *config.Route, rule *policy.Route,
 	others auth.Authenticator,
-) *Protected {
+) *protected {
 	resource, _ := route.Resource() // it accepts bearer
-	p := &Protected{site: site, resource: resource, scope: strings.Join(rule.Scopes(), " ")}
+	p := &protected{site: site, resource: resource, scope: strings.Join(rule.Scopes(), " ")}
 	p.Authenticator = g.At(p.at, cfg.Token.Audience, others)
 	return p
 }
 
 // at returns the resource as tokens have it, for a request to a host.
-func (p *Protected) at(host string) string { return p.site.Origin(p.host(host)) + p.resource.Path }
+func (p *protected) at(host string) string { return p.site.Origin(p.host(host)) + p.resource.Path }
 
-func (p *Protected) host(host string) string {
+func (p *protected) host(host string) string {
 	switch {
 	case p.resource.Host != "" && !strings.HasPrefix(p.resource.Host, "*."):
 		return p.resource.Host
@@ -44,14 +44,14 @@ func (p *Protected) host(host string) string {
 	return p.site.Home()
 }
 
-// Metadata returns the address of the document about the resource, for a request to a host.
-func (p *Protected) Metadata(host string) string {
+// metadata returns the address of the document about the resource, for a request to a host.
+func (p *protected) metadata(host string) string {
 	return p.site.Origin(p.host(host)) + config.WellKnownResource + p.resource.Path
 }
 
 // Challenge implements auth.Authenticator.
-func (p *Protected) Challenge(creds *auth.Credentials) auth.Challenge {
-	c := p.Authenticator.Challenge(creds).With("resource_metadata", p.Metadata(creds.Host))
+func (p *protected) Challenge(creds *auth.Credentials) auth.Challenge {
+	c := p.Authenticator.Challenge(creds).With("resource_metadata", p.metadata(creds.Host))
 	if p.scope != "" {
 		c = c.With("scope", p.scope)
 	}
