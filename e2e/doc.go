@@ -24,7 +24,9 @@
 //	acme       certificates from pebble, a real ACME server, also for two instances
 //	redis      two instances on Redis that is killed, frozen, cut off, full, far away, or a Cluster; rolling restarts
 //	browser    Chromium: pages, cookies, policies, other sites, signing in and out
-//	apps       real applications and proxies, as docs/applications, docs/forward-auth and docs/how-to configure them
+//	apps       real applications and their clients, as docs/applications and docs/how-to configure them
+//	proxies    proxies that ask the gateway or stand in front of it, as docs/forward-auth, docs/how-to, docs/migrate
+//	           and docs/deploy configure them
 //	cli        commands, terminals, files and disks; testdata/*.txtar has what one can try with curl
 //	documents  the documents: commands, configurations, links, symptoms, metrics, names of tests
 //

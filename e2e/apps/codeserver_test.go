@@ -34,9 +34,9 @@ func TestCodeServer(t *testing.T) {
 	port := program.URL[strings.LastIndexByte(program.URL, ':')+1:]
 	kettle := strings.Replace(c.home, "//", "//"+port+".", 1) + "/steam?by="
 	for user, want := range map[string]int{"": http.StatusUnauthorized, "bob": http.StatusForbidden} {
-		v := newSurfer(t, "127.0.0.1", world.Authority(c.g.Base), c.g.TLS().RootCAs)
+		v := world.Surf(t, "127.0.0.1", world.Authority(c.g.Base), c.g.TLS().RootCAs)
 		if user != "" {
-			a, _ := v.signIn(c.home+"/", user)
+			a, _ := v.SignIn(c.home+"/", user)
 			world.WantStatus(t, "the editor, for bob", a, want)
 		}
 		_, answer, _ := c.dial(t, v, "other") // the answer tells
@@ -44,26 +44,26 @@ func TestCodeServer(t *testing.T) {
 			t.Errorf("the WebSocket, for %q: %v", user, answer)
 		}
 		accept := map[string]string{"": world.TypeJSON, "bob": world.AcceptsPage}[user] // pages lead to a session
-		if a, at := v.visit("GET", kettle+"other", "", "Accept", accept); a.Status != want {
+		if a, at := v.Visit("GET", kettle+"other", "", "Accept", accept); a.Status != want {
 			t.Errorf("the program, for %q: %d %s at %s", user, a.Status, a.Body, at)
 		}
 	}
 	if c.up.Has("other") {
 		t.Error("a request that is refused reached code-server")
 	}
-	admin := newSurfer(t, "127.0.0.1", world.Authority(c.g.Base), c.g.TLS().RootCAs)
-	page, _ := admin.signIn(c.home+"/", "alice")
+	admin := world.Surf(t, "127.0.0.1", world.Authority(c.g.Base), c.g.TLS().RootCAs)
+	page, _ := admin.SignIn(c.home+"/", "alice")
 	commit := regexp.MustCompile(`stable-([0-9a-f]{40})`).FindStringSubmatch(page.Body)
 	if page.Status != http.StatusOK || commit == nil {
 		t.Fatalf("the editor: %d %.300s", page.Status, page.Body)
 	}
 	c.connect(t, admin, commit[1])
 	worker := c.home + "/_static/out/browser/serviceWorker.js"
-	if a, _ := admin.visit("GET", worker, "", "Service-Worker", "script"); a.Status != http.StatusOK {
+	if a, _ := admin.Visit("GET", worker, "", "Service-Worker", "script"); a.Status != http.StatusOK {
 		t.Errorf("the page as an app: %d %.300s", a.Status, a.Body)
 	}
 	for _, ask := range []struct{ method, by, user string }{{"GET", "alice", "alice"}, {"OPTIONS", "preflight", ""}} {
-		a, _ := admin.visit(ask.method, kettle+ask.by, "", "Accept", world.AcceptsPage, "Origin", c.home,
+		a, _ := admin.Visit(ask.method, kettle+ask.by, "", "Accept", world.AcceptsPage, "Origin", c.home,
 			"Access-Control-Request-Method", "GET", "Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "navigate")
 		want := fmt.Sprintf("the kettle: %s for %q at /steam?by=%s", ask.method, ask.user, ask.by)
 		if a.Status != http.StatusOK || a.Body != want {
@@ -104,7 +104,7 @@ func startCodeServer(t *testing.T) *codeServer {
 }
 
 // dial opens the WebSocket of the editor's page.
-func (c *codeServer) dial(t *testing.T, v surfer, commit string) (*websocket.Conn, *http.Response, error) {
+func (c *codeServer) dial(t *testing.T, v world.Surfer, commit string) (*websocket.Conn, *http.Response, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience)
 	defer cancel()
@@ -115,7 +115,7 @@ func (c *codeServer) dial(t *testing.T, v surfer, commit string) (*websocket.Con
 }
 
 // connect does over the WebSocket what the page does until the server accepts it.
-func (c *codeServer) connect(t *testing.T, v surfer, commit string) {
+func (c *codeServer) connect(t *testing.T, v world.Surfer, commit string) {
 	t.Helper()
 	socket, _, err := c.dial(t, v, commit)
 	world.NoError(t, err)

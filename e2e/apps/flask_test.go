@@ -37,10 +37,10 @@ func TestFlask(t *testing.T) {
 	g.Run()
 	c := g.Client()
 	c.CheckRedirect = nil
-	v := surfer{c, t}
+	v := world.Surfer{Client: c, T: t}
 	shows := func(when, user, flask string) {
 		t.Helper()
-		a, _ := v.visit("GET", g.Base+"/", "", "Accept", world.TypeJSON)
+		a, _ := v.Visit("GET", g.Base+"/", "", "Accept", world.TypeJSON)
 		status, want := http.StatusOK, `{"flask":"`+flask+`","gate":"`+user+`"}`
 		if user == "" {
 			status, want = http.StatusUnauthorized, "Not signed in."
@@ -51,11 +51,11 @@ func TestFlask(t *testing.T) {
 	}
 	post := func(path, body string) {
 		t.Helper()
-		a, _ := v.visit("POST", g.Base+path, body, "Content-Type", "application/x-www-form-urlencoded", "Origin", g.Base,
+		a, _ := v.Visit("POST", g.Base+path, body, "Content-Type", "application/x-www-form-urlencoded", "Origin", g.Base,
 			"Sec-Fetch-Site", "same-origin")
 		world.WantStatus(t, path, a, http.StatusOK)
 	}
-	if a, at := v.signIn(g.Base+g.Own("login")+"?provider=demo", "alice"); a.Status != http.StatusOK ||
+	if a, at := v.SignIn(g.Base+g.Own("login")+"?provider=demo", "alice"); a.Status != http.StatusOK ||
 		at.String() != g.Base+"/" {
 		t.Fatalf("after the sign-in: %d at %s\n%s", a.Status, at, a.Body)
 	}

@@ -195,8 +195,8 @@ func (m *machine) signIn(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = out, out
 	ended := world.Spawn(t, cmd)
 	world.Until(t, "the address to sign in at", func() bool { return joinsAt.MatchString(out.String()) })
-	alice := newSurfer(t, "127.0.0.1", world.Authority(m.h.g.Base), m.h.g.TLS().RootCAs)
-	a, at := alice.signIn(joinsAt.FindString(out.String()), "alice")
+	alice := world.Surf(t, "127.0.0.1", world.Authority(m.h.g.Base), m.h.g.TLS().RootCAs)
+	a, at := alice.SignIn(joinsAt.FindString(out.String()), "alice")
 	if a.Status != http.StatusOK || at.Path != "/oidc/callback" {
 		t.Fatalf("alice signs in for a machine: %d at %s %.500s", a.Status, at, a.Body)
 	}

@@ -42,34 +42,34 @@ func TestHomeAssistant(t *testing.T) {
 	address := world.FreeAddress(t)
 	startHomeAssistant(t, address)
 	g, up := behindPage(t, "home-assistant.md", "home", address, housePhone)
-	at := func(from string) surfer { return newSurfer(t, from, world.Authority(g.Base), g.TLS().RootCAs) }
+	at := func(from string) world.Surfer { return world.Surf(t, from, world.Authority(g.Base), g.TLS().RootCAs) }
 	stranger, browser, phone, unknown := at("127.0.0.1"), at("127.0.0.1"), at("127.0.0.9"), at("127.0.0.1")
-	phone.carry(t, g, "alice@example.org")
-	unknown.carry(t, g, "mallory@example.org")
+	houseCarries(t, phone, g, "alice@example.org")
+	houseCarries(t, unknown, g, "mallory@example.org")
 
-	if a, _ := browser.signIn(g.Base+"/", "alice"); a.Status != http.StatusOK ||
+	if a, _ := browser.SignIn(g.Base+"/", "alice"); a.Status != http.StatusOK ||
 		!strings.Contains(a.Body, "<title>Home Assistant") {
 		t.Fatalf("the page: %d %.300s", a.Status, a.Body)
 	}
 	access, refresh := houseSetUp(t, browser, g.Base)
 	bearer := []string{"Authorization", "Bearer " + access}
-	for name, v := range map[string]surfer{"a stranger": stranger, "a certificate without an account": unknown} {
+	for name, v := range map[string]world.Surfer{"a stranger": stranger, "a certificate without an account": unknown} {
 		for _, path := range []string{"/api/config", "/auth/providers", "/"} {
-			a, _ := v.visit("GET", g.Base+path+"?by=stranger", "", bearer...)
+			a, _ := v.Visit("GET", g.Base+path+"?by=stranger", "", bearer...)
 			world.WantStatus(t, path+", for "+name, a, http.StatusUnauthorized)
 		}
 		if _, status := openHouse(t, v, g.Base, "?by=stranger", access, ""); status != http.StatusUnauthorized {
 			t.Errorf("the WebSocket, for %s: %d", name, status)
 		}
 	}
-	a, _ := browser.visit("GET", g.Base+"/api/config", "", bearer...)
+	a, _ := browser.Visit("GET", g.Base+"/api/config", "", bearer...)
 	if a.Status != http.StatusOK || !strings.Contains(a.Body, `"version":"2024.`) {
 		t.Errorf("the API, for alice in her browser: %d %.300s", a.Status, a.Body)
 	}
 	if house, status := openHouse(t, browser, g.Base, "", access, g.Base); house == nil {
 		t.Errorf("the WebSocket, for alice in her browser: %d", status)
 	}
-	a, _ = phone.visit("GET", g.Base+"/api/", "")
+	a, _ = phone.Visit("GET", g.Base+"/api/", "")
 	if a.Status != http.StatusUnauthorized || a.Body != "401: Unauthorized" {
 		t.Errorf("the API, for a phone without Home Assistant's token: %d %.300s", a.Status, a.Body)
 	}
@@ -92,8 +92,8 @@ func startHomeAssistant(t *testing.T, address string) {
 		"-m", "homeassistant", "--config", dir, "--skip-pip"))
 }
 
-// carry gives the browser a certificate that the gateway issues for a name.
-func (v surfer) carry(t *testing.T, g *world.Instance, name string) {
+// houseCarries gives a browser a certificate that the gateway issues for a name.
+func houseCarries(t *testing.T, v world.Surfer, g *world.Instance, name string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "phone.p12")
 	issue := exec.Command(world.Program("authgate"), "certificates", "issue", "-c", filepath.Join(g.Dir, "config.yaml"),
@@ -108,14 +108,14 @@ func (v surfer) carry(t *testing.T, g *world.Instance, name string) {
 }
 
 // houseSetUp makes the owner's account in Home Assistant as its page does, and returns tokens of it.
-func houseSetUp(t *testing.T, v surfer, base string) (access, refresh string) {
+func houseSetUp(t *testing.T, v world.Surfer, base string) (access, refresh string) {
 	t.Helper()
-	if a, _ := v.visit("GET", base+"/api/onboarding", ""); !strings.Contains(a.Body, `{"step":"user","done":false}`) {
+	if a, _ := v.Visit("GET", base+"/api/onboarding", ""); !strings.Contains(a.Body, `{"step":"user","done":false}`) {
 		t.Fatalf("the steps to set up: %d %s", a.Status, a.Body)
 	}
 	account := world.Must(json.Marshal(map[string]string{"client_id": base + "/", "name": "Alice", "username": "alice",
 		"password": "of-the-house-7", "language": "en"}))(t)
-	a, _ := v.visit("POST", base+"/api/onboarding/users", string(account), "Content-Type", world.TypeJSON,
+	a, _ := v.Visit("POST", base+"/api/onboarding/users", string(account), "Content-Type", world.TypeJSON,
 		"Origin", base, "Sec-Fetch-Site", "same-origin")
 	var made struct {
 		Code string `json:"auth_code"`
@@ -126,10 +126,12 @@ func houseSetUp(t *testing.T, v surfer, base string) (access, refresh string) {
 }
 
 // houseTokens asks Home Assistant for tokens.
-func houseTokens(t *testing.T, v surfer, base string, form url.Values, headers ...string) (access, refresh string) {
+func houseTokens(
+	t *testing.T, v world.Surfer, base string, form url.Values, headers ...string,
+) (access, refresh string) {
 	t.Helper()
 	form.Set("client_id", base+"/")
-	a, _ := v.visit("POST", base+"/auth/token", form.Encode(), append(headers, "Content-Type", world.TypeForm)...)
+	a, _ := v.Visit("POST", base+"/auth/token", form.Encode(), append(headers, "Content-Type", world.TypeForm)...)
 	var tokens struct {
 		Access  string `json:"access_token"`
 		Refresh string `json:"refresh_token"`
@@ -142,11 +144,11 @@ func houseTokens(t *testing.T, v surfer, base string, form url.Values, headers .
 
 // houseOfPhone uses Home Assistant as the companion app does, by a certificate and its own token alone.
 // The address that Home Assistant sees is the phone's.
-func houseOfPhone(t *testing.T, phone surfer, base, refresh string) *house {
+func houseOfPhone(t *testing.T, phone world.Surfer, base, refresh string) *house {
 	t.Helper()
 	access, _ := houseTokens(t, phone, base, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {refresh}},
 		"X-Forwarded-For", "203.0.113.9")
-	a, _ := phone.visit("GET", base+"/api/", "", "Authorization", "Bearer "+access)
+	a, _ := phone.Visit("GET", base+"/api/", "", "Authorization", "Bearer "+access)
 	if a.Status != http.StatusOK || a.Body != `{"message":"API running."}` {
 		t.Errorf("the API, for a phone: %d %s", a.Status, a.Body)
 	}
@@ -161,13 +163,13 @@ func houseOfPhone(t *testing.T, phone surfer, base, refresh string) *house {
 }
 
 // houseRings rings the bell by its webhook, without a login, and hears it.
-func houseRings(t *testing.T, h *house, visitor surfer, base string) {
+func houseRings(t *testing.T, h *house, visitor world.Surfer, base string) {
 	t.Helper()
 	world.Until(t, "the automation", func() bool {
 		return strings.Contains(h.call("webhook/list", nil), `"bell-0123456789abcdef"`)
 	})
 	h.call("subscribe_events", map[string]any{"event_type": "bell_rang"})
-	a, _ := visitor.visit("POST", base+"/api/webhook/bell-0123456789abcdef", `{"who":"the hatter"}`,
+	a, _ := visitor.Visit("POST", base+"/api/webhook/bell-0123456789abcdef", `{"who":"the hatter"}`,
 		"Content-Type", world.TypeJSON)
 	if a.Status != http.StatusOK {
 		t.Fatalf("the bell: %d %.300s", a.Status, a.Body)
@@ -186,7 +188,7 @@ type house struct {
 
 // openHouse opens the WebSocket and signs in with a token of Home Assistant. Without a WebSocket it
 // returns nil and the status. A browser sends an origin, and the companion app none.
-func openHouse(t *testing.T, v surfer, base, query, token, origin string) (h *house, status int) {
+func openHouse(t *testing.T, v world.Surfer, base, query, token, origin string) (h *house, status int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience)
 	defer cancel()

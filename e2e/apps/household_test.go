@@ -190,8 +190,8 @@ func TestSyncthing(t *testing.T) {
 	world.Launch(t, "http://"+address+"/", world.ShellIn(dir, nil, program, "--no-browser", "--no-restart",
 		"--no-upgrade", "--home="+dir, "--gui-address=http://"+address))
 	g, up := behindPage(t, "syncthing.md", "syncthing", address, policiesOfPages)
-	v := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
-	a, _ := v.signIn(g.Base+"/", "alice")
+	v := world.Surf(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
+	a, _ := v.SignIn(g.Base+"/", "alice")
 	if a.Status != http.StatusOK || !strings.Contains(a.Body, "Syncthing") {
 		t.Fatalf("the page: %d %.300s", a.Status, a.Body)
 	}
@@ -199,7 +199,7 @@ func TestSyncthing(t *testing.T) {
 	for _, cookie := range v.Jar.Cookies(world.Must(http.NewRequest("GET", g.Base+"/", http.NoBody))(t).URL) {
 		if strings.HasPrefix(cookie.Name, "CSRF-Token") {
 			guard = cookie.Name
-			a, _ = v.visit("PATCH", g.Base+"/rest/config/options", `{"progressUpdateIntervalS":7}`, "X-"+cookie.Name,
+			a, _ = v.Visit("PATCH", g.Base+"/rest/config/options", `{"progressUpdateIntervalS":7}`, "X-"+cookie.Name,
 				cookie.Value, "Content-Type", world.TypeJSON, "Origin", g.Base, "Sec-Fetch-Site", "same-origin")
 			world.WantStatus(t, "a change of the settings", a, http.StatusOK)
 		}
@@ -249,8 +249,8 @@ func TestTransmission(t *testing.T) {
 	if out := remote("alice:"+token, "-si"); !strings.Contains(out, "Download speed limit: 77 kB/s") {
 		t.Errorf("the settings: %s", out)
 	}
-	v := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
-	if a, _ := v.signIn(g.Base+"/transmission/web/", "bob"); a.Status != http.StatusOK ||
+	v := world.Surf(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
+	if a, _ := v.SignIn(g.Base+"/transmission/web/", "bob"); a.Status != http.StatusOK ||
 		!strings.Contains(a.Body, "<title>Transmission") {
 		t.Errorf("the page: %d %.300s", a.Status, a.Body)
 	}

@@ -96,24 +96,24 @@ func (m *minIO) rclone(t *testing.T, args ...string) string {
 // console uses the console as a stranger, as bob, who is no administrator, and as alice.
 func (m *minIO) console(t *testing.T) {
 	t.Helper()
-	browser := func() surfer {
-		return newSurfer(t, "127.0.0.1", world.Authority(m.g.Base), m.g.TLS().RootCAs)
+	browser := func() world.Surfer {
+		return world.Surf(t, "127.0.0.1", world.Authority(m.g.Base), m.g.TLS().RootCAs)
 	}
-	signs := func(v surfer, by string) world.Answer {
-		a, _ := v.visit("POST", m.home+"/api/v1/login?by="+by, `{"accessKey":"`+minIOUser+`","secretKey":"`+
+	signs := func(v world.Surfer, by string) world.Answer {
+		a, _ := v.Visit("POST", m.home+"/api/v1/login?by="+by, `{"accessKey":"`+minIOUser+`","secretKey":"`+
 			minIOPassword+`"}`, "Content-Type", world.TypeJSON, "Origin", m.home, "Sec-Fetch-Site", "same-origin")
 		return a
 	}
 	world.WantStatus(t, "the console, without a login", signs(browser(), "stranger"), http.StatusUnauthorized)
 	bob := browser()
-	a, _ := bob.signIn(m.home+"/", "bob")
+	a, _ := bob.SignIn(m.home+"/", "bob")
 	world.WantStatus(t, "the console, for bob", a, http.StatusForbidden)
 	world.WantStatus(t, "a login of the console, for bob", signs(bob, "bob"), http.StatusForbidden)
 	if m.ui.Has("by=") {
 		t.Error("a request that is refused reached the console")
 	}
 	alice := browser()
-	if a, _ = alice.signIn(m.home+"/", "alice"); a.Status != http.StatusOK ||
+	if a, _ = alice.SignIn(m.home+"/", "alice"); a.Status != http.StatusOK ||
 		!strings.Contains(a.Body, "<title>MinIO Console") {
 		t.Fatalf("the console: %d %.300s", a.Status, a.Body)
 	}

@@ -31,21 +31,21 @@ func TestN8N(t *testing.T) {
 	t.Parallel()
 	n := startN8N(t)
 	for user, want := range map[string]int{"": http.StatusUnauthorized, "bob": http.StatusForbidden} {
-		v := newSurfer(t, "127.0.0.1", world.Authority(n.g.Base), n.g.TLS().RootCAs)
+		v := world.Surf(t, "127.0.0.1", world.Authority(n.g.Base), n.g.TLS().RootCAs)
 		if user != "" {
-			a, _ := v.signIn(n.g.Base+"/", user)
+			a, _ := v.SignIn(n.g.Base+"/", user)
 			world.WantStatus(t, "the editor, for "+user, a, want)
 		}
 		if _, answer := n.push(t, v, "other"); answer == nil || answer.StatusCode != want {
 			t.Errorf("the WebSocket, for %q: %v", user, answer)
 		}
-		a, _ := v.visit("GET", n.g.Base+"/webhook-test/bell?by=other", "")
+		a, _ := v.Visit("GET", n.g.Base+"/webhook-test/bell?by=other", "")
 		world.WantStatus(t, "a test of a webhook, for "+user, a, want)
 	}
 	if n.up.Has("other") {
 		t.Error("a request that is refused reached n8n")
 	}
-	if a, _ := n.owner.signIn(n.g.Base+"/", "alice"); a.Status != http.StatusOK ||
+	if a, _ := n.owner.SignIn(n.g.Base+"/", "alice"); a.Status != http.StatusOK ||
 		!strings.Contains(a.Body, "<title>n8n.io") {
 		t.Fatalf("the editor: %d %.300s", a.Status, a.Body)
 	}
@@ -67,7 +67,7 @@ func TestN8N(t *testing.T) {
 type n8n struct {
 	g     *world.Instance
 	up    *world.Tap
-	owner surfer
+	owner world.Surfer
 }
 
 // n8nPatience is how long n8n may take to start: it loads 3 GB, and makes its tables in hundreds of steps.
@@ -109,13 +109,13 @@ func startN8N(t *testing.T) *n8n {
 	g.Configure(world.People + "policies: {staff: {roles: [admin]}}\n" + world.AtLocalhost(world.DocumentedApp(t,
 		"n8n.md", "n8n", up.URL)))
 	g.Run()
-	return &n8n{g, up, newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)}
+	return &n8n{g, up, world.Surf(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)}
 }
 
 // ask sends the owner's request to n8n, as its page does, and returns the data of the answer.
 func (n *n8n) ask(t *testing.T, path, body string) map[string]any {
 	t.Helper()
-	a, _ := n.owner.visit("POST", n.g.Base+path, body, "Content-Type", world.TypeJSON, "Origin", n.g.Base,
+	a, _ := n.owner.Visit("POST", n.g.Base+path, body, "Content-Type", world.TypeJSON, "Origin", n.g.Base,
 		"Sec-Fetch-Site", "same-origin", "Browser-Id", "teapot", "Push-Ref", n8nPushRef)
 	var answer struct{ Data map[string]any }
 	if err := json.Unmarshal([]byte(a.Body), &answer); err != nil || a.Status != http.StatusOK {
@@ -125,7 +125,7 @@ func (n *n8n) ask(t *testing.T, path, body string) map[string]any {
 }
 
 // push opens the WebSocket of n8n's page.
-func (n *n8n) push(t *testing.T, v surfer, ref string) (*websocket.Conn, *http.Response) {
+func (n *n8n) push(t *testing.T, v world.Surfer, ref string) (*websocket.Conn, *http.Response) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience)
 	defer cancel()
@@ -146,7 +146,7 @@ func (n *n8n) trial(t *testing.T, workflow string) {
 	if waits := n.ask(t, workflow+"/run", `{"triggerToStartFrom":{"name":"Bell"}}`); waits["waitingForWebhook"] != true {
 		t.Errorf("a trial: %v", waits)
 	}
-	if a, _ := n.owner.visit("GET", n.g.Base+"/webhook-test/bell", ""); a.Status != http.StatusOK || a.Body != "ding" {
+	if a, _ := n.owner.Visit("GET", n.g.Base+"/webhook-test/bell", ""); a.Status != http.StatusOK || a.Body != "ding" {
 		t.Errorf("a trial of the bell: %d %s", a.Status, a.Body)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience)

@@ -37,12 +37,12 @@ func TestNodeRED(t *testing.T) {
 	world.Launch(t, "http://"+address+"/admin/", world.ShellIn(dir, nil, "node", program, "--settings",
 		"settings.js", "--userDir", dir))
 	g, up := behindPage(t, "node-red.md", "nodered", address, policiesOfPages)
-	admin := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
-	if a, _ := admin.signIn(g.Base+"/admin/", "alice"); a.Status != http.StatusOK ||
+	admin := world.Surf(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
+	if a, _ := admin.SignIn(g.Base+"/admin/", "alice"); a.Status != http.StatusOK ||
 		!strings.Contains(a.Body, "<title>Node-RED") {
 		t.Fatalf("the editor: %d %.300s", a.Status, a.Body)
 	}
-	a, _ := admin.visit("POST", g.Base+"/admin/flows", nodeRedFlows, "Content-Type", world.TypeJSON, "Origin", g.Base,
+	a, _ := admin.Visit("POST", g.Base+"/admin/flows", nodeRedFlows, "Content-Type", world.TypeJSON, "Origin", g.Base,
 		"Sec-Fetch-Site", "same-origin")
 	world.WantStatus(t, "new flows", a, http.StatusNoContent)
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience)
@@ -54,11 +54,11 @@ func TestNodeRED(t *testing.T) {
 		t.Errorf("the editor's WebSocket says nothing: %v", err)
 	}
 	_ = socket.CloseNow() // it may be closed
-	user := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
-	if a, _ := user.signIn(g.Base+"/tea", "bob"); a.Body != "tea for bob" {
+	user := world.Surf(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
+	if a, _ := user.SignIn(g.Base+"/tea", "bob"); a.Body != "tea for bob" {
 		t.Errorf("the page of a flow: %d %s", a.Status, a.Body)
 	}
-	a, _ = user.visit("GET", g.Base+"/admin/flows?by=bob", "")
+	a, _ = user.Visit("GET", g.Base+"/admin/flows?by=bob", "")
 	world.WantStatus(t, "the editor, for bob", a, http.StatusForbidden)
 	if status, body := curl(t, g, "-H", "X-Auth-User: alice", g.Base+"/hooks/bell"); status != "200" ||
 		body != "ding " {

@@ -40,17 +40,17 @@ func TestPrometheus(t *testing.T) {
 			up := world.StartTap(t, startPrometheus(t, base, at.prefix))
 			g.Configure(world.People + world.DocumentedApp(t, "prometheus.md", at.upstream, up.URL))
 			g.Run()
-			v := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
-			a, place := v.signIn(base, "alice")
+			v := world.Surf(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
+			a, place := v.SignIn(base, "alice")
 			if a.Status != http.StatusOK || !strings.HasPrefix(place.String(), base) ||
 				!strings.HasSuffix(place.Path, "/graph") || !strings.Contains(a.Body, "<title>Prometheus") {
 				t.Fatalf("the page of Prometheus: %d at %s\n%.500s", a.Status, place, a.Body)
 			}
 			const query = "query=vector(6)*7"
 			for what, get := range map[string]func() (world.Answer, string){
-				"GET": func() (world.Answer, string) { a, _ := v.visit("GET", base+"api/v1/query?"+query, ""); return a, "" },
+				"GET": func() (world.Answer, string) { a, _ := v.Visit("GET", base+"api/v1/query?"+query, ""); return a, "" },
 				"POST": func() (world.Answer, string) {
-					a, _ := v.visit("POST", base+"api/v1/query", query, "Content-Type", "application/x-www-form-urlencoded",
+					a, _ := v.Visit("POST", base+"api/v1/query", query, "Content-Type", "application/x-www-form-urlencoded",
 						"Origin", strings.TrimSuffix(strings.TrimSuffix(base, at.prefix), "/"), "Sec-Fetch-Site", "same-origin")
 					return a, ""
 				},
@@ -60,11 +60,11 @@ func TestPrometheus(t *testing.T) {
 				}
 			}
 			world.Until(t, "what Prometheus measures of itself", func() bool {
-				a, _ := v.visit("GET", base+"api/v1/query?query=up", "")
+				a, _ := v.Visit("GET", base+"api/v1/query?query=up", "")
 				return a.Status == http.StatusOK && strings.Contains(a.Body, `"1"`)
 			})
 			up.WantUser(t, "alice", "session_id=")
-			stranger, _ := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs).visit("GET",
+			stranger, _ := world.Surf(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs).Visit("GET",
 				base+"api/v1/query?query=stranger", "")
 			world.WantStatus(t, "without a login", stranger, http.StatusUnauthorized)
 			if up.Has("query=stranger") {

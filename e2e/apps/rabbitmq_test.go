@@ -35,14 +35,14 @@ func TestRabbitMQ(t *testing.T) {
 	startRabbitMQ(t, address)
 	g, up := behindPage(t, "rabbitmq.md", "rabbit", address, policiesOfPages)
 	rabbitRefuses(t, g, up)
-	alice := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
-	if a, _ := alice.signIn(g.Base+"/", "alice"); a.Status != http.StatusOK ||
+	alice := world.Surf(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
+	if a, _ := alice.SignIn(g.Base+"/", "alice"); a.Status != http.StatusOK ||
 		!strings.Contains(a.Body, "<title>RabbitMQ Management</title>") {
 		t.Fatalf("the page: %d %.300s", a.Status, a.Body)
 	}
 	scripts := func(account, want, method, path, body string) string {
 		t.Helper()
-		a, _ := alice.visit(method, g.Base+path, body, "Authorization", "Basic "+
+		a, _ := alice.Visit(method, g.Base+path, body, "Authorization", "Basic "+
 			base64.StdEncoding.EncodeToString([]byte(account)), "Content-Type", world.TypeJSON, "Origin", g.Base,
 			"Sec-Fetch-Site", "same-origin")
 		if fmt.Sprint(a.Status) != want {
@@ -93,10 +93,10 @@ func TestRabbitMQ(t *testing.T) {
 func rabbitRefuses(t *testing.T, g *world.Instance, up *world.Tap) {
 	t.Helper()
 	overview := g.Base + "/api/overview"
-	bob := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
-	a, _ := bob.signIn(g.Base+"/", "bob")
+	bob := world.Surf(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
+	a, _ := bob.SignIn(g.Base+"/", "bob")
 	world.WantStatus(t, "the page, for bob", a, http.StatusForbidden)
-	a, _ = bob.visit("GET", overview, "", "Authorization", "Basic "+
+	a, _ = bob.Visit("GET", overview, "", "Authorization", "Basic "+
 		base64.StdEncoding.EncodeToString([]byte(rabbitGuest)))
 	world.WantStatus(t, "the API, for bob", a, http.StatusForbidden)
 	for want, more := range map[string][]string{

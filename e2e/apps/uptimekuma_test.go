@@ -31,12 +31,12 @@ func TestUptimeKuma(t *testing.T) {
 	address := world.FreeAddress(t)
 	startUptimeKuma(t, address)
 	g, up := behindPage(t, "uptime-kuma.md", "kuma", address, "policies: {staff: {roles: [admin]}}\n")
-	open := func(by string, v surfer) (*socketIO, *http.Response) { return openSocketIO(t, v, g.Base, by) }
+	open := func(by string, v world.Surfer) (*socketIO, *http.Response) { return openSocketIO(t, v, g.Base, by) }
 	for _, user := range []string{"", "bob"} {
-		v := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
+		v := world.Surf(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
 		want := http.StatusUnauthorized
 		if user != "" {
-			a, _ := v.signIn(g.Base+"/", user)
+			a, _ := v.SignIn(g.Base+"/", user)
 			want = http.StatusForbidden
 			world.WantStatus(t, "the page, for "+user, a, want)
 		}
@@ -44,8 +44,8 @@ func TestUptimeKuma(t *testing.T) {
 			t.Errorf("the WebSocket, for %q: %s", user, answer.Status)
 		}
 	}
-	admin := newSurfer(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
-	if a, at := admin.signIn(g.Base+"/", "alice"); a.Status != http.StatusOK ||
+	admin := world.Surf(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
+	if a, at := admin.SignIn(g.Base+"/", "alice"); a.Status != http.StatusOK ||
 		!strings.Contains(a.Body, "<title>Uptime Kuma") || at.Path != "/dashboard" {
 		t.Fatalf("the page: %d %s %.300s", a.Status, at, a.Body)
 	}
@@ -141,7 +141,7 @@ type socketIO struct {
 }
 
 // openSocketIO opens the WebSocket of an application as its page does.
-func openSocketIO(t *testing.T, v surfer, base, by string) (*socketIO, *http.Response) {
+func openSocketIO(t *testing.T, v world.Surfer, base, by string) (*socketIO, *http.Response) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience)
 	defer cancel()

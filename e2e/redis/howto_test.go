@@ -22,8 +22,7 @@ func TestHowToTwoInstances(t *testing.T) {
 	p := &pair{a: world.Prepare(t), b: world.Prepare(t), up: up, redis: world.StartRedis(t, server...),
 		clients: map[*world.Instance]*http.Client{}}
 	p.b.Public = p.a.Base
-	config := world.WithoutAddresses(world.Substituted(t, world.DocumentedFile(t, page, "gateway.yaml"), "$2y$10$…",
-		world.WonderlandHash,
+	config := world.WithoutAddresses(world.Substituted(t, world.DocumentedFile(t, page, "gateway.yaml"),
 		"127.0.0.1:6379", p.redis.Address, "${REDIS_PASSWORD}", "redis-password",
 		"${STORE_KEY}", world.EncryptionKey, "${TOKEN_SECRET}", "01234567890123456789012345678901",
 		"http://127.0.0.1:3000", up.URL))

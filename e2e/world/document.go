@@ -90,12 +90,13 @@ var exampleHost = regexp.MustCompile(`[a-z]+\.example\.org/`)
 // a document, for programs that know no other name of this machine.
 func AtLocalhost(config string) string { return exampleHost.ReplaceAllString(config, "localhost/") }
 
-// DocumentedFile returns a file that a document shows.
+// DocumentedFile returns a file that a document shows. Its accounts have the password
+// wonderland.
 func DocumentedFile(t testing.TB, document, file string) string {
 	t.Helper()
 	for _, b := range ReadDocument(t, document).Blocks {
 		if shown, ok := b.File(); ok && shown == file {
-			return b.Text()
+			return strings.ReplaceAll(b.Text(), "$2y$10$…", WonderlandHash)
 		}
 	}
 	t.Fatalf("%s does not show %s", document, file)

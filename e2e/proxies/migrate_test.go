@@ -1,4 +1,4 @@
-package apps
+package proxies
 
 import (
 	"crypto/x509"
@@ -47,9 +47,9 @@ func TestMigrateFromOAuth2Proxy(t *testing.T) {
 	if !roots.AppendCertsFromPEM([]byte(world.ReadFile(t, filepath.Join(provider.Dir, provider.CA)))) {
 		t.Fatal("the provider has no certificate")
 	}
-	migratedSignIn(t, wiki, metrics, newSurfer(t, "127.0.0.1", address, roots))
+	migratedSignIn(t, wiki, metrics, world.Surf(t, "127.0.0.1", address, roots))
 	migratedRefusals(t, wiki, address, roots)
-	if a, at := newSurfer(t, "127.0.0.1", address, roots).signIn("https://metrics.example.org/", "bob"); a.Status !=
+	if a, at := world.Surf(t, "127.0.0.1", address, roots).SignIn("https://metrics.example.org/", "bob"); a.Status !=
 		http.StatusOK || at.Host != "metrics.example.org" {
 		t.Errorf("a user with both groups: %d at %s", a.Status, at)
 	}
@@ -57,10 +57,10 @@ func TestMigrateFromOAuth2Proxy(t *testing.T) {
 }
 
 // migratedSignIn: one sign-in is for all hosts, and each asks for its own groups.
-func migratedSignIn(t *testing.T, wiki, metrics *world.Recorder, v surfer) {
+func migratedSignIn(t *testing.T, wiki, metrics *world.Recorder, v world.Surfer) {
 	t.Helper()
 	const page = "https://wiki.example.org/page?a=%2Fb"
-	if a, at := v.signIn(page, "alice"); a.Status != http.StatusOK || at.String() != page {
+	if a, at := v.SignIn(page, "alice"); a.Status != http.StatusOK || at.String() != page {
 		t.Fatalf("after the sign-in: %d at %s\n%s", a.Status, at, a.Body)
 	}
 	m := wiki.One(t)
@@ -69,13 +69,13 @@ func migratedSignIn(t *testing.T, wiki, metrics *world.Recorder, v surfer) {
 			t.Errorf("%s is %q, expected %q", name, got, want)
 		}
 	}
-	a, _ := v.visit("GET", "https://metrics.example.org/", "", "Accept", world.TypeJSON) // a script, which is led nowhere
+	a, _ := v.Visit("GET", "https://metrics.example.org/", "", "Accept", world.TypeJSON) // a script, which is led nowhere
 	world.WantStatus(t, "the other host, with the same cookie", a, http.StatusForbidden)
 	metrics.None(t)
-	a, _ = v.visit("POST", "https://wiki.example.org/oauth2/logout", "", "Origin", "https://wiki.example.org",
+	a, _ = v.Visit("POST", "https://wiki.example.org/oauth2/logout", "", "Origin", "https://wiki.example.org",
 		"Sec-Fetch-Site", "same-origin", "Accept", world.TypeJSON)
 	world.WantStatus(t, "the logout", a, http.StatusOK)
-	a, _ = v.visit("GET", page, "", "Accept", world.TypeJSON)
+	a, _ = v.Visit("GET", page, "", "Accept", world.TypeJSON)
 	world.WantStatus(t, "after the logout", a, http.StatusUnauthorized)
 	wiki.None(t)
 }
@@ -83,15 +83,15 @@ func migratedSignIn(t *testing.T, wiki, metrics *world.Recorder, v surfer) {
 // migratedRefusals: a stranger gets what is public, without the headers that they claim.
 func migratedRefusals(t *testing.T, wiki *world.Recorder, address string, roots *x509.CertPool) {
 	t.Helper()
-	v := newSurfer(t, "127.0.0.1", address, roots)
-	a, _ := v.visit("GET", "https://wiki.example.org/page", "", "X-User", "root", "X-Auth-Request-User", "root")
+	v := world.Surf(t, "127.0.0.1", address, roots)
+	a, _ := v.Visit("GET", "https://wiki.example.org/page", "", "X-User", "root", "X-Auth-Request-User", "root")
 	world.WantStatus(t, "a program", a, http.StatusUnauthorized)
 	for _, own := range []string{"/oauth2/auth", "/oauth2/verify"} {
-		a, _ = v.visit("GET", "https://wiki.example.org"+own, "", "X-Original-URL", "https://wiki.example.org/public/")
+		a, _ = v.Visit("GET", "https://wiki.example.org"+own, "", "X-Original-URL", "https://wiki.example.org/public/")
 		world.WantStatus(t, own, a, http.StatusNotFound)
 	}
 	wiki.None(t)
-	a, _ = v.visit("GET", "https://wiki.example.org/public/x", "", "X-User", "root", "X-Groups", "staff")
+	a, _ = v.Visit("GET", "https://wiki.example.org/public/x", "", "X-User", "root", "X-Groups", "staff")
 	world.WantStatus(t, "a public page", a, http.StatusOK)
 	m := wiki.One(t)
 	if user, groups := m.Value(t, "X-User"), m.Value(t, "X-Groups"); user+groups != "" {

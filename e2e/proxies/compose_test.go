@@ -1,4 +1,4 @@
-package apps
+package proxies
 
 import (
 	"fmt"
@@ -45,21 +45,21 @@ func TestComposeBehindCaddy(t *testing.T) {
 	}}
 	wantOwnForwarded(t, caddy)
 	address, roots := caddy.start(t, g, app.URL)
-	v := newSurfer(t, "127.0.0.2", address, roots)
-	if a, at := v.signIn(site+"/page", "alice"); a.Status != http.StatusOK || at.String() != site+"/page" {
+	v := world.Surf(t, "127.0.0.2", address, roots)
+	if a, at := v.SignIn(site+"/page", "alice"); a.Status != http.StatusOK || at.String() != site+"/page" {
 		t.Fatalf("after the sign-in: %d at %s\n%s", a.Status, at, a.Body)
 	}
 	if user := app.One(t).Value(t, "X-Auth-User"); user != "alice" {
 		t.Errorf("the application gets the user %q", user)
 	}
-	a, _ := v.visit("GET", site+"/page", "", "X-Auth-User", "root")
+	a, _ := v.Visit("GET", site+"/page", "", "X-Auth-User", "root")
 	world.WantStatus(t, "with a user that a client wrote", a, http.StatusOK)
 	m := app.One(t)
 	from, user := m.Value(t, "X-Forwarded-For"), m.Value(t, "X-Auth-User")
 	if !strings.HasPrefix(from, "127.0.0.2") || user != "alice" {
 		t.Errorf("the application gets the address %q and the user %q", from, user)
 	}
-	a, _ = newSurfer(t, "127.0.0.1", address, roots).visit("GET", site+"/page", "", "Accept", world.TypeJSON)
+	a, _ = world.Surf(t, "127.0.0.1", address, roots).Visit("GET", site+"/page", "", "Accept", world.TypeJSON)
 	world.WantStatus(t, "a stranger", a, http.StatusUnauthorized)
 	app.None(t)
 }

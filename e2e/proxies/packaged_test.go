@@ -1,6 +1,6 @@
 //go:build interop
 
-package apps
+package proxies
 
 import (
 	"net"

@@ -1,94 +1,17 @@
-package apps
+package proxies
 
 import (
-	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/http/cookiejar"
 	"net/url"
 	"strings"
 	"testing"
 
 	"authgate/e2e/world"
-
-	"golang.org/x/net/html"
 )
 
 const forwardApp = "https://app.example.org"
-
-// surfer is a browser at an address, which finds all hosts with names at the proxy.
-// It follows redirects.
-type surfer struct {
-	*http.Client
-	t *testing.T
-}
-
-func newSurfer(t *testing.T, from, proxy string, roots *x509.CertPool) surfer {
-	t.Helper()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots},
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			if strings.HasPrefix(address, "127.0.0.1:") {
-				return dialer.DialContext(ctx, network, address) // a provider
-			}
-			return dialer.DialContext(ctx, network, proxy)
-		},
-	}
-	t.Cleanup(transport.CloseIdleConnections)
-	return surfer{&http.Client{Transport: transport, Jar: world.Must(cookiejar.New(nil))(t), Timeout: world.Patience}, t}
-}
-
-// visit sends a request, and returns the last answer and its address.
-func (v surfer) visit(method, address, body string, headers ...string) (world.Answer, *url.URL) {
-	v.t.Helper()
-	q := world.Must(http.NewRequest(method, address, strings.NewReader(body)))(v.t)
-	for i := 0; i+1 < len(headers); i += 2 {
-		q.Header.Add(headers[i], headers[i+1])
-	}
-	r := world.Must(v.Do(q))(v.t)
-	defer r.Body.Close()
-	content := world.Must(io.ReadAll(r.Body))(v.t)
-	return world.Answer{Status: r.StatusCode, Header: r.Header, Body: string(content)}, r.Request.URL
-}
-
-// signIn visits a page, and signs in on the page to which that leads.
-func (v surfer) signIn(address, user string) (world.Answer, *url.URL) {
-	v.t.Helper()
-	page, at := v.visit("GET", address, "", "Accept", world.AcceptsPage)
-	action, fields := formOf(v.t, page.Body)
-	if page.Status != http.StatusOK || !fields.Has("username") {
-		v.t.Fatalf("%s leads to %d at %s without a form:\n%s", address, page.Status, at, page.Body)
-	}
-	fields.Set("username", user)
-	fields.Set("password", world.Passwords[user])
-	return v.visit("POST", world.Must(at.Parse(action))(v.t).String(), fields.Encode(),
-		"Content-Type", "application/x-www-form-urlencoded", "Accept", world.AcceptsPage,
-		"Origin", at.Scheme+"://"+at.Host, "Sec-Fetch-Site", "same-origin")
-}
-
-// formOf returns where the first form of a page goes, and its fields.
-func formOf(t *testing.T, page string) (action string, fields url.Values) {
-	t.Helper()
-	fields = url.Values{}
-	for node := range world.Must(html.Parse(strings.NewReader(page)))(t).Descendants() {
-		attributes := map[string]string{}
-		for _, a := range node.Attr {
-			attributes[a.Key] = a.Val
-		}
-		switch {
-		case node.Data == "form" && action == "":
-			action = attributes["action"]
-		case node.Data == "input" && attributes["name"] != "":
-			fields.Set(attributes["name"], attributes["value"])
-		}
-	}
-	return action, fields
-}
 
 // wantUser checks the identity that a request to the application carries.
 func wantUser(t *testing.T, what string, m world.Message, user, roles string) {
@@ -132,13 +55,13 @@ func forwardThrough(t *testing.T, proxy forwardProxy) {
 	t.Helper()
 	g, app := forwardGateway(t), world.Record(t)
 	address, roots := proxy.start(t, g, app.URL)
-	forwardSignIn(t, app, newSurfer(t, "127.0.0.1", address, roots))
+	forwardSignIn(t, app, world.Surf(t, "127.0.0.1", address, roots))
 	if !proxy.leadsAll {
-		forwardPrograms(t, app, newSurfer(t, "127.0.0.1", address, roots))
+		forwardPrograms(t, app, world.Surf(t, "127.0.0.1", address, roots))
 	}
-	forwardRefusals(t, app, newSurfer(t, "127.0.0.1", address, roots))
-	forwardHeaders(t, app, newSurfer(t, "127.0.0.1", address, roots))
-	forwardAddresses(t, app, newSurfer(t, "127.0.0.2", address, roots), newSurfer(t, "127.0.0.3", address, roots))
+	forwardRefusals(t, app, world.Surf(t, "127.0.0.1", address, roots))
+	forwardHeaders(t, app, world.Surf(t, "127.0.0.1", address, roots))
+	forwardAddresses(t, app, world.Surf(t, "127.0.0.2", address, roots), world.Surf(t, "127.0.0.3", address, roots))
 	send := func(text string) world.Answer {
 		conn := world.Must(tls.Dial("tcp", address, &tls.Config{RootCAs: roots, ServerName: "app.example.org"}))(t)
 		defer conn.Close()
@@ -151,9 +74,9 @@ func forwardThrough(t *testing.T, proxy forwardProxy) {
 
 // forwardSignIn: a page leads to the sign-in page and back, the application gets the
 // identity, and nothing after the logout.
-func forwardSignIn(t *testing.T, app *world.Recorder, v surfer) {
+func forwardSignIn(t *testing.T, app *world.Recorder, v world.Surfer) {
 	t.Helper()
-	a, at := v.signIn(forwardApp+"/page?a=%2Fb&c", "alice")
+	a, at := v.SignIn(forwardApp+"/page?a=%2Fb&c", "alice")
 	if a.Status != http.StatusOK || a.Body != "ok" || at.String() != forwardApp+"/page?a=%2Fb&c" {
 		t.Fatalf("after the sign-in: %d at %s\n%s", a.Status, at, a.Body)
 	}
@@ -162,7 +85,7 @@ func forwardSignIn(t *testing.T, app *world.Recorder, v surfer) {
 	if m.Target() != "/page?a=%2Fb&c" {
 		t.Errorf("the application gets %q", m.Line)
 	}
-	a, _ = v.visit("POST", forwardApp+"/admin/x%20y;z", "a body",
+	a, _ = v.Visit("POST", forwardApp+"/admin/x%20y;z", "a body",
 		append(spoofedIdentity(), "Sec-Fetch-Site", "same-origin")...)
 	world.WantStatus(t, "a post", a, http.StatusOK)
 	m = app.One(t)
@@ -170,14 +93,14 @@ func forwardSignIn(t *testing.T, app *world.Recorder, v surfer) {
 	if m.Target() != "/admin/x%20y;z" || m.Body != "a body" || !strings.HasPrefix(m.Line, "POST ") {
 		t.Errorf("the application gets %q with %q", m.Line, m.Body)
 	}
-	a, _ = v.visit("POST", forwardApp+"/page", "a body", "Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example")
+	a, _ = v.Visit("POST", forwardApp+"/page", "a body", "Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example")
 	world.WantStatus(t, "a post of another site", a, http.StatusForbidden)
-	a, _ = v.visit("GET", forwardApp+"/page", "", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key",
+	a, _ = v.Visit("GET", forwardApp+"/page", "", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key",
 		"dGhlIHNhbXBsZSBub25jZQ==", "Connection", "Upgrade", "Upgrade", "websocket", "Origin", "https://evil.example")
 	world.WantStatus(t, "a WebSocket of another site", a, http.StatusForbidden)
-	a, _ = v.visit("POST", forwardApp+"/.authgate/logout", "", "Origin", forwardApp, "Sec-Fetch-Site", "same-origin")
+	a, _ = v.Visit("POST", forwardApp+"/.authgate/logout", "", "Origin", forwardApp, "Sec-Fetch-Site", "same-origin")
 	world.WantStatus(t, "the logout", a, http.StatusOK)
-	a, at = v.visit("GET", forwardApp+"/page", "", "Accept", world.AcceptsPage)
+	a, at = v.Visit("GET", forwardApp+"/page", "", "Accept", world.AcceptsPage)
 	if a.Status != http.StatusOK || !strings.HasPrefix(at.Path, "/.authgate/") {
 		t.Errorf("after the logout: %d at %s", a.Status, at)
 	}
@@ -185,30 +108,30 @@ func forwardSignIn(t *testing.T, app *world.Recorder, v surfer) {
 }
 
 // forwardPrograms: a program without a login gets 401.
-func forwardPrograms(t *testing.T, app *world.Recorder, v surfer) {
+func forwardPrograms(t *testing.T, app *world.Recorder, v world.Surfer) {
 	t.Helper()
-	a, _ := v.visit("GET", forwardApp+"/api", "", "Accept", world.TypeJSON)
+	a, _ := v.Visit("GET", forwardApp+"/api", "", "Accept", world.TypeJSON)
 	world.WantStatus(t, "without a login", a, http.StatusUnauthorized)
-	a, _ = v.visit("GET", forwardApp+"/api", "",
+	a, _ = v.Visit("GET", forwardApp+"/api", "",
 		append(spoofedIdentity(), "Cookie", "session_id=x", "Accept", world.TypeJSON)...)
 	world.WantStatus(t, "with a wrong cookie", a, http.StatusUnauthorized)
 	app.None(t)
 }
 
 // forwardRefusals: what the gateway refuses does not reach the application.
-func forwardRefusals(t *testing.T, app *world.Recorder, v surfer) {
+func forwardRefusals(t *testing.T, app *world.Recorder, v world.Surfer) {
 	t.Helper()
-	if a, at := v.signIn(forwardApp+"/page", "bob"); a.Status != http.StatusOK || at.Path != "/page" {
+	if a, at := v.SignIn(forwardApp+"/page", "bob"); a.Status != http.StatusOK || at.Path != "/page" {
 		t.Fatalf("after the sign-in: %d at %s", a.Status, at)
 	}
 	wantUser(t, "the page", app.One(t), "bob", "user")
-	a, _ := v.visit("GET", forwardApp+"/admin/", "", spoofedIdentity()...)
+	a, _ := v.Visit("GET", forwardApp+"/admin/", "", spoofedIdentity()...)
 	world.WantStatus(t, "without the role", a, http.StatusForbidden)
 	for _, spelling := range []string{
 		"verify", "verify?x", "%76erify", "ver%69fy", "/verify", "./verify", "x/../verify", "%2e/verify",
 		"..%2f.authgate/verify", "../.authgate/verify", "../%2eauthgate/verify", "../.authgate/%76erify",
 	} {
-		a, _ = v.visit("GET", forwardApp+"/.authgate/"+spelling, "", "X-Forwarded-Method", "GET",
+		a, _ = v.Visit("GET", forwardApp+"/.authgate/"+spelling, "", "X-Forwarded-Method", "GET",
 			"X-Forwarded-Uri", "/page", "X-Original-Method", "GET", "X-Original-URL", forwardApp+"/page")
 		switch a.Status {
 		case http.StatusNotFound, http.StatusBadRequest, http.StatusForbidden: // Traefik asks about it like any other
@@ -216,11 +139,11 @@ func forwardRefusals(t *testing.T, app *world.Recorder, v surfer) {
 			t.Errorf("a question of a client, %s: %d %s", spelling, a.Status, a.Body)
 		}
 	}
-	a, _ = v.visit("GET", forwardApp+"/.authgate/signin?switch=1", "", "Accept", world.AcceptsPage,
+	a, _ = v.Visit("GET", forwardApp+"/.authgate/signin?switch=1", "", "Accept", world.AcceptsPage,
 		"X-Forwarded-Host", "evil.example", "Forwarded", "host=evil.example;proto=http")
 	world.WantStatus(t, "the gateway's own page, for a client that names another host", a, http.StatusOK)
 	app.None(t)
-	a, _ = v.visit("GET", forwardApp+"/public/x", "", spoofedIdentity()...)
+	a, _ = v.Visit("GET", forwardApp+"/public/x", "", spoofedIdentity()...)
 	world.WantStatus(t, "a public page", a, http.StatusOK)
 	m := app.One(t)
 	if user := m.Value(t, "X-Auth-User"); user != "" {
@@ -230,9 +153,9 @@ func forwardRefusals(t *testing.T, app *world.Recorder, v surfer) {
 }
 
 // forwardHeaders: the question has each header by which the gateway refuses a request of a user.
-func forwardHeaders(t *testing.T, app *world.Recorder, v surfer) {
+func forwardHeaders(t *testing.T, app *world.Recorder, v world.Surfer) {
 	t.Helper()
-	if a, at := v.signIn(forwardApp+"/page", "bob"); a.Status != http.StatusOK || at.Path != "/page" {
+	if a, at := v.SignIn(forwardApp+"/page", "bob"); a.Status != http.StatusOK || at.Path != "/page" {
 		t.Fatalf("after the sign-in: %d at %s", a.Status, at)
 	}
 	app.One(t)
@@ -250,17 +173,17 @@ func forwardHeaders(t *testing.T, app *world.Recorder, v surfer) {
 		{"PUT", []string{"Sec-Fetch-Site", "same-origin", "Destination", forwardApp + "/admin/"}},
 		{"PUT", []string{"Sec-Fetch-Site", "same-origin", "If", "</admin/> (<urn:uuid:1>)"}},
 	} {
-		a, _ := v.visit(c.method, forwardApp+"/page", "", c.headers...)
+		a, _ := v.Visit(c.method, forwardApp+"/page", "", c.headers...)
 		world.WantStatus(t, fmt.Sprint(c.method, c.headers), a, http.StatusForbidden)
 		app.None(t)
 	}
 }
 
 // forwardAddresses: policies see the address of the client, whatever it claims.
-func forwardAddresses(t *testing.T, app *world.Recorder, near, far surfer) {
+func forwardAddresses(t *testing.T, app *world.Recorder, near, far world.Surfer) {
 	t.Helper()
-	for _, v := range []surfer{near, far} {
-		if a, at := v.signIn(forwardApp+"/page", "bob"); a.Status != http.StatusOK {
+	for _, v := range []world.Surfer{near, far} {
+		if a, at := v.SignIn(forwardApp+"/page", "bob"); a.Status != http.StatusOK {
 			t.Fatalf("after the sign-in: %d at %s", a.Status, at)
 		}
 		app.One(t)
@@ -268,10 +191,10 @@ func forwardAddresses(t *testing.T, app *world.Recorder, near, far surfer) {
 	claims := func(address string) []string {
 		return []string{"X-Forwarded-For", address, "X-Real-IP", address, "Forwarded", "for=" + address}
 	}
-	a, _ := far.visit("GET", forwardApp+"/office/", "", claims("127.0.0.2")...)
+	a, _ := far.Visit("GET", forwardApp+"/office/", "", claims("127.0.0.2")...)
 	world.WantStatus(t, "from another network", a, http.StatusForbidden)
 	app.None(t)
-	a, _ = near.visit("GET", forwardApp+"/office/", "", claims("127.0.0.3")...)
+	a, _ = near.Visit("GET", forwardApp+"/office/", "", claims("127.0.0.3")...)
 	world.WantStatus(t, "from the network", a, http.StatusOK)
 	app.One(t)
 }

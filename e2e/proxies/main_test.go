@@ -1,0 +1,10 @@
+package proxies
+
+import (
+	"os"
+	"testing"
+
+	"authgate/e2e/world"
+)
+
+func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
