@@ -28,7 +28,8 @@
 //	proxies    proxies that ask the gateway or stand in front of it, as docs/forward-auth, docs/how-to, docs/migrate
 //	           and docs/deploy configure them
 //	cli        commands, terminals, files and disks; testdata/*.txtar has what one can try with curl
-//	documents  the documents: commands, configurations, links, symptoms, metrics, names of tests
+//	examples   what documents show, done: commands, configurations, recipes, defaults, symptoms, metrics
+//	documents  what documents say, read: links, names of tests and code, tables, numbers, prefixes; the schema
 //
 //	redisstore  the store on real Redis servers, which redistest starts
 //	chaos       random faults under load, and a checker for the history

@@ -27,7 +27,7 @@ var ranWith = regexp.MustCompile("^`(Test\\w+)(?:/(\\w+))?`: (.+) (\\S+)$")
 
 func TestDocsApplications(t *testing.T) {
 	t.Parallel()
-	docs, rows := documents(t), map[string]string{}
+	docs, rows := world.Documents(t), map[string]string{}
 	for line := range strings.Lines(docs[applicationsTable].Prose) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")
 		if page := link.FindStringSubmatch(cells[0]); page != nil && len(cells) == 4 {

@@ -20,7 +20,7 @@ import (
 // release.
 func TestDocsCommands(t *testing.T) {
 	t.Parallel()
-	docs, packages, makefile := documents(t), testPackages(t), world.ReadFile(t, world.Path("Makefile"))
+	docs, packages, makefile := world.Documents(t), testPackages(t), world.ReadFile(t, world.Path("Makefile"))
 	for name, doc := range docs {
 		for _, found := range regexp.MustCompile("(?m)(?:^|`)make ([a-z]+)(?: ([A-Z]+)=)?").
 			FindAllStringSubmatch(doc.Text, -1) {
@@ -112,7 +112,7 @@ func (p *testPackage) selects(dir, pattern string) bool {
 func TestDocsCodeMap(t *testing.T) {
 	t.Parallel()
 	const codeMap = "docs/code-map.md"
-	docs, names := documents(t), map[string]bool{}
+	docs, names := world.Documents(t), map[string]bool{}
 	for dir, p := range testPackages(t) {
 		if strings.HasPrefix(dir, "e2e") || p.product == "" {
 			continue

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"authgate/e2e/world"
 )
 
 // statusNamed matches where the source names a status of an error.
@@ -33,7 +35,7 @@ func TestDocsStatuses(t *testing.T) {
 			}
 		}
 	}
-	_, errors, _ := strings.Cut(documents(t)[page].Prose, "\n## Errors\n")
+	_, errors, _ := strings.Cut(world.ReadDocument(t, page).Prose, "\n## Errors\n")
 	errors, _, _ = strings.Cut(errors, "\n### ")
 	listed := map[string]bool{}
 	for _, row := range regexp.MustCompile(`(?m)^\| (\d{3}) \| `).FindAllStringSubmatch(errors, -1) {

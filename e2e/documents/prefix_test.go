@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/e2e/world"
+
 	"github.com/goccy/go-yaml"
 )
 
@@ -22,7 +24,7 @@ var otherPrefixes = map[string]string{
 func TestDocsPrefix(t *testing.T) {
 	t.Parallel()
 	seen := 0
-	for name, doc := range documents(t) {
+	for name, doc := range world.Documents(t) {
 		moving := strings.HasPrefix(name, "docs/forward-auth/") || strings.HasPrefix(name, "docs/migrate/")
 		for _, b := range doc.Blocks {
 			if b.Info != "yaml" && !strings.HasPrefix(b.Info, "yaml ") {
@@ -32,7 +34,7 @@ func TestDocsPrefix(t *testing.T) {
 				PublicURL string `yaml:"public_url"`
 				Endpoints struct{ Prefix string }
 			}
-			if yaml.Unmarshal([]byte(complete(b.Text())), &file) != nil {
+			if yaml.Unmarshal([]byte(b.Text()), &file) != nil {
 				continue // no configuration, such as a list of accounts
 			}
 			whole, prefix, other := file.PublicURL != "", file.Endpoints.Prefix, otherPrefixes[name]
@@ -56,7 +58,7 @@ var askedEndpoint = regexp.MustCompile(`((?:/[\w.-]+)*/)verify(?:[^.\w]|$)`)
 // prefix than their configurations.
 func TestDocsPrefixText(t *testing.T) {
 	t.Parallel()
-	for name, doc := range documents(t) {
+	for name, doc := range world.Documents(t) {
 		if !strings.HasPrefix(name, "docs/forward-auth/") && !strings.HasPrefix(name, "docs/migrate/") {
 			continue
 		}

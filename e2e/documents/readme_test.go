@@ -44,7 +44,7 @@ func checkRatios(t *testing.T, short, long string) {
 // which it persuades is on the page to which it links.
 func TestDocsReadme(t *testing.T) {
 	t.Parallel()
-	docs := documents(t)
+	docs := world.Documents(t)
 	readme := docs["README.md"]
 	const first = "# authgate\n\n" +
 		"Sign-in for applications that have none: proxy, passkeys and OpenID provider in one file.\n"
@@ -88,7 +88,7 @@ var picture = regexp.MustCompile(` (?:src|srcset)="([^":]+)"`)
 func TestDocsPictures(t *testing.T) {
 	t.Parallel()
 	shown := 0
-	for name, doc := range documents(t) {
+	for name, doc := range world.Documents(t) {
 		for _, found := range picture.FindAllStringSubmatch(doc.Prose, -1) {
 			shown++
 			if _, err := os.Stat(world.Path(path.Join(path.Dir(name), found[1]))); err != nil {
@@ -145,7 +145,7 @@ func TestDocsTemplates(t *testing.T) {
 func TestDocsChangelog(t *testing.T) {
 	t.Parallel()
 	section, said := regexp.MustCompile(`^## \d+\.\d+\.\d+ - \d{4}-\d\d-\d\d$`), map[string]bool{}
-	for line := range strings.Lines(documents(t)["CHANGELOG.md"].Prose) {
+	for line := range strings.Lines(world.ReadDocument(t, "CHANGELOG.md").Prose) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "## ") && line != "## Unreleased" && !section.MatchString(line) {
 			t.Errorf("CHANGELOG.md: %q is no section with a version and a date", line)

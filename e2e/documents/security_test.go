@@ -71,7 +71,7 @@ func TestDocsSecurity(t *testing.T) {
 			tests[name] = append(tests[name], p)
 		}
 	}
-	for name, doc := range documents(t) {
+	for name, doc := range world.Documents(t) {
 		for _, found := range testName.FindAllStringSubmatch(doc.Text, -1) {
 			shows := func(p *testPackage) bool { return found[2] == "" || strings.Contains(p.tests, strconv.Quote(found[2])) }
 			if !slices.ContainsFunc(tests[found[1]], shows) {

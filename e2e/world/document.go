@@ -40,6 +40,31 @@ func ReadDocument(t testing.TB, name string) *Document {
 	return ParseDocument(t, name, ReadFile(t, Path(name)))
 }
 
+// Documents reads all Markdown files that are shown to people, by their names.
+func Documents(t testing.TB) map[string]*Document {
+	t.Helper()
+	docs := map[string]*Document{}
+	read := func(file string) {
+		name := filepath.ToSlash(Must(filepath.Rel(Path(""), file))(t))
+		docs[name] = ReadDocument(t, name)
+	}
+	for _, file := range Must(filepath.Glob(Path("*.md")))(t) {
+		read(file)
+	}
+	NoError(t, filepath.WalkDir(Path("docs"), func(file string, _ os.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(file, ".md") {
+			read(file)
+		}
+		return err
+	}))
+	for _, name := range []string{"README.md", "docs/README.md"} {
+		if docs[name] == nil {
+			t.Fatalf("%s is missing", name)
+		}
+	}
+	return docs
+}
+
 // ParseDocument divides the text of a document into prose and blocks.
 func ParseDocument(t testing.TB, name, text string) *Document {
 	t.Helper()

@@ -1,4 +1,4 @@
-package documents
+package examples
 
 import (
 	"errors"
@@ -56,7 +56,8 @@ func (m *backupMachine) shell(script string) string {
 // document says that they do.
 func TestDocsBackup(t *testing.T) {
 	t.Parallel()
-	blocks := slices.DeleteFunc(documents(t)["docs/backup.md"].Blocks, func(b world.Block) bool { return b.Info != "sh" })
+	blocks := slices.DeleteFunc(world.ReadDocument(t, "docs/backup.md").Blocks,
+		func(b world.Block) bool { return b.Info != "sh" })
 	if len(blocks) != 3 {
 		t.Fatalf("docs/backup.md has %d blocks of commands, this test knows 3", len(blocks))
 	}

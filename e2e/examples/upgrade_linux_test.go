@@ -1,4 +1,4 @@
-package documents
+package examples
 
 import (
 	"net/http"
@@ -16,7 +16,8 @@ import (
 // old program comes back.
 func TestDocsUpgrade(t *testing.T) {
 	t.Parallel()
-	blocks := slices.DeleteFunc(documents(t)["docs/upgrade.md"].Blocks, func(b world.Block) bool { return b.Info != "sh" })
+	blocks := slices.DeleteFunc(world.ReadDocument(t, "docs/upgrade.md").Blocks,
+		func(b world.Block) bool { return b.Info != "sh" })
 	if len(blocks) != 2 {
 		t.Fatalf("docs/upgrade.md has %d blocks of commands, this test knows 2", len(blocks))
 	}

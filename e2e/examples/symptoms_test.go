@@ -1,4 +1,4 @@
-package documents
+package examples
 
 import (
 	"encoding/base64"

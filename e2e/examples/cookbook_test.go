@@ -1,4 +1,4 @@
-package documents
+package examples
 
 import (
 	"errors"
@@ -122,7 +122,7 @@ func try(t *testing.T, trials []trial) (passed []bool, output string) {
 // way that it can, and the recipe's own tests must notice.
 func TestDocsCookbook(t *testing.T) {
 	t.Parallel()
-	all, problems := recipes(t, documents(t)["docs/cookbook.md"])
+	all, problems := recipes(t, world.ReadDocument(t, "docs/cookbook.md"))
 	for _, problem := range problems {
 		t.Errorf("docs/cookbook.md: %s", problem)
 	}

@@ -1,4 +1,4 @@
-package documents
+package examples
 
 import (
 	"os"
@@ -15,7 +15,7 @@ import (
 func TestDocsMigrate(t *testing.T) {
 	t.Parallel()
 	pages := 0
-	for name, doc := range documents(t) {
+	for name, doc := range world.Documents(t) {
 		if !strings.HasPrefix(name, "docs/migrate/") {
 			continue
 		}
@@ -52,7 +52,7 @@ func TestDocsMigrate(t *testing.T) {
 // the words of its file of the new form.
 func TestDocsMigrateKeys(t *testing.T) {
 	t.Parallel()
-	page := documents(t)["docs/migrate/oauth2-proxy.md"].Prose
+	page := world.ReadDocument(t, "docs/migrate/oauth2-proxy.md").Prose
 	names := []string{"OAUTH2_PROXY_", "injectRequestHeaders", "injectResponseHeaders", "claimSource", "secretSource",
 		"additionalClaims", "upstreamConfig"}
 	for line := range strings.Lines(world.ReadFile(t, "testdata/oauth2-proxy.flags")) {

@@ -1,10 +1,9 @@
-package documents
+package examples
 
 import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -27,7 +26,7 @@ import (
 //	                 document is one shell in one folder, beside the
 //	                 demonstration on the shipped config.yaml. A line that ends
 //	                 in \ goes on in the next. The files of the document are
-//	                 in the folder, and the log is in authgate.log. Two pages
+//	                 in the folder, and the log is in authgate.log. Three pages
 //	                 have no demonstration, see tutorial_test.go.
 //	yaml             a whole configuration
 //	yaml fragment    a part of one; it is put into the base
@@ -40,29 +39,6 @@ import (
 //
 // "…" matches any text within a line, and alone on a line for any lines.
 // Password hashes that end in it are completed.
-
-// documents reads all Markdown files that are shown to people.
-func documents(t *testing.T) map[string]*world.Document {
-	t.Helper()
-	docs := map[string]*world.Document{}
-	read := func(file string) {
-		name := filepath.ToSlash(world.Must(filepath.Rel(world.Path(""), file))(t))
-		docs[name] = world.ReadDocument(t, name)
-	}
-	for _, file := range world.Must(filepath.Glob(world.Path("*.md")))(t) {
-		read(file)
-	}
-	world.NoError(t, filepath.WalkDir(world.Path("docs"), func(file string, _ fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(file, ".md") {
-			read(file)
-		}
-		return err
-	}))
-	if docs["README.md"] == nil || docs[docsIndex] == nil {
-		t.Fatalf("README.md or %s is missing", docsIndex)
-	}
-	return docs
-}
 
 // command is what one types, and what is printed then.
 type command struct {
@@ -95,7 +71,7 @@ func commandsOf(t *testing.T, d *world.Document) []command {
 
 func TestDocsConsole(t *testing.T) {
 	t.Parallel()
-	docs := documents(t)
+	docs := world.Documents(t)
 	for name, doc := range docs {
 		commands := commandsOf(t, doc)
 		if len(commands) == 0 || slices.Contains([]string{tutorialPage, secondFactorPage, householdPage}, name) {
@@ -261,7 +237,7 @@ func complete(text string) string {
 func TestDocsConfigurations(t *testing.T) {
 	t.Parallel()
 	checked := 0
-	for name, doc := range documents(t) {
+	for name, doc := range world.Documents(t) {
 		dir := configurationFolder(t, doc)
 		for _, b := range doc.Blocks {
 			var content string

@@ -1,4 +1,4 @@
-package documents
+package examples
 
 import (
 	"encoding/json"
@@ -47,7 +47,7 @@ func tableOf(t *testing.T, doc *world.Document, heading string) [][]string {
 func TestDocsMetrics(t *testing.T) {
 	t.Parallel()
 	registered, documented := metricsOf(t), map[string]bool{}
-	for _, row := range tableOf(t, documents(t)[observabilityPage], "Metrics") {
+	for _, row := range tableOf(t, world.ReadDocument(t, observabilityPage), "Metrics") {
 		span := strings.Trim(row[0], "`")
 		name, list, _ := strings.Cut(strings.TrimSuffix(span, "}"), "{")
 		labels := strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
@@ -71,11 +71,11 @@ func TestDocsMetrics(t *testing.T) {
 func metricsOf(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
-	for dir, p := range testPackages(t) {
-		if !strings.HasPrefix(dir, "gateway") || strings.Contains(p.product, "\n\t\"testing\"\n") { // or for tests
+	for _, code := range gatewayCode(t) {
+		if strings.Contains(code, "\n\t\"testing\"\n") { // of a package for tests
 			continue
 		}
-		for _, part := range strings.Split(p.product, `"authgate_`)[1:] {
+		for _, part := range strings.Split(code, `"authgate_`)[1:] {
 			name, rest, _ := strings.Cut(part, `"`)
 			rest, _, _ = strings.Cut(rest, "\n}\n") // the end of the function
 			if strings.HasSuffix(name, "_") {
@@ -91,6 +91,16 @@ func metricsOf(t *testing.T) map[string][]string {
 	return all
 }
 
+// gatewayCode returns the code of each package of the gateway, by its folder.
+func gatewayCode(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, path := range goFiles(t, world.Path("gateway")) {
+		all[filepath.Dir(path)] += world.ReadFile(t, path) + "\n"
+	}
+	return all
+}
+
 // auditCall matches where the source names an audit event.
 var auditCall = regexp.MustCompile(`(?:\bAudit\(|\bend\(ex, |slog\.String\("event", )"([a-z_]+)"`)
 
@@ -99,11 +109,8 @@ var auditCall = regexp.MustCompile(`(?:\bAudit\(|\bend\(ex, |slog\.String\("even
 func TestDocsAuditEvents(t *testing.T) {
 	t.Parallel()
 	fields := map[string]map[string]bool{} // by event
-	for dir, p := range testPackages(t) {
-		if !strings.HasPrefix(dir, "gateway") {
-			continue
-		}
-		for line := range strings.Lines(p.product) {
+	for _, code := range gatewayCode(t) {
+		for line := range strings.Lines(code) {
 			for _, found := range auditCall.FindAllStringSubmatch(line, -1) {
 				if fields[found[1]] == nil {
 					fields[found[1]] = map[string]bool{}
@@ -115,7 +122,7 @@ func TestDocsAuditEvents(t *testing.T) {
 		}
 	}
 	documented := map[string]bool{}
-	for _, row := range tableOf(t, documents(t)[observabilityPage], "Audit events") {
+	for _, row := range tableOf(t, world.ReadDocument(t, observabilityPage), "Audit events") {
 		event, named := strings.Trim(row[0], "`"), spans(row[2])
 		if fields[event] == nil || documented[event] || row[1] == "" {
 			t.Errorf("the page has the event %s; exists: %t; the row: %q", event, fields[event] != nil, row)
@@ -180,7 +187,7 @@ func TestObservability(t *testing.T) {
 	defer response.Body.Close()
 	text := string(world.Must(io.ReadAll(response.Body))(t))
 	promtool(t, text, "check", "metrics")
-	for _, row := range tableOf(t, documents(t)[observabilityPage], "Metrics") {
+	for _, row := range tableOf(t, world.ReadDocument(t, observabilityPage), "Metrics") {
 		name, _, _ := strings.Cut(strings.Trim(row[0], "`"), "{")
 		if !strings.Contains(text, "\n# TYPE "+name+" "+row[1]+"\n") {
 			t.Errorf("the page says that %s is a %s", name, row[1])

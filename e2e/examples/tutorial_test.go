@@ -1,4 +1,4 @@
-package documents
+package examples
 
 import (
 	"fmt"
@@ -45,7 +45,7 @@ func TestDocsHousehold(t *testing.T) {
 func beginWithNothing(t *testing.T, page string, steps ...string) {
 	t.Helper()
 	world.FindProgram(t, "python3")
-	doc := documents(t)[page]
+	doc := world.ReadDocument(t, page)
 	s := &docShell{t: t, dir: t.TempDir(), place: placePorts(t, `\b(8443|8080|9090|3000)\b`), after: map[string]string{
 		"mkdir":          "", // the reader saves files in the folder that this makes
 		"python3":        "until curl -s -o /dev/null http://127.0.0.1:3000/ 2>/dev/null; do sleep 0.1; done",

@@ -1,4 +1,4 @@
-package documents
+package examples
 
 import (
 	"maps"
@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// These tests compare what the documents name with what there is: keys and
-// their defaults, metrics with their labels, files, targets of the Makefile.
+// These tests compare the keys that the documents name, and their defaults, with those that
+// there are.
 
 // keyEntry matches the entry of a key: the key, and its default if it has one. That each
 // key has an entry, with its default, is for gateway/config to test.
@@ -30,7 +30,7 @@ var keyEntry = regexp.MustCompile("(?m)^- `([^`]+)` \\([^;\n]*(?:; default: (.*)
 func documentedDefaults(t *testing.T) map[string]string {
 	t.Helper()
 	defaults := map[string]string{}
-	for name, doc := range documents(t) {
+	for name, doc := range world.Documents(t) {
 		if strings.HasPrefix(name, "docs/configuration/") {
 			for _, entry := range keyEntry.FindAllStringSubmatch(doc.Prose, -1) {
 				defaults[entry[1]] = entry[2]
@@ -125,7 +125,7 @@ func TestDocsKeyNames(t *testing.T) {
 		}
 	}
 	keys := slices.Collect(maps.Keys(defaults))
-	for name, doc := range documents(t) {
+	for name, doc := range world.Documents(t) {
 		for _, found := range keySpan.FindAllStringSubmatch(doc.Prose, -1) {
 			first, _, _ := strings.Cut(found[1], ".")
 			is, ok := defaults[found[1]]

@@ -1,4 +1,4 @@
-package documents
+package examples
 
 import (
 	"crypto/x509"
@@ -29,7 +29,7 @@ type symptom struct {
 func symptoms(t *testing.T) (all []symptom) {
 	t.Helper()
 	see := ""
-	for line := range strings.Lines(documents(t)["docs/troubleshooting.md"].Prose) {
+	for line := range strings.Lines(world.ReadDocument(t, "docs/troubleshooting.md").Prose) {
 		cells := strings.Split(strings.ReplaceAll(strings.TrimSpace(line), `\|`, "\x00"), "|")
 		if len(cells) != 5 || strings.HasPrefix(cells[1], "---") || strings.TrimSpace(cells[1]) == "Command" {
 			continue
@@ -116,12 +116,21 @@ func wordsInUse(t *testing.T) string {
 // addTexts adds the texts in the code below a folder, without tests.
 func addTexts(t *testing.T, all *strings.Builder, dir string) {
 	t.Helper()
+	for _, path := range goFiles(t, dir) {
+		addTextsOf(t, all, path)
+	}
+}
+
+// goFiles returns the Go files below a folder, without tests.
+func goFiles(t *testing.T, dir string) (paths []string) {
+	t.Helper()
 	world.NoError(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
-			addTextsOf(t, all, path)
+			paths = append(paths, path)
 		}
 		return err
 	}))
+	return paths
 }
 
 func addTextsOf(t *testing.T, all *strings.Builder, path string) {
