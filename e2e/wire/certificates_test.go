@@ -29,14 +29,12 @@ type certified struct {
 	files string
 }
 
-const certifiedUser = "- {username: alice@example.org, password_hash: \"" + world.WonderlandHash + "\"}\n"
-
 func startCertified(t *testing.T) *certified {
 	t.Helper()
 	c := &certified{ca: certtest.New(t, "clients", time.Now()), up: world.Record(t), files: t.TempDir()}
 	c.write("ca.pem", certtest.PEM(c.ca))
 	c.write("crl.pem", certtest.ListPEM(c.ca.List(time.Hour)))
-	c.write("accounts.yaml", certifiedUser)
+	c.write("accounts.yaml", world.Person("alice@example.org", world.WonderlandHash, ""))
 	config := `
 tls: {client_ca: DIR/ca.pem, crl: DIR/crl.pem}
 certificates: {username: san_email}
@@ -189,7 +187,7 @@ func TestClientCertificates(t *testing.T) {
 	if got := ask(vpn); got != 200 { // the ticket comes with the answer
 		t.Fatalf("%d", got)
 	}
-	c.write("accounts.yaml", strings.Replace(certifiedUser, "}", ", disabled: true}", 1))
+	c.write("accounts.yaml", world.Person("alice@example.org", world.WonderlandHash, ", disabled: true"))
 	for _, ask := range open {
 		world.Until(t, "the account", func() bool { return ask(vpn) == 401 })
 	}

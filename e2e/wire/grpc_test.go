@@ -92,14 +92,10 @@ func unary(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServe
 	return wrapperspb.String(fmt.Sprint(m.Value, " for ", received["x-auth-user"])), nil
 }
 
-// serveGRPC serves the service of the test.
-func serveGRPC(t *testing.T, options ...grpc.ServerOption) (authority string) {
+// serveGRPC serves the service of the test, at an address as net.Listen takes it.
+func serveGRPC(t *testing.T, network, address string, options ...grpc.ServerOption) (served string) {
 	t.Helper()
-	return serveGRPCOn(t, world.Must(net.Listen("tcp", "127.0.0.1:0"))(t), options...)
-}
-
-func serveGRPCOn(t *testing.T, listener net.Listener, options ...grpc.ServerOption) (address string) {
-	t.Helper()
+	listener := world.Must(net.Listen(network, address))(t)
 	server := grpc.NewServer(options...)
 	service := &grpc.ServiceDesc{ServiceName: "test.Service", HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{MethodName: "Unary", Handler: unary}}}
@@ -122,11 +118,11 @@ func TestGRPC(t *testing.T) {
 	certified.Close()
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certified.Certificate().Raw})
 	withTLS := grpc.Creds(credentials.NewServerTLSFromCert(&certified.TLS.Certificates[0]))
-	socket := world.Must(net.Listen("unix", filepath.Join(t.TempDir(), "grpc.sock")))(t)
+	socket, port := filepath.Join(t.TempDir(), "grpc.sock"), "127.0.0.1:0"
 	for name, upstream := range map[string]string{
-		"unix":  fmt.Sprintf("{url: %q}", "unix+h2c:"+serveGRPCOn(t, socket)),
-		"h2c":   fmt.Sprintf("{url: %q}", "h2c://"+serveGRPC(t)),
-		"https": fmt.Sprintf("{url: %q, tls: {ca: upstream.pem}}", "https://"+serveGRPC(t, withTLS)),
+		"unix":  fmt.Sprintf("{url: %q}", "unix+h2c:"+serveGRPC(t, "unix", socket)),
+		"h2c":   fmt.Sprintf("{url: %q}", "h2c://"+serveGRPC(t, "tcp", port)),
+		"https": fmt.Sprintf("{url: %q, tls: {ca: upstream.pem}}", "https://"+serveGRPC(t, "tcp", port, withTLS)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
