@@ -197,7 +197,7 @@ func TestPeopleGoByTheFile(t *testing.T) {
 }
 
 // With a file that cannot be written, the list is served, and nothing can be changed. An
-// account of the configuration is in the list, and only its logins can be ended.
+// account of the configuration is in the list, and nothing of it can be changed.
 func TestPeopleThatCannotBeChanged(t *testing.T) {
 	t.Parallel()
 	yaml := rig.Edit(t, config, "accounts: {file: users.yaml,", `accounts:
@@ -213,7 +213,7 @@ unused: {`)
 		t.Error("the account of the configuration is not in the list")
 	}
 	before := usersFile(t, r)
-	for _, change := range []string{"disable", "enable", "roles", "reset-factors", "invite"} {
+	for _, change := range []string{"disable", "enable", "roles", "reset-factors", "invite", "end"} {
 		post(r, 409, in.Cookie, change, `{"username":"fixed","roles":[]}`)
 	}
 	post(r, 409, in.Cookie, "add", `{"username":"Fixed","roles":[]}`)
