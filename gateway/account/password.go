@@ -31,7 +31,10 @@ type password struct {
 }
 
 // passwordOrder is what a user posts.
-type passwordOrder struct{ current, next string }
+type passwordOrder struct {
+	current, next string
+	again         []string // repetitions of next
+}
 
 // enabled returns why no password can be changed.
 func (p *password) enabled() error { return p.page.writable(fixedPassword) }
@@ -113,17 +116,10 @@ var errWrong = errors.New("the current password is wrong")
 
 // passwordNotice returns the status of a mistake, and what the page says about it.
 func passwordNotice(err error) (int, pages.ManageNotice) {
-	switch {
-	case errors.Is(err, errWrong):
+	if errors.Is(err, errWrong) {
 		return http.StatusForbidden, pages.ManageWrong
-	case errors.Is(err, signin.ErrShort):
-		return http.StatusBadRequest, pages.ManageShort
-	case errors.Is(err, signin.ErrLong):
-		return http.StatusBadRequest, pages.ManageLong
-	case errors.Is(err, signin.ErrDiffers):
-		return http.StatusBadRequest, pages.ManageDiffers
 	}
-	return 0, pages.ManageNothing
+	return http.StatusBadRequest, signin.PasswordNotice(err)
 }
 
 func wrongPassword(cause error) error {
@@ -146,7 +142,7 @@ func readPasswordOrder(ex *web.Exchange) (order passwordOrder, err error) {
 		order, err = passwordsOfObject(ex)
 	}
 	if err == nil {
-		err = signin.CheckNewPassword(order.next)
+		err = signin.CheckNewPassword(order.next, order.again...)
 	}
 	return order, err
 }
@@ -169,8 +165,5 @@ func passwordsOfForm(body []byte) (order passwordOrder, err error) {
 	if err != nil || len(current) != 1 || len(next) != 1 || len(again) > 1 || !utf8.ValidString(current[0]+next[0]) {
 		return order, web.BadRequest(`The form must have the fields "current" and "new".`, nil)
 	}
-	if len(again) == 1 && again[0] != next[0] {
-		return order, web.BadRequest("The new password and its repetition differ.", signin.ErrDiffers)
-	}
-	return passwordOrder{current[0], next[0]}, nil
+	return passwordOrder{current[0], next[0], again}, nil
 }

@@ -13,6 +13,15 @@ import (
 // NewBrowserSecret returns a secret that binds login attempts to a browser.
 func NewBrowserSecret() string { return newSecret() }
 
+// BrowserSecret returns the secret that a browser has sent, or a new one if that is not valid. All
+// tabs share it, so that each can finish its own sign-in.
+func BrowserSecret(sent string) (secret string, known bool) {
+	if ValidBrowserSecret(sent) {
+		return sent, true
+	}
+	return NewBrowserSecret(), false
+}
+
 // ValidBrowserSecret reports whether secret has the form of a browser secret.
 func ValidBrowserSecret(secret string) bool {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(secret)

@@ -23,8 +23,8 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 	user := User{v, v, v, v}
 	return map[string]func(io.Writer) error{
 		"sign-in": func(w io.Writer) error {
-			return p.SignIn(w, SignIn{v, v, v, true, v, v, v, NoticeThrottled, time.Minute, v, v, true, true, true,
-				&PasskeyForm{v, v}, []Provider{{v, v}, {v, v}}})
+			return p.SignIn(w, SignIn{Form{v, v, true, v, v}, v, v, NoticeThrottled, time.Minute, v, v, true, true,
+				true, &PasskeyForm{v, v}, []Provider{{v, v}, {v, v}}})
 		},
 		"second step": func(w io.Writer) error {
 			return p.Code(w, Code{Form{v, v, true, v, v}, v, v, true, v, true, true, &PasskeyForm{v, v}, v, NoticeCode,
@@ -285,11 +285,12 @@ func TestSignIn(t *testing.T) {
 		alert  string
 	}{
 		"first visit": {SignIn{Action: "/login", Password: true}, []string{"post /login"}, empty, nil, "username", ""},
-		"return path": {SignIn{Action: "/login", Password: true, ReturnTo: "/a?b=c&d"}, []string{"post /login"},
+		"return path": {SignIn{Action: "/login", Password: true, Form: Form{ReturnTo: "/a?b=c&d"}}, []string{"post /login"},
 			append([]string{"return_to=/a?b=c&d"}, empty...), nil, "username", ""},
 		"step-up": {
 			SignIn{
-				Action: "/login", Password: true, Username: "alice", Notice: NoticeFactors, Factors: "2", MaxAge: "15m0s",
+				Action: "/login", Password: true, Username: "alice", Notice: NoticeFactors,
+				Form: Form{Factors: "2", MaxAge: "15m0s"},
 			},
 			[]string{"post /login"}, []string{"factors=2", "max_age=15m0s", "username=alice", "password="}, nil, "password", "",
 		},

@@ -66,17 +66,10 @@ func (l *texts) notice(n Notice, wait time.Duration) (string, error) {
 
 // SignIn is what the sign-in page shows.
 type SignIn struct {
-	// Action is the URL that the form is posted to, with the fields
-	// username, password, remember and, unless empty, return_to and binding.
+	Form
+	// Action is the URL that the form is posted to, with the fields username, password and
+	// remember.
 	Action string
-	// ReturnTo is the path to go to once signed in, or the URL of another host of
-	// the gateway. Binding is the browser that waits for a session there.
-	ReturnTo, Binding string
-	// Elsewhere tells that another site began the sign-in. The form says so.
-	Elsewhere bool
-	// Factors and MaxAge are what the sign-in must prove, in the fields of that name; empty: no
-	// more than usual.
-	Factors, MaxAge string
 	// Host is where the user signs in to.
 	Host   string
 	Notice Notice
@@ -99,12 +92,15 @@ type SignIn struct {
 // in the field credential, with the fields of a Form.
 type PasskeyForm struct{ Action, Options string }
 
-// Form is what the forms of a sign-in carry along, in fields of their own unless empty. They
-// are those of SignIn.
+// Form is what the forms of a sign-in carry along, in fields of their own unless empty.
 type Form struct {
+	// ReturnTo is the path to go to once signed in, or the URL of another host of
+	// the gateway. Binding is the browser that waits for a session there.
 	ReturnTo, Binding string
-	Elsewhere         bool
-	Factors, MaxAge   string
+	// Elsewhere tells that another site began the sign-in.
+	Elsewhere bool
+	// Factors and MaxAge are what the sign-in must prove; empty: no more than usual.
+	Factors, MaxAge string
 }
 
 // Code is the second step of a sign-in, after the password. It does not have the password.

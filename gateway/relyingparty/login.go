@@ -178,11 +178,8 @@ func hint(ex *web.Exchange) string {
 // begin redirects the user to the provider, with an attempt to sign in that
 // only their browser can finish.
 func (d *delegatedLogin) begin(ex *web.Exchange, p *mechanism.Provider, r web.Return) error {
-	r = signin.Remembered(r)
-	browser := ex.Credentials.Browser // tabs share it, so that each can finish its own attempt
-	if !journey.ValidBrowserSecret(browser) {
-		browser = journey.NewBrowserSecret()
-	}
+	r = signin.Storable(r)
+	browser, _ := journey.BrowserSecret(ex.Credentials.Browser)
 	attempts, cookies := d.federation.Attempts, &d.site.Cookies
 	attempt := attempts.New(browser, p.Name(), p.Issuer(), d.site.Place(r))
 	attempt.Binding, attempt.Elsewhere = r.Binding, r.Elsewhere

@@ -42,7 +42,7 @@ func newInvite(o *endpoint.Options, logout *signout.Logout, second *secondStep, 
 // show is GET /signin/invite.
 func (i *invite) show(ex *web.Exchange) error {
 	token := ex.QueryValue(invitations.TokenField)
-	account, err := i.find(ex, i.options.Local, token)
+	account, err := i.find(ex, token)
 	if err != nil {
 		return err
 	}
@@ -56,13 +56,13 @@ func (i *invite) serve(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	account, err := i.find(ex, i.options.Local, token)
+	account, err := i.find(ex, token)
 	if err != nil {
 		return err
 	}
 	if err := CheckNewPassword(next, again); err != nil {
 		ex.Failed(err, http.StatusBadRequest)
-		i.write(ex, http.StatusBadRequest, account, token, passwordNotice(err))
+		i.write(ex, http.StatusBadRequest, account, token, PasswordNotice(err))
 		return nil
 	}
 	if account, err = i.set(ex, account, token, next); err != nil {
@@ -72,11 +72,11 @@ func (i *invite) serve(ex *web.Exchange) error {
 }
 
 // find returns the account of an invitation.
-func (i *invite) find(ex *web.Exchange, local *mechanism.Local, token string) (*accounts.Account, error) {
+func (i *invite) find(ex *web.Exchange, token string) (*accounts.Account, error) {
 	if err := i.starts.Begin(ex.Peer.Client); err != nil {
 		return nil, err
 	}
-	account, err := local.Invited.Find(&ex.Store, token)
+	account, err := i.options.Local.Invited.Find(&ex.Store, token)
 	return account, unusable(err)
 }
 
@@ -180,15 +180,4 @@ func (i *invite) write(
 		Username: account.Username, Action: i.options.Site.Own(invitations.Page), Token: token, Notice: notice,
 	}
 	ex.Page(status, func(p *pages.Pages, w io.Writer) error { return p.Invite(w, page) })
-}
-
-// passwordNotice returns what the page says about a password that users cannot choose.
-func passwordNotice(err error) pages.ManageNotice {
-	switch {
-	case errors.Is(err, ErrDiffers):
-		return pages.ManageDiffers
-	case errors.Is(err, ErrLong):
-		return pages.ManageLong
-	}
-	return pages.ManageShort
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"authgate/gateway/pages"
 	"authgate/gateway/web"
 )
 
@@ -15,9 +16,9 @@ const (
 
 // Mistakes in a new password, as the cause of a *web.Error.
 var (
-	ErrShort   = errors.New("the new password is too short")
-	ErrLong    = errors.New("the new password is too long")
-	ErrDiffers = errors.New("the new password and its repetition differ")
+	errShort   = errors.New("the new password is too short")
+	errLong    = errors.New("the new password is too long")
+	errDiffers = errors.New("the new password and its repetition differ")
 )
 
 // CheckNewPassword returns the error of a password that users cannot choose. again are its
@@ -25,11 +26,25 @@ var (
 func CheckNewPassword(next string, again ...string) error {
 	switch {
 	case len(again) > 0 && again[0] != next:
-		return web.BadRequest("The new password and its repetition differ.", ErrDiffers)
+		return web.BadRequest("The new password and its repetition differ.", errDiffers)
 	case utf8.RuneCountInString(next) < minPassword:
-		return web.BadRequest(fmt.Sprintf("The new password must have at least %d characters.", minPassword), ErrShort)
+		return web.BadRequest(fmt.Sprintf("The new password must have at least %d characters.", minPassword), errShort)
 	case len(next) > maxPassword:
-		return web.BadRequest(fmt.Sprintf("The new password must have at most %d bytes.", maxPassword), ErrLong)
+		return web.BadRequest(fmt.Sprintf("The new password must have at most %d bytes.", maxPassword), errLong)
 	}
 	return nil
+}
+
+// PasswordNotice returns what a page says about an error of CheckNewPassword, and
+// pages.ManageNothing for any other.
+func PasswordNotice(err error) pages.ManageNotice {
+	switch {
+	case errors.Is(err, errDiffers):
+		return pages.ManageDiffers
+	case errors.Is(err, errLong):
+		return pages.ManageLong
+	case errors.Is(err, errShort):
+		return pages.ManageShort
+	}
+	return pages.ManageNothing
 }

@@ -64,12 +64,12 @@ func (o *OtherHosts) StartAtHome(ex *web.Exchange, name string, r web.Return, pa
 }
 
 // maxReturnTo is the longest path with its query that an attempt or a ticket
-// remembers, in bytes.
+// stores, in bytes.
 const maxReturnTo = 8 << 10
 
-// Remembered returns r as an attempt or a ticket remembers it: a place that is too long
+// Storable returns r as an attempt or a ticket can store it: a place that is too long
 // becomes the start page of its host.
-func Remembered(r web.Return) web.Return {
+func Storable(r web.Return) web.Return {
 	if len(r.Path) > maxReturnTo {
 		r.Path = "/"
 	}
@@ -84,7 +84,7 @@ func (o *OtherHosts) next(ctx context.Context, sid string, r web.Return) (string
 	if r.Binding == "" {
 		return o.site.Place(r), nil
 	}
-	r = Remembered(r)
+	r = Storable(r)
 	ticket, err := o.options.Local.Tickets.Issue(ctx, journey.Ticket{
 		Login: sid, Scope: r.Host, Browser: r.Binding, Path: r.Path, Elsewhere: r.Elsewhere,
 	})

@@ -134,10 +134,7 @@ func (s *signInPage) cameBack(ex *web.Exchange) bool {
 
 func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page pages.SignIn) {
 	only := policy.Mechanism(ex.QueryValue("mechanism"))
-	page.Action, page.ReturnTo, page.Binding = s.site.Own("login"), s.site.Place(r), r.Binding
-	page.Elsewhere = r.Elsewhere
-	page.Factors, page.MaxAge = web.DemandFields(r.Demand)
-	page.Host = s.site.SignInHost(r)
+	page.Action, page.Form, page.Host = s.site.Own("login"), formOf(s.site, r), s.site.SignInHost(r)
 	page.Password = s.accounts.Len() > 0 && only != policy.OIDC
 	page.Remember = s.remember
 	if page.Password && s.passkeys {

@@ -226,7 +226,7 @@ func (l *passwordLogin) failed(ex *web.Exchange, form *loginForm, err error) err
 	}
 	attrs := []slog.Attr{slog.String("result", result)}
 	if account, known := l.accounts.Lookup(form.username); known { // else it may be a password in the wrong field
-		attrs = append(attrs, slog.String("subject", policy.LocalProvider+":"+account.Username))
+		attrs = append(attrs, subjectOf(account))
 	}
 	ex.Audit("login", attrs...)
 	if !form.form || web.Negotiate(ex.Request) != web.TypeHTML {

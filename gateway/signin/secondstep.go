@@ -65,10 +65,7 @@ func (s *secondStep) ask(ex *web.Exchange, account *accounts.Account, form *logi
 
 // begin begins a second step in the browser of a request.
 func (s *secondStep) begin(ex *web.Exchange, account *accounts.Account) (secret string, err error) {
-	browser, known := ex.Credentials.Browser, true // tabs share it, so that each can finish its own sign-in
-	if !journey.ValidBrowserSecret(browser) {
-		browser, known = journey.NewBrowserSecret(), false
-	}
+	browser, known := journey.BrowserSecret(ex.Credentials.Browser)
 	if secret, err = s.proofs.BeginStep(&ex.Store, account, browser); err == nil && !known {
 		s.site.Cookies.Set(ex, s.site.Cookies.Names.Browser, browser, factors.ChallengeLife)
 	}

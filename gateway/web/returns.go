@@ -255,15 +255,12 @@ func (ex *Exchange) SignInPlace(page string, r Return) string {
 }
 
 // binding returns the binding of the browser with these credentials, which it keeps in
-// a cookie. All tabs share it. With session.domain there is no need for one.
+// a cookie. With session.domain there is no need for one.
 func (c *Cookies) binding(w http.ResponseWriter, creds *auth.Credentials) string {
 	if c.domain != "" {
 		return ""
 	}
-	secret := creds.Browser
-	if !journey.ValidBrowserSecret(secret) {
-		secret = journey.NewBrowserSecret()
-	}
+	secret, _ := journey.BrowserSecret(creds.Browser)
 	c.Set(w, c.Names.Browser, secret, startLifetime)
 	return journey.Binding(secret)
 }
