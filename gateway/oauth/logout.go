@@ -49,7 +49,7 @@ func (s *logouts) endSession(ex *web.Exchange) error {
 	case err != nil:
 		return err
 	case current && !ex.Navigates():
-		return signout.ErrNoNavigation()
+		return signout.NoNavigation()
 	case current:
 		return s.logout.Then(ex, l.place)
 	}

@@ -162,12 +162,12 @@ func (l *Logout) answer(ex *web.Exchange, redirect string, page bool) {
 	}
 }
 
-// byLink is GET /logout: the same for cookies, for a person who goes there. What a
-// browser loads ahead of a click, or for a part of a page, signs no user out. A link
+// byLink is GET /logout: it ends the logins behind the cookies, for a person who goes there.
+// What a browser loads ahead of a click, or for a part of a page, signs no user out. A link
 // on another site must not either, so it leads to a page that asks first.
 func (l *Logout) byLink(ex *web.Exchange) error {
 	if !ex.Navigates() {
-		return ErrNoNavigation()
+		return NoNavigation()
 	}
 	if ex.FromOtherSite() {
 		return l.confirm(ex)
@@ -181,9 +181,9 @@ func (l *Logout) byLink(ex *web.Exchange) error {
 	return nil
 }
 
-// ErrNoNavigation returns the error of a GET that would sign a user out, and that no person sends
+// NoNavigation returns the error of a GET that would sign a user out, and that no person sends
 // who goes there.
-func ErrNoNavigation() error {
+func NoNavigation() error {
 	return &web.Error{
 		Status: http.StatusForbidden,
 		Detail: "GET signs out only a person who opens this address. A program or a script must use POST.",

@@ -80,8 +80,8 @@ func loginsOf(ctx context.Context, handles []handle) ([]string, error) {
 	return sids, nil
 }
 
-// end ends the logins that the cookies lead to. It returns the one of
-// an identity provider, if that was alive, also beside an error.
+// end ends the logins that the cookies lead to. It returns the one of those that was at an
+// identity provider, also beside an error; nil: none was.
 func (p *Presented) end(ex *web.Exchange) (delegated *login.Login, err error) {
 	ctx, end := ex.Store.Recording()
 	defer end()
