@@ -113,9 +113,9 @@
 //     journey, because it is about a browser that has none yet.
 //   - mechanism is apart from login, because it reads the configuration. It and own are
 //     apart from gateway, because own endpoints are tested without a gateway.
-//   - signin, relyingparty, account, people and oauth import signout, and account imports
-//     signin: who ends a login, or gets new tokens for it, does what a logout and a sign-in
-//     do.
+//   - signin, relyingparty, account, people and oauth import signout, and relyingparty and
+//     account import signin: who ends a login, leads a user on or gives new tokens does what a
+//     logout and a sign-in do.
 //
 // # Limits and threats
 //

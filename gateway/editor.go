@@ -33,7 +33,8 @@ func (e editor) Edit(ctx context.Context, edit accounts.Edit) error {
 	g := e.gateway
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	// With a function that is called, so that a store that cannot record it is an error.
+	// There is nothing to do before the swap. Without a function, reload would accept a store that
+	// cannot record the change.
 	return e.apply(ctx, edit, func(*state) {})
 }
 

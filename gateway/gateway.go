@@ -96,7 +96,7 @@ func New(o Options) (*Gateway, error) {
 	g.load.warn(o.Logger, o.Config)
 	warn(o.Logger, o.Config)
 	g.background.Go(func() { g.settle(g.running) })
-	if o.Config.Store.Driver == config.StoreRedis {
+	if shares(o.Config) {
 		g.background.Go(func() { (&follower{gateway: g}).run(g.running) })
 	}
 	return g, nil

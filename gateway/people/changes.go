@@ -178,8 +178,9 @@ func (p *page) check(
 	if c.add {
 		return nil, nil
 	}
-	name := policy.NormalName(wanted.username)
-	at := slices.IndexFunc(users, func(a accounts.Account) bool { return policy.NormalName(a.Username) == name })
+	at := slices.IndexFunc(users, func(a accounts.Account) bool {
+		return policy.NormalName(a.Username) == wanted.username
+	})
 	if at < 0 {
 		return nil, accounts.ErrNotInFile
 	}

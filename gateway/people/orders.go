@@ -14,7 +14,7 @@ import (
 
 // order is what is to be changed, and for whom.
 type order struct {
-	username string
+	username string // as auth.EnteredName returns it
 	roles    []string
 }
 

@@ -3,8 +3,8 @@
 // An Upstream has one or more targets. A balancer orders them for each request:
 // those that are well first, those that rest after failures, or fail the active
 // checks, last. HTTP/1.1, with or without TLS and over sockets, goes through package
-// http1; http.Transport serves h2c and unix+h2c targets, and https targets that choose HTTP/2 in
-// the handshake. IdentityHeaders writes the identity of the client into a request,
+// http1; h2c and unix+h2c targets, and https targets that choose HTTP/2 in the handshake, are
+// served by package http2. IdentityHeaders writes the identity of the client into a request,
 // and removes what the client wrote there. A Rewriter makes responses name the
 // gateway instead of a target.
 //
@@ -18,7 +18,7 @@
 // A request is sent to another target if no connection could be made. If one broke
 // without a response, that needs an idempotent request without a body and a budget
 // for retries, so that retries cannot multiply the load of an application that
-// fails. With a single target, http1 repeats a request once under the same rules.
+// fails. With a single target, http1 or http2 repeats a request once under the same rules.
 //
 // An upstream may be slow or break the rules of HTTP. The header of a response,
 // and each pause of an upstream that does not read, have a time limit. Informational

@@ -69,9 +69,8 @@ type noNotices struct{}
 func (noNotices) Watch([]string) error     { return nil }
 func (noNotices) Notices() <-chan struct{} { return nil }
 
-// follow applies changes until ctx ends: for each value from reload, when a command
-// asks for it, and when the
-// configuration or a file that it names has changed.
+// follow applies changes until ctx ends: for each value from reload, when a command asks for
+// it, and when the configuration or a file that it names has changed.
 func (a *App) follow(ctx context.Context, files fileWatch, reload <-chan os.Signal) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
