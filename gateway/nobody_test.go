@@ -166,15 +166,23 @@ func TestRefusedNobody(t *testing.T) {
 	is(200, outside, "GET", "/guests/", bob.cookie)
 }
 
-// A page of an error says where to sign in, if that can help.
+// A 401 says where users sign in. A page offers to do so only if that can help.
 func TestPagesForNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nobodyConfig)
-	for target, want := range map[string]string{"/office/": "https://gw.example/signin", "/far/": ""} {
+	for _, target := range []string{"/office/", "/far/"} {
 		w := r.wantOf(401, from(outside, request("GET", target, "")))
-		if got := w.Header().Get("Authgate-Sign-In"); got != want {
-			t.Errorf("%s leads to %q, want %q", target, got, want)
+		if got := w.Header().Get("Authgate-Sign-In"); got != "https://gw.example/signin" {
+			t.Errorf("%s: the header is %q", target, got)
 		}
+	}
+	if page := r.wantOf(401, from(outside, request("GET", "/far/", "", browser))).Body.String(); strings.Contains(
+		page, `href="/signin`) {
+		t.Errorf("/far/: the page offers to sign in:\n%s", page)
+	}
+	if page := r.wantOf(401, from(outside, request("POST", "/office/", "", browser))).Body.String(); !strings.Contains(
+		page, `href="/signin`) {
+		t.Errorf("/office/: the page does not offer to sign in:\n%s", page)
 	}
 }
 

@@ -31,6 +31,7 @@ type route struct {
 	limiter  *rate.Limiter             // nil: no rate
 	cors     *cors.Policy              // nil: the application decides
 	signIn   web.SignInLink            // also where a user who is not signed in can be redirected
+	tells    bool                      // its 401 says where users sign in
 }
 
 // newUpstreams returns the upstreams of a configuration by their names. Those
@@ -88,6 +89,7 @@ func (g *Gateway) newRouting(st, old *state) *routing {
 			limiter: limiters[c.Name],
 			cors:    newCORS(&c.CORS),
 			signIn:  signInFor(rule, site, f),
+			tells:   rule.Accepts(policy.Session) || rule.Accepts(policy.OIDC) || rule.Accepts(policy.Bearer),
 		}
 		if c.Upstream != "" {
 			u := upstreams[c.Upstream]

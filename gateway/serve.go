@@ -97,7 +97,7 @@ func (ex *exchange) find() error {
 		return endpoint.NothingHere("the route has no upstream, so it is for " + config.EndpointVerify + " only")
 	}
 	ex.route, ex.Label = route, route.rule.Name
-	ex.SignIn, ex.CORS = &route.signIn, route.cors
+	ex.SignIn, ex.TellsSignIn, ex.CORS = &route.signIn, route.tells, route.cors
 	if ex.WorkerScript() && !route.config.AllowsWorkers() {
 		return web.NoServiceWorker("routes[].service_workers is not allow")
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // A 401 of the gateway says where users sign in, at the host that was asked. Applications cannot
-// send that header, and routes that no session opens do not have it.
+// send that header, and routes of Basic alone do not have it.
 func TestSignInHeader(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ownrig.FiveHostsConfig+`
@@ -25,7 +25,7 @@ endpoints: {prefix: /.authgate/}
 		{"wiki.example.org", "/", "https://wiki.example.org/.authgate/signin"},
 		{"gw.example", "/.authgate/me", "https://gw.example/.authgate/signin"},
 		{"gw.example", "/basic/", ""},
-		{"gw.example", "/bearer/", ""},
+		{"gw.example", "/bearer/", "https://gw.example/.authgate/signin"},
 		{"gw.example", "/public/", ""}, // the application's own 401
 	} {
 		q := request("GET", c.path, "")
@@ -33,6 +33,12 @@ endpoints: {prefix: /.authgate/}
 		w := r.serve(q)
 		if got := w.Header().Get("Authgate-Sign-In"); w.Code != 401 || got != c.want {
 			t.Errorf("%s%s: %d with %q, want %q", c.host, c.path, w.Code, got, c.want)
+		}
+	}
+	for _, accept := range []string{"application/json", "text/html"} {
+		w := r.do("POST", "/.authgate/login", "username=alice&password=wrong", ownrig.Form, "Accept: "+accept)
+		if got := w.Header().Get("Authgate-Sign-In"); w.Code != 401 || got != "https://gw.example/.authgate/signin" {
+			t.Errorf("a wrong password, answered as %s: %d with %q", accept, w.Code, got)
 		}
 	}
 	w := r.do("GET", "/shared/", "", "Origin: https://app.example")

@@ -14,7 +14,7 @@ import (
 
 // Serve answers a request to the endpoint.
 func (e *Endpoint) Serve(ex *web.Exchange) error {
-	ex.Label, ex.SignIn = e.label, e.signIn
+	ex.Label, ex.SignIn, ex.TellsSignIn = e.label, e.signIn, e.tells
 	method := ex.Canonical.Method
 	if method == http.MethodHead {
 		method = http.MethodGet

@@ -136,6 +136,7 @@ type Endpoint struct {
 	blind   bool // to cookies
 	back    string
 	signIn  *web.SignInLink // nil: nowhere
+	tells   bool            // a 401 says where users sign in
 }
 
 // ReadsCookies reports whether a request to the endpoint may have cookies that count.
@@ -184,5 +185,6 @@ func newEndpoint(o *Options, name string, rows []Row) *Endpoint {
 	if anew || o.Used[policy.Session] || o.Used[policy.OIDC] {
 		e.signIn = &web.SignInLink{Page: o.Site.Own("signin"), Always: anew}
 	}
+	e.tells = e.signIn != nil || o.Used[policy.Bearer]
 	return e
 }

@@ -50,9 +50,6 @@ func (ex *Exchange) Fail(err error) (abort bool) {
 	}
 	if e.Status == http.StatusUnauthorized {
 		ex.Stale.Clear(ex)
-		if ex.SignIn != nil && ex.SignIn.Page != "" {
-			h.Set(SignInHeader, ex.site.Origin(ex.Canonical.Host)+ex.site.Own("signin"))
-		}
 	}
 	asks := e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
 	if c, ok := errors.AsType[*challenged](err); ok && asks {
@@ -91,6 +88,7 @@ func (ex *Exchange) JSON(media string, status int, body any) {
 		encoded, status = []byte(`{"title":"Internal Server Error","status":500,"detail":"The gateway failed."}`), 500
 		ex.err = err
 	}
+	ex.tellSignIn(status)
 	ex.OwnHeader(media)
 	ex.Header().Set("Content-Length", strconv.Itoa(len(encoded)+1))
 	ex.WriteHeader(status)
@@ -106,6 +104,7 @@ func (ex *Exchange) Page(status int, render func(*pages.Pages, io.Writer) error)
 		page.Reset()
 		status, ex.err = http.StatusInternalServerError, errors.Join(ex.err, fmt.Errorf("rendering a page: %w", err))
 	}
+	ex.tellSignIn(status)
 	ex.OwnHeader(TypeHTML + "; charset=utf-8")
 	h := ex.Header()
 	h.Set("Content-Language", p.Language())
@@ -115,6 +114,13 @@ func (ex *Exchange) Page(status int, render func(*pages.Pages, io.Writer) error)
 	h.Set("Content-Length", strconv.Itoa(page.Len()))
 	ex.WriteHeader(status)
 	_, _ = ex.Write(page.Bytes()) // the client is gone if this fails
+}
+
+// tellSignIn makes a 401 say that it is the gateway's, and where users sign in.
+func (ex *Exchange) tellSignIn(status int) {
+	if status == http.StatusUnauthorized && ex.TellsSignIn {
+		ex.Header().Set(SignInHeader, ex.site.Origin(ex.Canonical.Host)+ex.site.Own("signin"))
+	}
 }
 
 // formTargets returns the origins to which forms on a page of the exchange may lead.

@@ -38,6 +38,8 @@ type Exchange struct {
 
 	CORS   *cors.Policy // of the route; nil before it is found
 	SignIn *SignInLink  // for the page of an error; may be nil
+	// TellsSignIn: a 401 has SignInHeader.
+	TellsSignIn bool
 	// LeadsAnywhere: the forms of the page lead on to an application that may be anywhere, as
 	// those on the way to an OAuth client do.
 	LeadsAnywhere bool
