@@ -38,25 +38,26 @@ quick: format-check ## formatting, vet and the unit tests, without Redis, browse
 # The packages of e2e share the programs that they test, which have the race detector. So has redisstore,
 # whose tests have the product in their own process; it runs beside the others. While the tests of one
 # package wait for leases, timeouts or a browser, those of two others use the processors. Packages that
-# take long begin first. lint has vetted all packages, so go test does not vet them again. GORACE: no
-# second of waiting at the end of each process.
+# take long begin first. lint has vetted all packages, so go test does not vet them again. -count=1: Go
+# would keep results by the files of e2e alone, whatever became of the programs and documents. GORACE:
+# no second of waiting at the end of each process.
 test: export GORACE := $(strip $(GORACE) atexit_sleep_ms=0)
 test: deps lint ## lint, all tests, the product with the race detector; fuzz targets run their seeds
 	go test -race -vet=off -timeout 30m ./policy ./...
 	go build -race -o bin/e2e/race/ ./cmd/authgate ./cmd/upstream ./cmd/demo
 	go build -o bin/e2e/plain/ ./cmd/authgate ./cmd/upstream ./cmd/demo
-	go test -C e2e -race -vet=off -timeout 30m ./redisstore & store=$$!; \
-	AUTHGATE_PROGRAMS=$(CURDIR)/bin/e2e go test -C e2e -p 3 -vet=off -timeout 30m \
+	go test -C e2e -race -count=1 -vet=off -timeout 30m ./redisstore & store=$$!; \
+	AUTHGATE_PROGRAMS=$(CURDIR)/bin/e2e go test -C e2e -count=1 -p 3 -vet=off -timeout 30m \
 		./browser ./acme ./wire ./redis $$(go list -C e2e ./... | grep -v /redisstore); \
 	status=$$?; wait $$store && exit $$status
-	go test -C packaging -race -vet=off -timeout 10m .
+	go test -C packaging -race -count=1 -vet=off -timeout 10m .
 
 interop: export AUTHGATE_CHROMIUM = chromium
 interop: deps ## run the gateway against programs that others wrote, write docs/interop.md, run e2e without the fast path; ROWS='Dex|Caddy': some programs alone
 	@.ci/deps go gcc wget chromium firefox requests litmus rclone httpx cryptography mod-auth-openidc radicale docker-registry skopeo syncthing transmission rabbitmq-server pypi nodered jupyter providers stores proxies libraries gitea headscale minio homeassistant uptimekuma codeserver n8n keycloak nimbus
 	go build -C e2e -o ../bin/interop/run ./interop
 	@cd e2e && ../bin/interop/run -rows '$(ROWS)'
-	[ -n '$(ROWS)' ] || AUTHGATE_FAST_PATH=false go test -C e2e -race -p 3 -timeout 30m ./...
+	[ -n '$(ROWS)' ] || AUTHGATE_FAST_PATH=false go test -C e2e -race -count=1 -p 3 -timeout 30m ./...
 
 cover: ## coverage of the product by the unit tests: each package, the total, bin/cover.html
 	@.ci/deps go

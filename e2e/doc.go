@@ -7,9 +7,9 @@
 // The module has its own go.mod, so that the product does not depend on what only tests
 // need. Run a package, a test or a script with
 //
-//	go test -C e2e ./wire
-//	go test -C e2e ./wire -run '^TestStopIdle$'
-//	go test -C e2e ./cli -run TestScripts/session
+//	go test -C e2e -count=1 ./wire
+//	go test -C e2e -count=1 ./wire -run '^TestStopIdle$'
+//	go test -C e2e -count=1 ./cli -run TestScripts/session
 //
 // The programs are built into bin/e2e, where Go leaves alone what is up to date. make test builds them
 // once for all packages, and names the folder in AUTHGATE_PROGRAMS.

@@ -10,7 +10,7 @@
 // of which one ended before the other began, with the documented time between them
 // if there is one.
 //
-//	go test -C e2e ./chaos                    a few seconds, part of make test
+//	go test -C e2e -count=1 ./chaos           a few seconds, part of make test
 //	make chaos CHAOSTIME=10m                  rounds of up to a minute
 //	make chaos CHAOSTIME=10s CHAOSSEED=42     the decisions of round 42 again
 //
