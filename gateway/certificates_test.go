@@ -104,6 +104,9 @@ func TestCertificates(t *testing.T) {
 		if w.Header().Get("Connection") != "" {
 			t.Errorf("%s: a client without a certificate loses its connection", target)
 		}
+		if tells := w.Header().Get("Authgate-Sign-In") != ""; tells != (target == "/both/") {
+			t.Errorf("%s: the answer says where users sign in: %t", target, tells)
+		}
 	}
 }
 

@@ -21,6 +21,30 @@ type backupMachine struct {
 	root string
 }
 
+// newMachine returns a machine with the folders, and with /etc/authgate, where its gateway
+// starts.
+func newMachine(t *testing.T, folders ...string) *backupMachine {
+	t.Helper()
+	m := &backupMachine{Instance: world.Prepare(t)}
+	m.root = m.Dir
+	m.Dir = filepath.Join(m.root, "etc/authgate")
+	for _, folder := range append(folders, "etc/authgate") {
+		world.NoError(t, os.MkdirAll(filepath.Join(m.root, folder), 0o700))
+	}
+	return m
+}
+
+// shellBlocks returns the blocks of commands of a document, which must be n.
+func shellBlocks(t *testing.T, document string, n int) []world.Block {
+	t.Helper()
+	blocks := slices.DeleteFunc(world.ReadDocument(t, document).Blocks,
+		func(b world.Block) bool { return b.Info != "sh" })
+	if len(blocks) != n {
+		t.Fatalf("%s has %d blocks of commands, this test knows %d", document, len(blocks), n)
+	}
+	return blocks
+}
+
 // types runs the commands of a block and returns what they print. The test does what
 // systemctl is asked for, and calls stopped when it has stopped the gateway.
 func (m *backupMachine) types(b world.Block, stopped func()) string {
@@ -56,19 +80,9 @@ func (m *backupMachine) shell(script string) string {
 // document says that they do.
 func TestDocsBackup(t *testing.T) {
 	t.Parallel()
-	blocks := slices.DeleteFunc(world.ReadDocument(t, "docs/backup.md").Blocks,
-		func(b world.Block) bool { return b.Info != "sh" })
-	if len(blocks) != 3 {
-		t.Fatalf("docs/backup.md has %d blocks of commands, this test knows 3", len(blocks))
-	}
-	up := world.Record(t)
-	g := world.Prepare(t)
-	m := &backupMachine{g, g.Dir}
-	g.Dir = filepath.Join(m.root, "etc/authgate")
-	data := filepath.Join(m.root, "var/lib/authgate")
-	for _, folder := range []string{g.Dir, data, filepath.Join(m.root, "var/backups")} {
-		world.NoError(t, os.MkdirAll(folder, 0o700))
-	}
+	blocks, up := shellBlocks(t, "docs/backup.md", 3), world.Record(t)
+	m := newMachine(t, "var/lib/authgate", "var/backups")
+	g, data := m.Instance, filepath.Join(m.root, "var/lib/authgate")
 	g.CA = "../../var/lib/authgate/ca.pem"
 	g.Configure("data_dir: " + data + "\n" + world.People + "routes: [{match: /secure, upstream: app, auth: " +
 		"[session, bearer]}]\n" + world.App(up.URL))

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,19 +15,9 @@ import (
 // old program comes back.
 func TestDocsUpgrade(t *testing.T) {
 	t.Parallel()
-	blocks := slices.DeleteFunc(world.ReadDocument(t, "docs/upgrade.md").Blocks,
-		func(b world.Block) bool { return b.Info != "sh" })
-	if len(blocks) != 2 {
-		t.Fatalf("docs/upgrade.md has %d blocks of commands, this test knows 2", len(blocks))
-	}
-	up := world.Record(t)
-	g := world.Prepare(t)
-	m := &backupMachine{g, g.Dir}
-	g.Dir = filepath.Join(m.root, "etc/authgate")
-	installed := filepath.Join(m.root, "usr/local/bin/authgate")
-	for _, folder := range []string{g.Dir, filepath.Dir(installed), filepath.Join(m.root, "root")} {
-		world.NoError(t, os.MkdirAll(folder, 0o700))
-	}
+	blocks, up := shellBlocks(t, "docs/upgrade.md", 2), world.Record(t)
+	m := newMachine(t, "usr/local/bin", "root")
+	g, installed := m.Instance, filepath.Join(m.root, "usr/local/bin/authgate")
 	program := func(version string) string {
 		return "#!/bin/sh\n# " + version + "\nexec " + world.Program("authgate") + " \"$@\"\n"
 	}
