@@ -54,7 +54,7 @@ func (c *compiler) spec(at place, s *Spec) Policy {
 				need:  leaf.need + " " + strings.Join(leaf.values, ", "),
 				holds: leaf.rule(slices.Clone(leaf.values)),
 
-				request: leaf.request, networks: leaf.key == networksKey,
+				request: leaf.request, networks: leaf.key == networksKey, user: leaf.user,
 			}
 			if leaf.signIn != nil {
 				r.signIn = leaf.signIn(slices.Clone(leaf.values))
@@ -111,6 +111,7 @@ func (c *compiler) claims(at place, claims map[string][]string) []*rule {
 				where: at.where,
 				need:  "needs one of " + strings.Join(values, ", "),
 				holds: anyClaim(name, slices.Clone(values)),
+				user:  true,
 			})
 		}
 	}

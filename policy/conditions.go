@@ -36,7 +36,7 @@ func (r *Route) Conditions(id *Identity, req *Request) []Condition {
 	case r.Policy == nil:
 		return conditions
 	case nobody:
-		return append(conditions, list(r.Policy, func(rule *rule) bool { return rule.judge(nil, req) == met })...)
+		return append(conditions, list(r.Policy, func(rule *rule) bool { return rule.judge(withoutIdentity(nil, req)) == met })...)
 	case id == nil:
 		id = &Identity{}
 	}

@@ -42,7 +42,7 @@ func (r *Route) decideNobody(why *reasons, req *Request) Decision {
 	if r.Policy == nil {
 		return Decision{Outcome: Allow, Rule: ruleAuth, Reason: why.nobody}
 	}
-	failed, v := r.Policy.judge(nil, req)
+	failed, v := r.Policy.judge(withoutIdentity(nil, req))
 	if v == met {
 		return Decision{Outcome: Allow, Rule: r.Policy.name, Reason: why.nobody}
 	}
@@ -66,14 +66,30 @@ func (r *Route) opensBySignIn(req *Request) bool {
 	if kinds == nil {
 		return false
 	}
-	_, v := r.Policy.judge(kinds, req)
+	_, v := r.Policy.judge(withoutIdentity(kinds, req))
 	return v != unmet
 }
 
-// judge returns what is known of the policy for all identities that sign-ins of those
-// kinds prove, or, without kinds, for no identity. It also returns the first rule that is not
-// met: of those that are unmet, if there is one.
-func (p *Policy) judge(kinds []Mechanism, req *Request) (failed *rule, all verdict) {
+// withoutIdentity returns what is known of a rule for all identities that sign-ins of those
+// kinds prove, or, without kinds, for no identity.
+func withoutIdentity(kinds []Mechanism, req *Request) func(*rule) verdict {
+	return func(r *rule) verdict {
+		switch {
+		case !r.request:
+			if kinds == nil || r.signIn == nil {
+				return open
+			}
+			return r.signIn(kinds)
+		case r.holds(nil, req):
+			return met
+		}
+		return unmet
+	}
+}
+
+// judge returns what is known of the policy, by what is known of its rules. It also returns the
+// first rule that is not met: of those that are unmet, if there is one.
+func (p *Policy) judge(known func(*rule) verdict) (failed *rule, all verdict) {
 	if len(p.rules) == 0 {
 		return nil, unmet
 	}
@@ -82,9 +98,9 @@ func (p *Policy) judge(kinds []Mechanism, req *Request) (failed *rule, all verdi
 		var part *rule
 		var v verdict
 		if r.policy != nil {
-			part, v = r.policy.judge(kinds, req)
+			part, v = r.policy.judge(known)
 		} else {
-			part, v = r, r.judge(kinds, req)
+			part, v = r, r.judge(known)
 		}
 		switch {
 		case v == unmet:
@@ -97,29 +113,22 @@ func (p *Policy) judge(kinds []Mechanism, req *Request) (failed *rule, all verdi
 }
 
 // judge is Policy.judge for a rule that is no reference.
-func (r *rule) judge(kinds []Mechanism, req *Request) verdict {
+func (r *rule) judge(known func(*rule) verdict) verdict {
 	switch {
 	case r.any:
-		return bestOf(r.parts, kinds, req)
+		return bestOf(r.parts, known)
 	case len(r.parts) > 0: // none has one part
-		_, v := r.parts[0].judge(kinds, req)
+		_, v := r.parts[0].judge(known)
 		return v.not()
-	case !r.request:
-		if kinds == nil || r.signIn == nil {
-			return open
-		}
-		return r.signIn(kinds)
-	case r.holds(nil, req):
-		return met
 	}
-	return unmet
+	return known(r)
 }
 
 // bestOf returns what is known of alternatives.
-func bestOf(parts []*Policy, kinds []Mechanism, req *Request) verdict {
+func bestOf(parts []*Policy, known func(*rule) verdict) verdict {
 	best := unmet
 	for _, part := range parts {
-		switch _, v := part.judge(kinds, req); v {
+		switch _, v := part.judge(known); v {
 		case met:
 			return met
 		case open:

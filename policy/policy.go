@@ -35,6 +35,7 @@ type rule struct {
 	// sign-in of those kinds can change about it; nil: it can make it hold, and not hold.
 	request  bool
 	networks bool // the rule is about the client's address
+	user     bool // the rule is about who the user is, whatever the request and the credential
 	signIn   func(kinds []Mechanism) verdict
 }
 

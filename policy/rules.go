@@ -15,8 +15,9 @@ type leaf struct {
 	rule   func(values []string) func(*Identity, *Request) bool // of values that passed check
 	// signIn is rule.signIn for values; nil: a user may have any of them.
 	signIn func(values []string) func(kinds []Mechanism) verdict
-	// request tells that the rule is about the request alone.
-	request bool
+	// request tells that the rule is about the request alone, and user that it is about who the
+	// user is.
+	request, user bool
 }
 
 // networksKey is the key that is about the client's address.
@@ -25,17 +26,18 @@ const networksKey = "networks"
 // leaves returns the leaves of s in the order of its fields.
 func leaves(s *Spec) []leaf {
 	return []leaf{
-		{key: "roles", values: s.Roles, need: "needs one of", check: CheckRole, rule: anyRole},
-		{key: "all_roles", values: s.AllRoles, need: "needs all of", check: CheckRole, rule: allRoles},
-		{key: "users", values: s.Users, need: "needs one of", check: checkUser, rule: anyUser, signIn: signInOfUsers},
+		{key: "roles", values: s.Roles, need: "needs one of", check: CheckRole, rule: anyRole, user: true},
+		{key: "all_roles", values: s.AllRoles, need: "needs all of", check: CheckRole, rule: allRoles, user: true},
+		{key: "users", values: s.Users, need: "needs one of", check: checkUser, rule: anyUser, signIn: signInOfUsers,
+			user: true},
 		{key: "email_domains", values: s.EmailDomains, need: "needs an address at one of", check: checkDomain,
-			rule: anyDomain},
+			rule: anyDomain, user: true},
 		{key: scopesKey, values: s.Scopes, need: "needs one of", check: CheckScope, rule: anyScope,
 			signIn: withoutSignIn},
 		{key: "mechanisms", values: s.Mechanisms, need: "needs authentication by one of", check: CheckMechanism,
 			rule: anyMechanism, signIn: signInByMechanism},
 		{key: "providers", values: s.Providers, need: "needs an account at one of", check: CheckName, rule: anyProvider,
-			signIn: signInAtProviders},
+			signIn: signInAtProviders, user: true},
 		{key: networksKey, values: s.Networks, need: "needs a client in one of", check: checkNetwork, rule: anyNetwork,
 			request: true},
 		{key: "methods", values: s.Methods, need: "needs one of", check: checkMethod, rule: anyMethod, request: true},
