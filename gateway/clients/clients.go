@@ -188,6 +188,14 @@ func (s *Set) Counts(id string) bool {
 	return configured || document || registeredForm.MatchString(id)
 }
 
+// Admits reports whether the policy of a client lets a user in, by who they are. A client that acts
+// for itself is no user.
+func (s *Set) Admits(id string, user *policy.Identity) bool {
+	client := s.configured[id]
+	return client == nil || client.Policy == nil || user.Provider == policy.ClientProvider ||
+		client.Policy.AllowsUser(user)
+}
+
 // documentClient makes a client of the document at its identifier.
 func (s *Set) documentClient(id string, body []byte) (*Client, error) {
 	m, err := readMetadata(s.oauth, body)

@@ -150,6 +150,9 @@ func (g *Grants) redeem(ctx context.Context, s secret, check func(*Code) error) 
 		return nil, g.reused(ctx, "code", s, known, raw)
 	}
 	by, err := g.owner(ctx, &known.lender, now)
+	if err == nil {
+		err = g.admits(known.Client, by.identity)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -233,6 +236,15 @@ func (g *Grants) owner(ctx context.Context, by *lender, expires time.Time) (*own
 	}
 	basis = append(record.Basis{{Key: consentsKey(by.Subject), Raw: raw}}, basis...)
 	return &ownership{id, in, basis}, nil
+}
+
+// admits refuses a user whom the policy of a client does not let in any more. The grant stays,
+// because the user may meet the policy again.
+func (g *Grants) admits(client string, user *policy.Identity) error {
+	if !g.options.Admits(client, user) {
+		return invalid("the policy of its client does not let its user in any more")
+	}
+	return nil
 }
 
 // reused ends a grant whose code or refresh token was used again. It fails with errStale if

@@ -246,23 +246,31 @@ func (d *device) poll(now time.Time) error {
 
 // redeem makes the grant of a device that was allowed.
 func (d *Devices) redeem(ctx context.Context, key string) (*Issued, error) {
-	raw, err := d.store.Take(ctx, key)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, invalid("the device code was used")
+	raw, err := record.Find(ctx, d.store, key)
+	if err == nil && raw == nil {
+		err = invalid("the device code was used")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("redeeming a device code: %w", err)
+		return nil, err
 	}
 	known, err := record.Decode[device](raw)
 	if err != nil {
 		return nil, err
 	}
-	now := d.now()
-	if err := known.poll(now); err != nil {
+	by, err := d.grants.owner(ctx, known.By, d.now())
+	if err == nil {
+		err = d.grants.admits(known.Terms.Client, by.identity)
+	}
+	if err != nil {
 		return nil, err
 	}
-	by, err := d.grants.owner(ctx, known.By, now)
-	if err != nil {
+	if _, err := d.store.Take(ctx, key); errors.Is(err, store.ErrNotFound) {
+		return nil, invalid("the device code was used")
+	} else if err != nil {
+		return nil, fmt.Errorf("redeeming a device code: %w", err)
+	}
+	now := d.now()
+	if err := known.poll(now); err != nil {
 		return nil, err
 	}
 	s := newSecret(refreshMark)

@@ -91,6 +91,8 @@ type Options struct {
 	Client func(id string) (roles []string, ok bool)
 	// Counts reports whether what users have lent to a client counts, by the configuration.
 	Counts func(client string) bool
+	// Admits reports whether the policy of a client lets a user in, by who they are.
+	Admits func(client string, user *policy.Identity) bool
 	// CodeLifetime is the lifetime of codes.
 	CodeLifetime time.Duration
 }

@@ -52,6 +52,9 @@ type Inspected struct {
 // Inspect tells a client what a token is (RFC 7662). Only its own tokens are active.
 func (g *Grants) Inspect(ctx context.Context, client, token string) (*Inspected, error) {
 	found, err := g.inspect(ctx, token)
+	if err == nil {
+		err = g.admits(found.Terms.Client, found.Identity)
+	}
 	if errors.Is(err, ErrInvalid) || errors.Is(err, auth.ErrRejected) || err == nil && found.Terms.Client != client {
 		return &Inspected{}, nil
 	}

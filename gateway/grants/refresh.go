@@ -60,6 +60,9 @@ func (g *Grants) refresh(ctx context.Context, s secret, check func(*Terms) error
 		}
 		return nil, g.reused(ctx, "refresh token", s, known, raw)
 	}
+	if err := g.admits(known.Client, by.identity); err != nil {
+		return nil, err
+	}
 	following := s.next()
 	next := known.rotated(following.hash(), now, g.options.Leeway)
 	value, err := json.Marshal(next)

@@ -60,6 +60,7 @@ type rig struct {
 	audience []string
 	scopes   map[string][]string // the roles that they lend; nil: all
 	clients  map[string][]string // their own roles
+	refused  string              // user whom the policies of clients do not let in
 
 	accounts  *accounts.Set
 	logins    *login.Logins
@@ -128,6 +129,7 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 			return roles, ok
 		},
 		Counts: func(string) bool { return true },
+		Admits: func(_ string, user *policy.Identity) bool { return user.Username != next.refused },
 	})
 	next.devices = NewDevices(next.grants, 10*time.Minute)
 	return &next

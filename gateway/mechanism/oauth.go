@@ -33,7 +33,7 @@ func NewOAuth(o *Options, local *Local, f *Federation) (*OAuth, error) {
 		Holders: &login.Holders{Logins: local.Logins, Accounts: local.Accounts, Users: f.Users},
 		Issuer:  cfg.Token.Issuer, Audience: cfg.Token.Audience, Leeway: cfg.Token.ReuseLeeway,
 		Lend: lend(cfg.OAuth.Scopes), Client: actsForItself(cfg.OAuth.Clients), Counts: set.Counts,
-		CodeLifetime: cfg.OAuth.CodeLifetime,
+		Admits: set.Admits, CodeLifetime: cfg.OAuth.CodeLifetime,
 	})
 	return &OAuth{
 		Clients: set, Grants: lent, Consents: grants.NewConsents(o.Store, o.Now),

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -124,6 +125,11 @@ func (s *programs) userinfo(ex *web.Exchange) error {
 		return web.Challenge(err, auth.BearerChallenge(s.options.Realm, true))
 	}
 	ex.Identify(id)
+	if !s.clients.Admits(terms.Client, id) {
+		ex.Reason = "the policy of the client does not let the user in any more"
+		ex.Audit("denied", slog.String("client_id", terms.Client), slog.String("reason", ex.Reason))
+		return web.Forbidden()
+	}
 	if !slices.Contains(terms.Scopes, scopeOpenID) {
 		return web.InsufficientScope(s.options.Realm, []string{scopeOpenID}, "the token has not the scope openid")
 	}
