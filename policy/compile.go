@@ -125,6 +125,9 @@ func (c *compiler) proof(at place, s *Spec) (rules []*rule) {
 			c.errs.add(at.path, "%v", err)
 			return
 		}
+		if d.Factors == 1 { // as every login has
+			d.Factors = 0
+		}
 		rules = append(rules, &rule{
 			where: at.where, need: need, demand: d,
 			holds: func(id *Identity, req *Request) bool { return d.Met(&id.Proof, req.Now) },

@@ -61,6 +61,8 @@ type reasons struct {
 	nobody string // lets in a request without credentials
 
 	rules map[*rule]string // by the rule that fails; nil for a policy without rules
+
+	demands []Demand // all that the policy can demand of a login
 }
 
 func newReasons(r *Route) *reasons {
@@ -83,6 +85,7 @@ func newReasons(r *Route) *reasons {
 	}
 	rs.met = prefix + r.Policy.name + ": met"
 	rs.nobody = rs.met + byNobody
+	rs.demands = r.Policy.possibleDemands()
 	rs.rules = map[*rule]string{nil: prefix + "policy: has no rules, so it allows nothing"}
 	r.Policy.eachRule(make(map[*Policy]bool), func(failed *rule) {
 		rs.rules[failed] = prefix + failed.where + ": " + failed.need
@@ -115,7 +118,7 @@ func (r *Route) accepted() string {
 // For an identity with an owner, the policy must hold for the owner too.
 //
 // On a Route of a Table, Decide allocates nothing, but for the reason of a refusal
-// without an identity, or by the roles of an owner.
+// without an identity, or by the roles of an owner, and for what a sign-in can prove.
 func (r *Route) Decide(id *Identity, req *Request) Decision {
 	why := r.reasons
 	if why == nil {
@@ -135,34 +138,30 @@ func (r *Route) Decide(id *Identity, req *Request) Decision {
 	case r.Policy == nil:
 		return Decision{Outcome: Allow, Rule: ruleAuth, Reason: why.authenticated}
 	}
-	_, ok := r.Policy.refusal(id, req)
-	if ok && id.Owner != nil {
-		_, ok = r.Policy.refusal(id.Owner, req)
-	}
-	if ok {
+	if r.Policy.allowsWithOwner(id, req) {
 		return Decision{Outcome: Allow, Rule: r.Policy.name, Reason: why.met}
 	}
 	return r.refuse(why, id, req)
 }
 
-// refuse decides on an identity for which the policy does not hold. What no sign-in can
-// change comes before what one can, for the identity and its owner.
+// refuse decides on an identity for which the policy does not hold. The rule that it names is the
+// first that does not hold, or, if no sign-in helps, the first that none makes hold.
 func (r *Route) refuse(why *reasons, id *Identity, req *Request) Decision {
-	lack, by := r.Policy.lacking(id, req), ""
-	if !lack.refused && id.Owner != nil {
-		owner := r.Policy.lacking(id.Owner, req)
-		if owner.refused || lack.failed == nil {
-			lack, by = owner, byOwner
+	d := Decision{Outcome: Forbid, Rule: "policy"}
+	failed, by := r.Policy.failing(id, id, req)
+	if len(why.demands) > 0 {
+		var helps bool
+		if d.Demand, helps = r.Policy.stepUp(why.demands, id, req); helps {
+			d.Outcome = StepUp
+		} else if final, byFinal := r.Policy.failing(id, id.after(newProof(2, req.Now)), req); final != nil {
+			failed, by = final, byFinal
 		}
-		lack.demand = lack.demand.And(owner.demand)
 	}
-	switch {
-	case lack.failed == nil:
-		return Decision{Outcome: Forbid, Rule: "policy", Reason: why.rules[nil]}
-	case lack.refused:
-		return Decision{Outcome: Forbid, Rule: lack.failed.where, Reason: why.rules[lack.failed] + by}
+	if failed != nil {
+		d.Rule = failed.where
 	}
-	return Decision{Outcome: StepUp, Rule: lack.failed.where, Reason: why.rules[lack.failed] + by, Demand: lack.demand}
+	d.Reason = why.rules[failed] + by
+	return d
 }
 
 // byOwner follows what is judged by the roles of Identity.Owner.

@@ -90,46 +90,58 @@ var meanings = []meaning{
 	{spec{Claims: map[string][]string{"a.b": {"x", "7", "true"}}}, func(id *policy.Identity, _ *policy.Request) bool {
 		return id.Claims["a"].(map[string]any)["b"] != nil
 	}},
+	{spec{Factors: 1}, func(*policy.Identity, *policy.Request) bool { return true }},
 	{spec{Factors: 2}, func(id *policy.Identity, _ *policy.Request) bool { return slices.Contains(id.AMR, "mfa") }},
 	{spec{MaxAge: time.Minute}, func(id *policy.Identity, _ *policy.Request) bool {
-		return id.AuthTime.After(now.Add(-time.Hour))
+		return !id.AuthTime.Before(now.Add(-time.Minute))
+	}},
+	{spec{MaxAge: time.Hour}, func(id *policy.Identity, _ *policy.Request) bool {
+		return !id.AuthTime.Before(now.Add(-time.Hour))
 	}},
 }
 
-// provesInNone reports whether a spec, or one that it refers to, demands proof under none,
-// where no sign-in helps.
-func provesInNone(s *spec, named specs, under bool) bool {
-	if under && (s.Factors != 0 || s.MaxAge != 0) {
-		return true
+// demands are all that a policy of meanings can demand of a login.
+var demands = []policy.Demand{
+	{}, {Factors: 2}, {MaxAge: time.Minute}, {MaxAge: time.Hour},
+	{Factors: 2, MaxAge: time.Minute}, {Factors: 2, MaxAge: time.Hour},
+}
+
+// enough reports whether a sign-in that just meets a demand is let in, and one made now, also
+// with as many factors as the login has.
+func enough(m meaning, id *policy.Identity, req *policy.Request, d policy.Demand) bool {
+	with := func(factors int, at time.Time) bool {
+		probe := *id
+		probe.Proof = policy.Proof{AuthTime: at}
+		if factors == 2 {
+			probe.AMR = []string{"mfa"}
+		}
+		return m.holds(&probe, req)
 	}
-	in := func(refs []policy.Ref, under bool) bool {
-		return slices.ContainsFunc(refs, func(ref policy.Ref) bool {
-			if ref.Spec == nil {
-				return provesInNone(named[ref.Name], named, under)
-			}
-			return provesInNone(ref.Spec, named, under)
-		})
+	oldest := now.Add(-d.MaxAge)
+	if d.MaxAge == 0 {
+		oldest = time.Time{}
 	}
-	return in(s.Any, under) || in(s.All, under) || in(s.None, true)
+	factors := max(d.Factors, id.Factors())
+	return with(d.Factors, oldest) && with(d.Factors, now) && with(factors, oldest) && with(factors, now)
 }
 
 // wantStepUp fails the test unless a step-up is offered exactly to those whom proof lets
-// in, and demands enough.
+// in, and demands enough, and no more than that.
 func wantStepUp(t *testing.T, d policy.Decision, m meaning, id *policy.Identity, req *policy.Request) {
 	t.Helper()
-	best, asked := *id, *id
-	best.AMR, best.AuthTime = []string{"pwd", "mfa"}, now
-	asked.Proof = policy.Proof{AuthTime: now.Add(-d.Demand.MaxAge)}
-	if d.Demand.Factors == 2 {
-		asked.AMR = best.AMR
-	}
-	switch helps := m.holds(&best, req); {
-	case helps != (d.Outcome != policy.Forbid):
-		t.Errorf("%+v: %+v, but with all proof: allowed: %t", m.spec, d, helps)
-	case d.Outcome == policy.StepUp && !m.holds(&asked, req):
-		t.Errorf("%+v: what %+v demands is not enough", m.spec, d)
+	helps := func(one policy.Demand) bool { return !one.Met(&id.Proof, now) && enough(m, id, req, one) }
+	switch {
 	case d.Outcome != policy.StepUp && d.Demand != policy.Demand{}:
 		t.Errorf("%+v: %+v demands something", m.spec, d)
+	case d.Outcome == policy.Forbid && slices.ContainsFunc(demands, helps):
+		t.Errorf("%+v: forbidden, but proof lets %+v in", m.spec, id)
+	case d.Outcome == policy.StepUp && !helps(d.Demand):
+		t.Errorf("%+v: what %+v demands is not enough", m.spec, d)
+	}
+	for _, less := range demands {
+		if d.Outcome == policy.StepUp && less != d.Demand && less.And(d.Demand) == d.Demand && helps(less) {
+			t.Errorf("%+v: %+v demands more than %+v", m.spec, d, less)
+		}
 	}
 }
 
@@ -191,7 +203,7 @@ func (d *dice) identity() *policy.Identity {
 		Mechanism: policy.Mechanism(d.one("session", "basic", "bearer", "oidc")),
 		Claims:    map[string]any{"a": map[string]any{"b": values[d.roll(len(values))]}},
 		Proof: policy.Proof{
-			AMR: d.some("pwd", "mfa"), AuthTime: []time.Time{{}, now.Add(-24 * time.Hour), now}[d.roll(3)],
+			AMR: d.some("pwd", "mfa"), AuthTime: []time.Time{{}, now.Add(-24 * time.Hour), now, now.Add(-30 * time.Minute)}[d.roll(4)],
 		},
 	}
 }
@@ -226,7 +238,7 @@ func FuzzDecide(f *testing.F) {
 		if !strings.HasPrefix(before.Reason, "route r: "+before.Rule+": ") {
 			t.Errorf("the reason %q does not name the rule %q", before.Reason, before.Rule)
 		}
-		if !provesInNone(&m.spec, all, false) {
+		if before.Outcome != policy.Allow {
 			wantStepUp(t, before, m, id, req)
 		}
 		wantConditions(t, policyRoute(t, all, inline(m.spec)), id, req)

@@ -24,12 +24,10 @@ type rule struct {
 	holds  func(*Identity, *Request) bool
 	policy *Policy
 
-	parts []*Policy // that holds evaluates, if any
-	// demand is what the rule asks of a login. A rule of alternatives has any set instead:
-	// it asks for what the least demanding of its parts does.
-	demand Demand
-	any    bool
-	scopes []string // of which the rule needs one
+	parts  []*Policy // that holds evaluates, if any
+	demand Demand    // what the rule asks of a login
+	any    bool      // one of parts must hold
+	scopes []string  // of which the rule needs one
 
 	// A rule that is not about the request alone cannot hold without an identity. signIn says what a
 	// sign-in of those kinds can change about it; nil: it can make it hold, and not hold.
@@ -57,6 +55,35 @@ func (p *Policy) refusal(id *Identity, req *Request) (*rule, bool) {
 func (p *Policy) allows(id *Identity, req *Request) bool {
 	_, ok := p.refusal(id, req)
 	return ok
+}
+
+// allowsWithOwner reports whether the policy holds for an identity and for its owner.
+func (p *Policy) allowsWithOwner(id *Identity, req *Request) bool {
+	return p.allows(id, req) && (id.Owner == nil || p.allows(id.Owner, req))
+}
+
+// failing returns the first rule that holds neither for id nor for other, and nil if the
+// policy has no such rule. by tells that only the owners do not meet it.
+func (p *Policy) failing(id, other *Identity, req *Request) (failed *rule, by string) {
+	if failed = p.failingFor(id, other, req); failed == nil && id.Owner != nil {
+		return p.failingFor(id.Owner, other.Owner, req), byOwner
+	}
+	return failed, ""
+}
+
+func (p *Policy) failingFor(id, other *Identity, req *Request) *rule {
+	for _, r := range p.rules {
+		failed := r
+		if r.policy != nil {
+			failed = r.policy.failingFor(id, other, req)
+		} else if r.holds(id, req) || r.holds(other, req) {
+			failed = nil
+		}
+		if failed != nil {
+			return failed
+		}
+	}
+	return nil
 }
 
 // eachRule calls f once for every rule that refusal can return.

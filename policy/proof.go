@@ -35,7 +35,7 @@ const timeLeeway = 5 * time.Second
 
 // Demand is what a policy demands of a login. The zero Demand is nothing.
 type Demand struct {
-	Factors int           `json:"factors,omitzero"` // 1 or 2; 0: any
+	Factors int           `json:"factors,omitzero"` // 2; 0: any, because every login has one
 	MaxAge  time.Duration `json:"max_age,omitzero"` // since the user proved who they are; 0: any
 }
 
@@ -77,10 +77,10 @@ func (d Demand) And(other Demand) Demand {
 	return d
 }
 
-// less reports whether d is easier to meet than other: it asks for fewer factors, or for
-// as many and an older sign-in.
-func (d Demand) less(other Demand) bool {
-	if d.Factors != other.Factors {
+// easier reports whether d is easier to meet than other for a user whose login has so many
+// factors. Who has two is asked for two again rather than for a sign-in that is younger.
+func (d Demand) easier(other Demand, factors int) bool {
+	if d.MaxAge == other.MaxAge || d.Factors != other.Factors && factors < 2 {
 		return d.Factors < other.Factors
 	}
 	return other.MaxAge != 0 && (d.MaxAge == 0 || d.MaxAge > other.MaxAge)
@@ -141,59 +141,85 @@ func ageText(d time.Duration) string {
 	return text
 }
 
-// lack is why a policy does not hold for an identity.
-type lack struct {
-	failed *rule // nil: nothing, or the policy has no rules; see refused
-	// refused tells that no sign-in of the user can make the policy hold. Else demand is
-	// all that the login must prove, which may be nothing more than it has.
-	refused bool
-	demand  Demand
-}
-
-// lacking returns why a policy does not hold. failed is the first rule that no sign-in can
-// make hold, or else the first that another one can.
-//
-// A rule of none that does not hold is refused: a sign-in that proves more meets more, so
-// it cannot make the rule hold, unless none is in none. That is not looked for.
-func (p *Policy) lacking(id *Identity, req *Request) lack {
-	all := lack{refused: len(p.rules) == 0}
-	for _, r := range p.rules {
-		one := r.lacking(id, req)
-		if one.refused {
-			return one
+// possibleDemands returns all that a policy can demand of a login.
+func (p *Policy) possibleDemands() (all []Demand) {
+	demanded := p.demanded(map[*Policy]bool{})
+	for _, one := range demanded {
+		for _, other := range demanded {
+			if both := one.And(other); !slices.Contains(all, both) {
+				all = append(all, both)
+			}
 		}
-		if all.failed == nil {
-			all.failed = one.failed
-		}
-		all.demand = all.demand.And(one.demand)
 	}
 	return all
 }
 
-func (r *rule) lacking(id *Identity, req *Request) lack {
-	if r.policy != nil {
-		return r.policy.lacking(id, req)
+// demanded returns what single rules demand, also those that are parts of others.
+func (p *Policy) demanded(seen map[*Policy]bool) (all []Demand) {
+	if seen[p] {
+		return nil
 	}
-	found := lack{demand: r.demand}
-	if !r.holds(id, req) {
-		found.failed = r
-		found.refused = r.demand == Demand{}
-	}
-	if r.any {
-		found.demand, found.refused = r.leastDemand(id, req)
-	}
-	return found
-}
-
-// leastDemand returns what the alternative demands that is the easiest to meet. refused
-// tells that none can be met.
-func (r *rule) leastDemand(id *Identity, req *Request) (least Demand, refused bool) {
-	refused = true
-	for _, part := range r.parts {
-		one := part.lacking(id, req)
-		if !one.refused && (refused || one.demand.less(least)) {
-			least, refused = one.demand, false
+	seen[p] = true
+	for _, r := range p.rules {
+		if r.demand != (Demand{}) {
+			all = append(all, r.demand)
+		}
+		if r.policy != nil {
+			all = append(all, r.policy.demanded(seen)...)
+		}
+		for _, part := range r.parts {
+			all = append(all, part.demanded(seen)...)
 		}
 	}
-	return least, refused
+	return all
+}
+
+// after returns the identity as it is after a sign-in.
+func (id *Identity) after(p Proof) *Identity {
+	signedIn := *id
+	signedIn.Proof = p
+	if id.Owner != nil {
+		signedIn.Owner = id.Owner.after(p)
+	}
+	return &signedIn
+}
+
+// stepUp returns what a sign-in must prove so that the policy holds: of all that is enough, what
+// is the easiest to meet. ok tells that there is such a sign-in.
+func (p *Policy) stepUp(possible []Demand, id *Identity, req *Request) (easiest Demand, ok bool) {
+	for _, d := range possible {
+		if (!ok || d.easier(easiest, id.Factors())) && !d.Met(&id.Proof, req.Now) && p.satisfied(d, id, req) {
+			easiest, ok = d, true
+		}
+	}
+	return easiest, ok
+}
+
+// satisfied reports whether a sign-in that meets d is enough: one that just meets it and one that
+// is made now, with as many factors as d demands and as the login has. A policy under none
+// can refuse some of them.
+func (p *Policy) satisfied(d Demand, id *Identity, req *Request) bool {
+	at := *req
+	at.Now = time.Unix(0, 0) // a sign-in is recent, also where req has no time
+	oldest := time.Time{}
+	if d.MaxAge != 0 {
+		oldest = at.Now.Add(-d.MaxAge)
+	}
+	for _, signedIn := range []time.Time{oldest, at.Now} {
+		for _, factors := range []int{d.Factors, max(d.Factors, id.Factors())} {
+			if !p.allowsWithOwner(id.after(newProof(factors, signedIn)), &at) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// newProof returns the proof of so many factors at a time.
+func newProof(factors int, at time.Time) Proof {
+	proof := Proof{AuthTime: at}
+	if factors == 2 {
+		proof.AMR = []string{TwoFactors}
+	}
+	return proof
 }

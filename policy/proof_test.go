@@ -75,11 +75,30 @@ func TestStepUp(t *testing.T) {
 			proved(1, time.Hour), forbid, "policy: roles"},
 		{"the only alternative", spec{Any: []policy.Ref{two}}, proved(1, 0),
 			stepUp(policy.Demand{Factors: 2}), "policy: any[0].factors"},
+		{"one factor is an alternative that is met", spec{Factors: 2, Any: []policy.Ref{inline(spec{Factors: 1}),
+			inline(spec{MaxAge: time.Minute})}}, proved(1, 2*time.Hour), stepUp(policy.Demand{Factors: 2}), "policy: factors"},
+		{"and so it is with others", spec{Factors: 2, Any: []policy.Ref{inline(spec{MaxAge: time.Minute}),
+			inline(spec{Factors: 1, Any: []policy.Ref{admin, inline(spec{Factors: 1})}})}}, proved(1, 2*time.Hour),
+			stepUp(policy.Demand{Factors: 2}), "policy: factors"},
+		{"the factors that the login has come first", spec{MaxAge: time.Hour, Any: []policy.Ref{two,
+			inline(spec{MaxAge: time.Minute})}}, proved(2, 2*time.Hour),
+			stepUp(policy.Demand{Factors: 2, MaxAge: time.Hour}), "policy: max_age"},
+		{"unless they are not needed", spec{MaxAge: time.Minute, Any: []policy.Ref{two, fresh}}, proved(2, 2*time.Hour),
+			stepUp(policy.Demand{MaxAge: time.Minute}), "policy: max_age"},
+		{"an alternative that is demanded besides", spec{Factors: 2, Any: []policy.Ref{fresh, two}}, proved(1, 2*time.Hour),
+			stepUp(policy.Demand{Factors: 2}), "policy: factors"},
+		{"alternatives of which one helps with both", spec{All: []policy.Ref{
+			inline(spec{Any: []policy.Ref{two, fresh}}), inline(spec{Any: []policy.Ref{two, admin}})}},
+			proved(1, 2*time.Hour), stepUp(policy.Demand{Factors: 2}), "policy: all[0].any"},
 
 		{"none refuses who has the proof", spec{None: []policy.Ref{two}}, proved(2, 0), forbid, "policy: none[0]"},
 		{"none lets others pass", spec{None: []policy.Ref{two}}, proved(1, 0), allow, ""},
-		{"none of none is no way to step up", spec{None: []policy.Ref{inline(spec{None: []policy.Ref{two}})}},
-			proved(1, 0), forbid, "policy: none[0]"},
+		{"none of none is a way to step up", spec{None: []policy.Ref{inline(spec{None: []policy.Ref{two}})}},
+			proved(1, 0), stepUp(policy.Demand{Factors: 2}), "policy: none[0]"},
+		{"none refuses a sign-in for other proof", spec{Factors: 2, None: []policy.Ref{fresh}}, proved(1, time.Hour),
+			forbid, "policy: factors"},
+		{"none beside proof lets who can leave a factor out", spec{MaxAge: time.Minute, None: []policy.Ref{two}},
+			proved(1, time.Hour), stepUp(policy.Demand{MaxAge: time.Minute}), "policy: max_age"},
 		{"and is met by proof all the same", spec{None: []policy.Ref{inline(spec{None: []policy.Ref{two}})}},
 			proved(2, 0), allow, ""},
 		{"none beside proof", spec{Factors: 2, None: []policy.Ref{admin}}, proved(1, 0, "admin"), forbid, "policy: none[0]"},
@@ -132,7 +151,7 @@ func TestStepUpOfOwners(t *testing.T) {
 		{spec{Factors: 2, All: []policy.Ref{noAdmin}}, policy.Decision{Outcome: policy.Forbid}},
 		{spec{Any: []policy.Ref{noAdmin, inline(spec{Factors: 2})}}, policy.Decision{Outcome: policy.StepUp, Demand: want}},
 		{spec{Any: []policy.Ref{inline(spec{MaxAge: time.Minute, All: []policy.Ref{noAdmin}}), inline(spec{Factors: 2})}},
-			policy.Decision{Outcome: policy.StepUp, Demand: policy.Demand{Factors: 2, MaxAge: time.Minute}}},
+			policy.Decision{Outcome: policy.StepUp, Demand: want}},
 	} {
 		d := policyRoute(t, nil, inline(c.spec)).Decide(owner.Reduced([]string{"user"}), req)
 		if d.Outcome != c.want.Outcome || d.Demand != c.want.Demand || d.Rule == "policy" {
@@ -180,6 +199,7 @@ func TestDemandOfARoute(t *testing.T) {
 		{"alternatives", spec{Any: []policy.Ref{two, fresh}}, policy.Demand{}},
 		{"alternatives beside a demand", spec{Factors: 2, Any: []policy.Ref{admin, fresh}}, policy.Demand{Factors: 2}},
 		{"the only alternative", spec{Any: []policy.Ref{two}}, policy.Demand{Factors: 2}},
+		{"one factor", spec{Factors: 1}, policy.Demand{}},
 		{"what must not be met", spec{None: []policy.Ref{two}}, policy.Demand{}},
 	} {
 		if got := policyRoute(t, nil, inline(c.spec)).Demand(); got != c.want {

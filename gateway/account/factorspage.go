@@ -78,7 +78,7 @@ func (p *page) onward(from web.Return) string {
 // password and any factor that the account has, not long ago. Otherwise a person who finds an
 // open session, or knows the password, could take the account over.
 func demandOf(owner *accounts.Account) policy.Demand {
-	d := policy.Demand{Factors: 1, MaxAge: endpoint.FreshSignIn}
+	d := policy.Demand{MaxAge: endpoint.FreshSignIn}
 	if owner.Factors.Any() {
 		d.Factors = 2
 	}

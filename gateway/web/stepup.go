@@ -22,10 +22,7 @@ const (
 
 // readDemand reads what a sign-in must prove. What no policy demands counts as absent.
 func readDemand(value func(name string) string) (d policy.Demand) {
-	switch value(factorsField) {
-	case "1":
-		d.Factors = 1
-	case "2":
+	if value(factorsField) == "2" {
 		d.Factors = 2
 	}
 	if age, err := time.ParseDuration(value(maxAgeField)); err == nil && policy.CheckMaxAge(age) == nil {
