@@ -93,6 +93,12 @@ func (o *OAuth) check(r *section.Report) {
 // 5.4 and 11). They lend no roles.
 var openScopes = []string{issuers.OpenIDScope, "profile", "email", "groups", "offline_access"}
 
+// AllScopes returns the scopes that clients can ask for: those that everybody knows, and then
+// those of Scopes.
+func (o *OAuth) AllScopes() []string {
+	return slices.Concat(openScopes, slices.Sorted(maps.Keys(o.Scopes)))
+}
+
 // scopes checks the scopes, and the roles that they lend.
 func (k *checker) scopes() {
 	r, scopes := k.report, k.cfg.OAuth.Scopes

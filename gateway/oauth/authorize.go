@@ -21,7 +21,7 @@ type authorization struct {
 
 // authorize is GET oauth/authorize.
 func (s *authorization) authorize(ex *web.Exchange) error {
-	values, err := ex.Query()
+	values, err := readQuery(ex)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"net/url"
+	"slices"
 
 	"authgate/gateway/clients"
 	"authgate/gateway/web"
@@ -49,12 +50,32 @@ func readForm(ex *web.Exchange) (url.Values, error) {
 	if err != nil {
 		return nil, refuse(codeInvalidRequest, "The body is not a form.")
 	}
+	form = given(form)
 	for name, values := range form {
 		if len(values) > 1 && name != "resource" {
 			return nil, refuse(codeInvalidRequest, "A parameter is there more than once.")
 		}
 	}
 	return form, nil
+}
+
+// readQuery reads the parameters of a request to an endpoint where clients send users.
+func readQuery(ex *web.Exchange) (url.Values, error) {
+	values, err := ex.Query()
+	return given(values), err
+}
+
+// given returns the parameters that have a value. One without a value counts as omitted (RFC 6749,
+// sections 3.1 and 3.2).
+func given(values url.Values) url.Values {
+	found := url.Values{}
+	for name, all := range values {
+		all = slices.DeleteFunc(all, func(value string) bool { return value == "" })
+		if len(all) > 0 {
+			found[name] = all
+		}
+	}
+	return found
 }
 
 // address returns the URL of an own endpoint.

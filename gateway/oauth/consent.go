@@ -111,7 +111,7 @@ func (s *authorization) authorizeByForm(ex *web.Exchange) error {
 	if form == nil {
 		return err
 	}
-	values, err := ex.Query()
+	values, err := readQuery(ex)
 	if err != nil {
 		return err
 	}

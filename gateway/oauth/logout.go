@@ -29,7 +29,7 @@ type logouts struct {
 
 // endSession is GET oauth/logout.
 func (s *logouts) endSession(ex *web.Exchange) error {
-	values, err := ex.Query()
+	values, err := readQuery(ex)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *logouts) endSessionByForm(ex *web.Exchange) error {
 	if len(form[decisionField]) != 1 || form.Get(decisionField) != decisionAllow {
 		return web.BadRequest("The field decision must be allow.", nil)
 	}
-	values, err := ex.Query()
+	values, err := readQuery(ex)
 	if err != nil {
 		return err
 	}

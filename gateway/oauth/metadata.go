@@ -1,7 +1,6 @@
 package oauth
 
 import (
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -21,7 +20,6 @@ type documents struct {
 // serverMetadata describes the server (RFC 8414, section 2; OpenID Connect Discovery 1.0,
 // section 3).
 func (s *documents) serverMetadata() map[string]any {
-	scopes := slices.Concat(standardScopes, slices.Sorted(maps.Keys(s.section.Scopes)))
 	methods := []string{"none", "client_secret_basic", "client_secret_post", "private_key_jwt"}
 	algorithms := []string{"RS256", "ES256"}
 	grantTypes := []string{grantCode, grantRefresh, grantCredentials, grantDevice}
@@ -35,7 +33,7 @@ func (s *documents) serverMetadata() map[string]any {
 		"userinfo_endpoint":                                s.address(userinfoPath),
 		"end_session_endpoint":                             s.address(logoutPath),
 		"jwks_uri":                                         s.address(".well-known/jwks.json"),
-		"scopes_supported":                                 scopes,
+		"scopes_supported":                                 s.section.AllScopes(),
 		"response_types_supported":                         []string{"code"},
 		"response_modes_supported":                         []string{"query"},
 		"grant_types_supported":                            grantTypes,
@@ -104,7 +102,7 @@ func (s *documents) document(media string, of func(*web.Exchange) (any, error)) 
 func (s *documents) resourceMetadata(ex *web.Exchange) (any, error) {
 	host := ex.Canonical.Host
 	path := strings.TrimPrefix(ex.Canonical.Path.Decoded, config.WellKnownResource)
-	resource, ok := s.resourceAt(host, path)
+	resource, scopes, ok := s.resourceAt(host, path)
 	if !ok {
 		return nil, endpoint.NothingHere("no route of this host that accepts bearer tokens has this path")
 	}
@@ -112,8 +110,8 @@ func (s *documents) resourceMetadata(ex *web.Exchange) (any, error) {
 		"resource": resource, "authorization_servers": []string{s.issuer},
 		"bearer_methods_supported": []string{"header"},
 	}
-	if len(s.section.Scopes) > 0 {
-		document["scopes_supported"] = slices.Sorted(maps.Keys(s.section.Scopes))
+	if len(scopes) > 0 {
+		document["scopes_supported"] = scopes
 	}
 	return document, nil
 }

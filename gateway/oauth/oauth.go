@@ -48,9 +48,9 @@ type core struct {
 	site      *web.Site
 	section   *config.OAuth
 	issuer    string
-	resources map[config.Resource]bool // of the routes that accept bearer tokens
-	lifetimes lifetimes                // of tokens, unless the client has its own
-	audience  []string                 // of tokens for no resource
+	resources map[config.Resource][]string // with their scopes
+	lifetimes lifetimes                    // of tokens, unless the client has its own
+	audience  []string                     // of tokens for no resource
 	clients   *clients.Set
 	grants    *grants.Grants
 	ids       *jose.Keys // sign ID tokens and logout tokens
@@ -93,9 +93,9 @@ func New(o Options) (*Server, error) {
 }
 
 func newCore(o *Options) *core {
-	c := &core{
+	return &core{
 		options: o.Endpoint, site: o.Endpoint.Site, section: &o.Config.OAuth, issuer: o.Config.Token.Issuer,
-		resources: map[config.Resource]bool{},
+		resources: resources(o.Config),
 		lifetimes: lifetimes{o.Config.Token.AccessLifetime, o.Config.Token.RefreshLifetime},
 		clients:   o.Clients, grants: o.Grants, ids: o.IDKeys, audience: o.Config.Token.Audience,
 		hints: jose.NewReader(o.IDKeys, jose.ReaderOptions{}),
@@ -105,12 +105,6 @@ func newCore(o *Options) *core {
 			MaxAge: time.Hour, Expose: []string{"WWW-Authenticate"},
 		}),
 	}
-	for i := range o.Config.Routes {
-		if resource, ok := o.Config.Routes[i].Resource(); ok {
-			c.resources[resource] = true
-		}
-	}
-	return c
 }
 
 // Rows returns the endpoints below endpoints.prefix.

@@ -73,7 +73,7 @@ func page(detail string, cause error) error {
 
 // single returns a parameter that must be there once.
 func single(values url.Values, name string) (string, error) {
-	if len(values[name]) != 1 || values[name][0] == "" {
+	if len(values[name]) != 1 {
 		return "", page("The application that sent you here must give the parameter "+name+" once.", nil)
 	}
 	return values[name][0], nil
@@ -205,7 +205,7 @@ func subjectOf(id *policy.Identity) string {
 // issuer (RFC 9207).
 func (s *authorization) location(r *request, answer url.Values) string {
 	answer.Set("iss", s.issuer)
-	if states := r.values["state"]; len(states) == 1 && states[0] != "" {
+	if states := r.values["state"]; len(states) == 1 {
 		answer.Set("state", states[0])
 	}
 	separator := "?"

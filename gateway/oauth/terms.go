@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"cmp"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -22,8 +23,6 @@ const (
 	scopeOffline = "offline_access"
 )
 
-var standardScopes = []string{scopeOpenID, scopeProfile, scopeEmail, scopeGroups, scopeOffline}
-
 // terms returns what a client asks for, by the parameters scope and resource.
 func (s *core) terms(client *clients.Client, values url.Values) (grants.Terms, error) {
 	t := grants.Terms{Client: client.ID, Access: s.lifetimes.access}
@@ -35,82 +34,115 @@ func (s *core) terms(client *clients.Client, values url.Values) (grants.Terms, e
 			t.Refresh = client.Refresh
 		}
 	}
-	var err error
-	if t.Scopes, err = s.scopes(client, values.Get("scope")); err != nil {
-		return t, err
-	}
-	t.OpenID = slices.Contains(t.Scopes, scopeOpenID)
-	t.Resource, err = s.resource(client, &t, values["resource"])
-	return t, err
-}
-
-// scopes returns those scopes that count of the ones that a client asks for.
-func (s *core) scopes(client *clients.Client, asked string) ([]string, error) {
-	if asked == "" && len(s.section.Scopes) == 0 {
-		return nil, nil
-	}
-	var known []string
-	for scope := range strings.FieldsSeq(asked) {
-		_, lends := s.section.Scopes[scope]
-		permitted := client.Scopes == nil || slices.Contains(client.Scopes, scope)
-		if (lends || slices.Contains(standardScopes, scope)) && permitted && !slices.Contains(known, scope) {
-			known = append(known, scope)
+	asked := values.Get("scope")
+	if asked != "" {
+		t.Scopes = s.counting(client, strings.Fields(asked))
+		if t.Scopes == nil {
+			return t, refuse(codeInvalidScope, "None of the scopes is known here. scopes_supported in the metadata of the "+
+				"server lists them.")
 		}
 	}
-	if known == nil {
-		return nil, refuse(codeInvalidScope, "None of the scopes is known here. scopes_supported in the metadata of the "+
-			"server lists them.")
+	t.OpenID = slices.Contains(t.Scopes, scopeOpenID)
+	resource, scopes, err := s.resource(client, &t, values["resource"])
+	if err != nil {
+		return t, err
 	}
-	return known, nil
+	if t.Resource = resource; asked == "" && len(scopes) > 0 {
+		if t.Scopes = s.counting(client, scopes); t.Scopes == nil {
+			return t, refuse(codeInvalidScope, "The client has registered none of the scopes that it gets by default. "+
+				"Ask for those that it has registered.")
+		}
+	}
+	return t, nil
+}
+
+// counting returns those scopes that count of the ones that a client asks for.
+func (s *core) counting(client *clients.Client, asked []string) (counting []string) {
+	known := s.section.AllScopes()
+	for _, scope := range asked {
+		permitted := client.Scopes == nil || slices.Contains(client.Scopes, scope)
+		if permitted && slices.Contains(known, scope) && !slices.Contains(counting, scope) {
+			counting = append(counting, scope)
+		}
+	}
+	return counting
+}
+
+// lending returns the scopes that a client gets which asks for none, where the policy names some
+// scopes: those of them that are known, or else all that lend roles.
+func lending(o *config.OAuth, named []string) []string {
+	known := o.AllScopes()
+	named = slices.DeleteFunc(named, func(scope string) bool { return !slices.Contains(known, scope) })
+	if len(named) == 0 {
+		return slices.Sorted(maps.Keys(o.Scopes))
+	}
+	return named
 }
 
 // resource returns for what tokens are asked: a resource of this gateway (RFC 8707), or, for
 // clients of the configuration, "": the audience of the gateway's own tokens. OpenID alone
-// needs no resource: the token then opens userinfo.
-func (s *core) resource(client *clients.Client, t *grants.Terms, asked []string) (string, error) {
+// needs no resource: the token then opens userinfo. It also returns the scopes of the resource.
+func (s *core) resource(
+	client *clients.Client, t *grants.Terms, asked []string,
+) (resource string, scopes []string, err error) {
 	switch {
 	case len(asked) > 1:
-		return "", refuse(codeInvalidTarget, "A token is for one resource. Ask for each with a request of its own.")
+		return "", nil, refuse(codeInvalidTarget, "A token is for one resource. Ask for each with a request of its own.")
 	case len(asked) == 1:
-		if resource, ok := s.known(asked[0]); ok {
-			return resource, nil
+		if resource, scopes, ok := s.known(asked[0]); ok {
+			return resource, scopes, nil
 		}
-		return "", refuse(codeInvalidTarget, "There is no such resource here.")
+		return "", nil, refuse(codeInvalidTarget, "There is no such resource here.")
 	case client.Configured:
-		return "", nil
+		return "", lending(s.section, nil), nil
 	case t.OpenID:
-		return s.address(userinfoPath), nil
+		return s.address(userinfoPath), nil, nil
 	}
-	return "", refuse(codeInvalidTarget, "The parameter resource is needed: the address of what the token is for.")
+	return "", nil, refuse(codeInvalidTarget, "The parameter resource is needed: the address of what the token is for.")
 }
 
-// known returns the resource that an address names, as tokens have it.
-func (s *core) known(address string) (string, bool) {
+// known returns the resource that an address names, as tokens have it, and its scopes.
+func (s *core) known(address string) (resource string, scopes []string, ok bool) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "" {
-		return "", false
+		return "", nil, false
 	}
 	host, err := policy.CanonicalHost(u.Host)
 	if err != nil || !s.samePort(u) {
-		return "", false
+		return "", nil, false
 	}
 	return s.resourceAt(host, u.Path)
 }
 
-// resourceAt returns the resource with a decoded path at a host, as tokens have it.
-func (s *core) resourceAt(host, path string) (string, bool) {
+// resourceAt returns the resource with a decoded path at a host, as tokens have it, and its scopes.
+func (s *core) resourceAt(host, path string) (resource string, scopes []string, ok bool) {
 	if !s.site.Hosts.Has(host) {
-		return "", false
+		return "", nil, false
 	}
 	u := url.URL{Path: strings.TrimSuffix(path, "/")}
 	path = u.EscapedPath()
 	_, parent, _ := strings.Cut(host, ".")
 	for _, pattern := range []string{host, "*." + parent, ""} {
-		if s.resources[config.Resource{Host: pattern, Path: path}] {
-			return s.site.Origin(host) + path, true
+		if scopes, ok := s.resources[config.Resource{Host: pattern, Path: path}]; ok {
+			return s.site.Origin(host) + path, scopes, true
 		}
 	}
-	return "", false
+	return "", nil, false
+}
+
+// resources returns the resources of the routes that accept bearer tokens, each with its scopes.
+func resources(cfg *config.Config) map[config.Resource][]string {
+	found := map[config.Resource][]string{}
+	for i, rule := range cfg.Table().Routes() {
+		if resource, ok := cfg.Routes[i].Resource(); ok {
+			found[resource] = append(found[resource], rule.Scopes()...)
+		}
+	}
+	for resource, named := range found {
+		slices.Sort(named)
+		found[resource] = lending(&cfg.OAuth, slices.Compact(named))
+	}
+	return found
 }
 
 // samePort reports whether a URL has the port of public_url.

@@ -126,7 +126,7 @@ func proves(verifier, challenge string) bool {
 // 8707, section 2.2). An address has several spellings, here as in the authorization request.
 func (s *programs) sameTarget(form url.Values, t *grants.Terms) error {
 	for _, asked := range form["resource"] {
-		if resource, ok := s.known(asked); asked != t.Resource && !(ok && resource == t.Resource) {
+		if resource, _, ok := s.known(asked); asked != t.Resource && !(ok && resource == t.Resource) {
 			return refuse(codeInvalidTarget, "The grant is for another resource.")
 		}
 	}
@@ -144,16 +144,36 @@ func (s *programs) byRefreshToken(ex *web.Exchange, c *call) (*grants.Issued, er
 		if t.Client != c.client.ID {
 			return refuse(codeInvalidGrant, "The refresh token is of another client.")
 		}
-		if asked := strings.Fields(c.form.Get("scope")); len(asked) > 0 {
-			for _, scope := range asked {
-				if !slices.Contains(t.Scopes, scope) {
-					return refuse(codeInvalidScope, "A scope was not granted. Ask the user for it first.")
-				}
-			}
-			t.Scopes, t.OpenID = asked, slices.Contains(asked, scopeOpenID)
+		if err := s.narrow(c, t); err != nil {
+			return err
 		}
 		return s.sameTarget(c.form, t)
 	})
+}
+
+// narrow leaves to the terms of a grant the scopes that a client asks for. Those that were left out
+// of the grant because they do not count are left out again: many clients repeat what they asked
+// for first.
+func (s *programs) narrow(c *call, t *grants.Terms) error {
+	asked := c.form.Get("scope")
+	if asked == "" {
+		return nil
+	}
+	var kept []string
+	for scope := range strings.FieldsSeq(asked) {
+		switch {
+		case slices.Contains(kept, scope):
+		case slices.Contains(t.Scopes, scope):
+			kept = append(kept, scope)
+		case s.counting(c.client, []string{scope}) != nil:
+			return refuse(codeInvalidScope, "A scope was not granted. Ask the user for it first.")
+		}
+	}
+	if kept == nil {
+		return refuse(codeInvalidScope, "None of the scopes was granted.")
+	}
+	t.Scopes, t.OpenID = kept, slices.Contains(kept, scopeOpenID)
+	return nil
 }
 
 // byCredentials gives a client a token of its own (RFC 6749, section 4.4).
