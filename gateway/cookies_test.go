@@ -141,7 +141,7 @@ func TestHostPrefix(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, edit(t, ownrig.CookieDelivery, "store:", "session: {host_prefix: true}\nstore:"))
 	w := r.want(200, "POST", "/login", aliceIn, jsonType)
-	names := []string{"__Host-access_token", "__Host-refresh_token", "__Host-session_id"}
+	names := []string{"__Host-access_token", "__Host-authgate_ended", "__Host-refresh_token", "__Host-session_id"}
 	check := func(what string, w *httptest.ResponseRecorder) {
 		t.Helper()
 		var got []string
@@ -158,7 +158,7 @@ func TestHostPrefix(t *testing.T) {
 	}
 	check("login", w)
 	cookies := jarOf(w)
-	session, access := cookies.Line(names[2]), cookies.Line(names[0])
+	session, access := cookies.Line(names[3]), cookies.Line(names[0])
 	plain := strings.ReplaceAll(session, "__Host-", "")
 	r.want(401, "GET", "/session/", "", plain)
 	r.want(200, "GET", "/session/", "", session+"; session_id=of-the-application")
@@ -166,7 +166,7 @@ func TestHostPrefix(t *testing.T) {
 		t.Errorf("the upstream gets %q", got)
 	}
 	r.want(200, "GET", "/bearer/", "", access)
-	r.want(200, "POST", "/refresh", "", cookies.Line(names[1]))
+	r.want(200, "POST", "/refresh", "", cookies.Line(names[2]))
 	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
 		return response(q, 200, http.Header{"Set-Cookie": {"__Host-session_id=x; Path=/; Secure", "session_id=y"}}, ""), nil
 	}

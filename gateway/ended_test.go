@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -8,22 +9,34 @@ import (
 	ownrig "authgate/gateway/endpoint/rig"
 )
 
-// A user whose session has ended by time is told so: on the sign-in page, and in the detail of a
-// 401. Its cookie outlives it by a day. Who signed out, and who makes up a cookie, is told nothing.
+// A user whose session has ended by time is told so for a day: on the sign-in page, and in the detail
+// of a 401. Browsers drop its cookie at that moment; another one, which opens nothing, tells it, and so
+// does the session's where a client keeps it. Who signed out, and who makes up a cookie, is told nothing.
 func TestSessionEnded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig+"  - {match: /asks/, upstream: app, auth: [session], unauthenticated: challenge}\n")
 	w := r.want(200, "POST", "/login", aliceIn, jsonType)
 	lifetime := r.Config().Session.Lifetime
-	if got := ownrig.MaxAge(t, w, "session_id"); got != lifetime+24*time.Hour {
-		t.Errorf("the cookie lives for %v", got)
+	for name, want := range map[string]time.Duration{"session_id": time.Hour, "authgate_ended": 25 * time.Hour} {
+		if got := ownrig.MaxAge(t, w, name); got != want {
+			t.Errorf("the cookie %s lives for %v", name, got)
+		}
 	}
-	ended, left := readLogin(t, w).cookie, r.login(bobIn).cookie
-	r.want(200, "POST", "/logout", "", left)
+	tells := jarOf(w).Line("authgate_ended")
+	r.want(401, "GET", "/session/", "", tells)
+	ended, bob := readLogin(t, w).cookie, jarOf(r.want(200, "POST", "/login", bobIn, jsonType))
+	left, leftTells := bob.Line("session_id"), bob.Line("authgate_ended")
+	if bob.Take(r.want(200, "POST", "/logout", "", left)); len(bob) > 0 {
+		t.Errorf("after the logout the browser has %v", bob)
+	}
+	if got := detailOf(t, r.want(401, "GET", "/session/", "", tells)); got != auth.DetailNotSignedIn {
+		t.Errorf("before the end: %q", got)
+	}
 	r.clock.Advance(lifetime)
 	const text, page = "Your session has ended. Please sign in again.", "/signin?return_to=%2Fsession%2F"
 	for cookie, told := range map[string]bool{
-		ended: true, left: false, "Cookie: session_id=junk": false, "Cookie: theme=dark": false,
+		ended: true, tells: true, left: false, leftTells: false, "Cookie: session_id=junk": false,
+		"Cookie: authgate_ended=junk": false, "Cookie: theme=dark": false,
 	} {
 		place, detail, shown := page, auth.DetailNotSignedIn, "not "+text
 		if told {
@@ -40,10 +53,48 @@ func TestSessionEnded(t *testing.T) {
 			}
 		}
 		ownrig.WantPage(t, r.want(200, "GET", "/signin", "", browser, cookie), shown)
+		r.want(200, "GET", "/public/", "", cookie)
 		ownrig.WantPage(t, r.want(200, "GET", place, "", browser), shown)
 	}
 	r.clock.Advance(24 * time.Hour)
-	if got := detailOf(t, r.want(401, "GET", "/session/", "", ended)); got != auth.DetailNotSignedIn {
-		t.Errorf("a day later: %q", got)
+	for _, cookie := range []string{ended, tells} {
+		if got := detailOf(t, r.want(401, "GET", "/session/", "", cookie)); got != auth.DetailNotSignedIn {
+			t.Errorf("a day later: %q", got)
+		}
+	}
+}
+
+// The cookie that tells of an ended session goes where the session's goes, and has its prefix.
+func TestEndedCookie(t *testing.T) {
+	t.Parallel()
+	for yaml, name := range map[string]string{
+		"session: {host_prefix: true}\n":          "__Host-authgate_ended",
+		"session: {domain: gw.example}\n":         "authgate_ended",
+		"session: {same_site: strict}\n":          "authgate_ended",
+		"session: {cookie: __Host-sid}\n":         "authgate_ended",
+		"session: {idle_timeout: 10m}\n":          "authgate_ended",
+		"token: {delivery: cookie}\n":             "authgate_ended",
+		"session: {lifetime: 1h, remember: 2d}\n": "authgate_ended",
+	} {
+		r := newRig(t, baseConfig+yaml)
+		w := r.want(200, "POST", "/login", aliceIn, jsonType)
+		var session, tells *http.Cookie
+		for _, c := range w.Result().Cookies() {
+			switch c.Name {
+			case r.Config().Session.Cookie:
+				session = c
+			case name:
+				tells = c
+			}
+		}
+		if session == nil || tells == nil || tells.Domain != session.Domain || tells.Path != "/" || !tells.Secure ||
+			!tells.HttpOnly || tells.SameSite != http.SameSiteLaxMode || tells.MaxAge != session.MaxAge+86400 {
+			t.Errorf("%s: the session has %v, and its end %v", yaml, session, tells)
+			continue
+		}
+		if tells.Value == session.Value || len(tells.Value) != 43 {
+			t.Errorf("%s: its value is %q", yaml, tells.Value)
+		}
+		r.want(401, "GET", "/session/", "", "Cookie: "+session.Name+"="+tells.Value)
 	}
 }

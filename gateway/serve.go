@@ -193,7 +193,7 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 		} else if route.leadsToSignIn(&ex.Exchange) {
 			place := ex.SignInPlace(route.signIn.Page, web.Return{Path: ex.Target()})
 			if route.signIn.Page != ex.state.site.Own("login") {
-				place = ex.Stale.Tell(ex.Header(), place)
+				place = ex.TellEnd(place)
 			}
 			return true, ex.leadTo(http.StatusFound, place)
 		}

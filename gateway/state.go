@@ -97,6 +97,7 @@ func (st *state) newSite(service *web.Service) (err error) {
 		return err
 	}
 	st.site.ProviderOrigins, st.site.CSRFToken = st.federation.Origins, st.crossSite.Token
+	st.site.EndedByTime = st.mechanisms.Logins.EndedByTime
 	return nil
 }
 

@@ -110,7 +110,7 @@ func delegatedPages(t *testing.T, c *world.Certified) {
 	}
 	session.Value = ""
 	untimed(t, session)
-	want := &http.Cookie{Name: "session", Path: "/", MaxAge: 90000, HttpOnly: true, Secure: true,
+	want := &http.Cookie{Name: "session", Path: "/", MaxAge: 3600, HttpOnly: true, Secure: true,
 		SameSite: http.SameSiteLaxMode}
 	if diff := cmp.Diff(want, session); diff != "" {
 		t.Errorf("the cookie (-want +got):\n%s", diff)

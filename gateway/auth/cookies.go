@@ -16,12 +16,13 @@ type CookieNames struct {
 	Access    string // access token, if tokens are delivered in cookies
 	Refresh   string // refresh token, if tokens are delivered in cookies
 	Language  string // of the pages; it proves nothing
+	Ended     string // tells, after the end of a session, that it has ended by time; it proves nothing
 }
 
 // has reports whether name is one of the gateway's cookies.
 func (n *CookieNames) has(name string) bool {
 	return name != "" && (name == n.Session || name == n.Delegated || name == n.Browser || name == n.Access ||
-		name == n.Refresh || name == n.Language)
+		name == n.Refresh || name == n.Language || name == n.Ended)
 }
 
 // CookieRole is the purpose of one of the gateway's cookies.

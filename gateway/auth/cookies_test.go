@@ -12,7 +12,7 @@ import (
 // allCookies has a name for every role.
 var allCookies = &CookieNames{
 	Session: "session_id", Delegated: "session", Browser: "__Host-authgate_login", Access: "access_token",
-	Refresh: "refresh_token", Language: "__Host-authgate_language",
+	Refresh: "refresh_token", Language: "__Host-authgate_language", Ended: "authgate_ended",
 }
 
 func TestToBrowser(t *testing.T) {
@@ -61,7 +61,7 @@ func TestToApplication(t *testing.T) {
 	}{
 		{"nothing", false, nil, nil},
 		{"the gateway's on two lines", false,
-			[]string{"session_id=s", "session=d; access_token=a; refresh_token=r; __Host-authgate_login=b"}, nil},
+			[]string{"session_id=s; authgate_ended=e", "session=d; access_token=a; refresh_token=r; __Host-authgate_login=b"}, nil},
 		{"among others", false, []string{"session_id=s; a=1; session_id=t; b=2; session_id; session_id="},
 			[]string{"a=1; b=2"}},
 		{"in odd spacing", false, []string{"\tsession_id = s ;a=1; \tsession\t=x"}, []string{"a=1"}},
@@ -154,7 +154,7 @@ func FuzzSeparateCookies(f *testing.F) {
 		for _, part := range append(strings.Split(lines[0], ","), lines[0]) { // old clients find several cookies in one line
 			each, _ := browserCookie(part)
 			read, err := readCredentials(http.Header{"Cookie": {each}}, allCookies, netip.Addr{})
-			if err != nil || read.Cookies || read.Language {
+			if err != nil || read.Cookies || read.Notes {
 				t.Fatalf("%q becomes %q, which comes back as %q: %+v, %v", line, lines, each, read, err)
 			}
 		}
@@ -218,14 +218,14 @@ func FuzzCookies(f *testing.F) {
 		if !slices.Equal(allCookies.ToApplication(kept, false, ""), kept) {
 			t.Errorf("%q changes when cut again", kept)
 		}
-		if err == nil && !read.Cookies && !slices.Equal(pairs(lines), pairs(kept)) {
+		if err == nil && !read.Cookies && !read.Notes && !slices.Equal(pairs(lines), pairs(kept)) {
 			t.Errorf("nothing of the gateway is in %q, and %q is left", lines, kept)
 		}
 		values, others, ok := netHTTPCookies(lines)
 		if !ok {
 			return
 		}
-		want := Credentials{Cookies: len(values) > 0}
+		var want Credentials
 		ambiguous := false
 		for name, at := range map[string]*string{
 			"session_id": &want.Session, "session": &want.Delegated, "__Host-authgate_login": &want.Browser,
@@ -233,7 +233,10 @@ func FuzzCookies(f *testing.F) {
 		} {
 			ambiguous = ambiguous || len(values[name]) > 1
 			*at = strings.Join(values[name], "")
+			want.Cookies = want.Cookies || len(values[name]) > 0
 		}
+		want.Notes = len(values["__Host-authgate_language"])+len(values["authgate_ended"]) > 0
+		want.Ended = read.Ended // the last one
 		if ambiguous != (err != nil) || err == nil && read != want {
 			t.Errorf("%q: got %+v, %v, want %+v, or an error: %v", lines, read, err, want, ambiguous)
 		}
@@ -313,6 +316,8 @@ func TestRead(t *testing.T) {
 
 		{"all", cookie("refresh_token=r; session_id=s; session=d; access_token=a; __Host-authgate_login=b"),
 			Credentials{Session: "s", Delegated: "d", Browser: "b", Access: "a", Refresh: "r", Cookies: true}},
+		{"what proves nothing", cookie("__Host-authgate_language=de; authgate_ended=e; authgate_ended=f"),
+			Credentials{Notes: true, Ended: "f"}},
 		{"over several lines", cookie("session_id=s", "x=1", "session=d"),
 			Credentials{Session: "s", Delegated: "d", Cookies: true}},
 		{"spaces and tabs", cookie(" \t session_id = s \t;;; "), Credentials{Session: "s", Cookies: true}},

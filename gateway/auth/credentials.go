@@ -54,10 +54,12 @@ type Credentials struct {
 	Host string
 
 	// Cookies reports whether the request has a gateway cookie, even an empty
-	// one, other than that of the language.
+	// one, other than those that are no credential.
 	Cookies bool
-	// Language reports whether the request has the cookie of the language, which is no credential.
-	Language bool
+	// Notes reports whether the request has a gateway cookie that is no credential.
+	Notes bool
+	// Ended is the value of the cookie that tells of a session which has ended by time. It is such a note.
+	Ended string
 	// Renamed reports whether the request has a cookie of the application under
 	// another name; see CookieNames.ToBrowser and Owned.
 	Renamed bool
@@ -195,7 +197,10 @@ func (c *Credentials) readCookies(line string, names *CookieNames) error {
 		case names.Refresh:
 			at = &c.Refresh
 		case names.Language:
-			c.Language = true
+			c.Notes = true
+			continue
+		case names.Ended:
+			c.Ended, c.Notes = value, true
 			continue
 		default:
 			c.Renamed = c.Renamed || cookiename.Marked(name)

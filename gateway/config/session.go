@@ -129,6 +129,10 @@ const CookieLogin = "__Host-authgate_login"
 // CookieLanguage is the cookie that keeps which language a user has chosen for the gateway's pages.
 const CookieLanguage = "__Host-authgate_language"
 
+// CookieEnded is the cookie that tells, after a session has ended by time, that it has, without
+// the prefix of Session.HostPrefix. It goes where the cookie of the session goes.
+const CookieEnded = "authgate_ended"
+
 // hostPrefix begins the name of a cookie that browsers accept only with Secure, the
 // path / and no Domain (RFC 6265bis, section 4.1.3.2), so that no other host and no
 // cleartext response can set it.
@@ -157,6 +161,7 @@ func (k *checker) cookies() {
 		c.Session.CookieName(CookieRefresh): "the tokens (token.delivery)",
 		CookieLogin:                         "logins in progress",
 		CookieLanguage:                      "the language of the pages",
+		c.Session.CookieName(CookieEnded):   "sessions that have ended",
 	}
 	cookies := []struct{ key, name string }{
 		{"delegated.cookie", c.Delegated.Cookie}, {"session.cookie", c.Session.Cookie},

@@ -75,7 +75,7 @@ func (e *Endpoint) stepUp(ex *web.Exchange, id *policy.Identity, decision *polic
 // toSignIn leads the page load of a user who is not signed in to the sign-in page, and from
 // there back.
 func toSignIn(ex *web.Exchange) {
-	place := ex.Stale.Tell(ex.Header(), ex.SignInPlace(ex.SignIn.Page, web.Return{Path: ex.Target()}))
+	place := ex.TellEnd(ex.SignInPlace(ex.SignIn.Page, web.Return{Path: ex.Target()}))
 	ex.Stale.Clear(ex)
 	ex.Decision = web.DecisionChallenge
 	ex.Redirect(http.StatusFound, place)

@@ -194,7 +194,7 @@ func (r *Route) strippedPrefix(h http.Header) string {
 // names.
 func (q *Request) changesCookies() bool {
 	creds := &q.Exchange.Credentials
-	return creds.Renamed || (creds.Cookies || creds.Language) && !q.Route.config.ForwardCredentials
+	return creds.Renamed || (creds.Cookies || creds.Notes) && !q.Route.config.ForwardCredentials
 }
 
 // ownAuthorization reports whether the Authorization header is the gateway's: it proved the

@@ -13,8 +13,11 @@ import (
 	"authgate/gateway/record"
 )
 
-// Outlives is how long after the end of a session its cookie still tells so.
+// Outlives is how long a user is told that a session has ended by time.
 const Outlives = 24 * time.Hour
+
+// traceLength is how long a Trace is.
+const traceLength = 43
 
 // errEnded: the session has ended by time. A client that has its cookie may know that.
 var errEnded = fmt.Errorf("%w: the session has ended by time", auth.ErrRejected)
@@ -23,6 +26,26 @@ var errEnded = fmt.Errorf("%w: the session has ended by time", auth.ErrRejected)
 type outlived struct {
 	Scope   string `json:"scope,omitempty"`
 	Expires int64  `json:"expires"` // of the session, in Unix seconds
+}
+
+// Trace returns the value of the cookie that tells of the end of a session. It finds what
+// outlives the session, and opens nothing.
+func Trace(session string) string {
+	key, err := sessionKey(session)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimPrefix(key, SessionPrefix)
+}
+
+// EndedByTime reports whether a Trace is that of a session that has ended by time, and was valid in scope.
+// A store that cannot tell leaves it at false.
+func (l *Logins) EndedByTime(ctx context.Context, trace, scope string) bool {
+	if len(trace) != traceLength {
+		return false
+	}
+	ended, err := l.outlived(ctx, outlivedPrefix+trace, scope)
+	return ended && err == nil
 }
 
 // outlivedKey returns the store key of what outlives the record under key; false if nothing does.
@@ -54,16 +77,25 @@ func (l *Logins) put(ctx context.Context, key string, value []byte, expires time
 // leaves it at the ErrRejected: that there is no session is known.
 func (s *Sessions) gone(ctx context.Context, key, scope string) error {
 	outlives, _ := outlivedKey(key)
-	raw, err := record.Find(ctx, s.logins.store, outlives)
+	switch ended, err := s.logins.outlived(ctx, outlives, scope); {
+	case err != nil:
+		return err
+	case ended:
+		return errEnded
+	}
+	return auth.ErrRejected
+}
+
+// outlived reports whether the record under key is of a session that has ended by time, and was
+// valid in scope. The error is that of a record which cannot be read.
+func (l *Logins) outlived(ctx context.Context, key, scope string) (bool, error) {
+	raw, err := record.Find(ctx, l.store, key)
 	if raw == nil || err != nil {
-		return auth.ErrRejected
+		return false, nil
 	}
 	old, err := record.Decode[outlived](raw)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if old.Scope != scope || s.logins.now().Unix() < old.Expires {
-		return auth.ErrRejected // of another host, or ended otherwise
-	}
-	return errEnded
+	return old.Scope == scope && l.now().Unix() >= old.Expires, nil
 }

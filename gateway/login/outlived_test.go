@@ -37,6 +37,14 @@ func TestOutlived(t *testing.T) {
 			at.wantExpired(t, &signedIn{session: cold.session})
 			for _, unknown := range []string{left.session, changed.session, strings.Repeat("A", 43), "A"} {
 				at.wantOut(t, &signedIn{session: unknown})
+				if at.logins.EndedByTime(t.Context(), Trace(unknown), "") {
+					t.Errorf("the trace of %s tells of an end by time", unknown)
+				}
+			}
+			for scope, want := range map[string]bool{"": true, "elsewhere.example": false} {
+				if got := at.logins.EndedByTime(t.Context(), Trace(timed.session), scope); got != want {
+					t.Errorf("the trace tells of an end by time at %q: %v", scope, got)
+				}
 			}
 		}
 		elsewhere()

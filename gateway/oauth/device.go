@@ -85,7 +85,7 @@ func (s *devices) showDevice(ex *web.Exchange) error {
 	if id == nil {
 		ex.Decision = web.DecisionChallenge
 		place := ex.SignInPlace(s.site.Own("signin"), web.Return{Path: ex.Target()})
-		ex.Redirect(http.StatusFound, ex.Stale.Tell(ex.Header(), place))
+		ex.Redirect(http.StatusFound, ex.TellEnd(place))
 		return nil
 	}
 	s.writeDevice(ex, http.StatusOK, id, pages.Device{Code: ex.QueryValue(userCodeField)})

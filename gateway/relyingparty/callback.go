@@ -208,7 +208,7 @@ func (c *callback) begin(ex *web.Exchange, grant *provider.Grant, attempt *journ
 		return nil, err
 	}
 	c.presented.NoteReplaced(ex, login)
-	cookies.Set(ex, cookies.Names.Delegated, session, sessions.Lifetime(false))
+	cookies.SetSession(ex, cookies.Names.Delegated, session, sessions.Lifetime(false))
 	cookies.ClearOthers(ex, &ex.Credentials, true, cookies.Names.Delegated)
 	return login, nil
 }

@@ -152,7 +152,7 @@ func TestStrictCookiesEndAtTheCallback(t *testing.T) {
 		t.Fatalf("back again: no session")
 	}
 	jar.Take(w)
-	if len(jar) != 1 || jar["session"] == "" {
+	if len(jar) != 2 || jar["session"] == "" || jar["authgate_ended"] == "" {
 		t.Errorf("the browser keeps %v", jar)
 	}
 	r.Want(401, "GET", "/session/", "", session)

@@ -73,7 +73,7 @@ func (i *Issuer) issue(ex *web.Exchange, a *arrival, replaces []string) (*issued
 		}
 	}
 	if session != "" {
-		i.cookies.Set(ex, i.cookies.Names.Session, session, i.sessions.Lifetime(remember))
+		i.cookies.SetSession(ex, i.cookies.Names.Session, session, i.sessions.Lifetime(remember))
 		set = append(set, i.cookies.Names.Session)
 	}
 	if given.tokens.refresh != "" {
@@ -128,7 +128,7 @@ func (n *NewValues) Deliver(renewed *login.Login, account *accounts.Account) err
 		return nil
 	}
 	given := []string{i.cookies.Names.Session}
-	i.cookies.Set(ex, i.cookies.Names.Session, n.session, i.sessions.Expires(renewed).Sub(i.now()))
+	i.cookies.SetSession(ex, i.cookies.Names.Session, n.session, i.sessions.Expires(renewed).Sub(i.now()))
 	if n.pair.refresh != "" {
 		if err := i.tokens.complete(&n.pair, renewed, account, web.TokenIssued); err != nil {
 			return err

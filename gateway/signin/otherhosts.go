@@ -311,7 +311,7 @@ func (o *OtherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *journe
 	if attached.Delegated != nil {
 		name, mechanism = cookies.Names.Delegated, policy.OIDC
 	}
-	cookies.Set(ex, name, session, kind.Expires(attached).Sub(o.options.Now()))
+	cookies.SetSession(ex, name, session, kind.Expires(attached).Sub(o.options.Now()))
 	cookies.ClearOthers(ex, &ex.Credentials, true, name)
 	ex.Mechanism = string(mechanism)
 	ex.Audit("session", slog.String("subject", attached.Subject()), slog.String("login", attached.ID))

@@ -345,7 +345,8 @@ func TestSessionDomain(t *testing.T) {
 	if got := in.Header().Get("Location"); got != "https://wiki.apps.example/x" {
 		t.Errorf("after the sign-in to %s", got)
 	}
-	if got := in.Result().Cookies(); len(got) != 1 || got[0].Domain != "apps.example" {
+	if got := in.Result().Cookies(); len(got) != 2 || got[0].Domain != "apps.example" ||
+		got[1].Domain != "apps.example" {
 		t.Errorf("the cookies %v", got)
 	}
 	cookie := rig.JarOf(in).Line("session_id")

@@ -72,7 +72,7 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 		s.site.Service.Logger.Warn("a sign-in came back without its cookie: "+
 			"the browser blocks cookies, or something on the way removes Set-Cookie or Cookie",
 			"request_id", ex.ID, "client", ex.Peer.Address, "cookie", s.site.Cookies.Names.Session)
-	case reason == web.ReasonEnded, ex.Stale.SessionEnded():
+	case reason == web.ReasonEnded, ex.SessionEnded():
 		page.Notice = pages.NoticeEnded
 	}
 	s.write(ex, http.StatusOK, r, page)

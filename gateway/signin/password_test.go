@@ -96,8 +96,11 @@ func TestLoginCookies(t *testing.T) {
 		r := rig.New(t, rig.CookieDelivery+"session: {same_site: "+c.sameSite+"}\nendpoints: {prefix: "+c.prefix+"}\n")
 		cookie := func(pair, life string) string {
 			path, sameSite := "/", c.attribute
-			if strings.HasPrefix(pair, "refresh_token") {
+			switch name, _, _ := strings.Cut(pair, "="); name {
+			case "refresh_token":
 				path, sameSite = c.prefix, "Strict"
+			case "authgate_ended":
+				sameSite = "Lax"
 			}
 			return pair + "; Path=" + path + "; " + life + "; HttpOnly; Secure; SameSite=" + sameSite
 		}
@@ -105,7 +108,8 @@ func TestLoginCookies(t *testing.T) {
 			expires := r.Clock.Now().Add(time.Duration(seconds) * time.Second).UTC().Format(http.TimeFormat)
 			return fmt.Sprintf("Expires=%s; Max-Age=%d", expires, seconds)
 		}
-		cleared := []string{cookie("access_token=", gone), cookie("refresh_token=", gone), cookie("session_id=", gone)}
+		cleared := []string{cookie("access_token=", gone), cookie("authgate_ended=", gone), cookie("refresh_token=", gone),
+			cookie("session_id=", gone)}
 		check := func(w *httptest.ResponseRecorder, body string, want ...string) {
 			t.Helper()
 			if got := ownCookies(w); !slices.Equal(got, want) || strings.TrimSpace(w.Body.String()) != body {
@@ -114,7 +118,8 @@ func TestLoginCookies(t *testing.T) {
 		}
 		w := r.Want(200, "POST", c.prefix+"login", rig.Alice, rig.JSON)
 		check(w, `{"message":"Signed in.","token_type":"Bearer","expires_in":900}`, cookie("access_token=x", lives(900)),
-			cookie("refresh_token=x", lives(604800)), cookie("session_id=x", lives(3600+86400)))
+			cookie("authgate_ended=x", lives(3600+86400)), cookie("refresh_token=x", lives(604800)),
+			cookie("session_id=x", lives(3600)))
 		jar := rig.JarOf(w)
 		if len(jar["session_id"]) != 43 {
 			t.Errorf("the identifier does not have 256 bits: %s", jar["session_id"])

@@ -30,7 +30,7 @@ type problem struct {
 // abort the request, so that the answer does not seem whole.
 func (ex *Exchange) Fail(err error) (abort bool) {
 	e := toHTTP(ex.Store.Context, err)
-	if ex.Stale.SessionEnded() && e.Detail == auth.DetailNotSignedIn {
+	if e.Detail == auth.DetailNotSignedIn && ex.SessionEnded() {
 		e.Detail = auth.DetailSessionEnded
 	}
 	err = nameCookie(ex, e, err)

@@ -23,8 +23,11 @@ type Cookies struct {
 // newCookies returns the cookies of a configuration. now is the local clock.
 func newCookies(cfg *config.Config, now func() time.Time) Cookies {
 	c := Cookies{
-		now:      now,
-		Names:    auth.CookieNames{Session: cfg.Session.Cookie, Language: config.CookieLanguage},
+		now: now,
+		Names: auth.CookieNames{
+			Session: cfg.Session.Cookie, Language: config.CookieLanguage,
+			Ended: cfg.Session.CookieName(config.CookieEnded),
+		},
 		sameSite: http.SameSiteLaxMode, prefix: cfg.Endpoints.Prefix, domain: cfg.Session.Domain,
 	}
 	if cfg.Token.Delivery == config.DeliveryCookie {
@@ -54,6 +57,13 @@ func (c *Cookies) Set(w http.ResponseWriter, name, value string, lives time.Dura
 	http.SetCookie(w, c.cookie(name, value, lives))
 }
 
+// SetSession gives the cookie of a session to the browser, and beside it the one that tells of the
+// session's end: browsers drop the former at that moment. name is that of the session's cookie.
+func (c *Cookies) SetSession(w http.ResponseWriter, name, id string, lives time.Duration) {
+	c.Set(w, name, id, lives)
+	c.Set(w, c.Names.Ended, login.Trace(id), lives+login.Outlives)
+}
+
 // Clear makes the browser forget cookies of those names, but not of the empty
 // name.
 func (c *Cookies) Clear(w http.ResponseWriter, names ...string) {
@@ -69,7 +79,8 @@ func (c *Cookies) Clear(w http.ResponseWriter, names ...string) {
 
 // ClearAll makes the browser forget all cookies of the gateway.
 func (c *Cookies) ClearAll(w http.ResponseWriter) {
-	c.Clear(w, c.Names.Session, c.Names.Delegated, c.Names.Browser, c.Names.Access, c.Names.Refresh)
+	c.Clear(w, c.Names.Session, c.Names.Delegated, c.Names.Browser, c.Names.Access, c.Names.Refresh,
+		c.Names.Ended)
 }
 
 // ClearOthers makes the browser forget the cookies of earlier logins, so that
@@ -77,9 +88,12 @@ func (c *Cookies) ClearAll(w http.ResponseWriter) {
 // tells that the browser comes from another site: strict cookies do not come
 // along, so those that are missing may be there too.
 func (c *Cookies) ClearOthers(w http.ResponseWriter, creds *auth.Credentials, unseen bool, given ...string) {
+	if slices.Contains(given, c.Names.Session) || slices.Contains(given, c.Names.Delegated) {
+		given = append(given, c.Names.Ended)
+	}
 	for name, value := range map[string]string{
 		c.Names.Session: creds.Session, c.Names.Delegated: creds.Delegated,
-		c.Names.Access: creds.Access, c.Names.Refresh: creds.Refresh,
+		c.Names.Access: creds.Access, c.Names.Refresh: creds.Refresh, c.Names.Ended: creds.Ended,
 	} {
 		if (unseen || value != "") && !slices.Contains(given, name) {
 			c.Clear(w, name)
@@ -90,9 +104,6 @@ func (c *Cookies) ClearOthers(w http.ResponseWriter, creds *auth.Credentials, un
 // cookie makes one of the gateway's cookies. Scripts cannot read it, and it is
 // not sent in cleartext.
 func (c *Cookies) cookie(name, value string, lives time.Duration) *http.Cookie {
-	if lives > 0 && name != "" && (name == c.Names.Session || name == c.Names.Delegated) {
-		lives += login.Outlives // so that the user is told of the end
-	}
 	cookie := &http.Cookie{
 		Name: name, Value: value, Path: "/", MaxAge: int(lives.Seconds()),
 		HttpOnly: true, Secure: true, SameSite: c.sameSite,
@@ -103,10 +114,11 @@ func (c *Cookies) cookie(name, value string, lives time.Duration) *http.Cookie {
 	switch name {
 	case c.Names.Refresh: // only the gateway reads it, and no other site has a use for it
 		cookie.Path, cookie.SameSite = c.prefix, http.SameSiteStrictMode
-	case c.Names.Delegated, c.Names.Browser, c.Names.Language: // must come along from the provider, and between hosts
+	case c.Names.Delegated, c.Names.Browser, c.Names.Language, c.Names.Ended: // must come along from the provider, and between hosts
 		cookie.SameSite = http.SameSiteLaxMode
 	}
-	if name == c.Names.Session || name == c.Names.Delegated {
+	switch name {
+	case c.Names.Session, c.Names.Delegated, c.Names.Ended:
 		cookie.Domain = c.domain
 	}
 	return cookie

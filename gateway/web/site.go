@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -31,6 +32,8 @@ type Site struct {
 	ProviderOrigins func() []string
 	// CSRFToken returns the anti-CSRF token of a login, see [CrossSite.Token].
 	CSRFToken func(ex *Exchange, login string) string
+	// EndedByTime is that of the logins; see [login.Logins.EndedByTime].
+	EndedByTime func(ctx context.Context, trace, scope string) bool
 
 	home   string // the canonical host of PublicURL, where users sign in
 	port   string // of PublicURL with its colon; empty: the default

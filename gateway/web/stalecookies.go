@@ -28,9 +28,6 @@ func (s *staleCookies) add(rejection *auth.Rejection) {
 // Any reports whether a cookie was found to be no longer valid.
 func (s *staleCookies) Any() bool { return len(s.names) > 0 }
 
-// SessionEnded reports whether a cookie was found that is of a session which has ended by time.
-func (s *staleCookies) SessionEnded() bool { return s.ended }
-
 // Clear makes the browser forget the cookies, if the answer w may do that. It clears each once.
 //
 // A browser deletes a cookie by its name, whatever its value is by now. A
@@ -62,16 +59,23 @@ func (s *staleCookies) clearable() []string {
 	return s.names
 }
 
-// Tell returns a place where a user signs in. It tells them if their session has ended by
+// SessionEnded reports whether the request has a cookie of a session that has ended by time, or
+// the one that tells so when the browser has dropped the former.
+func (ex *Exchange) SessionEnded() bool {
+	creds := &ex.Credentials
+	return ex.Stale.ended || creds.Ended != "" && ex.site.EndedByTime != nil &&
+		ex.site.EndedByTime(&ex.Store, creds.Ended, creds.Scope)
+}
+
+// TellEnd returns a place where a user signs in. It tells them if their session has ended by
 // time. Of any other cookie it says nothing; without a Referer, the page there does not take
-// them for users who have just signed in, and whose browser keeps no cookies. h is the header of
-// the answer that leads to the place.
-func (s *staleCookies) Tell(h http.Header, place string) string {
-	if s.ended {
+// them for users who have just signed in, and whose browser keeps no cookies.
+func (ex *Exchange) TellEnd(place string) string {
+	if ex.SessionEnded() {
 		return WithParameter(place, ReasonField, ReasonEnded)
 	}
-	if s.Any() {
-		h.Set("Referrer-Policy", "no-referrer")
+	if ex.Stale.Any() {
+		ex.Header().Set("Referrer-Policy", "no-referrer")
 	}
 	return place
 }

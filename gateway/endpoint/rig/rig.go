@@ -239,7 +239,7 @@ func (r *Rig) Reload(yaml string) {
 		Site: site, CrossSite: crossSite, Now: r.Clock.Now, Local: local, Federation: federation,
 		OAuth: tokens, MayAddFactor: r.MayAddFactor, Editor: editor{r, cfg},
 	}
-	site.CSRFToken = crossSite.Token
+	site.CSRFToken, site.EndedByTime = crossSite.Token, local.Logins.EndedByTime
 	r.own = must.Get(own.New(&own.Options{Config: cfg, Shared: r.Options}))(r.T)
 }
 
