@@ -164,7 +164,7 @@ func TestOwnEndpoints(t *testing.T) {
 	paths := map[string][]string{ // with the methods that each answers
 		"login": {"GET", "HEAD", "POST"}, "logout": {"GET", "HEAD", "POST"}, "refresh": {"POST"}, "me": {"GET", "HEAD"},
 		"signin": {"GET", "HEAD"}, "callback": {"GET", "HEAD"}, "auth/callback": {"GET", "HEAD"},
-		".well-known/jwks.json": {"GET", "HEAD"},
+		".well-known/jwks.json": {"GET", "HEAD", "OPTIONS"},
 	}
 	for _, prefix := range []string{"/", "/auth/"} {
 		r := newRig(t, baseConfig+

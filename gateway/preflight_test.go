@@ -16,6 +16,8 @@ const corsConfig = baseConfig + `
   - {match: "PUT /write/", name: write, upstream: app, auth: [session], cors: {origins: ["https://spa.example"]}}
   - {match: /write/, name: read, upstream: app, auth: [none]}
   - {match: /world/, name: world, upstream: app, auth: [none], cors: {origins: ["*"]}}
+  - {match: /admins/, name: admins, upstream: app, auth: [bearer], policy: admin, ` +
+	`cors: {origins: ["https://spa.example"], credentials: true}}
 `
 
 const spa = "Origin: https://spa.example"
@@ -64,7 +66,7 @@ func TestSharedAnswers(t *testing.T) {
 		w.Header().Set("Access-Control-Expose-Headers", "*")
 		w.Header().Set("Vary", "Accept-Encoding")
 	})
-	alice := r.login(aliceIn)
+	alice, bob := r.login(aliceIn), r.login(bobIn)
 	long := strings.Repeat("x", 100_000) // not by the fast path
 	for _, c := range []struct {
 		status       int
@@ -80,6 +82,7 @@ func TestSharedAnswers(t *testing.T) {
 		{401, "GET", "/shared/", []string{spa, "Authorization: Bearer x", browser}, []string{"https://spa.example"}},
 		{302, "GET", "/shared/", []string{spa, browser}, []string{"https://spa.example"}},
 		{403, "POST", "/shared/", []string{"Origin: https://evil.example", alice.cookie}, nil},
+		{403, "GET", "/admins/", []string{spa, bob.bearer}, []string{"https://spa.example"}},
 		{200, "GET", "/world/", []string{"Origin: https://evil.example"}, []string{"*"}},
 	} {
 		body := ""
@@ -93,15 +96,18 @@ func TestSharedAnswers(t *testing.T) {
 			credentials = "true"
 		}
 		exposed := ""
-		if c.status == 401 { // scripts tell it from the application's own
-			exposed = "Authgate-Sign-In"
+		switch {
+		case c.status == 401: // scripts tell it from the application's own
+			exposed = "WWW-Authenticate, Authgate-Sign-In"
+		case c.status == 403 && c.origin != nil:
+			exposed = "WWW-Authenticate"
 		}
 		if w.Code != c.status || !slices.Equal(h["Access-Control-Allow-Origin"], c.origin) ||
 			h.Get("Access-Control-Allow-Credentials") != credentials ||
 			h.Get("Access-Control-Expose-Headers") != exposed {
 			t.Errorf("%s %s with %.200q: %d %v", c.method, c.path, c.headers, w.Code, h)
 		}
-		if vary := strings.Join(h["Vary"], ","); strings.Contains(vary, "Origin") != (c.path == "/shared/") ||
+		if vary := strings.Join(h["Vary"], ","); strings.Contains(vary, "Origin") != (c.path != "/world/") ||
 			w.Code == 200 && !strings.Contains(vary, "Accept-Encoding") {
 			t.Errorf("%s %s: Vary %q", c.method, c.path, vary)
 		}

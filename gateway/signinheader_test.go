@@ -42,7 +42,7 @@ endpoints: {prefix: /.authgate/}
 		}
 	}
 	w := r.do("GET", "/shared/", "", "Origin: https://app.example")
-	if exposed := w.Header().Get("Access-Control-Expose-Headers"); exposed != "Authgate-Sign-In" {
+	if exposed := w.Header().Get("Access-Control-Expose-Headers"); exposed != "WWW-Authenticate, Authgate-Sign-In" {
 		t.Errorf("scripts can read %q", exposed)
 	}
 	if w := r.do("PUT", "/.authgate/me", ""); w.Header().Get("Authgate-Sign-In") != "" {

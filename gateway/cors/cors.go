@@ -167,6 +167,14 @@ func (p *Policy) SetFields(request, response http.Header) {
 	}
 }
 
+// Expose lets the scripts that may read a response read those headers of it too.
+func Expose(response http.Header, names ...string) {
+	const field = "Access-Control-Expose-Headers"
+	if response["Access-Control-Allow-Origin"] != nil {
+		response[field] = []string{strings.Join(append(slices.Clone(response[field]), names...), ", ")}
+	}
+}
+
 // setOrigin removes all CORS fields, and sets those that tell the origin that it
 // may read the response. It reports whether it may.
 func (p *Policy) setOrigin(request, response http.Header) bool {

@@ -108,8 +108,10 @@ func verified(id *policy.Identity) bool {
 
 // userinfoRows returns the rows of oauth/userinfo (OpenID Connect Core 1.0, section 5.3).
 func (s *programs) userinfoRows() []endpoint.Row {
-	rows := s.anyOrigin(userinfoPath, http.MethodGet, s.userinfo)
-	return append(rows, s.anyOrigin(userinfoPath, http.MethodPost, s.userinfo)[0])
+	row := endpoint.Row{Name: userinfoPath, Method: http.MethodGet, Home: true, Do: s.userinfo}
+	rows := endpoint.Shared(row)
+	row.Method = http.MethodPost
+	return append(rows, endpoint.Shared(row)[0])
 }
 
 func (s *programs) userinfo(ex *web.Exchange) error {

@@ -81,21 +81,15 @@ func (s *documents) endpoints() map[string]*endpoint.Endpoint {
 // document returns the rows of a document that any origin may read.
 func (s *documents) document(media string, of func(*web.Exchange) (any, error)) []endpoint.Row {
 	const name = "oauth/metadata" // for logs and metrics
-	return []endpoint.Row{
-		{Name: name, Method: http.MethodGet, AnyOrigin: true, NoCookies: true, Do: func(ex *web.Exchange) error {
-			ex.CORS = s.cors
-			body, err := of(ex)
-			if err != nil {
-				return err
-			}
-			ex.Header().Set("Cache-Control", "public, max-age=300")
-			ex.JSON(media, http.StatusOK, body)
-			return nil
-		}},
-		{Name: name, Method: http.MethodOptions, AnyOrigin: true, Do: func(ex *web.Exchange) error {
-			return ex.Preflight(s.cors)
-		}},
-	}
+	return endpoint.Shared(endpoint.Row{Name: name, Method: http.MethodGet, Do: func(ex *web.Exchange) error {
+		body, err := of(ex)
+		if err != nil {
+			return err
+		}
+		ex.Header().Set("Cache-Control", "public, max-age=300")
+		ex.JSON(media, http.StatusOK, body)
+		return nil
+	}})
 }
 
 // resourceMetadata describes what a token can be for (RFC 9728, section 2).

@@ -8,7 +8,6 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/clients"
 	"authgate/gateway/config"
-	"authgate/gateway/cors"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/grants"
 	"authgate/gateway/jose"
@@ -56,7 +55,6 @@ type core struct {
 	ids       *jose.Keys // sign ID tokens and logout tokens
 	hints     *jose.Reader
 	forms     seal
-	cors      *cors.Policy
 }
 
 type lifetimes struct{ access, refresh time.Duration }
@@ -100,10 +98,6 @@ func newCore(o *Options) *core {
 		clients:   o.Clients, grants: o.Grants, ids: o.IDKeys, audience: o.Config.Token.Audience,
 		hints: jose.NewReader(o.IDKeys, jose.ReaderOptions{}),
 		forms: seal{o.IDKeys.Derive("oauth forms")},
-		cors: cors.New(cors.Options{
-			Origins: []string{cors.Any}, Headers: []string{"Authorization", "Content-Type", "MCP-Protocol-Version"},
-			MaxAge: time.Hour, Expose: []string{"WWW-Authenticate"},
-		}),
 	}
 }
 
@@ -139,7 +133,7 @@ func (s *Server) LoginEnded(ended *login.Login) { s.notifier.loginEnded(ended) }
 // forPrograms returns the rows of an endpoint that a client asks by a form. Scripts of any
 // origin may.
 func (s *core) forPrograms(name string, do func(*web.Exchange, *call) (any, error)) []endpoint.Row {
-	return s.anyOrigin(name, http.MethodPost, func(ex *web.Exchange) error {
+	return endpoint.Shared(endpoint.Row{Name: name, Method: http.MethodPost, Home: true, Do: func(ex *web.Exchange) error {
 		call, err := s.readCall(ex)
 		if err != nil {
 			return s.fail(ex, err)
@@ -150,19 +144,5 @@ func (s *core) forPrograms(name string, do func(*web.Exchange, *call) (any, erro
 		}
 		ex.JSON(web.TypeJSON, http.StatusOK, answer)
 		return nil
-	})
-}
-
-// anyOrigin returns the row of an endpoint that reads no cookie, and the one for the
-// preflights of browsers.
-func (s *core) anyOrigin(name, method string, do func(*web.Exchange) error) []endpoint.Row {
-	return []endpoint.Row{
-		{Name: name, Method: method, Home: true, AnyOrigin: true, NoCookies: true, Do: func(ex *web.Exchange) error {
-			ex.CORS = s.cors
-			return do(ex)
-		}},
-		{Name: name, Method: http.MethodOptions, Home: true, AnyOrigin: true, Do: func(ex *web.Exchange) error {
-			return ex.Preflight(s.cors)
-		}},
-	}
+	}})
 }

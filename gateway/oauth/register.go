@@ -16,16 +16,15 @@ const maxRegistration = 16 << 10
 
 // registration returns the rows of oauth/register (RFC 7591).
 func (s *programs) registration() []endpoint.Row {
-	rows := s.anyOrigin(registerPath, http.MethodPost, s.register)
-	for i := range rows {
-		rows[i].Enabled = func() error {
-			if s.section.Registration != config.RegistrationOpen {
-				return endpoint.NothingHere("oauth.registration is off")
-			}
-			return nil
+	enabled := func() error {
+		if s.section.Registration != config.RegistrationOpen {
+			return endpoint.NothingHere("oauth.registration is off")
 		}
+		return nil
 	}
-	return rows
+	return endpoint.Shared(endpoint.Row{
+		Name: registerPath, Method: http.MethodPost, Home: true, Enabled: enabled, Do: s.register,
+	})
 }
 
 func (s *programs) register(ex *web.Exchange) error {

@@ -32,7 +32,8 @@ func Rows(o *endpoint.Options, out *signout.Logout, hosts *OtherHosts, issuer *I
 	passkey := &passkeySignIn{proofs: local.Proofs, password: password, second: second, starts: auth.NewStarts(o.Now)}
 	invited := newInvite(o, out, second, in)
 	refresh := &tokenRefresh{crossSite: o.CrossSite, refresh: local.Refresh, tokens: issuer.tokens, realm: o.Realm}
-	return []endpoint.Row{
+	keys := endpoint.Row{Name: ".well-known/jwks.json", Method: http.MethodGet, Do: publicKeys(local.JWKS)}
+	return append(endpoint.Shared(keys), []endpoint.Row{
 		{Name: "login", Method: http.MethodPost, Do: password.serve},
 		{Name: "refresh", Method: http.MethodPost, Do: refresh.serve},
 		{Name: "signin", Method: http.MethodGet, LeadsHome: true, Do: page.serve},
@@ -44,8 +45,7 @@ func Rows(o *endpoint.Options, out *signout.Logout, hosts *OtherHosts, issuer *I
 		{Name: web.CompletePath, Method: http.MethodGet, Do: hosts.complete},
 		{Name: web.TwinsPath, Method: http.MethodPost, Do: clearTwins(site)},
 		{Name: web.LanguagePath, Method: http.MethodPost, Do: chooseLanguage(o)},
-		{Name: ".well-known/jwks.json", Method: http.MethodGet, Do: publicKeys(local.JWKS)},
-	}
+	}...)
 }
 
 // publicKeys is GET /.well-known/jwks.json: the public keys of access tokens

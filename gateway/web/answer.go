@@ -88,8 +88,8 @@ func (ex *Exchange) JSON(media string, status int, body any) {
 		encoded, status = []byte(`{"title":"Internal Server Error","status":500,"detail":"The gateway failed."}`), 500
 		ex.err = err
 	}
-	ex.tellSignIn(status)
 	ex.OwnHeader(media)
+	ex.tellRefusal(status)
 	ex.Header().Set("Content-Length", strconv.Itoa(len(encoded)+1))
 	ex.WriteHeader(status)
 	_, _ = ex.Write(append(encoded, '\n')) // the client is gone if this fails
@@ -104,8 +104,8 @@ func (ex *Exchange) Page(status int, render func(*pages.Pages, io.Writer) error)
 		page.Reset()
 		status, ex.err = http.StatusInternalServerError, errors.Join(ex.err, fmt.Errorf("rendering a page: %w", err))
 	}
-	ex.tellSignIn(status)
 	ex.OwnHeader(TypeHTML + "; charset=utf-8")
+	ex.tellRefusal(status)
 	h := ex.Header()
 	h.Set("Content-Language", p.Language())
 	h.Add("Vary", "Accept-Language")
@@ -116,10 +116,16 @@ func (ex *Exchange) Page(status int, render func(*pages.Pages, io.Writer) error)
 	_, _ = ex.Write(page.Bytes()) // the client is gone if this fails
 }
 
-// tellSignIn makes a 401 say that it is the gateway's, and where users sign in.
-func (ex *Exchange) tellSignIn(status int) {
-	if status == http.StatusUnauthorized && ex.TellsSignIn {
-		ex.Header().Set(SignInHeader, ex.site.Origin(ex.Canonical.Host)+ex.site.Own("signin"))
+// tellRefusal makes a 401 say that it is the gateway's, and where users sign in. Scripts that may
+// read a 401 or 403 may read what it asks for.
+func (ex *Exchange) tellRefusal(status int) {
+	h := ex.Header()
+	switch {
+	case status == http.StatusUnauthorized && ex.TellsSignIn:
+		h.Set(SignInHeader, ex.site.Origin(ex.Canonical.Host)+ex.site.Own("signin"))
+		cors.Expose(h, "WWW-Authenticate", SignInHeader)
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		cors.Expose(h, "WWW-Authenticate")
 	}
 }
 
@@ -181,9 +187,6 @@ func (ex *Exchange) OwnHeader(media string) {
 	}
 	h.Set("X-Request-Id", ex.ID)
 	ex.CORS.SetFields(ex.Request.Header, h)
-	if h.Get(SignInHeader) != "" && h.Get("Access-Control-Allow-Origin") != "" {
-		h.Add("Access-Control-Expose-Headers", SignInHeader)
-	}
 	if h.Get("Cache-Control") == "" {
 		h.Set("Cache-Control", "no-store")
 	}
