@@ -43,8 +43,8 @@ type registration struct {
 	Expires    time.Time `json:"expires"`
 }
 
-// answer is what a client is told about its registration (RFC 7591, section 3.2.1).
-type answer struct {
+// Registered is what a client is told about its registration, as JSON (RFC 7591, section 3.2.1).
+type Registered struct {
 	ID            string   `json:"client_id"`
 	IssuedAt      int64    `json:"client_id_issued_at"`
 	Secret        string   `json:"client_secret,omitempty"`
@@ -62,9 +62,9 @@ type answer struct {
 // 7591, section 2.
 var registeredMethods = []string{"client_secret_basic", "client_secret_post", methodNone}
 
-// Register registers the client that a body describes, and returns the JSON of the answer.
+// Register registers the client that a body describes, and returns the answer.
 // The error is a *RegistrationError, or one of the store.
-func (s *Set) Register(ctx context.Context, body []byte) (any, error) {
+func (s *Set) Register(ctx context.Context, body []byte) (*Registered, error) {
 	m, err := readMetadata(s.oauth, body)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (s *Set) Register(ctx context.Context, body []byte) (any, error) {
 		ID: "reg_" + rand.Text(), Name: m.Name, Redirects: m.Redirects, Grants: m.Grants, PostLogout: m.PostLogout,
 		Scopes: m.Scopes, Created: now, Expires: now.Add(keptUnused),
 	}
-	a := answer{
+	a := Registered{
 		ID: r.ID, IssuedAt: now.Unix(), Name: r.Name, Method: m.Method, Redirects: r.Redirects,
 		Grants: slices.Clone(r.Grants), Responses: []string{}, PostLogout: r.PostLogout, Scope: strings.Join(r.Scopes, " "),
 	}

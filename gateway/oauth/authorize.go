@@ -137,7 +137,15 @@ func (s *authorization) grant(ex *web.Exchange, r *request, id *policy.Identity)
 	if err != nil {
 		return err
 	}
-	ex.Audit("client_authorized", slog.String("client_id", r.client.ID), slog.String("resource", r.terms.Resource))
+	s.auditAuthorized(ex, &r.terms)
 	s.redirect(ex, s.location(r, url.Values{"code": {code}}))
 	return nil
+}
+
+func (s *authorization) auditAuthorized(ex *web.Exchange, t *grants.Terms) {
+	ex.Audit("client_authorized", slog.String("client_id", t.Client), slog.String("resource", t.Resource))
+}
+
+func (s *authorization) auditRefused(ex *web.Exchange, client string) {
+	ex.Audit("client_refused", slog.String("client_id", client))
 }

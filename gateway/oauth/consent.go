@@ -3,7 +3,6 @@ package oauth
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 
@@ -123,7 +122,7 @@ func (s *authorization) authorizeByForm(ex *web.Exchange) error {
 		return err
 	}
 	if form.Get(decisionField) == decisionDeny {
-		ex.Audit("client_refused", slog.String("client_id", r.client.ID))
+		s.auditRefused(ex, r.client.ID)
 		return s.answer(ex, r, refuse(codeAccessDenied, "The user has refused."))
 	}
 	return s.answer(ex, r, s.decide(ex, r, true))

@@ -172,6 +172,11 @@ func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *gra
 	if err != nil {
 		return err
 	}
+	if id != nil {
+		s.auditAuthorized(ex, terms)
+	} else {
+		s.auditRefused(ex, terms.Client)
+	}
 	s.writeDevice(ex, http.StatusOK, ex.Identity, pages.Device{
 		Client: clientName(client), Allowed: id != nil, Decided: true,
 	})

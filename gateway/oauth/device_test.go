@@ -2,9 +2,11 @@ package oauth_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +122,30 @@ func TestDeviceRefused(t *testing.T) {
 	}
 	if w := s.enter(late.User); w.Code != 400 {
 		t.Errorf("a late code: %d", w.Code)
+	}
+}
+
+// The audit log says which device a user has let in or refused, and which client has registered.
+func TestDeviceAudited(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration+"  registration: open\n")
+	s.decide(formOf(t, s.enter(s.device(t).User)), "allow")
+	s.decide(formOf(t, s.enter(s.device(t).User)), "deny")
+	w := s.Want(201, "POST", "/oauth/register", `{"redirect_uris":["https://app.example.net/cb"]}`, rig.JSON)
+	var made struct {
+		ID string `json:"client_id"`
+	}
+	must.Do(t, json.Unmarshal(w.Body.Bytes(), &made))
+	want := []string{
+		"login local:alice <nil> <nil>", "client_authorized local:alice tv https://gw.example/bearer",
+		"client_refused local:alice tv <nil>", "client_registered <nil> " + made.ID + " <nil>",
+	}
+	var got []string
+	for _, line := range s.Log.Records(t, "audit") {
+		got = append(got, fmt.Sprint(line["event"], " ", line["subject"], " ", line["client_id"], " ", line["resource"]))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the audit log has %q, want %q", got, want)
 	}
 }
 

@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 
 	"authgate/gateway/clients"
@@ -48,7 +49,7 @@ func (s *programs) register(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	ex.Audit("client_registered")
+	ex.Audit("client_registered", slog.String("client_id", made.ID))
 	ex.JSON(web.TypeJSON, http.StatusCreated, made)
 	return nil
 }
