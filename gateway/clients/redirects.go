@@ -1,6 +1,8 @@
 package clients
 
 import (
+	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +20,21 @@ func (c *Client) Redirects(uri string) bool {
 		registeredHost, registeredRest, ok := loopback(registered)
 		return ok && registeredHost == host && registeredRest == rest
 	})
+}
+
+// Imitable reports whether another program could be the one at a redirect URI of the client: the
+// client cannot prove who it is, and any program on the user's machine can listen at a loopback
+// address, or claim a scheme (RFC 8252, section 8.6).
+func (c *Client) Imitable(uri string) bool {
+	if c.Confidential() {
+		return false
+	}
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "https" {
+		return true
+	}
+	address, err := netip.ParseAddr(u.Hostname())
+	return err == nil && address.IsLoopback() || u.Hostname() == "localhost"
 }
 
 // loopbackHosts are the hosts of programs on the user's machine, as they are written.

@@ -110,6 +110,12 @@ func (c *Consents) Given(ctx context.Context, subject, client, resource string, 
 	return one != nil && one.covers(resource, scopes), nil
 }
 
+// Has reports whether a user has consented to anything that a client has asked for.
+func (c *Consents) Has(ctx context.Context, subject, client string) (bool, error) {
+	known, _, err := consentsOf(ctx, c.store, subject)
+	return err == nil && known.of(client) != nil, err
+}
+
 // Give records that a user consents to what a client asks for, beside what they have
 // consented to before. It is also needed for clients that users are not asked about.
 func (c *Consents) Give(ctx context.Context, subject, client, name, resource string, scopes []string) error {

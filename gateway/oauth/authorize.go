@@ -9,15 +9,13 @@ import (
 	"authgate/gateway/clients"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/grants"
+	"authgate/gateway/pages"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
 
 // authorization is where clients send users, and where these decide.
-type authorization struct {
-	*core
-	consents *grants.Consents
-}
+type authorization struct{ *core }
 
 // authorize is GET oauth/authorize.
 func (s *authorization) authorize(ex *web.Exchange) error {
@@ -32,26 +30,28 @@ func (s *authorization) authorize(ex *web.Exchange) error {
 	return s.answer(ex, r, s.decide(ex, r, false))
 }
 
-// answer sends a refusal to the client. It returns any other error.
+// answer sends a refusal to the client, or shows it to a user whom it may not lead there. It returns
+// any other error.
 func (s *authorization) answer(ex *web.Exchange, r *request, err error) error {
 	refused, ok := errors.AsType[*refusal](err)
 	if !ok {
 		return err
 	}
-	ex.Failed(err, http.StatusFound)
-	s.redirect(ex, s.location(r, url.Values{
-		"error": {refused.code}, "error_description": {refused.description},
-	}))
-	return nil
-}
-
-// redirect leads the browser on: after a form it gets there with GET.
-func (s *core) redirect(ex *web.Exchange, place string) {
-	status := http.StatusFound
-	if ex.Canonical.Method == http.MethodPost {
-		status = http.StatusSeeOther
+	place := s.location(r, url.Values{"error": {refused.code}, "error_description": {refused.description}})
+	trusted, err := s.trusts(ex, r.client)
+	switch {
+	case err != nil:
+		return err
+	case trusted:
+		ex.Failed(refused, http.StatusFound)
+		s.redirect(ex, place)
+	default:
+		ex.Failed(refused, http.StatusBadRequest)
+		s.offer(ex, http.StatusBadRequest, place, pages.Leave{
+			Refused: refused.code == codeAccessDenied, Detail: refused.description,
+		})
 	}
-	ex.Redirect(status, place)
+	return nil
 }
 
 // decide answers a request, or returns a refusal. decided tells that the user has just

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"authgate/gateway/clients"
 	"authgate/gateway/endpoint"
@@ -23,12 +24,13 @@ const (
 )
 
 // consented reports whether the user lets the client do what it asks for; decided tells that
-// they have just said so on the page. If they must decide first, the page is the answer.
+// they have just said so on the page. If they must decide first, the page is the answer. What they
+// have said to a program, another one could use that comes in its place.
 func (s *authorization) consented(
 	ex *web.Exchange, r *request, id *policy.Identity, decided bool,
 ) (given bool, err error) {
 	t := &r.terms
-	if !decided && !r.consent {
+	if !decided && !r.consent && !r.client.Imitable(r.redirect) {
 		held, err := s.consents.Given(&ex.Store, id.Subject, t.Client, t.Resource, t.Scopes)
 		if held || err != nil {
 			return held, err
@@ -77,7 +79,8 @@ func clientName(c *clients.Client) string {
 func hostOf(redirect string) string {
 	u, err := url.Parse(redirect)
 	if err != nil || u.Host == "" {
-		return redirect
+		address, _, _ := strings.Cut(redirect, "?")
+		return address
 	}
 	if u.Scheme == "https" {
 		return u.Host
@@ -85,11 +88,9 @@ func hostOf(redirect string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// readDecision reads the form by which a user decides on a page of the endpoint of that name. A
-// form without a decision is the request of a client, sent by POST: it is answered with a redirect
-// to the endpoint, because browsers send no cookies with the form of another site. Then, and
-// beside an error, the form is nil.
-func (s *core) readDecision(ex *web.Exchange, name string) (url.Values, error) {
+// readPosted reads the form of a POST to a page: that by which a user decides, with a decision, or the
+// request of a client.
+func readPosted(ex *web.Exchange) (url.Values, error) {
 	if ex.MediaType() != web.TypeForm {
 		return nil, web.UnsupportedMedia(web.TypeForm)
 	}
@@ -97,18 +98,24 @@ func (s *core) readDecision(ex *web.Exchange, name string) (url.Values, error) {
 	if err != nil {
 		return nil, web.BadRequest("The body is not a form.", nil)
 	}
-	if form.Has(decisionField) {
-		return form, nil
-	}
+	return form, nil
+}
+
+// byLink makes the browser send the request of a client again, as a link to the endpoint of that
+// name: browsers send no cookies with the form of another site.
+func (s *core) byLink(ex *web.Exchange, name string, form url.Values) {
 	ex.Redirect(http.StatusSeeOther, s.site.Own(name)+"?"+form.Encode())
-	return nil, nil
 }
 
 // authorizeByForm is POST oauth/authorize: the form of consent, or the request of a client.
 func (s *authorization) authorizeByForm(ex *web.Exchange) error {
-	form, err := s.readDecision(ex, authorizePath)
-	if form == nil {
+	form, err := readPosted(ex)
+	if err != nil {
 		return err
+	}
+	if !form.Has(decisionField) {
+		s.byLink(ex, authorizePath, form)
+		return nil
 	}
 	values, err := readQuery(ex)
 	if err != nil {

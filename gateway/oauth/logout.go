@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 
+	"authgate/gateway/clients"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/pages"
 	"authgate/gateway/signout"
@@ -17,8 +18,9 @@ import (
 // leaving is a logout that a client asks for (OpenID Connect RP-Initiated Logout 1.0, section
 // 2).
 type leaving struct {
-	place string // where the browser goes on; empty: the client names none
-	login string // of the ID token that is the hint; empty: there is none
+	place  string          // where the browser goes on; empty: the client names none
+	client *clients.Client // whose place it is
+	login  string          // of the ID token that is the hint; empty: there is none
 }
 
 // logouts are sign-outs that clients ask for.
@@ -33,6 +35,11 @@ func (s *logouts) endSession(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
+	return s.byClient(ex, values)
+}
+
+// byClient answers the request of a client. A user whose login it does not name is asked first.
+func (s *logouts) byClient(ex *web.Exchange, values url.Values) error {
 	l, err := s.readLeaving(ex, values)
 	if err != nil {
 		return err
@@ -48,13 +55,33 @@ func (s *logouts) endSession(ex *web.Exchange) error {
 	switch {
 	case err != nil:
 		return err
-	case current && !ex.Navigates():
+	case current && ex.Canonical.Method != http.MethodPost && !ex.Navigates():
 		return signout.NoNavigation()
 	case current:
-		return s.logout.Then(ex, l.place)
+		return s.end(ex, l, true)
 	}
 	s.confirmLogout(ex, id, values)
 	return nil
+}
+
+// end signs the user out, and leads the browser on: to a place that is not trusted by a page.
+func (s *logouts) end(ex *web.Exchange, l *leaving, trusted bool) error {
+	if l.place == "" {
+		return s.logout.Here(ex, true)
+	}
+	if err := s.logout.End(ex); err != nil {
+		return err
+	}
+	s.goOn(ex, l, trusted)
+	return nil
+}
+
+func (s *logouts) goOn(ex *web.Exchange, l *leaving, trusted bool) {
+	if trusted {
+		s.redirect(ex, l.place)
+		return
+	}
+	s.offer(ex, http.StatusOK, l.place, pages.Leave{SignedOut: true})
 }
 
 // isCurrent reports whether a login is that of the user of the browser, or one that it has
@@ -66,13 +93,13 @@ func (s *logouts) isCurrent(ex *web.Exchange, login string, id *policy.Identity)
 	return s.options.Local.Logins.Inherits(&ex.Store, id.Login, login)
 }
 
-// leave answers a user who is not signed in.
+// leave answers a user who is not signed in. An ID token is the word of a client that has had one.
 func (s *logouts) leave(ex *web.Exchange, l *leaving) error {
-	if l.place != "" {
-		s.redirect(ex, l.place)
-		return nil
+	if l.place == "" {
+		return s.logout.Here(ex, true)
 	}
-	return s.logout.Then(ex, "")
+	s.goOn(ex, l, l.login != "" || l.client.Configured)
+	return nil
 }
 
 // confirmLogout asks a user who may have been led here by anybody.
@@ -85,12 +112,29 @@ func (s *logouts) confirmLogout(ex *web.Exchange, id *policy.Identity, values ur
 	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.ConfirmLogout(w, page) })
 }
 
-// endSessionByForm is POST oauth/logout: the form of the page, or the request of a client.
+// endSessionByForm is POST oauth/logout: the form of the page, or the request of a client. Without a
+// session, the browser may have kept its cookie back.
 func (s *logouts) endSessionByForm(ex *web.Exchange) error {
-	form, err := s.readDecision(ex, logoutPath)
-	if form == nil {
+	form, err := readPosted(ex)
+	if err != nil {
 		return err
 	}
+	if form.Has(decisionField) {
+		return s.decideLogout(ex, form)
+	}
+	id, err := endpoint.Guest(ex, s.options.Sessions(""))
+	if err != nil {
+		return err
+	}
+	if id == nil {
+		s.byLink(ex, logoutPath, form)
+		return nil
+	}
+	return s.byClient(ex, given(form))
+}
+
+// decideLogout answers the form by which a user signs out.
+func (s *logouts) decideLogout(ex *web.Exchange, form url.Values) error {
 	if len(form[decisionField]) != 1 || form.Get(decisionField) != decisionAllow {
 		return web.BadRequest("The field decision must be allow.", nil)
 	}
@@ -115,7 +159,13 @@ func (s *logouts) endSessionByForm(ex *web.Exchange) error {
 			return err
 		}
 	}
-	return s.logout.Then(ex, l.place)
+	trusted := false
+	if l.place != "" {
+		if trusted, err = s.trusts(ex, l.client); err != nil {
+			return err
+		}
+	}
+	return s.end(ex, l, trusted)
 }
 
 // readLeaving reads who asks, and where the browser goes on. An address that is not
@@ -152,6 +202,7 @@ func (s *logouts) readLeaving(ex *web.Exchange, values url.Values) (*leaving, er
 		return nil, page("The application asks to send you to an address that is not registered for it.",
 			fmt.Errorf("the post-logout redirect URI %q of the client %q is not registered", target, client))
 	}
+	l.client = known
 	if l.place = target; values.Get("state") != "" {
 		l.place = web.WithParameter(target, "state", values.Get("state"))
 	}

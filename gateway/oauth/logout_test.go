@@ -51,6 +51,31 @@ func TestEndSession(t *testing.T) {
 	}
 }
 
+// A client may send its request as a form. If the browser sends its session along, the logout is what
+// it is by a link: the browser goes to the client, and sees no other address.
+func TestEndSessionByForm(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	const bye = "https://wiki.example.net/bye"
+	post := func(values url.Values) *httptest.ResponseRecorder {
+		return s.Do("POST", "/oauth/logout", values.Encode(), rig.Form, rig.Browser, s.cookie,
+			"Origin: https://wiki.example.net", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate")
+	}
+	values := url.Values{"id_token_hint": {s.tokens(t).ID}, "post_logout_redirect_uri": {bye}, "state": {"x&y"}}
+	place, answer := answerOf(t, post(values))
+	if place != bye || answer.Get("state") != "x&y" {
+		t.Errorf("leads to %s %v", place, answer)
+	}
+	s.Want(401, "GET", "/me", "", s.cookie)
+	// Without the ID token of the login, it asks as by a link.
+	s.cookie = s.Login(rig.Alice).Cookie
+	form := formOf(t, post(values))
+	s.Want(200, "GET", "/me", "", s.cookie)
+	if place, _ := answerOf(t, s.decide(form, "allow")); place != bye {
+		t.Errorf("the page leads to %s", place)
+	}
+}
+
 // Without the ID token of the login, anybody may have led the user here: a page asks.
 func TestEndSessionAsks(t *testing.T) {
 	t.Parallel()

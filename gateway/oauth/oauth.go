@@ -52,6 +52,7 @@ type core struct {
 	audience  []string                     // of tokens for no resource
 	clients   *clients.Set
 	grants    *grants.Grants
+	consents  *grants.Consents
 	ids       *jose.Keys // sign ID tokens and logout tokens
 	hints     *jose.Reader
 	forms     seal
@@ -79,7 +80,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	c := newCore(&o)
-	authorization := &authorization{c, o.Consents}
+	authorization := &authorization{c}
 	return &Server{
 		authorization: authorization,
 		devices:       &devices{authorization, o.Devices},
@@ -95,7 +96,7 @@ func newCore(o *Options) *core {
 		options: o.Endpoint, site: o.Endpoint.Site, section: &o.Config.OAuth, issuer: o.Config.Token.Issuer,
 		resources: resources(o.Config),
 		lifetimes: lifetimes{o.Config.Token.AccessLifetime, o.Config.Token.RefreshLifetime},
-		clients:   o.Clients, grants: o.Grants, ids: o.IDKeys, audience: o.Config.Token.Audience,
+		clients:   o.Clients, grants: o.Grants, consents: o.Consents, ids: o.IDKeys, audience: o.Config.Token.Audience,
 		hints: jose.NewReader(o.IDKeys, jose.ReaderOptions{}),
 		forms: seal{o.IDKeys.Derive("oauth forms")},
 	}

@@ -84,8 +84,9 @@ func TestDefaultScopesOfRegisteredClients(t *testing.T) {
 	if a.Scope != "read" {
 		t.Errorf("the client gets %q", a.Scope)
 	}
-	if w := s.authorize(register("openid")); w.Code != 302 || !strings.Contains(w.Header().Get("Location"), "invalid_scope") {
-		t.Errorf("a client that has registered none of them: %d %v", w.Code, w.Header())
+	answer := linkOf(t, s.authorize(register("openid")), 400, "https://wiki.example.net/cb", "wiki.example.net")
+	if answer.Get("error") != "invalid_scope" {
+		t.Errorf("a client that has registered none of them: %v", answer)
 	}
 }
 

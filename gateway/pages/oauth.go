@@ -1,6 +1,9 @@
 package pages
 
-import "io"
+import (
+	"html/template"
+	"io"
+)
 
 // Consent is the page where a user decides what an application may do.
 type Consent struct {
@@ -18,6 +21,20 @@ type Consent struct {
 
 // Consent writes the page.
 func (p *Pages) Consent(w io.Writer, page Consent) error { return p.render(w, "consent", page) }
+
+// Leave is the page for a user whom an application wants to go on to its own address, and who has
+// not allowed it anything: anybody may have led the user here.
+type Leave struct {
+	Host string // of the address
+	// URL is the address. The caller makes sure that its scheme is one that an application may have:
+	// html/template knows none of applications.
+	URL                template.URL
+	SignedOut, Refused bool   // why the user goes on; neither: the request of the application has failed
+	Detail             string // why it has failed, in English; empty: no more is known
+}
+
+// Leave writes the page.
+func (p *Pages) Leave(w io.Writer, page Leave) error { return p.render(w, "leave", page) }
 
 // Device is the page where a user enters the code that a device shows.
 type Device struct {

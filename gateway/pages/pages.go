@@ -192,6 +192,7 @@ var pageFiles = map[string][]string{
 	"onward":    {"onward"},
 	"ask":       {"ask"},
 	"consent":   {"consent"},
+	"leave":     {"leave"},
 	"device":    {"device"},
 }
 

@@ -77,7 +77,10 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 			scopes := []string{v, "openid", "profile", "email", "groups", "offline_access"}
 			return p.Consent(w, Consent{user, v, false, v, v, scopes, v, v, v, v})
 		},
-		"consent to all": func(w io.Writer) error { return p.Consent(w, Consent{User: user, Client: v, Known: true}) },
+		"consent to all":    func(w io.Writer) error { return p.Consent(w, Consent{User: user, Client: v, Known: true}) },
+		"leave":             func(w io.Writer) error { return p.Leave(w, Leave{Host: v, URL: "https://a.example/", Detail: v}) },
+		"leave, refused":    func(w io.Writer) error { return p.Leave(w, Leave{Host: v, URL: "https://a.example/", Refused: true}) },
+		"leave, signed out": func(w io.Writer) error { return p.Leave(w, Leave{Host: v, URL: "https://a.example/", SignedOut: true}) },
 		"device": func(w io.Writer) error {
 			return p.Device(w, Device{User: user, Code: v, Wrong: true, Action: v, CSRFToken: v})
 		},

@@ -99,20 +99,13 @@ func (l *Logout) Here(ex *web.Exchange, page bool) error {
 	return nil
 }
 
-// Then ends the login of the request, and what else its cookies open, and leads the browser on
-// to place; empty: to where a logout leads. The provider of a delegated login is told only if
-// the browser need not go there: it goes to place.
-func (l *Logout) Then(ex *web.Exchange, place string) error {
-	redirect, err := l.end(ex)
-	if err != nil {
+// End ends the login of the request, and what else its cookies open, for a caller who leads the
+// browser on. The provider of a delegated login is told only if the browser need not go there.
+func (l *Logout) End(ex *web.Exchange) error {
+	if _, err := l.end(ex); err != nil {
 		return err
 	}
-	if place == "" {
-		l.answer(ex, redirect, true)
-		return nil
-	}
 	l.site.Cookies.ClearAll(ex)
-	ex.Redirect(http.StatusSeeOther, place)
 	return nil
 }
 
