@@ -13,7 +13,7 @@ import (
 )
 
 // Check checks accounts, which are written at Places, and parses their password hashes. It
-// removes empty roles. colons: names may hold a colon, because certificates of clients name the
+// removes empty roles, from the accounts alone and not from the lists that they have. colons: names may hold a colon, because certificates of clients name the
 // accounts, too.
 func Check(users []Account, places []Place, colons bool) {
 	c := credentials{names: usernames{}, colons: colons}
@@ -23,7 +23,9 @@ func Check(users []Account, places []Place, colons bool) {
 		account.Hash = c.check(at, account.Username, account.PasswordHash)
 		at.checkProfile(account)
 		at.checkFactors(account, passkeys)
-		account.Roles = slices.DeleteFunc(account.Roles, func(role string) bool { return role == "" })
+		if slices.Contains(account.Roles, "") {
+			account.Roles = slices.DeleteFunc(slices.Clone(account.Roles), func(role string) bool { return role == "" })
+		}
 	}
 	c.weak.warn()
 }

@@ -90,7 +90,7 @@ func (f *File) Users() ([]Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	users, err := f.parse(content, false)
+	_, users, err := f.parse(content, false)
 	return append(users, f.Main...), err
 }
 
@@ -108,7 +108,7 @@ func SetPasswordHash(of *Account, changed string) func(*Account) error {
 
 // edited returns the content of the file after an edit.
 func (f *File) edited(content []byte, e Edit) ([]byte, error) {
-	users, err := f.parse(content, e.Add)
+	written, users, err := f.parse(content, e.Add)
 	if err != nil {
 		return nil, err
 	}
@@ -117,20 +117,20 @@ func (f *File) edited(content []byte, e Edit) ([]byte, error) {
 			return nil, err
 		}
 	}
-	at, err := f.find(users, e)
+	at, err := f.find(written, e)
 	if err != nil {
 		return nil, err
 	}
-	want := slices.Clone(users)
+	want := slices.Clone(written)
 	if e.Add {
-		at, want = len(users), append(want, Account{Username: e.Username, ID: newID()})
+		at, want = len(written), append(want, Account{Username: e.Username, ID: newID()})
 	}
 	if e.Change != nil {
 		if err := e.Change(&want[at]); err != nil {
 			return nil, err
 		}
 	}
-	next, ok := f.written(content, users, want[at], at, e.Remove)
+	next, ok := f.written(content, written, want[at], at, e.Remove)
 	if !ok {
 		return nil, ErrElsewhere
 	}
@@ -167,28 +167,30 @@ func (f *File) find(users []Account, e Edit) (int, error) {
 	return 0, nil
 }
 
-// parse parses and checks the content of the file. The error is Diagnostics. An empty file
-// has no accounts if empty is set.
-func (f *File) parse(content []byte, empty bool) ([]Account, error) {
+// parse parses and checks the content of the file. It returns the accounts as they are
+// written, which an edit compares, and as Check makes them. The error is Diagnostics. An empty
+// file has no accounts if empty is set.
+func (f *File) parse(content []byte, empty bool) (written, users []Account, err error) {
 	if empty && f.layOut(content).kind == emptyFile {
-		return nil, nil
+		return nil, nil, nil
 	}
 	reader := f.Reader()
-	doc, users := parse(reader, f.Path, content)
+	doc, written := parse(reader, f.Path, content)
+	users = slices.Clone(written)
 	if reader.Err() == nil {
-		Check(slices.Clone(users), Places(doc, doc.Root(), len(users)), f.Colons)
+		Check(users, Places(doc, doc.Root(), len(users)), f.Colons)
 	}
-	return users, reader.Err()
+	return written, users, reader.Err()
 }
 
 // verify checks that a content has the accounts that are wanted. An anchor, or a merge key,
 // can make one place belong to several accounts.
 func (f *File) verify(content []byte, want []Account) error {
-	users, err := f.parse(content, false)
+	written, _, err := f.parse(content, false)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if !slices.EqualFunc(users, want, func(a, b Account) bool { return sameKeys(&a, &b) }) {
+	if !slices.EqualFunc(written, want, func(a, b Account) bool { return sameKeys(&a, &b) }) {
 		return ErrElsewhere
 	}
 	return nil
@@ -199,14 +201,17 @@ func sameKeys(a, b *Account) bool {
 	return !slices.ContainsFunc(accountKeys, func(key string) bool { return !sameValue(fieldOf(a, key), fieldOf(b, key)) })
 }
 
-// sameValue reports whether two fields have the same value. Lists without elements are the
-// same.
+// sameValue reports whether two fields have the same value, or are written alike: at any depth,
+// a list without elements is the same as none.
 func sameValue(a, b any) bool {
 	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
-	if x.Kind() == reflect.Slice && x.Len() == 0 {
-		return y.Len() == 0
+	switch {
+	case reflect.DeepEqual(x.Interface(), y.Interface()):
+		return true
+	case isEmpty(a) || isEmpty(b):
+		return isEmpty(a) && isEmpty(b)
 	}
-	return reflect.DeepEqual(x.Interface(), y.Interface())
+	return style{}.value(x) == style{}.value(y)
 }
 
 func (f *File) layOut(content []byte) *layout {

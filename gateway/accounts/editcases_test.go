@@ -3,6 +3,7 @@ package accounts
 import (
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,6 +92,10 @@ func editCases() []editCase {
 		{"factors end", "- username: alice\n  totp: {secret: c2VhbGVk,\n    step: 5} # phone\n  name: A # hers\n" +
 			"  recovery_codes:\n    - " + codeHash + "\n  # kept\n- username: bob\n", forget,
 			"- username: alice\n  name: A # hers\n  # kept\n- username: bob\n"},
+		{"an empty role", "- username: alice\n  roles:\n    - \"\" # none\n    - a # A\n    - b\n", roles("a"),
+			"- username: alice\n  roles:\n    - a # A\n"},
+		{"an empty role stays", "- username: alice\n  roles: [\"\", a]\n", disable,
+			"- username: alice\n  roles: [\"\", a]\n  disabled: true\n"},
 		// Braces.
 		{"in braces", "- {username: alice} # hers\n- {username: zoe}\n", disable,
 			"- {username: alice, disabled: true} # hers\n- {username: zoe}\n"},
@@ -227,6 +232,50 @@ func TestEditPasskeys(t *testing.T) {
 			t.Errorf("it comes back as\n%s\nnot\n%s", content, c.content)
 		}
 	}
+}
+
+// A passkey without transports is written, and the next edit keeps its line, whether that has an
+// empty list of them or none.
+func TestEditPasskeysWithoutTransports(t *testing.T) {
+	t.Parallel()
+	for file, content := range map[string]string{
+		"accounts.yaml": "- username: alice\n- username: zoe\n", "accounts.jsonl": "{\"username\": \"alice\"}\n",
+	} {
+		f := &File{Path: file, Reader: newReader}
+		for _, transports := range [][]string{nil, {}, {"usb"}} {
+			first, second := passkey("a2V5"), passkey("b3RoZXI")
+			first.Transports = transports
+			one := must.Get(f.edited([]byte(content), alter(func(a *Account) {
+				a.Factors.Passkeys = []factors.Passkey{first}
+			})))(t)
+			for _, kept := range []string{string(one), noTransports.ReplaceAllString(string(one), "")} {
+				two := must.Get(f.edited([]byte(kept), alter(func(a *Account) {
+					first.Transports = slices.Clone(transports)
+					a.Factors.Passkeys = []factors.Passkey{first, second}
+				})))(t)
+				if line := "  - {id: a2V5"; file == "accounts.yaml" && strings.Count(string(two), line) != 1 ||
+					len(checked(t, file, string(two))[0].Factors.Passkeys) != 2 {
+					t.Errorf("%s, %#v: it becomes\n%s", file, transports, two)
+				}
+			}
+		}
+	}
+}
+
+var noTransports = regexp.MustCompile(`"?transports"?: \[\], `)
+
+// A check sees the accounts as they are in use: without empty roles.
+func TestEditChecksAccountsInUse(t *testing.T) {
+	t.Parallel()
+	f := &File{Path: "accounts.yaml", Reader: newReader}
+	e := alter(func(a *Account) { a.Disabled = true })
+	e.Check = func(users []Account) error {
+		if got := users[0].Roles; !slices.Equal(got, []string{"a"}) {
+			t.Errorf("alice has the roles %q", got)
+		}
+		return nil
+	}
+	must.Get(f.edited([]byte("- username: alice\n  roles: [\"\", a, \"\"]\n"), e))(t)
 }
 
 // What is not written in place is not changed, and nothing that would make the file invalid.

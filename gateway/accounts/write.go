@@ -127,7 +127,7 @@ func (l *layout) setLines(e *entry, was, is any) ([]byte, bool) {
 	}
 	for n := range to.Len() {
 		same := next
-		for same < len(elements) && !reflect.DeepEqual(from.Index(same).Interface(), to.Index(n).Interface()) {
+		for same < len(elements) && !sameValue(from.Index(same).Addr().Interface(), to.Index(n).Addr().Interface()) {
 			same++
 		}
 		if same == len(elements) {

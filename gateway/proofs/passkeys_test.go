@@ -40,6 +40,24 @@ func TestSignInWithPasskey(t *testing.T) {
 	}
 }
 
+// A passkey is added whatever the browser says about its transports, and signs in. Windows and
+// old browsers say nothing.
+func TestPasskeyWithoutKnownTransports(t *testing.T) {
+	t.Parallel()
+	for _, said := range []any{"absent", nil, []string{}, []string{"quantum"}, []string{"usb", "quantum"}} {
+		r, key := newRig(t), verified()
+		key.Answer = func(answer map[string]any) {
+			response := answer["response"].(map[string]any)
+			if response["transports"] = said; said == "absent" {
+				delete(response, "transports")
+			}
+		}
+		r.addPasskey(key, "alice")
+		key.Answer = nil
+		must.Get(r.SignIn(t.Context(), must.Get(key.Get(r.begun(r.BeginSignIn(t.Context()))))(t)))(t)
+	}
+}
+
 // An answer counts once, for the user and the purpose of its challenge, for ten minutes.
 func TestChallengeServesOnce(t *testing.T) {
 	t.Parallel()
