@@ -54,6 +54,7 @@ func TestBrowser(t *testing.T) {
 		"languages, all of them":       languagesFit,
 		"a proxy set up wrong":         wrongSetup,
 		"passkeys":                     passkeysInBrowser,
+		"a password manager":           passwordManagerInBrowser,
 		"a security key":               securityKeyInBrowser,
 		"codes":                        codesInBrowser,
 		"an old sign-in":               oldSignInInBrowser,

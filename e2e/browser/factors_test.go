@@ -150,6 +150,64 @@ func passkeysInBrowser(t *testing.T, c *chromium) {
 	up.None(t)
 }
 
+// passwordManager makes the tab one of a browser with a password manager. That answers with objects
+// of its own: they have what passkeys need, and what they inherit from the objects of the browser
+// throws, because they are none of those. Some answer with nothing of use.
+func (b *tab) passwordManager() {
+	b.t.Helper()
+	command(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `
+for (const name of ["create", "get"]) {
+  const ask = navigator.credentials[name].bind(navigator.credentials);
+  navigator.credentials[name] = async (options) => {
+    const real = await ask(options);
+    const copied = (from, members) => Object.create(Object.getPrototypeOf(from),
+      Object.fromEntries(members.filter((m) => from[m]).map((m) => [m, { value: from[m], enumerable: true }])));
+    const response = copied(real.response,
+      ["clientDataJSON", "attestationObject", "authenticatorData", "signature", "userHandle"]);
+    const own = copied(real, ["id", "rawId", "type"]);
+    Object.defineProperty(own, "response", { value: response });
+    if (window.localStorage.getItem("useless")) {
+      return {};
+    }
+    return own;
+  };
+}`})
+}
+
+// passwordManagerInBrowser: a password manager keeps a passkey, and signs in with it: by what it
+// fills in, and by the button. An answer of no use is told on the page.
+func passwordManagerInBrowser(t *testing.T, c *chromium) {
+	g, up := c.factorsGateway(t)
+	b := c.tab(t)
+	b.passwordManager()
+	b.device(phone)
+	b.wantsIn(g, "/secure-resource")
+	b.signIn("alice")
+	up.All()
+	b.open(g.Base + "/account")
+	b.addsPasskey("Manager")
+	b.shows("/account/passkeys", http.StatusCreated, "Keep these codes", "Manager")
+
+	b.signsOut(g)
+	b.open(g.Base + "/vault?x=1") // where the manager fills in the only passkey that there is
+	b.arrives(g.Base + "/vault?x=1")
+	wantAsked(t, up, "GET", "/vault?x=1", "alice")
+
+	b.signsOut(g)
+	b.value("window.localStorage.setItem('useless', '1')")
+	b.open(g.Base + "/vault")
+	b.says("The passkey was not used.") // by what the manager fills in
+	b.noAutofill()
+	b.wantsIn(g, "/vault")
+	inTab(b, chromedp.Click(chromedp.CSS(passkeyButton)))
+	b.says("The passkey was not used.")
+	b.value("window.localStorage.removeItem('useless')")
+	b.click(passkeyButton)
+	b.is(g.Base + "/vault")
+	wantAsked(t, up, "GET", "/vault", "alice")
+	up.None(t)
+}
+
 // securityKeyInBrowser: a key that verifies no user is the second factor after the password, and
 // nothing without it. Several devices of one person do not get in the way of each other.
 func securityKeyInBrowser(t *testing.T, c *chromium) {

@@ -1,8 +1,8 @@
 // Passkeys. A form with data-passkey="create" or data-passkey="get" is hidden until this
 // script shows it, in browsers that know passkeys. When it is submitted, the script fetches
 // options from data-options, asks the authenticator, and sends the form with its answer in the
-// field "credential". What the server gives and takes is the JSON of WebAuthn Level 3, which
-// older browsers cannot read and write by themselves.
+// field "credential". What the server gives and takes is the JSON of WebAuthn Level 3, which not
+// all browsers and password managers can read and write by themselves.
 (() => {
   if (!window.PublicKeyCredential || !navigator.credentials || !window.fetch) {
     return;
@@ -14,48 +14,44 @@
     btoa(String.fromCharCode(...new Uint8Array(buffer))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
   const listed = (list) => (list || []).map((c) => ({ ...c, id: bytes(c.id) }));
 
-  function creation(json) {
-    if (PublicKeyCredential.parseCreationOptionsFromJSON) {
-      return PublicKeyCredential.parseCreationOptionsFromJSON(json);
+  const creation = (json) => ({
+    ...json,
+    challenge: bytes(json.challenge),
+    user: { ...json.user, id: bytes(json.user.id) },
+    excludeCredentials: listed(json.excludeCredentials),
+  });
+  const request = (json) =>
+    ({ ...json, challenge: bytes(json.challenge), allowCredentials: listed(json.allowCredentials) });
+
+  const optional = (value) => {
+    try {
+      return value();
+    } catch {
+      return undefined;
     }
+  };
+
+  // Password managers answer with objects of their own. What these inherit from the objects of the
+  // browser throws, toJSON above all. So the answer is read one member at a time, and what no
+  // sign-in needs may be missing.
+  function answer({ id, response }, created) {
+    const clientDataJSON = text(response.clientDataJSON);
     return {
-      ...json,
-      challenge: bytes(json.challenge),
-      user: { ...json.user, id: bytes(json.user.id) },
-      excludeCredentials: listed(json.excludeCredentials),
+      id,
+      rawId: id,
+      type: "public-key",
+      clientExtensionResults: {},
+      response: created ? {
+        clientDataJSON,
+        attestationObject: text(response.attestationObject),
+        transports: optional(() => Array.from(response.getTransports(), String)),
+      } : {
+        clientDataJSON,
+        authenticatorData: text(response.authenticatorData),
+        signature: text(response.signature),
+        userHandle: optional(() => response.userHandle ? text(response.userHandle) : undefined),
+      },
     };
-  }
-
-  function request(json) {
-    if (PublicKeyCredential.parseRequestOptionsFromJSON) {
-      return PublicKeyCredential.parseRequestOptionsFromJSON(json);
-    }
-    return { ...json, challenge: bytes(json.challenge), allowCredentials: listed(json.allowCredentials) };
-  }
-
-  function answer(credential) {
-    if (credential.toJSON) {
-      return credential.toJSON();
-    }
-    const json = {
-      id: credential.id,
-      rawId: text(credential.rawId),
-      type: credential.type,
-      clientExtensionResults: credential.getClientExtensionResults(),
-      response: {},
-    };
-    if (credential.authenticatorAttachment) {
-      json.authenticatorAttachment = credential.authenticatorAttachment;
-    }
-    for (const name of ["clientDataJSON", "attestationObject", "authenticatorData", "signature", "userHandle"]) {
-      if (credential.response[name]) {
-        json.response[name] = text(credential.response[name]);
-      }
-    }
-    if (credential.response.getTransports) {
-      json.response.transports = credential.response.getTransports();
-    }
-    return json;
   }
 
   async function options(form) {
@@ -71,13 +67,15 @@
     return response.json();
   }
 
+  const creates = (form) => form.dataset.passkey === "create";
+
   async function send(form) {
     const json = await options(form);
     if (!json) { // the page of the answer says why, or leads on
       form.submit();
       return;
     }
-    finish(form, form.dataset.passkey === "create"
+    finish(form, creates(form)
       ? await navigator.credentials.create({ publicKey: creation(json) })
       : await navigator.credentials.get({ publicKey: request(json) }));
   }
@@ -88,7 +86,7 @@
     if (remember && ticked) {
       remember.value = String(ticked.checked);
     }
-    form.elements.namedItem("credential").value = JSON.stringify(answer(credential));
+    form.elements.namedItem("credential").value = JSON.stringify(answer(credential, creates(form)));
     form.submit();
   }
 
@@ -96,33 +94,34 @@
   // the button is used instead.
   let waiting = null;
 
-  async function offer(form) {
+  async function offered(form) {
     const available = PublicKeyCredential.isConditionalMediationAvailable;
     if (!available || !(await PublicKeyCredential.isConditionalMediationAvailable())) {
-      return;
+      return null;
     }
     const json = await options(form);
     if (!json) {
-      return;
+      return null;
     }
     waiting = new AbortController();
-    const ask = { publicKey: request(json), mediation: "conditional", signal: waiting.signal };
-    finish(form, await navigator.credentials.get(ask));
+    return navigator.credentials.get({ publicKey: request(json), mediation: "conditional", signal: waiting.signal });
   }
 
   for (const form of document.querySelectorAll("form[data-passkey]")) {
     const failed = form.querySelector("[data-failed]");
+    const fail = () => { failed.hidden = false; };
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       failed.hidden = true;
       if (waiting) {
         waiting.abort();
       }
-      send(form).catch(() => { failed.hidden = false; });
+      send(form).catch(fail);
     });
     form.closest("[data-passkeys]").hidden = false;
     if ("autofill" in form.dataset) {
-      offer(form).catch(() => {}); // the button is there
+      offered(form).catch(() => null) // the button is there
+        .then((credential) => credential && finish(form, credential)).catch(fail);
     }
   }
 })();
