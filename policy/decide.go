@@ -66,7 +66,7 @@ type reasons struct {
 }
 
 func newReasons(r *Route) *reasons {
-	prefix := "route " + r.label() + ": "
+	prefix := "route " + r.Label() + ": "
 	switch {
 	case len(r.Mechanisms) == 0:
 		return &reasons{closed: prefix + ruleAuth + ": accepts no mechanism"}

@@ -35,7 +35,8 @@ func (r *Route) Public() bool { return len(r.Mechanisms) == 1 && r.Mechanisms[0]
 // nothing and is never accepted.
 func (r *Route) Accepts(m Mechanism) bool { return m.proves() && slices.Contains(r.Mechanisms, m) }
 
-func (r *Route) label() string {
+// Label returns Name, or Pattern if it has none.
+func (r *Route) Label() string {
 	if r.Name == "" {
 		return r.Pattern
 	}
@@ -80,7 +81,7 @@ func NewTable(routes []Route) (*Table, error) {
 			known.add(i, p)
 			t.hosts.add(p, &Match{Index: i, Route: &r})
 		}
-		name := r.label()
+		name := r.Label()
 		if first, taken := names[name]; !taken {
 			names[name] = i
 		} else if name != r.Pattern || name != routes[first].Pattern { // of equal patterns the conflict is enough

@@ -104,6 +104,26 @@ func (k *checker) admins() {
 // nil if no user does.
 func (c *Config) Admins() *policy.Route { return c.admins }
 
+// PolicyRoutes returns what decides by a policy who may do what: the routes that have one, who may sign
+// in to OAuth clients, and who looks after accounts. Of those with the same policy it has one.
+func (c *Config) PolicyRoutes() (all []*policy.Route) {
+	known := map[*policy.Policy]bool{nil: true}
+	add := func(r *policy.Route) {
+		if r != nil && !known[r.Policy] {
+			known[r.Policy] = true
+			all = append(all, r)
+		}
+	}
+	for _, route := range c.table.Routes() {
+		add(route)
+	}
+	for i := range c.OAuth.Clients {
+		add(c.clientPolicies[c.OAuth.Clients[i].ID])
+	}
+	add(c.admins)
+	return all
+}
+
 // checkRealm checks the realm of the section basic.
 func (b *basic) checkRealm(r *section.Report) {
 	switch {

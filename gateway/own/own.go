@@ -60,7 +60,7 @@ func New(o *Options) (*Endpoints, error) {
 	e.Home = start.Home()
 	rows := slices.Concat(
 		signin.Rows(shared, out, hosts, issuer), out.Rows(), relyingparty.Rows(shared, out.Presented, hosts),
-		account.Rows(shared, out, issuer), people.Rows(shared, out), start.Rows(),
+		account.Rows(shared, out, issuer), people.Rows(shared, out, cfg.PolicyRoutes()), start.Rows(),
 	)
 	var server *oauth.Server
 	var err error

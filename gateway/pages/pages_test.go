@@ -111,11 +111,12 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 // somePeople returns people of all kinds, with value v in every field.
 func somePeople(v string) []PersonOfList {
 	return []PersonOfList{
-		{v, v, v, []string{v, "user"}, false, 1, 2, true, false, false},
-		{v, v, v, []string{v}, false, 1, 2, false, false, false},
-		{v, "", "", nil, true, 0, 0, false, false, false},
-		{v, v, v, []string{v}, false, 0, 0, false, true, false},
-		{v, v, v, []string{v}, false, 0, 0, false, false, true},
+		{v, v, v, []string{v, "user"}, false, 1, 2, true, false, PeopleNothing},
+		{v, v, v, []string{v}, false, 1, 2, false, false, PeopleNothing},
+		{v, "", "", nil, true, 0, 0, false, false, PeopleNothing},
+		{v, v, v, []string{v}, false, 0, 0, false, true, PeopleNothing},
+		{v, v, v, []string{v}, false, 0, 0, false, false, PeopleReach},
+		{v, v, v, []string{v}, false, 0, 0, false, false, PeopleOpens},
 	}
 }
 

@@ -26,9 +26,9 @@ type PersonOfList struct {
 	Roles                 []string
 	Disabled              bool
 	Factors, Sessions     int
-	Self                  bool // it is the user's own
-	Fixed                 bool // it is in the configuration, and not in the file of accounts
-	OutOfReach            bool // it has a role that the user does not have
+	Self                  bool         // it is the user's own
+	Fixed                 bool         // it is in the configuration, and not in the file of accounts
+	OutOfReach            PeopleNotice // why the user cannot change it; PeopleNothing: they can
 }
 
 // Has reports whether the account has a role.
@@ -50,6 +50,7 @@ const (
 	PeopleUnknown    // there is no such account
 	PeopleGives      // the user does not have a role that they want to give
 	PeopleReach      // the account has a role that the user does not have
+	PeopleOpens      // the account opens something that the user's own does not
 	PeopleSelf       // users cannot do that to themselves
 	PeopleIsDisabled // the account must be enabled first
 	PeopleFixed      // the account cannot be changed here
@@ -86,6 +87,8 @@ func (l *texts) peopled(n PeopleNotice) (string, error) {
 		return l.text("people.bad.gives")
 	case PeopleReach:
 		return l.text("people.bad.reach")
+	case PeopleOpens:
+		return l.text("people.bad.opens")
 	case PeopleSelf:
 		return l.text("people.bad.self")
 	case PeopleIsDisabled:

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"time"
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
@@ -172,11 +173,8 @@ func (p *page) check(
 	if err != nil {
 		return nil, err
 	}
-	if c.roles && lacksRole(actor, wanted.roles) {
-		return nil, mayNot("You can give no role that you do not have.", errGives)
-	}
 	if c.add {
-		return nil, nil
+		return nil, p.mayBecome(actor, c, &accounts.Account{Username: wanted.username}, wanted)
 	}
 	at := slices.IndexFunc(users, func(a accounts.Account) bool {
 		return policy.NormalName(a.Username) == wanted.username
@@ -185,8 +183,8 @@ func (p *page) check(
 		return nil, accounts.ErrNotInFile
 	}
 	account := &users[at]
-	if lacksRole(actor, account.Roles) {
-		return nil, mayNot("The account has a role that you do not have.", errReach)
+	if err := p.reaches(actor, account); err != nil {
+		return nil, err
 	}
 	if isSelf(actor, account.Username) {
 		lost := slices.ContainsFunc(account.Roles, func(role string) bool { return !slices.Contains(wanted.roles, role) })
@@ -194,7 +192,37 @@ func (p *page) check(
 			return nil, mayNot("You cannot do this to your own account.", errSelf)
 		}
 	}
-	return account, nil
+	return account, p.mayBecome(actor, c, account, wanted)
+}
+
+// mayBecome returns why a user must not make an account what a change makes of it.
+func (p *page) mayBecome(actor *policy.Identity, c *change, account *accounts.Account, wanted *order) error {
+	if c.edit == nil {
+		return nil
+	}
+	changed := *account
+	c.edit(&changed, wanted)
+	err := p.reaches(actor, &changed)
+	if errors.Is(err, errReach) {
+		return mayNot("You can give no role that you do not have.", errGives)
+	}
+	return err
+}
+
+// reaches returns why an account is out of reach of a user: it has something, a role or by its name or
+// the lack of a role, that opens what the user's own does not. With an invitation for the account,
+// or with the password that it had, the user could have that too.
+func (p *page) reaches(actor *policy.Identity, account *accounts.Account) error {
+	if lacksRole(actor, account.Roles) {
+		return mayNot("The account has a role that you do not have.", errReach)
+	}
+	id := account.Identity(policy.Session, "", time.Time{})
+	for _, route := range p.policies {
+		if route.OpensMore(id, actor) {
+			return mayNot("The account opens something that yours does not.", fmt.Errorf("%w: %s", errOpens, route.Label()))
+		}
+	}
+	return nil
 }
 
 // actor returns who makes a change, by the accounts of the file as they are now. The error is
@@ -222,6 +250,7 @@ func (p *page) actor(ctx context.Context, ex *web.Exchange, users []accounts.Acc
 var (
 	errGives    = errors.New("the user does not have a role that they want to give")
 	errReach    = errors.New("the account has a role that the user does not have")
+	errOpens    = errors.New("a policy lets in the account and not the user")
 	errSelf     = errors.New("users cannot disable, demote or reset themselves")
 	errDisabled = errors.New("the account is disabled")
 	errName     = errors.New("an account cannot have that name")
@@ -302,8 +331,8 @@ func noticeOf(err error) pages.PeopleNotice {
 		notice pages.PeopleNotice
 	}{
 		{errName, pages.PeopleName}, {accounts.ErrExists, pages.PeopleExists}, {errUnknown, pages.PeopleUnknown},
-		{errGives, pages.PeopleGives}, {errReach, pages.PeopleReach}, {errSelf, pages.PeopleSelf},
-		{errDisabled, pages.PeopleIsDisabled}, {errFixed, pages.PeopleFixed},
+		{errGives, pages.PeopleGives}, {errReach, pages.PeopleReach}, {errOpens, pages.PeopleOpens},
+		{errSelf, pages.PeopleSelf}, {errDisabled, pages.PeopleIsDisabled}, {errFixed, pages.PeopleFixed},
 	} {
 		if errors.Is(err, known.err) {
 			return known.notice

@@ -24,6 +24,8 @@ type person struct {
 	Disabled bool     `json:"disabled"`
 	Factors  int      `json:"factors"`  // passkeys, and one for one-time codes
 	Sessions int      `json:"sessions"` // live logins
+
+	account *accounts.Account
 }
 
 // infos returns what is shown of all accounts, by name.
@@ -45,7 +47,7 @@ func (p *page) infos(ex *web.Exchange) ([]person, error) {
 		infos[i] = person{
 			Username: account.Username, Name: account.Name, Email: account.Email,
 			Roles: append([]string{}, account.Roles...), Disabled: account.Disabled,
-			Factors: account.Factors.Count(), Sessions: sessions[i],
+			Factors: account.Factors.Count(), Sessions: sessions[i], account: account,
 		}
 	}
 	return infos, nil
@@ -85,7 +87,7 @@ func (p *page) write(ex *web.Exchange, status int, show func(*pages.People)) err
 		view.People = append(view.People, pages.PersonOfList{
 			Username: info.Username, Name: info.Name, Email: info.Email, Roles: info.Roles, Disabled: info.Disabled,
 			Factors: info.Factors, Sessions: info.Sessions, Self: isSelf(id, info.Username),
-			Fixed: !p.options.Editor.Has(info.Username), OutOfReach: lacksRole(id, info.Roles),
+			Fixed: !p.options.Editor.Has(info.Username), OutOfReach: noticeOf(p.reaches(id, info.account)),
 		})
 	}
 	show(&view)

@@ -10,6 +10,7 @@ import (
 	"authgate/gateway/mechanism"
 	"authgate/gateway/signout"
 	"authgate/gateway/web"
+	"authgate/policy"
 )
 
 // page is /account/people and below: the local accounts, for those who look after them.
@@ -18,13 +19,15 @@ type page struct {
 	accounts *accounts.Set
 	overview *login.Overview
 	logout   *signout.Logout
+	policies []*policy.Route // of the configuration
 }
 
 // Rows returns the endpoints of a configuration. logout counts and logs the logins that changes
-// end, and tells their providers.
-func Rows(o *endpoint.Options, logout *signout.Logout) []endpoint.Row {
+// end, and tells their providers. policies are all that the configuration has.
+func Rows(o *endpoint.Options, logout *signout.Logout, policies []*policy.Route) []endpoint.Row {
 	p := &page{
 		options: o, accounts: o.Local.Accounts, overview: mechanism.Overview(o.Local, o.Federation), logout: logout,
+		policies: policies,
 	}
 	const name = config.EndpointPeople
 	rows := []endpoint.Row{{
