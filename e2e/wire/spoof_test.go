@@ -162,8 +162,8 @@ routes: [{match: app.example.org/, upstream: app, auth: [basic], policy: office}
 		"X-Forwarded-Proto: https\nX-Forwarded-Host: evil.example, App.Example.Org:443\nX-Forwarded-For: " +
 			"198.51.100.7, 203.0.113.7, 10.1.2.3\n" +
 			"x_forwarded_for: 6.6.6.6\nX-Auth-User: admin": "198.51.100.7, 203.0.113.7, 10.1.2.3, 127.0.0.1",
-		`Forwarded: for=198.51.100.7, For="[2001:db8::1]:4711", for=10.1.2.3;` +
-			`proto=https;host="App.Example.Org:443"`: "198.51.100.7, [2001:db8::1]:4711, 10.1.2.3, 127.0.0.1",
+		`Forwarded: for=198.51.100.7, For="[2001:db8::1]:4711";proto=https;host="App.Example.Org:443", ` +
+			`for=10.1.2.3;proto=http;host=internal`: "198.51.100.7, 2001:db8::1, 10.1.2.3, 127.0.0.1",
 	} {
 		if a := g.Plain(t, "127.0.0.1", "GET / HTTP/1.1\nHost: internal\nAuthorization: "+world.BasicService+
 			"\n"+headers+"\n\n"); a.Status != http.StatusOK {

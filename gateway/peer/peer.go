@@ -5,10 +5,10 @@
 //
 // Any client can send X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host and
 // Forwarded (RFC 7239). The package reads these headers only if the connection
-// comes from a trusted proxy, and takes from them the last values, which that
-// proxy wrote itself. It reads a chain of addresses from the right and stops at
-// the first address that is not a trusted proxy or not an address at all: what
-// is to the left of it may be forged.
+// comes from a trusted proxy. It reads a chain of addresses from the right and
+// stops at the first address that is not a trusted proxy or not an address at
+// all: what is to the left of it may be forged. The scheme and the host are what
+// the proxy that wrote this address wrote beside it.
 //
 // A trusted proxy must add to these headers or overwrite them. If it passes a
 // client's X-Forwarded-Proto or X-Forwarded-Host on unchanged, the client
@@ -54,28 +54,19 @@ func (t Proxies) Read(r *http.Request) Peer {
 		return p
 	}
 	p.Trusted = true
-	hops, proto, host := forwarded(r.Header)
-	switch proto {
-	case "http", "https":
-		p.Proto = proto
-	case "ws", "wss": // so some proxies, such as Traefik, call it for WebSockets
-		p.Proto = strings.Replace(proto, "ws", "http", 1)
+	f := t.forwarded(r.Header)
+	switch strings.ToLower(f.proto) {
+	case "https", "wss": // so some proxies, such as Traefik, call it for WebSockets
+		p.Proto = "https"
+	case "http", "ws":
+		p.Proto = "http"
 	}
-	if host != "" {
-		p.Host = host
+	p.Host = cmp.Or(f.host, p.Host)
+	if f.address.IsValid() {
+		p.Client, p.Address = f.address, f.address.String()
 	}
-	if len(hops) > 0 {
-		p.Chain = strings.Join(append(hops, p.Chain), ", ")
-	}
-	for _, hop := range slices.Backward(hops) {
-		addr := ParseAddr(hop)
-		if !addr.IsValid() {
-			break // the last known address counts
-		}
-		p.Client, p.Address = addr, addr.String()
-		if !t.Contains(addr) {
-			break
-		}
+	if f.chain != "" {
+		p.Chain = f.chain + ", " + p.Chain
 	}
 	return p
 }
@@ -90,70 +81,6 @@ func remote(s string) (netip.Addr, string) {
 	}
 	a := ParseAddr(s)
 	return a, a.String()
-}
-
-// unknownHop replaces an address that a proxy does not give (RFC 7239, section
-// 6.2).
-const unknownHop = "unknown"
-
-// forwarded returns the chain of addresses, the scheme and the host from the
-// headers of a trusted proxy. Of several schemes or hosts it returns the last.
-// X-Forwarded-* takes precedence over Forwarded.
-func forwarded(h http.Header) (hops []string, proto, host string) {
-	hops, proto, host = parseForwarded(h["Forwarded"])
-	if values := list(h, "X-Forwarded-For"); len(values) > 0 {
-		hops = values
-	}
-	if values := list(h, "X-Forwarded-Proto"); len(values) > 0 {
-		proto = strings.ToLower(values[len(values)-1])
-	}
-	if values := list(h, "X-Forwarded-Host"); len(values) > 0 {
-		host = values[len(values)-1]
-	}
-	return hops, proto, host
-}
-
-// parseForwarded reads the lines of Forwarded (RFC 7239, section 4).
-func parseForwarded(lines []string) (hops []string, proto, host string) {
-	for element := range strings.SplitSeq(strings.Join(lines, ","), ",") {
-		if strings.TrimSpace(element) == "" {
-			continue
-		}
-		// An element without a scheme or a host does not inherit those of the
-		// element before it, which a client may have written.
-		hop := ""
-		proto, host = "", ""
-		for pair := range strings.SplitSeq(element, ";") {
-			name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
-			value = strings.Trim(value, `"`)
-			switch strings.ToLower(name) {
-			case "for":
-				if hop != "" {
-					value = unknownHop // two addresses are ambiguous
-				}
-				hop = value
-			case "proto":
-				proto = strings.ToLower(value)
-			case "host":
-				host = value
-			}
-		}
-		hops = append(hops, cmp.Or(hop, unknownHop))
-	}
-	return hops, proto, host
-}
-
-// list returns the comma-separated values of a header, from all its lines.
-func list(h http.Header, name string) []string {
-	var all []string
-	for _, line := range h[name] {
-		for value := range strings.SplitSeq(line, ",") {
-			if value = strings.TrimSpace(value); value != "" {
-				all = append(all, value)
-			}
-		}
-	}
-	return all
 }
 
 // ParseAddr parses an address with or without a port or brackets. It returns

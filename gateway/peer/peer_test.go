@@ -111,7 +111,7 @@ func TestPeer(t *testing.T) {
 			"198.51.100.1", "https", "app.example", "198.51.100.1, 10.0.0.1"},
 		{"Forwarded, quoted", "10.0.0.1:1",
 			[]string{`Forwarded: For="[2001:db8:2::7]:4711" ; Proto="HTTPS" ; HOST="app.example:8443"`},
-			"2001:db8:2::7", "https", "app.example:8443", "[2001:db8:2::7]:4711, 10.0.0.1"},
+			"2001:db8:2::7", "https", "app.example:8443", "2001:db8:2::7, 10.0.0.1"},
 		{"Forwarded, hidden", "10.0.0.1:1", []string{`Forwarded: for=198.51.100.1, for=_hidden`},
 			"10.0.0.1", "http", "gw.example", "198.51.100.1, _hidden, 10.0.0.1"},
 		{"Forwarded, unknown", "10.0.0.1:1", []string{`Forwarded: for=198.51.100.1, for="unknown"`},
@@ -126,7 +126,7 @@ func TestPeer(t *testing.T) {
 		{"Forwarded, for twice", "10.0.0.1:1", []string{`Forwarded: for=6.6.6.6, for=10.0.0.2;for=198.51.100.1`},
 			"10.0.0.1", "http", "gw.example", "6.6.6.6, unknown, 10.0.0.1"},
 		{"Forwarded, an open quote", "10.0.0.1:1", []string{`Forwarded: for="6.6.6.6, for=198.51.100.1`},
-			"198.51.100.1", "http", "gw.example", "6.6.6.6, 198.51.100.1, 10.0.0.1"},
+			"198.51.100.1", "http", "gw.example", "unknown, 198.51.100.1, 10.0.0.1"},
 		{"Forwarded, empty", "10.0.0.1:1", []string{`Forwarded: `, `Forwarded: ,`},
 			"10.0.0.1", "http", "gw.example", "10.0.0.1"},
 		{"both", "10.0.0.1:1", []string{
@@ -144,6 +144,100 @@ func TestPeer(t *testing.T) {
 		}
 		if want := strings.HasPrefix(c.remote, "10.") || trusted.Contains(ParseAddr(c.remote)); got.Trusted != want {
 			t.Errorf("%s: trusted is %t", c.name, got.Trusted)
+		}
+	}
+}
+
+// Address, scheme and host come from what one proxy wrote: the first from the right whose
+// client is not a trusted proxy.
+func TestPeerOneElement(t *testing.T) {
+	t.Parallel()
+	trusted := trusting(t, "10.0.0.0/8")
+	for header, want := range map[string]string{
+		// The inner proxy speaks of the outer one. The outer one speaks of the client.
+		"Forwarded: for=203.0.113.9;proto=http, for=10.0.0.2;proto=https":                      "203.0.113.9 http gw.example",
+		"Forwarded: for=203.0.113.9;proto=https, for=10.0.0.2;proto=http":                      "203.0.113.9 https gw.example",
+		"Forwarded: for=203.0.113.9;host=a, for=10.0.0.2;host=internal":                        "203.0.113.9 http a",
+		"Forwarded: for=203.0.113.9, for=10.0.0.2;proto=https;host=internal":                   "203.0.113.9 http gw.example",
+		"Forwarded: for=203.0.113.9;proto=https|Forwarded: for=10.0.0.2;proto=http":            "203.0.113.9 https gw.example",
+		"Forwarded: for=6.6.6.6;proto=https;host=evil, for=203.0.113.9;proto=http;host=a":      "203.0.113.9 http a",
+		"Forwarded: for=6.6.6.6;proto=https, for=203.0.113.9;proto=http, for=10.0.0.2":         "203.0.113.9 http gw.example",
+		"Forwarded: for=10.0.0.3;proto=https;host=a, for=10.0.0.2;proto=http;host=internal":    "10.0.0.3 https a",
+		"Forwarded: for=6.6.6.6;proto=http, for=_x;proto=https;host=a, for=10.0.0.2":           "10.0.0.2 https a",
+		`Forwarded: for=6.6.6.6;proto=http, for="_x:_80";proto=https, for="10.0.0.2:80"`:       "10.0.0.2 https gw.example",
+		"Forwarded: for=6.6.6.6;proto=https, proto=http;host=a, for=10.0.0.2;proto=https":      "10.0.0.2 http a",
+		`Forwarded: for="[2001:db8::7]:80";proto=https, for="10.0.0.2:_p";proto=http`:          "2001:db8::7 https gw.example",
+		"Forwarded: for=2001:db8::7;proto=https;host=a:8443, for=10.0.0.2:80":                  "2001:db8::7 https a:8443",
+		"X-Forwarded-For: 203.0.113.9|Forwarded: for=6.6.6.6;proto=https;host=a, for=10.0.0.2": "203.0.113.9 https a",
+
+		// Quoted strings.
+		`Forwarded: for=203.0.113.9;by="a,b";proto=https`:                         "203.0.113.9 https gw.example",
+		`Forwarded: for=203.0.113.9;by="a;proto=http";proto=https`:                "203.0.113.9 https gw.example",
+		`Forwarded: for=203.0.113.9;by="a\",for=6.6.6.6;\\";proto=https`:          "203.0.113.9 https gw.example",
+		`Forwarded: by="a, for=6.6.6.6;proto=https", for="203.0.113.9";host="\a"`: "203.0.113.9 http a",
+		// What is open on the left does not swallow what trusted proxies added.
+		`Forwarded: for="6.6.6.6, for=203.0.113.9;by="x";proto=https, for="10.0.0.2"`: "203.0.113.9 https gw.example",
+		`Forwarded: for="6.6.6.6\|Forwarded: for="203.0.113.9";proto=https`:           "203.0.113.9 https gw.example",
+		`Forwarded: for=6.6.6.6;proto=https;by=", for=203.0.113.9;by="\"";proto=http`: "203.0.113.9 http gw.example",
+
+		// An element that is malformed, or ambiguous, says nothing.
+		"Forwarded: for=6.6.6.6, for=203.0.113.9;for=203.0.113.9;proto=https;host=a":    "10.0.0.1 http gw.example",
+		"Forwarded: for=6.6.6.6, for=203.0.113.9;proto=https;Proto=http":                "10.0.0.1 http gw.example",
+		"Forwarded: for=6.6.6.6, for=203.0.113.9;host=a;proto=https;host=a":             "10.0.0.1 http gw.example",
+		`Forwarded: for=6.6.6.6, for=203.0.113.9;proto="https;host=a`:                   "10.0.0.1 http gw.example",
+		`Forwarded: for=6.6.6.6, for="203.0.113.9"x;proto=https`:                        "10.0.0.1 http gw.example",
+		"Forwarded: for=6.6.6.6, for = 203.0.113.9;proto=https":                         "10.0.0.1 http gw.example",
+		"Forwarded: for=6.6.6.6, for=203.0.113.9 proto=https":                           "10.0.0.1 http gw.example",
+		"Forwarded: for=6.6.6.6, for=203.0.113.9;proto":                                 "10.0.0.1 http gw.example",
+		"Forwarded: for=6.6.6.6;proto=https, for=203.0.113.9;for=7.7.7.7, for=10.0.0.2": "10.0.0.2 http gw.example",
+
+		// Lists as long as X-Forwarded-For name an element too.
+		"X-Forwarded-For: 203.0.113.9, 10.0.0.2|X-Forwarded-Proto: http, https":   "203.0.113.9 http gw.example",
+		"X-Forwarded-For: 203.0.113.9, 10.0.0.2|X-Forwarded-Proto: https, http":   "203.0.113.9 https gw.example",
+		"X-Forwarded-For: 203.0.113.9, 10.0.0.2|X-Forwarded-Proto: wss, ws":       "203.0.113.9 https gw.example",
+		"X-Forwarded-For: 203.0.113.9, 10.0.0.2|X-Forwarded-Host: a, internal":    "203.0.113.9 http a",
+		"X-Forwarded-For: 6.6.6.6, 203.0.113.9|X-Forwarded-Proto: https, http":    "203.0.113.9 http gw.example",
+		"X-Forwarded-For: 6.6.6.6, unknown|X-Forwarded-Proto: http, https":        "10.0.0.1 https gw.example",
+		"X-Forwarded-For: 203.0.113.9, 10.0.0.2|X-Forwarded-Proto: https":         "203.0.113.9 https gw.example",
+		"X-Forwarded-For: 203.0.113.9, 10.0.0.2|X-Forwarded-Proto: http":          "203.0.113.9 http gw.example",
+		"Forwarded: for=203.0.113.9, for=10.0.0.2|X-Forwarded-Proto: http, https": "203.0.113.9 http gw.example",
+		// A client that makes another list longer gains no https.
+		"X-Forwarded-For: 6.6.6.6, 203.0.113.9, 10.0.0.2|X-Forwarded-Proto: http, https":  "203.0.113.9 http gw.example",
+		"X-Forwarded-For: 203.0.113.9, 10.0.0.2|X-Forwarded-Proto: https, http, https":    "203.0.113.9 http gw.example",
+		"X-Forwarded-For: 6.6.6.6, 203.0.113.9, 10.0.0.2|X-Forwarded-Proto: https, https": "203.0.113.9 https gw.example",
+		"X-Forwarded-For: 6.6.6.6, 203.0.113.9, 10.0.0.2|X-Forwarded-Host: evil, a":       "203.0.113.9 http a",
+	} {
+		r := request(strings.Split(header, "|")...)
+		r.RemoteAddr = "10.0.0.1:1"
+		got := trusted.Read(r)
+		if got := got.Client.String() + " " + got.Proto + " " + got.Host; got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", header, got, want)
+		}
+	}
+}
+
+// The upstream gets the addresses of Forwarded as X-Forwarded-For has them: without ports,
+// brackets and quotes.
+func TestPeerChain(t *testing.T) {
+	t.Parallel()
+	trusted := trusting(t, "10.0.0.0/8")
+	for header, want := range map[string]string{
+		`for="[2001:db8::7]:4711"`:           "2001:db8::7, 10.0.0.1",
+		`for="[2001:db8::7]:_port"`:          "2001:db8::7, 10.0.0.1",
+		`for="203.0.113.9:4711"`:             "203.0.113.9, 10.0.0.1",
+		"for=203.0.113.9:80, for=10.0.0.2:1": "203.0.113.9, 10.0.0.2, 10.0.0.1",
+		`for="[::ffff:203.0.113.9]"`:         "203.0.113.9, 10.0.0.1",
+		`for="_hidden:4711"`:                 "_hidden, 10.0.0.1",
+		`for="unknown:_port"`:                "unknown, 10.0.0.1",
+		"for=UNKNOWN":                        "unknown, 10.0.0.1",
+		`for="<script>, 6.6.6.6"`:            "unknown, 10.0.0.1",
+		"for=app.example":                    "unknown, 10.0.0.1",
+		`for=""`:                             "unknown, 10.0.0.1",
+	} {
+		r := request("Forwarded: " + header)
+		r.RemoteAddr = "10.0.0.1:1"
+		if got := trusted.Read(r).Chain; got != want {
+			t.Errorf("%s: %q, expected %q", header, got, want)
 		}
 	}
 }
@@ -183,6 +277,26 @@ func FuzzPeerUntrusted(f *testing.F) {
 		}
 		if got.Trusted != trusted.Contains(ParseAddr(remote)) {
 			t.Errorf("%s is trusted: %t", remote, got.Trusted)
+		}
+	})
+}
+
+// Whatever a client writes, in one line or in several, what a trusted proxy adds decides.
+func FuzzForwardedOfClient(f *testing.F) {
+	for _, seed := range []string{"", `for="6.6.6.6`, `for="\`, `by=",`, `"`, `for=6.6.6.6;proto=https`, `,\"`} {
+		f.Add(seed, true)
+		f.Add(seed, false)
+	}
+	trusted := trusting(f, "10.0.0.0/8")
+	const added = `for="203.0.113.9:80";by="a\",;b";proto=http;host=a, for=10.0.0.2;proto=https;host=internal`
+	f.Fuzz(func(t *testing.T, own string, oneLine bool) {
+		r := request("Forwarded: "+own, "Forwarded: "+added)
+		if oneLine {
+			r.Header["Forwarded"] = []string{own + ", " + added}
+		}
+		r.RemoteAddr = "10.0.0.1:1"
+		if got := trusted.Read(r); got.Address != "203.0.113.9" || got.Proto != "http" || got.Host != "a" {
+			t.Errorf("%q: %+v", own, got)
 		}
 	})
 }
