@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 
-	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/rate"
 	"authgate/gateway/web"
@@ -47,11 +46,9 @@ func (r *route) limit(ex *web.Exchange, by string) error {
 	if r.limiter == nil || r.config.Rate.By != by {
 		return nil
 	}
-	var key rate.Key
-	if by == config.RateByUser && ex.Identity != nil {
-		key.Subject = ex.Identity.Subject
-	} else { // requests without credentials count by address, too
-		key.Client = auth.ClientKey(ex.Canonical.Client)
+	key := rate.ClientKey(ex.Canonical.Client)
+	if by == config.RateByUser && ex.Identity != nil { // requests without credentials count by address, too
+		key = rate.UserKey(ex.Identity.Subject)
 	}
 	err := r.limiter.Take(&ex.Store, key)
 	var limited *rate.LimitedError

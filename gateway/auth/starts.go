@@ -7,6 +7,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"authgate/gateway/lru"
+	"authgate/gateway/peer"
 )
 
 // How many sign-ins one client can begin: at once, and per second after that. Each is a
@@ -36,7 +37,7 @@ func (e *StartsError) Error() string { return "auth: too many sign-ins were begu
 
 // Begin counts a sign-in of a client. The error is a *StartsError if there are too many.
 func (s *Starts) Begin(client netip.Addr) error {
-	key := ClientKey(client)
+	key := peer.Fold(client)
 	limit, known := s.begun.Get(key)
 	if !known {
 		limit = rate.NewLimiter(startsPerSecond, startsAtOnce)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"authgate/gateway/lru"
+	"authgate/gateway/peer"
 	"authgate/policy"
 )
 
@@ -125,24 +126,12 @@ func (t *Throttle) SetLimits(limit int, window time.Duration) {
 }
 
 func newSubject(username string, client netip.Addr) subject {
-	s := subject{pairKey: pairKey{account: policy.FoldName(username), client: ClientKey(client)}}
+	s := subject{pairKey: pairKey{account: policy.FoldName(username), client: peer.Fold(client)}}
 	if len(s.account) > maxAccountKey {
 		sum := sha256.Sum256([]byte(s.account))
 		s.account = string(sum[:])
 	}
 	return s
-}
-
-// ClientKey returns the address that counts as one client: an IPv4 address, or the
-// /64 prefix of an IPv6 address, from which one client can choose addresses.
-func ClientKey(client netip.Addr) netip.Addr {
-	client = client.Unmap()
-	if client.Is6() {
-		// There is no error: every IPv6 address has a /64 prefix.
-		prefix, _ := client.Prefix(64)
-		client = prefix.Addr()
-	}
-	return client
 }
 
 // look returns a *ThrottledError if a check would be refused. Otherwise, if good is

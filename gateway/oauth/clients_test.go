@@ -151,6 +151,24 @@ func TestRemovedClient(t *testing.T) {
 	userinfo(200, a.Access)
 }
 
+// The addresses of a /64 prefix share a registration_rate.
+func TestRegistrationsOfAPrefix(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration+"  registration: open\n  registration_rate: {requests: 2, per: 1h}\n")
+	for i, c := range []struct {
+		from string
+		want int
+	}{
+		{"2001:db8::1", 201}, {"2001:db8::2", 201}, {"2001:db8:0:0:ffff::3", 429}, {"2001:db8:0:1::1", 201},
+	} {
+		q := rig.Request("POST", "/oauth/register", `{"redirect_uris": ["https://tool.example.net/"]}`, rig.JSON)
+		q.RemoteAddr = "[" + c.from + "]:4711"
+		if w := s.Serve(q); w.Code != c.want {
+			t.Errorf("%d. registration, from %s: %d", i+1, c.from, w.Code)
+		}
+	}
+}
+
 // A registration_rate of 0 requests limits nothing.
 func TestRegistrationWithoutALimit(t *testing.T) {
 	t.Parallel()

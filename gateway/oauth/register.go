@@ -30,7 +30,7 @@ func (s *programs) registration() []endpoint.Row {
 
 func (s *programs) register(ex *web.Exchange) error {
 	if s.section.RegistrationRate.Requests > 0 { // 0: no limit
-		if err := s.registrations.Take(&ex.Store, rate.Key{Client: ex.Peer.Client}); err != nil {
+		if err := s.registrations.Take(&ex.Store, rate.ClientKey(ex.Peer.Client)); err != nil {
 			return err
 		}
 	}

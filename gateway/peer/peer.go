@@ -100,6 +100,18 @@ func ParseAddr(s string) netip.Addr {
 	return a.Unmap().WithZone("")
 }
 
+// Fold returns the address that counts as one client: an IPv4 address, or the /64 prefix
+// of an IPv6 address, from which one client can choose addresses.
+func Fold(client netip.Addr) netip.Addr {
+	client = client.Unmap()
+	if client.Is6() {
+		// There is no error: every IPv6 address has a /64 prefix.
+		prefix, _ := client.Prefix(64)
+		client = prefix.Addr()
+	}
+	return client
+}
+
 // IsLocalAddress reports whether host is the address on which the server
 // accepted the connection of r.
 func IsLocalAddress(r *http.Request, host string) bool {

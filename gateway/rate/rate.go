@@ -17,9 +17,8 @@
 //
 // Of more than 100,000 clients of one Limiter, the least recently seen one is
 // forgotten, and may then begin a new window; with shared counts, the store still
-// knows its window. IPv6 clients are one client for each /64 prefix, because one
-// client usually has that many addresses; the caller forms such keys. If the store
-// does not answer, Take returns its error, and the request must not go on.
+// knows its window. If the store does not answer, Take returns its error, and the
+// request must not go on.
 package rate
 
 import (
@@ -30,6 +29,7 @@ import (
 	"time"
 
 	"authgate/gateway/lru"
+	"authgate/gateway/peer"
 )
 
 // maxClients is how many clients one Limiter remembers.
@@ -43,15 +43,21 @@ type Limit struct {
 
 // Key is who sends requests: a client or a user.
 type Key struct {
-	Client  netip.Addr // the zero Addr for a user
-	Subject string     // empty for a client
+	client  netip.Addr // the zero Addr for a user
+	subject string     // empty for a client
 }
 
+// ClientKey returns the key of a client by its address, folded as peer.Fold does.
+func ClientKey(address netip.Addr) Key { return Key{client: peer.Fold(address)} }
+
+// UserKey returns the key of a user by the subject of the identity.
+func UserKey(subject string) Key { return Key{subject: subject} }
+
 func (k Key) String() string {
-	if k.Subject != "" {
-		return "user:" + k.Subject
+	if k.subject != "" {
+		return "user:" + k.subject
 	}
-	return "client:" + k.Client.String()
+	return "client:" + k.client.String()
 }
 
 // LimitedError is the error of a request beyond the limit.

@@ -17,9 +17,9 @@ import (
 )
 
 var (
-	alice = Key{Subject: "local:alice"}
-	here  = Key{Client: netip.MustParseAddr("192.0.2.1")}
-	there = Key{Client: netip.MustParseAddr("192.0.2.2")}
+	alice = UserKey("local:alice")
+	here  = ClientKey(netip.MustParseAddr("192.0.2.1"))
+	there = ClientKey(netip.MustParseAddr("192.0.2.2"))
 )
 
 // passed sends n requests of key one after the other and returns how many go on.
@@ -34,6 +34,24 @@ func passed(t testing.TB, l *Limiter, key Key, n int) (count int) {
 		}
 	}
 	return count
+}
+
+// A client can choose among the addresses of its /64 prefix, which count as one.
+func TestClientKey(t *testing.T) {
+	t.Parallel()
+	key := func(address string) Key { return ClientKey(netip.MustParseAddr(address)) }
+	for _, same := range [][2]string{
+		{"2001:db8::1", "2001:db8::ffff:1:2:3"}, {"::ffff:192.0.2.1", "192.0.2.1"}, {"fe80::1%eth0", "fe80::2%eth1"},
+	} {
+		if key(same[0]) != key(same[1]) {
+			t.Errorf("%s and %s are two clients", same[0], same[1])
+		}
+	}
+	for _, other := range [][2]string{{"2001:db8::1", "2001:db8:0:1::1"}, {"192.0.2.1", "192.0.2.2"}} {
+		if key(other[0]) == key(other[1]) {
+			t.Errorf("%s and %s are one client", other[0], other[1])
+		}
+	}
 }
 
 // Each key has the limit in each window, which begins with its first request.
@@ -156,12 +174,12 @@ func TestMemory(t *testing.T) {
 	t.Parallel()
 	l := New("route", Limit{Requests: 1, Per: time.Hour}, time.Now, nil)
 	for i := range maxClients + 100 {
-		must.Do(t, l.Take(t.Context(), Key{Subject: fmt.Sprint(i)}))
+		must.Do(t, l.Take(t.Context(), UserKey(fmt.Sprint(i))))
 	}
 	if got := l.counts.Len(); got != maxClients {
 		t.Errorf("%d clients are remembered, want %d", got, maxClients)
 	}
-	if passed(t, l, Key{Subject: "100"}, 1) != 0 {
+	if passed(t, l, UserKey("100"), 1) != 0 {
 		t.Error("a client that was seen lately is forgotten")
 	}
 }
