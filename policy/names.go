@@ -113,6 +113,9 @@ func checkDomain(domain string) error {
 	if strings.Contains(domain, "@") {
 		return errors.New("contains an @; expected only the part after it, like example.org")
 	}
+	if err := CheckASCII(domain); err != nil {
+		return err
+	}
 	if err := checkHostname(domain); err != nil {
 		return errors.New(err.Error() + "; expected a domain like example.org")
 	}

@@ -94,6 +94,9 @@ func splitPattern(pattern string) (method, host, path string, err error) {
 // canonicalPatternHost is CanonicalHost for the host of a pattern, which may have
 // a wildcard.
 func canonicalPatternHost(host string) (string, error) {
+	if err := CheckASCII(strings.TrimPrefix(host, "*.")); err != nil {
+		return "", fmt.Errorf("the host %w", err)
+	}
 	if !strings.Contains(host, "*") {
 		return CanonicalHost(host)
 	}

@@ -2,10 +2,13 @@ package policy
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/net/idna"
 )
 
 // Request is the canonical form of a request. Decisions use only what is in it.
@@ -73,10 +76,26 @@ func splitPort(host string) (name, port string, err error) {
 
 func canonicalIPv6(literal string) (string, error) {
 	addr, err := netip.ParseAddr(literal)
-	if err != nil || !addr.Is6() || addr.Zone() != "" {
+	switch {
+	case err != nil || !addr.Is6():
 		return "", refuse("the host has no IPv6 address between its brackets")
+	case addr.Zone() != "":
+		return "", refuse("the host is an IPv6 address with a zone, which has a meaning on one machine only")
 	}
 	return "[" + addr.String() + "]", nil
+}
+
+// CheckASCII refuses a host that people write in letters beyond ASCII. The error is a phrase
+// that follows the host. It has the form in which requests and certificates name it (RFC 5891).
+func CheckASCII(host string) error {
+	if isASCII(host) {
+		return nil
+	}
+	ascii, err := idna.Lookup.ToASCII(host)
+	if err != nil {
+		return errors.New("is not ASCII")
+	}
+	return fmt.Errorf("is not ASCII; write it as %s", ascii)
 }
 
 // checkHostname returns what is wrong with the name of a host. Host names have

@@ -222,7 +222,8 @@ func TestBadPatterns(t *testing.T) {
 		`the host has the port ":"`:        {"h:/x"},
 		"unclosed bracket":                 {"[::1/x"},
 		"no IPv6 address":                  {"[::g]/x"},
-		"the host may hold":                {"a@b/x", "hôst/x", "{h}/x"},
+		"the host may hold":                {"a@b/x", "{h}/x"},
+		"write it as xn--hst-kna.example":  {"hôst.example/x", "GET *.hôst.example/x", "HÔST.example/x"},
 		"a * that is not its whole first label": {
 			"*/x", "a.*.h/x", "a*.h/x", "*a.h/x", "*.*.h/x", "**.h/x", "h.*/x", "[*]/x",
 		},

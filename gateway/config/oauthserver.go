@@ -82,9 +82,11 @@ func (o *OAuth) check(r *section.Report) {
 		checkRedirectScheme(r, fmt.Sprintf("oauth.redirect_schemes[%d]", i), scheme)
 	}
 	for i, host := range o.MetadataClients.Hosts {
-		if err := section.CheckHost(host); err != nil {
-			r.Fault(fmt.Sprintf("oauth.metadata_clients.hosts[%d]", i),
-				"%q is not a host; expected only a name or an address, like www.example.org", host)
+		path := fmt.Sprintf("oauth.metadata_clients.hosts[%d]", i)
+		if err := policy.CheckASCII(host); err != nil {
+			r.Fault(path, "%q %v", host, err)
+		} else if section.CheckHost(host) != nil {
+			r.Fault(path, "%q is not a host; expected only a name or an address, like www.example.org", host)
 		}
 	}
 }
@@ -158,6 +160,11 @@ func (o *OAuth) CheckRedirectURI(uri string) error {
 		return errors.New("has a fragment; remove it (RFC 6749, section 3.1.2)")
 	}
 	if at := strings.IndexFunc(uri, notInURI); at >= 0 {
+		if u, err := url.Parse(uri); err == nil {
+			if err := policy.CheckASCII(u.Hostname()); err != nil {
+				return fmt.Errorf("has a host that %w", err)
+			}
+		}
 		found, _ := utf8.DecodeRuneInString(uri[at:])
 		return fmt.Errorf("has the character %q, which must be encoded in a URI", found)
 	}

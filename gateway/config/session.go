@@ -11,6 +11,7 @@ import (
 
 	"authgate/gateway/config/section"
 	"authgate/gateway/cookiename"
+	"authgate/policy"
 )
 
 // Values of same_site. Browsers know them by these names, too.
@@ -71,6 +72,10 @@ func (k *checker) domain() {
 	}
 	if _, err := netip.ParseAddr(domain); err == nil {
 		r.Fault(key, "%q is an address; browsers share cookies only below a domain like example.org", domain)
+		return
+	}
+	if err := policy.CheckASCII(domain); err != nil {
+		r.Fault(key, "%q %v", domain, err)
 		return
 	}
 	if strings.ContainsAny(domain, ":/") || section.CheckHost(domain) != nil {

@@ -18,6 +18,7 @@ package cors
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -26,6 +27,7 @@ import (
 	"time"
 
 	"authgate/gateway/headername"
+	"authgate/policy"
 )
 
 // Any means all origins, methods or headers.
@@ -88,6 +90,9 @@ func CheckOrigin(origin string) error {
 	case u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80" ||
 		strings.HasSuffix(u.Host, ":"):
 		return errors.New("must not have the default port, which browsers leave out")
+	}
+	if err := policy.CheckASCII(u.Hostname()); err != nil {
+		return fmt.Errorf("is not an origin as browsers send it: the host %w", err)
 	}
 	return nil
 }

@@ -74,12 +74,26 @@ func newTarget(address *url.URL, host string) *target {
 	return t
 }
 
-// ownHost returns the host of the target. A socket has none.
+// ownHost returns the host of the target, as it is in requests. A socket has none.
 func (t *target) ownHost() string {
 	if forwarding.UnixTarget(t.url) != "" {
 		return "localhost"
 	}
-	return t.url.Host
+	return withoutZone(t.url.Host)
+}
+
+// withoutZone removes the zone of an IPv6 address, which has a meaning on this machine only
+// (RFC 6874, section 1).
+func withoutZone(host string) string {
+	address, rest, zoned := strings.Cut(host, "%")
+	if !zoned {
+		return host
+	}
+	_, port, bracketed := strings.Cut(rest, "]")
+	if !bracketed {
+		return address
+	}
+	return address + "]" + port
 }
 
 // address makes r a request to the target. path is what the proxy asks for.

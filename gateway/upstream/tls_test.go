@@ -13,8 +13,10 @@ import (
 	"io"
 	"log"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -131,5 +133,34 @@ func TestFingerprint(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The zone of an address is for this machine. Neither the upstream nor its certificate names it.
+func TestZone(t *testing.T) {
+	t.Parallel()
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(interfaces, func(i net.Interface) bool { return i.Flags&net.FlagLoopback != 0 })
+	listener, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Host)
+	}))
+	app.Listener.Close()
+	app.Listener, app.EnableHTTP2 = listener, true
+	app.StartTLS()
+	t.Cleanup(app.Close)
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	f := newFixtureOf(t, func(c *forwarding.Upstream) {
+		c.Host = forwarding.HostTarget
+		c.TLS.CAContent = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: app.Certificate().Raw})
+	}, "https://[::1%25"+interfaces[i].Name+"]:"+port)
+	if got, err := f.send(t.Context(), "GET", nil); got != "[::1]:"+port {
+		t.Errorf("the upstream gets the host %q, %v", got, err)
 	}
 }

@@ -274,7 +274,7 @@ func (t *transport) dialTLS(
 	}
 	config := t.config.Clone()
 	if config.ServerName == "" {
-		config.ServerName = host
+		config.ServerName = withoutZone(host)
 	}
 	if mustBeHTTP1(ctx) {
 		config.NextProtos = []string{alpnHTTP1}

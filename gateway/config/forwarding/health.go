@@ -58,7 +58,7 @@ func (h *Health) check(r *section.Report, path string) {
 	if h.Failures == 0 {
 		r.Fault(path+".failures", "must be at least 1")
 	}
-	if r.Given(path+".host") && !section.IsHost(h.Host) {
-		r.Fault(path+".host", "%q is not a host; expected a name like app.example.org", h.Host)
+	if err := section.CheckHostPort(h.Host); err != nil && r.Given(path+".host") {
+		r.Fault(path+".host", "%q %v; expected a name like app.example.org", h.Host, err)
 	}
 }

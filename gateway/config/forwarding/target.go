@@ -46,7 +46,7 @@ func ParseTarget(raw string) (*url.URL, error) {
 		} else {
 			rest = raw
 		}
-		u, err := section.HTTPURL(rest)
+		u, err := section.TargetURL(rest)
 		if err != nil {
 			return nil, err
 		}

@@ -163,7 +163,7 @@ func sameTarget(a, b *url.URL) bool {
 	return strings.TrimSuffix(a.String(), "/") == strings.TrimSuffix(b.String(), "/")
 }
 
-// section.CheckHost checks the Host that the upstream gets.
+// checkHost checks the Host that the upstream gets.
 func (u Upstream) checkHost(r *section.Report, path string) {
 	switch u.Host {
 	case HostClient, HostTarget:
@@ -172,8 +172,8 @@ func (u Upstream) checkHost(r *section.Report, path string) {
 		r.Fault(path, "must not be empty; expected client, target or a name like app.example.org")
 		return
 	}
-	if !section.IsHost(u.Host) {
-		r.Fault(path, "%q is not a host; expected client, target or a name like app.example.org", u.Host)
+	if err := section.CheckHostPort(u.Host); err != nil {
+		r.Fault(path, "%q %v; expected client, target or a name like app.example.org", u.Host, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package section
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -13,11 +14,26 @@ import (
 
 // HTTPURL parses an absolute http or https URL without credentials, query and
 // fragment. The error does not quote credentials.
-func HTTPURL(raw string) (*url.URL, error) {
+func HTTPURL(raw string) (*url.URL, error) { return parseURL(raw, CheckHost) }
+
+// TargetURL parses the URL of a place to which only this machine connects: as HTTPURL does,
+// but a link-local address may have a zone (RFC 6874).
+func TargetURL(raw string) (*url.URL, error) {
+	return parseURL(raw, func(host string) error {
+		if a, err := netip.ParseAddr(host); err == nil && a.Zone() != "" && a.IsLinkLocalUnicast() {
+			return nil
+		}
+		return CheckHost(host)
+	})
+}
+
+func parseURL(raw string, checkHost func(host string) error) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case strings.Contains(raw, "@"):
 		return nil, fmt.Errorf("contains an @; a URL with credentials is not supported")
+	case err != nil && strings.Contains(raw, "://[fe80:"):
+		return nil, fmt.Errorf("%q is not a URL; write the %% before a zone as %%25, as in http://[fe80::1%%25eth0]", raw)
 	case err != nil:
 		return nil, fmt.Errorf("%q is not a URL", raw)
 	case u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "":
@@ -25,7 +41,7 @@ func HTTPURL(raw string) (*url.URL, error) {
 	case strings.ContainsAny(raw, "?#"):
 		return nil, fmt.Errorf("%q has a query or a fragment, which is not supported", raw)
 	}
-	if err := CheckHost(u.Hostname()); err != nil {
+	if err := checkHost(u.Hostname()); err != nil {
 		return nil, fmt.Errorf("%q: %w", raw, err)
 	}
 	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
@@ -64,14 +80,24 @@ func CheckHost(host string) error {
 	if strings.HasSuffix(host, ".") {
 		return fmt.Errorf("the host ends in a dot; remove the dot")
 	}
+	if err := policy.CheckASCII(host); err != nil {
+		return fmt.Errorf("the host %w", err)
+	}
 	_, err := policy.CanonicalHost(host)
 	return err
 }
 
-// IsHost reports whether a Host is a name or an address, with or without a port.
-func IsHost(host string) bool {
+// CheckHostPort checks the name or the address of a host, with or without a port. The error
+// is a phrase that follows the host.
+func CheckHostPort(host string) error {
 	_, err := HTTPURL("http://" + host)
-	return err == nil && !strings.Contains(host, "/")
+	if reason := errors.Unwrap(err); reason != nil {
+		return fmt.Errorf("is not a host: %w", reason)
+	}
+	if err != nil || strings.Contains(host, "/") {
+		return errors.New("is not a host")
+	}
+	return nil
 }
 
 // CheckAddress checks an address to listen on, HOST:PORT. HOST may be empty, and PORT may be 0.
