@@ -68,12 +68,11 @@ func (s *authorization) decide(ex *web.Exchange, r *request, decided bool) error
 	if err != nil {
 		return err
 	}
-	demand = demand.And(policy.Demand{MaxAge: r.maxAge})
 	switch lacks := r.lacks(id, demand, s.options.Now()); {
 	case lacks && r.silent:
 		return refuse(codeLoginRequired, "The user must sign in.")
 	case lacks:
-		return s.signIn(ex, r, id, demand)
+		return s.signIn(ex, r, id, demand.And(r.age()))
 	case r.otherUser(id):
 		return refuse(codeLoginRequired, "Another user is signed in than the one of id_token_hint.")
 	}
@@ -117,7 +116,7 @@ func (s *authorization) signIn(ex *web.Exchange, r *request, id *policy.Identity
 	case s.options.Local.Accounts.Len() == 0 && s.options.Federation.Default != nil:
 		page = s.site.Own("login")
 	}
-	if r.anew || r.subject != "" {
+	if r.anew || r.subject != "" || r.maxAge > 0 {
 		values = s.forms.asked(values, s.options.Now())
 	}
 	if hint := values.Get("login_hint"); hint != "" {

@@ -151,6 +151,45 @@ func TestAuthorizeAnew(t *testing.T) {
 	}
 }
 
+// A user who has signed in for a request takes their time on the way and on the page of consent, and is
+// not asked again, however new the sign-in had to be. The way back serves no longer than an hour.
+func TestAuthorizeTakesTime(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string][]string{
+		"max_age": {"max_age", "2"}, "prompt=login": {"prompt", "login"}, "select_account": {"prompt", "select_account"},
+		"both": {"max_age", "2", "prompt", "login"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, configuration+"session: {lifetime: 8h}\n")
+			s.Clock.Advance(3 * time.Second)
+			place, values := answerOf(t, s.authorize(ask(change...)))
+			if place != "/signin" {
+				t.Fatalf("an old sign-in leads to %s", place)
+			}
+			back := values.Get("return_to")
+			s.cookie = s.Login(rig.Alice, s.cookie).Cookie
+			s.Clock.Advance(3 * time.Second)
+			form := formOf(t, s.Do("GET", back, "", rig.Browser, s.cookie))
+			s.Clock.Advance(3 * time.Second)
+			if place, answer := answerOf(t, s.decide(form, "allow")); answer.Get("code") == "" {
+				t.Errorf("allowed: %s %v", place, answer)
+			}
+			if place, _ := answerOf(t, s.authorize(ask(change...))); place != "/signin" {
+				t.Errorf("another request with the same sign-in leads to %s", place)
+			}
+			s.Clock.Advance(50 * time.Minute)
+			if place, _ := answerOf(t, s.Do("GET", back, "", rig.Browser, s.cookie)); place != "https://wiki.example.net/cb" {
+				t.Errorf("the way back leads to %s", place)
+			}
+			s.Clock.Advance(20 * time.Minute)
+			if place, _ := answerOf(t, s.Do("GET", back, "", rig.Browser, s.cookie)); place != "/signin" {
+				t.Errorf("an hour later, the way back leads to %s", place)
+			}
+		})
+	}
+}
+
 // The page of consent names what the user decides on. Its form is worth nothing in another
 // session or for another request, and another site cannot send it.
 func TestConsent(t *testing.T) {

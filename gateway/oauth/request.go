@@ -175,16 +175,25 @@ func (r *request) readPrompt() error {
 	return nil
 }
 
-// lacks reports whether the user must sign in for the request, and what the sign-in must
-// prove. id is nil for a user who is not signed in.
+// age returns how old the sign-in may be by the request.
+func (r *request) age() policy.Demand { return policy.Demand{MaxAge: r.maxAge} }
+
+// askedLifetime is how long a sign-in serves the request that has led to it. The browser keeps the
+// way back, which must not serve for ever.
+const askedLifetime = time.Hour
+
+// lacks reports whether the user must sign in for the request. demand is what the client's policy
+// demands of the sign-in. id is nil for a user who is not signed in. Once the request has led to a
+// sign-in, the age that it demands is met (OpenID Connect Core 1.0, section 3.1.2.1): a user who
+// takes their time on the page of consent would else be asked for ever.
 func (r *request) lacks(id *policy.Identity, demand policy.Demand, now time.Time) bool {
 	if id == nil || !demand.Met(&id.Proof, now) {
 		return true
 	}
-	if r.asked.IsZero() {
-		return r.anew || r.otherUser(id)
+	if !r.asked.IsZero() && !id.SignedIn.Before(r.asked) && now.Sub(id.SignedIn) <= askedLifetime {
+		return !r.age().Met(&id.Proof, id.SignedIn)
 	}
-	return r.anew && id.SignedIn.Before(r.asked)
+	return r.anew || r.asked.IsZero() && r.otherUser(id) || !r.age().Met(&id.Proof, now)
 }
 
 // otherUser reports whether the request is for another user than the one who is signed in.
