@@ -47,12 +47,33 @@ func (e *Endpoint) Serve(ex *web.Exchange) error {
 			return err
 		}
 	}
-	if answered, err := e.admit(ex, &row); answered || err != nil {
+	err := e.do(ex, &row)
+	if _, stale := errors.AsType[*staleError](err); stale {
+		err = e.do(ex, &row)
+	}
+	if _, stale := errors.AsType[*staleError](err); stale {
+		err = web.Unavailable(err)
+	}
+	return err
+}
+
+// do answers a user who may do what they ask for.
+func (e *Endpoint) do(ex *web.Exchange, row *Row) error {
+	if answered, err := e.admit(ex, row); answered || err != nil {
 		return err
 	}
 	ex.Decision = web.DecisionAllow // unless there is an error
 	return row.Do(ex)
 }
+
+// Stale returns the error of a Row.Do for which something has ended that it had found: the login of
+// the user, a consent. Serve begins again, once, so that the answer is that of a moment later. Do
+// must have answered nothing.
+func Stale(cause error) error { return &staleError{cause} }
+
+type staleError struct{ error }
+
+func (e *staleError) Unwrap() error { return e.error }
 
 // elsewhere answers a request for another host than the endpoint's. It reports whether
 // it has led a page load home.

@@ -134,7 +134,7 @@ func (s *authorization) grant(ex *web.Exchange, r *request, id *policy.Identity)
 		Terms: r.terms, RedirectURI: r.redirect, Challenge: r.challenge,
 	})
 	if err != nil {
-		return err
+		return stale(err)
 	}
 	s.auditAuthorized(ex, &r.terms)
 	s.redirect(ex, s.location(r, url.Values{"code": {code}}))
@@ -147,4 +147,13 @@ func (s *authorization) auditAuthorized(ex *web.Exchange, t *grants.Terms) {
 
 func (s *authorization) auditRefused(ex *web.Exchange, client string) {
 	ex.Audit("client_refused", slog.String("client_id", client))
+}
+
+// stale returns the error of what a user lets a client do: a login, a consent or a code that was
+// found a moment ago may have ended.
+func stale(err error) error {
+	if errors.Is(err, grants.ErrInvalid) || errors.Is(err, grants.ErrNoConsent) || errors.Is(err, grants.ErrNoDevice) {
+		return endpoint.Stale(err)
+	}
+	return err
 }

@@ -170,7 +170,7 @@ func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *gra
 		return web.BadRequest("The field decision must be allow or deny.", nil)
 	}
 	if err != nil {
-		return err
+		return stale(err)
 	}
 	if id != nil {
 		s.auditAuthorized(ex, terms)

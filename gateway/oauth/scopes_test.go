@@ -21,7 +21,8 @@ oauth:
   registration: open
   scopes: {read: [user], tools: [], write: [user, admin]}
   clients:
-    - {id: wiki, name: Wiki, secret: "` + wikiSecret + `", roles: [user], redirect_uris: ["https://wiki.example.net/cb"],
+    - {id: wiki, name: Wiki, secret: "` + wikiSecret + `", roles: [user],
+       redirect_uris: ["https://wiki.example.net/cb"],
        grants: [authorization_code, refresh_token, client_credentials, device_code]}
 `
 

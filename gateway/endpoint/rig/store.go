@@ -111,18 +111,44 @@ func EachFailure(
 	f func(broken func(*http.Request) *httptest.ResponseRecorder),
 ) {
 	c.T.Helper()
+	eachOperation(c, s, func(n int64) { s.BreakIf(outage(n)) }, f)
+}
+
+// EachMoment calls f for each operation of the store that a request makes. f sends one request by
+// during, and meanwhile happens just before the operation.
+func EachMoment(
+	c *Client, s *Store, meanwhile func(), f func(during func(*http.Request) *httptest.ResponseRecorder),
+) {
+	c.T.Helper()
+	eachOperation(c, s, func(n int64) {
+		s.Do(func(_ context.Context, _ string, call int64, _ string) error {
+			if call == n {
+				s.Heal()
+				meanwhile()
+			}
+			return nil
+		})
+	}, f)
+}
+
+// eachOperation calls f for each operation of the store that a request makes. f sends one request
+// by send, before which arrange is called with the number of the operation.
+func eachOperation(
+	c *Client, s *Store, arrange func(n int64), f func(send func(*http.Request) *httptest.ResponseRecorder),
+) {
+	c.T.Helper()
 	calls := int64(0)
-	for n := int64(0); n <= calls; n++ { // in the last round, no operation is left to fail
+	for n := int64(0); n <= calls; n++ { // in the last round, no operation is left
 		calls = -1
 		f(func(q *http.Request) *httptest.ResponseRecorder {
-			s.BreakIf(outage(n))
+			arrange(n)
 			defer s.Heal()
 			w := c.Serve(q)
 			calls = s.calls.Load()
 			return w
 		})
 		if calls < 0 || n > 50 || c.T.Failed() {
-			c.T.Fatalf("operation %d of %d failed", n, calls)
+			c.T.Fatalf("operation %d of %d", n, calls)
 		}
 	}
 }
