@@ -165,7 +165,7 @@ func TestExplainMistakes(t *testing.T) {
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", Claims: map[string][]string{"a": {"b"}}}},
 			false, "properties"},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Scopes: []string{"x"}}},
-			false, "roles alone"},
+			false, "an API token has no scopes"},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{APIToken: true}}, false, "name its user"},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "service", APIToken: true}}, true, `"service"`},
 		{Described{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Roles: []string{"user"}}},

@@ -3,16 +3,18 @@ package gateway
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"authgate/gateway/config/strictyaml"
 	"authgate/policy"
 )
 
 // Caller is who makes a described request: a user of the configuration, or an
 // identity in words.
 type Caller struct {
-	// User is the name of a local account or a Basic user. It goes with Mechanism
-	// and APIToken alone.
+	// User is the name of a local account or a Basic user, or "client:ID" for an OAuth client that acts
+	// for itself. It goes without the properties of an identity.
 	User string
 	// APIToken says that an API token of the local account User proves the
 	// identity. With Roles the token has only these of the account's roles.
@@ -25,8 +27,12 @@ type Caller struct {
 	Provider        string
 	Username, Email string
 	Roles           []string
-	// Scopes are the OAuth scopes of a token of a trusted issuer.
+	// Scopes are the OAuth scopes of a token: of a trusted issuer, or else of one that an OAuth client
+	// of the gateway's has. Nil means those that such a client gets if it asks for none.
 	Scopes []string
+	// Client is the identifier of the OAuth client that has the token, and Resource the address of what
+	// the token is for. Empty means any client, and the route of the request.
+	Client, Resource string
 	// Claims are claims of a provider or a trusted issuer, under the names that
 	// policies have for them, each with its values.
 	Claims map[string][]string
@@ -36,18 +42,36 @@ type Caller struct {
 	Age     time.Duration
 }
 
-// only reports whether c has nothing of its own but what goes with a user of the
-// configuration.
+// only reports whether c has no property of its own that a user of the configuration has there.
 func (c *Caller) only() bool {
-	return c.Provider == "" && c.Username == "" && c.Email == "" && c.Scopes == nil && c.Claims == nil
+	return c.Provider == "" && c.Username == "" && c.Email == "" && c.Claims == nil
 }
 
 // unknownUserError reports that no account has a name.
-type unknownUserError struct{ User string }
+type unknownUserError struct{ problem string }
 
 // Error implements error.
-func (e *unknownUserError) Error() string {
-	return fmt.Sprintf("no local account and no Basic user has the name %q, or it is disabled", e.User)
+func (e *unknownUserError) Error() string { return e.problem }
+
+// unknownUser is the error of a name that no account has. Users of providers have no place in the
+// configuration.
+func (st *state) unknownUser(name string) error {
+	problem := fmt.Sprintf("no local account and no Basic user has the name %q, or it is disabled", name)
+	if provider, username, found := strings.Cut(name, ":"); found && st.federation.Provider(provider) != nil {
+		return &unknownUserError{fmt.Sprintf("%s; describe a user of a provider in words: provider %q, username %q",
+			problem, provider, username)}
+	}
+	var known []string
+	for _, account := range st.config.Accounts.Users {
+		known = append(known, account.Username)
+	}
+	for _, user := range st.config.Basic.Users {
+		known = append(known, user.Username)
+	}
+	if near, ok := strictyaml.Nearest(name, known); ok && near != name {
+		problem += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return &unknownUserError{problem}
 }
 
 // DescriptionError reports that a description has no meaning.
@@ -80,7 +104,9 @@ func (st *state) identities(c *Caller) ([]*policy.Identity, error) {
 			return nil, mistake("the age: %v", err)
 		}
 	}
-	logins := slices.DeleteFunc(slices.Clone(all), func(id *policy.Identity) bool { return c.APIToken || !st.isLogin(id) })
+	logins := slices.DeleteFunc(slices.Clone(all), func(id *policy.Identity) bool {
+		return c.APIToken || !isLogin(id) && !(st.lent(c) && id.Provider != policy.ClientProvider)
+	})
 	for _, id := range logins {
 		id.Login = describedLogin
 		if c.Factors == 2 {
@@ -92,7 +118,8 @@ func (st *state) identities(c *Caller) ([]*policy.Identity, error) {
 	}
 	if len(logins) == 0 {
 		return nil, mistake("what proves the identity belongs to no login: " +
-			"Basic, API tokens, certificates and tokens of other issuers are one factor without a time")
+			"Basic, API tokens, certificates, tokens of other issuers, and OAuth clients that act for themselves are one " +
+			"factor without a time")
 	}
 	return logins, nil
 }
@@ -101,7 +128,7 @@ func (st *state) identities(c *Caller) ([]*policy.Identity, error) {
 const describedLogin = "described"
 
 // isLogin reports whether an identity is that of a login of the gateway's.
-func (st *state) isLogin(id *policy.Identity) bool {
+func isLogin(id *policy.Identity) bool {
 	return id.Mechanism != policy.Basic && id.Mechanism != policy.Certificate &&
 		(id.Mechanism != policy.Bearer || id.Provider == policy.LocalProvider)
 }
@@ -114,11 +141,17 @@ func (st *state) withoutProof(c *Caller) ([]*policy.Identity, error) {
 		return nil, mistake("the mechanism %q is unknown; expected basic, session, bearer, oidc or certificate",
 			c.Mechanism)
 	}
+	if st.lent(c) {
+		return st.lender(c)
+	}
 	if c.User != "" {
 		return st.identitiesOf(c)
 	}
 	if c.APIToken {
 		return nil, mistake("an API token belongs to a local account; name its user")
+	}
+	if c.Provider == policy.ClientProvider {
+		return nil, mistake("an OAuth client that acts for itself is the user client:ID, without other properties")
 	}
 	if c.Provider != "" && !st.knows(c.Provider) {
 		return nil, mistake("the provider %q is not in the configuration; expected one of its providers or trusted "+
@@ -146,15 +179,14 @@ func (st *state) identitiesOf(c *Caller) ([]*policy.Identity, error) {
 	if c.APIToken {
 		return st.apiTokenOf(c)
 	}
-	if !c.only() || c.Roles != nil {
-		return nil, mistake("the user %q has the properties of the configuration; give a user, or the properties of one",
-			c.User)
+	if err := c.checkUser(); err != nil {
+		return nil, err
 	}
 	var all []*policy.Identity
 	account, local := st.mechanisms.Accounts.Lookup(c.User)
 	basic := st.mechanisms.Basic.Identity(c.User)
 	if !local && basic == nil {
-		return nil, &unknownUserError{c.User}
+		return nil, st.unknownUser(c.User)
 	}
 	if local {
 		for _, mechanism := range [...]policy.Mechanism{policy.Session, policy.Bearer, policy.Certificate} {
@@ -170,12 +202,20 @@ func (st *state) identitiesOf(c *Caller) ([]*policy.Identity, error) {
 	return all, nil
 }
 
+// checkUser refuses a user of the configuration with properties of an identity in words.
+func (c *Caller) checkUser() error {
+	if !c.only() || c.Roles != nil {
+		return mistake("the user %q has the properties of the configuration; give a user, or the properties of one", c.User)
+	}
+	return nil
+}
+
 // apiTokenOf is identities for an API token.
 func (st *state) apiTokenOf(c *Caller) ([]*policy.Identity, error) {
 	account, ok := st.mechanisms.Accounts.Lookup(c.User)
 	switch {
 	case !ok:
-		return nil, &unknownUserError{c.User}
+		return nil, st.unknownUser(c.User)
 	case !c.only() || c.Mechanism != "" && c.Mechanism != policy.Bearer:
 		return nil, mistake("an API token of %q proves the identity of the configuration by the mechanism bearer; "+
 			"give roles alone, to reduce its own", c.User)
@@ -216,31 +256,35 @@ func (st *state) fits(c *Caller, mechanism policy.Mechanism) bool {
 
 // identity returns the identity that a mechanism proves for a caller in words.
 func (st *state) identity(c *Caller, mechanism policy.Mechanism) (*policy.Identity, error) {
-	id := &policy.Identity{Username: c.Username, Email: c.Email, Roles: c.Roles, Scopes: c.Scopes, Mechanism: mechanism,
-		Provider: c.Provider}
-	if id.Provider == "" {
+	described := *c
+	if c.Provider == "" {
 		switch mechanism {
 		case policy.Basic:
-			id.Provider = policy.BasicProvider
+			described.Provider = policy.BasicProvider
 		case policy.OIDC:
 			if st.federation.Default == nil {
 				return nil, mistake("the mechanism oidc needs a provider: " +
 					"there is no single one, and no delegated.default_provider")
 			}
-			id.Provider = st.federation.Default.Name()
+			described.Provider = st.federation.Default.Name()
 		default:
-			id.Provider = policy.LocalProvider
+			described.Provider = policy.LocalProvider
 		}
 	}
-	described := *c
-	described.Provider = id.Provider
 	if !st.fits(&described, mechanism) {
 		return nil, mistake("no request has such an identity: the mechanism %s does not prove accounts of %s, "+
-			"or not with %s", mechanism, id.Provider, c.properties())
+			"or not with %s", mechanism, described.Provider, c.properties())
 	}
+	return described.inWords(mechanism)
+}
+
+// inWords returns the identity that c describes.
+func (c *Caller) inWords(mechanism policy.Mechanism) (*policy.Identity, error) {
 	if slices.Contains(c.Roles, "") {
 		return nil, mistake("a role is empty")
 	}
+	id := &policy.Identity{Username: c.Username, Email: c.Email, Roles: c.Roles, Scopes: c.Scopes, Mechanism: mechanism,
+		Provider: c.Provider}
 	if c.Username != "" {
 		id.Subject = id.Provider + ":" + c.Username
 	}
@@ -261,7 +305,7 @@ func (st *state) identity(c *Caller, mechanism policy.Mechanism) (*policy.Identi
 func (c *Caller) properties() string {
 	switch {
 	case c.Scopes != nil:
-		return "scopes, which only tokens of other issuers have"
+		return "scopes, which only tokens have"
 	case c.Claims != nil:
 		return "claims, which only users of providers and other issuers have"
 	}

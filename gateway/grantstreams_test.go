@@ -30,12 +30,20 @@ func (r *rig) asWiki(path string, form url.Values) (tokens lent) {
 }
 
 // lend signs a user in to the client wiki.
-func (r *rig) lend(in signedIn) lent {
+func (r *rig) lend(in signedIn) lent { return r.lendFor(in, "", "") }
+
+// lendFor is lend for a token with scopes, for a resource; "": those of the gateway.
+func (r *rig) lendFor(in signedIn, scope, resource string) lent {
 	r.t.Helper()
 	const verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk" // of RFC 7636, appendix B
 	asked := url.Values{
 		"response_type": {"code"}, "client_id": {"wiki"}, "redirect_uri": {"https://wiki.example.net/cb"},
 		"code_challenge": {"E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"}, "code_challenge_method": {"S256"},
+	}
+	for name, value := range map[string]string{"scope": scope, "resource": resource} {
+		if value != "" {
+			asked.Set(name, value)
+		}
 	}
 	w := r.want(http.StatusFound, "GET", "/oauth/authorize?"+asked.Encode(), "", browser, in.cookie)
 	answer := must.Get(url.Parse(w.Header().Get("Location")))(r.t)

@@ -74,11 +74,16 @@ func (r *rehearsal) tellRoute() {
 func (r *rehearsal) tryRoute() error {
 	rule, x := r.route.rule, &r.explained
 	x.Mechanisms = rule.Mechanisms
+	r.lend()
 	shown, id := choose(rule, &r.Canonical, r.identities)
 	x.Conditions = rule.Conditions(shown, &r.Canonical)
 	if id != nil {
 		x.Mechanism = id.Mechanism
 		r.present(id)
+	}
+	if err := r.checkResource(id); err != nil {
+		x.Reason = r.Reason
+		return err
 	}
 	answered, err := r.decide(id)
 	if answered || r.Decision != OutcomeAllow {
@@ -102,8 +107,8 @@ func (r *rehearsal) present(id *policy.Identity) {
 	switch {
 	case id.Mechanism == policy.Basic:
 		r.Credentials.Scheme = "basic"
-	case id.Mechanism == policy.Bearer && (r.caller.APIToken || id.Provider != policy.LocalProvider ||
-		r.state.config.Token.Delivery == config.DeliveryBody):
+	case id.Mechanism == policy.Bearer && (r.caller.APIToken || r.state.lent(&r.caller) ||
+		id.Provider != policy.LocalProvider || r.state.config.Token.Delivery == config.DeliveryBody):
 		r.Credentials.Scheme = "bearer"
 	}
 }

@@ -42,8 +42,14 @@ oauth:
 // credentials returns an access token of the client job.
 func (r *rig) credentials(scope, resource string) string {
 	r.t.Helper()
+	return r.credentialsAt("gw.example:8443", scope, resource)
+}
+
+// credentialsAt is credentials for a gateway at a host.
+func (r *rig) credentialsAt(host, scope, resource string) string {
+	r.t.Helper()
 	form := url.Values{"grant_type": {"client_credentials"}, "scope": {scope}, "resource": {resource}}
-	w := r.client.WantAt("gw.example:8443", 200, "POST", "/oauth/token", form.Encode(), ownrig.Form,
+	w := r.client.WantAt(host, 200, "POST", "/oauth/token", form.Encode(), ownrig.Form,
 		ownrig.Basic("job", oauthSecret))
 	var answer struct {
 		Access string `json:"access_token"`

@@ -90,6 +90,8 @@ func TestRules(t *testing.T) {
 			ids{user("local", "local:carol"), user("basic", "carol"), user("local", "service"),
 				user("local", "basic:service"), user("google", "service"),
 				user("local", "bob"), user("local", "google:bob"), user("google:a", "b"), user("keycloak", "bob")}},
+		{"OAuth clients", spec{Users: []string{"client:backup"}}, ids{user("client", "client:backup")},
+			ids{user("client", "backup"), user("local", "client:backup"), user("client", "client:x")}},
 		{"users in another normalization", spec{Users: []string{"Jose\u0301", "basic:\u212bke", "google:Zoe\u0308"}},
 			ids{user("local", "Jos\u00e9"), user("local", "Jose\u0301"),
 				user("basic", "\u00c5ke"), user("basic", "A\u030ake"), user("google", "Zo\u00eb")},

@@ -89,11 +89,15 @@ func CheckClaim(path string) error {
 	return nil
 }
 
-// splitUser splits an entry of Spec.Users into provider and username.
+// splitUser splits an entry of Spec.Users into provider and username. The username of an OAuth
+// client is the whole entry.
 func splitUser(entry string) (provider, name string) {
 	provider, name, found := strings.Cut(entry, ":")
-	if !found {
+	switch {
+	case !found:
 		return LocalProvider, entry
+	case provider == ClientProvider && name != "":
+		return provider, entry
 	}
 	return provider, name
 }

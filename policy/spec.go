@@ -14,7 +14,8 @@ type Spec struct {
 	Roles    []string `yaml:"roles"`     // the identity has any of these
 	AllRoles []string `yaml:"all_roles"` // the identity has all of these
 	// Users are names: "alice" or "local:alice" is a local account, "basic:service" a Basic
-	// user, and "PROVIDER:username" a delegated user.
+	// user, "PROVIDER:username" a delegated user, and "client:ID" an OAuth client that acts for
+	// itself.
 	Users []string `yaml:"users"`
 	// EmailDomains are parts after the @ of the address. The case of ASCII letters does not
 	// count.

@@ -26,6 +26,7 @@ type callerFlags struct {
 	user                                 string
 	username, mechanism, provider, email string
 	roles, scopes, claims                []string
+	client, resource                     string
 	apiToken                             bool
 	factors                              int
 	age                                  string
@@ -41,6 +42,10 @@ func explainCommand() *cobra.Command {
 			"URL is an https URL, or a path at the host of public_url. Without --as and the\n" +
 			"flags of an identity, the request has no credentials. --api-token makes the\n" +
 			"request with an API token of the account --as; --roles then reduces its roles.\n\n" +
+			"--scopes, --client and --resource make the request with an access token that an\n" +
+			"OAuth client has of the user, and --as client:ID with one of the client's own.\n" +
+			"Without --scopes the token has those that a client gets if it asks for none,\n" +
+			"and without --resource it is for the route.\n\n" +
 			"--factors and --age say what the user has proved in the login, and how long ago.\n" +
 			"Without them it is one factor, at a time that is not known.\n\n" +
 			"-H adds a header, as of curl. What another site makes a browser send has Origin or\n" +
@@ -49,6 +54,8 @@ func explainCommand() *cobra.Command {
 			"  authgate explain --roles staff --mechanism oidc --from 192.0.2.7 POST https://wiki.example.org/page\n" +
 			"  authgate explain --provider company --claim department=sales GET /sales\n" +
 			"  authgate explain --as alice --api-token --roles user GET /api\n" +
+			"  authgate explain --as alice --client wiki --scopes tools POST https://tools.example.org/mcp\n" +
+			"  authgate explain --as client:backup GET /api\n" +
 			"  authgate explain --as alice --factors 2 --age 5m GET /vault\n" +
 			"  authgate explain --as alice -H 'Origin: https://evil.example' POST /page",
 		Args: usage(cobra.ExactArgs(2)),
@@ -124,7 +131,8 @@ func explainOne(cfg *config.Config, described *gateway.Described) (*gateway.Expl
 
 func (c *callerFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&c.user, "as", "", "a local account or Basic user that makes the request; none: no credentials")
+	flags.StringVar(&c.user, "as", "",
+		"a local account, Basic user or, as client:ID, OAuth client that makes the request; none: no credentials")
 	flags.StringVar(&c.mechanism, "mechanism", "",
 		"basic, session, bearer, oidc or certificate (default: any that the route accepts)")
 	flags.StringSliceVar(&c.roles, "roles", nil,
@@ -134,7 +142,11 @@ func (c *callerFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&c.username, "username", "", "its user name")
 	flags.StringVar(&c.provider, "provider", "", "its provider (default: one that fits the mechanism)")
 	flags.StringVar(&c.email, "email", "", "its address")
-	flags.StringSliceVar(&c.scopes, "scopes", nil, "the OAuth scopes of its token, which is of a trusted issuer")
+	flags.StringSliceVar(&c.scopes, "scopes", nil,
+		"the OAuth scopes of the token: of a trusted issuer as --provider, or of an OAuth client of the gateway's")
+	flags.StringVar(&c.client, "client", "", "the id of the OAuth client that has the token (default: any)")
+	flags.StringVar(&c.resource, "resource", "",
+		"the address of what the token is for (default: the route of the request)")
 	flags.StringArrayVar(&c.claims, "claim", nil,
 		"a claim of its provider or trusted issuer, as NAME=VALUE; can be repeated")
 	flags.IntVar(&c.factors, "factors", 0, "how many factors the user has proved in the login: 1 or 2")
@@ -185,24 +197,37 @@ func (c *callerFlags) readCaller(cmd *cobra.Command) (*gateway.Caller, error) {
 		return nil, &usageError{errors.New("--as is empty; give the name of a user")}
 	case c.apiToken && c.user == "":
 		return nil, &usageError{errors.New("--api-token needs --as: it is a token of an account")}
-	case c.apiToken && given("username", "provider", "email", "scopes", "claim"):
+	case given("client") && c.client == "" || given("resource") && c.resource == "":
+		return nil, &usageError{errors.New("--client and --resource must not be empty; leave out the flag")}
+	case c.apiToken && given("username", "provider", "email", "scopes", "claim", "client", "resource"):
 		return nil, &usageError{errors.New("--api-token goes with --as and --roles alone: " +
 			"it has nothing that its account has not")}
 	case c.apiToken:
 		return &gateway.Caller{User: c.user, Mechanism: policy.Mechanism(c.mechanism), APIToken: true, Roles: c.roles}, nil
-	case given("as") && given("roles", "username", "provider", "email", "scopes", "claim"):
+	case given("as") && given("roles", "username", "provider", "email", "claim"):
 		return nil, &usageError{errors.New("--as names a user, who has the roles and the provider of the configuration; " +
 			"give --as, or the flags of an identity")}
+	case given("as") && c.user == noUser && given("scopes", "client", "resource"):
+		return nil, &usageError{errors.New("--scopes, --client and --resource are about a token, and --as none has none")}
 	case given("as"):
-		return callerAs(c.user, c.mechanism), nil
-	case !given("roles", "username", "provider", "email", "scopes", "claim", "mechanism", "factors", "age"):
+		return c.withToken(callerAs(c.user, c.mechanism)), nil
+	case !given("roles", "username", "provider", "email", "scopes", "claim", "mechanism", "factors", "age", "client",
+		"resource"):
 		return nil, nil
 	}
 	claims, err := readClaims(c.claims)
-	return &gateway.Caller{
+	return c.withToken(&gateway.Caller{
 		Username: c.username, Roles: c.roles, Mechanism: policy.Mechanism(c.mechanism), Provider: c.provider, Email: c.email,
-		Scopes: c.scopes, Claims: claims,
-	}, err
+		Claims: claims,
+	}), err
+}
+
+// withToken adds what the flags say of an access token. A nil caller stays nil.
+func (c *callerFlags) withToken(caller *gateway.Caller) *gateway.Caller {
+	if caller != nil {
+		caller.Scopes, caller.Client, caller.Resource = c.scopes, c.client, c.resource
+	}
+	return caller
 }
 
 // readClaims returns the claims that --claim gives, nil if it gives none.

@@ -53,7 +53,7 @@ type testCaller struct {
 
 type testIdentity struct {
 	// User is a user of the configuration, who has no other property than what the login has
-	// proved.
+	// proved, and what is said of a token.
 	User string `yaml:"user"`
 
 	Username  string           `yaml:"username"`
@@ -62,6 +62,9 @@ type testIdentity struct {
 	Provider  string           `yaml:"provider"`
 	Email     string           `yaml:"email"`
 	Scopes    []string         `yaml:"scopes"`
+
+	Client   string `yaml:"client"`   // that has the token
+	Resource string `yaml:"resource"` // that the token is for
 
 	Claims map[string][]string `yaml:"claims"`
 
@@ -98,7 +101,7 @@ func readTestFile(path string) (*testFile, error) {
 		},
 		Either: map[reflect.Type]string{
 			reflect.TypeFor[testCaller](): "the name of a user, none, or the username, roles, mechanism, provider, email, " +
-				"scopes, claims, factors and age of an identity",
+				"scopes, client, resource, claims, factors and age of an identity",
 		},
 	})
 	var file testFile
@@ -193,7 +196,7 @@ func (t *testCase) described() *gateway.Described {
 		d.Caller = &gateway.Caller{
 			Username: words.Username, Roles: words.Roles, Mechanism: words.Mechanism, Provider: words.Provider,
 			Email:  words.Email,
-			Scopes: words.Scopes, Claims: words.Claims,
+			Scopes: words.Scopes, Claims: words.Claims, Client: words.Client, Resource: words.Resource,
 			User: words.User, Factors: words.Factors, Age: words.Age,
 		}
 	case t.As.User != "":

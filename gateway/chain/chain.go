@@ -168,6 +168,15 @@ func (c *Chain) Metadata(creds *auth.Credentials) string {
 	return c.resource.metadata(creds.Host)
 }
 
+// CheckResource refuses the access token of an OAuth client that is for a resource of that address,
+// unless the route has it at a host.
+func (c *Chain) CheckResource(resource, host string) error {
+	if c.resource == nil {
+		return nil // it accepts no bearer tokens
+	}
+	return c.resource.CheckAudience([]string{resource}, host)
+}
+
 // TriesPassword reports whether credentials are a password for a route that accepts Basic. An API
 // token in the place of the password is none.
 func (c *Chain) TriesPassword(creds *auth.Credentials) bool {

@@ -13,7 +13,7 @@ import (
 // protected are the bearer tokens of a route, also those of grants, and the challenge that tells
 // clients where to get one (RFC 9728, section 5.1).
 type protected struct {
-	auth.Authenticator
+	*grants.Bearers
 	site     *web.Site
 	resource config.Resource
 	scope    string
@@ -27,7 +27,7 @@ func protect(
 ) *protected {
 	resource, _ := route.Resource() // it accepts bearer
 	p := &protected{site: site, resource: resource, scope: strings.Join(rule.Scopes(), " ")}
-	p.Authenticator = g.At(p.at, cfg.Token.Audience, others)
+	p.Bearers = g.At(p.at, cfg.Token.Audience, others)
 	return p
 }
 
@@ -51,7 +51,7 @@ func (p *protected) metadata(host string) string {
 
 // Challenge implements auth.Authenticator.
 func (p *protected) Challenge(creds *auth.Credentials) auth.Challenge {
-	c := p.Authenticator.Challenge(creds).With("resource_metadata", p.metadata(creds.Host))
+	c := p.Bearers.Challenge(creds).With("resource_metadata", p.metadata(creds.Host))
 	if p.scope != "" {
 		c = c.With("scope", p.scope)
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,6 +128,9 @@ func (c *OAuthClient) ExcusedPKCE() bool { return c.PKCE == pkceOptional }
 
 // SkipsConsent reports whether users are not asked.
 func (c *OAuthClient) SkipsConsent() bool { return c.Consent == consentSkip }
+
+// actsForItself reports whether the client gets tokens of its own.
+func (c OAuthClient) actsForItself() bool { return slices.Contains(c.Grants, GrantClientCredentials) }
 
 // complete sets the names of clients that have none, and gives hosts the form of Hosts.
 func (o *OAuth) complete() {

@@ -73,10 +73,12 @@ func (r *references) check(path string, spec *policy.Spec) {
 	}
 	for i, user := range spec.Users {
 		at := fmt.Sprintf("%s.users[%d]", path, i)
-		if provider, name, found := strings.Cut(user, ":"); found {
-			if name != "" { // else package policy reports it
-				r.checkSource(at, provider)
-			}
+		if provider, name, found := strings.Cut(user, ":"); name == "" && found {
+			continue // package policy reports it
+		} else if provider == policy.ClientProvider && found {
+			r.checkClient(at, name)
+		} else if found {
+			r.checkSource(at, provider)
 		} else if r.isBasicUser(user) && !r.isAccount(user) {
 			r.report.Fault(at, "%q is a user of basic and not a local account; write %q", user, policy.BasicProvider+":"+user)
 		}
@@ -115,13 +117,34 @@ func (r *references) checkRoles(path string, roles []string) {
 
 // checkSource checks the name of a provider or an issuer.
 func (r *references) checkSource(path, name string) {
-	if r.report.Broken("providers") || r.report.Broken("token.trusted_issuers") {
+	if r.report.Broken("providers") || r.report.Broken("token.trusted_issuers") || r.report.Broken("oauth.clients") {
 		return // the name may come from there
 	}
 	known := slices.Concat(issuers.Names(r.cfg.Providers), issuers.TrustedNames(r.cfg.Token.TrustedIssuers),
 		[]string{policy.LocalProvider, policy.BasicProvider})
+	if slices.ContainsFunc(r.cfg.OAuth.Clients, OAuthClient.actsForItself) {
+		known = append(known, policy.ClientProvider)
+	}
 	if name != "" && !slices.Contains(known, name) {
 		r.report.Fault(path, "there is no provider %q; %s", name, strictyaml.Hint(name, "providers", known))
+	}
+}
+
+// checkClient checks the identifier of an OAuth client that acts for itself.
+func (r *references) checkClient(path, id string) {
+	if r.report.Broken("oauth.clients") {
+		return // the client may be there
+	}
+	var ids []string
+	for i := range r.cfg.OAuth.Clients {
+		ids = append(ids, r.cfg.OAuth.Clients[i].ID)
+	}
+	switch i := slices.Index(ids, id); {
+	case i < 0:
+		r.report.Fault(path, "there is no OAuth client %q; %s", id, strictyaml.Hint(id, "oauth.clients", ids))
+	case !r.cfg.OAuth.Clients[i].actsForItself():
+		r.report.Fault(path, "the OAuth client %q never acts for itself; add %s to its grants, or name its users", id,
+			GrantClientCredentials)
 	}
 }
 

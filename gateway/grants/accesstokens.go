@@ -35,8 +35,8 @@ func subject(id *policy.Identity) string {
 	return id.Subject
 }
 
-// lend returns the identity of a token with scopes. It has no role that id does not have.
-func (g *Grants) lend(scopes []string, id *policy.Identity) *policy.Identity {
+// Lend returns the identity of a token with scopes. It has no role that id does not have.
+func (g *Grants) Lend(scopes []string, id *policy.Identity) *policy.Identity {
 	scoped := *id
 	scoped.Scopes = scopes
 	return scoped.Reduced(g.options.Lend(scopes, &scoped).Roles)
@@ -51,7 +51,7 @@ func (g *Grants) issue(by *ownership, of *grant, terms *Terms, name string) (*Is
 	}
 	id := *by.identity
 	id.Expires = expires
-	lent := g.lend(terms.Scopes, &id)
+	lent := g.Lend(terms.Scopes, &id)
 	claims := g.claims(lent, terms, now)
 	claims["sid"], claims["grant"] = by.login.ID, name
 	if lent.AMR != nil {
@@ -97,10 +97,11 @@ func (g *Grants) audience(resource string) any {
 func (g *Grants) Credentials(client string, t Terms) (*Issued, error) {
 	now := g.options.Now().Truncate(time.Second)
 	expires := now.Add(t.Access)
-	id, err := g.client(client, t.Scopes, expires)
+	id, err := g.Client(client, expires)
 	if err != nil {
 		return nil, err
 	}
+	id = g.Lend(t.Scopes, id)
 	t.Client, t.OpenID, t.Nonce, t.Refresh = client, false, "", 0
 	token, err := g.options.Keys.SignType(tokenType, g.claims(id, &t, now))
 	if err != nil {
@@ -109,16 +110,17 @@ func (g *Grants) Credentials(client string, t Terms) (*Issued, error) {
 	return &Issued{Access: token, ExpiresIn: expires.Sub(now), Terms: t, Identity: id}, nil
 }
 
-// client returns the identity of a client that acts for itself.
-func (g *Grants) client(client string, scopes []string, expires time.Time) (*policy.Identity, error) {
+// Client returns the identity of a client that acts for itself, with all of its roles. The error is
+// ErrInvalid if it may not.
+func (g *Grants) Client(client string, expires time.Time) (*policy.Identity, error) {
 	roles, ok := g.options.Client(client)
 	if !ok {
 		return nil, invalid("the client may not act for itself")
 	}
-	return g.lend(scopes, &policy.Identity{
+	return &policy.Identity{
 		Username: clientMark + client, Subject: clientMark + client, Roles: roles,
 		Mechanism: policy.Bearer, Provider: policy.ClientProvider, Expires: expires,
-	}), nil
+	}, nil
 }
 
 // accessToken is the content of a token whose signature and form are valid.
@@ -210,10 +212,11 @@ func (g *Grants) resolve(ctx context.Context, access *accessToken) (*verified, e
 
 // ofClient returns who a token without a login is.
 func (g *Grants) ofClient(access *accessToken) (*verified, error) {
-	id, err := g.client(access.client, access.scopes, access.expires)
+	id, err := g.Client(access.client, access.expires)
 	if err != nil {
 		return nil, err
 	}
+	id = g.Lend(access.scopes, id)
 	if access.subject != id.Subject {
 		return nil, invalid("its sub is not that of its client")
 	}
@@ -240,7 +243,7 @@ func (g *Grants) ofGrant(ctx context.Context, access *accessToken) (*verified, e
 	if err != nil {
 		return nil, err
 	}
-	id := g.lend(access.scopes, by.identity)
+	id := g.Lend(access.scopes, by.identity)
 	if known.Client != access.client || known.Login != access.login || subject(id) != access.subject {
 		return nil, invalid("it is not of its grant")
 	}

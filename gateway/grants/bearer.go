@@ -24,12 +24,12 @@ func (g *Grants) Authenticate(ctx context.Context, token string) (*policy.Identi
 // those. If resource is nil, tokens of grants open nothing.
 func (g *Grants) At(
 	resource func(host string) string, audience []string, others auth.Authenticator,
-) auth.Authenticator {
-	return &bearers{others, g, resource, audience}
+) *Bearers {
+	return &Bearers{others, g, resource, audience}
 }
 
-// bearers is what At returns.
-type bearers struct {
+// Bearers is what At returns.
+type Bearers struct {
 	auth.Authenticator
 	grants   *Grants
 	resource func(host string) string
@@ -37,7 +37,7 @@ type bearers struct {
 }
 
 // Authenticate implements auth.Authenticator.
-func (b *bearers) Authenticate(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
+func (b *Bearers) Authenticate(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
 	if !b.decides(creds) {
 		return b.Authenticator.Authenticate(ctx, creds)
 	}
@@ -45,7 +45,7 @@ func (b *bearers) Authenticate(ctx context.Context, creds *auth.Credentials) (*p
 }
 
 // Alive implements auth.Authenticator.
-func (b *bearers) Alive(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
+func (b *Bearers) Alive(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
 	if !b.decides(creds) {
 		return b.Authenticator.Alive(ctx, creds)
 	}
@@ -54,11 +54,11 @@ func (b *bearers) Alive(ctx context.Context, creds *auth.Credentials) (*policy.I
 
 // decides reports whether credentials are a bearer token that says that it is one of a grant.
 // Cookies hold none.
-func (b *bearers) decides(creds *auth.Credentials) bool {
+func (b *Bearers) decides(creds *auth.Credentials) bool {
 	return creds.Scheme == "bearer" && (b.grants.isAccess(creds.Value) || isSecret(creds.Value))
 }
 
-func (b *bearers) authenticate(ctx context.Context, creds *auth.Credentials, patient bool) (*policy.Identity, error) {
+func (b *Bearers) authenticate(ctx context.Context, creds *auth.Credentials, patient bool) (*policy.Identity, error) {
 	switch {
 	case isSecret(creds.Value):
 		return nil, badToken("a code or a refresh token, and no access token")
@@ -69,18 +69,18 @@ func (b *bearers) authenticate(ctx context.Context, creds *auth.Credentials, pat
 	if err != nil {
 		return nil, err
 	}
-	if !b.opens(known, creds.Host) {
-		return nil, badToken("for another resource: " + known.audience[0])
+	if err := b.CheckAudience(known.audience, creds.Host); err != nil {
+		return nil, err
 	}
 	return known.identity, nil
 }
 
-// opens reports whether a token is for the resource of a request to a host.
-func (b *bearers) opens(token *verified, host string) bool {
-	for _, one := range token.audience {
+// CheckAudience refuses a token that is not for the resource of a request to a host.
+func (b *Bearers) CheckAudience(audience []string, host string) error {
+	for _, one := range audience {
 		if slices.Contains(b.audience, one) || one == b.resource(host) {
-			return true
+			return nil
 		}
 	}
-	return false
+	return badToken("for another resource: " + audience[0])
 }

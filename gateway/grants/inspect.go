@@ -85,7 +85,7 @@ func (g *Grants) inspect(ctx context.Context, token string) (*Inspected, error) 
 		return nil, err
 	}
 	return &Inspected{
-		Active: true, Terms: known.Terms, Identity: g.lend(known.Scopes, by.identity), Issued: known.Used,
+		Active: true, Terms: known.Terms, Identity: g.Lend(known.Scopes, by.identity), Issued: known.Used,
 		Expires: known.Expires, Refresh: true,
 	}, nil
 }
