@@ -122,12 +122,16 @@ func serveCommand() *cobra.Command {
 			return &usageError{errors.New("serve reads its configuration again at each reload, so it needs a file, " +
 				"not standard input")}
 		}
+		app.OutliveReaders()
 		a, err := app.Open(ctx, *path, buildVersion(), os.Stderr)
 		if err != nil {
 			return err
 		}
 		a.TakeStandardLog()
-		return a.Run(ctx, reload)
+		if err := a.Run(ctx, reload); err != nil {
+			return &toldError{1} // in the log, whose reader a print would wait for
+		}
+		return nil
 	}
 	return cmd
 }

@@ -35,6 +35,7 @@ func main() {
 }
 
 func run(ctx context.Context, path string, stdout io.Writer) error {
+	app.OutliveReaders()
 	providerPath := filepath.Join(filepath.Dir(path), "provider.yaml")
 	if err := shareAuthority(path, providerPath); err != nil {
 		return fmt.Errorf("making the authority for certificates: %w", err)

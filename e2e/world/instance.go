@@ -31,6 +31,7 @@ type Instance struct {
 	Listen string     // the configuration's part on addresses
 	Within []string   // a command line that the gateway's is appended to, and that becomes the gateway by exec
 	Log    *Output    // its records: "request" in the access log, "audit" in the audit log
+	Stderr *os.File   // gets the log instead of Log, unless it is nil
 	Cmd    *exec.Cmd
 	Done   <-chan struct{} // closed when the process has ended
 }
@@ -126,6 +127,9 @@ func (g *Instance) Launch(path string) {
 	args := append(slices.Clone(g.Within), Program("authgate"), "serve", "--config", filepath.Join(g.Dir, "config.yaml"))
 	g.Cmd = exec.Command(args[0], args[1:]...)
 	g.Cmd.Stderr = g.Log
+	if g.Stderr != nil {
+		g.Cmd.Stderr = g.Stderr
+	}
 	g.T.Cleanup(func() { checkLog(g.T, g.Log) })
 	g.Done = Spawn(g.T, g.Cmd)
 	if err := Await(g.Admin+path, g.Done); err != nil {

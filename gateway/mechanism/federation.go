@@ -260,7 +260,7 @@ func reportRenewal(logger *slog.Logger, login *login.Login, ended bool, err erro
 		slog.String("subject", login.Subject()), slog.String("login", login.ID), slog.String("error", err.Error()),
 	}
 	if ended {
-		logger.Info("audit", append([]any{slog.String("event", "login_ended_by_provider")}, attrs...)...)
+		logger.Info(web.AuditMessage, append([]any{slog.String("event", "login_ended_by_provider")}, attrs...)...)
 		return
 	}
 	if errors.Is(err, provider.ErrClient) {

@@ -44,7 +44,7 @@ func (s *Server) admin(gatherer prometheus.Gatherer) http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(InstanceHeader, s.instance)
-		h := health{Status: "ready", Reason: s.unready(r.Context())}
+		h := health{Status: "ready", Reason: s.unready(r.Context()), Log: s.logProblem()}
 		if s.issuer != nil {
 			h.Certificates = reportCertificates(s.certs.Certificates())
 		}
@@ -61,6 +61,7 @@ func (s *Server) admin(gatherer prometheus.Gatherer) http.Handler {
 type health struct {
 	Status       string              `json:"status"` // alive, ready or unready
 	Reason       string              `json:"reason,omitempty"`
+	Log          string              `json:"log,omitempty"`          // why its lines are lost or late
 	Certificates []certificateReport `json:"certificates,omitempty"` // those that an authority issues
 }
 

@@ -63,21 +63,23 @@ type Options struct {
 	Certificates certs.Source         // nil if a proxy terminates TLS; the Server closes it
 	Registry     *prometheus.Registry // gets the metrics of the Server, and is shown at /metrics
 	Logger       *slog.Logger
+	LogProblem   func() string // why lines of the log are lost or late, or an empty string
 	Now          func() time.Time
 }
 
 // Server runs a gateway on its listeners: https, http3, http and admin.
 type Server struct {
-	gateway  served
-	logger   *slog.Logger
-	certs    certs.Source // nil if a proxy terminates TLS
-	issuer   issuer       // certs if an authority issues them, else nil
-	serving  []serving
-	http3    *http3Listener // nil if there is none
-	instance string         // see InstanceOf
-	clients  *conn.Set      // connections of the public listeners
-	probes   *conn.Set      // connections of the admin listener
-	draining atomic.Bool
+	gateway    served
+	logger     *slog.Logger
+	logProblem func() string // see Options.LogProblem
+	certs      certs.Source  // nil if a proxy terminates TLS
+	issuer     issuer        // certs if an authority issues them, else nil
+	serving    []serving
+	http3      *http3Listener // nil if there is none
+	instance   string         // see InstanceOf
+	clients    *conn.Set      // connections of the public listeners
+	probes     *conn.Set      // connections of the admin listener
+	draining   atomic.Bool
 }
 
 // issuer gets certificates from an authority. *acme.Manager implements it.
@@ -115,7 +117,8 @@ func New(o Options) (*Server, error) {
 // newServer returns a Server without listeners.
 func newServer(o Options) *Server {
 	s := &Server{
-		gateway: o.Gateway, logger: o.Logger, certs: o.Certificates, instance: InstanceOf(o.Gateway.Config().DataDir),
+		gateway: o.Gateway, logger: o.Logger, logProblem: o.LogProblem, certs: o.Certificates,
+		instance: InstanceOf(o.Gateway.Config().DataDir),
 		clients: conn.NewSet(conn.Options{
 			Limit: conn.Divide(conn.Files()).Clients, Logger: o.Logger, FreeDescriptors: o.Gateway.CloseIdleUpstreams,
 		}),

@@ -38,7 +38,7 @@ const (
 	// exportTime bounds one attempt to send a batch, with its repetitions.
 	exportTime = 30 * time.Second
 	// closeTime bounds how long Close waits for the collector.
-	closeTime = 5 * time.Second
+	closeTime = time.Second
 )
 
 // Options are the parts of a Tracer. All are required.

@@ -16,8 +16,11 @@ import (
 	"authgate/policy"
 )
 
-// AccessMessage is the message of the access log's records.
-const AccessMessage = "request"
+// Messages of records, by which the log tells them from others.
+const (
+	AccessMessage = "request" // of the access log
+	AuditMessage  = "audit"   // of an audit event
+)
 
 // Values of the label decision.
 const (
@@ -155,7 +158,7 @@ func (r *Record) audit(logger *slog.Logger, client, event string, attrs []slog.A
 	if r.Identity != nil && !slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Key == "subject" }) {
 		attrs = append(attrs, slog.String("subject", r.Identity.Subject), slog.String("login", r.Identity.Login))
 	}
-	logger.LogAttrs(context.Background(), slog.LevelInfo, "audit", attrs...)
+	logger.LogAttrs(context.Background(), slog.LevelInfo, AuditMessage, attrs...)
 }
 
 // line has the attributes of a record of the access log. Handlers must not keep

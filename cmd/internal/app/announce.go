@@ -96,11 +96,11 @@ func announceRoute(route *config.Route) announcedRoute {
 }
 
 // announce tells what the gateway is, as a block on a terminal, else in the log.
-func (a *App) announce(stderr io.Writer) {
+func (a *App) announce(terminal bool) {
 	of := a.announcement()
-	if isTerminal(stderr) {
+	if terminal {
+		_, _ = io.WriteString(a.log, of.block()) // it never fails
 		a.log.Flush()
-		fmt.Fprint(stderr, of.block())
 		return
 	}
 	a.logger.Info("started", "version", of.version, "configuration", of.configuration, "public_url", of.publicURL,

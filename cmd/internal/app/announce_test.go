@@ -66,7 +66,7 @@ providers: []
 	path := folder(t, t.TempDir(), map[string]string{"config.yaml": yaml, "accounts.yaml": alice})
 	log := &logtest.Buffer{}
 	a := open(t, path, log)
-	defer shut(t, a)
+	shut(t, a)
 	line := log.Last(t, "started")
 	want := "map[auth:session route:/admin rule:[admin, office] upstream:(forward authentication)]" +
 		" map[auth:none route:wiki.example/ rule:public upstream:app]" +

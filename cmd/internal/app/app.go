@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"authgate/cmd/internal/logqueue"
 	"authgate/gateway"
 	"authgate/gateway/config"
 	"authgate/gateway/server"
@@ -31,7 +32,7 @@ type App struct {
 	path    string // of the configuration
 	version string
 	floor   []byte
-	log     *logOutput
+	log     *logqueue.Queue
 	logger  *slog.Logger
 	store   openStore
 	metrics *prometheus.Registry
@@ -43,8 +44,8 @@ type App struct {
 }
 
 // Open reads the configuration at path, opens the store and the listeners, and
-// accepts connections. The log goes to stderr. An error of type
-// config.Diagnostics means that the configuration has mistakes.
+// accepts connections. The log goes to stderr, and nothing waits for what reads it. An
+// error of type config.Diagnostics means that the configuration has mistakes.
 func Open(ctx context.Context, path, version string, stderr io.Writer) (*App, error) {
 	return openOn(ctx, openConfigured, path, version, stderr)
 }
@@ -64,22 +65,35 @@ func openOn(ctx context.Context, open storeOpener, path, version string, stderr 
 		return nil, err
 	}
 	a := &App{
-		path: path, version: version, asked: make(chan chan<- outcome), log: newLogOutput(stderr),
+		path: path, version: version, asked: make(chan chan<- outcome),
 		floor: gateway.HeapFloor(), metrics: prometheus.NewRegistry(), follower: newFollower(files),
 	}
-	a.logger = newLogger(cfg.Log, a.log, isTerminal(stderr))
-	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
-		return nil, fmt.Errorf("data_dir: %w", err)
-	}
-	if a.store, err = open(ctx, cfg, a.logger); err != nil {
+	a.log, a.logger = newLog(cfg.Log, stderr, isTerminal(stderr))
+	if err := a.start(ctx, open, cfg); err != nil {
+		a.log.Close(lastLinesTime)
 		return nil, err
 	}
-	if err := a.assemble(cfg); err != nil {
-		return nil, errors.Join(err, a.store.Close())
-	}
 	a.warnOfExposure(cfg)
-	a.announce(stderr)
+	a.announce(isTerminal(stderr))
 	return a, nil
+}
+
+// start opens the store, and builds the gateway and its listeners on it.
+func (a *App) start(ctx context.Context, open storeOpener, cfg *config.Config) error {
+	err := a.metrics.Register(droppedLines(a.log))
+	if err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return fmt.Errorf("data_dir: %w", err)
+	}
+	if a.store, err = open(ctx, cfg, a.logger); err != nil {
+		return err
+	}
+	if err := a.assemble(cfg); err != nil {
+		return errors.Join(err, a.store.Close())
+	}
+	return nil
 }
 
 // assemble builds the gateway and its listeners on the store.
@@ -106,7 +120,8 @@ func (a *App) listen() error {
 		return fmt.Errorf("opening the certificates: %w", err)
 	}
 	a.server, err = server.New(server.Options{
-		Gateway: a.gateway, Certificates: certificates, Registry: a.metrics, Logger: a.logger, Now: time.Now,
+		Gateway: a.gateway, Certificates: certificates, Registry: a.metrics, Logger: a.logger,
+		LogProblem: a.log.Problem, Now: time.Now,
 	})
 	return err
 }
@@ -141,10 +156,10 @@ func (a *App) Config() *config.Config { return a.gateway.Config() }
 
 // Run serves until ctx ends and requests in progress are done. Then it closes what
 // Open opened. For each value from reload, and when a file changes, it reads the
-// configuration again.
+// configuration again. It has logged the error that it returns.
 func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
 	defer runtime.KeepAlive(a.floor)
-	defer a.log.Flush()
+	defer a.log.Close(lastLinesTime)
 	var group errgroup.Group
 	following, stop := context.WithCancel(context.Background())
 	group.Go(func() error {
@@ -163,5 +178,8 @@ func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
 	})
 	err := group.Wait()
 	a.gateway.Close()
-	return errors.Join(err, a.store.Close())
+	if err = errors.Join(err, a.store.Close()); err != nil {
+		a.logger.Error("the gateway failed", "error", err.Error())
+	}
+	return err
 }

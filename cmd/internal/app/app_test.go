@@ -155,13 +155,16 @@ func TestRun(t *testing.T) {
 			t.Fatalf("it has ended: %v", err)
 		}
 	}
-	if n := len(log.Records(t, "reloaded")); n == 0 || len(a.Config().Accounts.Users) != 1 {
-		t.Errorf("%d reloads, accounts %v", n, a.Config().Accounts.Users)
+	if users := a.Config().Accounts.Users; len(users) != 1 {
+		t.Errorf("the accounts %v", users)
 	}
 	close(answer)
 	<-answered
 	if err := <-done; err != nil {
 		t.Errorf("Run: %v", err)
+	}
+	if len(log.Records(t, "reloaded")) == 0 {
+		t.Error("the log has no reload")
 	}
 	if lines := log.Records(t, "request"); len(lines) != 1 || lines[0]["status"] != 200.0 {
 		t.Errorf("the access log: %v", lines)

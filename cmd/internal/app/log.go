@@ -1,94 +1,57 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log"
 	"log/slog"
-	"sync"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"authgate/cmd/internal/logqueue"
 	"authgate/gateway/config"
 	"authgate/gateway/web"
 )
 
 const (
-	// logBuffer is how many bytes of the access log are buffered.
-	logBuffer = 32 << 10
-	// logDelay is how long they are buffered at most.
-	logDelay = 100 * time.Millisecond
+	// auditPatience is how long an audit event waits for a place in the log.
+	auditPatience = 100 * time.Millisecond
+	// lastLinesTime is how long a stop waits for the reader of the log.
+	lastLinesTime = time.Second
 )
 
-// logOutput is a writer that collects lines under load, to save one system call for
-// each request.
-type logOutput struct {
-	mu    sync.Mutex
-	w     io.Writer
-	lines []byte
-	timer *time.Timer
-}
-
-func newLogOutput(w io.Writer) *logOutput {
-	o := &logOutput{w: w}
-	o.timer = time.AfterFunc(logDelay, o.Flush)
-	o.timer.Stop()
-	return o
-}
-
-// Write implements io.Writer. It never fails, because a failed write could not be
-// logged.
-func (o *logOutput) Write(line []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.lines) == 0 {
-		o.timer.Reset(logDelay)
-	}
-	o.lines = append(o.lines, line...)
-	if len(o.lines) >= logBuffer {
-		o.flush()
-	}
-	return len(line), nil
-}
-
-// Flush writes the buffered lines.
-func (o *logOutput) Flush() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.flush()
-}
-
-func (o *logOutput) flush() {
-	if len(o.lines) > 0 {
-		_, _ = o.w.Write(o.lines)
-		o.lines = o.lines[:0]
-		o.timer.Stop()
-	}
-}
-
-// logHandler buffers the lines of the access log until no request is in progress,
-// the buffer is full, or logDelay has passed. It writes all other lines at once.
+// logHandler lets the lines of the access log wait until no request is in progress, a batch
+// is full, or some time has passed. All other lines are due at once.
 type logHandler struct {
 	slog.Handler
-	out *logOutput
+	queue *logqueue.Queue
 }
 
 // Handle implements slog.Handler.
 func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == web.AuditMessage {
+		h.queue.Wait(auditPatience) // here, because the handler below has a lock while it writes
+	}
 	err := h.Handler.Handle(ctx, r)
 	if r.Message != web.AccessMessage || r.Level > slog.LevelInfo {
-		h.out.Flush()
+		h.queue.Flush()
 	}
 	return err
 }
 
 // WithAttrs implements slog.Handler.
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &logHandler{h.Handler.WithAttrs(attrs), h.out}
+	return &logHandler{h.Handler.WithAttrs(attrs), h.queue}
 }
 
 // WithGroup implements slog.Handler.
 func (h *logHandler) WithGroup(name string) slog.Handler {
-	return &logHandler{h.Handler.WithGroup(name), h.out}
+	return &logHandler{h.Handler.WithGroup(name), h.queue}
 }
 
 // TakeStandardLog sends the lines that libraries write to the standard logger to
@@ -98,14 +61,39 @@ func (a *App) TakeStandardLog() {
 	log.SetOutput(web.LibraryLog(a.logger.Handler(), slog.LevelWarn).Writer())
 }
 
-func newLogger(cfg config.Log, out *logOutput, terminal bool) *slog.Logger {
+// OutliveReaders makes a write to a pipe or socket without a reader an error. By default it
+// ends the process, if the file is standard error. The signal is not ignored, because
+// programs that this one runs would ignore it too.
+func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// newLog returns a logger and the queue that its lines go through to stderr.
+func newLog(cfg config.Log, stderr io.Writer, terminal bool) (*logqueue.Queue, *slog.Logger) {
+	queue := logqueue.New(stderr, func(lost int) []byte {
+		var line bytes.Buffer
+		record := slog.NewRecord(time.Now(), slog.LevelWarn, "lines of the log are lost here: nothing read it", 0)
+		record.AddAttrs(slog.Int("lines", lost))
+		_ = lineHandler(cfg, &line, terminal).Handle(context.Background(), record) // a buffer takes everything
+		return line.Bytes()
+	})
+	return queue, slog.New(&logHandler{lineHandler(cfg, queue, terminal), queue})
+}
+
+// lineHandler returns what makes the lines of a log.
+func lineHandler(cfg config.Log, w io.Writer, terminal bool) slog.Handler {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
 		level = slog.LevelInfo // config allows only the levels of slog
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if cfg.Format == "text" || cfg.Format == "" && terminal {
-		return slog.New(&logHandler{slog.NewTextHandler(out, options), out})
+		return slog.NewTextHandler(w, options)
 	}
-	return slog.New(&logHandler{slog.NewJSONHandler(out, options), out})
+	return slog.NewJSONHandler(w, options)
+}
+
+// droppedLines returns the metric of the lines that are lost.
+func droppedLines(queue *logqueue.Queue) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "authgate_log_lines_dropped_total", Help: "Lines of the log that were dropped because nothing read it.",
+	}, func() float64 { return float64(queue.Dropped()) })
 }

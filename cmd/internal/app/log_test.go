@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"authgate/cmd/internal/logqueue"
 	"authgate/gateway/config"
 	"authgate/gateway/web"
 	"authgate/internal/test/logtest"
@@ -19,11 +20,8 @@ import (
 func TestLogWaits(t *testing.T) {
 	t.Parallel()
 	for format, line := range map[string]string{"json": `"n":%d`, "text": ` n=%d`} {
-		synctest.Test(t, func(t *testing.T) {
-			written := &logtest.Buffer{}
-			out := newLogOutput(written)
-			logger := newLogger(config.Log{Level: "info", Format: format}, out, false)
-			access := func(n int) func() { return func() { logger.Info(web.AccessMessage, "n", n) } }
+		logging(t, config.Log{Level: "info", Format: format}, func(t *testing.T, l *logged) {
+			access := func(n int) func() { return func() { l.logger.Info(web.AccessMessage, "n", n) } }
 			for _, step := range []struct {
 				name string
 				do   func()
@@ -31,46 +29,106 @@ func TestLogWaits(t *testing.T) {
 			}{
 				{"a request", access(1), 0},
 				{"another one", access(2), 0},
-				{"just before the delay", func() { wait(logDelay - 1) }, 0},
+				{"just before the delay", func() { wait(logqueue.Delay - 1) }, 0},
 				{"after the delay", func() { wait(1) }, 2},
 				{"the next request", access(3), 2},
-				{"nothing is under way", out.Flush, 3},
+				{"nothing is under way", l.queue.Flush, 3},
 				{"a request after that", access(4), 3},
-				{"another message", func() { logger.With("a", 1).WithGroup("g").Info("audit", "n", 5) }, 5},
-				{"a request that failed", func() { logger.Warn(web.AccessMessage, "n", 6) }, 6},
-				{"nothing more", func() { out.Flush(); wait(time.Hour) }, 6},
+				{"another message", func() { l.logger.With("a", 1).WithGroup("g").Info("audit", "n", 5) }, 5},
+				{"a request that failed", func() { l.logger.Warn(web.AccessMessage, "n", 6) }, 6},
+				{"nothing more", func() { l.queue.Flush(); wait(time.Hour) }, 6},
 			} {
 				step.do()
-				lines := strings.SplitAfter(written.String(), "\n")
+				synctest.Wait()
+				lines := strings.SplitAfter(l.written.String(), "\n")
 				for i, got := range lines[:len(lines)-1] {
 					if want := fmt.Sprintf(line, i+1); !strings.Contains(strings.ReplaceAll(got, "g.n=", "n="), want) {
 						t.Errorf("%s, %s: line %d is %s", format, step.name, i+1, got)
 					}
 				}
 				if got := len(lines) - 1; got != step.want {
-					t.Errorf("%s, %s: %d lines, want %d:\n%s", format, step.name, got, step.want, written)
+					t.Errorf("%s, %s: %d lines, want %d:\n%s", format, step.name, got, step.want, &l.written)
 				}
 			}
 		})
 	}
 }
 
-// Under load the buffer is written whenever it is full, by whole lines.
-func TestLogBuffer(t *testing.T) {
+// logged is a log in a bubble.
+type logged struct {
+	queue   *logqueue.Queue
+	logger  *slog.Logger
+	written logtest.Buffer
+	reading chan struct{} // closed: something reads the log
+}
+
+// Write implements io.Writer for what reads the log.
+func (l *logged) Write(lines []byte) (int, error) {
+	<-l.reading
+	return l.written.Write(lines)
+}
+
+// logging runs f with a log that something reads.
+func logging(t *testing.T, cfg config.Log, f func(*testing.T, *logged)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := &logged{reading: make(chan struct{})}
+		close(l.reading)
+		l.queue, l.logger = newLog(cfg, l, false)
+		f(t, l)
+		l.queue.Close(time.Hour)
+	})
+}
+
+// While nothing reads the log, an audit event waits a little for a place, and holds up no other
+// line meanwhile. Afterwards, a line in the log says how many are lost.
+func TestLogStuck(t *testing.T) {
 	t.Parallel()
-	written := &logtest.Buffer{}
-	out := newLogOutput(written)
-	logger := newLogger(config.Log{Level: "debug"}, out, false)
-	const lines = 800
-	for range lines {
-		logger.Info(web.AccessMessage, "x", strings.Repeat("x", 100))
-	}
-	if got := len(written.String()); got < logBuffer {
-		t.Errorf("%d bytes were written of a buffer of %d that ran over", got, logBuffer)
-	}
-	out.Flush()
-	if got := len(written.Records(t, web.AccessMessage)); got != lines {
-		t.Errorf("%d lines of %d", got, lines)
+	for format, note := range map[string]string{
+		"json": `"level":"WARN","msg":%q,"lines":%d}`, "text": `level=WARN msg=%q lines=%d`,
+	} {
+		logging(t, config.Log{Level: "error", Format: format}, func(t *testing.T, l *logged) {
+			l.reading = make(chan struct{})
+			fill := func() {
+				for before := l.queue.Dropped(); l.queue.Dropped() == before; {
+					l.logger.Error("x", "x", strings.Repeat("x", 10_000))
+					synctest.Wait()
+				}
+			}
+			events := make(chan time.Duration)
+			event := func() {
+				began := time.Now()
+				l.logger.Error(web.AuditMessage)
+				events <- time.Since(began)
+			}
+			fill()
+			go event()
+			synctest.Wait()
+			began := time.Now()
+			if fill(); time.Since(began) > 0 {
+				t.Errorf("%s: other lines waited %v", format, time.Since(began))
+			}
+			if took := <-events; took != auditPatience {
+				t.Errorf("%s: an audit event waited %v, want %v", format, took, auditPatience)
+			}
+			lost := l.queue.Dropped()
+			close(l.reading)
+			synctest.Wait()
+			told := fmt.Sprintf(note, "lines of the log are lost here: nothing read it", lost)
+			if n := strings.Count(l.written.String(), told); n != 1 {
+				t.Errorf("%s: %d lines with %s", format, n, told)
+			}
+			l.reading = make(chan struct{})
+			fill()
+			go event()
+			time.Sleep(auditPatience - 1)
+			close(l.reading)
+			took := <-events
+			synctest.Wait()
+			if n := strings.Count(l.written.String(), web.AuditMessage); n != 1 || took != auditPatience-1 {
+				t.Errorf("%s: %d audit events of 1, after %v", format, n, took)
+			}
+		})
 	}
 }
 
@@ -78,10 +136,11 @@ func TestLogLevel(t *testing.T) {
 	t.Parallel()
 	for i, level := range []string{"error", "warn", "info", "debug"} {
 		written := &logtest.Buffer{}
-		logger := newLogger(config.Log{Level: level, Format: "json"}, newLogOutput(written), true)
+		queue, logger := newLog(config.Log{Level: level, Format: "json"}, written, true)
 		for _, each := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
 			logger.Log(t.Context(), each, "x")
 		}
+		queue.Close(time.Minute)
 		if got := len(written.Records(t, "x")); got != i+1 {
 			t.Errorf("at level %s %d records are written, want %d", level, got, i+1)
 		}
@@ -96,9 +155,9 @@ func TestTakeStandardLog(t *testing.T) {
 	defer log.SetOutput(writer)
 	stderr := &logtest.Buffer{}
 	a := open(t, folder(t, t.TempDir(), withAccounts(alice)), stderr)
-	defer shut(t, a)
 	a.TakeStandardLog()
 	log.Printf("a response starts with %q", "Set-Cookie: sesame")
+	shut(t, a)
 	if n := len(stderr.Records(t, `a response starts with "..."`)); n != 1 || strings.Contains(stderr.String(), "sesame") {
 		t.Errorf("logged %s", stderr)
 	}
@@ -115,9 +174,11 @@ func TestLogFormat(t *testing.T) {
 		{"", false, "{"}, {"", true, "time="}, {"json", true, "{"}, {"text", false, "time="},
 	} {
 		written := &logtest.Buffer{}
-		newLogger(config.Log{Level: "info", Format: c.format}, newLogOutput(written), c.terminal).Info("x",
+		queue, logger := newLog(config.Log{Level: "info", Format: c.format}, written, c.terminal)
+		logger.Info("x",
 			"listeners", loggedListeners{{"https", ":443"}, {"admin", "127.0.0.1:9090"}},
 			"routes", loggedRoutes{{"blog.example/", "blog", "none", "public"}, {"/", "app", "session", "every user"}})
+		queue.Close(time.Minute)
 		line := written.String()
 		text := `listeners="https :443, admin 127.0.0.1:9090" ` +
 			`routes="blog.example/ to blog: public (none); / to app: every user (session)"`

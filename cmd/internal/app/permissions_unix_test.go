@@ -46,7 +46,7 @@ func TestExposedSecrets(t *testing.T) {
 		}
 		log := &logtest.Buffer{}
 		a := open(t, path, log)
-		defer shut(t, a)
+		shut(t, a)
 		var got []string
 		for _, record := range log.Records(t, "other users of this machine can read or change secrets") {
 			place, err := filepath.Rel(dir, record["path"].(string))
@@ -120,7 +120,7 @@ func TestChangeableConfiguration(t *testing.T) {
 			}
 			log := &logtest.Buffer{}
 			a := open(t, path, log)
-			defer shut(t, a)
+			shut(t, a)
 			var got []string
 			for _, message := range []string{canReplace, canChange, canReadSecrets} {
 				for _, record := range log.Records(t, message) {
