@@ -78,7 +78,7 @@ func TestSystemdConfiguration(t *testing.T) {
 	same(t, "data_dir, the only folder that can be written", cfg.DataDir, m.root+"/var/lib/"+unit.one("StateDirectory"))
 	same(t, "the ports", []string{cfg.Listen.HTTPS, cfg.Listen.HTTP}, []string{":443", ":80"})
 	for setting, want := range map[string]string{ // it restarts, but not with an invalid configuration, and never gives up
-		"Restart": "on-failure", "RestartPreventExitStatus": "2", "StartLimitIntervalSec": "0",
+		"Restart": "always", "RestartPreventExitStatus": "2", "StartLimitIntervalSec": "0",
 	} {
 		same(t, setting, unit.one(setting), want)
 	}

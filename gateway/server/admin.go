@@ -44,7 +44,7 @@ func (s *Server) admin(gatherer prometheus.Gatherer) http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(InstanceHeader, s.instance)
-		h := health{Status: "ready", Reason: s.unready(r.Context()), Log: s.logProblem()}
+		h := health{Status: "ready", Reason: s.unready(r.Context()), Log: s.log.Problem()}
 		if s.issuer != nil {
 			h.Certificates = reportCertificates(s.certs.Certificates())
 		}

@@ -38,3 +38,10 @@ func (c *connectionCollector) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- prometheus.MustNewConstMetric(c.displaced, prometheus.CounterValue, float64(l.Displaced()), name)
 	}
 }
+
+// droppedLines returns the metric of the lines of the log that are lost.
+func droppedLines(log logState) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "authgate_log_lines_dropped_total", Help: "Lines of the log that were dropped because nothing read it.",
+	}, func() float64 { return float64(log.Dropped()) })
+}

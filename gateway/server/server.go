@@ -57,29 +57,37 @@ type served interface {
 	CloseIdleUpstreams()
 }
 
+// logState tells what becomes of the lines of a log. *logqueue.Queue implements it.
+type logState interface {
+	// Problem returns why lines are lost or late, or an empty string.
+	Problem() string
+	// Dropped returns how many lines were ever lost.
+	Dropped() int
+}
+
 // Options are the parts of a Server. All but Certificates are required.
 type Options struct {
 	Gateway      served
 	Certificates certs.Source         // nil if a proxy terminates TLS; the Server closes it
 	Registry     *prometheus.Registry // gets the metrics of the Server, and is shown at /metrics
 	Logger       *slog.Logger
-	LogProblem   func() string // why lines of the log are lost or late, or an empty string
+	Log          logState // of what Logger logs
 	Now          func() time.Time
 }
 
 // Server runs a gateway on its listeners: https, http3, http and admin.
 type Server struct {
-	gateway    served
-	logger     *slog.Logger
-	logProblem func() string // see Options.LogProblem
-	certs      certs.Source  // nil if a proxy terminates TLS
-	issuer     issuer        // certs if an authority issues them, else nil
-	serving    []serving
-	http3      *http3Listener // nil if there is none
-	instance   string         // see InstanceOf
-	clients    *conn.Set      // connections of the public listeners
-	probes     *conn.Set      // connections of the admin listener
-	draining   atomic.Bool
+	gateway  served
+	logger   *slog.Logger
+	log      logState
+	certs    certs.Source // nil if a proxy terminates TLS
+	issuer   issuer       // certs if an authority issues them, else nil
+	serving  []serving
+	http3    *http3Listener // nil if there is none
+	instance string         // see InstanceOf
+	clients  *conn.Set      // connections of the public listeners
+	probes   *conn.Set      // connections of the admin listener
+	draining atomic.Bool
 }
 
 // issuer gets certificates from an authority. *acme.Manager implements it.
@@ -117,7 +125,7 @@ func New(o Options) (*Server, error) {
 // newServer returns a Server without listeners.
 func newServer(o Options) *Server {
 	s := &Server{
-		gateway: o.Gateway, logger: o.Logger, logProblem: o.LogProblem, certs: o.Certificates,
+		gateway: o.Gateway, logger: o.Logger, log: o.Log, certs: o.Certificates,
 		instance: InstanceOf(o.Gateway.Config().DataDir),
 		clients: conn.NewSet(conn.Options{
 			Limit: conn.Divide(conn.Files()).Clients, Logger: o.Logger, FreeDescriptors: o.Gateway.CloseIdleUpstreams,
@@ -163,9 +171,9 @@ func (s *Server) open(o Options) (*connectionCollector, error) {
 	return collector, nil
 }
 
-// register registers the metrics of connections and certificates.
+// register registers the metrics of connections, certificates and the log.
 func (s *Server) register(o Options, collector *connectionCollector) error {
-	err := o.Registry.Register(collector)
+	err := errors.Join(o.Registry.Register(collector), o.Registry.Register(droppedLines(o.Log)))
 	if err == nil && s.certs != nil {
 		err = o.Registry.Register(certs.NewCollector(s.certs, o.Now))
 	}

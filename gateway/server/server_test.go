@@ -309,6 +309,28 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// A log that nothing reads is told by /readyz, which stays 200: another instance would serve the
+// request no better. A metric has the number of the lost lines.
+func TestLogProblem(t *testing.T) {
+	t.Parallel()
+	o := options(&stub{}, &logtest.Buffer{})
+	o.Log = stubLog{"nothing reads the log"}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	w := ask(s, "GET", "/readyz")
+	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != `{"status":"ready","log":"nothing reads the log"}` {
+		t.Errorf("%d %s", w.Code, got)
+	}
+	w = httptest.NewRecorder()
+	s.admin(o.Registry).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if !strings.Contains(w.Body.String(), "\nauthgate_log_lines_dropped_total 3\n") {
+		t.Errorf("the metrics are %s", w.Body)
+	}
+}
+
 // A readiness check takes readyTime at most.
 func TestReadyIsBounded(t *testing.T) {
 	t.Parallel()

@@ -80,8 +80,15 @@ func (i *issued) Close()                { i.closed.Add(1) }
 // options are those of a Server of g that logs to log.
 func options(g *stub, log *logtest.Buffer) Options {
 	logger := slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	return Options{Gateway: g, Registry: prometheus.NewRegistry(), Logger: logger, Now: time.Now}
+	return Options{Gateway: g, Registry: prometheus.NewRegistry(), Logger: logger, Log: stubLog{},
+		Now: time.Now}
 }
+
+// stubLog is the problem of a log, of which three lines are lost.
+type stubLog struct{ problem string }
+
+func (l stubLog) Dropped() int    { return 3 }
+func (l stubLog) Problem() string { return l.problem }
 
 // door is a listener for the near ends of pipes.
 type door struct {

@@ -80,11 +80,8 @@ func openOn(ctx context.Context, open storeOpener, path, version string, stderr 
 
 // start opens the store, and builds the gateway and its listeners on it.
 func (a *App) start(ctx context.Context, open storeOpener, cfg *config.Config) error {
-	err := a.metrics.Register(droppedLines(a.log))
+	err := os.MkdirAll(cfg.DataDir, 0o700)
 	if err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
-	}
-	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data_dir: %w", err)
 	}
 	if a.store, err = open(ctx, cfg, a.logger); err != nil {
@@ -121,7 +118,7 @@ func (a *App) listen() error {
 	}
 	a.server, err = server.New(server.Options{
 		Gateway: a.gateway, Certificates: certificates, Registry: a.metrics, Logger: a.logger,
-		LogProblem: a.log.Problem, Now: time.Now,
+		Log: a.log, Now: time.Now,
 	})
 	return err
 }

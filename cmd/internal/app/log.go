@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"authgate/cmd/internal/logqueue"
 	"authgate/gateway/config"
 	"authgate/gateway/web"
@@ -89,11 +87,4 @@ func lineHandler(cfg config.Log, w io.Writer, terminal bool) slog.Handler {
 		return slog.NewTextHandler(w, options)
 	}
 	return slog.NewJSONHandler(w, options)
-}
-
-// droppedLines returns the metric of the lines that are lost.
-func droppedLines(queue *logqueue.Queue) prometheus.Collector {
-	return prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "authgate_log_lines_dropped_total", Help: "Lines of the log that were dropped because nothing read it.",
-	}, func() float64 { return float64(queue.Dropped()) })
 }
