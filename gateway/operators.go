@@ -55,7 +55,8 @@ func tellEnded(ctx context.Context, service *web.Service, ended *login.Login) {
 	if ended.HasTokens() {
 		service.Metrics.Token(web.TokenRevoked)
 	}
-	service.Logger.LogAttrs(ctx, slog.LevelInfo, web.AuditMessage, slog.String("event", "logout"), slog.String("by", "operator"),
+	service.Logger.LogAttrs(ctx, slog.LevelInfo, web.AuditMessage,
+		slog.String("event", "logout"), slog.String("by", "operator"),
 		slog.String("subject", ended.Subject()), slog.String("login", ended.ID))
 }
 

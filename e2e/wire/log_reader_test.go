@@ -56,7 +56,9 @@ func reload(t *testing.T, g *world.Instance, route string, by func() error) {
 	g.Configure(world.People + readRoutes + "  - {match: " + route + ", upstream: app, auth: [none]}\n" +
 		world.App("http://127.0.0.1:1"))
 	world.NoError(t, by())
-	world.Until(t, "the route "+route, func() bool { return g.Status(g.Stranger(), "GET", route) == http.StatusBadGateway })
+	world.Until(t, "the route "+route, func() bool {
+		return g.Status(g.Stranger(), "GET", route) == http.StatusBadGateway
+	})
 }
 
 // TestLogIsNotRead: a reader of the log that takes nothing delays nothing: no request, no sign-in,

@@ -320,8 +320,8 @@ func TestLogProblem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
-	w := ask(s, "GET", "/readyz")
-	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != `{"status":"ready","log":"nothing reads the log"}` {
+	w, want := ask(s, "GET", "/readyz"), `{"status":"ready","log":"nothing reads the log"}`
+	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want {
 		t.Errorf("%d %s", w.Code, got)
 	}
 	w = httptest.NewRecorder()
