@@ -66,8 +66,24 @@ func (ex *exchange) fail(err error) {
 	if ended != nil {
 		err = ended
 	}
+	ex.knowEndpoint()
 	ex.abort = ex.Fail(err)
 	ex.tellsEnd = ended != nil && !ex.abort
+}
+
+// knowEndpoint makes an error that comes before the endpoint is found be told as its other errors
+// are: when too much is in flight, or the credentials are ambiguous.
+func (ex *exchange) knowEndpoint() {
+	if ex.route != nil {
+		return
+	}
+	path := ex.Canonical.Path.Decoded
+	if path == "" {
+		path = ex.Request.URL.Path
+	}
+	if own, _ := ex.state.own.At(ex.Canonical.Host, path); own != nil {
+		own.Errors(&ex.Exchange)
+	}
 }
 
 // finish ends the exchange: it is counted and logged. A panic of the gateway

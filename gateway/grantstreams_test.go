@@ -87,3 +87,18 @@ func TestStreamsOfGrants(t *testing.T) {
 		})
 	}
 }
+
+// An error that comes before the endpoint for programs is found is told as its other errors are
+// (RFC 6749, section 5.2), to scripts of any origin too.
+func TestEarlyErrorsForPrograms(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig+oauthClient)
+	w := r.do("POST", "/oauth/token", "grant_type=x", ownrig.Form, "Authorization: Bearer x", "Authorization: Bearer y",
+		"Origin: https://spa.example.net")
+	var body map[string]string
+	must.Do(t, json.Unmarshal(w.Body.Bytes(), &body))
+	if w.Code != 400 || body["error"] != "invalid_request" || body["error_description"] == "" ||
+		w.Header().Get("Access-Control-Allow-Origin") != "*" {
+		t.Errorf("%d %v %v", w.Code, w.Header(), body)
+	}
+}

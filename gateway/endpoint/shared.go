@@ -15,12 +15,7 @@ func Shared(row Row) []Row {
 		Origins: []string{cors.Any}, Headers: []string{"Authorization", "Content-Type", "MCP-Protocol-Version"},
 		MaxAge: time.Hour,
 	})
-	do := row.Do
-	row.AnyOrigin, row.NoCookies = true, true
-	row.Do = func(ex *web.Exchange) error {
-		ex.CORS = policy
-		return do(ex)
-	}
+	row.AnyOrigin, row.NoCookies, row.CORS = true, true, policy
 	preflight := row
 	preflight.Method = http.MethodOptions
 	preflight.Do = func(ex *web.Exchange) error { return ex.Preflight(policy) }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"authgate/gateway/accounts"
+	"authgate/gateway/cors"
 	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/web"
@@ -105,6 +106,12 @@ type Row struct {
 	// NoCookies: it is for programs, and no cookie is read. If one row of an endpoint is
 	// NoCookies, all are.
 	NoCookies bool
+	// CORS says whose scripts may read the answers, and errors too; nil: those of the own origin. If
+	// one row of an endpoint has it, all have.
+	CORS *cors.Policy
+	// OAuth: errors are told as OAuth has them (RFC 6749, section 5.2). If one row of an endpoint is
+	// OAuth, all are.
+	OAuth bool
 	// Sessions: a session must prove the user, whom Do finds in the exchange. A token
 	// must not make another one, or end a login.
 	Sessions bool
@@ -134,6 +141,8 @@ type Endpoint struct {
 	home    bool
 	admins  bool
 	blind   bool // to cookies
+	cors    *cors.Policy
+	oauth   bool
 	back    string
 	signIn  *web.SignInLink // nil: nowhere
 	tells   bool            // a 401 says where users sign in
@@ -141,6 +150,10 @@ type Endpoint struct {
 
 // ReadsCookies reports whether a request to the endpoint may have cookies that count.
 func (e *Endpoint) ReadsCookies() bool { return !e.blind }
+
+// Errors sets who may read an error of the endpoint, and how it is told. Serve does so itself: it is
+// for errors that come before.
+func (e *Endpoint) Errors(ex *web.Exchange) { ex.CORS, ex.OAuth = e.cors, e.oauth }
 
 // New returns the endpoints of those names by their paths. It fails if there is no row
 // for one of the names, and if a row has a rule about the user without Sessions: nothing
@@ -174,7 +187,10 @@ func newEndpoint(o *Options, name string, rows []Row) *Endpoint {
 		}
 		e.rows[row.Method] = row
 		e.home, anew = e.home || row.Home, anew || row.Anew
-		e.admins, e.blind = e.admins || row.Admins, e.blind || row.NoCookies
+		e.admins, e.blind, e.oauth = e.admins || row.Admins, e.blind || row.NoCookies, e.oauth || row.OAuth
+		if row.CORS != nil {
+			e.cors = row.CORS
+		}
 		if row.Back != "" {
 			e.back = row.Back
 		}

@@ -108,16 +108,14 @@ func verified(id *policy.Identity) bool {
 
 // userinfoRows returns the rows of oauth/userinfo (OpenID Connect Core 1.0, section 5.3).
 func (s *programs) userinfoRows() []endpoint.Row {
-	row := endpoint.Row{Name: userinfoPath, Method: http.MethodGet, Home: true, Do: s.userinfo}
-	rows := endpoint.Shared(row)
-	row.Method = http.MethodPost
-	return append(rows, endpoint.Shared(row)[0])
+	rows := endpoint.Shared(forPrograms(userinfoPath, http.MethodGet, s.userinfo))
+	return append(rows, endpoint.Shared(forPrograms(userinfoPath, http.MethodPost, s.userinfo))[0])
 }
 
 func (s *programs) userinfo(ex *web.Exchange) error {
-	token := ex.Credentials.Value
-	if ex.Credentials.Scheme != "bearer" {
-		token = bodyToken(ex)
+	token, err := presentedToken(ex)
+	if err != nil {
+		return err
 	}
 	if token == "" {
 		return web.Challenge(auth.ErrNoCredentials, auth.BearerChallenge(s.options.Realm, false))
@@ -139,15 +137,30 @@ func (s *programs) userinfo(ex *web.Exchange) error {
 	return nil
 }
 
-// bodyToken returns the token in the form of a POST (RFC 6750, section 2.2), "" if there is
-// none.
-func bodyToken(ex *web.Exchange) string {
-	if ex.Canonical.Method != http.MethodPost || ex.MediaType() != web.TypeForm {
-		return ""
+// presentedToken returns the token that a request presents in its header or in the form of a POST
+// (RFC 6750, sections 2.1 and 2.2), "" if there is none. One in the query is not read, because
+// addresses are logged.
+func presentedToken(ex *web.Exchange) (string, error) {
+	query, err := readQuery(ex)
+	if err != nil {
+		return "", err
 	}
-	form, err := url.ParseQuery(string(ex.Body))
-	if err != nil || len(form["access_token"]) != 1 {
-		return ""
+	var tokens []string
+	if ex.Credentials.Scheme == "bearer" {
+		tokens = append(tokens, ex.Credentials.Value)
 	}
-	return form.Get("access_token")
+	if ex.Canonical.Method == http.MethodPost && ex.MediaType() == web.TypeForm {
+		form, err := url.ParseQuery(string(ex.Body))
+		if err != nil {
+			return "", web.BadRequest("The body is not a form.", nil)
+		}
+		tokens = append(tokens, given(form)["access_token"]...)
+	}
+	switch {
+	case len(tokens)+len(query["access_token"]) > 1:
+		return "", web.BadRequest("The request presents more than one token. Give one, in one place (RFC 6750, section 2).", nil)
+	case len(tokens) == 0:
+		return "", nil
+	}
+	return tokens[0], nil
 }

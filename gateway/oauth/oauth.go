@@ -116,11 +116,11 @@ func (s *Server) Rows() []endpoint.Row {
 			{Name: devicePage, Method: get, Home: true, Page: true, Do: d.showDevice},
 			{Name: devicePage, Method: post, Home: true, Sessions: true, Do: d.decideDevice},
 		},
-		p.forPrograms(tokenPath, p.token),
-		p.forPrograms(devicePath, p.beginDevice),
-		p.forPrograms(revokePath, p.revoke),
-		p.forPrograms(introspectPath, p.introspect),
-		p.registration(),
+		endpoint.Shared(p.byForm(tokenPath, p.token)),
+		endpoint.Shared(p.byForm(devicePath, p.beginDevice)),
+		endpoint.Shared(p.byForm(revokePath, p.revoke)),
+		[]endpoint.Row{p.byForm(introspectPath, p.introspect)}, // servers ask, and no scripts
+		endpoint.Shared(p.registration()),
 		p.userinfoRows(),
 	)
 }
@@ -131,10 +131,9 @@ func (s *Server) WellKnown() map[string]*endpoint.Endpoint { return s.documents.
 // LoginEnded tells the clients of a login that it has ended. It does not wait for them.
 func (s *Server) LoginEnded(ended *login.Login) { s.notifier.loginEnded(ended) }
 
-// forPrograms returns the rows of an endpoint that a client asks by a form. Scripts of any
-// origin may.
-func (s *core) forPrograms(name string, do func(*web.Exchange, *call) (any, error)) []endpoint.Row {
-	return endpoint.Shared(endpoint.Row{Name: name, Method: http.MethodPost, Home: true, Do: func(ex *web.Exchange) error {
+// byForm returns the row of an endpoint that a client asks by a form.
+func (s *core) byForm(name string, do func(*web.Exchange, *call) (any, error)) endpoint.Row {
+	return forPrograms(name, http.MethodPost, func(ex *web.Exchange) error {
 		call, err := s.readCall(ex)
 		if err != nil {
 			return s.fail(ex, err)
@@ -145,5 +144,10 @@ func (s *core) forPrograms(name string, do func(*web.Exchange, *call) (any, erro
 		}
 		ex.JSON(web.TypeJSON, http.StatusOK, answer)
 		return nil
-	}})
+	})
+}
+
+// forPrograms returns the row of an endpoint that programs ask.
+func forPrograms(name, method string, do func(*web.Exchange) error) endpoint.Row {
+	return endpoint.Row{Name: name, Method: method, Home: true, NoCookies: true, OAuth: true, Do: do}
 }

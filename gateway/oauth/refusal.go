@@ -80,8 +80,7 @@ func refusalOf(err error) *refusal {
 	return nil
 }
 
-// fail answers a program with a refusal. Any other error is returned: it is answered like
-// those of all endpoints.
+// fail returns the error of a program that asks, as it is answered.
 func (s *core) fail(ex *web.Exchange, err error) error {
 	refused := refusalOf(err)
 	if refused == nil {
@@ -97,10 +96,5 @@ func (s *core) fail(ex *web.Exchange, err error) error {
 		ex.Audit("reuse_detected", slog.String("client_id", reuse.Client), slog.String("subject", reuse.Subject),
 			slog.String("login", reuse.Login), slog.String("reason", reuse.What))
 	}
-	ex.Failed(err, status)
-	ex.JSON(web.TypeJSON, status, struct {
-		Code        string `json:"error"`
-		Description string `json:"error_description,omitempty"`
-	}{refused.code, refused.description})
-	return nil
+	return &web.Error{Status: status, OAuth: refused.code, Detail: refused.description, Cause: err}
 }

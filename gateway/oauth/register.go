@@ -15,17 +15,16 @@ import (
 // maxRegistration is how large the metadata of a client may be, in bytes.
 const maxRegistration = 16 << 10
 
-// registration returns the rows of oauth/register (RFC 7591).
-func (s *programs) registration() []endpoint.Row {
-	enabled := func() error {
+// registration returns the row of oauth/register (RFC 7591).
+func (s *programs) registration() endpoint.Row {
+	row := forPrograms(registerPath, http.MethodPost, s.register)
+	row.Enabled = func() error {
 		if s.section.Registration != config.RegistrationOpen {
 			return endpoint.NothingHere("oauth.registration is off")
 		}
 		return nil
 	}
-	return endpoint.Shared(endpoint.Row{
-		Name: registerPath, Method: http.MethodPost, Home: true, Enabled: enabled, Do: s.register,
-	})
+	return row
 }
 
 func (s *programs) register(ex *web.Exchange) error {

@@ -69,7 +69,17 @@ func SetRetryAfter(h http.Header, wait time.Duration) {
 	h.Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 }
 
+// oauthError is the body of an error of OAuth (RFC 6749, section 5.2).
+type oauthError struct {
+	Code        string `json:"error"`
+	Description string `json:"error_description,omitempty"`
+}
+
 func (ex *Exchange) writeError(e *Error) {
+	if ex.OAuth {
+		ex.JSON(TypeJSON, e.Status, oauthError{oauthCode(e), e.Detail})
+		return
+	}
 	switch media := Negotiate(ex.Request); media {
 	case TypeHTML:
 		ex.Page(e.Status, func(p *pages.Pages, w io.Writer) error { return p.Error(w, newErrorPage(ex, e)) })

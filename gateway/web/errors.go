@@ -32,6 +32,7 @@ type Error struct {
 	MaxAge     time.Duration // how old the user's sign-in may be; 0: that would not help
 	Allow      string        // of a 405
 	Factors    []string      // one of which the user must prove beside the password that is right
+	OAuth      string        // the code of an error of OAuth; empty: by Status
 
 	Problem pages.Problem // for a page, if it can tell more than the status
 	Said    string        // what an identity provider said, for a page
@@ -77,7 +78,7 @@ func Forbidden() error {
 func InsufficientScope(realm string, scopes []string, reason string) error {
 	return Challenge(&Error{
 		Status: http.StatusForbidden, Detail: "The token lacks a scope. It needs one of: " + strings.Join(scopes, ", ") + ".",
-		Cause: errors.New(reason),
+		Cause: errors.New(reason), OAuth: "insufficient_scope",
 	}, auth.ScopeChallenge(realm, scopes))
 }
 
@@ -192,6 +193,24 @@ func toHTTP(ctx context.Context, err error) *Error {
 		return Busy("Too many credentials are being checked at once. Try again.", err)
 	}
 	return answer(500, "The gateway failed.")
+}
+
+// oauthCode returns the code of an error of OAuth (RFC 6749, sections 4.1.2.1 and 5.2; RFC 6750,
+// section 3.1).
+func oauthCode(e *Error) string {
+	switch {
+	case e.OAuth != "":
+		return e.OAuth
+	case e.Status == http.StatusUnauthorized:
+		return "invalid_token"
+	case e.Status == http.StatusForbidden:
+		return "access_denied"
+	case e.Status == http.StatusTooManyRequests, e.Status == http.StatusServiceUnavailable:
+		return "temporarily_unavailable"
+	case e.Status >= http.StatusInternalServerError:
+		return "server_error"
+	}
+	return "invalid_request"
 }
 
 func named(problem pages.Problem, e *Error) *Error {

@@ -37,6 +37,7 @@ type Exchange struct {
 	*Lent
 
 	CORS   *cors.Policy // of the route; nil before it is found
+	OAuth  bool         // errors are told as OAuth has them
 	SignIn *SignInLink  // for the page of an error; may be nil
 	// TellsSignIn: a 401 has SignInHeader.
 	TellsSignIn bool
