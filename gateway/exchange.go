@@ -71,17 +71,13 @@ func (ex *exchange) fail(err error) {
 	ex.tellsEnd = ended != nil && !ex.abort
 }
 
-// knowEndpoint makes an error that comes before the endpoint is found be told as its other errors
-// are: when too much is in flight, or the credentials are ambiguous.
+// knowEndpoint makes an error that comes before the endpoint is served, such as ambiguous
+// credentials, be told as its other errors are.
 func (ex *exchange) knowEndpoint() {
 	if ex.route != nil {
 		return
 	}
-	path := ex.Canonical.Path.Decoded
-	if path == "" {
-		path = ex.Request.URL.Path
-	}
-	if own, _ := ex.state.own.At(ex.Canonical.Host, path); own != nil {
+	if own, _ := ex.state.own.At(ex.Canonical.Host, ex.Canonical.Path.Decoded); own != nil {
 		own.Errors(&ex.Exchange)
 	}
 }

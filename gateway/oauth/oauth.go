@@ -147,7 +147,10 @@ func (s *core) byForm(name string, do func(*web.Exchange, *call) (any, error)) e
 	})
 }
 
-// forPrograms returns the row of an endpoint that programs ask.
+// forPrograms returns the row of an endpoint that programs ask. Without Shared, no script of another
+// origin reads its answer.
 func forPrograms(name, method string, do func(*web.Exchange) error) endpoint.Row {
-	return endpoint.Row{Name: name, Method: method, Home: true, NoCookies: true, OAuth: true, Do: do}
+	return endpoint.Row{
+		Name: name, Method: method, Home: true, AnyOrigin: true, NoCookies: true, OAuth: true, Do: do,
+	}
 }
