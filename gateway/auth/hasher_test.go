@@ -106,9 +106,7 @@ func TestKnownPlacesOfOneAccount(t *testing.T) {
 	begin := func(account string, client int) *reservation {
 		s := newSubject(account, nthAddr(client))
 		s.version = "1"
-		throttle.mu.Lock()
-		throttle.remember(s, throttle.now())
-		throttle.mu.Unlock()
+		throttle.succeeded(s)
 		r, full, err := throttle.reserve(s)
 		if r == nil || full != nil || err != nil {
 			t.Fatalf("got %v, %v, %v, want it to begin", r, full, err)
@@ -129,7 +127,8 @@ func TestKnownPlacesOfOneAccount(t *testing.T) {
 		t.Error("another account has none")
 	}
 	running[0].settle(true)
-	running[1].succeed()
+	throttle.succeeded(running[1].subject)
+	running[1].settle(false)
 	for i, want := range []bool{true, true, false} {
 		if got := begin("mallory", 2000+i).known; got != want {
 			t.Errorf("after two of its checks: %t, want %t", got, want)

@@ -20,7 +20,7 @@ const (
 	// as many failed logins with other names, each with its password hash.
 	maxCounters = 100_000
 	// knownFor is how long a pair of account and address stays known after a
-	// correct password.
+	// sign-in.
 	knownFor = 24 * time.Hour
 	// maxKnownPlaces is how many checks for one account have places of known pairs at a
 	// time, so that a user with many addresses does not take those of others.
@@ -47,7 +47,7 @@ func (e *ThrottledError) Error() string {
 // until it succeeds, so concurrent checks cannot exceed the limit. A success
 // removes no other failure.
 //
-// A pair of account and address is known for 24 hours after a correct password. A
+// A pair of account and address is known for 24 hours after a sign-in. A
 // known pair has its own count, and only that count can refuse it. So failures of
 // other clients do not lock it out. Its own failures also count for the account
 // and for the address, whatever the case of the name, so that other clients get
@@ -69,7 +69,7 @@ type Throttle struct {
 	pairs    *lru.Unlocked[pairKey, *pair]
 }
 
-// pair is an account name and an address from which a password was correct.
+// pair is an account name and an address from which a user has signed in.
 // Several accounts can have that name: in another case, or among the users of
 // Basic.
 type pair struct {
@@ -77,7 +77,7 @@ type pair struct {
 	matches []match
 }
 
-// match is a version of an account whose password was correct.
+// match is a version of an account whose user has signed in.
 type match struct {
 	version string
 	until   time.Time // the pair is known before this time
@@ -180,6 +180,13 @@ func (t *Throttle) remember(s subject, now time.Time) {
 	p.matches = append(p.matches, match{s.version, until})
 }
 
+// succeeded makes the pair known.
+func (t *Throttle) succeeded(s subject) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.remember(s, t.now())
+}
+
 // refusal returns a *ThrottledError if one of the counters has reached the limit.
 // It forgets failures of windows that have ended. Counters may be nil.
 func (t *Throttle) refusal(now time.Time, counters ...*counter) error {
@@ -268,15 +275,6 @@ func (r *reservation) counters() []*counter {
 		all = append(all, r.pair)
 	}
 	return all
-}
-
-// succeed ends a check whose password was correct.
-func (r *reservation) succeed() {
-	t := r.throttle
-	t.mu.Lock()
-	t.remember(r.subject, t.now()) // before settle lets others continue
-	t.mu.Unlock()
-	r.settle(false)
 }
 
 // settle ends a check: as a failure, or as if it had not begun.

@@ -344,3 +344,24 @@ func TestThrottleFailureAfterTheWindow(t *testing.T) {
 	fail(t, throttle, "alice", client)
 	wantRetry(t, throttle, "alice", client, time.Minute)
 }
+
+// Only a sign-in makes a pair known: neither a right password nor a right code does, of which a login
+// may need more. It does so also while checks of passwords are refused.
+func TestOnlyASignInMakesAPairKnown(t *testing.T) {
+	t.Parallel()
+	people := newAccounts(accounts.Account{Username: "alice", Hash: passwordtest.Argon2id("wonderland")})
+	f, home := newVerifierFixture(), nthAddr(0)
+	alice := must.Get(f.CheckFresh(t.Context(), people, "alice", "wonderland", home))(t)
+	must.Do(t, f.CheckCode(t.Context(), alice, home, func() error { return nil }))
+	for i := range testLimit {
+		wantError[accounts.Account](t, ErrRejected)(f.CheckFresh(t.Context(), people, "alice", "guess", nthAddr(1+i)))
+	}
+	if _, err := f.CheckFresh(t.Context(), people, "alice", "wonderland", home); !isThrottled(err) {
+		t.Errorf("after a password and a code: %v", err)
+	}
+	f.SignedIn(alice, home)
+	must.Get(f.CheckFresh(t.Context(), people, "alice", "wonderland", home))(t)
+	if _, err := f.CheckFresh(t.Context(), people, "alice", "wonderland", nthAddr(1)); !isThrottled(err) {
+		t.Errorf("elsewhere: %v", err)
+	}
+}

@@ -92,9 +92,9 @@ func (v *Verifier) Check(
 }
 
 // CheckFresh is Check for a login. It always hashes the password and remembers
-// nothing, so it needs no kind. The password of an account with factors proves less than a
-// login: it does not make the pair of account and address known. Who knows it could otherwise
-// guess codes from many addresses.
+// nothing, so it needs no kind. It does not make the pair of account and address known, as a
+// password may prove less than a login: who knows it could otherwise guess codes from many
+// addresses. SignedIn does that when the login has begun.
 func (v *Verifier) CheckFresh(
 	ctx context.Context, accounts *accounts.Set, username, password string, client netip.Addr,
 ) (*accounts.Account, error) {
@@ -103,10 +103,10 @@ func (v *Verifier) CheckFresh(
 	return v.run(ctx, c)
 }
 
-// CheckCode is the second step of a CheckFresh of an account with factors. check checks a code
-// that can be guessed: its ErrRejected counts as a failed login, its nil makes the pair of
-// account and address known, and any other error does not count. The error is that of check,
-// or one of Check.
+// CheckCode checks a code that can be guessed: the second step of a CheckFresh, or that of a
+// device. An ErrRejected of check counts as a failed login of the account, and any other error
+// does not count. As CheckFresh, it makes no pair known. The error is that of check, or one of
+// Check.
 func (v *Verifier) CheckCode(
 	ctx context.Context, account *accounts.Account, client netip.Addr, check func() error,
 ) error {
@@ -116,19 +116,16 @@ func (v *Verifier) CheckCode(
 	if err != nil {
 		return err
 	}
-	if err = check(); err == nil {
-		r.succeed()
-	} else {
-		r.settle(errors.Is(err, ErrRejected))
-	}
+	err = check()
+	r.settle(errors.Is(err, ErrRejected))
 	return err
 }
 
-// SignedIn makes the pair of account and address known after a sign-in without a code.
+// SignedIn makes the pair of account and address known: a login of the account has begun there.
 func (v *Verifier) SignedIn(account *accounts.Account, client netip.Addr) {
 	s := newSubject(account.Username, client)
 	s.version = account.Version()
-	_ = v.throttle.look(s, true) // whether a password would be refused now does not matter
+	v.throttle.succeeded(s)
 }
 
 // NewHash returns a hash to store for a new password. The error is ErrBusy, or that of
@@ -273,11 +270,10 @@ func (c *passwordCheck) conclude(r *reservation, matches bool, err error) error 
 		r.settle(true)
 		return ErrRejected
 	}
-	if c.account.Factors.Any() {
-		r.settle(false) // the pair is not known before the second step; see CheckCode
-		return nil
+	if c.cached { // else see SignedIn
+		r.throttle.succeeded(c.subject) // before settle lets others continue
 	}
-	r.succeed()
+	r.settle(false)
 	return nil
 }
 

@@ -64,7 +64,11 @@ func (f *verifierFixture) methods() map[string]checkMethod {
 			return f.Check(context.Background(), "basic", people, username, password, client)
 		},
 		"CheckFresh": func(people *accounts.Set, username, password string, client netip.Addr) (*accounts.Account, error) {
-			return f.CheckFresh(context.Background(), people, username, password, client)
+			account, err := f.CheckFresh(context.Background(), people, username, password, client)
+			if err == nil { // a login begins
+				f.SignedIn(account, client)
+			}
+			return account, err
 		},
 	}
 }

@@ -163,3 +163,24 @@ func TestDeviceCodesCannotBeGuessed(t *testing.T) {
 		t.Errorf("the right code after ten wrong ones: %d", w.Code)
 	}
 }
+
+// A right code of a device makes no address known: failures elsewhere lock the account there, as at
+// every address from which its user has not signed in.
+func TestDeviceCodeIsNoSignIn(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	at := func(status, from int, path, body, media string, header ...string) *httptest.ResponseRecorder {
+		t.Helper()
+		q := rig.Request("POST", path, body, append(header, media)...)
+		q.RemoteAddr = fmt.Sprintf("198.51.100.%d:1", from)
+		return s.WantOf(status, q)
+	}
+	code := url.Values{"user_code": {s.device(t).User}}.Encode()
+	at(200, 1, "/device", code, rig.Form, rig.Browser, s.cookie, "Origin: "+issuer)
+	for i := range 10 {
+		at(401, 100+i, "/login", `{"username":"alice","password":"guess"}`, rig.JSON)
+	}
+	at(429, 1, "/login", rig.Alice, rig.JSON)
+	at(429, 1, "/device", code, rig.Form, rig.Browser, s.cookie, "Origin: "+issuer)
+	s.Want(200, "POST", "/login", rig.Alice, rig.JSON) // where alice has signed in
+}

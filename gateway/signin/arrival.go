@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"authgate/gateway/accounts"
+	"authgate/gateway/auth"
 	"authgate/gateway/pages"
 	"authgate/gateway/signout"
 	"authgate/gateway/web"
@@ -30,6 +31,7 @@ type entrance struct {
 	hosts     *OtherHosts
 	issuer    *Issuer
 	site      *web.Site
+	verifier  *auth.Verifier
 	metrics   *web.Metrics
 	mayAdd    func(*accounts.Account) bool // a second factor; nil: no account may
 }
@@ -51,6 +53,7 @@ func (e *entrance) admit(ex *web.Exchange, a *arrival) error {
 	if err != nil {
 		return err
 	}
+	e.verifier.SignedIn(a.account, ex.Peer.Client)
 	e.presented.NoteReplaced(ex, given.login)
 	ex.Mechanism = string(a.mechanisms[0])
 	ex.Audit("login", slog.String("subject", given.login.Subject()), slog.String("login", given.login.ID),

@@ -127,9 +127,6 @@ func (p *passkeySignIn) serve(ex *web.Exchange) error {
 			return err
 		}
 	}
-	if signedIn.AfterPassword {
-		p.password.verifier.SignedIn(signedIn.Account, ex.Peer.Client)
-	}
 	a.account, a.methods = signedIn.Account, signedIn.AMR()
 	return p.password.entrance.admit(ex, a)
 }

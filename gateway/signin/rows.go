@@ -19,7 +19,7 @@ func Rows(o *endpoint.Options, out *signout.Logout, hosts *OtherHosts, issuer *I
 		site: site, accounts: local.Accounts, federation: o.Federation, remember: local.Sessions.Remembers(),
 		passkeys: local.Proofs.SignsIn(), sessions: o.Sessions, hosts: hosts, mayAdd: o.MayAddFactor,
 	}
-	in := &entrance{out.Presented, hosts, issuer, site, metrics, o.MayAddFactor}
+	in := &entrance{out.Presented, hosts, issuer, site, local.Verifier, metrics, o.MayAddFactor}
 	password := &passwordLogin{
 		accounts: local.Accounts, verifier: local.Verifier, realm: o.Realm, used: o.Used, page: page, entrance: in,
 		metrics: metrics,
