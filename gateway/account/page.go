@@ -169,9 +169,7 @@ func (p *page) offer(ex *web.Exchange, id *policy.Identity, view *pages.Manage) 
 	}
 	view.TokenRoles = owner.Roles()
 	view.TokenAction, view.RevokeAction = p.options.Site.Own("account/tokens"), p.options.Site.Own("account/tokens/revoke")
-	if !p.options.Local.Logins.SignedInWithin(id, endpoint.FreshSignIn) {
-		view.SignInAgainURL = p.options.SignInAgain("account", policy.Demand{}, web.Return{})
-	}
+	view.SignInAgainURL = p.options.FreshAgain(id, "account")
 	tokens, err := p.tokens.List(&ex.Store, owner)
 	if err != nil {
 		return err

@@ -121,8 +121,8 @@ func (e *Endpoint) admit(ex *web.Exchange, row *Row) (answered bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	if row.Fresh > 0 && !e.options.Local.Logins.SignedInWithin(id, row.Fresh) {
-		return e.again(ex, policy.Demand{MaxAge: row.Fresh}, policy.Demand{}, fmt.Sprintf(
+	if !e.options.fresh(id, row.Fresh) {
+		return e.again(ex, policy.Demand{MaxAge: row.Fresh}, askFresh(id, row.Fresh), fmt.Sprintf(
 			"Sign in again to do this. Your sign-in is older than %d minutes.", int(row.Fresh.Minutes())))
 	}
 	if row.Demand == nil {

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"authgate/gateway/apitokens"
 	"authgate/gateway/auth"
@@ -117,6 +118,34 @@ func Guest(ex *web.Exchange, chain auth.Chain) (*policy.Identity, error) {
 func (o *Options) SignInAgain(back string, d policy.Demand, from web.Return) string {
 	page := web.WithParameter(o.Site.Own("signin"), web.ReasonField, web.ReasonFresh)
 	return o.Site.WithReturn(page, web.Return{Path: o.Site.WithReturn(o.Site.Own(back), from), Demand: d})
+}
+
+// FreshAgain returns the page where a user signs in again for what needs a fresh sign-in, and from
+// where they come back to the page of that name. It is empty if theirs is fresh.
+func (o *Options) FreshAgain(id *policy.Identity, back string) string {
+	if o.fresh(id, FreshSignIn) {
+		return ""
+	}
+	return o.SignInAgain(back, askFresh(id, FreshSignIn), web.Return{})
+}
+
+// fresh reports whether a user has proved who they are at most that long ago; 0: at any time. If a
+// provider does not say when it was, the sign-in here counts: many providers never say.
+func (o *Options) fresh(id *policy.Identity, age time.Duration) bool {
+	proof := id.Proof
+	if proof.AuthTime.IsZero() {
+		proof.AuthTime = id.SignedIn
+	}
+	return policy.Demand{MaxAge: age}.Met(&proof, o.Now())
+}
+
+// askFresh returns what the next sign-in of a user must prove, so that it is fresh. A password that is
+// given here is. A provider that says when it was must ask the user: its own session could answer.
+func askFresh(id *policy.Identity, age time.Duration) policy.Demand {
+	if id.Provider == policy.LocalProvider || id.AuthTime.IsZero() {
+		return policy.Demand{}
+	}
+	return policy.Demand{MaxAge: age}
 }
 
 // DoneField is the parameter of a page that says what its form has done.

@@ -395,13 +395,6 @@ func (login *Login) began(since time.Time) bool {
 	return login.Since.Equal(since)
 }
 
-// SignedInWithin reports whether the user of id signed in at most that long ago. It is
-// not known of an identity without a login, and after the clock was set back.
-func (l *Logins) SignedInWithin(id *policy.Identity, age time.Duration) bool {
-	now := l.now()
-	return !id.SignedIn.IsZero() && !record.InFuture(id.SignedIn, now) && now.Sub(id.SignedIn) <= age
-}
-
 // newSecret returns 256 random bits.
 func newSecret() []byte {
 	secret := make([]byte, 32)

@@ -73,6 +73,8 @@ func (s *authorization) decide(ex *web.Exchange, r *request, decided bool) error
 		return refuse(codeLoginRequired, "The user must sign in.")
 	case lacks:
 		return s.signIn(ex, r, id, demand.And(r.age()))
+	case r.unasked(id):
+		return refuse(codeLoginRequired, "The identity provider of the user did not ask them to sign in again.")
 	case r.otherUser(id):
 		return refuse(codeLoginRequired, "Another user is signed in than the one of id_token_hint.")
 	}

@@ -151,6 +151,46 @@ func TestAuthorizeAnew(t *testing.T) {
 	}
 }
 
+// A provider that answers from its own session, when the user was to prove once more who they are, gives
+// the client nothing. One that does not say when the user signed in is believed.
+func TestAuthorizeAnewAtAProvider(t *testing.T) {
+	t.Parallel()
+	p := rig.NewProvider(t)
+	routes, clients, _ := strings.Cut(configuration, "oauth:")
+	r := p.Rig(routes, "oauth:"+clients)
+	said := func(ago time.Duration) map[string]any {
+		return map[string]any{"auth_time": r.Clock.Now().Add(-ago).Unix()}
+	}
+	for name, c := range map[string]struct {
+		parameter, value string
+		says             map[string]any
+		refused          bool
+	}{
+		"long ago":               {"prompt", "login", said(11 * time.Minute), true},
+		"max_age=0, long ago":    {"max_age", "0", said(11 * time.Minute), true},
+		"just now":               {"prompt", "login", said(0), false},
+		"by a clock behind":      {"prompt", "login", said(30 * time.Second), false},
+		"it does not say":        {"prompt", "login", nil, false},
+		"another account chosen": {"prompt", "select_account", said(11 * time.Minute), false},
+	} {
+		p.Claims = said(11 * time.Minute)
+		s := &server{r, r.Carol()}
+		_, values := answerOf(t, s.authorize(ask(c.parameter, c.value)))
+		p.Claims = c.says
+		s.cookie = r.Carol()
+		w := s.Do("GET", values.Get("return_to"), "", rig.Browser, s.cookie)
+		if c.refused != (w.Code != 200) {
+			t.Errorf("%s: %d %s", name, w.Code, w.Header().Get("Location"))
+		}
+		if !c.refused {
+			continue
+		}
+		if place, answer := answerOf(t, w); place != "https://wiki.example.net/cb" || answer.Get("error") != "login_required" {
+			t.Errorf("%s: %s %v", name, place, answer)
+		}
+	}
+}
+
 // A user who has signed in for a request takes their time on the way and on the page of consent, and is
 // not asked again, however new the sign-in had to be. The way back serves no longer than an hour.
 func TestAuthorizeTakesTime(t *testing.T) {

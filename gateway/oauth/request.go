@@ -26,6 +26,7 @@ type request struct {
 
 	silent  bool // prompt=none: the user must see no page
 	anew    bool // the user must sign in for this request
+	proof   bool // by proving who they are once more
 	consent bool // the user must decide again
 	maxAge  time.Duration
 	subject string    // of the user whom id_token_hint means; empty: any
@@ -151,7 +152,9 @@ func (r *request) readPrompt() error {
 		switch prompt {
 		case "none":
 			r.silent = true
-		case "login", "select_account": // who signs in chooses the account
+		case "login":
+			r.anew, r.proof = true, true
+		case "select_account": // who signs in chooses the account
 			r.anew = true
 		case "consent":
 			r.consent = true
@@ -170,7 +173,7 @@ func (r *request) readPrompt() error {
 	if err != nil {
 		return refuse(codeInvalidRequest, "max_age must be a number of seconds.")
 	}
-	r.anew = r.anew || seconds == 0
+	r.anew, r.proof = r.anew || seconds == 0, r.proof || seconds == 0
 	r.maxAge = time.Duration(seconds) * time.Second
 	return nil
 }
@@ -194,6 +197,12 @@ func (r *request) lacks(id *policy.Identity, demand policy.Demand, now time.Time
 		return !r.age().Met(&id.Proof, id.SignedIn)
 	}
 	return r.anew || r.asked.IsZero() && r.otherUser(id) || !r.age().Met(&id.Proof, now)
+}
+
+// unasked reports whether a provider has answered from its own session when the user was to prove once
+// more who they are: it says that they did so before the request. Its clock may be behind.
+func (r *request) unasked(id *policy.Identity) bool {
+	return r.proof && !r.asked.IsZero() && !id.AuthTime.IsZero() && id.AuthTime.Before(r.asked.Add(-time.Minute))
 }
 
 // otherUser reports whether the request is for another user than the one who is signed in.

@@ -79,9 +79,7 @@ func (p *page) write(ex *web.Exchange, status int, show func(*pages.People)) err
 		User: ex.User(id), CSRFToken: p.options.CrossSite.Token(ex, id.Login), AccountURL: own("account"), Roles: id.Roles,
 		Writable: p.options.Editor.Writable(),
 	}
-	if !p.options.Local.Logins.SignedInWithin(id, endpoint.FreshSignIn) {
-		view.SignInAgainURL = p.options.SignInAgain(config.EndpointPeople, policy.Demand{}, web.Return{})
-	}
+	view.SignInAgainURL = p.options.FreshAgain(id, config.EndpointPeople)
 	view.Action = own(config.EndpointPeople) + "/"
 	for _, info := range infos {
 		view.People = append(view.People, pages.PersonOfList{

@@ -247,6 +247,50 @@ func TestPeopleNeedAFreshSignIn(t *testing.T) {
 	post(r, 200, again.Cookie, "disable", `{"username":"bob"}`)
 }
 
+// The sign-in of a user of a provider is as old as the provider says, whatever their session here. The
+// page leads to a sign-in there that the provider's own session must not answer.
+func TestPeopleNeedAFreshSignInAtTheProvider(t *testing.T) {
+	t.Parallel()
+	p := rig.NewProvider(t)
+	r := rig.WithUsers(t, p.Config(config, "delegated: {lifetime: 1h, api_tokens: 2h}\n"), household)
+	p.Now = r.Clock.Now
+	said := func(ago time.Duration) {
+		p.Claims = map[string]any{
+			"preferred_username": "helen", "roles": []string{"user", "admin"}, "auth_time": r.Clock.Now().Add(-ago).Unix(),
+		}
+	}
+	said(11 * time.Minute)
+	old := r.Carol()
+	before := usersFile(t, r)
+	for change, body := range changes {
+		if w := post(r, 403, old, change, body); rig.SignInAge(t, w) != 600.0 {
+			t.Errorf("%s: %s", change, w.Body)
+		}
+	}
+	w := r.Want(403, "POST", "/account/tokens", `{"name":"x","expires_in":60}`, rig.JSON, old)
+	if rig.SignInAge(t, w) != 600.0 || usersFile(t, r) != before {
+		t.Errorf("an API token: %s; the file is\n%s", w.Body, usersFile(t, r))
+	}
+	const again = "/signin?reason=fresh&return_to=%2Faccount%2Fpeople&max_age=10m0s"
+	if to := r.Post(303, "/account/people/disable", "username=bob", old).Header().Get("Location"); to != again {
+		t.Errorf("a form leads to %s", to)
+	}
+	page := r.Want(200, "GET", "/account/people", "", old, rig.Browser)
+	rig.WantPage(t, page, strings.ReplaceAll(again, "&", "&amp;"), `not action="/account/people`)
+	if page := r.Want(200, "GET", again, "", old, rig.Browser).Body.String(); !strings.Contains(page, "max_age=10m0s") {
+		t.Errorf("the way to the provider does not ask for a fresh sign-in: %s", page)
+	}
+	said(9 * time.Minute)
+	young := r.Carol()
+	post(r, 200, young, "disable", `{"username":"bob"}`)
+	r.Want(201, "POST", "/account/tokens", `{"name":"x","expires_in":60}`, rig.JSON, young)
+	delete(p.Claims, "auth_time") // then the sign-in here counts
+	unknown := r.Carol()
+	post(r, 200, unknown, "enable", `{"username":"bob"}`)
+	r.Clock.Advance(10*time.Minute + time.Second)
+	post(r, 403, unknown, "disable", `{"username":"bob"}`)
+}
+
 // Who has the roles, and has proved too little, is led to the sign-in that proves more. Who
 // lacks the roles is not.
 func TestPeopleWithOneFactor(t *testing.T) {
