@@ -22,6 +22,9 @@ const (
 	// the network may make it seem.
 	pollInterval = 5 * time.Second
 	pollSlack    = 500 * time.Millisecond
+	// expiredKept is how long a device is told that its code has expired, whatever the lifetime of codes:
+	// it may have waited for its user. Later the code is unknown.
+	expiredKept = time.Hour
 	// userLetters are the letters of user codes (RFC 8628, section 6.1).
 	userLetters = "BCDFGHJKLMNPQRSTVWXZ"
 	// userCodeTries is how often a user code is chosen that is not in use.
@@ -54,8 +57,8 @@ type device struct {
 
 // edited returns the change of the record. It stays for a while after it has expired, so that
 // the device learns why it gets nothing.
-func (d *device) edited(lifetime time.Duration) (store.Edit, error) {
-	return record.Edited(d, d.Expires.Add(lifetime))
+func (d *device) edited() (store.Edit, error) {
+	return record.Edited(d, d.Expires.Add(expiredKept))
 }
 
 // newUserCode returns eight letters.
@@ -105,7 +108,7 @@ func (d *Devices) New(ctx context.Context, t Terms) (deviceCode, userCode string
 	}
 	if err == nil {
 		var edit store.Edit
-		if edit, err = made.edited(d.lifetime); err == nil {
+		if edit, err = made.edited(); err == nil {
 			err = d.store.Put(ctx, deviceKey(deviceCode), edit.Value, edit.Expires)
 		}
 	}
@@ -180,7 +183,7 @@ func (d *Devices) Decide(ctx context.Context, userCode string, id *policy.Identi
 				return store.Edit{}, err
 			}
 		}
-		return decided.edited(d.lifetime)
+		return decided.edited()
 	})
 	if err != nil {
 		return fmt.Errorf("deciding about a device: %w", err)
@@ -214,7 +217,7 @@ func (d *Devices) Poll(ctx context.Context, deviceCode string, check func(*Terms
 		if answer = known.poll(d.now()); answer == nil || answer == ErrExpired || answer == ErrDenied {
 			return store.Edit{}, nil
 		}
-		return known.edited(d.lifetime)
+		return known.edited()
 	})
 	if err == nil {
 		err = answer

@@ -107,7 +107,9 @@ func TestPoll(t *testing.T) {
 	if err := r.devices.Decide(t.Context(), lateCode, s.Identity); !errors.Is(err, ErrNoDevice) {
 		t.Errorf("a code that has expired: %v", err)
 	}
-	r.clock.Advance(10 * time.Minute)
+	r.clock.Advance(expiredKept - 1)
+	r.wantPoll(t, late, ErrExpired)
+	r.clock.Advance(1)
 	r.wantPoll(t, late, ErrInvalid)
 	for _, kind := range []string{devicePrefix, userCodePrefix} {
 		if keys := storetest.Keys(t, r.store.Store, kind); len(keys) > 0 {

@@ -117,7 +117,7 @@ func TestDeviceRefused(t *testing.T) {
 		t.Errorf("refused: %+v", a)
 	}
 	s.Clock.Advance(11 * time.Minute)
-	if a := s.poll(t, 400, late.Device); a.Error != "expired_token" && a.Error != "invalid_grant" {
+	if a := s.poll(t, 400, late.Device); a.Error != "expired_token" {
 		t.Errorf("late: %+v", a)
 	}
 	if w := s.enter(late.User); w.Code != 400 {
@@ -146,6 +146,19 @@ func TestDeviceAudited(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the audit log has %q, want %q", got, want)
+	}
+}
+
+// A device learns that its code has expired, however short the code lives (RFC 8628, section 3.5).
+func TestExpiredDevice(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration+"  device_lifetime: 1s\n")
+	d := s.device(t)
+	for _, wait := range []time.Duration{time.Second, 2 * time.Second, 30 * time.Minute} {
+		s.Clock.Advance(wait)
+		if a := s.poll(t, 400, d.Device); a.Error != "expired_token" {
+			t.Errorf("%v later: %+v", wait, a)
+		}
 	}
 }
 
