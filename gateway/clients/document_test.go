@@ -30,7 +30,7 @@ const appDocument = `{"client_id": "{ID}", "client_name": "App",
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	r := newRig(t, "{}", s, "127.0.0.1")
+	r := newRig(t, "oauth: {scopes: {read: []}}", s, "127.0.0.1")
 	id := s.document("/app.json", appDocument)
 	client, err := r.Find(t.Context(), id)
 	if err != nil {
@@ -44,7 +44,7 @@ func TestDocument(t *testing.T) {
 	want := Client{
 		ID: id, Name: "App", Document: true, RedirectURIs: []string{"https://app.example.org/cb", "http://localhost/cb"},
 		Grants: []string{"authorization_code", "refresh_token", "device_code"}, method: methodNone,
-		PostLogout: []string{"https://app.example.org/"}, Scopes: []string{"read", "write"},
+		PostLogout: []string{"https://app.example.org/"}, Scopes: []string{"read"},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Client{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

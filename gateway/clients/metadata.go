@@ -36,7 +36,7 @@ type metadata struct {
 	Redirects  []string
 	Grants     []string // in the words of the configuration
 	PostLogout []string
-	Scopes     []string // nil: not given
+	Scopes     []string // that are known here; nil: none is given
 	KeysURI    string
 	Keys       *jose.PublicKeys
 	secret     bool // it has members of a secret
@@ -46,7 +46,7 @@ type metadata struct {
 const maxName = 200
 
 // readMetadata reads what a client says about itself. Redirect URIs with a scheme that is not
-// accepted, and grants that it cannot have, are left out; the error is a *RegistrationError.
+// accepted, and grants and scopes that it cannot have, are left out; the error is a *RegistrationError.
 func readMetadata(o *config.OAuth, raw []byte) (*metadata, error) {
 	members, err := strictjson.Object(raw)
 	if err != nil {
@@ -70,7 +70,9 @@ func readMetadata(o *config.OAuth, raw []byte) (*metadata, error) {
 		if err := policy.CheckScope(one); err != nil {
 			return nil, wrongMetadata("scope has a part that %v.", err)
 		}
-		m.Scopes = append(m.Scopes, one)
+		if slices.Contains(o.AllScopes(), one) {
+			m.Scopes = append(m.Scopes, one)
+		}
 	}
 	if err := m.readGrants(grants, responses); err != nil {
 		return nil, err

@@ -36,12 +36,12 @@ func replaceOnce(t *testing.T, text, old, new string) string {
 // A client that registers is told what it is, and is that from then on.
 func TestRegister(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "oauth: {registration: open, redirect_schemes: [com.example.app]}", nil)
+	r := newRig(t, "oauth: {registration: open, redirect_schemes: [com.example.app], scopes: {read: []}}", nil)
 	answer, err := r.register(`{"client_name": "Tool", "redirect_uris": ["http://127.0.0.1/cb", "cursor://x/cb",
 		"com.example.app:/cb", "https://app.example.org/cb", "http://app.example.org/cb", "javascript:alert(1)"],
 		"grant_types": ["authorization_code", "refresh_token", "client_credentials",
 		"urn:ietf:params:oauth:grant-type:device_code", "password"], "token_endpoint_auth_method": "none",
-		"scope": "read", "response_types": ["code"], "backchannel_logout_uri": "https://inside.example/", "roles": ["admin"],
+		"scope": "read claudeai", "response_types": ["code"], "backchannel_logout_uri": "https://inside.example/", "roles": ["admin"],
 		"client_id": "chosen", "consent": "skip", "policy": "", "software_id": "x"}`)
 	if err != nil {
 		t.Fatal(err)
