@@ -5,14 +5,18 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"authgate/gateway/acme"
+	"authgate/gateway/peer"
+	"authgate/policy"
 )
 
 // InstanceHeader is the header of /readyz with the name of the instance that answers.
@@ -55,6 +59,26 @@ func (s *Server) admin(gatherer prometheus.Gatherer) http.Handler {
 		report(w, status, h)
 	})
 	return mux
+}
+
+// loopbackNames refuses requests for other hosts than this machine, if the admin listener has
+// opened a loopback address: any other name may be that of a site, whose page in a browser on
+// this machine would read the answers (DNS rebinding). configured is listen.admin.
+func loopbackNames(next http.Handler, opened net.Addr, configured string) http.Handler {
+	if !peer.ParseAddr(opened.String()).IsLoopback() {
+		return next
+	}
+	own, _ := policy.CanonicalHost(configured)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, err := policy.CanonicalHost(r.Host)
+		// No browser leaves out the host.
+		if r.Host != "" && (err != nil || host != own && !policy.Loopback(strings.Trim(host, "[]"))) {
+			http.Error(w, "The admin listener is on a loopback address, and answers for localhost, 127.0.0.1, [::1] "+
+				"and the host of listen.admin alone.", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // health is the answer to a probe.

@@ -46,7 +46,8 @@ func (s *Server) openHTTP3(address string) (*http3Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen.%s: %w", nameHTTP3, err)
 	}
-	l := &http3Listener{clients: newQUICSet(conn.Divide(conn.Files()).Clients, s.logger), served: make(chan struct{})}
+	l := &http3Listener{clients: newQUICSet(conn.Divide(conn.Files()).Clients, s.gateway.Config().Listen.IdleTimeout, s.logger),
+		served: make(chan struct{})}
 	if l.socket, err = net.ListenUDP("udp", udp); err != nil {
 		return nil, fmt.Errorf("listen.%s: %w", nameHTTP3, err)
 	}
@@ -72,7 +73,7 @@ func (l *http3Listener) listen() (err error) {
 	// (RFC 8470).
 	l.listener, err = l.transport.Listen(l.server.TLSConfig, &quic.Config{
 		HandshakeIdleTimeout: readHeaderTime / 2, // quic-go ends a handshake after twice this time
-		MaxIdleTimeout:       idleTime,
+		MaxIdleTimeout:       l.clients.idleTime,
 		MaxIncomingStreams:   requestStreams, MaxIncomingUniStreams: controlStreams,
 		InitialStreamReceiveWindow: streamWindow, MaxStreamReceiveWindow: streamWindow,
 		InitialConnectionReceiveWindow: requestStreams * streamWindow,

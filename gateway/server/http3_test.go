@@ -46,7 +46,7 @@ type overHTTP3 struct {
 func serveHTTP3(t *testing.T, cfg config.Config, serve http.HandlerFunc) *overHTTP3 {
 	t.Helper()
 	dir := t.TempDir()
-	cfg.Listen.HTTPS, cfg.Listen.HTTP3 = anyPort, anyPort
+	cfg.Listen.HTTPS, cfg.Listen.HTTP3, cfg.Listen.IdleTimeout = anyPort, anyPort, idleTime
 	cfg.DataDir, cfg.TLS = dir, listening.TLS{Mode: listening.TLSInternal, Domains: []string{"gw.example"}}
 	s := &overHTTP3{stub: &stub{config: cfg, serve: serve}, t: t, log: &logtest.Buffer{},
 		roots: x509.NewCertPool(), ended: make(chan error, 1)}

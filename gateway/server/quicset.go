@@ -30,9 +30,10 @@ const (
 // its header, it bounds how many there are, and for how long they serve nothing.
 // It is safe for concurrent use.
 type quicSet struct {
-	limit  int
-	logger *slog.Logger
-	full   rate.Sometimes // to warn that limit is reached
+	limit    int
+	idleTime time.Duration // how long a connection may serve no request
+	logger   *slog.Logger
+	full     rate.Sometimes // to warn that limit is reached
 
 	mu        sync.Mutex
 	open      int
@@ -57,8 +58,8 @@ type quicClient struct {
 	idle   *time.Timer // closes it if it waits for too long
 }
 
-func newQUICSet(limit int, logger *slog.Logger) *quicSet {
-	return &quicSet{limit: limit, logger: logger, full: rate.Sometimes{Interval: time.Minute}}
+func newQUICSet(limit int, idleTime time.Duration, logger *slog.Logger) *quicSet {
+	return &quicSet{limit: limit, idleTime: idleTime, logger: logger, full: rate.Sometimes{Interval: time.Minute}}
 }
 
 // Open returns how many connections there are, handshakes included.
@@ -123,7 +124,7 @@ func (s *quicSet) accept(accepted quicConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.conn = accepted
-	c.idle = time.AfterFunc(idleTime, func() { s.expire(c) })
+	c.idle = time.AfterFunc(s.idleTime, func() { s.expire(c) })
 	s.wait(c)
 }
 
@@ -150,7 +151,7 @@ func (s *quicSet) wait(c *quicClient) {
 		return
 	}
 	c.since, c.place = time.Now(), s.waiting.PushBack(c)
-	c.idle.Reset(idleTime)
+	c.idle.Reset(s.idleTime)
 	if s.leaving != nil {
 		go s.dismiss(s.leaving, c)
 	}
@@ -182,10 +183,10 @@ func (s *quicSet) waits(c *quicClient) bool {
 	return c.place != nil
 }
 
-// expire closes a connection that has waited for idleTime.
+// expire closes a connection that has waited for s.idleTime.
 func (s *quicSet) expire(c *quicClient) {
 	s.mu.Lock()
-	over := c.place != nil && time.Since(c.since) >= idleTime
+	over := c.place != nil && time.Since(c.since) >= s.idleTime
 	s.mu.Unlock()
 	if over {
 		c.close()

@@ -13,6 +13,9 @@ import (
 	"authgate/internal/test/logtest"
 )
 
+// idleTime is how long a connection may wait for its next request.
+const idleTime = 2 * time.Minute
+
 // fakeQUIC is a connection of a client.
 type fakeQUIC struct {
 	ctx    context.Context
@@ -47,7 +50,7 @@ func connect(t *testing.T, s *quicSet) (*fakeQUIC, *quicClient) {
 func inBubble(t *testing.T, limit int, f func(t *testing.T, s *quicSet)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f(t, newQUICSet(limit, slog.New(slog.NewJSONHandler(&logtest.Buffer{}, nil))))
+		f(t, newQUICSet(limit, idleTime, slog.New(slog.NewJSONHandler(&logtest.Buffer{}, nil))))
 	})
 }
 

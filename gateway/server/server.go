@@ -21,13 +21,9 @@ import (
 	"authgate/gateway/web"
 )
 
-const (
-	// readHeaderTime is how long a client may take to send the header of a
-	// request, and a balancer to send a PROXY protocol header.
-	readHeaderTime = 10 * time.Second
-	// idleTime is how long a connection may wait for its next request.
-	idleTime = 2 * time.Minute
-)
+// readHeaderTime is how long a client may take to send the header of a
+// request, and a balancer to send a PROXY protocol header.
+const readHeaderTime = 10 * time.Second
 
 // Names of the listeners, in log lines, metrics and Server.Address.
 const (
@@ -190,6 +186,9 @@ func (s *Server) listen(name, address string, handler http.Handler) (*conn.Liste
 	if err != nil {
 		return nil, fmt.Errorf("listen.%s: %w%s", name, err, listenHint(err))
 	}
+	if name == nameAdmin {
+		handler = loopbackNames(handler, opened.Addr(), address)
+	}
 	connections := s.connections(name)
 	counted := connections.Listener(opened)
 	var listener net.Listener = counted
@@ -199,7 +198,7 @@ func (s *Server) listen(name, address string, handler http.Handler) (*conn.Liste
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: readHeaderTime,
-		IdleTimeout:       idleTime,
+		IdleTimeout:       s.gateway.Config().Listen.IdleTimeout,
 		MaxHeaderBytes:    s.gateway.Config().Limits.MaxHeaderBytes,
 		ConnContext:       conn.Context,
 		ConnState:         connections.State,

@@ -21,6 +21,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/config/listening"
 	"authgate/internal/test/logtest"
+	"authgate/internal/test/must"
 	"authgate/internal/test/porttest"
 )
 
@@ -125,6 +126,76 @@ func TestListenerFails(t *testing.T) {
 	}
 }
 
+// An idle connection is closed after listen.idle_timeout, on each listener.
+func TestIdleTimeout(t *testing.T) {
+	t.Parallel()
+	s, _ := listeningAt(t, nil, config.Config{TLS: listening.TLS{Mode: listening.TLSOff},
+		Listen: listening.Listen{HTTP: anyPort, Admin: anyPort, IdleTimeout: 10 * time.Millisecond}})
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- s.Serve(ctx) }()
+	for _, name := range []string{nameHTTP, nameAdmin} {
+		client, err := net.Dial("tcp", s.Address(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		must.Do(t, client.SetDeadline(time.Now().Add(time.Minute))) // without the key, it waits for 2 minutes
+		_, _ = io.WriteString(client, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if answer, err := io.ReadAll(client); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") {
+			t.Errorf("%s: %s, %v", name, answer, err)
+		}
+		client.Close()
+	}
+	stop()
+	must.Do(t, <-served)
+}
+
+// On a loopback address, the admin listener answers for the names of this machine alone: any
+// other may be that of a site in a browser here. Elsewhere it answers for all.
+func TestAdminHost(t *testing.T) {
+	t.Parallel()
+	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	for _, c := range []struct {
+		address string // configured
+		opened  string
+		host    string
+		want    int
+	}{
+		{"127.0.0.1:9090", "127.0.0.1:9090", "127.0.0.1:9090", 200},
+		{"127.0.0.1:9090", "127.0.0.1:9090", "localhost", 200},
+		{"127.0.0.1:9090", "127.0.0.1:9090", "LocalHost.:8080", 200}, // forwarded by SSH
+		{"127.0.0.1:9090", "127.0.0.1:9090", "[::1]:9090", 200},
+		{"[::1]:9090", "[::1]:9090", "127.0.0.2", 200},
+		{"gate.internal:9090", "127.0.1.1:9090", "Gate.internal:9090", 200},
+		{"127.0.0.1:9090", "127.0.0.1:9090", "", 200}, // HTTP/1.0; no browser sends it
+		{"127.0.0.1:9090", "127.0.0.1:9090", "evil.example", 421},
+		{"127.0.0.1:9090", "127.0.0.1:9090", "evil.example:9090", 421},
+		{"127.0.0.1:9090", "127.0.0.1:9090", "localhost.evil.example", 421},
+		{"127.0.0.1:9090", "127.0.0.1:9090", "127.0.0.1.evil.example", 421},
+		{"127.0.0.1:9090", "127.0.0.1:9090", "192.0.2.1", 421},
+		{"127.0.0.1:9090", "127.0.0.1:9090", "a@localhost", 421},
+		{"[::1]:9090", "[::1]:9090", "gate.internal", 421},
+		{":9090", "0.0.0.0:9090", "gate.internal", 200},
+		{"192.0.2.1:9090", "192.0.2.1:9090", "gate.internal", 200},
+	} {
+		r := httptest.NewRequest("GET", "/metrics", nil)
+		r.Host = c.host
+		w := httptest.NewRecorder()
+		opened := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.opened))
+		loopbackNames(handler, opened, c.address).ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("at %s, for %q: %d, expected %d", c.address, c.host, w.Code, c.want)
+		}
+	}
+	s, _ := listeningAt(t, nil, config.Config{Listen: listening.Listen{Admin: anyPort}})
+	r := httptest.NewRequest("GET", "/metrics", nil)
+	r.Host = "evil.example"
+	w := httptest.NewRecorder()
+	if s.serving[0].server.Handler.ServeHTTP(w, r); w.Code != http.StatusMisdirectedRequest {
+		t.Errorf("the server's own handler: %d %s", w.Code, w.Body)
+	}
+}
+
 // The clients of a balancer are those in PROXY protocol headers; the admin
 // listener takes no such header.
 func TestProxyProtocol(t *testing.T) {
@@ -143,7 +214,7 @@ func TestProxyProtocol(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.WriteString(client, c.header+"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: "+
+		_, _ = io.WriteString(client, c.header+"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: "+
 			"close\r\n\r\n") // the answer tells
 		if answer, err := io.ReadAll(client); err != nil || !strings.Contains(string(answer), c.want) {
 			t.Errorf("%s: %s, %v", name, answer, err)
@@ -244,7 +315,7 @@ func TestServerMetrics(t *testing.T) {
 	}
 	defer s.close()
 	w := httptest.NewRecorder()
-	s.serving[1].server.Handler.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	s.serving[1].server.Handler.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/metrics", nil))
 	for _, want := range []string{
 		`authgate_connections{listener="https"} 0`, `authgate_connections_displaced_total{listener="admin"} 0`,
 		`authgate_certificate_expiry_seconds{domain="gw.example"} 0`,

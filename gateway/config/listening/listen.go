@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"time"
 
 	"authgate/gateway/config/section"
 )
@@ -18,11 +19,18 @@ type Listen struct {
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
 	AnyHost        bool           `yaml:"any_host"`       // accept hosts that are not in Config.Hosts
 	ProxyProtocol  []netip.Prefix `yaml:"proxy_protocol"` // networks of balancers
+	IdleTimeout    time.Duration  `yaml:"idle_timeout"`   // how long a connection may wait for its next request
 }
+
+// Bounds of listen.idle_timeout.
+const (
+	minIdleTimeout = time.Second
+	maxIdleTimeout = 24 * time.Hour
+)
 
 // DefaultListen returns the section of an empty file.
 func DefaultListen() Listen {
-	return Listen{HTTPS: ":8443", HTTP: ":8080", Admin: "127.0.0.1:9090"}
+	return Listen{HTTPS: ":8443", HTTP: ":8080", Admin: "127.0.0.1:9090", IdleTimeout: 2 * time.Minute}
 }
 
 // Check checks the addresses of listeners and what tls.mode needs from them.
@@ -46,6 +54,9 @@ func (l Listen) Check(r *section.Report, tlsMode string) {
 	}
 	if tlsMode == TLSACME {
 		l.checkChallenges(r)
+	}
+	if d := l.IdleTimeout; d < minIdleTimeout || d > maxIdleTimeout {
+		r.Fault("listen.idle_timeout", "%v is out of range; expected %v to %v", d, minIdleTimeout, maxIdleTimeout)
 	}
 	warnOfAllAddresses(r, "listen.trusted_proxies", l.TrustedProxies,
 		"give itself another address, and say that it came over https")
