@@ -202,6 +202,38 @@ func TestReloadInFlight(t *testing.T) {
 	}
 }
 
+// A request that is one too many is refused when its route is known: a script of another origin
+// that the route allows can read why, also if it needs a preflight, which waits for nobody.
+func TestBusyForScripts(t *testing.T) {
+	t.Parallel()
+	const config = baseConfig + "limits: {in_flight: 1}\noauth: {enabled: true}\n"
+	r := newRig(t, edit(t, config, "match: /public/,", `match: /public/, cors: {origins: ["https://spa.example"]},`))
+	arrived, goOn, served := make(chan struct{}), make(chan struct{}), make(chan *httptest.ResponseRecorder)
+	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		arrived <- struct{}{}
+		<-goOn
+		return response(q, 200, http.Header{}, ""), nil
+	}
+	go func() { served <- r.do("GET", "/public/", "") }()
+	<-arrived
+	const origin = "Origin: https://spa.example"
+	for _, target := range []string{"/public/", "/.well-known/openid-configuration"} {
+		r.want(204, "OPTIONS", target, "", origin, "Access-Control-Request-Method: GET")
+	}
+	for target, want := range map[string]string{
+		"/public/x": "https://spa.example", "/session/": "", "/me": "", "/.well-known/openid-configuration": "*",
+	} {
+		w := r.want(503, "GET", target, "", origin)
+		if got := w.Header().Get("Access-Control-Allow-Origin"); got != want || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s: Access-Control-Allow-Origin %q in %v", target, got, w.Header())
+		}
+	}
+	r.want(503, "OPTIONS", "/public/x", "", origin)
+	r.want(503, "GET", "/", "", "Accept: text/html")
+	close(goOn)
+	<-served
+}
+
 // What a reload changes applies to users who are signed in.
 func TestReloadApplies(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/chain"
 	"authgate/gateway/config"
+	"authgate/gateway/cors"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/tracing"
 	"authgate/gateway/web"
@@ -19,9 +20,6 @@ import (
 // they may, and on to the upstream. A proxy that only asks gets the answer
 // instead. A rehearsal goes the same way with an identity that is given.
 func (ex *exchange) serve() error {
-	if err := ex.checkInFlight(); err != nil {
-		return err
-	}
 	if err := checkFraming(&ex.Exchange); err != nil {
 		return err
 	}
@@ -33,6 +31,9 @@ func (ex *exchange) serve() error {
 		return err
 	}
 	if own != nil {
+		if err := ex.checkInFlight(); err != nil && !cors.IsPreflight(ex.Request) {
+			return err
+		}
 		if err := ex.state.routing.chains.TakeToken(&ex.Credentials, ex.Request.Header); err != nil {
 			return err
 		}
@@ -66,10 +67,16 @@ func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
 // admit finds the route, and whether the request may take it. It may have answered instead. The
 // route of a preflight for the application is known.
 func (ex *exchange) admit() (answered bool, err error) {
+	if !ex.sent.Preflight {
+		err = ex.find()
+	}
+	if busy := ex.checkInFlight(); busy != nil { // not before scripts of other origins may read it
+		return false, busy
+	}
 	if ex.sent.Preflight {
 		return false, ex.authorizePreflight()
 	}
-	if err := ex.find(); err != nil {
+	if err != nil {
 		if ex.wantsHome() {
 			return true, ex.state.own.Home.Serve(&ex.Exchange)
 		}
