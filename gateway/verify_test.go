@@ -333,7 +333,7 @@ func TestVerifyImitations(t *testing.T) {
 	t.Parallel()
 	r := newVerifyRig(t)
 	alice := r.login(aliceIn)
-	for _, name := range []string{"X_Auth_User", "x-auth_roles", "X.Auth.Subject", "X!Auth!Provider"} {
+	for _, name := range []string{"X_Auth_User", "x-auth_roles", "X.Auth.Subject", "X!Auth!Provider", "X-Auth-Assertion"} {
 		r.asks(400, asTraefik("GET", "gw.example", "/session/"), alice.cookie, name+": root")
 		r.asks(400, asNginx("GET", "gw.example", "/public/"), name+": root")
 	}
@@ -343,6 +343,8 @@ func TestVerifyImitations(t *testing.T) {
 		r.asks(400, named, alice.cookie, name+": root")
 	}
 	r.asks(200, asTraefik("GET", "gw.example", "/session/"), alice.cookie, "X-Author-User: a", "X_Request: b")
+	r.mustReload(namedUpstream(t, verifyConfig+"identity_headers: {user: X-Remote}\n"))
+	r.asks(400, asTraefik("GET", "gw.example", "/session/"), alice.cookie, "X-Auth-User: root")
 }
 
 // failingBody fails the test if it is read.

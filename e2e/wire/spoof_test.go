@@ -15,7 +15,7 @@ import (
 // Headers with the origin of a request, and the identity headers of the upstream renamed.
 var (
 	originNames = []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port",
-		"X-Forwarded-User", "Forwarded", "X-Real-IP"}
+		"X-Forwarded-User", "Forwarded", "X-Real-IP", "X-Auth-Assertion"}
 	ownNames = []string{"Remote-User", "X-Who.Subject", "X_Mail", "Groups"}
 )
 

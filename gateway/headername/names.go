@@ -11,11 +11,14 @@ type family struct {
 	class  Class
 }
 
+// DefaultAssertion is the default name of the header with the signed identity.
+const DefaultAssertion = "X-Auth-Assertion"
+
 // DefaultIdentity are the default names of the headers with which the gateway
 // sends the identity to upstreams.
 var DefaultIdentity = []string{
 	"X-Auth-User", "X-Auth-Subject", "X-Auth-Name", "X-Auth-Email",
-	"X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider",
+	"X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider", DefaultAssertion,
 }
 
 // names are headers that need no product of their own.

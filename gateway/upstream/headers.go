@@ -69,6 +69,9 @@ func NewIdentityHeaders(o HeaderOptions) *IdentityHeaders {
 			h.own[headername.Fold(name)] = true
 		}
 	}
+	for _, name := range headername.DefaultIdentity { // an application may still believe them
+		h.own[name] = true
+	}
 	if o.Token != "" {
 		h.token = headername.Fold(o.Token)
 		h.own[h.token] = true

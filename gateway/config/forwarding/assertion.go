@@ -23,7 +23,7 @@ const maxAssertionLifetime = 24 * time.Hour
 
 // DefaultAssertion returns the section of an empty map.
 func DefaultAssertion() Assertion {
-	return Assertion{Header: "X-Auth-Assertion", Lifetime: 5 * time.Minute}
+	return Assertion{Header: headername.DefaultAssertion, Lifetime: 5 * time.Minute}
 }
 
 // check checks the section at path. identity has the other identity headers of the upstream.
