@@ -49,18 +49,16 @@ func (c *compiler) spec(at place, s *Spec) Policy {
 	for _, leaf := range leaves(s) {
 		at := at.key(leaf.key)
 		if c.values(at, leaf.values, leaf.check) {
+			values := slices.Clone(leaf.values)
 			r := &rule{
 				where: at.where,
-				need:  leaf.need + " " + strings.Join(leaf.values, ", "),
-				holds: leaf.rule(slices.Clone(leaf.values)),
+				need:  leaf.need + " " + strings.Join(values, ", "),
+				holds: leaf.rule(values),
 
-				request: leaf.request, networks: leaf.key == networksKey, user: leaf.user,
+				key: leaf.key, values: values, request: leaf.request, user: leaf.user,
 			}
-			if leaf.signIn != nil {
-				r.signIn = leaf.signIn(slices.Clone(leaf.values))
-			}
-			if leaf.key == scopesKey {
-				r.scopes = slices.Clone(leaf.values)
+			if leaf.kind != nil {
+				r.kind = leaf.kind(values)
 			}
 			p.rules = append(p.rules, r)
 		}
@@ -112,6 +110,7 @@ func (c *compiler) claims(at place, claims map[string][]string) []*rule {
 				need:  "needs one of " + strings.Join(values, ", "),
 				holds: anyClaim(name, slices.Clone(values)),
 				user:  true,
+				kind:  func(k *Kind) verdict { return ifPossible(k.provider()) },
 			})
 		}
 	}
@@ -129,7 +128,7 @@ func (c *compiler) proof(at place, s *Spec) (rules []*rule) {
 			d.Factors = 0
 		}
 		rules = append(rules, &rule{
-			where: at.where, need: need, demand: d,
+			where: at.where, need: need, demand: d, kind: d.kindWithProof,
 			holds: func(id *Identity, req *Request) bool { return d.Met(&id.Proof, req.Now) },
 		})
 	}

@@ -57,29 +57,30 @@ func (r *Route) decideNobody(why *reasons, req *Request) Decision {
 
 // opensBySignIn reports whether the policy can hold for a user who signs in in a browser.
 func (r *Route) opensBySignIn(req *Request) bool {
-	var kinds []Mechanism
-	for _, m := range [...]Mechanism{Session, OIDC} {
-		if r.Accepts(m) {
-			kinds = append(kinds, m)
+	for _, kind := range [...]Kind{
+		{Mechanism: Session, Provider: LocalProvider, Login: true, TwoFactors: true},
+		{Mechanism: OIDC, Login: true, TwoFactors: true},
+	} {
+		if !r.Accepts(kind.Mechanism) {
+			continue
+		}
+		if _, v := r.Policy.judge(withoutIdentity(&kind, req)); v != unmet {
+			return true
 		}
 	}
-	if kinds == nil {
-		return false
-	}
-	_, v := r.Policy.judge(withoutIdentity(kinds, req))
-	return v != unmet
+	return false
 }
 
-// withoutIdentity returns what is known of a rule for all identities that sign-ins of those
-// kinds prove, or, without kinds, for no identity.
-func withoutIdentity(kinds []Mechanism, req *Request) func(*rule) verdict {
+// withoutIdentity returns what is known of a rule for all identities of a kind, or, without a kind,
+// for no identity.
+func withoutIdentity(kind *Kind, req *Request) func(*rule) verdict {
 	return func(r *rule) verdict {
 		switch {
 		case !r.request:
-			if kinds == nil || r.signIn == nil {
+			if kind == nil || r.kind == nil {
 				return open
 			}
-			return r.signIn(kinds)
+			return r.kind(kind)
 		case r.holds(nil, req):
 			return met
 		}
@@ -144,61 +145,7 @@ func (r *Route) LooksAtClient() bool { return r.Policy != nil && r.Policy.looksA
 
 func (p *Policy) looksAtClient() bool {
 	return slices.ContainsFunc(p.rules, func(r *rule) bool {
-		return r.networks || r.policy != nil && r.policy.looksAtClient() ||
+		return r.key == networksKey || r.policy != nil && r.policy.looksAtClient() ||
 			slices.ContainsFunc(r.parts, (*Policy).looksAtClient)
 	})
-}
-
-// withoutSignIn is the verdict on what no sign-in gives, such as the scopes of a token.
-func withoutSignIn([]string) func([]Mechanism) verdict {
-	return func([]Mechanism) verdict { return unmet }
-}
-
-// signInByMechanism is the verdict on mechanisms.
-func signInByMechanism(mechanisms []string) func([]Mechanism) verdict {
-	return func(kinds []Mechanism) verdict {
-		proved := 0
-		for _, kind := range kinds {
-			if slices.Contains(mechanisms, string(kind)) {
-				proved++
-			}
-		}
-		switch proved {
-		case 0:
-			return unmet
-		case len(kinds):
-			return met
-		}
-		return open
-	}
-}
-
-// signInAtProviders is the verdict on sources of accounts.
-func signInAtProviders(providers []string) func([]Mechanism) verdict {
-	return func(kinds []Mechanism) verdict {
-		if slices.ContainsFunc(providers, func(p string) bool { return slices.Contains(kinds, signInAt(p)) }) {
-			return open
-		}
-		return unmet
-	}
-}
-
-// signInOfUsers is the verdict on names of users.
-func signInOfUsers(users []string) func([]Mechanism) verdict {
-	providers := make([]string, len(users))
-	for i, user := range users {
-		providers[i], _ = splitUser(user)
-	}
-	return signInAtProviders(providers)
-}
-
-// signInAt returns how users of a source sign in in a browser.
-func signInAt(provider string) Mechanism {
-	switch provider {
-	case LocalProvider:
-		return Session
-	case BasicProvider, ClientProvider:
-		return Basic
-	}
-	return OIDC
 }

@@ -27,14 +27,15 @@ type rule struct {
 	parts  []*Policy // that holds evaluates, if any
 	demand Demand    // what the rule asks of a login
 	any    bool      // one of parts must hold
-	scopes []string  // of which the rule needs one
 
-	// A rule that is not about the request alone cannot hold without an identity. signIn says what a
-	// sign-in of those kinds can change about it; nil: it can make it hold, and not hold.
-	request  bool
-	networks bool // the rule is about the client's address
-	user     bool // the rule is about who the user is, whatever the request and the credential
-	signIn   func(kinds []Mechanism) verdict
+	key    string   // of a list of values; empty for other rules
+	values []string // of which the rule needs one or all
+
+	// A rule that is not about the request alone cannot hold without an identity. kind says what is
+	// known of it for all identities of a kind; nil: it can hold, and not hold.
+	request bool
+	user    bool // the rule is about who the user is, whatever the request and the credential
+	kind    func(*Kind) verdict
 }
 
 // refusal returns the first rule that does not hold and false, or nil and true
@@ -97,6 +98,23 @@ func (p *Policy) eachRule(seen map[*Policy]bool, f func(*rule)) {
 			r.policy.eachRule(seen, f)
 		} else {
 			f(r)
+		}
+	}
+}
+
+// walk calls f once for every rule, also for those of which others are made.
+func (p *Policy) walk(seen map[*Policy]bool, f func(*rule)) {
+	if seen[p] {
+		return
+	}
+	seen[p] = true
+	for _, r := range p.rules {
+		f(r)
+		if r.policy != nil {
+			r.policy.walk(seen, f)
+		}
+		for _, part := range r.parts {
+			part.walk(seen, f)
 		}
 	}
 }

@@ -143,32 +143,17 @@ func ageText(d time.Duration) string {
 
 // possibleDemands returns all that a policy can demand of a login.
 func (p *Policy) possibleDemands() (all []Demand) {
-	demanded := p.demanded(map[*Policy]bool{})
+	var demanded []Demand // by single rules
+	p.walk(map[*Policy]bool{}, func(r *rule) {
+		if r.demand != (Demand{}) && !slices.Contains(demanded, r.demand) {
+			demanded = append(demanded, r.demand)
+		}
+	})
 	for _, one := range demanded {
 		for _, other := range demanded {
 			if both := one.And(other); !slices.Contains(all, both) {
 				all = append(all, both)
 			}
-		}
-	}
-	return all
-}
-
-// demanded returns what single rules demand, also those that are parts of others.
-func (p *Policy) demanded(seen map[*Policy]bool) (all []Demand) {
-	if seen[p] {
-		return nil
-	}
-	seen[p] = true
-	for _, r := range p.rules {
-		if r.demand != (Demand{}) {
-			all = append(all, r.demand)
-		}
-		if r.policy != nil {
-			all = append(all, r.policy.demanded(seen)...)
-		}
-		for _, part := range r.parts {
-			all = append(all, part.demanded(seen)...)
 		}
 	}
 	return all

@@ -13,34 +13,38 @@ type leaf struct {
 	need   string   // what the rule needs, before the values
 	check  func(value string) error
 	rule   func(values []string) func(*Identity, *Request) bool // of values that passed check
-	// signIn is rule.signIn for values; nil: a user may have any of them.
-	signIn func(values []string) func(kinds []Mechanism) verdict
+	kind   func(values []string) func(*Kind) verdict            // rule.kind for values
 	// request tells that the rule is about the request alone, and user that it is about who the
 	// user is.
 	request, user bool
 }
 
-// networksKey is the key that is about the client's address.
-const networksKey = "networks"
+// networksKey is the key that is about the client's address, and methodsKey that about the method.
+const (
+	networksKey = "networks"
+	methodsKey  = "methods"
+)
 
 // leaves returns the leaves of s in the order of its fields.
 func leaves(s *Spec) []leaf {
 	return []leaf{
-		{key: "roles", values: s.Roles, need: "needs one of", check: CheckRole, rule: anyRole, user: true},
-		{key: "all_roles", values: s.AllRoles, need: "needs all of", check: CheckRole, rule: allRoles, user: true},
-		{key: "users", values: s.Users, need: "needs one of", check: checkUser, rule: anyUser, signIn: signInOfUsers,
+		{key: "roles", values: s.Roles, need: "needs one of", check: CheckRole, rule: anyRole, user: true,
+			kind: kindWithRoles},
+		{key: "all_roles", values: s.AllRoles, need: "needs all of", check: CheckRole, rule: allRoles, user: true,
+			kind: kindWithRoles},
+		{key: "users", values: s.Users, need: "needs one of", check: checkUser, rule: anyUser, kind: kindOfUsers,
 			user: true},
 		{key: "email_domains", values: s.EmailDomains, need: "needs an address at one of", check: checkDomain,
-			rule: anyDomain, user: true},
+			rule: anyDomain, user: true, kind: kindWithAddress},
 		{key: scopesKey, values: s.Scopes, need: "needs one of", check: CheckScope, rule: anyScope,
-			signIn: withoutSignIn},
+			kind: kindWithScopes},
 		{key: "mechanisms", values: s.Mechanisms, need: "needs authentication by one of", check: CheckMechanism,
-			rule: anyMechanism, signIn: signInByMechanism},
+			rule: anyMechanism, kind: kindByMechanism},
 		{key: "providers", values: s.Providers, need: "needs an account at one of", check: CheckName, rule: anyProvider,
-			signIn: signInAtProviders, user: true},
+			kind: kindAtProviders, user: true},
 		{key: networksKey, values: s.Networks, need: "needs a client in one of", check: checkNetwork, rule: anyNetwork,
 			request: true},
-		{key: "methods", values: s.Methods, need: "needs one of", check: checkMethod, rule: anyMethod, request: true},
+		{key: methodsKey, values: s.Methods, need: "needs one of", check: checkMethod, rule: anyMethod, request: true},
 	}
 }
 

@@ -19,7 +19,9 @@ func (r *Route) Scopes() []string {
 // scopes appends the scopes that p names. A policy that must not hold needs none.
 func (p *Policy) scopes(all []string) []string {
 	for _, r := range p.rules {
-		all = append(all, r.scopes...)
+		if r.key == scopesKey {
+			all = append(all, r.values...)
+		}
 		if r.policy != nil {
 			all = r.policy.scopes(all)
 		}

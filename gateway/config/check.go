@@ -53,6 +53,7 @@ func (k *checker) all() {
 	k.admins()
 	k.oauth()
 	k.warnOfTakenAway()
+	k.warnOfClosed()
 	k.warnOfHidden()
 	c.Site.check(r)
 	c.Limits.check(r)

@@ -19,15 +19,31 @@ type references struct {
 	report *section.Report
 	cfg    *Config
 	named  *policy.Set // of Config.Policies, once they are compiled
-	roles  []string    // of accounts, in the order of the text; made once, because accounts may be many
+	// roles are those of accounts and of clients that act for themselves, in the order of the text, and
+	// domains those of the addresses of accounts. They are made once, because accounts may be many.
+	roles, domains []string
+	// others tells that there are providers or other issuers, whose users can have any role, address and
+	// claim.
+	others bool
 }
 
 func newReferences(r *section.Report, c *Config) *references {
-	var roles []string
+	var roles, domains []string
 	for _, account := range c.Accounts.Users {
 		roles = append(roles, account.Roles...)
+		if _, domain, found := strings.Cut(account.Email, "@"); found {
+			domains = append(domains, strings.ToLower(domain))
+		}
 	}
-	return &references{report: r, cfg: c, roles: unique(roles)}
+	for i := range c.OAuth.Clients {
+		if client := &c.OAuth.Clients[i]; client.actsForItself() {
+			roles = append(roles, client.Roles...)
+		}
+	}
+	return &references{
+		report: r, cfg: c, roles: unique(roles), domains: unique(domains),
+		others: len(c.Providers) > 0 || len(c.Token.TrustedIssuers) > 0,
+	}
 }
 
 // compileNamed compiles the named policies and checks the names in them.
@@ -41,7 +57,7 @@ func (r *references) compileNamed() {
 		if err := policy.CheckName(name); err != nil && name != "" {
 			r.report.Fault(path, "the name of the policy %v", err)
 		}
-		r.check(path, policies[name])
+		r.check(path, policies[name], false)
 	}
 }
 
@@ -55,13 +71,13 @@ func (r *references) compile(path string, refs []policy.Ref) *policy.Policy {
 		if len(refs) > 1 {
 			at = fmt.Sprintf("%s[%d]", path, i)
 		}
-		r.check(at, ref.Spec)
+		r.check(at, ref.Spec, false)
 	}
 	return compiled
 }
 
-// check checks the providers, users and roles in a policy, at any depth.
-func (r *references) check(path string, spec *policy.Spec) {
+// check checks the names in a policy, at any depth. negated tells that it is under none.
+func (r *references) check(path string, spec *policy.Spec, negated bool) {
 	if spec == nil {
 		return
 	}
@@ -72,20 +88,12 @@ func (r *references) check(path string, spec *policy.Spec) {
 		r.checkSource(fmt.Sprintf("%s.providers[%d]", path, i), provider)
 	}
 	for i, user := range spec.Users {
-		at := fmt.Sprintf("%s.users[%d]", path, i)
-		if provider, name, found := strings.Cut(user, ":"); name == "" && found {
-			continue // package policy reports it
-		} else if provider == policy.ClientProvider && found {
-			r.checkClient(at, name)
-		} else if found {
-			r.checkSource(at, provider)
-		} else if r.isBasicUser(user) && !r.isAccount(user) {
-			r.report.Fault(at, "%q is a user of basic and not a local account; write %q", user, policy.BasicProvider+":"+user)
-		}
+		r.checkUser(fmt.Sprintf("%s.users[%d]", path, i), user)
 	}
+	r.warnOfUnmet(path, spec, negated)
 	for key, refs := range map[string][]policy.Ref{"any": spec.Any, "all": spec.All, "none": spec.None} {
 		for i, ref := range refs {
-			r.check(fmt.Sprintf("%s.%s[%d]", path, key, i), ref.Spec)
+			r.check(fmt.Sprintf("%s.%s[%d]", path, key, i), ref.Spec, negated != (key == "none"))
 		}
 	}
 }
@@ -100,18 +108,10 @@ func (r *references) checkProof(path string, spec *policy.Spec) {
 	}
 }
 
-// checkRoles warns about roles that no account has. Providers and other issuers
-// can give any role.
+// checkRoles checks roles.
 func (r *references) checkRoles(path string, roles []string) {
-	if len(r.cfg.Providers) > 0 || len(r.cfg.Token.TrustedIssuers) > 0 {
-		return
-	}
 	for i, role := range roles {
-		if slices.Contains(r.roles, role) {
-			continue
-		}
-		at := fmt.Sprintf("%s[%d]", path, i)
-		r.report.Warn(at, "no account has the role %q; %s", role, strictyaml.Hint(role, "roles of accounts", r.roles))
+		r.checkRole(fmt.Sprintf("%s[%d]", path, i), role)
 	}
 }
 
@@ -127,6 +127,26 @@ func (r *references) checkSource(path, name string) {
 	}
 	if name != "" && !slices.Contains(known, name) {
 		r.report.Fault(path, "there is no provider %q; %s", name, strictyaml.Hint(name, "providers", known))
+	}
+}
+
+// checkUser checks the name of a user.
+func (r *references) checkUser(path, user string) {
+	provider, name, found := strings.Cut(user, ":")
+	switch {
+	case found && name == "": // package policy reports it
+	case !found && r.isBasicUser(user) && !r.isAccount(user):
+		r.report.Fault(path, "%q is a user of basic and not a local account; write %q", user, policy.BasicProvider+":"+user)
+	case !found:
+		r.checkAccount(path, user)
+	case provider == policy.LocalProvider:
+		r.checkAccount(path, name)
+	case provider == policy.BasicProvider:
+		r.checkBasicUser(path, name)
+	case provider == policy.ClientProvider:
+		r.checkClient(path, name)
+	default:
+		r.checkSource(path, provider)
 	}
 }
 

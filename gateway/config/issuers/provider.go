@@ -253,6 +253,11 @@ func (p *Provider) checkProof(r *section.Report, path string) {
 	}
 }
 
+// Tells reports what the provider can tell of a login: its time, and that the user has proved two factors.
+func (p *Provider) Tells() (age, twoFactors bool) {
+	return p.openID(), p.openID() && len(p.TwoFactors.AMR)+len(p.TwoFactors.ACR) > 0
+}
+
 // proofValue is what a claim acr, or an entry of amr, can be.
 var proofValue = regexp.MustCompile(`^[\x21-\x7e]{1,256}$`)
 
