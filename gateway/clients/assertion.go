@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
+	"authgate/gateway/auth"
 	"authgate/gateway/jose"
 	"authgate/gateway/record"
 	"authgate/gateway/store"
@@ -75,14 +77,15 @@ func readAssertion(kind, raw string) (*assertion, error) {
 	return a, nil
 }
 
-// checkAssertion checks that the client has made an assertion, for one of the audiences, and
-// that it was not used before.
-func (s *Set) checkAssertion(ctx context.Context, client *Client, a *assertion, audiences []string) error {
+// checkAssertion checks that the client has made an assertion, for one of the audiences of a request,
+// and that it was not used before.
+func (s *Set) checkAssertion(ctx context.Context, client *Client, a *assertion, p *Presented) error {
 	if a.subject != client.ID {
 		return fmt.Errorf("%w: the client assertion is of %.100q", ErrUnauthenticated, a.subject)
 	}
-	key, err := s.keyOf(ctx, client, a)
-	if err != nil && (errors.Is(err, ErrUnreachable) || ctx.Err() != nil) {
+	key, err := s.keyOf(ctx, client, a, p.Address)
+	_, refused := errors.AsType[*auth.StartsError](err)
+	if refused || errors.Is(err, ErrUnreachable) || err != nil && ctx.Err() != nil {
 		return err
 	}
 	if err == nil {
@@ -90,7 +93,7 @@ func (s *Set) checkAssertion(ctx context.Context, client *Client, a *assertion, 
 	}
 	var expires time.Time
 	if err == nil {
-		expires, err = a.check(s.now(), audiences)
+		expires, err = a.check(s.now(), p.Audience)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: the client assertion: %w", ErrUnauthenticated, err)
@@ -160,10 +163,10 @@ func (a *assertion) checkAudience(audiences []string) error {
 
 // keyOf returns the key that must have made the signature. If none has the kid, the keys may
 // have been replaced, and are fetched again.
-func (s *Set) keyOf(ctx context.Context, client *Client, a *assertion) (crypto.PublicKey, error) {
-	keys, err := s.keysOf(ctx, client, time.Time{})
+func (s *Set) keyOf(ctx context.Context, client *Client, a *assertion, from netip.Addr) (crypto.PublicKey, error) {
+	keys, err := s.keysOf(ctx, client, from, time.Time{})
 	if err == nil && a.kid != "" && !keys.Has(a.kid) {
-		keys, err = s.keysOf(ctx, client, s.now().Add(-keysRest))
+		keys, err = s.keysOf(ctx, client, from, s.now().Add(-keysRest))
 	}
 	if err != nil {
 		return nil, err
@@ -175,14 +178,16 @@ func (s *Set) keyOf(ctx context.Context, client *Client, a *assertion) (crypto.P
 }
 
 // keysOf returns the keys of a client, fetched not before since.
-func (s *Set) keysOf(ctx context.Context, client *Client, since time.Time) (*jose.PublicKeys, error) {
+func (s *Set) keysOf(
+	ctx context.Context, client *Client, from netip.Addr, since time.Time,
+) (*jose.PublicKeys, error) {
 	if client.keys == nil {
-		return s.keys.get(ctx, client.keysURI, since)
+		return s.keys.get(ctx, client.keysURI, from, since)
 	}
 	if since.IsZero() {
 		return client.keys, nil
 	}
-	client, err := s.documents.get(ctx, client.ID, since)
+	client, err := s.documents.get(ctx, client.ID, from, since)
 	if err != nil {
 		return nil, err
 	}

@@ -29,14 +29,14 @@ type Presented struct {
 }
 
 // Authenticate returns the client that sends a request. A public client proves nothing. The
-// error is ErrUnknown, ErrUnauthenticated, ErrTwoWays, ErrUnreachable, an *auth.ThrottledError,
-// auth.ErrBusy, or one of the store.
+// error is ErrUnknown, ErrUnauthenticated, ErrTwoWays, ErrUnreachable, an *auth.ThrottledError, an
+// *auth.StartsError, auth.ErrBusy, or one of the store.
 func (s *Set) Authenticate(ctx context.Context, p *Presented) (*Client, error) {
 	c, err := p.read()
 	if err != nil {
 		return nil, err
 	}
-	client, err := s.Find(ctx, c.id)
+	client, err := s.Find(ctx, c.id, p.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (s *Set) Authenticate(ctx context.Context, p *Presented) (*Client, error) {
 	case client.method == methodSecret && c.secrets != nil:
 		err = s.checkSecret(ctx, client, c.secrets, p.Address)
 	case client.method == methodPrivateKey && c.assertion != nil:
-		err = s.checkAssertion(ctx, client, c.assertion, p.Audience)
+		err = s.checkAssertion(ctx, client, c.assertion, p)
 	default:
 		err = fmt.Errorf("%w: %.100q must authenticate by %s", ErrUnauthenticated, client.ID, client.method)
 	}

@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -121,7 +122,7 @@ func New(o Options) (*Set, error) { return newSet(o, nil) }
 
 // newSet is New with a resolver for the hosts of documents; nil means that of the system.
 func newSet(o Options, resolver *net.Resolver) (*Set, error) {
-	f, err := newFetcher(&o.Config.OAuth.MetadataClients, resolver)
+	f, err := newFetcher(&o.Config.OAuth.MetadataClients, o.Now, resolver)
 	if err != nil {
 		return nil, err
 	}
@@ -162,9 +163,9 @@ func configuredClient(c *config.OAuthClient, who *policy.Route) *Client {
 	return client
 }
 
-// Find returns the client of an identifier. The error is ErrUnknown, ErrUnreachable, or one of
-// the store.
-func (s *Set) Find(ctx context.Context, id string) (*Client, error) {
+// Find returns the client of an identifier, which a client of the gateway at an address names. The
+// error is ErrUnknown, ErrUnreachable, an *auth.StartsError, or one of the store.
+func (s *Set) Find(ctx context.Context, id string, from netip.Addr) (*Client, error) {
 	if client, ok := s.configured[id]; ok {
 		return client, nil
 	}
@@ -173,18 +174,27 @@ func (s *Set) Find(ctx context.Context, id string) (*Client, error) {
 		if !s.oauth.MetadataClients.Enabled {
 			return nil, fmt.Errorf("%w: oauth.metadata_clients.enabled is false", ErrUnknown)
 		}
-		return s.documents.get(ctx, id, time.Time{})
+		return s.documents.get(ctx, id, from, time.Time{})
 	case registeredForm.MatchString(id):
 		return s.registered(ctx, id)
 	}
 	return nil, fmt.Errorf("%w: %.100q is not configured", ErrUnknown, id)
 }
 
+// Keep makes sure that what is known of a client, which a user has allowed something, is not
+// forgotten for what strangers name.
+func (s *Set) Keep(c *Client) {
+	if c.Document {
+		s.documents.keep(c.ID)
+		s.keys.keep(c.keysURI)
+	}
+}
+
 // Counts reports whether there can be a client with an identifier, by the configuration. It looks
 // up neither what was registered nor a document.
 func (s *Set) Counts(id string) bool {
 	_, configured := s.configured[id]
-	document := s.oauth.MetadataClients.Enabled && s.documents.fetcher.checkURL(id) == nil
+	document := s.oauth.MetadataClients.Enabled && s.documents.fetcher.check(id) == nil
 	return configured || document || registeredForm.MatchString(id)
 }
 

@@ -327,26 +327,3 @@ func (givenUp) RoundTrip(q *http.Request) (*http.Response, error) {
 	context.AfterFunc(q.Context(), func() { end.Close() })
 	return &http.Response{StatusCode: http.StatusOK, Body: body}, nil
 }
-
-// So many documents are fetched at a time, and no more.
-func TestDocumentsAtOnce(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	r := newRig(t, "{}", s, "127.0.0.1")
-	f := r.documents.fetcher
-	f.timeout = 50 * time.Millisecond
-	id := s.document("/app.json", appDocument)
-	for range maxFetches {
-		f.slots <- struct{}{}
-	}
-	if _, err := r.Find(t.Context(), id); !errors.Is(err, ErrUnreachable) || s.connections.Load() != 0 {
-		t.Errorf("one more: %v", err)
-	}
-	<-f.slots
-	f.timeout = fetchTime
-	r.clock.Advance(failedFor)
-	for range 2 {
-		must.Get(r.Find(t.Context(), id))(t)
-		r.clock.Advance(freshUsually)
-	}
-}

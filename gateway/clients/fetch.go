@@ -3,19 +3,21 @@ package clients
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
+	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/config/section"
 	"authgate/gateway/lru"
@@ -25,9 +27,8 @@ import (
 const (
 	fetchTime    = 5 * time.Second // for one document
 	maxDocument  = 16 << 10
-	maxFetches   = 16 // at a time
 	maxURL       = 2048
-	cached       = 1000 // documents, and as many failures
+	cached       = 1000 // documents, as many that users have allowed something, and as many failures
 	freshAtLeast = time.Minute
 	freshUsually = 5 * time.Minute // without Cache-Control
 	freshAtMost  = 24 * time.Hour
@@ -35,16 +36,17 @@ const (
 	usedAtMost   = 24 * time.Hour // while there is no answer
 )
 
-// fetcher fetches documents of clients, which everybody can name.
+// fetcher fetches documents of clients.
 type fetcher struct {
-	hosts   []string // the only ones; empty: all with public addresses
+	check   func(address string) error // why a document is not fetched from an address
 	http    *http.Client
 	timeout time.Duration
-	slots   chan struct{}
+	limits  *limits // nil: the operator has chosen the addresses
 }
 
-// newFetcher returns a fetcher that resolves names with resolver; nil means that of the system.
-func newFetcher(m *config.OAuthMetadataClients, resolver *net.Resolver) (*fetcher, error) {
+// newFetcher returns a fetcher of documents that everybody can name. It resolves names with
+// resolver; nil means that of the system.
+func newFetcher(m *config.OAuthMetadataClients, now func() time.Time, resolver *net.Resolver) (*fetcher, error) {
 	roots, err := section.RootsWith(m.TrustedRootsContent)
 	if err != nil {
 		return nil, fmt.Errorf("oauth.metadata_clients.trusted_roots: %w", err)
@@ -54,20 +56,28 @@ func newFetcher(m *config.OAuthMetadataClients, resolver *net.Resolver) (*fetche
 		dialer.Control = newAddresses().control
 	}
 	return &fetcher{
-		hosts: m.Hosts, timeout: fetchTime, slots: make(chan struct{}, maxFetches),
-		http: &http.Client{
-			// Without a proxy: one would connect to the addresses that must not be reached.
-			Transport: &http.Transport{
-				DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-				DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxDocument,
-			},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		check:   func(address string) error { return checkURL(m.Hosts, address) },
+		timeout: fetchTime, limits: newLimits(now),
+		// Without a proxy: one would connect to the addresses that must not be reached.
+		http: newHTTP(&http.Transport{DialContext: dialer.DialContext}, roots),
 	}, nil
 }
 
-// checkURL returns why a document is not fetched from an address.
-func (f *fetcher) checkURL(address string) error {
+// newHTTP returns what fetches by a transport, from servers that these roots vouch for; nil: those of
+// the system.
+func newHTTP(transport *http.Transport, roots *x509.CertPool) *http.Client {
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	transport.DisableKeepAlives, transport.DisableCompression = true, true
+	transport.MaxResponseHeaderBytes = maxDocument
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// checkURL returns why a document is not fetched from an address. If there are hosts, it must be at
+// one of them.
+func checkURL(hosts []string, address string) error {
 	u, err := url.Parse(address)
 	dots := func(segment string) bool { return segment == "." || segment == ".." }
 	invisible := func(c rune) bool { return c <= ' ' || c >= 0x7f }
@@ -87,7 +97,7 @@ func (f *fetcher) checkURL(address string) error {
 	if err != nil {
 		return err
 	}
-	if len(f.hosts) > 0 && !slices.Contains(f.hosts, strings.Trim(host, "[]")) {
+	if len(hosts) > 0 && !slices.Contains(hosts, strings.Trim(host, "[]")) {
 		return errors.New("is not at one of oauth.metadata_clients.hosts")
 	}
 	return nil
@@ -96,14 +106,15 @@ func (f *fetcher) checkURL(address string) error {
 // fetch returns the document at an address, and for how long it is fresh. The error is
 // ErrUnreachable if there is no answer, and ErrUnknown if the answer is no document.
 func (f *fetcher) fetch(ctx context.Context, address string) (body []byte, fresh time.Duration, err error) {
+	if f.limits != nil {
+		release, err := f.limits.fetch(ctx, address)
+		if err != nil {
+			return nil, 0, err
+		}
+		defer release()
+	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	select {
-	case f.slots <- struct{}{}:
-		defer func() { <-f.slots }()
-	case <-ctx.Done():
-		return nil, 0, unreachable(address, errors.New("too many other documents are being fetched"))
-	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, 0, unknown(address, err)
@@ -165,9 +176,20 @@ type remote[T any] struct {
 	read    func(address string, body []byte) (T, error) // an error means that there is no such client
 	now     func() time.Time
 
-	good    *lru.Cache[string, kept[T]]
-	failed  *lru.Cache[string, failure]
-	flights singleflight.Group
+	good   *lru.Cache[string, kept[T]]
+	used   *lru.Cache[string, kept[T]] // of clients that a user has allowed something
+	failed *lru.Cache[string, failure]
+
+	mu      sync.Mutex
+	flights map[string]*flight[T] // by address
+}
+
+// flight is a fetch. Who begins it counts for it, and others who want the document wait for it:
+// singleflight does not tell them apart.
+type flight[T any] struct {
+	done  chan struct{} // closed at its end
+	value T
+	err   error
 }
 
 // kept is what was made of a document.
@@ -184,44 +206,102 @@ type failure struct {
 
 func newRemote[T any](f *fetcher, now func() time.Time, read func(string, []byte) (T, error)) *remote[T] {
 	return &remote[T]{
-		fetcher: f, read: read, now: now, good: lru.New[string, kept[T]](cached), failed: lru.New[string, failure](cached),
+		fetcher: f, read: read, now: now, good: lru.New[string, kept[T]](cached), used: lru.New[string, kept[T]](cached),
+		failed: lru.New[string, failure](cached), flights: map[string]*flight[T]{},
 	}
 }
 
-// get returns what is made of the document at an address, fetched not before since. While
-// there is no answer, it is that of the last answer, for up to a day. An answer that is no
-// document ends it.
-func (r *remote[T]) get(ctx context.Context, address string, since time.Time) (value T, err error) {
-	if err := r.fetcher.checkURL(address); err != nil {
+// keep makes sure that the document at an address is not forgotten for those that strangers name.
+func (r *remote[T]) keep(address string) {
+	if known, found := r.good.Get(address); found {
+		r.used.Add(address, known)
+		r.good.Remove(address)
+	}
+}
+
+// known returns what was made of the document at an address, if it was fetched before.
+func (r *remote[T]) known(address string) (kept[T], bool) {
+	if known, found := r.used.Get(address); found {
+		return known, true
+	}
+	return r.good.Get(address)
+}
+
+// get returns what is made of the document at an address, for a client of the gateway that asks for
+// it, fetched not before since. While there is no answer, it is that of the last answer, for up to a
+// day. An answer that is no document ends it.
+func (r *remote[T]) get(
+	ctx context.Context, address string, client netip.Addr, since time.Time,
+) (value T, err error) {
+	if err := r.fetcher.check(address); err != nil {
 		return value, unknown(address, err)
 	}
 	now := r.now()
-	known, found := r.good.Get(address)
-	if found && now.Before(known.fresh) && !known.fetched.Before(since) {
-		return known.value, nil
-	}
+	known, found := r.known(address)
+	fresh := found && now.Before(known.fresh) && !known.fetched.Before(since)
 	failed, tried := r.failed.Get(address)
-	if !tried || !now.Before(failed.until) {
-		// A caller who leaves does not end what others wait for.
-		flight := r.flights.DoChan(address, func() (any, error) {
-			return r.renew(context.WithoutCancel(ctx), address)
-		})
-		select {
-		case result := <-flight:
-			if failed.err = result.Err; failed.err == nil {
-				return result.Val.(T), nil
-			}
-		case <-ctx.Done():
-			return value, context.Cause(ctx)
+	switch {
+	case fresh:
+		return known.value, nil
+	case tried && now.Before(failed.until):
+		err = failed.err
+	default:
+		if value, err = r.share(ctx, address, client); err == nil {
+			return value, nil
 		}
 	}
-	if errors.Is(failed.err, ErrUnreachable) && found && now.Sub(known.fetched) < usedAtMost {
+	_, refused := errors.AsType[*auth.StartsError](err)
+	if (refused || errors.Is(err, ErrUnreachable)) && found && now.Sub(known.fetched) < usedAtMost {
 		return known.value, nil
 	}
-	return value, failed.err
+	return value, err
 }
 
-// renew fetches the document at an address.
+// share waits for the fetch of a document, which it begins unless it is in progress already. A caller
+// who leaves does not end what others wait for.
+func (r *remote[T]) share(ctx context.Context, address string, client netip.Addr) (value T, err error) {
+	r.mu.Lock()
+	f := r.flights[address]
+	r.mu.Unlock()
+	if f == nil {
+		release := func() {}
+		if r.fetcher.limits != nil {
+			if release, err = r.fetcher.limits.ask(ctx, client); err != nil {
+				return value, err
+			}
+		}
+		f = r.begin(context.WithoutCancel(ctx), address, release)
+	}
+	select {
+	case <-f.done:
+		return f.value, f.err
+	case <-ctx.Done():
+		return value, context.Cause(ctx)
+	}
+}
+
+// begin begins a fetch, which calls release at its end. If another caller was faster, it is theirs.
+func (r *remote[T]) begin(ctx context.Context, address string, release func()) *flight[T] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other := r.flights[address]; other != nil {
+		release()
+		return other
+	}
+	f := &flight[T]{done: make(chan struct{})}
+	r.flights[address] = f
+	go func() {
+		defer close(f.done)
+		defer release()
+		f.value, f.err = r.renew(ctx, address)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.flights, address)
+	}()
+	return f
+}
+
+// renew fetches the document at an address, and keeps it.
 func (r *remote[T]) renew(ctx context.Context, address string) (value T, err error) {
 	body, fresh, err := r.fetcher.fetch(ctx, address)
 	if err == nil {
@@ -230,14 +310,20 @@ func (r *remote[T]) renew(ctx context.Context, address string) (value T, err err
 		}
 	}
 	now := r.now()
-	if err == nil {
+	switch {
+	case err == nil:
 		r.failed.Remove(address)
-		r.good.Add(address, kept[T]{value, now, now.Add(fresh)})
-		return value, nil
-	}
-	r.failed.Add(address, failure{err, now.Add(failedFor)})
-	if !errors.Is(err, ErrUnreachable) {
-		r.good.Remove(address)
+		all := r.good
+		if r.used.Contains(address) {
+			all = r.used
+		}
+		all.Add(address, kept[T]{value, now, now.Add(fresh)})
+	case !errors.Is(err, errCrowded): // which says nothing about the document
+		r.failed.Add(address, failure{err, now.Add(failedFor)})
+		if !errors.Is(err, ErrUnreachable) {
+			r.good.Remove(address)
+			r.used.Remove(address)
+		}
 	}
 	return value, err
 }

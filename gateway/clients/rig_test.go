@@ -112,10 +112,18 @@ func newRig(t *testing.T, section string, s *site, hosts ...string) *rig {
 	return &rig{set, t, clock, memory}
 }
 
+// visitor is the address of a client of the gateway.
+var visitor = netip.MustParseAddr("192.0.2.1")
+
+// Find is that of Set, for the visitor.
+func (r *rig) Find(ctx context.Context, id string) (*Client, error) {
+	return r.Set.Find(ctx, id, visitor)
+}
+
 // authenticate authenticates a request from an address.
 func (r *rig) authenticate(p Presented) (*Client, error) {
 	if !p.Address.IsValid() {
-		p.Address = netip.MustParseAddr("192.0.2.1")
+		p.Address = visitor
 	}
 	if p.Audience == nil {
 		p.Audience = []string{issuer, tokenEndpoint}

@@ -138,12 +138,14 @@ func (s *authorization) grant(ex *web.Exchange, r *request, id *policy.Identity)
 	if err != nil {
 		return stale(err)
 	}
-	s.auditAuthorized(ex, &r.terms)
+	s.authorized(ex, r.client, &r.terms)
 	s.redirect(ex, s.location(r, url.Values{"code": {code}}))
 	return nil
 }
 
-func (s *authorization) auditAuthorized(ex *web.Exchange, t *grants.Terms) {
+// authorized notes that the user has let a client in.
+func (s *authorization) authorized(ex *web.Exchange, client *clients.Client, t *grants.Terms) {
+	s.clients.Keep(client)
 	ex.Audit("client_authorized", slog.String("client_id", t.Client), slog.String("resource", t.Resource))
 }
 

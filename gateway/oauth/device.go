@@ -173,7 +173,7 @@ func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *gra
 		return stale(err)
 	}
 	if id != nil {
-		s.auditAuthorized(ex, terms)
+		s.authorized(ex, client, terms)
 	} else {
 		s.auditRefused(ex, terms.Client)
 	}

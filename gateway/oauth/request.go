@@ -57,7 +57,7 @@ func (s *authorization) readClient(ex *web.Exchange, values url.Values) (*reques
 
 // find returns the client of an ID, for a page.
 func (s *core) find(ex *web.Exchange, id string) (*clients.Client, error) {
-	client, err := s.clients.Find(&ex.Store, id)
+	client, err := s.clients.Find(&ex.Store, id, ex.Peer.Client)
 	switch {
 	case errors.Is(err, clients.ErrUnreachable): // which is an ErrUnknown too
 		return nil, page("The application that sent you here does not answer, so that nothing is known about it.", err)

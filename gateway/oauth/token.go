@@ -82,6 +82,7 @@ func (s *programs) issue(ex *web.Exchange, c *call, issued *grants.Issued) (any,
 			return nil, err
 		}
 	}
+	s.clients.Keep(c.client)
 	event := web.TokenIssued
 	if c.form.Get("grant_type") == grantRefresh {
 		event = web.TokenRefreshed
