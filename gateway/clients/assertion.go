@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/config"
 	"authgate/gateway/jose"
 	"authgate/gateway/record"
 	"authgate/gateway/store"
@@ -68,8 +69,8 @@ func readAssertion(kind, raw string) (*assertion, error) {
 	}
 	a.algorithm, _ = token.Header["alg"].(string)
 	a.kid, _ = token.Header["kid"].(string)
-	if a.algorithm != "RS256" && a.algorithm != "ES256" {
-		return reject("is signed with %.50q, expected RS256 or ES256", a.algorithm)
+	if known := config.AssertionAlgorithms(); !slices.Contains(known, a.algorithm) {
+		return reject("is signed with %.50q, expected %s", a.algorithm, strings.Join(known, " or "))
 	}
 	if a.subject, _ = a.claims["sub"].(string); a.subject == "" || a.claims["iss"] != a.subject {
 		return reject("must have the client identifier in iss and sub")
@@ -181,10 +182,12 @@ func (s *Set) keyOf(ctx context.Context, client *Client, a *assertion, from neti
 func (s *Set) keysOf(
 	ctx context.Context, client *Client, from netip.Addr, since time.Time,
 ) (*jose.PublicKeys, error) {
-	if client.keys == nil {
+	switch {
+	case client.keys == nil && client.Configured:
+		return s.ownKeys[client.ID].get(ctx, client.keysURI, from, since)
+	case client.keys == nil:
 		return s.keys.get(ctx, client.keysURI, from, since)
-	}
-	if since.IsZero() {
+	case client.Configured, since.IsZero():
 		return client.keys, nil
 	}
 	client, err := s.documents.get(ctx, client.ID, from, since)

@@ -11,6 +11,8 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -254,5 +256,56 @@ func TestAssertionKeysAreReplaced(t *testing.T) {
 	r.clock.Advance(25 * time.Hour)
 	if _, err := r.authenticate(k.request(t, id, named("rsa2"))); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("no answer for a day: %v", err)
+	}
+}
+
+// A client of the configuration proves who it is by its keys, which are there, or at an address that
+// the operator has chosen: at any host, over the client's own roots. Neither a secret nor the key of
+// another client does.
+func TestAssertionOfAConfiguredClient(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	k, other := newKeys(t), newKeys(t)
+	address := s.document("/keys", k.set(t, ""))
+	roots := filepath.Join(t.TempDir(), "roots.pem")
+	must.Do(t, os.WriteFile(roots, pem.EncodeToMemory(
+		&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
+	r := newRig(t, `oauth:
+  clients:
+    - {id: there, grants: [client_credentials], jwks: `+k.set(t, "")+`}
+    - {id: away, grants: [client_credentials], jwks_uri: "`+address+`", trusted_roots: `+roots+`}`, nil)
+	for _, id := range []string{"there", "away"} {
+		client, err := r.authenticate(k.request(t, id, nil))
+		if err != nil || client.ID != id || !client.Confidential() || !client.Configured {
+			t.Errorf("%s: %v, %v", id, client, err)
+		}
+		again := k.request(t, id, nil)
+		must.Get(r.authenticate(again))(t)
+		for name, p := range map[string]Presented{
+			"a key of another client": other.request(t, id, nil), "an assertion again": again, "nothing": {ID: id},
+			"a secret":                  {ID: id, Secret: "a secret"},
+			"an assertion of the other": {ID: id, AssertionType: assertionType, Assertion: k.request(t, "x", nil).Assertion},
+			"another kid":               k.request(t, id, func(o *token) { o.header["kid"] = "next" }),
+		} {
+			if _, err := r.authenticate(p); !errors.Is(err, ErrUnauthenticated) {
+				t.Errorf("%s, %s: %v", id, name, err)
+			}
+		}
+	}
+	if n := s.count("/keys"); n != 1 {
+		t.Errorf("the keys were fetched %d times", n)
+	}
+	// Keys are replaced, and those that cannot be had decide nothing.
+	s.document("/keys", other.set(t, "2"))
+	r.clock.Advance(keysRest + time.Second)
+	next := func(o *token) {
+		o.header["kid"] = "rsa2"
+		o.claims["exp"] = r.clock.Now().Add(time.Minute).Unix()
+	}
+	must.Get(r.authenticate(other.request(t, "away", next)))(t)
+	s.Close()
+	r.clock.Advance(usedAtMost)
+	if _, err := r.authenticate(other.request(t, "away", next)); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("without an answer: %v", err)
 	}
 }

@@ -32,6 +32,7 @@ import (
 
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
+	"authgate/gateway/config/section"
 	"authgate/gateway/jose"
 	"authgate/gateway/password"
 	"authgate/gateway/store"
@@ -115,6 +116,7 @@ type Set struct {
 
 	documents *remote[*Client]
 	keys      *remote[*jose.PublicKeys]
+	ownKeys   map[string]*remote[*jose.PublicKeys] // of configured clients whose keys are elsewhere, by ID
 }
 
 // New returns the clients of a configuration.
@@ -128,25 +130,39 @@ func newSet(o Options, resolver *net.Resolver) (*Set, error) {
 	}
 	s := &Set{
 		oauth: &o.Config.OAuth, store: o.Store, now: o.Now, verifier: o.Verifier, configured: map[string]*Client{},
-	}
-	for i := range s.oauth.Clients {
-		client := &s.oauth.Clients[i]
-		s.configured[client.ID] = configuredClient(client, o.Config.ClientPolicy(client))
+		keys: newRemote(f, o.Now, readKeys), ownKeys: map[string]*remote[*jose.PublicKeys]{},
 	}
 	s.documents = newRemote(f, o.Now, s.documentClient)
-	s.keys = newRemote(f, o.Now, func(_ string, body []byte) (*jose.PublicKeys, error) {
-		return jose.ParsePublicKeys(body)
-	})
+	for i := range s.oauth.Clients {
+		client := &s.oauth.Clients[i]
+		if s.configured[client.ID], err = configuredClient(client, o.Config.ClientPolicy(client)); err != nil {
+			return nil, fmt.Errorf("oauth.clients[%s]: %w", client.ID, err)
+		}
+		if client.JWKSURI != "" {
+			roots, err := section.RootsWith(client.TrustedRootsContent)
+			if err != nil {
+				return nil, fmt.Errorf("oauth.clients[%s].trusted_roots: %w", client.ID, err)
+			}
+			s.ownKeys[client.ID] = newRemote(newOwnFetcher(roots), o.Now, readKeys)
+		}
+	}
 	return s, nil
 }
 
+func readKeys(_ string, body []byte) (*jose.PublicKeys, error) { return jose.ParsePublicKeys(body) }
+
 // configuredClient returns a client of the configuration.
-func configuredClient(c *config.OAuthClient, who *policy.Route) *Client {
+func configuredClient(c *config.OAuthClient, who *policy.Route) (*Client, error) {
 	client := &Client{
 		ID: c.ID, Name: c.Name, Configured: true, RedirectURIs: c.RedirectURIs, Grants: c.Grants, method: methodNone,
 		Roles: c.Roles, Policy: who, SkipConsent: c.SkipsConsent(), ExcusedPKCE: c.ExcusedPKCE(),
 		PostLogout:        c.PostLogoutRedirectURIs,
 		BackchannelLogout: c.BackchannelLogoutURI, Access: c.AccessLifetime, Refresh: c.RefreshLifetime,
+		keysURI: c.JWKSURI,
+	}
+	var err error
+	if client.keys, err = c.PublicKeys(); err != nil {
+		return nil, err
 	}
 	var texts []string
 	var hashes []password.Hash
@@ -157,10 +173,13 @@ func configuredClient(c *config.OAuthClient, who *policy.Route) *Client {
 			hashes = append(hashes, hash)
 		}
 	}
-	if len(c.AllSecrets()) > 0 {
+	switch {
+	case len(c.AllSecrets()) > 0:
 		client.method, client.secrets = methodSecret, auth.NewSecrets(c.ID, texts, hashes)
+	case c.Confidential():
+		client.method = methodPrivateKey
 	}
-	return client
+	return client, nil
 }
 
 // Find returns the client of an identifier, which a client of the gateway at an address names. The

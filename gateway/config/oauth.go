@@ -1,11 +1,13 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"authgate/gateway/jose"
 	"authgate/policy"
 )
 
@@ -52,9 +54,11 @@ type OAuth struct {
 // OAuthClient is a configured client.
 type OAuthClient struct {
 	ID                     string        `yaml:"id"`
-	Name                   string        `yaml:"name"`    // for users; default: ID
-	Secret                 Secret        `yaml:"secret"`  // or its hash; empty, as Secrets: a public client
-	Secrets                []Secret      `yaml:"secrets"` // instead of Secret; each is valid
+	Name                   string        `yaml:"name"`     // for users; default: ID
+	Secret                 Secret        `yaml:"secret"`   // or its hash; empty, as Secrets: a public client
+	Secrets                []Secret      `yaml:"secrets"`  // instead of Secret; each is valid
+	JWKS                   *jwkSet       `yaml:"jwks"`     // public keys, instead of secrets
+	JWKSURI                string        `yaml:"jwks_uri"` // where they are, instead of JWKS
 	RedirectURIs           []string      `yaml:"redirect_uris"`
 	Grants                 []string      `yaml:"grants"`
 	Roles                  []string      `yaml:"roles"`  // of the client itself, for GrantClientCredentials
@@ -63,11 +67,16 @@ type OAuthClient struct {
 	PKCE                   string        `yaml:"pkce"`
 	PostLogoutRedirectURIs []string      `yaml:"post_logout_redirect_uris"`
 	BackchannelLogoutURI   string        `yaml:"backchannel_logout_uri"`
-	TrustedRoots           string        `yaml:"trusted_roots"`    // of that URI: PEM file, beside the roots of the system
+	TrustedRoots           string        `yaml:"trusted_roots"`    // of that URI and JWKSURI: PEM file, beside the roots of the system
 	AccessLifetime         time.Duration `yaml:"access_lifetime"`  // 0: that of token
 	RefreshLifetime        time.Duration `yaml:"refresh_lifetime"` // 0: that of token
 
 	TrustedRootsContent []byte `yaml:"-"` // of the file
+}
+
+// jwkSet is a JWK Set (RFC 7517, section 5) whose keys have no members but texts.
+type jwkSet struct {
+	Keys []map[string]string `yaml:"keys" json:"keys"`
 }
 
 // registrationRate limits the registrations from the address of one client.
@@ -122,6 +131,26 @@ func (c *OAuthClient) AllSecrets() []Secret {
 	}
 	return c.Secrets
 }
+
+// Confidential reports whether the client can prove who it is.
+func (c *OAuthClient) Confidential() bool {
+	return len(c.AllSecrets()) > 0 || c.JWKS != nil || c.JWKSURI != ""
+}
+
+// PublicKeys returns the keys of JWKS, nil if it is not given.
+func (c *OAuthClient) PublicKeys() (*jose.PublicKeys, error) {
+	if c.JWKS == nil {
+		return nil, nil
+	}
+	raw, err := json.Marshal(c.JWKS)
+	if err != nil {
+		return nil, err
+	}
+	return jose.ParsePublicKeys(raw)
+}
+
+// AssertionAlgorithms returns the algorithms with which clients sign their assertions (RFC 7523).
+func AssertionAlgorithms() []string { return []string{"RS256", "ES256"} }
 
 // ExcusedPKCE reports whether the client gets codes without PKCE.
 func (c *OAuthClient) ExcusedPKCE() bool { return c.PKCE == pkceOptional }

@@ -40,6 +40,7 @@ func (c *OAuthClient) check(r *section.Report, path string) {
 		r.Fault(path+".name", "%q %v", c.Name, err)
 	}
 	c.checkSecrets(r, path)
+	c.checkKeys(r, path)
 	c.checkGrants(r, path)
 	for i, role := range c.Roles {
 		if err := policy.CheckRole(role); err != nil {
@@ -76,7 +77,7 @@ func (c *OAuthClient) checkSecrets(r *section.Report, path string) {
 			r.Fault(at, "must not be empty; remove the key for a public client, which has no secret")
 		}
 	}
-	if c.ExcusedPKCE() && len(c.AllSecrets()) == 0 {
+	if c.ExcusedPKCE() && !c.Confidential() {
 		r.Fault(path+".pkce", "must be required for a public client: PKCE alone keeps others from using its codes; "+
 			"remove this key, or set secret")
 	}
@@ -87,6 +88,33 @@ func (c *OAuthClient) checkSecrets(r *section.Report, path string) {
 			r.Fault(at, "is empty; remove it")
 		}
 		checkClientSecret(r, at, secret)
+	}
+}
+
+// checkKeys checks the keys of a client, by which it proves who it is (private_key_jwt).
+func (c *OAuthClient) checkKeys(r *section.Report, path string) {
+	at, uri := path+".jwks", path+".jwks_uri"
+	for _, key := range []string{at, uri} {
+		if r.Given(key) && len(c.AllSecrets()) > 0 {
+			r.Fault(key, "secret is given too; keep one of the two")
+		}
+	}
+	if r.Given(at) && r.Given(uri) {
+		r.Fault(uri, "jwks is given too; keep one of the two")
+	}
+	if r.Given(uri) && c.JWKSURI == "" {
+		r.Fault(uri, "is empty; remove it")
+	}
+	if c.JWKS == nil || r.Broken(at) {
+		return
+	}
+	keys, err := c.PublicKeys()
+	if err == nil {
+		err = keys.Serve(AssertionAlgorithms()...)
+	}
+	if err != nil {
+		r.Fault(at, "has no public key with which an assertion of the client can be verified: %v; expected a JWK Set with "+
+			"an RSA key of 2048 bits or more (RS256), or one of the curve P-256 (ES256)", err)
 	}
 }
 
@@ -128,10 +156,12 @@ func (c *OAuthClient) checkGrants(r *section.Report, path string) {
 		r.Fault(grant(GrantRefreshToken), "has no effect without %s or %s, with which a refresh token is given",
 			GrantAuthorizationCode, GrantDeviceCode)
 	}
-	if has(GrantClientCredentials) && len(c.AllSecrets()) == 0 &&
-		!r.Broken(path+".secret") && !r.Broken(path+".secrets") {
-		r.Fault(grant(GrantClientCredentials), "needs secret or secrets, because everybody can name a public client; "+
-			"give one, or remove this grant")
+	broken := slices.ContainsFunc([]string{".secret", ".secrets", ".jwks", ".jwks_uri"}, func(key string) bool {
+		return r.Broken(path + key)
+	})
+	if has(GrantClientCredentials) && !c.Confidential() && !broken {
+		r.Fault(grant(GrantClientCredentials), "needs secret, secrets, jwks or jwks_uri, because everybody can name a "+
+			"public client; give one, or remove this grant")
 	}
 	if len(c.Roles) > 0 && !has(GrantClientCredentials) && !r.Broken(at) {
 		r.Fault(path+".roles", "has no effect without %s in grants: users have their own roles; "+
@@ -154,17 +184,23 @@ func (o *OAuth) checkClientURIs(r *section.Report, path string, client *OAuthCli
 			}
 		}
 	}
-	if uri := client.BackchannelLogoutURI; uri != "" {
+	for key, uri := range map[string]string{
+		".backchannel_logout_uri": client.BackchannelLogoutURI, ".jwks_uri": client.JWKSURI,
+	} {
+		if uri == "" {
+			continue
+		}
 		err := new(OAuth).CheckRedirectURI(uri)
 		if _, scheme := errors.AsType[*SchemeError](err); scheme {
 			err = errors.New("is not https; http is for applications on this machine only")
 		}
 		if err != nil {
-			r.Fault(path+".backchannel_logout_uri", "%q %v", uri, err)
+			r.Fault(path+key, "%q %v", uri, err)
 		}
-	} else if client.TrustedRoots != "" {
-		r.Fault(path+".trusted_roots", "has no effect without backchannel_logout_uri, which the gateway calls; "+
-			"give it, or remove this key")
+	}
+	if client.TrustedRoots != "" && client.BackchannelLogoutURI == "" && client.JWKSURI == "" {
+		r.Fault(path+".trusted_roots", "has no effect without backchannel_logout_uri or jwks_uri, which the gateway calls; "+
+			"give one, or remove this key")
 	}
 }
 

@@ -135,6 +135,8 @@ func kindOf(t reflect.Type, words []string) string {
 		return "number"
 	case kind == reflect.Slice && t.Elem().Kind() == reflect.String:
 		return "list of " + alternatives(words, "strings")
+	case t == reflect.TypeFor[[]map[string]string]():
+		return "list of maps of strings"
 	case kind == reflect.Map && t.Elem().Kind() == reflect.String:
 		return "map of strings"
 	case kind == reflect.Map && t.Elem().Kind() == reflect.Slice:

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/go-jose/go-jose/v4"
@@ -66,6 +68,23 @@ func (k *PublicKeys) add(members map[string]any) {
 		public = publicKey{flaw: errors.New("two keys of the set have this kid")}
 	}
 	k.named[id] = public
+}
+
+// Serve returns nil if some key of the set may be used with one of those algorithms, and otherwise why
+// the keys may not.
+func (k *PublicKeys) Serve(algorithms ...string) error {
+	why := errors.New("the set is empty")
+	for _, key := range slices.Concat(slices.Collect(maps.Values(k.named)), k.nameless) {
+		switch {
+		case key.flaw != nil:
+			why = fmt.Errorf("a key: %w", key.flaw)
+		case slices.ContainsFunc(algorithms, key.serves):
+			return nil
+		default:
+			why = fmt.Errorf("no key is for %s", strings.Join(algorithms, " or "))
+		}
+	}
+	return why
 }
 
 // Has reports whether a key has the kid, also one that must not be used. Nil has none.
@@ -128,7 +147,7 @@ func publicKeyOf(all map[string]any) (crypto.PublicKey, error) {
 	const notPublic = "is no public RSA, EC or Ed25519 key"
 	for _, name := range secretMembers {
 		if _, ok := all[name]; ok {
-			return nil, errors.New(notPublic)
+			return nil, fmt.Errorf("has the member %s of a private or symmetric key", name)
 		}
 	}
 	members := map[string]any{}

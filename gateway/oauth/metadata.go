@@ -21,7 +21,7 @@ type documents struct {
 // section 3).
 func (s *documents) serverMetadata() map[string]any {
 	methods := []string{"none", "client_secret_basic", "client_secret_post", "private_key_jwt"}
-	algorithms := []string{"RS256", "ES256"}
+	algorithms := config.AssertionAlgorithms()
 	grantTypes := []string{grantCode, grantRefresh, grantCredentials, grantDevice}
 	m := map[string]any{
 		"issuer":                                           s.issuer,
@@ -54,6 +54,9 @@ func (s *documents) serverMetadata() map[string]any {
 		"backchannel_logout_session_supported":             true,
 		"claims_supported": []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr",
 			"name", "preferred_username", "email", "email_verified", "groups"},
+	}
+	for _, name := range []string{"revocation", "introspection"} {
+		m[name+"_endpoint_auth_signing_alg_values_supported"] = algorithms
 	}
 	if s.section.Registration == config.RegistrationOpen {
 		m["registration_endpoint"] = s.address(registerPath)

@@ -43,6 +43,12 @@ func TestServerMetadata(t *testing.T) {
 				t.Errorf("%s: %s is %v, want %s", path, name, m[name], want)
 			}
 		}
+		for _, name := range []string{"token", "revocation", "introspection"} { // RFC 8414, section 2
+			name += "_endpoint_auth_signing_alg_values_supported"
+			if algorithms, _ := m[name].([]any); !slices.Equal(algorithms, []any{"RS256", "ES256"}) {
+				t.Errorf("%s: %s is %v", path, name, m[name])
+			}
+		}
 		if m["registration_endpoint"] != nil || m["authorization_response_iss_parameter_supported"] != true {
 			t.Errorf("%s: %v", path, m)
 		}

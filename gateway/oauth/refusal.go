@@ -60,7 +60,7 @@ func refusalOf(err error) *refusal {
 	case errors.Is(err, clients.ErrTwoWays):
 		return &refusal{codeInvalidRequest, "The client authenticates in more than one way. Use one.", err}
 	case errors.Is(err, clients.ErrUnreachable): // which is an ErrUnknown too
-		return &refusal{codeInvalidClient, "The document that client_id names cannot be had.", err}
+		return &refusal{codeInvalidClient, "The document of the client, or its keys, cannot be had.", err}
 	case errors.Is(err, clients.ErrUnauthenticated), errors.Is(err, clients.ErrUnknown):
 		return &refusal{codeInvalidClient, "The client is not known, or its authentication is not right.", err}
 	case errors.Is(err, grants.ErrNoConsent):
