@@ -58,6 +58,7 @@ func TestBrowser(t *testing.T) {
 		"a security key":               securityKeyInBrowser,
 		"codes":                        codesInBrowser,
 		"an old sign-in":               oldSignInInBrowser,
+		"an answer as a form":          formPostInBrowser,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,9 +2,13 @@ package oauth
 
 import (
 	"errors"
+	"html/template"
+	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"authgate/gateway/clients"
 	"authgate/gateway/endpoint"
@@ -37,21 +41,36 @@ func (s *authorization) answer(ex *web.Exchange, r *request, err error) error {
 	if !ok {
 		return err
 	}
-	place := s.location(r, url.Values{"error": {refused.code}, "error_description": {refused.description}})
+	told := s.complete(r, url.Values{"error": {refused.code}, "error_description": {refused.description}})
 	trusted, err := s.trusts(ex, r.client)
 	switch {
 	case err != nil:
 		return err
 	case trusted:
 		ex.Failed(refused, http.StatusFound)
-		s.redirect(ex, place)
+		s.send(ex, r, told)
 	default:
 		ex.Failed(refused, http.StatusBadRequest)
-		s.offer(ex, http.StatusBadRequest, place, pages.Leave{
+		s.offer(ex, http.StatusBadRequest, r.location(told), pages.Leave{
 			Refused: refused.code == codeAccessDenied, Detail: refused.description,
 		})
 	}
 	return nil
+}
+
+// send makes the browser take an answer to the client.
+func (s *authorization) send(ex *web.Exchange, r *request, answer url.Values) {
+	if !r.post {
+		s.redirect(ex, r.location(answer))
+		return
+	}
+	page := pages.FormPost{Action: template.URL(r.redirect)} // a registered one, so that its scheme is accepted
+	for _, name := range slices.Sorted(maps.Keys(answer)) {
+		page.Fields = append(page.Fields, pages.FormField{Name: name, Value: answer.Get(name)})
+	}
+	ex.LeadsAnywhere = true
+	ex.Header().Set("Referrer-Policy", "strict-origin") // else the client gets Origin: null
+	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.FormPost(w, page) })
 }
 
 // decide answers a request, or returns a refusal. decided tells that the user has just
@@ -64,9 +83,12 @@ func (s *authorization) decide(ex *web.Exchange, r *request, decided bool) error
 	if err != nil {
 		return err
 	}
-	demand, err := s.admit(ex, r.client, id)
-	if err != nil {
-		return err
+	demand, admitted := s.admit(ex, r.client, id)
+	switch {
+	case !admitted && r.silent:
+		return refuse(codeAccessDenied, "The policy of the application does not let the user in.")
+	case !admitted:
+		return web.Forbidden()
 	}
 	switch lacks := r.lacks(id, demand, s.options.Now()); {
 	case lacks && r.silent:
@@ -84,26 +106,24 @@ func (s *authorization) decide(ex *web.Exchange, r *request, decided bool) error
 	return s.grant(ex, r, id)
 }
 
-// admit refuses a user whom the client's policy does not let in. It returns what the login of
-// the others must prove.
+// admit reports whether the client's policy lets a user in, and what the login must prove for that.
 func (s *authorization) admit(
 	ex *web.Exchange, client *clients.Client, id *policy.Identity,
-) (policy.Demand, error) {
+) (demand policy.Demand, admitted bool) {
 	if id == nil || client.Policy == nil {
-		return policy.Demand{}, nil
+		return policy.Demand{}, true
 	}
-	switch decision := client.Policy.Decide(id, &ex.Canonical); decision.Outcome {
-	case policy.Allow:
-		return policy.Demand{}, nil
-	case policy.StepUp:
-		ex.Reason = decision.Reason
-		return decision.Demand, nil
-	default:
-		ex.Reason = decision.Reason
-		ex.Audit("denied", slog.String("client_id", client.ID), slog.String("rule", decision.Rule),
-			slog.String("reason", decision.Reason))
-		return policy.Demand{}, web.Forbidden()
+	decision := client.Policy.Decide(id, &ex.Canonical)
+	if decision.Outcome == policy.Allow {
+		return policy.Demand{}, true
 	}
+	ex.Reason = decision.Reason
+	if decision.Outcome == policy.StepUp {
+		return decision.Demand, true
+	}
+	ex.Audit("denied", slog.String("client_id", client.ID), slog.String("rule", decision.Rule),
+		slog.String("reason", decision.Reason))
+	return policy.Demand{}, false
 }
 
 // signIn leads the user to a sign-in, and from there back to the request.
@@ -139,7 +159,7 @@ func (s *authorization) grant(ex *web.Exchange, r *request, id *policy.Identity)
 		return stale(err)
 	}
 	s.authorized(ex, r.client, &r.terms)
-	s.redirect(ex, s.location(r, url.Values{"code": {code}}))
+	s.send(ex, r, s.complete(r, url.Values{"code": {code}}))
 	return nil
 }
 

@@ -1,7 +1,11 @@
 package oauth_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +56,7 @@ func TestAuthorizeErrorsToTheClient(t *testing.T) {
 		{"the implicit grant", "unsupported_response_type", ask("response_type", "token")},
 		{"the hybrid flow", "unsupported_response_type", ask("response_type", "code id_token")},
 		{"a fragment", "invalid_request", ask("response_mode", "fragment")},
+		{"two modes", "invalid_request", ask("response_mode", "query form_post")},
 		{"no PKCE", "invalid_request", ask("code_challenge", "")},
 		{"no method", "invalid_request", ask("code_challenge_method", "")},
 		{"a downgrade", "invalid_request", ask("code_challenge_method", "plain", "code_challenge", verifier)},
@@ -296,7 +301,8 @@ func TestConsent(t *testing.T) {
 	}
 }
 
-// A client's policy says who may sign in to it. Others get a page, and the client no answer.
+// A client's policy says who may sign in to it. Others get a page, and the client no answer, unless
+// it has asked for one without a page.
 func TestClientPolicy(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, configuration)
@@ -312,6 +318,10 @@ func TestClientPolicy(t *testing.T) {
 	if w := s.decide(form, "allow"); w.Code != 403 {
 		t.Errorf("bob with the form: %d", w.Code)
 	}
+	values.Set("prompt", "none") // the application has promised that he sees no page
+	if _, answer := answerOf(t, s.authorize(values)); answer.Get("error") != "access_denied" {
+		t.Errorf("bob, silently: %v", answer)
+	}
 }
 
 // A client may send its request as a form. Browsers send no cookies with it, so the browser
@@ -326,3 +336,49 @@ func TestAuthorizeByPost(t *testing.T) {
 		t.Errorf("%s %v", place, values)
 	}
 }
+
+// An application that asks for it gets each answer as a form, which sends itself to the registered
+// address, or does so when the user presses the button (OAuth 2.0 Form Post Response Mode).
+func TestFormPost(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	values := ask("response_mode", "form_post", "state", `s "><script>`, "redirect_uri", "https://wiki.example.net/cb?x=1")
+	sent := func(w *httptest.ResponseRecorder) url.Values {
+		t.Helper()
+		rig.WantPage(t, w, `<button type="submit"`)
+		form := formOf(t, w)
+		if form.action != "https://wiki.example.net/cb?x=1" || form.fields.Get("iss") != issuer ||
+			form.fields.Get("state") != values.Get("state") {
+			t.Errorf("the form goes to %s with %v", form.action, form.fields)
+		}
+		h := w.Header()
+		script := sha256.Sum256([]byte(scriptTag.FindStringSubmatch(w.Body.String())[1]))
+		allowed := "script-src 'sha256-" + base64.StdEncoding.EncodeToString(script[:]) + "'"
+		if policy := h.Get("Content-Security-Policy"); !strings.Contains(policy, allowed) ||
+			strings.Contains(policy, "form-action") || !strings.Contains(policy, "frame-ancestors 'none'") {
+			t.Errorf("the page has %q", policy)
+		}
+		if h.Get("Cache-Control") != "no-store" || h.Get("Referrer-Policy") != "strict-origin" {
+			t.Errorf("the page has %v", h)
+		}
+		return form.fields
+	}
+	asked := formOf(t, s.authorize(values))
+	if refused := sent(s.decide(asked, "deny")); refused.Get("error") != "access_denied" || refused.Has("code") {
+		t.Errorf("refused: %v", refused)
+	}
+	code := sent(s.decide(asked, "allow")).Get("code")
+	a := s.post(t, 200, "/oauth/token", redemption(code, "redirect_uri", values.Get("redirect_uri")), asWiki)
+	if a.ID == "" {
+		t.Errorf("%+v", a)
+	}
+	if held := sent(s.authorize(values)); held.Get("code") == "" {
+		t.Errorf("with a consent from before: %v", held)
+	}
+	values.Set("scope", "unknown")
+	if wrong := sent(s.authorize(values)); wrong.Get("error") != "invalid_scope" || wrong.Get("error_description") == "" {
+		t.Errorf("wrong: %v", wrong)
+	}
+}
+
+var scriptTag = regexp.MustCompile(`(?s)<script>(.*)</script>`)

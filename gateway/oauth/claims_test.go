@@ -44,12 +44,36 @@ func TestClaimsOfProviders(t *testing.T) {
 		w := s.Want(200, "GET", "/oauth/userinfo", "", "Authorization: Bearer "+a.Access)
 		must.Do(t, json.Unmarshal(w.Body.Bytes(), &info))
 		for place, claims := range map[string]object{"the ID token": id, "userinfo": info} {
-			for _, other := range []string{"iss", "aud", "exp", "iat", "auth_time", "at_hash", "sid", "amr"} {
+			for _, other := range []string{"iss", "aud", "exp", "iat", "auth_time", "at_hash", "sid", "amr", "acr"} {
 				delete(claims, other)
 			}
 			if diff := cmp.Diff(want, claims); diff != "" {
 				t.Errorf("%s, %s (-want +got):\n%s", name, place, diff)
 			}
 		}
+	}
+}
+
+// The class of a sign-in says how many factors it has proved.
+func TestClassOfSignIn(t *testing.T) {
+	t.Parallel()
+	p := rig.NewProvider(t)
+	routes, clients, _ := strings.Cut(configuration, "oauth:")
+	yaml := p.Config(routes, "oauth:"+clients)
+	r := rig.New(t, rig.Edit(t, yaml, "name: small,", "name: small, two_factors: {amr: [hwk]},"))
+	p.Now = r.Clock.Now
+	for want, methods := range map[string][]string{"factors:1": {"pwd"}, "factors:2": {"pwd", "hwk"}} {
+		p.Claims = map[string]any{"amr": methods}
+		s := &server{r, r.Carol()}
+		a := s.tokens(t)
+		for _, token := range []string{a.ID, s.refresh(t, 200, a.Refresh).ID} {
+			if got := claimsOf(t, token)["acr"]; got != want {
+				t.Errorf("%v: %v", methods, got)
+			}
+		}
+	}
+	supported := document(t, r, "gw.example", "/.well-known/openid-configuration")["acr_values_supported"]
+	if diff := cmp.Diff([]any{"factors:1", "factors:2"}, supported); diff != "" {
+		t.Error(diff)
 	}
 }

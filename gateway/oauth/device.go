@@ -137,9 +137,9 @@ func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *gra
 	if err != nil {
 		return err
 	}
-	demand, err := s.admit(ex, client, id)
-	if err != nil {
-		return err
+	demand, admitted := s.admit(ex, client, id)
+	if !admitted {
+		return web.Forbidden()
 	}
 	code := form.Get(userCodeField)
 	if !demand.Met(&id.Proof, s.options.Now()) {

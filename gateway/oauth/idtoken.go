@@ -35,6 +35,7 @@ func (s *programs) idToken(issued *grants.Issued) (string, error) {
 	if len(id.AMR) > 0 {
 		claims["amr"] = id.AMR
 	}
+	claims["acr"] = acr(id.Factors())
 	if issued.Terms.Nonce != "" {
 		claims["nonce"] = issued.Terms.Nonce
 	}
@@ -44,6 +45,9 @@ func (s *programs) idToken(issued *grants.Issued) (string, error) {
 	}
 	return token, nil
 }
+
+// acr returns the class of a sign-in with so many factors (OpenID Connect Core 1.0, section 2).
+func acr(factors int) string { return fmt.Sprintf("factors:%d", factors) }
 
 // hint is what an ID token tells that a client sends back.
 type hint struct{ subject, client, login string }

@@ -35,7 +35,7 @@ func (s *documents) serverMetadata() map[string]any {
 		"jwks_uri":                                         s.address(".well-known/jwks.json"),
 		"scopes_supported":                                 s.section.AllScopes(),
 		"response_types_supported":                         []string{"code"},
-		"response_modes_supported":                         []string{"query"},
+		"response_modes_supported":                         []string{modeQuery, modePost},
 		"grant_types_supported":                            grantTypes,
 		"code_challenge_methods_supported":                 []string{"S256"},
 		"token_endpoint_auth_methods_supported":            methods,
@@ -45,6 +45,7 @@ func (s *documents) serverMetadata() map[string]any {
 		"authorization_response_iss_parameter_supported":   true, // RFC 9207, section 3
 		"client_id_metadata_document_supported":            s.section.MetadataClients.Enabled,
 		"subject_types_supported":                          []string{"public"},
+		"acr_values_supported":                             []string{acr(1), acr(2)},
 		"id_token_signing_alg_values_supported":            []string{s.ids.Algorithm()},
 		"prompt_values_supported":                          []string{"none", "login", "consent", "select_account"},
 		"request_parameter_supported":                      false,
@@ -52,7 +53,7 @@ func (s *documents) serverMetadata() map[string]any {
 		"claims_parameter_supported":                       false,
 		"backchannel_logout_supported":                     true,
 		"backchannel_logout_session_supported":             true,
-		"claims_supported": []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr",
+		"claims_supported": []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr", "acr",
 			"name", "preferred_username", "email", "email_verified", "groups"},
 	}
 	for _, name := range []string{"revocation", "introspection"} {

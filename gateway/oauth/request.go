@@ -15,12 +15,19 @@ import (
 	"authgate/policy"
 )
 
+// How the browser takes an answer to the client.
+const (
+	modeQuery = "query"
+	modePost  = "form_post"
+)
+
 // request is an authorization request (RFC 6749, section 4.1.1; OpenID Connect Core 1.0,
 // section 3.1.2.1).
 type request struct {
 	values    url.Values
 	client    *clients.Client
 	redirect  string // where the answer goes: one of the client's redirect URIs
+	post      bool   // it goes there as a form (OAuth 2.0 Form Post Response Mode)
 	terms     grants.Terms
 	challenge string // of PKCE (RFC 7636)
 
@@ -52,7 +59,10 @@ func (s *authorization) readClient(ex *web.Exchange, values url.Values) (*reques
 		return nil, page("The application asks to send you to an address that is not registered for it.",
 			fmt.Errorf("the redirect URI %q of the client %q is not registered", redirect, client.ID))
 	}
-	return &request{values: values, client: client, redirect: redirect, asked: s.forms.askedAt(values)}, nil
+	return &request{
+		values: values, client: client, redirect: redirect, post: values.Get("response_mode") == modePost,
+		asked: s.forms.askedAt(values),
+	}, nil
 }
 
 // find returns the client of an ID, for a page.
@@ -95,8 +105,8 @@ func (s *authorization) fill(r *request) error {
 		return refuse(codeInvalidRequest, "The parameter response_type is needed: code.")
 	case get("response_type") != "code":
 		return refuse(codeUnsupportedResponse, "response_type must be code.")
-	case get("response_mode") != "" && get("response_mode") != "query":
-		return refuse(codeInvalidRequest, "response_mode must be query.")
+	case get("response_mode") != "" && get("response_mode") != modeQuery && !r.post:
+		return refuse(codeInvalidRequest, "response_mode must be query or form_post.")
 	case !r.client.May(grantCode):
 		return refuse(codeUnauthorizedClient, "The client may not use the authorization code grant.")
 	}
@@ -219,13 +229,17 @@ func subjectOf(id *policy.Identity) string {
 	return id.Subject
 }
 
-// location returns where the browser goes with an answer, to which it adds the state and the
-// issuer (RFC 9207).
-func (s *authorization) location(r *request, answer url.Values) string {
+// complete adds the state and the issuer to an answer (RFC 9207).
+func (s *authorization) complete(r *request, answer url.Values) url.Values {
 	answer.Set("iss", s.issuer)
 	if states := r.values["state"]; len(states) == 1 {
 		answer.Set("state", states[0])
 	}
+	return answer
+}
+
+// location returns where the browser goes with an answer.
+func (r *request) location(answer url.Values) string {
 	separator := "?"
 	switch {
 	case strings.HasSuffix(r.redirect, "?"), strings.HasSuffix(r.redirect, "&"):

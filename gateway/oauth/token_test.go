@@ -43,6 +43,7 @@ func TestCodeGrant(t *testing.T) {
 	}
 	for name, want := range map[string]any{
 		"iss": issuer, "sub": "alice", "aud": "wiki", "nonce": "n-0S6", "sid": access["sid"], "name": "Alice Example",
+		"acr":                "factors:1",
 		"preferred_username": "alice", "email": "alice@example.org", "email_verified": true,
 	} {
 		if id[name] != want || want == nil {

@@ -36,6 +36,19 @@ type Leave struct {
 // Leave writes the page.
 func (p *Pages) Leave(w io.Writer, page Leave) error { return p.render(w, "leave", page) }
 
+// FormPost is the page that takes the answer for an application on, as a form (OAuth 2.0 Form Post
+// Response Mode).
+type FormPost struct {
+	Action template.URL // as Leave.URL
+	Fields []FormField
+}
+
+// FormField is a field of a form that users do not see.
+type FormField struct{ Name, Value string }
+
+// FormPost writes the page.
+func (p *Pages) FormPost(w io.Writer, page FormPost) error { return p.render(w, "formpost", page) }
+
 // Device is the page where a user enters the code that a device shows.
 type Device struct {
 	User              User

@@ -194,6 +194,7 @@ var pageFiles = map[string][]string{
 	"consent":   {"consent"},
 	"leave":     {"leave"},
 	"device":    {"device"},
+	"formpost":  {"formpost"},
 }
 
 // parseAll reads all pages, once for all sets: the templates are the same in each. Their functions

@@ -81,6 +81,9 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"leave":             func(w io.Writer) error { return p.Leave(w, Leave{Host: v, URL: "https://a.example/", Detail: v}) },
 		"leave, refused":    func(w io.Writer) error { return p.Leave(w, Leave{Host: v, URL: "https://a.example/", Refused: true}) },
 		"leave, signed out": func(w io.Writer) error { return p.Leave(w, Leave{Host: v, URL: "https://a.example/", SignedOut: true}) },
+		"form post": func(w io.Writer) error {
+			return p.FormPost(w, FormPost{"https://a.example/", []FormField{{v, v}, {v, v}}})
+		},
 		"device": func(w io.Writer) error {
 			return p.Device(w, Device{User: user, Code: v, Wrong: true, Action: v, CSRFToken: v})
 		},
