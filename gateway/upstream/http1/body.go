@@ -12,8 +12,9 @@ import (
 type body struct {
 	io.ReadCloser
 	exchange
-	ended bool
-	err   error // of each Read after the end
+	response *http.Response // nil: it has no trailer
+	ended    bool
+	err      error // of each Read after the end
 }
 
 // Read implements io.Reader.
@@ -25,6 +26,9 @@ func (b *body) Read(p []byte) (int, error) {
 		b.upload.watch()
 	}
 	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF && b.response != nil && !tightenTrailer(b.response.Trailer) {
+		err = errBody
+	}
 	if err != nil {
 		b.finish(b.reason(err))
 	}

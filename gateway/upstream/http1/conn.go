@@ -22,6 +22,7 @@ type conn struct {
 
 	header   []byte // as it came, of a response that is not plain, and what came with it
 	inHeader bool   // header is being read
+	again    []byte // what Read returns before it reads on
 
 	quiet  func() bool // reports whether the connection is open and nothing has come
 	fields []Field     // of the last plain response
@@ -50,10 +51,14 @@ func newConn(c net.Conn, address string) *conn {
 // Read implements io.Reader. It records the error, because http.ReadResponse only
 // reports that half a line is malformed.
 func (k *conn) Read(b []byte) (n int, err error) {
-	if k.request == nil {
-		n, err = k.Conn.Read(b)
-	} else {
+	switch {
+	case k.request != nil:
 		n, err = k.exchange(b)
+	case len(k.again) > 0:
+		n = copy(b, k.again)
+		k.again = k.again[n:]
+	default:
+		n, err = k.Conn.Read(b)
 	}
 	if k.inHeader {
 		k.header = append(k.header, b[:n]...)

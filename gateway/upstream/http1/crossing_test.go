@@ -73,7 +73,8 @@ var misbehaviors = []misbehavior{
 	}, answerTo, false},
 	{"", func(id string) string { return strings.Replace(answerTo(id), "1.1", "1.0", 1) }, answerTo, false},
 	{"", func(id string) string {
-		return strings.Replace(answerTo(id), "\r\n", "\r\nTransfer-Encoding : chunked\r\n", 1)
+		return "HTTP/1.1 200 OK\r\nContent-Length: 900\r\nX-Id: " + id +
+			"\r\nTransfer-Encoding : chunked\r\n\r\n" + chunkOf(id)
 	}, answerTo, false},
 	{"", func(id string) string {
 		return strings.Replace(answerTo(id), "\r\n", "\r\nConnection: close\r\n", 1)

@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -8,6 +9,8 @@ import (
 	"net/textproto"
 	"os"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // exchange sends a serialized request and reads the header of the response.
@@ -101,11 +104,12 @@ const maxKept = 8 << 10
 
 // readHeader reads the header of one response.
 func (k *conn) readHeader(r *http.Request) (*http.Response, error) {
-	buffered, unread := k.br.Buffered(), k.limited.N
-	head, _ := k.br.Peek(buffered) // cannot fail
-	k.header, k.inHeader = append(k.header[:0], head...), true
-	response, err := http.ReadResponse(k.br, r)
-	k.inHeader = false
+	response, err := k.parseHeader(r)
+	spaced := tighten(k.header)
+	if spaced && k.completeHeader() {
+		k.reread()
+		response, err = k.parseHeader(r)
+	}
 	switch {
 	case err == nil:
 	case k.limited.N <= 0:
@@ -115,17 +119,29 @@ func (k *conn) readHeader(r *http.Request) (*http.Response, error) {
 	default:
 		return nil, withoutQuotes(err, errHeader)
 	}
-	// ReadResponse removes a Content-Length beside chunks, so look for it in the
-	// bytes. If the buffer was filled again, they are gone.
-	k.unclear = len(response.TransferEncoding) > 0 &&
-		(k.limited.N != unread || names(head[:buffered-k.br.Buffered()], "content-length"))
-	if len(response.Header["Pragma"]) > 0 && !names(k.header[:len(k.header)-k.br.Buffered()], "cache-control") {
+	for name := range response.Header { // ReadResponse accepts spaces in it
+		if !httpguts.ValidHeaderFieldName(name) {
+			return nil, errHeader
+		}
+	}
+	// ReadResponse removes a Content-Length beside chunks, so look for it in the bytes.
+	header := k.header[:len(k.header)-k.br.Buffered()]
+	k.unclear = spaced || len(response.TransferEncoding) > 0 && names(header, "content-length")
+	if len(response.Header["Pragma"]) > 0 && !names(header, "cache-control") {
 		delete(response.Header, "Cache-Control") // which ReadResponse makes of Pragma
 	}
 	if cap(k.header) > maxKept {
 		k.header = nil
 	}
 	return response, nil
+}
+
+// parseHeader reads the header of one response, and keeps its bytes.
+func (k *conn) parseHeader(r *http.Request) (*http.Response, error) {
+	come, _ := k.br.Peek(k.br.Buffered()) // cannot fail
+	k.header, k.inHeader = append(k.header[:0], come...), true
+	defer func() { k.inHeader = false }()
+	return http.ReadResponse(k.br, r)
 }
 
 // informational passes on a 1xx response.
@@ -171,13 +187,30 @@ func (e *exchange) deliver(response *http.Response) (*http.Response, error) {
 		response.Body = http.NoBody
 		return response, nil
 	}
+	if !e.chunksBegin(response) {
+		return nil, e.conn.fail(response.Request, e.stop, errBody)
+	}
 	if length := response.ContentLength; e.upload == nil && (length < 0 || int64(e.conn.br.Buffered()) < length) {
 		if err := e.conn.SetDeadline(time.Time{}); err != nil { // a body has no time limit
 			return nil, e.conn.fail(response.Request, e.stop, err)
 		}
 	}
-	response.Body = &body{ReadCloser: response.Body, exchange: *e}
+	response.Body = &body{ReadCloser: response.Body, exchange: *e, response: response}
 	return response, nil
+}
+
+// chunksBegin reports whether the first chunk of a response begins as it must, as far as it has come with
+// the header. Nothing was sent to the client yet, so that it can still learn what failed.
+func (e *exchange) chunksBegin(response *http.Response) bool {
+	come, _ := e.conn.br.Peek(e.conn.br.Buffered()) // cannot fail
+	switch {
+	case len(response.TransferEncoding) == 0, len(come) == 0, come[0] == '0': // after a chunk without bytes, Read would wait
+		return true
+	case bytes.IndexByte(come, '\n') < 0:
+		return bytes.IndexByte([]byte("123456789abcdefABCDEF"), come[0]) >= 0
+	}
+	_, err := response.Body.Read(nil) // reads the size of the chunk
+	return err == nil
 }
 
 // end gives the connection back, or closes it. It is called once, when nothing

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"net/http"
 	"strings"
-
-	"golang.org/x/net/http/httpguts"
 )
 
 // reusable reports whether a connection may carry another request after the body
@@ -29,11 +27,6 @@ func reusable(r *http.Request, response *http.Response, unclear bool) bool {
 		return false // not a valid final status
 	case Upgrades(r) || r.Method == http.MethodConnect:
 		return false // a proxy on the way may treat the connection as a tunnel
-	}
-	for name := range response.Header {
-		if !httpguts.ValidHeaderFieldName(name) {
-			return false // some readers accept "Transfer-Encoding :"
-		}
 	}
 	if bodiless(r.Method, response.StatusCode) {
 		// The header may describe the body for another method or status (RFC 9110,

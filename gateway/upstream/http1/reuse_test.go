@@ -75,7 +75,7 @@ func TestReuse(t *testing.T) {
 		{"both after 1xx", "GET",
 			early + "\r\n" + header + "Content-Length: 60\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "", false},
 		{"chunks by a name with a space", "GET",
-			header + "Content-Length: 2\r\nTransfer-Encoding : chunked\r\n\r\nok", "ok", false},
+			header + "Content-Length: 60\r\nTransfer-Encoding : chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "ok", false},
 		{"two lengths", "GET", header + "Content-Length: 2\r\nContent-Length: 60\r\n\r\nok", unknown, false},
 		{"a negative length", "GET", header + "Content-Length: -1\r\n\r\n", unknown, false},
 		{"a size of a chunk that is bad", "GET", chunked + "\r\n-2\r\nok\r\n0\r\n\r\n", unknown, false},
