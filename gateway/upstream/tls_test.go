@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bufio"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -9,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -17,6 +19,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,5 +165,108 @@ func TestZone(t *testing.T) {
 	}, "https://[::1%25"+interfaces[i].Name+"]:"+port)
 	if got, err := f.send(t.Context(), "GET", nil); got != "[::1]:"+port {
 		t.Errorf("the upstream gets the host %q, %v", got, err)
+	}
+}
+
+// A response that goes until the end of the connection is whole if TLS ends too. Otherwise it may be cut off, and is an
+// error, unless the upstream is known to end so. One with an end of its own is whole in any case.
+func TestEndOfTLS(t *testing.T) {
+	t.Parallel()
+	server := newCertified(t, "app.internal")
+	for says, marked := range map[string]bool{
+		"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nok":                                                 false,
+		"HTTP/1.1 200 OK\r\n\r\nok":                                                                      false,
+		"HTTP/1.0 200 OK\r\n\r\nok":                                                                      false,
+		"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok":                                                 true,
+		"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok":                            true,
+		"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n": true,
+	} {
+		for _, closes := range []bool{true, false} { // with a close_notify
+			for _, ignored := range []bool{true, false} {
+				address := answerTLS(t, server, says, closes)
+				f := newFixtureOf(t, func(c *forwarding.Upstream) {
+					trusting(server)(c)
+					c.TLS.IgnoreUnexpectedEOF = ignored
+				}, address)
+				got, err := f.send(t.Context(), "GET", nil)
+				if want := marked || closes || ignored; got != "ok" || (err == nil) != want {
+					t.Errorf("%q, close_notify %t, ignored %t: %q, %v", says, closes, ignored, got, err)
+				}
+				if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Errorf("%q: the error is %v", says, err)
+				}
+			}
+		}
+	}
+}
+
+// answerTLS starts an https target that answers each connection with those bytes, and ends it with a close_notify or
+// without. It returns its URL.
+func answerTLS(t *testing.T, server certified, says string, closes bool) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			raw, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer raw.Close()
+				c := tls.Server(raw, &tls.Config{Certificates: []tls.Certificate{server.pair(t)}})
+				if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+					return
+				}
+				_, _ = io.WriteString(c, says) // an error shows at the other end
+				if closes {
+					c.Close()
+				}
+			}()
+		}
+	}()
+	return "https://" + listener.Addr().String()
+}
+
+// connection_age bounds for how long a connection takes further requests, by every protocol.
+func TestConnectionAge(t *testing.T) {
+	t.Parallel()
+	server := newCertified(t, "app.internal")
+	for _, scheme := range []string{"http", "https", "https+h2", "h2c"} {
+		for age, want := range map[time.Duration]int{0: 1, time.Hour: 1, 1: 3} {
+			app := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, r.RemoteAddr)
+			}))
+			app.Config.Protocols = new(http.Protocols)
+			app.Config.Protocols.SetHTTP1(scheme != "h2c")
+			app.Config.Protocols.SetUnencryptedHTTP2(scheme == "h2c")
+			app.EnableHTTP2 = scheme == "https+h2"
+			app.Config.Protocols.SetHTTP2(app.EnableHTTP2)
+			app.TLS = &tls.Config{Certificates: []tls.Certificate{server.pair(t)}}
+			if strings.HasPrefix(scheme, "https") {
+				app.StartTLS()
+			} else {
+				app.Start()
+			}
+			t.Cleanup(app.Close)
+			f := newFixtureOf(t, func(c *forwarding.Upstream) {
+				trusting(server)(c)
+				c.ConnectionAge = age
+			}, strings.Replace(app.URL, "http://", strings.TrimSuffix(scheme, "+h2")+"://", 1))
+			connections := map[string]bool{}
+			for range 3 {
+				from, err := f.send(t.Context(), "GET", nil)
+				if err != nil {
+					t.Errorf("%s: %v", scheme, err)
+				}
+				connections[from] = true
+			}
+			if n := len(connections); n != want {
+				t.Errorf("%s: %d connections for three requests with the age %v, want %d", scheme, n, age, want)
+			}
+		}
 	}
 }

@@ -34,6 +34,7 @@ const (
 type transport struct {
 	dialer          *net.Dialer
 	config          *tls.Config
+	ignoreEOF       bool          // see http1.TLSConn
 	limit           time.Duration // for the header of a response
 	freeDescriptors func()        // frees file descriptors
 
@@ -50,6 +51,7 @@ func newTransport(
 	t := &transport{
 		dialer:          &net.Dialer{Timeout: cfg.ConnectTimeout, KeepAlive: 30 * time.Second},
 		config:          tlsConfig(cfg.TLS),
+		ignoreEOF:       cfg.TLS.IgnoreUnexpectedEOF,
 		limit:           timeout,
 		freeDescriptors: freeDescriptors,
 	}
@@ -57,7 +59,7 @@ func newTransport(
 		t.config.NextProtos = []string{alpnHTTP1} // HTTP/2 shares a connection between requests
 	}
 	options := http1.Options{
-		Timeout: timeout, MaxIdle: idlePerHost, NoReuse: !cfg.ReuseConnections, Strays: strays,
+		Timeout: timeout, MaxIdle: idlePerHost, MaxAge: cfg.ConnectionAge, NoReuse: !cfg.ReuseConnections, Strays: strays,
 		NoRepeat: cfg.Retries == 0 || len(cfg.URLs) > 1, // with several targets, another one gets the request
 	}
 	options.Dial = t.dialPlain
@@ -71,7 +73,7 @@ func newTransport(
 	}
 	t.secure = http1.New(options)
 	t.http2 = http2.New(http2.Options{
-		Secure: true, Timeout: timeout, NoRepeat: options.NoRepeat,
+		Secure: true, Timeout: timeout, MaxAge: cfg.ConnectionAge, NoRepeat: options.NoRepeat,
 		Dial: func(ctx context.Context, address string, wrap func(net.Conn) net.Conn) (net.Conn, error) {
 			conn, err := t.dialTLS(ctx, address, alpnHTTP2, wrap)
 			if err != nil {
@@ -81,7 +83,7 @@ func newTransport(
 		},
 	})
 	t.h2c = http2.New(http2.Options{
-		Timeout: timeout, NoReuse: !cfg.ReuseConnections, NoRepeat: options.NoRepeat,
+		Timeout: timeout, MaxAge: cfg.ConnectionAge, NoReuse: !cfg.ReuseConnections, NoRepeat: options.NoRepeat,
 		Dial: func(ctx context.Context, address string, wrap func(net.Conn) net.Conn) (net.Conn, error) {
 			network, address := socketOf(address)
 			conn, err := t.dial(ctx, network, address)
@@ -297,6 +299,7 @@ func (t *transport) dialTLS(
 		conn.Close()
 		return nil, &protocolError{chosen}
 	}
+	conn.IgnoreEOF = t.ignoreEOF || chosen == alpnHTTP2 // whose streams have ends of their own
 	return conn, nil
 }
 

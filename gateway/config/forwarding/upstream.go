@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +41,7 @@ type Upstream struct {
 	RewriteResponses bool             `yaml:"rewrite_responses"`
 	Timeout          time.Duration    `yaml:"timeout"`
 	ConnectTimeout   time.Duration    `yaml:"connect_timeout"`
+	ConnectionAge    time.Duration    `yaml:"connection_age"`    // of connections that take further requests; 0: any
 	ReuseConnections bool             `yaml:"reuse_connections"` // false: each request has its own connection
 	FastPath         bool             `yaml:"fast_path"`         // false: httputil.ReverseProxy serves every request
 	IdentityHeaders  *IdentityHeaders `yaml:"identity_headers"`  // always set: what is not given comes from the top level
@@ -51,7 +53,8 @@ type Upstream struct {
 // DefaultUpstream returns an upstream without an address.
 func DefaultUpstream() Upstream {
 	return Upstream{
-		Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second, ReuseConnections: true, FastPath: true,
+		Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second, ConnectionAge: 5 * time.Minute,
+		ReuseConnections: true, FastPath: true,
 		Balance: BalanceRoundRobin, Retries: 1, Host: HostClient, Health: defaultHealth(),
 	}
 }
@@ -68,6 +71,8 @@ type UpstreamTLS struct {
 	Key         string `yaml:"key"`
 	ServerName  string `yaml:"server_name"` // empty: the host of the URL
 	Fingerprint string `yaml:"fingerprint"` // trusts this certificate alone: "sha256:HEX"
+	// IgnoreUnexpectedEOF takes a connection that ends without a close_notify for the end of an answer.
+	IgnoreUnexpectedEOF bool `yaml:"ignore_unexpected_eof"`
 
 	CAContent          []byte            `yaml:"-"` // of the files
 	CertificateContent []byte            `yaml:"-"`
@@ -188,7 +193,7 @@ func (t *UpstreamTLS) complete() {
 
 // checkTLS checks that there are https targets for the keys of tls.
 func (u Upstream) checkTLS(r *section.Report, path string) {
-	if u.TLS.CA == "" && u.TLS.Certificate == "" && u.TLS.Key == "" && u.TLS.ServerName == "" && u.TLS.Fingerprint == "" {
+	if reflect.ValueOf(u.TLS).IsZero() {
 		return
 	}
 	if !slices.ContainsFunc(u.URLs, func(target *url.URL) bool { return target != nil && target.Scheme == "https" }) {

@@ -82,8 +82,15 @@ func (e *exchange) tunnel(response *http.Response) (*http.Response, error) {
 	return response, nil
 }
 
-// Read implements io.Reader. It begins with the bytes that came with the 101.
-func (t *tunnel) Read(p []byte) (int, error) { return t.br.Read(p) }
+// Read implements io.Reader. It begins with the bytes that came with the 101. The protocol of a
+// tunnel says itself what is whole.
+func (t *tunnel) Read(p []byte) (int, error) {
+	n, err := t.br.Read(p)
+	if err == errTruncated {
+		err = io.EOF
+	}
+	return n, err
+}
 
 // Close implements io.Closer. The end of the request's context closes the tunnel
 // too.

@@ -43,6 +43,9 @@ type Options struct {
 	Timeout time.Duration
 	// MaxIdle is how many idle connections are kept to each address.
 	MaxIdle int
+	// MaxAge is how old a connection may be to carry another request: the address of the upstream may lead
+	// elsewhere by now. 0: any age. Those of an Owner may have any age.
+	MaxAge time.Duration
 	// NoReuse gives each request a new connection, but for those of an Owner.
 	NoReuse bool
 	// NoRepeat means that no request is sent a second time.
@@ -56,6 +59,7 @@ type Options struct {
 type Client struct {
 	dial    func(ctx context.Context, address string) (net.Conn, error)
 	timeout time.Duration
+	age     time.Duration // 0: any
 	noReuse bool
 	once    bool // no request is sent a second time
 	strays  *Strays
@@ -67,7 +71,7 @@ type Client struct {
 // New returns a client.
 func New(o Options) *Client {
 	return &Client{
-		dial: o.Dial, timeout: o.Timeout, noReuse: o.NoReuse, once: o.NoRepeat, strays: cmp.Or(o.Strays, new(Strays)),
+		dial: o.Dial, timeout: o.Timeout, age: o.MaxAge, noReuse: o.NoReuse, once: o.NoRepeat, strays: cmp.Or(o.Strays, new(Strays)),
 		idle:    pool{max: o.MaxIdle, conns: map[string]*idle{}},
 		buffers: sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		writers: sync.Pool{New: func() any { return bufio.NewWriterSize(nil, writeBuffer) }},

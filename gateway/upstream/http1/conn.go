@@ -16,9 +16,12 @@ type conn struct {
 	limit   time.Duration // of the header of a response
 	limited io.LimitedReader
 	br      *bufio.Reader
-	since   time.Time // when it became idle
-	failed  error     // of Read
-	unclear bool      // the last response has more than one framing
+	aged    time.Time     // when it is too old for another request; zero: never
+	lives   time.Duration // how long it may be idle, by the last response
+	since   time.Time     // when it became idle
+	until   time.Time     // until when it may carry another request then
+	failed  error         // of Read
+	unclear bool          // the last response has more than one framing
 
 	header   []byte // as it came, of a response that is not plain, and what came with it
 	inHeader bool   // header is being read
@@ -36,7 +39,7 @@ type conn struct {
 }
 
 func newConn(c net.Conn, address string) *conn {
-	k := &conn{Conn: c, address: address}
+	k := &conn{Conn: c, address: address, lives: unannounced}
 	if checked, ok := c.(interface{ Check() bool }); ok {
 		k.quiet = checked.Check
 	} else {
@@ -159,12 +162,22 @@ func (c *Client) take(address string, use use, deadline time.Time) *conn {
 		return nil
 	}
 	now := time.Now()
-	for k := c.idle.take(address, now); k != nil; k = c.idle.take(address, now) {
+	for k := c.takeIdle(address, now); k != nil; k = c.takeIdle(address, now) {
 		if c.passes(k, deadline) {
 			return k
 		}
 	}
 	return nil
+}
+
+// takeIdle returns an idle connection that may still carry a request, nil if there is none.
+func (c *Client) takeIdle(address string, now time.Time) *conn {
+	k := c.idle.take(address, now)
+	for k != nil && !now.Before(k.until) {
+		k.Close()
+		k = c.idle.take(address, now)
+	}
+	return k
 }
 
 // passes reports whether an idle connection passes its check, and sets its deadline. It
@@ -190,5 +203,6 @@ func (c *Client) open(ctx context.Context, address string, deadline time.Time) (
 	}
 	k := newConn(dialed, address)
 	k.limit = c.timeout
+	k.aged = Aged(c.age)
 	return k, nil
 }

@@ -15,6 +15,10 @@ var (
 	// ErrInformational means that informational responses do not end.
 	ErrInformational = fmt.Errorf("more than %d bytes of informational responses", MaxInformational)
 
+	// errTruncated means that a connection ended below TLS, without a word of TLS about it.
+	errTruncated = fmt.Errorf("the upstream closed the connection without a close_notify of TLS, "+
+		"so that the response may be cut off: %w", io.ErrUnexpectedEOF)
+
 	errMethod    = errors.New("the method of the request is not a token (RFC 9110, section 9.1)")
 	errHeader    = errors.New("the header of the response is malformed")
 	errTooLong   = fmt.Errorf("the header of the response is longer than %d bytes", maxHeader)

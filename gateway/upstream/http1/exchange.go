@@ -169,6 +169,10 @@ type exchange struct {
 // used again, and by whom.
 func (e *exchange) keep(response *http.Response, use use) {
 	e.reusable = !use.closes
+	e.conn.lives = unannounced
+	for _, value := range response.Header["Keep-Alive"] {
+		e.conn.lives = min(e.conn.lives, announced(value))
+	}
 	if !use.owned && !negotiates(response) {
 		e.rests = withoutBody(response)
 		return

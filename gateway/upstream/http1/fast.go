@@ -41,7 +41,7 @@ func (c *Client) Start(ctx context.Context, now time.Time, address string, p *Pl
 	if !ok || b.Len() > maxPlain {
 		return nil, nil
 	}
-	for k := c.idle.take(address, now); k != nil; k = c.idle.take(address, now) {
+	for k := c.takeIdle(address, now); k != nil; k = c.takeIdle(address, now) {
 		ok, failed := k.start(b.Bytes(), now, c.timeout)
 		if !ok {
 			c.discard(k)

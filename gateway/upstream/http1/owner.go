@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // Owner has the connections to upstreams that belong to one connection of a client,
@@ -56,6 +57,10 @@ func (o *Owner) take(c *Client, address string) *conn {
 	to := route{c, address}
 	k := o.conns[to]
 	delete(o.conns, to)
+	if k != nil && !time.Now().Before(k.until) {
+		k.Close()
+		return nil
+	}
 	return k
 }
 
@@ -78,6 +83,8 @@ func (o *Owner) put(c *Client, k *conn) {
 		k.Close()
 		return
 	}
+	k.aged = time.Time{} // a user is signed in on it
+	k.rest(unannounced)
 	if o.conns == nil {
 		o.conns = map[route]*conn{}
 	}

@@ -154,7 +154,7 @@ func (k *conn) plainHead(head []byte) (status int, length int64, ok bool) {
 	if !k.readLines(head[first+len(crlf):]) {
 		return 0, 0, false
 	}
-	k.fields = k.fields[:0]
+	k.fields, k.lives = k.fields[:0], unannounced
 	length = -1
 	for _, line := range k.lines {
 		f := line.field
@@ -172,6 +172,7 @@ func (k *conn) plainHead(head []byte) (status int, length int64, ok bool) {
 			}
 			continue
 		case "Keep-Alive":
+			k.lives = min(k.lives, announced(f.Value))
 			continue
 		case "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Proxy-Connection",
 			"Proxy-Authenticate", "Proxy-Authorization", "Www-Authenticate":

@@ -48,7 +48,10 @@ func (p *pool) take(address string, now time.Time) *conn {
 
 // put keeps a connection for a later request. rests says that it must rest before.
 func (p *pool) put(k *conn, rests bool) {
-	k.since = time.Now()
+	if k.rest(idleLives); !k.until.After(k.since) {
+		k.Close()
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := p.conns[k.address]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 )
 
@@ -12,6 +13,10 @@ type TLSConn struct {
 	*tls.Conn
 	wire       *wire
 	descriptor *descriptor // of the connection below TLS
+
+	// IgnoreEOF takes the end of the connection below TLS for the end of TLS. Otherwise a Read there fails
+	// with io.ErrUnexpectedEOF: anybody on the way could have ended it (RFC 8446, section 6.1).
+	IgnoreEOF bool
 }
 
 // Handshake does a TLS handshake as a client on raw. It closes raw if it fails.
@@ -22,7 +27,16 @@ func Handshake(ctx context.Context, raw net.Conn, config *tls.Config) (*TLSConn,
 		raw.Close()
 		return nil, err
 	}
-	return &TLSConn{conn, w, newDescriptor(raw)}, nil
+	return &TLSConn{Conn: conn, wire: w, descriptor: newDescriptor(raw)}, nil
+}
+
+// Read implements io.Reader.
+func (c *TLSConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err == io.EOF && c.wire.ended && !c.IgnoreEOF {
+		err = errTruncated
+	}
+	return n, err
 }
 
 // Abort closes the connection without the closing message of TLS, which could
@@ -47,6 +61,7 @@ func (c *TLSConn) Check() bool {
 type wire struct {
 	net.Conn
 	held   bool    // Read fails with errHeld
+	ended  bool    // Read has returned io.EOF
 	header [5]byte // of the current record
 	have   int     // bytes of the header that have come
 	left   int     // bytes of the payload that have not come yet
@@ -59,6 +74,7 @@ func (w *wire) Read(b []byte) (int, error) {
 	}
 	n, err := w.Conn.Read(b)
 	w.follow(b[:n])
+	w.ended = w.ended || err == io.EOF
 	return n, err
 }
 

@@ -40,6 +40,8 @@ type Options struct {
 	// Timeout is how long the header of a response may take after the request was
 	// written, and how long an upstream may pause in reading the request.
 	Timeout time.Duration
+	// MaxAge is how old a connection may be to carry another request; see http1. 0: any age.
+	MaxAge time.Duration
 	// NoReuse gives each request a new connection.
 	NoReuse bool
 	// NoRepeat means that no request that the upstream may have processed is sent a second time.
@@ -156,7 +158,7 @@ func (c *Client) take(ctx context.Context, address string) (*connection, error) 
 		c.mu.Lock()
 		open := c.conns[address]
 		c.mu.Unlock()
-		if k := c.reserve(open); k != nil { // not under the lock, because Reserve may call changed
+		if k := c.reserve(open, time.Now()); k != nil { // not under the lock, because Reserve may call changed
 			return k, nil
 		}
 		if k, err := c.wait(ctx, limit, address, open); k != nil || err != nil {
@@ -166,9 +168,11 @@ func (c *Client) take(ctx context.Context, address string) (*connection, error) 
 }
 
 // reserve takes a place on the first connection that has one. It returns nil if none has.
-func (c *Client) reserve(open []*connection) *connection {
+func (c *Client) reserve(open []*connection, now time.Time) *connection {
 	for _, k := range open {
 		switch {
+		case !k.aged.IsZero() && !now.Before(k.aged):
+			c.retire(k)
 		case k.Reserve() != nil:
 			if k.Err() != nil {
 				c.forget(k)
@@ -260,7 +264,7 @@ func (d *dialing) release() {
 
 // open opens a connection with a place for a request.
 func (c *Client) open(ctx context.Context, address string) (*connection, error) {
-	k := &connection{address: address}
+	k := &connection{address: address, aged: http1.Aged(c.options.MaxAge)}
 	k.retired.Store(c.options.NoReuse)
 	// What dial returns is a connection without TLS to net/http, which would need a *tls.Conn.
 	cc, err := c.transport.NewClientConn(context.WithValue(ctx, connectionKey{}, k), "http", address)

@@ -21,6 +21,7 @@ type connection struct {
 	address string
 	guard   *guard
 	greeted *greeted
+	aged    time.Time   // when it is too old for another request; zero: never
 	retired atomic.Bool // it takes no more requests
 }
 

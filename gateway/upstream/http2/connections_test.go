@@ -3,6 +3,7 @@ package http2
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -283,13 +284,62 @@ func TestRetired(t *testing.T) {
 		synctest.Wait()
 		open := c.conns["app.invalid:80"]
 		c.retire(first)
-		if k := c.reserve(open); k != nil || first.Err() != nil {
+		if k := c.reserve(open, time.Now()); k != nil || first.Err() != nil {
 			t.Errorf("%v is reserved; the one in use: %v", k, first.Err())
 		}
 		first.Release()
 		if first.Err() == nil {
 			t.Error("it is not closed after its last request")
 		}
+	})
+}
+
+// A connection that is too old takes no further request. Those that it carries go on.
+func TestMaxAge(t *testing.T) {
+	t.Parallel()
+	var release chan struct{}
+	answer := func(p *peer, stream uint32, request int) {
+		if request > 1 {
+			p.respond(stream, "200")
+			return
+		}
+		p.begin(stream, "200")
+		go func() {
+			<-release
+			_ = p.WriteData(stream, true, []byte("x"))
+		}()
+	}
+	inBubble(t, answer, func(u *upstream) {
+		const age = 16 * time.Second
+		release = make(chan struct{}) // of the bubble
+		c := New(Options{Dial: u.dial, Timeout: time.Minute, MaxAge: age})
+		defer c.CloseIdleConnections()
+		r, err := http.NewRequest("GET", "http://app.invalid/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		long, err := c.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for _, step := range []struct {
+			after time.Duration
+			want  int64
+		}{{0, 1}, {age * 13 / 16, 1}, {age, 2}, {age + age*13/16, 2}, {2 * age, 3}} { // ages differ by an eighth
+			time.Sleep(time.Until(began.Add(step.after)))
+			if status, err := u.ask(c, "GET", nil); status != 200 {
+				t.Errorf("after %v: %d, %v", step.after, status, err)
+			}
+			if n := u.dialed.Load(); n != step.want {
+				t.Errorf("after %v: %d connections, want %d", step.after, n, step.want)
+			}
+		}
+		close(release)
+		if body, err := io.ReadAll(long.Body); string(body) != "x" || err != nil {
+			t.Errorf("the first response: %q, %v", body, err)
+		}
+		long.Body.Close()
 	})
 }
 
