@@ -15,6 +15,7 @@ func (q *Request) proxy(transport http.RoundTripper, r *http.Request, upload *we
 	r, release := q.cancelable(abortable(q.owned(r)))
 	defer release()
 	var sent *http.Request
+	var trailer *http.Header
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			sent = pr.Out
@@ -30,14 +31,20 @@ func (q *Request) proxy(transport http.RoundTripper, r *http.Request, upload *we
 			if err := q.withoutNegotiate(response); err != nil {
 				return err
 			}
-			chooseUpgrade(sent, response)
+			if response.StatusCode == http.StatusSwitchingProtocols {
+				switchProtocols(sent, response)
+			}
+			announce(response.Trailer)
+			trailer = &response.Trailer
 			q.modify(response.StatusCode, response.Header)
 			return nil
 		},
 	}
 	q.answer = answer{q.Exchange, q}
 	proxy.ServeHTTP(&q.answer, r)
-	dropTrailerCookies(q.Exchange.Header())
+	if trailer != nil {
+		q.sendTrailer(*trailer)
+	}
 	if upload.Unread() {
 		q.Exchange.LimitBody() // the answer came first
 	}

@@ -97,13 +97,3 @@ func keepCookies(h http.Header, values []string) {
 		h["Clear-Site-Data"] = []string{strings.Join(kept, ", ")}
 	}
 }
-
-// dropTrailerCookies keeps cookies in the trailer of an upstream's response
-// from the client. The header itself has been sent by now.
-func dropTrailerCookies(h http.Header) {
-	for _, name := range [...]string{
-		"Set-Cookie", "Set-Cookie2", http.TrailerPrefix + "Set-Cookie", http.TrailerPrefix + "Set-Cookie2",
-	} {
-		delete(h, name)
-	}
-}

@@ -83,6 +83,15 @@ type answer struct {
 	request *Request
 }
 
+// WriteHeader implements http.ResponseWriter. Of 1xx, the proxy writes only those that it passes on.
+func (a *answer) WriteHeader(status int) {
+	if status < 200 {
+		a.request.inform(status)
+		return
+	}
+	a.Exchange.WriteHeader(status)
+}
+
 // Hijack implements http.Hijacker. The proxy writes the header of a 101 to the
 // connection itself.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {

@@ -51,13 +51,22 @@ func (r *Route) upgrades(q *http.Request, protocols string) bool {
 	return true
 }
 
+// switchProtocols prepares a response that switches protocols for httputil.ReverseProxy, which sends
+// its header and its reason phrase as they are. Nothing of them is about the connection but the switch.
+func switchProtocols(sent *http.Request, response *http.Response) {
+	chosen := web.Upgrade(response.Header)
+	if chosen == "" {
+		return // which the proxy refuses
+	}
+	chooseUpgrade(sent, chosen)
+	dropConnection(response.Header)
+	response.Header["Connection"], response.Header["Upgrade"] = []string{"Upgrade"}, []string{chosen}
+	response.Status, response.ProtoMajor, response.ProtoMinor, response.Close = "", 1, 1, false
+}
+
 // chooseUpgrade leaves in the Upgrade of a request the protocol that the upstream has
 // chosen. httputil.ReverseProxy knows only requests with one protocol.
-func chooseUpgrade(sent *http.Request, response *http.Response) {
-	if response.StatusCode != http.StatusSwitchingProtocols {
-		return
-	}
-	chosen := web.Upgrade(response.Header)
+func chooseUpgrade(sent *http.Request, chosen string) {
 	for protocol := range strings.SplitSeq(web.Upgrade(sent.Header), ",") {
 		if strings.EqualFold(strings.TrimSpace(protocol), chosen) {
 			sent.Header.Set("Upgrade", chosen)

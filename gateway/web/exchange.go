@@ -68,8 +68,7 @@ func (ex *Exchange) WriteHeader(status int) {
 		ex.pace.goOn(ex.ResponseWriter, quic)
 	}
 	if status < 200 && status != http.StatusSwitchingProtocols { // the answer follows
-		delete(ex.Header(), "Set-Cookie") // of an upstream, and not checked
-		writeInformational(ex.ResponseWriter, status)
+		writeInformational(ex.ResponseWriter, ex.Request, status)
 		return
 	}
 	ex.Status = status
