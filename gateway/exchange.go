@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"authgate/gateway/conn"
 	"authgate/gateway/forward"
 	"authgate/gateway/tracing"
 	"authgate/gateway/web"
@@ -106,6 +107,9 @@ func (ex *exchange) finish() {
 		ex.gateway.load.end()
 	}
 	ex.sent.Close()
+	if ex.abort && !ex.Request.ProtoAtLeast(1, 1) {
+		conn.Reset(ex.Request)
+	}
 	if ex.abort || !ex.DropBody() {
 		panic(http.ErrAbortHandler)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"strings"
 
 	"authgate/gateway/auth"
 	"authgate/gateway/conn"
@@ -22,6 +23,26 @@ func checkFraming(ex *web.Exchange) error {
 		Status: http.StatusBadRequest, Detail: "The request has a Content-Length beside a Transfer-Encoding, " +
 			"or the latter in HTTP/1.0.",
 		Cause: errors.New("a body with two framings (RFC 9112, section 6.1)"),
+	}
+}
+
+// checkExpect refuses a request that expects anything but 100-continue (RFC 9110, section 10.1.1): programs
+// differ in what they make of another expectation beside it. In HTTP/1.0, which has no 1xx, it means nothing.
+func checkExpect(ex *web.Exchange) error {
+	h := ex.Request.Header
+	expected := h["Expect"]
+	switch {
+	case len(expected) == 0:
+		return nil
+	case !ex.Request.ProtoAtLeast(1, 1):
+		delete(h, "Expect")
+		return nil
+	case len(expected) == 1 && strings.EqualFold(expected[0], "100-continue"):
+		return nil
+	}
+	return &web.Error{
+		Status: http.StatusExpectationFailed, Detail: "The request expects something other than 100-continue.",
+		Cause: errors.New("an unknown expectation (RFC 9110, section 10.1.1)"),
 	}
 }
 

@@ -23,6 +23,9 @@ func (ex *exchange) serve() error {
 	if err := checkFraming(&ex.Exchange); err != nil {
 		return err
 	}
+	if err := checkExpect(&ex.Exchange); err != nil {
+		return err
+	}
 	if err := ex.read(); err != nil {
 		return err
 	}

@@ -62,6 +62,19 @@ func cut(c net.Conn) {
 	c.Close()
 }
 
+// Reset ends the connection of r so that the client notices it: without the closing message of TLS, and with
+// a reset of TCP. In HTTP/1.0 nothing else tells that an answer without a length is not whole.
+func Reset(r *http.Request) {
+	c := carrierOf(r)
+	if c == nil || c.below == nil {
+		return
+	}
+	if tcp, ok := c.below.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // fails if the connection has gone
+	}
+	cut(c.conn)
+}
+
 // unsentBytes returns how many bytes that were written to a connection the client's
 // system has not acknowledged. It returns 0 if the system does not tell.
 func unsentBytes(c net.Conn) int {

@@ -144,7 +144,7 @@ func (a *http3Answer) receive(r *http.Request) error {
 	if r.ContentLength == 0 {
 		r.Body = http.NoBody
 	}
-	if strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
+	if values := r.Header["Expect"]; len(values) == 1 && strings.EqualFold(values[0], "100-continue") {
 		delete(r.Header, "Expect")
 		if r.ContentLength != 0 {
 			r.Body = &expected{ReadCloser: r.Body, answer: a}
