@@ -101,7 +101,8 @@ func TestPackagedUnit(t *testing.T) {
 }
 
 // TestRestartAsUser checks that an upgrade runs nothing as root that the environment of the
-// gateway chooses: who takes over the gateway can write it.
+// gateway chooses, because who takes over the gateway can write it, and that no argument of a
+// program has a value from there, because every user of the machine sees those.
 func TestRestartAsUser(t *testing.T) {
 	t.Parallel()
 	shared, err := os.ReadFile("scripts/shared.sh")
@@ -119,7 +120,8 @@ func TestRestartAsUser(t *testing.T) {
 	}
 	evil := tool("evil", "touch "+dir+"/taken")
 	gateway := exec.Command("sleep", "60")
-	gateway.Env = []string{evil, "-S" + evil, "PORT=8443", "EMPTY="}
+	const odd = "it's \"$(touch taken)\" `touch taken` a=b\n\\ 'c'\n#"
+	gateway.Env = []string{evil, "-S" + evil, "PORT=8443", "EMPTY=", "SECRET=" + odd}
 	if err := gateway.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +135,12 @@ func TestRestartAsUser(t *testing.T) {
 	}
 	tool("systemctl", fmt.Sprintf("[ \"$1\" != show ] || echo %d", gateway.Process.Pid))
 	tool("deb-systemd-invoke", "echo invoked $*")
-	tool("runuser", "echo $* >"+dir+"/asked")
-	restart := exec.Command("sh", "-eu", "-c", strings.ReplaceAll(string(shared), "/run/systemd/system", dir)+"\nrestart")
+	// Programs below runuser are those of the user. It begins them like the real one, without becoming the user.
+	tool("runuser", "echo $* >"+dir+"/asked\nshift 3\nexec \"$@\"")
+	validate := tool("authgate", "echo $* >"+dir+"/arguments\nenv -0 >"+dir+"/environment")
+	script := strings.NewReplacer("/run/systemd/system", dir, "/usr/bin/authgate", validate).Replace(string(shared))
+	restart := exec.Command("sh", "-eu", "-c", script+"\nrestart")
+	restart.Dir = dir
 	restart.Env = []string{"PATH=" + dir + ":/usr/sbin:/usr/bin:/sbin:/bin"}
 	out, err := restart.CombinedOutput()
 	if err != nil || strings.TrimSpace(string(out)) != "invoked restart authgate.service" {
@@ -143,9 +149,17 @@ func TestRestartAsUser(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "taken")); err == nil {
 		t.Error("root ran a program that the environment of the gateway named")
 	}
-	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
-	want := "-u authgate -- env -i PORT=8443 EMPTY= /usr/bin/authgate validate --config /etc/authgate/config.yaml\n"
-	if err != nil || string(asked) != want {
-		t.Errorf("asked as the user: %q (%v), want %q", asked, err, want)
+	for file, want := range map[string]string{
+		"asked": "-u authgate -- env -i /bin/sh\n", "arguments": "validate --config /etc/authgate/config.yaml\n",
+	} {
+		if got, err := os.ReadFile(filepath.Join(dir, file)); err != nil || string(got) != want {
+			t.Errorf("%s: %q (%v), want %q", file, got, err, want)
+		}
+	}
+	environment, err := os.ReadFile(filepath.Join(dir, "environment"))
+	for _, want := range []string{"PORT=8443", "EMPTY=", "SECRET=" + odd} {
+		if !strings.Contains("\x00"+string(environment), "\x00"+want+"\x00") {
+			t.Errorf("the new version has the environment %q (%v), want %q there", environment, err, want)
+		}
 	}
 }

@@ -12,14 +12,23 @@ refresh() {
 	[ ! -d /run/systemd/system ] || systemctl daemon-reload || true
 }
 
+# variables prints the environment of a process as lines for a shell.
+variables() {
+	grep -z '^[A-Za-z_][A-Za-z0-9_]*=' "/proc/$1/environ" | sed -z "s/'/'\\\\''/g; s/=/='/; s/^/export /; s/\$/'/" | tr '\000' '\n'
+}
+
 # restart restarts a gateway that runs, so that the new version serves. If the new
 # version refuses the configuration, with the variables of the running gateway, the
 # old one runs on.
 restart() {
 	[ -d /run/systemd/system ] && systemctl is-active --quiet authgate.service || return 0
 	pid=$(systemctl show --property=MainPID --value authgate.service)
-	# The gateway can write its environment, so root does not use it.
-	if grep -z '^[A-Za-z_][A-Za-z0-9_]*=' "/proc/$pid/environ" | xargs -0 sh -c 'exec runuser -u authgate -- env -i "$@" /usr/bin/authgate validate --config /etc/authgate/config.yaml' sh >/dev/null; then
+	# The gateway can write its environment, so root does not use it. It may have secrets, so it is no argument, which
+	# every user can see.
+	if {
+		variables "$pid"
+		echo 'exec /usr/bin/authgate validate --config /etc/authgate/config.yaml </dev/null'
+	} | runuser -u authgate -- env -i /bin/sh >/dev/null; then
 		if command -v deb-systemd-invoke >/dev/null; then
 			deb-systemd-invoke restart authgate.service || true
 		else
