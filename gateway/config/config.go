@@ -57,6 +57,7 @@ type Config struct {
 	environment Environment
 	source      func() *sources // its content; a function, so that fmt does not print its secrets
 	sideFiles   []File
+	secretFiles []string
 	warnings    Diagnostics
 
 	clientPolicies map[string]*policy.Route // of OAuth.Clients, by ID
@@ -209,6 +210,10 @@ func (c *Config) Parts() []string {
 	return paths
 }
 
+// SecretFiles returns those of the main file and its parts that have secrets or hashes of
+// passwords in themselves. What is public, as in the demonstration, does not count.
+func (c *Config) SecretFiles() []string { return slices.Clone(c.secretFiles) }
+
 // Warnings returns the parts of a valid configuration that are probably
 // mistakes, in the order of the text.
 func (c *Config) Warnings() Diagnostics { return slices.Clone(c.warnings) }
@@ -229,6 +234,9 @@ type sources struct {
 func (e Environment) parse(path string, from *sources) (*Config, []File, error) {
 	reader, cfg := e.reader(path), defaults()
 	main := &section.Report{Document: reader.Read(path, from.main, maxConfigSize, "", cfg)}
+	if main.HasSecrets() {
+		cfg.secretFiles = append(cfg.secretFiles, path)
+	}
 	in := includes{main: main, path: path, parts: from.parts}
 	if !from.read {
 		in.find(cfg.Include)
@@ -270,8 +278,8 @@ func (e Environment) reader(path string) *strictyaml.Reader {
 			"secret", "secrets", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password",
 			"api_token", "key",
 		},
-		PublicKeys: publicKeys(),
-		HashKeys:   []string{"password_hash", "secrets"},
+		PublicKeys: publicKeys(), PublicSecrets: append([]Secret{demoClientSecret, demoClientHash}, demoHashes...),
+		HashKeys: []string{"password_hash", "secrets"},
 		Parse: map[reflect.Type]func(path, value string) (any, error){
 			reflect.TypeFor[*url.URL]():     func(path, value string) (any, error) { return parseAddress(path, value) },
 			reflect.TypeFor[netip.Prefix](): func(_, value string) (any, error) { return policy.ParseNetwork(value) },

@@ -145,7 +145,8 @@ func TestACMEListen(t *testing.T) {
 }
 
 // The shipped files are valid without variables, demoHashes and demoClientHash are what they
-// have, and their users and their client are known as those of the demonstration.
+// have, their users and their client are known as those of the demonstration, and they have no
+// other secrets.
 func TestShippedConfig(t *testing.T) {
 	t.Parallel()
 	cfg, provider := parseShipped(t, "config.yaml"), parseShipped(t, "provider.yaml")
@@ -163,6 +164,9 @@ func TestShippedConfig(t *testing.T) {
 	if !slices.Equal(hashes, demoHashes) || !slices.Equal(users, []string{"service", "alice", "bob"}) ||
 		!slices.Equal(provider.DemoUsers(), users[1:]) || !slices.Equal(clients, []string{"authgate"}) {
 		t.Errorf("hashes %q, demonstration users %q and clients %q", hashes, users, clients)
+	}
+	if secret := slices.Concat(cfg.SecretFiles(), provider.SecretFiles()); len(secret) > 0 {
+		t.Errorf("%q have secrets that are not those of the demonstration", secret)
 	}
 	// A user is one of the demonstration by the hash, not by the name.
 	cfg.Accounts.Users[0].PasswordHash, cfg.Accounts.Users[1].Username = "$2y$…", "c"

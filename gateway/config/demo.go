@@ -16,9 +16,9 @@ var demoHashes = []Secret{
 	"$argon2id$v=19$m=19456,t=2,p=1$a9eBLfdOxDEzgYnE6h1UuQ$T0g47KRMpq8/2wtiGNJjbRFCRRyCJsT7SJRnlV8298c",
 }
 
-// demoClientHash is the hash of the client's secret in the shipped provider.yaml, which
-// is public too.
-const demoClientHash Secret = "$argon2id$v=19$m=19456,t=2,p=1$3mRkHe+br+nZiL//CEGe1A" +
+// demoClientSecret is the client's secret in the shipped config.yaml, and demoClientHash its hash
+// in the shipped provider.yaml. They are public too.
+const demoClientSecret, demoClientHash Secret = "demo-secret", "$argon2id$v=19$m=19456,t=2,p=1$3mRkHe+br+nZiL//CEGe1A" +
 	"$Ith4wL8rmyYU6BSv0KgpFbTsheL0Mie+dUztwziNKhk"
 
 // DemoUsers returns the names of the users with a password hash of the shipped

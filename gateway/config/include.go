@@ -110,6 +110,9 @@ func (c *Config) add(reader *strictyaml.Reader, main *section.Report, parts []pa
 	for _, file := range parts {
 		var p part
 		doc := reader.ReadPart(file.path, file.source, maxConfigSize, &p)
+		if doc.HasSecrets() {
+			c.secretFiles = append(c.secretFiles, file.path)
+		}
 		p.resolvePaths(doc.Resolve)
 		addNamed(main, doc, "upstreams", &c.Upstreams, p.Upstreams)
 		addNamed(main, doc, "policies", &c.Policies, p.Policies)

@@ -68,8 +68,8 @@ func exposed(cfg *config.Config) []exposure {
 	return all
 }
 
-// exposedSecrets returns those of data_dir, of the files in it, and of the files beside
-// the configuration with secrets or password hashes.
+// exposedSecrets returns those of data_dir, of the files in it, and of the files of the
+// configuration, and beside it, with secrets or password hashes.
 func exposedSecrets(cfg *config.Config) []exposure {
 	public := cfg.PublicFiles()
 	paths := append([]string{cfg.DataDir}, slices.DeleteFunc(cfg.SideFiles(),
@@ -82,15 +82,19 @@ func exposedSecrets(cfg *config.Config) []exposure {
 			}
 		}
 	}
+	own := cfg.SecretFiles()
 	var all []exposure
-	for _, path := range paths {
+	for _, path := range append(own, paths...) {
 		info, err := os.Stat(path)
 		if err != nil { // a missing file is reported elsewhere
 			continue
 		}
 		which := groupWrite
-		if reachable(path) {
+		switch open := reachable(path); {
+		case open:
 			which = othersOrGroupWrite
+		case slices.Contains(own, path):
+			continue // changeable finds it, if others can change it
 		}
 		if mode := info.Mode().Perm(); mode&which != 0 {
 			_, real := walk(path)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/gateway/config"
 	"authgate/internal/test/logtest"
 )
 
@@ -60,6 +61,53 @@ func TestExposedSecrets(t *testing.T) {
 		}
 		if left := exposed(a.Config()); strings.Join(got, ", ") != c.want || len(left) > 0 {
 			t.Errorf("%s: warnings about %q, want %s; after the commands %v", name, got, c.want, left)
+		}
+	}
+}
+
+// A file of the configuration that has a secret in itself must be closed to others, as the files
+// that it names. What a variable or a file has counts not, nor what is public.
+func TestExposedConfiguration(t *testing.T) {
+	t.Parallel()
+	const (
+		secret   = "01234567890123456789012345678901"
+		client   = `oauth: {enabled: true, clients: [{id: app, redirect_uris: ["https://app.example.org/"], `
+		provider = `providers: [{name: home, issuer: "https://id.example.org", client_id: gate, client_secret: `
+	)
+	for name, c := range map[string]struct{ main, part, want string }{
+		"no secret":            {"", "", ""},
+		"a secret":             {"token: {secret: " + secret + "}\n", "", "config.yaml"},
+		"an empty one":         {"token: {secret: ''}\n", "", ""},
+		"a variable":           {"token: {secret: '${KEY}'}\n", "", ""},
+		"a file":               {"token: {secret_file: key}\n", "", ""},
+		"a list":               {client + "secrets: [" + secret + "]}]}\n", "", "config.yaml"},
+		"the hash of a user":   {"basic: {users: [" + alice[2:len(alice)-1] + "]}\n", "", "config.yaml"},
+		"one that is public":   {provider + "demo-secret}]\n", "", ""},
+		"in a part":            {"", provider + "x}]\n", "part.yaml"},
+		"in both":              {"token: {secret: " + secret + "}\n", provider + "x}]\n", "config.yaml, part.yaml"},
+		"a variable of a part": {"", provider + "'${KEY}'}]\n", ""},
+	} {
+		dir := openRoom(t)
+		path := folder(t, dir, map[string]string{
+			"config.yaml": listenAnywhere + memoryStore + routes + "include: [part.yaml]\n" + c.main, "part.yaml": c.part,
+			"accounts.yaml": bob, "key": secret, "data/x": "",
+		})
+		chmod(t, path, 0o644)
+		chmod(t, filepath.Join(dir, "part.yaml"), 0o644)
+		environment := config.Environment{Lookup: func(string) (string, bool) { return secret, true }}
+		cfg, err := environment.Load(path)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var got []string
+		for _, e := range exposed(cfg) {
+			if e.what != canReadSecrets || e.command != "chmod g-w,o-rwx "+e.path {
+				t.Errorf("%s: %s", name, e)
+			}
+			got = append(got, filepath.Base(e.path))
+		}
+		if strings.Join(got, ", ") != c.want {
+			t.Errorf("%s: warnings about %q, want %s", name, got, c.want)
 		}
 	}
 }

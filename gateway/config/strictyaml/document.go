@@ -24,6 +24,7 @@ type Document struct {
 	stood        map[string]bool                               // paths of values with a stand-in
 	adopted      map[string]adopted                            // what is written in parts, by its path here
 	parts        []*Document
+	secret       bool // see HasSecrets
 }
 
 // span is where a key and its value begin.
@@ -42,6 +43,10 @@ func (d *Document) Root() string { return d.root }
 
 // Lines returns the lines of the file.
 func (d *Document) Lines() []string { return d.lines }
+
+// HasSecrets reports whether the text itself has a secret, and does not only name the variable
+// or the file that has it.
+func (d *Document) HasSecrets() bool { return d.secret }
 
 // Given reports whether a key is written in the document.
 func (d *Document) Given(path string) bool {

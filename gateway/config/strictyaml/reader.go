@@ -21,6 +21,8 @@ type Options struct {
 	// these keys, of misspellings of them, and of all keys that contain
 	// "secret" or "passw".
 	SecretKeys []string
+	// PublicSecrets are those that everybody knows.
+	PublicSecrets []Secret
 	// PublicKeys are keys that look like those of secrets but are not.
 	PublicKeys []string
 	// Defaults sets the defaults of a new element of a list or a map. element

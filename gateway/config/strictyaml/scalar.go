@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -76,6 +77,8 @@ func (d *decoder) secret(n ast.Node, path string, v reflect.Value) {
 		d.wrong(n, path, "%v", err)
 		return
 	}
+	named := text == "" || strings.Contains(content, "${")
+	d.Document.secret = d.Document.secret || !named && !slices.Contains(d.PublicSecrets, Secret(text))
 	v.SetString(text)
 }
 
