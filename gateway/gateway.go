@@ -31,8 +31,7 @@ const (
 	verifiedFor         = 5 * time.Minute
 )
 
-// Options are the parts that a Gateway is made of. All but Now, Idle and FreeMemory are
-// required.
+// Options are the parts that a Gateway is made of. All but Now and FreeMemory are required.
 type Options struct {
 	Config     *config.Config
 	Store      store.Store // the gateway does not close it
@@ -40,7 +39,6 @@ type Options struct {
 	Registerer prometheus.Registerer
 	Version    string
 	Now        func() time.Time // default time.Now
-	Idle       func()           // called whenever the last request in flight ends; default nothing
 	FreeMemory func()           // called a while after password checks; default nothing
 
 	shown bool // what others verify is only shown: it must open no application
@@ -107,9 +105,6 @@ func assemble(o Options) (*Gateway, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Idle == nil {
-		o.Idle = func() {}
-	}
 	metrics, err := web.NewMetrics(o.Registerer, o.Logger, o.Version, newSessionCount(o))
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
@@ -123,7 +118,7 @@ func assemble(o Options) (*Gateway, error) {
 		throttle:  throttle,
 		verifier:  auth.NewVerifier(throttle, verifiedCredentials, verifiedFor, o.Now),
 		forwarder: forward.New(o.Logger),
-		load:      newLoad(o.Idle),
+		load:      newLoad(),
 
 		shown: o.shown,
 	}

@@ -19,11 +19,10 @@ type load struct {
 	budget   conn.Budget // of file descriptors
 	inFlight atomic.Int64
 	refusing rate.Sometimes // bounds the log of refused requests
-	idle     func()         // called whenever the last request in flight ends
 }
 
-func newLoad(idle func()) load {
-	return load{budget: conn.Divide(conn.Files()), refusing: rate.Sometimes{Interval: time.Minute}, idle: idle}
+func newLoad() load {
+	return load{budget: conn.Divide(conn.Files()), refusing: rate.Sometimes{Interval: time.Minute}}
 }
 
 // limit returns how many requests are served at once under a configuration.
@@ -56,11 +55,7 @@ func (l *load) begin(limit int64) bool {
 }
 
 // end removes a request that begin has counted.
-func (l *load) end() {
-	if l.inFlight.Add(-1) == 0 {
-		l.idle()
-	}
-}
+func (l *load) end() { l.inFlight.Add(-1) }
 
 // checkInFlight refuses a request that is one too many.
 func (ex *exchange) checkInFlight() error {

@@ -98,7 +98,7 @@ func (a *App) assemble(cfg *config.Config) error {
 	var err error
 	a.gateway, err = gateway.New(gateway.Options{
 		Config: cfg, Store: a.store, Logger: a.logger, Registerer: a.metrics, Version: a.version,
-		Idle: a.log.Flush, FreeMemory: debug.FreeOSMemory,
+		FreeMemory: debug.FreeOSMemory,
 	})
 	if err != nil {
 		return err

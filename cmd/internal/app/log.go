@@ -23,8 +23,8 @@ const (
 	lastLinesTime = time.Second
 )
 
-// logHandler lets the lines of the access log wait until no request is in progress, a batch
-// is full, or some time has passed. All other lines are due at once.
+// logHandler lets the lines of the access log wait until a batch is full or some time has
+// passed: to wake the writer costs more than to write a line. All other lines are due at once.
 type logHandler struct {
 	slog.Handler
 	queue *logqueue.Queue
