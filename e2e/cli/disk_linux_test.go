@@ -78,9 +78,7 @@ func TestSmallDisk(t *testing.T) {
 	}
 	for _, message := range []string{"the disk is full or fails", "the reserve for logouts is in use",
 		"the disk has room again"} {
-		if !strings.Contains(g.Log.String(), message) {
-			t.Errorf("the log does not say %q", message)
-		}
+		world.Until(t, message, func() bool { return strings.Contains(g.Log.String(), message) })
 	}
 }
 

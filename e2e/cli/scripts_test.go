@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"authgate/e2e/world"
 
@@ -26,13 +27,15 @@ import (
 //
 //	curl STATUS ARGS...   runs curl -sSi with ARGS; the status must be STATUS
 //	field NAME VAR        sets $VAR to a field of the JSON object in stdout
+//	logged PATTERN        waits until a line of the log has the pattern
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata",
 		Setup: func(env *testscript.Env) error { return prepare(t, env) },
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"curl":  curlCommand,
-			"field": fieldCommand,
+			"curl":   curlCommand,
+			"field":  fieldCommand,
+			"logged": loggedCommand,
 		},
 	})
 }
@@ -119,4 +122,18 @@ func fieldCommand(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("the object has no field %s", args[0])
 	}
 	ts.Setenv(args[1], fmt.Sprint(value))
+}
+
+func loggedCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: logged PATTERN")
+	}
+	pattern := regexp.MustCompile(args[0])
+	deadline := time.Now().Add(world.Patience)
+	for !pattern.MatchString(ts.ReadFile("gateway.log")) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("the log does not have %s:\n%s", pattern, ts.ReadFile("gateway.log"))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }

@@ -52,6 +52,9 @@ func beginWithNothing(t *testing.T, page string, steps ...string) {
 		"authgate serve": "until authgate healthcheck >/dev/null 2>&1; do sleep 0.1; done",
 		"sed":            `until grep -q '"msg":"reloaded"' gateway.log; do sleep 0.1; done`,
 		"kill":           "wait",
+		// The line of the access log comes after what the page looks for.
+		"curl -b cookies.txt https://localhost:8443/reports/": `until grep -q '"path":"/reports/"' gateway.log; ` +
+			"do sleep 0.1; done",
 	}}
 	files := map[string]string{".curlrc": "silent\nshow-error\n"} // as at a terminal: no progress meter
 	for _, b := range doc.Blocks {

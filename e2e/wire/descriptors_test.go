@@ -71,7 +71,9 @@ func TestDescriptorsRunOut(t *testing.T) {
 	if n, err := first.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the client that waited longest reads %d bytes, %v", n, err)
 	}
-	if n := strings.Count(g.Log.String(), "the limit of connections is reached"); n != 1 {
+	const reached = "the limit of connections is reached"
+	world.Until(t, "the log to tell the limit", func() bool { return strings.Contains(g.Log.String(), reached) })
+	if n := strings.Count(g.Log.String(), reached); n != 1 {
 		t.Errorf("that connections give way is logged %d times", n)
 	}
 
