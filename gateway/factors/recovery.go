@@ -57,14 +57,12 @@ func grouped(code string) string {
 }
 
 // Spend returns the set without the recovery code that was typed. It returns false if the
-// set has no such code, or no factor that a code could stand for. Case, dashes and spaces do
-// not count.
+// set has no such code, or no factor that a code could stand for.
 func (s Set) Spend(account, typed string) (rest Set, ok bool) {
-	code, ok := typedRecovery(typed)
-	if !ok || !s.Any() {
+	if !IsRecoveryCode(typed) || !s.Any() {
 		return s, false
 	}
-	hash := []byte(hashRecovery(account, code))
+	hash := []byte(hashRecovery(account, TypedCode(typed)))
 	left := make([]string, 0, len(s.Recovery))
 	for _, kept := range s.Recovery {
 		if subtle.ConstantTimeCompare([]byte(kept), hash) == 0 {
@@ -80,19 +78,8 @@ func (s Set) Spend(account, typed string) (rest Set, ok bool) {
 
 // IsRecoveryCode reports whether a text has the form of a recovery code.
 func IsRecoveryCode(typed string) bool {
-	_, ok := typedRecovery(typed)
-	return ok
-}
-
-// typedRecovery returns a typed code as it is hashed. It folds the case of ASCII alone: the long s (ſ)
-// is no S.
-func typedRecovery(typed string) (string, bool) {
-	if len(typed) > maxTyped {
-		return "", false
-	}
-	bare := strings.NewReplacer("-", "", " ", "").Replace(typed)
-	code := strings.ToUpper(bare) // of the same length if all is ASCII
-	return code, len(bare) == recoveryLength && len(code) == recoveryLength && strings.Trim(code, recoverySymbols) == ""
+	code := TypedCode(typed)
+	return len(code) == recoveryLength && strings.Trim(code, recoverySymbols) == ""
 }
 
 // hashRecovery returns the hash of a code. One SHA-256 is enough: a person who has the hash must

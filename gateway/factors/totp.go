@@ -27,9 +27,6 @@ const (
 	secretBytes = 20 // as many as SHA-1 has (RFC 4226, section 4)
 )
 
-// maxTyped is the longest text, in bytes, that can be a code of any kind.
-const maxTyped = 64
-
 // ErrWrongCode: the code does not belong to the secret, belongs to another time, or is used.
 var ErrWrongCode = errors.New("the code is wrong, too old or used")
 
@@ -130,8 +127,8 @@ func (t *TOTP) Check(box *seal.Box, account, code string, now time.Time, last in
 // check returns the step of a code that is later than last. It looks at all steps, and
 // compares in constant time, so that its duration tells nothing about the codes.
 func (s Secret) check(code string, now time.Time, last int64) (int64, error) {
-	typed, ok := typedDigits(code)
-	if !ok {
+	typed := TypedCode(code)
+	if len(typed) != digits.Length() || strings.Trim(typed, "0123456789") != "" {
 		return 0, ErrWrongCode
 	}
 	current := now.Unix() / int64(period/time.Second)
@@ -151,19 +148,6 @@ func (s Secret) check(code string, now time.Time, last int64) (int64, error) {
 		return 0, ErrWrongCode
 	}
 	return found, nil
-}
-
-// typedDigits returns the six digits of a code. Apps show them in groups, so spaces do not
-// count.
-func typedDigits(code string) (string, bool) {
-	if len(code) > maxTyped {
-		return "", false
-	}
-	typed := strings.ReplaceAll(code, " ", "")
-	if len(typed) != digits.Length() || strings.Trim(typed, "0123456789") != "" {
-		return "", false
-	}
-	return typed, true
 }
 
 func (t *TOTP) check(fault func(path, format string, args ...any)) {

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
+	"authgate/gateway/factors"
 	"authgate/gateway/record"
 	"authgate/gateway/store"
 	"authgate/policy"
@@ -76,15 +76,7 @@ func newUserCode() string {
 // userCodeKey returns the store key of a user code as people type it. ok reports whether it
 // can be one.
 func userCodeKey(typed string) (key string, ok bool) {
-	code := strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r), unicode.IsPunct(r):
-			return -1
-		case 'a' <= r && r <= 'z':
-			return r - 'a' + 'A'
-		}
-		return r
-	}, typed)
+	code := factors.TypedCode(typed)
 	if len(code) != 8 || strings.Trim(code, userLetters) != "" {
 		return "", false
 	}

@@ -202,7 +202,7 @@ func TestUserCodeSpellings(t *testing.T) {
 	}
 	for _, typed := range []string{
 		"WDJB-MJHT", "wdjb mjht", " Wdjb\u00a0-\u00a0Mjht\r\n", "WDJB–MJHT", "WDJB—MJHT", "WDJB‑MJHT",
-		"WDJB_MJHT.", "W-D-J-B-M-J-H-T",
+		"WDJB_MJHT.", "W-D-J-B-M-J-H-T", "WDJB−MJHT", "WDJB\u200b-MJHT", "WDJB\u00ad\tMJHT",
 	} {
 		if key, ok := userCodeKey(typed); !ok || key != want {
 			t.Errorf("%q is another code", typed)
