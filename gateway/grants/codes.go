@@ -83,17 +83,18 @@ func (g *Grants) NewCode(ctx context.Context, id *policy.Identity, c Code) (code
 
 // lenderOf returns the lender of what the user of id grants now.
 func (g *Grants) lenderOf(ctx context.Context, id *policy.Identity, t *Terms) (*lender, error) {
+	_, in, _, err := g.options.Holders.Find(ctx, id.Login, g.options.Now())
+	if err != nil {
+		return nil, ended(err)
+	}
 	consents, _, err := consentsOf(ctx, g.options.Store, id.Subject)
 	if err != nil {
 		return nil, err
 	}
+	consents.keep(g.options.Holders)
 	consent := consents.of(t.Client)
 	if consent == nil || !consent.covers(t.Resource, t.Scopes) {
 		return nil, ErrNoConsent
-	}
-	_, in, _, err := g.options.Holders.Find(ctx, id.Login, g.options.Now())
-	if err != nil {
-		return nil, ended(err)
 	}
 	return &lender{Login: in.ID, Generation: in.Generation(), Subject: id.Subject, Consent: consent.ID}, nil
 }

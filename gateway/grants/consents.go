@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"authgate/gateway/login"
 	"authgate/gateway/record"
 	"authgate/gateway/store"
 )
@@ -24,14 +25,19 @@ const (
 	consentRenewal = 30 * 24 * time.Hour
 )
 
-// Consents keeps what users consent to. A grant needs a consent, and ends with it.
+// Consents keeps what users consent to. A grant needs a consent, and ends with it. A consent ends with
+// the account, as API tokens do: when it is removed or disabled, or gets another password. A later
+// account of that name has none.
 type Consents struct {
-	store store.Store
-	now   func() time.Time
+	store   store.Store
+	now     func() time.Time
+	holders *login.Holders
 }
 
 // NewConsents returns the consents in a store. now is its clock; see store.ClockOf.
-func NewConsents(s store.Store, now func() time.Time) *Consents { return &Consents{s, now} }
+func NewConsents(s store.Store, now func() time.Time, holders *login.Holders) *Consents {
+	return &Consents{s, now, holders}
+}
 
 // Consent is what a user has consented to for one client.
 type Consent struct {
@@ -52,6 +58,7 @@ type consent struct {
 // withdraws one.
 type consented struct {
 	Subject string    `json:"sub"`
+	Issuer  string    `json:"iss,omitempty"` // of the provider; empty: a local account, or an older record
 	Written time.Time `json:"written"`
 	All     []consent `json:"all"`
 }
@@ -78,7 +85,8 @@ func (c *consent) covers(resource string, scopes []string) bool {
 	return ok && !slices.ContainsFunc(scopes, func(scope string) bool { return !slices.Contains(held, scope) })
 }
 
-// consentsOf returns the consents of a user, and the record.
+// consentsOf returns what is recorded for a subject, also what an earlier user of it has consented to,
+// and the record.
 func consentsOf(ctx context.Context, s store.Store, subject string) (*consented, []byte, error) {
 	raw, err := record.Find(ctx, s, consentsKey(subject))
 	if err != nil {
@@ -86,6 +94,25 @@ func consentsOf(ctx context.Context, s store.Store, subject string) (*consented,
 	}
 	known, err := decodeConsents(subject, raw)
 	return known, raw, err
+}
+
+// keep leaves what the user has consented to who has the subject now.
+func (c *consented) keep(holders *login.Holders) {
+	since, issuer, ok := holders.Tenure(c.Subject)
+	if !ok || c.Issuer != "" && c.Issuer != issuer {
+		c.All = nil
+	}
+	c.Issuer = issuer
+	c.All = slices.DeleteFunc(c.All, func(one consent) bool { return one.Since.Before(since) })
+}
+
+// of returns the consents of the user who has the subject now.
+func (c *Consents) of(ctx context.Context, subject string) (*consented, error) {
+	known, _, err := consentsOf(ctx, c.store, subject)
+	if err == nil {
+		known.keep(c.holders)
+	}
+	return known, err
 }
 
 // decodeConsents decodes the consents of a user, and no record as none.
@@ -102,7 +129,7 @@ func decodeConsents(subject string, raw []byte) (*consented, error) {
 
 // Given reports whether a user has consented to what a client asks for.
 func (c *Consents) Given(ctx context.Context, subject, client, resource string, scopes []string) (bool, error) {
-	known, _, err := consentsOf(ctx, c.store, subject)
+	known, err := c.of(ctx, subject)
 	if err != nil {
 		return false, err
 	}
@@ -112,7 +139,7 @@ func (c *Consents) Given(ctx context.Context, subject, client, resource string, 
 
 // Has reports whether a user has consented to anything that a client has asked for.
 func (c *Consents) Has(ctx context.Context, subject, client string) (bool, error) {
-	known, _, err := consentsOf(ctx, c.store, subject)
+	known, err := c.of(ctx, subject)
 	return err == nil && known.of(client) != nil, err
 }
 
@@ -124,6 +151,7 @@ func (c *Consents) Give(ctx context.Context, subject, client, name, resource str
 		if err != nil {
 			return store.Edit{}, err
 		}
+		known.keep(c.holders)
 		now := c.now()
 		if !known.add(client, name, resource, scopes, now) {
 			return store.Edit{}, nil
@@ -161,7 +189,7 @@ func (c *consented) add(client, name, resource string, scopes []string, now time
 
 // List returns what a user has consented to, the oldest first.
 func (c *Consents) List(ctx context.Context, subject string) ([]Consent, error) {
-	known, _, err := consentsOf(ctx, c.store, subject)
+	known, err := c.of(ctx, subject)
 	if err != nil {
 		return nil, err
 	}

@@ -59,6 +59,36 @@ func TestConsented(t *testing.T) {
 	}
 }
 
+// A subject at another issuer, under the same name of a provider, is another user. A record from before
+// issuers were noted is that of the user who has the subject.
+func TestConsentsOfAnotherIssuer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const carol = "keycloak:1"
+	given := func() bool {
+		t.Helper()
+		return must.Get(r.consents.Given(t.Context(), carol, "cli", "", nil))(t)
+	}
+	old := fmt.Sprintf(`{"sub":%q,"written":%q,"all":[{"id":"x","client":"cli","resources":{"":[]},"since":%[2]q}]}`,
+		carol, r.clock.Now().Format(time.RFC3339))
+	must.Do(t, r.store.Put(t.Context(), consentsKey(carol), []byte(old), r.clock.Now().Add(time.Hour)))
+	if !given() {
+		t.Error("an older record does not count")
+	}
+	must.Do(t, r.consents.Give(t.Context(), carol, "grafana", "", "", nil))
+	r.op.issuer = "https://other.example.org"
+	if all := must.Get(r.consents.List(t.Context(), carol))(t); given() || len(all) != 0 {
+		t.Errorf("at another issuer: %+v", all)
+	}
+	must.Do(t, r.consents.Give(t.Context(), carol, "other", "", "", nil))
+	if all := must.Get(r.consents.List(t.Context(), carol))(t); len(all) != 1 || all[0].Client != "other" {
+		t.Errorf("after a consent there: %+v", all)
+	}
+	if all := must.Get(r.consents.List(t.Context(), "gone:1"))(t); len(all) != 0 {
+		t.Errorf("of a provider that is gone: %+v", all)
+	}
+}
+
 // A consent that is withdrawn takes all codes and tokens of the client with it, and a new
 // consent does not bring them back. Others keep theirs.
 func TestWithdraw(t *testing.T) {

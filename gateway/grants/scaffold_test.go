@@ -1,6 +1,7 @@
 package grants
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -118,10 +119,11 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 	next.overview = &login.Overview{
 		Logins: next.logins, Accounts: next.accounts, Sessions: next.session, Users: next.users, Delegated: next.delegated,
 	}
-	next.consents = NewConsents(s, now)
+	holders := &login.Holders{Logins: next.logins, Accounts: next.accounts, Users: next.users}
+	next.consents = NewConsents(s, now, holders)
 	next.grants = New(Options{
 		Store: s, Now: now, Logins: next.logins, Keys: next.keys, Issuer: testIssuer, Audience: next.audience,
-		Holders: &login.Holders{Logins: next.logins, Accounts: next.accounts, Users: next.users},
+		Holders: holders,
 		Leeway:  leeway, CodeLifetime: time.Minute,
 		Lend: next.lend,
 		Client: func(id string) ([]string, bool) {
@@ -155,10 +157,11 @@ func (r *rig) lend(scopes []string, id *policy.Identity) *policy.Identity {
 
 // testProvider is the identity provider keycloak.
 type testProvider struct {
+	issuer string // empty: https://id.example.org
 	answer func() (*provider.Grant, error)
 }
 
-func (p *testProvider) Issuer() string { return "https://id.example.org" }
+func (p *testProvider) Issuer() string { return cmp.Or(p.issuer, "https://id.example.org") }
 
 func (p *testProvider) Refresh(context.Context, provider.Tokens, string) (*provider.Grant, error) {
 	return p.answer()

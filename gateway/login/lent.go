@@ -3,6 +3,7 @@ package login
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -143,6 +144,23 @@ func (h *Holders) find(
 	}
 	id.Mechanism = policy.Bearer // it was made for this call
 	return id, login, append(record.Basis{{Key: loginPrefix + sid, Raw: raw}}, more...), nil
+}
+
+// Tenure returns since when a subject belongs to its user, by the last change of a local account,
+// and from which issuer it is, for a user of a provider. It returns false if no user has it.
+func (h *Holders) Tenure(subject string) (since time.Time, issuer string, ok bool) {
+	provider, name, _ := strings.Cut(subject, ":")
+	if provider != policy.LocalProvider {
+		if h.Users != nil {
+			issuer, ok = h.Users.Issuer(provider)
+		}
+		return time.Time{}, issuer, ok
+	}
+	account, ok := h.Accounts.Lookup(name)
+	if ok {
+		since = account.Changed()
+	}
+	return since, "", ok
 }
 
 // Renew updates what a provider says about the user of a login if that is due. It reports

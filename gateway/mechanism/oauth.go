@@ -28,15 +28,15 @@ func NewOAuth(o *Options, local *Local, f *Federation) (*OAuth, error) {
 	if err != nil {
 		return nil, err
 	}
+	holders := &login.Holders{Logins: local.Logins, Accounts: local.Accounts, Users: f.Users}
 	lent := grants.New(grants.Options{
 		Store: o.Store, Now: o.Now, Logins: local.Logins, Keys: local.keys,
-		Holders: &login.Holders{Logins: local.Logins, Accounts: local.Accounts, Users: f.Users},
-		Issuer:  cfg.Token.Issuer, Audience: cfg.Token.Audience, Leeway: cfg.Token.ReuseLeeway,
+		Holders: holders, Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience, Leeway: cfg.Token.ReuseLeeway,
 		Lend: lend(cfg.OAuth.Scopes), Client: actsForItself(cfg.OAuth.Clients), Counts: set.Counts,
 		Admits: set.Admits, CodeLifetime: cfg.OAuth.CodeLifetime,
 	})
 	return &OAuth{
-		Clients: set, Grants: lent, Consents: grants.NewConsents(o.Store, o.Now),
+		Clients: set, Grants: lent, Consents: grants.NewConsents(o.Store, o.Now, holders),
 		Devices: grants.NewDevices(lent, cfg.OAuth.DeviceLifetime),
 	}, nil
 }
