@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -204,55 +203,4 @@ func TestStreamsEndWithAReloadElsewhere(t *testing.T) {
 			})
 		}
 	}
-}
-
-// What an instance of the release before takes is taken here, and what it still has does
-// not bring back what was taken here.
-func TestInstanceOfTheReleaseBefore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, sharedConfig)
-		alice, bob := r.login(aliceIn), r.login(bobIn)
-		times := r.oldTimes()
-		r.clock.Advance(time.Second)
-		r.mustReload(without(t, sharedConfig))
-		r.clock.Advance(time.Second)
-		if err := r.store.Put(t.Context(), "accounts", times, time.Time{}); err != nil {
-			t.Fatal(err)
-		}
-		r.passes(2 * followEvery)
-		r.mustReload(sharedConfig)
-		r.refusedLogins(bob) // the old record has bob as he was
-		r.good(alice, true)
-
-		r.clock.Advance(time.Second)
-		account, _ := r.state.Load().mechanisms.Accounts.Lookup("alice")
-		gone := fmt.Sprintf(`{"local:%s":{"gone":%d}}`, account.Version(), r.clock.Now().UnixNano())
-		if err := r.store.Put(t.Context(), "withdrawals", []byte(gone), time.Time{}); err != nil {
-			t.Fatal(err)
-		}
-		r.passes(2 * followEvery)
-		r.refusedLogins(alice)
-		r.want(401, "POST", "/login", aliceIn, jsonType)
-		if err := r.store.Delete(t.Context(), "withdrawals"); err != nil {
-			t.Fatal(err)
-		}
-		r.passes(2 * followEvery)
-		r.want(401, "POST", "/login", aliceIn, jsonType)
-		r.clock.Advance(time.Second)
-		r.mustReload(sharedConfig)
-		r.refusedLogins(alice)
-		r.want(200, "POST", "/login", aliceIn, jsonType)
-	})
-}
-
-// oldTimes returns the record of the release before that has the accounts as they are.
-func (r *rig) oldTimes() []byte {
-	r.t.Helper()
-	record, err := r.store.Get(r.t.Context(), "changes")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	_, times, _ := strings.Cut(string(record), "}\n") // after the mark and what was taken
-	return []byte("E1\n" + times)
 }

@@ -106,9 +106,8 @@ var loggedCommand = regexp.MustCompile(`^\+[0-9.]+ \[[0-9]+ (\S+)\] "([^"]+)"(?:
 	`(?: "[^"]*" "authgate:([a-z]+):)?`)
 
 // ownKinds are the kinds of keys that gateways read and write at times of their
-// own: how accounts have changed, in one record and in the two of the release before, the key
-// of the decoys, and the reports of each second.
-var ownKinds = []string{"changes", "accounts", "withdrawals", "decoys", "count"}
+// own: how accounts have changed, the key of the decoys, and the reports of each second.
+var ownKinds = []string{"changes", "decoys", "count"}
 
 // since counts the commands since the last call, as docs/scaling.md does. It leaves
 // out what scripts do, what confirms contact, and ownKinds.

@@ -21,7 +21,7 @@ const changesKey = "changes"
 
 // Changes are how accounts have changed, as the store knows it.
 type Changes struct {
-	stored records
+	stored []byte           // the record; nil: the store has none
 	since  times            // when each local account changed last; nil: nothing is known
 	taken  map[string]taken // what reloads have taken from accounts, by kind and version
 }
@@ -82,12 +82,7 @@ func (a *Set) RecordChanges(ctx context.Context, s store.Store, r Reload) error 
 	}
 	var value []byte
 	err := store.Update(ctx, s, changesKey, func(raw []byte) (store.Edit, error) {
-		stored, err := readOld(ctx, s)
-		if err != nil {
-			return store.Edit{}, err
-		}
-		stored.now = raw
-		c, err := stored.decode()
+		c, err := decodeChanges(raw)
 		if err != nil {
 			return store.Edit{}, err
 		}
@@ -203,34 +198,43 @@ func (a *Set) since(username, version string) (time.Time, bool) {
 
 // ReadChanges reads the record in s.
 func ReadChanges(ctx context.Context, s store.Store) (*Changes, error) {
-	stored, err := readRecords(ctx, s)
+	record, err := readRecord(ctx, s)
 	if err == nil {
 		var c *Changes
-		if c, err = stored.decode(); err == nil {
+		if c, err = decodeChanges(record); err == nil {
 			return c, nil
 		}
 	}
 	return nil, fmt.Errorf("reading how accounts have changed: %w", err)
 }
 
+// readRecord returns the record of Changes in s, nil if there is none.
+func readRecord(ctx context.Context, s store.Store) ([]byte, error) {
+	record, err := s.Get(ctx, changesKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	return record, err
+}
+
 // FollowChanges returns the changes in s, nil if they are those of the last Agree. If s has
 // lost the record, it gets it again.
 func (a *Set) FollowChanges(ctx context.Context, s store.Store) (*Changes, error) {
-	stored, err := readRecords(ctx, s)
+	record, err := readRecord(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	if agreed := a.agreed.Load(); agreed != nil && agreed.equal(stored) {
+	if agreed := a.agreed.Load(); agreed != nil && (*agreed == nil) == (record == nil) && bytes.Equal(*agreed, record) {
 		return nil, nil
 	}
-	if known := a.latest(); stored.now == nil && known != nil {
+	if known := a.latest(); record == nil && known != nil {
 		err := s.Swap(ctx, changesKey, nil, known, time.Time{})
 		if errors.Is(err, store.ErrConflict) {
 			return nil, nil // another instance was first; the next call compares
 		}
 		return nil, err
 	}
-	return stored.decode()
+	return decodeChanges(record)
 }
 
 // Agree tells that nothing in c changes the accounts.
@@ -238,8 +242,8 @@ func (a *Set) Agree(c *Changes) { a.agreed.Store(&c.stored) }
 
 // latest returns the record that was seen last, nil if there was none.
 func (a *Set) latest() []byte {
-	if agreed := a.agreed.Load(); agreed != nil && agreed.now != nil {
-		return agreed.now
+	if agreed := a.agreed.Load(); agreed != nil && *agreed != nil {
+		return *agreed
 	}
 	return a.recorded
 }
@@ -302,7 +306,7 @@ var errDamaged = errors.New("a record in the store is damaged")
 
 // decodeChanges decodes a record, and no record as nothing.
 func decodeChanges(record []byte) (*Changes, error) {
-	c := &Changes{taken: map[string]taken{}}
+	c := &Changes{stored: record, taken: map[string]taken{}}
 	if record == nil {
 		return c, nil
 	}
@@ -315,8 +319,10 @@ func decodeChanges(record []byte) (*Changes, error) {
 	if c.taken, err = decodeTaken(line); err != nil {
 		return nil, err
 	}
-	c.since, err = decodeTimes(encoded)
-	return c, err
+	if c.since, err = decodeTimes(encoded); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // decodeTimes is the inverse of append.

@@ -80,10 +80,10 @@ func (a *Account) Unchanged(version string, changed time.Time) bool {
 type Set struct {
 	byName map[string]*Account // by policy.NormalName
 	decoys decoys
-	// recorded is the record of RecordChanges. agreed are the records of the last Agree, nil
-	// if there was none.
+	// recorded is the record of RecordChanges. agreed is that of the last Agree, nil if there
+	// was none.
 	recorded []byte
-	agreed   atomic.Pointer[records]
+	agreed   atomic.Pointer[[]byte]
 	known    bool // it is known when the accounts changed last
 	// ended is when accounts ended here that the record in the store may still have; nil:
 	// the record agrees with the accounts.
