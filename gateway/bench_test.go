@@ -152,7 +152,7 @@ func BenchmarkCheck(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := ex.decide(id); err != nil {
+				if err := ex.decide(id); err != nil {
 					b.Fatal(err)
 				}
 				open[i] = ex

@@ -18,8 +18,8 @@ func usersOf(cfg *config.Config) users {
 	return users{slices.Clone(cfg.Accounts.Users), mechanism.BasicUsers(cfg)}
 }
 
-// apply takes away what other instances have taken since the configuration was loaded, and
-// returns what that is.
+// apply removes the accounts and roles that other instances have withdrawn since the configuration
+// was loaded, and returns their names.
 func (u users) apply(c *accounts.Changes, loaded time.Time) (taken []string) {
 	return slices.Concat(c.Apply(accounts.KindLocal, u.local, loaded), c.Apply(accounts.KindBasic, u.basic, loaded))
 }
@@ -34,7 +34,7 @@ func (g *Gateway) effectiveUsers(
 	cfg *config.Config, loaded time.Time, old *state,
 ) (u users, taken []string, err error) {
 	u = usersOf(cfg)
-	if old == nil || !shares(cfg) {
+	if old.isNone() || !shares(cfg) {
 		return u, nil, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), recordTime)
@@ -51,7 +51,7 @@ func (g *Gateway) effectiveUsers(
 
 // rebuilds reports whether st has the configuration of old, which served.
 func (st *state) rebuilds(old *state) bool {
-	return old != nil && old.gate.IsOpen() && old.config == st.config
+	return old.config == st.config && old.gate.IsOpen()
 }
 
 // changes returns what st takes from users, which the other instances must be told: compared

@@ -33,9 +33,7 @@ func (e editor) Edit(ctx context.Context, edit accounts.Edit) error {
 	g := e.gateway
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	// There is nothing to do before the swap. Without a function, reload would accept a store that
-	// cannot record the change.
-	return e.apply(ctx, edit, func(*state) {})
+	return e.apply(ctx, edit, nil)
 }
 
 // EditOwn implements endpoint.Editor.
@@ -57,7 +55,9 @@ func (e editor) EditOwn(ctx context.Context, begin func(*login.Overview) (endpoi
 func (e editor) apply(ctx context.Context, edit accounts.Edit, ready func(*state)) error {
 	g := e.gateway
 	cfg := g.Config()
-	edit.Apply = func() error { return g.reload(cfg.Reread, g.storage.now(), ready) }
+	edit.Apply = func() error {
+		return g.reload(reload{load: cfg.Reread, loaded: g.storage.now(), durable: true, ready: ready})
+	}
 	return cfg.AccountsFile().Edit(ctx, edit)
 }
 
@@ -66,5 +66,5 @@ func (e editor) Follow() error {
 	g := e.gateway
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	return g.reload(g.Config().Reread, g.storage.now(), nil)
+	return g.reload(reload{load: g.Config().Reread, loaded: g.storage.now()})
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -16,7 +17,6 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/forward"
-	"authgate/gateway/mechanism"
 	"authgate/gateway/rate"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
@@ -41,7 +41,7 @@ type Options struct {
 	Now        func() time.Time // default time.Now
 	FreeMemory func()           // called a while after password checks; default nothing
 
-	shown bool // what others verify is only shown: it must open no application
+	shown bool // explain only: sign assertions with a key that no application trusts
 }
 
 // Gateway authenticates, decides and forwards. It is an http.Handler for the
@@ -134,7 +134,7 @@ func assemble(o Options) (*Gateway, error) {
 	if err := o.Registerer.Register(web.Targets(targets)); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	st, err := g.build(o.Config, g.storage.now(), nil, false)
+	st, err := g.build(o.Config, g.storage.now(), noState(), false)
 	if err != nil {
 		return nil, err
 	}
@@ -163,14 +163,14 @@ func (g *Gateway) Close() {
 	for _, u := range g.upstreams() {
 		u.Close()
 	}
-	closeAll(g.state.Load().unused(&state{federation: &mechanism.Federation{}}, g.service.Logger))
+	closeAll(g.state.Load().unused(noState(), g.service.Logger))
 }
 
 // ServeHTTP implements http.Handler for the public listener.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ex := g.begin(w, r)
 	defer ex.finish()
-	if err := ex.serve(); err != nil {
+	if err := ex.serve(); err != nil && !errors.Is(err, web.ErrAnswered) {
 		ex.fail(err)
 	}
 }

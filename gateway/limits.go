@@ -15,11 +15,9 @@ import (
 // instances; nil: they share none.
 func (st *state) newLimiters(old *state, shared *rate.Shared) map[string]*rate.Limiter {
 	known := map[string]*rate.Limiter{}
-	if old != nil {
-		for i := range old.routing.routes {
-			if r := &old.routing.routes[i]; r.limiter != nil {
-				known[rateName(r.config)] = r.limiter
-			}
+	for i := range old.routing.routes {
+		if r := &old.routing.routes[i]; r.limiter != nil {
+			known[rateName(r.config)] = r.limiter
 		}
 	}
 	limiters := map[string]*rate.Limiter{}

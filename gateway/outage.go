@@ -31,10 +31,10 @@ func isOutage(err error) bool {
 
 // openGate records in the store since when the accounts are as they are, and
 // opens the gate of st. What cannot be recorded applies here all the same, because a
-// removed account must not stay for that; settle records it later. With strict it is an
-// error. At the start, the gateway does not wait for a store on another machine: the gate
+// removed account must not stay for that; settle records it later. If the change must be durable,
+// it is an error. At the start, the gateway does not wait for a store on another machine: the gate
 // stays closed.
-func (g *Gateway) openGate(st, old *state, strict bool) error {
+func (g *Gateway) openGate(st, old *state, durable bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), recordTime)
 	defer cancel()
 	err := g.record(ctx, st, old)
@@ -45,9 +45,9 @@ func (g *Gateway) openGate(st, old *state, strict bool) error {
 		st.gate.Open()
 		g.forgetPasskeys(ctx, st, old)
 		return nil
-	case strict:
+	case durable:
 		return err
-	case old != nil && old.config == st.config && (old.gate.IsOpen() || !local.Known()):
+	case old.config == st.config && (old.gate.IsOpen() || !local.Known()):
 		return err // the same runs already
 	case local.Known():
 		st.gate.Open()
@@ -55,7 +55,7 @@ func (g *Gateway) openGate(st, old *state, strict bool) error {
 			"but what has changed cannot be recorded in the store; it is tried again", "error", err.Error())
 		return nil
 	case isOutage(err) && st.config.Store.Driver == config.StoreRedis:
-		if old == nil {
+		if old.isNone() {
 			g.service.Logger.Error("requests that need a login are refused until Redis answers; "+
 				"start it, or correct store.addresses", "error", err.Error())
 		}
@@ -76,7 +76,7 @@ func (g *Gateway) shareDecoys(ctx context.Context, st *state) {
 // forgetPasskeys removes what the store has of passkeys that are gone. What cannot be removed
 // stays without harm, so it is only told.
 func (g *Gateway) forgetPasskeys(ctx context.Context, st, old *state) {
-	if old == nil {
+	if old.isNone() {
 		return
 	}
 	if err := st.mechanisms.Proofs.Forget(ctx, old.mechanisms.Proofs); err != nil {
@@ -87,7 +87,7 @@ func (g *Gateway) forgetPasskeys(ctx context.Context, st, old *state) {
 // record records the accounts of st in the store, and what they take from users.
 func (g *Gateway) record(ctx context.Context, st, old *state) error {
 	r := accounts.Reload{Now: g.storage.now(), Loaded: st.loaded, Changes: st.changes()}
-	if old != nil {
+	if !old.isNone() {
 		r.Running = old.mechanisms.Accounts
 		r.Rebuild = st.rebuilds(old) && r.Running.Stored()
 	}
@@ -153,5 +153,7 @@ func (g *Gateway) rebuild(running *state) error {
 	if g.state.Load() != running {
 		return nil
 	}
-	return g.reload(func() (*config.Config, error) { return running.config, nil }, running.loaded, nil)
+	return g.reload(reload{
+		load: func() (*config.Config, error) { return running.config, nil }, loaded: running.loaded,
+	})
 }

@@ -23,10 +23,10 @@ func (r *routing) withSlash(found *route, request *policy.Request) bool {
 }
 
 // addSlash leads a request for the prefix of its route to the prefix with a slash, also one
-// without credentials. It reports whether it has.
-func (ex *exchange) addSlash() (answered bool, err error) {
+// without credentials.
+func (ex *exchange) addSlash() error {
 	if !ex.state.routing.withSlash(ex.route, &ex.Canonical) {
-		return false, nil
+		return nil
 	}
 	place := ex.Canonical.Path.Raw + "/"
 	if ex.Canonical.Path.HasQuery {
@@ -34,5 +34,5 @@ func (ex *exchange) addSlash() (answered bool, err error) {
 	}
 	ex.Decision = web.DecisionAllow
 	ex.Reason = "the prefix that the route removes is led to itself with a slash"
-	return true, ex.leadTo(http.StatusPermanentRedirect, place)
+	return ex.leadTo(http.StatusPermanentRedirect, place)
 }

@@ -24,15 +24,15 @@ func newCORS(c *config.CORS) *cors.Policy {
 // own method: if the route of the request that it asks about has a CORS policy, the gateway
 // answers, or admits it to the application. A preflight carries no credentials, so nothing is
 // decided on but its origin. Any other OPTIONS request goes its usual way.
-func (ex *exchange) preflight() (answered bool, err error) {
+func (ex *exchange) preflight() error {
 	if !cors.IsPreflight(ex.Request) {
-		return false, nil
+		return nil
 	}
 	asked := ex.Canonical
 	asked.Method = cors.RequestedMethod(ex.Request.Header)
 	route, err := ex.state.routing.match(&asked)
 	if err != nil || route.forward == nil && !ex.Verify {
-		return false, nil // the route of OPTIONS itself decides
+		return nil // the route of OPTIONS itself decides
 	}
 	if route.config.CORS.Preflight == config.PreflightApplication {
 		// Without a body, and from a proxy, which forwards the header itself, without a credential.
@@ -43,13 +43,13 @@ func (ex *exchange) preflight() (answered bool, err error) {
 		if bare {
 			ex.admitPreflight(route)
 		}
-		return false, nil
+		return nil
 	}
 	if route.cors == nil || ex.Verify { // a 204 would let the proxy forward it
-		return false, nil
+		return nil
 	}
 	ex.route, ex.Label = route, route.rule.Name
-	return true, ex.Preflight(route.cors)
+	return web.Answered(ex.Preflight(route.cors))
 }
 
 // admitPreflight lets a preflight through to the application of a route. It proves

@@ -40,7 +40,7 @@ func (r *rehearsal) run(verify bool) error {
 		r.explained.allow(http.StatusOK, "the path is one of the gateway's own endpoints, which need no route")
 		return nil
 	}
-	if answered, err := r.preflight(); answered {
+	if err := r.preflight(); err != nil {
 		r.tellRoute()
 		r.explained.allow(r.Status, "the gateway answers the preflight by the CORS policy of the route")
 		return err
@@ -58,7 +58,7 @@ func (r *rehearsal) run(verify bool) error {
 		return err
 	}
 	r.tellRoute()
-	if answered, err := r.addSlash(); answered {
+	if err := r.addSlash(); err != nil {
 		r.explained.allow(r.Status, r.Reason)
 		return err
 	}
@@ -85,8 +85,8 @@ func (r *rehearsal) tryRoute() error {
 		x.Reason = r.Reason
 		return err
 	}
-	answered, err := r.decide(id)
-	if answered || r.Decision != OutcomeAllow {
+	err := r.decide(id)
+	if r.Decision != OutcomeAllow {
 		x.Outcome, x.Status, x.Reason, x.StepUp = r.Decision, r.Status, r.Reason, r.demand
 		return err
 	}
@@ -142,7 +142,7 @@ func (r *rehearsal) letThrough() error {
 // gateway is no explanation.
 func (r *rehearsal) conclude(err error) (*Explanation, error) {
 	x := &r.explained
-	if err == nil {
+	if err == nil || errors.Is(err, web.ErrAnswered) {
 		return x, nil
 	}
 	r.fail(err)
@@ -162,10 +162,9 @@ func (r *rehearsal) conclude(err error) (*Explanation, error) {
 	return x, nil
 }
 
-// choose returns the identity that the request proves: of those that the route
-// accepts the first that it lets in, else the first; nil on a public route, and
-// if it accepts none. shown is the identity to show conditions for: that of a caller
-// whom the route does not accept, unless it decides on them without an identity.
+// choose returns the first identity that the route lets in, or else the first that it accepts; nil
+// on a public route, and if it accepts none. shown is the identity to show conditions for: that of
+// a caller whom the route does not accept, unless it decides without an identity.
 func choose(rule *policy.Route, request *policy.Request, identities []*policy.Identity) (shown, id *policy.Identity) {
 	for _, mechanism := range rule.Mechanisms { // in the order of the operator
 		for _, held := range identities {

@@ -27,16 +27,24 @@ var ErrNeedsRestart = errors.New("need a restart; the running configuration is k
 func (g *Gateway) Reload(load func() (*config.Config, error)) error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	err := g.reload(load, g.storage.now(), nil)
+	err := g.reload(reload{load: load, loaded: g.storage.now()})
 	g.service.Metrics.Reload(err)
 	return err
 }
 
-// reload is Reload for a configuration that load reads at the time loaded, or that was
-// read then, and for a caller that holds g.reloading. It calls ready, unless that is
-// nil, just before the swap, and then only if the store has recorded the accounts.
-func (g *Gateway) reload(load func() (*config.Config, error), loaded time.Time, ready func(*state)) error {
-	cfg, err := load()
+// reload is one change of the configuration that runs.
+type reload struct {
+	load   func() (*config.Config, error)
+	loaded time.Time // when load reads the configuration, or has read it
+	// durable makes it an error that the store cannot record the accounts. Otherwise they apply,
+	// and the store learns of them later.
+	durable bool
+	ready   func(next *state) // called just before the swap; nil: nothing is
+}
+
+// reload is Reload for a caller that holds g.reloading.
+func (g *Gateway) reload(r reload) error {
+	cfg, err := r.load()
 	if err != nil {
 		return err
 	}
@@ -44,12 +52,12 @@ func (g *Gateway) reload(load func() (*config.Config, error), loaded time.Time, 
 	if err := needsRestart(old.config, cfg); err != nil {
 		return err
 	}
-	st, err := g.build(cfg, loaded, old, ready != nil)
+	st, err := g.build(cfg, r.loaded, old, r.durable)
 	if err != nil {
 		return err
 	}
-	if ready != nil {
-		ready(st)
+	if r.ready != nil {
+		r.ready(st)
 	}
 	g.state.Store(st)
 	g.throttle.SetLimits(cfg.Limits.LoginFailures, cfg.Limits.LoginWindow)

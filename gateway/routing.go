@@ -41,11 +41,9 @@ func (g *Gateway) newUpstreams(st, old *state) map[string]*upstream.Upstream {
 	upstreams := map[string]*upstream.Upstream{}
 	for name, c := range st.config.Upstreams {
 		headers := st.identityHeaders(name)
-		if old != nil {
-			if known := old.routing.upstreams[name]; known != nil && known.Same(c, headers) {
-				upstreams[name] = known
-				continue
-			}
+		if known := old.routing.upstreams[name]; known != nil && known.Same(c, headers) {
+			upstreams[name] = known
+			continue
 		}
 		upstreams[name] = upstream.New(upstream.Options{
 			Name: name, Config: c, Headers: headers, Took: metrics.Upstream(name), Metrics: metrics.UpstreamMetrics(name),
@@ -71,7 +69,7 @@ func (st *state) identityHeaders(name string) *upstream.IdentityHeaders {
 	return upstream.NewIdentityHeaders(o)
 }
 
-// newRouting returns the routing of a configuration. It takes over what is the same in old.
+// newRouting returns the routing of a configuration. It reuses the parts of old that have not changed.
 func (g *Gateway) newRouting(st, old *state) *routing {
 	cfg, site, f := st.config, st.site, st.federation
 	upstreams, limiters := g.newUpstreams(st, old), st.newLimiters(old, g.shared)

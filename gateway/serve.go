@@ -42,10 +42,10 @@ func (ex *exchange) serve() error {
 		}
 		return own.Serve(&ex.Exchange)
 	}
-	if answered, err := ex.preflight(); answered || err != nil {
+	if err := ex.preflight(); err != nil {
 		return err
 	}
-	if answered, err := ex.admit(); answered || err != nil {
+	if err := ex.admit(); err != nil {
 		return err
 	}
 	if ex.Verify {
@@ -67,26 +67,26 @@ func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
 	return own, err
 }
 
-// admit finds the route, and whether the request may take it. It may have answered instead. The
-// route of a preflight for the application is known.
-func (ex *exchange) admit() (answered bool, err error) {
+// admit finds the route, and whether the request may take it. The route of a preflight for the
+// application is known.
+func (ex *exchange) admit() (err error) {
 	if !ex.sent.Preflight {
 		err = ex.find()
 	}
 	if busy := ex.checkInFlight(); busy != nil { // not before scripts of other origins may read it
-		return false, busy
+		return busy
 	}
 	if ex.sent.Preflight {
-		return false, ex.authorizePreflight()
+		return ex.authorizePreflight()
 	}
 	if err != nil {
 		if ex.wantsHome() {
-			return true, ex.state.own.Home.Serve(&ex.Exchange)
+			return web.Answered(ex.state.own.Home.Serve(&ex.Exchange))
 		}
-		return false, err
+		return err
 	}
-	if answered, err := ex.addSlash(); answered {
-		return true, err
+	if err := ex.addSlash(); err != nil {
+		return err
 	}
 	return ex.authorize()
 }
@@ -121,34 +121,33 @@ func (ex *exchange) wantsHome() bool {
 		web.Negotiate(ex.Request) == web.TypeHTML && ex.state.routing.find(&ex.Canonical) == nil
 }
 
-// authorize finds out who makes the request, and whether the route lets them in. It may
-// have answered a user who is not signed in.
-func (ex *exchange) authorize() (answered bool, err error) {
+// authorize finds out who makes the request, and whether the route lets them in.
+func (ex *exchange) authorize() error {
 	if err := ex.route.limit(&ex.Exchange, config.RateByClient); err != nil { // before the work of authentication
-		return false, err
+		return err
 	}
 	if ex.Verify {
 		if err := ex.route.checkIdentityNames(ex.Request.Header); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if err := ex.route.chain.Take(&ex.Credentials, ex.Request.Header); err != nil {
-		return false, err
+		return err
 	}
 	id, err := ex.identify()
 	if err != nil {
-		return false, err
+		return err
 	}
 	step := ex.trace.Step(tracing.StepDecide)
-	answered, err = ex.decide(id)
+	err = ex.decide(id)
 	step.End(ex.Decision, ex.Reason)
-	if answered || err != nil {
-		return answered, err
+	if err != nil {
+		return err
 	}
 	if err := ex.checkNamed(ex.provesAgain); err != nil {
-		return false, err
+		return err
 	}
-	return false, ex.route.limit(&ex.Exchange, config.RateByUser)
+	return ex.route.limit(&ex.Exchange, config.RateByUser)
 }
 
 // identify returns the identity that the request proves, nil if it has no
@@ -184,16 +183,16 @@ func (ex *exchange) rejected(err error) {
 	}
 }
 
-// decide decides whether the route lets an identity in. It may have answered a
-// user who is not signed in with a redirect.
-func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
+// decide decides whether the route lets an identity in. It leads a browser to the sign-in if that
+// is what is missing.
+func (ex *exchange) decide(id *policy.Identity) error {
 	route := ex.route
 	ex.Identify(id)
 	decision := route.rule.Decide(id, &ex.Canonical)
 	ex.Decision, ex.Reason = decision.Outcome.String(), decision.Reason
 	switch decision.Outcome {
 	case policy.Allow:
-		return false, ex.checkSite(route, id)
+		return ex.checkSite(route, id)
 	case policy.Challenge:
 		if ex.Stale.Any() {
 			ex.Reason += staleReason
@@ -205,19 +204,19 @@ func (ex *exchange) decide(id *policy.Identity) (answered bool, err error) {
 			if route.signIn.Page != ex.state.site.Own("login") {
 				place = ex.TellEnd(place)
 			}
-			return true, ex.leadTo(http.StatusFound, place)
+			return ex.leadTo(http.StatusFound, place)
 		}
 		refusal := &web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn}
-		return false, web.Challenge(refusal, route.chain.Challenges(&ex.Credentials)...)
+		return web.Challenge(refusal, route.chain.Challenges(&ex.Credentials)...)
 	case policy.StepUp:
 		return ex.stepUp(id, &decision)
 	}
 	ex.Audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
 	if scopes := route.rule.LackedScopes(id, &ex.Canonical); scopes != nil {
 		lacks := web.InsufficientScope(ex.state.config.Basic.Realm, scopes, decision.Reason)
-		return false, web.At(route.chain.Metadata(&ex.Credentials), lacks)
+		return web.At(route.chain.Metadata(&ex.Credentials), lacks)
 	}
-	return false, web.Forbidden()
+	return web.Forbidden()
 }
 
 // staleReason follows the reason of a request that brought a cookie which counts
@@ -240,7 +239,7 @@ func (r *route) leadsToSignIn(ex *web.Exchange) bool {
 
 // stepUp leads a user whose login has proved too little to a sign-in that proves more, or
 // tells the client what is needed.
-func (ex *exchange) stepUp(id *policy.Identity, decision *policy.Decision) (answered bool, err error) {
+func (ex *exchange) stepUp(id *policy.Identity, decision *policy.Decision) error {
 	ex.demand = decision.Demand
 	ex.Audit("step_up", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
 	st, signIn := ex.state, ex.route.signIn
@@ -248,16 +247,16 @@ func (ex *exchange) stepUp(id *policy.Identity, decision *policy.Decision) (answ
 	refusal = web.At(ex.route.chain.Metadata(&ex.Credentials), refusal)
 	if signIn.Page == "" || !ex.StepsUp(id) {
 		ex.SignIn = nil
-		return false, refusal
+		return refusal
 	}
 	page := st.site.StepUpPage(id, signIn.Page)
 	if ex.route.leadsToSignIn(&ex.Exchange) {
-		return true, ex.leadTo(http.StatusFound,
+		return ex.leadTo(http.StatusFound,
 			ex.SignInPlace(page, web.Return{Path: ex.Target(), Demand: decision.Demand}))
 	}
 	signIn.Page = st.site.WithReturn(page, web.Return{Demand: decision.Demand})
 	ex.SignIn = &signIn
-	return false, refusal
+	return refusal
 }
 
 // checkSite refuses a request that another site may make to a route on behalf of the user, who
@@ -279,7 +278,7 @@ func (ex *exchange) checkSite(route *route, id *policy.Identity) error {
 	return crossSite.CheckToken(&ex.Exchange, id.Login)
 }
 
-// toUpstream makes what is sent to the upstream of the route.
+// toUpstream fills ex.sent, the request for the upstream of the route.
 func (ex *exchange) toUpstream() {
 	ex.sent.Exchange, ex.sent.Route, ex.sent.Trace, ex.sent.Login = &ex.Exchange, ex.route.forward, ex.trace, ex
 }

@@ -32,10 +32,18 @@ type state struct {
 	own        *own.Endpoints
 }
 
-// build makes the state of cfg. It takes over what is the same in old, which is
-// nil at the start: providers with their keys, upstreams with their connections. The
-// configuration was loaded at that time. See openGate for strict.
-func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict bool) (*state, error) {
+// noState is the predecessor of the first state, and the successor of the last one.
+func noState() *state {
+	return &state{federation: &mechanism.Federation{}, routing: &routing{}}
+}
+
+// isNone reports whether st is noState.
+func (st *state) isNone() bool { return st.config == nil }
+
+// build makes the state of cfg. It reuses the parts of old that have not changed: providers with
+// their keys, upstreams with their connections. The configuration was loaded at that time. See
+// openGate for durable.
+func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, durable bool) (*state, error) {
 	gate := guard.NewGate(g.storage.guarded)
 	u, taken, err := g.effectiveUsers(cfg, loaded, old)
 	if err != nil {
@@ -45,29 +53,25 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 		Config: cfg, Accounts: u.local, BasicUsers: u.basic, Store: gate, Now: g.storage.now, Verifier: g.verifier,
 		Service: &g.service, Shown: g.shown,
 	}
-	running := old
-	if old == nil {
-		running = &state{}
-	}
 	st := &state{
-		config: cfg, loaded: loaded, announced: running.announced, taken: taken, inFlight: g.load.limit(cfg), gate: gate,
+		config: cfg, loaded: loaded, announced: old.announced, taken: taken, inFlight: g.load.limit(cfg), gate: gate,
 	}
-	if err := st.newMechanisms(&made, running); err != nil {
+	if err := st.newMechanisms(&made, old); err != nil {
 		return nil, err
 	}
 	if err := st.newSite(&g.service); err != nil {
 		return nil, err
 	}
 	st.routing = g.newRouting(st, old)
-	if st.own, err = g.newOwn(st, running); err != nil {
+	if st.own, err = g.newOwn(st, old); err != nil {
 		return nil, fmt.Errorf("own endpoints: %w", err)
 	}
 	if err := st.newTracer(old, g.version); err != nil {
 		return nil, err
 	}
 	// Last, because it leaves a trace in the store.
-	if err := g.openGate(st, old, strict); err != nil {
-		if old == nil || st.tracer != old.tracer {
+	if err := g.openGate(st, old, durable); err != nil {
+		if st.tracer != old.tracer {
 			closeTracer(st.tracer, g.service.Logger)
 		}
 		return nil, err
@@ -76,12 +80,12 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, strict
 }
 
 // newMechanisms makes what proves identities, and the grants of the authorization server. It takes
-// over what is the same in running.
-func (st *state) newMechanisms(made *mechanism.Options, running *state) (err error) {
-	if st.mechanisms, err = mechanism.NewLocal(made, running.mechanisms); err != nil {
+// over what is the same in old.
+func (st *state) newMechanisms(made *mechanism.Options, old *state) (err error) {
+	if st.mechanisms, err = mechanism.NewLocal(made, old.mechanisms); err != nil {
 		return err
 	}
-	if st.federation, err = mechanism.NewFederation(made, st.mechanisms, running.federation); err != nil {
+	if st.federation, err = mechanism.NewFederation(made, st.mechanisms, old.federation); err != nil {
 		return err
 	}
 	st.oauth, err = mechanism.NewOAuth(made, st.mechanisms, st.federation)
@@ -101,10 +105,10 @@ func (st *state) newSite(service *web.Service) (err error) {
 	return nil
 }
 
-// newOwn makes the own endpoints of st. It takes over the counts of running.
-func (g *Gateway) newOwn(st, running *state) (*own.Endpoints, error) {
+// newOwn makes the own endpoints of st. It takes over the counts of old.
+func (g *Gateway) newOwn(st, old *state) (*own.Endpoints, error) {
 	return own.New(&own.Options{
-		Config: st.config, Counts: g.shared, Running: running.own,
+		Config: st.config, Counts: g.shared, Running: old.own,
 		Shared: &endpoint.Options{
 			Site: st.site, CrossSite: st.crossSite, Now: g.storage.now, Local: st.mechanisms, Federation: st.federation,
 			OAuth: st.oauth, Editor: editor{g, st.config},

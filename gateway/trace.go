@@ -13,7 +13,7 @@ import (
 // newTracer makes what traces the requests of st, nil if its configuration names no collector. The
 // tracer of old is taken over if it is the same.
 func (st *state) newTracer(old *state, version string) (err error) {
-	if old != nil && old.tracer.Same(st.config.Tracing) {
+	if !old.isNone() && old.tracer.Same(st.config.Tracing) {
 		st.tracer = old.tracer
 		return nil
 	}

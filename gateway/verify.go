@@ -45,5 +45,5 @@ func (ex *exchange) leadTo(status int, place string) error {
 	}
 	ex.Stale.Clear(ex)
 	ex.Redirect(status, place)
-	return nil
+	return web.ErrAnswered
 }

@@ -73,8 +73,8 @@ func (l *logins) list(ex *web.Exchange) error {
 // serve is GET /account: the user and their logins. A browser gets a page, or has to
 // sign in first.
 func (l *logins) serve(ex *web.Exchange) error {
-	id, answered, err := l.page.options.PageReader(ex)
-	if answered || err != nil {
+	id, err := l.page.options.PageReader(ex)
+	if err != nil {
 		return err
 	}
 	if web.Negotiate(ex.Request) == web.TypeHTML {

@@ -17,66 +17,65 @@ func NothingHere(reason string) error {
 }
 
 // conceal hides the endpoint from all but the users who look after accounts. It leads those
-// of them to a sign-in whose login proves too little, and page loads without a login. It
-// reports whether it has answered.
-func (e *Endpoint) conceal(ex *web.Exchange) (answered bool, err error) {
+// of them to a sign-in whose login proves too little, and page loads without a login.
+func (e *Endpoint) conceal(ex *web.Exchange) error {
 	o := e.options
 	if o.Admins == nil {
-		return false, NothingHere("accounts.admins is not set")
+		return NothingHere("accounts.admins is not set")
 	}
 	if ex.Credentials.Scheme == "bearer" {
-		return false, NothingHere("accounts are looked after with sessions, and with no token")
+		return NothingHere("accounts are looked after with sessions, and with no token")
 	}
 	id, err := ex.Authenticate(o.Sessions(""))
 	if errors.Is(err, auth.ErrNoCredentials) || errors.Is(err, auth.ErrRejected) {
 		if needsSignIn(ex, err) {
-			toSignIn(ex)
-			return true, nil
+			return toSignIn(ex)
 		}
-		return false, NothingHere("no session proves a user who looks after accounts")
+		return NothingHere("no session proves a user who looks after accounts")
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	ex.Identify(id)
 	switch decision := o.Admins.Decide(id, &ex.Canonical); decision.Outcome {
 	case policy.Allow:
-		return false, nil
+		return nil
 	case policy.StepUp:
 		return e.stepUp(ex, id, &decision)
 	default:
 		ex.Audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
-		return false, NothingHere(decision.Reason)
+		return NothingHere(decision.Reason)
 	}
 }
 
 // stepUp leads a user to a sign-in that proves more, and from there to the page of the
 // endpoint. Other clients are told what is needed.
-func (e *Endpoint) stepUp(ex *web.Exchange, id *policy.Identity, decision *policy.Decision) (answered bool, err error) {
+func (e *Endpoint) stepUp(ex *web.Exchange, id *policy.Identity, decision *policy.Decision) error {
 	o := e.options
 	ex.Reason = decision.Reason
 	ex.Audit("step_up", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
 	refusal := web.StepUp(o.Realm, id, decision.Demand, decision.Reason)
 	if !ex.StepsUp(id) {
 		ex.SignIn = nil
-		return false, refusal
+		return refusal
 	}
 	page := o.Site.StepUpPage(id, o.Site.Own("signin"))
 	back := web.Return{Path: o.Site.Own(e.back), Demand: decision.Demand}
 	if ex.PageLoad() || ByPage(ex) && !ex.ByScript() {
 		ex.Decision = web.DecisionChallenge
 		ex.Redirect(http.StatusSeeOther, ex.SignInPlace(page, back))
-		return true, nil
+		return web.ErrAnswered
 	}
 	ex.SignIn = &web.SignInLink{Page: o.Site.WithReturn(page, web.Return{Demand: decision.Demand})}
-	return false, refusal
+	return refusal
 }
 
 // toSignIn leads the page load of a user who is not signed in to the sign-in page, and from
 // there back.
-func toSignIn(ex *web.Exchange) {
+func toSignIn(ex *web.Exchange) error {
 	place := ex.TellEnd(ex.SignInPlace(ex.SignIn.Page, web.Return{Path: ex.Target()}))
 	ex.Stale.Clear(ex)
 	ex.Decision = web.DecisionChallenge
 	ex.Redirect(http.StatusFound, place)
+	return web.ErrAnswered
 }

@@ -12,7 +12,7 @@ import (
 	"authgate/policy"
 )
 
-// Serve answers a request to the endpoint.
+// Serve answers a request to the endpoint. The error may be web.ErrAnswered.
 func (e *Endpoint) Serve(ex *web.Exchange) error {
 	ex.Label, ex.SignIn, ex.TellsSignIn = e.label, e.signIn, e.tells
 	e.Errors(ex)
@@ -21,7 +21,7 @@ func (e *Endpoint) Serve(ex *web.Exchange) error {
 		method = http.MethodGet
 	}
 	row, ok := e.rows[method]
-	if answered, err := e.elsewhere(ex, &row); answered || err != nil {
+	if err := e.elsewhere(ex, &row); err != nil {
 		return err
 	}
 	if ex.WorkerScript() {
@@ -31,7 +31,7 @@ func (e *Endpoint) Serve(ex *web.Exchange) error {
 		return err
 	}
 	if e.admins {
-		if answered, err := e.conceal(ex); answered || err != nil {
+		if err := e.conceal(ex); err != nil {
 			return err
 		}
 	}
@@ -60,7 +60,7 @@ func (e *Endpoint) Serve(ex *web.Exchange) error {
 
 // do answers a user who may do what they ask for.
 func (e *Endpoint) do(ex *web.Exchange, row *Row) error {
-	if answered, err := e.admit(ex, row); answered || err != nil {
+	if err := e.admit(ex, row); err != nil {
 		return err
 	}
 	ex.Decision = web.DecisionAllow // unless there is an error
@@ -76,21 +76,20 @@ type staleError struct{ error }
 
 func (e *staleError) Unwrap() error { return e.error }
 
-// elsewhere answers a request for another host than the endpoint's. It reports whether
-// it has led a page load home.
-func (e *Endpoint) elsewhere(ex *web.Exchange, row *Row) (answered bool, err error) {
+// elsewhere refuses a request for another host than the endpoint's, or leads a page load home.
+func (e *Endpoint) elsewhere(ex *web.Exchange, row *Row) error {
 	site := e.options.Site
 	switch {
 	case site.AtHome(&ex.Received), !e.home && !ex.Foreign, row.LeadsHome:
-		return false, nil
+		return nil
 	case row.Page && ex.PageLoad():
 		ex.Decision = web.DecisionAllow
 		ex.Redirect(http.StatusFound, site.PublicURL+ex.Target())
-		return true, nil
+		return web.ErrAnswered
 	case ex.Foreign:
-		return false, errForeign()
+		return errForeign()
 	}
-	return false, &web.Error{
+	return &web.Error{
 		Status: http.StatusForbidden, Detail: "The account is at " + site.PublicURL + site.Own("account") + " alone.",
 		Cause: errors.New("the endpoint is served at the host of public_url alone, so that no application can use it"),
 	}
@@ -108,41 +107,40 @@ func errForeign() error {
 	}
 }
 
-// admit refuses a user who may not do what they ask for. It reports whether it has led
-// the user to the sign-in page instead.
-func (e *Endpoint) admit(ex *web.Exchange, row *Row) (answered bool, err error) {
+// admit refuses a user who may not do what they ask for, or leads the user to the sign-in page.
+func (e *Endpoint) admit(ex *web.Exchange, row *Row) error {
 	if !row.Sessions {
-		return false, nil
+		return nil
 	}
 	id, err := e.options.changer(ex)
 	if err == nil && row.May != nil {
 		err = row.May(id)
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	if !e.options.fresh(id, row.Fresh) {
 		return e.again(ex, policy.Demand{MaxAge: row.Fresh}, askFresh(id, row.Fresh), fmt.Sprintf(
 			"Sign in again to do this. Your sign-in is older than %d minutes.", int(row.Fresh.Minutes())))
 	}
 	if row.Demand == nil {
-		return false, nil
+		return nil
 	}
 	if d := row.Demand(id); !d.Met(&id.Proof, e.options.Now()) {
 		return e.again(ex, d, d, "Sign in again to do this. It needs: "+d.String()+".")
 	}
-	return false, nil
+	return nil
 }
 
 // again answers a user whose sign-in has proved too little: a page leads through one that
-// asks for more. It reports whether it has answered.
-func (e *Endpoint) again(ex *web.Exchange, lacks, ask policy.Demand, detail string) (answered bool, err error) {
+// asks for more.
+func (e *Endpoint) again(ex *web.Exchange, lacks, ask policy.Demand, detail string) error {
 	if ByPage(ex) && !ex.ByScript() {
 		ex.Decision = web.DecisionChallenge
 		ex.Redirect(http.StatusSeeOther, e.options.SignInAgain(e.back, ask, ex.ReadReturn(ex.QueryValue)))
-		return true, nil
+		return web.ErrAnswered
 	}
-	return false, &web.Error{Status: http.StatusForbidden, MaxAge: lacks.MaxAge, Detail: detail}
+	return &web.Error{Status: http.StatusForbidden, MaxAge: lacks.MaxAge, Detail: detail}
 }
 
 func (e *Endpoint) notAllowed() error {

@@ -50,15 +50,13 @@ func (o *Options) Reader(ex *web.Exchange) (*policy.Identity, error) {
 	return id, nil
 }
 
-// PageReader is Reader for a page. It leads a page load without a login to the sign-in page, and
-// reports whether it has.
-func (o *Options) PageReader(ex *web.Exchange) (id *policy.Identity, answered bool, err error) {
-	id, err = o.Reader(ex)
+// PageReader is Reader for a page. It leads a page load without a login to the sign-in page.
+func (o *Options) PageReader(ex *web.Exchange) (*policy.Identity, error) {
+	id, err := o.Reader(ex)
 	if needsSignIn(ex, err) {
-		toSignIn(ex)
-		return nil, true, nil
+		return nil, toSignIn(ex)
 	}
-	return id, false, err
+	return id, err
 }
 
 // needsSignIn reports whether err is that of a page load without a login, which toSignIn can

@@ -57,7 +57,7 @@ func (c *callback) serve(ex *web.Exchange) error {
 	}
 	login, attempt, err := c.finish(ex)
 	if err != nil && attempt != nil {
-		if answered, err := c.keepPlace(ex, attempt, err); answered || err != nil {
+		if err := c.keepPlace(ex, attempt, err); err != nil {
 			return err
 		}
 	}
@@ -106,18 +106,18 @@ func (c *callback) leadTo(ex *web.Exchange, place string, asks bool) {
 
 // keepPlace lets a user whose sign-in failed begin again with the same place to go on
 // to. It answers one who is signed in and only sent a response a second time: they go on.
-func (c *callback) keepPlace(ex *web.Exchange, attempt *journey.Attempt, failure error) (answered bool, err error) {
+func (c *callback) keepPlace(ex *web.Exchange, attempt *journey.Attempt, failure error) error {
 	r := c.place(ex, attempt)
 	ex.SignIn = &web.SignInLink{Page: c.site.WithReturn(c.site.Own("signin"), r), Always: true}
 	if !errors.Is(failure, journey.ErrNoAttempt) {
-		return false, nil
+		return nil
 	}
 	id, err := endpoint.Guest(ex, c.sessions)
 	if id == nil || err != nil {
-		return false, err
+		return err
 	}
 	c.leadTo(ex, c.site.PlaceOrStart(r), r.Elsewhere)
-	return true, nil
+	return web.ErrAnswered
 }
 
 // finish turns the response of a provider into a login, and returns it with the

@@ -68,7 +68,7 @@ func (d *delegatedLogin) serve(ex *web.Exchange) error {
 		return err
 	}
 	if !named && ex.QueryValue(web.SwitchField) == "" {
-		if answered, err := d.hosts.BySession(ex, policy.OIDC, r); answered || err != nil {
+		if err := d.hosts.BySession(ex, policy.OIDC, r); err != nil {
 			return err
 		}
 	}
@@ -80,7 +80,7 @@ func (d *delegatedLogin) serve(ex *web.Exchange) error {
 		ex.Redirect(http.StatusFound, d.site.WithReturn(page, r))
 		return nil
 	}
-	if answered, err := d.ask(ex, p, r); answered || err != nil {
+	if err := d.ask(ex, p, r); err != nil {
 		return err
 	}
 	return d.begin(ex, p, r)
@@ -144,13 +144,13 @@ func (d *delegatedLogin) chosen(values url.Values) (p *mechanism.Provider, named
 
 // ask answers a user who is signed in, and whom another site sends to a provider. The
 // sign-in there would replace their session, so they decide.
-func (d *delegatedLogin) ask(ex *web.Exchange, p *mechanism.Provider, r web.Return) (answered bool, err error) {
+func (d *delegatedLogin) ask(ex *web.Exchange, p *mechanism.Provider, r web.Return) error {
 	if !ex.FromOtherSite() {
-		return false, nil
+		return nil
 	}
 	id, err := endpoint.Guest(ex, d.signedIn)
 	if id == nil || err != nil {
-		return false, err
+		return err
 	}
 	place := d.site.Own("login") + "?provider=" + url.QueryEscape(p.Name())
 	for _, name := range []string{hintField, web.SwitchField} {
@@ -163,7 +163,7 @@ func (d *delegatedLogin) ask(ex *web.Exchange, p *mechanism.Provider, r web.Retu
 		Asked: &pages.Provider{Title: p.Title, URL: d.site.WithReturn(place, r)},
 	}
 	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.SignedIn(w, page) })
-	return true, nil
+	return web.ErrAnswered
 }
 
 // hint returns the login_hint to pass on, empty if there is none that is acceptable.

@@ -121,39 +121,38 @@ func (o *OtherHosts) Ask(ex *web.Exchange, place string) {
 }
 
 // BySession sends a user who is signed in back to the host that waits for them,
-// without a page. only is the mechanism that counts, empty for both. It reports
-// whether it has answered.
-func (o *OtherHosts) BySession(ex *web.Exchange, only policy.Mechanism, r web.Return) (answered bool, err error) {
+// without a page. only is the mechanism that counts, empty for both.
+func (o *OtherHosts) BySession(ex *web.Exchange, only policy.Mechanism, r web.Return) error {
 	if r.Binding == "" || ex.Canonical.Method == http.MethodHead { // issues nothing
-		return false, nil
+		return nil
 	}
 	id, err := ex.Authenticate(o.options.Sessions(only))
 	switch {
 	case err == nil:
 	case !errors.Is(err, auth.ErrNoCredentials) && !errors.Is(err, auth.ErrRejected):
-		return false, err
+		return err
 	case o.site.Cookies.Strict() && ex.Request.Header.Get("Sec-Fetch-Site") == "cross-site":
 		// The browser may have a session that it does not send on the way from
 		// another site. From this page it does.
 		o.Onward(ex, ex.Target())
-		return true, nil
+		return web.ErrAnswered
 	default:
 		ex.Stale.Clear(ex)
-		return false, nil
+		return nil
 	}
 	if !r.Demand.Met(&id.Proof, ex.Canonical.Now) {
-		return false, nil // the login would not be enough at the other host either
+		return nil // the login would not be enough at the other host either
 	}
 	ex.Identify(id)
 	if !o.begunHere(ex, id, only, r) {
-		return true, nil
+		return web.ErrAnswered
 	}
 	place, err := o.next(&ex.Store, id.Login, r)
 	if err != nil {
-		return false, err
+		return err
 	}
 	ex.Redirect(http.StatusFound, place)
-	return true, nil
+	return web.ErrAnswered
 }
 
 // begunHere reports whether this browser began the sign-in at the other host, and

@@ -42,7 +42,7 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 	only, other := policy.Mechanism(ex.QueryValue("mechanism")), ex.QueryValue(web.SwitchField) != ""
 	again := reason == web.ReasonFresh
 	if !other && !again {
-		if answered, err := s.hosts.BySession(ex, only, r); answered || err != nil {
+		if err := s.hosts.BySession(ex, only, r); err != nil {
 			return err
 		}
 	}
@@ -79,7 +79,7 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 	return nil
 }
 
-// lack returns what a user is told whose sign-in has not proved what is demanded.
+// lack returns the notice for a sign-in that does not meet the demand.
 func (s *signInPage) lack(id *policy.Identity, d policy.Demand) pages.Notice {
 	if id.Factors() >= d.Factors {
 		return pages.NoticeFresh

@@ -22,8 +22,8 @@ type appInfo struct {
 // serve is GET /account/apps: the applications of the user. A browser gets a page, or has to
 // sign in first.
 func (s *StartPage) serve(ex *web.Exchange) error {
-	id, answered, err := s.options.PageReader(ex)
-	if answered || err != nil {
+	id, err := s.options.PageReader(ex)
+	if err != nil {
 		return err
 	}
 	if web.Negotiate(ex.Request) == web.TypeHTML {

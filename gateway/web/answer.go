@@ -25,6 +25,18 @@ type problem struct {
 	Factors []string `json:"factors,omitempty"`
 }
 
+// ErrAnswered is the error of a step that has answered the request: no other step follows. It is
+// not for Fail.
+var ErrAnswered = errors.New("the request is answered")
+
+// Answered returns ErrAnswered in the place of nil, for a step that answers unless it fails.
+func Answered(err error) error {
+	if err == nil {
+		return ErrAnswered
+	}
+	return err
+}
+
 // Fail answers the request with what toHTTP makes of err. It returns true if
 // the answer has begun already, or the client has left: the caller must then
 // abort the request, so that the answer does not seem whole.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -322,7 +323,7 @@ func (r *Rig) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 			err = r.application(ex)
 		}
 	}
-	aborted := err != nil && ex.Fail(err)
+	aborted := err != nil && !errors.Is(err, web.ErrAnswered) && ex.Fail(err)
 	ex.Finish(aborted)
 	if aborted {
 		panic(http.ErrAbortHandler)
