@@ -41,7 +41,7 @@ func TestDocsCommands(t *testing.T) {
 				if b.Info != "sh" || line == "" || strings.HasPrefix(line, "make ") {
 					continue
 				}
-				if installs(docs, line) {
+				if installs(t, docs, line) {
 					continue
 				}
 				if problem := goTestProblem(line, packages); problem != "" {
@@ -52,9 +52,20 @@ func TestDocsCommands(t *testing.T) {
 	}
 }
 
-// installs reports whether a line installs the package of the newest release, or runs a command
-// that is there.
-func installs(docs map[string]*world.Document, line string) bool {
+// inImage matches what a command of docker binds to the image: ports and folders.
+var inImage = regexp.MustCompile(` -[pv] [^ :]+:([^ :]+)`)
+
+// installs reports whether a line installs the package of the newest release, runs a command
+// that is there, or the image with ports and folders that its Dockerfile names.
+func installs(t *testing.T, docs map[string]*world.Document, line string) bool {
+	t.Helper()
+	if strings.HasPrefix(line, "docker run ") {
+		dockerfile := world.ReadFile(t, world.Path("Dockerfile"))
+		bound := inImage.FindAllStringSubmatch(line, -1)
+		return len(bound) > 0 && !slices.ContainsFunc(bound, func(found []string) bool {
+			return !strings.Contains(dockerfile, found[1])
+		})
+	}
 	newest := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+) - `).FindStringSubmatch(docs["CHANGELOG.md"].Prose)
 	if newest != nil && line == "apt-get install ./authgate_"+newest[1]+"_amd64.deb" {
 		return true
