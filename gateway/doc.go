@@ -13,9 +13,8 @@
 // credentials, and everything after goes by the values that it found, so that
 // what is decided on is what is forwarded.
 //
-// The memory of an exchange that nothing else knows of any more is that of a later one
-// (exchanges). What mechanisms get of a request, web.Lent, has memory of its own: they may
-// keep it for work that goes on after the answer.
+// A pool (exchanges) reuses an exchange when nothing else refers to it. Mechanisms get a part of
+// it, web.Lent, with memory of its own: they may keep it for work that goes on after the answer.
 //
 // A proxy may only ask whether a request may pass (verify.go). The request that it
 // describes takes the place of its own in the exchange, and the same way up to

@@ -17,9 +17,8 @@ type Condition struct {
 // for it only if it would for every identity. For an identity with an owner, it adds the rules of which the
 // owner decides otherwise.
 //
-// Decide allows the request if all conditions of depth 0 hold. Else, unless it
-// challenges, its decision names the first of them that does not: of those that no
-// sign-in can change, if there is one.
+// Decide allows the request if all conditions of depth 0 hold. Otherwise, unless it challenges,
+// its decision names the first condition that fails, and prefers one that no sign-in can change.
 func (r *Route) Conditions(id *Identity, req *Request) []Condition {
 	switch {
 	case len(r.Mechanisms) == 0:

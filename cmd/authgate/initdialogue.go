@@ -30,7 +30,7 @@ func (d *dialogue) ask() (plain string, err error) {
 	if err := d.askFront(); err != nil {
 		return "", err
 	}
-	// What is not asked for yet must not be what is wrong with an answer.
+	// Ignore mistakes in keys that have not been asked for yet.
 	s.Upstream, s.User, s.Certificates = defaultUpstream, defaultUser, listening.TLSInternal
 	if !s.Local() || d.given("host") {
 		fallback := ""

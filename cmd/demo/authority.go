@@ -13,8 +13,8 @@ import (
 
 const caFile = "ca.pem" // for clients to trust
 
-// shareAuthority makes the local authority of the gateway that of its provider too, so that
-// who trusts one trusts both, and each trusts the other. The configurations name its
+// shareAuthority gives gateway and provider one local authority, so that a browser must trust only
+// one, and each trusts the other. The configurations name its
 // certificate, so that it must be there before they are read.
 func shareAuthority(gateway, provider string) error {
 	from, err := config.DataDir(gateway)

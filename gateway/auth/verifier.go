@@ -147,7 +147,7 @@ type passwordCheck struct {
 	spellings []string // instead of password
 }
 
-// begin makes c the check of that password for the account of that name.
+// begin fills c with the password to check and the account it is for.
 func (c *passwordCheck) begin(accounts *accounts.Set, username, password string, client netip.Addr) {
 	c.subject = newSubject(username, client)
 	c.account, c.stored = accounts.Target(username)

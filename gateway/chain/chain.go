@@ -1,5 +1,4 @@
-// Package chain is by which mechanisms a route finds out who makes a request, in which order,
-// and from which header.
+// Package chain finds out who makes a request: by the mechanisms of its route, in their order.
 //
 // The credential of a request is in Authorization or in a cookie. It comes apart, in a header of
 // the gateway's own, where Authorization is the application's, and in the header of the key

@@ -84,7 +84,7 @@ func (q *Request) send() error {
 	} else {
 		delete(r.Header, "Upgrade")
 	}
-	r = q.told(r)
+	r = q.withTargetHints(r)
 	fast := q.fast()
 	if fast == nil {
 		return q.sendWhole(traced(route.Transport, q.Trace), r, upload, nil)
@@ -101,8 +101,9 @@ func (q *Request) send() error {
 	return q.sendWhole(later, r, upload, read)
 }
 
-// told returns r with what the upstream chooses a target by.
-func (q *Request) told(r *http.Request) *http.Request {
+// withTargetHints adds the client's address and the named resources, by which the balancer
+// chooses.
+func (q *Request) withTargetHints(r *http.Request) *http.Request {
 	if q.Named != nil {
 		r = r.WithContext(upstream.WithNamed(r.Context(), q.Named))
 	}

@@ -22,7 +22,7 @@ type Code struct {
 	Challenge   string `json:"challenge,omitempty"`    // for the proof of the code, by S256 (RFC 7636)
 }
 
-// lender is the user and the login that lend something.
+// lender is the user and the login that a grant depends on: it ends with them.
 type lender struct {
 	Login      string `json:"sid"`
 	Generation int    `json:"gen,omitempty"` // of the login; see login.Login.Generation
@@ -99,7 +99,7 @@ func (g *Grants) lenderOf(ctx context.Context, id *policy.Identity, t *Terms) (*
 	return &lender{Login: in.ID, Generation: in.Generation(), Subject: id.Subject, Consent: consent.ID}, nil
 }
 
-// ended returns the error of a login that was looked up, as that of what it lent.
+// ended turns "no such login" into ErrInvalid: a grant ends with its login.
 func ended(err error) error {
 	if errors.Is(err, auth.ErrRejected) || errors.Is(err, login.ErrNoLogin) {
 		return invalid("its login has ended, or its user is disabled or has changed")

@@ -12,10 +12,10 @@ import (
 	"authgate/gateway/record"
 )
 
-// A new login replaces those that its browser has. They end, but for what its user has lent
-// with them: a login that has lent something loses what it has itself, its sessions and tokens,
-// and goes on. It has yielded, and the new login inherits it, which is to say ends it with
-// itself. The new login is recorded first, so that no login goes on that none ends.
+// A new login replaces those that its browser has. An old login ends, unless OAuth grants depend
+// on it. Then it loses its sessions and tokens and keeps only the grants (it has yielded), and ends
+// together with the new login, which has inherited it. The new login is recorded first, so that
+// the end of each old login is in the record of another.
 
 // lends reports whether others still have something by a login, or want to know of its end.
 func (login *Login) lends(now time.Time) bool {

@@ -115,7 +115,7 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 	}, nil
 }
 
-// publicKeys returns the keys that sign what others verify.
+// publicKeys returns the keys for ID tokens and assertions.
 func publicKeys(o *Options, keys *jose.Keys) (*jose.Keys, error) {
 	cfg := o.Config
 	switch {

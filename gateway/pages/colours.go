@@ -84,7 +84,7 @@ func accentsFor(c, surface colour) accents {
 	}
 	fitted := c
 	for step := 0.0; step <= 50; step++ {
-		// Rounded, so that what browsers show is what is checked.
+		// Round as browsers do, so that the contrast is that of the colour shown.
 		fitted, _ = parseColour(c.towards(away, step/50).String())
 		if contrast(fitted, surface) >= readable {
 			break

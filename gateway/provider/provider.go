@@ -1,8 +1,8 @@
 // Package provider is the client of one identity provider (OpenID Connect Core
 // 1.0, OAuth 2.0), and verifies the access tokens of one outside issuer.
 //
-// golang.org/x/oauth2 and go-oidc make authorization requests and read metadata, and
-// go-jose verifies signatures. This package adds a bounded cache of metadata and
+// golang.org/x/oauth2 and go-oidc make authorization requests and read metadata, and golang-jwt
+// verifies signatures. This package adds a bounded cache of metadata and
 // keys, what tokens may look like and say, token answers as providers write them, the
 // profile made from claims, the methods of logging out, and introspection.
 //

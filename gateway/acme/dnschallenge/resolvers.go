@@ -67,7 +67,7 @@ func (r *resolvers) Follow(ctx context.Context, name string) (string, error) {
 }
 
 // Visible returns nil if those who answer for a name have its record: the configured servers,
-// or the name servers of its zone. One of them that does not answer is left out.
+// or the name servers of its zone. A name server that does not answer is ignored.
 func (r *resolvers) Visible(ctx context.Context, record Record) error {
 	servers := r.servers
 	if !r.own {

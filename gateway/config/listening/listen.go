@@ -105,9 +105,9 @@ func (l Listen) checkHTTP3(r *section.Report, off bool) {
 	}
 }
 
-// HTTP3Port returns the port at which clients reach HTTP/3, empty if it is off. If
-// listen.http3 and listen.https have the same port, it is that of public_url, public: what
-// maps one to the other maps both.
+// HTTP3Port returns the port at which clients reach HTTP/3, empty if it is off. If listen.http3 and
+// listen.https have the same port, HTTP/3 is reached at the port of public_url, because a port
+// mapping applies to both.
 func (l Listen) HTTP3Port(public *url.URL) string {
 	_, own, err := net.SplitHostPort(l.HTTP3)
 	if err != nil {

@@ -34,8 +34,8 @@ func hasNoContent(source []byte) bool {
 	return true
 }
 
-// Adopt makes the value at path of the main document the one that a part has at the path own:
-// what is said of the one, and of what is in it, is said of the other.
+// Adopt makes the value at path of the main document the one that a part has at the path own.
+// Reports about path, or below it, show the place in part.
 func (d *Document) Adopt(path string, part *Document, own string) {
 	if d.adopted == nil {
 		d.adopted = map[string]adopted{}
