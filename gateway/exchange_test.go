@@ -12,6 +12,7 @@ import (
 	"testing"
 	"unicode"
 
+	"authgate/gateway/config"
 	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/web"
 )
@@ -319,6 +320,6 @@ func TestUpstreamBytesStayOutOfLog(t *testing.T) {
 		if strings.Contains(r.log.String(), "sesame") {
 			t.Errorf("%q: the log has\n%s", says, r.log)
 		}
-		r.log.Last(t, web.AccessMessage) // every line is a record
+		r.log.Last(t, config.AccessMessage) // every line is a record
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"authgate/gateway/accounts"
+	"authgate/gateway/config"
 	"authgate/gateway/login"
 	"authgate/gateway/mechanism"
 	"authgate/gateway/store"
@@ -55,7 +56,7 @@ func tellEnded(ctx context.Context, service *web.Service, ended *login.Login) {
 	if ended.HasTokens() {
 		service.Metrics.Token(web.TokenRevoked)
 	}
-	service.Logger.LogAttrs(ctx, slog.LevelInfo, web.AuditMessage,
+	service.Logger.LogAttrs(ctx, slog.LevelInfo, config.AuditMessage,
 		slog.String("event", "logout"), slog.String("by", "operator"),
 		slog.String("subject", ended.Subject()), slog.String("login", ended.ID))
 }
@@ -116,7 +117,7 @@ func (o Operators) Invite(ctx context.Context, username string) (string, error) 
 	}
 	link, err := st.mechanisms.Invited.Invite(ctx, account.Username)
 	if err == nil {
-		o.gateway.service.Logger.LogAttrs(ctx, slog.LevelInfo, web.AuditMessage, slog.String("event", "invited"),
+		o.gateway.service.Logger.LogAttrs(ctx, slog.LevelInfo, config.AuditMessage, slog.String("event", "invited"),
 			slog.String("by", "operator"), slog.String("subject", policy.LocalProvider+":"+account.Username))
 	}
 	return link, err

@@ -51,7 +51,7 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, durabl
 	}
 	made := mechanism.Options{
 		Config: cfg, Accounts: u.local, BasicUsers: u.basic, Store: gate, Now: g.storage.now, Verifier: g.verifier,
-		Service: &g.service, Shown: g.shown,
+		LocalNow: g.service.Now, Logger: g.service.Logger, Observe: g.service.Metrics.Provider, Explains: g.shown,
 	}
 	st := &state{
 		config: cfg, loaded: loaded, announced: old.announced, taken: taken, inFlight: g.load.limit(cfg), gate: gate,

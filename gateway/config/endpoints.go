@@ -70,6 +70,9 @@ func (c *Config) OwnEndpoints() []string {
 	return names
 }
 
+// OwnPath returns the path of an own endpoint under a prefix.
+func OwnPath(prefix, name string) string { return prefix + strings.TrimPrefix(name, "/") }
+
 // isOwnPath reports whether a path is that of one of the gateway's own endpoints,
 // which come before routes. own is from Config.OwnEndpoints.
 func (e endpoints) isOwnPath(own []string, path string) bool {

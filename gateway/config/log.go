@@ -1,5 +1,11 @@
 package config
 
+// Messages of lines in the log, which tell them from others.
+const (
+	AccessMessage = "request" // of the access log
+	AuditMessage  = "audit"   // of an audit event
+)
+
 // Log configures the log.
 type Log struct {
 	Level  string `yaml:"level"`  // debug, info, warn or error

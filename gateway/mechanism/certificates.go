@@ -32,7 +32,7 @@ func newCertificates(o *Options, local *accounts.Set) (*clientcert.Verifier, err
 	}
 	return clientcert.NewVerifier(clientcert.Options{
 		Authorities: authorities, Lists: lists, Username: o.Config.Certificates.Username,
-		Now: o.Service.Now, Logger: o.Service.Logger,
+		Now: o.LocalNow, Logger: o.Logger,
 		Identify: func(username string) *policy.Identity {
 			if account, ok := local.Lookup(username); ok {
 				return account.Identity(policy.Certificate, "", time.Time{})
@@ -47,7 +47,7 @@ func clientAuthorities(o *Options) ([]*x509.Certificate, error) {
 	if o.Config.TLS.ClientCA != listening.ClientCALocal {
 		return clientcert.ReadAuthorities(o.Config.TLS.ClientCAContent)
 	}
-	own, err := clientcert.OpenAuthority(o.Config.DataDir, o.Service.Now())
+	own, err := clientcert.OpenAuthority(o.Config.DataDir, o.LocalNow())
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,6 @@ import (
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
 	"authgate/gateway/trusted"
-	"authgate/gateway/web"
 )
 
 // Federation is what others prove for the gateway: logins at identity providers, and
@@ -65,12 +64,12 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 	if running == nil {
 		running = &Federation{}
 	}
-	cfg, service := o.Config, o.Service
-	providers, err := newProviders(cfg, service, running.Providers)
+	cfg := o.Config
+	providers, err := newProviders(o, running.Providers)
 	if err != nil {
 		return nil, err
 	}
-	f := &Federation{issuers: newIssuers(cfg, service, running.issuers), Providers: providers}
+	f := &Federation{issuers: newIssuers(o, running.issuers), Providers: providers}
 	f.Bearers = apitokens.NewBearers(local.API, login.NewBearerTokens(local.Bearer, newTrusted(f.issuers, o)))
 	if len(f.Providers) == 0 {
 		return f, nil
@@ -88,8 +87,8 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 		f.Default = f.Providers[0]
 	}
 	f.Users = login.NewUsers(login.UsersOptions{
-		Providers: byName, Lifetime: cfg.Delegated.Lifetime, Remember: cfg.Delegated.APITokens, Box: box, Now: service.Now,
-		Report: func(login *login.Login, ended bool, err error) { reportRenewal(service.Logger, login, ended, err) },
+		Providers: byName, Lifetime: cfg.Delegated.Lifetime, Remember: cfg.Delegated.APITokens, Box: box, Now: o.LocalNow,
+		Report: func(login *login.Login, ended bool, err error) { reportRenewal(o.Logger, login, ended, err) },
 	}, local.Logins)
 	local.API.ServeUsers(f.Users, cfg.Delegated.APITokens)
 	f.Delegated = login.NewDelegatedSessions(f.Users)
@@ -153,7 +152,8 @@ func (f *Federation) Origins() []string {
 
 // newProviders returns the identity providers of a configuration, in its order. Those
 // that are the same before are taken over.
-func newProviders(cfg *config.Config, service *web.Service, before []*Provider) ([]*Provider, error) {
+func newProviders(o *Options, before []*Provider) ([]*Provider, error) {
+	cfg := o.Config
 	var providers []*Provider
 	origin := cfg.PublicURL.String() + cfg.Endpoints.Prefix
 	for _, p := range cfg.Providers {
@@ -164,7 +164,7 @@ func newProviders(cfg *config.Config, service *web.Service, before []*Provider) 
 			providers = append(providers, before[known])
 			continue
 		}
-		options, err := providerOptions(cfg, &p, service)
+		options, err := providerOptions(o, &p)
 		if err != nil {
 			return nil, fmt.Errorf("providers[%s].trusted_roots: %w", p.Name, err)
 		}
@@ -172,7 +172,7 @@ func newProviders(cfg *config.Config, service *web.Service, before []*Provider) 
 			config: p, origin: origin,
 			Provider:   provider.New(options),
 			Identifier: p.Issuer, Title: p.Title, Timeout: p.Timeout,
-			Callback: web.OwnPath(cfg.Endpoints.Prefix, p.Callback),
+			Callback: config.OwnPath(cfg.Endpoints.Prefix, p.Callback),
 		}
 		if p.Issuer == "" {
 			made.Identifier = p.TokenURL
@@ -182,8 +182,9 @@ func newProviders(cfg *config.Config, service *web.Service, before []*Provider) 
 	return providers, nil
 }
 
-func providerOptions(cfg *config.Config, p *issuers.Provider, service *web.Service) (provider.Options, error) {
-	public, connection := cfg.PublicURL.String(), connectionTo(p.Name, p.Timeout, service)
+func providerOptions(o *Options, p *issuers.Provider) (provider.Options, error) {
+	cfg := o.Config
+	public, connection := cfg.PublicURL.String(), o.connectionTo(p.Name, p.Timeout)
 	var err error
 	if connection.Roots, err = p.Roots(); err != nil {
 		return provider.Options{}, err
@@ -193,7 +194,7 @@ func providerOptions(cfg *config.Config, p *issuers.Provider, service *web.Servi
 		Client: provider.Client{ID: p.ClientID, Secret: p.ClientSecret.Reveal(), AuthMethod: p.TokenEndpointAuthMethod},
 		Scopes: p.Scopes, AuthorizationParams: p.AuthorizationParams,
 		Mapping: provider.Mapping{Roles: p.RolesClaim, Username: p.UsernameClaim}, SubjectClaim: p.SubjectClaim,
-		RedirectURL:   public + web.OwnPath(cfg.Endpoints.Prefix, p.Callback),
+		RedirectURL:   public + config.OwnPath(cfg.Endpoints.Prefix, p.Callback),
 		PostLogoutURL: public + "/",
 		LogoutURL:     p.LogoutURL, Logout: p.Logout,
 		TwoFactors: provider.TwoFactors{AMR: p.TwoFactors.AMR, ACR: p.TwoFactors.ACR}, StepUpACR: p.StepUp.ACRValues,
@@ -205,38 +206,38 @@ func providerOptions(cfg *config.Config, p *issuers.Provider, service *web.Servi
 }
 
 // connectionTo returns how the provider or issuer of that name is called.
-func connectionTo(name string, timeout time.Duration, service *web.Service) provider.Connection {
+func (o *Options) connectionTo(name string, timeout time.Duration) provider.Connection {
 	return provider.Connection{
-		Timeout: timeout, Now: service.Now, Logger: service.Logger, Observe: service.Metrics.Provider(name),
+		Timeout: timeout, Now: o.LocalNow, Logger: o.Logger, Observe: o.Observe(name),
 	}
 }
 
 // newIssuers returns the trusted issuers of a configuration. Those that are the
 // same before are taken over.
-func newIssuers(cfg *config.Config, service *web.Service, before []*resourceServer) []*resourceServer {
+func newIssuers(o *Options, before []*resourceServer) []*resourceServer {
 	var issuers []*resourceServer
-	for _, t := range cfg.Token.TrustedIssuers {
+	for _, t := range o.Config.Token.TrustedIssuers {
 		known := slices.IndexFunc(before, func(b *resourceServer) bool { return reflect.DeepEqual(b.config, t) })
 		if known >= 0 {
 			issuers = append(issuers, before[known])
 			continue
 		}
-		issuers = append(issuers, &resourceServer{config: t, Trusted: provider.NewTrusted(trustedOptions(&t, service))})
+		issuers = append(issuers, &resourceServer{config: t, Trusted: provider.NewTrusted(trustedOptions(o, &t))})
 	}
 	return issuers
 }
 
-func trustedOptions(t *issuers.TrustedIssuer, service *web.Service) provider.TrustedOptions {
-	o := provider.TrustedOptions{
+func trustedOptions(o *Options, t *issuers.TrustedIssuer) provider.TrustedOptions {
+	trusted := provider.TrustedOptions{
 		Issuer: t.Issuer, Audience: t.Audience, Algorithms: t.Algorithms,
 		Mapping:    provider.Mapping{Roles: t.RolesClaim, Username: t.UsernameClaim},
-		Connection: connectionTo(t.Name, t.Timeout, service),
+		Connection: o.connectionTo(t.Name, t.Timeout),
 	}
 	if in := t.Introspection; in != nil {
 		client := provider.Client{ID: in.ClientID, Secret: in.ClientSecret.Reveal()}
-		o.Introspection = &provider.Introspection{URL: in.URL, Client: client}
+		trusted.Introspection = &provider.Introspection{URL: in.URL, Client: client}
 	}
-	return o
+	return trusted
 }
 
 // newTrusted returns what verifies tokens of trusted issuers, nil if there are none.
@@ -250,7 +251,7 @@ func newTrusted(issuers []*resourceServer, o *Options) *trusted.Tokens {
 			Name: i.config.Name, Opaque: i.config.Introspection != nil, Verifier: i,
 		})
 	}
-	return trusted.New(all, o.Store, o.Now, o.Service.Now)
+	return trusted.New(all, o.Store, o.Now, o.LocalNow)
 }
 
 // reportRenewal logs that a login could not be renewed at its provider, or not in all
@@ -260,7 +261,7 @@ func reportRenewal(logger *slog.Logger, login *login.Login, ended bool, err erro
 		slog.String("subject", login.Subject()), slog.String("login", login.ID), slog.String("error", err.Error()),
 	}
 	if ended {
-		logger.Info(web.AuditMessage, append([]any{slog.String("event", "login_ended_by_provider")}, attrs...)...)
+		logger.Info(config.AuditMessage, append([]any{slog.String("event", "login_ended_by_provider")}, attrs...)...)
 		return
 	}
 	if errors.Is(err, provider.ErrClient) {

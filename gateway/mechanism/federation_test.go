@@ -13,11 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"authgate/gateway/config"
 	"authgate/gateway/provider"
-	"authgate/gateway/web"
 	"authgate/internal/test/must"
 )
 
@@ -36,13 +33,13 @@ providers:
 		`authorization_url: "https://o.example/a", token_url: "https://o.example/t", userinfo_url: "https://o.example/u"}
   - {name: private, issuer: "https://id.internal", client_id: gateway, trusted_roots: roots.pem}
 `
-	service, dir := newService(t), t.TempDir()
+	dir := t.TempDir()
 	build := func(yaml string, roots int, before *Federation) *Federation {
 		root := must.Get(os.ReadFile("../config/testdata/files/tls-certificate.pem"))(t)
 		must.Do(t, os.WriteFile(filepath.Join(dir, "roots.pem"), bytes.Repeat(root, roots), 0o600))
 		cfg := must.Get(config.Parse(filepath.Join(dir, "config.yaml"), []byte(yaml)))(t)
-		return &Federation{Providers: must.Get(newProviders(cfg, service, before.Providers))(t),
-			issuers: newIssuers(cfg, service, before.issuers)}
+		return &Federation{Providers: must.Get(newProviders(options(cfg), before.Providers))(t),
+			issuers: newIssuers(options(cfg), before.issuers)}
 	}
 	first := build(both, 1, &Federation{})
 	defer closeAll(first.Unused(&Federation{}))
@@ -78,7 +75,6 @@ func TestTrustedRoots(t *testing.T) {
 	dir := t.TempDir()
 	root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	must.Do(t, os.WriteFile(filepath.Join(dir, "roots.pem"), root, 0o600))
-	service := newService(t)
 	for more, reached := range map[string]bool{"": false, ", trusted_roots: roots.pem": true} {
 		cfg := must.Get(config.Parse(filepath.Join(dir, "config.yaml"), []byte(`
 public_url: https://gw.example
@@ -86,7 +82,7 @@ upstreams: {app: {url: "http://app.invalid"}}
 routes: [{match: /, upstream: app, auth: [none]}]
 providers: [{name: private, issuer: "`+server.URL+`", client_id: gateway`+more+`}]
 `)))(t)
-		p := must.Get(newProviders(cfg, service, nil))(t)[0]
+		p := must.Get(newProviders(options(cfg), nil))(t)[0]
 		t.Cleanup(p.Close)
 		_, err := p.AuthorizationURL(t.Context(), provider.Attempt{State: "s", Nonce: "n", Verifier: strings.Repeat("v", 43)})
 		if (err == nil) != reached {
@@ -95,10 +91,10 @@ providers: [{name: private, issuer: "`+server.URL+`", client_id: gateway`+more+`
 	}
 }
 
-func newService(t *testing.T) *web.Service {
-	t.Helper()
-	metrics := must.Get(web.NewMetrics(prometheus.NewRegistry(), slog.Default(), "test", nil))(t)
-	return &web.Service{Logger: slog.Default(), Metrics: metrics, Now: time.Now}
+// options are those of a configuration, for connections that nothing measures.
+func options(cfg *config.Config) *Options {
+	unmeasured := func(string) func(string, time.Duration, error) { return func(string, time.Duration, error) {} }
+	return &Options{Config: cfg, LocalNow: time.Now, Logger: slog.Default(), Observe: unmeasured}
 }
 
 func closeAll(closes []func()) {

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -18,7 +19,6 @@ import (
 	"authgate/gateway/login"
 	"authgate/gateway/proofs"
 	"authgate/gateway/store"
-	"authgate/gateway/web"
 )
 
 // Options are what the mechanisms of a configuration are made of.
@@ -27,9 +27,14 @@ type Options struct {
 	Accounts, BasicUsers []accounts.Account // of the configuration, as far as they count
 	Store                store.Store
 	Now                  func() time.Time // the clock of Store
+	LocalNow             func() time.Time // the clock of this process
 	Verifier             *auth.Verifier
-	Service              *web.Service
-	Shown                bool // what others verify is only shown: keys that they do not know sign it
+	Logger               *slog.Logger
+	// Observe returns what measures the calls to the provider or issuer of that name.
+	Observe func(name string) func(operation string, took time.Duration, err error)
+	// Explains tells that the mechanisms only explain: keys that no application trusts sign
+	// assertions.
+	Explains bool
 }
 
 // Local is what users with local accounts sign in with. Its caches are new with each
@@ -121,7 +126,7 @@ func publicKeys(o *Options, keys *jose.Keys) (*jose.Keys, error) {
 	switch {
 	case !cfg.PublishesKeys():
 		return keys, nil
-	case o.Shown:
+	case o.Explains:
 		key, err := rsa.GenerateKey(rand.Reader, 2048)
 		if err != nil {
 			return nil, err

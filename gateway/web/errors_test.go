@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/config"
 	"authgate/gateway/factors"
 	"authgate/gateway/journey"
 	"authgate/gateway/login"
@@ -200,7 +201,7 @@ func TestFail(t *testing.T) {
 					t.Errorf("%s: the client is told %q", name, internal)
 				}
 			}
-			if line := e.log.Last(t, AccessMessage); line["status"] != float64(k.status) ||
+			if line := e.log.Last(t, config.AccessMessage); line["status"] != float64(k.status) ||
 				!strings.Contains(fmt.Sprint(line["error"]), "sesame") {
 				t.Errorf("%s: the log does not tell why: %v", name, line)
 			}
@@ -219,7 +220,7 @@ func TestFailWithoutAnswer(t *testing.T) {
 		t.Errorf("answered %q", e.w.Body)
 	}
 	e.Finish(true)
-	if line := e.log.Last(t, AccessMessage); line["status"] != float64(499) || line["decision"] != "error" {
+	if line := e.log.Last(t, config.AccessMessage); line["status"] != float64(499) || line["decision"] != "error" {
 		t.Errorf("logged %v", line)
 	}
 	e = newExchange(t, request("/"))

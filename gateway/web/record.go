@@ -13,13 +13,8 @@ import (
 	"time"
 	"unicode"
 
+	"authgate/gateway/config"
 	"authgate/policy"
-)
-
-// Messages of records, by which the log tells them from others.
-const (
-	AccessMessage = "request" // of the access log
-	AuditMessage  = "audit"   // of an audit event
 )
 
 // Values of the label decision.
@@ -124,7 +119,7 @@ func (r *Record) write(
 	}
 	// Without a Logger, which would look up its caller. A group without a name is
 	// its attributes, and unlike these it fits into a record without allocation.
-	record := slog.NewRecord(now, level, AccessMessage, 0)
+	record := slog.NewRecord(now, level, config.AccessMessage, 0)
 	record.AddAttrs(slog.Attr{Value: slog.GroupValue(attrs...)})
 	_ = series.log.Handle(context.Background(), record) // there is nowhere to report that the log fails
 }
@@ -158,7 +153,7 @@ func (r *Record) audit(logger *slog.Logger, client, event string, attrs []slog.A
 	if r.Identity != nil && !slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Key == "subject" }) {
 		attrs = append(attrs, slog.String("subject", r.Identity.Subject), slog.String("login", r.Identity.Login))
 	}
-	logger.LogAttrs(context.Background(), slog.LevelInfo, AuditMessage, attrs...)
+	logger.LogAttrs(context.Background(), slog.LevelInfo, config.AuditMessage, attrs...)
 }
 
 // line has the attributes of a record of the access log. Handlers must not keep

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"authgate/gateway/config"
@@ -103,10 +102,7 @@ func (s *Site) ParseTarget(host, target string) (policy.Path, error) {
 }
 
 // Own returns the path of an own endpoint.
-func (s *Site) Own(name string) string { return OwnPath(s.Prefix, name) }
-
-// OwnPath returns the path of an own endpoint under a prefix.
-func OwnPath(prefix, name string) string { return prefix + strings.TrimPrefix(name, "/") }
+func (s *Site) Own(name string) string { return config.OwnPath(s.Prefix, name) }
 
 // SecureURL returns where a request by plain HTTP is redirected to: the same
 // host if it is a name of the gateway's, with the port of public_url, and else

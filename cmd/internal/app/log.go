@@ -32,11 +32,11 @@ type logHandler struct {
 
 // Handle implements slog.Handler.
 func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == web.AuditMessage {
+	if r.Message == config.AuditMessage {
 		h.queue.Wait(auditPatience) // here, because the handler below has a lock while it writes
 	}
 	err := h.Handler.Handle(ctx, r)
-	if r.Message != web.AccessMessage || r.Level > slog.LevelInfo {
+	if r.Message != config.AccessMessage || r.Level > slog.LevelInfo {
 		h.queue.Flush()
 	}
 	return err

@@ -11,7 +11,6 @@ import (
 
 	"authgate/cmd/internal/logqueue"
 	"authgate/gateway/config"
-	"authgate/gateway/web"
 	"authgate/internal/test/logtest"
 )
 
@@ -21,7 +20,7 @@ func TestLogWaits(t *testing.T) {
 	t.Parallel()
 	for format, line := range map[string]string{"json": `"n":%d`, "text": ` n=%d`} {
 		logging(t, config.Log{Level: "info", Format: format}, func(t *testing.T, l *logged) {
-			access := func(n int) func() { return func() { l.logger.Info(web.AccessMessage, "n", n) } }
+			access := func(n int) func() { return func() { l.logger.Info(config.AccessMessage, "n", n) } }
 			for _, step := range []struct {
 				name string
 				do   func()
@@ -33,7 +32,7 @@ func TestLogWaits(t *testing.T) {
 				{"after the delay", func() { wait(1) }, 2},
 				{"the next request", access(3), 2},
 				{"another message", func() { l.logger.With("a", 1).WithGroup("g").Info("audit", "n", 4) }, 4},
-				{"a request that failed", func() { l.logger.Warn(web.AccessMessage, "n", 5) }, 5},
+				{"a request that failed", func() { l.logger.Warn(config.AccessMessage, "n", 5) }, 5},
 				{"nothing more", func() { l.queue.Flush(); wait(time.Hour) }, 5},
 			} {
 				step.do()
@@ -96,7 +95,7 @@ func TestLogStuck(t *testing.T) {
 			events := make(chan time.Duration)
 			event := func() {
 				began := time.Now()
-				l.logger.Error(web.AuditMessage)
+				l.logger.Error(config.AuditMessage)
 				events <- time.Since(began)
 			}
 			fill()
@@ -123,7 +122,7 @@ func TestLogStuck(t *testing.T) {
 			close(l.reading)
 			took := <-events
 			synctest.Wait()
-			if n := strings.Count(l.written.String(), web.AuditMessage); n != 1 || took != auditPatience-1 {
+			if n := strings.Count(l.written.String(), config.AuditMessage); n != 1 || took != auditPatience-1 {
 				t.Errorf("%s: %d audit events of 1, after %v", format, n, took)
 			}
 		})

@@ -217,7 +217,8 @@ func (r *Rig) Reload(yaml string) {
 		r.verifier = auth.NewVerifier(throttle, 100, time.Minute, r.Clock.Now)
 	}
 	made := &mechanism.Options{
-		Config: cfg, Store: r.guarded, Now: r.Clock.Now, Verifier: r.verifier, Service: r.service,
+		Config: cfg, Store: r.guarded, Now: r.Clock.Now, Verifier: r.verifier,
+		LocalNow: r.service.Now, Logger: r.service.Logger, Observe: r.service.Metrics.Provider,
 		Accounts: slices.Clone(cfg.Accounts.Users), BasicUsers: mechanism.BasicUsers(cfg),
 	}
 	var running endpoint.Options
