@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -129,17 +130,13 @@ const describedLogin = "described"
 
 // isLogin reports whether an identity is that of a login of the gateway's.
 func isLogin(id *policy.Identity) bool {
-	return id.Mechanism != policy.Basic && id.Mechanism != policy.Certificate &&
-		(id.Mechanism != policy.Bearer || id.Provider == policy.LocalProvider)
+	return id.Mechanism.Traits().Login && (id.Mechanism != policy.Bearer || id.Provider == policy.LocalProvider)
 }
 
 // withoutProof is identities without what the login has proved.
 func (st *state) withoutProof(c *Caller) ([]*policy.Identity, error) {
-	switch c.Mechanism {
-	case "", policy.Basic, policy.Session, policy.Bearer, policy.OIDC, policy.Certificate:
-	default:
-		return nil, mistake("the mechanism %q is unknown; expected basic, session, bearer, oidc or certificate",
-			c.Mechanism)
+	if c.Mechanism != "" && c.Mechanism.Traits().Mechanism == "" {
+		return nil, mistake("the mechanism %q is unknown; expected %s", c.Mechanism, policy.MechanismWords())
 	}
 	if st.lent(c) {
 		return st.lender(c)
@@ -158,8 +155,10 @@ func (st *state) withoutProof(c *Caller) ([]*policy.Identity, error) {
 			"issuers, local or basic", c.Provider)
 	}
 	var all []*policy.Identity
-	for _, mechanism := range [...]policy.Mechanism{policy.Session, policy.Bearer, policy.OIDC, policy.Basic,
-		policy.Certificate} {
+	kinds := policy.Mechanisms()
+	slices.SortStableFunc(kinds, func(a, b policy.Traits) int { return cmp.Compare(a.Users, b.Users) })
+	for _, kind := range kinds {
+		mechanism := kind.Mechanism
 		if c.Mechanism == mechanism || c.Mechanism == "" && st.fits(c, mechanism) {
 			id, err := st.identity(c, mechanism)
 			if err != nil {
@@ -189,8 +188,10 @@ func (st *state) identitiesOf(c *Caller) ([]*policy.Identity, error) {
 		return nil, st.unknownUser(c.User)
 	}
 	if local {
-		for _, mechanism := range [...]policy.Mechanism{policy.Session, policy.Bearer, policy.Certificate} {
-			all = append(all, account.Identity(mechanism, "", time.Time{}))
+		for _, kind := range policy.Mechanisms() {
+			if kind.Users == policy.LocalUsers {
+				all = append(all, account.Identity(kind.Mechanism, "", time.Time{}))
+			}
 		}
 	}
 	if basic != nil {
@@ -240,15 +241,13 @@ func (st *state) knows(provider string) bool {
 
 // fits reports whether a mechanism can prove the provider and the properties of a caller.
 func (st *state) fits(c *Caller, mechanism policy.Mechanism) bool {
-	switch mechanism {
-	case policy.Basic: // its users have nothing but a name
+	switch mechanism.Traits().Users {
+	case policy.BasicUsers: // who have nothing but a name
 		return (c.Provider == "" || c.Provider == policy.BasicProvider) && c.Roles == nil && c.Email == "" &&
 			c.Scopes == nil && c.Claims == nil
-	case policy.Session, policy.Certificate:
-		return (c.Provider == "" || c.Provider == policy.LocalProvider) && c.Scopes == nil && c.Claims == nil
-	case policy.Bearer:
+	case policy.LocalUsers:
 		local := c.Provider == "" || c.Provider == policy.LocalProvider
-		return local && c.Scopes == nil && c.Claims == nil || st.federation.Trusts(c.Provider)
+		return local && c.Scopes == nil && c.Claims == nil || mechanism == policy.Bearer && st.federation.Trusts(c.Provider)
 	}
 	return (c.Provider == "" && st.federation.Default != nil || st.federation.Provider(c.Provider) != nil) &&
 		c.Scopes == nil
@@ -258,10 +257,10 @@ func (st *state) fits(c *Caller, mechanism policy.Mechanism) bool {
 func (st *state) identity(c *Caller, mechanism policy.Mechanism) (*policy.Identity, error) {
 	described := *c
 	if c.Provider == "" {
-		switch mechanism {
-		case policy.Basic:
+		switch mechanism.Traits().Users {
+		case policy.BasicUsers:
 			described.Provider = policy.BasicProvider
-		case policy.OIDC:
+		case policy.ProviderUsers:
 			if st.federation.Default == nil {
 				return nil, mistake("the mechanism oidc needs a provider: " +
 					"there is no single one, and no delegated.default_provider")

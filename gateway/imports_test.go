@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -86,4 +87,29 @@ func goFiles(t *testing.T) (files []string) {
 		t.Fatal(err)
 	}
 	return files
+}
+
+// TestMechanismsListedOnce checks where mechanisms are enumerated: the table of policy has what all
+// others ask, so that a new mechanism is a row there, what verifies it, and a check that it has users.
+func TestMechanismsListedOnce(t *testing.T) {
+	t.Parallel()
+	names := regexp.MustCompile(`\bpolicy\.(Basic|Session|Bearer|OIDC|Certificate)\b`)
+	var lists []string
+	for _, file := range goFiles(t) {
+		content, err := os.ReadFile(filepath.Join("..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]bool{}
+		for _, name := range names.FindAllString(string(content), -1) {
+			found[name] = true
+		}
+		if len(found) >= 4 && !strings.Contains(file, "/rig/") {
+			lists = append(lists, file)
+		}
+	}
+	want := []string{"gateway/config/routes.go", "gateway/config/unmet.go", "gateway/mechanism/federation.go"}
+	if !slices.Equal(lists, want) {
+		t.Errorf("mechanisms are listed in %q, want %q beside policy/mechanism.go", lists, want)
+	}
 }

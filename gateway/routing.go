@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"slices"
+
 	"authgate/gateway/chain"
 	"authgate/gateway/config"
 	"authgate/gateway/cors"
@@ -87,7 +89,7 @@ func (g *Gateway) newRouting(st, old *state) *routing {
 			limiter: limiters[c.Name],
 			cors:    newCORS(&c.CORS),
 			signIn:  signInFor(rule, site, f),
-			tells:   rule.Accepts(policy.Session) || rule.Accepts(policy.OIDC) || rule.Accepts(policy.Bearer),
+			tells:   slices.ContainsFunc(rule.Mechanisms, func(m policy.Mechanism) bool { return m.Traits().Login }),
 		}
 		if c.Upstream != "" {
 			u := upstreams[c.Upstream]

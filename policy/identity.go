@@ -5,22 +5,6 @@ import (
 	"time"
 )
 
-// Mechanism is a way to prove an identity.
-type Mechanism string
-
-// The mechanisms, with their names in the key auth of routes and in the header
-// X-Auth-Mechanism. None is for routes only: it makes a route public.
-const (
-	None    Mechanism = "none"
-	Basic   Mechanism = "basic"
-	Session Mechanism = "session"
-	Bearer  Mechanism = "bearer"
-	OIDC    Mechanism = "oidc"
-
-	// Certificate is a certificate of the client, with its TLS connection.
-	Certificate Mechanism = "certificate"
-)
-
 // LocalProvider is Identity.Provider of local accounts. No configured provider
 // can have this name.
 const LocalProvider = "local"

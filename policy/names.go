@@ -130,20 +130,11 @@ func checkDomain(domain string) error {
 func CheckMechanism(name string) error {
 	switch m := Mechanism(name); {
 	case m == None:
-		return errors.New("proves no identity; expected basic, session, bearer, oidc or certificate")
+		return errors.New("proves no identity; expected " + MechanismWords())
 	case !m.proves():
-		return errors.New("is not a mechanism; expected basic, session, bearer, oidc or certificate")
+		return errors.New("is not a mechanism; expected " + MechanismWords())
 	}
 	return nil
-}
-
-// proves reports whether m is a way to prove an identity.
-func (m Mechanism) proves() bool {
-	switch m {
-	case Basic, Session, Bearer, OIDC, Certificate:
-		return true
-	}
-	return false
 }
 
 // checkMethod accepts tokens (RFC 9110, section 5.6.2) without lower-case

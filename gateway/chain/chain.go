@@ -6,8 +6,10 @@
 package chain
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"authgate/gateway/apitokens"
 	"authgate/gateway/auth"
@@ -46,11 +48,12 @@ func New(
 ) *Chains {
 	c := &Chains{
 		config: cfg, site: site, oauth: server, bearers: f.Bearers, tokens: local.API,
-		order: []policy.Mechanism{policy.Basic, policy.Bearer, policy.Session, policy.OIDC, policy.Certificate},
-		known: map[policy.Mechanism]auth.Authenticator{
-			policy.Basic: local.Basic, policy.Bearer: f.Bearers, policy.Session: local.Sessions,
-			policy.OIDC: f.Delegated, policy.Certificate: local.Certificates,
-		},
+		known: mechanism.Authenticators(local, f),
+	}
+	kinds := policy.Mechanisms()
+	slices.SortStableFunc(kinds, func(a, b policy.Traits) int { return cmp.Compare(a.Carrier, b.Carrier) })
+	for _, kind := range kinds {
+		c.order = append(c.order, kind.Mechanism)
 	}
 	if server != nil {
 		c.order[0], c.order[1] = c.order[1], c.order[0]
@@ -185,10 +188,10 @@ func (c *Chain) TriesPassword(creds *auth.Credentials) bool {
 // ByCookie reports whether a cookie proved an identity, or a certificate, which browsers send by
 // themselves, too.
 func ByCookie(id *policy.Identity, creds *auth.Credentials) bool {
-	switch id.Mechanism {
-	case policy.Basic:
+	switch id.Mechanism.Traits().Carrier {
+	case policy.InHeader:
 		return false
-	case policy.Bearer:
+	case policy.InHeaderOrCookie:
 		return !apitokens.PresentsToken(creds)
 	}
 	return true

@@ -76,7 +76,7 @@ func (route *Route) checkPlace(r *section.Report, path string) {
 			"give the one where users open the application, like https://wiki.example.org/", route.Match)
 	}
 	open := slices.Contains(route.Auth, policy.None)
-	if len(route.Auth) > 0 && !route.takesSessions() && !open {
+	if len(route.Auth) > 0 && !route.TakesSessions() && !open {
 		r.Warn(path, "no user sees the application, because a sign-in gives no credential that the route accepts; "+
 			"add session or oidc to auth, or remove app")
 	}

@@ -90,11 +90,12 @@ func defaultRoute() Route {
 
 // Words returns the words that keys of a route take.
 func (Route) Words() map[string][]string {
+	var mechanisms []string
+	for _, kind := range policy.Mechanisms() {
+		mechanisms = append(mechanisms, string(kind.Mechanism))
+	}
 	return map[string][]string{
-		"auth": {
-			string(policy.Basic), string(policy.Session), string(policy.Bearer), string(policy.OIDC),
-			string(policy.Certificate), string(policy.None),
-		},
+		"auth":            append(mechanisms, string(policy.None)),
 		"unauthenticated": {UnauthenticatedAuto, unauthenticatedChallenge, UnauthenticatedRedirect},
 		"authorization":   {authorizationGateway, AuthorizationApplication},
 		"cross_origin":    {crossOriginDeny, CrossOriginAllow},
@@ -147,7 +148,7 @@ func (route *Route) check(r *section.Report, path string, c *Config) {
 	}
 	switch {
 	case route.Unauthenticated != UnauthenticatedRedirect:
-	case !route.takesSessions():
+	case !route.TakesSessions():
 		r.Fault(path+".unauthenticated",
 			"redirect leads to the sign-in page, which gives no credential that the route accepts; "+
 				"add session or oidc to auth, or use challenge")
@@ -179,10 +180,10 @@ func (route *Route) check(r *section.Report, path string, c *Config) {
 // public reports whether the route has no users.
 func (route *Route) public() bool { return len(route.Auth) == 1 && route.Auth[0] == policy.None }
 
-// takesSessions reports whether the sign-in page gives a credential that the route
+// TakesSessions reports whether the sign-in page gives a credential that the route
 // accepts.
-func (route *Route) takesSessions() bool {
-	return slices.Contains(route.Auth, policy.Session) || slices.Contains(route.Auth, policy.OIDC)
+func (route *Route) TakesSessions() bool {
+	return slices.ContainsFunc(route.Auth, func(m policy.Mechanism) bool { return m.Traits().Carrier == policy.InCookie })
 }
 
 // checkUpgrade checks the protocols that clients may switch to.

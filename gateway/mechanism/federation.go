@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"authgate/gateway/apitokens"
+	"authgate/gateway/auth"
 	"authgate/gateway/config"
 	"authgate/gateway/config/issuers"
 	"authgate/gateway/journey"
@@ -17,6 +18,7 @@ import (
 	"authgate/gateway/provider"
 	"authgate/gateway/seal"
 	"authgate/gateway/trusted"
+	"authgate/policy"
 )
 
 // Federation is what others prove for the gateway: logins at identity providers, and
@@ -94,6 +96,14 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 	f.Delegated = login.NewDelegatedSessions(f.Users)
 	f.Attempts = journey.NewAttempts(o.Store, box, o.Now)
 	return f, nil
+}
+
+// Authenticators returns what verifies the credentials of each mechanism.
+func Authenticators(local *Local, f *Federation) map[policy.Mechanism]auth.Authenticator {
+	return map[policy.Mechanism]auth.Authenticator{
+		policy.Basic: local.Basic, policy.Bearer: f.Bearers, policy.Session: local.Sessions,
+		policy.OIDC: f.Delegated, policy.Certificate: local.Certificates,
+	}
 }
 
 // Provider returns the provider of that name, nil if there is none.

@@ -107,7 +107,7 @@ func (p *errorPage) addUser() {
 		return
 	}
 	p.User = pages.User{Username: id.Username, Name: id.Name}
-	if id.Mechanism != policy.Session && id.Mechanism != policy.OIDC {
+	if id.Mechanism.Traits().Carrier != policy.InCookie {
 		return // no cookie, so there is nothing to sign out of
 	}
 	if link := ex.SignIn; link != nil && link.Switch != "" {

@@ -52,8 +52,7 @@ func newRooms(routes []config.Route) map[string]room {
 	for i := range routes {
 		host := policy.PatternHost(routes[i].Match)
 		r := rooms[host]
-		r.sessions = r.sessions || slices.Contains(routes[i].Auth, policy.Session) ||
-			slices.Contains(routes[i].Auth, policy.OIDC)
+		r.sessions = r.sessions || routes[i].TakesSessions()
 		r.opaque = r.opaque || routes[i].EncodedSlashes == config.EncodedSlashesOpaque
 		r.whole = r.whole || routes[i].TakesWholeHost()
 		r.certificates = r.certificates || slices.Contains(routes[i].Auth, policy.Certificate)

@@ -72,10 +72,10 @@ func StepUp(realm string, id *policy.Identity, d policy.Demand, reason string) e
 // their credential is a cookie, which the new session replaces. A token in Authorization would
 // come before that again. A session comes before a certificate, too.
 func (ex *Exchange) StepsUp(id *policy.Identity) bool {
-	switch id.Mechanism {
-	case policy.Session, policy.OIDC, policy.Certificate:
+	switch id.Mechanism.Traits().Carrier {
+	case policy.InCookie, policy.InConnection:
 		return true
-	case policy.Bearer:
+	case policy.InHeaderOrCookie:
 		return id.Login != "" && ex.Credentials.Scheme == "" // a token in a cookie
 	}
 	return false
@@ -84,7 +84,7 @@ func (ex *Exchange) StepsUp(id *policy.Identity) bool {
 // StepUpPage returns the page where a user who is signed in proves more: users of a provider
 // go there at once, others to page.
 func (s *Site) StepUpPage(id *policy.Identity, page string) string {
-	if id.Mechanism == policy.OIDC {
+	if id.Mechanism.Traits().Users == policy.ProviderUsers {
 		return s.Own("login") + "?provider=" + url.QueryEscape(id.Provider)
 	}
 	return page
