@@ -11,6 +11,7 @@ import (
 	"authgate/gateway/auth"
 	"authgate/gateway/login"
 	"authgate/gateway/record"
+	"authgate/gateway/rotation"
 	"authgate/gateway/store"
 	"authgate/policy"
 )
@@ -35,31 +36,11 @@ type lender struct {
 type grant struct {
 	lender
 	Code
-	Redeemed bool   `json:"redeemed,omitempty"`
-	ByCode   string `json:"by_code,omitempty"` // hash of the code; empty: a device has it
-	// Current is the hash of the valid refresh token, empty if there is none. Rotated are
-	// those that were replaced within the leeway.
-	Current string     `json:"current,omitempty"`
-	Rotated []replaced `json:"rotated,omitempty"`
-	Used    time.Time  `json:"used"`
-	Expires time.Time  `json:"expires"`
-}
-
-// maxStaleReads is how often an exchange begins again. Each time, another exchange has come
-// between its read and its write.
-const maxStaleReads = 8
-
-// errStale: the store does not hold the record any more as it was read.
-var errStale = errors.New("grants: the record has changed in the meantime")
-
-// again repeats an exchange whose read was too old.
-func again(do func() (*Issued, error)) (issued *Issued, err error) {
-	for range maxStaleReads {
-		if issued, err = do(); !errors.Is(err, errStale) {
-			break
-		}
-	}
-	return issued, err
+	Redeemed       bool      `json:"redeemed,omitempty"`
+	ByCode         string    `json:"by_code,omitempty"` // hash of the code; empty: a device has it
+	rotation.State           // of its refresh tokens
+	Used           time.Time `json:"used"`
+	Expires        time.Time `json:"expires"`
 }
 
 // NewCode returns a new code, which the login of id lends. The error is ErrNoConsent without
@@ -129,10 +110,10 @@ func (g *Grants) Redeem(ctx context.Context, code string, check func(*Code) erro
 	if !ok {
 		return nil, invalid("the code was never issued")
 	}
-	return again(func() (*Issued, error) { return g.redeem(ctx, s, check) })
+	return rotation.Retry(func() (*Issued, error) { return g.redeem(ctx, s, check) })
 }
 
-// redeem is one attempt of Redeem. It fails with errStale if its read was too old.
+// redeem is one attempt of Redeem. It fails with rotation.ErrStale if its read was too old.
 func (g *Grants) redeem(ctx context.Context, s secret, check func(*Code) error) (*Issued, error) {
 	known, raw, err := g.load(ctx, s.name())
 	if err != nil {
@@ -164,7 +145,7 @@ func (g *Grants) redeem(ctx context.Context, s secret, check func(*Code) error) 
 	}
 	err = g.options.Store.Swap(ctx, grantPrefix+s.name(), raw, value, next.Expires)
 	if errors.Is(err, store.ErrConflict) {
-		return nil, errStale // as a rule, it is used now
+		return nil, rotation.ErrStale // as a rule, it is used now
 	}
 	if err != nil {
 		return nil, fmt.Errorf("redeeming a code: %w", err)
@@ -248,13 +229,13 @@ func (g *Grants) admits(client string, user *policy.Identity) error {
 	return nil
 }
 
-// reused ends a grant whose code or refresh token was used again. It fails with errStale if
+// reused ends a grant whose code or refresh token was used again. It fails with rotation.ErrStale if
 // the store does not hold raw any more.
 func (g *Grants) reused(ctx context.Context, what string, s secret, known *grant, raw []byte) error {
 	// A value that has expired removes the record.
 	err := g.options.Store.Swap(store.Ending(ctx), grantPrefix+s.name(), raw, []byte{}, time.Unix(1, 0))
 	if errors.Is(err, store.ErrConflict) {
-		return errStale
+		return rotation.ErrStale
 	}
 	if err != nil {
 		return fmt.Errorf("ending a grant: %w", err)

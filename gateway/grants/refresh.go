@@ -8,24 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"authgate/gateway/rotation"
 	"authgate/gateway/store"
 )
-
-// maxRotations is how many rotations within the leeway a grant remembers. A token from before
-// them counts as reused after the leeway.
-const maxRotations = 32
-
-// replaced is a refresh token that was replaced within the leeway.
-type replaced struct {
-	Generation string    `json:"g"`
-	At         time.Time `json:"at"`
-}
-
-// within reports whether the rotation happened within the leeway. A rotation further in the
-// future happened an unknown time ago, before the clock was set back.
-func (past replaced) within(leeway time.Duration, now time.Time) bool {
-	return now.Sub(past.At).Abs() <= leeway
-}
 
 // Refresh exchanges a refresh token for new tokens. check compares the client and may narrow
 // the scopes, for this access token alone; its error is returned, and consumes nothing. Of
@@ -36,10 +21,10 @@ func (g *Grants) Refresh(ctx context.Context, token string, check func(*Terms) e
 	if !ok {
 		return nil, invalid("the refresh token was never issued")
 	}
-	return again(func() (*Issued, error) { return g.refresh(ctx, s, check) })
+	return rotation.Retry(func() (*Issued, error) { return g.refresh(ctx, s, check) })
 }
 
-// refresh is one attempt of Refresh. It fails with errStale if its read was too old.
+// refresh is one attempt of Refresh. It fails with rotation.ErrStale if its read was too old.
 func (g *Grants) refresh(ctx context.Context, s secret, check func(*Terms) error) (*Issued, error) {
 	known, raw, err := g.load(ctx, s.name())
 	if err != nil {
@@ -55,7 +40,7 @@ func (g *Grants) refresh(ctx context.Context, s secret, check func(*Terms) error
 		return nil, err
 	}
 	if known.Current != s.hash() {
-		if known.justRotated(s.hash(), now, g.options.Leeway) {
+		if known.JustReplaced(s.hash(), g.options.Leeway, now) {
 			return nil, invalid("the refresh token was used again within the leeway")
 		}
 		return nil, g.reused(ctx, "refresh token", s, known, raw)
@@ -64,7 +49,8 @@ func (g *Grants) refresh(ctx context.Context, s secret, check func(*Terms) error
 		return nil, err
 	}
 	following := s.next()
-	next := known.rotated(following.hash(), now, g.options.Leeway)
+	next := *known
+	next.State, next.Used = known.Rotate(following.hash(), g.options.Leeway, now), now
 	value, err := json.Marshal(next)
 	if err != nil {
 		return nil, err
@@ -76,7 +62,7 @@ func (g *Grants) refresh(ctx context.Context, s secret, check func(*Terms) error
 	if err != nil {
 		return nil, fmt.Errorf("rotating a refresh token: %w", err)
 	}
-	issued, err := g.issue(by, next, terms, s.name())
+	issued, err := g.issue(by, &next, terms, s.name())
 	if err == nil {
 		issued.Refresh = following.String()
 	}
@@ -115,24 +101,4 @@ func (g *Grants) living(ctx context.Context, name string, known *grant, expires 
 		return nil, invalid("its login has lent too much since, or its user has changed the password")
 	}
 	return by, nil
-}
-
-// justRotated reports whether a refresh token was replaced within the leeway. Then its use is
-// a race within the client. Later it is theft.
-func (known *grant) justRotated(generation string, now time.Time, leeway time.Duration) bool {
-	return slices.ContainsFunc(known.Rotated, func(past replaced) bool {
-		return past.Generation == generation && past.within(leeway, now)
-	})
-}
-
-// rotated returns the grant with another valid refresh token.
-func (known *grant) rotated(next string, now time.Time, leeway time.Duration) *grant {
-	recent := slices.DeleteFunc(slices.Clone(known.Rotated), func(past replaced) bool {
-		return !past.within(leeway, now)
-	})
-	recent = append(recent, replaced{Generation: known.Current, At: now})
-	successor := *known
-	successor.Current, successor.Used = next, now
-	successor.Rotated = recent[max(0, len(recent)-maxRotations):]
-	return &successor
 }

@@ -90,18 +90,6 @@ func TestRefreshTokenReuse(t *testing.T) {
 	r.wantSession(t, s, true)
 }
 
-// A rotation in the future happened an unknown time ago, before the clock was set back.
-func TestRotatedWithin(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1_800_000_000, 0)
-	for ago, want := range map[time.Duration]bool{0: true, leeway: true, -leeway: true, leeway + 1: false,
-		-leeway - 1: false} {
-		if got := (replaced{At: now.Add(-ago)}).within(leeway, now); got != want {
-			t.Errorf("%v ago: %t, want %t", ago, got, want)
-		}
-	}
-}
-
 // Of many calls with one refresh token, on two instances, one succeeds, and it is the one whose
 // tokens work.
 func TestRefreshAtOnce(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"authgate/gateway/accounts"
 	"authgate/gateway/auth"
 	"authgate/gateway/record"
+	"authgate/gateway/rotation"
 	"authgate/gateway/store"
 )
 
@@ -27,17 +28,6 @@ const (
 	BindUserAgent Trait = iota
 	BindIP
 )
-
-// maxRotations is how many rotations within the leeway a family remembers. A token
-// from before them counts as reused after the leeway.
-const maxRotations = 32
-
-// maxStaleReads is how often a rotation starts again. Each time, another rotation
-// has happened between its read and its write.
-const maxStaleReads = 8
-
-// errStale: the store does not hold the family any more as it was read.
-var errStale = errors.New("login: the refresh token family has changed in the meantime")
 
 // RefreshOptions configure refresh tokens.
 type RefreshOptions struct {
@@ -68,17 +58,10 @@ func NewRefreshTokens(options RefreshOptions, accounts *accounts.Set, logins *Lo
 
 // family is the record of a login's refresh tokens.
 type family struct {
-	Login   string     `json:"sid"`
-	Current string     `json:"current"` // hash of the valid generation
-	Expires time.Time  `json:"expires"`
-	Device  string     `json:"device,omitempty"` // hash of the traits that it is bound to
-	Rotated []replaced `json:"rotated,omitempty"`
-}
-
-// replaced is a generation that was replaced within the leeway.
-type replaced struct {
-	Generation string    `json:"g"`
-	At         time.Time `json:"at"`
+	Login          string    `json:"sid"`
+	rotation.State           // of its generations
+	Expires        time.Time `json:"expires"`
+	Device         string    `json:"device,omitempty"` // hash of the traits that it is bound to
 }
 
 // ReuseError is an ErrRejected: a token was used again after the leeway. The token
@@ -155,7 +138,7 @@ func (r *RefreshTokens) New(creds *auth.Credentials) (token string, handle Handl
 	return t.String(), func(login *Login) (string, []byte, time.Time, error) {
 		f := family{
 			Login:   login.ID,
-			Current: record.Hash(t.generation),
+			State:   rotation.State{Current: record.Hash(t.generation)},
 			Expires: r.Expires(login),
 			Device:  r.device(creds),
 		}
@@ -164,8 +147,8 @@ func (r *RefreshTokens) New(creds *auth.Credentials) (token string, handle Handl
 	}
 }
 
-// rotation is the result of a refresh.
-type rotation struct {
+// Refreshed is the result of a refresh.
+type Refreshed struct {
 	Login   *Login
 	Account *accounts.Account
 	Token   string    // the new refresh token
@@ -177,17 +160,12 @@ type rotation struct {
 // if it also ended the login, and any other error if the store failed.
 func (r *RefreshTokens) Rotate(
 	ctx context.Context, token string, creds *auth.Credentials,
-) (next *rotation, err error) {
-	for range maxStaleReads {
-		if next, err = r.rotate(ctx, token, creds); !errors.Is(err, errStale) {
-			break
-		}
-	}
-	return next, err
+) (*Refreshed, error) {
+	return rotation.Retry(func() (*Refreshed, error) { return r.rotate(ctx, token, creds) })
 }
 
-// rotate is one attempt of Rotate. It fails with errStale if its read was too old.
-func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Credentials) (*rotation, error) {
+// rotate is one attempt of Rotate. It fails with rotation.ErrStale if its read was too old.
+func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Credentials) (*Refreshed, error) {
 	t, f, raw, err := r.find(ctx, token)
 	if err != nil {
 		return nil, err
@@ -198,7 +176,7 @@ func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Cr
 	}
 	now := r.logins.now()
 	if presented := record.Hash(t.generation); f.Current != presented {
-		if f.justRotated(presented, now, r.options.Leeway) {
+		if f.JustReplaced(presented, r.options.Leeway, now) {
 			return nil, badRefresh("used again within the leeway")
 		}
 		return nil, r.reused(ctx, t.key(), f, raw)
@@ -207,7 +185,9 @@ func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Cr
 		return nil, badRefresh("used by another device")
 	}
 	next := refreshToken{family: t.family, generation: newSecret()}
-	value, err := json.Marshal(r.rotated(f, record.Hash(next.generation), now))
+	successor := *f
+	successor.State = f.Rotate(record.Hash(next.generation), r.options.Leeway, now)
+	value, err := json.Marshal(successor)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +198,7 @@ func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Cr
 	if err != nil {
 		return nil, fmt.Errorf("rotating a refresh token: %w", err)
 	}
-	return &rotation{Login: login, Account: account, Token: next.String(), Expires: f.Expires}, nil
+	return &Refreshed{Login: login, Account: account, Token: next.String(), Expires: f.Expires}, nil
 }
 
 // LoginOf returns the sid of the login that a token belongs to, whether or not the
@@ -266,27 +246,13 @@ func (r *RefreshTokens) owner(ctx context.Context, f *family, key string) (*Logi
 	return login, account, nil
 }
 
-// justRotated reports whether a generation was replaced within the leeway. Then its
-// use is a race within the client. Later it is theft.
-func (f *family) justRotated(generation string, now time.Time, leeway time.Duration) bool {
-	return slices.ContainsFunc(f.Rotated, func(past replaced) bool {
-		return past.Generation == generation && past.within(leeway, now)
-	})
-}
-
-// within reports whether the rotation happened within the leeway. A rotation further
-// in the future happened an unknown time ago, before the clock was set back.
-func (past replaced) within(leeway time.Duration, now time.Time) bool {
-	return now.Sub(past.At).Abs() <= leeway
-}
-
 // reused ends the login, because a generation was used that is not in the family any
 // more. The read of the family may be older than the token, so reused first asks the
-// store whether it still holds raw, and returns errStale if not.
+// store whether it still holds raw, and returns rotation.ErrStale if not.
 func (r *RefreshTokens) reused(ctx context.Context, key string, f *family, raw []byte) error {
 	err := r.logins.store.Swap(ctx, key, raw, raw, f.Expires)
 	if errors.Is(err, store.ErrConflict) {
-		return errStale
+		return rotation.ErrStale
 	}
 	if err != nil {
 		return fmt.Errorf("checking a reused refresh token: %w", err)
@@ -296,18 +262,6 @@ func (r *RefreshTokens) reused(ctx context.Context, key string, f *family, raw [
 		return err
 	}
 	return &ReuseError{Login: login}
-}
-
-// rotated returns f with next as its current generation.
-func (r *RefreshTokens) rotated(f *family, next string, now time.Time) family {
-	recent := slices.DeleteFunc(slices.Clone(f.Rotated), func(past replaced) bool {
-		return !past.within(r.options.Leeway, now)
-	})
-	recent = append(recent, replaced{Generation: f.Current, At: now})
-	successor := *f
-	successor.Current = next
-	successor.Rotated = recent[max(0, len(recent)-maxRotations):]
-	return successor
 }
 
 // device returns a hash of the traits that tokens are bound to, or an empty string.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/rotation"
 	"authgate/gateway/store/storetest"
 	"authgate/internal/test/must"
 	"authgate/internal/test/scripttest"
@@ -123,7 +124,7 @@ func (r *rotations) steps(t *testing.T) scripttest.Steps {
 			r.store.TakeCalls()
 			_, err := r.rotate(t, token(args))
 			wantNoAnswer(t)(nil, err)
-			if calls := len(r.store.TakeCalls()); calls > 3*maxStaleReads {
+			if calls := len(r.store.TakeCalls()); calls > 3*rotation.MaxReads {
 				t.Errorf("the store was asked %d times", calls)
 			}
 		},
@@ -162,7 +163,7 @@ func TestUsedRefreshTokens(t *testing.T) {
 		"no leeway":               `leeway 0s; rotate; wait 1ns; stolen 0`,
 		"an older token":          `rotate 2 1s; wait 11s; stolen 0`,
 		"an ancient token":        `rotate 40 1h; stolen 0`,
-		"after many rotations":    fmt.Sprintf(`leeway 1h; rotate %d 1s; stolen 0`, maxRotations+1),
+		"after many rotations":    fmt.Sprintf(`leeway 1h; rotate %d 1s; stolen 0`, rotation.MaxReplaced+1),
 		"the client was far away": `rotate; wait 144h; stolen 0`,
 
 		// If the store fails, a reuse is no answer, and it is found by the next call.
@@ -178,7 +179,7 @@ func TestUsedRefreshTokens(t *testing.T) {
 		"elsewhere, the newest of many":   `stale; rotate 5 0s; wait 1h; at b; good 5; good 6`,
 		"elsewhere, used just now":        `stale; rotate 2 0s; wait 10s; at b; used 1; good 2`,
 		"elsewhere, stolen":               `stale; rotate 2 0s; wait 10.000000001s; at b; stolen 1; ended 2`,
-		"elsewhere, stolen, before a lot": fmt.Sprintf(`stale; rotate %d 0s; at b; stolen 1; ended %[1]d`, maxRotations+2),
+		"elsewhere, stolen, before a lot": fmt.Sprintf(`stale; rotate %d 0s; at b; stolen 1; ended %[1]d`, rotation.MaxReplaced+2),
 		// If reads stay stale, there is no answer and nothing ends.
 		"elsewhere, for ever": `
 			stale; rotate; at b; fails swap refresh:; unknown 1; fails; stale always; at a; rotate; at b;

@@ -310,7 +310,7 @@ func (r *rig) byBearer(tb testing.TB, token string) (*policy.Identity, error) {
 	return r.bearers.Authenticate(tb.Context(), &auth.Credentials{Scheme: "bearer", Value: token})
 }
 
-func (r *rig) rotate(tb testing.TB, token string) (*rotation, error) {
+func (r *rig) rotate(tb testing.TB, token string) (*Refreshed, error) {
 	return r.refresh.Rotate(tb.Context(), token, testDevice)
 }
 

@@ -35,7 +35,10 @@ func WantNames(t *testing.T, records ...any) {
 	for _, record := range records {
 		of := reflect.TypeOf(record)
 		for i := range of.NumField() {
-			if field := of.Field(i); field.IsExported() && field.Tag.Get("json") == "" {
+			switch field := of.Field(i); {
+			case field.Anonymous && field.Tag.Get("json") == "":
+				WantNames(t, reflect.Zero(field.Type).Interface())
+			case field.IsExported() && field.Tag.Get("json") == "":
 				t.Errorf("%s.%s has no name in the store", of, field.Name)
 			}
 		}
