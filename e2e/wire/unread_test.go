@@ -71,16 +71,17 @@ routes:
 			if !strings.Contains(g.Log.String(), "reuse_connections: false") {
 				t.Fatalf("the gateway does not notice:\n%s", g.Log)
 			}
-			before := strings.Count(said.String(), forgedSeen)
+			// The application may serve requests from before at any time, so those from now on are others.
+			later := strings.Replace(forgedBody, "/secret", "/later", 1)
 			for range 20 {
 				for _, method := range []string{"POST", "PUT", "PATCH"} {
-					if a := g.Do(client, method, "/open/x", forgedBody); a.Status != http.StatusOK || a.Body != "/open/x" {
+					if a := g.Do(client, method, "/open/x", later); a.Status != http.StatusOK || a.Body != "/open/x" {
 						t.Errorf("%s: %d %q", method, a.Status, a.Body)
 					}
 				}
 			}
-			if after := strings.Count(said.String(), forgedSeen); after != before {
-				t.Errorf("after the error %d requests of bodies were served", after-before)
+			if n := strings.Count(said.String(), "/admin/later"); n != 0 {
+				t.Errorf("after the error %d requests of bodies were served", n)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -91,7 +92,7 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	use := c.useOf(r)
 	if streams(r) {
-		k, _, err := c.conn(r, use, time.Time{})
+		k, _, err := c.conn(r, &use, time.Time{})
 		if err != nil {
 			return nil, err
 		}
@@ -99,13 +100,20 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	b := c.buffers.Get().(*bytes.Buffer)
 	defer c.recycle(b)
-	if err := serialize(b, r, use.closes); err != nil {
+	closes := use.closes
+	if err := serialize(b, r, closes); err != nil {
 		return nil, err
 	}
 	deadline := time.Now().Add(c.timeout) // of both attempts
-	k, used, err := c.conn(r, use, deadline)
+	k, used, err := c.conn(r, &use, deadline)
 	if err != nil {
 		return nil, err
+	}
+	if use.closes != closes { // since the request was written
+		if err := rewrite(b, r, use.closes); err != nil {
+			k.abort()
+			return nil, err
+		}
 	}
 	response, err := c.exchange(k, r, b.Bytes(), use)
 	if err == nil || !used || c.once || !Repeats(r, err) {
@@ -205,6 +213,16 @@ func serialize(b *bytes.Buffer, r *http.Request, closes bool) error {
 		}
 	}
 	return err
+}
+
+// rewrite writes the request in b anew, which has a body and does not stream it.
+func rewrite(b *bytes.Buffer, r *http.Request, closes bool) error {
+	content := bytes.Clone(b.Bytes()[b.Len()-int(r.ContentLength):])
+	q := new(http.Request)
+	*q = *r
+	q.Body = io.NopCloser(bytes.NewReader(content))
+	b.Reset()
+	return serialize(b, q, closes)
 }
 
 // outgoing returns r as Request.Write sends it, and its body if it has one.

@@ -138,16 +138,26 @@ func (k *conn) abort() {
 func (k *conn) check() bool { return k.br.Buffered() == 0 && k.quiet() }
 
 // conn returns a connection for a request, with that deadline: the owner's, an idle
-// one that passes its check, or a new one.
-func (c *Client) conn(r *http.Request, use use, deadline time.Time) (k *conn, used bool, err error) {
+// one that passes its check, or a new one. If the request may not share it any more, because
+// of what an idle one has shown meanwhile, conn sets use.closes.
+func (c *Client) conn(r *http.Request, use *use, deadline time.Time) (k *conn, used bool, err error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, false, err
 	}
-	if k := c.take(r.URL.Host, use, deadline); k != nil {
-		return k, true, nil
+	k = c.take(r.URL.Host, *use, deadline)
+	if used = k != nil; !used {
+		k, err = c.open(r.Context(), r.URL.Host, deadline)
 	}
-	k, err = c.open(r.Context(), r.URL.Host, deadline)
-	return k, false, err
+	if err != nil || use.closes || !c.isolates(r) {
+		return k, used, err
+	}
+	use.closes = true
+	if used && !use.owned {
+		k.Close()
+		k, err = c.open(r.Context(), r.URL.Host, deadline)
+		used = false
+	}
+	return k, used, err
 }
 
 // take returns a connection to address that has carried requests and passes its check,

@@ -44,7 +44,9 @@ func (c *Client) Start(ctx context.Context, now time.Time, address string, p *Pl
 	for k := c.takeIdle(address, now); k != nil; k = c.takeIdle(address, now) {
 		ok, failed := k.start(b.Bytes(), now, c.timeout)
 		if !ok {
-			c.discard(k)
+			if c.discard(k); len(p.Body) > 0 && !c.sharesBody(p.Method) { // of what it has shown
+				return nil, nil
+			}
 			continue
 		}
 		if failed == nil {

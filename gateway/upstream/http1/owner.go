@@ -116,13 +116,14 @@ func (c *Client) useOf(r *http.Request) use {
 	if Negotiates(r.Header["Authorization"]) || u.owner.has(c, r.URL.Host) {
 		u.owned, u.closes = true, u.owner == nil
 	}
-	if hasBody(r) && !c.sharesBody(r.Method) {
-		u.closes = true
-	}
-	if Upgrades(r) {
-		u.closes = false // "close" beside an upgrade has no meaning, and a connection that upgrades is never used again
-	}
+	u.closes = (u.closes || c.isolates(r)) && !Upgrades(r)
 	return u
+}
+
+// isolates reports whether a request has a body that must not share a connection. "close" beside an
+// upgrade has no meaning, and a connection that upgrades is never used again.
+func (c *Client) isolates(r *http.Request) bool {
+	return hasBody(r) && !c.sharesBody(r.Method) && !Upgrades(r)
 }
 
 // sharesBody reports whether a connection that carries a body may carry another

@@ -147,6 +147,76 @@ func testStrays(t *testing.T, says, late string, want bool) {
 	}
 }
 
+// newUnread returns an upstream that leaves bodies unread, and counts the requests of bodies that it serves.
+func newUnread(t *testing.T, served *atomic.Int64) *rawUpstream {
+	return newRawUpstream(t, func(_, _ int64, r *http.Request, conn net.Conn) bool {
+		if r.Header.Get("X-Auth-User") != "" {
+			served.Add(1)
+		}
+		_, err := io.WriteString(conn, okResponse)
+		return err == nil && !r.Close
+	})
+}
+
+// keepIdle gives the client n idle connections. The first one has the bytes of a response that belongs to no request.
+func (f *fixture) keepIdle(t *testing.T, address string, n int64) {
+	t.Helper()
+	var idle []*conn
+	for range n {
+		k, err := f.open(t.Context(), address, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		idle = append(idle, k)
+	}
+	if _, err := io.WriteString(idle[0].Conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	for idle[0].check() { // until the response has come
+		runtime.Gosched()
+	}
+	for _, k := range idle {
+		f.idle.put(k, false)
+	}
+}
+
+// The request that finds such bytes while it looks for a connection already has one of its own, as all later ones with
+// a body: the upstream serves no request that is in its body.
+func TestStraysBeforeABody(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{forged, forged + strings.Repeat("x", 2*SmallBody)} {
+		for _, idle := range []int64{1, 2} {
+			var served atomic.Int64
+			u := newUnread(t, &served)
+			f := newFixture(t, u.url())
+			f.keepIdle(t, u.listener.Addr().String(), idle)
+			got, err := f.send(t.Context(), "POST", strings.NewReader(body))
+			if err != nil || got != "ok" || !f.strays.Seen() {
+				t.Errorf("%d bytes, %d idle: %q, %v; the bytes are seen: %t", len(body), idle, got, err, f.strays.Seen())
+			}
+			u.end(f.CloseIdleConnections)
+			if n := u.connections.Load(); n != idle+1 || served.Load() != 0 {
+				t.Errorf("%d bytes, %d idle: %d connections, and %d requests of the body are served", len(body), idle, n,
+					served.Load())
+			}
+		}
+	}
+}
+
+// The fast path sends no body after it has found such bytes.
+func TestStraysBeforeAPlainBody(t *testing.T) {
+	t.Parallel()
+	u := newUnread(t, new(atomic.Int64))
+	f := newFixture(t, u.url())
+	address := u.listener.Addr().String()
+	f.keepIdle(t, address, 2)
+	p := &Plain{Method: "POST", Path: "/", Host: "a", Body: []byte(forged)}
+	response, rest := f.Start(t.Context(), time.Now(), address, p)
+	if response != nil || rest != nil || !f.strays.Seen() {
+		t.Errorf("the body is sent: %t; the bytes are seen: %t", response != nil || rest != nil, f.strays.Seen())
+	}
+}
+
 // A connection rests after a response without a body, so that late bytes are found. The one that has rested longest
 // is used.
 func TestRest(t *testing.T) {
