@@ -14,12 +14,14 @@ import (
 func (q *Request) proxy(transport http.RoundTripper, r *http.Request, upload *web.Upload) error {
 	r, release := q.cancelable(abortable(q.owned(r)))
 	defer release()
-	var sent *http.Request
-	var trailer *http.Header
+	var exchange struct { // with the upstream
+		request  *http.Request
+		response *http.Response // nil: there is none to pass on
+	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
-			sent = pr.Out
-			q.rewrite(sent)
+			exchange.request = pr.Out
+			q.rewrite(pr.Out)
 		},
 		Transport:  transport,
 		BufferPool: q.Route.forwarder.buffers,
@@ -32,18 +34,18 @@ func (q *Request) proxy(transport http.RoundTripper, r *http.Request, upload *we
 				return err
 			}
 			if response.StatusCode == http.StatusSwitchingProtocols {
-				switchProtocols(sent, response)
+				switchProtocols(exchange.request, response)
 			}
 			announce(response.Trailer)
-			trailer = &response.Trailer
+			exchange.response = response
 			q.modify(response.StatusCode, response.Header)
 			return nil
 		},
 	}
 	q.answer = answer{q.Exchange, q}
 	proxy.ServeHTTP(&q.answer, r)
-	if trailer != nil {
-		q.sendTrailer(*trailer)
+	if exchange.response != nil {
+		q.sendTrailer(exchange.response.Trailer)
 	}
 	if upload.Unread() {
 		q.Exchange.LimitBody() // the answer came first

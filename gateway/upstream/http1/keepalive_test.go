@@ -92,3 +92,30 @@ func (f *fixture) ask(t *testing.T, way int, wait time.Duration) {
 		}
 	}
 }
+
+// A connection on which a user is signed in may get as old as it will, but is not used when the upstream may be
+// closing it.
+func TestOwnedConnections(t *testing.T) {
+	t.Parallel()
+	for wait, want := range map[time.Duration]int64{4*time.Second - 1: 1, 4 * time.Second: 2} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newDialing(t, time.Minute, idling("Keep-Alive: timeout=5\r\n"))
+			f.age = 1
+			owner := new(Owner)
+			defer owner.Close()
+			for n := range 3 {
+				if n == 2 {
+					time.Sleep(wait)
+				}
+				r := newRequest(t, WithOwner(t.Context(), owner), "GET", f.url+"/", nil)
+				r.Header.Set("Authorization", "NTLM x")
+				if got := outcome(f.Client, r); got != "200 ok" {
+					t.Errorf("request %d: %s", n, got)
+				}
+			}
+			if got := f.dialed.Load(); got != want {
+				t.Errorf("%d connections after %v, want %d", got, wait, want)
+			}
+		})
+	}
+}
