@@ -2,8 +2,10 @@ package policy
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -20,6 +22,24 @@ func CheckName(name string) error {
 		return errors.New("begins or ends with a space")
 	case strings.ContainsFunc(name, unicode.IsControl):
 		return errors.New("contains a control character")
+	}
+	return nil
+}
+
+// Hidden reports whether people do not see a character, or not the same everywhere: controls,
+// formats such as zero-width spaces, soft hyphens and those that turn text around, separators of lines,
+// fillers and private use.
+func Hidden(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs,
+		unicode.Other_Default_Ignorable_Code_Point)
+}
+
+// CheckVisible returns what is wrong with a name that looks like another one, because people do not
+// see all of it. The error is a phrase, to follow the name.
+func CheckVisible(name string) error {
+	if at := strings.IndexFunc(name, Hidden); at >= 0 {
+		r, _ := utf8.DecodeRuneInString(name[at:])
+		return fmt.Errorf("contains a character that people do not see, or that changes the direction of text: %U", r)
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"authgate/gateway/config/listening"
 	"authgate/gateway/config/strictyaml"
 	"authgate/gateway/password"
+	"authgate/policy"
 )
 
 //go:embed init.yaml.tmpl
@@ -164,7 +165,19 @@ func (s firstSteps) check(path string) []string {
 	for _, problem := range problems {
 		all = append(all, problem.Message)
 	}
+	if err := s.checkUser(); err != nil {
+		all = append(all, err.Error())
+	}
 	return all
+}
+
+// checkUser refuses a name of the first user that looks like another one, of which the configuration
+// only warns.
+func (s *firstSteps) checkUser() error {
+	if err := policy.CheckVisible(s.User); err != nil {
+		return &usageError{fmt.Errorf("the user name %w", err)}
+	}
+	return nil
 }
 
 // exampleHash is of no password, and has the form of a hash.
@@ -173,6 +186,9 @@ const exampleHash = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIP
 // write writes the configuration to path, and the account and the schema beside it, if they
 // are valid.
 func (s *firstSteps) write(path, plain string, force bool) error {
+	if err := s.checkUser(); err != nil {
+		return err
+	}
 	hash, err := password.New(plain)
 	if err != nil {
 		return err

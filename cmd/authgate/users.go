@@ -203,7 +203,7 @@ func editCommand(
 		if err != nil {
 			return err
 		}
-		if err := accounts.CheckUsername(args[0], file.Colons); edit.Add && err != nil {
+		if err := accounts.CheckNewUsername(args[0], file.Colons); edit.Add && err != nil {
 			return &usageError{err}
 		}
 		return file.edit(cmd, edit)
@@ -225,6 +225,11 @@ func usersAddCommand() *cobra.Command {
 	email := cmd.Flags().String("email", "", "email address")
 	return editCommand(cmd, cobra.ExactArgs(1), func(args []string) (userEdit, error) {
 		given, err := readRoles(*roles)
+		if err == nil {
+			if err = policy.CheckVisible(*name); err != nil {
+				err = fmt.Errorf("the name %w", err)
+			}
+		}
 		if err != nil {
 			return userEdit{}, err
 		}
@@ -234,7 +239,7 @@ func usersAddCommand() *cobra.Command {
 				a.Name, a.Email, a.Roles = *name, *email, given
 				return nil
 			},
-		}}, accounts.CheckUsername(args[0], true) // the configuration says whether colons are allowed
+		}}, accounts.CheckNewUsername(args[0], true) // the configuration says whether colons are allowed
 	})
 }
 
@@ -245,7 +250,7 @@ func readRoles(text string) (roles []string, err error) {
 		if role == "" || slices.Contains(roles, role) {
 			continue
 		}
-		if err := policy.CheckRole(role); err != nil {
+		if err := cmp.Or(policy.CheckRole(role), policy.CheckVisible(role)); err != nil {
 			return nil, fmt.Errorf("the role %q %w", role, err)
 		}
 		roles = append(roles, role)

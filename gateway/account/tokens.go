@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"authgate/gateway/apitokens"
@@ -284,9 +283,9 @@ func readTokenOrder(o jsonbody.Object, owner *apitokens.Owner) (*tokenOrder, err
 
 func newTokenOrder(name string, seconds int64, roles []string) (*tokenOrder, error) {
 	name = strings.TrimSpace(name)
-	if n := utf8.RuneCountInString(name); n == 0 || n > maxTokenName || strings.ContainsFunc(name, unicode.IsControl) {
+	if n := utf8.RuneCountInString(name); n == 0 || n > maxTokenName || strings.ContainsFunc(name, policy.Hidden) {
 		return nil, web.BadRequest(
-			fmt.Sprintf("The name must have 1 to %d characters, and no control characters.", maxTokenName), nil)
+			fmt.Sprintf("The name must have 1 to %d characters that can be seen.", maxTokenName), nil)
 	}
 	if seconds < 1 || seconds > int64(maxTokenLifetime/time.Second) {
 		return nil, badLifetime()

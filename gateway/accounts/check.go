@@ -71,6 +71,18 @@ func CheckUsername(name string, colons bool) error {
 	return nil
 }
 
+// CheckNewUsername is CheckUsername for a name that a user or an operator has just entered: it must not
+// look like another one. Files may have such names, from programs.
+func CheckNewUsername(name string, colons bool) error {
+	if err := CheckUsername(name, colons); err != nil {
+		return err
+	}
+	if err := policy.CheckVisible(name); err != nil {
+		return fmt.Errorf("the user name %w", err)
+	}
+	return nil
+}
+
 // usernames has the places of the users of one list, by the folded name.
 type usernames map[string]Place
 
@@ -83,6 +95,7 @@ func (names usernames) check(at Place, name string, colons bool) {
 		doc.Fault(path, "%v", err)
 		return
 	}
+	warnHidden(doc, path, "the user name", name)
 	folded := policy.FoldName(name)
 	if first, twice := names[folded]; twice {
 		doc.Fault(path, "the user name %q is already used at %s; "+
@@ -90,6 +103,13 @@ func (names usernames) check(at Place, name string, colons bool) {
 		return
 	}
 	names[folded] = at
+}
+
+// warnHidden warns of a name that looks like another one.
+func warnHidden(doc *strictyaml.Document, path, what, name string) {
+	if err := policy.CheckVisible(name); err != nil {
+		doc.Warn(path, "%s %v; it looks like another one", what, err)
+	}
 }
 
 // parseHash parses the password hash of the user at a place.
@@ -166,6 +186,8 @@ func (w *weakHashes) warn() {
 func (at Place) checkProfile(a *Account) {
 	if strings.ContainsFunc(a.Name, unicode.IsControl) {
 		at.doc.Fault(at.path+".name", "the name contains a control character")
+	} else {
+		warnHidden(at.doc, at.path+".name", "the name", a.Name)
 	}
 	local, domain, found := strings.Cut(a.Email, "@")
 	if a.Email != "" && (!found || local == "" || domain == "" || strings.Contains(domain, "@") ||

@@ -1,12 +1,12 @@
 package clients
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"authgate/gateway/config"
 	"authgate/gateway/jose"
@@ -152,16 +152,13 @@ func acceptedURIs(o *config.OAuth, uris []string) ([]string, error) {
 
 // checkClientName returns why users are not shown a name: it could look like another text.
 func checkClientName(name string) error {
-	turns := func(c rune) bool { return unicode.Is(unicode.Bidi_Control, c) }
 	switch {
 	case name == "":
 		return nil
 	case len(name) > maxName:
 		return fmt.Errorf("is longer than %d bytes", maxName)
-	case strings.ContainsFunc(name, turns):
-		return errors.New("has a character that changes the direction of text")
 	}
-	return policy.CheckName(name)
+	return cmp.Or(policy.CheckName(name), policy.CheckVisible(name))
 }
 
 // reader reads members of a JSON object, and keeps the first mistake.

@@ -29,7 +29,7 @@ func readOrder(ex *web.Exchange, c *change) (*order, error) {
 		return nil, err
 	}
 	wanted.username = auth.EnteredName(wanted.username)
-	if err := accounts.CheckUsername(wanted.username, false); c.add && err != nil {
+	if err := accounts.CheckNewUsername(wanted.username, false); c.add && err != nil {
 		return nil, web.BadRequest("An account cannot have this name: "+err.Error()+".", errName)
 	}
 	return wanted, nil

@@ -30,6 +30,27 @@ func TestPeopleNames(t *testing.T) {
 	}
 }
 
+// No account gets a name that looks like that of another one. One that a file has can be changed.
+func TestPeopleNamesAreSeen(t *testing.T) {
+	t.Parallel()
+	r := rig.WithUsers(t, config, household+"- {username: \"al\\u00adice\", roles: [user]}\n")
+	in := r.Login(rig.Alice)
+	before := usersFile(t, r)
+	for _, hidden := range []string{
+		"\u200b", "\u00ad", "\u202e", "\u2066", "\u200e", "\ufeff", "\u2060", "\u034f", "\u3164", "\ue000", "\u2028",
+	} {
+		for _, name := range []string{"al" + hidden + "ice", "carl" + hidden + "x"} {
+			post(r, 400, in.Cookie, "add", `{"username":"`+name+`","roles":[]}`)
+		}
+	}
+	w := r.Post(400, "/account/people/add", "username=al%E2%80%8Bice", in.Cookie)
+	rig.WantPage(t, w, "An account cannot have this user name")
+	if got := usersFile(t, r); got != before {
+		t.Errorf("the file has changed:\n%s", got)
+	}
+	post(r, 200, in.Cookie, "disable", `{"username":"al\u00adice"}`)
+}
+
 func TestPeopleBodies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -34,7 +34,7 @@ func (p *Proofs) BeginTOTP(
 }
 
 func pendingKey(account *accounts.Account) string {
-	return pendingPrefix + record.Hash([]byte(account.Username))
+	return pendingPrefix + record.Hash([]byte(account.Username+"\x00"+account.Version()))
 }
 
 // ConfirmTOTP gives an account the TOTP secret that BeginTOTP made, if code is one of it, and

@@ -174,16 +174,10 @@ func checkVisible(name, text string) error {
 	if strings.TrimSpace(text) != text {
 		return fmt.Errorf("%s has outer space", name)
 	}
-	if strings.ContainsFunc(text, hidden) {
+	if strings.ContainsFunc(text, policy.Hidden) {
 		return fmt.Errorf("%s has control, format or private-use characters", name)
 	}
 	return nil
-}
-
-// hidden reports whether people do not see a character, or not the same everywhere:
-// controls, formats, separators of lines, private use.
-func hidden(r rune) bool {
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs)
 }
 
 func checkIdentifier(name, text string) error {

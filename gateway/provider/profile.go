@@ -88,7 +88,7 @@ func (m mapping) profile(subject string, roles []string, sources ...claims) Prof
 // displayName returns the claim name.
 func displayName(sources []claims) string {
 	return text("name", sources, func(name string) bool {
-		return strings.TrimSpace(name) != "" && len(name) <= maxName && !strings.ContainsFunc(name, hidden)
+		return strings.TrimSpace(name) != "" && len(name) <= maxName && !strings.ContainsFunc(name, policy.Hidden)
 	})
 }
 
@@ -144,7 +144,7 @@ func verifiedEmail(sources []claims) string {
 func oneAddress(text string) bool {
 	local, domain, _ := strings.Cut(text, "@")
 	return local != "" && domain != "" && !strings.Contains(domain, "@") && len(text) <= maxSubject &&
-		!strings.ContainsFunc(text, func(r rune) bool { return hidden(r) || unicode.IsSpace(r) })
+		!strings.ContainsFunc(text, func(r rune) bool { return policy.Hidden(r) || unicode.IsSpace(r) })
 }
 
 // denies reports whether the source does not call this address verified. A source that

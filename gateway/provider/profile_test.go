@@ -354,7 +354,7 @@ func FuzzProfile(f *testing.F) {
 			t.Errorf("the user name %q", profile.Username)
 		}
 		for _, text := range []string{profile.Username, profile.Name, profile.Email} {
-			if strings.ContainsFunc(text, hidden) || len(text) > maxName {
+			if strings.ContainsFunc(text, policy.Hidden) || len(text) > maxName {
 				t.Errorf("%q cannot be shown", text)
 			}
 		}

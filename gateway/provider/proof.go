@@ -52,7 +52,7 @@ func (c claims) methods() []string {
 	}
 	var methods []string
 	for _, method := range all {
-		if method != "" && len(method) <= maxMethod && !slices.ContainsFunc([]rune(method), hidden) &&
+		if method != "" && len(method) <= maxMethod && !slices.ContainsFunc([]rune(method), policy.Hidden) &&
 			!slices.Contains(methods, method) {
 			methods = append(methods, method)
 		}
