@@ -75,6 +75,7 @@ type Client struct {
 	PostLogout        []string
 	BackchannelLogout string
 	Access, Refresh   time.Duration // 0: those of token
+	IDToken           time.Duration // 0: that of oauth
 	Scopes            []string      // that the client has registered; nil: any
 
 	secrets *auth.Secrets // of a configured client
@@ -158,6 +159,7 @@ func configuredClient(c *config.OAuthClient, who *policy.Route) (*Client, error)
 		Roles: c.Roles, Policy: who, SkipConsent: c.SkipsConsent(), ExcusedPKCE: c.ExcusedPKCE(),
 		PostLogout:        c.PostLogoutRedirectURIs,
 		BackchannelLogout: c.BackchannelLogoutURI, Access: c.AccessLifetime, Refresh: c.RefreshLifetime,
+		IDToken: c.IDTokenLifetime,
 		keysURI: c.JWKSURI,
 	}
 	var err error

@@ -49,6 +49,7 @@ type OAuth struct {
 	Scopes           map[string][]string  `yaml:"scopes"` // the roles that a scope lends; empty: all scopes lend all roles
 	CodeLifetime     time.Duration        `yaml:"code_lifetime"`
 	DeviceLifetime   time.Duration        `yaml:"device_lifetime"`
+	IDTokenLifetime  time.Duration        `yaml:"id_token_lifetime"`
 }
 
 // OAuthClient is a configured client.
@@ -67,9 +68,10 @@ type OAuthClient struct {
 	PKCE                   string        `yaml:"pkce"`
 	PostLogoutRedirectURIs []string      `yaml:"post_logout_redirect_uris"`
 	BackchannelLogoutURI   string        `yaml:"backchannel_logout_uri"`
-	TrustedRoots           string        `yaml:"trusted_roots"`    // of that URI and JWKSURI: PEM file, beside the roots of the system
-	AccessLifetime         time.Duration `yaml:"access_lifetime"`  // 0: that of token
-	RefreshLifetime        time.Duration `yaml:"refresh_lifetime"` // 0: that of token
+	TrustedRoots           string        `yaml:"trusted_roots"`     // of that URI and JWKSURI: PEM file, beside the roots of the system
+	AccessLifetime         time.Duration `yaml:"access_lifetime"`   // 0: that of token
+	RefreshLifetime        time.Duration `yaml:"refresh_lifetime"`  // 0: that of token
+	IDTokenLifetime        time.Duration `yaml:"id_token_lifetime"` // 0: that of OAuth
 
 	TrustedRootsContent []byte `yaml:"-"` // of the file
 }
@@ -99,7 +101,7 @@ func defaultOAuth() OAuth {
 	return OAuth{
 		Registration: registrationOff, RegistrationRate: registrationRate{Requests: 20, Per: time.Hour},
 		MetadataClients: OAuthMetadataClients{Enabled: true},
-		CodeLifetime:    time.Minute, DeviceLifetime: 10 * time.Minute,
+		CodeLifetime:    time.Minute, DeviceLifetime: 10 * time.Minute, IDTokenLifetime: 10 * time.Minute,
 	}
 }
 

@@ -42,6 +42,9 @@ func (c *OAuthClient) check(r *section.Report, path string) {
 	c.checkSecrets(r, path)
 	c.checkKeys(r, path)
 	c.checkGrants(r, path)
+	if at := path + ".id_token_lifetime"; r.Given(at) {
+		checkIDTokenLifetime(r, at, c.IDTokenLifetime)
+	}
 	for i, role := range c.Roles {
 		if err := policy.CheckRole(role); err != nil {
 			r.Fault(fmt.Sprintf("%s.roles[%d]", path, i), "the role %v", err)

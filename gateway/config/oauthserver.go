@@ -71,6 +71,7 @@ func (o *OAuth) check(r *section.Report) {
 	if o.DeviceLifetime > maxDeviceLifetime {
 		r.Fault("oauth.device_lifetime", "is longer than 1h; who guesses codes would have that long for each")
 	}
+	checkIDTokenLifetime(r, "oauth.id_token_lifetime", o.IDTokenLifetime)
 	if n := o.RegistrationRate.Requests; n > maxRateRequests {
 		r.Fault("oauth.registration_rate.requests", "%d is out of range; expected 1 to %d, or 0 for no limit",
 			n, maxRateRequests)
@@ -94,6 +95,14 @@ func (o *OAuth) check(r *section.Report) {
 // openScopes are the scopes that everybody knows (OpenID Connect Core 1.0, sections 3.1.2.1,
 // 5.4 and 11). They lend no roles.
 var openScopes = []string{issuers.OpenIDScope, "profile", "email", "groups", "offline_access"}
+
+// checkIDTokenLifetime checks how long ID tokens are valid.
+func checkIDTokenLifetime(r *section.Report, path string, lifetime time.Duration) {
+	r.Lifetime(path, lifetime)
+	if lifetime > maxRefreshLifetime {
+		r.Fault(path, "is longer than 720h (30 days); an ID token cannot be taken back")
+	}
+}
 
 // AllScopes returns the scopes that clients can ask for: those that everybody knows, and then
 // those of Scopes.
@@ -158,6 +167,9 @@ func (o *OAuth) CheckRedirectURI(uri string) error {
 	}
 	if strings.Contains(uri, "#") {
 		return errors.New("has a fragment; remove it (RFC 6749, section 3.1.2)")
+	}
+	if strings.Contains(uri, "*") {
+		return errors.New("has a *, but addresses are compared character by character: list each")
 	}
 	if at := strings.IndexFunc(uri, notInURI); at >= 0 {
 		if u, err := url.Parse(uri); err == nil {

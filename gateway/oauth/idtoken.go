@@ -9,24 +9,23 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"time"
 
 	"authgate/gateway/auth"
+	"authgate/gateway/clients"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/grants"
 	"authgate/gateway/web"
 	"authgate/policy"
 )
 
-// idTokenLifetime is how long an ID token is valid. It tells of a sign-in, and opens nothing.
-const idTokenLifetime = 10 * time.Minute
-
-// idToken returns the ID token for what was issued (OpenID Connect Core 1.0, section 2).
-func (s *programs) idToken(issued *grants.Issued) (string, error) {
+// idToken returns the ID token for what was issued to a client (OpenID Connect Core 1.0, section 2).
+// It tells of a sign-in, and opens nothing.
+func (s *programs) idToken(client *clients.Client, issued *grants.Issued) (string, error) {
+	lifetime := cmp.Or(client.IDToken, s.section.IDTokenLifetime)
 	id, now := issued.Identity, s.options.Now()
 	claims := claimsOf(id, issued.Terms.Scopes)
 	claims["iss"], claims["aud"] = s.issuer, issued.Terms.Client
-	claims["iat"], claims["exp"] = now.Unix(), now.Add(idTokenLifetime).Unix()
+	claims["iat"], claims["exp"] = now.Unix(), now.Add(lifetime).Unix()
 	claims["sid"] = issued.Login.ID
 	claims["at_hash"] = halfHash(issued.Access)
 	if at := id.AuthTime; !at.IsZero() {

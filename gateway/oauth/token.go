@@ -78,7 +78,7 @@ func (s *programs) issue(ex *web.Exchange, c *call, issued *grants.Issued) (any,
 	}
 	if issued.Terms.OpenID && issued.Login != nil {
 		var err error
-		if answer.ID, err = s.idToken(issued); err != nil {
+		if answer.ID, err = s.idToken(c.client, issued); err != nil {
 			return nil, err
 		}
 	}

@@ -352,3 +352,31 @@ func TestWithoutPKCE(t *testing.T) {
 	s.Reload(configuration + required)
 	redeem(400, code) // the operator has taken the excuse back
 }
+
+// An ID token lives as long as the operator says, for all clients or for one, whatever access tokens
+// do.
+func TestIDTokenLifetime(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	lives := func(token string) time.Duration {
+		claims := claimsOf(t, token)
+		return time.Duration(claims["exp"].(float64)-claims["iat"].(float64)) * time.Second
+	}
+	a := s.tokens(t)
+	if got := lives(a.ID); got != 10*time.Minute {
+		t.Errorf("by default it lives for %v", got)
+	}
+	all := configuration + "  id_token_lifetime: 30m\n"
+	for yaml, want := range map[string]time.Duration{
+		all: 30 * time.Minute,
+		rig.Edit(t, all, "id: wiki,", "id: wiki, access_lifetime: 1m, id_token_lifetime: 12h,"): 12 * time.Hour,
+	} {
+		s.Reload(yaml)
+		a = s.refresh(t, 200, a.Refresh)
+		for _, token := range []string{a.ID, s.tokens(t).ID} {
+			if got := lives(token); got != want {
+				t.Errorf("it lives for %v, want %v", got, want)
+			}
+		}
+	}
+}
