@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -142,20 +141,19 @@ func (r *rehearsal) lend() {
 	}
 	scopes := r.caller.Scopes
 	if scopes == nil {
-		scopes = defaultScopes(&r.state.config.OAuth, r.route.rule)
+		scopes = r.defaultScopes()
 	}
 	for i, id := range r.identities {
 		r.identities[i] = r.state.oauth.Grants.Lend(scopes, id)
 	}
 }
 
-func defaultScopes(o *config.OAuth, rule *policy.Route) []string {
-	known := o.AllScopes()
-	named := slices.DeleteFunc(rule.Scopes(), func(scope string) bool { return !slices.Contains(known, scope) })
-	if len(named) > 0 {
-		return named
+// defaultScopes returns the scopes of a client that asks for none.
+func (r *rehearsal) defaultScopes() []string {
+	if resource := r.state.config.Resources().Of(r.route.config); resource != nil {
+		return resource.Scopes
 	}
-	return slices.Sorted(maps.Keys(o.Scopes))
+	return r.state.config.OAuth.DefaultScopes(nil) // it accepts no bearer tokens
 }
 
 // checkResource refuses an access token for another resource than that of the route, as identify

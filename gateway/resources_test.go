@@ -130,6 +130,125 @@ func TestTokensOfResources(t *testing.T) {
 	}
 }
 
+// sharingRoutes has routes that share a resource: one with an address, and one with a name alone.
+const sharingRoutes = `
+  - {match: api.example/orders/, upstream: app, auth: [bearer], policy: reads, resource: "https://API.example:8443/"}
+  - {match: api.example/items/, upstream: app, auth: [bearer], resource: "https://api.example:8443"}
+  - {match: /files/, upstream: app, auth: [bearer], resource: files}
+  - {match: "*.team.example/files/", upstream: app, auth: [bearer], resource: files}
+oauth:`
+
+// A token of a resource that routes share opens each of them, whichever of their addresses or which
+// name it was asked for by, and no other route. The log says which resource the route has.
+func TestSharedResources(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, edit(t, oauthConfig, "\noauth:", sharingRoutes))
+	groups := map[string][]string{ // places of routes
+		"https://api.example:8443":    {"api.example:8443/orders", "api.example:8443/items"},
+		"files":                       {"gw.example:8443/files", "tools.example:8443/files", "a.team.example:8443/files"},
+		"https://gw.example:8443/api": {"gw.example:8443/api"},
+	}
+	for resource, places := range groups {
+		for _, asked := range append([]string{resource}, places...) {
+			if strings.Contains(asked, "/") && !strings.Contains(asked, "://") {
+				asked = "https://" + asked + "/"
+			}
+			token := r.credentials("read", asked)
+			for name, group := range groups {
+				for _, place := range group {
+					host, path, _ := strings.Cut(place, "/")
+					r.upstream.asked.Store(0)
+					w := r.client.Serve(requestAt(host, "/"+path+"/x", token))
+					if opened := w.Code == 200 && r.upstream.count() == 1; opened != (name == resource) ||
+						!opened && w.Code != 401 {
+						t.Errorf("a token that was asked for by %s, at %s: %d", asked, place, w.Code)
+					}
+				}
+			}
+		}
+	}
+	r.client.WantAt("api.example:8443", 401, "GET", "/items/x", "", r.credentials("read", "files"))
+	if want := "for the resource files, and that of the route is https://api.example:8443"; !strings.Contains(
+		r.log.String(), want) {
+		t.Errorf("the log does not say %q: %s", want, r.log)
+	}
+	for _, wrong := range []string{"https://api.example:8443/orders/x", "https://api.example", "http://api.example:8443",
+		"file", "Files", "https://gw.example:8443/orders"} {
+		form := url.Values{"grant_type": {"client_credentials"}, "scope": {"read"}, "resource": {wrong}}
+		r.client.WantAt("gw.example:8443", 400, "POST", "/oauth/token", form.Encode(), ownrig.Form,
+			ownrig.Basic("job", oauthSecret))
+	}
+}
+
+// A client of the configuration that asks only who the user is gets a token for that alone: "sign in
+// with" does not mean "can do everything as you". A client that asks for more, or that names a
+// resource, or that the operator trusts with everything, gets what it got before.
+func TestDefaultResource(t *testing.T) {
+	t.Parallel()
+	const scopes = "oauth: {enabled: true, scopes: {use: [user]}, "
+	all := edit(t, oauthClient, "consent: skip", "consent: skip, default_resource: all")
+	for _, c := range []struct {
+		name, oauth, scope, resource string
+		opens                        bool
+		userinfo                     int
+	}{
+		{"who the user is", oauthClient, "openid profile email groups offline_access", "", false, 200},
+		{"OpenID's scopes without openid", oauthClient, "profile", "", false, 403},
+		{"no scope", oauthClient, "", "", true, 403},
+		{"a scope of the operator", edit(t, oauthClient, "oauth: {enabled: true, ", scopes), "openid use", "", true, 200},
+		{"a resource", oauthClient, "openid", "https://gw.example/bearer", true, 200},
+		{"default_resource: all", all, "openid", "", true, 200},
+	} {
+		r := newRig(t, baseConfig+c.oauth)
+		in := r.login(aliceIn)
+		token := "Authorization: Bearer " + r.lendFor(in, c.scope, c.resource).Access
+		w := r.do("GET", "/bearer/", "", token)
+		if opened := w.Code == 200 && r.upstream.count() == 1; opened != c.opens {
+			t.Errorf("%s: a route answers %d, and %d requests reached the upstream", c.name, w.Code, r.upstream.count())
+		}
+		if w := r.do("GET", "/oauth/userinfo", "", token); w.Code != c.userinfo {
+			t.Errorf("%s: userinfo answers %d, want %d", c.name, w.Code, c.userinfo)
+		}
+	}
+	// A client that acts for itself is no user.
+	r := newRig(t, oauthConfig)
+	r.client.WantAt("gw.example:8443", 200, "GET", "/api/x", "", r.credentials("openid read", ""))
+	r = newRig(t, edit(t, oauthConfig, "  scopes: {read: [user], write: [user], nothing: []}\n", ""))
+	r.client.WantAt("gw.example:8443", 200, "GET", "/api/x", "", r.credentials("openid", ""))
+}
+
+// Each address of a resource that routes share has a document, which names that address (RFC 9728,
+// section 3.3). All have the scopes of all these routes.
+func TestDocumentsOfSharedResources(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, edit(t, oauthConfig, "\noauth:", sharingRoutes))
+	for place, want := range map[string]string{
+		"api.example/": "https://api.example:8443", "api.example/orders": "https://api.example:8443/orders",
+		"api.example/items": "https://api.example:8443/items", "a.team.example/files": "https://a.team.example:8443/files",
+	} {
+		host, path, _ := strings.Cut(place, "/")
+		path = strings.TrimSuffix("/.well-known/oauth-protected-resource/"+path, "/")
+		w := r.client.WantAt(host+":8443", 200, "GET", path, "")
+		var document struct {
+			Resource string   `json:"resource"`
+			Scopes   []string `json:"scopes_supported"`
+		}
+		must.Do(t, json.Unmarshal(w.Body.Bytes(), &document))
+		scopes := []string{"read"}
+		if strings.HasSuffix(place, "files") {
+			scopes = []string{"nothing", "read", "write"}
+		}
+		if document.Resource != want || !slices.Equal(document.Scopes, scopes) {
+			t.Errorf("%s: %+v, want %s with %q", place, document, want, scopes)
+		}
+	}
+	for _, place := range []string{"gw.example/", "tools.example/", "api.example/other"} {
+		host, path, _ := strings.Cut(place, "/")
+		path = strings.TrimSuffix("/.well-known/oauth-protected-resource/"+path, "/")
+		r.client.WantAt(host+":8443", 404, "GET", path, "")
+	}
+}
+
 func requestAt(host, target string, header ...string) *http.Request {
 	q := request("GET", target, "", header...)
 	q.Host = host

@@ -27,7 +27,7 @@ func protect(
 ) *protected {
 	resource, _ := route.Resource() // it accepts bearer
 	p := &protected{site: site, resource: resource, scope: strings.Join(rule.Scopes(), " ")}
-	p.Bearers = g.At(p.at, cfg.Token.Audience, others)
+	p.Bearers = g.At(grants.Target{Shared: route.SharedResource, At: p.at}, cfg.Token.Audience, others)
 	return p
 }
 

@@ -72,6 +72,7 @@ type Client struct {
 	Policy            *policy.Route // who may sign in to it; nil: every user
 	SkipConsent       bool
 	ExcusedPKCE       bool // it gets codes without PKCE
+	AllByDefault      bool // a token for no resource opens all routes, whatever its scopes are
 	PostLogout        []string
 	BackchannelLogout string
 	Access, Refresh   time.Duration // 0: those of token
@@ -157,6 +158,7 @@ func configuredClient(c *config.OAuthClient, who *policy.Route) (*Client, error)
 	client := &Client{
 		ID: c.ID, Name: c.Name, Configured: true, RedirectURIs: c.RedirectURIs, Grants: c.Grants, method: methodNone,
 		Roles: c.Roles, Policy: who, SkipConsent: c.SkipsConsent(), ExcusedPKCE: c.ExcusedPKCE(),
+		AllByDefault:      c.AllByDefault(),
 		PostLogout:        c.PostLogoutRedirectURIs,
 		BackchannelLogout: c.BackchannelLogoutURI, Access: c.AccessLifetime, Refresh: c.RefreshLifetime,
 		IDToken: c.IDTokenLifetime,

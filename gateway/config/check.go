@@ -50,6 +50,7 @@ func (k *checker) all() {
 	k.refs = newReferences(r, c) // after accounts.Check, which removes empty roles
 	k.refs.compileNamed()
 	k.routes()
+	k.resources()
 	k.admins()
 	k.oauth()
 	k.warnOfTakenAway()

@@ -115,9 +115,7 @@ func (c *Config) complete(r *section.Report) {
 		c.Upstreams[name] = u
 	}
 	for i := range c.Routes {
-		if c.Routes[i].Name == "" {
-			c.Routes[i].Name = c.Routes[i].Match
-		}
+		c.Routes[i].complete()
 	}
 	if c.OAuth.Enabled && c.PublicURL != nil {
 		if home, err := policy.CanonicalHost(c.PublicURL.Host); err == nil { // else checkPublicURL reports it

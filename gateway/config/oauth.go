@@ -37,6 +37,12 @@ const (
 	pkceOptional = "optional" // for clients that cannot, and have a secret
 )
 
+// What a token opens whose client names no resource.
+const (
+	defaultResourceScope = "scope" // userinfo alone, if all scopes are those of OpenID; else all routes
+	defaultResourceAll   = "all"   // all routes that accept bearer
+)
+
 // OAuth configures the authorization server and OpenID provider for applications that
 // sign users in by themselves.
 type OAuth struct {
@@ -66,6 +72,7 @@ type OAuthClient struct {
 	Policy                 string        `yaml:"policy"` // who may sign in to it, see Config.ClientPolicy
 	Consent                string        `yaml:"consent"`
 	PKCE                   string        `yaml:"pkce"`
+	DefaultResource        string        `yaml:"default_resource"` // of tokens, if the client names no resource
 	PostLogoutRedirectURIs []string      `yaml:"post_logout_redirect_uris"`
 	BackchannelLogoutURI   string        `yaml:"backchannel_logout_uri"`
 	TrustedRoots           string        `yaml:"trusted_roots"`     // of that URI and JWKSURI: PEM file, beside the roots of the system
@@ -108,6 +115,7 @@ func defaultOAuth() OAuth {
 func defaultOAuthClient() OAuthClient {
 	return OAuthClient{
 		Grants: []string{GrantAuthorizationCode, GrantRefreshToken}, Consent: consentAsk, PKCE: pkceRequired,
+		DefaultResource: defaultResourceScope,
 	}
 }
 
@@ -122,6 +130,8 @@ func (OAuthClient) Words() map[string][]string {
 		"grants":  {GrantAuthorizationCode, GrantRefreshToken, GrantDeviceCode, GrantClientCredentials},
 		"consent": {consentAsk, consentSkip},
 		"pkce":    {pkceRequired, pkceOptional},
+
+		"default_resource": {defaultResourceScope, defaultResourceAll},
 	}
 }
 
@@ -156,6 +166,9 @@ func AssertionAlgorithms() []string { return []string{"RS256", "ES256"} }
 
 // ExcusedPKCE reports whether the client gets codes without PKCE.
 func (c *OAuthClient) ExcusedPKCE() bool { return c.PKCE == pkceOptional }
+
+// AllByDefault reports whether a token for no resource opens all routes, whatever its scopes are.
+func (c *OAuthClient) AllByDefault() bool { return c.DefaultResource == defaultResourceAll }
 
 // SkipsConsent reports whether users are not asked.
 func (c *OAuthClient) SkipsConsent() bool { return c.Consent == consentSkip }

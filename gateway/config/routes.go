@@ -76,8 +76,9 @@ type Route struct {
 	CORS               CORS               `yaml:"cors"`
 	Rate               rate               `yaml:"rate"` // Requests is 0: no limit
 	BasicChallenge     bool               `yaml:"basic_challenge"`
-	Upgrade            []string           `yaml:"upgrade"` // protocols beside WebSocket
-	App                *App               `yaml:"app"`     // nil: not on the start page
+	SharedResource     string             `yaml:"resource"` // name or URL of a resource of several routes; see ResourceName
+	Upgrade            []string           `yaml:"upgrade"`  // protocols beside WebSocket
+	App                *App               `yaml:"app"`      // nil: not on the start page
 }
 
 func defaultRoute() Route {
@@ -102,6 +103,16 @@ func (Route) Words() map[string][]string {
 		"service_workers": {serviceWorkersRefuse, serviceWorkersAllow},
 		"encoded_slashes": {encodedSlashesReject, EncodedSlashesKeep, EncodedSlashesOpaque},
 		"cookies":         {cookiesShared, CookiesPerUser},
+	}
+}
+
+// complete sets the name, and gives the resource the form that tokens have.
+func (route *Route) complete() {
+	if route.Name == "" {
+		route.Name = route.Match
+	}
+	if name, err := ResourceName(route.SharedResource); err == nil { // else checker.resources reports it
+		route.SharedResource = name
 	}
 }
 

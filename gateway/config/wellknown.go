@@ -37,12 +37,13 @@ func newWellKnown(home, issuer string, routes []Route) WellKnown {
 	}
 	known := map[Resource]bool{}
 	for i := range routes {
-		resource, ok := routes[i].Resource()
-		if ok && !known[resource] {
-			known[resource] = true
-			path := WellKnownResource + literalPath(resource.Path)
-			w.hosts[path] = append(w.hosts[path], resource.Host)
-			w.resources = append(w.resources, resource.Host)
+		for _, resource := range routes[i].addresses() {
+			if !known[resource] {
+				known[resource] = true
+				path := WellKnownResource + literalPath(resource.Path)
+				w.hosts[path] = append(w.hosts[path], resource.Host)
+				w.resources = append(w.resources, resource.Host)
+			}
 		}
 	}
 	w.resources = unique(w.resources)
@@ -100,21 +101,4 @@ func (k *checker) wellKnown() {
 				"answers there with oauth.enabled; remove the route", route.Match)
 		}
 	}
-}
-
-// Resource is a part of the gateway that access tokens are for.
-type Resource struct {
-	Host string // in the form of Hosts; empty: any of the gateway's
-	Path string // as in a URL, without a slash at its end; empty: all paths
-}
-
-// Resource returns the resource of a route that accepts bearer: its host, and its path up to
-// the first wildcard.
-func (route *Route) Resource() (Resource, bool) {
-	if !slices.Contains(route.Auth, policy.Bearer) {
-		return Resource{}, false
-	}
-	literal, _, _ := strings.Cut(route.Match, "{")
-	path := url.URL{Path: strings.TrimRight(literalPath(literal), "/")}
-	return Resource{Host: policy.PatternHost(route.Match), Path: path.EscapedPath()}, true
 }

@@ -75,11 +75,13 @@ func TestTokensOfOtherResources(t *testing.T) {
 		testIssuer:                 r.granted(t, s, func(t *Terms) { t.Resource = testIssuer }),
 		"backup":                   must.Get(r.grants.Credentials("backup", terms()))(t),
 	}
-	resource := func(path string) func(string) string {
-		return func(host string) string { return "https://" + host + path }
+	resource := func(path string) Target {
+		return Target{At: func(host string) string { return "https://" + host + path }}
 	}
+	shared := resource("/git")
+	shared.Shared = wiki
 	for _, c := range []struct {
-		resource func(string) string
+		resource Target
 		audience []string
 		host     string
 		want     []string
@@ -91,7 +93,8 @@ func TestTokensOfOtherResources(t *testing.T) {
 		{resource("/git"), nil, "gw.example", nil},
 		{resource(""), nil, "gw.example", []string{testIssuer}},
 		{resource("/git"), []string{wiki}, "gw.example", []string{wiki, "backup"}},
-		{nil, []string{"authgate", wiki}, "gw.example", nil},
+		{shared, nil, "gw.example", []string{wiki, "backup"}},
+		{Target{}, []string{"authgate", wiki}, "gw.example", nil},
 	} {
 		mechanism := r.grants.At(c.resource, c.audience, r.bearers)
 		for name, issued := range tokens {
@@ -241,7 +244,7 @@ func TestOthersDecide(t *testing.T) {
 	issued := r.granted(t, s)
 	own, _, err := r.tokens.Issue(issued.Login, account)
 	must.Do(t, err)
-	mechanism := r.grants.At(nil, nil, r.bearers)
+	mechanism := r.grants.At(Target{}, nil, r.bearers)
 	if id, err := mechanism.Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: own}); err != nil ||
 		id.Login != s.Login {
 		t.Errorf("the login's own token: %+v, %v", id, err)
@@ -251,7 +254,7 @@ func TestOthersDecide(t *testing.T) {
 			t.Errorf("%+v: got %v", creds, err)
 		}
 	}
-	shared := r.grants.At(func(string) string { return "" }, nil, login.SharedBearer{BearerTokens: r.bearers})
+	shared := r.grants.At(Target{At: func(string) string { return "" }}, nil, login.SharedBearer{BearerTokens: r.bearers})
 	for _, own := range []string{issued.Access, issued.Refresh, newSecret(codeMark).String()} {
 		_, err := shared.Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: own})
 		if !errors.Is(err, auth.ErrRejected) {

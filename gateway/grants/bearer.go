@@ -1,7 +1,9 @@
 package grants
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"authgate/gateway/auth"
@@ -18,21 +20,25 @@ func (g *Grants) Authenticate(ctx context.Context, token string) (*policy.Identi
 	return known.identity, &known.terms, nil
 }
 
+// Target is the resource that a route has.
+type Target struct {
+	Shared string // its name; empty: the route shares none
+	// At returns the address of the route for the host of a request, which is a resource too.
+	At func(host string) string
+}
+
 // At returns the mechanism for access tokens of grants in front of that for others. It
-// decides about every bearer token that says that it is one of a grant. A token is valid for
-// the resource that resource returns for the host of the request, or if its audience is one of
-// those. If resource is nil, tokens of grants open nothing.
-func (g *Grants) At(
-	resource func(host string) string, audience []string, others auth.Authenticator,
-) *Bearers {
-	return &Bearers{others, g, resource, audience}
+// decides about every bearer token that says that it is one of a grant. A token is valid for a
+// target, or if its audience is one of those. For the zero Target, tokens of grants open nothing.
+func (g *Grants) At(target Target, audience []string, others auth.Authenticator) *Bearers {
+	return &Bearers{others, g, target, audience}
 }
 
 // Bearers is what At returns.
 type Bearers struct {
 	auth.Authenticator
 	grants   *Grants
-	resource func(host string) string
+	target   Target
 	audience []string
 }
 
@@ -62,7 +68,7 @@ func (b *Bearers) authenticate(ctx context.Context, creds *auth.Credentials, pat
 	switch {
 	case isSecret(creds.Value):
 		return nil, badToken("a code or a refresh token, and no access token")
-	case b.resource == nil:
+	case b.target.At == nil:
 		return nil, badToken("tokens of clients open nothing here")
 	}
 	known, err := b.grants.verify(ctx, creds.Value, patient)
@@ -78,9 +84,10 @@ func (b *Bearers) authenticate(ctx context.Context, creds *auth.Credentials, pat
 // CheckAudience refuses a token that is not for the resource of a request to a host.
 func (b *Bearers) CheckAudience(audience []string, host string) error {
 	for _, one := range audience {
-		if slices.Contains(b.audience, one) || one == b.resource(host) {
+		if slices.Contains(b.audience, one) || one == b.target.Shared || one == b.target.At(host) {
 			return nil
 		}
 	}
-	return badToken("for another resource: " + audience[0])
+	return badToken(fmt.Sprintf("for the resource %s, and that of the route is %s", audience[0],
+		cmp.Or(b.target.Shared, b.target.At(host))))
 }

@@ -21,7 +21,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 			must.Do(b, err)
 		}
 		tokens["acts for itself"] = must.Get(r.grants.Credentials("backup", terms()))(b).Access
-		mechanism := r.grants.At(func(string) string { return wiki }, r.audience, r.bearers)
+		mechanism := r.grants.At(Target{At: func(string) string { return wiki }}, r.audience, r.bearers)
 		for _, name := range []string{"login", "client", "acts for itself"} {
 			if tokens[name] == "" {
 				continue

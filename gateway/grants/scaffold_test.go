@@ -262,7 +262,8 @@ func (r *rig) rotate(tb testing.TB, token string) (*Issued, error) {
 // at authenticates at the wiki, at the host gw.example.
 func (r *rig) at(tb testing.TB, token string) (*policy.Identity, error) {
 	tb.Helper()
-	mechanism := r.grants.At(func(host string) string { return "https://" + host + "/wiki" }, r.audience, r.bearers)
+	target := Target{At: func(host string) string { return "https://" + host + "/wiki" }}
+	mechanism := r.grants.At(target, r.audience, r.bearers)
 	creds := &auth.Credentials{Scheme: "bearer", Value: token, Host: "gw.example"}
 	id, err := mechanism.Authenticate(tb.Context(), creds)
 	alive, errAlive := mechanism.Alive(tb.Context(), creds)

@@ -251,6 +251,10 @@ func TestConsent(t *testing.T) {
 	if strings.Contains(policy, "form-action") || !strings.Contains(policy, "frame-ancestors 'none'") {
 		t.Errorf("the page has %q", policy)
 	}
+	if w := s.authorize(ask("scope", "openid")); !strings.Contains(w.Body.String(), "learns who you are.") ||
+		strings.Contains(w.Body.String(), "userinfo") {
+		t.Errorf("the page of a sign-in says more than who the user is: %s", w.Body)
+	}
 	form := formOf(t, w)
 	mine := s.cookie
 	s.cookie = s.Login(rig.Bob).Cookie

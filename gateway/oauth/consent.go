@@ -60,7 +60,7 @@ func (s *authorization) ask(
 	ex *web.Exchange, client *clients.Client, t *grants.Terms, id *policy.Identity, page pages.Consent,
 ) {
 	page.Client, page.User, page.Scopes = clientName(client), ex.User(id), t.Scopes
-	page.Resource = t.Resource
+	page.Resource, page.Who = t.Resource, t.Resource == s.address(userinfoPath)
 	page.Known = client.Configured
 	page.CSRFToken = s.options.CrossSite.Token(ex, id.Login)
 	ex.LeadsAnywhere = true

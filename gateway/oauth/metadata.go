@@ -100,16 +100,20 @@ func (s *documents) document(media string, of func(*web.Exchange) (any, error)) 
 func (s *documents) resourceMetadata(ex *web.Exchange) (any, error) {
 	host := ex.Canonical.Host
 	path := strings.TrimPrefix(ex.Canonical.Path.Decoded, config.WellKnownResource)
-	resource, scopes, ok := s.resourceAt(host, path)
+	address := s.site.Origin(host) + escaped(path)
+	resource, ok := s.resourceAt(host, path)
+	if !ok {
+		resource, ok = s.resources.Shared(address)
+	}
 	if !ok {
 		return nil, endpoint.NothingHere("no route of this host that accepts bearer tokens has this path")
 	}
 	document := map[string]any{
-		"resource": resource, "authorization_servers": []string{s.issuer},
+		"resource": address, "authorization_servers": []string{s.issuer},
 		"bearer_methods_supported": []string{"header"},
 	}
-	if len(scopes) > 0 {
-		document["scopes_supported"] = scopes
+	if len(resource.Scopes) > 0 {
+		document["scopes_supported"] = resource.Scopes
 	}
 	return document, nil
 }

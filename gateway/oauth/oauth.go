@@ -47,9 +47,9 @@ type core struct {
 	site      *web.Site
 	section   *config.OAuth
 	issuer    string
-	resources map[config.Resource][]string // with their scopes
-	lifetimes lifetimes                    // of tokens, unless the client has its own
-	audience  []string                     // of tokens for no resource
+	resources *config.Resources
+	lifetimes lifetimes // of tokens, unless the client has its own
+	audience  []string  // of tokens for no resource
 	clients   *clients.Set
 	grants    *grants.Grants
 	consents  *grants.Consents
@@ -94,7 +94,7 @@ func New(o Options) (*Server, error) {
 func newCore(o *Options) *core {
 	return &core{
 		options: o.Endpoint, site: o.Endpoint.Site, section: &o.Config.OAuth, issuer: o.Config.Token.Issuer,
-		resources: resources(o.Config),
+		resources: o.Config.Resources(),
 		lifetimes: lifetimes{o.Config.Token.AccessLifetime, o.Config.Token.RefreshLifetime},
 		clients:   o.Clients, grants: o.Grants, consents: o.Consents, ids: o.IDKeys, audience: o.Config.Token.Audience,
 		hints: jose.NewReader(o.IDKeys, jose.ReaderOptions{}),

@@ -2,7 +2,6 @@ package oauth
 
 import (
 	"cmp"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -68,17 +67,6 @@ func (s *core) counting(client *clients.Client, asked []string) (counting []stri
 	return counting
 }
 
-// lending returns the scopes that a client gets which asks for none, where the policy names some
-// scopes: those of them that are known, or else all that lend roles.
-func lending(o *config.OAuth, named []string) []string {
-	known := o.AllScopes()
-	named = slices.DeleteFunc(named, func(scope string) bool { return !slices.Contains(known, scope) })
-	if len(named) == 0 {
-		return slices.Sorted(maps.Keys(o.Scopes))
-	}
-	return named
-}
-
 // resource returns for what tokens are asked: a resource of this gateway (RFC 8707), or, for
 // clients of the configuration, "": the audience of the gateway's own tokens. OpenID alone
 // needs no resource: the token then opens userinfo. It also returns the scopes of the resource.
@@ -93,62 +81,57 @@ func (s *core) resource(
 			return resource, scopes, nil
 		}
 		return "", nil, refuse(codeInvalidTarget, "There is no such resource here.")
-	case client.Configured:
-		return "", lending(s.section, nil), nil
-	case t.OpenID:
+	case client.Configured && (client.AllByDefault || !s.openIDAlone(t.Scopes)):
+		return "", s.section.DefaultScopes(nil), nil
+	case client.Configured || t.OpenID:
 		return s.address(userinfoPath), nil, nil
 	}
 	return "", nil, refuse(codeInvalidTarget, "The parameter resource is needed: the address of what the token is for.")
 }
 
-// known returns the resource that an address names, as tokens have it, and its scopes.
-func (s *core) known(address string) (resource string, scopes []string, ok bool) {
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "" {
+// openIDAlone reports whether a client asks for scopes, and only for those of OpenID: it wants to know
+// who the user is, and not to act for them.
+func (s *core) openIDAlone(scopes []string) bool {
+	lends := func(scope string) bool { return slices.Contains(s.section.DefaultScopes(nil), scope) }
+	return len(scopes) > 0 && !slices.ContainsFunc(scopes, lends)
+}
+
+// known returns the resource that a name or an address means, as tokens have it, and its scopes.
+func (s *core) known(text string) (resource string, scopes []string, ok bool) {
+	name, err := config.ResourceName(text)
+	if err != nil {
+		return "", nil, false
+	}
+	if shared, ok := s.resources.Shared(name); ok {
+		return shared.Name, shared.Scopes, true
+	}
+	u, err := url.Parse(name)
+	if err != nil || u.Scheme == "" {
 		return "", nil, false
 	}
 	host, err := policy.CanonicalHost(u.Host)
-	if err != nil || !s.samePort(u) {
+	if err != nil || s.site.Origin(host)+u.EscapedPath() != name {
 		return "", nil, false
 	}
-	return s.resourceAt(host, u.Path)
+	one, ok := s.resourceAt(host, u.Path)
+	if !ok {
+		return "", nil, false
+	}
+	return cmp.Or(one.Name, name), one.Scopes, true
 }
 
-// resourceAt returns the resource with a decoded path at a host, as tokens have it, and its scopes.
-func (s *core) resourceAt(host, path string) (resource string, scopes []string, ok bool) {
+// resourceAt returns the resource of the routes with a decoded path at a host.
+func (s *core) resourceAt(host, path string) (*config.Protected, bool) {
 	if !s.site.Hosts.Has(host) {
-		return "", nil, false
+		return nil, false
 	}
+	return s.resources.At(host, escaped(path))
+}
+
+// escaped returns a decoded path as a URL has it, without a slash at its end.
+func escaped(path string) string {
 	u := url.URL{Path: strings.TrimSuffix(path, "/")}
-	path = u.EscapedPath()
-	_, parent, _ := strings.Cut(host, ".")
-	for _, pattern := range []string{host, "*." + parent, ""} {
-		if scopes, ok := s.resources[config.Resource{Host: pattern, Path: path}]; ok {
-			return s.site.Origin(host) + path, scopes, true
-		}
-	}
-	return "", nil, false
-}
-
-// resources returns the resources of the routes that accept bearer tokens, each with its scopes.
-func resources(cfg *config.Config) map[config.Resource][]string {
-	found := map[config.Resource][]string{}
-	for i, rule := range cfg.Table().Routes() {
-		if resource, ok := cfg.Routes[i].Resource(); ok {
-			found[resource] = append(found[resource], rule.Scopes()...)
-		}
-	}
-	for resource, named := range found {
-		slices.Sort(named)
-		found[resource] = lending(&cfg.OAuth, slices.Compact(named))
-	}
-	return found
-}
-
-// samePort reports whether a URL has the port of public_url.
-func (s *core) samePort(u *url.URL) bool {
-	public, err := url.Parse(s.site.PublicURL)
-	return err == nil && portOf(u) == portOf(public)
+	return u.EscapedPath()
 }
 
 // portOf returns the port of an https URL.

@@ -186,5 +186,8 @@ func (s *programs) byCredentials(ex *web.Exchange, c *call) (*grants.Issued, err
 	if err != nil {
 		return nil, err
 	}
+	if terms.Resource == s.address(userinfoPath) { // a client that acts for itself has no user
+		terms.Resource = ""
+	}
 	return s.grants.Credentials(c.client.ID, terms)
 }

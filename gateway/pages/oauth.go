@@ -12,6 +12,7 @@ type Consent struct {
 	Known    bool   // the operator has configured it, so that its name is not what it calls itself
 	Redirect string // the host that the user goes on to; empty for a device
 	Resource string // the address that the application gets access to; empty: all of this service
+	Who      bool   // instead of Resource: the application only learns who the user is
 	Scopes   []string
 	Code     string // that a device shows; empty for other applications
 	// Action gets decision, seal, user_code unless Code is empty, and csrf_token unless CSRFToken

@@ -75,12 +75,13 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		},
 		"consent": func(w io.Writer) error {
 			scopes := []string{v, "openid", "profile", "email", "groups", "offline_access"}
-			return p.Consent(w, Consent{user, v, false, v, v, scopes, v, v, v, v})
+			return p.Consent(w, Consent{user, v, false, v, v, false, scopes, v, v, v, v})
 		},
-		"consent to all":    func(w io.Writer) error { return p.Consent(w, Consent{User: user, Client: v, Known: true}) },
-		"leave":             func(w io.Writer) error { return p.Leave(w, Leave{Host: v, URL: "https://a.example/", Detail: v}) },
-		"leave, refused":    func(w io.Writer) error { return p.Leave(w, Leave{Host: v, URL: "https://a.example/", Refused: true}) },
-		"leave, signed out": func(w io.Writer) error { return p.Leave(w, Leave{Host: v, URL: "https://a.example/", SignedOut: true}) },
+		"consent to sign in": func(w io.Writer) error { return p.Consent(w, Consent{User: user, Client: v, Who: true}) },
+		"consent to all":     func(w io.Writer) error { return p.Consent(w, Consent{User: user, Client: v, Known: true}) },
+		"leave":              func(w io.Writer) error { return p.Leave(w, Leave{Host: v, URL: "https://a.example/", Detail: v}) },
+		"leave, refused":     func(w io.Writer) error { return p.Leave(w, Leave{Host: v, URL: "https://a.example/", Refused: true}) },
+		"leave, signed out":  func(w io.Writer) error { return p.Leave(w, Leave{Host: v, URL: "https://a.example/", SignedOut: true}) },
 		"form post": func(w io.Writer) error {
 			return p.FormPost(w, FormPost{"https://a.example/", []FormField{{v, v}, {v, v}}})
 		},
