@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/text/language"
+
+	"authgate/internal/test/must"
 )
 
 // own returns the pages with an operator's texts, in the language of a browser.
@@ -55,6 +57,39 @@ func TestOwnTexts(t *testing.T) {
 	before := source(t, func(w io.Writer) error { return own(t, nil, "en").SignIn(w, in) })
 	if !strings.Contains(before, ">Sign in</button>") {
 		t.Error("an operator's texts change those of others")
+	}
+}
+
+// An operator's title is in the title of the page that tells of a mistake too. That has a form of its
+// own where the operator has written one.
+func TestOwnTitles(t *testing.T) {
+	t.Parallel()
+	wrong := func(texts Texts) string {
+		page := rendered(t, func(w io.Writer) error {
+			return own(t, texts, "en").SignIn(w, SignIn{Notice: NoticeWrong})
+		})
+		return text(elements(page, "title")[0])
+	}
+	for want, texts := range map[string]map[string]string{
+		"Error: Come in": {"signin.title": "Come in"},
+		"Come in (no)":   {"signin.title": "Come in", "title.error": "{title} (no)"},
+		"Not like that":  {"signin.title": "Come in", "signin.title.error": "Not like that"},
+	} {
+		if got := wrong(Texts{"en": texts}); got != want {
+			t.Errorf("with %v the title is %q, want %q", texts, got, want)
+		}
+	}
+	names := must.Get(TextNames())(t)
+	for _, l := range must.Get(readTexts())(t) {
+		for key, own := range errorTitles {
+			if err := CheckText(own, "Not like that"); err != nil || !slices.Contains(names, own) {
+				t.Errorf("an operator cannot have the text %s: %v", own, err)
+			}
+			title, wrong := must.Get(l.titled(key, false))(t), must.Get(l.titled(key, true))(t)
+			if !strings.HasSuffix(wrong, title) || wrong == title {
+				t.Errorf("%s: of %q the title with a mistake is %q", l.tag, title, wrong)
+			}
+		}
 	}
 }
 

@@ -110,7 +110,7 @@ func TextNames() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	names := slices.Collect(maps.Values(errorTitles))
 	for name := range languages[0].all {
 		counted, ok := strings.CutSuffix(name, ".other")
 		if !ok || languages[0].all[counted+".one"] == "" {

@@ -235,6 +235,7 @@ func functions(l *layout, texts *texts) template.FuncMap {
 		"layout":    func() *layout { return l },
 		"lang":      texts.tag.String,
 		"leftward":  texts.leftward,
+		"titled":    texts.titled,
 		"t":         texts.text,   // {{t "key" "name" value}}
 		"strong":    texts.strong, // the same with emphasized values
 		"count":     texts.count,  // {{count "key" number}}

@@ -33,6 +33,25 @@ func (l *texts) text(key string, values ...any) (string, error) {
 	return filled(text, values), err
 }
 
+// errorTitles are the texts of an operator's own for a page on which something is wrong, by the
+// names of its title. Without one, it is the title as title.error says it.
+var errorTitles = map[string]string{
+	"signin.title": "signin.title.error", "code.title": "code.title.error", "account.title": "manage.title.error",
+	"people.title": "people.title.error", "invite.title": "invite.title.error", "device.title": "device.title.error",
+}
+
+// titled returns the title of a page, and tells if something on it is wrong.
+func (l *texts) titled(key string, wrong bool) (string, error) {
+	title, err := l.text(key)
+	if !wrong || err != nil {
+		return title, err
+	}
+	if own := l.all[errorTitles[key]]; own != "" {
+		return own, nil
+	}
+	return l.text("title.error", "title", title)
+}
+
 // strong is text with emphasized values, as HTML.
 func (l *texts) strong(key string, values ...any) (template.HTML, error) {
 	marked := make([]any, len(values))

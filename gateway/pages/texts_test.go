@@ -18,7 +18,7 @@ import (
 
 var (
 	// inTemplate and inCode match the uses of a text: {{t "key"}}, l.text("key").
-	inTemplate = regexp.MustCompile(`\b(t|strong|count) "([^"]+)"`)
+	inTemplate = regexp.MustCompile(`\b(t|titled|strong|count) "([^"]+)"`)
 	inCode     = regexp.MustCompile(`\.(text|strong|count)\("([^"]+)"`)
 	inAll      = regexp.MustCompile(`\.all\["([^"]+)"\]`)
 	inProblems = regexp.MustCompile(`return "(problem\.[a-z]+)"`) // of the keys .title and .text
