@@ -3,6 +3,7 @@ package oauth_test
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"html"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
@@ -232,6 +233,22 @@ func TestAuthorizeTakesTime(t *testing.T) {
 				t.Errorf("an hour later, the way back leads to %s", place)
 			}
 		})
+	}
+}
+
+// A user who chooses another language on the page of consent comes back to it, with the whole request.
+func TestConsentInAnotherLanguage(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	place := "/oauth/authorize?" + ask("scope", "openid email", "state", "a b").Encode()
+	page := s.Want(200, "GET", place, "", rig.Browser, s.cookie)
+	if body := html.UnescapeString(page.Body.String()); !strings.Contains(body, `name="back" value="`+place+`"`) {
+		t.Errorf("the page does not lead back to %s: %s", place, body)
+	}
+	back := s.Want(303, "POST", "/signin/language", url.Values{"language": {"de"}, "back": {place}}.Encode(), rig.Form,
+		rig.Browser, "Origin: "+issuer, s.cookie)
+	if got := back.Header().Get("Location"); got != place {
+		t.Errorf("the choice leads to %s, want %s", got, place)
 	}
 }
 

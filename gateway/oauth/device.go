@@ -151,6 +151,7 @@ func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *gra
 	}
 	switch form.Get(decisionField) {
 	case "":
+		ex.Again = web.WithParameter(s.site.Own(devicePage), userCodeField, code)
 		s.ask(ex, client, terms, id, pages.Consent{
 			Action: s.site.Own(devicePage), Seal: s.forms.of("device", id.Login, code), Code: code,
 		})

@@ -79,7 +79,9 @@ func TestDevice(t *testing.T) {
 	}
 	rig.WantPage(t, page, `name="user_code" type="text" value="`+d.User+`"`,
 		`name="back" value="/device?user_code=`+d.User+`"`) // the choice of a language keeps it
-	form := formOf(t, s.enter(strings.ToLower(strings.ReplaceAll(d.User, "-", " "))))
+	asks := s.enter(strings.ToLower(strings.ReplaceAll(d.User, "-", " ")))
+	rig.WantPage(t, asks, `name="back" value="/device?user_code=`)
+	form := formOf(t, asks)
 	if w := s.decide(form, "allow", fromOtherSite...); w.Code != 403 {
 		t.Errorf("another site decides: %d", w.Code)
 	}

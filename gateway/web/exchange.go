@@ -44,7 +44,10 @@ type Exchange struct {
 	// LeadsAnywhere: the forms of the page lead on to an application that may be anywhere, as
 	// those on the way to an OAuth client do.
 	LeadsAnywhere bool
-	Stale         staleCookies
+	// Again is where a user who chooses a language comes back to, on a page that answers a form, and can
+	// be asked for again; empty: nowhere, unless a GET asked for the page.
+	Again string
+	Stale staleCookies
 
 	pace pacing
 	site *Site

@@ -28,7 +28,10 @@ func (ex *Exchange) pages() *pages.Pages {
 		chosen = cookie.Value
 	}
 	p := ex.site.Pages.In(chosen, ex.Request.Header["Accept-Language"])
-	back := here(ex.site, &ex.Received)
+	back := ex.Again
+	if back == "" {
+		back = here(ex.site, &ex.Received)
+	}
 	if back == "" {
 		return p
 	}
@@ -48,11 +51,14 @@ func here(s *Site, r *Received) string {
 	}
 	place := r.Target()
 	if s.IsOwn(r.Canonical.Path) {
-		parameters, ok := repeatable(s.ownName(r.Canonical.Path.Decoded))
+		name := s.ownName(r.Canonical.Path.Decoded)
+		parameters, ok := repeatable(name)
 		if !ok {
 			return ""
 		}
-		place = ownPlace(s, r, parameters)
+		if name != authorizePath { // the request of a client, whole
+			place = ownPlace(s, r, parameters)
+		}
 	}
 	if len(place) > longestBack {
 		return ""
@@ -90,7 +96,7 @@ func repeatable(name string) (parameters []string, ok bool) {
 		return []string{invitations.TokenField}, true
 	case "device":
 		return []string{"user_code"}, true
-	case "account", config.EndpointPeople, "me", config.EndpointApps:
+	case "account", config.EndpointPeople, "me", config.EndpointApps, authorizePath:
 		return nil, true
 	}
 	return nil, false
