@@ -119,6 +119,23 @@ func TestForbiddenPage(t *testing.T) {
 		"Another site", "not <strong>bob", "not switch")
 }
 
+// Who may not do something is led to a place where they may: the page of their applications, or
+// without one the first page of the host.
+func TestForbiddenLeadsOn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	bob := r.login(bobIn)
+	const label = `>Go to the start page</a>`
+	ownrig.WantPage(t, r.want(403, "GET", "/admin/", "", browser, bob.cookie), `href="/"`+label)
+	r.mustReload(edit(t, baseConfig, "routes:", `routes:
+  - {match: wiki.example/, upstream: app, auth: [session], app: {title: Wiki}}
+  - {match: admin.example/, upstream: app, auth: [session], policy: admin}`) + "endpoints: {prefix: /.authgate/}\n")
+	const applications = `href="https://gw.example/.authgate/account/apps"` + label
+	ownrig.WantPage(t, r.want(403, "GET", "/admin/", "", browser, bob.cookie), applications)
+	ownrig.WantPage(t, r.want(403, "POST", "/session/", "", browser, bob.cookie, "Origin: https://evil.example"), applications)
+	ownrig.WantPage(t, r.want(404, "GET", "/nothing", "", browser), `href="/"`+label)
+}
+
 // A proxy that does not say that a request came over https is named to operators, and
 // to users in words that they can use.
 func TestProxyWithoutProto(t *testing.T) {

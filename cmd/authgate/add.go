@@ -313,6 +313,9 @@ func (a *adding) tell(out io.Writer, done added) {
 		fmt.Fprint(out, "  "+line)
 	}
 	fmt.Fprintln(out)
+	if a.app.Title != "" {
+		fmt.Fprintf(out, "Users who may open it find it at %s.\n", done.new.StartPage())
+	}
 	if slices.Equal(done.old.Hosts(), done.new.Hosts()) {
 		return // the host has all that it needs
 	}

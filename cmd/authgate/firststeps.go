@@ -323,6 +323,9 @@ func (s *firstSteps) PublicURL() string {
 	return "https://" + host
 }
 
+// StartPage is where users find their applications.
+func (s *firstSteps) StartPage() string { return s.PublicURL() + "/.authgate/" + config.EndpointApps }
+
 func (s *firstSteps) HTTPS() string {
 	switch port := s.port(); {
 	case port != "":

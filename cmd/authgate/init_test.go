@@ -198,6 +198,7 @@ func TestInitTellsWhatIsNext(t *testing.T) {
 		{test, []string{
 			"authgate serve --config made/config.yaml", "made/data/ca.pem", "https://localhost:8443/",
 			"authgate add --config made/config.yaml",
+			"https://localhost:8443/.authgate/account/apps",
 		}, []string{"setcap", "DNS"}},
 		{acme, []string{"ports 80 and 443", "setcap cap_net_bind_service=+ep ", "systemd unit", ".deb", "DNS",
 			"https://app.example.org/"}, []string{"ca.pem"}},

@@ -73,6 +73,7 @@ func (s *firstSteps) tell(out io.Writer, path string) error {
 	}
 	next("Open %s/ and sign in as %s.", s.PublicURL(), s.User)
 	next("Add a second application, at a host of its own:\n       authgate add --config %s", path)
+	next("Users find their applications at %s.", s.StartPage())
 	if !s.Proxied() {
 		return nil
 	}

@@ -53,7 +53,8 @@ providers:
 	b.open(g.Base + "/admin-resource")
 	b.signIn("bob")
 	b.shows("/admin-resource", http.StatusForbidden, "You are signed in, but not allowed to do this.")
-	shown("/admin-resource", http.StatusForbidden, "link: Use another account", "button: Sign out")
+	shown("/admin-resource", http.StatusForbidden, "link: Use another account", "link: Go to the start page",
+		"button: Sign out")
 	up.None(t)
 	b.open(g.Base + "/me")
 	shown("/me", http.StatusOK, "button: Sign out")

@@ -43,6 +43,15 @@ func (c *Config) HasApps() bool {
 	return slices.ContainsFunc(c.Routes, func(r Route) bool { return r.App != nil })
 }
 
+// StartPage returns where users find their applications, whatever routes there are; empty without
+// applications.
+func (c *Config) StartPage() string {
+	if !c.HasApps() {
+		return ""
+	}
+	return c.PublicURL.String() + c.Endpoints.Prefix + EndpointApps
+}
+
 // checkApp checks the section app of the route at path, except the icon, which
 // sideReader.icons checks.
 func (route *Route) checkApp(r *section.Report, path string) {

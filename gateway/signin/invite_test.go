@@ -104,7 +104,8 @@ func TestInviteOnce(t *testing.T) {
 	postInvite(r, 400, setBy(token, "looking-glass")+"&token=x")
 	r.Want(415, "POST", "/signin/invite", `{"token":"`+token+`","new":"looking-glass"}`, rig.JSON)
 	postInvite(r, 303, setBy(token, "looking-glass"))
-	rig.WantPage(t, postInvite(r, 400, setBy(token, "another-glass")), "This link is not valid any more")
+	rig.WantPage(t, postInvite(r, 400, setBy(token, "another-glass")), "This link is not valid any more",
+		`<a class="button primary" href="/signin">Sign in</a>`)
 	r.Want(400, "GET", target, "", rig.Browser)
 	r.Login(`{"username":"carol","password":"looking-glass"}`)
 }

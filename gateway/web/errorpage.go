@@ -70,14 +70,21 @@ func newErrorPage(ex *Exchange, e *Error) pages.ErrorPage {
 		page.Retry = reads && e.Problem != pages.ProblemLogins && page.SignInURL == ""
 	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		page.Retry = reads && page.SignInURL == ""
+	case http.StatusForbidden:
+		page.HomeURL = ex.site.start
+		fallthrough
 	case http.StatusNotFound:
-		if ex.Canonical.Path.Decoded != "/" {
+		if page.HomeURL == "" && ex.Canonical.Path.Decoded != "/" {
 			page.HomeURL = "/"
 		}
 	}
 	switch e.Problem {
 	case pages.ProblemForbidden:
 		page.addUser()
+	case pages.ProblemInvitation:
+		if ex.SignIn != nil {
+			page.SignInURL = ex.SignIn.Page
+		}
 	case pages.ProblemCookies:
 		page.addTwin(e)
 	}

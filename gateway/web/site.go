@@ -35,6 +35,7 @@ type Site struct {
 	EndedByTime func(ctx context.Context, trace, scope string) bool
 
 	home   string // the canonical host of PublicURL, where users sign in
+	start  string // the URL of the page of the user's applications; empty: there is none
 	port   string // of PublicURL with its colon; empty: the default
 	forms  string // origins of the other hosts, to which a form may lead
 	domain string // that shares its cookies, after a dot; empty: none
@@ -57,7 +58,7 @@ func NewSite(cfg *config.Config, service *Service) (*Site, error) {
 		PublicURL: cfg.PublicURL.String(), Prefix: cfg.Endpoints.Prefix,
 		Hosts: newHosts(cfg), Cookies: newCookies(cfg, service.Now), BodyPause: cfg.Limits.BodyPause,
 		TokenHeader: http.CanonicalHeaderKey(cfg.Token.Header),
-		home:        cfg.Hosts()[0], trusted: cfg.Listen.TrustedProxies,
+		home:        cfg.Hosts()[0], start: cfg.StartPage(), trusted: cfg.Listen.TrustedProxies,
 	}
 	s.endpoints = map[string]bool{s.Own(config.EndpointVerify): true}
 	for _, name := range cfg.OwnEndpoints() {
