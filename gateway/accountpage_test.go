@@ -29,7 +29,13 @@ func TestAccountPage(t *testing.T) {
 	r, path := newFileRig(t, "accounts.yaml", fileAccounts)
 	in, phone := r.login(aliceIn), r.another()
 	ownrig.WantPage(t, r.want(200, "GET", "/account", "", browser, in.cookie),
-		"Alice Example", "This device", "a phone", "192.0.2.7", endForm, passwordForm, tokenForm, `value="admin"`)
+		"Alice Example", "This device", "a phone", "192.0.2.7", endForm, "not "+passwordForm, "not "+tokenForm)
+	for part, want := range map[string][]string{
+		"password": {passwordForm, "not " + tokenForm}, "programs": {tokenForm, `value="admin"`, "not " + passwordForm},
+		"factors": {`action="/account/totp"`, "not " + passwordForm},
+	} {
+		ownrig.WantPage(t, r.want(200, "GET", "/account?part="+part, "", browser, in.cookie), append(want, "not "+endForm)...)
+	}
 	ownrig.WantPage(t, r.want(200, "GET", "/account", "", browser, in.bearer), "a phone", "not "+endForm,
 		"not "+passwordForm, "not "+tokenForm)
 	ownrig.WantPage(t, r.want(200, "GET", "/account", "", browser, "Accept-Language: de", in.cookie),
@@ -56,7 +62,8 @@ func TestAccountPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.clock.Advance(1)
-	ownrig.WantPage(t, r.want(200, "GET", "/account", "", browser, r.login(aliceIn).cookie), "not "+passwordForm)
+	ownrig.WantPage(t, r.want(200, "GET", "/account?part=password", "", browser, r.login(aliceIn).cookie),
+		"not "+passwordForm, `not href="/account?part=password"`)
 }
 
 // Mistakes in the form of the password are told in the page, with their status.

@@ -49,7 +49,7 @@ func TestAPITokensOfProviderUsers(t *testing.T) {
 	if !strings.Contains(list, made.ID) || !strings.Contains(list, all.ID) {
 		t.Errorf("the list is %s", list)
 	}
-	page := r.want(200, "GET", "/account", "", session, "Accept: text/html").Body.String()
+	page := r.want(200, "GET", "/account?part=programs", "", session, "Accept: text/html").Body.String()
 	if !strings.Contains(page, made.ID) || !strings.Contains(page, `action="/account/tokens"`) {
 		t.Errorf("the page shows no tokens: %s", page)
 	}

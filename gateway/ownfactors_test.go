@@ -310,10 +310,10 @@ func TestFactorsNeedProof(t *testing.T) {
 	r.clock.Advance(1)
 	refuse("an old sign-in", here.cookie)
 	form := r.post(303, "/account/totp/remove", "", here.cookie).Header().Get("Location")
-	if want := "/signin?reason=fresh&return_to=%2Faccount&factors=2&max_age=10m0s"; form != want {
+	if want := "/signin?reason=fresh&return_to=%2Faccount%3Fpart%3Dfactors&factors=2&max_age=10m0s"; form != want {
 		t.Errorf("the form leads to %s, want %s", form, want)
 	}
-	ownrig.WantPage(t, r.want(200, "GET", "/account", "", browser, here.cookie),
+	ownrig.WantPage(t, r.want(200, "GET", "/account?part=factors", "", browser, here.cookie),
 		`href="/signin?reason=fresh&amp;return_to=`,
 		"To change your second factors, sign in again", `not action="/account/totp`, `not data-passkey`)
 	r.clock.Advance(-10 * time.Minute)
@@ -395,7 +395,7 @@ func TestFactorsElsewhere(t *testing.T) {
 			r.want(status, "POST", target, factorEndpoints[target], jsonType, cookie)
 		}
 		r.wantFactors(noFactors, cookie)
-		ownrig.WantPage(t, r.want(200, "GET", "/account", "", browser, cookie), "not action=\""+targets[0]+`"`)
+		ownrig.WantPage(t, r.want(200, "GET", "/account?part=factors", "", browser, cookie), "not action=\""+targets[0]+`"`)
 	}
 	r := newRig(t, baseConfig)
 	none(r, 404, r.login(aliceIn).cookie)
@@ -448,7 +448,7 @@ func TestFactorsPage(t *testing.T) {
 	here := r.login(aliceIn)
 	page := func(want ...string) {
 		t.Helper()
-		ownrig.WantPage(t, r.want(200, "GET", "/account", "", browser, here.cookie), want...)
+		ownrig.WantPage(t, r.want(200, "GET", "/account?part=factors", "", browser, here.cookie), want...)
 	}
 	page("Second factors", `action="/account/totp"`, `data-options="/account/passkeys/options"`, "Set up an app",
 		`not action="/account/recovery-codes"`, "not Remove the app")

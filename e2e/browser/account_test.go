@@ -67,6 +67,17 @@ func endsAnotherDevice(t *testing.T, laptop, phone *tab, g *world.Instance, up *
 	laptop.open(g.Base + "/secure-resource")
 	wantAsked(t, up, "GET", "/secure-resource", "alice")
 	laptop.open(g.Base + "/account")
+	laptop.part("programs", "Programs", "API tokens")
+}
+
+// part follows the link from one part of the account to another.
+func (b *tab) part(name, title, words string) {
+	b.t.Helper()
+	b.click("nav a[href$='part=" + name + "']")
+	b.shows("/account", http.StatusOK, title, words)
+	if at := b.value("document.querySelector('nav [aria-current]').innerText"); at != title {
+		b.t.Errorf("the part %q is marked as the current one, want %q", at, title)
+	}
 }
 
 // tokenForAProgram: the page shows the token once.
@@ -94,8 +105,7 @@ func tokenForAProgram(t *testing.T, b *tab, g *world.Instance, up *world.Recorde
 	if roles := up.One(t).Value(t, "X-Auth-Roles"); roles != "user" {
 		t.Errorf("the token has the roles %q", roles)
 	}
-	b.open(g.Base + "/account")
-	b.shows("/account", http.StatusOK, "backup script")
+	b.part("programs", "Programs", "backup script")
 	if strings.Contains(b.text(), "agt_") {
 		t.Error("the token is shown again")
 	}
@@ -114,8 +124,9 @@ func newPassword(t *testing.T, laptop, phone *tab, g *world.Instance, up *world.
 		laptop.write("#again", again)
 		laptop.click("form[action='/account/password'] button")
 	}
+	laptop.part("password", "Password", "Current password")
 	change("wrong", "looking-glass", "looking-glass")
-	laptop.shows("/account/password", http.StatusForbidden, "Error: Your account", "The current password is wrong.")
+	laptop.shows("/account/password", http.StatusForbidden, "Error: Password", "The current password is wrong.")
 	world.Until(t, "the focus on the mistake", func() bool {
 		return laptop.value("document.activeElement.id + ' ' + document.activeElement.getAttribute('aria-invalid')") ==
 			"current true"

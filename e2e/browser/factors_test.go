@@ -75,13 +75,19 @@ func (b *tab) usable(what string) {
 	b.obeysAxe(what)
 }
 
-// recoveryCodes returns the recovery codes that the page shows.
+// recoveryCodes returns the recovery codes that the page shows, each in one line.
 func (b *tab) recoveryCodes() []string {
 	b.t.Helper()
 	codes := strings.Fields(b.value("[...document.querySelectorAll('#codes code')].map(c => c.innerText).join(' ')"))
 	if len(codes) != 10 {
 		b.t.Fatalf("the page shows the recovery codes %q, want ten: %s", codes, b.describe())
 	}
+	inTab(b, chromedp.EmulateViewport(320, 256))
+	if lines := b.value("Math.max(...[...document.querySelectorAll('#codes code')].map(c => " +
+		"Math.round(c.getBoundingClientRect().height / parseFloat(getComputedStyle(c).lineHeight))))"); lines != "1" {
+		b.t.Errorf("a recovery code takes %s lines on a small screen", lines)
+	}
+	inTab(b, chromedp.EmulateReset())
 	return codes
 }
 
@@ -110,7 +116,7 @@ func passkeysInBrowser(t *testing.T, c *chromium) {
 	b.usable("the sign-in page")
 	b.signIn("alice")
 	wantAsked(t, up, "GET", "/secure-resource", "alice")
-	b.open(g.Base + "/account")
+	b.open(g.Base + "/account?part=factors")
 	b.usable("the account page")
 	b.addsPasskey("Phone")
 	b.shows("/account/passkeys", http.StatusCreated, "Keep these codes", "Phone", "You have 10 unused recovery codes.")
@@ -218,10 +224,10 @@ func securityKeyInBrowser(t *testing.T, c *chromium) {
 	b.wantsIn(g, "/secure-resource")
 	b.signIn("alice")
 	up.All()
-	b.open(g.Base + "/account")
+	b.open(g.Base + "/account?part=factors")
 	b.addsPasskey("Key on the ring")
 	b.shows("/account/passkeys", http.StatusCreated, "Key on the ring")
-	b.open(g.Base + "/account")
+	b.open(g.Base + "/account?part=factors")
 	b.write("#passkey-name", "The same key")
 	inTab(b, chromedp.Click(chromedp.CSS(passkeyButton)))
 	b.says("The device may have it already")

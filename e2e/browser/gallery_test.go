@@ -120,7 +120,10 @@ routes:
   - {match: /broken, upstream: broken, auth: [none]}
   - {match: wiki.example.test/, upstream: gone, auth: [session, oidc]}
   - {match: /often, upstream: gone, auth: [none], rate: {requests: 1, per: 10m}}
-accounts: {file: accounts.yaml}
+accounts: {file: accounts.yaml, admins: {roles: [admin]}}
+oauth:
+  enabled: true
+  clients: [{id: wiki, name: Wiki, redirect_uris: ["https://wiki.example.net/cb"]}]
 `)
 	g.Write("accounts.yaml", world.Person("alice", world.WonderlandHash, ", name: Alice Example, email: "+
 		"alice@example.org, roles: [user, admin]")+world.Person("bob", world.BuilderHash, ", roles: [user]"))
@@ -179,6 +182,11 @@ func exhibitsOfStrangers(g *world.Instance, busy string) []exhibit {
 		{"bad-request", 400, "The query is malformed.", "Diese Anfrage ist nicht lesbar", at("/login?provider=x;y")},
 		{"no-cookie", 400, "Your browser did not keep a cookie",
 			"Ihr Browser hat ein Cookie nicht behalten", at("/callback?code=x&state=y")},
+		{"invalid-link", 400, "This link is not valid any more", "Dieser Link", at("/signin/invite?token=x")},
+		{"forgotten", 200, "Ask the administrator of this service for a new one.", "", func(b *tab) {
+			b.open(g.Public + "/signin")
+			inTab(b, chromedp.Evaluate[chromedp.Void]("document.querySelector('main details').open = true"))
+		}},
 		{"unauthorized", 401, "Please sign in", "Bitte melden Sie sich an", at("/me")},
 		{"not-found", 404, "There is nothing here", "Hier ist nichts", at("/nothing")},
 		{"other-host", 421, "This address is not set up", "Diese Adresse ist nicht eingerichtet", func(b *tab) {
@@ -213,18 +221,27 @@ func exhibitsOf(g *world.Instance, alice, bob *tab) []exhibit {
 			as(alice, "/signin?return_to=/secure-resource")},
 		{"another-account", 200, "that session ends.", "endet diese Sitzung.", as(alice, "/signin?switch=1")},
 		{"account", 200, "Your account", "Ihr Konto", as(alice, "/account")},
+		{"account-password", 200, "Current password", "Aktuelles Passwort", as(alice, "/account?part=password")},
+		{"account-factors", 200, "Add a passkey", "Passkey hinzufügen", as(alice, "/account?part=factors")},
 		{"account-new-token", 201, "agt_", "agt_", func(b *tab) {
-			as(alice, "/account")(b)
+			as(alice, "/account?part=programs")(b)
 			b.write("#name", "backup")
 			b.click("form[action$='/account/tokens'] button")
 		}},
 		{"account-mistake", 403, "The current password is wrong.", "Das aktuelle Passwort ist falsch.", func(b *tab) {
-			as(alice, "/account")(b)
+			as(alice, "/account?part=password")(b)
 			b.write("#current", "guess")
 			b.write("#new", "looking-glass")
 			b.write("#again", "looking-glass")
 			b.click("form[action$='/account/password'] button")
 		}},
+		{"consent", 200, "Allow access for Wiki?", "Wiki", as(alice, "/oauth/authorize?"+url.Values{
+			"client_id": {"wiki"}, "redirect_uri": {"https://wiki.example.net/cb"}, "response_type": {"code"},
+			"scope": {"openid email"}, "code_challenge_method": {"S256"},
+			"code_challenge": {"mXLNl79P-3x1Ifs1GS0iwa-SZmql10ohU-7s2oqIDSo"},
+		}.Encode())},
+		{"device", 200, "Connect a device", "Ein Gerät verbinden", as(alice, "/device")},
+		{"people", 200, "Add a person", "Konten", as(alice, "/account/people")},
 		{"forbidden", 403, "You are signed in as bob.", "Sie sind angemeldet als bob.", as(bob, "/admin-resource")},
 		{"sign-in-again", 200, "Sign in again to go on.", "Melden Sie sich wieder an, um fortzufahren.",
 			as(alice, "/signin?reason=fresh&return_to=/account")},
@@ -240,7 +257,7 @@ func exhibitsOf(g *world.Instance, alice, bob *tab) []exhibit {
 func exhibitsOfFactors(t *testing.T, g *world.Instance, bob *tab) []exhibit {
 	setUp := func(b *tab) {
 		b.keep(bob.cookies())
-		b.open(g.Public + "/account")
+		b.open(g.Public + "/account?part=factors")
 		b.click(totpForm + " button")
 	}
 	return []exhibit{
@@ -322,12 +339,33 @@ func (e exhibit) showIn(t *testing.T, b *tab, language, says string) {
 	}
 	b.fits()
 	b.isDark()
+	b.coloursLinks()
 	for _, form := range forms {
 		if name := e.name + form.suffix; form.language == language && pictured(name) {
 			b.prefers(form.scheme)
 			inTab(b, chromedp.EmulateViewport(form.width, form.height))
 			b.obeysAxe(name)
 			b.draw(name)
+		}
+	}
+}
+
+// coloursLinks fails the test if a link in the text has another colour than the accent, such as the blue of
+// the browser.
+func (b *tab) coloursLinks() {
+	b.t.Helper()
+	for _, scheme := range []string{"light", "dark"} {
+		b.prefers(scheme)
+		if got := b.value(`(() => {
+			const accent = document.createElement("i")
+			accent.style.color = "var(--accent)"
+			document.querySelector("main").append(accent)
+			const want = getComputedStyle(accent).color
+			accent.remove()
+			return [...document.querySelectorAll("main a:not(.button, .app, [aria-current])")].map(
+				a => getComputedStyle(a).color).filter(color => color != want).join(" ")
+		})()`); got != "" {
+			b.t.Errorf("%s: with %s colours, links have the colours %s", b.url(), scheme, got)
 		}
 	}
 }

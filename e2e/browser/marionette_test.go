@@ -99,7 +99,7 @@ func (f *firefox) passkeys() {
 	f.types("#username", "alice")
 	f.types("#password", "wonderland"+enter)
 	f.is(g.Base+"/secure-resource", "ok")
-	f.open(g.Base + "/account")
+	f.open(g.Base + "/account?part=factors")
 	f.types("#passkey-name", "Phone")
 	f.types(passkeyButton, enter)
 	f.is(g.Base+"/account/passkeys", "Keep these codes")

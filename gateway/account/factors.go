@@ -37,6 +37,7 @@ func (f *ownFactors) factorRow(
 ) endpoint.Row {
 	return endpoint.Row{
 		Name: name, Method: http.MethodPost, Home: true, Sessions: true, May: f.may, Demand: f.demand,
+		Back:    factorsPage,
 		Enabled: func() error { return f.enabled(offered) },
 		Do: func(ex *web.Exchange) error {
 			owner, ok := f.page.owner(ex.Identity)

@@ -23,15 +23,12 @@ func (p *page) offerFactors(ex *web.Exchange, id *policy.Identity, view *pages.M
 	}
 	proved := p.options.Local.Proofs
 	passkeys, totp := proved.Site != nil, proved.Issuer != ""
-	if !passkeys && !totp {
-		return
-	}
 	view.Factors = &pages.OwnFactors{}
 	showFactors(view.Factors, owner.Factors)
 	from := ex.ReadReturn(ex.QueryValue)
 	d := demandOf(owner)
 	if !d.Met(&id.Proof, p.options.Now()) {
-		view.Factors.SignInAgainURL = p.options.SignInAgain("account", d, from)
+		view.Factors.SignInAgainURL = p.options.SignInAgain(factorsPage, d, from)
 	}
 	p.offerChanges(view.Factors, passkeys, totp, from)
 	switch {
@@ -91,7 +88,7 @@ func (p *page) setUp(ex *web.Exchange, secret, uri string) error {
 	if err != nil {
 		return fmt.Errorf("drawing a QR code: %w", err)
 	}
-	return p.write(ex, ex.Identity, http.StatusCreated, func(view *pages.Manage) {
+	return p.write(ex, ex.Identity, http.StatusCreated, pages.ManageFactors, func(view *pages.Manage) {
 		if view.Factors != nil {
 			view.Factors.Setup = &pages.TOTPSetup{Secret: secret, QR: template.HTML(code)}
 		}
@@ -105,7 +102,7 @@ func (p *page) added(ex *web.Exchange, status int, now factors.Set, codes []stri
 		p.done(ex, donePasskey)
 		return nil
 	}
-	return p.write(ex, ex.Identity, status, func(view *pages.Manage) {
+	return p.write(ex, ex.Identity, status, pages.ManageFactors, func(view *pages.Manage) {
 		if view.Factors == nil {
 			return
 		}
@@ -135,7 +132,7 @@ func (p *page) refuseFactor(ex *web.Exchange, err error) error {
 	default:
 		return err
 	}
-	failed := p.write(ex, ex.Identity, mistake.Status, func(view *pages.Manage) {
+	failed := p.write(ex, ex.Identity, mistake.Status, pages.ManageFactors, func(view *pages.Manage) {
 		if view.Notice = notice; wrong && view.Factors != nil {
 			view.Factors.Setup = &pages.TOTPSetup{} // the app has the secret, and it is not told again
 		}

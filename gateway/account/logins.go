@@ -70,7 +70,7 @@ func (l *logins) list(ex *web.Exchange) error {
 	return nil
 }
 
-// serve is GET /account: the user and their logins. A browser gets a page, or has to
+// serve is GET /account: the user and their logins. A browser gets the page of a part, or has to
 // sign in first.
 func (l *logins) serve(ex *web.Exchange) error {
 	id, err := l.page.options.PageReader(ex)
@@ -78,7 +78,8 @@ func (l *logins) serve(ex *web.Exchange) error {
 		return err
 	}
 	if web.Negotiate(ex.Request) == web.TypeHTML {
-		return l.page.write(ex, id, http.StatusOK, func(view *pages.Manage) { view.Notice = l.page.notice(ex) })
+		part := l.page.part(ex, id)
+		return l.page.write(ex, id, http.StatusOK, part, func(view *pages.Manage) { view.Notice = l.page.notice(ex) })
 	}
 	infos, err := l.infos(ex, id)
 	if err != nil {

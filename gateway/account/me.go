@@ -54,7 +54,7 @@ func me(ex *web.Exchange, o *endpoint.Options) error {
 	}
 	page := pages.Account{
 		Username: id.Username, Name: id.Name, Email: id.Email, Roles: id.Roles,
-		Mechanism: string(id.Mechanism), Provider: id.Provider, Expires: id.Expires,
+		Mechanism: string(id.Mechanism), Provider: o.ProviderTitle(id.Provider), Expires: id.Expires,
 		LogoutAction: o.Site.Own("logout"), LogoutToken: o.CrossSite.Token(ex, id.Login),
 	}
 	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.Account(w, page) })

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/apitokens"
@@ -27,14 +28,33 @@ const (
 	doneClient     = "client"
 )
 
-// page is the page where users see and change what is theirs.
+// pageOf returns the name of the page of a part, with its parameter.
+func pageOf(part pages.ManagePart) string {
+	switch part {
+	case pages.ManagePassword:
+		return "account?" + web.PartField + "=password"
+	case pages.ManageFactors:
+		return factorsPage
+	case pages.ManagePrograms:
+		return programsPage
+	}
+	return "account"
+}
+
+// Names of the pages where a user comes back to whose change needs another sign-in.
+const (
+	factorsPage  = "account?" + web.PartField + "=factors"
+	programsPage = "account?" + web.PartField + "=programs"
+)
+
+// page is the pages where users see and change what is theirs.
 type page struct {
 	options  *endpoint.Options
 	overview *login.Overview
 	tokens   *apitokens.Set
 }
 
-// done leads a browser back to the page, after a form has done something.
+// done leads a browser back to the page of a part, after a form there has done something.
 func (p *page) done(ex *web.Exchange, what string) {
 	place := web.WithParameter(p.options.Site.Own("account"), endpoint.DoneField, what)
 	ex.Redirect(http.StatusSeeOther, p.options.Site.WithReturn(place, ex.ReadReturn(ex.QueryValue)))
@@ -44,7 +64,7 @@ func (p *page) done(ex *web.Exchange, what string) {
 func (p *page) notice(ex *web.Exchange) pages.ManageNotice {
 	return map[string]pages.ManageNotice{
 		doneLogin: pages.ManageEnded, doneOthers: pages.ManageEndedOthers,
-		doneEverywhere: pages.ManageEndedEverywhere, donePassword: pages.ManagePassword, doneToken: pages.ManageRevoked,
+		doneEverywhere: pages.ManageEndedEverywhere, donePassword: pages.ManageChanged, doneToken: pages.ManageRevoked,
 		donePasskey: pages.ManagePasskey, doneFactor: pages.ManageFactor, doneClient: pages.ManageClient,
 	}[ex.QueryValue(endpoint.DoneField)]
 }
@@ -102,19 +122,95 @@ func (p *page) logins(ex *web.Exchange, id *policy.Identity) ([]login.LiveLogin,
 	return all, nil
 }
 
-// write answers with the page, as show changes it.
-func (p *page) write(ex *web.Exchange, id *policy.Identity, status int, show func(*pages.Manage)) error {
-	view := pages.Manage{
-		User: ex.User(id), Email: id.Email, Roles: id.Roles, Mechanism: string(id.Mechanism), Provider: id.Provider,
-		CSRFToken: p.options.CrossSite.Token(ex, id.Login),
+// parts returns the parts that a user has. A token may only read, and sees the logins alone.
+func (p *page) parts(id *policy.Identity) []pages.ManagePart {
+	parts := []pages.ManagePart{pages.ManageLogins}
+	if id.Mechanism == policy.Bearer {
+		return parts
 	}
+	if _, ok := p.changeable(id); ok {
+		parts = append(parts, pages.ManagePassword)
+		if proved := p.options.Local.Proofs; proved.Site != nil || proved.Issuer != "" {
+			parts = append(parts, pages.ManageFactors)
+		}
+	}
+	if p.tokens.MayOwn(id) || p.options.OAuth != nil {
+		parts = append(parts, pages.ManagePrograms)
+	}
+	return parts
+}
+
+// part returns the part that a user asks for, or was at when a form did something, or where they
+// are led to add a second factor. It is that of the logins if there is no such part.
+func (p *page) part(ex *web.Exchange, id *policy.Identity) pages.ManagePart {
+	part := map[string]pages.ManagePart{
+		"password": pages.ManagePassword, "factors": pages.ManageFactors, "programs": pages.ManagePrograms,
+	}[ex.QueryValue(web.PartField)]
+	switch ex.QueryValue(endpoint.DoneField) {
+	case donePassword:
+		part = pages.ManagePassword
+	case donePasskey, doneFactor:
+		part = pages.ManageFactors
+	case doneToken, doneClient:
+		part = pages.ManagePrograms
+	}
+	if ex.ReadReturn(ex.QueryValue).Demand.Factors > 1 {
+		part = pages.ManageFactors
+	}
+	if !slices.Contains(p.parts(id), part) {
+		return pages.ManageLogins
+	}
+	return part
+}
+
+// write answers with the page of a part, as show changes it.
+func (p *page) write(
+	ex *web.Exchange, id *policy.Identity, status int, part pages.ManagePart, show func(*pages.Manage),
+) error {
+	view := pages.Manage{Part: part, User: ex.User(id), CSRFToken: p.options.CrossSite.Token(ex, id.Login)}
+	if parts := p.parts(id); len(parts) > 1 {
+		for _, one := range parts {
+			view.Parts = append(view.Parts, pages.PartLink{Part: one, URL: p.options.Site.Own(pageOf(one))})
+		}
+	}
+	if err := p.fill(ex, id, &view); err != nil {
+		return err
+	}
+	show(&view)
+	ex.Page(status, func(set *pages.Pages, w io.Writer) error { return set.Manage(w, view) })
+	return nil
+}
+
+// fill adds what its part of the account shows, and what the user can change there.
+func (p *page) fill(ex *web.Exchange, id *policy.Identity, view *pages.Manage) error {
+	switch view.Part {
+	case pages.ManagePassword:
+		view.PasswordAction = p.options.Site.Own("account/password")
+		return nil
+	case pages.ManageFactors:
+		p.offerFactors(ex, id, view)
+		return nil
+	case pages.ManagePrograms:
+		if err := p.offerClients(ex, id, view); err != nil {
+			return err
+		}
+		return p.offerTokens(ex, id, view)
+	}
+	return p.showLogins(ex, id, view)
+}
+
+// showLogins adds who the user is, and the logins.
+func (p *page) showLogins(ex *web.Exchange, id *policy.Identity, view *pages.Manage) error {
+	view.Email, view.Roles, view.Mechanism = id.Email, id.Roles, string(id.Mechanism)
+	view.Provider = p.options.ProviderTitle(id.Provider)
 	logins, err := p.logins(ex, id)
 	if err != nil {
 		return err
 	}
 	for _, l := range logins {
 		shown := pages.OwnLogin{
-			ID: l.ID, Current: l.ID == id.Login, Mechanism: string(l.Mechanism), Provider: l.Provider,
+			ID: l.ID, Current: l.ID == id.Login, Mechanism: string(l.Mechanism),
+			Provider:  p.options.ProviderTitle(l.Provider),
 			UserAgent: l.Device.UserAgent, Created: l.Created, Used: l.LastUsed, Expires: l.Expires,
 		}
 		if l.Device.Client.IsValid() {
@@ -125,18 +221,14 @@ func (p *page) write(ex *web.Exchange, id *policy.Identity, status int, show fun
 	if p.options.Apps {
 		view.AppsURL = p.options.Site.Own(config.EndpointApps)
 	}
-	if id.Mechanism != policy.Bearer { // which may only read
-		if p.looksAfterPeople(ex, id) {
-			view.PeopleURL = p.options.Site.Own(config.EndpointPeople)
-		}
-		view.EndAction = p.options.Site.Own("account/sessions/end")
-		if err := p.offer(ex, id, &view); err != nil {
-			return err
-		}
+	if id.Mechanism == policy.Bearer {
+		return nil
 	}
-	show(&view)
-	ex.Page(status, func(set *pages.Pages, w io.Writer) error { return set.Manage(w, view) })
-	return nil
+	if p.looksAfterPeople(ex, id) {
+		view.PeopleURL = p.options.Site.Own(config.EndpointPeople)
+	}
+	view.EndAction = p.options.Site.Own("account/sessions/end")
+	return p.offerTokens(ex, id, view) // which end with the logins
 }
 
 // looksAfterPeople reports whether a user looks after accounts, also if that needs a sign-in
@@ -151,15 +243,8 @@ func (p *page) looksAfterPeople(ex *web.Exchange, id *policy.Identity) bool {
 	return outcome == policy.Allow || outcome == policy.StepUp
 }
 
-// offer adds what the user can change: the password of a local account, and API tokens.
-func (p *page) offer(ex *web.Exchange, id *policy.Identity, view *pages.Manage) error {
-	if _, ok := p.changeable(id); ok {
-		view.PasswordAction = p.options.Site.Own("account/password")
-	}
-	p.offerFactors(ex, id, view)
-	if err := p.offerClients(ex, id, view); err != nil {
-		return err
-	}
+// offerTokens adds the API tokens of the user.
+func (p *page) offerTokens(ex *web.Exchange, id *policy.Identity, view *pages.Manage) error {
 	owner, err := p.tokens.Owner(&ex.Store, id)
 	if errors.Is(err, apitokens.ErrNoOwner) {
 		return nil
@@ -169,7 +254,7 @@ func (p *page) offer(ex *web.Exchange, id *policy.Identity, view *pages.Manage) 
 	}
 	view.TokenRoles = owner.Roles()
 	view.TokenAction, view.RevokeAction = p.options.Site.Own("account/tokens"), p.options.Site.Own("account/tokens/revoke")
-	view.SignInAgainURL = p.options.FreshAgain(id, "account")
+	view.SignInAgainURL = p.options.FreshAgain(id, programsPage)
 	tokens, err := p.tokens.List(&ex.Store, owner)
 	if err != nil {
 		return err
@@ -182,15 +267,15 @@ func (p *page) offer(ex *web.Exchange, id *policy.Identity, view *pages.Manage) 
 	return nil
 }
 
-// refuse answers a form of the page with the page, which says what was wrong. Other
+// refuse answers a form of the page of a part with that page, which says what was wrong. Other
 // requests get err.
-func (p *page) refuse(
-	ex *web.Exchange, id *policy.Identity, status int, notice pages.ManageNotice, err error,
-) error {
+func (p *page) refuse(ex *web.Exchange, part pages.ManagePart, status int, notice pages.ManageNotice, err error) error {
 	if !endpoint.ByPage(ex) || notice == pages.ManageNothing {
 		return err
 	}
-	if failed := p.write(ex, id, status, func(view *pages.Manage) { view.Notice = notice }); failed != nil {
+	ex.Again = p.options.Site.Own(pageOf(part))
+	failed := p.write(ex, ex.Identity, status, part, func(view *pages.Manage) { view.Notice = notice })
+	if failed != nil {
 		return failed
 	}
 	ex.Failed(err, status)

@@ -25,7 +25,7 @@ func TestAccountPageTokens(t *testing.T) {
 	token := "agt_" + rest[:59]
 	r.Want(200, "GET", "/bearer/", "", "Authorization: Bearer "+token)
 	r.Want(403, "GET", "/admin/", "", "Authorization: Bearer "+token)
-	page := r.Want(200, "GET", "/account", "", rig.Browser, in.Cookie)
+	page := r.Want(200, "GET", "/account?part=programs", "", rig.Browser, in.Cookie)
 	rig.WantPage(t, page, "&lt;b&gt;ci", "not agt_")
 	_, rest, _ = strings.Cut(page.Body.String(), `action="/account/tokens/revoke"`)
 	_, rest, _ = strings.Cut(rest, `name="id" value="`)
@@ -57,16 +57,62 @@ func TestAccountPageTokens(t *testing.T) {
 		"You have as many tokens")
 }
 
+// The page says so if a token has no role, when it is made and in the list.
+func TestAccountPageTokenWithoutRoles(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, rig.Base)
+	in := r.Login(rig.Alice)
+	const told = "This token has no role. It opens only what needs no role."
+	rig.WantPage(t, r.Post(201, "/account/tokens", "name=a&expires_in=60&roles=user", in.Cookie), "not "+told)
+	rig.WantPage(t, r.Post(201, "/account/tokens", "name=b&expires_in=60", in.Cookie), told)
+	rig.WantPage(t, r.Want(200, "GET", "/account?part=programs", "", rig.Browser, in.Cookie),
+		"<dt>Roles</dt><dd>None</dd>", "Tick the roles that the program may use.")
+}
+
+// The account is in parts with addresses of their own. Each leads to the others, has one thing to do
+// that stands out, and says how a form of its own went. A part that a user does not have is the first.
+func TestAccountParts(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, rig.Base)
+	cookie := r.Login(rig.Alice).Cookie
+	const nav, programs = `<nav aria-label="Your account">`, "Tick the roles"
+	for target, want := range map[string][]string{
+		"/account":               {nav, "Where you are signed in", "not " + programs, `<a href="/account" aria-current="page">`},
+		"/account?part=programs": {nav, programs, "not Where you are", `programs" aria-current="page">Programs</a>`},
+		"/account?done=token":    {nav, programs, "The token is revoked."},
+		"/account?done=login":    {nav, "Where you are signed in", "The login has ended."},
+		"/account?part=password": {nav, "Where you are signed in", "not Current password"}, // the accounts are fixed
+		"/account?part=factors":  {nav, "Where you are signed in"},
+		"/account?part=x":        {nav, "Where you are signed in"},
+	} {
+		w := r.Want(200, "GET", target, "", rig.Browser, cookie)
+		rig.WantPage(t, w, want...)
+		if n := strings.Count(w.Body.String(), `class="primary"`); n > 1 {
+			t.Errorf("%s has %d buttons that stand out", target, n)
+		}
+	}
+	rig.WantPage(t, r.Want(200, "GET", "/account?part=programs&x=y", "", rig.Browser, cookie),
+		`name="back" value="/account?part=programs"`)
+	r.Want(302, "GET", "/account?part=programs", "", rig.Browser)
+	asJSON := r.Want(200, "GET", "/account?part=programs", "", cookie).Body.String()
+	if plain := r.Want(200, "GET", "/account", "", cookie).Body.String(); asJSON != plain {
+		t.Errorf("a program gets %s, and %s", plain, asJSON)
+	}
+	rig.WantPage(t, r.Want(200, "GET", "/account?part=programs", "", rig.Browser, r.Login(rig.Alice).Bearer), "not <nav")
+}
+
 // With session.csrf_token, each form of the page has the token.
 func TestAccountPageCSRFToken(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, rig.WithToken)
 	in := r.Login(rig.Alice)
 	r.Another()
-	body := r.Want(200, "GET", "/account", "", rig.Browser, in.Cookie).Body.String()
-	if forms, tokens := strings.Count(body, "<form"), strings.Count(body,
-		`name="csrf_token" value="`+r.CSRFToken(in.Cookie)+`"`); forms != 5 || tokens != forms {
-		t.Errorf("%d forms have %d tokens", forms, tokens)
+	for part, want := range map[string]int{"": 4, "?part=programs": 2} {
+		body := r.Want(200, "GET", "/account"+part, "", rig.Browser, in.Cookie).Body.String()
+		if forms, tokens := strings.Count(body, "<form"), strings.Count(body,
+			`name="csrf_token" value="`+r.CSRFToken(in.Cookie)+`"`); forms != want || tokens != forms {
+			t.Errorf("%s: %d forms have %d tokens", part, forms, tokens)
+		}
 	}
 }
 
@@ -78,6 +124,20 @@ func TestAccountPageOfProviders(t *testing.T) {
 	cookie := rig.JarOf(r.Want(302, "GET", back.Target, "", back.Cookie, rig.Phone)).Line()
 	rig.WantPage(t, r.Want(200, "GET", "/account", "", rig.Browser, cookie), "carol", "small", "a phone",
 		"not "+passwordForm, "not "+tokenForm)
+}
+
+// Users know a provider by its title, and programs by its name.
+func TestProviderTitle(t *testing.T) {
+	t.Parallel()
+	r, op := rig.Delegated(t, "")
+	r.Reload(strings.Replace(op.Config(rig.Base, ""), "name: small,", "name: small, title: Our company,", 1))
+	cookie := r.Carol()
+	for _, path := range []string{"/account", "/me"} {
+		rig.WantPage(t, r.Want(200, "GET", path, "", rig.Browser, cookie), "Our company", "not small")
+		if got := r.Want(200, "GET", path, "", cookie).Body.String(); !strings.Contains(got, `"provider":"small"`) {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
 }
 
 // A failure of the store is no page without logins.

@@ -58,7 +58,7 @@ func (p *password) serve(ex *web.Exchange) error {
 	}
 	if err != nil {
 		status, notice := passwordNotice(err)
-		return p.page.refuse(ex, id, status, notice, err)
+		return p.page.refuse(ex, pages.ManagePassword, status, notice, err)
 	}
 	if form {
 		p.page.done(ex, donePassword)

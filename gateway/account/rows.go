@@ -35,7 +35,7 @@ func Rows(o *endpoint.Options, out *signout.Logout, issuer *signin.Issuer) []end
 		},
 		{Name: "account/tokens", Method: get, Home: true, Do: tokens.list},
 		{
-			Name: "account/tokens", Method: post, Home: true, Sessions: true,
+			Name: "account/tokens", Method: post, Home: true, Sessions: true, Back: programsPage,
 			Fresh: endpoint.FreshSignIn, May: tokens.may, Do: tokens.create,
 		},
 		{Name: "account/tokens/revoke", Method: post, Home: true, Sessions: true, May: tokens.may, Do: tokens.revoke},

@@ -119,14 +119,15 @@ func TestAccountPageLeadsThroughASignIn(t *testing.T) {
 		p, account := r.Person(), "https://gw.example"+prefix+"account"
 		p.Visit("POST", "https://gw.example"+prefix+"login", "username=alice&password=wonderland", rig.Form)
 		tokens := `action="` + prefix + `account/tokens"`
-		_, page := p.Visit("GET", account, "")
+		programs := account + "?part=programs"
+		_, page := p.Visit("GET", programs, "")
 		rig.WantPage(t, page, tokens, "not Sign in again")
 		r.Clock.Advance(10*time.Minute + 1)
-		_, page = p.Visit("GET", account, "")
+		_, page = p.Visit("GET", programs, "")
 		rig.WantPage(t, page, "not "+tokens, `href="`+prefix+`signin?reason=fresh&amp;return_to=`, "Sign in again")
 		// The form of a page that was open for long.
 		at, page := p.Visit("POST", account+"/tokens", "name=ci&expires_in=60", rig.Form, "Origin: https://gw.example")
-		want := "https://gw.example" + prefix + "signin?reason=fresh&return_to=" + url.QueryEscape(prefix+"account")
+		want := "https://gw.example" + prefix + "signin?reason=fresh&return_to=" + url.QueryEscape(prefix+"account?part=programs")
 		if at != want {
 			t.Fatalf("the form leads to %s, want %s", at, want)
 		}
@@ -134,7 +135,7 @@ func TestAccountPageLeadsThroughASignIn(t *testing.T) {
 		if _, page = p.Post(page, "nobody"); page.Code != 401 {
 			t.Errorf("a wrong password: %d", page.Code)
 		}
-		if at, page = p.Post(page, "alice"); at != account {
+		if at, page = p.Post(page, "alice"); at != programs {
 			t.Errorf("the sign-in leads to %s", at)
 		}
 		rig.WantPage(t, page, tokens)

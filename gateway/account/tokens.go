@@ -96,12 +96,12 @@ func (t *tokens) create(ex *web.Exchange) error {
 	token, made, err := t.make(ex, owner)
 	if err != nil {
 		status, notice := tokenNotice(err)
-		return t.page.refuse(ex, id, status, notice, err)
+		return t.page.refuse(ex, pages.ManagePrograms, status, notice, err)
 	}
 	ex.Audit("token_created", slog.String("token", made.ID))
 	if endpoint.ByPage(ex) {
-		return t.page.write(ex, id, http.StatusCreated, func(view *pages.Manage) {
-			view.NewToken, view.TokenName = token, made.Name
+		return t.page.write(ex, id, http.StatusCreated, pages.ManagePrograms, func(view *pages.Manage) {
+			view.NewToken, view.TokenName, view.NewTokenPlain = token, made.Name, len(made.Roles) == 0
 		})
 	}
 	info := newTokenInfo(&made)

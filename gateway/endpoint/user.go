@@ -11,6 +11,16 @@ import (
 	"authgate/policy"
 )
 
+// ProviderTitle returns what users call a provider: its title, or the name where it has none.
+func (o *Options) ProviderTitle(name string) string {
+	for _, p := range o.Federation.Providers {
+		if p.Name() == name {
+			return p.Title
+		}
+	}
+	return name
+}
+
 // SignedIn are the mechanisms that tell who a user is: all but Basic.
 func (o *Options) SignedIn() auth.Chain {
 	return append(auth.Chain{o.Federation.Bearers}, o.Sessions("")...)

@@ -8,9 +8,41 @@ import (
 	"time"
 )
 
-// Manage is the page where users see their logins, API tokens and password, and
-// change them. Without an action, its part cannot be changed, or is left out.
+// ManagePart is one of the pages of the user's account.
+type ManagePart int
+
+// The parts of the account.
+const (
+	ManageLogins   ManagePart = iota // who the user is, and the logins
+	ManagePassword                   // a new password
+	ManageFactors                    // what the user has beside the password
+	ManagePrograms                   // API tokens, and the applications that the user has let in
+)
+
+// Title returns the name of the text that is the title of the part.
+func (p ManagePart) Title() string {
+	switch p {
+	case ManagePassword:
+		return "manage.password"
+	case ManageFactors:
+		return "factors.title"
+	case ManagePrograms:
+		return "manage.programs"
+	}
+	return "account.title"
+}
+
+// PartLink leads to one of the parts that a user has.
+type PartLink struct {
+	Part ManagePart
+	URL  string
+}
+
+// Manage is a page of the user's account, where users see and change what is theirs. Without an
+// action, what it does cannot be changed, or is left out.
 type Manage struct {
+	Part                ManagePart
+	Parts               []PartLink // to choose from
 	User                User
 	Email               string
 	Roles               []string
@@ -22,7 +54,7 @@ type Manage struct {
 	Logins              []OwnLogin
 	EndAction           string      // gets id, or others=true and tokens=true
 	PasswordAction      string      // gets current, new and again
-	Factors             *OwnFactors // nil: the user can have none
+	Factors             *OwnFactors // of their part
 	TokenAction         string      // gets name, expires_in and roles
 	SignInAgainURL      string      // leads to TokenAction through a sign-in; empty: none is needed
 	RevokeAction        string      // gets id
@@ -30,11 +62,9 @@ type Manage struct {
 	Clients             []OwnClient
 	ClientAction        string   // gets client_id
 	NewToken, TokenName string   // a token that was made just now, and its name
+	NewTokenPlain       bool     // it has no role
 	TokenRoles          []string // that a token can have
 }
-
-// LedHere reports whether the user came to add a second factor, and not to look around.
-func (m Manage) LedHere() bool { return m.Factors != nil && m.Factors.Needed != "" }
 
 // OwnLogin is one login of the user of the page.
 type OwnLogin struct {
@@ -68,7 +98,7 @@ const (
 	ManageEnded                        // one login has ended
 	ManageEndedOthers                  // all other logins have ended
 	ManageEndedEverywhere              // all other logins and the tokens have ended
-	ManagePassword                     // the password is changed
+	ManageChanged                      // the password is changed
 	ManageRevoked                      // a token is revoked
 	ManageClient                       // an application
 	ManagePasskey                      // a passkey is added
@@ -102,7 +132,7 @@ func (m Manage) Elsewhere() bool {
 	return m.EndAction != "" && (other || len(m.Tokens) > 0)
 }
 
-// Manage writes the page of the user's logins, tokens and password.
+// Manage writes a page of the user's account.
 func (p *Pages) Manage(w io.Writer, page Manage) error { return p.render(w, "manage", page) }
 
 // managed returns what the page says.
@@ -116,7 +146,7 @@ func (l *texts) managed(n ManageNotice) (string, error) {
 		return l.text("manage.done.logins")
 	case ManageEndedEverywhere:
 		return l.text("manage.done.everywhere")
-	case ManagePassword:
+	case ManageChanged:
 		return l.text("manage.done.password")
 	case ManageRevoked:
 		return l.text("manage.done.token")

@@ -38,20 +38,45 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// A user who was led to the page to add a factor finds that before all else.
+// A user who was led to the page to add a factor is told so first.
 func TestNeededFactorComesFirst(t *testing.T) {
 	t.Parallel()
-	for needed, first := range map[string]string{"": "logins", "wiki.example.org": "factors"} {
-		page := Manage{Factors: &OwnFactors{TOTPAction: "/totp", Needed: needed}, PasswordAction: "/password"}
-		var body strings.Builder
-		if err := english(t).Manage(&body, page); err != nil {
-			t.Fatal(err)
+	page := source(t, func(w io.Writer) error {
+		return english(t).Manage(w, Manage{
+			Part: ManageFactors, Factors: &OwnFactors{TOTPAction: "/totp", Needed: "wiki.example.org"},
+		})
+	})
+	if told, form := strings.Index(page, "wiki.example.org"), strings.Index(page, "/totp"); told < 0 || told > form {
+		t.Errorf("the reason does not come first:\n%s", page)
+	}
+}
+
+// Each part of the account leads to the others, and tells which one it is. With one part alone
+// there is nothing to choose.
+func TestManageParts(t *testing.T) {
+	t.Parallel()
+	parts := []PartLink{{ManageLogins, "/account"}, {ManagePassword, "/password"}, {ManageFactors, "/factors"},
+		{ManagePrograms, "/programs"}}
+	titles := map[ManagePart]string{
+		ManageLogins: "Your account", ManagePassword: "Password", ManageFactors: "Second factors", ManagePrograms: "Programs",
+	}
+	for part, title := range titles {
+		document := rendered(t, func(w io.Writer) error {
+			return english(t).Manage(w, Manage{Part: part, Parts: parts, Factors: &OwnFactors{}})
+		})
+		if h1 := text(elements(document, "h1")[0]); h1 != title {
+			t.Errorf("the heading is %q, want %q", h1, title)
 		}
-		text := body.String()
-		before := strings.Index(text, `id="factors"`) < strings.Index(text, `id="logins"`)
-		if strings.Count(text, `id="factors"`) != 1 || before != (first == "factors") {
-			t.Errorf("needed for %q: %s does not come first:\n%s", needed, first, text)
+		for i, link := range elements(elements(document, "nav")[0], "a") {
+			if current := attr(link, "aria-current") == "page"; attr(link, "href") != parts[i].URL ||
+				text(link) != titles[parts[i].Part] || current != (parts[i].Part == part) {
+				t.Errorf("%s: a link says %q, leads to %s, current: %v", title, text(link), attr(link, "href"), current)
+			}
 		}
+	}
+	alone := rendered(t, func(w io.Writer) error { return english(t).Manage(w, Manage{}) })
+	if len(elements(alone, "nav")) > 0 {
+		t.Error("one part alone has links to parts")
 	}
 }
 
@@ -67,42 +92,53 @@ func TestManage(t *testing.T) {
 		User: user, CSRFToken: "c", Logins: []OwnLogin{here, there}, EndAction: "/end", PasswordAction: "/password",
 		TokenAction: "/tokens", RevokeAction: "/revoke", Tokens: []OwnToken{token}, TokenRoles: []string{"user", "admin"},
 	}
+	of := func(part ManagePart, change func(*Manage)) Manage {
+		m := full
+		m.Part = part
+		change(&m)
+		return m
+	}
+	all := func(*Manage) {}
 	for name, c := range map[string]struct {
-		page    func() Manage
+		page    Manage
 		actions string
 		says    []string
 	}{
-		"all": {func() Manage { return full }, "/logout /end /end /password /revoke /tokens",
-			[]string{"curl This device", "wget", "192.0.2.8", "2 January 2030, 03:04 UTC", "ci", "Not yet"}},
-		"one login": {func() Manage { m := full; m.Logins = m.Logins[:1]; return m },
-			"/logout /end /password /revoke /tokens", []string{"Sign out everywhere else, and revoke all API tokens"}},
-		"nothing else": {func() Manage { m := full; m.Logins, m.Tokens = m.Logins[:1], nil; return m },
-			"/logout /password /tokens", nil},
-		"an old sign-in": {func() Manage { m := full; m.SignInAgainURL = "/again"; return m },
-			"/logout /end /end /password /revoke", []string{"To create a token, sign in again", "Sign in again"}},
-		"without password": {func() Manage { m := full; m.PasswordAction = ""; return m },
-			"/logout /end /end /revoke /tokens", nil},
-		"without tokens": {func() Manage { m := full; m.TokenAction = ""; return m }, "/logout /end /end /password", nil},
-		"a reader":       {func() Manage { return Manage{User: user, Logins: full.Logins} }, "/logout", []string{"wget"}},
-		"no login":       {func() Manage { return Manage{User: user} }, "/logout", []string{"You have no login here."}},
-		"a new token": {func() Manage { m := full; m.NewToken, m.TokenName = "agt_x", "ci"; return m },
-			"/logout /end /end /password /revoke /tokens", []string{"Copy the token ci now.", "agt_x"}},
-		"done": {func() Manage { m := full; m.Notice = ManageEnded; return m },
-			"/logout /end /end /password /revoke /tokens", []string{"The login has ended."}},
-		"wrong password": {func() Manage { m := full; m.Notice = ManageWrong; return m },
-			"/logout /end /end /password /revoke /tokens", []string{"The current password is wrong."}},
-		"too many tokens": {func() Manage { m := full; m.Notice = ManageTooManyTokens; return m },
-			"/logout /end /end /password /revoke /tokens", []string{"Revoke one that you do not need."}},
+		"all logins": {of(ManageLogins, all), "/logout /end /end",
+			[]string{"curl This device", "wget", "192.0.2.8", "2 January 2030, 03:04 UTC"}},
+		"one login": {of(ManageLogins, func(m *Manage) { m.Logins = m.Logins[:1] }),
+			"/logout /end", []string{"Sign out everywhere else, and revoke all API tokens"}},
+		"one login alone": {of(ManageLogins, func(m *Manage) { m.Logins, m.Tokens = m.Logins[:1], nil }), "/logout", nil},
+		"a reader":        {Manage{User: user, Logins: full.Logins}, "/logout", []string{"wget"}},
+		"no login":        {Manage{User: user}, "/logout", []string{"You have no login here."}},
+		"done":            {of(ManageLogins, func(m *Manage) { m.Notice = ManageEnded }), "/logout /end /end", []string{"The login has ended."}},
+		"a password":      {of(ManagePassword, all), "/password", []string{"Current password"}},
+		"wrong password": {of(ManagePassword, func(m *Manage) { m.Notice = ManageWrong }),
+			"/password", []string{"The current password is wrong."}},
+		"programs": {of(ManagePrograms, all), "/revoke /tokens",
+			[]string{"ci", "Not yet", "RolesNone", "Without one, it opens only what needs no role."}},
+		"no tokens": {of(ManagePrograms, func(m *Manage) { m.Tokens = nil }), "/tokens", nil},
+		"an old sign-in": {of(ManagePrograms, func(m *Manage) { m.SignInAgainURL = "/again" }),
+			"/revoke", []string{"To create a token, sign in again", "Sign in again"}},
+		"nothing": {of(ManagePrograms, func(m *Manage) { m.TokenAction = "" }), "",
+			[]string{"No application may act for you."}},
+		"a new token": {of(ManagePrograms, func(m *Manage) { m.NewToken, m.TokenName = "agt_x", "ci" }),
+			"/revoke /tokens", []string{"Copy the token ci now.", "agt_x"}},
+		"a new token without a role": {
+			of(ManagePrograms, func(m *Manage) { m.NewToken, m.TokenName, m.NewTokenPlain = "agt_x", "ci", true }),
+			"/revoke /tokens", []string{"This token has no role."},
+		},
+		"too many tokens": {of(ManagePrograms, func(m *Manage) { m.Notice = ManageTooManyTokens }),
+			"/revoke /tokens", []string{"Revoke one that you do not need."}},
 	} {
-		page := c.page()
-		document := rendered(t, func(w io.Writer) error { return english(t).Manage(w, page) })
+		document := rendered(t, func(w io.Writer) error { return english(t).Manage(w, c.page) })
 		forms := elements(document, "form")
 		actions := each(document, "form", func(n *html.Node) string { return attr(n, "action") })
 		if got := strings.Join(actions, " "); got != c.actions {
 			t.Errorf("%s: the forms are %s, want %s", name, got, c.actions)
 		}
 		for _, form := range forms {
-			if token := each(form, "input", fieldOf); page.CSRFToken != "" && !slices.Contains(token, "csrf_token=c") ||
+			if token := each(form, "input", fieldOf); c.page.CSRFToken != "" && !slices.Contains(token, "csrf_token=c") ||
 				attr(form, "method") != "post" {
 				t.Errorf("%s: the form %s has no token: %q", name, attr(form, "action"), token)
 			}
@@ -114,7 +150,7 @@ func TestManage(t *testing.T) {
 			}
 		}
 		title := text(elements(document, "title")[0])
-		if failed := strings.HasPrefix(title, "Error: "); failed != page.Notice.Error() {
+		if failed := strings.HasPrefix(title, "Error: "); failed != c.page.Notice.Error() {
 			t.Errorf("%s: the title is %q", name, title)
 		}
 	}
@@ -139,9 +175,7 @@ func TestManageNotices(t *testing.T) {
 	}
 }
 
-// A login is one line, with what tells it from others; the rest is there on demand. A new token
-// is the first thing on the page, and what keyboards and screen readers are at. No role is
-// ticked: a token has those that its owner chooses.
+// A login is one line, with what tells it from others; the rest is there on demand.
 func TestManageShows(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -149,8 +183,7 @@ func TestManageShows(t *testing.T) {
 		return english(t).Manage(w, Manage{
 			User:      User{Username: "alice"},
 			Logins:    []OwnLogin{{"1", false, "session", "local", "192.0.2.7", "curl/8", now, now, now}},
-			EndAction: "/end", TokenAction: "/tokens", RevokeAction: "/revoke", NewToken: "agt_x", TokenName: "ci",
-			TokenRoles: []string{"user"},
+			EndAction: "/end",
 		})
 	})
 	line := strings.Join(strings.Fields(text(elements(document, "summary")[0])), " ")
@@ -162,8 +195,20 @@ func TestManageShows(t *testing.T) {
 		len(elements(details, "button")) > 0 {
 		t.Errorf("the details are %q", text(details))
 	}
+}
+
+// A new token is the first thing on the page, and what keyboards and screen readers are at. No role
+// is ticked: a token has those that its owner chooses.
+func TestManageShowsToken(t *testing.T) {
+	t.Parallel()
+	document := rendered(t, func(w io.Writer) error {
+		return english(t).Manage(w, Manage{
+			Part: ManagePrograms, User: User{Username: "alice"}, TokenAction: "/tokens", RevokeAction: "/revoke",
+			NewToken: "agt_x", TokenName: "ci", TokenRoles: []string{"user"},
+		})
+	})
 	main := text(elements(document, "main")[0])
-	if token := strings.Index(main, "agt_x"); token < 0 || token > strings.Index(main, "User name") {
+	if token := strings.Index(main, "agt_x"); token < 0 || token > strings.Index(main, "API tokens") {
 		t.Errorf("the token is not first: %s", main)
 	}
 	focus := ""

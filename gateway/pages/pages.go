@@ -184,7 +184,7 @@ var pageFiles = map[string][]string{
 	"home":      {"home"},
 	"error":     {"error"},
 	"account":   {"account"},
-	"manage":    {"manage", "factors"},
+	"manage":    {"manage", "factors", "programs"},
 	"people":    {"people"},
 	"invite":    {"invite"},
 	"logout":    {"logout"},

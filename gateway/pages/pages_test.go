@@ -21,6 +21,15 @@ import (
 func all(p *Pages, v string) map[string]func(io.Writer) error {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	user := User{v, v, v, v}
+	account := func(part ManagePart, notice ManageNotice) Manage {
+		return Manage{
+			part, []PartLink{{ManageLogins, v}, {ManagePassword, v}, {ManageFactors, v}, {ManagePrograms, v}},
+			user, v, []string{v}, v, v, v, v, v, notice,
+			[]OwnLogin{{v, true, v, v, v, v, now, now, now}, {v, false, v, v, v, v, now, now, now}},
+			v, v, ownFactors(v), v, "", v, []OwnToken{{v, v, []string{v}, now, now, now}, {v, v, nil, now, now, now}},
+			[]OwnClient{{v, v, []string{v, ""}, now}}, v, v, v, true, []string{v, v},
+		}
+	}
 	return map[string]func(io.Writer) error{
 		"sign-in": func(w io.Writer) error {
 			return p.SignIn(w, SignIn{Form{v, v, true, v, v}, v, v, NoticeThrottled, time.Minute, v, v, true, true,
@@ -43,35 +52,36 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		},
 		"account": func(w io.Writer) error { return p.Account(w, Account{v, v, v, []string{v, v}, v, v, now, v, v}) },
 		"manage": func(w io.Writer) error {
-			return p.Manage(w, Manage{
-				user, v, []string{v}, v, v, v, v, v, ManageWrong,
-				[]OwnLogin{{v, true, v, v, v, v, now, now, now}, {v, false, v, v, v, v, now, now, now}},
-				v, v, ownFactors(v), v, "", v, []OwnToken{{v, v, []string{v}, now, now, now}},
-				[]OwnClient{{v, v, []string{v, ""}, now}}, v, v, v, []string{v, v},
-			})
+			return p.Manage(w, account(ManageLogins, ManageEnded))
+		},
+		"a password": func(w io.Writer) error { return p.Manage(w, account(ManagePassword, ManageWrong)) },
+		"factors":    func(w io.Writer) error { return p.Manage(w, account(ManageFactors, ManageFactor)) },
+		"programs":   func(w io.Writer) error { return p.Manage(w, account(ManagePrograms, ManageClient)) },
+		"no programs": func(w io.Writer) error {
+			return p.Manage(w, Manage{Part: ManagePrograms, User: user})
 		},
 		"managed": func(w io.Writer) error {
 			return p.Manage(w, Manage{
-				User: user, Notice: ManageTokenRefused, TokenAction: v, RevokeAction: v, TokenRoles: []string{v},
+				Part: ManagePrograms, User: user, Notice: ManageTokenRefused, TokenAction: v, RevokeAction: v, TokenRoles: []string{v},
 			})
 		},
 		"a new app": func(w io.Writer) error {
 			f := ownFactors(v)
 			f.Setup, f.NewCodes = &TOTPSetup{v, "<svg></svg>"}, nil
-			return p.Manage(w, Manage{User: user, CSRFToken: v, Factors: f})
+			return p.Manage(w, Manage{Part: ManageFactors, User: user, CSRFToken: v, Factors: f})
 		},
 		"a wrong code": func(w io.Writer) error {
 			f := ownFactors(v)
 			f.Setup, f.NewCodes = &TOTPSetup{}, nil
-			return p.Manage(w, Manage{User: user, CSRFToken: v, Factors: f, Notice: ManageWrongCode})
+			return p.Manage(w, Manage{Part: ManageFactors, User: user, CSRFToken: v, Factors: f, Notice: ManageWrongCode})
 		},
 		"factors and an old sign-in": func(w io.Writer) error {
 			f := ownFactors(v)
 			f.SignInAgainURL, f.NewCodes = v, nil
-			return p.Manage(w, Manage{User: user, Factors: f, Notice: ManagePasskeyRefused})
+			return p.Manage(w, Manage{Part: ManageFactors, User: user, Factors: f, Notice: ManagePasskeyRefused})
 		},
 		"sign in again": func(w io.Writer) error {
-			return p.Manage(w, Manage{User: user, TokenAction: v, SignInAgainURL: v, RevokeAction: v})
+			return p.Manage(w, Manage{Part: ManagePrograms, User: user, TokenAction: v, SignInAgainURL: v, RevokeAction: v})
 		},
 		"consent": func(w io.Writer) error {
 			scopes := []string{v, "openid", "profile", "email", "groups", "offline_access"}

@@ -36,8 +36,9 @@ func (l *texts) text(key string, values ...any) (string, error) {
 // errorTitles are the texts of an operator's own for a page on which something is wrong, by the
 // names of its title. Without one, it is the title as title.error says it.
 var errorTitles = map[string]string{
-	"signin.title": "signin.title.error", "code.title": "code.title.error", "account.title": "manage.title.error",
+	"signin.title": "signin.title.error", "code.title": "code.title.error",
 	"people.title": "people.title.error", "invite.title": "invite.title.error", "device.title": "device.title.error",
+	"manage.password": "manage.title.error", "factors.title": "manage.title.error", "manage.programs": "manage.title.error",
 }
 
 // titled returns the title of a page, and tells if something on it is wrong.

@@ -21,6 +21,7 @@ var (
 	inTemplate = regexp.MustCompile(`\b(t|titled|strong|count) "([^"]+)"`)
 	inCode     = regexp.MustCompile(`\.(text|strong|count)\("([^"]+)"`)
 	inAll      = regexp.MustCompile(`\.all\["([^"]+)"\]`)
+	inParts    = regexp.MustCompile(`return "([a-z]+\.[a-z]+)"`)  // of the titles of the account's parts
 	inProblems = regexp.MustCompile(`return "(problem\.[a-z]+)"`) // of the keys .title and .text
 )
 
@@ -53,6 +54,7 @@ func usedTexts(t *testing.T) []string {
 	add(templates, "templates/*.html", inTemplate, 2, 1)
 	add(os.DirFS("."), "*.go", inCode, 2, 1)
 	add(os.DirFS("."), "*.go", inAll, 1, 0)
+	add(os.DirFS("."), "manage.go", inParts, 1, 0)
 	add(os.DirFS("."), "problem.go", inProblems, 1, 0)
 	for key := range maps.Clone(keys) {
 		if inProblems.MatchString(`return "` + key + `"`) {

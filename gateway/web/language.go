@@ -96,7 +96,9 @@ func repeatable(name string) (parameters []string, ok bool) {
 		return []string{invitations.TokenField}, true
 	case "device":
 		return []string{"user_code"}, true
-	case "account", config.EndpointPeople, "me", config.EndpointApps, authorizePath:
+	case "account":
+		return []string{PartField}, true
+	case config.EndpointPeople, "me", config.EndpointApps, authorizePath:
 		return nil, true
 	}
 	return nil, false

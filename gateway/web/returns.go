@@ -33,6 +33,9 @@ const (
 	ReasonFresh     = "fresh"      // the user is signed in, and must prove it once more
 )
 
+// PartField is the parameter of the account that says which part of it a page shows.
+const PartField = "part"
+
 // authorizePath is the own endpoint where OAuth clients send users. From there they go on to the
 // client.
 const authorizePath = "oauth/authorize"
