@@ -56,8 +56,7 @@ func (g *Gateway) openGate(st, old *state, durable bool) error {
 		return nil
 	case isOutage(err) && st.config.Store.Driver == config.StoreRedis:
 		if old.isNone() {
-			g.service.Logger.Error("requests that need a login are refused until Redis answers; "+
-				"start it, or correct store.addresses", "error", err.Error())
+			g.service.Logger.Error("requests that need a login are refused until Redis can be used", "error", err.Error())
 		}
 		return nil
 	}

@@ -156,6 +156,28 @@ func checkPatternPath(path string) error {
 	return nil
 }
 
+// CheckReadable returns an error if no path can match a pattern, because servers read it in several
+// ways, and another one leads to another route. It is for routes that refuse such paths. What
+// NewTable refuses is none of its errors.
+func CheckReadable(route string) error {
+	p, err := parsePattern(route)
+	if err != nil {
+		return nil
+	}
+	for _, s := range p.segments {
+		switch again := decodeFully(s.text); {
+		case s.kind != literal:
+		case strings.Contains(again, ";"):
+			return fmt.Errorf(`can never match: what follows a ";" in the path leads to another route; leave out %q`,
+				again[strings.IndexByte(again, ';'):])
+		case again != s.text:
+			return fmt.Errorf("can never match: the path is encoded more than once; write %q, which is %q when it is decoded",
+				url.PathEscape(again), s.text)
+		}
+	}
+	return nil
+}
+
 // parseSegments returns the segments of the path of a pattern. checkPatternPath
 // must have accepted the path.
 func parseSegments(path string) ([]segment, error) {

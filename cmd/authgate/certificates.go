@@ -50,7 +50,7 @@ func certificatesIssueCommand() *cobra.Command {
 			"if there is none. Run the command as the user of the gateway.",
 		Example: "  authgate certificates issue --for alice --out alice.p12\n" +
 			"  authgate certificates issue --for alice --out alice.p12 <passphrase.txt",
-		Args: usage(cobra.NoArgs),
+		Args: noArguments,
 	}
 	path := configFlagFor(cmd, "configuration file, which names data_dir")
 	var f issueFlags

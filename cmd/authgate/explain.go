@@ -60,7 +60,7 @@ func explainCommand() *cobra.Command {
 			"  authgate explain --as alice -H 'Origin: https://evil.example' POST /page",
 		Args: usage(cobra.ExactArgs(2)),
 	}
-	path := configOrInputFlag(cmd)
+	path, placeholders := configOrInputFlag(cmd), placeholdersFlag(cmd)
 	var caller callerFlags
 	caller.register(cmd)
 	from := cmd.Flags().String("from", "127.0.0.1", "address of the client")
@@ -77,7 +77,7 @@ func explainCommand() *cobra.Command {
 		if described.Caller, err = caller.read(cmd); err != nil {
 			return err
 		}
-		cfg, _, err := loadConfig(cmd, *path, config.Environment{})
+		cfg, _, err := loadConfig(cmd, *path, config.Environment{Placeholders: *placeholders})
 		if err != nil {
 			return err
 		}

@@ -15,8 +15,13 @@ import (
 	"authgate/gateway/password"
 )
 
+// errPasswordArgument is a usage error that does not repeat what may be a password.
+var errPasswordArgument = &usageError{errors.New("a password is no argument, because others see it in the list of " +
+	"processes and in the history of the shell; without arguments, the command asks for it on a terminal, or reads " +
+	"the first line of standard input")}
+
 func hashPasswordCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "hash-password",
 		Short: "Hash a password for password_hash",
 		Long: "Print the argon2id hash of a password, for password_hash in the configuration.\n" +
@@ -25,7 +30,12 @@ func hashPasswordCommand() *cobra.Command {
 			"UTF-8, or has a byte order mark or a control character is refused.",
 		Example: "  authgate hash-password\n" +
 			"  authgate hash-password <password.txt",
-		Args: usage(cobra.NoArgs),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return errPasswordArgument
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plain, err := readPassword(os.Stdin, cmd.ErrOrStderr())
 			if err != nil {
@@ -39,6 +49,8 @@ func hashPasswordCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.SetFlagErrorFunc(func(*cobra.Command, error) error { return errPasswordArgument })
+	return cmd
 }
 
 // readPassword asks for a password on a terminal, or reads the first line of another

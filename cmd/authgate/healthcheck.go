@@ -23,7 +23,7 @@ func healthcheckCommand() *cobra.Command {
 			"Another gateway that answers there is a failure.\n" +
 			"This is for the HEALTHCHECK of a container without other programs.",
 		Example: "  authgate healthcheck --config /etc/authgate/config.yaml",
-		Args:    usage(cobra.NoArgs),
+		Args:    noArguments,
 	}
 	path := configOrInputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

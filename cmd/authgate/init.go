@@ -35,7 +35,7 @@ func initCommand() *cobra.Command {
 		Example: "  authgate init\n" +
 			"  authgate init --yes --host app.example.org --upstream http://127.0.0.1:3000 --certificates acme\n" +
 			"  authgate init --yes --host app.example.org --front nginx",
-		Args: usage(cobra.NoArgs),
+		Args: noArguments,
 	}
 	var steps firstSteps
 	path, flags := configFlag(cmd), cmd.Flags()

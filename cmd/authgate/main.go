@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
 	"runtime"
@@ -45,16 +44,16 @@ func run() int {
 		return 0
 	case errors.As(err, &problems):
 		fmt.Fprintln(os.Stderr, problems.Error())
-		return 2
+	default:
+		fmt.Fprintln(os.Stderr, "authgate:", err)
 	}
-	fmt.Fprintln(os.Stderr, "authgate:", err)
-	if errors.Is(err, fs.ErrNotExist) && errors.As(err, &unreadable) {
-		fmt.Fprintln(os.Stderr, "authgate init writes a configuration; --config names another file.")
+	if hint := hintOf(command, err); hint != "" {
+		fmt.Fprintln(os.Stderr, hint)
 	}
 	if errors.As(err, &usage) {
 		fmt.Fprintf(os.Stderr, "Try %s --help.\n", command.CommandPath())
 	}
-	if errors.As(err, &usage) || errors.As(err, &unreadable) {
+	if problems != nil || errors.As(err, &usage) || errors.As(err, &unreadable) {
 		return 2
 	}
 	return 1
@@ -104,7 +103,7 @@ func serveCommand() *cobra.Command {
 			"A change of the configuration, or of a file that it names, applies at once, and\n" +
 			"SIGHUP reloads it too. A configuration with mistakes changes nothing.",
 		Example: "  authgate serve --config /etc/authgate/config.yaml",
-		Args:    usage(cobra.NoArgs),
+		Args:    noArguments,
 	}
 	path := configFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -149,7 +148,7 @@ func validateCommand() *cobra.Command {
 		Example: "  authgate validate --config new.yaml\n" +
 			"  authgate validate -c - <new.yaml\n" +
 			"  authgate validate --config new.yaml --placeholders",
-		Args: usage(cobra.NoArgs),
+		Args: noArguments,
 	}
 	path, placeholders := configOrInputFlag(cmd), placeholdersFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -172,7 +171,7 @@ func versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  authgate version",
-		Args:    usage(cobra.NoArgs),
+		Args:    noArguments,
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintln(cmd.OutOrStdout(), versionLine())
 		},

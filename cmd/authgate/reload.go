@@ -21,7 +21,7 @@ func reloadCommand() *cobra.Command {
 			"The exit status is 0 if the configuration is applied, and 1 if it is refused or\n" +
 			"no gateway runs. Run it as the user of the gateway.",
 		Example: "  authgate reload --config /etc/authgate/config.yaml",
-		Args:    usage(cobra.NoArgs),
+		Args:    noArguments,
 	}
 	which := registerGateway(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

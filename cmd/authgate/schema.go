@@ -16,7 +16,7 @@ func schemaCommand() *cobra.Command {
 			"and make this the first line of the configuration beside it:\n" +
 			"    # yaml-language-server: $schema=config.schema.json",
 		Example: "  authgate schema > config.schema.json",
-		Args:    usage(cobra.NoArgs),
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := cmd.OutOrStdout().Write(config.Schema())
 			return err

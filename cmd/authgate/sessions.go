@@ -49,7 +49,7 @@ func sessionsListCommand() *cobra.Command {
 			"of the client, and device. On a terminal the first line names the columns.",
 		Example: "  authgate sessions list\n" +
 			"  authgate sessions list --json",
-		Args: usage(cobra.NoArgs),
+		Args: noArguments,
 	}
 	which := registerGateway(cmd)
 	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")

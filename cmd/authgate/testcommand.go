@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -36,10 +35,13 @@ func testCommand() *cobra.Command {
 		var total tally
 		unreadable := false
 		for _, file := range files {
-			of, err := runTests(out, file, config.Environment{Placeholders: *placeholders})
+			of, err := runTests(cmd, file, config.Environment{Placeholders: *placeholders})
 			if err != nil {
 				unreadable = true
 				fmt.Fprintln(problems, describeFailure(err))
+			}
+			if hinted, ok := errors.AsType[*hintedError](err); ok {
+				fmt.Fprintln(problems, hinted.hint)
 			}
 			total.passed += of.passed
 			total.failed += of.failed
@@ -68,12 +70,13 @@ func describeFailure(err error) string {
 }
 
 // runTests runs the tests of one file. The error means that they could not be run.
-func runTests(out io.Writer, path string, from config.Environment) (tally, error) {
+func runTests(cmd *cobra.Command, path string, from config.Environment) (tally, error) {
+	out := cmd.OutOrStdout()
 	file, err := readTestFile(path)
 	if err != nil {
 		return tally{}, err
 	}
-	cfg, err := from.Load(file.Config)
+	cfg, err := loadFile(cmd, file.Config, from)
 	if err != nil {
 		return tally{}, err
 	}

@@ -27,6 +27,19 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
+// noArguments is the argument check of a command without arguments. It repeats none but the name of a
+// configuration: one can be a password.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := strings.TrimPrefix(cmd.CommandPath(), "authgate ") + " takes no arguments"
+	if cmd.Flags().Lookup("config") != nil && otherExtension(args[0]) != "" {
+		text += fmt.Sprintf("; did you mean --config %s?", printable(args[0]))
+	}
+	return &usageError{errors.New(text)}
+}
+
 // knownCommand is the argument check of a command that only has subcommands. The
 // arguments begin with a word that is none of them.
 func knownCommand(cmd *cobra.Command, args []string) error {
@@ -48,6 +61,9 @@ func unknownFlag(cmd *cobra.Command, err error) error {
 	}](err)
 	if !ok {
 		return &usageError{err}
+	}
+	if text, _, several := strings.Cut(err.Error(), " in -"); several { // the other letters may be a secret
+		return &usageError{errors.New(text)}
 	}
 	var flags []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
@@ -77,7 +93,7 @@ func completeUsage(root *cobra.Command) {
 				return &usageError{errors.New("a shell is missing: bash, zsh, fish or powershell")}
 			}
 			for _, shell := range cmd.Commands() {
-				shell.Args = usage(cobra.NoArgs)
+				shell.Args = noArguments
 			}
 		}
 	}

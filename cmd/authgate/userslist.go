@@ -39,7 +39,7 @@ func usersListCommand() *cobra.Command {
 			"terminal the first line names the columns.",
 		Example: "  authgate users list\n" +
 			"  authgate users list --json",
-		Args: usage(cobra.NoArgs),
+		Args: noArguments,
 	}
 	path := configFlagFor(cmd, "configuration file, which names accounts.file")
 	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")

@@ -233,6 +233,26 @@ func TestRedisCutOff(t *testing.T) {
 	}
 }
 
+// TestRedisWrongPassword: an instance that Redis refuses says that the password is wrong, and not the
+// address, and serves what needs no store.
+func TestRedisWrongPassword(t *testing.T) {
+	t.Parallel()
+	p := preparePair(t, world.StartRedis(t, "--requirepass", "a-password-of-redis"))
+	wrong := strings.Replace(world.OnRedis(p.redis.Address), "driver: redis", "driver: redis, password: another-password", 1)
+	p.a.Configure(shared + world.App(p.up.URL) + wrong)
+	p.a.Launch("/healthz")
+	p.free(t, "A", p.a)
+	_, hint, _ := strings.Cut(p.a.Log.String(), "requests that need a login are refused until Redis can be used")
+	hint, _, _ = strings.Cut(hint, "\n")
+	_, ready := p.a.Ready()
+	for what, said := range map[string]string{"the log": hint, "/readyz": ready} {
+		if !strings.Contains(said, "store.password") || strings.Contains(said, "store.addresses") ||
+			strings.Contains(said, "another-password") {
+			t.Errorf("%s does not say that the password is wrong: %s", what, said)
+		}
+	}
+}
+
 // TestRedisMissingAtStart: an instance that starts without Redis says what is
 // missing and where, serves what needs no store, and works when Redis is there.
 // Redis keeps all writes, so logins are what they were.
@@ -245,7 +265,7 @@ func TestRedisMissingAtStart(t *testing.T) {
 	p.redis.Kill()
 	p.relaunch(p.b, "/healthz")
 	p.without(t, "B", p.b, kept)
-	_, hint, _ := strings.Cut(p.b.Log.String(), "start it, or correct store.addresses")
+	_, hint, _ := strings.Cut(p.b.Log.String(), "requests that need a login are refused until Redis can be used")
 	hint, _, _ = strings.Cut(hint, "\n")
 	_, ready := p.b.Ready()
 	for what, said := range map[string]string{"the log": hint, "/readyz": ready} {

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -68,8 +69,21 @@ func checkHeaderValue(r *section.Report, at, value string) {
 		r.Fault(at, "the value contains a control character, which no header can have")
 	case strings.TrimSpace(value) != value:
 		r.Fault(at, "the value begins or ends with a space, which HTTP removes; remove it")
+	case bracePlaceholder.MatchString(value):
+		r.Warn(at, "%s is sent as it is, because the value is the same for all requests; the application gets the user "+
+			"in identity headers, whose names identity_headers sets", bracePlaceholder.FindString(value))
+	case dollarPlaceholder.MatchString(value):
+		r.Warn(at, "a name after $ is sent as it is; write an environment variable as ${NAME}. The application gets the "+
+			"user in identity headers, whose names identity_headers sets")
 	}
 }
+
+// bracePlaceholder and dollarPlaceholder match what other proxies replace by a value of each request.
+// What begins with $ may be a part of a secret, which a message must not show.
+var (
+	bracePlaceholder  = regexp.MustCompile(`\{\{?\s*[.A-Za-z_][A-Za-z0-9_.-]*\s*\}?\}|%\{[A-Za-z_][^}]*\}`)
+	dollarPlaceholder = regexp.MustCompile(`(?:^| )\$[A-Za-z_]+(?: |$)`)
+)
 
 // routeHeaderNames checks the names of headers under one route.
 type routeHeaderNames struct {

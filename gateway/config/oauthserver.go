@@ -26,6 +26,10 @@ func (k *checker) oauth() {
 		k.issuer()
 		k.wellKnown()
 	}
+	if k.report.Given("oauth") && !k.report.Given("oauth.enabled") {
+		k.report.Warn("oauth", "has no effect without enabled: true, so no application can sign users in; add that, or "+
+			"write enabled: false")
+	}
 	k.cfg.OAuth.check(k.report)
 	k.scopes()
 	k.clients()

@@ -140,6 +140,18 @@ func (k *checker) routes() {
 	r.PolicyErrors(err)
 }
 
+// starSegment returns the first segment of the path of a pattern with a *, which other routers take
+// for a wildcard, or "".
+func starSegment(match string) string {
+	_, path, _ := strings.Cut(match, "/")
+	for segment := range strings.SplitSeq(path, "/") {
+		if strings.Contains(segment, "*") {
+			return segment
+		}
+	}
+	return ""
+}
+
 // check checks everything except the policy.
 func (route *Route) check(r *section.Report, path string, c *Config) {
 	if route.Match == "" {
@@ -147,6 +159,13 @@ func (route *Route) check(r *section.Report, path string, c *Config) {
 	}
 	if err := section.CheckWildcard(policy.PatternHost(route.Match)); err != nil {
 		r.Fault(path+".match", "%v", err)
+	}
+	if err := policy.CheckReadable(route.Match); err != nil && route.EncodedSlashes != EncodedSlashesOpaque {
+		r.Fault(path+".match", "%q: %v", route.Match, err)
+	}
+	if star := starSegment(route.Match); star != "" {
+		r.Warn(path+".match", "%q matches the character * alone; a path that ends in / matches all below it, and {name} one "+
+			"segment", star)
 	}
 	if strings.ContainsFunc(route.Name, unicode.IsControl) {
 		r.Fault(path+".name", "%q contains a control character", route.Name)

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -51,6 +52,9 @@ func (Store) Words() map[string][]string {
 // checked in checker.sharedKeys.
 func (s Store) check(r *section.Report, dataDir string) {
 	r.KeyLength("store.encryption_key", s.EncryptionKey)
+	if s.Driver != StoreRedis {
+		s.warnOfRedis(r)
+	}
 	switch s.Driver {
 	case StoreSQLite:
 		if s.Path == "" {
@@ -60,6 +64,18 @@ func (s Store) check(r *section.Report, dataDir string) {
 		}
 	case StoreRedis:
 		s.checkRedis(r)
+	}
+}
+
+// warnOfRedis warns of the place of a Redis that is not used, unless it is the default.
+func (s Store) warnOfRedis(r *section.Report) {
+	for path, other := range map[string]bool{
+		"store.addresses": !slices.Equal(s.Addresses, defaultStore().Addresses), "store.sentinel_master": s.SentinelMaster != "",
+		"store.username": s.Username != "", "store.password": s.Password != "",
+	} {
+		if other {
+			r.Warn(path, "has no effect without driver: redis; add that, or remove this key")
+		}
 	}
 }
 

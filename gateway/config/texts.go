@@ -34,7 +34,7 @@ func (s sideReader) texts(site *site) {
 		s.Main.Fault(textsKey, "%v", err)
 		return
 	}
-	written := pages.Texts{}
+	written := map[string]languageTexts{}
 	doc := s.Reader.Read(site.Texts, content, maxTextsSize, textsKey, &written)
 	site.Own = pages.Texts{}
 	var read []ownTexts
@@ -55,6 +55,14 @@ func (s sideReader) texts(site *site) {
 	for _, own := range read {
 		own.check(site.Own)
 	}
+}
+
+// languageTexts are the texts of one language in the file.
+type languageTexts map[string]string
+
+// Description tells where texts belong that are not below a language.
+func (languageTexts) Description() string {
+	return "the texts of a language below its tag, like en: {signin.title: Welcome}"
 }
 
 // publicKeys returns the keys that look like those of secrets but are not. The names of texts are

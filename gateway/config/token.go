@@ -82,6 +82,7 @@ func (t *token) check(r *section.Report, publishes bool) {
 	if strings.ContainsFunc(t.Issuer, unicode.IsControl) || strings.TrimSpace(t.Issuer) != t.Issuer {
 		r.Fault("token.issuer", "%q begins or ends with a space, or contains a control character", t.Issuer)
 	}
+	r.Issuer("token.issuer", t.Issuer)
 	if len(t.Audience) == 0 {
 		r.Fault("token.audience", "must not be empty; every token names its audience")
 	}

@@ -30,6 +30,9 @@ func (t *Tracing) complete() {
 }
 
 func (t Tracing) check(r *section.Report) {
+	if t != defaultTracing() && t.Endpoint == "" {
+		r.Warn("tracing", "has no effect without endpoint; set it, or remove this key")
+	}
 	if t.Endpoint != "" {
 		if _, err := section.HTTPURL(t.Endpoint); err != nil {
 			r.Fault("tracing.endpoint",

@@ -142,7 +142,7 @@ const whoHasTwoFactors = "only accounts of accounts.file can, with factors.totp 
 	"with two_factors"
 
 // warnOfClosed warns of policies that hold for no credentials which they can be asked about, and of
-// roles that have no meaning elsewhere.
+// roles that an application has other names for, and no account has.
 func (k *checker) warnOfClosed() {
 	c := k.cfg
 	if c.table != nil {
@@ -154,9 +154,6 @@ func (k *checker) warnOfClosed() {
 	for i := range c.OAuth.Clients {
 		k.closed(fmt.Sprintf("oauth.clients[%d].policy", i), c.clientPolicies[c.OAuth.Clients[i].ID],
 			"users sign in to it with a session")
-	}
-	for scope, roles := range c.OAuth.Scopes {
-		k.refs.checkRoles(strictyaml.Join("oauth.scopes", scope), roles)
 	}
 	for name, upstream := range c.Upstreams {
 		for role, here := range upstream.Roles {

@@ -129,6 +129,38 @@ func TestWarningsOfGuessableKeys(t *testing.T) {
 	}
 }
 
+// What has no effect, or another one than in other programs, is a warning. What is only written out is
+// none.
+func TestWarningsOfNoEffect(t *testing.T) {
+	t.Parallel()
+	route := func(match, more string) string {
+		return "endpoints: {prefix: /.authgate/}\nupstreams: {app: {url: \"http://127.0.0.1:9000\"}}\n" +
+			"routes: [{match: " + match + ", upstream: app, auth: [none], " + more + "}]\n"
+	}
+	set := func(value string) string { return route("/", "headers: {set: {X-User: "+value+"}}") }
+	const at, user = "routes[0].headers.set.X-User", "the application gets the user in identity headers"
+	for _, c := range []struct{ source, key, part string }{
+		{"oauth: {clients: [{id: app, redirect_uris: [\"https://a.example/\"]}]}\n", "oauth", "without enabled: true"},
+		{"oauth: {enabled: false, scopes: {a: []}}\n", "", ""},
+		{"store: {addresses: [\"10.0.0.1:6379\"]}\n", "store.addresses", "without driver: redis"},
+		{"store: {driver: memory, password: 5aa7c1d2e3f40b}\n", "store.password", "without driver: redis"},
+		{"store: {driver: sqlite, addresses: [\"127.0.0.1:6379\"], password: \"\"}\n", "", ""},
+		{"tracing: {sample: 0.1}\n", "tracing", "without endpoint"},
+		{"tracing: {sample: 1.0, service_name: authgate}\n", "", ""},
+		{route("/files/*", ""), "routes[0].match", `"*" matches the character * alone`},
+		{route("\"*.example.org/{rest...}\"", ""), "", ""},
+		{set(`"{user}"`), at, "{user} is sent as it is, because the value is the same for all requests; " + user},
+		{set(`"Bearer {{ .Token }}"`), at, "{{ .Token }} is sent as it is"},
+		{set(`"%{REMOTE_USER}"`), at, "%{REMOTE_USER} is sent as it is"},
+		{set(`"Bearer $token"`), at, "write an environment variable as ${NAME}"},
+		{set(`"{\"a\": 1}"`), "", ""},
+		{set(`"p4$sword7a"`), "", ""},
+		{set(`"$${user}"`), at, "{user} is sent"},
+	} {
+		checkWarning(t, c.source, warnings(t, "config.yaml", c.source), c.key != "", c.key, c.part)
+	}
+}
+
 // A rule under none that a user of a provider can take away is a warning.
 func TestWarningsOfNone(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
+	"strings"
 	"time"
 
 	"authgate/gateway/config/strictyaml"
@@ -91,6 +93,27 @@ func (r *Report) Claim(path, name string) {
 	}
 }
 
+// Issuer checks that an issuer is not the address of a document about it.
+func (r *Report) Issuer(path, issuer string) {
+	if meant, is := issuerOfDocument(issuer); is {
+		r.Fault(path, "%q is the address of a document about an issuer; write the issuer itself: %s", issuer, meant)
+	}
+}
+
+// issuerOfDocument returns the issuer of an address of a document about one (OpenID Connect Discovery
+// 1.0, section 4; RFC 8414, section 3). ok tells that it is such an address.
+func issuerOfDocument(address string) (issuer string, ok bool) {
+	before, document, found := strings.Cut(address, "/.well-known/")
+	name, below, _ := strings.Cut(document, "/")
+	if !found || name != "openid-configuration" && name != "oauth-authorization-server" {
+		return "", false
+	}
+	return strings.TrimSuffix(before+"/"+below, "/"), true
+}
+
+// bracePlaceholder matches a placeholder that a provider's manual has in a URL. No URL has braces.
+var bracePlaceholder = regexp.MustCompile(`\{[^{}/]*\}`)
+
 // ProviderURL checks a URL, if one is given, to which the gateway or a browser
 // sends credentials. parse is HTTPURL or EndpointURL.
 func (r *Report) ProviderURL(path, raw string, parse func(string) (*url.URL, error)) {
@@ -100,6 +123,10 @@ func (r *Report) ProviderURL(path, raw string, parse func(string) (*url.URL, err
 	u, err := parse(raw)
 	if err != nil {
 		r.Fault(path, "%v", err)
+	} else if issuer, is := issuerOfDocument(raw); is {
+		r.Fault(path, "%q is the address of a document, which the gateway finds by the issuer; write issuer: %s", raw, issuer)
+	} else if placeholder := bracePlaceholder.FindString(raw); placeholder != "" {
+		r.Fault(path, "%q has a placeholder; write what is meant in the place of %s", raw, placeholder)
 	} else if u.Scheme == "http" && !policy.Loopback(u.Hostname()) {
 		r.Fault(path, "%q is not https; http is for providers on this machine only", raw)
 	}

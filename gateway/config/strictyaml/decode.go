@@ -23,7 +23,8 @@ type decoder struct {
 	expanded int                 // number of values read in them
 	unknown  map[position]string // unknown keys, and the known ones that they resemble
 	fields   map[reflect.Type]map[string]field
-	single   map[string]bool // paths of lists whose only element has the path of the list
+	single   map[string]bool     // paths of lists whose only element has the path of the list
+	words    map[string][]string // by the path of a key that takes them only
 }
 
 var (
@@ -192,6 +193,9 @@ func (d *decoder) section(n ast.Node, path string, v reflect.Value) {
 			}
 			value := v.Field(f.index)
 			fallback := value.String()
+			if f.words != nil {
+				d.words[at] = f.words
+			}
 			d.entryValue(e, at, value)
 			if f.words != nil {
 				d.choose(at, value, fallback, f.words)
@@ -218,6 +222,7 @@ type field struct {
 	// of the list. Their yaml tag has the option single.
 	single bool
 	words  []string // the only values, or those of the elements of a list; nil: any
+	secret bool
 }
 
 // fieldsOf returns the keys of a struct type by its yaml tags.
@@ -236,8 +241,9 @@ func fieldsOf(t reflect.Type) map[string]field {
 		if name == "-" {
 			continue
 		}
-		fields[name] = field{index: i, single: option == "single", words: words[name]}
-		if f.Type == secretType {
+		isSecret := f.Type == secretType
+		fields[name] = field{index: i, single: option == "single", words: words[name], secret: isSecret}
+		if isSecret {
 			fields[name+"_file"] = field{index: i, file: true}
 		}
 	}
@@ -247,16 +253,36 @@ func fieldsOf(t reflect.Type) map[string]field {
 // unknownKey reports a key that is not a field. If it is a misspelling of one,
 // later checks do not report that one as missing.
 func (d *decoder) unknownKey(path string, e entry, fields map[string]field) {
-	meant, again := d.unknown[e.at]
+	known, again := d.unknown[e.at]
 	if !again {
-		known := slices.Sorted(maps.Keys(fields))
-		meant, _ = Nearest(e.name, known)
-		d.unknown[e.at] = meant
-		d.add(d.text, e.at, Join(path, e.name), "unknown key; %s", Hint(e.name, "keys here", known))
+		names := slices.Sorted(maps.Keys(fields))
+		known, _ = meant(e.name, names)
+		d.unknown[e.at] = known
+		if fields[known].secret || hasSecret(fields) && !isTypo(e.name, names) {
+			d.redactValue(e.value)
+		}
+		d.add(d.text, e.at, Join(path, e.name), "unknown key; %s", Hint(e.name, "keys here", names))
 	}
-	if meant != "" {
-		d.Break(Join(path, meant))
+	if known != "" {
+		d.Break(Join(path, known))
 	}
+}
+
+// redactValue makes diagnostics mask the value of a key that is perhaps meant for a secret. What is
+// shorter than any secret may be a word of a message.
+func (d *decoder) redactValue(n ast.Node) {
+	if s, ok := n.(*ast.StringNode); ok && len(s.Value) >= 6 {
+		d.Reader.Redact(s.Value)
+	}
+}
+
+func hasSecret(fields map[string]field) bool {
+	for _, f := range fields {
+		if f.secret {
+			return true
+		}
+	}
+	return false
 }
 
 // secretFile reads a secret from the file that the key x_file names.
@@ -317,6 +343,12 @@ func (d *decoder) list(n ast.Node, path string, v reflect.Value) {
 
 // table decodes a mapping with any keys into a map.
 func (d *decoder) table(n ast.Node, path string, v reflect.Value) {
+	if kind, ok := v.Interface().(described); ok {
+		if _, mapping := n.(ast.MapNode); !mapping {
+			d.wrong(n, path, "expected %s, found %s", kind.Description(), describe(n))
+			return
+		}
+	}
 	entries, ok := d.entries(n, path)
 	if !ok {
 		return
@@ -329,6 +361,9 @@ func (d *decoder) table(n ast.Node, path string, v reflect.Value) {
 	}
 	v.Set(m)
 }
+
+// described is a type of a mapping that says what it is for, where a value is none.
+type described interface{ Description() string }
 
 // newElement returns a new element of a list or a map, or a section that may be absent, with its
 // defaults.

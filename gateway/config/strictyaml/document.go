@@ -142,8 +142,9 @@ func (d *Document) Position(path string) (line, column int, ok bool) {
 // Fault reports that the value at path is wrong, unless that follows from what
 // has been reported.
 func (d *Document) Fault(path, format string, args ...any) {
-	message := d.placed(fmt.Sprintf(format, args...))
-	d, path = d.owner(path)
+	at, own := d.owner(path)
+	message := d.placed(fmt.Sprintf(format, args...), at)
+	d, path = at, own
 	if d.stood[path] {
 		message += "; here a stand-in has the place of a variable that is not set, or of a file"
 	}
@@ -164,8 +165,9 @@ func (d *Document) Missing(path, format string, args ...any) {
 
 // Warn reports that the value at path is probably a mistake.
 func (d *Document) Warn(path, format string, args ...any) {
-	message := d.placed(fmt.Sprintf(format, args...))
-	d, path = d.owner(path)
+	at, own := d.owner(path)
+	message := d.placed(fmt.Sprintf(format, args...), at)
+	d, path = at, own
 	d.reader.warnings.addOnce(d.text, d.at(path), path, "%s", message)
 }
 

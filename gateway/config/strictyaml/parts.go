@@ -2,9 +2,11 @@ package strictyaml
 
 import (
 	"bytes"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // adopted is where a value of the main document is written: in a part, at a path of its own.
@@ -59,21 +61,24 @@ func (d *Document) owner(path string) (*Document, string) {
 	return d, path
 }
 
-// element matches the path of an element of a list.
-var element = regexp.MustCompile(`[a-z_.]+\[[0-9]+\]`)
+// element matches an element of a list in a message, or a value in one.
+var element = regexp.MustCompile(`[a-z_.]+\[[0-9]+\](?:\.[A-Za-z0-9_-]+|\[[0-9]+\])*`)
 
-// placed adds to each element of a list that a message names the file and line where it is, if
-// there are parts: their indices say nothing then.
-func (d *Document) placed(message string) string {
-	if len(d.parts) == 0 {
+// placed adds to each element of a list that a message names the line where it is, and the file if
+// that is not the one of the document at.
+func (d *Document) placed(message string, at *Document) string {
+	if !strings.Contains(message, "[") {
 		return message
 	}
 	return element.ReplaceAllStringFunc(message, func(path string) string {
-		if !d.Given(path) {
+		switch part, own := d.owner(path); {
+		case !d.Given(path):
 			return path
+		case part == at:
+			return fmt.Sprintf("%s in line %d", own, part.at(own).line)
+		default:
+			return own + " at " + part.Place(own)
 		}
-		_, own := d.owner(path)
-		return own + " at " + d.Place(path)
 	})
 }
 

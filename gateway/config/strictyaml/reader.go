@@ -148,6 +148,7 @@ func (r *Reader) decode(doc *Document, source []byte, limit int, into any) {
 	d := &decoder{
 		Reader: r, Document: doc, aliases: resolveAliases(body),
 		unknown: map[position]string{}, fields: map[reflect.Type]map[string]field{}, single: map[string]bool{},
+		words: map[string][]string{},
 	}
 	doc.places[doc.root] = span{start(body), start(body)}
 	d.value(body, doc.root, reflect.ValueOf(into).Elem())

@@ -39,8 +39,16 @@ func (d *decoder) written(n ast.Node, path string) (string, bool) {
 	case *ast.LiteralNode:
 		return n.Value.Value, true
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		if words := d.wordsAt(path); words != nil {
+			d.wrong(n, path, "expected %s, found %s", orList(words), n.GetToken().Value)
+			break
+		}
 		d.wrong(n, path, "expected a string, found %s; put it in quotes", describe(n))
 	case *ast.NullNode:
+		if words := d.wordsAt(path); words != nil {
+			d.wrong(n, path, "expected %s, found nothing", orList(words))
+			break
+		}
 		if value := commentAfterKey.FindString(d.lines[start(n).line-1]); value != "" {
 			d.wrong(n, path, "expected a string, found a comment, which # begins; put the value in quotes")
 			break
@@ -50,6 +58,15 @@ func (d *decoder) written(n ast.Node, path string) (string, bool) {
 		d.wrong(n, path, "expected a string, found %s", describe(n))
 	}
 	return "", false
+}
+
+// wordsAt returns the only words that the value at path can be, which may be an element of a list; nil:
+// any.
+func (d *decoder) wordsAt(path string) []string {
+	if strings.HasSuffix(path, "]") {
+		path = path[:strings.LastIndexByte(path, '[')]
+	}
+	return d.words[path]
 }
 
 // commentAfterKey matches a comment in the place of a value, without a space after #: mostly it is

@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,26 +11,74 @@ import (
 // The number of edits that it allows grows with the length. Case and - for _
 // do not count.
 func Nearest(word string, known []string) (string, bool) {
+	best, _, found := nearest(word, known)
+	return best, found
+}
+
+// nearest is Nearest with the number of edits.
+func nearest(word string, known []string) (best string, edits int, found bool) {
 	folded := foldWord(word)
-	best, bestEdits := "", 1+len(folded)/4
+	edits = 1 + len(folded)/4
 	if len(folded) < 3 {
-		bestEdits = 0
+		edits = 0
 	}
-	found := false
 	for _, candidate := range known {
-		if max(len(candidate), len(folded))-min(len(candidate), len(folded)) > bestEdits {
+		if max(len(candidate), len(folded))-min(len(candidate), len(folded)) > edits {
 			continue
 		}
-		if edits := distance(folded, foldWord(candidate)); edits < bestEdits || edits == bestEdits && !found {
-			best, bestEdits, found = candidate, edits, true
+		if n := distance(folded, foldWord(candidate)); n < edits || n == edits && !found {
+			best, edits, found = candidate, n, true
 		}
 	}
 	for _, candidate := range known {
 		if !found && strings.HasPrefix(foldWord(candidate), folded+"_") {
-			return candidate, true
+			return candidate, 0, true
 		}
 	}
-	return best, found
+	return best, edits, found
+}
+
+// meant is Nearest for a name, which may also leave out a part of the known one, or have one more: token
+// for api_token, cert for certificate, redis_password for password. Such a known one is only the answer
+// if no other is as near.
+func meant(word string, known []string) (string, bool) {
+	near, _, found := nearest(word, known)
+	if isTypo(word, known) {
+		return near, true
+	}
+	const enough = 0.5
+	best, alone, share := "", false, 0.0
+	for _, candidate := range known {
+		switch n := commonShare(foldWord(word), foldWord(candidate)); {
+		case n > share:
+			best, alone, share = candidate, true, n
+		case n == share:
+			alone = false
+		}
+	}
+	if alone && share >= enough {
+		return best, true
+	}
+	return near, found
+}
+
+// isTypo reports whether a name is a known one but for one edit, so that nothing else is meant.
+func isTypo(word string, known []string) bool {
+	_, edits, found := nearest(word, known)
+	return found && edits <= 1
+}
+
+// commonShare returns how many of the parts of two names, which _ separates, are in both. A part is
+// also in the other name as the beginning of one.
+func commonShare(a, b string) float64 {
+	x, y := strings.Split(a, "_"), strings.Split(b, "_")
+	common := 0
+	for _, part := range x {
+		if len(part) >= 3 && slices.ContainsFunc(y, func(other string) bool { return strings.HasPrefix(other, part) }) {
+			common++
+		}
+	}
+	return float64(common) / float64(len(x)+len(y)-common)
 }
 
 // foldWord removes differences that Nearest ignores.
@@ -64,19 +113,24 @@ func distance(a, b string) int {
 	return rows[len(x)][len(y)]
 }
 
-// Hint returns the end of a message about an unknown word: the nearest known
-// word, or all known words if none is near. plural names them.
+// Hint returns the end of a message about an unknown word: the known word that is probably meant, or
+// else all known words, or those that are the nearest if they are many. plural names them.
 func Hint(word, plural string, known []string) string {
-	if best, ok := Nearest(word, known); ok {
+	if best, ok := meant(word, known); ok {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
 	if len(known) == 0 {
 		return fmt.Sprintf("there are no %s", plural)
 	}
 	known = slices.Compact(slices.Sorted(slices.Values(known)))
-	const most = 12
-	if len(known) > most {
-		return fmt.Sprintf("the %s are %s and %d more", plural, strings.Join(known[:most], ", "), len(known)-most)
+	const most, few = 40, 10
+	if len(known) <= most {
+		return fmt.Sprintf("the %s are %s", plural, strings.Join(known, ", "))
 	}
-	return fmt.Sprintf("the %s are %s", plural, strings.Join(known, ", "))
+	edits := make(map[string]int, len(known))
+	for _, one := range known {
+		edits[one] = distance(foldWord(word), foldWord(one))
+	}
+	slices.SortStableFunc(known, func(a, b string) int { return cmp.Compare(edits[a], edits[b]) })
+	return fmt.Sprintf("the nearest of %d %s are %s", len(known), plural, strings.Join(known[:few], ", "))
 }

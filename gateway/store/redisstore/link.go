@@ -208,6 +208,7 @@ func (l *link) connect(ctx context.Context) rueidis.Client {
 			}
 			return client
 		}
+		err = advise(err)
 		l.state.Store(&state{err: fmt.Errorf("not connected yet: %w", err)})
 		if attempt == 0 {
 			close(l.tried)
@@ -219,6 +220,32 @@ func (l *link) connect(ctx context.Context) rueidis.Client {
 		case <-time.After(reconnectDelay):
 		}
 	}
+}
+
+// advise adds to the reason why there is no connection what an operator can do about it. Redis begins
+// its answers with a word for their kind.
+func advise(err error) error {
+	advice := ""
+	switch text := err.Error(); {
+	case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOAUTH"):
+		advice = "correct store.username and store.password, or store.sentinel_username and store.sentinel_password if " +
+			"Sentinels ask for them"
+	case strings.Contains(text, "without any password configured"):
+		advice = "Redis has no password; remove store.password, or set one there"
+	case strings.HasPrefix(text, "NOPERM"):
+		advice = "give the user of store.username this right in Redis"
+	case isReply(err):
+		return err
+	default:
+		advice = "start Redis, or correct store.addresses and store.tls"
+	}
+	return fmt.Errorf("%w; %s", err, advice)
+}
+
+// isReply reports whether an error is an answer of Redis.
+func isReply(err error) bool {
+	_, ok := rueidis.IsRedisErr(err)
+	return ok
 }
 
 // dial makes a connection and empties the cache.

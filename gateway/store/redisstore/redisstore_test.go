@@ -41,6 +41,25 @@ func TestImpossibleOptions(t *testing.T) {
 	}
 }
 
+// TestAdvice: why there is no connection comes with the keys to look at, and those alone.
+func TestAdvice(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"WRONGPASS invalid username-password pair or user is disabled.":                   "correct store.username and store.password",
+		"NOAUTH HELLO must be called with the client authenticated":                       "correct store.username and store.password",
+		"NOPERM this user has no permissions to run the 'get' command":                    "give the user of store.username this right",
+		"ERR AUTH <password> called without any password configured for the default user": "remove store.password",
+		"dial tcp 127.0.0.1:1: connect: connection refused":                               "start Redis, or correct store.addresses",
+	} {
+		err := errors.New(text)
+		got := advise(err)
+		if others := strings.Contains(got.Error(), "addresses") != strings.Contains(want, "addresses"); others ||
+			!errors.Is(got, err) || !strings.HasPrefix(got.Error(), text+"; ") || !strings.Contains(got.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, got, want)
+		}
+	}
+}
+
 // TestWarmReadsAllocateNothing and need no round trip.
 func TestWarmReadsAllocateNothing(t *testing.T) {
 	redis := startFake(t, nil)
