@@ -132,5 +132,5 @@ func Hint(word, plural string, known []string) string {
 		edits[one] = distance(foldWord(word), foldWord(one))
 	}
 	slices.SortStableFunc(known, func(a, b string) int { return cmp.Compare(edits[a], edits[b]) })
-	return fmt.Sprintf("the nearest of %d %s are %s", len(known), plural, strings.Join(known[:few], ", "))
+	return fmt.Sprintf("the nearest %s are %s", plural, strings.Join(known[:few], ", "))
 }
