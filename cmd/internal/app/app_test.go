@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,8 +16,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"authgate/gateway/config"
+	"authgate/gateway/store"
 	"authgate/internal/test/logtest"
 )
 
@@ -170,4 +173,27 @@ func TestRun(t *testing.T) {
 		t.Errorf("the access log: %v", lines)
 	}
 	shut(t, open(t, path, io.Discard))
+}
+
+// unclosable is a store that fails when it is closed.
+type unclosable struct{ *store.Memory }
+
+func (u unclosable) Close() error {
+	return errors.Join(u.Memory.Close(), errors.New("it does not close"))
+}
+
+// What makes Run fail is in the log, which is whole when Run returns: its caller prints nothing,
+// because a print would wait for what reads it.
+func TestRunLogsItsFailure(t *testing.T) {
+	t.Parallel()
+	path, log := folder(t, t.TempDir(), withAccounts(alice)), &logtest.Buffer{}
+	a := must(openOn(t.Context(), func(context.Context, *config.Config, *slog.Logger) (openStore, error) {
+		return unclosable{store.NewMemory(time.Now)}, nil
+	}, path, "test", log))
+	ended, end := context.WithCancel(t.Context())
+	end()
+	err := a.Run(ended, nil)
+	if line := log.Last(t, "the gateway failed"); err == nil || line["level"] != "ERROR" || line["error"] != err.Error() {
+		t.Errorf("Run: %v; logged %v", err, line)
+	}
 }

@@ -77,56 +77,75 @@ func logging(t *testing.T, cfg config.Log, f func(*testing.T, *logged)) {
 	})
 }
 
-// While nothing reads the log, an audit event waits a little for a place, and holds up no other
-// line meanwhile. Afterwards, a line in the log says how many are lost.
-func TestLogStuck(t *testing.T) {
+// lose logs lines that nothing reads, until one of them is lost.
+func (l *logged) lose() {
+	l.reading = make(chan struct{})
+	for before := l.queue.Dropped(); l.queue.Dropped() == before; {
+		l.logger.Error("x", "x", strings.Repeat("x", 10_000))
+		synctest.Wait()
+	}
+}
+
+// read lets something read the log again.
+func (l *logged) read() {
+	close(l.reading)
+	synctest.Wait()
+}
+
+// Where lines are lost, the log has a line in its format with their number, whatever its level.
+func TestLostLines(t *testing.T) {
 	t.Parallel()
-	for format, note := range map[string]string{
-		"json": `"level":"WARN","msg":%q,"lines":%d}`, "text": `level=WARN msg=%q lines=%d`,
+	for format, want := range map[string]string{
+		"json": `"level":"WARN","msg":"lines of the log are lost here: nothing read it","lines":2}`,
+		"text": `level=WARN msg="lines of the log are lost here: nothing read it" lines=2`,
 	} {
 		logging(t, config.Log{Level: "error", Format: format}, func(t *testing.T, l *logged) {
-			l.reading = make(chan struct{})
-			fill := func() {
-				for before := l.queue.Dropped(); l.queue.Dropped() == before; {
-					l.logger.Error("x", "x", strings.Repeat("x", 10_000))
-					synctest.Wait()
-				}
-			}
-			events := make(chan time.Duration)
-			event := func() {
-				began := time.Now()
-				l.logger.Error(config.AuditMessage)
-				events <- time.Since(began)
-			}
-			fill()
-			go event()
-			synctest.Wait()
-			began := time.Now()
-			if fill(); time.Since(began) > 0 {
-				t.Errorf("%s: other lines waited %v", format, time.Since(began))
-			}
-			if took := <-events; took != auditPatience {
-				t.Errorf("%s: an audit event waited %v, want %v", format, took, auditPatience)
-			}
-			lost := l.queue.Dropped()
-			close(l.reading)
-			synctest.Wait()
-			told := fmt.Sprintf(note, "lines of the log are lost here: nothing read it", lost)
-			if n := strings.Count(l.written.String(), told); n != 1 {
-				t.Errorf("%s: %d lines with %s", format, n, told)
-			}
-			l.reading = make(chan struct{})
-			fill()
-			go event()
-			time.Sleep(auditPatience - 1)
-			close(l.reading)
-			took := <-events
-			synctest.Wait()
-			if n := strings.Count(l.written.String(), config.AuditMessage); n != 1 || took != auditPatience-1 {
-				t.Errorf("%s: %d audit events of 1, after %v", format, n, took)
+			l.lose()
+			l.logger.Error("another")
+			l.read()
+			if n := strings.Count(l.written.String(), want+"\n"); n != 1 {
+				t.Errorf("the log has %d times %s", n, want)
 			}
 		})
 	}
+}
+
+// An audit event waits a little for a place in a log that nothing reads, and holds up no other line
+// meanwhile.
+func TestAuditEventsWait(t *testing.T) {
+	t.Parallel()
+	logging(t, config.Log{Level: "info"}, func(t *testing.T, l *logged) {
+		events := make(chan time.Duration)
+		event := func() {
+			began := time.Now()
+			l.logger.Info(config.AuditMessage)
+			events <- time.Since(began)
+		}
+		for _, c := range []struct {
+			read time.Duration // when something reads the log again
+			took time.Duration
+			want int // events in the log
+		}{
+			{auditPatience - 1, auditPatience - 1, 1},
+			{auditPatience + 1, auditPatience, 1},
+		} {
+			l.lose()
+			time.AfterFunc(c.read, func() { close(l.reading) })
+			go event()
+			synctest.Wait()
+			began := time.Now()
+			if l.logger.Info(config.AccessMessage); time.Since(began) > 0 {
+				t.Errorf("another line waited %v", time.Since(began))
+			}
+			if took := <-events; took != c.took {
+				t.Errorf("an audit event waited %v, want %v", took, c.took)
+			}
+			wait(time.Second)
+			if n := len(l.written.Records(t, config.AuditMessage)); n != c.want {
+				t.Errorf("the log has %d audit events, want %d", n, c.want)
+			}
+		}
+	})
 }
 
 func TestLogLevel(t *testing.T) {

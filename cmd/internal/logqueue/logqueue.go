@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// Size is how many bytes wait at most, beside those that are being written.
-	Size = 1 << 20
-	// Batch is how many bytes are written at once under load.
-	Batch = 32 << 10
+	// size is how many bytes wait at most, beside those that are being written.
+	size = 1 << 20
+	// batch is how many bytes are written at once under load.
+	batch = 32 << 10
 	// Delay is how long lines wait at most for others, and the pause after a write that
 	// failed.
 	Delay = 100 * time.Millisecond
@@ -71,7 +71,7 @@ func (q *Queue) Write(line []byte) (int, error) {
 	if len(q.lines) == 0 {
 		q.delayed.Reset(Delay)
 	}
-	if q.lines = append(q.lines, line...); len(q.lines) >= Batch {
+	if q.lines = append(q.lines, line...); len(q.lines) >= batch {
 		q.flush()
 	}
 	return len(line), nil
@@ -80,7 +80,7 @@ func (q *Queue) Write(line []byte) (int, error) {
 // fits reports whether a line has room. After a line without room there is none for
 // shorter ones, so that the number of the lost has its place between those that are kept.
 func (q *Queue) fits(line int) bool {
-	return q.lost == 0 && (len(q.lines) == 0 || len(q.lines)+line <= Size)
+	return q.lost == 0 && (len(q.lines) == 0 || len(q.lines)+line <= size)
 }
 
 // Wait waits until there is room for a line, at most for a time. If one call has waited in
@@ -101,7 +101,7 @@ func (q *Queue) Wait(most time.Duration) {
 	case <-room:
 	case <-time.After(most):
 		q.mu.Lock()
-		q.inVain = q.room == room
+		q.inVain = q.inVain || q.room == room
 		q.mu.Unlock()
 	}
 }
@@ -179,7 +179,7 @@ func (q *Queue) take(before []byte) []byte {
 	if q.lost > 0 {
 		lines = append(lines, q.note(q.lost)...)
 	}
-	if q.lost, q.lines = 0, before[:0]; cap(before) > 2*Batch {
+	if q.lost, q.lines = 0, before[:0]; cap(before) > 2*batch {
 		q.lines = nil // what a stall needed
 	}
 	if q.inVain = false; q.room != nil {

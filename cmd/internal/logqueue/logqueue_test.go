@@ -84,8 +84,8 @@ func TestStuck(t *testing.T) {
 		if took := time.Since(began); took > 0 {
 			t.Errorf("the writes took %v", took)
 		}
-		if n := len(kept); n > Size || n < Size-longLine {
-			t.Errorf("%d bytes wait, want about %d", n, Size)
+		if n := len(kept); n > size || n < size-longLine {
+			t.Errorf("%d bytes wait, want about %d", n, size)
 		}
 		if got := q.Problem(); got != "nothing reads the log; lines lost: 2" || q.Dropped() != 2 {
 			t.Errorf("the problem is %q, dropped %d", got, q.Dropped())
@@ -100,7 +100,7 @@ func TestStuck(t *testing.T) {
 		if got := q.Problem(); got != "" || q.Dropped() != 2 {
 			t.Errorf("the problem is %q, dropped %d", got, q.Dropped())
 		}
-		if q.say("last"); cap(q.lines) > 2*Batch {
+		if q.say("last"); cap(q.lines) > 2*batch {
 			t.Errorf("the queue holds %d bytes after the stall", cap(q.lines))
 		}
 	})
