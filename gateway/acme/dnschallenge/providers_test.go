@@ -11,10 +11,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"authgate/internal/test/must"
 )
@@ -46,9 +46,16 @@ func TestExec(t *testing.T) {
 	bad := program("bad", "echo first >&2; echo 'the zone is locked' >&2; exit 3\n")
 	wantError(t, "a program that fails", bad.Add(t.Context(), record), "exit status 3: the zone is locked")
 	wantError(t, "no program", Exec{folder + "/none"}.Add(t.Context(), record), "none")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	wantError(t, "a program that hangs", program("slow", "sleep 3600\n").Add(ctx, record), "killed")
+	begun := folder + "/begun"
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for _, err := os.Stat(begun); err != nil && t.Context().Err() == nil; _, err = os.Stat(begun) {
+			runtime.Gosched()
+		}
+	}()
+	slow := program("slow", ": >"+begun+"\nexec sleep 3600\n")
+	wantError(t, "a program that hangs", slow.Add(ctx, record), "killed")
 }
 
 // cloud is a fake of Cloudflare with one zone.
