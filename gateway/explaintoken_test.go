@@ -86,7 +86,7 @@ func TestExplainTokensInWords(t *testing.T) {
 		{"/tools/", Caller{User: "bob", Scopes: []string{"tools"}}, "allow bob user"},
 		{"/tools/", Caller{User: "bob", Scopes: []string{}}, "forbid roles: needs one of user"},
 		{"/tools/", Caller{User: "alice", Client: "wiki", Resource: "https://gw.example/tools/"}, "allow alice user"},
-		{"/tools/", Caller{User: "alice", Resource: "https://gw.example/any"}, "challenge another resource"},
+		{"/tools/", Caller{User: "alice", Resource: "https://gw.example/any"}, "challenge that of the route is"},
 		{"/pages/", Caller{User: "alice", Client: "wiki"}, "challenge accepts session"},
 		{"/tools/", Caller{Username: "eve", Roles: []string{"user"}, Scopes: []string{"tools"}}, "allow eve user"},
 		{"/tools/", Caller{Username: "eve", Provider: "corp", Roles: []string{"user", "x"}, Client: "wiki"},

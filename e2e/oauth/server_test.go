@@ -50,9 +50,11 @@ oauth:
       post_logout_redirect_uris: ["http://127.0.0.1:%s/callback"]
       grants: [authorization_code, refresh_token, client_credentials]
       roles: [machine]
+      default_resource: all
     - id: phone
       redirect_uris: ["http://127.0.0.1/callback"]
       grants: [authorization_code, refresh_token, device_code]
+      default_resource: all
 `, shopSecret, s.port) + more)
 	return s
 }
