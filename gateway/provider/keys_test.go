@@ -28,8 +28,8 @@ func TestPublishedKeys(t *testing.T) {
 	}
 	noAlgorithm := func(k *jose.JSONWebKey) { k.Use, k.Algorithm = "", "" }
 	encryption := func(k *jose.JSONWebKey) { k.Use = "enc" }
-	const none, shared, notPublic = `no key with the kid "first"`,
-		"two keys of the set have this kid", "no public RSA, EC or Ed25519 key"
+	const none, shared, secret = `no key with the kid "first"`, "two keys of the set have this kid",
+		"of a private or symmetric key"
 	var logins []loginTest
 	for _, test := range []struct {
 		name string
@@ -60,8 +60,8 @@ func TestPublishedKeys(t *testing.T) {
 		{"without a kid", ec, encode(with(ec, func(k *jose.JSONWebKey) { k.KeyID = "" })), none},
 		{"too short", weak, encode(weak.public()), "1024 bits"},
 		{"another key", ec, encode(other.public()), "verify"},
-		{"a private key", ec, encode(jose.JSONWebKey{Key: ec.private, KeyID: "first"}), notPublic},
-		{"a shared secret", ec, encode(jose.JSONWebKey{Key: []byte(strings.Repeat("k", 32)), KeyID: "first"}), notPublic},
+		{"a private key", ec, encode(jose.JSONWebKey{Key: ec.private, KeyID: "first"}), secret},
+		{"a shared secret", ec, encode(jose.JSONWebKey{Key: []byte(strings.Repeat("k", 32)), KeyID: "first"}), secret},
 		{"none", ec, `{"keys":[]}`, none},
 		{"no set", ec, `{}`, "the member keys is missing"},
 		{"no JSON", ec, `<html>`, "the key set"},
