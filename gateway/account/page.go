@@ -173,6 +173,12 @@ func (p *page) write(
 			view.Parts = append(view.Parts, pages.PartLink{Part: one, URL: p.options.Site.Own(pageOf(one))})
 		}
 	}
+	if owner, ok := p.owner(id); ok {
+		var err error
+		if view.Warns, err = p.options.Local.Proofs.Warns(&ex.Store, owner); err != nil {
+			return err
+		}
+	}
 	if err := p.fill(ex, id, &view); err != nil {
 		return err
 	}

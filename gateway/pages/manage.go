@@ -64,6 +64,7 @@ type Manage struct {
 	NewToken, TokenName string   // a token that was made just now, and its name
 	NewTokenPlain       bool     // it has no role
 	TokenRoles          []string // that a token can have
+	Warns               bool     // codes of the user's app have stopped to count, or had not long ago
 }
 
 // OwnLogin is one login of the user of the page.

@@ -27,7 +27,7 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 			user, v, []string{v}, v, v, v, v, v, notice,
 			[]OwnLogin{{v, true, v, v, v, v, now, now, now}, {v, false, v, v, v, v, now, now, now}},
 			v, v, ownFactors(v), v, "", v, []OwnToken{{v, v, []string{v}, now, now, now}, {v, v, nil, now, now, now}},
-			[]OwnClient{{v, v, []string{v, ""}, now}}, v, v, v, true, []string{v, v},
+			[]OwnClient{{v, v, []string{v, ""}, now}}, v, v, v, true, []string{v, v}, true,
 		}
 	}
 	return map[string]func(io.Writer) error{
@@ -38,6 +38,9 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"second step": func(w io.Writer) error {
 			return p.Code(w, Code{Form{v, v, true, v, v}, v, v, true, v, true, true, &PasskeyForm{v, v}, v, NoticeCode,
 				time.Minute})
+		},
+		"stopped codes": func(w io.Writer) error {
+			return p.Code(w, Code{Form{v, v, true, v, v}, v, v, true, v, false, true, nil, v, NoticeStopped, 0})
 		},
 		"signed in": func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, true, nil}) },
 		"asked":     func(w io.Writer) error { return p.SignedIn(w, SignedIn{user, v, v, v, true, &Provider{v, v}}) },

@@ -21,12 +21,13 @@ const (
 	NoticeNoCookie                // a sign-in succeeded, and the browser did not send its cookie
 	NoticeCode                    // the code of the second step was not accepted
 	NoticePasskey                 // the passkey was not accepted
+	NoticeStopped                 // codes of the app do not count any more
 )
 
 // Error reports whether something went wrong.
 func (n Notice) Error() bool {
 	switch n {
-	case NoticeWrong, NoticeThrottled, NoticeNoCookie, NoticeCode, NoticePasskey:
+	case NoticeWrong, NoticeThrottled, NoticeNoCookie, NoticeCode, NoticePasskey, NoticeStopped:
 		return true
 	}
 	return false
@@ -60,6 +61,8 @@ func (l *texts) notice(n Notice, wait time.Duration) (string, error) {
 		return l.text("code.wrong")
 	case NoticePasskey:
 		return l.text("passkey.refused")
+	case NoticeStopped:
+		return l.text("code.stopped")
 	}
 	return "", nil
 }
@@ -111,7 +114,7 @@ type Code struct {
 	Action, Step string
 	Remembered   bool
 	Username     string
-	TOTP         bool         // the user has an app that shows codes
+	TOTP         bool         // the user has an app that shows codes, and these count
 	Recovery     bool         // the user has recovery codes
 	Passkey      *PasskeyForm // nil: the user has none
 	BackURL      string       // the first step

@@ -11,15 +11,18 @@
 //
 //	ceremony:HASH         a ceremony of a passkey, by its challenge; for factors.ChallengeLife
 //	signin-step:HASH      a sign-in whose password was right, by its secret; for as long
-//	totp-pending:HASH     a TOTP secret to confirm, encrypted, by the user name; for as long
+//	totp-pending:HASH     a TOTP secret to confirm, encrypted, by the account; for as long
 //	totp-step:HASH        the last used step of a TOTP secret
+//	totp-wrong:HASH       how many codes of an account with TOTP were wrong in a row, until a
+//	                      running gateway sees that it has another secret
+//	totp-warning:HASH     that its codes had stopped to count; for 30 days
 //	passkey-counter:HASH  the last signature counter of a passkey that counts, until a running
 //	                      gateway sees that no account has the passkey any more
 //
 // # Limits and threats
 //
 // If the store is lost, all factors remain. Counters are then those of the enrolment, TOTP
-// steps those of the confirmation, and used recovery codes stay used: they are gone from the
+// steps those of the confirmation, no code was wrong, and used recovery codes stay used: they are gone from the
 // file. A TOTP code that was used in the last minute could then be used again.
 //
 // TOTP secrets are encrypted; see Key. If the key is lost, accounts have a factor that

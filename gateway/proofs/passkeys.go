@@ -126,7 +126,10 @@ func (p *Proofs) SignIn(ctx context.Context, answer []byte) (*SignedIn, error) {
 	if assertion.AfterPassword && (begun.Account == nil || !begun.Account.is(account)) {
 		return nil, fmt.Errorf("%w: the account has changed since the password was checked", factors.ErrRefused)
 	}
-	if err := p.count(ctx, assertion); err != nil {
+	if err := p.rise(ctx, assertion); err != nil {
+		return nil, err
+	}
+	if err := p.byPasskey(ctx, account); err != nil {
 		return nil, err
 	}
 	return &SignedIn{Account: account, Assertion: assertion}, nil
@@ -144,9 +147,9 @@ func (p *Proofs) owner(id string) *factors.Owner {
 
 func counterKey(id string) string { return counterPrefix + record.Hash([]byte(id)) }
 
-// count stores the counter of an assertion if it rises above the one that is stored by now. A
+// rise stores the counter of an assertion if it rises above the one that is stored by now. A
 // passkey without a counter needs no record.
-func (p *Proofs) count(ctx context.Context, a *factors.Assertion) error {
+func (p *Proofs) rise(ctx context.Context, a *factors.Assertion) error {
 	return store.Update(ctx, p.Store, counterKey(a.Passkey.ID), func(kept []byte) (store.Edit, error) {
 		stored, err := number(kept)
 		if err != nil {
@@ -162,9 +165,18 @@ func (p *Proofs) count(ctx context.Context, a *factors.Assertion) error {
 	})
 }
 
-// Forget removes the counters of the passkeys that some account had before, and none has now.
-// The error is that of the store.
+// Forget removes the counters of the passkeys and TOTP secrets that some account had before, and none
+// has now. The error is that of the store.
 func (p *Proofs) Forget(ctx context.Context, before *Proofs) error {
+	for name, account := range before.Accounts.All() {
+		now, ok := p.Accounts.Lookup(name)
+		if had := account.Factors.TOTP; had == nil || ok && now.Factors.TOTP != nil && *now.Factors.TOTP == *had {
+			continue
+		}
+		if err := p.Store.Delete(ctx, secretKey(wrongPrefix, account)); err != nil {
+			return err
+		}
+	}
 	for id := range before.owners {
 		if p.owners[id] != nil {
 			continue

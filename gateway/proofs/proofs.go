@@ -9,7 +9,6 @@ import (
 
 	"authgate/gateway/accounts"
 	"authgate/gateway/factors"
-	"authgate/gateway/record"
 	"authgate/gateway/store"
 )
 
@@ -20,6 +19,8 @@ const (
 	stepPrefix     = "totp-step:"       // + hash of the encrypted secret
 	counterPrefix  = "passkey-counter:" // + hash of the credential id
 	signInPrefix   = "signin-step:"     // + hash of the step's secret
+	wrongPrefix    = "totp-wrong:"      // + hash of the user name and the encrypted secret
+	warningPrefix  = "totp-warning:"    // + the same
 )
 
 // stepLife is how long the used step of a TOTP secret is kept. Its codes are valid for about
@@ -72,28 +73,47 @@ func New(o Options) *Proofs {
 
 // Code checks a TOTP code or a recovery code of a user who has given the password. It
 // returns the methods that the login has used, for its proof. The code is spent then. The
-// errors are factors.ErrWrongCode, factors.ErrSealed, ErrUnspent, and those of the store.
+// errors are factors.ErrWrongCode, ErrStopped, factors.ErrSealed, ErrUnspent, and those of the
+// store.
 func (p *Proofs) Code(ctx context.Context, account *accounts.Account, code string) (amr []string, err error) {
-	if factors.IsRecoveryCode(code) {
-		if err := p.spendRecovery(ctx, account, code); err != nil {
-			return nil, err
-		}
-		return factors.AMR(factors.Password, factors.Multi), nil
+	recovery := factors.IsRecoveryCode(code)
+	if amr = factors.AMR(factors.Password, factors.OTP); recovery {
+		amr = factors.AMR(factors.Password, factors.Multi)
 	}
-	if account.Factors.TOTP == nil {
-		return nil, factors.ErrWrongCode
+	switch {
+	case account.Factors.TOTP != nil:
+		err = p.counted(ctx, account, code, recovery)
+	case recovery:
+		err = p.spendRecovery(ctx, account, code)
+	default:
+		err = factors.ErrWrongCode
 	}
-	if err := p.spendStep(ctx, account, code); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	return factors.AMR(factors.Password, factors.OTP), nil
+	return amr, nil
+}
+
+// counted checks a code of an account with TOTP, whose codes stop to count if many are wrong.
+func (p *Proofs) counted(ctx context.Context, account *accounts.Account, code string, recovery bool) error {
+	left, err := p.count(ctx, account)
+	if err != nil {
+		return err
+	}
+	switch {
+	case recovery:
+		err = p.spendRecovery(ctx, account, code)
+	case left == 0:
+		err = ErrStopped
+	default:
+		err = p.spendStep(ctx, account, code)
+	}
+	return p.checked(ctx, account, left, err)
 }
 
 // spendStep checks a TOTP code, and stores that codes up to its own are used.
 func (p *Proofs) spendStep(ctx context.Context, account *accounts.Account, code string) error {
-	totp := account.Factors.TOTP
-	key := stepPrefix + record.Hash([]byte(account.Username+"\x00"+totp.Secret))
-	return store.Update(ctx, p.Store, key, func(kept []byte) (store.Edit, error) {
+	return store.Update(ctx, p.Store, secretKey(stepPrefix, account), func(kept []byte) (store.Edit, error) {
 		last, err := number(kept)
 		if err != nil {
 			return store.Edit{}, err

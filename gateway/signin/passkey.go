@@ -119,8 +119,7 @@ func (p *passkeySignIn) serve(ex *web.Exchange) error {
 		if !p.failed(ex, a.mechanisms[0], err) || !a.page {
 			return err
 		}
-		p.again(ex, a, step, steps, err)
-		return nil
+		return p.again(ex, a, step, steps, err)
 	}
 	if step != nil {
 		if err := p.proofs.EndStep(&ex.Store, steps[0]); err != nil {
@@ -198,13 +197,13 @@ func (p *passkeySignIn) failed(ex *web.Exchange, mechanism policy.Mechanism, err
 }
 
 // again shows the page once more from which an answer came that was refused.
-func (p *passkeySignIn) again(ex *web.Exchange, a *arrival, step *accounts.Account, steps []string, err error) {
+func (p *passkeySignIn) again(ex *web.Exchange, a *arrival, step *accounts.Account, steps []string, err error) error {
 	if step != nil {
 		page := pages.Code{Step: steps[0], Remembered: a.remember, Notice: pages.NoticePasskey}
-		p.second.again(ex, step, page, a.then, err)
-		return
+		return p.second.again(ex, step, page, a.then, err)
 	}
 	ex.Failed(err, http.StatusUnauthorized)
 	page := pages.SignIn{Remembered: a.remember, Notice: pages.NoticePasskey}
 	p.password.page.write(ex, http.StatusUnauthorized, a.then, page)
+	return nil
 }

@@ -87,8 +87,7 @@ func (l *passwordLogin) wrongCode(
 		return failed
 	}
 	page := pages.Code{Step: secret, Remembered: form.remember, Notice: pages.NoticeCode}
-	l.second.again(ex, account, page, form.then, err)
-	return nil
+	return l.second.again(ex, account, page, form.then, err)
 }
 
 // read reads the credentials. If there is a Basic header, the body does not

@@ -24,7 +24,9 @@ const (
 	// stepField is the field of a form that names a sign-in whose password was right.
 	stepField = "step"
 
-	detailCode   = "The code is wrong, too old or used."
+	detailCode    = "The code is wrong, too old or used."
+	detailStopped = "Codes of the app do not count any more, because too many were wrong. " +
+		"Use a passkey or a recovery code, or ask the administrator."
 	detailFactor = "The password is right. This account needs a second factor too."
 )
 
@@ -59,8 +61,7 @@ func (s *secondStep) ask(ex *web.Exchange, account *accounts.Account, form *logi
 	if err != nil {
 		return err
 	}
-	s.write(ex, http.StatusOK, account, pages.Code{Step: secret, Remembered: form.remember}, form.then)
-	return nil
+	return s.write(ex, http.StatusOK, account, pages.Code{Step: secret, Remembered: form.remember}, form.then)
 }
 
 // begin begins a second step in the browser of a request.
@@ -80,7 +81,10 @@ func (s *secondStep) check(ex *web.Exchange, account *accounts.Account, code str
 	defer end()
 	err = s.verifier.CheckCode(ex.Request.Context(), account, ex.Peer.Client, func() (err error) {
 		methods, err = s.proofs.Code(ctx, account, code)
-		if errors.Is(err, factors.ErrWrongCode) {
+		switch {
+		case errors.Is(err, proofs.ErrStopped):
+			return &auth.Rejection{Detail: detailStopped, Reason: err.Error()}
+		case errors.Is(err, factors.ErrWrongCode):
 			return &auth.Rejection{Detail: detailCode, Reason: err.Error()}
 		}
 		return err
@@ -99,9 +103,17 @@ func (s *secondStep) failed(ex *web.Exchange, mechanism policy.Mechanism, accoun
 	s.metrics.Login(mechanism, err)
 	result := web.LoginResult(err)
 	if result != "" {
-		ex.Audit("login", slog.String("result", result), subjectOf(account), slog.String("reason", "second factor"))
+		ex.Audit("login", slog.String("result", result), subjectOf(account), slog.String("reason", reasonOf(err)))
 	}
 	return result != ""
+}
+
+// reasonOf returns why a code was not accepted, for the audit log.
+func reasonOf(err error) string {
+	if rejection, ok := errors.AsType[*auth.Rejection](err); ok && rejection.Detail == detailStopped {
+		return "second factor, and codes of the app have stopped to count"
+	}
+	return "second factor"
 }
 
 // serve is POST /signin/code.
@@ -130,8 +142,8 @@ func (s *secondStep) serve(ex *web.Exchange) error {
 		if !s.failed(ex, a.mechanisms[0], a.account, err) || !a.page {
 			return err
 		}
-		s.again(ex, a.account, pages.Code{Step: secret, Remembered: a.remember, Notice: pages.NoticeCode}, a.then, err)
-		return nil
+		page := pages.Code{Step: secret, Remembered: a.remember, Notice: pages.NoticeCode}
+		return s.again(ex, a.account, page, a.then, err)
 	}
 	if err := s.proofs.EndStep(&ex.Store, secret); err != nil {
 		return err
@@ -142,22 +154,29 @@ func (s *secondStep) serve(ex *web.Exchange) error {
 // again shows the page once more, to a user whose code or passkey was not accepted.
 func (s *secondStep) again(
 	ex *web.Exchange, account *accounts.Account, page pages.Code, then web.Return, err error,
-) {
+) error {
 	status := http.StatusUnauthorized
 	if throttled, ok := errors.AsType[*auth.ThrottledError](err); ok {
 		page.Notice, page.Wait, status = pages.NoticeThrottled, throttled.RetryAfter, http.StatusTooManyRequests
 		web.SetRetryAfter(ex.Header(), throttled.RetryAfter)
 	}
 	ex.Failed(err, status)
-	s.write(ex, status, account, page, then)
+	return s.write(ex, status, account, page, then)
 }
 
 // write writes the page of the second step.
 func (s *secondStep) write(
 	ex *web.Exchange, status int, account *accounts.Account, page pages.Code, then web.Return,
-) {
+) error {
+	stopped, err := s.proofs.Stopped(&ex.Store, account)
+	if err != nil {
+		return err
+	}
 	page.Action, page.Form = s.withMechanism(ex, s.site.Own("signin/code")), formOf(s.site, then)
-	page.Username, page.TOTP = account.Username, account.Factors.TOTP != nil
+	page.Username, page.TOTP = account.Username, account.Factors.TOTP != nil && !stopped
+	if stopped && (page.Notice == 0 || page.Notice == pages.NoticeCode) {
+		page.Notice = pages.NoticeStopped
+	}
 	page.Recovery = len(account.Factors.Recovery) > 0
 	page.BackURL = s.site.WithReturn(s.site.Own("signin"), then)
 	if s.proofs.Site != nil && len(account.Factors.Passkeys) > 0 {
@@ -167,6 +186,7 @@ func (s *secondStep) write(
 		}
 	}
 	ex.Page(status, func(p *pages.Pages, w io.Writer) error { return p.Code(w, page) })
+	return nil
 }
 
 // withMechanism returns an own endpoint with the mechanism that the query asks for.

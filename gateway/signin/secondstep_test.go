@@ -171,6 +171,47 @@ func TestBruteForceOfCodes(t *testing.T) {
 	}
 }
 
+// After 50 wrong codes in a row, from many addresses and over days, a right one opens nothing. The user
+// reads why at the next sign-in, and gets in by a recovery code. Then the account page tells them that
+// somebody may know the password.
+func TestCodesStopToCount(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t, "")
+	secret, recovery := p.addTOTP("alice")
+	for i := range 50 {
+		q := rig.Request("POST", "/login", withCode(rig.Alice, fmt.Sprintf("%06d", i)), rig.JSON)
+		q.RemoteAddr = fmt.Sprintf("198.51.100.%d:1", i)
+		noCookie(t, "a wrong code", p.WantOf(401, q))
+		p.Clock.Advance(5 * time.Minute)
+	}
+	w := p.Want(401, "POST", "/login", withCode(rig.Alice, p.nextCode(secret)), rig.JSON)
+	noCookie(t, "a right code", w)
+	if !strings.Contains(w.Body.String(), "do not count any more") || strings.Contains(w.Body.String(), "wrong, too old") {
+		t.Errorf("a program reads %s", w.Body)
+	}
+	alice := p.Person()
+	const told = "Codes from your app do not count any more"
+	_, page := alice.SignIn(rig.PageOf("gw.example"), "alice")
+	rig.WantPage(t, page, told, "Lost your device?", `id="recovery"`, `not id="code"`)
+	again := alice.enter(page, p.nextCode(secret))
+	if rig.WantPage(t, again, told, `id="recovery"`, `not id="code"`); again.Code != 401 {
+		t.Errorf("a code on the page: %d", again.Code)
+	}
+	alice.IsOut(rig.PageOf("gw.example"))
+	if w := alice.enter(again, recovery[0]); w.Code != 303 {
+		t.Errorf("a recovery code: %d %s", w.Code, w.Body)
+	}
+	const warning = "somebody knows your password"
+	_, page = alice.Visit("GET", "https://gw.example/account", "")
+	rig.WantPage(t, page, warning)
+	in := p.Login(withCode(rig.Alice, p.nextCode(secret)))
+	rig.WantPage(t, p.Want(200, "GET", "/account", "", in.Cookie, rig.Browser), warning)
+	rig.WantPage(t, p.Want(200, "GET", "/account", "", p.Login(rig.Bob).Cookie, rig.Browser), "not "+warning)
+	if !strings.Contains(p.Log.String(), "codes of the app have stopped to count") {
+		t.Error("the audit log does not say why")
+	}
+}
+
 // person is a browser that can fill in the page of the second step.
 type person struct{ *rig.Person }
 
