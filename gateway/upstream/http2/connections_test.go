@@ -306,6 +306,8 @@ func TestMaxAge(t *testing.T) {
 		p.begin(stream, "200")
 		go func() {
 			<-release
+			p.mu.Lock()
+			defer p.mu.Unlock()
 			_ = p.WriteData(stream, true, []byte("x"))
 		}()
 	}
