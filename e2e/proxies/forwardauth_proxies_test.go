@@ -29,10 +29,12 @@ type forwardProxy struct {
 	command func(t *testing.T, files map[string]string, dir, address string) *exec.Cmd
 	// leadsAll: the proxy leads programs to the sign-in page too.
 	leadsAll bool
+	// ownPages: the configuration gives the page of a refusal, which the proxy would not pass on by itself.
+	ownPages bool
 }
 
 var forwardProxies = map[string]forwardProxy{
-	"nginx":         {document: "nginx.md", command: nginx},
+	"nginx":         {document: "nginx.md", command: nginx, ownPages: true},
 	"ingress-nginx": {document: "README.md", command: ingressNginx, leadsAll: true},
 	"haproxy": {document: "haproxy.md", command: func(
 		t *testing.T, files map[string]string, dir, address string,

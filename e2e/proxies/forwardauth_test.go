@@ -60,6 +60,9 @@ func forwardThrough(t *testing.T, proxy forwardProxy) {
 		forwardPrograms(t, app, world.Surf(t, "127.0.0.1", address, roots))
 	}
 	forwardRefusals(t, app, world.Surf(t, "127.0.0.1", address, roots))
+	if proxy.ownPages {
+		forwardPages(t, app, world.Surf(t, "127.0.0.1", address, roots))
+	}
 	forwardHeaders(t, app, world.Surf(t, "127.0.0.1", address, roots))
 	forwardAddresses(t, app, world.Surf(t, "127.0.0.2", address, roots), world.Surf(t, "127.0.0.3", address, roots))
 	send := func(text string) world.Answer {
@@ -150,6 +153,27 @@ func forwardRefusals(t *testing.T, app *world.Recorder, v world.Surfer) {
 		t.Errorf("on a public page X-Auth-User is %q", user)
 	}
 	wantUser(t, "a public page", m, "", "")
+}
+
+// forwardPages: who is refused gets the gateway's own page, and a program its JSON.
+func forwardPages(t *testing.T, app *world.Recorder, v world.Surfer) {
+	t.Helper()
+	v.SignIn(forwardApp+"/page", "bob")
+	app.One(t)
+	a, _ := v.Visit("GET", forwardApp+"/admin/?x", "", "Accept", world.AcceptsPage)
+	world.WantStatus(t, "a page without the role", a, http.StatusForbidden)
+	for _, part := range []string{"You have no access", "<strong>bob</strong>",
+		"https://auth.example.org/.authgate/signin?switch=1&amp;return_to=https%3A%2F%2Fapp.example.org%2Fadmin%2F%3Fx"} {
+		if !strings.Contains(a.Body, part) {
+			t.Errorf("the page of a refusal does not have %q:\n%s", part, a.Body)
+		}
+	}
+	a, _ = v.Visit("POST", forwardApp+"/admin/", "a body", "Accept", world.TypeJSON, "Sec-Fetch-Site", "same-origin")
+	world.WantStatus(t, "a program without the role", a, http.StatusForbidden)
+	if !strings.Contains(a.Body, `"detail":"You are signed in, but not allowed to do this."`) {
+		t.Errorf("a program gets %s", a.Body)
+	}
+	app.None(t)
 }
 
 // forwardHeaders: the question has each header by which the gateway refuses a request of a user.
