@@ -97,16 +97,13 @@ func (c *OAuthClient) checkSecrets(r *section.Report, path string) {
 // checkKeys checks the keys of a client, by which it proves who it is (private_key_jwt).
 func (c *OAuthClient) checkKeys(r *section.Report, path string) {
 	at, uri := path+".jwks", path+".jwks_uri"
-	for _, key := range []string{at, uri} {
-		if r.Given(key) && len(c.AllSecrets()) > 0 {
+	for key, given := range map[string]bool{at: r.Given(at), uri: c.JWKSURI != ""} {
+		if given && len(c.AllSecrets()) > 0 {
 			r.Fault(key, "secret is given too; keep one of the two")
 		}
 	}
-	if r.Given(at) && r.Given(uri) {
+	if r.Given(at) && c.JWKSURI != "" {
 		r.Fault(uri, "jwks is given too; keep one of the two")
-	}
-	if r.Given(uri) && c.JWKSURI == "" {
-		r.Fault(uri, "is empty; remove it")
 	}
 	if c.JWKS == nil || r.Broken(at) {
 		return

@@ -150,7 +150,7 @@ func (k *checker) resources() {
 	for i := range c.Routes {
 		route, at := &c.Routes[i], fmt.Sprintf("routes[%d].resource", i)
 		address, bearer := route.Resource()
-		if r.Given(at) && !r.Unreadable(at) {
+		if route.SharedResource != "" && !r.Unreadable(at) {
 			if err := c.checkSharedResource(route.SharedResource); err != nil {
 				r.Fault(at, "%q %v", route.SharedResource, err)
 			} else if !bearer {
