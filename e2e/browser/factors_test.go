@@ -190,7 +190,7 @@ func passwordManagerInBrowser(t *testing.T, c *chromium) {
 	b.wantsIn(g, "/secure-resource")
 	b.signIn("alice")
 	up.All()
-	b.open(g.Base + "/account")
+	b.open(g.Base + "/account?part=factors")
 	b.addsPasskey("Manager")
 	b.shows("/account/passkeys", http.StatusCreated, "Keep these codes", "Manager")
 
