@@ -352,3 +352,13 @@ func TestReloadConcurrently(t *testing.T) {
 	close(done)
 	requests.Wait()
 }
+
+// An empty list is the same as none: a reload that only adds one is applied.
+func TestReloadWithAnEmptyList(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	r.mustReload(baseConfig + "listen: {trusted_proxies: [], proxy_protocol: []}\n")
+	if err := r.reload(baseConfig + "listen: {trusted_proxies: [192.0.2.0/24]}\n"); !errors.Is(err, ErrNeedsRestart) {
+		t.Errorf("another list: %v", err)
+	}
+}
