@@ -72,7 +72,7 @@ func TestExplainTokens(t *testing.T) {
 	}
 }
 
-// What is not said of a token is what a client gets that does not ask for it.
+// A described token has the defaults of a client that does not ask for scopes or a resource.
 func TestExplainTokensInWords(t *testing.T) {
 	t.Parallel()
 	e := newExplainer(t, parseConfig(t, t.TempDir(), tokensConfig))

@@ -88,8 +88,8 @@ func withoutIdentity(kind *Kind, req *Request) func(*rule) verdict {
 	}
 }
 
-// judge returns what is known of the policy, by what is known of its rules. It also returns the
-// first rule that is not met: of those that are unmet, if there is one.
+// judge returns the verdict on the policy by the verdicts on its rules. It also returns the first
+// rule that is not met, and prefers an unmet one to an open one.
 func (p *Policy) judge(known func(*rule) verdict) (failed *rule, all verdict) {
 	if len(p.rules) == 0 {
 		return nil, unmet

@@ -39,7 +39,7 @@ func (o outcomes) or(other outcomes) outcomes {
 	return o.with(other, func(a, b int) int { return a | b })
 }
 
-// not returns what becomes of what must not be met.
+// not returns the outcomes of an exclusion (none).
 func (o outcomes) not() outcomes {
 	return o.with(both, func(a, b int) int { return a ^ b })
 }

@@ -10,8 +10,8 @@ import (
 	"authgate/policy"
 )
 
-// What only one of two people meets tells them apart. What no person has, such as an address, does
-// not, unless it is an alternative to that, or an exception from it.
+// A condition on who somebody is tells two people apart. One on the request, such as its address,
+// does not, unless it is an alternative to such a condition, or an exception from it.
 func TestOpensMore(t *testing.T) {
 	t.Parallel()
 	network, fresh := spec{Networks: []string{"192.0.2.0/24"}}, spec{MaxAge: time.Minute}

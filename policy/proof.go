@@ -169,8 +169,8 @@ func (id *Identity) after(p Proof) *Identity {
 	return &signedIn
 }
 
-// stepUp returns what a sign-in must prove so that the policy holds: of all that is enough, what
-// is the easiest to meet. ok tells that there is such a sign-in.
+// stepUp returns the easiest demand with which the policy holds after a sign-in that meets it. ok
+// tells that there is one.
 func (p *Policy) stepUp(possible []Demand, id *Identity, req *Request) (easiest Demand, ok bool) {
 	for _, d := range possible {
 		if (!ok || d.easier(easiest, id.Factors())) && !d.Met(&id.Proof, req.Now) && p.satisfied(d, id, req) {

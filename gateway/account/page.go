@@ -187,7 +187,7 @@ func (p *page) write(
 	return nil
 }
 
-// fill adds what its part of the account shows, and what the user can change there.
+// fill adds the content and the forms of its part of the account.
 func (p *page) fill(ex *web.Exchange, id *policy.Identity, view *pages.Manage) error {
 	switch view.Part {
 	case pages.ManagePassword:

@@ -72,8 +72,8 @@ func newOwnFetcher(roots *x509.CertPool) *fetcher {
 	}
 }
 
-// newHTTP returns what fetches by a transport, from servers that these roots vouch for; nil: those of
-// the system.
+// newHTTP returns a client that fetches documents by a transport. It trusts servers of these roots;
+// nil: the roots of the system.
 func newHTTP(transport *http.Transport, roots *x509.CertPool) *http.Client {
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	transport.DisableKeepAlives, transport.DisableCompression = true, true

@@ -104,8 +104,8 @@ func (k *checker) admins() {
 // nil if no user does.
 func (c *Config) Admins() *policy.Route { return c.admins }
 
-// PolicyRoutes returns what decides by a policy who may do what: the routes that have one, who may sign
-// in to OAuth clients, and who looks after accounts. Of those with the same policy it has one.
+// PolicyRoutes returns all rules that decide by a policy: of routes, of OAuth clients and of
+// accounts.admins. A policy that several rules share comes once.
 func (c *Config) PolicyRoutes() (all []*policy.Route) {
 	known := map[*policy.Policy]bool{nil: true}
 	add := func(r *policy.Route) {

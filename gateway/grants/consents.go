@@ -85,8 +85,8 @@ func (c *consent) covers(resource string, scopes []string) bool {
 	return ok && !slices.ContainsFunc(scopes, func(scope string) bool { return !slices.Contains(held, scope) })
 }
 
-// consentsOf returns what is recorded for a subject, also what an earlier user of it has consented to,
-// and the record.
+// consentsOf returns the consents of a subject, also those of an earlier user of its name, and the
+// record that they are from.
 func consentsOf(ctx context.Context, s store.Store, subject string) (*consented, []byte, error) {
 	raw, err := record.Find(ctx, s, consentsKey(subject))
 	if err != nil {

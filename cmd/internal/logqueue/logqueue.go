@@ -1,5 +1,5 @@
 // Package logqueue writes a log in a goroutine of its own, so that requests, reloads and
-// stops never wait for what reads the log. Lines wait in memory of a bounded size. Those
+// stops never wait for the reader of the log. Lines wait in memory of a bounded size. Those
 // that do not fit are dropped and counted, and a line in their place says how many.
 package logqueue
 
