@@ -97,12 +97,12 @@ mutation: ## make MUTANTS (100) small faults in each of the packages that decide
 	go build -C e2e -o ../bin/ ./mutation
 	@ulimit -v 10000000; set -- -dir . -mutants $(MUTANTS) -seed $(MUTANTSEED); \
 	bin/mutation "$$@" -package ./policy && \
-	bin/mutation "$$@" -package ./gateway/auth -tests './gateway/auth ./gateway/login' && \
-	bin/mutation "$$@" -package ./gateway/login -tests './gateway/login ./gateway/auth' && \
-	bin/mutation "$$@" -package ./gateway/trusted -tests './gateway/trusted ./gateway/login' && \
-	bin/mutation "$$@" -package ./gateway/journey && \
-	bin/mutation "$$@" -package ./gateway/upstream/http1 && \
-	bin/mutation "$$@" -package ./gateway/upstream -tests './gateway/upstream ./gateway'
+	bin/mutation "$$@" -package ./gateway/identity/auth -tests './gateway/identity/auth ./gateway/login' && \
+	bin/mutation "$$@" -package ./gateway/login -tests './gateway/login ./gateway/identity/auth' && \
+	bin/mutation "$$@" -package ./gateway/identity/trusted -tests './gateway/identity/trusted ./gateway/login' && \
+	bin/mutation "$$@" -package ./gateway/login/journey && \
+	bin/mutation "$$@" -package ./gateway/proxy/upstream/http1 && \
+	bin/mutation "$$@" -package ./gateway/proxy/upstream -tests './gateway/proxy/upstream ./gateway'
 
 bench: ## Go benchmarks, then the cost of the gateway against a bare proxy, nginx and HAProxy (BENCHFLAGS=-only=session: some rows)
 	@.ci/deps go wrk h2load nginx haproxy caddy taskset redis-server

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	ownrig "authgate/gateway/endpoint/rig"
+	ownrig "authgate/internal/test/rig"
 )
 
 const apiTokenConfig = baseConfig + `

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/conn"
 	"authgate/gateway/store"
+	"authgate/gateway/wire/conn"
 	"authgate/internal/test/must"
 )
 

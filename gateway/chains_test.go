@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	ownrig "authgate/gateway/endpoint/rig"
+	ownrig "authgate/internal/test/rig"
 )
 
 // tokenHeaderConfig lets tokens come in a header of their own.

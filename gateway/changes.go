@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"authgate/gateway/accounts"
 	"authgate/gateway/config"
-	"authgate/gateway/mechanism"
+	"authgate/gateway/login/mechanism"
+	"authgate/gateway/people/accounts"
 )
 
 // users are the users of a configuration.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	ownrig "authgate/gateway/endpoint/rig"
+	ownrig "authgate/internal/test/rig"
 )
 
 // What a provider claims reaches the application as it was said, from no other source, and a

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/store"
 	"authgate/internal/test/clocktest"
+	ownrig "authgate/internal/test/rig"
 )
 
 const (

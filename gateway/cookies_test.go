@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	ownrig "authgate/gateway/endpoint/rig"
+	ownrig "authgate/internal/test/rig"
 )
 
 // twoCookies accepts a token in a cookie, or a session, at /tokens/.

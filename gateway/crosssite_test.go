@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	ownrig "authgate/gateway/endpoint/rig"
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
+	ownrig "authgate/internal/test/rig"
 )
 
 // A browser sends cookies on behalf of any site. If a cookie proves the identity,

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	ownrig "authgate/gateway/endpoint/rig"
+	ownrig "authgate/internal/test/rig"
 )
 
 // What does not say who it is, and proves nothing, refuses no user and no token: a claim

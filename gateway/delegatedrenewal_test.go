@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	ownrig "authgate/gateway/endpoint/rig"
+	ownrig "authgate/internal/test/rig"
 )
 
 // What the provider answers at a renewal replaces what it said before, and ends the session

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	ownrig "authgate/gateway/endpoint/rig"
+	ownrig "authgate/internal/test/rig"
 )
 
 // delegatedTokens returns a rig whose provider's users may have API tokens for two hours

@@ -4,9 +4,10 @@
 // # The way of a request
 //
 //	listener ── state ── canonical request ──┬── own endpoint (login, callback, logout, me, ...)
-//	            (one                         └── route ── authenticate ── decide ── forward ── upstream
-//	             atomic                                   gateway/auth    policy    gateway/   gateway/upstream
-//	             load)                                    gateway/login             forward
+//	(wire)      (one                         │   (endpoint)
+//	             atomic                      └── route ── authenticate ── decide ── forward ── upstream
+//	             load)                                    (identity,      (policy)  (proxy)
+//	                                                      login)
 //
 // An exchange is one request on this way. [Gateway.ServeHTTP] begins it, serve
 // leads it, finish ends it. read looks once at the target, the host and the
@@ -39,7 +40,7 @@
 // and keys.
 //
 // A gateway stops in steps, so that clients can go elsewhere in time; see
-// gateway/server. Several instances may share a store on Redis, and share
+// gateway/proxy/server. Several instances may share a store on Redis, and share
 // nothing else. When a reload of one instance takes an account or a role from a user,
 // the other instances take it away too; see accounts.Changes. A gateway may start
 // before Redis answers: guard.Gate refuses logins until it does. If the store cannot be written, the accounts of a
@@ -61,7 +62,7 @@
 // and no ticket. A session is worth nothing at any other host, unless session.domain
 // shares it.
 //
-// Requests in flight are checked four times a second: gateway/streams asks
+// Requests in flight are checked four times a second: gateway/proxy/streams asks
 // whether their credentials would still be accepted, and ends those for which
 // the answer is no.
 //
@@ -86,8 +87,8 @@
 //
 // # OAuth clients
 //
-// Applications may use the gateway's sign-in by OAuth and OpenID Connect. gateway/oauth speaks
-// the protocols, gateway/clients knows the applications, and gateway/grants keeps what users have
+// Applications may use the gateway's sign-in by OAuth and OpenID Connect. gateway/endpoint/oauth speaks
+// the protocols, gateway/identity/clients knows the applications, and gateway/login/grants keeps what users have
 // granted to them. A grant is lent by a login: it lives on when the session ends by time, and ends
 // with the login. The login knows which applications have an ID token for it. The one place that
 // ends a login tells them.

@@ -3,11 +3,11 @@ package gateway
 import (
 	"context"
 
-	"authgate/gateway/accounts"
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
-	"authgate/gateway/mechanism"
+	"authgate/gateway/login/mechanism"
+	"authgate/gateway/people/accounts"
 )
 
 // editor changes accounts in accounts.file. It implements endpoint.Editor.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/auth"
-	ownrig "authgate/gateway/endpoint/rig"
+	"authgate/gateway/identity/auth"
+	ownrig "authgate/internal/test/rig"
 )
 
 // A user whose session has ended by time is told so for a day: on the sign-in page, and in the detail

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/internal/test/must"
+	ownrig "authgate/internal/test/rig"
 )
 
 // A page load without credentials is redirected to the sign-in page if the route says

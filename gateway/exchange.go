@@ -5,10 +5,10 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"authgate/gateway/conn"
-	"authgate/gateway/forward"
-	"authgate/gateway/tracing"
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/forward"
+	"authgate/gateway/proxy/tracing"
+	"authgate/gateway/proxy/web"
+	"authgate/gateway/wire/conn"
 	"authgate/policy"
 )
 
@@ -89,7 +89,7 @@ func (ex *exchange) knowEndpoint() {
 func (ex *exchange) finish() {
 	switch panicked := recover(); panicked {
 	case nil:
-	case http.ErrAbortHandler: // of gateway/forward
+	case http.ErrAbortHandler: // of gateway/proxy/forward
 		ex.abort = true
 	default:
 		ex.gateway.service.Logger.Error("panic", "request_id", ex.ID, "panic", panicked, "stack", string(debug.Stack()))

@@ -13,8 +13,8 @@ import (
 	"unicode"
 
 	"authgate/gateway/config"
-	ownrig "authgate/gateway/endpoint/rig"
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
+	ownrig "authgate/internal/test/rig"
 )
 
 // Each exchange is counted and logged, whether the answer is the gateway's or the
@@ -291,7 +291,7 @@ func TestLogHoldsNoSecret(t *testing.T) {
 	}
 }
 
-// The log has no bytes of what an upstream sends. TestErrorLog of gateway/server has
+// The log has no bytes of what an upstream sends. TestErrorLog of gateway/proxy/server has
 // the lines of net/http.
 func TestUpstreamBytesStayOutOfLog(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/conn"
+	"authgate/gateway/wire/conn"
 	"authgate/internal/test/must"
 )
 

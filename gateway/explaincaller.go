@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/gateway/jose"
+	"authgate/gateway/wire/jose"
 	"authgate/internal/test/must"
 )
 

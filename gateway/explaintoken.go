@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"authgate/gateway/config"
-	"authgate/gateway/config/strictyaml"
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
+	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
 

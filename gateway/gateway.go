@@ -14,14 +14,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"authgate/gateway/auth"
 	"authgate/gateway/config"
-	"authgate/gateway/forward"
-	"authgate/gateway/rate"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/proxy/forward"
+	"authgate/gateway/proxy/upstream"
+	"authgate/gateway/proxy/web"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
-	"authgate/gateway/upstream"
-	"authgate/gateway/web"
+	"authgate/gateway/wire/rate"
 )
 
 const (

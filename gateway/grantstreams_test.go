@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/internal/test/must"
+	ownrig "authgate/internal/test/rig"
 )
 
 // lent are the tokens that a client got from a user.

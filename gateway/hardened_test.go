@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	ownrig "authgate/gateway/endpoint/rig"
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
+	ownrig "authgate/internal/test/rig"
 )
 
 // hardened checks the header of an answer of the gateway's own. Package pages tests the

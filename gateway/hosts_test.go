@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	ownrig "authgate/gateway/endpoint/rig"
+	ownrig "authgate/internal/test/rig"
 )
 
 // foreignHosts are hosts that are not the gateway's.

@@ -4,6 +4,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -38,6 +39,26 @@ func TestImportOrder(t *testing.T) {
 	}
 	if len(files) == 0 {
 		t.Error("no files were read")
+	}
+}
+
+// TestFoldersAreFloors checks that the packages of each folder of gateway lie on rows that follow each
+// other, so that with TestImportOrder imports run one way between folders, too.
+func TestFoldersAreFloors(t *testing.T) {
+	t.Parallel()
+	row := packageRows(t)
+	names := slices.SortedFunc(maps.Keys(row), func(a, b string) int { return row[a] - row[b] })
+	var floors []string
+	for _, name := range names {
+		parts := strings.SplitN(name, "/", 3)
+		floor := strings.Join(parts[:min(2, len(parts))], "/")
+		if len(floors) > 0 && floors[len(floors)-1] == floor {
+			continue
+		}
+		if slices.Contains(floors, floor) && strings.HasPrefix(floor, "gateway/") {
+			t.Errorf("%s lists %s apart from the rest of %s", codeMap, name, floor)
+		}
+		floors = append(floors, floor)
 	}
 }
 
@@ -108,7 +129,7 @@ func TestMechanismsListedOnce(t *testing.T) {
 			lists = append(lists, file)
 		}
 	}
-	want := []string{"gateway/config/routes.go", "gateway/config/unmet.go", "gateway/mechanism/federation.go"}
+	want := []string{"gateway/config/routes.go", "gateway/config/unmet.go", "gateway/login/mechanism/federation.go"}
 	if !slices.Equal(lists, want) {
 		t.Errorf("mechanisms are listed in %q, want %q beside policy/mechanism.go", lists, want)
 	}

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/http/httpguts"
 
-	ownrig "authgate/gateway/endpoint/rig"
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
+	ownrig "authgate/internal/test/rig"
 )
 
 // staysHere reports whether every browser at https://gw.example reads a place as a path

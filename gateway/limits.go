@@ -5,8 +5,8 @@ import (
 	"log/slog"
 
 	"authgate/gateway/config"
-	"authgate/gateway/rate"
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
+	"authgate/gateway/wire/rate"
 )
 
 // newLimiters returns the limiters of the routes of st with a rate, by the names of the

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"authgate/gateway/config"
-	"authgate/gateway/conn"
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
+	"authgate/gateway/wire/conn"
 )
 
 // load counts the requests in flight and bounds them.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	ownrig "authgate/gateway/endpoint/rig"
+	ownrig "authgate/internal/test/rig"
 )
 
 // Failures on routes and at /login count together, under the limits of the configuration

@@ -8,9 +8,9 @@ import (
 	"net/url"
 	"strings"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/web"
-	"authgate/gateway/webdav"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/proxy/web"
+	"authgate/gateway/wire/webdav"
 	"authgate/policy"
 )
 

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/accounts"
-	ownrig "authgate/gateway/endpoint/rig"
+	"authgate/gateway/people/accounts"
 	"authgate/internal/test/must"
+	ownrig "authgate/internal/test/rig"
 )
 
 // A later account of a name has nothing of what the earlier one had consented to, however that was

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"authgate/gateway/accounts"
 	"authgate/gateway/config"
 	"authgate/gateway/login"
-	"authgate/gateway/mechanism"
+	"authgate/gateway/login/mechanism"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/proxy/web"
 	"authgate/gateway/store"
-	"authgate/gateway/web"
 	"authgate/policy"
 )
 

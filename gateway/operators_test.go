@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/login"
 	"authgate/internal/test/must"
+	ownrig "authgate/internal/test/rig"
 )
 
 // users returns the users of the live logins, sorted.

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"time"
 
-	"authgate/gateway/accounts"
 	"authgate/gateway/config"
+	"authgate/gateway/people/accounts"
 	"authgate/gateway/store/guard"
 )
 

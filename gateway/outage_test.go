@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	ownrig "authgate/gateway/endpoint/rig"
+	ownrig "authgate/internal/test/rig"
 )
 
 // interrupted is a request that needs the store.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"authgate/gateway/login"
-	"authgate/gateway/mechanism"
+	"authgate/gateway/login/mechanism"
 )
 
 // outdatedTime is the time limit for ending the logins of accounts that a reload has changed.

@@ -3,8 +3,8 @@ package gateway
 import (
 	"testing"
 
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/must"
+	"authgate/internal/test/storetest"
 )
 
 // A reload that takes an account, or gives it another password, ends its logins: also those

@@ -15,11 +15,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	ownrig "authgate/gateway/endpoint/rig"
-	"authgate/gateway/record"
 	"authgate/gateway/store"
+	"authgate/gateway/store/record"
 	"authgate/internal/test/authenticator"
 	"authgate/internal/test/must"
+	ownrig "authgate/internal/test/rig"
 )
 
 // factorEndpoints are the endpoints that change factors, with a body that is understood.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	ownrig "authgate/gateway/endpoint/rig"
+	ownrig "authgate/internal/test/rig"
 )
 
 // A session that has ended is named as the reason for the sign-in, and nothing else is.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/gateway/store"
 	"authgate/internal/test/clocktest"
+	ownrig "authgate/internal/test/rig"
 )
 
 // fileAccounts are alice and bob with their passwords, as an operator writes them.

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/accounts"
-	ownrig "authgate/gateway/endpoint/rig"
+	"authgate/gateway/people/accounts"
 	"authgate/internal/test/must"
+	ownrig "authgate/internal/test/rig"
 )
 
 // peopleConfig is the configuration with accounts in a file, and admins who look after them.

@@ -3,7 +3,7 @@ package gateway
 import (
 	"net/http"
 
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
 )
 
 // labelPlainHTTP is the label of requests by plain HTTP.

@@ -3,7 +3,7 @@ package gateway
 import (
 	"net/http"
 
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
 

@@ -3,10 +3,10 @@ package gateway
 import (
 	"maps"
 
-	"authgate/gateway/auth"
 	"authgate/gateway/config"
-	"authgate/gateway/cors"
-	"authgate/gateway/web"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/proxy/web"
+	"authgate/gateway/wire/cors"
 )
 
 // newCORS returns the CORS policy of a route, nil if the application has its own.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	ownrig "authgate/gateway/endpoint/rig"
+	ownrig "authgate/internal/test/rig"
 )
 
 // corsConfig is baseConfig with routes that share their responses.

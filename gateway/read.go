@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"strings"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/conn"
-	"authgate/gateway/web"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/proxy/web"
+	"authgate/gateway/wire/conn"
 	"authgate/policy"
 )
 

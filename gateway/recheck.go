@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"authgate/gateway/auth"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/streams"
-	"authgate/gateway/web"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/proxy/streams"
+	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"authgate/gateway/config"
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	ownrig "authgate/gateway/endpoint/rig"
 	"authgate/internal/test/must"
+	ownrig "authgate/internal/test/rig"
 )
 
 const oauthSecret = "4dae4b72f33a40dcb9d0d7c1d2f3a98e"

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	ownrig "authgate/gateway/endpoint/rig"
-	"authgate/gateway/headername"
+	"authgate/gateway/wire/headername"
 	"authgate/internal/test/headernametest"
+	ownrig "authgate/internal/test/rig"
 )
 
 // readBy returns the headers that a CGI application reads under the guarded names.

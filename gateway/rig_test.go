@@ -14,11 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"authgate/gateway/config"
-	ownrig "authgate/gateway/endpoint/rig"
+	"authgate/gateway/proxy/upstream/http1"
 	"authgate/gateway/store"
-	"authgate/gateway/upstream/http1"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/logtest"
+	ownrig "authgate/internal/test/rig"
 )
 
 // rig is a Gateway with everything around it under the control of the test: a

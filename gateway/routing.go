@@ -3,15 +3,15 @@ package gateway
 import (
 	"slices"
 
-	"authgate/gateway/chain"
 	"authgate/gateway/config"
-	"authgate/gateway/cors"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/forward"
-	"authgate/gateway/mechanism"
-	"authgate/gateway/rate"
-	"authgate/gateway/upstream"
-	"authgate/gateway/web"
+	"authgate/gateway/endpoint/chain"
+	"authgate/gateway/login/mechanism"
+	"authgate/gateway/proxy/forward"
+	"authgate/gateway/proxy/upstream"
+	"authgate/gateway/proxy/web"
+	"authgate/gateway/wire/cors"
+	"authgate/gateway/wire/rate"
 	"authgate/policy"
 )
 

@@ -6,13 +6,13 @@ import (
 	"net/http"
 	"strings"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/chain"
 	"authgate/gateway/config"
-	"authgate/gateway/cors"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/tracing"
-	"authgate/gateway/web"
+	"authgate/gateway/endpoint/chain"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/proxy/tracing"
+	"authgate/gateway/proxy/web"
+	"authgate/gateway/wire/cors"
 	"authgate/policy"
 )
 

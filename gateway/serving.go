@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/x509"
 
-	"authgate/gateway/conn"
 	"authgate/gateway/store"
+	"authgate/gateway/wire/conn"
 )
 
 // Store returns the store as the gateway uses it: its calls are measured, and they fail

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"testing"
 
-	ownrig "authgate/gateway/endpoint/rig"
+	ownrig "authgate/internal/test/rig"
 )
 
 // A 401 of the gateway says where users sign in, at the host that was asked. Applications cannot

@@ -16,14 +16,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/conn"
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
+	"authgate/gateway/wire/conn"
 )
 
 // bodyPause is limits.body_pause of baseConfig.
 const bodyPause = 2 * time.Minute
 
-// Limits of the servers in these tests, as gateway/server has them.
+// Limits of the servers in these tests, as gateway/proxy/server has them.
 const (
 	readHeaderTime = 10 * time.Second
 	idleTime       = 2 * time.Minute

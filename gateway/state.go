@@ -6,11 +6,11 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/mechanism"
-	"authgate/gateway/own"
+	"authgate/gateway/endpoint/own"
+	"authgate/gateway/login/mechanism"
+	"authgate/gateway/proxy/tracing"
+	"authgate/gateway/proxy/web"
 	"authgate/gateway/store/guard"
-	"authgate/gateway/tracing"
-	"authgate/gateway/web"
 )
 
 // state is everything made from one configuration. It does not change while it

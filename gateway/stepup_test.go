@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/mechanism"
+	"authgate/gateway/login/mechanism"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )

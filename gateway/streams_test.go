@@ -15,9 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/upstream/http1"
-	"authgate/gateway/web"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/proxy/upstream/http1"
+	"authgate/gateway/proxy/web"
 )
 
 // within is how soon after its login a stream ends.

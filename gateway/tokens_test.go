@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	ownrig "authgate/gateway/endpoint/rig"
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
+	ownrig "authgate/internal/test/rig"
 )
 
 // events returns how often each event of tokens was counted.

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"strings"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/tracing"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/proxy/tracing"
 	"authgate/policy"
 )
 

@@ -18,7 +18,7 @@ import (
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"authgate/gateway/upstream/http1"
+	"authgate/gateway/proxy/upstream/http1"
 )
 
 // otlpCollector is a collector that takes OTLP over HTTP.

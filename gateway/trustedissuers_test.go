@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	ownrig "authgate/gateway/endpoint/rig"
+	ownrig "authgate/internal/test/rig"
 )
 
 // asIssuer returns the provider as an entry of token.trusted_issuers.

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"strings"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/web"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/proxy/web"
 )
 
 // checkIdentityNames refuses a request with a header that an application could

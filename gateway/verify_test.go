@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"authgate/gateway/config"
-	ownrig "authgate/gateway/endpoint/rig"
+	ownrig "authgate/internal/test/rig"
 	"authgate/policy"
 )
 

@@ -23,7 +23,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/config/addition"
 	"authgate/gateway/config/listening"
-	"authgate/gateway/rewrite"
+	"authgate/gateway/store/rewrite"
 	"authgate/policy"
 )
 

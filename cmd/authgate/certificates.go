@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"authgate/gateway/clientcert"
 	"authgate/gateway/config"
 	"authgate/gateway/config/listening"
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/strictyaml"
+	"authgate/gateway/wire/clientcert"
 )
 
 func certificatesCommand() *cobra.Command {

@@ -17,7 +17,7 @@ import (
 
 	"authgate/gateway"
 	"authgate/gateway/config"
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
 

@@ -18,8 +18,8 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/config/listening"
-	"authgate/gateway/config/strictyaml"
-	"authgate/gateway/password"
+	"authgate/gateway/people/password"
+	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"authgate/gateway/config"
-	"authgate/gateway/password"
+	"authgate/gateway/people/password"
 )
 
 // errPasswordArgument is a usage error that does not repeat what may be a password.

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"authgate/gateway/config"
-	"authgate/gateway/server"
+	"authgate/gateway/proxy/server"
 )
 
 func healthcheckCommand() *cobra.Command {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"authgate/gateway/config/listening"
-	"authgate/gateway/rewrite"
+	"authgate/gateway/store/rewrite"
 )
 
 func initCommand() *cobra.Command {

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"authgate/gateway/config/listening"
-	"authgate/gateway/signin"
-	"authgate/gateway/web"
+	"authgate/gateway/endpoint/signin"
+	"authgate/gateway/proxy/web"
 )
 
 // dialogue asks for the first steps, one thing at a time.

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/strictyaml"
 )
 
 // usageError is a wrong command line.

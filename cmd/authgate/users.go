@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"authgate/cmd/internal/control"
-	"authgate/gateway/accounts"
 	"authgate/gateway/config"
-	"authgate/gateway/config/strictyaml"
-	"authgate/gateway/factors"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/people/factors"
+	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
 

@@ -23,7 +23,7 @@ routes:
 
 // TestACMEChallenges: each kind of challenge alone gets a certificate, with SQLite
 // and with Redis, and the gateway works with that certificate. The tests of
-// gateway/acme have challenges that belong to no order.
+// gateway/certs/acme have challenges that belong to no order.
 func TestACMEChallenges(t *testing.T) {
 	t.Parallel()
 	for kind, driver := range map[string]string{"http-01": "sqlite", "tls-alpn-01": "redis"} {

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"authgate/e2e/world"
-	"authgate/gateway/password"
+	"authgate/gateway/people/password"
 )
 
 // costlyHash returns a hash as `authgate hash-password` makes it: it takes

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"authgate/e2e/world"
-	"authgate/gateway/accounts"
 	"authgate/gateway/config"
-	"authgate/gateway/password"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/people/password"
 
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"

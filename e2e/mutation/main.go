@@ -4,7 +4,7 @@
 // tests find.
 //
 //	go run -C e2e ./mutation -package ./policy
-//	go run -C e2e ./mutation -package ./gateway/upstream -files '^headers' -tests './gateway/upstream ./gateway'
+//	go run -C e2e ./mutation -package ./gateway/proxy/upstream -files '^headers' -tests './gateway/proxy/upstream ./gateway'
 //
 // The faults are a sample, chosen by -seed, of all that are possible in code
 // that the tests run. One that does not compile does not count; another takes

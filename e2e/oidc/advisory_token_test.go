@@ -10,7 +10,7 @@ import (
 )
 
 // TestAdvisoriesToken: an access token of another issuer needs a signature by its
-// key. The tests of gateway/login and gateway/provider have all other faults.
+// key. The tests of gateway/login and gateway/identity/provider have all other faults.
 func TestAdvisoriesToken(t *testing.T) {
 	t.Parallel()
 	h, up := newHostile(t, "one"), world.Record(t)

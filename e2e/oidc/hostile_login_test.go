@@ -23,7 +23,7 @@ type wrong struct {
 
 // wrongLogins has a lie for each part of what a provider says, and errors that
 // repeat what the gateway sent: no secret of it may get into the log this way. The
-// tests of gateway/provider have all other lies.
+// tests of gateway/identity/provider have all other lies.
 func wrongLogins() []wrong {
 	wrongs := []wrong{
 		{"ID token", lie{claims: map[string]any{"nonce": "another"}}, 502, "nonce"},
@@ -70,7 +70,7 @@ func TestHostileProvider(t *testing.T) {
 
 // issuerParameter: where a response has iss, it must be the issuer that the
 // browser was sent to. Where the provider has announced iss, it must be there
-// (RFC 9207, section 2.4). The tests of gateway/provider have all other values.
+// (RFC 9207, section 2.4). The tests of gateway/identity/provider have all other values.
 func issuerParameter(t *testing.T, s *stage, plain, naming *hostile) {
 	login, g := s.agreed(t, naming)
 	response := g.response()

@@ -12,9 +12,9 @@ import (
 
 	"authgate/e2e/redistest"
 	"authgate/gateway/store/redisstore"
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/must"
 	"authgate/internal/test/porttest"
+	"authgate/internal/test/storetest"
 )
 
 // failOver makes the replica the master while the old one lives, and then back by

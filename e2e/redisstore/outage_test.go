@@ -11,9 +11,9 @@ import (
 
 	"authgate/e2e/redistest"
 	"authgate/gateway/store/redisstore"
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/must"
 	"authgate/internal/test/porttest"
+	"authgate/internal/test/storetest"
 )
 
 // everyCall calls every method at once, and checks each one's error.

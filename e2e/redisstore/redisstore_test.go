@@ -14,10 +14,10 @@ import (
 	"authgate/e2e/redistest"
 	"authgate/gateway/store"
 	"authgate/gateway/store/redisstore"
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/logtest"
 	"authgate/internal/test/must"
 	"authgate/internal/test/porttest"
+	"authgate/internal/test/storetest"
 )
 
 // openTest opens a store that ends with the test.

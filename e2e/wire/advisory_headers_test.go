@@ -9,7 +9,7 @@ import (
 )
 
 // headerAdvisories are header lines that decided, or that hid other headers. The
-// tests of gateway/upstream and gateway/peer have identity and origin headers.
+// tests of gateway/proxy/upstream and gateway/wire/peer have identity and origin headers.
 var headerAdvisories = map[string]string{
 	// The gateway decides on the path that it forwards, and no header names another.
 	"CVE-2026-40575 oauth2-proxy, X-Forwarded-Uri": "X-Forwarded-Uri: " +

@@ -12,7 +12,7 @@ import (
 )
 
 // TestUpstreamCookies: no part of a response of an upstream sets a cookie of the
-// gateway. The tests of gateway/auth have all forms of Set-Cookie.
+// gateway. The tests of gateway/identity/auth have all forms of Set-Cookie.
 func TestUpstreamCookies(t *testing.T) {
 	t.Parallel()
 	const ok, own = "HTTP/1.1 200 OK\r\n", "Set-Cookie: session_id=own; Path=/\r\n"

@@ -20,7 +20,7 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/config/listening"
-	"authgate/gateway/keyfile"
+	"authgate/gateway/store/keyfile"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/logtest"
 )

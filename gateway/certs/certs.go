@@ -12,7 +12,7 @@ import (
 
 	"github.com/caddyserver/certmagic"
 
-	"authgate/gateway/acme"
+	"authgate/gateway/certs/acme"
 	"authgate/gateway/config"
 	"authgate/gateway/config/listening"
 	"authgate/gateway/config/section"

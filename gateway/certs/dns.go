@@ -3,7 +3,7 @@ package certs
 import (
 	"log/slog"
 
-	"authgate/gateway/acme/dnschallenge"
+	"authgate/gateway/certs/acme/dnschallenge"
 	"authgate/gateway/config/listening"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"authgate/gateway/acme"
+	"authgate/gateway/certs/acme"
 	"authgate/gateway/config"
 	"authgate/gateway/config/listening"
 	"authgate/internal/test/clocktest"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"authgate/gateway/acme"
+	"authgate/gateway/certs/acme"
 	"authgate/gateway/config"
 )
 

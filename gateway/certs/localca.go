@@ -17,10 +17,10 @@ import (
 	"sync"
 	"time"
 
-	"authgate/gateway/acme"
+	"authgate/gateway/certs/acme"
 	"authgate/gateway/config"
-	"authgate/gateway/keyfile"
-	"authgate/gateway/lru"
+	"authgate/gateway/store/keyfile"
+	"authgate/gateway/store/lru"
 )
 
 const (

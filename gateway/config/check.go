@@ -3,10 +3,10 @@ package config
 import (
 	"slices"
 
-	"authgate/gateway/accounts"
 	"authgate/gateway/config/forwarding"
 	"authgate/gateway/config/issuers"
 	"authgate/gateway/config/section"
+	"authgate/gateway/people/accounts"
 	"authgate/policy"
 )
 

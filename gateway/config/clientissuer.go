@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"authgate/gateway/config/section"
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/strictyaml"
 )
 
 // ClientIssuer is what the gateway's own authority for clients needs to know.

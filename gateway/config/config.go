@@ -14,7 +14,7 @@ import (
 	"authgate/gateway/config/issuers"
 	"authgate/gateway/config/listening"
 	"authgate/gateway/config/section"
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
 

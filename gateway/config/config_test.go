@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"authgate/gateway/accounts"
 	"authgate/gateway/config/listening"
-	"authgate/gateway/password"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/people/password"
 	"authgate/internal/test/logtest"
 	"authgate/internal/test/must"
 )

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"authgate/gateway/config/section"
-	"authgate/gateway/cors"
+	"authgate/gateway/wire/cors"
 	"authgate/policy"
 )
 

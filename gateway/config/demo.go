@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"authgate/gateway/accounts"
 	"authgate/gateway/config/listening"
+	"authgate/gateway/people/accounts"
 )
 
 // demoHashes are the password hashes of the shipped config.yaml. Their passwords

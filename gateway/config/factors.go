@@ -5,7 +5,7 @@ import (
 	"net/url"
 
 	"authgate/gateway/config/section"
-	"authgate/gateway/factors"
+	"authgate/gateway/people/factors"
 )
 
 // secondFactors configures what users may add to their accounts beside the password.

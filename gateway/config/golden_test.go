@@ -18,7 +18,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"authgate/gateway/config/forwarding"
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/strictyaml"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )

@@ -11,8 +11,8 @@ import (
 
 	"authgate/gateway/config/forwarding"
 	"authgate/gateway/config/section"
-	"authgate/gateway/config/strictyaml"
-	"authgate/gateway/headername"
+	"authgate/gateway/strictyaml"
+	"authgate/gateway/wire/headername"
 )
 
 // routeHeaders changes the request to the upstream.

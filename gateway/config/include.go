@@ -11,7 +11,7 @@ import (
 	"authgate/gateway/config/forwarding"
 	"authgate/gateway/config/issuers"
 	"authgate/gateway/config/section"
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
 

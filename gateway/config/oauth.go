@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"authgate/gateway/jose"
+	"authgate/gateway/wire/jose"
 	"authgate/policy"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"authgate/gateway/config/section"
-	"authgate/gateway/password"
+	"authgate/gateway/people/password"
 	"authgate/policy"
 )
 

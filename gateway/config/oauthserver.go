@@ -16,7 +16,7 @@ import (
 
 	"authgate/gateway/config/issuers"
 	"authgate/gateway/config/section"
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
 

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"authgate/gateway/accounts"
 	"authgate/gateway/config/issuers"
 	"authgate/gateway/config/section"
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
 

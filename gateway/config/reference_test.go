@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/strictyaml"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )

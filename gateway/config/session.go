@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/publicsuffix"
 
 	"authgate/gateway/config/section"
-	"authgate/gateway/cookiename"
+	"authgate/gateway/wire/cookiename"
 	"authgate/policy"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"authgate/gateway/config/strictyaml"
 	"authgate/gateway/pages"
+	"authgate/gateway/strictyaml"
 )
 
 // maxTextsSize is the largest size of site.texts, in bytes.

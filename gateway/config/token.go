@@ -14,9 +14,9 @@ import (
 	"authgate/gateway/config/forwarding"
 	"authgate/gateway/config/issuers"
 	"authgate/gateway/config/section"
-	"authgate/gateway/config/strictyaml"
-	"authgate/gateway/headername"
-	"authgate/gateway/jose"
+	"authgate/gateway/strictyaml"
+	"authgate/gateway/wire/headername"
+	"authgate/gateway/wire/jose"
 )
 
 // Algorithms that sign access tokens (RFC 7518, section 3.1).

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"authgate/gateway/config/issuers"
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
 

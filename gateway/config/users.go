@@ -5,9 +5,9 @@ import (
 	"strings"
 	"unicode"
 
-	"authgate/gateway/accounts"
 	"authgate/gateway/config/section"
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
 

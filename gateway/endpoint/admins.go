@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"net/http"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/web"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
 

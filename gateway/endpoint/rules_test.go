@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"authgate/gateway/endpoint"
-	"authgate/gateway/endpoint/rig"
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
+	"authgate/internal/test/rig"
 	"authgate/policy"
 )
 

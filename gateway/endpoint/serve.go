@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
 

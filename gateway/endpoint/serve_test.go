@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"authgate/gateway/endpoint/rig"
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
+	"authgate/internal/test/rig"
 )
 
 // Own endpoints accept bodies up to 64 KiB, even if they do not use them.

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"time"
 
-	"authgate/gateway/cors"
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
+	"authgate/gateway/wire/cors"
 )
 
 // Shared returns a row that the scripts of any origin may ask, because it reads no cookie, and

@@ -14,11 +14,11 @@ import (
 	"fmt"
 	"time"
 
-	"authgate/gateway/accounts"
-	"authgate/gateway/cors"
 	"authgate/gateway/login"
-	"authgate/gateway/mechanism"
-	"authgate/gateway/web"
+	"authgate/gateway/login/mechanism"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/proxy/web"
+	"authgate/gateway/wire/cors"
 	"authgate/policy"
 )
 

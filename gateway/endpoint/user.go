@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"time"
 
-	"authgate/gateway/apitokens"
-	"authgate/gateway/auth"
-	"authgate/gateway/web"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/login/apitokens"
+	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
 

@@ -11,11 +11,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"authgate/gateway/accounts"
-	"authgate/gateway/auth"
-	"authgate/gateway/jose"
-	"authgate/gateway/record"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/people/accounts"
 	"authgate/gateway/store"
+	"authgate/gateway/store/record"
+	"authgate/gateway/wire/jose"
 	"authgate/policy"
 )
 

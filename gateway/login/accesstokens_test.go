@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"authgate/gateway/accounts"
-	"authgate/gateway/auth"
-	"authgate/gateway/jose"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/wire/jose"
 	"authgate/internal/test/must"
 )
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strings"
 
-	"authgate/gateway/auth"
+	"authgate/gateway/identity/auth"
 )
 
 // UserLogin is a live login as operators see it.

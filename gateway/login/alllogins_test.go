@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/accounts"
+	"authgate/gateway/people/accounts"
 	"authgate/internal/test/must"
 )
 

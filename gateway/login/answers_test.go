@@ -19,8 +19,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/provider"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/identity/provider"
 	"authgate/internal/test/must"
 )
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/journey"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/login/journey"
 )
 
 // How many sessions at other hosts a login keeps. Browsers that forget cookies

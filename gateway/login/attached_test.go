@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/journey"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/login/journey"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )

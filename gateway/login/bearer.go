@@ -3,8 +3,8 @@ package login
 import (
 	"context"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/trusted"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/identity/trusted"
 	"authgate/policy"
 )
 

@@ -9,10 +9,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-cmp/cmp"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/provider"
-	"authgate/gateway/provider/providertest"
-	"authgate/gateway/trusted"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/identity/provider"
+	"authgate/gateway/identity/trusted"
+	"authgate/internal/test/providertest"
 )
 
 // wantIssuersAsked fails the test unless plain and asked were asked about that many tokens.

@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"authgate/gateway/auth"
+	"authgate/gateway/identity/auth"
 )
 
 // maxUserAgent is how much of a User-Agent header a login keeps, in bytes.

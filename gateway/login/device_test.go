@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"authgate/gateway/auth"
+	"authgate/gateway/identity/auth"
 )
 
 func TestDeviceOf(t *testing.T) {

@@ -14,11 +14,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"authgate/gateway/accounts"
-	"authgate/gateway/auth"
-	"authgate/gateway/provider"
-	"authgate/gateway/provider/providertest"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/identity/provider"
+	"authgate/gateway/people/accounts"
 	"authgate/internal/test/must"
+	"authgate/internal/test/providertest"
 	"authgate/policy"
 )
 

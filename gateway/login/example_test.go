@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"authgate/gateway/accounts"
-	"authgate/gateway/auth"
+	"authgate/gateway/identity/auth"
 	"authgate/gateway/login"
-	"authgate/gateway/password"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/people/password"
 	"authgate/gateway/store"
 )
 

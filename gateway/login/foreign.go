@@ -3,8 +3,8 @@ package login
 import (
 	"context"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/jose"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/wire/jose"
 	"authgate/policy"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/journey"
-	"authgate/gateway/record"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/login/journey"
 	"authgate/gateway/store"
+	"authgate/gateway/store/record"
 )
 
 const (

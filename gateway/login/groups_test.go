@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/accounts"
-	"authgate/gateway/auth"
-	"authgate/gateway/journey"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/login/journey"
+	"authgate/gateway/people/accounts"
 	"authgate/internal/test/must"
 )
 

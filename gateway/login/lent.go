@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"authgate/gateway/accounts"
-	"authgate/gateway/auth"
-	"authgate/gateway/record"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/store/record"
 	"authgate/policy"
 )
 

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/provider"
-	"authgate/gateway/provider/providertest"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/identity/provider"
 	"authgate/internal/test/must"
+	"authgate/internal/test/providertest"
 	"authgate/policy"
 )
 

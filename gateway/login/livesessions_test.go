@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/accounts"
-	"authgate/gateway/password"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/people/password"
 	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/must"
+	"authgate/internal/test/storetest"
 )
 
 // mostBytes is the limit for the memory of a live session in store.Memory, together

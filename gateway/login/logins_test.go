@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/accounts"
-	"authgate/gateway/auth"
-	"authgate/gateway/factors"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/people/factors"
 	"authgate/internal/test/must"
 )
 

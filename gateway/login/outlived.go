@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/record"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/store/record"
 )
 
 // Outlives is how long a user is told that a session has ended by time.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/auth"
+	"authgate/gateway/identity/auth"
 	"authgate/internal/test/must"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/auth"
+	"authgate/gateway/identity/auth"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )

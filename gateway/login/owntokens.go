@@ -4,7 +4,7 @@ import (
 	"encoding/base64"
 	"strings"
 
-	"authgate/gateway/jose"
+	"authgate/gateway/wire/jose"
 )
 
 // ContainsOwn reports whether the value of an Authorization header contains what is

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/gateway/provider/providertest"
+	"authgate/internal/test/providertest"
 )
 
 // Tokens of the gateway are recognized by their checksum or their key, and those of others

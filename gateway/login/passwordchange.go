@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"authgate/gateway/accounts"
-	"authgate/gateway/auth"
-	"authgate/gateway/factors"
-	"authgate/gateway/journey"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/login/journey"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/people/factors"
 	"authgate/policy"
 )
 

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/accounts"
-	"authgate/gateway/auth"
-	"authgate/gateway/journey"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/login/journey"
+	"authgate/gateway/people/accounts"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )

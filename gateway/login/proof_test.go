@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"authgate/gateway/accounts"
-	"authgate/gateway/auth"
-	"authgate/gateway/factors"
-	"authgate/gateway/provider"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/identity/provider"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/people/factors"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"authgate/gateway/provider"
-	"authgate/gateway/record"
+	"authgate/gateway/identity/provider"
 	"authgate/gateway/store"
+	"authgate/gateway/store/record"
 )
 
 // ErrReplayed: the logout token was used before.

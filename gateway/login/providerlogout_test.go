@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/provider"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/identity/provider"
 	"authgate/internal/test/must"
 )
 

@@ -3,7 +3,7 @@ package login
 import (
 	"testing"
 
-	"authgate/gateway/store/storetest"
+	"authgate/internal/test/storetest"
 )
 
 // recordsOfVersions are records as versions of the gateway store them in a file or in

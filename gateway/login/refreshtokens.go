@@ -13,11 +13,11 @@ import (
 	"strings"
 	"time"
 
-	"authgate/gateway/accounts"
-	"authgate/gateway/auth"
-	"authgate/gateway/record"
-	"authgate/gateway/rotation"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/login/rotation"
+	"authgate/gateway/people/accounts"
 	"authgate/gateway/store"
+	"authgate/gateway/store/record"
 )
 
 // Trait is a property of a device that refresh tokens can be bound to.

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/rotation"
-	"authgate/gateway/store/storetest"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/login/rotation"
 	"authgate/internal/test/must"
 	"authgate/internal/test/scripttest"
+	"authgate/internal/test/storetest"
 )
 
 // wantRotated rotates the token and returns the next.

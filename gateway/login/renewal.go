@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/provider"
-	"authgate/gateway/record"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/identity/provider"
 	"authgate/gateway/store"
+	"authgate/gateway/store/record"
 )
 
 const (

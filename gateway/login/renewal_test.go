@@ -11,13 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/provider"
-	"authgate/gateway/provider/providertest"
-	"authgate/gateway/store/storetest"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/identity/provider"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/must"
+	"authgate/internal/test/providertest"
 	"authgate/internal/test/scripttest"
+	"authgate/internal/test/storetest"
 	"authgate/policy"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/record"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/store/record"
 	"authgate/internal/test/must"
 	"authgate/internal/test/scripttest"
 	"authgate/policy"

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/gateway/auth"
+	"authgate/gateway/identity/auth"
 	"authgate/internal/test/must"
 )
 

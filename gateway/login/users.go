@@ -11,13 +11,13 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/journey"
-	"authgate/gateway/lru"
-	"authgate/gateway/provider"
-	"authgate/gateway/record"
-	"authgate/gateway/seal"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/identity/provider"
+	"authgate/gateway/login/journey"
 	"authgate/gateway/store"
+	"authgate/gateway/store/lru"
+	"authgate/gateway/store/record"
+	"authgate/gateway/store/seal"
 	"authgate/policy"
 )
 

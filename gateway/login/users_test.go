@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/provider"
-	"authgate/gateway/seal"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/identity/provider"
+	"authgate/gateway/store/seal"
 	"authgate/internal/test/must"
 	"authgate/policy"
 )

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/record"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/store/record"
 )
 
 // A new login replaces those that its browser has. An old login ends, unless OAuth grants depend

@@ -10,10 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/auth"
-	"authgate/gateway/journey"
-	"authgate/gateway/store/storetest"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/login/journey"
 	"authgate/internal/test/must"
+	"authgate/internal/test/storetest"
 )
 
 // again begins a login of a user in the place of others; of alice and bob by the password, of

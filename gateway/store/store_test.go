@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
+	"authgate/internal/test/storetest"
 )
 
 func TestMemory(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/must"
+	"authgate/internal/test/storetest"
 )
 
 // BenchmarkReadsWhileSweeping compares reads while two million entries are swept with

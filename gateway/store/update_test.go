@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/must"
+	"authgate/internal/test/storetest"
 )
 
 // contested is a store in which another writer comes before each Swap.

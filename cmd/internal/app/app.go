@@ -21,7 +21,7 @@ import (
 	"authgate/cmd/internal/logqueue"
 	"authgate/gateway"
 	"authgate/gateway/config"
-	"authgate/gateway/server"
+	"authgate/gateway/proxy/server"
 	"authgate/gateway/store"
 	"authgate/gateway/store/redisstore"
 	"authgate/gateway/store/sqlitestore"

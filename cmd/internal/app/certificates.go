@@ -3,12 +3,12 @@ package app
 import (
 	"time"
 
-	"authgate/gateway/acme"
 	"authgate/gateway/certs"
+	"authgate/gateway/certs/acme"
 	"authgate/gateway/config"
 	"authgate/gateway/config/listening"
-	"authgate/gateway/seal"
 	"authgate/gateway/store"
+	"authgate/gateway/store/seal"
 )
 
 // openCertificates returns the certificates that tls.mode names, or nil if it is off.

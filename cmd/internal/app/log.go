@@ -13,7 +13,7 @@ import (
 
 	"authgate/cmd/internal/logqueue"
 	"authgate/gateway/config"
-	"authgate/gateway/web"
+	"authgate/gateway/proxy/web"
 )
 
 const (

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"authgate/cmd/internal/control"
-	"authgate/gateway/accounts"
 	"authgate/gateway/login"
-	"authgate/gateway/web"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/proxy/web"
 )
 
 var errStopping = errors.New("the gateway is stopping")

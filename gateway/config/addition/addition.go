@@ -11,7 +11,7 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/config/forwarding"
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
 

@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"authgate/gateway/accounts"
 	"authgate/gateway/config"
 	"authgate/gateway/config/forwarding"
 	"authgate/gateway/config/issuers"
 	"authgate/gateway/config/listening"
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
 

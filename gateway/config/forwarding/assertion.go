@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"authgate/gateway/config/section"
-	"authgate/gateway/headername"
+	"authgate/gateway/wire/headername"
 )
 
 // Assertion configures the signed identity that an upstream gets, a JWT (RFC 7519).

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"authgate/gateway/config/section"
-	"authgate/gateway/config/strictyaml"
-	"authgate/gateway/headername"
+	"authgate/gateway/strictyaml"
+	"authgate/gateway/wire/headername"
 	"authgate/policy"
 )
 

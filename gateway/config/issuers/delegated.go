@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"authgate/gateway/config/section"
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/strictyaml"
 )
 
 // Delegated configures the sessions of delegated logins.

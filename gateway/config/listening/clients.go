@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"authgate/gateway/clientcert"
 	"authgate/gateway/config/section"
+	"authgate/gateway/wire/clientcert"
 )
 
 // ClientCALocal is the value of tls.client_ca for the gateway's own authority for clients.

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"authgate/gateway/config/section"
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
 

@@ -3,7 +3,7 @@ package section
 import (
 	"time"
 
-	"authgate/gateway/config/strictyaml"
+	"authgate/gateway/strictyaml"
 )
 
 // MaxPEM is how large a file with certificates or a key may be, in bytes.

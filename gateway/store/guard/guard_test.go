@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/must"
+	"authgate/internal/test/storetest"
 )
 
 // answering is a store whose methods return the error of a function.

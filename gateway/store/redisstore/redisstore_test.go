@@ -16,9 +16,9 @@ import (
 	"github.com/redis/rueidis"
 
 	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/must"
+	"authgate/internal/test/storetest"
 )
 
 var (

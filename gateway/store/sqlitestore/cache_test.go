@@ -12,9 +12,9 @@ import (
 	"modernc.org/sqlite"
 
 	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/must"
+	"authgate/internal/test/storetest"
 )
 
 // TestWarmReadsStayInMemory takes the disk away: what is warm is answered all the

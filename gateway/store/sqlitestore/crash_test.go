@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/must"
+	"authgate/internal/test/storetest"
 )
 
 // crashChild names the database in the environment of the child process that

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"authgate/gateway/store/storetest"
+	"authgate/internal/test/storetest"
 )
 
 func TestOneOpenAtATime(t *testing.T) {

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/logtest"
 	"authgate/internal/test/must"
+	"authgate/internal/test/storetest"
 )
 
 func TestEntriesOutliveTheProcess(t *testing.T) {

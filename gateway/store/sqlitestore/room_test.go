@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/logtest"
 	"authgate/internal/test/must"
+	"authgate/internal/test/storetest"
 )
 
 // limitPages lets the database have that many pages more than it has, as a disk

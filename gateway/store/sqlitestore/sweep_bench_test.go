@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/must"
+	"authgate/internal/test/storetest"
 )
 
 // BenchmarkReadsWhileSweeping compares reads while two million rows are expired with

@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/logtest"
 	"authgate/internal/test/must"
+	"authgate/internal/test/storetest"
 )
 
 // wantRows reports an error unless so many entries are on the disk, dead ones

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"authgate/gateway/store"
-	"authgate/gateway/store/storetest"
 	"authgate/internal/test/logtest"
+	"authgate/internal/test/storetest"
 )
 
 // hold keeps the writer in the midst of a transaction until the returned

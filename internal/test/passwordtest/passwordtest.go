@@ -10,7 +10,7 @@ import (
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/crypto/bcrypt"
 
-	"authgate/gateway/password"
+	"authgate/gateway/people/password"
 	"authgate/internal/test/must"
 )
 

@@ -1,0 +1,82 @@
+package oauth
+
+import (
+	"net/url"
+	"slices"
+
+	"authgate/gateway/identity/clients"
+	"authgate/gateway/proxy/web"
+)
+
+// call is the request of a client to an endpoint for programs: its form, and who it is.
+type call struct {
+	client *clients.Client
+	form   url.Values
+}
+
+// readCall reads the form of a request, and authenticates its client.
+func (s *core) readCall(ex *web.Exchange) (*call, error) {
+	form, err := readForm(ex)
+	if err != nil {
+		return nil, err
+	}
+	presented := clients.Presented{
+		ID: form.Get("client_id"), Secret: form.Get("client_secret"),
+		AssertionType: form.Get("client_assertion_type"), Assertion: form.Get("client_assertion"),
+		Audience: []string{s.issuer, s.address(tokenPath), s.site.PublicURL + ex.Canonical.Path.Decoded},
+		Address:  ex.Peer.Client,
+	}
+	switch ex.Credentials.Scheme {
+	case "":
+	case "basic":
+		presented.Basic, presented.Value = true, ex.Credentials.Value
+	default:
+		return nil, &refusal{codeInvalidClient, "A client authenticates by Basic or in the form.", nil}
+	}
+	client, err := s.clients.Authenticate(&ex.Store, &presented)
+	if err != nil {
+		return nil, err
+	}
+	return &call{client, form}, nil
+}
+
+// readForm reads the form of a request. A parameter that is there twice has no meaning (RFC
+// 6749, section 3.2), but for resource.
+func readForm(ex *web.Exchange) (url.Values, error) {
+	if ex.MediaType() != web.TypeForm {
+		return nil, refuse(codeInvalidRequest, "The body must be "+web.TypeForm+".")
+	}
+	form, err := url.ParseQuery(string(ex.Body))
+	if err != nil {
+		return nil, refuse(codeInvalidRequest, "The body is not a form.")
+	}
+	form = given(form)
+	for name, values := range form {
+		if len(values) > 1 && name != "resource" {
+			return nil, refuse(codeInvalidRequest, "A parameter is there more than once.")
+		}
+	}
+	return form, nil
+}
+
+// readQuery reads the parameters of a request to an endpoint where clients send users.
+func readQuery(ex *web.Exchange) (url.Values, error) {
+	values, err := ex.Query()
+	return given(values), err
+}
+
+// given returns the parameters that have a value. One without a value counts as omitted (RFC 6749,
+// sections 3.1 and 3.2).
+func given(values url.Values) url.Values {
+	found := url.Values{}
+	for name, all := range values {
+		all = slices.DeleteFunc(all, func(value string) bool { return value == "" })
+		if len(all) > 0 {
+			found[name] = all
+		}
+	}
+	return found
+}
+
+// address returns the URL of an own endpoint.
+func (s *core) address(name string) string { return s.site.PublicURL + s.site.Own(name) }

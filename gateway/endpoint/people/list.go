@@ -1,0 +1,104 @@
+package people
+
+import (
+	"cmp"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"authgate/gateway/config"
+	"authgate/gateway/endpoint"
+	"authgate/gateway/pages"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/proxy/web"
+	"authgate/policy"
+)
+
+// person is what those who look after accounts see of one.
+type person struct {
+	Username string   `json:"username"`
+	Name     string   `json:"name"`
+	Email    string   `json:"email"`
+	Roles    []string `json:"roles"`
+	Disabled bool     `json:"disabled"`
+	Factors  int      `json:"factors"`  // passkeys, and one for one-time codes
+	Sessions int      `json:"sessions"` // live logins
+
+	account *accounts.Account
+}
+
+// infos returns what is shown of all accounts, by name.
+func (p *page) infos(ex *web.Exchange) ([]person, error) {
+	all := slices.SortedFunc(p.accounts.Everyone(), func(a, b *accounts.Account) int {
+		return cmp.Or(strings.Compare(policy.FoldName(a.Username), policy.FoldName(b.Username)),
+			strings.Compare(a.Username, b.Username))
+	})
+	names := make([]string, len(all))
+	for i, account := range all {
+		names[i] = account.Username
+	}
+	sessions, err := p.overview.Counts(&ex.Store, names)
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]person, len(all))
+	for i, account := range all {
+		infos[i] = person{
+			Username: account.Username, Name: account.Name, Email: account.Email,
+			Roles: append([]string{}, account.Roles...), Disabled: account.Disabled,
+			Factors: account.Factors.Count(), Sessions: sessions[i], account: account,
+		}
+	}
+	return infos, nil
+}
+
+// list is GET /account/people. A browser gets a page.
+func (p *page) list(ex *web.Exchange) error {
+	if web.Negotiate(ex.Request) == web.TypeHTML {
+		return p.write(ex, http.StatusOK, func(view *pages.People) {
+			view.Notice = doneNotice(ex.QueryValue(endpoint.DoneField))
+		})
+	}
+	infos, err := p.infos(ex)
+	if err != nil {
+		return err
+	}
+	ex.JSON(web.TypeJSON, http.StatusOK, map[string][]person{"people": infos})
+	return nil
+}
+
+// write answers with the page, as show changes it.
+func (p *page) write(ex *web.Exchange, status int, show func(*pages.People)) error {
+	infos, err := p.infos(ex)
+	if err != nil {
+		return err
+	}
+	id, own := ex.Identity, p.options.Site.Own
+	view := pages.People{
+		User: ex.User(id), CSRFToken: p.options.CrossSite.Token(ex, id.Login), AccountURL: own("account"), Roles: id.Roles,
+		Writable: p.options.Editor.Writable(),
+	}
+	view.SignInAgainURL = p.options.FreshAgain(id, config.EndpointPeople)
+	view.Action = own(config.EndpointPeople) + "/"
+	for _, info := range infos {
+		view.People = append(view.People, pages.PersonOfList{
+			Username: info.Username, Name: info.Name, Email: info.Email, Roles: info.Roles, Disabled: info.Disabled,
+			Factors: info.Factors, Sessions: info.Sessions, Self: isSelf(id, info.Username),
+			Fixed: !p.options.Editor.Has(info.Username), OutOfReach: noticeOf(p.reaches(id, info.account)),
+		})
+	}
+	show(&view)
+	ex.Page(status, func(set *pages.Pages, w io.Writer) error { return set.People(w, view) })
+	return nil
+}
+
+// isSelf reports whether the local account of that name belongs to the user.
+func isSelf(id *policy.Identity, username string) bool {
+	return id.Subject == policy.LocalProvider+":"+username
+}
+
+// lacksRole reports whether the user does not have one of the roles.
+func lacksRole(id *policy.Identity, roles []string) bool {
+	return slices.ContainsFunc(roles, func(role string) bool { return !slices.Contains(id.Roles, role) })
+}

@@ -1,0 +1,214 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+
+	"authgate/gateway/endpoint"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/login/journey"
+	"authgate/gateway/pages"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/people/factors"
+	"authgate/gateway/people/proofs"
+	"authgate/gateway/proxy/web"
+	"authgate/policy"
+)
+
+const (
+	// stepField is the field of a form that names a sign-in whose password was right.
+	stepField = "step"
+
+	detailCode    = "The code is wrong, too old or used."
+	detailStopped = "Codes of the app do not count any more, because too many were wrong. " +
+		"Use a passkey or a recovery code, or ask the administrator."
+	detailFactor = "The password is right. This account needs a second factor too."
+)
+
+// secondStep asks users of accounts with factors for more than the password. A browser gets
+// a page for that, POST /signin/code, which knows the account and not the password.
+type secondStep struct {
+	site     *web.Site
+	proofs   *proofs.Proofs
+	editor   endpoint.Editor
+	verifier *auth.Verifier
+	entrance *entrance
+	narrow   func(*web.Exchange, []policy.Mechanism) ([]policy.Mechanism, error)
+	metrics  *web.Metrics
+}
+
+// needed is the error of a right password that is not enough.
+func needed(account *accounts.Account, challenges []auth.Challenge) error {
+	return web.Challenge(&web.Error{
+		Status: http.StatusUnauthorized, Detail: detailFactor, Factors: account.Factors.Kinds(),
+		Cause: errors.New("the password is right, and the account has a factor"),
+	}, challenges...)
+}
+
+// ask asks a user who has given the right password for a code or a passkey.
+func (s *secondStep) ask(ex *web.Exchange, account *accounts.Account, form *loginForm) error {
+	ex.Audit("login", slog.String("result", "incomplete"), subjectOf(account))
+	refusal := needed(account, form.challenges)
+	if !form.form || web.Negotiate(ex.Request) != web.TypeHTML {
+		return refusal
+	}
+	secret, err := s.begin(ex, account)
+	if err != nil {
+		return err
+	}
+	return s.write(ex, http.StatusOK, account, pages.Code{Step: secret, Remembered: form.remember}, form.then)
+}
+
+// begin begins a second step in the browser of a request.
+func (s *secondStep) begin(ex *web.Exchange, account *accounts.Account) (secret string, err error) {
+	browser, known := journey.BrowserSecret(ex.Credentials.Browser)
+	if secret, err = s.proofs.BeginStep(&ex.Store, account, browser); err == nil && !known {
+		s.site.Cookies.Set(ex, s.site.Cookies.Names.Browser, browser, factors.ChallengeLife)
+	}
+	return secret, err
+}
+
+// check checks a code of an account whose user has given the right password, and returns the
+// methods of the proof. A wrong one counts as a failed login.
+func (s *secondStep) check(ex *web.Exchange, account *accounts.Account, code string) (methods []string, err error) {
+	// A client that leaves must not spend a code by halves.
+	ctx, end := context.WithTimeout(ex.Store.Detached(), endpoint.ChangeTime)
+	defer end()
+	err = s.verifier.CheckCode(ex.Request.Context(), account, ex.Peer.Client, func() (err error) {
+		methods, err = s.proofs.Code(ctx, account, code)
+		switch {
+		case errors.Is(err, proofs.ErrStopped):
+			return &auth.Rejection{Detail: detailStopped, Reason: err.Error()}
+		case errors.Is(err, factors.ErrWrongCode):
+			return &auth.Rejection{Detail: detailCode, Reason: err.Error()}
+		}
+		return err
+	})
+	if err == nil && factors.IsRecoveryCode(code) {
+		// The user must not count the code any more. If this fails, the reload comes later
+		// that follows each change of a file.
+		_ = s.editor.Follow()
+	}
+	return methods, err
+}
+
+// failed counts a code that was not accepted, and writes it to the audit log. It reports
+// whether the user may try again.
+func (s *secondStep) failed(ex *web.Exchange, mechanism policy.Mechanism, account *accounts.Account, err error) bool {
+	s.metrics.Login(mechanism, err)
+	result := web.LoginResult(err)
+	if result != "" {
+		ex.Audit("login", slog.String("result", result), subjectOf(account), slog.String("reason", reasonOf(err)))
+	}
+	return result != ""
+}
+
+// reasonOf returns why a code was not accepted, for the audit log.
+func reasonOf(err error) string {
+	if rejection, ok := errors.AsType[*auth.Rejection](err); ok && rejection.Detail == detailStopped {
+		return "second factor, and codes of the app have stopped to count"
+	}
+	return "second factor"
+}
+
+// serve is POST /signin/code.
+func (s *secondStep) serve(ex *web.Exchange) error {
+	if ex.MediaType() != web.TypeForm {
+		return web.UnsupportedMedia(web.TypeForm)
+	}
+	values, err := url.ParseQuery(string(ex.Body))
+	if err != nil || len(values[stepField]) != 1 || len(values["code"]) != 1 {
+		return web.BadRequest("The form must have the fields step and code.", nil)
+	}
+	a := &arrival{then: ex.ReadReturn(values.Get), page: web.Negotiate(ex.Request) == web.TypeHTML}
+	if a.remember, err = checked(values["remember"]); err != nil {
+		return err
+	}
+	if a.mechanisms, err = s.narrow(ex, []policy.Mechanism{policy.Session}); err != nil {
+		return err
+	}
+	// A user who comes too late begins again, with the same place to go on to.
+	ex.SignIn = &web.SignInLink{Page: s.site.WithReturn(s.site.Own("signin"), a.then), Always: true}
+	secret := values.Get(stepField)
+	if a.account, err = s.proofs.Step(&ex.Store, secret, ex.Credentials.Browser); err != nil {
+		return err
+	}
+	if a.methods, err = s.check(ex, a.account, values.Get("code")); err != nil {
+		if !s.failed(ex, a.mechanisms[0], a.account, err) || !a.page {
+			return err
+		}
+		page := pages.Code{Step: secret, Remembered: a.remember, Notice: pages.NoticeCode}
+		return s.again(ex, a.account, page, a.then, err)
+	}
+	if err := s.proofs.EndStep(&ex.Store, secret); err != nil {
+		return err
+	}
+	return s.entrance.admit(ex, a)
+}
+
+// again shows the page once more, to a user whose code or passkey was not accepted.
+func (s *secondStep) again(
+	ex *web.Exchange, account *accounts.Account, page pages.Code, then web.Return, err error,
+) error {
+	status := http.StatusUnauthorized
+	if throttled, ok := errors.AsType[*auth.ThrottledError](err); ok {
+		page.Notice, page.Wait, status = pages.NoticeThrottled, throttled.RetryAfter, http.StatusTooManyRequests
+		web.SetRetryAfter(ex.Header(), throttled.RetryAfter)
+	}
+	ex.Failed(err, status)
+	return s.write(ex, status, account, page, then)
+}
+
+// write writes the page of the second step.
+func (s *secondStep) write(
+	ex *web.Exchange, status int, account *accounts.Account, page pages.Code, then web.Return,
+) error {
+	stopped, err := s.proofs.Stopped(&ex.Store, account)
+	if err != nil {
+		return err
+	}
+	page.Action, page.Form = s.withMechanism(ex, s.site.Own("signin/code")), formOf(s.site, then)
+	page.Username, page.TOTP = account.Username, account.Factors.TOTP != nil && !stopped
+	if stopped && (page.Notice == 0 || page.Notice == pages.NoticeCode) {
+		page.Notice = pages.NoticeStopped
+	}
+	page.Recovery = len(account.Factors.Recovery) > 0
+	page.BackURL = s.site.WithReturn(s.site.Own("signin"), then)
+	if s.proofs.Site != nil && len(account.Factors.Passkeys) > 0 {
+		page.Passkey = &pages.PasskeyForm{
+			Action:  s.withMechanism(ex, s.site.Own("signin/passkey")),
+			Options: web.WithParameter(s.site.Own("signin/passkey/options"), stepField, page.Step),
+		}
+	}
+	ex.Page(status, func(p *pages.Pages, w io.Writer) error { return p.Code(w, page) })
+	return nil
+}
+
+// withMechanism returns an own endpoint with the mechanism that the query asks for.
+func (s *secondStep) withMechanism(ex *web.Exchange, place string) string {
+	if named := ex.QueryValue("mechanism"); named != "" {
+		return web.WithParameter(place, "mechanism", named)
+	}
+	return place
+}
+
+// formOf returns what the forms of a sign-in carry along.
+func formOf(site *web.Site, r web.Return) pages.Form {
+	f := pages.Form{ReturnTo: site.Place(r), Binding: r.Binding, Elsewhere: r.Elsewhere}
+	f.Factors, f.MaxAge = web.DemandFields(r.Demand)
+	return f
+}
+
+// stepOf returns the account whose password the user of a browser has given, by the secret
+// that a form or a query names.
+func (s *secondStep) stepOf(ex *web.Exchange, secrets []string) (*accounts.Account, error) {
+	if len(secrets) != 1 {
+		return nil, fmt.Errorf("%w: %d are named", proofs.ErrNoStep, len(secrets))
+	}
+	return s.proofs.Step(&ex.Store, secrets[0], ex.Credentials.Browser)
+}

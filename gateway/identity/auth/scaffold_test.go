@@ -1,0 +1,12 @@
+package auth
+
+import (
+	"slices"
+
+	"authgate/gateway/people/accounts"
+)
+
+// newAccounts returns a set of users, with a key that is the same for each run.
+func newAccounts(users ...accounts.Account) *accounts.Set {
+	return accounts.New(slices.Clone(users), accounts.NewDecoyKey([]byte("a secret for tests")))
+}

@@ -1,0 +1,145 @@
+package clients
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/store/record"
+)
+
+// Presented is how a request says and proves which client sends it (RFC 6749, section 2.3;
+// RFC 7523, section 2.2).
+type Presented struct {
+	Basic         bool   // the request has Basic credentials
+	Value         string // of them
+	ID            string // client_id in the form
+	Secret        string // client_secret in the form
+	AssertionType string
+	Assertion     string
+	Audience      []string // of assertions: the issuer and the URL of the endpoint
+	Address       netip.Addr
+}
+
+// Authenticate returns the client that sends a request. A public client proves nothing. The
+// error is ErrUnknown, ErrUnauthenticated, ErrTwoWays, ErrUnreachable, an *auth.ThrottledError, an
+// *auth.StartsError, auth.ErrBusy, or one of the store.
+func (s *Set) Authenticate(ctx context.Context, p *Presented) (*Client, error) {
+	c, err := p.read()
+	if err != nil {
+		return nil, err
+	}
+	client, err := s.Find(ctx, c.id, p.Address)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case client.method == methodNone && c.secrets == nil && c.assertion == nil:
+	case client.method == methodSecret && c.secrets != nil:
+		err = s.checkSecret(ctx, client, c.secrets, p.Address)
+	case client.method == methodPrivateKey && c.assertion != nil:
+		err = s.checkAssertion(ctx, client, c.assertion, p)
+	default:
+		err = fmt.Errorf("%w: %.100q must authenticate by %s", ErrUnauthenticated, client.ID, client.method)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return client, nil
+}
+
+// claim is who a request says that it comes from.
+type claim struct {
+	id        string
+	secrets   []string // spellings of one secret; nil: none
+	assertion *assertion
+}
+
+// read finds the one way in which the client authenticates.
+func (p *Presented) read() (*claim, error) {
+	c, ways := &claim{id: p.ID}, 0
+	if p.Basic {
+		id, secrets, err := readBasic(p.Value)
+		if err != nil {
+			return nil, err
+		}
+		if p.ID != "" && p.ID != id {
+			return nil, fmt.Errorf("%w: it has the identifiers %.100q and %.100q", ErrTwoWays, id, p.ID)
+		}
+		c.id, c.secrets = id, secrets
+		ways++
+	}
+	if p.Secret != "" { // an empty parameter counts as omitted
+		c.secrets = []string{p.Secret}
+		ways++
+	}
+	if p.Assertion != "" || p.AssertionType != "" {
+		ways++
+	}
+	if ways > 1 {
+		return nil, ErrTwoWays
+	}
+	if p.Assertion != "" || p.AssertionType != "" {
+		var err error
+		if c.assertion, err = readAssertion(p.AssertionType, p.Assertion); err != nil {
+			return nil, err
+		}
+		if c.id == "" { // the assertion names it
+			c.id = c.assertion.subject
+		}
+	}
+	if c.id == "" {
+		return nil, fmt.Errorf("%w: the request names no client", ErrUnauthenticated)
+	}
+	return c, nil
+}
+
+// readBasic reads Basic credentials of a client, whose parts are encoded as in a form (RFC
+// 6749, section 2.3.1). Many clients do not encode them, so the secret as it came counts too.
+func readBasic(value string) (id string, secrets []string, err error) {
+	raw, err := base64.StdEncoding.Strict().DecodeString(value)
+	if err != nil || strings.ContainsAny(value, "\r\n") { // base64 skips line breaks
+		return "", nil, fmt.Errorf("%w: the Basic credentials are not valid base64", ErrUnauthenticated)
+	}
+	id, secret, found := strings.Cut(string(raw), ":")
+	if !found {
+		return "", nil, fmt.Errorf("%w: the Basic credentials hold no colon", ErrUnauthenticated)
+	}
+	if decoded, err := url.QueryUnescape(id); err == nil {
+		id = decoded
+	}
+	if secret == "" {
+		return id, nil, nil // a public client
+	}
+	secrets = []string{secret}
+	if decoded, err := url.QueryUnescape(secret); err == nil && decoded != secret {
+		secrets = append(secrets, decoded)
+	}
+	return id, secrets, nil
+}
+
+// checkSecret checks the secret of a client, in each of its spellings.
+func (s *Set) checkSecret(ctx context.Context, client *Client, spellings []string, from netip.Addr) error {
+	wrong := fmt.Errorf("%w: it is not the secret of %.100q", ErrUnauthenticated, client.ID)
+	if client.secrets == nil { // secrets that registration makes cannot be guessed
+		same := func(secret string) bool {
+			return subtle.ConstantTimeCompare([]byte(record.Hash([]byte(secret))), []byte(client.hash)) == 1
+		}
+		if !slices.ContainsFunc(spellings, same) {
+			return wrong
+		}
+		return nil
+	}
+	err := s.verifier.CheckSecret(ctx, client.secrets, from, spellings...)
+	if errors.Is(err, auth.ErrRejected) {
+		return wrong
+	}
+	return err
+}

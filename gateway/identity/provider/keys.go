@@ -1,0 +1,103 @@
+package provider
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"authgate/gateway/wire/jose"
+)
+
+const (
+	keysFresh    = 10 * time.Minute // then they are renewed, and the old ones are used meanwhile
+	keysLifetime = time.Hour        // then they are no longer used
+	keysBurst    = 3                // fetches without a pause
+	keysInterval = 10 * time.Second // between further fetches
+)
+
+// keySet is the published keys of an issuer. They are fetched when they are first
+// needed, when they are old, and when a token names an unknown key. Any client can
+// cause the last, so the rate of fetches is limited. RemoteKeySet of go-oidc has
+// neither this limit nor an age.
+type keySet struct {
+	issuer   *issuer
+	cached   cached[*jose.PublicKeys]
+	limiter  *rate.Limiter
+	renewing atomic.Bool
+}
+
+// errKeysRest: the keys were fetched a moment ago, so an unknown key may be new.
+var errKeysRest = errors.New("the keys are not fetched again so soon")
+
+func (i *issuer) newKeySet(address string) *keySet {
+	k := &keySet{issuer: i, limiter: rate.NewLimiter(rate.Every(keysInterval), keysBurst)}
+	k.cached.now, k.cached.background = i.now, i.background
+	k.cached.permitted = func() bool { return k.limiter.AllowN(i.now(), 1) }
+	k.cached.fetch = func(ctx context.Context) (*jose.PublicKeys, error) { return i.fetchKeys(ctx, address) }
+	return k
+}
+
+// find returns the key that a header names. An *Error means that the keys cannot be
+// fetched, any other error that the token is not valid.
+func (k *keySet) find(ctx context.Context, h header) (crypto.PublicKey, error) {
+	known, now := k.cached.state(), k.issuer.now()
+	seen := known.tries
+	if !known.value.Has(h.keyID) || now.Sub(known.fetched) > keysLifetime {
+		var err error
+		if known, err = k.cached.renew(ctx, known.tries); err != nil {
+			return nil, k.issuer.client.fail("keys", err)
+		}
+		if known.err != nil {
+			return nil, known.err
+		}
+		if now.Sub(known.fetched) > keysLifetime {
+			return nil, k.issuer.client.fail("keys", errors.New("the keys are too old, and cannot be fetched again so soon"))
+		}
+	} else if now.Sub(known.fetched) > keysFresh {
+		k.renew(known.tries)
+	}
+	key, err := known.value.Find(h.keyID, h.algorithm)
+	if err != nil && known.tries == seen && !known.value.Has(h.keyID) {
+		err = fmt.Errorf("%w: %w", errKeysRest, err)
+	}
+	return key, err
+}
+
+// renew fetches the keys in the background.
+func (k *keySet) renew(seen int) {
+	if !k.renewing.CompareAndSwap(false, true) {
+		return
+	}
+	k.issuer.background.start(func(ctx context.Context) {
+		defer k.renewing.Store(false)
+		if known, _ := k.cached.renew(ctx, seen); known.tries > seen && known.err != nil {
+			k.issuer.logger.Warn("fetching the provider's keys failed; the cached keys are used for up to an hour",
+				"error", known.err)
+		}
+	})
+}
+
+// fetchKeys fetches a JWK Set (RFC 7517, section 5).
+func (i *issuer) fetchKeys(ctx context.Context, address string) (*jose.PublicKeys, error) {
+	r, err := http.NewRequest(http.MethodGet, address, nil)
+	if err != nil {
+		return nil, i.client.fail("keys", err)
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Cache-Control", "no-cache")
+	got, err := i.client.send(ctx, "keys", r)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := jose.ParsePublicKeys(got.body)
+	if err != nil {
+		return nil, i.client.fail("keys", fmt.Errorf("the key set: %w", err))
+	}
+	return keys, nil
+}

@@ -1,0 +1,83 @@
+package apitokens
+
+import (
+	"context"
+	"strings"
+
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/login"
+	"authgate/gateway/login/grants"
+	"authgate/policy"
+)
+
+// Bearers is the mechanism for all bearer tokens. It decides about every token that says
+// that it is an API token. No other mechanism sees such a token, and no other issuer.
+type Bearers struct {
+	inFront
+	others *login.BearerTokens
+}
+
+// NewBearers returns the mechanism for API tokens and other bearer tokens.
+func NewBearers(tokens *Set, others *login.BearerTokens) *Bearers {
+	return &Bearers{inFront{others, tokens}, others}
+}
+
+// Shared returns the mechanism for routes whose application has bearer tokens of its own;
+// see login.SharedBearer.
+func (b *Bearers) Shared() auth.Authenticator {
+	return inFront{login.SharedBearer{BearerTokens: b.others}, b.tokens}
+}
+
+// Revoke is login.BearerTokens.Revoke. It does not revoke an API token.
+func (b *Bearers) Revoke(ctx context.Context, token string) (*policy.Identity, error) {
+	if Is(token) {
+		return nil, auth.ErrRejected
+	}
+	return b.others.Revoke(ctx, token)
+}
+
+// ContainsOwn is login.BearerTokens.ContainsOwn, also for API tokens and for what OAuth
+// clients have.
+func (b *Bearers) ContainsOwn(authorization string) bool {
+	return b.others.ContainsOwn(authorization, func(text string) bool {
+		return holdsWhole(text) || grants.ContainsOwn(text)
+	})
+}
+
+// holdsWhole reports whether a text has an API token without a mistake in it.
+func holdsWhole(text string) bool {
+	for {
+		at := strings.Index(text, mark)
+		if at < 0 {
+			return false
+		}
+		text = text[at:]
+		if len(text) >= length && whole(text[:length]) {
+			return true
+		}
+		text = text[len(mark):]
+	}
+}
+
+// inFront is API tokens as bearer tokens, in front of the mechanism for all others.
+type inFront struct {
+	auth.Authenticator
+	tokens *Set
+}
+
+// Authenticate implements auth.Authenticator.
+func (f inFront) Authenticate(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
+	// Cookies hold only access tokens of logins.
+	if creds.Scheme == "bearer" && Is(creds.Value) {
+		return f.tokens.authenticate(ctx, creds.Value, false)
+	}
+	return f.Authenticator.Authenticate(ctx, creds)
+}
+
+// Alive implements auth.Authenticator.
+func (f inFront) Alive(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
+	if creds.Scheme == "bearer" && Is(creds.Value) {
+		return f.tokens.alive(ctx, creds.Value, false)
+	}
+	return f.Authenticator.Alive(ctx, creds)
+}

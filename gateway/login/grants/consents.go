@@ -1,0 +1,221 @@
+package grants
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"authgate/gateway/login"
+	"authgate/gateway/store"
+	"authgate/gateway/store/record"
+)
+
+const (
+	// maxConsents is how many clients a user can have. The consent for the oldest one ends
+	// when one more comes.
+	maxConsents = 256
+	// consentLifetime is how long the consents of a user hold after the last one.
+	consentLifetime = 400 * 24 * time.Hour
+	// consentRenewal is how old the record may become before a consent that changes nothing
+	// writes it.
+	consentRenewal = 30 * 24 * time.Hour
+)
+
+// Consents keeps what users consent to. A grant needs a consent, and ends with it. A consent ends with
+// the account, as API tokens do: when it is removed or disabled, or gets another password. A later
+// account of that name has none.
+type Consents struct {
+	store   store.Store
+	now     func() time.Time
+	holders *login.Holders
+}
+
+// NewConsents returns the consents in a store. now is its clock; see store.ClockOf.
+func NewConsents(s store.Store, now func() time.Time, holders *login.Holders) *Consents {
+	return &Consents{s, now, holders}
+}
+
+// Consent is what a user has consented to for one client.
+type Consent struct {
+	Client    string              `json:"client"`
+	Name      string              `json:"name,omitempty"`
+	Resources map[string][]string `json:"resources"` // scopes by resource
+	Since     time.Time           `json:"since"`
+}
+
+// consent is a Consent in the record. What was granted by it names its ID, so that a later
+// consent for the same client does not bring it back.
+type consent struct {
+	ID string `json:"id"`
+	Consent
+}
+
+// consented is the record of a user's consents. One record has all of them, so that one write
+// withdraws one.
+type consented struct {
+	Subject string    `json:"sub"`
+	Issuer  string    `json:"iss,omitempty"` // of the provider; empty: a local account, or an older record
+	Written time.Time `json:"written"`
+	All     []consent `json:"all"`
+}
+
+func consentsKey(subject string) string { return consentsPrefix + record.Hash([]byte(subject)) }
+
+// of returns the consent for a client, nil if there is none.
+func (c *consented) of(client string) *consent {
+	at := slices.IndexFunc(c.All, func(one consent) bool { return one.Client == client })
+	if at < 0 {
+		return nil
+	}
+	return &c.All[at]
+}
+
+// hold reports whether the consent with that ID was not withdrawn.
+func (c *consented) hold(id string) bool {
+	return slices.ContainsFunc(c.All, func(one consent) bool { return one.ID == id })
+}
+
+// covers reports whether the consent has all of the scopes for a resource.
+func (c *consent) covers(resource string, scopes []string) bool {
+	held, ok := c.Resources[resource]
+	return ok && !slices.ContainsFunc(scopes, func(scope string) bool { return !slices.Contains(held, scope) })
+}
+
+// consentsOf returns the consents of a subject, also those of an earlier user of its name, and the
+// record that they are from.
+func consentsOf(ctx context.Context, s store.Store, subject string) (*consented, []byte, error) {
+	raw, err := record.Find(ctx, s, consentsKey(subject))
+	if err != nil {
+		return nil, nil, err
+	}
+	known, err := decodeConsents(subject, raw)
+	return known, raw, err
+}
+
+// keep leaves what the user has consented to who has the subject now.
+func (c *consented) keep(holders *login.Holders) {
+	since, issuer, ok := holders.Tenure(c.Subject)
+	if !ok || c.Issuer != "" && c.Issuer != issuer {
+		c.All = nil
+	}
+	c.Issuer = issuer
+	c.All = slices.DeleteFunc(c.All, func(one consent) bool { return one.Since.Before(since) })
+}
+
+// of returns the consents of the user who has the subject now.
+func (c *Consents) of(ctx context.Context, subject string) (*consented, error) {
+	known, _, err := consentsOf(ctx, c.store, subject)
+	if err == nil {
+		known.keep(c.holders)
+	}
+	return known, err
+}
+
+// decodeConsents decodes the consents of a user, and no record as none.
+func decodeConsents(subject string, raw []byte) (*consented, error) {
+	if raw == nil {
+		return &consented{Subject: subject}, nil
+	}
+	known, err := record.Decode[consented](raw)
+	if err == nil && known.Subject != subject {
+		err = errors.New("a record in the store is damaged: it is of another subject")
+	}
+	return known, err
+}
+
+// Given reports whether a user has consented to what a client asks for.
+func (c *Consents) Given(ctx context.Context, subject, client, resource string, scopes []string) (bool, error) {
+	known, err := c.of(ctx, subject)
+	if err != nil {
+		return false, err
+	}
+	one := known.of(client)
+	return one != nil && one.covers(resource, scopes), nil
+}
+
+// Has reports whether a user has consented to anything that a client has asked for.
+func (c *Consents) Has(ctx context.Context, subject, client string) (bool, error) {
+	known, err := c.of(ctx, subject)
+	return err == nil && known.of(client) != nil, err
+}
+
+// Give records that a user consents to what a client asks for, beside what they have
+// consented to before. It is also needed for clients that users are not asked about.
+func (c *Consents) Give(ctx context.Context, subject, client, name, resource string, scopes []string) error {
+	err := store.Update(ctx, c.store, consentsKey(subject), func(raw []byte) (store.Edit, error) {
+		known, err := decodeConsents(subject, raw)
+		if err != nil {
+			return store.Edit{}, err
+		}
+		known.keep(c.holders)
+		now := c.now()
+		if !known.add(client, name, resource, scopes, now) {
+			return store.Edit{}, nil
+		}
+		known.Written = now
+		return record.Edited(known, now.Add(consentLifetime))
+	})
+	if err != nil {
+		err = fmt.Errorf("recording a consent: %w", err)
+	}
+	return err
+}
+
+// add adds a consent. It reports whether the record must be written.
+func (c *consented) add(client, name, resource string, scopes []string, now time.Time) bool {
+	one := c.of(client)
+	if one == nil {
+		c.All = append(c.All, consent{rand.Text(), Consent{Client: client, Resources: map[string][]string{}, Since: now}})
+		c.All = c.All[max(0, len(c.All)-maxConsents):]
+		one = &c.All[len(c.All)-1]
+	}
+	if one.Name == name && one.covers(resource, scopes) && now.Sub(c.Written).Abs() < consentRenewal {
+		return false
+	}
+	one.Name = name
+	held := append([]string{}, one.Resources[resource]...)
+	for _, scope := range scopes {
+		if !slices.Contains(held, scope) {
+			held = append(held, scope)
+		}
+	}
+	one.Resources[resource] = held
+	return true
+}
+
+// List returns what a user has consented to, the oldest first.
+func (c *Consents) List(ctx context.Context, subject string) ([]Consent, error) {
+	known, err := c.of(ctx, subject)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Consent, len(known.All))
+	for i := range known.All {
+		all[i] = known.All[i].Consent
+		all[i].Resources = maps.Clone(all[i].Resources)
+	}
+	return all, nil
+}
+
+// Withdraw ends the consent of a user for a client, and with it all codes and tokens that the
+// client got by it. It reports whether there was one.
+func (c *Consents) Withdraw(ctx context.Context, subject, client string) (found bool, err error) {
+	err = store.Update(store.Ending(ctx), c.store, consentsKey(subject), func(raw []byte) (store.Edit, error) {
+		known, err := decodeConsents(subject, raw)
+		if found = err == nil && known.of(client) != nil; !found {
+			return store.Edit{}, err
+		}
+		known.All = slices.DeleteFunc(known.All, func(one consent) bool { return one.Client == client })
+		now := c.now()
+		known.Written = now
+		return record.Edited(known, now.Add(consentLifetime))
+	})
+	if err != nil {
+		return false, fmt.Errorf("withdrawing a consent: %w", err)
+	}
+	return found, nil
+}

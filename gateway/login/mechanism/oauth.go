@@ -1,0 +1,75 @@
+package mechanism
+
+import (
+	"slices"
+
+	"authgate/gateway/config"
+	"authgate/gateway/identity/clients"
+	"authgate/gateway/login"
+	"authgate/gateway/login/grants"
+	"authgate/policy"
+)
+
+// OAuth is what the authorization server of a configuration is made of.
+type OAuth struct {
+	Clients  *clients.Set
+	Grants   *grants.Grants
+	Consents *grants.Consents
+	Devices  *grants.Devices
+}
+
+// NewOAuth makes the parts of the authorization server, nil if the configuration has none.
+func NewOAuth(o *Options, local *Local, f *Federation) (*OAuth, error) {
+	cfg := o.Config
+	if !cfg.OAuth.Enabled {
+		return nil, nil
+	}
+	set, err := clients.New(clients.Options{Config: cfg, Store: o.Store, Now: o.Now, Verifier: o.Verifier})
+	if err != nil {
+		return nil, err
+	}
+	holders := &login.Holders{Logins: local.Logins, Accounts: local.Accounts, Users: f.Users}
+	lent := grants.New(grants.Options{
+		Store: o.Store, Now: o.Now, Logins: local.Logins, Keys: local.keys,
+		Holders: holders, Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience, Leeway: cfg.Token.ReuseLeeway,
+		Lend: lend(cfg.OAuth.Scopes), Client: actsForItself(cfg.OAuth.Clients), Counts: set.Counts,
+		Admits: set.Admits, CodeLifetime: cfg.OAuth.CodeLifetime,
+	})
+	return &OAuth{
+		Clients: set, Grants: lent, Consents: grants.NewConsents(o.Store, o.Now, holders),
+		Devices: grants.NewDevices(lent, cfg.OAuth.DeviceLifetime),
+	}, nil
+}
+
+// lend returns what makes the identity that scopes lend: with the roles of those scopes alone.
+// If no scopes are configured, they limit nothing.
+func lend(configured map[string][]string) func([]string, *policy.Identity) *policy.Identity {
+	return func(scopes []string, id *policy.Identity) *policy.Identity {
+		if len(configured) == 0 {
+			return id
+		}
+		var lent []string
+		for _, scope := range scopes {
+			roles, ok := configured[scope]
+			if ok && len(roles) == 0 {
+				return id
+			}
+			lent = append(lent, roles...)
+		}
+		return id.Reduced(lent)
+	}
+}
+
+// actsForItself returns the roles of the clients that get tokens of their own.
+func actsForItself(configured []config.OAuthClient) func(string) ([]string, bool) {
+	roles := map[string][]string{}
+	for i := range configured {
+		if c := &configured[i]; slices.Contains(c.Grants, config.GrantClientCredentials) {
+			roles[c.ID] = c.Roles
+		}
+	}
+	return func(id string) ([]string, bool) {
+		own, ok := roles[id]
+		return own, ok
+	}
+}
