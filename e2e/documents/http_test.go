@@ -36,7 +36,7 @@ func TestDocsStatuses(t *testing.T) {
 		}
 	}
 	_, errors, _ := strings.Cut(world.ReadDocument(t, page).Prose, "\n## Errors\n")
-	errors, _, _ = strings.Cut(errors, "\n### ")
+	errors, _, _ = strings.Cut(errors, "\n## ")
 	listed := map[string]bool{}
 	for _, row := range regexp.MustCompile(`(?m)^\| (\d{3}) \| `).FindAllStringSubmatch(errors, -1) {
 		listed[row[1]] = true
