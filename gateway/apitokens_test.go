@@ -28,7 +28,7 @@ func TestAPITokenOnRoutes(t *testing.T) {
 	for _, line := range []string{bearer, basic, basicHeader("", made.Token), basicHeader("__token__", made.Token)} {
 		for _, target := range []string{"/bearer/", "/any/", "/git/", "/wiki/", "/shared/"} {
 			r.want(200, "POST", target, "", line)
-			h := r.upstream.last().Header
+			h := r.upstream.Last().Header
 			if h.Get("X-Auth-User") != "alice" || h.Get("X-Auth-Mechanism") != "bearer" || h.Get("X-Auth-Roles") != "user" ||
 				h.Get("X-Auth-Provider") != "local" {
 				t.Errorf("%s: the upstream sees %v", target, h)
@@ -62,7 +62,7 @@ func TestBasicBesideAPITokens(t *testing.T) {
 	r := newRig(t, apiTokenConfig)
 	alice, foreign := r.login(aliceIn), basicHeader("alice", "the application's")
 	r.want(200, "GET", "/wiki/", "", alice.cookie, foreign)
-	if got := r.upstream.last().Header.Get("Authorization"); "Authorization: "+got != foreign {
+	if got := r.upstream.Last().Header.Get("Authorization"); "Authorization: "+got != foreign {
 		t.Errorf("the upstream got %q", got)
 	}
 	r.want(403, "POST", "/wiki/", "", alice.cookie, foreign, "Sec-Fetch-Site: cross-site")
@@ -143,7 +143,7 @@ func TestAPITokenAfterReload(t *testing.T) {
 	r.mustReload(edit(t, apiTokenConfig, "roles: [user, admin],", "roles: [user],"))
 	r.want(403, "GET", "/admin/", "", bearer)
 	r.want(200, "GET", "/bearer/", "", bearer)
-	if roles := r.upstream.last().Header.Get("X-Auth-Roles"); roles != "user" {
+	if roles := r.upstream.Last().Header.Get("X-Auth-Roles"); roles != "user" {
 		t.Errorf("the roles are %q", roles)
 	}
 }
@@ -200,20 +200,20 @@ listen: {trusted_proxies: [192.0.2.0/24]}
 	alice := r.login(aliceIn)
 	bearer := "Authorization: Bearer " + r.client.NewToken(alice.cookie, `,"roles":["user"]`).Token
 	none := "Authorization: Bearer " + r.client.NewToken(alice.cookie, `,"roles":[]`).Token
-	before := r.upstream.count()
+	before := r.upstream.Reached()
 	for _, line := range []string{alice.cookie, alice.bearer, bearer, none} {
 		r.want(403, "GET", "/staff/", "", line)
 		r.want(403, "GET", "/verify", "", line, "X-Forwarded-Method: GET", "X-Forwarded-Proto: https",
 			"X-Forwarded-Host: gw.example", "X-Forwarded-Uri: /staff/")
 	}
-	if r.upstream.count() != before {
+	if r.upstream.Reached() != before {
 		t.Error("a request reached the upstream")
 	}
 	if !strings.Contains(r.log.String(), "judged by all roles of the owner of the token") {
 		t.Error("the log does not tell why")
 	}
 	r.want(200, "GET", "/users/", "", bearer)
-	if roles := r.upstream.last().Header.Get("X-Auth-Roles"); roles != "user" {
+	if roles := r.upstream.Last().Header.Get("X-Auth-Roles"); roles != "user" {
 		t.Errorf("the upstream sees the roles %q", roles)
 	}
 	r.mustReload(strings.Replace(yaml, denied, "user, admin", 1))

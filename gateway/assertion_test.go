@@ -32,7 +32,7 @@ func TestAssertionReachesTheApplication(t *testing.T) {
 	}
 	forged := "X-Auth-Assertion: forged"
 	r.client.Want(200, "GET", "/session/", "", alice.Cookie, forged, "X_Auth.Assertion: forged")
-	sent := r.upstream.last().Header
+	sent := r.upstream.Last().Header
 	claims := read(sent.Get("X-Auth-Assertion"))
 	if roles := strings.Split(sent.Get("X-Auth-Roles"), ","); len(sent["X-Auth-Assertion"]) != 1 || roles[1] != "Root" {
 		t.Errorf("the application got %v", sent)
@@ -43,7 +43,7 @@ func TestAssertionReachesTheApplication(t *testing.T) {
 		}
 	}
 	r.client.Want(200, "GET", "/public/", "", alice.Cookie, forged)
-	if got := r.upstream.last().Header["X-Auth-Assertion"]; got != nil {
+	if got := r.upstream.Last().Header["X-Auth-Assertion"]; got != nil {
 		t.Errorf("a public request has %q", got)
 	}
 	// Its audience is that of access tokens, and still it is none.

@@ -83,7 +83,7 @@ func TestCertificates(t *testing.T) {
 	c := newCertificateRig(t)
 	alice, bob := c.named("alice"), c.named("bob")
 	w := c.wantOf(200, c.with(alice, "GET", "/cert/"))
-	got := c.upstream.last().Header
+	got := c.upstream.Last().Header
 	if got.Get("X-Auth-User") != "alice" || got.Get("X-Auth-Mechanism") != "certificate" ||
 		got.Get("X-Auth-Subject") != "local:alice" || got.Get("X-Auth-Provider") != "local" ||
 		len(w.Header()["Set-Cookie"]) > 0 {
@@ -227,7 +227,7 @@ func TestProxiedCertificates(t *testing.T) {
 	alice, none := certtest.Fields(c.named("alice")), tls.Certificate{}
 	below := certtest.Fields(c.ca.Intermediate("between").Client(certtest.Named("alice")))
 	c.wantOf(200, c.proxied(none, "/cert/", alice...))
-	if h := c.upstream.last().Header; h.Get("X-Auth-User") != "alice" || h["Client-Cert"] != nil {
+	if h := c.upstream.Last().Header; h.Get("X-Auth-User") != "alice" || h["Client-Cert"] != nil {
 		t.Errorf("the upstream gets %v", h)
 	}
 	c.wantOf(200, c.proxied(none, "/cert/", below...))
@@ -247,11 +247,11 @@ func TestProxiedCertificates(t *testing.T) {
 	c.wantOf(401, c.with(none, "GET", "/cert/", alice...))
 	c.wantOf(200, c.with(none, "GET", "/public/", append(below, "Client_Cert: x")...))
 	c.wantOf(200, c.proxied(none, "/passes/", below...))
-	if c.upstream.last().Header.Get("Client-Cert") == "" {
+	if c.upstream.Last().Header.Get("Client-Cert") == "" {
 		t.Error("a route that lets it pass drops what the proxy says")
 	}
 	c.wantOf(200, c.with(none, "GET", "/passes/", append(below, "Client_Cert: x")...))
-	for name := range c.upstream.last().Header {
+	for name := range c.upstream.Last().Header {
 		if strings.HasPrefix(strings.ToLower(name), "client") {
 			t.Errorf("the upstream gets %s of a client", name)
 		}
@@ -332,7 +332,7 @@ func TestStreamsEndWithTheCertificate(t *testing.T) {
 
 // stream opens a response that does not end, and returns what the handler panics with.
 func (c *certificateRig) stream(issued tls.Certificate) <-chan any {
-	c.upstream.answer = func(q *http.Request) (*http.Response, error) {
+	c.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 		out, in := io.Pipe()
 		context.AfterFunc(q.Context(), func() { in.CloseWithError(q.Context().Err()) })
 		answer := response(q, http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}}, "")

@@ -24,7 +24,7 @@ listen: {trusted_proxies: [10.0.0.0/8]}
 // withoutToken fails the test if a token of the gateway reached the upstream.
 func (r *rig) withoutToken(tokens ...string) {
 	r.t.Helper()
-	for name, values := range r.upstream.last().Header {
+	for name, values := range r.upstream.Last().Header {
 		for _, token := range tokens {
 			if strings.Contains(strings.Join(values, " "), token) {
 				r.t.Errorf("a token reached the upstream in %s", name)
@@ -52,7 +52,7 @@ func TestTokenHeader(t *testing.T) {
 					bob.cookie)
 				r.wantUser("alice")
 				r.withoutToken(token)
-				if got := r.upstream.last().Header.Get("Authorization"); got != application {
+				if got := r.upstream.Last().Header.Get("Authorization"); got != application {
 					t.Errorf("%s: the upstream got %q, want %q", target, got, application)
 				}
 			}

@@ -37,7 +37,7 @@ identity_headers:
 	}
 	forged := []string{"X-Auth-Bad: forged", "x_auth.department: forged", "X-Auth-None: forged"}
 	r.want(200, "GET", "/delegated/", "", append(forged, carol)...)
-	sent := r.upstream.last().Header
+	sent := r.upstream.Last().Header
 	for name, value := range want {
 		if got := strings.Join(sent[name], "|"); got != value {
 			t.Errorf("the application gets %s: %q, want %q", name, got, value)
@@ -57,7 +57,7 @@ identity_headers:
 	}
 	// Local accounts have no claims.
 	r.want(200, "GET", "/session/", "", append(forged, r.login(aliceIn).cookie)...)
-	for name, value := range r.upstream.last().Header {
+	for name, value := range r.upstream.Last().Header {
 		if _, claim := want[name]; claim || strings.Contains(strings.Join(value, "|"), "forged") {
 			t.Errorf("with a local account, the application gets %s: %q", name, value)
 		}

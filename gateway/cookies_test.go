@@ -95,7 +95,7 @@ func TestSeparateCookies(t *testing.T) {
 		},
 	} {
 		for _, status := range []int{200, 302, 500} {
-			r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+			r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 				return response(q, status, http.Header{"Set-Cookie": slices.Clone(c.says), "Set-Cookie2": {"session_id=x"}},
 					""), nil
 			}
@@ -107,7 +107,7 @@ func TestSeparateCookies(t *testing.T) {
 			}
 		}
 	}
-	r.upstream.answer = nil
+	r.upstream.Answer = nil
 	r.want(200, "GET", "/public/", "")
 	if got := r.log.Records(t, "cookies of an upstream are left out: "+
 		"clients could read them as the gateway's"); len(got) != 9 || got[0]["upstream"] != "app" ||
@@ -124,7 +124,7 @@ func TestSeparateCookies(t *testing.T) {
 		{"/public/", "a=b; __Host-authgate_app_authgate_language=de", "a=b; __Host-authgate_language=de"},
 	} {
 		r.want(200, "GET", c.target, "", "Cookie: "+c.sent)
-		if got := r.upstream.last().Header["Cookie"]; !slices.Equal(got, []string{c.want}) {
+		if got := r.upstream.Last().Header["Cookie"]; !slices.Equal(got, []string{c.want}) {
 			t.Errorf("%s: the upstream gets %q, want %q", c.target, got, c.want)
 		}
 	}
@@ -162,12 +162,12 @@ func TestHostPrefix(t *testing.T) {
 	plain := strings.ReplaceAll(session, "__Host-", "")
 	r.want(401, "GET", "/session/", "", plain)
 	r.want(200, "GET", "/session/", "", session+"; session_id=of-the-application")
-	if got := r.upstream.last().Header["Cookie"]; !slices.Equal(got, []string{"session_id=of-the-application"}) {
+	if got := r.upstream.Last().Header["Cookie"]; !slices.Equal(got, []string{"session_id=of-the-application"}) {
 		t.Errorf("the upstream gets %q", got)
 	}
 	r.want(200, "GET", "/bearer/", "", access)
 	r.want(200, "POST", "/refresh", "", cookies.Line(names[2]))
-	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+	r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 		return response(q, 200, http.Header{"Set-Cookie": {"__Host-session_id=x; Path=/; Secure", "session_id=y"}}, ""), nil
 	}
 	set := jarOf(r.want(200, "GET", "/session/", "", session))
@@ -187,7 +187,7 @@ func TestClearSiteData(t *testing.T) {
 		`"cookies"`: "", `"cache", "cookies", "storage"`: `"cache", "storage"`, `"*"`: rest, ` "Cookies" ,"*"`: rest,
 		`"cookies"|"cache"`: `"cache"`, `"storage"`: `"storage"`,
 	} {
-		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 			return response(q, 200, http.Header{"Clear-Site-Data": strings.Split(given, "|")}, ""), nil
 		}
 		for _, c := range []struct{ target, header string }{{"/session/", alice.cookie}, {"/public/", ""}} {
@@ -278,12 +278,12 @@ func TestCookiesAsJavaSendsThem(t *testing.T) {
 	java := `Cookie: $Version="1"; session_id="` + quoted(alice.cookie) +
 		`";$Path="/";$Domain="gw.example"; theme="dark";$Path="/"`
 	r.want(200, "GET", "/session/", "", java)
-	if h := r.upstream.last().Header; h.Get("X-Auth-User") != "alice" ||
+	if h := r.upstream.Last().Header; h.Get("X-Auth-User") != "alice" ||
 		h.Get("Cookie") != `$Version="1"; theme="dark"; $Path="/"` {
 		t.Errorf("the upstream gets %v", h)
 	}
 	r.want(200, "GET", "/session/", "", alice.cookie+`; session_id="`+quoted(alice.cookie)+`"`)
-	if h := r.upstream.last().Header; h["Cookie"] != nil {
+	if h := r.upstream.Last().Header; h["Cookie"] != nil {
 		t.Errorf("the upstream gets %q", h["Cookie"])
 	}
 	r.want(400, "GET", "/session/", "", alice.cookie+`; session_id="`+quoted(bob.cookie)+`"`)

@@ -103,7 +103,7 @@ func TestCSRFTokenOnRoutes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ownrig.WithToken)
 	var got string
-	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+	r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 		got = ""
 		if q.Body != nil {
 			all, err := io.ReadAll(q.Body)
@@ -166,7 +166,7 @@ func TestCrossOriginAllow(t *testing.T) {
 func TestHSTS(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, edit(t, baseConfig, "store:", "tls: {hsts: 48h}\nstore:"))
-	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+	r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 		return response(q, 200, http.Header{"Strict-Transport-Security": {"max-age=1"}}, ""), nil
 	}
 	for target, status := range map[string]int{"/public/": 200, "/session/": 401, "/nothing": 404, "/signin": 200} {
@@ -176,7 +176,7 @@ func TestHSTS(t *testing.T) {
 		}
 	}
 	off := newRig(t, baseConfig)
-	off.upstream.answer = r.upstream.answer
+	off.upstream.Answer = r.upstream.Answer
 	if got := off.want(200, "GET", "/public/", "").Header().Get("Strict-Transport-Security"); got != "max-age=1" {
 		t.Errorf("off: %q, want what the upstream says", got)
 	}
@@ -187,7 +187,7 @@ func TestHSTS(t *testing.T) {
 func TestAltSvc(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, edit(t, baseConfig, "store:", "listen: {https: ':8443', http3: ':444'}\nstore:"))
-	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+	r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 		return response(q, 200, http.Header{"Alt-Svc": {`h3=":1"`}}, ""), nil
 	}
 	for target, status := range map[string]int{"/public/": 200, "/session/": 401, "/nothing": 404, "/signin": 200} {
@@ -196,7 +196,7 @@ func TestAltSvc(t *testing.T) {
 		}
 	}
 	off := newRig(t, baseConfig)
-	off.upstream.answer = r.upstream.answer
+	off.upstream.Answer = r.upstream.Answer
 	if got := off.want(200, "GET", "/public/", "").Header().Get("Alt-Svc"); got != `h3=":1"` {
 		t.Errorf("off: %q, want what the upstream says", got)
 	}

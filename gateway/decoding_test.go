@@ -26,7 +26,7 @@ func TestPathsEncodedTwice(t *testing.T) {
 	}
 	for _, target := range []string{"/x/%2561dmin", "/100%25", "/100%2525", "/%2562?%2561dmin", "/keep/%2561%2Fb"} {
 		r.want(200, "GET", target, "")
-		if got := r.upstream.last().URL.RequestURI(); got != target {
+		if got := r.upstream.Last().URL.RequestURI(); got != target {
 			t.Errorf("%s is forwarded as %s", target, got)
 		}
 		if x := explained(target); x.Outcome != OutcomeAllow {

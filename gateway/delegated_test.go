@@ -24,7 +24,7 @@ func TestDecorationRefusesNoUser(t *testing.T) {
 		p.Claims = changes
 		for path, credential := range map[string]string{"/delegated/": r.client.Carol(), "/bearer/": p.Bearer(changes)} {
 			r.want(200, "GET", path, "", credential)
-			h := r.upstream.last().Header
+			h := r.upstream.Last().Header
 			want := [...]string{"carol", "", "user"}
 			if changes["preferred_username"] != nil {
 				want[0] = "1"
@@ -42,10 +42,10 @@ func TestDecorationRefusesNoUser(t *testing.T) {
 		}
 	}
 	for _, changes := range []map[string]any{{"sub": ""}, {"sub": 5}, {"exp": 1}, {"aud": "another"}} {
-		before := r.upstream.count()
+		before := r.upstream.Reached()
 		w := r.want(401, "GET", "/bearer/", "", p.Bearer(changes))
-		if r.upstream.count() != before || !strings.Contains(w.Header().Get("WWW-Authenticate"), "invalid_token") {
-			t.Errorf("%v: %v, %d requests reached the upstream", changes, w.Header(), r.upstream.count()-before)
+		if r.upstream.Reached() != before || !strings.Contains(w.Header().Get("WWW-Authenticate"), "invalid_token") {
+			t.Errorf("%v: %v, %d requests reached the upstream", changes, w.Header(), r.upstream.Reached()-before)
 		}
 	}
 }

@@ -66,15 +66,15 @@ func TestRenewal(t *testing.T) {
 		r.clock.Advance(5*time.Minute + time.Second) // the tokens have expired
 		for range 2 {                                // the second request does not ask the provider
 			if c.log == over {
-				before := r.upstream.count()
+				before := r.upstream.Reached()
 				r.want(401, "GET", "/delegated/", "", session)
-				if r.upstream.count() != before {
+				if r.upstream.Reached() != before {
 					t.Errorf("%s: the request reached the upstream", name)
 				}
 				continue
 			}
 			r.want(200, "GET", "/delegated/", "", session)
-			h := r.upstream.last().Header
+			h := r.upstream.Last().Header
 			if h.Get("X-Auth-Subject") != "small:1" || h.Get("X-Auth-User") != "carol" || h.Get("X-Auth-Roles") != c.roles {
 				t.Errorf("%s: the upstream gets %v", name, h)
 			}

@@ -35,7 +35,7 @@ func TestAPITokensOfProviderUsers(t *testing.T) {
 	bearer := "Authorization: Bearer " + made.Token
 	for _, line := range []string{bearer, basicHeader("carol", made.Token)} {
 		r.want(200, "GET", "/bearer/", "", line)
-		h := r.upstream.last().Header
+		h := r.upstream.Last().Header
 		if h.Get("X-Auth-User") != "carol" || h.Get("X-Auth-Mechanism") != "bearer" || h.Get("X-Auth-Roles") != "user" ||
 			h.Get("X-Auth-Provider") != "small" || h.Get("X-Auth-Subject") != "small:1" || h["Authorization"] != nil {
 			t.Errorf("the upstream sees %v", h)
@@ -65,11 +65,11 @@ func TestAPITokensOfProviderUsers(t *testing.T) {
 	r.clock.Advance(50 * time.Minute)
 	roles = []string{"other"} // the renewal takes the role from the token
 	r.want(200, "GET", "/delegated/", "", session)
-	if got := r.upstream.last().Header.Get("X-Auth-Roles"); got != "other" {
+	if got := r.upstream.Last().Header.Get("X-Auth-Roles"); got != "other" {
 		t.Fatalf("after the renewal the user has the roles %q", got)
 	}
 	r.want(200, "GET", "/bearer/", "", bearer)
-	if got := r.upstream.last().Header.Get("X-Auth-Roles"); got != "" {
+	if got := r.upstream.Last().Header.Get("X-Auth-Roles"); got != "" {
 		t.Errorf("the token has the roles %q, which the user did not have when it was made", got)
 	}
 	r.want(200, "POST", "/logout", "", session) // tokens outlive the login

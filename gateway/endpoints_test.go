@@ -178,11 +178,11 @@ func TestOwnEndpoints(t *testing.T) {
 				}
 			}
 			r.want(405, "PUT", prefix+"%"+fmt.Sprintf("%x", path[0])+path[1:], "")
-			if n := r.upstream.count(); n != 0 {
+			if n := r.upstream.Reached(); n != 0 {
 				t.Errorf("%s%s: %d requests went to the upstream", prefix, path, n)
 			}
 			r.want(200, "PUT", prefix+path+"/x", "")
-			r.upstream.asked.Store(0)
+			r.upstream.Forget()
 		}
 		others := []string{"/"}
 		if prefix != "/" {

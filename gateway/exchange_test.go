@@ -23,7 +23,7 @@ func TestExchangeAccount(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
 	alice := r.login(aliceIn)
-	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+	r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 		if strings.HasSuffix(q.URL.Opaque, "teapot") {
 			return response(q, http.StatusTeapot, http.Header{}, "short and stout"), nil
 		}
@@ -118,7 +118,7 @@ func TestExchangePanic(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
 	const secret = "the cause of it all"
-	r.upstream.answer = func(*http.Request) (*http.Response, error) { panic(secret) }
+	r.upstream.Answer = func(*http.Request) (*http.Response, error) { panic(secret) }
 	w := r.do("GET", "/public/", "")
 	if w.Code != 500 || strings.Contains(w.Body.String(), secret) || detailOf(t, w) != "The gateway failed." {
 		t.Errorf("%d %s", w.Code, w.Body)
@@ -150,7 +150,7 @@ func TestExchangeCutOff(t *testing.T) {
 		"panic":               func() error { panic("half-way") },
 	} {
 		r := newRig(t, baseConfig)
-		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 			answer := response(q, 200, http.Header{}, "")
 			answer.Body, answer.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader("half"), fail)), -1
 			return answer, nil
@@ -188,7 +188,7 @@ func TestRequestIDEverywhere(t *testing.T) {
 	r := newRig(t, baseConfig)
 	for id, kept := range map[string]bool{"mine": true, "not mine": false} {
 		r.want(200, "GET", "/public/", "", "X-Request-Id: "+id)
-		seen, logged := r.upstream.last().Header.Get("X-Request-Id"), r.log.Last(t, "request")["request_id"]
+		seen, logged := r.upstream.Last().Header.Get("X-Request-Id"), r.log.Last(t, "request")["request_id"]
 		if seen != logged || (seen == id) != kept {
 			t.Errorf("%s: the upstream gets %q, the log has %v", id, seen, logged)
 		}

@@ -4,15 +4,13 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
-	"authgate/gateway/wire/conn"
 	"authgate/internal/test/must"
+	ownrig "authgate/internal/test/rig"
 )
 
 // serveHints returns an application that answers each request with a 100 (Continue), as many hints as the path
@@ -43,7 +41,7 @@ func TestExpectations(t *testing.T) {
 	t.Parallel()
 	const hints = 50
 	r := newNetworkRig(t, baseConfig, serveHints(t, hints))
-	address := serveTCP(t, r)
+	address := ownrig.ServeTCP(t, r)
 	for _, c := range []struct {
 		version, expect   string
 		status, continues int
@@ -99,13 +97,13 @@ func TestExpectations(t *testing.T) {
 func TestExpectationsHTTP2(t *testing.T) {
 	t.Parallel()
 	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
-		transport := transportOver(dial, "HTTP/2.0")
+		transport := ownrig.TransportOver(dial, "HTTP/2.0")
 		defer transport.CloseIdleConnections()
 		for expect, want := range map[string]int{"y 100-continue": 417, "y": 417, "100-continue": 200} {
-			before := r.upstream.count()
-			answer := roundTrip(t, transport, "POST", "/public/", strings.NewReader("body"), "Expect: "+expect)
+			before := r.upstream.Reached()
+			answer := ownrig.RoundTrip(t, transport, "POST", "/public/", strings.NewReader("body"), "Expect: "+expect)
 			answer.Body.Close()
-			if reached := r.upstream.count() - before; answer.StatusCode != want || (reached == 1) != (want == 200) {
+			if reached := r.upstream.Reached() - before; answer.StatusCode != want || (reached == 1) != (want == 200) {
 				t.Errorf("%s: %d, and %d requests reach the upstream", expect, answer.StatusCode, reached)
 			}
 		}
@@ -116,27 +114,10 @@ func TestExpectationsHTTP2(t *testing.T) {
 func TestCutOffHTTP10(t *testing.T) {
 	t.Parallel()
 	r := rawApplication(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
-	client := must.Get(net.Dial("tcp", serveTCP(t, r)))(t)
+	client := must.Get(net.Dial("tcp", ownrig.ServeTCP(t, r)))(t)
 	defer client.Close()
 	fmt.Fprint(client, "GET /public/ HTTP/1.0\r\nHost: gw.example\r\n\r\n")
 	if got, err := io.ReadAll(client); err == nil {
 		t.Errorf("the client takes %q for the whole answer", got)
 	}
-}
-
-// serveTCP serves a rig on a listener like those of package server, and returns its address.
-func serveTCP(t *testing.T, r *rig) string {
-	t.Helper()
-	connections := conn.NewSet(conn.Options{Logger: slog.New(slog.DiscardHandler)})
-	server := &http.Server{
-		Handler: r.Gateway, ConnContext: conn.Context, ConnState: connections.State, ReadHeaderTimeout: time.Minute,
-	}
-	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(conn.Cleartext{Listener: connections.Listener(listener)}) }()
-	t.Cleanup(func() {
-		server.Close()
-		<-ended
-	})
-	return listener.Addr().String()
 }

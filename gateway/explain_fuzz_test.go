@@ -192,10 +192,10 @@ func explainAsServed(t *testing.T, seed uint64) {
 // wantExplained sends a request and compares with its explanation.
 func wantExplained(t *testing.T, r *rig, what string, q *http.Request, x *Explanation) {
 	t.Helper()
-	before := r.upstream.count()
+	before := r.upstream.Reached()
 	r.log.Reset()
 	w := r.serve(q)
-	reached := r.upstream.count() > before
+	reached := r.upstream.Reached() > before
 	answered := w.Code == http.StatusNoContent || w.Code == http.StatusPermanentRedirect // a preflight, a prefix
 	if w.Code != x.Status || (reached || answered) != (x.Outcome == OutcomeAllow) || reached != (x.Header != nil) ||
 		reached != (x.Path != "") || (x.Upstream == "app") != (x.Route != "") {
@@ -231,7 +231,7 @@ func wantExplained(t *testing.T, r *rig, what string, q *http.Request, x *Explan
 	if !reached {
 		return
 	}
-	got := r.upstream.last()
+	got := r.upstream.Last()
 	if path := sentPath(got); path != x.Path {
 		t.Errorf("%s: the upstream got the path %q, explained as %q", what, path, x.Path)
 	}

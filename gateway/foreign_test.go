@@ -28,7 +28,7 @@ func TestApplicationTokens(t *testing.T) {
 	for _, token := range foreign {
 		line := "Authorization: Bearer " + token
 		r.want(200, "GET", "/shared/", "", alice.cookie, line)
-		last := r.upstream.last()
+		last := r.upstream.Last()
 		if got := last.Header.Get("Authorization"); got != "Bearer "+token ||
 			last.Header.Get("X-Auth-Mechanism") != "session" || last.Header.Get("X-Auth-User") != "alice" {
 			t.Errorf("%.80s: %.80q reached the upstream, as %v", token, got, last.Header["X-Auth-User"])
@@ -43,7 +43,7 @@ func TestApplicationTokens(t *testing.T) {
 		r.want(403, "POST", "/shared/", "", line, alice.cookie, "Sec-Fetch-Site: cross-site")
 	}
 	r.want(200, "GET", "/shared/", "", bob.cookie, alice.bearer) // one of the gateway's counts first
-	if last := r.upstream.last(); last.Header.Get("X-Auth-User") != "alice" || last.Header.Get("Authorization") != "" {
+	if last := r.upstream.Last(); last.Header.Get("X-Auth-User") != "alice" || last.Header.Get("Authorization") != "" {
 		t.Errorf("the gateway's own token reached the upstream as %v", last.Header)
 	}
 	parts := strings.Split(alice.access, ".")

@@ -37,7 +37,7 @@ func TestTwoFramings(t *testing.T) {
 				t.Errorf("%q: after the answer: %v", request, err)
 			}
 			synctest.Wait()
-			if n := r.upstream.count(); n != 0 {
+			if n := r.upstream.Reached(); n != 0 {
 				t.Errorf("%q: %d requests reached the upstream", request, n)
 			}
 		})

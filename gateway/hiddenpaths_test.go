@@ -29,7 +29,7 @@ func TestRedirectToHiddenPath(t *testing.T) {
 		} {
 			config := edit(t, baseConfig, "app: {", "app: {fast_path: "+fast+", ")
 			r := newRig(t, config+"endpoints: {prefix: "+c.prefix+"}\n")
-			r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+			r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 				return response(q, http.StatusFound, http.Header{"Location": {c.location}}, ""), nil
 			}
 			path, cookie := "/public/", ""

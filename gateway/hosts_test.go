@@ -130,8 +130,8 @@ func TestAnyHost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ownrig.HostsConfig+"listen: {any_host: true}\n")
 	for _, host := range foreignHosts {
-		if r.client.WantAt(host, 200, "GET", "/public/", ""); r.upstream.last().Host != host {
-			t.Errorf("%s: the upstream is asked for %s", host, r.upstream.last().Host)
+		if r.client.WantAt(host, 200, "GET", "/public/", ""); r.upstream.Last().Host != host {
+			t.Errorf("%s: the upstream is asked for %s", host, r.upstream.Last().Host)
 		}
 		r.client.WantAt(host, 404, "GET", "/page", "") // which wiki.example.org has
 		r.client.WantAt(host, 401, "GET", "/session/", "")
@@ -168,9 +168,9 @@ func TestDecidedHostIsForwarded(t *testing.T) {
 		"X-Forwarded-Host: private.example, public.example":   200, "X-Forwarded-Host: private.example": 401,
 	} {
 		if r.client.WantAt("private.example", want, "GET", "/page", "", says); want == 200 &&
-			r.upstream.last().Host != "public.example" {
+			r.upstream.Last().Host != "public.example" {
 			t.Errorf("%q: decided on for public.example, and the upstream is asked for a page of %s", says,
-				r.upstream.last().Host)
+				r.upstream.Last().Host)
 		}
 	}
 }
@@ -219,8 +219,8 @@ func TestHTTPRedirect(t *testing.T) {
 		}
 	}
 	if n := r.sample("authgate_requests_total", "route=authgate/plain"); n != float64(requests) ||
-		r.upstream.count() != 0 {
-		t.Errorf("%v requests of %d were counted, %d reached the upstream", n, requests, r.upstream.count())
+		r.upstream.Reached() != 0 {
+		t.Errorf("%v requests of %d were counted, %d reached the upstream", n, requests, r.upstream.Reached())
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	ownrig "authgate/internal/test/rig"
 )
 
 // rawApplication returns a rig whose upstream answers each request with bytes, and then
@@ -75,19 +77,19 @@ func TestDrainingHTTP2(t *testing.T) {
 				r.Drain()
 			}
 			dials := 0
-			transport := transportOver(func() net.Conn { dials++; return dial() }, "HTTP/2.0")
+			transport := ownrig.TransportOver(func() net.Conn { dials++; return dial() }, "HTTP/2.0")
 			defer transport.CloseIdleConnections()
 			for range 2 {
-				answer := roundTrip(t, transport, "GET", "/public/", http.NoBody)
+				answer := ownrig.RoundTrip(t, transport, "GET", "/public/", http.NoBody)
 				if _, err := io.Copy(io.Discard, answer.Body); err != nil {
 					t.Error(err)
 				}
 				answer.Body.Close()
 				synctest.Wait()
 			}
-			if dials != connections || r.upstream.count() != 2 {
+			if dials != connections || r.upstream.Reached() != 2 {
 				t.Errorf("draining %t: %d connections for %d requests, want %d for 2",
-					draining, dials, r.upstream.count(), connections)
+					draining, dials, r.upstream.Reached(), connections)
 			}
 		})
 	}
@@ -102,7 +104,7 @@ func TestSocketSignedOut(t *testing.T) {
 		r.Drain()
 		here, there := net.Pipe()
 		defer here.Close()
-		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 			answer := response(q, http.StatusSwitchingProtocols,
 				http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}, "")
 			answer.Body = there

@@ -198,7 +198,7 @@ func TestNamedAsOwnRequests(t *testing.T) {
 	r.want(200, "MOVE", "/lenient/a", "", append(site, "Destination: /lenient/too/b")...)
 	r.want(200, "MOVE", "/lenient/a", "", append(site, "Destination: /public/b")...)
 	r.want(200, "MOVE", "/lenient/a", "", alice.cookie, "Destination: /strict/b")
-	count := r.upstream.count()
+	count := r.upstream.Reached()
 	r.want(403, "MOVE", "/lenient/a", "", append(site, "Destination: /strict/b")...)
 	r.want(403, "PUT", "/lenient/a", "", append(site, "If: </strict/b> (<a:b>)")...)
 	x, err := newExplainer(t, r.state.Load().config).Explain(&Described{Method: "MOVE", URL: "/lenient/a",
@@ -207,7 +207,7 @@ func TestNamedAsOwnRequests(t *testing.T) {
 	if err != nil || x.Status != 403 {
 		t.Errorf("explain: %+v, %v", x, err)
 	}
-	if got := r.upstream.count(); got != count {
+	if got := r.upstream.Reached(); got != count {
 		t.Errorf("%d requests reached the application", got-count)
 	}
 

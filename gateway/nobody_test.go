@@ -38,7 +38,7 @@ const outside = "203.0.113.9:4711"
 // wantUser fails the test unless the upstream saw the newest request as that user's, "" for no user.
 func (r *rig) wantUser(user string) {
 	r.t.Helper()
-	h := r.upstream.last().Header
+	h := r.upstream.Last().Header
 	for _, name := range []string{
 		"X-Auth-User", "X-Auth-Subject", "X-Auth-Name", "X-Auth-Email",
 		"X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider",
@@ -61,12 +61,12 @@ func TestNobodyPasses(t *testing.T) {
 	r.want(200, "GET", "/open/", "", browser)
 	r.wantUser("")
 	r.want(200, "POST", "/open/", "", "X-Auth-User: alice", "x_auth_roles: admin", "Remote-User: alice")
-	if h := r.upstream.last().Header; h["X-Auth-User"] != nil || h["X_auth_roles"] != nil || h["Remote-User"] != nil {
+	if h := r.upstream.Last().Header; h["X-Auth-User"] != nil || h["X_auth_roles"] != nil || h["Remote-User"] != nil {
 		t.Errorf("the upstream sees %v", h)
 	}
 	r.want(200, "GET", "/open/", "", "Cookie: theme=dark", "Authorization: Token of-the-application")
 	r.wantUser("")
-	if h := r.upstream.last().Header; h.Get("Cookie") != "theme=dark" || h.Get("Authorization") == "" {
+	if h := r.upstream.Last().Header; h.Get("Cookie") != "theme=dark" || h.Get("Authorization") == "" {
 		t.Errorf("what is the application's did not reach it: %v", h)
 	}
 	r.want(200, "POST", "/open/", "", "Sec-Fetch-Site: cross-site") // there is no login to abuse
@@ -118,7 +118,7 @@ func TestDeadCookieOfNobody(t *testing.T) {
 	r.want(200, "POST", "/logout", "", alice.cookie)
 	w := r.want(200, "GET", "/open/", "", alice.cookie, "Cookie: theme=dark", browser)
 	r.wantUser("")
-	if h := r.upstream.last().Header; h.Get("Cookie") != "theme=dark" {
+	if h := r.upstream.Last().Header; h.Get("Cookie") != "theme=dark" {
 		t.Errorf("the upstream sees the cookies %q", h["Cookie"])
 	}
 	if set := w.Result().Header.Get("Set-Cookie"); !strings.HasPrefix(set, "session_id=;") ||
@@ -372,7 +372,7 @@ func TestSocketOfNobody(t *testing.T) {
 	listeningWith(t, nobodyConfig, func(t *testing.T, r *rig, dial func() net.Conn) {
 		here, there := net.Pipe()
 		defer here.Close()
-		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 			upgraded := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
 			answer := response(q, http.StatusSwitchingProtocols, upgraded, "")
 			answer.Body = there
@@ -392,7 +392,7 @@ func TestSocketOfNobody(t *testing.T) {
 			return answer, from
 		}
 		for path, line := range map[string]string{"/guests/": "Accept: */*", "/open/": "Authorization: Bearer x"} {
-			if answer, _ := ask(path, line); answer.StatusCode != 401 || r.upstream.count() != 0 {
+			if answer, _ := ask(path, line); answer.StatusCode != 401 || r.upstream.Reached() != 0 {
 				t.Errorf("%s with %q: %s", path, line, answer.Status)
 			}
 		}

@@ -120,12 +120,12 @@ func testOutage(
 			r.do("GET", "/any/", "", s.cookie)
 			r.do("GET", "/any/", "", s.bearer)
 		}
-		before := r.upstream.count()
+		before := r.upstream.Reached()
 		switch w := broken(c.request(s)); w.Code {
 		case http.StatusServiceUnavailable:
 			failed++
 			ownrig.CheckUnavailable(t, r.log, w)
-			if r.upstream.count() != before {
+			if r.upstream.Reached() != before {
 				t.Error("the request was forwarded")
 			}
 			c.undone(r, s, w)

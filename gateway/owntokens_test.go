@@ -49,12 +49,12 @@ func TestOwnTokensStayHere(t *testing.T) {
 	for kind, token := range tokens {
 		for _, way := range spelledOut {
 			for _, target := range []string{"/public/", "/session/", "/any/", "/shared/"} {
-				before := r.upstream.count()
+				before := r.upstream.Reached()
 				r.do("GET", target, "", alice.cookie, "Authorization: "+spelled(way, token))
-				if r.upstream.count() == before {
+				if r.upstream.Reached() == before {
 					continue // refused
 				}
-				if got := r.upstream.last().Header["Authorization"]; got != nil {
+				if got := r.upstream.Last().Header["Authorization"]; got != nil {
 					t.Errorf("%s: the upstream gets the %s as %.60q", target, kind, way)
 				}
 			}
@@ -64,11 +64,11 @@ func TestOwnTokensStayHere(t *testing.T) {
 		upgrade := append([]string{"Connection: Upgrade", "Upgrade: websocket", "Authorization: Token " + token},
 			handshake...)
 		r.want(200, "GET", "/public/", "", upgrade...) // the upstream does not switch
-		if got := r.upstream.last().Header; got["Authorization"] != nil || got.Get("Upgrade") == "" {
+		if got := r.upstream.Last().Header; got["Authorization"] != nil || got.Get("Upgrade") == "" {
 			t.Errorf("with an upgrade, the upstream gets %v", got)
 		}
 		r.want(200, "GET", "/kept/", "", "Authorization: Bearer "+token)
-		if got := r.upstream.last().Header.Get("Authorization"); got != "Bearer "+token {
+		if got := r.upstream.Last().Header.Get("Authorization"); got != "Bearer "+token {
 			t.Errorf("with forward_credentials, the upstream gets %.40q", got)
 		}
 	}
@@ -80,7 +80,7 @@ func TestOwnTokensStayHere(t *testing.T) {
 		q := request("GET", "/public/", "")
 		q.Header["Authorization"] = []string{others}
 		r.wantOf(http.StatusOK, q)
-		if got := r.upstream.last().Header["Authorization"]; len(got) != 1 || got[0] != others {
+		if got := r.upstream.Last().Header["Authorization"]; len(got) != 1 || got[0] != others {
 			t.Errorf("%.40q of the application reaches it as %q", others, got)
 		}
 	}

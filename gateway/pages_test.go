@@ -58,7 +58,7 @@ func TestStartPage(t *testing.T) {
 	}
 	r.mustReload(edit(t, baseConfig, "routes:", "routes:\n  - {match: '/{$}', upstream: app, auth: [none]}"))
 	r.want(200, "GET", "/", "", browser)
-	if got := r.upstream.last(); got == nil || got.RequestURI != "/" {
+	if got := r.upstream.Last(); got == nil || got.RequestURI != "/" {
 		t.Errorf("the route for / is not asked: %v", got)
 	}
 	r = newRig(t, edit(t, baseConfig, "routes:", "routes:\n  - {match: wiki.example/wiki, upstream: app, auth: [none]}"))

@@ -460,14 +460,14 @@ func TestNewPasswordAtOtherHosts(t *testing.T) {
 	}
 	r.stub()
 	r.clock.Advance(1)
-	before := r.upstream.count()
+	before := r.upstream.Reached()
 	if w := thief.Ask("GET", ticket, ""); w.Code != 400 || thief.Jars[mail]["session_id"] != "" {
 		t.Errorf("the ticket: %d, %v", w.Code, thief.Jars[mail])
 	}
 	for _, host := range []string{"gw.example", wiki, mail} {
 		thief.IsOut(ownrig.PageOf(host))
 	}
-	if r.upstream.count() != before {
+	if r.upstream.Reached() != before {
 		t.Error("the thief reached the application")
 	}
 	for _, host := range []string{"gw.example", wiki, mail} {

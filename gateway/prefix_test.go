@@ -60,8 +60,8 @@ func TestPrefixWithoutSlash(t *testing.T) {
 		{400, "/wiki%2F", ""},
 	} {
 		r.want(c.status, "GET", c.target, "", alice.cookie)
-		if c.sent != "" && r.upstream.last().URL.RequestURI() != c.sent {
-			t.Errorf("%s is forwarded as %s", c.target, r.upstream.last().URL.RequestURI())
+		if c.sent != "" && r.upstream.Last().URL.RequestURI() != c.sent {
+			t.Errorf("%s is forwarded as %s", c.target, r.upstream.Last().URL.RequestURI())
 		}
 	}
 	r.want(404, "POST", "/read", "")

@@ -44,7 +44,7 @@ func TestPreflight(t *testing.T) {
 	if w := r.do("OPTIONS", "/write/", "", spa, "Access-Control-Request-Method: PUT"); w.Code != 204 {
 		t.Errorf("for a route of PUT: %d", w.Code)
 	}
-	if got := r.upstream.count(); got != 0 {
+	if got := r.upstream.Reached(); got != 0 {
 		t.Errorf("%d preflights reached the upstream", got)
 	}
 	r.want(200, "OPTIONS", "/write/", "", spa, "Access-Control-Request-Method: POST") // the application's own business
@@ -153,7 +153,7 @@ func TestPreflightByApplication(t *testing.T) {
   - {match: /listed/, upstream: app, auth: [session], cors: {preflight: application, origins: ["https://spa.example"]}}
   - {match: /asked/, auth: [session], cors: {preflight: application}}
 `)
-	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+	r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 		h := http.Header{"Access-Control-Allow-Origin": {q.Header.Get("Origin")}, "Vary": {"Accept"}}
 		return response(q, 204, h, ""), nil
 	}
@@ -170,7 +170,7 @@ func TestPreflightByApplication(t *testing.T) {
 			!slices.Equal(got["Vary"], []string{"Accept"}) {
 			t.Errorf("the application's fields are changed: %v", got)
 		}
-		q := r.upstream.last()
+		q := r.upstream.Last()
 		if q.Method != "OPTIONS" || q.URL.RequestURI() != "/x?y" {
 			t.Errorf("the application gets %s %s", q.Method, q.URL.RequestURI())
 		}

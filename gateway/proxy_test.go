@@ -28,14 +28,14 @@ func TestRewrite(t *testing.T) {
 		"/%61pi/%78":    "/%78",
 	} {
 		r.want(200, "GET", target, "")
-		u := *r.upstream.last().URL
+		u := *r.upstream.Last().URL
 		u.Scheme, u.Host = "http", "app.invalid" // as the balancer does
 		if got := u.RequestURI(); got != want {
 			t.Errorf("%s: the upstream is asked for %s, want %s", target, got, want)
 		}
 	}
 	r.want(200, "GET", "/headers/", "", "X-Unwanted: x", "Authorization: Negotiate x", "Accept: text/html", "X-Other: y")
-	got := r.upstream.last().Header
+	got := r.upstream.Last().Header
 	for name, want := range map[string][]string{
 		"X-Added": {"a"}, "Accept": {"text/plain"}, "X-Unwanted": nil, "Authorization": nil, "X-Other": {"y"},
 		"X-Forwarded-For": {"192.0.2.7"}, "X-Forwarded-Proto": {"http"}, "X-Forwarded-Host": {"gw.example"},
@@ -50,7 +50,7 @@ func TestRewrite(t *testing.T) {
 	for _, header := range [][]string{{basicHeader("service", "s3rvice"), "Cookie: a=b"}, {r.login(aliceIn).cookie}} {
 		r.want(200, "GET", "/open/", "", header...)
 		sent := request("GET", "/open/", "", header...).Header
-		if got := r.upstream.last().Header; got.Get("Authorization") != sent.Get("Authorization") ||
+		if got := r.upstream.Last().Header; got.Get("Authorization") != sent.Get("Authorization") ||
 			got.Get("Cookie") != sent.Get("Cookie") {
 			t.Errorf("forward_credentials: %v, want those of %v", got, sent)
 		}
@@ -66,7 +66,7 @@ func TestRewriteHopByHop(t *testing.T) {
 		"Te: trailers", "Keep-Alive: 5", "Trailer: X-Auth-Roles")
 	q.Trailer = http.Header{"X-Auth-Roles": {"admin"}}
 	r.wantOf(200, q)
-	out := r.upstream.last()
+	out := r.upstream.Last()
 	for name, want := range map[string]string{
 		"X-Auth-User": "service", "X-Forwarded-For": "192.0.2.7", "X-Mine": "",
 		"Keep-Alive": "", "Connection": "", "Trailer": "", "Te": "trailers",
@@ -93,7 +93,7 @@ func TestKeepPrivate(t *testing.T) {
 		{"/session/", []string{"public, max-age=60"}, []string{"public, max-age=60"}},
 		{"/public/", nil, nil},
 	} {
-		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 			answer := response(q, 200, http.Header{}, "")
 			if c.says != nil {
 				answer.Header["Cache-Control"] = c.says

@@ -182,7 +182,7 @@ func TestReloadInFlight(t *testing.T) {
 	r := newRig(t, baseConfig)
 	s := r.login(aliceIn)
 	arrived, goOn, served := make(chan struct{}), make(chan struct{}), make(chan *httptest.ResponseRecorder)
-	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+	r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 		close(arrived)
 		<-goOn
 		return response(q, 200, http.Header{}, "old"), nil
@@ -209,7 +209,7 @@ func TestBusyForScripts(t *testing.T) {
 	const config = baseConfig + "limits: {in_flight: 1}\noauth: {enabled: true}\n"
 	r := newRig(t, edit(t, config, "match: /public/,", `match: /public/, cors: {origins: ["https://spa.example"]},`))
 	arrived, goOn, served := make(chan struct{}), make(chan struct{}), make(chan *httptest.ResponseRecorder)
-	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+	r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 		arrived <- struct{}{}
 		<-goOn
 		return response(q, 200, http.Header{}, ""), nil

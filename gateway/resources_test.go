@@ -94,7 +94,7 @@ func TestChallengesOfResources(t *testing.T) {
 				metadata("gw.example/fresh")}},
 	} {
 		w := r.client.WantAt(c.host+":8443", c.status, "GET", c.path, "", c.header...)
-		if got := challenges(w); !slices.Equal(got, c.want) || r.upstream.count() != 0 {
+		if got := challenges(w); !slices.Equal(got, c.want) || r.upstream.Reached() != 0 {
 			t.Errorf("%s%s:\n%q, want\n%q", c.host, c.path, got, c.want)
 		}
 	}
@@ -111,13 +111,13 @@ func TestTokensOfResources(t *testing.T) {
 		token := r.credentials("read", "https://"+resource)
 		for _, place := range places {
 			host, path, _ := strings.Cut(place, "/")
-			r.upstream.asked.Store(0)
+			r.upstream.Forget()
 			w := r.client.Serve(requestAt(host, "/"+path+"/x", token))
-			opened := w.Code == 200 && r.upstream.count() == 1
-			if opened != (place == resource) || !opened && (w.Code != 401 || r.upstream.count() != 0) {
+			opened := w.Code == 200 && r.upstream.Reached() == 1
+			if opened != (place == resource) || !opened && (w.Code != 401 || r.upstream.Reached() != 0) {
 				t.Errorf("a token of %s at %s: %d", resource, place, w.Code)
 			}
-			r.upstream.asked.Store(0)
+			r.upstream.Forget()
 			status := map[bool]int{true: 200, false: 401}[place == resource]
 			w = r.asks(status, asTraefik("GET", host, "/"+path+"/x"), token)
 			if status == 200 && w.Header().Get("X-Auth-User") != "client:job" {
@@ -157,9 +157,9 @@ func TestSharedResources(t *testing.T) {
 			for name, group := range groups {
 				for _, place := range group {
 					host, path, _ := strings.Cut(place, "/")
-					r.upstream.asked.Store(0)
+					r.upstream.Forget()
 					w := r.client.Serve(requestAt(host, "/"+path+"/x", token))
-					if opened := w.Code == 200 && r.upstream.count() == 1; opened != (name == resource) ||
+					if opened := w.Code == 200 && r.upstream.Reached() == 1; opened != (name == resource) ||
 						!opened && w.Code != 401 {
 						t.Errorf("a token that was asked for by %s, at %s: %d", asked, place, w.Code)
 					}
@@ -203,8 +203,8 @@ func TestDefaultResource(t *testing.T) {
 		in := r.login(aliceIn)
 		token := "Authorization: Bearer " + r.lendFor(in, c.scope, c.resource).Access
 		w := r.do("GET", "/bearer/", "", token)
-		if opened := w.Code == 200 && r.upstream.count() == 1; opened != c.opens {
-			t.Errorf("%s: a route answers %d, and %d requests reached the upstream", c.name, w.Code, r.upstream.count())
+		if opened := w.Code == 200 && r.upstream.Reached() == 1; opened != c.opens {
+			t.Errorf("%s: a route answers %d, and %d requests reached the upstream", c.name, w.Code, r.upstream.Reached())
 		}
 		if w := r.do("GET", "/oauth/userinfo", "", token); w.Code != c.userinfo {
 			t.Errorf("%s: userinfo answers %d, want %d", c.name, w.Code, c.userinfo)

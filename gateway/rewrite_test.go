@@ -58,7 +58,7 @@ func TestIdentityHeaders(t *testing.T) {
 		if c.identity != nil {
 			want["X_AUTH_MECHANISM"] = c.mechanism
 		}
-		if got := readBy(r.upstream.last(), guarded...); !maps.Equal(got, want) {
+		if got := readBy(r.upstream.Last(), guarded...); !maps.Equal(got, want) {
 			t.Errorf("%s: the upstream reads %v, want %v", c.mechanism, got, want)
 		}
 	}
@@ -92,7 +92,7 @@ func TestStripCredentials(t *testing.T) {
 		{"/public/", []string{"Cookie: __Host-authgate_language=de"}, nil, nil},
 	} {
 		r.want(200, "GET", c.target, "", c.header...)
-		if h := r.upstream.last().Header; !slices.Equal(h["Authorization"], c.authorization) ||
+		if h := r.upstream.Last().Header; !slices.Equal(h["Authorization"], c.authorization) ||
 			!slices.Equal(h["Cookie"], c.cookie) {
 			t.Errorf("%s with %q: the upstream gets Authorization %q and Cookie %q, want %q and %q",
 				c.target, c.header, h["Authorization"], h["Cookie"], c.authorization, c.cookie)
@@ -109,7 +109,7 @@ func TestRouteHeadersInAllSpellings(t *testing.T) {
 	for _, name := range []string{"X-Api-Key", "X-Webauth-User"} {
 		for _, spelling := range headernametest.Spellings(name) {
 			r.want(200, "GET", "/changed/", "", spelling+": evil")
-			if got := readBy(r.upstream.last(), "X-Api-Key", "X-Webauth-User"); len(got) != 1 || got["X_API_KEY"] != "good" {
+			if got := readBy(r.upstream.Last(), "X-Api-Key", "X-Webauth-User"); len(got) != 1 || got["X_API_KEY"] != "good" {
 				t.Errorf("the client sends %s, and the upstream reads %v", spelling, got)
 			}
 		}
@@ -126,7 +126,7 @@ func TestMethodOverride(t *testing.T) {
 	for _, name := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "Proxy"} {
 		for _, spelling := range headernametest.Spellings(name) {
 			r.want(200, "POST", "/public/", "", spelling+": DELETE")
-			for got, values := range r.upstream.last().Header {
+			for got, values := range r.upstream.Last().Header {
 				if slices.Contains(values, "DELETE") {
 					t.Errorf("with %s the upstream gets %s: %q", spelling, got, values)
 				}
@@ -165,7 +165,7 @@ func TestPathWithoutItsSlash(t *testing.T) {
 		if r.want(c.status, "GET", c.target, "", c.header); c.status != 200 {
 			continue
 		}
-		if got := r.upstream.last().URL; got.Opaque != c.forwarded || got.RawQuery != c.query {
+		if got := r.upstream.Last().URL; got.Opaque != c.forwarded || got.RawQuery != c.query {
 			t.Errorf("%s: the upstream is asked for %q with the query %q", c.target, got.Opaque, got.RawQuery)
 		}
 	}
@@ -183,8 +183,8 @@ func TestCaseFoldingUpstream(t *testing.T) {
 		"/admin", "/Admin", "/ADMIN/", "/%41dmin", "/admin.", "/admin%20", "/\u0130", "/ſession/x", "/\u212aeys",
 		"/ＡＤＭＩＮ", "/assetſ/x", "/ASSETS/../admin", "/Assets/x", "/Assets", "/assets;/x",
 	} {
-		before := r.upstream.count()
-		if w := r.do("GET", path, ""); r.upstream.count() != before {
+		before := r.upstream.Reached()
+		if w := r.do("GET", path, ""); r.upstream.Reached() != before {
 			t.Errorf("%s without a session: %d, and the upstream is asked for it", path, w.Code)
 		}
 	}

@@ -2,19 +2,15 @@ package gateway
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"authgate/gateway/config"
-	"authgate/gateway/proxy/upstream/http1"
 	"authgate/gateway/store"
 	"authgate/internal/test/clocktest"
 	"authgate/internal/test/logtest"
@@ -31,7 +27,7 @@ type rig struct {
 	clock    *clocktest.Clock
 	log      *logtest.Buffer
 	registry *prometheus.Registry
-	upstream *stubUpstream
+	upstream *ownrig.Upstream
 	client   *ownrig.Client
 }
 
@@ -75,7 +71,7 @@ func newNetworkRig(t testing.TB, yaml string, serve http.HandlerFunc) *rig {
 // can fail.
 func startRig(t testing.TB, dir, yaml string, s store.Store, now func() time.Time) (*rig, error) {
 	t.Helper()
-	r := &rig{t: t, dir: dir, log: &logtest.Buffer{}, registry: prometheus.NewRegistry(), upstream: &stubUpstream{}}
+	r := &rig{t: t, dir: dir, log: &logtest.Buffer{}, registry: prometheus.NewRegistry(), upstream: &ownrig.Upstream{}}
 	cfg := parseConfig(t, dir, yaml)
 	ownrig.KeepKey(t, cfg)
 	var err error
@@ -118,52 +114,6 @@ func (r *rig) mustReload(yaml string) {
 		r.t.Fatal(err)
 	}
 	r.stub()
-}
-
-// stubUpstream answers every request without a network.
-type stubUpstream struct {
-	newest atomic.Pointer[http.Request] // nil: none has reached the upstream
-	asked  atomic.Int64
-	answer func(*http.Request) (*http.Response, error) // nil: 200 "hello"
-}
-
-func (u *stubUpstream) RoundTrip(r *http.Request) (*http.Response, error) {
-	u.newest.Store(r)
-	u.asked.Add(1)
-	if u.answer != nil {
-		return u.answer(r)
-	}
-	return response(r, http.StatusOK, http.Header{"Content-Type": {"text/plain"}}, "hello"), nil
-}
-
-// last returns the newest request that reached the upstream.
-func (u *stubUpstream) last() *http.Request { return u.newest.Load() }
-
-// Reached implements ownrig.Application.
-func (u *stubUpstream) Reached() int { return u.count() }
-
-// LastUser implements ownrig.Application.
-func (u *stubUpstream) LastUser() string { return u.last().Header.Get("X-Auth-User") }
-
-// count returns how many requests did.
-func (u *stubUpstream) count() int { return int(u.asked.Load()) }
-
-// starting is a stub that has the fast path, too. It sends nothing by it.
-type starting struct {
-	*stubUpstream
-	start func(context.Context, *http1.Plain)
-}
-
-func (s *starting) Start(ctx context.Context, p *http1.Plain) (*http1.Response, http.RoundTripper) {
-	s.start(ctx, p)
-	return nil, s.stubUpstream
-}
-
-func response(r *http.Request, status int, header http.Header, body string) *http.Response {
-	return &http.Response{
-		StatusCode: status, Header: header, ProtoMajor: 1, ProtoMinor: 1,
-		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r,
-	}
 }
 
 // serve sends a request to the gateway.
@@ -213,6 +163,7 @@ var (
 	jarOf       = ownrig.JarOf
 	parseConfig = ownrig.Parse
 	errBroken   = ownrig.ErrBroken
+	response    = ownrig.Response
 )
 
 // signedIn is what a login issued.

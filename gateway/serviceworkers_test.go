@@ -39,8 +39,8 @@ func TestServiceWorkersAreRefused(t *testing.T) {
 			r.want(403, "GET", target, "", script, alice.cookie)
 		}
 		r.want(404, "GET", "/nowhere/sw.js", "", script)
-		if r.upstream.count() != 0 {
-			t.Fatalf("%d requests reached the upstream", r.upstream.count())
+		if r.upstream.Reached() != 0 {
+			t.Fatalf("%d requests reached the upstream", r.upstream.Reached())
 		}
 		r.asks(403, asTraefik("GET", "gw.example", "/asked/sw.js"), script)
 		r.asks(403, asNginx("GET", "gw.example", "/session/sw.js"), script, alice.cookie)
@@ -70,7 +70,7 @@ func TestServiceWorkersOfAnswers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, workersConfig)
 	media, vary := "", ""
-	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+	r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 		h := http.Header{"Content-Type": {media}, "Service-Worker-Allowed": {"/"}}
 		if vary != "" {
 			h.Set("Vary", vary)

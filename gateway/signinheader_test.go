@@ -16,7 +16,7 @@ func TestSignInHeader(t *testing.T) {
      cors: {origins: ["https://app.example"], credentials: true}}
 endpoints: {prefix: /.authgate/}
 `)
-	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+	r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 		h := http.Header{"Authgate-Sign-In": {"https://evil.example/"}, "Content-Type": {"text/plain"}}
 		return response(q, http.StatusUnauthorized, h, "mine"), nil
 	}

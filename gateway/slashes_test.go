@@ -30,7 +30,7 @@ func TestEncodedSlashes(t *testing.T) {
 		"/git/a%2Fb;v=1":                        "/git/a%2Fb;v=1",
 	} {
 		r.want(200, "GET", target, "", alice.cookie)
-		if got := r.upstream.last().URL.RequestURI(); got != sent {
+		if got := r.upstream.Last().URL.RequestURI(); got != sent {
 			t.Errorf("%s is forwarded as %s, want %s", target, got, sent)
 		}
 	}

@@ -3,45 +3,22 @@ package gateway
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"authgate/gateway/proxy/web"
-	"authgate/gateway/wire/conn"
+	ownrig "authgate/internal/test/rig"
 )
 
 // bodyPause is limits.body_pause of baseConfig.
 const bodyPause = 2 * time.Minute
-
-// Limits of the servers in these tests, as gateway/proxy/server has them.
-const (
-	readHeaderTime = 10 * time.Second
-	idleTime       = 2 * time.Minute
-)
-
-// pipes is a listener for the near ends of pipes.
-type pipes chan net.Conn
-
-func (p pipes) Accept() (net.Conn, error) {
-	conn, ok := <-p
-	if !ok {
-		return nil, net.ErrClosed
-	}
-	return conn, nil
-}
-
-func (p pipes) Close() error   { close(p); return nil }
-func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
 // listening runs f in a synctest bubble with a gateway that serves HTTP/1.1 and
 // HTTP/2 over what dial opens. The upstream reads the whole body.
@@ -53,9 +30,9 @@ func listening(t *testing.T, f func(t *testing.T, r *rig, dial func() net.Conn))
 // listeningWith is listening for a gateway that runs yaml.
 func listeningWith(t *testing.T, yaml string, f func(t *testing.T, r *rig, dial func() net.Conn)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	ownrig.Listen(t, func(t *testing.T) *rig {
 		r := newRig(t, yaml)
-		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 			if q.Body != nil {
 				if _, err := io.Copy(io.Discard, q.Body); err != nil {
 					return nil, err
@@ -63,82 +40,8 @@ func listeningWith(t *testing.T, yaml string, f func(t *testing.T, r *rig, dial 
 			}
 			return response(q, http.StatusOK, http.Header{}, ""), nil
 		}
-		connections := conn.NewSet(conn.Options{Logger: slog.New(slog.DiscardHandler)})
-		server := &http.Server{
-			Handler: r.Gateway, ConnContext: conn.Context, ConnState: connections.State,
-			ReadHeaderTimeout: readHeaderTime, IdleTimeout: idleTime, Protocols: new(http.Protocols),
-		}
-		server.Protocols.SetHTTP1(true)
-		server.Protocols.SetUnencryptedHTTP2(true)
-		listener := make(pipes)
-		ended := make(chan error)
-		go func() { ended <- server.Serve(conn.Cleartext{Listener: connections.Listener(listener)}) }()
-		defer func() {
-			server.Close()
-			if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-				t.Errorf("the server: %v", err)
-			}
-		}()
-		f(t, r, func() net.Conn {
-			here, there := net.Pipe()
-			if err := here.SetDeadline(time.Now().Add(24 * time.Hour)); err != nil { // longer than any test waits
-				t.Fatal(err)
-			}
-			listener <- there
-			return here
-		})
-	})
-}
-
-// transportOver returns an HTTP client for one protocol over what dial opens.
-func transportOver(dial func() net.Conn, protocol string) *http.Transport {
-	transport := &http.Transport{
-		Protocols:   new(http.Protocols),
-		DialContext: func(context.Context, string, string) (net.Conn, error) { return dial(), nil },
-	}
-	transport.Protocols.SetHTTP1(protocol == "HTTP/1.1")
-	transport.Protocols.SetUnencryptedHTTP2(protocol == "HTTP/2.0")
-	return transport
-}
-
-// roundTrip sends a request over transport. The caller closes the body.
-func roundTrip(
-	t testing.TB, transport *http.Transport, method, path string, body io.Reader, header ...string,
-) *http.Response {
-	t.Helper()
-	q, err := http.NewRequest(method, "http://gw.example"+path, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.Header = request(method, path, "", header...).Header
-	answer, err := transport.RoundTrip(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer
-}
-
-// ask sends a request, whose lines end in a line feed alone, and reads the
-// response.
-func ask(t *testing.T, conn net.Conn, text string) *http.Response {
-	t.Helper()
-	if _, err := io.WriteString(conn, strings.ReplaceAll(text, "\n", "\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		t.Fatal(err)
-	}
-	return response
-}
-
-// sendLater writes to a connection after that time. After an error, the answer is
-// another one.
-func sendLater(conn net.Conn, after time.Duration, text string) {
-	time.AfterFunc(after, func() { _, _ = io.WriteString(conn, text) })
+		return r
+	}, f)
 }
 
 // A refused request is answered at once, even if its body never arrives. Then the connection
@@ -161,7 +64,7 @@ func TestStalledBody(t *testing.T) {
 			listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
 				head := strings.ReplaceAll(head, bobAtAdmin, r.login(bobIn).bearer)
 				start, conn := time.Now(), dial()
-				a := ask(t, conn, head+"\nHost: gw.example\n"+body)
+				a := ownrig.Ask(t, conn, head+"\nHost: gw.example\n"+body)
 				waits, answered := strings.Contains(head, "/logout"), time.Duration(0)
 				if waits {
 					answered = web.BodyTime
@@ -170,9 +73,9 @@ func TestStalledBody(t *testing.T) {
 					t.Errorf("%s, %q: %d after %v, closing %t; want %d after %v", head, body, a.StatusCode, took, a.Close, want,
 						answered)
 				}
-				if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || r.upstream.count() > 0 {
+				if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || r.upstream.Reached() > 0 {
 					t.Errorf("%s, %q: the connection is open: %d, %v, or %d requests reached the upstream", head, body, n, err,
-						r.upstream.count())
+						r.upstream.Reached())
 				}
 				if took := time.Since(start); took < web.BodyTime || took > web.BodyTime+time.Second {
 					t.Errorf("%s, %q: the connection closes after %v", head, body, took)
@@ -195,17 +98,17 @@ func TestBodyLimitEnds(t *testing.T) {
 			for _, head := range []string{first, "POST /public/"} {
 				for _, wait := range []time.Duration{time.Second, web.BodyTime - time.Second} {
 					sent := time.Now().Add(wait)
-					sendLater(conn, wait, "body")
-					if a := ask(t, conn, head+rest); a.Close {
+					ownrig.SendLater(conn, wait, "body")
+					if a := ownrig.Ask(t, conn, head+rest); a.Close {
 						t.Errorf("after %s: %d, and the connection ends", first, a.StatusCode)
 					}
 					time.Sleep(time.Until(sent) + time.Millisecond) // the answer may come first
 				}
 			}
-			time.Sleep(idleTime - time.Second)
-			sendLater(conn, bodyPause-time.Second, "body")
-			if a := ask(t, conn, "POST /public/"+rest); a.StatusCode != 200 || a.Close || r.upstream.count() != 3 {
-				t.Errorf("after %s: %d to a slow body, %d requests reached the upstream", first, a.StatusCode, r.upstream.count())
+			time.Sleep(ownrig.IdleTime - time.Second)
+			ownrig.SendLater(conn, bodyPause-time.Second, "body")
+			if a := ownrig.Ask(t, conn, "POST /public/"+rest); a.StatusCode != 200 || a.Close || r.upstream.Reached() != 3 {
+				t.Errorf("after %s: %d to a slow body, %d requests reached the upstream", first, a.StatusCode, r.upstream.Reached())
 			}
 		})
 	}
@@ -231,11 +134,11 @@ func TestPausedBody(t *testing.T) {
 		"a shorter limit": {[]time.Duration{2 * time.Second, time.Minute}, 3 * time.Second, 0, 408, 0},
 	} {
 		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
-			reads := r.upstream.answer
+			reads := r.upstream.Answer
 			if c.limit > 0 {
 				r.mustReload(baseConfig + "limits: {body_pause: " + c.limit.String() + "}\n")
 			}
-			r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+			r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 				answer, err := reads(q)
 				select {
 				case <-q.Context().Done():
@@ -247,9 +150,9 @@ func TestPausedBody(t *testing.T) {
 			conn, began, after := dial(), time.Now(), time.Duration(0)
 			for _, pause := range c.pauses {
 				after += pause
-				sendLater(conn, after, "b")
+				ownrig.SendLater(conn, after, "b")
 			}
-			a := ask(t, conn, "POST /public/ HTTP/1.1\nHost: gw.example\nContent-Length: 10\n\n"+strings.Repeat("b",
+			a := ownrig.Ask(t, conn, "POST /public/ HTTP/1.1\nHost: gw.example\nContent-Length: 10\n\n"+strings.Repeat("b",
 				10-len(c.pauses)))
 			if a.StatusCode != c.want || a.Close != (c.want != 200) {
 				t.Errorf("%s: %d, closing %t; want %d", name, a.StatusCode, a.Close, c.want)
@@ -264,8 +167,8 @@ func TestPausedBody(t *testing.T) {
 			if took != c.after {
 				t.Errorf("%s: answered after %v, want %v", name, took, c.after)
 			}
-			time.Sleep(idleTime - time.Second)
-			if a := ask(t, conn, "GET /public/ HTTP/1.1\nHost: gw.example\n\n"); a.StatusCode != 200 {
+			time.Sleep(ownrig.IdleTime - time.Second)
+			if a := ownrig.Ask(t, conn, "GET /public/ HTTP/1.1\nHost: gw.example\n\n"); a.StatusCode != 200 {
 				t.Errorf("%s: %d to the next request", name, a.StatusCode)
 			}
 		})
@@ -280,7 +183,7 @@ func TestEarlyAnswer(t *testing.T) {
 	for _, head := range []string{"POST" + rest, "POST" + rest + "Expect: 100-continue\r\n", "HEAD" + rest} {
 		for status, length := range map[int]http.Header{409: {"Content-Length": {"2"}}, 204: {}, 304: {}} {
 			listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
-				r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+				r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 					return response(q, status, length, "no"[:2*len(length)]), nil
 				}
 				start, conn := time.Now(), dial()
@@ -328,7 +231,7 @@ func TestRefusedUpload(t *testing.T) {
 					t.Errorf("%s, %q: the client cannot send the rest: %v", path, framing, err)
 				}
 			}
-			if a := ask(t, conn, "GET /public/ HTTP/1.1\nHost: gw.example\n\n"); a.StatusCode != 200 {
+			if a := ownrig.Ask(t, conn, "GET /public/ HTTP/1.1\nHost: gw.example\n\n"); a.StatusCode != 200 {
 				t.Errorf("%s: then %d", path, a.StatusCode)
 			}
 		})
@@ -341,7 +244,7 @@ func TestStalledBodyHTTP2(t *testing.T) {
 	t.Parallel()
 	listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
 		dials := 0
-		transport := transportOver(func() net.Conn { dials++; return dial() }, "HTTP/2.0")
+		transport := ownrig.TransportOver(func() net.Conn { dials++; return dial() }, "HTTP/2.0")
 		defer transport.CloseIdleConnections()
 		bob := r.login(bobIn)
 		for _, c := range []struct {
@@ -359,7 +262,7 @@ func TestStalledBodyHTTP2(t *testing.T) {
 			body, comes := io.Pipe()
 			late := time.AfterFunc(c.bodyAfter, func() { comes.Close() })
 			start := time.Now()
-			a := roundTrip(t, transport, c.method, c.path, body, c.header)
+			a := ownrig.RoundTrip(t, transport, c.method, c.path, body, c.header)
 			if took := time.Since(start); a.StatusCode != c.want || took != c.took {
 				t.Errorf("%s: %d after %v, want %d after %v", c.path, a.StatusCode, took, c.want, c.took)
 			}
@@ -367,7 +270,7 @@ func TestStalledBodyHTTP2(t *testing.T) {
 			late.Stop()
 			comes.Close()
 		}
-		if n := r.upstream.count(); n != 1 || dials != 1 {
+		if n := r.upstream.Reached(); n != 1 || dials != 1 {
 			t.Errorf("%d requests reached the upstream, over %d connections", n, dials)
 		}
 	})
@@ -387,7 +290,7 @@ func TestSilentClientOfAStream(t *testing.T) {
 	} {
 		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
 			var began time.Time
-			r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+			r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 				out, in := io.Pipe()
 				go func() {
 					_, err := io.Copy(io.Discard, q.Body)
@@ -406,12 +309,12 @@ func TestSilentClientOfAStream(t *testing.T) {
 				answer.Body, answer.ContentLength = out, -1
 				return answer, nil
 			}
-			transport := transportOver(dial, "HTTP/2.0")
+			transport := ownrig.TransportOver(dial, "HTTP/2.0")
 			defer transport.CloseIdleConnections()
 			body, comes := io.Pipe()
 			defer comes.Close()
 			go func() { _, _ = io.WriteString(comes, "hello") }()
-			answer := roundTrip(t, transport, "POST", "/public/", body)
+			answer := ownrig.RoundTrip(t, transport, "POST", "/public/", body)
 			defer answer.Body.Close()
 			got, err := io.ReadAll(answer.Body)
 			took := time.Since(began)
@@ -430,17 +333,17 @@ func TestUpstreamThatReadsLate(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
-			reads := r.upstream.answer
-			r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+			reads := r.upstream.Answer
+			r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 				if _, err := io.ReadFull(q.Body, make([]byte, 1)); err != nil {
 					return nil, err
 				}
 				time.Sleep(3 * bodyPause)
 				return reads(q)
 			}
-			transport := transportOver(dial, protocol)
+			transport := ownrig.TransportOver(dial, protocol)
 			defer transport.CloseIdleConnections()
-			answer := roundTrip(t, transport, "POST", "/public/", strings.NewReader(strings.Repeat("b", 1<<20)))
+			answer := ownrig.RoundTrip(t, transport, "POST", "/public/", strings.NewReader(strings.Repeat("b", 1<<20)))
 			defer answer.Body.Close()
 			if answer.StatusCode != http.StatusOK {
 				t.Errorf("%s: %d\n%s", protocol, answer.StatusCode, r.log)

@@ -18,6 +18,7 @@ import (
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/proxy/upstream/http1"
 	"authgate/gateway/proxy/web"
+	ownrig "authgate/internal/test/rig"
 )
 
 // within is how soon after its login a stream ends.
@@ -45,10 +46,10 @@ func streamsWith(t *testing.T, yaml string, f func(*streaming)) {
 	listeningWith(t, yaml, func(_ *testing.T, r *rig, dial func() net.Conn) {
 		s := &streaming{rig: r, clients: map[string]*http.Transport{}, canceled: make(chan time.Time, 100)}
 		for _, protocol := range protocols {
-			s.clients[protocol] = transportOver(dial, protocol)
+			s.clients[protocol] = ownrig.TransportOver(dial, protocol)
 			defer s.clients[protocol].CloseIdleConnections()
 		}
-		r.upstream.answer = s.begin
+		r.upstream.Answer = s.begin
 		f(s)
 	})
 }
@@ -69,7 +70,7 @@ func (s *streaming) begin(q *http.Request) (*http.Response, error) {
 // ask sends a request with a header line.
 func (s *streaming) ask(protocol, path, header string) *http.Response {
 	s.t.Helper()
-	answer := roundTrip(s.t, s.clients[protocol], "GET", path, nil, header)
+	answer := ownrig.RoundTrip(s.t, s.clients[protocol], "GET", path, nil, header)
 	if answer.Proto != protocol {
 		s.t.Fatalf("the protocol is %s", answer.Proto)
 	}
@@ -277,7 +278,7 @@ func TestStreamsWithoutAnAnswerYet(t *testing.T) {
 		for _, protocol := range protocols {
 			streamsOf(t, func(s *streaming) {
 				in := s.login(aliceIn)
-				s.upstream.answer = func(q *http.Request) (*http.Response, error) {
+				s.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 					<-q.Context().Done()
 					return nil, q.Context().Err()
 				}
@@ -297,7 +298,7 @@ func TestStreamsWithoutAnAnswerYet(t *testing.T) {
 				}
 				answer.Body.Close()
 				synctest.Wait()
-				s.upstream.answer = s.begin
+				s.upstream.Answer = s.begin
 				s.open(protocol, "/public/", "Accept: */*").Close() // the client can make further requests
 			})
 		}
@@ -315,7 +316,7 @@ func TestStreamsOfClientsThatDoNotRead(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range protocols {
 		streamsOf(t, func(s *streaming) {
-			s.upstream.answer = func(q *http.Request) (*http.Response, error) {
+			s.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 				context.AfterFunc(q.Context(), func() { s.canceled <- time.Now() })
 				answer := response(q, http.StatusOK, http.Header{}, "")
 				answer.Body, answer.ContentLength = endlessBody{}, 1<<40
@@ -388,7 +389,7 @@ func TestEndedAnswerIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, baseConfig)
 		in := r.login(aliceIn)
-		r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+		r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 			answer := response(q, http.StatusOK, http.Header{}, "all of it")
 			answer.Body = &lateBody{answer.Body, sync.OnceFunc(func() {
 				r.do("POST", "/logout", "", in.cookie)
@@ -412,8 +413,8 @@ func TestStreamsWithASlowBody(t *testing.T) {
 	for _, fast := range []bool{true, false} {
 		for _, protocol := range protocols {
 			streamsOf(t, func(s *streaming) {
-				reads, sent := s.upstream.answer, false
-				s.upstream.answer = func(q *http.Request) (*http.Response, error) {
+				reads, sent := s.upstream.Answer, false
+				s.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 					_, err := io.Copy(io.Discard, q.Body)
 					if err = cmp.Or(err, q.Context().Err()); err != nil {
 						return nil, err
@@ -422,7 +423,8 @@ func TestStreamsWithASlowBody(t *testing.T) {
 					return reads(q)
 				}
 				if fast {
-					s.through(&starting{s.upstream, func(ctx context.Context, _ *http1.Plain) { sent = sent || ctx.Err() == nil }})
+					begun := func(ctx context.Context, _ *http1.Plain) { sent = sent || ctx.Err() == nil }
+					s.through(&ownrig.FastUpstream{Upstream: s.upstream, Begun: begun})
 				}
 				in := s.login(aliceIn)
 				body, feed := io.Pipe()

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"authgate/gateway/proxy/upstream/http1"
+	ownrig "authgate/internal/test/rig"
 )
 
 // otlpCollector is a collector that takes OTLP over HTTP.
@@ -131,10 +132,10 @@ func TestTraceOfAnAllowedRequest(t *testing.T) {
 	in := r.login(aliceIn)
 	r.want(200, "GET", "/admin/page?token=hush", "", in.cookie, "X-Request-Id: one",
 		"Traceparent: 00-11111111111111111111111111111111-2222222222222222-01", "Tracestate: theirs=1")
-	parent := parentForm.FindStringSubmatch(r.upstream.last().Header.Get("Traceparent"))
-	if parent == nil || parent[3] != "01" || r.upstream.last().Header["Tracestate"] != nil ||
+	parent := parentForm.FindStringSubmatch(r.upstream.Last().Header.Get("Traceparent"))
+	if parent == nil || parent[3] != "01" || r.upstream.Last().Header["Tracestate"] != nil ||
 		strings.HasPrefix(parent[1], "1111") {
-		t.Errorf("the upstream got %v", r.upstream.last().Header)
+		t.Errorf("the upstream got %v", r.upstream.Last().Header)
 	}
 	all := end()
 	whole := named(t, all, "GET /admin/", server)
@@ -187,7 +188,7 @@ func TestTraceOfRefusedRequests(t *testing.T) {
 	bob := r.login(bobIn)
 	r.want(403, "GET", "/admin/", "", bob.cookie)
 	r.want(401, "GET", "/session/", "", "Cookie: session_id=wrong")
-	r.upstream.answer = func(*http.Request) (*http.Response, error) { return nil, context.DeadlineExceeded }
+	r.upstream.Answer = func(*http.Request) (*http.Response, error) { return nil, context.DeadlineExceeded }
 	if w := r.do("POST", "/public/", ""); w.Code != 504 {
 		t.Errorf("%d", w.Code)
 	}
@@ -232,7 +233,7 @@ func TestTraceOfATrustedCaller(t *testing.T) {
 		q := request("GET", "/public/", "", header...)
 		q.RemoteAddr = address
 		r.wantOf(200, q)
-		return r.upstream.last().Header
+		return r.upstream.Last().Header
 	}
 	const proxy, stranger = "198.51.100.4:1", "203.0.113.4:1"
 	recorded := through(proxy, "Traceparent: 00-"+theirs+"-00f067aa0ba902b7-01", "Tracestate: a=1", "Tracestate: b=2")
@@ -276,7 +277,7 @@ func TestTraceHeaders(t *testing.T) {
 	const theirs = "Traceparent: 00-11111111111111111111111111111111-2222222222222222-01"
 	r := newRig(t, baseConfig)
 	r.want(200, "GET", "/public/", "", theirs, "Tracestate: a=1")
-	if h := r.upstream.last().Header; h.Get("Traceparent") != strings.TrimPrefix(theirs, "Traceparent: ") ||
+	if h := r.upstream.Last().Header; h.Get("Traceparent") != strings.TrimPrefix(theirs, "Traceparent: ") ||
 		h.Get("Tracestate") != "a=1" {
 		t.Errorf("the upstream got %v", h)
 	}
@@ -287,7 +288,7 @@ func TestTraceHeaders(t *testing.T) {
 		r := newRig(t, edit(t, baseConfig, "match: /public/, ", "match: /public/, headers: {"+headers+"}, ")+
 			"tracing: {endpoint: \"http://127.0.0.1:1\", sample: 0}\n")
 		r.want(200, "GET", "/public/", "", theirs)
-		if h := r.upstream.last().Header; strings.Join(h["Traceparent"], " ") != want {
+		if h := r.upstream.Last().Header; strings.Join(h["Traceparent"], " ") != want {
 			t.Errorf("%s: the upstream got %v", headers, h)
 		}
 	}
@@ -300,7 +301,7 @@ func TestTraceFastPath(t *testing.T) {
 	for sample, fast := range map[string]bool{"0.0": true, "1": false} {
 		r, _, end := traced(t, "tracing: {endpoint: \"URL\", sample: "+sample+"}\n")
 		var fields []string
-		r.through(&starting{r.upstream, func(_ context.Context, p *http1.Plain) {
+		r.through(&ownrig.FastUpstream{Upstream: r.upstream, Begun: func(_ context.Context, p *http1.Plain) {
 			for _, f := range p.Fields {
 				fields = append(fields, f.Name+": "+f.Value)
 			}

@@ -40,8 +40,8 @@ func TestTokenOfAnotherRoutesIssuer(t *testing.T) {
 			mixed: "",
 		} {
 			for _, route := range []string{"/one/", "/two/", "/own/"} {
-				before := r.upstream.count()
-				if w := r.do("GET", route, "", header); (r.upstream.count() > before) != (route == opens) {
+				before := r.upstream.Reached()
+				if w := r.do("GET", route, "", header); (r.upstream.Reached() > before) != (route == opens) {
 					t.Errorf("a token for %q at %s: %d", opens, route, w.Code)
 				}
 			}
@@ -66,12 +66,12 @@ func FuzzTrustedTokenChangedByte(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at uint16, with byte) {
 		changed := []byte(good)
 		changed[scheme+int(at)%length] = with
-		before, want := r.upstream.count(), http.StatusUnauthorized
+		before, want := r.upstream.Reached(), http.StatusUnauthorized
 		if string(changed) == good {
 			want = http.StatusOK
 		}
 		w := r.do("GET", "/bearer/", "", string(changed))
-		if w.Code != want || (r.upstream.count() > before) != (want == http.StatusOK) {
+		if w.Code != want || (r.upstream.Reached() > before) != (want == http.StatusOK) {
 			t.Errorf("byte %d as %q: %d, want %d", at, with, w.Code, want)
 		}
 	})

@@ -23,7 +23,7 @@ func without(t *testing.T, yaml string) string {
 // refused fails the test if one of the requests of a user who is gone reaches the upstream.
 func (r *rig) refused(s signedIn, when string) {
 	r.t.Helper()
-	before := r.upstream.count()
+	before := r.upstream.Reached()
 	for _, ask := range [][2]string{
 		{"/session/", s.cookie}, {"/bearer/", s.bearer}, {"/basic/", basicHeader("service", "s3rvice")},
 	} {
@@ -31,7 +31,7 @@ func (r *rig) refused(s signedIn, when string) {
 			r.t.Errorf("%s: GET %s is %d", when, ask[0], w.Code)
 		}
 	}
-	if reached := r.upstream.count() - before; reached > 0 {
+	if reached := r.upstream.Reached() - before; reached > 0 {
 		r.t.Errorf("%s: %d requests reached the upstream", when, reached)
 	}
 }

@@ -60,7 +60,7 @@ func TestUpgrade(t *testing.T) {
 			if c.passes {
 				want = c.upgrade
 			}
-			if h := r.upstream.last().Header; h.Get("Upgrade") != want || (h["Connection"] != nil) != c.passes {
+			if h := r.upstream.Last().Header; h.Get("Upgrade") != want || (h["Connection"] != nil) != c.passes {
 				t.Errorf("no reuse %t: %s %s %q with %q and the body %q: the upstream gets %v", noReuse, c.method, c.path,
 					c.upgrade, c.handshake, c.body, h)
 			}
@@ -85,7 +85,7 @@ func TestUpgradeLines(t *testing.T) {
 	} {
 		r.want(200, "GET", c.path, "", append([]string{"Connection: Upgrade", "Upgrade: " + c.first, "Upgrade: " + c.second},
 			handshake...)...)
-		if got := strings.Join(r.upstream.last().Header["Upgrade"], "|"); got != c.want {
+		if got := strings.Join(r.upstream.Last().Header["Upgrade"], "|"); got != c.want {
 			t.Errorf("%s with %q and %q: the upstream gets %q", c.path, c.first, c.second, got)
 		}
 	}
@@ -113,7 +113,7 @@ func TestUpgradeChosen(t *testing.T) {
 			in := r.login(aliceIn)
 			here, there := net.Pipe()
 			defer here.Close()
-			r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+			r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 				answer := response(q, http.StatusSwitchingProtocols, http.Header{"Connection": {"Upgrade"}, "Upgrade": {c.chosen}},
 					"")
 				answer.Body = there
@@ -200,7 +200,7 @@ func TestSpellingOfHandshakes(t *testing.T) {
 func TestSpellingOfRefusals(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
-	r.upstream.answer = func(q *http.Request) (*http.Response, error) {
+	r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 		return response(q, http.StatusUpgradeRequired, http.Header{"Sec-Websocket-Version": {"13, 8"}}, ""), nil
 	}
 	spelled, _, _ := strings.Cut(handshake[1], ":")

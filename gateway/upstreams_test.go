@@ -105,7 +105,7 @@ func TestForwardedPrefixOfProxy(t *testing.T) {
 		r.mustReload(yaml)
 		for sent, want := range wants {
 			r.want(200, "GET", "/public/x", "", "X-Forwarded-Prefix: "+sent)
-			if got := r.upstream.last().Header["X-Forwarded-Prefix"]; !slices.Equal(got, []string{want}) {
+			if got := r.upstream.Last().Header["X-Forwarded-Prefix"]; !slices.Equal(got, []string{want}) {
 				t.Errorf("%q becomes %q, want %q", sent, got, want)
 			}
 		}
@@ -133,7 +133,7 @@ func TestForwardingHeadersOfProxy(t *testing.T) {
 		}
 		maps.Copy(want, more)
 		r.want(200, "GET", target, "", sent...)
-		if got := readBy(r.upstream.last(), guarded...); !maps.Equal(got, want) {
+		if got := readBy(r.upstream.Last(), guarded...); !maps.Equal(got, want) {
 			t.Errorf("%s: the upstream reads %v, want %v", target, got, want)
 		}
 	}

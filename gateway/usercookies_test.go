@@ -29,13 +29,13 @@ type personal struct {
 // application got, in order.
 func (p *personal) visit(user, target string, sets ...string) []string {
 	p.t.Helper()
-	p.upstream.answer = func(q *http.Request) (*http.Response, error) {
+	p.upstream.Answer = func(q *http.Request) (*http.Response, error) {
 		return response(q, 200, http.Header{"Set-Cookie": sets, "Content-Type": {"text/plain"}}, ""), nil
 	}
 	w := p.want(200, "GET", target, "", user, "Cookie: "+p.line(target))
 	p.keep(target, w)
 	var got []string
-	for _, c := range p.upstream.last().Cookies() {
+	for _, c := range p.upstream.Last().Cookies() {
 		got = append(got, c.Name+"="+c.Value)
 	}
 	slices.Sort(got)
@@ -164,7 +164,7 @@ func TestUserCookiesForged(t *testing.T) {
 		{"/session/", mark + "sid=x; a=b", "a=b"},
 	} {
 		r.want(200, "GET", c.target, "", "Cookie: "+session+"; "+c.sent)
-		if got := strings.Join(r.upstream.last().Header["Cookie"], "|"); got != c.want {
+		if got := strings.Join(r.upstream.Last().Header["Cookie"], "|"); got != c.want {
 			t.Errorf("%s with %s: the application gets %s, want %s", c.target, c.sent, got, c.want)
 		}
 	}

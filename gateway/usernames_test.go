@@ -34,7 +34,7 @@ func TestUserNamesAreFoundInAnySpelling(t *testing.T) {
 	r := newRig(t, strings.Replace(josesConfig(t), "auth: [session, bearer], policy", "auth: [session, basic], policy", 1))
 	wantUser := func(name string) {
 		t.Helper()
-		if got := r.upstream.last().Header.Get("X-Auth-User"); got != decomposed {
+		if got := r.upstream.Last().Header.Get("X-Auth-User"); got != decomposed {
 			t.Errorf("%q is %q for the application, want %q", name, got, decomposed)
 		}
 	}

@@ -57,9 +57,9 @@ func asNginx(method, host, target string) []string {
 func (r *rig) asks(status int, described []string, header ...string) *httptest.ResponseRecorder {
 	r.t.Helper()
 	w := r.serve(question("192.0.2.7", slices.Concat(described, header)...))
-	if w.Code != status || r.upstream.count() != 0 {
+	if w.Code != status || r.upstream.Reached() != 0 {
 		r.t.Errorf("%q with %.200q: %d %.300s, want %d; %d requests reached the upstream", described, header, w.Code, w.Body,
-			status, r.upstream.count())
+			status, r.upstream.Reached())
 	}
 	return w
 }
@@ -461,9 +461,9 @@ func wantSameDecision(t *testing.T, r *rig, client, method, host, target string,
 		q.Header.Set("Upgrade", "websocket")
 		q.Header.Set("Sec-WebSocket-Key", "x")
 	}
-	reached := r.upstream.count()
+	reached := r.upstream.Reached()
 	direct := r.serve(q)
-	passed := r.upstream.count() > reached
+	passed := r.upstream.Reached() > reached
 	described := asNginx(method, host, target)
 	if traefik {
 		described = asTraefik(method, host, target)
@@ -491,7 +491,7 @@ func wantSameDecision(t *testing.T, r *rig, client, method, host, target string,
 			t.Errorf("%s with %q reaches the upstream, and verify answers %d %s", what, header, verify.Code, verify.Body)
 		}
 		for name, values := range verify.Header() {
-			if got := r.upstream.last().Header[name]; strings.HasPrefix(name, "X-Auth-") &&
+			if got := r.upstream.Last().Header[name]; strings.HasPrefix(name, "X-Auth-") &&
 				strings.Join(values, "") != strings.Join(got, "") {
 				t.Errorf("%s: %s is %q for the upstream and %q for the proxy", what, name, got, values)
 			}

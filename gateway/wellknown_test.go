@@ -33,13 +33,13 @@ func TestWellKnownOfOthers(t *testing.T) {
 		resource + "/a%20b": {200, 0}, resource + "s": {0, 0}, "/.well-known/security.txt": {0, 0},
 	} {
 		for host, status := range map[string]int{"gw.example": want.home, "gitea.example": want.other} {
-			r.upstream.asked.Store(0)
+			r.upstream.Forget()
 			application := status == 0 // which answers with 200
 			if application {
 				status = 200
 			}
 			w := r.client.WantAt(host, status, "GET", path, "")
-			if reached := r.upstream.count() > 0; reached != application || application != (w.Body.String() == "hello") {
+			if reached := r.upstream.Reached() > 0; reached != application || application != (w.Body.String() == "hello") {
 				t.Errorf("%s%s: the application answers: %t: %s", host, path, reached, strings.TrimSpace(w.Body.String()))
 			}
 		}
