@@ -17,7 +17,7 @@ var advisoryID = regexp.MustCompile(`CVE-\d{4}-\d{4,}|GHSA(-[0-9a-z]{4}){3}`)
 // names, and each replay is listed.
 func TestAdvisoriesListed(t *testing.T) {
 	t.Parallel()
-	replayed, attacks, listed := replayedAdvisories(t), attackTests(t), map[string]bool{}
+	replayed, attacks, listed := replayedAdvisories(t), attackRows(t), map[string]bool{}
 	list, _, _ := strings.Cut(world.ReadFile(t, world.Path("docs/security-advisories.md")), "## Not replayed")
 	for line := range strings.Lines(list) {
 		cells, ids := tableCells(line), advisoryID.FindAllString(line, -1)

@@ -61,8 +61,8 @@ func testPackages(t *testing.T) map[string]*testPackage {
 // testName is a test, or a subtest of it, as documents name them.
 var testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)(?:/([^`]+))?`")
 
-// TestDocsSecurity checks that each test that a document names exists, that
-// security.md has eleven classes of attacks, and that it lists each fuzz target.
+// TestDocsSecurity checks that each test that a document names exists, and that
+// security/sign-in.md lists each fuzz target.
 func TestDocsSecurity(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]*testPackage{} // by the names of the tests
@@ -79,15 +79,10 @@ func TestDocsSecurity(t *testing.T) {
 			}
 		}
 	}
-	text := world.ReadFile(t, world.Path("docs/security.md"))
-	numbers := regexp.MustCompile(`(?m)^## \d+\. `).FindAllString(text, -1)
-	if len(numbers) != 11 || numbers[10] != "## 11. " {
-		t.Errorf("docs/security.md has the classes of attacks %q, want 11", numbers)
-	}
-	_, targets, _ := strings.Cut(text, "\n## Fuzz targets\n")
+	_, targets, _ := strings.Cut(world.ReadFile(t, world.Path("docs/security/sign-in.md")), "\n## Fuzz targets\n")
 	for name := range tests {
 		if strings.HasPrefix(name, "Fuzz") && !strings.Contains(targets, "`"+name+"`") {
-			t.Errorf("docs/security.md does not list the fuzz target %s", name)
+			t.Errorf("docs/security/sign-in.md does not list the fuzz target %s", name)
 		}
 	}
 }
@@ -96,33 +91,67 @@ func TestDocsSecurity(t *testing.T) {
 // the id of the row, a letter for the table and a number.
 var attackCell = regexp.MustCompile(`^<a id="([a-z]\d+)"></a>([A-Z])(\d+)$`)
 
-// attackTests returns the tests of each row in the table of attacks, by its id.
-func attackTests(t *testing.T) map[string][]string {
+// attackPages are the pages below docs with the tables of attacks.
+var attackPages = []string{"security.md", "security/sign-in.md"}
+
+// attack is a row in the tables of attacks.
+type attack struct {
+	page  string // one of attackPages
+	tests []string
+}
+
+// Most words of a row without its tests, and of a page.
+const (
+	maxAttackWords = 40
+	maxPageWords   = 6000
+)
+
+// attackRows returns the rows in the tables of attacks, by their ids.
+func attackRows(t *testing.T) map[string]attack {
 	t.Helper()
-	attacks, _, _ := strings.Cut(world.ReadFile(t, world.Path("docs/security.md")), "\n## What is bounded\n")
-	rows, tableOf, table := map[string][]string{}, map[string]int{}, 0
-	for line := range strings.Lines(attacks) {
-		if strings.HasPrefix(line, "| Row ") {
-			table++
-		} else if cells := tableCells(line); cells != nil {
-			found := attackCell.FindStringSubmatch(cells[0])
-			if found == nil || found[1] != strings.ToLower(found[2]+found[3]) {
-				t.Errorf("docs/security.md: %q is not the id of a row", cells[0])
-				continue
-			}
-			id, letter, tests := found[2]+found[3], found[2], testName.FindAllStringSubmatch(cells[len(cells)-1], -1)
-			if tableOf[letter] == 0 {
-				tableOf[letter] = table
-			}
-			if rows[id] != nil || tableOf[letter] != table || len(cells) != 4 || len(tests) == 0 {
-				t.Errorf("docs/security.md: %s is there twice, is of another table, or has no test", id)
-			}
-			for _, test := range tests {
-				rows[id] = append(rows[id], test[1])
+	rows, tableOf, table := map[string]attack{}, map[string]int{}, 0
+	for _, page := range attackPages {
+		text, inTable := world.ReadFile(t, world.Path("docs/"+page)), false
+		if words := len(strings.Fields(text)); words > maxPageWords {
+			t.Errorf("docs/%s has %d words, want %d", page, words, maxPageWords)
+		}
+		for line := range strings.Lines(text) {
+			cells := tableCells(line)
+			if strings.HasPrefix(line, "| Row ") {
+				inTable = true
+				table++
+			} else if inTable = inTable && strings.HasPrefix(line, "|"); inTable && cells != nil {
+				id, tests := attackOf(t, page, cells)
+				if letter := id[:1]; tableOf[letter] == 0 {
+					tableOf[letter] = table
+				}
+				if rows[id].tests != nil || tableOf[id[:1]] != table {
+					t.Errorf("docs/%s: %s is there twice, or in the table of another letter", page, id)
+				}
+				rows[id] = attack{page, tests}
 			}
 		}
 	}
 	return rows
+}
+
+// attackOf returns the id and the tests of a row.
+func attackOf(t *testing.T, page string, cells []string) (id string, tests []string) {
+	t.Helper()
+	found := attackCell.FindStringSubmatch(cells[0])
+	if found == nil || found[1] != strings.ToLower(found[2]+found[3]) || len(cells) != 4 {
+		t.Fatalf("docs/%s: %q is not the id of a row with four cells", page, cells[0])
+	}
+	if words := len(strings.Fields(cells[1] + " " + cells[2])); words > maxAttackWords {
+		t.Errorf("docs/%s: %s has %d words, want %d", page, cells[0], words, maxAttackWords)
+	}
+	for _, test := range testName.FindAllStringSubmatch(cells[3], -1) {
+		tests = append(tests, test[1])
+	}
+	if len(tests) == 0 {
+		t.Errorf("docs/%s: %s has no test", page, cells[0])
+	}
+	return found[2] + found[3], tests
 }
 
 // tableCells returns the cells of a row in a table, or nil for another line.
@@ -134,35 +163,35 @@ func tableCells(line string) []string {
 	return strings.Split(strings.TrimSuffix(strings.TrimPrefix(line, "| "), " |"), " | ")
 }
 
-// TestDocsAttacks checks that each row in the table of attacks has an id of its own and a
-// test that proves the defence.
+// TestDocsAttacks checks that each row in the tables of attacks has an id of its own and a
+// test that proves the defence, and that rows and pages are short.
 func TestDocsAttacks(t *testing.T) {
 	t.Parallel()
-	if len(attackTests(t)) == 0 {
-		t.Error("docs/security.md has no table of attacks")
+	if len(attackRows(t)) == 0 {
+		t.Error("there is no table of attacks")
 	}
 }
 
-var attackLink = regexp.MustCompile(`\[([A-Z]\d+)\]\(security\.md#([a-z]\d+)\)`)
+var attackLink = regexp.MustCompile(`\[([A-Z]\d+)\]\(([a-z/-]+\.md)#([a-z]\d+)\)`)
 
-// testsBehind returns the tests of the rows in the table of attacks to which text refers.
+// testsBehind returns the tests of the rows in the tables of attacks to which text refers.
 // It reports a reference that leads to no row, or to another row than it says.
-func testsBehind(t *testing.T, rows map[string][]string, text string) (tests []string) {
+func testsBehind(t *testing.T, rows map[string]attack, text string) (tests []string) {
 	t.Helper()
 	for _, found := range attackLink.FindAllStringSubmatch(text, -1) {
-		if rows[found[1]] == nil || strings.ToLower(found[1]) != found[2] {
-			t.Errorf("%s leads to no row of docs/security.md", found[0])
+		if row := rows[found[1]]; row.page != found[2] || strings.ToLower(found[1]) != found[3] {
+			t.Errorf("%s leads to no row in the tables of attacks", found[0])
 		}
-		tests = append(tests, rows[found[1]]...)
+		tests = append(tests, rows[found[1]].tests...)
 	}
 	return tests
 }
 
 // TestDocsThreatModel checks that threat-model.md asks all six questions of STRIDE at each
-// flow of data, and that each threat leads to a row in the table of attacks, or is accepted.
+// flow of data, and that each threat leads to a row in the tables of attacks, or is accepted.
 func TestDocsThreatModel(t *testing.T) {
 	t.Parallel()
-	attacks := attackTests(t)
+	attacks := attackRows(t)
 	flows := strings.Split(world.ReadFile(t, world.Path("docs/threat-model.md")), "\n## ")[1:]
 	flows = slices.DeleteFunc(flows, func(section string) bool {
 		return !regexp.MustCompile(`^\d+\. `).MatchString(section)
