@@ -30,8 +30,8 @@
 // not read: the memory that they add for each pair of protocols, and the time of a form
 // beside them. With -flood it measures what signed-in users see while others guess passwords, and
 // with -growth how the costs grow with the configuration and its use, and with -instances what several
-// gateways on one Redis cost. These modes print their tables
-// once, without the floor.
+// gateways on one Redis cost. These modes print tables of
+// their own, without the floor.
 //
 // With -older, each row of authgate is compared with another build of it instead of the floor, to see
 // what a change costs.
@@ -42,7 +42,8 @@
 // upstream counted as many requests as were answered and got their bodies, Redis
 // holds the login, and idle connections still answer.
 //
-// It prints progress to stderr, and to stdout the tables of docs/benchmarks.md.
+// It prints the ratio and the latency of each round to stderr, and to stdout the rows of the
+// table of docs/benchmarks.md.
 //
 // Exit status: 0; 1 when a ratio is over -max-ratio or -max-redis, the machine is too
 // noisy, or something failed; 2 for a wrong command line. A goal that is not met is
@@ -256,7 +257,8 @@ func (b *bench) measureRows(ctx context.Context, stdout, stderr io.Writer) error
 				return fmt.Errorf("%s: %w", c.name(), err)
 			}
 			results[i].pairs = append(results[i].pairs, p)
-			fmt.Fprintf(stderr, "  %s: %.3f\n", c.name(), results[i].ratio(p))
+			fmt.Fprintf(stderr, "  %s: %.3f, p50 %s, p99 %s\n", c.name(), results[i].ratio(p),
+				short(p.subject.P50), short(p.subject.P99))
 		}
 	}
 	if b.picture != "" {

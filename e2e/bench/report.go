@@ -6,12 +6,9 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"authgate/e2e/bench/lab"
 )
 
 // series is the rounds of a comparison.
@@ -41,15 +38,6 @@ func median[T int64 | float64 | time.Duration](s series, of func(pair) T) T {
 		return values[middle]
 	}
 	return (values[middle-1] + values[middle]) / 2
-}
-
-// each returns the ratios of all rounds as text.
-func (s series) each() string {
-	ratios := make([]string, len(s.pairs))
-	for i, p := range s.pairs {
-		ratios[i] = fmt.Sprintf("%.3f", s.ratio(p))
-	}
-	return strings.Join(ratios, " ")
 }
 
 // verdict returns the goal, and whether the median meets it.
@@ -90,38 +78,20 @@ func (s series) fault() string {
 	return ""
 }
 
-// report prints the medians of all results and the ratio of each round, as tables in
-// Markdown. It returns an error if a ratio is over its limit or the machine is too
-// noisy.
+// report prints the medians of all results as a table in Markdown. It returns an error if
+// a ratio is over its limit or the machine is too noisy.
 func report(w io.Writer, results []series) error {
-	loads := [][]string{{"Requests", "Server", "Ratio", "Goal", "Each round", "CPU of a request", "the floor's",
-		"Requests/s of a core", "p50", "p99", "Peak memory"}}
-	idle := [][]string{{"Connections", "Server", "Ratio", "Goal", "Each round", "Memory of each", "the floor's",
-		"CPU to open one", "the floor's", "Peak memory"}}
+	table := [][]string{{"Requests", "Server", "Ratio", "Goal", "CPU of a request", "Memory"}}
 	var faults []string
 	for _, s := range results {
 		if fault := s.fault(); fault != "" {
 			faults = append(faults, fault)
 		}
-		row := []string{s.task.name, s.label(), fmt.Sprintf("%.3f", median(s, s.ratio)), s.verdict(), s.each()}
-		peak := mebibytes(median(s, func(p pair) int64 { return p.subject.peak }))
-		if s.task.flat > 0 {
-			peak += ", rose by " + mebibytes(median(s, grown))
-		}
-		if s.task.load == nil {
-			idle = append(idle, append(row, s.perConnection(subjectOf), s.perConnection(otherOf),
-				s.perRequest(subjectOf), s.perRequest(otherOf), peak))
-			continue
-		}
-		loads = append(loads, append(row, s.perRequest(subjectOf), s.perRequest(otherOf),
-			fmt.Sprintf("%.0f", median(s, rate)),
-			short(median(s, func(p pair) time.Duration { return p.subject.P50 })),
-			short(median(s, func(p pair) time.Duration { return p.subject.P99 })), peak))
+		table = append(table, []string{s.task.name, s.label(), fmt.Sprintf("%.3f", median(s, s.ratio)), s.verdict(),
+			short(median(s, func(p pair) time.Duration { return p.subject.perRequest() })), s.memory()})
 	}
-	for _, table := range [][][]string{loads, idle, capacity(results)} {
-		if _, err := io.WriteString(w, markdown(table)); err != nil {
-			return fmt.Errorf("printing the result: %w", err)
-		}
+	if _, err := io.WriteString(w, markdown(table)); err != nil {
+		return fmt.Errorf("printing the result: %w", err)
 	}
 	if len(faults) > 0 {
 		return errors.New(strings.Join(faults, "\n"))
@@ -129,47 +99,17 @@ func report(w io.Writer, results []series) error {
 	return nil
 }
 
-// capacity returns the table of what one core answers in a second: a row for each
-// mechanism, a column for each kind of small requests.
-func capacity(results []series) [][]string {
-	table := [][]string{{"Requests/s of a core"}}
-	columns := map[string]int{}
-	rows := map[string]int{}
-	for _, m := range lab.Mechanisms() {
-		rows[m.Name] = len(table)
-		table = append(table, []string{m.Name})
+// memory returns the peak of the subject's memory, or how much an idle connection needs.
+func (s series) memory() string {
+	if s.task.load == nil {
+		added := median(s, func(p pair) int64 { return p.subject.idle })
+		return fmt.Sprintf("%.1f KiB each", float64(added)/idleConnections/(1<<10))
 	}
-	for _, s := range results {
-		n, found := rows[s.label()]
-		if !found || s.task.load == nil || s.task.resource != small {
-			continue
-		}
-		if columns[s.task.name] == 0 {
-			columns[s.task.name] = len(table[0])
-			table[0] = append(table[0], s.task.name)
-			for i := 1; i < len(table); i++ {
-				table[i] = append(table[i], "")
-			}
-		}
-		table[n][columns[s.task.name]] = rounded(median(s, rate))
+	peak := mebibytes(median(s, func(p pair) int64 { return p.subject.peak }))
+	if s.task.flat > 0 {
+		peak += ", rose by " + mebibytes(median(s, grown))
 	}
-	if len(columns) == 0 {
-		return nil
-	}
-	return table
-}
-
-// rounded returns a number rounded down to two digits, as people write it.
-func rounded(n float64) string {
-	unit := 1
-	for n >= float64(100*unit) {
-		unit *= 10
-	}
-	whole := int(n) / unit * unit
-	if whole < 1000 {
-		return strconv.Itoa(whole)
-	}
-	return fmt.Sprintf("%d,%03d", whole/1000, whole%1000)
+	return peak
 }
 
 // rate returns what the subject answers in a second of a core.
@@ -177,18 +117,6 @@ func rate(p pair) float64 { return p.subject.perSecond() }
 
 // grown returns by how much the memory of the subject rose.
 func grown(p pair) int64 { return p.subject.grown }
-
-func subjectOf(p pair) sample { return p.subject }
-
-func otherOf(p pair) sample { return p.other }
-
-func (s series) perRequest(of func(pair) sample) string {
-	return short(median(s, func(p pair) time.Duration { return of(p).perRequest() }))
-}
-
-func (s series) perConnection(of func(pair) sample) string {
-	return fmt.Sprintf("%.1f KiB", float64(median(s, func(p pair) int64 { return of(p).idle }))/idleConnections/(1<<10))
-}
 
 // short rounds a time to three digits.
 func short(d time.Duration) string {
