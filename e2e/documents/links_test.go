@@ -73,11 +73,15 @@ func anchorsOf(d *world.Document) map[string]bool {
 	return all
 }
 
-// docsIndex is where readers begin. Its four parts are the four kinds of documents.
-const docsIndex = "docs/README.md"
+// docsIndex is where readers begin: with their situation, then with the four kinds of
+// documents.
+const (
+	docsIndex       = "docs/README.md"
+	fewestEntrances = 7
+)
 
-// TestDocsIndex checks that docs/README.md lists each page under docs, and says what the
-// reader gets. A page that it lists may list those of its folder: README.md, or
+// TestDocsIndex checks that docs/README.md begins with situations, lists each page under
+// docs, and says what the reader gets. A page that it lists may list those of its folder: README.md, or
 // NAME.md beside the folder NAME.
 func TestDocsIndex(t *testing.T) {
 	t.Parallel()
@@ -111,18 +115,27 @@ func TestDocsIndex(t *testing.T) {
 			t.Errorf("%s does not list %s", docsIndex, name)
 		}
 	}
+	entrances := 0
 	rows := map[string]bool{}
 	for line := range strings.Lines(index.Prose) {
+		if regexp.MustCompile(`^- \*\*\w.*\]\(`).MatchString(line) {
+			entrances++
+		}
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
-		if strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| Page ") &&
-			(len(cells) != 2 || !link.MatchString(cells[0]) || len(cells[1]) < 20) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| Page ") {
+			continue
+		}
+		if len(cells) != 2 || !link.MatchString(cells[0]) || len(cells[1]) < 20 {
 			t.Errorf("%s: the row does not name a page and what the reader gets: %s", docsIndex, line)
 		}
 		for _, to := range link.FindAllStringSubmatch(cells[0], -1) {
-			if strings.HasPrefix(line, "| ") && rows[to[1]] {
+			if rows[to[1]] {
 				t.Errorf("%s has two rows for %s", docsIndex, to[1])
 			}
 			rows[to[1]] = true
 		}
+	}
+	if entrances < fewestEntrances {
+		t.Errorf("%s has %d situations that lead to a page, fewer than %d", docsIndex, entrances, fewestEntrances)
 	}
 }

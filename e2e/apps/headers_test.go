@@ -15,8 +15,8 @@ import (
 	"authgate/e2e/world"
 )
 
-// The pages in docs/how-to have whole configurations. These tests run those for Grafana and
-// Gitea, with other addresses, and with an application that reads the same headers.
+// These tests run the configurations of the pages for Grafana and Gitea with an application
+// that reads the same headers.
 
 // headerReader is an application that takes the user from a header, as Grafana and
 // Gitea do. It answers with the user, and asks for one as Gitea asks git.
@@ -74,15 +74,14 @@ func (a *headerReader) wantIdentity(t *testing.T, what string, want map[string]s
 	}
 }
 
-// behindHost starts the gateway of a page in front of an application at 127.0.0.1:3000,
-// and returns it, the URL of a host, and a browser.
-func behindHost(t *testing.T, page, host, app string) (*world.Instance, string, world.Surfer) {
+// behindHost starts the gateway of a page in front of an application, and returns it, the
+// URL of a host, and a browser.
+func behindHost(t *testing.T, page, upstream, host, app string) (*world.Instance, string, world.Surfer) {
 	t.Helper()
 	g := world.Prepare(t)
 	port := g.Base[strings.LastIndexByte(g.Base, ':'):]
 	g.Public = "https://login.example.org" + port
-	g.Configure(world.WithoutAddresses(world.Substituted(t,
-		world.DocumentedFile(t, "docs/how-to/"+page, "gateway.yaml"), "http://127.0.0.1:3000", app)))
+	g.Configure(world.People + "policies: {staff: {roles: [user]}}\n" + world.DocumentedApp(t, page, upstream, app))
 	g.Run()
 	return g, "https://" + host + port, world.Surf(t, "127.0.0.1", world.Authority(g.Base), g.TLS().RootCAs)
 }
@@ -91,10 +90,12 @@ func behindHost(t *testing.T, page, host, app string) (*world.Instance, string, 
 var spoofedWebAuth = []string{"X-WEBAUTH-USER", "root", "x_webauth_user", "root", "X-Webauth-Role", "Admin",
 	"X-Auth-User", "root"}
 
-func TestHowToGrafana(t *testing.T) {
+// TestGrafanaHeader: Grafana gets the user of the login or of an API token, whatever headers
+// the client sends.
+func TestGrafanaHeader(t *testing.T) {
 	t.Parallel()
 	app := readHeader(t, "X-WEBAUTH-USER")
-	g, base, v := behindHost(t, "grafana.md", "grafana.example.org", app.URL)
+	g, base, v := behindHost(t, "grafana.md", "grafana", "grafana.example.org", app.URL)
 	alice := map[string]string{"X-Webauth-User": "alice", "X-Webauth-Name": "Alice Example",
 		"X-Webauth-Email": "alice@example.org"}
 	if a, _ := v.Visit("GET", base+"/api/user", "", spoofedWebAuth...); a.Status != http.StatusUnauthorized ||
@@ -147,10 +148,12 @@ func tokenAt(t *testing.T, g *world.Instance, v world.Surfer) string {
 	return token[1]
 }
 
-func TestHowToGitea(t *testing.T) {
+// TestGiteaHeader: Gitea gets the user in the browser, and of git that sends an API token as
+// the password.
+func TestGiteaHeader(t *testing.T) {
 	t.Parallel()
 	app := readHeader(t, "X-WEBAUTH-USER")
-	g, base, v := behindHost(t, "gitea.md", "git.example.org", app.URL)
+	g, base, v := behindHost(t, "gitea.md", "gitea", "git.example.org", app.URL)
 	alice := map[string]string{"X-Webauth-User": "alice", "X-Webauth-Email": "alice@example.org",
 		"X-Webauth-Fullname": "Alice Example"}
 	refs := base + "/alice/project.git/info/refs?service=git-upload-pack"
