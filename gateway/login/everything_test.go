@@ -268,7 +268,7 @@ func (e *everything) fail(t *testing.T, o operation, call string, late bool) {
 	}
 	if err != nil {
 		wantNoAnswer(t, errStore)(nil, err)
-		if errors.Is(err, ErrReplayed) {
+		if errors.Is(err, provider.ErrReplayed) {
 			t.Errorf("%s, late %v: got %v, want the error of the store", call, late, err)
 		}
 		for _, secret := range []string{e.local.session, e.local.access, e.local.refresh, e.remote.delegated} {
@@ -287,7 +287,7 @@ func (e *everything) fail(t *testing.T, o operation, call string, late bool) {
 		}
 		// A call that fails late had its effect, and a token is revoked after its login has ended.
 		again := o.do(e)
-		done := errors.Is(again, auth.ErrRejected) || errors.Is(again, ErrReplayed)
+		done := errors.Is(again, auth.ErrRejected) || errors.Is(again, provider.ErrReplayed)
 		if again != nil && !(done && (late || kind == "put revoked")) {
 			t.Errorf("%s, late %v: again, when the store works: %v", call, late, again)
 		}

@@ -186,7 +186,7 @@ func TestAttemptsFromBeforeTheEnd(t *testing.T) {
 	try(ended, false)
 	try(ended.Add(1), true)
 	try(before, false)
-	r.clock.Advance(Outlives + time.Hour + time.Second) // the last second counts to its end
+	r.clock.Advance(auth.TraceLifetime + time.Hour + time.Second) // the last second counts to its end
 	r.wantRecords(t, "", 0)
 }
 

@@ -13,12 +13,6 @@ import (
 	"authgate/gateway/store/record"
 )
 
-// Outlives is how long a user is told that a session has ended by time.
-const Outlives = 24 * time.Hour
-
-// traceLength is how long a Trace is.
-const traceLength = 43
-
 // errEnded: the session has ended by time. A client that has its cookie may know that.
 var errEnded = fmt.Errorf("%w: the session has ended by time", auth.ErrRejected)
 
@@ -28,20 +22,10 @@ type outlived struct {
 	Expires int64  `json:"expires"` // of the session, in Unix seconds
 }
 
-// Trace returns the value of the cookie that tells of the end of a session. It finds what
-// outlives the session, and opens nothing.
-func Trace(session string) string {
-	key, err := sessionKey(session)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimPrefix(key, SessionPrefix)
-}
-
-// EndedByTime reports whether a Trace is that of a session that has ended by time, and was valid in scope.
+// EndedByTime reports whether a trace is that of a session that has ended by time, and was valid in scope.
 // A store that cannot tell leaves it at false.
 func (l *Logins) EndedByTime(ctx context.Context, trace, scope string) bool {
-	if len(trace) != traceLength {
+	if len(trace) != auth.TraceLength {
 		return false
 	}
 	ended, err := l.outlived(ctx, outlivedPrefix+trace, scope)
@@ -66,7 +50,7 @@ func (l *Logins) put(ctx context.Context, key string, value []byte, expires time
 		if err != nil {
 			return err
 		}
-		puts.Go(func() error { return l.store.Put(ctx, outlives, kept, expires.Add(Outlives)) })
+		puts.Go(func() error { return l.store.Put(ctx, outlives, kept, expires.Add(auth.TraceLifetime)) })
 	}
 	puts.Go(func() error { return l.store.Put(ctx, key, value, expires) })
 	return puts.Wait()

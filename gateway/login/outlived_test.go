@@ -37,18 +37,18 @@ func TestOutlived(t *testing.T) {
 			at.wantExpired(t, &signedIn{session: cold.session})
 			for _, unknown := range []string{left.session, changed.session, strings.Repeat("A", 43), "A"} {
 				at.wantOut(t, &signedIn{session: unknown})
-				if at.logins.EndedByTime(t.Context(), Trace(unknown), "") {
+				if at.logins.EndedByTime(t.Context(), auth.Trace(unknown), "") {
 					t.Errorf("the trace of %s tells of an end by time", unknown)
 				}
 			}
 			for scope, want := range map[string]bool{"": true, "elsewhere.example": false} {
-				if got := at.logins.EndedByTime(t.Context(), Trace(timed.session), scope); got != want {
+				if got := at.logins.EndedByTime(t.Context(), auth.Trace(timed.session), scope); got != want {
 					t.Errorf("the trace tells of an end by time at %q: %v", scope, got)
 				}
 			}
 		}
 		elsewhere()
-		r.clock.Advance(Outlives - 1)
+		r.clock.Advance(auth.TraceLifetime - 1)
 	}
 	r.wantOut(t, &signedIn{session: timed.session})
 }

@@ -10,12 +10,9 @@ import (
 	"authgate/gateway/store/record"
 )
 
-// ErrReplayed: the logout token was used before.
-var ErrReplayed = errors.New("login: the logout token was used before")
-
 // BackChannel ends the logins that a verified logout token names, and returns those that
 // were valid (OpenID Connect Back-Channel Logout 1.0, section 2.7). The error is
-// ErrReplayed if the token was used before. After any other error some logins may remain,
+// provider.ErrReplayed if the token was used before. After any other error some logins may remain,
 // and the provider can send the token again.
 func (u *Users) BackChannel(ctx context.Context, name string, token *provider.LogoutToken) ([]*Login, error) {
 	p, ok := u.options.Providers[name]
@@ -25,7 +22,7 @@ func (u *Users) BackChannel(ctx context.Context, name string, token *provider.Lo
 	used := usedPrefix + record.Hash([]byte(p.Issuer()+"\x00"+token.ID))
 	switch _, err := u.logins.store.Get(ctx, used); {
 	case err == nil:
-		return nil, ErrReplayed
+		return nil, provider.ErrReplayed
 	case !errors.Is(err, store.ErrNotFound):
 		return nil, fmt.Errorf("looking up a logout token: %w", err)
 	}

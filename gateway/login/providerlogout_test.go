@@ -96,7 +96,7 @@ func TestBackChannelOfAnotherProvider(t *testing.T) {
 	}
 	r.wantEnded(t, people, "")
 	if _, err := r.users.BackChannel(t.Context(), "gone", r.logoutToken("four", testPerson, "")); err == nil ||
-		errors.Is(err, ErrReplayed) {
+		errors.Is(err, provider.ErrReplayed) {
 		t.Errorf("of no provider: %v", err)
 	}
 	if _, err := r.users.FrontChannel(t.Context(), "gone", "here"); err == nil || errors.Is(err, auth.ErrRejected) {
@@ -119,7 +119,7 @@ func TestBackChannelReplay(t *testing.T) {
 		r.clock.Advance(wait)
 		for _, each := range []*rig{r, elsewhere} {
 			if ended, err := each.users.BackChannel(t.Context(), "keycloak", token); len(ended) != 0 ||
-				!errors.Is(err, ErrReplayed) || errors.Is(err, auth.ErrRejected) {
+				!errors.Is(err, provider.ErrReplayed) || errors.Is(err, auth.ErrRejected) {
 				t.Errorf("after %v: got %+v, %v, want that it was used", wait, ended, err)
 			}
 		}

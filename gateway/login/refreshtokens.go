@@ -72,8 +72,10 @@ type ReuseError struct {
 
 func (e *ReuseError) Error() string { return "login: refresh token reused, the login is ended" }
 
-// Is makes a ReuseError match ErrRejected.
-func (e *ReuseError) Is(target error) bool { return target == auth.ErrRejected }
+// Unwrap returns the auth.Rejection that users see.
+func (e *ReuseError) Unwrap() error {
+	return &auth.Rejection{Detail: auth.DetailBadRefresh, Reason: e.Error()}
+}
 
 // refreshToken is a parsed token.
 type refreshToken struct {

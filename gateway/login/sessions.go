@@ -228,15 +228,11 @@ func (s *Sessions) LoginOf(ctx context.Context, creds *auth.Credentials) (string
 // sessionKey returns the store key of a session. The error is ErrRejected if id
 // cannot be a session identifier.
 func sessionKey(id string) (string, error) {
-	// The length must be checked first, because base64 skips line breaks.
-	if len(id) != base64.RawURLEncoding.EncodedLen(32) {
+	trace := auth.Trace(id)
+	if trace == "" {
 		return "", auth.ErrRejected
 	}
-	secret, err := base64.RawURLEncoding.Strict().DecodeString(id)
-	if err != nil {
-		return "", auth.ErrRejected
-	}
-	return SessionPrefix + record.Hash(secret), nil
+	return SessionPrefix + trace, nil
 }
 
 // find is look for a request. A request counts as activity.

@@ -56,7 +56,7 @@ func TestBeginSavesUserLoginGroupsAndSession(t *testing.T) {
 	r.wantIn(t, s, "user")
 	r.clock.Advance(1)
 	r.wantExpired(t, s)
-	r.clock.Advance(Outlives)
+	r.clock.Advance(auth.TraceLifetime)
 	r.wantRecords(t, "", 0)
 	r.wantOut(t, s)
 }

@@ -15,6 +15,9 @@ const (
 	logoutTokenAge = 10 * time.Minute
 )
 
+// ErrReplayed: the logout token was used before.
+var ErrReplayed = errors.New("provider: the logout token was used before")
+
 // LogoutToken is a verified logout token. It ends all sessions of a user (Subject) or
 // one session (Session); one of the two may be empty.
 type LogoutToken struct {

@@ -6,7 +6,6 @@ import (
 
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login"
-	"authgate/gateway/login/grants"
 	"authgate/policy"
 )
 
@@ -15,11 +14,13 @@ import (
 type Bearers struct {
 	inFront
 	others *login.BearerTokens
+	lent   func(text string) bool
 }
 
-// NewBearers returns the mechanism for API tokens and other bearer tokens.
-func NewBearers(tokens *Set, others *login.BearerTokens) *Bearers {
-	return &Bearers{inFront{others, tokens}, others}
+// NewBearers returns the mechanism for API tokens and other bearer tokens. lent reports whether a
+// text contains a secret of OAuth clients.
+func NewBearers(tokens *Set, others *login.BearerTokens, lent func(text string) bool) *Bearers {
+	return &Bearers{inFront{others, tokens}, others, lent}
 }
 
 // Shared returns the mechanism for routes whose application has bearer tokens of its own;
@@ -36,11 +37,10 @@ func (b *Bearers) Revoke(ctx context.Context, token string) (*policy.Identity, e
 	return b.others.Revoke(ctx, token)
 }
 
-// ContainsOwn is login.BearerTokens.ContainsOwn, also for API tokens and for what OAuth
-// clients have.
+// ContainsOwn is login.BearerTokens.ContainsOwn, also for API tokens and the secrets of OAuth clients.
 func (b *Bearers) ContainsOwn(authorization string) bool {
 	return b.others.ContainsOwn(authorization, func(text string) bool {
-		return holdsWhole(text) || grants.ContainsOwn(text)
+		return holdsWhole(text) || b.lent(text)
 	})
 }
 

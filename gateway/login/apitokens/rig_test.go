@@ -12,6 +12,7 @@ import (
 
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login"
+	"authgate/gateway/login/grants"
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/people/password"
 	"authgate/gateway/store"
@@ -68,7 +69,7 @@ func (r *rig) withAccounts(tb testing.TB, people ...accounts.Account) *rig {
 	keys := must.Get(jose.NewHS256([]byte("0123456789abcdefghijklmnopqrstuv")))(tb)
 	own := login.NewAccessTokens(login.AccessTokenOptions{Issuer: "https://gateway.example", Realm: "authgate"}, keys,
 		next.accounts, login.NewLogins(r.store, r.now))
-	next.bearers = NewBearers(next.api, login.NewBearerTokens(own, nil))
+	next.bearers = NewBearers(next.api, login.NewBearerTokens(own, nil), grants.ContainsOwn)
 	return &next
 }
 

@@ -16,6 +16,7 @@ import (
 	"authgate/gateway/identity/trusted"
 	"authgate/gateway/login"
 	"authgate/gateway/login/apitokens"
+	"authgate/gateway/login/grants"
 	"authgate/gateway/login/journey"
 	"authgate/gateway/store/seal"
 	"authgate/policy"
@@ -72,7 +73,8 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 		return nil, err
 	}
 	f := &Federation{issuers: newIssuers(o, running.issuers), Providers: providers}
-	f.Bearers = apitokens.NewBearers(local.API, login.NewBearerTokens(local.Bearer, newTrusted(f.issuers, o)))
+	f.Bearers = apitokens.NewBearers(local.API, login.NewBearerTokens(local.Bearer, newTrusted(f.issuers, o)),
+		grants.ContainsOwn)
 	if len(f.Providers) == 0 {
 		return f, nil
 	}

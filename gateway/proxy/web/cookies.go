@@ -7,7 +7,6 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/identity/auth"
-	"authgate/gateway/login"
 )
 
 // Cookies are the gateway's own cookies: their names and attributes.
@@ -61,7 +60,7 @@ func (c *Cookies) Set(w http.ResponseWriter, name, value string, lives time.Dura
 // session's end: browsers drop the former at that moment. name is that of the session's cookie.
 func (c *Cookies) SetSession(w http.ResponseWriter, name, id string, lives time.Duration) {
 	c.Set(w, name, id, lives)
-	c.Set(w, c.Names.Ended, login.Trace(id), lives+login.Outlives)
+	c.Set(w, c.Names.Ended, auth.Trace(id), lives+auth.TraceLifetime)
 }
 
 // Clear makes the browser forget cookies of those names, but not of the empty

@@ -12,7 +12,6 @@ import (
 
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/identity/provider"
-	"authgate/gateway/login"
 	"authgate/gateway/login/journey"
 	"authgate/gateway/pages"
 	"authgate/gateway/people/factors"
@@ -183,7 +182,7 @@ func toHTTP(ctx context.Context, err error) *Error {
 	case errors.Is(err, journey.ErrNoTicket):
 		return named(pages.ProblemAttempt, answer(400, "This sign-in was not begun in this browser, is finished already, "+
 			"or took too long. Does the browser accept cookies? Please start again."))
-	case errors.Is(err, login.ErrReplayed):
+	case errors.Is(err, provider.ErrReplayed):
 		return answer(400, "The token was used before.")
 	case isProviderError(err):
 		return providerStatus(err)
@@ -244,17 +243,12 @@ func rejected(err error) *Error {
 
 // rejectionDetail returns the detail of a 401.
 func rejectionDetail(err error) string {
-	var (
-		rejection *auth.Rejection
-		reuse     *login.ReuseError
-	)
+	var rejection *auth.Rejection
 	switch {
 	case errors.Is(err, auth.ErrNoCredentials):
 		return auth.DetailNotSignedIn
 	case errors.As(err, &rejection):
 		return rejection.Detail
-	case errors.As(err, &reuse):
-		return auth.DetailBadRefresh
 	}
 	return auth.DetailWrongPassword
 }

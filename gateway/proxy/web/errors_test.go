@@ -78,7 +78,7 @@ var kinds = []struct {
 		"too long. Does the browser accept cookies? Please start again.", ""},
 	{"no attempt", journey.ErrNoAttempt, 400, "This sign-in was not begun in this browser, is finished already, or took " +
 		"too long. Please start again.", ""},
-	{"replayed", login.ErrReplayed, 400, "The token was used before.", ""},
+	{"replayed", provider.ErrReplayed, 400, "The token was used before.", ""},
 	{"provider's token", &provider.Error{Provider: "p", Kind: provider.ErrInvalid, Err: errBroken}, 400,
 		"The token is not valid.", ""},
 	{"another provider", &provider.Error{Provider: "p", Kind: provider.ErrMixUp, Err: errBroken}, 400,
