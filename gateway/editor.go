@@ -8,6 +8,7 @@ import (
 	"authgate/gateway/login"
 	"authgate/gateway/login/mechanism"
 	"authgate/gateway/people/accounts"
+	"authgate/gateway/people/invitations"
 )
 
 // editor changes accounts in accounts.file. It implements endpoint.Editor.
@@ -22,8 +23,13 @@ func (e editor) Writable() bool { return e.config.AccountsFile().Writable() }
 // Has implements endpoint.Editor.
 func (e editor) Has(username string) bool { return e.config.AccountInFile(username) }
 
-// Local implements endpoint.Editor.
-func (e editor) Local() *mechanism.Local { return e.gateway.state.Load().mechanisms }
+// Accounts implements endpoint.Editor.
+func (e editor) Accounts() *accounts.Set { return e.gateway.state.Load().mechanisms.Accounts }
+
+// Invitations implements endpoint.Editor.
+func (e editor) Invitations() *invitations.Invitations {
+	return e.gateway.state.Load().mechanisms.Invited
+}
 
 // File implements endpoint.Editor.
 func (e editor) File() string { return e.gateway.Config().Accounts.File }

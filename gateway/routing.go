@@ -5,7 +5,7 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/endpoint/chain"
+	"authgate/gateway/login/chain"
 	"authgate/gateway/login/mechanism"
 	"authgate/gateway/proxy/forward"
 	"authgate/gateway/proxy/upstream"
@@ -71,14 +71,23 @@ func (st *state) identityHeaders(name string) *upstream.IdentityHeaders {
 	return upstream.NewIdentityHeaders(o)
 }
 
+// newChains returns by which mechanisms routes find out who makes a request.
+func (st *state) newChains() *chain.Chains {
+	o := chain.Options{
+		Config: st.config, Site: st.site, Bearers: st.federation.Bearers, Tokens: st.mechanisms.API,
+		Authenticators: mechanism.Authenticators(st.mechanisms, st.federation),
+	}
+	if st.oauth != nil {
+		o.Grants = st.oauth.Grants
+	}
+	return chain.New(o)
+}
+
 // newRouting returns the routing of a configuration. It reuses the parts of old that have not changed.
 func (g *Gateway) newRouting(st, old *state) *routing {
 	cfg, site, f := st.config, st.site, st.federation
 	upstreams, limiters := g.newUpstreams(st, old), st.newLimiters(old, g.shared)
-	routing := &routing{
-		table: cfg.Table(), upstreams: upstreams,
-		chains: chain.New(cfg, site, st.mechanisms, st.federation, st.oauth),
-	}
+	routing := &routing{table: cfg.Table(), upstreams: upstreams, chains: st.newChains()}
 	identity := upstream.NewIdentityHeaders(upstream.HeaderOptions{
 		Names: cfg.IdentityHeaders, Token: cfg.Token.Header, Logger: g.service.Logger,
 	})

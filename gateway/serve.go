@@ -8,8 +8,8 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/endpoint/chain"
 	"authgate/gateway/identity/auth"
+	"authgate/gateway/login/chain"
 	"authgate/gateway/proxy/tracing"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/wire/cors"

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"authgate/gateway/config"
-	"authgate/gateway/endpoint"
 	"authgate/gateway/endpoint/own"
 	"authgate/gateway/login/mechanism"
 	"authgate/gateway/proxy/tracing"
@@ -109,9 +108,7 @@ func (st *state) newSite(service *web.Service) (err error) {
 func (g *Gateway) newOwn(st, old *state) (*own.Endpoints, error) {
 	return own.New(&own.Options{
 		Config: st.config, Counts: g.shared, Running: old.own,
-		Shared: &endpoint.Options{
-			Site: st.site, CrossSite: st.crossSite, Now: g.storage.now, Local: st.mechanisms, Federation: st.federation,
-			OAuth: st.oauth, Editor: editor{g, st.config},
-		},
+		Site: st.site, CrossSite: st.crossSite, Now: g.storage.now, Local: st.mechanisms, Federation: st.federation,
+		OAuth: st.oauth, Editor: editor{g, st.config},
 	})
 }

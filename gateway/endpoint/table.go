@@ -5,18 +5,15 @@
 // [Endpoint.Serve] keeps the rules, so that no endpoint forgets one. The rooms above
 // fill the table.
 //
-// The package also has what these rooms share: [Options], who is asking and how
-// fresh a sign-in must be.
+// The package also has what these rooms share: [Options], who is asking, how fresh a
+// sign-in must be, and the [Editor] of accounts.
 package endpoint
 
 import (
-	"context"
 	"fmt"
 	"time"
 
-	"authgate/gateway/login"
-	"authgate/gateway/login/mechanism"
-	"authgate/gateway/people/accounts"
+	"authgate/gateway/identity/auth"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/wire/cors"
 	"authgate/policy"
@@ -27,58 +24,18 @@ import (
 // open, or stolen, must not do it.
 const FreshSignIn = 10 * time.Minute
 
-// ChangeTime bounds how long the change of an account waits for others, and for the file.
-const ChangeTime = 30 * time.Second
-
 // Options are what the endpoints of one configuration share.
 type Options struct {
-	Site       *web.Site
-	CrossSite  *web.CrossSite
-	Now        func() time.Time // the clock of the store
-	Realm      string
-	Used       map[policy.Mechanism]bool // by some route, or by the authorization server
-	Local      *mechanism.Local
-	Federation *mechanism.Federation
-	Routes     *policy.Table
-	OAuth      *mechanism.OAuth // nil: the gateway is no authorization server
-	Apps       bool             // there is a page of the user's applications
-	// MayAddFactor reports whether an account may have a second factor, and has none; nil: no
-	// account may.
-	MayAddFactor func(*accounts.Account) bool
+	Site      *web.Site
+	CrossSite *web.CrossSite
+	Now       func() time.Time // the clock of the store
+	Realm     string
+	Used      map[policy.Mechanism]bool // by some route, or by the authorization server
+	Bearers   auth.Authenticator        // bearer tokens
+	Local     auth.Authenticator        // sessions of local accounts
+	Delegated auth.Authenticator        // sessions of users of providers; nil: there are no providers
 	// Admins decides who looks after accounts; nil: no user does.
 	Admins *policy.Route
-	// Editor changes accounts.
-	Editor Editor
-}
-
-// Editor changes the accounts of the file of accounts.
-type Editor interface {
-	// Writable reports whether the file can be changed.
-	Writable() bool
-	// Has reports whether the account of that name is in the file.
-	Has(username string) bool
-	// Edit changes one account, as accounts.File.Edit does, whose errors it returns. The change
-	// applies when Edit returns without an error; e.Apply must be nil.
-	Edit(ctx context.Context, e accounts.Edit) error
-	// EditOwn is Edit for a user who changes their own account and whose login goes on. It calls
-	// begin with the logins and accounts that are in use, which stay so during the edit. An error
-	// of begin prevents the edit.
-	EditOwn(ctx context.Context, begin func(running *login.Overview) (OwnEdit, error)) error
-	// File returns the path of the file, for logs.
-	File() string
-	// Follow puts the accounts of the file in use, after a change that was not an Edit. An
-	// error leaves those that are in use.
-	Follow() error
-	// Local returns the local accounts that are in use now, with all changes. During an Edit
-	// they do not change.
-	Local() *mechanism.Local
-}
-
-// OwnEdit is an edit of an account by its user.
-type OwnEdit struct {
-	accounts.Edit
-	// GoOn is called with the accounts after the change, just before they are in use.
-	GoOn func(next *accounts.Set)
 }
 
 // Row is what the gateway does for one method of one of its own endpoints, and by

@@ -6,24 +6,13 @@ import (
 	"time"
 
 	"authgate/gateway/identity/auth"
-	"authgate/gateway/login/apitokens"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
 
-// ProviderTitle returns what users call a provider: its title, or the name where it has none.
-func (o *Options) ProviderTitle(name string) string {
-	for _, p := range o.Federation.Providers {
-		if p.Name() == name {
-			return p.Title
-		}
-	}
-	return name
-}
-
 // SignedIn are the mechanisms that tell who a user is: all but Basic.
 func (o *Options) SignedIn() auth.Chain {
-	return append(auth.Chain{o.Federation.Bearers}, o.Sessions("")...)
+	return append(auth.Chain{o.Bearers}, o.Sessions("")...)
 }
 
 // Sessions are the mechanisms of users in a browser: only those at providers or of local
@@ -31,10 +20,10 @@ func (o *Options) SignedIn() auth.Chain {
 func (o *Options) Sessions(only policy.Mechanism) auth.Chain {
 	var chain auth.Chain
 	if only != policy.OIDC {
-		chain = append(chain, o.Local.Sessions)
+		chain = append(chain, o.Local)
 	}
-	if only != policy.Session && o.Federation.Delegated != nil {
-		chain = append(chain, o.Federation.Delegated)
+	if only != policy.Session && o.Delegated != nil {
+		chain = append(chain, o.Delegated)
 	}
 	return chain
 }
@@ -51,7 +40,7 @@ func (o *Options) Reader(ex *web.Exchange) (*policy.Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(id.Roles) == 0 && ex.Credentials.Scheme == "bearer" && apitokens.Is(ex.Credentials.Value) {
+	if len(id.Roles) == 0 && ex.Credentials.BearsAPIToken() {
 		return nil, &web.Error{
 			Status: http.StatusForbidden,
 			Detail: "An API token without roles can read " + o.Site.Own("me") + ", and nothing else of the account.",

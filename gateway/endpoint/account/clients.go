@@ -22,10 +22,10 @@ type applications struct {
 // clientRows returns the endpoints of the applications of a user; none if the gateway is no
 // authorization server.
 func clientRows(p *page) []endpoint.Row {
-	if p.options.OAuth == nil {
+	if p.options.Consents == nil {
 		return nil
 	}
-	a := &applications{page: p, consents: p.options.OAuth.Consents}
+	a := &applications{page: p, consents: p.options.Consents}
 	return []endpoint.Row{
 		{Name: "account/clients", Method: http.MethodGet, Home: true, Do: a.list},
 		{Name: "account/clients/revoke", Method: http.MethodPost, Home: true, Sessions: true, Do: a.revoke},
@@ -97,10 +97,10 @@ func (a *applications) revoke(ex *web.Exchange) error {
 
 // offerClients adds the applications that the user has let in.
 func (p *page) offerClients(ex *web.Exchange, id *policy.Identity, view *pages.Manage) error {
-	if p.options.OAuth == nil {
+	if p.options.Consents == nil {
 		return nil
 	}
-	consents, err := p.options.OAuth.Consents.List(&ex.Store, id.Subject)
+	consents, err := p.options.Consents.List(&ex.Store, id.Subject)
 	for i := range consents {
 		c := &consents[i]
 		view.Clients = append(view.Clients, pages.OwnClient{

@@ -21,7 +21,7 @@ func (p *page) offerFactors(ex *web.Exchange, id *policy.Identity, view *pages.M
 	if !ok {
 		return
 	}
-	proved := p.options.Local.Proofs
+	proved := p.options.Proofs
 	passkeys, totp := proved.Site != nil, proved.Issuer != ""
 	view.Factors = &pages.OwnFactors{}
 	showFactors(view.Factors, owner.Factors)

@@ -43,7 +43,7 @@ func newPerson(id *policy.Identity) person {
 }
 
 // me is GET /me: who is signed in, by cookie or bearer. A browser gets a page.
-func me(ex *web.Exchange, o *endpoint.Options) error {
+func me(ex *web.Exchange, o *Options) error {
 	id, err := o.Identity(ex)
 	if err != nil {
 		return err

@@ -84,7 +84,7 @@ func (p *page) change(ctx context.Context, c ownChange) (after afterChange, err 
 	return after, err
 }
 
-// MayAddFactor is that of endpoint.Options.
+// MayAddFactor is that of signin.Options.
 func MayAddFactor(e endpoint.Editor, p *proofs.Proofs) func(*accounts.Account) bool {
 	return func(account *accounts.Account) bool {
 		offered := p.Site != nil || p.Issuer != ""

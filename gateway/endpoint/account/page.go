@@ -49,7 +49,7 @@ const (
 
 // page is the pages where users see and change what is theirs.
 type page struct {
-	options  *endpoint.Options
+	options  *Options
 	overview *login.Overview
 	tokens   *apitokens.Set
 }
@@ -74,7 +74,7 @@ func (p *page) owner(id *policy.Identity) (*accounts.Account, bool) {
 	if id.Provider != policy.LocalProvider {
 		return nil, false
 	}
-	return p.options.Local.Accounts.Lookup(id.Username)
+	return p.options.Users.Accounts.Lookup(id.Username)
 }
 
 // changeable returns the account of a user if it can be changed here.
@@ -130,11 +130,11 @@ func (p *page) parts(id *policy.Identity) []pages.ManagePart {
 	}
 	if _, ok := p.changeable(id); ok {
 		parts = append(parts, pages.ManagePassword)
-		if proved := p.options.Local.Proofs; proved.Site != nil || proved.Issuer != "" {
+		if proved := p.options.Proofs; proved.Site != nil || proved.Issuer != "" {
 			parts = append(parts, pages.ManageFactors)
 		}
 	}
-	if p.tokens.MayOwn(id) || p.options.OAuth != nil {
+	if p.tokens.MayOwn(id) || p.options.Consents != nil {
 		parts = append(parts, pages.ManagePrograms)
 	}
 	return parts
@@ -175,7 +175,7 @@ func (p *page) write(
 	}
 	if owner, ok := p.owner(id); ok {
 		var err error
-		if view.Warns, err = p.options.Local.Proofs.Warns(&ex.Store, owner); err != nil {
+		if view.Warns, err = p.options.Proofs.Warns(&ex.Store, owner); err != nil {
 			return err
 		}
 	}

@@ -7,25 +7,43 @@ import (
 	"authgate/gateway/endpoint"
 	"authgate/gateway/endpoint/signin"
 	"authgate/gateway/endpoint/signout"
-	"authgate/gateway/login/mechanism"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/login"
+	"authgate/gateway/login/apitokens"
+	"authgate/gateway/login/grants"
+	"authgate/gateway/people/proofs"
 	"authgate/gateway/proxy/web"
 )
 
-// Rows returns the endpoints of a configuration. Users sign out with out, and
-// issuer gives a login what is new when its account has changed.
-func Rows(o *endpoint.Options, out *signout.Logout, issuer *signin.Issuer) []endpoint.Row {
-	local := o.Local
-	page := &page{options: o, overview: mechanism.Overview(local, o.Federation), tokens: local.API}
-	logins := &logins{page: page, logout: out}
+// Options are what users see and change of theirs.
+type Options struct {
+	*endpoint.Options
+	Logout   *signout.Logout // of logins that a change ends
+	Issuer   *signin.Issuer  // of what the login gets that has changed its account
+	Users    *login.Overview
+	Verifier *auth.Verifier
+	Proofs   *proofs.Proofs
+	Tokens   *apitokens.Set
+	Consents *grants.Consents // nil: the gateway is no authorization server
+	Editor   endpoint.Editor
+	Apps     bool // there is a page of the user's applications
+	// ProviderTitle returns what users call a provider.
+	ProviderTitle func(name string) string
+}
+
+// Rows returns the endpoints of a configuration.
+func Rows(o *Options) []endpoint.Row {
+	page := &page{options: o, overview: o.Users, tokens: o.Tokens}
+	logins := &logins{page: page, logout: o.Logout}
 	password := &password{
-		page: page, accounts: local.Accounts, verifier: local.Verifier, logout: out, issuer: issuer,
+		page: page, accounts: o.Users.Accounts, verifier: o.Verifier, logout: o.Logout, issuer: o.Issuer,
 	}
-	tokens := &tokens{page: page, tokens: local.API, sessions: o.Sessions("")}
-	own := &ownFactors{page: page, proofs: local.Proofs, logout: out, sessions: o.Sessions("")}
+	tokens := &tokens{page: page, tokens: o.Tokens, sessions: o.Sessions("")}
+	own := &ownFactors{page: page, proofs: o.Proofs, logout: o.Logout, sessions: o.Sessions("")}
 	const get, post = http.MethodGet, http.MethodPost
 	rows := []endpoint.Row{
 		{Name: "me", Method: get, Do: func(ex *web.Exchange) error { return me(ex, o) }},
-		{Name: "csrf-token", Method: get, Do: func(ex *web.Exchange) error { return csrfToken(ex, o) }},
+		{Name: "csrf-token", Method: get, Do: func(ex *web.Exchange) error { return csrfToken(ex, o.Options) }},
 		{Name: "account", Method: get, Home: true, Page: true, Do: logins.serve},
 		{Name: "account/sessions", Method: get, Home: true, Do: logins.list},
 		{Name: "account/sessions/end", Method: post, Home: true, Sessions: true, Do: logins.end},

@@ -135,7 +135,7 @@ func (s *authorization) signIn(ex *web.Exchange, r *request, id *policy.Identity
 		page = web.WithParameter(page, web.ReasonField, web.ReasonFresh)
 	case id != nil:
 		page = s.site.StepUpPage(id, page)
-	case s.options.Local.Accounts.Len() == 0 && s.options.Federation.Default != nil:
+	case s.accounts.Len() == 0 && s.hasDefault:
 		page = s.site.Own("login")
 	}
 	if r.anew || r.subject != "" || r.maxAge > 0 {

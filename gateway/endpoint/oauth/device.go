@@ -117,11 +117,11 @@ func (s *devices) decideDevice(ex *web.Exchange) error {
 // lookUp finds what a device asks for. A wrong code counts as a failed login, so that codes
 // of others cannot be guessed.
 func (s *devices) lookUp(ex *web.Exchange, id *policy.Identity, code string) (terms *grants.Terms, err error) {
-	account, ok := s.options.Local.Accounts.Lookup(id.Username)
+	account, ok := s.accounts.Lookup(id.Username)
 	if !ok || id.Provider != policy.LocalProvider {
 		account = &accounts.Account{Username: id.Subject}
 	}
-	err = s.options.Local.Verifier.CheckCode(ex.Request.Context(), account, ex.Peer.Client, func() error {
+	err = s.verifier.CheckCode(ex.Request.Context(), account, ex.Peer.Client, func() error {
 		terms, err = s.known.Find(&ex.Store, code)
 		if errors.Is(err, grants.ErrNoDevice) {
 			return errors.Join(err, auth.ErrRejected)

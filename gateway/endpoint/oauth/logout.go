@@ -90,7 +90,7 @@ func (s *logouts) isCurrent(ex *web.Exchange, login string, id *policy.Identity)
 	if login == "" || login == id.Login {
 		return login != "", nil
 	}
-	return s.options.Local.Logins.Inherits(&ex.Store, id.Login, login)
+	return s.logins.Inherits(&ex.Store, id.Login, login)
 }
 
 // leave answers a user who is not signed in. An ID token is the word of a client that has had one.

@@ -12,6 +12,7 @@ import (
 	"authgate/gateway/identity/clients"
 	"authgate/gateway/login"
 	"authgate/gateway/login/grants"
+	"authgate/gateway/people/accounts"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/wire/jose"
 	"authgate/gateway/wire/rate"
@@ -56,11 +57,16 @@ type core struct {
 	ids       *jose.Keys // sign ID tokens and logout tokens
 	hints     *jose.Reader
 	forms     seal
+	logins    *login.Logins
+	accounts  *accounts.Set
+	verifier  *auth.Verifier
+	// hasDefault tells that a provider is where users sign in without a choice.
+	hasDefault bool
 }
 
 type lifetimes struct{ access, refresh time.Duration }
 
-// Options are the parts of a Server. All are required.
+// Options are the parts of a Server. All pointers are required.
 type Options struct {
 	Endpoint      *endpoint.Options
 	Config        *config.Config
@@ -71,6 +77,10 @@ type Options struct {
 	IDKeys        *jose.Keys // sign ID tokens and logout tokens
 	Logout        *signout.Logout
 	Registrations *rate.Limiter // by the client's address
+	Logins        *login.Logins
+	Accounts      *accounts.Set
+	Verifier      *auth.Verifier
+	HasDefault    bool // a provider is where users sign in without a choice
 }
 
 // New returns the authorization server of a configuration.
@@ -97,8 +107,9 @@ func newCore(o *Options) *core {
 		resources: o.Config.Resources(),
 		lifetimes: lifetimes{o.Config.Token.AccessLifetime, o.Config.Token.RefreshLifetime},
 		clients:   o.Clients, grants: o.Grants, consents: o.Consents, ids: o.IDKeys, audience: o.Config.Token.Audience,
-		hints: jose.NewReader(o.IDKeys, jose.ReaderOptions{}),
-		forms: seal{o.IDKeys.Derive("oauth forms")},
+		hints:  jose.NewReader(o.IDKeys, jose.ReaderOptions{}),
+		forms:  seal{o.IDKeys.Derive("oauth forms")},
+		logins: o.Logins, accounts: o.Accounts, verifier: o.Verifier, hasDefault: o.HasDefault,
 	}
 }
 

@@ -9,6 +9,7 @@ package own
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
@@ -19,16 +20,25 @@ import (
 	"authgate/gateway/endpoint/signin"
 	"authgate/gateway/endpoint/signout"
 	"authgate/gateway/endpoint/startpage"
+	"authgate/gateway/login/mechanism"
+	"authgate/gateway/people/accounts"
+	"authgate/gateway/proxy/web"
 	"authgate/gateway/wire/rate"
 	"authgate/policy"
 )
 
 // Options are the parts of Endpoints.
 type Options struct {
-	Config *config.Config
-	// Shared has Site, CrossSite, Now, Local, Federation, OAuth and Editor. New sets the rest of
-	// it, by the configuration.
-	Shared *endpoint.Options
+	Config     *config.Config
+	Site       *web.Site
+	CrossSite  *web.CrossSite
+	Now        func() time.Time // the clock of the store
+	Local      *mechanism.Local
+	Federation *mechanism.Federation
+	OAuth      *mechanism.OAuth // nil: the gateway is no authorization server
+	Editor     endpoint.Editor
+	// MayAddFactor is that of signin.Options; nil: by the configuration.
+	MayAddFactor func(*accounts.Account) bool
 	// Counts are of registrations of OAuth clients, on all instances; nil: each counts alone.
 	Counts *rate.Shared
 	// Running are those of the configuration that runs. A limit that stays the same keeps its
@@ -41,6 +51,7 @@ type Endpoints struct {
 	ByPath map[string]*endpoint.Endpoint
 	Home   *endpoint.Endpoint // at / of the host where users sign in, where there is no route
 	Verify string             // the path of verify, which is served on the way of routes
+	Shared *endpoint.Options  // of all of them
 
 	config        *config.Config
 	registrations *rate.Limiter // of OAuth clients, by address; nil without an authorization server
@@ -48,26 +59,48 @@ type Endpoints struct {
 
 // New makes the own endpoints of a configuration.
 func New(o *Options) (*Endpoints, error) {
-	cfg, shared := o.Config, o.Shared
-	shared.Realm, shared.Apps, shared.Admins = cfg.Basic.Realm, cfg.HasApps(), cfg.Admins()
-	shared.Routes, shared.Used = cfg.Table(), used(cfg.Table(), shared)
-	if shared.MayAddFactor == nil {
-		shared.MayAddFactor = account.MayAddFactor(shared.Editor, shared.Local.Proofs)
+	cfg, local, shared := o.Config, o.Local, newShared(o)
+	users := mechanism.Overview(local, o.Federation)
+	mayAddFactor := o.MayAddFactor
+	if mayAddFactor == nil {
+		mayAddFactor = account.MayAddFactor(o.Editor, local.Proofs)
 	}
-	e := &Endpoints{config: cfg, Verify: shared.Site.Own(config.EndpointVerify)}
-	out, start := signout.New(shared), startpage.New(shared, cfg)
-	hosts, issuer := signin.NewOtherHosts(shared, out.Presented), signin.NewIssuer(shared)
+	e := &Endpoints{config: cfg, Verify: o.Site.Own(config.EndpointVerify), Shared: shared}
+	out := signout.New(&signout.Options{
+		Options: shared, Users: users, Refresh: local.Refresh, Tokens: local.Bearer, Bearers: o.Federation.Bearers,
+		AtProvider: o.Federation.SignOut,
+	})
+	in := &signin.Options{
+		Options: shared, Logout: out, Users: users, Refresh: local.Refresh, Tokens: local.Bearer, Tickets: local.Tickets,
+		Verifier: local.Verifier, Proofs: local.Proofs, Invitations: local.Invited, JWKS: local.JWKS,
+		Providers: providers(o.Federation), Editor: o.Editor, MayAddFactor: mayAddFactor,
+	}
+	hosts, issuer := signin.NewOtherHosts(in), signin.NewIssuer(in)
+	start := startpage.New(shared, cfg, func(name string) bool { return o.Federation.Provider(name) != nil })
 	e.Home = start.Home()
-	rows := slices.Concat(
-		signin.Rows(shared, out, hosts, issuer), out.Rows(), relyingparty.Rows(shared, out.Presented, hosts),
-		account.Rows(shared, out, issuer), people.Rows(shared, out, cfg.PolicyRoutes()), start.Rows(),
-	)
+	own := &account.Options{
+		Options: shared, Logout: out, Issuer: issuer, Users: users, Verifier: local.Verifier, Proofs: local.Proofs,
+		Tokens: local.API, Editor: o.Editor, Apps: cfg.HasApps(), ProviderTitle: o.Federation.Title,
+	}
 	var server *oauth.Server
 	var err error
-	if shared.OAuth != nil {
+	if o.OAuth != nil {
+		own.Consents = o.OAuth.Consents
 		if server, err = e.newServer(o, out); err != nil {
 			return nil, err
 		}
+	}
+	rows := slices.Concat(
+		signin.Rows(in, hosts, issuer), out.Rows(), account.Rows(own), start.Rows(),
+		relyingparty.Rows(&relyingparty.Options{
+			Options: shared, Federation: o.Federation, Presented: out.Presented, Hosts: hosts, Accounts: local.Accounts,
+			Routes: cfg.Table(),
+		}),
+		people.Rows(&people.Options{
+			Options: shared, Logout: out, Users: users, Editor: o.Editor, Policies: cfg.PolicyRoutes(),
+		}),
+	)
+	if server != nil {
 		rows = append(rows, server.Rows()...)
 	}
 	if e.ByPath, err = endpoint.New(shared, cfg.OwnEndpoints(), rows); err != nil {
@@ -75,19 +108,39 @@ func New(o *Options) (*Endpoints, error) {
 	}
 	if server != nil {
 		maps.Copy(e.ByPath, server.WellKnown())
-		shared.Local.Logins.OnEnd(server.LoginEnded)
+		local.Logins.OnEnd(server.LoginEnded)
 	}
 	return e, nil
 }
 
+// newShared returns what all own endpoints share.
+func newShared(o *Options) *endpoint.Options {
+	shared := &endpoint.Options{
+		Site: o.Site, CrossSite: o.CrossSite, Now: o.Now, Realm: o.Config.Basic.Realm, Used: used(o),
+		Bearers: o.Federation.Bearers, Local: o.Local.Sessions, Admins: o.Config.Admins(),
+	}
+	if o.Federation.Delegated != nil {
+		shared.Delegated = o.Federation.Delegated
+	}
+	return shared
+}
+
+// providers returns the identity providers for the sign-in page.
+func providers(f *mechanism.Federation) (shown []signin.Provider) {
+	for _, p := range f.Providers {
+		shown = append(shown, signin.Provider{Name: p.Name(), Title: p.Title})
+	}
+	return shown
+}
+
 // used returns the mechanisms that some route accepts, and those of users who sign in for the
 // authorization server.
-func used(routes *policy.Table, shared *endpoint.Options) map[policy.Mechanism]bool {
+func used(o *Options) map[policy.Mechanism]bool {
 	used := map[policy.Mechanism]bool{}
-	if shared.OAuth != nil {
-		used[policy.Session], used[policy.OIDC] = true, len(shared.Federation.Providers) > 0
+	if o.OAuth != nil {
+		used[policy.Session], used[policy.OIDC] = true, len(o.Federation.Providers) > 0
 	}
-	for _, rule := range routes.Routes() {
+	for _, rule := range o.Config.Table().Routes() {
 		for _, mechanism := range rule.Mechanisms {
 			used[mechanism] = used[mechanism] || rule.Accepts(mechanism)
 		}
@@ -97,18 +150,19 @@ func used(routes *policy.Table, shared *endpoint.Options) map[policy.Mechanism]b
 
 // newServer makes the authorization server.
 func (e *Endpoints) newServer(o *Options, logout *signout.Logout) (*oauth.Server, error) {
-	rated, shared := &o.Config.OAuth.RegistrationRate, o.Shared
+	rated := &o.Config.OAuth.RegistrationRate
 	limit := rate.Limit{Requests: rated.Requests, Per: rated.Per}
 	if o.Running != nil {
 		e.registrations = o.Running.registrations
 	}
 	if e.registrations == nil || e.registrations.Limit() != limit {
-		e.registrations = rate.New("oauth:registration", limit, shared.Site.Service.Now, o.Counts)
+		e.registrations = rate.New("oauth:registration", limit, o.Site.Service.Now, o.Counts)
 	}
 	return oauth.New(oauth.Options{
-		Endpoint: shared, Config: o.Config, Clients: shared.OAuth.Clients, Grants: shared.OAuth.Grants,
-		Consents: shared.OAuth.Consents, Devices: shared.OAuth.Devices, IDKeys: shared.Local.PublicKeys, Logout: logout,
-		Registrations: e.registrations,
+		Endpoint: e.Shared, Config: o.Config, Clients: o.OAuth.Clients, Grants: o.OAuth.Grants,
+		Consents: o.OAuth.Consents, Devices: o.OAuth.Devices, IDKeys: o.Local.PublicKeys, Logout: logout,
+		Registrations: e.registrations, Logins: o.Local.Logins, Accounts: o.Local.Accounts, Verifier: o.Local.Verifier,
+		HasDefault: o.Federation.Default != nil,
 	})
 }
 

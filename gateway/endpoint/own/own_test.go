@@ -108,20 +108,21 @@ func TestFind(t *testing.T) {
 // Users can sign in with what some route accepts, and for OAuth clients with a session.
 func TestUsed(t *testing.T) {
 	t.Parallel()
-	routes := newEndpoints(t).config.Table()
+	cfg := newEndpoints(t).config
 	one := &mechanism.Federation{Providers: []*mechanism.Provider{{}}}
 	for _, c := range []struct {
-		shared        endpoint.Options
+		federation    *mechanism.Federation
+		oauth         *mechanism.OAuth
 		session, oidc bool
 	}{
-		{endpoint.Options{Federation: one}, false, false},
-		{endpoint.Options{Federation: &mechanism.Federation{}, OAuth: &mechanism.OAuth{}}, true, false},
-		{endpoint.Options{Federation: one, OAuth: &mechanism.OAuth{}}, true, true},
+		{one, nil, false, false},
+		{&mechanism.Federation{}, &mechanism.OAuth{}, true, false},
+		{one, &mechanism.OAuth{}, true, true},
 	} {
-		got := used(routes, &c.shared)
+		got := used(&Options{Config: cfg, Federation: c.federation, OAuth: c.oauth})
 		if !got[policy.Bearer] || !got[policy.Certificate] || got[policy.Basic] || got[policy.Session] != c.session ||
 			got[policy.OIDC] != c.oidc {
-			t.Errorf("with OAuth %t: %v", c.shared.OAuth != nil, got)
+			t.Errorf("with OAuth %t: %v", c.oauth != nil, got)
 		}
 	}
 }

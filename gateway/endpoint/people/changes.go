@@ -13,7 +13,6 @@ import (
 	"authgate/gateway/endpoint"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login"
-	"authgate/gateway/login/mechanism"
 	"authgate/gateway/pages"
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/people/factors"
@@ -79,7 +78,7 @@ func (p *page) serve(ex *web.Exchange, c *change) error {
 	}
 	p.audit(ex, c, wanted, &done)
 	if c.add {
-		if done.link, err = invite(ctx, p.options.Editor.Local(), done.account); err != nil {
+		if done.link, err = invite(ctx, p.options.Editor.Invitations(), done.account); err != nil {
 			return err
 		}
 	}
@@ -126,7 +125,7 @@ func (p *page) change(
 			err = ready()
 		}
 		if err == nil && c.invites {
-			done.link, err = invite(ctx, p.options.Editor.Local(), done.account)
+			done.link, err = invite(ctx, p.options.Editor.Invitations(), done.account)
 		}
 		return done, err
 	}
@@ -141,8 +140,8 @@ func (p *page) change(
 }
 
 // invite returns the link of a new invitation.
-func invite(ctx context.Context, local *mechanism.Local, username string) (string, error) {
-	link, err := local.Invited.Invite(ctx, username)
+func invite(ctx context.Context, set *invitations.Invitations, username string) (string, error) {
+	link, err := set.Invite(ctx, username)
 	if errors.Is(err, invitations.ErrNoAccount) {
 		return "", &web.Error{
 			Status: http.StatusConflict, Detail: "The account is disabled. Enable it first.",
@@ -217,7 +216,7 @@ func (p *page) reaches(actor *policy.Identity, account *accounts.Account) error 
 		return mayNot("The account has a role that you do not have.", errReach)
 	}
 	id := account.Identity(policy.Session, "", time.Time{})
-	for _, route := range p.policies {
+	for _, route := range p.options.Policies {
 		if route.OpensMore(id, actor) {
 			return mayNot("The account opens something that yours does not.", fmt.Errorf("%w: %s", errOpens, route.Label()))
 		}

@@ -7,28 +7,31 @@ import (
 	"authgate/gateway/endpoint"
 	"authgate/gateway/endpoint/signout"
 	"authgate/gateway/login"
-	"authgate/gateway/login/mechanism"
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
 
+// Options are what those who look after accounts see and change.
+type Options struct {
+	*endpoint.Options
+	Logout   *signout.Logout // of logins that changes end
+	Users    *login.Overview
+	Editor   endpoint.Editor
+	Policies []*policy.Route // all that the configuration has
+}
+
 // page is /account/people and below: the local accounts, for those who look after them.
 type page struct {
-	options  *endpoint.Options
+	options  *Options
 	accounts *accounts.Set
 	overview *login.Overview
 	logout   *signout.Logout
-	policies []*policy.Route // of the configuration
 }
 
-// Rows returns the endpoints of a configuration. logout counts and logs the logins that changes
-// end, and tells their providers. policies are all that the configuration has.
-func Rows(o *endpoint.Options, logout *signout.Logout, policies []*policy.Route) []endpoint.Row {
-	p := &page{
-		options: o, accounts: o.Local.Accounts, overview: mechanism.Overview(o.Local, o.Federation), logout: logout,
-		policies: policies,
-	}
+// Rows returns the endpoints of a configuration.
+func Rows(o *Options) []endpoint.Row {
+	p := &page{options: o, accounts: o.Users.Accounts, overview: o.Users, logout: o.Logout}
 	const name = config.EndpointPeople
 	rows := []endpoint.Row{{
 		Name: name, Method: http.MethodGet, Home: true, Page: true, Admins: true, Back: name, Do: p.list,

@@ -17,19 +17,30 @@ import (
 	"authgate/gateway/endpoint"
 	"authgate/gateway/endpoint/signin"
 	"authgate/gateway/endpoint/signout"
+	"authgate/gateway/login/mechanism"
+	"authgate/gateway/people/accounts"
+	"authgate/policy"
 )
 
-// Rows returns the endpoints of a configuration. Users go on by hosts, and a login begins in
-// the place of those that presented finds.
-func Rows(o *endpoint.Options, presented *signout.Presented, hosts *signin.OtherHosts) []endpoint.Row {
+// Options are what users of providers sign in with.
+type Options struct {
+	*endpoint.Options
+	Federation *mechanism.Federation
+	Presented  *signout.Presented // finds the logins that a new one replaces
+	Hosts      *signin.OtherHosts // lead users on
+	Accounts   *accounts.Set
+	Routes     *policy.Table
+}
+
+// Rows returns the endpoints of a configuration.
+func Rows(o *Options) []endpoint.Row {
 	federation := o.Federation
 	begun := &delegatedLogin{
-		site: o.Site, federation: federation, routes: o.Routes, signedIn: o.SignedIn(), presented: presented, hosts: hosts,
-		accounts: o.Local.Accounts,
+		site: o.Site, federation: federation, routes: o.Routes, signedIn: o.SignedIn(), presented: o.Presented,
+		hosts: o.Hosts, accounts: o.Accounts,
 	}
 	returned := &callback{
-		site: o.Site, federation: federation, presented: presented,
-		sessions: o.Sessions(""), hosts: hosts,
+		site: o.Site, federation: federation, presented: o.Presented, sessions: o.Sessions(""), hosts: o.Hosts,
 	}
 	rows := []endpoint.Row{{Name: "login", Method: http.MethodGet, LeadsHome: true, Do: begun.serve}}
 	names := []string{"callback", "auth/callback"}

@@ -9,10 +9,8 @@ import (
 	"unicode/utf8"
 
 	"authgate/gateway/endpoint"
-	"authgate/gateway/endpoint/signout"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login"
-	"authgate/gateway/login/mechanism"
 	"authgate/gateway/pages"
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/people/factors"
@@ -24,19 +22,10 @@ import (
 // invite is the page of an invitation: its user sets a password there, and is signed in with
 // it. A look at the page does not use the invitation up.
 type invite struct {
-	options  *endpoint.Options
-	overview *login.Overview
-	logout   *signout.Logout
+	options  *Options
 	second   *secondStep
 	entrance *entrance
 	starts   *auth.Starts
-}
-
-func newInvite(o *endpoint.Options, logout *signout.Logout, second *secondStep, in *entrance) *invite {
-	return &invite{
-		options: o, overview: mechanism.Overview(o.Local, o.Federation), logout: logout, second: second, entrance: in,
-		starts: auth.NewStarts(o.Now),
-	}
 }
 
 // show is GET /signin/invite.
@@ -76,7 +65,7 @@ func (i *invite) find(ex *web.Exchange, token string) (*accounts.Account, error)
 	if err := i.starts.Begin(ex.Peer.Client); err != nil {
 		return nil, err
 	}
-	account, err := i.options.Local.Invited.Find(&ex.Store, token)
+	account, err := i.options.Invitations.Find(&ex.Store, token)
 	return account, unusable(err)
 }
 
@@ -114,7 +103,7 @@ func readInvite(ex *web.Exchange) (token, next, again string, err error) {
 
 // set sets the password and uses the invitation up. It returns the account as it is then.
 func (i *invite) set(ex *web.Exchange, account *accounts.Account, token, next string) (*accounts.Account, error) {
-	hash, err := i.options.Local.Verifier.NewHash(ex.Request.Context(), next)
+	hash, err := i.options.Verifier.NewHash(ex.Request.Context(), next)
 	if err != nil {
 		return nil, err
 	}
@@ -135,18 +124,18 @@ func (i *invite) set(ex *web.Exchange, account *accounts.Account, token, next st
 		// The invitation last, so that a store that does not answer costs no invitation. The
 		// accounts are those in use now, which another request may have changed.
 		Ready: func() (err error) {
-			if ended, err = i.overview.EndAll(ctx, account.Username); err == nil {
-				_, err = editor.Local().Invited.Redeem(ctx, token)
+			if ended, err = i.options.Users.EndAll(ctx, account.Username); err == nil {
+				_, err = editor.Invitations().Redeem(ctx, token)
 			}
 			return err
 		},
 	})
-	i.logout.Ended(ex, ended)
+	i.options.Logout.Ended(ex, ended)
 	if err != nil {
 		return nil, unusable(err)
 	}
 	ex.Audit("invitation_used", subjectOf(account))
-	changed, ok := editor.Local().Accounts.Lookup(account.Username)
+	changed, ok := editor.Accounts().Lookup(account.Username)
 	if !ok { // an operator has disabled it meanwhile
 		return nil, unusable(invitations.ErrInvalid)
 	}

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"authgate/gateway/endpoint"
 	"authgate/gateway/login"
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/proxy/web"
@@ -22,11 +21,11 @@ type Issuer struct {
 }
 
 // NewIssuer returns the issuer of a configuration.
-func NewIssuer(o *endpoint.Options) *Issuer {
-	local, cookies := o.Local, &o.Site.Cookies
+func NewIssuer(o *Options) *Issuer {
+	cookies := &o.Site.Cookies
 	return &Issuer{
-		logins: local.Logins, sessions: local.Sessions, refresh: local.Refresh, cookies: cookies, now: o.Now,
-		tokens: &tokens{cookies: cookies, bearer: local.Bearer, metrics: o.Site.Service.Metrics, now: o.Now},
+		logins: o.Users.Logins, sessions: o.Users.Sessions, refresh: o.Refresh, cookies: cookies, now: o.Now,
+		tokens: &tokens{cookies: cookies, bearer: o.Tokens, metrics: o.Site.Service.Metrics, now: o.Now},
 	}
 }
 

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"authgate/gateway/endpoint"
-	"authgate/gateway/endpoint/signout"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login"
 	"authgate/gateway/login/journey"
@@ -25,16 +23,12 @@ import (
 // another host of the gateway: a ticket brings the login there, in the browser
 // that waits for it.
 type OtherHosts struct {
-	options   *endpoint.Options
-	site      *web.Site
-	presented *signout.Presented
+	options *Options
+	site    *web.Site
 }
 
-// NewOtherHosts returns the sessions at other hosts of a configuration. They end the logins
-// that presented finds.
-func NewOtherHosts(o *endpoint.Options, presented *signout.Presented) *OtherHosts {
-	return &OtherHosts{options: o, site: o.Site, presented: presented}
-}
+// NewOtherHosts returns the sessions at other hosts of a configuration.
+func NewOtherHosts(o *Options) *OtherHosts { return &OtherHosts{options: o, site: o.Site} }
 
 // RefuseScript refuses a script that says so: a redirect would lead it to a page for people.
 func RefuseScript(ex *web.Exchange) error {
@@ -85,7 +79,7 @@ func (o *OtherHosts) next(ctx context.Context, sid string, r web.Return) (string
 		return o.site.Place(r), nil
 	}
 	r = Storable(r)
-	ticket, err := o.options.Local.Tickets.Issue(ctx, journey.Ticket{
+	ticket, err := o.options.Tickets.Issue(ctx, journey.Ticket{
 		Login: sid, Scope: r.Host, Browser: r.Binding, Path: r.Path, Elsewhere: r.Elsewhere,
 	})
 	if err != nil {
@@ -273,7 +267,7 @@ func (o *OtherHosts) present(ctx context.Context, ex *web.Exchange, secrets []st
 	var ticket *journey.Ticket
 	for _, secret := range secrets {
 		var err error
-		ticket, err = o.options.Local.Tickets.Use(ctx, secret, ex.Credentials.Scope, ex.Credentials.Browser)
+		ticket, err = o.options.Tickets.Use(ctx, secret, ex.Credentials.Scope, ex.Credentials.Browser)
 		if err != nil && (len(secrets) == 1 || !errors.Is(err, journey.ErrNoTicket)) {
 			return nil, err
 		}
@@ -289,7 +283,7 @@ const maxPresented = 4
 
 // begin gives the browser its session at this host, in place of others.
 func (o *OtherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *journey.Ticket) error {
-	if err := o.presented.EndOthers(ctx, ex, ticket.Login); err != nil {
+	if err := o.options.Logout.Presented.EndOthers(ctx, ex, ticket.Login); err != nil {
 		return err
 	}
 	var session string
@@ -301,7 +295,7 @@ func (o *OtherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *journe
 		session = value
 		return handle(l)
 	}
-	attached, err := o.options.Local.Logins.Attach(ctx, ticket.Login, ticket.Scope, attach)
+	attached, err := o.options.Users.Logins.Attach(ctx, ticket.Login, ticket.Scope, attach)
 	if err != nil {
 		return err
 	}
@@ -320,8 +314,8 @@ func (o *OtherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *journe
 // kind returns the sessions of a login. A login at a provider has none if there
 // are no providers any more.
 func (o *OtherHosts) kind(l *login.Login) *login.Sessions {
-	if delegated := o.options.Federation.Delegated; l.Delegated != nil && delegated != nil {
+	if delegated := o.options.Users.Delegated; l.Delegated != nil && delegated != nil {
 		return delegated
 	}
-	return o.options.Local.Sessions
+	return o.options.Users.Sessions
 }

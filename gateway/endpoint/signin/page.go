@@ -7,7 +7,6 @@ import (
 
 	"authgate/gateway/endpoint"
 	"authgate/gateway/identity/auth"
-	"authgate/gateway/login/mechanism"
 	"authgate/gateway/pages"
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/proxy/web"
@@ -17,14 +16,14 @@ import (
 // signInPage is GET /signin. If the query names one of session and oidc,
 // because a route accepts no other, the page offers that alone.
 type signInPage struct {
-	site       *web.Site
-	accounts   *accounts.Set
-	federation *mechanism.Federation
-	remember   bool                         // users can stay signed in
-	passkeys   bool                         // users can have passkeys
-	mayAdd     func(*accounts.Account) bool // a second factor; nil: no account may
-	sessions   func(only policy.Mechanism) auth.Chain
-	hosts      *OtherHosts
+	site      *web.Site
+	accounts  *accounts.Set
+	providers []Provider
+	remember  bool                         // users can stay signed in
+	passkeys  bool                         // users can have passkeys
+	mayAdd    func(*accounts.Account) bool // a second factor; nil: no account may
+	sessions  func(only policy.Mechanism) auth.Chain
+	hosts     *OtherHosts
 }
 
 func (s *signInPage) serve(ex *web.Exchange) error {
@@ -142,9 +141,9 @@ func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page page
 			Action: s.site.Own("signin/passkey"), Options: s.site.Own("signin/passkey/options"),
 		}
 	}
-	for _, p := range s.federation.Providers {
+	for _, p := range s.providers {
 		if only != policy.Session {
-			place := s.site.Own("login") + "?provider=" + url.QueryEscape(p.Name())
+			place := s.site.Own("login") + "?provider=" + url.QueryEscape(p.Name)
 			if ex.QueryValue(web.SwitchField) != "" || page.Notice == pages.NoticeFresh { // must ask for credentials
 				place = web.WithParameter(place, web.SwitchField, "1")
 			}

@@ -7,32 +7,57 @@ import (
 	"authgate/gateway/endpoint"
 	"authgate/gateway/endpoint/signout"
 	"authgate/gateway/identity/auth"
+	"authgate/gateway/login"
+	"authgate/gateway/login/journey"
+	"authgate/gateway/people/accounts"
 	"authgate/gateway/people/invitations"
+	"authgate/gateway/people/proofs"
 	"authgate/gateway/proxy/web"
 )
 
-// Rows returns the endpoints of a configuration. issuer begins logins, in the place of those
-// that out finds, and hosts lead users on.
-func Rows(o *endpoint.Options, out *signout.Logout, hosts *OtherHosts, issuer *Issuer) []endpoint.Row {
-	site, local, metrics := o.Site, o.Local, o.Site.Service.Metrics
+// Options are what users sign in with, and what a sign-in gives.
+type Options struct {
+	*endpoint.Options
+	Logout      *signout.Logout // of the logins that a new one replaces
+	Users       *login.Overview
+	Refresh     *login.RefreshTokens
+	Tokens      *login.AccessTokens
+	Tickets     *journey.Tickets
+	Verifier    *auth.Verifier
+	Proofs      *proofs.Proofs
+	Invitations *invitations.Invitations
+	JWKS        []byte // the public keys
+	Providers   []Provider
+	Editor      endpoint.Editor
+	// MayAddFactor reports whether an account may have a second factor, and has none; nil: no
+	// account may.
+	MayAddFactor func(*accounts.Account) bool
+}
+
+// Provider is an identity provider on the sign-in page.
+type Provider struct{ Name, Title string }
+
+// Rows returns the endpoints of a configuration. issuer begins logins, and hosts lead users on.
+func Rows(o *Options, hosts *OtherHosts, issuer *Issuer) []endpoint.Row {
+	site, metrics := o.Site, o.Site.Service.Metrics
 	page := &signInPage{
-		site: site, accounts: local.Accounts, federation: o.Federation, remember: local.Sessions.Remembers(),
-		passkeys: local.Proofs.SignsIn(), sessions: o.Sessions, hosts: hosts, mayAdd: o.MayAddFactor,
+		site: site, accounts: o.Users.Accounts, providers: o.Providers, remember: o.Users.Sessions.Remembers(),
+		passkeys: o.Proofs.SignsIn(), sessions: o.Sessions, hosts: hosts, mayAdd: o.MayAddFactor,
 	}
-	in := &entrance{out.Presented, hosts, issuer, site, local.Verifier, metrics, o.MayAddFactor}
+	in := &entrance{o.Logout.Presented, hosts, issuer, site, o.Verifier, metrics, o.MayAddFactor}
 	password := &passwordLogin{
-		accounts: local.Accounts, verifier: local.Verifier, realm: o.Realm, used: o.Used, page: page, entrance: in,
+		accounts: o.Users.Accounts, verifier: o.Verifier, realm: o.Realm, used: o.Used, page: page, entrance: in,
 		metrics: metrics,
 	}
 	second := &secondStep{
-		site: site, proofs: local.Proofs, editor: o.Editor, verifier: local.Verifier,
+		site: site, proofs: o.Proofs, editor: o.Editor, verifier: o.Verifier,
 		entrance: in, narrow: password.narrow, metrics: metrics,
 	}
 	password.second = second
-	passkey := &passkeySignIn{proofs: local.Proofs, password: password, second: second, starts: auth.NewStarts(o.Now)}
-	invited := newInvite(o, out, second, in)
-	refresh := &tokenRefresh{crossSite: o.CrossSite, refresh: local.Refresh, tokens: issuer.tokens, realm: o.Realm}
-	keys := endpoint.Row{Name: ".well-known/jwks.json", Method: http.MethodGet, Do: publicKeys(local.JWKS)}
+	passkey := &passkeySignIn{proofs: o.Proofs, password: password, second: second, starts: auth.NewStarts(o.Now)}
+	invited := &invite{options: o, second: second, entrance: in, starts: auth.NewStarts(o.Now)}
+	refresh := &tokenRefresh{crossSite: o.CrossSite, refresh: o.Refresh, tokens: issuer.tokens, realm: o.Realm}
+	keys := endpoint.Row{Name: ".well-known/jwks.json", Method: http.MethodGet, Do: publicKeys(o.JWKS)}
 	return append(endpoint.Shared(keys), []endpoint.Row{
 		{Name: "login", Method: http.MethodPost, Do: password.serve},
 		{Name: "refresh", Method: http.MethodPost, Do: refresh.serve},
@@ -44,7 +69,7 @@ func Rows(o *endpoint.Options, out *signout.Logout, hosts *OtherHosts, issuer *I
 		{Name: invitations.Page, Method: http.MethodPost, Home: true, Do: invited.serve},
 		{Name: web.CompletePath, Method: http.MethodGet, Do: hosts.complete},
 		{Name: web.TwinsPath, Method: http.MethodPost, Do: clearTwins(site)},
-		{Name: web.LanguagePath, Method: http.MethodPost, Do: chooseLanguage(o)},
+		{Name: web.LanguagePath, Method: http.MethodPost, Do: chooseLanguage(o.Options)},
 	}...)
 }
 

@@ -23,7 +23,6 @@ import (
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login"
 	"authgate/gateway/login/apitokens"
-	"authgate/gateway/login/mechanism"
 	"authgate/gateway/pages"
 	"authgate/gateway/proxy/web"
 )
@@ -38,18 +37,27 @@ const (
 // Logout is /logout, by POST and by GET. It answers with success only when the
 // store has recorded the end.
 type Logout struct {
-	Presented  *Presented // the logins that a request ends
-	site       *web.Site
-	crossSite  *web.CrossSite
-	federation *mechanism.Federation
+	Presented *Presented // the logins that a request ends
+	site      *web.Site
+	crossSite *web.CrossSite
+	options   *Options
+}
+
+// Options are what a logout ends.
+type Options struct {
+	*endpoint.Options
+	Users   *login.Overview
+	Refresh *login.RefreshTokens
+	Tokens  *login.AccessTokens
+	Bearers *apitokens.Bearers
+	// AtProvider signs out at the identity provider of a login that has ended here. It returns where
+	// a browser must go for that, "" if nowhere.
+	AtProvider func(ctx context.Context, ended *login.Login) (redirect string, err error)
 }
 
 // New returns the logout of a configuration.
-func New(o *endpoint.Options) *Logout {
-	return &Logout{
-		Presented: &Presented{local: o.Local, delegated: o.Federation.Delegated, metrics: o.Site.Service.Metrics},
-		site:      o.Site, crossSite: o.CrossSite, federation: o.Federation,
-	}
+func New(o *Options) *Logout {
+	return &Logout{Presented: &Presented{o, o.Site.Service.Metrics}, site: o.Site, crossSite: o.CrossSite, options: o}
 }
 
 // Rows returns the endpoints of the logout.
@@ -216,12 +224,12 @@ func (l *Logout) verifyBearer(ctx context.Context, ex *web.Exchange) error {
 	if ex.Credentials.Scheme != "bearer" {
 		return nil
 	}
-	id, err := l.federation.Bearers.Authenticate(ctx, &ex.Credentials)
+	id, err := l.options.Bearers.Authenticate(ctx, &ex.Credentials)
 	if err != nil {
-		return web.Challenge(err, auth.Chain{l.federation.Bearers}.Challenges(&ex.Credentials)...)
+		return web.Challenge(err, auth.Chain{l.options.Bearers}.Challenges(&ex.Credentials)...)
 	}
 	ex.Identify(id)
-	if apitokens.Is(ex.Credentials.Value) {
+	if auth.IsAPIToken(ex.Credentials.Value) {
 		return &web.Error{
 			Status: http.StatusForbidden,
 			Detail: "An API token belongs to no login, and cannot end one. Revoke it at " +
@@ -240,7 +248,7 @@ func (l *Logout) revokeBearer(ex *web.Exchange) error {
 	}
 	ctx, end := ex.Store.Recording()
 	defer end()
-	_, err := l.federation.Bearers.Revoke(ctx, ex.Credentials.Value)
+	_, err := l.options.Bearers.Revoke(ctx, ex.Credentials.Value)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil
 	}
@@ -256,7 +264,7 @@ func (l *Logout) revokeBearer(ex *web.Exchange) error {
 // here. It returns where the browser must go for that, "" if nowhere. A provider
 // that fails does not keep the user signed in here: only the log tells of it.
 func (l *Logout) endAtProvider(ctx context.Context, ex *web.Exchange, ended *login.Login) (redirect string) {
-	redirect, err := l.federation.SignOut(ctx, ended)
+	redirect, err := l.options.AtProvider(ctx, ended)
 	if err != nil {
 		l.site.Service.Logger.Warn("signing out at the provider failed; the session here has ended",
 			"request_id", ex.ID, "subject", ended.Subject(), "login", ended.ID, "error", err.Error())

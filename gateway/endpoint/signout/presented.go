@@ -10,15 +10,13 @@ import (
 
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login"
-	"authgate/gateway/login/mechanism"
 	"authgate/gateway/proxy/web"
 )
 
 // Presented finds and ends the logins that the cookies of a request lead to.
 type Presented struct {
-	local     *mechanism.Local
-	delegated *login.Sessions // nil without providers
-	metrics   *web.Metrics
+	options *Options
+	metrics *web.Metrics
 }
 
 // handle is a cookie that leads to a login.
@@ -30,10 +28,10 @@ type handle struct {
 // handles are the cookies that lead to logins, but for the access token.
 func (p *Presented) handles(creds *auth.Credentials) []handle {
 	handles := []handle{
-		{creds.Session, sessionOf(p.local.Sessions, creds)}, {creds.Refresh, p.local.Refresh.LoginOf},
+		{creds.Session, sessionOf(p.options.Users.Sessions, creds)}, {creds.Refresh, p.options.Refresh.LoginOf},
 	}
-	if p.delegated != nil {
-		handles = append(handles, handle{creds.Delegated, sessionOf(p.delegated, creds)})
+	if delegated := p.options.Users.Delegated; delegated != nil {
+		handles = append(handles, handle{creds.Delegated, sessionOf(delegated, creds)})
 	}
 	return handles
 }
@@ -45,7 +43,7 @@ func sessionOf(sessions *login.Sessions, creds *auth.Credentials) func(context.C
 // BehindCookies returns the sids of the logins behind the cookies, as far as they
 // are known.
 func (p *Presented) BehindCookies(ctx context.Context, creds *auth.Credentials) ([]string, error) {
-	return loginsOf(ctx, append(p.handles(creds), handle{creds.Access, p.local.Bearer.LoginOf}))
+	return loginsOf(ctx, append(p.handles(creds), handle{creds.Access, p.options.Tokens.LoginOf}))
 }
 
 // loginsOf returns the sids of the logins that handles lead to, each once. It
@@ -103,7 +101,7 @@ func (p *Presented) EndOthers(ctx context.Context, ex *web.Exchange, sid string)
 	if _, err := p.endHandles(ctx, ex, sid); err != nil {
 		return err
 	}
-	access, err := loginsOf(ctx, []handle{{ex.Credentials.Access, p.local.Bearer.LoginOf}})
+	access, err := loginsOf(ctx, []handle{{ex.Credentials.Access, p.options.Tokens.LoginOf}})
 	if err != nil || slices.Contains(access, sid) {
 		return err
 	}
@@ -124,7 +122,7 @@ func (p *Presented) endHandles(
 	var all errgroup.Group
 	for i, sid := range sids {
 		all.Go(func() (err error) {
-			ended[i], err = p.local.Logins.End(ctx, sid)
+			ended[i], err = p.options.Users.Logins.End(ctx, sid)
 			return err
 		})
 	}
@@ -154,7 +152,7 @@ func (p *Presented) endAccessCookie(ctx context.Context, ex *web.Exchange) error
 		return nil
 	}
 	// The cookie holds only tokens of the gateway's own.
-	id, err := p.local.Bearer.Revoke(ctx, ex.Credentials.Access)
+	id, err := p.options.Tokens.Revoke(ctx, ex.Credentials.Access)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil
 	}

@@ -8,7 +8,6 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
-	"authgate/gateway/login/mechanism"
 	"authgate/gateway/pages"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
@@ -18,6 +17,7 @@ import (
 type StartPage struct {
 	options *endpoint.Options
 	apps    []app
+	signsIn func(provider string) bool
 }
 
 // app is one application.
@@ -33,10 +33,11 @@ type app struct {
 // icon has another address, so that browsers need not ask whether one has changed.
 const iconField = "id"
 
-// New returns the start page of a configuration.
-func New(o *endpoint.Options, cfg *config.Config) *StartPage {
-	s := &StartPage{options: o}
-	for i, rule := range o.Routes.Routes() {
+// New returns the start page of a configuration. signsIn reports whether users sign in at a provider of
+// that name.
+func New(o *endpoint.Options, cfg *config.Config, signsIn func(provider string) bool) *StartPage {
+	s := &StartPage{options: o, signsIn: signsIn}
+	for i, rule := range cfg.Table().Routes() {
 		shown := cfg.Routes[i].App
 		if shown == nil {
 			continue
@@ -105,12 +106,11 @@ func (s *StartPage) inBrowser(id *policy.Identity) *policy.Identity {
 	if id.Mechanism != policy.Bearer {
 		return id
 	}
-	here := func(p *mechanism.Provider) bool { return p.Name() == id.Provider }
 	user := *id
 	switch {
 	case id.Provider == policy.LocalProvider:
 		user.Mechanism = policy.Session
-	case slices.ContainsFunc(s.options.Federation.Providers, here):
+	case s.signsIn(id.Provider):
 		user.Mechanism = policy.OIDC
 	default: // an issuer without a sign-in here
 		return id

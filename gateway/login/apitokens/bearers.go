@@ -31,7 +31,7 @@ func (b *Bearers) Shared() auth.Authenticator {
 
 // Revoke is login.BearerTokens.Revoke. It does not revoke an API token.
 func (b *Bearers) Revoke(ctx context.Context, token string) (*policy.Identity, error) {
-	if Is(token) {
+	if auth.IsAPIToken(token) {
 		return nil, auth.ErrRejected
 	}
 	return b.others.Revoke(ctx, token)
@@ -47,7 +47,7 @@ func (b *Bearers) ContainsOwn(authorization string) bool {
 // holdsWhole reports whether a text has an API token without a mistake in it.
 func holdsWhole(text string) bool {
 	for {
-		at := strings.Index(text, mark)
+		at := strings.Index(text, auth.APITokenMark)
 		if at < 0 {
 			return false
 		}
@@ -55,7 +55,7 @@ func holdsWhole(text string) bool {
 		if len(text) >= length && whole(text[:length]) {
 			return true
 		}
-		text = text[len(mark):]
+		text = text[len(auth.APITokenMark):]
 	}
 }
 
@@ -68,7 +68,7 @@ type inFront struct {
 // Authenticate implements auth.Authenticator.
 func (f inFront) Authenticate(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
 	// Cookies hold only access tokens of logins.
-	if creds.Scheme == "bearer" && Is(creds.Value) {
+	if creds.BearsAPIToken() {
 		return f.tokens.authenticate(ctx, creds.Value, false)
 	}
 	return f.Authenticator.Authenticate(ctx, creds)
@@ -76,7 +76,7 @@ func (f inFront) Authenticate(ctx context.Context, creds *auth.Credentials) (*po
 
 // Alive implements auth.Authenticator.
 func (f inFront) Alive(ctx context.Context, creds *auth.Credentials) (*policy.Identity, error) {
-	if creds.Scheme == "bearer" && Is(creds.Value) {
+	if creds.BearsAPIToken() {
 		return f.tokens.alive(ctx, creds.Value, false)
 	}
 	return f.Authenticator.Alive(ctx, creds)

@@ -38,7 +38,7 @@ func TestTokensBeforeOthers(t *testing.T) {
 	good, _ := r.newToken(t, "alice")
 	others := &countingMechanism{}
 	b := inFront{others, r.api}
-	for _, value := range []string{good, good[:20], newToken(), mark} {
+	for _, value := range []string{good, good[:20], newToken(), auth.APITokenMark} {
 		for name, ask := range map[string]func(context.Context, *auth.Credentials) (*policy.Identity, error){
 			"Authenticate": b.Authenticate, "Alive": b.Alive,
 		} {

@@ -137,7 +137,7 @@ func TestBrokenAPIToken(t *testing.T) {
 	r := newRig(t)
 	token, _ := r.newToken(t, "alice")
 	r.store.TakeCalls()
-	for at := len(mark); at < len(token); at++ {
+	for at := len(auth.APITokenMark); at < len(token); at++ {
 		for _, c := range []byte("A7a ") {
 			if broken := token[:at] + string(c) + token[at+1:]; broken != token {
 				if _, err := r.byToken(t, broken); !errors.Is(err, auth.ErrRejected) {
@@ -382,8 +382,8 @@ func TestWarmAPIToken(t *testing.T) {
 		}
 	}
 	if got := testing.AllocsPerRun(100, func() {
-		if InPassword(&auth.Credentials{Scheme: "basic",
-			Value: "c2VydmljZTpzM3J2aWNlIGFuZCBhIGxvbmcgcGFzc3dvcmQgd2l0aCBtYW55IHdvcmRz"}) {
+		if (&auth.Credentials{Scheme: "basic",
+			Value: "c2VydmljZTpzM3J2aWNlIGFuZCBhIGxvbmcgcGFzc3dvcmQgd2l0aCBtYW55IHdvcmRz"}).APITokenInPassword() {
 			t.Error("another password counts as a token")
 		}
 	}); got != 0 {
@@ -402,10 +402,10 @@ func TestTokenInPassword(t *testing.T) {
 		basicValue("alice", "AGT_X"): false,
 		"":                           false, "!": false,
 	} {
-		if got := InPassword(&auth.Credentials{Scheme: "basic", Value: value}); got != want {
+		if got := (&auth.Credentials{Scheme: "basic", Value: value}).APITokenInPassword(); got != want {
 			t.Errorf("%.50q: %v, want %v", value, got, want)
 		}
-		if InPassword(&auth.Credentials{Scheme: "digest", Value: value}) {
+		if (&auth.Credentials{Scheme: "digest", Value: value}).APITokenInPassword() {
 			t.Errorf("%.50q counts in another scheme", value)
 		}
 	}

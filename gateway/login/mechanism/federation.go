@@ -118,6 +118,14 @@ func (f *Federation) Provider(name string) *Provider {
 	return nil
 }
 
+// Title returns what users call a provider: its title, or the name where it has none.
+func (f *Federation) Title(name string) string {
+	if p := f.Provider(name); p != nil {
+		return p.Title
+	}
+	return name
+}
+
 // Trusts reports whether tokens of a trusted issuer of that name are accepted.
 func (f *Federation) Trusts(name string) bool {
 	return slices.ContainsFunc(f.issuers, func(i *resourceServer) bool { return i.config.Name == name })

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"authgate/gateway/login/apitokens"
 	"authgate/gateway/proxy/tracing"
 	"authgate/gateway/proxy/upstream/http1"
 	"authgate/gateway/wire/clientcert"
@@ -203,7 +202,7 @@ func (q *Request) changesCookies() bool {
 func (q *Request) ownAuthorization() bool {
 	creds := &q.Exchange.Credentials
 	if id := q.Exchange.Identity; id != nil && !creds.Apart {
-		if id.Mechanism == policy.Basic || id.Mechanism == policy.Bearer && apitokens.PresentsToken(creds) {
+		if id.Mechanism == policy.Basic || id.Mechanism == policy.Bearer && creds.PresentsToken() {
 			return true
 		}
 	}

@@ -146,8 +146,14 @@ func (s *Site) CookieScope(host string) string {
 	return host
 }
 
-// Home returns the host of public_url, where users sign in.
-func (s *Site) Home() string { return s.home }
+// HostOrHome returns the host if it is one of the gateway's, else that of public_url, where users sign
+// in.
+func (s *Site) HostOrHome(host string) string {
+	if s.Hosts.Has(host) {
+		return host
+	}
+	return s.home
+}
 
 // AtHome reports whether the request is for the host where users sign in.
 func (s *Site) AtHome(received *Received) bool { return received.Canonical.Host == s.home }

@@ -31,6 +31,7 @@ import (
 	"authgate/gateway/login"
 	"authgate/gateway/login/mechanism"
 	"authgate/gateway/people/accounts"
+	"authgate/gateway/people/invitations"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
@@ -145,12 +146,12 @@ type Rig struct {
 	*Client
 	Dir      string
 	Config   *config.Config
-	Options  *endpoint.Options
+	Options  *own.Options
 	Store    *Store
 	Clock    *clocktest.Clock
 	Log      *logtest.Buffer
 	Registry *prometheus.Registry
-	// MayAddFactor is endpoint.Options.MayAddFactor, from the next Reload on.
+	// MayAddFactor is that of own.Options, from the next Reload on.
 	MayAddFactor func(*accounts.Account) bool
 
 	// BeforeEdit is called once before the next change of accounts.file; nil: nothing is.
@@ -221,7 +222,7 @@ func (r *Rig) Reload(yaml string) {
 		LocalNow: r.service.Now, Logger: r.service.Logger, Observe: r.service.Metrics.Provider,
 		Accounts: slices.Clone(cfg.Accounts.Users), BasicUsers: mechanism.BasicUsers(cfg),
 	}
-	var running endpoint.Options
+	var running own.Options
 	if r.Options != nil {
 		running = *r.Options
 	}
@@ -237,12 +238,12 @@ func (r *Rig) Reload(yaml string) {
 	crossSite := must.Get(web.NewCrossSite(site, cfg))(r.T)
 	r.Config, r.trusted = cfg, cfg.Listen.TrustedProxies
 	tokens := must.Get(mechanism.NewOAuth(made, local, federation))(r.T)
-	r.Options = &endpoint.Options{
-		Site: site, CrossSite: crossSite, Now: r.Clock.Now, Local: local, Federation: federation,
+	r.Options = &own.Options{
+		Config: cfg, Site: site, CrossSite: crossSite, Now: r.Clock.Now, Local: local, Federation: federation,
 		OAuth: tokens, MayAddFactor: r.MayAddFactor, Editor: editor{r, cfg},
 	}
 	site.CSRFToken, site.EndedByTime = crossSite.Token, local.Logins.EndedByTime
-	r.own = must.Get(own.New(&own.Options{Config: cfg, Shared: r.Options}))(r.T)
+	r.own = must.Get(own.New(r.Options))(r.T)
 }
 
 // Mount makes the rig serve rows of a test, too.
@@ -252,7 +253,7 @@ func (r *Rig) Mount(rows []endpoint.Row) {
 	for _, row := range rows {
 		names = append(names, row.Name)
 	}
-	maps.Copy(r.own.ByPath, must.Get(endpoint.New(r.Options, names, rows))(r.T))
+	maps.Copy(r.own.ByPath, must.Get(endpoint.New(r.own.Shared, names, rows))(r.T))
 }
 
 // editor changes accounts in accounts.file, and makes the rig serve them. It implements
@@ -268,8 +269,11 @@ func (e editor) Writable() bool { return e.config.AccountsFile().Writable() }
 // Has implements endpoint.Editor.
 func (e editor) Has(username string) bool { return e.config.AccountInFile(username) }
 
-// Local implements endpoint.Editor.
-func (e editor) Local() *mechanism.Local { return e.rig.Options.Local }
+// Accounts implements endpoint.Editor.
+func (e editor) Accounts() *accounts.Set { return e.rig.Options.Local.Accounts }
+
+// Invitations implements endpoint.Editor.
+func (e editor) Invitations() *invitations.Invitations { return e.rig.Options.Local.Invited }
 
 // Edit implements endpoint.Editor.
 func (e editor) Edit(ctx context.Context, edit accounts.Edit) error {
@@ -295,7 +299,7 @@ func (e editor) EditOwn(ctx context.Context, begin func(*login.Overview) (endpoi
 	if err := e.Edit(ctx, edit.Edit); err != nil {
 		return err
 	}
-	edit.GoOn(e.Local().Accounts)
+	edit.GoOn(e.Accounts())
 	return nil
 }
 
@@ -356,11 +360,11 @@ func (r *Rig) read(ex *web.Exchange) error {
 // route lets in, and sends others to the sign-in page.
 func (r *Rig) application(ex *web.Exchange) error {
 	o := r.Options
-	match, ok := r.Options.Routes.Match(&ex.Canonical)
+	match, ok := r.Config.Table().Match(&ex.Canonical)
 	if !ok {
 		return &web.Error{Status: http.StatusNotFound, Detail: "There is nothing here."}
 	}
-	rule := r.Options.Routes.Routes()[match.Index]
+	rule := r.Config.Table().Routes()[match.Index]
 	var chain auth.Chain
 	for _, m := range []struct {
 		kind policy.Mechanism
@@ -397,7 +401,7 @@ func (r *Rig) application(ex *web.Exchange) error {
 		ex.Redirect(http.StatusFound, ex.SignInPlace(page, web.Return{Path: ex.Target(), Demand: decision.Demand}))
 		return nil
 	case decision.Outcome == policy.StepUp:
-		return web.StepUp(o.Realm, id, decision.Demand, decision.Reason)
+		return web.StepUp(r.Config.Basic.Realm, id, decision.Demand, decision.Reason)
 	case decision.Outcome != policy.Challenge:
 		return web.Forbidden()
 	case ex.PageLoad() && (rule.Accepts(policy.Session) || rule.Accepts(policy.OIDC)):

@@ -14,20 +14,33 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login/apitokens"
-	"authgate/gateway/login/mechanism"
-	"authgate/gateway/proxy/web"
+	"authgate/gateway/login/grants"
 	"authgate/policy"
 )
 
 // Chains makes the chains of the routes of a configuration.
 type Chains struct {
-	config  *config.Config
-	site    *web.Site
-	oauth   *mechanism.OAuth // nil: the gateway is no authorization server
-	bearers *apitokens.Bearers
-	tokens  *apitokens.Set
-	known   map[policy.Mechanism]auth.Authenticator
-	order   []policy.Mechanism
+	Options
+	order []policy.Mechanism
+}
+
+// Options are what chains are made of.
+type Options struct {
+	Config  *config.Config
+	Site    Site
+	Bearers *apitokens.Bearers
+	Tokens  *apitokens.Set
+	Grants  *grants.Grants // nil: the gateway is no authorization server
+	// Authenticators verify the credentials of each mechanism.
+	Authenticators map[policy.Mechanism]auth.Authenticator
+}
+
+// Site has the addresses of the gateway.
+type Site interface {
+	// Origin returns that of a host.
+	Origin(host string) string
+	// HostOrHome returns the host if it is one of the gateway's, else that of public_url.
+	HostOrHome(host string) string
 }
 
 // Chain is the mechanisms of a route. The zero Chain accepts no credentials.
@@ -39,23 +52,17 @@ type Chain struct {
 	bearers       *apitokens.Bearers
 }
 
-// New returns the chains of a configuration with these mechanisms. Authorization comes before
-// cookies, and these before certificates, in whatever order a route names its mechanisms. Clients
-// take the first challenge that they know, so that of OAuth comes first. Without an authorization
-// server, server is nil.
-func New(
-	cfg *config.Config, site *web.Site, local *mechanism.Local, f *mechanism.Federation, server *mechanism.OAuth,
-) *Chains {
-	c := &Chains{
-		config: cfg, site: site, oauth: server, bearers: f.Bearers, tokens: local.API,
-		known: mechanism.Authenticators(local, f),
-	}
+// New returns the chains of a configuration. Authorization comes before cookies, and these before
+// certificates, in whatever order a route names its mechanisms. Clients take the first challenge
+// that they know, so that of OAuth comes first.
+func New(o Options) *Chains {
+	c := &Chains{Options: o}
 	kinds := policy.Mechanisms()
 	slices.SortStableFunc(kinds, func(a, b policy.Traits) int { return cmp.Compare(a.Carrier, b.Carrier) })
 	for _, kind := range kinds {
 		c.order = append(c.order, kind.Mechanism)
 	}
-	if server != nil {
+	if o.Grants != nil {
 		c.order[0], c.order[1] = c.order[1], c.order[0]
 	}
 	return c
@@ -65,7 +72,7 @@ func New(
 // gateway's counts there.
 func (c *Chains) Of(route *config.Route, rule *policy.Route) Chain {
 	made := Chain{
-		apart: c.apart(route, rule), bearers: c.bearers,
+		apart: c.apart(route, rule), bearers: c.Bearers,
 		basic: rule.Accepts(policy.Basic), bearer: rule.Accepts(policy.Bearer),
 	}
 	shared := route.Authorization == config.AuthorizationApplication
@@ -76,14 +83,14 @@ func (c *Chains) Of(route *config.Route, rule *policy.Route) Chain {
 		switch {
 		case !rule.Accepts(mechanism), mechanism == policy.Basic && shared:
 		case mechanism == policy.Bearer:
-			bearers := c.known[mechanism]
+			bearers := c.Authenticators[mechanism]
 			if shared {
-				bearers = c.bearers.Shared()
+				bearers = c.Bearers.Shared()
 			}
 			bearers, made.resource = c.protect(route, rule, bearers)
 			made.usual = append(made.usual, bearers)
 		default:
-			made.usual = append(made.usual, c.known[mechanism])
+			made.usual = append(made.usual, c.Authenticators[mechanism])
 		}
 	}
 	return made
@@ -102,7 +109,7 @@ func (c *Chains) apart(route *config.Route, rule *policy.Route) auth.Chain {
 		chain = append(chain, c.passwordTokens(route, rule))
 	}
 	for _, mechanism := range c.order {
-		if authenticator := c.known[mechanism]; mechanism == policy.Basic && basic {
+		if authenticator := c.Authenticators[mechanism]; mechanism == policy.Basic && basic {
 			chain = append(chain, authenticator)
 		} else if mechanism == policy.Bearer && bearer {
 			authenticator, _ = c.protect(route, rule, authenticator)
@@ -118,8 +125,8 @@ func (c *Chains) protect(
 	route *config.Route, rule *policy.Route, bearers auth.Authenticator,
 ) (auth.Authenticator, *protected) {
 	var resource *protected
-	if c.oauth != nil {
-		resource = protect(c.oauth.Grants, c.site, c.config, route, rule, bearers)
+	if c.Grants != nil {
+		resource = protect(&c.Options, route, rule, bearers)
 		bearers = resource
 	}
 	if route.BasicChallenge {
@@ -131,9 +138,9 @@ func (c *Chains) protect(
 // passwordTokens returns the mechanism for API tokens as the password of Basic. A
 // route that accepts Basic users asks for Basic in any case.
 func (c *Chains) passwordTokens(route *config.Route, rule *policy.Route) apitokens.Passwords {
-	tokens := apitokens.Passwords{Tokens: c.tokens}
+	tokens := apitokens.Passwords{Tokens: c.Tokens}
 	if route.BasicChallenge && !rule.Accepts(policy.Basic) {
-		tokens.Ask = auth.BasicChallenge(c.config.Basic.Realm)
+		tokens.Ask = auth.BasicChallenge(c.Config.Basic.Realm)
 	}
 	return tokens
 }
@@ -182,7 +189,7 @@ func (c *Chain) CheckResource(resource, host string) error {
 // TriesPassword reports whether credentials are a password for a route that accepts Basic. An API
 // token in the place of the password is none.
 func (c *Chain) TriesPassword(creds *auth.Credentials) bool {
-	return c.basic && creds.Scheme == "basic" && !apitokens.InPassword(creds)
+	return c.basic && creds.Scheme == "basic" && !creds.APITokenInPassword()
 }
 
 // ByCookie reports whether a cookie proved an identity, or a certificate, which browsers send by
@@ -192,7 +199,7 @@ func ByCookie(id *policy.Identity, creds *auth.Credentials) bool {
 	case policy.InHeader:
 		return false
 	case policy.InHeaderOrCookie:
-		return !apitokens.PresentsToken(creds)
+		return !creds.PresentsToken()
 	}
 	return true
 }
@@ -221,7 +228,7 @@ func (c *Chain) Take(creds *auth.Credentials, h http.Header) error {
 // TakeToken takes the credential of a request for an own endpoint from token.header, if it is
 // there.
 func (c *Chains) TakeToken(creds *auth.Credentials, h http.Header) error {
-	return takeToken(creds, h, c.bearers, true)
+	return takeToken(creds, h, c.Bearers, true)
 }
 
 // takeToken takes the token in token.header, if there is one. basic tells that Basic in
@@ -232,8 +239,8 @@ func takeToken(creds *auth.Credentials, h http.Header, bearers *apitokens.Bearer
 	}
 	if values := h["Authorization"]; len(values) > 0 {
 		beside := auth.Authorization(values[0])
-		if basic && beside.Scheme == "basic" || apitokens.InPassword(&beside) ||
-			beside.Scheme == "bearer" && apitokens.Is(beside.Value) || bearers.ContainsOwn(values[0]) {
+		if basic && beside.Scheme == "basic" || beside.APITokenInPassword() || beside.BearsAPIToken() ||
+			bearers.ContainsOwn(values[0]) {
 			return fmt.Errorf("%w: Authorization beside token.header", auth.ErrAmbiguous)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login/grants"
-	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
 
@@ -14,20 +13,17 @@ import (
 // clients where to get one (RFC 9728, section 5.1).
 type protected struct {
 	*grants.Bearers
-	site     *web.Site
+	site     Site
 	resource config.Resource
 	scope    string
 }
 
 // protect returns the mechanism for the bearer tokens of a route that accepts them, in front of
 // that for tokens of others.
-func protect(
-	g *grants.Grants, site *web.Site, cfg *config.Config, route *config.Route, rule *policy.Route,
-	others auth.Authenticator,
-) *protected {
+func protect(o *Options, route *config.Route, rule *policy.Route, others auth.Authenticator) *protected {
 	resource, _ := route.Resource() // it accepts bearer
-	p := &protected{site: site, resource: resource, scope: strings.Join(rule.Scopes(), " ")}
-	p.Bearers = g.At(grants.Target{Shared: route.SharedResource, At: p.at}, cfg.Token.Audience, others)
+	p := &protected{site: o.Site, resource: resource, scope: strings.Join(rule.Scopes(), " ")}
+	p.Bearers = o.Grants.At(grants.Target{Shared: route.SharedResource, At: p.at}, o.Config.Token.Audience, others)
 	return p
 }
 
@@ -35,13 +31,10 @@ func protect(
 func (p *protected) at(host string) string { return p.site.Origin(p.host(host)) + p.resource.Path }
 
 func (p *protected) host(host string) string {
-	switch {
-	case p.resource.Host != "" && !strings.HasPrefix(p.resource.Host, "*."):
+	if p.resource.Host != "" && !strings.HasPrefix(p.resource.Host, "*.") {
 		return p.resource.Host
-	case p.site.Hosts.Has(host):
-		return host
 	}
-	return p.site.Home()
+	return p.site.HostOrHome(host)
 }
 
 // metadata returns the address of the document about the resource, for a request to a host.
