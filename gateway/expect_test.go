@@ -109,15 +109,3 @@ func TestExpectationsHTTP2(t *testing.T) {
 		}
 	})
 }
-
-// An answer without a length that breaks off does not look whole in HTTP/1.0 either: the connection is reset.
-func TestCutOffHTTP10(t *testing.T) {
-	t.Parallel()
-	r := rawApplication(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
-	client := must.Get(net.Dial("tcp", ownrig.ServeTCP(t, r)))(t)
-	defer client.Close()
-	fmt.Fprint(client, "GET /public/ HTTP/1.0\r\nHost: gw.example\r\n\r\n")
-	if got, err := io.ReadAll(client); err == nil {
-		t.Errorf("the client takes %q for the whole answer", got)
-	}
-}

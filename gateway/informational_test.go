@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -15,57 +14,6 @@ import (
 
 	ownrig "authgate/internal/test/rig"
 )
-
-// rawApplication returns a rig whose upstream answers each request with bytes, and then
-// closes the connection.
-func rawApplication(t *testing.T, bytes string) *rig {
-	t.Helper()
-	yaml := edit(t, baseConfig, "store:", "tls: {hsts: 48h}\nstore:")
-	return newNetworkRig(t, yaml, func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, bytes) // which may be more than the gateway reads
-	})
-}
-
-// Informational responses reach the client, and do not change the header of the
-// response. While the gateway drains, only the response asks the client to close the
-// connection.
-func TestInformationalKeepsHeaders(t *testing.T) {
-	t.Parallel()
-	const hint = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\nStrict-Transport-Security: max-age=1\r\n\r\n"
-	for hints := range 3 {
-		r := rawApplication(t, strings.Repeat(hint, hints)+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-		r.Drain()
-		server := httptest.NewServer(r.Gateway)
-		defer server.Close()
-		client, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		fmt.Fprint(client, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\n\r\n")
-		all, err := io.ReadAll(client) // the server closes the connection
-		parts := strings.Split(string(all), "\r\n\r\n")
-		if err != nil || len(parts) != hints+2 || parts[hints+1] != "ok" {
-			t.Fatalf("after %d hints: %q, %v", hints, all, err)
-		}
-		for _, hint := range parts[:hints] {
-			if !strings.HasPrefix(hint, "HTTP/1.1 103") || strings.Contains(hint, "Connection") {
-				t.Errorf("the hint is %q", hint)
-			}
-		}
-		if header := parts[hints]; !strings.HasPrefix(header, "HTTP/1.1 200") ||
-			strings.Count(header, "Connection: close") != 1 || strings.Count(header, "max-age=") != 1 ||
-			!strings.Contains(header, "max-age=172800") {
-			t.Errorf("after %d hints: %q", hints, header)
-		}
-	}
-}
 
 // Over HTTP/2, the gateway sends GOAWAY (RFC 9113, section 6.8) while it drains: the
 // client gets its response, and opens another connection for the next request.
@@ -114,7 +62,7 @@ func TestSocketSignedOut(t *testing.T) {
 		defer client.Close()
 		fmt.Fprintf(client, "GET /session/ HTTP/1.1\r\nHost: gw.example\r\n"+
 			"Connection: Upgrade\r\nUpgrade: WebSocket\r\n%s\r\n%s\r\n\r\n",
-			strings.Join(handshake, "\r\n"), in.cookie)
+			strings.Join(ownrig.Handshake, "\r\n"), in.cookie)
 		fromGateway := bufio.NewReader(client)
 		answer, err := http.ReadResponse(fromGateway, nil)
 		if err != nil || answer.StatusCode != 101 || !slices.Equal(answer.Header["Connection"], []string{"Upgrade"}) {

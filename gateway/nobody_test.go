@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	ownrig "authgate/internal/test/rig"
 )
 
 // nobodyConfig has routes that let in requests without credentials, beside users.
@@ -381,7 +383,7 @@ func TestSocketOfNobody(t *testing.T) {
 		ask := func(path string, lines ...string) (*http.Response, *bufio.Reader) {
 			client := dial()
 			t.Cleanup(func() { client.Close() })
-			lines = append(append(lines, handshake...), "Connection: Upgrade", "Upgrade: websocket",
+			lines = append(append(lines, ownrig.Handshake...), "Connection: Upgrade", "Upgrade: websocket",
 				"Origin: https://other.example")
 			fmt.Fprintf(client, "GET %s HTTP/1.1\r\nHost: gw.example\r\n%s\r\n\r\n", path, strings.Join(lines, "\r\n"))
 			from := bufio.NewReader(client)

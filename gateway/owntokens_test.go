@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	ownrig "authgate/internal/test/rig"
 )
 
 // spelledOut are the ways in which clients of other services write a token into an
@@ -62,7 +64,7 @@ func TestOwnTokensStayHere(t *testing.T) {
 		r.want(200, "GET", "/public/", "", "Authorization: Token "+token)
 		r.want(200, "GET", "/session/", "", alice.cookie, "Authorization: Token "+token)
 		upgrade := append([]string{"Connection: Upgrade", "Upgrade: websocket", "Authorization: Token " + token},
-			handshake...)
+			ownrig.Handshake...)
 		r.want(200, "GET", "/public/", "", upgrade...) // the upstream does not switch
 		if got := r.upstream.Last().Header; got["Authorization"] != nil || got.Get("Upgrade") == "" {
 			t.Errorf("with an upgrade, the upstream gets %v", got)

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 )
@@ -61,39 +60,5 @@ func TestServiceWorkersAreAllowed(t *testing.T) {
 		r.want(200, "GET", "/open-app/sw.js", "", script)
 		r.want(200, "GET", "/app/sw.js", "", script, alice.cookie)
 		r.want(401, "GET", "/app/sw.js", "", script)
-	}
-}
-
-// An application cannot widen what a service worker gets to see. A browser that has a script
-// in its cache asks again if it is for a service worker, and not only for that.
-func TestServiceWorkersOfAnswers(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, workersConfig)
-	media, vary := "", ""
-	r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
-		h := http.Header{"Content-Type": {media}, "Service-Worker-Allowed": {"/"}}
-		if vary != "" {
-			h.Set("Vary", vary)
-		}
-		return response(q, 200, h, "code"), nil
-	}
-	for _, c := range []struct{ media, vary, refused, allowed string }{
-		{"text/javascript", "", "Service-Worker", ""},
-		{"Text/JavaScript; charset=utf-8", "Accept-Encoding", "Accept-Encoding, Service-Worker", "Accept-Encoding"},
-		{"application/x-ecmascript", "", "Service-Worker", ""},
-		{"text/jscript", "", "Service-Worker", ""}, {"text/livescript", "", "Service-Worker", ""},
-		{"text/javascript1.5", "", "Service-Worker", ""},
-		{"text/html", "Accept", "Accept", "Accept"}, {"text/css", "", "", ""},
-	} {
-		media, vary = c.media, c.vary
-		for target, want := range map[string]string{"/public/x.js": c.refused, "/open-app/x.js": c.allowed} {
-			h := r.want(200, "GET", target, "").Header()
-			if got := strings.Join(h["Vary"], ", "); got != want {
-				t.Errorf("%s as %s: Vary: %q, want %q", target, media, got, want)
-			}
-			if got := h.Get("Service-Worker-Allowed"); (got != "") != (target == "/open-app/x.js") {
-				t.Errorf("%s: Service-Worker-Allowed: %q", target, got)
-			}
-		}
 	}
 }

@@ -13,9 +13,6 @@ import (
 	"authgate/gateway/wire/conn"
 )
 
-// hangs is how long a test waits for what must happen at once, before it fails.
-const hangs = 60 * time.Second
-
 // A client that has begun its next request leaves in the middle of an answer that goes
 // on in silence. net/http does not notice.
 func TestClientGoneAfterAByte(t *testing.T) {

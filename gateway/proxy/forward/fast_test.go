@@ -322,7 +322,7 @@ func TestOwnTokensStayHere(t *testing.T) {
 	t.Parallel()
 	for i, w := range newWays(t) {
 		asks := "GET /public/script HTTP/1.1\r\nHost: gw.example\r\nX-Other: y\r\nAuthorization: "
-		for token, kept := range map[string]bool{"Token " + ownToken: true, "Token another": false} {
+		for token, kept := range map[string]bool{"Token " + ownToken + "own": true, "Token another": false} {
 			got := w.tell(t, asks+token+"\r\n\r\n", plainAnswer)
 			if strings.Contains(got, token) == kept || !strings.Contains(got, "X-Other: y") {
 				t.Errorf("way %d: with %q, the upstream gets %s", i, token, got)

@@ -27,6 +27,9 @@ const (
 // WebSocket are the header lines that ask for a WebSocket.
 var WebSocket = []string{"Connection: keep-alive, Upgrade", "Upgrade: websocket"}
 
+// Handshake completes the opening handshake of a WebSocket.
+var Handshake = []string{"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"}
+
 // ChangeTo returns the body that changes a password.
 func ChangeTo(current, next string) string {
 	return `{"current":"` + current + `","new":"` + next + `"}`

@@ -1,4 +1,4 @@
-package gateway
+package forward
 
 import (
 	"bufio"
@@ -10,40 +10,39 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-// handshake completes the opening handshake of a WebSocket.
-var handshake = []string{"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"}
+	ownrig "authgate/internal/test/rig"
+)
 
 // An Upgrade reaches the upstream only in a whole opening handshake of a WebSocket, or if the route allows each of the
 // protocols and there is no body. TestSocketSignedOut has a WebSocket that opens.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	yaml := edit(t, baseConfig, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [none], upgrade: "+
+	yaml := ownrig.Edit(t, ownrig.Base, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [none], upgrade: "+
 		"[tcp, DERP]}")
 	for _, noReuse := range []bool{false, true} {
 		if noReuse {
-			yaml = edit(t, yaml, `url: "http://app.invalid"`, `url: "http://app.invalid", reuse_connections: false`)
+			yaml = ownrig.Edit(t, yaml, `url: "http://app.invalid"`, `url: "http://app.invalid", reuse_connections: false`)
 		}
-		r := newRig(t, yaml)
+		r := newStub(t, yaml)
 		for _, c := range []struct {
 			method, path, body, upgrade string
 			handshake                   []string
 			passes                      bool
 		}{
-			{"GET", "/public/", "", "websocket", handshake, true},
-			{"GET", "/public/", "", "WebSocket", handshake, true},
-			{"GET", "/public/", "", "h2c", handshake, false},
-			{"GET", "/public/", "", "websocket, h2c", handshake, false},
-			{"GET", "/public/", "", "web\xffsocket", handshake, false},
+			{"GET", "/public/", "", "websocket", ownrig.Handshake, true},
+			{"GET", "/public/", "", "WebSocket", ownrig.Handshake, true},
+			{"GET", "/public/", "", "h2c", ownrig.Handshake, false},
+			{"GET", "/public/", "", "websocket, h2c", ownrig.Handshake, false},
+			{"GET", "/public/", "", "web\xffsocket", ownrig.Handshake, false},
 			{"GET", "/public/", "", "websocket", nil, false},
-			{"GET", "/public/", "", "websocket", handshake[:1], false},
-			{"GET", "/public/", "", "websocket", handshake[1:], false},
-			{"GET", "/public/", "", "websocket", []string{"Sec-WebSocket-Key: c2hvcnQ=", handshake[1]}, false},
-			{"GET", "/public/", "", "websocket", []string{handshake[0], "Sec-WebSocket-Version: 8"}, false},
-			{"GET", "/public/", "", "websocket", append([]string{handshake[0]}, handshake...), false},
-			{"GET", "/public/", "x", "websocket", handshake, false},
-			{"POST", "/public/", "", "websocket", handshake, false},
+			{"GET", "/public/", "", "websocket", ownrig.Handshake[:1], false},
+			{"GET", "/public/", "", "websocket", ownrig.Handshake[1:], false},
+			{"GET", "/public/", "", "websocket", []string{"Sec-WebSocket-Key: c2hvcnQ=", ownrig.Handshake[1]}, false},
+			{"GET", "/public/", "", "websocket", []string{ownrig.Handshake[0], "Sec-WebSocket-Version: 8"}, false},
+			{"GET", "/public/", "", "websocket", append([]string{ownrig.Handshake[0]}, ownrig.Handshake...), false},
+			{"GET", "/public/", "x", "websocket", ownrig.Handshake, false},
+			{"POST", "/public/", "", "websocket", ownrig.Handshake, false},
 			{"GET", "/public/", "", "tcp", nil, false},
 			{"GET", "/tunnel/", "", "tcp", nil, true},
 			{"POST", "/tunnel/", "", "derp, TCP", nil, true},
@@ -51,16 +50,16 @@ func TestUpgrade(t *testing.T) {
 			{"PUT", "/tunnel/", "", "tcp", nil, false},
 			{"GET", "/tunnel/", "", "tcp, h2c", nil, false},
 			{"GET", "/tunnel/", "", "tcp,", nil, false},
-			{"GET", "/tunnel/", "", "websocket", handshake, true},
+			{"GET", "/tunnel/", "", "websocket", ownrig.Handshake, true},
 			{"GET", "/tunnel/", "", "websocket", nil, false},
 		} {
-			r.want(200, c.method, c.path, c.body, append([]string{"Connection: Upgrade", "Upgrade: " + c.upgrade},
+			r.Want(200, c.method, c.path, c.body, append([]string{"Connection: Upgrade", "Upgrade: " + c.upgrade},
 				c.handshake...)...)
 			want := ""
 			if c.passes {
 				want = c.upgrade
 			}
-			if h := r.upstream.Last().Header; h.Get("Upgrade") != want || (h["Connection"] != nil) != c.passes {
+			if h := r.app.Last().Header; h.Get("Upgrade") != want || (h["Connection"] != nil) != c.passes {
 				t.Errorf("no reuse %t: %s %s %q with %q and the body %q: the upstream gets %v", noReuse, c.method, c.path,
 					c.upgrade, c.handshake, c.body, h)
 			}
@@ -71,7 +70,7 @@ func TestUpgrade(t *testing.T) {
 // Several Upgrade lines are one list (RFC 9110, section 5.3), and each of its protocols counts.
 func TestUpgradeLines(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, edit(t, baseConfig, "routes:",
+	r := newStub(t, ownrig.Edit(t, ownrig.Base, "routes:",
 		"routes:\n  - {match: /tunnel/, upstream: app, auth: [none], upgrade: [tcp, derp]}"))
 	for _, c := range []struct {
 		path, first, second, want string
@@ -83,9 +82,9 @@ func TestUpgradeLines(t *testing.T) {
 		{"/public/", "websocket", "h2c", ""},
 		{"/public/", "", "websocket", ""},
 	} {
-		r.want(200, "GET", c.path, "", append([]string{"Connection: Upgrade", "Upgrade: " + c.first, "Upgrade: " + c.second},
-			handshake...)...)
-		if got := strings.Join(r.upstream.Last().Header["Upgrade"], "|"); got != c.want {
+		r.Want(200, "GET", c.path, "", append([]string{"Connection: Upgrade", "Upgrade: " + c.first, "Upgrade: " + c.second},
+			ownrig.Handshake...)...)
+		if got := strings.Join(r.app.Last().Header["Upgrade"], "|"); got != c.want {
 			t.Errorf("%s with %q and %q: the upstream gets %q", c.path, c.first, c.second, got)
 		}
 	}
@@ -96,7 +95,7 @@ func TestUpgradeLines(t *testing.T) {
 // login ends.
 func TestUpgradeChosen(t *testing.T) {
 	t.Parallel()
-	yaml := edit(t, baseConfig, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [session], upgrade: "+
+	yaml := ownrig.Edit(t, ownrig.Base, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [session], upgrade: "+
 		"[tcp, derp]}")
 	for _, c := range []struct {
 		path, upgrade, chosen string
@@ -109,12 +108,11 @@ func TestUpgradeChosen(t *testing.T) {
 		{"/tunnel/", "tcp, derp", "DERP", true},
 		{"/tunnel/", "tcp", "tcp", true},
 	} {
-		listeningWith(t, yaml, func(t *testing.T, r *rig, dial func() net.Conn) {
-			in := r.login(aliceIn)
+		listening(t, yaml, func(t *testing.T, r *rig, dial func() net.Conn) {
 			here, there := net.Pipe()
 			defer here.Close()
-			r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
-				answer := response(q, http.StatusSwitchingProtocols, http.Header{"Connection": {"Upgrade"}, "Upgrade": {c.chosen}},
+			r.app.Answer = func(q *http.Request) (*http.Response, error) {
+				answer := ownrig.Response(q, http.StatusSwitchingProtocols, http.Header{"Connection": {"Upgrade"}, "Upgrade": {c.chosen}},
 					"")
 				answer.Body = there
 				return answer, nil
@@ -122,7 +120,7 @@ func TestUpgradeChosen(t *testing.T) {
 			client := dial()
 			defer client.Close()
 			fmt.Fprintf(client, "GET %s HTTP/1.1\r\nHost: gw.example\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s\r\n%s\r\n\r\n",
-				c.path, c.upgrade, strings.Join(handshake, "\r\n"), in.cookie)
+				c.path, c.upgrade, strings.Join(ownrig.Handshake, "\r\n"), aliceSession)
 			fromGateway := bufio.NewReader(client)
 			answer, err := http.ReadResponse(fromGateway, nil)
 			if err != nil || (answer.StatusCode == 101) != c.switches || !c.switches && answer.StatusCode != 502 {
@@ -139,7 +137,7 @@ func TestUpgradeChosen(t *testing.T) {
 					t.Errorf("bytes arrive as %q, %v", got, err)
 				}
 			}
-			r.want(200, "POST", "/logout", "", in.cookie, "Origin: https://gw.example")
+			r.end()
 			if rest, err := io.ReadAll(fromGateway); len(rest) > 0 {
 				t.Errorf("after the end of the login the client gets %q, %v", rest, err)
 			}
@@ -168,11 +166,8 @@ func TestSpellingOfHandshakes(t *testing.T) {
 			"sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-Websocket-Protocol: chat\r\nsec-websocket-extensions: "+
 			"x\r\n\r\n")
 	}()
-	r := newRig(t, baseConfig)
-	if err := r.reload(edit(t, baseConfig, "http://app.invalid", "http://"+upstream.Addr().String())); err != nil {
-		t.Fatal(err)
-	}
-	front := httptest.NewServer(r.Gateway)
+	r := newAt(t, ownrig.Edit(t, ownrig.Base, "http://app.invalid", "http://"+upstream.Addr().String()))
+	front := httptest.NewServer(r)
 	t.Cleanup(front.Close)
 	client, err := net.Dial("tcp", front.Listener.Addr().String())
 	if err != nil {
@@ -180,7 +175,7 @@ func TestSpellingOfHandshakes(t *testing.T) {
 	}
 	t.Cleanup(func() { client.Close() })
 	fmt.Fprintf(client, "GET /public/ HTTP/1.1\r\nHost: gw.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n%s\r\n"+
-		"sec-websocket-protocol: chat\r\nSEC-WEBSOCKET-EXTENSIONS: x\r\n\r\n", strings.Join(handshake, "\r\n"))
+		"sec-websocket-protocol: chat\r\nSEC-WEBSOCKET-EXTENSIONS: x\r\n\r\n", strings.Join(ownrig.Handshake, "\r\n"))
 	answered := readHead(bufio.NewReader(client))
 	for head, fields := range map[string][]string{
 		<-asked: {"Sec-WebSocket-Key: ", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Protocol: chat",
@@ -199,14 +194,14 @@ func TestSpellingOfHandshakes(t *testing.T) {
 // So is the field of an upstream that refuses a handshake (RFC 6455, section 4.4).
 func TestSpellingOfRefusals(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, baseConfig)
-	r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
-		return response(q, http.StatusUpgradeRequired, http.Header{"Sec-Websocket-Version": {"13, 8"}}, ""), nil
+	r := newStub(t, ownrig.Base)
+	r.app.Answer = func(q *http.Request) (*http.Response, error) {
+		return ownrig.Response(q, http.StatusUpgradeRequired, http.Header{"Sec-Websocket-Version": {"13, 8"}}, ""), nil
 	}
-	spelled, _, _ := strings.Cut(handshake[1], ":")
+	spelled, _, _ := strings.Cut(ownrig.Handshake[1], ":")
 	for _, upgrade := range []string{"websocket", "h2c"} {
-		h := r.do("GET", "/public/", "", append([]string{"Connection: Upgrade", "Upgrade: " + upgrade},
-			handshake...)...).Header()
+		h := r.Do("GET", "/public/", "", append([]string{"Connection: Upgrade", "Upgrade: " + upgrade},
+			ownrig.Handshake...)...).Header()
 		if !slices.Equal(h[spelled], []string{"13, 8"}) || h["Sec-Websocket-Version"] != nil {
 			t.Errorf("for %s the client gets %v", upgrade, h)
 		}

@@ -1,4 +1,4 @@
-package gateway
+package forward
 
 import (
 	"bufio"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	ownrig "authgate/internal/test/rig"
 )
 
 // hangs is how long a test waits for what must happen at once, before it fails.
@@ -126,8 +128,8 @@ func endlessAnswers(t *testing.T, reads bool) (server *httptest.Server, answered
 	t.Helper()
 	answered, ended = make(chan struct{}, 8), make(chan struct{}, 8)
 	over := make(chan struct{})
-	yaml := edit(t, baseConfig, `"http://app.invalid"`, `"http://app.invalid", timeout: 2s`)
-	r := newNetworkRig(t, yaml, func(w http.ResponseWriter, _ *http.Request) {
+	yaml := ownrig.Edit(t, ownrig.Base, `"http://app.invalid"`, `"http://app.invalid", timeout: 2s`)
+	r := newApplication(t, yaml, func(w http.ResponseWriter, _ *http.Request) {
 		conn, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)

@@ -1,4 +1,4 @@
-package gateway
+package forward
 
 import (
 	"net/http"
@@ -10,10 +10,11 @@ import (
 	"testing"
 
 	"authgate/internal/test/must"
+	ownrig "authgate/internal/test/rig"
 )
 
 // perUserConfig has routes whose cookies belong to their users, and one whose do not.
-const perUserConfig = baseConfig + `
+const perUserConfig = ownrig.Base + `
   - {match: /mine/, upstream: app, auth: [session, bearer], cookies: per_user}
   - {match: /mine/open/, upstream: app, auth: [bearer, none], cookies: per_user}
   - {match: /mine/kept/, upstream: app, auth: [session], cookies: per_user, forward_credentials: true}
@@ -28,14 +29,14 @@ type personal struct {
 // visit loads a page, of which the application sets cookies. It returns the cookies that the
 // application got, in order.
 func (p *personal) visit(user, target string, sets ...string) []string {
-	p.t.Helper()
-	p.upstream.Answer = func(q *http.Request) (*http.Response, error) {
-		return response(q, 200, http.Header{"Set-Cookie": sets, "Content-Type": {"text/plain"}}, ""), nil
+	p.T.Helper()
+	p.app.Answer = func(q *http.Request) (*http.Response, error) {
+		return ownrig.Response(q, 200, http.Header{"Set-Cookie": sets, "Content-Type": {"text/plain"}}, ""), nil
 	}
-	w := p.want(200, "GET", target, "", user, "Cookie: "+p.line(target))
+	w := p.Want(200, "GET", target, "", user, "Cookie: "+p.line(target))
 	p.keep(target, w)
 	var got []string
-	for _, c := range p.upstream.Last().Cookies() {
+	for _, c := range p.app.Last().Cookies() {
 		got = append(got, c.Name+"="+c.Value)
 	}
 	slices.Sort(got)
@@ -74,10 +75,10 @@ type step struct {
 
 // walk makes page loads, for users by the header that proves who they are.
 func (p *personal) walk(users map[string]string, steps []step) {
-	p.t.Helper()
+	p.T.Helper()
 	for i, s := range steps {
 		if got := strings.Join(p.visit(users[s.who], s.target, s.sets...), " "); got != s.got {
-			p.t.Errorf("step %d, %q at %s: the application gets %q, want %q; the browser has %q", i, s.who, s.target,
+			p.T.Errorf("step %d, %q at %s: the application gets %q, want %q; the browser has %q", i, s.who, s.target,
 				got, s.got, p.line(s.target))
 		}
 	}
@@ -87,8 +88,8 @@ func (p *personal) walk(users map[string]string, steps []step) {
 // Requests without credentials have cookies too. Those that scripts read are everybody's.
 func TestUserCookies(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, perUserConfig)
-	users := map[string]string{"alice": r.login(aliceIn).bearer, "bob": r.login(bobIn).bearer}
+	r := newStub(t, perUserConfig)
+	users := map[string]string{"alice": aliceToken, "bob": bobToken}
 	hidden := func(pairs ...string) (lines []string) {
 		for _, pair := range pairs {
 			lines = append(lines, pair+"; Path=/; Secure;httponly")
@@ -113,8 +114,8 @@ func TestUserCookies(t *testing.T) {
 // applications use for it.
 func TestUserCookiesEnd(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, perUserConfig)
-	users := map[string]string{"alice": r.login(aliceIn).bearer, "bob": r.login(bobIn).bearer}
+	r := newStub(t, perUserConfig)
+	users := map[string]string{"alice": aliceToken, "bob": bobToken}
 	const alice, bob = "sid=a; Path=/mine; HttpOnly", "sid=b; Path=/mine; HttpOnly"
 	for _, removal := range []string{
 		"sid=; Path=/mine; Max-Age=0", "sid=; Path=/mine; Max-Age=-1; HttpOnly",
@@ -147,12 +148,11 @@ func TestUserCookiesEnd(t *testing.T) {
 // No cookie that a client makes up is one of the gateway's for the application, nor another user's.
 func TestUserCookiesForged(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, perUserConfig)
-	alice := r.login(aliceIn)
+	r := newStub(t, perUserConfig)
 	p := browserOf(r)
-	p.visit(alice.bearer, "/mine/", "sid=a; Path=/; HttpOnly")
+	p.visit(aliceToken, "/mine/", "sid=a; Path=/; HttpOnly")
 	mark, _, _ := strings.Cut(p.line("/mine/"), "sid=")
-	session := strings.TrimPrefix(alice.cookie, "Cookie: ")
+	session := strings.TrimPrefix(aliceSession, "Cookie: ")
 	for _, c := range []struct{ target, sent, want string }{
 		{"/mine/", "authgate_user_=x; authgate_user_0123456789abcdef_sid=x; " + mark + "=x; a=b", "a=b"},
 		{"/mine/", mark + "__Host-x=x; a=b", "a=b"},
@@ -163,8 +163,8 @@ func TestUserCookiesForged(t *testing.T) {
 		{"/mine/kept/", mark + "authgate_app_session_id=x", session + "; authgate_app_session_id=x"},
 		{"/session/", mark + "sid=x; a=b", "a=b"},
 	} {
-		r.want(200, "GET", c.target, "", "Cookie: "+session+"; "+c.sent)
-		if got := strings.Join(r.upstream.Last().Header["Cookie"], "|"); got != c.want {
+		r.Want(200, "GET", c.target, "", "Cookie: "+session+"; "+c.sent)
+		if got := strings.Join(r.app.Last().Header["Cookie"], "|"); got != c.want {
 			t.Errorf("%s with %s: the application gets %s, want %s", c.target, c.sent, got, c.want)
 		}
 	}
@@ -174,8 +174,8 @@ func TestUserCookiesForged(t *testing.T) {
 // under its name there is in the log.
 func TestUserCookiesAreBounded(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, perUserConfig)
-	users := []string{r.login(aliceIn).bearer, r.login(bobIn).bearer}
+	r := newStub(t, perUserConfig)
+	users := []string{aliceToken, bobToken}
 	big := strings.Repeat("x", 3000)
 	for round, pairs := range map[string][]string{
 		"bytes":  slices.Repeat([]string{"=" + big}, 6),
@@ -221,10 +221,10 @@ func TestUserCookiesByAllWays(t *testing.T) {
 				w.WriteHeader(http.StatusSwitchingProtocols)
 			}
 		}
-		r := newNetworkRig(t, edit(t, perUserConfig, `"http://app.invalid"`, `"http://app.invalid"`+more), app)
-		gateway := httptest.NewTLSServer(r.Gateway)
+		r := newApplication(t, ownrig.Edit(t, perUserConfig, `"http://app.invalid"`, `"http://app.invalid"`+more), app)
+		gateway := httptest.NewTLSServer(r)
 		t.Cleanup(gateway.Close)
-		p, alice, bob := browserOf(r), r.login(aliceIn).bearer, r.login(bobIn).bearer
+		p, alice, bob := browserOf(r), aliceToken, bobToken
 		const sidOfAlice, sidOfBob = "sid=alice", "sid=bob"
 		for i, c := range []struct {
 			user, want string
@@ -243,8 +243,8 @@ func TestUserCookiesByAllWays(t *testing.T) {
 
 // over loads a page, or asks for a WebSocket, over the network.
 func (p *personal) over(gateway *httptest.Server, user string, upgrade bool) *http.Response {
-	p.t.Helper()
-	q := request("GET", "", "", user, "Cookie: "+p.line("/mine/"))
+	p.T.Helper()
+	q := ownrig.Request("GET", "", "", user, "Cookie: "+p.line("/mine/"))
 	q.URL = &url.URL{Scheme: "https", Host: gateway.Listener.Addr().String(), Path: "/mine/"}
 	if upgrade {
 		q.Header.Set("Connection", "Upgrade")
@@ -252,7 +252,7 @@ func (p *personal) over(gateway *httptest.Server, user string, upgrade bool) *ht
 		q.Header.Set("Sec-WebSocket-Version", "13")
 		q.Header.Set("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
 	}
-	w := must.Get(gateway.Client().Transport.RoundTrip(q))(p.t)
+	w := must.Get(gateway.Client().Transport.RoundTrip(q))(p.T)
 	w.Body.Close()
 	p.jar.SetCookies(p.at("/mine/"), w.Cookies())
 	return w
