@@ -26,7 +26,7 @@ Every command of ` + "`authgate`" + `, as its ` + "`--help`" + ` describes it. `
 ` + "`explain`" + ` and ` + "`test`" + ` print.
 
 The exit status is 0 for success, 1 for a failure, and 2 for wrong usage or a configuration that has mistakes ` +
-	`or cannot be read.
+	`or cannot be read. A value in brackets after a flag is its default.
 ` + "`authgate completion SHELL`" + ` prints completions for bash, zsh, fish and PowerShell. ` +
 	"`authgate --version`" + ` prints the version.
 
@@ -58,7 +58,7 @@ func reference() string {
 		var flags []string
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { flags = append(flags, describeFlag(f)) })
 		if len(flags) > 0 {
-			fmt.Fprintf(b, "\n| Flag | Default | Meaning |\n|---|---|---|\n%s\n", strings.Join(flags, "\n"))
+			fmt.Fprintf(b, "\n%s\n", strings.Join(flags, "\n"))
 		}
 		fmt.Fprintf(b, "\nExamples:\n\n")
 		for line := range strings.Lines(cmd.Example) {
@@ -68,15 +68,16 @@ func reference() string {
 	return b.String()
 }
 
+// describeFlag returns the flag as an item of a list: its names, its default and its meaning.
 func describeFlag(f *pflag.Flag) string {
 	name, fallback := "`--"+f.Name+"`", ""
 	if f.Shorthand != "" {
 		name = "`-" + f.Shorthand + "`, " + name
 	}
 	if f.DefValue != "" && f.DefValue != "[]" && f.DefValue != "false" && f.DefValue != "0" {
-		fallback = "`" + f.DefValue + "`"
+		fallback = " (`" + f.DefValue + "`)"
 	}
-	return fmt.Sprintf("| %s | %s | %s |", name, fallback, strings.ReplaceAll(f.Usage, "|", `\|`))
+	return "- " + name + fallback + ": " + f.Usage
 }
 
 // docs/command-line.md says what the commands say.

@@ -15,12 +15,23 @@ var update = flag.Bool("update", false, "write the tables of docs/identity-heade
 
 const document = "../../../docs/identity-headers.md"
 
-// table is a list as a table of the document.
+// table is a list as a table of the document, with one row for the names that a product has
+// of one source.
 func table(t *testing.T, list []documented) string {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("| Header | Product | Source |\n|---|---|---|\n")
-	for _, each := range list {
+	for i, each := range list {
+		same := func(other documented) bool { return other.product == each.product && other.source == each.source }
+		if slices.ContainsFunc(list[:i], same) {
+			continue // in the row of the first
+		}
+		var names []string
+		for _, other := range list[i:] {
+			if same(other) {
+				names = append(names, "`"+other.name+"`")
+			}
+		}
 		source := each.source
 		if source != precaution {
 			u, err := url.Parse(source)
@@ -30,7 +41,7 @@ func table(t *testing.T, list []documented) string {
 			}
 			source = "[" + u.Host + "](" + source + ")"
 		}
-		b.WriteString("| `" + each.name + "` | " + each.product + " | " + source + " |\n")
+		b.WriteString("| " + strings.Join(names, ", ") + " | " + each.product + " | " + source + " |\n")
 	}
 	return b.String()
 }
