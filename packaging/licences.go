@@ -136,20 +136,24 @@ func (m *module) expression() string { return strings.Join(m.licences, " AND ") 
 func licenceTable(all map[string]*module) []byte {
 	out := bytes.NewBufferString(`# Licences of dependencies
 
-authgate is under the Apache License 2.0, see [LICENSE](../LICENSE). Its programs contain Go's standard library (` +
-		"`" + standardLibrary + "`" + `) and these modules. A module
-with several licences has parts under each of them. ` + "`" + thirdParty + "`" +
-		` in each archive and package has the versions and the full texts.
+This page is for those who check licences. authgate is under the [Apache License 2.0](../LICENSE). Its programs contain Go's standard
+library (` + "`" + standardLibrary + "`" + `) and these modules. A module with several licences has parts under each of them.
+` + "`" + thirdParty + "`" + ` in each archive and package has the versions and the full texts.
 
 A test writes this page (` + "`go test -C packaging -run TestLicences -update .`" +
 		`), and fails if a module has a licence that is not accepted:
 ` + strings.Join(accepted, ", ") + `.
 
-| Module | Licence |
+| Licence | Modules |
 |---|---|
 `)
+	modules := map[string][]string{} // by their licence
 	for _, path := range sortedKeys(all) {
-		fmt.Fprintf(out, "| `%s` | %s |\n", path, all[path].expression())
+		licence := all[path].expression()
+		modules[licence] = append(modules[licence], "`"+path+"`")
+	}
+	for _, licence := range sortedKeys(modules) {
+		fmt.Fprintf(out, "| %s | %s |\n", licence, strings.Join(modules[licence], ", "))
 	}
 	return out.Bytes()
 }
