@@ -189,6 +189,7 @@ func TestStripPrefix(t *testing.T) {
 	}
 }
 
+// The rest of a canonical path is canonical.
 func FuzzStripPrefix(f *testing.F) {
 	f.Add("/%61pi/x?", "/api")
 	f.Add("/api", "/api/")
@@ -250,6 +251,7 @@ func TestCanonicalHost(t *testing.T) {
 	}
 }
 
+// A canonical host is a fixed point, with any port, case or dot.
 func FuzzCanonicalHost(f *testing.F) {
 	for _, s := range []string{"example.org", "A.:80", "[::1]:1", "[::FFFF:1.2.3.4]", "a..b", "\u212a"} {
 		f.Add(s)

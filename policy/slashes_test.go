@@ -212,6 +212,7 @@ func TestSlashesOfAllReadings(t *testing.T) {
 	}
 }
 
+// No server reads a path with encoded slashes as that of another route.
 func FuzzSlashes(f *testing.F) {
 	for _, s := range []string{
 		"/@scope%2fname", "/a%2Fadmin", "/admin%2Fx", "/a/b%2Fc?d%2F..", "/a%2F..%2Fadmin", "/a%2F%2e%2e/admin",

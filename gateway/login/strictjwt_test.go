@@ -256,6 +256,7 @@ func TestAccessTokenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 	})
 }
 
+// One changed byte of an access token never verifies.
 func FuzzAccessTokenChangedByte(f *testing.F)      { fuzzChangedByte(f, "HS256") }
 func FuzzAccessTokenChangedByteRS256(f *testing.F) { fuzzChangedByte(f, "RS256") }
 

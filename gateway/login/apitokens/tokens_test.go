@@ -162,6 +162,7 @@ func TestBrokenAPIToken(t *testing.T) {
 	}
 }
 
+// An API token with any change never authenticates.
 func FuzzAPIToken(f *testing.F) {
 	r := newRig(f)
 	token, _ := r.newToken(f, "alice")

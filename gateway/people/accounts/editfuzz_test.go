@@ -188,6 +188,7 @@ func TestRandomEdits(t *testing.T) {
 	}
 }
 
+// A random edit of a random file of accounts gives the wanted accounts, and leaves the lines of all others.
 func FuzzEdit(f *testing.F) {
 	f.Add(uint64(1))
 	f.Fuzz(checkEdit)
