@@ -92,7 +92,7 @@ func TestDocsSecurity(t *testing.T) {
 var attackCell = regexp.MustCompile(`^<a id="([a-z]\d+)"></a>([A-Z])(\d+)$`)
 
 // attackPages are the pages below docs with the tables of attacks.
-var attackPages = []string{"security.md", "security/sign-in.md"}
+var attackPages = []string{"security.md", "security/requests.md", "security/sign-in.md"}
 
 // attack is a row in the tables of attacks.
 type attack struct {
