@@ -53,3 +53,24 @@ func TestDocsStatuses(t *testing.T) {
 		t.Errorf("%s lists %d statuses", page, len(listed))
 	}
 }
+
+// ownPath matches where the source names a path outside of the prefix of the gateway's own
+// endpoints: a well-known one, or one of the admin listener.
+var ownPath = regexp.MustCompile(`"(/\.well-known/[a-z-]+)"|mux\.\w+\("(GET /[a-z]+)"`)
+
+// TestDocsPaths checks that the pages about HTTP have each path of the gateway outside of its
+// prefix. A test of package gateway checks those below it.
+func TestDocsPaths(t *testing.T) {
+	t.Parallel()
+	pages := world.ReadDocument(t, "docs/http.md").Prose + world.ReadDocument(t, "docs/http/oauth.md").Prose
+	packages := testPackages(t)
+	found := ownPath.FindAllStringSubmatch(packages["gateway/config"].product+packages["gateway/proxy/server"].product, -1)
+	for _, one := range found {
+		if path := one[1] + one[2]; !strings.Contains(pages, "`"+path) {
+			t.Errorf("the pages about HTTP do not name %s", path)
+		}
+	}
+	if len(found) < 7 {
+		t.Errorf("the source names %d paths", len(found))
+	}
+}
