@@ -1,11 +1,6 @@
 package gateway
 
-import (
-	"testing"
-	"time"
-
-	ownrig "authgate/internal/test/rig"
-)
+import ownrig "authgate/internal/test/rig"
 
 // logins returns the logins of the user.
 func (r *rig) logins(header ...string) []ownrig.OwnLogin {
@@ -25,24 +20,5 @@ func (r *rig) wantSession(want int, ins ...signedIn) {
 	for _, in := range ins {
 		r.want(want, "GET", "/session/", "", in.cookie)
 		r.want(want, "GET", "/bearer/", "", in.bearer)
-	}
-}
-
-// Ending a login ends its open streams.
-func TestStreamsEndWithAnEndedLogin(t *testing.T) {
-	t.Parallel()
-	for _, protocol := range protocols {
-		t.Run(protocol, func(t *testing.T) {
-			t.Parallel()
-			streamsOf(t, func(s *streaming) {
-				here, phone := s.login(aliceIn), s.another()
-				body := s.open(protocol, "/session/", phone.cookie)
-				time.Sleep(time.Minute)
-				s.alive(1)
-				s.want(200, "POST", "/account/sessions/end", `{"others":true}`, jsonType, here.cookie)
-				s.ends(body, time.Now())
-				s.wantEnded("ended session")
-			})
-		})
 	}
 }

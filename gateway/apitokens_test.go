@@ -94,24 +94,6 @@ func TestBasicChallengeForAPITokens(t *testing.T) {
 	r.want(302, "GET", "/wiki/", "", browser, "Sec-Fetch-Mode: navigate")
 }
 
-// With session.csrf_token, a client that does not tell its site needs the token of
-// its login.
-func TestAPITokensNeedCSRFToken(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, ownrig.WithToken)
-	alice := r.login(aliceIn)
-	const order = `{"name":"ci","expires_in":3600}`
-	token := "X-CSRF-Token: " + r.client.CSRFToken(alice.cookie)
-	r.want(403, "POST", "/account/tokens", order, jsonType, alice.cookie)
-	made := ownrig.ReadToken(t, r.want(201, "POST", "/account/tokens", order, jsonType, alice.cookie, token))
-	revoke := `{"id":"` + made.ID + `"}`
-	r.want(403, "POST", "/account/tokens/revoke", revoke, jsonType, alice.cookie)
-	bearer, basic := "Authorization: Bearer "+made.Token, basicHeader("alice", made.Token)
-	r.want(200, "POST", "/bearer/", "", bearer) // no browser sends it by itself
-	r.want(200, "POST", "/bearer/", "", basic)
-	r.want(200, "POST", "/account/tokens/revoke", revoke, jsonType, alice.cookie, token)
-}
-
 // A token ends with a new password and with a disabled account, also after that was
 // undone. A role that the owner loses is lost to the token.
 func TestAPITokenAfterReload(t *testing.T) {

@@ -2,6 +2,7 @@ package account_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -122,4 +123,119 @@ func TestListOfAPITokens(t *testing.T) {
 	}
 	r.Want(401, "GET", "/account/tokens", "")
 	r.Want(401, "GET", "/account/tokens", "", rig.Basic("alice", made.Token))
+}
+
+// With session.csrf_token, a client that does not tell its site needs the token of
+// its login.
+func TestAPITokensNeedCSRFToken(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, rig.WithToken)
+	alice := r.Login(rig.Alice)
+	const order = `{"name":"ci","expires_in":3600}`
+	token := "X-CSRF-Token: " + r.CSRFToken(alice.Cookie)
+	r.Want(403, "POST", "/account/tokens", order, rig.JSON, alice.Cookie)
+	made := rig.ReadToken(t, r.Want(201, "POST", "/account/tokens", order, rig.JSON, alice.Cookie, token))
+	revoke := `{"id":"` + made.ID + `"}`
+	r.Want(403, "POST", "/account/tokens/revoke", revoke, rig.JSON, alice.Cookie)
+	bearer, basic := "Authorization: Bearer "+made.Token, rig.Basic("alice", made.Token)
+	r.Want(200, "POST", "/bearer/", "", bearer) // no browser sends it by itself
+	r.Want(200, "POST", "/bearer/", "", basic)
+	r.Want(200, "POST", "/account/tokens/revoke", revoke, rig.JSON, alice.Cookie, token)
+}
+
+// delegatedTokens returns a rig whose provider's users may have API tokens for two hours
+// after the last sign-in or renewal, and its configuration. A renewal says roles.
+func delegatedTokens(t *testing.T, roles *[]string) (r *rig.Rig, yaml string) {
+	t.Helper()
+	p := rig.NewProvider(t)
+	const more = "delegated: {lifetime: 1h, api_tokens: 2h}\n"
+	r = p.Rig(rig.Base, more)
+	p.Renewed = func(w http.ResponseWriter, _ *http.Request) {
+		p.Reply(w, p.Tokens(p.Key, map[string]any{"roles": *roles}))
+	}
+	return r, p.Config(rig.Base, more)
+}
+
+// A user of a provider has API tokens if the configuration says so. They have the roles
+// that the provider said last, and work until so long after that.
+func TestAPITokensOfProviderUsers(t *testing.T) {
+	t.Parallel()
+	roles := []string{"user"}
+	r, _ := delegatedTokens(t, &roles)
+	session := r.Carol()
+	made := r.NewToken(session, `,"roles":["user"]`)
+	all := rig.ReadToken(t, r.Want(201, "POST", "/account/tokens", `{"name":"long","expires_in":86400}`, rig.JSON,
+		session))
+	bearer := "Authorization: Bearer " + made.Token
+	for _, line := range []string{bearer, rig.Basic("carol", made.Token)} {
+		r.Want(200, "GET", "/bearer/", "", line)
+		h := r.LastHeader()
+		if h.Get("X-Auth-User") != "carol" || h.Get("X-Auth-Mechanism") != "bearer" || h.Get("X-Auth-Roles") != "user" ||
+			h.Get("X-Auth-Provider") != "small" || h.Get("X-Auth-Subject") != "small:1" {
+			t.Errorf("the upstream sees %v", h)
+		}
+	}
+	r.Want(401, "GET", "/bearer/", "", rig.Basic("alice", made.Token))
+	r.Want(401, "GET", "/delegated/", "", bearer)
+	r.Want(403, "POST", "/account/tokens", `{"name":"x","expires_in":60}`, rig.JSON, bearer)
+	r.Want(400, "POST", "/account/tokens", `{"name":"x","expires_in":60,"roles":["admin"]}`, rig.JSON, session)
+	list := r.Want(200, "GET", "/account/tokens", "", session).Body.String()
+	if !strings.Contains(list, made.ID) || !strings.Contains(list, all.ID) {
+		t.Errorf("the list is %s", list)
+	}
+	page := r.Want(200, "GET", "/account?part=programs", "", session, "Accept: text/html").Body.String()
+	if !strings.Contains(page, made.ID) || !strings.Contains(page, `action="/account/tokens"`) {
+		t.Errorf("the page shows no tokens: %s", page)
+	}
+	list = r.Want(200, "GET", "/account/tokens", "", r.Login(rig.Alice).Cookie).Body.String()
+	if strings.Contains(list, made.ID) {
+		t.Errorf("another user's list is %s", list)
+	}
+
+	r.Want(200, "POST", "/account/tokens/revoke", `{"id":"`+made.ID+`"}`, rig.JSON, session)
+	r.Want(401, "GET", "/bearer/", "", bearer)
+
+	bearer = "Authorization: Bearer " + all.Token
+	r.Clock.Advance(50 * time.Minute)
+	roles = []string{"other"} // the renewal takes the role from the token
+	r.Want(200, "GET", "/delegated/", "", session)
+	if got := r.LastHeader().Get("X-Auth-Roles"); got != "other" {
+		t.Fatalf("after the renewal the user has the roles %q", got)
+	}
+	r.Want(200, "GET", "/bearer/", "", bearer)
+	if got := r.LastHeader().Get("X-Auth-Roles"); got != "" {
+		t.Errorf("the token has the roles %q, which the user did not have when it was made", got)
+	}
+	r.Want(200, "POST", "/logout", "", session) // tokens outlive the login
+	r.Clock.Advance(2*time.Hour - time.Second)
+	r.Want(200, "GET", "/bearer/", "", bearer)
+	r.Clock.Advance(time.Second)
+	r.Want(401, "GET", "/bearer/", "", bearer) // two hours after the renewal
+	r.Carol()
+	r.Want(200, "GET", "/bearer/", "", bearer) // and again after a sign-in
+}
+
+// Signing out everywhere ends these tokens. Without the key they open nothing, and
+// neither do they if the provider's name belongs to another issuer.
+func TestAPITokensOfProviderUsersEnd(t *testing.T) {
+	t.Parallel()
+	roles := []string{"user"}
+	r, yaml := delegatedTokens(t, &roles)
+	session := r.Carol()
+	bearer := "Authorization: Bearer " + r.NewToken(session, "").Token
+	r.Want(200, "GET", "/bearer/", "", bearer)
+	end := r.Want(200, "POST", "/account/sessions/end", `{"others":true,"tokens":true}`, rig.JSON, session)
+	if !strings.Contains(end.Body.String(), `"tokens":1`) {
+		t.Errorf("signing out everywhere answers %s", end.Body)
+	}
+	r.Want(401, "GET", "/bearer/", "", bearer)
+
+	bearer = "Authorization: Bearer " + r.NewToken(session, "").Token
+	r.Reload(rig.Edit(t, yaml, "api_tokens: 2h", "api_tokens: 0s"))
+	r.Want(401, "GET", "/bearer/", "", bearer)
+	r.Want(403, "POST", "/account/tokens", `{"name":"x","expires_in":60}`, rig.JSON, session)
+	r.Reload(yaml)
+	r.Want(200, "GET", "/bearer/", "", bearer)
+	r.Reload(rig.Edit(t, yaml, `issuer: "http://127.0.0.1`, `issuer: "http://localhost`))
+	r.Want(401, "GET", "/bearer/", "", bearer)
 }

@@ -29,9 +29,11 @@ import (
 	"authgate/gateway/endpoint/own"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login"
+	"authgate/gateway/login/chain"
 	"authgate/gateway/login/mechanism"
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/people/invitations"
+	"authgate/gateway/proxy/upstream"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/store"
 	"authgate/gateway/store/guard"
@@ -154,6 +156,9 @@ type Rig struct {
 	// MayAddFactor is that of own.Options, from the next Reload on.
 	MayAddFactor func(*accounts.Account) bool
 
+	// EditTakes is how long a change of accounts.file takes, a millisecond by default.
+	EditTakes time.Duration
+
 	// BeforeEdit is called once before the next change of accounts.file; nil: nothing is.
 	BeforeEdit func()
 
@@ -163,8 +168,10 @@ type Rig struct {
 	verifier *auth.Verifier
 	trusted  peer.Proxies
 	own      *own.Endpoints
-	reached  atomic.Int64           // requests that have reached the application
-	seen     atomic.Pointer[string] // the name of the user of the last one
+	chains   *chain.Chains
+	reached  atomic.Int64                    // requests that have reached the application
+	seen     atomic.Pointer[policy.Identity] // of the last one; nil: without an identity
+	headers  *upstream.IdentityHeaders
 }
 
 // New returns a rig that serves the own endpoints of a configuration.
@@ -179,12 +186,35 @@ func New(t testing.TB, yaml string) *Rig {
 // WithUsers is New for a configuration whose accounts.file is users.yaml, with that content.
 func WithUsers(t testing.TB, yaml, users string) *Rig {
 	t.Helper()
+	return WithFile(t, yaml, "users.yaml", users)
+}
+
+// WithFile is New for a configuration that has a file beside it.
+func WithFile(t testing.TB, yaml, name, content string) *Rig {
+	t.Helper()
 	clock := clocktest.At(time.Now())
 	memory := store.NewMemory(clock.Now)
 	t.Cleanup(func() { memory.Close() })
 	dir := t.TempDir()
-	must.Do(t, os.WriteFile(filepath.Join(dir, "users.yaml"), []byte(users), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o640))
 	return start(t, dir, yaml, memory, clock)
+}
+
+// FileAccounts are alice and bob with their passwords, as an operator writes them.
+const FileAccounts = `# staff
+- username: alice # admin
+  name: Alice Example
+  roles: [user, admin]
+  password_hash: "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"
+- {username: bob, roles: [user], ` +
+	`password_hash: "$2a$04$pDRg7Ut1thqXWEVTWL/eyuwZ638YFSULB3vj1z8XhSUxXDFgBi4EC"} # builder
+`
+
+// FileConfig is Base with its accounts in a file.
+func FileConfig(name string) string {
+	before, rest, _ := strings.Cut(Base, "accounts:\n")
+	_, after, _ := strings.Cut(rest, "upstreams:\n")
+	return before + "accounts: {file: " + name + "}\nupstreams:\n" + after
 }
 
 // Instance returns another instance on the store of the rig.
@@ -193,10 +223,17 @@ func (r *Rig) Instance(yaml string) *Rig {
 	return start(r.T, r.T.TempDir(), yaml, r.Store.Store, r.Clock)
 }
 
+// Restarted returns another instance on the store and the files of the rig.
+func (r *Rig) Restarted() *Rig {
+	r.T.Helper()
+	return start(r.T, r.Dir, r.yaml, r.Store.Store, r.Clock)
+}
+
 func start(t testing.TB, dir, yaml string, s store.Store, clock *clocktest.Clock) *Rig {
 	t.Helper()
 	r := &Rig{
 		Dir: dir, Store: &Store{Store: s}, Clock: clock, Log: &logtest.Buffer{}, Registry: prometheus.NewRegistry(),
+		EditTakes: time.Millisecond,
 	}
 	logger := slog.New(slog.NewJSONHandler(r.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	metrics := must.Get(web.NewMetrics(r.Registry, logger, "test", nil))(t)
@@ -237,6 +274,7 @@ func (r *Rig) Reload(yaml string) {
 	site.ProviderOrigins = federation.Origins
 	crossSite := must.Get(web.NewCrossSite(site, cfg))(r.T)
 	r.Config, r.trusted = cfg, cfg.Listen.TrustedProxies
+	r.headers = upstream.NewIdentityHeaders(upstream.HeaderOptions{Names: cfg.IdentityHeaders, Logger: r.service.Logger})
 	tokens := must.Get(mechanism.NewOAuth(made, local, federation))(r.T)
 	r.Options = &own.Options{
 		Config: cfg, Site: site, CrossSite: crossSite, Now: r.Clock.Now, Local: local, Federation: federation,
@@ -244,6 +282,14 @@ func (r *Rig) Reload(yaml string) {
 	}
 	site.CSRFToken, site.EndedByTime = crossSite.Token, local.Logins.EndedByTime
 	r.own = must.Get(own.New(r.Options))(r.T)
+	accepted := chain.Options{
+		Config: cfg, Site: site, Bearers: federation.Bearers, Tokens: local.API,
+		Authenticators: mechanism.Authenticators(local, federation),
+	}
+	if tokens != nil {
+		accepted.Grants = tokens.Grants
+	}
+	r.chains = chain.New(accepted)
 }
 
 // Mount makes the rig serve rows of a test, too.
@@ -282,7 +328,7 @@ func (e editor) Edit(ctx context.Context, edit accounts.Edit) error {
 		before()
 	}
 	edit.Apply = func() error {
-		e.rig.Clock.Advance(time.Millisecond) // that takes time
+		e.rig.Clock.Advance(e.rig.EditTakes)
 		e.rig.Reload(e.rig.yaml)
 		return nil
 	}
@@ -313,7 +359,18 @@ func (e editor) Follow() error { return nil }
 func (r *Rig) Reached() int { return int(r.reached.Load()) }
 
 // LastUser implements application.
-func (r *Rig) LastUser() string { return *r.seen.Load() }
+func (r *Rig) LastUser() string { return r.LastHeader().Get("X-Auth-User") }
+
+// LastHeader returns what the last request that reached the application says of its user.
+func (r *Rig) LastHeader() http.Header {
+	h := http.Header{}
+	if id := r.seen.Load(); id != nil {
+		for _, f := range r.headers.Fields(id) {
+			h.Add(f.Name, f.Value)
+		}
+	}
+	return h
+}
 
 // ServeHTTP implements http.Handler.
 func (r *Rig) ServeHTTP(w http.ResponseWriter, q *http.Request) {
@@ -323,7 +380,9 @@ func (r *Rig) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	err := r.read(ex)
 	if err == nil {
 		if own := r.own.ByPath[ex.Canonical.Path.Decoded]; own != nil {
-			err = own.Serve(ex)
+			if err = r.chains.TakeToken(&ex.Credentials, ex.Request.Header); err == nil {
+				err = own.Serve(ex)
+			}
 		} else {
 			err = r.application(ex)
 		}
@@ -359,41 +418,30 @@ func (r *Rig) read(ex *web.Exchange) error {
 // application answers in the place of a route with its upstream: it lets in whom the
 // route lets in, and sends others to the sign-in page.
 func (r *Rig) application(ex *web.Exchange) error {
-	o := r.Options
 	match, ok := r.Config.Table().Match(&ex.Canonical)
 	if !ok {
 		return &web.Error{Status: http.StatusNotFound, Detail: "There is nothing here."}
 	}
 	rule := r.Config.Table().Routes()[match.Index]
-	var chain auth.Chain
-	for _, m := range []struct {
-		kind policy.Mechanism
-		by   auth.Authenticator
-	}{
-		{policy.Basic, o.Local.Basic}, {policy.Bearer, o.Federation.Bearers},
-		{policy.Session, o.Local.Sessions}, {policy.OIDC, o.Federation.Delegated},
-	} {
-		if rule.Accepts(m.kind) {
-			chain = append(chain, m.by)
-		}
-	}
+	accepted := r.chains.Of(&r.Config.Routes[match.Index], rule)
 	page := r.signInPage(rule)
 	ex.SignIn = &web.SignInLink{Page: page, Return: true}
-	id, err := endpoint.Guest(ex, chain)
-	if err != nil {
+	if err := accepted.Take(&ex.Credentials, ex.Request.Header); err != nil {
 		return err
 	}
+	id, err := ex.Authenticate(accepted.Asked(&ex.Credentials))
+	if err != nil && !errors.Is(err, auth.ErrNoCredentials) {
+		return web.Challenge(err, accepted.Challenges(&ex.Credentials)...)
+	}
+	ex.Identify(id)
 	switch decision := rule.Decide(id, &ex.Canonical); {
 	case decision.Outcome == policy.Allow:
 		if err := r.checkSite(ex, id); err != nil {
 			return err
 		}
 		r.reached.Add(1)
-		name := ""
-		if id != nil {
-			name = id.Username
-		}
-		r.seen.Store(&name)
+		r.seen.Store(id)
+		ex.Stale.Clear(ex)
 		_, err := io.WriteString(ex, "hello")
 		return err
 	case decision.Outcome == policy.StepUp && ex.PageLoad() && ex.StepsUp(id):
@@ -408,7 +456,8 @@ func (r *Rig) application(ex *web.Exchange) error {
 		ex.Redirect(http.StatusFound, ex.SignInPlace(page, web.Return{Path: ex.Target()}))
 		return nil
 	}
-	return auth.ErrNoCredentials
+	refusal := &web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn}
+	return web.At(accepted.Metadata(&ex.Credentials), web.Challenge(refusal, accepted.Challenges(&ex.Credentials)...))
 }
 
 // signInPage returns where the gateway leads users who are not signed in.
@@ -429,7 +478,7 @@ func (r *Rig) signInPage(rule *policy.Route) string {
 // checkSite refuses what another site may ask for with the cookies of a user.
 func (r *Rig) checkSite(ex *web.Exchange, id *policy.Identity) error {
 	crossSite := r.Options.CrossSite
-	if id == nil || ex.Credentials.Scheme != "" {
+	if id == nil || !chain.ByCookie(id, &ex.Credentials) {
 		return nil
 	}
 	if err := crossSite.CheckOrigin(ex); err != nil || !crossSite.NeedsToken(ex) {
