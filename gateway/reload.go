@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -99,50 +97,11 @@ func closeAll(closes []func()) {
 // needsRestart returns an error that names the changed keys that only a restart
 // applies.
 func needsRestart(old, cfg *config.Config) error {
-	keys := old.TLS.NeedsRestart(cfg.TLS)
-	for _, k := range []struct {
-		name     string
-		old, new any
-	}{
-		{"listen", old.Listen, cfg.Listen},
-		{"data_dir", old.DataDir, cfg.DataDir},
-		{"store", old.Store, cfg.Store},
-		{"limits.max_header_bytes", old.Limits.MaxHeaderBytes, cfg.Limits.MaxHeaderBytes},
-		{"log", old.Log, cfg.Log},
-	} {
-		if !sameKeys(reflect.ValueOf(k.old), reflect.ValueOf(k.new)) {
-			keys = append(keys, k.name)
-		}
-	}
+	keys := old.NeedsRestart(cfg)
 	if len(keys) == 0 {
 		return nil
 	}
 	return fmt.Errorf("changes of %s %w", strings.Join(keys, ", "), ErrNeedsRestart)
-}
-
-// sameKeys reports whether two sections mean the same. An empty list is the same as none, at any depth.
-func sameKeys(a, b reflect.Value) bool {
-	switch a.Kind() {
-	case reflect.Slice:
-		if a.Len() != b.Len() {
-			return false
-		}
-		for i := range a.Len() {
-			if !sameKeys(a.Index(i), b.Index(i)) {
-				return false
-			}
-		}
-		return true
-	case reflect.Struct:
-		fields := reflect.VisibleFields(a.Type())
-		if slices.ContainsFunc(fields, func(f reflect.StructField) bool { return !f.IsExported() }) {
-			break // it is no section
-		}
-		return !slices.ContainsFunc(fields, func(f reflect.StructField) bool {
-			return !sameKeys(a.FieldByIndex(f.Index), b.FieldByIndex(f.Index))
-		})
-	}
-	return reflect.DeepEqual(a.Interface(), b.Interface())
 }
 
 // warn logs what is probably wrong with a configuration that runs.

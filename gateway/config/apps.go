@@ -13,19 +13,12 @@ import (
 	"authgate/policy"
 )
 
-// Bounds of what the start page shows of an application.
-const (
-	maxAppTitle       = 100 // characters
-	maxAppDescription = 300
-	maxIconSize       = 256 << 10 // bytes
-)
-
 // App puts a route on the start page.
 type App struct {
-	Title       string `yaml:"title"`
-	Description string `yaml:"description"`
-	Icon        string `yaml:"icon"` // file, PNG or SVG
-	URL         string `yaml:"url"`  // empty: Place
+	Title       string `yaml:"title" max:"100" why:" fit on a page" check:"text"`
+	Description string `yaml:"description" max:"300" why:" fit on a page" check:"text"`
+	Icon        string `yaml:"icon" file:"public"` // file, PNG or SVG
+	URL         string `yaml:"url"`                // empty: Place
 
 	Image pages.Logo   `yaml:"-"` // in the file Icon
 	Place policy.Place `yaml:"-"` // of the route
@@ -62,8 +55,6 @@ func (route *Route) checkApp(r *section.Report, path string) {
 	if strings.TrimSpace(app.Title) == "" {
 		r.Missing(path+".title", "a title is needed, which the start page shows")
 	}
-	checkShown(r, path+".title", app.Title, maxAppTitle)
-	checkShown(r, path+".description", app.Description, maxAppDescription)
 	if err := checkLink(app.URL); err != nil {
 		r.Fault(path+".url", "%v", err)
 	}
@@ -112,14 +103,6 @@ func checkLink(raw string) error {
 	return nil
 }
 
-func resolveIcons(routes []Route, resolve func(path string) string) {
-	for _, route := range routes {
-		if route.App != nil {
-			route.App.Icon = resolve(route.App.Icon)
-		}
-	}
-}
-
 // icons reads the icons of applications, and checks that they are images.
 func (s sideReader) icons(routes []Route) {
 	for i := range routes {
@@ -127,7 +110,7 @@ func (s sideReader) icons(routes []Route) {
 		if app == nil || app.Icon == "" {
 			continue
 		}
-		content, ok := s.Read(key, app.Icon, maxIconSize)
+		content, ok := s.Read(key, app.Icon, maxLogoSize)
 		if !ok {
 			continue
 		}

@@ -37,7 +37,7 @@ func (k *checker) all() {
 	accounts.Check(c.Accounts.Users, k.places.accounts, c.Certificates.Username != "")
 	k.demo()
 	c.Factors.check(r, c.PublicURL)
-	c.Session.check(r)
+	c.Session.checkRemember(r)
 	c.Token.check(r, c.PublishesKeys())
 	issuers.CheckTrusted(r, c.Token.TrustedIssuers, c.Token.Issuer, c.Providers)
 	k.cookies()
@@ -57,12 +57,8 @@ func (k *checker) all() {
 	k.warnOfClosed()
 	k.warnOfHidden()
 	c.Site.check(r)
-	c.Limits.check(r)
-	if c.ShutdownTimeout == 0 {
-		r.Fault("shutdown_timeout", "must be longer than 0; with 0 a stop would end every request in flight")
-	}
 	c.Tracing.check(r)
-	r.CheckWords()
+	r.CheckValues()
 }
 
 // accepts reports whether some route accepts a mechanism.

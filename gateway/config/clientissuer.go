@@ -1,9 +1,6 @@
 package config
 
 import (
-	"slices"
-
-	"authgate/gateway/config/section"
 	"authgate/gateway/strictyaml"
 )
 
@@ -21,17 +18,15 @@ func ClientIssuerOf(path string) (*ClientIssuer, error) {
 	if err != nil {
 		return nil, &ReadError{err}
 	}
-	c := defaults()
-	reader := c.environment.reader(path)
-	main := &section.Report{Document: reader.Read(path, source, maxConfigSize, "", c)}
+	reader, main, c := Environment{}.read(path, source)
 	const key = "certificates.username"
 	if main.Unreadable("") || main.Broken("data_dir") || main.Broken(key) || main.Broken("tls.client_ca") {
 		return nil, reader.Err()
 	}
-	if kind := c.Certificates.Username; !slices.Contains(c.Certificates.Words()["username"], kind) {
+	if !c.Certificates.NamesAccounts() {
 		main.Fault(key, "%q does not say which name in a certificate names the account; expected san_email, san_uri, "+
-			"san_dns or cn", kind)
+			"san_dns or cn", c.Certificates.Username)
 		return nil, reader.Err()
 	}
-	return &ClientIssuer{reader.Resolve(c.DataDir), c.Certificates.Username, c.TLS.ClientCA}, nil
+	return &ClientIssuer{c.DataDir, c.Certificates.Username, c.TLS.ClientCA}, nil
 }

@@ -22,13 +22,13 @@ import (
 // resolved against the folder of the file, and ${NAME} and x_file are replaced
 // by their values. It must not be changed.
 type Config struct {
-	Include         []string                       `yaml:"include"`    // patterns of paths, relative to the main file
-	PublicURL       *url.URL                       `yaml:"public_url"` // https://host[:port], no path
-	Listen          listening.Listen               `yaml:"listen"`
+	Include         []string                       `yaml:"include"`
+	PublicURL       *url.URL                       `yaml:"public_url" default:"https://localhost:8443"`
+	Listen          listening.Listen               `yaml:"listen" reload:"restart"`
 	TLS             listening.TLS                  `yaml:"tls"`
 	Certificates    listening.Certificates         `yaml:"certificates"`
-	DataDir         string                         `yaml:"data_dir"`
-	Store           Store                          `yaml:"store"`
+	DataDir         string                         `yaml:"data_dir" default:"data" file:"secret" reload:"restart"`
+	Store           Store                          `yaml:"store" reload:"restart"`
 	Endpoints       endpoints                      `yaml:"endpoints"`
 	Basic           basic                          `yaml:"basic"`
 	Accounts        localAccounts                  `yaml:"accounts"`
@@ -45,8 +45,8 @@ type Config struct {
 	Site            site                           `yaml:"site"`
 	Limits          Limits                         `yaml:"limits"`
 	ShutdownDelay   time.Duration                  `yaml:"shutdown_delay"`
-	ShutdownTimeout time.Duration                  `yaml:"shutdown_timeout"`
-	Log             Log                            `yaml:"log"`
+	ShutdownTimeout time.Duration                  `yaml:"shutdown_timeout" default:"30s" min:"1ns"`
+	Log             Log                            `yaml:"log" reload:"restart"`
 	Tracing         Tracing                        `yaml:"tracing"`
 
 	table       *policy.Table // of Routes
@@ -57,11 +57,19 @@ type Config struct {
 	environment Environment
 	source      func() *sources // its content; a function, so that fmt does not print its secrets
 	sideFiles   []File
+	publicFiles []string
 	secretFiles []string
 	warnings    Diagnostics
 
 	clientPolicies map[string]*policy.Route // of OAuth.Clients, by ID
 	wellKnown      WellKnown
+}
+
+// Why returns why keys of the section have the bounds that they have.
+func (Config) Why() map[string]string {
+	return map[string]string{
+		"shutdown_timeout": "; with 0 a stop would end every request in flight",
+	}
 }
 
 // Secret is a value that prints as "[redacted]" wherever it is formatted,
@@ -127,15 +135,14 @@ func DataDir(path string) (string, error) {
 	if err != nil {
 		return "", &ReadError{err}
 	}
-	reader, cfg := Environment{}.reader(path), defaults()
-	main := reader.Read(path, source, maxConfigSize, "", cfg)
+	reader, main, cfg := Environment{}.read(path, source)
 	if main.Unreadable("") || main.Broken("data_dir") || cfg.DataDir == "" {
 		if err := reader.Err(); err != nil {
 			return "", err
 		}
 		return "", &ReadError{fmt.Errorf("%s: data_dir is empty", path)}
 	}
-	return reader.Resolve(cfg.DataDir), nil
+	return cfg.DataDir, nil
 }
 
 // Read is Load for a configuration that is not in a file. name takes the place
@@ -179,24 +186,7 @@ func (c *Config) SideFiles() []string {
 }
 
 // PublicFiles returns the paths of the files without secrets among SideFiles.
-func (c *Config) PublicFiles() []string {
-	public := append(c.TLS.PublicFiles(), c.Site.Logo, c.Site.Texts, c.OAuth.MetadataClients.TrustedRoots)
-	for _, u := range c.Upstreams {
-		public = append(public, u.TLS.CA, u.TLS.Certificate)
-	}
-	for _, p := range c.Providers {
-		public = append(public, p.TrustedRoots)
-	}
-	for _, route := range c.Routes {
-		if route.App != nil {
-			public = append(public, route.App.Icon)
-		}
-	}
-	for _, client := range c.OAuth.Clients {
-		public = append(public, client.TrustedRoots)
-	}
-	return public
-}
+func (c *Config) PublicFiles() []string { return slices.Clone(c.publicFiles) }
 
 // Path returns the path of the configuration file, as it was given.
 func (c *Config) Path() string { return c.path }
@@ -232,8 +222,7 @@ type sources struct {
 // parse is Parse in this environment, and returns the parts, their patterns, and the files that
 // the configuration names.
 func (e Environment) parse(path string, from *sources) (*Config, []File, error) {
-	reader, cfg := e.reader(path), defaults()
-	main := &section.Report{Document: reader.Read(path, from.main, maxConfigSize, "", cfg)}
+	reader, main, cfg := e.read(path, from.main)
 	if main.HasSecrets() {
 		cfg.secretFiles = append(cfg.secretFiles, path)
 	}
@@ -241,7 +230,6 @@ func (e Environment) parse(path string, from *sources) (*Config, []File, error) 
 	if !from.read {
 		in.find(cfg.Include)
 	}
-	cfg.resolvePaths(reader.Resolve)
 	if cfg.add(reader, main, in.parts) {
 		side := sideReader{section.Files{Reader: reader, Main: main, Now: time.Now()}}
 		places := side.users(cfg)
@@ -263,8 +251,15 @@ func (e Environment) parse(path string, from *sources) (*Config, []File, error) 
 	}
 	kept := &sources{from.main, in.parts, true}
 	cfg.path, cfg.environment, cfg.source = path, e, func() *sources { return kept }
-	cfg.sideFiles, cfg.warnings = reader.Files(), reader.Warnings()
+	cfg.sideFiles, cfg.publicFiles, cfg.warnings = reader.Files(), reader.PublicFiles(), reader.Warnings()
 	return cfg, files, nil
+}
+
+// read reads the main file, without the files that it names.
+func (e Environment) read(path string, source []byte) (*strictyaml.Reader, *section.Report, *Config) {
+	reader, cfg := e.reader(path), defaults()
+	cfg.DataDir = reader.Resolve(cfg.DataDir)
+	return reader, &section.Report{Document: reader.Read(path, source, maxConfigSize, "", cfg)}, cfg
 }
 
 func (e Environment) reader(path string) *strictyaml.Reader {
@@ -273,7 +268,7 @@ func (e Environment) reader(path string) *strictyaml.Reader {
 		lookup = os.LookupEnv
 	}
 	return strictyaml.NewReader(strictyaml.Options{
-		Main: path, Lookup: lookup, Placeholders: e.Placeholders, Defaults: setDefaults,
+		Main: path, Lookup: lookup, Placeholders: e.Placeholders, Checks: section.Checks(),
 		SecretKeys: []string{
 			"secret", "secrets", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password",
 			"api_token", "key",

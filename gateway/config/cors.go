@@ -15,28 +15,18 @@ import (
 )
 
 // Who answers the preflights of a route.
-const (
-	preflightGateway     = "gateway"
-	PreflightApplication = "application"
-)
+const PreflightApplication = "application"
 
 // CORS shares the responses of a route with scripts of other origins. Without
 // Origins, the application decides.
 type CORS struct {
-	Preflight   string        `yaml:"preflight"`
+	Preflight   string        `yaml:"preflight" default:"gateway" words:"gateway application"`
 	Origins     []string      `yaml:"origins"`
 	Headers     []string      `yaml:"headers"` // of requests
 	Methods     []string      `yaml:"methods"`
 	Expose      []string      `yaml:"expose"` // headers of responses
 	Credentials bool          `yaml:"credentials"`
-	MaxAge      time.Duration `yaml:"max_age"` // of the answer to a preflight, whole seconds
-}
-
-func defaultCORS() CORS { return CORS{Preflight: preflightGateway, MaxAge: 10 * time.Minute} }
-
-// Words returns the words that keys of the section take.
-func (CORS) Words() map[string][]string {
-	return map[string][]string{"preflight": {preflightGateway, PreflightApplication}}
+	MaxAge      time.Duration `yaml:"max_age" default:"10m"` // of the answer to a preflight, whole seconds
 }
 
 // check checks the section cors of a route.

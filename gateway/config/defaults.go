@@ -1,14 +1,9 @@
 package config
 
 import (
-	"net/url"
 	"path/filepath"
 	"strings"
-	"time"
 
-	"authgate/gateway/config/forwarding"
-	"authgate/gateway/config/issuers"
-	"authgate/gateway/config/listening"
 	"authgate/gateway/config/section"
 	"authgate/gateway/strictyaml"
 	"authgate/policy"
@@ -16,70 +11,9 @@ import (
 
 // defaults returns the configuration of an empty file.
 func defaults() *Config {
-	return &Config{
-		PublicURL:       &url.URL{Scheme: "https", Host: "localhost:8443"},
-		Listen:          listening.DefaultListen(),
-		TLS:             listening.DefaultTLS(),
-		DataDir:         "data",
-		Store:           defaultStore(),
-		Endpoints:       endpoints{Prefix: "/"},
-		Basic:           basic{Realm: "authgate"},
-		Factors:         defaultSecondFactors(),
-		Session:         defaultSession(),
-		Token:           defaultToken(),
-		Delegated:       issuers.DefaultDelegated(),
-		IdentityHeaders: forwarding.DefaultIdentityHeaders(),
-		OAuth:           defaultOAuth(),
-		Limits:          defaultLimits(),
-		ShutdownTimeout: 30 * time.Second,
-		Log:             defaultLog(),
-		Tracing:         defaultTracing(),
-	}
-}
-
-// setDefaults sets the defaults of an element of a list or a map.
-func setDefaults(element any) {
-	switch element := element.(type) {
-	case *issuers.Provider:
-		*element = issuers.DefaultProvider()
-	case *issuers.TrustedIssuer:
-		*element = issuers.DefaultTrustedIssuer()
-	case *forwarding.Upstream:
-		*element = forwarding.DefaultUpstream()
-	case *Route:
-		*element = defaultRoute()
-	case *forwarding.Assertion:
-		*element = forwarding.DefaultAssertion()
-	case *listening.DNS:
-		*element = listening.DefaultDNS()
-	case *OAuthClient:
-		*element = defaultOAuthClient()
-	}
-}
-
-// resolvePaths resolves relative paths: that of the database against data_dir,
-// and all others against the folder of the main file.
-func (c *Config) resolvePaths(resolve func(path string) string) {
-	for _, path := range []*string{
-		&c.DataDir, &c.Token.PrivateKey, &c.Basic.Htpasswd, &c.Accounts.File, &c.Site.Logo, &c.Site.Texts,
-		&c.OAuth.MetadataClients.TrustedRoots,
-	} {
-		*path = resolve(*path)
-	}
-	c.TLS.ResolvePaths(resolve)
-	forwarding.ResolvePaths(c.Upstreams, resolve)
-	issuers.ResolvePaths(c.Providers, resolve)
-	resolveClients(c.OAuth.Clients, resolve)
-	resolveIcons(c.Routes, resolve)
-	if c.Store.Path != "" && !filepath.IsAbs(c.Store.Path) {
-		c.Store.Path = filepath.Join(c.DataDir, c.Store.Path)
-	}
-}
-
-func resolveClients(clients []OAuthClient, resolve func(path string) string) {
-	for i := range clients {
-		clients[i].TrustedRoots = resolve(clients[i].TrustedRoots)
-	}
+	c := new(Config)
+	strictyaml.SetDefaults(c)
+	return c
 }
 
 // complete sets values that depend on other values.
@@ -97,6 +31,9 @@ func (c *Config) complete(r *section.Report) {
 	c.Delegated.Cookie = c.Session.CookieName(c.Delegated.Cookie)
 	if c.TLS.Off() && !r.Given("listen.https") {
 		c.Listen.HTTPS = ""
+	}
+	if c.Store.Path != "" && !filepath.IsAbs(c.Store.Path) {
+		c.Store.Path = filepath.Join(c.DataDir, c.Store.Path)
 	}
 	c.TLS.Complete(c.namedHosts())
 	c.hosts = c.allHosts()

@@ -11,7 +11,7 @@ import (
 
 // endpoints configures the paths of the gateway's own endpoints.
 type endpoints struct {
-	Prefix string `yaml:"prefix"` // begins and ends with a slash
+	Prefix string `yaml:"prefix" default:"/"` // begins and ends with a slash
 }
 
 // check checks that the paths of the gateway's own endpoints are paths that

@@ -10,12 +10,10 @@ import (
 
 // secondFactors configures what users may add to their accounts beside the password.
 type secondFactors struct {
-	Passkeys bool   `yaml:"passkeys"`
-	TOTP     bool   `yaml:"totp"`
+	Passkeys bool   `yaml:"passkeys" default:"true"`
+	TOTP     bool   `yaml:"totp" default:"true"`
 	RPID     string `yaml:"rp_id"` // for passkeys; empty: the host of public_url
 }
-
-func defaultSecondFactors() secondFactors { return secondFactors{Passkeys: true, TOTP: true} }
 
 // check checks factors.rp_id. Without it, a host that cannot have passkeys has none.
 func (s secondFactors) check(r *section.Report, public *url.URL) {

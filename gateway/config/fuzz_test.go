@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -95,7 +96,7 @@ func checkHolds(t *testing.T, cfg *Config) {
 	holds(http.NewCrossOriginProtection().AddTrustedOrigin(cfg.PublicURL.String()) == nil &&
 		cfg.PublicURL.Scheme == "https", cfg.PublicURL)
 	holds(cfg.Token.Issuer != "" && len(cfg.Token.Audience) > 0 && keySize(cfg.Token.Secret), cfg.Token)
-	holds(cfg.Token.AccessLifetime > 0 && cfg.Token.RefreshLifetime <= maxRefreshLifetime && cfg.Session.Lifetime > 0,
+	holds(cfg.Token.AccessLifetime > 0 && cfg.Token.RefreshLifetime <= 30*24*time.Hour && cfg.Session.Lifetime > 0,
 		cfg.Token, cfg.Session)
 	holds(cfg.Limits.LoginFailures >= 1 && cfg.Limits.BodyPause > 0, cfg.Limits)
 	holds(cfg.ShutdownDelay >= 0 && cfg.ShutdownTimeout > 0, cfg.ShutdownDelay, cfg.ShutdownTimeout)

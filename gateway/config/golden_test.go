@@ -230,7 +230,7 @@ func (d *difference) ofElement(t reflect.Type) reflect.Value {
 		t = t.Elem()
 	}
 	element := reflect.New(t)
-	setDefaults(element.Interface())
+	strictyaml.SetDefaults(element.Interface())
 	if upstream, ok := element.Interface().(*forwarding.Upstream); ok {
 		upstream.IdentityHeaders = d.identityHeaders
 	}

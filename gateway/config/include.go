@@ -113,7 +113,6 @@ func (c *Config) add(reader *strictyaml.Reader, main *section.Report, parts []pa
 		if doc.HasSecrets() {
 			c.secretFiles = append(c.secretFiles, file.path)
 		}
-		p.resolvePaths(doc.Resolve)
 		addNamed(main, doc, "upstreams", &c.Upstreams, p.Upstreams)
 		addNamed(main, doc, "policies", &c.Policies, p.Policies)
 		addListed(main, doc, "routes", &c.Routes, p.Routes)
@@ -156,14 +155,6 @@ func adoptBroken(main *section.Report, doc *strictyaml.Document, key string) {
 	if doc.Unreadable(key) {
 		main.Break(key)
 	}
-}
-
-// resolvePaths resolves relative paths against the folder of the part.
-func (p *part) resolvePaths(resolve func(path string) string) {
-	forwarding.ResolvePaths(p.Upstreams, resolve)
-	issuers.ResolvePaths(p.Providers, resolve)
-	resolveClients(p.OAuth.Clients, resolve)
-	resolveIcons(p.Routes, resolve)
 }
 
 // Edited returns the configuration with another content of its main file or of one of its

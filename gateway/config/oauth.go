@@ -12,10 +12,7 @@ import (
 )
 
 // Who may register as a client without being configured (RFC 7591).
-const (
-	registrationOff  = "off"
-	RegistrationOpen = "open" // every program
-)
+const RegistrationOpen = "open" // every program
 
 // What a client may ask tokens for. On the wire, GrantDeviceCode has the name of RFC 8628.
 const (
@@ -26,61 +23,76 @@ const (
 )
 
 // Whether users are asked before a client acts for them.
-const (
-	consentAsk  = "ask"
-	consentSkip = "skip"
-)
+const consentSkip = "skip"
 
 // Whether a client must prove with each code that it began the sign-in (PKCE, RFC 7636).
-const (
-	pkceRequired = "required"
-	pkceOptional = "optional" // for clients that cannot, and have a secret
-)
+const pkceOptional = "optional" // for clients that cannot, and have a secret
 
 // What a token opens whose client names no resource.
-const (
-	defaultResourceScope = "scope" // userinfo alone, if all scopes are those of OpenID; else all routes
-	defaultResourceAll   = "all"   // all routes that accept bearer
-)
+const defaultResourceAll = "all" // all routes that accept bearer
 
 // OAuth configures the authorization server and OpenID provider for applications that
 // sign users in by themselves.
 type OAuth struct {
 	Enabled          bool                 `yaml:"enabled"`
 	Clients          []OAuthClient        `yaml:"clients"`
-	Registration     string               `yaml:"registration"` // off or open
+	Registration     string               `yaml:"registration" default:"off" words:"off open"` // off or open
 	RegistrationRate registrationRate     `yaml:"registration_rate"`
 	RedirectSchemes  []string             `yaml:"redirect_schemes"` // beside https, and http on loopback
 	MetadataClients  OAuthMetadataClients `yaml:"metadata_clients"`
-	Scopes           map[string][]string  `yaml:"scopes"` // the roles that a scope lends; empty: all scopes lend all roles
-	CodeLifetime     time.Duration        `yaml:"code_lifetime"`
-	DeviceLifetime   time.Duration        `yaml:"device_lifetime"`
-	IDTokenLifetime  time.Duration        `yaml:"id_token_lifetime"`
+	Scopes           map[string][]string  `yaml:"scopes"`
+	CodeLifetime     time.Duration        `yaml:"code_lifetime" default:"1m" min:"1s" max:"10m"`
+	DeviceLifetime   time.Duration        `yaml:"device_lifetime" default:"10m" min:"1s" max:"1h"`
+	IDTokenLifetime  time.Duration        `yaml:"id_token_lifetime" default:"10m" min:"1s" max:"720h"`
+}
+
+// Why returns why keys of the section have the bounds that they have.
+func (OAuth) Why() map[string]string {
+	return map[string]string{
+		"code_lifetime":     "; a code must be short-lived (RFC 6749, section 4.1.2)",
+		"device_lifetime":   "; who guesses codes would have that long for each",
+		"id_token_lifetime": " (30 days); an ID token cannot be taken back",
+	}
 }
 
 // OAuthClient is a configured client.
 type OAuthClient struct {
-	ID                     string        `yaml:"id"`
-	Name                   string        `yaml:"name"`     // for users; default: ID
-	Secret                 Secret        `yaml:"secret"`   // or its hash; empty, as Secrets: a public client
-	Secrets                []Secret      `yaml:"secrets"`  // instead of Secret; each is valid
-	JWKS                   *jwkSet       `yaml:"jwks"`     // public keys, instead of secrets
-	JWKSURI                string        `yaml:"jwks_uri"` // where they are, instead of JWKS
-	RedirectURIs           []string      `yaml:"redirect_uris"`
-	Grants                 []string      `yaml:"grants"`
-	Roles                  []string      `yaml:"roles"`  // of the client itself, for GrantClientCredentials
-	Policy                 string        `yaml:"policy"` // who may sign in to it, see Config.ClientPolicy
-	Consent                string        `yaml:"consent"`
-	PKCE                   string        `yaml:"pkce"`
-	DefaultResource        string        `yaml:"default_resource"` // of tokens, if the client names no resource
-	PostLogoutRedirectURIs []string      `yaml:"post_logout_redirect_uris"`
-	BackchannelLogoutURI   string        `yaml:"backchannel_logout_uri"`
-	TrustedRoots           string        `yaml:"trusted_roots"`     // of that URI and JWKSURI: PEM file, beside the roots of the system
-	AccessLifetime         time.Duration `yaml:"access_lifetime"`   // 0: that of token
-	RefreshLifetime        time.Duration `yaml:"refresh_lifetime"`  // 0: that of token
-	IDTokenLifetime        time.Duration `yaml:"id_token_lifetime"` // 0: that of OAuth
+	ID                     string   `yaml:"id"`
+	Name                   string   `yaml:"name"`     // for users; default: ID
+	Secret                 Secret   `yaml:"secret"`   // or its hash; empty, as Secrets: a public client
+	Secrets                []Secret `yaml:"secrets"`  // instead of Secret; each is valid
+	JWKS                   *jwkSet  `yaml:"jwks"`     // public keys, instead of secrets
+	JWKSURI                string   `yaml:"jwks_uri"` // where they are, instead of JWKS
+	RedirectURIs           []string `yaml:"redirect_uris"`
+	Grants                 []string `yaml:"grants" default:"authorization_code refresh_token"`
+	Roles                  []string `yaml:"roles" check:"role"` // of the client itself, for GrantClientCredentials
+	Policy                 string   `yaml:"policy"`             // who may sign in to it, see Config.ClientPolicy
+	Consent                string   `yaml:"consent" default:"ask" words:"ask skip"`
+	PKCE                   string   `yaml:"pkce" default:"required" words:"required optional"`
+	DefaultResource        string   `yaml:"default_resource" default:"scope" words:"scope all"`
+	PostLogoutRedirectURIs []string `yaml:"post_logout_redirect_uris"`
+	BackchannelLogoutURI   string   `yaml:"backchannel_logout_uri"`
+	TrustedRoots           string   `yaml:"trusted_roots" file:"public"`
+	// A lifetime that is 0 is that of Token or of OAuth.
+	AccessLifetime  time.Duration `yaml:"access_lifetime" min:"1s"`
+	RefreshLifetime time.Duration `yaml:"refresh_lifetime" min:"1s" max:"720h" why:" (30 days)"`
+	IDTokenLifetime time.Duration `yaml:"id_token_lifetime" min:"1s" max:"720h"`
 
 	TrustedRootsContent []byte `yaml:"-"` // of the file
+}
+
+// Why returns why keys of the section have the bounds that they have.
+func (OAuthClient) Why() map[string]string {
+	return map[string]string{
+		"id_token_lifetime": " (30 days); an ID token cannot be taken back",
+	}
+}
+
+// Words returns the words that no tag has room for.
+func (OAuthClient) Words() map[string][]string {
+	return map[string][]string{
+		"grants": {"authorization_code", "refresh_token", "device_code", "client_credentials"},
+	}
 }
 
 // jwkSet is a JWK Set (RFC 7517, section 5) whose keys have no members but texts.
@@ -90,49 +102,18 @@ type jwkSet struct {
 
 // registrationRate limits the registrations from the address of one client.
 type registrationRate struct {
-	Requests int64         `yaml:"requests"` // in Per; 0: no limit
-	Per      time.Duration `yaml:"per"`
+	Requests int64         `yaml:"requests" default:"20" range:"1..1000000000" zero:"no limit"` // in Per; 0: no limit
+	Per      time.Duration `yaml:"per" default:"1h" range:"100ms..24h"`
 }
 
 // OAuthMetadataClients configures clients whose identifier is the URL of a document about
 // them.
 type OAuthMetadataClients struct {
-	Enabled      bool     `yaml:"enabled"`
-	Hosts        []string `yaml:"hosts"`         // of the URLs, at any address; empty: all hosts with public addresses
-	TrustedRoots string   `yaml:"trusted_roots"` // PEM file, beside the roots of the system
+	Enabled      bool     `yaml:"enabled" default:"true"`
+	Hosts        []string `yaml:"hosts"`
+	TrustedRoots string   `yaml:"trusted_roots" file:"public"` // PEM file, beside the roots of the system
 
 	TrustedRootsContent []byte `yaml:"-"` // of the file
-}
-
-func defaultOAuth() OAuth {
-	return OAuth{
-		Registration: registrationOff, RegistrationRate: registrationRate{Requests: 20, Per: time.Hour},
-		MetadataClients: OAuthMetadataClients{Enabled: true},
-		CodeLifetime:    time.Minute, DeviceLifetime: 10 * time.Minute, IDTokenLifetime: 10 * time.Minute,
-	}
-}
-
-func defaultOAuthClient() OAuthClient {
-	return OAuthClient{
-		Grants: []string{GrantAuthorizationCode, GrantRefreshToken}, Consent: consentAsk, PKCE: pkceRequired,
-		DefaultResource: defaultResourceScope,
-	}
-}
-
-// Words returns the words that keys of the section take.
-func (OAuth) Words() map[string][]string {
-	return map[string][]string{"registration": {registrationOff, RegistrationOpen}}
-}
-
-// Words returns the words that keys of a client take.
-func (OAuthClient) Words() map[string][]string {
-	return map[string][]string{
-		"grants":  {GrantAuthorizationCode, GrantRefreshToken, GrantDeviceCode, GrantClientCredentials},
-		"consent": {consentAsk, consentSkip},
-		"pkce":    {pkceRequired, pkceOptional},
-
-		"default_resource": {defaultResourceScope, defaultResourceAll},
-	}
 }
 
 // AllSecrets returns the secrets of the client, of which each is valid. A public client

@@ -42,14 +42,6 @@ func (c *OAuthClient) check(r *section.Report, path string) {
 	c.checkSecrets(r, path)
 	c.checkKeys(r, path)
 	c.checkGrants(r, path)
-	if at := path + ".id_token_lifetime"; r.Given(at) {
-		checkIDTokenLifetime(r, at, c.IDTokenLifetime)
-	}
-	for i, role := range c.Roles {
-		if err := policy.CheckRole(role); err != nil {
-			r.Fault(fmt.Sprintf("%s.roles[%d]", path, i), "the role %v", err)
-		}
-	}
 }
 
 // checkClientID checks a client identifier (RFC 6749, appendix A.1).
@@ -208,15 +200,6 @@ func (o *OAuth) checkClientURIs(r *section.Report, path string, client *OAuthCli
 func (k *checker) clientLifetimes(path string, client *OAuthClient) {
 	c, r := k.cfg, k.report
 	access, refresh := path+".access_lifetime", path+".refresh_lifetime"
-	if r.Given(access) {
-		r.Lifetime(access, client.AccessLifetime)
-	}
-	if r.Given(refresh) {
-		r.Lifetime(refresh, client.RefreshLifetime)
-	}
-	if client.RefreshLifetime > maxRefreshLifetime {
-		r.Fault(refresh, "is longer than 720h (30 days)")
-	}
 	if r.Broken(path) || r.Broken("token") || !r.Given(access) && !r.Given(refresh) {
 		return
 	}

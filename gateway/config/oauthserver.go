@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"authgate/gateway/config/issuers"
@@ -59,30 +58,8 @@ func (k *checker) issuer() {
 	}
 }
 
-// Bounds of the lifetimes of what a client exchanges for tokens.
-const (
-	maxCodeLifetime   = 10 * time.Minute // RFC 6749, section 4.1.2
-	maxDeviceLifetime = time.Hour
-)
-
 // check checks the keys of the section without those of clients and scopes.
 func (o *OAuth) check(r *section.Report) {
-	r.Lifetime("oauth.code_lifetime", o.CodeLifetime)
-	if o.CodeLifetime > maxCodeLifetime {
-		r.Fault("oauth.code_lifetime", "is longer than 10m; a code must be short-lived (RFC 6749, section 4.1.2)")
-	}
-	r.Lifetime("oauth.device_lifetime", o.DeviceLifetime)
-	if o.DeviceLifetime > maxDeviceLifetime {
-		r.Fault("oauth.device_lifetime", "is longer than 1h; who guesses codes would have that long for each")
-	}
-	checkIDTokenLifetime(r, "oauth.id_token_lifetime", o.IDTokenLifetime)
-	if n := o.RegistrationRate.Requests; n > maxRateRequests {
-		r.Fault("oauth.registration_rate.requests", "%d is out of range; expected 1 to %d, or 0 for no limit",
-			n, maxRateRequests)
-	}
-	if per := o.RegistrationRate.Per; per < minRatePer || per > maxRatePer {
-		r.Fault("oauth.registration_rate.per", "%v is out of range; expected %v to %v", per, minRatePer, maxRatePer)
-	}
 	for i, scheme := range o.RedirectSchemes {
 		checkRedirectScheme(r, fmt.Sprintf("oauth.redirect_schemes[%d]", i), scheme)
 	}
@@ -99,14 +76,6 @@ func (o *OAuth) check(r *section.Report) {
 // openScopes are the scopes that everybody knows (OpenID Connect Core 1.0, sections 3.1.2.1,
 // 5.4 and 11). They lend no roles.
 var openScopes = []string{issuers.OpenIDScope, "profile", "email", "groups", "offline_access"}
-
-// checkIDTokenLifetime checks how long ID tokens are valid.
-func checkIDTokenLifetime(r *section.Report, path string, lifetime time.Duration) {
-	r.Lifetime(path, lifetime)
-	if lifetime > maxRefreshLifetime {
-		r.Fault(path, "is longer than 720h (30 days); an ID token cannot be taken back")
-	}
-}
 
 // AllScopes returns the scopes that clients can ask for: those that everybody knows, and then
 // those of Scopes.

@@ -67,7 +67,11 @@ func (r *reference) section(path string, v reflect.Value) {
 	}
 	for _, field := range reflect.VisibleFields(v.Type()) {
 		if name, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); field.IsExported() && name != "-" {
-			r.value(strictyaml.Join(path, name), v.FieldByIndex(field.Index), words[name])
+			only := words[name]
+			if tagged, ok := field.Tag.Lookup("words"); ok {
+				only = strings.Fields(tagged)
+			}
+			r.value(strictyaml.Join(path, name), v.FieldByIndex(field.Index), only)
 		}
 	}
 }
@@ -89,7 +93,7 @@ func (r *reference) value(key string, v reflect.Value, words []string) {
 	case reflect.Pointer: // a section with a meaning of its own when it is not given
 		r.keys = append(r.keys, referenceKey{key: key, kind: "mapping", zero: true})
 		section := reflect.New(t.Elem())
-		setDefaults(section.Interface())
+		strictyaml.SetDefaults(section.Interface())
 		r.section(key, section.Elem())
 	default:
 		panic(fmt.Sprintf("no row for %s of type %s", key, t))
@@ -102,7 +106,7 @@ func (r *reference) element(key string, t reflect.Type) {
 		t = t.Elem()
 	}
 	v := reflect.New(t)
-	setDefaults(v.Interface())
+	strictyaml.SetDefaults(v.Interface())
 	r.section(key, v.Elem())
 }
 

@@ -17,39 +17,25 @@ import (
 
 // Answers of a route to a request without credentials.
 const (
-	UnauthenticatedAuto      = "auto"
-	unauthenticatedChallenge = "challenge"
-	UnauthenticatedRedirect  = "redirect"
+	UnauthenticatedAuto     = "auto"
+	UnauthenticatedRedirect = "redirect"
 )
 
 // Whom a bearer token belongs to that is not the gateway's.
-const (
-	authorizationGateway     = "gateway" // which rejects it
-	AuthorizationApplication = "application"
-)
+const AuthorizationApplication = "application"
 
 // Treatment of requests that another site makes a browser send.
-const (
-	crossOriginDeny  = "deny"
-	CrossOriginAllow = "allow"
-)
+const CrossOriginAllow = "allow"
 
 // Treatment of service workers: scripts of an application that answer for its
 // host in the browser, in place of the gateway.
-const (
-	serviceWorkersRefuse = "refuse"
-	serviceWorkersAllow  = "allow"
-)
+const serviceWorkersAllow = "allow"
 
 // Whose the cookies of an application are that scripts cannot read.
-const (
-	cookiesShared  = "shared" // the browser's
-	CookiesPerUser = "per_user"
-)
+const CookiesPerUser = "per_user"
 
 // Treatment of "%2F" in a path.
 const (
-	encodedSlashesReject = "reject"
 	EncodedSlashesKeep   = "keep" // as a part of its segment
 	EncodedSlashesOpaque = "opaque"
 )
@@ -57,36 +43,29 @@ const (
 // Route maps requests to an upstream. Without an upstream it is for proxies that
 // ask at EndpointVerify. Config.Table has the compiled policies.
 type Route struct {
-	Match              string             `yaml:"match"`
-	Name               string             `yaml:"name"` // default: Match
-	Upstream           string             `yaml:"upstream"`
-	Auth               []policy.Mechanism `yaml:"auth"`
-	Policy             []policy.Ref       `yaml:"policy,single"` // all must hold; nil: every authenticated identity
-	Timeout            time.Duration      `yaml:"timeout"`       // 0: the upstream's
-	Unauthenticated    string             `yaml:"unauthenticated"`
-	Authorization      string             `yaml:"authorization"`
-	CrossOrigin        string             `yaml:"cross_origin"`
-	ServiceWorkers     string             `yaml:"service_workers"`
-	EncodedSlashes     string             `yaml:"encoded_slashes"`
-	Cookies            string             `yaml:"cookies"`
-	StripPrefix        string             `yaml:"strip_prefix"`
-	Headers            routeHeaders       `yaml:"headers"`
-	ForwardCredentials bool               `yaml:"forward_credentials"`
-	MaxBody            int64              `yaml:"max_body"` // bytes, 0: no limit
-	CORS               CORS               `yaml:"cors"`
-	Rate               rate               `yaml:"rate"` // Requests is 0: no limit
-	BasicChallenge     bool               `yaml:"basic_challenge"`
-	SharedResource     string             `yaml:"resource"` // name or URL of a resource of several routes; see ResourceName
-	Upgrade            []string           `yaml:"upgrade"`  // protocols beside WebSocket
-	App                *App               `yaml:"app"`      // nil: not on the start page
-}
-
-func defaultRoute() Route {
-	return Route{
-		Unauthenticated: UnauthenticatedAuto, Authorization: authorizationGateway, CrossOrigin: crossOriginDeny,
-		ServiceWorkers: serviceWorkersRefuse, EncodedSlashes: encodedSlashesReject, Cookies: cookiesShared,
-		CORS: defaultCORS(), Rate: defaultRate(),
-	}
+	Match    string             `yaml:"match"`
+	Name     string             `yaml:"name"` // default: Match
+	Upstream string             `yaml:"upstream"`
+	Auth     []policy.Mechanism `yaml:"auth"`
+	// Policy: each of these must hold. Nil: every authenticated identity may pass.
+	Policy             []policy.Ref  `yaml:"policy,single"`
+	Timeout            time.Duration `yaml:"timeout" min:"1ns" why:"; remove the key for the timeout of the upstream"`
+	Unauthenticated    string        `yaml:"unauthenticated" default:"auto" words:"auto challenge redirect"`
+	Authorization      string        `yaml:"authorization" default:"gateway" words:"gateway application"`
+	CrossOrigin        string        `yaml:"cross_origin" default:"deny" words:"deny allow"`
+	ServiceWorkers     string        `yaml:"service_workers" default:"refuse" words:"refuse allow"`
+	EncodedSlashes     string        `yaml:"encoded_slashes" default:"reject" words:"reject keep opaque"`
+	Cookies            string        `yaml:"cookies" default:"shared" words:"shared per_user"`
+	StripPrefix        string        `yaml:"strip_prefix"`
+	Headers            routeHeaders  `yaml:"headers"`
+	ForwardCredentials bool          `yaml:"forward_credentials"`
+	MaxBody            int64         `yaml:"max_body"` // bytes, 0: no limit
+	CORS               CORS          `yaml:"cors"`
+	Rate               rate          `yaml:"rate"` // Requests is 0: no limit
+	BasicChallenge     bool          `yaml:"basic_challenge"`
+	SharedResource     string        `yaml:"resource"`
+	Upgrade            []string      `yaml:"upgrade"` // protocols beside WebSocket
+	App                *App          `yaml:"app"`     // nil: not on the start page
 }
 
 // Words returns the words that keys of a route take.
@@ -95,15 +74,7 @@ func (Route) Words() map[string][]string {
 	for _, kind := range policy.Mechanisms() {
 		mechanisms = append(mechanisms, string(kind.Mechanism))
 	}
-	return map[string][]string{
-		"auth":            append(mechanisms, string(policy.None)),
-		"unauthenticated": {UnauthenticatedAuto, unauthenticatedChallenge, UnauthenticatedRedirect},
-		"authorization":   {authorizationGateway, AuthorizationApplication},
-		"cross_origin":    {crossOriginDeny, CrossOriginAllow},
-		"service_workers": {serviceWorkersRefuse, serviceWorkersAllow},
-		"encoded_slashes": {encodedSlashesReject, EncodedSlashesKeep, EncodedSlashesOpaque},
-		"cookies":         {cookiesShared, CookiesPerUser},
-	}
+	return map[string][]string{"auth": append(mechanisms, string(policy.None))}
 }
 
 // complete sets the name, and gives the resource the form that tokens have.
@@ -172,9 +143,6 @@ func (route *Route) check(r *section.Report, path string, c *Config) {
 	}
 	for i, m := range route.Auth {
 		checkHasUsers(r, fmt.Sprintf("%s.auth[%d]", path, i), m, c)
-	}
-	if route.Timeout == 0 && r.Given(path+".timeout") {
-		r.Fault(path+".timeout", "must be longer than 0; remove the key for the timeout of the upstream")
 	}
 	switch {
 	case route.Unauthenticated != UnauthenticatedRedirect:

@@ -16,44 +16,27 @@ import (
 
 // Values of same_site. Browsers know them by these names, too.
 const (
-	sameSiteLax    = "lax"
 	SameSiteStrict = "strict"
 	SameSiteNone   = "none"
 )
 
 // session configures the mechanism session.
 type session struct {
-	Cookie      string        `yaml:"cookie"` // with the prefix, if HostPrefix
-	Lifetime    time.Duration `yaml:"lifetime"`
-	Remember    time.Duration `yaml:"remember"`     // the lifetime for users who want to stay signed in; 0: they cannot
+	// Cookie has its prefix, if HostPrefix.
+	Cookie      string        `yaml:"cookie" default:"session_id"` // with the prefix, if HostPrefix
+	Lifetime    time.Duration `yaml:"lifetime" default:"1h" min:"1s"`
+	Remember    time.Duration `yaml:"remember" max:"400d" why:": browsers keep no cookie for longer"`
 	IdleTimeout time.Duration `yaml:"idle_timeout"` // 0: off
-	SameSite    string        `yaml:"same_site"`    // lax, strict or none
-	HostPrefix  bool          `yaml:"host_prefix"`  // the names of all own cookies begin with __Host-
-	CSRFToken   bool          `yaml:"csrf_token"`   // needed from clients that send no Sec-Fetch-Site or Origin
-	Domain      string        `yaml:"domain"`       // that shares the cookies of sessions; empty: each host has its own
+	SameSite    string        `yaml:"same_site" default:"lax" words:"lax strict none"`
+	HostPrefix  bool          `yaml:"host_prefix"`
+	CSRFToken   bool          `yaml:"csrf_token"`
+	Domain      string        `yaml:"domain"`
 }
 
-func defaultSession() session {
-	return session{Cookie: "session_id", Lifetime: time.Hour, SameSite: sameSiteLax}
-}
-
-// Words returns the words that keys of the section take.
-func (session) Words() map[string][]string {
-	return map[string][]string{"same_site": {sameSiteLax, SameSiteStrict, SameSiteNone}}
-}
-
-// maxRemember is how long browsers keep a cookie (RFC 6265bis, section 5.5).
-const maxRemember = 400 * 24 * time.Hour
-
-func (s session) check(r *section.Report) {
-	r.Lifetime("session.lifetime", s.Lifetime)
-	switch {
-	case s.Remember == 0:
-	case s.Remember < s.Lifetime:
+func (s session) checkRemember(r *section.Report) {
+	if s.Remember != 0 && s.Remember < s.Lifetime {
 		r.Fault("session.remember", "is shorter than session.lifetime (%v): a user who stays signed in would be "+
 			"signed out earlier; make it longer, like 30d, or 0s for none", s.Lifetime)
-	case s.Remember > maxRemember:
-		r.Fault("session.remember", "must be at most 400d: browsers keep no cookie for longer")
 	}
 }
 

@@ -4,27 +4,21 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"authgate/gateway/config/section"
 	"authgate/gateway/pages"
 )
 
-// Bounds of the section site.
-const (
-	maxSiteTitle = 100 // characters
-	maxSiteHelp  = 1000
-	maxLogoSize  = 256 << 10 // bytes; the logo is part of each page
-)
+// maxLogoSize is how large an image may be, in bytes; it is part of each page.
+const maxLogoSize = 256 << 10
 
 // site configures what users see on the gateway's pages.
 type site struct {
-	Title  string `yaml:"title"`
-	Logo   string `yaml:"logo"`   // file, PNG or SVG
-	Accent string `yaml:"accent"` // #rgb or #rrggbb; empty: the default
-	Help   string `yaml:"help"`   // a text, or an https: or mailto: URL
-	Texts  string `yaml:"texts"`  // file, by language and name
+	Title  string `yaml:"title" max:"100" why:" fit on a page" check:"text"`
+	Logo   string `yaml:"logo" file:"public"`                                // file, PNG or SVG
+	Accent string `yaml:"accent"`                                            // #rgb or #rrggbb; empty: the default
+	Help   string `yaml:"help" max:"1000" why:" fit on a page" check:"text"` // a text, or an https: or mailto: URL
+	Texts  string `yaml:"texts" file:"public"`                               // file, by language and name
 
 	Image pages.Logo  `yaml:"-"` // in the file Logo
 	Own   pages.Texts `yaml:"-"` // in the file Texts
@@ -37,8 +31,6 @@ func (s site) Pages() pages.Options {
 
 // check checks everything except what is in files, which sideReader.logo and sideReader.texts check.
 func (s site) check(r *section.Report) {
-	checkShown(r, "site.title", s.Title, maxSiteTitle)
-	checkShown(r, "site.help", s.Help, maxSiteHelp)
 	if s.Accent != "" {
 		if err := pages.CheckColour(s.Accent); err != nil {
 			r.Fault("site.accent", "%v", err)
@@ -46,16 +38,6 @@ func (s site) check(r *section.Report) {
 	}
 	if err := checkHelp(s.Help); err != nil {
 		r.Fault("site.help", "%v", err)
-	}
-}
-
-// checkShown checks a text for users.
-func checkShown(r *section.Report, path, text string, most int) {
-	if n := utf8.RuneCountInString(text); n > most {
-		r.Fault(path, "has %d characters; at most %d fit on a page", n, most)
-	}
-	if strings.ContainsFunc(text, unicode.IsControl) {
-		r.Fault(path, "contains a control character or a line break")
 	}
 }
 

@@ -22,36 +22,23 @@ const (
 
 // Store configures the store of logins and sessions.
 type Store struct {
-	Driver           string        `yaml:"driver"`
-	Path             string        `yaml:"path"` // absolute or under DataDir, resolved
-	Addresses        []string      `yaml:"addresses"`
+	Driver           string        `yaml:"driver" default:"sqlite" words:"sqlite memory redis"`
+	Path             string        `yaml:"path" default:"authgate.db"` // absolute or under DataDir, resolved
+	Addresses        []string      `yaml:"addresses" default:"127.0.0.1:6379"`
 	SentinelMaster   string        `yaml:"sentinel_master"`
 	Username         string        `yaml:"username"`
 	Password         Secret        `yaml:"password"`
 	SentinelUsername string        `yaml:"sentinel_username"`
 	SentinelPassword Secret        `yaml:"sentinel_password"`
 	TLS              bool          `yaml:"tls"`
-	KeyPrefix        string        `yaml:"key_prefix"`
-	MaxStaleness     time.Duration `yaml:"max_staleness"`
-	EncryptionKey    Secret        `yaml:"encryption_key"` // for tokens of providers; empty: generated under DataDir
-}
-
-func defaultStore() Store {
-	return Store{
-		Driver: StoreSQLite, Path: "authgate.db", Addresses: []string{"127.0.0.1:6379"},
-		KeyPrefix: "authgate:", MaxStaleness: 2 * time.Second,
-	}
-}
-
-// Words returns the words that keys of the section take.
-func (Store) Words() map[string][]string {
-	return map[string][]string{"driver": {StoreSQLite, StoreMemory, StoreRedis}}
+	KeyPrefix        string        `yaml:"key_prefix" default:"authgate:"`
+	MaxStaleness     time.Duration `yaml:"max_staleness" default:"2s"`
+	EncryptionKey    Secret        `yaml:"encryption_key" check:"key"`
 }
 
 // check checks the keys of this section. Keys that instances must share are
 // checked in checker.sharedKeys.
 func (s Store) check(r *section.Report, dataDir string) {
-	r.KeyLength("store.encryption_key", s.EncryptionKey)
 	if s.Driver != StoreRedis {
 		s.warnOfRedis(r)
 	}
@@ -70,7 +57,7 @@ func (s Store) check(r *section.Report, dataDir string) {
 // warnOfRedis warns of the place of a Redis that is not used, unless it is the default.
 func (s Store) warnOfRedis(r *section.Report) {
 	for path, other := range map[string]bool{
-		"store.addresses": !slices.Equal(s.Addresses, defaultStore().Addresses), "store.sentinel_master": s.SentinelMaster != "",
+		"store.addresses": !slices.Equal(s.Addresses, defaults().Store.Addresses), "store.sentinel_master": s.SentinelMaster != "",
 		"store.username": s.Username != "", "store.password": s.Password != "",
 	} {
 		if other {
@@ -104,7 +91,9 @@ func (s Store) checkRedis(r *section.Report) {
 	if strings.ContainsFunc(s.KeyPrefix, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }) {
 		r.Fault("store.key_prefix", "%q contains a space or a control character", s.KeyPrefix)
 	}
-	r.Positive("store.max_staleness", s.MaxStaleness)
+	if s.MaxStaleness == 0 {
+		r.Fault("store.max_staleness", "must be longer than 0")
+	}
 }
 
 // sharedKeys checks that the configuration has the keys that instances with one Redis

@@ -39,42 +39,30 @@ const (
 
 // token configures the mechanism bearer.
 type token struct {
-	Algorithm       string        `yaml:"algorithm"` // HS256 or RS256
+	Algorithm       string        `yaml:"algorithm" default:"HS256" words:"HS256 RS256"` // HS256 or RS256
 	Secret          Secret        `yaml:"secret"`
-	PrivateKey      string        `yaml:"private_key"`
-	Issuer          string        `yaml:"issuer"`
-	Audience        []string      `yaml:"audience"`
-	AccessLifetime  time.Duration `yaml:"access_lifetime"`
-	RefreshLifetime time.Duration `yaml:"refresh_lifetime"`
-	ReuseLeeway     time.Duration `yaml:"reuse_leeway"`
-	Delivery        string        `yaml:"delivery"`     // body or cookie
-	BindRefresh     []string      `yaml:"bind_refresh"` // any of user_agent, ip
-	Header          string        `yaml:"header"`       // that may hold a token beside Authorization; empty: none
+	PrivateKey      string        `yaml:"private_key" file:"secret"`
+	Issuer          string        `yaml:"issuer" check:"issuer"`
+	Audience        []string      `yaml:"audience" default:"authgate" check:"audience"`
+	AccessLifetime  time.Duration `yaml:"access_lifetime" default:"15m" min:"1s"`
+	RefreshLifetime time.Duration `yaml:"refresh_lifetime" default:"168h" min:"1s" max:"720h"`
+	ReuseLeeway     time.Duration `yaml:"reuse_leeway" default:"10s"`
+	Delivery        string        `yaml:"delivery" default:"body" words:"body cookie"` // body or cookie
+	BindRefresh     []string      `yaml:"bind_refresh" words:"user_agent ip"`          // any of user_agent, ip
+	Header          string        `yaml:"header"`
 
 	TrustedIssuers []issuers.TrustedIssuer `yaml:"trusted_issuers"`
 }
 
-func defaultToken() token {
-	return token{
-		Algorithm: AlgorithmHS256, Audience: []string{"authgate"}, AccessLifetime: 15 * time.Minute,
-		RefreshLifetime: 168 * time.Hour, ReuseLeeway: 10 * time.Second, Delivery: DeliveryBody,
+// Why returns why keys of the section have the bounds that they have.
+func (token) Why() map[string]string {
+	return map[string]string{
+		"refresh_lifetime": " (30 days); 168h (7 days) to 720h are recommended",
 	}
 }
 
-// Words returns the words that keys of the section take.
-func (token) Words() map[string][]string {
-	return map[string][]string{
-		"algorithm":    {AlgorithmHS256, AlgorithmRS256},
-		"delivery":     {DeliveryBody, DeliveryCookie},
-		"bind_refresh": {BindUserAgent, BindIP},
-	}
-}
-
-// Bounds of tokens.
-const (
-	maxRefreshLifetime = 30 * 24 * time.Hour
-	minRSABits         = 2048
-)
+// minRSABits is how long a key is that signs.
+const minRSABits = 2048
 
 // check checks everything except the trusted issuers.
 func (t *token) check(r *section.Report, publishes bool) {
@@ -82,21 +70,14 @@ func (t *token) check(r *section.Report, publishes bool) {
 	if strings.ContainsFunc(t.Issuer, unicode.IsControl) || strings.TrimSpace(t.Issuer) != t.Issuer {
 		r.Fault("token.issuer", "%q begins or ends with a space, or contains a control character", t.Issuer)
 	}
-	r.Issuer("token.issuer", t.Issuer)
 	if len(t.Audience) == 0 {
 		r.Fault("token.audience", "must not be empty; every token names its audience")
 	}
-	r.Audience("token.audience", t.Audience)
 	for i, trait := range t.BindRefresh {
 		path := fmt.Sprintf("token.bind_refresh[%d]", i)
 		if slices.Contains(t.BindRefresh[:i], trait) {
 			r.Fault(path, "%q is listed twice", trait)
 		}
-	}
-	r.Lifetime("token.access_lifetime", t.AccessLifetime)
-	r.Lifetime("token.refresh_lifetime", t.RefreshLifetime)
-	if t.RefreshLifetime > maxRefreshLifetime {
-		r.Fault("token.refresh_lifetime", "is longer than 720h (30 days); 168h (7 days) to 720h are recommended")
 	}
 	if t.RefreshLifetime > 0 && t.AccessLifetime >= t.RefreshLifetime {
 		r.Fault("token.access_lifetime", "must be shorter than token.refresh_lifetime (%v)", t.RefreshLifetime)

@@ -10,12 +10,10 @@ import (
 
 // Tracing configures the traces of requests. Without an Endpoint there are none.
 type Tracing struct {
-	Endpoint    string  `yaml:"endpoint"`     // URL of a collector: OTLP over HTTP
-	Sample      float64 `yaml:"sample"`       // share of the requests that are recorded, 0 to 1
-	ServiceName string  `yaml:"service_name"` // of this gateway
+	Endpoint    string  `yaml:"endpoint"`
+	Sample      float64 `yaml:"sample" default:"1" range:"0..1" why:": the share of the requests that are recorded"`
+	ServiceName string  `yaml:"service_name" default:"authgate"`
 }
-
-func defaultTracing() Tracing { return Tracing{Sample: 1, ServiceName: "authgate"} }
 
 // tracesPath is where a collector receives traces, unless the endpoint has a path
 // (OpenTelemetry Protocol, "OTLP/HTTP Request").
@@ -30,7 +28,7 @@ func (t *Tracing) complete() {
 }
 
 func (t Tracing) check(r *section.Report) {
-	if t != defaultTracing() && t.Endpoint == "" {
+	if t != defaults().Tracing && t.Endpoint == "" {
 		r.Warn("tracing", "has no effect without endpoint; set it, or remove this key")
 	}
 	if t.Endpoint != "" {
@@ -38,9 +36,6 @@ func (t Tracing) check(r *section.Report) {
 			r.Fault("tracing.endpoint",
 				"%v; expected the address of a collector that takes OTLP over HTTP, like http://127.0.0.1:4318", err)
 		}
-	}
-	if t.Sample > 1 {
-		r.Fault("tracing.sample", "must be from 0 to 1: the share of the requests that are recorded")
 	}
 	if t.ServiceName == "" || strings.ContainsFunc(t.ServiceName, unicode.IsControl) {
 		r.Fault("tracing.service_name", "must not be empty and have no control characters; expected a name like authgate")

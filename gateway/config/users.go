@@ -13,14 +13,14 @@ import (
 
 // basic configures the mechanism basic.
 type basic struct {
-	Realm    string               `yaml:"realm"`
-	Htpasswd string               `yaml:"htpasswd"`
+	Realm    string               `yaml:"realm" default:"authgate"`
+	Htpasswd string               `yaml:"htpasswd" file:"secret"`
 	Users    []accounts.BasicUser `yaml:"users"` // includes the users of the htpasswd file
 }
 
 // localAccounts are the local accounts.
 type localAccounts struct {
-	File  string             `yaml:"file"`
+	File  string             `yaml:"file" file:"secret"`
 	Users []accounts.Account `yaml:"users"` // includes the users of the file
 	// Admins is who looks after the accounts of the file; all must hold. Nil: no user does.
 	Admins []policy.Ref `yaml:"admins,single"`
@@ -66,15 +66,13 @@ func UsersOf(path string) (dataDir string, file *accounts.File, err error) {
 	if err != nil {
 		return "", nil, &ReadError{err}
 	}
-	c := defaults()
+	reader, main, c := Environment{}.read(path, source)
 	c.path = path
-	reader := c.environment.reader(path)
-	main := reader.Read(path, source, maxConfigSize, "", c)
 	if main.Unreadable("") || main.Broken("data_dir") || main.Broken("accounts.file") || main.Broken("accounts.users") {
 		return "", nil, reader.Err()
 	}
-	c.ownAccounts, c.Accounts.File = len(c.Accounts.Users), reader.Resolve(c.Accounts.File)
-	return reader.Resolve(c.DataDir), c.AccountsFile(), nil
+	c.ownAccounts = len(c.Accounts.Users)
+	return c.DataDir, c.AccountsFile(), nil
 }
 
 // AccountInFile reports whether the account of that name comes from accounts.file.

@@ -1,9 +1,11 @@
 package strictyaml
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -197,8 +199,13 @@ func (d *decoder) section(n ast.Node, path string, v reflect.Value) {
 				d.words[at] = f.words
 			}
 			d.entryValue(e, at, value)
-			if f.words != nil {
-				d.choose(at, value, fallback, f.words)
+			if f.path {
+				d.resolvePath(value, f.tag)
+			}
+			if f.words != nil || f.checked {
+				kept := reflect.New(value.Type()).Elem() // the struct may be moved, and completed
+				kept.Set(value)
+				d.declared = append(d.declared, declared{at, kept, fallback, f})
 			}
 		}
 	}
@@ -220,17 +227,25 @@ type field struct {
 	file  bool // the key is x_file, and its value is the path of a file with x
 	// single lists are lists of an Either type whose only element has the path
 	// of the list. Their yaml tag has the option single.
-	single bool
-	words  []string // the only values, or those of the elements of a list; nil: any
-	secret bool
+	single  bool
+	words   []string // the only values, or those of the elements of a list; nil: any
+	secret  bool
+	path    bool // the value is the path of a file
+	checked bool // tag has bounds, or checks
+	why     string
+	tag     reflect.StructTag
 }
 
 // fieldsOf returns the keys of a struct type by its yaml tags.
 func fieldsOf(t reflect.Type) map[string]field {
 	fields := make(map[string]field, t.NumField())
 	var words map[string][]string
+	var why map[string]string
 	if section, ok := reflect.Zero(t).Interface().(worded); ok {
 		words = section.Words()
+	}
+	if section, ok := reflect.Zero(t).Interface().(reasoned); ok {
+		why = section.Why()
 	}
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -241,13 +256,35 @@ func fieldsOf(t reflect.Type) map[string]field {
 		if name == "-" {
 			continue
 		}
-		isSecret := f.Type == secretType
-		fields[name] = field{index: i, single: option == "single", words: words[name], secret: isSecret}
-		if isSecret {
+		one := field{index: i, single: option == "single", words: words[name], secret: f.Type == secretType, tag: f.Tag}
+		if tagged, ok := f.Tag.Lookup("words"); ok {
+			one.words = strings.Fields(tagged)
+		}
+		_, one.path = f.Tag.Lookup("file")
+		one.why = cmp.Or(why[name], f.Tag.Get("why"))
+		one.checked = slices.ContainsFunc([]string{"min", "max", "range", "check"}, func(key string) bool {
+			return f.Tag.Get(key) != ""
+		})
+		fields[name] = one
+		if one.secret {
 			fields[name+"_file"] = field{index: i, file: true}
 		}
 	}
 	return fields
+}
+
+// resolvePath makes a path relative to the folder of the document. In its tag, file has the kinds of files
+// apart: "public" is without secrets. A name in the tag bare is no path, and with "program" neither is one
+// without a slash.
+func (d *decoder) resolvePath(v reflect.Value, tag reflect.StructTag) {
+	path, kind := v.String(), tag.Get("file")
+	if path == "" || path == tag.Get("bare") || kind == "program" && !strings.ContainsRune(path, filepath.Separator) {
+		return
+	}
+	v.SetString(d.Document.Resolve(path))
+	if kind == "public" {
+		d.public = append(d.public, v.String())
+	}
 }
 
 // unknownKey reports a key that is not a field. If it is a misspelling of one,
@@ -368,9 +405,9 @@ type described interface{ Description() string }
 // newElement returns a new element of a list or a map, or a section that may be absent, with its
 // defaults.
 func (d *decoder) newElement(t reflect.Type) reflect.Value {
-	v := reflect.New(t)
-	d.Defaults(v.Interface())
-	return v.Elem()
+	v := reflect.New(t).Elem()
+	setDefaults(v)
+	return v
 }
 
 // eitherList decodes a list of an Either type, or a single value in its place.

@@ -20,7 +20,7 @@ type Document struct {
 	broken       map[string]bool                               // paths of values that could not be read
 	brokenInside map[string]bool                               // paths of values that contain those
 	blank        map[string]string                             // paths of values with a blank variable, and its name
-	choices      []choice                                      // for CheckWords
+	declared     []declared                                    // for CheckValues
 	stood        map[string]bool                               // paths of values with a stand-in
 	adopted      map[string]adopted                            // what is written in parts, by its path here
 	parts        []*Document

@@ -25,9 +25,8 @@ type Options struct {
 	PublicSecrets []Secret
 	// PublicKeys are keys that look like those of secrets but are not.
 	PublicKeys []string
-	// Defaults sets the defaults of a new element of a list or a map. element
-	// is a pointer to it.
-	Defaults func(element any)
+	// Checks are the functions that the tags check of fields name.
+	Checks map[string]func(d *Document, path, value string)
 	// Parse holds the function that reads a value for each type that is
 	// written as one string. path is the path of the value.
 	Parse map[reflect.Type]func(path, value string) (any, error)
@@ -53,15 +52,11 @@ type Reader struct {
 	problems
 	warnings problems
 	files    []File
+	public   []string // see PublicFiles
 }
 
 // NewReader returns a Reader.
-func NewReader(o Options) *Reader {
-	if o.Defaults == nil {
-		o.Defaults = func(any) {}
-	}
-	return &Reader{Options: o}
-}
+func NewReader(o Options) *Reader { return &Reader{Options: o} }
 
 // Err returns the diagnostics so far as an error of type Diagnostics, or nil.
 func (r *Reader) Err() error {
@@ -82,6 +77,9 @@ func (r *Reader) Redact(secret string) { r.secrets = append(r.secrets, secret) }
 func (r *Reader) Files() []File {
 	return slices.SortedStableFunc(slices.Values(r.files), func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 }
+
+// PublicFiles returns the paths that keys with the tag file:"public" have.
+func (r *Reader) PublicFiles() []string { return r.public }
 
 // Resolve makes a path of the main file relative to the folder of that file.
 func (r *Reader) Resolve(path string) string { return resolve(filepath.Dir(r.Main), path) }

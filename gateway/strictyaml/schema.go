@@ -73,9 +73,9 @@ func (b *schemaBuilder) value(key string, v reflect.Value) map[string]any {
 
 // element is the schema of an element of a list or a map, with its own defaults.
 func (b *schemaBuilder) element(key string, t reflect.Type) map[string]any {
-	v := reflect.New(t)
-	b.Defaults(v.Interface())
-	return b.value(key, v.Elem())
+	v := reflect.New(t).Elem()
+	setDefaults(v)
+	return b.value(key, v)
 }
 
 // choice is the schema of a value that must be one of words, or of a list of them.

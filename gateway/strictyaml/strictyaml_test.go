@@ -32,7 +32,7 @@ type settings struct {
 type (
 	part struct {
 		Name string `yaml:"name"`
-		Size int64  `yaml:"size"`
+		Size int64  `yaml:"size" default:"1"`
 	}
 	origin struct{ host string } // written as one string
 	rule   struct {              // written as a name or as a part
@@ -50,11 +50,6 @@ func options(main string) Options {
 				"A": "a", "_b2": "${A}", "EMPTY": "", "DOLLAR": "$$",
 			}[name]
 			return value, ok
-		},
-		Defaults: func(element any) {
-			if p, ok := element.(*part); ok {
-				p.Size = 1
-			}
 		},
 		Parse: map[reflect.Type]func(path, value string) (any, error){
 			reflect.TypeFor[origin](): func(path, value string) (any, error) {

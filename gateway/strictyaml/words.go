@@ -7,43 +7,51 @@ import (
 	"strings"
 )
 
-// worded is a section with keys that take fixed words only. Words returns them by key,
-// for a list those of its elements.
+// worded is a section with keys that take fixed words only, for which a tag has no room. Words returns
+// them by key, for a list those of its elements.
 type worded interface{ Words() map[string][]string }
 
-// choice is a value in a document that must be one of some words.
-type choice struct {
-	path, value string
-	words       []string
-	listed      bool // an element of a list
+// reasoned is a section with keys whose bounds have reasons for which a tag has no room, by key.
+type reasoned interface{ Why() map[string]string }
+
+// declared is a value of a document with what the tags of its field declare.
+type declared struct {
+	path     string
+	value    reflect.Value
+	fallback string // the default, which is always a valid word
+	field    field
 }
 
-// choose notes that v, the value at path, or each element of it, must be one of words.
-// The default is always valid.
-func (d *Document) choose(path string, v reflect.Value, fallback string, words []string) {
-	if v.Kind() != reflect.Slice {
-		if v.String() != fallback {
-			d.choices = append(d.choices, choice{path: path, value: v.String(), words: words})
-		}
-		return
-	}
-	for i := range v.Len() {
-		at := fmt.Sprintf("%s[%d]", path, i)
-		d.choices = append(d.choices, choice{at, v.Index(i).String(), words, true})
-	}
-}
-
-// CheckWords reports the values that are not one of the words of their key. It comes
-// after all other checks, which may know more about an element of a list, such as what
-// it proves: what they refuse is not reported again.
-func (d *Document) CheckWords() {
-	for _, c := range d.choices {
-		if !slices.Contains(c.words, c.value) && !(c.listed && d.reader.faultyAt(d.text, d.at(c.path))) {
-			d.Fault(c.path, "%q is not a valid value; expected %s", c.value, orList(c.words))
+// CheckValues reports the values that are not as the tags of their fields say. It comes after all other
+// checks, which may know more about a word in a list, such as what it proves: what they refuse is not
+// reported again.
+func (d *Document) CheckValues() {
+	for _, one := range d.declared {
+		d.check(one.path, one.value, one.field)
+		if one.field.words != nil {
+			d.checkWords(one)
 		}
 	}
 	for _, part := range d.parts {
-		part.CheckWords()
+		part.CheckValues()
+	}
+}
+
+// checkWords checks that a value, or each element of it, is one of the words of its key.
+func (d *Document) checkWords(one declared) {
+	check := func(path, value string, listed bool) {
+		if !slices.Contains(one.field.words, value) && !(listed && d.reader.faultyAt(d.text, d.at(path))) {
+			d.Fault(path, "%q is not a valid value; expected %s", value, orList(one.field.words))
+		}
+	}
+	if one.value.Kind() != reflect.Slice {
+		if value := one.value.String(); value != one.fallback {
+			check(one.path, value, false)
+		}
+		return
+	}
+	for i := range one.value.Len() {
+		check(fmt.Sprintf("%s[%d]", one.path, i), one.value.Index(i).String(), true)
 	}
 }
 

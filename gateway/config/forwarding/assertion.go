@@ -13,17 +13,16 @@ import (
 
 // Assertion configures the signed identity that an upstream gets, a JWT (RFC 7519).
 type Assertion struct {
-	Header   string        `yaml:"header"`
+	Header   string        `yaml:"header" default:"X-Auth-Assertion"`
 	Audience string        `yaml:"audience"` // default: the name of the upstream
-	Lifetime time.Duration `yaml:"lifetime"`
+	Lifetime time.Duration `yaml:"lifetime" default:"5m" min:"1s" max:"24h"`
 }
 
-// maxAssertionLifetime bounds how long an application may believe an assertion.
-const maxAssertionLifetime = 24 * time.Hour
-
-// DefaultAssertion returns the section of an empty map.
-func DefaultAssertion() Assertion {
-	return Assertion{Header: headername.DefaultAssertion, Lifetime: 5 * time.Minute}
+// Why returns why keys of the section have the bounds that they have.
+func (Assertion) Why() map[string]string {
+	return map[string]string{
+		"lifetime": "; the application cannot see a logout before the end",
+	}
 }
 
 // check checks the section at path. identity has the other identity headers of the upstream.
@@ -39,11 +38,5 @@ func (a *Assertion) check(r *section.Report, path string, identity *IdentityHead
 	}
 	if a.Audience == "" || strings.ContainsFunc(a.Audience, unicode.IsControl) {
 		r.Fault(path+".audience", "must be a text without control characters, which the application compares with aud")
-	}
-	switch {
-	case a.Lifetime < time.Second:
-		r.Fault(path+".lifetime", "must be at least 1s")
-	case a.Lifetime > maxAssertionLifetime:
-		r.Fault(path+".lifetime", "is longer than 24h; the application cannot see a logout before the end")
 	}
 }

@@ -13,18 +13,14 @@ import (
 // is none.
 type Health struct {
 	Path     string        `yaml:"path"` // with a query, if it has one
-	Interval time.Duration `yaml:"interval"`
-	Timeout  time.Duration `yaml:"timeout"`
-	Status   string        `yaml:"status"`   // of a good answer: "200" or "200-399"
-	Failures int           `yaml:"failures"` // in a row, until a target is unhealthy
-	Host     string        `yaml:"host"`     // empty: that which the upstream's Host names
+	Interval time.Duration `yaml:"interval" default:"10s" min:"1ns"`
+	Timeout  time.Duration `yaml:"timeout" default:"2s" min:"1ns"`
+	Status   string        `yaml:"status" default:"200-399"`     // of a good answer: "200" or "200-399"
+	Failures int           `yaml:"failures" default:"2" min:"1"` // in a row, until a target is unhealthy
+	Host     string        `yaml:"host"`                         // empty: that which the upstream's Host names
 
 	From int `yaml:"-"` // the first status of Status
 	To   int `yaml:"-"` // and the last one
-}
-
-func defaultHealth() Health {
-	return Health{Interval: 10 * time.Second, Timeout: 2 * time.Second, Status: "200-399", Failures: 2}
 }
 
 // complete sets From and To, if Status is valid.
@@ -50,13 +46,8 @@ func (h *Health) check(r *section.Report, path string) {
 	} else if _, err := policy.ParseTarget(h.Path); err != nil {
 		r.Fault(path+".path", "%q is not a path, with or without a query; expected one like /healthz: %v", h.Path, err)
 	}
-	r.Positive(path+".interval", h.Interval)
-	r.Positive(path+".timeout", h.Timeout)
 	if h.To == 0 {
 		r.Fault(path+".status", `%q is not a status or a range of them; expected "200" or "200-399"`, h.Status)
-	}
-	if h.Failures == 0 {
-		r.Fault(path+".failures", "must be at least 1")
 	}
 	if err := section.CheckHostPort(h.Host); err != nil && r.Given(path+".host") {
 		r.Fault(path+".host", "%q %v; expected a name like app.example.org", h.Host, err)

@@ -31,44 +31,32 @@ const (
 
 // Upstream is an application behind the gateway.
 type Upstream struct {
-	URL              *url.URL         `yaml:"url"`  // http, https, h2c, unix or unix+h2c; see UnixTarget
-	URLs             []*url.URL       `yaml:"urls"` // always set: only URL, if that is given
-	Balance          string           `yaml:"balance"`
-	Health           Health           `yaml:"health"`
-	Retries          int              `yaml:"retries"` // how often a request may be sent again, to another target
-	Host             string           `yaml:"host"`    // HostClient, HostTarget, or the Host that the upstream gets
-	TLS              UpstreamTLS      `yaml:"tls"`     // of https targets
-	RewriteResponses bool             `yaml:"rewrite_responses"`
-	Timeout          time.Duration    `yaml:"timeout"`
-	ConnectTimeout   time.Duration    `yaml:"connect_timeout"`
-	ConnectionAge    time.Duration    `yaml:"connection_age"`    // of connections that take further requests; 0: any
-	ReuseConnections bool             `yaml:"reuse_connections"` // false: each request has its own connection
-	FastPath         bool             `yaml:"fast_path"`         // false: httputil.ReverseProxy serves every request
-	IdentityHeaders  *IdentityHeaders `yaml:"identity_headers"`  // always set: what is not given comes from the top level
-	Assertion        *Assertion       `yaml:"assertion"`         // nil: none
+	URL *url.URL `yaml:"url"` // http, https, h2c, unix or unix+h2c; see UnixTarget
+	// URLs is always set: to URL alone, if that is given.
+	URLs             []*url.URL    `yaml:"urls"` // always set: only URL, if that is given
+	Balance          string        `yaml:"balance" default:"round_robin" words:"round_robin least_requests client"`
+	Health           Health        `yaml:"health"`
+	Retries          int           `yaml:"retries" default:"1"`
+	Host             string        `yaml:"host" default:"client"`
+	TLS              UpstreamTLS   `yaml:"tls"` // of https targets
+	RewriteResponses bool          `yaml:"rewrite_responses"`
+	Timeout          time.Duration `yaml:"timeout" default:"30s" min:"1ns"`
+	ConnectTimeout   time.Duration `yaml:"connect_timeout" default:"5s" min:"1ns"`
+	ConnectionAge    time.Duration `yaml:"connection_age" default:"5m"`
+	ReuseConnections bool          `yaml:"reuse_connections" default:"true"`
+	FastPath         bool          `yaml:"fast_path" default:"true"`
+	// IdentityHeaders is always set: keys that are not given come from the top level.
+	IdentityHeaders *IdentityHeaders `yaml:"identity_headers"`
+	Assertion       *Assertion       `yaml:"assertion"` // nil: none
 	// Roles is what the application calls a role; others have their own names there.
 	Roles map[string]string `yaml:"roles"`
 }
 
-// DefaultUpstream returns an upstream without an address.
-func DefaultUpstream() Upstream {
-	return Upstream{
-		Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second, ConnectionAge: 5 * time.Minute,
-		ReuseConnections: true, FastPath: true,
-		Balance: BalanceRoundRobin, Retries: 1, Host: HostClient, Health: defaultHealth(),
-	}
-}
-
-// Words returns the words that keys of an upstream take.
-func (Upstream) Words() map[string][]string {
-	return map[string][]string{"balance": {BalanceRoundRobin, BalanceLeastRequests, BalanceClient}}
-}
-
 // UpstreamTLS configures the connections to https targets.
 type UpstreamTLS struct {
-	CA          string `yaml:"ca"`          // file with certificates in PEM; empty: those of the system
-	Certificate string `yaml:"certificate"` // of the gateway as a client, in PEM
-	Key         string `yaml:"key"`
+	CA          string `yaml:"ca" file:"public"`          // file with certificates in PEM; empty: those of the system
+	Certificate string `yaml:"certificate" file:"public"` // of the gateway as a client, in PEM
+	Key         string `yaml:"key" file:"secret"`
 	ServerName  string `yaml:"server_name"` // empty: the host of the URL
 	Fingerprint string `yaml:"fingerprint"` // trusts this certificate alone: "sha256:HEX"
 	// IgnoreUnexpectedEOF takes a connection that ends without a close_notify for the end of an answer.
@@ -118,8 +106,6 @@ func Check(r *section.Report, upstreams map[string]Upstream) {
 // check checks everything except the name and the files of tls.
 func (u Upstream) check(r *section.Report, path string) {
 	u.checkAddresses(r, path)
-	r.Positive(path+".timeout", u.Timeout)
-	r.Positive(path+".connect_timeout", u.ConnectTimeout)
 	u.Health.check(r, path+".health")
 	u.checkHost(r, path+".host")
 	u.checkTLS(r, path+".tls")
@@ -232,14 +218,6 @@ func (u Upstream) checkRewriteResponses(r *section.Report, path string) {
 			r.Fault(path, "needs one path for all addresses; that of %q differs from that of %q", target, u.URLs[0])
 			return
 		}
-	}
-}
-
-// ResolvePaths resolves the paths of the upstreams.
-func ResolvePaths(upstreams map[string]Upstream, resolve func(path string) string) {
-	for name, u := range upstreams {
-		u.TLS.CA, u.TLS.Certificate, u.TLS.Key = resolve(u.TLS.CA), resolve(u.TLS.Certificate), resolve(u.TLS.Key)
-		upstreams[name] = u
 	}
 }
 

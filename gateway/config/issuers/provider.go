@@ -37,58 +37,43 @@ const (
 // URLs of a provider are strings, because identifiers of issuers are compared
 // byte by byte, and discovery gives the same URLs as strings.
 type Provider struct {
-	Name                    string            `yaml:"name"`
-	Title                   string            `yaml:"title"`         // default: Name
-	Issuer                  string            `yaml:"issuer"`        // may be empty without OpenID Connect
-	ClientID                string            `yaml:"client_id"`     // never empty
-	ClientSecret            strictyaml.Secret `yaml:"client_secret"` // empty: a public client
-	TokenEndpointAuthMethod string            `yaml:"token_endpoint_auth_method"`
-	Scopes                  []string          `yaml:"scopes"`
-	AuthorizationParams     map[string]string `yaml:"authorization_params"` // in addition to those that the gateway sets
-	RolesClaim              string            `yaml:"roles_claim"`
-	UsernameClaim           string            `yaml:"username_claim"`
-	SubjectClaim            string            `yaml:"subject_claim"` // always sub with OpenID Connect
-	Callback                string            `yaml:"callback"`      // empty in the file: see Complete
-	Logout                  string            `yaml:"logout"`        // auto, form, revoke or redirect
-	LogoutURL               string            `yaml:"logout_url"`
-	Timeout                 time.Duration     `yaml:"timeout"`       // for each call to the provider
-	TrustedRoots            string            `yaml:"trusted_roots"` // PEM file, beside the roots of the system
-	AuthorizationURL        string            `yaml:"authorization_url"`
-	TokenURL                string            `yaml:"token_url"`
-	UserinfoURL             string            `yaml:"userinfo_url"`
-	JWKSURL                 string            `yaml:"jwks_url"`
-	TwoFactors              twoFactors        `yaml:"two_factors"`
-	StepUp                  stepUp            `yaml:"step_up"`
+	Name         string            `yaml:"name"`
+	Title        string            `yaml:"title"`              // default: Name
+	Issuer       string            `yaml:"issuer" check:"url"` // may be empty without OpenID Connect
+	ClientID     string            `yaml:"client_id"`          // never empty
+	ClientSecret strictyaml.Secret `yaml:"client_secret"`      // empty: a public client
+	// AuthMethod: the metadata of the provider decides if it is empty.
+	AuthMethod          string            `yaml:"token_endpoint_auth_method" words:"client_secret_basic client_secret_post"`
+	Scopes              []string          `yaml:"scopes" default:"openid profile email" check:"scope"`
+	AuthorizationParams map[string]string `yaml:"authorization_params"`
+	RolesClaim          string            `yaml:"roles_claim" default:"roles" check:"claim"`
+	UsernameClaim       string            `yaml:"username_claim" default:"preferred_username" check:"claim"`
+	SubjectClaim        string            `yaml:"subject_claim" default:"sub"`
+	// Callback is empty in the file: see Complete.
+	Callback         string        `yaml:"callback"`
+	Logout           string        `yaml:"logout" default:"auto" words:"auto form revoke redirect"`
+	LogoutURL        string        `yaml:"logout_url" check:"endpoint"`
+	Timeout          time.Duration `yaml:"timeout" default:"10s" min:"1ns"` // for each call to the provider
+	TrustedRoots     string        `yaml:"trusted_roots" file:"public"`
+	AuthorizationURL string        `yaml:"authorization_url" check:"endpoint"`
+	TokenURL         string        `yaml:"token_url" check:"endpoint"`
+	UserinfoURL      string        `yaml:"userinfo_url" check:"endpoint"`
+	JWKSURL          string        `yaml:"jwks_url" check:"endpoint"`
+	TwoFactors       twoFactors    `yaml:"two_factors"`
+	StepUp           stepUp        `yaml:"step_up"`
 
 	TrustedRootsContent []byte `yaml:"-"` // of the file
 }
 
 // twoFactors are the values of ID tokens that count as two factors.
 type twoFactors struct {
-	AMR []string `yaml:"amr"` // any of these methods (RFC 8176)
-	ACR []string `yaml:"acr"` // any of these classes
+	AMR []string `yaml:"amr" default:"mfa" check:"proof"` // any of these methods (RFC 8176)
+	ACR []string `yaml:"acr" check:"proof"`               // any of these classes
 }
 
 // stepUp is how a provider is asked for a sign-in that proves more.
 type stepUp struct {
-	ACRValues string `yaml:"acr_values"` // when two factors are needed; empty: the parameter is not sent
-}
-
-// DefaultProvider returns a provider without its required keys.
-func DefaultProvider() Provider {
-	return Provider{
-		Scopes: []string{OpenIDScope, "profile", "email"}, RolesClaim: "roles",
-		UsernameClaim: "preferred_username", SubjectClaim: subjectClaim,
-		Logout: LogoutAuto, Timeout: 10 * time.Second, TwoFactors: twoFactors{AMR: []string{policy.TwoFactors}},
-	}
-}
-
-// Words returns the words that keys of a provider take.
-func (Provider) Words() map[string][]string {
-	return map[string][]string{
-		"logout":                     {LogoutAuto, LogoutForm, LogoutRevoke, LogoutRedirect},
-		"token_endpoint_auth_method": {AuthMethodBasic, AuthMethodPost},
-	}
+	ACRValues string `yaml:"acr_values" check:"proofs"` // when two factors are needed; empty: the parameter is not sent
 }
 
 // Read reads the extra roots for calls to providers.
@@ -124,13 +109,6 @@ const (
 
 // ownCallback is the end of the redirect URI that only this provider can have.
 func (p *Provider) ownCallback() string { return callback + "/" + p.Name }
-
-// ResolvePaths resolves the paths of the providers.
-func ResolvePaths(providers []Provider, resolve func(path string) string) {
-	for i := range providers {
-		providers[i].TrustedRoots = resolve(providers[i].TrustedRoots)
-	}
-}
 
 // Complete sets what the file leaves out. oneOfSeveral tells that there are other
 // providers.
@@ -197,25 +175,10 @@ func checkCallback(r *section.Report, path string, providers []Provider, index i
 // check checks everything except the name.
 func (p *Provider) check(r *section.Report, path string) {
 	p.checkClient(r, path)
-	for i, scope := range p.Scopes {
-		if err := policy.CheckScope(scope); err != nil {
-			r.Fault(fmt.Sprintf("%s.scopes[%d]", path, i), "%q %v", scope, err)
-		}
-	}
 	p.checkParams(r, path+".authorization_params")
-	r.Claim(path+".roles_claim", p.RolesClaim)
-	r.Claim(path+".username_claim", p.UsernameClaim)
 	if own := p.ownCallback(); !slices.Contains([]string{callback, authCallback, own}, p.Callback) {
 		r.Fault(path+".callback", "%q is not a valid value; expected %s, %s or %s",
 			p.Callback, callback, authCallback, own)
-	}
-	r.Positive(path+".timeout", p.Timeout)
-	r.ProviderURL(path+".issuer", p.Issuer, section.HTTPURL)
-	for _, e := range []struct{ key, url string }{
-		{".logout_url", p.LogoutURL}, {".authorization_url", p.AuthorizationURL},
-		{".token_url", p.TokenURL}, {".userinfo_url", p.UserinfoURL}, {".jwks_url", p.JWKSURL},
-	} {
-		r.ProviderURL(path+e.key, e.url, section.EndpointURL)
 	}
 	checkOwnQuery(r, path+".authorization_url", p.AuthorizationURL)
 	if !r.Broken(path) { // these checks need several keys
@@ -225,26 +188,8 @@ func (p *Provider) check(r *section.Report, path string) {
 	}
 }
 
-// checkProof checks how a login at the provider can prove two factors, which ID tokens alone
-// tell.
+// checkProof checks that ID tokens can tell how a login at the provider proves two factors.
 func (p *Provider) checkProof(r *section.Report, path string) {
-	check := func(at, value string) {
-		if !proofValue.MatchString(value) {
-			r.Fault(at, "%q is not a value of a claim that tells how a user signed in; expected one without spaces "+
-				"and control characters", value)
-		}
-	}
-	for i, value := range p.TwoFactors.AMR {
-		check(fmt.Sprintf("%s.two_factors.amr[%d]", path, i), value)
-	}
-	for i, value := range p.TwoFactors.ACR {
-		check(fmt.Sprintf("%s.two_factors.acr[%d]", path, i), value)
-	}
-	if p.StepUp.ACRValues != "" {
-		for value := range strings.SplitSeq(p.StepUp.ACRValues, " ") {
-			check(path+".step_up.acr_values", value)
-		}
-	}
 	for _, key := range []string{".two_factors", ".step_up"} {
 		if !p.openID() && r.Given(path+key) {
 			r.Fault(path+key, "has no effect without openid in scopes, because there is no ID token that tells how the "+
@@ -257,9 +202,6 @@ func (p *Provider) checkProof(r *section.Report, path string) {
 func (p *Provider) Tells() (age, twoFactors bool) {
 	return p.openID(), p.openID() && len(p.TwoFactors.AMR)+len(p.TwoFactors.ACR) > 0
 }
-
-// proofValue is what a claim acr, or an entry of amr, can be.
-var proofValue = regexp.MustCompile(`^[\x21-\x7e]{1,256}$`)
 
 func checkProviderName(r *section.Report, path string, providers []Provider, index int) {
 	switch name := providers[index].Name; {
@@ -283,7 +225,7 @@ func checkProviderName(r *section.Report, path string, providers []Provider, ind
 // checkClient checks the credentials of the gateway as a client.
 func (p *Provider) checkClient(r *section.Report, path string) {
 	r.ClientID(path+".client_id", p.ClientID, "the provider")
-	if p.TokenEndpointAuthMethod == "" {
+	if p.AuthMethod == "" {
 		return
 	}
 	if p.ClientSecret == "" && !r.Broken(path+".client_secret") {
@@ -336,7 +278,9 @@ func (p *Provider) checkKind(r *section.Report, path string) {
 		r.Fault(path+".issuer", "the URL of the provider is needed, like https://id.example.org/realms/main")
 	}
 	if !p.openID() {
-		r.Claim(path+".subject_claim", p.SubjectClaim)
+		if err := policy.CheckClaim(p.SubjectClaim); err != nil {
+			r.Fault(path+".subject_claim", "%q %v", p.SubjectClaim, err)
+		}
 	} else if p.SubjectClaim != subjectClaim {
 		r.Fault(path+".subject_claim",
 			"%q is not sub, the only claim that identifies a user permanently with OpenID Connect; remove this key",

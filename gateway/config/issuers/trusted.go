@@ -17,22 +17,17 @@ import (
 type TrustedIssuer struct {
 	Name          string         `yaml:"name"`   // policy.Identity.Provider of its users
 	Issuer        string         `yaml:"issuer"` // the claim iss, and the URL for discovery
-	Audience      []string       `yaml:"audience"`
-	Algorithms    []string       `yaml:"algorithms"` // of asymmetricAlgorithms; empty: those in the metadata of the issuer
-	RolesClaim    string         `yaml:"roles_claim"`
-	UsernameClaim string         `yaml:"username_claim"`
-	Introspection *introspection `yaml:"introspection"` // nil: opaque tokens are not accepted; at most one issuer has it
-	Timeout       time.Duration  `yaml:"timeout"`       // for each call to the issuer
-}
-
-// DefaultTrustedIssuer returns an issuer without its required keys.
-func DefaultTrustedIssuer() TrustedIssuer {
-	return TrustedIssuer{RolesClaim: "roles", UsernameClaim: "preferred_username", Timeout: 10 * time.Second}
+	Audience      []string       `yaml:"audience" check:"audience"`
+	Algorithms    []string       `yaml:"algorithms" words:"RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA"`
+	RolesClaim    string         `yaml:"roles_claim" default:"roles" check:"claim"`
+	UsernameClaim string         `yaml:"username_claim" default:"preferred_username" check:"claim"`
+	Introspection *introspection `yaml:"introspection"`
+	Timeout       time.Duration  `yaml:"timeout" default:"10s" min:"1ns"` // for each call to the issuer
 }
 
 // introspection configures the introspection of opaque tokens (RFC 7662).
 type introspection struct {
-	URL          string            `yaml:"url"` // empty: introspection_endpoint in the metadata of the issuer
+	URL          string            `yaml:"url" check:"endpoint"`
 	ClientID     string            `yaml:"client_id"`
 	ClientSecret strictyaml.Secret `yaml:"client_secret"`
 }
@@ -44,15 +39,6 @@ func (in *introspection) String() string {
 		return "<nil>"
 	}
 	return fmt.Sprint(*in)
-}
-
-// Words returns the words that keys of a trusted issuer take. Its algorithms verify
-// with a public key (RFC 7518, section 3.1, and RFC 8037, section 3.1), which cannot
-// make tokens.
-func (TrustedIssuer) Words() map[string][]string {
-	return map[string][]string{"algorithms": {
-		"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
-	}}
 }
 
 // trustedName matches names without a colon, which separates the parts of
@@ -123,13 +109,8 @@ func (t *TrustedIssuer) check(r *section.Report, path string) {
 	if len(t.Audience) == 0 {
 		r.Fault(path+".audience", "is needed, so that the gateway refuses tokens for other audiences")
 	}
-	r.Audience(path+".audience", t.Audience)
-	r.Claim(path+".roles_claim", t.RolesClaim)
-	r.Claim(path+".username_claim", t.UsernameClaim)
-	r.Positive(path+".timeout", t.Timeout)
 	if in := t.Introspection; in != nil {
 		r.ClientID(path+".introspection.client_id", in.ClientID, "the issuer")
-		r.ProviderURL(path+".introspection.url", in.URL, section.EndpointURL)
 	}
 }
 

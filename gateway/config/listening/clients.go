@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"authgate/gateway/config/section"
@@ -18,21 +19,19 @@ const maxListSize = 32 << 20
 
 // Certificates configures the mechanism certificate.
 type Certificates struct {
-	Username string `yaml:"username"` // the kind of name that names the account
+	Username string `yaml:"username" words:"san_email san_uri san_dns cn"` // the kind of name that names the account
 }
 
-// Words returns the words that keys of the section take.
-func (Certificates) Words() map[string][]string {
-	return map[string][]string{
-		"username": {clientcert.Email, clientcert.URI, clientcert.DNS, clientcert.CommonName},
-	}
+// NamesAccounts reports whether Username is a kind of name.
+func (c Certificates) NamesAccounts() bool {
+	return slices.Contains([]string{clientcert.Email, clientcert.URI, clientcert.DNS, clientcert.CommonName}, c.Username)
 }
 
 // readClients reads whose certificates clients may present, and which of them are revoked.
 // The local authority has no file before the gateway has started once.
 func (t *TLS) readClients(s section.Files, dataDir string) {
 	const key = "tls.client_ca"
-	local := filepath.Join(s.Reader.Resolve(dataDir), clientcert.AuthorityFile)
+	local := filepath.Join(dataDir, clientcert.AuthorityFile)
 	var content []byte
 	given := false
 	switch t.ClientCA {

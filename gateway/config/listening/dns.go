@@ -4,8 +4,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -29,57 +27,42 @@ const portDNS = "53"
 
 // DNS configures how the gateway answers the challenge by DNS. Each provider has its own keys.
 type DNS struct {
-	Provider  string   `yaml:"provider"`
+	Provider  string   `yaml:"provider" words:"rfc2136 cloudflare route53 acmedns httpreq exec"`
 	Resolvers []string `yaml:"resolvers"` // HOST:PORT; none: the system's
 
-	Server       string            `yaml:"server"` // HOST:PORT
-	KeyName      string            `yaml:"key_name"`
-	Key          strictyaml.Secret `yaml:"key"` // in base64
-	KeyAlgorithm string            `yaml:"key_algorithm"`
+	Server string `yaml:"server" of:"rfc2136" need:"the DNS server that takes updates, HOST or HOST:PORT"`
+	// The key is one of TSIG (RFC 8945), and Key is in base64.
+	KeyName      string            `yaml:"key_name" of:"rfc2136" need:"the name of the TSIG key"`
+	Key          strictyaml.Secret `yaml:"key" of:"rfc2136" need:"the TSIG key, in base64"` // in base64
+	KeyAlgorithm string            `yaml:"key_algorithm" of:"rfc2136" default:"hmac-sha256"`
 
-	APIToken strictyaml.Secret `yaml:"api_token"`
+	APIToken strictyaml.Secret `yaml:"api_token" of:"cloudflare" need:""`
 
-	AccessKeyID     string            `yaml:"access_key_id"`
-	SecretAccessKey strictyaml.Secret `yaml:"secret_access_key"`
-	Region          string            `yaml:"region"`
-	HostedZoneID    string            `yaml:"hosted_zone_id"`
+	AccessKeyID     string            `yaml:"access_key_id" of:"route53" need:"the identifier of an access key"`
+	SecretAccessKey strictyaml.Secret `yaml:"secret_access_key" of:"route53" need:"the secret of the access key"`
+	Region          string            `yaml:"region" of:"route53" default:"us-east-1"`
+	HostedZoneID    string            `yaml:"hosted_zone_id" of:"route53"`
 
-	URL      string            `yaml:"url"`
-	Storage  string            `yaml:"storage"`
-	Username string            `yaml:"username"`
-	Password strictyaml.Secret `yaml:"password"`
+	URL      string            `yaml:"url" of:"acmedns httpreq" need:"the address of the service"`
+	Storage  string            `yaml:"storage" of:"acmedns" file:"secret" need:""`
+	Username string            `yaml:"username" of:"httpreq"`
+	Password strictyaml.Secret `yaml:"password" of:"httpreq"`
 
-	Command string `yaml:"command"`
+	Command string `yaml:"command" of:"exec" file:"program" need:"the program that adds and removes records"`
 }
 
-// Words returns the words that keys of the section take.
-func (DNS) Words() map[string][]string {
-	return map[string][]string{
-		"provider":      {DNSRFC2136, DNSCloudflare, DNSRoute53, DNSACMEDNS, DNSHTTPReq, DNSExec},
-		"key_algorithm": {"hmac-sha256", "hmac-sha224", "hmac-sha384", "hmac-sha512", "hmac-sha1"},
+// Why returns what keys are for whose tags have no room for it.
+func (DNS) Why() map[string]string {
+	return map[string]string{
+		"api_token": "a token that may read zones and edit their records",
+		"storage":   "the file in which the gateway keeps its accounts at the service",
 	}
 }
 
-// DefaultDNS returns the section without its required keys.
-func DefaultDNS() DNS { return DNS{KeyAlgorithm: "hmac-sha256", Region: "us-east-1"} }
-
-// dnsOptions has the keys of each provider, and whether they are required.
-var dnsOptions = map[string]map[string]bool{
-	DNSRFC2136:    {"server": true, "key_name": true, "key": true, "key_algorithm": false},
-	DNSCloudflare: {"api_token": true},
-	DNSRoute53: {
-		"access_key_id": true, "secret_access_key": true, "region": false, "hosted_zone_id": false,
-	},
-	DNSACMEDNS: {"url": true, "storage": true},
-	DNSHTTPReq: {"url": true, "username": false, "password": false},
-	DNSExec:    {"command": true},
-}
-
-// resolvePaths resolves the paths of a section. A command without a slash is one of $PATH.
-func (d *DNS) resolvePaths(resolve func(path string) string) {
-	d.Storage = resolve(d.Storage)
-	if strings.ContainsRune(d.Command, filepath.Separator) {
-		d.Command = resolve(d.Command)
+// Words returns the words that no tag has room for.
+func (DNS) Words() map[string][]string {
+	return map[string][]string{
+		"key_algorithm": {"hmac-sha256", "hmac-sha224", "hmac-sha384", "hmac-sha512", "hmac-sha1"},
 	}
 }
 
@@ -113,32 +96,15 @@ func (t TLS) checkDNS(r *section.Report) {
 
 // check checks the section at path.
 func (d *DNS) check(r *section.Report, path string) {
-	options, known := dnsOptions[d.Provider]
-	switch {
-	case d.Provider == "" && !r.Broken(path+".provider"):
-		r.Missing(path+".provider", "is needed: rfc2136, cloudflare, route53, acmedns, httpreq or exec")
-	case known:
-		d.checkOptions(r, path, options)
-	}
+	r.CheckUnion(path, "provider", *d)
+	d.checkOptions(r, path)
 	for i, resolver := range d.Resolvers {
 		checkServerDNS(r, fmt.Sprintf("%s.resolvers[%d]", path, i), resolver)
 	}
 }
 
-// checkOptions checks that the provider has the keys that it needs and no others, and their
-// values.
-func (d *DNS) checkOptions(r *section.Report, path string, options map[string]bool) {
-	for _, option := range d.values() {
-		at := path + "." + option.name
-		required, taken := options[option.name]
-		switch {
-		case r.Given(at) && !taken:
-			r.Fault(at, "is no option of the provider %s, which has %s; remove this key", d.Provider,
-				optionList(options))
-		case required && option.value == "" && !r.Broken(at):
-			r.Missing(at, "is needed with the provider %s: %s", d.Provider, option.what)
-		}
-	}
+// checkOptions checks the values of keys.
+func (d *DNS) checkOptions(r *section.Report, path string) {
 	if d.Server != "" {
 		checkServerDNS(r, path+".server", d.Server)
 	}
@@ -166,39 +132,6 @@ func (d *DNS) checkCalled(r *section.Report, path string) {
 	case d.Username == "" && d.Password != "":
 		r.Missing(path+".username", "is needed with password")
 	}
-}
-
-// dnsOption is an option of providers with its value.
-type dnsOption struct{ name, value, what string }
-
-// values returns the options of all providers.
-func (d *DNS) values() []dnsOption {
-	return []dnsOption{
-		{"server", d.Server, "the DNS server that takes updates, HOST or HOST:PORT"},
-		{"key_name", d.KeyName, "the name of the TSIG key"},
-		{"key", d.Key.Reveal(), "the TSIG key, in base64"},
-		{"key_algorithm", d.KeyAlgorithm, ""},
-		{"api_token", d.APIToken.Reveal(), "a token that may read zones and edit their records"},
-		{"access_key_id", d.AccessKeyID, "the identifier of an access key"},
-		{"secret_access_key", d.SecretAccessKey.Reveal(), "the secret of the access key"},
-		{"region", d.Region, ""},
-		{"hosted_zone_id", d.HostedZoneID, ""},
-		{"url", d.URL, "the address of the service"},
-		{"storage", d.Storage, "the file in which the gateway keeps its accounts at the service"},
-		{"username", d.Username, ""},
-		{"password", d.Password.Reveal(), ""},
-		{"command", d.Command, "the program that adds and removes records"},
-	}
-}
-
-// optionList lists options for a message.
-func optionList(options map[string]bool) string {
-	names := make([]string, 0, len(options))
-	for name := range options {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
 }
 
 // checkServerDNS checks the address of a DNS server.

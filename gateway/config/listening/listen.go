@@ -12,25 +12,14 @@ import (
 
 // Listen has the addresses of the listeners. An empty address means no listener.
 type Listen struct {
-	HTTPS          string         `yaml:"https"`
+	HTTPS          string         `yaml:"https" default:":8443"`
 	HTTP3          string         `yaml:"http3"`
-	HTTP           string         `yaml:"http"`
-	Admin          string         `yaml:"admin"`
+	HTTP           string         `yaml:"http" default:":8080"`
+	Admin          string         `yaml:"admin" default:"127.0.0.1:9090"`
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
-	AnyHost        bool           `yaml:"any_host"`       // accept hosts that are not in Config.Hosts
+	AnyHost        bool           `yaml:"any_host"`
 	ProxyProtocol  []netip.Prefix `yaml:"proxy_protocol"` // networks of balancers
-	IdleTimeout    time.Duration  `yaml:"idle_timeout"`   // how long a connection may wait for its next request
-}
-
-// Bounds of listen.idle_timeout.
-const (
-	minIdleTimeout = time.Second
-	maxIdleTimeout = 24 * time.Hour
-)
-
-// DefaultListen returns the section of an empty file.
-func DefaultListen() Listen {
-	return Listen{HTTPS: ":8443", HTTP: ":8080", Admin: "127.0.0.1:9090", IdleTimeout: 2 * time.Minute}
+	IdleTimeout    time.Duration  `yaml:"idle_timeout" default:"2m" range:"1s..24h"`
 }
 
 // Check checks the addresses of listeners and what tls.mode needs from them.
@@ -54,9 +43,6 @@ func (l Listen) Check(r *section.Report, tlsMode string) {
 	}
 	if tlsMode == TLSACME {
 		l.checkChallenges(r)
-	}
-	if d := l.IdleTimeout; d < minIdleTimeout || d > maxIdleTimeout {
-		r.Fault("listen.idle_timeout", "%v is out of range; expected %v to %v", d, minIdleTimeout, maxIdleTimeout)
 	}
 	warnOfAllAddresses(r, "listen.trusted_proxies", l.TrustedProxies,
 		"give itself another address, and say that it came over https")

@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/netip"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -22,57 +21,34 @@ const (
 
 // TLS configures the certificate of the gateway.
 type TLS struct {
-	Mode         string   `yaml:"mode"`
-	Certificate  string   `yaml:"certificate"`
-	Key          string   `yaml:"key"`
+	Mode         string   `yaml:"mode" default:"internal" words:"internal files acme off" reload:"restart"`
+	Certificate  string   `yaml:"certificate" file:"public"`
+	Key          string   `yaml:"key" file:"secret"`
 	Domains      []string `yaml:"domains"`
-	Email        string   `yaml:"email"`
-	Directory    string   `yaml:"directory"`
-	TrustedRoots string   `yaml:"trusted_roots"`
+	Email        string   `yaml:"email" reload:"restart"`
+	Directory    string   `yaml:"directory" reload:"restart"`
+	TrustedRoots string   `yaml:"trusted_roots" file:"public" reload:"restart"`
 
 	// ClientCA is ClientCALocal, or a file with those whose certificates clients may present.
-	ClientCA string `yaml:"client_ca"`
-	CRL      string `yaml:"crl"` // which of them are revoked
+	ClientCA string `yaml:"client_ca" file:"public" bare:"local"`
+	CRL      string `yaml:"crl" file:"public"` // which of them are revoked
 
-	OnDemand onDemand `yaml:"on_demand"`
-	DNS      *DNS     `yaml:"dns"` // nil: no challenges by DNS
+	OnDemand onDemand `yaml:"on_demand" reload:"restart"`
+	DNS      *DNS     `yaml:"dns" reload:"restart"` // nil: no challenges by DNS
 
-	HSTS time.Duration `yaml:"hsts"` // max-age of Strict-Transport-Security; 0: no header
+	HSTS time.Duration `yaml:"hsts" min:"1s" zero:"no header" why:"; a year is 8760h"`
 
-	TrustedRootsContent []byte `yaml:"-"` // of the file, in mode acme
-	ClientCAContent     []byte `yaml:"-"` // of the file; nil with ClientCALocal
+	TrustedRootsContent []byte `yaml:"-" reload:"trusted_roots"` // of the file, in mode acme
+	ClientCAContent     []byte `yaml:"-"`                        // of the file; nil with ClientCALocal
 	CRLContent          []byte `yaml:"-"`
-}
-
-// Words returns the words that keys of the section take.
-func (TLS) Words() map[string][]string {
-	return map[string][]string{"mode": {TLSInternal, TLSFiles, TLSACME, TLSOff}}
 }
 
 // onDemand bounds the certificates of names below wildcard hosts of routes, which an
 // ACME authority issues when a client asks for them.
 type onDemand struct {
-	Names int           `yaml:"names"` // how many names may have one
-	Burst int           `yaml:"burst"` // orders at once
-	Every time.Duration `yaml:"every"` // then the time between two orders
-}
-
-// DefaultTLS returns the section of an empty file.
-func DefaultTLS() TLS {
-	return TLS{Mode: TLSInternal, OnDemand: onDemand{Names: 100, Burst: 10, Every: 6 * time.Hour}}
-}
-
-// ResolvePaths resolves the paths of the section.
-func (t *TLS) ResolvePaths(resolve func(path string) string) {
-	for _, path := range []*string{&t.Certificate, &t.Key, &t.TrustedRoots, &t.CRL} {
-		*path = resolve(*path)
-	}
-	if t.ClientCA != ClientCALocal {
-		t.ClientCA = resolve(t.ClientCA)
-	}
-	if t.DNS != nil {
-		t.DNS.resolvePaths(resolve)
-	}
+	Names int           `yaml:"names" default:"100" min:"1"`  // how many names may have one
+	Burst int           `yaml:"burst" default:"10" min:"1"`   // orders at once
+	Every time.Duration `yaml:"every" default:"6h" min:"1ns"` // then the time between two orders
 }
 
 // Complete sets the default of tls.domains, gives all domains the form of hosts, and adds the
@@ -124,36 +100,8 @@ func (t *TLS) defaultDomains(hosts []string) []string {
 	return domains
 }
 
-// PublicFiles returns the paths of the files without secrets.
-func (t *TLS) PublicFiles() []string {
-	return []string{t.Certificate, t.TrustedRoots, t.ClientCA, t.CRL}
-}
-
 // Off reports whether a proxy in front has TLS, and the gateway has none.
 func (t *TLS) Off() bool { return t.Mode == TLSOff }
-
-// NeedsRestart returns the keys of the section in which it differs from another one, and that
-// only a restart applies. A reload can replace the names, the files of mode files, the header,
-// and what certificates of clients are verified by.
-func (t TLS) NeedsRestart(other TLS) (keys []string) {
-	own, others := reflect.ValueOf(t), reflect.ValueOf(other)
-	for i := range own.NumField() {
-		field := own.Type().Field(i)
-		if of, ok := own.Type().FieldByName(strings.TrimSuffix(field.Name, "Content")); ok {
-			field = of // the content of a file counts as its key
-		}
-		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-		switch key {
-		case "domains", "certificate", "key", "hsts", "client_ca", "crl":
-			continue
-		}
-		same := reflect.DeepEqual(own.Field(i).Interface(), others.Field(i).Interface())
-		if key = "tls." + key; !same && !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
 
 // Check checks everything except the content of files, which Read checks.
 func (t TLS) Check(r *section.Report) {
@@ -175,28 +123,10 @@ func (t TLS) Check(r *section.Report) {
 			r.Fault(fmt.Sprintf("tls.domains[%d]", i), "%v", err)
 		}
 	}
-	if t.HSTS > 0 && t.HSTS < time.Second {
-		r.Fault("tls.hsts", "must be at least 1s, or 0s for no header; a year is 8760h")
-	}
-	t.OnDemand.check(r)
 	t.checkDNS(r)
 	if t.Mode == TLSACME {
 		t.checkACME(r)
 	}
-}
-
-// check checks the bounds, which only mode acme uses.
-func (o onDemand) check(r *section.Report) {
-	const key = "tls.on_demand"
-	for _, bound := range []struct {
-		name string
-		n    int
-	}{{"names", o.Names}, {"burst", o.Burst}} {
-		if bound.n < 1 {
-			r.Fault(key+"."+bound.name, "must be at least 1")
-		}
-	}
-	r.Positive(key+".every", o.Every)
 }
 
 // checkDomain checks a name or an address for the certificate.

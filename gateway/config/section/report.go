@@ -3,11 +3,9 @@ package section
 import (
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
-	"time"
 
 	"authgate/gateway/strictyaml"
 	"authgate/policy"
@@ -23,23 +21,6 @@ func (r *Report) PolicyErrors(err error) {
 		for _, one := range found {
 			r.Fault(one.Path, "%s", one.Msg)
 		}
-	}
-}
-
-// Positive checks a duration that must not be 0. The reader refuses negative
-// durations.
-func (r *Report) Positive(path string, d time.Duration) {
-	if d == 0 {
-		r.Fault(path, "must be longer than 0")
-	}
-}
-
-// Lifetime checks the lifetime of a cookie or a token. Max-Age and exp count
-// whole seconds.
-func (r *Report) Lifetime(path string, d time.Duration) {
-	r.Positive(path, d)
-	if d > 0 && d < time.Second {
-		r.Fault(path, "must be at least 1s")
 	}
 }
 
@@ -68,35 +49,12 @@ func (r *Report) WarnOfGuessableKey(path string, key strictyaml.Secret) {
 	}
 }
 
-// Audience checks the entries of a list of audiences.
-func (r *Report) Audience(path string, list []string) {
-	for i, audience := range list {
-		if err := policy.CheckName(audience); err != nil {
-			r.Fault(fmt.Sprintf("%s[%d]", path, i), "the audience %v", err)
-		}
-	}
-}
-
 // ClientID checks the identifier of the gateway as a client.
 func (r *Report) ClientID(path, id, assigns string) {
 	if id == "" {
 		r.Fault(path, "the client identifier is needed, which %s assigns", assigns)
 	} else if err := policy.CheckName(id); err != nil {
 		r.Fault(path, "the client identifier %v", err)
-	}
-}
-
-// Claim checks the name of a claim, which may be a dotted path.
-func (r *Report) Claim(path, name string) {
-	if err := policy.CheckClaim(name); err != nil {
-		r.Fault(path, "%q %v", name, err)
-	}
-}
-
-// Issuer checks that an issuer is not the address of a document about it.
-func (r *Report) Issuer(path, issuer string) {
-	if meant, is := issuerOfDocument(issuer); is {
-		r.Fault(path, "%q is the address of a document about an issuer; write the issuer itself: %s", issuer, meant)
 	}
 }
 

@@ -211,7 +211,7 @@ func providerOptions(o *Options, p *issuers.Provider) (provider.Options, error) 
 	}
 	return provider.Options{
 		Name: p.Name, Issuer: p.Issuer,
-		Client: provider.Client{ID: p.ClientID, Secret: p.ClientSecret.Reveal(), AuthMethod: p.TokenEndpointAuthMethod},
+		Client: provider.Client{ID: p.ClientID, Secret: p.ClientSecret.Reveal(), AuthMethod: p.AuthMethod},
 		Scopes: p.Scopes, AuthorizationParams: p.AuthorizationParams,
 		Mapping: provider.Mapping{Roles: p.RolesClaim, Username: p.UsernameClaim}, SubjectClaim: p.SubjectClaim,
 		RedirectURL:   public + config.OwnPath(cfg.Endpoints.Prefix, p.Callback),

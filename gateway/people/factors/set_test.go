@@ -99,7 +99,7 @@ totp: {secret: %q, step: %d}
 recovery_codes: [%s]
 `, p.ID, p.Name, p.PublicKey, p.UserHandle, p.SignCount, p.BackupEligible, p.BackedUp, p.UserVerified, p.AAGUID,
 		totp.Secret, totp.Step, `"`+strings.Join(want.Recovery, `", "`)+`"`)
-	reader := strictyaml.NewReader(strictyaml.Options{Lookup: os.LookupEnv, Defaults: func(any) {}})
+	reader := strictyaml.NewReader(strictyaml.Options{Lookup: os.LookupEnv})
 	var got Set
 	reader.Read("users.yaml", []byte(source), 1<<20, "", &got)
 	must.Do(t, reader.Err())
