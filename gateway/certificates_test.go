@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"authgate/gateway/explain"
 	"authgate/internal/test/certtest"
 	"authgate/internal/test/must"
 	"authgate/policy"
@@ -355,24 +356,24 @@ func TestExplainCertificates(t *testing.T) {
 	defer e.Close()
 	for _, q := range []struct {
 		url    string
-		caller *Caller
+		caller *explain.Caller
 		want   string
 	}{
-		{"/cert/", &Caller{User: "alice"}, OutcomeAllow},
-		{"https://vpn.example/", &Caller{User: "alice", Mechanism: policy.Certificate}, OutcomeAllow},
-		{"/cert/", &Caller{Mechanism: policy.Certificate, Username: "alice", Roles: []string{"x"}}, OutcomeAllow},
-		{"/staff/", &Caller{User: "bob", Mechanism: policy.Certificate}, OutcomeForbid},
-		{"/session/", &Caller{User: "alice", Mechanism: policy.Certificate}, OutcomeChallenge},
-		{"/two/", &Caller{User: "alice", Mechanism: policy.Certificate}, OutcomeChallenge},
-		{"/cert/", nil, OutcomeChallenge},
+		{"/cert/", &explain.Caller{User: "alice"}, explain.OutcomeAllow},
+		{"https://vpn.example/", &explain.Caller{User: "alice", Mechanism: policy.Certificate}, explain.OutcomeAllow},
+		{"/cert/", &explain.Caller{Mechanism: policy.Certificate, Username: "alice", Roles: []string{"x"}}, explain.OutcomeAllow},
+		{"/staff/", &explain.Caller{User: "bob", Mechanism: policy.Certificate}, explain.OutcomeForbid},
+		{"/session/", &explain.Caller{User: "alice", Mechanism: policy.Certificate}, explain.OutcomeChallenge},
+		{"/two/", &explain.Caller{User: "alice", Mechanism: policy.Certificate}, explain.OutcomeChallenge},
+		{"/cert/", nil, explain.OutcomeChallenge},
 	} {
-		x, err := e.Explain(&Described{Method: "GET", URL: q.url, Caller: q.caller})
-		if err != nil || x.Outcome != q.want || q.want == OutcomeAllow && x.Mechanism != policy.Certificate {
+		x, err := e.Explain(&explain.Request{Method: "GET", URL: q.url, Caller: q.caller})
+		if err != nil || x.Outcome != q.want || q.want == explain.OutcomeAllow && x.Mechanism != policy.Certificate {
 			t.Errorf("%s as %+v: %+v, %v", q.url, q.caller, x, err)
 		}
 	}
-	_, err := e.Explain(&Described{Method: "GET", URL: "/cert/",
-		Caller: &Caller{User: "alice", Mechanism: policy.Certificate, Factors: 2}})
+	_, err := e.Explain(&explain.Request{Method: "GET", URL: "/cert/",
+		Caller: &explain.Caller{User: "alice", Mechanism: policy.Certificate, Factors: 2}})
 	if err == nil || !strings.Contains(err.Error(), "certificates") {
 		t.Errorf("two factors of a certificate: %v", err)
 	}

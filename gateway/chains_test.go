@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/explain"
 	ownrig "authgate/internal/test/rig"
 )
 
@@ -135,7 +136,7 @@ func TestTokenHeaderOfNobody(t *testing.T) {
 	}
 	e := newExplainer(t, parseConfig(t, t.TempDir(), tokenHeaderConfig))
 	header := http.Header{"x-authgate-token": {"agt_"}}
-	if _, err := e.Explain(&Described{Method: "GET", URL: "/open/", Header: header}); err == nil {
+	if _, err := e.Explain(&explain.Request{Method: "GET", URL: "/open/", Header: header}); err == nil {
 		t.Error("a description has a credential")
 	}
 }

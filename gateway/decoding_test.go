@@ -3,6 +3,8 @@ package gateway
 import (
 	"strings"
 	"testing"
+
+	"authgate/gateway/explain"
 )
 
 // A path that leads to another route, to none or to an own endpoint when it is decoded
@@ -17,8 +19,8 @@ func TestPathsEncodedTwice(t *testing.T) {
   - {match: /keep/admin/, upstream: app, auth: [session], policy: admin}
 `)
 	e := newExplainer(t, r.state.Load().config)
-	explained := func(target string) *Explanation {
-		x, err := e.Explain(&Described{Method: "GET", URL: target})
+	explained := func(target string) *explain.Result {
+		x, err := e.Explain(&explain.Request{Method: "GET", URL: target})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +31,7 @@ func TestPathsEncodedTwice(t *testing.T) {
 		if got := r.upstream.Last().URL.RequestURI(); got != target {
 			t.Errorf("%s is forwarded as %s", target, got)
 		}
-		if x := explained(target); x.Outcome != OutcomeAllow {
+		if x := explained(target); x.Outcome != explain.OutcomeAllow {
 			t.Errorf("explain: %s is %s: %s", target, x.Outcome, x.Reason)
 		}
 	}
@@ -39,7 +41,7 @@ func TestPathsEncodedTwice(t *testing.T) {
 		"/keep/%2561dmin%2Fx", "/keep/%2561dmin/x",
 	} {
 		r.want(400, "GET", target, "")
-		if x := explained(target); x.Outcome != OutcomeBadRequest {
+		if x := explained(target); x.Outcome != explain.OutcomeBadRequest {
 			t.Errorf("explain: %s is %s: %s", target, x.Outcome, x.Reason)
 		}
 		w := r.do("GET", "/verify", "", "X-Original-Method: GET", "X-Original-URL: https://gw.example"+target)

@@ -20,7 +20,7 @@
 // A proxy may only ask whether a request may pass (verify.go). The request that it
 // describes takes the place of its own in the exchange, and the same way up to
 // the decision. There is no second engine. An [Explainer] takes a request that is
-// only described along this way, with an identity in the place of authentication.
+// only described (gateway/explain) along this way, with an identity in the place of authentication.
 //
 // Errors go one way. Functions return them, web.Exchange.Fail answers them, and
 // one function there maps them to HTTP. finish updates the metrics and writes

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"authgate/gateway/config"
+	"authgate/gateway/explain"
+	"authgate/internal/test/must"
 	"authgate/policy"
 )
 
@@ -146,14 +148,14 @@ func explainAsServed(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 	r, e := newRig(t, yaml), newExplainer(t, cfg)
-	callers := map[string]*Caller{"": nil, basicHeader("service", "s3rvice"): {User: "service"}}
+	callers := map[string]*explain.Caller{"": nil, basicHeader("service", "s3rvice"): {User: "service"}}
 	for name, body := range map[string]string{"alice": aliceIn, "bob": bobIn} {
 		in := readLogin(t, r.serve(overTLS(request("POST", "/login", body, jsonType), "gw.example.org", "192.0.2.7")))
-		callers[in.cookie] = &Caller{User: name, Mechanism: policy.Session, Factors: 1, Age: time.Second}
-		callers[in.bearer] = &Caller{User: name, Mechanism: policy.Bearer, Factors: 1, Age: time.Second}
+		callers[in.cookie] = &explain.Caller{User: name, Mechanism: policy.Session, Factors: 1, Age: time.Second}
+		callers[in.bearer] = &explain.Caller{User: name, Mechanism: policy.Bearer, Factors: 1, Age: time.Second}
 		whole, reduced := r.apiToken(in.cookie, `["user"]`)
-		callers[whole] = &Caller{User: name, APIToken: true}
-		callers[reduced] = &Caller{User: name, APIToken: true, Roles: []string{"user"}}
+		callers[whole] = &explain.Caller{User: name, APIToken: true}
+		callers[reduced] = &explain.Caller{User: name, APIToken: true, Roles: []string{"user"}}
 	}
 	r.clock.Advance(time.Second)
 	credentials := slices.Collect(maps.Keys(callers))
@@ -176,9 +178,15 @@ func explainAsServed(t *testing.T, seed uint64) {
 		header := q.Header.Clone()
 		header.Del("Authorization")
 		header.Del("Cookie")
-		describeUpgrade(q.Header)
-		x, err := e.Explain(&Described{Method: method, URL: "https://" + host + target, Header: header,
-			From: netip.MustParseAddr(from), Caller: callers[credential]})
+		described := &explain.Request{Method: method, URL: "https://" + host + target, Header: header,
+			From: netip.MustParseAddr(from), Caller: callers[credential]}
+		if q.Header.Get("Upgrade") != "" { // as HTTP completes it
+			full := must.Get(described.HTTP(cfg))(t).Header
+			for _, name := range []string{"Connection", "Sec-Websocket-Key", "Sec-Websocket-Version"} {
+				q.Header[name] = full[name]
+			}
+		}
+		x, err := e.Explain(described)
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
@@ -190,19 +198,19 @@ func explainAsServed(t *testing.T, seed uint64) {
 }
 
 // wantExplained sends a request and compares with its explanation.
-func wantExplained(t *testing.T, r *rig, what string, q *http.Request, x *Explanation) {
+func wantExplained(t *testing.T, r *rig, what string, q *http.Request, x *explain.Result) {
 	t.Helper()
 	before := r.upstream.Reached()
 	r.log.Reset()
 	w := r.serve(q)
 	reached := r.upstream.Reached() > before
 	answered := w.Code == http.StatusNoContent || w.Code == http.StatusPermanentRedirect // a preflight, a prefix
-	if w.Code != x.Status || (reached || answered) != (x.Outcome == OutcomeAllow) || reached != (x.Header != nil) ||
+	if w.Code != x.Status || (reached || answered) != (x.Outcome == explain.OutcomeAllow) || reached != (x.Header != nil) ||
 		reached != (x.Path != "") || (x.Upstream == "app") != (x.Route != "") {
 		t.Errorf("%s: %d, explained as %+v", what, w.Code, x)
 	}
-	want := map[int]string{200: OutcomeAllow, 204: OutcomeAllow, 308: OutcomeAllow, 302: OutcomeChallenge,
-		400: OutcomeBadRequest, 401: OutcomeChallenge, 403: OutcomeForbid, 404: OutcomeNotFound, 421: OutcomeNotFound}
+	want := map[int]string{200: explain.OutcomeAllow, 204: explain.OutcomeAllow, 308: explain.OutcomeAllow, 302: explain.OutcomeChallenge,
+		400: explain.OutcomeBadRequest, 401: explain.OutcomeChallenge, 403: explain.OutcomeForbid, 404: explain.OutcomeNotFound, 421: explain.OutcomeNotFound}
 	if x.Outcome != want[w.Code] {
 		t.Errorf("%s: %d, explained as %s", what, w.Code, x.Outcome)
 	}
@@ -213,7 +221,7 @@ func wantExplained(t *testing.T, r *rig, what string, q *http.Request, x *Explan
 	}
 	logged := r.log.Last(t, "request")
 	reason, _ := logged["reason"].(string)
-	decision := map[string]string{OutcomeNotFound: "error", OutcomeBadRequest: "error"}[x.Outcome]
+	decision := map[string]string{explain.OutcomeNotFound: "error", explain.OutcomeBadRequest: "error"}[x.Outcome]
 	if decision == "" {
 		decision = x.Outcome
 	}

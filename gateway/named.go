@@ -135,7 +135,7 @@ func (a *address) target(reference string) (string, error) {
 	case strings.HasPrefix(reference, "/"):
 		return reference, nil
 	}
-	scheme, authority, target, ok := cutURL(reference)
+	scheme, authority, target, ok := policy.CutURL(reference)
 	if !ok || !strings.EqualFold(scheme, "https") || !a.is(authority) {
 		return "", errors.New("the resource is not at the https address of the request")
 	}
@@ -155,21 +155,6 @@ func (a *address) is(authority string) bool {
 
 // portOf returns the port of a valid host, "" if it has none.
 func portOf(host string) string { return (&url.URL{Host: host}).Port() }
-
-// cutURL cuts a URL into its parts without a change of their bytes. The target is what a request
-// line has.
-func cutURL(raw string) (scheme, authority, target string, ok bool) {
-	scheme, rest, ok := strings.Cut(raw, "://")
-	end := strings.IndexAny(rest, "/?#")
-	if end < 0 {
-		end = len(rest)
-	}
-	authority, target = rest[:end], rest[end:]
-	if !strings.HasPrefix(target, "/") {
-		target = "/" + target
-	}
-	return scheme, authority, target, ok
-}
 
 // refusedName is the error of a resource that a request may not name.
 type refusedName struct {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/gateway/explain"
 	"authgate/policy"
 )
 
@@ -77,8 +78,8 @@ func testNamedResources(t *testing.T, keys, base string) {
 			t.Errorf("%s to %s: %d %s; the application got %+v, want %d %+v", method, destination, w.Code, w.Body, got,
 				want, expected)
 		}
-		x, err := e.Explain(&Described{Method: method, URL: "/dav/from", Header: header,
-			Caller: &Caller{User: "bob", Mechanism: policy.Bearer}})
+		x, err := e.Explain(&explain.Request{Method: method, URL: "/dav/from", Header: header,
+			Caller: &explain.Caller{User: "bob", Mechanism: policy.Bearer}})
 		if err != nil || x.Status != want || want == 200 && x.Header.Get("Destination")+x.Header.Get("If") != sent {
 			t.Errorf("explain %s to %s: %+v, %v", method, destination, x, err)
 		}
@@ -201,9 +202,9 @@ func TestNamedAsOwnRequests(t *testing.T) {
 	count := r.upstream.Reached()
 	r.want(403, "MOVE", "/lenient/a", "", append(site, "Destination: /strict/b")...)
 	r.want(403, "PUT", "/lenient/a", "", append(site, "If: </strict/b> (<a:b>)")...)
-	x, err := newExplainer(t, r.state.Load().config).Explain(&Described{Method: "MOVE", URL: "/lenient/a",
+	x, err := newExplainer(t, r.state.Load().config).Explain(&explain.Request{Method: "MOVE", URL: "/lenient/a",
 		Header: http.Header{"Destination": {"/strict/b"}, "Sec-Fetch-Site": {"cross-site"}},
-		Caller: &Caller{User: "alice", Mechanism: policy.Session}})
+		Caller: &explain.Caller{User: "alice", Mechanism: policy.Session}})
 	if err != nil || x.Status != 403 {
 		t.Errorf("explain: %+v, %v", x, err)
 	}

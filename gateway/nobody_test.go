@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/explain"
 	ownrig "authgate/internal/test/rig"
 )
 
@@ -295,7 +296,7 @@ func TestExplainNobody(t *testing.T) {
 	e := newExplainer(t, parseConfig(t, t.TempDir(), nobodyConfig))
 	for _, c := range []struct {
 		method, path, from string
-		caller             *Caller
+		caller             *explain.Caller
 		outcome            string
 		status             int
 		fails              []string // rules
@@ -305,11 +306,11 @@ func TestExplainNobody(t *testing.T) {
 		{"GET", "/office/", "203.0.113.9", nil, "challenge", 401, []string{"policy: any"}},
 		{"GET", "/guests/", "203.0.113.9", nil, "challenge", 401, []string{"policy: none[0]"}},
 		{"POST", "/reads/", "203.0.113.9", nil, "challenge", 401, []string{"policy: any"}},
-		{"GET", "/office/", "192.0.2.1", &Caller{User: "service"}, "allow", 200, nil},
-		{"GET", "/office/", "203.0.113.9", &Caller{User: "service"}, "challenge", 401, []string{"policy: any"}},
-		{"GET", "/guests/", "203.0.113.9", &Caller{User: "alice"}, "forbid", 403, []string{"policy: none[0]"}},
+		{"GET", "/office/", "192.0.2.1", &explain.Caller{User: "service"}, "allow", 200, nil},
+		{"GET", "/office/", "203.0.113.9", &explain.Caller{User: "service"}, "challenge", 401, []string{"policy: any"}},
+		{"GET", "/guests/", "203.0.113.9", &explain.Caller{User: "alice"}, "forbid", 403, []string{"policy: none[0]"}},
 	} {
-		d := &Described{Method: c.method, URL: c.path, From: netip.MustParseAddr(c.from), Caller: c.caller}
+		d := &explain.Request{Method: c.method, URL: c.path, From: netip.MustParseAddr(c.from), Caller: c.caller}
 		x, err := e.Explain(d)
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,10 @@
 package gateway
 
-import "testing"
+import (
+	"testing"
+
+	"authgate/gateway/explain"
+)
 
 const prefixConfig = baseConfig + `
   - {match: /wiki/, name: wiki, upstream: app, auth: [session], strip_prefix: /wiki}
@@ -34,7 +38,7 @@ func TestPrefixWithoutSlash(t *testing.T) {
 				t.Errorf("%s %s leads to %q, want %q", c.method, c.target, got, c.place)
 			}
 		}
-		x, err := e.Explain(&Described{Method: c.method, URL: c.target})
+		x, err := e.Explain(&explain.Request{Method: c.method, URL: c.target})
 		if err != nil || x.Status != 308 || x.Route == "" || x.Path != "" {
 			t.Errorf("explain %s: %+v, %v", c.target, x, err)
 		}

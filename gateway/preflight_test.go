@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/gateway/explain"
 	ownrig "authgate/internal/test/rig"
 )
 
@@ -235,13 +236,13 @@ func TestPreflightByApplicationForProxies(t *testing.T) {
 	}
 	e := newExplainer(t, r.state.Load().config)
 	h := http.Header{"Origin": {"https://spa.example"}, "Access-Control-Request-Method": {"PUT"}, "X-Custom": {"1"}}
-	x, err := e.Explain(&Described{Method: "OPTIONS", URL: "/own/x", Header: h, Caller: &Caller{User: "alice"}})
-	if err != nil || x.Outcome != OutcomeAllow || x.Route != "/own/" || x.Path != "/own/x" ||
+	x, err := e.Explain(&explain.Request{Method: "OPTIONS", URL: "/own/x", Header: h, Caller: &explain.Caller{User: "alice"}})
+	if err != nil || x.Outcome != explain.OutcomeAllow || x.Route != "/own/" || x.Path != "/own/x" ||
 		x.Header.Get("Origin") == "" || x.Header.Get("X-Custom")+x.Header.Get("X-Auth-User") != "" {
 		t.Errorf("explain: %+v, %v", x, err)
 	}
-	x, err = e.Explain(&Described{Method: "OPTIONS", URL: "/asked2/", Header: h, Verify: true})
-	if err != nil || x.Outcome != OutcomeAllow || x.Header.Get("X-Auth-User") != "" {
+	x, err = e.Explain(&explain.Request{Method: "OPTIONS", URL: "/asked2/", Header: h, Verify: true})
+	if err != nil || x.Outcome != explain.OutcomeAllow || x.Header.Get("X-Auth-User") != "" {
 		t.Errorf("explain for a proxy: %+v, %v", x, err)
 	}
 }

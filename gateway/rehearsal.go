@@ -5,8 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 
 	"authgate/gateway/config"
+	"authgate/gateway/explain"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -15,9 +17,10 @@ import (
 // the upstream would get. The identity is given, and nothing is counted.
 type rehearsal struct {
 	exchange
-	caller     Caller             // the zero Caller: a request without credentials
+	caller     explain.Caller     // the zero Caller: a request without credentials
+	lent       bool               // an access token of an OAuth client proves its identity
 	identities []*policy.Identity // that the caller can prove
-	explained  Explanation        // what is known until now
+	explained  explain.Result     // what is known until now
 }
 
 // run is serve for a described request. With an error, the explained reason is that of the decision
@@ -37,12 +40,12 @@ func (r *rehearsal) run(verify bool) error {
 		return err
 	}
 	if own != nil {
-		r.explained.allow(http.StatusOK, "the path is one of the gateway's own endpoints, which need no route")
+		r.explained.Allow(http.StatusOK, "the path is one of the gateway's own endpoints, which need no route")
 		return nil
 	}
 	if err := r.preflight(); err != nil {
 		r.tellRoute()
-		r.explained.allow(r.Status, "the gateway answers the preflight by the CORS policy of the route")
+		r.explained.Allow(r.Status, "the gateway answers the preflight by the CORS policy of the route")
 		return err
 	}
 	if r.sent.Preflight {
@@ -52,14 +55,14 @@ func (r *rehearsal) run(verify bool) error {
 	}
 	if err := r.find(); err != nil {
 		if r.wantsHome() {
-			r.explained.allow(http.StatusOK, "no route matches, so browsers get the gateway's start page")
+			r.explained.Allow(http.StatusOK, "no route matches, so browsers get the gateway's start page")
 			return nil
 		}
 		return err
 	}
 	r.tellRoute()
 	if err := r.addSlash(); err != nil {
-		r.explained.allow(r.Status, r.Reason)
+		r.explained.Allow(r.Status, r.Reason)
 		return err
 	}
 	return r.tryRoute()
@@ -86,7 +89,7 @@ func (r *rehearsal) tryRoute() error {
 		return err
 	}
 	err := r.decide(id)
-	if r.Decision != OutcomeAllow {
+	if r.Decision != explain.OutcomeAllow {
 		x.Outcome, x.Status, x.Reason, x.StepUp = r.Decision, r.Status, r.Reason, r.demand
 		return err
 	}
@@ -94,7 +97,7 @@ func (r *rehearsal) tryRoute() error {
 		return err // of another site: the decision is not the reason
 	}
 	if err := r.checkNamed(r.provesThere); err != nil {
-		if r.Decision == OutcomeForbid {
+		if r.Decision == explain.OutcomeForbid {
 			x.Reason = r.Reason
 		}
 		return err
@@ -102,12 +105,50 @@ func (r *rehearsal) tryRoute() error {
 	return r.letThrough()
 }
 
+// lend gives the identity of an access token its scopes, and leaves it the roles that these lend.
+// A client that asks for no scopes gets those that the policy of the route names, or else all of
+// oauth.scopes.
+func (r *rehearsal) lend() {
+	if !r.lent {
+		return
+	}
+	scopes := r.caller.Scopes
+	if scopes == nil {
+		scopes = r.defaultScopes()
+	}
+	for i, id := range r.identities {
+		r.identities[i] = r.state.oauth.Grants.Lend(scopes, id)
+	}
+}
+
+// defaultScopes returns the scopes of a client that asks for none.
+func (r *rehearsal) defaultScopes() []string {
+	if resource := r.state.config.Resources().Of(r.route.config); resource != nil {
+		return resource.Scopes
+	}
+	return r.state.config.OAuth.DefaultScopes(nil) // it accepts no bearer tokens
+}
+
+// checkResource refuses an access token for another resource than that of the route, as identify
+// does.
+func (r *rehearsal) checkResource(id *policy.Identity) error {
+	if r.caller.Resource == "" || id == nil {
+		return nil
+	}
+	err := r.route.chain.CheckResource(strings.TrimSuffix(r.caller.Resource, "/"), r.Credentials.Host)
+	if err == nil {
+		return nil
+	}
+	r.rejected(err)
+	return web.Challenge(err, r.route.chain.Challenges(&r.Credentials)...)
+}
+
 // present notes how the identity was proved, which the way of the request depends on.
 func (r *rehearsal) present(id *policy.Identity) {
 	switch {
 	case id.Mechanism == policy.Basic:
 		r.Credentials.Scheme = "basic"
-	case id.Mechanism == policy.Bearer && (r.caller.APIToken || r.state.lent(&r.caller) ||
+	case id.Mechanism == policy.Bearer && (r.caller.APIToken || r.lent ||
 		id.Provider != policy.LocalProvider || r.state.config.Token.Delivery == config.DeliveryBody):
 		r.Credentials.Scheme = "bearer"
 	}
@@ -124,7 +165,7 @@ func (r *rehearsal) provesThere(other *route) (*policy.Identity, error) {
 
 // letThrough tells what the upstream gets, or the proxy that asks.
 func (r *rehearsal) letThrough() error {
-	r.explained.allow(http.StatusOK, r.Reason)
+	r.explained.Allow(http.StatusOK, r.Reason)
 	if r.Verify {
 		if err := r.route.checkIdentityNames(r.Request.Header); err != nil {
 			return err
@@ -140,7 +181,7 @@ func (r *rehearsal) letThrough() error {
 
 // conclude returns what is explained, and how the gateway answers the error of run. A failure of the
 // gateway is no explanation.
-func (r *rehearsal) conclude(err error) (*Explanation, error) {
+func (r *rehearsal) conclude(err error) (*explain.Result, error) {
 	x := &r.explained
 	if err == nil || errors.Is(err, web.ErrAnswered) {
 		return x, nil
@@ -149,13 +190,13 @@ func (r *rehearsal) conclude(err error) (*Explanation, error) {
 	x.Status, x.Reason = r.Status, cmp.Or(x.Reason, causeOf(err))
 	switch {
 	case r.Status == http.StatusUnauthorized:
-		x.Outcome = OutcomeChallenge
+		x.Outcome = explain.OutcomeChallenge
 	case r.Status == http.StatusForbidden:
-		x.Outcome = OutcomeForbid
+		x.Outcome = explain.OutcomeForbid
 	case r.Status == http.StatusNotFound, r.Status == http.StatusMisdirectedRequest:
-		x.Outcome = OutcomeNotFound
+		x.Outcome = explain.OutcomeNotFound
 	case r.Status < http.StatusInternalServerError:
-		x.Outcome = OutcomeBadRequest
+		x.Outcome = explain.OutcomeBadRequest
 	default:
 		return nil, err
 	}

@@ -270,3 +270,18 @@ func (p Path) StripPrefix(prefix string) (string, bool) {
 	}
 	return p.Raw[end:], true
 }
+
+// CutURL cuts a URL into its parts without a change of their bytes. The target is what a request
+// line has.
+func CutURL(raw string) (scheme, authority, target string, ok bool) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority, target = rest[:end], rest[end:]
+	if !strings.HasPrefix(target, "/") {
+		target = "/" + target
+	}
+	return scheme, authority, target, ok
+}

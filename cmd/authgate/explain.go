@@ -17,6 +17,7 @@ import (
 
 	"authgate/gateway"
 	"authgate/gateway/config"
+	"authgate/gateway/explain"
 	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
@@ -91,12 +92,12 @@ func explainCommand() *cobra.Command {
 }
 
 // readDescribed returns the request of the arguments and flags, without who makes it.
-func readDescribed(method, url, from string, header []string) (*gateway.Described, error) {
+func readDescribed(method, url, from string, header []string) (*explain.Request, error) {
 	client, err := netip.ParseAddr(from)
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--from %q is not an IP address", from)}
 	}
-	d := &gateway.Described{Method: method, URL: url, From: client}
+	d := &explain.Request{Method: method, URL: url, From: client}
 	d.Header, err = readHeader(header)
 	return d, err
 }
@@ -116,14 +117,14 @@ func readHeader(lines []string) (http.Header, error) {
 
 // explainOne explains one request. The error is a *usageError if the description is at
 // fault.
-func explainOne(cfg *config.Config, described *gateway.Described) (*gateway.Explanation, error) {
+func explainOne(cfg *config.Config, described *explain.Request) (*explain.Result, error) {
 	explainer, err := gateway.NewExplainer(cfg)
 	if err != nil {
 		return nil, err
 	}
 	x, err := explainer.Explain(described)
 	err = errors.Join(err, explainer.Close())
-	if mistake, ok := errors.AsType[*gateway.DescriptionError](err); ok {
+	if mistake, ok := errors.AsType[*explain.Mistake](err); ok {
 		return nil, &usageError{mistake}
 	}
 	return x, err
@@ -154,7 +155,7 @@ func (c *callerFlags) register(cmd *cobra.Command) {
 }
 
 // read returns the caller, nil without credentials.
-func (c *callerFlags) read(cmd *cobra.Command) (*gateway.Caller, error) {
+func (c *callerFlags) read(cmd *cobra.Command) (*explain.Caller, error) {
 	age, err := c.readProof(cmd)
 	if err != nil {
 		return nil, err
@@ -190,7 +191,7 @@ func (c *callerFlags) readProof(cmd *cobra.Command) (age time.Duration, err erro
 }
 
 // readCaller is read without what the login has proved.
-func (c *callerFlags) readCaller(cmd *cobra.Command) (*gateway.Caller, error) {
+func (c *callerFlags) readCaller(cmd *cobra.Command) (*explain.Caller, error) {
 	given := func(names ...string) bool { return slices.ContainsFunc(names, cmd.Flags().Changed) }
 	switch {
 	case given("as") && c.user == "":
@@ -203,7 +204,7 @@ func (c *callerFlags) readCaller(cmd *cobra.Command) (*gateway.Caller, error) {
 		return nil, &usageError{errors.New("--api-token goes with --as and --roles alone: " +
 			"it has nothing that its account has not")}
 	case c.apiToken:
-		return &gateway.Caller{User: c.user, Mechanism: policy.Mechanism(c.mechanism), APIToken: true, Roles: c.roles}, nil
+		return &explain.Caller{User: c.user, Mechanism: policy.Mechanism(c.mechanism), APIToken: true, Roles: c.roles}, nil
 	case given("as") && given("roles", "username", "provider", "email", "claim"):
 		return nil, &usageError{errors.New("--as names a user, who has the roles and the provider of the configuration; " +
 			"give --as, or the flags of an identity")}
@@ -216,14 +217,14 @@ func (c *callerFlags) readCaller(cmd *cobra.Command) (*gateway.Caller, error) {
 		return nil, nil
 	}
 	claims, err := readClaims(c.claims)
-	return c.withToken(&gateway.Caller{
+	return c.withToken(&explain.Caller{
 		Username: c.username, Roles: c.roles, Mechanism: policy.Mechanism(c.mechanism), Provider: c.provider, Email: c.email,
 		Claims: claims,
 	}), err
 }
 
 // withToken adds what the flags say of an access token. A nil caller stays nil.
-func (c *callerFlags) withToken(caller *gateway.Caller) *gateway.Caller {
+func (c *callerFlags) withToken(caller *explain.Caller) *explain.Caller {
 	if caller != nil {
 		caller.Scopes, caller.Client, caller.Resource = c.scopes, c.client, c.resource
 	}
@@ -250,11 +251,11 @@ func readClaims(given []string) (map[string][]string, error) {
 const noUser = "none"
 
 // callerAs returns a user of the configuration.
-func callerAs(user, mechanism string) *gateway.Caller {
+func callerAs(user, mechanism string) *explain.Caller {
 	if user == noUser {
 		return nil
 	}
-	return &gateway.Caller{User: user, Mechanism: policy.Mechanism(mechanism)}
+	return &explain.Caller{User: user, Mechanism: policy.Mechanism(mechanism)}
 }
 
 // explanation is an Explanation as JSON.
@@ -283,7 +284,7 @@ type condition struct {
 }
 
 // printExplanation prints x as text, or as a JSON object.
-func printExplanation(w io.Writer, x *gateway.Explanation, asJSON bool) error {
+func printExplanation(w io.Writer, x *explain.Result, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, x)
 	}
@@ -291,7 +292,7 @@ func printExplanation(w io.Writer, x *gateway.Explanation, asJSON bool) error {
 	return nil
 }
 
-func printJSON(w io.Writer, x *gateway.Explanation) error {
+func printJSON(w io.Writer, x *explain.Result) error {
 	shown := explanation{
 		Outcome: x.Outcome, Status: x.Status, Route: x.Route, Upstream: x.Upstream, Reason: x.Reason,
 		Conditions: []condition{}, Headers: map[string]string{},
@@ -322,7 +323,7 @@ func headerValue(h http.Header, name string) string {
 	return ""
 }
 
-func printText(w io.Writer, x *gateway.Explanation) {
+func printText(w io.Writer, x *explain.Result) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s %s\n", name+":", printable(fmt.Sprintf(format, args...)))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"authgate/gateway"
 	"authgate/gateway/config"
+	"authgate/gateway/explain"
 )
 
 func testCommand() *cobra.Command {
@@ -104,7 +105,7 @@ func runTests(cmd *cobra.Command, path string, from config.Environment) (tally, 
 }
 
 // failures returns what differs from the expectation. err is that of Explain.
-func (e *expectation) failures(x *gateway.Explanation, err error) (all []string) {
+func (e *expectation) failures(x *explain.Result, err error) (all []string) {
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"authgate/gateway"
+	"authgate/gateway/explain"
 	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
@@ -130,8 +130,8 @@ func (f *testFile) check(doc *strictyaml.Document) {
 
 // outcomes are those that a test can expect.
 var outcomes = [...]string{
-	gateway.OutcomeAllow, gateway.OutcomeChallenge, gateway.OutcomeForbid, gateway.OutcomeNotFound,
-	gateway.OutcomeBadRequest,
+	explain.OutcomeAllow, explain.OutcomeChallenge, explain.OutcomeForbid, explain.OutcomeNotFound,
+	explain.OutcomeBadRequest,
 }
 
 func (t *testCase) check(doc *strictyaml.Document, path string) {
@@ -185,15 +185,15 @@ func (e *expectation) check(doc *strictyaml.Document, path string) {
 }
 
 // described returns the request of the test.
-func (t *testCase) described() *gateway.Described {
-	d := &gateway.Described{Method: t.Request.Method, URL: t.Request.URL, From: t.Request.From, Verify: t.Request.Verify,
+func (t *testCase) described() *explain.Request {
+	d := &explain.Request{Method: t.Request.Method, URL: t.Request.URL, From: t.Request.From, Verify: t.Request.Verify,
 		Header: http.Header{}}
 	for name, value := range t.Request.Headers {
 		d.Header[name] = []string{value}
 	}
 	switch words := t.As.Words; {
 	case words != nil:
-		d.Caller = &gateway.Caller{
+		d.Caller = &explain.Caller{
 			Username: words.Username, Roles: words.Roles, Mechanism: words.Mechanism, Provider: words.Provider,
 			Email:  words.Email,
 			Scopes: words.Scopes, Claims: words.Claims, Client: words.Client, Resource: words.Resource,

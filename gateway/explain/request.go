@@ -1,4 +1,4 @@
-package gateway
+package explain
 
 import (
 	"crypto/tls"
@@ -9,17 +9,18 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"authgate/gateway/config"
 	"authgate/policy"
 )
 
-// describe makes the request that a server would receive. With tls.mode off it
-// comes through the first of the trusted proxies.
-func (st *state) describe(d *Described) (*http.Request, error) {
-	secure, host, target, err := st.split(d.URL)
+// HTTP returns the request that a server with a configuration would receive. With tls.mode off it comes
+// through the first of the trusted proxies. The error is a *Mistake.
+func (d *Request) HTTP(cfg *config.Config) (*http.Request, error) {
+	secure, host, target, err := splitURL(d.URL, cfg.PublicURL.Host)
 	if err != nil {
 		return nil, err
 	}
-	off := st.config.TLS.Off()
+	off := cfg.TLS.Off()
 	switch {
 	case d.Method == "":
 		return nil, mistake("the method is empty")
@@ -31,7 +32,7 @@ func (st *state) describe(d *Described) (*http.Request, error) {
 		from = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
 	from = from.Unmap().WithZone("")
-	header, err := describedHeader(d.Header, off, st.site.TokenHeader)
+	header, err := describedHeader(d.Header, off, http.CanonicalHeaderKey(cfg.Token.Header))
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +44,7 @@ func (st *state) describe(d *Described) (*http.Request, error) {
 	if !secure {
 		scheme = "http"
 	}
-	if trusted := st.config.Listen.TrustedProxies; off && len(trusted) > 0 {
+	if trusted := cfg.Listen.TrustedProxies; off && len(trusted) > 0 {
 		r.RemoteAddr = netip.AddrPortFrom(trusted[0].Addr(), 0).String()
 		r.Header.Set("X-Forwarded-For", from.String())
 		r.Header.Set("X-Forwarded-Proto", scheme)
@@ -116,12 +117,12 @@ func describeUpgrade(h http.Header) {
 	}
 }
 
-// split cuts a URL into its parts without a change of their bytes.
-func (st *state) split(raw string) (secure bool, host, target string, err error) {
+// splitURL cuts a URL, or a path at home, into its parts without a change of their bytes.
+func splitURL(raw, home string) (secure bool, host, target string, err error) {
 	if strings.HasPrefix(raw, "/") {
-		return true, st.config.PublicURL.Host, raw, nil
+		return true, home, raw, nil
 	}
-	scheme, host, target, ok := cutURL(raw)
+	scheme, host, target, ok := policy.CutURL(raw)
 	secure = strings.EqualFold(scheme, "https")
 	if !ok || !secure && !strings.EqualFold(scheme, "http") {
 		return false, "", "", mistake("the URL %q is neither an https URL nor a path: expected https://HOST/PATH or /PATH",

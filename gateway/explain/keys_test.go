@@ -1,4 +1,4 @@
-package gateway
+package explain_test
 
 import (
 	"os"
@@ -6,20 +6,23 @@ import (
 	"strings"
 	"testing"
 
+	"authgate/gateway"
+	"authgate/gateway/explain"
 	"authgate/gateway/wire/jose"
 	"authgate/internal/test/must"
+	"authgate/internal/test/rig"
 )
 
 // What is explained is signed by a key that nothing verifies, and leaves no file behind.
 func TestExplainSignsWithPassingKeys(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cfg := parseConfig(t, dir, edit(t, baseConfig, `  app: {url: "http://app.invalid"}`,
+	cfg := rig.Parse(t, dir, rig.Edit(t, rig.Base, `  app: {url: "http://app.invalid"}`,
 		`  app: {url: "http://app.invalid", assertion: {}}`)+"oauth: {enabled: true}\n")
 	cfg.DataDir = filepath.Join(dir, "not-there")
-	e := must.Get(NewExplainer(cfg))(t)
+	e := must.Get(gateway.NewExplainer(cfg))(t)
 	defer e.Close()
-	described := &Described{Method: "GET", URL: "https://gw.example/session/", Caller: &Caller{Username: "alice"}}
+	described := &explain.Request{Method: "GET", URL: "https://gw.example/session/", Caller: &explain.Caller{Username: "alice"}}
 	x := must.Get(e.Explain(described))(t)
 	if assertion := x.Header.Get("X-Auth-Assertion"); strings.Count(assertion, ".") != 2 {
 		t.Errorf("the assertion is %q", assertion)

@@ -1,4 +1,4 @@
-package gateway
+package explain
 
 import (
 	"cmp"
@@ -7,6 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"authgate/gateway/config"
+	"authgate/gateway/identity/auth"
+	"authgate/gateway/login/mechanism"
+	"authgate/gateway/people/accounts"
 	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
@@ -56,17 +60,17 @@ func (e *unknownUserError) Error() string { return e.problem }
 
 // unknownUser is the error of a name that no account has. Users of providers have no place in the
 // configuration.
-func (st *state) unknownUser(name string) error {
+func (k *Known) unknownUser(name string) error {
 	problem := fmt.Sprintf("no local account and no Basic user has the name %q, or it is disabled", name)
-	if provider, username, found := strings.Cut(name, ":"); found && st.federation.Provider(provider) != nil {
+	if provider, username, found := strings.Cut(name, ":"); found && k.Federation.Provider(provider) != nil {
 		return &unknownUserError{fmt.Sprintf("%s; describe a user of a provider in words: provider %q, username %q",
 			problem, provider, username)}
 	}
 	var known []string
-	for _, account := range st.config.Accounts.Users {
+	for _, account := range k.Config.Accounts.Users {
 		known = append(known, account.Username)
 	}
-	for _, user := range st.config.Basic.Users {
+	for _, user := range k.Config.Basic.Users {
 		known = append(known, user.Username)
 	}
 	if near, ok := strictyaml.Nearest(name, known); ok && near != name {
@@ -75,23 +79,32 @@ func (st *state) unknownUser(name string) error {
 	return &unknownUserError{problem}
 }
 
-// DescriptionError reports that a description has no meaning.
-type DescriptionError struct{ problem string }
+// Mistake reports that a description has no meaning.
+type Mistake struct{ problem string }
 
 // Error implements error.
-func (e *DescriptionError) Error() string { return e.problem }
+func (e *Mistake) Error() string { return e.problem }
 
 func mistake(format string, args ...any) error {
-	return &DescriptionError{fmt.Sprintf(format, args...)}
+	return &Mistake{fmt.Sprintf(format, args...)}
 }
 
-// identities returns the identities that a caller can prove, one for each
-// mechanism. Those of a login have its proof.
-func (st *state) identities(c *Caller) ([]*policy.Identity, error) {
+// Known is what a configuration has of users and clients.
+type Known struct {
+	Config     *config.Config
+	Accounts   *accounts.Set
+	Basic      *auth.Basic
+	Federation *mechanism.Federation
+	OAuth      *mechanism.OAuth // nil: the gateway is no authorization server
+}
+
+// Identities returns the identities that a caller can prove, one for each mechanism. Those of a login
+// have its proof. The error tells that there is no such user, or is a *Mistake.
+func (k *Known) Identities(c *Caller) ([]*policy.Identity, error) {
 	if c == nil {
 		return nil, nil
 	}
-	all, err := st.withoutProof(c)
+	all, err := k.withoutProof(c)
 	if err != nil || c.APIToken && c.Factors == 0 && c.Age == 0 {
 		return all, err
 	}
@@ -106,7 +119,7 @@ func (st *state) identities(c *Caller) ([]*policy.Identity, error) {
 		}
 	}
 	logins := slices.DeleteFunc(slices.Clone(all), func(id *policy.Identity) bool {
-		return c.APIToken || !isLogin(id) && !(st.lent(c) && id.Provider != policy.ClientProvider)
+		return c.APIToken || !isLogin(id) && !(k.Lent(c) && id.Provider != policy.ClientProvider)
 	})
 	for _, id := range logins {
 		id.Login = describedLogin
@@ -134,15 +147,15 @@ func isLogin(id *policy.Identity) bool {
 }
 
 // withoutProof is identities without what the login has proved.
-func (st *state) withoutProof(c *Caller) ([]*policy.Identity, error) {
+func (k *Known) withoutProof(c *Caller) ([]*policy.Identity, error) {
 	if c.Mechanism != "" && c.Mechanism.Traits().Mechanism == "" {
 		return nil, mistake("the mechanism %q is unknown; expected %s", c.Mechanism, policy.MechanismWords())
 	}
-	if st.lent(c) {
-		return st.lender(c)
+	if k.Lent(c) {
+		return k.lender(c)
 	}
 	if c.User != "" {
-		return st.identitiesOf(c)
+		return k.identitiesOf(c)
 	}
 	if c.APIToken {
 		return nil, mistake("an API token belongs to a local account; name its user")
@@ -150,7 +163,7 @@ func (st *state) withoutProof(c *Caller) ([]*policy.Identity, error) {
 	if c.Provider == policy.ClientProvider {
 		return nil, mistake("an OAuth client that acts for itself is the user client:ID, without other properties")
 	}
-	if c.Provider != "" && !st.knows(c.Provider) {
+	if c.Provider != "" && !k.knows(c.Provider) {
 		return nil, mistake("the provider %q is not in the configuration; expected one of its providers or trusted "+
 			"issuers, local or basic", c.Provider)
 	}
@@ -159,8 +172,8 @@ func (st *state) withoutProof(c *Caller) ([]*policy.Identity, error) {
 	slices.SortStableFunc(kinds, func(a, b policy.Traits) int { return cmp.Compare(a.Users, b.Users) })
 	for _, kind := range kinds {
 		mechanism := kind.Mechanism
-		if c.Mechanism == mechanism || c.Mechanism == "" && st.fits(c, mechanism) {
-			id, err := st.identity(c, mechanism)
+		if c.Mechanism == mechanism || c.Mechanism == "" && k.fits(c, mechanism) {
+			id, err := k.identity(c, mechanism)
 			if err != nil {
 				return nil, err
 			}
@@ -174,18 +187,18 @@ func (st *state) withoutProof(c *Caller) ([]*policy.Identity, error) {
 }
 
 // identitiesOf is identities for a user of the configuration.
-func (st *state) identitiesOf(c *Caller) ([]*policy.Identity, error) {
+func (k *Known) identitiesOf(c *Caller) ([]*policy.Identity, error) {
 	if c.APIToken {
-		return st.apiTokenOf(c)
+		return k.apiTokenOf(c)
 	}
 	if err := c.checkUser(); err != nil {
 		return nil, err
 	}
 	var all []*policy.Identity
-	account, local := st.mechanisms.Accounts.Lookup(c.User)
-	basic := st.mechanisms.Basic.Identity(c.User)
+	account, local := k.Accounts.Lookup(c.User)
+	basic := k.Basic.Identity(c.User)
 	if !local && basic == nil {
-		return nil, st.unknownUser(c.User)
+		return nil, k.unknownUser(c.User)
 	}
 	if local {
 		for _, kind := range policy.Mechanisms() {
@@ -212,11 +225,11 @@ func (c *Caller) checkUser() error {
 }
 
 // apiTokenOf is identities for an API token.
-func (st *state) apiTokenOf(c *Caller) ([]*policy.Identity, error) {
-	account, ok := st.mechanisms.Accounts.Lookup(c.User)
+func (k *Known) apiTokenOf(c *Caller) ([]*policy.Identity, error) {
+	account, ok := k.Accounts.Lookup(c.User)
 	switch {
 	case !ok:
-		return nil, st.unknownUser(c.User)
+		return nil, k.unknownUser(c.User)
 	case !c.only() || c.Mechanism != "" && c.Mechanism != policy.Bearer:
 		return nil, mistake("an API token of %q proves the identity of the configuration by the mechanism bearer; "+
 			"give roles alone, to reduce its own", c.User)
@@ -234,43 +247,43 @@ func (st *state) apiTokenOf(c *Caller) ([]*policy.Identity, error) {
 }
 
 // knows reports whether accounts can come from a provider.
-func (st *state) knows(provider string) bool {
+func (k *Known) knows(provider string) bool {
 	return provider == policy.LocalProvider || provider == policy.BasicProvider ||
-		st.federation.Provider(provider) != nil || st.federation.Trusts(provider)
+		k.Federation.Provider(provider) != nil || k.Federation.Trusts(provider)
 }
 
 // fits reports whether a mechanism can prove the provider and the properties of a caller.
-func (st *state) fits(c *Caller, mechanism policy.Mechanism) bool {
+func (k *Known) fits(c *Caller, mechanism policy.Mechanism) bool {
 	switch mechanism.Traits().Users {
 	case policy.BasicUsers: // who have nothing but a name
 		return (c.Provider == "" || c.Provider == policy.BasicProvider) && c.Roles == nil && c.Email == "" &&
 			c.Scopes == nil && c.Claims == nil
 	case policy.LocalUsers:
 		local := c.Provider == "" || c.Provider == policy.LocalProvider
-		return local && c.Scopes == nil && c.Claims == nil || mechanism == policy.Bearer && st.federation.Trusts(c.Provider)
+		return local && c.Scopes == nil && c.Claims == nil || mechanism == policy.Bearer && k.Federation.Trusts(c.Provider)
 	}
-	return (c.Provider == "" && st.federation.Default != nil || st.federation.Provider(c.Provider) != nil) &&
+	return (c.Provider == "" && k.Federation.Default != nil || k.Federation.Provider(c.Provider) != nil) &&
 		c.Scopes == nil
 }
 
 // identity returns the identity that a mechanism proves for a caller in words.
-func (st *state) identity(c *Caller, mechanism policy.Mechanism) (*policy.Identity, error) {
+func (k *Known) identity(c *Caller, mechanism policy.Mechanism) (*policy.Identity, error) {
 	described := *c
 	if c.Provider == "" {
 		switch mechanism.Traits().Users {
 		case policy.BasicUsers:
 			described.Provider = policy.BasicProvider
 		case policy.ProviderUsers:
-			if st.federation.Default == nil {
+			if k.Federation.Default == nil {
 				return nil, mistake("the mechanism oidc needs a provider: " +
 					"there is no single one, and no delegated.default_provider")
 			}
-			described.Provider = st.federation.Default.Name()
+			described.Provider = k.Federation.Default.Name()
 		default:
 			described.Provider = policy.LocalProvider
 		}
 	}
-	if !st.fits(&described, mechanism) {
+	if !k.fits(&described, mechanism) {
 		return nil, mistake("no request has such an identity: the mechanism %s does not prove accounts of %s, "+
 			"or not with %s", mechanism, described.Provider, c.properties())
 	}
