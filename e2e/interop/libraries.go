@@ -29,6 +29,9 @@ var libraries = []row{
 				"logout by redirect",
 				"TestAuthlib"},
 		}},
+	{name: "requests-oauthlib (Python)", needs: []string{"./oauth/venv/bin/python"},
+		version: version{"oauth/venv/bin/python -c 'import requests_oauthlib; print(requests_oauthlib.__version__)'", ""},
+		tries:   []try{{"code flow with PKCE and refresh, without a scope", "TestRequestsOAuthlib"}}},
 	{name: "Nimbus OpenID Connect SDK (Java)", needs: []string{"java", "keytool", "./oauth/nimbus/jars"},
 		version: version{"ls oauth/nimbus/jars", `oauth2-oidc-sdk-([0-9.]+)\.jar`},
 		tries: []try{
@@ -49,6 +52,12 @@ var libraries = []row{
 		tries: []try{
 			{"client and server, dynamic registration", "TestMCPNode/registered"},
 			{"client and server, a client metadata document", "TestMCPNode/document"},
+		}},
+	{name: "MCP conformance tests", needs: []string{"./conformance/node_modules/.installed"},
+		version: nodeModule("conformance", "@modelcontextprotocol/conformance"),
+		tries: []try{
+			{"their scenarios for authorization servers: metadata, code flow without a scope", "TestMCPConformance/any"},
+			{"the same with a resource", "TestMCPConformance/resource"},
 		}},
 	{name: "MCP SDK for Go", version: goModule(".", "github.com/modelcontextprotocol/go-sdk"),
 		tries: []try{

@@ -12,8 +12,8 @@ import (
 	"authgate/e2e/world"
 )
 
-// runProgram runs a program of testdata to its end. A line "open ADDRESS" is what the
-// program asks of its user, who signs in and allows it.
+// runProgram runs a program to its end. A line "open ADDRESS", or an address of the gateway, is what
+// the program asks of its user, who signs in and allows it.
 func runProgram(t *testing.T, g *world.Instance, name string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*world.Patience)
@@ -30,7 +30,7 @@ func runProgram(t *testing.T, g *world.Instance, name string, args ...string) {
 	person.T = t
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		if address, ok := strings.CutPrefix(lines.Text(), "open "); ok {
+		if address, ok := strings.CutPrefix(lines.Text(), "open "); ok || strings.HasPrefix(address, g.Base+"/") {
 			person.allow(address)
 		} else {
 			t.Log(lines.Text())
