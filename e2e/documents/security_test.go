@@ -102,7 +102,7 @@ type attack struct {
 
 // Most words of a row without its tests, and of a page.
 const (
-	maxAttackWords = 40
+	maxAttackWords = 36
 	maxPageWords   = 6000
 )
 
