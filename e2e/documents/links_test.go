@@ -73,6 +73,17 @@ func anchorsOf(d *world.Document) map[string]bool {
 	return all
 }
 
+// TestDocsLength checks that each page below docs can be read in half an hour.
+func TestDocsLength(t *testing.T) {
+	t.Parallel()
+	const most = 6000
+	for name, doc := range world.Documents(t) {
+		if words := len(strings.Fields(doc.Text)); words > most && strings.HasPrefix(name, "docs/") {
+			t.Errorf("%s has %d words, want at most %d", name, words, most)
+		}
+	}
+}
+
 // docsIndex is where readers begin: with their situation, then with the four kinds of
 // documents.
 const (
