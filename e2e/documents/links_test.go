@@ -150,16 +150,3 @@ func TestDocsIndex(t *testing.T) {
 		t.Errorf("%s has %d situations that lead to a page, fewer than %d", docsIndex, entrances, fewestEntrances)
 	}
 }
-
-// mostWords is how many words a page has at most: half an hour of reading.
-const mostWords = 6000
-
-// TestDocsLength checks that no page is too long to read at once.
-func TestDocsLength(t *testing.T) {
-	t.Parallel()
-	for name, doc := range world.Documents(t) {
-		if words := len(strings.Fields(doc.Text)); words > mostWords {
-			t.Errorf("%s has %d words, more than %d: part it by reader", name, words, mostWords)
-		}
-	}
-}
