@@ -188,7 +188,7 @@ func (r *Reader) parse(t *text, source []byte, limit int) ast.Node {
 	if !r.wellFormed(t, source, limit) {
 		return nil
 	}
-	file, err := parseTokens(strings.Join(t.lines, "\n"))
+	file, _, err := Parse(strings.Join(t.lines, "\n"))
 	if err != nil {
 		r.addSyntax(t, err)
 		return nil
@@ -223,23 +223,24 @@ type syntaxError struct {
 
 func (e *syntaxError) Error() string { return e.message }
 
-// parseTokens runs the YAML parser. It recovers from panics, which odd input
-// can cause: a reload must not end the process.
-func parseTokens(source string) (file *ast.File, err error) {
+// Parse runs the YAML parser. It returns the tokens too, comments among them. It recovers from panics,
+// which odd input can cause: a reload must not end the process.
+func Parse(source string) (file *ast.File, tokens token.Tokens, err error) {
 	defer func() {
 		if recover() != nil {
 			file, err = nil, &syntaxError{message: "the YAML parser failed on this file", at: position{1, 1}}
 		}
 	}()
-	tokens := lexer.Tokenize(source)
+	tokens = lexer.Tokenize(source)
 	if tk := tooDeep(tokens); tk != nil {
-		return nil, &syntaxError{message: "nested too deeply", at: place(tk)}
+		return nil, nil, &syntaxError{message: "nested too deeply", at: place(tk)}
 	}
 	if tk := tabInside(tokens); tk != nil {
 		const message = "a tab inside a string without quotes; use a space, or put the string in quotes"
-		return nil, &syntaxError{message: message, at: place(tk)}
+		return nil, nil, &syntaxError{message: message, at: place(tk)}
 	}
-	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	file, err = parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	return file, tokens, err
 }
 
 // place returns where a token begins.

@@ -13,8 +13,8 @@ import (
 )
 
 // Check checks accounts, which are written at Places, and parses their password hashes. It
-// removes empty roles, from the accounts alone and not from the lists that they have. colons: names may hold a colon, because certificates of clients name the
-// accounts, too.
+// removes empty roles, from the accounts alone and not from the lists that they have. colons: names may
+// hold a colon, because certificates of clients name the accounts, too.
 func Check(users []Account, places []Place, colons bool) {
 	c := credentials{names: usernames{}, colons: colons}
 	passkeys := map[string]Place{}
@@ -99,7 +99,8 @@ func (names usernames) check(at Place, name string, colons bool) {
 	folded := policy.FoldName(name)
 	if first, twice := names[folded]; twice {
 		doc.Fault(path, "the user name %q is already used at %s; "+
-			"names must differ in more than case or Unicode normalization", name, first.doc.Place(first.path+".username"))
+			"names must differ in more than case or Unicode normalization", name,
+			first.doc.Place(first.path+".username"))
 		return
 	}
 	names[folded] = at

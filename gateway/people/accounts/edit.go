@@ -198,7 +198,8 @@ func (f *File) verify(content []byte, want []Account) error {
 
 // sameKeys reports whether two accounts are written alike.
 func sameKeys(a, b *Account) bool {
-	return !slices.ContainsFunc(accountKeys, func(key string) bool { return !sameValue(fieldOf(a, key), fieldOf(b, key)) })
+	differs := func(key string) bool { return !sameValue(fieldOf(a, key), fieldOf(b, key)) }
+	return !slices.ContainsFunc(accountKeys, differs)
 }
 
 // sameValue reports whether two fields have the same value, or are written alike: at any depth,

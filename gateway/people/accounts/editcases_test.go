@@ -160,7 +160,7 @@ func TestEditLines(t *testing.T) {
 	const zoe = "# end\n{\"username\":\"zoe\"}\n"
 	for _, c := range []editCase{
 		{"a key", `{"username":"alice"}` + "\n" + zoe, alter(func(a *Account) { a.Disabled, a.Roles = true, []string{"a"} }),
-			`{"username":"alice","roles":["a"],"disabled":true}` + "\n" + zoe},
+			`{"username":"alice", "roles": ["a"], "disabled": true}` + "\n" + zoe},
 		{"with spaces", ` { "username" : "alice" , "roles" : [ "b" ] } ` + "\n" + zoe,
 			alter(func(a *Account) { a.Name, a.Roles = "${A} <b>", []string{"a", "#"} }),
 			` { "username" : "alice" , "roles" : ["a", "#"], "name": "${A} <b>" } ` + "\n" + zoe},

@@ -88,12 +88,12 @@ func (s *scribe) write(a *Account) string {
 
 // braces returns an account in braces.
 func (s *scribe) braces(a *Account, keys []string) string {
-	style := style{json: s.json, tight: s.json && s.IntN(2) == 0, quoted: s.IntN(2) == 0}
+	style := style{json: s.json, quoted: s.IntN(2) == 0}
 	var pairs []string
 	for _, key := range keys {
 		pairs = append(pairs, style.pair(key, reflectOf(fieldOf(a, key))))
 	}
-	open, comma, end := s.one("{", "{ "), style.comma(), s.one("}", " }")
+	open, comma, end := s.one("{", "{ "), s.one(", ", ","), s.one("}", " }")
 	if !s.json && s.IntN(3) == 0 {
 		comma, end = s.one(",\n    ", " , # note\n    "), s.one("}", "\n  }", ", }")
 	}
@@ -201,6 +201,9 @@ func FuzzEditContent(f *testing.F) {
 		f.Add(c.content, false)
 	}
 	f.Add(`{"username":"alice","roles":["a"]}`+"\n", true)
+	for _, broken := range []string{"- {a: [}\n", "- ?\n- -\n", "- |\n", "-\n", "- *a\n", "- &a\n", "[\n", "- a: !t\n"} {
+		f.Add(broken, false)
+	}
 	f.Fuzz(func(t *testing.T, content string, json bool) {
 		file := &File{Path: "accounts.yaml", Reader: newReader}
 		if json {

@@ -276,7 +276,8 @@ func jsonColumn(line, key string) (int, bool) {
 			return 0, false
 		}
 		if name == key {
-			return start + strings.IndexFunc(line[start:], func(r rune) bool { return r != ':' && !unicode.IsSpace(r) }), true
+			isValue := func(r rune) bool { return r != ':' && !unicode.IsSpace(r) }
+			return start + strings.IndexFunc(line[start:], isValue), true
 		}
 	}
 	return 0, false

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goccy/go-yaml/token"
+
 	"authgate/gateway/strictyaml"
 )
 
@@ -38,8 +40,10 @@ func isEmpty(field any) bool {
 // the value is not written in place.
 func (l *layout) set(at int, key string, was, is any) ([]byte, bool) {
 	i := &l.items[at]
-	l.entriesOf(i)
-	if i.opaque || len(i.entries) == 0 {
+	if l.json {
+		i.entries = jsonEntries(l.source[i.start:i.end], i.start)
+	}
+	if len(i.entries) == 0 {
 		return nil, false
 	}
 	gone := mayLack(key) && isEmpty(is)
@@ -51,7 +55,7 @@ func (l *layout) set(at int, key string, was, is any) ([]byte, bool) {
 	switch {
 	case gone:
 		return l.drop(i, e), true
-	case !i.flow && len(written) > 0 && isDash(l.source, e.value):
+	case e.elements != nil:
 		return l.setLines(e, was, is)
 	case !l.json && (bytes.HasPrefix(written, []byte("*")) || variable.Match(written)):
 		return nil, false
@@ -73,8 +77,7 @@ func (l *layout) insert(i *item, key string, is any) []byte {
 	if !i.flow {
 		return l.splice(last.next, last.next, l.blockEntry(strings.Repeat(" ", i.column), key, is))
 	}
-	s := style{json: l.json, tight: l.json && l.source[i.entries[0].value-1] == ':'}
-	return l.splice(last.end, last.end, s.comma()+s.pair(key, reflect.ValueOf(is).Elem()))
+	return l.splice(last.end, last.end, ", "+style{json: l.json}.pair(key, reflect.ValueOf(is).Elem()))
 }
 
 // blockEntry returns a key with its value as lines of a block.
@@ -110,14 +113,13 @@ func (l *layout) drop(i *item, e *entry) []byte {
 func (l *layout) setLines(e *entry, was, is any) ([]byte, bool) {
 	from, to := reflect.ValueOf(was).Elem(), reflect.ValueOf(is).Elem()
 	if to.Len() == 0 {
-		colon := colonAfter(l.source, e.start, e.next)
-		return l.splice(colon+1, e.end, " []"), true
+		return l.splice(e.colon, e.end, " []"), true
 	}
-	start := bytes.LastIndexByte(l.source[:e.value], '\n') + 1
-	elements, indent := l.elements(start, e), strings.Repeat(" ", e.value-start)
+	elements, start := e.elements, e.elements[0].start
 	if len(elements) != from.Len() {
 		return nil, false
 	}
+	indent := strings.Repeat(" ", e.value-start)
 	var text strings.Builder
 	next := 0 // of the elements
 	skip := func(until int) {
@@ -140,28 +142,6 @@ func (l *layout) setLines(e *entry, was, is any) ([]byte, bool) {
 	}
 	skip(len(elements))
 	return l.splice(start, e.next, text.String()), true
-}
-
-// element is where an element of a list in lines is written: its lines to content, and
-// comments to end.
-type element struct{ start, content, end int }
-
-// elements finds the elements of the value of an entry, which begins in the line at start.
-func (l *layout) elements(start int, e *entry) (all []element) {
-	for _, one := range linesOf(l.source[:e.next]) {
-		if one.start < start {
-			continue
-		}
-		if one.content && one.indent == e.value-start && isDash(l.source, one.start+one.indent) {
-			all = append(all, element{start: one.start})
-		}
-		last := &all[len(all)-1]
-		if one.content {
-			last.content = one.end
-		}
-		last.end = one.end
-	}
-	return all
 }
 
 // remove returns the source without an account.
@@ -187,7 +167,6 @@ func (l *layout) add(a *Account) []byte {
 	end, before, flow := len(l.source), "", l.json
 	if len(l.items) > 0 {
 		last := &l.items[len(l.items)-1]
-		l.entriesOf(last)
 		end, flow = last.end, last.flow
 	}
 	switch {
@@ -218,8 +197,8 @@ func (l *layout) addToFlow(a *Account) []byte {
 	}
 	last := l.items[len(l.items)-1]
 	end, comma := last.end, ","
-	if at := skipComments(l.source, last.end, l.end); at < l.end && l.source[at] == ',' {
-		end, comma = at+1, ""
+	if after := l.next(last.end-1, token.CommentType); after.kind == token.CollectEntryType {
+		end, comma = after.start+1, ""
 	}
 	line := bytes.LastIndexByte(l.source[:last.start], '\n') + 1
 	if indent := string(l.source[line:last.start]); line > 0 && strings.TrimSpace(indent) == "" {
@@ -247,7 +226,6 @@ func (l *layout) block(indent string, a *Account) string {
 type style struct {
 	json   bool
 	quoted bool // texts in quotes, also where they need none
-	tight  bool // without a space after commas and colons
 }
 
 // account returns an account in braces.
@@ -258,25 +236,14 @@ func (s style) account(a *Account) string {
 			pairs = append(pairs, s.pair(key, reflect.ValueOf(field).Elem()))
 		}
 	}
-	return "{" + strings.Join(pairs, s.comma()) + "}"
-}
-
-func (s style) comma() string {
-	if s.tight {
-		return ","
-	}
-	return ", "
+	return "{" + strings.Join(pairs, ", ") + "}"
 }
 
 func (s style) pair(key string, value reflect.Value) string {
-	colon := ": "
 	if s.json {
 		key = `"` + key + `"`
 	}
-	if s.tight {
-		colon = ":"
-	}
-	return key + colon + s.value(value)
+	return key + ": " + s.value(value)
 }
 
 // value returns a value in one line.
@@ -291,13 +258,13 @@ func (s style) value(v reflect.Value) string {
 		for i := range elements {
 			elements[i] = s.value(v.Index(i))
 		}
-		return "[" + strings.Join(elements, s.comma()) + "]"
+		return "[" + strings.Join(elements, ", ") + "]"
 	case reflect.Struct:
 		pairs := make([]string, v.NumField())
 		for i := range pairs {
 			pairs[i] = s.pair(v.Type().Field(i).Tag.Get("yaml"), v.Field(i))
 		}
-		return "{" + strings.Join(pairs, s.comma()) + "}"
+		return "{" + strings.Join(pairs, ", ") + "}"
 	}
 	return fmt.Sprint(v.Interface()) // a number, true or false
 }
