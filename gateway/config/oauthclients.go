@@ -115,7 +115,7 @@ func checkClientSecret(r *section.Report, path string, secret Secret) {
 	text := secret.Reveal()
 	switch {
 	case text == "":
-	case HashedSecret(secret):
+	case password.IsHash(text):
 		hash, err := password.Parse(text)
 		if err != nil {
 			r.Fault(path, "%v", err)
@@ -127,12 +127,6 @@ func checkClientSecret(r *section.Report, path string, secret Secret) {
 	default:
 		r.WarnOfGuessableKey(path, secret)
 	}
-}
-
-// HashedSecret reports whether a secret of a client is the hash of it.
-func HashedSecret(secret Secret) bool {
-	text := secret.Reveal()
-	return strings.HasPrefix(text, "$argon2") || strings.HasPrefix(text, "$2")
 }
 
 // checkGrants checks that each grant can be used, and that nothing is given for grants that

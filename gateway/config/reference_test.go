@@ -48,7 +48,32 @@ type referenceKey struct {
 	kind     string
 	fallback string // the default, as one writes it; "" for a section
 	zero     bool   // the default is empty or zero, so its meaning may be given in words
+	bounds   map[string]string
 }
+
+// boundsOf returns what is a mistake by the tags of a field: the bounds after "under" and "over", as the
+// reference has them.
+func boundsOf(field reflect.StructField) map[string]string {
+	low, high, ranged := strings.Cut(field.Tag.Get("range"), "..")
+	if !ranged {
+		low, high = field.Tag.Get("min"), field.Tag.Get("max")
+	}
+	bounds := map[string]string{}
+	for word, bound := range map[string]string{"under": low, "over": high} {
+		switch bound {
+		case "", "1ns", "0", "1": // 0 is the mistake, or what is less than it
+			continue
+		}
+		if field.Type == reflect.TypeFor[time.Duration]() {
+			bound = "`" + bound + "`"
+		}
+		bounds[word] = bound
+	}
+	return bounds
+}
+
+// boundText matches a bound in a text about mistakes.
+var boundText = regexp.MustCompile("\\b(under|over) (`?[0-9][0-9a-z]*`?)")
 
 // reference collects the keys in the order of the types.
 type reference struct{ keys []referenceKey }
@@ -71,7 +96,11 @@ func (r *reference) section(path string, v reflect.Value) {
 			if tagged, ok := field.Tag.Lookup("words"); ok {
 				only = strings.Fields(tagged)
 			}
+			before := len(r.keys)
 			r.value(strictyaml.Join(path, name), v.FieldByIndex(field.Index), only)
+			if bounds := boundsOf(field); len(bounds) > 0 {
+				r.keys[before].bounds = bounds
+			}
 		}
 	}
 }
@@ -80,7 +109,8 @@ func (r *reference) section(path string, v reflect.Value) {
 func (r *reference) value(key string, v reflect.Value, words []string) {
 	t := v.Type()
 	if kind := kindOf(t, words); kind != "" {
-		r.keys = append(r.keys, referenceKey{key, kind, written(v), v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0})
+		zero := v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0
+		r.keys = append(r.keys, referenceKey{key, kind, written(v), zero, nil})
 		return
 	}
 	switch t.Kind() {
@@ -265,6 +295,7 @@ func (p *referenceText) correct(i int, key string, k *referenceKey, rest string)
 			end = j
 		}
 	}
+	p.correctBounds(i+1, end, k)
 	if end == i {
 		p.faults = append(p.faults, fmt.Sprintf("write what %s means, in lines that begin with two spaces", key))
 	}
@@ -272,6 +303,31 @@ func (p *referenceText) correct(i int, key string, k *referenceKey, rest string)
 		p.last[section] = end
 		if section == "" {
 			break
+		}
+	}
+}
+
+// correctBounds writes the bounds of a key into what its entry, in lines from start to end, says about
+// mistakes.
+func (p *referenceText) correctBounds(start, end int, k *referenceKey) {
+	found := map[string]bool{}
+	mistakes := false
+	for i := start; i <= end && k.bounds != nil; i++ {
+		if mistakes = mistakes || strings.HasPrefix(p.lines[i], "  Mistakes:"); !mistakes {
+			continue
+		}
+		p.lines[i] = boundText.ReplaceAllStringFunc(p.lines[i], func(text string) string {
+			word, _, _ := strings.Cut(text, " ")
+			if found[word] || k.bounds[word] == "" {
+				return text
+			}
+			found[word] = true
+			return word + " " + k.bounds[word]
+		})
+	}
+	for word, bound := range k.bounds {
+		if !found[word] {
+			p.faults = append(p.faults, fmt.Sprintf("write that %s %s is a mistake of %s", word, bound, k.key))
 		}
 	}
 }
@@ -325,6 +381,7 @@ func TestReferenceUpdate(t *testing.T) {
 		{"words for a default", lifetime, strings.Replace(lifetime, "`1h`", "one hour", 1)},
 		{"another default before words", "; default: `10s`, with a path)", "; default: `11s`, with a path)"},
 		{"another word", "(`lax`, `strict`, `none`;", "(`lax`, `strict`;"},
+		{"another bound", "over `10m` (RFC 6749, section 4.1.2)", "over `5m` (RFC 6749, section 4.1.2)"},
 	} {
 		if strings.Count(text, c.old) != 1 {
 			t.Fatalf("%s: the reference does not have %s once", c.name, c.old)

@@ -171,7 +171,7 @@ func configuredClient(c *config.OAuthClient, who *policy.Route) (*Client, error)
 	var texts []string
 	var hashes []password.Hash
 	for _, secret := range c.AllSecrets() {
-		if !config.HashedSecret(secret) {
+		if !password.IsHash(secret.Reveal()) {
 			texts = append(texts, secret.Reveal())
 		} else if hash, err := password.Parse(secret.Reveal()); err == nil { // the configuration was checked
 			hashes = append(hashes, hash)
