@@ -295,9 +295,10 @@ func (p *referenceText) correct(i int, key string, k *referenceKey, rest string)
 			end = j
 		}
 	}
-	p.correctBounds(i+1, end, k)
 	if end == i {
 		p.faults = append(p.faults, fmt.Sprintf("write what %s means, in lines that begin with two spaces", key))
+	} else {
+		p.correctBounds(i+1, end, k)
 	}
 	for section := parent(key); ; section = parent(section) {
 		p.last[section] = end
