@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	ownrig "authgate/internal/test/rig"
 )
 
 // sharingRigs are two gateways on one store. Time passes for both.
@@ -45,7 +47,7 @@ const (
 	aliceRoles = "roles: [user, admin], "
 )
 
-var sharedTokens = strings.Replace(apiTokenConfig, baseConfig, sharedConfig, 1)
+var sharedTokens = strings.Replace(ownrig.APITokenConfig, baseConfig, sharedConfig, 1)
 
 // A user who is out on one instance is out on the other, which is not reloaded: with
 // the session, the tokens, and at the next sign-in. Other users are not.

@@ -1,8 +1,7 @@
 package gateway
 
 import (
-	"net/http"
-	"net/http/httptest"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -51,72 +50,16 @@ func TestDeadCookies(t *testing.T) {
 		if got := strings.Join(ownrig.Cleared(r.want(c.status, c.method, c.target, "", c.header...)), " "); got != c.cleared {
 			t.Errorf("%s %s with %q: cleared %q, want %q", c.method, c.target, c.header, got, c.cleared)
 		}
+		if line := r.log.Last(t, "request"); c.status == 302 && !strings.HasSuffix(fmt.Sprint(line["reason"]),
+			"; the session that the browser sent is unknown, expired or ended") {
+			t.Errorf("%s %s with %q: logged %v", c.method, c.target, c.header, line)
+		}
 	}
 	r.clock.Advance(2 * r.Config().Session.Lifetime)
 	if got := ownrig.Cleared(r.want(302, "GET", "/session/", "", browser, alice.cookie)); !slices.Equal(got,
 		[]string{"session_id"}) {
 		t.Errorf("expired: cleared %q", got)
 	}
-}
-
-// While the store does not answer, no cookie is cleared, even if another cookie is
-// invalid.
-func TestUnknownCookiesAreKept(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, twoCookies)
-	alice := r.login(aliceIn)
-	r.store.breakIf(func(string, int64, string) bool { return true })
-	for _, header := range []string{alice.cookie, "Cookie: session_id=" + strings.Repeat("A", 43),
-		"Cookie: access_token=junk; " + strings.TrimPrefix(alice.cookie, "Cookie: ")} {
-		if w := r.want(503, "GET", "/tokens/", "", browser, header); w.Header()["Set-Cookie"] != nil {
-			t.Errorf("%s: sets %q", header, w.Header()["Set-Cookie"])
-		}
-	}
-	r.store.heal()
-	r.want(200, "GET", "/session/", "", alice.cookie)
-}
-
-// With session.host_prefix, each cookie of the gateway has a name that no other host
-// and no cleartext response can set, with the attributes that browsers require for it.
-// The names without the prefix are the application's.
-func TestHostPrefix(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, edit(t, ownrig.CookieDelivery, "store:", "session: {host_prefix: true}\nstore:"))
-	w := r.want(200, "POST", "/login", aliceIn, jsonType)
-	names := []string{"__Host-access_token", "__Host-authgate_ended", "__Host-refresh_token", "__Host-session_id"}
-	check := func(what string, w *httptest.ResponseRecorder) {
-		t.Helper()
-		var got []string
-		for _, c := range w.Result().Cookies() {
-			got = append(got, c.Name)
-			if !c.Secure || !c.HttpOnly || c.Path != "/" || c.Domain != "" {
-				t.Errorf("%s: a browser refuses %s", what, c)
-			}
-		}
-		slices.Sort(got)
-		if !slices.Equal(got, names) {
-			t.Errorf("%s: the cookies are %q, want %q", what, got, names)
-		}
-	}
-	check("login", w)
-	cookies := jarOf(w)
-	session, access := cookies.Line(names[3]), cookies.Line(names[0])
-	plain := strings.ReplaceAll(session, "__Host-", "")
-	r.want(401, "GET", "/session/", "", plain)
-	r.want(200, "GET", "/session/", "", session+"; session_id=of-the-application")
-	if got := r.upstream.Last().Header["Cookie"]; !slices.Equal(got, []string{"session_id=of-the-application"}) {
-		t.Errorf("the upstream gets %q", got)
-	}
-	r.want(200, "GET", "/bearer/", "", access)
-	r.want(200, "POST", "/refresh", "", cookies.Line(names[2]))
-	r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
-		return response(q, 200, http.Header{"Set-Cookie": {"__Host-session_id=x; Path=/; Secure", "session_id=y"}}, ""), nil
-	}
-	set := jarOf(r.want(200, "GET", "/session/", "", session))
-	if set["__Host-session_id"] != "" || set["__Host-authgate_app_session_id"] != "x" || set["session_id"] != "y" {
-		t.Errorf("of an upstream's cookies, the browser gets %v", set)
-	}
-	check("logout", r.want(200, "POST", "/logout", "", session))
 }
 
 // twinOf is one cookie of a browser: it tells cookies of one name apart by these, and
@@ -189,26 +132,20 @@ func TestTwinCookies(t *testing.T) {
 	r.want(400, "POST", "/logout", "", twice)
 }
 
-// Java's CookieManager sends cookies in quotes, with their attributes. They count as
-// without, and the application gets its own as they came.
-func TestCookiesAsJavaSendsThem(t *testing.T) {
+// A user whose browser sends two cookies of one name chooses the language of the page that says so.
+func TestLanguageOfTwoCookies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
-	alice, bob := r.login(aliceIn), r.login(bobIn)
-	quoted := func(cookie string) string { return strings.TrimPrefix(cookie, "Cookie: session_id=") }
-	java := `Cookie: $Version="1"; session_id="` + quoted(alice.cookie) +
-		`";$Path="/";$Domain="gw.example"; theme="dark";$Path="/"`
-	r.want(200, "GET", "/session/", "", java)
-	if h := r.upstream.Last().Header; h.Get("X-Auth-User") != "alice" ||
-		h.Get("Cookie") != `$Version="1"; theme="dark"; $Path="/"` {
-		t.Errorf("the upstream gets %v", h)
+	const twins = "Cookie: session_id=a; session_id=b"
+	ownrig.WantPage(t, r.want(400, "GET", "/session/", "", browser, twins), `action="/signin/language"`)
+	w := r.want(303, "POST", "/signin/language", "language=de&back=/session/", browser, formType,
+		"Origin: https://gw.example", twins)
+	if at, set := w.Header().Get("Location"), w.Header()["Set-Cookie"]; at != "/session/" || len(set) != 1 {
+		t.Errorf("leads to %q and sets %q", at, set)
 	}
-	r.want(200, "GET", "/session/", "", alice.cookie+`; session_id="`+quoted(alice.cookie)+`"`)
-	if h := r.upstream.Last().Header; h["Cookie"] != nil {
-		t.Errorf("the upstream gets %q", h["Cookie"])
-	}
-	r.want(400, "GET", "/session/", "", alice.cookie+`; session_id="`+quoted(bob.cookie)+`"`)
-	r.want(200, "GET", "/me", "", java)
-	r.want(200, "POST", "/logout", "", java)
-	r.want(401, "GET", "/me", "", alice.cookie)
+	r.want(403, "POST", "/signin/language", "language=de", browser, formType, "Origin: https://evil.example", twins)
+	ownrig.WantPage(t, r.want(400, "GET", "/session/", "", browser, twins+"; __Host-authgate_language=de"),
+		"Zwei Cookies haben denselben Namen")
+	const two = "Cookie: __Host-authgate_language=de; __Host-authgate_language=fr"
+	ownrig.WantPage(t, r.want(200, "GET", "/signin", "", browser, two), "Anmelden bei")
 }

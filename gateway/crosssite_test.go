@@ -59,44 +59,6 @@ func TestSameOriginOnRoutes(t *testing.T) {
 	}
 }
 
-// The expected origin is that of the host that the client used, and no other: another
-// host of the gateway is another site, that of public_url too. Behind a trusted proxy,
-// the proxy tells the host.
-func TestSameOriginOfOtherHosts(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, edit(t, baseConfig, "https://gw.example",
-		"https://gw.example:8443")+"listen: {trusted_proxies: [192.0.2.7]}\ntls: {domains: [app.example]}\n")
-	sessions := map[string]string{}
-	for _, host := range []string{"gw.example", "app.example"} {
-		sessions[host] = readLogin(t, r.client.WantAt(host, 200, "POST", "/login", aliceIn, jsonType)).cookie
-	}
-	post := func(host string, want int, header ...string) {
-		t.Helper()
-		session := sessions["app.example"]
-		if strings.HasPrefix(host, "gw.") {
-			session = sessions["gw.example"]
-		}
-		r.client.WantAt(host, want, "POST", "/session/", "", append(header, session)...)
-		r.client.WantAt(host, want, "GET", "/session/", "", append(append(header, session), ownrig.WebSocket...)...)
-	}
-	post("app.example:8443", 200, "Origin: https://app.example:8443")
-	post("app.example:8443", 403, "Origin: https://gw.example:8443")
-	post("app.example:8443", 403, "Origin: https://gw.example:8443", "Sec-Fetch-Site: same-site")
-	post("app.example:8443", 403, "Origin: https://other.example:8443")
-	post("gw.example:8443", 200, "Origin: https://gw.example:8443")
-	post("gw.example", 200, "Origin: https://gw.example:8443") // a proxy has left the port out
-	post("gw.example:8443", 403, "Origin: https://app.example:8443")
-	post("gw.example:8443", 403, "Origin: https://app.example:8443", "Sec-Fetch-Site: same-site")
-	post("10.0.0.9:8080", 200, "Origin: https://app.example", "X-Forwarded-Host: app.example")
-	post("10.0.0.9:8080", 403, "Origin: https://gw.example:8443", "X-Forwarded-Host: app.example")
-	post("10.0.0.9:8080", 403, "Origin: https://other.example", "X-Forwarded-Host: app.example")
-	post("10.0.0.9:8080", 403, "Origin: https://10.0.0.9:8080", "X-Forwarded-Host: app.example")
-	for _, target := range []string{"/logout", "/login"} {
-		r.client.WantAt("app.example", 403, "POST", target, "", "Origin: https://gw.example:8443")
-		r.client.WantAt("gw.example", 403, "POST", target, "", "Origin: https://app.example")
-	}
-}
-
 // A client that does not tell its site needs the token of its login, in the header or
 // in a form. The upstream gets the whole form.
 func TestCSRFTokenOnRoutes(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"authgate/internal/test/must"
 	ownrig "authgate/internal/test/rig"
@@ -85,46 +84,6 @@ func TestChallenges(t *testing.T) {
 	if got := w.Header()["Www-Authenticate"]; !slices.Equal(got, []string{invalid}) {
 		t.Errorf("a refresh: %q", got)
 	}
-}
-
-// A browser asks for a password when it gets a Basic challenge. It must not do so
-// for a script of a page; programs and page loads get the challenge.
-func TestScriptsGetNoBasicChallenge(t *testing.T) {
-	t.Parallel()
-	const firefox = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
-	r := newRig(t, baseConfig)
-	for _, c := range []struct {
-		header []string
-		asks   bool
-	}{
-		{nil, true},
-		{[]string{"User-Agent: curl/8.14.1", "Accept: */*"}, true},
-		{[]string{"User-Agent: git/2.47.2", "Accept: application/json"}, true},
-		{[]string{firefox, browser}, true},
-		{[]string{firefox, browser, "Sec-Fetch-Mode: navigate"}, true},
-		{[]string{firefox, "Accept: */*"}, false},
-		{[]string{firefox, "Accept: application/json"}, false},
-		{[]string{firefox}, false},
-		{[]string{"Sec-Fetch-Mode: cors"}, false},
-		{[]string{browser, "Sec-Fetch-Mode: same-origin"}, false},
-		{[]string{"Sec-Fetch-Mode: no-cors"}, false},
-		{[]string{"Sec-Fetch-Mode: websocket"}, false},
-		{[]string{"X-Requested-With: XMLHttpRequest"}, false},
-		{[]string{browser, "X-Requested-With: xmlhttprequest", "Sec-Fetch-Mode: navigate"}, false},
-	} {
-		for _, target := range []string{"/any/", "/basic/"} {
-			for _, credential := range []string{"", basicHeader("service", "guess")} {
-				w := r.want(401, "POST", target, "", append(c.header, credential)...)
-				challenges := strings.Join(w.Header()["Www-Authenticate"], ",")
-				if strings.Contains(challenges, "Basic") != c.asks ||
-					strings.Contains(challenges, "Bearer") != (target == "/any/") {
-					t.Errorf("%s with %q: challenges %q", target, c.header, challenges)
-				}
-			}
-		}
-		r.clock.Advance(time.Hour) // the failures are forgotten
-	}
-	r.want(401, "POST", "/login", "", basicHeader("alice", "guess"), "Sec-Fetch-Mode: cors")
 }
 
 // The page of an error offers to sign in if that helps: for a 401, with the way

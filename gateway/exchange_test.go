@@ -6,14 +6,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
-	"unicode"
 
 	"authgate/gateway/proxy/web"
-	ownrig "authgate/internal/test/rig"
 )
 
 // Each exchange is counted and logged, whether the answer is the gateway's or the
@@ -77,6 +75,15 @@ func TestExchangeAccount(t *testing.T) {
 		if got := counted(); w.Code != c.status || got != [2]float64{before[0] + 1, before[1] + 1} {
 			t.Errorf("%s %s: %d, counted %v after %v under %v", c.method, c.target, w.Code, got, before, labels)
 		}
+	}
+	var denied []any
+	for _, line := range r.log.Records(t, "audit") {
+		if line["event"] == "denied" && line["reason"] != "" && line["request_id"] != nil {
+			denied = append(denied, line["subject"])
+		}
+	}
+	if !slices.Equal(denied, []any{nil, "local:bob"}) {
+		t.Errorf("denied are %v", denied)
 	}
 }
 
@@ -195,97 +202,5 @@ func TestRequestIDEverywhere(t *testing.T) {
 			got != r.log.Last(t, "request")["request_id"] {
 			t.Errorf("%s: the client gets %q", id, got)
 		}
-	}
-}
-
-// Lines of the log are bounded, whatever a client sends.
-func TestLogIsBounded(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	long := strings.Repeat("x", 50_000)
-	for _, q := range []*http.Request{
-		request("GET", "/"+long, ""),
-		request("GET", "/public/"+long+"?"+long, "", "User-Agent: "+long, "X-Request-Id: "+long),
-		request("GET", "//"+long, ""),
-		request("GET", long, ""),
-		request("GET", "/"+strings.Repeat("é", 1000), ""), // cut within a character
-		{Method: long, RequestURI: "/", Host: "gw.example", Header: http.Header{}},
-		{Method: "GET", RequestURI: "/public/", Host: long, Header: http.Header{}},
-	} {
-		before := len(r.log.String())
-		r.ServeHTTP(httptest.NewRecorder(), q)
-		if grown := len(r.log.String()) - before; grown > 3000 {
-			t.Errorf("the log grows by %d bytes", grown)
-		}
-	}
-	r.log.Records(t, "") // every line is still JSON
-}
-
-// What a client sends neither ends a line of the log, nor has the bytes by which it
-// could act on the terminal that shows the log.
-func TestLogLinesCannotBeForged(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	for _, evil := range []string{
-		"\n", "\r\n", "\x1b[2J", "\x00", "\x7f", "\u0085", "\u009b2J", "\u2028", "\u202e", "\xff",
-	} {
-		forged := evil + `{"msg":"audit","event":"login","subject":"local:alice"}` + evil
-		for _, q := range []*http.Request{
-			request("GET", "/public/"+forged, ""),
-			request("GET", "/public/"+url.PathEscape(forged), ""),
-			request("GET", "/session/", "",
-				"Authorization: Basic "+forged, "User-Agent: "+forged, "X-Request-Id: "+forged, "Origin: "+forged),
-			request("POST", "/login", url.Values{"username": {forged}, "password": {forged}}.Encode(), formType),
-			{Method: "GET" + forged, RequestURI: "/public/", Host: "gw.example", Header: http.Header{}},
-			{Method: "GET", RequestURI: "/public/", Host: forged, Header: http.Header{}},
-		} {
-			r.ServeHTTP(httptest.NewRecorder(), q)
-		}
-	}
-	for _, record := range r.log.Records(t, "audit") { // every line is JSON
-		if record["event"] == "login" && record["result"] == nil {
-			t.Errorf("a client wrote the line %v", record)
-		}
-	}
-	for _, c := range strings.ReplaceAll(r.log.String(), "\n", "") {
-		if !unicode.IsPrint(c) {
-			t.Fatalf("the log has the character %U as it came", c)
-		}
-	}
-}
-
-func TestLogHoldsNoSecret(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, ownrig.CookieDelivery)
-	secrets := []string{"wonderland", "s3rvice", "c2VydmljZTpzM3J2aWNl", "queryvalue", "b0dy"}
-	for _, c := range r.do("POST", "/login", aliceIn, jsonType).Result().Cookies() {
-		secrets = append(secrets, c.Value)
-		r.do("GET", "/any/?queryvalue", "", "Cookie: "+c.Name+"="+c.Value)
-		r.do("GET", "/any/", "", "Authorization: Bearer "+c.Value)
-		r.do("GET", "/any/", "", "Authorization: Bearer "+c.Value+"x")
-		r.do("POST", "/refresh", refreshBody(c.Value), jsonType)
-		r.do("POST", "/refresh", refreshBody(c.Value), jsonType)
-		r.do("GET", "//"+"?"+c.Value, "")
-		r.do("POST", "/logout", "", "Cookie: "+c.Name+"="+c.Value)
-	}
-	r.do("GET", "/basic/", "", basicHeader("service", "s3rvice"))
-	r.do("GET", "/basic/", "", basicHeader("service", "wonderland"))
-	r.do("POST", "/login", `{"username":"wonderland","password":"x"}`, jsonType) // in the wrong field
-	r.do("POST", "/login", "username=wonderland&password=x", formType)
-	for _, body := range []string{
-		`{"b0dy":1,"b0dy":2}`, `b0dy`, `{"username":"b0dy","password":b0dy}`, `{"username":"alice","password":"b0dy\q"}`,
-	} {
-		r.do("POST", "/login", body, jsonType)
-		r.do("POST", "/refresh", body, jsonType)
-	}
-	r.do("POST", "/login", "username=alice&password=b0dy%zz&b0dy", formType)
-	log := r.log.String()
-	for _, secret := range secrets {
-		if strings.Contains(log, secret) {
-			t.Errorf("the log holds %q", secret)
-		}
-	}
-	if strings.Contains(log, "%zz") {
-		t.Error("the log holds a part of a password")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"authgate/gateway/explain"
+	ownrig "authgate/internal/test/rig"
 )
 
 // tokensConfig has an authorization server, and routes that tokens of its clients open or do not.
@@ -31,8 +32,8 @@ oauth:
   enabled: true
   scopes: {tools: [user], all: []}
   clients:
-    - {id: job, secret: "` + oauthSecret + `", grants: [client_credentials], roles: [user, robot]}
-    - {id: wiki, secret: "` + oauthSecret + `", consent: skip, redirect_uris: ["https://wiki.example.net/cb"]}
+    - {id: job, secret: "` + ownrig.OAuthSecret + `", grants: [client_credentials], roles: [user, robot]}
+    - {id: wiki, secret: "` + ownrig.OAuthSecret + `", consent: skip, redirect_uris: ["https://wiki.example.net/cb"]}
 `
 
 // A token of an OAuth client is explained as the gateway treats it: its resource, its scopes, the
@@ -47,10 +48,10 @@ func TestExplainTokens(t *testing.T) {
 		"https://gw.example/job", "https://gw.example/fresh", "https://mcp.example/mcp"} {
 		for _, scope := range []string{"tools", "all", "openid", "openid tools"} {
 			for line, caller := range map[string]explain.Caller{
-				"Authorization: Bearer " + r.lendFor(in, scope, resource).Access: {
+				"Authorization: Bearer " + r.client.Lend(in.cookie, scope, resource).Access: {
 					User: "alice", Client: "wiki", Factors: 1, Age: time.Second,
 				},
-				r.credentialsAt("gw.example", scope, resource): {User: "client:job"},
+				r.client.CredentialsAt("gw.example", scope, resource): {User: "client:job"},
 			} {
 				caller.Scopes, caller.Resource = strings.Fields(scope), resource
 				for _, place := range []string{"gw.example/tools/x", "gw.example/any/", "gw.example/admin/", "gw.example/job/",

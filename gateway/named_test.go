@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"authgate/gateway/explain"
+	ownrig "authgate/internal/test/rig"
 	"authgate/policy"
 )
 
@@ -169,12 +170,12 @@ func TestNamedPorts(t *testing.T) {
 // accepts tokens of its user.
 func TestNamedTokens(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, oauthConfig)
-	token := r.credentials("read", "https://gw.example:8443/api")
+	r := newRig(t, ownrig.OAuthConfig)
+	token := r.client.Credentials("read", "https://gw.example:8443/api")
 	for destination, want := range map[string]int{"/api/b": 200, "/docker/b": 403, "/fresh/b": 403, "/open/b": 200} {
 		r.client.WantAt("gw.example:8443", want, "COPY", "/api/a", "", token, "Destination: "+destination)
 	}
-	whole := r.credentials("read", "https://gw.example:8443/docker")
+	whole := r.client.Credentials("read", "https://gw.example:8443/docker")
 	r.client.WantAt("gw.example:8443", 200, "COPY", "/docker/a", "", whole, "Destination: /docker/b")
 }
 
@@ -183,13 +184,13 @@ func TestNamedTokens(t *testing.T) {
 // site may not do there what it may do here.
 func TestNamedAsOwnRequests(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, proxiedConfig+`
+	r := newRig(t, ownrig.ProxiedConfig+`
   - {match: /shared/archive/, name: archive, upstream: app, auth: [basic], authorization: application}
   - {match: /lenient/, name: lenient, upstream: app, auth: [session], cross_origin: allow}
   - {match: /lenient/too/, name: too, upstream: app, auth: [session], cross_origin: allow}
   - {match: /strict/, name: strict, upstream: app, auth: [session]}
 `)
-	service := proxied(basicHeader("service", "s3rvice"))
+	service := "Proxy-" + (basicHeader("service", "s3rvice"))
 	for _, destination := range []string{"/shared/b", "/shared/archive/b"} {
 		r.want(200, "MOVE", "/shared/a", "", service, "Authorization: Bearer x", "Destination: "+destination)
 	}
@@ -212,8 +213,8 @@ func TestNamedAsOwnRequests(t *testing.T) {
 		t.Errorf("%d requests reached the application", got-count)
 	}
 
-	r = newRig(t, edit(t, oauthConfig, "oauth:", "  - {match: /guests/, upstream: app, auth: [bearer, none]}\noauth:"))
-	token := r.credentials("read", "https://gw.example:8443/api")
+	r = newRig(t, edit(t, ownrig.OAuthConfig, "oauth:", "  - {match: /guests/, upstream: app, auth: [bearer, none]}\noauth:"))
+	token := r.client.Credentials("read", "https://gw.example:8443/api")
 	r.client.WantAt("gw.example:8443", 401, "COPY", "/guests/b", "", token)
 	r.client.WantAt("gw.example:8443", 403, "COPY", "/api/a", "", token, "Destination: /guests/b")
 }

@@ -233,8 +233,8 @@ func TestCachesOfNobody(t *testing.T) {
 			{"/public/", "", "", "", "", ""},
 			{"/session/", alice.cookie, "public", "", "public", ""},
 		} {
-			w := r.want(200, "GET", c.target, "", c.credential, browser, headerIf("Want-Cache", c.cache),
-				headerIf("Want-Vary", c.vary))
+			w := r.want(200, "GET", c.target, "", c.credential, browser, ownrig.HeaderIf("Want-Cache", c.cache),
+				ownrig.HeaderIf("Want-Vary", c.vary))
 			cache, vary := strings.Join(w.Header()["Cache-Control"], "|"), strings.Join(w.Header()["Vary"], "|")
 			if cache != c.wantCache || vary != c.wantVary {
 				t.Errorf("fast_path %s: %+v: Cache-Control %q, Vary %q", fast, c, cache, vary)
@@ -247,14 +247,6 @@ func TestCachesOfNobody(t *testing.T) {
 			}
 		}
 	}
-}
-
-// headerIf returns a header line, or none if there is no value.
-func headerIf(name, value string) string {
-	if value == "" {
-		return ""
-	}
-	return name + ": " + value
 }
 
 // A rate by user counts requests without credentials by address.

@@ -5,38 +5,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	ownrig "authgate/internal/test/rig"
 )
-
-// A session that has ended is named as the reason for the sign-in, and nothing else is.
-func TestReasonForSignIn(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	alice := r.login(aliceIn)
-	if got := r.want(302, "GET", "/session/x", "",
-		browser).Header().Get("Location"); got != "/signin?return_to=%2Fsession%2Fx" {
-		t.Errorf("without a session: %s", got)
-	}
-	r.clock.Advance(2 * time.Hour)
-	w := r.want(302, "GET", "/session/x", "", browser, alice.cookie)
-	location := w.Header().Get("Location")
-	if line := r.log.Last(t, "request"); !strings.HasSuffix(line["reason"].(string),
-		"; the session that the browser sent is unknown, expired or ended") {
-		t.Errorf("logged %v", line)
-	}
-	if location != "/signin?return_to=%2Fsession%2Fx&reason=ended" || len(ownrig.Cleared(w)) != 1 {
-		t.Errorf("after the session: %s, cleared %q", location, ownrig.Cleared(w))
-	}
-	const ended = "Your session has ended. Please sign in again."
-	ownrig.WantPage(t, r.want(200, "GET", location, "", browser), ended)
-	ownrig.WantPage(t, r.want(200, "GET", "/signin?reason=<b>", "", browser), "not "+ended, "not &lt;b&gt;")
-	// Each cookie that is no longer valid is cleared once.
-	if w := r.want(200, "GET", "/signin", "", browser, alice.cookie); len(ownrig.Cleared(w)) != 1 {
-		t.Errorf("cleared %q", ownrig.Cleared(w))
-	}
-}
 
 // Without a route for /, browsers get a start page there, at the host where users
 // sign in, and programs get 404 as for other paths.
@@ -183,22 +154,4 @@ func TestLanguageIsOfferedHere(t *testing.T) {
 	ownrig.WantPage(t, r.client.WantAt("gw.example", 404, "GET", "/nothing", "", browser), form)
 	ownrig.WantPage(t, r.client.WantAt("evil.example", 404, "GET", "/nothing", "", browser), "not "+form)
 	r.client.WantAt("evil.example", 421, "POST", "/signin/language", "language=de", formType)
-}
-
-// A user whose browser sends two cookies of one name chooses the language of the page that says so.
-func TestLanguageOfTwoCookies(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig)
-	const twins = "Cookie: session_id=a; session_id=b"
-	ownrig.WantPage(t, r.want(400, "GET", "/session/", "", browser, twins), `action="/signin/language"`)
-	w := r.want(303, "POST", "/signin/language", "language=de&back=/session/", browser, formType,
-		"Origin: https://gw.example", twins)
-	if at, set := w.Header().Get("Location"), w.Header()["Set-Cookie"]; at != "/session/" || len(set) != 1 {
-		t.Errorf("leads to %q and sets %q", at, set)
-	}
-	r.want(403, "POST", "/signin/language", "language=de", browser, formType, "Origin: https://evil.example", twins)
-	ownrig.WantPage(t, r.want(400, "GET", "/session/", "", browser, twins+"; __Host-authgate_language=de"),
-		"Zwei Cookies haben denselben Namen")
-	const two = "Cookie: __Host-authgate_language=de; __Host-authgate_language=fr"
-	ownrig.WantPage(t, r.want(200, "GET", "/signin", "", browser, two), "Anmelden bei")
 }

@@ -67,34 +67,6 @@ func (r *rig) setPassword(status int, token, password string) *httptest.Response
 	}.Encode(), "")
 }
 
-// A new colleague is added, sets a password by the link, and is signed in. Each change counts
-// at once, in the file and in the gateway that runs, and for its streams.
-func TestPeople(t *testing.T) {
-	t.Parallel()
-	r, path := newPeopleRig(t)
-	alice := r.client.Login(ownrig.Alice)
-	target, token := invitation(t, r.people(201, alice, "add", `{"username":"carol","roles":["user"]}`))
-	r.client.Want(401, "POST", "/login", signInWith("carol", ""), ownrig.JSON)
-	r.client.Want(200, "GET", target, "", ownrig.Browser)
-	r.clock.Advance(time.Second)
-	w := r.setPassword(303, token, "looking-glass")
-	if to := w.Header().Get("Location"); to != "/account" {
-		t.Errorf("the form leads to %s", to)
-	}
-	r.client.Want(200, "GET", "/session/", "", ownrig.JarOf(w).Line())
-	carol := r.client.Login(signInWith("carol", "looking-glass"))
-	r.people(200, alice, "roles", `{"username":"carol","roles":["user","admin"]}`)
-	r.client.Want(200, "GET", "/admin/", "", carol.Cookie)
-	r.people(200, alice, "disable", `{"username":"carol"}`)
-	r.client.WantSession(401, carol)
-	r.people(200, alice, "enable", `{"username":"carol"}`)
-	r.client.WantSession(401, carol)
-	r.client.WantSession(200, alice)
-	if got := content(t, path); !strings.Contains(got, "# admin") || !strings.Contains(got, "# builder") {
-		t.Errorf("the file has lost its comments:\n%s", got)
-	}
-}
-
 // An invitation serves no later account of the same name, and none that was disabled in
 // between, by any change of the file.
 func TestInvitationOfANamesake(t *testing.T) {
@@ -181,24 +153,4 @@ func TestPeopleDemoteEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// A store that cannot record a change leaves the file and the accounts as they are.
-func TestPeopleWithoutTheStore(t *testing.T) {
-	t.Parallel()
-	r, path := newPeopleRig(t)
-	alice, bob := r.client.Login(ownrig.Alice), r.client.Login(ownrig.Bob)
-	before := content(t, path)
-	for change, body := range map[string]string{
-		"add": `{"username":"carol","roles":[]}`, "disable": `{"username":"bob"}`,
-	} {
-		r.store.BreakIf(func(operation string, _ int64, _ string) bool { return operation == "swap" || operation == "put" })
-		w := r.client.Do("POST", "/account/people/"+change, body, ownrig.JSON, alice.Cookie)
-		r.store.Heal()
-		if w.Code != 503 || content(t, path) != before {
-			t.Errorf("%s: %d %s\n%s", change, w.Code, w.Body, content(t, path))
-		}
-	}
-	r.stub()
-	r.client.WantSession(200, bob)
 }

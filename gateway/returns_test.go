@@ -1,8 +1,6 @@
 package gateway
 
-import (
-	"testing"
-)
+import "testing"
 
 // A request that a script makes is answered as one, whatever media types it accepts:
 // with 401, and never with a redirect that the script would follow.

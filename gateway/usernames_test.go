@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"encoding/json"
-	"net/url"
 	"runtime"
 	"slices"
 	"strings"
@@ -10,84 +8,6 @@ import (
 
 	"authgate/gateway/store"
 )
-
-// Spellings of a name and a password.
-const (
-	composed, decomposed = "Jos\u00e9", "Jose\u0301"
-	// spaces are what people paste around a name.
-	spaces = " \t\n\u00a0\u2003\u3000"
-)
-
-// josesConfig has an account and a Basic user of one name, which the configuration writes
-// decomposed. Their password is wonderland.
-func josesConfig(t *testing.T) string {
-	yaml := edit(t, baseConfig, "username: alice", `username: "`+decomposed+`"`)
-	const service = `{username: service, password_hash: "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu"}`
-	yaml = edit(t, yaml, service, `{username: "`+decomposed+`", password_hash: "`+aliceHash+`"}`)
-	return edit(t, yaml, "admin: {roles: [admin]}", `admin: {users: ["`+composed+`", "basic:`+composed+`"]}`)
-}
-
-// A user name is found in any normalization and with space around it, at /login and in
-// Basic. The application gets it as the configuration writes it.
-func TestUserNamesAreFoundInAnySpelling(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, strings.Replace(josesConfig(t), "auth: [session, bearer], policy", "auth: [session, basic], policy", 1))
-	wantUser := func(name string) {
-		t.Helper()
-		if got := r.upstream.Last().Header.Get("X-Auth-User"); got != decomposed {
-			t.Errorf("%q is %q for the application, want %q", name, got, decomposed)
-		}
-	}
-	for _, name := range []string{composed, decomposed, spaces + composed, composed + spaces, "\u0085" + composed} {
-		body, err := json.Marshal(map[string]string{"username": name, "password": "wonderland"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.want(200, "GET", "/admin/", "", r.login(string(body)).cookie)
-		wantUser(name)
-		r.want(200, "POST", "/login", url.Values{"username": {name}, "password": {"wonderland"}}.Encode(), formType)
-		status := 200
-		if strings.ContainsAny(name, "\t\n\u0085") { // a control character stays wrong in Basic
-			status = 401
-		}
-		r.want(status, "POST", "/login", "", basicHeader(name, "wonderland"))
-		r.want(status, "GET", "/admin/", "", basicHeader(name, "wonderland"))
-	}
-	r.want(200, "GET", "/admin/", "", basicHeader("\u00a0"+decomposed+"\u2003", "wonderland"))
-	wantUser("with the space that Basic takes")
-	r.want(401, "POST", "/login", `{"username":"Jos e","password":"wonderland"}`, jsonType)
-}
-
-// Failures of one name in several spellings count together.
-func TestSpellingsShareACountOfFailures(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, josesConfig(t)+"limits: {login_failures: 4}\n")
-	for _, name := range []string{
-		" " + composed, decomposed, strings.ToUpper(composed), "\u00a0" + strings.ToLower(decomposed),
-	} {
-		r.want(401, "POST", "/login", url.Values{"username": {name}, "password": {"wrong"}}.Encode(), formType)
-	}
-	r.want(429, "POST", "/login", url.Values{"username": {composed}, "password": {"wonderland"}}.Encode(), formType)
-}
-
-// The right password with a space after the name is no failure.
-func TestASpaceAfterTheNameIsNoFailure(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, baseConfig+"limits: {login_failures: 3}\n")
-	for range 4 {
-		w := r.want(303, "POST", "/login", "username=alice+&password=wonderland", formType, browser)
-		if jarOf(w)["session_id"] == "" {
-			t.Errorf("no session: %v", w.Header())
-		}
-	}
-	page := r.want(401, "POST", "/login", "username=+alice%09&password=wrong", formType, browser)
-	if !strings.Contains(page.Body.String(), `value="alice"`) {
-		t.Errorf("the page does not keep the name:\n%s", page.Body)
-	}
-	if !strings.Contains(r.log.String(), `"result":"failure","subject":"local:alice"`) {
-		t.Errorf("the log does not name the account:\n%s", r.log)
-	}
-}
 
 // mixedConfig has accounts whose hashes need 8 KiB and 19 MiB of memory. The hashes match
 // no password.

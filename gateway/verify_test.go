@@ -111,6 +111,17 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// What a proxy asks about is the resource that a token opens, not the host where it asks.
+func TestVerifyResources(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, ownrig.OAuthConfig)
+	token := r.client.Credentials("read", "https://tools.example:8443/mcp")
+	w := r.asks(200, asTraefik("GET", "tools.example:8443", "/mcp/x"), token)
+	wantIdentity(t, w, map[string]string{"X-Auth-User": "client:job"})
+	r.asks(401, asTraefik("GET", "tools.example:8443", "/api/x"), token)
+	r.asks(401, asTraefik("GET", "gw.example:8443", "/api/x"), token)
+}
+
 // A question in more than one meaning is refused, with a login too.
 func TestVerifyAmbiguous(t *testing.T) {
 	t.Parallel()

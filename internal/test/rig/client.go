@@ -40,6 +40,14 @@ func Basic(username, password string) string {
 	return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(username+":"+password))
 }
 
+// HeaderIf returns a header line, or none if there is no value.
+func HeaderIf(name, value string) string {
+	if value == "" {
+		return ""
+	}
+	return name + ": " + value
+}
+
 // Request makes a request as a server passes it on, with header lines like
 // "Accept: text/html". Empty lines are left out.
 func Request(method, target, body string, header ...string) *http.Request {

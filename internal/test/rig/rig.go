@@ -106,6 +106,32 @@ var HostsConfig = Base + `
 tls: {domains: [files.example, "*.apps.example", 192.0.2.50]}
 `
 
+// APITokenConfig has a route for each way in which API tokens come.
+const APITokenConfig = Base + `
+  - {match: /git/, name: git, upstream: app, auth: [bearer], basic_challenge: true}
+  - {match: /wiki/, name: wiki, upstream: app, auth: [session, bearer], basic_challenge: true}
+  - {match: /both/, name: both, upstream: app, auth: [basic, bearer], basic_challenge: true}
+  - {match: /shared/, name: shared, upstream: app, auth: [session, bearer], authorization: application}
+`
+
+// TokenHeaderConfig lets tokens come in a header of their own.
+var TokenHeaderConfig = strings.Replace(Base, "upstreams:", "token: {header: X-Authgate-Token}\n"+
+	"upstreams:", 1) + `
+  - {match: /open/, name: open, upstream: app, auth: [session, bearer, none]}
+  - {match: /shared/, name: shared, upstream: app, auth: [session, bearer], authorization: application}
+  - {match: /kept/, name: kept, upstream: app, auth: [bearer], forward_credentials: true}
+listen: {trusted_proxies: [10.0.0.0/8]}
+`
+
+// ProxiedConfig has routes whose application has Authorization for itself, so that the gateway's
+// credential comes in Proxy-Authorization.
+const ProxiedConfig = Base + `
+  - {match: /shared/, name: shared, upstream: app, auth: [session, bearer, basic], authorization: application}
+  - {match: /tokens/, name: tokens, upstream: app, auth: [bearer], authorization: application}
+  - {match: /people/, name: people, upstream: app, auth: [session], authorization: application}
+  - {match: /open/, name: open, upstream: app, auth: [session, bearer, none], authorization: application}
+`
+
 // Parse reads a configuration as if its file were in dir.
 func Parse(t testing.TB, dir, yaml string) *config.Config {
 	t.Helper()
@@ -411,13 +437,20 @@ func (r *Rig) read(ex *web.Exchange) error {
 	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path, Client: ex.Peer.Client,
 		Now: r.Clock.Now()}
 	err = ex.Credentials.Read(ex.Request.Header, &site.Cookies.Names, ex.Peer.Client)
+	if name := site.TokenHeader; name != "" && err == nil {
+		err = ex.Credentials.ReadToken(ex.Request.Header[name])
+	}
 	ex.Credentials.Scope, ex.Credentials.Host = site.CookieScope(host), host
+	if err == nil {
+		ex.Credentials.Certificate, err = r.Options.Local.Presented(ex.Request, ex.Peer.Trusted)
+	}
 	return err
 }
 
 // application answers in the place of a route with its upstream: it lets in whom the
 // route lets in, and sends others to the sign-in page.
 func (r *Rig) application(ex *web.Exchange) error {
+	o := r.Options
 	match, ok := r.Config.Table().Match(&ex.Canonical)
 	if !ok {
 		return &web.Error{Status: http.StatusNotFound, Detail: "There is nothing here."}
@@ -453,11 +486,16 @@ func (r *Rig) application(ex *web.Exchange) error {
 	case decision.Outcome != policy.Challenge:
 		return web.Forbidden()
 	case ex.PageLoad() && (rule.Accepts(policy.Session) || rule.Accepts(policy.OIDC)):
-		ex.Redirect(http.StatusFound, ex.SignInPlace(page, web.Return{Path: ex.Target()}))
+		place := ex.SignInPlace(page, web.Return{Path: ex.Target()})
+		if page != o.Site.Own("login") {
+			place = ex.TellEnd(place)
+		}
+		ex.Stale.Clear(ex)
+		ex.Redirect(http.StatusFound, place)
 		return nil
 	}
 	refusal := &web.Error{Status: http.StatusUnauthorized, Detail: auth.DetailNotSignedIn}
-	return web.At(accepted.Metadata(&ex.Credentials), web.Challenge(refusal, accepted.Challenges(&ex.Credentials)...))
+	return web.Challenge(refusal, accepted.Challenges(&ex.Credentials)...)
 }
 
 // signInPage returns where the gateway leads users who are not signed in.

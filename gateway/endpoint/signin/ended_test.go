@@ -1,4 +1,4 @@
-package gateway
+package signin_test
 
 import (
 	"net/http"
@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"authgate/gateway/identity/auth"
-	ownrig "authgate/internal/test/rig"
+	"authgate/internal/test/rig"
 )
 
 // A user whose session has ended by time is told so for a day: on the sign-in page, and in the detail
@@ -14,25 +14,25 @@ import (
 // does the session's where a client keeps it. Who signed out, and who makes up a cookie, is told nothing.
 func TestSessionEnded(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, baseConfig+"  - {match: /asks/, upstream: app, auth: [session], unauthenticated: challenge}\n")
-	w := r.want(200, "POST", "/login", aliceIn, jsonType)
-	lifetime := r.Config().Session.Lifetime
+	r := rig.New(t, rig.Base+"  - {match: /asks/, upstream: app, auth: [session], unauthenticated: challenge}\n")
+	w := r.Want(200, "POST", "/login", rig.Alice, rig.JSON)
+	lifetime := r.Config.Session.Lifetime
 	for name, want := range map[string]time.Duration{"session_id": time.Hour, "authgate_ended": 25 * time.Hour} {
-		if got := ownrig.MaxAge(t, w, name); got != want {
+		if got := rig.MaxAge(t, w, name); got != want {
 			t.Errorf("the cookie %s lives for %v", name, got)
 		}
 	}
-	tells := jarOf(w).Line("authgate_ended")
-	r.want(401, "GET", "/session/", "", tells)
-	ended, bob := readLogin(t, w).cookie, jarOf(r.want(200, "POST", "/login", bobIn, jsonType))
+	tells := rig.JarOf(w).Line("authgate_ended")
+	r.Want(401, "GET", "/session/", "", tells)
+	ended, bob := rig.ReadLogin(t, w).Cookie, rig.JarOf(r.Want(200, "POST", "/login", rig.Bob, rig.JSON))
 	left, leftTells := bob.Line("session_id"), bob.Line("authgate_ended")
-	if bob.Take(r.want(200, "POST", "/logout", "", left)); len(bob) > 0 {
+	if bob.Take(r.Want(200, "POST", "/logout", "", left)); len(bob) > 0 {
 		t.Errorf("after the logout the browser has %v", bob)
 	}
-	if got := detailOf(t, r.want(401, "GET", "/session/", "", tells)); got != auth.DetailNotSignedIn {
+	if got := rig.DetailOf(t, r.Want(401, "GET", "/session/", "", tells)); got != auth.DetailNotSignedIn {
 		t.Errorf("before the end: %q", got)
 	}
-	r.clock.Advance(lifetime)
+	r.Clock.Advance(lifetime)
 	const text, page = "Your session has ended. Please sign in again.", "/signin?return_to=%2Fsession%2F"
 	for cookie, told := range map[string]bool{
 		ended: true, tells: true, left: false, leftTells: false, "Cookie: session_id=junk": false,
@@ -42,23 +42,28 @@ func TestSessionEnded(t *testing.T) {
 		if told {
 			place, detail, shown = page+"&reason=ended", "Your session has ended.", text
 		}
-		if got := r.want(302, "GET", "/session/", "", browser, cookie).Header().Get("Location"); got != place {
+		if got := r.Want(302, "GET", "/session/", "", rig.Browser, cookie).Header().Get("Location"); got != place {
 			t.Errorf("%s leads to %s, want %s", cookie, got, place)
 		}
 		for _, path := range []string{"/session/", "/asks/", "/me", "/account/sessions"} {
 			for _, header := range []string{"Accept: application/json", "Sec-Fetch-Mode: cors"} {
-				if got := detailOf(t, r.want(401, "GET", path, "", header, cookie)); got != detail {
+				if got := rig.DetailOf(t, r.Want(401, "GET", path, "", header, cookie)); got != detail {
 					t.Errorf("%s with %s, %s: %q", path, cookie, header, got)
 				}
 			}
 		}
-		ownrig.WantPage(t, r.want(200, "GET", "/signin", "", browser, cookie), shown)
-		r.want(200, "GET", "/public/", "", cookie)
-		ownrig.WantPage(t, r.want(200, "GET", place, "", browser), shown)
+		rig.WantPage(t, r.Want(200, "GET", "/signin", "", rig.Browser, cookie), shown)
+		r.Want(200, "GET", "/public/", "", cookie)
+		rig.WantPage(t, r.Want(200, "GET", place, "", rig.Browser), shown)
 	}
-	r.clock.Advance(24 * time.Hour)
+	rig.WantPage(t, r.Want(200, "GET", "/signin?reason=<b>", "", rig.Browser), "not "+text, "not &lt;b&gt;")
+	// A cookie that is no longer valid is cleared once.
+	if cleared := rig.Cleared(r.Want(200, "GET", "/signin", "", rig.Browser, ended)); len(cleared) != 1 {
+		t.Errorf("cleared %q", cleared)
+	}
+	r.Clock.Advance(24 * time.Hour)
 	for _, cookie := range []string{ended, tells} {
-		if got := detailOf(t, r.want(401, "GET", "/session/", "", cookie)); got != auth.DetailNotSignedIn {
+		if got := rig.DetailOf(t, r.Want(401, "GET", "/session/", "", cookie)); got != auth.DetailNotSignedIn {
 			t.Errorf("a day later: %q", got)
 		}
 	}
@@ -76,12 +81,12 @@ func TestEndedCookie(t *testing.T) {
 		"token: {delivery: cookie}\n":             "authgate_ended",
 		"session: {lifetime: 1h, remember: 2d}\n": "authgate_ended",
 	} {
-		r := newRig(t, baseConfig+yaml)
-		w := r.want(200, "POST", "/login", aliceIn, jsonType)
+		r := rig.New(t, rig.Base+yaml)
+		w := r.Want(200, "POST", "/login", rig.Alice, rig.JSON)
 		var session, tells *http.Cookie
 		for _, c := range w.Result().Cookies() {
 			switch c.Name {
-			case r.Config().Session.Cookie:
+			case r.Config.Session.Cookie:
 				session = c
 			case name:
 				tells = c
@@ -95,6 +100,6 @@ func TestEndedCookie(t *testing.T) {
 		if tells.Value == session.Value || len(tells.Value) != 43 {
 			t.Errorf("%s: its value is %q", yaml, tells.Value)
 		}
-		r.want(401, "GET", "/session/", "", "Cookie: "+session.Name+"="+tells.Value)
+		r.Want(401, "GET", "/session/", "", "Cookie: "+session.Name+"="+tells.Value)
 	}
 }
