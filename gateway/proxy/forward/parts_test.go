@@ -125,6 +125,24 @@ func TestInformationalFields(t *testing.T) {
 	}
 }
 
+// A field that Connection names stays here, whether the upstream closes the connection or not.
+func TestNamedByConnection(t *testing.T) {
+	t.Parallel()
+	for i, w := range newWays(t) {
+		cleartext := w.front(t, false)
+		for _, options := range []string{
+			"X-Named", "close, X-Named", "x-named , Close", "close\r\nConnection: X-Named", "X-Named\r\nConnection : close",
+		} {
+			named := "Connection: " + options + "\r\nX-Named: x\r\nX-Kept: y\r\n"
+			w.prepare("HTTP/1.1 103 Early Hints\r\n"+named+"\r\nHTTP/1.1 200 OK\r\n"+named+"Content-Length: 2\r\n\r\nok", true)
+			got := send(t, cleartext, "GET /public/script HTTP/1.1")
+			if strings.Contains(got, "X-Named") || strings.Count(got, "X-Kept: y\r\n") != 2 || !strings.HasSuffix(got, "\r\n\r\nok") {
+				t.Errorf("way %d, %q: %q", i, options, got)
+			}
+		}
+	}
+}
+
 // The Location of an informational response is rewritten like that of others.
 func TestInformationalLocation(t *testing.T) {
 	t.Parallel()

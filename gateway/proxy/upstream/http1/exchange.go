@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -127,6 +129,9 @@ func (k *conn) readHeader(r *http.Request) (*http.Response, error) {
 	// ReadResponse removes a Content-Length beside chunks, so look for it in the bytes.
 	header := k.header[:len(k.header)-k.br.Buffered()]
 	k.unclear = spaced || len(response.TransferEncoding) > 0 && names(header, "content-length")
+	if response.Close && response.Header["Connection"] == nil {
+		restoreConnection(response.Header, header)
+	}
 	if len(response.Header["Pragma"]) > 0 && !names(header, "cache-control") {
 		delete(response.Header, "Cache-Control") // which ReadResponse makes of Pragma
 	}
@@ -134,6 +139,16 @@ func (k *conn) readHeader(r *http.Request) (*http.Response, error) {
 		k.header = nil
 	}
 	return response, nil
+}
+
+// restoreConnection puts back the field Connection, which ReadResponse removes if it has the option
+// close, although it may name fields that are not for the client (RFC 9110, section 7.6.1).
+func restoreConnection(h http.Header, header []byte) {
+	_, fields, _ := bytes.Cut(header, []byte("\n"))
+	read, _ := textproto.NewReader(bufio.NewReader(bytes.NewReader(fields))).ReadMIMEHeader() // ReadResponse has read it
+	if options := read["Connection"]; len(options) > 1 || len(options) == 1 && !strings.EqualFold(options[0], "close") {
+		h["Connection"] = options
+	}
 }
 
 // parseHeader reads the header of one response, and keeps its bytes.
