@@ -77,7 +77,7 @@ func (ex *exchange) read() error {
 		return &web.Error{Status: http.StatusBadRequest, Detail: "The host of the request is malformed.",
 			Cause: hostErr}
 	}
-	if err := st.site.Hosts.CheckHost(&ex.Received, host); err != nil {
+	if err := st.site.CheckHost(&ex.Received, host); err != nil {
 		return err
 	}
 	if err := st.site.CheckHandshake(&ex.Received, host); err != nil {

@@ -8,6 +8,7 @@ import (
 	"authgate/gateway/login/chain"
 	"authgate/gateway/login/mechanism"
 	"authgate/gateway/proxy/forward"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/upstream"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/wire/cors"
@@ -189,7 +190,7 @@ func signInFor(rule *policy.Route, site *web.Site, f *mechanism.Federation) web.
 	case !delegated && len(f.Providers) > 0:
 		page += "?mechanism=" + string(policy.Session)
 	}
-	link := web.SignInLink{Page: page, Switch: web.WithParameter(page, web.SwitchField, "1"), Return: true}
+	link := web.SignInLink{Page: page, Switch: places.WithParameter(page, web.SwitchField, "1"), Return: true}
 	if !local && f.Default != nil {
 		link.Page = site.Own("login")
 	}

@@ -10,6 +10,7 @@ import (
 	"authgate/gateway/endpoint"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login/chain"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/tracing"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/wire/cors"
@@ -200,7 +201,7 @@ func (ex *exchange) decide(id *policy.Identity) error {
 		if decision.NoSignIn {
 			ex.SignIn = nil
 		} else if route.leadsToSignIn(&ex.Exchange) {
-			place := ex.SignInPlace(route.signIn.Page, web.Return{Path: ex.Target()})
+			place := ex.SignInPlace(route.signIn.Page, places.Return{Path: ex.Target()})
 			if route.signIn.Page != ex.state.site.Own("login") {
 				place = ex.TellEnd(place)
 			}
@@ -252,9 +253,9 @@ func (ex *exchange) stepUp(id *policy.Identity, decision *policy.Decision) error
 	page := st.site.StepUpPage(id, signIn.Page)
 	if ex.route.leadsToSignIn(&ex.Exchange) {
 		return ex.leadTo(http.StatusFound,
-			ex.SignInPlace(page, web.Return{Path: ex.Target(), Demand: decision.Demand}))
+			ex.SignInPlace(page, places.Return{Path: ex.Target(), Demand: decision.Demand}))
 	}
-	signIn.Page = st.site.WithReturn(page, web.Return{Demand: decision.Demand})
+	signIn.Page = st.site.WithReturn(page, places.Return{Demand: decision.Demand})
 	ex.SignIn = &signIn
 	return refusal
 }

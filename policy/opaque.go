@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -80,6 +81,11 @@ func (p Path) Readings() []string {
 		all[i] = mergeSlashes(path)
 	}
 	return all
+}
+
+// ReadsAs reports whether is holds for the path as the gateway reads it, or as a server behind it may.
+func (p Path) ReadsAs(is func(read string) bool) bool {
+	return is(p.Decoded) || p.Slashed != "" && is(p.Slashed) || p.Opaque && slices.ContainsFunc(p.Readings(), is)
 }
 
 // mergeSlashes returns a path without its empty segments.

@@ -271,6 +271,14 @@ func (p Path) StripPrefix(prefix string) (string, bool) {
 	return p.Raw[end:], true
 }
 
+// Target returns the path with the query, byte for byte.
+func (p Path) Target() string {
+	if !p.HasQuery {
+		return p.Raw
+	}
+	return p.Raw + "?" + p.Query
+}
+
 // CutURL cuts a URL into its parts without a change of their bytes. The target is what a request
 // line has.
 func CutURL(raw string) (scheme, authority, target string, ok bool) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"authgate/gateway/identity/auth"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -60,20 +61,20 @@ func (e *Endpoint) stepUp(ex *web.Exchange, id *policy.Identity, decision *polic
 		return refusal
 	}
 	page := o.Site.StepUpPage(id, o.Site.Own("signin"))
-	back := web.Return{Path: o.Site.Own(e.back), Demand: decision.Demand}
+	back := places.Return{Path: o.Site.Own(e.back), Demand: decision.Demand}
 	if ex.PageLoad() || ByPage(ex) && !ex.ByScript() {
 		ex.Decision = web.DecisionChallenge
 		ex.Redirect(http.StatusSeeOther, ex.SignInPlace(page, back))
 		return web.ErrAnswered
 	}
-	ex.SignIn = &web.SignInLink{Page: o.Site.WithReturn(page, web.Return{Demand: decision.Demand})}
+	ex.SignIn = &web.SignInLink{Page: o.Site.WithReturn(page, places.Return{Demand: decision.Demand})}
 	return refusal
 }
 
 // toSignIn leads the page load of a user who is not signed in to the sign-in page, and from
 // there back.
 func toSignIn(ex *web.Exchange) error {
-	place := ex.TellEnd(ex.SignInPlace(ex.SignIn.Page, web.Return{Path: ex.Target()}))
+	place := ex.TellEnd(ex.SignInPlace(ex.SignIn.Page, places.Return{Path: ex.Target()}))
 	ex.Stale.Clear(ex)
 	ex.Decision = web.DecisionChallenge
 	ex.Redirect(http.StatusFound, place)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -18,7 +19,9 @@ func rows() []Row {
 	}
 }
 
-func options() *Options { return &Options{Site: &web.Site{Service: &web.Service{}, Prefix: "/auth/"}} }
+func options() *Options {
+	return &Options{Site: &web.Site{Service: &web.Service{}, Places: &places.Places{Prefix: "/auth/"}}}
+}
 
 // A name without an endpoint is an error: a configuration that promises an
 // endpoint, and refuses routes at its path, does not start without it.

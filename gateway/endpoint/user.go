@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"authgate/gateway/identity/auth"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -112,9 +113,9 @@ func Guest(ex *web.Exchange, chain auth.Chain) (*policy.Identity, error) {
 // SignInAgain returns the page where a user who is signed in signs in once more, by a sign-in
 // that proves what d demands, and from where they come back to the page of that name. That
 // page then leads on to where they came from, if they were led there.
-func (o *Options) SignInAgain(back string, d policy.Demand, from web.Return) string {
-	page := web.WithParameter(o.Site.Own("signin"), web.ReasonField, web.ReasonFresh)
-	return o.Site.WithReturn(page, web.Return{Path: o.Site.WithReturn(o.Site.Own(back), from), Demand: d})
+func (o *Options) SignInAgain(back string, d policy.Demand, from places.Return) string {
+	page := places.WithParameter(o.Site.Own("signin"), places.ReasonField, places.ReasonFresh)
+	return o.Site.WithReturn(page, places.Return{Path: o.Site.WithReturn(o.Site.Own(back), from), Demand: d})
 }
 
 // FreshAgain returns the page where a user signs in again for what needs a fresh sign-in, and from
@@ -123,7 +124,7 @@ func (o *Options) FreshAgain(id *policy.Identity, back string) string {
 	if o.fresh(id, FreshSignIn) {
 		return ""
 	}
-	return o.SignInAgain(back, askFresh(id, FreshSignIn), web.Return{})
+	return o.SignInAgain(back, askFresh(id, FreshSignIn), places.Return{})
 }
 
 // fresh reports whether a user has proved who they are at most that long ago; 0: at any time. If a

@@ -11,6 +11,7 @@ import (
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/people/factors"
 	"authgate/gateway/people/proofs"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -49,7 +50,7 @@ func showFactors(view *pages.OwnFactors, have factors.Set) {
 }
 
 // offerChanges adds the forms of factors. They keep where the user wants to go on.
-func (p *page) offerChanges(view *pages.OwnFactors, passkeys, totp bool, from web.Return) {
+func (p *page) offerChanges(view *pages.OwnFactors, passkeys, totp bool, from places.Return) {
 	action := func(name string) string { return p.options.Site.WithReturn(p.options.Site.Own(name), from) }
 	view.RecoveryAction = action("account/recovery-codes")
 	if passkeys {
@@ -64,7 +65,7 @@ func (p *page) offerChanges(view *pages.OwnFactors, passkeys, totp bool, from we
 
 // onward returns where a user goes on who was led here to add a factor. At another host, the
 // sign-in page gives them a session.
-func (p *page) onward(from web.Return) string {
+func (p *page) onward(from places.Return) string {
 	if from.Host == "" {
 		return from.Path
 	}

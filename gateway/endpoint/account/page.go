@@ -12,6 +12,7 @@ import (
 	"authgate/gateway/login/apitokens"
 	"authgate/gateway/pages"
 	"authgate/gateway/people/accounts"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -32,7 +33,7 @@ const (
 func pageOf(part pages.ManagePart) string {
 	switch part {
 	case pages.ManagePassword:
-		return "account?" + web.PartField + "=password"
+		return "account?" + places.PartField + "=password"
 	case pages.ManageFactors:
 		return factorsPage
 	case pages.ManagePrograms:
@@ -43,8 +44,8 @@ func pageOf(part pages.ManagePart) string {
 
 // Names of the pages where a user comes back to whose change needs another sign-in.
 const (
-	factorsPage  = "account?" + web.PartField + "=factors"
-	programsPage = "account?" + web.PartField + "=programs"
+	factorsPage  = "account?" + places.PartField + "=factors"
+	programsPage = "account?" + places.PartField + "=programs"
 )
 
 // page is the pages where users see and change what is theirs.
@@ -56,7 +57,7 @@ type page struct {
 
 // done leads a browser back to the page of a part, after a form there has done something.
 func (p *page) done(ex *web.Exchange, what string) {
-	place := web.WithParameter(p.options.Site.Own("account"), endpoint.DoneField, what)
+	place := places.WithParameter(p.options.Site.Own("account"), endpoint.DoneField, what)
 	ex.Redirect(http.StatusSeeOther, p.options.Site.WithReturn(place, ex.ReadReturn(ex.QueryValue)))
 }
 
@@ -145,7 +146,7 @@ func (p *page) parts(id *policy.Identity) []pages.ManagePart {
 func (p *page) part(ex *web.Exchange, id *policy.Identity) pages.ManagePart {
 	part := map[string]pages.ManagePart{
 		"password": pages.ManagePassword, "factors": pages.ManageFactors, "programs": pages.ManagePrograms,
-	}[ex.QueryValue(web.PartField)]
+	}[ex.QueryValue(places.PartField)]
 	switch ex.QueryValue(endpoint.DoneField) {
 	case donePassword:
 		part = pages.ManagePassword

@@ -14,6 +14,7 @@ import (
 	"authgate/gateway/identity/clients"
 	"authgate/gateway/login/grants"
 	"authgate/gateway/pages"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -132,7 +133,7 @@ func (s *authorization) signIn(ex *web.Exchange, r *request, id *policy.Identity
 	page := s.site.Own("signin")
 	switch {
 	case id != nil && (r.anew || r.otherUser(id)):
-		page = web.WithParameter(page, web.ReasonField, web.ReasonFresh)
+		page = places.WithParameter(page, places.ReasonField, places.ReasonFresh)
 	case id != nil:
 		page = s.site.StepUpPage(id, page)
 	case s.accounts.Len() == 0 && s.hasDefault:
@@ -142,11 +143,11 @@ func (s *authorization) signIn(ex *web.Exchange, r *request, id *policy.Identity
 		values = s.forms.asked(values, s.options.Now())
 	}
 	if hint := values.Get("login_hint"); hint != "" {
-		page = web.WithParameter(page, web.LoginHintField, hint)
+		page = places.WithParameter(page, places.LoginHintField, hint)
 	}
 	back := s.site.Own(authorizePath) + "?" + values.Encode()
 	ex.Decision = web.DecisionChallenge
-	s.redirect(ex, ex.SignInPlace(page, web.Return{Path: back, Demand: demand}))
+	s.redirect(ex, ex.SignInPlace(page, places.Return{Path: back, Demand: demand}))
 	return nil
 }
 

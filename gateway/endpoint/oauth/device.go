@@ -11,6 +11,7 @@ import (
 	"authgate/gateway/login/grants"
 	"authgate/gateway/pages"
 	"authgate/gateway/people/accounts"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -56,7 +57,7 @@ func (s *programs) beginDevice(ex *web.Exchange, c *call) (any, error) {
 	}
 	page := s.address(devicePage)
 	return deviceAnswer{
-		DeviceCode: device, UserCode: user, URI: page, Complete: web.WithParameter(page, userCodeField, user),
+		DeviceCode: device, UserCode: user, URI: page, Complete: places.WithParameter(page, userCodeField, user),
 		ExpiresIn: int(s.section.DeviceLifetime.Seconds()), Interval: pollInterval,
 	}, nil
 }
@@ -84,7 +85,7 @@ func (s *devices) showDevice(ex *web.Exchange) error {
 	}
 	if id == nil {
 		ex.Decision = web.DecisionChallenge
-		place := ex.SignInPlace(s.site.Own("signin"), web.Return{Path: ex.Target()})
+		place := ex.SignInPlace(s.site.Own("signin"), places.Return{Path: ex.Target()})
 		ex.Redirect(http.StatusFound, ex.TellEnd(place))
 		return nil
 	}
@@ -144,14 +145,14 @@ func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *gra
 	code := form.Get(userCodeField)
 	if !demand.Met(&id.Proof, s.options.Now()) {
 		page := s.site.StepUpPage(id, s.site.Own("signin"))
-		back := web.WithParameter(s.site.Own(devicePage), userCodeField, code)
+		back := places.WithParameter(s.site.Own(devicePage), userCodeField, code)
 		ex.Decision = web.DecisionChallenge
-		ex.Redirect(http.StatusSeeOther, ex.SignInPlace(page, web.Return{Path: back, Demand: demand}))
+		ex.Redirect(http.StatusSeeOther, ex.SignInPlace(page, places.Return{Path: back, Demand: demand}))
 		return nil
 	}
 	switch form.Get(decisionField) {
 	case "":
-		ex.Again = web.WithParameter(s.site.Own(devicePage), userCodeField, code)
+		ex.Again = places.WithParameter(s.site.Own(devicePage), userCodeField, code)
 		s.ask(ex, client, terms, id, pages.Consent{
 			Action: s.site.Own(devicePage), Seal: s.forms.of("device", id.Login, code), Code: code,
 		})

@@ -11,6 +11,7 @@ import (
 	"authgate/gateway/endpoint/signout"
 	"authgate/gateway/identity/clients"
 	"authgate/gateway/pages"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -204,7 +205,7 @@ func (s *logouts) readLeaving(ex *web.Exchange, values url.Values) (*leaving, er
 	}
 	l.client = known
 	if l.place = target; values.Get("state") != "" {
-		l.place = web.WithParameter(target, "state", values.Get("state"))
+		l.place = places.WithParameter(target, "state", values.Get("state"))
 	}
 	return l, nil
 }

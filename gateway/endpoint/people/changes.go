@@ -17,6 +17,7 @@ import (
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/people/factors"
 	"authgate/gateway/people/invitations"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -301,7 +302,7 @@ func (p *page) answer(ex *web.Exchange, c *change, done *outcome) error {
 		ex.JSON(web.TypeJSON, http.StatusCreated, map[string]string{"url": done.link})
 	case form:
 		place := p.options.Site.Own(config.EndpointPeople)
-		ex.Redirect(http.StatusSeeOther, web.WithParameter(place, endpoint.DoneField, c.name))
+		ex.Redirect(http.StatusSeeOther, places.WithParameter(place, endpoint.DoneField, c.name))
 	default:
 		ex.JSON(web.TypeJSON, http.StatusOK, map[string]string{"message": "Done."})
 	}

@@ -20,6 +20,7 @@ import (
 	"authgate/gateway/login/journey"
 	"authgate/gateway/login/mechanism"
 	"authgate/gateway/pages"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -83,8 +84,8 @@ func (c *callback) serve(ex *web.Exchange) error {
 }
 
 // place returns where the user of an attempt goes on.
-func (c *callback) place(ex *web.Exchange, attempt *journey.Attempt) web.Return {
-	r := c.site.ReadReturn(&ex.Received, attempt.ReturnTo, attempt.Binding)
+func (c *callback) place(ex *web.Exchange, attempt *journey.Attempt) places.Return {
+	r := c.site.ReadReturn(ex.Canonical.Host, attempt.ReturnTo, attempt.Binding)
 	r.Elsewhere, r.Demand = attempt.Elsewhere, attempt.Demand
 	return r
 }

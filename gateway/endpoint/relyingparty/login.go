@@ -17,6 +17,7 @@ import (
 	"authgate/gateway/login/mechanism"
 	"authgate/gateway/pages"
 	"authgate/gateway/people/accounts"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -75,7 +76,7 @@ func (d *delegatedLogin) serve(ex *web.Exchange) error {
 	if p == nil || ex.Canonical.Method == http.MethodHead { // begins nothing
 		page := d.site.Own("signin")
 		if ex.QueryValue(web.SwitchField) != "" {
-			page = web.WithParameter(page, web.SwitchField, "1")
+			page = places.WithParameter(page, web.SwitchField, "1")
 		}
 		ex.Redirect(http.StatusFound, d.site.WithReturn(page, r))
 		return nil
@@ -96,13 +97,13 @@ func typed(ex *web.Exchange) bool {
 }
 
 // target returns where the user goes on. A third party says it in a parameter of its own.
-func (d *delegatedLogin) target(ex *web.Exchange) web.Return {
+func (d *delegatedLogin) target(ex *web.Exchange) places.Return {
 	third := ""
 	if ex.QueryValue(issuerField) != "" {
 		third = ex.QueryValue(targetField)
 	}
 	return ex.ReadReturn(func(name string) string {
-		if name == web.ReturnToField && third != "" {
+		if name == places.ReturnToField && third != "" {
 			return third
 		}
 		return ex.QueryValue(name)
@@ -144,7 +145,7 @@ func (d *delegatedLogin) chosen(values url.Values) (p *mechanism.Provider, named
 
 // ask answers a user who is signed in, and whom another site sends to a provider. The
 // sign-in there would replace their session, so they decide.
-func (d *delegatedLogin) ask(ex *web.Exchange, p *mechanism.Provider, r web.Return) error {
+func (d *delegatedLogin) ask(ex *web.Exchange, p *mechanism.Provider, r places.Return) error {
 	if !ex.FromOtherSite() {
 		return nil
 	}
@@ -155,7 +156,7 @@ func (d *delegatedLogin) ask(ex *web.Exchange, p *mechanism.Provider, r web.Retu
 	place := d.site.Own("login") + "?provider=" + url.QueryEscape(p.Name())
 	for _, name := range []string{hintField, web.SwitchField} {
 		if value := ex.QueryValue(name); value != "" {
-			place = web.WithParameter(place, name, value)
+			place = places.WithParameter(place, name, value)
 		}
 	}
 	page := pages.SignedIn{
@@ -177,7 +178,7 @@ func hint(ex *web.Exchange) string {
 
 // begin redirects the user to the provider, with an attempt to sign in that
 // only their browser can finish.
-func (d *delegatedLogin) begin(ex *web.Exchange, p *mechanism.Provider, r web.Return) error {
+func (d *delegatedLogin) begin(ex *web.Exchange, p *mechanism.Provider, r places.Return) error {
 	r = signin.Storable(r)
 	browser, _ := journey.BrowserSecret(ex.Credentials.Browser)
 	attempts, cookies := d.federation.Attempts, &d.site.Cookies
@@ -203,7 +204,7 @@ func (d *delegatedLogin) begin(ex *web.Exchange, p *mechanism.Provider, r web.Re
 
 // wish returns what the page where the user goes on demands of every login, so that one
 // sign-in at the provider is enough for it. The page decides whether it was.
-func (d *delegatedLogin) wish(ex *web.Exchange, r web.Return) policy.Demand {
+func (d *delegatedLogin) wish(ex *web.Exchange, r places.Return) policy.Demand {
 	page := ex.Canonical
 	if r.Host != "" {
 		page.Host = r.Host

@@ -10,6 +10,7 @@ import (
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/pages"
 	"authgate/gateway/people/accounts"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -19,9 +20,9 @@ type arrival struct {
 	account    *accounts.Account
 	methods    []string // of the proof; see policy.Proof
 	mechanisms []policy.Mechanism
-	remember   bool       // the user wants to stay signed in
-	then       web.Return // where the user wants to go on
-	page       bool       // the answer leads a browser on, else it is JSON
+	remember   bool          // the user wants to stay signed in
+	then       places.Return // where the user wants to go on
+	page       bool          // the answer leads a browser on, else it is JSON
 }
 
 // entrance is where users come in who have proved who they are: their login begins, and

@@ -15,6 +15,7 @@ import (
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/people/factors"
 	"authgate/gateway/people/invitations"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -145,7 +146,7 @@ func (i *invite) set(ex *web.Exchange, account *accounts.Account, token, next st
 // admit signs the user in who has set a password, and leads them to their account, where they
 // may add a factor. An account with factors needs one.
 func (i *invite) admit(ex *web.Exchange, account *accounts.Account) error {
-	site, then := i.options.Site, web.Return{Path: i.options.Site.Own("account")}
+	site, then := i.options.Site, places.Return{Path: i.options.Site.Own("account")}
 	switch {
 	case !i.options.Used[policy.Session]:
 		ex.Redirect(http.StatusSeeOther, site.WithReturn(site.Own("signin"), then))

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/http/httpguts"
 
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/internal/test/rig"
 )
@@ -27,7 +28,7 @@ func staysHere(place string) bool {
 // stays fails the test if a redirect, link or form of the answer leads to another origin.
 func stays(t *testing.T, what string, w *httptest.ResponseRecorder) {
 	t.Helper()
-	places := w.Header()["Location"]
+	found := w.Header()["Location"]
 	for _, name := range []string{"Refresh", "Content-Location", "Link"} {
 		if got := w.Header()[name]; got != nil {
 			t.Errorf("%s: %d with %s %q", what, w.Code, name, got)
@@ -40,19 +41,19 @@ func stays(t *testing.T, what string, w *httptest.ResponseRecorder) {
 		}
 		for node := range page.Descendants() {
 			returns := slices.ContainsFunc(node.Attr, func(a html.Attribute) bool {
-				return a.Key == "name" && (a.Val == web.ReturnToField || a.Val == web.BackField)
+				return a.Key == "name" && (a.Val == places.ReturnToField || a.Val == web.BackField)
 			})
 			for _, a := range node.Attr {
 				switch {
 				case a.Key == "href", a.Key == "src", a.Key == "action", a.Key == "formaction", a.Key == "value" && returns:
-					places = append(places, a.Val)
+					found = append(found, a.Val)
 				case a.Key == "http-equiv":
 					t.Errorf("%s: %d, a page that leads on by itself", what, w.Code)
 				}
 			}
 		}
 	}
-	for _, place := range places {
+	for _, place := range found {
 		u, err := url.Parse(place)
 		if !staysHere(place) || err != nil {
 			t.Errorf("%s: %d leads to %q", what, w.Code, place)

@@ -15,6 +15,7 @@ import (
 	"authgate/gateway/login"
 	"authgate/gateway/login/journey"
 	"authgate/gateway/pages"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -43,14 +44,14 @@ func RefuseScript(ex *web.Exchange) error {
 
 // StartAtHome redirects a user who wants to sign in at another host to the host
 // of public_url. The named parameters stay.
-func (o *OtherHosts) StartAtHome(ex *web.Exchange, name string, r web.Return, parameters ...string) error {
+func (o *OtherHosts) StartAtHome(ex *web.Exchange, name string, r places.Return, parameters ...string) error {
 	if err := RefuseScript(ex); err != nil {
 		return err
 	}
 	page := o.site.Own(name)
 	for _, parameter := range parameters {
 		if value := ex.QueryValue(parameter); value != "" {
-			page = web.WithParameter(page, parameter, value)
+			page = places.WithParameter(page, parameter, value)
 		}
 	}
 	ex.Redirect(http.StatusFound, ex.SignInPlace(page, r))
@@ -63,7 +64,7 @@ const maxReturnTo = 8 << 10
 
 // Storable returns r as an attempt or a ticket can store it: a place that is too long
 // becomes the start page of its host.
-func Storable(r web.Return) web.Return {
+func Storable(r places.Return) places.Return {
 	if len(r.Path) > maxReturnTo {
 		r.Path = "/"
 	}
@@ -71,7 +72,7 @@ func Storable(r web.Return) web.Return {
 }
 
 // next returns where a user who has signed in goes on.
-func (o *OtherHosts) next(ctx context.Context, sid string, r web.Return) (string, error) {
+func (o *OtherHosts) next(ctx context.Context, sid string, r places.Return) (string, error) {
 	if r.Path == "" {
 		return "/", nil
 	}
@@ -91,7 +92,7 @@ func (o *OtherHosts) next(ctx context.Context, sid string, r web.Return) (string
 // AfterLogin is next for a user who has just signed in. Without a ticket, the
 // other host starts again. asks tells that a page must ask first, because another
 // site began the sign-in; with a ticket, the other host has that page.
-func (o *OtherHosts) AfterLogin(ex *web.Exchange, sid string, r web.Return) (place string, asks bool) {
+func (o *OtherHosts) AfterLogin(ex *web.Exchange, sid string, r places.Return) (place string, asks bool) {
 	ctx, end := ex.Store.Recording()
 	defer end()
 	place, err := o.next(ctx, sid, r)
@@ -109,14 +110,14 @@ func (o *OtherHosts) AfterLogin(ex *web.Exchange, sid string, r web.Return) (pla
 func (o *OtherHosts) Ask(ex *web.Exchange, place string) {
 	page := pages.Ask{URL: place, Shown: place}
 	if strings.HasPrefix(place, "/") {
-		page.Shown = o.site.Place(web.Return{Host: ex.Canonical.Host, Path: place})
+		page.Shown = o.site.Place(places.Return{Host: ex.Canonical.Host, Path: place})
 	}
 	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.Ask(w, page) })
 }
 
 // BySession sends a user who is signed in back to the host that waits for them,
 // without a page. only is the mechanism that counts, empty for both.
-func (o *OtherHosts) BySession(ex *web.Exchange, only policy.Mechanism, r web.Return) error {
+func (o *OtherHosts) BySession(ex *web.Exchange, only policy.Mechanism, r places.Return) error {
 	if r.Binding == "" || ex.Canonical.Method == http.MethodHead { // issues nothing
 		return nil
 	}
@@ -153,7 +154,7 @@ func (o *OtherHosts) BySession(ex *web.Exchange, only policy.Mechanism, r web.Re
 // has answered if not. A link of another site may have led here, with the binding of
 // another browser. So the browser goes to the other host and back: there, its cookie
 // tells. Programs follow no links of other sites, and need not go there.
-func (o *OtherHosts) begunHere(ex *web.Exchange, id *policy.Identity, only policy.Mechanism, r web.Return) bool {
+func (o *OtherHosts) begunHere(ex *web.Exchange, id *policy.Identity, only policy.Mechanism, r places.Return) bool {
 	if !ex.FollowsLinks() {
 		return true
 	}
@@ -161,12 +162,12 @@ func (o *OtherHosts) begunHere(ex *web.Exchange, id *policy.Identity, only polic
 	if id.Mechanism == policy.OIDC {
 		session = ex.Credentials.Delegated
 	}
-	proof, presented := journey.Begun(session, r.Host, r.Binding), ex.QueryValue(web.BegunField)
+	proof, presented := journey.Begun(session, r.Host, r.Binding), ex.QueryValue(places.BegunField)
 	switch {
 	case presented == "":
-		place := web.WithParameter(o.site.Confirm(r.Host), web.BegunField, proof)
+		place := places.WithParameter(o.site.Confirm(r.Host), places.BegunField, proof)
 		if only != "" {
-			place = web.WithParameter(place, "mechanism", string(only))
+			place = places.WithParameter(place, "mechanism", string(only))
 		}
 		ex.Redirect(http.StatusFound, o.site.WithReturn(place, r))
 	case subtle.ConstantTimeCompare([]byte(presented), []byte(proof)) == 1:
@@ -179,9 +180,9 @@ func (o *OtherHosts) begunHere(ex *web.Exchange, id *policy.Identity, only polic
 
 // unbegun returns the page that asks a user who has not begun the sign-in. The other
 // host begins it anew.
-func (o *OtherHosts) unbegun(r web.Return) string {
+func (o *OtherHosts) unbegun(r places.Return) string {
 	r.Binding, r.Elsewhere = "", o.site.Cookies.Strict()
-	return o.site.WithReturn(web.WithParameter(o.site.Own("signin"), web.ReasonField, web.ReasonUnbegun), r)
+	return o.site.WithReturn(places.WithParameter(o.site.Own("signin"), places.ReasonField, places.ReasonUnbegun), r)
 }
 
 // confirm is the other host's part of begunHere: it sends the proof back if this
@@ -190,21 +191,21 @@ func (o *OtherHosts) confirm(ex *web.Exchange) error {
 	if o.site.AtHome(&ex.Received) {
 		return web.BadRequest("There is no sign-in to confirm at this host.", nil)
 	}
-	r := o.site.ReadReturn(&ex.Received, ex.QueryValue(web.ReturnToField), "")
-	r.Host, r.Elsewhere = ex.Canonical.Host, ex.QueryValue(web.ElsewhereField) != ""
+	r := o.site.ReadReturn(ex.Canonical.Host, ex.QueryValue(places.ReturnToField), "")
+	r.Host, r.Elsewhere = ex.Canonical.Host, ex.QueryValue(places.ElsewhereField) != ""
 	r.Demand = ex.ReadReturn(ex.QueryValue).Demand
 	if r.Path == "" {
 		r.Path = "/"
 	}
-	binding, secret := ex.QueryValue(web.BindingField), ex.Credentials.Browser
+	binding, secret := ex.QueryValue(places.BindingField), ex.Credentials.Browser
 	if !journey.ValidBrowserSecret(secret) || journey.Binding(secret) != binding {
 		ex.Redirect(http.StatusFound, o.site.PublicURL+o.unbegun(r))
 		return nil
 	}
 	r.Binding = binding
-	page := web.WithParameter(o.site.Own("signin"), web.BegunField, ex.QueryValue(web.BegunField))
+	page := places.WithParameter(o.site.Own("signin"), places.BegunField, ex.QueryValue(places.BegunField))
 	if only := ex.QueryValue("mechanism"); only != "" {
-		page = web.WithParameter(page, "mechanism", only)
+		page = places.WithParameter(page, "mechanism", only)
 	}
 	ex.Redirect(http.StatusFound, o.site.PublicURL+o.site.WithReturn(page, r))
 	return nil
@@ -229,7 +230,7 @@ func (o *OtherHosts) complete(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	if values.Has(web.BegunField) {
+	if values.Has(places.BegunField) {
 		return o.confirm(ex)
 	}
 	// A client that leaves now must not leave half a session behind.

@@ -9,6 +9,7 @@ import (
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/pages"
 	"authgate/gateway/people/accounts"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -27,8 +28,8 @@ type signInPage struct {
 }
 
 func (s *signInPage) serve(ex *web.Exchange) error {
-	reason := ex.QueryValue(web.ReasonField)
-	if reason == web.ReasonSignedOut && !ex.Foreign {
+	reason := ex.QueryValue(places.ReasonField)
+	if reason == places.ReasonSignedOut && !ex.Foreign {
 		if id, err := endpoint.Guest(ex, s.sessions("")); err != nil || id == nil {
 			s.signedOut(ex) // the way here did end a session, if the store is gone now
 			return nil
@@ -36,10 +37,10 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 	}
 	r := ex.ReadReturn(ex.QueryValue)
 	if !s.site.AtHome(&ex.Received) {
-		return s.hosts.StartAtHome(ex, "signin", r, "mechanism", web.SwitchField, web.ReasonField)
+		return s.hosts.StartAtHome(ex, "signin", r, "mechanism", web.SwitchField, places.ReasonField)
 	}
 	only, other := policy.Mechanism(ex.QueryValue("mechanism")), ex.QueryValue(web.SwitchField) != ""
-	again := reason == web.ReasonFresh
+	again := reason == places.ReasonFresh
 	if !other && !again {
 		if err := s.hosts.BySession(ex, only, r); err != nil {
 			return err
@@ -54,7 +55,7 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 		s.already(ex, id, r)
 		return nil
 	}
-	page := pages.SignIn{Username: ex.QueryValue(web.LoginHintField)}
+	page := pages.SignIn{Username: ex.QueryValue(places.LoginHintField)}
 	switch {
 	case id != nil && (again || lacks && !other):
 		page.Notice = pages.NoticeFresh
@@ -71,7 +72,7 @@ func (s *signInPage) serve(ex *web.Exchange) error {
 		s.site.Service.Logger.Warn("a sign-in came back without its cookie: "+
 			"the browser blocks cookies, or something on the way removes Set-Cookie or Cookie",
 			"request_id", ex.ID, "client", ex.Peer.Address, "cookie", s.site.Cookies.Names.Session)
-	case reason == web.ReasonEnded, ex.SessionEnded():
+	case reason == places.ReasonEnded, ex.SessionEnded():
 		page.Notice = pages.NoticeEnded
 	}
 	s.write(ex, http.StatusOK, r, page)
@@ -99,12 +100,12 @@ func (s *signInPage) signedOut(ex *web.Exchange) {
 }
 
 // already answers a user who is signed in.
-func (s *signInPage) already(ex *web.Exchange, id *policy.Identity, r web.Return) {
+func (s *signInPage) already(ex *web.Exchange, id *policy.Identity, r places.Return) {
 	page := pages.SignedIn{User: ex.User(id), ContinueURL: s.site.PlaceOrStart(r), Host: r.Host}
-	page.Unbegun = r.Host != "" && ex.QueryValue(web.ReasonField) == web.ReasonUnbegun
+	page.Unbegun = r.Host != "" && ex.QueryValue(places.ReasonField) == places.ReasonUnbegun
 	page.SwitchURL = s.site.Own("signin") + "?" + web.SwitchField + "=1"
 	if only := ex.QueryValue("mechanism"); only != "" {
-		page.SwitchURL = web.WithParameter(page.SwitchURL, "mechanism", only)
+		page.SwitchURL = places.WithParameter(page.SwitchURL, "mechanism", only)
 	}
 	page.SwitchURL = s.site.WithReturn(page.SwitchURL, r)
 	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.SignedIn(w, page) })
@@ -115,13 +116,13 @@ func (s *signInPage) already(ex *web.Exchange, id *policy.Identity, r web.Return
 // users here with the way back, and redirects keep the Referer.
 func (s *signInPage) cameBack(ex *web.Exchange) bool {
 	creds := &ex.Credentials
-	asked := ex.QueryValue(web.SwitchField) != "" || ex.QueryValue(web.ReasonField) != ""
+	asked := ex.QueryValue(web.SwitchField) != "" || ex.QueryValue(places.ReasonField) != ""
 	if creds.Session != "" || creds.Delegated != "" || ex.Stale.Any() || !ex.PageLoad() ||
-		ex.QueryValue(web.ReturnToField) == "" || asked {
+		ex.QueryValue(places.ReturnToField) == "" || asked {
 		return false
 	}
 	from, err := url.Parse(ex.Request.Header.Get("Referer"))
-	if err != nil || from.Scheme != "https" || from.Query().Has(web.SwitchField) || from.Query().Has(web.ReasonField) {
+	if err != nil || from.Scheme != "https" || from.Query().Has(web.SwitchField) || from.Query().Has(places.ReasonField) {
 		return false
 	}
 	host, err := policy.CanonicalHost(from.Host)
@@ -131,7 +132,7 @@ func (s *signInPage) cameBack(ex *web.Exchange) bool {
 	return from.Path == s.site.Own("signin") || from.Path == s.site.Own("login")
 }
 
-func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page pages.SignIn) {
+func (s *signInPage) write(ex *web.Exchange, status int, r places.Return, page pages.SignIn) {
 	only := policy.Mechanism(ex.QueryValue("mechanism"))
 	page.Action, page.Form, page.Host = s.site.Own("login"), formOf(s.site, r), s.site.SignInHost(r)
 	page.Password = s.accounts.Len() > 0 && only != policy.OIDC
@@ -145,7 +146,7 @@ func (s *signInPage) write(ex *web.Exchange, status int, r web.Return, page page
 		if only != policy.Session {
 			place := s.site.Own("login") + "?provider=" + url.QueryEscape(p.Name)
 			if ex.QueryValue(web.SwitchField) != "" || page.Notice == pages.NoticeFresh { // must ask for credentials
-				place = web.WithParameter(place, web.SwitchField, "1")
+				place = places.WithParameter(place, web.SwitchField, "1")
 			}
 			page.Providers = append(page.Providers, pages.Provider{Title: p.Title, URL: s.site.WithReturn(place, r)})
 		}

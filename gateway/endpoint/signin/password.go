@@ -15,6 +15,7 @@ import (
 	"authgate/gateway/pages"
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/people/factors"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -35,10 +36,10 @@ type passwordLogin struct {
 // loginForm is what a client posts, in one of three forms.
 type loginForm struct {
 	username, password string
-	code               string     // of a second factor; empty: none
-	remember           bool       // the user wants to stay signed in
-	form               bool       // posted by the sign-in page, or like it
-	then               web.Return // where the user wants to go on
+	code               string        // of a second factor; empty: none
+	remember           bool          // the user wants to stay signed in
+	form               bool          // posted by the sign-in page, or like it
+	then               places.Return // where the user wants to go on
 	wanted             []policy.Mechanism
 	challenges         []auth.Challenge
 	rejection          error // credentials that cannot be right

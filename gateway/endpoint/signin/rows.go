@@ -12,6 +12,7 @@ import (
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/people/invitations"
 	"authgate/gateway/people/proofs"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 )
 
@@ -67,7 +68,7 @@ func Rows(o *Options, hosts *OtherHosts, issuer *Issuer) []endpoint.Row {
 		{Name: "signin/passkey/options", Method: http.MethodPost, Enabled: passkey.enabled, Do: passkey.options},
 		{Name: invitations.Page, Method: http.MethodGet, Home: true, Page: true, Do: invited.show},
 		{Name: invitations.Page, Method: http.MethodPost, Home: true, Do: invited.serve},
-		{Name: web.CompletePath, Method: http.MethodGet, Do: hosts.complete},
+		{Name: places.CompletePath, Method: http.MethodGet, Do: hosts.complete},
 		{Name: web.TwinsPath, Method: http.MethodPost, Do: clearTwins(site)},
 		{Name: web.LanguagePath, Method: http.MethodPost, Do: chooseLanguage(o.Options)},
 	}...)

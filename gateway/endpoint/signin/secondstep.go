@@ -16,6 +16,7 @@ import (
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/people/factors"
 	"authgate/gateway/people/proofs"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 	"authgate/policy"
 )
@@ -153,7 +154,7 @@ func (s *secondStep) serve(ex *web.Exchange) error {
 
 // again shows the page once more, to a user whose code or passkey was not accepted.
 func (s *secondStep) again(
-	ex *web.Exchange, account *accounts.Account, page pages.Code, then web.Return, err error,
+	ex *web.Exchange, account *accounts.Account, page pages.Code, then places.Return, err error,
 ) error {
 	status := http.StatusUnauthorized
 	if throttled, ok := errors.AsType[*auth.ThrottledError](err); ok {
@@ -166,7 +167,7 @@ func (s *secondStep) again(
 
 // write writes the page of the second step.
 func (s *secondStep) write(
-	ex *web.Exchange, status int, account *accounts.Account, page pages.Code, then web.Return,
+	ex *web.Exchange, status int, account *accounts.Account, page pages.Code, then places.Return,
 ) error {
 	stopped, err := s.proofs.Stopped(&ex.Store, account)
 	if err != nil {
@@ -182,7 +183,7 @@ func (s *secondStep) write(
 	if s.proofs.Site != nil && len(account.Factors.Passkeys) > 0 {
 		page.Passkey = &pages.PasskeyForm{
 			Action:  s.withMechanism(ex, s.site.Own("signin/passkey")),
-			Options: web.WithParameter(s.site.Own("signin/passkey/options"), stepField, page.Step),
+			Options: places.WithParameter(s.site.Own("signin/passkey/options"), stepField, page.Step),
 		}
 	}
 	ex.Page(status, func(p *pages.Pages, w io.Writer) error { return p.Code(w, page) })
@@ -192,15 +193,15 @@ func (s *secondStep) write(
 // withMechanism returns an own endpoint with the mechanism that the query asks for.
 func (s *secondStep) withMechanism(ex *web.Exchange, place string) string {
 	if named := ex.QueryValue("mechanism"); named != "" {
-		return web.WithParameter(place, "mechanism", named)
+		return places.WithParameter(place, "mechanism", named)
 	}
 	return place
 }
 
 // formOf returns what the forms of a sign-in carry along.
-func formOf(site *web.Site, r web.Return) pages.Form {
+func formOf(site *web.Site, r places.Return) pages.Form {
 	f := pages.Form{ReturnTo: site.Place(r), Binding: r.Binding, Elsewhere: r.Elsewhere}
-	f.Factors, f.MaxAge = web.DemandFields(r.Demand)
+	f.Factors, f.MaxAge = places.DemandFields(r.Demand)
 	return f
 }
 

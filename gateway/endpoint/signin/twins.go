@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 )
 
@@ -20,7 +21,7 @@ func clearTwins(site *web.Site) func(*web.Exchange) error {
 		if err != nil || len(values[web.CookieField]) != 1 || !site.Cookies.Own(name) {
 			return web.BadRequest("The field cookie must name one of the gateway's cookies.", nil)
 		}
-		r := site.ReadReturn(&ex.Received, values.Get(web.ReturnToField), "")
+		r := site.ReadReturn(ex.Canonical.Host, values.Get(places.ReturnToField), "")
 		path, _, _ := strings.Cut(r.Path, "?")
 		if r.Host != "" {
 			path = ""

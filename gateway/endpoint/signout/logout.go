@@ -24,6 +24,7 @@ import (
 	"authgate/gateway/login"
 	"authgate/gateway/login/apitokens"
 	"authgate/gateway/pages"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 )
 
@@ -159,7 +160,7 @@ func (l *Logout) answer(ex *web.Exchange, redirect string, page bool) {
 			return p.SignedOut(w, pages.SignedOut{ContinueURL: redirect})
 		})
 	default:
-		ex.Redirect(http.StatusSeeOther, web.WithParameter(l.site.Own("signin"), web.ReasonField, web.ReasonSignedOut))
+		ex.Redirect(http.StatusSeeOther, places.WithParameter(l.site.Own("signin"), places.ReasonField, places.ReasonSignedOut))
 	}
 }
 

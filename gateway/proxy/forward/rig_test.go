@@ -245,7 +245,7 @@ func (r *rig) send(ex *web.Exchange, sent *Request) error {
 	if err != nil {
 		return err
 	}
-	if err := r.site.Hosts.CheckHost(&ex.Received, host); err != nil {
+	if err := r.site.CheckHost(&ex.Received, host); err != nil {
 		return err
 	}
 	ex.Canonical = policy.Request{Method: ex.Request.Method, Host: host, Path: path, Client: ex.Peer.Client}

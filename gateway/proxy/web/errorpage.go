@@ -7,6 +7,7 @@ import (
 
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/pages"
+	"authgate/gateway/proxy/places"
 	"authgate/policy"
 )
 
@@ -37,14 +38,14 @@ func (l *SignInLink) url(status int, site *Site, received *Received) string {
 // withReturn returns a place of the gateway with the way back. At a host whose
 // requests a proxy only asks about, the gateway has no pages.
 func (l *SignInLink) withReturn(page string, site *Site, received *Received) string {
-	r := Return{Elsewhere: site.fromElsewhere(received)}
+	r := places.Return{Elsewhere: site.fromElsewhere(received)}
 	if l.Return && received.Canonical.Method == http.MethodGet {
 		r.Path = received.Target()
 	}
 	if !received.Verify {
 		return site.WithReturn(page, r)
 	}
-	if host := received.Canonical.Host; r.Path != "" && host != site.home {
+	if host := received.Canonical.Host; r.Path != "" && !site.IsHome(host) {
 		r.Host = host
 	}
 	return site.PublicURL + site.WithReturn(page, r)
@@ -71,7 +72,7 @@ func newErrorPage(ex *Exchange, e *Error) pages.ErrorPage {
 	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		page.Retry = reads && page.SignInURL == ""
 	case http.StatusForbidden:
-		page.HomeURL = ex.site.start
+		page.HomeURL = ex.site.Start
 		fallthrough
 	case http.StatusNotFound:
 		if page.HomeURL == "" && ex.Canonical.Path.Decoded != "/" {

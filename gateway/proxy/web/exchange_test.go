@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"authgate/gateway/pages"
+	"authgate/gateway/proxy/places"
 	"authgate/internal/test/logtest"
 )
 
@@ -55,7 +56,7 @@ func newExchange(t *testing.T, r *http.Request) *testExchange {
 		t.Fatal(err)
 	}
 	service := &Service{Logger: logger, Metrics: metrics, Now: time.Now}
-	e.Init(&Site{Service: service, Pages: p, Prefix: "/"}, e.w, r)
+	e.Init(&Site{Service: service, Pages: p, Places: &places.Places{Prefix: "/"}}, e.w, r)
 	return e
 }
 

@@ -4,12 +4,32 @@ import (
 	"errors"
 	"net/http"
 
+	"authgate/gateway/wire/peer"
 	"authgate/policy"
 )
 
-// acceptCertificates reports whether a route of a canonical host accepts certificates of clients.
-func (h *hosts) acceptCertificates(host string) bool {
-	return h.certificates && h.some(host, func(r *room) bool { return r.certificates })
+// errForeignHost is for operators: the host is in the log.
+var errForeignHost = errors.New("the host is not one of the gateway's: that of public_url, those in routes, " +
+	"tls.domains")
+
+// CheckHost refuses a request for a host that is not the gateway's (RFC 9110,
+// section 15.5.20), and notes one that is accepted all the same. Load balancers
+// that check the health of the gateway ask for the address that they connect
+// to; that one is accepted.
+func (s *Site) CheckHost(received *Received, host string) error {
+	if s.Hosts.Has(host) {
+		return nil
+	}
+	received.Foreign = true
+	if s.Hosts.Any || peer.IsLocalAddress(received.Request, host) {
+		return nil
+	}
+	return &Error{
+		Status: http.StatusMisdirectedRequest,
+		Detail: "This gateway does not serve the host of the request. If it should, add a route for the host, " +
+			"or let the proxy in front pass on Host.",
+		Cause: errForeignHost,
+	}
 }
 
 // handshakeHost returns the canonical host for which a client has opened a connection, by the name
@@ -17,7 +37,7 @@ func (h *hosts) acceptCertificates(host string) bool {
 // public_url.
 func (s *Site) handshakeHost(name string) string {
 	if name == "" {
-		return s.home
+		return s.HostOrHome("")
 	}
 	host, err := policy.CanonicalHost(name)
 	if err != nil {
@@ -29,7 +49,7 @@ func (s *Site) handshakeHost(name string) string {
 // AsksForCertificate reports whether a client that opens a connection for a host is asked for a
 // certificate.
 func (s *Site) AsksForCertificate(name string) bool {
-	return s.Hosts.acceptCertificates(s.handshakeHost(name))
+	return s.Hosts.AcceptCertificates(s.handshakeHost(name))
 }
 
 // CheckHandshake refuses a request for another host than its connection was opened for, if a route
@@ -38,11 +58,11 @@ func (s *Site) AsksForCertificate(name string) bool {
 // them alone. The connection of a trusted proxy carries many clients.
 func (s *Site) CheckHandshake(received *Received, host string) error {
 	state := received.Request.TLS
-	if !s.Hosts.certificates || received.Peer.Trusted || state == nil || state.ServerName == host {
+	if !s.Hosts.Certificates || received.Peer.Trusted || state == nil || state.ServerName == host {
 		return nil
 	}
 	opened := s.handshakeHost(state.ServerName)
-	if opened == host || !s.Hosts.acceptCertificates(host) && !s.Hosts.acceptCertificates(opened) {
+	if opened == host || !s.Hosts.AcceptCertificates(host) && !s.Hosts.AcceptCertificates(opened) {
 		return nil
 	}
 	return &Error{

@@ -7,6 +7,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/pages"
 	"authgate/gateway/people/invitations"
+	"authgate/gateway/proxy/places"
 )
 
 // LanguagePath is the own endpoint where users choose the language of the gateway's pages, in
@@ -56,7 +57,7 @@ func here(s *Site, r *Received) string {
 		if !ok {
 			return ""
 		}
-		if name != authorizePath { // the request of a client, whole
+		if name != places.AuthorizePath { // the request of a client, whole
 			place = ownPlace(s, r, parameters)
 		}
 	}
@@ -76,7 +77,7 @@ func ownPlace(s *Site, r *Received, parameters []string) string {
 	place := s.Own(s.ownName(r.Canonical.Path.Decoded))
 	for _, name := range parameters {
 		if value := r.QueryValue(name); word.MatchString(value) {
-			place = WithParameter(place, name, value)
+			place = places.WithParameter(place, name, value)
 		}
 	}
 	return s.WithReturn(place, readReturn(s, r, r.QueryValue))
@@ -91,14 +92,14 @@ func (s *Site) ownName(path string) string { return strings.TrimPrefix(path, s.P
 func repeatable(name string) (parameters []string, ok bool) {
 	switch name {
 	case "signin":
-		return []string{ReasonField, SwitchField, "mechanism"}, true
+		return []string{places.ReasonField, SwitchField, "mechanism"}, true
 	case invitations.Page:
 		return []string{invitations.TokenField}, true
 	case "device":
 		return []string{"user_code"}, true
 	case "account":
-		return []string{PartField}, true
-	case config.EndpointPeople, "me", config.EndpointApps, authorizePath:
+		return []string{places.PartField}, true
+	case config.EndpointPeople, "me", config.EndpointApps, places.AuthorizePath:
 		return nil, true
 	}
 	return nil, false
@@ -107,8 +108,8 @@ func repeatable(name string) (parameters []string, ok bool) {
 // SamePage returns the page at the host of the request that a user comes back to. The start page is
 // in place of what is no path there, and of an own endpoint that may not be asked for again.
 func (s *Site) SamePage(received *Received, target string) string {
-	path, err := s.parseReturn(received.Canonical.Host, target)
-	if err != nil || len(target) > longestBack || readsAs(path, s.onlyOnce) {
+	path, err := s.ParseReturn(received.Canonical.Host, target)
+	if err != nil || len(target) > longestBack || path.ReadsAs(s.onlyOnce) {
 		return "/"
 	}
 	return target
@@ -116,7 +117,7 @@ func (s *Site) SamePage(received *Received, target string) string {
 
 // onlyOnce reports whether a path is that of an own endpoint that may not be asked for again.
 func (s *Site) onlyOnce(path string) bool {
-	_, own := s.endpoints[path]
+	own := s.OwnPath(path)
 	_, again := repeatable(s.ownName(path))
 	return own && !again
 }

@@ -33,14 +33,7 @@ type Received struct {
 }
 
 // Target is the path and the query of the request, byte for byte.
-func (r *Received) Target() string { return target(r.Canonical.Path) }
-
-func target(p policy.Path) string {
-	if !p.HasQuery {
-		return p.Raw
-	}
-	return p.Raw + "?" + p.Query
-}
+func (r *Received) Target() string { return r.Canonical.Path.Target() }
 
 // Reads reports whether the request is a GET or HEAD.
 func (r *Received) Reads() bool {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"authgate/gateway/identity/auth"
+	"authgate/gateway/proxy/places"
 )
 
 // staleCookies are the cookies of a request that were found to be no longer valid. The answer
@@ -72,7 +73,7 @@ func (ex *Exchange) SessionEnded() bool {
 // them for users who have just signed in, and whose browser keeps no cookies.
 func (ex *Exchange) TellEnd(place string) string {
 	if ex.SessionEnded() {
-		return WithParameter(place, ReasonField, ReasonEnded)
+		return places.WithParameter(place, places.ReasonField, places.ReasonEnded)
 	}
 	if ex.Stale.Any() {
 		ex.Header().Set("Referrer-Policy", "no-referrer")

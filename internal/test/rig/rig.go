@@ -33,6 +33,7 @@ import (
 	"authgate/gateway/login/mechanism"
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/people/invitations"
+	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/upstream"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/store"
@@ -429,7 +430,7 @@ func (r *Rig) read(ex *web.Exchange) error {
 	}
 	path, err := site.ParseTarget(host, ex.Request.RequestURI)
 	if err == nil {
-		err = site.Hosts.CheckHost(&ex.Received, host)
+		err = site.CheckHost(&ex.Received, host)
 	}
 	if err != nil {
 		return err
@@ -479,14 +480,14 @@ func (r *Rig) application(ex *web.Exchange) error {
 		return err
 	case decision.Outcome == policy.StepUp && ex.PageLoad() && ex.StepsUp(id):
 		page = r.Options.Site.StepUpPage(id, page)
-		ex.Redirect(http.StatusFound, ex.SignInPlace(page, web.Return{Path: ex.Target(), Demand: decision.Demand}))
+		ex.Redirect(http.StatusFound, ex.SignInPlace(page, places.Return{Path: ex.Target(), Demand: decision.Demand}))
 		return nil
 	case decision.Outcome == policy.StepUp:
 		return web.StepUp(r.Config.Basic.Realm, id, decision.Demand, decision.Reason)
 	case decision.Outcome != policy.Challenge:
 		return web.Forbidden()
 	case ex.PageLoad() && (rule.Accepts(policy.Session) || rule.Accepts(policy.OIDC)):
-		place := ex.SignInPlace(page, web.Return{Path: ex.Target()})
+		place := ex.SignInPlace(page, places.Return{Path: ex.Target()})
 		if page != o.Site.Own("login") {
 			place = ex.TellEnd(place)
 		}
