@@ -82,7 +82,9 @@ func random(n int) []byte {
 }
 
 // IsHash reports whether a text is a hash, or looks like one. What does not may be a secret itself.
-func IsHash(text string) bool { return strings.HasPrefix(text, "$argon2") || strings.HasPrefix(text, "$2") }
+func IsHash(text string) bool {
+	return strings.HasPrefix(text, "$argon2") || strings.HasPrefix(text, "$2")
+}
 
 // Parse parses a stored password hash: an argon2id PHC string of version 19, as
 // from New, or a bcrypt hash of the kinds 2a, 2b and 2y with a cost of 4 to 20, as
