@@ -63,10 +63,12 @@ cover: ## coverage of the product by the unit tests: each package, the total, bi
 	@.ci/deps go
 	@.ci/cover
 
-lint: format-check ## formatting, vet, staticcheck, tidy go.mod files
+lint: format-check ## formatting, vet, staticcheck, wording, tidy go.mod files
 	go build -C e2e -o ../bin/ honnef.co/go/tools/cmd/staticcheck
 	go vet ./...
 	bin/staticcheck ./...
+	go build -C e2e -o ../bin/ ./wording
+	bin/wording
 	go mod tidy -diff
 	go vet -C e2e -tags interop ./...
 	cd e2e && ../bin/staticcheck -tags interop ./...
