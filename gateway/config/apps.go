@@ -18,7 +18,7 @@ type App struct {
 	Title       string `yaml:"title" max:"100" why:" fit on a page" check:"text"`
 	Description string `yaml:"description" max:"300" why:" fit on a page" check:"text"`
 	Icon        string `yaml:"icon" file:"public"` // file, PNG or SVG
-	URL         string `yaml:"url"`                // empty: Place
+	URL         string `yaml:"url" check:"link"`   // empty: Place
 
 	Image pages.Logo   `yaml:"-"` // in the file Icon
 	Place policy.Place `yaml:"-"` // of the route
@@ -54,9 +54,6 @@ func (route *Route) checkApp(r *section.Report, path string) {
 	}
 	if strings.TrimSpace(app.Title) == "" {
 		r.Missing(path+".title", "a title is needed, which the start page shows")
-	}
-	if err := checkLink(app.URL); err != nil {
-		r.Fault(path+".url", "%v", err)
 	}
 	if place, ok := policy.PlaceOf(route.Match); ok {
 		app.Place = place

@@ -6,7 +6,9 @@ import (
 	"authgate/gateway/config/forwarding"
 	"authgate/gateway/config/issuers"
 	"authgate/gateway/config/section"
+	"authgate/gateway/pages"
 	"authgate/gateway/people/accounts"
+	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
 
@@ -56,7 +58,6 @@ func (k *checker) all() {
 	k.warnOfTakenAway()
 	k.warnOfClosed()
 	k.warnOfHidden()
-	c.Site.check(r)
 	c.Tracing.check(r)
 	r.CheckValues()
 }
@@ -64,4 +65,18 @@ func (k *checker) all() {
 // accepts reports whether some route accepts a mechanism.
 func (k *checker) accepts(mechanism policy.Mechanism) bool {
 	return slices.ContainsFunc(k.cfg.Routes, func(r Route) bool { return slices.Contains(r.Auth, mechanism) })
+}
+
+// checks returns the checks that the tags of keys name: those that only this package has, and those of
+// package section.
+func checks() map[string]func(d *strictyaml.Document, path, value string) {
+	all := section.Checks()
+	all["scheme"] = checkRedirectScheme
+	for name, check := range map[string]func(value string) error{
+		"colour": pages.CheckColour, "help": checkHelp, "link": checkLink,
+	} {
+		all[name] = section.Phrase("%[2]v", section.UnlessEmpty(check))
+	}
+	all["protocol"] = section.Phrase("%q %v", checkProtocol)
+	return all
 }

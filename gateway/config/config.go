@@ -268,7 +268,7 @@ func (e Environment) reader(path string) *strictyaml.Reader {
 		lookup = os.LookupEnv
 	}
 	return strictyaml.NewReader(strictyaml.Options{
-		Main: path, Lookup: lookup, Placeholders: e.Placeholders, Checks: section.Checks(),
+		Main: path, Lookup: lookup, Placeholders: e.Placeholders, Checks: checks(),
 		SecretKeys: []string{
 			"secret", "secrets", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password",
 			"api_token", "key",

@@ -38,7 +38,7 @@ type OAuth struct {
 	Clients          []OAuthClient        `yaml:"clients"`
 	Registration     string               `yaml:"registration" default:"off" words:"off open"` // off or open
 	RegistrationRate registrationRate     `yaml:"registration_rate"`
-	RedirectSchemes  []string             `yaml:"redirect_schemes"` // beside https, and http on loopback
+	RedirectSchemes  []string             `yaml:"redirect_schemes" check:"scheme"` // beside https, and http on loopback
 	MetadataClients  OAuthMetadataClients `yaml:"metadata_clients"`
 	Scopes           map[string][]string  `yaml:"scopes"`
 	CodeLifetime     time.Duration        `yaml:"code_lifetime" default:"1m" min:"1s" max:"10m"`
@@ -110,7 +110,7 @@ type registrationRate struct {
 // them.
 type OAuthMetadataClients struct {
 	Enabled      bool     `yaml:"enabled" default:"true"`
-	Hosts        []string `yaml:"hosts"`
+	Hosts        []string `yaml:"hosts" check:"host"`
 	TrustedRoots string   `yaml:"trusted_roots" file:"public"` // PEM file, beside the roots of the system
 
 	TrustedRootsContent []byte `yaml:"-"` // of the file

@@ -29,7 +29,6 @@ func (k *checker) oauth() {
 		k.report.Warn("oauth", "has no effect without enabled: true, so no application can sign users in; add that, or "+
 			"write enabled: false")
 	}
-	k.cfg.OAuth.check(k.report)
 	k.scopes()
 	k.clients()
 }
@@ -55,21 +54,6 @@ func (k *checker) issuer() {
 	} else if below != "" && below != "/" && path.Clean(u.Path) != strings.TrimSuffix(below, "/") {
 		r.Fault(key, `%q has a path with an empty segment, "." or "..", or with an encoded character; `+
 			"expected one like %s/auth", c.Token.Issuer, public)
-	}
-}
-
-// check checks the keys of the section without those of clients and scopes.
-func (o *OAuth) check(r *section.Report) {
-	for i, scheme := range o.RedirectSchemes {
-		checkRedirectScheme(r, fmt.Sprintf("oauth.redirect_schemes[%d]", i), scheme)
-	}
-	for i, host := range o.MetadataClients.Hosts {
-		path := fmt.Sprintf("oauth.metadata_clients.hosts[%d]", i)
-		if err := policy.CheckASCII(host); err != nil {
-			r.Fault(path, "%q %v", host, err)
-		} else if section.CheckHost(host) != nil {
-			r.Fault(path, "%q is not a host; expected only a name or an address, like www.example.org", host)
-		}
 	}
 }
 
@@ -112,7 +96,7 @@ var actedOn = []string{
 }
 
 // checkRedirectScheme checks a scheme of native applications (RFC 8252, section 7.1).
-func checkRedirectScheme(r *section.Report, path, scheme string) {
+func checkRedirectScheme(r *strictyaml.Document, path, scheme string) {
 	switch {
 	case !schemeForm.MatchString(scheme):
 		r.Fault(path, "%q is not a scheme; expected lower-case letters, digits, +, - and dots, like com.example.app, "+

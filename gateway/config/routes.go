@@ -1,12 +1,12 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -44,7 +44,7 @@ const (
 // ask at EndpointVerify. Config.Table has the compiled policies.
 type Route struct {
 	Match    string             `yaml:"match"`
-	Name     string             `yaml:"name"` // default: Match
+	Name     string             `yaml:"name" check:"line"` // default: Match
 	Upstream string             `yaml:"upstream"`
 	Auth     []policy.Mechanism `yaml:"auth"`
 	// Policy: each of these must hold. Nil: every authenticated identity may pass.
@@ -64,8 +64,8 @@ type Route struct {
 	Rate               rate          `yaml:"rate"` // Requests is 0: no limit
 	BasicChallenge     bool          `yaml:"basic_challenge"`
 	SharedResource     string        `yaml:"resource"`
-	Upgrade            []string      `yaml:"upgrade"` // protocols beside WebSocket
-	App                *App          `yaml:"app"`     // nil: not on the start page
+	Upgrade            []string      `yaml:"upgrade" check:"protocol"` // protocols beside WebSocket
+	App                *App          `yaml:"app"`                      // nil: not on the start page
 }
 
 // Words returns the words that keys of a route take.
@@ -138,9 +138,6 @@ func (route *Route) check(r *section.Report, path string, c *Config) {
 		r.Warn(path+".match", "%q matches the character * alone; a path that ends in / matches all below it, and {name} one "+
 			"segment", star)
 	}
-	if strings.ContainsFunc(route.Name, unicode.IsControl) {
-		r.Fault(path+".name", "%q contains a control character", route.Name)
-	}
 	for i, m := range route.Auth {
 		checkHasUsers(r, fmt.Sprintf("%s.auth[%d]", path, i), m, c)
 	}
@@ -167,7 +164,6 @@ func (route *Route) check(r *section.Report, path string, c *Config) {
 			"asks for an API token, which the route does not accept; add bearer to auth, or remove this key")
 	}
 	route.CORS.check(r, path+".cors")
-	route.checkUpgrade(r, path+".upgrade")
 	route.checkRate(r, path+".rate")
 	route.checkApp(r, path+".app")
 	route.checkStripPrefix(r, path+".strip_prefix")
@@ -184,18 +180,16 @@ func (route *Route) TakesSessions() bool {
 	return slices.ContainsFunc(route.Auth, func(m policy.Mechanism) bool { return m.Traits().Carrier == policy.InCookie })
 }
 
-// checkUpgrade checks the protocols that clients may switch to.
-func (route *Route) checkUpgrade(r *section.Report, path string) {
-	for i, protocol := range route.Upgrade {
-		at := fmt.Sprintf("%s[%d]", path, i)
-		name, version, versioned := strings.Cut(protocol, "/")
-		switch {
-		case !httpguts.ValidHeaderFieldName(name) || versioned && !httpguts.ValidHeaderFieldName(version):
-			r.Fault(at, "%q is not a protocol; expected a name like tailscale-control-protocol or tcp", protocol)
-		case strings.EqualFold(name, "h2c") || strings.EqualFold(name, "HTTP"):
-			r.Fault(at, "%q would carry requests that no route decides on", protocol)
-		}
+// checkProtocol checks a protocol that clients may switch to.
+func checkProtocol(protocol string) error {
+	name, version, versioned := strings.Cut(protocol, "/")
+	switch {
+	case !httpguts.ValidHeaderFieldName(name) || versioned && !httpguts.ValidHeaderFieldName(version):
+		return errors.New("is not a protocol; expected a name like tailscale-control-protocol or tcp")
+	case strings.EqualFold(name, "h2c") || strings.EqualFold(name, "HTTP"):
+		return errors.New("would carry requests that no route decides on")
 	}
+	return nil
 }
 
 // checkUpstream checks the upstream of the route at path. A route without one is

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"strings"
 
-	"authgate/gateway/config/section"
 	"authgate/gateway/pages"
 )
 
@@ -15,10 +14,10 @@ const maxLogoSize = 256 << 10
 // site configures what users see on the gateway's pages.
 type site struct {
 	Title  string `yaml:"title" max:"100" why:" fit on a page" check:"text"`
-	Logo   string `yaml:"logo" file:"public"`                                // file, PNG or SVG
-	Accent string `yaml:"accent"`                                            // #rgb or #rrggbb; empty: the default
-	Help   string `yaml:"help" max:"1000" why:" fit on a page" check:"text"` // a text, or an https: or mailto: URL
-	Texts  string `yaml:"texts" file:"public"`                               // file, by language and name
+	Logo   string `yaml:"logo" file:"public"`                                     // file, PNG or SVG
+	Accent string `yaml:"accent" check:"colour"`                                  // #rgb or #rrggbb; empty: the default
+	Help   string `yaml:"help" max:"1000" why:" fit on a page" check:"text help"` // a text, or an https: or mailto: URL
+	Texts  string `yaml:"texts" file:"public"`                                    // file, by language and name
 
 	Image pages.Logo  `yaml:"-"` // in the file Logo
 	Own   pages.Texts `yaml:"-"` // in the file Texts
@@ -27,18 +26,6 @@ type site struct {
 // Pages returns the options of the gateway's pages.
 func (s site) Pages() pages.Options {
 	return pages.Options{Title: s.Title, Accent: s.Accent, Help: s.Help, Logo: s.Image, Texts: s.Own}
-}
-
-// check checks everything except what is in files, which sideReader.logo and sideReader.texts check.
-func (s site) check(r *section.Report) {
-	if s.Accent != "" {
-		if err := pages.CheckColour(s.Accent); err != nil {
-			r.Fault("site.accent", "%v", err)
-		}
-	}
-	if err := checkHelp(s.Help); err != nil {
-		r.Fault("site.help", "%v", err)
-	}
 }
 
 // checkHelp checks the URL in site.help. What does not begin like a URL is a text.

@@ -143,8 +143,9 @@ func amount(v reflect.Value) float64 {
 }
 
 // CheckUnion checks the section at path, whose key word says which of its other keys there are: those
-// with one of the words in the tag of. The tag need tells what a key is that may not be left out.
-func (d *Document) CheckUnion(path, key string, section any) {
+// with one of the words in the tag of. The tag need tells what a key is that may not be left out. known
+// tells that the word is one of them.
+func (d *Document) CheckUnion(path, key string, section any) (known bool) {
 	v, has := reflect.ValueOf(section), []string(nil)
 	fields := fieldsOf(v.Type())
 	word, words := v.Field(fields[key].index).String(), fields[key].words
@@ -152,7 +153,7 @@ func (d *Document) CheckUnion(path, key string, section any) {
 		d.Missing(at, "is needed: %s", orList(words))
 	}
 	if !slices.Contains(words, word) {
-		return
+		return false
 	}
 	belongs := func(f field) bool { return slices.Contains(strings.Fields(f.tag.Get("of")), word) }
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -171,4 +172,5 @@ func (d *Document) CheckUnion(path, key string, section any) {
 			d.Missing(at, "is needed with the %s %s: %s", key, word, cmp.Or(need, f.why))
 		}
 	}
+	return true
 }

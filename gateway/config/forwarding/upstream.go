@@ -57,8 +57,8 @@ type UpstreamTLS struct {
 	CA          string `yaml:"ca" file:"public"`          // file with certificates in PEM; empty: those of the system
 	Certificate string `yaml:"certificate" file:"public"` // of the gateway as a client, in PEM
 	Key         string `yaml:"key" file:"secret"`
-	ServerName  string `yaml:"server_name"` // empty: the host of the URL
-	Fingerprint string `yaml:"fingerprint"` // trusts this certificate alone: "sha256:HEX"
+	ServerName  string `yaml:"server_name" check:"server-name"` // empty: the host of the URL
+	Fingerprint string `yaml:"fingerprint"`                     // trusts this certificate alone: "sha256:HEX"
 	// IgnoreUnexpectedEOF takes a connection that ends without a close_notify for the end of an answer.
 	IgnoreUnexpectedEOF bool `yaml:"ignore_unexpected_eof"`
 
@@ -199,11 +199,6 @@ func (u Upstream) checkTLS(r *section.Report, path string) {
 			"as openssl x509 -noout -fingerprint -sha256 prints them", u.TLS.Fingerprint)
 	case u.TLS.CA != "":
 		r.Fault(path+".fingerprint", "trusts one certificate without its signature, so ca has no effect; keep one of the two")
-	}
-	if name := u.TLS.ServerName; name != "" {
-		if err := section.CheckHost(name); err != nil {
-			r.Fault(path+".server_name", "%q is not the name of a host: %v", name, err)
-		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package listening
 
 import (
-	"encoding/base64"
 	"fmt"
 	"net"
 	"strconv"
@@ -9,7 +8,6 @@ import (
 
 	"authgate/gateway/config/section"
 	"authgate/gateway/strictyaml"
-	"authgate/policy"
 )
 
 // Providers of DNS zones.
@@ -32,8 +30,8 @@ type DNS struct {
 
 	Server string `yaml:"server" of:"rfc2136" need:"the DNS server that takes updates, HOST or HOST:PORT"`
 	// The key is one of TSIG (RFC 8945), and Key is in base64.
-	KeyName      string            `yaml:"key_name" of:"rfc2136" need:"the name of the TSIG key"`
-	Key          strictyaml.Secret `yaml:"key" of:"rfc2136" need:"the TSIG key, in base64"` // in base64
+	KeyName      string            `yaml:"key_name" of:"rfc2136" need:"the name of the TSIG key" check:"key-name"`
+	Key          strictyaml.Secret `yaml:"key" of:"rfc2136" need:"the TSIG key, in base64" check:"base64"` // in base64
 	KeyAlgorithm string            `yaml:"key_algorithm" of:"rfc2136" default:"hmac-sha256"`
 
 	APIToken strictyaml.Secret `yaml:"api_token" of:"cloudflare" need:""`
@@ -43,7 +41,7 @@ type DNS struct {
 	Region          string            `yaml:"region" of:"route53" default:"us-east-1"`
 	HostedZoneID    string            `yaml:"hosted_zone_id" of:"route53"`
 
-	URL      string            `yaml:"url" of:"acmedns httpreq" need:"the address of the service"`
+	URL      string            `yaml:"url" of:"acmedns httpreq" need:"the address of the service" check:"service"`
 	Storage  string            `yaml:"storage" of:"acmedns" file:"secret" need:""`
 	Username string            `yaml:"username" of:"httpreq"`
 	Password strictyaml.Secret `yaml:"password" of:"httpreq"`
@@ -96,37 +94,15 @@ func (t TLS) checkDNS(r *section.Report) {
 
 // check checks the section at path.
 func (d *DNS) check(r *section.Report, path string) {
-	r.CheckUnion(path, "provider", *d)
-	d.checkOptions(r, path)
+	known := r.CheckUnion(path, "provider", *d)
 	for i, resolver := range d.Resolvers {
 		checkServerDNS(r, fmt.Sprintf("%s.resolvers[%d]", path, i), resolver)
 	}
-}
-
-// checkOptions checks the values of keys.
-func (d *DNS) checkOptions(r *section.Report, path string) {
-	if d.Server != "" {
+	if known && d.Server != "" {
 		checkServerDNS(r, path+".server", d.Server)
 	}
-	if _, err := base64.StdEncoding.DecodeString(d.Key.Reveal()); err != nil {
-		r.Fault(path+".key", "is not in base64, as tsig-keygen writes it")
-	}
-	if name := strings.TrimSuffix(d.KeyName, "."); name != "" && section.CheckHost(name) != nil {
-		r.Fault(path+".key_name", "%q is not the name of a key, like authgate-key", d.KeyName)
-	}
-	d.checkCalled(r, path)
-}
-
-// checkCalled checks how a service is called.
-func (d *DNS) checkCalled(r *section.Report, path string) {
-	if d.URL != "" {
-		if u, err := section.HTTPURL(d.URL); err != nil {
-			r.Fault(path+".url", "%v", err)
-		} else if u.Scheme == "http" && !policy.Loopback(u.Hostname()) {
-			r.Fault(path+".url", "%q is not https; http is for services on this machine only", d.URL)
-		}
-	}
 	switch {
+	case !known:
 	case d.Username != "" && d.Password == "" && !r.Broken(path+".password"):
 		r.Missing(path+".password", "is needed with username")
 	case d.Username == "" && d.Password != "":

@@ -1,7 +1,9 @@
 package section
 
 import (
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"unicode"
@@ -12,19 +14,12 @@ import (
 
 // Checks returns the checks that the tags of keys name.
 func Checks() map[string]func(d *strictyaml.Document, path, value string) {
-	phrase := func(format string, check func(value string) error) func(d *strictyaml.Document, path, value string) {
-		return func(d *strictyaml.Document, path, value string) {
-			if err := check(value); err != nil {
-				d.Fault(path, format, value, err)
-			}
-		}
-	}
-	proof := phrase("%q %v", checkProof)
+	proof := Phrase("%q %v", checkProof)
 	return map[string]func(d *strictyaml.Document, path, value string){
-		"audience": phrase("the audience %[2]v", policy.CheckName),
-		"claim":    phrase("%q %v", policy.CheckClaim), // or a dotted path
-		"role":     phrase("the role %[2]v", policy.CheckRole),
-		"scope":    phrase("%q %v", policy.CheckScope),
+		"audience": Phrase("the audience %[2]v", policy.CheckName),
+		"claim":    Phrase("%q %v", policy.CheckClaim), // or a dotted path
+		"role":     Phrase("the role %[2]v", policy.CheckRole),
+		"scope":    Phrase("%q %v", policy.CheckScope),
 		"proof":    proof,
 		"proofs": func(d *strictyaml.Document, path, value string) {
 			for one := range strings.SplitSeq(value, " ") {
@@ -33,8 +28,14 @@ func Checks() map[string]func(d *strictyaml.Document, path, value string) {
 				}
 			}
 		},
-		"text":   phrase("%[2]v", checkText),
-		"issuer": checkIssuer,
+		"text":        Phrase("%[2]v", checkText),
+		"line":        Phrase("%q %v", checkLine),
+		"host":        Phrase("%q %v", checkOnlyHost),
+		"server-name": Phrase("%q is not the name of a host: %v", UnlessEmpty(CheckHost)),
+		"key-name":    Phrase("%q %v", UnlessEmpty(checkKeyName)),
+		"base64":      Phrase("%[2]v", checkBase64),
+		"service":     Phrase("%[2]v", UnlessEmpty(checkService)),
+		"issuer":      checkIssuer,
 		"key": func(d *strictyaml.Document, path, value string) {
 			(&Report{d}).KeyLength(path, strictyaml.Secret(value))
 		},
@@ -44,6 +45,25 @@ func Checks() map[string]func(d *strictyaml.Document, path, value string) {
 		"endpoint": func(d *strictyaml.Document, path, value string) {
 			(&Report{d}).ProviderURL(path, value, EndpointURL)
 		},
+	}
+}
+
+// Phrase returns a check that reports the error of another one. format has the value and the error.
+func Phrase(format string, check func(value string) error) func(d *strictyaml.Document, path, value string) {
+	return func(d *strictyaml.Document, path, value string) {
+		if err := check(value); err != nil {
+			d.Fault(path, format, value, err)
+		}
+	}
+}
+
+// UnlessEmpty returns a check that accepts an empty text.
+func UnlessEmpty(check func(string) error) func(string) error {
+	return func(value string) error {
+		if value == "" {
+			return nil
+		}
+		return check(value)
 	}
 }
 
@@ -65,6 +85,49 @@ func checkText(text string) error {
 		return errors.New("contains a control character or a line break")
 	}
 	return nil
+}
+
+// checkLine checks a text in one line.
+func checkLine(text string) error {
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		return errors.New("contains a control character")
+	}
+	return nil
+}
+
+// checkOnlyHost checks a host without a port.
+func checkOnlyHost(host string) error {
+	if err := policy.CheckASCII(host); err != nil {
+		return err
+	}
+	if CheckHost(host) != nil {
+		return errors.New("is not a host; expected only a name or an address, like www.example.org")
+	}
+	return nil
+}
+
+// checkKeyName checks the name of a TSIG key (RFC 8945), which has the form of a domain.
+func checkKeyName(name string) error {
+	if CheckHost(strings.TrimSuffix(name, ".")) != nil {
+		return errors.New("is not the name of a key, like authgate-key")
+	}
+	return nil
+}
+
+func checkBase64(text string) error {
+	if _, err := base64.StdEncoding.DecodeString(text); err != nil {
+		return errors.New("is not in base64, as tsig-keygen writes it")
+	}
+	return nil
+}
+
+// checkService checks the URL of a service that gets credentials.
+func checkService(raw string) error {
+	u, err := HTTPURL(raw)
+	if err == nil && u.Scheme == "http" && !policy.Loopback(u.Hostname()) {
+		err = fmt.Errorf("%q is not https; http is for services on this machine only", raw)
+	}
+	return err
 }
 
 // checkIssuer checks that an issuer is not the address of a document about it.
