@@ -28,19 +28,19 @@ func (k *checker) all() {
 	if c.DataDir == "" {
 		r.Fault("data_dir", "must not be empty; it is the folder for the store and generated keys")
 	}
-	c.Endpoints.check(r)
+	c.Endpoints.checkPrefix(r)
 	c.Listen.Check(r, c.TLS.Mode)
 	c.TLS.Check(r)
 	c.TLS.CheckClients(r, c.Certificates, k.accepts(policy.Certificate))
-	c.Store.check(r, c.DataDir)
+	c.Store.checkDriver(r, c.DataDir)
 	k.sharedKeys()
 	c.Basic.checkRealm(r)
 	accounts.CheckBasic(c.Basic.Users, k.places.basic)
 	accounts.Check(c.Accounts.Users, k.places.accounts, c.Certificates.Username != "")
 	k.demo()
-	c.Factors.check(r, c.PublicURL)
+	c.Factors.checkRPID(r, c.PublicURL)
 	c.Session.checkRemember(r)
-	c.Token.check(r, c.PublishesKeys())
+	c.Token.checkToken(r, c.PublishesKeys())
 	issuers.CheckTrusted(r, c.Token.TrustedIssuers, c.Token.Issuer, c.Providers)
 	k.cookies()
 	k.domain()
@@ -58,7 +58,7 @@ func (k *checker) all() {
 	k.warnOfTakenAway()
 	k.warnOfClosed()
 	k.warnOfHidden()
-	c.Tracing.check(r)
+	c.Tracing.checkTracing(r)
 	r.CheckValues()
 }
 

@@ -18,7 +18,7 @@ func ClientIssuerOf(path string) (*ClientIssuer, error) {
 	if err != nil {
 		return nil, &ReadError{err}
 	}
-	reader, main, c := Environment{}.read(path, source)
+	reader, main, c := Environment{}.readMain(path, source)
 	const key = "certificates.username"
 	if main.Unreadable("") || main.Broken("data_dir") || main.Broken(key) || main.Broken("tls.client_ca") {
 		return nil, reader.Err()

@@ -135,7 +135,7 @@ func DataDir(path string) (string, error) {
 	if err != nil {
 		return "", &ReadError{err}
 	}
-	reader, main, cfg := Environment{}.read(path, source)
+	reader, main, cfg := Environment{}.readMain(path, source)
 	if main.Unreadable("") || main.Broken("data_dir") || cfg.DataDir == "" {
 		if err := reader.Err(); err != nil {
 			return "", err
@@ -222,13 +222,13 @@ type sources struct {
 // parse is Parse in this environment, and returns the parts, their patterns, and the files that
 // the configuration names.
 func (e Environment) parse(path string, from *sources) (*Config, []File, error) {
-	reader, main, cfg := e.read(path, from.main)
+	reader, main, cfg := e.readMain(path, from.main)
 	if main.HasSecrets() {
 		cfg.secretFiles = append(cfg.secretFiles, path)
 	}
 	in := includes{main: main, path: path, parts: from.parts}
 	if !from.read {
-		in.find(cfg.Include)
+		in.findParts(cfg.Include)
 	}
 	if cfg.add(reader, main, in.parts) {
 		side := sideReader{section.Files{Reader: reader, Main: main, Now: time.Now()}}
@@ -255,8 +255,8 @@ func (e Environment) parse(path string, from *sources) (*Config, []File, error) 
 	return cfg, files, nil
 }
 
-// read reads the main file, without the files that it names.
-func (e Environment) read(path string, source []byte) (*strictyaml.Reader, *section.Report, *Config) {
+// readMain reads the main file, without the files that it names.
+func (e Environment) readMain(path string, source []byte) (*strictyaml.Reader, *section.Report, *Config) {
 	reader, cfg := e.reader(path), defaults()
 	cfg.DataDir = reader.Resolve(cfg.DataDir)
 	return reader, &section.Report{Document: reader.Read(path, source, maxConfigSize, "", cfg)}, cfg

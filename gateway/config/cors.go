@@ -29,8 +29,8 @@ type CORS struct {
 	MaxAge      time.Duration `yaml:"max_age" default:"10m"` // of the answer to a preflight, whole seconds
 }
 
-// check checks the section cors of a route.
-func (c *CORS) check(r *section.Report, path string) {
+// checkCORS checks the section cors of a route.
+func (c *CORS) checkCORS(r *section.Report, path string) {
 	if !r.Given(path) {
 		return
 	}
@@ -65,7 +65,8 @@ func (c *CORS) check(r *section.Report, path string) {
 		`expected one in upper case, like DELETE, or ["*"]`, c.Methods, func(s string) bool {
 			return !httpguts.ValidHeaderFieldName(s) || s != strings.ToUpper(s)
 		})
-	methodOrHeader("headers", "the name of a header", `use letters, digits and -, or ["*"] for all`, c.Headers, noHeader)
+	methodOrHeader("headers", "the name of a header", `use letters, digits and -, or ["*"] for all`,
+		c.Headers, noHeader)
 	methodOrHeader("expose", "the name of a header", "use letters, digits and -", c.Expose, noHeader)
 	if c.MaxAge%time.Second != 0 {
 		r.Fault(path+".max_age", "must be whole seconds")
@@ -94,7 +95,8 @@ func (c *CORS) checkAny(r *section.Report, path, at string) {
 	}
 	if c.Credentials {
 		r.Fault(path+".credentials",
-			`cannot be true with origins ["*"], because every site could then read what the user sees; list the origins`)
+			`cannot be true with origins ["*"], because every site could then read what the user sees; `+
+				"list the origins")
 	}
 }
 
@@ -103,8 +105,10 @@ func (c *CORS) checkOrigin(r *section.Report, at, origin string) {
 		r.Fault(at, "%q %v", origin, err)
 		return
 	}
-	if u, err := url.Parse(origin); err == nil && u.Scheme == "http" && c.Credentials && !policy.Loopback(u.Hostname()) {
+	u, err := url.Parse(origin)
+	if err == nil && u.Scheme == "http" && c.Credentials && !policy.Loopback(u.Hostname()) {
 		r.Warn(at,
-			"%q is not https, so anyone on the network path of a user can act as this origin, with the user's cookies", origin)
+			"%q is not https, so anyone on the network path of a user can act as this origin, with the user's "+
+				"cookies", origin)
 	}
 }

@@ -73,8 +73,9 @@ func (k *checker) demo() {
 	}
 	for i := range c.OAuth.Clients {
 		if slices.Contains(c.OAuth.Clients[i].AllSecrets(), demoClientHash) {
-			r.Fault(fmt.Sprintf("oauth.clients[%d]", i), "its secret is the public one of the demonstration, which tls.mode "+
-				"acme refuses; make one with `openssl rand -base64 32`")
+			r.Fault(fmt.Sprintf("oauth.clients[%d]", i),
+				"its secret is the public one of the demonstration, which tls.mode "+
+					"acme refuses; make one with `openssl rand -base64 32`")
 		}
 	}
 }

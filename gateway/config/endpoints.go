@@ -14,9 +14,9 @@ type endpoints struct {
 	Prefix string `yaml:"prefix" default:"/"` // begins and ends with a slash
 }
 
-// check checks that the paths of the gateway's own endpoints are paths that
+// checkPrefix checks that the paths of the gateway's own endpoints are paths that
 // policy.ParseTarget accepts.
-func (e endpoints) check(r *section.Report) {
+func (e endpoints) checkPrefix(r *section.Report) {
 	const key = "endpoints.prefix"
 	encoded := func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`%?#;\"<>^|`+"`", c) }
 	switch prefix := e.Prefix; {
@@ -46,11 +46,13 @@ func (c *Config) OwnEndpoints() []string {
 		"login", "logout", "refresh", "me", "signin", "signin/complete", "signin/cookies", "signin/language",
 		"signin/code", "signin/passkey", "signin/passkey/options",
 		"callback", "auth/callback", ".well-known/jwks.json",
-		"account", "account/sessions", "account/sessions/end", "account/password", "account/tokens", "account/tokens/revoke",
+		"account", "account/sessions", "account/sessions/end", "account/password", "account/tokens",
+		"account/tokens/revoke",
 		"account/factors", "account/passkeys", "account/passkeys/options", "account/passkeys/remove",
 		"account/totp", "account/totp/confirm", "account/totp/remove", "account/recovery-codes",
 		EndpointPeople, EndpointPeople + "/add", EndpointPeople + "/invite", EndpointPeople + "/disable",
-		EndpointPeople + "/enable", EndpointPeople + "/roles", EndpointPeople + "/reset-factors", EndpointPeople + "/end",
+		EndpointPeople + "/enable", EndpointPeople + "/roles", EndpointPeople + "/reset-factors",
+		EndpointPeople + "/end",
 		"signin/invite",
 	}
 	if c.Session.CSRFToken {

@@ -15,8 +15,8 @@ type secondFactors struct {
 	RPID     string `yaml:"rp_id"` // for passkeys; empty: the host of public_url
 }
 
-// check checks factors.rp_id. Without it, a host that cannot have passkeys has none.
-func (s secondFactors) check(r *section.Report, public *url.URL) {
+// checkRPID checks factors.rp_id. Without it, a host that cannot have passkeys has none.
+func (s secondFactors) checkRPID(r *section.Report, public *url.URL) {
 	if s.RPID == "" || public == nil {
 		return
 	}

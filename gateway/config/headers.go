@@ -29,9 +29,9 @@ var hopByHop = []string{
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// check checks the section headers of a route at path. top has the identity headers of the top
+// checkHeaders checks the section headers of a route at path. top has the identity headers of the top
 // level.
-func (h *routeHeaders) check(
+func (h *routeHeaders) checkHeaders(
 	r *section.Report, path string, upstream forwarding.Upstream, top *forwarding.IdentityHeaders,
 ) {
 	names := routeHeaderNames{report: r, identity: map[string]bool{}, taken: map[string]string{}}
@@ -43,16 +43,16 @@ func (h *routeHeaders) check(
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.Set)) {
 		at := strictyaml.Join(path+".set", name)
-		names.check(at, name, false)
+		names.checkName(at, name, false)
 		checkHeaderValue(r, at, h.Set[name])
 	}
 	for i, name := range h.Remove {
-		names.check(fmt.Sprintf("%s.remove[%d]", path, i), name, false)
+		names.checkName(fmt.Sprintf("%s.remove[%d]", path, i), name, false)
 	}
 	names.addIdentity(top) // no client may send these, even if the upstream has others
 	for i, name := range h.Pass {
 		at := fmt.Sprintf("%s.pass[%d]", path, i)
-		if names.check(at, name, true) {
+		if names.checkName(at, name, true) {
 			names.checkPass(at, name)
 		}
 	}
@@ -70,11 +70,13 @@ func checkHeaderValue(r *section.Report, at, value string) {
 	case strings.TrimSpace(value) != value:
 		r.Fault(at, "the value begins or ends with a space, which HTTP removes; remove it")
 	case bracePlaceholder.MatchString(value):
-		r.Warn(at, "%s is sent as it is, because the value is the same for all requests; the application gets the user "+
-			"in identity headers, whose names identity_headers sets", bracePlaceholder.FindString(value))
+		r.Warn(at,
+			"%s is sent as it is, because the value is the same for all requests; the application gets the user "+
+				"in identity headers, whose names identity_headers sets", bracePlaceholder.FindString(value))
 	case dollarPlaceholder.MatchString(value):
-		r.Warn(at, "a name after $ is sent as it is; write an environment variable as ${NAME}. The application gets the "+
-			"user in identity headers, whose names identity_headers sets")
+		r.Warn(at,
+			"a name after $ is sent as it is; write an environment variable as ${NAME}. The application gets the "+
+				"user in identity headers, whose names identity_headers sets")
 	}
 }
 
@@ -102,9 +104,9 @@ func (c *routeHeaderNames) addIdentity(headers *forwarding.IdentityHeaders) {
 	}
 }
 
-// check checks a name and reports whether a route may use it. Only headers that
+// checkName checks a name and reports whether a route may use it. Only headers that
 // clients may send (pass) can be about the request, such as X-Forwarded-Prefix.
-func (c *routeHeaderNames) check(at, name string, pass bool) bool {
+func (c *routeHeaderNames) checkName(at, name string, pass bool) bool {
 	folded := headername.Fold(name)
 	problem := ""
 	switch {
@@ -132,6 +134,7 @@ func (c *routeHeaderNames) checkPass(at, name string) {
 	case headername.Own:
 		c.report.Fault(at, "%q is the gateway's alone, and no client may send it to an application", name)
 	case headername.Free, headername.Framed:
-		c.report.Fault(at, "%q has no effect, because clients may send it anyway; remove it, or correct its spelling", name)
+		c.report.Fault(at,
+			"%q has no effect, because clients may send it anyway; remove it, or correct its spelling", name)
 	}
 }

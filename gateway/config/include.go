@@ -40,9 +40,9 @@ type includes struct {
 	files []File // these, and the patterns
 }
 
-// find reads the files that patterns match, each once, but neither the main file nor hidden
+// findParts reads the files that patterns match, each once, but neither the main file nor hidden
 // ones. An error is reported at the pattern.
-func (in *includes) find(patterns []string) {
+func (in *includes) findParts(patterns []string) {
 	seen := map[string]bool{real(in.path): true}
 	for i, pattern := range patterns {
 		key := fmt.Sprintf("include[%d]", i)
@@ -62,7 +62,7 @@ func (in *includes) find(patterns []string) {
 		for _, name := range names {
 			if !isHidden(in.main.Resolve(pattern), name) && !seen[real(name)] {
 				seen[real(name)] = true
-				in.read(key, name)
+				in.readPart(key, name)
 			}
 		}
 	}
@@ -82,7 +82,7 @@ func isHidden(pattern, name string) bool {
 	return false
 }
 
-func (in *includes) read(key, name string) {
+func (in *includes) readPart(key, name string) {
 	source, file, err := strictyaml.ReadFile(name, maxConfigSize)
 	in.files = append(in.files, file)
 	if err != nil {

@@ -24,7 +24,7 @@ func (k *checker) clients() {
 		} else {
 			first[client.ID] = i
 		}
-		client.check(r, path)
+		client.checkClient(r, path)
 		c.OAuth.checkClientURIs(r, path, client)
 		k.clientLifetimes(path, client)
 		if client.Policy != "" {
@@ -33,8 +33,8 @@ func (k *checker) clients() {
 	}
 }
 
-// check checks the keys of a client that stand for themselves.
-func (c *OAuthClient) check(r *section.Report, path string) {
+// checkClient checks the keys of a client that stand for themselves.
+func (c *OAuthClient) checkClient(r *section.Report, path string) {
 	checkClientID(r, path+".id", c.ID)
 	if err := policy.CheckName(c.Name); err != nil && r.Given(path+".name") {
 		r.Fault(path+".name", "%q %v", c.Name, err)
@@ -105,8 +105,9 @@ func (c *OAuthClient) checkKeys(r *section.Report, path string) {
 		err = keys.Serve(AssertionAlgorithms()...)
 	}
 	if err != nil {
-		r.Fault(at, "has no public key with which an assertion of the client can be verified: %v; expected a JWK Set with "+
-			"an RSA key of 2048 bits or more (RS256), or one of the curve P-256 (ES256)", err)
+		r.Fault(at,
+			"has no public key with which an assertion of the client can be verified: %v; expected a JWK Set with "+
+				"an RSA key of 2048 bits or more (RS256), or one of the curve P-256 (ES256)", err)
 	}
 }
 
@@ -185,8 +186,9 @@ func (o *OAuth) checkClientURIs(r *section.Report, path string, client *OAuthCli
 		}
 	}
 	if client.TrustedRoots != "" && client.BackchannelLogoutURI == "" && client.JWKSURI == "" {
-		r.Fault(path+".trusted_roots", "has no effect without backchannel_logout_uri or jwks_uri, which the gateway calls; "+
-			"give one, or remove this key")
+		r.Fault(path+".trusted_roots",
+			"has no effect without backchannel_logout_uri or jwks_uri, which the gateway calls; "+
+				"give one, or remove this key")
 	}
 }
 

@@ -26,8 +26,9 @@ func (k *checker) oauth() {
 		k.wellKnown()
 	}
 	if k.report.Given("oauth") && !k.report.Given("oauth.enabled") {
-		k.report.Warn("oauth", "has no effect without enabled: true, so no application can sign users in; add that, or "+
-			"write enabled: false")
+		k.report.Warn("oauth",
+			"has no effect without enabled: true, so no application can sign users in; add that, or "+
+				"write enabled: false")
 	}
 	k.scopes()
 	k.clients()

@@ -57,7 +57,7 @@ func (r *references) compileNamed() {
 		if err := policy.CheckName(name); err != nil && name != "" {
 			r.report.Fault(path, "the name of the policy %v", err)
 		}
-		r.check(path, policies[name], false)
+		r.checkNames(path, policies[name], false)
 	}
 }
 
@@ -71,13 +71,13 @@ func (r *references) compile(path string, refs []policy.Ref) *policy.Policy {
 		if len(refs) > 1 {
 			at = fmt.Sprintf("%s[%d]", path, i)
 		}
-		r.check(at, ref.Spec, false)
+		r.checkNames(at, ref.Spec, false)
 	}
 	return compiled
 }
 
-// check checks the names in a policy, at any depth. negated tells that it is under none.
-func (r *references) check(path string, spec *policy.Spec, negated bool) {
+// checkNames checks the names in a policy, at any depth. negated tells that it is under none.
+func (r *references) checkNames(path string, spec *policy.Spec, negated bool) {
 	if spec == nil {
 		return
 	}
@@ -93,7 +93,7 @@ func (r *references) check(path string, spec *policy.Spec, negated bool) {
 	r.warnOfUnmet(path, spec, negated)
 	for key, refs := range map[string][]policy.Ref{"any": spec.Any, "all": spec.All, "none": spec.None} {
 		for i, ref := range refs {
-			r.check(fmt.Sprintf("%s.%s[%d]", path, key, i), ref.Spec, negated != (key == "none"))
+			r.checkNames(fmt.Sprintf("%s.%s[%d]", path, key, i), ref.Spec, negated != (key == "none"))
 		}
 	}
 }
@@ -136,7 +136,8 @@ func (r *references) checkUser(path, user string) {
 	switch {
 	case found && name == "": // package policy reports it
 	case !found && r.isBasicUser(user) && !r.isAccount(user):
-		r.report.Fault(path, "%q is a user of basic and not a local account; write %q", user, policy.BasicProvider+":"+user)
+		r.report.Fault(path,
+			"%q is a user of basic and not a local account; write %q", user, policy.BasicProvider+":"+user)
 	case !found:
 		r.checkAccount(path, user)
 	case provider == policy.LocalProvider:

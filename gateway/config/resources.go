@@ -56,8 +56,8 @@ func ResourceName(text string) (string, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(text, "?#") {
-		return "", errors.New("is neither a name of letters, digits, dots, - and _ nor an https URL without a query and " +
-			"a fragment, like https://api.example.org")
+		return "", errors.New("is neither a name of letters, digits, dots, - and _ nor an https URL without a " +
+			"query and a fragment, like https://api.example.org")
 	}
 	host, err := policy.CanonicalHost(u.Host)
 	if err != nil {
@@ -154,7 +154,8 @@ func (k *checker) resources() {
 			if err := c.checkSharedResource(route.SharedResource); err != nil {
 				r.Fault(at, "%q %v", route.SharedResource, err)
 			} else if !bearer {
-				r.Fault(at, "has no effect, because the route accepts no tokens; add bearer to auth, or remove this key")
+				r.Fault(at,
+					"has no effect, because the route accepts no tokens; add bearer to auth, or remove this key")
 			}
 		}
 		if _, known := first[address]; bearer && !known {
@@ -165,8 +166,8 @@ func (k *checker) resources() {
 		route := &c.Routes[i]
 		for _, address := range route.addresses() {
 			if other, known := first[address]; known && c.Routes[other].SharedResource != route.SharedResource {
-				r.Fault(fmt.Sprintf("routes[%d]", max(i, other)), "tokens for routes[%d] would open this route too, whose "+
-					"resource is another one; give both the same resource", min(i, other))
+				r.Fault(fmt.Sprintf("routes[%d]", max(i, other)), "tokens for routes[%d] would open this route "+
+					"too, whose resource is another one; give both the same resource", min(i, other))
 			}
 		}
 	}
@@ -181,8 +182,8 @@ func (c *Config) checkSharedResource(name string) error {
 	case slices.Contains(c.Token.Audience, name):
 		return errors.New("is a token.audience, whose tokens open all routes; choose another name")
 	case c.PublicURL != nil && name == c.PublicURL.String()+c.Endpoints.Prefix+"oauth/userinfo":
-		return errors.New("is the address of the gateway's userinfo endpoint, for which clients get tokens that only say " +
-			"who a user is; choose another URL")
+		return errors.New("is the address of the gateway's userinfo endpoint, for which clients get tokens that " +
+			"only say who a user is; choose another URL")
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func (k *checker) routes() {
 				"%q can never be reached, because the gateway's own endpoint has this path; "+
 					"set endpoints.prefix, for example to /.authgate/, to move the gateway's endpoints", route.Match)
 		}
-		route.check(r, path, c)
+		route.checkRoute(r, path, c)
 	}
 	checkOpaque(r, c.Routes)
 	var err error
@@ -123,8 +123,8 @@ func starSegment(match string) string {
 	return ""
 }
 
-// check checks everything except the policy.
-func (route *Route) check(r *section.Report, path string, c *Config) {
+// checkRoute checks everything except the policy.
+func (route *Route) checkRoute(r *section.Report, path string, c *Config) {
 	if route.Match == "" {
 		r.Missing(path+".match", `a pattern is needed, like /app/ or "GET example.org/app/"`)
 	}
@@ -135,8 +135,9 @@ func (route *Route) check(r *section.Report, path string, c *Config) {
 		r.Fault(path+".match", "%q: %v", route.Match, err)
 	}
 	if star := starSegment(route.Match); star != "" {
-		r.Warn(path+".match", "%q matches the character * alone; a path that ends in / matches all below it, and {name} one "+
-			"segment", star)
+		r.Warn(path+".match",
+			"%q matches the character * alone; a path that ends in / matches all below it, and {name} one "+
+				"segment", star)
 	}
 	for i, m := range route.Auth {
 		checkHasUsers(r, fmt.Sprintf("%s.auth[%d]", path, i), m, c)
@@ -163,12 +164,12 @@ func (route *Route) check(r *section.Report, path string, c *Config) {
 		r.Fault(path+".basic_challenge",
 			"asks for an API token, which the route does not accept; add bearer to auth, or remove this key")
 	}
-	route.CORS.check(r, path+".cors")
+	route.CORS.checkCORS(r, path+".cors")
 	route.checkRate(r, path+".rate")
 	route.checkApp(r, path+".app")
 	route.checkStripPrefix(r, path+".strip_prefix")
 	route.checkUpstream(r, path, c)
-	route.Headers.check(r, path+".headers", c.Upstreams[route.Upstream], &c.IdentityHeaders)
+	route.Headers.checkHeaders(r, path+".headers", c.Upstreams[route.Upstream], &c.IdentityHeaders)
 }
 
 // public reports whether the route has no users.
@@ -177,7 +178,8 @@ func (route *Route) public() bool { return len(route.Auth) == 1 && route.Auth[0]
 // TakesSessions reports whether the sign-in page gives a credential that the route
 // accepts.
 func (route *Route) TakesSessions() bool {
-	return slices.ContainsFunc(route.Auth, func(m policy.Mechanism) bool { return m.Traits().Carrier == policy.InCookie })
+	inCookie := func(m policy.Mechanism) bool { return m.Traits().Carrier == policy.InCookie }
+	return slices.ContainsFunc(route.Auth, inCookie)
 }
 
 // checkProtocol checks a protocol that clients may switch to.
@@ -202,8 +204,8 @@ func (route *Route) checkUpstream(r *section.Report, path string, c *Config) {
 	}
 	if name == "" {
 		r.Fault(at,
-			"must not be empty; give the name of an upstream, or remove the key if a proxy forwards the requests itself and "+
-				"asks the gateway at %s%s", c.Endpoints.Prefix, EndpointVerify)
+			"must not be empty; give the name of an upstream, or remove the key if a proxy forwards the "+
+				"requests itself and asks the gateway at %s%s", c.Endpoints.Prefix, EndpointVerify)
 		return
 	}
 	if _, ok := c.Upstreams[name]; !ok && !r.Unreadable("upstreams") {

@@ -67,7 +67,8 @@ func (k *checker) domain() {
 	}
 	if suffix, _ := publicsuffix.PublicSuffix(domain); suffix == domain {
 		r.Fault(key,
-			"%q is a public suffix, for which browsers keep no cookies; use a domain of your own like example.org", domain)
+			"%q is a public suffix, for which browsers keep no cookies; use a domain of your own like "+
+				"example.org", domain)
 		return
 	}
 	hosts := c.namedHosts()
@@ -140,8 +141,10 @@ func (k *checker) cookies() {
 	c, r := k.cfg, k.report
 	if c.Session.HostPrefix && c.Token.Delivery == DeliveryCookie && c.Endpoints.Prefix != "/" {
 		r.Fault("session.host_prefix",
-			"cannot be true with token.delivery cookie and endpoints.prefix %q, because the cookie of the refresh token has "+
-				"that path, and browsers accept __Host- only with the path /; use endpoints.prefix /, or token.delivery body",
+			"cannot be true with token.delivery cookie and endpoints.prefix %q, because the cookie of the "+
+				"refresh token has "+
+				"that path, and browsers accept __Host- only with the path /; use endpoints.prefix /, or "+
+				"token.delivery body",
 			c.Endpoints.Prefix)
 	}
 	taken := map[string]string{

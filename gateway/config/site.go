@@ -42,7 +42,8 @@ func checkHelp(help string) error {
 	case "mailto":
 		address, _, _ := strings.Cut(help, "?")
 		if scheme != "mailto" || strings.Count(address, "@") != 1 || strings.ContainsAny(help, " ,") {
-			return fmt.Errorf("%q is not a mailto: URL with one address; expected one like mailto:help@example.org", help)
+			return fmt.Errorf("%q is not a mailto: URL with one address; expected one like "+
+				"mailto:help@example.org", help)
 		}
 	case "http", "javascript", "data", "file", "ftp":
 		return fmt.Errorf("%q is a link that pages cannot have; expected a text, or an https: or mailto: URL", help)

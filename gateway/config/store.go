@@ -36,9 +36,9 @@ type Store struct {
 	EncryptionKey    Secret        `yaml:"encryption_key" check:"key"`
 }
 
-// check checks the keys of this section. Keys that instances must share are
+// checkDriver checks the keys of this section. Keys that instances must share are
 // checked in checker.sharedKeys.
-func (s Store) check(r *section.Report, dataDir string) {
+func (s Store) checkDriver(r *section.Report, dataDir string) {
 	if s.Driver != StoreRedis {
 		s.warnOfRedis(r)
 	}
@@ -57,8 +57,9 @@ func (s Store) check(r *section.Report, dataDir string) {
 // warnOfRedis warns of the place of a Redis that is not used, unless it is the default.
 func (s Store) warnOfRedis(r *section.Report) {
 	for path, other := range map[string]bool{
-		"store.addresses": !slices.Equal(s.Addresses, defaults().Store.Addresses), "store.sentinel_master": s.SentinelMaster != "",
-		"store.username": s.Username != "", "store.password": s.Password != "",
+		"store.addresses":       !slices.Equal(s.Addresses, defaults().Store.Addresses),
+		"store.sentinel_master": s.SentinelMaster != "",
+		"store.username":        s.Username != "", "store.password": s.Password != "",
 	} {
 		if other {
 			r.Warn(path, "has no effect without driver: redis; add that, or remove this key")

@@ -98,8 +98,9 @@ func (t *takenAway) proof(path string, spec *policy.Spec) {
 	}{{"factors", spec.Factors != 0}, {"max_age", spec.MaxAge != 0}} {
 		if at := path + "." + demand.key; demand.given && !t.warned[at] {
 			t.warned[at] = true
-			t.report.Warn(at, "is under none, which refuses users who have proved more and lets in those who have proved less; "+
-				"list who may pass instead of who may not")
+			t.report.Warn(at,
+				"is under none, which refuses users who have proved more and lets in those who have proved less; "+
+					"list who may pass instead of who may not")
 		}
 	}
 }

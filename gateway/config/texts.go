@@ -53,7 +53,7 @@ func (s sideReader) texts(site *site) {
 		}
 	}
 	for _, own := range read {
-		own.check(site.Own)
+		own.checkTexts(site.Own)
 	}
 }
 
@@ -80,9 +80,9 @@ type ownTexts struct {
 	language string
 }
 
-// check checks the texts, which are among all of the file, and that they are enough for their
+// checkTexts checks the texts, which are among all of the file, and that they are enough for their
 // language.
-func (o ownTexts) check(all pages.Texts) {
+func (o ownTexts) checkTexts(all pages.Texts) {
 	texts := all[o.language]
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		at := strictyaml.Join(o.path, name)

@@ -64,8 +64,8 @@ func (token) Why() map[string]string {
 // minRSABits is how long a key is that signs.
 const minRSABits = 2048
 
-// check checks everything except the trusted issuers.
-func (t *token) check(r *section.Report, publishes bool) {
+// checkToken checks everything except the trusted issuers.
+func (t *token) checkToken(r *section.Report, publishes bool) {
 	t.checkKeys(r, publishes)
 	if strings.ContainsFunc(t.Issuer, unicode.IsControl) || strings.TrimSpace(t.Issuer) != t.Issuer {
 		r.Fault("token.issuer", "%q begins or ends with a space, or contains a control character", t.Issuer)
@@ -95,7 +95,8 @@ func (k *checker) tokenHeader() {
 	switch {
 	case !httpguts.ValidHeaderFieldName(name):
 		r.Fault(path, "%q is not the name of a header; use letters, digits and -", name)
-	case forwarding.HasMeaning(folded) || headername.Of(folded) != headername.Free || slices.Contains(ownHeaders, folded):
+	case forwarding.HasMeaning(folded) || headername.Of(folded) != headername.Free,
+		slices.Contains(ownHeaders, folded):
 		r.Fault(path, "%q has another meaning and cannot contain a token; choose a name like X-Authgate-Token", name)
 	case c.IdentityHeaders.Has(folded):
 		r.Fault(path, "%q is one of the identity headers; choose another name", name)
@@ -125,7 +126,8 @@ func (t *token) checkKeys(r *section.Report, publishes bool) {
 		}
 	case AlgorithmRS256:
 		if t.Secret != "" {
-			r.Fault("token.secret", "has no effect with token.algorithm RS256; set algorithm: HS256, or remove this key")
+			r.Fault("token.secret",
+				"has no effect with token.algorithm RS256; set algorithm: HS256, or remove this key")
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (t *Tracing) complete() {
 	}
 }
 
-func (t Tracing) check(r *section.Report) {
+func (t Tracing) checkTracing(r *section.Report) {
 	if t != defaults().Tracing && t.Endpoint == "" {
 		r.Warn("tracing", "has no effect without endpoint; set it, or remove this key")
 	}
@@ -38,6 +38,7 @@ func (t Tracing) check(r *section.Report) {
 		}
 	}
 	if t.ServiceName == "" || strings.ContainsFunc(t.ServiceName, unicode.IsControl) {
-		r.Fault("tracing.service_name", "must not be empty and have no control characters; expected a name like authgate")
+		r.Fault("tracing.service_name",
+			"must not be empty and have no control characters; expected a name like authgate")
 	}
 }

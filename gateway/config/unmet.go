@@ -68,8 +68,8 @@ func (r *references) warnOfUnmet(path string, spec *policy.Spec, negated bool) {
 		}
 	}
 	if len(spec.Claims) > 0 && !r.others {
-		r.report.Warn(path+".claims", "no user has claims, because there are no providers and no token.trusted_issuers; "+
-			"accounts have roles")
+		r.report.Warn(path+".claims",
+			"no user has claims, because there are no providers and no token.trusted_issuers; accounts have roles")
 	}
 	for i, scope := range spec.Scopes {
 		r.checkScope(fmt.Sprintf("%s.scopes[%d]", path, i), scope)
@@ -138,8 +138,8 @@ func (c *Config) twoFactors() bool {
 }
 
 // whoHasTwoFactors tells who can meet factors: 2.
-const whoHasTwoFactors = "only accounts of accounts.file can, with factors.totp or factors.passkeys, and users of providers " +
-	"with two_factors"
+const whoHasTwoFactors = "only accounts of accounts.file can, with factors.totp or factors.passkeys, and " +
+	"users of providers with two_factors"
 
 // warnOfClosed warns of policies that hold for no credentials which they can be asked about, and of
 // roles that an application has other names for, and no account has.
@@ -187,20 +187,22 @@ func (k *checker) closed(path string, rule *policy.Route, advice string) {
 // kinds returns the kinds of credentials that mechanisms take.
 func (k *checker) kinds(mechanisms []policy.Mechanism) (kinds []policy.Kind) {
 	c := k.cfg
-	two, scopes := c.localTwoFactors(), c.OAuth.Enabled
+	scopes := c.OAuth.Enabled
 	for _, m := range mechanisms {
+		local := policy.Kind{Provider: policy.LocalProvider, Login: true, TwoFactors: c.localTwoFactors()}
 		switch m {
 		case policy.Basic:
 			kinds = append(kinds, policy.Kind{Mechanism: m, Provider: policy.BasicProvider})
 		case policy.Certificate:
 			kinds = append(kinds, policy.Kind{Mechanism: m, Provider: policy.LocalProvider})
 		case policy.Session:
-			kinds = append(kinds, policy.Kind{Mechanism: m, Provider: policy.LocalProvider, Login: true, TwoFactors: two})
+			local.Mechanism = m
+			kinds = append(kinds, local)
 		case policy.OIDC:
 			kinds = append(kinds, k.usersOfProviders(m, false)...)
 		case policy.Bearer:
-			kinds = append(kinds, policy.Kind{Mechanism: m, Provider: policy.LocalProvider, Login: true, TwoFactors: two,
-				Scopes: scopes})
+			local.Mechanism, local.Scopes = m, scopes
+			kinds = append(kinds, local)
 			for _, name := range issuers.TrustedNames(c.Token.TrustedIssuers) {
 				kinds = append(kinds, policy.Kind{Mechanism: m, Provider: name, Scopes: true})
 			}

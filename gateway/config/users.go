@@ -66,7 +66,7 @@ func UsersOf(path string) (dataDir string, file *accounts.File, err error) {
 	if err != nil {
 		return "", nil, &ReadError{err}
 	}
-	reader, main, c := Environment{}.read(path, source)
+	reader, main, c := Environment{}.readMain(path, source)
 	c.path = path
 	if main.Unreadable("") || main.Broken("data_dir") || main.Broken("accounts.file") || main.Broken("accounts.users") {
 		return "", nil, reader.Err()

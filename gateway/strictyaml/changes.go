@@ -60,10 +60,10 @@ func (c *Changes) Add(path, format string, args ...any) {
 
 // Find adds how two values of one type at path differ.
 func (c *Changes) Find(path string, old, new any) {
-	c.find(path, reflect.ValueOf(old), reflect.ValueOf(new))
+	c.findIn(path, reflect.ValueOf(old), reflect.ValueOf(new))
 }
 
-func (c *Changes) find(path string, old, new reflect.Value) {
+func (c *Changes) findIn(path string, old, new reflect.Value) {
 	if c.Compare(path, old.Interface(), new.Interface()) {
 		return
 	}
@@ -82,7 +82,7 @@ func (c *Changes) find(path string, old, new reflect.Value) {
 		case new.IsNil():
 			c.Add(path, "removed")
 		default:
-			c.find(path, old.Elem(), new.Elem())
+			c.findIn(path, old.Elem(), new.Elem())
 		}
 	case reflect.Struct:
 		c.fields(path, old, new)
@@ -110,7 +110,7 @@ func (c *Changes) fields(path string, old, new reflect.Value) {
 		if key == "" || key == "-" || c.Derived(field.Name, old.Interface(), new.Interface()) {
 			continue
 		}
-		c.find(Join(path, key), old.Field(i), new.Field(i))
+		c.findIn(Join(path, key), old.Field(i), new.Field(i))
 	}
 }
 
@@ -129,7 +129,7 @@ func (c *Changes) maps(path string, old, new reflect.Value) {
 		case !is.IsValid():
 			c.Add(at, "removed")
 		default:
-			c.find(at, was, is)
+			c.findIn(at, was, is)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (c *Changes) lists(path string, old, new reflect.Value) {
 		name, index, label := c.element(new, i)
 		if was, ok := were[name]; ok {
 			delete(were, name)
-			c.find(path+index, old.Index(was), new.Index(i))
+			c.findIn(path+index, old.Index(was), new.Index(i))
 			continue
 		}
 		c.Add(path+index, "added%s", label)

@@ -33,8 +33,8 @@ type span struct{ key, value position }
 func (r *Reader) document(t *text, root string) *Document {
 	return &Document{
 		text: t, reader: r, root: root, folder: filepath.Dir(r.Main),
-		places: map[string]span{}, broken: map[string]bool{}, brokenInside: map[string]bool{}, blank: map[string]string{},
-		stood: map[string]bool{},
+		places: map[string]span{}, broken: map[string]bool{}, brokenInside: map[string]bool{},
+		blank: map[string]string{}, stood: map[string]bool{},
 	}
 }
 

@@ -75,7 +75,8 @@ func (r *Reader) Redact(secret string) { r.secrets = append(r.secrets, secret) }
 // Files returns the side files, also those that could not be read, sorted by
 // path. A file that several keys name is there several times.
 func (r *Reader) Files() []File {
-	return slices.SortedStableFunc(slices.Values(r.files), func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	byPath := func(a, b File) int { return strings.Compare(a.Path, b.Path) }
+	return slices.SortedStableFunc(slices.Values(r.files), byPath)
 }
 
 // PublicFiles returns the paths that keys with the tag file:"public" have.

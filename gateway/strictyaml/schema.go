@@ -39,7 +39,9 @@ func (b *schemaBuilder) value(key string, v reflect.Value) map[string]any {
 	t, kind := v.Type(), v.Kind()
 	switch {
 	case t == durationType:
-		return map[string]any{"type": []string{"string", "integer"}, "pattern": durationPattern, "minimum": 0, "maximum": 0}
+		return map[string]any{
+			"type": []string{"string", "integer"}, "pattern": durationPattern, "minimum": 0, "maximum": 0,
+		}
 	case b.Parse[t] != nil:
 		return map[string]any{"type": "string"}
 	case b.Either[t] != "":
@@ -100,8 +102,8 @@ func (b *schemaBuilder) section(key string, v reflect.Value) map[string]any {
 		f, at := fields[name], Join(key, name)
 		if f.file {
 			base := strings.TrimSuffix(name, "_file")
-			properties[name] = map[string]any{"type": "string", "description": fmt.Sprintf("A file that contains only the "+
-				"value of `%s`.", base)}
+			meaning := fmt.Sprintf("A file that contains only the value of `%s`.", base)
+			properties[name] = map[string]any{"type": "string", "description": meaning}
 			exclusive = append(exclusive, map[string]any{"not": map[string]any{"required": []string{base, name}}})
 			continue
 		}
@@ -114,7 +116,9 @@ func (b *schemaBuilder) section(key string, v reflect.Value) map[string]any {
 		}
 		properties[name] = property
 	}
-	schema := map[string]any{"type": []string{"object", "null"}, "additionalProperties": false, "properties": properties}
+	schema := map[string]any{
+		"type": []string{"object", "null"}, "additionalProperties": false, "properties": properties,
+	}
 	if len(exclusive) > 0 {
 		schema["allOf"] = exclusive
 	}

@@ -108,7 +108,8 @@ func (p *problems) wellFormed(t *text, source []byte, limit int) bool {
 		{"\xef\xbb\xbf", "UTF-8"}, {"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"},
 	} {
 		if bytes.HasPrefix(source, []byte(mark.bytes)) {
-			p.add(t, start, documentKey, "the file begins with a byte order mark of %s; save it as UTF-8 without one", mark.name)
+			p.add(t, start, documentKey, "the file begins with a byte order mark of %s; save it as UTF-8 without one",
+				mark.name)
 			return false
 		}
 	}
@@ -133,7 +134,8 @@ func (p *problems) wellFormed(t *text, source []byte, limit int) bool {
 	if last := len(t.lines) - 1; t.lines[last] != "" {
 		end := position{last + 1, utf8.RuneCountInString(t.lines[last]) + 1}
 		p.add(t, end, documentKey,
-			"the file does not end with a line break, so it may be cut off; write the whole file, with a line break at its end")
+			"the file does not end with a line break, so it may be cut off; write the whole file, "+
+				"with a line break at its end")
 		return false
 	}
 	return true

@@ -58,13 +58,13 @@ func setText(v reflect.Value, text string) {
 	v.Set(reflect.ValueOf(value).Convert(v.Type()))
 }
 
-// check makes the checks that the tags of a field declare for its value at path.
+// checkTags makes the checks that the tags of a field declare for its value at path.
 //
 //   - min and max are bounds of a number, of a duration, or of the characters of a text, and range has
 //     both, as in "1s..24h". With zero, 0 is in bounds too, and means what that tag says. why ends the
 //     message about max, or about min if there is no max.
 //   - check names functions of Options.Checks. Those for texts check each element of a list.
-func (d *Document) check(path string, v reflect.Value, f field) {
+func (d *Document) checkTags(path string, v reflect.Value, f field) {
 	if message := f.outOfBounds(v); message != "" {
 		d.Fault(path, "%s", message)
 	}
@@ -105,7 +105,8 @@ func (f field) outOfBounds(v reflect.Value) string {
 	case ranged && v.Kind() == reflect.Float64:
 		return fmt.Sprintf("must be from %s to %s%s", low, high, why)
 	case ranged:
-		return fmt.Sprintf("%v is out of range; expected %v to %v%s", v, bound(v.Type(), low), bound(v.Type(), high), zero)
+		from, to := bound(v.Type(), low), bound(v.Type(), high)
+		return fmt.Sprintf("%v is out of range; expected %v to %v%s", v, from, to, zero)
 	case below && high != "":
 		why = ""
 	case v.Kind() == reflect.String:

@@ -27,7 +27,7 @@ type declared struct {
 // reported again.
 func (d *Document) CheckValues() {
 	for _, one := range d.declared {
-		d.check(one.path, one.value, one.field)
+		d.checkTags(one.path, one.value, one.field)
 		if one.field.words != nil {
 			d.checkWords(one)
 		}

@@ -25,8 +25,8 @@ func (Assertion) Why() map[string]string {
 	}
 }
 
-// check checks the section at path. identity has the other identity headers of the upstream.
-func (a *Assertion) check(r *section.Report, path string, identity *IdentityHeaders) {
+// checkAssertion checks the section at path. identity has the other identity headers of the upstream.
+func (a *Assertion) checkAssertion(r *section.Report, path string, identity *IdentityHeaders) {
 	folded := headername.Fold(a.Header)
 	switch {
 	case !httpguts.ValidHeaderFieldName(a.Header):

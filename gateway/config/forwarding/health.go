@@ -36,13 +36,14 @@ func (h *Health) complete() {
 	}
 }
 
-// check checks an active health check, if there is one.
-func (h *Health) check(r *section.Report, path string) {
+// checkHealth checks an active health check, if there is one.
+func (h *Health) checkHealth(r *section.Report, path string) {
 	if !r.Given(path) {
 		return
 	}
 	if h.Path == "" {
-		r.Fault(path, "needs a path, like path: /healthz; without health, only failed requests tell which target is down")
+		r.Fault(path,
+			"needs a path, like path: /healthz; without health, only failed requests tell which target is down")
 	} else if _, err := policy.ParseTarget(h.Path); err != nil {
 		r.Fault(path+".path", "%q is not a path, with or without a query; expected one like /healthz: %v", h.Path, err)
 	}

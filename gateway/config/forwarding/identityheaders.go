@@ -129,7 +129,8 @@ func (h *IdentityHeaders) checkClaims(r *section.Report, path string, taken map[
 		case HasMeaning(folded):
 			r.Fault(at, "%q has another meaning and cannot contain a claim; choose another name", name)
 		case other != "":
-			r.Fault(at, "%q is already the header of %s; names must differ in more than case and separators like - _ and .",
+			r.Fault(at,
+				"%q is already the header of %s; names must differ in more than case and separators like - _ and .",
 				name, other)
 		default:
 			if err := policy.CheckClaim(h.Claims[name]); err != nil {

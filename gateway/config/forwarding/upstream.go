@@ -99,14 +99,14 @@ func Check(r *section.Report, upstreams map[string]Upstream) {
 		if err := policy.CheckName(name); err != nil {
 			r.Fault(path, "the name of the upstream %v", err)
 		}
-		upstreams[name].check(r, path)
+		upstreams[name].checkUpstream(r, path)
 	}
 }
 
-// check checks everything except the name and the files of tls.
-func (u Upstream) check(r *section.Report, path string) {
+// checkUpstream checks everything except the name and the files of tls.
+func (u Upstream) checkUpstream(r *section.Report, path string) {
 	u.checkAddresses(r, path)
-	u.Health.check(r, path+".health")
+	u.Health.checkHealth(r, path+".health")
 	u.checkHost(r, path+".host")
 	u.checkTLS(r, path+".tls")
 	u.checkRewriteResponses(r, path+".rewrite_responses")
@@ -114,7 +114,7 @@ func (u Upstream) check(r *section.Report, path string) {
 		u.IdentityHeaders.Check(r, path+".identity_headers")
 	}
 	if u.Assertion != nil {
-		u.Assertion.check(r, path+".assertion", u.IdentityHeaders)
+		u.Assertion.checkAssertion(r, path+".assertion", u.IdentityHeaders)
 	}
 	for _, role := range slices.Sorted(maps.Keys(u.Roles)) {
 		for _, name := range []string{role, u.Roles[role]} {
@@ -198,7 +198,8 @@ func (u Upstream) checkTLS(r *section.Report, path string) {
 		r.Fault(path+".fingerprint", "%q is not a fingerprint; expected sha256: and 64 hexadecimal digits, "+
 			"as openssl x509 -noout -fingerprint -sha256 prints them", u.TLS.Fingerprint)
 	case u.TLS.CA != "":
-		r.Fault(path+".fingerprint", "trusts one certificate without its signature, so ca has no effect; keep one of the two")
+		r.Fault(path+".fingerprint",
+			"trusts one certificate without its signature, so ca has no effect; keep one of the two")
 	}
 }
 

@@ -20,6 +20,7 @@ type Delegated struct {
 func (d Delegated) Check(r *section.Report, providers []Provider) {
 	name, known := d.DefaultProvider, Names(providers)
 	if name != "" && !slices.Contains(known, name) && !r.Broken("providers") {
-		r.Fault("delegated.default_provider", "there is no provider %q; %s", name, strictyaml.Hint(name, "providers", known))
+		r.Fault("delegated.default_provider",
+			"there is no provider %q; %s", name, strictyaml.Hint(name, "providers", known))
 	}
 }

@@ -43,7 +43,8 @@ type Provider struct {
 	ClientID     string            `yaml:"client_id"`          // never empty
 	ClientSecret strictyaml.Secret `yaml:"client_secret"`      // empty: a public client
 	// AuthMethod: the metadata of the provider decides if it is empty.
-	AuthMethod          string            `yaml:"token_endpoint_auth_method" words:"client_secret_basic client_secret_post"`
+	AuthMethod string `yaml:"token_endpoint_auth_method" words:"client_secret_basic client_secret_post"`
+	// Scopes has openid, unless the provider has no ID tokens.
 	Scopes              []string          `yaml:"scopes" default:"openid profile email" check:"scope"`
 	AuthorizationParams map[string]string `yaml:"authorization_params"`
 	RolesClaim          string            `yaml:"roles_claim" default:"roles" check:"claim"`
@@ -155,7 +156,7 @@ func Check(r *section.Report, providers []Provider) {
 	for i := range providers {
 		path := fmt.Sprintf("providers[%d]", i)
 		checkProviderName(r, path+".name", providers, i)
-		providers[i].check(r, path)
+		providers[i].checkProvider(r, path)
 		checkCallback(r, path+".callback", providers, i)
 	}
 }
@@ -168,12 +169,13 @@ func checkCallback(r *section.Report, path string, providers []Provider, index i
 	first := slices.IndexFunc(providers, func(p Provider) bool { return p.Callback == own })
 	if first < index && r.Given(path) && !r.Broken(path) {
 		r.Fault(path, "%q is already the redirect URI of providers[%d], and an answer there must be of one provider; "+
-			"remove this key, and register the redirect URI that ends in %s", own, first, providers[index].ownCallback())
+			"remove this key, and register the redirect URI that ends in %s", own, first,
+			providers[index].ownCallback())
 	}
 }
 
-// check checks everything except the name.
-func (p *Provider) check(r *section.Report, path string) {
+// checkProvider checks everything except the name.
+func (p *Provider) checkProvider(r *section.Report, path string) {
 	p.checkClient(r, path)
 	p.checkParams(r, path+".authorization_params")
 	if own := p.ownCallback(); !slices.Contains([]string{callback, authCallback, own}, p.Callback) {
@@ -192,8 +194,9 @@ func (p *Provider) check(r *section.Report, path string) {
 func (p *Provider) checkProof(r *section.Report, path string) {
 	for _, key := range []string{".two_factors", ".step_up"} {
 		if !p.openID() && r.Given(path+key) {
-			r.Fault(path+key, "has no effect without openid in scopes, because there is no ID token that tells how the "+
-				"user signed in; add openid, or remove this key")
+			r.Fault(path+key,
+				"has no effect without openid in scopes, because there is no ID token that tells how the "+
+					"user signed in; add openid, or remove this key")
 		}
 	}
 }
@@ -230,7 +233,8 @@ func (p *Provider) checkClient(r *section.Report, path string) {
 	}
 	if p.ClientSecret == "" && !r.Broken(path+".client_secret") {
 		r.Fault(path+".token_endpoint_auth_method",
-			"has no effect without client_secret, because this is a public client; give client_secret, or remove this key")
+			"has no effect without client_secret, because this is a public client; give client_secret, "+
+				"or remove this key")
 	}
 }
 
@@ -308,7 +312,8 @@ func (p *Provider) checkByHand(r *section.Report, path string) {
 				"remove openid for a provider without ID tokens")
 	case !p.openID() && p.JWKSURL != "":
 		r.Fault(path+".jwks_url",
-			"has no effect without openid in scopes, because there is no ID token to verify; add openid, or remove this key")
+			"has no effect without openid in scopes, because there is no ID token to verify; add openid, "+
+				"or remove this key")
 	}
 }
 
@@ -322,10 +327,12 @@ func (p *Provider) checkLogout(r *section.Report, path string) {
 		}
 	case LogoutRevoke:
 		if p.byHand() {
-			r.Fault(path+".logout", "revoke needs discovery; because endpoints are given, expected auto, form or redirect")
+			r.Fault(path+".logout",
+				"revoke needs discovery; because endpoints are given, expected auto, form or redirect")
 		}
 		if p.LogoutURL != "" {
-			r.Fault(path+".logout_url", "has no effect with logout: revoke; set logout to form or redirect, or remove this key")
+			r.Fault(path+".logout_url",
+				"has no effect with logout: revoke; set logout to form or redirect, or remove this key")
 		}
 	}
 }

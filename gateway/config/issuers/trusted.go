@@ -92,20 +92,21 @@ func CheckTrusted(r *section.Report, issuers []TrustedIssuer, own string, provid
 		path := fmt.Sprintf("token.trusted_issuers[%d]", i)
 		checkTrustedIssuer(r, path+".issuer", issuers, i, own)
 		checkTrustedName(r, path+".name", issuers, i, providers)
-		issuer.check(r, path)
+		issuer.checkKeys(r, path)
 		switch {
 		case issuer.Introspection == nil:
 		case introspected >= 0:
 			r.Fault(path+".introspection",
-				"token.trusted_issuers[%d] already has it; with two, the issuer of an opaque token would be unknown", introspected)
+				"token.trusted_issuers[%d] already has it; with two, the issuer of an opaque token would be unknown",
+				introspected)
 		default:
 			introspected = i
 		}
 	}
 }
 
-// check checks the keys of one issuer without those that identify it.
-func (t *TrustedIssuer) check(r *section.Report, path string) {
+// checkKeys checks the keys of one issuer without those that identify it.
+func (t *TrustedIssuer) checkKeys(r *section.Report, path string) {
 	if len(t.Audience) == 0 {
 		r.Fault(path+".audience", "is needed, so that the gateway refuses tokens for other audiences")
 	}
@@ -151,7 +152,8 @@ func checkTrustedName(r *section.Report, path string, issuers []TrustedIssuer, i
 	case strings.EqualFold(t.Name, policy.ClientProvider):
 		r.Fault(path, "%q is the provider of OAuth clients that act for themselves; choose another name", t.Name)
 	case !trustedName.MatchString(t.Name):
-		r.Fault(path, "%q is not a valid name; use letters, digits, dots, - and _, and begin with a letter or digit", t.Name)
+		r.Fault(path,
+			"%q is not a valid name; use letters, digits, dots, - and _, and begin with a letter or digit", t.Name)
 	case first < index:
 		r.Fault(path, "%q is already the name of token.trusted_issuers[%d]; choose another name", t.Name, first)
 	case other >= 0:

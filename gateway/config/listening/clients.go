@@ -24,7 +24,8 @@ type Certificates struct {
 
 // NamesAccounts reports whether Username is a kind of name.
 func (c Certificates) NamesAccounts() bool {
-	return slices.Contains([]string{clientcert.Email, clientcert.URI, clientcert.DNS, clientcert.CommonName}, c.Username)
+	kinds := []string{clientcert.Email, clientcert.URI, clientcert.DNS, clientcert.CommonName}
+	return slices.Contains(kinds, c.Username)
 }
 
 // readClients reads whose certificates clients may present, and which of them are revoked.

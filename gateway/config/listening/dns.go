@@ -88,12 +88,12 @@ func (t TLS) checkDNS(r *section.Report) {
 	case t.Mode != TLSACME && !r.Broken("tls.mode"):
 		r.Fault(key, "has no effect with tls.mode %s; set tls.mode: acme, or remove this key", t.Mode)
 	default:
-		t.DNS.check(r, key)
+		t.DNS.checkProvider(r, key)
 	}
 }
 
-// check checks the section at path.
-func (d *DNS) check(r *section.Report, path string) {
+// checkProvider checks the section at path.
+func (d *DNS) checkProvider(r *section.Report, path string) {
 	known := r.CheckUnion(path, "provider", *d)
 	for i, resolver := range d.Resolvers {
 		checkServerDNS(r, fmt.Sprintf("%s.resolvers[%d]", path, i), resolver)

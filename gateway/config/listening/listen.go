@@ -35,7 +35,8 @@ func (l Listen) Check(r *section.Report, tlsMode string) {
 		r.Fault("listen.http", "must not be empty with tls.mode off, which serves the gateway on this address only")
 	case !off && l.HTTPS == "":
 		r.Fault("listen.https",
-			"must not be empty, because clients send credentials over TLS only; if a proxy terminates TLS, use tls.mode off")
+			"must not be empty, because clients send credentials over TLS only; if a proxy terminates TLS, "+
+				"use tls.mode off")
 	}
 	if off && len(l.TrustedProxies) == 0 {
 		r.Fault("listen.trusted_proxies",

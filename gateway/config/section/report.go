@@ -28,7 +28,8 @@ func (r *Report) PolicyErrors(err error) {
 // given.
 func (r *Report) KeyLength(path string, key strictyaml.Secret) {
 	if n := len(key); n > 0 && n < sha256.Size {
-		r.Fault(path, "has %d bytes; at least %d are needed, for example from `openssl rand -base64 32`", n, sha256.Size)
+		r.Fault(path,
+			"has %d bytes; at least %d are needed, for example from `openssl rand -base64 32`", n, sha256.Size)
 	}
 	r.WarnOfGuessableKey(path, key)
 }
@@ -82,7 +83,8 @@ func (r *Report) ProviderURL(path, raw string, parse func(string) (*url.URL, err
 	if err != nil {
 		r.Fault(path, "%v", err)
 	} else if issuer, is := issuerOfDocument(raw); is {
-		r.Fault(path, "%q is the address of a document, which the gateway finds by the issuer; write issuer: %s", raw, issuer)
+		r.Fault(path,
+			"%q is the address of a document, which the gateway finds by the issuer; write issuer: %s", raw, issuer)
 	} else if placeholder := bracePlaceholder.FindString(raw); placeholder != "" {
 		r.Fault(path, "%q has a placeholder; write what is meant in the place of %s", raw, placeholder)
 	} else if u.Scheme == "http" && !policy.Loopback(u.Hostname()) {

@@ -33,7 +33,8 @@ func parseURL(raw string, checkHost func(host string) error) (*url.URL, error) {
 	case strings.Contains(raw, "@"):
 		return nil, fmt.Errorf("contains an @; a URL with credentials is not supported")
 	case err != nil && strings.Contains(raw, "://[fe80:"):
-		return nil, fmt.Errorf("%q is not a URL; write the %% before a zone as %%25, as in http://[fe80::1%%25eth0]", raw)
+		return nil, fmt.Errorf("%q is not a URL; write the %% before a zone as %%25, as in "+
+			"http://[fe80::1%%25eth0]", raw)
 	case err != nil:
 		return nil, fmt.Errorf("%q is not a URL", raw)
 	case u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "":

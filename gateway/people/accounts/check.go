@@ -20,7 +20,7 @@ func Check(users []Account, places []Place, colons bool) {
 	passkeys := map[string]Place{}
 	for i, at := range places {
 		account := &users[i]
-		account.Hash = c.check(at, account.Username, account.PasswordHash)
+		account.Hash = c.checkCredential(at, account.Username, account.PasswordHash)
 		at.checkProfile(account)
 		at.checkFactors(account, passkeys)
 		if slices.Contains(account.Roles, "") {
@@ -34,7 +34,7 @@ func Check(users []Account, places []Place, colons bool) {
 func CheckBasic(users []BasicUser, places []Place) {
 	c := credentials{names: usernames{}}
 	for i, at := range places {
-		users[i].Hash = c.check(at, users[i].Username, users[i].PasswordHash)
+		users[i].Hash = c.checkCredential(at, users[i].Username, users[i].PasswordHash)
 	}
 	c.weak.warn()
 }
@@ -46,9 +46,9 @@ type credentials struct {
 	weak   weakHashes
 }
 
-// check checks the user at a place, and parses the password hash.
-func (c *credentials) check(at Place, name string, hash strictyaml.Secret) password.Hash {
-	c.names.check(at, name, c.colons)
+// checkCredential checks the user at a place, and parses the password hash.
+func (c *credentials) checkCredential(at Place, name string, hash strictyaml.Secret) password.Hash {
+	c.names.checkUsername(at, name, c.colons)
 	if hash == "" && at.inFile() && !at.doc.Given(at.path+".password_hash") {
 		return password.Hash{} // added or invited, and no password is set yet
 	}
@@ -86,10 +86,10 @@ func CheckNewUsername(name string, colons bool) error {
 // usernames has the places of the users of one list, by the folded name.
 type usernames map[string]Place
 
-// check checks a user name. Two names in one list must not differ only in case or in
+// checkUsername checks a user name. Two names in one list must not differ only in case or in
 // Unicode normalization: people cannot tell them apart, and they would share one counter
 // of failed logins.
-func (names usernames) check(at Place, name string, colons bool) {
+func (names usernames) checkUsername(at Place, name string, colons bool) {
 	doc, path := at.doc, at.path+".username"
 	if err := CheckUsername(name, colons); err != nil {
 		doc.Fault(path, "%v", err)

@@ -117,7 +117,7 @@ func (f *File) edited(content []byte, e Edit) ([]byte, error) {
 			return nil, err
 		}
 	}
-	at, err := f.find(written, e)
+	at, err := f.findAccount(written, e)
 	if err != nil {
 		return nil, err
 	}
@@ -146,8 +146,8 @@ func (f *File) edited(content []byte, e Edit) ([]byte, error) {
 // newID returns an ID that no account has had before.
 func newID() string { return rand.Text()[:idLength] }
 
-// find returns the index of the account of an edit among the accounts of the file.
-func (f *File) find(users []Account, e Edit) (int, error) {
+// findAccount returns the index of the account of an edit among the accounts of the file.
+func (f *File) findAccount(users []Account, e Edit) (int, error) {
 	if !e.Add {
 		name := policy.NormalName(e.Username)
 		at := slices.IndexFunc(users, func(a Account) bool { return policy.NormalName(a.Username) == name })

@@ -69,8 +69,8 @@ type entry struct {
 // comments to end.
 type element struct{ start, content, end int }
 
-// find returns the entry of a key.
-func (i *item) find(key string) *entry {
+// entryOf returns the entry of a key.
+func (i *item) entryOf(key string) *entry {
 	at := slices.IndexFunc(i.entries, func(e entry) bool { return e.name == key })
 	if at < 0 {
 		return nil

@@ -65,7 +65,7 @@ func (l Lists) Accounts(file string) ([]Account, []Place) {
 	if isLines(file) {
 		limit = maxLinesSize
 	}
-	content, ok := l.read(FileKey, file, limit)
+	content, ok := l.readFile(FileKey, file, limit)
 	if !ok {
 		return nil, nil
 	}
@@ -78,7 +78,7 @@ func (l Lists) Accounts(file string) ([]Account, []Place) {
 
 // Htpasswd reads the htpasswd file, if there is one.
 func (l Lists) Htpasswd(file string) ([]BasicUser, []Place) {
-	content, ok := l.read(HtpasswdKey, file, maxListSize)
+	content, ok := l.readFile(HtpasswdKey, file, maxListSize)
 	if !ok {
 		return nil, nil
 	}
@@ -91,8 +91,8 @@ func (l Lists) Htpasswd(file string) ([]BasicUser, []Place) {
 	return users, Places(doc, doc.Root(), len(users))
 }
 
-// read reads a file of at most limit bytes, which a key names. An empty path is no file.
-func (l Lists) read(key, path string, limit int) (content []byte, ok bool) {
+// readFile reads a file of at most limit bytes, which a key names. An empty path is no file.
+func (l Lists) readFile(key, path string, limit int) (content []byte, ok bool) {
 	if path == "" {
 		return nil, false
 	}

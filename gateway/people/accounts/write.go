@@ -47,7 +47,7 @@ func (l *layout) set(at int, key string, was, is any) ([]byte, bool) {
 		return nil, false
 	}
 	gone := mayLack(key) && isEmpty(is)
-	e := i.find(key)
+	e := i.entryOf(key)
 	if e == nil {
 		return l.insert(i, key, is), !gone
 	}
