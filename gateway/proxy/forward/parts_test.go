@@ -217,7 +217,7 @@ func TestSwitchingFields(t *testing.T) {
 	for i, w := range newWays(t) {
 		s := w.front(t, false)
 		w.prepare("HTTP/1.0 101 Odd \x01\r\nSec-WebSocket-Accept : s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nContent-Length: 7\r\n"+
-			strings.Replace(notHere, "keep-alive, X-Named\r\n", "Upgrade, X-Named\r\n", 1)+"X-Kept: y\r\n\r\n", true)
+			strings.Replace(notHere, "keep-alive, X-Named\r\n", "close, Upgrade, X-Named\r\n", 1)+"X-Kept: y\r\n\r\n", true)
 		w.up.begin(strings.Replace(w.up.answer, "Upgrade: h2c", "Upgrade: websocket", 1), true, true)
 		c, err := net.Dial("tcp", s.Listener.Addr().String())
 		if err != nil {

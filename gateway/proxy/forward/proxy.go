@@ -34,7 +34,9 @@ func (q *Request) proxy(transport http.RoundTripper, r *http.Request, upload *we
 				return err
 			}
 			if response.StatusCode == http.StatusSwitchingProtocols {
-				switchProtocols(exchange.request, response)
+				if err := switchProtocols(exchange.request, response); err != nil {
+					return err
+				}
 			}
 			announce(response.Trailer)
 			exchange.response = response

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -53,15 +54,17 @@ func (r *Route) upgrades(q *http.Request, protocols string) bool {
 
 // switchProtocols prepares a response that switches protocols for httputil.ReverseProxy, which sends
 // its header and its reason phrase as they are. Nothing of them is about the connection but the switch.
-func switchProtocols(sent *http.Request, response *http.Response) {
+// It refuses a protocol that was not asked for.
+func switchProtocols(sent *http.Request, response *http.Response) error {
 	chosen := web.Upgrade(response.Header)
-	if chosen == "" {
-		return // which the proxy refuses
-	}
 	chooseUpgrade(sent, chosen)
+	if chosen == "" || !strings.EqualFold(chosen, web.Upgrade(sent.Header)) {
+		return errors.New("the response switches to a protocol that the request does not ask for")
+	}
 	dropConnection(response.Header)
 	response.Header["Connection"], response.Header["Upgrade"] = []string{"Upgrade"}, []string{chosen}
 	response.Status, response.ProtoMajor, response.ProtoMinor, response.Close = "", 1, 1, false
+	return nil
 }
 
 // chooseUpgrade leaves in the Upgrade of a request the protocol that the upstream has

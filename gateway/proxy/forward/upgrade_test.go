@@ -90,9 +90,9 @@ func TestUpgradeLines(t *testing.T) {
 	}
 }
 
-// An upstream that switches to a protocol which was not asked for fails. One that chooses
-// from several does not. What is not a WebSocket is copied as it is, and cut off when its
-// login ends.
+// An upstream that switches to a protocol which was not asked for fails, and the client gets nothing
+// of it. One that chooses from several does not. What is not a WebSocket is copied as it is, and cut
+// off when its login ends.
 func TestUpgradeChosen(t *testing.T) {
 	t.Parallel()
 	yaml := ownrig.Edit(t, ownrig.Base, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [session], upgrade: "+
@@ -112,8 +112,8 @@ func TestUpgradeChosen(t *testing.T) {
 			here, there := net.Pipe()
 			defer here.Close()
 			r.app.Answer = func(q *http.Request) (*http.Response, error) {
-				answer := ownrig.Response(q, http.StatusSwitchingProtocols, http.Header{"Connection": {"Upgrade"}, "Upgrade": {c.chosen}},
-					"")
+				answer := ownrig.Response(q, http.StatusSwitchingProtocols, http.Header{"Connection": {"Upgrade"}, "Upgrade": {c.chosen},
+					"Sec-Websocket-Accept": {"x"}}, "")
 				answer.Body = there
 				return answer, nil
 			}
@@ -125,6 +125,9 @@ func TestUpgradeChosen(t *testing.T) {
 			answer, err := http.ReadResponse(fromGateway, nil)
 			if err != nil || (answer.StatusCode == 101) != c.switches || !c.switches && answer.StatusCode != 502 {
 				t.Fatalf("%s asks for %q, the upstream chooses %q: %v, %v", c.path, c.upgrade, c.chosen, answer, err)
+			}
+			if accepted := answer.Header["Sec-Websocket-Accept"] != nil; accepted != c.switches {
+				t.Errorf("%s asks for %q, the upstream chooses %q: the client gets %v", c.path, c.upgrade, c.chosen, answer.Header)
 			}
 			if !c.switches {
 				return
