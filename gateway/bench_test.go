@@ -147,7 +147,7 @@ func BenchmarkCheck(b *testing.B) {
 				if err := ex.read(); err != nil {
 					b.Fatal(err)
 				}
-				ex.route = st.routing.find(&ex.Canonical)
+				ex.route = st.routing.lookup(&ex.Canonical)
 				id, err := ex.identify()
 				if err != nil {
 					b.Fatal(err)

@@ -18,7 +18,7 @@ func (r *routing) withSlash(found *route, request *policy.Request) bool {
 	below := *request
 	below.Path.Raw += "/"
 	below.Path.Decoded += "/"
-	there := r.find(&below)
+	there := r.lookup(&below)
 	return there != nil && there.forward != nil && there.config.StripPrefix == prefix
 }
 

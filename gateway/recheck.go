@@ -29,7 +29,7 @@ func (ex *exchange) Check(ctx context.Context) error {
 		ex.confirmed = c
 	}
 	if st := ex.gateway.state.Load(); c.state != st {
-		route := st.routing.find(&ex.Canonical)
+		route := st.routing.lookup(&ex.Canonical)
 		if route == nil || route.forward == nil {
 			const reason = "no route matches any more"
 			return &streams.Ended{Err: endpoint.NothingHere(reason), Reason: reason}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"slices"
 
 	"authgate/gateway/config"
@@ -114,65 +115,26 @@ func (g *Gateway) newRouting(st, old *state) *routing {
 	return routing
 }
 
-// find returns the route of a request, nil if there is none.
-func (r *routing) find(request *policy.Request) *route {
-	match, ok := r.table.Match(request)
+// lookup returns the route of a request, nil if there is none.
+func (r *routing) lookup(request *policy.Request) *route {
+	found, ok := r.table.Lookup(request)
 	if !ok {
 		return nil
 	}
-	route := &r.routes[match.Index]
-	if !route.accepts(&request.Path) {
-		return nil
-	}
-	return route
+	return &r.routes[found.Index]
 }
 
-// match is find for a request that is to be served: no route, or a path that has
-// two meanings, is an error.
-func (r *routing) match(request *policy.Request) (*route, error) {
-	match, ok := r.table.Match(request)
-	switch {
-	case ok && r.opaque(match.Index):
-		return &r.routes[match.Index], r.table.CheckReadings(request, r.opaque)
-	case request.Path.Opaque:
-		return nil, errOpaque()
-	}
-	if request.Path.Slashed != "" {
-		if !ok || !r.routes[match.Index].keepsSlashes() {
-			return nil, policy.ErrEncodedSlash
-		}
-		if err := r.table.CheckSlashes(request, match); err != nil {
-			return nil, err
-		}
-	}
-	if !ok {
+// find is lookup for a request that is to be served: no route, or a path that has two meanings, is an
+// error.
+func (r *routing) find(request *policy.Request) (*route, error) {
+	switch found, err := r.table.Find(request); {
+	case err == nil:
+		return &r.routes[found.Index], nil
+	case errors.Is(err, policy.ErrNoRoute):
 		return nil, endpoint.NothingHere("no route matches")
-	}
-	if err := r.table.CheckParameters(request, match); err != nil {
+	default:
 		return nil, err
 	}
-	return &r.routes[match.Index], r.table.CheckDecoding(request, match)
-}
-
-// opaque reports whether a route takes paths that servers may read in several ways.
-func (r *routing) opaque(index int) bool {
-	return r.routes[index].config.EncodedSlashes == config.EncodedSlashesOpaque
-}
-
-// accepts reports whether the route takes a path of this form.
-func (r *route) accepts(path *policy.Path) bool {
-	if r.config.EncodedSlashes == config.EncodedSlashesOpaque {
-		return true
-	}
-	return !path.Opaque && (path.Slashed == "" || r.keepsSlashes())
-}
-
-func (r *route) keepsSlashes() bool { return r.config.EncodedSlashes == config.EncodedSlashesKeep }
-
-// errOpaque is for a path that only the opaque routes of a host could take.
-func errOpaque() error {
-	return &policy.TargetError{
-		Reason: "the path can be read in several ways, and no route of this host takes such paths there"}
 }
 
 // signInFor returns where a user can sign in for a route: at the identity provider

@@ -100,7 +100,7 @@ func (ex *exchange) find() error {
 			Cause: errors.New("methods are case-sensitive (RFC 9110, section 9.1), but not to every application"),
 		}
 	}
-	route, err := ex.state.routing.match(&ex.Canonical)
+	route, err := ex.state.routing.find(&ex.Canonical)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (ex *exchange) find() error {
 // page: a browser asks for / of the host where users sign in.
 func (ex *exchange) wantsHome() bool {
 	return ex.Canonical.Path.Decoded == "/" && ex.state.site.AtHome(&ex.Received) && !ex.Verify && ex.Reads() &&
-		web.Negotiate(ex.Request) == web.TypeHTML && ex.state.routing.find(&ex.Canonical) == nil
+		web.Negotiate(ex.Request) == web.TypeHTML && ex.state.routing.lookup(&ex.Canonical) == nil
 }
 
 // authorize finds out who makes the request, and whether the route lets them in.

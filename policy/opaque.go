@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -57,56 +56,6 @@ func checkBytes(raw string) error {
 			return refuse("the request target holds a fragment")
 		case c == ' ':
 			return refuse("the path holds a space")
-		}
-	}
-	return nil
-}
-
-// Readings returns how servers read an opaque path, in canonical form: decoded once, or until
-// nothing is left to decode, with encoded slashes and backslashes as slashes or as data, with
-// empty segments left out, and with and without what follows a ";" in a segment.
-func (p Path) Readings() []string {
-	once := decodeOnce(p.Raw)
-	all := append(p.Again(), once, decodeFully(p.Raw))
-	for _, path := range all {
-		all = append(all, strings.ReplaceAll(path, `\`, "/"))
-	}
-	if strings.Contains(all[len(all)-1], ";") {
-		all = append(all, decodeOnce(dropParameters(p.Raw)))
-		for _, path := range all {
-			all = append(all, dropParameters(path))
-		}
-	}
-	for i, path := range all {
-		all[i] = mergeSlashes(path)
-	}
-	return all
-}
-
-// ReadsAs reports whether is holds for the path as the gateway reads it, or as a server behind it may.
-func (p Path) ReadsAs(is func(read string) bool) bool {
-	return is(p.Decoded) || p.Slashed != "" && is(p.Slashed) || p.Opaque && slices.ContainsFunc(p.Readings(), is)
-}
-
-// mergeSlashes returns a path without its empty segments.
-func mergeSlashes(path string) string {
-	for strings.Contains(path, "//") {
-		path = strings.ReplaceAll(path, "//", "/")
-	}
-	return path
-}
-
-// CheckReadings returns a *TargetError if a reading of the path leads to a route for which
-// alike is false, or to none. alike gets the index of a route in the argument of NewTable.
-func (t *Table) CheckReadings(req *Request, alike func(index int) bool) error {
-	if !req.Path.Opaque && !strings.ContainsAny(req.Path.Raw, "%;") {
-		return nil // there is one reading
-	}
-	for _, path := range req.Path.Readings() {
-		read := *req
-		read.Path = Path{Decoded: path}
-		if found, ok := t.Match(&read); !ok || !alike(found.Index) {
-			return refuse("the path leads out of the routes of its host when it is read in another way")
 		}
 	}
 	return nil

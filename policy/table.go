@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 )
 
 // Route is a kind of request together with the mechanisms and the policy that it
@@ -21,6 +20,8 @@ type Route struct {
 	// public, and None after others also lets in a request without credentials,
 	// if Policy holds without an identity.
 	Mechanisms []Mechanism
+	// EncodedSlashes are the paths of several readings that the route takes; empty: none.
+	EncodedSlashes EncodedSlashes
 	// Policy must hold. A nil Policy allows every identity that one of
 	// Mechanisms proved.
 	Policy *Policy
@@ -165,55 +166,4 @@ func (t *Table) Match(req *Request) (Match, bool) {
 		return Match{}, false
 	}
 	return *found, true
-}
-
-// CheckParameters returns a *TargetError if the path without the parameters of
-// its segments (RFC 3986, section 3.3) matches another route than found. Some
-// upstreams drop what follows a ";", so it must not choose between two policies.
-// Some of these look for it before they decode the path, and keep an encoded ";"
-// or drop an encoded slash with it.
-func (t *Table) CheckParameters(req *Request, found Match) error {
-	if !strings.Contains(req.Path.Decoded, ";") {
-		return nil
-	}
-	read := []string{dropParameters(req.Path.Decoded)}
-	if raw := req.Path.Raw; strings.Contains(raw, ";") && strings.Contains(raw, "%3") {
-		if req.Path.Slashed != "" {
-			raw = encodeSlashes(raw)
-		}
-		read = append(read, decodeOnce(dropParameters(raw)))
-	}
-	if req.Path.Slashed != "" {
-		for _, path := range read {
-			read = append(read, strings.ReplaceAll(path, "%2F", "/"))
-		}
-	}
-	for _, path := range read {
-		if !t.leadsTo(found, req, path) {
-			return refuse("what follows a \";\" in the path leads to another route")
-		}
-	}
-	return nil
-}
-
-// leadsTo reports whether a request with another path matches the same route.
-func (t *Table) leadsTo(found Match, req *Request, path string) bool {
-	read := *req
-	read.Path = Path{Decoded: path}
-	other, ok := t.Match(&read)
-	return ok && other.Index == found.Index
-}
-
-// dropParameters returns a path without the parameters of its segments.
-func dropParameters(path string) string {
-	segments := strings.Split(path, "/")
-	left := []string{""} // before the first slash
-	for i, segment := range segments[1:] {
-		segment, _, cut := strings.Cut(segment, ";")
-		if segment == "" && cut && i < len(segments)-2 {
-			continue // it leaves two slashes, which many servers merge
-		}
-		left = append(left, segment)
-	}
-	return strings.Join(left, "/")
 }

@@ -31,14 +31,14 @@ const CrossOriginAllow = "allow"
 // host in the browser, in place of the gateway.
 const serviceWorkersAllow = "allow"
 
-// Whose the cookies of an application are that scripts cannot read.
-const CookiesPerUser = "per_user"
-
 // Treatment of "%2F" in a path.
 const (
-	EncodedSlashesKeep   = "keep" // as a part of its segment
-	EncodedSlashesOpaque = "opaque"
+	EncodedSlashesKeep   = string(policy.KeptSlashes)
+	EncodedSlashesOpaque = string(policy.OpaqueSlashes)
 )
+
+// Whose the cookies of an application are that scripts cannot read.
+const CookiesPerUser = "per_user"
 
 // Route maps requests to an upstream. Without an upstream it is for proxies that
 // ask at EndpointVerify. Config.Table has the compiled policies.
@@ -97,7 +97,10 @@ func (k *checker) routes() {
 	for i := range c.Routes {
 		route, path := &c.Routes[i], fmt.Sprintf("routes[%d]", i)
 		compiled := k.refs.compile(path+".policy", route.Policy)
-		table[i] = policy.Route{Name: route.Name, Pattern: route.Match, Mechanisms: route.Auth, Policy: compiled}
+		table[i] = policy.Route{
+			Name: route.Name, Pattern: route.Match, Mechanisms: route.Auth, Policy: compiled,
+			EncodedSlashes: policy.EncodedSlashes(route.EncodedSlashes),
+		}
 		if c.Endpoints.isOwnPath(own, literalPath(route.Match)) {
 			r.Fault(path+".match",
 				"%q can never be reached, because the gateway's own endpoint has this path; "+
