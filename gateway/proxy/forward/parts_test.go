@@ -134,9 +134,11 @@ func TestNamedByConnection(t *testing.T) {
 			"X-Named", "close, X-Named", "x-named , Close", "close\r\nConnection: X-Named", "X-Named\r\nConnection : close",
 		} {
 			named := "Connection: " + options + "\r\nX-Named: x\r\nX-Kept: y\r\n"
-			w.prepare("HTTP/1.1 103 Early Hints\r\n"+named+"\r\nHTTP/1.1 200 OK\r\n"+named+"Content-Length: 2\r\n\r\nok", true)
+			w.prepare("HTTP/1.1 103 Early Hints\r\n"+named+"\r\n"+
+				"HTTP/1.1 200 OK\r\n"+named+"Content-Length: 2\r\n\r\nok", true)
 			got := send(t, cleartext, "GET /public/script HTTP/1.1")
-			if strings.Contains(got, "X-Named") || strings.Count(got, "X-Kept: y\r\n") != 2 || !strings.HasSuffix(got, "\r\n\r\nok") {
+			if strings.Contains(got, "X-Named") || strings.Count(got, "X-Kept: y\r\n") != 2 ||
+				!strings.HasSuffix(got, "\r\n\r\nok") {
 				t.Errorf("way %d, %q: %q", i, options, got)
 			}
 		}
@@ -217,7 +219,7 @@ func TestSwitchingFields(t *testing.T) {
 	for i, w := range newWays(t) {
 		s := w.front(t, false)
 		w.prepare("HTTP/1.0 101 Odd \x01\r\nSec-WebSocket-Accept : s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nContent-Length: 7\r\n"+
-			strings.Replace(notHere, "keep-alive, X-Named\r\n", "close, Upgrade, X-Named\r\n", 1)+"X-Kept: y\r\n\r\n", true)
+			strings.Replace(notHere, "keep-alive, X-Named", "close, Upgrade, X-Named", 1)+"X-Kept: y\r\n\r\n", true)
 		w.up.begin(strings.Replace(w.up.answer, "Upgrade: h2c", "Upgrade: websocket", 1), true, true)
 		c, err := net.Dial("tcp", s.Listener.Addr().String())
 		if err != nil {

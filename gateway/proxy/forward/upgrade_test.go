@@ -112,8 +112,9 @@ func TestUpgradeChosen(t *testing.T) {
 			here, there := net.Pipe()
 			defer here.Close()
 			r.app.Answer = func(q *http.Request) (*http.Response, error) {
-				answer := ownrig.Response(q, http.StatusSwitchingProtocols, http.Header{"Connection": {"Upgrade"}, "Upgrade": {c.chosen},
-					"Sec-Websocket-Accept": {"x"}}, "")
+				answer := ownrig.Response(q, http.StatusSwitchingProtocols, http.Header{
+					"Connection": {"Upgrade"}, "Upgrade": {c.chosen}, "Sec-Websocket-Accept": {"x"},
+				}, "")
 				answer.Body = there
 				return answer, nil
 			}
@@ -127,7 +128,8 @@ func TestUpgradeChosen(t *testing.T) {
 				t.Fatalf("%s asks for %q, the upstream chooses %q: %v, %v", c.path, c.upgrade, c.chosen, answer, err)
 			}
 			if accepted := answer.Header["Sec-Websocket-Accept"] != nil; accepted != c.switches {
-				t.Errorf("%s asks for %q, the upstream chooses %q: the client gets %v", c.path, c.upgrade, c.chosen, answer.Header)
+				t.Errorf("%s asks for %q, the upstream chooses %q: the client gets %v",
+					c.path, c.upgrade, c.chosen, answer.Header)
 			}
 			if !c.switches {
 				return
