@@ -64,53 +64,6 @@ func TestWallClockSet(t *testing.T) {
 	}
 }
 
-// When the clock is set back, what has ended stays dead.
-func TestClockStepsBack(t *testing.T) {
-	t.Parallel()
-	const far = 30 * time.Minute
-	for name, story := range map[string]func(r *rig){
-		// Even after the record of the revoked token has expired.
-		"a login that was ended": func(r *rig) {
-			byCookie, byToken := r.login(aliceIn), r.login(aliceIn)
-			r.want(200, "POST", "/logout", "", byCookie.cookie)
-			r.want(200, "POST", "/logout", "", byToken.bearer)
-			for _, step := range []time.Duration{far, far, far, -3*far - time.Minute} {
-				r.clock.Advance(step)
-				r.good(byCookie, false)
-				r.good(byToken, false)
-			}
-		},
-		"a session that was seen to have expired": func(r *rig) {
-			s := r.login(aliceIn)
-			for _, step := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
-				r.clock.Advance(step)
-				r.want(401, "GET", "/session/", "", s.cookie)
-			}
-		},
-		"a login that is alive": func(r *rig) {
-			r.clock.Advance(24 * time.Hour) // the accounts are old
-			s := r.login(aliceIn)
-			r.clock.Advance(-far)
-			r.want(401, "GET", "/bearer/", "", s.bearer) // a token from the future is not valid yet
-			r.want(200, "GET", "/session/", "", s.cookie)
-			next := readLogin(r.t, r.want(200, "POST", "/refresh", refreshBody(s.refresh), jsonType))
-			r.want(200, "GET", "/bearer/", "", next.bearer)
-		},
-		"a password that is remembered": func(r *rig) {
-			header := basicHeader("service", "s3rvice")
-			r.want(200, "GET", "/basic/", "", header)
-			r.mustReload(edit(r.t, baseConfig, serviceHash, bobHash))
-			r.clock.Advance(-far)
-			r.want(401, "GET", "/basic/", "", header)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			story(newRig(t, baseConfig))
-		})
-	}
-}
-
 // clockedStore is a store with a clock of its own, as Redis has.
 type clockedStore struct {
 	store.Store

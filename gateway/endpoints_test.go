@@ -2,14 +2,9 @@ package gateway
 
 import (
 	"fmt"
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"authgate/internal/test/must"
-	ownrig "authgate/internal/test/rig"
 )
 
 // A page load without credentials is redirected to the sign-in page if the route says
@@ -45,44 +40,6 @@ func TestUnauthenticated(t *testing.T) {
 		if got := w.Header().Get("Location"); got != want || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s, [%s], %s %q: to %q, want %q", c.says, c.auth, c.method, c.header, got, want)
 		}
-	}
-}
-
-// A 401 carries one challenge for each mechanism of the route that has one.
-func TestChallenges(t *testing.T) {
-	t.Parallel()
-	const basic, bearer = `Basic realm="authgate", charset="UTF-8"`, `Bearer realm="authgate"`
-	const invalid = `Bearer realm="authgate", error="invalid_token"`
-	const notSignedIn, wrong = "Not signed in.", "Invalid username or password."
-	const badToken = "The access token is invalid, expired or revoked."
-	r := newRig(t, baseConfig)
-	for _, c := range []struct {
-		method, target, header, detail string
-		want                           []string
-	}{
-		{"GET", "/basic/", "", notSignedIn, []string{basic}},
-		{"GET", "/basic/", basicHeader("service", "x"), wrong, []string{basic}},
-		{"GET", "/basic/", "Authorization: Basic ###", wrong, []string{basic}},
-		{"GET", "/basic/", "Authorization: Bearer x", notSignedIn, []string{basic}},
-		{"GET", "/session/", "Cookie: session_id=x", notSignedIn, nil},
-		{"GET", "/session/", "Authorization: Bearer x", notSignedIn, nil},
-		{"GET", "/bearer/", "", notSignedIn, []string{bearer}},
-		{"GET", "/bearer/", "Authorization: Bearer", badToken, []string{invalid}},
-		{"GET", "/any/", "Authorization: Bearer x", badToken, []string{basic, invalid}},
-		{"GET", "/me", "", notSignedIn, []string{bearer}},
-		{"GET", "/me", "Authorization: Bearer x", badToken, []string{invalid}},
-		{"GET", "/me", basicHeader("service", "s3rvice"), notSignedIn, []string{bearer}},
-		{"POST", "/logout", "Authorization: Bearer x", badToken, []string{invalid}},
-	} {
-		w := r.want(401, c.method, c.target, "", c.header)
-		got := slices.Sorted(slices.Values(w.Header()["Www-Authenticate"]))
-		if !slices.Equal(got, c.want) || detailOf(t, w) != c.detail {
-			t.Errorf("%s with %q: %q %q, want %q %q", c.target, c.header, got, detailOf(t, w), c.want, c.detail)
-		}
-	}
-	w := r.want(401, "POST", "/refresh", refreshBody("x"), jsonType)
-	if got := w.Header()["Www-Authenticate"]; !slices.Equal(got, []string{invalid}) {
-		t.Errorf("a refresh: %q", got)
 	}
 }
 
@@ -156,46 +113,5 @@ func TestOwnEndpoints(t *testing.T) {
 		if strings.TrimSpace(w.Body.String()) != `{"keys":[]}` || w.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("no public keys: %s %s", w.Header().Get("Content-Type"), w.Body)
 		}
-	}
-}
-
-// TestReference checks that docs/http.md lists each endpoint with each of its
-// methods, and no other.
-func TestReference(t *testing.T) {
-	t.Parallel()
-	documented := map[string]bool{}
-	page := string(must.Get(os.ReadFile("../docs/http.md"))(t))
-	for _, row := range regexp.MustCompile("(?m)^\\| (`(?:GET|POST) /.*?) \\|").FindAllStringSubmatch(page, -1) {
-		for _, request := range strings.Split(row[1], ", ") {
-			documented[strings.Trim(request, "`")] = true
-		}
-	}
-	delete(documented, "GET /") // the start page, if no route matches
-	withApp := edit(t, baseConfig, "auth: [session]}", "auth: [session], app: {title: Wiki}}")
-	r := delegatedRigOf(t, ownrig.NewProvider(t), withApp, "session: {csrf_token: true}\noauth: {enabled: true}\n")
-	for _, name := range r.Config().OwnEndpoints() {
-		var methods []string
-		switch {
-		case name == "account/people": // only those who look after accounts get an answer of it, and below
-			methods = []string{"GET"}
-		case strings.HasPrefix(name, "account/people/"):
-			methods = []string{"POST"}
-		default:
-			allowed := r.want(405, "PATCH", "/"+name, "").Header().Get("Allow")
-			methods = strings.Split(strings.Replace(allowed, "GET, HEAD", "GET", 1), ", ")
-		}
-		for _, method := range methods {
-			if method == "OPTIONS" { // for preflights of browsers
-				continue
-			}
-			request := method + " /" + strings.Replace(name, "small", "PROVIDER", 1)
-			if !documented[request] {
-				t.Errorf("docs/http.md does not list %s", request)
-			}
-			delete(documented, request)
-		}
-	}
-	for request := range documented {
-		t.Errorf("docs/http.md lists %s, which does not exist", request)
 	}
 }

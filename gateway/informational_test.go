@@ -9,39 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	ownrig "authgate/internal/test/rig"
 )
-
-// Over HTTP/2, the gateway sends GOAWAY (RFC 9113, section 6.8) while it drains: the
-// client gets its response, and opens another connection for the next request.
-func TestDrainingHTTP2(t *testing.T) {
-	t.Parallel()
-	for draining, connections := range map[bool]int{false: 1, true: 2} {
-		listening(t, func(t *testing.T, r *rig, dial func() net.Conn) {
-			if draining {
-				r.Drain()
-			}
-			dials := 0
-			transport := ownrig.TransportOver(func() net.Conn { dials++; return dial() }, "HTTP/2.0")
-			defer transport.CloseIdleConnections()
-			for range 2 {
-				answer := ownrig.RoundTrip(t, transport, "GET", "/public/", http.NoBody)
-				if _, err := io.Copy(io.Discard, answer.Body); err != nil {
-					t.Error(err)
-				}
-				answer.Body.Close()
-				synctest.Wait()
-			}
-			if dials != connections || r.upstream.Reached() != 2 {
-				t.Errorf("draining %t: %d connections for %d requests, want %d for 2",
-					draining, dials, r.upstream.Reached(), connections)
-			}
-		})
-	}
-}
 
 // A WebSocket is passed through, and closed with 1008 when its login ends. The log has
 // the reason. While the gateway drains, its response does not ask to close the connection.

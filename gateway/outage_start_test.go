@@ -53,9 +53,15 @@ func (r *rig) passes(d time.Duration) {
 // that others work.
 func (r *rig) refusing(s signedIn) {
 	r.t.Helper()
-	for _, i := range interruptions(baseConfig) {
-		if w := r.wantOf(http.StatusServiceUnavailable, i.request(s)); w.Header().Get("Retry-After") == "" {
-			r.t.Errorf("%s: no Retry-After", i.name)
+	for _, q := range []*http.Request{
+		request("POST", "/login", bobIn, jsonType), request("POST", "/refresh", refreshBody(s.refresh), jsonType),
+		request("POST", "/logout", "", s.cookie), request("POST", "/logout", "", s.bearer),
+		request("GET", "/logout", "", s.cookie), request("GET", "/me", "", s.cookie), request("GET", "/me", "", s.bearer),
+		request("GET", "/session/x", "", s.cookie), request("GET", "/bearer/x", "", s.bearer),
+		request("GET", "/any/x", "", s.cookie, s.bearer),
+	} {
+		if w := r.wantOf(http.StatusServiceUnavailable, q); w.Header().Get("Retry-After") == "" {
+			r.t.Errorf("%s %s: no Retry-After", q.Method, q.RequestURI)
 		}
 	}
 	r.want(200, "GET", "/public/", "")

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"encoding/json"
 	"net/http/httptest"
 	"net/url"
 	"slices"
@@ -107,81 +106,6 @@ func TestStepUpChallenge(t *testing.T) {
 	wantStepUp(t, "an alternative", r.want(401, "GET", "/either/", "", bob.cookie), stepUpFresh)
 }
 
-// Basic credentials and API tokens are one factor without a time, also beside a cookie that
-// would be enough: the credential in Authorization comes first.
-func TestStepUpDowngradeByPassword(t *testing.T) {
-	t.Parallel()
-	r := newVaultRig(t)
-	alice := r.login(aliceIn)
-	r.addsFactor(alice.cookie)
-	made := r.client.NewToken(alice.cookie, "")
-	for name, line := range map[string]string{
-		"Basic":                 basicHeader("service", "s3rvice"),
-		"an API token":          "Authorization: Bearer " + made.Token,
-		"an API token as Basic": basicHeader("alice", made.Token),
-	} {
-		for _, accept := range []string{"", browser} {
-			for target, want := range map[string]string{"/two/": stepUpTwo, "/fresh/": stepUpFresh} {
-				w := r.want(401, "GET", target, "", line, accept)
-				wantStepUp(t, name, w, want)
-				wantStepUp(t, name+" beside a session", r.want(401, "GET", target, "", line, alice.cookie, accept), want)
-				if accept == "" && !strings.Contains(w.Body.String(), "it will never do") {
-					t.Errorf("%s: %s", name, w.Body)
-				}
-			}
-		}
-	}
-	wantStepUp(t, "with basic_challenge", r.want(401, "GET", "/docker/", "", basicHeader("alice", made.Token)), stepUpTwo)
-	r.want(401, "GET", "/two/", "", basicHeader("alice", "wonderland")) // no Basic user
-	r.want(200, "GET", "/two/", "", alice.cookie)
-}
-
-// A refresh makes no sign-in younger, however often, and neither does a new session or
-// token of the same login. The older of two logins does not gain by the newer one.
-func TestStepUpDowngradeByRefresh(t *testing.T) {
-	t.Parallel()
-	r := newVaultRig(t)
-	alice := r.login(aliceIn)
-	for range 4 {
-		r.clock.Advance(4 * time.Minute)
-		next := r.refresh(alice.refresh)
-		alice.bearer, alice.refresh = next.bearer, next.refresh
-	}
-	wantStepUp(t, "after refreshes", r.want(401, "GET", "/fresh/", "", alice.bearer), stepUpFresh)
-	newer := r.login(aliceIn)
-	r.want(200, "GET", "/fresh/", "", newer.bearer)
-	wantStepUp(t, "the older login", r.want(401, "GET", "/fresh/", "", alice.bearer), stepUpFresh)
-	wantStepUp(t, "its session", r.want(401, "GET", "/fresh/", "", alice.cookie), stepUpFresh)
-	next := r.refresh(alice.refresh)
-	wantStepUp(t, "refreshed once more", r.want(401, "GET", "/fresh/", "", next.bearer), stepUpFresh)
-
-	r.addsFactor(newer.cookie)
-	r.want(200, "GET", "/two/", "", newer.bearer)
-	r.want(200, "GET", "/two/", "", r.refresh(newer.refresh).bearer)
-	wantStepUp(t, "the older login", r.want(401, "GET", "/two/", "", next.bearer), stepUpTwo)
-}
-
-// A session that an older version of the gateway has recorded goes on, and proves nothing.
-func TestStepUpDowngradeByOlderSession(t *testing.T) {
-	t.Parallel()
-	r := newVaultRig(t)
-	alice := r.login(aliceIn)
-	key := "login:" + r.loginOf(alice.cookie)
-	record := must.Get(r.store.Get(t.Context(), key))(t)
-	var old map[string]any
-	must.Do(t, json.Unmarshal(record, &old))
-	if old["proof"] == nil {
-		t.Fatalf("the record is %s", record)
-	}
-	delete(old, "proof")
-	must.Do(t, r.store.Put(t.Context(), key, must.Get(json.Marshal(old))(t), r.clock.Now().Add(time.Hour)))
-	for _, line := range []string{alice.cookie, alice.bearer, r.refresh(alice.refresh).bearer} {
-		r.want(200, "GET", "/any/", "", line)
-		wantStepUp(t, "fresh", r.want(401, "GET", "/fresh/", "", line), stepUpFresh)
-		wantStepUp(t, "two", r.want(401, "GET", "/two/", "", line), stepUpTwo)
-	}
-}
-
 // Page loads lead to the sign-in page with what is needed, where the route leads users at
 // all. The log tells why.
 func TestStepUpOfPages(t *testing.T) {
@@ -260,25 +184,6 @@ func TestStepUpEndsNoStream(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.alive(1)
 	})
-}
-
-// A user of a file that can be written is led to the account, to add the second factor
-// there. One who cannot have one is told so, and gets no session.
-func TestStepUpLeadsToTheAccount(t *testing.T) {
-	t.Parallel()
-	const route = "  - {match: /two/, upstream: app, auth: [session], policy: {factors: 2}}\n"
-	const form = "username=alice&password=wonderland&return_to=/two/&factors=2"
-	file, _ := newFileRig(t, "users.yaml", fileAccounts, route)
-	for status, r := range map[int]*rig{303: file, 403: newRig(t, baseConfig+route)} {
-		w := r.want(status, "POST", "/login", form, formType, browser, "Origin: https://gw.example")
-		led := w.Header().Get("Location") == "/account?return_to=%2Ftwo%2F&factors=2" && jarOf(w)["session_id"] != ""
-		if led != (status == 303) || !led && w.Header()["Set-Cookie"] != nil {
-			t.Errorf("%d: %v", status, w.Header())
-		}
-		if led {
-			r.want(302, "GET", "/two/", "", jarOf(w).Line("session_id"), browser)
-		}
-	}
 }
 
 // A page whose application has an Authorization of its own leads to the sign-in as any other: the

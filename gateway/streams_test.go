@@ -1,23 +1,17 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"authgate/gateway/identity/auth"
-	"authgate/gateway/proxy/upstream/http1"
-	"authgate/gateway/proxy/web"
 	ownrig "authgate/internal/test/rig"
 )
 
@@ -308,37 +302,6 @@ func TestStreamsWithoutAnAnswerYet(t *testing.T) {
 	}
 }
 
-// endlessBody never ends.
-type endlessBody struct{}
-
-func (endlessBody) Read(b []byte) (int, error) { return len(b), nil }
-func (endlessBody) Close() error               { return nil }
-
-// A client that does not read does not delay the end of its stream.
-func TestStreamsOfClientsThatDoNotRead(t *testing.T) {
-	t.Parallel()
-	for _, protocol := range protocols {
-		streamsOf(t, func(s *streaming) {
-			s.upstream.Answer = func(q *http.Request) (*http.Response, error) {
-				context.AfterFunc(q.Context(), func() { s.canceled <- time.Now() })
-				answer := response(q, http.StatusOK, http.Header{}, "")
-				answer.Body, answer.ContentLength = endlessBody{}, 1<<40
-				return answer, nil
-			}
-			in := s.login(aliceIn)
-			defer s.ask(protocol, "/session/", in.cookie).Body.Close()
-			time.Sleep(3 * web.AnswerPause / 4) // the limit for slow readers is moved on meanwhile
-			s.do("POST", "/logout", "", in.cookie)
-			ended := time.Now()
-			if took := (<-s.canceled).Sub(ended); took > within {
-				t.Errorf("%s: the upstream noticed after %v", protocol, took)
-			}
-			time.Sleep(within - time.Since(ended))
-			s.alive(0)
-		})
-	}
-}
-
 // While the store does not answer, a stream goes on for at most ten seconds.
 func TestStreamsWithoutTheStore(t *testing.T) {
 	t.Parallel()
@@ -369,90 +332,6 @@ func TestStreamsWithoutTheStore(t *testing.T) {
 				}
 				synctest.Wait()
 				s.wantEnded("not confirmed in time")
-			})
-		}
-	}
-}
-
-// lateBody is a body that comes only after wait, also if the request has ended.
-type lateBody struct {
-	io.ReadCloser
-	wait func()
-}
-
-func (w *lateBody) Read(b []byte) (int, error) {
-	w.wait()
-	return w.ReadCloser.Read(b)
-}
-
-// An answer that is written when its login ends must not seem whole, even if
-// nothing else cuts it off.
-func TestEndedAnswerIsCutOff(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, baseConfig)
-		in := r.login(aliceIn)
-		r.upstream.Answer = func(q *http.Request) (*http.Response, error) {
-			answer := response(q, http.StatusOK, http.Header{}, "all of it")
-			answer.Body = &lateBody{answer.Body, sync.OnceFunc(func() {
-				r.do("POST", "/logout", "", in.cookie)
-				time.Sleep(within)
-			})}
-			return answer, nil
-		}
-		w := httptest.NewRecorder()
-		aborted(t, func() { r.ServeHTTP(w, request("GET", "/session/", "", in.cookie)) })
-		line := r.log.Last(t, "request")
-		if reason := fmt.Sprint(line["reason"]); !strings.HasPrefix(reason, "the login has ended") ||
-			w.Body.String() != "all of it" {
-			t.Errorf("the client got %q, logged %v", w.Body, line)
-		}
-	})
-}
-
-// A request whose login ends while its body comes does not reach the upstream.
-func TestStreamsWithASlowBody(t *testing.T) {
-	t.Parallel()
-	for _, fast := range []bool{true, false} {
-		for _, protocol := range protocols {
-			streamsOf(t, func(s *streaming) {
-				reads, sent := s.upstream.Answer, false
-				s.upstream.Answer = func(q *http.Request) (*http.Response, error) {
-					_, err := io.Copy(io.Discard, q.Body)
-					if err = cmp.Or(err, q.Context().Err()); err != nil {
-						return nil, err
-					}
-					sent = true
-					return reads(q)
-				}
-				if fast {
-					begun := func(ctx context.Context, _ *http1.Plain) { sent = sent || ctx.Err() == nil }
-					s.through(&ownrig.FastUpstream{Upstream: s.upstream, Begun: begun})
-				}
-				in := s.login(aliceIn)
-				body, feed := io.Pipe()
-				fed := make(chan struct{})
-				time.AfterFunc(time.Minute, func() {
-					defer close(fed)
-					s.do("POST", "/logout", "", in.cookie)
-					time.Sleep(within)
-					_, _ = io.WriteString(feed, "body") // the gateway may have closed the connection
-					feed.Close()
-				})
-				q, err := http.NewRequest("POST", "http://gw.example/session/", body)
-				if err != nil {
-					t.Fatal(err)
-				}
-				q.ContentLength = 4
-				q.Header = request("POST", "/", "", in.cookie, "Origin: https://gw.example").Header
-				answer, err := s.clients[protocol].RoundTrip(q)
-				if err == nil {
-					answer.Body.Close()
-				}
-				<-fed
-				if synctest.Wait(); sent || err == nil && answer.StatusCode != 401 {
-					t.Errorf("fast: %t, %s: sent: %t, the client got %+v, %v", fast, protocol, sent, answer, err)
-				}
 			})
 		}
 	}

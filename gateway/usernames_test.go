@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"authgate/gateway/store"
+	"authgate/internal/test/must"
 )
 
 // mixedConfig has accounts whose hashes need 8 KiB and 19 MiB of memory. The hashes match
@@ -41,52 +41,26 @@ func (r *rig) costly(names []string) []bool {
 	return all
 }
 
-// An unknown name costs the same after a restart, on another instance, and after a reload
-// with another key of the tokens. What it costs is kept in the store, and follows from the
-// secret of the tokens at first. Not parallel: it measures memory.
+// An unknown name costs the same after a restart with another secret of the tokens: the store keeps
+// what it costs. TestShareDecoyKey of package accounts has the other cases. Not parallel: it measures memory.
 func TestUnknownNamesKeepTheirCost(t *testing.T) {
-	names := make([]string, 24)
+	names := make([]string, 16)
 	for i := range names {
 		names[i] = "stranger-" + string(rune('a'+i))
 	}
-	limits := "limits: {login_failures: 1000}\n"
-	yaml := mixedConfig(t) + limits
-	secret := func(s string) string { return yaml + "token: {secret: " + strings.Repeat(s, 32) + "}\n" }
-	for name, test := range map[string]struct {
-		first, second string // configurations
-		folder, store bool   // that they share
-	}{
-		"a restart":                         {yaml, yaml, true, false},
-		"instances with one secret":         {secret("s"), secret("s"), false, false},
-		"instances with one store":          {yaml, yaml, false, true},
-		"a restart with another secret":     {secret("s"), secret("t"), true, true},
-		"a restart that removes the secret": {secret("s"), yaml, false, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, test.first)
-			want := r.costly(names)
-			if accounts := r.costly([]string{"a", "b"}); accounts[0] || !accounts[1] {
-				t.Fatalf("the accounts cost %v", accounts)
-			}
-			if !slices.Contains(want, true) || !slices.Contains(want, false) {
-				t.Fatalf("all unknown names cost the same")
-			}
-			dir, kept := t.TempDir(), store.Store(r.store)
-			if test.folder {
-				dir = r.dir
-			}
-			if !test.store {
-				memory := store.NewMemory(r.clock.Now)
-				t.Cleanup(func() { memory.Close() })
-				kept = memory
-			}
-			other, err := startRig(t, dir, test.second, kept, r.clock.Now)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := other.costly(names); !slices.Equal(got, want) {
-				t.Errorf("unknown names cost first\n%v, and then\n%v", want, got)
-			}
-		})
+	secret := func(s string) string {
+		return mixedConfig(t) + "limits: {login_failures: 1000}\ntoken: {secret: " + strings.Repeat(s, 32) + "}\n"
+	}
+	r := newRig(t, secret("s"))
+	want := r.costly(names)
+	if accounts := r.costly([]string{"a", "b"}); accounts[0] || !accounts[1] {
+		t.Fatalf("the accounts cost %v", accounts)
+	}
+	if !slices.Contains(want, true) || !slices.Contains(want, false) {
+		t.Fatalf("all unknown names cost the same")
+	}
+	other := must.Get(startRig(t, r.dir, secret("t"), r.store, r.clock.Now))(t)
+	if got := other.costly(names); !slices.Equal(got, want) {
+		t.Errorf("unknown names cost first\n%v, and then\n%v", want, got)
 	}
 }

