@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"unicode/utf8"
 
 	"authgate/gateway/endpoint"
-	"authgate/gateway/endpoint/jsonbody"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/endpoint/signout"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login"
@@ -330,7 +328,7 @@ func nothingElse(ex *web.Exchange) error {
 	if ex.MediaType() == web.TypeForm || len(ex.Body) == 0 {
 		return nil
 	}
-	_, err := jsonbody.Read(ex, jsonbody.OrForm)
+	_, err := bodies.ReadObject(ex, bodies.OrForm)
 	return err
 }
 
@@ -344,13 +342,13 @@ type passkeyOrder struct {
 func readPasskey(ex *web.Exchange) (*passkeyOrder, error) {
 	order := &passkeyOrder{}
 	if ex.MediaType() == web.TypeForm {
-		values, err := url.ParseQuery(string(ex.Body))
-		order.name, order.credential = values.Get("name"), []byte(values.Get("credential"))
-		if err != nil || len(values["name"]) != 1 || len(values["credential"]) != 1 || !utf8.ValidString(order.name) {
-			return nil, web.BadRequest(`The form must have the fields "name" and "credential".`, nil)
+		values, err := bodies.ReadForm(ex, `The form must have the fields "name" and "credential".`, "name", "credential")
+		if err != nil {
+			return nil, err
 		}
+		order.name, order.credential = values.Get("name"), []byte(values.Get("credential"))
 	} else {
-		o, err := jsonbody.Read(ex, jsonbody.OrForm)
+		o, err := bodies.ReadObject(ex, bodies.OrForm)
 		if err != nil {
 			return nil, err
 		}

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/url"
 
-	"authgate/gateway/endpoint/jsonbody"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/endpoint/signout"
 	"authgate/gateway/login"
 	"authgate/gateway/login/apitokens"
@@ -191,7 +190,7 @@ func readEnding(ex *web.Exchange) (*ending, error) {
 	if ex.MediaType() == web.TypeForm {
 		return endingOfForm(ex.Body)
 	}
-	o, err := jsonbody.Read(ex, jsonbody.OrForm)
+	o, err := bodies.ReadObject(ex, bodies.OrForm)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +204,7 @@ func unclearEnding() error {
 }
 
 func endingOfForm(body []byte) (*ending, error) {
-	values, err := url.ParseQuery(string(body))
+	values, err := bodies.ParseForm(body)
 	if err != nil {
 		return nil, unclearEnding()
 	}
@@ -223,7 +222,7 @@ func endingOfForm(body []byte) (*ending, error) {
 	return nil, unclearEnding()
 }
 
-func endingOfObject(o jsonbody.Object) (*ending, error) {
+func endingOfObject(o bodies.Object) (*ending, error) {
 	_, others := o["others"]
 	_, tokens := o["tokens"]
 	if _, one := o["id"]; one {

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"unicode/utf8"
 
 	"authgate/gateway/endpoint"
-	"authgate/gateway/endpoint/jsonbody"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/endpoint/signin"
 	"authgate/gateway/endpoint/signout"
 	"authgate/gateway/identity/auth"
@@ -148,7 +146,7 @@ func readPasswordOrder(ex *web.Exchange) (order passwordOrder, err error) {
 }
 
 func passwordsOfObject(ex *web.Exchange) (order passwordOrder, err error) {
-	o, err := jsonbody.Read(ex, jsonbody.OrForm)
+	o, err := bodies.ReadObject(ex, bodies.OrForm)
 	if err != nil {
 		return order, err
 	}
@@ -160,10 +158,9 @@ func passwordsOfObject(ex *web.Exchange) (order passwordOrder, err error) {
 }
 
 func passwordsOfForm(body []byte) (order passwordOrder, err error) {
-	values, err := url.ParseQuery(string(body))
-	current, next, again := values["current"], values["new"], values["again"]
-	if err != nil || len(current) != 1 || len(next) != 1 || len(again) > 1 || !utf8.ValidString(current[0]+next[0]) {
+	values, err := bodies.ParseForm(body, "current", "new")
+	if err != nil || len(values["again"]) > 1 {
 		return order, web.BadRequest(`The form must have the fields "current" and "new".`, nil)
 	}
-	return passwordOrder{current[0], next[0], again}, nil
+	return passwordOrder{values.Get("current"), values.Get("new"), values["again"]}, nil
 }

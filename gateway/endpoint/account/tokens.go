@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"authgate/gateway/endpoint"
-	"authgate/gateway/endpoint/jsonbody"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login/apitokens"
 	"authgate/gateway/pages"
@@ -189,13 +188,10 @@ func (t *tokens) revoke(ex *web.Exchange) error {
 // readText returns the one text that a request needs, under a name.
 func readText(ex *web.Exchange, name string) (string, error) {
 	if ex.MediaType() == web.TypeForm {
-		values, err := url.ParseQuery(string(ex.Body))
-		if err != nil || len(values[name]) != 1 {
-			return "", web.BadRequest(`The form must have one field "`+name+`".`, nil)
-		}
-		return values.Get(name), nil
+		values, err := bodies.ReadForm(ex, `The form must have one field "`+name+`".`, name)
+		return values.Get(name), err
 	}
-	o, err := jsonbody.Read(ex, jsonbody.OrForm)
+	o, err := bodies.ReadObject(ex, bodies.OrForm)
 	if err != nil {
 		return "", err
 	}
@@ -232,9 +228,9 @@ type tokenOrder struct {
 // order reads the body of a request for a token of owner.
 func order(ex *web.Exchange, owner *apitokens.Owner) (*tokenOrder, error) {
 	if ex.MediaType() == web.TypeForm {
-		return readTokenForm(ex.Body)
+		return readTokenForm(ex)
 	}
-	o, err := jsonbody.Read(ex, jsonbody.OrForm)
+	o, err := bodies.ReadObject(ex, bodies.OrForm)
 	if err != nil {
 		return nil, err
 	}
@@ -243,11 +239,11 @@ func order(ex *web.Exchange, owner *apitokens.Owner) (*tokenOrder, error) {
 
 // readTokenForm reads the form of the page. The token has the roles that it names,
 // and no others.
-func readTokenForm(body []byte) (*tokenOrder, error) {
-	values, err := url.ParseQuery(string(body))
-	text := values.Get("name") + strings.Join(values["roles"], "")
-	if err != nil || len(values["name"]) != 1 || len(values["expires_in"]) != 1 || !utf8.ValidString(text) {
-		return nil, web.BadRequest(`The form must have the fields "name" and "expires_in", and may have "roles".`, nil)
+func readTokenForm(ex *web.Exchange) (*tokenOrder, error) {
+	const detail = `The form must have the fields "name" and "expires_in", and may have "roles".`
+	values, err := bodies.ReadForm(ex, detail, "name", "expires_in")
+	if err != nil {
+		return nil, err
 	}
 	seconds, err := strconv.ParseInt(values.Get("expires_in"), 10, 64)
 	if err != nil {
@@ -258,7 +254,7 @@ func readTokenForm(body []byte) (*tokenOrder, error) {
 
 // readTokenOrder reads a JSON object. An unknown member is an error, so that a
 // misspelled "roles" does not give all of them.
-func readTokenOrder(o jsonbody.Object, owner *apitokens.Owner) (*tokenOrder, error) {
+func readTokenOrder(o bodies.Object, owner *apitokens.Owner) (*tokenOrder, error) {
 	for member := range o {
 		if !slices.Contains([]string{"name", "expires_in", "roles"}, member) {
 			return nil, web.BadRequest(`The body can have the fields "name", "expires_in" and "roles", and no other.`, nil)

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"slices"
 
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/identity/clients"
 	"authgate/gateway/proxy/web"
 )
@@ -40,15 +41,17 @@ func (s *core) readCall(ex *web.Exchange) (*call, error) {
 	return &call{client, form}, nil
 }
 
+const detailNoForm = "The body is not a form."
+
 // readForm reads the form of a request. A parameter that is there twice has no meaning (RFC
 // 6749, section 3.2), but for resource.
 func readForm(ex *web.Exchange) (url.Values, error) {
 	if ex.MediaType() != web.TypeForm {
 		return nil, refuse(codeInvalidRequest, "The body must be "+web.TypeForm+".")
 	}
-	form, err := url.ParseQuery(string(ex.Body))
+	form, err := bodies.ParseForm(ex.Body)
 	if err != nil {
-		return nil, refuse(codeInvalidRequest, "The body is not a form.")
+		return nil, refuse(codeInvalidRequest, detailNoForm)
 	}
 	form = given(form)
 	for name, values := range form {

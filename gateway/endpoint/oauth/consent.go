@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"authgate/gateway/endpoint"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/identity/clients"
 	"authgate/gateway/login/grants"
 	"authgate/gateway/pages"
@@ -88,19 +89,6 @@ func hostOf(redirect string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// readPosted reads the form of a POST to a page: that by which a user decides, with a decision, or the
-// request of a client.
-func readPosted(ex *web.Exchange) (url.Values, error) {
-	if ex.MediaType() != web.TypeForm {
-		return nil, web.UnsupportedMedia(web.TypeForm)
-	}
-	form, err := url.ParseQuery(string(ex.Body))
-	if err != nil {
-		return nil, web.BadRequest("The body is not a form.", nil)
-	}
-	return form, nil
-}
-
 // byLink makes the browser send the request of a client again, as a link to the endpoint of that
 // name: browsers send no cookies with the form of another site.
 func (s *core) byLink(ex *web.Exchange, name string, form url.Values) {
@@ -109,7 +97,7 @@ func (s *core) byLink(ex *web.Exchange, name string, form url.Values) {
 
 // authorizeByForm is POST oauth/authorize: the form of consent, or the request of a client.
 func (s *authorization) authorizeByForm(ex *web.Exchange) error {
-	form, err := readPosted(ex)
+	form, err := bodies.ReadForm(ex, detailNoForm)
 	if err != nil {
 		return err
 	}

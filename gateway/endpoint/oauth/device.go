@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	"authgate/gateway/endpoint"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login/grants"
 	"authgate/gateway/pages"
@@ -95,12 +96,13 @@ func (s *devices) showDevice(ex *web.Exchange) error {
 
 // decideDevice is POST device: first the code, then the decision.
 func (s *devices) decideDevice(ex *web.Exchange) error {
-	if ex.MediaType() != web.TypeForm {
-		return web.UnsupportedMedia(web.TypeForm)
+	const detail = "The form must have the field user_code, and may have the field decision."
+	form, err := bodies.ReadForm(ex, detail, userCodeField)
+	if err != nil {
+		return err
 	}
-	form, err := url.ParseQuery(string(ex.Body))
-	if err != nil || len(form[userCodeField]) != 1 || len(form[decisionField]) > 1 {
-		return web.BadRequest("The form must have the field user_code, and may have the field decision.", nil)
+	if len(form[decisionField]) > 1 {
+		return web.BadRequest(detail, nil)
 	}
 	id, code := ex.Identity, form.Get(userCodeField)
 	terms, err := s.lookUp(ex, id, code)

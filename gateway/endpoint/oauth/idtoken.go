@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 
 	"authgate/gateway/endpoint"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/identity/clients"
 	"authgate/gateway/login/grants"
@@ -153,7 +153,7 @@ func presentedToken(ex *web.Exchange) (string, error) {
 		tokens = append(tokens, ex.Credentials.Value)
 	}
 	if ex.Canonical.Method == http.MethodPost && ex.MediaType() == web.TypeForm {
-		form, err := url.ParseQuery(string(ex.Body))
+		form, err := bodies.ParseForm(ex.Body)
 		if err != nil {
 			return "", web.BadRequest("The body is not a form.", nil)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"authgate/gateway/endpoint"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/endpoint/signout"
 	"authgate/gateway/identity/clients"
 	"authgate/gateway/pages"
@@ -116,7 +117,7 @@ func (s *logouts) confirmLogout(ex *web.Exchange, id *policy.Identity, values ur
 // endSessionByForm is POST oauth/logout: the form of the page, or the request of a client. Without a
 // session, the browser may have kept its cookie back.
 func (s *logouts) endSessionByForm(ex *web.Exchange) error {
-	form, err := readPosted(ex)
+	form, err := bodies.ReadForm(ex, detailNoForm)
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,10 @@
 package people
 
 import (
-	"net/url"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
-	"authgate/gateway/endpoint/jsonbody"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/proxy/web"
@@ -36,7 +34,7 @@ func readOrder(ex *web.Exchange, c *change) (*order, error) {
 }
 
 func orderOfObject(ex *web.Exchange, c *change) (*order, error) {
-	o, err := jsonbody.Read(ex, jsonbody.OrForm)
+	o, err := bodies.ReadObject(ex, bodies.OrForm)
 	if err != nil {
 		return nil, err
 	}
@@ -54,19 +52,18 @@ func orderOfObject(ex *web.Exchange, c *change) (*order, error) {
 
 // orderOfForm reads a form. The roles are between commas, in one field or several.
 func orderOfForm(ex *web.Exchange, c *change) (*order, error) {
-	values, err := url.ParseQuery(string(ex.Body))
-	names, roles := values["username"], strings.Join(values["roles"], ",")
-	if err != nil || len(names) != 1 || !utf8.ValidString(names[0]+roles) {
-		return nil, web.BadRequest(`The form must have one field "username".`, nil)
+	values, err := bodies.ReadForm(ex, `The form must have one field "username".`, "username")
+	if err != nil {
+		return nil, err
 	}
-	wanted := &order{username: names[0]}
+	wanted := &order{username: values.Get("username")}
 	if !c.roles {
 		return wanted, nil
 	}
 	if _, given := values["roles"]; !given && !c.add {
 		return nil, web.BadRequest(`The form must have the field "roles": roles with commas between them.`, nil)
 	}
-	wanted.roles = eachOnce(strings.Split(roles, ","))
+	wanted.roles = eachOnce(strings.Split(strings.Join(values["roles"], ","), ","))
 	return wanted, nil
 }
 

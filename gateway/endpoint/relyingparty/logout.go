@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/login"
 	"authgate/gateway/login/mechanism"
 	"authgate/gateway/proxy/web"
@@ -25,8 +26,8 @@ func (l *providerLogout) backChannel(ex *web.Exchange) error {
 	if ex.MediaType() != web.TypeForm {
 		return web.UnsupportedMedia(web.TypeForm)
 	}
-	values, err := url.ParseQuery(string(ex.Body))
-	if err != nil || len(values["logout_token"]) != 1 {
+	values, err := bodies.ParseForm(ex.Body, "logout_token")
+	if err != nil {
 		return web.BadRequest("The form must have one field logout_token.", errors.New("malformed logout request"))
 	}
 	token, err := l.provider.VerifyLogoutToken(ex.Request.Context(), values.Get("logout_token"))

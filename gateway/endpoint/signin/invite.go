@@ -5,10 +5,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
-	"unicode/utf8"
 
 	"authgate/gateway/endpoint"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login"
 	"authgate/gateway/pages"
@@ -87,19 +86,9 @@ func unusable(err error) error {
 
 // readInvite reads the form of the page.
 func readInvite(ex *web.Exchange) (token, next, again string, err error) {
-	if ex.MediaType() != web.TypeForm {
-		return "", "", "", web.UnsupportedMedia(web.TypeForm)
-	}
-	values, err := url.ParseQuery(string(ex.Body))
-	for _, name := range []string{invitations.TokenField, "new", "again"} {
-		if err == nil && (len(values[name]) != 1 || !utf8.ValidString(values[name][0])) {
-			err = errors.New("not the fields of the page")
-		}
-	}
-	if err != nil {
-		return "", "", "", web.BadRequest(`The form must have the fields "token", "new" and "again".`, nil)
-	}
-	return values.Get(invitations.TokenField), values.Get("new"), values.Get("again"), nil
+	values, err := bodies.ReadForm(ex, `The form must have the fields "token", "new" and "again".`,
+		invitations.TokenField, "new", "again")
+	return values.Get(invitations.TokenField), values.Get("new"), values.Get("again"), err
 }
 
 // set sets the password and uses the invitation up. It returns the account as it is then.

@@ -2,12 +2,12 @@ package signin
 
 import (
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"authgate/gateway/endpoint"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/proxy/web"
 )
 
@@ -18,19 +18,21 @@ const languageLifetime = 365 * 24 * time.Hour
 // that the user chooses, in this browser. It leads back to the page where they are.
 func chooseLanguage(o *endpoint.Options) func(*web.Exchange) error {
 	return func(ex *web.Exchange) error {
-		if ex.MediaType() != web.TypeForm {
-			return web.UnsupportedMedia(web.TypeForm)
+		tags := o.Site.Pages.Tags()
+		detail := "The field language must be one of " + strings.Join(tags, ", ") + "."
+		values, err := bodies.ReadForm(ex, detail, web.LanguageField)
+		if err != nil {
+			return err
 		}
-		values, err := url.ParseQuery(string(ex.Body))
-		chosen, tags := values[web.LanguageField], o.Site.Pages.Tags()
-		if err != nil || len(chosen) != 1 || !slices.Contains(tags, chosen[0]) {
-			return web.BadRequest("The field language must be one of "+strings.Join(tags, ", ")+".", nil)
+		chosen := values.Get(web.LanguageField)
+		if !slices.Contains(tags, chosen) {
+			return web.BadRequest(detail, nil)
 		}
 		if err := checkToken(ex, o); err != nil {
 			return err
 		}
 		cookies := &o.Site.Cookies
-		cookies.Set(ex, cookies.Names.Language, chosen[0], languageLifetime)
+		cookies.Set(ex, cookies.Names.Language, chosen, languageLifetime)
 		// The sign-in page would take a user who comes from itself for one who has just signed in, and
 		// whose browser keeps no cookies.
 		ex.Header().Set("Referrer-Policy", "no-referrer")

@@ -6,9 +6,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/url"
 
-	"authgate/gateway/endpoint/jsonbody"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/pages"
 	"authgate/gateway/people/accounts"
@@ -78,7 +77,7 @@ func (p *passkeySignIn) claimed(ex *web.Exchange) (*accounts.Account, error) {
 	if len(ex.Body) == 0 {
 		return nil, nil
 	}
-	o, err := jsonbody.Read(ex, web.TypeJSON)
+	o, err := bodies.ReadObject(ex, web.TypeJSON)
 	if err != nil {
 		return nil, err
 	}
@@ -142,16 +141,16 @@ func (p *passkeySignIn) read(ex *web.Exchange) (a *arrival, answer []byte, steps
 		remember, err := checked(query["remember"])
 		return &arrival{remember: remember}, ex.Body, nil, err
 	case web.TypeForm:
-		values, err := url.ParseQuery(string(ex.Body))
-		if err != nil || len(values["credential"]) != 1 {
-			return nil, nil, nil, web.BadRequest("The form must have the field credential.", nil)
+		values, err := bodies.ReadForm(ex, "The form must have the field credential.", "credential")
+		if err != nil {
+			return nil, nil, nil, err
 		}
 		a := &arrival{then: ex.ReadReturn(values.Get), page: web.Negotiate(ex.Request) == web.TypeHTML}
 		ex.SignIn = &web.SignInLink{Page: site.WithReturn(site.Own("signin"), a.then), Always: true}
 		a.remember, err = checked(values["remember"])
 		return a, []byte(values.Get("credential")), values[stepField], err
 	}
-	return nil, nil, nil, web.UnsupportedMedia(jsonbody.OrForm)
+	return nil, nil, nil, web.UnsupportedMedia(bodies.OrForm)
 }
 
 // check checks an answer. step is the account of the second step that it belongs to, nil if

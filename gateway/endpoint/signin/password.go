@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 
-	"authgate/gateway/endpoint/jsonbody"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/pages"
 	"authgate/gateway/people/accounts"
@@ -113,7 +111,7 @@ func (l *passwordLogin) read(ex *web.Exchange) (*loginForm, error) {
 		form.rejection = errors.New("no credentials")
 		return form, nil
 	}
-	return nil, web.UnsupportedMedia(jsonbody.OrForm)
+	return nil, web.UnsupportedMedia(bodies.OrForm)
 }
 
 func (l *passwordLogin) challenges() []auth.Challenge {
@@ -121,7 +119,7 @@ func (l *passwordLogin) challenges() []auth.Challenge {
 }
 
 func (f *loginForm) fromJSON(body []byte) error {
-	o, err := jsonbody.Parse(body)
+	o, err := bodies.ParseObject(body)
 	if err != nil {
 		return err
 	}
@@ -143,18 +141,7 @@ func (f *loginForm) fromJSON(body []byte) error {
 }
 
 func (f *loginForm) fromForm(ex *web.Exchange, site *web.Site) error {
-	values, err := url.ParseQuery(string(ex.Body))
-	if err != nil {
-		err = errors.New("malformed encoding") // the parser's words quote the body
-	}
-	if err == nil && !utf8.Valid([]byte(values.Get("username")+values.Get("password"))) {
-		err = errors.New("invalid UTF-8")
-	}
-	for _, name := range []string{"username", "password"} {
-		if err == nil && len(values[name]) != 1 {
-			err = fmt.Errorf("there are %d fields %s", len(values[name]), name)
-		}
-	}
+	values, err := bodies.ParseForm(ex.Body, "username", "password")
 	if err != nil {
 		return web.BadRequest("The form must have the fields username and password.", err)
 	}

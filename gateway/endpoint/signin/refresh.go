@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 
-	"authgate/gateway/endpoint/jsonbody"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login"
 	"authgate/gateway/proxy/web"
@@ -57,7 +57,7 @@ func (r *tokenRefresh) read(ex *web.Exchange) (string, error) {
 	if len(ex.Body) == 0 && byCookie {
 		return ex.Credentials.Refresh, nil
 	}
-	o, err := jsonbody.Read(ex, web.TypeJSON)
+	o, err := bodies.ReadObject(ex, web.TypeJSON)
 	if err != nil {
 		return "", err
 	}

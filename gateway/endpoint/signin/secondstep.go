@@ -7,9 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 
 	"authgate/gateway/endpoint"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login/journey"
 	"authgate/gateway/pages"
@@ -119,12 +119,9 @@ func reasonOf(err error) string {
 
 // serve is POST /signin/code.
 func (s *secondStep) serve(ex *web.Exchange) error {
-	if ex.MediaType() != web.TypeForm {
-		return web.UnsupportedMedia(web.TypeForm)
-	}
-	values, err := url.ParseQuery(string(ex.Body))
-	if err != nil || len(values[stepField]) != 1 || len(values["code"]) != 1 {
-		return web.BadRequest("The form must have the fields step and code.", nil)
+	values, err := bodies.ReadForm(ex, "The form must have the fields step and code.", stepField, "code")
+	if err != nil {
+		return err
 	}
 	a := &arrival{then: ex.ReadReturn(values.Get), page: web.Negotiate(ex.Request) == web.TypeHTML}
 	if a.remember, err = checked(values["remember"]); err != nil {

@@ -2,9 +2,9 @@ package signin
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/web"
 )
@@ -13,13 +13,14 @@ import (
 // with the name of one of the gateway's, and leads back. The session of the user stays.
 func clearTwins(site *web.Site) func(*web.Exchange) error {
 	return func(ex *web.Exchange) error {
-		values, err := url.ParseQuery(string(ex.Body))
-		if ex.MediaType() != web.TypeForm {
-			return web.UnsupportedMedia(web.TypeForm)
+		const detail = "The field cookie must name one of the gateway's cookies."
+		values, err := bodies.ReadForm(ex, detail, web.CookieField)
+		if err != nil {
+			return err
 		}
 		name := values.Get(web.CookieField)
-		if err != nil || len(values[web.CookieField]) != 1 || !site.Cookies.Own(name) {
-			return web.BadRequest("The field cookie must name one of the gateway's cookies.", nil)
+		if !site.Cookies.Own(name) {
+			return web.BadRequest(detail, nil)
 		}
 		r := site.ReadReturn(ex.Canonical.Host, values.Get(places.ReturnToField), "")
 		path, _, _ := strings.Cut(r.Path, "?")

@@ -1,6 +1,4 @@
-// Package jsonbody reads the bodies of requests to the gateway's own endpoints: one JSON object,
-// strictly. Its errors are answers, and quote nothing of a body, which may have secrets.
-package jsonbody
+package bodies
 
 import (
 	"encoding/json"
@@ -12,23 +10,20 @@ import (
 	"authgate/gateway/wire/strictjson"
 )
 
-// OrForm names the types of bodies, to the client, where an endpoint reads a form too.
-const OrForm = web.TypeJSON + " or " + web.TypeForm
-
 // Object is a JSON object, strictly read.
 type Object map[string]json.RawMessage
 
-// Read returns the body of a request, which must be JSON. expected are the types that
+// ReadObject returns the body of a request, which must be JSON. expected are the types that
 // a 415 names.
-func Read(ex *web.Exchange, expected string) (Object, error) {
+func ReadObject(ex *web.Exchange, expected string) (Object, error) {
 	if ex.MediaType() != web.TypeJSON {
 		return nil, web.UnsupportedMedia(expected)
 	}
-	return Parse(ex.Body)
+	return ParseObject(ex.Body)
 }
 
-// Parse reads body as one JSON object without double members.
-func Parse(body []byte) (Object, error) {
+// ParseObject reads body as one JSON object without double members.
+func ParseObject(body []byte) (Object, error) {
 	var o Object
 	err := strictjson.Unique(body)
 	if err == nil {

@@ -1,11 +1,11 @@
-package jsonbody_test
+package bodies_test
 
 import (
 	"errors"
 	"slices"
 	"testing"
 
-	"authgate/gateway/endpoint/jsonbody"
+	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/proxy/web"
 )
 
@@ -15,13 +15,13 @@ func TestObject(t *testing.T) {
 	for _, body := range []string{
 		"", "null", "[]", `"a"`, `{"a":1,"a":2}`, `{"a":1}{}`, "{\"a\":\"\xff\"}", `{"a":secret}`,
 	} {
-		_, err := jsonbody.Parse([]byte(body))
+		_, err := bodies.ParseObject([]byte(body))
 		refused, ok := errors.AsType[*web.Error](err)
 		if !ok || refused.Status != 400 || refused.Cause != nil {
 			t.Errorf("%q: %v", body, err)
 		}
 	}
-	o, err := jsonbody.Parse([]byte(`{"text":"a","true":true,"false":false,"null":null,"one":1}`))
+	o, err := bodies.ParseObject([]byte(`{"text":"a","true":true,"false":false,"null":null,"one":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestObject(t *testing.T) {
 			t.Errorf("Flag(%q): %t, %v", name, got, err)
 		}
 	}
-	if o, err = jsonbody.Parse([]byte(
+	if o, err = bodies.ParseObject([]byte(
 		`{"two":["a","b"],"none":[],"null":null,"text":"a","numbers":["a",1],"nulls":["a",null],"object":{}}`)); err != nil {
 		t.Fatal(err)
 	}
