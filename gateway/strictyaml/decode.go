@@ -265,6 +265,9 @@ func fieldsOf(t reflect.Type) map[string]field {
 		one.checked = slices.ContainsFunc([]string{"min", "max", "range", "check"}, func(key string) bool {
 			return f.Tag.Get(key) != ""
 		})
+		if one.checked && f.Type.Kind() != reflect.Slice {
+			one.outOfBounds(reflect.Zero(f.Type)) // a tag that does not fit the type panics now
+		}
 		fields[name] = one
 		if one.secret {
 			fields[name+"_file"] = field{index: i, file: true}

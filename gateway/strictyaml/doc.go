@@ -9,6 +9,14 @@
 // at the right line and column. [Reader.Err] returns all diagnostics at once.
 // [Changes] lists how two values that were read differ.
 //
+// # Declared keys
+//
+// Tags of a field declare its key: default is the value of a key that is not given; words are
+// the only values; min, max, range, zero and why are bounds, and check names further checks of
+// the value; file is for paths, which are relative to the folder of the file; of and need say
+// for which words of another key there is the key. Where a tag has no room, the methods Words
+// and Why of the section have the words and the reasons of bounds.
+//
 // # What strict means
 //
 // The reader refuses everything that has more than one reading: unknown and

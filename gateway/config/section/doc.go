@@ -4,5 +4,6 @@
 //
 // The packages beside it have the sections that belong together: where the gateway
 // listens, who issues identities, and where requests are forwarded. Each section has
-// one file: its types, the words that its keys take, its defaults and its checks.
+// one file: its types, whose tags declare each key, and the checks of what lies between
+// keys.
 package section
