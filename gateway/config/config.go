@@ -67,9 +67,7 @@ type Config struct {
 
 // Why returns why keys of the section have the bounds that they have.
 func (Config) Why() map[string]string {
-	return map[string]string{
-		"shutdown_timeout": "; with 0 a stop would end every request in flight",
-	}
+	return map[string]string{"shutdown_timeout": "; with 0 a stop would end every request in flight"}
 }
 
 // Secret is a value that prints as "[redacted]" wherever it is formatted,

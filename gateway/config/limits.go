@@ -15,7 +15,5 @@ type Limits struct {
 
 // Why returns why keys of the section have the bounds that they have.
 func (Limits) Why() map[string]string {
-	return map[string]string{
-		"body_pause": "; with 0 every request with a body would fail",
-	}
+	return map[string]string{"body_pause": "; with 0 every request with a body would fail"}
 }

@@ -83,9 +83,7 @@ type OAuthClient struct {
 
 // Why returns why keys of the section have the bounds that they have.
 func (OAuthClient) Why() map[string]string {
-	return map[string]string{
-		"id_token_lifetime": " (30 days); an ID token cannot be taken back",
-	}
+	return map[string]string{"id_token_lifetime": " (30 days); an ID token cannot be taken back"}
 }
 
 // Words returns the words that no tag has room for.

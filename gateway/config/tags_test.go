@@ -26,7 +26,8 @@ func TestTags(t *testing.T) {
 		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
 			of = of.Elem()
 		}
-		if of.Kind() != reflect.Struct || seen[of] || !strings.HasPrefix(of.PkgPath(), "authgate/") && of.PkgPath() != "" {
+		own := of.PkgPath() == "" || strings.HasPrefix(of.PkgPath(), "authgate/")
+		if of.Kind() != reflect.Struct || seen[of] || !own {
 			return
 		}
 		seen[of] = true

@@ -56,9 +56,7 @@ type token struct {
 
 // Why returns why keys of the section have the bounds that they have.
 func (token) Why() map[string]string {
-	return map[string]string{
-		"refresh_lifetime": " (30 days); 168h (7 days) to 720h are recommended",
-	}
+	return map[string]string{"refresh_lifetime": " (30 days); 168h (7 days) to 720h are recommended"}
 }
 
 // minRSABits is how long a key is that signs.

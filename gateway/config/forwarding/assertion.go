@@ -20,9 +20,7 @@ type Assertion struct {
 
 // Why returns why keys of the section have the bounds that they have.
 func (Assertion) Why() map[string]string {
-	return map[string]string{
-		"lifetime": "; the application cannot see a logout before the end",
-	}
+	return map[string]string{"lifetime": "; the application cannot see a logout before the end"}
 }
 
 // checkAssertion checks the section at path. identity has the other identity headers of the upstream.
