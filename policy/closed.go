@@ -6,8 +6,8 @@ import (
 )
 
 // Closed returns why the policy of a route holds for no request with credentials of those kinds: the
-// rule in the way, and what it needs. It is empty if the policy can hold. Which roles and names there
-// are is not looked at.
+// rule in the way, and its need. It is empty if the policy can hold. Which roles and names there are
+// is not looked at.
 func (r *Route) Closed(kinds []Kind) string {
 	if r.Policy == nil || len(kinds) == 0 {
 		return ""

@@ -3,10 +3,10 @@ package policy
 // Condition is one rule of a route, and whether it holds for a request.
 type Condition struct {
 	Rule  string // as in Decision.Rule
-	Needs string // what the rule needs: "needs one of admin"
+	Needs string // the need of the rule: "needs one of admin"
 	Holds bool
 	// Depth is 0 for a condition that must hold, and one more for the parts of a
-	// condition that combines them: the alternatives of any, and what none excludes.
+	// condition that combines them: the alternatives of any, the exclusions of none.
 	Depth int
 }
 
@@ -35,7 +35,8 @@ func (r *Route) Conditions(id *Identity, req *Request) []Condition {
 	case r.Policy == nil:
 		return conditions
 	case nobody:
-		return append(conditions, list(r.Policy, func(rule *rule) bool { return rule.judge(withoutIdentity(nil, req)) == met })...)
+		holds := func(rule *rule) bool { return rule.judge(withoutIdentity(nil, req)) == met }
+		return append(conditions, list(r.Policy, holds)...)
 	case id == nil:
 		id = &Identity{}
 	}

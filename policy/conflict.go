@@ -62,8 +62,8 @@ func compareKinds(a, b segmentKind) relation {
 	return narrower
 }
 
-// form is what decides how two patterns relate, apart from their hosts and
-// literals: the method, and the kinds of the segments.
+// form decides how two patterns relate, apart from their hosts and literals:
+// the method, and the kinds of the segments.
 type form struct {
 	method string
 	kinds  string // a segmentKind for each segment
@@ -204,7 +204,8 @@ func describeConflict(p, q *pattern) string {
 	case f.compare(g) == equal:
 		return fmt.Sprintf("%s matches the same requests as %s", p.text, q.text)
 	case paths == overlaps:
-		return fmt.Sprintf("%[1]s and %[2]s both match some paths, like %[3]q. But neither is more specific than the other. "+
+		return fmt.Sprintf("%[1]s and %[2]s both match some paths, like %[3]q. "+
+			"But neither is more specific than the other. "+
 			"%[1]s matches %[4]q, but %[2]s doesn't. %[2]s matches %[5]q, but %[1]s doesn't.",
 			p.text, q.text, commonPath(p, q), differentPath(p, q), differentPath(q, p))
 	case paths == narrower:

@@ -32,16 +32,16 @@ func (o Outcome) String() string {
 // and contain nothing that a client sent.
 type Decision struct {
 	Outcome Outcome
-	// Rule is what decided: "public" for a public route, "auth" for the list
-	// of mechanisms, else a policy or one of its rules, such as
+	// Rule names the rule that decided: "public" for a public route, "auth"
+	// for the list of mechanisms, else a policy or one of its rules, such as
 	// "policy admin: any[0].networks". A rule has the name of the policy in
-	// which it is written, also if another policy refers to that one.
+	// which it is written, also if another policy refers to that policy.
 	Rule string
 	// Reason is a line for operators that also names the route:
 	// "route admin: policy admin: roles: needs one of admin".
 	Reason string
-	// Demand is all that the login must prove, if Outcome is StepUp: what it lacks, and
-	// what it has and the next sign-in must have too.
+	// Demand is all that the next sign-in must prove, if Outcome is StepUp, also if
+	// this login has proved a part of it.
 	Demand Demand
 	// NoSignIn tells of a Challenge that no sign-in of a browser can make the policy hold.
 	NoSignIn bool
@@ -117,8 +117,8 @@ func (r *Route) accepted() string {
 //
 // For an identity with an owner, the policy must hold for the owner too.
 //
-// On a Route of a Table, Decide allocates nothing, but for the reason of a refusal
-// without an identity, or by the roles of an owner, and for what a sign-in can prove.
+// On a Route of a Table, Decide allocates only for the reason of a refusal without an
+// identity or by the roles of an owner, and for a StepUp.
 func (r *Route) Decide(id *Identity, req *Request) Decision {
 	why := r.reasons
 	if why == nil {
@@ -164,5 +164,5 @@ func (r *Route) refuse(why *reasons, id *Identity, req *Request) Decision {
 	return d
 }
 
-// byOwner follows what is judged by the roles of Identity.Owner.
+// byOwner ends a reason that the roles of Identity.Owner decide.
 const byOwner = ", judged by all roles of the owner of the token"

@@ -8,11 +8,11 @@
 // # Use
 //
 // [ParseTarget] (or [ParseTargetWithSlashes], or [ParseTargetOpaque] with
-// [Table.CheckReadings]) and [CanonicalHost] turn what a client sends into a [Request].
-// [Table.Match] finds the [Route] of the request. [Route.Decide] returns allow,
-// challenge or forbid, together with the rule that decided. [Compile] and
-// [NewTable] check everything in advance, so a decision allocates nothing. They
-// report all errors at once.
+// [Table.CheckReadings]) and [CanonicalHost] turn the target and the host that a client
+// sends into a [Request]. [Table.Match] finds the [Route] of the request.
+// [Route.Decide] returns allow, challenge or forbid, together with the rule that
+// decided. [Compile] and [NewTable] check everything in advance, so a decision
+// allocates nothing. They report all errors at once.
 //
 // The package is also the home of rules that others need in the same form:
 // [ParseNetwork], [CheckRole], [CheckName], [CheckScope], [CheckClaim],
@@ -21,10 +21,10 @@
 // # Threats
 //
 // If the gateway and an application read a path differently, a request can
-// reach what a policy closes. So a path has one meaning here or is refused. The
-// decision uses the decoded form of exactly the bytes that are forwarded.
-// ParseTarget refuses every path that a second or further decoding turns into
-// another path.
+// reach a resource that a policy closes. So a path has one meaning here or is
+// refused. The decision uses the decoded form of exactly the bytes that are
+// forwarded. ParseTarget refuses every path that a second or further decoding
+// turns into another path.
 //
 // A mistake in the configuration must not allow requests either. Zero values
 // deny: the zero Route, the zero Policy, the zero Outcome and the nil Identity. A route
@@ -36,10 +36,10 @@
 // # Limits
 //
 // Two requests can have one meaning for an application and two meanings here,
-// for example if the application ignores the case of paths, or drops what
-// follows a semicolon: "/admin;x" does not match a route for "/admin". In front
-// of such an application use routes that end in a slash or a wildcard, or close
-// "/" and open single paths.
+// for example if the application ignores the case of paths, or drops the
+// parameters after a semicolon: "/admin;x" does not match a route for "/admin".
+// In front of such an application use routes that end in a slash or a wildcard,
+// or close "/" and open single paths.
 //
 // A route for one method leaves the other methods to less specific routes:
 // beside "GET /admin", a public "/" serves "POST /admin".

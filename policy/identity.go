@@ -30,8 +30,8 @@ type Identity struct {
 	// Email is the address, empty if unknown or if the provider calls it
 	// unverified.
 	Email string
-	// Unverified is the address in that case. No rule and no application sees it: clients of
-	// the authorization server are told it together with what the provider says about it.
+	// Unverified is the address in that case. No rule and no application sees it: only
+	// clients of the authorization server get it, with the provider's word about it.
 	Unverified string
 	// Roles are the roles. No entry is empty.
 	Roles []string
@@ -51,8 +51,8 @@ type Identity struct {
 	// Login is the public identifier (sid) of the login to which the
 	// credential belongs, empty if there is none.
 	Login string
-	// Proof is what the user has proved in the login. It is the zero Proof for a credential
-	// that belongs to no login.
+	// Proof has the factors of the login and their time. It is the zero Proof for a
+	// credential that belongs to no login.
 	Proof
 	// SignedIn is when the user signed in; zero means that it is not known.
 	SignedIn time.Time

@@ -2,7 +2,7 @@ package policy
 
 import "slices"
 
-// Kind is a kind of credentials: what is known of all identities that they prove, before there is one.
+// Kind is a kind of credentials, with the properties that all identities by it share.
 type Kind struct {
 	Mechanism Mechanism
 	// Provider is the source of the accounts. Empty means any at which users sign in themselves.

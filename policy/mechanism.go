@@ -21,7 +21,7 @@ const (
 	Certificate Mechanism = "certificate"
 )
 
-// Traits are what the gateway knows of a mechanism, beside how its credentials are verified.
+// Traits are the properties of a mechanism, apart from how it verifies credentials.
 type Traits struct {
 	Mechanism Mechanism
 	Carrier   Carrier // of its credentials

@@ -12,8 +12,9 @@ import (
 
 var errEmpty = errors.New("is empty")
 
-// CheckName returns what is wrong with a name that is compared exactly. The
-// error is a phrase like "is empty", to follow the name.
+// CheckName returns an error for a text that cannot be a name, because names
+// are compared exactly. The error is a phrase like "is empty", to follow the
+// name.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -34,8 +35,8 @@ func Hidden(r rune) bool {
 		unicode.Other_Default_Ignorable_Code_Point)
 }
 
-// CheckVisible returns what is wrong with a name that looks like another one, because people do not
-// see all of it. The error is a phrase, to follow the name.
+// CheckVisible returns an error for a name that looks like another one, because people do not see
+// all of it. The error is a phrase, to follow the name.
 func CheckVisible(name string) error {
 	if at := strings.IndexFunc(name, Hidden); at >= 0 {
 		r, _ := utf8.DecodeRuneInString(name[at:])
@@ -57,8 +58,8 @@ func isASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r > unicode.MaxASCII }) < 0
 }
 
-// FoldName returns what names have in common that differ only in outer space, in case,
-// or in their Unicode normalization (the compatibility forms too).
+// FoldName returns one form for all names that differ only in outer space, in case, or
+// in their Unicode normalization (the compatibility forms too).
 func FoldName(name string) string {
 	name = strings.TrimSpace(name)
 	if isASCII(name) {
@@ -77,8 +78,8 @@ func foldRune(r rune) rune {
 	return unicode.ToLower(first)
 }
 
-// CheckRole returns what is wrong with the name of a role. Upstreams receive
-// roles as a list separated by commas, so a role has none.
+// CheckRole returns an error for a text that cannot name a role. Upstreams
+// receive roles as a list separated by commas, so a role has none.
 func CheckRole(role string) error {
 	if strings.Contains(role, ",") {
 		return errors.New("contains a comma; write each role as an entry of its own")
@@ -86,7 +87,7 @@ func CheckRole(role string) error {
 	return CheckName(role)
 }
 
-// CheckScope returns what is wrong with an OAuth scope (RFC 6749, section 3.3).
+// CheckScope returns an error for a text that is no OAuth scope (RFC 6749, section 3.3).
 func CheckScope(scope string) error {
 	if scope == "" {
 		return errEmpty
@@ -100,8 +101,8 @@ func CheckScope(scope string) error {
 	return nil
 }
 
-// CheckClaim returns what is wrong with the name of a claim or with a dotted
-// path, as LookupClaim takes it.
+// CheckClaim returns an error for a text that is neither the name of a claim
+// nor a dotted path, as LookupClaim takes it.
 func CheckClaim(path string) error {
 	if strings.Trim(path, ".") == "" {
 		return errors.New("is not the name of a claim; expected one like department or realm_access.roles")

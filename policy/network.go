@@ -20,7 +20,8 @@ func ParseNetwork(s string) (netip.Prefix, error) {
 
 // parseNetwork is ParseNetwork with an error that does not quote s.
 func parseNetwork(s string) (netip.Prefix, error) {
-	errForm := errors.New("is neither an address nor a CIDR; expected one like 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32")
+	errForm := errors.New("is neither an address nor a CIDR; " +
+		"expected one like 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32")
 	if !strings.Contains(s, "/") {
 		addr, err := netip.ParseAddr(s)
 		switch {

@@ -4,10 +4,11 @@ import "slices"
 
 // A request without credentials has no identity. In names, such a request is "nobody". A
 // route that admits it decides about the request alone: a rule about the identity neither
-// holds nor fails, so that no such rule, also under none, opens what signing in would close.
+// holds nor fails. So no such rule, also under none, opens a route that signing in would
+// close.
 
-// verdict is what is known of a rule or a policy without an identity. The zero verdict is
-// that the identity decides.
+// verdict tells whether a rule or a policy holds as far as that is known without an
+// identity. The zero verdict is that the identity decides.
 type verdict int
 
 const (
@@ -16,7 +17,7 @@ const (
 	unmet                // whatever the identity
 )
 
-// not returns the verdict of what must not be met.
+// not returns the verdict of a policy that must not be met.
 func (v verdict) not() verdict {
 	switch v {
 	case met:
@@ -34,7 +35,7 @@ func (r *Route) AdmitsNobody() bool {
 	return last > 0 && slices.Index(r.Mechanisms, None) == last
 }
 
-// byNobody follows what is judged without an identity.
+// byNobody ends a reason that was found without an identity.
 const byNobody = ", judged without an identity"
 
 // decideNobody decides about a request without credentials on a route that admits them.
@@ -71,7 +72,7 @@ func (r *Route) opensBySignIn(req *Request) bool {
 	return false
 }
 
-// withoutIdentity returns what is known of a rule for all identities of a kind, or, without a kind,
+// withoutIdentity returns the verdict of a rule for all identities of a kind, or, without a kind,
 // for no identity.
 func withoutIdentity(kind *Kind, req *Request) func(*rule) verdict {
 	return func(r *rule) verdict {
@@ -125,7 +126,7 @@ func (r *rule) judge(known func(*rule) verdict) verdict {
 	return known(r)
 }
 
-// bestOf returns what is known of alternatives.
+// bestOf returns the verdict of alternatives.
 func bestOf(parts []*Policy, known func(*rule) verdict) verdict {
 	best := unmet
 	for _, part := range parts {

@@ -7,13 +7,13 @@ import (
 )
 
 // ParseTargetOpaque is ParseTarget for a host whose routes all decide alike, so that it does not
-// matter how an application reads the path. It accepts what ParseTargetWithSlashes does, and
+// matter how an application reads the path. It accepts the paths of ParseTargetWithSlashes, and
 // also encoded slashes and backslashes anywhere, encoded any number of times, and empty segments.
 // The result is for Table.CheckReadings to judge; Opaque tells that it must be.
 //
-// It refuses what could lead out of the routes in any reading: a segment "." or ".." after any
-// number of decodings, with backslashes as slashes, alone or before a ";". It refuses control
-// characters, text that is not UTF-8, and bytes that no path has.
+// It refuses a path that could lead out of the routes in any reading: a segment "." or ".."
+// after any number of decodings, with backslashes as slashes, alone or before a ";". It
+// refuses control characters, text that is not UTF-8, and bytes that no path has.
 func ParseTargetOpaque(target string) (Path, error) {
 	if p, err := ParseTargetWithSlashes(target); err == nil {
 		return p, nil
@@ -42,7 +42,7 @@ func ParseTargetOpaque(target string) (Path, error) {
 	return p, nil
 }
 
-// checkBytes refuses what a raw path never holds.
+// checkBytes refuses bytes that a raw path never holds.
 func checkBytes(raw string) error {
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {

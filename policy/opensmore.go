@@ -2,15 +2,15 @@ package policy
 
 // OpensMore reports whether the policy of the route may hold for an identity where it does not hold
 // for another one. It compares who they are: roles, name, address, claims and provider. All else,
-// such as the client's address, the method, or what a login has proved, may be anything, and is the
-// same for both. If a policy asks for the same of that twice, OpensMore may report too much,
-// and never too little.
+// such as the client's address, the method, or the factors of a login, may be anything, and is the
+// same for both. If a policy asks for the same of that twice, OpensMore may report too much, and
+// never too little.
 func (r *Route) OpensMore(id, than *Identity) bool {
 	return r.Policy != nil && r.Policy.compare(id, than)&onlyFirst != 0
 }
 
-// outcomes is a set of what may become of a rule for two identities. An outcome has bit 1 if
-// the rule holds for the first identity, and bit 0 if it does for the second.
+// outcomes is a set of possible results of a rule for two identities. An outcome has bit 1
+// if the rule holds for the first identity, and bit 0 if it does for the second.
 type outcomes uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 	both      outcomes = 1 << 0b11
 )
 
-// with returns what becomes of two rules together.
+// with returns the outcomes of two rules together.
 func (o outcomes) with(other outcomes, together func(a, b int) int) (all outcomes) {
 	for a := range 4 {
 		for b := range 4 {
@@ -44,7 +44,7 @@ func (o outcomes) not() outcomes {
 	return o.with(both, func(a, b int) int { return a ^ b })
 }
 
-// compare returns what may become of the policy for two identities.
+// compare returns the outcomes of the policy for two identities.
 func (p *Policy) compare(id, than *Identity) outcomes {
 	if len(p.rules) == 0 {
 		return neither

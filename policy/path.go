@@ -17,7 +17,7 @@ type Path struct {
 	// Slashed is Decoded with these encoded slashes as slashes, which is how
 	// some servers read the path. It is empty if there are none.
 	Slashed string
-	// Query is what follows the first "?", byte for byte.
+	// Query is the text after the first "?", byte for byte.
 	Query string
 	// HasQuery reports whether there was a "?". It distinguishes "/a?" from "/a".
 	HasQuery bool
@@ -62,8 +62,8 @@ func ParseTarget(target string) (Path, error) { return parseTarget(target, false
 // accepts an encoded slash that is encoded once and is between two parts of a
 // segment that are not empty. The result is for Table.CheckSlashes to judge.
 //
-// It refuses what either reading of these slashes makes ambiguous: the path must
-// be one that ParseTarget accepts when they are read as slashes.
+// It refuses a path that either reading of these slashes makes ambiguous:
+// ParseTarget must accept the path when they are read as slashes.
 func ParseTargetWithSlashes(target string) (Path, error) { return parseTarget(target, true) }
 
 func parseTarget(target string, keepSlashes bool) (Path, error) {
@@ -105,14 +105,14 @@ func cutTarget(target string) (Path, error) {
 	return Path{Raw: raw, Query: query, HasQuery: hasQuery}, nil
 }
 
-// traits are what a path holds, beside what every path does.
+// traits are the unusual parts that a path holds.
 type traits struct {
 	escaped bool // a byte that is percent-encoded
 	slashes bool // a slash that is
 	wide    bool // a byte, raw or decoded, that is beyond ASCII
 }
 
-// scanPath refuses what a single byte and its neighbours show.
+// scanPath refuses the faults that a single byte and its neighbours show.
 func scanPath(raw string, keepSlashes bool) (holds traits, err error) {
 	for i := 0; i < len(raw); i++ {
 		c := raw[i]
@@ -279,8 +279,8 @@ func (p Path) Target() string {
 	return p.Raw + "?" + p.Query
 }
 
-// CutURL cuts a URL into its parts without a change of their bytes. The target is what a request
-// line has.
+// CutURL cuts a URL into its parts without a change of their bytes. The target is that of a
+// request line.
 func CutURL(raw string) (scheme, authority, target string, ok bool) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	end := strings.IndexAny(rest, "/?#")

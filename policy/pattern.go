@@ -20,19 +20,19 @@ type pattern struct {
 }
 
 // segment is a part of a pattern's path. A path that ends in a slash has a
-// segment of kind rest in place of what follows that slash.
+// segment of kind rest for the path after that slash.
 type segment struct {
 	kind segmentKind
 	text string // a literal, decoded, or the name of a wildcard; else empty
 }
 
-// segmentKind says what a segment matches.
+// segmentKind is how a segment matches.
 type segmentKind byte
 
 const (
 	literal segmentKind = 'l' // one segment: text
 	wild    segmentKind = 'w' // any one segment
-	rest    segmentKind = 'r' // what follows a slash, also nothing
+	rest    segmentKind = 'r' // the path after a slash, also an empty one
 	end     segmentKind = 'e' // nothing after a slash
 )
 
@@ -102,7 +102,8 @@ func canonicalPatternHost(host string) (string, error) {
 	}
 	parent, first := strings.CutPrefix(host, "*.")
 	if !first || strings.Contains(parent, "*") {
-		return "", errors.New("the host has a * that is not its whole first label; * means one label, as in *.example.org")
+		return "", errors.New("the host has a * that is not its whole first label; " +
+			"* means one label, as in *.example.org")
 	}
 	parent, err := CanonicalHost(parent)
 	if err != nil {
@@ -157,8 +158,8 @@ func checkPatternPath(path string) error {
 }
 
 // CheckReadable returns an error if no path can match a pattern, because servers read it in several
-// ways, and another one leads to another route. It is for routes that refuse such paths. What
-// NewTable refuses is none of its errors.
+// ways, and another one leads to another route. It is for routes that refuse such paths. The faults
+// that NewTable reports are none of its errors.
 func CheckReadable(route string) error {
 	p, err := parsePattern(route)
 	if err != nil {
@@ -171,7 +172,8 @@ func CheckReadable(route string) error {
 			return fmt.Errorf(`can never match: what follows a ";" in the path leads to another route; leave out %q`,
 				again[strings.IndexByte(again, ';'):])
 		case again != s.text:
-			return fmt.Errorf("can never match: the path is encoded more than once; write %q, which is %q when it is decoded",
+			return fmt.Errorf("can never match: the path is encoded more than once; "+
+				"write %q, which is %q when it is decoded",
 				url.PathEscape(again), s.text)
 		}
 	}

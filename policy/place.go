@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Place is where a person opens what a pattern matches.
+// Place is where a person opens a page that a pattern matches.
 type Place struct {
 	Method string // that the pattern matches alone; empty: every one
 	Host   string // in canonical form; empty: every one
@@ -14,8 +14,8 @@ type Place struct {
 	Path string
 }
 
-// PlaceOf returns where a person opens what a pattern matches: the pattern itself, or where it
-// begins if it ends in {$} or {name...}. It returns false if NewTable refuses the pattern.
+// PlaceOf returns the Place of a pattern: the pattern itself, or its beginning if it ends in
+// {$} or {name...}. It returns false if NewTable refuses the pattern.
 func PlaceOf(pattern string) (Place, bool) {
 	p, err := parsePattern(pattern)
 	if err != nil {

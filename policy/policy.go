@@ -25,14 +25,14 @@ type rule struct {
 	policy *Policy
 
 	parts  []*Policy // that holds evaluates, if any
-	demand Demand    // what the rule asks of a login
+	demand Demand    // that the rule makes of a login
 	any    bool      // one of parts must hold
 
 	key    string   // of a list of values; empty for other rules
 	values []string // of which the rule needs one or all
 
-	// A rule that is not about the request alone cannot hold without an identity. kind says what is
-	// known of it for all identities of a kind; nil: it can hold, and not hold.
+	// A rule that is not about the request alone cannot hold without an identity. kind gives its
+	// verdict for all identities of a kind; nil: it can hold, and not hold.
 	request bool
 	user    bool // the rule is about who the user is, whatever the request and the credential
 	kind    func(*Kind) verdict

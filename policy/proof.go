@@ -12,8 +12,8 @@ import (
 // (RFC 8176, section 2).
 const TwoFactors = "mfa"
 
-// Proof is what a user has proved in a login. The zero Proof is one factor, at a time that
-// is not known.
+// Proof tells by which factors a user has proved a login, and when. The zero Proof is one
+// factor, at a time that is not known.
 type Proof struct {
 	// AMR are the methods by which the user proved it (RFC 8176): "pwd", "otp", "mfa".
 	AMR []string `json:"amr,omitempty"`
@@ -33,7 +33,7 @@ func (p *Proof) Factors() int {
 // may have recorded it.
 const timeLeeway = 5 * time.Second
 
-// Demand is what a policy demands of a login. The zero Demand is nothing.
+// Demand lists the factors and the age that a policy demands of a login. The zero Demand demands nothing.
 type Demand struct {
 	Factors int           `json:"factors,omitzero"` // 2; 0: any, because every login has one
 	MaxAge  time.Duration `json:"max_age,omitzero"` // since the user proved who they are; 0: any
@@ -68,7 +68,7 @@ func (d Demand) Met(p *Proof, now time.Time) bool {
 	return !p.AuthTime.IsZero() && !now.IsZero() && age <= d.MaxAge && age >= -timeLeeway
 }
 
-// And returns what is enough for both demands.
+// And returns the demand whose proof is enough for both.
 func (d Demand) And(other Demand) Demand {
 	d.Factors = max(d.Factors, other.Factors)
 	if d.MaxAge == 0 || other.MaxAge != 0 && other.MaxAge < d.MaxAge {
@@ -86,8 +86,8 @@ func (d Demand) easier(other Demand, factors int) bool {
 	return other.MaxAge != 0 && (d.MaxAge == 0 || d.MaxAge > other.MaxAge)
 }
 
-// Demand returns what the policy of the route demands of each login of each user. What only
-// one of several alternatives asks for is left out.
+// Demand returns the demand of the policy that holds for each login of each user. It leaves
+// out the demand of only one of several alternatives.
 func (r *Route) Demand() Demand {
 	if r.Policy == nil {
 		return Demand{}

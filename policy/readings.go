@@ -59,9 +59,9 @@ func (r *Route) takes(path *Path) bool {
 		!path.Opaque && (path.Slashed == "" || r.EncodedSlashes == KeptSlashes)
 }
 
-// Readings returns how servers read an opaque path, in canonical form: decoded once, or until
-// nothing is left to decode, with encoded slashes and backslashes as slashes or as data, with
-// empty segments left out, and with and without what follows a ";" in a segment.
+// Readings returns how servers read an opaque path, in canonical form: decoded once or
+// completely, with encoded slashes and backslashes as slashes or as data, without empty
+// segments, and with and without the parameters of segments.
 func (p Path) Readings() []string {
 	once := decodeOnce(p.Raw)
 	all := append(p.Again(), once, decodeFully(p.Raw))
@@ -133,9 +133,9 @@ func (t *Table) checkReadings(req *Request) error {
 
 // checkParameters returns a *TargetError if the path without the parameters of
 // its segments (RFC 3986, section 3.3) matches another route than found. Some
-// upstreams drop what follows a ";", so it must not choose between two policies.
-// Some of these look for it before they decode the path, and keep an encoded ";"
-// or drop an encoded slash with it.
+// upstreams drop the text after a ";", so it must not choose between two
+// policies. Some of these look for it before they decode the path, and keep an
+// encoded ";" or drop an encoded slash with it.
 func (t *Table) checkParameters(req *Request, found Match) error {
 	if !strings.Contains(req.Path.Decoded, ";") {
 		return nil
@@ -168,9 +168,9 @@ func (t *Table) leadsTo(found Match, req *Request, path string) bool {
 	return ok && other.Index == found.Index
 }
 
-// checkSlashes returns a *TargetError if the path has an encoded slash and leads
-// to another route than found when that is read as a slash, as WSGI and CGI
-// servers read it. Then the path would choose between two policies.
+// checkSlashes returns a *TargetError if the path leads to another route than
+// found when its encoded slash is read as a slash. WSGI and CGI servers read it
+// so. Then the path would choose between two policies.
 func (t *Table) checkSlashes(req *Request, found Match) error {
 	if req.Path.Slashed == "" {
 		return nil

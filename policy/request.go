@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Request is the canonical form of a request. Decisions use only what is in it.
+// Request is the canonical form of a request. Decisions use nothing else.
 type Request struct {
 	// Method is as received. Methods are case-sensitive (RFC 9110, section
 	// 9.1).
@@ -98,8 +98,8 @@ func CheckASCII(host string) error {
 	return fmt.Errorf("is not ASCII; write it as %s", ascii)
 }
 
-// checkHostname returns what is wrong with the name of a host. Host names have
-// no underscores in theory, but many use them.
+// checkHostname returns an error for a text that cannot name a host. Host
+// names have no underscores in theory, but many use them.
 func checkHostname(name string) error {
 	switch {
 	case name == "":

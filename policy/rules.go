@@ -10,7 +10,7 @@ import (
 type leaf struct {
 	key    string
 	values []string // nil if the key is not given
-	need   string   // what the rule needs, before the values
+	need   string   // the need of the rule, before the values
 	check  func(value string) error
 	rule   func(values []string) func(*Identity, *Request) bool // of values that passed check
 	kind   func(values []string) func(*Kind) verdict            // rule.kind for values

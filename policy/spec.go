@@ -55,7 +55,7 @@ type Ref struct {
 // Error is one mistake in the configuration of policies or routes.
 type Error struct {
 	Path string // dotted path: policies.admin.any[1].networks[0]
-	Msg  string // what is wrong and what was expected
+	Msg  string // the mistake, and the expected value
 }
 
 func (e Error) Error() string { return e.Path + ": " + e.Msg }

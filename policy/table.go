@@ -76,8 +76,8 @@ func NewTable(routes []Route) (*Table, error) {
 		if p := patterns[i]; p == nil {
 			errs.add(key(i, "match"), "%q: %v", r.Pattern, failures[i])
 		} else if first, found := known.first(p); found {
-			errs.add(key(i, "match"), "%q: conflicts with %q of routes[%d]: %s", r.Pattern, routes[first].Pattern, first,
-				describeConflict(p, patterns[first]))
+			errs.add(key(i, "match"), "%q: conflicts with %q of routes[%d]: %s",
+				r.Pattern, routes[first].Pattern, first, describeConflict(p, patterns[first]))
 		} else {
 			known.add(i, p)
 			t.hosts.add(p, &Match{Index: i, Route: &r})
@@ -86,7 +86,8 @@ func NewTable(routes []Route) (*Table, error) {
 		if first, taken := names[name]; !taken {
 			names[name] = i
 		} else if name != r.Pattern || name != routes[first].Pattern { // of equal patterns the conflict is enough
-			errs.add(key(i, "name"), "routes[%d] already has the name %q; logs and metrics need different names", first, name)
+			errs.add(key(i, "name"), "routes[%d] already has the name %q; logs and metrics need different names",
+				first, name)
 		}
 		checkAuth(&errs, i, &r)
 	}
@@ -156,9 +157,9 @@ func (t *Table) Match(req *Request) (Match, bool) {
 	if req.Method == "" || req.Method == http.MethodConnect || !isClean(path, req.Path.Opaque) {
 		return Match{}, false
 	}
-	found, exact := t.hosts.find(req.Host, req.Method, path, false)
+	found, exact := t.hosts.findMatch(req.Host, req.Method, path, false)
 	if !exact && path[len(path)-1] != '/' {
-		if below, exact := t.hosts.find(req.Host, req.Method, path, true); exact {
+		if below, exact := t.hosts.findMatch(req.Host, req.Method, path, true); exact {
 			found = below
 		}
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // hosts are the patterns of a table by host. Those without a host have the host
-// "", and those of a wildcard host what follows its "*": ".example.org".
+// "", and those of a wildcard host the text after its "*": ".example.org".
 type hosts map[string]methods
 
 // methods are the patterns of a host by method. Those without a method have the
@@ -80,34 +80,33 @@ func (h hosts) of(host string) [3]methods {
 	return found
 }
 
-// find returns the most specific pattern for a path, or for the path with a
-// slash at its end. A pattern with a host wins over one with a wildcard for it,
-// that over one without a host, and then one with a method over one without. exact is false if a pattern matches only
-// because it matches everything below it.
-func (h hosts) find(host, method, path string, slash bool) (m *Match, exact bool) {
+// findMatch returns the most specific pattern for a path, or for the path with a slash at its end. A pattern
+// with a host wins over one with a wildcard for it, that over one without a host, and then one with a method
+// over one without. exact is false if a pattern matches only because it matches everything below it.
+func (h hosts) findMatch(host, method, path string, slash bool) (m *Match, exact bool) {
 	for _, byMethod := range h.of(host) {
 		if byMethod == nil {
 			continue
 		}
-		if m, exact = byMethod[method].find(path, slash); m != nil {
+		if m, exact = byMethod[method].findBelow(path, slash); m != nil {
 			return m, exact
 		}
 		if method == http.MethodHead {
-			if m, exact = byMethod[http.MethodGet].find(path, slash); m != nil {
+			if m, exact = byMethod[http.MethodGet].findBelow(path, slash); m != nil {
 				return m, exact
 			}
 		}
-		if m, exact = byMethod[""].find(path, slash); m != nil {
+		if m, exact = byMethod[""].findBelow(path, slash); m != nil {
 			return m, exact
 		}
 	}
 	return nil, false
 }
 
-// find is hosts.find for what is left of the path after n. At each segment a
-// literal wins over a wildcard, and a wildcard over the rest. This finds the most
-// specific pattern, because a table has no two that overlap otherwise.
-func (n *node) find(path string, slash bool) (m *Match, exact bool) {
+// findBelow is findMatch for the rest of the path after n. At each segment a
+// literal wins over a wildcard, and a wildcard over the rest. This finds the
+// most specific pattern, because a table has no two that overlap otherwise.
+func (n *node) findBelow(path string, slash bool) (m *Match, exact bool) {
 	switch {
 	case n == nil:
 		return nil, false
@@ -123,10 +122,10 @@ func (n *node) find(path string, slash bool) (m *Match, exact bool) {
 	if i := strings.IndexByte(segment, '/'); i >= 0 {
 		segment, left = segment[:i], segment[i:]
 	}
-	if m, exact := n.literals[segment].find(left, slash); m != nil {
+	if m, exact := n.literals[segment].findBelow(left, slash); m != nil {
 		return m, exact
 	}
-	if m, exact := n.wild.find(left, slash); m != nil {
+	if m, exact := n.wild.findBelow(left, slash); m != nil {
 		return m, exact
 	}
 	return n.rest, false

@@ -1,8 +1,8 @@
 package policy
 
 // AllowsUser reports whether the policy can hold for the user of id, by who they are: roles,
-// names, addresses, providers and claims. What it demands of the request, the credential and
-// the sign-in is left open. Of an identity with an owner, the owner counts.
+// names, addresses, providers and claims. Its demands on the request, the credential and the
+// sign-in are left open. Of an identity with an owner, the owner counts.
 func (r *Route) AllowsUser(id *Identity) bool {
 	if r.Policy == nil {
 		return true

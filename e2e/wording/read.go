@@ -117,8 +117,8 @@ type sentence struct {
 	words []string
 }
 
-// readSentences parts a comment at the words that end in a full stop, a colon or a semicolon, and at
-// empty and indented lines.
+// readSentences parts a comment at the words that end in a full stop, a colon or a semicolon, at items of
+// lists, and at empty and indented lines.
 func readSentences(files *token.FileSet, group *ast.CommentGroup) []sentence {
 	var all []sentence
 	var s sentence
@@ -133,6 +133,9 @@ func readSentences(files *token.FileSet, group *ast.CommentGroup) []sentence {
 		for i, text := range strings.Split(strings.TrimSuffix(c.Text, "*/"), "\n") {
 			if i == 0 {
 				text = text[len("//"):]
+			}
+			if strings.HasPrefix(text, "   - ") {
+				finish()
 			}
 			if strings.TrimSpace(text) == "" || strings.HasPrefix(text, "\t") {
 				finish()
