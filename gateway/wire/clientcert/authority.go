@@ -19,7 +19,7 @@ import (
 )
 
 // The files of the gateway's own authority for clients, in data_dir. The first one is for programs
-// that verify what it issues.
+// that verify certificates of the authority.
 const (
 	AuthorityFile    = "clients-ca.pem"
 	authorityKeyFile = "clients-ca-key.pem"
@@ -28,7 +28,7 @@ const (
 const (
 	authorityLives = 10 * 365 * 24 * time.Hour
 	clockSkew      = time.Hour // by which the clock of a client may be behind
-	// keySize is that of the keys of clients, in bits. RSA is what each phone and each card imports.
+	// keySize is that of the keys of clients, in bits. Each phone and each card imports RSA keys.
 	keySize       = 2048
 	maxCommonName = 64 // RFC 5280, appendix A.1
 )
@@ -95,8 +95,8 @@ func (a *Authority) Issue(username, kind, passphrase string, now time.Time, life
 	return file, nil
 }
 
-// template returns what the certificate of a user says. The common name is what browsers and
-// phones show when they ask for a certificate.
+// template returns the fields of the certificate of a user. Browsers and phones show the
+// common name when they ask for a certificate.
 func (a *Authority) template(username, kind string, now time.Time, lifetime time.Duration) (*x509.Certificate, error) {
 	if !now.Before(a.Certificate.NotAfter) {
 		return nil, fmt.Errorf("%s has expired; remove it to create a new one", AuthorityFile)

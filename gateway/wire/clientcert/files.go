@@ -52,7 +52,7 @@ type List struct {
 	Issuer     string    // for operators
 	NextUpdate time.Time // when a newer list should be there; zero if it does not say
 	signer     *x509.Certificate
-	serials    map[string]bool // of what it revokes, as bytes
+	serials    map[string]bool // of the certificates that it revokes, as bytes
 }
 
 // Stale reports whether a newer list should be there.
@@ -80,10 +80,10 @@ func ReadLists(content []byte, authorities []*x509.Certificate) ([]*List, error)
 }
 
 var (
-	// deltaList is the extension of lists that only tell what has changed (RFC 5280, section 5.2.4).
+	// deltaList is the extension of lists that only tell changes (RFC 5280, section 5.2.4).
 	deltaList = asn1.ObjectIdentifier{2, 5, 29, 27}
-	// otherIssuer is the extension of an entry for a certificate that somebody else than the signer of
-	// the list has issued, and of those that follow it (RFC 5280, section 5.3.3).
+	// otherIssuer is the extension of an entry whose certificate, like those of the entries after it,
+	// another authority than the signer of the list has issued (RFC 5280, section 5.3.3).
 	otherIssuer = asn1.ObjectIdentifier{2, 5, 29, 29}
 )
 

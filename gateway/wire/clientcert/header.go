@@ -29,8 +29,8 @@ const (
 	longest = 16 << 10
 )
 
-// Proxied reads the certificates that trusted proxies describe. It remembers them with what was
-// found out about them.
+// Proxied reads the certificates that trusted proxies describe. It remembers them with the
+// findings about them.
 type Proxied struct {
 	known *lru.Cache[string, *Presented] // by the values of the headers
 }

@@ -23,8 +23,8 @@ var (
 // tags are those of general names (RFC 5280, section 4.2.1.6).
 var tags = map[string]int{Email: 1, DNS: 2, URI: 6}
 
-// nameOf returns the one name of a kind in a certificate, as its bytes are there: what package
-// x509 makes of a URI could be the same for two of them.
+// nameOf returns the bytes of the one name of a kind in a certificate: package x509 could
+// parse two URIs to the same value.
 func nameOf(certificate *x509.Certificate, kind string) (string, error) {
 	names := commonNames(certificate)
 	if kind != CommonName {

@@ -18,7 +18,7 @@ type Presented struct {
 
 // Identity returns the identity that the certificate proves. The error says why it proves none,
 // for operators. The chain is verified again only if another Verifier asks, or when the time
-// has changed what was found.
+// has changed the finding.
 func (p *Presented) Identity(v *Verifier) (*policy.Identity, error) {
 	if p.err != nil {
 		return nil, p.err
@@ -34,7 +34,7 @@ func (p *Presented) Identity(v *Verifier) (*policy.Identity, error) {
 // connectionKey is the key of a connection in the context of a request.
 type connectionKey struct{}
 
-// connection is what requests of one connection share.
+// connection has the certificate that requests of one connection share.
 type connection struct{ presented atomic.Pointer[Presented] }
 
 // Context returns the context of a new connection, for those of its requests.

@@ -22,7 +22,7 @@ const (
 	failureHolds = 10 * time.Second
 )
 
-// Options are what a Verifier is made of. All but Lists and Logger are required.
+// Options are the parts of a Verifier. All but Lists and Logger are required.
 type Options struct {
 	Authorities []*x509.Certificate // whose certificates are valid
 	Lists       []*List
@@ -52,7 +52,7 @@ func NewVerifier(o Options) *Verifier {
 // Authorities returns those whose certificates clients are asked for. It is the same at each call.
 func (v *Verifier) Authorities() *x509.CertPool { return v.roots }
 
-// finding is what a Verifier has found out about a certificate. It holds from one time until
+// finding is the result of a Verifier about a certificate. It holds from one time until
 // another, the latter included.
 type finding struct {
 	by          *Verifier
@@ -179,7 +179,7 @@ func checkSize(chain []*x509.Certificate) error {
 	return nil
 }
 
-// explain says why a chain is not valid, without what its certificates say of themselves.
+// explain says why a chain is not valid, and quotes nothing of its certificates.
 func explain(err error) error {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return errors.New("no certificate of tls.client_ca has issued the certificate, or one between them is missing")

@@ -13,7 +13,7 @@ const holdTime = 50 * time.Millisecond
 
 // background notices that the client of a request over HTTP/1.1 has left. net/http would know from a
 // Read of one byte in the background, which it ends by a deadline in the past. For an answer that is
-// ready at once, this would cost more than the rest of what net/http does with the connection. So
+// ready at once, this would cost more than the rest of the work of net/http with the connection. So
 // that Read returns nothing at once, and the one of watch takes its place in a request that takes
 // longer than holdTime.
 type background struct {
@@ -24,22 +24,22 @@ type background struct {
 	until    time.Time // the deadline of Reads
 	serving  bool      // a request that is to be watched, or is
 	watching bool      // watch is running
-	ending   bool      // end waits for it
+	ending   bool      // endWatch waits for it
 	ended    *sync.Cond
-	came     []byte // what watch has read: nothing or one byte
+	came     []byte // the bytes that watch has read: none or one
 	closed   bool
 
 	// One tick serves many requests: to start and stop a timer for each would cost as much as
-	// what is saved.
+	// it saves.
 	timer    *time.Timer
 	ticking  bool
 	requests int // that were served
 	seen     int // of them at the last tick
 }
 
-// begin is called in place of the Read in the background. As that does, it fails if the connection
-// is closed.
-func (b *background) begin() error {
+// beginWatch is called in place of the Read in the background. As that does, it fails if the
+// connection is closed.
+func (b *background) beginWatch() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -93,9 +93,9 @@ func (b *background) watch() {
 	b.ended.Broadcast()
 }
 
-// read reads for net/http, which has served the request if there was one.
-func (b *background) read(p []byte) (int, error) {
-	if b.end() && len(p) > 0 {
+// readAfterWatch reads for net/http, which has served the request if there was one.
+func (b *background) readAfterWatch(p []byte) (int, error) {
+	if b.endWatch() && len(p) > 0 {
 		n := copy(p, b.came)
 		b.came = b.came[n:]
 		return n, nil
@@ -103,8 +103,8 @@ func (b *background) read(p []byte) (int, error) {
 	return b.conn.Read(p)
 }
 
-// end ends the watch. It reports whether that has read something.
-func (b *background) end() bool {
+// endWatch ends the watch. It reports whether that has read something.
+func (b *background) endWatch() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.serving = false
@@ -126,7 +126,7 @@ func (b *background) deadline(t time.Time) error {
 	defer b.mu.Unlock()
 	b.until = t
 	if b.ending {
-		return nil // end sets it
+		return nil // endWatch sets it
 	}
 	return b.conn.SetReadDeadline(t)
 }

@@ -92,7 +92,7 @@ func TestWatchOverClient(t *testing.T) {
 		gone := 0
 		b := background{conn: there, cancel: func() { gone++ }}
 		slow := func() { // a request that is watched
-			must.Do(t, b.begin())
+			must.Do(t, b.beginWatch())
 			time.Sleep(2 * holdTime)
 		}
 		write := func() {
@@ -110,13 +110,13 @@ func TestWatchOverClient(t *testing.T) {
 				write()
 			}
 			for got := ""; got != "ab"; {
-				n, err := b.read(next)
+				n, err := b.readAfterWatch(next)
 				if got += string(next[:n]); err != nil || !strings.HasPrefix("ab", got) {
 					t.Fatalf("late %t: Read = %q, %v", late, got, err)
 				}
 			}
 			began := time.Now()
-			if _, err := b.read(next); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
+			if _, err := b.readAfterWatch(next); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
 				t.Errorf("late %t: a Read ends after %v: %v", late, time.Since(began), err)
 			}
 			must.Do(t, b.deadline(time.Time{}))
@@ -127,10 +127,10 @@ func TestWatchOverClient(t *testing.T) {
 		slow()
 		must.Do(t, client.Close())
 		synctest.Wait()
-		if _, err := b.read(next); gone != 1 || err != io.EOF {
+		if _, err := b.readAfterWatch(next); gone != 1 || err != io.EOF {
 			t.Errorf("the client has left: cancelled %d times, Read = %v", gone, err)
 		}
-		must.Do(t, b.begin())
+		must.Do(t, b.beginWatch())
 		if b.close(); gone != 2 {
 			t.Error("the end of the connection does not cancel its request")
 		}
@@ -138,7 +138,7 @@ func TestWatchOverClient(t *testing.T) {
 		if idle.close(); gone != 2 {
 			t.Error("a connection without a request cancels one")
 		}
-		if err := idle.begin(); !errors.Is(err, net.ErrClosed) || gone != 2 {
+		if err := idle.beginWatch(); !errors.Is(err, net.ErrClosed) || gone != 2 {
 			t.Errorf("a request whose connection is closed: %v; want that net/http cancels it", err)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// http2Preface is what a client of HTTP/2 sends first (RFC 9113, section 3.4).
+// http2Preface are the bytes that a client of HTTP/2 sends first (RFC 9113, section 3.4).
 const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // Cleartext is a listener without TLS whose clients may speak HTTP/2 from the first byte
@@ -31,7 +31,7 @@ func (l Cleartext) Accept() (net.Conn, error) {
 type cleartextConn struct {
 	halfConn
 	requests
-	missing string // what is to come of the preface; empty: it was read, or something else
+	missing string // bytes of the preface that are to come; empty: it was read, or something else
 	http2   atomic.Bool
 }
 
@@ -40,7 +40,7 @@ func (c *cleartextConn) NetConn() net.Conn { return c.halfConn }
 
 // Read implements net.Conn.
 func (c *cleartextConn) Read(b []byte) (int, error) {
-	n, err := c.read(b)
+	n, err := c.readAndKeep(b)
 	if c.missing != "" {
 		c.greet(b[:n])
 	}
@@ -61,7 +61,7 @@ func (c *cleartextConn) Close() error {
 	return c.halfConn.Close()
 }
 
-// greet compares what has come with the preface.
+// greet compares the bytes that have come with the preface.
 func (c *cleartextConn) greet(came []byte) {
 	rest, ok := strings.CutPrefix(c.missing, string(came[:min(len(came), len(c.missing))]))
 	switch {

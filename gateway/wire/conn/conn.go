@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// connection is what a Listener of a Set accepts.
+// connection is a connection that a Listener of a Set has accepted.
 type connection struct {
 	Gatherer
 	belongings
@@ -57,7 +57,7 @@ func under(c net.Conn) *connection {
 func cut(c net.Conn) {
 	if below := under(c); below != nil {
 		below.refuseReads()
-		below.end()
+		below.closeNow()
 	}
 	c.Close()
 }
@@ -114,12 +114,12 @@ func (c *connection) Read(b []byte) (int, error) {
 	if c.closed.Load() {
 		return 0, net.ErrClosed
 	}
-	c.deadline.begin(c.Conn)
+	c.deadline.beginRead(c.Conn)
 	n, err := c.Gatherer.Read(b)
 	for n == 0 && c.reached(err) && c.deadline.extend(c.Conn) {
 		n, err = c.Gatherer.Read(b)
 	}
-	c.deadline.end()
+	c.deadline.endRead()
 	if n > 0 && c.closed.Load() {
 		return 0, net.ErrClosed
 	}
@@ -144,9 +144,9 @@ func (c *connection) SetReadDeadline(t time.Time) error {
 	return c.deadline.set(c.Conn, t)
 }
 
-// SetWriteDeadline implements net.Conn. Over HTTP/2, where deadlines of answers are
-// not those of the connection, what is kept has at least the time of lingering. Over HTTP/1.1,
-// net/http removes the deadline after each answer, also if none was ever set.
+// SetWriteDeadline implements net.Conn. Over HTTP/2, where deadlines of answers are not those
+// of the connection, kept bytes have at least the time of lingering. Over HTTP/1.1, net/http
+// removes the deadline after each answer, also if none was ever set.
 func (c *connection) SetWriteDeadline(t time.Time) error {
 	if t.IsZero() && !c.limited.Load() && c.Kept() == 0 {
 		return nil
@@ -190,11 +190,11 @@ func (c *connection) refuseReads() (before bool) {
 	return before
 }
 
-// end closes the connection and removes it from the Set.
-func (c *connection) end() error {
+// closeNow closes the connection and removes it from the Set.
+func (c *connection) closeNow() error {
 	err := c.Conn.Close()
 	c.release.Do(func() {
-		c.belongings.end()
+		c.belongings.closeOwned()
 		c.listener.open.Add(-1)
 		c.set.remove(c)
 	})

@@ -33,8 +33,8 @@ func (d *readDeadline) set(c net.Conn, t time.Time) error {
 	return d.arm(c)
 }
 
-// begin is called before each Read, and end after it.
-func (d *readDeadline) begin(c net.Conn) {
+// beginRead is called before each Read, and endRead after it.
+func (d *readDeadline) beginRead(c net.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.over && !d.until.IsZero() && (d.armed.IsZero() || d.until.Before(d.armed)) {
@@ -43,7 +43,7 @@ func (d *readDeadline) begin(c net.Conn) {
 	d.reads.Add(1)
 }
 
-func (d *readDeadline) end() { d.reads.Add(-1) }
+func (d *readDeadline) endRead() { d.reads.Add(-1) }
 
 // extend is called when a Read has reached a deadline. It reports whether that was an
 // earlier one than until, so that the Read is to be made again. until may have been set since.

@@ -26,8 +26,8 @@ const (
 //
 // Write returns before the bytes are sent. A new goroutine sends them, after the
 // goroutines that can already run. Until then they count as unsent. If sending fails,
-// each Read and Write from then on returns the error. Close drops what is not sent:
-// see SetWriteDeadline.
+// each Read and Write from then on returns the error. Close drops unsent bytes: see
+// SetWriteDeadline.
 type Gatherer struct {
 	net.Conn
 	Buffers *Buffers
@@ -43,10 +43,10 @@ type Gatherer struct {
 	sent    *sync.Cond
 }
 
-// keeping is what a Gatherer keeps.
+// keeping tells which writes a Gatherer keeps.
 type keeping int32
 
-// What a Gatherer keeps. What follows kept bytes is always kept behind them.
+// The writes that a Gatherer keeps. A write after kept bytes is always kept behind them.
 const (
 	keepLong keeping = iota // writes of 16 KiB and more
 	keepAll
@@ -59,7 +59,7 @@ type Buffers struct{ short, long sync.Pool }
 // KeepAll makes g keep all writes from now on, also those of less than 16 KiB.
 func (g *Gatherer) KeepAll() { g.keep(keepAll) }
 
-// keep sets what is kept from now on. At first it is keepLong.
+// keep sets which writes are kept from now on. At first it is keepLong.
 func (g *Gatherer) keep(k keeping) { g.keeps.Store(int32(k)) }
 
 func (g *Gatherer) keepsAll() bool { return keeping(g.keeps.Load()) == keepAll }
@@ -121,7 +121,7 @@ func (g *Gatherer) take(b []byte) (n int, later bool, err error) {
 	return len(b), later, nil
 }
 
-// flush sends what is pending, after the writes that are about to follow.
+// flush sends the pending bytes, after the writes that are about to follow.
 func (g *Gatherer) flush() {
 	runtime.Gosched()
 	g.mu.Lock()
@@ -132,7 +132,7 @@ func (g *Gatherer) flush() {
 	g.soon = false
 }
 
-// settle returns when what was written before is sent. The caller holds the lock.
+// settle returns when all earlier writes are sent. The caller holds the lock.
 func (g *Gatherer) settle() {
 	for g.sending {
 		g.wait()
@@ -151,9 +151,9 @@ func (g *Gatherer) wait() {
 	g.sent.Wait()
 }
 
-// send sends what is pending and then b. It returns how much of b was sent. No other
-// write is in progress. The caller holds the lock, which send gives up until it
-// returns.
+// send sends the pending bytes and then b. It returns how much of b was sent. No
+// other write is in progress. The caller holds the lock, which send gives up until
+// it returns.
 func (g *Gatherer) send(b []byte) (int, error) {
 	pending := g.pending
 	g.pending, g.sending = nil, true
@@ -208,7 +208,7 @@ func (g *Gatherer) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Settle returns when what was written before is sent, or cannot be.
+// Settle returns when all earlier writes are sent, or cannot be.
 func (g *Gatherer) Settle() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -217,8 +217,8 @@ func (g *Gatherer) Settle() error {
 }
 
 // SetWriteDeadline implements net.Conn. Before it sets a past deadline or none, it
-// sends what is kept under the old deadline, and waits for that. So tls.Conn.Close
-// sends its last message.
+// sends the kept bytes under the old deadline, and waits for that. So
+// tls.Conn.Close sends its last message.
 func (g *Gatherer) SetWriteDeadline(t time.Time) error {
 	if g.Kept() > 0 && (t.IsZero() || !t.After(time.Now())) {
 		_ = g.Settle() // each Read and Write from then on returns the error
@@ -251,7 +251,7 @@ func (b *Buffers) get(n int) []byte {
 	return make([]byte, 0, mostGathered)
 }
 
-// put takes back what get has returned.
+// put takes back a buffer of get.
 func (b *Buffers) put(memory []byte) {
 	switch cap(memory) {
 	case shortBuffer:

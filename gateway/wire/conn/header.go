@@ -9,8 +9,8 @@ import (
 // of its bufio.Reader.
 const readAhead = 4096
 
-// header keeps what a connection over HTTP/1.1 receives until the handler of a request has
-// it: the bytes of the request's header, and at most readAhead bytes before them. The
+// header keeps bytes from a connection over HTTP/1.1 until the handler of a request has
+// them: the bytes of the request's header, and at most readAhead bytes before them. The
 // methods are called in the order in which net/http reads.
 type header struct {
 	received []byte
@@ -20,7 +20,7 @@ type header struct {
 	off      bool   // the connection speaks another protocol
 }
 
-// add adds what has been received.
+// add adds received bytes.
 func (h *header) add(b []byte) {
 	if h.off {
 		return
@@ -36,8 +36,8 @@ func (h *header) add(b []byte) {
 	h.received = append(h.received, b...)
 }
 
-// begin is called when the header of a request has been read.
-func (h *header) begin() { h.complete = h.received }
+// beginRequest is called when the header of a request has been read.
+func (h *header) beginRequest() { h.complete = h.received }
 
 // whole reports whether a body of that length came together with the header. It may say no although
 // it did.
@@ -56,8 +56,8 @@ func (h *header) whole(length int64) bool {
 	return true
 }
 
-// end is called when a request has been served. What net/http may have read beyond it stays.
-func (h *header) end() {
+// endRequest is called when a request has been served. Bytes that net/http may have read beyond it stay.
+func (h *header) endRequest() {
 	known := h.length > 0
 	if !known && blankLine(h.complete) == len(h.complete) { // one header, and net/http had read nothing beyond
 		h.length = len(h.complete)

@@ -125,7 +125,7 @@ func TestCameWhole(t *testing.T) {
 			for _, request := range c.requests {
 				before, during, more := strings.Cut(request, " + ")
 				h.add([]byte(before))
-				h.begin()
+				h.beginRequest()
 				switch {
 				case strings.HasPrefix(before, "GET"):
 				case strings.Contains(before, "chunked"):
@@ -138,7 +138,7 @@ func TestCameWhole(t *testing.T) {
 				if more {
 					h.add([]byte(during))
 				}
-				h.end()
+				h.endRequest()
 			}
 			if strings.Join(got, " ") != c.want {
 				t.Errorf("whole is %s, want %s", got, c.want)

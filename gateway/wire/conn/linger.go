@@ -10,22 +10,22 @@ import (
 const (
 	// lingerPause is how long a connection lingers while its client reads nothing.
 	lingerPause = 5 * time.Second
-	// blindPause is how long a connection lingers if the system does not tell what
-	// is unsent.
+	// blindPause is how long a connection lingers if the system does not tell how
+	// much is unsent.
 	blindPause = 500 * time.Millisecond
 	// lingerStep is the longest time between two checks of a lingering connection.
 	lingerStep = 50 * time.Millisecond
-	// closePause is how long Close sends what is kept, as tls.Conn.Close does.
+	// closePause is how long Close sends kept bytes, as tls.Conn.Close does.
 	closePause = 5 * time.Second
 	// lastWords is how many bytes TLS sends at most after an answer.
 	lastWords = 64
 )
 
 // Linger makes each connection that is closed from now on stay open until the
-// client's system has what was written to it, or until the given time. Without
-// that, the system sends the rest after Close, but answers anything from the
-// client with a reset, which destroys the rest. Clients of HTTP/2 always send
-// something: they confirm what they have read.
+// client's system has all bytes, or until the given time. Without that, the
+// system sends the rest after Close, but answers anything from the client with
+// a reset, which destroys the rest. Clients of HTTP/2 always send something:
+// they confirm the bytes that they have read.
 func (s *Set) Linger(until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *Set) Wait() int {
 	return s.cut
 }
 
-// Close implements net.Conn. It waits for the client only to send what is kept of an
+// Close implements net.Conn. It waits for the client only to send the kept rest of an
 // answer over HTTP/1.1 that was cut off. Otherwise nothing is kept: the end of an answer
 // sends it before, and so does tls.Conn.Close.
 func (c *connection) Close() error {
@@ -103,22 +103,22 @@ func (c *connection) Close() error {
 	}
 	stay := c.set.stay(c)
 	if stay == nil {
-		return c.end()
+		return c.closeNow()
 	}
 	_ = c.Conn.SetWriteDeadline(time.Now()) // ends a Write; fails if the connection has gone
 	if err := c.CloseWrite(); err != nil {
 		c.set.leave(false)
-		return c.end() // the client has gone
+		return c.closeNow() // the client has gone
 	}
 	go func() {
 		cut := stay.over()
-		c.end()
+		c.closeNow()
 		c.set.leave(cut)
 	}()
 	return nil
 }
 
-// sendKept sends what is kept, for a while, but not after the time of lingering.
+// sendKept sends the kept bytes, for a while, but not after the time of lingering.
 func (c *connection) sendKept() {
 	until := time.Now().Add(closePause)
 	if end := c.set.lingerEnd(); !end.IsZero() && end.Before(until) {

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// belongings is what belongs to a connection, and ends with it.
+// belongings has a value that belongs to a connection, and ends with it.
 type belongings struct {
 	mu    sync.Mutex
 	owned io.Closer
 	ended bool
 }
 
-// Own returns what belongs to the connection of r: what made returned at the first
-// call. It is closed when the connection ends. Own returns nil if the connection
-// has ended, or may carry requests of several people at once (HTTP/2).
+// Own returns the value that belongs to the connection of r: the result of made at
+// the first call. It is closed when the connection ends. Own returns nil if the
+// connection has ended, or may carry requests of several people at once (HTTP/2).
 func Own(r *http.Request, made func() io.Closer) io.Closer {
 	b := belongingsOf(r)
 	if b == nil {
@@ -29,7 +29,7 @@ func Own(r *http.Request, made func() io.Closer) io.Closer {
 	return b.owned
 }
 
-// Owned returns what Own has returned before, nil if nothing.
+// Owned returns the earlier result of Own, nil if there is none.
 func Owned(r *http.Request) io.Closer {
 	b := belongingsOf(r)
 	if b == nil {
@@ -48,7 +48,7 @@ func belongingsOf(r *http.Request) *belongings {
 	return &c.below.belongings
 }
 
-func (b *belongings) end() {
+func (b *belongings) closeOwned() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended = true; b.owned != nil {

@@ -63,7 +63,8 @@ func (l *proxyListener) refused(balancer net.Addr) {
 	l.warning.Do(func() {
 		l.logger.Warn("closed a connection from an address in listen.proxy_protocol: "+
 			"it did not begin with a valid PROXY protocol header within "+
-			l.headerTime.String()+"; turn on the PROXY protocol at the load balancer, or remove its address from the list",
+			l.headerTime.String()+"; "+
+			"turn on the PROXY protocol at the load balancer, or remove its address from the list",
 			"balancer", balancer.String())
 	})
 }
@@ -149,7 +150,7 @@ func (c *receivingConn) Read(b []byte) (n int, err error) {
 	if c.begun || len(b) < len(proxyproto.SIGV2)+2 {
 		n, err = c.halfConn.Read(b)
 	} else {
-		n, err = c.begin(b)
+		n, err = c.readBeginning(b)
 	}
 	if n > 0 && !c.received {
 		c.received = true
@@ -164,9 +165,9 @@ const (
 	familyUnspecified          = 0x00
 )
 
-// begin reads what tells the beginning of a header. PROXY without an address means what
-// LOCAL means: the connection is the load balancer's own.
-func (c *receivingConn) begin(b []byte) (n int, err error) {
+// readBeginning reads the bytes that tell a header from other data. It turns PROXY
+// without an address into LOCAL: the connection is the load balancer's own.
+func (c *receivingConn) readBeginning(b []byte) (n int, err error) {
 	c.begun = true
 	command, family := len(proxyproto.SIGV2), len(proxyproto.SIGV2)+1
 	for err == nil && n <= family && bytes.HasPrefix(proxyproto.SIGV2, b[:min(n, command)]) {
@@ -174,7 +175,8 @@ func (c *receivingConn) begin(b []byte) (n int, err error) {
 		more, err = c.halfConn.Read(b[n:])
 		n += more
 	}
-	if n > family && bytes.HasPrefix(b, proxyproto.SIGV2) && b[command] == commandProxy && b[family] == familyUnspecified {
+	if n > family && bytes.HasPrefix(b, proxyproto.SIGV2) &&
+		b[command] == commandProxy && b[family] == familyUnspecified {
 		b[command] = commandLocal
 	}
 	if n > 0 {

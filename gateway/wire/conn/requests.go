@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// requests is what a connection over HTTP/1.1 keeps of its requests.
+// requests is the state that a connection over HTTP/1.1 keeps of its requests.
 type requests struct {
 	header     header
 	background background
@@ -13,7 +13,7 @@ type requests struct {
 
 func requestsOn(c net.Conn) requests { return requests{background: background{conn: c}} }
 
-// requestsOf returns what c keeps, or nil.
+// requestsOf returns the requests of c, or nil.
 func requestsOf(c net.Conn) *requests {
 	if k, ok := c.(interface{ kept() *requests }); ok {
 		return k.kept()
@@ -27,22 +27,22 @@ func (q *requests) kept() *requests { return q }
 func (q *requests) follow(state http.ConnState) {
 	switch state {
 	case http.StateActive:
-		q.header.begin()
+		q.header.beginRequest()
 	case http.StateIdle:
-		q.header.end()
+		q.header.endRequest()
 	case http.StateHijacked:
 		q.header.stop()
-		q.background.end() // whoever has the connection now reads it
+		q.background.endWatch() // whoever has the connection now reads it
 	}
 }
 
-// read reads for net/http. While a request is served, one byte is what it asks for in the
-// background.
-func (q *requests) read(b []byte) (int, error) {
+// readAndKeep reads for net/http. While a request is served, net/http asks for one byte
+// in the background.
+func (q *requests) readAndKeep(b []byte) (int, error) {
 	if len(b) == 1 && q.header.served() {
-		return 0, q.background.begin()
+		return 0, q.background.beginWatch()
 	}
-	n, err := q.background.read(b)
+	n, err := q.background.readAfterWatch(b)
 	q.header.add(b[:n])
 	return n, err
 }

@@ -64,8 +64,8 @@ func (s *secureListener) accept() {
 	}
 }
 
-// greet makes the handshake of a connection, and hands it to Accept. A panic, as of what
-// finds the certificate, ends this connection alone, as in net/http.
+// greet makes the handshake of a connection, and hands it to Accept. A panic, as in
+// GetCertificate, ends this connection alone, as in net/http.
 func (s *secureListener) greet(raw net.Conn) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -122,7 +122,7 @@ type secureConn struct {
 }
 
 // Read implements net.Conn.
-func (c *secureConn) Read(b []byte) (int, error) { return c.read(b) }
+func (c *secureConn) Read(b []byte) (int, error) { return c.readAndKeep(b) }
 
 // SetDeadline implements net.Conn.
 func (c *secureConn) SetDeadline(t time.Time) error {

@@ -93,13 +93,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 		accepted, err := l.Listener.Accept()
 		switch {
 		case err == nil:
-			c := &connection{Gatherer: Gatherer{Conn: accepted, Buffers: &l.set.buffers}, set: l.set, listener: l, told: -1}
+			c := &connection{set: l.set, listener: l, told: -1,
+				Gatherer: Gatherer{Conn: accepted, Buffers: &l.set.buffers}}
 			l.open.Add(1)
 			if l.set.admit(c) {
 				return c, nil
 			}
 			l.closed.Add(1)
-			c.end()
+			c.closeNow()
 		case passing(err):
 			l.set.fail(err)
 			time.Sleep(retryPause)
@@ -222,7 +223,7 @@ func (s *Set) State(outer net.Conn, state http.ConnState) {
 		if !c.served {
 			c.served = true
 			if _, secure := c.outer.(*tls.Conn); secure && c.http2() {
-				c.KeepAll() // tls.Conn.Close sends what is kept
+				c.KeepAll() // tls.Conn.Close sends the kept bytes
 			}
 		}
 		if c.dismissed {
@@ -233,7 +234,7 @@ func (s *Set) State(outer net.Conn, state http.ConnState) {
 			s.dismiss(c)
 		}
 	case http.StateHijacked, http.StateClosed:
-		c.keep(keepNothing) // what comes before the end of a WebSocket must not be cut off with it
+		c.keep(keepNothing) // the last bytes of a WebSocket must not be cut off with it
 		s.unlist(c)
 	}
 }
@@ -260,7 +261,7 @@ func (s *Set) dismissal(c *connection) (closeIt func()) {
 	outer := c.outer
 	if outer == nil || !c.flushed && !s.leaving { // no layers, or their closing messages would wait for the client
 		c.refuseReads()
-		return func() { c.end() }
+		return func() { c.closeNow() }
 	}
 	bound := time.Now().Add(goodbyeTime)
 	c.bound.Store(bound.UnixNano())

@@ -41,8 +41,8 @@ func (w *WebSockets) Hijack(
 	w.mu.Lock()
 	w.hijacking++
 	w.mu.Unlock()
-	// Not under the lock: it waits for what TLS is writing, which a client that
-	// does not read can hold up.
+	// Not under the lock: it waits for a write of TLS, which a client that does
+	// not read can hold up.
 	client, rw, err := hijack()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,7 +58,7 @@ func (w *WebSockets) Hijack(
 	}
 	w.open[s] = true
 	if !w.deadline.IsZero() {
-		w.end(s)
+		w.endWebSocket(s)
 	}
 	return s, rw, nil
 }
@@ -103,12 +103,13 @@ func (w *WebSockets) Leave(deadline time.Time) {
 	defer w.mu.Unlock()
 	w.deadline = deadline
 	for s := range w.open {
-		w.end(s)
+		w.endWebSocket(s)
 	}
 }
 
-// end ends a WebSocket. Another protocol has the time until the deadline. The caller holds the lock.
-func (w *WebSockets) end(s *WebSocket) {
+// endWebSocket ends a WebSocket. Another protocol has the time until the deadline. The caller holds the
+// lock.
+func (w *WebSockets) endWebSocket(s *WebSocket) {
 	if s.opaque {
 		w.limitUntil(s, 0, time.Until(w.deadline))
 		return
@@ -160,8 +161,8 @@ func (w *WebSockets) Wait() int {
 }
 
 // WebSocket is the connection of a client that became a WebSocket, for
-// httputil.ReverseProxy, which copies what it reads here to the upstream and
-// writes here what the upstream sends.
+// httputil.ReverseProxy, which copies from here to the upstream and from the
+// upstream to here.
 //
 // To end it, the gateway sends the client a Close frame after a complete frame
 // of the upstream, and nothing after that (RFC 6455, section 5.5.1). The status
@@ -170,7 +171,7 @@ func (w *WebSockets) Wait() int {
 // client reaches the upstream.
 type WebSocket struct {
 	net.Conn
-	early          []byte // what the client sent with the request, for the upstream
+	early          []byte // bytes that the client sent with the request, for the upstream
 	opaque         bool   // its protocol is not that of WebSockets
 	cancelUpstream func() // closes the upstream's connection
 	buffers        *sync.Pool
@@ -213,10 +214,10 @@ func (s *WebSocket) Read(b []byte) (int, error) {
 	return 0, err
 }
 
-// receive reads what may go to the upstream.
+// receive reads the bytes that may go to the upstream.
 func (s *WebSocket) receive(b []byte) (int, error) {
 	for {
-		n, err := s.read(b)
+		n, err := s.readClient(b)
 		if !s.signedOut.Load() {
 			if !s.opaque {
 				s.toUpstream.follow(b[:n])
@@ -232,8 +233,9 @@ func (s *WebSocket) receive(b []byte) (int, error) {
 	}
 }
 
-// read reads what the client sends. The proxy would drop what has come with the request.
-func (s *WebSocket) read(b []byte) (int, error) {
+// readClient reads from the client. It begins with the bytes that came with the request, which the proxy
+// would drop.
+func (s *WebSocket) readClient(b []byte) (int, error) {
 	if len(s.early) > 0 {
 		n := copy(b, s.early)
 		s.early = s.early[n:]
@@ -242,7 +244,7 @@ func (s *WebSocket) read(b []byte) (int, error) {
 	return s.Conn.Read(b)
 }
 
-// buffered takes what a reader has read ahead.
+// buffered takes the bytes that a reader has read ahead.
 func buffered(r *bufio.Reader) []byte {
 	ahead := make([]byte, r.Buffered())
 	_, _ = io.ReadFull(r, ahead) // cannot fail
@@ -270,16 +272,16 @@ func (s *WebSocket) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// WriteTo implements io.WriterTo, for what the client sends.
+// WriteTo implements io.WriterTo, for bytes of the client.
 func (s *WebSocket) WriteTo(upstream io.Writer) (int64, error) { return s.carry(upstream, s) }
 
-// ReadFrom implements io.ReaderFrom, for what the upstream sends.
+// ReadFrom implements io.ReaderFrom, for bytes of the upstream.
 func (s *WebSocket) ReadFrom(upstream io.Reader) (int64, error) { return s.carry(s, upstream) }
 
 const (
 	// atRest is the length of the buffer with which a WebSocket waits. Most messages fit.
 	atRest = 1 << 10
-	// carried is the length of the buffer for what is longer.
+	// carried is the length of the buffer for longer ones.
 	carried = 32 << 10
 	// busy is how much a read brings while the large buffer pays: with the small one, each record of
 	// TLS would be two writes.
@@ -320,7 +322,7 @@ func (s *WebSocket) carryBusy(to io.Writer, from io.Reader) (total int64, err er
 	return total, err
 }
 
-// carryOnce copies what one read returns. An error of the writer comes before one of the reader.
+// carryOnce copies the bytes of one read. An error of the writer comes before one of the reader.
 func carryOnce(to io.Writer, from io.Reader, buffer []byte) (int, error) {
 	n, err := from.Read(buffer)
 	if n > 0 {

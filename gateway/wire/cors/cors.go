@@ -63,7 +63,8 @@ func New(o Options) *Policy {
 	p := &Policy{
 		origins: map[string]bool{}, anyOrigin: slices.Contains(o.Origins, Any),
 		anyMethod: slices.Contains(o.Methods, Any), anyHeader: slices.Contains(o.Headers, Any),
-		methods: strings.Join(o.Methods, ", "), headers: strings.Join(o.Headers, ", "), expose: strings.Join(o.Expose, ", "),
+		methods: strings.Join(o.Methods, ", "), headers: strings.Join(o.Headers, ", "),
+		expose: strings.Join(o.Expose, ", "),
 		maxAge: strconv.Itoa(int(o.MaxAge.Seconds())),
 	}
 	p.credentials = o.Credentials && !p.anyOrigin
@@ -73,7 +74,7 @@ func New(o Options) *Policy {
 	return p
 }
 
-// CheckOrigin returns what is wrong with an origin. It must be written as browsers
+// CheckOrigin returns an error for a text that is no origin, written as browsers
 // send it (RFC 6454, section 6.1).
 func CheckOrigin(origin string) error {
 	u, err := url.Parse(origin)
@@ -81,7 +82,8 @@ func CheckOrigin(origin string) error {
 	case origin == "null":
 		return errors.New("is the origin of every sandboxed frame, and allows all sites")
 	case err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin:
-		return errors.New("is not an origin; expected SCHEME://HOST or SCHEME://HOST:PORT, like https://app.example.org")
+		return errors.New("is not an origin; expected " +
+			"SCHEME://HOST or SCHEME://HOST:PORT, like https://app.example.org")
 	case strings.Contains(u.Host, Any):
 		return errors.New("has a wildcard, which is not supported; list each origin, or give [\"*\"] for all without " +
 			"credentials")

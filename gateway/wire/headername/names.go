@@ -40,14 +40,15 @@ var names = map[Class][]string{
 		// The address of the client: nginx, Apache httpd, Rackspace, Akamai,
 		// Cloudflare, Fastly, Fly, Azure, Netlify, Imperva, WebLogic, Squid.
 		"X-Real-Ip", "X-Real-Port", "X-Client-Ip", "Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip",
-		"Cf-Connecting-Ip", "Cf-Connecting-Ipv6", "Cf-Pseudo-Ipv4", "Do-Connecting-Ip", "Fastly-Client-Ip", "Fly-Client-Ip",
-		"X-Azure-Clientip", "X-Azure-Socketip", "X-Nf-Client-Connection-Ip", "X-Vercel-Forwarded-For",
+		"Cf-Connecting-Ip", "Cf-Connecting-Ipv6", "Cf-Pseudo-Ipv4", "Do-Connecting-Ip", "Fastly-Client-Ip",
+		"Fly-Client-Ip", "X-Azure-Clientip", "X-Azure-Socketip", "X-Nf-Client-Connection-Ip", "X-Vercel-Forwarded-For",
 		"Incap-Client-Ip", "X-Sucuri-Clientip", "Ali-Cdn-Real-Ip", "Cdn-Src-Ip", "Cloudfront-Viewer-Address",
 		"Proxy-Client-Ip", "X-Proxyuser-Ip", "X-Originating-Ip", "X-Custom-Ip-Authorization",
 		"Remote-Addr", "Remote-Host", "X-Remote-Addr", "X-Remote-Host", "X-Remote-Ip",
 		// The scheme, the host and the path of the original request.
 		"X-Host", "X-Http-Host-Override", "X-Http-Scheme", "X-Scheme", "X-Url-Scheme", "X-Https", "Front-End-Https",
-		"Cf-Visitor", "Fastly-Ssl", "Fastly-Ff", "X-Rewrite-Url", "X-Script-Name", "X-Proxy-Url", "X-Http-Destinationurl",
+		"Cf-Visitor", "Fastly-Ssl", "Fastly-Ff", "X-Rewrite-Url", "X-Script-Name", "X-Proxy-Url",
+		"X-Http-Destinationurl",
 		"Script-Name", "Path-Info", // Gunicorn's forwarder_headers, believed from the addresses of its proxies
 		"Base-Url", "Http-Url", "Request-Uri", "Disguised-Host", "X-Arr-Ssl", "X-Proxied-Https",
 		"X-Proxyscheme", "X-Proxyhost", "X-Proxyport", "X-Proxycontextpath",

@@ -110,8 +110,8 @@ func (k *Keys) Algorithm() string { return k.method.Alg() }
 // Sign returns a token with claims. It names the key.
 func (k *Keys) Sign(claims map[string]any) (string, error) { return k.SignType("JWT", claims) }
 
-// SignType is Sign for a token whose header says what kind of token it is (RFC 8725, section
-// 3.11), so that no other kind is taken for it.
+// SignType is Sign for a token whose header names its kind (RFC 8725, section 3.11), so that
+// no other kind is taken for it.
 func (k *Keys) SignType(typ string, claims map[string]any) (string, error) {
 	unsigned := jwt.NewWithClaims(k.method, jwt.MapClaims(claims))
 	unsigned.Header["kid"], unsigned.Header["typ"] = k.id, typ

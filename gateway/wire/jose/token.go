@@ -18,13 +18,13 @@ type Token struct {
 	Header  map[string]any
 	payload []byte
 
-	signed    string // what the signature is over
+	signed    string // the text under the signature
 	signature []byte
 }
 
-// Parse reads the form of a token. It refuses what gives one token several spellings:
-// base64 with unused bits, and white space. In a header that it returns, no member
-// appears twice, and numbers are json.Number.
+// Parse reads the form of a token. It refuses a token with several spellings: base64
+// with unused bits, and white space. In a header that it returns, no member appears
+// twice, and numbers are json.Number.
 func Parse(raw string) (*Token, error) {
 	parts := strings.SplitN(raw, ".", 4) // thousands of dots make no thousands of parts
 	if len(parts) != 3 || strings.ContainsAny(raw, "\r\n") {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// element is what one proxy writes about the request that it received. A value that
-// it does not give is empty.
+// element is the description that one proxy gives of the request that it received.
+// A value that it does not give is empty.
 type element struct {
 	hop   string // the address of who sent the request, or an identifier
 	proto string // in any case
@@ -21,7 +21,7 @@ type element struct {
 // 6.2).
 const unknownHop = "unknown"
 
-// forwarded is what trusted proxies say about the client of a request.
+// forwarded is the client of a request as trusted proxies describe it.
 type forwarded struct {
 	address netip.Addr // the zero Addr: unknown
 	proto   string
@@ -29,8 +29,8 @@ type forwarded struct {
 	chain   string // the addresses of all hops
 }
 
-// forwarded returns what the headers of a trusted proxy say. X-Forwarded-* takes
-// precedence over Forwarded.
+// forwarded returns the client in the headers of a trusted proxy. X-Forwarded-*
+// takes precedence over Forwarded.
 func (t Proxies) forwarded(h http.Header) forwarded {
 	var f forwarded
 	var hops []string
@@ -139,7 +139,8 @@ func parseElement(text string) (element, bool) {
 }
 
 // split cuts s at each separator that is not in quotes. It reads from the right, where
-// trusted proxies add: a quote that a client has left open cannot swallow what they say.
+// trusted proxies add: a quote that a client has left open cannot swallow their
+// additions.
 func split(s string, separator byte) []string {
 	var parts []string
 	end, quoted := len(s), false

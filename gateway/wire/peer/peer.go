@@ -7,8 +7,8 @@
 // Forwarded (RFC 7239). The package reads these headers only if the connection
 // comes from a trusted proxy. It reads a chain of addresses from the right and
 // stops at the first address that is not a trusted proxy or not an address at
-// all: what is to the left of it may be forged. The scheme and the host are what
-// the proxy that wrote this address wrote beside it.
+// all: addresses to the left of it may be forged. The scheme and the host come
+// from the proxy that wrote this address, beside it.
 //
 // A trusted proxy must add to these headers or overwrite them. If it passes a
 // client's X-Forwarded-Proto or X-Forwarded-Host on unchanged, the client

@@ -28,7 +28,7 @@ type Shared struct {
 	background sync.WaitGroup
 }
 
-// NewShared returns what shares counts in quotas.
+// NewShared returns a Shared that keeps counts in quotas.
 func NewShared(quotas store.Quotas) *Shared {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Shared{quotas: quotas, ctx: ctx, stop: stop}
@@ -40,7 +40,7 @@ func (s *Shared) Close() {
 	s.background.Wait()
 }
 
-// ration is what one instance knows and holds of a count that it shares. It
+// ration is the part of a shared count that one instance knows and holds. It
 // belongs to the window of the count.
 type ration struct {
 	window  string // as the store names it

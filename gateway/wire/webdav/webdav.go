@@ -6,9 +6,9 @@
 //
 // The package takes the headers apart and puts them together again. Who uses it decides on each
 // resource as on that of the request line, because an application writes to a Destination
-// without asking anybody else. What is not in the form of the RFC, or comes twice, is an error:
-// the application could find another resource in it. Resources that a body names, such as those
-// of a REPORT, are the application's own.
+// without asking anybody else. A header that is not in the form of the RFC, or comes twice, is
+// an error: the application could find another resource in it. Resources that a body names,
+// such as those of a REPORT, are the application's own.
 package webdav
 
 import (
@@ -36,7 +36,7 @@ var (
 	errIf    = errors.New("the header If is not in the form of RFC 4918, section 10.4")
 )
 
-// Read returns what a request names, nil if that is nothing.
+// Read returns the resources that a request names, nil if there are none.
 func Read(h http.Header) (*Named, error) {
 	destination, conditions := h["Destination"], h["If"]
 	if len(destination) == 0 && len(conditions) == 0 {
