@@ -13,7 +13,7 @@ type Quota struct {
 	Window time.Duration // at least a millisecond
 }
 
-// Draw is what an instance asks of a Quota, and what it reports about it.
+// Draw is a request of an instance to a Quota, with a report about uses.
 type Draw struct {
 	Window string // of the last Drawn; a report about another window does not count
 	Held   int64  // uses that the instance had held, and that have happened since

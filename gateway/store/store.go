@@ -1,6 +1,6 @@
-// Package store defines where the gateway keeps what must outlive a request:
-// logins, sessions, refresh tokens, revocations. The package also has Memory,
-// the store that keeps its entries in the process.
+// Package store defines where the gateway keeps records that must outlive a
+// request: logins, sessions, refresh tokens, revocations. The package also
+// has Memory, the store that keeps its entries in the process.
 //
 // The contract is small on purpose: a map from keys to bytes whose entries
 // expire. Sessions, rotation and revocation are written once, above it, and
@@ -8,8 +8,8 @@
 //
 // A store is opened by a function of its own package, which returns a concrete
 // type with a method Close. The code that opens a store closes it. All other
-// code gets a Store, and finds out with a type assertion what else the store
-// can do: Recaller, Clock, Pinger, Quotas.
+// code gets a Store, and finds out its further abilities with a type
+// assertion: Recaller, Clock, Pinger, Quotas.
 //
 // # Limits and threats
 //
@@ -91,9 +91,9 @@ func KindOf(key string) string { return key[:strings.IndexByte(key, ':')+1] }
 
 // Recaller is implemented by stores that hold answers in memory.
 type Recaller interface {
-	// Recall returns what Get would return now, if the store has it in memory: the
-	// value, or nil if there is no such entry. Otherwise known is false, and Get
-	// finds out: the store may be closed.
+	// Recall returns the result of Get, if the store has it in memory: the value,
+	// or nil if there is no such entry. Otherwise known is false, and Get finds
+	// out: the store may be closed.
 	Recall(key string) (value []byte, known bool)
 }
 

@@ -12,7 +12,7 @@ const updateAttempts = 100
 
 var errContended = errors.New("other instances keep changing it")
 
-// Edit is what becomes of a value. The zero Edit leaves the value as it is.
+// Edit is a change of a value. The zero Edit leaves the value as it is.
 type Edit struct {
 	Value   []byte    // the new value; nil writes nothing
 	Expires time.Time // of the new value, as in Put
@@ -22,12 +22,12 @@ type Edit struct {
 func Removal() Edit { return Edit{Value: []byte{}, Expires: time.Unix(1, 0)} }
 
 // Update changes the value of a key. It calls edit with the live value, or with nil if
-// there is none, and stores what edit returns. If another write of the key comes in
-// between, Update discards what edit returned and begins again.
+// there is none, and stores the result of edit. If another write of the key comes in
+// between, Update discards the result and begins again.
 //
 // An error of edit ends Update, which returns it. Nothing is written then.
 func Update(ctx context.Context, s Store, key string, edit func(value []byte) (Edit, error)) error {
-	value, err := find(ctx, s, key)
+	value, err := findValue(ctx, s, key)
 	if err != nil {
 		return err
 	}
@@ -44,15 +44,15 @@ func UpdateRead(ctx context.Context, s Store, key string, value []byte, edit fun
 		if err := s.Swap(ctx, key, value, next.Value, next.Expires); !errors.Is(err, ErrConflict) {
 			return err
 		}
-		if value, err = find(ctx, s, key); err != nil {
+		if value, err = findValue(ctx, s, key); err != nil {
 			return err
 		}
 	}
 	return errContended
 }
 
-// find returns the live value of a key, nil if there is none.
-func find(ctx context.Context, s Store, key string) ([]byte, error) {
+// findValue returns the live value of a key, nil if there is none.
+func findValue(ctx context.Context, s Store, key string) ([]byte, error) {
 	value, err := s.Get(ctx, key)
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil

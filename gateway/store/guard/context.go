@@ -19,9 +19,9 @@ var errLimit error = &Error{
 
 // Context is the context of one request for everything that may call the
 // store. It counts the time during which at least one call is in flight, so
-// that password hashes and identity providers do not use it up, and it ends
-// calls that go beyond limit. Store finds it, also behind contexts that are
-// derived from it.
+// that password hashes and identity providers do not use it up. It ends calls
+// that go beyond limit. Store finds it, also behind contexts that are derived
+// from it.
 //
 // A call that the store answers from memory allocates nothing: the context
 // that ends it is made when something waits for its end.
@@ -148,7 +148,7 @@ func (c *call) Value(key any) any {
 }
 
 // limitCall returns the context of a call of the store that begins now, and
-// what ends the call.
+// the end of the call.
 func limitCall(ctx context.Context, now time.Time) (limited context.Context, end callEnd, err error) {
 	direct, ok := ctx.(*Context)
 	if ok {

@@ -1,5 +1,5 @@
-// Package record keeps records in the store: what they are in JSON, where a secret leads
-// to one, and what was made of them and still holds.
+// Package record keeps records in the store: their JSON, the hashes of secrets that lead
+// to them, and a cache of values made of them.
 package record
 
 import (
@@ -18,14 +18,14 @@ import (
 )
 
 // CacheSize is the number of identities that a mechanism caches. A cached
-// identity takes about 1 KiB, with what was presented for it.
+// identity takes about 1 KiB, with its credential.
 const CacheSize = 16384
 
-// Cache remembers what was made of what clients presented, such as a session
-// identifier, so that a warm request hashes, decodes and verifies nothing. What it
-// returns counts only while its basis holds.
+// Cache remembers the value of a credential, such as a session identifier, so that
+// a warm request hashes, decodes and verifies nothing. A value counts only while
+// its basis holds.
 type Cache[T any] struct {
-	made *lru.Cache[string, *T] // by what was presented
+	made *lru.Cache[string, *T] // by credential
 }
 
 // NewCache returns an empty cache.
@@ -33,25 +33,25 @@ func NewCache[T any]() Cache[T] {
 	return Cache[T]{lru.New[string, *T](CacheSize)}
 }
 
-// Get returns what was made of what a client presents, or nil.
+// Get returns the value of a credential, or nil.
 func (c Cache[T]) Get(presented string) *T {
 	made, _ := c.made.Get(presented)
 	return made
 }
 
-// Keep remembers what was made.
+// Keep remembers the value of a credential.
 func (c Cache[T]) Keep(presented string, made *T) {
 	c.made.Add(strings.Clone(presented), made) // a clone, because it is a part of the whole header
 }
 
-// Forget forgets what was made.
+// Forget forgets the value of a credential.
 func (c Cache[T]) Forget(presented string) { c.made.Remove(presented) }
 
 // Basis are the records of which something was made. It holds while the store has the
 // same bytes under their keys.
 type Basis []Stored
 
-// Stored is what the store held under a key. Raw is nil if there was nothing.
+// Stored is the content of the store under a key. Raw is nil if there was nothing.
 type Stored struct {
 	Key string
 	Raw []byte

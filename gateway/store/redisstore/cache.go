@@ -59,8 +59,8 @@ func newCache(entries, bytes int) (*cache, error) {
 	return c, nil
 }
 
-// lookup returns what is cached under key. If nothing is, the caller asks Redis
-// and passes version to fill with the answer.
+// lookup returns the cached entry of key. If there is none, the caller asks
+// Redis and passes version to fill with the answer.
 func (c *cache) lookup(key string) (e entry, known bool, version uint64) {
 	s, slot := c.place(key)
 	s.mu.Lock()

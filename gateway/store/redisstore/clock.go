@@ -20,7 +20,7 @@ const (
 	clockNotable = 5 * time.Second
 )
 
-// errNoTime means that the clock of Redis is unknown, and so is what has expired.
+// errNoTime means that the clock of Redis is unknown, and so which entries have expired.
 var errNoTime = errors.New("redis has not answered with its time yet")
 
 // clock is the clock of Redis as this instance knows it. The instance requests
@@ -84,7 +84,8 @@ func (c *clock) measure(ctx context.Context, ask func(context.Context) (time.Tim
 	if difference := redis.Sub(c.at(middle)).Round(time.Millisecond); difference.Abs() >= clockNotable {
 		message := "the clock of redis was set, or another server has taken over; logins expire by the new time"
 		if a == nil {
-			message = "the clock of this machine differs from the clock of redis; logins expire by the clock of redis, " +
+			message = "the clock of this machine differs from the clock of redis; " +
+				"logins expire by the clock of redis, " +
 				"certificates and the tokens of providers by the clock of this machine"
 		}
 		c.logger.LogAttrs(ctx, slog.LevelWarn, message, slog.String("redis_is_ahead_by", difference.String()))

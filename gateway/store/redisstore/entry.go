@@ -23,8 +23,8 @@ const sweepDelay = time.Minute
 
 var errForeign = errors.New("the value is not one that authgate wrote; give the gateway a key_prefix of its own")
 
-// entry is what Redis or the cache holds under a key. The zero entry means that
-// the key has no value.
+// entry is the content of Redis or the cache under a key. The zero entry means
+// that the key has no value.
 type entry struct {
 	value   []byte // never nil in an entry that exists
 	expires int64  // Unix time in nanoseconds, or never

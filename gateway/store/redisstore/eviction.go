@@ -10,7 +10,7 @@ import (
 // safePolicy is the value of maxmemory-policy with which Redis evicts nothing.
 const safePolicy = "noeviction"
 
-// eviction is what was told about nodes that may evict keys.
+// eviction remembers the log lines about nodes that may evict keys.
 type eviction struct {
 	told  map[string]string // policies, by address
 	known bool              // all nodes have answered
@@ -35,12 +35,12 @@ func (e *eviction) look(ctx context.Context, l *link, client rueidis.Client) {
 		e.told[address] = policy
 		switch {
 		case refused:
-			l.logger.Info("redis does not permit the command INFO, so the gateway cannot tell whether it may evict keys; "+
-				"give the user of store.username the right +info",
+			l.logger.Info("redis does not permit the command INFO, "+
+				"so the gateway cannot tell whether it may evict keys; give the user of store.username the right +info",
 				"node", address)
 		case policy != safePolicy && policy != "":
-			l.logger.Warn("redis may evict keys when its memory is full: then logins are lost, and ended ones can count "+
-				"again; set maxmemory-policy to noeviction",
+			l.logger.Warn("redis may evict keys when its memory is full: then logins are lost, "+
+				"and ended ones can count again; set maxmemory-policy to noeviction",
 				"node", address, "maxmemory_policy", policy)
 		}
 	}

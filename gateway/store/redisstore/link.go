@@ -63,10 +63,10 @@ var errNoAnswer = errors.New("no answer in time")
 // maxStaleness. The limit protects against a server that has stopped, a network
 // that loses packets, and a gateway that was suspended itself.
 //
-// The cache is emptied when a connection ends or is made, when nodes come, go or
-// change their role, and when slots of a Cluster begin to move or have moved. In
-// these cases no push comes for what was read before: for example, the old node
-// never pushes a key that was absent when its slot moved.
+// The cache is emptied when a connection ends or is made, and when nodes come,
+// go or change their role. It is also emptied when slots of a Cluster begin to
+// move or have moved. In these cases no push comes for earlier reads: for
+// example, the old node never pushes a key that was absent when its slot moved.
 type link struct {
 	options      rueidis.ClientOption
 	maxStaleness time.Duration
@@ -222,14 +222,14 @@ func (l *link) connect(ctx context.Context) rueidis.Client {
 	}
 }
 
-// advise adds to the reason why there is no connection what an operator can do about it. Redis begins
-// its answers with a word for their kind.
+// advise adds to the reason why there is no connection how an operator can get one. Redis begins its
+// answers with a word for their kind.
 func advise(err error) error {
 	advice := ""
 	switch text := err.Error(); {
 	case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOAUTH"):
-		advice = "correct store.username and store.password, or store.sentinel_username and store.sentinel_password if " +
-			"Sentinels ask for them"
+		advice = "correct store.username and store.password, " +
+			"or store.sentinel_username and store.sentinel_password if Sentinels ask for them"
 	case strings.Contains(text, "without any password configured"):
 		advice = "Redis has no password; remove store.password, or set one there"
 	case strings.HasPrefix(text, "NOPERM"):
@@ -415,10 +415,10 @@ func (l *link) do(ctx context.Context, do exchange) rueidis.RedisResult {
 	return l.send(ctx, s.client, do)
 }
 
-// send bounds an exchange. It does not rely on the client to obey the context,
-// because the client ignores it while it waits for another call to connect or for
-// room in a full queue. When ctx ends, the exchange continues until callTimeout:
-// it may be making the connection that other calls wait for.
+// send bounds an exchange. It does not rely on the client to obey the context:
+// the client ignores it while it waits for another call to connect or for room in
+// a full queue. When ctx ends, the exchange continues until callTimeout: it may
+// be making the connection that other calls wait for.
 func (l *link) send(ctx context.Context, client rueidis.Client, do exchange) rueidis.RedisResult {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -31,12 +31,12 @@
 // expiry.
 //
 // A write that has returned is as durable as Redis is configured: appendonly and
-// appendfsync decide what a crash undoes. Replication, which is asynchronous,
-// decides what a failover undoes (min-replicas-to-write limits it). A master that
-// is cut off from its Sentinels or its Cluster, but not from a gateway, is used
-// until it steps down or the gateway learns of the new one. maxmemory-policy must
-// be noeviction: after eviction of a revocation, the revoked credential works. The log
-// warns of any other.
+// appendfsync decide which writes a crash undoes. Replication, which is asynchronous,
+// decides which ones a failover undoes (min-replicas-to-write limits them). A gateway
+// may reach a master that is cut off from its Sentinels or its Cluster. It uses that
+// master until the master steps down or the gateway learns of the new one.
+// maxmemory-policy must be noeviction: after eviction of a revocation, the revoked
+// credential works. The log warns of any other.
 //
 // Redis holds no usable credential, by the contract of package store. But a
 // client that can write to it can sign in as any user. Protect it with a
@@ -153,8 +153,8 @@ func complete(o Options) (Options, error) {
 		return o, errors.New("no address: want at least one, like 127.0.0.1:6379")
 	}
 	if o.MaxStaleness < 0 || o.CacheEntries < 0 || o.CacheBytes < 0 {
-		return o, fmt.Errorf("a staleness of %v, a cache of %d entries and %d bytes: want each more than 0, or 0 for %v, "+
-			"%d and %d",
+		return o, fmt.Errorf("a staleness of %v, a cache of %d entries and %d bytes: want each more than 0, "+
+			"or 0 for %v, %d and %d",
 			o.MaxStaleness, o.CacheEntries, o.CacheBytes, defaultMaxStaleness, defaultCacheEntries, defaultCacheBytes)
 	}
 	if o.MaxStaleness == 0 {
@@ -190,7 +190,7 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	e, known, version := s.cache.lookup(key)
 	if !known || !fresh {
 		var err error
-		if e, err = s.read(ctx, key); err != nil {
+		if e, err = s.readEntry(ctx, key); err != nil {
 			return nil, s.failed("get", err)
 		}
 		s.cache.fill(key, e, version)
@@ -201,8 +201,8 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	return e.value, nil
 }
 
-// read returns the entry of key in Redis, which may have expired.
-func (s *Store) read(ctx context.Context, key string) (entry, error) {
+// readEntry returns the entry of key in Redis, which may have expired.
+func (s *Store) readEntry(ctx context.Context, key string) (entry, error) {
 	return found(s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return c.Do(ctx, c.B().Get().Key(s.prefix+key).Build())
 	}))

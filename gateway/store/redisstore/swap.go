@@ -1,9 +1,9 @@
 package redisstore
 
 // swapScript carries out Swap on the server. KEYS[1] is the key. ARGV is the
-// current time, "+" and the old value or "" for none, the string to store or ""
-// to delete the key, and its lifetime or 0 for never. The script returns 1, or 0 if
-// the live value is another one.
+// current time; "+" and the old value, or "" for none; the string to store, or ""
+// to delete the key; and its lifetime, or 0 for never. The script returns 1, or 0
+// if the live value is another one.
 //
 // A time is two numbers here because a number in Lua has 53 bits only.
 const swapScript = `

@@ -59,5 +59,7 @@ func (s *Store) walkNode(
 
 // literal returns a pattern that matches only text.
 func literal(text string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`, `-`, `\-`).Replace(text)
+	return strings.NewReplacer(
+		`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`, `-`, `\-`,
+	).Replace(text)
 }

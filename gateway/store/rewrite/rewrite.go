@@ -1,6 +1,6 @@
 // Package rewrite replaces files that people edit too. Others see the old content or the new
 // one, and never a part of it. A change keeps the mode, the owner and links to the file, waits
-// for other changes, and never undoes what an editor has saved meanwhile.
+// for other changes, and never undoes a change that an editor has saved meanwhile.
 package rewrite
 
 import (
@@ -37,8 +37,8 @@ var errChanged = errors.New("the file has changed meanwhile")
 // attempts is how often a change begins again because an editor has saved the file.
 const attempts = 5
 
-// File replaces the content of the file at path by what edit makes of it, and then calls after.
-// It calls ready once before that. If after fails, the file gets its old content again. Nil does
+// File replaces the content of the file at path by the result of edit, and then calls after. It
+// calls ready once before that. If after fails, the file gets its old content again. Nil does
 // nothing. Other changes wait until after has returned; ctx bounds how long this one waits. If an
 // editor has saved the file meanwhile, edit is called again with its content. The errors are
 // those of edit, ready, after and files, ErrNotWritable and ErrOvertaken.

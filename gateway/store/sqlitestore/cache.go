@@ -20,8 +20,8 @@ const (
 // never is the expiry of an entry that stays until it is deleted.
 const never int64 = 0
 
-// entry is what the database or the cache holds under a key. The zero entry means
-// that the key has no value.
+// entry is the content of the database or the cache under a key. The zero entry
+// means that the key has no value.
 type entry struct {
 	value   []byte // never nil in an entry that exists
 	expires int64  // Unix time in nanoseconds, or never
@@ -93,8 +93,8 @@ func newCache(entries int) (*cache, error) {
 	return c, nil
 }
 
-// lookup returns what is cached under key. If nothing is, the caller reads the
-// database and passes version to fill with the answer.
+// lookup returns the cached entry of key. If there is none, the caller reads
+// the database and passes version to fill with the answer.
 func (c *cache) lookup(key string, now int64) (e entry, known bool, version uint64) {
 	s, slot := c.place(key)
 	s.mu.Lock()
@@ -118,8 +118,8 @@ func (c *cache) fill(key string, e entry, now int64, version uint64) entry {
 	return e
 }
 
-// begin marks the keys as being committed.
-func (c *cache) begin(changes map[string]entry) {
+// beginCommit marks the keys as being committed.
+func (c *cache) beginCommit(changes map[string]entry) {
 	for key := range changes {
 		s, slot := c.place(key)
 		s.mu.Lock()
@@ -128,8 +128,9 @@ func (c *cache) begin(changes map[string]entry) {
 	}
 }
 
-// finish ends what begin began. If the commit failed, the cache drops the keys,
-// so that the next read asks the database for the outcome.
+// finish ends the commit that beginCommit began. If the commit failed, the
+// cache drops the keys, so that the next read asks the database for the
+// outcome.
 func (c *cache) finish(changes map[string]entry, committed bool) {
 	for key, e := range changes {
 		s, slot := c.place(key)

@@ -108,7 +108,7 @@ func TestCacheRefusesWhatACommitOvertook(t *testing.T) {
 			case "look":
 				_, _, version = c.lookup("key", now)
 			case "begin":
-				c.begin(changes)
+				c.beginCommit(changes)
 			case "finish", "fail":
 				c.finish(changes, step == "finish")
 			case "evict":

@@ -64,7 +64,7 @@ type database struct {
 	reader *sql.DB // a few that can only read
 }
 
-// openDatabase locks and opens the file at path and creates what is missing.
+// openDatabase locks and opens the database at path, and creates it if necessary.
 func openDatabase(ctx context.Context, path string, logger *slog.Logger) (*database, error) {
 	path, err := resolve(path)
 	if err != nil {
@@ -103,8 +103,8 @@ func openDatabase(ctx context.Context, path string, logger *slog.Logger) (*datab
 	return d, nil
 }
 
-// close closes what is open. The writer comes last, because the last connection
-// removes the log, and readers cannot.
+// close closes all connections. The writer comes last, because the last
+// connection removes the log, and readers cannot.
 func (d *database) close() error {
 	var failures []error
 	for _, db := range []*sql.DB{d.reader, d.writer} {
@@ -256,7 +256,8 @@ func demandSchema(ctx context.Context, db *sql.DB) error {
 			"run the newer authgate that wrote it",
 			version, schemaVersion)
 	case version != 0 || objects != 0:
-		return fmt.Errorf("is a database (version %d, %d tables and indexes) that authgate did not make: give another path",
+		return fmt.Errorf("is a database (version %d, %d tables and indexes) that authgate did not make: "+
+			"give another path",
 			version, objects)
 	}
 	tx, err := db.BeginTx(ctx, nil)
@@ -271,7 +272,7 @@ func demandSchema(ctx context.Context, db *sql.DB) error {
 
 var errDamaged = errors.New("the database is damaged")
 
-// explain adds to an error of Open what the operator can do about it.
+// explain adds advice for the operator to an error of Open.
 func explain(err error) error {
 	var failure *sqlite.Error
 	if errors.As(err, &failure) {

@@ -46,9 +46,9 @@ func holdFiles(path string, at index, logger *slog.Logger) (*openFiles, error) {
 	return held, nil
 }
 
-// check returns an error unless each path leads to the open file. It logs when
-// the result changes.
-func (o *openFiles) check() error {
+// checkPaths returns an error unless each path leads to the open file. It logs
+// when the result changes.
+func (o *openFiles) checkPaths() error {
 	err := o.compare()
 	if o.moved.Load() == (err != nil) || o.moved.Swap(err != nil) == (err != nil) {
 		return err
@@ -76,7 +76,7 @@ func (o *openFiles) compare() error {
 	return nil
 }
 
-// remedy returns what the operator can do about a file that is gone.
+// remedy tells operators how to repair the loss of a file.
 func remedy(path string) string {
 	if strings.HasSuffix(path, walSuffix) || strings.HasSuffix(path, shmSuffix) {
 		return "stop the gateway with SIGTERM, which saves what it holds, and start it again"

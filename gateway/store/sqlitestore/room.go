@@ -21,7 +21,7 @@ const (
 	// reserveSize is enough for a checkpoint of a log of usual length. After
 	// that the log has room for some hundred logouts.
 	reserveSize = 4 << 20
-	// loginRoom is an upper bound for what a login writes.
+	// loginRoom is an upper bound for the writes of a login.
 	loginRoom = 64 << 10
 	// roomEvery is the shortest time between two checks for room on a full
 	// disk, and between two probes that write as much as a login.
@@ -31,8 +31,8 @@ const (
 // errNoRoom means that the disk is full, over quota, or fails.
 var errNoRoom = errors.New("there is no room on the disk: free some")
 
-// room is what the writer knows about the space on the disk. Only the writer
-// uses it, except for short. Its times come from the local clock.
+// room is the knowledge of the writer about the space on the disk. Only the
+// writer uses it, except for short. Its times come from the local clock.
 type room struct {
 	logger *slog.Logger
 	path   string // of the reserve
@@ -152,7 +152,7 @@ func (w *writer) squeeze(writes []*write, err error) {
 		}
 	}
 	if len(endings) > 0 {
-		w.end(endings)
+		w.writeEndings(endings)
 	}
 	for i, one := range others {
 		failure := err
@@ -170,9 +170,9 @@ func (w *writer) squeeze(writes []*write, err error) {
 	}
 }
 
-// end carries out writes that end something, in the space of the reserve if
-// necessary.
-func (w *writer) end(endings []*write) {
+// writeEndings carries out writes that end something, in the space of the
+// reserve if necessary.
+func (w *writer) writeEndings(endings []*write) {
 	_, err := w.transact(endings, len(endings))
 	if noRoom(err) && w.room.release() {
 		_ = w.emptyLog(true) // with the space that is free now

@@ -2,12 +2,11 @@
 // must remember its logins and revocations across restarts.
 //
 // A write returns after it was committed to the write-ahead log and the log was
-// synchronised to the disk (journal_mode WAL, synchronous FULL), so that neither
-// kill -9 nor a power failure undoes it. One goroutine writes. It puts all
-// waiting writes into one transaction, so that they share one fsync. Reads are
-// answered from a cache in memory, which knows entries and absent keys. Only a
-// key that is not in the cache is read from the file, without waiting for the
-// writer.
+// synchronised to the disk (journal_mode WAL, synchronous FULL). So neither kill
+// -9 nor a power failure undoes it. One goroutine writes. It puts all waiting
+// writes into one transaction, so that they share one fsync. Reads are answered
+// from a cache in memory, which knows entries and absent keys. Only a key that
+// is not in the cache is read from the file, without waiting for the writer.
 //
 // Expired entries are removed in short steps between other writes.
 //
@@ -48,7 +47,7 @@ import (
 	"authgate/gateway/store"
 )
 
-// defaultCacheEntries is what Options.CacheEntries of zero means.
+// defaultCacheEntries is the size for Options.CacheEntries of zero.
 const defaultCacheEntries = 65536
 
 // Options configure a Store.
@@ -102,7 +101,8 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		o.CacheEntries = defaultCacheEntries
 	}
 	if o.CacheEntries < 0 {
-		return nil, fmt.Errorf("a cache of %d entries: want more than 0, or 0 for %d", o.CacheEntries, defaultCacheEntries)
+		return nil, fmt.Errorf("a cache of %d entries: want more than 0, or 0 for %d",
+			o.CacheEntries, defaultCacheEntries)
 	}
 	db, err := openDatabase(ctx, o.Path, o.Logger)
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	if !known {
 		fresh, err := readEntry(ctx, s.get, key)
 		if err == nil {
-			err = s.db.files.check() // the connection may be a new one, to another file
+			err = s.db.files.checkPaths() // the connection may be a new one, to another file
 		}
 		if err != nil {
 			return nil, s.failed("get", err)
@@ -210,7 +210,8 @@ func (s *Store) Take(ctx context.Context, key string) ([]byte, error) {
 
 // Delete implements store.Store.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	_, err := s.submit(ctx, "delete", &write{ends: true, do: func(b *batch) ([]byte, error) { return nil, b.remove(key) }})
+	remove := func(b *batch) ([]byte, error) { return nil, b.remove(key) }
+	_, err := s.submit(ctx, "delete", &write{ends: true, do: remove})
 	return err
 }
 

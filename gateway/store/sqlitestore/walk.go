@@ -20,7 +20,7 @@ func (s *Store) Walk(ctx context.Context, prefix string, visit func(keys []strin
 		}
 		keys, err := s.page(ctx, from)
 		if err == nil {
-			err = s.db.files.check()
+			err = s.db.files.checkPaths()
 		}
 		if err != nil {
 			return s.failed("walk", err)

@@ -122,15 +122,16 @@ func (w *writer) run() {
 		case <-w.quit:
 			return
 		case first := <-w.writes:
-			w.serve(first)
+			w.writeTogether(first)
 		}
 	}
 }
 
-// serve carries out first, and the writes that arrive before the commit, in one
-// transaction, and answers them. If a statement fails, each write gets its own
-// transaction instead, so that one write does not fail the others.
-func (w *writer) serve(first *write) {
+// writeTogether carries out first, and the writes that arrive before the
+// commit, in one transaction, and answers them. If a statement fails, each
+// write gets its own transaction instead, so that one write does not fail the
+// others.
+func (w *writer) writeTogether(first *write) {
 	w.room.restore()
 	writes, err := w.transact([]*write{first}, maxBatch)
 	switch {
@@ -176,7 +177,7 @@ var errStatement = errors.New("statement failed")
 // limit, in one transaction. It returns all of them. A nil error means that they
 // are committed and in the cache.
 func (w *writer) transact(writes []*write, limit int) ([]*write, error) {
-	if err := w.files.check(); err != nil {
+	if err := w.files.checkPaths(); err != nil {
 		return writes, err
 	}
 	// No caller's context: the transaction belongs to all of its writes.
@@ -196,13 +197,13 @@ func (w *writer) transact(writes []*write, limit int) ([]*write, error) {
 			writes = w.appendWaiting(writes)
 		}
 	}
-	w.cache.begin(b.changes)
+	w.cache.beginCommit(b.changes)
 	err = tx.Commit()
 	w.cache.finish(b.changes, err == nil)
 	if err != nil {
 		return writes, fmt.Errorf("commit: %w", err)
 	}
-	return writes, w.files.check() // a commit to a deleted file must not succeed
+	return writes, w.files.checkPaths() // a commit to a deleted file must not succeed
 }
 
 // noticeOthers empties the cache if another program, such as one that restores a
@@ -218,7 +219,8 @@ func (w *writer) noticeOthers(tx *sql.Tx) error {
 	w.version = version
 	w.cache.forget()
 	w.logger.LogAttrs(context.Background(), slog.LevelError,
-		"another program has written to the database of the running gateway; the gateway continues with the changed data")
+		"another program has written to the database of the running gateway; "+
+			"the gateway continues with the changed data")
 	return nil
 }
 
