@@ -16,14 +16,14 @@ type Error struct {
 	Err      error
 }
 
-// Error implements error. Its text does not contain what the upstream sent;
-// some errors of net/http quote it.
+// Error implements error. Its text contains no bytes of the upstream; some
+// errors of net/http quote them.
 func (e *Error) Error() string { return "upstream " + e.Upstream + ": " + Unquoted(e.Err.Error()) }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Answered reports whether the upstream could be reached, and what it sent is at fault.
+// Answered reports whether the upstream could be reached, and its response is at fault.
 func (e *Error) Answered() bool {
 	var (
 		told        *http2.Error

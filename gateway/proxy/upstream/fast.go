@@ -11,9 +11,9 @@ import (
 // Start sends a plain request by the fast path; see http1.Client.Start. It changes
 // p to a request for the target.
 //
-// It returns the response if that comes at once and is plain too, and otherwise what gets
-// the response, by one RoundTrip: that goes on with the request, or sends it if nothing
-// was sent.
+// It returns the response if that comes at once and is plain too. Otherwise one RoundTrip
+// of the second result gets it: that goes on with the request, or sends it if nothing was
+// sent.
 func (b *Transport) Start(ctx context.Context, p *http1.Plain) (*http1.Response, http.RoundTripper) {
 	u := b.upstream
 	t := u.first(ctx)
@@ -87,7 +87,10 @@ type started struct {
 func (s *started) RoundTrip(r *http.Request) (*http.Response, error) {
 	u, several := s.way.upstream, len(s.way.upstream.targets) > 1
 	defer u.observe(s.start)
-	a := attempts{way: s.way, request: r, path: r.URL.Opaque, restore: func() {}, start: s.start, left: u.config.Retries}
+	a := attempts{
+		way: s.way, request: r, path: r.URL.Opaque, restore: func() {},
+		start: s.start, left: u.config.Retries,
+	}
 	s.target.address(r, a.path)
 	response, err := valid(s.way.transport.finish(r, s.rest))
 	if err == nil {

@@ -20,10 +20,10 @@ import (
 )
 
 // IdentityHeaders writes identities into requests to one upstream, and removes
-// what clients wrote there. It is safe for concurrent use.
+// the values of clients there. It is safe for concurrent use.
 type IdentityHeaders struct {
 	names     forwarding.IdentityHeaders // an empty name leaves a header out
-	roles     map[string]string          // what the application calls a role
+	roles     map[string]string          // their names in the application
 	assertion *Assertion                 // nil: none
 	now       func() time.Time           // of the assertion
 	sent      []string                   // names, canonical
@@ -43,11 +43,11 @@ type readyFields struct {
 // cachedFields is how many identities have their fields cached.
 const cachedFields = 4096
 
-// HeaderOptions are what identities look like to one upstream.
+// HeaderOptions tell how identities look to one upstream.
 type HeaderOptions struct {
 	Names     forwarding.IdentityHeaders
 	Others    forwarding.IdentityHeaders // of the top level: no client may send these here either
-	Roles     map[string]string          // what the application calls a role; others pass under their own name
+	Roles     map[string]string          // their names in the application; others pass under their own name
 	Assertion *Assertion                 // nil: none
 	Token     string                     // the header with a token for the gateway; empty: none
 	Logger    *slog.Logger
@@ -100,8 +100,8 @@ func (i *IdentityHeaders) same(o *IdentityHeaders) bool {
 }
 
 // Refuses reports whether the client may not send a header, not even through a
-// trusted proxy, which may pass on what its own client sent. pass has the headers
-// that clients may send on this route, by their canonical names.
+// trusted proxy, which may pass on a header of its own client. pass has the
+// headers that clients may send on this route, by their canonical names.
 func (i *IdentityHeaders) Refuses(name string, pass map[string]bool) bool {
 	return i.filter.Finds(name) && i.refuses(name, pass)
 }
@@ -187,7 +187,7 @@ func (i *IdentityHeaders) rolesOf(id *policy.Identity) []string {
 
 // SetAll writes the identity into h, which is the header of a response. It also
 // sets the headers that have no value, so that a proxy which copies them to a
-// request overwrites what the client sent. id may be nil.
+// request overwrites those of the client. id may be nil.
 func (i *IdentityHeaders) SetAll(h http.Header, id *policy.Identity) {
 	values := make([]string, len(i.sent)) // one allocation for all
 	for n, name := range i.sent {
@@ -214,7 +214,7 @@ func (i *IdentityHeaders) CheckImitation(h http.Header) error {
 	return nil
 }
 
-// values returns what each header says of id, under its name as configured.
+// values returns the value of each header for id, under its name as configured.
 func (i *IdentityHeaders) values(id *policy.Identity) []http1.Field {
 	return []http1.Field{
 		{Name: i.names.User, Value: id.Username},

@@ -15,7 +15,7 @@ import (
 // maxCheckBody is how much of the answer to a check is read, in bytes.
 const maxCheckBody = 64 << 10
 
-// watch is what runs the active checks of an upstream.
+// watch runs the active checks of an upstream.
 type watch struct {
 	once   sync.Once
 	cancel context.CancelFunc // nil: it has not begun
@@ -60,7 +60,7 @@ func (u *Upstream) watch(ctx context.Context, way *transport, t *target) {
 	ticker := time.NewTicker(u.config.Health.Interval)
 	defer ticker.Stop()
 	for failures := 0; ; {
-		err := u.check(ctx, way, t)
+		err := u.checkTarget(ctx, way, t)
 		if ctx.Err() != nil {
 			return
 		}
@@ -90,8 +90,8 @@ func (u *Upstream) recover(t *target) {
 	}
 }
 
-// check sends one check to a target.
-func (u *Upstream) check(ctx context.Context, way *transport, t *target) error {
+// checkTarget sends one check to a target.
+func (u *Upstream) checkTarget(ctx context.Context, way *transport, t *target) error {
 	health := &u.config.Health
 	ctx, cancel := context.WithTimeout(ctx, health.Timeout)
 	defer cancel()
@@ -119,7 +119,7 @@ func (u *Upstream) check(ctx context.Context, way *transport, t *target) error {
 	return err
 }
 
-// targetStatus is what is known about a target.
+// targetStatus is the state of a target.
 type targetStatus struct {
 	Target   string // its URL
 	Up       bool
@@ -153,7 +153,7 @@ func (u *Upstream) failed(t *target, err error) {
 	}
 }
 
-// attributes returns what the log tells about a target.
+// attributes returns the attributes of a target for the log.
 func (u *Upstream) attributes(t *target, err error) []any {
 	all := []any{slog.String("upstream", u.name), slog.String("target", t.name)}
 	if err != nil {

@@ -16,7 +16,7 @@ func WithNamed(ctx context.Context, named *webdav.Named) context.Context {
 	return context.WithValue(ctx, namedKey{}, named)
 }
 
-// namedOf returns what a request names, nil if that is nothing.
+// namedOf returns the resources that a request names, nil if there are none.
 func namedOf(r *http.Request) *webdav.Named {
 	if len(r.Header["Destination"]) == 0 && len(r.Header["If"]) == 0 {
 		return nil
@@ -40,7 +40,7 @@ func (u *Upstream) base(host string) string {
 	return t.base(host)
 }
 
-// base returns what URLs at the target begin with, for requests with that Host.
+// base returns the prefix of URLs at the target, for requests with that Host.
 func (t *target) base(host string) string {
 	scheme := schemeHTTP
 	if t.url.Scheme == schemeHTTPS {

@@ -9,7 +9,7 @@ import (
 // http1Only is how long a target that has asked for HTTP/1.1 gets it for all requests.
 const http1Only = 10 * time.Minute
 
-// protocol is what a target speaks.
+// protocol is the protocol of a target.
 type protocol struct {
 	name  string    // of ALPN
 	until time.Time // zero: until the target chooses another one
@@ -33,7 +33,7 @@ func (t *transport) speaks(address string) (name string, only bool) {
 	return p.name, true
 }
 
-// chose notes what a target has chosen in the handshake.
+// chose notes the protocol that a target has chosen in the handshake.
 func (t *transport) chose(address, name string) { t.protocols.Store(address, &protocol{name: name}) }
 
 // needsHTTP1 notes that a target serves over HTTP/1.1 only (RFC 9113, section 7).

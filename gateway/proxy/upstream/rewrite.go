@@ -18,7 +18,7 @@ type Rewriter struct {
 	origins  map[string]bool // of the targets
 	domains  map[string]bool // of the targets, in lower case
 	prefix   string          // of paths at the targets, without a slash at the end
-	stripped string          // what the route removes from paths, encoded likewise
+	stripped string          // the prefix that the route removes from paths, encoded likewise
 }
 
 // NewRewriter returns the rewriter of a route that strips a prefix, in decoded
@@ -118,8 +118,8 @@ func leadsAway(reference string) bool {
 	return len(reference) > 1 && strings.IndexByte("/\\\t\r\n", reference[1]) >= 0
 }
 
-// names reports whether a URL names a target, or what the client asked for, which the
-// application knows from Host or X-Forwarded-Host.
+// names reports whether a URL names a target, or the host of the client's request,
+// which the application knows from Host or X-Forwarded-Host.
 func (w *Rewriter) names(u *url.URL, host string) (target, own bool) {
 	schemes := []string{u.Scheme}
 	if u.Scheme == "" { // the client uses that of the gateway
@@ -133,7 +133,7 @@ func (w *Rewriter) names(u *url.URL, host string) (target, own bool) {
 	return target, own
 }
 
-// cutPath cuts what follows the path off a reference.
+// cutPath cuts a reference after its path.
 func cutPath(s string) (path, rest string) {
 	if i := strings.IndexAny(s, "?#"); i >= 0 {
 		return s[:i], s[i:]

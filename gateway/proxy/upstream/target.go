@@ -38,14 +38,14 @@ const (
 	schemeUnixH2C = "unix+h2c"
 )
 
-// target is one address of an upstream, and what is known about it. All times are
-// nanoseconds of Upstream.elapsed.
+// target is one address of an upstream, with its state. All times are nanoseconds
+// of Upstream.elapsed.
 type target struct {
 	url    *url.URL
 	name   string // in metrics and the log
 	dial   string // HOST:PORT, or the path of a socket; for HTTP/2 that path as a host
 	prefix string // of all paths
-	host   string // that the upstream gets; empty: what the client asked for
+	host   string // that the upstream gets; empty: that of the client's request
 
 	inFlight atomic.Int64 // counted if there are several targets
 	resting  atomic.Int64 // until when it rests
@@ -96,7 +96,7 @@ func withoutZone(host string) string {
 	return address + "]" + port
 }
 
-// address makes r a request to the target. path is what the proxy asks for.
+// address makes r a request to the target. path is the path to request.
 func (t *target) address(r *http.Request, path string) {
 	r.URL.Scheme, r.URL.Host = t.url.Scheme, t.dial
 	setPath(r.URL, t.prefix+path)
@@ -116,8 +116,8 @@ func setPath(u *url.URL, path string) {
 	}
 }
 
-// encodeUnusual percent-encodes what a path has according to no RFC. url.URL would encode the
-// whole path anew.
+// encodeUnusual percent-encodes the bytes that no RFC allows in a path. url.URL would encode
+// the whole path anew.
 func encodeUnusual(path string) string {
 	const usual = "-._~!$&'()*+,;=:@/%[]"
 	var b strings.Builder

@@ -40,7 +40,7 @@ type transport struct {
 
 	plain, secure *http1.Client // for http and unix, and for https
 	http2, h2c    *http2.Client
-	protocols     sync.Map // what a target speaks, by the Host of its URL: *protocol
+	protocols     sync.Map // by the Host of the URL of a target: *protocol
 }
 
 // newTransport returns a transport. If a connection fails for lack of file
@@ -59,7 +59,8 @@ func newTransport(
 		t.config.NextProtos = []string{alpnHTTP1} // HTTP/2 shares a connection between requests
 	}
 	options := http1.Options{
-		Timeout: timeout, MaxIdle: idlePerHost, MaxAge: cfg.ConnectionAge, NoReuse: !cfg.ReuseConnections, Strays: strays,
+		Timeout: timeout, MaxIdle: idlePerHost, MaxAge: cfg.ConnectionAge, NoReuse: !cfg.ReuseConnections,
+		Strays:   strays,
 		NoRepeat: cfg.Retries == 0 || len(cfg.URLs) > 1, // with several targets, another one gets the request
 	}
 	options.Dial = t.dialPlain

@@ -17,7 +17,7 @@ import (
 // idlePerHost is how many idle connections are kept to each address.
 const idlePerHost = 256
 
-// Metrics counts what an upstream does.
+// Metrics counts events of an upstream.
 type Metrics interface {
 	Retried()             // a request was sent again
 	Checked(healthy bool) // an active check ended

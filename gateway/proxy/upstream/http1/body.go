@@ -62,7 +62,7 @@ func (b *body) Close() error {
 
 func (b *body) finish(err error) {
 	b.ended, b.err = true, err
-	b.end(err == io.EOF)
+	b.endExchange(err == io.EOF)
 }
 
 // tunnel is the body of a 101: the connection in both directions.
@@ -83,7 +83,7 @@ func (e *exchange) tunnel(response *http.Response) (*http.Response, error) {
 }
 
 // Read implements io.Reader. It begins with the bytes that came with the 101. The protocol of a
-// tunnel says itself what is whole.
+// tunnel marks its own ends.
 func (t *tunnel) Read(p []byte) (int, error) {
 	n, err := t.br.Read(p)
 	if err == errTruncated {

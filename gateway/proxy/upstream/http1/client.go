@@ -51,7 +51,7 @@ type Options struct {
 	NoReuse bool
 	// NoRepeat means that no request is sent a second time.
 	NoRepeat bool
-	// Strays is what the clients of the upstream know of it. Nil is a new one.
+	// Strays is the memory that the clients of the upstream share. Nil is a new one.
 	Strays *Strays
 }
 
@@ -72,7 +72,8 @@ type Client struct {
 // New returns a client.
 func New(o Options) *Client {
 	return &Client{
-		dial: o.Dial, timeout: o.Timeout, age: o.MaxAge, noReuse: o.NoReuse, once: o.NoRepeat, strays: cmp.Or(o.Strays, new(Strays)),
+		dial: o.Dial, timeout: o.Timeout, age: o.MaxAge, noReuse: o.NoReuse, once: o.NoRepeat,
+		strays:  cmp.Or(o.Strays, new(Strays)),
 		idle:    pool{max: o.MaxIdle, conns: map[string]*idle{}},
 		buffers: sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		writers: sync.Pool{New: func() any { return bufio.NewWriterSize(nil, writeBuffer) }},

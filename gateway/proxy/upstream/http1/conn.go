@@ -23,9 +23,9 @@ type conn struct {
 	failed  error         // of Read
 	unclear bool          // the last response has more than one framing
 
-	header   []byte // as it came, of a response that is not plain, and what came with it
+	header   []byte // as it came, of a response that is not plain, and the bytes after it
 	inHeader bool   // header is being read
-	again    []byte // what Read returns before it reads on
+	again    []byte // bytes that Read returns before it reads on
 
 	quiet  func() bool // reports whether the connection is open and nothing has come
 	fields []Field     // of the last plain response
@@ -44,7 +44,7 @@ func newConn(c net.Conn, address string) *conn {
 		k.quiet = checked.Check
 	} else {
 		k.descriptor = newDescriptor(c)
-		k.quiet = k.descriptor.check
+		k.quiet = k.descriptor.isClean
 	}
 	k.limited.R = k
 	k.br = bufio.NewReader(&k.limited)
@@ -78,7 +78,7 @@ func (k *conn) Read(b []byte) (n int, err error) {
 func (k *conn) start(request []byte, now time.Time, timeout time.Duration) (ok bool, failed error) {
 	k.limited.N = maxHeader
 	if k.descriptor == nil {
-		if k.SetWriteDeadline(now.Add(timeout)) != nil || k.hurry(now, timeout) != nil || !k.check() {
+		if k.SetWriteDeadline(now.Add(timeout)) != nil || k.hurry(now, timeout) != nil || !k.isClean() {
 			return false, nil
 		}
 		_, failed = k.Write(request)
@@ -88,7 +88,7 @@ func (k *conn) start(request []byte, now time.Time, timeout time.Duration) (ok b
 		return false, nil
 	}
 	k.request, k.deadline, k.unsent = request, now.Add(timeout), nil
-	_, err := k.br.Peek(1) // what fails, fails again for those who read
+	_, err := k.br.Peek(1) // an error comes again for those who read
 	return err != errNotQuiet, k.unsent
 }
 
@@ -134,12 +134,12 @@ func (k *conn) abort() {
 	k.Close()
 }
 
-// check reports whether the connection is open and has no unread bytes.
-func (k *conn) check() bool { return k.br.Buffered() == 0 && k.quiet() }
+// isClean reports whether the connection is open and has no unread bytes.
+func (k *conn) isClean() bool { return k.br.Buffered() == 0 && k.quiet() }
 
-// conn returns a connection for a request, with that deadline: the owner's, an idle
-// one that passes its check, or a new one. If the request may not share it any more, because
-// of what an idle one has shown meanwhile, conn sets use.closes.
+// conn returns a connection for a request, with that deadline: the owner's, an idle one that
+// passes its check, or a new one. If an idle one has shown meanwhile that the request may
+// not share its connection, conn sets use.closes.
 func (c *Client) conn(r *http.Request, use *use, deadline time.Time) (k *conn, used bool, err error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, false, err
@@ -194,7 +194,7 @@ func (c *Client) takeIdle(address string, now time.Time) *conn {
 // closes one that does not.
 func (c *Client) passes(k *conn, deadline time.Time) bool {
 	k.alarm = time.Time{}
-	if k.SetDeadline(deadline) == nil && k.check() { // a check after the old deadline fails
+	if k.SetDeadline(deadline) == nil && k.isClean() { // a check after the old deadline fails
 		return true
 	}
 	c.discard(k)

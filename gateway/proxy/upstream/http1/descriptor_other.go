@@ -10,6 +10,6 @@ type descriptor struct{}
 
 func newDescriptor(net.Conn) *descriptor { return nil }
 
-func (d *descriptor) check() bool { return false }
+func (d *descriptor) isClean() bool { return false }
 
 func (d *descriptor) exchange(_, _ []byte) (sent, n int, err error) { return 0, 0, errNotQuiet }

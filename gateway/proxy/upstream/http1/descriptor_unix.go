@@ -39,9 +39,9 @@ func newDescriptor(conn net.Conn) *descriptor {
 	return d
 }
 
-// check reports whether the connection is open and has no unread bytes. It does not
-// wait for any. It is false for nil.
-func (d *descriptor) check() bool {
+// isClean reports whether the connection is open and has no unread bytes. It does
+// not wait for any. It is false for nil.
+func (d *descriptor) isClean() bool {
 	return d != nil && d.raw.Read(d.look) == nil && d.empty
 }
 
@@ -75,7 +75,7 @@ func (d *descriptor) exchange(request, response []byte) (sent, n int, err error)
 // become readable. It reports whether there is nothing to wait for.
 func (d *descriptor) turn(fd uintptr) bool {
 	if d.request == nil {
-		return d.read(int(fd))
+		return d.readNow(int(fd))
 	}
 	if d.quiet(fd); !d.empty {
 		return true
@@ -92,8 +92,8 @@ func (d *descriptor) turn(fd uintptr) bool {
 	return !whole
 }
 
-// read reads what has come. It reports false if that is nothing.
-func (d *descriptor) read(fd int) bool {
+// readNow reads the bytes that have come. It reports false if there are none.
+func (d *descriptor) readNow(fd int) bool {
 	for {
 		n, err := syscall.Read(fd, d.response)
 		switch {

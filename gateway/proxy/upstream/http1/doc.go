@@ -18,16 +18,15 @@
 //
 // Nothing in a response says to which request it belongs (RFC 9112, section
 // 9.3.2). If the client and the upstream disagree about where a response ends,
-// the rest of it becomes the response to the next request on the connection,
-// which may be another user's. So the client uses a connection again only if the
-// end of the last response is beyond doubt (see reusable) and no byte has come
-// since.
+// the rest becomes the response to the next request on the connection, perhaps
+// another user's. So the client uses a connection again only if the end of the
+// last response is beyond doubt (see reusable) and no byte has come since.
 //
 // The client sends a request a second time only if that cannot do harm; see
 // Client.RoundTrip.
 //
 // An upstream may be slow or malicious. The header of a response and each pause
-// of an upstream that does not read have a time limit, response headers and
+// of an upstream that does not read have a time limit. Response headers and
 // informational responses are bounded, and errors quote nothing that the
 // upstream sent.
 package http1

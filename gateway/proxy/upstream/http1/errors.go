@@ -43,7 +43,7 @@ func (e *noResponseError) NoResponse() bool { return true }
 func (e *noResponseError) Unwrap() error { return e.err }
 
 // withoutQuotes returns err if it comes from the network or a context, and
-// instead otherwise: errors of net/http quote what it cannot parse.
+// instead otherwise: errors of net/http quote bytes that it cannot parse.
 func withoutQuotes(err, instead error) error {
 	var network net.Error
 	switch {

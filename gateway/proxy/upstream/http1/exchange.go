@@ -145,7 +145,8 @@ func (k *conn) readHeader(r *http.Request) (*http.Response, error) {
 // close, although it may name fields that are not for the client (RFC 9110, section 7.6.1).
 func restoreConnection(h http.Header, header []byte) {
 	_, fields, _ := bytes.Cut(header, []byte("\n"))
-	read, _ := textproto.NewReader(bufio.NewReader(bytes.NewReader(fields))).ReadMIMEHeader() // ReadResponse has read it
+	reader := textproto.NewReader(bufio.NewReader(bytes.NewReader(fields)))
+	read, _ := reader.ReadMIMEHeader() // ReadResponse has read it
 	if options := read["Connection"]; len(options) > 1 || len(options) == 1 && !strings.EqualFold(options[0], "close") {
 		h["Connection"] = options
 	}
@@ -202,7 +203,7 @@ func (e *exchange) deliver(response *http.Response) (*http.Response, error) {
 		return e.tunnel(response)
 	}
 	if response.Body == http.NoBody || response.Request.Method == http.MethodHead {
-		e.end(true)
+		e.endExchange(true)
 		response.Body = http.NoBody
 		return response, nil
 	}
@@ -219,12 +220,12 @@ func (e *exchange) deliver(response *http.Response) (*http.Response, error) {
 }
 
 // chunksBegin reports whether the first chunk of a response begins as it must, as far as it has come with
-// the header. Nothing was sent to the client yet, so that it can still learn what failed.
+// the header. Nothing was sent to the client yet, so that it can still learn of the failure.
 func (e *exchange) chunksBegin(response *http.Response) bool {
 	come, _ := e.conn.br.Peek(e.conn.br.Buffered()) // cannot fail
 	switch {
-	case len(response.TransferEncoding) == 0, len(come) == 0, come[0] == '0': // after a chunk without bytes, Read would wait
-		return true
+	case len(response.TransferEncoding) == 0, len(come) == 0, come[0] == '0':
+		return true // after a chunk without bytes, Read would wait
 	case bytes.IndexByte(come, '\n') < 0:
 		return bytes.IndexByte([]byte("123456789abcdefABCDEF"), come[0]) >= 0
 	}
@@ -232,9 +233,9 @@ func (e *exchange) chunksBegin(response *http.Response) bool {
 	return err == nil
 }
 
-// end gives the connection back, or closes it. It is called once, when nothing
-// more is read. whole says whether the whole response was read.
-func (e *exchange) end(whole bool) {
+// endExchange gives the connection back, or closes it. It is called once, when
+// nothing more is read. whole says whether the whole response was read.
+func (e *exchange) endExchange(whole bool) {
 	alive := e.stop() // false if the end of the context has closed the connection
 	if whole && alive && e.conn.br.Buffered() > 0 {
 		e.client.strays.note()

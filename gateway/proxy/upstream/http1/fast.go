@@ -14,8 +14,8 @@ import (
 // most twice as long. It does not watch the context of the request meanwhile.
 const fastWait = 50 * time.Millisecond
 
-// maxPlain is how long a plain request is at most, in bytes: what the buffers of an
-// idle connection take without a wait.
+// maxPlain is how long a plain request is at most, in bytes: the buffers of an idle
+// connection take it without a wait.
 const maxPlain = 2 * SmallBody
 
 // Start sends a plain request on an idle connection: the fast path. It has one
@@ -28,8 +28,8 @@ const maxPlain = 2 * SmallBody
 //   - Neither. Nothing was sent: there is no idle connection, or the request is
 //     not as plain as it seems.
 //
-// What RoundTrip does with the same request, Start does too, byte for byte. now is
-// the time, for deadlines.
+// Start sends the same bytes as RoundTrip does with the same request. now is the
+// time, for deadlines.
 func (c *Client) Start(ctx context.Context, now time.Time, address string, p *Plain) (*Response, http.RoundTripper) {
 	if c.noReuse || ctx.Err() != nil || len(p.Body) > 0 && !c.sharesBody(p.Method) {
 		return nil, nil
@@ -37,14 +37,14 @@ func (c *Client) Start(ctx context.Context, now time.Time, address string, p *Pl
 	b := c.buffers.Get().(*bytes.Buffer)
 	defer c.recycle(b)
 	request, ok := p.append(b.AvailableBuffer())
-	b.Write(request) // what is appended stays in its place, unless there was too little room
+	b.Write(request) // appended bytes stay in their place, unless there was too little room
 	if !ok || b.Len() > maxPlain {
 		return nil, nil
 	}
 	for k := c.takeIdle(address, now); k != nil; k = c.takeIdle(address, now) {
 		ok, failed := k.start(b.Bytes(), now, c.timeout)
 		if !ok {
-			if c.discard(k); len(p.Body) > 0 && !c.sharesBody(p.Method) { // of what it has shown
+			if c.discard(k); len(p.Body) > 0 && !c.sharesBody(p.Method) { // because of its stray bytes
 				return nil, nil
 			}
 			continue

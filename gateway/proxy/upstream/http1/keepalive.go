@@ -12,7 +12,7 @@ const unannounced = 24 * time.Hour
 
 // announced returns how long a connection may be idle by a Keep-Alive field of a response (RFC 2068, section
 // 19.7.1.1). An upstream that closes it while a request is on the way does not tell whether it has seen the
-// request, which may be one that must not be sent twice. So the client is early: by a second, or half of the time.
+// request, which perhaps must not be sent twice. So the client is early: by a second, or half of the time.
 func announced(keepAlive string) time.Duration {
 	for parameter := range strings.SplitSeq(keepAlive, ",") {
 		name, value, _ := strings.Cut(parameter, "=")

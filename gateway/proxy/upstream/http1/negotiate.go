@@ -58,7 +58,7 @@ func begins(part string) bool {
 	return !strings.HasPrefix(rest, "=")
 }
 
-// token returns what is before the first space or "=", and what comes after the spaces.
+// token returns the text before the first space or "=", and the text after the spaces.
 func token(part string) (first, rest string) {
 	end := strings.IndexAny(part, " \t=")
 	if end < 0 {

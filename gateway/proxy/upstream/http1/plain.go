@@ -143,8 +143,8 @@ func (k *conn) plainBody(head []byte) *Response {
 }
 
 // plainHead reads the header of a plain response into k.fields, without the fields
-// about the connection. It refuses what has two meanings or needs a decision:
-// readResponse has the rules.
+// about the connection. It refuses a header that has two meanings or needs a
+// decision: readResponse has the rules.
 func (k *conn) plainHead(head []byte) (status int, length int64, ok bool) {
 	first := bytes.Index(head, []byte(crlf))
 	status, ok = plainStatus(head[:first])

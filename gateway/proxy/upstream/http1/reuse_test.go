@@ -165,11 +165,11 @@ func TestUnsolicited(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := idleOne(t, f.Client)
-		if !c.check() {
+		if !c.isClean() {
 			t.Errorf("%s: the connection fails its check before", name)
 		}
 		close(goOn)
-		for c.check() {
+		for c.isClean() {
 			runtime.Gosched() // until it has come through the kernel
 		}
 		if body, err := f.send(t.Context(), "GET", nil); err != nil || body != "ok" {

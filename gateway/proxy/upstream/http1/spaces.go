@@ -66,8 +66,8 @@ func (k *conn) reread() {
 	k.br.Reset(&k.limited)
 }
 
-// tightenTrailer does to the trailer of a response what tighten does to a header. It
-// reports false if a name is malformed.
+// tightenTrailer is tighten for the trailer of a response. It reports false if a
+// name is malformed.
 func tightenTrailer(trailer http.Header) bool {
 	for name, values := range trailer {
 		if httpguts.ValidHeaderFieldName(name) {

@@ -9,11 +9,11 @@ import (
 // Strays remembers whether an upstream has sent bytes that belong to no response. The
 // clients of an upstream share it. It is safe for concurrent use.
 //
-// Such an upstream and the gateway disagree about where a request or a response
-// ends. It may have read the body of a request as a request, which then came from a
-// client and not from the gateway (RFC 9112, section 11.2), or its responses may be longer
-// than they say. From then on, each connection rests after every response, and each
-// request with a body has a connection of its own.
+// Such an upstream and the gateway disagree about where a request or a response ends. It
+// may have read the body of a client's request as a request of the gateway (RFC 9112,
+// section 11.2), or its responses may be longer than they say. From then on, each
+// connection rests after every response, and each request with a body has a connection of
+// its own.
 type Strays struct {
 	Report func() // called at the first ones; may be nil
 	seen   atomic.Bool

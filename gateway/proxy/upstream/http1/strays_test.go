@@ -114,7 +114,7 @@ func testStrays(t *testing.T, says, late string, want bool) {
 	if !strings.HasPrefix(says, okResponse+"H") { // the connection is idle
 		k := idleOne(t, f.Client)
 		close(sent)
-		for late != "" && k.check() { // until it has come
+		for late != "" && k.isClean() { // until it has come
 			runtime.Gosched()
 		}
 		f.haveRested()
@@ -172,7 +172,7 @@ func (f *fixture) keepIdle(t *testing.T, address string, n int64) {
 	if _, err := io.WriteString(idle[0].Conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	for idle[0].check() { // until the response has come
+	for idle[0].isClean() { // until the response has come
 		runtime.Gosched()
 	}
 	for _, k := range idle {

@@ -46,7 +46,7 @@ func (c *TLSConn) Abort() { c.wire.Conn.Close() }
 // Check reports whether the connection is open and has no unread bytes: neither
 // in the system, nor encrypted or decrypted in the buffers of TLS.
 func (c *TLSConn) Check() bool {
-	if !c.descriptor.check() {
+	if !c.descriptor.isClean() {
 		return false
 	}
 	c.wire.held = true

@@ -91,7 +91,7 @@ type upload struct {
 	ended     bool        // nothing more is written
 	err       error       // why it ended; nil if the whole request was written
 	late      *time.Timer // set if the response ended first
-	giveBack  func()      // what late waits for
+	giveBack  func()      // called when nothing more is written before late
 	draining  bool        // drain has begun
 }
 
@@ -111,7 +111,7 @@ func (u *upload) run(q *http.Request) {
 	} else if u.failed != nil {
 		err = u.failed
 	}
-	u.end(err)
+	u.endUpload(err)
 }
 
 // ReadFrom implements io.ReaderFrom. It sends each part of the body as it comes.
@@ -130,9 +130,9 @@ func (u *upload) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// end is called when nothing more is written. The time limit of the response
-// header begins.
-func (u *upload) end(err error) {
+// endUpload is called when nothing more is written. The time limit of the
+// response header begins.
+func (u *upload) endUpload(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.ended, u.err = true, err

@@ -96,7 +96,7 @@ func (c *Client) dial(ctx context.Context, _, address string) (net.Conn, error) 
 	return k.greeted, nil
 }
 
-// guarded returns what k uses raw through.
+// guarded returns raw with the time limit and the buffers of k.
 func (c *Client) guarded(raw net.Conn, k *connection) net.Conn {
 	k.guard = &guard{Conn: raw, limit: c.options.Timeout}
 	g := &conn.Gatherer{Conn: k.guard, Buffers: &c.buffers}
@@ -106,7 +106,8 @@ func (c *Client) guarded(raw net.Conn, k *connection) net.Conn {
 
 // RoundTrip implements http.RoundTripper. It sends a request a second time if the
 // upstream has not processed it, or if it Repeats (see http1) and the upstream reset it
-// or lost its connection; and in both cases only if what was read of its body is at hand.
+// or lost its connection; and in both cases only if the part of its body that was read is
+// at hand.
 func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := newReplay(r)
 	for attempt := 1; ; attempt++ {
@@ -121,7 +122,8 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 			e.again = r.ContentLength <= mostReplayed && body.restore(r)
 			return nil, err
 		}
-		again := unprocessed(err) && attempt < mostAttempts || attempt == 1 && !c.options.NoRepeat && http1.Repeats(r, err)
+		again := unprocessed(err) && attempt < mostAttempts ||
+			attempt == 1 && !c.options.NoRepeat && http1.Repeats(r, err)
 		if !again || !body.whole() {
 			return nil, err
 		}
@@ -189,7 +191,7 @@ func (c *Client) reserve(open []*connection, now time.Time) *connection {
 // wait waits for a connection beside those that have no place. It returns the connection if the request has a place
 // on it, and nil if it may find one now.
 func (c *Client) wait(ctx context.Context, limit time.Time, address string, full []*connection) (*connection, error) {
-	d, first := c.begin(address, full)
+	d, first := c.beginDial(address, full)
 	if d == nil {
 		return nil, nil
 	}
@@ -221,9 +223,9 @@ func (c *Client) wait(ctx context.Context, limit time.Time, address string, full
 	return nil, err
 }
 
-// begin opens a connection for all that wait for one. first says that the caller's request has a place on it. It
-// returns nil if there are other connections by now than those that have no place.
-func (c *Client) begin(address string, full []*connection) (d *dialing, first bool) {
+// beginDial opens a connection for all that wait for one. first says that the caller's request has a place on
+// it. It returns nil if there are other connections by now than those that have no place.
+func (c *Client) beginDial(address string, full []*connection) (d *dialing, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if d := c.dials[address]; d != nil {
@@ -266,7 +268,7 @@ func (d *dialing) release() {
 func (c *Client) open(ctx context.Context, address string) (*connection, error) {
 	k := &connection{address: address, aged: http1.Aged(c.options.MaxAge)}
 	k.retired.Store(c.options.NoReuse)
-	// What dial returns is a connection without TLS to net/http, which would need a *tls.Conn.
+	// The connection of dial has no TLS for net/http, which would need a *tls.Conn.
 	cc, err := c.transport.NewClientConn(context.WithValue(ctx, connectionKey{}, k), "http", address)
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func (c *Client) send(k *connection, r *http.Request, content *replay) (*http.Re
 		q.Body = sent
 	}
 	began := k.guard.heard()
-	w.begin() // it may have to wait for its turn on the connection
+	w.beginWait() // it may have to wait for its turn on the connection
 	response, err := k.RoundTrip(q)
 	w.stop()
 	if err == nil {
@@ -87,7 +87,7 @@ type watch struct {
 func (w *watch) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		Wait100Continue: w.hold,
-		WroteRequest:    func(httptrace.WroteRequestInfo) { w.begin() },
+		WroteRequest:    func(httptrace.WroteRequestInfo) { w.beginWait() },
 		Got1xxResponse: func(status int, h textproto.MIMEHeader) error {
 			if err := w.budget.spend(h); err != nil {
 				w.cancel(err)
@@ -100,9 +100,9 @@ func (w *watch) trace() *httptrace.ClientTrace {
 	}
 }
 
-// begin begins the time in which the upstream must take a part of the request or, after the
-// last one, send the header of its response.
-func (w *watch) begin() {
+// beginWait begins the time in which the upstream must take a part of the request or, after
+// the last one, send the header of its response.
+func (w *watch) beginWait() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {

@@ -53,7 +53,7 @@ func NeedsHTTP1(err error) (needed, again bool) {
 
 func (e *Error) needsHTTP1() bool { return e.Code == http2.ErrCodeHTTP11Required.String() }
 
-// errExchange replaces errors of net/http that may quote what the upstream sent.
+// errExchange replaces errors of net/http that may quote the upstream.
 var errExchange = errors.New("the exchange over HTTP/2 failed")
 
 // errCrowded means that the request has waited for its place on a connection for the whole time limit.
@@ -78,7 +78,7 @@ var (
 // unprocessed reports whether the upstream has certainly not processed the request.
 func unprocessed(err error) bool { return err == errUnusable || slices.Contains(unsent, err.Error()) }
 
-// explain returns err without what the upstream sent.
+// explain returns err without bytes of the upstream.
 func explain(err error) error {
 	var (
 		reset       http2.StreamError
@@ -90,7 +90,8 @@ func explain(err error) error {
 	case errors.As(err, &own):
 		return err
 	case errors.As(err, &reset) && (reset.Cause == nil || reset.Cause.Error() != fromPeer): // net/http has reset it
-		return &Error{Code: reset.Code.String(), text: fmt.Sprintf("the upstream broke the rules of HTTP/2: %v", reset.Code)}
+		text := fmt.Sprintf("the upstream broke the rules of HTTP/2: %v", reset.Code)
+		return &Error{Code: reset.Code.String(), text: text}
 	case errors.As(err, &reset):
 		return &Error{
 			Code: reset.Code.String(), text: fmt.Sprintf("the upstream reset the stream: %v", reset.Code), none: true,

@@ -29,7 +29,7 @@ func newGreeted(c, below net.Conn) *greeted {
 	return &greeted{Conn: c, below: below, done: make(chan struct{})}
 }
 
-// Read implements net.Conn. net/http reads again only when it has done what the frames say that have come.
+// Read implements net.Conn. net/http reads again only when it has acted on the frames that have come.
 func (g *greeted) Read(b []byte) (int, error) {
 	if g.have == len(g.header) && g.left == 0 {
 		g.tell(true)
@@ -39,7 +39,7 @@ func (g *greeted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// follow notes what has come of the first frame.
+// follow notes how much of the first frame has come.
 func (g *greeted) follow(b []byte) {
 	if g.have < len(g.header) {
 		n := copy(g.header[g.have:], b)

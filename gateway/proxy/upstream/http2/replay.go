@@ -12,11 +12,11 @@ import (
 // mostReplayed is the longest body that is sent again, in bytes.
 const mostReplayed = 64 << 10
 
-// replay is the body of a request that may be sent again. It keeps what the client sent.
+// replay is the body of a request that may be sent again. It keeps the bytes that the client sent.
 //
 // net/http waits for a Read of the body before it tells that the upstream has reset the stream, and a client
 // may send nothing for a long time. So the end of an attempt cancels the context for which net/http waits.
-// The Read goes on, and what it gets is for the next attempt.
+// The Read goes on, and its bytes are for the next attempt.
 type replay struct {
 	client io.Reader // sends the body
 
@@ -25,7 +25,7 @@ type replay struct {
 	reading bool      // an attempt waits for the client
 	read    []byte    // what has come
 	lost    bool      // more has come than is kept
-	err     error     // after what has come
+	err     error     // after the bytes that have come
 
 	settled atomic.Bool // a response has begun, so it is not sent again
 }
@@ -100,7 +100,7 @@ func (a *attempt) Read(b []byte) (int, error) {
 	defer a.mu.Unlock()
 	if a.sent == len(a.read) && a.err == nil {
 		a.watch.hold()
-		defer a.watch.begin()
+		defer a.watch.beginWait()
 	}
 	for a.reading && a.sent == len(a.read) && !a.ended.Load() { // an attempt before this one
 		a.changed.Wait()
