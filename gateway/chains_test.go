@@ -72,6 +72,8 @@ func TestCredentialsStayHere(t *testing.T) {
 		{"/public/", header + token, "X_Authgate_Token: " + token, ""},
 		{"/public/", "X.Authgate.Token: " + token, "", ""},
 		{"/open/", "X_Authgate_Token: " + token, "", ""},
+		{"/public/", "Authorization: Token " + token, "", ""},
+		{"/session/", "Authorization: Token " + token, alice.cookie, ""},
 		{"/any/", basicHeader("alice", token), "", ""},
 		{"/any/", "Authorization: Bearer " + token, "", ""},
 		{"/shared/", alice.bearer, "", ""},

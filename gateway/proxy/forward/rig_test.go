@@ -19,6 +19,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/proxy/streams"
+	"authgate/gateway/proxy/tracing"
 	"authgate/gateway/proxy/upstream"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/wire/conn"
@@ -77,6 +78,7 @@ type rig struct {
 	registry       *prometheus.Registry
 	sent           func(*Request)                // is told each request before it is sent; may be nil
 	ended          atomic.Pointer[streams.Ended] // why the logins of all users have ended; nil: they go on
+	tracer         *tracing.Tracer               // nil: there are no traces
 	inFlight       atomic.Int64
 }
 
@@ -204,6 +206,9 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	ex.Init(r.site, w, q)
 	ex.Peer = r.trusted.Read(q)
 	sent := &Request{Exchange: ex, Login: r}
+	if r.tracer != nil {
+		sent.Trace = r.tracer.Begin(q.Header, ex.Peer.Trusted)
+	}
 	r.inFlight.Add(1)
 	aborted, told := false, false // that the login has ended
 	defer func() {

@@ -1,4 +1,4 @@
-package signin_test
+package web_test
 
 import (
 	"context"

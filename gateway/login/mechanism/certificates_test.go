@@ -1,4 +1,4 @@
-package chain_test
+package mechanism_test
 
 import (
 	"crypto/tls"

@@ -1,4 +1,4 @@
-package signin_test
+package places_test
 
 import (
 	"net/http/httptest"

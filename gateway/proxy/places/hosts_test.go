@@ -1,4 +1,4 @@
-package web_test
+package places_test
 
 import (
 	"context"
