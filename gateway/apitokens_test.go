@@ -51,34 +51,29 @@ func TestAPITokenAfterReload(t *testing.T) {
 func TestStreamsOfAPITokens(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		end    func(s *streaming, in signedIn, token ownrig.MadeToken)
+		end    func(s *streaming, in signedIn, id string)
 		reason string
 	}{
-		"revoked": {func(s *streaming, in signedIn, token ownrig.MadeToken) {
-			s.want(200, "POST", "/account/tokens/revoke", `{"id":"`+token.ID+`"}`, jsonType, in.cookie)
+		"revoked": {func(s *streaming, in signedIn, id string) {
+			s.want(200, "POST", "/account/tokens/revoke", `{"id":"`+id+`"}`, jsonType, in.cookie)
 		}, "token"},
-		"disabled": {func(s *streaming, _ signedIn, _ ownrig.MadeToken) { s.change(aliceIs, aliceIs+"disabled: true, ") },
-			"token"},
-		"a role":  {func(s *streaming, _ signedIn, _ ownrig.MadeToken) { s.change(aliceRoles, "roles: [user], ") }, "admin"},
-		"expired": {func(s *streaming, _ signedIn, _ ownrig.MadeToken) { s.clock.Advance(time.Hour) }, "token"},
+		"disabled": {func(s *streaming, _ signedIn, _ string) { s.change(aliceIs, aliceIs+"disabled: true, ") }, "token"},
+		"a role":   {func(s *streaming, _ signedIn, _ string) { s.change(aliceRoles, "roles: [user], ") }, "admin"},
+		"expired":  {func(s *streaming, _ signedIn, _ string) { s.clock.Advance(time.Hour) }, "token"},
 	} {
-		for _, form := range []string{"bearer", "basic"} {
-			t.Run(name+"/"+form, func(t *testing.T) {
-				t.Parallel()
-				streamsOf(t, func(s *streaming) {
-					in := s.login(aliceIn)
-					token := s.client.NewToken(in.cookie, "")
-					header := map[string]string{"bearer": "Authorization: Bearer " + token.Token,
-						"basic": basicHeader("alice", token.Token)}[form]
-					body := s.open("HTTP/1.1", "/admin/", header)
-					time.Sleep(time.Minute)
-					s.alive(1)
-					c.end(s, in, token)
-					s.ends(body, time.Now())
-					s.wantEnded(c.reason)
-				})
+		for _, scheme := range []string{"bearer", "basic"} {
+			streamsOf(t, func(s *streaming) {
+				in := s.login(aliceIn)
+				token := s.client.NewToken(in.cookie, "")
+				header := basicHeader("alice", token.Token)
+				if scheme == "bearer" {
+					header = "Authorization: Bearer " + token.Token
+				}
+				s.endsAfter("HTTP/1.1", "/admin/", header, func() { c.end(s, in, token.ID) })
+				s.wantEnded(c.reason)
 			})
 		}
+		t.Log(name)
 	}
 }
 

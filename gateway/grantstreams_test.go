@@ -36,12 +36,11 @@ func TestStreamsOfGrants(t *testing.T) {
 			streamsWith(t, baseConfig+ownrig.OAuthClient, func(s *streaming) {
 				in := s.login(aliceIn)
 				tokens := s.client.Lend(in.cookie, "", "")
-				body := s.open("HTTP/1.1", "/bearer/", "Authorization: Bearer "+tokens.Access)
-				s.client.AsWiki("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {tokens.Refresh}})
-				time.Sleep(time.Minute)
-				s.alive(1)
-				end(s, in, tokens)
-				s.ends(body, time.Now())
+				s.endsAfter("HTTP/1.1", "/bearer/", "Authorization: Bearer "+tokens.Access, func() {
+					s.client.AsWiki("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {tokens.Refresh}})
+					s.alive(1)
+					end(s, in, tokens)
+				})
 			})
 		})
 	}

@@ -106,6 +106,17 @@ func (s *streaming) ends(body io.ReadCloser, since time.Time) {
 	s.alive(0)
 }
 
+// endsAfter opens a stream, which goes on for a minute, and ends with what end does.
+func (s *streaming) endsAfter(protocol, path, header string, end func()) {
+	s.t.Helper()
+	body := s.open(protocol, path, header)
+	time.Sleep(time.Minute)
+	s.alive(1)
+	since := time.Now()
+	end()
+	s.ends(body, since)
+}
+
 // change runs the basic configuration with one part of it replaced.
 func (s *streaming) change(old, new string) {
 	s.t.Helper()
@@ -177,12 +188,11 @@ func TestStreamsEndWithTheLogin(t *testing.T) {
 				t.Parallel()
 				streamsOf(t, func(s *streaming) {
 					in := s.login(aliceIn)
-					body := s.open(protocol, c.path, in.header(c.path))
-					s.do("POST", "/refresh", refreshBody(in.refresh), jsonType) // a refresh ends nothing
-					time.Sleep(time.Minute)
-					s.alive(1)
-					c.end(s, in)
-					s.ends(body, time.Now())
+					s.endsAfter(protocol, c.path, in.header(c.path), func() {
+						s.do("POST", "/refresh", refreshBody(in.refresh), jsonType) // a refresh ends nothing
+						s.alive(1)
+						c.end(s, in)
+					})
 					s.wantEnded(c.reason)
 				})
 			})

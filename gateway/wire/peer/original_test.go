@@ -2,12 +2,12 @@ package peer
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// ReadOriginal reads both forms. TestVerifyAmbiguous in package gateway has the headers
-// that it refuses.
+// ReadOriginal reads both forms.
 func TestReadOriginal(t *testing.T) {
 	t.Parallel()
 	traefik := "X-Forwarded-Method: PUT|X-Forwarded-Host: a:1|X-Forwarded-Uri: /x%2Cy,z?u=https://b/|X-Forwarded-Proto: "
@@ -56,6 +56,55 @@ func TestReadOriginal(t *testing.T) {
 		h := http.Header{"X-Original-Method": {"GET"}, "X-Original-Url": {"https://a/"}, name: {"x"}}
 		if got, err := ReadOriginal(h); err == nil {
 			t.Errorf("with %s too: %+v", name, got)
+		}
+	}
+}
+
+// Each part of a description is there once, in one spelling, and parts of both forms agree.
+func TestOriginalInOneMeaning(t *testing.T) {
+	t.Parallel()
+	read := func(lines ...string) error {
+		h := http.Header{}
+		for _, line := range lines {
+			name, value, _ := strings.Cut(line, ": ")
+			h[http.CanonicalHeaderKey(name)] = append(h[http.CanonicalHeaderKey(name)], value)
+		}
+		_, err := ReadOriginal(h)
+		return err
+	}
+	traefik := []string{
+		"X-Forwarded-Method: GET", "X-Forwarded-Proto: https", "X-Forwarded-Host: gw.example", "X-Forwarded-Uri: /session/",
+	}
+	nginx := []string{"X-Original-Method: GET", "X-Original-URL: https://gw.example/session/"}
+	for _, whole := range [][]string{
+		traefik, nginx, slices.Concat(nginx, traefik),
+		slices.Concat(nginx, []string{"X-Forwarded-Proto: https", "X-Forwarded-Host: gw.example:443"}),
+	} {
+		if err := read(whole...); err != nil {
+			t.Errorf("%q: %v", whole, err)
+		}
+	}
+	var refused [][]string
+	for _, form := range [][]string{traefik, nginx} {
+		for i, line := range form {
+			name, value, _ := strings.Cut(line, ": ")
+			without := slices.Delete(slices.Clone(form), i, i+1)
+			refused = append(refused, without, slices.Concat(form, []string{line}), slices.Concat(without, []string{name + ": "}))
+			for _, smuggled := range []string{"_", "."} { // X_Forwarded_Uri
+				refused = append(refused, slices.Concat(form, []string{strings.ReplaceAll(name, "-", smuggled) + ": " + value}))
+			}
+		}
+	}
+	for i, other := range []string{
+		"X-Forwarded-Method: POST", "X-Forwarded-Proto: http", "X-Forwarded-Host: wiki.example.org", "X-Forwarded-Uri: /public/",
+	} {
+		differ := slices.Clone(traefik)
+		differ[i] = other
+		refused = append(refused, slices.Concat(nginx, differ), slices.Concat(nginx, []string{other}))
+	}
+	for _, lines := range refused {
+		if read(lines...) == nil {
+			t.Errorf("%q is taken for a description", lines)
 		}
 	}
 }
