@@ -234,33 +234,6 @@ func (route *Route) checkVerifyOnly(r *section.Report, path string, c *Config) {
 	}
 }
 
-// checkHasUsers checks that a mechanism has users. A file of users may be empty:
-// its last user may be removed while the gateway runs.
-func checkHasUsers(r *section.Report, path string, m policy.Mechanism, c *Config) {
-	noAccounts := len(c.Accounts.Users) == 0 && c.Accounts.File == "" && !r.Broken("accounts")
-	switch m {
-	case policy.Basic:
-		if len(c.Basic.Users) == 0 && c.Basic.Htpasswd == "" && !r.Broken("basic") {
-			r.Fault(path, "basic has no users; give basic.users or basic.htpasswd")
-		}
-	case policy.Session:
-		if noAccounts {
-			r.Fault(path, "session has no users; give accounts.users or accounts.file")
-		}
-	case policy.Bearer:
-		lends := c.OAuth.Enabled && (len(c.Providers) > 0 || len(c.OAuth.Clients) > 0) // or clients act for themselves
-		if noAccounts && !lends && len(c.Token.TrustedIssuers) == 0 && !r.Broken("token.trusted_issuers") {
-			r.Fault(path, "bearer has no users; give accounts.users, accounts.file or token.trusted_issuers")
-		}
-	case policy.Certificate:
-		c.TLS.CheckHasClients(r, path, noAccounts)
-	case policy.OIDC:
-		if len(c.Providers) == 0 && !r.Broken("providers") {
-			r.Fault(path, "oidc has no users; give providers")
-		}
-	}
-}
-
 // checkStripPrefix checks that every path of the route begins with the prefix.
 func (route *Route) checkStripPrefix(r *section.Report, path string) {
 	prefix, pattern := route.StripPrefix, literalPath(route.Match)

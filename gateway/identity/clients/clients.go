@@ -236,7 +236,7 @@ func (s *Set) documentClient(id string, body []byte) (*Client, error) {
 		return nil, err
 	}
 	client := &Client{
-		ID: id, Name: m.Name, Document: true, RedirectURIs: m.Redirects, Grants: m.Grants, method: methodNone,
+		ID: id, Name: m.Name, Document: true, RedirectURIs: m.RedirectURIs, Grants: m.Grants, method: methodNone,
 		PostLogout: m.PostLogout, Scopes: m.Scopes, keys: m.Keys, keysURI: m.KeysURI,
 	}
 	switch {

@@ -30,16 +30,16 @@ func wrongMetadata(format string, args ...any) error {
 
 // metadata is what a client says about itself (RFC 7591, section 2), as far as it counts.
 type metadata struct {
-	ID         string
-	Name       string
-	Method     string // as given
-	Redirects  []string
-	Grants     []string // in the words of the configuration
-	PostLogout []string
-	Scopes     []string // that are known here; nil: none is given
-	KeysURI    string
-	Keys       *jose.PublicKeys
-	secret     bool // it has members of a secret
+	ID           string
+	Name         string
+	Method       string // as given
+	RedirectURIs []string
+	Grants       []string // in the words of the configuration
+	PostLogout   []string
+	Scopes       []string // that are known here; nil: none is given
+	KeysURI      string
+	Keys         *jose.PublicKeys
+	secret       bool // it has members of a secret
 }
 
 // maxName is how many bytes the name of a client may have.
@@ -77,13 +77,13 @@ func readMetadata(o *config.OAuth, raw []byte) (*metadata, error) {
 	if err := m.readGrants(grants, responses); err != nil {
 		return nil, err
 	}
-	if m.Redirects, err = acceptedURIs(o, redirects); err != nil {
+	if m.RedirectURIs, err = acceptedURIs(o, redirects); err != nil {
 		return nil, err
 	}
 	if m.PostLogout, err = acceptedURIs(o, logout); err != nil {
 		return nil, err
 	}
-	if len(m.Redirects) == 0 && slices.Contains(m.Grants, config.GrantAuthorizationCode) {
+	if len(m.RedirectURIs) == 0 && slices.Contains(m.Grants, config.GrantAuthorizationCode) {
 		return nil, &RegistrationError{"invalid_redirect_uri", "redirect_uris must have an https URI, an http URI on the " +
 			"user's machine, or one with another scheme that is accepted here."}
 	}

@@ -32,15 +32,15 @@ var registeredForm = regexp.MustCompile(`^reg_[A-Z2-7]{26}$`)
 
 // registration is the record of a registered client.
 type registration struct {
-	ID         string    `json:"id"`
-	Name       string    `json:"name,omitempty"`
-	Redirects  []string  `json:"redirect_uris,omitempty"`
-	Grants     []string  `json:"grants"`
-	PostLogout []string  `json:"post_logout,omitempty"`
-	Scopes     []string  `json:"scopes,omitempty"`
-	Secret     string    `json:"secret,omitempty"` // its hash; empty: a public client
-	Created    time.Time `json:"created"`
-	Expires    time.Time `json:"expires"`
+	ID           string    `json:"id"`
+	Name         string    `json:"name,omitempty"`
+	RedirectURIs []string  `json:"redirect_uris,omitempty"`
+	Grants       []string  `json:"grants"`
+	PostLogout   []string  `json:"post_logout,omitempty"`
+	Scopes       []string  `json:"scopes,omitempty"`
+	Secret       string    `json:"secret,omitempty"` // its hash; empty: a public client
+	Created      time.Time `json:"created"`
+	Expires      time.Time `json:"expires"`
 }
 
 // Registered is what a client is told about its registration, as JSON (RFC 7591, section 3.2.1).
@@ -51,7 +51,7 @@ type Registered struct {
 	SecretExpires *int64   `json:"client_secret_expires_at,omitempty"` // 0: never
 	Name          string   `json:"client_name,omitempty"`
 	Method        string   `json:"token_endpoint_auth_method"`
-	Redirects     []string `json:"redirect_uris,omitempty"`
+	RedirectURIs  []string `json:"redirect_uris,omitempty"`
 	Grants        []string `json:"grant_types"`
 	Responses     []string `json:"response_types"`
 	PostLogout    []string `json:"post_logout_redirect_uris,omitempty"`
@@ -77,11 +77,11 @@ func (s *Set) Register(ctx context.Context, body []byte) (*Registered, error) {
 	}
 	now := s.now()
 	r := registration{
-		ID: "reg_" + rand.Text(), Name: m.Name, Redirects: m.Redirects, Grants: m.Grants, PostLogout: m.PostLogout,
+		ID: "reg_" + rand.Text(), Name: m.Name, RedirectURIs: m.RedirectURIs, Grants: m.Grants, PostLogout: m.PostLogout,
 		Scopes: m.Scopes, Created: now, Expires: now.Add(keptUnused),
 	}
 	a := Registered{
-		ID: r.ID, IssuedAt: now.Unix(), Name: r.Name, Method: m.Method, Redirects: r.Redirects,
+		ID: r.ID, IssuedAt: now.Unix(), Name: r.Name, Method: m.Method, RedirectURIs: r.RedirectURIs,
 		Grants: slices.Clone(r.Grants), Responses: []string{}, PostLogout: r.PostLogout, Scope: strings.Join(r.Scopes, " "),
 	}
 	if slices.Contains(r.Grants, config.GrantAuthorizationCode) {
@@ -127,7 +127,7 @@ func (s *Set) registered(ctx context.Context, id string) (*Client, error) {
 		}
 	}
 	client := &Client{
-		ID: r.ID, Name: r.Name, RedirectURIs: r.Redirects, Grants: r.Grants, method: methodNone,
+		ID: r.ID, Name: r.Name, RedirectURIs: r.RedirectURIs, Grants: r.Grants, method: methodNone,
 		PostLogout: r.PostLogout, Scopes: r.Scopes, hash: r.Secret,
 	}
 	if r.Secret != "" {

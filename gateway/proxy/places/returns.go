@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"authgate/gateway/config"
-	"authgate/gateway/login/journey"
 	"authgate/policy"
 )
 
@@ -70,7 +69,7 @@ func (p *Places) ReadReturn(host, target, binding string) Return {
 		return Return{}
 	case other == host:
 		return Return{Path: path}
-	case !p.IsHome(host) || p.domain != "" || !journey.ValidBinding(binding) || !p.Hosts.KeepSessions(other):
+	case !p.IsHome(host) || p.domain != "" || binding == "" || !p.Hosts.KeepSessions(other):
 		binding = ""
 	}
 	return Return{Host: other, Path: path, Binding: binding}

@@ -27,7 +27,11 @@ func (ex *Exchange) ReadReturn(value func(name string) string) places.Return {
 
 // readReturn is Exchange.ReadReturn for a page whose own forms lead no further.
 func readReturn(s *Site, received *Received, value func(name string) string) places.Return {
-	r := s.Places.ReadReturn(received.Canonical.Host, value(places.ReturnToField), value(places.BindingField))
+	binding := value(places.BindingField)
+	if !journey.ValidBinding(binding) {
+		binding = ""
+	}
+	r := s.Places.ReadReturn(received.Canonical.Host, value(places.ReturnToField), binding)
 	r.Demand = places.ReadDemand(value)
 	r.Elsewhere = value(places.ElsewhereField) != "" || r.Binding == "" && s.fromElsewhere(received)
 	return r
