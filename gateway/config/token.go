@@ -117,7 +117,7 @@ var ownHeaders = []string{"X-Csrf-Token", "Authgate-Sign-In"}
 func (t *token) checkKeys(r *section.Report, publishes bool) {
 	switch t.Algorithm {
 	case AlgorithmHS256:
-		r.KeyLength("token.secret", t.Secret)
+		section.CheckKey(r.Document, "token.secret", t.Secret.Reveal())
 		if t.PrivateKey != "" && !publishes {
 			r.Fault("token.private_key", "has no effect with token.algorithm HS256, without oauth.enabled "+
 				"and without an assertion of an upstream; set algorithm: RS256, or remove this key")

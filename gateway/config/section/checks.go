@@ -36,15 +36,9 @@ func Checks() map[string]func(d *strictyaml.Document, path, value string) {
 		"base64":      Phrase("%[2]v", checkBase64),
 		"service":     Phrase("%[2]v", UnlessEmpty(checkService)),
 		"issuer":      checkIssuer,
-		"key": func(d *strictyaml.Document, path, value string) {
-			(&Report{d}).KeyLength(path, strictyaml.Secret(value))
-		},
-		"url": func(d *strictyaml.Document, path, value string) {
-			(&Report{d}).ProviderURL(path, value, HTTPURL)
-		},
-		"endpoint": func(d *strictyaml.Document, path, value string) {
-			(&Report{d}).ProviderURL(path, value, EndpointURL)
-		},
+		"key":         CheckKey,
+		"url":         Phrase("%[2]v", UnlessEmpty(checkProviderURL(HTTPURL))),
+		"endpoint":    Phrase("%[2]v", UnlessEmpty(checkProviderURL(EndpointURL))),
 	}
 }
 

@@ -3,6 +3,7 @@ package section
 import (
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
@@ -24,14 +25,13 @@ func (r *Report) PolicyErrors(err error) {
 	}
 }
 
-// KeyLength checks a symmetric key. The gateway generates a key that is not
-// given.
-func (r *Report) KeyLength(path string, key strictyaml.Secret) {
+// CheckKey checks a symmetric key. The gateway generates a key that is not given.
+func CheckKey(d *strictyaml.Document, path, key string) {
 	if n := len(key); n > 0 && n < sha256.Size {
-		r.Fault(path,
+		d.Fault(path,
 			"has %d bytes; at least %d are needed, for example from `openssl rand -base64 32`", n, sha256.Size)
 	}
-	r.WarnOfGuessableKey(path, key)
+	(&Report{d}).WarnOfGuessableKey(path, strictyaml.Secret(key))
 }
 
 // minKeyCharacters is how many different characters a key has at least. One of 32 random
@@ -73,21 +73,21 @@ func issuerOfDocument(address string) (issuer string, ok bool) {
 // bracePlaceholder matches a placeholder that a provider's manual has in a URL. No URL has braces.
 var bracePlaceholder = regexp.MustCompile(`\{[^{}/]*\}`)
 
-// ProviderURL checks a URL, if one is given, to which the gateway or a browser
+// checkProviderURL checks a URL, if one is given, to which the gateway or a browser
 // sends credentials. parse is HTTPURL or EndpointURL.
-func (r *Report) ProviderURL(path, raw string, parse func(string) (*url.URL, error)) {
-	if raw == "" {
-		return
-	}
-	u, err := parse(raw)
-	if err != nil {
-		r.Fault(path, "%v", err)
-	} else if issuer, is := issuerOfDocument(raw); is {
-		r.Fault(path,
-			"%q is the address of a document, which the gateway finds by the issuer; write issuer: %s", raw, issuer)
-	} else if placeholder := bracePlaceholder.FindString(raw); placeholder != "" {
-		r.Fault(path, "%q has a placeholder; write what is meant in the place of %s", raw, placeholder)
-	} else if u.Scheme == "http" && !policy.Loopback(u.Hostname()) {
-		r.Fault(path, "%q is not https; http is for providers on this machine only", raw)
+func checkProviderURL(parse func(string) (*url.URL, error)) func(raw string) error {
+	return func(raw string) error {
+		u, err := parse(raw)
+		if err != nil {
+			return err
+		} else if issuer, is := issuerOfDocument(raw); is {
+			return fmt.Errorf("%q is the address of a document, which the gateway finds by the issuer; "+
+				"write issuer: %s", raw, issuer)
+		} else if placeholder := bracePlaceholder.FindString(raw); placeholder != "" {
+			return fmt.Errorf("%q has a placeholder; write what is meant in the place of %s", raw, placeholder)
+		} else if u.Scheme == "http" && !policy.Loopback(u.Hostname()) {
+			return fmt.Errorf("%q is not https; http is for providers on this machine only", raw)
+		}
+		return nil
 	}
 }
