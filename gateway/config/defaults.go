@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"authgate/gateway/config/forwarding"
 	"authgate/gateway/config/section"
 	"authgate/gateway/strictyaml"
 	"authgate/policy"
@@ -11,7 +12,7 @@ import (
 
 // defaults returns the configuration of an empty file.
 func defaults() *Config {
-	c := new(Config)
+	c := &Config{IdentityHeaders: forwarding.DefaultIdentityHeaders()}
 	strictyaml.SetDefaults(c)
 	return c
 }

@@ -16,16 +16,25 @@ import (
 // IdentityHeaders are the names of the headers with the identity. The gateway
 // does not send a header with an empty name.
 type IdentityHeaders struct {
-	User      string `yaml:"user" default:"X-Auth-User"`
-	Subject   string `yaml:"subject" default:"X-Auth-Subject"`
-	Name      string `yaml:"name" default:"X-Auth-Name"`
-	Email     string `yaml:"email" default:"X-Auth-Email"`
-	Roles     string `yaml:"roles" default:"X-Auth-Roles"`
-	Mechanism string `yaml:"mechanism" default:"X-Auth-Mechanism"`
-	Provider  string `yaml:"provider" default:"X-Auth-Provider"`
+	User      string `yaml:"user"`
+	Subject   string `yaml:"subject"`
+	Name      string `yaml:"name"`
+	Email     string `yaml:"email"`
+	Roles     string `yaml:"roles"`
+	Mechanism string `yaml:"mechanism"`
+	Provider  string `yaml:"provider"`
 	// Claims are claims of the provider by the header that has them, each by a dotted path; see
 	// policy.LookupClaim.
 	Claims map[string]string `yaml:"claims"`
+}
+
+// DefaultIdentityHeaders returns the section of an empty file. They are in no tag, because the section of an
+// upstream has those of the top level.
+func DefaultIdentityHeaders() IdentityHeaders {
+	return IdentityHeaders{
+		User: "X-Auth-User", Subject: "X-Auth-Subject", Name: "X-Auth-Name", Email: "X-Auth-Email",
+		Roles: "X-Auth-Roles", Mechanism: "X-Auth-Mechanism", Provider: "X-Auth-Provider",
+	}
 }
 
 // ByKey returns pointers to the names by their keys.
