@@ -129,7 +129,7 @@ func TestMechanismsListedOnce(t *testing.T) {
 			lists = append(lists, file)
 		}
 	}
-	want := []string{"gateway/config/routes.go", "gateway/config/unmet.go", "gateway/login/mechanism/federation.go"}
+	want := []string{"gateway/config/mechanisms.go", "gateway/login/mechanism/federation.go"}
 	if !slices.Equal(lists, want) {
 		t.Errorf("mechanisms are listed in %q, want %q beside policy/mechanism.go", lists, want)
 	}
