@@ -49,6 +49,9 @@ func TestPathsEncodedTwice(t *testing.T) {
 			t.Errorf("verify: %s is %d %s", target, w.Code, w.Body)
 		}
 	}
+	for _, own := range []string{"/login", "/%6cogin", "/me"} { // which no route hides
+		r.want(405, "PUT", own, "")
+	}
 	q := request("GET", "/o%256ely/x", "")
 	q.Host = "other.example"
 	r.wantOf(400, q)

@@ -417,7 +417,7 @@ func (r *Rig) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	aborted := err != nil && !errors.Is(err, web.ErrAnswered) && ex.Fail(err)
 	ex.Finish(aborted)
-	if aborted {
+	if aborted || !ex.DropBody() {
 		panic(http.ErrAbortHandler)
 	}
 }
