@@ -35,13 +35,13 @@ type Caller struct {
 	// Scopes are the OAuth scopes of a token: of a trusted issuer, or else of one that an OAuth client
 	// of the gateway's has. Nil means those that such a client gets if it asks for none.
 	Scopes []string
-	// Client is the identifier of the OAuth client that has the token, and Resource the address of what
-	// the token is for. Empty means any client, and the route of the request.
+	// Client is the identifier of the OAuth client that has the token, and Resource the address of the
+	// protected resource. Empty means any client, and the route of the request.
 	Client, Resource string
 	// Claims are claims of a provider or a trusted issuer, under the names that
 	// policies have for them, each with its values.
 	Claims map[string][]string
-	// Factors and Age are what the user has proved in the login, and how long ago. 0: one
+	// Factors and Age are the number of factors proved in the login, and the time since. 0: one
 	// factor, and a time that is not known.
 	Factors int
 	Age     time.Duration
@@ -89,7 +89,7 @@ func mistake(format string, args ...any) error {
 	return &Mistake{fmt.Sprintf(format, args...)}
 }
 
-// Known is what a configuration has of users and clients.
+// Known has the users and clients of a configuration.
 type Known struct {
 	Config     *config.Config
 	Accounts   *accounts.Set
@@ -131,9 +131,8 @@ func (k *Known) Identities(c *Caller) ([]*policy.Identity, error) {
 		return all, nil
 	}
 	if len(logins) == 0 {
-		return nil, mistake("what proves the identity belongs to no login: " +
-			"Basic, API tokens, certificates, tokens of other issuers, and OAuth clients that act for themselves are one " +
-			"factor without a time")
+		return nil, mistake("what proves the identity belongs to no login: Basic, API tokens, certificates, " +
+			"tokens of other issuers, and OAuth clients that act for themselves are one factor without a time")
 	}
 	return logins, nil
 }
@@ -146,7 +145,7 @@ func isLogin(id *policy.Identity) bool {
 	return id.Mechanism.Traits().Login && (id.Mechanism != policy.Bearer || id.Provider == policy.LocalProvider)
 }
 
-// withoutProof is identities without what the login has proved.
+// withoutProof is Identities without the proof of the login.
 func (k *Known) withoutProof(c *Caller) ([]*policy.Identity, error) {
 	if c.Mechanism != "" && c.Mechanism.Traits().Mechanism == "" {
 		return nil, mistake("the mechanism %q is unknown; expected %s", c.Mechanism, policy.MechanismWords())
@@ -219,7 +218,8 @@ func (k *Known) identitiesOf(c *Caller) ([]*policy.Identity, error) {
 // checkUser refuses a user of the configuration with properties of an identity in words.
 func (c *Caller) checkUser() error {
 	if !c.only() || c.Roles != nil {
-		return mistake("the user %q has the properties of the configuration; give a user, or the properties of one", c.User)
+		return mistake("the user %q has the properties of the configuration; give a user, or the properties of one",
+			c.User)
 	}
 	return nil
 }
@@ -260,7 +260,8 @@ func (k *Known) fits(c *Caller, mechanism policy.Mechanism) bool {
 			c.Scopes == nil && c.Claims == nil
 	case policy.LocalUsers:
 		local := c.Provider == "" || c.Provider == policy.LocalProvider
-		return local && c.Scopes == nil && c.Claims == nil || mechanism == policy.Bearer && k.Federation.Trusts(c.Provider)
+		return local && c.Scopes == nil && c.Claims == nil ||
+			mechanism == policy.Bearer && k.Federation.Trusts(c.Provider)
 	}
 	return (c.Provider == "" && k.Federation.Default != nil || k.Federation.Provider(c.Provider) != nil) &&
 		c.Scopes == nil
@@ -313,7 +314,7 @@ func (c *Caller) inWords(mechanism policy.Mechanism) (*policy.Identity, error) {
 	return id, nil
 }
 
-// properties names what c says of an identity beside its names, for a message.
+// properties names the properties that c has beside its names, for a message.
 func (c *Caller) properties() string {
 	switch {
 	case c.Scopes != nil:

@@ -1,5 +1,5 @@
 // Package explain has the words of authgate explain and authgate test: a request that is described
-// instead of sent, who makes it, and what the gateway does with it.
+// instead of sent, who makes it, and how the gateway treats it.
 //
 // It finds out which identities a described caller can prove, and makes the request that a server
 // would receive. The gateway takes both on the way of a real request (gateway.Explainer), so that
@@ -24,8 +24,8 @@ type Request struct {
 	// URL is an https URL, or a path at the host of public_url. The path and the
 	// query are taken byte for byte.
 	URL string
-	// Header is what the client sends besides, in any case: not what proves who
-	// it is, and nothing about the connection but Upgrade.
+	// Header has the other fields of the client, in any case: no credentials, and nothing about the
+	// connection but Upgrade.
 	Header http.Header
 	// From is the address of the client. The zero Addr means 127.0.0.1.
 	From netip.Addr
@@ -35,7 +35,7 @@ type Request struct {
 	Caller *Caller
 }
 
-// Result is what the gateway does with a request.
+// Result describes how the gateway treats a request.
 type Result struct {
 	Outcome    string // one of the outcomes below
 	Status     int    // of the gateway's answer; 200 for a request that it lets through
@@ -46,11 +46,11 @@ type Result struct {
 	Mechanisms []policy.Mechanism
 	Mechanism  policy.Mechanism // that proved the identity, empty if none is proved
 	Conditions []policy.Condition
-	// StepUp is what a sign-in must prove for the request to be let in; zero if that would not
-	// help, or is not needed.
+	// StepUp is the demand of a sign-in for the request to be let in; zero if that would not help,
+	// or is not needed.
 	StepUp policy.Demand
-	// Header is what the upstream gets: for a request that a proxy asks about,
-	// the identity in the answer. It is nil for a request that is refused.
+	// Header is the header for the upstream. For a request that a proxy asks about it is the
+	// identity in the answer, and for a refused request it is nil.
 	Header http.Header
 }
 

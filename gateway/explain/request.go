@@ -25,7 +25,8 @@ func (d *Request) HTTP(cfg *config.Config) (*http.Request, error) {
 	case d.Method == "":
 		return nil, mistake("the method is empty")
 	case !secure && !off:
-		return nil, mistake("the URL is not https: the gateway serves routes over https alone, and redirects plain HTTP")
+		return nil, mistake("the URL is not https: the gateway serves routes over https alone, " +
+			"and redirects plain HTTP")
 	}
 	from := d.From
 	if !from.IsValid() {
@@ -64,7 +65,7 @@ func opened(host string) string {
 }
 
 // describedHeader returns the header of a described request. off tells that
-// tls.mode is off, so that the proxy sends what it knows of the client, and token is token.header.
+// tls.mode is off, so that the proxy describes the client, and token is token.header.
 func describedHeader(given http.Header, off bool, token string) (http.Header, error) {
 	h := http.Header{}
 	for name, values := range given {
@@ -78,8 +79,8 @@ func describedHeader(given http.Header, off bool, token string) (http.Header, er
 		case "Host":
 			return nil, mistake("the header Host is in the URL; give an https URL with that host")
 		case "Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding":
-			return nil, mistake("the header %s is about the connection and the body, which a description does not have; "+
-				"for a WebSocket, Upgrade is enough", canonical)
+			return nil, mistake("the header %s is about the connection and the body, which a description does not "+
+				"have; for a WebSocket, Upgrade is enough", canonical)
 		case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto":
 			if off {
 				return nil, mistake("the header %s is the proxy's, because tls.mode is off; "+
@@ -125,8 +126,8 @@ func splitURL(raw, home string) (secure bool, host, target string, err error) {
 	scheme, host, target, ok := policy.CutURL(raw)
 	secure = strings.EqualFold(scheme, "https")
 	if !ok || !secure && !strings.EqualFold(scheme, "http") {
-		return false, "", "", mistake("the URL %q is neither an https URL nor a path: expected https://HOST/PATH or /PATH",
-			raw)
+		return false, "", "", mistake("the URL %q is neither an https URL nor a path: "+
+			"expected https://HOST/PATH or /PATH", raw)
 	}
 	if host == "" || strings.Contains(host, "@") {
 		return false, "", "", mistake("the URL %q has no host, or has a user before it", raw)

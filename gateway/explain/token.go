@@ -15,8 +15,8 @@ import (
 // clientMark begins the name of a user that is an OAuth client.
 const clientMark = policy.ClientProvider + ":"
 
-// Lent reports whether what proves the identity of a caller is an access token of an OAuth client of
-// the gateway's, and not one of a trusted issuer.
+// Lent reports whether an access token of an OAuth client of the gateway's proves the identity of a
+// caller, and not one of a trusted issuer.
 func (k *Known) Lent(c *Caller) bool {
 	return c.Client != "" || c.Resource != "" || strings.HasPrefix(c.User, clientMark) ||
 		c.Scopes != nil && !k.Federation.Trusts(c.Provider)
@@ -33,16 +33,18 @@ func (k *Known) lender(c *Caller) ([]*policy.Identity, error) {
 		return nil, err
 	}
 	if c.Client != "" && !k.OAuth.Clients.Admits(c.Client, id) {
-		return nil, mistake("the user has no token of the OAuth client %q, because its policy does not let them in", c.Client)
+		return nil, mistake("the user has no token of the OAuth client %q, because its policy does not let them in",
+			c.Client)
 	}
 	return []*policy.Identity{id}, nil
 }
 
-// checkToken checks what a description says about an access token.
+// checkToken checks the description of an access token.
 func (k *Known) checkToken(c *Caller) error {
 	switch {
 	case c.APIToken:
-		return mistake("an API token has no scopes, client and resource: those are of the access tokens of OAuth clients")
+		return mistake("an API token has no scopes, client and resource: " +
+			"those are of the access tokens of OAuth clients")
 	case k.OAuth == nil:
 		return mistake("tokens of OAuth clients, with scopes, a client and a resource, need oauth.enabled; " +
 			"for a token of another issuer, give its name as the provider")
@@ -79,7 +81,8 @@ func (k *Known) lenderOf(c *Caller) (*policy.Identity, error) {
 	}
 	account, ok := k.Accounts.Lookup(c.User)
 	if !ok && k.Basic.Identity(c.User) != nil {
-		return nil, mistake("%q is a user of basic, who cannot sign in, so no OAuth client has a token of theirs", c.User)
+		return nil, mistake("%q is a user of basic, who cannot sign in, so no OAuth client has a token of theirs",
+			c.User)
 	}
 	if !ok {
 		return nil, k.unknownUser(c.User)
@@ -115,8 +118,8 @@ func (k *Known) lenderInWords(c *Caller) (*policy.Identity, error) {
 	described.Provider = cmp.Or(described.Provider, policy.LocalProvider)
 	switch provider := k.Federation.Provider(described.Provider); {
 	case provider == nil && described.Provider != policy.LocalProvider:
-		return nil, mistake("the provider %q is not in the configuration, or its users cannot sign in; expected one of "+
-			"providers, or local", c.Provider)
+		return nil, mistake("the provider %q is not in the configuration, or its users cannot sign in; "+
+			"expected one of providers, or local", c.Provider)
 	case provider == nil && c.Claims != nil:
 		return nil, mistake("no request has such an identity: local accounts have no claims")
 	}

@@ -190,7 +190,7 @@ func (a *AccessTokens) verify(ctx context.Context, token string) (*verifiedToken
 
 // resolve checks that the token is not revoked, and finds its login and its account.
 func (a *AccessTokens) resolve(ctx context.Context, access *accessToken) (*verifiedToken, error) {
-	known, err := a.look(ctx, access)
+	known, err := a.readBasis(ctx, access)
 	account, ok := a.accounts.Lookup(access.subject)
 	if !ok && (err == nil || errors.Is(err, auth.ErrRejected)) { // this also is why its login has ended
 		return nil, badToken("its account does not exist or is disabled")
@@ -218,16 +218,15 @@ func (a *AccessTokens) resolve(ctx context.Context, access *accessToken) (*verif
 	return &verifiedToken{accessToken: *access, basis: known, identity: identity}, nil
 }
 
-// look returns what a valid token depends on: that it is not revoked, and the record of
-// its login, if it has one. It reads both in parallel, because the store must probably
-// ask a disk or a server.
-func (a *AccessTokens) look(ctx context.Context, access *accessToken) (record.Basis, error) {
+// readBasis returns the records that a valid token depends on: no revocation, and its login, if it
+// has one. It reads both in parallel, because the store must probably ask a disk or a server.
+func (a *AccessTokens) readBasis(ctx context.Context, access *accessToken) (record.Basis, error) {
 	if access.login == "" {
 		return record.Basis{{Key: access.revokedKey}}, a.logins.notRevoked(ctx, access.revokedKey)
 	}
 	var other errgroup.Group
 	other.Go(func() error { return a.logins.notRevoked(ctx, access.revokedKey) })
-	raw, err := a.logins.read(ctx, access.loginKey)
+	raw, err := a.logins.readRecord(ctx, access.loginKey)
 	if revoked := other.Wait(); revoked != nil {
 		return nil, revoked
 	}
@@ -262,7 +261,7 @@ func (a *AccessTokens) Revoke(ctx context.Context, token string) (*policy.Identi
 		noted, err = true, a.logins.store.Put(store.Ending(ctx), verified.revokedKey, []byte("1"), verified.expires)
 	}
 	if verified.login != "" {
-		if _, failed := a.logins.end(ctx, verified.login, ending{leaves: true, also: note}); failed != nil {
+		if _, failed := a.logins.endLogin(ctx, verified.login, ending{leaves: true, also: note}); failed != nil {
 			return nil, failed
 		}
 	}

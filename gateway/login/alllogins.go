@@ -34,10 +34,9 @@ func (o *Overview) Each(ctx context.Context, f func(*UserLogin) error) error {
 	})
 }
 
-// userLogin returns what operators see of a login. The error is ErrNoLogin if it is not
-// live.
+// userLogin describes a login for operators. The error is ErrNoLogin if it is not live.
 func (o *Overview) userLogin(ctx context.Context, sid string) (*UserLogin, error) {
-	raw, err := o.Logins.read(ctx, loginPrefix+sid)
+	raw, err := o.Logins.readRecord(ctx, loginPrefix+sid)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil, ErrNoLogin
 	}
@@ -48,7 +47,7 @@ func (o *Overview) userLogin(ctx context.Context, sid string) (*UserLogin, error
 	if err != nil || !o.counts(login) {
 		return nil, ErrNoLogin // a damaged record opens nothing
 	}
-	live, err := o.look(ctx, login)
+	live, err := o.describeLogin(ctx, login)
 	if err != nil {
 		return nil, err
 	}

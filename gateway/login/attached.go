@@ -40,7 +40,7 @@ func (l *Logins) Attach(ctx context.Context, sid, scope string, handle Handle) (
 		for _, old := range login.attach(attached{Scope: scope, Key: key}) {
 			left = append(left, old.Key)
 		}
-		return []string{key}, left, l.put(ctx, key, value, expires)
+		return []string{key}, left, l.putHandle(ctx, key, value, expires)
 	})
 	switch {
 	case errors.Is(err, auth.ErrRejected):

@@ -9,7 +9,7 @@ import (
 )
 
 // BearerTokens is the mechanism for the bearer tokens of logins and of trusted issuers.
-// What a token says about its origin selects who verifies it, and that decision is final.
+// The origin that a token claims selects who verifies it, and that decision is final.
 type BearerTokens struct {
 	own     *AccessTokens
 	trusted *trusted.Tokens // nil: no other issuer is trusted
@@ -42,8 +42,8 @@ func (b *BearerTokens) Alive(ctx context.Context, creds *auth.Credentials) (*pol
 	return b.own.Alive(ctx, creds)
 }
 
-// Revoke ends what a valid token gives access to; see AccessTokens.Revoke. It revokes
-// a token of a trusted issuer only in this gateway.
+// Revoke revokes a valid token; see AccessTokens.Revoke. It revokes a token of a trusted issuer
+// only in this gateway.
 func (b *BearerTokens) Revoke(ctx context.Context, token string) (*policy.Identity, error) {
 	if b.isTrusted(token) {
 		return b.trusted.Revoke(ctx, token)

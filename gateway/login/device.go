@@ -12,8 +12,8 @@ import (
 // maxUserAgent is how much of a User-Agent header a login keeps, in bytes.
 const maxUserAgent = 256
 
-// Device is where a login comes from. The client says what its User-Agent is, so
-// a device is for people to recognise, and decides nothing.
+// Device is where a login comes from. The client chooses its User-Agent, so a device is for people
+// to recognise, and decides nothing.
 type Device struct {
 	Client    netip.Addr `json:"client,omitzero"` // neither mapped to IPv6 nor with a zone
 	UserAgent string     `json:"user_agent,omitempty"`

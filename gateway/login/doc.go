@@ -18,9 +18,8 @@
 //
 // # Limits
 //
-// The store decides. What a mechanism remembers of a record only saves work: it
-// is used while the store still holds the same bytes. A store that fails is an
-// error and never a decision.
+// The store decides. A mechanism remembers records only to save work, and uses them while the store
+// still holds the same bytes. A store that fails is an error and never a decision.
 //
 // # Threats
 //

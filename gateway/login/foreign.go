@@ -30,8 +30,8 @@ func (b SharedBearer) Alive(ctx context.Context, creds *auth.Credentials) (*poli
 	return b.BearerTokens.Alive(ctx, creds)
 }
 
-// foreign reports whether a token is none of the gateway's and of no trusted issuer, by
-// what it says. Nothing is verified: a token that lies about that proves nothing.
+// foreign reports whether a token claims to be neither the gateway's nor a trusted issuer's.
+// Nothing is verified: a token that lies about that proves nothing.
 func (b *BearerTokens) foreign(token string) bool {
 	if token == "" || b.own.verified.Get(token) != nil || b.isTrusted(token) {
 		return false

@@ -131,7 +131,9 @@ func (g *groups) join(ctx context.Context, key string, login *Login, started tim
 	})
 	// After another error the change may still be in progress, and refused changes.
 	if (err == nil || errors.Is(err, errNothing)) && refused {
-		return &auth.Rejection{Detail: auth.DetailNotSignedIn, Reason: "all logins of the person were ended during the login"}
+		return &auth.Rejection{
+			Detail: auth.DetailNotSignedIn, Reason: "all logins of the person were ended during the login",
+		}
 	}
 	return err
 }
@@ -192,7 +194,7 @@ func (g *groups) forgetEnded(ctx context.Context, now *group) error {
 	all.SetLimit(readsAtOnce)
 	for i, m := range now.Members {
 		all.Go(func() error {
-			_, err := g.logins.read(ctx, loginPrefix+m.Login)
+			_, err := g.logins.readRecord(ctx, loginPrefix+m.Login)
 			if errors.Is(err, auth.ErrRejected) {
 				return nil
 			}
@@ -213,11 +215,11 @@ func (g *groups) forgetEnded(ctx context.Context, now *group) error {
 	return nil
 }
 
-// end ends all logins of the group but one, if but is not empty, and returns those
+// endLogins ends all logins of the group but one, if but is not empty, and returns those
 // that were valid. With mark, it also marks a group without members, so that logins
 // that are beginning find it ended. After an error end can be called again, because it
 // removes the members last.
-func (g *groups) end(ctx context.Context, key string, mark bool, but string) ([]*Login, error) {
+func (g *groups) endLogins(ctx context.Context, key string, mark bool, but string) ([]*Login, error) {
 	ctx = store.Ending(ctx)
 	var members []member
 	err := g.change(ctx, key, func(now *group) error {
@@ -236,7 +238,7 @@ func (g *groups) end(ctx context.Context, key string, mark bool, but string) ([]
 	}
 	var ended []*Login
 	for _, m := range members {
-		login, err := g.logins.end(ctx, m.Login, ending{})
+		login, err := g.logins.endLogin(ctx, m.Login, ending{})
 		if err != nil {
 			return ended, err
 		}
@@ -245,7 +247,8 @@ func (g *groups) end(ctx context.Context, key string, mark bool, but string) ([]
 		}
 	}
 	return ended, g.change(ctx, key, func(now *group) error {
-		now.Members = slices.DeleteFunc(now.Members, func(m member) bool { return slices.ContainsFunc(members, m.same) })
+		ended := func(m member) bool { return slices.ContainsFunc(members, m.same) }
+		now.Members = slices.DeleteFunc(now.Members, ended)
 		return nil
 	})
 }

@@ -147,7 +147,7 @@ func TestOneAccountHasSoManyLogins(t *testing.T) {
 	must.Do(t, begin())
 	must.Do(t, begin())
 	for i, login := range all {
-		_, err := r.logins.read(t.Context(), loginPrefix+login.ID)
+		_, err := r.logins.readRecord(t.Context(), loginPrefix+login.ID)
 		if want := i > 1 && i != 100; (err == nil) != want {
 			t.Errorf("login %d is alive: %t", i, !want)
 		}

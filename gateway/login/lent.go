@@ -40,7 +40,7 @@ func (l *Logins) Lend(ctx context.Context, sid, client string, handle Handle) (*
 			return nil, nil, err
 		}
 		left = login.lend(lent{key, expires}, client, l.now())
-		// First, so that what ends all logins of a user finds each that goes on.
+		// First, so that the end of all logins of a user finds each that goes on.
 		if err := l.outlive(ctx, login); err != nil || value == nil {
 			return nil, left, err
 		}
@@ -83,7 +83,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// outlive makes what a login depends on, and what finds it, live as long as the login.
+// outlive makes the groups of a login, and the record of its user, live as long as the login.
 func (l *Logins) outlive(ctx context.Context, login *Login) error {
 	var all errgroup.Group
 	for _, key := range groupsOf(login) {
@@ -111,20 +111,20 @@ type Holders struct {
 	Users    *Users
 }
 
-// Find returns the user of a live login, for a token that expires, and what that depends on.
-// What a provider says about the user is renewed as it is for sessions. The error is
-// ErrRejected if the login has ended, or its user is gone or has changed.
+// Find returns the user of a live login, for a token that expires, and the records that they depend
+// on. A profile from a provider is renewed as it is for sessions. The error is ErrRejected if the
+// login has ended, or its user is gone or has changed.
 func (h *Holders) Find(
 	ctx context.Context, sid string, expires time.Time,
 ) (*policy.Identity, *Login, record.Basis, error) {
-	id, login, basis, err := h.find(ctx, sid, expires)
+	id, login, basis, err := h.findUser(ctx, sid, expires)
 	if err == nil && h.Renew(ctx, login, true) {
-		return h.find(ctx, sid, expires)
+		return h.findUser(ctx, sid, expires)
 	}
 	return id, login, basis, err
 }
 
-func (h *Holders) find(
+func (h *Holders) findUser(
 	ctx context.Context, sid string, expires time.Time,
 ) (*policy.Identity, *Login, record.Basis, error) {
 	login, raw, err := h.Logins.load(ctx, sid)
@@ -163,7 +163,7 @@ func (h *Holders) Tenure(subject string) (since time.Time, issuer string, ok boo
 	return since, "", ok
 }
 
-// Renew updates what a provider says about the user of a login if that is due. It reports
+// Renew updates the profile of the user of a login from the provider if that is due. It reports
 // whether the identity may have changed. It waits only if patient.
 func (h *Holders) Renew(ctx context.Context, login *Login, patient bool) bool {
 	return login.Delegated != nil && h.Users != nil && h.Users.renew(ctx, login, patient)

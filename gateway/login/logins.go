@@ -53,11 +53,11 @@ type Login struct {
 	Renewed *renewal `json:"renewed,omitempty"`
 	// Delegated is the login at a provider, nil for a local account.
 	Delegated *delegation `json:"delegated,omitempty"`
-	// Created is the time of the login. What it has of its own ends at Expires; see Lend.
+	// Created is the time of the login. Its own handles end at Expires; see Lend.
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
-	// Proof is what the user has proved when they signed in. It stays the same as long as
-	// the login goes on, whatever handles it gets.
+	// Proof is the proof that the user gave at the sign-in. It stays the same as long as the login
+	// goes on, whatever handles it gets.
 	Proof policy.Proof `json:"proof,omitzero"`
 	// Remember tells that the user stays signed in for longer, see SessionOptions.
 	Remember bool `json:"remember,omitempty"`
@@ -74,7 +74,7 @@ type Login struct {
 	Lent    []lent   `json:"lent,omitempty"`
 	Clients []string `json:"clients,omitempty"`
 	// Yielded tells that the user has signed in again in the same browser, and that the login goes
-	// on for what it has lent alone. Inherited are the sids of such logins, which end with this one.
+	// on for its grants alone. Inherited are the sids of such logins, which end with this one.
 	Yielded   bool     `json:"yielded,omitempty"`
 	Inherited []string `json:"inherited,omitempty"`
 	// Replaced are the logins that have ended because a new one came in their place. Only the
@@ -146,12 +146,12 @@ func (l *Logins) Begin(
 		Device:   device,
 		Proof:    policy.Proof{AMR: methods, AuthTime: now},
 	}
-	return l.begin(ctx, login, login.Created, term.Replaces, handles)
+	return l.beginLogin(ctx, login, login.Created, term.Replaces, handles)
 }
 
-// begin records login and its handles, and replaces others by it. started is the time when
+// beginLogin records login and its handles, and replaces others by it. started is the time when
 // the client asked for the login.
-func (l *Logins) begin(
+func (l *Logins) beginLogin(
 	ctx context.Context, login *Login, started time.Time, replaces []string, handles []Handle,
 ) (*Login, error) {
 	before, err := l.inherit(ctx, login, replaces)
@@ -161,7 +161,7 @@ func (l *Logins) begin(
 	// In parallel, so that a store that groups writes commits once.
 	var puts errgroup.Group
 	put := func(key string, value []byte, expires time.Time) {
-		puts.Go(func() error { return l.put(ctx, key, value, expires) })
+		puts.Go(func() error { return l.putHandle(ctx, key, value, expires) })
 	}
 	for _, handle := range handles {
 		key, value, ends, err := handle(login)
@@ -201,9 +201,9 @@ func (l *Logins) undo(login *Login) error {
 	return err
 }
 
-// read returns the record of a login or a handle. The error is ErrRejected if it
+// readRecord returns the record of a login or a handle. The error is ErrRejected if it
 // does not exist any more.
-func (l *Logins) read(ctx context.Context, key string) ([]byte, error) {
+func (l *Logins) readRecord(ctx context.Context, key string) ([]byte, error) {
 	raw, err := record.Find(ctx, l.store, key)
 	if err == nil && raw == nil {
 		err = auth.ErrRejected
@@ -213,7 +213,7 @@ func (l *Logins) read(ctx context.Context, key string) ([]byte, error) {
 
 // load returns a login and its record. The error is ErrRejected if it has ended.
 func (l *Logins) load(ctx context.Context, sid string) (login *Login, raw []byte, err error) {
-	if raw, err = l.read(ctx, loginPrefix+sid); err != nil {
+	if raw, err = l.readRecord(ctx, loginPrefix+sid); err != nil {
 		return nil, nil, err
 	}
 	login, err = decodeLogin(sid, raw)
@@ -230,11 +230,11 @@ func decodeLogin(sid string, raw []byte) (*Login, error) {
 	return login, nil
 }
 
-// amend changes the record of a login. edit changes the login, and returns the keys of
-// the records that it has made for it, also beside an error, and of those that the login
-// does not name any more. The first are deleted if the change fails, the others if it
-// succeeds. edit is called again if another change of the login comes in between. The
-// error is ErrRejected if the login has ended.
+// amend changes the record of a login. edit changes the login, and returns two lists of keys:
+// records that it has made for the login, also beside an error, and records that the login no
+// longer names. The first are deleted if the change fails, the others if it succeeds. edit is
+// called again if another change of the login comes in between. The error is ErrRejected if the
+// login has ended.
 func (l *Logins) amend(
 	ctx context.Context, sid string, edit func(*Login) (made, left []string, err error),
 ) (*Login, error) {
@@ -281,8 +281,8 @@ func (login *Login) keys() []string {
 	return keys
 }
 
-// forget deletes records that no login names. What remains after a failure opens
-// nothing, and expires. A session that is forgotten is not one that ends by time.
+// forget deletes records that no login names. A record that remains after a failure opens nothing,
+// and expires. A session that is forgotten is not one that ends by time.
 func (l *Logins) forget(ctx context.Context, keys []string) {
 	all := slices.Clone(keys)
 	for _, key := range keys {
@@ -301,7 +301,7 @@ func (l *Logins) forget(ctx context.Context, keys []string) {
 // when End returns without an error. It returns the login, or nil if there was
 // none. After an error the login may still be valid.
 func (l *Logins) End(ctx context.Context, sid string) (*Login, error) {
-	return l.end(ctx, sid, ending{leaves: true})
+	return l.endLogin(ctx, sid, ending{leaves: true})
 }
 
 // ending is how a login ends.
@@ -312,9 +312,9 @@ type ending struct {
 	also   func(context.Context, *Login) // is called while its handles are deleted; nil: nothing is
 }
 
-// end ends the login and clears its handles. Only the deletion of the record matters, so
+// endLogin ends the login and clears its handles. Only the deletion of the record matters, so
 // ending is atomic. The handles are invalid from then on.
-func (l *Logins) end(ctx context.Context, sid string, how ending) (ended *Login, err error) {
+func (l *Logins) endLogin(ctx context.Context, sid string, how ending) (ended *Login, err error) {
 	if how.raw == nil {
 		how.raw, err = record.Find(ctx, l.store, loginPrefix+sid)
 	}

@@ -16,7 +16,7 @@ import (
 // errEnded: the session has ended by time. A client that has its cookie may know that.
 var errEnded = fmt.Errorf("%w: the session has ended by time", auth.ErrRejected)
 
-// outlived is what stays of a session that has ended by time. It opens nothing.
+// outlived is the trace of a session that has ended by time. It opens nothing.
 type outlived struct {
 	Scope   string `json:"scope,omitempty"`
 	Expires int64  `json:"expires"` // of the session, in Unix seconds
@@ -32,14 +32,15 @@ func (l *Logins) EndedByTime(ctx context.Context, trace, scope string) bool {
 	return ended && err == nil
 }
 
-// outlivedKey returns the store key of what outlives the record under key; false if nothing does.
+// outlivedKey returns the store key of the trace that outlives the record under key; false if none
+// does.
 func outlivedKey(key string) (string, bool) {
 	hash, ok := strings.CutPrefix(key, SessionPrefix)
 	return outlivedPrefix + hash, ok
 }
 
-// put records a handle, and side by side what outlives it.
-func (l *Logins) put(ctx context.Context, key string, value []byte, expires time.Time) error {
+// putHandle records a handle, and in parallel the trace that outlives it.
+func (l *Logins) putHandle(ctx context.Context, key string, value []byte, expires time.Time) error {
 	var puts errgroup.Group
 	if outlives, ok := outlivedKey(key); ok {
 		session, err := record.Decode[sessionRecord](value)

@@ -25,7 +25,7 @@ var ErrNoLogin = errors.New("login: the user has no such login")
 // overview looks at, the newest ones.
 const handlesSeen = 16
 
-// LiveLogin is what a user sees of one of their logins.
+// LiveLogin describes one of their logins to a user.
 type LiveLogin struct {
 	ID        string
 	Mechanism policy.Mechanism // bearer, if it has tokens alone
@@ -38,8 +38,8 @@ type LiveLogin struct {
 	Device   Device
 }
 
-// Overview is what users see of their logins, and how they end them. Without
-// providers, Users and Delegated are nil.
+// Overview lists users' logins for them, and ends those that they choose. Without providers, Users
+// and Delegated are nil.
 type Overview struct {
 	Logins    *Logins
 	Accounts  *accounts.Set
@@ -60,11 +60,11 @@ func (o *Overview) List(ctx context.Context, id *policy.Identity) ([]LiveLogin, 
 		return nil, err
 	}
 	all, err := gather(members, func(m member) (LiveLogin, error) {
-		login, err := o.read(ctx, key, m.Login)
+		login, err := o.readLogin(ctx, key, m.Login)
 		if err != nil {
 			return LiveLogin{}, err
 		}
-		return o.look(ctx, login)
+		return o.describeLogin(ctx, login)
 	})
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (o *Overview) List(ctx context.Context, id *policy.Identity) ([]LiveLogin, 
 	return all, nil
 }
 
-// gather returns what look says of each of all, in no order, without those for which it says
+// gather returns the results of look for all, in no order, without those for which it returns
 // ErrNoLogin.
 func gather[T, Seen any](all []T, look func(T) (Seen, error)) ([]Seen, error) {
 	var mu sync.Mutex
@@ -111,7 +111,7 @@ func (o *Overview) End(ctx context.Context, id *policy.Identity, sid string) (*L
 	if key == "" || len(sid) != sidLength {
 		return nil, ErrNoLogin
 	}
-	if _, err := o.read(ctx, key, sid); err != nil {
+	if _, err := o.readLogin(ctx, key, sid); err != nil {
 		return nil, err
 	}
 	ended, err := o.Logins.End(ctx, sid)
@@ -128,7 +128,7 @@ func (o *Overview) EndOthers(ctx context.Context, id *policy.Identity) ([]*Login
 	if err != nil || key == "" {
 		return nil, err
 	}
-	return o.Logins.groups.end(ctx, key, true, id.Login)
+	return o.Logins.groups.endLogins(ctx, key, true, id.Login)
 }
 
 // Counts returns how many live logins each of those local accounts has.
@@ -152,8 +152,8 @@ func (o *Overview) EndAll(ctx context.Context, username string) ([]*Login, error
 	return o.EndOthers(ctx, &policy.Identity{Username: username, Provider: policy.LocalProvider})
 }
 
-// group returns the key of the group with all logins of the user of id, empty if the
-// user cannot have one here, as a user of another issuer of tokens.
+// group returns the key of the group with all logins of the user of id. It is empty if the user
+// cannot have one here, as a user of another issuer of tokens.
 func (o *Overview) group(ctx context.Context, id *policy.Identity) (string, error) {
 	if id.Provider == policy.LocalProvider {
 		return groupKey("account", id.Username), nil
@@ -171,9 +171,9 @@ func (o *Overview) group(ctx context.Context, id *policy.Identity) (string, erro
 	return groupsOf(login)[0], nil
 }
 
-// read returns a login of the group of all logins of a user. The error is ErrNoLogin if
+// readLogin returns a login of the group of all logins of a user. The error is ErrNoLogin if
 // there is none that counts.
-func (o *Overview) read(ctx context.Context, group, sid string) (*Login, error) {
+func (o *Overview) readLogin(ctx context.Context, group, sid string) (*Login, error) {
 	login, _, err := o.Logins.load(ctx, sid)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil, ErrNoLogin
@@ -214,7 +214,7 @@ func EndOutdated(ctx context.Context, running func() *Overview, usernames []stri
 			members, err := logins.groups.members(ctx, groupKey("account", name))
 			for _, m := range members {
 				if err == nil {
-					_, err = logins.end(ctx, m.Login, ending{unless: counts, leaves: true})
+					_, err = logins.endLogin(ctx, m.Login, ending{unless: counts, leaves: true})
 				}
 			}
 			return err
@@ -223,9 +223,9 @@ func EndOutdated(ctx context.Context, running func() *Overview, usernames []stri
 	return all.Wait()
 }
 
-// look returns what the user sees of a login that counts. The error is ErrNoLogin if it is not
+// describeLogin describes a login that counts to its user. The error is ErrNoLogin if it is not
 // live: nothing that opens it is valid.
-func (o *Overview) look(ctx context.Context, login *Login) (LiveLogin, error) {
+func (o *Overview) describeLogin(ctx context.Context, login *Login) (LiveLogin, error) {
 	live := LiveLogin{
 		ID: login.ID, Mechanism: policy.Bearer, Provider: policy.LocalProvider,
 		Created: login.Created, LastUsed: login.Created, Device: login.Device,
@@ -253,7 +253,7 @@ func (o *Overview) look(ctx context.Context, login *Login) (LiveLogin, error) {
 	return live, nil
 }
 
-// addLent adds what the record of a lent handle says.
+// addLent adds the times in the record of a lent handle.
 func (o *Overview) addLent(ctx context.Context, live *LiveLogin, key string) error {
 	raw, err := record.Find(ctx, o.Logins.store, key)
 	if err != nil || raw == nil {
@@ -267,10 +267,10 @@ func (o *Overview) addLent(ctx context.Context, live *LiveLogin, key string) err
 	return nil
 }
 
-// addHandle adds what a handle says about its login: when it was used, and until when it
-// opens it. A handle that is not valid says nothing.
+// addHandle adds the times in the record of a handle: when it was used, and until when it opens the
+// login. A handle that is not valid adds nothing.
 func (o *Overview) addHandle(ctx context.Context, live *LiveLogin, login *Login, key string) error {
-	raw, err := o.Logins.read(ctx, key)
+	raw, err := o.Logins.readRecord(ctx, key)
 	if errors.Is(err, auth.ErrRejected) {
 		return nil
 	}

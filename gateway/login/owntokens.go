@@ -7,11 +7,10 @@ import (
 	"authgate/gateway/wire/jose"
 )
 
-// ContainsOwn reports whether the value of an Authorization header contains what is
-// recognizably a token of a login, an access token or a refresh token, or what also finds.
-// The scheme and other text in the value do not matter, and the token may be encoded as
-// the credentials of Basic are. An application must not get it: with the token it could
-// do what the user can.
+// ContainsOwn reports whether the value of an Authorization header contains a recognizable access
+// or refresh token of a login, or a text for which also is true. The scheme and other text in the
+// value do not matter, and the token may be encoded as the credentials of Basic are. An application
+// must not get it: with the token it could act as the user.
 //
 // The token need not be valid. Its checksum or its key tells whose it is, so that nothing
 // is looked up, and no signature is verified for tokens of others.
@@ -23,7 +22,7 @@ func (b *BearerTokens) ContainsOwn(authorization string, also func(text string) 
 		if len(word) < shortestOwn {
 			continue // too short for any of them
 		}
-		// Other decoders may ignore an error, so what comes before it counts.
+		// Other decoders may ignore an error, so the text before it counts.
 		decoded, _ := base64.RawStdEncoding.DecodeString(base64URL.Replace(word))
 		if text := string(decoded); also(text) || b.holdsOwn(text) {
 			return true
@@ -32,7 +31,7 @@ func (b *BearerTokens) ContainsOwn(authorization string, also func(text string) 
 	return false
 }
 
-// shortestOwn is less than what any token of the gateway has, encoded.
+// shortestOwn is below the encoded length of any token of the gateway.
 const shortestOwn = 64
 
 // base64URL turns the alphabet of base64url into that of base64.

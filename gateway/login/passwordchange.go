@@ -13,8 +13,8 @@ import (
 	"authgate/policy"
 )
 
-// renewal is what a login became when its user changed the account with it. After a new
-// password, what its client had before opens nothing any more, because others may know it.
+// renewal describes the change that a user made to the account with this login. After a new
+// password, the client's earlier handles open nothing any more, because others may know them.
 type renewal struct {
 	Version string    `json:"version"`          // of the account
 	Since   time.Time `json:"since"`            // when the account changed
@@ -22,7 +22,7 @@ type renewal struct {
 	Number  int       `json:"number,omitempty"` // how many there were; access tokens name it
 }
 
-// Generation returns what the access tokens of the login must name. It is 0 until the
+// Generation returns the generation that access tokens of the login must name. It is 0 until the
 // user changes the password.
 func (login *Login) Generation() int {
 	if login.Renewed == nil {
@@ -103,7 +103,7 @@ func (l *Logins) putHandles(ctx context.Context, login *Login, handles []Handle)
 			return err
 		}
 		login.Handles = append(login.Handles, key)
-		if err := l.put(ctx, key, value, expires); err != nil {
+		if err := l.putHandle(ctx, key, value, expires); err != nil {
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ func (u *Users) BackChannel(ctx context.Context, name string, token *provider.Lo
 	}
 	var ended []*Login
 	for _, key := range keys {
-		more, err := u.logins.groups.end(ctx, key, true, "")
+		more, err := u.logins.groups.endLogins(ctx, key, true, "")
 		ended = append(ended, more...)
 		if err != nil {
 			return ended, err
@@ -58,5 +58,5 @@ func (u *Users) FrontChannel(ctx context.Context, name, sid string) ([]*Login, e
 	if !ok {
 		return nil, fmt.Errorf("provider %s: not configured", name)
 	}
-	return u.logins.groups.end(ctx, sessionGroup(name, p.Issuer(), sid), false, "")
+	return u.logins.groups.endLogins(ctx, sessionGroup(name, p.Issuer(), sid), false, "")
 }

@@ -87,14 +87,14 @@ const (
 	refreshBytes = 32 + 32 + checkBytes
 )
 
-func (t refreshToken) check() []byte {
+func (t refreshToken) checksum() []byte {
 	mac := hmac.New(sha256.New, t.family)
 	mac.Write(t.generation)
 	return mac.Sum(nil)[:checkBytes]
 }
 
 func (t refreshToken) String() string {
-	return base64.RawURLEncoding.EncodeToString(slices.Concat(t.family, t.generation, t.check()))
+	return base64.RawURLEncoding.EncodeToString(slices.Concat(t.family, t.generation, t.checksum()))
 }
 
 func (t refreshToken) key() string { return refreshPrefix + record.Hash(t.family) }
@@ -110,7 +110,7 @@ func parseRefresh(s string) (t refreshToken, ok bool) {
 		return refreshToken{}, false
 	}
 	t = refreshToken{family: raw[:32], generation: raw[32:64]}
-	return t, hmac.Equal(raw[64:], t.check())
+	return t, hmac.Equal(raw[64:], t.checksum())
 }
 
 // isRefresh reports whether a text is a refresh token that was ever issued.
@@ -168,7 +168,7 @@ func (r *RefreshTokens) Rotate(
 
 // rotate is one attempt of Rotate. It fails with rotation.ErrStale if its read was too old.
 func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Credentials) (*Refreshed, error) {
-	t, f, raw, err := r.find(ctx, token)
+	t, f, raw, err := r.findFamily(ctx, token)
 	if err != nil {
 		return nil, err
 	}
@@ -206,19 +206,19 @@ func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Cr
 // LoginOf returns the sid of the login that a token belongs to, whether or not the
 // token was used. The error is ErrRejected if there is none.
 func (r *RefreshTokens) LoginOf(ctx context.Context, token string) (string, error) {
-	_, f, _, err := r.find(ctx, token)
+	_, f, _, err := r.findFamily(ctx, token)
 	if err != nil {
 		return "", err
 	}
 	return f.Login, nil
 }
 
-func (r *RefreshTokens) find(ctx context.Context, token string) (refreshToken, *family, []byte, error) {
+func (r *RefreshTokens) findFamily(ctx context.Context, token string) (refreshToken, *family, []byte, error) {
 	t, ok := parseRefresh(token)
 	if !ok {
 		return t, nil, nil, badRefresh("never issued")
 	}
-	raw, err := r.logins.read(ctx, t.key())
+	raw, err := r.logins.readRecord(ctx, t.key())
 	if errors.Is(err, auth.ErrRejected) {
 		return t, nil, nil, badRefresh("its login has ended")
 	}

@@ -19,7 +19,7 @@ const (
 	// renewTime is the time limit of one renewal: tokens, keys, userinfo and store.
 	renewTime = 40 * time.Second
 	// claimMargin is how much longer a claim lasts than a renewal. storeTime, a part of
-	// it, is the time limit for storing what the provider has answered.
+	// it, is the time limit for storing the provider's answer.
 	claimMargin, storeTime = 10 * time.Second, 5 * time.Second
 	// renewPause is the pause after a renewal that failed. takenPause is the pause
 	// when another instance renews the login.
@@ -62,7 +62,7 @@ func (u *Users) renew(ctx context.Context, login *Login, patient bool) bool {
 		u.renewBeside(login)
 		return false
 	}
-	done := u.begin(login)
+	done := u.beginRenewal(login)
 	if d.Expires.IsZero() || now.Before(d.Expires) {
 		return false
 	}
@@ -77,9 +77,9 @@ func (u *Users) renew(ctx context.Context, login *Login, patient bool) bool {
 	return false
 }
 
-// begin begins a renewal of the login, unless one is in progress. done is ready after
+// beginRenewal begins a renewal of the login, unless one is in progress. done is ready after
 // it.
-func (u *Users) begin(login *Login) (done <-chan singleflight.Result) {
+func (u *Users) beginRenewal(login *Login) (done <-chan singleflight.Result) {
 	return u.renewals.DoChan(login.ID, func() (any, error) {
 		u.renewOnce(login)
 		return nil, nil
@@ -94,7 +94,7 @@ func (u *Users) renewBeside(login *Login) {
 	}
 	go func() {
 		defer u.beside.Delete(login.ID)
-		<-u.begin(login)
+		<-u.beginRenewal(login)
 	}()
 }
 
@@ -183,16 +183,16 @@ func (u *Users) refresh(ctx context.Context, sid string) error {
 	return u.accept(ctx, p, login, &answer{grant, failed, asked})
 }
 
-// answer is what a provider has answered to a renewal.
+// answer is the answer of a provider to a renewal.
 type answer struct {
 	grant  *provider.Grant // nil: no tokens; may come beside an error
 	failed error
 	asked  time.Time
 }
 
-// accept stores what the provider has answered, or ends the login because of it.
+// accept stores the provider's answer, or ends the login because of it.
 func (u *Users) accept(ctx context.Context, p Provider, login *Login, a *answer) error {
-	// The provider may have taken all of the time, and what it said must be stored.
+	// The provider may have taken all of the time, and its answer must be stored.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
 	defer cancel()
 	failed, d := a.failed, login.Delegated
@@ -205,19 +205,19 @@ func (u *Users) accept(ctx context.Context, p Provider, login *Login, a *answer)
 		return failed
 	}
 	if !a.grant.Said.Nothing() {
-		failed = errors.Join(failed, u.save(ctx, d, a.asked, func(known provider.Said) (provider.Profile, provider.Said) {
+		describe := func(known provider.Said) (provider.Profile, provider.Said) {
 			if known.Nothing() { // an earlier version has stored the user
 				known = a.grant.Before
 			}
 			return p.Profile(d.User, a.grant.Said, known)
-		}))
+		}
+		failed = errors.Join(failed, u.saveProfile(ctx, d, a.asked, describe))
 	}
 	// Store the tokens even after a failure: without the new refresh token the login is lost.
 	return errors.Join(failed, u.replace(ctx, login, a.grant.Tokens, failed != nil))
 }
 
-// endRenewed ends a login because of what the provider has answered. If the store fails,
-// the error is both.
+// endRenewed ends a login because of the provider's answer. If the store fails, the error is both.
 func (u *Users) endRenewed(ctx context.Context, login *Login, answer error) error {
 	ended, err := u.logins.End(ctx, login.ID)
 	if err != nil {
@@ -242,7 +242,7 @@ func (u *Users) replace(ctx context.Context, login *Login, tokens provider.Token
 		if err != nil || now.Delegated == nil || !bytes.Equal(now.Delegated.Tokens, used) {
 			return store.Edit{}, err
 		}
-		if err := u.keep(now, tokens); err != nil {
+		if err := u.keepTokens(now, tokens); err != nil {
 			return store.Edit{}, err
 		}
 		if soon {

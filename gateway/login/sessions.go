@@ -67,8 +67,8 @@ type owner interface {
 	// records that it depends on. The error is ErrRejected if the owner is gone
 	// or has changed.
 	identify(ctx context.Context, login *Login, expires time.Time) (*policy.Identity, []record.Stored, error)
-	// renew updates what is known about the owner if that is due. It reports
-	// whether the identity may have changed. It waits only if patient.
+	// renew updates the profile of the owner if that is due. It reports whether the identity may
+	// have changed. It waits only if patient.
 	renew(ctx context.Context, login *Login, patient bool) bool
 }
 
@@ -151,9 +151,9 @@ func (s *Sessions) Authenticate(ctx context.Context, creds *auth.Credentials) (*
 	if id == "" {
 		return nil, auth.ErrNoCredentials
 	}
-	cached, err := s.find(ctx, id, creds.Scope)
+	cached, err := s.useSession(ctx, id, creds.Scope)
 	if err == nil && s.owner.renew(ctx, cached.login, true) {
-		cached, err = s.find(ctx, id, creds.Scope)
+		cached, err = s.useSession(ctx, id, creds.Scope)
 	}
 	return s.proves(cached, err)
 }
@@ -164,7 +164,7 @@ func (s *Sessions) Alive(ctx context.Context, creds *auth.Credentials) (*policy.
 	if id == "" {
 		return nil, auth.ErrNoCredentials
 	}
-	cached, err := s.look(ctx, id, creds.Scope, s.logins.now())
+	cached, err := s.findSession(ctx, id, creds.Scope, s.logins.now())
 	if err == nil {
 		s.owner.renew(ctx, cached.login, false)
 	}
@@ -211,7 +211,7 @@ func (s *Sessions) LoginOf(ctx context.Context, creds *auth.Credentials) (string
 	if err != nil {
 		return "", err
 	}
-	raw, err := s.logins.read(ctx, key)
+	raw, err := s.logins.readRecord(ctx, key)
 	if err != nil {
 		return "", err
 	}
@@ -235,18 +235,18 @@ func sessionKey(id string) (string, error) {
 	return SessionPrefix + trace, nil
 }
 
-// find is look for a request. A request counts as activity.
-func (s *Sessions) find(ctx context.Context, id, scope string) (*cachedSession, error) {
+// useSession is findSession for a request, which counts as activity.
+func (s *Sessions) useSession(ctx context.Context, id, scope string) (*cachedSession, error) {
 	now := s.logins.now()
-	cached, err := s.look(ctx, id, scope, now)
+	cached, err := s.findSession(ctx, id, scope, now)
 	if err == nil {
 		s.touch(cached, now)
 	}
 	return cached, err
 }
 
-// look returns the session with that identifier if it is valid in scope at a time.
-func (s *Sessions) look(ctx context.Context, id, scope string, now time.Time) (*cachedSession, error) {
+// findSession returns the session with that identifier if it is valid in scope at a time.
+func (s *Sessions) findSession(ctx context.Context, id, scope string, now time.Time) (*cachedSession, error) {
 	cached := s.cache.Get(id)
 	current, err := s.current(ctx, id, scope, cached)
 	if err != nil {
@@ -296,7 +296,7 @@ func (s *Sessions) current(ctx context.Context, id, scope string, cached *cached
 
 // resolve looks up a session, its login and the owner. scope is where it is presented.
 func (s *Sessions) resolve(ctx context.Context, key, scope string) (*cachedSession, error) {
-	raw, err := s.logins.read(ctx, key)
+	raw, err := s.logins.readRecord(ctx, key)
 	if errors.Is(err, auth.ErrRejected) {
 		err = s.gone(ctx, key, scope)
 	}
@@ -311,7 +311,7 @@ func (s *Sessions) resolve(ctx context.Context, key, scope string) (*cachedSessi
 		return nil, auth.ErrRejected
 	}
 	loginKey := loginPrefix + session.Login
-	rawLogin, err := s.logins.read(ctx, loginKey)
+	rawLogin, err := s.logins.readRecord(ctx, loginKey)
 	if err != nil {
 		return nil, err
 	}

@@ -210,7 +210,7 @@ func TestNoteOfAnEndedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(r *rig) { r.sessionOptions.Idle = 8 * time.Minute })
 		s := r.signIn(t, "alice")
-		ready := must.Get(r.session.find(t.Context(), s.session, ""))(t)
+		ready := must.Get(r.session.useSession(t.Context(), s.session, ""))(t)
 		r.end(t, s)
 		r.session.touch(ready, r.now().Add(5*time.Minute))
 		synctest.Wait()

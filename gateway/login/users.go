@@ -40,8 +40,7 @@ type delegation struct {
 // Subject returns the subject of the person's identities.
 func (d *delegation) Subject() string { return d.Provider + ":" + d.User }
 
-// user is the record of a person at a provider: the newest profile, and what it is
-// made of.
+// user is the record of a person at a provider: the newest profile, and its sources.
 type user struct {
 	Issuer  string           `json:"issuer"`
 	Profile provider.Profile `json:"profile"`
@@ -55,12 +54,12 @@ type user struct {
 type Provider interface {
 	// Issuer returns the issuer of the provider's tokens.
 	Issuer() string
-	// Refresh returns new tokens, and what the provider says about subject now. An
-	// error that is provider.ErrEnded ends the login; any other error does not. A
-	// grant that comes with an error has the tokens, and what sources were not silent.
+	// Refresh returns new tokens, and the provider's present claims about subject. An error that is
+	// provider.ErrEnded ends the login; any other error does not. A grant that comes with an error
+	// has the tokens, and the sources that were not silent.
 	Refresh(ctx context.Context, t provider.Tokens, subject string) (*provider.Grant, error)
-	// Profile describes subject by what the provider says now and what was known
-	// before, and returns what is known after that.
+	// Profile describes subject by the present claims and those known before, and also returns the
+	// claims to keep.
 	Profile(subject string, now, known provider.Said) (provider.Profile, provider.Said)
 }
 
@@ -120,20 +119,20 @@ func (u *Users) Begin(
 	login.Delegated = &delegation{
 		Provider: attempt.Provider, Issuer: p.Issuer(), User: grant.Profile.Subject, Session: grant.Session,
 	}
-	if err := u.keep(login, grant.Tokens); err != nil {
+	if err := u.keepTokens(login, grant.Tokens); err != nil {
 		return nil, err
 	}
 	described := func(provider.Said) (provider.Profile, provider.Said) { return grant.Profile, grant.Said }
-	if err := u.save(ctx, login.Delegated, now, described); err != nil {
+	if err := u.saveProfile(ctx, login.Delegated, now, described); err != nil {
 		return nil, err
 	}
-	return u.logins.begin(ctx, login, attempt.Started, attempt.Before, handles)
+	return u.logins.beginLogin(ctx, login, attempt.Started, attempt.Before, handles)
 }
 
-// save stores what the provider said at asked, unless something newer is stored.
-// describe makes the profile, and what is known then, from what is known now. The
-// record outlives all current logins.
-func (u *Users) save(
+// saveProfile stores the provider's answer from the time asked, unless a newer one is stored.
+// describe makes the profile and the claims to keep from the claims known now. The record outlives
+// all current logins.
+func (u *Users) saveProfile(
 	ctx context.Context, d *delegation, asked time.Time,
 	describe func(known provider.Said) (provider.Profile, provider.Said),
 ) error {
@@ -188,8 +187,8 @@ func (u *Users) outlive(ctx context.Context, login *Login) error {
 	return err
 }
 
-// keep encrypts the tokens into the login and sets when they are due.
-func (u *Users) keep(login *Login, tokens provider.Tokens) error {
+// keepTokens encrypts the tokens into the login and sets when they are due.
+func (u *Users) keepTokens(login *Login, tokens provider.Tokens) error {
 	value, err := json.Marshal(tokens)
 	if err != nil {
 		return fmt.Errorf("storing the provider's tokens: %w", err)
@@ -237,7 +236,7 @@ func (u *Users) identify(
 	if d == nil {
 		return nil, nil, auth.ErrRejected
 	}
-	known, stored, err := u.known(ctx, d)
+	known, stored, err := u.findUser(ctx, d)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -246,14 +245,14 @@ func (u *Users) identify(
 	return id, []record.Stored{stored}, nil
 }
 
-// known returns what is known about the person of d, and its record.
-func (u *Users) known(ctx context.Context, d *delegation) (*user, record.Stored, error) {
+// findUser returns the user of d, and the record.
+func (u *Users) findUser(ctx context.Context, d *delegation) (*user, record.Stored, error) {
 	// A provider whose name has got another issuer is another provider.
 	if p, ok := u.options.Providers[d.Provider]; !ok || p.Issuer() != d.Issuer {
 		return nil, record.Stored{}, auth.ErrRejected
 	}
 	key := userPrefix + d.Subject()
-	raw, err := u.logins.read(ctx, key)
+	raw, err := u.logins.readRecord(ctx, key)
 	if err != nil {
 		return nil, record.Stored{}, err
 	}
@@ -280,7 +279,7 @@ func (u *Users) Issuer(name string) (issuer string, ok bool) {
 // asked. The identity has no mechanism, login or expiry. The error is ErrRejected if
 // the subject is not known, or if the provider has another issuer now.
 func (u *Users) Known(ctx context.Context, name, issuer, subject string) (*policy.Identity, time.Time, error) {
-	known, _, err := u.known(ctx, &delegation{Provider: name, Issuer: issuer, User: subject})
+	known, _, err := u.findUser(ctx, &delegation{Provider: name, Issuer: issuer, User: subject})
 	if err != nil {
 		return nil, time.Time{}, err
 	}

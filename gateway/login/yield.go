@@ -71,7 +71,7 @@ func (l *Logins) replace(ctx context.Context, heir *Login, replaces []string, ra
 // yield ends a login whose record was raw, or makes it yield if heir has inherited it.
 func (l *Logins) yield(ctx context.Context, heir *Login, sid string, raw []byte) (ended *Login, err error) {
 	var own []string
-	ended, err = l.end(ctx, sid, ending{raw: raw, leaves: true, unless: func(login *Login) bool {
+	ended, err = l.endLogin(ctx, sid, ending{raw: raw, leaves: true, unless: func(login *Login) bool {
 		if own = nil; login.Subject() != heir.Subject() {
 			return false
 		}
@@ -100,7 +100,7 @@ func (l *Logins) endAll(ctx context.Context, sids []string, how ending) error {
 	all.SetLimit(readsAtOnce)
 	for _, sid := range sids {
 		all.Go(func() error {
-			_, err := l.end(ctx, sid, how)
+			_, err := l.endLogin(ctx, sid, how)
 			return err
 		})
 	}

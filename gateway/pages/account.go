@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Account is what a user sees of the current login; empty fields are left out.
+// Account describes the current login to its user; empty fields are left out.
 type Account struct {
 	Username  string
 	Name      string

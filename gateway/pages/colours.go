@@ -116,8 +116,8 @@ func accentRules(accent string) (string, error) {
 			return "", err
 		}
 		a := accentsFor(c, surface)
-		rules += fmt.Sprintf("%s:root { --accent: %s; --accent-strong: %s; --on-accent: %s; }%s\n", scheme.open, a.accent,
-			a.strong, a.on, scheme.close)
+		rules += fmt.Sprintf("%s:root { --accent: %s; --accent-strong: %s; --on-accent: %s; }%s\n",
+			scheme.open, a.accent, a.strong, a.on, scheme.close)
 	}
 	return rules, nil
 }

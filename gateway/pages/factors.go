@@ -2,9 +2,8 @@ package pages
 
 import "html/template"
 
-// OwnFactors is what the user of the page has beside the password, and can change of it.
-// Without an action, its part cannot be changed. Forms get what else they need as parameters
-// of the actions.
+// OwnFactors has the user's factors beside the password, and the actions that change them. Without
+// an action, its part cannot be changed. Other fields of the forms are parameters of the actions.
 type OwnFactors struct {
 	Passkeys      []OwnPasskey
 	TOTP          bool
@@ -36,7 +35,7 @@ type TOTPSetup struct {
 	QR     template.HTML // the same as an image, for cameras
 }
 
-// factors returns what the page says about factors.
+// factors returns the text of a notice about factors.
 func (l *texts) factors(n ManageNotice) (string, error) {
 	switch n {
 	case ManagePasskey:

@@ -54,7 +54,7 @@ func (p *Pages) Home(w io.Writer, page Home) error { return p.render(w, "home", 
 // look like it, because values are escaped.
 const iconElement = `<img class="icon" src="`
 
-// images returns what a Content-Security-Policy must allow for the images that a page has.
+// images returns the sources that a Content-Security-Policy must allow for the images of a page.
 func (l *layout) images(page []byte) string {
 	sources := ""
 	if l.Logo != "" {

@@ -38,8 +38,8 @@ type PartLink struct {
 	URL  string
 }
 
-// Manage is a page of the user's account, where users see and change what is theirs. Without an
-// action, what it does cannot be changed, or is left out.
+// Manage is a page where users see and change their own account. A part without its action cannot
+// be changed, or is left out.
 type Manage struct {
 	Part                ManagePart
 	Parts               []PartLink // to choose from
@@ -90,10 +90,10 @@ type OwnToken struct {
 	Created, Used, Expires time.Time // Used is zero before the first use
 }
 
-// ManageNotice is what the page says about what was done, or not done.
+// ManageNotice is the notice about a change, or a failed one.
 type ManageNotice int
 
-// What the page says. From ManageWrong on, nothing was done.
+// The notices. From ManageWrong on, nothing was done.
 const (
 	ManageNothing         ManageNotice = iota
 	ManageEnded                        // one login has ended
@@ -136,7 +136,7 @@ func (m Manage) Elsewhere() bool {
 // Manage writes a page of the user's account.
 func (p *Pages) Manage(w io.Writer, page Manage) error { return p.render(w, "manage", page) }
 
-// managed returns what the page says.
+// managed returns the text of a notice.
 func (l *texts) managed(n ManageNotice) (string, error) {
 	switch n {
 	case ManageNothing:
@@ -170,7 +170,7 @@ func (l *texts) managed(n ManageNotice) (string, error) {
 }
 
 // Programs and systems as they name themselves in User-Agent, in the order in which
-// they count: many name others too. The name is what users call it.
+// they count: many name others too. The name is the one that users know.
 var (
 	browsers = []struct{ mark, name string }{
 		{"Edg", "Edge"}, {"OPR/", "Opera"}, {"SamsungBrowser/", "Samsung Internet"}, {"Vivaldi/", "Vivaldi"},
@@ -184,7 +184,7 @@ var (
 	program = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_. -]{0,39}`)
 )
 
-// Program returns what users call a program and its system by its User-Agent. Either is empty if
+// Program returns the usual names of a program and its system by its User-Agent. Either is empty if
 // it is not known.
 func Program(agent string) (name, system string) {
 	if !strings.HasPrefix(agent, "Mozilla/") {
@@ -204,7 +204,7 @@ func Program(agent string) (name, system string) {
 	return "", ""
 }
 
-// device returns what users call a device by its User-Agent.
+// device returns the usual name of a device by its User-Agent.
 func (l *texts) device(agent string) (string, error) {
 	switch name, system := Program(agent); {
 	case name == "":

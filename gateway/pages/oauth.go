@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// Consent is the page where a user decides what an application may do.
+// Consent is the page where a user decides the permissions of an application.
 type Consent struct {
 	User     User
 	Client   string // the application's name
@@ -63,7 +63,7 @@ type Device struct {
 // Device writes the page.
 func (p *Pages) Device(w io.Writer, page Device) error { return p.render(w, "device", page) }
 
-// scope returns what a scope means to a user; the name of one that the operator has chosen.
+// scope returns the meaning of a scope to a user, or its name if the operator has chosen it.
 func (l *texts) scope(name string) (string, error) {
 	switch name {
 	case "openid":

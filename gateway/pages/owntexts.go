@@ -56,8 +56,8 @@ func textsOf(languages []*texts, own Texts, tag language.Tag) map[string]string 
 	return merge(base, own[tag.String()])
 }
 
-// merge returns the texts of a language with those of an operator's own in their places. What the
-// operator's texts count has no other forms than theirs.
+// merge returns the texts of a language with those of an operator's own in their places. A text
+// with a count has only the operator's plural forms.
 func merge(base, own map[string]string) map[string]string {
 	merged := maps.Clone(base)
 	for name := range own {
@@ -73,7 +73,7 @@ func merge(base, own map[string]string) map[string]string {
 
 // Missing returns the names of the texts that a language of an operator's own has in English,
 // because neither it nor a language above it has them, sorted. It is an error if a new language
-// does not say its own name. tag is what ParseLanguage returned.
+// does not say its own name. tag is a result of ParseLanguage.
 func Missing(tag string, own Texts) ([]string, error) {
 	languages, err := builtIn()
 	if err != nil {
@@ -84,8 +84,8 @@ func Missing(tag string, own Texts) ([]string, error) {
 		return nil, err
 	}
 	if own[tag][ownName] == "" {
-		return nil, fmt.Errorf("the text %s is missing: the name of the language in itself, like %s; users choose it by "+
-			"that name", ownName, languages[0].all[ownName])
+		return nil, fmt.Errorf("the text %s is missing: the name of the language in itself, like %s; "+
+			"users choose it by that name", ownName, languages[0].all[ownName])
 	}
 	written := map[string]string{}
 	for ; !parsed.IsRoot(); parsed = parsed.Parent() {
@@ -164,7 +164,7 @@ func CheckText(name, text string) error {
 	return fmt.Errorf("has %s; expected %s, where a value is put in", listed(braces(text)), listed(want))
 }
 
-// checkPlain checks what no text can have.
+// checkPlain refuses content that no text can have.
 func checkPlain(text string) error {
 	switch n := utf8.RuneCountInString(text); {
 	case strings.TrimSpace(text) == "":
@@ -177,7 +177,7 @@ func checkPlain(text string) error {
 	return nil
 }
 
-// brace matches what an operator may have meant as a place for a value.
+// brace matches text that an operator may have meant as a place for a value.
 var brace = regexp.MustCompile(`\{[^{}]*\}?|\}`)
 
 // braces returns everything in a text that looks like a place for a value, each once, sorted.

@@ -14,12 +14,11 @@
 //
 // Attackers choose some of the values on a page: the path to return to, a user
 // name, the profile at an identity provider. html/template escapes each value for
-// its context. The Content-Security-Policy allows the style sheet and the scripts of the
-// page, by their hashes, and nothing else, so that a mistake in a template still cannot run
-// another script or send a form to an origin that is neither the gateway's nor a provider's.
-// A page has no font, and makes no request but that of a passkey, and those for the icons of
-// applications, to this origin. The operator's logo is part of the page; browsers run no script
-// in an image.
+// its context. The Content-Security-Policy allows the style sheet and the scripts of the page, by
+// their hashes, and nothing else. So a mistake in a template can neither run another script nor
+// send a form to an origin other than the gateway's or a provider's. A page has no font, and makes
+// no request but that of a passkey, and those for the icons of applications, to this origin. The
+// operator's logo is part of the page; browsers run no script in an image.
 package pages
 
 import (
@@ -43,7 +42,7 @@ var templates embed.FS
 //go:embed style.css
 var style string
 
-// Options are what an operator chooses for the pages. The zero Options are valid.
+// Options are the operator's choices for the pages. The zero Options are valid.
 type Options struct {
 	Title  string // the name of the service
 	Logo   Logo
@@ -108,7 +107,7 @@ func (s *Set) In(chosen string, accept []string) *Pages {
 // Tags returns the tags of the languages.
 func (s *Set) Tags() []string { return slices.Clone(s.tags) }
 
-// layout is what the frame of all pages shows.
+// layout has the values in the frame of all pages.
 type layout struct {
 	Title    string
 	Logo     template.URL // empty: the gateway's own mark
@@ -126,7 +125,8 @@ type layout struct {
 func newLayout(o Options, style string, scripts scripts) *layout {
 	l := &layout{Title: o.Title, style: style, scripts: scripts, policy: "style-src " + hashSource(style)}
 	if len(o.Logo.Content) > 0 {
-		l.Logo = template.URL("data:" + o.Logo.MediaType + ";base64," + base64.StdEncoding.EncodeToString(o.Logo.Content))
+		content := base64.StdEncoding.EncodeToString(o.Logo.Content)
+		l.Logo = template.URL("data:" + o.Logo.MediaType + ";base64," + content)
 	}
 	address, mail := strings.CutPrefix(o.Help, "mailto:")
 	switch {
@@ -170,7 +170,7 @@ func (p *Pages) With(s Switch) *Pages {
 	return &with
 }
 
-// framed is what the layout shows: a page, and the choice of its language.
+// framed has the values of the layout: a page, and the choice of its language.
 type framed struct {
 	Page   any
 	Switch *Switch
@@ -226,7 +226,7 @@ func newPages(l *layout, texts *texts, parsed map[string]*template.Template) *Pa
 	return p
 }
 
-// functions returns what templates can call.
+// functions returns the functions of templates.
 func functions(l *layout, texts *texts) template.FuncMap {
 	return template.FuncMap{
 		// The style sheet is inserted without escaping, so that its hash matches.
@@ -259,11 +259,11 @@ func (p *Pages) Language() string { return p.language }
 // Anywhere is the leadingTo of a page whose forms may lead to any place.
 const Anywhere = "*"
 
-// ContentSecurityPolicy returns the value of the header that a page needs (CSP Level 3). It
-// allows the style sheet and the scripts of the page, by their hashes, the logo, which is part
-// of the page, the icons of applications on this origin, and forms to it, from where redirects
-// may lead to the origins in leadingTo, with spaces between them, or to Anywhere. It forbids
-// frames and everything else.
+// ContentSecurityPolicy returns the value of the header that a page needs (CSP Level 3). It allows
+// the style sheet and the scripts of the page, by their hashes, the logo, which is part of the
+// page, and the icons of applications on this origin. Forms to this origin may be redirected to the
+// origins in leadingTo, with spaces between them, or to Anywhere. It forbids frames and everything
+// else.
 func (p *Pages) ContentSecurityPolicy(page []byte, leadingTo string) string {
 	forms := "; form-action 'self'"
 	switch leadingTo {

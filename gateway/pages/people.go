@@ -34,10 +34,10 @@ type PersonOfList struct {
 // Has reports whether the account has a role.
 func (p PersonOfList) Has(role string) bool { return slices.Contains(p.Roles, role) }
 
-// PeopleNotice is what the page says about what was done, or not done.
+// PeopleNotice is the notice about a change, or a failed one.
 type PeopleNotice int
 
-// What the page says. From PeopleName on, nothing was done.
+// The notices. From PeopleName on, nothing was done.
 const (
 	PeopleNothing PeopleNotice = iota
 	PeopleDisabled
@@ -62,7 +62,7 @@ func (n PeopleNotice) Error() bool { return n >= PeopleName }
 // OfName reports whether an account was not added because of its name.
 func (n PeopleNotice) OfName() bool { return n == PeopleName || n == PeopleExists }
 
-// peopled returns what the page says.
+// peopled returns the text of a notice.
 func (l *texts) peopled(n PeopleNotice) (string, error) {
 	switch n {
 	case PeopleNothing:

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Problem is what went wrong, in more detail than a status. A page has its own text
-// for each problem.
+// Problem is the cause of an error, in more detail than a status. A page has its own text for each
+// problem.
 type Problem int
 
 // The problems.
@@ -108,7 +108,7 @@ func statusKey(status int) string {
 // described is a problem in the words of a language.
 type described struct{ Title, Text string }
 
-// problem describes what went wrong.
+// problem describes the cause of an error.
 func (l *texts) problem(page ErrorPage) (d described, err error) {
 	key := page.Problem.key()
 	if key == "" {
@@ -120,7 +120,7 @@ func (l *texts) problem(page ErrorPage) (d described, err error) {
 	return d, err
 }
 
-// ErrorPage is what an error page shows; empty fields are left out.
+// ErrorPage has the content of an error page; empty fields are left out.
 type ErrorPage struct {
 	Status    int // HTTP status code
 	Problem   Problem

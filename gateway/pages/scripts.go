@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// Each file is a script that a template can have at its end: {{script "its name"}}. Pages
-// must work without it, but for what no form can do.
+// Each file is a script that a template can have at its end: {{script "its name"}}. Pages must work
+// without it, except where no form can do the same.
 //
 //go:embed scripts/*.js
 var scriptFiles embed.FS
@@ -61,8 +61,8 @@ func (s scripts) element(name string) (template.HTML, error) {
 	return template.HTML("<script>" + found.source + "</script>"), nil
 }
 
-// policy returns what a Content-Security-Policy must allow for the scripts that a page has:
-// them, and requests to this origin. It is empty for a page without scripts.
+// policy returns the part of a Content-Security-Policy for the scripts of a page: it allows them,
+// and requests to this origin. It is empty for a page without scripts.
 func (s scripts) policy(page []byte) string {
 	sources := ""
 	for _, name := range slices.Sorted(maps.Keys(s)) {

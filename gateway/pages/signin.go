@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// Notice is what the sign-in page says above its form.
+// Notice is the notice above the form of the sign-in page.
 type Notice int
 
 // The notices.
@@ -67,7 +67,7 @@ func (l *texts) notice(n Notice, wait time.Duration) (string, error) {
 	return "", nil
 }
 
-// SignIn is what the sign-in page shows.
+// SignIn has the content of the sign-in page.
 type SignIn struct {
 	Form
 	// Action is the URL that the form is posted to, with the fields username, password and
@@ -95,14 +95,14 @@ type SignIn struct {
 // in the field credential, with the fields of a Form.
 type PasskeyForm struct{ Action, Options string }
 
-// Form is what the forms of a sign-in carry along, in fields of their own unless empty.
+// Form has the hidden fields of the forms of a sign-in; empty ones are left out.
 type Form struct {
 	// ReturnTo is the path to go to once signed in, or the URL of another host of
 	// the gateway. Binding is the browser that waits for a session there.
 	ReturnTo, Binding string
 	// Elsewhere tells that another site began the sign-in.
 	Elsewhere bool
-	// Factors and MaxAge are what the sign-in must prove; empty: no more than usual.
+	// Factors and MaxAge are the demand of the sign-in; empty: no more than usual.
 	Factors, MaxAge string
 }
 

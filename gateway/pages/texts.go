@@ -38,7 +38,8 @@ func (l *texts) text(key string, values ...any) (string, error) {
 var errorTitles = map[string]string{
 	"signin.title": "signin.title.error", "code.title": "code.title.error",
 	"people.title": "people.title.error", "invite.title": "invite.title.error", "device.title": "device.title.error",
-	"manage.password": "manage.title.error", "factors.title": "manage.title.error", "manage.programs": "manage.title.error",
+	"manage.password": "manage.title.error", "factors.title": "manage.title.error",
+	"manage.programs": "manage.title.error",
 }
 
 // titled returns the title of a page, and tells if something on it is wrong.
@@ -122,7 +123,8 @@ func (l *texts) date(t time.Time) (string, error) {
 	if len(months) != 12 {
 		return "", fmt.Errorf("the language %s has %d months", l.tag, len(months))
 	}
-	return l.text("date.minute", "day", t.Day(), "month", months[t.Month()-1], "year", t.Year(), "time", t.Format("15:04"))
+	return l.text("date.minute", "day", t.Day(), "month", months[t.Month()-1], "year", t.Year(),
+		"time", t.Format("15:04"))
 }
 
 // wait writes how long to wait, rounded up.
@@ -133,7 +135,7 @@ func (l *texts) wait(d time.Duration) (string, error) {
 	return l.count("wait.minutes", int((d+time.Minute-1)/time.Minute))
 }
 
-// mechanism returns what users call a mechanism, or the name of an unknown one.
+// mechanism returns the users' name of a mechanism, or the name of an unknown one.
 func (l *texts) mechanism(name string) (string, error) {
 	switch name {
 	case "basic":
@@ -148,8 +150,8 @@ func (l *texts) mechanism(name string) (string, error) {
 	return name, nil
 }
 
-// provider returns what users call the place where an account is stored: the
-// name of a configured provider, or this service.
+// provider returns the users' name of the place where an account is stored: the name of a
+// configured provider, or this service.
 func (l *texts) provider(name string) (string, error) {
 	switch name {
 	case "local", "basic":

@@ -36,8 +36,8 @@ func Authorization(value string) Credentials {
 	return c
 }
 
-// Unaccepted is the last mechanism of a chain for what can only be meant for the gateway. It
-// rejects what no other mechanism has taken.
+// Unaccepted is the last mechanism of a chain for credentials that can only be meant for the
+// gateway. It rejects those that no other mechanism has taken.
 type Unaccepted struct{}
 
 // Authenticate implements Authenticator.

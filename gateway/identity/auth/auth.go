@@ -3,15 +3,14 @@
 //
 // # Job
 //
-// Credentials.Read reads once what a request presents. The result is both what
-// the mechanisms verify and what the gateway removes before it forwards the
-// request. An Authenticator is one mechanism: it turns Credentials into a
-// policy.Identity or returns an error. A Chain asks several mechanisms in
+// Credentials.Read reads the credentials of a request, once. The mechanisms verify the result, and
+// the gateway removes it before it forwards the request. An Authenticator is one mechanism: it
+// turns Credentials into a policy.Identity or returns an error. A Chain asks several mechanisms in
 // order. The mechanisms of this package are Basic and Certificates. The mechanisms whose
-// credentials are only good while a record in the store says so (sessions,
-// access tokens, tokens of trusted issuers) are in package login, which imports
-// this package. No mechanism here asks the store, so auth needs no interface to
-// logins, and everything that a logout must end is in one package.
+// credentials are only good while a record in the store says so (sessions, access tokens, tokens of
+// trusted issuers) are in package login, which imports this package. No mechanism here asks the
+// store, so auth needs no interface to logins, and everything that a logout must end is in one
+// package.
 //
 // # Limits
 //
@@ -93,8 +92,8 @@ type Authenticator interface {
 	// has accepted them. Its errors are those of Authenticate, except
 	// *ThrottledError. It is called a few times a second for each open stream, so
 	// it must be cheap: it does not count as activity, counts no failure, hashes no
-	// password, and waits only for the store. What a provider says about the user is
-	// renewed in the background when that is due.
+	// password, and waits only for the store. The profile from a provider is renewed in the
+	// background when that is due.
 	Alive(context.Context, *Credentials) (*policy.Identity, error)
 }
 

@@ -85,7 +85,9 @@ func (b *Basic) Alive(_ context.Context, creds *Credentials) (*policy.Identity, 
 	}
 	account, ok := b.users.Lookup(username)
 	if !ok || creds.basicVersion == "" || account.Version() != creds.basicVersion {
-		return nil, &Rejection{Detail: DetailWrongPassword, Reason: "the Basic user was removed or has another password"}
+		return nil, &Rejection{
+			Detail: DetailWrongPassword, Reason: "the Basic user was removed or has another password",
+		}
 	}
 	return b.identities[account.Username], nil
 }
@@ -93,8 +95,8 @@ func (b *Basic) Alive(_ context.Context, creds *Credentials) (*policy.Identity, 
 // Challenge implements Authenticator.
 func (b *Basic) Challenge(*Credentials) Challenge { return b.challenge }
 
-// EnteredName returns the user name that is meant by what a user or a program entered:
-// without the space around it, in the form in which names are compared.
+// EnteredName returns the user name that a user or a program entered, without the space around it
+// and in the form in which names are compared.
 func EnteredName(name string) string { return policy.NormalName(strings.TrimSpace(name)) }
 
 // ParseBasic decodes the value of Basic credentials (RFC 7617, section 2). The

@@ -22,8 +22,7 @@ func (c Certificates) Authenticate(_ context.Context, creds *Credentials) (*poli
 	return id, nil
 }
 
-// Alive implements Authenticator. What Authenticate finds costs nothing until it may have
-// changed.
+// Alive implements Authenticator. Authenticate remembers its result until that may have changed.
 func (c Certificates) Alive(ctx context.Context, creds *Credentials) (*policy.Identity, error) {
 	return c.Authenticate(ctx, creds)
 }

@@ -126,7 +126,7 @@ func cookieAt(s, ends string) string {
 // of the browser, only those of owner pass; see Owned.
 func (n *CookieNames) ToApplication(lines []string, keep bool, owner cookiename.Owner) []string {
 	theirs := application{n, keep, owner, nil}
-	theirs.find(lines)
+	theirs.findOwned(lines)
 	var kept []string
 	for _, line := range lines {
 		var pairs []string

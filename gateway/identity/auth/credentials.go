@@ -20,7 +20,7 @@ var ErrAmbiguous = errors.New("auth: ambiguous credentials")
 // AmbiguousCookieError is the ErrAmbiguous of two values of one cookie.
 type AmbiguousCookieError struct{ Name string }
 
-// Error implements error, with what an operator can do.
+// Error implements error, with advice for the operator.
 func (e *AmbiguousCookieError) Error() string {
 	return ErrAmbiguous.Error() + ": two values of the cookie " + e.Name + ": " +
 		"another service of the host or of its domain sets a cookie of that name; " +
@@ -93,7 +93,7 @@ func (c *Credentials) Forget(role CookieRole) {
 // Read makes c the credentials in h. The error is ErrAmbiguous; c then presents none.
 func (c *Credentials) Read(h http.Header, names *CookieNames, client netip.Addr) error {
 	*c = Credentials{}
-	if err := c.read(h, names); err != nil {
+	if err := c.readHeader(h, names); err != nil {
 		*c = Credentials{}
 		return err
 	}
@@ -101,7 +101,7 @@ func (c *Credentials) Read(h http.Header, names *CookieNames, client netip.Addr)
 	return nil
 }
 
-func (c *Credentials) read(h http.Header, names *CookieNames) error {
+func (c *Credentials) readHeader(h http.Header, names *CookieNames) error {
 	switch values := h["Authorization"]; len(values) {
 	case 0:
 	case 1:
@@ -162,9 +162,8 @@ func nextCookie(line string) (name, value, rest string) {
 	return textproto.TrimString(name), value, rest
 }
 
-// cookieVersion is what the Cookie header of a client begins with that describes its cookies,
-// and cookieAttributes are such descriptions of the cookie before them (RFC 2965, section
-// 3.3.4).
+// cookieVersion begins the Cookie header of a client that describes its cookies, and
+// cookieAttributes are such descriptions of the cookie before them (RFC 2965, section 3.3.4).
 const cookieVersion = "$Version"
 
 var cookieAttributes = [...]string{"$Path", "$Domain", "$Port"}

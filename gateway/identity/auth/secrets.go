@@ -11,8 +11,8 @@ import (
 	"authgate/gateway/people/password"
 )
 
-// Secrets are what a program proves itself with: several, so that one can be replaced while
-// the others serve. Each is valid, as a text or as the hash of one.
+// Secrets are the secrets of one program: several, so that one can be replaced while the others
+// serve. Each is valid, as a text or as the hash of one.
 type Secrets struct {
 	texts   [][sha256.Size]byte // hashed, so that all comparisons take the same time
 	hashes  []password.Hash
@@ -41,7 +41,8 @@ func NewSecrets(name string, texts []string, hashes []password.Hash) *Secrets {
 // of which one must be right.
 func (v *Verifier) CheckSecret(ctx context.Context, s *Secrets, client netip.Addr, spellings ...string) error {
 	c := passwordCheck{
-		subject: newSubject(s.account.Username, client), account: s.account, secrets: s, spellings: spellings, cached: true,
+		subject: newSubject(s.account.Username, client), account: s.account,
+		secrets: s, spellings: spellings, cached: true,
 	}
 	c.subject.version = s.version
 	written := ""
@@ -57,7 +58,7 @@ func (v *Verifier) CheckSecret(ctx context.Context, s *Secrets, client netip.Add
 	if good {
 		return nil
 	}
-	_, err := v.run(ctx, c)
+	_, err := v.runCheck(ctx, c)
 	return err
 }
 

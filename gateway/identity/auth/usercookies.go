@@ -16,8 +16,8 @@ type application struct {
 	owned map[string]bool  // names of the cookies of owner that the browser has; may be nil
 }
 
-// find notes which cookies of the owner are in the lines of a Cookie header.
-func (a *application) find(lines []string) {
+// findOwned notes which cookies of the owner are in the lines of a Cookie header.
+func (a *application) findOwned(lines []string) {
 	if a.owner == "" {
 		return
 	}
@@ -32,8 +32,8 @@ func (a *application) find(lines []string) {
 }
 
 // name returns the name that the application has for a cookie. It reports false if the cookie does
-// not reach it. What the owner has passes alone: scripts cannot replace a cookie that is not theirs
-// in the browser either, and another user may have left one of the same name.
+// not reach it. Of two cookies with one name only the owner's passes: another user may have left
+// the other one, and in the browser, too, scripts cannot replace a cookie that is not theirs.
 func (a *application) name(name string) (own string, passes bool) {
 	if own, ok := a.owner.ForApplication(name); ok {
 		return a.rename(own), !a.names.has(own)
@@ -81,19 +81,19 @@ type Owned struct {
 }
 
 // ToBrowser returns the lines that ToBrowser of CookieNames has returned, with the cookies that no
-// script reads under the names of their owner. Any other cookie is that of all users. What replaces
-// or removes a cookie does so whichever of both the browser has: many applications remove a cookie
-// with fewer attributes than they set it with.
+// script reads under the names of their owner. Any other cookie is that of all users. A line that
+// replaces or removes a cookie does so whichever of both the browser has, because many applications
+// remove a cookie with fewer attributes than they set it with.
 func (o *Owned) ToBrowser(lines []string) []string {
 	o.lines = make([]string, 0, len(lines))
 	for _, line := range lines {
-		o.add(line)
+		o.addLine(line)
 	}
 	return o.lines
 }
 
-// add adds what one line becomes.
-func (o *Owned) add(line string) {
+// addLine adds the lines that one line becomes.
+func (o *Owned) addLine(line string) {
 	name := cookieAt(line, "=;")
 	if name == "" {
 		o.lines = append(o.lines, line) // no browser keeps it

@@ -53,7 +53,8 @@ type Verifier struct {
 // minutes. now returns the time. One processor is left to requests that need no check.
 func NewVerifier(t *Throttle, cacheSize int, ttl time.Duration, now func() time.Time) *Verifier {
 	v := &Verifier{
-		hasher: newHasher(0), throttle: t, ttl: ttl, now: now, good: lru.New[credentialKey, time.Time](max(cacheSize, 1)),
+		hasher: newHasher(0), throttle: t, ttl: ttl, now: now,
+		good: lru.New[credentialKey, time.Time](max(cacheSize, 1)),
 	}
 	secret := make([]byte, 32)
 	rand.Read(secret) // never fails: crypto/rand
@@ -77,7 +78,7 @@ func (v *Verifier) Check(
 	ctx context.Context, kind string, accounts *accounts.Set, username, password string, client netip.Addr,
 ) (*accounts.Account, error) {
 	var c passwordCheck
-	c.begin(accounts, username, password, client)
+	c.setTarget(accounts, username, password, client)
 	c.key = v.key(kind, username, password, c.stored.Encoded())
 	c.cached = true
 	good := v.remembers(&c)
@@ -88,7 +89,7 @@ func (v *Verifier) Check(
 	if good {
 		return c.account, nil
 	}
-	return v.run(ctx, c)
+	return v.runCheck(ctx, c)
 }
 
 // CheckFresh is Check for a login. It always hashes the password and remembers
@@ -99,8 +100,8 @@ func (v *Verifier) CheckFresh(
 	ctx context.Context, accounts *accounts.Set, username, password string, client netip.Addr,
 ) (*accounts.Account, error) {
 	var c passwordCheck
-	c.begin(accounts, username, password, client)
-	return v.run(ctx, c)
+	c.setTarget(accounts, username, password, client)
+	return v.runCheck(ctx, c)
 }
 
 // CheckCode checks a code that can be guessed: the second step of a CheckFresh, or that of a
@@ -147,8 +148,8 @@ type passwordCheck struct {
 	spellings []string // instead of password
 }
 
-// begin fills c with the password to check and the account it is for.
-func (c *passwordCheck) begin(accounts *accounts.Set, username, password string, client netip.Addr) {
+// setTarget fills c with the password to check and the account it is for.
+func (c *passwordCheck) setTarget(accounts *accounts.Set, username, password string, client netip.Addr) {
 	c.subject = newSubject(username, client)
 	c.account, c.stored = accounts.Target(username)
 	c.password = password
@@ -169,8 +170,8 @@ func (v *Verifier) remembers(c *passwordCheck) bool {
 	return ok && v.now().Before(until)
 }
 
-// run waits for the throttle and checks the password.
-func (v *Verifier) run(ctx context.Context, c passwordCheck) (*accounts.Account, error) {
+// runCheck waits for the throttle and checks the password.
+func (v *Verifier) runCheck(ctx context.Context, c passwordCheck) (*accounts.Account, error) {
 	r, err := v.admit(ctx, &c)
 	if err != nil {
 		return nil, err

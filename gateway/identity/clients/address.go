@@ -16,7 +16,7 @@ func networks(texts ...string) []netip.Prefix {
 }
 
 // addresses decides which addresses are those of the internet, by the registries of addresses
-// with a special purpose (RFC 6890), and by what clouds add to them.
+// with a special purpose (RFC 6890), and by those of clouds.
 type addresses struct {
 	special4, special6 []netip.Prefix
 	global6            netip.Prefix // where all addresses of the internet are, so far
@@ -26,7 +26,8 @@ type addresses struct {
 func newAddresses() *addresses {
 	return &addresses{
 		special4: networks(
-			"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+			"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+			"192.0.0.0/24",
 			"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
 			"224.0.0.0/3",      // multicast, and reserved
 			"168.63.129.16/32", // the platform, as virtual machines of Azure see it

@@ -37,7 +37,7 @@ type assertion struct {
 	algorithm, kid string
 }
 
-// readAssertion reads the form of an assertion. What it says proves nothing yet.
+// readAssertion reads the form of an assertion. Its claims prove nothing yet.
 func readAssertion(kind, raw string) (*assertion, error) {
 	reject := func(format string, args ...any) (*assertion, error) {
 		return nil, fmt.Errorf("%w: the client assertion %w", ErrUnauthenticated, fmt.Errorf(format, args...))
@@ -94,7 +94,7 @@ func (s *Set) checkAssertion(ctx context.Context, client *Client, a *assertion, 
 	}
 	var expires time.Time
 	if err == nil {
-		expires, err = a.check(s.now(), p.Audience)
+		expires, err = a.checkClaims(s.now(), p.Audience)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: the client assertion: %w", ErrUnauthenticated, err)
@@ -108,8 +108,8 @@ func (s *Set) checkAssertion(ctx context.Context, client *Client, a *assertion, 
 	return err
 }
 
-// check checks the claims, and returns when the assertion expires.
-func (a *assertion) check(now time.Time, audiences []string) (expires time.Time, err error) {
+// checkClaims checks the claims, and returns when the assertion expires.
+func (a *assertion) checkClaims(now time.Time, audiences []string) (expires time.Time, err error) {
 	expires, given, err := a.date("exp")
 	switch {
 	case err != nil || !given:

@@ -32,7 +32,7 @@ type Presented struct {
 // error is ErrUnknown, ErrUnauthenticated, ErrTwoWays, ErrUnreachable, an *auth.ThrottledError, an
 // *auth.StartsError, auth.ErrBusy, or one of the store.
 func (s *Set) Authenticate(ctx context.Context, p *Presented) (*Client, error) {
-	c, err := p.read()
+	c, err := p.readClaim()
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +62,8 @@ type claim struct {
 	assertion *assertion
 }
 
-// read finds the one way in which the client authenticates.
-func (p *Presented) read() (*claim, error) {
+// readClaim finds the one way in which the client authenticates.
+func (p *Presented) readClaim() (*claim, error) {
 	c, ways := &claim{id: p.ID}, 0
 	if p.Basic {
 		id, secrets, err := readBasic(p.Value)

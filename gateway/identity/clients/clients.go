@@ -1,4 +1,4 @@
-// Package clients tells who is a client of the authorization server, and what it may do.
+// Package clients tells who is a client of the authorization server, and its permissions.
 //
 // # Job
 //
@@ -14,10 +14,10 @@
 //
 // # Threats
 //
-// Everybody can name a document, so fetching one must not lead to what only the gateway can
-// reach: the address is checked when the connection is made, whatever the name resolves to,
-// and no redirect is followed. A client cannot prove who it is with a secret of another, in
-// two ways at once, or twice with one assertion.
+// Everybody can name a document, so fetching one must not lead to places that only the gateway can
+// reach: the address is checked when the connection is made, whatever the name resolves to, and no
+// redirect is followed. A client cannot prove who it is with a secret of another, in two ways at
+// once, or twice with one assertion.
 package clients
 
 import (
@@ -44,8 +44,8 @@ var (
 	// ErrUnknown: there is no such client. It wraps the reason.
 	ErrUnknown = errors.New("clients: there is no such client")
 	// ErrUnreachable: the document of the client does not answer now, or it is at an
-	// address that must not be reached. The two are one error, because the difference would
-	// tell what only the gateway can see. It is also ErrUnknown.
+	// address that must not be reached. The two are one error, because the difference would reveal
+	// the network that only the gateway can see. It is also ErrUnknown.
 	ErrUnreachable = fmt.Errorf("%w: its document cannot be had", ErrUnknown)
 	// ErrUnauthenticated: the client did not prove who it is.
 	ErrUnauthenticated = errors.New("clients: the client is not authenticated")
@@ -100,7 +100,7 @@ func (c *Client) May(grant string) bool {
 // deviceGrant is the grant_type of RFC 8628, section 3.4.
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
-// Options are what a Set needs.
+// Options are the parts of a Set.
 type Options struct {
 	Config   *config.Config
 	Store    store.Store
@@ -204,8 +204,8 @@ func (s *Set) Find(ctx context.Context, id string, from netip.Addr) (*Client, er
 	return nil, fmt.Errorf("%w: %.100q is not configured", ErrUnknown, id)
 }
 
-// Keep makes sure that what is known of a client, which a user has allowed something, is not
-// forgotten for what strangers name.
+// Keep makes sure that a client which a user has allowed something is not forgotten for clients
+// that strangers name.
 func (s *Set) Keep(c *Client) {
 	if c.Document {
 		s.documents.keep(c.ID)
@@ -214,7 +214,7 @@ func (s *Set) Keep(c *Client) {
 }
 
 // Counts reports whether there can be a client with an identifier, by the configuration. It looks
-// up neither what was registered nor a document.
+// up neither a registration nor a document.
 func (s *Set) Counts(id string) bool {
 	_, configured := s.configured[id]
 	document := s.oauth.MetadataClients.Enabled && s.documents.fetcher.check(id) == nil

@@ -179,7 +179,7 @@ func freshFor(header http.Header) time.Duration {
 	return min(max(fresh, freshAtLeast), freshAtMost)
 }
 
-// remote keeps what was made of documents.
+// remote keeps the values that were read from documents.
 type remote[T any] struct {
 	fetcher *fetcher
 	read    func(address string, body []byte) (T, error) // an error means that there is no such client
@@ -201,7 +201,7 @@ type flight[T any] struct {
 	err   error
 }
 
-// kept is what was made of a document.
+// kept is the value that was read from a document.
 type kept[T any] struct {
 	value          T
 	fetched, fresh time.Time // fresh until then
@@ -215,8 +215,9 @@ type failure struct {
 
 func newRemote[T any](f *fetcher, now func() time.Time, read func(string, []byte) (T, error)) *remote[T] {
 	return &remote[T]{
-		fetcher: f, read: read, now: now, good: lru.New[string, kept[T]](cached), used: lru.New[string, kept[T]](cached),
-		failed: lru.New[string, failure](cached), flights: map[string]*flight[T]{},
+		fetcher: f, read: read, now: now, flights: map[string]*flight[T]{},
+		good: lru.New[string, kept[T]](cached), used: lru.New[string, kept[T]](cached),
+		failed: lru.New[string, failure](cached),
 	}
 }
 
@@ -228,16 +229,16 @@ func (r *remote[T]) keep(address string) {
 	}
 }
 
-// known returns what was made of the document at an address, if it was fetched before.
-func (r *remote[T]) known(address string) (kept[T], bool) {
+// cachedDocument returns the value of the document at an address, if it was fetched before.
+func (r *remote[T]) cachedDocument(address string) (kept[T], bool) {
 	if known, found := r.used.Get(address); found {
 		return known, true
 	}
 	return r.good.Get(address)
 }
 
-// get returns what is made of the document at an address, for a client of the gateway that asks for
-// it, fetched not before since. While there is no answer, it is that of the last answer, for up to a
+// get returns the value of the document at an address, fetched not before since, for a client of the
+// gateway that asks for it. While there is no answer, it is that of the last answer, for up to a
 // day. An answer that is no document ends it.
 func (r *remote[T]) get(
 	ctx context.Context, address string, client netip.Addr, since time.Time,
@@ -246,7 +247,7 @@ func (r *remote[T]) get(
 		return value, unknown(address, err)
 	}
 	now := r.now()
-	known, found := r.known(address)
+	known, found := r.cachedDocument(address)
 	fresh := found && now.Before(known.fresh) && !known.fetched.Before(since)
 	failed, tried := r.failed.Get(address)
 	switch {
@@ -267,7 +268,7 @@ func (r *remote[T]) get(
 }
 
 // share waits for the fetch of a document, which it begins unless it is in progress already. A caller
-// who leaves does not end what others wait for.
+// who leaves does not end a fetch that others wait for.
 func (r *remote[T]) share(ctx context.Context, address string, client netip.Addr) (value T, err error) {
 	r.mu.Lock()
 	f := r.flights[address]
@@ -279,7 +280,7 @@ func (r *remote[T]) share(ctx context.Context, address string, client netip.Addr
 				return value, err
 			}
 		}
-		f = r.begin(context.WithoutCancel(ctx), address, release)
+		f = r.beginFetch(context.WithoutCancel(ctx), address, release)
 	}
 	select {
 	case <-f.done:
@@ -289,8 +290,8 @@ func (r *remote[T]) share(ctx context.Context, address string, client netip.Addr
 	}
 }
 
-// begin begins a fetch, which calls release at its end. If another caller was faster, it is theirs.
-func (r *remote[T]) begin(ctx context.Context, address string, release func()) *flight[T] {
+// beginFetch begins a fetch, which calls release at its end. If another caller was faster, it is theirs.
+func (r *remote[T]) beginFetch(ctx context.Context, address string, release func()) *flight[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if other := r.flights[address]; other != nil {

@@ -98,7 +98,8 @@ func newShares[K comparable](each int) *shares[K] {
 	return &shares[K]{each: each, keys: map[K]*share{}}
 }
 
-// take returns what gives a place of a key back, nil if none gets free before ctx ends.
+// take takes a place of a key, and returns the function that gives it back, nil if none gets free
+// before ctx ends.
 func (s *shares[K]) take(ctx context.Context, key K) (release func()) {
 	s.mu.Lock()
 	one := s.keys[key]

@@ -28,7 +28,7 @@ func wrongMetadata(format string, args ...any) error {
 	return &RegistrationError{"invalid_client_metadata", fmt.Sprintf(format, args...)}
 }
 
-// metadata is what a client says about itself (RFC 7591, section 2), as far as it counts.
+// metadata is a client's description of itself (RFC 7591, section 2), as far as it counts.
 type metadata struct {
 	ID           string
 	Name         string
@@ -45,7 +45,7 @@ type metadata struct {
 // maxName is how many bytes the name of a client may have.
 const maxName = 200
 
-// readMetadata reads what a client says about itself. Redirect URIs with a scheme that is not
+// readMetadata reads a client's description of itself. Redirect URIs with a scheme that is not
 // accepted, and grants and scopes that it cannot have, are left out; the error is a *RegistrationError.
 func readMetadata(o *config.OAuth, raw []byte) (*metadata, error) {
 	members, err := strictjson.Object(raw)
@@ -84,13 +84,13 @@ func readMetadata(o *config.OAuth, raw []byte) (*metadata, error) {
 		return nil, err
 	}
 	if len(m.RedirectURIs) == 0 && slices.Contains(m.Grants, config.GrantAuthorizationCode) {
-		return nil, &RegistrationError{"invalid_redirect_uri", "redirect_uris must have an https URI, an http URI on the " +
-			"user's machine, or one with another scheme that is accepted here."}
+		return nil, &RegistrationError{"invalid_redirect_uri", "redirect_uris must have an https URI, " +
+			"an http URI on the user's machine, or one with another scheme that is accepted here."}
 	}
 	return m, m.readKeys(members["jwks"])
 }
 
-// readGrants reads what the client wants to ask tokens for, and how.
+// readGrants reads the grants and response types that the client wants to use.
 func (m *metadata) readGrants(grants, responses []string) error {
 	if grants == nil {
 		grants = []string{config.GrantAuthorizationCode} // the default, by RFC 7591

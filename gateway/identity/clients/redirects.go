@@ -40,9 +40,8 @@ func (c *Client) Imitable(uri string) bool {
 // loopbackHosts are the hosts of programs on the user's machine, as they are written.
 var loopbackHosts = []string{"127.0.0.1", "[::1]", "localhost"}
 
-// loopback returns the host of an http URI of a program on the user's machine, and what
-// follows the port. It compares texts and parses nothing, so that no parser can see another
-// host.
+// loopback returns the host of an http URI of a program on the user's machine, and the text after
+// the port. It compares texts and parses nothing, so that no parser can see another host.
 func loopback(uri string) (host, rest string, ok bool) {
 	for _, host := range loopbackHosts {
 		rest, found := strings.CutPrefix(uri, "http://"+host)

@@ -43,7 +43,7 @@ type registration struct {
 	Expires      time.Time `json:"expires"`
 }
 
-// Registered is what a client is told about its registration, as JSON (RFC 7591, section 3.2.1).
+// Registered is the answer to a client about its registration, as JSON (RFC 7591, section 3.2.1).
 type Registered struct {
 	ID            string   `json:"client_id"`
 	IssuedAt      int64    `json:"client_id_issued_at"`
@@ -73,7 +73,8 @@ func (s *Set) Register(ctx context.Context, body []byte) (*Registered, error) {
 		m.Method = registeredMethods[0]
 	}
 	if !slices.Contains(registeredMethods, m.Method) {
-		return nil, wrongMetadata("token_endpoint_auth_method must be one of %s.", strings.Join(registeredMethods, ", "))
+		methods := strings.Join(registeredMethods, ", ")
+		return nil, wrongMetadata("token_endpoint_auth_method must be one of %s.", methods)
 	}
 	now := s.now()
 	r := registration{
@@ -82,7 +83,8 @@ func (s *Set) Register(ctx context.Context, body []byte) (*Registered, error) {
 	}
 	a := Registered{
 		ID: r.ID, IssuedAt: now.Unix(), Name: r.Name, Method: m.Method, RedirectURIs: r.RedirectURIs,
-		Grants: slices.Clone(r.Grants), Responses: []string{}, PostLogout: r.PostLogout, Scope: strings.Join(r.Scopes, " "),
+		Grants: slices.Clone(r.Grants), Responses: []string{}, PostLogout: r.PostLogout,
+		Scope: strings.Join(r.Scopes, " "),
 	}
 	if slices.Contains(r.Grants, config.GrantAuthorizationCode) {
 		a.Responses = append(a.Responses, responseCode)

@@ -36,8 +36,8 @@ func authenticate(c Client, announced []string) (authentication, error) {
 	style, ok := map[string]oauth2.AuthStyle{issuers.AuthMethodBasic: oauth2.AuthStyleInHeader,
 		issuers.AuthMethodPost: oauth2.AuthStyleInParams}[method]
 	if !ok {
-		return authentication{}, fmt.Errorf("the client authentication %q is not supported, and the provider announces "+
-			"%q; let it accept %s or %s",
+		return authentication{}, fmt.Errorf("the client authentication %q is not supported, and the provider "+
+			"announces %q; let it accept %s or %s",
 			method, announced, issuers.AuthMethodBasic, issuers.AuthMethodPost)
 	}
 	return authentication{id: c.ID, secret: c.Secret, style: style}, nil

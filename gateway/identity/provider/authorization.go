@@ -60,8 +60,7 @@ func (p *Provider) AuthorizationURL(ctx context.Context, a Attempt) (string, err
 	return config.AuthCodeURL(a.State, further...), nil
 }
 
-// stepUp returns the parameters that ask for what is demanded (OpenID Connect Core 1.0,
-// section 3.1.2.1).
+// stepUp returns the parameters that state the demand (OpenID Connect Core 1.0, section 3.1.2.1).
 func (p *Provider) stepUp(d policy.Demand) (parameters []oauth2.AuthCodeOption) {
 	if !p.openID() {
 		return nil

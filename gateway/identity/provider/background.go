@@ -22,9 +22,9 @@ func newBackground() *background {
 	return &background{ctx: ctx, stop: stop}
 }
 
-// begin registers one piece of work, which must end with running.Done. It returns
+// beginWork registers one piece of work, which must end with running.Done. It returns
 // false after close.
-func (b *background) begin() bool {
+func (b *background) beginWork() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed {
@@ -35,7 +35,7 @@ func (b *background) begin() bool {
 
 // start runs f in a goroutine, unless closed.
 func (b *background) start(f func(context.Context)) {
-	if b.begin() {
+	if b.beginWork() {
 		go func() {
 			defer b.running.Done()
 			f(b.ctx)

@@ -25,7 +25,7 @@ type cached[T any] struct {
 	known  state[T]
 }
 
-// state is what is known about the document. In the zero value nothing is known.
+// state is the knowledge about the document. In the zero value nothing is known.
 type state[T any] struct {
 	value   T
 	fetched time.Time // of the last success; zero: none
@@ -45,7 +45,7 @@ func (c *cached[T]) state() state[T] {
 // failed; the error is that of ctx, or errClosed.
 func (c *cached[T]) renew(ctx context.Context, seen int) (state[T], error) {
 	done := c.flight.DoChan("", func() (any, error) {
-		if !c.background.begin() {
+		if !c.background.beginWork() {
 			return nil, errClosed
 		}
 		defer c.background.running.Done()

@@ -152,9 +152,8 @@ type noAnswer struct{ error }
 
 func (e noAnswer) Unwrap() error { return e.error }
 
-// unanswered reports whether an error leaves open what the provider says: there is no
-// answer, the answer is that there is none now (5xx, 408, 429), or the keys to read it
-// with cannot be had.
+// unanswered reports whether an error leaves the answer open: there is no answer, the answer is
+// that there is none now (5xx, 408, 429), or the keys to read it with cannot be had.
 func unanswered(err error) bool {
 	if known, ok := errors.AsType[*Error](err); ok && (known.Operation == "keys" || known.Operation == "discovery") {
 		return true

@@ -25,9 +25,8 @@ const (
 	lastRetry        = time.Minute // the longest pause
 )
 
-// metadata is what a provider announces (OpenID Connect Discovery 1.0, section 3;
-// RFC 8414, section 2; RP-Initiated Logout 1.0; RFC 9207), or what the
-// configuration sets instead.
+// metadata is announced by the provider (OpenID Connect Discovery 1.0, section 3; RFC 8414, section
+// 2; RP-Initiated Logout 1.0; RFC 9207), or set by the configuration instead.
 type metadata struct {
 	Authorization            string   `json:"authorization_endpoint"`
 	Token                    string   `json:"token_endpoint"`
@@ -63,14 +62,15 @@ func (m *metadata) checkPlace(issuer string) error {
 	}
 	for _, endpoint := range m.endpoints() {
 		if strings.HasPrefix(strings.ToLower(endpoint.address), "http:") {
-			return fmt.Errorf("%s %q is on the gateway's machine, and the issuer is not", endpoint.name, endpoint.address)
+			return fmt.Errorf("%s %q is on the gateway's machine, and the issuer is not",
+				endpoint.name, endpoint.address)
 		}
 	}
 	return nil
 }
 
-// check refuses addresses that cannot be used, and requires the needed ones.
-func (m *metadata) check(needed ...string) error {
+// checkEndpoints refuses addresses that cannot be used, and requires the needed ones.
+func (m *metadata) checkEndpoints(needed ...string) error {
 	for _, endpoint := range m.endpoints() {
 		if endpoint.address == "" && !slices.Contains(needed, endpoint.name) {
 			continue
@@ -139,7 +139,7 @@ func (i *issuer) close() {
 // metadata returns the cached metadata, or fetches it if there is none.
 func (i *issuer) metadata(ctx context.Context) (*metadata, error) {
 	if i.given != nil {
-		if err := i.given.check("authorization_endpoint", "token_endpoint"); err != nil {
+		if err := i.given.checkEndpoints("authorization_endpoint", "token_endpoint"); err != nil {
 			return nil, i.client.fail("discovery", fmt.Errorf("the configured endpoints: %w", err))
 		}
 		return i.given, nil
@@ -205,7 +205,7 @@ func (i *issuer) discover(ctx context.Context) (*metadata, error) {
 		if err := errors.Join(document.Claims(&raw), document.Claims(&m)); err != nil {
 			return fmt.Errorf("the discovery document: %w", err)
 		}
-		if err := errors.Join(strictjson.Unique(raw), m.check(i.needed...), m.checkPlace(i.id)); err != nil {
+		if err := errors.Join(strictjson.Unique(raw), m.checkEndpoints(i.needed...), m.checkPlace(i.id)); err != nil {
 			return fmt.Errorf("the discovery document: %w", err)
 		}
 		return nil

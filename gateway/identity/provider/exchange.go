@@ -71,14 +71,13 @@ func (p *Provider) Exchange(ctx context.Context, code string, a Attempt) (*Grant
 	if sid, err := id.identifier("sid"); err == nil {
 		grant.Session = sid
 	}
-	grant.Profile, grant.Said = p.Profile(subject, p.mapping.said(userinfo, id, access), Said{})
+	grant.Profile, grant.Said = p.Profile(subject, p.mapping.encodeSaid(userinfo, id, access), Said{})
 	return grant, nil
 }
 
-// Refresh exchanges the refresh token for new tokens (RFC 6749, section 6), and asks
-// again what the provider says about subject, who must be the same (OpenID Connect
-// Core 1.0, section 12.2). If the answer has no refresh token or no ID token, the old
-// one is kept.
+// Refresh exchanges the refresh token for new tokens (RFC 6749, section 6), and reads the claims
+// about subject again, who must be the same (OpenID Connect Core 1.0, section 12.2). If the answer
+// has no refresh token or no ID token, the old one is kept.
 //
 // After ErrEnded the login is over. After any other error the provider has not
 // answered, or not all of it, and the login goes on. A grant that is returned with an
@@ -101,7 +100,7 @@ func (p *Provider) Refresh(ctx context.Context, t Tokens, subject string) (*Gran
 	if tokens.Refresh == "" {
 		tokens.Refresh = t.Refresh
 	}
-	grant := &Grant{Tokens: tokens, Before: p.mapping.said(nil, keptClaims(t.ID, subject), nil)}
+	grant := &Grant{Tokens: tokens, Before: p.mapping.encodeSaid(nil, keptClaims(t.ID, subject), nil)}
 	id, silent, err := p.renewedID(ctx, m, tokens, subject)
 	if id == nil { // there is none, or it may not be valid
 		grant.Tokens.ID = t.ID
@@ -122,7 +121,7 @@ func (p *Provider) Refresh(ctx context.Context, t Tokens, subject string) (*Gran
 			silent = errors.Join(silent, err)
 		}
 	}
-	grant.Said = p.mapping.said(userinfo, id, access)
+	grant.Said = p.mapping.encodeSaid(userinfo, id, access)
 	return grant, silent
 }
 
@@ -195,7 +194,8 @@ func (p *Provider) person(ctx context.Context, m *metadata, access, subject stri
 		return nil, "", p.fault("userinfo", err)
 	}
 	if subject != "" && subject != named {
-		return nil, "", p.fault("userinfo", errors.New("userinfo is about another person than the ID token or the login"))
+		return nil, "", p.fault("userinfo",
+			errors.New("userinfo is about another person than the ID token or the login"))
 	}
 	return userinfo, named, nil
 }

@@ -14,7 +14,8 @@ import (
 // not active or not valid, and otherwise ErrFault or ErrTimeout.
 func (t *Trusted) Introspect(ctx context.Context, raw string) (*AccessToken, error) {
 	if t.options.Introspection == nil || raw == "" {
-		return nil, t.invalid("introspection", errors.New("opaque tokens of this issuer are not taken; see introspection"))
+		return nil, t.invalid("introspection",
+			errors.New("opaque tokens of this issuer are not taken; see introspection"))
 	}
 	c, err := t.introspect(ctx, raw)
 	if err != nil {

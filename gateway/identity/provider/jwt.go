@@ -75,7 +75,7 @@ func (i *issuer) open(
 	if !slices.Contains(algorithms, h.algorithm) {
 		return nil, "", fmt.Errorf("it is signed with %q, expected one of %q", h.algorithm, algorithms)
 	}
-	key, err := m.keys.find(ctx, h)
+	key, err := m.keys.findKey(ctx, h)
 	if err != nil {
 		return nil, "", err
 	}

@@ -43,9 +43,9 @@ func (i *issuer) newKeySet(address string) *keySet {
 	return k
 }
 
-// find returns the key that a header names. An *Error means that the keys cannot be
+// findKey returns the key that a header names. An *Error means that the keys cannot be
 // fetched, any other error that the token is not valid.
-func (k *keySet) find(ctx context.Context, h header) (crypto.PublicKey, error) {
+func (k *keySet) findKey(ctx context.Context, h header) (crypto.PublicKey, error) {
 	known, now := k.cached.state(), k.issuer.now()
 	seen := known.tries
 	if !known.value.Has(h.keyID) || now.Sub(known.fetched) > keysLifetime {
@@ -57,7 +57,8 @@ func (k *keySet) find(ctx context.Context, h header) (crypto.PublicKey, error) {
 			return nil, known.err
 		}
 		if now.Sub(known.fetched) > keysLifetime {
-			return nil, k.issuer.client.fail("keys", errors.New("the keys are too old, and cannot be fetched again so soon"))
+			return nil, k.issuer.client.fail("keys",
+				errors.New("the keys are too old, and cannot be fetched again so soon"))
 		}
 	} else if now.Sub(known.fetched) > keysFresh {
 		k.renew(known.tries)

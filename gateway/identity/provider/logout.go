@@ -47,9 +47,11 @@ func (p *Provider) Logout(ctx context.Context, t Tokens) (redirect string, err e
 		}
 		failures = append(failures, err)
 	}
-	if may(issuers.LogoutRedirect) && endSession != "" && (len(failures) == 0 || slices.ContainsFunc(failures, answered)) {
+	answers := len(failures) == 0 || slices.ContainsFunc(failures, answered)
+	if may(issuers.LogoutRedirect) && endSession != "" && answers {
 		if len(failures) > 0 {
-			p.logger.Info("the provider did not end its session; the browser is sent there", "error", errors.Join(failures...))
+			p.logger.Info("the provider did not end its session; the browser is sent there",
+				"error", errors.Join(failures...))
 		}
 		return p.logoutRedirect(endSession, t.ID)
 	}

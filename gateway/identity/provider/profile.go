@@ -73,7 +73,7 @@ type mapping struct {
 }
 
 // profile makes a profile from sources. For each claim, the first source that has it
-// in a form that can be used counts. What no source has is empty.
+// in a form that can be used counts. A claim that no source has is empty.
 func (m mapping) profile(subject string, roles []string, sources ...claims) Profile {
 	email, unverified := verifiedEmail(sources), ""
 	if email == "" {

@@ -21,9 +21,9 @@ const (
 	maxMethod  = 64
 )
 
-// proof returns what a user has proved at the provider, by an ID token alone: userinfo
-// tells of a user and not of a sign-in, and has no signature. Two factors are only what the
-// configuration calls so. A claim that cannot be used counts as absent.
+// proof returns the user's proof at the provider, by an ID token alone: userinfo tells of a user
+// and not of a sign-in, and has no signature. Only the configuration defines two factors. A claim
+// that cannot be used counts as absent.
 func (t TwoFactors) proof(id claims, now time.Time) policy.Proof {
 	methods := id.methods()
 	class, _ := id["acr"].(string)

@@ -2,15 +2,15 @@
 // 1.0, OAuth 2.0), and verifies the access tokens of one outside issuer.
 //
 // golang.org/x/oauth2 and go-oidc make authorization requests and read metadata, and golang-jwt
-// verifies signatures. This package adds a bounded cache of metadata and
-// keys, what tokens may look like and say, token answers as providers write them, the
-// profile made from claims, the methods of logging out, and introspection.
+// verifies signatures. This package adds a bounded cache of metadata and keys, rules for tokens,
+// and token answers as providers write them. It also adds the profile made from claims, the methods
+// of logging out, and introspection.
 //
 // # Three kinds of answers
 //
-// At a renewal the package tells apart an answer that ends the login (ErrEnded), an
-// answer that says less than before (a Grant, whose Said has each source by itself),
-// and no answer (any other error).
+// At a renewal the package tells three outcomes apart. An answer ends the login (ErrEnded), or it
+// says less than before (a Grant, whose Said has each source by itself), or there is none (any
+// other error).
 //
 // # A login
 //
@@ -78,7 +78,7 @@ type Options struct {
 	Connection           // to the provider
 }
 
-// Client is what the gateway is to a provider.
+// Client is the gateway's registration at a provider.
 type Client struct {
 	ID     string
 	Secret string // empty: a public client, which uses PKCE only
@@ -131,15 +131,15 @@ type Attempt struct {
 	Another bool `json:"-"`
 	// Hint tells the provider which user is expected (login_hint); may be empty.
 	Hint string `json:"-"`
-	// Demand is what the user must prove in this login. The provider is asked for it; whether
-	// the Proof of the grant meets it is for the caller to find out.
+	// Demand is the proof that this login needs. The provider is asked for it; whether the Proof of
+	// the grant meets it is for the caller to find out.
 	Demand policy.Demand `json:"demand,omitzero"`
-	// Wish is what the provider is asked for, too. The login may have proved less, or a session
-	// at the provider may answer.
+	// Wish is asked of the provider, too. The login may have proved less, or a session at the
+	// provider may answer.
 	Wish policy.Demand `json:"-"`
 }
 
-// Grant is what a login or a refresh yields.
+// Grant is the result of a login or a refresh.
 type Grant struct {
 	Tokens Tokens
 	Said   Said // what the profile is made of
@@ -149,8 +149,8 @@ type Grant struct {
 	Session string // the provider's sid; may be empty
 	Proof   policy.Proof
 
-	// Before is what the ID token said that the login had before a refresh. It counts
-	// if nothing else is known.
+	// Before has the claims of the ID token that the login had before a refresh. It counts if
+	// nothing else is known.
 	Before Said
 }
 

@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// Said is what a provider has said about a user, each source by itself, as JSON. A
-// source that was silent is nil; one that had nothing to say is an empty object. So a
-// renewal takes from a user what an answer does not say any more, and nothing that is
-// not known because there was no answer.
+// Said has the claims of a provider about a user, each source by itself, as JSON. A source that was
+// silent is nil; one that had nothing to say is an empty object. So a renewal removes claims that
+// an answer does not have any more, and none for lack of an answer.
 type Said struct {
 	Userinfo json.RawMessage `json:"userinfo,omitempty"`
 	ID       json.RawMessage `json:"id,omitempty"`     // the ID token
@@ -19,8 +18,8 @@ type Said struct {
 // Nothing reports whether no source has said anything.
 func (s Said) Nothing() bool { return s.Userinfo == nil && s.ID == nil && s.Access == nil }
 
-// said encodes what the sources say, without claims of the protocol.
-func (m mapping) said(userinfo, id, access claims) Said {
+// encodeSaid encodes the claims of the sources, without those of the protocol.
+func (m mapping) encodeSaid(userinfo, id, access claims) Said {
 	encode := func(c claims) json.RawMessage {
 		if c == nil {
 			return nil
@@ -31,7 +30,7 @@ func (m mapping) said(userinfo, id, access claims) Said {
 	return Said{Userinfo: encode(userinfo), ID: encode(id), Access: encode(access)}
 }
 
-// saidClaims decodes what a source has said.
+// saidClaims decodes the claims of a source.
 func saidClaims(raw json.RawMessage) claims {
 	c, err := decodeClaims(raw)
 	if err != nil {
@@ -40,10 +39,10 @@ func saidClaims(raw json.RawMessage) claims {
 	return c
 }
 
-// Profile describes a user by what the provider says now, and by what is known of the
-// sources that are silent now. It also returns what is known after that.
+// Profile describes a user by the provider's present claims, and by the known ones of the sources
+// that are silent now. It also returns the claims to keep.
 //
-// A silent source keeps only what no other source says now, or has stopped to say: a
+// A silent source keeps only claims that no other source makes now, or has stopped to make: a
 // provider that says the same in two places takes it back in one answer.
 func (p *Provider) Profile(subject string, now, known Said) (Profile, Said) {
 	userinfo, id, access := saidClaims(now.Userinfo), saidClaims(now.ID), saidClaims(now.Access)
@@ -62,7 +61,7 @@ func (p *Provider) Profile(subject string, now, known Said) (Profile, Said) {
 		sources = []claims{userinfo, access}
 	}
 	profile := p.mapping.profile(subject, p.mapping.rolesOf(sources...), userinfo, id)
-	return profile, p.mapping.said(userinfo, id, access)
+	return profile, p.mapping.encodeSaid(userinfo, id, access)
 }
 
 // without returns the claims that another source neither says now, nor has said
@@ -93,8 +92,7 @@ func (c claims) without(now, before claims) claims {
 
 var addressClaims = []string{"email", "email_verified"}
 
-// remaining returns what is left of one claim, member by member of an object. It is
-// nil if nothing is.
+// remaining returns the rest of one claim, member by member of an object, nil if nothing is left.
 func remaining(value, now, before any) any {
 	object, ok := value.(map[string]any)
 	_, nowObject := now.(map[string]any)

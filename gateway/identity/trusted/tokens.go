@@ -80,7 +80,7 @@ var errNotActive = rejected("its issuer says that it is not active")
 // errUnverified: the token is being verified again.
 var errUnverified = errors.New("the token is being verified")
 
-// verified is what is known about a valid token.
+// verified describes a valid token.
 type verified struct {
 	identity   *policy.Identity
 	expires    time.Time // zero: unknown
@@ -106,9 +106,9 @@ func New(issuers []Issuer, s store.Store, stored, now func() time.Time) *Tokens 
 	return t
 }
 
-// Accepts reports whether a token is one of a trusted issuer, by what it says. Nothing is
-// verified. secret tells which opaque texts are secrets of the gateway: no issuer gets
-// one that a client sent by mistake. The other methods are for tokens that are accepted.
+// Accepts reports whether a token claims to be one of a trusted issuer. Nothing is verified. secret
+// tells which opaque texts are secrets of the gateway: no issuer gets one that a client sent by
+// mistake. The other methods are for tokens that are accepted.
 func (t *Tokens) Accepts(token string, secret func(text string) bool) bool {
 	if len(token) > maxBytes {
 		return false
@@ -143,7 +143,7 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (*policy.Identi
 	return known.identity, nil
 }
 
-// verify returns what is known about a valid token.
+// verify returns the description of a valid token.
 func (t *Tokens) verify(ctx context.Context, token string) (*verified, error) {
 	now := t.now()
 	known := t.verified.Get(token)

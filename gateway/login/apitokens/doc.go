@@ -9,7 +9,7 @@
 //
 // Set makes, lists, finds and revokes tokens. Bearers and Passwords are the mechanisms
 // (auth.Authenticator) by which requests present them. They come before the mechanisms for
-// other credentials: a token says what it is, so that no other mechanism sees it.
+// other credentials: a token names its kind, so that no other mechanism sees it.
 //
 // # Limits
 //

@@ -42,7 +42,7 @@ var (
 	ErrRoleNotHeld = errors.New("apitokens: the owner does not have the role")
 )
 
-// Token is what a user sees of an API token of theirs.
+// Token describes an API token to its owner.
 type Token struct {
 	ID, Name string
 	Roles    []string // of the owner's, those that the token has
@@ -183,7 +183,7 @@ func (a *Set) withRoom(ctx context.Context, entries []entry) ([]entry, error) {
 	}
 	valid := []entry{}
 	for _, e := range entries {
-		switch _, _, err := a.find(ctx, e.Key); {
+		switch _, _, err := a.findToken(ctx, e.Key); {
 		case err == nil:
 			valid = append(valid, e)
 		case !errors.Is(err, auth.ErrRejected):
@@ -196,9 +196,9 @@ func (a *Set) withRoom(ctx context.Context, entries []entry) ([]entry, error) {
 	return valid, nil
 }
 
-// find returns a valid token and the roles of its owner. The error is ErrRejected if there is
+// findToken returns a valid token and the roles of its owner. The error is ErrRejected if there is
 // none under the key.
-func (a *Set) find(ctx context.Context, key string) (*tokenRecord, []string, error) {
+func (a *Set) findToken(ctx context.Context, key string) (*tokenRecord, []string, error) {
 	raw, err := record.Find(ctx, a.store, key)
 	if err != nil {
 		return nil, nil, err
@@ -228,7 +228,7 @@ func (a *Set) List(ctx context.Context, owner *Owner) ([]Token, error) {
 	}
 	tokens := []Token{}
 	for _, e := range entries {
-		token, roles, err := a.find(ctx, e.Key)
+		token, roles, err := a.findToken(ctx, e.Key)
 		if errors.Is(err, auth.ErrRejected) {
 			continue
 		}
@@ -256,7 +256,7 @@ func (a *Set) Revoke(ctx context.Context, owner *Owner, id string) error {
 		return fmt.Errorf("revoking an API token: %w", err)
 	}
 	known := err == nil
-	// What remains in the list after an error makes nothing valid.
+	// An entry that remains in the list after an error makes nothing valid.
 	_ = a.change(ctx, owner.list, func(entries []entry) ([]entry, error) {
 		return slices.DeleteFunc(entries, func(e entry) bool { return e.ID == id }), nil
 	})
@@ -281,7 +281,7 @@ func (a *Set) RevokeAll(ctx context.Context, owner *Owner) (revoked []string, er
 			return revoked, fmt.Errorf("revoking API tokens: %w", err)
 		}
 	}
-	// What remains in the list after an error makes nothing valid.
+	// An entry that remains in the list after an error makes nothing valid.
 	_ = a.change(ctx, owner.list, func(now []entry) ([]entry, error) {
 		return slices.DeleteFunc(now, func(e entry) bool { return slices.Contains(entries, e) }), nil
 	})
@@ -356,7 +356,7 @@ func (a *Set) look(ctx context.Context, value string, basic bool) (*cachedToken,
 	cached := a.cache.Get(value)
 	if cached == nil {
 		var err error
-		if cached, err = read(value, basic); err != nil {
+		if cached, err = readToken(value, basic); err != nil {
 			return nil, err
 		}
 	}
@@ -377,9 +377,9 @@ func (a *Set) look(ctx context.Context, value string, basic bool) (*cachedToken,
 	return current, nil
 }
 
-// read reads what a request presents. A token with a mistake costs no look
-// at the store.
-func read(value string, basic bool) (*cachedToken, error) {
+// readToken reads the token that a request presents. A token with a mistake costs no look at the
+// store.
+func readToken(value string, basic bool) (*cachedToken, error) {
 	token, presented := value, claim{basic: basic}
 	if basic {
 		var err error
@@ -417,7 +417,8 @@ func (a *Set) resolve(ctx context.Context, cached *cachedToken) (*cachedToken, e
 		return nil, bad(presented.basic, "presented with the user name of another account")
 	}
 	next := &cachedToken{
-		presented: presented, stored: record.Stored{Key: key, Raw: raw}, record: token, identity: owner.Reduced(token.Roles),
+		presented: presented, stored: record.Stored{Key: key, Raw: raw},
+		record: token, identity: owner.Reduced(token.Roles),
 	}
 	if token.Provider == "" {
 		next.basis = record.Basis{next.stored}
@@ -426,9 +427,8 @@ func (a *Set) resolve(ctx context.Context, cached *cachedToken) (*cachedToken, e
 	return next, nil
 }
 
-// namesOwner reports whether a token of owner may be a password with this user name. The
-// token itself says whose it is. So there may be no name, and "__token__" is what package
-// registries have in its place.
+// namesOwner reports whether a token of owner may be a password with this user name. The token
+// itself names its owner. So the name may be empty, or "__token__", as for package registries.
 func namesOwner(username, owner string) bool {
 	return username == "" || username == "__token__" || username == policy.NormalName(owner)
 }

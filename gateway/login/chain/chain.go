@@ -24,7 +24,7 @@ type Chains struct {
 	order []policy.Mechanism
 }
 
-// Options are what chains are made of.
+// Options are the parts of chains.
 type Options struct {
 	Config  *config.Config
 	Site    Site
@@ -160,7 +160,7 @@ func (c *Chain) Asked(creds *auth.Credentials) auth.Chain {
 	return c.usual
 }
 
-// Challenges returns what a 401 asks for.
+// Challenges returns the challenges of a 401.
 func (c *Chain) Challenges(creds *auth.Credentials) []auth.Challenge {
 	if c.apart != nil {
 		return c.apart.Challenges(creds)

@@ -23,7 +23,7 @@ const (
 	tokenType = "at+jwt"
 	// maxTokenBytes is the maximum length of a token.
 	maxTokenBytes = 8 << 10
-	// clientMark is what the subject of a client that acts for itself begins with.
+	// clientMark begins the subject of a client that acts for itself.
 	clientMark = policy.ClientProvider + ":"
 )
 
@@ -67,7 +67,7 @@ func (g *Grants) issue(by *ownership, of *grant, terms *Terms, name string) (*Is
 	return &Issued{Access: token, ExpiresIn: expires.Sub(now), Terms: *terms, Login: by.login, Identity: lent}, nil
 }
 
-// claims returns what every access token says (RFC 9068, section 2.2).
+// claims returns the claims of an access token (RFC 9068, section 2.2).
 func (g *Grants) claims(id *policy.Identity, terms *Terms, now time.Time) map[string]any {
 	claims := map[string]any{
 		"iss": g.options.Issuer, "sub": subject(id), "aud": g.audience(terms.Resource),
@@ -132,8 +132,8 @@ type accessToken struct {
 	revokedKey string
 }
 
-// verified is a token whose signature need not be verified again. Its time, and what it
-// depends on, are checked on every request.
+// verified is a token whose signature need not be verified again. Its time and its basis are
+// checked on every request.
 type verified struct {
 	*accessToken
 	basis    record.Basis // that it is not revoked; the grant, the consents, the login and its user
@@ -146,7 +146,7 @@ type verified struct {
 func (g *Grants) isAccess(token string) bool { return strings.HasPrefix(token, g.header) }
 
 // verify checks signature, form and time of an access token, and then all that it depends on.
-// What a provider says about the user is renewed; a request waits for that only if patient.
+// The user's profile is renewed; a request waits for that only if patient.
 func (g *Grants) verify(ctx context.Context, token string, patient bool) (*verified, error) {
 	ready, err := g.look(ctx, token)
 	if err == nil && ready.login != nil && g.options.Holders.Renew(ctx, ready.login, patient) {
@@ -182,8 +182,8 @@ func (g *Grants) look(ctx context.Context, token string) (*verified, error) {
 	return current, nil
 }
 
-// resolve finds what a token depends on, and who it is. It reads in parallel, because the
-// store must probably ask a disk or a server.
+// resolve finds the records that a token depends on, and who it is. It reads in parallel, because
+// the store must probably ask a disk or a server.
 func (g *Grants) resolve(ctx context.Context, access *accessToken) (*verified, error) {
 	var other errgroup.Group
 	other.Go(func() error {

@@ -34,7 +34,7 @@ func (g *Grants) At(target Target, audience []string, others auth.Authenticator)
 	return &Bearers{others, g, target, audience}
 }
 
-// Bearers is what At returns.
+// Bearers is the mechanism that At returns.
 type Bearers struct {
 	auth.Authenticator
 	grants   *Grants

@@ -16,7 +16,7 @@ import (
 	"authgate/policy"
 )
 
-// Code is what a code is for.
+// Code describes the request that a code answers.
 type Code struct {
 	Terms
 	RedirectURI string `json:"redirect_uri,omitempty"` // as the client gave it; empty: not given
@@ -31,8 +31,8 @@ type lender struct {
 	Consent    string `json:"consent"` // its ID
 }
 
-// grant is the record of a grant. It begins as a code, whose one use makes it a grant, so
-// that a second use of the code finds and ends what the first one made.
+// grant is the record of a grant. It begins as a code, whose one use makes it a grant, so that a
+// second use of the code finds and ends the grant of the first.
 type grant struct {
 	lender
 	Code
@@ -62,17 +62,17 @@ func (g *Grants) NewCode(ctx context.Context, id *policy.Identity, c Code) (code
 	return s.String(), nil
 }
 
-// lenderOf returns the lender of what the user of id grants now.
+// lenderOf returns the lender of a grant that the user of id makes now.
 func (g *Grants) lenderOf(ctx context.Context, id *policy.Identity, t *Terms) (*lender, error) {
 	_, in, _, err := g.options.Holders.Find(ctx, id.Login, g.options.Now())
 	if err != nil {
-		return nil, ended(err)
+		return nil, loginError(err)
 	}
 	consents, _, err := consentsOf(ctx, g.options.Store, id.Subject)
 	if err != nil {
 		return nil, err
 	}
-	consents.keep(g.options.Holders)
+	consents.keepCurrent(g.options.Holders)
 	consent := consents.of(t.Client)
 	if consent == nil || !consent.covers(t.Resource, t.Scopes) {
 		return nil, ErrNoConsent
@@ -80,8 +80,8 @@ func (g *Grants) lenderOf(ctx context.Context, id *policy.Identity, t *Terms) (*
 	return &lender{Login: in.ID, Generation: in.Generation(), Subject: id.Subject, Consent: consent.ID}, nil
 }
 
-// ended turns "no such login" into ErrInvalid: a grant ends with its login.
-func ended(err error) error {
+// loginError turns "no such login" into ErrInvalid: a grant ends with its login.
+func loginError(err error) error {
 	if errors.Is(err, auth.ErrRejected) || errors.Is(err, login.ErrNoLogin) {
 		return invalid("its login has ended, or its user is disabled or has changed")
 	}
@@ -150,7 +150,7 @@ func (g *Grants) redeem(ctx context.Context, s secret, check func(*Code) error) 
 	if err != nil {
 		return nil, fmt.Errorf("redeeming a code: %w", err)
 	}
-	return g.begin(ctx, by, s, next, nil, refresh)
+	return g.beginGrant(ctx, by, s, next, nil, refresh)
 }
 
 // begun returns the grant that a code or a device gets, and its refresh token.
@@ -165,9 +165,9 @@ func (known *grant) begun(s secret, now time.Time) (next *grant, refresh string)
 	return &begun, refresh
 }
 
-// begin makes the login lend a grant, and returns its first tokens. value, if not nil, is the
+// beginGrant makes the login lend a grant, and returns its first tokens. value, if not nil, is the
 // record, which is not in the store yet.
-func (g *Grants) begin(
+func (g *Grants) beginGrant(
 	ctx context.Context, by *ownership, s secret, made *grant, value []byte, refresh string,
 ) (*Issued, error) {
 	key, client := grantPrefix+s.name(), ""
@@ -182,7 +182,7 @@ func (g *Grants) begin(
 	})
 	if err != nil {
 		_ = g.options.Store.Delete(ctx, key) // a grant that no login names opens nothing
-		return nil, ended(err)
+		return nil, loginError(err)
 	}
 	by.login = in
 	issued, err := g.issue(by, made, &made.Terms, s.name())
@@ -211,7 +211,7 @@ func (g *Grants) owner(ctx context.Context, by *lender, expires time.Time) (*own
 	}
 	id, in, basis, err := g.options.Holders.Find(ctx, by.Login, expires)
 	if err != nil {
-		return nil, ended(err)
+		return nil, loginError(err)
 	}
 	if in.Generation() != by.Generation {
 		return nil, invalid("issued before the user changed the password")

@@ -25,7 +25,7 @@ const (
 	consentRenewal = 30 * 24 * time.Hour
 )
 
-// Consents keeps what users consent to. A grant needs a consent, and ends with it. A consent ends with
+// Consents keeps the consents of users. A grant needs a consent, and ends with it. A consent ends with
 // the account, as API tokens do: when it is removed or disabled, or gets another password. A later
 // account of that name has none.
 type Consents struct {
@@ -39,7 +39,7 @@ func NewConsents(s store.Store, now func() time.Time, holders *login.Holders) *C
 	return &Consents{s, now, holders}
 }
 
-// Consent is what a user has consented to for one client.
+// Consent is the consent of a user for one client.
 type Consent struct {
 	Client    string              `json:"client"`
 	Name      string              `json:"name,omitempty"`
@@ -47,8 +47,8 @@ type Consent struct {
 	Since     time.Time           `json:"since"`
 }
 
-// consent is a Consent in the record. What was granted by it names its ID, so that a later
-// consent for the same client does not bring it back.
+// consent is a Consent in the record. Grants name its ID, so that a later consent for the same
+// client does not bring them back.
 type consent struct {
 	ID string `json:"id"`
 	Consent
@@ -96,8 +96,8 @@ func consentsOf(ctx context.Context, s store.Store, subject string) (*consented,
 	return known, raw, err
 }
 
-// keep leaves what the user has consented to who has the subject now.
-func (c *consented) keep(holders *login.Holders) {
+// keepCurrent removes the consents of an earlier owner of the subject.
+func (c *consented) keepCurrent(holders *login.Holders) {
 	since, issuer, ok := holders.Tenure(c.Subject)
 	if !ok || c.Issuer != "" && c.Issuer != issuer {
 		c.All = nil
@@ -110,7 +110,7 @@ func (c *consented) keep(holders *login.Holders) {
 func (c *Consents) of(ctx context.Context, subject string) (*consented, error) {
 	known, _, err := consentsOf(ctx, c.store, subject)
 	if err == nil {
-		known.keep(c.holders)
+		known.keepCurrent(c.holders)
 	}
 	return known, err
 }
@@ -127,7 +127,7 @@ func decodeConsents(subject string, raw []byte) (*consented, error) {
 	return known, err
 }
 
-// Given reports whether a user has consented to what a client asks for.
+// Given reports whether a user has consented to these scopes for a client.
 func (c *Consents) Given(ctx context.Context, subject, client, resource string, scopes []string) (bool, error) {
 	known, err := c.of(ctx, subject)
 	if err != nil {
@@ -143,15 +143,15 @@ func (c *Consents) Has(ctx context.Context, subject, client string) (bool, error
 	return err == nil && known.of(client) != nil, err
 }
 
-// Give records that a user consents to what a client asks for, beside what they have
-// consented to before. It is also needed for clients that users are not asked about.
+// Give records that a user consents to these scopes for a client, and leaves earlier consents. It
+// is also needed for clients that users are not asked about.
 func (c *Consents) Give(ctx context.Context, subject, client, name, resource string, scopes []string) error {
 	err := store.Update(ctx, c.store, consentsKey(subject), func(raw []byte) (store.Edit, error) {
 		known, err := decodeConsents(subject, raw)
 		if err != nil {
 			return store.Edit{}, err
 		}
-		known.keep(c.holders)
+		known.keepCurrent(c.holders)
 		now := c.now()
 		if !known.add(client, name, resource, scopes, now) {
 			return store.Edit{}, nil
@@ -169,7 +169,8 @@ func (c *Consents) Give(ctx context.Context, subject, client, name, resource str
 func (c *consented) add(client, name, resource string, scopes []string, now time.Time) bool {
 	one := c.of(client)
 	if one == nil {
-		c.All = append(c.All, consent{rand.Text(), Consent{Client: client, Resources: map[string][]string{}, Since: now}})
+		added := Consent{Client: client, Resources: map[string][]string{}, Since: now}
+		c.All = append(c.All, consent{rand.Text(), added})
 		c.All = c.All[max(0, len(c.All)-maxConsents):]
 		one = &c.All[len(c.All)-1]
 	}
@@ -187,7 +188,7 @@ func (c *consented) add(client, name, resource string, scopes []string, now time
 	return true
 }
 
-// List returns what a user has consented to, the oldest first.
+// List returns the consents of a user, the oldest first.
 func (c *Consents) List(ctx context.Context, subject string) ([]Consent, error) {
 	known, err := c.of(ctx, subject)
 	if err != nil {

@@ -110,8 +110,8 @@ func (d *Devices) New(ctx context.Context, t Terms) (deviceCode, userCode string
 	return deviceCode, userCode[:4] + "-" + userCode[4:], nil
 }
 
-// Find returns what the device asks for that waits under a user code. The error is
-// ErrNoDevice if none does.
+// Find returns the terms that a device asks for under a user code. The error is ErrNoDevice if no
+// device waits under it.
 func (d *Devices) Find(ctx context.Context, userCode string) (*Terms, error) {
 	key, err := d.waiting(ctx, userCode)
 	if err != nil {
@@ -220,7 +220,7 @@ func (d *Devices) Poll(ctx context.Context, deviceCode string, check func(*Terms
 	return d.redeem(ctx, key)
 }
 
-// poll returns what a device is told that asks at now, nil for tokens.
+// poll returns the error for a device that asks at now, nil for tokens.
 func (d *device) poll(now time.Time) error {
 	switch {
 	case !now.Before(d.Expires):
@@ -274,5 +274,5 @@ func (d *Devices) redeem(ctx context.Context, key string) (*Issued, error) {
 	if err != nil {
 		return nil, fmt.Errorf("recording a grant: %w", err)
 	}
-	return d.grants.begin(ctx, by, s, made, value, refresh)
+	return d.grants.beginGrant(ctx, by, s, made, value, refresh)
 }

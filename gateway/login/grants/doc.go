@@ -1,13 +1,12 @@
-// Package grants keeps what users lend to OAuth clients.
+// Package grants keeps the access that users lend to OAuth clients.
 //
 // # Job
 //
 // A user who consents gives a client a code (RFC 6749, section 4.1) or approves its
 // device (RFC 8628). Of either, one grant is made: a record that is lent by the user's
 // login. Its refresh tokens rotate, and its access tokens (RFC 9068) open one resource.
-// All of these are worth nothing without the grant, the login and the consent, so a
-// logout, a disabled account, a withdrawn consent and a replay each end them by one
-// write.
+// All of these are worth nothing without the grant, the login and the consent. So a logout, a
+// disabled account, a withdrawn consent and a replay each end them by one write.
 //
 // Clients that act for themselves get access tokens without a login.
 //

@@ -34,9 +34,9 @@ func newSecret(mark string) secret { return secret{mark, rand.Text(), rand.Text(
 // next returns the refresh token that follows a code or a refresh token.
 func (s secret) next() secret { return secret{refreshMark, s.family, rand.Text()} }
 
-func (s secret) String() string { return s.mark + s.family + s.generation + s.check() }
+func (s secret) String() string { return s.mark + s.family + s.generation + s.checksum() }
 
-func (s secret) check() string {
+func (s secret) checksum() string {
 	mac := hmac.New(sha256.New, []byte(s.family))
 	mac.Write([]byte(s.mark + s.generation))
 	return base32.StdEncoding.EncodeToString(mac.Sum(nil)[:checkLength*5/8])
@@ -45,7 +45,7 @@ func (s secret) check() string {
 // name returns the name of the grant, which is not a secret.
 func (s secret) name() string { return record.Hash([]byte(s.family)) }
 
-// hash returns what the record of the grant keeps of the generation.
+// hash returns the hash of the generation, for the record of the grant.
 func (s secret) hash() string { return record.Hash([]byte(s.generation)) }
 
 // parse parses a code or a token with that mark. ok reports whether it was ever issued.
@@ -55,12 +55,13 @@ func parse(mark, text string) (s secret, ok bool) {
 		return secret{}, false
 	}
 	s = secret{mark, rest[:partLength], rest[partLength : 2*partLength]}
-	return s, hmac.Equal([]byte(rest[2*partLength:]), []byte(s.check()))
+	return s, hmac.Equal([]byte(rest[2*partLength:]), []byte(s.checksum()))
 }
 
 // isSecret reports whether a text says that it is a code or a token of this form.
 func isSecret(text string) bool {
-	return strings.HasPrefix(text, codeMark) || strings.HasPrefix(text, refreshMark) || strings.HasPrefix(text, deviceMark)
+	return strings.HasPrefix(text, codeMark) || strings.HasPrefix(text, refreshMark) ||
+		strings.HasPrefix(text, deviceMark)
 }
 
 // ContainsOwn reports whether a text contains a code, a refresh token or a device code that

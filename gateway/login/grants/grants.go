@@ -26,7 +26,7 @@ var (
 	// ErrInvalid: a code or a token is not valid, or not any more (invalid_grant). The
 	// error has the reason, for operators.
 	ErrInvalid = errors.New("grants: not valid")
-	// ErrNoConsent: the user has not consented to what a code is for.
+	// ErrNoConsent: the user has not consented to the scopes of a code.
 	ErrNoConsent = errors.New("grants: the user has not consented")
 	// ErrNoDevice: no device waits for a decision under that user code.
 	ErrNoDevice = errors.New("grants: no device waits under this code")
@@ -55,7 +55,7 @@ func (e *ReuseError) Is(target error) bool { return target == ErrInvalid }
 
 func invalid(reason string) error { return fmt.Errorf("%w: %s", ErrInvalid, reason) }
 
-// Terms are what a client gets.
+// Terms describe the access of a client.
 type Terms struct {
 	Client string `json:"client"`
 	// Resource is the audience of the access tokens; empty: that of the gateway's own
@@ -89,7 +89,7 @@ type Options struct {
 	// Client returns the roles of a client that may act for itself. It reports whether
 	// there is one now.
 	Client func(id string) (roles []string, ok bool)
-	// Counts reports whether what users have lent to a client counts, by the configuration.
+	// Counts reports whether grants to a client count, by the configuration.
 	Counts func(client string) bool
 	// Admits reports whether the policy of a client lets a user in, by who they are.
 	Admits func(client string, user *policy.Identity) bool
@@ -115,7 +115,7 @@ func New(o Options) *Grants {
 	}
 }
 
-// Issued is what a client gets.
+// Issued has the tokens for a client.
 type Issued struct {
 	Access    string
 	ExpiresIn time.Duration // of Access

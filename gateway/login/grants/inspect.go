@@ -39,7 +39,7 @@ func (g *Grants) Revoke(ctx context.Context, client, token string) error {
 	return nil
 }
 
-// Inspected is what a token of a client is. If it is not active, nothing else is set.
+// Inspected describes a token of a client. If it is not active, nothing else is set.
 type Inspected struct {
 	Active          bool
 	Terms           Terms
@@ -49,7 +49,7 @@ type Inspected struct {
 	Refresh         bool   // it is a refresh token
 }
 
-// Inspect tells a client what a token is (RFC 7662). Only its own tokens are active.
+// Inspect describes a token to a client (RFC 7662). Only its own tokens are active.
 func (g *Grants) Inspect(ctx context.Context, client, token string) (*Inspected, error) {
 	found, err := g.inspect(ctx, token)
 	if err == nil {

@@ -28,7 +28,7 @@ func ValidBrowserSecret(secret string) bool {
 	return err == nil && len(raw) == 32 && len(secret) == base64.RawURLEncoding.EncodedLen(32)
 }
 
-// Binding returns what tells a browser's secret without giving it away.
+// Binding returns a hash that identifies a browser's secret.
 func Binding(secret string) string { return record.Hash([]byte(secret)) }
 
 // Begun returns a proof for the host of public_url: the browser that has a session

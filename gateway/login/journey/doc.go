@@ -1,5 +1,5 @@
-// Package journey keeps what a browser needs on its way through a sign-in that takes it to
-// other places: to an identity provider and back, or to another host of the gateway.
+// Package journey keeps the state of a sign-in that takes the browser to other places: to an
+// identity provider and back, or to another host of the gateway.
 //
 // # Job
 //
@@ -10,8 +10,7 @@
 //
 // # Limits
 //
-// What is here lives for minutes, and works once. A store that fails is an error and never a
-// decision.
+// Its records live for minutes, and work once. A store that fails is an error and never a decision.
 //
 // # Threats
 //

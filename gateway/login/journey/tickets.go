@@ -103,7 +103,7 @@ func (t *Tickets) Use(ctx context.Context, secret, scope, browser string) (*Tick
 	return ticket, nil
 }
 
-// ticketBox returns the store key of a ticket and what encrypts its record.
+// ticketBox returns the store key of a ticket and the box that encrypts its record.
 func ticketBox(secret string) (key string, box *seal.Box, err error) {
 	if box, err = seal.New([]byte(secret)); err != nil {
 		return "", nil, fmt.Errorf("encrypting a ticket: %w", err)

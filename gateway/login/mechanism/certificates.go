@@ -13,8 +13,8 @@ import (
 	"authgate/policy"
 )
 
-// newCertificates returns what verifies the certificates of clients, nil if the configuration has
-// no authority for them.
+// newCertificates returns the verifier of client certificates, nil if the configuration has no
+// authority for them.
 func newCertificates(o *Options, local *accounts.Set) (*clientcert.Verifier, error) {
 	t := &o.Config.TLS
 	if t.ClientCA == "" {

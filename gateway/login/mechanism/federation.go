@@ -22,9 +22,9 @@ import (
 	"authgate/policy"
 )
 
-// Federation is what others prove for the gateway: logins at identity providers, and
-// tokens of trusted issuers. Both hold things that must outlive a configuration, such as
-// keys, so one configuration takes over from another what stays the same.
+// Federation verifies the proofs of others for the gateway: logins at identity providers, and tokens
+// of trusted issuers. Both hold things that must outlive a configuration, such as keys, so one
+// configuration takes over the unchanged parts of another.
 type Federation struct {
 	Bearers *apitokens.Bearers // the gateway's own tokens, and those of trusted issuers
 
@@ -91,7 +91,8 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 		f.Default = f.Providers[0]
 	}
 	f.Users = login.NewUsers(login.UsersOptions{
-		Providers: byName, Lifetime: cfg.Delegated.Lifetime, Remember: cfg.Delegated.APITokens, Box: box, Now: o.LocalNow,
+		Providers: byName, Lifetime: cfg.Delegated.Lifetime, Remember: cfg.Delegated.APITokens,
+		Box: box, Now: o.LocalNow,
 		Report: func(login *login.Login, ended bool, err error) { reportRenewal(o.Logger, login, ended, err) },
 	}, local.Logins)
 	local.API.ServeUsers(f.Users, cfg.Delegated.APITokens)
@@ -100,7 +101,7 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 	return f, nil
 }
 
-// Authenticators returns what verifies the credentials of each mechanism.
+// Authenticators returns the verifier of each mechanism's credentials.
 func Authenticators(local *Local, f *Federation) map[policy.Mechanism]auth.Authenticator {
 	return map[policy.Mechanism]auth.Authenticator{
 		policy.Basic: local.Basic, policy.Bearer: f.Bearers, policy.Session: local.Sessions,
@@ -118,7 +119,7 @@ func (f *Federation) Provider(name string) *Provider {
 	return nil
 }
 
-// Title returns what users call a provider: its title, or the name where it has none.
+// Title returns the title of a provider, or its name where it has none.
 func (f *Federation) Title(name string) string {
 	if p := f.Provider(name); p != nil {
 		return p.Title
@@ -150,7 +151,7 @@ func (f *Federation) SignOut(ctx context.Context, ended *login.Login) (redirect 
 	return p.Logout(ctx, tokens)
 }
 
-// Overview returns what users see of their logins.
+// Overview returns the users' overview of their logins.
 func Overview(local *Local, federation *Federation) *login.Overview {
 	return &login.Overview{
 		Logins: local.Logins, Accounts: local.Accounts, Sessions: local.Sessions,
@@ -260,7 +261,7 @@ func trustedOptions(o *Options, t *issuers.TrustedIssuer) provider.TrustedOption
 	return trusted
 }
 
-// newTrusted returns what verifies tokens of trusted issuers, nil if there are none.
+// newTrusted returns the verifier of tokens of trusted issuers, nil if there are none.
 func newTrusted(issuers []*resourceServer, o *Options) *trusted.Tokens {
 	if len(issuers) == 0 {
 		return nil
@@ -292,7 +293,7 @@ func reportRenewal(logger *slog.Logger, login *login.Login, ended bool, err erro
 	logger.Warn("refreshing a provider's tokens failed; the login goes on with what is known", attrs...)
 }
 
-// Unused returns what ends the background work of everything that kept does not use.
+// Unused returns functions that end the background work of everything that kept does not use.
 func (f *Federation) Unused(kept *Federation) (closes []func()) {
 	for _, p := range f.Providers {
 		if !slices.Contains(kept.Providers, p) {

@@ -21,7 +21,7 @@ import (
 	"authgate/gateway/wire/jose"
 )
 
-// Options are what the mechanisms of a configuration are made of.
+// Options are the parts of the mechanisms of a configuration.
 type Options struct {
 	Config               *config.Config
 	Accounts, BasicUsers []accounts.Account // of the configuration, as far as they count
@@ -30,16 +30,15 @@ type Options struct {
 	LocalNow             func() time.Time // the clock of this process
 	Verifier             *auth.Verifier
 	Logger               *slog.Logger
-	// Observe returns what measures the calls to the provider or issuer of that name.
+	// Observe returns the function that measures calls to the provider or issuer of that name.
 	Observe func(name string) func(operation string, took time.Duration, err error)
 	// Explains tells that the mechanisms only explain: keys that no application trusts sign
 	// assertions.
 	Explains bool
 }
 
-// Local is what users with local accounts sign in with. Its caches are new with each
-// configuration, so that they hold nothing that was verified under other accounts or
-// keys.
+// Local has the mechanisms of users with local accounts. Its caches are new with each
+// configuration, so that they hold nothing that was verified under other accounts or keys.
 type Local struct {
 	Accounts *accounts.Set
 	Verifier *auth.Verifier
@@ -56,8 +55,8 @@ type Local struct {
 	Certificates auth.Certificates
 	Decoys       *accounts.DecoyKey // of both kinds of users
 	JWKS         []byte             // the public keys
-	// PublicKeys sign what others verify: ID tokens, assertions. They are those of access tokens,
-	// unless others verify something and access tokens have a secret key.
+	// PublicKeys sign ID tokens and assertions, which others verify. They are the keys of access
+	// tokens, unless those are secret and others verify something.
 	PublicKeys *jose.Keys
 
 	keys    *jose.Keys          // of access tokens
@@ -142,7 +141,7 @@ func publicKeys(o *Options, keys *jose.Keys) (*jose.Keys, error) {
 	return public, nil
 }
 
-// newProofs returns what the local accounts prove with factors.
+// newProofs returns the proofs of factors of the local accounts.
 func newProofs(o *Options, local *accounts.Set) (*proofs.Proofs, error) {
 	cfg := o.Config
 	key, err := proofs.NewKey(cfg.Store.EncryptionKey.Reveal(), cfg.Accounts.File)
@@ -159,7 +158,7 @@ func newProofs(o *Options, local *accounts.Set) (*proofs.Proofs, error) {
 	}), nil
 }
 
-// traits returns what refresh tokens are bound to.
+// traits returns the traits of a client to which refresh tokens are bound.
 func traits(words []string) []login.Trait {
 	known := map[string]login.Trait{config.BindUserAgent: login.BindUserAgent, config.BindIP: login.BindIP}
 	list := make([]login.Trait, len(words))

@@ -10,7 +10,7 @@ import (
 	"authgate/policy"
 )
 
-// OAuth is what the authorization server of a configuration is made of.
+// OAuth has the parts of the authorization server of a configuration.
 type OAuth struct {
 	Clients  *clients.Set
 	Grants   *grants.Grants
@@ -41,8 +41,8 @@ func NewOAuth(o *Options, local *Local, f *Federation) (*OAuth, error) {
 	}, nil
 }
 
-// lend returns what makes the identity that scopes lend: with the roles of those scopes alone.
-// If no scopes are configured, they limit nothing.
+// lend returns a function that reduces an identity to the roles of its scopes. If no scopes are
+// configured, they limit nothing.
 func lend(configured map[string][]string) func([]string, *policy.Identity) *policy.Identity {
 	return func(scopes []string, id *policy.Identity) *policy.Identity {
 		if len(configured) == 0 {

@@ -5,9 +5,9 @@
 //
 // A record holds hashes: of the one valid token, and of those replaced within the leeway. A token
 // from before them counts as reused. Of several calls with one token, one succeeds, because
-// each swaps the record that it has read. A read may be older than the token that is judged by it,
-// so who finds a token reused must ask the store whether it still holds that record, and begin
-// again with ErrStale if not.
+// each swaps the record that it has read. A record may be older than the token that is compared
+// with it. So a caller that finds a token reused asks the store for the record again, and begins
+// anew with ErrStale if it has changed.
 package rotation
 
 import (

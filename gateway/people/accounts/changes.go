@@ -21,9 +21,9 @@ const changesKey = "changes"
 
 // Changes are how accounts have changed, as the store knows it.
 type Changes struct {
-	stored []byte           // the record; nil: the store has none
-	since  times            // when each local account changed last; nil: nothing is known
-	taken  map[string]taken // what reloads have taken from accounts, by kind and version
+	stored      []byte                // the record; nil: the store has none
+	since       times                 // when each local account changed last; nil: nothing is known
+	withdrawals map[string]withdrawal // by kind and version
 }
 
 // times has when each account changed last, in nanoseconds of Unix time. Only logins that
@@ -60,22 +60,22 @@ func fingerprintOf(version string) (f fingerprint) {
 	return f
 }
 
-// Reload is what RecordChanges records beside the accounts.
+// Reload describes a reload for RecordChanges.
 type Reload struct {
 	Now time.Time // by the clock of the store
 	// Running are the accounts whose place the new ones take. At a start, it is nil.
 	Running *Set
-	// Rebuild tells that the configuration of Running stays. Then the record keeps
-	// accounts that only other instances have, and an account that it does not have
-	// stays as it is in Running, because another instance may not know it.
+	// Rebuild tells that the configuration of Running stays. Then the record keeps accounts that
+	// only other instances have. An account that it does not have stays as it is in Running,
+	// because another instance may not know it.
 	Rebuild bool
 	Changes []Change  // to tell other instances
 	Loaded  time.Time // when the configuration was loaded, by the clock of the store
 }
 
-// RecordChanges compares the accounts with the record in s, takes over when each changed
-// last, and records what is new. It must be called once, before the accounts are used,
-// unless Known reports false after an error.
+// RecordChanges compares the accounts with the record in s, takes over when each changed last, and
+// records new changes. It must be called once, before the accounts are used, unless Known reports
+// false after an error.
 func (a *Set) RecordChanges(ctx context.Context, s store.Store, r Reload) error {
 	if !r.Running.Known() {
 		r.Running = nil
@@ -142,8 +142,8 @@ func (a *Set) compare(before times, r Reload) times {
 	return today
 }
 
-// keep continues without the store: what has ended stays in memory until the record
-// knows it.
+// keep continues without the store: the ends of accounts stay in memory until the record knows
+// them.
 func (a *Set) keep(now time.Time, running *Set) {
 	if running == nil {
 		return
@@ -268,10 +268,10 @@ func (a *Set) Moved(c *Changes) bool {
 // changesMark begins a record of Changes.
 const changesMark = "C1\n"
 
-// encode returns the record: the mark, what was taken as a line of JSON, and the times.
-// Equal changes are equal bytes.
+// encode returns the record: the mark, the withdrawals as a line of JSON, and the times. Equal
+// changes are equal bytes.
 func (c *Changes) encode() ([]byte, error) {
-	line, err := json.Marshal(c.taken) // with its keys in order
+	line, err := json.Marshal(c.withdrawals) // with its keys in order
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +306,7 @@ var errDamaged = errors.New("a record in the store is damaged")
 
 // decodeChanges decodes a record, and no record as nothing.
 func decodeChanges(record []byte) (*Changes, error) {
-	c := &Changes{stored: record, taken: map[string]taken{}}
+	c := &Changes{stored: record, withdrawals: map[string]withdrawal{}}
 	if record == nil {
 		return c, nil
 	}
@@ -316,7 +316,7 @@ func decodeChanges(record []byte) (*Changes, error) {
 		return nil, errDamaged
 	}
 	var err error
-	if c.taken, err = decodeTaken(line); err != nil {
+	if c.withdrawals, err = decodeWithdrawals(line); err != nil {
 		return nil, err
 	}
 	if c.since, err = decodeTimes(encoded); err != nil {

@@ -20,11 +20,11 @@ import (
 // decoyKeyRecord is the store key of the DecoyKey. The record never expires.
 const decoyKeyRecord = "decoys"
 
-// DecoyKey decides what unknown user names cost where the password hashes of accounts
-// differ in cost. An account always has the cost of its hash. A name whose cost is
-// another one on another instance, after a restart or after a reload is therefore no
-// account. So the key must be the same everywhere and for ever. It is made from a secret
-// that is kept, and the store keeps it when that secret changes.
+// DecoyKey decides the cost of unknown user names where the password hashes of accounts differ in
+// cost. An account always has the cost of its hash. A name whose cost is another one on another
+// instance, after a restart or after a reload is therefore no account. So the key must be the same
+// everywhere and for ever. It is made from a secret that is kept, and the store keeps it when that
+// secret changes.
 type DecoyKey struct {
 	key atomic.Pointer[[sha256.Size]byte]
 }
@@ -69,14 +69,13 @@ func (k *DecoyKey) rank(username, cost string) float64 {
 	return -math.Log((float64(bits) + 0.5) / (1 << 53))
 }
 
-// decoys are what unknown names are checked against.
+// decoys are the hashes for unknown names.
 type decoys struct {
 	key *DecoyKey
 	all []decoy // one for each cost
 }
 
-// decoy is a hash that matches no password, and costs what the hashes of some accounts
-// cost.
+// decoy is a hash that matches no password, and costs as much as the hashes of some accounts.
 type decoy struct {
 	cost     string
 	accounts float64 // how many

@@ -5,12 +5,11 @@
 //
 // An Account is one of them, with the keys of the configuration. A Set has the accounts of
 // one configuration and does not change. The store has one record about accounts, Changes:
-// when each changed last, and what reloads have taken from them. An account changes when
-// it is added, removed, disabled, enabled or given another password. Logins from before
-// the change do not count, on any instance, also if the account comes back as it was. A
-// change of factors ends logins in the same way, and nothing else.
-// RecordChanges and FollowChanges are the doors to the record. A DecoyKey decides what
-// unknown names cost.
+// when each changed last, and the accounts and roles that reloads have withdrawn. An account
+// changes when it is added, removed, disabled, enabled or given another password. Logins from
+// before the change do not count, on any instance, also if the account comes back as it was. A
+// change of factors ends logins in the same way, and nothing else. RecordChanges and FollowChanges
+// are the doors to the record. A DecoyKey decides the cost of unknown names.
 //
 // Lists reads the files of users, and Check and CheckBasic check the users in them and in
 // the main file of the configuration. File.Edit changes, adds or removes one account in the
@@ -21,8 +20,8 @@
 //
 // # Limits and threats
 //
-// Whether a name is an account must not show in what a password check costs: a Set has a hash
-// to check against for every name.
+// Whether a name is an account must not show in the cost of a password check: a Set has a hash to
+// check against for every name.
 //
 // A change replaces the file whole: readers see the old content or the new one, also
 // after a crash. Mode, owner and group stay; a file that would lose them counts as

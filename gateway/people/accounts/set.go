@@ -34,8 +34,8 @@ type Account struct {
 	// ID tells an account that File.Edit has added from an earlier one of the same name. It is
 	// empty for others.
 	ID string `yaml:"-"`
-	// Factors are what the account has beside its password. Only an account of the file can
-	// have some: in the main file their keys are unknown.
+	// Factors are those of the account beside its password. Only an account of the file can have
+	// some: in the main file their keys are unknown.
 	Factors factors.Set `yaml:"-"`
 
 	version string
@@ -44,10 +44,10 @@ type Account struct {
 	proven  time.Time // since when it has the LoginVersion; set only if that is not Version
 }
 
-// Version returns a fingerprint of the user name, the stored password hash and the ID. What a
-// user has by the account records it, so a changed password ends that, and so does the end of
-// the account: a later namesake has another ID. It is empty for an
-// account that is not from a Set.
+// Version returns a fingerprint of the user name, the stored password hash and the ID. Logins,
+// grants and tokens of the account record it, so a changed password ends them, and so does the end
+// of the account: a later namesake has another ID. It is empty for an account that is not from a
+// Set.
 func (a *Account) Version() string { return a.version }
 
 // LoginVersion is Version for logins. It comes from the factors too: a login ends when one
@@ -92,7 +92,7 @@ type Set struct {
 
 // New returns a set of users. It keeps the slice, which must not be used
 // any more. The user names must not be empty, and must differ in more than their
-// normalization. Package config checks this. key decides what unknown names cost.
+// normalization. Package config checks this. key decides the cost of unknown names.
 func New(users []Account, key *DecoyKey) *Set {
 	a := &Set{byName: make(map[string]*Account, len(users)), decoys: newDecoys(key, users)}
 	for i := range users {
@@ -116,7 +116,7 @@ func version(a *Account) string {
 	return fingerprintText(text)
 }
 
-// factorsVersion returns what of factors ends logins when it changes.
+// factorsVersion returns a fingerprint of the factors whose change ends logins.
 func factorsVersion(f factors.Set) string {
 	var keys []string
 	for _, passkey := range f.Passkeys {

@@ -181,9 +181,9 @@ func TestFollowChanges(t *testing.T) {
 // A record keeps all changes, in the order of the bytes that equal changes have.
 func TestChangesRecord(t *testing.T) {
 	t.Parallel()
-	gone := map[string]taken{"local:x": {Gone: 7, Roles: map[string]int64{"a\nb": 8}}}
+	gone := map[string]withdrawal{"local:x": {Gone: 7, Roles: map[string]int64{"a\nb": 8}}}
 	for _, since := range []times{{}, {{1}: 7}, {{1}: 7, {2}: 7, {3}: -1, {0xff}: math.MaxInt64, {}: 9, {'\n'}: 10}} {
-		c := &Changes{since: since, taken: gone}
+		c := &Changes{since: since, withdrawals: gone}
 		record := must.Get(c.encode())(t)
 		c.stored = record
 		decoded := must.Get(decodeChanges(record))(t)

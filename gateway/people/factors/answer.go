@@ -13,8 +13,8 @@ import (
 // maxAnswer is the largest size of an answer, in bytes.
 const maxAnswer = 64 << 10
 
-// CeremonyKey returns the Key of the ceremony that an answer is for. It checks nothing else
-// about the answer, so what it returns is only a name.
+// CeremonyKey returns the Key of the ceremony that an answer is for. It checks nothing else about
+// the answer, so the key is only a name.
 func CeremonyKey(answer []byte) (string, error) {
 	said, err := readAnswer(answer)
 	if err != nil {
@@ -27,9 +27,9 @@ func CeremonyKey(answer []byte) (string, error) {
 	return challenge, nil
 }
 
-// readAnswer returns the client data of an answer, which are what the browser signs. In the
-// answer and in these, no object has two members whose names differ only in case: the
-// library reads either as the same member.
+// readAnswer returns the client data of an answer, which the browser signs. In the answer and in
+// these, no object has two members whose names differ only in case: the library reads either as the
+// same member.
 func readAnswer(answer []byte) (clientData map[string]any, err error) {
 	if len(answer) > maxAnswer {
 		return nil, malformed("it has more than %d bytes", maxAnswer)
@@ -88,9 +88,8 @@ func checkNames(value any) error {
 	return nil
 }
 
-// checkClientData checks what a browser says about a ceremony. The library compares origins
-// less exactly, and lets pass what browsers say about features that the gateway does not
-// have.
+// checkClientData checks the client data of a ceremony. The library compares origins less exactly,
+// and accepts features that the gateway does not have.
 func (rp *RelyingParty) checkClientData(said map[string]any, kind protocol.CeremonyType, r *record) error {
 	for name, want := range map[string]any{
 		"type": string(kind), "challenge": r.Challenge, "origin": rp.origin,
@@ -119,7 +118,7 @@ func tokenBindingUnused(said any) bool {
 	return !given && (binding["status"] == "supported" || binding["status"] == "not-supported")
 }
 
-// describe returns an error of the library with what it says for developers.
+// describe returns an error of the library with its text for developers.
 func describe(err error) error {
 	if e, ok := errors.AsType[*protocol.Error](err); ok && e.DevInfo != "" {
 		return fmt.Errorf("%s: %.300s", e.Details, strings.TrimSpace(e.DevInfo))

@@ -27,7 +27,8 @@ var (
 	ErrRefused = errors.New("the answer is refused")
 	// ErrCounter is an ErrRefused: the counter did not rise. Probably there are two copies
 	// of the authenticator.
-	ErrCounter = fmt.Errorf("%w: the signature counter of the passkey did not rise; it may have been copied", ErrRefused)
+	ErrCounter = fmt.Errorf("%w: the signature counter of the passkey did not rise; it may have been copied",
+		ErrRefused)
 	// ErrUnverified is an ErrRefused: a passkey alone does not sign in, because its
 	// authenticator did not verify the user.
 	ErrUnverified = fmt.Errorf("%w: the authenticator did not verify the user", ErrRefused)
@@ -48,12 +49,12 @@ type Ceremony struct {
 	Options json.RawMessage
 	// Key names the ceremony. CeremonyKey finds it in the answer.
 	Key string
-	// Record is what the answer is checked against. It is not for the browser. An answer for
-	// which there is none is checked against nil, and refused.
+	// Record is for checking the answer, and not for the browser. An answer without a record is
+	// checked against nil, and refused.
 	Record []byte
 }
 
-// What a ceremony is for.
+// The purpose of a ceremony.
 const (
 	toAdd    = "add a passkey"
 	toSignIn = "sign in"
@@ -142,7 +143,9 @@ func (rp *RelyingParty) BeginPasskey(u NewUser) (*Ceremony, error) {
 	}
 	challenge, notNeeded := random(challengeBytes), false
 	options := protocol.PublicKeyCredentialCreationOptions{
-		RelyingParty: protocol.RelyingPartyEntity{ID: rp.id, CredentialEntity: protocol.CredentialEntity{Name: rp.name}},
+		RelyingParty: protocol.RelyingPartyEntity{
+			ID: rp.id, CredentialEntity: protocol.CredentialEntity{Name: rp.name},
+		},
 		User: protocol.UserEntity{
 			ID:               protocol.URLEncodedBase64(handle),
 			DisplayName:      u.Name,

@@ -3,10 +3,10 @@
 //
 // # Job
 //
-// A Set is what one account has. It is kept beside the password hash, in the file of
-// accounts: passkeys by their public keys, the TOTP secret encrypted, recovery codes
-// hashed. The package decides whether a code or an answer of an authenticator is right. It
-// does no I/O. The caller keeps what the rules need from one request to the next:
+// A Set has the factors of one account. It is kept beside the password hash, in the file of
+// accounts: passkeys by their public keys, the TOTP secret encrypted, recovery codes hashed. The
+// package decides whether a code or an answer of an authenticator is right. It does no I/O. The
+// caller keeps the state of the rules from one request to the next:
 //
 //   - a Ceremony between the options for a browser and its answer, for ChallengeLife at
 //     most. It is stored under its Key and taken out, not read, before the answer is

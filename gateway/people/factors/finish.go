@@ -191,8 +191,8 @@ func (r *record) owner(parsed *protocol.ParsedCredentialAssertionData, lookup ow
 	return owner, nil
 }
 
-// checkAssertion verifies the signature of a passkey and what was signed (WebAuthn Level 3,
-// section 7.2).
+// checkAssertion verifies the signature of a passkey and the signed data (WebAuthn Level 3, section
+// 7.2).
 func (rp *RelyingParty) checkAssertion(
 	r *record, owner *Owner, parsed *protocol.ParsedCredentialAssertionData,
 ) error {
@@ -203,8 +203,8 @@ func (rp *RelyingParty) checkAssertion(
 	if err != nil {
 		return refused("the passkey %q of %q: %w", owner.Passkey.Name, owner.Account, describe(err))
 	}
-	err = parsed.Verify(r.Challenge, rp.id, "", []string{rp.origin}, nil, nil, protocol.TopOriginExplicitVerificationMode,
-		false, false, true, key, protocol.SignaturePolicy{})
+	err = parsed.Verify(r.Challenge, rp.id, "", []string{rp.origin}, nil, nil,
+		protocol.TopOriginExplicitVerificationMode, false, false, true, key, protocol.SignaturePolicy{})
 	if err != nil {
 		return refused("%w", describe(err))
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/go-webauthn/webauthn/protocol/webauthncose"
 )
 
-// Bounds of what authenticators make, in bytes.
+// Bounds of the values that authenticators make, in bytes.
 const (
 	maxCredentialID = 1023 // WebAuthn Level 3, section 7.1
 	maxPublicKey    = 1024 // an RSA key of 4096 bits has about 530
@@ -21,8 +21,8 @@ const (
 // minRSA is the length of the shortest RSA key of a passkey, in bits.
 const minRSA = 2048
 
-// Passkey is a WebAuthn credential of an account, as the file of accounts has it. What
-// authenticators give as bytes is written in base64url without padding.
+// Passkey is a WebAuthn credential of an account, as the file of accounts has it. Bytes from
+// authenticators are written in base64url without padding.
 type Passkey struct {
 	ID        string `yaml:"id" json:"id"`
 	Name      string `yaml:"name" json:"name"`             // the user's
@@ -130,7 +130,7 @@ func knownTransports(said []protocol.AuthenticatorTransport) []string {
 	return known
 }
 
-func (p Passkey) check(fault func(key, format string, args ...any)) {
+func (p Passkey) checkFields(fault func(key, format string, args ...any)) {
 	if _, err := decode(p.ID, maxCredentialID); err != nil {
 		fault("id", "%v", err)
 	}

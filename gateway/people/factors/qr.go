@@ -29,6 +29,7 @@ func QRCode(text string) (svg string, err error) {
 		}
 	}
 	side := size + 2*quietZone
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[1]d" shape-rendering="crispEdges">`+
-		`<rect width="%[1]d" height="%[1]d" fill="#fff"/><path fill="#000" d="%[2]s"/></svg>`, side, path.String()), nil
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[1]d" `+
+		`shape-rendering="crispEdges"><rect width="%[1]d" height="%[1]d" fill="#fff"/>`+
+		`<path fill="#000" d="%[2]s"/></svg>`, side, path.String()), nil
 }

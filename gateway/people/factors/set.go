@@ -20,8 +20,8 @@ const (
 	MaxName     = 64 // characters of the name of a passkey
 )
 
-// Set is what an account has beside its password. The zero value has no factors. A Set is
-// not changed: its methods return changed copies.
+// Set has the factors of an account beside its password. The zero value has none. A Set is not
+// changed: its methods return changed copies.
 type Set struct {
 	Passkeys []Passkey `yaml:"passkeys" json:"passkeys"`
 	TOTP     *TOTP     `yaml:"totp" json:"totp"`
@@ -83,7 +83,7 @@ func (s Set) WithoutPasskey(id string) (Set, bool) {
 		return s, false
 	}
 	s.Passkeys = slices.DeleteFunc(slices.Clone(s.Passkeys), func(p Passkey) bool { return p.ID == id })
-	return s.ended(), true
+	return s.prune(), true
 }
 
 // WithTOTP returns the set with t in the place of the TOTP that it has.
@@ -96,7 +96,7 @@ func (s Set) WithTOTP(t *TOTP) Set {
 func (s Set) WithoutTOTP() (Set, bool) {
 	had := s.TOTP != nil
 	s.TOTP = nil
-	return s.ended(), had
+	return s.prune(), had
 }
 
 // Added returns the methods that a user has proved by adding factors to the set before: the
@@ -113,16 +113,16 @@ func (s Set) Added(before Set) (methods []string) {
 	return methods
 }
 
-// ended returns the set without recovery codes if the last factor has gone.
-func (s Set) ended() Set {
+// prune returns the set without recovery codes if the last factor has gone.
+func (s Set) prune() Set {
 	if !s.Any() {
 		return Set{}
 	}
 	return s
 }
 
-// Check reports what is wrong with a set that was read from a file. fault takes the path of
-// a value in the set, such as passkeys[1].id.
+// Check reports the mistakes in a set that was read from a file. fault takes the path of a value in
+// the set, such as passkeys[1].id.
 func (s Set) Check(fault func(path, format string, args ...any)) {
 	if len(s.Passkeys) > MaxPasskeys {
 		fault("passkeys", "has %d passkeys; an account can have %d", len(s.Passkeys), MaxPasskeys)
@@ -130,7 +130,7 @@ func (s Set) Check(fault func(path, format string, args ...any)) {
 	first := map[string]int{}
 	for i, p := range s.Passkeys {
 		path := fmt.Sprintf("passkeys[%d]", i)
-		p.check(func(key, format string, args ...any) { fault(path+"."+key, format, args...) })
+		p.checkFields(func(key, format string, args ...any) { fault(path+"."+key, format, args...) })
 		if before, twice := first[p.ID]; twice {
 			fault(path+".id", "is the passkey of passkeys[%d] again; remove one of the two", before)
 		} else {
@@ -138,7 +138,7 @@ func (s Set) Check(fault func(path, format string, args ...any)) {
 		}
 	}
 	if s.TOTP != nil {
-		s.TOTP.check(fault)
+		s.TOTP.checkFields(fault)
 	}
 	for i, hash := range s.Recovery {
 		path := fmt.Sprintf("recovery_codes[%d]", i)
@@ -150,7 +150,7 @@ func (s Set) Check(fault func(path, format string, args ...any)) {
 	}
 }
 
-// errName: a text cannot be the name of a passkey. The error tells users what can.
+// errName: a text cannot be the name of a passkey. The error tells users which can.
 var errName = fmt.Errorf("the name of a passkey must have 1 to %d characters that can be printed", MaxName)
 
 // CheckName returns an error if a text cannot be the name of a passkey.

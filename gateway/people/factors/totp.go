@@ -72,7 +72,7 @@ func (s Secret) Pending(box *seal.Box, account string) []byte {
 	return box.Seal([]byte(s.Reveal()), pendingPlace(account))
 }
 
-// OpenPending decrypts what Pending returned.
+// OpenPending decrypts the result of Pending.
 func OpenPending(box *seal.Box, account string, pending []byte) (Secret, error) {
 	return open(box, pending, pendingPlace(account))
 }
@@ -80,7 +80,7 @@ func OpenPending(box *seal.Box, account string, pending []byte) (Secret, error) 
 // Confirm returns the TOTP of an account if code is one of the secret at now, or
 // ErrWrongCode. The code is then used: its step is that of the TOTP.
 func (s Secret) Confirm(box *seal.Box, account, code string, now time.Time) (*TOTP, error) {
-	step, err := s.check(code, now, 0)
+	step, err := s.checkCode(code, now, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -121,12 +121,12 @@ func (t *TOTP) Check(box *seal.Box, account, code string, now time.Time, last in
 	if err != nil {
 		return 0, err
 	}
-	return secret.check(code, now, max(last, t.Step))
+	return secret.checkCode(code, now, max(last, t.Step))
 }
 
-// check returns the step of a code that is later than last. It looks at all steps, and
+// checkCode returns the step of a code that is later than last. It looks at all steps, and
 // compares in constant time, so that its duration tells nothing about the codes.
-func (s Secret) check(code string, now time.Time, last int64) (int64, error) {
+func (s Secret) checkCode(code string, now time.Time, last int64) (int64, error) {
 	typed := TypedCode(code)
 	if len(typed) != digits.Length() || strings.Trim(typed, "0123456789") != "" {
 		return 0, ErrWrongCode
@@ -150,7 +150,7 @@ func (s Secret) check(code string, now time.Time, last int64) (int64, error) {
 	return found, nil
 }
 
-func (t *TOTP) check(fault func(path, format string, args ...any)) {
+func (t *TOTP) checkFields(fault func(path, format string, args ...any)) {
 	if raw, err := base64.RawURLEncoding.DecodeString(t.Secret); err != nil || len(raw) == 0 {
 		fault("totp.secret", "is no encrypted secret; restore it, or reset the factors of the account")
 	}

@@ -43,7 +43,7 @@ func TestTOTPVectors(t *testing.T) {
 		59: "94287082", 1111111109: "07081804", 1111111111: "14050471",
 		1234567890: "89005924", 2000000000: "69279037", 20000000000: "65353130",
 	} {
-		if step, err := secret.check(code[2:], time.Unix(at, 0), 0); err != nil || step != at/30 {
+		if step, err := secret.checkCode(code[2:], time.Unix(at, 0), 0); err != nil || step != at/30 {
 			t.Errorf("at %d: got step %d, %v, want %d", at, step, err, at/30)
 		}
 	}
@@ -196,7 +196,7 @@ func FuzzTOTP(f *testing.F) {
 	f.Fuzz(func(t *testing.T, typed string, at, last int64) {
 		now := time.Unix(at, 0)
 		for _, typed := range []string{typed, code(t, secret, now), code(t, secret, now.Add(time.Minute))} {
-			step, err := secret.check(typed, now, last)
+			step, err := secret.checkCode(typed, now, last)
 			if err != nil {
 				if step != 0 {
 					t.Fatalf("%q: got step %d with an error", typed, step)
@@ -210,7 +210,7 @@ func FuzzTOTP(f *testing.F) {
 			if want := code(t, secret, time.Unix(step*30, 0)); strings.ReplaceAll(typed, " ", "") != want {
 				t.Fatalf("%q counts as the code of step %d, which is %s", typed, step, want)
 			}
-			if again, err := secret.check(typed, now, step); err == nil {
+			if again, err := secret.checkCode(typed, now, step); err == nil {
 				t.Fatalf("%q counts twice, as step %d and %d", typed, step, again)
 			}
 		}

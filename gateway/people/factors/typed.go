@@ -11,8 +11,8 @@ const maxTyped = 256
 // minusSign is a dash to the eye, and a symbol to Unicode.
 const minusSign = '\u2212'
 
-// TypedCode returns a code as it was shown, by what a person has typed or pasted: without spaces,
-// dashes, other punctuation and what is not seen, and with letters in upper case. A text that is too
+// TypedCode returns a code as it was shown, by the text that a person has typed or pasted: without
+// spaces, punctuation and invisible characters, and with letters in upper case. A text that is too
 // long for any code gives an empty one. Only the case of ASCII is folded: the long s (ſ) is no S.
 func TypedCode(typed string) string {
 	if len(typed) > maxTyped {

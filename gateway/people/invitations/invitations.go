@@ -62,7 +62,7 @@ var (
 	ErrInvalid = errors.New("the invitation is wrong, used or too old")
 )
 
-// Options say where invitations are kept and what they are for.
+// Options say where invitations are kept and which accounts they are for.
 type Options struct {
 	Store    store.Store
 	Now      func() time.Time // the clock of the store
@@ -120,7 +120,7 @@ func (i *Invitations) Find(ctx context.Context, token string) (*accounts.Account
 	if err != nil {
 		return nil, err
 	}
-	account, _, err := i.check(raw, secret)
+	account, _, err := i.checkInvitation(raw, secret)
 	return account, err
 }
 
@@ -133,7 +133,7 @@ func (i *Invitations) Redeem(ctx context.Context, token string) (*accounts.Accou
 	var account *accounts.Account
 	err = store.Update(ctx, i.Store, key, func(raw []byte) (store.Edit, error) {
 		var used *invitation
-		if account, used, err = i.check(raw, secret); err != nil {
+		if account, used, err = i.checkInvitation(raw, secret); err != nil {
 			return store.Edit{}, err
 		}
 		used.Secret = ""
@@ -145,8 +145,8 @@ func (i *Invitations) Redeem(ctx context.Context, token string) (*accounts.Accou
 	return account, nil
 }
 
-// check returns the account and the record of an invitation if it is valid now.
-func (i *Invitations) check(raw, secret []byte) (*accounts.Account, *invitation, error) {
+// checkInvitation returns the account and the record of an invitation if it is valid now.
+func (i *Invitations) checkInvitation(raw, secret []byte) (*accounts.Account, *invitation, error) {
 	if raw == nil {
 		return nil, nil, ErrInvalid
 	}

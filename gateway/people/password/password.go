@@ -3,12 +3,11 @@
 //
 // # Limits and threats
 //
-// Parse refuses a hash that is too cheap, because it protects no password, and one
-// that is too expensive, because a few logins could then stop the gateway. Verify
-// does the same work for every wrong password, and twice that for one that is not in
-// NFC, whatever the hash. It never accepts a password that the algorithm would truncate
-// or confuse with another. The caller must bound how many
-// verifications run at once.
+// Parse refuses a hash that is too cheap, because it protects no password. It also refuses one that
+// is too expensive, because a few logins could then stop the gateway. Verify does the same work for
+// every wrong password, and twice that for one that is not in NFC, whatever the hash. It never
+// accepts a password that the algorithm would truncate or confuse with another. The caller must
+// bound how many verifications run at once.
 package password
 
 import (
@@ -81,15 +80,15 @@ func random(n int) []byte {
 	return b
 }
 
-// IsHash reports whether a text is a hash, or looks like one. What does not may be a secret itself.
+// IsHash reports whether a text is a hash, or looks like one. Any other text may be a secret
+// itself.
 func IsHash(text string) bool {
 	return strings.HasPrefix(text, "$argon2") || strings.HasPrefix(text, "$2")
 }
 
-// Parse parses a stored password hash: an argon2id PHC string of version 19, as
-// from New, or a bcrypt hash of the kinds 2a, 2b and 2y with a cost of 4 to 20, as
-// from htpasswd. Malformed, very weak and very expensive parameters are errors. An
-// error never contains s.
+// Parse parses a stored password hash. It is an argon2id PHC string of version 19, as from New, or
+// a bcrypt hash, as from htpasswd, of the kinds 2a, 2b and 2y with a cost of 4 to 20. Malformed,
+// very weak and very expensive parameters are errors. An error never contains s.
 func Parse(s string) (Hash, error) {
 	switch {
 	case strings.HasPrefix(s, "$argon2id$"):
@@ -101,8 +100,8 @@ func Parse(s string) (Hash, error) {
 	case strings.HasPrefix(s, "$2"):
 		return parseBcrypt(s)
 	}
-	return Hash{}, errors.New("not a supported password hash: want argon2id ($argon2id$v=19$...) or bcrypt ($2y$...), " +
-		"as `authgate hash-password` prints")
+	return Hash{}, errors.New("not a supported password hash: want argon2id ($argon2id$v=19$...) " +
+		"or bcrypt ($2y$...), as `authgate hash-password` prints")
 }
 
 var bcryptFormat = regexp.MustCompile(`^\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}$`)
@@ -151,7 +150,7 @@ func parseArgon2id(s string) (Hash, error) {
 	}
 	h.encoded = s // not a copy: there may be many accounts
 	if h.phc() != s {
-		// Leading zeros, line breaks within base64, what follows p=.
+		// Leading zeros, line breaks within base64, text after p=.
 		return Hash{}, errors.New("not in the canonical form of a PHC string")
 	}
 	return h, nil
@@ -195,7 +194,8 @@ func (h Hash) Weakness() string {
 	case h.bcrypt > 0 && h.bcrypt < strongBcrypt:
 		return fmt.Sprintf("bcrypt has a cost of %d, and at least %d is recommended", h.bcrypt, strongBcrypt)
 	case h.bcrypt == 0 && len(h.key) > 0 && h.memory < strongArgon2id:
-		return fmt.Sprintf("argon2id uses %d KiB, and at least %d KiB (19 MiB) is recommended", h.memory, strongArgon2id)
+		return fmt.Sprintf("argon2id uses %d KiB, and at least %d KiB (19 MiB) is recommended",
+			h.memory, strongArgon2id)
 	}
 	return ""
 }

@@ -1,11 +1,11 @@
-// Package proofs checks what users prove beside a password, and keeps what that needs from
-// one request to the next.
+// Package proofs checks the proofs of users beside a password, and keeps their state from one
+// request to the next.
 //
-// Package factors decides whether a code or an answer is right. This package sees to it that
-// each counts once, on all instances: it takes the record of a ceremony out of the store
-// before it looks at the answer, stores the step of a TOTP code and the counter of a passkey
-// by an update that compares, and removes a recovery code from the file of accounts. It does
-// so before it says that the proof is good.
+// Package factors decides whether a code or an answer is right. This package sees to it that each
+// counts once, on all instances. It takes the record of a ceremony out of the store before it looks
+// at the answer. It stores the step of a TOTP code and the counter of a passkey by an update that
+// compares, and removes a recovery code from the file of accounts. It does so before it says that
+// the proof is good.
 //
 // # Keys in the store
 //

@@ -17,7 +17,7 @@ const keySuffix = ".key"
 // else in a file beside the file of accounts: all instances that share the accounts share it,
 // and it is not lost with the store or data_dir. The first encryption of a secret makes the file.
 //
-// The key of the file still opens what it has encrypted after another one is configured.
+// The key of the file still opens its secrets after another one is configured.
 type Key struct {
 	configured *seal.Box // nil: none is configured
 	accounts   string    // the path of the file of accounts; may be a link
@@ -44,7 +44,7 @@ func (k *Key) path() (string, error) {
 	return target + keySuffix, err
 }
 
-// sealing returns what encrypts new secrets.
+// sealing returns the box that encrypts new secrets.
 func (k *Key) sealing() (*seal.Box, error) {
 	if k.configured != nil {
 		return k.configured, nil
@@ -60,7 +60,7 @@ func (k *Key) sealing() (*seal.Box, error) {
 	return k.box(path, secret)
 }
 
-// opening returns what may open the secrets that there are.
+// opening returns the boxes that may open the secrets that there are.
 func (k *Key) opening() (boxes []*seal.Box, err error) {
 	if k.configured != nil {
 		boxes = append(boxes, k.configured)

@@ -20,7 +20,7 @@ type SignedIn struct {
 	*factors.Assertion
 }
 
-// kept is what the store has of a ceremony.
+// kept is the record of a ceremony.
 type kept struct {
 	Record json.RawMessage `json:"record"`
 	// Account is the one whose password the user gave before, nil if there was no password. It
@@ -39,7 +39,7 @@ func (p *Proofs) BeginSignIn(ctx context.Context) (options json.RawMessage, err 
 		return nil, ErrOff
 	}
 	c, err := p.Site.BeginSignIn()
-	return p.begin(ctx, c, err, nil)
+	return p.beginCeremony(ctx, c, err, nil)
 }
 
 // BeginSecondFactor returns options for one of an account's passkeys, after its password.
@@ -55,7 +55,7 @@ func (p *Proofs) BeginSecondFactor(
 	}
 	c, err := p.Site.BeginSecondFactor(account.Username, account.Factors.Passkeys)
 	given := versionOf(account)
-	return p.begin(ctx, c, err, &given)
+	return p.beginCeremony(ctx, c, err, &given)
 }
 
 // BeginPasskey returns options for a new passkey of an account:
@@ -68,11 +68,11 @@ func (p *Proofs) BeginPasskey(ctx context.Context, account *accounts.Account) (o
 	c, err := p.Site.BeginPasskey(factors.NewUser{
 		Account: account.Username, Name: account.Name, Passkeys: account.Factors.Passkeys,
 	})
-	return p.begin(ctx, c, err, nil)
+	return p.beginCeremony(ctx, c, err, nil)
 }
 
-// begin stores a ceremony, unless it has failed, and returns its options.
-func (p *Proofs) begin(
+// beginCeremony stores a ceremony, unless it has failed, and returns its options.
+func (p *Proofs) beginCeremony(
 	ctx context.Context, c *factors.Ceremony, failed error, given *version,
 ) (options json.RawMessage, err error) {
 	if failed != nil {
@@ -90,9 +90,8 @@ func (p *Proofs) begin(
 
 func ceremonyKey(challenge string) string { return ceremonyPrefix + record.Hash([]byte(challenge)) }
 
-// take takes the ceremony of an answer out of the store, before anything else is said about
-// the answer.
-func (p *Proofs) take(ctx context.Context, answer []byte) (*kept, error) {
+// takeCeremony takes the ceremony of an answer out of the store, before anything else is checked.
+func (p *Proofs) takeCeremony(ctx context.Context, answer []byte) (*kept, error) {
 	challenge, err := factors.CeremonyKey(answer)
 	if err != nil {
 		return nil, err
@@ -114,7 +113,7 @@ func (p *Proofs) SignIn(ctx context.Context, answer []byte) (*SignedIn, error) {
 	if p.Site == nil {
 		return nil, ErrOff
 	}
-	begun, err := p.take(ctx, answer)
+	begun, err := p.takeCeremony(ctx, answer)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +197,7 @@ func (p *Proofs) AddPasskey(
 	if p.Site == nil {
 		return nil, nil, ErrOff
 	}
-	begun, err := p.take(ctx, answer)
+	begun, err := p.takeCeremony(ctx, answer)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -40,7 +40,7 @@ var (
 	ErrOff = errors.New("the configuration does not offer this factor")
 )
 
-// Options are what Proofs work with.
+// Options are the parts of Proofs.
 type Options struct {
 	Store    store.Store
 	Now      func() time.Time // the clock of Store
@@ -49,12 +49,11 @@ type Options struct {
 	Key      *Key
 	// Site is where passkeys are used; nil: nowhere.
 	Site *factors.RelyingParty
-	// Issuer is what apps for TOTP show with the user name; empty: no TOTP can be added.
+	// Issuer is shown by apps for TOTP with the user name; empty: no TOTP can be added.
 	Issuer string
 }
 
-// Proofs are what the users of a configuration prove with factors. They are safe for
-// concurrent use.
+// Proofs checks the factors of the users of a configuration. It is safe for concurrent use.
 type Proofs struct {
 	Options
 	owners map[string]*accounts.Account // by the id of a passkey
@@ -151,8 +150,8 @@ func number(kept []byte) (int64, error) {
 	return n, nil
 }
 
-// spendRecovery removes a recovery code from the file. What the file says counts: another
-// instance may have used the code a moment ago.
+// spendRecovery removes a recovery code from the file. The file decides, because another instance
+// may have used the code a moment ago.
 func (p *Proofs) spendRecovery(ctx context.Context, account *accounts.Account, code string) error {
 	nothing := func() error { return nil }
 	err := p.File.Edit(ctx, accounts.Edit{
@@ -177,7 +176,7 @@ func (p *Proofs) spendRecovery(ctx context.Context, account *accounts.Account, c
 }
 
 // An Edit changes the account of a user in the file of accounts, by a change that it passes
-// to File.Edit. It sees to what must happen with that, such as the end of other logins.
+// to File.Edit. It sees to the consequences, such as the end of other logins.
 type Edit func(ctx context.Context, change func(*accounts.Account) error) error
 
 // RecoveryCodes gives an account new recovery codes in the place of those that it has. The

@@ -25,7 +25,7 @@ const warningLife = 30 * 24 * time.Hour
 var ErrStopped = fmt.Errorf("%w: %d in a row were wrong, and codes of the app do not count any more",
 	factors.ErrWrongCode, maxWrongCodes)
 
-// secretKey returns the store key of what belongs to the TOTP secret of an account. With another secret,
+// secretKey returns the store key of a record about the TOTP secret of an account. With another secret,
 // as after an administrator has reset the factors, the account begins anew.
 func secretKey(prefix string, account *accounts.Account) string {
 	return prefix + record.Hash([]byte(account.Username+"\x00"+account.Factors.TOTP.Secret))

@@ -8,14 +8,14 @@ import (
 	"authgate/policy"
 )
 
-// The parameters that say what a sign-in must prove, beside those of a Return. A user who
-// takes them away comes to the same decision again.
+// The parameters of the demand of a sign-in, beside those of a Return. A user who removes them
+// comes to the same decision again.
 const (
 	factorsField = "factors"
 	maxAgeField  = "max_age" // a Go duration
 )
 
-// ReadDemand reads what a sign-in must prove. What no policy demands counts as absent.
+// ReadDemand reads the demand of a sign-in. A value that no policy can demand counts as absent.
 func ReadDemand(value func(name string) string) (d policy.Demand) {
 	if value(factorsField) == "2" {
 		d.Factors = 2
@@ -26,8 +26,7 @@ func ReadDemand(value func(name string) string) (d policy.Demand) {
 	return d
 }
 
-// DemandFields returns the values of the parameters of a demand, empty for what it does not
-// ask for.
+// DemandFields returns the values of the parameters of a demand, empty where it has none.
 func DemandFields(d policy.Demand) (factors, maxAge string) {
 	if d.Factors > 0 {
 		factors = strconv.Itoa(d.Factors)

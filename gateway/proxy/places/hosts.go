@@ -21,7 +21,7 @@ type Hosts struct {
 	Certificates bool
 }
 
-// room is what the routes of one host of a pattern have.
+// room describes the routes of one host of a pattern.
 type room struct {
 	sessions     bool // one accepts a session
 	certificates bool // one accepts certificates

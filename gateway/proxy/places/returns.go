@@ -49,7 +49,7 @@ type Return struct {
 	// Elsewhere tells that another site began the sign-in, and that strict sessions
 	// keep such sites from leading the user on. A page asks at the end.
 	Elsewhere bool
-	// Demand is what the sign-in must prove, so that a session is not enough which does not.
+	// Demand is the demand of the sign-in. A session that does not meet it is not enough.
 	Demand policy.Demand
 }
 

@@ -11,9 +11,9 @@ import (
 	"authgate/internal/test/passwordtest"
 )
 
-// TestTaken: a reload of one instance takes from another what it takes from its
+// A reload of one instance withdraws from another the accounts and roles that it withdraws from its
 // own users, unless the other was loaded later.
-func TestTaken(t *testing.T) {
+func TestWithdrawals(t *testing.T) {
 	t.Parallel()
 	old, changed := passwordtest.Argon2id("old"), passwordtest.Argon2id("new")
 	user := func(roles ...string) []Account { return []Account{{Username: "u", Roles: roles, Hash: old}} }
@@ -71,7 +71,7 @@ func TestTaken(t *testing.T) {
 			t.Errorf("%s: the roles are %q", name, theirs[0].Roles)
 		}
 		if got := w.Apply(KindBasic, slices.Clone(c.theirs), loaded); got != nil {
-			t.Errorf("%s: %q is taken from users of another kind", name, got)
+			t.Errorf("%s: %q is withdrawn from users of another kind", name, got)
 		}
 		if got := w.Apply(KindLocal, slices.Clone(c.theirs), clock.Now().Add(1)); got != nil {
 			t.Errorf("%s: %q is taken from an instance that was loaded later", name, got)
@@ -79,8 +79,8 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// TestTakenRoles: each role has its own time.
-func TestTakenRoles(t *testing.T) {
+// Each role has its own time.
+func TestWithdrawnRoles(t *testing.T) {
 	t.Parallel()
 	clock := clocktest.At(time.Unix(1000, 0))
 	s := store.NewMemory(clock.Now)
@@ -109,10 +109,10 @@ func TestTakenRoles(t *testing.T) {
 	if got := fmt.Sprint(w.Apply(KindLocal, theirs, between)); got != `[local:u ["c"]]` {
 		t.Errorf("%s is taken", got)
 	}
-	clock.Advance(keepTaken + time.Minute)
+	clock.Advance(withdrawalLife + time.Minute)
 	update(theirs, theirs)
-	if w, err = ReadChanges(t.Context(), s); err != nil || len(w.taken) != 0 {
-		t.Errorf("after a year, the record has %v, %v", w.taken, err)
+	if w, err = ReadChanges(t.Context(), s); err != nil || len(w.withdrawals) != 0 {
+		t.Errorf("after a year, the record has %v, %v", w.withdrawals, err)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// keepTaken is how long what was taken counts for an instance that is not reloaded.
-const keepTaken = 365 * 24 * time.Hour
+// withdrawalLife is how long a withdrawal counts for an instance that is not reloaded.
+const withdrawalLife = 365 * 24 * time.Hour
 
 // Kinds of accounts, which may have the same names.
 const (
@@ -19,33 +19,32 @@ const (
 	KindBasic = "basic"
 )
 
-// taken is what reloads have taken from one account, with the times in nanoseconds of
-// Unix time: the account itself, when it was removed, disabled or given another password,
-// or some of its roles. Each instance that shares the store applies what is later than its
+// withdrawal has the times, in nanoseconds of Unix time, at which reloads have withdrawn from one
+// account: the account itself, when it was removed, disabled or given another password, or some of
+// its roles. Each instance that shares the store applies the withdrawals that are later than its
 // own configuration. So a user is out on all instances when one of them is reloaded.
-type taken struct {
+type withdrawal struct {
 	Gone  int64            `json:"gone,omitempty"` // 0: not
 	Roles map[string]int64 `json:"roles,omitempty"`
 }
 
-// take notes that a role was taken.
-func (t *taken) take(role string, at int64) {
-	if t.Roles == nil {
-		t.Roles = map[string]int64{}
+// takeRole notes that a role was withdrawn.
+func (w *withdrawal) takeRole(role string, at int64) {
+	if w.Roles == nil {
+		w.Roles = map[string]int64{}
 	}
-	t.Roles[role] = at
+	w.Roles[role] = at
 }
 
-// Change is what a reload does to the accounts of a kind. At a start, Before is
-// nil.
+// Change is the change of the accounts of a kind by a reload. At a start, Before is nil.
 type Change struct {
 	Kind          string
 	Before, After []Account
 }
 
-// decodeTaken decodes what was taken, and no record as nothing.
-func decodeTaken(record []byte) (map[string]taken, error) {
-	all := map[string]taken{}
+// decodeWithdrawals decodes the withdrawals, and no record as none.
+func decodeWithdrawals(record []byte) (map[string]withdrawal, error) {
+	all := map[string]withdrawal{}
 	if record == nil {
 		return all, nil
 	}
@@ -55,7 +54,7 @@ func decodeTaken(record []byte) (map[string]taken, error) {
 	return all, nil
 }
 
-// note adds what a change takes away, and removes what it gives back.
+// note adds the withdrawals of a change, and removes those that it takes back.
 func (c *Changes) note(at time.Time, change Change) {
 	before, after := byUsername(change.Before), byUsername(change.After)
 	for name, old := range before {
@@ -74,7 +73,7 @@ func (c *Changes) note(at time.Time, change Change) {
 		case change.Before == nil:
 			continue // a start gives nothing back: an older configuration may start last
 		case old == nil || old.Disabled || version(now) != version(old):
-			delete(c.taken, keyOf(change.Kind, now))
+			delete(c.withdrawals, keyOf(change.Kind, now))
 			continue
 		}
 		if lost := without(old.Roles, now.Roles); len(lost) > 0 {
@@ -86,23 +85,23 @@ func (c *Changes) note(at time.Time, change Change) {
 	}
 }
 
-// take notes that an account, or some of its roles, are taken.
+// take notes that an account, or some of its roles, are withdrawn.
 func (c *Changes) take(kind string, a *Account, at time.Time, roles []string) {
 	key := keyOf(kind, a)
-	one := c.taken[key]
+	one := c.withdrawals[key]
 	if roles == nil {
 		one.Gone = at.UnixNano()
 	}
 	for _, role := range roles {
-		one.take(role, at.UnixNano())
+		one.takeRole(role, at.UnixNano())
 	}
-	c.taken[key] = one
+	c.withdrawals[key] = one
 }
 
-// giveBack notes that roles are not taken any more.
+// giveBack notes that roles are not withdrawn any more.
 func (c *Changes) giveBack(kind string, a *Account, roles []string) {
 	key := keyOf(kind, a)
-	one, known := c.taken[key]
+	one, known := c.withdrawals[key]
 	if !known {
 		return
 	}
@@ -110,22 +109,22 @@ func (c *Changes) giveBack(kind string, a *Account, roles []string) {
 		delete(one.Roles, role)
 	}
 	if one.Gone == 0 && len(one.Roles) == 0 {
-		delete(c.taken, key)
+		delete(c.withdrawals, key)
 	}
 }
 
-// prune removes what is too old.
+// prune removes withdrawals that are too old.
 func (c *Changes) prune(now time.Time) {
-	old := now.Add(-keepTaken).UnixNano()
-	maps.DeleteFunc(c.taken, func(_ string, one taken) bool {
+	old := now.Add(-withdrawalLife).UnixNano()
+	maps.DeleteFunc(c.withdrawals, func(_ string, one withdrawal) bool {
 		maps.DeleteFunc(one.Roles, func(_ string, at int64) bool { return at < old })
 		return one.Gone < old && len(one.Roles) == 0
 	})
 }
 
-// Apply takes from users, who are of a kind, what was taken since their
-// configuration was loaded. It changes the elements of users, and returns what it
-// has taken, in order, for operators.
+// Apply withdraws from users, who are of a kind, the accounts and roles that were withdrawn since
+// their configuration was loaded. It changes the elements of users, and returns the names of the
+// withdrawals, in order, for operators.
 func (c *Changes) Apply(kind string, users []Account, loaded time.Time) (names []string) {
 	since := loaded.UnixNano()
 	if !c.any(since) {
@@ -133,7 +132,7 @@ func (c *Changes) Apply(kind string, users []Account, loaded time.Time) (names [
 	}
 	for i := range users {
 		user := &users[i]
-		one := c.taken[keyOf(kind, user)]
+		one := c.withdrawals[keyOf(kind, user)]
 		if one.Gone >= since && !user.Disabled {
 			user.Disabled = true
 			names = append(names, kind+":"+user.Username)
@@ -148,9 +147,9 @@ func (c *Changes) Apply(kind string, users []Account, loaded time.Time) (names [
 	return names
 }
 
-// any reports whether something was taken since a time.
+// any reports whether something was withdrawn since a time.
 func (c *Changes) any(since int64) bool {
-	for _, one := range c.taken {
+	for _, one := range c.withdrawals {
 		if one.Gone >= since {
 			return true
 		}
