@@ -70,6 +70,8 @@ func editCases() []editCase {
 		{"a block text", "- username: alice\n  name: >-\n    Alice\n    Liddell\n  email: a@b.c\n",
 			alter(func(a *Account) { a.Name = "Al" }),
 			"- username: alice\n  name: Al\n  email: a@b.c\n"},
+		{"an empty block text", "- username: alice\n  name: |\n  email: a@b.c\n",
+			alter(func(a *Account) { a.Name = "Al" }), "- username: alice\n  name: Al\n  email: a@b.c\n"},
 		{"a variable as text", "- username: alice\n", alter(func(a *Account) { a.Name = "${HOME} $${HOME}" }),
 			"- username: alice\n  name: \"$${HOME} $$${HOME}\"\n"},
 		{"an escape", "- username: \"\\u0061lice\"\n  name: \"\\u0041\"\n", alter(func(a *Account) { a.Name = "B" }),

@@ -180,9 +180,6 @@ func (l *layout) lineStart(at int) int { return bytes.LastIndexByte(l.source[:at
 
 // lineEnd returns where the line after that of a place begins.
 func (l *layout) lineEnd(at int) int {
-	if at > 0 && l.source[at-1] == '\n' && at != l.lineStart(at) {
-		return at
-	}
 	if i := bytes.IndexByte(l.source[at:], '\n'); i >= 0 {
 		return at + i + 1
 	}
@@ -209,7 +206,11 @@ func (l *layout) extent(node ast.Node) (start, end int) {
 		return l.place(n.Start), end
 	case *ast.LiteralNode:
 		start = l.place(n.Start)
-		return start, l.trimmed(l.next(l.next(start, token.CommentType).start).start)
+		after := l.next(start, token.CommentType)
+		if n.Value.Value != "" { // it is the text
+			after = l.next(after.start)
+		}
+		return start, l.trimmed(after.start)
 	case *ast.AliasNode:
 		start = l.place(n.Start)
 		_, end = l.extent(n.Value)
