@@ -9,7 +9,7 @@ import (
 )
 
 // Tokens of the gateway are recognized by their checksum or their key, and those of others
-// are not. Package gateway has the spellings.
+// are not. Package mechanism has the spellings.
 func TestContainsOwn(t *testing.T) {
 	t.Parallel()
 	for _, algorithm := range []string{"HS256", "RS256"} {

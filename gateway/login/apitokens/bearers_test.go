@@ -11,7 +11,7 @@ import (
 	"authgate/policy"
 )
 
-// An API token is recognized in any text by its checksum. Package gateway has the spellings.
+// An API token is recognized in any text by its checksum. Package mechanism has the spellings.
 func TestContainsToken(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

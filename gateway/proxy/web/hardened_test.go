@@ -139,3 +139,21 @@ func TestScriptsGetNoBasicChallenge(t *testing.T) {
 	}
 	r.Want(401, "POST", "/login", "", rig.Basic("alice", "guess"), "Sec-Fetch-Mode: cors")
 }
+
+// With tls.hsts and listen.http3, each answer of the gateway's own has HSTS (RFC 6797) and leads to
+// HTTP/3 (RFC 7838). TestHSTS and TestAltSvc of package forward have those of applications.
+func TestOwnAnswersHaveHSTSAndAltSvc(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, rig.Edit(t, rig.Base, "store:",
+		"tls: {hsts: 48h}\nlisten: {https: ':8443', http3: ':444'}\nstore:"))
+	for target, status := range map[string]int{"/session/": 401, "/nothing": 404, "/signin": 200} {
+		h := r.Want(status, "GET", target, "").Header()
+		for name, want := range map[string]string{
+			"Strict-Transport-Security": "max-age=172800", "Alt-Svc": `h3=":444"; ma=86400`,
+		} {
+			if got := h[name]; len(got) != 1 || got[0] != want {
+				t.Errorf("%s: %s is %q, want %q", target, name, got, want)
+			}
+		}
+	}
+}
