@@ -85,3 +85,20 @@ func TestClearSiteData(t *testing.T) {
 		}
 	}
 }
+
+// With session.host_prefix, the names without the prefix are the application's, in both directions.
+func TestHostPrefixOfApplications(t *testing.T) {
+	t.Parallel()
+	r := newStub(t, ownrig.Edit(t, ownrig.Base, "store:", "session: {host_prefix: true}\nstore:"))
+	r.app.Answer = func(q *http.Request) (*http.Response, error) {
+		set := http.Header{"Set-Cookie": {"__Host-session_id=x; Path=/; Secure", "session_id=y"}}
+		return ownrig.Response(q, 200, set, ""), nil
+	}
+	got := ownrig.JarOf(r.Want(200, "GET", "/session/", "", "Cookie: __Host-session_id=alice; session_id=theirs"))
+	if got["__Host-session_id"] != "" || got["__Host-authgate_app_session_id"] != "x" || got["session_id"] != "y" {
+		t.Errorf("of the application's cookies, the browser gets %v", got)
+	}
+	if sent := r.app.Last().Header["Cookie"]; !slices.Equal(sent, []string{"session_id=theirs"}) {
+		t.Errorf("the application gets %q", sent)
+	}
+}

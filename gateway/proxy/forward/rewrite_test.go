@@ -173,6 +173,9 @@ func TestStripCredentials(t *testing.T) {
 		{"/public/", []string{"Cookie: a=b;c = d ;;e", "Cookie: f"}, nil, []string{"a=b;c = d ;;e", "f"}},
 		{"/public/", []string{"Cookie: a=b; __Host-authgate_language=de; c=d"}, nil, []string{"a=b; c=d"}},
 		{"/public/", []string{"Cookie: __Host-authgate_language=de"}, nil, nil},
+		// As Java sends them.
+		{"/public/", []string{`Cookie: $Version="1"; session_id="x";$Path="/";$Domain="gw.example"; theme="dark";$Path="/"`},
+			nil, []string{`$Version="1"; theme="dark"; $Path="/"`}},
 	} {
 		r.Want(200, "GET", c.target, "", c.header...)
 		if h := r.app.Last().Header; !slices.Equal(h["Authorization"], c.authorization) ||
