@@ -1,5 +1,5 @@
-// Package docs gives programs what the documents say about keys of the
-// configuration, so that it is written in one place.
+// Package docs gives programs the descriptions of the keys of the
+// configuration, so that they are written in one place.
 package docs
 
 import (
@@ -14,15 +14,16 @@ import (
 var pages embed.FS
 
 var (
-	// entry matches what a page says about a key: the key, and the paragraph after the
+	// entry matches the description of a key: the key, and the paragraph after the
 	// line with its type and its default.
 	entry = regexp.MustCompile("(?m)^- `([^`]+)` \\(.*\\)\n\n((?:  .+\n)+)")
 	// link matches a link, whose text is kept.
 	link = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
-// Meanings returns what the pages about the configuration say of each key, as plain
-// text. In a key, NAME is a name of the user's choice, and [] an element of a list.
+// Meanings returns the description of each key on the pages about the
+// configuration, as plain text. In a key, NAME is a name of the user's choice, and
+// [] an element of a list.
 func Meanings() map[string]string {
 	meanings := map[string]string{}
 	names, err := fs.Glob(pages, "configuration/*.md")

@@ -17,7 +17,7 @@ var templates embed.FS
 //go:embed style.css
 var style string
 
-// page is what a template shows.
+// page has the values of a template.
 type page struct {
 	Status  int
 	Title   string
@@ -71,8 +71,8 @@ func (p *pages) write(w http.ResponseWriter, t *template.Template, content page)
 // hostForm is the form of a host with or without a port.
 var hostForm = regexp.MustCompile(`^([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]+)?$`)
 
-// origin returns the origin of the gateway, from what it forwards. The usual one takes
-// the place of anything that has not the form of a host.
+// origin returns the origin of the gateway, from the headers that it forwards. The
+// usual one takes the place of anything that has not the form of a host.
 func origin(h http.Header) string {
 	host := h.Get("X-Forwarded-Host")
 	if !hostForm.MatchString(host) {

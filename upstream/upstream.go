@@ -36,11 +36,10 @@ type identity struct {
 	Provider  string   `json:"provider"`  // X-Auth-Provider: where the account is
 }
 
-// Handler returns the application. It answers GET and HEAD of /secret-resource
-// with 200 and a JSON object with the string message, and of /secure-resource and
-// /admin-resource with 200 and an answer that also names the user. It answers all other requests with
-// 404 and a JSON object with the string detail. A browser gets pages instead, and a
-// front page at /.
+// Handler returns the application. It answers GET and HEAD of /secret-resource with 200 and a JSON
+// object with the string message. For /secure-resource and /admin-resource the answer also names the
+// user. It answers all other requests with 404 and a JSON object with the string detail. A browser
+// gets pages instead, and a front page at /.
 func Handler() http.Handler {
 	pages := newPages()
 	mux := http.NewServeMux()
@@ -52,7 +51,8 @@ func Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /secure-resource", pages.answer("The resource for signed-in users",
 		"This is for signed-in users."))
-	mux.HandleFunc("GET /admin-resource", pages.answer("The resource for administrators", "This is for administrators."))
+	mux.HandleFunc("GET /admin-resource",
+		pages.answer("The resource for administrators", "This is for administrators."))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		const detail = "There is no such resource."
 		w.Header().Set("Vary", "Accept")
@@ -60,7 +60,9 @@ func Handler() http.Handler {
 		case reads && r.URL.Path == "/" && wantsPage(r):
 			pages.write(w, pages.front, page{Status: http.StatusOK, Title: "Four mechanisms", Origin: origin(r.Header)})
 		case wantsPage(r):
-			pages.write(w, pages.resource, page{Status: http.StatusNotFound, Title: "There is nothing here", Message: detail})
+			pages.write(w, pages.resource, page{
+				Status: http.StatusNotFound, Title: "There is nothing here", Message: detail,
+			})
 		default:
 			write(w, http.StatusNotFound, map[string]string{"detail": detail})
 		}

@@ -34,8 +34,8 @@ func (n *caNames) equal(other *caNames) bool {
 		slices.EqualFunc(n.addresses, other.addresses, net.IP.Equal)
 }
 
-// certified returns what the certificate for a client is of: a name, or the address that
-// the client has connected to, or nothing.
+// certified returns the subject of the certificate for a client: a name, or the address
+// that the client has connected to, or nothing.
 func (n *caNames) certified(hello *tls.ClientHelloInfo) string {
 	name := strings.ToLower(hello.ServerName)
 	if n.names[name] {
@@ -55,7 +55,7 @@ func (n *caNames) certified(hello *tls.ClientHelloInfo) string {
 	return ""
 }
 
-// addressesOf returns the addresses in a certificate of what certified returns.
+// addressesOf returns the addresses in a certificate of that subject.
 func (n *caNames) addressesOf(certified string) []net.IP {
 	if certified == "" {
 		return n.addresses
@@ -69,10 +69,10 @@ func (n *caNames) addressesOf(certified string) []net.IP {
 
 // constrain makes the certificate of an authority permit these names and addresses
 // alone, and servers alone (RFC 5280, sections 4.2.1.10 and 4.2.1.12). The constraints
-// are critical: a client that does not know them must refuse what the authority issues.
-// A name permits all names below it too, and a wildcard its parent: the RFC has no
-// narrower form. What has no permitted value is excluded as a whole, because a kind of
-// name without constraints is free.
+// are critical: a client that does not know them must refuse certificates of the
+// authority. A name permits all names below it too, and a wildcard its parent: the RFC
+// has no narrower form. A kind without a permitted value is excluded as a whole,
+// because a kind of name without constraints is free.
 func (n *caNames) constrain(authority *x509.Certificate) {
 	authority.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	authority.PermittedDNSDomainsCritical = true
@@ -116,13 +116,15 @@ func exactly(address net.IP) *net.IPNet {
 func (n *caNames) areThoseOf(authority *x509.Certificate) bool {
 	want := &x509.Certificate{}
 	n.constrain(want)
-	return slices.Equal(permitted(authority), permitted(want)) && slices.Equal(authority.ExtKeyUsage, want.ExtKeyUsage) &&
+	return slices.Equal(permitted(authority), permitted(want)) &&
+		slices.Equal(authority.ExtKeyUsage, want.ExtKeyUsage) &&
 		authority.PermittedDNSDomainsCritical && len(authority.ExcludedDNSDomains) == len(want.ExcludedDNSDomains) &&
 		len(authority.ExcludedIPRanges) == len(want.ExcludedIPRanges)
 }
 
-// since returns what is permitted now and was not by the old authority, and the
-// reverse. An old authority without constraints permitted everything: nothing is new.
+// since returns the names that are permitted now and were not by the old authority,
+// and the reverse. An old authority without constraints permitted everything: nothing
+// is new.
 func (n *caNames) since(old *x509.Certificate) (added, removed []string) {
 	was, is := permitted(old), &x509.Certificate{}
 	n.constrain(is)

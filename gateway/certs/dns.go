@@ -7,8 +7,8 @@ import (
 	"authgate/gateway/config/listening"
 )
 
-// dnsProvider returns what changes the zones of the gateway's names, or nil if there is no
-// tls.dns.
+// dnsProvider returns the provider for the zones of the gateway's names, or nil if there
+// is no tls.dns.
 func dnsProvider(d *listening.DNS, logger *slog.Logger) dnschallenge.Provider {
 	if d == nil {
 		return nil

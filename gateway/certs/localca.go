@@ -81,11 +81,11 @@ func openLocalCA(folder string, domains []string, now func() time.Time, logger *
 		return nil, fmt.Errorf("%s in %s has expired; remove it to create a new one", caFile, folder)
 	}
 	ca := &localCA{folder: folder, now: now, logger: logger, key: key, certificate: pair.Leaf}
-	return ca, ca.serve(names)
+	return ca, ca.setNames(names)
 }
 
-// serve makes the authority one of these names.
-func (ca *localCA) serve(names *caNames) (err error) {
+// setNames makes the authority one of these names.
+func (ca *localCA) setNames(names *caNames) (err error) {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
 	ca.names = names
@@ -147,9 +147,9 @@ func (ca *localCA) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate,
 	return ca.leaf(ca.names.certified(hello))
 }
 
-// leaf returns the certificate of what caNames.certified returns. It issues a new one when two thirds of the
-// lifetime of the present one are over, unless the authority itself expires before
-// a new one would. The caller holds the lock.
+// leaf returns the certificate of a subject that caNames.certified returns. It issues a new one when two
+// thirds of the lifetime of the present one are over, unless the authority itself expires before a new one
+// would. The caller holds the lock.
 func (ca *localCA) leaf(name string) (*tls.Certificate, error) {
 	present, ok := ca.leaves.Get(name)
 	if ok && !ca.due(present.Leaf) {
@@ -177,7 +177,7 @@ func (ca *localCA) Refresh(cfg *config.Config) error {
 	if same {
 		return nil
 	}
-	return ca.serve(names)
+	return ca.setNames(names)
 }
 
 // Certificates implements Source. It describes the certificate of the first name:
@@ -245,7 +245,7 @@ func selfSigned(certificate *x509.Certificate) bool {
 // selfSign returns the certificate of an authority of these names, in PEM. It takes the
 // place of old, which may be nil. The subject and the key identifier, by which clients
 // find an issuer, stay the same. So clients that trust the old or the new certificate
-// accept what the key signs.
+// accept certificates of the key.
 func selfSign(key crypto.Signer, names *caNames, old *x509.Certificate, now time.Time) ([]byte, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "authgate local CA"},

@@ -286,7 +286,7 @@ func (m *Manager) Manage(domains []string) {
 	}
 }
 
-// forgetName drops what there is in memory of a name that is configured no more.
+// forgetName drops the memory of a name that is configured no more.
 func (m *Manager) forgetName(domain string) {
 	m.cache.RemoveManaged([]certmagic.SubjectIssuer{{Subject: domain}})
 	m.mu.Lock()

@@ -121,9 +121,9 @@ func (s *storage) wait(ctx context.Context) {
 }
 
 // RenewLockLease implements certmagic.LockLeaseRenewer. certmagic calls it before each
-// attempt. It ignores the requested duration and renews the lease for one attempt, so
-// that another instance, which may have a better network, can try while this one
-// waits for its next attempt.
+// attempt. It ignores the requested duration and renews the lease for one attempt. So
+// another instance, perhaps with a better network, can try while this one waits for
+// its next attempt.
 func (s *storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	held, err := s.own(name)
 	if err != nil {

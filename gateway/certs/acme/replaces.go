@@ -68,8 +68,8 @@ func (u *unrelatedOrders) try(domain string, err error) bool {
 	default:
 		return false
 	}
-	u.manager.logger.Warn("the authority refused to renew the certificate; it is ordered once more, without naming the "+
-		"replaced certificate, "+
+	u.manager.logger.Warn("the authority refused to renew the certificate; it is ordered once more, "+
+		"without naming the replaced certificate, "+
 		"in case the authority was rebuilt or the account has changed", "domain", domain, "error", err.Error())
 	return true
 }

@@ -77,12 +77,12 @@ func (s *storage) Store(ctx context.Context, name string, content []byte) error 
 // Load implements certmagic.Storage. If there is no such file, the error is
 // fs.ErrNotExist.
 func (s *storage) Load(ctx context.Context, name string) ([]byte, error) {
-	content, _, err := s.read(ctx, name)
+	content, _, err := s.readFile(ctx, name)
 	return content, err
 }
 
-// read returns the content of a file and when it was stored.
-func (s *storage) read(ctx context.Context, name string) ([]byte, time.Time, error) {
+// readFile returns the content of a file and when it was stored.
+func (s *storage) readFile(ctx context.Context, name string) ([]byte, time.Time, error) {
 	sealed, err := s.store.Get(ctx, filePrefix+name)
 	if errors.Is(err, store.ErrNotFound) {
 		err = fs.ErrNotExist
@@ -170,7 +170,7 @@ func (s *storage) List(ctx context.Context, folder string, recursive bool) ([]st
 // Stat implements certmagic.Storage. If name is neither a file nor a folder, the error
 // is fs.ErrNotExist.
 func (s *storage) Stat(ctx context.Context, name string) (certmagic.KeyInfo, error) {
-	content, modified, err := s.read(ctx, name)
+	content, modified, err := s.readFile(ctx, name)
 	if err == nil {
 		return certmagic.KeyInfo{Key: name, Modified: modified, Size: int64(len(content)), IsTerminal: true}, nil
 	}

@@ -55,7 +55,7 @@ func forSharedCaches(name string) bool {
 	return strings.HasSuffix(name, "-Cache-Control")
 }
 
-// varying returns the values of Vary with what is missing in them.
+// varying returns the values of Vary with the missing ones.
 func (a *apart) varying(values []string) []string {
 	all := elements(values)
 	if slices.Contains(all, "*") {

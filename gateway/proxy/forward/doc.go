@@ -1,9 +1,10 @@
 // Package forward is the one door to upstreams. It sends a request that was let in
 // to the upstream of its route, and the answer back.
 //
-// What is sent is what was decided on: the path's bytes as they came, the identity
-// that was proved, and nothing that the client says in its place. A [Route] has what
-// a route says about that, and a [Request] is one request on this way.
+// It sends exactly the request that was decided on: the path's bytes as they came,
+// and the identity that was proved, with nothing of the client in its place. A
+// [Route] has the settings of a route for that, and a [Request] is one request on
+// this way.
 //
 // # Two ways
 //

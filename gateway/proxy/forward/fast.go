@@ -13,27 +13,28 @@ import (
 )
 
 // The fast path is without httputil.ReverseProxy, and without a goroutine or timer that
-// waits for the client to leave. It does what ReverseProxy does for a request and a
-// response that have nothing unusual:
+// waits for the client to leave. It serves a request and a response that have nothing
+// unusual as ReverseProxy does:
 //
 //  1. fast decides by the method and the length of the body whether it is tried.
 //  2. sendPlain makes an http1.Plain of the request, unless the header has something
 //     unusual, and starts it.
 //  3. If the response comes at once and is plain too, answerPlain sends it on. This is
 //     the end of the way.
-//  4. Otherwise ReverseProxy goes on. Its transport is then what Start has returned:
+//  4. Otherwise ReverseProxy goes on. Its transport is then the one that Start has returned:
 //     that waits for the response, or sends the request if nothing was sent.
 
 // starter is a transport that has the fast path.
 type starter interface {
 	// Start sends a plain request, which it changes. It returns one of two: the
-	// response, or what gets the response to the same request, by one RoundTrip.
+	// response, or a RoundTripper that gets the response to the same request, by
+	// one RoundTrip.
 	Start(context.Context, *http1.Plain) (*http1.Response, http.RoundTripper)
 }
 
-// fast returns what the request is tried by: the fast path is on, the method is a usual
-// one, there is no body or a short one, and no span tells of the way. Otherwise it
-// returns nil. sendPlain looks at the header.
+// fast returns the starter that tries the request. It returns nil unless the fast
+// path is on, the method is a usual one, there is no body or a short one, and no span
+// tells of the way. sendPlain looks at the header.
 func (q *Request) fast() starter {
 	if !q.Route.fast || q.Named != nil || q.Trace.Recorded() || q.owns() {
 		return nil
@@ -55,8 +56,9 @@ func (q *Request) fast() starter {
 	return way
 }
 
-// sendPlain sends r the fast path. Unless it has answered the request or failed, it
-// returns what httputil.ReverseProxy gets the response from, and the body if that was read.
+// sendPlain sends r the fast path. Unless it has answered the request or failed, it returns
+// the transport from which httputil.ReverseProxy gets the response, and the body if that
+// was read.
 func (q *Request) sendPlain(
 	way starter, r *http.Request, upload *web.Upload,
 ) (later http.RoundTripper, body io.ReadCloser, err error) {
@@ -181,7 +183,7 @@ type plain struct {
 
 // readBody reads a body of that length.
 func (p *plain) readBody(body io.Reader, length int64) error {
-	// With room for what ReadFrom wants free when the body has ended.
+	// With the room that ReadFrom wants free when the body has ended.
 	if need := int(length) + bytes.MinRead; cap(p.memory) < need {
 		p.memory = make([]byte, 0, need)
 	}

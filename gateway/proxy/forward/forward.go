@@ -14,8 +14,8 @@ import (
 	"authgate/gateway/wire/webdav"
 )
 
-// Forwarder has what the requests of all configurations share. It is safe for
-// concurrent use.
+// Forwarder has the state that the requests of all configurations share. It
+// is safe for concurrent use.
 type Forwarder struct {
 	sockets conn.WebSockets
 	streams *streams.Set
@@ -138,7 +138,7 @@ func (q *Request) Done() *streams.Ended { return q.stream.Remove() }
 // memory can be that of another one: it went by the fast path, and no check of streams has met it.
 func (q *Request) Alone() bool { return q.whole && q.stream.Alone() }
 
-// Close frees what the connection of the client has become.
+// Close frees the WebSocket that the connection of the client has become.
 func (q *Request) Close() {
 	if q.socket != nil {
 		q.Route.forwarder.sockets.Remove(q.socket)

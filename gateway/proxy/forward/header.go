@@ -15,7 +15,8 @@ import (
 )
 
 // rewrite makes the request to the upstream. It runs after the removal of
-// hop-by-hop headers, so that Connection cannot remove what is set here.
+// hop-by-hop headers, so that Connection cannot remove fields that are set
+// here.
 func (q *Request) rewrite(out *http.Request) {
 	ex := q.Exchange
 	// Opaque keeps the bytes of the path: a URL's own encoding could differ.
@@ -122,9 +123,9 @@ func (q *Request) passes(name string) bool {
 	return q.Route.mayPass(name)
 }
 
-// appendFields appends to fields what the gateway itself sends to the upstream, in
-// place of what the client may have sent in h. Almost always they are in the order
-// of their names, in which they are written.
+// appendFields appends to fields those that the gateway itself sends to the
+// upstream, in place of those of the client in h. Almost always they are in the
+// order of their names, in which they are written.
 func (q *Request) appendFields(fields []http1.Field, h http.Header) []http1.Field {
 	ex, route := q.Exchange, q.Route
 	if q.changesCookies() && !route.edits("Cookie") {

@@ -12,8 +12,9 @@ import (
 )
 
 // An upstream may send fields in three parts of a response: in its header, in the header of an
-// informational response before it, and in the trailer behind it. What the gateway decides
-// on has a meaning in the header alone, where modify decides, and is removed from the other two.
+// informational response before it, and in the trailer behind it. A field that the gateway
+// decides on has a meaning in the header alone, where modify decides, and is removed from the
+// other two.
 
 // decidesOn reports whether the gateway decides on a field of a response.
 func decidesOn(name string) bool {
@@ -29,8 +30,8 @@ func decidesOn(name string) bool {
 // section 7.6.1; RFC 9113, section 8.2.2).
 func ofConnection(name string) bool {
 	switch name {
-	case "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length",
-		"Proxy-Authenticate", "Proxy-Authorization":
+	case "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+		"Content-Length", "Proxy-Authenticate", "Proxy-Authorization":
 		return true
 	}
 	return false
@@ -70,10 +71,11 @@ func inTrailer(name string) bool {
 	case "Age", "Date", "Expires", "Location", "Retry-After":
 		return false
 	}
-	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidTrailerHeader(name) && !decidesOn(name) && !ofConnection(name)
+	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidTrailerHeader(name) &&
+		!decidesOn(name) && !ofConnection(name)
 }
 
-// announce leaves the fields that may be in the trailer in what the response announces.
+// announce removes the fields that may not be in the trailer from those that the response announces.
 func announce(trailer http.Header) {
 	maps.DeleteFunc(trailer, func(name string, _ []string) bool { return !inTrailer(name) })
 }

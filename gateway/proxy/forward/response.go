@@ -8,8 +8,8 @@ import (
 	"authgate/gateway/proxy/web"
 )
 
-// modify does to the header of a response what the gateway and the route do to it, and
-// clears cookies that are no longer valid.
+// modify makes the changes of the gateway and the route to the header of a response,
+// and clears cookies that are no longer valid.
 func (q *Request) modify(status int, h http.Header) {
 	ex, route := q.Exchange, q.Route
 	q.Trace.Answered(status)
@@ -34,7 +34,7 @@ func (q *Request) modify(status int, h http.Header) {
 	ex.Stale.ClearIn(h)
 }
 
-// modify does what is the same for every response of the route.
+// modify makes the changes that are the same for every response of the route.
 func (r *Route) modify(status int, h http.Header) {
 	if r.hsts[0] != "" { // replaces that of the upstream (RFC 6797, section 8.1)
 		h["Strict-Transport-Security"] = r.hsts
@@ -75,7 +75,7 @@ func separateCookies(h http.Header, names *auth.CookieNames) (dropped int) {
 	return dropped
 }
 
-// allButCookies is what "*" means in Clear-Site-Data, without the cookies.
+// allButCookies is "*" in Clear-Site-Data, without the cookies.
 const allButCookies = `"cache", "clientHints", "executionContexts", "storage"`
 
 // keepCookies removes the cookies from Clear-Site-Data (W3C Clear Site Data, section

@@ -26,7 +26,7 @@ type Route struct {
 	fast      bool               // the fast path is on
 	public    bool               // an answer is the same for all users
 	perUser   bool               // the application's HttpOnly cookies belong to the user who got them
-	apart     *apart             // keeps answers with and without an identity apart; nil: there is nothing to keep apart
+	apart     *apart             // keeps answers with and without an identity apart; nil: there is no need
 	edited    map[string]bool    // headers that the route removes or sets, folded
 	fields    []http1.Field      // that the route sets
 	bare      []http1.Field      // those without credentials

@@ -10,16 +10,16 @@ import (
 // sees each page load there, those of the gateway's own pages too, and answers in
 // place of the gateway: it could read a ticket before the gateway gets it. A page
 // of the application is enough to register one, so a single injected script would
-// stay. Its script must come by a request that says what it is for (Service
+// stay. Its script must come by a request that tells its purpose (Service
 // Workers, section 4.3), which is where the gateway refuses it.
 
 // workerScope is the header by which the application widens the paths of which a
 // service worker gets the requests (Service Workers, section 6.3).
 const workerScope = "Service-Worker-Allowed"
 
-// withoutWorkers does to the header of a response what keeps a service worker from
-// having its script. A browser may take it from its cache, where it is as a plain
-// script: Vary makes it ask again.
+// withoutWorkers changes the header of a response so that no service worker gets
+// its script. A browser may take it from its cache, where it is as a plain script:
+// Vary makes it ask again.
 func withoutWorkers(h http.Header) {
 	delete(h, workerScope)
 	if isScript(h["Content-Type"]) && !slices.Contains(h["Vary"], "Service-Worker") {

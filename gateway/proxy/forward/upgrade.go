@@ -10,10 +10,10 @@ import (
 	"authgate/gateway/proxy/web"
 )
 
-// keepsUpgrade reports whether q asks for a switch of protocols that may reach the
-// upstream: the opening handshake of a WebSocket, or what the route allows. Another protocol
-// would carry requests that no route decides on, and an upstream may read the body
-// of a request as what comes after the switch.
+// keepsUpgrade reports whether q asks for a switch of protocols that may reach the upstream:
+// the opening handshake of a WebSocket, or a protocol that the route allows. Another
+// protocol would carry requests that no route decides on, and an upstream may read the body
+// of a request as the first bytes after the switch.
 func (r *Route) keepsUpgrade(q *http.Request) bool {
 	protocols := web.Upgrade(q.Header)
 	return protocols != "" && (opensWebSocket(q, protocols) || r.upgrades(q, protocols))
@@ -45,7 +45,8 @@ func (r *Route) upgrades(q *http.Request, protocols string) bool {
 	}
 	for protocol := range strings.SplitSeq(protocols, ",") {
 		protocol = strings.TrimSpace(protocol)
-		if !slices.ContainsFunc(r.config.Upgrade, func(allowed string) bool { return strings.EqualFold(allowed, protocol) }) {
+		isThis := func(allowed string) bool { return strings.EqualFold(allowed, protocol) }
+		if !slices.ContainsFunc(r.config.Upgrade, isThis) {
 			return false
 		}
 	}

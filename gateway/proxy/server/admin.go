@@ -110,7 +110,7 @@ func report(w http.ResponseWriter, status int, h health) {
 	_ = json.NewEncoder(w).Encode(h) // fails if the client has gone
 }
 
-// certificateReport is what /readyz says about a certificate.
+// certificateReport is the report of /readyz about a certificate.
 type certificateReport struct {
 	Domain  string     `json:"domain"`
 	Expires *time.Time `json:"expires,omitempty"` // nil if there is no certificate yet

@@ -5,9 +5,9 @@
 // and answers ACME challenges; with tls.mode off it is the public one, behind a
 // proxy that terminates TLS. admin serves /metrics, /healthz and /readyz.
 //
-// Server.Serve ends with a drain: clients that are told to go elsewhere have
-// time to do so, requests in flight have time to finish, and the probes of the
-// admin listener are answered until the end.
+// Server.Serve ends with a drain: clients have time to go elsewhere, and
+// requests in flight to finish. The probes of the admin listener are answered
+// until the end.
 //
 // # Limits and threats
 //

@@ -46,8 +46,8 @@ func (s *Server) openHTTP3(address string) (*http3Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen.%s: %w", nameHTTP3, err)
 	}
-	l := &http3Listener{clients: newQUICSet(conn.Divide(conn.Files()).Clients, s.gateway.Config().Listen.IdleTimeout, s.logger),
-		served: make(chan struct{})}
+	most, idle := conn.Divide(conn.Files()).Clients, s.gateway.Config().Listen.IdleTimeout
+	l := &http3Listener{clients: newQUICSet(most, idle, s.logger), served: make(chan struct{})}
 	if l.socket, err = net.ListenUDP("udp", udp); err != nil {
 		return nil, fmt.Errorf("listen.%s: %w", nameHTTP3, err)
 	}
@@ -93,8 +93,8 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
 }
 
-// serve answers requests until shutdown.
-func (l *http3Listener) serve() error {
+// serveHTTP3 answers requests until shutdown.
+func (l *http3Listener) serveHTTP3() error {
 	defer close(l.served)
 	if err := l.server.ServeListener(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("listen.%s: %w", nameHTTP3, err)
@@ -118,8 +118,8 @@ func (l *http3Listener) Addr() net.Addr { return l.socket.LocalAddr() }
 func (l *http3Listener) Close() error { return l.listener.Close() }
 
 // shutdown refuses new clients, sends GOAWAY, and waits for the requests in
-// flight and until clients have their answers. It cuts off what is left when ctx
-// ends. The caller has begun serve.
+// flight and until clients have their answers. It cuts off the rest when ctx
+// ends. The caller has begun serveHTTP3.
 func (l *http3Listener) shutdown(ctx context.Context) error {
 	defer l.close()
 	l.Close()

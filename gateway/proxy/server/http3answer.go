@@ -12,9 +12,9 @@ import (
 )
 
 // http3Answer is the answer to a request over HTTP/3. It gives http3, which sends
-// a header late and as it is then, the rules of net/http: the header of an answer
-// is what it was at WriteHeader, without the fields that belong to connections of
-// HTTP/1.1, and only trailers may follow.
+// a header late and as it is then, the rules of net/http: WriteHeader fixes the
+// header of an answer, without the fields that belong to connections of HTTP/1.1,
+// and only trailers may follow.
 type http3Answer struct {
 	http.ResponseWriter // of http3; deadlines are those of the stream
 	header              http.Header
@@ -83,18 +83,18 @@ func valid(values []string) []string {
 
 // Write implements http.ResponseWriter.
 func (a *http3Answer) Write(b []byte) (int, error) {
-	a.begin()
+	a.beginAnswer()
 	return a.ResponseWriter.Write(b)
 }
 
 // FlushError is for http.ResponseController.
 func (a *http3Answer) FlushError() error {
-	a.begin()
+	a.beginAnswer()
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
 
-// begin writes the header if there was none. Only the handler calls it.
-func (a *http3Answer) begin() {
+// beginAnswer writes the header if there was none. Only the handler calls it.
+func (a *http3Answer) beginAnswer() {
 	if !a.begun {
 		a.WriteHeader(http.StatusOK)
 	}
@@ -102,7 +102,7 @@ func (a *http3Answer) begin() {
 
 // finish hands the trailers to http3, which sends them at the end.
 func (a *http3Answer) finish(r *http.Request) {
-	a.begin()
+	a.beginAnswer()
 	if r.Method == http.MethodHead {
 		_ = a.FlushError() // else http3 would send a Content-Length of 0; it fails if the client has left
 	}
@@ -135,7 +135,7 @@ func trailers(header http.Header) http.Header {
 // error means that the client did not send the rest in time.
 func (a *http3Answer) receive(r *http.Request) error {
 	delete(r.Header, "Host") // it is the :authority, which is in r.Host
-	r.Proto = "HTTP/3.0"     // of a CONNECT, http3 makes it what the client names
+	r.Proto = "HTTP/3.0"     // of a CONNECT, http3 sets the protocol that the client names
 	if r.ContentLength < 0 && usuallyEmpty(r.Method) {
 		if err := a.lookForBody(r); err != nil {
 			return err

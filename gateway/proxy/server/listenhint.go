@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// listenHint returns what to do about an address at which the system does not let the gateway
+// listenHint returns advice about an address at which the system does not let the gateway
 // listen.
 func listenHint(err error) string {
 	switch {

@@ -25,10 +25,10 @@ const (
 	lingerTime = 5 * time.Second
 )
 
-// quicSet has the connections over QUIC. Because these have no file descriptors,
-// and http3.Server does not notice a client that begins a request and never ends
-// its header, it bounds how many there are, and for how long they serve nothing.
-// It is safe for concurrent use.
+// quicSet has the connections over QUIC. It bounds how many there are, and for
+// how long they serve nothing: these have no file descriptors, and http3.Server
+// does not notice a client that begins a request and never ends its header. It
+// is safe for concurrent use.
 type quicSet struct {
 	limit    int
 	idleTime time.Duration // how long a connection may serve no request
@@ -42,7 +42,7 @@ type quicSet struct {
 	leaving   context.Context // nil before leave
 }
 
-// quicConn is what a quicSet needs of a *quic.Conn.
+// quicConn has the methods of a *quic.Conn that a quicSet needs.
 type quicConn interface {
 	Context() context.Context // ends with the connection
 	CloseWithError(quic.ApplicationErrorCode, string) error
@@ -89,7 +89,8 @@ func (s *quicSet) attempt(ctx context.Context, _ *quic.ClientInfo) (context.Cont
 	defer s.mu.Unlock()
 	if s.limit > 0 && s.open >= s.limit {
 		s.full.Do(func() {
-			s.logger.Warn("the limit of connections over QUIC is reached: idle ones are closed to make room", "limit", s.limit)
+			s.logger.Warn("the limit of connections over QUIC is reached: idle ones are closed to make room",
+				"limit", s.limit)
 		})
 		s.displaced++
 		if !s.displace() {
@@ -128,15 +129,15 @@ func (s *quicSet) accept(accepted quicConn) {
 	s.wait(c)
 }
 
-// begin notes a request, and end its end.
-func (s *quicSet) begin(c *quicClient) {
+// beginRequest notes a request, and endRequest its end.
+func (s *quicSet) beginRequest(c *quicClient) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.active++
 	s.unlist(c)
 }
 
-func (s *quicSet) end(c *quicClient) {
+func (s *quicSet) endRequest(c *quicClient) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.active--; c.active == 0 {
@@ -205,8 +206,8 @@ func (s *quicSet) leave(ctx context.Context) {
 }
 
 // dismiss closes a connection that serves no request once nothing moves on it:
-// then its client has the last answer and the GOAWAY. What is unsent or lost when
-// a connection over QUIC is closed never arrives.
+// then its client has the last answer and the GOAWAY. Bytes that are unsent or
+// lost when a connection over QUIC is closed never arrive.
 func (s *quicSet) dismiss(ctx context.Context, c *quicClient) {
 	ctx, cancel := context.WithTimeout(ctx, lingerTime)
 	defer cancel()
@@ -254,8 +255,8 @@ type http3Handler struct {
 // ServeHTTP implements http.Handler.
 func (h *http3Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	client := clientOf(r.Context())
-	h.clients.begin(client)
-	defer h.clients.end(client)
+	h.clients.beginRequest(client)
+	defer h.clients.endRequest(client)
 	answer := &http3Answer{ResponseWriter: w, header: http.Header{}}
 	if err := answer.receive(r); err != nil {
 		panic(http.ErrAbortHandler) // the stream is reset, as after half a header

@@ -61,15 +61,15 @@ func TestQUICIdle(t *testing.T) {
 	inBubble(t, 0, func(t *testing.T, s *quicSet) {
 		c, client := connect(t, s)
 		time.Sleep(idleTime - 1)
-		s.begin(client)
-		s.begin(client)
+		s.beginRequest(client)
+		s.beginRequest(client)
 		time.Sleep(2 * idleTime)
-		s.end(client)
+		s.endRequest(client)
 		time.Sleep(2 * idleTime)
 		if !c.open() {
 			t.Fatal("it is closed while it serves a request")
 		}
-		s.end(client)
+		s.endRequest(client)
 		time.Sleep(idleTime - 1)
 		if synctest.Wait(); !c.open() || s.Open() != 1 {
 			t.Fatal("it is closed too early")
@@ -87,7 +87,7 @@ func TestQUICLimit(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 2, func(t *testing.T, s *quicSet) {
 		busy, client := connect(t, s)
-		s.begin(client)
+		s.beginRequest(client)
 		idle, _ := connect(t, s)
 		if c, _ := connect(t, s); c != nil || !idle.open() || s.Displaced() != 1 {
 			t.Fatalf("a third one is accepted %t, the second one is open %t, %d displaced", c != nil, idle.open(), s.Displaced())
@@ -108,7 +108,7 @@ func TestQUICLeaves(t *testing.T) {
 	inBubble(t, 0, func(t *testing.T, s *quicSet) {
 		idle, _ := connect(t, s)
 		busy, client := connect(t, s)
-		s.begin(client)
+		s.beginRequest(client)
 		moving, _ := connect(t, s)
 		gone, _ := connect(t, s)
 		go func() {
@@ -130,7 +130,7 @@ func TestQUICLeaves(t *testing.T) {
 		if synctest.Wait(); moving.open() || !busy.open() {
 			t.Errorf("after lingerTime: moving %t, busy %t", moving.open(), busy.open())
 		}
-		s.end(client)
+		s.endRequest(client)
 		time.Sleep(quietTime)
 		if synctest.Wait(); busy.open() || s.Open() != 0 {
 			t.Errorf("after the last request it is open %t, and %d are", busy.open(), s.Open())

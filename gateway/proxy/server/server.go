@@ -33,7 +33,7 @@ const (
 	nameAdmin = "admin"
 )
 
-// served is what a Server serves. *gateway.Gateway implements it.
+// served is the gateway of a Server. *gateway.Gateway implements it.
 type served interface {
 	http.Handler // requests over TLS, or of a proxy that terminates TLS
 	// HTTPRedirect answers requests over plain HTTP.
@@ -53,7 +53,7 @@ type served interface {
 	CloseIdleUpstreams()
 }
 
-// logState tells what becomes of the lines of a log. *logqueue.Queue implements it.
+// logState tells whether the lines of a log get written. *logqueue.Queue implements it.
 type logState interface {
 	// Problem returns why lines are lost or late, or an empty string.
 	Problem() string
@@ -67,7 +67,7 @@ type Options struct {
 	Certificates certs.Source         // nil if a proxy terminates TLS; the Server closes it
 	Registry     *prometheus.Registry // gets the metrics of the Server, and is shown at /metrics
 	Logger       *slog.Logger
-	Log          logState // of what Logger logs
+	Log          logState // of Logger
 	Now          func() time.Time
 }
 
@@ -92,7 +92,7 @@ type issuer interface {
 	AnswerChallenge(w http.ResponseWriter, r *http.Request) bool
 	// Run obtains and renews certificates until ctx ends.
 	Run(ctx context.Context)
-	// Close ends what Run began.
+	// Close ends the work of Run.
 	Close()
 }
 
@@ -104,7 +104,7 @@ type serving struct {
 }
 
 // New opens the listeners of the configuration that o.Gateway runs. Clients can
-// connect from then on; Serve answers them, and closes what New opened.
+// connect from then on; Serve answers them, and closes the listeners.
 func New(o Options) (*Server, error) {
 	s := newServer(o)
 	collector, err := s.open(o)
@@ -234,7 +234,7 @@ func (s *Server) connections(name string) *conn.Set {
 	return s.clients
 }
 
-// close closes what New opened.
+// close closes the listeners.
 func (s *Server) close() {
 	for _, l := range s.serving {
 		l.listener.Close()
@@ -295,7 +295,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	if s.http3 != nil {
 		s.logger.Info("listening", "listener", nameHTTP3, "address", s.http3.Addr().String())
-		group.Go(s.http3.serve)
+		group.Go(s.http3.serveHTTP3)
 	}
 	if s.issuer != nil {
 		group.Go(func() error {

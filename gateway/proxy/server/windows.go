@@ -18,6 +18,7 @@ const (
 // windows returns the configuration of HTTP/2.
 func windows() *http.HTTP2Config {
 	return &http.HTTP2Config{
-		MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow, MaxReadFrameSize: frameSize,
+		MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow,
+		MaxReadFrameSize: frameSize,
 	}
 }

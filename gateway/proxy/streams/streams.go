@@ -35,7 +35,7 @@ const (
 	shards = 16
 )
 
-// Stream is what a Set needs of a request. The Set calls one method at a time, and none
+// Stream is a request, as a Set needs it. The Set calls one method at a time, and none
 // after Remove; only Check may still run then.
 type Stream interface {
 	// Check returns nil if the stream may go on, an *Ended if it must end, and any
@@ -135,7 +135,7 @@ func (e *Entry) Alone() bool { return !e.met }
 func (e *Entry) Ended() *Ended { return e.ended.Load() }
 
 // Turn calls turn, which makes the stream something that Cancel ends in another way. A
-// stream that has ended before is canceled again, as what it is then.
+// stream that has ended before is canceled again, in its new form.
 func (e *Entry) Turn(turn func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -145,8 +145,8 @@ func (e *Entry) Turn(turn func()) {
 	}
 }
 
-// end ends the stream, once.
-func (e *Entry) end(why *Ended) {
+// endStream ends the stream, once.
+func (e *Entry) endStream(why *Ended) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.over || e.ended.Load() != nil {
@@ -230,7 +230,7 @@ func (s *Set) checkAll(ctx context.Context, open []*Entry, before time.Time) {
 			defer func() { <-s.slots }()
 			for i := next.Add(1) - 1; i < int64(len(open)); i = next.Add(1) - 1 {
 				if e := open[i]; e.checking.CompareAndSwap(false, true) {
-					e.check(ctx, before)
+					e.checkStream(ctx, before)
 					e.checking.Store(false)
 				}
 			}
@@ -239,9 +239,9 @@ func (s *Set) checkAll(ctx context.Context, open []*Entry, before time.Time) {
 	checks.Wait()
 }
 
-// check checks the stream, and ends it if it must end. The last check before was at that
-// time.
-func (e *Entry) check(ctx context.Context, before time.Time) {
+// checkStream checks the stream, and ends it if it must end. The last check before was
+// at that time.
+func (e *Entry) checkStream(ctx context.Context, before time.Time) {
 	if e.watch == nil {
 		e.watch = &watch{asked: time.Now()}
 	}
@@ -256,7 +256,7 @@ func (e *Entry) check(ctx context.Context, before time.Time) {
 		return
 	}
 	if ended, ok := errors.AsType[*Ended](err); ok {
-		e.end(ended)
+		e.endStream(ended)
 		return
 	}
 	if w.unconfirmed.IsZero() {
@@ -264,7 +264,7 @@ func (e *Entry) check(ctx context.Context, before time.Time) {
 	}
 	// The next check may be over that much later.
 	if time.Since(w.unconfirmed) >= unconfirmedTime-checkTime-2*checkEvery {
-		e.end(&Ended{Err: web.Unavailable(err), Reason: "not confirmed in time: " + err.Error()})
+		e.endStream(&Ended{Err: web.Unavailable(err), Reason: "not confirmed in time: " + err.Error()})
 	}
 }
 

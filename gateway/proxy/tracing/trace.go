@@ -37,7 +37,7 @@ type Trace struct {
 	outgoing context.Context // of upstream
 }
 
-// Request is what the span of a request tells.
+// Request has the attributes of the span of a request.
 type Request struct {
 	Method, Scheme, Host, Path string // Path without the query
 	Protocol                   string // like HTTP/1.1

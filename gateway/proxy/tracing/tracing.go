@@ -2,8 +2,8 @@
 // collector (OTLP over HTTP). A request never waits for the collector: spans that
 // do not fit into a bounded queue are dropped and counted.
 //
-// Spans hold what the access log holds, and no more: no query, no header, no body,
-// no user.
+// Spans hold the fields of the access log, and no more: no query, no header, no
+// body, no user.
 package tracing
 
 import (
@@ -96,7 +96,7 @@ func (t *Tracer) Same(cfg config.Tracing) bool {
 	return t.config == cfg
 }
 
-// Close sends what is left to the collector, for at most closeTime.
+// Close sends the remaining spans to the collector, for at most closeTime.
 func (t *Tracer) Close() error {
 	if t == nil {
 		return nil
@@ -124,7 +124,7 @@ func (q *queue) OnEnd(s sdk.ReadOnlySpan) {
 	q.SpanProcessor.OnEnd(s)
 }
 
-// exporter counts and logs what becomes of spans. Its calls do not overlap.
+// exporter counts spans that are sent or lost, and logs when that changes. Its calls do not overlap.
 type exporter struct {
 	sdk.SpanExporter
 	queue    *queue
@@ -171,5 +171,5 @@ func (t *Tracer) Begin(h http.Header, trusted bool) *Trace {
 	return &Trace{tracer: t.tracer, ctx: ctx, span: span}
 }
 
-// clip bounds what a client or a collector can put into a span or a log.
+// clip bounds texts of a client or a collector in a span or a log.
 func clip(s string) string { return s[:min(len(s), 1024)] }

@@ -8,11 +8,11 @@
 // # Limits and threats
 //
 // Only the gateway's own record is added and removed; other TXT records of the name stay. A
-// record is noted in the storage of the certificates before it is added, and until it is
-// removed, so that one whose removal fails is removed later, also after a crash. Anyone who may
+// record is noted in the storage of the certificates from before it is added until it is
+// removed. So one whose removal fails is removed later, also after a crash. Anyone who may
 // change the zone can get certificates for its names: keys should permit no more than TXT
-// records of _acme-challenge, and can be limited further with a CNAME of that name to a zone
-// of its own, which the package follows.
+// records of _acme-challenge. A CNAME of that name to a zone of its own, which the package
+// follows, limits them further.
 //
 // No error and no line of the log has a secret of the configuration, whatever a server answers.
 package dnschallenge

@@ -14,9 +14,9 @@ import (
 type Exec struct{ Command string }
 
 const (
-	// outputTime is how long what a program has left running may hold its output open.
+	// outputTime is how long children of a program may hold its output open after its end.
 	outputTime = 2 * time.Second
-	// maxComplaint is how much of what a program complains an error has, in bytes.
+	// maxComplaint is how much of the complaint of a program an error has, in bytes.
 	maxComplaint = 300
 )
 
@@ -36,7 +36,7 @@ func (p Exec) run(ctx context.Context, what string, record Record) error {
 	return nil
 }
 
-// tail is a writer that keeps the end of what is written.
+// tail is a writer that keeps the last bytes.
 type tail struct{ end []byte }
 
 // Write implements io.Writer.

@@ -83,7 +83,7 @@ func (p lego) ready(ctx context.Context, record Record) (challenge.Provider, err
 	return provider, nil
 }
 
-// Propagation of lego's providers is waited for here; these bound what else they wait for.
+// Propagation of lego's providers is waited for here; these bound their other waits.
 const (
 	legoTimeout  = time.Minute
 	legoInterval = 2 * time.Second

@@ -124,7 +124,7 @@ func (s *Solver) adopt(found map[string]note) {
 	}
 }
 
-// removeLeft tries to remove what is left.
+// removeLeft tries to remove records that are left.
 func (s *Solver) removeLeft(ctx context.Context) {
 	s.mu.Lock()
 	left := maps.Clone(s.left)

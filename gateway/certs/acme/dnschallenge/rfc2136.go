@@ -58,8 +58,8 @@ func (p RFC2136) update(ctx context.Context, record Record, change func(*dns.Msg
 	return nil
 }
 
-// refusal is the answer of a server that has not done what it was asked for. Unless it has failed, it
-// changed nothing.
+// refusal is the answer of a server that has not made the change. Unless it has failed, it changed
+// nothing.
 type refusal struct {
 	server, zone string
 	answer       *dns.Msg

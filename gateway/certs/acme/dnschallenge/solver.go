@@ -20,7 +20,7 @@ const (
 	// visibleTime is how long Wait waits for a record, and visibleEvery how often it looks.
 	visibleTime  = 2 * time.Minute
 	visibleEvery = 2 * time.Second
-	// removeEvery is the pause between two attempts to remove what is left.
+	// removeEvery is the pause between two attempts to remove records that are left.
 	removeEvery = time.Minute
 )
 
@@ -49,7 +49,7 @@ var (
 	_ acmez.Waiter = (*Solver)(nil)
 )
 
-// New returns a Solver. Run removes what an earlier one has left.
+// New returns a Solver. Run removes the records that an earlier one has left.
 func New(o Options) *Solver {
 	return &Solver{Options: o, notes: notes{o.Storage}, open: map[string]note{}, left: map[string]leftover{}}
 }
@@ -64,13 +64,13 @@ func (s *Solver) Present(ctx context.Context, c acme.Challenge) error {
 		Name: name, Value: c.DNS01KeyAuthorization(), Domain: c.Identifier.Value,
 		Token: c.Token, KeyAuth: c.KeyAuthorization,
 	}}
-	s.begin(c.Token, n) // before its note can be found
+	s.beginChallenge(c.Token, n) // before its note can be found
 	if err := s.notes.write(ctx, n); err != nil {
-		s.end(c.Token)
+		s.endChallenge(c.Token)
 		return fmt.Errorf("the record cannot be noted: %w", err)
 	}
 	if err = s.call(ctx, n.Record, s.Provider.Add); errors.Is(err, errNotAdded) {
-		s.end(c.Token)
+		s.endChallenge(c.Token)
 		s.forget(context.WithoutCancel(ctx), n)
 	}
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *Solver) CleanUp(ctx context.Context, c acme.Challenge) error {
 	if !ok {
 		return nil
 	}
-	defer s.end(c.Token)
+	defer s.endChallenge(c.Token)
 	if err := s.remove(ctx, n); err != nil {
 		s.mu.Lock()
 		s.left[n.key()] = leftover{note: n, next: time.Now().Add(removeEvery)}
@@ -158,8 +158,8 @@ func (s *Solver) call(ctx context.Context, record Record, do func(context.Contex
 	return do(ctx, record)
 }
 
-// begin notes that a record may be there.
-func (s *Solver) begin(token string, n note) {
+// beginChallenge notes that a record may be there.
+func (s *Solver) beginChallenge(token string, n note) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.open) == 0 {
@@ -168,8 +168,8 @@ func (s *Solver) begin(token string, n note) {
 	s.open[token] = n
 }
 
-// end notes that a challenge is over.
-func (s *Solver) end(token string) {
+// endChallenge notes that a challenge is over.
+func (s *Solver) endChallenge(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, token)
