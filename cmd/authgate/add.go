@@ -42,7 +42,8 @@ func addCommand() *cobra.Command {
 			"must exist, and may be empty.",
 		Example: "  authgate add\n" +
 			"  authgate add wiki --host wiki.example.org --upstream http://127.0.0.1:4000\n" +
-			"  authgate add files --host files.example.org --upstream http://127.0.0.1:5000 --roles staff --title Files",
+			"  authgate add files --host files.example.org --upstream http://127.0.0.1:5000 " +
+			"--roles staff --title Files",
 		Args: usage(cobra.MaximumNArgs(1)),
 	}
 	a := adding{flags: cmd.Flags()}
@@ -86,7 +87,7 @@ type adding struct {
 	public bool
 }
 
-// addFlags adds the flags that say what is added.
+// addFlags adds the flags for the application.
 func (a *adding) addFlags() {
 	for _, one := range []struct {
 		value         *string
@@ -106,7 +107,7 @@ func (a *adding) addFlags() {
 	a.flags.BoolVar(&a.public, "public", false, "let everybody in, without sign-in")
 }
 
-// readFlags takes what the command line says.
+// readFlags takes the application from the command line.
 func (a *adding) readFlags(args []string) error {
 	a.app.Name = strings.Join(args, "")
 	who := 0
@@ -149,7 +150,7 @@ func (a *adding) open(path string, from config.Environment) (err error) {
 	return err
 }
 
-// missing returns what must be said.
+// missing returns the names of required values without one.
 func (a *adding) missing() (all []string) {
 	for _, one := range []struct{ name, value string }{
 		{"NAME", a.app.Name}, {"--host", a.host}, {"--upstream", a.app.URL},
@@ -196,7 +197,7 @@ func (a *adding) setHost(answer string) error {
 	return nil
 }
 
-// application returns what is added to a configuration, whole.
+// application returns the whole addition to a configuration.
 func (a *adding) application(cfg *config.Config) (addition.Application, error) {
 	err := a.setHost(a.host)
 	app := a.app
@@ -230,15 +231,15 @@ func policyOf(cfg *config.Config, roles []string) string {
 	return ""
 }
 
-// added is what an addition makes of a file.
+// added is a file after an addition.
 type added struct {
 	text     []byte
-	lines    string // what is new in it
+	lines    string // its new lines
 	old, new *config.Config
 }
 
-// added returns what becomes of the content of the file. The error is about the application, unless
-// it is Diagnostics.
+// added returns the file after the addition. The error is about the application, unless it is
+// Diagnostics.
 func (a *adding) added(content []byte) (done added, err error) {
 	if done.old, err = a.cfg.Edited(a.to, content); err != nil {
 		return done, err
@@ -268,7 +269,7 @@ func (a *adding) added(content []byte) (done added, err error) {
 	return done, app.Check(done.old, done.new)
 }
 
-// run adds the application, and says what comes next.
+// run adds the application, and prints the next steps.
 func (a *adding) run(ctx context.Context, stdout, stderr io.Writer) error {
 	var done added
 	err := rewrite.File(ctx, a.to, func(content []byte) (text []byte, err error) {
@@ -299,7 +300,7 @@ func (a *adding) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return applyNow(ctx, stdout, a.cfg.DataDir, a.to, func(*control.Client) error { return nil })
 }
 
-// tell says what is added, and what the host needs.
+// tell prints the addition, and the needs of its host.
 func (a *adding) tell(out io.Writer, done added) {
 	public := a.cfg.PublicURL
 	place := *public

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// ask asks for what is missing, one thing at a time, and checks each answer at once.
+// ask asks for missing values, one at a time, and checks each answer at once.
 func (a *adding) ask(t typist) error {
 	content, err := os.ReadFile(a.to)
 	if err != nil {
@@ -20,9 +20,13 @@ func (a *adding) ask(t typist) error {
 		said bool
 		ask  func() question
 	}{
-		{a.app.Name != "", func() question { return textQuestion("Name of the application, such as wiki", &a.app.Name) }},
+		{a.app.Name != "", func() question {
+			return textQuestion("Name of the application, such as wiki", &a.app.Name)
+		}},
 		{a.host != "", func() question { return question{"Its host", a.likelyHost(), a.setHost} }},
-		{a.app.URL != "", func() question { return textQuestion("Its address, such as http://127.0.0.1:4000", &a.app.URL) }},
+		{a.app.URL != "", func() question {
+			return textQuestion("Its address, such as http://127.0.0.1:4000", &a.app.URL)
+		}},
 		{who, func() question {
 			return question{
 				"Who may open it: all users, public (everybody, without sign-in), or roles, separated by commas",
@@ -96,8 +100,8 @@ func (a *adding) setWho(answer string) error {
 	return a.setRoles(answer)
 }
 
-// plausible reports what is wrong with the answers so far. Others take the places of those that
-// are to come.
+// plausible returns an error for mistakes in the answers so far. Others take the places of
+// those that are to come.
 func (a *adding) plausible(content []byte) error {
 	so := *a
 	so.app.URL = cmp.Or(so.app.URL, "http://127.0.0.1:1")

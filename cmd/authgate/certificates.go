@@ -58,7 +58,7 @@ func certificatesIssueCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.out, "out", "", "the file to write, which must not exist")
 	cmd.Flags().StringVar(&f.lifetime, "lifetime", "365d", "how long the certificate is valid")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		lifetime, err := f.check(*path)
+		lifetime, err := f.checkFlags(*path)
 		if err != nil {
 			return &usageError{err}
 		}
@@ -82,8 +82,8 @@ func certificatesIssueCommand() *cobra.Command {
 	return cmd
 }
 
-// check checks the command line.
-func (f *issueFlags) check(path string) (lifetime time.Duration, err error) {
+// checkFlags checks the command line.
+func (f *issueFlags) checkFlags(path string) (lifetime time.Duration, err error) {
 	switch {
 	case path == standardInput:
 		return 0, errors.New("standard input is the passphrase; give the configuration as a file")
@@ -139,7 +139,7 @@ func issue(issuer *config.ClientIssuer, f *issueFlags, passphrase string, lifeti
 	return nil
 }
 
-// tellIssued says what was done, and what is missing for it to open anything.
+// tellIssued prints the issued certificate, and the missing steps for its use.
 func tellIssued(to io.Writer, issuer *config.ClientIssuer, f *issueFlags) {
 	fmt.Fprintf(to, "%s has a key and a certificate with %s %s.\n", printable(f.out), issuer.Username,
 		printable(f.username))

@@ -65,7 +65,8 @@ func loadFile(cmd *cobra.Command, path string, from config.Environment) (*config
 	from.Placeholders = true
 	_, left := from.Load(path)
 	if others, _ := errors.AsType[config.Diagnostics](left); len(others) < len(problems) {
-		err = &hintedError{err, "To check a configuration where variables and files with secrets are not, add --placeholders."}
+		err = &hintedError{err, "To check a configuration where variables and files with secrets are not, " +
+			"add --placeholders."}
 	}
 	return cfg, err
 }

@@ -75,7 +75,7 @@ func explainCommand() *cobra.Command {
 			return err
 		}
 		described.Verify = *verify
-		if described.Caller, err = caller.read(cmd); err != nil {
+		if described.Caller, err = caller.readLogin(cmd); err != nil {
 			return err
 		}
 		cfg, _, err := loadConfig(cmd, *path, config.Environment{Placeholders: *placeholders})
@@ -154,8 +154,8 @@ func (c *callerFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&c.age, "age", "", "how long ago that was, like 10m (default: not known)")
 }
 
-// read returns the caller, nil without credentials.
-func (c *callerFlags) read(cmd *cobra.Command) (*explain.Caller, error) {
+// readLogin returns the caller with the login, nil without credentials.
+func (c *callerFlags) readLogin(cmd *cobra.Command) (*explain.Caller, error) {
 	age, err := c.readProof(cmd)
 	if err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (c *callerFlags) read(cmd *cobra.Command) (*explain.Caller, error) {
 	return caller, nil
 }
 
-// readProof checks what the flags say of a login, and returns its age.
+// readProof checks the flags about a login, and returns its age.
 func (c *callerFlags) readProof(cmd *cobra.Command) (age time.Duration, err error) {
 	if cmd.Flags().Changed("factors") {
 		if err := policy.CheckFactors(c.factors); err != nil {
@@ -190,7 +190,7 @@ func (c *callerFlags) readProof(cmd *cobra.Command) (age time.Duration, err erro
 	return age, nil
 }
 
-// readCaller is read without what the login has proved.
+// readCaller returns the caller without the factors and the age of the login.
 func (c *callerFlags) readCaller(cmd *cobra.Command) (*explain.Caller, error) {
 	given := func(names ...string) bool { return slices.ContainsFunc(names, cmd.Flags().Changed) }
 	switch {
@@ -204,12 +204,15 @@ func (c *callerFlags) readCaller(cmd *cobra.Command) (*explain.Caller, error) {
 		return nil, &usageError{errors.New("--api-token goes with --as and --roles alone: " +
 			"it has nothing that its account has not")}
 	case c.apiToken:
-		return &explain.Caller{User: c.user, Mechanism: policy.Mechanism(c.mechanism), APIToken: true, Roles: c.roles}, nil
+		return &explain.Caller{
+			User: c.user, Mechanism: policy.Mechanism(c.mechanism), APIToken: true, Roles: c.roles,
+		}, nil
 	case given("as") && given("roles", "username", "provider", "email", "claim"):
-		return nil, &usageError{errors.New("--as names a user, who has the roles and the provider of the configuration; " +
-			"give --as, or the flags of an identity")}
+		return nil, &usageError{errors.New("--as names a user, " +
+			"who has the roles and the provider of the configuration; give --as, or the flags of an identity")}
 	case given("as") && c.user == noUser && given("scopes", "client", "resource"):
-		return nil, &usageError{errors.New("--scopes, --client and --resource are about a token, and --as none has none")}
+		return nil, &usageError{errors.New("--scopes, --client and --resource are about a token, " +
+			"and --as none has none")}
 	case given("as"):
 		return c.withToken(callerAs(c.user, c.mechanism)), nil
 	case !given("roles", "username", "provider", "email", "scopes", "claim", "mechanism", "factors", "age", "client",
@@ -218,12 +221,12 @@ func (c *callerFlags) readCaller(cmd *cobra.Command) (*explain.Caller, error) {
 	}
 	claims, err := readClaims(c.claims)
 	return c.withToken(&explain.Caller{
-		Username: c.username, Roles: c.roles, Mechanism: policy.Mechanism(c.mechanism), Provider: c.provider, Email: c.email,
-		Claims: claims,
+		Username: c.username, Roles: c.roles, Mechanism: policy.Mechanism(c.mechanism),
+		Provider: c.provider, Email: c.email, Claims: claims,
 	}), err
 }
 
-// withToken adds what the flags say of an access token. A nil caller stays nil.
+// withToken adds the values of the flags about an access token. A nil caller stays nil.
 func (c *callerFlags) withToken(caller *explain.Caller) *explain.Caller {
 	if caller != nil {
 		caller.Scopes, caller.Client, caller.Resource = c.scopes, c.client, c.resource
@@ -270,7 +273,7 @@ type explanation struct {
 	StepUp     *stepUp           `json:"step_up,omitempty"`
 }
 
-// stepUp is what a sign-in must prove.
+// stepUp is the demand on a sign-in.
 type stepUp struct {
 	Factors int   `json:"factors,omitempty"`
 	MaxAge  int64 `json:"max_age,omitempty"` // in seconds
@@ -298,7 +301,8 @@ func printJSON(w io.Writer, x *explain.Result) error {
 		Conditions: []condition{}, Headers: map[string]string{},
 	}
 	for _, c := range x.Conditions {
-		shown.Conditions = append(shown.Conditions, condition{Rule: c.Rule, Needs: c.Needs, Depth: c.Depth, Holds: c.Holds})
+		shown.Conditions = append(shown.Conditions,
+			condition{Rule: c.Rule, Needs: c.Needs, Depth: c.Depth, Holds: c.Holds})
 	}
 	if x.StepUp != (policy.Demand{}) {
 		shown.StepUp = &stepUp{x.StepUp.Factors, x.StepUp.Seconds()}

@@ -33,7 +33,7 @@ var initAccountsTemplate string
 // which the configuration refers.
 const schemaFile = "config.schema.json"
 
-// What can be in front of the gateway, beside the proxies of proxyLines.
+// Fronts of the gateway, beside the proxies of proxyLines.
 const (
 	frontNothing = "nothing"
 	frontTest    = "test" // and only this machine reaches it
@@ -55,8 +55,8 @@ type firstSteps struct {
 	Data     string // data_dir; empty: the default
 }
 
-// settle completes and checks what flags say together. certificates tells that there is a flag
-// for them.
+// settle completes the values of flags, and checks them together. certificates tells that
+// there is a flag for them.
 func (s *firstSteps) settle(certificates bool) error {
 	err := s.setHost(s.Host)
 	if err == nil {
@@ -71,7 +71,7 @@ func (s *firstSteps) settle(certificates bool) error {
 	return nil
 }
 
-// setFront sets what is in front of the gateway. Empty: what the host suggests.
+// setFront sets the front of the gateway. Empty: the one that the host suggests.
 func (s *firstSteps) setFront(front string) error {
 	front = strings.ToLower(front)
 	switch loopback := isLoopback(s.host()); {
@@ -149,9 +149,9 @@ func isLoopback(host string) bool {
 		strings.EqualFold(host, "localhost") || strings.HasSuffix(strings.ToLower(host), ".localhost")
 }
 
-// check returns the mistakes that the answers would be in a configuration at path, in the words
-// of its check.
-func (s firstSteps) check(path string) []string {
+// findMistakes returns the mistakes that the answers would be in a configuration at path, in
+// the words of its check.
+func (s firstSteps) findMistakes(path string) []string {
 	s.Accounts, s.Hash = "", exampleHash
 	text, err := s.render(initTemplate)
 	if err == nil {
@@ -271,8 +271,8 @@ func aligned(text string) []byte {
 	return b.Bytes()
 }
 
-// Proxied and Local report what is in front of the gateway: a proxy that has the certificates,
-// or only programs of this machine.
+// Proxied and Local report whether a proxy that has the certificates, or only programs of this
+// machine, are in front of the gateway.
 func (s *firstSteps) Proxied() bool { return s.Front != frontNothing && s.Front != frontTest }
 func (s *firstSteps) Local() bool   { return s.Front == frontTest }
 

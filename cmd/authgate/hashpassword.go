@@ -15,7 +15,7 @@ import (
 	"authgate/gateway/people/password"
 )
 
-// errPasswordArgument is a usage error that does not repeat what may be a password.
+// errPasswordArgument is a usage error that does not repeat an argument that may be a password.
 var errPasswordArgument = &usageError{errors.New("a password is no argument, because others see it in the list of " +
 	"processes and in the history of the shell; without arguments, the command asks for it on a terminal, or reads " +
 	"the first line of standard input")}
@@ -89,8 +89,7 @@ func askTwice(in *os.File, prompt io.Writer) (string, error) {
 	return typed[0], checkPassword(typed[0])
 }
 
-// typeTwice returns what is typed, without echo, where a password and its repetition are asked
-// for.
+// typeTwice asks for a password and its repetition, and returns both, typed without echo.
 func typeTwice(in *os.File, prompt io.Writer) (typed [2]string, err error) {
 	for i, question := range []string{"Password: ", "Again: "} {
 		fmt.Fprint(prompt, question)

@@ -15,16 +15,16 @@ import (
 type dialogue struct {
 	steps *firstSteps
 	path  string                 // of the configuration
-	given func(flag string) bool // what a flag says is not asked, unless it is wrong
+	given func(flag string) bool // a value of a flag is not asked for, unless it is wrong
 	typist
 }
 
-// ask asks for what no flag says, and for a password. It checks each answer before it asks for
-// the next.
+// ask asks for values that no flag gives, and for a password. It checks each answer before it
+// asks for the next.
 func (d *dialogue) ask() (plain string, err error) {
 	s, wanted := d.steps, *d.steps
 	if d.given("host") {
-		_ = s.setHost(s.Host) // askFor tells what is wrong with it
+		_ = s.setHost(s.Host) // askFor tells the mistake
 		wanted.Host = s.Host
 	}
 	if err := d.askFront(); err != nil {
@@ -68,7 +68,7 @@ func (d *dialogue) askFor(flag, text, fallback string, set func(string) error) e
 		before := *d.steps
 		err := set(answer)
 		if err == nil {
-			if problems := d.steps.check(d.path); len(problems) > 0 {
+			if problems := d.steps.findMistakes(d.path); len(problems) > 0 {
 				err = errors.New(strings.Join(problems, "\n"))
 			}
 		}
@@ -88,7 +88,7 @@ func (d *dialogue) askFor(flag, text, fallback string, set func(string) error) e
 	return question{text, fallback, checked}.ask(d)
 }
 
-// askFront asks what is in front of the gateway.
+// askFront asks for the front of the gateway.
 func (d *dialogue) askFront() error {
 	s := d.steps
 	if d.given("front") {

@@ -43,7 +43,7 @@ func (s *firstSteps) proxyLines() (place string, lines []byte, err error) {
 	return place, lines, err
 }
 
-// tell says what is written to path and beside it, and what comes next.
+// tell prints the files at path and beside it, and the next steps.
 func (s *firstSteps) tell(out io.Writer, path string) error {
 	fmt.Fprintf(out, "%s is written, and %s with the account of %s.\n\nNext:\n\n", path, accountsBeside(path), s.User)
 	step := 0

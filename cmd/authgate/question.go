@@ -11,7 +11,7 @@ import (
 type typist interface {
 	say(format string, args ...any)
 	line() (string, error)
-	// secret returns what was typed after two questions, without echo.
+	// secret returns the answers to two questions, typed without echo.
 	secret() (typed [2]string, err error)
 }
 
@@ -42,7 +42,7 @@ func readLine(in io.Reader) (string, error) {
 // question is one thing that is asked.
 type question struct {
 	text, fallback string // the answer if nothing is typed
-	// set takes an answer. Its error says what is wrong with it.
+	// set takes an answer. Its error tells the mistake.
 	set func(answer string) error
 }
 

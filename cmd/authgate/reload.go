@@ -27,13 +27,14 @@ func reloadCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), answerTime)
 		defer cancel()
-		client, err := which.find(ctx)
+		client, err := which.findGateway(ctx)
 		if err != nil {
 			return err
 		}
 		changes, err := client.Reload(ctx)
 		if refused, ok := errors.AsType[*control.RefusedError](err); ok {
-			return fmt.Errorf("%s is refused, and the running configuration is kept:\n%s", client.Configuration, refused.Reason)
+			return fmt.Errorf("%s is refused, and the running configuration is kept:\n%s",
+				client.Configuration, refused.Reason)
 		}
 		if err != nil {
 			return fmt.Errorf("asking the gateway (process %d) to reload: %w", client.PID, err)

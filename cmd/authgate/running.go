@@ -16,7 +16,7 @@ import (
 const (
 	// findTime is how long commands wait for the gateways to say who they are.
 	findTime = 10 * time.Second
-	// answerTime is how long they wait for what they ask for. A reload of a hundred
+	// answerTime is how long they wait for an answer. A reload of a hundred
 	// thousand accounts takes a few seconds.
 	answerTime = time.Minute
 )
@@ -34,9 +34,9 @@ func registerGateway(cmd *cobra.Command) gatewayFlags {
 	}
 }
 
-// find returns the running gateway. The configuration may have mistakes, as long as
-// its data_dir can be read.
-func (f gatewayFlags) find(ctx context.Context) (*control.Client, error) {
+// findGateway returns the running gateway. The configuration may have mistakes, as
+// long as its data_dir can be read.
+func (f gatewayFlags) findGateway(ctx context.Context) (*control.Client, error) {
 	if *f.path == standardInput {
 		return nil, &usageError{errors.New("this command is for a running gateway; give the file that it runs")}
 	}
@@ -58,7 +58,8 @@ func (f gatewayFlags) find(ctx context.Context) (*control.Client, error) {
 func applyNow(ctx context.Context, out io.Writer, dataDir, file string, also func(*control.Client) error) error {
 	clients, err := control.All(ctx, dataDir)
 	if err != nil {
-		return fmt.Errorf("%s is written, and the gateway could not be told; it looks at the file by itself: %w", file, err)
+		return fmt.Errorf("%s is written, and the gateway could not be told; it looks at the file by itself: %w",
+			file, err)
 	}
 	if len(clients) == 0 {
 		fmt.Fprintf(out, "No gateway runs with data_dir %s; it applies when one starts.\n", dataDir)

@@ -54,7 +54,7 @@ func sessionsListCommand() *cobra.Command {
 	which := registerGateway(cmd)
 	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		client, err := which.find(cmd.Context())
+		client, err := which.findGateway(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func sessionsEndCommand() *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), answerTime)
 		defer cancel()
-		client, err := which.find(ctx)
+		client, err := which.findGateway(ctx)
 		if err != nil {
 			return err
 		}

@@ -62,7 +62,7 @@ func testCommand() *cobra.Command {
 // tally counts tests.
 type tally struct{ passed, failed int }
 
-// describeFailure returns what is wrong with a file.
+// describeFailure returns the mistakes of a file.
 func describeFailure(err error) string {
 	if problems, ok := errors.AsType[config.Diagnostics](err); ok {
 		return problems.Error()
@@ -104,7 +104,7 @@ func runTests(cmd *cobra.Command, path string, from config.Environment) (tally, 
 	return of, explainer.Close()
 }
 
-// failures returns what differs from the expectation. err is that of Explain.
+// failures returns the differences from the expectation. err is that of Explain.
 func (e *expectation) failures(x *explain.Result, err error) (all []string) {
 	if err != nil {
 		return []string{err.Error()}

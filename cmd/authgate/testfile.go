@@ -52,8 +52,8 @@ type testCaller struct {
 }
 
 type testIdentity struct {
-	// User is a user of the configuration, who has no other property than what the login has
-	// proved, and what is said of a token.
+	// User is a user of the configuration, with no other property than those of the login
+	// and of a token.
 	User string `yaml:"user"`
 
 	Username  string           `yaml:"username"`
@@ -72,7 +72,7 @@ type testIdentity struct {
 	Age     time.Duration `yaml:"age"`     // how long ago that was
 }
 
-// expectation is what a test expects. What is not given is free.
+// expectation is the result that a test expects. A missing value is free.
 type expectation struct {
 	Outcome string            `yaml:"outcome"`
 	Route   string            `yaml:"route"`
@@ -100,14 +100,14 @@ func readTestFile(path string) (*testFile, error) {
 			},
 		},
 		Either: map[reflect.Type]string{
-			reflect.TypeFor[testCaller](): "the name of a user, none, or the username, roles, mechanism, provider, email, " +
-				"scopes, client, resource, claims, factors and age of an identity",
+			reflect.TypeFor[testCaller](): "the name of a user, none, or the username, roles, mechanism, " +
+				"provider, email, scopes, client, resource, claims, factors and age of an identity",
 		},
 	})
 	var file testFile
 	doc := reader.Read(path, source, maxTestFile, "", &file)
 	if !doc.Unreadable("") {
-		file.check(doc)
+		file.checkTests(doc)
 	}
 	if err := reader.Err(); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func readTestFile(path string) (*testFile, error) {
 	return &file, nil
 }
 
-func (f *testFile) check(doc *strictyaml.Document) {
+func (f *testFile) checkTests(doc *strictyaml.Document) {
 	if f.Config == "" {
 		doc.Fault("config", "is missing; expected the path of the configuration, relative to this file")
 	}
@@ -124,7 +124,7 @@ func (f *testFile) check(doc *strictyaml.Document) {
 		doc.Fault("tests", "has no test; expected at least one")
 	}
 	for i := range f.Tests {
-		f.Tests[i].check(doc, fmt.Sprintf("tests[%d]", i))
+		f.Tests[i].checkCase(doc, fmt.Sprintf("tests[%d]", i))
 	}
 }
 
@@ -134,7 +134,7 @@ var outcomes = [...]string{
 	explain.OutcomeBadRequest,
 }
 
-func (t *testCase) check(doc *strictyaml.Document, path string) {
+func (t *testCase) checkCase(doc *strictyaml.Document, path string) {
 	t.place = doc.Place(path)
 	if t.Request.Method == "" {
 		doc.Fault(path+".request.method", "is missing; expected a method like GET")
@@ -166,13 +166,14 @@ func (t *testCase) check(doc *strictyaml.Document, path string) {
 			doc.Fault(at, "%v", policy.CheckMaxAge(words.Age))
 		}
 	}
-	t.Expect.check(doc, path+".expect")
+	t.Expect.checkKeys(doc, path+".expect")
 }
 
-func (e *expectation) check(doc *strictyaml.Document, path string) {
+func (e *expectation) checkKeys(doc *strictyaml.Document, path string) {
 	e.hasRoute = doc.Given(path + ".route")
 	if e.Outcome != "" && !slices.Contains(outcomes[:], e.Outcome) || e.Outcome == "" && doc.Given(path+".outcome") {
-		doc.Fault(path+".outcome", "%q is not an outcome; expected one of %s", e.Outcome, strings.Join(outcomes[:], ", "))
+		doc.Fault(path+".outcome", "%q is not an outcome; expected one of %s",
+			e.Outcome, strings.Join(outcomes[:], ", "))
 	}
 	if e.Outcome == "" && !e.hasRoute && len(e.Headers) == 0 {
 		doc.Fault(path, "expects nothing; expected an outcome, a route or headers")

@@ -62,7 +62,7 @@ func openUsers(path string) (*userFile, error) {
 	return &userFile{file, path, dataDir}, err
 }
 
-// userEdit is what a command does to one account.
+// userEdit is the change of a command to one account.
 type userEdit struct {
 	accounts.Edit
 	did  string // said when it is done, after the name
@@ -124,7 +124,7 @@ func createUsers(path string) error {
 	return errors.Join(err, file.Close())
 }
 
-// explain says what an error of an edit means, and what to do.
+// explain returns the meaning of an error of an edit, with advice.
 func (f *userFile) explain(username string, err error) error {
 	named := printable(username)
 	problems, invalid := errors.AsType[strictyaml.Diagnostics](err)
@@ -164,12 +164,14 @@ func (f *userFile) unknown(username string) error {
 	var names []string
 	for i := range users {
 		if policy.FoldName(users[i].Username) == policy.FoldName(username) {
-			return fmt.Errorf("no account %s in %s; did you mean %s?", printable(username), f.Path, printable(users[i].Username))
+			return fmt.Errorf("no account %s in %s; did you mean %s?",
+				printable(username), f.Path, printable(users[i].Username))
 		}
 		names = append(names, users[i].Username)
 	}
 	if near, ok := strictyaml.Nearest(username, names); ok {
-		return fmt.Errorf("no account %s in %s; did you mean %s?", printable(username), f.Path, printable(near))
+		return fmt.Errorf("no account %s in %s; did you mean %s?",
+			printable(username), f.Path, printable(near))
 	}
 	return fmt.Errorf("no account %s in %s; authgate users list prints the names", printable(username), f.Path)
 }
@@ -187,7 +189,7 @@ func (f *userFile) tell(
 }
 
 // editCommand completes a command that changes one account: its arguments are those of args,
-// the first is the user name, and editOf returns what it does.
+// the first is the user name, and editOf returns the change.
 func editCommand(
 	cmd *cobra.Command, args cobra.PositionalArgs, editOf func(args []string) (userEdit, error),
 ) *cobra.Command {
@@ -375,7 +377,7 @@ func usersInviteCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		client, err := which.find(ctx)
+		client, err := which.findGateway(ctx)
 		if err != nil {
 			return err
 		}

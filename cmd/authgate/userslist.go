@@ -77,8 +77,8 @@ func (f *userFile) list(ctx context.Context) ([]listedUser, error) {
 	list := make([]listedUser, len(all))
 	for i, a := range all {
 		list[i] = listedUser{
-			Username: a.Username, Name: a.Name, Email: a.Email, Roles: append([]string{}, a.Roles...), Disabled: a.Disabled,
-			Factors: a.Factors.Count(),
+			Username: a.Username, Name: a.Name, Email: a.Email, Roles: append([]string{}, a.Roles...),
+			Disabled: a.Disabled, Factors: a.Factors.Count(),
 		}
 		if logins != nil {
 			n := logins[a.Username]
@@ -122,7 +122,8 @@ func printUsers(out io.Writer, users []listedUser, head bool) error {
 			sessions = strconv.Itoa(*u.Sessions)
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", printable(u.Username), cmp.Or(printable(u.Name), "-"),
-			cmp.Or(printable(u.Email), "-"), cmp.Or(printable(strings.Join(u.Roles, ",")), "-"), state, u.Factors, sessions)
+			cmp.Or(printable(u.Email), "-"), cmp.Or(printable(strings.Join(u.Roles, ",")), "-"),
+			state, u.Factors, sessions)
 	}
 	return table.Flush()
 }

@@ -1,6 +1,6 @@
 // Command demo runs the demonstration: the bundled application, the gateway of
 // config.yaml in front of it, and the gateway of provider.yaml, which is the
-// OpenID provider of the first. It prints what to try.
+// OpenID provider of the first. It prints addresses to try.
 package main
 
 import (
@@ -57,7 +57,7 @@ func run(ctx context.Context, path string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("starting the upstream: %w", err)
 	}
-	defer serve(listener, upstream.Handler()).Close()
+	defer serveUpstream(listener, upstream.Handler()).Close()
 	explain(stdout, gateway, provider, resources.String())
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return gateway.Run(ctx, nil) })
@@ -65,8 +65,8 @@ func run(ctx context.Context, path string, stdout io.Writer) error {
 	return both.Wait()
 }
 
-// serve serves the upstream until the caller closes the returned server.
-func serve(listener net.Listener, handler http.Handler) *http.Server {
+// serveUpstream serves the upstream until the caller closes the returned server.
+func serveUpstream(listener net.Listener, handler http.Handler) *http.Server {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -76,7 +76,7 @@ func serve(listener net.Listener, handler http.Handler) *http.Server {
 	return server
 }
 
-// explain prints the addresses and what to try first.
+// explain prints the addresses and first things to try.
 func explain(stdout io.Writer, gateway, provider *app.App, resources string) {
 	cfg := gateway.Config()
 	ca := filepath.Join(cfg.DataDir, caFile)

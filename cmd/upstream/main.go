@@ -45,7 +45,8 @@ func main() {
 func run(ctx context.Context, args []string, stderr io.Writer) error {
 	flags := flag.NewFlagSet("upstream", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	listen := flags.String("listen", "127.0.0.1:9000", "`address` to listen on; only the gateway must be able to reach it")
+	listen := flags.String("listen", "127.0.0.1:9000",
+		"`address` to listen on; only the gateway must be able to reach it")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return err
@@ -62,11 +63,11 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return fmt.Errorf("listening on %s: %w", *listen, err)
 	}
 	fmt.Fprintf(stderr, "upstream: listening on http://%s\n", listener.Addr())
-	return serve(ctx, listener)
+	return serveUntil(ctx, listener)
 }
 
-// serve serves until ctx ends. Requests in progress then have ten seconds.
-func serve(ctx context.Context, listener net.Listener) error {
+// serveUntil serves until ctx ends. Requests in progress then have ten seconds.
+func serveUntil(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler:           upstream.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,

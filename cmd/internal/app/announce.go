@@ -21,7 +21,7 @@ import (
 // maxAnnounced is how many routes and hosts an announcement lists.
 const maxAnnounced = 40
 
-// announcement is what people and programs are told when the gateway has started.
+// announcement has the values for people and programs when the gateway has started.
 type announcement struct {
 	version, configuration, publicURL string
 	listeners                         [][2]string // name and address
@@ -33,7 +33,7 @@ type announcement struct {
 
 type announcedRoute struct{ name, upstream, auth, rule string }
 
-// announcement returns what there is to tell.
+// announcement returns the announcement of a.
 func (a *App) announcement() announcement {
 	cfg := a.Config()
 	of := announcement{version: a.version, configuration: a.path, publicURL: cfg.PublicURL.String(), hosts: cfg.Hosts()}
@@ -55,8 +55,8 @@ func (a *App) announcement() announcement {
 	return of
 }
 
-// Warnings returns what is probably wrong with a valid configuration, in one text each:
-// first what is written in its files, as show returns it, then the rest.
+// Warnings returns probable mistakes of a valid configuration, in one text each: first
+// those in its files, as show returns them, then the rest.
 func Warnings(cfg *config.Config, show func(config.Diagnostic) string) []string {
 	var all []string
 	for _, warning := range cfg.Warnings() {
@@ -95,7 +95,7 @@ func announceRoute(route *config.Route) announcedRoute {
 	return to
 }
 
-// announce tells what the gateway is, as a block on a terminal, else in the log.
+// announce describes the gateway, as a block on a terminal, else in the log.
 func (a *App) announce(terminal bool) {
 	of := a.announcement()
 	if terminal {
@@ -202,7 +202,7 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// plain replaces what a terminal could act on.
+// plain replaces characters that a terminal could act on.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

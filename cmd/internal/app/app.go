@@ -43,9 +43,9 @@ type App struct {
 	asked    chan chan<- outcome // reloads that commands wait for
 }
 
-// Open reads the configuration at path, opens the store and the listeners, and
-// accepts connections. The log goes to stderr, and nothing waits for what reads it. An
-// error of type config.Diagnostics means that the configuration has mistakes.
+// Open reads the configuration at path, opens the store and the listeners, and accepts
+// connections. The log goes to stderr, and nothing waits for its reader. An error of
+// type config.Diagnostics means that the configuration has mistakes.
 func Open(ctx context.Context, path, version string, stderr io.Writer) (*App, error) {
 	return openOn(ctx, openConfigured, path, version, stderr)
 }
@@ -151,9 +151,9 @@ func (a *App) Server() *server.Server { return a.server }
 // Config returns the running configuration.
 func (a *App) Config() *config.Config { return a.gateway.Config() }
 
-// Run serves until ctx ends and requests in progress are done. Then it closes what
-// Open opened. For each value from reload, and when a file changes, it reads the
-// configuration again. It has logged the error that it returns.
+// Run serves until ctx ends and requests in progress are done. Then it closes the
+// listeners and the store. For each value from reload, and when a file changes, it
+// reads the configuration again. It has logged the error that it returns.
 func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
 	defer runtime.KeepAlive(a.floor)
 	defer a.log.Close(lastLinesTime)

@@ -41,14 +41,14 @@ type follower struct {
 	refused bool              // the last attempt failed
 	again   bool              // and is to be repeated, although no file changes
 	noticed bool              // there was a notice since
-	told    map[string]string // failures logged since the last change, by what failed
+	told    map[string]string // failures logged since the last change, by the failed part
 }
 
 func newFollower(files []config.File) follower {
 	return follower{read: files, seen: files, told: map[string]string{}}
 }
 
-// watch returns what tells of changed files, and what ends it.
+// watch returns the watch of the files, and its end.
 func (a *App) watch() (fileWatch, func()) {
 	w, err := watch.New()
 	if err != nil {
@@ -109,8 +109,8 @@ func (a *App) aim(files fileWatch) {
 		paths[i] = file.Path
 	}
 	if err := files.Watch(paths); err != nil {
-		a.logger.Debug("a folder cannot be watched; the gateway looks at its files instead", "every", lookEvery.String(),
-			"error", err.Error())
+		a.logger.Debug("a folder cannot be watched; the gateway looks at its files instead",
+			"every", lookEvery.String(), "error", err.Error())
 	}
 }
 
@@ -147,7 +147,7 @@ func (a *App) look() bool {
 	return false
 }
 
-// outcome is what became of a reload.
+// outcome is the result of a reload.
 type outcome struct {
 	Changes []string // of the configuration, if it was applied
 	Err     error    // nil: it was applied

@@ -76,7 +76,7 @@ func newLog(cfg config.Log, stderr io.Writer, terminal bool) (*logqueue.Queue, *
 	return queue, slog.New(&logHandler{lineHandler(cfg, queue, terminal), queue})
 }
 
-// lineHandler returns what makes the lines of a log.
+// lineHandler returns the handler that makes the lines of a log.
 func lineHandler(cfg config.Log, w io.Writer, terminal bool) slog.Handler {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {

@@ -18,7 +18,7 @@ import (
 
 var errStopping = errors.New("the gateway is stopping")
 
-// operator does for commands what only the running gateway can do.
+// operator serves commands that need the running gateway.
 type operator struct {
 	*App
 	stopped <-chan struct{} // closed when follow ends
@@ -43,7 +43,8 @@ func (o operator) EachLogin(ctx context.Context, f func(*control.Login) error) e
 	return o.gateway.Operators().EachLogin(ctx, func(l *login.UserLogin) error {
 		listed := &control.Login{
 			ID: l.ID, User: l.User, Mechanism: string(l.Mechanism), Provider: l.Provider,
-			Created: l.Created.UTC(), LastUsed: l.LastUsed.UTC(), Expires: l.Expires.UTC(), UserAgent: l.Device.UserAgent,
+			Created: l.Created.UTC(), LastUsed: l.LastUsed.UTC(), Expires: l.Expires.UTC(),
+			UserAgent: l.Device.UserAgent,
 		}
 		if l.Device.Client.IsValid() {
 			listed.Client = l.Device.Client.String()

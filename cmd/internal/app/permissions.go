@@ -24,11 +24,11 @@ type exposure struct {
 	path    string
 	real    string // path, absolute and without symbolic links
 	mode    fs.FileMode
-	what    string // what others can do
+	what    string // the access of others
 	command string // that mends it, for a shell
 }
 
-// What others can do with an exposed path.
+// The access of others to an exposed path.
 const (
 	canReadSecrets    = "other users of this machine can read or change secrets"
 	canChange         = "other users of this machine can change the configuration"
@@ -123,10 +123,10 @@ func reachable(path string) bool {
 	}
 }
 
-// changeable returns what lets others change the file at path: the mode of the file, or
-// that of a folder on the way to it, also behind symbolic links. As for the files of
-// ssh, what the group can write counts, whichever group it is, and a folder above that
-// is closed does not help: its mode is changed for another reason one day.
+// changeable returns the modes that let others change the file at path: the mode of the
+// file, or that of a folder on the way to it, also behind symbolic links. As for the
+// files of ssh, write access of any group counts. A folder above that is closed does
+// not help: its mode is changed for another reason one day.
 func changeable(path string) []exposure {
 	const write fs.FileMode = 0o022
 	folders, file := walk(path)

@@ -19,7 +19,7 @@ import (
 // errNone: no gateway runs.
 var errNone = errors.New("no gateway runs")
 
-// RefusedError is why a gateway does not do what a command asks for.
+// RefusedError is why a gateway refuses the request of a command.
 type RefusedError struct {
 	Status int // of HTTP
 	Reason string
@@ -139,8 +139,8 @@ func (c *Client) call(ctx context.Context, method, path string, into any) error 
 	return nil
 }
 
-// Reload makes the gateway read its configuration again, and returns what has
-// changed. The error is a *RefusedError if the running configuration is kept.
+// Reload makes the gateway read its configuration again, and returns the
+// changes. The error is a *RefusedError if the running configuration is kept.
 func (c *Client) Reload(ctx context.Context) (changes []string, err error) {
 	var done reloaded
 	err = c.call(ctx, http.MethodPost, "/reload", &done)

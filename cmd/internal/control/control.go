@@ -31,7 +31,7 @@ func Folder(dataDir string) string { return filepath.Join(dataDir, folderName) }
 
 // controlled is the gateway of a Server, as commands use it.
 type controlled interface {
-	// Reload reads the configuration again. It returns what has changed, or why the
+	// Reload reads the configuration again. It returns the changes, or why the
 	// configuration is refused.
 	Reload(context.Context) (changes []string, err error)
 	// EachLogin calls f for each live login.
@@ -99,7 +99,7 @@ type line struct {
 // maxSocketPath is the longest path of a socket that all systems take.
 const maxSocketPath = 100
 
-// socketPath returns a path of a socket that the system takes, and what frees it.
+// socketPath returns a path of a socket that the system takes, and a function that frees it.
 func socketPath(path string) (string, func(), error) {
 	if len(path) <= maxSocketPath {
 		return path, func() {}, nil

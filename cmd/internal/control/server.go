@@ -31,8 +31,8 @@ type Server struct {
 }
 
 // Listen opens a socket for commands in a data_dir, and removes those that no
-// gateway answers. Serve answers with what gateway does. problems gets what goes
-// wrong.
+// gateway answers. Serve answers with the results of gateway. problems gets the
+// failures.
 func Listen(dataDir string, process Process, gateway controlled, problems *log.Logger) (*Server, error) {
 	folder := Folder(dataDir)
 	if err := errors.Join(os.MkdirAll(folder, 0o700), os.Chmod(folder, 0o700)); err != nil {
@@ -155,7 +155,8 @@ func handler(process Process, gateway controlled) http.Handler {
 	mux.HandleFunc("GET /logins", func(w http.ResponseWriter, r *http.Request) {
 		lines := json.NewEncoder(w)
 		last := line{End: true}
-		if err := gateway.EachLogin(r.Context(), func(l *Login) error { return lines.Encode(line{Login: l}) }); err != nil {
+		write := func(l *Login) error { return lines.Encode(line{Login: l}) }
+		if err := gateway.EachLogin(r.Context(), write); err != nil {
 			last = line{Error: err.Error()}
 		}
 		_ = lines.Encode(last) // the client misses it if it does not arrive

@@ -122,7 +122,7 @@ func (q *Queue) flush() {
 	}
 }
 
-// Close writes what is left, as far as that succeeds within a time.
+// Close writes the remaining lines, as far as that succeeds within a time.
 func (q *Queue) Close(within time.Duration) {
 	close(q.closing)
 	select {
@@ -180,7 +180,7 @@ func (q *Queue) take(before []byte) []byte {
 		lines = append(lines, q.note(q.lost)...)
 	}
 	if q.lost, q.lines = 0, before[:0]; cap(before) > 2*batch {
-		q.lines = nil // what a stall needed
+		q.lines = nil // the memory of a stall
 	}
 	if q.inVain = false; q.room != nil {
 		close(q.room)
@@ -192,7 +192,7 @@ func (q *Queue) take(before []byte) []byte {
 	return lines
 }
 
-// write writes lines. It repeats what failed until that succeeds, or Close is called.
+// write writes lines. It repeats a failed write until that succeeds, or Close is called.
 func (q *Queue) write(lines []byte) {
 	for len(lines) > 0 {
 		n, err := q.w.Write(lines)
@@ -211,7 +211,7 @@ func (q *Queue) write(lines []byte) {
 	}
 }
 
-// report notes what became of a write.
+// report notes the result of a write.
 func (q *Queue) report(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

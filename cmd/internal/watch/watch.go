@@ -138,7 +138,7 @@ func (w *Watcher) counts(path string) bool {
 	if !w.names[path] && w.folders[path] == nil && !w.matches(path) {
 		return false
 	}
-	_ = w.follow() // what cannot be watched now is seen by users who look anyway
+	_ = w.follow() // users who look anyway see files that cannot be watched now
 	return true
 }
 
