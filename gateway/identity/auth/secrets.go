@@ -58,7 +58,7 @@ func (v *Verifier) CheckSecret(ctx context.Context, s *Secrets, client netip.Add
 	if good {
 		return nil
 	}
-	_, err := v.runCheck(ctx, c)
+	_, err := v.runCheck(ctx, &c)
 	return err
 }
 
