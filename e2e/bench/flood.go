@@ -40,7 +40,8 @@ routes:
   - {match: /session/, upstream: resources, auth: [session], policy: user}
 `)
 
-// measureFlood returns what signed-in users see while others guess passwords. The gateway has two processors.
+// measureFlood returns the latencies of signed-in users while others guess passwords. The gateway has two
+// processors.
 func (b *bench) measureFlood(ctx context.Context, stderr io.Writer) (string, error) {
 	b.lab.UseBothCores()
 	gateway, err := b.lab.Configured(ctx, floodConfiguration, nil, 0)
@@ -88,7 +89,7 @@ type flood struct {
 	names  atomic.Int64 // that were guessed
 }
 
-// floodRound is what a round saw.
+// floodRound is the result of a round.
 type floodRound struct {
 	p50, p99, slowest time.Duration
 	signIns           int

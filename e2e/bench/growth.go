@@ -23,16 +23,17 @@ import (
 type growing struct {
 	name  string
 	sizes []int
-	// section returns what a configuration of n has of it, as a part of the YAML.
+	// section returns its part of the YAML for n.
 	section func(n int) growthSections
-	// use makes n of it while the gateway runs, and returns what ends them. It is nil for what is configured.
+	// use makes n of it while the gateway runs, and returns their end. It is nil for a part of the
+	// configuration.
 	use func(ctx context.Context, b *bench, gateway *lab.Server, n int) (end func(), err error)
 }
 
 // growthSections are entries of the sections of a configuration, and the host that is asked.
 type growthSections struct{ Users, Policies, Routes, Host, Path string }
 
-// growths are what is measured. The request is for the last of many.
+// growths are the subjects of the measurement. The request is for the last of many.
 var growths = []growing{
 	{name: "routes of a host", sizes: []int{10, 1_000, 10_000}, section: func(n int) growthSections {
 		return growthSections{

@@ -43,7 +43,7 @@ type shared struct {
 	visitors []load.Visitor
 }
 
-// measureInstances returns what requests and logouts cost with 1, 2 and 4 gateways on one Redis.
+// measureInstances returns the cost of requests and logouts with 1, 2 and 4 gateways on one Redis.
 func (b *bench) measureInstances(ctx context.Context, stderr io.Writer) (string, error) {
 	table := [][]string{{"Gateways", "Warm request: gateways", "Redis", "Cold request: gateways", "Redis",
 		"Logout: gateways", "Redis", fmt.Sprintf("%d logouts/s: cores of the gateways, of Redis", logoutsPerSecond)}}
@@ -131,7 +131,7 @@ func (s *shared) stop() {
 // cost is the processor time of one of many.
 type cost struct{ gateways, redis time.Duration }
 
-// costs returns the cost of what f does, which says how often it did it.
+// costs returns the cost of one action of f, which returns how many it did.
 func (s *shared) costs(f func() (int, error)) (cost, error) {
 	before, err := s.used()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Command bench measures what authentication costs over a bare proxy, beside nginx
+// Command bench measures the cost of authentication over a bare proxy, beside nginx
 // and HAProxy as plain proxies, a session with Redis over one with SQLite, and forward
 // authentication beside oauth2-proxy.
 //
@@ -12,7 +12,7 @@
 // the median of the rounds counts. For idle connections it compares the memory that
 // they add.
 //
-// The floor is a bare httputil.ReverseProxy that does what makes it fast (kept
+// The floor is a bare httputil.ReverseProxy that has all that makes it fast (kept
 // connections, pooled buffers, no compression) and nothing that costs: no timeout, no
 // log, no metrics. Authgate does everything that it does by default, but it writes an
 // access log in the rows with that name only: JSON to the null device, because the disk
@@ -26,15 +26,14 @@
 // Named by -only, it measures the programs of docs/comparison.md, and the authorization server
 // beside oidc-provider, whose forms wrk posts.
 //
-// With -unread it measures instead what transfers cost that a client or an application does
-// not read: the memory that they add for each pair of protocols, and the time of a form
-// beside them. With -flood it measures what signed-in users see while others guess passwords, and
-// with -growth how the costs grow with the configuration and its use, and with -instances what several
-// gateways on one Redis cost. These modes print tables of
-// their own, without the floor.
+// With -unread it measures instead the cost of transfers that a client or an application does not
+// read: the memory that they add for each pair of protocols, and the time of a form beside them. With
+// -flood it measures the latencies of signed-in users while others guess passwords. With -growth it
+// measures how the costs grow with the configuration and its use, and with -instances the cost of
+// several gateways on one Redis. These modes print tables of their own, without the floor.
 //
 // With -older, each row of authgate is compared with another build of it instead of the floor, to see
-// what a change costs.
+// the cost of a change.
 //
 // The floor is also compared with itself. If it differs by more than 2 %, the machine
 // is too noisy, and the benchmark fails. Each run is checked: without the credential
@@ -50,7 +49,7 @@
 // only printed.
 //
 // Package lab starts the servers, package load asks them, and package role is the upstream and the
-// floor. Here are the rows, what is measured with them, and the tables.
+// floor. Here are the rows, their measurements, and the tables.
 //
 // It needs Linux, two cores, taskset, wrk, h2load, nginx, haproxy and
 // redis-server, and caddy for the peers; make bench installs them.
@@ -182,7 +181,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// bench is what all measurements share: servers and loads.
+// bench is the part that all measurements share: servers and loads.
 type bench struct {
 	options
 	lab   *lab.Lab

@@ -13,7 +13,7 @@ import (
 	"authgate/e2e/bench/process"
 )
 
-// sample is what one server did in one round.
+// sample is the work of one server in one round.
 type sample struct {
 	load.Result
 	answers float64 // whole answers; for large ones, the bytes in whole answers
@@ -44,7 +44,7 @@ func (p pair) holds() float64 { return float64(p.subject.idle) / float64(p.other
 // servers are the subject of a comparison and the other.
 type servers [2]*lab.Server
 
-// check checks that both do what they are measured for.
+// check checks that both work as the row needs.
 func (s servers) check(ctx context.Context) error {
 	for _, one := range s {
 		if err := one.Check(ctx); err != nil {
@@ -54,7 +54,7 @@ func (s servers) check(ctx context.Context) error {
 	return nil
 }
 
-// read reads what both have used.
+// read reads the use of resources by both.
 func (b *bench) read(ctx context.Context, s servers) (readings [2]lab.Reading, err error) {
 	for i, one := range s {
 		if readings[i], err = b.lab.Read(ctx, one); err != nil {
@@ -126,7 +126,7 @@ func (b *bench) measureLoad(ctx context.Context, n int, sides servers, t task) (
 	return t.pair(results, before, after)
 }
 
-// pair returns what both servers did between two readings.
+// pair returns the work of both servers between two readings.
 func (t task) pair(results [2]load.Result, before, after [2]lab.Reading) (pair, error) {
 	var samples [2]sample
 	for i := range samples {
@@ -138,8 +138,8 @@ func (t task) pair(results [2]load.Result, before, after [2]lab.Reading) (pair, 
 	return pair{subject: samples[0], other: samples[1]}, nil
 }
 
-// sample checks that the upstream has seen as much as the load did, and returns what
-// the server did between two readings.
+// sample checks that the upstream has seen as much as the load did, and returns the
+// work of the server between two readings.
 func (t task) sample(seen load.Result, before, after lab.Reading) (sample, error) {
 	s := sample{
 		Result: seen, answers: float64(seen.Requests), cpu: after.CPU - before.CPU,

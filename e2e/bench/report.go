@@ -17,7 +17,7 @@ type series struct {
 	pairs []pair
 }
 
-// ratio is what the comparison compares in a round.
+// ratio is the ratio of a round.
 func (s series) ratio(p pair) float64 {
 	if s.task.load == nil {
 		return p.holds()
@@ -112,7 +112,7 @@ func (s series) memory() string {
 	return peak
 }
 
-// rate returns what the subject answers in a second of a core.
+// rate returns how many requests the subject answers in a second of a core.
 func rate(p pair) float64 { return p.subject.perSecond() }
 
 // grown returns by how much the memory of the subject rose.

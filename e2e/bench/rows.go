@@ -32,11 +32,11 @@ const (
 	older = "the older one"
 )
 
-// noWorse is what authgate may cost as a multiple of an older one.
+// noWorse is the highest allowed cost of authgate, as a multiple of an older one.
 const noWorse = 1.02
 
-// label names the subject in the table, and what it is compared with unless that is
-// the floor.
+// label names the subject in the table, and its counterpart unless that is the
+// floor.
 func (c comparison) label() string {
 	if c.other == floor {
 		return c.subject
@@ -44,7 +44,7 @@ func (c comparison) label() string {
 	return c.subject + ", over " + c.other
 }
 
-// task is what the two servers of a comparison are asked for.
+// task is the request to the two servers of a comparison.
 type task struct {
 	name     string
 	load     load.Load // nil: idle connections
@@ -61,7 +61,7 @@ type task struct {
 // small is the resource with a small answer.
 const small = "resource"
 
-// sameOrigin is what a browser says of where a request comes from that changes something.
+// sameOrigin has the headers by which a browser tells where a request comes from that changes something.
 func sameOrigin() []string { return []string{"Sec-Fetch-Site: same-origin"} }
 
 func get(name string, by load.Load) task { return task{name: name, load: by, resource: small} }
@@ -77,7 +77,7 @@ type rows struct {
 	loads load.Generator
 }
 
-// comparisons returns what is measured, in the order of the table.
+// comparisons returns the comparisons, in the order of the table.
 func (r rows) comparisons() []comparison {
 	onRedis := r.over("session on SQLite", r.lab.Authgate(lab.Session()),
 		get("GET HTTP/1.1", r.loads.Get(r.connections)), "session on Redis", r.lab.OnRedis)
@@ -164,8 +164,8 @@ func (r rows) smallRequests() []comparison {
 	return all
 }
 
-// fewRequests returns the rows with few requests in progress, where what a server does once for
-// several of them weighs more.
+// fewRequests returns the rows with few requests in progress, where work that a server does
+// once for several of them weighs more.
 func (r rows) fewRequests() []comparison {
 	var all []comparison
 	for _, t := range []aimed{

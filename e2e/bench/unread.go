@@ -45,8 +45,8 @@ routes:
   - {match: /, upstream: careless, auth: [none]}
 `)
 
-// measureUnread returns what transfers cost that a client or an application does not read: the
-// memory for each pair of protocols, and the time of a form beside them.
+// measureUnread returns the cost of transfers that a client or an application does not read:
+// the memory for each pair of protocols, and the time of a form beside them.
 func (b *bench) measureUnread(ctx context.Context, stderr io.Writer) (string, error) {
 	memory := [][]string{{"Client", "Application", "Unread downloads", "Unread uploads"}}
 	forms := [][]string{{"Client", "Form alone", "Form beside them", "Ratio"}}

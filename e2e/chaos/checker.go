@@ -86,7 +86,7 @@ type handle struct {
 	credential string
 }
 
-// life is what happened to a login that was acknowledged.
+// life is the history of a login that was acknowledged.
 type life struct {
 	began *event
 	asked time.Duration // from then on it may have ended
@@ -129,7 +129,7 @@ func newCheck(events []event, bounds bounds) *check {
 	return c
 }
 
-// collect records what each request shows about its login.
+// collect records the state of the login that each request shows.
 func (c *check) collect() {
 	for i := range c.events {
 		e := &c.events[i]
@@ -282,8 +282,8 @@ func (c *check) refreshes() {
 
 // identity: the answer and the upstream have the identity of the client, and the
 // upstream gets no request that is refused. One request may be both seen and refused
-// when the instance stops, because a client sends a GET again, and when its login ends
-// meanwhile, because the answer then tells that.
+// when the instance stops, because a client sends a GET again. The same holds when its
+// login ends meanwhile, because the answer then tells that.
 func (c *check) identity(e *event) {
 	if e.Kind != kindUse && e.Kind != kindMe {
 		return

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// kind is what an event is.
+// kind is the kind of an event.
 type kind string
 
 // Requests of clients.

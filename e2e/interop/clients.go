@@ -41,7 +41,7 @@ var clients = []row{
 		tries: []try{{"publish and install with an API token", "TestNpm"}}},
 }
 
-// clientTries is what each HTTP client must pass.
+// clientTries are the tries that each HTTP client must pass.
 func clientTries(name string) []try {
 	return []try{{"Basic, session, API token, the gateway's authority", "TestClients/" + name}}
 }

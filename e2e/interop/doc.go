@@ -1,5 +1,5 @@
 // Command interop runs the gateway against programs that others wrote, prints a table of
-// what was tried, and writes it to docs/interop.md. Run it with
+// the tries, and writes it to docs/interop.md. Run it with
 //
 //	make interop
 //	make interop ROWS='Keycloak|Dex'
@@ -10,6 +10,6 @@
 // tag interop.
 //
 // A row that a machine cannot run is listed as not tried, with the reason. A row that
-// fails is listed as failed, and the exit status is 1. Rows that are not run keep what
-// docs/interop.md has.
+// fails is listed as failed, and the exit status is 1. Rows that are not run keep
+// their text in docs/interop.md.
 package main

@@ -88,7 +88,7 @@ func tryAll(chosen []row) map[string]result {
 
 func today() string { return time.Now().UTC().Format(time.DateOnly) }
 
-// missing says what the row needs and this machine does not have.
+// missing returns the needs of the row that this machine does not have.
 func (r row) missing() string {
 	for _, need := range r.needs {
 		if strings.Contains(need, "/") {

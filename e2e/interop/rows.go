@@ -1,6 +1,6 @@
 package main
 
-// row is a counterpart and what proves that the gateway works with it.
+// row is a counterpart, with the tests that prove that the gateway works with it.
 type row struct {
 	name    string
 	version version
@@ -18,7 +18,7 @@ type version struct {
 	match   string
 }
 
-// try is what was tried, in a few words, and its test: NAME or NAME/SUBTEST.
+// try names a subject in a few words, and its test: NAME or NAME/SUBTEST.
 type try struct{ what, test string }
 
 // tag is the build tag of the tests that only make interop runs.

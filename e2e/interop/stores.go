@@ -2,7 +2,7 @@ package main
 
 import "slices"
 
-// stores are what several instances share.
+// stores are the stores that several instances share.
 var stores = []row{
 	{name: "Redis 7", needs: []string{"redis-server"}, version: version{"redis-server --version", `v=(7\S+)`},
 		tries: redisTries()},
@@ -27,8 +27,8 @@ var authorities = []row{
 		}},
 }
 
-// redisTries is what every Redis and every server that speaks its protocol must pass. The
-// tests start the program redis-server.
+// redisTries are the tries that every Redis and every server that speaks its protocol
+// must pass. The tests start the program redis-server.
 func redisTries() []try {
 	return []try{
 		{"two instances share logins", "TestRedisSharesLogins"},

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// result is what docs/interop.md says of a row.
+// result is the text of docs/interop.md about a row.
 type result struct{ version, outcome, date string }
 
 const introduction = `# What the gateway was run against
@@ -32,7 +32,7 @@ func render(results map[string]result) string {
 	return out.String()
 }
 
-// what is what was tried with a row.
+// what returns the tries of a row.
 func (r row) what() string {
 	var all []string
 	for _, t := range r.tries {

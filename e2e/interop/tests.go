@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// outcomes has what became of each test: pass, fail or skip, by its full name.
+// outcomes has the outcome of each test: pass, fail or skip, by its full name.
 type outcomes map[string]string
 
 // event is a line that go test -json prints.
@@ -57,7 +57,7 @@ func test(rows []row, path string) outcomes {
 	return all
 }
 
-// read reads what go test -json prints. It shows the output of tests that fail.
+// read reads the output of go test -json. It shows the output of tests that fail.
 func read(from io.Reader) outcomes {
 	all, said := outcomes{}, map[string]string{}
 	lines := bufio.NewReader(from)

@@ -140,8 +140,8 @@ func (w *walker) statements(list []ast.Stmt) {
 	}
 }
 
-// results changes what a function returns: a nil error for an error, and the
-// opposite for true and false.
+// results changes the results of a function: a nil error for an error, and
+// the opposite for true and false.
 func (w *walker) results(signature *ast.FuncType, s *ast.ReturnStmt) {
 	for _, result := range s.Results {
 		switch word := w.text(result); word {

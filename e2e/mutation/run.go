@@ -17,7 +17,7 @@ import (
 	"golang.org/x/tools/cover"
 )
 
-// An outcome is what became of one mutant.
+// An outcome is the fate of one mutant.
 type outcome string
 
 const (
@@ -74,7 +74,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return nil
 }
 
-// A goPackage is what go list says of the package to change.
+// A goPackage is the package to change, as go list describes it.
 type goPackage struct{ Dir, ImportPath string }
 
 func (l *lab) list(ctx context.Context) (goPackage, error) {

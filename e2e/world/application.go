@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Tap passes connections on to an application, and keeps what it gets.
+// Tap passes connections on to an application, and keeps the bytes for it.
 type Tap struct {
 	URL string
 
@@ -20,7 +20,7 @@ type Tap struct {
 	got strings.Builder
 }
 
-// tapKeeps bounds what is kept of each connection.
+// tapKeeps bounds the kept bytes of each connection.
 const tapKeeps = 1 << 20
 
 // StartTap returns a tap in front of an application at an address.
@@ -44,7 +44,7 @@ func StartTap(t testing.TB, address string) *Tap {
 	return p
 }
 
-// tapRecord is what a tap keeps of one connection.
+// tapRecord is the record of a tap about one connection.
 type tapRecord struct {
 	tap  *Tap
 	left int

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Browser does what a browser without scripts does: it stores cookies, follows
+// Browser behaves as a browser without scripts: it stores cookies, follows
 // redirects and sends forms.
 type Browser struct {
 	T      testing.TB
@@ -168,7 +168,7 @@ func (b *Browser) Cookie(address, name string) string {
 	return ""
 }
 
-// Describe returns what the browser shows, for messages of tests.
+// Describe returns the text of the page, for messages of tests.
 func (b *Browser) Describe() string {
 	return fmt.Sprintf("%s: %d %s\n%.2000s", b.URL, b.Page.Status, b.Page.Header.Get("Location"), b.Page.Body)
 }

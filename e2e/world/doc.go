@@ -1,8 +1,9 @@
-// Package world has what the tests of several counterparts share: it starts the programs,
-// the upstreams that record what reaches them, and people who sign in.
+// Package world has the parts that the tests of several counterparts share: it starts the
+// programs, the upstreams that record requests, and people who sign in.
 //
-// What a test starts ends with the test. A test fails if the log of its gateway has a
-// panic or a data race. Each package of tests has a TestMain that calls [Main].
+// Programs and servers of a test end with the test. A test fails if the log of its
+// gateway has a panic or a data race. Each package of tests has a TestMain that calls
+// [Main].
 //
 //	instance.go     Instance: one gateway with its configuration, log and clients; start it here
 //	people.go       accounts, logins, and clients without cookies

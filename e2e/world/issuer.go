@@ -69,8 +69,8 @@ func (p *Issuer) Entry(more string) string {
 		"client_secret: %q, scopes: [openid, profile, email, groups], roles_claim: groups%s}\n", p.Base, IssuerSecret, more)
 }
 
-// SignIn does what the browser of a user does at the provider, from an authorization request
-// on. It returns where the provider sends the browser back.
+// SignIn acts as the browser of a user at the provider, from an authorization request on. It
+// returns where the provider sends the browser back.
 func (p *Issuer) SignIn(c *http.Client, authorization, user string) (callback string) {
 	p.T.Helper()
 	b := &Browser{T: p.T, Client: c, StopAt: p.gateway}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// checkLog fails the test if the log has what no test allows. It shows the end of the log if the
-// test has failed.
+// checkLog fails the test if the log has a line that no test allows. It shows the end of the log
+// if the test has failed.
 func checkLog(t testing.TB, output *Output) {
 	log := output.String()
 	for _, mishap := range []string{"WARNING: DATA RACE", `"msg":"panic"`} {

@@ -39,7 +39,7 @@ var Passwords = map[string]string{"alice": "wonderland", "bob": "builder"}
 // BasicService is the Authorization header of service:s3rvice.
 const BasicService = "Basic c2VydmljZTpzM3J2aWNl"
 
-// Types of bodies, what a browser accepts, and the body of a login.
+// Types of bodies, the Accept of a browser, and the body of a login.
 const (
 	TypeJSON    = "application/json"
 	TypeForm    = "application/x-www-form-urlencoded"

@@ -13,8 +13,8 @@ import (
 // This file has all that these tests take from packages of the product: free ports,
 // logs and Redis servers. Everything else reaches the product as its users do.
 
-// Patience bounds what never takes long, so that a hang fails a test. It does
-// not measure speed, which depends on the machine.
+// Patience bounds waits that are never long, so that a hang fails a test. It
+// does not measure speed, which depends on the machine.
 const Patience = redistest.Patience
 
 // Output is the output of a process, which tests may read at any time.

@@ -17,7 +17,7 @@ import (
 )
 
 // Recorder is an upstream that records requests byte for byte and answers 200 "ok".
-// It parses HTTP/1.1 itself, because net/http changes what it parses.
+// It parses HTTP/1.1 itself, because net/http changes the header that it parses.
 type Recorder struct {
 	URL string
 

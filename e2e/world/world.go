@@ -15,7 +15,8 @@ var Programs string
 
 // Main runs the tests of a package, once the programs are there, and returns the exit
 // status. The programs have the race detector. make builds them and names the folder
-// above theirs in AUTHGATE_PROGRAMS. Without it, Main builds what has changed.
+// above theirs in AUTHGATE_PROGRAMS. Without it, Main builds the programs that have
+// changed.
 func Main(m *testing.M) int { return run(m, "race", "-race") }
 
 // MainOfMany is Main for packages that start hundreds of processes, where the race detector

@@ -9,7 +9,7 @@ import (
 	"authgate/e2e/bench/process"
 )
 
-// Question is what nginx sends with auth_request, beside the credential.
+// Question has the headers that nginx sends with auth_request, beside the credential.
 func Question() []string {
 	return []string{
 		"Host: app.example.org", "X-Original-Method: GET", "X-Original-URL: https://app.example.org/page?x=1",
@@ -133,7 +133,7 @@ func countBoth(proxy, gate *Server) {
 	proxy.folder, proxy.counts = "session", []*process.Process{gate.Process}
 }
 
-// asking starts a gate and a proxy that asks it about each request. count says what of both counts.
+// asking starts a gate and a proxy that asks it about each request. count tells which of both counts.
 func (l Proxies) asking(p program, start Starter, count func(proxy, gate *Server)) Starter {
 	return func(ctx context.Context, n int) (*Server, error) {
 		gate, err := start(ctx, n)

@@ -210,7 +210,7 @@ func (l *Lab) startReady(ctx context.Context, cmd *exec.Cmd, url string, headers
 	return p, nil
 }
 
-// Tool runs a subcommand of authgate and returns what it prints.
+// Tool runs a subcommand of authgate and returns its output.
 func (l *Lab) Tool(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, l.options.Authgate, args...)
 	cmd.Stdin = strings.NewReader(stdin)

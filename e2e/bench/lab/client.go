@@ -27,7 +27,7 @@ func newClient(roots *x509.CertPool) client {
 	}}
 }
 
-// answer is what a server answers.
+// answer is the answer of a server.
 type answer struct {
 	status int
 	header http.Header

@@ -20,7 +20,7 @@ import (
 // formType is the header line of forms.
 const formType = "Content-Type: application/x-www-form-urlencoded"
 
-// BehindTLS is what a proxy that ends TLS adds to the requests of programs.
+// BehindTLS has the headers that a proxy that ends TLS adds to the requests of programs.
 func BehindTLS() []string {
 	return []string{"Host: auth.example.org", "X-Forwarded-Proto: https", "X-Forwarded-For: 192.0.2.7"}
 }

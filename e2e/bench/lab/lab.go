@@ -1,7 +1,7 @@
 // Package lab starts the servers that bench measures, each fresh and on one core: authgate, the bare
 // proxy, nginx, HAProxy, Caddy, oauth2-proxy and oidc-provider, with their upstream and Redis on
-// another core. It signs in, and checks that a server does what it should. It reads what servers
-// have used, but puts no load on them and judges no figure.
+// another core. It signs in, and checks that a server works. It reads the use of resources by
+// servers, but puts no load on them and judges no figure.
 package lab
 
 import (
@@ -35,8 +35,8 @@ type Options struct {
 	Caddy                string // a program
 }
 
-// Lab is what all servers share: a folder, a certificate, the upstream, and a client that trusts
-// the certificate.
+// Lab is the part that all servers share: a folder, a certificate, the upstream, and a client
+// that trusts the certificate.
 type Lab struct {
 	Client      client
 	Dir         string
@@ -119,7 +119,7 @@ func (l *Lab) With(authgate string) *Lab {
 // UseBothCores lets authgate run on the core of the loads too.
 func (l *Lab) UseBothCores() { l.cores = l.serverCore + "," + l.loadCore }
 
-// Reading is what a server has used and forwarded so far.
+// Reading has the use of resources and the forwarded requests of a server so far.
 type Reading struct {
 	CPU     time.Duration
 	Reached int64 // requests that its upstream has answered
@@ -127,7 +127,7 @@ type Reading struct {
 	Peak    int64 // bytes of memory
 }
 
-// Read reads what a server has used.
+// Read reads the use of resources by a server.
 func (l *Lab) Read(ctx context.Context, s *Server) (Reading, error) {
 	var r Reading
 	_, counts, err := l.Client.Get(ctx, "http://"+s.upstream+role.CountPath)

@@ -98,8 +98,8 @@ http {
   keepalive_requests 1000000000;
 `
 
-// Nginx and HAProxy do what the floor does: TLS 1.3 with the cipher that Go prefers,
-// kept connections, forwarding headers, no log, nothing on disk.
+// Nginx and HAProxy do the same as the floor: TLS 1.3 with the cipher that Go
+// prefers, kept connections, forwarding headers, no log, nothing on disk.
 var (
 	nginxConfiguration = template.Must(template.New("nginx").Parse(nginxHead + `  upstream resources {
     server {{.Upstream}};

@@ -33,10 +33,10 @@ type Server struct {
 // Starter starts a server in front of the nth address of the upstream.
 type Starter func(ctx context.Context, n int) (*Server, error)
 
-// Check checks that the server does what it is measured for.
+// Check checks that the server works as the row needs.
 func (s *Server) Check(ctx context.Context) error { return s.check(ctx) }
 
-// Stop ends the server and what it needs.
+// Stop ends the server and its helpers.
 func (s *Server) Stop() {
 	s.Process.Stop()
 	for _, p := range append(s.counts, s.needs...) {
@@ -69,8 +69,8 @@ func (s *Server) Base() string {
 	return "https://" + s.Address
 }
 
-// Target returns what a load asks of the server: a resource, with more header lines than the
-// credential.
+// Target returns the request of a load to the server: a resource, with more header lines
+// than the credential.
 func (s *Server) Target(resource string, headers []string) load.Target {
 	at := s.path
 	if at == "" {

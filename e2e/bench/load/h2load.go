@@ -68,7 +68,7 @@ var (
 	h2loadStatus = regexp.MustCompile(`(?m)^status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx$`)
 )
 
-// parseH2load reads what h2load prints. Any answer other than 2xx is an error.
+// parseH2load reads the output of h2load. Any answer other than 2xx is an error.
 func parseH2load(out string) (Result, error) {
 	requests, status := h2loadRequests.FindStringSubmatch(out), h2loadStatus.FindStringSubmatch(out)
 	if requests == nil || status == nil {

@@ -75,7 +75,7 @@ func (all Held) Close() {
 	}
 }
 
-// requests returns what opens a connection over HTTP/1.1.
+// requests returns a function that opens a connection over HTTP/1.1.
 func (g Generator) requests(to Target) (func(context.Context) (held, error), error) {
 	at, err := url.Parse(to.URL)
 	if err != nil {
@@ -121,7 +121,7 @@ func (one *heldRequests) ask() error {
 
 func (one *heldRequests) close() { _ = one.conn.Close() } // it was only held
 
-// socket returns what opens a WebSocket.
+// socket returns a function that opens a WebSocket.
 func (g Generator) socket(to Target) func(context.Context) (held, error) {
 	transport := g.transport("HTTP/1.1")
 	return func(ctx context.Context) (held, error) {

@@ -1,8 +1,8 @@
-// Package load keeps requests to a server going from one core, and tells what was answered: by
-// wrk over HTTP/1.1, by h2load over HTTP/2, and by clients of its own for HTTP/3, large bodies
-// and streams. It also has clients in the process of bench, for connections that are held and
-// for many users. A load fails with its first request that fails. What a server needs for a
-// load is read elsewhere.
+// Package load keeps requests to a server going from one core, and counts the answers: by wrk
+// over HTTP/1.1, by h2load over HTTP/2, and by clients of its own for HTTP/3, large bodies and
+// streams. It also has clients in the process of bench, for connections that are held and for
+// many users. A load fails with its first request that fails. The resources that a server
+// needs for a load are read elsewhere.
 package load
 
 import (
@@ -29,13 +29,13 @@ type Load interface {
 	Run(ctx context.Context, to Target, lasting time.Duration) (Result, error)
 }
 
-// Target is what a load asks for.
+// Target is the request of a load.
 type Target struct {
 	URL     string
 	Headers []string // a line each
 }
 
-// Result is what a load saw.
+// Result is the result of a load.
 type Result struct {
 	Requests int64         // that were answered
 	Bytes    int64         // of all answers; not over HTTP/2
@@ -91,7 +91,7 @@ func New(core, dir, certificate string, measured time.Duration) (Generator, erro
 
 func (g Generator) file(name string) string { return filepath.Join(g.dir, name) }
 
-// run runs a program that asks to, and returns what it prints.
+// run runs a program that asks to, and returns its output.
 func (g Generator) run(ctx context.Context, to Target, args ...string) (string, error) {
 	for _, header := range to.Headers {
 		args = append(args, "--header", header)

@@ -41,7 +41,7 @@ func (k traffic) Run(ctx context.Context, to Target, lasting time.Duration) (Res
 	return parseResult(out)
 }
 
-// journey is what one connection of a traffic does, and what it has seen.
+// journey is the work of one connection of a traffic, with its results.
 type journey struct {
 	options trafficOptions
 
@@ -80,7 +80,7 @@ func parseTraffic(args []string) (trafficOptions, error) {
 	return o, nil
 }
 
-// trafficKinds are what a connection does until its time is over, or once for a body.
+// trafficKinds are the actions of a connection until its time is over, or once for a body.
 var trafficKinds = map[string]func(context.Context, *journey) error{
 	"download":   download,
 	"upload":     upload,
@@ -91,7 +91,7 @@ var trafficKinds = map[string]func(context.Context, *journey) error{
 	"http3 post": postHTTP3,
 }
 
-// Play is the role of a process that makes traffic. It prints what doneScript does.
+// Play is the role of a process that makes traffic. It prints the same as doneScript.
 func Play(args []string, stdout io.Writer) error {
 	o, err := parseTraffic(args)
 	if err != nil {
@@ -115,7 +115,7 @@ func Play(args []string, stdout io.Writer) error {
 	return err
 }
 
-// divide lets n parts travel at the same time, and returns what all have seen.
+// divide lets n parts travel at the same time, and returns the results of all.
 func (j *journey) divide(n int, travel func(part *journey) error) (*journey, error) {
 	parts, failures := make([]journey, n), make([]error, n)
 	var group sync.WaitGroup

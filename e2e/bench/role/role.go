@@ -1,6 +1,6 @@
-// Package role is what bench does in processes that it starts of itself. The role "upstream" is the
-// application behind all servers. It does as little as an HTTP server can, and counts what reaches
-// it. The role "bare" is the floor: a bare httputil.ReverseProxy.
+// Package role has the roles of bench in processes that it starts of itself. The role "upstream" is
+// the application behind all servers. It does as little as an HTTP server can, and counts the
+// requests that reach it. The role "bare" is the floor: a bare httputil.ReverseProxy.
 package role
 
 import (

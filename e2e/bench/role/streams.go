@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// What the upstream streams, by the last part of the path.
+// The streams of the upstream, by the last part of the path.
 const (
 	SocketResource = "socket"
 	EventsResource = "events"
@@ -18,7 +18,7 @@ const (
 	UploadResource = "upload"
 )
 
-// Message is what WebSockets, events and gRPC streams send.
+// Message is the message of WebSockets, events and gRPC streams.
 const Message = "a message as an application sends it, of the usual length: " +
 	"a little more than one hundred and twenty bytes, with its quotes"
 
