@@ -27,9 +27,9 @@ func (u users) apply(c *accounts.Changes, loaded time.Time) (taken []string) {
 // shares reports whether other instances may use the store.
 func shares(cfg *config.Config) bool { return cfg.Store.Driver == config.StoreRedis }
 
-// effectiveUsers returns the users of a configuration without what other instances
-// have taken since it was loaded. At the start, there is nothing. If the store does not
-// answer, that is left to followChanges, unless the configuration runs already.
+// effectiveUsers returns the users of a configuration without the accounts and roles that other
+// instances have withdrawn since it was loaded. At the start, there is nothing. If the store does
+// not answer, that is left to followChanges, unless the configuration runs already.
 func (g *Gateway) effectiveUsers(
 	cfg *config.Config, loaded time.Time, old *state,
 ) (u users, taken []string, err error) {
@@ -54,8 +54,8 @@ func (st *state) rebuilds(old *state) bool {
 	return old.config == st.config && old.gate.IsOpen()
 }
 
-// changes returns what st takes from users, which the other instances must be told: compared
-// with what they were told last, and at the start that accounts are disabled.
+// changes returns the changes that the other instances must learn: those since the last
+// announcement, and at the start the disabled accounts.
 func (st *state) changes() []accounts.Change {
 	if !shares(st.config) || st.announced == st.config {
 		return nil

@@ -11,8 +11,8 @@
 //
 // An exchange is one request on this way. [Gateway.ServeHTTP] begins it, serve
 // leads it, finish ends it. read looks once at the target, the host and the
-// credentials, and everything after goes by the values that it found, so that
-// what is decided on is what is forwarded.
+// credentials, and everything after goes by the values that it found, so that the gateway forwards
+// the request that it has decided on.
 //
 // A pool (exchanges) reuses an exchange when nothing else refers to it. Mechanisms get a part of
 // it, web.Lent, with memory of its own: they may keep it for work that goes on after the answer.
@@ -53,8 +53,8 @@
 // record, and open nothing without it. Logout, a reused refresh token and a
 // changed account all end a login in the same way: one atomic delete. A warm
 // request finds all of this in memory. Stores answer repeated reads from a
-// coherent cache, and mechanisms keep what they decoded or verified for as long
-// as the store holds the same bytes.
+// coherent cache, and mechanisms keep decoded and verified values for as long as the store holds
+// the same bytes.
 //
 // Users sign in at the host of public_url. Each other host of the gateway gets
 // a session of its own for the same login, by a ticket that a browser brings. A
@@ -80,10 +80,9 @@
 //
 // A user who signs in at an identity provider gets a login and a session like
 // any other user. The record of the login holds the provider's tokens,
-// encrypted. One record for each user holds what the provider said last, so that
-// all sessions of the user see changed roles. Logins are in groups, by local
-// account, by user and by session at the provider, and a logout there ends the
-// group.
+// encrypted. One record for each user holds the last claims of the provider, so that all sessions
+// of the user see changed roles. Logins are in groups, by local account, by user and by session at
+// the provider, and a logout there ends the group.
 //
 // # OAuth clients
 //

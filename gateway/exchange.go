@@ -12,7 +12,7 @@ import (
 	"authgate/policy"
 )
 
-// exchanges lends the memory of exchanges. It is a third of what a short request takes, and the
+// exchanges lends the memory of exchanges. It is a third of the memory of a short request, and the
 // same memory again is in the processor's cache. It is safe for concurrent use.
 type exchanges struct{ pool sync.Pool }
 
@@ -30,8 +30,8 @@ func (e *exchanges) put(ex *exchange) {
 	e.pool.Put(ex)
 }
 
-// exchange is a web.Exchange with what only the gateway itself needs: the state
-// that serves it, and the request that it forwards.
+// exchange is a web.Exchange with the parts that only the gateway itself needs: the state that
+// serves it, and the request that it forwards.
 type exchange struct {
 	web.Exchange
 	gateway *Gateway

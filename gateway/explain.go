@@ -14,10 +14,9 @@ import (
 	"authgate/gateway/store"
 )
 
-// Explainer says what a gateway with a configuration does with a request, and
-// why. A described request goes the way of [Gateway.ServeHTTP] up to the header
-// that the upstream gets. Only what proves the identity is left out, and the
-// count of a rate. An Explainer opens no connection and touches no file.
+// Explainer explains how a gateway with a configuration treats a request. A described request goes
+// the way of [Gateway.ServeHTTP] up to the header that the upstream gets. Only the credentials and
+// the count of a rate are left out. An Explainer opens no connection and touches no file.
 type Explainer struct {
 	gateway *Gateway
 	memory  *store.Memory
@@ -42,14 +41,14 @@ func NewExplainer(cfg *config.Config) (*Explainer, error) {
 	return &Explainer{gateway: g, memory: memory}, nil
 }
 
-// Close frees what the Explainer holds.
+// Close frees the resources of the Explainer.
 func (e *Explainer) Close() error {
 	e.gateway.Close()
 	return e.memory.Close()
 }
 
-// Explain returns what the gateway does with a request. The error tells
-// that the configuration has no such user, or is an *explain.Mistake.
+// Explain returns how the gateway treats a request. The error tells that the configuration has no
+// such user, or is an *explain.Mistake.
 func (e *Explainer) Explain(d *explain.Request) (*explain.Result, error) {
 	st := e.gateway.state.Load()
 	request, err := d.HTTP(st.config)

@@ -7,19 +7,18 @@ import (
 	"time"
 )
 
-// followEvery is the time between looks at what Redis has about accounts. As a rule
-// it is in memory. A user who is out on one instance is out on all within this time,
-// the time between two checks of a stream and streams.EndingTime, which together are a
-// second.
+// followEvery is the time between looks at the record of accounts in Redis. As a rule it is in
+// memory. A user who is out on one instance is out on all within this time, the time between two
+// checks of a stream and streams.EndingTime, which together are a second.
 const followEvery = 250 * time.Millisecond
 
-// follower takes over from Redis what concerns the accounts of this instance.
+// follower takes over from Redis the changes of the accounts of this instance.
 type follower struct {
 	gateway *Gateway
 	told    string // the failure that was logged last
 }
 
-// run looks at what Redis has until ctx ends.
+// run looks at the record in Redis until ctx ends.
 func (f *follower) run(ctx context.Context) {
 	g := f.gateway
 	ticker := time.NewTicker(followEvery)
@@ -43,10 +42,9 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// followChanges takes over from Redis how accounts have changed: what other instances have
-// taken from users, and since when accounts are as they are. Redis may come back without
-// that, and another instance that starts then begins anew. Until all agree, each refuses
-// the logins of the others.
+// followChanges takes over from Redis how accounts have changed: the withdrawals by other
+// instances, and since when accounts are as they are. Redis may come back without that, and another
+// instance that starts then begins anew. Until all agree, each refuses the logins of the others.
 func (f *follower) followChanges(ctx context.Context, running *state) error {
 	g, local := f.gateway, running.mechanisms.Accounts
 	changes, err := local.FollowChanges(ctx, g.storage.raw)

@@ -56,8 +56,8 @@ func (ex *exchange) checkNamed(identify proves) error {
 	return nil
 }
 
-// decideNamed decides whether the user of the request may do to a resource what they may do to
-// that of the request, and returns the route of the resource.
+// decideNamed decides whether the user of the request may use the method on a named resource too,
+// and returns the route of the resource.
 func (ex *exchange) decideNamed(request *policy.Request, identify proves) (*route, error) {
 	route, err := ex.state.routeNamed(request, ex.route.config.Upstream)
 	if err != nil || route == ex.route || route.rule.Public() {

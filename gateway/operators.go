@@ -20,10 +20,10 @@ import (
 // too.
 const atProviderTime = 10 * time.Second
 
-// Operators does for operators what only a gateway that runs can do.
+// Operators has the commands of operators that need a running gateway.
 type Operators struct{ gateway *Gateway }
 
-// Operators returns what the gateway does for operators.
+// Operators returns the commands of the gateway for operators.
 func (g *Gateway) Operators() Operators { return Operators{g} }
 
 // EachLogin calls f for each live login of all users, in no order, one call at a
@@ -82,8 +82,8 @@ func (o Operators) EndLoginsOf(ctx context.Context, user string) (int, error) {
 	return len(ended) + n, err
 }
 
-// endDelegatedOf ends the logins of a provider's user. Their name is known from what the provider
-// said last, so it must look at all logins.
+// endDelegatedOf ends the logins of a provider's user. Their name is known from the provider's last
+// claims, so it must look at all logins.
 func (o Operators) endDelegatedOf(ctx context.Context, overview *login.Overview, user string) (n int, err error) {
 	var ids []string
 	err = overview.Each(ctx, func(l *login.UserLogin) error {

@@ -30,7 +30,7 @@ func isOutage(err error) bool {
 }
 
 // openGate records in the store since when the accounts are as they are, and
-// opens the gate of st. What cannot be recorded applies here all the same, because a
+// opens the gate of st. A change that cannot be recorded applies here all the same, because a
 // removed account must not stay for that; settle records it later. If the change must be durable,
 // it is an error. At the start, the gateway does not wait for a store on another machine: the gate
 // stays closed.
@@ -72,8 +72,8 @@ func (g *Gateway) shareDecoys(ctx context.Context, st *state) {
 	}
 }
 
-// forgetPasskeys removes what the store has of passkeys that are gone. What cannot be removed
-// stays without harm, so it is only told.
+// forgetPasskeys removes the records of passkeys that are gone. A record that cannot be removed
+// does no harm, so it is only logged.
 func (g *Gateway) forgetPasskeys(ctx context.Context, st, old *state) {
 	if old.isNone() {
 		return
@@ -83,7 +83,7 @@ func (g *Gateway) forgetPasskeys(ctx context.Context, st, old *state) {
 	}
 }
 
-// record records the accounts of st in the store, and what they take from users.
+// record records the accounts of st in the store, and their withdrawals.
 func (g *Gateway) record(ctx context.Context, st, old *state) error {
 	r := accounts.Reload{Now: g.storage.now(), Loaded: st.loaded, Changes: st.changes()}
 	if !old.isNone() {
@@ -97,12 +97,12 @@ func (g *Gateway) record(ctx context.Context, st, old *state) error {
 	return nil
 }
 
-// settled reports whether the store has what there is to record about st.
+// settled reports whether the store has all records about st.
 func (st *state) settled() bool {
 	return st.gate.IsOpen() && st.mechanisms.Accounts.Stored()
 }
 
-// settle opens the gate, and records what could not be recorded, when the store answers.
+// settle opens the gate, and makes up for missing records, when the store answers.
 func (g *Gateway) settle(ctx context.Context) {
 	ticker := time.NewTicker(settleEvery)
 	defer ticker.Stop()
@@ -134,8 +134,8 @@ func (g *Gateway) settle(ctx context.Context) {
 	}
 }
 
-// logSettled logs what has become possible between two states. Another reload may have
-// replaced the first one, and may have recorded nothing.
+// logSettled logs the end of an outage between two states. Another reload may have replaced the
+// first one, and may have recorded nothing.
 func logSettled(logger *slog.Logger, before, now *state) {
 	switch {
 	case now.gate.IsOpen() && !before.gate.IsOpen():

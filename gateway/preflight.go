@@ -20,10 +20,10 @@ func newCORS(c *config.CORS) *cors.Policy {
 	})
 }
 
-// preflight does what is to be done with a CORS preflight before a route is looked up by its
-// own method: if the route of the request that it asks about has a CORS policy, the gateway
-// answers, or admits it to the application. A preflight carries no credentials, so nothing is
-// decided on but its origin. Any other OPTIONS request goes its usual way.
+// preflight treats a CORS preflight before a route is looked up by its own method: if the route of
+// the request that it asks about has a CORS policy, the gateway answers, or admits it to the
+// application. A preflight carries no credentials, so nothing is decided on but its origin. Any
+// other OPTIONS request goes its usual way.
 func (ex *exchange) preflight() error {
 	if !cors.IsPreflight(ex.Request) {
 		return nil
@@ -52,8 +52,8 @@ func (ex *exchange) preflight() error {
 	return web.Answered(ex.Preflight(route.cors))
 }
 
-// admitPreflight lets a preflight through to the application of a route. It proves
-// nothing, so it goes with what browsers send in a preflight, and with nothing else.
+// admitPreflight lets a preflight through to the application of a route. It proves nothing, so it
+// goes with the fields that browsers send in a preflight, and with nothing else.
 func (ex *exchange) admitPreflight(route *route) {
 	ex.route, ex.Label = route, route.rule.Name
 	ex.sent.Preflight = true

@@ -27,7 +27,8 @@ func checkFraming(ex *web.Exchange) error {
 }
 
 // checkExpect refuses a request that expects anything but 100-continue (RFC 9110, section 10.1.1): programs
-// differ in what they make of another expectation beside it. In HTTP/1.0, which has no 1xx, it means nothing.
+// differ in their treatment of another expectation beside it. In HTTP/1.0, which has no 1xx, it means
+// nothing.
 func checkExpect(ex *web.Exchange) error {
 	h := ex.Request.Header
 	expected := h["Expect"]
@@ -46,8 +47,8 @@ func checkExpect(ex *web.Exchange) error {
 	}
 }
 
-// read makes the canonical request and reads the credentials, once. It refuses
-// what is ambiguous, before a route is looked up.
+// read makes the canonical request and reads the credentials, once. It refuses an ambiguous
+// request, before a route is looked up.
 func (ex *exchange) read() error {
 	st := ex.state
 	if ex.Request.Method == http.MethodConnect && ex.Request.ProtoMajor == 3 {
@@ -88,8 +89,8 @@ func (ex *exchange) read() error {
 	return ex.readCredentials()
 }
 
-// checkSecure refuses a request that a proxy has not received over https. It tells
-// operators what is missing.
+// checkSecure refuses a request that a proxy has not received over https. It tells operators the
+// missing field.
 func checkSecure(ex *web.Exchange) error {
 	h := ex.Request.Header
 	switch {
@@ -105,7 +106,7 @@ func checkSecure(ex *web.Exchange) error {
 	return web.NotSecure("tls.mode is off, and the trusted proxy says that the request came over http")
 }
 
-// readCredentials reads what the request brings to prove who makes it.
+// readCredentials reads the credentials of the request.
 func (ex *exchange) readCredentials() (err error) {
 	st, host := ex.state, ex.Canonical.Host
 	err = ex.Credentials.Read(ex.Request.Header, &st.site.Cookies.Names, ex.Peer.Client)

@@ -11,7 +11,7 @@ import (
 	"authgate/policy"
 )
 
-// confirmed is what the login of a stream was last confirmed by.
+// confirmed is the last confirmation of a stream's login.
 type confirmed struct {
 	state *state
 	route *route

@@ -73,7 +73,7 @@ func (r *rehearsal) tellRoute() {
 	r.explained.Route, r.explained.Upstream = r.route.rule.Name, r.route.config.Upstream
 }
 
-// tryRoute is authorize for a described request. It tells what the route decides.
+// tryRoute is authorize for a described request. It returns the decision of the route.
 func (r *rehearsal) tryRoute() error {
 	rule, x := r.route.rule, &r.explained
 	x.Mechanisms = rule.Mechanisms
@@ -163,7 +163,7 @@ func (r *rehearsal) provesThere(other *route) (*policy.Identity, error) {
 	return id, nil
 }
 
-// letThrough tells what the upstream gets, or the proxy that asks.
+// letThrough explains the request for the upstream, or the answer to the proxy that asks.
 func (r *rehearsal) letThrough() error {
 	r.explained.Allow(http.StatusOK, r.Reason)
 	if r.Verify {
@@ -179,7 +179,7 @@ func (r *rehearsal) letThrough() error {
 	return nil
 }
 
-// conclude returns what is explained, and how the gateway answers the error of run. A failure of the
+// conclude returns the explanation, and how the gateway answers the error of run. A failure of the
 // gateway is no explanation.
 func (r *rehearsal) conclude(err error) (*explain.Result, error) {
 	x := &r.explained
@@ -230,7 +230,7 @@ func choose(rule *policy.Route, request *policy.Request, identities []*policy.Id
 	return shown, nil
 }
 
-// causeOf returns what an error tells operators.
+// causeOf returns the text of an error for operators.
 func causeOf(err error) string {
 	if e, ok := errors.AsType[*web.Error](err); ok {
 		if e.Cause != nil {

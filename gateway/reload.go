@@ -79,7 +79,7 @@ func (g *Gateway) reload(r reload) error {
 	return nil
 }
 
-// unused returns what ends the background work of st that kept does not use.
+// unused returns functions that end the background work of st that kept does not use.
 func (st *state) unused(kept *state, logger *slog.Logger) []func() {
 	closes := st.federation.Unused(kept.federation)
 	if tracer := st.tracer; tracer != kept.tracer {
@@ -104,7 +104,7 @@ func needsRestart(old, cfg *config.Config) error {
 	return fmt.Errorf("changes of %s %w", strings.Join(keys, ", "), ErrNeedsRestart)
 }
 
-// warn logs what is probably wrong with a configuration that runs.
+// warn logs the warnings about a configuration that runs.
 func warn(logger *slog.Logger, cfg *config.Config) {
 	for _, w := range cfg.Warnings() {
 		logger.Warn("the configuration is probably wrong",

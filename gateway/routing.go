@@ -25,7 +25,7 @@ type routing struct {
 	chains    *chain.Chains
 }
 
-// route is what the gateway does for a route of the table.
+// route has the parts of the gateway for a route of the table.
 type route struct {
 	rule     *policy.Route // decides
 	config   *config.Route
@@ -57,7 +57,7 @@ func (g *Gateway) newUpstreams(st, old *state) map[string]*upstream.Upstream {
 	return upstreams
 }
 
-// identityHeaders returns what identities look like to the upstream of that name.
+// identityHeaders returns the identity headers for the upstream of that name.
 func (st *state) identityHeaders(name string) *upstream.IdentityHeaders {
 	cfg, c, service := st.config, st.config.Upstreams[name], st.site.Service
 	o := upstream.HeaderOptions{
@@ -138,8 +138,8 @@ func (r *routing) find(request *policy.Request) (*route, error) {
 }
 
 // signInFor returns where a user can sign in for a route: at the identity provider
-// itself if the route accepts nothing else and there is no choice, else on the
-// sign-in page, with what the route accepts.
+// itself if the route accepts nothing else and there is no choice, else on the sign-in page, with
+// the mechanisms of the route.
 func signInFor(rule *policy.Route, site *web.Site, f *mechanism.Federation) web.SignInLink {
 	local, delegated := rule.Accepts(policy.Session), rule.Accepts(policy.OIDC)
 	if !local && !delegated {

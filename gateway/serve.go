@@ -17,9 +17,9 @@ import (
 	"authgate/policy"
 )
 
-// serve takes a request along its way: what it asks for, who makes it, whether
-// they may, and on to the upstream. A proxy that only asks gets the answer
-// instead. A rehearsal goes the same way with an identity that is given.
+// serve takes a request along its way: its route, who makes it, whether they may, and on to the
+// upstream. A proxy that only asks gets the answer instead. A rehearsal goes the same way with an
+// identity that is given.
 func (ex *exchange) serve() error {
 	if err := checkFraming(&ex.Exchange); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (ex *exchange) rejected(err error) {
 }
 
 // decide decides whether the route lets an identity in. It leads a browser to the sign-in if that
-// is what is missing.
+// is missing.
 func (ex *exchange) decide(id *policy.Identity) error {
 	route := ex.route
 	ex.Identify(id)
@@ -238,8 +238,8 @@ func (r *route) leadsToSignIn(ex *web.Exchange) bool {
 	return false
 }
 
-// stepUp leads a user whose login has proved too little to a sign-in that proves more, or
-// tells the client what is needed.
+// stepUp leads a user whose login has proved too little to a sign-in that proves more, or tells the
+// client the demand.
 func (ex *exchange) stepUp(id *policy.Identity, decision *policy.Decision) error {
 	ex.demand = decision.Demand
 	ex.Audit("step_up", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))

@@ -29,7 +29,7 @@ type sessionCount struct {
 	counted time.Time // zero: never
 }
 
-// newSessionCount returns what counts the live sessions in the store of o. It returns
+// newSessionCount returns a function that counts the live sessions in the store of o. It returns
 // nil for Redis, where a walk asks the server for the keys of all its users.
 func newSessionCount(o Options) func() float64 {
 	if o.Config.Store.Driver == config.StoreRedis {

@@ -78,8 +78,8 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, durabl
 	return st, nil
 }
 
-// newMechanisms makes what proves identities, and the grants of the authorization server. It takes
-// over what is the same in old.
+// newMechanisms makes the mechanisms, and the grants of the authorization server. It reuses the
+// unchanged parts of old.
 func (st *state) newMechanisms(made *mechanism.Options, old *state) (err error) {
 	if st.mechanisms, err = mechanism.NewLocal(made, old.mechanisms); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"authgate/policy"
 )
 
-// newTracer makes what traces the requests of st, nil if its configuration names no collector. The
-// tracer of old is taken over if it is the same.
+// newTracer makes the tracer of the requests of st, nil if its configuration names no collector.
+// The tracer of old is taken over if it is the same.
 func (st *state) newTracer(old *state, version string) (err error) {
 	if !old.isNone() && old.tracer.Same(st.config.Tracing) {
 		st.tracer = old.tracer

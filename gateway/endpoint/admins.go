@@ -50,7 +50,7 @@ func (e *Endpoint) conceal(ex *web.Exchange) error {
 }
 
 // stepUp leads a user to a sign-in that proves more, and from there to the page of the
-// endpoint. Other clients are told what is needed.
+// endpoint. Other clients are told the demand.
 func (e *Endpoint) stepUp(ex *web.Exchange, id *policy.Identity, decision *policy.Decision) error {
 	o := e.options
 	ex.Reason = decision.Reason

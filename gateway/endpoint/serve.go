@@ -58,7 +58,7 @@ func (e *Endpoint) Serve(ex *web.Exchange) error {
 	return err
 }
 
-// do answers a user who may do what they ask for.
+// do answers a user who may make the request.
 func (e *Endpoint) do(ex *web.Exchange, row *Row) error {
 	if err := e.admit(ex, row); err != nil {
 		return err
@@ -96,8 +96,8 @@ func (e *Endpoint) elsewhere(ex *web.Exchange, row *Row) error {
 }
 
 // errForeign refuses a request at a host that is not the gateway's (listen.any_host,
-// or an address that load balancers ask for): its owner may control what browsers
-// send there, and could use what a user would get.
+// or an address that load balancers ask for): its owner may control the requests of browsers there,
+// and could use the cookies and tokens of a user.
 func errForeign() error {
 	return &web.Error{
 		Status: http.StatusMisdirectedRequest,
@@ -107,7 +107,7 @@ func errForeign() error {
 	}
 }
 
-// admit refuses a user who may not do what they ask for, or leads the user to the sign-in page.
+// admit refuses a user who may not make the request, or leads the user to the sign-in page.
 func (e *Endpoint) admit(ex *web.Exchange, row *Row) error {
 	if !row.Sessions {
 		return nil

@@ -1,12 +1,11 @@
 // Package endpoint is the table of the gateway's own endpoints.
 //
-// A [Row] says what the gateway does for one method of one endpoint, and by which
-// rules: where it is served, who may ask, how fresh their sign-in must be.
-// [Endpoint.Serve] keeps the rules, so that no endpoint forgets one. The rooms above
-// fill the table.
+// A [Row] has the function for one method of one endpoint, and its rules: where it is served, who
+// may ask, how fresh their sign-in must be. [Endpoint.Serve] keeps the rules, so that no endpoint
+// forgets one. The rooms above fill the table.
 //
-// The package also has what these rooms share: [Options], who is asking, how fresh a
-// sign-in must be, and the [Editor] of accounts.
+// These rooms share the package's [Options], who is asking, how fresh a sign-in must be, and the
+// [Editor] of accounts.
 package endpoint
 
 import (
@@ -19,12 +18,12 @@ import (
 	"authgate/policy"
 )
 
-// FreshSignIn is how old the sign-in of a user may be who does what outlives the session: makes
-// an API token, or changes second factors or the accounts of others. A session that was left
-// open, or stolen, must not do it.
+// FreshSignIn is how old the sign-in of a user may be for changes that outlive the session: of API
+// tokens, second factors or the accounts of others. A session that was left open, or stolen, must
+// not make them.
 const FreshSignIn = 10 * time.Minute
 
-// Options are what the endpoints of one configuration share.
+// Options are shared by the endpoints of one configuration.
 type Options struct {
 	Site      *web.Site
 	CrossSite *web.CrossSite
@@ -38,8 +37,7 @@ type Options struct {
 	Admins *policy.Route
 }
 
-// Row is what the gateway does for one method of one of its own endpoints, and by
-// which rules.
+// Row has the function for one method of one of the gateway's own endpoints, and its rules.
 type Row struct {
 	Name   string // of the endpoint, under the prefix
 	Method string // GET means HEAD too
@@ -77,8 +75,8 @@ type Row struct {
 	May func(*policy.Identity) error
 	// Fresh is how old the user's sign-in may be; 0: any age. It needs Sessions.
 	Fresh time.Duration
-	// Demand returns what the user's sign-in must have proved, beside Fresh; nil: no more. It
-	// needs Sessions.
+	// Demand returns the demand on the user's sign-in, beside Fresh; nil: no more. It needs
+	// Sessions.
 	Demand func(*policy.Identity) policy.Demand
 	// Admins: only users who look after accounts may know of it; others get 404. If one row of
 	// an endpoint is Admins, all are.

@@ -34,8 +34,8 @@ func (o *Options) Identity(ex *web.Exchange) (*policy.Identity, error) {
 	return o.prove(ex, o.SignedIn())
 }
 
-// Reader returns the user who may see what is theirs. An API token without roles is for
-// a program that only has to say who it is.
+// Reader returns the user who may see their own account. An API token without roles is for a
+// program that only has to say who it is.
 func (o *Options) Reader(ex *web.Exchange) (*policy.Identity, error) {
 	id, err := o.Identity(ex)
 	if err != nil {
@@ -118,7 +118,7 @@ func (o *Options) SignInAgain(back string, d policy.Demand, from places.Return) 
 	return o.Site.WithReturn(page, places.Return{Path: o.Site.WithReturn(o.Site.Own(back), from), Demand: d})
 }
 
-// FreshAgain returns the page where a user signs in again for what needs a fresh sign-in, and from
+// FreshAgain returns the page where a user signs in again if a fresh sign-in is needed, and from
 // where they come back to the page of that name. It is empty if theirs is fresh.
 func (o *Options) FreshAgain(id *policy.Identity, back string) string {
 	if o.fresh(id, FreshSignIn) {
@@ -137,7 +137,7 @@ func (o *Options) fresh(id *policy.Identity, age time.Duration) bool {
 	return policy.Demand{MaxAge: age}.Met(&proof, o.Now())
 }
 
-// askFresh returns what the next sign-in of a user must prove, so that it is fresh. A password that is
+// askFresh returns the demand on the next sign-in of a user, so that it is fresh. A password that is
 // given here is. A provider that says when it was must ask the user: its own session could answer.
 func askFresh(id *policy.Identity, age time.Duration) policy.Demand {
 	if id.Provider == policy.LocalProvider || id.AuthTime.IsZero() {
@@ -146,7 +146,7 @@ func askFresh(id *policy.Identity, age time.Duration) policy.Demand {
 	return policy.Demand{MaxAge: age}
 }
 
-// DoneField is the parameter of a page that says what its form has done.
+// DoneField is the parameter of a page for the outcome of its form.
 const DoneField = "done"
 
 // ByPage reports whether the form of a page, or one like it, sent the request.

@@ -32,7 +32,7 @@ func clientRows(p *page) []endpoint.Row {
 	}
 }
 
-// clientInfo is what a user sees of an application: what it may do, and since when.
+// clientInfo describes an application to a user: its permissions, and since when.
 type clientInfo struct {
 	ID        string         `json:"client_id"`
 	Name      string         `json:"name"`
@@ -68,8 +68,8 @@ func (a *applications) list(ex *web.Exchange) error {
 	return nil
 }
 
-// revoke is POST /account/clients/revoke: it ends what a user has allowed an application, with
-// all its tokens.
+// revoke is POST /account/clients/revoke: it ends a user's consent for an application, with all its
+// tokens.
 func (a *applications) revoke(ex *web.Exchange) error {
 	client, err := readText(ex, "client_id")
 	if err != nil {

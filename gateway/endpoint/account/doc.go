@@ -2,6 +2,6 @@
 // logins, their password, their second factors, their API tokens, their consents
 // to OAuth clients.
 //
-// All but /me and /csrf-token are served at the host of public_url alone. What changes
-// something needs a session: a token must not make another one, or end a login.
+// All but /me and /csrf-token are served at the host of public_url alone. A change needs a session:
+// a token must not make another one, or end a login.
 package account

@@ -21,7 +21,7 @@ import (
 )
 
 // ownFactors is /account/factors, and /account/passkeys, /account/totp and
-// /account/recovery-codes: what the user has beside the password.
+// /account/recovery-codes: the user's factors beside the password.
 type ownFactors struct {
 	page     *page
 	proofs   *proofs.Proofs
@@ -29,7 +29,7 @@ type ownFactors struct {
 	sessions auth.Chain
 }
 
-// factorRow returns a row for a change of factors, without what does it.
+// factorRow returns a row for a change of factors, without its function.
 func (f *ownFactors) factorRow(
 	name string, offered bool, do func(*web.Exchange, *accounts.Account) error,
 ) endpoint.Row {
@@ -75,7 +75,7 @@ func (f *ownFactors) may(id *policy.Identity) error {
 	return f.page.mayChange(id, "Only users with a local account have second factors here.", fixedFactors)
 }
 
-// demand returns what the sign-in of the user must have proved.
+// demand returns the demand on the sign-in of the user.
 func (f *ownFactors) demand(id *policy.Identity) policy.Demand {
 	owner, ok := f.page.owner(id)
 	if !ok { // a reload has removed it since
@@ -88,13 +88,13 @@ func fixedFactors(cause error) error {
 	return &web.Error{Status: http.StatusNotFound, Detail: "You cannot have this second factor here.", Cause: cause}
 }
 
-// passkeyInfo is what a user sees of a passkey.
+// passkeyInfo describes a passkey to its user.
 type passkeyInfo struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 }
 
-// factorsInfo is what a user sees of their factors.
+// factorsInfo describes factors to their user.
 type factorsInfo struct {
 	Passkeys      []passkeyInfo `json:"passkeys"`
 	TOTP          bool          `json:"totp"`
@@ -118,8 +118,8 @@ func (f *ownFactors) list(ex *web.Exchange) error {
 	return nil
 }
 
-// change lets do change the factors of the user, by an edit that it is given. It returns what
-// they are then.
+// change lets do change the factors of the user, by an edit that it is given. It returns the
+// changed factors.
 func (f *ownFactors) change(
 	ex *web.Exchange, owner *accounts.Account, do func(ctx context.Context, edit proofs.Edit) error,
 ) (now factors.Set, err error) {
@@ -151,8 +151,8 @@ func (f *ownFactors) change(
 	return now, err
 }
 
-// refused returns the answer to an error of a change, and another error as it is. The page
-// says what was wrong.
+// refused returns the answer to an error of a change, and another error as it is. The page names
+// the mistake.
 func refused(err error) error {
 	answer := func(status int, detail string) error { return &web.Error{Status: status, Detail: detail, Cause: err} }
 	switch {

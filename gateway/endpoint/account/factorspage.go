@@ -16,7 +16,7 @@ import (
 	"authgate/policy"
 )
 
-// offerFactors adds to the page what its user has beside the password, and can change of it.
+// offerFactors adds to the page the user's factors beside the password, if they can be changed.
 func (p *page) offerFactors(ex *web.Exchange, id *policy.Identity, view *pages.Manage) {
 	owner, ok := p.changeable(id)
 	if !ok {
@@ -72,9 +72,9 @@ func (p *page) onward(from places.Return) string {
 	return p.options.Site.WithReturn(p.options.Site.Own("signin"), from)
 }
 
-// demandOf returns what the sign-in must have proved of a user who changes their factors: the
-// password and any factor that the account has, not long ago. Otherwise a person who finds an
-// open session, or knows the password, could take the account over.
+// demandOf returns the demand on the sign-in of a user who changes their factors: the password and
+// any factor that the account has, not long ago. Otherwise a person who finds an open session, or
+// knows the password, could take the account over.
 func demandOf(owner *accounts.Account) policy.Demand {
 	d := policy.Demand{MaxAge: endpoint.FreshSignIn}
 	if owner.Factors.Any() {
@@ -96,8 +96,8 @@ func (p *page) setUp(ex *web.Exchange, secret, uri string) error {
 	})
 }
 
-// added answers a form that has made factors what they are now. New recovery codes are shown,
-// this once; without codes, the browser comes back to the page.
+// added answers a form that has changed the factors. New recovery codes are shown, this once;
+// without codes, the browser comes back to the page.
 func (p *page) added(ex *web.Exchange, status int, now factors.Set, codes []string) error {
 	if len(codes) == 0 {
 		p.done(ex, donePasskey)

@@ -21,7 +21,7 @@ type logins struct {
 	logout *signout.Logout
 }
 
-// loginInfo is what a user sees of one of their logins.
+// loginInfo describes one of their logins to a user.
 type loginInfo struct {
 	ID        string           `json:"id"`
 	Current   bool             `json:"current"`
@@ -169,13 +169,13 @@ func (l *logins) endTokens(ctx context.Context, ex *web.Exchange, id *policy.Ide
 	return len(revoked), err
 }
 
-// ending is what a user wants to end.
+// ending names the logins that a user wants to end.
 type ending struct {
 	sid    string // of one login; empty: all others
 	tokens bool   // the API tokens too
 }
 
-// done returns what the page says about it.
+// done returns the notice of the page about it.
 func (e *ending) done() string {
 	switch {
 	case e.sid != "":

@@ -11,7 +11,7 @@ import (
 	"authgate/policy"
 )
 
-// person is what /me tells of a user.
+// person describes a user at /me.
 type person struct {
 	Username  string           `json:"username"`
 	Name      string           `json:"name"`

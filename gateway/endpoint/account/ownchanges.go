@@ -32,7 +32,7 @@ type ownChange struct {
 	goOn func(*login.Overview, *accounts.Account) (*login.Login, error)
 }
 
-// afterChange tells what became of the logins of an account.
+// afterChange has the logins of an account after a change.
 type afterChange struct {
 	ended []*login.Login // the other logins; also beside an error
 	// renewed is the login that goes on. It is nil if it has ended too: the store
@@ -51,8 +51,8 @@ func (p *page) change(ctx context.Context, c ownChange) (after afterChange, err 
 			return edit, errChanged
 		}
 		edit.Username, edit.Change = owner.Username, c.change
-		// First, so that nothing has changed if the store does not answer. A login with what the
-		// account had, which begins after it, ends with that.
+		// First, so that nothing has changed if the store does not answer. A login with the account
+		// as it was, which begins later, ends with the change.
 		edit.Ready = func() (err error) {
 			if c.alive != nil {
 				if err := c.alive(); err != nil {

@@ -48,7 +48,7 @@ const (
 	programsPage = "account?" + places.PartField + "=programs"
 )
 
-// page is the pages where users see and change what is theirs.
+// page has the pages where users see and change their own accounts.
 type page struct {
 	options  *Options
 	overview *login.Overview
@@ -61,7 +61,7 @@ func (p *page) done(ex *web.Exchange, what string) {
 	ex.Redirect(http.StatusSeeOther, p.options.Site.WithReturn(place, ex.ReadReturn(ex.QueryValue)))
 }
 
-// notice returns what the page says about the form before.
+// notice returns the notice of the page about the form before.
 func (p *page) notice(ex *web.Exchange) pages.ManageNotice {
 	return map[string]pages.ManageNotice{
 		doneLogin: pages.ManageEnded, doneOthers: pages.ManageEndedOthers,
@@ -274,7 +274,7 @@ func (p *page) offerTokens(ex *web.Exchange, id *policy.Identity, view *pages.Ma
 	return nil
 }
 
-// refuse answers a form of the page of a part with that page, which says what was wrong. Other
+// refuse answers a form of the page of a part with that page, which names the mistake. Other
 // requests get err.
 func (p *page) refuse(ex *web.Exchange, part pages.ManagePart, status int, notice pages.ManageNotice, err error) error {
 	if !endpoint.ByPage(ex) || notice == pages.ManageNothing {

@@ -28,7 +28,7 @@ type password struct {
 	issuer   *signin.Issuer
 }
 
-// passwordOrder is what a user posts.
+// passwordOrder has the fields that a user posts.
 type passwordOrder struct {
 	current, next string
 	again         []string // repetitions of next
@@ -112,7 +112,7 @@ func (p *password) change(
 // errWrong is the cause of a *web.Error.
 var errWrong = errors.New("the current password is wrong")
 
-// passwordNotice returns the status of a mistake, and what the page says about it.
+// passwordNotice returns the status of a mistake, and the notice of the page.
 func passwordNotice(err error) (int, pages.ManageNotice) {
 	if errors.Is(err, errWrong) {
 		return http.StatusForbidden, pages.ManageWrong

@@ -15,7 +15,7 @@ import (
 	"authgate/gateway/proxy/web"
 )
 
-// Options are what users see and change of theirs.
+// Options are the parts of the account endpoints.
 type Options struct {
 	*endpoint.Options
 	Logout   *signout.Logout // of logins that a change ends
@@ -27,7 +27,7 @@ type Options struct {
 	Consents *grants.Consents // nil: the gateway is no authorization server
 	Editor   endpoint.Editor
 	Apps     bool // there is a page of the user's applications
-	// ProviderTitle returns what users call a provider.
+	// ProviderTitle returns the users' name of a provider.
 	ProviderTitle func(name string) string
 }
 

@@ -34,7 +34,7 @@ type tokens struct {
 	sessions auth.Chain
 }
 
-// tokenInfo is what the user sees of a token.
+// tokenInfo describes a token to its user.
 type tokenInfo struct {
 	ID        string   `json:"id"`
 	Name      string   `json:"name"`
@@ -144,8 +144,7 @@ func (t *tokens) stillSignedIn(ctx context.Context, ex *web.Exchange, owner *api
 	return err
 }
 
-// tokenNotice returns the status of a mistake in an order, and what the page says
-// about it.
+// tokenNotice returns the status of a mistake in an order, and the notice of the page.
 func tokenNotice(err error) (int, pages.ManageNotice) {
 	mistake, ok := errors.AsType[*web.Error](err)
 	switch {
@@ -218,7 +217,7 @@ func noTokens(err error) error {
 	}
 }
 
-// tokenOrder is what a user wants for a new token.
+// tokenOrder is a user's order for a new token.
 type tokenOrder struct {
 	name     string
 	roles    []string

@@ -107,7 +107,7 @@ func (s *authorization) decide(ex *web.Exchange, r *request, decided bool) error
 	return s.grant(ex, r, id)
 }
 
-// admit reports whether the client's policy lets a user in, and what the login must prove for that.
+// admit reports whether the client's policy lets a user in, and the demand on the login for that.
 func (s *authorization) admit(
 	ex *web.Exchange, client *clients.Client, id *policy.Identity,
 ) (demand policy.Demand, admitted bool) {
@@ -174,8 +174,8 @@ func (s *authorization) auditRefused(ex *web.Exchange, client string) {
 	ex.Audit("client_refused", slog.String("client_id", client))
 }
 
-// stale returns the error of what a user lets a client do: a login, a consent or a code that was
-// found a moment ago may have ended.
+// stale returns the error of a change that a user makes for a client: a login, a consent or a code
+// that was found a moment ago may have ended.
 func stale(err error) error {
 	if errors.Is(err, grants.ErrInvalid) || errors.Is(err, grants.ErrNoConsent) || errors.Is(err, grants.ErrNoDevice) {
 		return endpoint.Stale(err)

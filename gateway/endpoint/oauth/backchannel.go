@@ -59,8 +59,8 @@ func newBackchannel(configured []config.OAuthClient) (*backchannel, error) {
 	return b, nil
 }
 
-// newTeller returns what sends logout tokens to servers that these roots vouch for; nil: those
-// of the system.
+// newTeller returns the HTTP client that sends logout tokens to servers that these roots vouch for;
+// nil: those of the system.
 func newTeller(roots *x509.CertPool) *http.Client {
 	return &http.Client{
 		Timeout: attemptTime,
@@ -73,7 +73,7 @@ func newTeller(roots *x509.CertPool) *http.Client {
 	}
 }
 
-// to returns what sends to a client.
+// to returns the HTTP client for an OAuth client.
 func (b *backchannel) to(client string) *http.Client {
 	if own := b.private[client]; own != nil {
 		return own

@@ -24,9 +24,9 @@ const (
 	decisionDeny  = "deny"
 )
 
-// consented reports whether the user lets the client do what it asks for; decided tells that
-// they have just said so on the page. If they must decide first, the page is the answer. What they
-// have said to a program, another one could use that comes in its place.
+// consented reports whether the user consents to the terms of a request; decided tells that they
+// have just done so on the page. If they must decide first, the page is the answer. A consent for a
+// program could serve another one that comes in its place.
 func (s *authorization) consented(
 	ex *web.Exchange, r *request, id *policy.Identity, decided bool,
 ) (given bool, err error) {
@@ -68,7 +68,7 @@ func (s *authorization) ask(
 	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.Consent(w, page) })
 }
 
-// clientName returns what users call a client.
+// clientName returns the users' name of a client.
 func clientName(c *clients.Client) string {
 	if c.Name != "" {
 		return c.Name

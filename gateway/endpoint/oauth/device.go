@@ -63,7 +63,7 @@ func (s *programs) beginDevice(ex *web.Exchange, c *call) (any, error) {
 	}, nil
 }
 
-// byDeviceCode is what a device asks again and again (RFC 8628, section 3.4).
+// byDeviceCode answers the poll of a device (RFC 8628, section 3.4).
 func (s *programs) byDeviceCode(ex *web.Exchange, c *call) (*grants.Issued, error) {
 	code := c.form.Get("device_code")
 	if code == "" {
@@ -117,8 +117,8 @@ func (s *devices) decideDevice(ex *web.Exchange) error {
 	return s.answerDevice(ex, id, terms, form)
 }
 
-// lookUp finds what a device asks for. A wrong code counts as a failed login, so that codes
-// of others cannot be guessed.
+// lookUp finds the terms that a device asks for. A wrong code counts as a failed login, so that
+// codes of others cannot be guessed.
 func (s *devices) lookUp(ex *web.Exchange, id *policy.Identity, code string) (terms *grants.Terms, err error) {
 	account, ok := s.accounts.Lookup(id.Username)
 	if !ok || id.Provider != policy.LocalProvider {

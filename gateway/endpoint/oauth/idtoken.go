@@ -18,7 +18,7 @@ import (
 	"authgate/policy"
 )
 
-// idToken returns the ID token for what was issued to a client (OpenID Connect Core 1.0, section 2).
+// idToken returns the ID token beside the tokens of a client (OpenID Connect Core 1.0, section 2).
 // It tells of a sign-in, and opens nothing.
 func (s *programs) idToken(client *clients.Client, issued *grants.Issued) (string, error) {
 	lifetime := cmp.Or(client.IDToken, s.section.IDTokenLifetime)
@@ -48,7 +48,7 @@ func (s *programs) idToken(client *clients.Client, issued *grants.Issued) (strin
 // acr returns the class of a sign-in with so many factors (OpenID Connect Core 1.0, section 2).
 func acr(factors int) string { return fmt.Sprintf("factors:%d", factors) }
 
-// hint is what an ID token tells that a client sends back.
+// hint has the claims of an ID token that a client sends back.
 type hint struct{ subject, client, login string }
 
 // readHint reads an ID token that may have expired. The same key may sign other tokens, which
@@ -77,7 +77,7 @@ func halfHash(token string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:len(sum)/2])
 }
 
-// claimsOf returns what scopes tell of a user (OpenID Connect Core 1.0, section 5.4).
+// claimsOf returns the claims of a user by scopes (OpenID Connect Core 1.0, section 5.4).
 func claimsOf(id *policy.Identity, scopes []string) map[string]any {
 	whole := id
 	if id.Owner != nil {

@@ -11,7 +11,7 @@ import (
 	"authgate/gateway/proxy/web"
 )
 
-// documents are what clients find everything by.
+// documents are the metadata for clients.
 type documents struct {
 	*core
 	wellKnown *config.WellKnown
@@ -96,7 +96,7 @@ func (s *documents) document(media string, of func(*web.Exchange) (any, error)) 
 	}})
 }
 
-// resourceMetadata describes what a token can be for (RFC 9728, section 2).
+// resourceMetadata describes a resource that tokens can be for (RFC 9728, section 2).
 func (s *documents) resourceMetadata(ex *web.Exchange) (any, error) {
 	host := ex.Canonical.Host
 	path := strings.TrimPrefix(ex.Canonical.Path.Decoded, config.WellKnownResource)

@@ -31,8 +31,8 @@ const (
 	devicePage     = "device"
 )
 
-// Server is the authorization server of one configuration: what users, programs and other parts
-// of the gateway ask of it.
+// Server is the authorization server of one configuration, for users, programs and other parts of
+// the gateway.
 type Server struct {
 	authorization *authorization
 	devices       *devices
@@ -42,7 +42,7 @@ type Server struct {
 	notifier      *notifier
 }
 
-// core is what all parts of a server need.
+// core has the fields that all parts of a server need.
 type core struct {
 	options   *endpoint.Options
 	site      *web.Site

@@ -52,7 +52,7 @@ func (r *refusal) Unwrap() error { return r.cause }
 
 func refuse(code, description string) *refusal { return &refusal{code: code, description: description} }
 
-// refusalOf returns what a client is told about err, nil if it is no error of the client's.
+// refusalOf returns the refusal for err, nil if it is no error of the client's.
 func refusalOf(err error) *refusal {
 	var known *refusal
 	switch {

@@ -157,7 +157,7 @@ func notBase64URL(c rune) bool {
 	return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_')
 }
 
-// readPrompt reads what the user must do, whatever they have done before.
+// readPrompt reads the steps that the user must repeat, whatever they have done before.
 func (r *request) readPrompt() error {
 	prompts := strings.Fields(r.values.Get("prompt"))
 	for _, prompt := range prompts {
@@ -197,10 +197,10 @@ func (r *request) age() policy.Demand { return policy.Demand{MaxAge: r.maxAge} }
 // way back, which must not serve for ever.
 const askedLifetime = time.Hour
 
-// lacks reports whether the user must sign in for the request. demand is what the client's policy
-// demands of the sign-in. id is nil for a user who is not signed in. Once the request has led to a
-// sign-in, the age that it demands is met (OpenID Connect Core 1.0, section 3.1.2.1): a user who
-// takes their time on the page of consent would else be asked for ever.
+// lacks reports whether the user must sign in for the request. demand is that of the client's
+// policy. id is nil for a user who is not signed in. Once the request has led to a sign-in, the age
+// that it demands is met (OpenID Connect Core 1.0, section 3.1.2.1): a user who takes their time on
+// the page of consent would else be asked for ever.
 func (r *request) lacks(id *policy.Identity, demand policy.Demand, now time.Time) bool {
 	if id == nil || !demand.Met(&id.Proof, now) {
 		return true

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// seal binds what a browser brings back to what it was given: a form to the session and the
-// request of its page, and the time of a sign-in that was asked for to the request.
+// seal binds a form to the session and the request of its page, and the time of a demanded sign-in
+// to the request.
 type seal struct{ key []byte }
 
 // of returns the seal of those texts.

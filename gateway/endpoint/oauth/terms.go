@@ -22,7 +22,7 @@ const (
 	scopeOffline = "offline_access"
 )
 
-// terms returns what a client asks for, by the parameters scope and resource.
+// terms returns the terms that a client asks for, by the parameters scope and resource.
 func (s *core) terms(client *clients.Client, values url.Values) (grants.Terms, error) {
 	t := grants.Terms{Client: client.ID, Access: s.lifetimes.access}
 	if client.Access > 0 {
@@ -67,8 +67,8 @@ func (s *core) counting(client *clients.Client, asked []string) (counting []stri
 	return counting
 }
 
-// resource returns for what tokens are asked: a resource of this gateway (RFC 8707), or, for
-// clients of the configuration, "": the audience of the gateway's own tokens. OpenID alone
+// resource returns the audience of the tokens: a resource of this gateway (RFC 8707), or, for
+// clients of the configuration, "", which is the audience of the gateway's own tokens. OpenID alone
 // needs no resource: the token then opens userinfo. It also returns the scopes of the resource.
 func (s *core) resource(
 	client *clients.Client, t *grants.Terms, asked []string,

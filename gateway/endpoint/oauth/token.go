@@ -69,8 +69,7 @@ func (s *programs) token(ex *web.Exchange, c *call) (any, error) {
 	return s.issue(ex, c, issued)
 }
 
-// issue returns the answer with what was issued, and with an ID token if the scope asks for
-// one.
+// issue returns the answer with the issued tokens, and with an ID token if the scope asks for one.
 func (s *programs) issue(ex *web.Exchange, c *call, issued *grants.Issued) (any, error) {
 	answer := &tokens{
 		Access: issued.Access, Type: "Bearer", ExpiresIn: int(issued.ExpiresIn.Seconds()), Refresh: issued.Refresh,
@@ -153,8 +152,8 @@ func (s *programs) byRefreshToken(ex *web.Exchange, c *call) (*grants.Issued, er
 }
 
 // narrow leaves to the terms of a grant the scopes that a client asks for. Those that were left out
-// of the grant because they do not count are left out again: many clients repeat what they asked
-// for first.
+// of the grant because they do not count are left out again: many clients repeat their first
+// scopes.
 func (s *programs) narrow(c *call, t *grants.Terms) error {
 	asked := c.form.Get("scope")
 	if asked == "" {

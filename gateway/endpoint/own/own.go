@@ -113,7 +113,7 @@ func New(o *Options) (*Endpoints, error) {
 	return e, nil
 }
 
-// newShared returns what all own endpoints share.
+// newShared returns the options that all own endpoints share.
 func newShared(o *Options) *endpoint.Options {
 	shared := &endpoint.Options{
 		Site: o.Site, CrossSite: o.CrossSite, Now: o.Now, Realm: o.Config.Basic.Realm, Used: used(o),

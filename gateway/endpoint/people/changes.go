@@ -56,7 +56,7 @@ func changes() []*change {
 
 func setRoles(a *accounts.Account, wanted *order) { a.Roles = wanted.roles }
 
-// outcome tells what became of a change.
+// outcome is the outcome of a change.
 type outcome struct {
 	account string         // the name of the account, as it is written
 	ended   []*login.Login // also beside an error
@@ -98,7 +98,7 @@ func (p *page) audit(ex *web.Exchange, c *change, wanted *order, done *outcome) 
 	ex.Audit("account_changed", attrs...)
 }
 
-// change makes a change, and tells what became of it.
+// change makes a change, and returns its outcome.
 func (p *page) change(
 	ctx context.Context, ex *web.Exchange, c *change, wanted *order,
 ) (done outcome, err error) {
@@ -195,7 +195,7 @@ func (p *page) check(
 	return account, p.mayBecome(actor, c, account, wanted)
 }
 
-// mayBecome returns why a user must not make an account what a change makes of it.
+// mayBecome returns why a user must not make a change to an account.
 func (p *page) mayBecome(actor *policy.Identity, c *change, account *accounts.Account, wanted *order) error {
 	if c.edit == nil {
 		return nil
@@ -209,9 +209,9 @@ func (p *page) mayBecome(actor *policy.Identity, c *change, account *accounts.Ac
 	return err
 }
 
-// reaches returns why an account is out of reach of a user: it has something, a role or by its name or
-// the lack of a role, that opens what the user's own does not. With an invitation for the account,
-// or with the password that it had, the user could have that too.
+// reaches returns why an account is out of reach of a user: by a role, its name or the lack of a role,
+// it opens a route that the user's own does not. With an invitation for the account, or with the
+// password that it had, the user could have that too.
 func (p *page) reaches(actor *policy.Identity, account *accounts.Account) error {
 	if lacksRole(actor, account.Roles) {
 		return mayNot("The account has a role that you do not have.", errReach)
@@ -262,8 +262,8 @@ func mayNot(detail string, cause error) error {
 	return &web.Error{Status: http.StatusForbidden, Detail: detail, Cause: cause}
 }
 
-// explain returns the answer to a change that was not made. What only an operator can mend
-// goes to the log.
+// explain returns the answer to a change that was not made. Faults that only an operator can mend
+// go to the log.
 func (p *page) explain(ex *web.Exchange, wanted *order, err error) error {
 	switch {
 	case errors.Is(err, accounts.ErrNotInFile):
@@ -290,7 +290,7 @@ func (p *page) explain(ex *web.Exchange, wanted *order, err error) error {
 	return err
 }
 
-// answer tells what was done. The link of an invitation is shown this once.
+// answer tells the user the outcome. The link of an invitation is shown this once.
 func (p *page) answer(ex *web.Exchange, c *change, done *outcome) error {
 	form := ex.MediaType() == web.TypeForm
 	switch {
@@ -309,8 +309,7 @@ func (p *page) answer(ex *web.Exchange, c *change, done *outcome) error {
 	return nil
 }
 
-// refuse answers a form of the page with the page, which says what was wrong. Other requests
-// get err.
+// refuse answers a form of the page with the page, which names the mistake. Other requests get err.
 func (p *page) refuse(ex *web.Exchange, err error) error {
 	notice := noticeOf(err)
 	refused, ok := errors.AsType[*web.Error](err)
@@ -324,7 +323,7 @@ func (p *page) refuse(ex *web.Exchange, err error) error {
 	return nil
 }
 
-// noticeOf returns what the page says about a change that was not made.
+// noticeOf returns the notice of the page about a change that was not made.
 func noticeOf(err error) pages.PeopleNotice {
 	for _, known := range []struct {
 		err    error
@@ -341,7 +340,7 @@ func noticeOf(err error) pages.PeopleNotice {
 	return pages.PeopleNothing
 }
 
-// doneNotice returns what the page says about the change before.
+// doneNotice returns the notice of the page about the change before.
 func doneNotice(name string) pages.PeopleNotice {
 	return map[string]pages.PeopleNotice{
 		"disable": pages.PeopleDisabled, "enable": pages.PeopleEnabled, "roles": pages.PeopleRoles,

@@ -1,12 +1,12 @@
-// Package people has the endpoints of those who look after the accounts of others: the list
-// of local accounts, and what they change of one.
+// Package people has the endpoints of those who look after the accounts of others: the list of
+// local accounts, and the changes of one.
 //
 // # Job
 //
 // accounts.admins says who looks after accounts. They see all local accounts, with how many
 // logins and second factors each has. They add and invite users, disable and enable accounts,
-// change roles, remove second factors and end logins. What changes the file of accounts is one
-// edit of it. Each change is a line in the audit log.
+// change roles, remove second factors and end logins. Each change of the file of accounts is one
+// edit. Each change is a line in the audit log.
 //
 // # Limits
 //

@@ -15,7 +15,7 @@ import (
 	"authgate/policy"
 )
 
-// person is what those who look after accounts see of one.
+// person describes an account to those who look after accounts.
 type person struct {
 	Username string   `json:"username"`
 	Name     string   `json:"name"`
@@ -28,7 +28,7 @@ type person struct {
 	account *accounts.Account
 }
 
-// infos returns what is shown of all accounts, by name.
+// infos returns the descriptions of all accounts, by name.
 func (p *page) infos(ex *web.Exchange) ([]person, error) {
 	all := slices.SortedFunc(p.accounts.Everyone(), func(a, b *accounts.Account) int {
 		return cmp.Or(strings.Compare(policy.FoldName(a.Username), policy.FoldName(b.Username)),

@@ -10,7 +10,7 @@ import (
 	"authgate/gateway/proxy/web"
 )
 
-// order is what is to be changed, and for whom.
+// order has the fields of a change, and its account.
 type order struct {
 	username string // as auth.EnteredName returns it
 	roles    []string

@@ -12,7 +12,7 @@ import (
 	"authgate/policy"
 )
 
-// Options are what those who look after accounts see and change.
+// Options are the parts of the endpoints for those who look after accounts.
 type Options struct {
 	*endpoint.Options
 	Logout   *signout.Logout // of logins that changes end

@@ -160,7 +160,7 @@ func (c *callback) finish(ex *web.Exchange) (*login.Login, *journey.Attempt, err
 	return login, attempt, err
 }
 
-// unproved tells operators what a provider has said of a sign-in, which was not enough.
+// unproved describes for operators the proof of a provider, which was not enough.
 func unproved(p *mechanism.Provider, proof *policy.Proof) string {
 	at := "no auth_time"
 	if !proof.AuthTime.IsZero() {
@@ -214,7 +214,7 @@ func (c *callback) begin(ex *web.Exchange, grant *provider.Grant, attempt *journ
 	return login, nil
 }
 
-// authorizationResponse is what a provider sends back with the browser.
+// authorizationResponse is the response of a provider, which the browser brings.
 type authorizationResponse struct {
 	state, code, failure, description string
 	issuer                            string // RFC 9207
@@ -273,8 +273,8 @@ func (r *authorizationResponse) refusal(name string) error {
 	}
 }
 
-// printable returns what a page may quote of a provider's text: one line of
-// bounded length.
+// printable returns the part of a provider's text that a page may quote: one line of bounded
+// length.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

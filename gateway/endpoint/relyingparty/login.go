@@ -202,8 +202,8 @@ func (d *delegatedLogin) begin(ex *web.Exchange, p *mechanism.Provider, r places
 	return nil
 }
 
-// wish returns what the page where the user goes on demands of every login, so that one
-// sign-in at the provider is enough for it. The page decides whether it was.
+// wish returns the demand on every login by the page where the user goes on, so that one sign-in at
+// the provider is enough for it. The page decides whether it was.
 func (d *delegatedLogin) wish(ex *web.Exchange, r places.Return) policy.Demand {
 	page := ex.Canonical
 	if r.Host != "" {

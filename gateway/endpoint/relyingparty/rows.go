@@ -22,7 +22,7 @@ import (
 	"authgate/policy"
 )
 
-// Options are what users of providers sign in with.
+// Options are the parts of the sign-in at providers.
 type Options struct {
 	*endpoint.Options
 	Federation *mechanism.Federation

@@ -82,10 +82,9 @@ func subjectOf(account *accounts.Account) slog.Attr {
 	return slog.String("subject", policy.LocalProvider+":"+account.Username)
 }
 
-// stepUp compares what a sign-in on the page proves with what it was begun for. leads tells
-// that the user goes to their account next, to add the second factor that is needed. An
-// account that cannot have one keeps the session that was not enough: a new one would not
-// be enough either.
+// stepUp compares the proof of a sign-in on the page with its demand. leads tells that the user
+// goes to their account next, to add the second factor that is needed. An account that cannot have
+// one keeps the session that was not enough: a new one would not be enough either.
 func (e *entrance) stepUp(ex *web.Exchange, a *arrival) (leads bool, err error) {
 	proof := policy.Proof{AMR: a.methods, AuthTime: ex.Canonical.Now}
 	if a.then.Demand.Factors <= proof.Factors() {

@@ -7,6 +7,6 @@
 // An endpoint redirects only to paths on this origin and to the gateway's own hosts. Users
 // sign in at the host of public_url, and get their sessions at other hosts by tickets. A
 // new login ends the logins that the request presents, so that a browser has one identity.
-// What the store has not recorded is not answered with success: cookies are set last. A
-// client that leaves does not stop what it has begun.
+// Success is answered only once the store has recorded it: cookies are set last. A client that
+// leaves does not stop its sign-in.
 package signin

@@ -149,8 +149,7 @@ func (i *invite) admit(ex *web.Exchange, account *accounts.Account) error {
 	})
 }
 
-// write answers with the page. What is asked for next must not tell its address, which has
-// the token.
+// write answers with the page. The next request must not tell its address, which has the token.
 func (i *invite) write(
 	ex *web.Exchange, status int, account *accounts.Account, token string, notice pages.ManageNotice,
 ) {

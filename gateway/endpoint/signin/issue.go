@@ -10,7 +10,7 @@ import (
 	"authgate/policy"
 )
 
-// Issuer begins logins of local accounts, and makes what belongs to them.
+// Issuer begins logins of local accounts, and makes their tokens and cookies.
 type Issuer struct {
 	logins   *login.Logins
 	sessions *login.Sessions
@@ -29,7 +29,7 @@ func NewIssuer(o *Options) *Issuer {
 	}
 }
 
-// issued is what a login gives.
+// issued is a login with its tokens.
 type issued struct {
 	login  *login.Login
 	tokens tokenPair
@@ -82,8 +82,8 @@ func (i *Issuer) issue(ex *web.Exchange, a *arrival, replaces []string) (*issued
 	return &given, nil
 }
 
-// NewValues are what the client of a login gets in place of all that it had, when its
-// user changes the password: somebody else may know the old values.
+// NewValues replace all values that the client of a login had, when its user changes the password:
+// somebody else may know the old values.
 type NewValues struct {
 	issuer  *Issuer
 	ex      *web.Exchange

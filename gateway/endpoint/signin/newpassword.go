@@ -22,7 +22,7 @@ var (
 )
 
 // CheckNewPassword returns the error of a password that users cannot choose. again are its
-// repetitions: a page wants one, because its user does not see what they type.
+// repetitions: a page wants one, because its user does not see the typed text.
 func CheckNewPassword(next string, again ...string) error {
 	switch {
 	case len(again) > 0 && again[0] != next:
@@ -35,7 +35,7 @@ func CheckNewPassword(next string, again ...string) error {
 	return nil
 }
 
-// PasswordNotice returns what a page says about an error of CheckNewPassword, and
+// PasswordNotice returns the notice of a page about an error of CheckNewPassword, and
 // pages.ManageNothing for any other.
 func PasswordNotice(err error) pages.ManageNotice {
 	switch {

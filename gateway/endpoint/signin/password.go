@@ -31,7 +31,7 @@ type passwordLogin struct {
 	metrics  *web.Metrics
 }
 
-// loginForm is what a client posts, in one of three forms.
+// loginForm has the fields that a client posts, in one of three forms.
 type loginForm struct {
 	username, password string
 	code               string        // of a second factor; empty: none

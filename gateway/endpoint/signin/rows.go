@@ -16,7 +16,7 @@ import (
 	"authgate/gateway/proxy/web"
 )
 
-// Options are what users sign in with, and what a sign-in gives.
+// Options are the parts of the sign-in of local accounts.
 type Options struct {
 	*endpoint.Options
 	Logout      *signout.Logout // of the logins that a new one replaces

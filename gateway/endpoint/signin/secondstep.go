@@ -195,7 +195,7 @@ func (s *secondStep) withMechanism(ex *web.Exchange, place string) string {
 	return place
 }
 
-// formOf returns what the forms of a sign-in carry along.
+// formOf returns the hidden fields of the forms of a sign-in.
 func formOf(site *web.Site, r places.Return) pages.Form {
 	f := pages.Form{ReturnTo: site.Place(r), Binding: r.Binding, Elsewhere: r.Elsewhere}
 	f.Factors, f.MaxAge = places.DemandFields(r.Demand)

@@ -6,7 +6,7 @@
 // A logout is answered with success only when the store has recorded it: cookies are cleared
 // last. The provider of a login is told of its end, and one that fails keeps no user signed
 // in here. A link signs out only a person who follows it, and asks first if it is on another
-// site. A client that leaves does not stop what it has begun.
+// site. A client that leaves does not stop its logout.
 package signout
 
 import (
@@ -44,7 +44,7 @@ type Logout struct {
 	options   *Options
 }
 
-// Options are what a logout ends.
+// Options are the parts of a logout.
 type Options struct {
 	*endpoint.Options
 	Users   *login.Overview
@@ -97,8 +97,8 @@ func (l *Logout) serve(ex *web.Exchange) error {
 	return nil
 }
 
-// Here ends the login of the request, and what else its cookies open, for a user who does
-// so on a page. page tells that a form of the page asked.
+// Here ends the login of the request, and the other logins of its cookies, for a user who does so
+// on a page. page tells that a form of the page asked.
 func (l *Logout) Here(ex *web.Exchange, page bool) error {
 	redirect, err := l.end(ex)
 	if err != nil {
@@ -108,8 +108,8 @@ func (l *Logout) Here(ex *web.Exchange, page bool) error {
 	return nil
 }
 
-// End ends the login of the request, and what else its cookies open, for a caller who leads the
-// browser on. The provider of a delegated login is told only if the browser need not go there.
+// End ends the login of the request, and the other logins of its cookies, for a caller who leads
+// the browser on. The provider of a delegated login is told only if the browser need not go there.
 func (l *Logout) End(ex *web.Exchange) error {
 	if _, err := l.end(ex); err != nil {
 		return err
@@ -165,8 +165,8 @@ func (l *Logout) answer(ex *web.Exchange, redirect string, page bool) {
 }
 
 // byLink is GET /logout: it ends the logins behind the cookies, for a person who goes there.
-// What a browser loads ahead of a click, or for a part of a page, signs no user out. A link
-// on another site must not either, so it leads to a page that asks first.
+// A request ahead of a click, or for a part of a page, signs no user out. A link on another site
+// must not either, so it leads to a page that asks first.
 func (l *Logout) byLink(ex *web.Exchange) error {
 	if !ex.Navigates() {
 		return NoNavigation()
@@ -240,9 +240,8 @@ func (l *Logout) verifyBearer(ctx context.Context, ex *web.Exchange) error {
 	return nil
 }
 
-// revokeBearer ends what the bearer token opens. A token that verifyBearer has
-// accepted, and that is no longer valid, belonged to a login that a cookie has
-// just ended.
+// revokeBearer revokes the bearer token. A token that verifyBearer has accepted, and that is no
+// longer valid, belonged to a login that a cookie has just ended.
 func (l *Logout) revokeBearer(ex *web.Exchange) error {
 	if ex.Credentials.Scheme != "bearer" {
 		return nil

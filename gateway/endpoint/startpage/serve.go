@@ -11,7 +11,7 @@ import (
 	"authgate/policy"
 )
 
-// appInfo is what a program reads of an application.
+// appInfo describes an application to a program.
 type appInfo struct {
 	Title       string `json:"title"`
 	Description string `json:"description"`

@@ -37,9 +37,9 @@ func Answered(err error) error {
 	return err
 }
 
-// Fail answers the request with what toHTTP makes of err. It returns true if
-// the answer has begun already, or the client has left: the caller must then
-// abort the request, so that the answer does not seem whole.
+// Fail answers the request with the answer of toHTTP to err. It returns true if the answer has
+// begun already, or the client has left: the caller must then abort the request, so that the answer
+// does not seem whole.
 func (ex *Exchange) Fail(err error) (abort bool) {
 	e := toHTTP(ex.Store.Context, err)
 	if e.Detail == auth.DetailNotSignedIn && ex.SessionEnded() {
@@ -117,7 +117,7 @@ func (ex *Exchange) JSON(media string, status int, body any) {
 	_, _ = ex.Write(append(encoded, '\n')) // the client is gone if this fails
 }
 
-// Page answers with what render writes, in the language of the user. Its length comes
+// Page answers with the page that render writes, in the language of the user. Its length comes
 // first, so that it can be whole before the request's body is; see answerFirst.
 func (ex *Exchange) Page(status int, render func(*pages.Pages, io.Writer) error) {
 	p := ex.pages()
@@ -139,7 +139,7 @@ func (ex *Exchange) Page(status int, render func(*pages.Pages, io.Writer) error)
 }
 
 // tellRefusal makes a 401 say that it is the gateway's, and where users sign in. Scripts that may
-// read a 401 or 403 may read what it asks for.
+// read a 401 or 403 may read its challenge.
 func (ex *Exchange) tellRefusal(status int) {
 	h := ex.Header()
 	switch {
@@ -191,9 +191,8 @@ func (ex *Exchange) Preflight(policy *cors.Policy) error {
 	return nil
 }
 
-// openerPolicy is the header that takes a page of the gateway, and what it leads
-// to, from the window that opened it: that could close it, or lead it elsewhere,
-// in the middle of a sign-in.
+// openerPolicy is the header that takes a page of the gateway, and the pages after it, from the
+// window that opened it: that could close it, or lead it elsewhere, in the middle of a sign-in.
 const openerPolicy = "Cross-Origin-Opener-Policy"
 
 // OwnHeader sets the header of an answer of the gateway's own.

@@ -123,8 +123,8 @@ func (c *Cookies) cookie(name, value string, lives time.Duration) *http.Cookie {
 	return cookie
 }
 
-// cleared returns what makes a browser forget a cookie. One without Domain is
-// another cookie: it is from before session.domain was set.
+// cleared returns the cookies that make a browser forget a cookie. One without Domain is another
+// cookie: it is from before session.domain was set.
 func (c *Cookies) cleared(name string) []*http.Cookie {
 	cookie := c.cookie(name, "", 0)
 	cookie.MaxAge, cookie.Expires = -1, time.Unix(1, 0)

@@ -25,10 +25,9 @@ const (
 	CSRFField  = "csrf_token"
 )
 
-// CrossSite refuses what another site must not do. A browser sends cookies by
-// itself, on behalf of any site. The browser says which site makes a request.
-// From a client that does not, CrossSite can demand a token that no other site
-// knows.
+// CrossSite refuses requests that another site must not make. A browser sends cookies by itself, on
+// behalf of any site. The browser says which site makes a request. From a client that does not,
+// CrossSite can demand a token that no other site knows.
 type CrossSite struct {
 	site         *Site
 	home, others *http.CrossOriginProtection // of the host of public_url, and of the others

@@ -1,5 +1,5 @@
 // Package web is one exchange of the gateway with a client: the request as it
-// was read once, the answer, and what the metrics and the logs say of both.
+// was read once, the answer, and the records of both in metrics and logs.
 //
 // An [Exchange] is the http.ResponseWriter of its request, so that it knows the
 // status and the size of every answer, its own or an upstream's. A handler
@@ -7,8 +7,7 @@
 // returns an error, which the gateway passes to [Exchange.Fail]. One function
 // maps all errors to HTTP.
 //
-// A [Service] has what the exchanges of one gateway share, a [Site] what those
-// of one configuration share.
+// The exchanges of one gateway share a [Service], and those of one configuration a [Site].
 //
 // # Limits and threats
 //
@@ -18,5 +17,5 @@
 //
 // A client that sends its body slowly, or that does not read its answer, loses
 // the connection after a bounded time. A browser sends cookies on behalf of any
-// site: [CrossSite] refuses what another site must not do.
+// site: [CrossSite] refuses requests that another site must not make.
 package web

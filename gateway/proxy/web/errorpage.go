@@ -51,14 +51,13 @@ func (l *SignInLink) withReturn(page string, site *Site, received *Received) str
 	return site.PublicURL + site.WithReturn(page, r)
 }
 
-// errorPage is what the page of an error shows in an exchange.
+// errorPage has the content of an error's page in an exchange.
 type errorPage struct {
 	pages.ErrorPage
 	ex *Exchange
 }
 
-// newErrorPage returns what the page of an error shows: what happened, and what the
-// user can do.
+// newErrorPage returns the content of an error's page: the cause, and advice for the user.
 func newErrorPage(ex *Exchange, e *Error) pages.ErrorPage {
 	page := errorPage{pages.ErrorPage{
 		Status: e.Status, Problem: e.Problem, Detail: e.Detail, Said: e.Said, RequestID: ex.ID,

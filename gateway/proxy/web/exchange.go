@@ -13,7 +13,7 @@ import (
 	"authgate/policy"
 )
 
-// Service is what the exchanges of a gateway share, whatever the configuration.
+// Service is shared by the exchanges of a gateway, whatever the configuration.
 type Service struct {
 	Logger   *slog.Logger
 	Metrics  *Metrics
@@ -21,7 +21,7 @@ type Service struct {
 	Draining atomic.Bool      // clients must open new connections: the gateway is about to stop
 }
 
-// Lent is what mechanisms learn of a request. They may keep it, because work that they begin
+// Lent is the part of a request that mechanisms see. They may keep it, because work that they begin
 // can go on after the answer.
 type Lent struct {
 	Store       guard.Context // for everything that may call the store
@@ -102,10 +102,9 @@ func (ex *Exchange) FlushError() error { return http.NewResponseController(ex.Re
 // Unwrap lets http.ResponseController reach hijacking and deadlines.
 func (ex *Exchange) Unwrap() http.ResponseWriter { return ex.ResponseWriter }
 
-// LimitBody bounds the time for what is left of the request's body. It comes
-// before every answer of the gateway's own: over HTTP/1.1 the server reads the
-// rest of a small body before it sends a small answer, and would wait for it
-// without bound.
+// LimitBody bounds the time for the rest of the request's body. It comes before every answer of the
+// gateway's own: over HTTP/1.1 the server reads the rest of a small body before it sends a small
+// answer, and would wait for it without bound.
 func (ex *Exchange) LimitBody() { ex.pace.limitBody(ex.ResponseWriter, ex.Request) }
 
 // Cut ends the answer within a time, even if the client does not read. Over
@@ -134,8 +133,8 @@ func (ex *Exchange) Authenticate(chain auth.Chain) (*policy.Identity, error) {
 	}
 }
 
-// Audit writes one event to the audit log: who did what from where. The
-// attributes must hold no secret and no text that the client chooses.
+// Audit writes one event, with the address of the client, to the audit log. The attributes must
+// hold no secret and no text that the client chooses.
 func (ex *Exchange) Audit(event string, attrs ...slog.Attr) {
 	ex.audit(ex.site.Service.Logger, ex.Peer.Address, event, attrs)
 }

@@ -105,8 +105,8 @@ func repeatable(name string) (parameters []string, ok bool) {
 	return nil, false
 }
 
-// SamePage returns the page at the host of the request that a user comes back to. The start page is
-// in place of what is no path there, and of an own endpoint that may not be asked for again.
+// SamePage returns the page at the host of the request that a user comes back to. The start page
+// replaces a target that is no path there, or an own endpoint that may not be asked for again.
 func (s *Site) SamePage(received *Received, target string) string {
 	path, err := s.ParseReturn(received.Canonical.Host, target)
 	if err != nil || len(target) > longestBack || path.ReadsAs(s.onlyOnce) {

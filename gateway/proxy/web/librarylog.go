@@ -11,8 +11,8 @@ import (
 )
 
 // LibraryLog returns a logger for libraries that write lines of text, such as
-// net/http. Each line becomes a record of h. Libraries quote what came over the
-// wire, which may be part of an answer, so quoted text is left out.
+// net/http. Each line becomes a record of h. Libraries quote bytes from the wire, which may be part
+// of an answer, so quoted text is left out.
 func LibraryLog(h slog.Handler, level slog.Level) *log.Logger {
 	return log.New(&libraryLog{h, level}, "", 0)
 }

@@ -26,8 +26,8 @@ const (
 	TokenReused    = "reused"
 )
 
-// Metrics are what Prometheus scrapes. No label takes a value that a client
-// chooses: routes, upstreams and mechanisms come from the configuration.
+// Metrics are the metrics for Prometheus. No label takes a value that a client chooses: routes,
+// upstreams and mechanisms come from the configuration.
 type Metrics struct {
 	requests         *prometheus.CounterVec
 	requestDuration  *prometheus.HistogramVec
@@ -161,7 +161,7 @@ func (m *Metrics) request(major int) {
 	}
 }
 
-// Token counts what happened to a token.
+// Token counts an event of a token.
 func (m *Metrics) Token(event string) { m.tokens.WithLabelValues(event).Inc() }
 
 // Reload counts a reload of the configuration.
@@ -173,17 +173,17 @@ func (m *Metrics) Reload(err error) {
 	m.reloads.WithLabelValues(result).Inc()
 }
 
-// Spans counts spans of traces by what became of them.
+// Spans counts spans of traces by their result.
 func (m *Metrics) Spans(result string, spans int) {
 	m.spans.WithLabelValues(result).Add(float64(spans))
 }
 
-// Upstream returns what measures the time of an upstream.
+// Upstream returns the observer of the time of an upstream.
 func (m *Metrics) Upstream(name string) prometheus.Observer {
 	return m.upstreamDuration.WithLabelValues(name)
 }
 
-// Store returns what measures the operations of the store.
+// Store returns a function that measures the operations of the store.
 func (m *Metrics) Store() func(operation string, took time.Duration) {
 	durations := map[string]prometheus.Observer{}
 	for _, operation := range []string{"get", "put", "swap", "take", "delete", "draw"} {
@@ -192,7 +192,7 @@ func (m *Metrics) Store() func(operation string, took time.Duration) {
 	return func(operation string, took time.Duration) { durations[operation].Observe(took.Seconds()) }
 }
 
-// Provider returns what measures the calls to an identity provider.
+// Provider returns a function that measures the calls to an identity provider.
 func (m *Metrics) Provider(name string) func(operation string, took time.Duration, err error) {
 	return func(operation string, took time.Duration, err error) {
 		result := "success"

@@ -11,8 +11,8 @@ const (
 	// BodyTime is how long own endpoints wait for a body, and how long an answer
 	// waits for the rest of a body that is not read.
 	BodyTime = 10 * time.Second
-	// unpacedAnswer is how much of an answer needs no time limit, in bytes: about
-	// what the buffers on the way to the client take even if it does not read.
+	// unpacedAnswer is how much of an answer needs no time limit, in bytes: about the size of the
+	// buffers on the way to the client, which fill even if it does not read.
 	unpacedAnswer = 16 << 10
 	// AnswerPause is how long a client may take for the next part of an answer,
 	// about 64 KiB.
@@ -76,8 +76,8 @@ func (p *pacing) paceAnswer(w http.ResponseWriter, now time.Time) {
 // the way take, and may allow nothing (RFC 9000, section 4.1).
 func overQUIC(r *http.Request) bool { return r.ProtoMajor == 3 }
 
-// unpaceAnswer sends what is left under the time limit, and removes the limit:
-// the next answer on the connection has its own.
+// unpaceAnswer sends the rest under the time limit, and removes the limit: the next answer on the
+// connection has its own.
 func (p *pacing) unpaceAnswer(w http.ResponseWriter, r *http.Request) {
 	if p.paced.IsZero() || p.ended.Load() {
 		return

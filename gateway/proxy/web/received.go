@@ -19,8 +19,8 @@ import (
 // MaxBody is how large a body own endpoints read, in bytes.
 const MaxBody = 64 << 10
 
-// Received is a request, read once. Everything goes by these values, so that
-// what is decided on is what is forwarded.
+// Received is a request, read once. Everything goes by these values, so that the gateway forwards
+// the request that it has decided on.
 type Received struct {
 	Request     *http.Request
 	Peer        peer.Peer      // who is connected, and on whose behalf
@@ -67,7 +67,7 @@ func (r *Received) ByXHR() bool {
 
 // Navigates reports whether a person goes to the place of the request, as far as the
 // request tells: it is no HEAD, no part of a page, and not sent ahead of a click
-// (Sec-Purpose of the Fetch standard, and what browsers sent before it).
+// (Sec-Purpose of the Fetch standard, and its predecessors).
 func (r *Received) Navigates() bool {
 	h := r.Request.Header
 	for _, name := range []string{"Purpose", "X-Purpose", "X-Moz"} {
@@ -149,9 +149,8 @@ func (r *Received) LoggedPath() string {
 	return clip(path)
 }
 
-// ReadBody reads the whole body into Body, in bounded time. After an error the
-// time limit stays, because the server reads what is left before it sends the
-// answer.
+// ReadBody reads the whole body into Body, in bounded time. After an error the time limit stays,
+// because the server reads the rest before it sends the answer.
 func (ex *Exchange) ReadBody() error {
 	if ex.Request.ContentLength == 0 {
 		return nil

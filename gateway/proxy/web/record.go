@@ -28,7 +28,7 @@ const (
 // labelNone is the label of a request that reached no route.
 const labelNone = "none"
 
-// Record is what metrics and logs say of an exchange.
+// Record has the values of an exchange for metrics and logs.
 type Record struct {
 	Start     time.Time
 	ID        string           // of the request; the client, the log and the upstream see the same
@@ -84,7 +84,7 @@ func (r *Record) log(series *requestSeries, received *Received, now time.Time, t
 	r.write(series, received, level, now, took)
 }
 
-// write is what log does for a record that is not left out. Its frame is large.
+// write writes a record that is not left out for log. Its frame is large.
 func (r *Record) write(
 	series *requestSeries, received *Received, level slog.Level, now time.Time, took time.Duration,
 ) {
@@ -124,13 +124,13 @@ func (r *Record) write(
 	_ = series.log.Handle(context.Background(), record) // there is nowhere to report that the log fails
 }
 
-// recordRoom is about what a record of the access log needs of the stack, in bytes.
+// recordRoom is about the stack space of a record of the access log, in bytes.
 const recordRoom = 3 << 10
 
 // growStack makes the stack of the goroutine large enough for a record of the access log. Servers
 // of HTTP/2 and HTTP/3 start a goroutine for each request, with a stack that is large enough for
 // the request but not for log/slog. It would grow where the calls are deepest, and copy the frames
-// of all of them: a GET over HTTP/2 would cost 1.03 of what it costs.
+// of all of them: a GET over HTTP/2 would cost 3 % more.
 //
 //go:noinline
 func growStack() byte {
@@ -160,9 +160,8 @@ func (r *Record) audit(logger *slog.Logger, client, event string, attrs []slog.A
 // them: the next record uses the memory again.
 type line [12]slog.Attr
 
-// clip bounds what a client can put into a record of the log, and escapes characters
-// on which a terminal could act. JSON leaves some of them as they are, but never a line
-// break.
+// clip bounds the text of a client in a record of the log, and escapes characters on which a
+// terminal could act. JSON leaves some of them as they are, but never a line break.
 func clip(s string) string {
 	s = s[:min(len(s), 1024)]
 	if !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' }) {

@@ -35,10 +35,10 @@ func lengthKnown(r *http.Request, status int, h http.Header) bool {
 	return len(h["Content-Length"]) > 0
 }
 
-// DropBody reads and drops what is left of the request's body after an answer that came first,
-// so that a client which reads only after it has sent everything gets the answer (RFC 9112,
-// section 9.3). It takes at most BodyTime, and comes after Finish. It returns false if the
-// connection must end, because it is unknown where the next request begins.
+// DropBody reads and drops the rest of the request's body after an answer that came first. So a
+// client that reads only after it has sent everything gets the answer (RFC 9112, section 9.3). It
+// takes at most BodyTime, and comes after Finish. It returns false if the connection must end,
+// because it is unknown where the next request begins.
 func (ex *Exchange) DropBody() bool {
 	if !ex.pace.first || ex.pace.upload != nil && !ex.pace.upload.Unread() {
 		return true

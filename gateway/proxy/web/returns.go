@@ -14,9 +14,9 @@ import (
 // its session there. People leave sign-in pages open.
 const startLifetime = 24 * time.Hour
 
-// ReadReturn reads where the user goes on from parameters of the request, what they must
-// prove, and whether another site began that. A page load of the other host may have asked
-// for it, so this counts only if no browser waits there.
+// ReadReturn reads from parameters of the request where the user goes on, with which demand, and
+// whether another site began that. A page load of the other host may have asked for it, so this
+// counts only if no browser waits there.
 func (ex *Exchange) ReadReturn(value func(name string) string) places.Return {
 	r := readReturn(ex.site, &ex.Received, value)
 	if path, _, _ := strings.Cut(r.Path, "?"); r.Host == "" && path == ex.site.Own(places.AuthorizePath) {

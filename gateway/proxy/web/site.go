@@ -12,7 +12,7 @@ import (
 	"authgate/gateway/wire/peer"
 )
 
-// Site is what the exchanges of one configuration share. It does not change.
+// Site is shared by the exchanges of one configuration. It does not change.
 type Site struct {
 	*places.Places
 	Service   *Service

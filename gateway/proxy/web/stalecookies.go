@@ -31,10 +31,9 @@ func (s *staleCookies) Any() bool { return len(s.names) > 0 }
 
 // Clear makes the browser forget the cookies, if the answer w may do that. It clears each once.
 //
-// A browser deletes a cookie by its name, whatever its value is by now. A
-// request that a page makes in the background may be answered after a new login
-// has set the cookie again, so only page loads clear cookies, and programs,
-// which do not tell their mode.
+// A browser deletes a cookie by its name, whatever its value is by now. A request that a page makes
+// in the background may be answered after a new login has set the cookie again. So only page loads
+// clear cookies, and programs, which do not tell their mode.
 func (s *staleCookies) Clear(w http.ResponseWriter) {
 	names := s.clearable()
 	for _, name := range names[min(s.cleared, len(names)):] {

@@ -10,8 +10,8 @@ import (
 	"authgate/policy"
 )
 
-// StepUp is the error of a user whose login has proved less than a policy demands. It tells
-// clients what is needed (RFC 9470, section 3). reason is for operators.
+// StepUp is the error of a user whose login has proved less than a policy demands. It tells clients
+// the demand (RFC 9470, section 3). reason is for operators.
 func StepUp(realm string, id *policy.Identity, d policy.Demand, reason string) error {
 	detail := "This needs a sign-in that proves more: " + d.String() + ". Sign in again."
 	if id.Login == "" {

@@ -59,8 +59,8 @@ func (c *Cookies) ClearTwins(w http.ResponseWriter, name, host, path string) {
 	}
 }
 
-// twinDomains returns what the attribute Domain of a cookie can be that a browser sends to
-// a host: nothing, the host, and the domains above it up to a public suffix.
+// twinDomains returns the values of Domain for a cookie that a browser sends to a host: nothing,
+// the host, and the domains above it up to a public suffix.
 func twinDomains(host string) []string {
 	domains := []string{""}
 	if peer.ParseAddr(strings.Trim(host, "[]")).IsValid() {
@@ -78,8 +78,8 @@ func twinDomains(host string) []string {
 	return domains
 }
 
-// twinPaths returns what the attribute Path of a cookie can be that a browser sends to a
-// path: the path, and each part of it, with and without a slash at the end.
+// twinPaths returns the values of Path for a cookie that a browser sends to a path: the path, and
+// each part of it, with and without a slash at the end.
 func twinPaths(path string) []string {
 	paths := []string{"/"}
 	for i := 1; i < len(path) && len(paths) <= 2*maxTwinParts; i++ {

@@ -12,10 +12,9 @@ import (
 	"authgate/gateway/wire/conn"
 )
 
-// Upload is a request's body on its way to an upstream. A client that stops in
-// the middle would hold a connection of the gateway and one of the upstream
-// without bound, because an upstream's time to answer begins when it has the
-// request.
+// Upload is a request's body on its way to an upstream. A client that stops in the middle would
+// hold a connection of the gateway and one of the upstream without bound: an upstream's time to
+// answer begins only when it has the request.
 //
 // Only a Read that waits counts as a pause, and only while the response is
 // silent too: the upstream may be the one that does not read, and in a

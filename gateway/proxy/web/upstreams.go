@@ -8,7 +8,7 @@ import (
 	"authgate/gateway/proxy/upstream"
 )
 
-// UpstreamMetrics returns what counts the retries and checks of an upstream.
+// UpstreamMetrics returns the counters of the retries and checks of an upstream.
 func (m *Metrics) UpstreamMetrics(name string) upstream.Metrics {
 	return upstreamMetrics{
 		retries: m.upstreamRetries.WithLabelValues(name),
