@@ -10,9 +10,8 @@
 //	                                                      login)
 //
 // An exchange is one request on this way. [Gateway.ServeHTTP] begins it, serve
-// leads it, finish ends it. read looks once at the target, the host and the
-// credentials, and everything after goes by the values that it found, so that the gateway forwards
-// the request that it has decided on.
+// leads it, finish ends it. read looks once at the target, the host and the credentials. Everything
+// after goes by these values, so that the gateway forwards the request that it has decided on.
 //
 // A pool (exchanges) reuses an exchange when nothing else refers to it. Mechanisms get a part of
 // it, web.Lent, with memory of its own: they may keep it for work that goes on after the answer.
@@ -87,25 +86,23 @@
 // # OAuth clients
 //
 // Applications may use the gateway's sign-in by OAuth and OpenID Connect. gateway/endpoint/oauth speaks
-// the protocols, gateway/identity/clients knows the applications, and gateway/login/grants keeps what users have
-// granted to them. A grant is lent by a login: it lives on when the session ends by time, and ends
-// with the login. The login knows which applications have an ID token for it. The one place that
-// ends a login tells them.
+// the protocols, gateway/identity/clients knows the applications, and gateway/login/grants keeps their grants. A
+// grant is lent by a login: it lives on when the session ends by time, and ends with the login. The login knows
+// which applications have an ID token for it. The one place that ends a login tells them.
 //
 // # Packages
 //
-// docs/code-map.md lists the packages in their order and says what each does. A
-// package imports only packages above it there; a test reads the list. Some
-// choices may surprise:
+// docs/code-map.md lists the packages in their order, with their tasks. A package imports only
+// packages above it there; a test reads the list. Some choices may surprise:
 //
 //   - policy has its own table of routes, with the rules of net/http.ServeMux. A
 //     ServeMux compares a pattern with most others, which is quadratic, and
 //     allocates at each lookup. A fuzz test compares the two.
 //   - guard is apart from store, because back ends do not need it, and apart from
 //     gateway, because it knows nothing of HTTP.
-//   - exchange embeds web.Exchange. What answers, logs and reads a request is
-//     in web, so that endpoints need nothing of this package. What a request
-//     needs to be forwarded, and to be ended from outside, is in forward.Request.
+//   - exchange embeds web.Exchange. The code that answers, logs and reads a request
+//     is in web, so that endpoints need nothing of this package. forward.Request has
+//     the values to forward a request, and to end it from outside.
 //   - The protection against other sites is in web, because routes and own
 //     endpoints share it.
 //   - trusted is apart from login, because its tokens belong to no login, and
@@ -113,8 +110,8 @@
 //   - mechanism is apart from login, because it reads the configuration. It and own are
 //     apart from gateway, because own endpoints are tested without a gateway.
 //   - signin, relyingparty, account, people and oauth import signout, and relyingparty and
-//     account import signin: who ends a login, leads a user on or gives new tokens does what a
-//     logout and a sign-in do.
+//     account import signin: they end logins, lead users on and give new tokens in the
+//     same way as a logout and a sign-in.
 //
 // # Limits and threats
 //

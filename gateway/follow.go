@@ -33,10 +33,12 @@ func (f *follower) run(ctx context.Context) {
 		if !running.gate.IsOpen() {
 			continue // settle reads everything
 		}
-		_ = running.mechanisms.Decoys.Share(ctx, g.storage.raw) // Redis may have lost it. An outage is reported elsewhere
+		// Redis may have lost the key. An outage is reported elsewhere.
+		_ = running.mechanisms.Decoys.Share(ctx, g.storage.raw)
 		err := f.followChanges(ctx, running)
 		if text := fmt.Sprint(err); err != nil && text != f.told {
-			g.service.Logger.Warn("what Redis has about accounts cannot be taken over; the gateway tries again", "error", text)
+			g.service.Logger.Warn("what Redis has about accounts cannot be taken over; the gateway tries again",
+				"error", text)
 			f.told = text
 		}
 	}
@@ -60,8 +62,8 @@ func (f *follower) followChanges(ctx context.Context, running *state) error {
 		return err
 	}
 	if moved {
-		g.service.Logger.Warn("the account epochs are taken over from Redis: it has lost data, or another instance was " +
-			"reloaded with other accounts")
+		g.service.Logger.Warn("the account epochs are taken over from Redis: it has lost data, " +
+			"or another instance was reloaded with other accounts")
 	}
 	if !slices.Equal(taken, running.taken) {
 		g.service.Logger.Warn("another instance was reloaded with other accounts, and what it has withdrawn ends here "+

@@ -36,7 +36,8 @@ func (l *load) limit(cfg *config.Config) int64 {
 // warn logs that limits.in_flight is more than the process can serve.
 func (l *load) warn(logger *slog.Logger, cfg *config.Config) {
 	if n := cfg.Limits.InFlight; n > l.budget.Requests {
-		logger.Warn("limits.in_flight is more than the file descriptors allow: raise the limit (ulimit -n, LimitNOFILE)",
+		logger.Warn("limits.in_flight is more than the file descriptors allow: "+
+			"raise the limit (ulimit -n, LimitNOFILE)",
 			"in_flight", n, "file_descriptors", l.budget.Files, "applies", l.budget.Requests)
 	}
 }

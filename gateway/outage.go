@@ -56,7 +56,8 @@ func (g *Gateway) openGate(st, old *state, durable bool) error {
 		return nil
 	case isOutage(err) && st.config.Store.Driver == config.StoreRedis:
 		if old.isNone() {
-			g.service.Logger.Error("requests that need a login are refused until Redis can be used", "error", err.Error())
+			g.service.Logger.Error("requests that need a login are refused until Redis can be used",
+				"error", err.Error())
 		}
 		return nil
 	}

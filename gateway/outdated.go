@@ -37,8 +37,8 @@ func (g *Gateway) endOutdated(old, st *state) {
 			return mechanism.Overview(now.mechanisms, now.federation)
 		}
 		if err := login.EndOutdated(ctx, running, outdated); err != nil {
-			g.service.Logger.Warn("logins of accounts that have changed could not all be ended; they open nothing, but "+
-				"applications are not told", "error", err.Error())
+			g.service.Logger.Warn("logins of accounts that have changed could not all be ended; they open nothing, "+
+				"but applications are not told", "error", err.Error())
 		}
 	})
 }

@@ -53,8 +53,9 @@ func (ex *exchange) read() error {
 	st := ex.state
 	if ex.Request.Method == http.MethodConnect && ex.Request.ProtoMajor == 3 {
 		return &web.Error{ // RFC 9220, section 3; quic-go announces extended CONNECT in any case
-			Status: http.StatusNotImplemented, Detail: "There are no tunnels and no WebSockets over HTTP/3. Use HTTP/1.1.",
-			Cause: errors.New("CONNECT over HTTP/3"),
+			Status: http.StatusNotImplemented,
+			Detail: "There are no tunnels and no WebSockets over HTTP/3. Use HTTP/1.1.",
+			Cause:  errors.New("CONNECT over HTTP/3"),
 		}
 	}
 	host, hostErr := policy.CanonicalHost(ex.Peer.Host)

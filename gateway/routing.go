@@ -50,8 +50,9 @@ func (g *Gateway) newUpstreams(st, old *state) map[string]*upstream.Upstream {
 			continue
 		}
 		upstreams[name] = upstream.New(upstream.Options{
-			Name: name, Config: c, Headers: headers, Took: metrics.Upstream(name), Metrics: metrics.UpstreamMetrics(name),
-			Logger: g.service.Logger, Now: g.service.Now, FreeDescriptors: g.CloseIdleUpstreams,
+			Name: name, Config: c, Headers: headers, Took: metrics.Upstream(name),
+			Metrics: metrics.UpstreamMetrics(name),
+			Logger:  g.service.Logger, Now: g.service.Now, FreeDescriptors: g.CloseIdleUpstreams,
 		})
 	}
 	return upstreams
@@ -106,7 +107,8 @@ func (g *Gateway) newRouting(st, old *state) *routing {
 			u := upstreams[c.Upstream]
 			r.identity = u.Headers()
 			r.forward = g.forwarder.NewRoute(&forward.RouteOptions{
-				Route: c, Upstream: u, Config: cfg.Upstreams[c.Upstream], Site: site, Tokens: f.Bearers, Public: rule.Public(),
+				Route: c, Upstream: u, Config: cfg.Upstreams[c.Upstream], Site: site, Tokens: f.Bearers,
+				Public: rule.Public(),
 				Nobody: rule.AdmitsNobody(), ByClient: rule.LooksAtClient(),
 			})
 		}

@@ -87,7 +87,9 @@ func (o *Options) changer(ex *web.Exchange) (*policy.Identity, error) {
 		return nil, err
 	}
 	if id.Mechanism == policy.Bearer {
-		return nil, &web.Error{Status: http.StatusForbidden, Detail: "A token cannot do this. Sign in, and use the session."}
+		return nil, &web.Error{
+			Status: http.StatusForbidden, Detail: "A token cannot do this. Sign in, and use the session.",
+		}
 	}
 	if !o.CrossSite.NeedsToken(ex) {
 		return id, nil
@@ -110,9 +112,9 @@ func Guest(ex *web.Exchange, chain auth.Chain) (*policy.Identity, error) {
 	return nil, err
 }
 
-// SignInAgain returns the page where a user who is signed in signs in once more, by a sign-in
-// that proves what d demands, and from where they come back to the page of that name. That
-// page then leads on to where they came from, if they were led there.
+// SignInAgain returns the page where a user who is signed in signs in once more and meets the
+// demand d. From there they come back to the page of that name, which leads on to where they came
+// from, if they were led there.
 func (o *Options) SignInAgain(back string, d policy.Demand, from places.Return) string {
 	page := places.WithParameter(o.Site.Own("signin"), places.ReasonField, places.ReasonFresh)
 	return o.Site.WithReturn(page, places.Return{Path: o.Site.WithReturn(o.Site.Own(back), from), Demand: d})

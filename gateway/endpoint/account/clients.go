@@ -60,7 +60,8 @@ func (a *applications) list(ex *web.Exchange) error {
 		c := &consents[i]
 		info := clientInfo{ID: c.Client, Name: c.Name, Resources: []resourceInfo{}, Since: timeText(c.Since)}
 		for _, resource := range slices.Sorted(maps.Keys(c.Resources)) {
-			info.Resources = append(info.Resources, resourceInfo{resource, append([]string{}, c.Resources[resource]...)})
+			info.Resources = append(info.Resources,
+				resourceInfo{resource, append([]string{}, c.Resources[resource]...)})
 		}
 		infos = append(infos, info)
 	}
@@ -83,7 +84,8 @@ func (a *applications) revoke(ex *web.Exchange) error {
 	}
 	if !found {
 		return &web.Error{
-			Status: http.StatusNotFound, Detail: "You have no application with this client_id. It may have ended already.",
+			Status: http.StatusNotFound,
+			Detail: "You have no application with this client_id. It may have ended already.",
 		}
 	}
 	ex.Audit("client_revoked", slog.String("client_id", client))

@@ -342,7 +342,8 @@ type passkeyOrder struct {
 func readPasskey(ex *web.Exchange) (*passkeyOrder, error) {
 	order := &passkeyOrder{}
 	if ex.MediaType() == web.TypeForm {
-		values, err := bodies.ReadForm(ex, `The form must have the fields "name" and "credential".`, "name", "credential")
+		values, err := bodies.ReadForm(ex, `The form must have the fields "name" and "credential".`,
+			"name", "credential")
 		if err != nil {
 			return nil, err
 		}
@@ -360,7 +361,8 @@ func readPasskey(ex *web.Exchange) (*passkeyOrder, error) {
 		}
 	}
 	if err := factors.CheckName(order.name); err != nil {
-		return nil, web.BadRequest(fmt.Sprintf("The name must have 1 to %d printable characters.", factors.MaxName), err)
+		detail := fmt.Sprintf("The name must have 1 to %d printable characters.", factors.MaxName)
+		return nil, web.BadRequest(detail, err)
 	}
 	return order, nil
 }

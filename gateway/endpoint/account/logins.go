@@ -139,7 +139,8 @@ func (l *logins) endOne(ctx context.Context, ex *web.Exchange, sid string) error
 	}
 	if errors.Is(err, login.ErrNoLogin) {
 		return &web.Error{
-			Status: http.StatusNotFound, Detail: "You have no login with this id. It may have ended already.", Cause: err,
+			Status: http.StatusNotFound, Detail: "You have no login with this id. It may have ended already.",
+			Cause: err,
 		}
 	}
 	return err

@@ -30,7 +30,8 @@ func newPerson(id *policy.Identity) person {
 		roles = []string{}
 	}
 	p := person{
-		Username: id.Username, Name: id.Name, Email: id.Email, Roles: roles, Mechanism: id.Mechanism, Provider: id.Provider,
+		Username: id.Username, Name: id.Name, Email: id.Email, Roles: roles, Mechanism: id.Mechanism,
+		Provider:  id.Provider,
 		ExpiresAt: id.Expires.UTC().Truncate(time.Second), AMR: id.AMR,
 	}
 	if p.AMR == nil {

@@ -260,7 +260,8 @@ func (p *page) offerTokens(ex *web.Exchange, id *policy.Identity, view *pages.Ma
 		return err
 	}
 	view.TokenRoles = owner.Roles()
-	view.TokenAction, view.RevokeAction = p.options.Site.Own("account/tokens"), p.options.Site.Own("account/tokens/revoke")
+	view.TokenAction, view.RevokeAction = p.options.Site.Own("account/tokens"),
+		p.options.Site.Own("account/tokens/revoke")
 	view.SignInAgainURL = p.options.FreshAgain(id, programsPage)
 	tokens, err := p.tokens.List(&ex.Store, owner)
 	if err != nil {

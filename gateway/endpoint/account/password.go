@@ -70,7 +70,8 @@ func (p *password) serve(ex *web.Exchange) error {
 func (p *password) change(
 	ex *web.Exchange, id *policy.Identity, owner *accounts.Account, order passwordOrder, values *signin.NewValues,
 ) error {
-	verified, err := p.verifier.CheckFresh(ex.Request.Context(), p.accounts, owner.Username, order.current, ex.Peer.Client)
+	verified, err := p.verifier.CheckFresh(
+		ex.Request.Context(), p.accounts, owner.Username, order.current, ex.Peer.Client)
 	if result := web.LoginResult(err); err != nil && result != "" {
 		ex.Audit("password_changed", slog.String("result", result))
 	}

@@ -127,7 +127,8 @@ func (t *tokens) make(ex *web.Exchange, owner *apitokens.Owner) (string, apitoke
 	case errors.Is(err, apitokens.ErrTooMany):
 		err = &web.Error{
 			Status: http.StatusConflict, Cause: err,
-			Detail: fmt.Sprintf("You have %d tokens, which is the limit. Revoke one that you do not need.", apitokens.Max),
+			Detail: fmt.Sprintf("You have %d tokens, which is the limit. Revoke one that you do not need.",
+				apitokens.Max),
 		}
 	}
 	return token, made, err
@@ -256,7 +257,8 @@ func readTokenForm(ex *web.Exchange) (*tokenOrder, error) {
 func readTokenOrder(o bodies.Object, owner *apitokens.Owner) (*tokenOrder, error) {
 	for member := range o {
 		if !slices.Contains([]string{"name", "expires_in", "roles"}, member) {
-			return nil, web.BadRequest(`The body can have the fields "name", "expires_in" and "roles", and no other.`, nil)
+			return nil, web.BadRequest(
+				`The body can have the fields "name", "expires_in" and "roles", and no other.`, nil)
 		}
 	}
 	name, err := o.Text("name")

@@ -59,7 +59,8 @@ func (o Object) Text(name string) (string, error) {
 		}
 	}
 	if s == nil {
-		return "", web.BadRequest(`The body must have the string field "`+name+`".`, errors.New("missing or of another type"))
+		return "", web.BadRequest(`The body must have the string field "`+name+`".`,
+			errors.New("missing or of another type"))
 	}
 	return *s, nil
 }

@@ -141,8 +141,9 @@ func (s *authorization) checkForm(ex *web.Exchange, form, values url.Values) err
 	if id == nil || len(form[sealField]) != 1 ||
 		!s.forms.fits(form.Get(sealField), "request", id.Login, values.Encode()) {
 		return &web.Error{
-			Status: http.StatusForbidden, Detail: "This page is of another session or request. Begin again in the application.",
-			Cause: errors.New("the seal of the form does not fit the session and the request"),
+			Status: http.StatusForbidden,
+			Detail: "This page is of another session or request. Begin again in the application.",
+			Cause:  errors.New("the seal of the form does not fit the session and the request"),
 		}
 	}
 	if crossSite.NeedsToken(ex) {

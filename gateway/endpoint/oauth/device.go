@@ -163,8 +163,9 @@ func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *gra
 		err, id = s.known.Decide(&ex.Store, code, nil), nil
 	case decisionAllow:
 		if !s.forms.fits(form.Get(sealField), "device", id.Login, code) {
-			return &web.Error{Status: http.StatusForbidden, Detail: "This page is of another session or code. Begin again.",
-				Cause: errors.New("the seal of the form does not fit the session and the code")}
+			return &web.Error{Status: http.StatusForbidden,
+				Detail: "This page is of another session or code. Begin again.",
+				Cause:  errors.New("the seal of the form does not fit the session and the code")}
 		}
 		err = s.consents.Give(&ex.Store, id.Subject, terms.Client, client.Name, terms.Resource, terms.Scopes)
 		if err == nil {

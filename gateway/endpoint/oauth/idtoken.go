@@ -161,7 +161,8 @@ func presentedToken(ex *web.Exchange) (string, error) {
 	}
 	switch {
 	case len(tokens)+len(query["access_token"]) > 1:
-		return "", web.BadRequest("The request presents more than one token. Give one, in one place (RFC 6750, section 2).", nil)
+		return "", web.BadRequest(
+			"The request presents more than one token. Give one, in one place (RFC 6750, section 2).", nil)
 	case len(tokens) == 0:
 		return "", nil
 	}

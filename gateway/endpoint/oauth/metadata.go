@@ -53,8 +53,8 @@ func (s *documents) serverMetadata() map[string]any {
 		"claims_parameter_supported":                       false,
 		"backchannel_logout_supported":                     true,
 		"backchannel_logout_session_supported":             true,
-		"claims_supported": []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr", "acr",
-			"name", "preferred_username", "email", "email_verified", "groups"},
+		"claims_supported": []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid",
+			"amr", "acr", "name", "preferred_username", "email", "email_verified", "groups"},
 	}
 	for _, name := range []string{"revocation", "introspection"} {
 		m[name+"_endpoint_auth_signing_alg_values_supported"] = algorithms

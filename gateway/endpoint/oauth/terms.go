@@ -37,8 +37,8 @@ func (s *core) terms(client *clients.Client, values url.Values) (grants.Terms, e
 	if asked != "" {
 		t.Scopes = s.counting(client, strings.Fields(asked))
 		if t.Scopes == nil {
-			return t, refuse(codeInvalidScope, "None of the scopes is known here. scopes_supported in the metadata of the "+
-				"server lists them.")
+			return t, refuse(codeInvalidScope, "None of the scopes is known here. "+
+				"scopes_supported in the metadata of the server lists them.")
 		}
 	}
 	t.OpenID = slices.Contains(t.Scopes, scopeOpenID)
@@ -75,7 +75,8 @@ func (s *core) resource(
 ) (resource string, scopes []string, err error) {
 	switch {
 	case len(asked) > 1:
-		return "", nil, refuse(codeInvalidTarget, "A token is for one resource. Ask for each with a request of its own.")
+		return "", nil, refuse(codeInvalidTarget,
+			"A token is for one resource. Ask for each with a request of its own.")
 	case len(asked) == 1:
 		if resource, scopes, ok := s.known(asked[0]); ok {
 			return resource, scopes, nil

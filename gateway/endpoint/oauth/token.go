@@ -119,7 +119,8 @@ func (s *programs) byCode(ex *web.Exchange, c *call) (*grants.Issued, error) {
 func proves(verifier, challenge string) bool {
 	sum := sha256.Sum256([]byte(verifier))
 	made := base64.RawURLEncoding.EncodeToString(sum[:])
-	return len(verifier) >= 43 && len(verifier) <= 128 && subtle.ConstantTimeCompare([]byte(made), []byte(challenge)) == 1
+	return len(verifier) >= 43 && len(verifier) <= 128 &&
+		subtle.ConstantTimeCompare([]byte(made), []byte(challenge)) == 1
 }
 
 // sameTarget refuses a request for tokens of another resource than the user has granted (RFC

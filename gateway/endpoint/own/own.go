@@ -71,7 +71,8 @@ func New(o *Options) (*Endpoints, error) {
 		AtProvider: o.Federation.SignOut,
 	})
 	in := &signin.Options{
-		Options: shared, Logout: out, Users: users, Refresh: local.Refresh, Tokens: local.Bearer, Tickets: local.Tickets,
+		Options: shared, Logout: out, Users: users, Refresh: local.Refresh, Tokens: local.Bearer,
+		Tickets:  local.Tickets,
 		Verifier: local.Verifier, Proofs: local.Proofs, Invitations: local.Invited, JWKS: local.JWKS,
 		Providers: providers(o.Federation), Editor: o.Editor, MayAddFactor: mayAddFactor,
 	}
@@ -181,8 +182,8 @@ func (e *Endpoints) Find(request *policy.Request) (*endpoint.Endpoint, error) {
 	case path.Slashed != "" && isOwn(path.Slashed):
 		return nil, policy.ErrEncodedSlash
 	case slices.ContainsFunc(path.Again(), isOwn):
-		return nil, &policy.TargetError{Reason: "the path is encoded more than once, and is one of the gateway's own when " +
-			"it is decoded again"}
+		return nil, &policy.TargetError{Reason: "the path is encoded more than once, and is one of the " +
+			"gateway's own when it is decoded again"}
 	}
 	return own, nil
 }

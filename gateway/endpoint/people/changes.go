@@ -187,7 +187,8 @@ func (p *page) check(
 		return nil, err
 	}
 	if isSelf(actor, account.Username) {
-		lost := slices.ContainsFunc(account.Roles, func(role string) bool { return !slices.Contains(wanted.roles, role) })
+		lost := slices.ContainsFunc(account.Roles,
+			func(role string) bool { return !slices.Contains(wanted.roles, role) })
 		if !c.self || c.roles && lost {
 			return nil, mayNot("You cannot do this to your own account.", errSelf)
 		}
@@ -219,7 +220,8 @@ func (p *page) reaches(actor *policy.Identity, account *accounts.Account) error 
 	id := account.Identity(policy.Session, "", time.Time{})
 	for _, route := range p.options.Policies {
 		if route.OpensMore(id, actor) {
-			return mayNot("The account opens something that yours does not.", fmt.Errorf("%w: %s", errOpens, route.Label()))
+			return mayNot("The account opens something that yours does not.",
+				fmt.Errorf("%w: %s", errOpens, route.Label()))
 		}
 	}
 	return nil

@@ -18,8 +18,8 @@
 // To all others there is nothing here: package endpoint answers 404 to other users and to
 // tokens. A change needs a fresh sign-in. Users give no role that they do not have. An account with
 // such a role, or one that a policy lets in and that does not let in them, is out of their reach: with
-// an invitation for it, they would be that account. They cannot disable, demote or reset themselves, so that the last one who looks after
-// accounts stays. Their rights are checked again while no other change of the file can be made,
-// because another one may have taken them away since the request began. Logins end before the
-// file changes, so that it does not change if the store does not answer.
+// an invitation for it, they would be that account. They cannot disable, demote or reset themselves, so that the last
+// one who looks after accounts stays. Their rights are checked again while no other change of the file can be made,
+// because another one may have taken them away since the request began. Logins end before the file changes, so that
+// it does not change if the store does not answer.
 package people

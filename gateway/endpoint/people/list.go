@@ -76,7 +76,8 @@ func (p *page) write(ex *web.Exchange, status int, show func(*pages.People)) err
 	}
 	id, own := ex.Identity, p.options.Site.Own
 	view := pages.People{
-		User: ex.User(id), CSRFToken: p.options.CrossSite.Token(ex, id.Login), AccountURL: own("account"), Roles: id.Roles,
+		User: ex.User(id), CSRFToken: p.options.CrossSite.Token(ex, id.Login), AccountURL: own("account"),
+		Roles:    id.Roles,
 		Writable: p.options.Editor.Writable(),
 	}
 	view.SignInAgainURL = p.options.FreshAgain(id, config.EndpointPeople)

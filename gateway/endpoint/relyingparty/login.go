@@ -140,7 +140,8 @@ func (d *delegatedLogin) chosen(values url.Values) (p *mechanism.Provider, named
 	case slices.Contains(those, p):
 		return p, true, nil
 	}
-	return nil, true, refuse("Several identity providers have that issuer. Name one of them with the parameter provider.")
+	return nil, true, refuse(
+		"Several identity providers have that issuer. Name one of them with the parameter provider.")
 }
 
 // ask answers a user who is signed in, and whom another site sends to a provider. The

@@ -59,7 +59,8 @@ func Rows(o *Options) []endpoint.Row {
 	}
 	for _, name := range names {
 		rows = append(rows, endpoint.Row{
-			Name: name, Label: "callback", Method: http.MethodGet, Anew: true, Enabled: returned.enabled, Do: returned.serve,
+			Name: name, Label: "callback", Method: http.MethodGet, Anew: true, Enabled: returned.enabled,
+			Do: returned.serve,
 		})
 	}
 	return rows

@@ -290,7 +290,8 @@ func (o *OtherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *journe
 	var session string
 	attach := func(l *login.Login) (string, []byte, time.Time, error) {
 		if l.Outdates(ticket) {
-			return "", nil, time.Time{}, fmt.Errorf("%w: issued before the user changed the password", journey.ErrNoTicket)
+			return "", nil, time.Time{},
+				fmt.Errorf("%w: issued before the user changed the password", journey.ErrNoTicket)
 		}
 		value, handle := o.kind(l).New(ticket.Scope)
 		session = value

@@ -122,7 +122,8 @@ func (s *signInPage) cameBack(ex *web.Exchange) bool {
 		return false
 	}
 	from, err := url.Parse(ex.Request.Header.Get("Referer"))
-	if err != nil || from.Scheme != "https" || from.Query().Has(web.SwitchField) || from.Query().Has(places.ReasonField) {
+	if err != nil || from.Scheme != "https" || from.Query().Has(web.SwitchField) ||
+		from.Query().Has(places.ReasonField) {
 		return false
 	}
 	host, err := policy.CanonicalHost(from.Host)

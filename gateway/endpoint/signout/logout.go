@@ -160,7 +160,8 @@ func (l *Logout) answer(ex *web.Exchange, redirect string, page bool) {
 			return p.SignedOut(w, pages.SignedOut{ContinueURL: redirect})
 		})
 	default:
-		ex.Redirect(http.StatusSeeOther, places.WithParameter(l.site.Own("signin"), places.ReasonField, places.ReasonSignedOut))
+		ex.Redirect(http.StatusSeeOther,
+			places.WithParameter(l.site.Own("signin"), places.ReasonField, places.ReasonSignedOut))
 	}
 }
 

@@ -113,7 +113,8 @@ func (c *Cookies) cookie(name, value string, lives time.Duration) *http.Cookie {
 	switch name {
 	case c.Names.Refresh: // only the gateway reads it, and no other site has a use for it
 		cookie.Path, cookie.SameSite = c.prefix, http.SameSiteStrictMode
-	case c.Names.Delegated, c.Names.Browser, c.Names.Language, c.Names.Ended: // must come along from the provider, and between hosts
+	case c.Names.Delegated, c.Names.Browser, c.Names.Language, c.Names.Ended:
+		// They must come along from the provider, and between hosts.
 		cookie.SameSite = http.SameSiteLaxMode
 	}
 	switch name {

@@ -68,7 +68,8 @@ func newErrorPage(ex *Exchange, e *Error) pages.ErrorPage {
 	case http.StatusTooManyRequests:
 		page.Wait = e.RetryAfter
 		page.Retry = reads && e.Problem != pages.ProblemLogins && page.SignInURL == ""
-	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout:
 		page.Retry = reads && page.SignInURL == ""
 	case http.StatusForbidden:
 		page.HomeURL = ex.site.Start

@@ -76,7 +76,8 @@ func Forbidden() error {
 // 6750, section 3.1). reason is for operators.
 func InsufficientScope(realm string, scopes []string, reason string) error {
 	return Challenge(&Error{
-		Status: http.StatusForbidden, Detail: "The token lacks a scope. It needs one of: " + strings.Join(scopes, ", ") + ".",
+		Status: http.StatusForbidden, Detail: "The token lacks a scope. It needs one of: " +
+			strings.Join(scopes, ", ") + ".",
 		Cause: errors.New(reason), OAuth: "insufficient_scope",
 	}, auth.ScopeChallenge(realm, scopes))
 }
@@ -167,7 +168,8 @@ func toHTTP(ctx context.Context, err error) *Error {
 		return named(pages.ProblemLogins, retryLater(answer(429, "Too many failed logins. Try again later."),
 			throttled.RetryAfter))
 	case errors.As(err, &starts):
-		return retryLater(answer(429, "Too many sign-ins were begun from your address. Try again later."), starts.RetryAfter)
+		return retryLater(answer(429, "Too many sign-ins were begun from your address. Try again later."),
+			starts.RetryAfter)
 	case errors.As(err, &limited):
 		return retryLater(answer(429, "Too many requests. Try again later."), limited.RetryAfter)
 	case errors.Is(err, auth.ErrNoCredentials), errors.Is(err, auth.ErrRejected):
@@ -180,8 +182,9 @@ func toHTTP(ctx context.Context, err error) *Error {
 		return named(pages.ProblemAttempt, answer(400,
 			"This sign-in was not begun in this browser, is finished already, or took too long. Please start again."))
 	case errors.Is(err, journey.ErrNoTicket):
-		return named(pages.ProblemAttempt, answer(400, "This sign-in was not begun in this browser, is finished already, "+
-			"or took too long. Does the browser accept cookies? Please start again."))
+		return named(pages.ProblemAttempt,
+			answer(400, "This sign-in was not begun in this browser, is finished already, "+
+				"or took too long. Does the browser accept cookies? Please start again."))
 	case errors.Is(err, provider.ErrReplayed):
 		return answer(400, "The token was used before.")
 	case isProviderError(err):

@@ -12,9 +12,8 @@ import (
 // Over HTTP/2, net/http encodes that header on another goroutine, and does not
 // wait for it once the client has reset the stream. httputil.ReverseProxy
 // clears the map right after the call. Both at once end the process
-// (golang.org/issue/67940). net/http encodes a copy of the header if it has a
-// Content-Length, which it never sends with an informational response, so the
-// header gets one for the time of the call.
+// (golang.org/issue/67940). net/http encodes a copy of the header if it has a Content-Length, which
+// it never sends with an informational response. So the header gets one for the time of the call.
 func writeInformational(w http.ResponseWriter, r *http.Request, status int) {
 	h := w.Header()
 	if !r.ProtoAtLeast(1, 1) || conn.Inform(r, status, h) {

@@ -37,10 +37,10 @@ func (c *Cookies) Own(name string) bool {
 }
 
 // ClearTwins makes the browser forget every cookie of a name that it sends to a path of
-// a host, but for the gateway's own. Browsers tell cookies of one name apart by their
-// Domain and Path, and send neither (RFC 6265, section 5.3), so it clears each
-// combination by which the browser would send one. A cookie whose name has a prefix that
-// allows only one Path and no Domain is cleared itself.
+// a host, but for the gateway's own. Browsers tell cookies of one name apart by their Domain and
+// Path, and send neither (RFC 6265, section 5.3). So it clears each combination by which the
+// browser would send one. A cookie whose name has a prefix that allows only one Path and no Domain
+// is cleared itself.
 func (c *Cookies) ClearTwins(w http.ResponseWriter, name, host, path string) {
 	if strings.HasPrefix(name, "__Host-") {
 		c.Clear(w, name)
@@ -53,7 +53,8 @@ func (c *Cookies) ClearTwins(w http.ResponseWriter, name, host, path string) {
 				continue
 			}
 			http.SetCookie(w, &http.Cookie{
-				Name: name, Domain: domain, Path: at, MaxAge: -1, Expires: time.Unix(1, 0), HttpOnly: true, Secure: true,
+				Name: name, Domain: domain, Path: at, MaxAge: -1, Expires: time.Unix(1, 0), HttpOnly: true,
+				Secure: true,
 			})
 		}
 	}

@@ -67,7 +67,8 @@ func (t *targets) Collect(metrics chan<- prometheus.Metric) {
 			}
 			metrics <- prometheus.MustNewConstMetric(t.up, prometheus.GaugeValue, up, name, s.Target)
 			if len(all) > 1 {
-				metrics <- prometheus.MustNewConstMetric(t.inFlight, prometheus.GaugeValue, float64(s.InFlight), name, s.Target)
+				metrics <- prometheus.MustNewConstMetric(t.inFlight, prometheus.GaugeValue, float64(s.InFlight),
+					name, s.Target)
 			}
 		}
 	}
