@@ -77,7 +77,8 @@ func (b *bench) measureFlood(ctx context.Context, stderr io.Writer) (string, err
 		table = append(table, middle.row(guessers, rounds, b.measured))
 	}
 	if ratio := float64(p99s[1]) / float64(p99s[0]); ratio > mostFlood {
-		err = fmt.Errorf("the p99 of users is %.1f times that without guesses, at most %d are allowed", ratio, mostFlood)
+		err = fmt.Errorf("the p99 of users is %.1f times that without guesses, at most %d are allowed",
+			ratio, mostFlood)
 	}
 	return markdown(table), err
 }

@@ -129,7 +129,8 @@ func (b *bench) grown(ctx context.Context, g growing, n int) ([]string, error) {
 		}
 		defer end()
 	}
-	to := load.Target{URL: gateway.Base() + cmp.Or(sections.Path, "/basic/") + small, Headers: []string{lab.BasicHeader()}}
+	url := gateway.Base() + cmp.Or(sections.Path, "/basic/") + small
+	to := load.Target{URL: url, Headers: []string{lab.BasicHeader()}}
 	if sections.Host != "" {
 		to.Headers = append(to.Headers, "Host: "+sections.Host)
 	}

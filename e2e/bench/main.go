@@ -147,7 +147,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.servers.ServerCore, "server-core", 0, "the core of both servers")
 	flags.IntVar(&o.servers.LoadCore, "load-core", 1, "the core of the load generators and the upstream")
 	flags.StringVar(&o.servers.Authgate, "authgate", "", "`file` to run instead of building cmd/authgate")
-	flags.StringVar(&o.older, "older", "", "`file` of an older authgate to compare with in each row, instead of the floor")
+	flags.StringVar(&o.older, "older", "",
+		"`file` of an older authgate to compare with in each row, instead of the floor")
 	flags.StringVar(&o.servers.OAuth2Proxy, "oauth2-proxy", "",
 		"`file` to run instead of building "+lab.OAuth2ProxyVersion)
 	flags.StringVar(&o.servers.Caddy, "caddy", "caddy", "`file` of Caddy")

@@ -44,8 +44,8 @@ func (p pair) holds() float64 { return float64(p.subject.idle) / float64(p.other
 // servers are the subject of a comparison and the other.
 type servers [2]*lab.Server
 
-// check checks that both work as the row needs.
-func (s servers) check(ctx context.Context) error {
+// checkBoth checks that both work as the row needs.
+func (s servers) checkBoth(ctx context.Context) error {
 	for _, one := range s {
 		if err := one.Check(ctx); err != nil {
 			return err
@@ -54,8 +54,8 @@ func (s servers) check(ctx context.Context) error {
 	return nil
 }
 
-// read reads the use of resources by both.
-func (b *bench) read(ctx context.Context, s servers) (readings [2]lab.Reading, err error) {
+// readUse reads the use of resources by both.
+func (b *bench) readUse(ctx context.Context, s servers) (readings [2]lab.Reading, err error) {
 	for i, one := range s {
 		if readings[i], err = b.lab.Read(ctx, one); err != nil {
 			return readings, err
@@ -76,7 +76,7 @@ func (b *bench) round(ctx context.Context, c comparison, n int) (pair, error) {
 		sides[i] = s
 	}
 	sides[1].Imitate(sides[0])
-	if err := sides.check(ctx); err != nil {
+	if err := sides.checkBoth(ctx); err != nil {
 		return pair{}, err
 	}
 	var p pair
@@ -89,7 +89,7 @@ func (b *bench) round(ctx context.Context, c comparison, n int) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
-	return p, sides.check(ctx)
+	return p, sides.checkBoth(ctx)
 }
 
 // measureLoad warms both servers up, then loads both with the same requests at the same
@@ -111,7 +111,7 @@ func (b *bench) measureLoad(ctx context.Context, n int, sides servers, t task) (
 	if _, err := both(b.warm); err != nil {
 		return pair{}, fmt.Errorf("warming up: %w", err)
 	}
-	before, err := b.read(ctx, sides)
+	before, err := b.readUse(ctx, sides)
 	if err != nil {
 		return pair{}, err
 	}
@@ -119,7 +119,7 @@ func (b *bench) measureLoad(ctx context.Context, n int, sides servers, t task) (
 	if err != nil {
 		return pair{}, err
 	}
-	after, err := b.read(ctx, sides)
+	after, err := b.readUse(ctx, sides)
 	if err != nil {
 		return pair{}, err
 	}
@@ -174,7 +174,7 @@ const (
 func (b *bench) measureIdle(ctx context.Context, sides servers, t task) (pair, error) {
 	var held [2]int64
 	var open [2]load.Held
-	before, err := b.read(ctx, sides)
+	before, err := b.readUse(ctx, sides)
 	if err != nil {
 		return pair{}, err
 	}
@@ -183,7 +183,8 @@ func (b *bench) measureIdle(ctx context.Context, sides servers, t task) (pair, e
 			return pair{}, err
 		}
 		defer func() { open[i].Close() }()
-		if open[i], err = b.loads.Hold(ctx, side.Target(t.resource, t.headers), idleConnections, b.connections); err != nil {
+		to := side.Target(t.resource, t.headers)
+		if open[i], err = b.loads.Hold(ctx, to, idleConnections, b.connections); err != nil {
 			return pair{}, err
 		}
 	}
@@ -192,7 +193,7 @@ func (b *bench) measureIdle(ctx context.Context, sides servers, t task) (pair, e
 		return pair{}, ctx.Err()
 	case <-time.After(idleSettles):
 	}
-	after, err := b.read(ctx, sides)
+	after, err := b.readUse(ctx, sides)
 	if err != nil {
 		return pair{}, err
 	}

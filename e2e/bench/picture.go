@@ -40,7 +40,8 @@ func draw(results []series) []byte {
 		if s.most > 0 {
 			class = "own"
 		}
-		fmt.Fprintf(&out, `<text x="%d" y="%d" text-anchor="end">%s</text>`, barsFrom-8, y+16, html.EscapeString(s.subject))
+		fmt.Fprintf(&out, `<text x="%d" y="%d" text-anchor="end">%s</text>`,
+			barsFrom-8, y+16, html.EscapeString(s.subject))
 		fmt.Fprintf(&out, `<rect class="%s" x="%d" y="%d" width="%.0f" height="%d" rx="3"/>`,
 			class, barsFrom, y, ratio*scale, barHeight)
 		fmt.Fprintf(&out, `<text x="%.0f" y="%d">%.2f</text>`+"\n", barsFrom+ratio*scale+6, y+16, ratio)

@@ -11,8 +11,9 @@ var applications = []row{
 		version: version{"for python in python3 /usr/bin/python3; do $python -c " +
 			"'import importlib.metadata as m; print(m.version(\"flask\"))' 2>/dev/null && exit; done; exit 1", ""},
 		tries: []try{{"the user from the header", "TestFlask"}}},
-	{name: "Verdaccio", needs: []string{"./registry/node_modules/verdaccio"}, version: nodeModule("registry", "verdaccio"),
-		tries: []try{{"npm registry", "TestNpm"}}},
+	{name: "Verdaccio", needs: []string{"./registry/node_modules/verdaccio"},
+		version: nodeModule("registry", "verdaccio"),
+		tries:   []try{{"npm registry", "TestNpm"}}},
 	{name: "git http-backend behind lighttpd", needs: []string{"git", "lighttpd"},
 		version: version{"lighttpd -v", `lighttpd/(\S+)`},
 		tries:   []try{{"repositories over CGI", "TestGit"}, {"CGI variables", "TestCGIHeaders"}}},

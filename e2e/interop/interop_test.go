@@ -112,7 +112,7 @@ not JSON
 {"Action":"fail","Test":"TestB"}
 {"Action":"skip","Test":"TestC"}
 `
-	all := read(strings.NewReader(says))
+	all := readOutcomes(strings.NewReader(says))
 	for want, tries := range map[string][]try{
 		passed:                        {{"a", "TestA"}, {"x", "TestA/x y"}},
 		failure + "b":                 {{"a", "TestA"}, {"b", "TestB"}},

@@ -52,13 +52,13 @@ func test(rows []row, path string) outcomes {
 		fmt.Fprintln(os.Stderr, "interop: go test:", err)
 		return nil
 	}
-	all := read(out)
+	all := readOutcomes(out)
 	_ = cmd.Wait() // the tests that failed are in all
 	return all
 }
 
-// read reads the output of go test -json. It shows the output of tests that fail.
-func read(from io.Reader) outcomes {
+// readOutcomes reads the output of go test -json. It shows the output of tests that fail.
+func readOutcomes(from io.Reader) outcomes {
 	all, said := outcomes{}, map[string]string{}
 	lines := bufio.NewReader(from)
 	for {

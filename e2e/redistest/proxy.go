@@ -35,7 +35,7 @@ func StartProxy(t testing.TB, target string) *Proxy {
 	}
 	p := &Proxy{Address: listener.Addr().String(), target: target, accept: listener, held: make(chan struct{})}
 	close(p.held)
-	p.conns.Go(p.serve)
+	p.conns.Go(p.acceptAll)
 	t.Cleanup(func() {
 		listener.Close()
 		p.Cut()
@@ -44,7 +44,7 @@ func StartProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-func (p *Proxy) serve() {
+func (p *Proxy) acceptAll() {
 	for {
 		client, err := p.accept.Accept()
 		if err != nil {

@@ -124,7 +124,8 @@ func (g *Instance) Run() {
 // answers 200.
 func (g *Instance) Launch(path string) {
 	g.T.Helper()
-	args := append(slices.Clone(g.Within), Program("authgate"), "serve", "--config", filepath.Join(g.Dir, "config.yaml"))
+	config := filepath.Join(g.Dir, "config.yaml")
+	args := append(slices.Clone(g.Within), Program("authgate"), "serve", "--config", config)
 	g.Cmd = exec.Command(args[0], args[1:]...)
 	g.Cmd.Stderr = g.Log
 	if g.Stderr != nil {

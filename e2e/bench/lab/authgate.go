@@ -166,7 +166,7 @@ func (l *Lab) Configured(
 		return nil, err
 	}
 	began := time.Now()
-	p, err := l.serve(ctx, config, addresses[1])
+	p, err := l.serveGateway(ctx, config, addresses[1])
 	if err != nil {
 		return nil, err
 	}
@@ -174,8 +174,8 @@ func (l *Lab) Configured(
 		upstream: l.upstreams[n]}, nil
 }
 
-// serve runs authgate until it is ready, for which it may make a key for RS256.
-func (l *Lab) serve(ctx context.Context, config, admin string) (*process.Process, error) {
+// serveGateway runs authgate until it is ready, for which it may make a key for RS256.
+func (l *Lab) serveGateway(ctx context.Context, config, admin string) (*process.Process, error) {
 	logFile, err := os.OpenFile(l.options.AuthgateLog, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err

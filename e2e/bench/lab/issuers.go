@@ -143,7 +143,8 @@ func (s *issuer) active(ctx context.Context, form string) error {
 	var answer struct{ Active bool }
 	status, err := s.ask(ctx, s.introspection, form, &answer)
 	if err != nil || status != http.StatusOK || !answer.Active {
-		return fmt.Errorf("%s answers %d and active %t, want 200 and true (%w)", s.introspection, status, answer.Active, err)
+		return fmt.Errorf("%s answers %d and active %t, want 200 and true (%w)",
+			s.introspection, status, answer.Active, err)
 	}
 	return nil
 }

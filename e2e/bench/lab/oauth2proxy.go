@@ -36,7 +36,8 @@ func (l *Lab) oauth2ProxyProgram(ctx context.Context) (string, error) {
 	if err := json.Unmarshal(out, &module); err != nil {
 		return "", err
 	}
-	source := filepath.Join(l.Dir, "oauth2-proxy-source") // go does not build a program with replacements from elsewhere
+	// go does not build a program with replacements from elsewhere.
+	source := filepath.Join(l.Dir, "oauth2-proxy-source")
 	if err := os.CopyFS(source, os.DirFS(module.Dir)); err != nil {
 		return "", err
 	}

@@ -55,7 +55,7 @@ func (l Proxies) start(ctx context.Context, n int, p program, gate *Server) (*Se
 		return nil, err
 	}
 	args := p.command(dir, file)
-	if args[0], err = find(args[0]); err != nil {
+	if args[0], err = findProgram(args[0]); err != nil {
 		return nil, err
 	}
 	cmd := process.Pinned(ctx, p.core, args...)
@@ -66,9 +66,9 @@ func (l Proxies) start(ctx context.Context, n int, p program, gate *Server) (*Se
 	return l.proxy(s), nil
 }
 
-// find returns the file of a program. Debian keeps servers out of the PATH of users
+// findProgram returns the file of a program. Debian keeps servers out of the PATH of users
 // who are not root.
-func find(name string) (string, error) {
+func findProgram(name string) (string, error) {
 	file, err := exec.LookPath(name)
 	if err == nil {
 		return file, nil

@@ -34,7 +34,8 @@ func (k traffic) Run(ctx context.Context, to Target, lasting time.Duration) (Res
 	}
 	bytes := int64(float64(k.volume)*lasting.Seconds()/k.measured.Seconds()) >> 20 << 20
 	out, err := k.run(ctx, to, self, "traffic", "-kind", k.kind, "-roots", k.certificate,
-		"-connections", strconv.Itoa(k.connections), "-lasting", lasting.String(), "-bytes", strconv.FormatInt(bytes, 10))
+		"-connections", strconv.Itoa(k.connections), "-lasting", lasting.String(),
+		"-bytes", strconv.FormatInt(bytes, 10))
 	if err != nil {
 		return Result{}, err
 	}
