@@ -52,7 +52,7 @@ type exchange struct {
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	st := g.state.Load()
 	ex := g.exchanges.get()
-	ex.gateway, ex.state, ex.counted = g, st, g.load.begin(st.inFlight)
+	ex.gateway, ex.state, ex.counted = g, st, g.load.beginRequest(st.inFlight)
 	ex.Init(st.site, w, r)
 	if st.tracer != nil {
 		ex.beginTrace()
@@ -104,7 +104,7 @@ func (ex *exchange) finish() {
 		ex.endTrace()
 	}
 	if ex.counted {
-		ex.gateway.load.end()
+		ex.gateway.load.endRequest()
 	}
 	ex.sent.Close()
 	if ex.abort && !ex.Request.ProtoAtLeast(1, 1) {

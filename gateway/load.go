@@ -42,8 +42,8 @@ func (l *load) warn(logger *slog.Logger, cfg *config.Config) {
 	}
 }
 
-// begin counts a request if fewer than limit are in flight.
-func (l *load) begin(limit int64) bool {
+// beginRequest counts a request if fewer than limit are in flight.
+func (l *load) beginRequest(limit int64) bool {
 	for {
 		n := l.inFlight.Load()
 		if n >= limit {
@@ -55,8 +55,8 @@ func (l *load) begin(limit int64) bool {
 	}
 }
 
-// end removes a request that begin has counted.
-func (l *load) end() { l.inFlight.Add(-1) }
+// endRequest removes a request that beginRequest has counted.
+func (l *load) endRequest() { l.inFlight.Add(-1) }
 
 // checkInFlight refuses a request that is one too many.
 func (ex *exchange) checkInFlight() error {

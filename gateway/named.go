@@ -98,7 +98,7 @@ func (st *state) routeNamed(request *policy.Request, upstream string) (*route, e
 	case err != nil:
 		return nil, malformedName(err)
 	}
-	route, err := st.routing.find(request)
+	route, err := st.routing.findRoute(request)
 	switch {
 	case err != nil:
 		return nil, malformedName(err)

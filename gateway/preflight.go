@@ -30,7 +30,7 @@ func (ex *exchange) preflight() error {
 	}
 	asked := ex.Canonical
 	asked.Method = cors.RequestedMethod(ex.Request.Header)
-	route, err := ex.state.routing.find(&asked)
+	route, err := ex.state.routing.findRoute(&asked)
 	if err != nil || route.forward == nil && !ex.Verify {
 		return nil // the route of OPTIONS itself decides
 	}

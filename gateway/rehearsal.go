@@ -53,7 +53,7 @@ func (r *rehearsal) run(verify bool) error {
 		r.explained.Mechanisms = r.route.rule.Mechanisms
 		return r.letThrough()
 	}
-	if err := r.find(); err != nil {
+	if err := r.findRoute(); err != nil {
 		if r.wantsHome() {
 			r.explained.Allow(http.StatusOK, "no route matches, so browsers get the gateway's start page")
 			return nil

@@ -126,9 +126,9 @@ func (r *routing) lookup(request *policy.Request) *route {
 	return &r.routes[found.Index]
 }
 
-// find is lookup for a request that is to be served: no route, or a path that has two meanings, is an
+// findRoute is lookup for a request that is to be served: no route, or a path that has two meanings, is an
 // error.
-func (r *routing) find(request *policy.Request) (*route, error) {
+func (r *routing) findRoute(request *policy.Request) (*route, error) {
 	switch found, err := r.table.Find(request); {
 	case err == nil:
 		return &r.routes[found.Index], nil

@@ -72,7 +72,7 @@ func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
 // application is known.
 func (ex *exchange) admit() (err error) {
 	if !ex.sent.Preflight {
-		err = ex.find()
+		err = ex.findRoute()
 	}
 	if busy := ex.checkInFlight(); busy != nil { // not before scripts of other origins may read it
 		return busy
@@ -92,15 +92,15 @@ func (ex *exchange) admit() (err error) {
 	return ex.authorize()
 }
 
-// find finds the route of the request.
-func (ex *exchange) find() error {
+// findRoute finds the route of the request.
+func (ex *exchange) findRoute() error {
 	if ex.Request.Method != strings.ToUpper(ex.Request.Method) {
 		return &web.Error{
 			Status: http.StatusBadRequest, Detail: "The method is not in upper case.",
 			Cause: errors.New("methods are case-sensitive (RFC 9110, section 9.1), but not to every application"),
 		}
 	}
-	route, err := ex.state.routing.find(&ex.Canonical)
+	route, err := ex.state.routing.findRoute(&ex.Canonical)
 	if err != nil {
 		return err
 	}

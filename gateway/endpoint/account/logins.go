@@ -91,9 +91,9 @@ func (l *logins) serve(ex *web.Exchange) error {
 	return nil
 }
 
-// end is POST /account/sessions/end: it ends one login of the user, or all others, and
+// endLogin is POST /account/sessions/end: it ends one login of the user, or all others, and
 // with them the API tokens.
-func (l *logins) end(ex *web.Exchange) error {
+func (l *logins) endLogin(ex *web.Exchange) error {
 	id := ex.Identity
 	order, err := readEnding(ex)
 	if err != nil {

@@ -46,7 +46,7 @@ func Rows(o *Options) []endpoint.Row {
 		{Name: "csrf-token", Method: get, Do: func(ex *web.Exchange) error { return csrfToken(ex, o.Options) }},
 		{Name: "account", Method: get, Home: true, Page: true, Do: logins.serve},
 		{Name: "account/sessions", Method: get, Home: true, Do: logins.list},
-		{Name: "account/sessions/end", Method: post, Home: true, Sessions: true, Do: logins.end},
+		{Name: "account/sessions/end", Method: post, Home: true, Sessions: true, Do: logins.endLogin},
 		{
 			Name: "account/password", Method: post, Home: true, Sessions: true,
 			Enabled: password.enabled, May: password.may, Do: password.serve,

@@ -140,7 +140,7 @@ func (s *authorization) signIn(ex *web.Exchange, r *request, id *policy.Identity
 		page = s.site.Own("login")
 	}
 	if r.anew || r.subject != "" || r.maxAge > 0 {
-		values = s.forms.asked(values, s.options.Now())
+		values = s.forms.withTime(values, s.options.Now())
 	}
 	if hint := values.Get("login_hint"); hint != "" {
 		page = places.WithParameter(page, places.LoginHintField, hint)

@@ -136,7 +136,7 @@ func (s *devices) lookUp(ex *web.Exchange, id *policy.Identity, code string) (te
 
 // answerDevice asks the user about a device whose code is right, or keeps the decision.
 func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *grants.Terms, form url.Values) error {
-	client, err := s.find(ex, terms.Client)
+	client, err := s.findClient(ex, terms.Client)
 	if err != nil {
 		return err
 	}

@@ -60,14 +60,14 @@ func (s *logouts) byClient(ex *web.Exchange, values url.Values) error {
 	case current && ex.Canonical.Method != http.MethodPost && !ex.Navigates():
 		return signout.NoNavigation()
 	case current:
-		return s.end(ex, l, true)
+		return s.endLogins(ex, l, true)
 	}
 	s.confirmLogout(ex, id, values)
 	return nil
 }
 
-// end signs the user out, and leads the browser on: to a place that is not trusted by a page.
-func (s *logouts) end(ex *web.Exchange, l *leaving, trusted bool) error {
+// endLogins signs the user out, and leads the browser on: to a place that is not trusted by a page.
+func (s *logouts) endLogins(ex *web.Exchange, l *leaving, trusted bool) error {
 	if l.place == "" {
 		return s.logout.Here(ex, true)
 	}
@@ -167,7 +167,7 @@ func (s *logouts) decideLogout(ex *web.Exchange, form url.Values) error {
 			return err
 		}
 	}
-	return s.end(ex, l, trusted)
+	return s.endLogins(ex, l, trusted)
 }
 
 // readLeaving reads who asks, and where the browser goes on. An address that is not
@@ -196,7 +196,7 @@ func (s *logouts) readLeaving(ex *web.Exchange, values url.Values) (*leaving, er
 	if client == "" {
 		return nil, page("post_logout_redirect_uri needs id_token_hint or client_id beside it.", nil)
 	}
-	known, err := s.find(ex, client)
+	known, err := s.findClient(ex, client)
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (s *authorization) readClient(ex *web.Exchange, values url.Values) (*reques
 	if err != nil {
 		return nil, err
 	}
-	client, err := s.find(ex, id)
+	client, err := s.findClient(ex, id)
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +65,8 @@ func (s *authorization) readClient(ex *web.Exchange, values url.Values) (*reques
 	}, nil
 }
 
-// find returns the client of an ID, for a page.
-func (s *core) find(ex *web.Exchange, id string) (*clients.Client, error) {
+// findClient returns the client of an ID, for a page.
+func (s *core) findClient(ex *web.Exchange, id string) (*clients.Client, error) {
 	client, err := s.clients.Find(&ex.Store, id, ex.Peer.Client)
 	switch {
 	case errors.Is(err, clients.ErrUnreachable): // which is an ErrUnknown too

@@ -32,8 +32,8 @@ func (s seal) fits(presented string, texts ...string) bool {
 // after that sign-in, when it was asked for. Without it the user would be asked for ever.
 const askedField = "signin_asked"
 
-// asked adds the time to the parameters of a request.
-func (s seal) asked(values url.Values, now time.Time) url.Values {
+// withTime adds the time to the parameters of a request.
+func (s seal) withTime(values url.Values, now time.Time) url.Values {
 	values = withoutAsked(values)
 	at := strconv.FormatInt(now.UnixMilli(), 10)
 	values.Set(askedField, at+"."+s.of("asked", at, withoutAsked(values).Encode()))

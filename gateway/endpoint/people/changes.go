@@ -106,7 +106,7 @@ func (p *page) change(
 		return done, accounts.ErrNotWritable
 	}
 	check := func(users []accounts.Account) error {
-		account, err := p.check(ctx, ex, c, wanted, users)
+		account, err := p.checkChange(ctx, ex, c, wanted, users)
 		done.account = wanted.username
 		if account != nil {
 			done.account = account.Username
@@ -162,11 +162,11 @@ func (p *page) inFile() (users []accounts.Account) {
 	return users
 }
 
-// check returns the account that is to be changed, nil for a new one, and why the user may
+// checkChange returns the account that is to be changed, nil for a new one, and why the user may
 // not change it. It goes by the accounts of the file as they are while no other change
 // can be made: another one who looks after accounts may have changed those since the request
 // began.
-func (p *page) check(
+func (p *page) checkChange(
 	ctx context.Context, ex *web.Exchange, c *change, wanted *order, users []accounts.Account,
 ) (*accounts.Account, error) {
 	actor, err := p.actor(ctx, ex, users)

@@ -156,7 +156,7 @@ func (c *callback) finish(ex *web.Exchange) (*login.Login, *journey.Attempt, err
 		// Before anything changes: the user keeps the session that was not enough.
 		return nil, attempt, web.Unproved(attempt.Demand, pages.ProblemUnproved, unproved(p, &grant.Proof))
 	}
-	login, err := c.begin(ex, grant, attempt)
+	login, err := c.beginLogin(ex, grant, attempt)
 	return login, attempt, err
 }
 
@@ -188,8 +188,8 @@ func (c *callback) checkPath(ex *web.Exchange, p *mechanism.Provider) error {
 	}
 }
 
-// begin records the login and gives its session to the browser.
-func (c *callback) begin(ex *web.Exchange, grant *provider.Grant, attempt *journey.Attempt) (*login.Login, error) {
+// beginLogin records the login and gives its session to the browser.
+func (c *callback) beginLogin(ex *web.Exchange, grant *provider.Grant, attempt *journey.Attempt) (*login.Login, error) {
 	before, err := c.presented.BehindCookies(&ex.Store, &ex.Credentials)
 	if err != nil {
 		return nil, err

@@ -84,7 +84,7 @@ func (d *delegatedLogin) serve(ex *web.Exchange) error {
 	if err := d.ask(ex, p, r); err != nil {
 		return err
 	}
-	return d.begin(ex, p, r)
+	return d.beginAttempt(ex, p, r)
 }
 
 // typed reports whether a user has typed the address alone, or opened a bookmark of it. Then
@@ -177,9 +177,9 @@ func hint(ex *web.Exchange) string {
 	return value
 }
 
-// begin redirects the user to the provider, with an attempt to sign in that
+// beginAttempt redirects the user to the provider, with an attempt to sign in that
 // only their browser can finish.
-func (d *delegatedLogin) begin(ex *web.Exchange, p *mechanism.Provider, r places.Return) error {
+func (d *delegatedLogin) beginAttempt(ex *web.Exchange, p *mechanism.Provider, r places.Return) error {
 	r = signin.Storable(r)
 	browser, _ := journey.BrowserSecret(ex.Credentials.Browser)
 	attempts, cookies := d.federation.Attempts, &d.site.Cookies

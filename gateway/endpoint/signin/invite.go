@@ -31,7 +31,7 @@ type invite struct {
 // show is GET /signin/invite.
 func (i *invite) show(ex *web.Exchange) error {
 	token := ex.QueryValue(invitations.TokenField)
-	account, err := i.find(ex, token)
+	account, err := i.findAccount(ex, token)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (i *invite) serve(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	account, err := i.find(ex, token)
+	account, err := i.findAccount(ex, token)
 	if err != nil {
 		return err
 	}
@@ -60,8 +60,8 @@ func (i *invite) serve(ex *web.Exchange) error {
 	return i.admit(ex, account)
 }
 
-// find returns the account of an invitation.
-func (i *invite) find(ex *web.Exchange, token string) (*accounts.Account, error) {
+// findAccount returns the account of an invitation.
+func (i *invite) findAccount(ex *web.Exchange, token string) (*accounts.Account, error) {
 	if err := i.starts.Begin(ex.Peer.Client); err != nil {
 		return nil, err
 	}

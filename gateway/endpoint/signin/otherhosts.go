@@ -243,7 +243,7 @@ func (o *OtherHosts) complete(ex *web.Exchange) error {
 	id, err := o.options.Sessions("").Alive(ctx, &ex.Credentials)
 	faster := err == nil && id.Login == ticket.Login // another tab was
 	if !faster {
-		if err := o.begin(ctx, ex, ticket); err != nil {
+		if err := o.beginSession(ctx, ex, ticket); err != nil {
 			return err
 		}
 	}
@@ -282,8 +282,8 @@ func (o *OtherHosts) present(ctx context.Context, ex *web.Exchange, secrets []st
 // maxPresented bounds how many tickets a request uses up.
 const maxPresented = 4
 
-// begin gives the browser its session at this host, in place of others.
-func (o *OtherHosts) begin(ctx context.Context, ex *web.Exchange, ticket *journey.Ticket) error {
+// beginSession gives the browser its session at this host, in place of others.
+func (o *OtherHosts) beginSession(ctx context.Context, ex *web.Exchange, ticket *journey.Ticket) error {
 	if err := o.options.Logout.Presented.EndOthers(ctx, ex, ticket.Login); err != nil {
 		return err
 	}

@@ -89,10 +89,10 @@ func (p *passkeySignIn) claimed(ex *web.Exchange) (*accounts.Account, error) {
 	if err := form.fromJSON(ex.Body); err != nil {
 		return nil, err
 	}
-	account, err := p.password.check(ex, form)
+	account, err := p.password.checkPassword(ex, form)
 	if err != nil {
 		p.password.metrics.Login(policy.Session, err)
-		return nil, p.password.failed(ex, form, err)
+		return nil, p.password.answerFailure(ex, form, err)
 	}
 	return account, nil
 }
@@ -100,7 +100,7 @@ func (p *passkeySignIn) claimed(ex *web.Exchange) (*accounts.Account, error) {
 // serve is POST /signin/passkey: the answer of an authenticator. A form of a page has it in
 // the field credential.
 func (p *passkeySignIn) serve(ex *web.Exchange) error {
-	a, answer, steps, err := p.read(ex)
+	a, answer, steps, err := p.readAnswer(ex)
 	if err != nil {
 		return err
 	}
@@ -113,9 +113,9 @@ func (p *passkeySignIn) serve(ex *web.Exchange) error {
 			return err
 		}
 	}
-	signedIn, err := p.check(ex, answer, step)
+	signedIn, err := p.checkAnswer(ex, answer, step)
 	if err != nil {
-		if !p.failed(ex, a.mechanisms[0], err) || !a.page {
+		if !p.recordRefusal(ex, a.mechanisms[0], err) || !a.page {
 			return err
 		}
 		return p.again(ex, a, step, steps, err)
@@ -129,8 +129,8 @@ func (p *passkeySignIn) serve(ex *web.Exchange) error {
 	return p.password.entrance.admit(ex, a)
 }
 
-// read reads the answer, where its user goes on, and which second step it belongs to.
-func (p *passkeySignIn) read(ex *web.Exchange) (a *arrival, answer []byte, steps []string, err error) {
+// readAnswer reads the answer, where its user goes on, and which second step it belongs to.
+func (p *passkeySignIn) readAnswer(ex *web.Exchange) (a *arrival, answer []byte, steps []string, err error) {
 	site := p.second.site
 	switch ex.MediaType() {
 	case web.TypeJSON:
@@ -153,9 +153,9 @@ func (p *passkeySignIn) read(ex *web.Exchange) (a *arrival, answer []byte, steps
 	return nil, nil, nil, web.UnsupportedMedia(bodies.OrForm)
 }
 
-// check checks an answer. step is the account of the second step that it belongs to, nil if
+// checkAnswer checks an answer. step is the account of the second step that it belongs to, nil if
 // there is none.
-func (p *passkeySignIn) check(
+func (p *passkeySignIn) checkAnswer(
 	ex *web.Exchange, answer []byte, step *accounts.Account,
 ) (*proofs.SignedIn, error) {
 	// A client that leaves must not use up a challenge by halves.
@@ -184,9 +184,9 @@ func refusedPasskey(cause error) error {
 	return &auth.Rejection{Detail: "The passkey was not accepted. Please try again.", Reason: cause.Error()}
 }
 
-// failed counts an answer that was refused, and writes it to the audit log. It reports
+// recordRefusal counts an answer that was refused, and writes it to the audit log. It reports
 // whether the user may try again.
-func (p *passkeySignIn) failed(ex *web.Exchange, mechanism policy.Mechanism, err error) bool {
+func (p *passkeySignIn) recordRefusal(ex *web.Exchange, mechanism policy.Mechanism, err error) bool {
 	p.password.metrics.Login(mechanism, err)
 	result := web.LoginResult(err)
 	if result != "" {

@@ -44,7 +44,7 @@ type loginForm struct {
 }
 
 func (l *passwordLogin) serve(ex *web.Exchange) error {
-	form, err := l.read(ex)
+	form, err := l.readForm(ex)
 	if err != nil {
 		return err
 	}
@@ -52,17 +52,17 @@ func (l *passwordLogin) serve(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	account, err := l.check(ex, form)
+	account, err := l.checkPassword(ex, form)
 	if err != nil {
 		l.metrics.Login(mechanisms[0], err)
-		return l.failed(ex, form, err)
+		return l.answerFailure(ex, form, err)
 	}
 	methods := []string{factors.Password}
 	if account.Factors.Any() {
 		if form.code == "" {
 			return l.second.ask(ex, account, form)
 		}
-		if methods, err = l.second.check(ex, account, form.code); err != nil {
+		if methods, err = l.second.checkCode(ex, account, form.code); err != nil {
 			return l.wrongCode(ex, form, mechanisms[0], account, err)
 		}
 	}
@@ -77,11 +77,11 @@ func (l *passwordLogin) serve(ex *web.Exchange) error {
 func (l *passwordLogin) wrongCode(
 	ex *web.Exchange, form *loginForm, mechanism policy.Mechanism, account *accounts.Account, err error,
 ) error {
-	again := l.second.failed(ex, mechanism, account, err)
+	again := l.second.recordRefusal(ex, mechanism, account, err)
 	if !again || !form.form || web.Negotiate(ex.Request) != web.TypeHTML {
 		return err
 	}
-	secret, failed := l.second.begin(ex, account)
+	secret, failed := l.second.beginStep(ex, account)
 	if failed != nil {
 		return failed
 	}
@@ -89,9 +89,9 @@ func (l *passwordLogin) wrongCode(
 	return l.second.again(ex, account, page, form.then, err)
 }
 
-// read reads the credentials. If there is a Basic header, the body does not
+// readForm reads the credentials. If there is a Basic header, the body does not
 // count. Otherwise the media type tells the form of the body.
-func (l *passwordLogin) read(ex *web.Exchange) (*loginForm, error) {
+func (l *passwordLogin) readForm(ex *web.Exchange) (*loginForm, error) {
 	form := &loginForm{wanted: []policy.Mechanism{policy.Session}}
 	if ex.Credentials.Scheme == "basic" {
 		form.challenges = l.challenges()
@@ -196,17 +196,17 @@ func (l *passwordLogin) narrow(ex *web.Exchange, wanted []policy.Mechanism) ([]p
 	return mechanisms, nil
 }
 
-// check checks the password. The work and the answer are the same whether or
+// checkPassword checks the password. The work and the answer are the same whether or
 // not there is such an account.
-func (l *passwordLogin) check(ex *web.Exchange, form *loginForm) (*accounts.Account, error) {
+func (l *passwordLogin) checkPassword(ex *web.Exchange, form *loginForm) (*accounts.Account, error) {
 	if form.rejection != nil {
 		return nil, &auth.Rejection{Detail: auth.DetailWrongPassword, Reason: form.rejection.Error()}
 	}
 	return l.verifier.CheckFresh(ex.Request.Context(), l.accounts, form.username, form.password, ex.Peer.Client)
 }
 
-// failed writes the audit log, and answers a form with the sign-in page.
-func (l *passwordLogin) failed(ex *web.Exchange, form *loginForm, err error) error {
+// answerFailure writes the audit log, and answers a form with the sign-in page.
+func (l *passwordLogin) answerFailure(ex *web.Exchange, form *loginForm, err error) error {
 	result := web.LoginResult(err)
 	if result == "" {
 		return err

@@ -21,7 +21,7 @@ type tokenRefresh struct {
 }
 
 func (r *tokenRefresh) serve(ex *web.Exchange) error {
-	token, err := r.read(ex)
+	token, err := r.readToken(ex)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (r *tokenRefresh) serve(ex *web.Exchange) error {
 	defer end()
 	rotation, err := r.refresh.Rotate(ctx, token, &ex.Credentials)
 	if err != nil {
-		return r.failed(ex, err)
+		return r.auditFailure(ex, err)
 	}
 	pair := tokenPair{refresh: rotation.Token, until: rotation.Expires}
 	if err := r.tokens.complete(&pair, rotation.Login, rotation.Account, web.TokenRefreshed); err != nil {
@@ -50,9 +50,9 @@ func (r *tokenRefresh) serve(ex *web.Exchange) error {
 	return nil
 }
 
-// read returns the refresh token: from the body, or from the cookie if cookies
+// readToken returns the refresh token: from the body, or from the cookie if cookies
 // deliver tokens and the body has none.
-func (r *tokenRefresh) read(ex *web.Exchange) (string, error) {
+func (r *tokenRefresh) readToken(ex *web.Exchange) (string, error) {
 	byCookie := r.tokens.cookies.Tokens()
 	if len(ex.Body) == 0 && byCookie {
 		return ex.Credentials.Refresh, nil
@@ -82,7 +82,7 @@ func (r *tokenRefresh) checkSite(ex *web.Exchange, token string) error {
 	return r.crossSite.CheckToken(ex, sid)
 }
 
-func (r *tokenRefresh) failed(ex *web.Exchange, err error) error {
+func (r *tokenRefresh) auditFailure(ex *web.Exchange, err error) error {
 	var reuse *login.ReuseError
 	switch {
 	case errors.As(err, &reuse):

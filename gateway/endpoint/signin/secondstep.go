@@ -58,15 +58,15 @@ func (s *secondStep) ask(ex *web.Exchange, account *accounts.Account, form *logi
 	if !form.form || web.Negotiate(ex.Request) != web.TypeHTML {
 		return refusal
 	}
-	secret, err := s.begin(ex, account)
+	secret, err := s.beginStep(ex, account)
 	if err != nil {
 		return err
 	}
 	return s.write(ex, http.StatusOK, account, pages.Code{Step: secret, Remembered: form.remember}, form.then)
 }
 
-// begin begins a second step in the browser of a request.
-func (s *secondStep) begin(ex *web.Exchange, account *accounts.Account) (secret string, err error) {
+// beginStep begins a second step in the browser of a request.
+func (s *secondStep) beginStep(ex *web.Exchange, account *accounts.Account) (secret string, err error) {
 	browser, known := journey.BrowserSecret(ex.Credentials.Browser)
 	if secret, err = s.proofs.BeginStep(&ex.Store, account, browser); err == nil && !known {
 		s.site.Cookies.Set(ex, s.site.Cookies.Names.Browser, browser, factors.ChallengeLife)
@@ -74,9 +74,9 @@ func (s *secondStep) begin(ex *web.Exchange, account *accounts.Account) (secret 
 	return secret, err
 }
 
-// check checks a code of an account whose user has given the right password, and returns the
+// checkCode checks a code of an account whose user has given the right password, and returns the
 // methods of the proof. A wrong one counts as a failed login.
-func (s *secondStep) check(ex *web.Exchange, account *accounts.Account, code string) (methods []string, err error) {
+func (s *secondStep) checkCode(ex *web.Exchange, account *accounts.Account, code string) (methods []string, err error) {
 	// A client that leaves must not spend a code by halves.
 	ctx, end := context.WithTimeout(ex.Store.Detached(), endpoint.ChangeTime)
 	defer end()
@@ -98,9 +98,11 @@ func (s *secondStep) check(ex *web.Exchange, account *accounts.Account, code str
 	return methods, err
 }
 
-// failed counts a code that was not accepted, and writes it to the audit log. It reports
+// recordRefusal counts a code that was not accepted, and writes it to the audit log. It reports
 // whether the user may try again.
-func (s *secondStep) failed(ex *web.Exchange, mechanism policy.Mechanism, account *accounts.Account, err error) bool {
+func (s *secondStep) recordRefusal(
+	ex *web.Exchange, mechanism policy.Mechanism, account *accounts.Account, err error,
+) bool {
 	s.metrics.Login(mechanism, err)
 	result := web.LoginResult(err)
 	if result != "" {
@@ -136,8 +138,8 @@ func (s *secondStep) serve(ex *web.Exchange) error {
 	if a.account, err = s.proofs.Step(&ex.Store, secret, ex.Credentials.Browser); err != nil {
 		return err
 	}
-	if a.methods, err = s.check(ex, a.account, values.Get("code")); err != nil {
-		if !s.failed(ex, a.mechanisms[0], a.account, err) || !a.page {
+	if a.methods, err = s.checkCode(ex, a.account, values.Get("code")); err != nil {
+		if !s.recordRefusal(ex, a.mechanisms[0], a.account, err) || !a.page {
 			return err
 		}
 		page := pages.Code{Step: secret, Remembered: a.remember, Notice: pages.NoticeCode}

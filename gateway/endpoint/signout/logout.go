@@ -85,7 +85,7 @@ func (l *Logout) serve(ex *web.Exchange) error {
 	if err := l.verifyBearer(ctx, ex); err != nil {
 		return err
 	}
-	redirect, err := l.end(ex)
+	redirect, err := l.endLogins(ex)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (l *Logout) serve(ex *web.Exchange) error {
 // Here ends the login of the request, and the other logins of its cookies, for a user who does so
 // on a page. page tells that a form of the page asked.
 func (l *Logout) Here(ex *web.Exchange, page bool) error {
-	redirect, err := l.end(ex)
+	redirect, err := l.endLogins(ex)
 	if err != nil {
 		return err
 	}
@@ -111,17 +111,17 @@ func (l *Logout) Here(ex *web.Exchange, page bool) error {
 // End ends the login of the request, and the other logins of its cookies, for a caller who leads
 // the browser on. The provider of a delegated login is told only if the browser need not go there.
 func (l *Logout) End(ex *web.Exchange) error {
-	if _, err := l.end(ex); err != nil {
+	if _, err := l.endLogins(ex); err != nil {
 		return err
 	}
 	l.site.Cookies.ClearAll(ex)
 	return nil
 }
 
-// end ends the logins behind the cookies. It returns where the browser must go to sign
+// endLogins ends the logins behind the cookies. It returns where the browser must go to sign
 // out at the provider too, "" if nowhere.
-func (l *Logout) end(ex *web.Exchange) (redirect string, err error) {
-	ended, err := l.Presented.end(ex)
+func (l *Logout) endLogins(ex *web.Exchange) (redirect string, err error) {
+	ended, err := l.Presented.endLogins(ex)
 	if ended != nil {
 		redirect = l.endAtProvider(context.WithoutCancel(ex.Request.Context()), ex, ended)
 	}
@@ -175,7 +175,7 @@ func (l *Logout) byLink(ex *web.Exchange) error {
 	if ex.FromOtherSite() {
 		return l.confirm(ex)
 	}
-	target, err := l.end(ex)
+	target, err := l.endLogins(ex)
 	if err != nil {
 		return err
 	}

@@ -78,9 +78,9 @@ func loginsOf(ctx context.Context, handles []handle) ([]string, error) {
 	return sids, nil
 }
 
-// end ends the logins that the cookies lead to. It returns the one of those that was at an
+// endLogins ends the logins that the cookies lead to. It returns the one of those that was at an
 // identity provider, also beside an error; nil: none was.
-func (p *Presented) end(ex *web.Exchange) (delegated *login.Login, err error) {
+func (p *Presented) endLogins(ex *web.Exchange) (delegated *login.Login, err error) {
 	ctx, end := ex.Store.Recording()
 	defer end()
 	if delegated, err = p.endHandles(ctx, ex, ""); err != nil {

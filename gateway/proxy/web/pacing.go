@@ -102,5 +102,5 @@ func (p *pacing) cut(w http.ResponseWriter, within time.Duration) {
 // lastOnConnection reports whether the connection must close after the answer,
 // because a time limit of it stays, or because it is unknown where the next request begins.
 func (p *pacing) lastOnConnection(r *http.Request) bool {
-	return r.ProtoMajor == 1 && (p.ended.Load() || p.bodyBroken || p.upload.failed())
+	return r.ProtoMajor == 1 && (p.ended.Load() || p.bodyBroken || p.upload.hasFailed())
 }

@@ -55,7 +55,7 @@ func (ex *Exchange) Upload() *Upload {
 	}
 	body.mu.Lock() // until watch is set
 	defer body.mu.Unlock()
-	body.watch = time.AfterFunc(body.pause, body.check)
+	body.watch = time.AfterFunc(body.pause, body.checkPause)
 	return body
 }
 
@@ -81,7 +81,7 @@ func (u *Upload) Read(p []byte) (int, error) {
 			broken := err // so that only this one needs memory
 			u.broken.CompareAndSwap(nil, &broken)
 		}
-		u.end(err == io.EOF)
+		u.stopWatch(err == io.EOF)
 	}
 	return n, err
 }
@@ -89,16 +89,16 @@ func (u *Upload) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (u *Upload) Close() error {
 	u.closed.Store(true)
-	u.end(false)
+	u.stopWatch(false)
 	return u.ReadCloser.Close()
 }
 
 // move notes a sign of life, so long after the beginning: the pause begins anew.
 func (u *Upload) move(after time.Duration) { u.moved.Store(int64(after)) }
 
-// check ends a Read that has waited too long, and otherwise sets the time of
+// checkPause ends a Read that has waited too long, and otherwise sets the time of
 // the next check.
-func (u *Upload) check() {
+func (u *Upload) checkPause() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.over {
@@ -120,11 +120,11 @@ func (u *Upload) check() {
 // answer goes on.
 func (u *Upload) Stop() {
 	if u != nil {
-		u.end(false)
+		u.stopWatch(false)
 	}
 }
 
-func (u *Upload) end(whole bool) {
+func (u *Upload) stopWatch(whole bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if whole && !u.over {
@@ -159,8 +159,8 @@ func (u *Upload) Failure(err error) error {
 		Detail: "The body of the request is malformed, or shorter than announced.", Cause: *broken}
 }
 
-// failed reports whether the rest of the body never comes. It is false for nil.
-func (u *Upload) failed() bool { return u != nil && (u.stalled.Load() || u.broken.Load() != nil) }
+// hasFailed reports whether the rest of the body never comes. It is false for nil.
+func (u *Upload) hasFailed() bool { return u != nil && (u.stalled.Load() || u.broken.Load() != nil) }
 
 // clientGone reports whether a Read failed because the client has left. Over HTTP/1.1 a
 // body that ends early ends with the connection; over HTTP/2 and HTTP/3 the stream goes on.
