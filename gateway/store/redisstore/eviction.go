@@ -10,7 +10,7 @@ import (
 // safePolicy is the value of maxmemory-policy with which Redis evicts nothing.
 const safePolicy = "noeviction"
 
-// eviction remembers the log lines about nodes that may evict keys.
+// eviction remembers which policies of nodes that may evict keys were logged.
 type eviction struct {
 	told  map[string]string // policies, by address
 	known bool              // all nodes have answered
