@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 	"crypto/x509"
+	"net/http"
 
+	"authgate/gateway/proxy/web"
 	"authgate/gateway/store"
 	"authgate/gateway/wire/conn"
 )
@@ -46,5 +48,27 @@ func (g *Gateway) WebSockets() *conn.WebSockets { return g.forwarder.WebSockets(
 func (g *Gateway) CloseIdleUpstreams() {
 	for _, u := range g.state.Load().routing.upstreams {
 		u.CloseIdle()
+	}
+}
+
+// labelPlainHTTP is the label of requests by plain HTTP.
+const labelPlainHTTP = "authgate/plain"
+
+// HTTPRedirect answers a request by plain HTTP: with a redirect to https, or with an error
+// if it carries a credential. Everyone on the way can have read that credential, and its
+// owner must know.
+func (g *Gateway) HTTPRedirect(w http.ResponseWriter, r *http.Request) {
+	ex := g.begin(w, r)
+	defer ex.finish()
+	ex.Label, ex.Cleartext = labelPlainHTTP, true
+	err := ex.checkInFlight()
+	if err == nil {
+		err = checkFraming(&ex.Exchange)
+	}
+	if err == nil {
+		err = web.RedirectToHTTPS(&ex.Exchange)
+	}
+	if err != nil {
+		ex.fail(err)
 	}
 }

@@ -66,7 +66,7 @@ func openOn(ctx context.Context, open storeOpener, path, version string, stderr 
 	}
 	a := &App{
 		path: path, version: version, asked: make(chan chan<- outcome),
-		floor: gateway.HeapFloor(), metrics: prometheus.NewRegistry(), follower: newFollower(files),
+		floor: newHeapFloor(), metrics: prometheus.NewRegistry(), follower: newFollower(files),
 	}
 	a.log, a.logger = newLog(cfg.Log, stderr, isTerminal(stderr))
 	if err := a.start(ctx, open, cfg); err != nil {
