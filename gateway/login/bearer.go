@@ -42,8 +42,8 @@ func (b *BearerTokens) Alive(ctx context.Context, creds *auth.Credentials) (*pol
 	return b.own.Alive(ctx, creds)
 }
 
-// Revoke revokes a valid token; see AccessTokens.Revoke. It revokes a token of a trusted issuer
-// only in this gateway.
+// Revoke revokes a valid token and ends its login; see AccessTokens.Revoke. It revokes a token of a
+// trusted issuer only in this gateway.
 func (b *BearerTokens) Revoke(ctx context.Context, token string) (*policy.Identity, error) {
 	if b.isTrusted(token) {
 		return b.trusted.Revoke(ctx, token)

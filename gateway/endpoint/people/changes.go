@@ -63,8 +63,8 @@ type outcome struct {
 	link    string         // of an invitation
 }
 
-// serve makes a change.
-func (p *page) serve(ex *web.Exchange, c *change) error {
+// serveChange makes a change.
+func (p *page) serveChange(ex *web.Exchange, c *change) error {
 	wanted, err := readOrder(ex, c)
 	if err != nil {
 		return p.refuse(ex, err)

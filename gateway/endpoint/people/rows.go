@@ -39,7 +39,8 @@ func Rows(o *Options) []endpoint.Row {
 	for _, c := range changes() {
 		rows = append(rows, endpoint.Row{
 			Name: name + "/" + c.name, Method: http.MethodPost, Home: true, Admins: true, Back: name,
-			Sessions: true, Fresh: endpoint.FreshSignIn, Do: func(ex *web.Exchange) error { return p.serve(ex, c) },
+			Sessions: true, Fresh: endpoint.FreshSignIn,
+			Do: func(ex *web.Exchange) error { return p.serveChange(ex, c) },
 		})
 	}
 	return rows

@@ -27,7 +27,7 @@ type signInPage struct {
 	hosts     *OtherHosts
 }
 
-func (s *signInPage) serve(ex *web.Exchange) error {
+func (s *signInPage) servePage(ex *web.Exchange) error {
 	reason := ex.QueryValue(places.ReasonField)
 	if reason == places.ReasonSignedOut && !ex.Foreign {
 		if id, err := endpoint.Guest(ex, s.sessions("")); err != nil || id == nil {

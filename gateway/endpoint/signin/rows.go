@@ -62,8 +62,8 @@ func Rows(o *Options, hosts *OtherHosts, issuer *Issuer) []endpoint.Row {
 	return append(endpoint.Shared(keys), []endpoint.Row{
 		{Name: "login", Method: http.MethodPost, Do: password.serve},
 		{Name: "refresh", Method: http.MethodPost, Do: refresh.serve},
-		{Name: "signin", Method: http.MethodGet, LeadsHome: true, Do: page.serve},
-		{Name: "signin/code", Method: http.MethodPost, Do: second.serve},
+		{Name: "signin", Method: http.MethodGet, LeadsHome: true, Do: page.servePage},
+		{Name: "signin/code", Method: http.MethodPost, Do: second.serveCode},
 		{Name: "signin/passkey", Method: http.MethodPost, Enabled: passkey.enabled, Do: passkey.serve},
 		{Name: "signin/passkey/options", Method: http.MethodPost, Enabled: passkey.enabled, Do: passkey.options},
 		{Name: invitations.Page, Method: http.MethodGet, Home: true, Page: true, Do: invited.show},

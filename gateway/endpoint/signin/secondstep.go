@@ -119,8 +119,8 @@ func reasonOf(err error) string {
 	return "second factor"
 }
 
-// serve is POST /signin/code.
-func (s *secondStep) serve(ex *web.Exchange) error {
+// serveCode is POST /signin/code.
+func (s *secondStep) serveCode(ex *web.Exchange) error {
 	values, err := bodies.ReadForm(ex, "The form must have the fields step and code.", stepField, "code")
 	if err != nil {
 		return err

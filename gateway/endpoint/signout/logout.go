@@ -241,8 +241,8 @@ func (l *Logout) verifyBearer(ctx context.Context, ex *web.Exchange) error {
 	return nil
 }
 
-// revokeBearer revokes the bearer token. A token that verifyBearer has accepted, and that is no
-// longer valid, belonged to a login that a cookie has just ended.
+// revokeBearer revokes the bearer token and ends its login. A token that verifyBearer has accepted,
+// and that is no longer valid, belonged to a login that a cookie has just ended.
 func (l *Logout) revokeBearer(ex *web.Exchange) error {
 	if ex.Credentials.Scheme != "bearer" {
 		return nil

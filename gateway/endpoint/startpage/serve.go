@@ -19,9 +19,9 @@ type appInfo struct {
 	Icon        string `json:"icon"` // a URL, empty if it has none
 }
 
-// serve is GET /account/apps: the applications of the user. A browser gets a page, or has to
+// servePage is GET /account/apps: the applications of the user. A browser gets a page, or has to
 // sign in first.
-func (s *StartPage) serve(ex *web.Exchange) error {
+func (s *StartPage) servePage(ex *web.Exchange) error {
 	id, err := s.options.PageReader(ex)
 	if err != nil {
 		return err

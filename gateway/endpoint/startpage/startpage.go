@@ -72,7 +72,7 @@ func (s *StartPage) iconPath(a *app) string {
 // applications.
 func (s *StartPage) Rows() []endpoint.Row {
 	return []endpoint.Row{
-		{Name: config.EndpointApps, Method: http.MethodGet, Home: true, Page: true, Do: s.serve},
+		{Name: config.EndpointApps, Method: http.MethodGet, Home: true, Page: true, Do: s.servePage},
 		{Name: config.EndpointIcon, Method: http.MethodGet, Home: true, Do: s.serveIcon},
 	}
 }

@@ -78,8 +78,8 @@ func (s *Set) Register(ctx context.Context, body []byte) (*Registered, error) {
 	}
 	now := s.now()
 	r := registration{
-		ID: "reg_" + rand.Text(), Name: m.Name, RedirectURIs: m.RedirectURIs, Grants: m.Grants, PostLogout: m.PostLogout,
-		Scopes: m.Scopes, Created: now, Expires: now.Add(keptUnused),
+		ID: "reg_" + rand.Text(), Name: m.Name, RedirectURIs: m.RedirectURIs, Grants: m.Grants,
+		PostLogout: m.PostLogout, Scopes: m.Scopes, Created: now, Expires: now.Add(keptUnused),
 	}
 	a := Registered{
 		ID: r.ID, IssuedAt: now.Unix(), Name: r.Name, Method: m.Method, RedirectURIs: r.RedirectURIs,
