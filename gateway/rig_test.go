@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -214,8 +213,22 @@ func newBrittleStore(s store.Store) *brittleStore { return &brittleStore{&ownrig
 
 func (b *brittleStore) breakIf(f func(operation string, call int64, key string) bool) { b.BreakIf(f) }
 
-func (b *brittleStore) do(f func(ctx context.Context, operation string, call int64, key string) error) {
-	b.Do(f)
+func (b *brittleStore) heal() { b.Heal() }
+
+// logins returns the logins of the user.
+func (r *rig) logins(header ...string) []ownrig.OwnLogin {
+	r.t.Helper()
+	return r.client.Logins(header...)
 }
 
-func (b *brittleStore) heal() { b.Heal() }
+// another signs alice in from a phone.
+func (r *rig) another() signedIn {
+	r.t.Helper()
+	return readLogin(r.t, r.want(200, "POST", "/login", aliceIn, jsonType, ownrig.Phone))
+}
+
+// refresh returns what a refresh gives.
+func (r *rig) refresh(token string) signedIn {
+	r.t.Helper()
+	return readLogin(r.t, r.want(200, "POST", "/refresh", refreshBody(token), jsonType))
+}

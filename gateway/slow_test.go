@@ -38,8 +38,6 @@ func listeningWith(t *testing.T, yaml string, f func(t *testing.T, r *rig, dial 
 	}, f)
 }
 
-const bobAtAdmin = "the token of bob"
-
 // The time limit of a body does not apply to the next body on the connection, which
 // goes to the upstream.
 func TestBodyLimitEnds(t *testing.T) {
