@@ -187,7 +187,9 @@ func (d *decoder) section(n ast.Node, path string, v reflect.Value) {
 		case !known:
 			d.unknownKey(path, e, fields)
 		case f.file:
-			d.secretFile(path, e, entries, v.Field(f.index))
+			value := v.Field(f.index)
+			d.secretFile(path, e, entries, value)
+			d.declare(Join(path, strings.TrimSuffix(e.name, "_file")), value, "", f)
 		default:
 			at := Join(path, e.name)
 			if f.single {
@@ -202,12 +204,17 @@ func (d *decoder) section(n ast.Node, path string, v reflect.Value) {
 			if f.path {
 				d.resolvePath(value, f.tag)
 			}
-			if f.words != nil || f.checked {
-				kept := reflect.New(value.Type()).Elem() // the struct may be moved, and completed
-				kept.Set(value)
-				d.declared = append(d.declared, declared{at, kept, fallback, f})
-			}
+			d.declare(at, value, fallback, f)
 		}
+	}
+}
+
+// declare keeps the value at path for CheckValues, if the tags of its field declare words or checks.
+func (d *decoder) declare(path string, v reflect.Value, fallback string, f field) {
+	if f.words != nil || f.checked {
+		kept := reflect.New(v.Type()).Elem() // the struct may be moved, and completed
+		kept.Set(v)
+		d.declared = append(d.declared, declared{path, kept, fallback, f})
 	}
 }
 
@@ -270,7 +277,9 @@ func fieldsOf(t reflect.Type) map[string]field {
 		}
 		fields[name] = one
 		if one.secret {
-			fields[name+"_file"] = field{index: i, file: true}
+			ofFile := one
+			ofFile.file, ofFile.secret = true, false
+			fields[name+"_file"] = ofFile
 		}
 	}
 	return fields

@@ -17,12 +17,12 @@ type counted interface {
 }
 
 func newConnectionCollector() *connectionCollector {
-	listener := []string{"listener"}
 	return &connectionCollector{
 		listeners: map[string]counted{},
-		open:      prometheus.NewDesc("authgate_connections", "Open connections of clients.", listener, nil),
+		open: prometheus.NewDesc("authgate_connections", "Open connections of clients.",
+			[]string{"listener"}, nil),
 		displaced: prometheus.NewDesc("authgate_connections_displaced_total",
-			"Connections of clients that were closed because there were too many.", listener, nil),
+			"Connections of clients that were closed because there were too many.", []string{"listener"}, nil),
 	}
 }
 
