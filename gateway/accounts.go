@@ -21,7 +21,7 @@ func usersOf(cfg *config.Config) users {
 
 // apply removes the accounts and roles that other instances have withdrawn since the configuration
 // was loaded, and returns their names.
-func (u users) apply(c *accounts.Changes, loaded time.Time) (taken []string) {
+func (u users) apply(c *accounts.Changes, loaded time.Time) (withdrawn []string) {
 	return slices.Concat(c.Apply(accounts.KindLocal, u.local, loaded), c.Apply(accounts.KindBasic, u.basic, loaded))
 }
 
@@ -33,7 +33,7 @@ func shares(cfg *config.Config) bool { return cfg.Store.Driver == config.StoreRe
 // not answer, that is left to followChanges, unless the configuration runs already.
 func (g *Gateway) effectiveUsers(
 	cfg *config.Config, loaded time.Time, old *state,
-) (u users, taken []string, err error) {
+) (u users, withdrawn []string, err error) {
 	u = usersOf(cfg)
 	if old.isNone() || !shares(cfg) {
 		return u, nil, nil
@@ -50,8 +50,8 @@ func (g *Gateway) effectiveUsers(
 	return users{}, nil, fmt.Errorf("accounts: %w", err)
 }
 
-// rebuilds reports whether st has the configuration of old, which served.
-func (st *state) rebuilds(old *state) bool {
+// isRebuildOf reports whether st has the configuration of old, which served.
+func (st *state) isRebuildOf(old *state) bool {
 	return old.config == st.config && old.gate.IsOpen()
 }
 
@@ -76,14 +76,14 @@ func (st *state) changes() []accounts.Change {
 // checks of a stream and streams.EndingTime, which together are a second.
 const followEvery = 250 * time.Millisecond
 
-// follower takes over from Redis the changes of the accounts of this instance.
-type follower struct {
+// changesFollower takes over from Redis the changes of the accounts of this instance.
+type changesFollower struct {
 	gateway *Gateway
-	told    string // the failure that was logged last
+	logged  string // the failure that was logged last
 }
 
 // run looks at the record in Redis until ctx ends.
-func (f *follower) run(ctx context.Context) {
+func (f *changesFollower) run(ctx context.Context) {
 	g := f.gateway
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
@@ -100,10 +100,10 @@ func (f *follower) run(ctx context.Context) {
 		// Redis may have lost the key. An outage is reported elsewhere.
 		_ = running.mechanisms.Decoys.Share(ctx, g.storage.raw)
 		err := f.followChanges(ctx, running)
-		if text := fmt.Sprint(err); err != nil && text != f.told {
+		if text := fmt.Sprint(err); err != nil && text != f.logged {
 			g.service.Logger.Warn("what Redis has about accounts cannot be taken over; the gateway tries again",
 				"error", text)
-			f.told = text
+			f.logged = text
 		}
 	}
 }
@@ -111,27 +111,27 @@ func (f *follower) run(ctx context.Context) {
 // followChanges takes over from Redis how accounts have changed: the withdrawals by other
 // instances, and since when accounts are as they are. Redis may come back without that, and another
 // instance that starts then begins anew. Until all agree, each refuses the logins of the others.
-func (f *follower) followChanges(ctx context.Context, running *state) error {
+func (f *changesFollower) followChanges(ctx context.Context, running *state) error {
 	g, local := f.gateway, running.mechanisms.Accounts
 	changes, err := local.FollowChanges(ctx, g.storage.raw)
 	if err != nil || changes == nil {
 		return nil // an outage is reported elsewhere, and a damaged record by the reload
 	}
-	taken, moved := usersOf(running.config).apply(changes, running.loaded), local.Moved(changes)
-	if !moved && slices.Equal(taken, running.taken) {
+	withdrawn, disagrees := usersOf(running.config).apply(changes, running.loaded), local.Disagrees(changes)
+	if !disagrees && slices.Equal(withdrawn, running.withdrawn) {
 		local.Agree(changes)
 		return nil
 	}
 	if err := g.rebuild(running); err != nil {
 		return err
 	}
-	if moved {
+	if disagrees {
 		g.service.Logger.Warn("the account epochs are taken over from Redis: it has lost data, " +
 			"or another instance was reloaded with other accounts")
 	}
-	if !slices.Equal(taken, running.taken) {
+	if !slices.Equal(withdrawn, running.withdrawn) {
 		g.service.Logger.Warn("another instance was reloaded with other accounts, and what it has withdrawn ends here "+
-			"too; reload this instance", "withdrawn", taken)
+			"too; reload this instance", "withdrawn", withdrawn)
 	}
 	return nil // the next look compares with the new state
 }
@@ -158,7 +158,7 @@ func (g *Gateway) endOutdated(old, st *state) {
 		if len(outdated) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(g.running, outdatedTime)
+		ctx, cancel := context.WithTimeout(g.backgroundCtx, outdatedTime)
 		defer cancel()
 		running := func() *login.Overview {
 			now := g.state.Load() // another one, after the next reload

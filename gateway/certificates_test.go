@@ -192,7 +192,7 @@ func TestStreamsEndWithTheCertificate(t *testing.T) {
 				stream := c.stream(alice)
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if n := c.load.inFlight.Load(); n != 1 {
+				if n := c.inFlight.count.Load(); n != 1 {
 					t.Fatalf("%d streams are open:\n%s", n, c.log)
 				}
 				must.Do(t, end(c, alice))

@@ -52,7 +52,7 @@ func (e editor) EditOwn(ctx context.Context, begin func(*login.Overview) (endpoi
 	if err != nil {
 		return err
 	}
-	return e.apply(ctx, edit.Edit, func(next *state) { edit.GoOn(next.mechanisms.Accounts) })
+	return e.apply(ctx, edit.Edit, func(next *state) { edit.ContinueLogin(next.mechanisms.Accounts) })
 }
 
 // apply changes an account for a caller that holds gateway.reloading; see reload for ready. The running
@@ -67,8 +67,8 @@ func (e editor) apply(ctx context.Context, edit accounts.Edit, ready func(*state
 	return cfg.AccountsFile().Edit(ctx, edit)
 }
 
-// Follow implements endpoint.Editor.
-func (e editor) Follow() error {
+// Reload implements endpoint.Editor.
+func (e editor) Reload() error {
 	g := e.gateway
 	g.reloading.Lock()
 	defer g.reloading.Unlock()

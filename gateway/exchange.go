@@ -52,7 +52,7 @@ type exchange struct {
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	st := g.state.Load()
 	ex := g.exchanges.get()
-	ex.gateway, ex.state, ex.counted = g, st, g.load.beginRequest(st.inFlight)
+	ex.gateway, ex.state, ex.counted = g, st, g.inFlight.beginRequest(st.maxInFlight)
 	ex.Init(st.site, w, r)
 	if st.tracer != nil {
 		ex.beginTrace()
@@ -67,19 +67,19 @@ func (ex *exchange) fail(err error) {
 	if ended != nil {
 		err = ended
 	}
-	ex.knowEndpoint()
+	ex.useErrorsOfEndpoint()
 	ex.abort = ex.Fail(err)
 	ex.tellsEnd = ended != nil && !ex.abort
 }
 
-// knowEndpoint makes an error that comes before the endpoint is served, such as ambiguous
-// credentials, be told as its other errors are.
-func (ex *exchange) knowEndpoint() {
+// useErrorsOfEndpoint makes an error that comes before the own endpoint is served, such as ambiguous
+// credentials, have the form of the errors of that endpoint.
+func (ex *exchange) useErrorsOfEndpoint() {
 	if ex.route != nil {
 		return
 	}
 	if own, _ := ex.state.own.At(ex.Canonical.Host, ex.Canonical.Path.Decoded); own != nil {
-		own.Errors(&ex.Exchange)
+		own.SetErrorForm(&ex.Exchange)
 	}
 }
 
@@ -104,7 +104,7 @@ func (ex *exchange) finish() {
 		ex.endTrace()
 	}
 	if ex.counted {
-		ex.gateway.load.endRequest()
+		ex.gateway.inFlight.endRequest()
 	}
 	ex.sent.Close()
 	if ex.abort && !ex.Request.ProtoAtLeast(1, 1) {

@@ -38,7 +38,7 @@ func NewExplainer(cfg *config.Config) (*Explainer, error) {
 	memory := store.NewMemory(time.Now)
 	g, err := assemble(Options{
 		Config: &local, Store: memory, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-		Version: "explain", shown: true,
+		Version: "explain", explains: true,
 	})
 	if err != nil {
 		return nil, errors.Join(err, memory.Close())
@@ -238,7 +238,7 @@ func (r *rehearsal) letThrough() error {
 		r.route.identity.SetAll(r.explained.Header, r.Identity)
 		return nil
 	}
-	r.toUpstream()
+	r.fillSent()
 	r.explained.Path, r.explained.Header = r.sent.Described()
 	return nil
 }

@@ -41,7 +41,7 @@ type Options struct {
 	Now        func() time.Time // default time.Now
 	FreeMemory func()           // called a while after password checks; default nothing
 
-	shown bool // explain only: sign assertions with a key that no application trusts
+	explains bool // for an Explainer: signs assertions with a key that no application trusts
 }
 
 // Gateway authenticates, decides and forwards. It is an http.Handler for the
@@ -52,19 +52,19 @@ type Gateway struct {
 	storage   storage
 	throttle  *auth.Throttle
 	verifier  *auth.Verifier
-	load      load
+	inFlight  inFlight
 	exchanges exchanges
 	forwarder *forward.Forwarder
 	shared    *rate.Shared // counts of routes that instances share; nil: they share none
 
-	shown bool // see Options
+	explains bool // see Options
 
 	reloading sync.Mutex // one build at a time
 	state     atomic.Pointer[state]
 
-	background sync.WaitGroup
-	running    context.Context    // of the background work
-	stop       context.CancelFunc // ends it
+	background    sync.WaitGroup
+	backgroundCtx context.Context    // of the background work
+	stop          context.CancelFunc // ends it
 }
 
 // storage is where the gateway keeps logins.
@@ -91,11 +91,11 @@ func New(o Options) (*Gateway, error) {
 	for _, u := range g.upstreams() {
 		u.Watch()
 	}
-	g.load.warn(o.Logger, o.Config)
-	warn(o.Logger, o.Config)
-	g.background.Go(func() { g.settle(g.running) })
+	g.inFlight.warn(o.Logger, o.Config)
+	logWarnings(o.Logger, o.Config)
+	g.background.Go(func() { g.settle(g.backgroundCtx) })
 	if shares(o.Config) {
-		g.background.Go(func() { (&follower{gateway: g}).run(g.running) })
+		g.background.Go(func() { (&changesFollower{gateway: g}).run(g.backgroundCtx) })
 	}
 	return g, nil
 }
@@ -118,16 +118,16 @@ func assemble(o Options) (*Gateway, error) {
 		throttle:  throttle,
 		verifier:  auth.NewVerifier(throttle, verifiedCredentials, verifiedFor, o.Now),
 		forwarder: forward.New(o.Logger),
-		load:      newLoad(),
+		inFlight:  newInFlight(),
 
-		shown: o.shown,
+		explains: o.explains,
 	}
 	g.verifier.FreeMemory(o.FreeMemory)
-	g.running, g.stop = context.WithCancel(context.Background())
+	g.backgroundCtx, g.stop = context.WithCancel(context.Background())
 	if quotas := guarded.Quotas(); quotas != nil {
 		g.shared = rate.NewShared(quotas)
 	}
-	if err := o.Registerer.Register(g.load.gauge()); err != nil {
+	if err := o.Registerer.Register(g.inFlight.gauge()); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	targets := func() iter.Seq2[string, *upstream.Upstream] { return maps.All(g.upstreams()) }

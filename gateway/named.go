@@ -86,7 +86,7 @@ func (ex *exchange) decideNamed(request *policy.Request, identify proves) (*rout
 // provesAgain is proves for the credentials of the request: a token may hold for one route
 // alone.
 func (ex *exchange) provesAgain(route *route) (*policy.Identity, error) {
-	return route.chain.Asked(&ex.Credentials).Authenticate(&ex.Store, &ex.Credentials)
+	return route.chain.For(&ex.Credentials).Authenticate(&ex.Store, &ex.Credentials)
 }
 
 // routeNamed returns the route of a resource that a request to an upstream names.

@@ -47,9 +47,9 @@ func (g *Gateway) openGate(st, old *state, durable bool) error {
 		return nil
 	case durable:
 		return err
-	case old.config == st.config && (old.gate.IsOpen() || !local.Known()):
+	case old.config == st.config && (old.gate.IsOpen() || !local.HasTimes()):
 		return err // the same runs already
-	case local.Known():
+	case local.HasTimes():
 		st.gate.Open()
 		g.service.Logger.Error("the accounts apply as they are configured, "+
 			"but what has changed cannot be recorded in the store; it is tried again", "error", err.Error())
@@ -89,7 +89,7 @@ func (g *Gateway) record(ctx context.Context, st, old *state) error {
 	r := accounts.Reload{Now: g.storage.now(), Loaded: st.loaded, Changes: st.changes()}
 	if !old.isNone() {
 		r.Running = old.mechanisms.Accounts
-		r.Rebuild = st.rebuilds(old) && r.Running.Stored()
+		r.Rebuild = st.isRebuildOf(old) && r.Running.Stored()
 	}
 	if err := st.mechanisms.Accounts.RecordChanges(ctx, g.storage.guarded, r); err != nil {
 		return fmt.Errorf("accounts: %w", err)

@@ -64,6 +64,7 @@ func (ex *exchange) read() error {
 		if err := ex.TakeOriginal(); err != nil {
 			return err
 		}
+		// Again, because Peer and Request are now those of the original request.
 		host, hostErr = policy.CanonicalHost(ex.Peer.Host)
 		path, err = st.site.ParseTarget(host, ex.Request.RequestURI)
 	}

@@ -45,7 +45,7 @@ func (ex *exchange) Check(ctx context.Context) error {
 		}
 		return notAlive(credentialsNeeded("the route needs credentials now"), c.route, &ex.Credentials)
 	}
-	id, err := c.route.chain.Asked(&ex.Credentials).Alive(ctx, &ex.Credentials)
+	id, err := c.route.chain.For(&ex.Credentials).Alive(ctx, &ex.Credentials)
 	if err != nil && !errors.Is(err, auth.ErrNoCredentials) {
 		return notAlive(err, c.route, &ex.Credentials)
 	}

@@ -17,9 +17,9 @@ import (
 	"authgate/policy"
 )
 
-// serve takes a request along its way: its route, who makes it, whether they may, and on to the
-// upstream. A proxy that only asks gets the answer instead. A rehearsal goes the same way with an
-// identity that is given.
+// serve takes a request along its way: read makes the canonical request, an own endpoint serves it,
+// or admit finds its route and decides, and Send forwards it. A proxy that only asks gets an answer
+// from allowProxy instead. A rehearsal goes the same way with an identity that is given.
 func (ex *exchange) serve() error {
 	if err := checkFraming(&ex.Exchange); err != nil {
 		return err
@@ -50,10 +50,10 @@ func (ex *exchange) serve() error {
 		return err
 	}
 	if ex.Verify {
-		ex.confirm()
+		ex.allowProxy()
 		return nil
 	}
-	ex.toUpstream()
+	ex.fillSent()
 	return ex.sent.Send()
 }
 
@@ -68,8 +68,8 @@ func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
 	return own, err
 }
 
-// admit finds the route, and whether the request may take it. The route of a preflight for the
-// application is known.
+// admit finds the route of the request, and returns an error unless authorize lets the request in
+// there. The route of a preflight for the application is known.
 func (ex *exchange) admit() (err error) {
 	if !ex.sent.Preflight {
 		err = ex.findRoute()
@@ -122,7 +122,8 @@ func (ex *exchange) wantsHome() bool {
 		web.Negotiate(ex.Request) == web.TypeHTML && ex.state.routing.lookup(&ex.Canonical) == nil
 }
 
-// authorize finds out who makes the request, and whether the route lets them in.
+// authorize returns an error unless the route of the request lets it in: by its rate, by who makes
+// it (identify), by its policy (decide), and by the other resources that it names.
 func (ex *exchange) authorize() error {
 	if err := ex.route.limit(&ex.Exchange, config.RateByClient); err != nil { // before the work of authentication
 		return err
@@ -155,7 +156,7 @@ func (ex *exchange) authorize() error {
 // credentials.
 func (ex *exchange) identify() (*policy.Identity, error) {
 	step := ex.trace.Step(tracing.StepAuthenticate)
-	id, err := ex.Authenticate(ex.route.chain.Asked(&ex.Credentials))
+	id, err := ex.Authenticate(ex.route.chain.For(&ex.Credentials))
 	failed := err != nil && !errors.Is(err, auth.ErrNoCredentials)
 	if failed {
 		ex.rejected(err)
@@ -184,8 +185,8 @@ func (ex *exchange) rejected(err error) {
 	}
 }
 
-// decide decides whether the route lets an identity in. It leads a browser to the sign-in if that
-// is missing.
+// decide asks the policy of the route about an identity. Its error refuses the request, or leads a
+// browser to the sign-in that is missing.
 func (ex *exchange) decide(id *policy.Identity) error {
 	route := ex.route
 	ex.Identify(id)
@@ -279,7 +280,7 @@ func (ex *exchange) checkSite(route *route, id *policy.Identity) error {
 	return crossSite.CheckToken(&ex.Exchange, id.Login)
 }
 
-// toUpstream fills ex.sent, the request for the upstream of the route.
-func (ex *exchange) toUpstream() {
+// fillSent fills ex.sent, the request for the upstream of the route.
+func (ex *exchange) fillSent() {
 	ex.sent.Exchange, ex.sent.Route, ex.sent.Trace, ex.sent.Login = &ex.Exchange, ex.route.forward, ex.trace, ex
 }

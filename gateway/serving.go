@@ -3,8 +3,16 @@ package gateway
 import (
 	"context"
 	"crypto/x509"
+	"errors"
+	"log/slog"
 	"net/http"
+	"sync/atomic"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"authgate/gateway/config"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/store"
 	"authgate/gateway/wire/conn"
@@ -71,4 +79,68 @@ func (g *Gateway) HTTPRedirect(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		ex.fail(err)
 	}
+}
+
+// inFlight counts the requests in flight and bounds them.
+type inFlight struct {
+	budget   conn.Budget // of file descriptors
+	count    atomic.Int64
+	refusing rate.Sometimes // bounds the log of refused requests
+}
+
+func newInFlight() inFlight {
+	return inFlight{budget: conn.Divide(conn.Files()), refusing: rate.Sometimes{Interval: time.Minute}}
+}
+
+// limit returns how many requests are served at once under a configuration.
+func (f *inFlight) limit(cfg *config.Config) int64 {
+	if n := cfg.Limits.InFlight; n > 0 {
+		return int64(min(n, f.budget.Requests))
+	}
+	return int64(f.budget.Requests)
+}
+
+// warn logs that limits.in_flight is more than the process can serve.
+func (f *inFlight) warn(logger *slog.Logger, cfg *config.Config) {
+	if n := cfg.Limits.InFlight; n > f.budget.Requests {
+		logger.Warn("limits.in_flight is more than the file descriptors allow: "+
+			"raise the limit (ulimit -n, LimitNOFILE)",
+			"in_flight", n, "file_descriptors", f.budget.Files, "applies", f.budget.Requests)
+	}
+}
+
+// beginRequest counts a request if fewer than limit are in flight.
+func (f *inFlight) beginRequest(limit int64) bool {
+	for {
+		n := f.count.Load()
+		if n >= limit {
+			return false
+		}
+		if f.count.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// endRequest removes a request that beginRequest has counted.
+func (f *inFlight) endRequest() { f.count.Add(-1) }
+
+// checkInFlight refuses a request that is one too many.
+func (ex *exchange) checkInFlight() error {
+	if ex.counted {
+		return nil
+	}
+	ex.gateway.inFlight.refusing.Do(func() {
+		ex.gateway.service.Logger.Warn("requests are refused: as many are in flight as limits.in_flight or the file "+
+			"descriptors allow", "limit", ex.state.maxInFlight)
+	})
+	return web.Busy("Too many requests are being served at once. Try again.",
+		errors.New("too many requests are in flight"))
+}
+
+// gauge returns the metric of the requests in flight.
+func (f *inFlight) gauge() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "authgate_requests_in_flight", Help: "Requests that are being served, streams and WebSockets included.",
+	}, func() float64 { return float64(f.count.Load()) })
 }

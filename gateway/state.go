@@ -15,20 +15,20 @@ import (
 // state is everything made from one configuration. It does not change while it
 // runs, so that a request reads it without locks.
 type state struct {
-	config     *config.Config
-	loaded     time.Time      // when the configuration was loaded, by the clock of the store
-	announced  *config.Config // whose accounts the other instances know; nil: none
-	taken      []string       // what other instances have taken from its users since
-	site       *web.Site
-	inFlight   int64 // requests at once
-	gate       *guard.Gate
-	tracer     *tracing.Tracer // nil: no traces
-	mechanisms *mechanism.Local
-	federation *mechanism.Federation
-	oauth      *mechanism.OAuth // nil: the gateway is no authorization server
-	crossSite  *web.CrossSite
-	routing    *routing
-	own        *own.Endpoints
+	config      *config.Config
+	loaded      time.Time      // when the configuration was loaded, by the clock of the store
+	announced   *config.Config // whose accounts the other instances know; nil: none
+	withdrawn   []string       // the accounts and roles that other instances have withdrawn since
+	site        *web.Site
+	maxInFlight int64 // requests at once
+	gate        *guard.Gate
+	tracer      *tracing.Tracer // nil: no traces
+	mechanisms  *mechanism.Local
+	federation  *mechanism.Federation
+	oauth       *mechanism.OAuth // nil: the gateway is no authorization server
+	crossSite   *web.CrossSite
+	routing     *routing
+	own         *own.Endpoints
 }
 
 // noState is the predecessor of the first state, and the successor of the last one.
@@ -44,18 +44,19 @@ func (st *state) isNone() bool { return st.config == nil }
 // openGate for durable.
 func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, durable bool) (*state, error) {
 	gate := guard.NewGate(g.storage.guarded)
-	u, taken, err := g.effectiveUsers(cfg, loaded, old)
+	u, withdrawn, err := g.effectiveUsers(cfg, loaded, old)
 	if err != nil {
 		return nil, err
 	}
-	made := mechanism.Options{
+	options := mechanism.Options{
 		Config: cfg, Accounts: u.local, BasicUsers: u.basic, Store: gate, Now: g.storage.now, Verifier: g.verifier,
-		LocalNow: g.service.Now, Logger: g.service.Logger, Observe: g.service.Metrics.Provider, Explains: g.shown,
+		LocalNow: g.service.Now, Logger: g.service.Logger, Observe: g.service.Metrics.Provider, Explains: g.explains,
 	}
 	st := &state{
-		config: cfg, loaded: loaded, announced: old.announced, taken: taken, inFlight: g.load.limit(cfg), gate: gate,
+		config: cfg, loaded: loaded, announced: old.announced, withdrawn: withdrawn, gate: gate,
+		maxInFlight: g.inFlight.limit(cfg),
 	}
-	if err := st.newMechanisms(&made, old); err != nil {
+	if err := st.newMechanisms(&options, old); err != nil {
 		return nil, err
 	}
 	if err := st.newSite(&g.service); err != nil {
@@ -80,14 +81,14 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, durabl
 
 // newMechanisms makes the mechanisms, and the grants of the authorization server. It reuses the
 // unchanged parts of old.
-func (st *state) newMechanisms(made *mechanism.Options, old *state) (err error) {
-	if st.mechanisms, err = mechanism.NewLocal(made, old.mechanisms); err != nil {
+func (st *state) newMechanisms(o *mechanism.Options, old *state) (err error) {
+	if st.mechanisms, err = mechanism.NewLocal(o, old.mechanisms); err != nil {
 		return err
 	}
-	if st.federation, err = mechanism.NewFederation(made, st.mechanisms, old.federation); err != nil {
+	if st.federation, err = mechanism.NewFederation(o, st.mechanisms, old.federation); err != nil {
 		return err
 	}
-	st.oauth, err = mechanism.NewOAuth(made, st.mechanisms, st.federation)
+	st.oauth, err = mechanism.NewOAuth(o, st.mechanisms, st.federation)
 	return err
 }
 

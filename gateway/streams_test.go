@@ -86,7 +86,7 @@ func (s *streaming) open(protocol, path, header string) io.ReadCloser {
 func (s *streaming) alive(want int64) {
 	s.t.Helper()
 	synctest.Wait()
-	if n := s.load.inFlight.Load(); n != want {
+	if n := s.inFlight.count.Load(); n != want {
 		s.t.Fatalf("%d requests are in flight, want %d:\n%s", n, want, s.log)
 	}
 }

@@ -19,8 +19,8 @@ func (r *route) checkIdentityNames(h http.Header) error {
 	return nil
 }
 
-// confirm tells the proxy that the original request may pass, and who makes it.
-func (ex *exchange) confirm() {
+// allowProxy tells the proxy that the original request may pass, and who makes it.
+func (ex *exchange) allowProxy() {
 	ex.Stale.Clear(ex)
 	h := ex.Header()
 	ex.route.identity.SetAll(h, ex.Identity)

@@ -36,8 +36,8 @@ func run() int {
 		unreadable *config.ReadError
 		usage      *usageError
 	)
-	if told, ok := errors.AsType[*toldError](err); ok {
-		return told.status
+	if printed, ok := errors.AsType[*printedError](err); ok {
+		return printed.status
 	}
 	switch {
 	case err == nil:
@@ -59,10 +59,10 @@ func run() int {
 	return 1
 }
 
-// toldError is a failure that the command has printed itself.
-type toldError struct{ status int }
+// printedError is a failure that the command has printed itself.
+type printedError struct{ status int }
 
-func (e *toldError) Error() string { return fmt.Sprintf("exit status %d", e.status) }
+func (e *printedError) Error() string { return fmt.Sprintf("exit status %d", e.status) }
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{
@@ -107,20 +107,14 @@ func serveCommand() *cobra.Command {
 	}
 	path := configFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		signalled, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
-		defer stop()
-		reload := make(chan os.Signal, 1)
-		signal.Notify(reload, syscall.SIGHUP)
-		ctx, end := context.WithCancel(cmd.Context())
-		defer end()
-		context.AfterFunc(signalled, func() {
-			stop() // first, so that a second signal ends the process at once
-			end()
-		})
 		if *path == standardInput {
 			return &usageError{errors.New("serve reads its configuration again at each reload, so it needs a file, " +
 				"not standard input")}
 		}
+		ctx, stop := untilSignalled(cmd.Context())
+		defer stop()
+		reload := make(chan os.Signal, 1)
+		signal.Notify(reload, syscall.SIGHUP)
 		app.OutliveReaders()
 		a, err := app.Open(ctx, *path, buildVersion(), os.Stderr)
 		if err != nil {
@@ -128,11 +122,26 @@ func serveCommand() *cobra.Command {
 		}
 		a.TakeStandardLog()
 		if err := a.Run(ctx, reload); err != nil {
-			return &toldError{1} // in the log, whose reader a print would wait for
+			return &printedError{1} // in the log, whose reader a print would wait for
 		}
 		return nil
 	}
 	return cmd
+}
+
+// untilSignalled returns a context that ends at SIGTERM or SIGINT, or when stop is called. A second
+// signal ends the process at once.
+func untilSignalled(parent context.Context) (ctx context.Context, stop context.CancelFunc) {
+	signalled, release := signal.NotifyContext(parent, syscall.SIGTERM, os.Interrupt)
+	ctx, end := context.WithCancel(parent)
+	context.AfterFunc(signalled, func() {
+		release() // before ctx ends, so that a second signal has its default effect by then
+		end()
+	})
+	return ctx, func() {
+		end()
+		release()
+	}
 }
 
 func validateCommand() *cobra.Command {

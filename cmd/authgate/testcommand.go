@@ -50,9 +50,9 @@ func testCommand() *cobra.Command {
 		fmt.Fprintf(out, "%d passed, %d failed\n", total.passed, total.failed)
 		switch {
 		case unreadable:
-			return &toldError{2}
+			return &printedError{2}
 		case total.failed > 0:
-			return &toldError{1}
+			return &printedError{1}
 		}
 		return nil
 	}

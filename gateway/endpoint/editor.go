@@ -27,9 +27,9 @@ type Editor interface {
 	EditOwn(ctx context.Context, begin func(running *login.Overview) (OwnEdit, error)) error
 	// File returns the path of the file, for logs.
 	File() string
-	// Follow puts the accounts of the file in use, after a change that was not an Edit. An
+	// Reload puts the accounts of the file in use, after a change that was not an Edit. An
 	// error leaves those that are in use.
-	Follow() error
+	Reload() error
 	// Accounts returns the local accounts that are in use now, with all changes. During an Edit
 	// they do not change.
 	Accounts() *accounts.Set
@@ -40,6 +40,6 @@ type Editor interface {
 // OwnEdit is an edit of an account by its user.
 type OwnEdit struct {
 	accounts.Edit
-	// GoOn is called with the accounts after the change, just before they are in use.
-	GoOn func(next *accounts.Set)
+	// ContinueLogin is called with the accounts after the change, just before they are in use.
+	ContinueLogin func(next *accounts.Set)
 }

@@ -15,7 +15,7 @@ import (
 // Serve answers a request to the endpoint. The error may be web.ErrAnswered.
 func (e *Endpoint) Serve(ex *web.Exchange) error {
 	ex.Label, ex.SignIn, ex.TellsSignIn = e.label, e.signIn, e.tells
-	e.Errors(ex)
+	e.SetErrorForm(ex)
 	method := ex.Canonical.Method
 	if method == http.MethodHead {
 		method = http.MethodGet

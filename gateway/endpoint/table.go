@@ -106,9 +106,9 @@ type Endpoint struct {
 // ReadsCookies reports whether a request to the endpoint may have cookies that count.
 func (e *Endpoint) ReadsCookies() bool { return !e.blind }
 
-// Errors sets who may read an error of the endpoint, and how it is told. Serve does so itself: it is
+// SetErrorForm sets who may read an error of the endpoint, and its form. Serve does so itself: it is
 // for errors that come before.
-func (e *Endpoint) Errors(ex *web.Exchange) { ex.CORS, ex.OAuth = e.cors, e.oauth }
+func (e *Endpoint) SetErrorForm(ex *web.Exchange) { ex.CORS, ex.OAuth = e.cors, e.oauth }
 
 // New returns the endpoints of those names by their paths. It fails if there is no row
 // for one of the names, and if a row has a rule about the user without Sessions: nothing

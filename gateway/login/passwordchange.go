@@ -50,7 +50,7 @@ func (o *Overview) Renew(
 			return nil, nil, auth.ErrRejected
 		}
 		handles, old := give(login), login.keys()
-		o.follow(login, changed)
+		o.recordChange(login, changed)
 		login.Renewed.Number++
 		login.Handles, login.Attached, login.Lent = nil, nil, nil
 		err = o.Logins.putHandles(ctx, login, handles)
@@ -67,15 +67,15 @@ func (o *Overview) Keep(
 	ctx context.Context, id *policy.Identity, changed *accounts.Account, used ...string,
 ) (*Login, error) {
 	login, err := o.Logins.amend(ctx, id.Login, func(login *Login) (made, left []string, err error) {
-		o.follow(login, changed)
+		o.recordChange(login, changed)
 		login.Proof.AMR = factors.AMR(append(used, login.Proof.AMR...)...)
 		return nil, nil, nil
 	})
 	return login, amended(err)
 }
 
-// follow notes that a login goes on under its changed account.
-func (o *Overview) follow(login *Login, changed *accounts.Account) {
+// recordChange notes that a login goes on under its changed account.
+func (o *Overview) recordChange(login *Login, changed *accounts.Account) {
 	if before, ok := login.current(o.Accounts); ok {
 		login.Version, login.Since = before.LoginVersion(), before.LoginChanged()
 	}

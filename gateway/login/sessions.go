@@ -155,7 +155,7 @@ func (s *Sessions) Authenticate(ctx context.Context, creds *auth.Credentials) (*
 	if err == nil && s.owner.renew(ctx, cached.login, true) {
 		cached, err = s.useSession(ctx, id, creds.Scope)
 	}
-	return s.proves(cached, err)
+	return s.identityOf(cached, err)
 }
 
 // Alive implements auth.Authenticator.
@@ -168,7 +168,7 @@ func (s *Sessions) Alive(ctx context.Context, creds *auth.Credentials) (*policy.
 	if err == nil {
 		s.owner.renew(ctx, cached.login, false)
 	}
-	return s.proves(cached, err)
+	return s.identityOf(cached, err)
 }
 
 // presented returns the session identifier in creds, or an empty string.
@@ -187,9 +187,9 @@ func (s *Sessions) cookie() auth.CookieRole {
 	return auth.SessionCookie
 }
 
-// proves returns the identity of the session that a lookup found, or the error of
+// identityOf returns the identity of the session that a lookup found, or the error of
 // the lookup.
-func (s *Sessions) proves(cached *cachedSession, err error) (*policy.Identity, error) {
+func (s *Sessions) identityOf(cached *cachedSession, err error) (*policy.Identity, error) {
 	if errors.Is(err, errEnded) {
 		return nil, &auth.Rejection{Detail: auth.DetailSessionEnded, Reason: "expired session",
 			Cookie: s.cookie(), Ended: true}

@@ -34,38 +34,39 @@ type App struct {
 	floor   []byte
 	log     *logqueue.Queue
 	logger  *slog.Logger
-	store   openStore
+	store   storeCloser
 	metrics *prometheus.Registry
 	gateway *gateway.Gateway
 	server  *server.Server
 
 	follower follower
-	asked    chan chan<- outcome // reloads that commands wait for
+	commands chan chan<- outcome // commands to reload: each sends where it waits for the outcome
 }
 
 // Open reads the configuration at path, opens the store and the listeners, and accepts
 // connections. The log goes to stderr, and nothing waits for its reader. An error of
 // type config.Diagnostics means that the configuration has mistakes.
 func Open(ctx context.Context, path, version string, stderr io.Writer) (*App, error) {
-	return openOn(ctx, openConfigured, path, version, stderr)
+	return openWith(ctx, openStore, path, version, stderr)
 }
 
-// openStore is a store that Open opens and Run closes.
-type openStore interface {
+// storeCloser is a store that Open opens and Run closes.
+type storeCloser interface {
 	store.Store
 	io.Closer
 }
 
-// storeOpener opens the store of a configuration.
-type storeOpener func(context.Context, *config.Config, *slog.Logger) (openStore, error)
+// storeOpener opens the store of a configuration: openStore, or a function of a test.
+type storeOpener func(context.Context, *config.Config, *slog.Logger) (storeCloser, error)
 
-func openOn(ctx context.Context, open storeOpener, path, version string, stderr io.Writer) (*App, error) {
+// openWith is Open with another way to open the store.
+func openWith(ctx context.Context, open storeOpener, path, version string, stderr io.Writer) (*App, error) {
 	cfg, files, err := config.LoadFiles(path)
 	if err != nil {
 		return nil, err
 	}
 	a := &App{
-		path: path, version: version, asked: make(chan chan<- outcome),
+		path: path, version: version, commands: make(chan chan<- outcome),
 		floor: newHeapFloor(), metrics: prometheus.NewRegistry(), follower: newFollower(files),
 	}
 	a.log, a.logger = newLog(cfg.Log, stderr, isTerminal(stderr))
@@ -123,7 +124,8 @@ func (a *App) listen() error {
 	return err
 }
 
-func openConfigured(ctx context.Context, cfg *config.Config, logger *slog.Logger) (openStore, error) {
+// openStore opens the store that the configuration names.
+func openStore(ctx context.Context, cfg *config.Config, logger *slog.Logger) (storeCloser, error) {
 	switch cfg.Store.Driver {
 	case config.StoreMemory:
 		return store.NewMemory(time.Now), nil

@@ -187,7 +187,7 @@ func (u unclosable) Close() error {
 func TestRunLogsItsFailure(t *testing.T) {
 	t.Parallel()
 	path, log := folder(t, t.TempDir(), withAccounts(alice)), &logtest.Buffer{}
-	a := must(openOn(t.Context(), func(context.Context, *config.Config, *slog.Logger) (openStore, error) {
+	a := must(openWith(t.Context(), func(context.Context, *config.Config, *slog.Logger) (storeCloser, error) {
 		return unclosable{store.NewMemory(time.Now)}, nil
 	}, path, "test", log))
 	ended, end := context.WithCancel(t.Context())

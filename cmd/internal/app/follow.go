@@ -34,18 +34,18 @@ type fileWatch interface {
 
 // follower is the state of follow.
 type follower struct {
-	read    []config.File     // the main file and those that it names, as they were read last
-	seen    []config.File     // as follow saw them last
-	since   time.Time         // when it saw a change last
-	first   time.Time         // when it saw the first change that is not read yet; zero: there is none
-	refused bool              // the last attempt failed
-	again   bool              // and is to be repeated, although no file changes
-	noticed bool              // there was a notice since
-	told    map[string]string // failures logged since the last change, by the failed part
+	read        []config.File     // the main file and those that it names, as they were read last
+	seen        []config.File     // as follow saw them last
+	changedAt   time.Time         // when it saw a change last
+	unreadSince time.Time         // when it saw the first change that is not read yet; zero: there is none
+	refused     bool              // the last attempt failed
+	retry       bool              // and is to be repeated, although no file changes
+	noticed     bool              // there was a notice since
+	logged      map[string]string // the failures that were logged since the last change, by the failed part
 }
 
 func newFollower(files []config.File) follower {
-	return follower{read: files, seen: files, told: map[string]string{}}
+	return follower{read: files, seen: files, logged: map[string]string{}}
 }
 
 // watch returns the watch of the files, and its end.
@@ -85,10 +85,10 @@ func (a *App) follow(ctx context.Context, files fileWatch, reload <-chan os.Sign
 		select { // one at random, if several are ready
 		case <-ctx.Done():
 		case <-reload:
-			clear(a.follower.told)
+			clear(a.follower.logged)
 			a.reload()
-		case done := <-a.asked:
-			clear(a.follower.told)
+		case done := <-a.commands:
+			clear(a.follower.logged)
 			done <- a.reload()
 		case <-files.Notices():
 			a.follower.noticed = true
@@ -127,22 +127,22 @@ func (a *App) look() bool {
 		moved = moved || !f.seen[i].Same(now[i])
 	}
 	if moved {
-		f.seen, f.since = now, time.Now()
-		if f.first.IsZero() {
-			f.first = f.since
+		f.seen, f.changedAt = now, time.Now()
+		if f.unreadSince.IsZero() {
+			f.unreadSince = f.changedAt
 		}
-		clear(f.told)
-		if f.since.Sub(f.first) < patience {
+		clear(f.logged)
+		if f.changedAt.Sub(f.unreadSince) < patience {
 			return true
 		}
 	}
 	switch {
-	case !moved && time.Since(f.since) < quiet:
+	case !moved && time.Since(f.changedAt) < quiet:
 	// A notice without a change that shows, like a new owner, can be the repair.
-	case changed || f.again || f.refused && f.noticed:
+	case changed || f.retry || f.refused && f.noticed:
 		a.reload()
 	default:
-		f.first = time.Time{} // the files are again as they were read
+		f.unreadSince = time.Time{} // the files are again as they were read
 	}
 	return false
 }
@@ -158,7 +158,7 @@ type outcome struct {
 // files that the running configuration names.
 func (a *App) reload() outcome {
 	f, old := &a.follower, a.Config()
-	f.first = time.Time{}
+	f.unreadSince = time.Time{}
 	err := a.gateway.Reload(func() (cfg *config.Config, err error) {
 		cfg, f.read, err = config.LoadFiles(a.path)
 		return cfg, err
@@ -166,7 +166,7 @@ func (a *App) reload() outcome {
 	a.logFailure("configuration", err)
 	refreshErr := a.server.RefreshCertificates()
 	a.logFailure("certificate", refreshErr)
-	f.refused, f.again, f.noticed = err != nil || refreshErr != nil, again(err), false
+	f.refused, f.retry, f.noticed = err != nil || refreshErr != nil, isTransient(err), false
 	outcome := outcome{Err: errors.Join(err, refreshErr)}
 	if err == nil {
 		outcome.Changes = changes.Between(old, a.Config())
@@ -199,16 +199,16 @@ func (a *App) reloadBeside() {
 	const what = "files beside the configuration"
 	err := a.gateway.Reload(old.Reread)
 	a.logFailure(what, err)
-	if f.again = f.again || again(err); err == nil {
+	if f.retry = f.retry || isTransient(err); err == nil {
 		a.warnOfExposure(a.Config())
 		a.logger.Info("reloaded", "what", what, "changes", changes.Between(old, a.Config()))
 	}
 }
 
-// again reports whether a reload that failed is to be tried again, although no file
+// isTransient reports whether a reload that failed is to be tried again, although no file
 // has changed: a key could not be generated on a full disk. Files with mistakes, or that
 // need a restart, wait for their next change.
-func again(err error) bool {
+func isTransient(err error) bool {
 	_, atFault := errors.AsType[config.Diagnostics](err)
 	_, unreadable := errors.AsType[*config.ReadError](err)
 	return err != nil && !atFault && !unreadable && !errors.Is(err, gateway.ErrNeedsRestart)
@@ -217,16 +217,16 @@ func again(err error) bool {
 // logFailure logs each problem of err. It logs the same failure once until the next
 // change.
 func (a *App) logFailure(what string, err error) {
-	told := a.follower.told
+	logged := a.follower.logged
 	if err == nil {
-		delete(told, what)
+		delete(logged, what)
 		return
 	}
 	const kept = "reload failed, the running configuration is kept"
-	if told[what] == err.Error() {
+	if logged[what] == err.Error() {
 		return
 	}
-	told[what] = err.Error()
+	logged[what] = err.Error()
 	var problems config.Diagnostics
 	switch {
 	case errors.As(err, &problems):

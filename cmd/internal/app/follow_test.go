@@ -96,8 +96,8 @@ func following(t *testing.T, files map[string]string, f func(*followed)) {
 			distant: &distant{Memory: store.NewMemory(time.Now)}, t: t, logs: &logtest.Buffer{}, hup: make(chan os.Signal),
 			files: &toldFiles{notices: make(chan struct{}, 1)},
 		}
-		opened := func(context.Context, *config.Config, *slog.Logger) (openStore, error) { return g.distant, nil }
-		g.App = must(openOn(t.Context(), opened, path, "test", g.logs))
+		opened := func(context.Context, *config.Config, *slog.Logger) (storeCloser, error) { return g.distant, nil }
+		g.App = must(openWith(t.Context(), opened, path, "test", g.logs))
 		defer shut(t, g.App)
 		ctx, stop := context.WithCancel(t.Context())
 		var following sync.WaitGroup

@@ -28,7 +28,7 @@ type operator struct {
 func (o operator) Reload(ctx context.Context) ([]string, error) {
 	done := make(chan outcome, 1)
 	select {
-	case o.asked <- done:
+	case o.commands <- done:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-o.stopped:

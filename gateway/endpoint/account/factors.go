@@ -118,9 +118,9 @@ func (f *ownFactors) list(ex *web.Exchange) error {
 	return nil
 }
 
-// change lets do change the factors of the user, by an edit that it is given. It returns the
+// changeFactors calls do with an edit, by which do changes the factors of the user. It returns the
 // changed factors.
-func (f *ownFactors) change(
+func (f *ownFactors) changeFactors(
 	ex *web.Exchange, owner *accounts.Account, do func(ctx context.Context, edit proofs.Edit) error,
 ) (now factors.Set, err error) {
 	// A client that leaves must not leave half a change behind.
@@ -128,7 +128,7 @@ func (f *ownFactors) change(
 	defer cancel()
 	err = do(ctx, func(ctx context.Context, change func(*accounts.Account) error) error {
 		var used []string // to add them
-		after, err := f.page.change(ctx, ownChange{
+		after, err := f.page.changeAccount(ctx, ownChange{
 			identity: ex.Identity, verified: owner,
 			change: func(a *accounts.Account) error {
 				before := a.Factors
@@ -136,12 +136,12 @@ func (f *ownFactors) change(
 				now, used = a.Factors, a.Factors.Added(before)
 				return err
 			},
-			same: func(running *accounts.Account) bool { return running.LoginVersion() == owner.LoginVersion() },
-			alive: func() error {
+			isSame: func(running *accounts.Account) bool { return running.LoginVersion() == owner.LoginVersion() },
+			checkLogin: func() error {
 				_, err := f.sessions.Alive(ctx, &ex.Credentials)
 				return err
 			},
-			goOn: func(o *login.Overview, changed *accounts.Account) (*login.Login, error) {
+			continueLogin: func(o *login.Overview, changed *accounts.Account) (*login.Login, error) {
 				return o.Keep(ctx, ex.Identity, changed, used...)
 			},
 		})
@@ -200,7 +200,7 @@ func (f *ownFactors) addPasskey(ex *web.Exchange, owner *accounts.Account) error
 	}
 	var added *factors.Passkey
 	var codes []string
-	now, err := f.change(ex, owner, func(ctx context.Context, edit proofs.Edit) (err error) {
+	now, err := f.changeFactors(ex, owner, func(ctx context.Context, edit proofs.Edit) (err error) {
 		added, codes, err = f.proofs.AddPasskey(ctx, owner, order.name, order.credential, edit)
 		return err
 	})
@@ -224,7 +224,7 @@ func (f *ownFactors) removePasskey(ex *web.Exchange, owner *accounts.Account) er
 	if err != nil {
 		return err
 	}
-	_, err = f.change(ex, owner, func(ctx context.Context, edit proofs.Edit) error {
+	_, err = f.changeFactors(ex, owner, func(ctx context.Context, edit proofs.Edit) error {
 		return f.proofs.RemovePasskey(ctx, id, edit)
 	})
 	return f.removed(ex, factors.KindPasskey, err)
@@ -235,7 +235,7 @@ func (f *ownFactors) removeTOTP(ex *web.Exchange, owner *accounts.Account) error
 	if err := nothingElse(ex); err != nil {
 		return err
 	}
-	_, err := f.change(ex, owner, f.proofs.RemoveTOTP)
+	_, err := f.changeFactors(ex, owner, f.proofs.RemoveTOTP)
 	return f.removed(ex, factors.KindTOTP, err)
 }
 
@@ -279,7 +279,7 @@ func (f *ownFactors) confirmTOTP(ex *web.Exchange, owner *accounts.Account) erro
 		return err
 	}
 	var codes []string
-	now, err := f.change(ex, owner, func(ctx context.Context, edit proofs.Edit) (err error) {
+	now, err := f.changeFactors(ex, owner, func(ctx context.Context, edit proofs.Edit) (err error) {
 		codes, err = f.proofs.ConfirmTOTP(ctx, owner, code, edit)
 		return err
 	})
@@ -296,7 +296,7 @@ func (f *ownFactors) recoveryCodes(ex *web.Exchange, owner *accounts.Account) er
 		return err
 	}
 	var codes []string
-	now, err := f.change(ex, owner, func(ctx context.Context, edit proofs.Edit) (err error) {
+	now, err := f.changeFactors(ex, owner, func(ctx context.Context, edit proofs.Edit) (err error) {
 		codes, err = f.proofs.RecoveryCodes(ctx, edit)
 		return err
 	})

@@ -52,7 +52,7 @@ func (p *password) serve(ex *web.Exchange) error {
 	values := p.issuer.Renewal(ex, form)
 	order, err := readPasswordOrder(ex)
 	if err == nil {
-		err = p.change(ex, id, owner, order, values)
+		err = p.changePassword(ex, id, owner, order, values)
 	}
 	if err != nil {
 		status, notice := passwordNotice(err)
@@ -66,8 +66,8 @@ func (p *password) serve(ex *web.Exchange) error {
 	return nil
 }
 
-// change checks the current password, as a sign-in does, and sets the next one.
-func (p *password) change(
+// changePassword checks the current password, as a sign-in does, and sets the next one.
+func (p *password) changePassword(
 	ex *web.Exchange, id *policy.Identity, owner *accounts.Account, order passwordOrder, values *signin.NewValues,
 ) error {
 	verified, err := p.verifier.CheckFresh(
@@ -88,10 +88,10 @@ func (p *password) change(
 	// A client that leaves must not leave half a change behind.
 	ctx, cancel := context.WithTimeout(ex.Store.Detached(), endpoint.ChangeTime)
 	defer cancel()
-	after, err := p.page.change(ctx, ownChange{
+	after, err := p.page.changeAccount(ctx, ownChange{
 		identity: id, verified: verified, change: accounts.SetPasswordHash(verified, hash),
-		same: func(running *accounts.Account) bool { return running.Version() == verified.Version() },
-		goOn: func(o *login.Overview, owner *accounts.Account) (*login.Login, error) {
+		isSame: func(running *accounts.Account) bool { return running.Version() == verified.Version() },
+		continueLogin: func(o *login.Overview, owner *accounts.Account) (*login.Login, error) {
 			return o.Renew(ctx, id, owner, values.Give)
 		},
 	})

@@ -32,7 +32,7 @@ func (s *authorization) authorize(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	return s.answer(ex, r, s.decide(ex, r, false))
+	return s.answer(ex, r, s.grantOrAsk(ex, r, false))
 }
 
 // answer sends a refusal to the client, or shows it to a user whom it may not lead there. It returns
@@ -42,17 +42,17 @@ func (s *authorization) answer(ex *web.Exchange, r *request, err error) error {
 	if !ok {
 		return err
 	}
-	told := s.complete(r, url.Values{"error": {refused.code}, "error_description": {refused.description}})
+	answer := s.complete(r, url.Values{"error": {refused.code}, "error_description": {refused.description}})
 	trusted, err := s.trusts(ex, r.client)
 	switch {
 	case err != nil:
 		return err
 	case trusted:
 		ex.Failed(refused, http.StatusFound)
-		s.send(ex, r, told)
+		s.send(ex, r, answer)
 	default:
 		ex.Failed(refused, http.StatusBadRequest)
-		s.offer(ex, http.StatusBadRequest, r.location(told), pages.Leave{
+		s.offer(ex, http.StatusBadRequest, r.location(answer), pages.Leave{
 			Refused: refused.code == codeAccessDenied, Detail: refused.description,
 		})
 	}
@@ -74,9 +74,10 @@ func (s *authorization) send(ex *web.Exchange, r *request, answer url.Values) {
 	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.FormPost(w, page) })
 }
 
-// decide answers a request, or returns a refusal. decided tells that the user has just
-// allowed it on the page.
-func (s *authorization) decide(ex *web.Exchange, r *request, decided bool) error {
+// grantOrAsk gives the client a code, or leads the user to the sign-in or the consent that is missing.
+// It returns a refusal if the request allows neither. allowed tells that the user has just allowed the
+// request on the page.
+func (s *authorization) grantOrAsk(ex *web.Exchange, r *request, allowed bool) error {
 	if err := s.fill(r); err != nil {
 		return err
 	}
@@ -86,22 +87,22 @@ func (s *authorization) decide(ex *web.Exchange, r *request, decided bool) error
 	}
 	demand, admitted := s.admit(ex, r.client, id)
 	switch {
-	case !admitted && r.silent:
+	case !admitted && r.noPage:
 		return refuse(codeAccessDenied, "The policy of the application does not let the user in.")
 	case !admitted:
 		return web.Forbidden()
 	}
-	switch lacks := r.lacks(id, demand, s.options.Now()); {
-	case lacks && r.silent:
+	switch needsSignIn := r.needsSignIn(id, demand, s.options.Now()); {
+	case needsSignIn && r.noPage:
 		return refuse(codeLoginRequired, "The user must sign in.")
-	case lacks:
+	case needsSignIn:
 		return s.signIn(ex, r, id, demand.And(r.age()))
-	case r.unasked(id):
+	case r.providerDidNotAsk(id):
 		return refuse(codeLoginRequired, "The identity provider of the user did not ask them to sign in again.")
 	case r.otherUser(id):
 		return refuse(codeLoginRequired, "Another user is signed in than the one of id_token_hint.")
 	}
-	if given, err := s.consented(ex, r, id, decided); err != nil || !given {
+	if given, err := s.hasConsent(ex, r, id, allowed); err != nil || !given {
 		return err
 	}
 	return s.grant(ex, r, id)
@@ -132,14 +133,14 @@ func (s *authorization) signIn(ex *web.Exchange, r *request, id *policy.Identity
 	values := r.values
 	page := s.site.Own("signin")
 	switch {
-	case id != nil && (r.anew || r.otherUser(id)):
+	case id != nil && (r.freshSignIn || r.otherUser(id)):
 		page = places.WithParameter(page, places.ReasonField, places.ReasonFresh)
 	case id != nil:
 		page = s.site.StepUpPage(id, page)
 	case s.accounts.Len() == 0 && s.hasDefault:
 		page = s.site.Own("login")
 	}
-	if r.anew || r.subject != "" || r.maxAge > 0 {
+	if r.freshSignIn || r.subject != "" || r.maxAge > 0 {
 		values = s.forms.withTime(values, s.options.Now())
 	}
 	if hint := values.Get("login_hint"); hint != "" {

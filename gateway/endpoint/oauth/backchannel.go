@@ -84,7 +84,7 @@ func (b *backchannel) to(client string) *http.Client {
 // notifier tells clients of logins that have ended.
 type notifier struct {
 	*core
-	told *backchannel
+	backchannel *backchannel
 }
 
 // loginEnded tells the clients of a login that it has ended. It does not wait for them.
@@ -95,9 +95,9 @@ func (s *notifier) loginEnded(ended *login.Login) {
 			continue
 		}
 		select {
-		case s.told.places <- struct{}{}:
+		case s.backchannel.places <- struct{}{}:
 			go func() {
-				defer func() { <-s.told.places }()
+				defer func() { <-s.backchannel.places }()
 				s.report(c, ended, s.tell(c, ended))
 			}()
 		default:
@@ -123,14 +123,14 @@ func (s *notifier) tell(c *config.OAuthClient, ended *login.Login) error {
 	if err != nil {
 		return err
 	}
-	for _, pause := range s.told.pauses {
+	for _, pause := range s.backchannel.pauses {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return err
 		}
 		var again bool
-		if again, err = s.told.send(ctx, c, token); err == nil || !again {
+		if again, err = s.backchannel.send(ctx, c, token); err == nil || !again {
 			return err
 		}
 	}

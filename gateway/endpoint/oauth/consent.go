@@ -24,23 +24,23 @@ const (
 	decisionDeny  = "deny"
 )
 
-// consented reports whether the user consents to the terms of a request; decided tells that they
+// hasConsent reports whether the user consents to the terms of a request; allowed tells that they
 // have just done so on the page. If they must decide first, the page is the answer. A consent for a
 // program could serve another one that comes in its place.
-func (s *authorization) consented(
-	ex *web.Exchange, r *request, id *policy.Identity, decided bool,
+func (s *authorization) hasConsent(
+	ex *web.Exchange, r *request, id *policy.Identity, allowed bool,
 ) (given bool, err error) {
 	t := &r.terms
-	if !decided && !r.consent && !r.client.Imitable(r.redirect) {
+	if !allowed && !r.freshConsent && !r.client.Imitable(r.redirect) {
 		held, err := s.consents.Given(&ex.Store, id.Subject, t.Client, t.Resource, t.Scopes)
 		if held || err != nil {
 			return held, err
 		}
 	}
 	switch {
-	case decided, r.client.SkipConsent:
+	case allowed, r.client.SkipConsent:
 		return true, s.consents.Give(&ex.Store, id.Subject, t.Client, r.client.Name, t.Resource, t.Scopes)
-	case r.silent:
+	case r.noPage:
 		return false, refuse(codeConsentRequired, "The user must decide.")
 	}
 	s.ask(ex, r.client, t, id, pages.Consent{
@@ -120,7 +120,7 @@ func (s *authorization) authorizeByForm(ex *web.Exchange) error {
 		s.auditRefused(ex, r.client.ID)
 		return s.answer(ex, r, refuse(codeAccessDenied, "The user has refused."))
 	}
-	return s.answer(ex, r, s.decide(ex, r, true))
+	return s.answer(ex, r, s.grantOrAsk(ex, r, true))
 }
 
 // checkForm refuses a form of consent that the user of the session has not sent from its

@@ -85,7 +85,7 @@ type Options struct {
 
 // New returns the authorization server of a configuration.
 func New(o Options) (*Server, error) {
-	told, err := newBackchannel(o.Config.OAuth.Clients)
+	backchannel, err := newBackchannel(o.Config.OAuth.Clients)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func New(o Options) (*Server, error) {
 		programs:      &programs{c, o.Devices, auth.NewStarts(o.Endpoint.Now), o.Registrations},
 		logouts:       &logouts{c, o.Logout},
 		documents:     &documents{c, o.Config.WellKnown()},
-		notifier:      &notifier{c, told},
+		notifier:      &notifier{c, backchannel},
 	}, nil
 }
 

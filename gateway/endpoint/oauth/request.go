@@ -31,13 +31,13 @@ type request struct {
 	terms     grants.Terms
 	challenge string // of PKCE (RFC 7636)
 
-	silent  bool // prompt=none: the user must see no page
-	anew    bool // the user must sign in for this request
-	proof   bool // by proving who they are once more
-	consent bool // the user must decide again
-	maxAge  time.Duration
-	subject string    // of the user whom id_token_hint means; empty: any
-	asked   time.Time // when the request asked for a sign-in; zero: it has not
+	noPage       bool // prompt=none: the user must see no page
+	freshSignIn  bool // the user must sign in for this request
+	freshProof   bool // by proving who they are once more
+	freshConsent bool // the user must decide again
+	maxAge       time.Duration
+	subject      string    // of the user whom id_token_hint means; empty: any
+	ledToSignIn  time.Time // when the request has led the user to a sign-in; zero: it has not
 }
 
 // readClient reads who asks, and where the answer goes. Its errors are pages: there is no
@@ -61,7 +61,7 @@ func (s *authorization) readClient(ex *web.Exchange, values url.Values) (*reques
 	}
 	return &request{
 		values: values, client: client, redirect: redirect, post: values.Get("response_mode") == modePost,
-		asked: s.forms.askedAt(values),
+		ledToSignIn: s.forms.askedAt(values),
 	}, nil
 }
 
@@ -163,18 +163,18 @@ func (r *request) readPrompt() error {
 	for _, prompt := range prompts {
 		switch prompt {
 		case "none":
-			r.silent = true
+			r.noPage = true
 		case "login":
-			r.anew, r.proof = true, true
+			r.freshSignIn, r.freshProof = true, true
 		case "select_account": // who signs in chooses the account
-			r.anew = true
+			r.freshSignIn = true
 		case "consent":
-			r.consent = true
+			r.freshConsent = true
 		default:
 			return refuse(codeInvalidRequest, "prompt must be none, login, select_account or consent.")
 		}
 	}
-	if r.silent && len(prompts) > 1 {
+	if r.noPage && len(prompts) > 1 {
 		return refuse(codeInvalidRequest, "prompt=none must be the only value.")
 	}
 	age := r.values.Get("max_age")
@@ -185,7 +185,7 @@ func (r *request) readPrompt() error {
 	if err != nil {
 		return refuse(codeInvalidRequest, "max_age must be a number of seconds.")
 	}
-	r.anew, r.proof = r.anew || seconds == 0, r.proof || seconds == 0
+	r.freshSignIn, r.freshProof = r.freshSignIn || seconds == 0, r.freshProof || seconds == 0
 	r.maxAge = time.Duration(seconds) * time.Second
 	return nil
 }
@@ -197,24 +197,27 @@ func (r *request) age() policy.Demand { return policy.Demand{MaxAge: r.maxAge} }
 // way back, which must not serve for ever.
 const askedLifetime = time.Hour
 
-// lacks reports whether the user must sign in for the request. demand is that of the client's
+// needsSignIn reports whether the user must sign in for the request. demand is that of the client's
 // policy. id is nil for a user who is not signed in. Once the request has led to a sign-in, the age
 // that it demands is met (OpenID Connect Core 1.0, section 3.1.2.1): a user who takes their time on
 // the page of consent would else be asked for ever.
-func (r *request) lacks(id *policy.Identity, demand policy.Demand, now time.Time) bool {
+func (r *request) needsSignIn(id *policy.Identity, demand policy.Demand, now time.Time) bool {
 	if id == nil || !demand.Met(&id.Proof, now) {
 		return true
 	}
-	if !r.asked.IsZero() && !id.SignedIn.Before(r.asked) && now.Sub(id.SignedIn) <= askedLifetime {
+	if !r.ledToSignIn.IsZero() && !id.SignedIn.Before(r.ledToSignIn) && now.Sub(id.SignedIn) <= askedLifetime {
 		return !r.age().Met(&id.Proof, id.SignedIn)
 	}
-	return r.anew || r.asked.IsZero() && r.otherUser(id) || !r.age().Met(&id.Proof, now)
+	return r.freshSignIn || r.ledToSignIn.IsZero() && r.otherUser(id) || !r.age().Met(&id.Proof, now)
 }
 
-// unasked reports whether a provider has answered from its own session when the user was to prove once
+// providerDidNotAsk reports whether a provider has answered from its own session when the user was to prove once
 // more who they are: it says that they did so before the request. Its clock may be behind.
-func (r *request) unasked(id *policy.Identity) bool {
-	return r.proof && !r.asked.IsZero() && !id.AuthTime.IsZero() && id.AuthTime.Before(r.asked.Add(-time.Minute))
+func (r *request) providerDidNotAsk(id *policy.Identity) bool {
+	if !r.freshProof || r.ledToSignIn.IsZero() || id.AuthTime.IsZero() {
+		return false
+	}
+	return id.AuthTime.Before(r.ledToSignIn.Add(-time.Minute))
 }
 
 // otherUser reports whether the request is for another user than the one who is signed in.

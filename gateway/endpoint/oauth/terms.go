@@ -35,7 +35,7 @@ func (s *core) terms(client *clients.Client, values url.Values) (grants.Terms, e
 	}
 	asked := values.Get("scope")
 	if asked != "" {
-		t.Scopes = s.counting(client, strings.Fields(asked))
+		t.Scopes = s.countingScopes(client, strings.Fields(asked))
 		if t.Scopes == nil {
 			return t, refuse(codeInvalidScope, "None of the scopes is known here. "+
 				"scopes_supported in the metadata of the server lists them.")
@@ -47,7 +47,7 @@ func (s *core) terms(client *clients.Client, values url.Values) (grants.Terms, e
 		return t, err
 	}
 	if t.Resource = resource; asked == "" && len(scopes) > 0 {
-		if t.Scopes = s.counting(client, scopes); t.Scopes == nil {
+		if t.Scopes = s.countingScopes(client, scopes); t.Scopes == nil {
 			return t, refuse(codeInvalidScope, "The client has registered none of the scopes that it gets by default. "+
 				"Ask for those that it has registered.")
 		}
@@ -55,8 +55,8 @@ func (s *core) terms(client *clients.Client, values url.Values) (grants.Terms, e
 	return t, nil
 }
 
-// counting returns those scopes that count of the ones that a client asks for.
-func (s *core) counting(client *clients.Client, asked []string) (counting []string) {
+// countingScopes returns those scopes that count of the ones that a client asks for.
+func (s *core) countingScopes(client *clients.Client, asked []string) (counting []string) {
 	known := s.section.AllScopes()
 	for _, scope := range asked {
 		permitted := client.Scopes == nil || slices.Contains(client.Scopes, scope)
@@ -78,7 +78,7 @@ func (s *core) resource(
 		return "", nil, refuse(codeInvalidTarget,
 			"A token is for one resource. Ask for each with a request of its own.")
 	case len(asked) == 1:
-		if resource, scopes, ok := s.known(asked[0]); ok {
+		if resource, scopes, ok := s.findResource(asked[0]); ok {
 			return resource, scopes, nil
 		}
 		return "", nil, refuse(codeInvalidTarget, "There is no such resource here.")
@@ -97,8 +97,8 @@ func (s *core) openIDAlone(scopes []string) bool {
 	return len(scopes) > 0 && !slices.ContainsFunc(scopes, lends)
 }
 
-// known returns the resource that a name or an address means, as tokens have it, and its scopes.
-func (s *core) known(text string) (resource string, scopes []string, ok bool) {
+// findResource returns the resource that a name or an address means, as tokens have it, and its scopes.
+func (s *core) findResource(text string) (resource string, scopes []string, ok bool) {
 	name, err := config.ResourceName(text)
 	if err != nil {
 		return "", nil, false

@@ -127,7 +127,7 @@ func proves(verifier, challenge string) bool {
 // 8707, section 2.2). An address has several spellings, here as in the authorization request.
 func (s *programs) sameTarget(form url.Values, t *grants.Terms) error {
 	for _, asked := range form["resource"] {
-		if resource, _, ok := s.known(asked); asked != t.Resource && !(ok && resource == t.Resource) {
+		if resource, _, ok := s.findResource(asked); asked != t.Resource && !(ok && resource == t.Resource) {
 			return refuse(codeInvalidTarget, "The grant is for another resource.")
 		}
 	}
@@ -166,7 +166,7 @@ func (s *programs) narrow(c *call, t *grants.Terms) error {
 		case slices.Contains(kept, scope):
 		case slices.Contains(t.Scopes, scope):
 			kept = append(kept, scope)
-		case s.counting(c.client, []string{scope}) != nil:
+		case s.countingScopes(c.client, []string{scope}) != nil:
 			return refuse(codeInvalidScope, "A scope was not granted. Ask the user for it first.")
 		}
 	}

@@ -31,7 +31,7 @@ func (s *signInPage) servePage(ex *web.Exchange) error {
 	reason := ex.QueryValue(places.ReasonField)
 	if reason == places.ReasonSignedOut && !ex.Foreign {
 		if id, err := endpoint.Guest(ex, s.sessions("")); err != nil || id == nil {
-			s.signedOut(ex) // the way here did end a session, if the store is gone now
+			s.writeSignedOut(ex) // the way here did end a session, if the store is gone now
 			return nil
 		}
 	}
@@ -39,9 +39,9 @@ func (s *signInPage) servePage(ex *web.Exchange) error {
 	if !s.site.AtHome(&ex.Received) {
 		return s.hosts.StartAtHome(ex, "signin", r, "mechanism", web.SwitchField, places.ReasonField)
 	}
-	only, other := policy.Mechanism(ex.QueryValue("mechanism")), ex.QueryValue(web.SwitchField) != ""
-	again := reason == places.ReasonFresh
-	if !other && !again {
+	only, switches := policy.Mechanism(ex.QueryValue("mechanism")), ex.QueryValue(web.SwitchField) != ""
+	fresh := reason == places.ReasonFresh
+	if !switches && !fresh {
 		if err := s.hosts.BySession(ex, only, r); err != nil {
 			return err
 		}
@@ -50,23 +50,36 @@ func (s *signInPage) servePage(ex *web.Exchange) error {
 	if err != nil {
 		return err
 	}
-	lacks := id != nil && !r.Demand.Met(&id.Proof, ex.Canonical.Now)
-	if id != nil && !other && !again && !lacks {
-		s.already(ex, id, r)
+	if id == nil {
+		s.write(ex, http.StatusOK, r, s.forGuest(ex, reason))
 		return nil
 	}
+	lacks := !switches && !r.Demand.Met(&id.Proof, ex.Canonical.Now)
 	page := pages.SignIn{Username: ex.QueryValue(places.LoginHintField)}
 	switch {
-	case id != nil && (again || lacks && !other):
+	case fresh || lacks:
 		page.Notice = pages.NoticeFresh
-		if lacks && !other {
-			page.Notice = s.lack(id, r.Demand)
+		if lacks {
+			page.Notice = s.lackNotice(id, r.Demand)
 		}
 		if id.Provider == policy.LocalProvider {
 			page.Username = id.Username
 		}
-	case id != nil:
+	case switches:
 		page.Current = ex.User(id).String()
+	default:
+		s.writeSignedIn(ex, id, r)
+		return nil
+	}
+	s.write(ex, http.StatusOK, r, page)
+	return nil
+}
+
+// forGuest returns the page for a user who is not signed in, with a notice if their session has ended
+// or its cookie does not arrive.
+func (s *signInPage) forGuest(ex *web.Exchange, reason string) pages.SignIn {
+	page := pages.SignIn{Username: ex.QueryValue(places.LoginHintField)}
+	switch {
 	case s.cameBack(ex):
 		page.Notice = pages.NoticeNoCookie
 		s.site.Service.Logger.Warn("a sign-in came back without its cookie: "+
@@ -75,12 +88,11 @@ func (s *signInPage) servePage(ex *web.Exchange) error {
 	case reason == places.ReasonEnded, ex.SessionEnded():
 		page.Notice = pages.NoticeEnded
 	}
-	s.write(ex, http.StatusOK, r, page)
-	return nil
+	return page
 }
 
-// lack returns the notice for a sign-in that does not meet the demand.
-func (s *signInPage) lack(id *policy.Identity, d policy.Demand) pages.Notice {
+// lackNotice returns the notice for a sign-in that does not meet the demand.
+func (s *signInPage) lackNotice(id *policy.Identity, d policy.Demand) pages.Notice {
 	if id.Factors() >= d.Factors {
 		return pages.NoticeFresh
 	}
@@ -92,15 +104,15 @@ func (s *signInPage) lack(id *policy.Identity, d policy.Demand) pages.Notice {
 	return pages.NoticeFactors
 }
 
-// signedOut answers a user who has just signed out.
-func (s *signInPage) signedOut(ex *web.Exchange) {
+// writeSignedOut answers a user who has just signed out.
+func (s *signInPage) writeSignedOut(ex *web.Exchange) {
 	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error {
 		return p.SignedOut(w, pages.SignedOut{SignInURL: s.site.Own("signin")})
 	})
 }
 
-// already answers a user who is signed in.
-func (s *signInPage) already(ex *web.Exchange, id *policy.Identity, r places.Return) {
+// writeSignedIn answers a user who is signed in.
+func (s *signInPage) writeSignedIn(ex *web.Exchange, id *policy.Identity, r places.Return) {
 	page := pages.SignedIn{User: ex.User(id), ContinueURL: s.site.PlaceOrStart(r), Host: r.Host}
 	page.Unbegun = r.Host != "" && ex.QueryValue(places.ReasonField) == places.ReasonUnbegun
 	page.SwitchURL = s.site.Own("signin") + "?" + web.SwitchField + "=1"
@@ -133,6 +145,7 @@ func (s *signInPage) cameBack(ex *web.Exchange) bool {
 	return from.Path == s.site.Own("signin") || from.Path == s.site.Own("login")
 }
 
+// write writes the page of a sign-in, completed by its forms and providers.
 func (s *signInPage) write(ex *web.Exchange, status int, r places.Return, page pages.SignIn) {
 	only := policy.Mechanism(ex.QueryValue("mechanism"))
 	page.Action, page.Form, page.Host = s.site.Own("login"), formOf(s.site, r), s.site.SignInHost(r)

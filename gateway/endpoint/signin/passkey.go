@@ -118,7 +118,7 @@ func (p *passkeySignIn) serve(ex *web.Exchange) error {
 		if !p.recordRefusal(ex, a.mechanisms[0], err) || !a.page {
 			return err
 		}
-		return p.again(ex, a, step, steps, err)
+		return p.writeAgain(ex, a, step, steps, err)
 	}
 	if step != nil {
 		if err := p.proofs.EndStep(&ex.Store, steps[0]); err != nil {
@@ -138,7 +138,7 @@ func (p *passkeySignIn) readAnswer(ex *web.Exchange) (a *arrival, answer []byte,
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		remember, err := checked(query["remember"])
+		remember, err := readCheckbox(query["remember"])
 		return &arrival{remember: remember}, ex.Body, nil, err
 	case web.TypeForm:
 		values, err := bodies.ReadForm(ex, "The form must have the field credential.", "credential")
@@ -147,7 +147,7 @@ func (p *passkeySignIn) readAnswer(ex *web.Exchange) (a *arrival, answer []byte,
 		}
 		a := &arrival{then: ex.ReadReturn(values.Get), page: web.Negotiate(ex.Request) == web.TypeHTML}
 		ex.SignIn = &web.SignInLink{Page: site.WithReturn(site.Own("signin"), a.then), Always: true}
-		a.remember, err = checked(values["remember"])
+		a.remember, err = readCheckbox(values["remember"])
 		return a, []byte(values.Get("credential")), values[stepField], err
 	}
 	return nil, nil, nil, web.UnsupportedMedia(bodies.OrForm)
@@ -195,11 +195,13 @@ func (p *passkeySignIn) recordRefusal(ex *web.Exchange, mechanism policy.Mechani
 	return result != ""
 }
 
-// again shows the page once more from which an answer came that was refused.
-func (p *passkeySignIn) again(ex *web.Exchange, a *arrival, step *accounts.Account, steps []string, err error) error {
+// writeAgain writes the page once more from which a refused answer came.
+func (p *passkeySignIn) writeAgain(
+	ex *web.Exchange, a *arrival, step *accounts.Account, steps []string, err error,
+) error {
 	if step != nil {
 		page := pages.Code{Step: steps[0], Remembered: a.remember, Notice: pages.NoticePasskey}
-		return p.second.again(ex, step, page, a.then, err)
+		return p.second.writeAgain(ex, step, page, a.then, err)
 	}
 	ex.Failed(err, http.StatusUnauthorized)
 	page := pages.SignIn{Remembered: a.remember, Notice: pages.NoticePasskey}

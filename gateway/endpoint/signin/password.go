@@ -77,8 +77,8 @@ func (l *passwordLogin) serve(ex *web.Exchange) error {
 func (l *passwordLogin) wrongCode(
 	ex *web.Exchange, form *loginForm, mechanism policy.Mechanism, account *accounts.Account, err error,
 ) error {
-	again := l.second.recordRefusal(ex, mechanism, account, err)
-	if !again || !form.form || web.Negotiate(ex.Request) != web.TypeHTML {
+	mayRetry := l.second.recordRefusal(ex, mechanism, account, err)
+	if !mayRetry || !form.form || web.Negotiate(ex.Request) != web.TypeHTML {
 		return err
 	}
 	secret, failed := l.second.beginStep(ex, account)
@@ -86,7 +86,7 @@ func (l *passwordLogin) wrongCode(
 		return failed
 	}
 	page := pages.Code{Step: secret, Remembered: form.remember, Notice: pages.NoticeCode}
-	return l.second.again(ex, account, page, form.then, err)
+	return l.second.writeAgain(ex, account, page, form.then, err)
 }
 
 // readForm reads the credentials. If there is a Basic header, the body does not
@@ -151,13 +151,13 @@ func (f *loginForm) fromForm(ex *web.Exchange, site *web.Site) error {
 	f.username, f.password = auth.EnteredName(values.Get("username")), values.Get("password")
 	f.code = values.Get("code")
 	f.then = ex.ReadReturn(values.Get)
-	f.remember, err = checked(values["remember"])
+	f.remember, err = readCheckbox(values["remember"])
 	return err
 }
 
-// checked reports whether the values of a checkbox say that it is ticked. A browser sends
+// readCheckbox reports whether the values of a checkbox say that it is ticked. A browser sends
 // none if it is not, and "on" for one without a value.
-func checked(values []string) (bool, error) {
+func readCheckbox(values []string) (bool, error) {
 	if len(values) == 0 || len(values) == 1 && values[0] == "" {
 		return false, nil
 	}

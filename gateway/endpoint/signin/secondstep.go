@@ -39,7 +39,7 @@ type secondStep struct {
 	editor   endpoint.Editor
 	verifier *auth.Verifier
 	entrance *entrance
-	narrow   func(*web.Exchange, []policy.Mechanism) ([]policy.Mechanism, error)
+	narrow   func(*web.Exchange, []policy.Mechanism) ([]policy.Mechanism, error) // of passwordLogin
 	metrics  *web.Metrics
 }
 
@@ -91,9 +91,9 @@ func (s *secondStep) checkCode(ex *web.Exchange, account *accounts.Account, code
 		return err
 	})
 	if err == nil && factors.IsRecoveryCode(code) {
-		// The user must not count the code any more. If this fails, the reload comes later
-		// that follows each change of a file.
-		_ = s.editor.Follow()
+		// The code is gone from the file of accounts. Reread it now, so that the page of the account
+		// shows one code less. After an error, the reload that follows each change of a file does it.
+		_ = s.editor.Reload()
 	}
 	return methods, err
 }
@@ -126,7 +126,7 @@ func (s *secondStep) serveCode(ex *web.Exchange) error {
 		return err
 	}
 	a := &arrival{then: ex.ReadReturn(values.Get), page: web.Negotiate(ex.Request) == web.TypeHTML}
-	if a.remember, err = checked(values["remember"]); err != nil {
+	if a.remember, err = readCheckbox(values["remember"]); err != nil {
 		return err
 	}
 	if a.mechanisms, err = s.narrow(ex, []policy.Mechanism{policy.Session}); err != nil {
@@ -143,7 +143,7 @@ func (s *secondStep) serveCode(ex *web.Exchange) error {
 			return err
 		}
 		page := pages.Code{Step: secret, Remembered: a.remember, Notice: pages.NoticeCode}
-		return s.again(ex, a.account, page, a.then, err)
+		return s.writeAgain(ex, a.account, page, a.then, err)
 	}
 	if err := s.proofs.EndStep(&ex.Store, secret); err != nil {
 		return err
@@ -151,8 +151,8 @@ func (s *secondStep) serveCode(ex *web.Exchange) error {
 	return s.entrance.admit(ex, a)
 }
 
-// again shows the page once more, to a user whose code or passkey was not accepted.
-func (s *secondStep) again(
+// writeAgain writes the page once more, to a user whose code or passkey was not accepted.
+func (s *secondStep) writeAgain(
 	ex *web.Exchange, account *accounts.Account, page pages.Code, then places.Return, err error,
 ) error {
 	status := http.StatusUnauthorized

@@ -130,7 +130,7 @@ func (c *Chains) protect(
 		bearers = resource
 	}
 	if route.BasicChallenge {
-		bearers = unasked{bearers}
+		bearers = withoutChallenge{bearers}
 	}
 	return bearers, resource
 }
@@ -145,15 +145,15 @@ func (c *Chains) passwordTokens(route *config.Route, rule *policy.Route) apitoke
 	return tokens
 }
 
-// unasked is a mechanism that a 401 does not ask for. Docker and containerd take the Bearer
+// withoutChallenge is a mechanism that a 401 does not ask for. Docker and containerd take the Bearer
 // challenge if there is one, for the address of a token server.
-type unasked struct{ auth.Authenticator }
+type withoutChallenge struct{ auth.Authenticator }
 
 // Challenge implements auth.Authenticator.
-func (unasked) Challenge(*auth.Credentials) auth.Challenge { return "" }
+func (withoutChallenge) Challenge(*auth.Credentials) auth.Challenge { return "" }
 
-// Asked returns the mechanisms that decide on credentials.
-func (c *Chain) Asked(creds *auth.Credentials) auth.Chain {
+// For returns the mechanisms that decide on credentials.
+func (c *Chain) For(creds *auth.Credentials) auth.Chain {
 	if creds.Apart && c.apart != nil {
 		return c.apart
 	}

@@ -18,7 +18,7 @@ func TestZeroChain(t *testing.T) {
 	if err := none.Take(&creds, h); err != nil || creds.Token != "" || creds.Apart || creds.Value != "y" {
 		t.Errorf("it takes %+v, %v", creds, err)
 	}
-	id, err := none.Asked(&creds).Authenticate(t.Context(), &creds)
+	id, err := none.For(&creds).Authenticate(t.Context(), &creds)
 	if id != nil || !errors.Is(err, auth.ErrNoCredentials) {
 		t.Errorf("it finds %v, %v", id, err)
 	}

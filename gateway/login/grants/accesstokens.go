@@ -43,7 +43,7 @@ func (g *Grants) Lend(scopes []string, id *policy.Identity) *policy.Identity {
 }
 
 // issue returns a new access token of a grant, with those terms.
-func (g *Grants) issue(by *ownership, of *grant, terms *Terms, name string) (*Issued, error) {
+func (g *Grants) issue(by *liveLender, of *grant, terms *Terms, name string) (*Issued, error) {
 	now := g.options.Now().Truncate(time.Second)
 	expires := now.Add(terms.Access)
 	if of.Expires.Before(expires) {
@@ -148,14 +148,15 @@ func (g *Grants) isAccess(token string) bool { return strings.HasPrefix(token, g
 // verify checks signature, form and time of an access token, and then all that it depends on.
 // The user's profile is renewed; a request waits for that only if patient.
 func (g *Grants) verify(ctx context.Context, token string, patient bool) (*verified, error) {
-	ready, err := g.look(ctx, token)
+	ready, err := g.findVerified(ctx, token)
 	if err == nil && ready.login != nil && g.options.Holders.Renew(ctx, ready.login, patient) {
-		return g.look(ctx, token)
+		return g.findVerified(ctx, token)
 	}
 	return ready, err
 }
 
-func (g *Grants) look(ctx context.Context, token string) (*verified, error) {
+// findVerified is verify without the profile.
+func (g *Grants) findVerified(ctx context.Context, token string) (*verified, error) {
 	ready := g.verified.Get(token)
 	if ready == nil {
 		access, err := g.parse(token)
@@ -196,9 +197,9 @@ func (g *Grants) resolve(ctx context.Context, access *accessToken) (*verified, e
 	var current *verified
 	var err error
 	if access.grant == "" {
-		current, err = g.ofClient(access)
+		current, err = g.resolveClient(access)
 	} else {
-		current, err = g.ofGrant(ctx, access)
+		current, err = g.resolveGrant(ctx, access)
 	}
 	if revoked := other.Wait(); revoked != nil {
 		return nil, revoked
@@ -210,8 +211,8 @@ func (g *Grants) resolve(ctx context.Context, access *accessToken) (*verified, e
 	return current, nil
 }
 
-// ofClient returns who a token without a login is.
-func (g *Grants) ofClient(access *accessToken) (*verified, error) {
+// resolveClient returns who a token without a login is.
+func (g *Grants) resolveClient(access *accessToken) (*verified, error) {
 	id, err := g.Client(access.client, access.expires)
 	if err != nil {
 		return nil, err
@@ -233,13 +234,13 @@ func (g *Grants) resourceOf(audience []string) string {
 	return audience[0]
 }
 
-// ofGrant returns who a token of a grant is.
-func (g *Grants) ofGrant(ctx context.Context, access *accessToken) (*verified, error) {
+// resolveGrant returns who a token of a grant is.
+func (g *Grants) resolveGrant(ctx context.Context, access *accessToken) (*verified, error) {
 	known, raw, err := g.load(ctx, access.grant)
 	if err != nil {
 		return nil, err
 	}
-	by, err := g.living(ctx, access.grant, known, access.expires)
+	by, err := g.lenderOf(ctx, access.grant, known, access.expires)
 	if err != nil {
 		return nil, err
 	}

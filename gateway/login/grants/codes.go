@@ -23,7 +23,7 @@ type Code struct {
 	Challenge   string `json:"challenge,omitempty"`    // for the proof of the code, by S256 (RFC 7636)
 }
 
-// lender is the user and the login that a grant depends on: it ends with them.
+// lender is the record of the user and the login that a grant depends on: it ends with them.
 type lender struct {
 	Login      string `json:"sid"`
 	Generation int    `json:"gen,omitempty"` // of the login; see login.Login.Generation
@@ -46,7 +46,7 @@ type grant struct {
 // NewCode returns a new code, which the login of id lends. The error is ErrNoConsent without
 // the consent of the user; see Consents.Give.
 func (g *Grants) NewCode(ctx context.Context, id *policy.Identity, c Code) (code string, err error) {
-	by, err := g.lenderOf(ctx, id, &c.Terms)
+	by, err := g.newLender(ctx, id, &c.Terms)
 	if err != nil {
 		return "", err
 	}
@@ -62,8 +62,8 @@ func (g *Grants) NewCode(ctx context.Context, id *policy.Identity, c Code) (code
 	return s.String(), nil
 }
 
-// lenderOf returns the lender of a grant that the user of id makes now.
-func (g *Grants) lenderOf(ctx context.Context, id *policy.Identity, t *Terms) (*lender, error) {
+// newLender returns the lender of a grant that the user of id makes now.
+func (g *Grants) newLender(ctx context.Context, id *policy.Identity, t *Terms) (*lender, error) {
 	_, in, _, err := g.options.Holders.Find(ctx, id.Login, g.options.Now())
 	if err != nil {
 		return nil, loginError(err)
@@ -131,14 +131,14 @@ func (g *Grants) redeem(ctx context.Context, s secret, check func(*Code) error) 
 	if known.Redeemed {
 		return nil, g.reused(ctx, "code", s, known, raw)
 	}
-	by, err := g.owner(ctx, &known.lender, now)
+	by, err := g.findLender(ctx, &known.lender, now)
 	if err == nil {
 		err = g.admits(known.Client, by.identity)
 	}
 	if err != nil {
 		return nil, err
 	}
-	next, refresh := known.begun(s, now)
+	next, refresh := known.asRedeemed(s, now)
 	value, err := json.Marshal(next)
 	if err != nil {
 		return nil, err
@@ -153,22 +153,23 @@ func (g *Grants) redeem(ctx context.Context, s secret, check func(*Code) error) 
 	return g.beginGrant(ctx, by, s, next, nil, refresh)
 }
 
-// begun returns the grant that a code or a device gets, and its refresh token.
-func (known *grant) begun(s secret, now time.Time) (next *grant, refresh string) {
-	begun := *known
-	begun.Redeemed, begun.Used = true, now
-	begun.Expires = now.Add(max(begun.Terms.Access, begun.Terms.Refresh))
-	if begun.Terms.Refresh > 0 {
+// asRedeemed returns the grant that known becomes when its code, or the code of its device, is used,
+// and its first refresh token, if it has one.
+func (known *grant) asRedeemed(s secret, now time.Time) (next *grant, refresh string) {
+	redeemed := *known
+	redeemed.Redeemed, redeemed.Used = true, now
+	redeemed.Expires = now.Add(max(redeemed.Terms.Access, redeemed.Terms.Refresh))
+	if redeemed.Terms.Refresh > 0 {
 		first := s.next()
-		begun.Current, refresh = first.hash(), first.String()
+		redeemed.Current, refresh = first.hash(), first.String()
 	}
-	return &begun, refresh
+	return &redeemed, refresh
 }
 
 // beginGrant makes the login lend a grant, and returns its first tokens. value, if not nil, is the
 // record, which is not in the store yet.
 func (g *Grants) beginGrant(
-	ctx context.Context, by *ownership, s secret, made *grant, value []byte, refresh string,
+	ctx context.Context, by *liveLender, s secret, made *grant, value []byte, refresh string,
 ) (*Issued, error) {
 	key, client := grantPrefix+s.name(), ""
 	if made.OpenID {
@@ -192,32 +193,32 @@ func (g *Grants) beginGrant(
 	return issued, err
 }
 
-// ownership is whose grant it is now.
-type ownership struct {
+// liveLender is a lender as the store has it now.
+type liveLender struct {
 	identity *policy.Identity
 	login    *login.Login
 	basis    record.Basis // the consents of the user, the login, and what the user depends on
 }
 
-// owner returns whose grant it is. The error is ErrInvalid if the login has ended or the
+// findLender returns a lender as it is now. The error is ErrInvalid if the login has ended or the
 // user has withdrawn the consent.
-func (g *Grants) owner(ctx context.Context, by *lender, expires time.Time) (*ownership, error) {
-	consents, raw, err := consentsOf(ctx, g.options.Store, by.Subject)
+func (g *Grants) findLender(ctx context.Context, l *lender, expires time.Time) (*liveLender, error) {
+	consents, raw, err := consentsOf(ctx, g.options.Store, l.Subject)
 	if err != nil {
 		return nil, err
 	}
-	if !consents.hold(by.Consent) {
+	if !consents.hold(l.Consent) {
 		return nil, invalid("the user has withdrawn the consent")
 	}
-	id, in, basis, err := g.options.Holders.Find(ctx, by.Login, expires)
+	id, in, basis, err := g.options.Holders.Find(ctx, l.Login, expires)
 	if err != nil {
 		return nil, loginError(err)
 	}
-	if in.Generation() != by.Generation {
+	if in.Generation() != l.Generation {
 		return nil, invalid("issued before the user changed the password")
 	}
-	basis = append(record.Basis{{Key: consentsKey(by.Subject), Raw: raw}}, basis...)
-	return &ownership{id, in, basis}, nil
+	basis = append(record.Basis{{Key: consentsKey(l.Subject), Raw: raw}}, basis...)
+	return &liveLender{id, in, basis}, nil
 }
 
 // admits refuses a user whom the policy of a client does not let in any more. The grant stays,

@@ -171,7 +171,7 @@ func (d *Devices) Decide(ctx context.Context, userCode string, id *policy.Identi
 			return store.Edit{}, err
 		}
 		if decided.Denied = id == nil; id != nil {
-			if decided.By, err = d.grants.lenderOf(ctx, id, &decided.Terms); err != nil {
+			if decided.By, err = d.grants.newLender(ctx, id, &decided.Terms); err != nil {
 				return store.Edit{}, err
 			}
 		}
@@ -252,7 +252,7 @@ func (d *Devices) redeem(ctx context.Context, key string) (*Issued, error) {
 	if err != nil {
 		return nil, err
 	}
-	by, err := d.grants.owner(ctx, known.By, d.now())
+	by, err := d.grants.findLender(ctx, known.By, d.now())
 	if err == nil {
 		err = d.grants.admits(known.Terms.Client, by.identity)
 	}
@@ -269,7 +269,7 @@ func (d *Devices) redeem(ctx context.Context, key string) (*Issued, error) {
 		return nil, err
 	}
 	s := newSecret(refreshMark)
-	made, refresh := (&grant{lender: *known.By, Code: Code{Terms: known.Terms}}).begun(s, now)
+	made, refresh := (&grant{lender: *known.By, Code: Code{Terms: known.Terms}}).asRedeemed(s, now)
 	value, err := json.Marshal(made)
 	if err != nil {
 		return nil, fmt.Errorf("recording a grant: %w", err)

@@ -10,6 +10,9 @@
 //
 // Clients that act for themselves get access tokens without a login.
 //
+// A login lends a grant. The record of the grant names its lender: the login, its user and the consent.
+// A liveLender is that lender as the store has it now; login.Holders finds the user behind a login.
+//
 // # Limits
 //
 // The package does not know who a client is and speaks no HTTP. The functions that

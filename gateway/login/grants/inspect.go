@@ -80,7 +80,7 @@ func (g *Grants) inspect(ctx context.Context, token string) (*Inspected, error) 
 	if known.Current != s.hash() {
 		return nil, invalid("the refresh token was used")
 	}
-	by, err := g.living(ctx, s.name(), known, known.Expires)
+	by, err := g.lenderOf(ctx, s.name(), known, known.Expires)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func (g *Grants) refresh(ctx context.Context, s secret, check func(*Terms) error
 		return nil, err
 	}
 	now := g.options.Now()
-	by, err := g.living(ctx, s.name(), known, now)
+	by, err := g.lenderOf(ctx, s.name(), known, now)
 	if err != nil {
 		return nil, err
 	}
@@ -85,15 +85,15 @@ func (known *grant) narrowed(check func(*Terms) error) (*Terms, error) {
 	return &terms, nil
 }
 
-// living returns whose grant it is. The error is ErrInvalid if the grant opens nothing.
-func (g *Grants) living(ctx context.Context, name string, known *grant, expires time.Time) (*ownership, error) {
+// lenderOf returns the lender of a grant as it is now. The error is ErrInvalid if the grant opens nothing.
+func (g *Grants) lenderOf(ctx context.Context, name string, known *grant, expires time.Time) (*liveLender, error) {
 	if !known.Redeemed || !g.options.Now().Before(known.Expires) {
 		return nil, invalid("its grant has expired")
 	}
 	if !g.options.Counts(known.Client) {
 		return nil, invalid("its client is not configured any more")
 	}
-	by, err := g.owner(ctx, &known.lender, expires)
+	by, err := g.findLender(ctx, &known.lender, expires)
 	if err != nil {
 		return nil, err
 	}

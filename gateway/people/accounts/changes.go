@@ -74,10 +74,10 @@ type Reload struct {
 }
 
 // RecordChanges compares the accounts with the record in s, takes over when each changed last, and
-// records new changes. It must be called once, before the accounts are used, unless Known reports
-// false after an error.
+// records new changes. It must be called once, before the accounts are used, unless HasTimes
+// reports false after an error.
 func (a *Set) RecordChanges(ctx context.Context, s store.Store, r Reload) error {
-	if !r.Running.Known() {
+	if !r.Running.HasTimes() {
 		r.Running = nil
 	}
 	var value []byte
@@ -86,9 +86,9 @@ func (a *Set) RecordChanges(ctx context.Context, s store.Store, r Reload) error 
 		if err != nil {
 			return store.Edit{}, err
 		}
-		c.since = a.compare(c.since, r)
+		c.since = a.setTimes(c.since, r)
 		for _, change := range r.Changes {
-			c.note(r.Loaded, change)
+			c.addWithdrawals(r.Loaded, change)
 		}
 		c.prune(r.Now)
 		if value, err = c.encode(); err != nil || bytes.Equal(value, raw) {
@@ -97,19 +97,19 @@ func (a *Set) RecordChanges(ctx context.Context, s store.Store, r Reload) error 
 		return store.Edit{Value: value}, nil
 	})
 	if err != nil {
-		a.keep(r.Now, r.Running)
+		a.setTimesWithoutStore(r.Now, r.Running)
 		return fmt.Errorf("storing how accounts have changed: %w", err)
 	}
 	a.recorded, a.ended = value, nil
 	return nil
 }
 
-// compare gives the accounts the times of their last changes by those in the record,
+// setTimes gives the accounts the times of their last changes by those in the record,
 // and returns the times that the record must have.
-func (a *Set) compare(before times, r Reload) times {
-	today := make(times, a.Len())
+func (a *Set) setTimes(before times, r Reload) times {
+	next := make(times, a.Len())
 	if r.Rebuild {
-		maps.Copy(today, before)
+		maps.Copy(next, before)
 	}
 	for _, account := range a.All() {
 		for _, m := range account.marks() {
@@ -118,7 +118,7 @@ func (a *Set) compare(before times, r Reload) times {
 			if known && r.Running != nil && since <= r.Running.ended[f] {
 				known = false // it has ended here since, which the record does not know yet
 			}
-			same, runs := r.Running.since(account.Username, m.version)
+			same, runs := r.Running.timeOf(account.Username, m.version)
 			switch {
 			case known:
 			case runs && !r.Running.Stored():
@@ -130,21 +130,21 @@ func (a *Set) compare(before times, r Reload) times {
 				since = r.Now.UnixNano()
 			}
 			*m.since = time.Unix(0, since)
-			today[f] = since
+			next[f] = since
 		}
 	}
-	a.known, a.ended = true, times{}
+	a.hasTimes, a.ended = true, times{}
 	for f := range before {
-		if _, stays := today[f]; !stays {
+		if _, stays := next[f]; !stays {
 			a.ended[f] = r.Now.UnixNano()
 		}
 	}
-	return today
+	return next
 }
 
-// keep continues without the store: the ends of accounts stay in memory until the record knows
-// them.
-func (a *Set) keep(now time.Time, running *Set) {
+// setTimesWithoutStore gives the accounts the times that they have in running. The ends of accounts
+// stay in memory until the record has them.
+func (a *Set) setTimesWithoutStore(now time.Time, running *Set) {
 	if running == nil {
 		return
 	}
@@ -158,11 +158,11 @@ func (a *Set) keep(now time.Time, running *Set) {
 	for _, account := range a.All() {
 		for _, m := range account.marks() {
 			stays[fingerprintOf(m.version)] = true
-			if a.known {
+			if a.hasTimes {
 				continue
 			}
 			*m.since = now
-			if same, ok := running.since(account.Username, m.version); ok {
+			if same, ok := running.timeOf(account.Username, m.version); ok {
 				*m.since = same
 			}
 		}
@@ -174,18 +174,18 @@ func (a *Set) keep(now time.Time, running *Set) {
 			}
 		}
 	}
-	a.known = true
+	a.hasTimes = true
 }
 
-// Known reports whether it is known when the accounts changed last: also if that could not
+// HasTimes reports whether it is known when the accounts changed last: also if that could not
 // be stored. Then Stored reports false, and RecordChanges of the next accounts stores it.
-func (a *Set) Known() bool { return a != nil && a.known }
+func (a *Set) HasTimes() bool { return a != nil && a.hasTimes }
 
 // Stored reports whether the record in the store agrees with the accounts.
-func (a *Set) Stored() bool { return a.Known() && a.ended == nil }
+func (a *Set) Stored() bool { return a.HasTimes() && a.ended == nil }
 
-// since returns since when the account of that name has a version, or false if it has another.
-func (a *Set) since(username, version string) (time.Time, bool) {
+// timeOf returns since when the account of that name has a version, or false if it has another.
+func (a *Set) timeOf(username, version string) (time.Time, bool) {
 	if account, ok := a.Lookup(username); ok {
 		for _, m := range account.marks() {
 			if m.version == version {
@@ -227,7 +227,7 @@ func (a *Set) FollowChanges(ctx context.Context, s store.Store) (*Changes, error
 	if agreed := a.agreed.Load(); agreed != nil && (*agreed == nil) == (record == nil) && bytes.Equal(*agreed, record) {
 		return nil, nil
 	}
-	if known := a.latest(); record == nil && known != nil {
+	if known := a.lastRecord(); record == nil && known != nil {
 		err := s.Swap(ctx, changesKey, nil, known, time.Time{})
 		if errors.Is(err, store.ErrConflict) {
 			return nil, nil // another instance was first; the next call compares
@@ -237,21 +237,22 @@ func (a *Set) FollowChanges(ctx context.Context, s store.Store) (*Changes, error
 	return decodeChanges(record)
 }
 
-// Agree tells that nothing in c changes the accounts.
+// Agree tells that nothing in c changes the accounts: FollowChanges returns nil until the store has
+// another record.
 func (a *Set) Agree(c *Changes) { a.agreed.Store(&c.stored) }
 
-// latest returns the record that was seen last, nil if there was none.
-func (a *Set) latest() []byte {
+// lastRecord returns the record that was seen last, nil if there was none.
+func (a *Set) lastRecord() []byte {
 	if agreed := a.agreed.Load(); agreed != nil && *agreed != nil {
 		return *agreed
 	}
 	return a.recorded
 }
 
-// Moved reports whether an account that has not changed here has changed by c: the store
+// Disagrees reports whether an account that has not changed here has changed by c: the store
 // has lost data, and another instance has begun anew. Then other instances accept other
 // logins than this one, until it calls RecordChanges for a new Set.
-func (a *Set) Moved(c *Changes) bool {
+func (a *Set) Disagrees(c *Changes) bool {
 	if !a.Stored() {
 		return false
 	}

@@ -84,7 +84,9 @@ type Set struct {
 	// was none.
 	recorded []byte
 	agreed   atomic.Pointer[[]byte]
-	known    bool // it is known when the accounts changed last
+	// The times of the accounts are unknown at first. Without the store they are known here alone, and
+	// ended is not nil. As a rule, they are recorded.
+	hasTimes bool // it is known when the accounts changed last
 	// ended is when accounts ended here that the record in the store may still have; nil:
 	// the record agrees with the accounts.
 	ended times

@@ -147,7 +147,7 @@ func TestFollowChanges(t *testing.T) {
 	want := func(moved bool, when string) {
 		t.Helper()
 		c := must.Get(a.FollowChanges(t.Context(), s))(t)
-		if got := c != nil && a.Moved(c); got != moved {
+		if got := c != nil && a.Disagrees(c); got != moved {
 			t.Errorf("%s: moved %t, want %t", when, got, moved)
 		}
 		if c != nil && !moved {

@@ -28,8 +28,8 @@ type withdrawal struct {
 	Roles map[string]int64 `json:"roles,omitempty"`
 }
 
-// takeRole notes that a role was withdrawn.
-func (w *withdrawal) takeRole(role string, at int64) {
+// withdrawRole notes that a role was withdrawn.
+func (w *withdrawal) withdrawRole(role string, at int64) {
 	if w.Roles == nil {
 		w.Roles = map[string]int64{}
 	}
@@ -54,12 +54,12 @@ func decodeWithdrawals(record []byte) (map[string]withdrawal, error) {
 	return all, nil
 }
 
-// note adds the withdrawals of a change, and removes those that it takes back.
-func (c *Changes) note(at time.Time, change Change) {
+// addWithdrawals adds the withdrawals of a change, and removes those that it takes back.
+func (c *Changes) addWithdrawals(at time.Time, change Change) {
 	before, after := byUsername(change.Before), byUsername(change.After)
 	for name, old := range before {
 		if now := after[name]; now == nil || version(now) != version(old) {
-			c.take(change.Kind, old, at, nil)
+			c.withdraw(change.Kind, old, at, nil)
 		}
 	}
 	for name, now := range after {
@@ -67,7 +67,7 @@ func (c *Changes) note(at time.Time, change Change) {
 		switch {
 		case now.Disabled:
 			if old == nil || !old.Disabled {
-				c.take(change.Kind, now, at, nil)
+				c.withdraw(change.Kind, now, at, nil)
 			}
 			continue
 		case change.Before == nil:
@@ -77,7 +77,7 @@ func (c *Changes) note(at time.Time, change Change) {
 			continue
 		}
 		if lost := without(old.Roles, now.Roles); len(lost) > 0 {
-			c.take(change.Kind, now, at, lost)
+			c.withdraw(change.Kind, now, at, lost)
 		}
 		if got := without(now.Roles, old.Roles); len(got) > 0 {
 			c.giveBack(change.Kind, now, got)
@@ -85,15 +85,15 @@ func (c *Changes) note(at time.Time, change Change) {
 	}
 }
 
-// take notes that an account, or some of its roles, are withdrawn.
-func (c *Changes) take(kind string, a *Account, at time.Time, roles []string) {
+// withdraw notes that an account, or some of its roles, are withdrawn.
+func (c *Changes) withdraw(kind string, a *Account, at time.Time, roles []string) {
 	key := keyOf(kind, a)
 	one := c.withdrawals[key]
 	if roles == nil {
 		one.Gone = at.UnixNano()
 	}
 	for _, role := range roles {
-		one.takeRole(role, at.UnixNano())
+		one.withdrawRole(role, at.UnixNano())
 	}
 	c.withdrawals[key] = one
 }
@@ -127,7 +127,7 @@ func (c *Changes) prune(now time.Time) {
 // withdrawals, in order, for operators.
 func (c *Changes) Apply(kind string, users []Account, loaded time.Time) (names []string) {
 	since := loaded.UnixNano()
-	if !c.any(since) {
+	if !c.hasSince(since) {
 		return nil
 	}
 	for i := range users {
@@ -147,8 +147,8 @@ func (c *Changes) Apply(kind string, users []Account, loaded time.Time) (names [
 	return names
 }
 
-// any reports whether something was withdrawn since a time.
-func (c *Changes) any(since int64) bool {
+// hasSince reports whether something was withdrawn since a time.
+func (c *Changes) hasSince(since int64) bool {
 	for _, one := range c.withdrawals {
 		if one.Gone >= since {
 			return true

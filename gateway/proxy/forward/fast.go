@@ -16,13 +16,14 @@ import (
 // waits for the client to leave. It serves a request and a response that have nothing
 // unusual as ReverseProxy does:
 //
-//  1. fast decides by the method and the length of the body whether it is tried.
+//  1. fastPath decides by the method and the length of the body whether it is tried.
 //  2. sendPlain makes an http1.Plain of the request, unless the header has something
 //     unusual, and starts it.
 //  3. If the response comes at once and is plain too, answerPlain sends it on. This is
 //     the end of the way.
-//  4. Otherwise ReverseProxy goes on. Its transport is then the one that Start has returned:
-//     that waits for the response, or sends the request if nothing was sent.
+//  4. Otherwise sendPlain returns a remainder, with which ReverseProxy goes on. Its transport is
+//     then the one that Start has returned: that waits for the response, or sends the request if
+//     nothing was sent.
 
 // starter is a transport that has the fast path.
 type starter interface {
@@ -32,10 +33,10 @@ type starter interface {
 	Start(context.Context, *http1.Plain) (*http1.Response, http.RoundTripper)
 }
 
-// fast returns the starter that tries the request. It returns nil unless the fast
+// fastPath returns the starter that tries the request. It returns nil unless the fast
 // path is on, the method is a usual one, there is no body or a short one, and no span
 // tells of the way. sendPlain looks at the header.
-func (q *Request) fast() starter {
+func (q *Request) fastPath() starter {
 	if !q.Route.fast || q.Named != nil || q.Trace.Recorded() || q.owns() {
 		return nil
 	}
@@ -56,33 +57,39 @@ func (q *Request) fast() starter {
 	return way
 }
 
-// sendPlain sends r the fast path. Unless it has answered the request or failed, it returns
-// the transport from which httputil.ReverseProxy gets the response, and the body if that
-// was read.
-func (q *Request) sendPlain(
-	way starter, r *http.Request, upload *web.Upload,
-) (later http.RoundTripper, body io.ReadCloser, err error) {
+// remainder is the rest of the way of a request, which httputil.ReverseProxy goes. The zero remainder
+// is that of a request that is answered.
+type remainder struct {
+	transport http.RoundTripper // from which ReverseProxy gets the response
+	body      io.ReadCloser     // of the request, if the fast path has read it; else nil
+}
+
+// sendPlain sends r the fast path. It returns the zero remainder if it has answered the request.
+func (q *Request) sendPlain(way starter, r *http.Request, upload *web.Upload) (remainder, error) {
 	plains := q.Route.forwarder.plains
 	p := plains.get()
 	defer plains.put(p)
 	if !q.plainFields(&p.Plain, r.Header) {
-		return q.Route.Transport, nil, nil
+		return remainder{transport: q.Route.Transport}, nil
 	}
 	if upload != nil {
 		if err := p.readBody(upload, r.ContentLength); err != nil {
-			return nil, nil, q.Route.upstream.Failure(upload.Failure(err))
+			return remainder{}, q.Route.upstream.Failure(upload.Failure(err))
 		}
 	}
 	path := &q.Exchange.Canonical.Path
 	p.Method, p.Host = r.Method, q.Exchange.Peer.Host
 	p.Path, p.Query, p.ForceQuery = q.Route.path(path), path.Query, path.HasQuery
-	response, later := way.Start(r.Context(), &p.Plain)
+	response, transport := way.Start(r.Context(), &p.Plain)
 	if response != nil {
 		q.answerPlain(r, response)
-	} else if upload != nil {
-		body = io.NopCloser(bytes.NewReader(p.keepBody()))
+		return remainder{}, nil
 	}
-	return later, body, nil
+	rest := remainder{transport: transport}
+	if upload != nil {
+		rest.body = io.NopCloser(bytes.NewReader(p.keepBody()))
+	}
+	return rest, nil
 }
 
 // plainFields makes the header of p from that of the client. It reports false if a

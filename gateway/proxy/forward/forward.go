@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"io"
 	"log"
 	"log/slog"
 	"net/http"
@@ -85,20 +84,20 @@ func (q *Request) send() error {
 		delete(r.Header, "Upgrade")
 	}
 	r = q.withTargetHints(r)
-	fast := q.fast()
+	fast := q.fastPath()
 	if fast == nil {
-		return q.sendWhole(traced(route.Transport, q.Trace), r, upload, nil)
+		return q.sendByProxy(remainder{transport: traced(route.Transport, q.Trace)}, r, upload)
 	}
 	if r.ContentLength > 0 { // its login may end while the body comes
 		watched, release := q.cancelable(r)
 		defer release()
 		r = watched
 	}
-	later, read, err := q.sendPlain(fast, r, upload)
-	if later == nil {
+	rest, err := q.sendPlain(fast, r, upload)
+	if err != nil || rest.transport == nil {
 		return err
 	}
-	return q.sendWhole(later, r, upload, read)
+	return q.sendByProxy(rest, r, upload)
 }
 
 // withTargetHints adds the client's address and the named resources, by which the balancer
@@ -113,19 +112,17 @@ func (q *Request) withTargetHints(r *http.Request) *http.Request {
 	return r
 }
 
-// sendWhole sends r by httputil.ReverseProxy. read is its body if the fast path has read that.
-func (q *Request) sendWhole(
-	transport http.RoundTripper, r *http.Request, upload *web.Upload, read io.ReadCloser,
-) error {
+// sendByProxy sends r by httputil.ReverseProxy.
+func (q *Request) sendByProxy(rest remainder, r *http.Request, upload *web.Upload) error {
 	r = upload.Request(r)
 	limit := q.Route.config.MaxBody
 	switch {
-	case read != nil:
-		r.Body = read
+	case rest.body != nil:
+		r.Body = rest.body
 	case limit > 0 && upload != nil:
 		r.Body = http.MaxBytesReader(q.Exchange, r.Body, limit)
 	}
-	return q.proxy(transport, r, upload)
+	return q.proxy(rest.transport, r, upload)
 }
 
 // Ended returns why the request has ended before its answer did, nil if it has not.

@@ -25,8 +25,8 @@ func (q *Request) owns() bool {
 	return owner.Owns()
 }
 
-// owned returns r as a request of the client's connection, which may own connections.
-func (q *Request) owned(r *http.Request) *http.Request {
+// withOwner returns r as a request of the client's connection, which may own connections.
+func (q *Request) withOwner(r *http.Request) *http.Request {
 	if !q.mayOwn() {
 		return r
 	}

@@ -12,7 +12,7 @@ import (
 // proxy sends r through httputil.ReverseProxy, with a transport that may have sent it
 // already.
 func (q *Request) proxy(transport http.RoundTripper, r *http.Request, upload *web.Upload) error {
-	r, release := q.cancelable(abortable(q.owned(r)))
+	r, release := q.cancelable(abortable(q.withOwner(r)))
 	defer release()
 	var exchange struct { // with the upstream
 		request  *http.Request

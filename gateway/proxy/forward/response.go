@@ -21,8 +21,8 @@ func (q *Request) modify(status int, h http.Header) {
 	if route.perUser {
 		q.ownCookies(h)
 	}
-	if route.apart != nil && status != http.StatusSwitchingProtocols {
-		route.apart.modify(ex, h)
+	if route.caching != nil && status != http.StatusSwitchingProtocols {
+		route.caching.modify(ex, h)
 	}
 	if route.rewriter != nil {
 		route.rewriter.Rewrite(h, ex.Peer.Host)
@@ -42,7 +42,7 @@ func (r *Route) modify(status int, h http.Header) {
 	if r.altSvc[0] != "" { // replaces that of the upstream, which speaks of other ports
 		h["Alt-Svc"] = r.altSvc
 	}
-	if _, ok := h["Cache-Control"]; !ok && !r.public && r.apart == nil && status != http.StatusSwitchingProtocols {
+	if _, ok := h["Cache-Control"]; !ok && !r.public && r.caching == nil && status != http.StatusSwitchingProtocols {
 		// Else shared caches could give one user's page to another (RFC 9111, section 5.2.2.7).
 		h["Cache-Control"] = r.private
 	}

@@ -26,7 +26,7 @@ type Route struct {
 	fast      bool               // the fast path is on
 	public    bool               // an answer is the same for all users
 	perUser   bool               // the application's HttpOnly cookies belong to the user who got them
-	apart     *apart             // keeps answers with and without an identity apart; nil: there is no need
+	caching   *caching           // of answers with and without an identity; nil: there is no need
 	edited    map[string]bool    // headers that the route removes or sets, folded
 	fields    []http1.Field      // that the route sets
 	bare      []http1.Field      // those without credentials
@@ -75,7 +75,7 @@ func (f *Forwarder) NewRoute(o *RouteOptions) *Route {
 		hsts:     []string{o.Site.HSTS}, altSvc: []string{o.Site.AltSvc}, private: []string{"private"},
 	}
 	if o.Nobody {
-		r.apart = newApart(c, o.Site.TokenHeader, o.ByClient)
+		r.caching = newCaching(c, o.Site.TokenHeader, o.ByClient)
 	}
 	return r
 }

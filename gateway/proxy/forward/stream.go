@@ -31,7 +31,7 @@ func (q *Request) cancelable(r *http.Request) (cancelable *http.Request, release
 	if !upgrades {
 		q.cancel = conn.Cancel(r)
 	}
-	if upgrades || q.cancel == nil && (q.Exchange.Identity != nil || q.Route.apart != nil) {
+	if upgrades || q.cancel == nil && (q.Exchange.Identity != nil || q.Route.caching != nil) {
 		ctx, cancel := context.WithCancel(r.Context())
 		q.cancel, release = cancel, cancel
 		r = r.WithContext(ctx)

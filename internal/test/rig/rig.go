@@ -373,15 +373,15 @@ func (e editor) EditOwn(ctx context.Context, begin func(*login.Overview) (endpoi
 	if err := e.Edit(ctx, edit.Edit); err != nil {
 		return err
 	}
-	edit.GoOn(e.Accounts())
+	edit.ContinueLogin(e.Accounts())
 	return nil
 }
 
 // File implements endpoint.Editor.
 func (e editor) File() string { return e.config.Accounts.File }
 
-// Follow implements endpoint.Editor. Tests reload the rig when its requests are done.
-func (e editor) Follow() error { return nil }
+// Reload implements endpoint.Editor. Tests reload the rig when its requests are done.
+func (e editor) Reload() error { return nil }
 
 // Reached implements application.
 func (r *Rig) Reached() int { return int(r.reached.Load()) }
@@ -464,7 +464,7 @@ func (r *Rig) application(ex *web.Exchange) error {
 	if err := accepted.Take(&ex.Credentials, ex.Request.Header); err != nil {
 		return err
 	}
-	id, err := ex.Authenticate(accepted.Asked(&ex.Credentials))
+	id, err := ex.Authenticate(accepted.For(&ex.Credentials))
 	if err != nil && !errors.Is(err, auth.ErrNoCredentials) {
 		return web.Challenge(err, accepted.Challenges(&ex.Credentials)...)
 	}

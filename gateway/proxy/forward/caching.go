@@ -12,15 +12,15 @@ import (
 	"authgate/policy"
 )
 
-// apart keeps the answers of a route that also lets in requests without credentials apart in
+// caching keeps the answers of a route that also lets in requests without credentials apart in
 // caches: one to a user is for that user alone, and any other for requests without credentials.
-type apart struct {
+type caching struct {
 	vary     []string // headers of a request by which answers differ
 	byClient bool     // an answer to a request without credentials may be for the client's address alone
 }
 
-// newApart returns it for a route. token is token.header, empty for none.
-func newApart(c *config.Route, token string, byClient bool) *apart {
+// newCaching returns the caching of a route. token is token.header, empty for none.
+func newCaching(c *config.Route, token string, byClient bool) *caching {
 	vary := []string{"Cookie", "Authorization"}
 	if token != "" {
 		vary = append(vary, token)
@@ -31,15 +31,15 @@ func newApart(c *config.Route, token string, byClient bool) *apart {
 	if slices.Contains(c.Auth, policy.Certificate) {
 		vary = append(vary, clientcert.Header) // RFC 9440, section 2.4
 	}
-	return &apart{vary: vary, byClient: byClient}
+	return &caching{vary: vary, byClient: byClient}
 }
 
 // modify makes the header of a response say for whom it is (RFC 9111, sections 4.1 and
 // 5.2.2.7). It goes by Cookie for browsers, too, whose own cache must not show the page of a
 // user who has signed out.
-func (a *apart) modify(ex *web.Exchange, h http.Header) {
-	h["Vary"] = a.varying(h["Vary"])
-	if ex.Identity != nil || ex.Stale.Any() || a.byClient {
+func (c *caching) modify(ex *web.Exchange, h http.Header) {
+	h["Vary"] = c.varying(h["Vary"])
+	if ex.Identity != nil || ex.Stale.Any() || c.byClient {
 		h["Cache-Control"] = privately(h["Cache-Control"])
 		maps.DeleteFunc(h, func(name string, _ []string) bool { return forSharedCaches(name) })
 	}
@@ -56,12 +56,12 @@ func forSharedCaches(name string) bool {
 }
 
 // varying returns the values of Vary with the missing ones.
-func (a *apart) varying(values []string) []string {
+func (c *caching) varying(values []string) []string {
 	all := elements(values)
 	if slices.Contains(all, "*") {
 		return values
 	}
-	for _, name := range a.vary {
+	for _, name := range c.vary {
 		if !slices.ContainsFunc(all, func(other string) bool { return strings.EqualFold(other, name) }) {
 			all = append(all, name)
 		}
