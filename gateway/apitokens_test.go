@@ -57,9 +57,10 @@ func TestStreamsOfAPITokens(t *testing.T) {
 		"revoked": {func(s *streaming, in signedIn, id string) {
 			s.want(200, "POST", "/account/tokens/revoke", `{"id":"`+id+`"}`, jsonType, in.cookie)
 		}, "token"},
-		"disabled": {func(s *streaming, _ signedIn, _ string) { s.change(aliceIs, aliceIs+"disabled: true, ") }, "token"},
-		"a role":   {func(s *streaming, _ signedIn, _ string) { s.change(aliceRoles, "roles: [user], ") }, "admin"},
-		"expired":  {func(s *streaming, _ signedIn, _ string) { s.clock.Advance(time.Hour) }, "token"},
+		"disabled": {func(s *streaming, _ signedIn, _ string) { s.change(aliceIs, aliceIs+"disabled: true, ") },
+			"token"},
+		"a role":  {func(s *streaming, _ signedIn, _ string) { s.change(aliceRoles, "roles: [user], ") }, "admin"},
+		"expired": {func(s *streaming, _ signedIn, _ string) { s.clock.Advance(time.Hour) }, "token"},
 	} {
 		for _, scheme := range []string{"bearer", "basic"} {
 			streamsOf(t, func(s *streaming) {

@@ -236,7 +236,8 @@ func TestExplainCertificates(t *testing.T) {
 	}{
 		{"/cert/", &explain.Caller{User: "alice"}, explain.OutcomeAllow},
 		{"https://vpn.example/", &explain.Caller{User: "alice", Mechanism: policy.Certificate}, explain.OutcomeAllow},
-		{"/cert/", &explain.Caller{Mechanism: policy.Certificate, Username: "alice", Roles: []string{"x"}}, explain.OutcomeAllow},
+		{"/cert/", &explain.Caller{Mechanism: policy.Certificate, Username: "alice", Roles: []string{"x"}},
+			explain.OutcomeAllow},
 		{"/staff/", &explain.Caller{User: "bob", Mechanism: policy.Certificate}, explain.OutcomeForbid},
 		{"/session/", &explain.Caller{User: "alice", Mechanism: policy.Certificate}, explain.OutcomeChallenge},
 		{"/two/", &explain.Caller{User: "alice", Mechanism: policy.Certificate}, explain.OutcomeChallenge},

@@ -78,7 +78,8 @@ func TestCredentialsStayHere(t *testing.T) {
 		{"/any/", "Authorization: Bearer " + token, "", ""},
 		{"/shared/", alice.bearer, "", ""},
 		{"/shared/", alice.cookie, foreign, "Bearer of-the-application"},
-		{"/shared/", alice.cookie, basicHeader("alice", "x"), strings.TrimPrefix(basicHeader("alice", "x"), "Authorization: ")},
+		{"/shared/", alice.cookie, basicHeader("alice", "x"), strings.TrimPrefix(basicHeader("alice", "x"),
+			"Authorization: ")},
 	} {
 		r.want(200, "GET", c.target, "", c.credential, c.more)
 		h := r.upstream.Last().Header

@@ -60,7 +60,8 @@ func TestExpectations(t *testing.T) {
 	} {
 		client := must.Get(net.Dial("tcp", address))(t)
 		defer client.Close()
-		fmt.Fprintf(client, "POST /public/ HTTP/%s\r\nHost: gw.example\r\nConnection: close\r\nContent-Length: 4\r\n%s\r\nbody",
+		fmt.Fprintf(client,
+			"POST /public/ HTTP/%s\r\nHost: gw.example\r\nConnection: close\r\nContent-Length: 4\r\n%s\r\nbody",
 			c.version, c.expect)
 		continues, hinted := 0, 0
 		for from := bufio.NewReader(client); ; {

@@ -205,12 +205,15 @@ func wantExplained(t *testing.T, r *rig, what string, q *http.Request, x *explai
 	w := r.serve(q)
 	reached := r.upstream.Reached() > before
 	answered := w.Code == http.StatusNoContent || w.Code == http.StatusPermanentRedirect // a preflight, a prefix
-	if w.Code != x.Status || (reached || answered) != (x.Outcome == explain.OutcomeAllow) || reached != (x.Header != nil) ||
+	if w.Code != x.Status || (reached || answered) != (x.Outcome == explain.OutcomeAllow) ||
+		reached != (x.Header != nil) ||
 		reached != (x.Path != "") || (x.Upstream == "app") != (x.Route != "") {
 		t.Errorf("%s: %d, explained as %+v", what, w.Code, x)
 	}
-	want := map[int]string{200: explain.OutcomeAllow, 204: explain.OutcomeAllow, 308: explain.OutcomeAllow, 302: explain.OutcomeChallenge,
-		400: explain.OutcomeBadRequest, 401: explain.OutcomeChallenge, 403: explain.OutcomeForbid, 404: explain.OutcomeNotFound, 421: explain.OutcomeNotFound}
+	want := map[int]string{200: explain.OutcomeAllow, 204: explain.OutcomeAllow, 308: explain.OutcomeAllow,
+		302: explain.OutcomeChallenge,
+		400: explain.OutcomeBadRequest, 401: explain.OutcomeChallenge, 403: explain.OutcomeForbid,
+		404: explain.OutcomeNotFound, 421: explain.OutcomeNotFound}
 	if x.Outcome != want[w.Code] {
 		t.Errorf("%s: %d, explained as %s", what, w.Code, x.Outcome)
 	}

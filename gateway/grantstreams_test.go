@@ -37,7 +37,8 @@ func TestStreamsOfGrants(t *testing.T) {
 				in := s.login(aliceIn)
 				tokens := s.client.Lend(in.cookie, "", "")
 				s.endsAfter("HTTP/1.1", "/bearer/", "Authorization: Bearer "+tokens.Access, func() {
-					s.client.AsWiki("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {tokens.Refresh}})
+					s.client.AsWiki("/oauth/token", url.Values{"grant_type": {"refresh_token"},
+						"refresh_token": {tokens.Refresh}})
 					s.alive(1)
 					end(s, in, tokens)
 				})

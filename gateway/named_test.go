@@ -213,7 +213,8 @@ func TestNamedAsOwnRequests(t *testing.T) {
 		t.Errorf("%d requests reached the application", got-count)
 	}
 
-	r = newRig(t, edit(t, ownrig.OAuthConfig, "oauth:", "  - {match: /guests/, upstream: app, auth: [bearer, none]}\noauth:"))
+	r = newRig(t, edit(t, ownrig.OAuthConfig, "oauth:",
+		"  - {match: /guests/, upstream: app, auth: [bearer, none]}\noauth:"))
 	token := r.client.Credentials("read", "https://gw.example:8443/api")
 	r.client.WantAt("gw.example:8443", 401, "COPY", "/guests/b", "", token)
 	r.client.WantAt("gw.example:8443", 403, "COPY", "/api/a", "", token, "Destination: /guests/b")

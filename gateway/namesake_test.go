@@ -60,7 +60,8 @@ func TestConsentsOfANamesake(t *testing.T) {
 			r.mustReload(withOAuth(t))
 			consents := func(r *rig) string {
 				t.Helper()
-				return r.client.Want(200, "GET", "/account/clients", "", r.client.Login(ownrig.Bob).Cookie).Body.String()
+				return r.client.Want(200, "GET", "/account/clients", "",
+					r.client.Login(ownrig.Bob).Cookie).Body.String()
 			}
 			r.clock.Advance(time.Second)
 			must.Do(t, r.state.Load().oauth.Consents.Give(t.Context(), "local:bob", "wiki", "Wiki", "", nil))

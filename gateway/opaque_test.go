@@ -82,7 +82,8 @@ func testOpaquePaths(t *testing.T, more string) {
 			t.Errorf("%s%s: %d %s; the application got %q, want %q", host, target, w.Code, w.Body, got, reached)
 		}
 		x, err := e.Explain(&explain.Request{
-			URL: "https://" + host + target, Method: "GET", Caller: &explain.Caller{User: "alice", Mechanism: policy.Bearer},
+			URL: "https://" + host + target, Method: "GET", Caller: &explain.Caller{User: "alice",
+				Mechanism: policy.Bearer},
 		})
 		if err != nil || x.Status != want || (want == 200) != (x.Path != "") || !strings.HasSuffix(target, x.Path) {
 			t.Errorf("explain %s%s: %+v, %v; want %d, %s", host, target, x, err, want, sent)

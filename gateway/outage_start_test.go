@@ -56,7 +56,8 @@ func (r *rig) refusing(s signedIn) {
 	for _, q := range []*http.Request{
 		request("POST", "/login", bobIn, jsonType), request("POST", "/refresh", refreshBody(s.refresh), jsonType),
 		request("POST", "/logout", "", s.cookie), request("POST", "/logout", "", s.bearer),
-		request("GET", "/logout", "", s.cookie), request("GET", "/me", "", s.cookie), request("GET", "/me", "", s.bearer),
+		request("GET", "/logout", "", s.cookie), request("GET", "/me", "", s.cookie), request("GET", "/me", "",
+			s.bearer),
 		request("GET", "/session/x", "", s.cookie), request("GET", "/bearer/x", "", s.bearer),
 		request("GET", "/any/x", "", s.cookie, s.bearer),
 	} {

@@ -79,7 +79,8 @@ func TestForbiddenLeadsOn(t *testing.T) {
   - {match: admin.example/, upstream: app, auth: [session], policy: admin}`) + "endpoints: {prefix: /.authgate/}\n")
 	const applications = `href="https://gw.example/.authgate/account/apps"` + label
 	ownrig.WantPage(t, r.want(403, "GET", "/admin/", "", browser, bob.cookie), applications)
-	ownrig.WantPage(t, r.want(403, "POST", "/session/", "", browser, bob.cookie, "Origin: https://evil.example"), applications)
+	ownrig.WantPage(t, r.want(403, "POST", "/session/", "", browser, bob.cookie, "Origin: https://evil.example"),
+		applications)
 	ownrig.WantPage(t, r.want(404, "GET", "/nothing", "", browser), `href="/"`+label)
 }
 

@@ -236,7 +236,8 @@ func TestPreflightByApplicationForProxies(t *testing.T) {
 	}
 	e := newExplainer(t, r.state.Load().config)
 	h := http.Header{"Origin": {"https://spa.example"}, "Access-Control-Request-Method": {"PUT"}, "X-Custom": {"1"}}
-	x, err := e.Explain(&explain.Request{Method: "OPTIONS", URL: "/own/x", Header: h, Caller: &explain.Caller{User: "alice"}})
+	x, err := e.Explain(&explain.Request{Method: "OPTIONS", URL: "/own/x", Header: h,
+		Caller: &explain.Caller{User: "alice"}})
 	if err != nil || x.Outcome != explain.OutcomeAllow || x.Route != "/own/" || x.Path != "/own/x" ||
 		x.Header.Get("Origin") == "" || x.Header.Get("X-Custom")+x.Header.Get("X-Auth-User") != "" {
 		t.Errorf("explain: %+v, %v", x, err)

@@ -91,7 +91,10 @@ func TestNeedsRestart(t *testing.T) {
 		{"data_dir", func(c *config.Config) { c.DataDir = "x" }},
 		{"store", func(c *config.Config) { c.Store.Driver = "sqlite" }},
 		{"limits.max_header_bytes", func(c *config.Config) { c.Limits.MaxHeaderBytes++ }},
-		{"listen, tls.mode, log", func(c *config.Config) { c.Log.Format, c.TLS.Mode, c.Listen.Admin = "text", "off", "" }},
+		{"listen, tls.mode, log", func(c *config.Config) {
+			c.Log.Format, c.TLS.Mode, c.Listen.Admin = "text", "off",
+				""
+		}},
 		{"", func(c *config.Config) {
 			c.Limits.LoginFailures, c.Limits.LoginWindow = 1, time.Minute
 			c.TLS.Domains, c.TLS.HSTS = []string{"x.example"}, time.Hour

@@ -58,8 +58,10 @@ func TestBodyLimitEnds(t *testing.T) {
 			}
 			time.Sleep(ownrig.IdleTime - time.Second)
 			ownrig.SendLater(conn, bodyPause-time.Second, "body")
-			if a := ownrig.Ask(t, conn, "POST /public/"+rest); a.StatusCode != 200 || a.Close || r.upstream.Reached() != 3 {
-				t.Errorf("after %s: %d to a slow body, %d requests reached the upstream", first, a.StatusCode, r.upstream.Reached())
+			if a := ownrig.Ask(t, conn, "POST /public/"+rest); a.StatusCode != 200 || a.Close ||
+				r.upstream.Reached() != 3 {
+				t.Errorf("after %s: %d to a slow body, %d requests reached the upstream", first, a.StatusCode,
+					r.upstream.Reached())
 			}
 		})
 	}

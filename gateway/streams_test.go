@@ -162,7 +162,8 @@ func TestStreamsEndWithTheLogin(t *testing.T) {
 		"ended by another login": {session, func(s *streaming, _ signedIn) {
 			s.want(200, "POST", "/account/sessions/end", `{"others":true}`, jsonType, s.another().cookie)
 		}, "ended session"},
-		"the token expires":   {bearer, func(s *streaming, _ signedIn) { s.clock.Advance(15 * time.Minute) }, "expired"},
+		"the token expires": {bearer, func(s *streaming, _ signedIn) { s.clock.Advance(15 * time.Minute) },
+			"expired"},
 		"the session expires": {session, func(s *streaming, _ signedIn) { s.clock.Advance(time.Hour) }, "expired"},
 		"the account goes":    {session, reloading("username: alice, ", "username: alicia, "), "ended session"},
 		"the account is off":  {bearer, reloading("username: alice, ", "username: alice, disabled: true, "), "account"},

@@ -59,8 +59,10 @@ func TestTraceOfAnAllowedRequest(t *testing.T) {
 	ownrig.WantAttributes(t, ownrig.Named(t, all, "authenticate", inside), "authgate.outcome", "session")
 	ownrig.WantAttributes(t, ownrig.Named(t, all, "decide", inside), "authgate.outcome", "allow")
 	sent := ownrig.Named(t, all, "GET", client)
-	ownrig.WantAttributes(t, sent, "http.request.method", "GET", "authgate.upstream", "app", "http.response.status_code", "OK")
-	if got := ownrig.HexOf(sent.SpanId); got != parent[2] || ownrig.HexOf(sent.TraceId) != parent[1] || len(sent.Events) != 1 {
+	ownrig.WantAttributes(t, sent, "http.request.method", "GET", "authgate.upstream", "app",
+		"http.response.status_code", "OK")
+	if got := ownrig.HexOf(sent.SpanId); got != parent[2] || ownrig.HexOf(sent.TraceId) != parent[1] ||
+		len(sent.Events) != 1 {
 		t.Errorf("the upstream got %q, the span is %s", parent, got)
 	}
 	for _, s := range all {
@@ -99,7 +101,8 @@ func TestTraceOfRefusedRequests(t *testing.T) {
 	r.want(400, "BREW", "/public/%00?secret", "")
 	all := end()
 	forbidden := ownrig.Named(t, all, "GET /admin/", server)
-	ownrig.WantAttributes(t, forbidden, "http.response.status_code", "Forbidden", "authgate.decision", "forbid", "error.type", "")
+	ownrig.WantAttributes(t, forbidden, "http.response.status_code", "Forbidden", "authgate.decision", "forbid",
+		"error.type", "")
 	refused := ownrig.Named(t, all, "GET /session/", server)
 	ownrig.WantAttributes(t, refused, "http.response.status_code", "Unauthorized", "authgate.decision", "challenge")
 	late := ownrig.Named(t, all, "POST /public/", server)

@@ -42,7 +42,8 @@ func TestWellKnownOfOthers(t *testing.T) {
 				status = 200
 			}
 			w := r.client.WantAt(host, status, "GET", path, "")
-			if reached := r.upstream.Reached() > 0; reached != application || application != (w.Body.String() == "hello") {
+			if reached := r.upstream.Reached() > 0; reached != application ||
+				application != (w.Body.String() == "hello") {
 				t.Errorf("%s%s: the application answers: %t: %s", host, path, reached, strings.TrimSpace(w.Body.String()))
 			}
 		}
@@ -69,7 +70,8 @@ func TestProgramsReadNoCookie(t *testing.T) {
 		{401, "GET", "/oauth/userinfo", "", nil},
 		{400, "GET", "/oauth/authorize", "", nil}, // reads them
 	} {
-		for _, cookies := range []string{"session_id=one; session_id=two", "session_id=unknown", "session=x; session=y"} {
+		for _, cookies := range []string{"session_id=one; session_id=two", "session_id=unknown",
+			"session=x; session=y"} {
 			header := []string{"Cookie: " + cookies, "Origin: https://a.example", "Sec-Fetch-Site: cross-site"}
 			header = append(header, c.header...)
 			w := r.client.WantAt("gw.example:8443", c.status, c.method, c.target, c.body, header...)

@@ -67,7 +67,8 @@ func languagesFit(t *testing.T, c *chromium) {
 	b.signIn("bob")
 	for _, language := range languages {
 		b.speaks(language)
-		for _, path := range []string{"/signin", "/signin?switch=1", "/account", "/account?part=programs", "/admin-resource", "/nothing"} {
+		for _, path := range []string{"/signin", "/signin?switch=1", "/account", "/account?part=programs",
+			"/admin-resource", "/nothing"} {
 			b.open(g.Base + path)
 			if got := b.value("document.documentElement.lang"); got != language {
 				t.Fatalf("%s in %s is in %s", path, language, got)

@@ -80,7 +80,7 @@ func applicationProblems(t *testing.T, doc *world.Document) (all []string) {
 	return all
 }
 
-// runProblem returns what is wrong with what a page says of how its application was run, or "".
+// runProblem returns the mistake in the line of a page about how its application was run, or "".
 func runProblem(run string, packages map[string]*testPackage, interop string) string {
 	if strings.HasPrefix(run, notRun) {
 		return ""
@@ -128,8 +128,9 @@ func TestDocsApplicationProblems(t *testing.T) {
 		"| Blog | 2.0 | its page | **failed**: it | 2026-11-26 |\n"
 	for run, ok := range map[string]bool{
 		"Not run.\n": true, "`TestWiki`: Wiki 1.0.\n": true, "`TestWiki/page`: Wiki 1.0, in Chromium.": true,
-		"`TestWiki`: Wiki 1.0: its page.": true, "`TestWiki`: Wiki 1.1.\n": false, "`TestWiki/login`: Wiki 1.0.\n": false,
-		"`TestBlog`: Wiki 1.0.\n": false, "`TestWiki`: Blog 2.0.\n": false, "run\n": false, "": false,
+		"`TestWiki`: Wiki 1.0: its page.": true, "`TestWiki`: Wiki 1.1.\n": false,
+		"`TestWiki/login`: Wiki 1.0.\n": false,
+		"`TestBlog`: Wiki 1.0.\n":       false, "`TestWiki`: Blog 2.0.\n": false, "run\n": false, "": false,
 	} {
 		if problem := runProblem(run, packages, interop); (problem == "") != ok {
 			t.Errorf("%q: %q", run, problem)

@@ -26,7 +26,8 @@ func TestDocsStatuses(t *testing.T) {
 	}
 	given := map[string]bool{"431": true} // by Go's server
 	for dir, p := range testPackages(t) {
-		if dir != "gateway/proxy/web" && dir != "gateway/proxy/server" && !strings.Contains(p.product, `"authgate/gateway/proxy/web"`) {
+		if dir != "gateway/proxy/web" && dir != "gateway/proxy/server" && !strings.Contains(p.product,
+			`"authgate/gateway/proxy/web"`) {
 			continue // it answers nothing
 		}
 		for _, found := range statusNamed.FindAllStringSubmatch(p.product, -1) {

@@ -92,8 +92,8 @@ const (
 )
 
 // TestDocsIndex checks that docs/README.md begins with situations, lists each page under
-// docs, and says what the reader gets. A page that it lists may list those of its folder: README.md, or
-// NAME.md beside the folder NAME.
+// docs, and tells its use. A listed page may list the pages of its folder: README.md, or NAME.md beside
+// the folder NAME.
 func TestDocsIndex(t *testing.T) {
 	t.Parallel()
 	docs := world.Documents(t)

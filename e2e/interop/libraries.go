@@ -30,8 +30,9 @@ var libraries = []row{
 				"TestAuthlib"},
 		}},
 	{name: "requests-oauthlib (Python)", needs: []string{"./oauth/venv/bin/python"},
-		version: version{"oauth/venv/bin/python -c 'import requests_oauthlib; print(requests_oauthlib.__version__)'", ""},
-		tries:   []try{{"code flow with PKCE and refresh, without a scope", "TestRequestsOAuthlib"}}},
+		version: version{"oauth/venv/bin/python -c 'import requests_oauthlib; print(requests_oauthlib.__version__)'",
+			""},
+		tries: []try{{"code flow with PKCE and refresh, without a scope", "TestRequestsOAuthlib"}}},
 	{name: "Nimbus OpenID Connect SDK (Java)", needs: []string{"java", "keytool", "./oauth/nimbus/jars"},
 		version: version{"ls oauth/nimbus/jars", `oauth2-oidc-sdk-([0-9.]+)\.jar`},
 		tries: []try{
@@ -56,7 +57,8 @@ var libraries = []row{
 	{name: "MCP conformance tests", needs: []string{"./conformance/node_modules/.installed"},
 		version: nodeModule("conformance", "@modelcontextprotocol/conformance"),
 		tries: []try{
-			{"their scenarios for authorization servers: metadata, code flow without a scope", "TestMCPConformance/any"},
+			{"their scenarios for authorization servers: metadata, code flow without a scope",
+				"TestMCPConformance/any"},
 			{"the same with a resource", "TestMCPConformance/resource"},
 		}},
 	{name: "MCP SDK for Go", version: goModule(".", "github.com/modelcontextprotocol/go-sdk"),

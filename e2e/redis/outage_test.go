@@ -238,7 +238,8 @@ func TestRedisCutOff(t *testing.T) {
 func TestRedisWrongPassword(t *testing.T) {
 	t.Parallel()
 	p := preparePair(t, world.StartRedis(t, "--requirepass", "a-password-of-redis"))
-	wrong := strings.Replace(world.OnRedis(p.redis.Address), "driver: redis", "driver: redis, password: another-password", 1)
+	wrong := strings.Replace(world.OnRedis(p.redis.Address), "driver: redis",
+		"driver: redis, password: another-password", 1)
 	p.a.Configure(shared + world.App(p.up.URL) + wrong)
 	p.a.Launch("/healthz")
 	p.free(t, "A", p.a)

@@ -155,7 +155,10 @@ func TestNegotiateRemoved(t *testing.T) {
 					}
 				}
 				if c.status == 502 {
-					world.Until(t, "the reason in the log", func() bool { return strings.Contains(g.Log.String(), why) })
+					world.Until(t, "the reason in the log", func() bool {
+						return strings.Contains(g.Log.String(),
+							why)
+					})
 				}
 			})
 		}

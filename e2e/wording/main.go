@@ -1,4 +1,4 @@
-// Command wording counts what makes the product hard to read: comment sentences with the word "what",
+// Command wording counts places that are hard to read: comment sentences with the word "what",
 // sentences above 30 words, lines above 120 columns, and functions named by a verb without its object.
 // It fails if the tree has more of a kind than limits.txt allows, and lists the places in the packages
 // that have more than their row says.

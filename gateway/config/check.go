@@ -67,8 +67,7 @@ func (k *checker) accepts(mechanism policy.Mechanism) bool {
 	return slices.ContainsFunc(k.cfg.Routes, func(r Route) bool { return slices.Contains(r.Auth, mechanism) })
 }
 
-// checks returns the checks that the tags of keys name: those that only this package has, and those of
-// package section.
+// checks returns the checks that the tags of keys name, of this package and of package section.
 func checks() map[string]func(d *strictyaml.Document, path, value string) {
 	all := section.Checks()
 	all["scheme"] = checkRedirectScheme

@@ -12,9 +12,9 @@
 //
 // Package strictyaml decodes the files. Each section of the configuration has one
 // file: its types, whose tags declare all that concerns one key alone, and the checks
-// of what lies between keys. Those that need no other section are in listening,
-// forwarding and issuers, and most packages import only these. Package section has
-// what all of them share. config.go loads the whole, and check.go has the order of the
+// of several keys. Sections that need no other are in listening, forwarding and
+// issuers, and most packages import only these. Package section has the parts that
+// all of them share. config.go loads the whole, and check.go has the order of the
 // checks. Rules that others share are in package policy.
 //
 // The tag reload:"restart" tells that a reload does not apply a key. Package strictyaml

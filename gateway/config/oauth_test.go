@@ -56,14 +56,16 @@ func TestWarningsOfClients(t *testing.T) {
 	}
 	const not = "policies: {not: {none: [{factors: 2}]}}\n"
 	for source, want := range map[string]struct{ key, part string }{
-		client("secret: tooshort"):                              {"oauth.clients[0].secret", "has only 8 characters"},
-		client("secrets: [aaaaaaaaaaaaaaaaaaaa]"):               {"oauth.clients[0].secrets[0]", "has only 1 different characters"},
+		client("secret: tooshort"): {"oauth.clients[0].secret", "has only 8 characters"},
+		client("secrets: [aaaaaaaaaaaaaaaaaaaa]"): {"oauth.clients[0].secrets[0]",
+			"has only 1 different characters"},
 		client(`secret: "${HASH}"`):                             {"oauth.clients[0].secret", "has a cost of 5"},
 		client(`secret: "${SECRET}"`):                           {},
 		"oauth: {enabled: false, redirect_schemes: [cursor]}\n": {"oauth.redirect_schemes[0]", "has no dot"},
 		"oauth: {enabled: false, redirect_schemes: [com.x]}\n":  {},
-		"oauth: {enabled: false, scopes: {read: [editor]}}\n":   {"oauth.scopes.read[0]", `no account has the role "editor"`},
-		client("policy: not") + not:                             {"policies.not.none[0].factors", "is under none"},
+		"oauth: {enabled: false, scopes: {read: [editor]}}\n": {"oauth.scopes.read[0]",
+			`no account has the role "editor"`},
+		client("policy: not") + not: {"policies.not.none[0].factors", "is under none"},
 	} {
 		checkWarning(t, source, warnings(t, "config.yaml", source), want.key != "", want.key, want.part)
 	}

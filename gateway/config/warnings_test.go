@@ -129,8 +129,8 @@ func TestWarningsOfGuessableKeys(t *testing.T) {
 	}
 }
 
-// What has no effect, or another one than in other programs, is a warning. What is only written out is
-// none.
+// A key without an effect, or with another one than in other programs, is a warning. A default that is
+// written out is none.
 func TestWarningsOfNoEffect(t *testing.T) {
 	t.Parallel()
 	route := func(match, more string) string {

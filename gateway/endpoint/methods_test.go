@@ -30,7 +30,8 @@ func TestErrorPageOffersSignIn(t *testing.T) {
 		{bearerOnly, "GET", "/me", 401, ""},
 	} {
 		body := c.rig.Want(c.status, c.method, c.target, "", rig.Browser).Body.String()
-		if offers := strings.Contains(body, `href="/signin`); offers != (c.want != "") || !strings.Contains(body, c.want) {
+		if offers := strings.Contains(body, `href="/signin`); offers != (c.want != "") || !strings.Contains(body,
+			c.want) {
 			t.Errorf("%s %s: want the page to have %q:\n%s", c.method, c.target, c.want, body)
 		}
 	}
@@ -57,7 +58,8 @@ func TestOwnEndpoints(t *testing.T) {
 				}
 				if allowed := slices.Contains(methods, method); (w.Code == 405) == allowed ||
 					!allowed && w.Header().Get("Allow") != strings.Join(methods, ", ") {
-					t.Errorf("%s %s%s: %d, Allow: %q, want %q", method, prefix, path, w.Code, w.Header().Get("Allow"), methods)
+					t.Errorf("%s %s%s: %d, Allow: %q, want %q", method, prefix, path, w.Code, w.Header().Get("Allow"),
+						methods)
 				}
 			}
 			r.Want(405, "PUT", prefix+"%"+fmt.Sprintf("%x", path[0])+path[1:], "")

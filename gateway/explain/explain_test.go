@@ -18,6 +18,13 @@ import (
 	"authgate/policy"
 )
 
+type (
+	Caller  = explain.Caller
+	Mistake = explain.Mistake
+	Request = explain.Request
+	Result  = explain.Result
+)
+
 // explainConfig has what rig.Base has not: a provider, a trusted issuer, and a
 // route for verify.
 const explainConfig = `
@@ -64,50 +71,51 @@ func newExplainer(t testing.TB, cfg *config.Config) *gateway.Explainer {
 func TestExplainCallers(t *testing.T) {
 	t.Parallel()
 	e := newExplainer(t, rig.Parse(t, t.TempDir(), explainConfig))
-	words := func(c explain.Caller) *explain.Caller { return &c }
+	words := func(c Caller) *Caller { return &c }
 	for _, c := range []struct {
 		path   string
-		caller *explain.Caller
+		caller *Caller
 		want   string // outcome, mechanism, and the user and the subject that the upstream gets
 	}{
 		{"/any", nil, "challenge"},
-		{"/any", &explain.Caller{User: "alice"}, "allow bearer alice local:alice"},
-		{"/any", &explain.Caller{User: "alice", Mechanism: policy.Session}, "allow session alice local:alice"},
-		{"/any", &explain.Caller{User: "alice", Mechanism: policy.Basic}, "challenge"}, // a local account has no Basic password
-		{"/any", &explain.Caller{User: "service"}, "allow basic service basic:service"},
-		{"/tokens", &explain.Caller{User: "alice"}, "allow bearer alice local:alice"}, // not session, which comes first
-		{"/tokens", &explain.Caller{User: "alice", Mechanism: policy.Session}, "forbid session"},
-		{"/tokens", &explain.Caller{User: "service"}, "challenge"},
-		{"/tokens", &explain.Caller{User: "alice", APIToken: true}, "allow bearer alice local:alice"},
-		{"/tokens", &explain.Caller{User: "alice", APIToken: true, Roles: []string{"admin"}, Mechanism: policy.Bearer},
+		{"/any", &Caller{User: "alice"}, "allow bearer alice local:alice"},
+		{"/any", &Caller{User: "alice", Mechanism: policy.Session}, "allow session alice local:alice"},
+		{"/any", &Caller{User: "alice", Mechanism: policy.Basic}, "challenge"}, // a local account has no Basic password
+		{"/any", &Caller{User: "service"}, "allow basic service basic:service"},
+		{"/tokens", &Caller{User: "alice"}, "allow bearer alice local:alice"}, // not session, which comes first
+		{"/tokens", &Caller{User: "alice", Mechanism: policy.Session}, "forbid session"},
+		{"/tokens", &Caller{User: "service"}, "challenge"},
+		{"/tokens", &Caller{User: "alice", APIToken: true}, "allow bearer alice local:alice"},
+		{"/tokens", &Caller{User: "alice", APIToken: true, Roles: []string{"admin"}, Mechanism: policy.Bearer},
 			"allow bearer alice local:alice"},
-		{"/office", &explain.Caller{User: "alice", APIToken: true}, "challenge"},
-		{"/juniors", &explain.Caller{User: "alice", APIToken: true, Roles: []string{}}, "forbid bearer"},
-		{"/basic", &explain.Caller{User: "alice"}, "challenge"},
-		{"/public", &explain.Caller{User: "alice"}, "allow"}, // credentials do not count
-		{"/staff", words(explain.Caller{Username: "dave", Roles: []string{"staff"}}), "allow oidc dave corp:dave"},
-		{"/staff", words(explain.Caller{Username: "dave", Roles: []string{"staff"}, Provider: "corp"}), "allow oidc dave corp:dave"},
-		{"/staff", words(explain.Caller{Username: "dave"}), "forbid oidc"},
-		{"/staff", words(explain.Caller{Username: "dave", Roles: []string{"staff"}, Mechanism: policy.Bearer}), "challenge"},
-		{"/staff", words(explain.Caller{Username: "dave", Roles: []string{"staff"}, Provider: "machines"}), "challenge"},
-		{"/any", words(explain.Caller{Username: "m1", Provider: "machines"}), "allow bearer m1 machines:m1"},
-		{"/any", words(explain.Caller{Roles: []string{"x"}}), "allow oidc"}, // basic proves no role
-		{"/any", words(explain.Caller{Mechanism: policy.Basic, Username: "x"}), "allow basic x basic:x"},
-		{"/sales", words(explain.Caller{
+		{"/office", &Caller{User: "alice", APIToken: true}, "challenge"},
+		{"/juniors", &Caller{User: "alice", APIToken: true, Roles: []string{}}, "forbid bearer"},
+		{"/basic", &Caller{User: "alice"}, "challenge"},
+		{"/public", &Caller{User: "alice"}, "allow"}, // credentials do not count
+		{"/staff", words(Caller{Username: "dave", Roles: []string{"staff"}}), "allow oidc dave corp:dave"},
+		{"/staff", words(Caller{Username: "dave", Roles: []string{"staff"}, Provider: "corp"}),
+			"allow oidc dave corp:dave"},
+		{"/staff", words(Caller{Username: "dave"}), "forbid oidc"},
+		{"/staff", words(Caller{Username: "dave", Roles: []string{"staff"}, Mechanism: policy.Bearer}), "challenge"},
+		{"/staff", words(Caller{Username: "dave", Roles: []string{"staff"}, Provider: "machines"}), "challenge"},
+		{"/any", words(Caller{Username: "m1", Provider: "machines"}), "allow bearer m1 machines:m1"},
+		{"/any", words(Caller{Roles: []string{"x"}}), "allow oidc"}, // basic proves no role
+		{"/any", words(Caller{Mechanism: policy.Basic, Username: "x"}), "allow basic x basic:x"},
+		{"/sales", words(Caller{
 			Username: "dave", Claims: map[string][]string{"department": {"it", "sales"}, "address.country": {"NL"}},
 		}), "allow oidc dave corp:dave"},
-		{"/sales", words(explain.Caller{
+		{"/sales", words(Caller{
 			Username: "dave", Claims: map[string][]string{"department": {"sales"}, "address.country": {"DE"}},
 		}), "forbid oidc"},
-		{"/sales", words(explain.Caller{Username: "dave"}), "forbid session"},
-		{"/sales", words(explain.Caller{
+		{"/sales", words(Caller{Username: "dave"}), "forbid session"},
+		{"/sales", words(Caller{
 			Provider: "machines", Claims: map[string][]string{"department": {"support"}, "address.country": {"NL"}},
 		}), "allow bearer"},
-		{"/orders", words(explain.Caller{Username: "m1", Provider: "machines", Scopes: []string{"read", "orders"}}),
+		{"/orders", words(Caller{Username: "m1", Provider: "machines", Scopes: []string{"read", "orders"}}),
 			"allow bearer m1 machines:m1"},
-		{"/orders", words(explain.Caller{Username: "m1", Provider: "machines", Scopes: []string{"read"}}), "forbid bearer"},
+		{"/orders", words(Caller{Username: "m1", Provider: "machines", Scopes: []string{"read"}}), "forbid bearer"},
 	} {
-		x, err := e.Explain(&explain.Request{Method: "GET", URL: c.path, Caller: c.caller})
+		x, err := e.Explain(&Request{Method: "GET", URL: c.path, Caller: c.caller})
 		if err != nil {
 			t.Errorf("%s by %+v: %v", c.path, c.caller, err)
 			continue
@@ -131,10 +139,10 @@ func TestExplainClaimHeaders(t *testing.T) {
 	t.Parallel()
 	e := newExplainer(t, rig.Parse(t, t.TempDir(), explainConfig+
 		"identity_headers: {claims: {X-Department: department, X-Country: address.country}}\n"))
-	caller := &explain.Caller{Username: "dave", Provider: "machines",
+	caller := &Caller{Username: "dave", Provider: "machines",
 		Claims: map[string][]string{"department": {"it", "sales"}, "address.country": {"NL"}}}
 	for path, verify := range map[string]bool{"/any": false, "/tokens": true} {
-		x, err := e.Explain(&explain.Request{Method: "GET", URL: path, Caller: caller, Verify: verify})
+		x, err := e.Explain(&Request{Method: "GET", URL: path, Caller: caller, Verify: verify})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,59 +157,61 @@ func TestExplainMistakes(t *testing.T) {
 	t.Parallel()
 	e := newExplainer(t, rig.Parse(t, t.TempDir(), explainConfig))
 	for _, c := range []struct {
-		d       explain.Request
+		d       Request
 		unknown bool
 		want    string
 	}{
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{User: "mallory"}}, true, `"mallory"`},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{User: "carol"}}, true, "disabled"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{User: "corp:dave"}}, true, `"corp:dave"`},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{User: "alice", Roles: []string{"x"}}}, false, "properties"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{User: "alice", Mechanism: "none"}}, false, "mechanism"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{Provider: "nowhere"}}, false, "provider"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{Provider: "corp", Mechanism: policy.Session}},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{User: "mallory"}}, true, `"mallory"`},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{User: "carol"}}, true, "disabled"},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{User: "corp:dave"}}, true, `"corp:dave"`},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", Roles: []string{"x"}}}, false,
+			"properties"},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", Mechanism: "none"}}, false, "mechanism"},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{Provider: "nowhere"}}, false, "provider"},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{Provider: "corp", Mechanism: policy.Session}},
 			false, "does not prove"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{Roles: []string{"x"}, Mechanism: policy.Basic}},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{Roles: []string{"x"}, Mechanism: policy.Basic}},
 			false, "does not prove"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{Roles: []string{""}}}, false, "role"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{Mechanism: policy.OIDC, Scopes: []string{"x"}}},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{Roles: []string{""}}}, false, "role"},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.OIDC, Scopes: []string{"x"}}},
 			false, "scopes"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{Mechanism: policy.Bearer, Scopes: []string{"x"}}},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Bearer, Scopes: []string{"x"}}},
 			false, "scopes"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{Mechanism: policy.Session,
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Session,
 			Claims: map[string][]string{"a": {"b"}}}}, false, "claims"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{Mechanism: policy.Bearer,
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Bearer,
 			Claims: map[string][]string{"a": {"b"}}}}, false, "claims"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{Mechanism: policy.Basic,
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{Mechanism: policy.Basic,
 			Claims: map[string][]string{"a": {"b"}}}}, false, "claims"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{User: "alice", Claims: map[string][]string{"a": {"b"}}}},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", Claims: map[string][]string{"a": {"b"}}}},
 			false, "properties"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{User: "alice", APIToken: true, Scopes: []string{"x"}}},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Scopes: []string{"x"}}},
 			false, "an API token has no scopes"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{APIToken: true}}, false, "name its user"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{User: "service", APIToken: true}}, true, `"service"`},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{User: "alice", APIToken: true, Roles: []string{"user"}}},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{APIToken: true}}, false, "name its user"},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{User: "service", APIToken: true}}, true, `"service"`},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Roles: []string{"user"}}},
 			false, `does not have the role "user"`},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{User: "alice", APIToken: true, Mechanism: policy.Session}},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Mechanism: policy.Session}},
 			false, "bearer"},
-		{explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{User: "alice", APIToken: true, Email: "x@example.org"}},
+		{Request{Method: "GET", URL: "/any", Caller: &Caller{User: "alice", APIToken: true, Email: "x@example.org"}},
 			false, "roles alone"},
-		{explain.Request{Method: "GET", URL: "/any", Header: http.Header{"cookie": {"a=b"}}}, false, "prove who makes the request"},
-		{explain.Request{Method: "GET", URL: "/any", Header: http.Header{"Authorization": {"x"}}},
+		{Request{Method: "GET", URL: "/any", Header: http.Header{"cookie": {"a=b"}}}, false,
+			"prove who makes the request"},
+		{Request{Method: "GET", URL: "/any", Header: http.Header{"Authorization": {"x"}}},
 			false, "prove who makes the request"},
-		{explain.Request{Method: "GET", URL: "/any", Header: http.Header{"Host": {"x"}}}, false, "in the URL"},
-		{explain.Request{Method: "GET", URL: "/any", Header: http.Header{"Transfer-Encoding": {"chunked"}}},
+		{Request{Method: "GET", URL: "/any", Header: http.Header{"Host": {"x"}}}, false, "in the URL"},
+		{Request{Method: "GET", URL: "/any", Header: http.Header{"Transfer-Encoding": {"chunked"}}},
 			false, "about the connection"},
-		{explain.Request{Method: "GET", URL: "/any", Header: http.Header{"a b": {"x"}}}, false, "not a header field"},
-		{explain.Request{Method: "GET", URL: "/any", Header: http.Header{"A": {"x\ny"}}}, false, "not a header field"},
-		{explain.Request{URL: "/any"}, false, "method"},
-		{explain.Request{Method: "GET", URL: "http://gw.example/any"}, false, "not https"},
-		{explain.Request{Method: "GET", URL: "gw.example/any"}, false, "expected https://HOST/PATH"},
-		{explain.Request{Method: "GET", URL: "https://alice@gw.example/any"}, false, "has a user"},
-		{explain.Request{Method: "GET", URL: "https:///any"}, false, "no host"},
+		{Request{Method: "GET", URL: "/any", Header: http.Header{"a b": {"x"}}}, false, "not a header field"},
+		{Request{Method: "GET", URL: "/any", Header: http.Header{"A": {"x\ny"}}}, false, "not a header field"},
+		{Request{URL: "/any"}, false, "method"},
+		{Request{Method: "GET", URL: "http://gw.example/any"}, false, "not https"},
+		{Request{Method: "GET", URL: "gw.example/any"}, false, "expected https://HOST/PATH"},
+		{Request{Method: "GET", URL: "https://alice@gw.example/any"}, false, "has a user"},
+		{Request{Method: "GET", URL: "https:///any"}, false, "no host"},
 	} {
 		x, err := e.Explain(&c.d)
-		_, mistake := errors.AsType[*explain.Mistake](err)
+		_, mistake := errors.AsType[*Mistake](err)
 		if x != nil || err == nil || mistake == c.unknown || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %+v, %v, want an error that says %q", c.d, x, err, c.want)
 		}
@@ -214,18 +224,18 @@ func TestExplainConditions(t *testing.T) {
 	t.Parallel()
 	e := newExplainer(t, rig.Parse(t, t.TempDir(), explainConfig))
 	for _, c := range []struct {
-		caller *explain.Caller
+		caller *Caller
 		from   string
 		want   []bool // auth, roles, networks
 	}{
 		{nil, "198.51.100.1", []bool{false, false, true}},
-		{&explain.Caller{User: "alice"}, "192.0.2.1", []bool{true, true, false}},
-		{&explain.Caller{User: "alice"}, "::ffff:198.51.100.1", []bool{true, true, true}},
-		{&explain.Caller{User: "service"}, "198.51.100.1", []bool{false, false, true}},
-		{&explain.Caller{Roles: []string{"admin"}, Mechanism: policy.Bearer}, "192.0.2.1", []bool{false, true, false}},
-		{&explain.Caller{Username: "alice"}, "192.0.2.1", []bool{true, false, false}},
+		{&Caller{User: "alice"}, "192.0.2.1", []bool{true, true, false}},
+		{&Caller{User: "alice"}, "::ffff:198.51.100.1", []bool{true, true, true}},
+		{&Caller{User: "service"}, "198.51.100.1", []bool{false, false, true}},
+		{&Caller{Roles: []string{"admin"}, Mechanism: policy.Bearer}, "192.0.2.1", []bool{false, true, false}},
+		{&Caller{Username: "alice"}, "192.0.2.1", []bool{true, false, false}},
 	} {
-		x, err := e.Explain(&explain.Request{
+		x, err := e.Explain(&Request{
 			Method: "GET", URL: "https://gw.example/office", From: netip.MustParseAddr(c.from), Caller: c.caller,
 		})
 		if err != nil {
@@ -247,7 +257,7 @@ func TestExplainVerify(t *testing.T) {
 	t.Parallel()
 	e := newExplainer(t, rig.Parse(t, t.TempDir(), explainConfig))
 	for _, verify := range []bool{false, true} {
-		x, err := e.Explain(&explain.Request{Method: "GET", URL: "/asked", Verify: verify, Caller: &explain.Caller{User: "alice"}})
+		x, err := e.Explain(&Request{Method: "GET", URL: "/asked", Verify: verify, Caller: &Caller{User: "alice"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +270,7 @@ func TestExplainVerify(t *testing.T) {
 			t.Errorf("a request to verify: %+v", x)
 		}
 	}
-	x, err := e.Explain(&explain.Request{Method: "POST", URL: "/login", Verify: true})
+	x, err := e.Explain(&Request{Method: "POST", URL: "/login", Verify: true})
 	if err != nil || x.Outcome != explain.OutcomeNotFound {
 		t.Errorf("verify of an own endpoint: %+v, %v", x, err)
 	}
@@ -276,8 +286,8 @@ func TestExplainBehindProxy(t *testing.T) {
 	for url, want := range map[string]string{
 		"https://gw.example/office": explain.OutcomeAllow, "http://gw.example/office": explain.OutcomeForbid,
 	} {
-		x, err := e.Explain(&explain.Request{
-			Method: "GET", URL: url, From: netip.MustParseAddr("198.51.100.7"), Caller: &explain.Caller{User: "alice"},
+		x, err := e.Explain(&Request{
+			Method: "GET", URL: url, From: netip.MustParseAddr("198.51.100.7"), Caller: &Caller{User: "alice"},
 		})
 		if err != nil || x.Outcome != want ||
 			want == explain.OutcomeAllow && x.Header.Get("X-Forwarded-For") != "198.51.100.7, 10.0.0.0" {
@@ -296,7 +306,7 @@ func TestExplainTouchesNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := newExplainer(t, cfg)
-	x, err := e.Explain(&explain.Request{Method: "GET", URL: "/any", Caller: &explain.Caller{User: "alice"}})
+	x, err := e.Explain(&Request{Method: "GET", URL: "/any", Caller: &Caller{User: "alice"}})
 	if err != nil || x.Outcome != explain.OutcomeAllow {
 		t.Errorf("got %+v, %v", x, err)
 	}
@@ -314,7 +324,8 @@ func TestExplainCountsNoRate(t *testing.T) {
 	yaml := rig.Edit(t, explainConfig, "{match: /public,", "{match: /public, rate: {requests: 1, per: 1h},")
 	e := newExplainer(t, rig.Parse(t, t.TempDir(), yaml))
 	for range 3 {
-		if x, err := e.Explain(&explain.Request{Method: "GET", URL: "/public"}); err != nil || x.Outcome != explain.OutcomeAllow {
+		if x, err := e.Explain(&Request{Method: "GET", URL: "/public"}); err != nil ||
+			x.Outcome != explain.OutcomeAllow {
 			t.Errorf("got %+v, %v", x, err)
 		}
 	}
@@ -326,13 +337,13 @@ func TestExplainAPITokenOfOtherSite(t *testing.T) {
 	yaml := strings.Replace(explainConfig, "algorithm: RS256", "algorithm: RS256, delivery: cookie", 1)
 	e := newExplainer(t, rig.Parse(t, t.TempDir(), yaml))
 	for _, c := range []struct {
-		caller explain.Caller
+		caller Caller
 		want   string
 	}{
-		{explain.Caller{User: "alice", APIToken: true}, explain.OutcomeAllow},
-		{explain.Caller{User: "alice", Mechanism: policy.Bearer}, explain.OutcomeForbid},
+		{Caller{User: "alice", APIToken: true}, explain.OutcomeAllow},
+		{Caller{User: "alice", Mechanism: policy.Bearer}, explain.OutcomeForbid},
 	} {
-		x, err := e.Explain(&explain.Request{
+		x, err := e.Explain(&Request{
 			Method: "POST", URL: "/tokens", Header: http.Header{"Origin": {"https://evil.example"}}, Caller: &c.caller,
 		})
 		if err != nil || x.Outcome != c.want {

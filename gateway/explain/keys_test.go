@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"authgate/gateway"
-	"authgate/gateway/explain"
 	"authgate/gateway/wire/jose"
 	"authgate/internal/test/must"
 	"authgate/internal/test/rig"
@@ -22,7 +21,7 @@ func TestExplainSignsWithPassingKeys(t *testing.T) {
 	cfg.DataDir = filepath.Join(dir, "not-there")
 	e := must.Get(gateway.NewExplainer(cfg))(t)
 	defer e.Close()
-	described := &explain.Request{Method: "GET", URL: "https://gw.example/session/", Caller: &explain.Caller{Username: "alice"}}
+	described := &Request{Method: "GET", URL: "https://gw.example/session/", Caller: &Caller{Username: "alice"}}
 	x := must.Get(e.Explain(described))(t)
 	if assertion := x.Header.Get("X-Auth-Assertion"); strings.Count(assertion, ".") != 2 {
 		t.Errorf("the assertion is %q", assertion)

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"authgate/gateway/explain"
 	"authgate/internal/test/rig"
 	"authgate/policy"
 )
@@ -22,28 +21,29 @@ func TestExplainStepUp(t *testing.T) {
 		"  - {match: /vault, name: vault, upstream: app, auth: [basic, session, bearer, oidc], policy: [two, fresh]}\n"))
 	whole := policy.Demand{Factors: 2, MaxAge: 15 * time.Minute}
 	for _, c := range []struct {
-		caller explain.Caller
+		caller Caller
 		header http.Header
 		want   string
 		demand policy.Demand
 	}{
-		{explain.Caller{User: "alice"}, nil, "challenge 401 policy two: factors", whole},
-		{explain.Caller{User: "alice", Factors: 2}, nil, "challenge 401 policy fresh: max_age", whole},
-		{explain.Caller{User: "alice", Age: time.Minute}, nil, "challenge 401 policy two: factors", whole},
-		{explain.Caller{User: "alice", Factors: 2, Age: 15 * time.Minute}, nil, "allow 200 two, fresh", policy.Demand{}},
-		{explain.Caller{User: "alice", Factors: 2, Age: 15*time.Minute + 1}, nil, "challenge 401 policy fresh: max_age", whole},
-		{explain.Caller{User: "alice", Mechanism: policy.Bearer, Factors: 2, Age: time.Second}, nil, "allow 200 two, fresh",
+		{Caller{User: "alice"}, nil, "challenge 401 policy two: factors", whole},
+		{Caller{User: "alice", Factors: 2}, nil, "challenge 401 policy fresh: max_age", whole},
+		{Caller{User: "alice", Age: time.Minute}, nil, "challenge 401 policy two: factors", whole},
+		{Caller{User: "alice", Factors: 2, Age: 15 * time.Minute}, nil, "allow 200 two, fresh", policy.Demand{}},
+		{Caller{User: "alice", Factors: 2, Age: 15*time.Minute + 1}, nil, "challenge 401 policy fresh: max_age", whole},
+		{Caller{User: "alice", Mechanism: policy.Bearer, Factors: 2, Age: time.Second}, nil, "allow 200 two, fresh",
 			policy.Demand{}},
-		{explain.Caller{Provider: "corp", Username: "dave", Factors: 2, Age: time.Second}, nil, "allow 200 two, fresh",
+		{Caller{Provider: "corp", Username: "dave", Factors: 2, Age: time.Second}, nil, "allow 200 two, fresh",
 			policy.Demand{}},
-		{explain.Caller{User: "service"}, nil, "challenge 401 policy two: factors", whole},
-		{explain.Caller{User: "alice", APIToken: true}, nil, "challenge 401 policy two: factors", whole},
-		{explain.Caller{Provider: "machines", Username: "m1"}, nil, "challenge 401 policy two: factors", whole},
-		{explain.Caller{User: "alice"}, http.Header{"Accept": {"text/html"}}, "challenge 302 policy two: factors", whole},
-		{explain.Caller{User: "alice", APIToken: true}, http.Header{"Accept": {"text/html"}}, "challenge 401 policy two: factors",
+		{Caller{User: "service"}, nil, "challenge 401 policy two: factors", whole},
+		{Caller{User: "alice", APIToken: true}, nil, "challenge 401 policy two: factors", whole},
+		{Caller{Provider: "machines", Username: "m1"}, nil, "challenge 401 policy two: factors", whole},
+		{Caller{User: "alice"}, http.Header{"Accept": {"text/html"}}, "challenge 302 policy two: factors", whole},
+		{Caller{User: "alice", APIToken: true}, http.Header{"Accept": {"text/html"}},
+			"challenge 401 policy two: factors",
 			whole},
 	} {
-		x, err := e.Explain(&explain.Request{Method: "GET", URL: "/vault", Header: c.header, Caller: &c.caller})
+		x, err := e.Explain(&Request{Method: "GET", URL: "/vault", Header: c.header, Caller: &c.caller})
 		if err != nil {
 			t.Errorf("%+v: %v", c.caller, err)
 			continue
@@ -55,13 +55,13 @@ func TestExplainStepUp(t *testing.T) {
 			t.Errorf("%+v: got %q, %+v, want %q, %+v: %s", c.caller, got, x.StepUp, c.want, c.demand, x.Reason)
 		}
 	}
-	for _, c := range []explain.Caller{
+	for _, c := range []Caller{
 		{User: "alice", Factors: 3}, {User: "alice", Factors: -1}, {User: "alice", Age: -1},
 		{User: "service", Factors: 2}, {User: "service", Age: 1}, {User: "alice", APIToken: true, Factors: 1},
 		{Provider: "machines", Username: "m1", Age: 1}, {Mechanism: policy.Basic, Username: "x", Factors: 2},
 	} {
-		x, err := e.Explain(&explain.Request{Method: "GET", URL: "/vault", Caller: &c})
-		if _, mistaken := errors.AsType[*explain.Mistake](err); !mistaken {
+		x, err := e.Explain(&Request{Method: "GET", URL: "/vault", Caller: &c})
+		if _, mistaken := errors.AsType[*Mistake](err); !mistaken {
 			t.Errorf("%+v: %+v, %v", c, x, err)
 		}
 	}

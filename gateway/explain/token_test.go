@@ -46,30 +46,31 @@ func TestExplainTokensInWords(t *testing.T) {
 	e := newExplainer(t, rig.Parse(t, t.TempDir(), tokensConfig))
 	for _, c := range []struct {
 		url    string
-		caller explain.Caller
+		caller Caller
 		want   string // outcome, the user and the roles that the upstream gets, or the reason
 	}{
-		{"https://mcp.example/mcp", explain.Caller{User: "alice", Client: "wiki"}, "allow alice user"},
-		{"/any/", explain.Caller{User: "alice", Client: "wiki"}, "allow alice user,admin"},
-		{"/tools/", explain.Caller{User: "bob", Scopes: []string{"tools"}}, "allow bob user"},
-		{"/tools/", explain.Caller{User: "bob", Scopes: []string{}}, "forbid roles: needs one of user"},
-		{"/tools/", explain.Caller{User: "alice", Client: "wiki", Resource: "https://gw.example/tools/"}, "allow alice user"},
-		{"/tools/", explain.Caller{User: "alice", Resource: "https://gw.example/any"}, "challenge that of the route is"},
-		{"/pages/", explain.Caller{User: "alice", Client: "wiki"}, "challenge accepts session"},
-		{"/tools/", explain.Caller{Username: "eve", Roles: []string{"user"}, Scopes: []string{"tools"}}, "allow eve user"},
-		{"/tools/", explain.Caller{Username: "eve", Provider: "corp", Roles: []string{"user", "x"}, Client: "wiki"},
+		{"https://mcp.example/mcp", Caller{User: "alice", Client: "wiki"}, "allow alice user"},
+		{"/any/", Caller{User: "alice", Client: "wiki"}, "allow alice user,admin"},
+		{"/tools/", Caller{User: "bob", Scopes: []string{"tools"}}, "allow bob user"},
+		{"/tools/", Caller{User: "bob", Scopes: []string{}}, "forbid roles: needs one of user"},
+		{"/tools/", Caller{User: "alice", Client: "wiki", Resource: "https://gw.example/tools/"}, "allow alice user"},
+		{"/tools/", Caller{User: "alice", Resource: "https://gw.example/any"}, "challenge that of the route is"},
+		{"/pages/", Caller{User: "alice", Client: "wiki"}, "challenge accepts session"},
+		{"/tools/", Caller{Username: "eve", Roles: []string{"user"}, Scopes: []string{"tools"}}, "allow eve user"},
+		{"/tools/", Caller{Username: "eve", Provider: "corp", Roles: []string{"user", "x"}, Client: "wiki"},
 			"allow eve user"},
-		{"/any/", explain.Caller{Username: "eve", Claims: map[string][]string{"a": {"b"}}, Client: "wiki"}, "allow eve"},
-		{"/fresh/", explain.Caller{Username: "eve", Provider: "corp", Client: "wiki", Age: time.Minute}, "allow eve"},
-		{"/fresh/", explain.Caller{User: "alice", Client: "wiki"}, "challenge max_age"},
-		{"/admin/", explain.Caller{User: "alice", Client: "ledger", Scopes: []string{"all"}}, "allow alice user,admin"},
-		{"/admin/", explain.Caller{User: "alice", Client: "https://app.example/client.json", Scopes: []string{"all"}},
+		{"/any/", Caller{Username: "eve", Claims: map[string][]string{"a": {"b"}}, Client: "wiki"}, "allow eve"},
+		{"/fresh/", Caller{Username: "eve", Provider: "corp", Client: "wiki", Age: time.Minute}, "allow eve"},
+		{"/fresh/", Caller{User: "alice", Client: "wiki"}, "challenge max_age"},
+		{"/admin/", Caller{User: "alice", Client: "ledger", Scopes: []string{"all"}}, "allow alice user,admin"},
+		{"/admin/", Caller{User: "alice", Client: "https://app.example/client.json", Scopes: []string{"all"}},
 			"allow alice user,admin"},
-		{"/job/", explain.Caller{User: "client:job"}, "allow client:job user,robot"},
-		{"/job/", explain.Caller{User: "client:job", Mechanism: policy.Bearer, Scopes: []string{"tools"}}, "allow client:job user"},
-		{"/admin/", explain.Caller{User: "client:job"}, "forbid roles: needs one of admin"},
+		{"/job/", Caller{User: "client:job"}, "allow client:job user,robot"},
+		{"/job/", Caller{User: "client:job", Mechanism: policy.Bearer, Scopes: []string{"tools"}},
+			"allow client:job user"},
+		{"/admin/", Caller{User: "client:job"}, "forbid roles: needs one of admin"},
 	} {
-		x, err := e.Explain(&explain.Request{Method: "GET", URL: c.url, Caller: &c.caller})
+		x, err := e.Explain(&Request{Method: "GET", URL: c.url, Caller: &c.caller})
 		if err != nil {
 			t.Errorf("%s by %+v: %v", c.url, c.caller, err)
 			continue
@@ -89,54 +90,54 @@ func TestExplainTokenMistakes(t *testing.T) {
 	e := newExplainer(t, rig.Parse(t, t.TempDir(), tokensConfig))
 	without := newExplainer(t, rig.Parse(t, t.TempDir(), explainConfig))
 	for _, c := range []struct {
-		caller  explain.Caller
+		caller  Caller
 		unknown bool
 		want    string
 	}{
-		{explain.Caller{User: "alice", Client: "wikki"}, false, `there is no OAuth client "wikki"; did you mean "wiki"?`},
-		{explain.Caller{User: "alice", Client: "other"}, false, "the oauth.clients are job, ledger, wiki"},
-		{explain.Caller{User: "client:jobb"}, true, `there is no OAuth client "jobb"; did you mean "job"?`},
-		{explain.Caller{User: "client:wiki"}, false, "its grants have no client_credentials"},
-		{explain.Caller{User: "client:job", Client: "wiki"}, false, "acts for itself"},
-		{explain.Caller{User: "client:job", Roles: []string{"user"}}, false, "has the properties of the configuration"},
-		{explain.Caller{User: "client:job", Factors: 2}, false, "belongs to no login"},
-		{explain.Caller{Provider: "client", Username: "job"}, false, "is the user client:ID"},
-		{explain.Caller{User: "alice", Scopes: []string{"tolls"}}, false, `no token has the scope "tolls"`},
-		{explain.Caller{User: "alice", Scopes: []string{"tools"}, Roles: []string{"user"}}, false, "properties"},
-		{explain.Caller{User: "alice", Scopes: []string{"tools"}, Mechanism: policy.Session}, false, "does not prove"},
-		{explain.Caller{User: "alice", Scopes: []string{"tools"}, APIToken: true}, false, "API token"},
-		{explain.Caller{User: "bob", Client: "ledger"}, false, "its policy does not let them in"},
-		{explain.Caller{User: "service", Client: "wiki"}, false, "user of basic"},
-		{explain.Caller{User: "alicee", Client: "wiki"}, true, `did you mean "alice"?`},
-		{explain.Caller{User: "alicee"}, true, `did you mean "alice"?`},
-		{explain.Caller{User: "corp:dave"}, true, `provider "corp", username "dave"`},
-		{explain.Caller{Username: "eve", Provider: "basic", Client: "wiki"}, false, "its users cannot sign in"},
-		{explain.Caller{Username: "eve", Provider: "local", Claims: map[string][]string{"a": {"b"}}, Client: "wiki"},
+		{Caller{User: "alice", Client: "wikki"}, false, `there is no OAuth client "wikki"; did you mean "wiki"?`},
+		{Caller{User: "alice", Client: "other"}, false, "the oauth.clients are job, ledger, wiki"},
+		{Caller{User: "client:jobb"}, true, `there is no OAuth client "jobb"; did you mean "job"?`},
+		{Caller{User: "client:wiki"}, false, "its grants have no client_credentials"},
+		{Caller{User: "client:job", Client: "wiki"}, false, "acts for itself"},
+		{Caller{User: "client:job", Roles: []string{"user"}}, false, "has the properties of the configuration"},
+		{Caller{User: "client:job", Factors: 2}, false, "belongs to no login"},
+		{Caller{Provider: "client", Username: "job"}, false, "is the user client:ID"},
+		{Caller{User: "alice", Scopes: []string{"tolls"}}, false, `no token has the scope "tolls"`},
+		{Caller{User: "alice", Scopes: []string{"tools"}, Roles: []string{"user"}}, false, "properties"},
+		{Caller{User: "alice", Scopes: []string{"tools"}, Mechanism: policy.Session}, false, "does not prove"},
+		{Caller{User: "alice", Scopes: []string{"tools"}, APIToken: true}, false, "API token"},
+		{Caller{User: "bob", Client: "ledger"}, false, "its policy does not let them in"},
+		{Caller{User: "service", Client: "wiki"}, false, "user of basic"},
+		{Caller{User: "alicee", Client: "wiki"}, true, `did you mean "alice"?`},
+		{Caller{User: "alicee"}, true, `did you mean "alice"?`},
+		{Caller{User: "corp:dave"}, true, `provider "corp", username "dave"`},
+		{Caller{Username: "eve", Provider: "basic", Client: "wiki"}, false, "its users cannot sign in"},
+		{Caller{Username: "eve", Provider: "local", Claims: map[string][]string{"a": {"b"}}, Client: "wiki"},
 			false, "local accounts have no claims"},
-		{explain.Caller{Username: "eve", Roles: []string{""}, Client: "wiki"}, false, "a role is empty"},
+		{Caller{Username: "eve", Roles: []string{""}, Client: "wiki"}, false, "a role is empty"},
 	} {
-		x, err := e.Explain(&explain.Request{Method: "GET", URL: "/any/", Caller: &c.caller})
+		x, err := e.Explain(&Request{Method: "GET", URL: "/any/", Caller: &c.caller})
 		wantMistake(t, &c.caller, x, err, c.unknown, c.want)
 	}
-	for _, c := range []explain.Caller{
+	for _, c := range []Caller{
 		{User: "alice", Scopes: []string{"x"}}, {User: "alice", Client: "wiki"}, {User: "client:job"},
 		{User: "alice", Resource: "https://gw.example/any"},
 	} {
-		x, err := without.Explain(&explain.Request{Method: "GET", URL: "/any", Caller: &c})
+		x, err := without.Explain(&Request{Method: "GET", URL: "/any", Caller: &c})
 		wantMistake(t, &c, x, err, false, "need oauth.enabled")
 	}
-	c := explain.Caller{Provider: "machines", Client: "wiki"}
+	c := Caller{Provider: "machines", Client: "wiki"}
 	x, err := newExplainer(t, rig.Parse(t, t.TempDir(), explainConfig+
 		"oauth: {enabled: true, clients: [{id: wiki, redirect_uris: [\"https://a.example/\"]}]}\n")).
-		Explain(&explain.Request{Method: "GET", URL: "/any", Caller: &c})
+		Explain(&Request{Method: "GET", URL: "/any", Caller: &c})
 	wantMistake(t, &c, x, err, false, `"machines" is another issuer`)
 }
 
 // wantMistake fails the test unless a description is refused, because of a user or client that does
-// not exist, or else as a *explain.Mistake.
-func wantMistake(t *testing.T, c *explain.Caller, x *explain.Result, err error, unknown bool, want string) {
+// not exist, or else as a *Mistake.
+func wantMistake(t *testing.T, c *Caller, x *Result, err error, unknown bool, want string) {
 	t.Helper()
-	_, mistake := errors.AsType[*explain.Mistake](err)
+	_, mistake := errors.AsType[*Mistake](err)
 	if x != nil || err == nil || mistake == unknown || !strings.Contains(err.Error(), want) {
 		t.Errorf("%+v: got %+v, %v, want an error that says %q", c, x, err, want)
 	}

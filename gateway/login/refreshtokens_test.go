@@ -175,11 +175,12 @@ func TestUsedRefreshTokens(t *testing.T) {
 		"the store keeps the family": `keep; wait 167h59m59.999999999s; rotate; keep; wait 1ns; expired 1`,
 
 		// b has not seen the rotations of a. It accepts a valid token and finds a stolen one.
-		"elsewhere, the newest":           `stale; rotate; at b; good 1; good 2`,
-		"elsewhere, the newest of many":   `stale; rotate 5 0s; wait 1h; at b; good 5; good 6`,
-		"elsewhere, used just now":        `stale; rotate 2 0s; wait 10s; at b; used 1; good 2`,
-		"elsewhere, stolen":               `stale; rotate 2 0s; wait 10.000000001s; at b; stolen 1; ended 2`,
-		"elsewhere, stolen, before a lot": fmt.Sprintf(`stale; rotate %d 0s; at b; stolen 1; ended %[1]d`, rotation.MaxReplaced+2),
+		"elsewhere, the newest":         `stale; rotate; at b; good 1; good 2`,
+		"elsewhere, the newest of many": `stale; rotate 5 0s; wait 1h; at b; good 5; good 6`,
+		"elsewhere, used just now":      `stale; rotate 2 0s; wait 10s; at b; used 1; good 2`,
+		"elsewhere, stolen":             `stale; rotate 2 0s; wait 10.000000001s; at b; stolen 1; ended 2`,
+		"elsewhere, stolen, before a lot": fmt.Sprintf(`stale; rotate %d 0s; at b; stolen 1; ended %[1]d`,
+			rotation.MaxReplaced+2),
 		// If reads stay stale, there is no answer and nothing ends.
 		"elsewhere, for ever": `
 			stale; rotate; at b; fails swap refresh:; unknown 1; fails; stale always; at a; rotate; at b;

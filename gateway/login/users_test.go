@@ -170,7 +170,8 @@ func TestOlderProfileDoesNotReplaceNewer(t *testing.T) {
 	r.clock.Advance(time.Second)
 	s := r.signInAt(t, r.grant("user"))
 	save := func(asked time.Time, roles ...string) {
-		must.Do(t, r.users.saveProfile(t.Context(), s.login.Delegated, asked, func(provider.Said) (provider.Profile, provider.Said) {
+		must.Do(t, r.users.saveProfile(t.Context(), s.login.Delegated, asked, func(provider.Said) (provider.Profile,
+			provider.Said) {
 			return r.grant(roles...).Profile, provider.Said{}
 		}))
 	}

@@ -58,7 +58,8 @@ func TestManageParts(t *testing.T) {
 	parts := []PartLink{{ManageLogins, "/account"}, {ManagePassword, "/password"}, {ManageFactors, "/factors"},
 		{ManagePrograms, "/programs"}}
 	titles := map[ManagePart]string{
-		ManageLogins: "Your account", ManagePassword: "Password", ManageFactors: "Second factors", ManagePrograms: "Programs",
+		ManageLogins: "Your account", ManagePassword: "Password", ManageFactors: "Second factors",
+		ManagePrograms: "Programs",
 	}
 	for part, title := range titles {
 		document := rendered(t, func(w io.Writer) error {
@@ -108,11 +109,13 @@ func TestManage(t *testing.T) {
 			[]string{"curl This device", "wget", "192.0.2.8", "2 January 2030, 03:04 UTC"}},
 		"one login": {of(ManageLogins, func(m *Manage) { m.Logins = m.Logins[:1] }),
 			"/logout /end", []string{"Sign out everywhere else, and revoke all API tokens"}},
-		"one login alone": {of(ManageLogins, func(m *Manage) { m.Logins, m.Tokens = m.Logins[:1], nil }), "/logout", nil},
-		"a reader":        {Manage{User: user, Logins: full.Logins}, "/logout", []string{"wget"}},
-		"no login":        {Manage{User: user}, "/logout", []string{"You have no login here."}},
-		"done":            {of(ManageLogins, func(m *Manage) { m.Notice = ManageEnded }), "/logout /end /end", []string{"The login has ended."}},
-		"a password":      {of(ManagePassword, all), "/password", []string{"Current password"}},
+		"one login alone": {of(ManageLogins, func(m *Manage) { m.Logins, m.Tokens = m.Logins[:1], nil }), "/logout",
+			nil},
+		"a reader": {Manage{User: user, Logins: full.Logins}, "/logout", []string{"wget"}},
+		"no login": {Manage{User: user}, "/logout", []string{"You have no login here."}},
+		"done": {of(ManageLogins, func(m *Manage) { m.Notice = ManageEnded }), "/logout /end /end",
+			[]string{"The login has ended."}},
+		"a password": {of(ManagePassword, all), "/password", []string{"Current password"}},
 		"wrong password": {of(ManagePassword, func(m *Manage) { m.Notice = ManageWrong }),
 			"/password", []string{"The current password is wrong."}},
 		"programs": {of(ManagePrograms, all), "/revoke /tokens",
@@ -138,7 +141,8 @@ func TestManage(t *testing.T) {
 			t.Errorf("%s: the forms are %s, want %s", name, got, c.actions)
 		}
 		for _, form := range forms {
-			if token := each(form, "input", fieldOf); c.page.CSRFToken != "" && !slices.Contains(token, "csrf_token=c") ||
+			if token := each(form, "input", fieldOf); c.page.CSRFToken != "" && !slices.Contains(token,
+				"csrf_token=c") ||
 				attr(form, "method") != "post" {
 				t.Errorf("%s: the form %s has no token: %q", name, attr(form, "action"), token)
 			}

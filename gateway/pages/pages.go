@@ -16,8 +16,8 @@
 // name, the profile at an identity provider. html/template escapes each value for
 // its context. The Content-Security-Policy allows the style sheet and the scripts of the page, by
 // their hashes, and nothing else. So a mistake in a template can neither run another script nor
-// send a form to an origin other than the gateway's or a provider's. A page has no font, and makes
-// no request but that of a passkey, and those for the icons of applications, to this origin. The
+// send a form to an origin other than the gateway's or a provider's. A page has no font. Its only
+// requests are for passkeys and for the icons of applications, at this origin. The
 // operator's logo is part of the page; browsers run no script in an image.
 package pages
 

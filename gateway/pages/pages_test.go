@@ -65,7 +65,8 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		},
 		"managed": func(w io.Writer) error {
 			return p.Manage(w, Manage{
-				Part: ManagePrograms, User: user, Notice: ManageTokenRefused, TokenAction: v, RevokeAction: v, TokenRoles: []string{v},
+				Part: ManagePrograms, User: user, Notice: ManageTokenRefused, TokenAction: v, RevokeAction: v,
+				TokenRoles: []string{v},
 			})
 		},
 		"a new app": func(w io.Writer) error {
@@ -76,7 +77,8 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"a wrong code": func(w io.Writer) error {
 			f := ownFactors(v)
 			f.Setup, f.NewCodes = &TOTPSetup{}, nil
-			return p.Manage(w, Manage{Part: ManageFactors, User: user, CSRFToken: v, Factors: f, Notice: ManageWrongCode})
+			return p.Manage(w, Manage{Part: ManageFactors, User: user, CSRFToken: v, Factors: f,
+				Notice: ManageWrongCode})
 		},
 		"factors and an old sign-in": func(w io.Writer) error {
 			f := ownFactors(v)
@@ -84,17 +86,33 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 			return p.Manage(w, Manage{Part: ManageFactors, User: user, Factors: f, Notice: ManagePasskeyRefused})
 		},
 		"sign in again": func(w io.Writer) error {
-			return p.Manage(w, Manage{Part: ManagePrograms, User: user, TokenAction: v, SignInAgainURL: v, RevokeAction: v})
+			return p.Manage(w, Manage{Part: ManagePrograms, User: user, TokenAction: v, SignInAgainURL: v,
+				RevokeAction: v})
 		},
 		"consent": func(w io.Writer) error {
 			scopes := []string{v, "openid", "profile", "email", "groups", "offline_access"}
 			return p.Consent(w, Consent{user, v, false, v, v, false, scopes, v, v, v, v})
 		},
-		"consent to sign in": func(w io.Writer) error { return p.Consent(w, Consent{User: user, Client: v, Who: true}) },
-		"consent to all":     func(w io.Writer) error { return p.Consent(w, Consent{User: user, Client: v, Known: true}) },
-		"leave":              func(w io.Writer) error { return p.Leave(w, Leave{Host: v, URL: "https://a.example/", Detail: v}) },
-		"leave, refused":     func(w io.Writer) error { return p.Leave(w, Leave{Host: v, URL: "https://a.example/", Refused: true}) },
-		"leave, signed out":  func(w io.Writer) error { return p.Leave(w, Leave{Host: v, URL: "https://a.example/", SignedOut: true}) },
+		"consent to sign in": func(w io.Writer) error {
+			return p.Consent(w, Consent{User: user, Client: v,
+				Who: true})
+		},
+		"consent to all": func(w io.Writer) error {
+			return p.Consent(w, Consent{User: user, Client: v,
+				Known: true})
+		},
+		"leave": func(w io.Writer) error {
+			return p.Leave(w, Leave{Host: v, URL: "https://a.example/",
+				Detail: v})
+		},
+		"leave, refused": func(w io.Writer) error {
+			return p.Leave(w, Leave{Host: v, URL: "https://a.example/",
+				Refused: true})
+		},
+		"leave, signed out": func(w io.Writer) error {
+			return p.Leave(w, Leave{Host: v, URL: "https://a.example/",
+				SignedOut: true})
+		},
 		"form post": func(w io.Writer) error {
 			return p.FormPost(w, FormPost{"https://a.example/", []FormField{{v, v}, {v, v}}})
 		},

@@ -23,8 +23,7 @@ type declared struct {
 }
 
 // CheckValues reports the values that are not as the tags of their fields say. It comes after all other
-// checks, which may know more about a word in a list, such as what it proves: what they refuse is not
-// reported again.
+// checks, which may know more about a word in a list. It reports no word that they have refused.
 func (d *Document) CheckValues() {
 	for _, one := range d.declared {
 		d.checkTags(one.path, one.value, one.field)

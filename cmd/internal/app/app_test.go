@@ -193,7 +193,8 @@ func TestRunLogsItsFailure(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	err := a.Run(ended, nil)
-	if line := log.Last(t, "the gateway failed"); err == nil || line["level"] != "ERROR" || line["error"] != err.Error() {
+	if line := log.Last(t, "the gateway failed"); err == nil || line["level"] != "ERROR" ||
+		line["error"] != err.Error() {
 		t.Errorf("Run: %v; logged %v", err, line)
 	}
 }

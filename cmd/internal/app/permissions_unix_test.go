@@ -66,7 +66,7 @@ func TestExposedSecrets(t *testing.T) {
 }
 
 // A file of the configuration that has a secret in itself must be closed to others, as the files
-// that it names. What a variable or a file has counts not, nor what is public.
+// that it names. Secrets in variables and in other files do not count, and public ones neither.
 func TestExposedConfiguration(t *testing.T) {
 	t.Parallel()
 	const (
@@ -89,7 +89,8 @@ func TestExposedConfiguration(t *testing.T) {
 	} {
 		dir := openRoom(t)
 		path := folder(t, dir, map[string]string{
-			"config.yaml": listenAnywhere + memoryStore + routes + "include: [part.yaml]\n" + c.main, "part.yaml": c.part,
+			"config.yaml":   listenAnywhere + memoryStore + routes + "include: [part.yaml]\n" + c.main,
+			"part.yaml":     c.part,
 			"accounts.yaml": bob, "key": secret, "data/x": "",
 		})
 		chmod(t, path, 0o644)

@@ -74,11 +74,13 @@ func TestAddTOTP(t *testing.T) {
 			if diff := cmp.Diff(proved{[]string{"pwd", "otp", "mfa"}, before.AuthTime}, after); diff != "" {
 				t.Errorf("the login has proved (-want +got):\n%s", diff)
 			}
-			if all := content(t, path) + r.Log.String(); strings.Contains(all, secret) || strings.Contains(all, codes[0]) {
+			if all := content(t, path) + r.Log.String(); strings.Contains(all, secret) || strings.Contains(all,
+				codes[0]) {
 				t.Error("the file or the log has a secret")
 			}
 			r.Want(409, "POST", "/account/totp/confirm", `{"code":"123456"}`, rig.JSON, here.Cookie) // used up
-			again := read[newCodes](t, r.Want(200, "POST", "/account/recovery-codes", "{}", rig.JSON, here.Cookie)).Codes
+			again := read[newCodes](t, r.Want(200, "POST", "/account/recovery-codes", "{}", rig.JSON,
+				here.Cookie)).Codes
 			if len(again) != 10 || slices.Contains(again, codes[0]) {
 				t.Errorf("new codes: %q", again)
 			}
@@ -217,7 +219,8 @@ func TestFactorsNeedProof(t *testing.T) {
 
 	for target, body := range factorEndpoints {
 		for line, want := range map[string]int{
-			"": 401, here.Bearer: 403, token: 403, "Authorization: Bearer x": 401, rig.Basic("alice", "wonderland"): 401,
+			"": 401, here.Bearer: 403, token: 403, "Authorization: Bearer x": 401, rig.Basic("alice",
+				"wonderland"): 401,
 			"Cookie: session_id=x": 401,
 		} {
 			w := r.Want(want, "POST", target, body, rig.JSON, line)
@@ -289,7 +292,8 @@ func TestFactorsElsewhere(t *testing.T) {
 			r.Want(status, "POST", target, factorEndpoints[target], rig.JSON, cookie)
 		}
 		r.wantFactors(noFactors, cookie)
-		rig.WantPage(t, r.Want(200, "GET", "/account?part=factors", "", rig.Browser, cookie), "not action=\""+targets[0]+`"`)
+		rig.WantPage(t, r.Want(200, "GET", "/account?part=factors", "", rig.Browser, cookie),
+			"not action=\""+targets[0]+`"`)
 	}
 	r := newRig(t, rig.Base)
 	none(r, 404, r.Login(rig.Alice).Cookie)
@@ -352,7 +356,8 @@ func TestFactorsPage(t *testing.T) {
 	secret, _, _ := strings.Cut(rest, "<")
 	w = r.Post(403, "/account/totp/confirm", "code=000000", here.Cookie)
 	rig.WantPage(t, w, "The code is wrong.", `role="alert"`, `name="code"`, "not "+secret, "not <svg viewBox")
-	w = r.Post(200, "/account/totp/confirm", "code="+must.Get(authenticator.Code(secret, r.Clock.Now()))(t), here.Cookie)
+	w = r.Post(200, "/account/totp/confirm", "code="+must.Get(authenticator.Code(secret, r.Clock.Now()))(t),
+		here.Cookie)
 	rig.WantPage(t, w, `id="new-codes"`, "They are not shown again", "You have 10 unused recovery codes.",
 		"Remove the app",
 		"data-print", "not "+secret)
@@ -363,7 +368,8 @@ func TestFactorsPage(t *testing.T) {
 	begun := r.Want(200, "POST", "/account/passkeys/options", "{}", rig.JSON, here.Cookie)
 	answer := must.Get(key.Create(begun.Body.Bytes()))(t)
 	form := url.Values{"name": {"<b>phone"}, "credential": {string(answer)}}.Encode()
-	if to := r.Post(303, "/account/passkeys", form, here.Cookie).Header().Get("Location"); to != "/account?done=passkey" {
+	if to := r.Post(303, "/account/passkeys", form,
+		here.Cookie).Header().Get("Location"); to != "/account?done=passkey" {
 		t.Errorf("to %s", to)
 	}
 	rig.WantPage(t, r.Want(200, "GET", "/account?done=passkey", "", rig.Browser, here.Cookie), "The passkey is added.",
@@ -372,7 +378,8 @@ func TestFactorsPage(t *testing.T) {
 		`role="alert"`)
 	r.Post(400, "/account/passkeys", "name=x&credential=", here.Cookie)
 	rig.WantPage(t, r.Post(200, "/account/recovery-codes", "", here.Cookie), `id="new-codes"`)
-	if to := r.Post(303, "/account/totp/remove", "", here.Cookie).Header().Get("Location"); to != "/account?done=factor" {
+	if to := r.Post(303, "/account/totp/remove", "",
+		here.Cookie).Header().Get("Location"); to != "/account?done=factor" {
 		t.Errorf("to %s", to)
 	}
 	rig.WantPage(t, r.Want(200, "GET", "/account?done=factor", "", rig.Browser, here.Cookie),

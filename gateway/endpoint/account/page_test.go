@@ -31,12 +31,14 @@ func TestAccountPageTokens(t *testing.T) {
 	_, rest, _ = strings.Cut(rest, `name="id" value="`)
 	id, _, _ := strings.Cut(rest, `"`)
 	for form, status := range map[string]int{
-		"name=&expires_in=1": 400, "name=a&expires_in=0": 400, "name=a&expires_in=x": 400, "name=a&expires_in=99999999": 400,
+		"name=&expires_in=1": 400, "name=a&expires_in=0": 400, "name=a&expires_in=x": 400,
+		"name=a&expires_in=99999999":     400,
 		"name=a&expires_in=1&roles=root": 400,
 		"name=a":                         400, "expires_in=1": 400, "name=a&name=b&expires_in=1": 400,
 		"name=%ff&expires_in=1": 400,
 	} {
-		rig.WantPage(t, r.Post(status, "/account/tokens", form, in.Cookie), `role="alert"`, "A token needs a name", tokenForm)
+		rig.WantPage(t, r.Post(status, "/account/tokens", form, in.Cookie), `role="alert"`, "A token needs a name",
+			tokenForm)
 	}
 	if w := r.Post(303, "/account/tokens/revoke", "id="+id,
 		in.Cookie); w.Header().Get("Location") != "/account?done=token" {
@@ -69,15 +71,16 @@ func TestAccountPageTokenWithoutRoles(t *testing.T) {
 		"<dt>Roles</dt><dd>None</dd>", "Tick the roles that the program may use.")
 }
 
-// The account is in parts with addresses of their own. Each leads to the others, has one thing to do
-// that stands out, and says how a form of its own went. A part that a user does not have is the first.
+// The account is in parts with addresses of their own. Each leads to the others, has one main
+// action, and says how a form of its own went. A part that a user does not have is the first.
 func TestAccountParts(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, rig.Base)
 	cookie := r.Login(rig.Alice).Cookie
 	const nav, programs = `<nav aria-label="Your account">`, "Tick the roles"
 	for target, want := range map[string][]string{
-		"/account":               {nav, "Where you are signed in", "not " + programs, `<a href="/account" aria-current="page">`},
+		"/account": {nav, "Where you are signed in", "not " + programs,
+			`<a href="/account" aria-current="page">`},
 		"/account?part=programs": {nav, programs, "not Where you are", `programs" aria-current="page">Programs</a>`},
 		"/account?done=token":    {nav, programs, "The token is revoked."},
 		"/account?done=login":    {nav, "Where you are signed in", "The login has ended."},
@@ -98,7 +101,8 @@ func TestAccountParts(t *testing.T) {
 	if plain := r.Want(200, "GET", "/account", "", cookie).Body.String(); asJSON != plain {
 		t.Errorf("a program gets %s, and %s", plain, asJSON)
 	}
-	rig.WantPage(t, r.Want(200, "GET", "/account?part=programs", "", rig.Browser, r.Login(rig.Alice).Bearer), "not <nav")
+	rig.WantPage(t, r.Want(200, "GET", "/account?part=programs", "", rig.Browser, r.Login(rig.Alice).Bearer),
+		"not <nav")
 }
 
 // With session.csrf_token, each form of the page has the token.

@@ -31,7 +31,8 @@ func TestChangePassword(t *testing.T) {
 			token := r.NewToken(here.Cookie, "")
 			r.Clock.Advance(time.Minute)
 			sid := r.Logins(here.Cookie)[0].ID
-			w := r.Want(200, "POST", "/account/password", rig.ChangeTo("wonderland", "looking-glass"), rig.JSON, here.Cookie)
+			w := r.Want(200, "POST", "/account/password", rig.ChangeTo("wonderland", "looking-glass"), rig.JSON,
+				here.Cookie)
 			cookie := w.Header().Get("Set-Cookie")
 			if !strings.Contains(cookie, "; Max-Age=3540; HttpOnly; Secure; SameSite=Lax") {
 				t.Errorf("the cookie is %q", cookie) // it ends as the old one does
@@ -52,7 +53,8 @@ func TestChangePassword(t *testing.T) {
 			now := content(t, path)
 			_, rest, _ := strings.Cut(now, "$argon2id$")
 			hash, _, _ := strings.Cut(rest, `"`)
-			if want := strings.Replace(file, "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW", "$argon2id$"+hash,
+			if want := strings.Replace(file, "$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW",
+				"$argon2id$"+hash,
 				1); now != want || hash == "" {
 				t.Errorf("the file has\n%s\nwant\n%s", now, want)
 			}
@@ -60,7 +62,8 @@ func TestChangePassword(t *testing.T) {
 				t.Errorf("%v, %v", info.Mode(), err)
 			}
 			if log := r.Log.String(); strings.Count(log, `"event":"password_changed"`) != 1 ||
-				strings.Contains(log, "looking-glass") || strings.Contains(log, "wonderland") || strings.Contains(log, "argon2id") {
+				strings.Contains(log, "looking-glass") || strings.Contains(log, "wonderland") || strings.Contains(log,
+				"argon2id") {
 				t.Errorf("the log has\n%s", log)
 			}
 			// Again, by the same login, and by a form.
@@ -135,7 +138,8 @@ func TestChangePasswordLengths(t *testing.T) {
 	r, _ := newFileRig(t, "accounts.yaml", rig.FileAccounts)
 	here, current := r.Login(rig.Alice), "wonderland"
 	for _, next := range []string{"12345678", "日本日本日本日本", strings.Repeat("x", 1024)} {
-		here = rig.ReadLogin(t, r.Want(200, "POST", "/account/password", rig.ChangeTo(current, next), rig.JSON, here.Cookie))
+		here = rig.ReadLogin(t, r.Want(200, "POST", "/account/password", rig.ChangeTo(current, next), rig.JSON,
+			here.Cookie))
 		r.Clock.Advance(1)
 		r.Login(signInWith("alice", next))
 		current = next
@@ -304,7 +308,8 @@ func TestRememberedAfterANewPassword(t *testing.T) {
 	t.Parallel()
 	r, _ := newFileRig(t, "accounts.yaml", rig.FileAccounts,
 		"session: {lifetime: 1h, remember: 30d}\n"+"token: {delivery: cookie, refresh_lifetime: 2h}\n")
-	jar := rig.JarOf(r.Want(200, "POST", "/login", `{"username":"alice","password":"wonderland","remember":true}`, rig.JSON))
+	jar := rig.JarOf(r.Want(200, "POST", "/login", `{"username":"alice","password":"wonderland","remember":true}`,
+		rig.JSON))
 	r.Clock.Advance(time.Minute)
 	w := r.Want(200, "POST", "/account/password", rig.ChangeTo("wonderland", "a new password"), rig.JSON,
 		jar.Line("session_id"))
@@ -331,15 +336,17 @@ func TestAccountPage(t *testing.T) {
 		"password": {passwordForm, "not " + tokenForm}, "programs": {tokenForm, `value="admin"`, "not " + passwordForm},
 		"factors": {`action="/account/totp"`, "not " + passwordForm},
 	} {
-		rig.WantPage(t, r.Want(200, "GET", "/account?part="+part, "", rig.Browser, in.Cookie), append(want, "not "+endForm)...)
+		rig.WantPage(t, r.Want(200, "GET", "/account?part="+part, "", rig.Browser, in.Cookie), append(want,
+			"not "+endForm)...)
 	}
 	rig.WantPage(t, r.Want(200, "GET", "/account", "", rig.Browser, in.Bearer), "a phone", "not "+endForm,
 		"not "+passwordForm, "not "+tokenForm)
 	rig.WantPage(t, r.Want(200, "GET", "/account", "", rig.Browser, "Accept-Language: de", in.Cookie),
 		"Wo Sie angemeldet sind")
 	for done, words := range map[string]string{
-		"login": "The login has ended.", "logins": "All other logins have ended.", "password": "Your password is changed.",
-		"token": "The token is revoked.", "x": "not role=\"status\"",
+		"login": "The login has ended.", "logins": "All other logins have ended.",
+		"password": "Your password is changed.",
+		"token":    "The token is revoked.", "x": "not role=\"status\"",
 	} {
 		rig.WantPage(t, r.Want(200, "GET", "/account?done="+done, "", rig.Browser, in.Cookie), words)
 	}

@@ -170,7 +170,8 @@ func TestAPITokensOfProviderUsers(t *testing.T) {
 	for _, line := range []string{bearer, rig.Basic("carol", made.Token)} {
 		r.Want(200, "GET", "/bearer/", "", line)
 		h := r.LastHeader()
-		if h.Get("X-Auth-User") != "carol" || h.Get("X-Auth-Mechanism") != "bearer" || h.Get("X-Auth-Roles") != "user" ||
+		if h.Get("X-Auth-User") != "carol" || h.Get("X-Auth-Mechanism") != "bearer" ||
+			h.Get("X-Auth-Roles") != "user" ||
 			h.Get("X-Auth-Provider") != "small" || h.Get("X-Auth-Subject") != "small:1" {
 			t.Errorf("the upstream sees %v", h)
 		}

@@ -25,7 +25,8 @@ func TestDefaultResource(t *testing.T) {
 		{"who the user is", rig.OAuthClient, "openid profile email groups offline_access", "", false, 200},
 		{"OpenID's scopes without openid", rig.OAuthClient, "profile", "", false, 403},
 		{"no scope", rig.OAuthClient, "", "", true, 403},
-		{"a scope of the operator", rig.Edit(t, rig.OAuthClient, "oauth: {enabled: true, ", scopes), "openid use", "", true, 200},
+		{"a scope of the operator", rig.Edit(t, rig.OAuthClient, "oauth: {enabled: true, ", scopes), "openid use", "",
+			true, 200},
 		{"a resource", rig.OAuthClient, "openid", "https://gw.example/bearer", true, 200},
 		{"default_resource: all", all, "openid", "", true, 200},
 	} {
@@ -54,7 +55,8 @@ func TestDocumentsOfSharedResources(t *testing.T) {
 	r := rig.New(t, rig.Edit(t, rig.OAuthConfig, "\noauth:", rig.SharingRoutes))
 	for place, want := range map[string]string{
 		"api.example/": "https://api.example:8443", "api.example/orders": "https://api.example:8443/orders",
-		"api.example/items": "https://api.example:8443/items", "a.team.example/files": "https://a.team.example:8443/files",
+		"api.example/items":    "https://api.example:8443/items",
+		"a.team.example/files": "https://a.team.example:8443/files",
 	} {
 		host, path, _ := strings.Cut(place, "/")
 		path = strings.TrimSuffix("/.well-known/oauth-protected-resource/"+path, "/")

@@ -269,7 +269,8 @@ func TestAccountClients(t *testing.T) {
 		!strings.Contains(list, "https://gw.example/bearer") {
 		t.Errorf("%s", list)
 	}
-	if page := s.Want(200, "GET", "/account?part=programs", "", rig.Browser, s.cookie); !strings.Contains(page.Body.String(), "Wiki") {
+	if page := s.Want(200, "GET", "/account?part=programs", "", rig.Browser,
+		s.cookie); !strings.Contains(page.Body.String(), "Wiki") {
 		t.Error("the account page does not show the application")
 	}
 	bob := s.Login(rig.Bob).Cookie

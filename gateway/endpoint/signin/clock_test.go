@@ -42,7 +42,8 @@ func TestClockStepsBack(t *testing.T) {
 		"a password that is remembered": func(r *rig.Rig) {
 			header := rig.Basic("service", "s3rvice")
 			r.Want(200, "GET", "/basic/", "", header)
-			r.Reload(rig.Edit(r.T, rig.Base, "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu", rig.BobHash))
+			r.Reload(rig.Edit(r.T, rig.Base, "$2a$04$/a6CEbScrlmC22ADXpzW/ecjqkuROylrmELHONFTJGi24ct16Ltwu",
+				rig.BobHash))
 			r.Clock.Advance(-far)
 			r.Want(401, "GET", "/basic/", "", header)
 		},

@@ -86,7 +86,8 @@ func TestStepUpDowngradeByPassword(t *testing.T) {
 			for target, want := range map[string]string{"/two/": stepUpTwo, "/fresh/": stepUpFresh} {
 				w := r.Want(401, "GET", target, "", line, accept)
 				wantStepUp(t, name, w, want)
-				wantStepUp(t, name+" beside a session", r.Want(401, "GET", target, "", line, alice.Cookie, accept), want)
+				wantStepUp(t, name+" beside a session", r.Want(401, "GET", target, "", line, alice.Cookie, accept),
+					want)
 				if accept == "" && !strings.Contains(w.Body.String(), "it will never do") {
 					t.Errorf("%s: %s", name, w.Body)
 				}
@@ -153,7 +154,8 @@ func TestStepUpLeadsToTheAccount(t *testing.T) {
 	file := rig.WithUsers(t, rig.FileConfig("users.yaml")+route, rig.FileAccounts)
 	for status, r := range map[int]*rig.Rig{303: file, 403: rig.New(t, rig.Base+route)} {
 		w := r.Want(status, "POST", "/login", form, rig.Form, rig.Browser, "Origin: https://gw.example")
-		led := w.Header().Get("Location") == "/account?return_to=%2Ftwo%2F&factors=2" && rig.JarOf(w)["session_id"] != ""
+		led := w.Header().Get("Location") == "/account?return_to=%2Ftwo%2F&factors=2" &&
+			rig.JarOf(w)["session_id"] != ""
 		if led != (status == 303) || !led && w.Header()["Set-Cookie"] != nil {
 			t.Errorf("%d: %v", status, w.Header())
 		}

@@ -59,7 +59,8 @@ func josesConfig(t *testing.T) string {
 // Basic. The application gets it as the configuration writes it.
 func TestUserNamesAreFoundInAnySpelling(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, strings.Replace(josesConfig(t), "auth: [session, bearer], policy", "auth: [session, basic], policy", 1))
+	r := rig.New(t, strings.Replace(josesConfig(t), "auth: [session, bearer], policy",
+		"auth: [session, basic], policy", 1))
 	wantUser := func(name string) {
 		t.Helper()
 		if got := r.LastHeader().Get("X-Auth-User"); got != decomposed {

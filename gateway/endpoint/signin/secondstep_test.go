@@ -186,7 +186,8 @@ func TestCodesStopToCount(t *testing.T) {
 	}
 	w := p.Want(401, "POST", "/login", withCode(rig.Alice, p.nextCode(secret)), rig.JSON)
 	noCookie(t, "a right code", w)
-	if !strings.Contains(w.Body.String(), "do not count any more") || strings.Contains(w.Body.String(), "wrong, too old") {
+	if !strings.Contains(w.Body.String(), "do not count any more") || strings.Contains(w.Body.String(),
+		"wrong, too old") {
 		t.Errorf("a program reads %s", w.Body)
 	}
 	alice := p.Person()

@@ -26,7 +26,8 @@ func TestTokenEvents(t *testing.T) {
 		}, "0 0 0 0", "login local:alice failure, login <nil> failure, login <nil> failure"},
 		{func(r *rig.Rig) { r.Refresh(r.Refresh(r.Login(rig.Alice).Refresh).Refresh) },
 			"1 2 0 0", in + ", refresh local:alice, refresh local:alice"},
-		{func(r *rig.Rig) { r.Want(401, "POST", "/refresh", rig.RefreshBody("x"), rig.JSON) }, "0 0 0 0", "refresh <nil> failure"},
+		{func(r *rig.Rig) { r.Want(401, "POST", "/refresh", rig.RefreshBody("x"), rig.JSON) }, "0 0 0 0",
+			"refresh <nil> failure"},
 		{func(r *rig.Rig) {
 			s := r.Login(rig.Alice)
 			r.Refresh(s.Refresh)
@@ -55,7 +56,8 @@ func TestTokenEvents(t *testing.T) {
 			r.Want(200, "POST", "/logout", "", rig.JarOf(r.Want(200, "POST", "/login", rig.Alice, rig.JSON)).Line())
 		}, "1 0 1 0", in + ", logout local:alice"},
 		{func(r *rig.Rig) {
-			r.Want(302, "GET", "/logout", "", rig.ReadLogin(r.T, r.Do("POST", "/login?mechanism=session", rig.Alice, rig.JSON)).Cookie)
+			r.Want(302, "GET", "/logout", "", rig.ReadLogin(r.T, r.Do("POST", "/login?mechanism=session", rig.Alice,
+				rig.JSON)).Cookie)
 		}, "0 0 0 0", in + ", logout local:alice"},
 		{func(r *rig.Rig) {
 			r.Want(200, "POST", "/logout", "")

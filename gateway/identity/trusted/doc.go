@@ -5,7 +5,7 @@
 // [Tokens] finds the issuer that a token names. It verifies the token by the issuer's keys, or asks
 // the issuer about an opaque one, and remembers the answer for a while. It is the part of
 // login.BearerTokens for tokens that are not the gateway's own, and knows nothing of logins: such a
-// token stands for itself. Package provider reads and checks the claims of a token.
+// token belongs to none. Package provider reads and checks the claims of a token.
 //
 // # Limits
 //

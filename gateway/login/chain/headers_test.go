@@ -173,7 +173,8 @@ func TestAPITokenOnRoutes(t *testing.T) {
 		for _, target := range []string{"/bearer/", "/any/", "/git/", "/wiki/", "/shared/"} {
 			r.Want(200, "POST", target, "", line)
 			h := r.LastHeader()
-			if h.Get("X-Auth-User") != "alice" || h.Get("X-Auth-Mechanism") != "bearer" || h.Get("X-Auth-Roles") != "user" ||
+			if h.Get("X-Auth-User") != "alice" || h.Get("X-Auth-Mechanism") != "bearer" ||
+				h.Get("X-Auth-Roles") != "user" ||
 				h.Get("X-Auth-Provider") != "local" {
 				t.Errorf("%s: the upstream sees %v", target, h)
 			}
@@ -223,7 +224,8 @@ func TestBasicChallengeForAPITokens(t *testing.T) {
 		{"/git/", script, nil}, {"/wiki/", script, nil},
 		{"/bearer/", "", []string{bearer}}, {"/shared/", "", []string{bearer}}, {"/any/", "", []string{basic, bearer}},
 		{"/both/", "", []string{basic}},
-		{"/git/", rig.Basic("alice", "agt_x"), []string{basic}}, {"/git/", "Authorization: Bearer agt_x", []string{basic}},
+		{"/git/", rig.Basic("alice", "agt_x"), []string{basic}}, {"/git/", "Authorization: Bearer agt_x",
+			[]string{basic}},
 	} {
 		w := r.Want(401, "GET", c.target, "", c.header)
 		if got := w.Header()["Www-Authenticate"]; !slices.Equal(got, c.want) {

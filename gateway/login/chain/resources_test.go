@@ -50,7 +50,8 @@ func TestChallengesOfResources(t *testing.T) {
 func TestTokensOfResources(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, rig.OAuthConfig)
-	places := []string{"gw.example:8443/api", "tools.example:8443/api", "tools.example:8443/mcp", "a.team.example:8443/w",
+	places := []string{"gw.example:8443/api", "tools.example:8443/api", "tools.example:8443/mcp",
+		"a.team.example:8443/w",
 		"b.team.example:8443/w"}
 	for _, resource := range places {
 		token := r.Credentials("read", "https://"+resource)
@@ -74,8 +75,9 @@ func TestSharedResources(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, rig.Edit(t, rig.OAuthConfig, "\noauth:", rig.SharingRoutes))
 	groups := map[string][]string{ // places of routes
-		"https://api.example:8443":    {"api.example:8443/orders", "api.example:8443/items"},
-		"files":                       {"gw.example:8443/files", "tools.example:8443/files", "a.team.example:8443/files"},
+		"https://api.example:8443": {"api.example:8443/orders", "api.example:8443/items"},
+		"files": {"gw.example:8443/files", "tools.example:8443/files",
+			"a.team.example:8443/files"},
 		"https://gw.example:8443/api": {"gw.example:8443/api"},
 	}
 	for resource, places := range groups {
@@ -98,7 +100,8 @@ func TestSharedResources(t *testing.T) {
 		r.Log.String(), want) {
 		t.Errorf("the log does not say %q: %s", want, r.Log)
 	}
-	for _, wrong := range []string{"https://api.example:8443/orders/x", "https://api.example", "http://api.example:8443",
+	for _, wrong := range []string{"https://api.example:8443/orders/x", "https://api.example",
+		"http://api.example:8443",
 		"file", "Files", "https://gw.example:8443/orders"} {
 		form := url.Values{"grant_type": {"client_credentials"}, "scope": {"read"}, "resource": {wrong}}
 		r.WantAt("gw.example:8443", 400, "POST", "/oauth/token", form.Encode(), rig.Form,

@@ -254,7 +254,8 @@ func TestOthersDecide(t *testing.T) {
 			t.Errorf("%+v: got %v", creds, err)
 		}
 	}
-	shared := r.grants.At(Target{At: func(string) string { return "" }}, nil, login.SharedBearer{BearerTokens: r.bearers})
+	shared := r.grants.At(Target{At: func(string) string { return "" }}, nil,
+		login.SharedBearer{BearerTokens: r.bearers})
 	for _, own := range []string{issued.Access, issued.Refresh, newSecret(codeMark).String()} {
 		_, err := shared.Authenticate(t.Context(), &auth.Credentials{Scheme: "bearer", Value: own})
 		if !errors.Is(err, auth.ErrRejected) {

@@ -106,9 +106,11 @@ func TestDecorationRefusesNoUser(t *testing.T) {
 			case 5:
 				want[2] = ""
 			}
-			got, name := [...]string{h.Get("X-Auth-User"), h.Get("X-Auth-Email"), h.Get("X-Auth-Roles")}, h.Get("X-Auth-Name")
+			got, name := [...]string{h.Get("X-Auth-User"), h.Get("X-Auth-Email"), h.Get("X-Auth-Roles")},
+				h.Get("X-Auth-Name")
 			if got != want || name != "" {
-				t.Errorf("%.100v at %s: the upstream gets %v and the name %.20q, want %v", changes, path, got, name, want)
+				t.Errorf("%.100v at %s: the upstream gets %v and the name %.20q, want %v", changes, path, got, name,
+					want)
 			}
 		}
 	}

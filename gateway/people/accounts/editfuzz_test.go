@@ -201,7 +201,8 @@ func FuzzEditContent(f *testing.F) {
 		f.Add(c.content, false)
 	}
 	f.Add(`{"username":"alice","roles":["a"]}`+"\n", true)
-	for _, broken := range []string{"- {a: [}\n", "- ?\n- -\n", "- |\n", "-\n", "- *a\n", "- &a\n", "[\n", "- a: !t\n"} {
+	for _, broken := range []string{"- {a: [}\n", "- ?\n- -\n", "- |\n", "-\n", "- *a\n", "- &a\n", "[\n",
+		"- a: !t\n"} {
 		f.Add(broken, false)
 	}
 	f.Fuzz(func(t *testing.T, content string, json bool) {

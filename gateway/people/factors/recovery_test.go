@@ -47,7 +47,8 @@ func TestSpend(t *testing.T) {
 	for i, code := range codes {
 		plain := strings.ReplaceAll(code, "-", "")
 		typed := []string{code, plain, strings.ToLower(code), " " + strings.ReplaceAll(code, "-", " ") + " ",
-			strings.ToLower(plain[:3]) + "-" + plain[3:], strings.ReplaceAll(code, "-", gaps[i%len(gaps)]) + gaps[i%len(gaps)]}[i%6]
+			strings.ToLower(plain[:3]) + "-" + plain[3:], strings.ReplaceAll(code, "-",
+				gaps[i%len(gaps)]) + gaps[i%len(gaps)]}[i%6]
 		rest, ok := set.Spend("alice", typed)
 		if !ok || len(rest.Recovery) != 9-i || rest.TOTP == nil {
 			t.Fatalf("%q: got %v and %d codes left", typed, ok, len(rest.Recovery))

@@ -4,7 +4,8 @@ import "testing"
 
 // gaps are what people type or paste between the groups of a code, and around it.
 var gaps = []string{
-	" ", "-", "\t", "\r\n", "\u00a0", "\u202f", "\u3000", "\u2028", "\u0085", "\u200b", "\u2060", "\ufeff", "\u00ad", "\u200e",
+	" ", "-", "\t", "\r\n", "\u00a0", "\u202f", "\u3000", "\u2028", "\u0085", "\u200b", "\u2060", "\ufeff", "\u00ad",
+	"\u200e",
 	"\u2010", "\u2011", "\u2013", " \u2014 ", "\u2212", "\u30fb", ".", "_", "\u200b-\u00a0", "",
 }
 

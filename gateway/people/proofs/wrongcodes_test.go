@@ -17,7 +17,8 @@ func (r *rig) guess(n int, instances ...*Proofs) {
 	r.Helper()
 	for i := range n {
 		p := instances[i%len(instances)]
-		if _, err := p.Code(r.Context(), r.account("alice"), fmt.Sprint("wrong", i)); !errors.Is(err, factors.ErrWrongCode) {
+		if _, err := p.Code(r.Context(), r.account("alice"), fmt.Sprint("wrong", i)); !errors.Is(err,
+			factors.ErrWrongCode) {
 			r.Fatalf("a wrong code: %v", err)
 		}
 	}
@@ -83,7 +84,8 @@ func TestWrongCodesStopCodes(t *testing.T) {
 			}
 			r.wantStopped("after the last", true, true)
 			for range 3 {
-				if amr, err := other.Code(t.Context(), r.account("alice"), r.nextCode(secret)); !errors.Is(err, ErrStopped) {
+				if amr, err := other.Code(t.Context(), r.account("alice"), r.nextCode(secret)); !errors.Is(err,
+					ErrStopped) {
 					t.Errorf("a right code: %v, %v", amr, err)
 				}
 			}
@@ -132,7 +134,8 @@ func TestWrongCodesAreCodes(t *testing.T) {
 	lost := r.instance()
 	lost.Key = must.Get(NewKey("another key, which is long enough to be one", r.path+"x"))(t)
 	for range maxWrongCodes {
-		if _, err := lost.Code(t.Context(), r.account("alice"), r.nextCode(secret)); !errors.Is(err, factors.ErrSealed) {
+		if _, err := lost.Code(t.Context(), r.account("alice"), r.nextCode(secret)); !errors.Is(err,
+			factors.ErrSealed) {
 			t.Fatalf("with another key: %v", err)
 		}
 	}
@@ -142,7 +145,8 @@ func TestWrongCodesAreCodes(t *testing.T) {
 	key := verified()
 	r.addPasskey(key, "bob")
 	for range 2 * maxWrongCodes {
-		if _, err := r.Code(t.Context(), r.account("bob"), "123456"); !errors.Is(err, factors.ErrWrongCode) || errors.Is(err, ErrStopped) {
+		if _, err := r.Code(t.Context(), r.account("bob"), "123456"); !errors.Is(err, factors.ErrWrongCode) ||
+			errors.Is(err, ErrStopped) {
 			t.Fatalf("of an account without an app: %v", err)
 		}
 	}

@@ -71,7 +71,8 @@ func TestAltSvc(t *testing.T) {
 		return ownrig.Response(q, 200, http.Header{"Alt-Svc": {`h3=":1"`}}, ""), nil
 	}
 	for target, status := range map[string]int{"/public/": 200, "/session/": 200} {
-		if got := r.Want(status, "GET", target, "").Header()["Alt-Svc"]; len(got) != 1 || got[0] != `h3=":444"; ma=86400` {
+		if got := r.Want(status, "GET", target, "").Header()["Alt-Svc"]; len(got) != 1 ||
+			got[0] != `h3=":444"; ma=86400` {
 			t.Errorf("%s: %q", target, got)
 		}
 	}

@@ -58,8 +58,9 @@ func TestPausedBody(t *testing.T) {
 				after += pause
 				ownrig.SendLater(conn, after, "b")
 			}
-			a := ownrig.Ask(t, conn, "POST /public/ HTTP/1.1\nHost: gw.example\nContent-Length: 10\n\n"+strings.Repeat("b",
-				10-len(c.pauses)))
+			a := ownrig.Ask(t, conn,
+				"POST /public/ HTTP/1.1\nHost: gw.example\nContent-Length: 10\n\n"+strings.Repeat("b",
+					10-len(c.pauses)))
 			if a.StatusCode != c.want || a.Close != (c.want != 200) {
 				t.Errorf("%s: %d, closing %t; want %d", name, a.StatusCode, a.Close, c.want)
 			}
@@ -242,7 +243,8 @@ func TestShortBodyHTTP2(t *testing.T) {
 		go func() {
 			_, _ = io.WriteString(client, http2.ClientPreface)
 			_ = framer.WriteSettings()
-			_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
+			_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(),
+				EndHeaders: true})
 			_ = framer.WriteData(1, true, []byte("abc"))
 		}()
 		for {

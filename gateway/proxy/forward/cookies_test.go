@@ -29,13 +29,15 @@ func TestSeparateCookies(t *testing.T) {
 	} {
 		for _, status := range []int{200, 302, 500} {
 			r.app.Answer = func(q *http.Request) (*http.Response, error) {
-				return ownrig.Response(q, status, http.Header{"Set-Cookie": slices.Clone(c.says), "Set-Cookie2": {"session_id=x"}},
+				return ownrig.Response(q, status, http.Header{"Set-Cookie": slices.Clone(c.says),
+					"Set-Cookie2": {"session_id=x"}},
 					""), nil
 			}
 			for _, target := range []string{"/session/", "/public/", "/kept/"} {
 				if h := r.Do("GET", target, "", cookie).Result().Header; !slices.Equal(h["Set-Cookie"], c.want) ||
 					h["Set-Cookie2"] != nil {
-					t.Errorf("%d of %s sets %q and %q, want %q", status, target, h["Set-Cookie"], h["Set-Cookie2"], c.want)
+					t.Errorf("%d of %s sets %q and %q, want %q", status, target, h["Set-Cookie"], h["Set-Cookie2"],
+						c.want)
 				}
 			}
 		}
@@ -79,7 +81,8 @@ func TestClearSiteData(t *testing.T) {
 			return ownrig.Response(q, 200, http.Header{"Clear-Site-Data": strings.Split(given, "|")}, ""), nil
 		}
 		for _, c := range []struct{ target, header string }{{"/session/", aliceSession}, {"/public/", ""}} {
-			if got := strings.Join(r.Want(200, "GET", c.target, "", c.header).Header()["Clear-Site-Data"], "|"); got != want {
+			if got := strings.Join(r.Want(200, "GET", c.target, "", c.header).Header()["Clear-Site-Data"],
+				"|"); got != want {
 				t.Errorf("%s: %s becomes %s, want %s", c.target, given, got, want)
 			}
 		}

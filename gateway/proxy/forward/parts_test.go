@@ -90,24 +90,27 @@ const notHere = "Connection: keep-alive, X-Named\r\nX-Named: x\r\nKeep-Alive: ti
 	"Authgate-Sign-In: https://evil.example/\r\nService-Worker-Allowed: /\r\n" +
 	"Access-Control-Allow-Origin: *\r\nCache-Control: public\r\nSurrogate-Control: max-age=1\r\nVary: *\r\n"
 
-// An informational response reaches the client of HTTP/1.1 and HTTP/2 without what is about the
-// connection and what the gateway decides on, whatever its status. A client of HTTP/1.0 gets none, and nobody
-// gets a 100 (Continue) that was not asked for.
+// An informational response reaches the client of HTTP/1.1 and HTTP/2 without fields about the
+// connection and fields that the gateway sets, whatever its status. A client of HTTP/1.0 gets none,
+// and no client gets a 100 (Continue) that it did not ask for.
 func TestInformationalFields(t *testing.T) {
 	t.Parallel()
 	for i, w := range newWays(t) {
 		cleartext, secure := w.front(t, false), w.front(t, true)
 		for status, phrase := range map[int]string{102: "Processing", 103: "Early Hints", 104: "", 199: ""} {
 			answer := "HTTP/1.1 100 Continue\r\nLink: </b>\r\n\r\n" +
-				fmt.Sprintf("HTTP/1.1 %d Odd\r\nLink: </a>\r\nLink: </c>\r\n%sX-Kept: y\r\n\r\n", status, notHere) + plainAnswer
+				fmt.Sprintf("HTTP/1.1 %d Odd\r\nLink: </a>\r\nLink: </c>\r\n%sX-Kept: y\r\n\r\n", status,
+					notHere) + plainAnswer
 			w.prepare(answer, false)
-			want := fmt.Sprintf("HTTP/1.1 %d %s\r\nLink: </a>\r\nLink: </c>\r\nX-Kept: y\r\n\r\nHTTP/1.1 200 OK\r\n", status, phrase)
+			want := fmt.Sprintf("HTTP/1.1 %d %s\r\nLink: </a>\r\nLink: </c>\r\nX-Kept: y\r\n\r\nHTTP/1.1 200 OK\r\n",
+				status, phrase)
 			if got := send(t, cleartext, "GET /public/script HTTP/1.1"); !strings.HasPrefix(got, want) ||
 				!strings.HasSuffix(got, "\r\n\r\nok") {
 				t.Errorf("way %d: %d over HTTP/1.1: %q", i, status, got)
 			}
 			w.prepare(answer, false)
-			if got := send(t, cleartext, "GET /public/script HTTP/1.0"); !strings.HasPrefix(got, "HTTP/1.0 200 OK\r\n") ||
+			if got := send(t, cleartext, "GET /public/script HTTP/1.0"); !strings.HasPrefix(got,
+				"HTTP/1.0 200 OK\r\n") ||
 				strings.Contains(got, "Link") || !strings.HasSuffix(got, "\r\n\r\nok") {
 				t.Errorf("way %d: %d over HTTP/1.0: %q", i, status, got)
 			}
@@ -118,7 +121,8 @@ func TestInformationalFields(t *testing.T) {
 				return nil
 			})
 			wantHints := map[int]textproto.MIMEHeader{status: {"Link": {"</a>", "</c>"}, "X-Kept": {"y"}}}
-			if response.StatusCode != 200 || response.ProtoMajor != 2 || body != "ok" || fmt.Sprint(hints) != fmt.Sprint(wantHints) {
+			if response.StatusCode != 200 || response.ProtoMajor != 2 || body != "ok" ||
+				fmt.Sprint(hints) != fmt.Sprint(wantHints) {
 				t.Errorf("way %d: %d over HTTP/2: %v after %v", i, status, response, hints)
 			}
 		}
@@ -131,7 +135,8 @@ func TestNamedByConnection(t *testing.T) {
 	for i, w := range newWays(t) {
 		cleartext := w.front(t, false)
 		for _, options := range []string{
-			"X-Named", "close, X-Named", "x-named , Close", "close\r\nConnection: X-Named", "X-Named\r\nConnection : close",
+			"X-Named", "close, X-Named", "x-named , Close", "close\r\nConnection: X-Named",
+			"X-Named\r\nConnection : close",
 		} {
 			named := "Connection: " + options + "\r\nX-Named: x\r\nX-Kept: y\r\n"
 			w.prepare("HTTP/1.1 103 Early Hints\r\n"+named+"\r\n"+
@@ -170,7 +175,8 @@ func TestTrailerFields(t *testing.T) {
 	for i, w := range newWays(t) {
 		cleartext, secure := w.front(t, false), w.front(t, true)
 		for _, announced := range []string{
-			"", "X-End", "X-End, X-Spaced", "X-End, Set-Cookie, Authgate-Sign-In, Content-Type, Location", "Set-Cookie", "X-End, X-Never",
+			"", "X-End", "X-End, X-Spaced", "X-End, Set-Cookie, Authgate-Sign-In, Content-Type, Location",
+			"Set-Cookie", "X-End, X-Never",
 		} {
 			answer := "HTTP/1.1 200 OK\r\nX-End: header\r\nTransfer-Encoding: chunked\r\n"
 			if announced != "" {
@@ -194,7 +200,7 @@ func TestTrailerFields(t *testing.T) {
 	}
 }
 
-// checkTrailer checks what a response announces and what its trailer has.
+// checkTrailer checks the announced fields of a response, and its trailer.
 func checkTrailer(t *testing.T, name, announced string, response *http.Response) {
 	t.Helper()
 	for field := range response.Trailer {
@@ -226,8 +232,9 @@ func TestSwitchingFields(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		fmt.Fprint(c, "GET /public/script HTTP/1.1\r\nHost: gw.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-			"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n")
+		fmt.Fprint(c,
+			"GET /public/script HTTP/1.1\r\nHost: gw.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+				"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n")
 		from := textproto.NewReader(bufio.NewReader(c))
 		line, err := from.ReadLine()
 		if err != nil || line != "HTTP/1.1 101 Switching Protocols" {
@@ -236,7 +243,8 @@ func TestSwitchingFields(t *testing.T) {
 		h, err := from.ReadMIMEHeader()
 		for name := range h {
 			switch name {
-			case "Connection", "Upgrade", "Sec-Websocket-Accept", "X-Kept", "Set-Cookie": // and what a public route lets through
+			case "Connection", "Upgrade", "Sec-Websocket-Accept", "X-Kept",
+				"Set-Cookie": // and what a public route lets through
 			case "Strict-Transport-Security", "Alt-Svc", "Cache-Control", "Vary", "Access-Control-Allow-Origin",
 				"Surrogate-Control", "Www-Authenticate":
 			default:

@@ -40,7 +40,8 @@ func TestRewrite(t *testing.T) {
 			t.Errorf("%s: the upstream is asked for %s, want %s", target, got, want)
 		}
 	}
-	r.Want(200, "GET", "/headers/", "", "X-Unwanted: x", "Authorization: Negotiate x", "Accept: text/html", "X-Other: y")
+	r.Want(200, "GET", "/headers/", "", "X-Unwanted: x", "Authorization: Negotiate x", "Accept: text/html",
+		"X-Other: y")
 	got := r.app.Last().Header
 	for name, want := range map[string][]string{
 		"X-Added": {"a"}, "Accept": {"text/plain"}, "X-Unwanted": nil, "Authorization": nil, "X-Other": {"y"},
@@ -115,7 +116,8 @@ func TestKeepPrivate(t *testing.T) {
 func TestMaxBody(t *testing.T) {
 	t.Parallel()
 	r := newApplication(t, ownrig.Base+"  - {match: /small/, upstream: app, auth: [none], max_body: 100000}\n"+
-		"  - {match: /tiny/, upstream: app, auth: [none], max_body: 5}\n", func(w http.ResponseWriter, r *http.Request) {
+		"  - {match: /tiny/, upstream: app, auth: [none], max_body: 5}\n", func(w http.ResponseWriter,
+		r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n, " ", err)
 	})
@@ -174,7 +176,8 @@ func TestStripCredentials(t *testing.T) {
 		{"/public/", []string{"Cookie: a=b; __Host-authgate_language=de; c=d"}, nil, []string{"a=b; c=d"}},
 		{"/public/", []string{"Cookie: __Host-authgate_language=de"}, nil, nil},
 		// As Java sends them.
-		{"/public/", []string{`Cookie: $Version="1"; session_id="x";$Path="/";$Domain="gw.example"; theme="dark";$Path="/"`},
+		{"/public/",
+			[]string{`Cookie: $Version="1"; session_id="x";$Path="/";$Domain="gw.example"; theme="dark";$Path="/"`},
 			nil, []string{`$Version="1"; theme="dark"; $Path="/"`}},
 	} {
 		r.Want(200, "GET", c.target, "", c.header...)
@@ -221,7 +224,8 @@ func untyped(w http.ResponseWriter, r *http.Request) {
 func TestNoContentTypeIsInvented(t *testing.T) {
 	t.Parallel()
 	for _, fast := range []string{"true", "false"} {
-		yaml := ownrig.Edit(t, ownrig.Base, `{url: "http://app.invalid"}`, `{url: "http://app.invalid", fast_path: `+fast+`}`)
+		yaml := ownrig.Edit(t, ownrig.Base, `{url: "http://app.invalid"}`,
+			`{url: "http://app.invalid", fast_path: `+fast+`}`)
 		r := newApplication(t, yaml, untyped)
 		for _, http2 := range []bool{false, true} {
 			front := httptest.NewUnstartedServer(r)
@@ -232,7 +236,8 @@ func TestNoContentTypeIsInvented(t *testing.T) {
 				"/public/": nil, "/public/?long": nil, "/public/?type=": {""},
 				"/public/?type=text/x&long": {"text/x"}, "/public/?type=text/x": {"text/x"},
 			} {
-				for _, method := range []string{"GET", "HEAD", "POST", "GET"} { // the last one may find an idle connection
+				for _, method := range []string{"GET", "HEAD", "POST",
+					"GET"} { // the last one may find an idle connection
 					q, err := http.NewRequestWithContext(t.Context(), method, front.URL+target, nil)
 					if err != nil {
 						t.Fatal(err)
@@ -263,7 +268,8 @@ func TestNoContentTypeIsInvented(t *testing.T) {
 func TestPragmaSaysNothing(t *testing.T) {
 	t.Parallel()
 	for _, fast := range []string{"true", "false"} {
-		yaml := ownrig.Edit(t, ownrig.Base, `{url: "http://app.invalid"}`, `{url: "http://app.invalid", fast_path: `+fast+`}`)
+		yaml := ownrig.Edit(t, ownrig.Base, `{url: "http://app.invalid"}`,
+			`{url: "http://app.invalid", fast_path: `+fast+`}`)
 		r := newApplication(t, yaml, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Pragma", "no-cache")
 			if own := r.URL.Query().Get("own"); own != "" {
@@ -273,12 +279,14 @@ func TestPragmaSaysNothing(t *testing.T) {
 		})
 		for target, want := range map[string]string{
 			"/session/": "private", "/session/?long=" + strings.Repeat("x", 3000): "private", "/public/": "",
-			"/session/?own=no-cache": "no-cache", "/session/?own=no-cache&long=" + strings.Repeat("x", 3000): "no-cache",
+			"/session/?own=no-cache": "no-cache", "/session/?own=no-cache&long=" + strings.Repeat("x",
+				3000): "no-cache",
 			"/session/?own=public": "public",
 		} {
 			for range 2 { // the second one may find an idle connection
 				w := r.Do("GET", target, "", aliceSession)
-				if got := w.Header().Get("Cache-Control"); w.Code != 200 || got != want || w.Header().Get("Pragma") != "no-cache" {
+				if got := w.Header().Get("Cache-Control"); w.Code != 200 || got != want ||
+					w.Header().Get("Pragma") != "no-cache" {
 					t.Errorf("fast path %s, %.40s: %d, Cache-Control %q, want %q", fast, target, w.Code, got, want)
 				}
 			}
@@ -349,7 +357,8 @@ func TestForwardedPrefixOfProxy(t *testing.T) {
 	stripped := ownrig.Edit(t, behind, "auth: [none]", "auth: [none], strip_prefix: /public")
 	for yaml, wants := range map[string]map[string]string{
 		stripped: {"/outer": "/public", "/": "/public"},
-		ownrig.Edit(t, stripped, "strip_prefix: /public", "strip_prefix: /public, headers: {pass: [X-Forwarded-Prefix]}"): {
+		ownrig.Edit(t, stripped, "strip_prefix: /public",
+			"strip_prefix: /public, headers: {pass: [X-Forwarded-Prefix]}"): {
 			"/outer": "/outer/public", "/outer/": "/outer/public", "outer": "/public", "/": "/public",
 		},
 	} {

@@ -101,10 +101,12 @@ func newRigOf(t testing.TB, yaml string) *rig {
 	r.site = must.Get(web.NewSite(cfg, &web.Service{Logger: logger, Metrics: metrics, Now: time.Now}))(t)
 	upstreams := map[string]*upstream.Upstream{}
 	for name, c := range cfg.Upstreams {
-		headers := upstream.NewIdentityHeaders(upstream.HeaderOptions{Names: *c.IdentityHeaders, Others: cfg.IdentityHeaders})
+		headers := upstream.NewIdentityHeaders(upstream.HeaderOptions{Names: *c.IdentityHeaders,
+			Others: cfg.IdentityHeaders})
 		upstreams[name] = upstream.New(upstream.Options{
-			Name: name, Config: c, Headers: headers, Took: metrics.Upstream(name), Metrics: metrics.UpstreamMetrics(name),
-			Logger: logger, Now: time.Now, FreeDescriptors: func() {},
+			Name: name, Config: c, Headers: headers, Took: metrics.Upstream(name),
+			Metrics: metrics.UpstreamMetrics(name),
+			Logger:  logger, Now: time.Now, FreeDescriptors: func() {},
 		})
 	}
 	r.upstream = upstreams["app"]
@@ -113,7 +115,8 @@ func newRigOf(t testing.TB, yaml string) *rig {
 		var route *Route
 		if c := &cfg.Routes[i]; c.Upstream != "" {
 			route = r.forwarder.NewRoute(&RouteOptions{
-				Route: c, Upstream: upstreams[c.Upstream], Config: cfg.Upstreams[c.Upstream], Site: r.site, Tokens: tokens{},
+				Route: c, Upstream: upstreams[c.Upstream], Config: cfg.Upstreams[c.Upstream], Site: r.site,
+				Tokens: tokens{},
 				Public: rule.Public(), Nobody: rule.AdmitsNobody(), ByClient: rule.LooksAtClient(),
 			})
 		}
@@ -275,7 +278,8 @@ func identityFor(rule *policy.Route, creds *auth.Credentials) *policy.Identity {
 	user := alice
 	switch {
 	case rule.Accepts(policy.Basic) && creds.Scheme == "basic":
-		return &policy.Identity{Subject: "basic:service", Username: "service", Provider: "basic", Mechanism: policy.Basic}
+		return &policy.Identity{Subject: "basic:service", Username: "service", Provider: "basic",
+			Mechanism: policy.Basic}
 	case rule.Accepts(policy.Bearer) && strings.HasPrefix(creds.Value, "agt_"):
 		user.Username, user.Mechanism = strings.TrimPrefix(creds.Value, "agt_"), policy.Bearer
 	case rule.Accepts(policy.Bearer) && creds.Access != "":

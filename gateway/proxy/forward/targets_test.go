@@ -21,7 +21,8 @@ import (
 
 // echo answers with what reached the application.
 func echo(w http.ResponseWriter, r *http.Request) {
-	fmt.Fprintf(w, "%s %s %s prefix=%s", r.Proto, r.Host, r.RequestURI, strings.Join(r.Header["X-Forwarded-Prefix"], "|"))
+	fmt.Fprintf(w, "%s %s %s prefix=%s", r.Proto, r.Host, r.RequestURI, strings.Join(r.Header["X-Forwarded-Prefix"],
+		"|"))
 }
 
 // appConfig is baseConfig with another upstream app.
@@ -111,7 +112,8 @@ func TestRewriteResponses(t *testing.T) {
 			}
 			lines := w.Result().Header["Set-Cookie"]
 			if len(lines) != 2 ||
-				lines[0] != "a=b; Domain=gw.example; Path=/public/deep" && lines[1] != "a=b; Domain=gw.example; Path=/public/deep" {
+				lines[0] != "a=b; Domain=gw.example; Path=/public/deep" &&
+					lines[1] != "a=b; Domain=gw.example; Path=/public/deep" {
 				t.Errorf("fast_path %s: cookies %q", fast, lines)
 			}
 			if !strings.Contains(fmt.Sprint(lines), "authgate_app_session_id=x; Path=/public]") {

@@ -18,11 +18,13 @@ import (
 // protocols and there is no body. TestSocketSignedOut has a WebSocket that opens.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	yaml := ownrig.Edit(t, ownrig.Base, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [none], upgrade: "+
-		"[tcp, DERP]}")
+	yaml := ownrig.Edit(t, ownrig.Base, "routes:",
+		"routes:\n  - {match: /tunnel/, upstream: app, auth: [none], upgrade: "+
+			"[tcp, DERP]}")
 	for _, noReuse := range []bool{false, true} {
 		if noReuse {
-			yaml = ownrig.Edit(t, yaml, `url: "http://app.invalid"`, `url: "http://app.invalid", reuse_connections: false`)
+			yaml = ownrig.Edit(t, yaml, `url: "http://app.invalid"`,
+				`url: "http://app.invalid", reuse_connections: false`)
 		}
 		r := newStub(t, yaml)
 		for _, c := range []struct {
@@ -82,7 +84,8 @@ func TestUpgradeLines(t *testing.T) {
 		{"/public/", "websocket", "h2c", ""},
 		{"/public/", "", "websocket", ""},
 	} {
-		r.Want(200, "GET", c.path, "", append([]string{"Connection: Upgrade", "Upgrade: " + c.first, "Upgrade: " + c.second},
+		r.Want(200, "GET", c.path, "", append([]string{"Connection: Upgrade", "Upgrade: " + c.first,
+			"Upgrade: " + c.second},
 			ownrig.Handshake...)...)
 		if got := strings.Join(r.app.Last().Header["Upgrade"], "|"); got != c.want {
 			t.Errorf("%s with %q and %q: the upstream gets %q", c.path, c.first, c.second, got)
@@ -95,8 +98,9 @@ func TestUpgradeLines(t *testing.T) {
 // off when its login ends.
 func TestUpgradeChosen(t *testing.T) {
 	t.Parallel()
-	yaml := ownrig.Edit(t, ownrig.Base, "routes:", "routes:\n  - {match: /tunnel/, upstream: app, auth: [session], upgrade: "+
-		"[tcp, derp]}")
+	yaml := ownrig.Edit(t, ownrig.Base, "routes:",
+		"routes:\n  - {match: /tunnel/, upstream: app, auth: [session], upgrade: "+
+			"[tcp, derp]}")
 	for _, c := range []struct {
 		path, upgrade, chosen string
 		switches              bool

@@ -62,7 +62,8 @@ func TestForeignHosts(t *testing.T) {
 	r := rig.New(t, rig.HostsConfig)
 	alice := r.Login(rig.Alice)
 	for _, host := range []string{
-		"gw.example", "GW.Example.:8443", "wiki.example.org", "wiki.example.org:1", "[2001:DB8::0:1]:443", "files.example",
+		"gw.example", "GW.Example.:8443", "wiki.example.org", "wiki.example.org:1", "[2001:DB8::0:1]:443",
+		"files.example",
 		"x.apps.example", "192.0.2.50",
 	} {
 		r.WantAt(host, 200, "GET", "/public/", "")
@@ -147,13 +148,15 @@ func refusesOwn(r *rig.Rig, host string, to func(*http.Request) *http.Request) {
 		}
 	}
 	for target, want := range map[string]string{
-		"/signin?return_to=/public": "https://gw.example/signin?return_to=%2Fpublic", "/login": "https://gw.example/login",
+		"/signin?return_to=/public": "https://gw.example/signin?return_to=%2Fpublic",
+		"/login":                    "https://gw.example/login",
 		"/signin?reason=signed_out": "https://gw.example/signin?reason=signed_out",
 	} {
 		q := rig.Request("GET", target, "", rig.Browser)
 		q.Host = host
 		if w := r.WantOf(302, to(q)); w.Header().Get("Location") != want || w.Header()["Set-Cookie"] != nil {
-			r.T.Errorf("%s%s: to %q with %q, want %q", host, target, w.Header().Get("Location"), w.Header()["Set-Cookie"], want)
+			r.T.Errorf("%s%s: to %q with %q, want %q", host, target, w.Header().Get("Location"),
+				w.Header()["Set-Cookie"], want)
 		}
 	}
 	if r.Sample("authgate_logins_total") != logins {

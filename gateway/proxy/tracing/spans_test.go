@@ -25,8 +25,8 @@ func traced(t *testing.T, log *logtest.Buffer) (*tracing.Tracer, *rig.Collector)
 	}))(t), c
 }
 
-// The trace of a trusted proxy goes on, with its decision what is recorded. That of
-// a client does not.
+// The trace of a trusted proxy goes on, and its decision to record holds. The trace of a client does
+// not go on.
 func TestTraceOfATrustedCaller(t *testing.T) {
 	t.Parallel()
 	const theirs = "4bf92f3577b34da6a3ce929d0e0e4736"

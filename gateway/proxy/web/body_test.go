@@ -48,11 +48,13 @@ func TestStalledBody(t *testing.T) {
 					answered = web.BodyTime
 				}
 				if took := time.Since(start); a.StatusCode != want || took != answered || a.Close != waits {
-					t.Errorf("%s, %q: %d after %v, closing %t; want %d after %v", head, body, a.StatusCode, took, a.Close, want,
+					t.Errorf("%s, %q: %d after %v, closing %t; want %d after %v", head, body, a.StatusCode, took,
+						a.Close, want,
 						answered)
 				}
 				if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || r.Reached() > 0 {
-					t.Errorf("%s, %q: the connection is open: %d, %v, or %d requests reached the upstream", head, body, n, err,
+					t.Errorf("%s, %q: the connection is open: %d, %v, or %d requests reached the upstream", head,
+						body, n, err,
 						r.Reached())
 				}
 				if took := time.Since(start); took < web.BodyTime || took > web.BodyTime+time.Second {

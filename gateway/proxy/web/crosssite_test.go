@@ -13,7 +13,8 @@ func TestCrossSiteWithoutKey(t *testing.T) {
 	t.Parallel()
 	cfg := &config.Config{DataDir: filepath.Join(t.TempDir(), "missing")}
 	cfg.Session.CSRFToken = true
-	if c, err := NewCrossSite(&Site{Places: &places.Places{PublicURL: "https://gw.example.org"}}, cfg); c != nil || err == nil {
+	if c, err := NewCrossSite(&Site{Places: &places.Places{PublicURL: "https://gw.example.org"}}, cfg); c != nil ||
+		err == nil {
 		t.Errorf("got %v, %v", c, err)
 	}
 }

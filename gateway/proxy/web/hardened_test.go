@@ -80,9 +80,11 @@ func TestOwnAnswersAreHardened(t *testing.T) {
 	}
 	for _, place := range places {
 		for method, body := range map[string]string{"GET": "", "HEAD": "", "POST": "{}", "DELETE": ""} {
-			for _, accept := range []string{rig.Browser, "Accept: application/json", "Accept: application/problem+json", ""} {
+			for _, accept := range []string{rig.Browser, "Accept: application/json",
+				"Accept: application/problem+json", ""} {
 				for _, headers := range [][]string{
-					{}, {alice.Cookie, "Sec-Fetch-Site: cross-site"}, {bob.Bearer}, {"Cookie: session_id=x; session_id=y"},
+					{}, {alice.Cookie, "Sec-Fetch-Site: cross-site"}, {bob.Bearer},
+					{"Cookie: session_id=x; session_id=y"},
 					{rig.JSON}, {rig.Form, "Origin: https://evil.example"},
 					{"Authorization: Bearer x"}, {rig.Basic("service", "x")}, {"Cookie: session_id=x", token},
 				} {

@@ -86,7 +86,8 @@ func TestLogHoldsNoSecret(t *testing.T) {
 	r.Do("POST", "/login", `{"username":"wonderland","password":"x"}`, rig.JSON) // in the wrong field
 	r.Do("POST", "/login", "username=wonderland&password=x", rig.Form)
 	for _, body := range []string{
-		`{"b0dy":1,"b0dy":2}`, `b0dy`, `{"username":"b0dy","password":b0dy}`, `{"username":"alice","password":"b0dy\q"}`,
+		`{"b0dy":1,"b0dy":2}`, `b0dy`, `{"username":"b0dy","password":b0dy}`,
+		`{"username":"alice","password":"b0dy\q"}`,
 	} {
 		r.Do("POST", "/login", body, rig.JSON)
 		r.Do("POST", "/refresh", body, rig.JSON)

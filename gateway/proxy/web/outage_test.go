@@ -55,13 +55,19 @@ func interruptions(yaml string) []interrupted {
 	rows := []row{
 		{"logout by cookie", "POST", "/logout", 200, func(s rig.SignedIn) []string { return []string{s.Cookie} }},
 		{"logout by bearer", "POST", "/logout", 200, func(s rig.SignedIn) []string { return []string{s.Bearer} }},
-		{"logout by both", "POST", "/logout", 200, func(s rig.SignedIn) []string { return []string{s.Bearer, s.Cookie} }},
+		{"logout by both", "POST", "/logout", 200, func(s rig.SignedIn) []string {
+			return []string{s.Bearer,
+				s.Cookie}
+		}},
 		{"logout by link", "GET", "/logout", 302, func(s rig.SignedIn) []string { return []string{s.Cookie} }},
 		{"me by cookie", "GET", "/me", 200, func(s rig.SignedIn) []string { return []string{s.Cookie} }},
 		{"me by bearer", "GET", "/me", 200, func(s rig.SignedIn) []string { return []string{s.Bearer} }},
 		{"session on a route", "GET", "/session/x", 200, func(s rig.SignedIn) []string { return []string{s.Cookie} }},
 		{"bearer on a route", "GET", "/bearer/x", 200, func(s rig.SignedIn) []string { return []string{s.Bearer} }},
-		{"both on a route", "GET", "/any/x", 200, func(s rig.SignedIn) []string { return []string{s.Bearer, s.Cookie} }},
+		{"both on a route", "GET", "/any/x", 200, func(s rig.SignedIn) []string {
+			return []string{s.Bearer,
+				s.Cookie}
+		}},
 	}
 	if yaml == rig.CookieDelivery {
 		rows = append(rows, row{"logout by refresh token", "POST", "/logout", 200,

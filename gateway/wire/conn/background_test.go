@@ -116,7 +116,8 @@ func TestWatchOverClient(t *testing.T) {
 				}
 			}
 			began := time.Now()
-			if _, err := b.readAfterWatch(next); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
+			if _, err := b.readAfterWatch(next); !errors.Is(err, os.ErrDeadlineExceeded) ||
+				time.Since(began) != time.Second {
 				t.Errorf("late %t: a Read ends after %v: %v", late, time.Since(began), err)
 			}
 			must.Do(t, b.deadline(time.Time{}))

@@ -73,7 +73,8 @@ func TestOriginalInOneMeaning(t *testing.T) {
 		return err
 	}
 	traefik := []string{
-		"X-Forwarded-Method: GET", "X-Forwarded-Proto: https", "X-Forwarded-Host: gw.example", "X-Forwarded-Uri: /session/",
+		"X-Forwarded-Method: GET", "X-Forwarded-Proto: https", "X-Forwarded-Host: gw.example",
+		"X-Forwarded-Uri: /session/",
 	}
 	nginx := []string{"X-Original-Method: GET", "X-Original-URL: https://gw.example/session/"}
 	for _, whole := range [][]string{
@@ -89,14 +90,17 @@ func TestOriginalInOneMeaning(t *testing.T) {
 		for i, line := range form {
 			name, value, _ := strings.Cut(line, ": ")
 			without := slices.Delete(slices.Clone(form), i, i+1)
-			refused = append(refused, without, slices.Concat(form, []string{line}), slices.Concat(without, []string{name + ": "}))
+			refused = append(refused, without, slices.Concat(form, []string{line}), slices.Concat(without,
+				[]string{name + ": "}))
 			for _, smuggled := range []string{"_", "."} { // X_Forwarded_Uri
-				refused = append(refused, slices.Concat(form, []string{strings.ReplaceAll(name, "-", smuggled) + ": " + value}))
+				refused = append(refused, slices.Concat(form, []string{strings.ReplaceAll(name, "-",
+					smuggled) + ": " + value}))
 			}
 		}
 	}
 	for i, other := range []string{
-		"X-Forwarded-Method: POST", "X-Forwarded-Proto: http", "X-Forwarded-Host: wiki.example.org", "X-Forwarded-Uri: /public/",
+		"X-Forwarded-Method: POST", "X-Forwarded-Proto: http", "X-Forwarded-Host: wiki.example.org",
+		"X-Forwarded-Uri: /public/",
 	} {
 		differ := slices.Clone(traefik)
 		differ[i] = other

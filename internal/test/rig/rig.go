@@ -302,7 +302,8 @@ func (r *Rig) Reload(yaml string) {
 	site.ProviderOrigins = federation.Origins
 	crossSite := must.Get(web.NewCrossSite(site, cfg))(r.T)
 	r.Config, r.trusted = cfg, cfg.Listen.TrustedProxies
-	r.headers = upstream.NewIdentityHeaders(upstream.HeaderOptions{Names: cfg.IdentityHeaders, Logger: r.service.Logger})
+	r.headers = upstream.NewIdentityHeaders(upstream.HeaderOptions{Names: cfg.IdentityHeaders,
+		Logger: r.service.Logger})
 	tokens := must.Get(mechanism.NewOAuth(made, local, federation))(r.T)
 	r.Options = &own.Options{
 		Config: cfg, Site: site, CrossSite: crossSite, Now: r.Clock.Now, Local: local, Federation: federation,

@@ -31,7 +31,8 @@ func TestAnnounced(t *testing.T) {
 					}
 					f.ask(t, way, wait)
 					if got, used := f.dialed.Load(), !late && want > 0; (got == 1) != used {
-						t.Errorf("Keep-Alive: %s, way %d: %d connections when the last request comes after %v", value, way, got, wait)
+						t.Errorf("Keep-Alive: %s, way %d: %d connections when the last request comes after %v", value,
+							way, got, wait)
 					}
 				})
 			}

@@ -58,7 +58,8 @@ func TestSpaces(t *testing.T) {
 				body, err := io.ReadAll(response.Body)
 				if string(body) != "ok" || err != nil || response.Header.Get("X-Spaced") != "y" ||
 					hints != strings.Count(says, "103") {
-					t.Errorf("%s in parts of %d: %q, %v, %v after %d hints", name, size, body, err, response.Header, hints)
+					t.Errorf("%s in parts of %d: %q, %v, %v after %d hints", name, size, body, err, response.Header,
+						hints)
 				}
 				if end := response.Trailer.Get("X-End"); (end == "z") != (name == "in the trailer") {
 					t.Errorf("%s in parts of %d: the trailer is %v", name, size, response.Trailer)
@@ -93,8 +94,10 @@ func TestSpacesInside(t *testing.T) {
 func TestFirstChunk(t *testing.T) {
 	t.Parallel()
 	for says, fails := range map[string]bool{
-		"zz\r\nok\r\n0\r\n\r\n": true, "hello": true, "-2\r\nok\r\n0\r\n\r\n": true, "\r\n2\r\nok": true, "2 x\r\nok": true,
-		"2\r\nok\r\n0\r\n\r\n": false, "2;a=b\r\nok\r\n0\r\n\r\n": false, "0\r\n\r\n": false, "A": false, "": false, "0": false,
+		"zz\r\nok\r\n0\r\n\r\n": true, "hello": true, "-2\r\nok\r\n0\r\n\r\n": true, "\r\n2\r\nok": true,
+		"2 x\r\nok":            true,
+		"2\r\nok\r\n0\r\n\r\n": false, "2;a=b\r\nok\r\n0\r\n\r\n": false, "0\r\n\r\n": false, "A": false, "": false,
+		"0": false,
 	} {
 		for _, method := range []string{"GET", "POST"} {
 			f := newFixture(t, newRawUpstream(t, sayAndClose(chunked+"\r\n"+says)).url())

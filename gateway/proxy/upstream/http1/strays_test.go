@@ -192,11 +192,13 @@ func TestStraysBeforeABody(t *testing.T) {
 			f.keepIdle(t, u.listener.Addr().String(), idle)
 			got, err := f.send(t.Context(), "POST", strings.NewReader(body))
 			if err != nil || got != "ok" || !f.strays.Seen() {
-				t.Errorf("%d bytes, %d idle: %q, %v; the bytes are seen: %t", len(body), idle, got, err, f.strays.Seen())
+				t.Errorf("%d bytes, %d idle: %q, %v; the bytes are seen: %t", len(body), idle, got, err,
+					f.strays.Seen())
 			}
 			u.end(f.CloseIdleConnections)
 			if n := u.connections.Load(); n != idle+1 || served.Load() != 0 {
-				t.Errorf("%d bytes, %d idle: %d connections, and %d requests of the body are served", len(body), idle, n,
+				t.Errorf("%d bytes, %d idle: %d connections, and %d requests of the body are served", len(body), idle,
+					n,
 					served.Load())
 			}
 		}
