@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"authgate/gateway/audit"
 	"authgate/gateway/config"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/proxy/forward"
@@ -31,11 +32,12 @@ const (
 	verifiedFor         = 5 * time.Minute
 )
 
-// Options are the parts that a Gateway is made of. All but Now and FreeMemory are required.
+// Options are the parts that a Gateway is made of. All but Events, Now and FreeMemory are required.
 type Options struct {
 	Config     *config.Config
 	Store      store.Store // the gateway does not close it
 	Logger     *slog.Logger
+	Events     *audit.Recorder // default one that writes to Logger
 	Registerer prometheus.Registerer
 	Version    string
 	Now        func() time.Time // default time.Now
@@ -105,6 +107,9 @@ func assemble(o Options) (*Gateway, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Events == nil {
+		o.Events = audit.NewRecorder(o.Logger)
+	}
 	metrics, err := web.NewMetrics(o.Registerer, o.Logger, o.Version, newSessionCount(o))
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
@@ -113,7 +118,7 @@ func assemble(o Options) (*Gateway, error) {
 	guarded := guard.New(o.Store, metrics.Store())
 	g := &Gateway{
 		version:   o.Version,
-		service:   web.Service{Logger: o.Logger, Metrics: metrics, Now: o.Now},
+		service:   web.Service{Logger: o.Logger, Events: o.Events, Metrics: metrics, Now: o.Now},
 		storage:   storage{raw: o.Store, guarded: guarded, now: store.ClockOf(o.Store, o.Now)},
 		throttle:  throttle,
 		verifier:  auth.NewVerifier(throttle, verifiedCredentials, verifiedFor, o.Now),

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"authgate/gateway/config"
 	"authgate/gateway/login"
 	"authgate/gateway/login/mechanism"
 	"authgate/gateway/people/accounts"
@@ -41,7 +40,7 @@ func (o Operators) EndLogin(ctx context.Context, id string) (bool, error) {
 	if err != nil || ended == nil {
 		return false, err
 	}
-	tellEnded(ctx, &o.gateway.service, ended)
+	tellEnded(&o.gateway.service, ended)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), atProviderTime)
 	defer cancel()
 	if _, err := st.federation.SignOut(ctx, ended); err != nil {
@@ -52,12 +51,11 @@ func (o Operators) EndLogin(ctx context.Context, id string) (bool, error) {
 }
 
 // tellEnded tells metrics and log that an operator has ended a login.
-func tellEnded(ctx context.Context, service *web.Service, ended *login.Login) {
+func tellEnded(service *web.Service, ended *login.Login) {
 	if ended.HasTokens() {
 		service.Metrics.Token(web.TokenRevoked)
 	}
-	service.Logger.LogAttrs(ctx, slog.LevelInfo, config.AuditMessage,
-		slog.String("event", "logout"), slog.String("by", "operator"),
+	service.Events.Record("logout", slog.String("by", "operator"),
 		slog.String("subject", ended.Subject()), slog.String("login", ended.ID))
 }
 
@@ -73,7 +71,7 @@ func (o Operators) EndLoginsOf(ctx context.Context, user string) (int, error) {
 	}
 	ended, err := overview.EndAll(store.Ending(ctx), username)
 	for _, login := range ended {
-		tellEnded(ctx, &o.gateway.service, login)
+		tellEnded(&o.gateway.service, login)
 	}
 	if err != nil || !strings.Contains(user, ":") {
 		return len(ended), err
@@ -117,8 +115,8 @@ func (o Operators) Invite(ctx context.Context, username string) (string, error) 
 	}
 	link, err := st.mechanisms.Invited.Invite(ctx, account.Username)
 	if err == nil {
-		o.gateway.service.Logger.LogAttrs(ctx, slog.LevelInfo, config.AuditMessage, slog.String("event", "invited"),
-			slog.String("by", "operator"), slog.String("subject", policy.LocalProvider+":"+account.Username))
+		o.gateway.service.Events.Record("invited", slog.String("by", "operator"),
+			slog.String("subject", policy.LocalProvider+":"+account.Username))
 	}
 	return link, err
 }

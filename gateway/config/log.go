@@ -1,10 +1,7 @@
 package config
 
-// Messages of lines in the log, which tell them from others.
-const (
-	AccessMessage = "request" // of the access log
-	AuditMessage  = "audit"   // of an audit event
-)
+// AccessMessage is the message of a line of the access log, which tells it from others.
+const AccessMessage = "request"
 
 // Log configures the log.
 type Log struct {

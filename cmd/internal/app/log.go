@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"authgate/cmd/internal/logqueue"
+	"authgate/gateway/audit"
 	"authgate/gateway/config"
 	"authgate/gateway/proxy/web"
 )
@@ -32,7 +33,7 @@ type logHandler struct {
 
 // Handle implements slog.Handler.
 func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == config.AuditMessage {
+	if r.Message == audit.Message {
 		h.queue.Wait(auditPatience) // here, because the handler below has a lock while it writes
 	}
 	err := h.Handler.Handle(ctx, r)

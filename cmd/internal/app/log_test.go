@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"authgate/cmd/internal/logqueue"
+	"authgate/gateway/audit"
 	"authgate/gateway/config"
 	"authgate/internal/test/logtest"
 )
@@ -118,7 +119,7 @@ func TestAuditEventsWait(t *testing.T) {
 		events := make(chan time.Duration)
 		event := func() {
 			began := time.Now()
-			l.logger.Info(config.AuditMessage)
+			l.logger.Info(audit.Message)
 			events <- time.Since(began)
 		}
 		for _, c := range []struct {
@@ -141,7 +142,7 @@ func TestAuditEventsWait(t *testing.T) {
 				t.Errorf("an audit event waited %v, want %v", took, c.took)
 			}
 			wait(time.Second)
-			if n := len(l.written.Records(t, config.AuditMessage)); n != c.want {
+			if n := len(l.written.Records(t, audit.Message)); n != c.want {
 				t.Errorf("the log has %d audit events, want %d", n, c.want)
 			}
 		}

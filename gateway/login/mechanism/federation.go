@@ -93,7 +93,7 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 	f.Users = login.NewUsers(login.UsersOptions{
 		Providers: byName, Lifetime: cfg.Delegated.Lifetime, Remember: cfg.Delegated.APITokens,
 		Box: box, Now: o.LocalNow,
-		Report: func(login *login.Login, ended bool, err error) { reportRenewal(o.Logger, login, ended, err) },
+		Report: func(login *login.Login, ended bool, err error) { reportRenewal(o, login, ended, err) },
 	}, local.Logins)
 	local.API.ServeUsers(f.Users, cfg.Delegated.APITokens)
 	f.Delegated = login.NewDelegatedSessions(f.Users)
@@ -277,20 +277,22 @@ func newTrusted(issuers []*resourceServer, o *Options) *trusted.Tokens {
 
 // reportRenewal logs that a login could not be renewed at its provider, or not in all
 // parts, and whether this ended the login.
-func reportRenewal(logger *slog.Logger, login *login.Login, ended bool, err error) {
-	attrs := []any{
+func reportRenewal(o *Options, login *login.Login, ended bool, err error) {
+	attrs := []slog.Attr{
 		slog.String("subject", login.Subject()), slog.String("login", login.ID), slog.String("error", err.Error()),
 	}
 	if ended {
-		logger.Info(config.AuditMessage, append([]any{slog.String("event", "login_ended_by_provider")}, attrs...)...)
+		o.Events.Record("login_ended_by_provider", attrs...)
 		return
 	}
 	if errors.Is(err, provider.ErrClient) {
-		logger.Error("the provider does not accept the gateway as its client; logins go on and roles get old until "+
-			"client_id, client_secret and token_endpoint_auth_method are right", attrs...)
+		o.Logger.LogAttrs(context.Background(), slog.LevelError, "the provider does not accept the gateway as its client; "+
+			"logins go on and roles get old until client_id, client_secret and token_endpoint_auth_method are right",
+			attrs...)
 		return
 	}
-	logger.Warn("refreshing a provider's tokens failed; the login goes on with what is known", attrs...)
+	o.Logger.LogAttrs(context.Background(), slog.LevelWarn,
+		"refreshing a provider's tokens failed; the login goes on with what is known", attrs...)
 }
 
 // Unused returns functions that end the background work of everything that kept does not use.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"authgate/gateway/audit"
 	"authgate/gateway/config"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/login"
@@ -30,6 +31,7 @@ type Options struct {
 	LocalNow             func() time.Time // the clock of this process
 	Verifier             *auth.Verifier
 	Logger               *slog.Logger
+	Events               *audit.Recorder
 	// Observe returns the function that measures calls to the provider or issuer of that name.
 	Observe func(name string) func(operation string, took time.Duration, err error)
 	// Explains tells that the mechanisms only explain: keys that no application trusts sign

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"authgate/gateway/audit"
 	"authgate/gateway/config"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/proxy/streams"
@@ -98,7 +99,7 @@ func newRigOf(t testing.TB, yaml string) *rig {
 	}
 	logger := slog.New(slog.NewJSONHandler(r.log, nil))
 	metrics := must.Get(web.NewMetrics(r.registry, logger, "test", func() float64 { return 0 }))(t)
-	r.site = must.Get(web.NewSite(cfg, &web.Service{Logger: logger, Metrics: metrics, Now: time.Now}))(t)
+	r.site = must.Get(web.NewSite(cfg, &web.Service{Logger: logger, Events: audit.NewRecorder(logger), Metrics: metrics, Now: time.Now}))(t)
 	upstreams := map[string]*upstream.Upstream{}
 	for name, c := range cfg.Upstreams {
 		headers := upstream.NewIdentityHeaders(upstream.HeaderOptions{Names: *c.IdentityHeaders,

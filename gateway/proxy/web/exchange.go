@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"authgate/gateway/audit"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/store/guard"
 	"authgate/gateway/wire/cors"
@@ -16,6 +17,7 @@ import (
 // Service is shared by the exchanges of a gateway, whatever the configuration.
 type Service struct {
 	Logger   *slog.Logger
+	Events   *audit.Recorder
 	Metrics  *Metrics
 	Now      func() time.Time // the local clock
 	Draining atomic.Bool      // clients must open new connections: the gateway is about to stop
@@ -136,7 +138,7 @@ func (ex *Exchange) Authenticate(chain auth.Chain) (*policy.Identity, error) {
 // Audit writes one event, with the address of the client, to the audit log. The attributes must
 // hold no secret and no text that the client chooses.
 func (ex *Exchange) Audit(event string, attrs ...slog.Attr) {
-	ex.audit(ex.site.Service.Logger, ex.Peer.Address, event, attrs)
+	ex.audit(ex.site.Service.Events, ex.Peer.Address, event, attrs)
 }
 
 // Finish counts and logs the request. aborted tells that the answer is not

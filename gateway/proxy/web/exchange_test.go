@@ -20,6 +20,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"authgate/gateway/audit"
 	"authgate/gateway/pages"
 	"authgate/gateway/proxy/places"
 	"authgate/internal/test/logtest"
@@ -55,7 +56,7 @@ func newExchange(t *testing.T, r *http.Request) *testExchange {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service := &Service{Logger: logger, Metrics: metrics, Now: time.Now}
+	service := &Service{Logger: logger, Events: audit.NewRecorder(logger), Metrics: metrics, Now: time.Now}
 	e.Init(&Site{Service: service, Pages: p, Places: &places.Places{Prefix: "/"}}, e.w, r)
 	return e
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode"
 
+	"authgate/gateway/audit"
 	"authgate/gateway/config"
 	"authgate/policy"
 )
@@ -143,9 +144,8 @@ func growStack() byte {
 //go:noinline
 func last(b []byte) byte { return b[len(b)-1] }
 
-func (r *Record) audit(logger *slog.Logger, client, event string, attrs []slog.Attr) {
+func (r *Record) audit(events *audit.Recorder, client, event string, attrs []slog.Attr) {
 	attrs = append([]slog.Attr{
-		slog.String("event", event),
 		slog.String("request_id", r.ID),
 		slog.String("client", client),
 		slog.String("route", r.Label),
@@ -153,7 +153,7 @@ func (r *Record) audit(logger *slog.Logger, client, event string, attrs []slog.A
 	if r.Identity != nil && !slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Key == "subject" }) {
 		attrs = append(attrs, slog.String("subject", r.Identity.Subject), slog.String("login", r.Identity.Login))
 	}
-	logger.LogAttrs(context.Background(), slog.LevelInfo, config.AuditMessage, attrs...)
+	events.Record(event, attrs...)
 }
 
 // line has the attributes of a record of the access log. Handlers must not keep

@@ -24,6 +24,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"authgate/gateway/audit"
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/endpoint/own"
@@ -265,7 +266,7 @@ func Start(t testing.TB, dir, yaml string, s store.Store, clock *clocktest.Clock
 	}
 	logger := slog.New(slog.NewJSONHandler(r.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	metrics := must.Get(web.NewMetrics(r.Registry, logger, "test", nil))(t)
-	r.service = &web.Service{Logger: logger, Metrics: metrics, Now: clock.Now}
+	r.service = &web.Service{Logger: logger, Events: audit.NewRecorder(logger), Metrics: metrics, Now: clock.Now}
 	r.guarded = guard.New(r.Store, metrics.Store())
 	r.Client = &Client{T: t, Handler: r, App: r}
 	r.Reload(yaml)
@@ -284,7 +285,7 @@ func (r *Rig) Reload(yaml string) {
 	}
 	made := &mechanism.Options{
 		Config: cfg, Store: r.guarded, Now: r.Clock.Now, Verifier: r.verifier,
-		LocalNow: r.service.Now, Logger: r.service.Logger, Observe: r.service.Metrics.Provider,
+		LocalNow: r.service.Now, Logger: r.service.Logger, Events: r.service.Events, Observe: r.service.Metrics.Provider,
 		Accounts: slices.Clone(cfg.Accounts.Users), BasicUsers: mechanism.BasicUsers(cfg),
 	}
 	var running own.Options

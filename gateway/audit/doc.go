@@ -1,0 +1,8 @@
+// Package audit records what happened to credentials and accounts: who signed in, what was
+// refused, what changed. Each event goes through one Recorder, and is one line of the log.
+//
+// # Limits and threats
+//
+// An event holds no secret, and no text that a client chooses without a bound; its callers see to
+// that.
+package audit
