@@ -380,7 +380,7 @@ oauth:
 `)
 		const at = "oauth.clients[0].federation[0]"
 		mixed, rest, _ := strings.Cut(got, "\n")
-		if !strings.HasPrefix(mixed, at+".issuer: token.trusted_issuers[0] has an audience too") {
+		if !strings.HasPrefix(mixed, at+".issuer: token.trusted_issuers[0] in line 3 has an audience too") {
 			t.Errorf("%s: %s", claims, got)
 		}
 		checkWarning(t, claims, rest, key != "", at+key, "")
