@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"authgate/gateway/login"
 	"authgate/gateway/login/mechanism"
 	"authgate/gateway/people/accounts"
+	"authgate/policy"
 )
 
 // users are the users of a configuration.
@@ -155,18 +157,68 @@ func (g *Gateway) endOutdated(old, st *state) {
 				outdated = append(outdated, name)
 			}
 		}
-		if len(outdated) == 0 {
+		g.endLoginsOf(outdated)
+	})
+}
+
+// endLoginsOf ends those logins of accounts that open nothing any more.
+func (g *Gateway) endLoginsOf(outdated []string) {
+	if len(outdated) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(g.backgroundCtx, outdatedTime)
+	defer cancel()
+	running := func() *login.Overview {
+		now := g.state.Load() // another one, after the next reload
+		return mechanism.Overview(now.mechanisms, now.federation)
+	}
+	if err := login.EndOutdated(ctx, running, outdated); err != nil {
+		g.service.Logger.Warn("logins of accounts that have changed could not all be ended; they open nothing, "+
+			"but applications are not told", "error", err.Error())
+	}
+}
+
+// followEnds tells of accounts and roles when they end by themselves, until ctx does. They do so without it.
+func (g *Gateway) followEnds(ctx context.Context) {
+	ticker := time.NewTicker(followEvery)
+	defer ticker.Stop()
+	for last := g.storage.now(); ; {
+		select {
+		case <-ctx.Done():
 			return
+		case <-ticker.C:
 		}
-		ctx, cancel := context.WithTimeout(g.backgroundCtx, outdatedTime)
-		defer cancel()
-		running := func() *login.Overview {
-			now := g.state.Load() // another one, after the next reload
-			return mechanism.Overview(now.mechanisms, now.federation)
+		now := g.storage.now()
+		if ended := g.state.Load().mechanisms.Accounts.Ends(last, now); len(ended) > 0 {
+			g.tellEnds(ctx, ended)
 		}
-		if err := login.EndOutdated(ctx, running, outdated); err != nil {
-			g.service.Logger.Warn("logins of accounts that have changed could not all be ended; they open nothing, "+
-				"but applications are not told", "error", err.Error())
+		if now.After(last) {
+			last = now
 		}
+	}
+}
+
+// tellEnds tells the audit log of accounts and roles that have ended, and ends the logins of the accounts.
+// Those of an account that ends later at another instance with a newer configuration stay.
+func (g *Gateway) tellEnds(ctx context.Context, ended []accounts.End) {
+	var names []string
+	for _, end := range ended {
+		subject := slog.String("subject", policy.LocalProvider+":"+end.Username)
+		if end.Role != "" {
+			g.service.Events.Record("role_ended", subject, slog.String("role", end.Role))
+			continue
+		}
+		g.service.Events.Record("account_ended", subject)
+		names = append(names, end.Username)
+	}
+	if len(names) == 0 {
+		return
+	}
+	g.background.Go(func() {
+		local := g.state.Load().mechanisms.Accounts
+		if changes, err := accounts.ReadChanges(ctx, g.storage.raw); err == nil {
+			names = slices.DeleteFunc(names, func(name string) bool { return local.PutOff(changes, name) })
+		}
+		g.endLoginsOf(names)
 	})
 }

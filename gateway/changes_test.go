@@ -206,3 +206,66 @@ func TestStreamsEndWithAReloadElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// endIn returns the time after some time of a gateway, for a configuration.
+func endIn(r *rig, d time.Duration) string {
+	return r.clock.Now().Add(d).UTC().Format(time.RFC3339Nano)
+}
+
+// A role and an account end at the same time on all instances, which tell it once, and nothing of ends before
+// their start. Other users, and the account's other roles, stay. A later end brings back no login and no API
+// token; a role that is given again counts at once.
+func TestEndOnAllInstances(t *testing.T) {
+	t.Parallel()
+	sharingPair(t, sharedTokens, func(p sharingRigs) {
+		ending := func(admin, account string) string {
+			return edit(t, edit(t, sharedTokens, aliceRoles, "roles: [user, {name: admin, until: "+admin+"}], "),
+				aliceIs, aliceIs+"until: "+account+", ")
+		}
+		both := func(yaml string) {
+			p.a.mustReload(yaml)
+			p.b.mustReload(yaml)
+			p.follow()
+		}
+		admin, account := endIn(p.a, 20*time.Second), endIn(p.a, 40*time.Second)
+		both(ending(admin, account))
+		alice, bob := p.a.login(aliceIn), p.b.login(bobIn)
+		token := "Authorization: Bearer " + p.b.client.NewToken(alice.cookie, "").Token
+		check := func(admin, session int) {
+			t.Helper()
+			for _, r := range []*rig{p.a, p.b} {
+				r.want(admin, "GET", "/admin/", "", alice.cookie)
+				r.want(session, "GET", "/session/", "", alice.cookie)
+				r.want(session, "GET", "/bearer/", "", token)
+				r.want(session, "POST", "/login", aliceIn, jsonType)
+				r.want(200, "GET", "/session/", "", bob.cookie)
+			}
+		}
+		passes := func(d time.Duration) { p.a.clock.Advance(d) }
+		passes(19*time.Second - 1) // the first second has passed
+		check(200, 200)
+		passes(1)
+		check(403, 200)
+		p.follow()
+		both(ending(endIn(p.a, 10*time.Second), account))
+		check(200, 200)
+		passes(8 * time.Second)
+		both(ending(endIn(p.a, time.Hour), account)) // put off
+		passes(9*time.Second - 1)
+		check(200, 200)
+		passes(1)
+		check(401, 401)
+		p.follow()
+		both(ending(endIn(p.a, time.Hour), endIn(p.a, time.Hour)))
+		for _, r := range []*rig{p.a, p.b} {
+			r.good(alice, false)
+			r.want(401, "GET", "/bearer/", "", token)
+			r.want(200, "POST", "/login", aliceIn, jsonType)
+			for event, want := range map[string]int{"role_ended": 1, "account_ended": 1} {
+				if n := strings.Count(r.log.String(), `"event":"`+event+`","subject":"local:alice"`); n != want {
+					t.Errorf("%d events %s, want %d:\n%s", n, event, want, r.log)
+				}
+			}
+		}
+	})
+}

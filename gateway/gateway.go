@@ -96,6 +96,7 @@ func New(o Options) (*Gateway, error) {
 	g.inFlight.warn(o.Logger, o.Config)
 	logWarnings(o.Logger, o.Config)
 	g.background.Go(func() { g.settle(g.backgroundCtx) })
+	g.background.Go(func() { g.followEnds(g.backgroundCtx) })
 	if shares(o.Config) {
 		g.background.Go(func() { (&changesFollower{gateway: g}).run(g.backgroundCtx) })
 	}

@@ -146,6 +146,17 @@ func reloading(old, new string) func(*streaming, signedIn) {
 	return func(s *streaming, _ signedIn) { s.change(old, new) }
 }
 
+// ending gives a part of the configuration an end, in the place of TIME, which then comes.
+func ending(old, new string) func(*streaming, signedIn) {
+	return func(s *streaming, _ signedIn) {
+		s.change(old, strings.Replace(new, "TIME", endIn(s.rig, 30*time.Second), 1))
+		s.clock.Advance(30*time.Second - 1)
+		time.Sleep(2 * followEvery)
+		s.alive(1)
+		s.clock.Advance(1)
+	}
+}
+
 // A stream ends with its login, whatever ends the login, and not before.
 func TestStreamsEndWithTheLogin(t *testing.T) {
 	t.Parallel()
@@ -167,8 +178,12 @@ func TestStreamsEndWithTheLogin(t *testing.T) {
 		"the session expires": {session, func(s *streaming, _ signedIn) { s.clock.Advance(time.Hour) }, "expired"},
 		"the account goes":    {session, reloading("username: alice, ", "username: alicia, "), "ended session"},
 		"the account is off":  {bearer, reloading("username: alice, ", "username: alice, disabled: true, "), "account"},
-		"another password":    {session, reloading(aliceHash, bobHash), "ended session"},
-		"a role is lost":      {admin, reloading("roles: [user, admin], ", "roles: [user], "), "admin"},
+		"the account ends":    {bearer, ending("username: alice, ", "username: alice, until: TIME, "), "account"},
+		"a session's account": {session, ending("username: alice, ", "username: alice, until: TIME, "), "ended session"},
+		"a role ends": {admin, ending("roles: [user, admin], ", "roles: [user, {name: admin, until: TIME}], "),
+			"admin"},
+		"another password": {session, reloading(aliceHash, bobHash), "ended session"},
+		"a role is lost":   {admin, reloading("roles: [user, admin], ", "roles: [user], "), "admin"},
 		"the route is stricter": {session, reloading("match: /session/, ", "policy: {users: [bob]}, match: /session/, "),
 			"policy"},
 		"the route demands more": {session, reloading("match: /session/, ", "policy: {factors: 2}, match: /session/, "),

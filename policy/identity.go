@@ -58,6 +58,47 @@ type Identity struct {
 	SignedIn time.Time
 	// Expires is the time when the credential expires; zero means never.
 	Expires time.Time
+	// Ends tells when the account and roles of it end by themselves; nil: none does.
+	Ends *Ends
+}
+
+// Ends are the times at which an account and its roles end by themselves.
+type Ends struct {
+	Account time.Time            // zero: never
+	Roles   map[string]time.Time // by role; a role that is missing does not end
+}
+
+// Until returns when the account, or the first role of the identity, ends; zero means never.
+func (id *Identity) Until() (until time.Time) {
+	if id.Ends == nil {
+		return until
+	}
+	until = id.Ends.Account
+	for _, role := range id.Roles {
+		if end, ends := id.Ends.Roles[role]; ends && (until.IsZero() || end.Before(until)) {
+			until = end
+		}
+	}
+	return until
+}
+
+// Holds reports whether the account and all roles, those of Owner too, still have not ended at a
+// time. Otherwise the identity must be made anew.
+func (id *Identity) Holds(now time.Time) bool {
+	if id.Ends == nil {
+		return true
+	}
+	until := id.Until()
+	return (until.IsZero() || now.Before(until)) && (id.Owner == nil || id.Owner.Holds(now))
+}
+
+// Bound returns a time, or when the identity does not hold any more, if that is earlier: a token that
+// names the account and its roles ends then.
+func (id *Identity) Bound(expires time.Time) time.Time {
+	if until := id.Until(); !until.IsZero() && until.Before(expires) {
+		return until
+	}
+	return expires
 }
 
 // Reduced returns the identity of a credential that has only those roles of id that

@@ -14,6 +14,7 @@ import (
 	"authgate/gateway/config/issuers"
 	"authgate/gateway/config/listening"
 	"authgate/gateway/config/section"
+	"authgate/gateway/people/accounts"
 	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
@@ -257,7 +258,9 @@ func (e Environment) parse(path string, from *sources) (*Config, []File, error) 
 func (e Environment) readMain(path string, source []byte) (*strictyaml.Reader, *section.Report, *Config) {
 	reader, cfg := e.reader(path), defaults()
 	cfg.DataDir = reader.Resolve(cfg.DataDir)
-	return reader, &section.Report{Document: reader.Read(path, source, maxConfigSize, "", cfg)}, cfg
+	main := &section.Report{Document: reader.Read(path, source, maxConfigSize, "", cfg)}
+	accounts.Settle(cfg.Accounts.Users)
+	return reader, main, cfg
 }
 
 func (e Environment) reader(path string) *strictyaml.Reader {
@@ -265,7 +268,7 @@ func (e Environment) reader(path string) *strictyaml.Reader {
 	if lookup == nil {
 		lookup = os.LookupEnv
 	}
-	return strictyaml.NewReader(strictyaml.Options{
+	options := strictyaml.Options{
 		Main: path, Lookup: lookup, Placeholders: e.Placeholders, Checks: checks(),
 		SecretKeys: []string{
 			"secret", "secrets", "password", "client_secret", "password_hash", "encryption_key", "sentinel_password",
@@ -280,5 +283,7 @@ func (e Environment) reader(path string) *strictyaml.Reader {
 		Either: map[reflect.Type]string{
 			reflect.TypeFor[policy.Ref](): "the name of a policy, or a policy written in place",
 		},
-	})
+	}
+	accounts.Declare(&options)
+	return strictyaml.NewReader(options)
 }

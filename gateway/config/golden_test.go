@@ -13,11 +13,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"authgate/gateway/config/forwarding"
+	"authgate/gateway/people/accounts"
 	"authgate/gateway/strictyaml"
 	"authgate/internal/test/must"
 	"authgate/policy"
@@ -255,6 +257,25 @@ func plain(v reflect.Value) reflect.Value {
 			return reflect.ValueOf("")
 		}
 		return reflect.ValueOf(value.String())
+	case time.Time:
+		if value.IsZero() {
+			return reflect.ValueOf("")
+		}
+		return reflect.ValueOf(value.Format(time.RFC3339Nano))
+	case accounts.Account:
+		for _, role := range value.Roles {
+			written := accounts.WrittenRole{Name: role}
+			if end, ok := value.RoleEnds[role]; ok {
+				written.Ending = &accounts.Role{Name: role, Until: end}
+			}
+			value.WrittenRoles = append(value.WrittenRoles, written)
+		}
+		return reflect.ValueOf(value)
+	case accounts.WrittenRole:
+		if value.Ending == nil {
+			return reflect.ValueOf(value.Name)
+		}
+		return reflect.ValueOf(value.Name + " until " + value.Ending.Until.Format(time.RFC3339Nano))
 	case policy.Ref:
 		if value.Name != "" {
 			return reflect.ValueOf("policy " + value.Name)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/people/accounts"
 	"authgate/gateway/strictyaml"
 	"authgate/internal/test/must"
 	"authgate/policy"
@@ -147,6 +148,10 @@ func kindOf(t reflect.Type, words []string) string {
 		return "duration"
 	case reflect.TypeFor[Secret]():
 		return "secret"
+	case reflect.TypeFor[time.Time]():
+		return "time"
+	case reflect.TypeFor[[]accounts.WrittenRole]():
+		return "list of roles"
 	case reflect.TypeFor[[]Secret]():
 		return "list of secrets"
 	case reflect.TypeFor[*url.URL]():
@@ -192,6 +197,8 @@ func written(v reflect.Value) string {
 	switch value := v.Interface().(type) {
 	case time.Duration:
 		return shortDuration(value)
+	case time.Time:
+		return `""`
 	case *url.URL:
 		if value == nil {
 			return `""`

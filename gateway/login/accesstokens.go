@@ -74,15 +74,17 @@ func NewAccessTokens(
 }
 
 // Issue returns a new access token of the login for account. It expires after the
-// configured lifetime or with the login, whichever is earlier. left is the time until
-// then.
+// configured lifetime with the login, or with the account or one of its roles, whichever is earlier. left is
+// the time until then.
 func (a *AccessTokens) Issue(login *Login, account *accounts.Account) (token string, left time.Duration, err error) {
 	now := a.logins.now().Truncate(time.Second)
 	expires := now.Add(a.options.Lifetime)
 	if login.Expires.Before(expires) {
 		expires = login.Expires.Truncate(time.Second)
 	}
-	roles := account.Roles
+	named := account.Identity(policy.Bearer, login.ID, expires)
+	expires = named.Bound(expires).Truncate(time.Second)
+	roles := named.Roles
 	if roles == nil {
 		roles = []string{}
 	}
@@ -170,14 +172,15 @@ func (a *AccessTokens) verify(ctx context.Context, token string) (*verifiedToken
 		}
 		ready = &verifiedToken{accessToken: *access}
 	}
-	if !a.logins.now().Before(ready.expires) {
+	now := a.logins.now()
+	if !now.Before(ready.expires) {
 		return nil, badToken("expired")
 	}
 	holds, err := ready.basis.Holds(ctx, a.logins.store)
 	if err != nil {
 		return nil, err
 	}
-	if holds {
+	if holds && ready.identity.Holds(now) {
 		return ready, nil
 	}
 	current, err := a.resolve(ctx, &ready.accessToken)

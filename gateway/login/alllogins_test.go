@@ -45,7 +45,7 @@ func TestEachLogin(t *testing.T) {
 	if got, want := of(), []string{bob.login.ID + " bob session local true"}; !slices.Equal(got, want) {
 		t.Errorf("got\n%q, want\n%q", got, want)
 	}
-	r.accounts = accounts.New(nil, nil) // bob's account is removed
+	r.accounts = accounts.New(nil, nil, r.now) // bob's account is removed
 	if got := of(); len(got) > 0 {
 		t.Errorf("got %q", got)
 	}

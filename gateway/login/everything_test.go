@@ -98,7 +98,7 @@ func TestChain(t *testing.T) {
 	r := newRig(t)
 	s, other := r.signIn(t, "alice"), r.signIn(t, "bob")
 	verifier := auth.NewVerifier(auth.NewThrottle(1000, time.Minute, r.now), 10, time.Minute, r.now)
-	service := accounts.New([]accounts.Account{{Username: "service", Hash: alice.Hash}}, nil)
+	service := accounts.New([]accounts.Account{{Username: "service", Hash: alice.Hash}}, nil, time.Now)
 	chain := auth.Chain{auth.NewBasic("authgate", service, verifier), NewBearerTokens(r.bearer, nil), r.session}
 	good, wrong := base64.StdEncoding.EncodeToString([]byte("service:wonderland")),
 		base64.StdEncoding.EncodeToString([]byte("service:wrong"))

@@ -23,7 +23,7 @@ func ExampleLogins() {
 		return
 	}
 	accounts := accounts.New([]accounts.Account{{Username: "alice", Hash: hash}},
-		accounts.NewDecoyKey([]byte("a secret that is kept")))
+		accounts.NewDecoyKey([]byte("a secret that is kept")), time.Now)
 	alice, _ := accounts.Lookup("alice")
 
 	logins := login.NewLogins(s, time.Now)

@@ -46,7 +46,7 @@ func BenchmarkLiveSessions(b *testing.B) {
 func sessionBytes(tb testing.TB, sessions, logins int) float64 {
 	tb.Helper()
 	hash := must.Get(password.Parse("$2a$04$5Wz59EKxlb/jl//qPb/42udIqT6GIoGQ0zoeS4IglK1P8q6BUmwnW"))(tb)
-	account := accounts.New([]accounts.Account{{Username: "template", Hash: hash}}, nil)
+	account := accounts.New([]accounts.Account{{Username: "template", Hash: hash}}, nil, time.Now)
 	template, _ := account.Lookup("template")
 	memory := store.NewMemory(nil)
 	defer memory.Close()

@@ -117,7 +117,7 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 		change(&next)
 	}
 	next.usersOptions.Now, next.usersOptions.Box = next.now, next.box
-	next.accounts = accounts.New(slices.Clone(next.people), nil)
+	next.accounts = accounts.New(slices.Clone(next.people), nil, next.now)
 	next.logins = NewLogins(next.store, next.now)
 	next.session = NewSessions(next.sessionOptions, next.accounts, next.logins)
 	next.bearer = NewAccessTokens(next.bearerOptions, next.keys, next.accounts, next.logins)

@@ -248,7 +248,7 @@ func (s *Sessions) useSession(ctx context.Context, id, scope string) (*cachedSes
 // findSession returns the session with that identifier if it is valid in scope at a time.
 func (s *Sessions) findSession(ctx context.Context, id, scope string, now time.Time) (*cachedSession, error) {
 	cached := s.cache.Get(id)
-	current, err := s.current(ctx, id, scope, cached)
+	current, err := s.current(ctx, id, scope, cached, now)
 	if err != nil {
 		return nil, err
 	}
@@ -273,9 +273,11 @@ func (s *Sessions) expires(session *sessionRecord, login *Login) time.Time {
 	return session.Expires
 }
 
-// current returns cached, which may be nil, if its records have not changed. Otherwise it
-// looks up the session with that identifier, its login and the owner.
-func (s *Sessions) current(ctx context.Context, id, scope string, cached *cachedSession) (*cachedSession, error) {
+// current returns cached, which may be nil, if its records have not changed and its owner's account and roles
+// have not ended. Otherwise it looks up the session with that identifier, its login and the owner.
+func (s *Sessions) current(
+	ctx context.Context, id, scope string, cached *cachedSession, now time.Time,
+) (*cachedSession, error) {
 	if cached == nil {
 		key, err := sessionKey(id)
 		if err != nil {
@@ -284,7 +286,7 @@ func (s *Sessions) current(ctx context.Context, id, scope string, cached *cached
 		return s.resolve(ctx, key, scope)
 	}
 	holds, err := cached.basis.Holds(ctx, s.logins.store)
-	if holds || err != nil {
+	if holds && cached.identity.Holds(now) || err != nil {
 		return cached, err
 	}
 	next, err := s.resolve(ctx, cached.basis[0].Key, scope)

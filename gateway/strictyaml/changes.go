@@ -179,6 +179,11 @@ func scalar(v reflect.Value) (shown string, ok bool) {
 		return value.String(), true
 	case time.Duration:
 		return value.String(), true
+	case time.Time:
+		if value.IsZero() {
+			return `""`, true
+		}
+		return value.Format(time.RFC3339Nano), true
 	case netip.Prefix:
 		return value.String(), true
 	case *url.URL:

@@ -84,7 +84,7 @@ func (d *decoder) content(n ast.Node, path string, v reflect.Value) {
 		d.parsed(n, path, v, d.Parse[t])
 	case d.Either[t] != "":
 		d.either(n, path, v)
-	case kind == reflect.Slice && d.Either[t.Elem()] != "":
+	case kind == reflect.Slice && d.Either[t.Elem()] != "" && !d.Listed[t.Elem()]:
 		d.eitherList(n, path, v)
 	case t == secretType:
 		d.secret(n, path, v)

@@ -33,9 +33,10 @@ type Options struct {
 	// Either holds the struct types whose values are written either as a
 	// string or as a mapping. Such a type has two fields: a string, and a
 	// pointer to the struct for the mapping. In place of a list of them a
-	// single one may be written. The text says what is expected, for
-	// diagnostics.
+	// single one may be written, unless the type is in Listed. The text says
+	// what is expected, for diagnostics.
 	Either map[reflect.Type]string
+	Listed map[reflect.Type]bool
 	// HashKeys are the keys of secrets that are hashes of passwords.
 	HashKeys []string
 	// Placeholders gives variables that are not set, and secrets whose file cannot be read, a

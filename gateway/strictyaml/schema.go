@@ -46,7 +46,7 @@ func (b *schemaBuilder) value(key string, v reflect.Value) map[string]any {
 		return map[string]any{"type": "string"}
 	case b.Either[t] != "":
 		return b.either(key, t)
-	case kind == reflect.Slice && b.Either[t.Elem()] != "":
+	case kind == reflect.Slice && b.Either[t.Elem()] != "" && !b.Listed[t.Elem()]:
 		one := b.either(key, t.Elem())
 		return map[string]any{"oneOf": []any{one, map[string]any{"type": "array", "items": one}}}
 	case kind == reflect.String:

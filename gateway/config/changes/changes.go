@@ -110,8 +110,14 @@ func elementOf(element any) strictyaml.Element {
 	return strictyaml.Element{}
 }
 
-// compareRefs compares lists of policies, and no other values.
+// compareRefs compares lists of policies, and the roles of accounts, and no other values.
 func (d *differ) compareRefs(path string, before, after any) bool {
+	if account, ok := before.(accounts.Account); ok {
+		if was, is := account.RolesText(), after.(accounts.Account).RolesText(); was != is {
+			d.changes.Add(path+".roles", "%s -> %s", was, is)
+		}
+		return false // the other keys
+	}
 	old, ok := before.([]policy.Ref)
 	if !ok {
 		return false

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -75,5 +76,21 @@ func TestClassOfSignIn(t *testing.T) {
 	supported := document(t, r, "gw.example", "/.well-known/openid-configuration")["acr_values_supported"]
 	if diff := cmp.Diff([]any{"factors:1", "factors:2"}, supported); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// An ID token ends with the account, and with each role that it names in groups.
+func TestIDTokenEnds(t *testing.T) {
+	t.Parallel()
+	start := rig.New(t, configuration).Clock.Now().Truncate(time.Second)
+	at := func(d time.Duration) string { return start.Add(d).UTC().Format(time.RFC3339) }
+	yaml := rig.Edit(t, configuration, "roles: [user, admin],",
+		"roles: [user, {name: admin, until: "+at(30*time.Second)+"}], until: "+at(40*time.Second)+",")
+	r := rig.New(t, yaml)
+	s := &server{r, r.Login(rig.Alice).Cookie}
+	for scope, want := range map[string]time.Duration{"openid": 40 * time.Second, "openid groups": 30 * time.Second} {
+		if got := claimsOf(t, s.tokens(t, "scope", scope).ID)["exp"]; got != float64(start.Add(want).Unix()) {
+			t.Errorf("%s: it ends at %v, want %v later than %d", scope, got, want, start.Unix())
+		}
 	}
 }

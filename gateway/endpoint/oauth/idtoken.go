@@ -25,7 +25,9 @@ func (s *programs) idToken(client *clients.Client, issued *grants.Issued) (strin
 	id, now := issued.Identity, s.options.Now()
 	claims := claimsOf(id, issued.Terms.Scopes)
 	claims["iss"], claims["aud"] = s.issuer, issued.Terms.Client
-	claims["iat"], claims["exp"] = now.Unix(), now.Add(lifetime).Unix()
+	named := policy.Identity{Ends: id.Ends}
+	named.Roles, _ = claims["groups"].([]string)
+	claims["iat"], claims["exp"] = now.Unix(), named.Bound(now.Add(lifetime)).Unix()
 	claims["sid"] = issued.Login.ID
 	claims["at_hash"] = halfHash(issued.Access)
 	if at := id.AuthTime; !at.IsZero() {

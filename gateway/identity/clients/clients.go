@@ -32,7 +32,6 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/config/section"
-	"authgate/gateway/identity/assertions"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/people/password"
 	"authgate/gateway/store"
@@ -59,7 +58,6 @@ const (
 	methodNone       = "none" // a public client, which cannot
 	methodSecret     = "secret"
 	methodPrivateKey = "private_key_jwt" // RFC 7523, section 2.2
-	methodFederation = "an assertion of its federation"
 )
 
 // Client is a client of the authorization server. It must not be changed.
@@ -81,8 +79,6 @@ type Client struct {
 	IDToken           time.Duration // 0: that of oauth
 	Scopes            []string      // that the client has registered; nil: any
 
-	federated bool // an assertion of its federation proves it, too
-
 	secrets *auth.Secrets // of a configured client
 	hash    string        // of the secret of a registered client
 	keys    *jose.PublicKeys
@@ -90,16 +86,13 @@ type Client struct {
 }
 
 // Confidential reports whether the client can prove who it is.
-func (c *Client) Confidential() bool { return c.method != methodNone }
+func (c *Client) Confidential() bool { return c.method == methodSecret || c.method == methodPrivateKey }
 
 // May reports whether the client may ask tokens for a grant: the value of grant_type, or the
 // word of the configuration.
 func (c *Client) May(grant string) bool {
-	switch grant {
-	case deviceGrant:
+	if grant == deviceGrant {
 		grant = config.GrantDeviceCode
-	case AssertionGrant:
-		grant = config.GrantJWTBearer
 	}
 	return slices.Contains(c.Grants, grant)
 }
@@ -107,17 +100,12 @@ func (c *Client) May(grant string) bool {
 // deviceGrant is the grant_type of RFC 8628, section 3.4.
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
-// AssertionGrant is the grant_type of RFC 7523, section 2.1.
-const AssertionGrant = "urn:ietf:params:oauth:grant-type:jwt-bearer"
-
 // Options are the parts of a Set.
 type Options struct {
 	Config   *config.Config
 	Store    store.Store
 	Now      func() time.Time // the clock of Store
 	Verifier *auth.Verifier
-	// Assertions are those of platforms, which prove clients by their federation.
-	Assertions *assertions.Set
 }
 
 // Set is the clients of a configuration, and those that it lets in.
@@ -126,7 +114,6 @@ type Set struct {
 	store      store.Store
 	now        func() time.Time
 	verifier   *auth.Verifier
-	assertions *assertions.Set
 	configured map[string]*Client
 
 	documents *remote[*Client]
@@ -144,9 +131,8 @@ func newSet(o Options, resolver *net.Resolver) (*Set, error) {
 		return nil, err
 	}
 	s := &Set{
-		oauth: &o.Config.OAuth, store: o.Store, now: o.Now, verifier: o.Verifier, assertions: o.Assertions,
-		configured: map[string]*Client{},
-		keys:       newRemote(f, o.Now, readKeys), ownKeys: map[string]*remote[*jose.PublicKeys]{},
+		oauth: &o.Config.OAuth, store: o.Store, now: o.Now, verifier: o.Verifier, configured: map[string]*Client{},
+		keys: newRemote(f, o.Now, readKeys), ownKeys: map[string]*remote[*jose.PublicKeys]{},
 	}
 	s.documents = newRemote(f, o.Now, s.documentClient)
 	for i := range s.oauth.Clients {
@@ -176,7 +162,7 @@ func configuredClient(c *config.OAuthClient, who *policy.Route) (*Client, error)
 		PostLogout:        c.PostLogoutRedirectURIs,
 		BackchannelLogout: c.BackchannelLogoutURI, Access: c.AccessLifetime, Refresh: c.RefreshLifetime,
 		IDToken: c.IDTokenLifetime,
-		keysURI: c.JWKSURI, federated: len(c.Federation) > 0,
+		keysURI: c.JWKSURI,
 	}
 	var err error
 	if client.keys, err = c.PublicKeys(); err != nil {
@@ -194,10 +180,8 @@ func configuredClient(c *config.OAuthClient, who *policy.Route) (*Client, error)
 	switch {
 	case len(c.AllSecrets()) > 0:
 		client.method, client.secrets = methodSecret, auth.NewSecrets(c.ID, texts, hashes)
-	case c.JWKS != nil || c.JWKSURI != "":
+	case c.Confidential():
 		client.method = methodPrivateKey
-	case client.federated:
-		client.method = methodFederation
 	}
 	return client, nil
 }

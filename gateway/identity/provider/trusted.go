@@ -61,9 +61,14 @@ func (t *Trusted) Verify(ctx context.Context, raw string) (*AccessToken, error) 
 		return nil, err
 	}
 	if m.keys == nil {
-		return nil, t.noKeys()
+		return nil, fail(t.options.Issuer, "keys", ErrFault,
+			errors.New("the issuer announces no jwks_uri, so its tokens cannot be verified"))
 	}
-	c, _, err := t.verify(ctx, m, raw, accessForm, m.accepted(t.options.Algorithms))
+	algorithms := m.algorithms()
+	if len(t.options.Algorithms) > 0 {
+		algorithms = (&metadata{Algorithms: t.options.Algorithms}).algorithms()
+	}
+	c, _, err := t.verify(ctx, m, raw, accessTokenTypes, algorithms)
 	if err == nil {
 		err = t.checkAccess(c)
 	}

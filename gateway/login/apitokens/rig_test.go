@@ -64,7 +64,7 @@ func (r *rig) now() time.Time { return r.clock.Now() }
 func (r *rig) withAccounts(tb testing.TB, people ...accounts.Account) *rig {
 	tb.Helper()
 	next := *r
-	next.accounts = accounts.New(slices.Clone(people), nil)
+	next.accounts = accounts.New(slices.Clone(people), nil, r.now)
 	next.api = New(next.accounts, r.store, r.now)
 	keys := must.Get(jose.NewHS256([]byte("0123456789abcdefghijklmnopqrstuv")))(tb)
 	own := login.NewAccessTokens(login.AccessTokenOptions{Issuer: "https://gateway.example", Realm: "authgate"}, keys,

@@ -362,7 +362,7 @@ func (a *Set) look(ctx context.Context, value string, basic bool) (*cachedToken,
 	}
 	current := cached
 	holds, err := cached.basis.Holds(ctx, a.store)
-	if err == nil && !holds {
+	if err == nil && !(holds && cached.identity.Holds(a.now())) {
 		current, err = a.resolve(ctx, cached)
 	}
 	if err != nil {

@@ -101,7 +101,7 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 	if next.plain != nil {
 		s = next.plain
 	}
-	next.accounts = accounts.New(slices.Clone(next.people), nil)
+	next.accounts = accounts.New(slices.Clone(next.people), nil, now)
 	next.logins = login.NewLogins(s, now)
 	next.session = login.NewSessions(login.SessionOptions{Lifetime: time.Hour}, next.accounts, next.logins)
 	next.tokens = login.NewAccessTokens(login.AccessTokenOptions{

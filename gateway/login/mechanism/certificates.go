@@ -32,7 +32,7 @@ func newCertificates(o *Options, local *accounts.Set) (*clientcert.Verifier, err
 	}
 	return clientcert.NewVerifier(clientcert.Options{
 		Authorities: authorities, Lists: lists, Username: o.Config.Certificates.Username,
-		Now: o.LocalNow, Logger: o.Logger,
+		Now: o.LocalNow, UserNow: o.Now, Logger: o.Logger,
 		Identify: func(username string) *policy.Identity {
 			if account, ok := local.Lookup(username); ok {
 				return account.Identity(policy.Certificate, "", time.Time{})

@@ -85,7 +85,7 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 	if running != nil {
 		decoys = running.Decoys // a reload may change the keys of tokens
 	}
-	local, logins := accounts.New(o.Accounts, decoys), login.NewLogins(o.Store, now)
+	local, logins := accounts.New(o.Accounts, decoys, now), login.NewLogins(o.Store, now)
 	proved, err := newProofs(o, local)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func NewLocal(o *Options, running *Local) (*Local, error) {
 			Store: o.Store, Now: now, Accounts: local,
 			Base: strings.TrimSuffix(cfg.PublicURL.String(), "/") + cfg.Endpoints.Prefix,
 		}),
-		Basic:  auth.NewBasic(cfg.Basic.Realm, accounts.New(o.BasicUsers, decoys), o.Verifier),
+		Basic:  auth.NewBasic(cfg.Basic.Realm, accounts.New(o.BasicUsers, decoys, now), o.Verifier),
 		Decoys: decoys,
 		JWKS:   jwks,
 		keys:   keys, PublicKeys: public,

@@ -86,7 +86,8 @@ func (a *Set) RecordChanges(ctx context.Context, s store.Store, r Reload) error 
 		if err != nil {
 			return store.Edit{}, err
 		}
-		c.since = a.setTimes(c.since, r)
+		c.since = a.setTimes(c, r)
+		c.recordEnds(a, !r.Rebuild)
 		for _, change := range r.Changes {
 			c.addWithdrawals(r.Loaded, change)
 		}
@@ -106,7 +107,8 @@ func (a *Set) RecordChanges(ctx context.Context, s store.Store, r Reload) error 
 
 // setTimes gives the accounts the times of their last changes by those in the record,
 // and returns the times that the record must have.
-func (a *Set) setTimes(before times, r Reload) times {
+func (a *Set) setTimes(c *Changes, r Reload) times {
+	before := c.since
 	next := make(times, a.Len())
 	if r.Rebuild {
 		maps.Copy(next, before)
@@ -118,6 +120,7 @@ func (a *Set) setTimes(before times, r Reload) times {
 			if known && r.Running != nil && since <= r.Running.ended[f] {
 				known = false // it has ended here since, which the record does not know yet
 			}
+			known = known && !c.hasEnded(account, since, r.Now)
 			same, runs := r.Running.timeOf(account.Username, m.version)
 			switch {
 			case known:

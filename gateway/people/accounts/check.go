@@ -196,8 +196,13 @@ func (at Place) checkProfile(a *Account) {
 		at.doc.Fault(at.path+".email", "%q is not an address; expected one like alice@example.org", a.Email)
 	}
 	for i, role := range a.Roles {
-		if err := policy.CheckRole(role); err != nil && role != "" {
-			at.doc.Fault(fmt.Sprintf("%s.roles[%d]", at.path, i), "the role %q %v", role, err)
+		path := fmt.Sprintf("%s.roles[%d]", at.path, i)
+		if role == "" && at.doc.Given(path+".until") {
+			at.doc.Fault(path+".name", "the name of the role is needed and must not be empty")
+		} else if err := policy.CheckRole(role); err != nil && role != "" {
+			at.doc.Fault(path, "the role %q %v", role, err)
+		} else if role != "" && slices.Contains(a.Roles[:i], role) {
+			at.doc.Fault(path, "the role %q is named twice; keep one", role)
 		}
 	}
 }

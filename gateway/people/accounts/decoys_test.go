@@ -108,7 +108,7 @@ func TestDecoyKey(t *testing.T) {
 	users := []Account{
 		{Username: "a", Hash: passwordtest.Bcrypt(t, "a")}, {Username: "b", Hash: passwordtest.Argon2id("b")},
 	}
-	with := func(secret string) *Set { return New(slices.Clone(users), NewDecoyKey([]byte(secret))) }
+	with := func(secret string) *Set { return New(slices.Clone(users), NewDecoyKey([]byte(secret)), time.Now) }
 	names := strangers(64)
 	want := costs(t, with("secret"), names)
 	if got := costs(t, with("secret"), names); !slices.Equal(got, want) {

@@ -19,9 +19,11 @@ const (
 
 // newReader reads files as a configuration does that has no file.
 func newReader() *strictyaml.Reader {
-	return strictyaml.NewReader(strictyaml.Options{
+	options := strictyaml.Options{
 		Main: "config.yaml", Lookup: os.LookupEnv, SecretKeys: []string{"password_hash"}, PublicKeys: []string{"htpasswd"},
-	})
+	}
+	Declare(&options)
+	return strictyaml.NewReader(options)
 }
 
 // checked returns the accounts of a file with this content, which must be valid.

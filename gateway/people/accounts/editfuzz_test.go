@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"authgate/gateway/people/factors"
 	"authgate/internal/test/must"
@@ -29,6 +30,18 @@ func (s *scribe) account(name string) Account {
 		if s.IntN(3) == 0 {
 			a.Roles = append(a.Roles, role)
 		}
+	}
+	ends := func() time.Time {
+		at, _ := ParseTime(s.one("2026-12-04T18:00:00Z", "2026-11-30T12:00:00.5+01:00", "0001-01-01T00:00:00Z"))
+		return at
+	}
+	for _, role := range a.Roles {
+		if role != "" && s.IntN(3) == 0 {
+			a.RoleEnds = map[string]time.Time{role: ends()}
+		}
+	}
+	if s.IntN(4) == 0 {
+		a.Until = ends()
 	}
 	if s.IntN(2) == 0 {
 		a.PasswordHash = oldHash
@@ -70,11 +83,11 @@ func (s *scribe) write(a *Account) string {
 		if s.IntN(6) == 0 {
 			text += s.one("\n", "  # note\n", "# note\n")
 		}
-		if field, list := fieldOf(a, key).(*[]string); list && len(*field) > 0 && s.IntN(2) == 0 {
+		if field, list := fieldOf(a, key).(*[]Role); list && len(*field) > 0 && s.IntN(2) == 0 {
 			text += "  " + key + ":" + s.one("", " # note") + "\n"
 			dash := s.one("  - ", "    - ", "  -   ")
 			for _, one := range *field {
-				text += dash + style{quoted: s.IntN(2) == 0}.text(one) + s.one("", " # note") + "\n" + s.one("", "", "    # note\n")
+				text += dash + style{quoted: s.IntN(2) == 0}.value(reflect.ValueOf(one)) + s.one("", " # note") + "\n" + s.one("", "", "    # note\n")
 			}
 			continue
 		}
@@ -123,6 +136,10 @@ func (s *scribe) change(a *Account) {
 	other := s.account(a.Username)
 	for _, key := range writtenOrder() {
 		if s.IntN(3) > 0 {
+			continue
+		}
+		if key == "roles" {
+			a.setRoles(other.rolesWritten())
 			continue
 		}
 		reflectOf(fieldOf(a, key)).Set(reflectOf(fieldOf(&other, key)))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -98,7 +99,7 @@ func TestReadFactorsRefuses(t *testing.T) {
 func TestAccountWithoutPassword(t *testing.T) {
 	t.Parallel()
 	users := checked(t, "accounts.yaml", "- {username: alice, password_hash: '"+oldHash+"'}\n- username: bob\n")
-	set := New(users, NewDecoyKey([]byte("key")))
+	set := New(users, NewDecoyKey([]byte("key")), time.Now)
 	account, hash := set.Target("bob")
 	if _, unknown := set.Target("nobody"); account != nil || hash.Cost() != unknown.Cost() || hash.Verify("") {
 		t.Errorf("got the account %v, and a hash of cost %s", account, hash.Cost())
@@ -106,7 +107,7 @@ func TestAccountWithoutPassword(t *testing.T) {
 	if bob, ok := set.Lookup("bob"); !ok || bob.HasPassword() || bob.Version() == "" {
 		t.Errorf("the account without a password is %+v, %v", bob, ok)
 	}
-	alone := New(checked(t, "accounts.yaml", "- username: bob\n"), NewDecoyKey([]byte("key")))
+	alone := New(checked(t, "accounts.yaml", "- username: bob\n"), NewDecoyKey([]byte("key")), time.Now)
 	for _, name := range []string{"bob", "nobody"} {
 		if account, hash := alone.Target(name); account != nil || hash.Cost() != password.Unmatched().Cost() {
 			t.Errorf("%s: got %v and the cost %s", name, account, hash.Cost())
@@ -119,7 +120,7 @@ func TestLoginVersion(t *testing.T) {
 	t.Parallel()
 	of := func(f factors.Set) *Account {
 		users := []Account{{Username: "alice", Factors: f}}
-		New(users, NewDecoyKey(nil))
+		New(users, NewDecoyKey(nil), time.Now)
 		return &users[0]
 	}
 	all := someFactors()

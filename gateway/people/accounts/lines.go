@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -114,6 +115,8 @@ func (l *userLines) account(user int, account *Account) {
 			l.doc.Missing(at, "expected %s, found %s", describeField(field), found)
 		} else if err := setField(field, value); err != nil {
 			l.doc.Missing(at, "%v", err)
+		} else if roles, ok := field.(*[]Role); ok {
+			account.setRoles(*roles)
 		}
 	})
 	if err != nil {
@@ -125,11 +128,11 @@ func (l *userLines) account(user int, account *Account) {
 
 // accountKeys are the keys of an account in JSON, sorted.
 var accountKeys = []string{
-	"disabled", "email", "id", "name", "passkeys", "password_hash", "recovery_codes", "roles", "totp", "username",
+	"disabled", "email", "id", "name", "passkeys", "password_hash", "recovery_codes", "roles", "totp", "until", "username",
 }
 
 // fieldOf returns the field of an account for a key as a pointer to a string, a list of
-// strings, a bool or factors, or nil if there is none.
+// strings, a bool, a time or factors, or nil if there is none. The roles are a copy.
 func fieldOf(a *Account, key string) any {
 	switch key {
 	case "username":
@@ -141,7 +144,10 @@ func fieldOf(a *Account, key string) any {
 	case "email":
 		return &a.Email
 	case "roles":
-		return &a.Roles
+		roles := a.rolesWritten()
+		return &roles
+	case "until":
+		return &a.Until
 	case "disabled":
 		return &a.Disabled
 	case "id":
@@ -162,9 +168,13 @@ func setField(field any, value json.RawMessage) error {
 		*text = string(value[1 : len(value)-1]) // as json.Unmarshal, in less time
 		return nil
 	}
-	switch field.(type) {
+	switch field := field.(type) {
 	case *[]factors.Passkey, **factors.TOTP:
 		return decodeFactors(value, field)
+	case *time.Time:
+		return decodeTime(value, field)
+	case *[]Role:
+		return decodeRoles(value, field)
 	}
 	list, ok := field.(*[]string)
 	if !ok {
@@ -178,6 +188,61 @@ func setField(field any, value json.RawMessage) error {
 		*list = append(*list, *element)
 	}
 	return nil
+}
+
+// decodeTime decodes a text with an end.
+func decodeTime(value json.RawMessage, into *time.Time) error {
+	var text string
+	err := json.Unmarshal(value, &text)
+	if err == nil {
+		*into, err = ParseTime(text)
+	}
+	return err
+}
+
+// decodeRoles decodes a list of roles: names, or objects of a name and an end.
+func decodeRoles(value json.RawMessage, into *[]Role) error {
+	var elements []json.RawMessage
+	if err := json.Unmarshal(value, &elements); err != nil {
+		return err
+	}
+	for _, element := range elements {
+		role, err := decodeRole(element)
+		if err != nil {
+			return err
+		}
+		*into = append(*into, role)
+	}
+	return nil
+}
+
+func decodeRole(value json.RawMessage) (role Role, err error) {
+	if err := strictjson.Unique(value); err != nil {
+		return role, fmt.Errorf("not valid JSON: %w", err)
+	}
+	wrong := errors.New(`expected a list of strings, or of objects like ` +
+		`{"name": "admin", "until": "2026-12-04T18:00:00Z"}`)
+	if describeJSON(value) == "a string" {
+		return role, json.Unmarshal(value, &role.Name)
+	}
+	object := map[string]json.RawMessage{}
+	if json.Unmarshal(value, &object) != nil || object == nil || len(object["name"]) < len(`"a"`) {
+		return role, wrong
+	}
+	for key, member := range object {
+		switch {
+		case describeJSON(member) != "a string" || key != "name" && key != "until":
+			return role, wrong
+		case key == "name":
+			err = json.Unmarshal(member, &role.Name)
+		default:
+			err = decodeTime(member, &role.Until)
+		}
+		if err != nil {
+			return role, err
+		}
+	}
+	return role, nil
 }
 
 // decodeFactors decodes a value of factors.
@@ -197,7 +262,7 @@ func decodeFactors(value json.RawMessage, into any) error {
 // describeJSON.
 func describeField(field any) string {
 	switch field.(type) {
-	case *string:
+	case *string, *time.Time:
 		return "a string"
 	case *bool:
 		return "true or false"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"authgate/gateway/people/factors"
 	"authgate/gateway/people/password"
@@ -123,6 +124,7 @@ func parse(reader *strictyaml.Reader, file string, content []byte) (*strictyaml.
 	for i := range list {
 		users[i] = list[i].account()
 	}
+	Settle(users)
 	return doc, users
 }
 
@@ -133,7 +135,8 @@ type fileAccount struct {
 	PasswordHash strictyaml.Secret `yaml:"password_hash"`
 	Name         string            `yaml:"name"`
 	Email        string            `yaml:"email"`
-	Roles        []string          `yaml:"roles"`
+	Until        time.Time         `yaml:"until"`
+	Roles        []WrittenRole     `yaml:"roles"`
 	Disabled     bool              `yaml:"disabled"`
 	ID           string            `yaml:"id"`
 	Passkeys     []factors.Passkey `yaml:"passkeys"`
@@ -144,7 +147,7 @@ type fileAccount struct {
 func (a *fileAccount) account() Account {
 	return Account{
 		Username: a.Username, PasswordHash: a.PasswordHash,
-		Name: a.Name, Email: a.Email, Roles: a.Roles, Disabled: a.Disabled, ID: a.ID,
+		Name: a.Name, Email: a.Email, Until: a.Until, WrittenRoles: a.Roles, Disabled: a.Disabled, ID: a.ID,
 		Factors: factors.Set{Passkeys: a.Passkeys, TOTP: a.TOTP, Recovery: a.Recovery},
 	}
 }

@@ -26,9 +26,13 @@ type Account struct {
 	PasswordHash strictyaml.Secret `yaml:"password_hash"`
 	Hash         password.Hash     `yaml:"-"` // PasswordHash, parsed
 	// Name is the display name, Email the email address. Empty means unknown.
-	Name  string   `yaml:"name"`
-	Email string   `yaml:"email"`
-	Roles []string `yaml:"roles"` // no entry is empty
+	Name  string `yaml:"name"`
+	Email string `yaml:"email"`
+	// Until is when the account ends: then it is as if disabled. Zero, and the year 9999: never.
+	Until        time.Time            `yaml:"until"`
+	WrittenRoles []WrittenRole        `yaml:"roles"` // as they are read, until Settle
+	Roles        []string             `yaml:"-"`     // also those that have ended; no entry is empty
+	RoleEnds     map[string]time.Time `yaml:"-"`     // as Until, for roles that end
 	// Disabled accounts cannot sign in.
 	Disabled bool `yaml:"disabled"`
 	// ID tells an account that File.Edit has added from an earlier one of the same name. It is
@@ -42,6 +46,7 @@ type Account struct {
 	proof   string    // see LoginVersion
 	changed time.Time // see RecordChanges
 	proven  time.Time // since when it has the LoginVersion; set only if that is not Version
+	now     func() time.Time
 }
 
 // Version returns a fingerprint of the user name, the stored password hash and the ID. Logins,
@@ -80,6 +85,8 @@ func (a *Account) Unchanged(version string, changed time.Time) bool {
 type Set struct {
 	byName map[string]*Account // by policy.NormalName
 	decoys decoys
+	now    func() time.Time // by which accounts and roles end
+	ends   []End            // in order
 	// recorded is the record of RecordChanges. agreed is that of the last Agree, nil if there
 	// was none.
 	recorded []byte
@@ -94,11 +101,14 @@ type Set struct {
 
 // New returns a set of users. It keeps the slice, which must not be used
 // any more. The user names must not be empty, and must differ in more than their
-// normalization. Package config checks this. key decides the cost of unknown names.
-func New(users []Account, key *DecoyKey) *Set {
-	a := &Set{byName: make(map[string]*Account, len(users)), decoys: newDecoys(key, users)}
+// normalization. Package config checks this. key decides the cost of unknown names. Accounts and roles end by the clock now.
+func New(users []Account, key *DecoyKey, now func() time.Time) *Set {
+	a := &Set{
+		byName: make(map[string]*Account, len(users)), decoys: newDecoys(key, users), now: now, ends: endsOf(users),
+	}
 	for i := range users {
 		user := &users[i]
+		user.now = now
 		user.version = version(user)
 		user.proof = user.version
 		if user.Factors.Any() {
@@ -136,34 +146,37 @@ func fingerprintText(text string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
+// off reports whether the account is disabled or has ended.
+func (a *Account) off() bool { return a.Disabled || !a.Until.IsZero() && a.Ended(a.now()) }
+
 // Lookup returns the account with that user name, in any normalization. It returns
-// false if there is none or if it is disabled.
+// false if there is none, or if it is disabled or has ended.
 func (a *Set) Lookup(username string) (*Account, bool) {
 	if a == nil {
 		return nil, false
 	}
 	account, ok := a.byName[policy.NormalName(username)]
-	if !ok || account.Disabled {
+	if !ok || account.off() {
 		return nil, false
 	}
 	return account, true
 }
 
-// All yields the accounts that are not disabled, by user name, in no order.
+// All yields the accounts that are neither disabled nor have ended, by user name, in no order.
 func (a *Set) All() iter.Seq2[string, *Account] {
 	return func(yield func(string, *Account) bool) {
 		if a == nil {
 			return
 		}
 		for _, account := range a.byName {
-			if !account.Disabled && !yield(account.Username, account) {
+			if !account.off() && !yield(account.Username, account) {
 				return
 			}
 		}
 	}
 }
 
-// Everyone yields all accounts, disabled ones too, in no order.
+// Everyone yields all accounts, disabled and ended ones too, in no order.
 func (a *Set) Everyone() iter.Seq[*Account] {
 	return func(yield func(*Account) bool) {
 		if a == nil {
@@ -177,7 +190,7 @@ func (a *Set) Everyone() iter.Seq[*Account] {
 	}
 }
 
-// Len returns the number of accounts, including disabled ones.
+// Len returns the number of accounts, including disabled and ended ones.
 func (a *Set) Len() int {
 	if a == nil {
 		return 0
@@ -187,7 +200,7 @@ func (a *Set) Len() int {
 
 // Target returns the account that may sign in as username, or nil. It also
 // returns the hash that the password must be checked against in either case, so
-// that the time of the check tells nothing about the account. A disabled account
+// that the time of the check tells nothing about the account. A disabled or ended account
 // keeps its cost. An unknown name, and an account without a password, get the cost of
 // one of the accounts.
 func (a *Set) Target(username string) (*Account, password.Hash) {
@@ -199,24 +212,29 @@ func (a *Set) Target(username string) (*Account, password.Hash) {
 	switch {
 	case !ok, !account.HasPassword():
 		return nil, a.decoys.of(username)
-	case account.Disabled:
+	case account.off():
 		return nil, account.Hash
 	}
 	return account, account.Hash
 }
 
-// Identity returns the account's identity for policies and upstreams. The
-// credential that mechanism verified belongs to the login sid and ends at expires.
+// Identity returns the account's identity for policies and upstreams, with the roles that have not ended.
+// The account is from a Set, or one that At has returned. The credential that mechanism verified belongs to the login sid and ends at expires.
 func (a *Account) Identity(mechanism policy.Mechanism, sid string, expires time.Time) *policy.Identity {
+	roles, ends := a.Roles, (*policy.Ends)(nil)
+	if !a.Until.IsZero() || a.RoleEnds != nil {
+		roles, ends = a.Current(a.now())
+	}
 	return &policy.Identity{
 		Username:  a.Username,
 		Subject:   policy.LocalProvider + ":" + a.Username,
 		Name:      a.Name,
 		Email:     a.Email,
-		Roles:     a.Roles,
+		Roles:     roles,
 		Mechanism: mechanism,
 		Provider:  policy.LocalProvider,
 		Login:     sid,
 		Expires:   expires,
+		Ends:      ends,
 	}
 }

@@ -21,7 +21,7 @@ import (
 // testDecoys is a key that is the same for each run.
 var testDecoys = NewDecoyKey([]byte("a secret for tests"))
 
-func newAccounts(users ...Account) *Set { return New(slices.Clone(users), testDecoys) }
+func newAccounts(users ...Account) *Set { return New(slices.Clone(users), testDecoys, time.Now) }
 
 func TestAccountsLookup(t *testing.T) {
 	t.Parallel()

@@ -26,6 +26,9 @@ const (
 type withdrawal struct {
 	Gone  int64            `json:"gone,omitempty"` // 0: not
 	Roles map[string]int64 `json:"roles,omitempty"`
+	// Until is when the account ends, by the last instance that has recorded it; 0: it does not. What
+	// the account had before stays ended, also if no gateway ran at that time.
+	Until int64 `json:"until,omitempty"`
 }
 
 // withdrawRole notes that a role was withdrawn.
@@ -56,7 +59,7 @@ func decodeWithdrawals(record []byte) (map[string]withdrawal, error) {
 
 // addWithdrawals adds the withdrawals of a change, and removes those that it takes back.
 func (c *Changes) addWithdrawals(at time.Time, change Change) {
-	before, after := byUsername(change.Before), byUsername(change.After)
+	before, after := byUsername(change.Before, at), byUsername(change.After, at)
 	for name, old := range before {
 		if now := after[name]; now == nil || version(now) != version(old) {
 			c.withdraw(change.Kind, old, at, nil)
@@ -73,7 +76,7 @@ func (c *Changes) addWithdrawals(at time.Time, change Change) {
 		case change.Before == nil:
 			continue // a start gives nothing back: an older configuration may start last
 		case old == nil || old.Disabled || version(now) != version(old):
-			delete(c.withdrawals, keyOf(change.Kind, now))
+			c.giveBack(change.Kind, now, nil)
 			continue
 		}
 		if lost := without(old.Roles, now.Roles); len(lost) > 0 {
@@ -98,18 +101,55 @@ func (c *Changes) withdraw(kind string, a *Account, at time.Time, roles []string
 	c.withdrawals[key] = one
 }
 
-// giveBack notes that roles are not withdrawn any more.
+// giveBack notes that roles are not withdrawn any more; nil: nor is the account.
 func (c *Changes) giveBack(kind string, a *Account, roles []string) {
 	key := keyOf(kind, a)
 	one, known := c.withdrawals[key]
 	if !known {
 		return
 	}
+	if roles == nil {
+		one.Gone, one.Roles = 0, nil
+	}
 	for _, role := range roles {
 		delete(one.Roles, role)
 	}
-	if one.Gone == 0 && len(one.Roles) == 0 {
+	c.keep(key, one)
+}
+
+// keep keeps a withdrawal if it says something.
+func (c *Changes) keep(key string, one withdrawal) {
+	c.withdrawals[key] = one
+	if one.Gone == 0 && len(one.Roles) == 0 && one.Until == 0 {
 		delete(c.withdrawals, key)
+	}
+}
+
+// hasEnded reports whether an account that is as it is since a time has ended later, by the record.
+func (c *Changes) hasEnded(a *Account, since int64, now time.Time) bool {
+	until := c.withdrawals[keyOf(KindLocal, a)].Until
+	return until != 0 && since <= until && until <= now.UnixNano()
+}
+
+// recordEnds records when accounts end. all tells that there are no others.
+func (c *Changes) recordEnds(a *Set, all bool) {
+	if all {
+		for key, one := range c.withdrawals {
+			one.Until = 0
+			c.keep(key, one)
+		}
+	}
+	for account := range a.Everyone() {
+		key := keyOf(KindLocal, account)
+		one := c.withdrawals[key]
+		one.Until = 0
+		if end := endOf(account.Until); !end.IsZero() && end.Year() < 2200 { // later ones do not fit the number
+			one.Until = 1
+			if end.Unix() > 0 {
+				one.Until = end.UnixNano()
+			}
+		}
+		c.keep(key, one)
 	}
 }
 
@@ -118,7 +158,7 @@ func (c *Changes) prune(now time.Time) {
 	old := now.Add(-withdrawalLife).UnixNano()
 	maps.DeleteFunc(c.withdrawals, func(_ string, one withdrawal) bool {
 		maps.DeleteFunc(one.Roles, func(_ string, at int64) bool { return at < old })
-		return one.Gone < old && len(one.Roles) == 0
+		return one.Gone < old && len(one.Roles) == 0 && one.Until == 0
 	})
 }
 
@@ -166,10 +206,16 @@ func keyOf(kind string, a *Account) string {
 	return kind + ":" + version(a)
 }
 
-func byUsername(users []Account) map[string]*Account {
+// byUsername returns accounts as they are at a time, so that an end that comes is no change.
+func byUsername(users []Account, at time.Time) map[string]*Account {
 	all := make(map[string]*Account, len(users))
 	for i := range users {
-		all[users[i].Username] = &users[i]
+		one := &users[i]
+		if !one.Until.IsZero() || one.RoleEnds != nil {
+			now := one.At(at)
+			one = &now
+		}
+		all[one.Username] = one
 	}
 	return all
 }

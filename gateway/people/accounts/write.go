@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml/token"
 
@@ -16,14 +17,14 @@ import (
 // writtenOrder returns accountKeys in the order in which a new account has them.
 func writtenOrder() []string {
 	return []string{
-		"username", "name", "email", "roles", "disabled", "id", "password_hash", "passkeys", "totp", "recovery_codes",
+		"username", "name", "email", "until", "roles", "disabled", "id", "password_hash", "passkeys", "totp", "recovery_codes",
 	}
 }
 
 // mayLack reports whether an account without a value does not have its key. Then the key is
 // removed with its value.
 func mayLack(key string) bool {
-	return slices.Contains([]string{"id", "password_hash", "passkeys", "totp", "recovery_codes"}, key)
+	return slices.Contains([]string{"until", "id", "password_hash", "passkeys", "totp", "recovery_codes"}, key)
 }
 
 // longList reports whether each element of a list has a line of its own where that is
@@ -248,6 +249,14 @@ func (s style) pair(key string, value reflect.Value) string {
 
 // value returns a value in one line.
 func (s style) value(v reflect.Value) string {
+	switch one := v.Interface().(type) {
+	case time.Time:
+		return s.text(one.Format(time.RFC3339Nano))
+	case Role:
+		if one.Until.IsZero() {
+			return s.text(one.Name)
+		}
+	}
 	switch v.Kind() {
 	case reflect.String:
 		return s.text(v.String())

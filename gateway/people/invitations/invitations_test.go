@@ -27,7 +27,7 @@ type rig struct {
 func (r *rig) as(t *testing.T, users ...accounts.Account) *rig {
 	t.Helper()
 	o := r.Options
-	o.Accounts = accounts.New(users, accounts.NewDecoyKey(nil))
+	o.Accounts = accounts.New(users, accounts.NewDecoyKey(nil), o.Now)
 	must.Do(t, o.Accounts.RecordChanges(t.Context(), o.Store, accounts.Reload{Now: r.clock.Now()}))
 	return &rig{New(o), r.clock}
 }

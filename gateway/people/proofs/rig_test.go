@@ -44,9 +44,11 @@ func newRig(tb testing.TB) *rig {
 func (r *rig) write(content string) { must.Do(r, os.WriteFile(r.path, []byte(content), 0o600)) }
 
 func newReader() *strictyaml.Reader {
-	return strictyaml.NewReader(strictyaml.Options{
+	options := strictyaml.Options{
 		Main: "config.yaml", Lookup: os.LookupEnv, SecretKeys: []string{"password_hash"}, PublicKeys: []string{"htpasswd"},
-	})
+	}
+	accounts.Declare(&options)
+	return strictyaml.NewReader(options)
 }
 
 // instance returns the proofs of an instance that reads the file now.
@@ -58,7 +60,7 @@ func (r *rig) instance() *Proofs {
 	accounts.Check(users, places, false)
 	must.Do(r, reader.Err())
 	return New(Options{
-		Store: r.Store, Now: r.clock.Now, Accounts: accounts.New(users, accounts.NewDecoyKey([]byte("decoys"))),
+		Store: r.Store, Now: r.clock.Now, Accounts: accounts.New(users, accounts.NewDecoyKey([]byte("decoys")), r.clock.Now),
 		File: &accounts.File{Path: r.path, Reader: newReader},
 		Key:  must.Get(NewKey(r.key, r.path))(r), Issuer: "Example",
 		Site: must.Get(factors.NewRelyingParty("example.org", "Example", origin))(r),

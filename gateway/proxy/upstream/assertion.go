@@ -19,12 +19,16 @@ type Assertion struct {
 }
 
 // sign returns the assertion of an identity with those roles, and when the next one is due: it
-// is sent again while half of its lifetime remains.
+// is sent again while half of its lifetime remains, and ends with the account and each of the roles.
 func (a *Assertion) sign(id *policy.Identity, roles []string) (token string, due time.Time, err error) {
 	now := a.Now().Truncate(time.Second)
+	expires, due := id.Bound(now.Add(a.Lifetime)), now.Add(a.Lifetime/2)
+	if expires.Before(due) {
+		due = expires
+	}
 	claims := map[string]any{
 		"iss": a.Issuer, "aud": a.Audience, "sub": id.Subject,
-		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(a.Lifetime).Unix(),
+		"iat": now.Unix(), "nbf": now.Unix(), "exp": expires.Unix(),
 		"username": id.Username, "name": id.Name, "email": id.Email, "roles": append([]string{}, roles...),
 		"mechanism": id.Mechanism, "provider": id.Provider,
 	}
@@ -32,7 +36,7 @@ func (a *Assertion) sign(id *policy.Identity, roles []string) (token string, due
 		claims["sid"] = id.Login
 	}
 	token, err = a.Keys.Sign(claims)
-	return token, now.Add(a.Lifetime / 2), err
+	return token, due, err
 }
 
 // same reports whether two assertions say and prove the same.

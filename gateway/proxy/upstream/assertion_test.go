@@ -172,3 +172,21 @@ func TestClaimHeaders(t *testing.T) {
 		}
 	}
 }
+
+// An assertion ends with the account and each role that it names, and is made anew for what is left.
+func TestAssertionEnds(t *testing.T) {
+	t.Parallel()
+	h, clock, reader := newAsserting(t)
+	end := func(d time.Duration) time.Time { return clock.Now().Truncate(time.Second).Add(d) }
+	for want, ends := range map[time.Duration]*policy.Ends{
+		5 * time.Minute:  {Account: end(6 * time.Minute), Roles: map[string]time.Time{"other": end(time.Second)}},
+		4 * time.Minute:  {Account: end(4 * time.Minute), Roles: map[string]time.Time{"staff": end(5 * time.Minute)}},
+		30 * time.Second: {Account: end(6 * time.Minute), Roles: map[string]time.Time{"staff": end(30 * time.Second)}},
+	} {
+		id := &policy.Identity{Username: "a", Subject: "local:a", Roles: []string{"user", "staff"}, Ends: ends}
+		_, expires, err := reader.Read(field(h, id, "X-Auth-Assertion"))
+		if err != nil || !expires.Equal(end(want)) {
+			t.Errorf("it ends at %v (%v), want %v", expires, err, end(want))
+		}
+	}
+}

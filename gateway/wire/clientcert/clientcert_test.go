@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"authgate/internal/test/certtest"
+	"authgate/internal/test/clocktest"
+	"authgate/policy"
 )
 
 // Only a certificate proves an identity that is valid now, for clients, on a whole path to a
@@ -304,5 +306,28 @@ func TestProxied(t *testing.T) {
 	}
 	if d.verified != 2 {
 		t.Errorf("a large certificate is verified %d times, and so it is remembered", d.verified)
+	}
+}
+
+// A certificate is looked at again when its user, or a role of the user, ends.
+func TestUserEnds(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	users := clocktest.At(start.Add(time.Hour)) // another clock
+	found := []*policy.Identity{
+		{Username: "alice", Roles: []string{"a"}, Ends: &policy.Ends{Roles: map[string]time.Time{"a": users.Now().Add(time.Minute)}}},
+		{Username: "alice"}, nil,
+	}
+	d.options.UserNow = users.Now
+	d.options.Identify = func(string) *policy.Identity { d.verified++; return found[d.verified-1] }
+	v, p := NewVerifier(d.options), &Presented{chain: certtest.Chain(t, d.ca.Client(certtest.Named("alice")))}
+	for _, step := range []struct {
+		passes time.Duration
+		looks  int
+	}{{0, 1}, {time.Minute - 1, 1}, {1, 2}, {time.Hour, 2}} {
+		users.Advance(step.passes)
+		if id, err := p.Identity(v); err != nil || d.verified != step.looks || id != found[d.verified-1] {
+			t.Errorf("after %v: %+v, %v, after %d looks", step.passes, id, err, d.verified)
+		}
 	}
 }

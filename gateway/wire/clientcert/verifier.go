@@ -30,7 +30,9 @@ type Options struct {
 	// Identify returns the identity of a user, nil if there is none.
 	Identify func(username string) *policy.Identity
 	Now      func() time.Time
-	Logger   *slog.Logger // is told of lists that have become stale; nil: no one is
+	// UserNow is the clock by which what Identify has returned ends.
+	UserNow func() time.Time
+	Logger  *slog.Logger // is told of lists that have become stale; nil: no one is
 }
 
 // Verifier verifies certificates under one configuration. It does not change.
@@ -62,7 +64,8 @@ type finding struct {
 }
 
 func (f *finding) holds(v *Verifier, now time.Time) bool {
-	return f != nil && f.by == v && !now.Before(f.from) && !now.After(f.until)
+	return f != nil && f.by == v && !now.Before(f.from) && !now.After(f.until) &&
+		(f.identity == nil || f.identity.Ends == nil || f.identity.Holds(v.options.UserNow()))
 }
 
 // verify verifies a chain, leaf first, and finds its user.
