@@ -8,18 +8,21 @@ import (
 	"strings"
 )
 
-// anyClaim holds if the claim at the dotted path is one of values, or an array
-// that contains one of them.
+// anyClaim holds if HasClaim does.
 func anyClaim(path string, values []string) func(*Identity, *Request) bool {
-	return func(id *Identity, _ *Request) bool {
-		switch claim := LookupClaim(id.Claims, path).(type) {
-		case []any:
-			return slices.ContainsFunc(claim, func(one any) bool { return claimIn(one, values) })
-		case []string:
-			return slices.ContainsFunc(claim, func(one string) bool { return slices.Contains(values, one) })
-		default:
-			return claimIn(claim, values)
-		}
+	return func(id *Identity, _ *Request) bool { return HasClaim(id.Claims, path, values) }
+}
+
+// HasClaim reports whether the claim at the dotted path is one of values, or an array that
+// contains one of them.
+func HasClaim(claims map[string]any, path string, values []string) bool {
+	switch claim := LookupClaim(claims, path).(type) {
+	case []any:
+		return slices.ContainsFunc(claim, func(one any) bool { return claimIn(one, values) })
+	case []string:
+		return slices.ContainsFunc(claim, func(one string) bool { return slices.Contains(values, one) })
+	default:
+		return claimIn(claim, values)
 	}
 }
 

@@ -14,12 +14,14 @@ import (
 // Who may register as a client without being configured (RFC 7591).
 const RegistrationOpen = "open" // every program
 
-// What a client may ask tokens for. On the wire, GrantDeviceCode has the name of RFC 8628.
+// What a client may ask tokens for. On the wire, GrantDeviceCode has the name of RFC
+// 8628, and GrantJWTBearer that of RFC 7523.
 const (
 	GrantAuthorizationCode = "authorization_code"
 	GrantRefreshToken      = "refresh_token"
 	GrantDeviceCode        = "device_code"
 	GrantClientCredentials = "client_credentials"
+	GrantJWTBearer         = "jwt_bearer"
 )
 
 // Whether users are asked before a client acts for them.
@@ -65,7 +67,7 @@ type OAuthClient struct {
 	JWKSURI                string   `yaml:"jwks_uri"` // where they are, instead of JWKS
 	RedirectURIs           []string `yaml:"redirect_uris"`
 	Grants                 []string `yaml:"grants" default:"authorization_code refresh_token"`
-	Roles                  []string `yaml:"roles" check:"role"` // of the client itself, for GrantClientCredentials
+	Roles                  []string `yaml:"roles" check:"role"` // of the client itself
 	Policy                 string   `yaml:"policy"`             // who may sign in to it, see Config.ClientPolicy
 	Consent                string   `yaml:"consent" default:"ask" words:"ask skip"`
 	PKCE                   string   `yaml:"pkce" default:"required" words:"required optional"`
@@ -73,6 +75,8 @@ type OAuthClient struct {
 	PostLogoutRedirectURIs []string `yaml:"post_logout_redirect_uris"`
 	BackchannelLogoutURI   string   `yaml:"backchannel_logout_uri"`
 	TrustedRoots           string   `yaml:"trusted_roots" file:"public"`
+
+	Federation []Federation `yaml:"federation"` // assertions that prove the client
 	// A lifetime that is 0 is that of Token or of OAuth.
 	AccessLifetime  time.Duration `yaml:"access_lifetime" min:"1s"`
 	RefreshLifetime time.Duration `yaml:"refresh_lifetime" min:"1s" max:"720h" why:" (30 days)"`
@@ -89,8 +93,15 @@ func (OAuthClient) Why() map[string]string {
 // Words returns the words that no tag has room for.
 func (OAuthClient) Words() map[string][]string {
 	return map[string][]string{
-		"grants": {"authorization_code", "refresh_token", "device_code", "client_credentials"},
+		"grants": {"authorization_code", "refresh_token", "device_code", "client_credentials", "jwt_bearer"},
 	}
+}
+
+// Federation names assertions of a trusted issuer that prove a client.
+type Federation struct {
+	Issuer      string              `yaml:"issuer"` // the name of one of token.trusted_issuers
+	Claims      map[string][]string `yaml:"claims"` // all are needed; see policy.HasClaim
+	MaxLifetime time.Duration       `yaml:"max_lifetime" default:"1h" min:"1s" max:"24h"`
 }
 
 // jwkSet is a JWK Set (RFC 7517, section 5) whose keys have no members but texts.
@@ -125,7 +136,7 @@ func (c *OAuthClient) AllSecrets() []Secret {
 
 // Confidential reports whether the client can prove who it is.
 func (c *OAuthClient) Confidential() bool {
-	return len(c.AllSecrets()) > 0 || c.JWKS != nil || c.JWKSURI != ""
+	return len(c.AllSecrets()) > 0 || c.JWKS != nil || c.JWKSURI != "" || len(c.Federation) > 0
 }
 
 // PublicKeys returns the keys of JWKS, nil if it is not given.
@@ -152,8 +163,10 @@ func (c *OAuthClient) AllByDefault() bool { return c.DefaultResource == defaultR
 // SkipsConsent reports whether users are not asked.
 func (c *OAuthClient) SkipsConsent() bool { return c.Consent == consentSkip }
 
-// actsForItself reports whether the client gets tokens of its own.
-func (c OAuthClient) actsForItself() bool { return slices.Contains(c.Grants, GrantClientCredentials) }
+// ActsForItself reports whether the client gets tokens of its own.
+func (c OAuthClient) ActsForItself() bool {
+	return slices.Contains(c.Grants, GrantClientCredentials) || slices.Contains(c.Grants, GrantJWTBearer)
+}
 
 // complete sets the names of clients that have none, and gives hosts the form of Hosts.
 func (o *OAuth) complete() {

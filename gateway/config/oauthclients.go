@@ -25,6 +25,7 @@ func (k *checker) clients() {
 			first[client.ID] = i
 		}
 		client.checkClient(r, path)
+		k.federation(path, client)
 		c.OAuth.checkClientURIs(r, path, client)
 		k.clientLifetimes(path, client)
 		if client.Policy != "" {
@@ -143,16 +144,17 @@ func (c *OAuthClient) checkGrants(r *section.Report, path string) {
 		r.Fault(grant(GrantRefreshToken), "has no effect without %s or %s, with which a refresh token is given",
 			GrantAuthorizationCode, GrantDeviceCode)
 	}
-	broken := slices.ContainsFunc([]string{".secret", ".secrets", ".jwks", ".jwks_uri"}, func(key string) bool {
+	broken := slices.ContainsFunc([]string{".secret", ".secrets", ".jwks", ".jwks_uri", ".federation"}, func(key string) bool {
 		return r.Broken(path + key)
 	})
 	if has(GrantClientCredentials) && !c.Confidential() && !broken {
-		r.Fault(grant(GrantClientCredentials), "needs secret, secrets, jwks or jwks_uri, because everybody can name a "+
-			"public client; give one, or remove this grant")
+		r.Fault(grant(GrantClientCredentials), "needs secret, secrets, jwks, jwks_uri or federation, because everybody "+
+			"can name a public client; give one, or remove this grant")
 	}
-	if len(c.Roles) > 0 && !has(GrantClientCredentials) && !r.Broken(at) {
+	c.checkFederationGrant(r, path)
+	if len(c.Roles) > 0 && !c.ActsForItself() && !r.Broken(at) {
 		r.Fault(path+".roles", "has no effect without %s in grants: users have their own roles; "+
-			"add the grant, or remove this key", GrantClientCredentials)
+			"add the grant, or remove this key", ownGrants)
 	}
 	if has(GrantAuthorizationCode) && len(c.RedirectURIs) == 0 && !r.Broken(path+".redirect_uris") {
 		r.Fault(path+".redirect_uris", "is needed for the grant %s: where the application gets the code",

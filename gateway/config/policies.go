@@ -36,7 +36,7 @@ func newReferences(r *section.Report, c *Config) *references {
 		}
 	}
 	for i := range c.OAuth.Clients {
-		if client := &c.OAuth.Clients[i]; client.actsForItself() {
+		if client := &c.OAuth.Clients[i]; client.ActsForItself() {
 			roles = append(roles, client.Roles...)
 		}
 	}
@@ -122,7 +122,7 @@ func (r *references) checkSource(path, name string) {
 	}
 	known := slices.Concat(issuers.Names(r.cfg.Providers), issuers.TrustedNames(r.cfg.Token.TrustedIssuers),
 		[]string{policy.LocalProvider, policy.BasicProvider})
-	if slices.ContainsFunc(r.cfg.OAuth.Clients, OAuthClient.actsForItself) {
+	if slices.ContainsFunc(r.cfg.OAuth.Clients, OAuthClient.ActsForItself) {
 		known = append(known, policy.ClientProvider)
 	}
 	if name != "" && !slices.Contains(known, name) {
@@ -163,9 +163,9 @@ func (r *references) checkClient(path, id string) {
 	switch i := slices.Index(ids, id); {
 	case i < 0:
 		r.report.Fault(path, "there is no OAuth client %q; %s", id, strictyaml.Hint(id, "oauth.clients", ids))
-	case !r.cfg.OAuth.Clients[i].actsForItself():
+	case !r.cfg.OAuth.Clients[i].ActsForItself():
 		r.report.Fault(path, "the OAuth client %q never acts for itself; add %s to its grants, or name its users", id,
-			GrantClientCredentials)
+			ownGrants)
 	}
 }
 

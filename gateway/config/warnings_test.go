@@ -357,3 +357,32 @@ func TestWarningsOfHiddenPaths(t *testing.T) {
 		}
 	}
 }
+
+// Claims that everybody can have, the name of a repository without its identifier, and an issuer whose
+// tokens open routes, too, are warnings.
+func TestWarningsOfFederation(t *testing.T) {
+	t.Parallel()
+	for claims, key := range map[string]string{
+		`repository_id: ["7"], ref: [main]`:       "",
+		`repository: [a/b], repository_id: ["7"]`: "",
+		`sub: [job]`: "",
+		`ref: [refs/heads/main], environment: [prod]`:  ".claims",
+		`repository: [a/b], ref: [refs/heads/main]`:    ".claims.repository",
+		`repository_owner: [a]`:                        ".claims.repository_owner",
+		`project_path: [a/b], ref_protected: ["true"]`: ".claims.project_path",
+	} {
+		got := warnings(t, "config.yaml", `
+public_url: https://gw.example.org
+token: {trusted_issuers: [{name: ci, issuer: "https://ci.example.org", audience: [api]}]}
+oauth:
+  enabled: true
+  clients: [{id: a, grants: [jwt_bearer], federation: [{issuer: ci, claims: {`+claims+`}}]}]
+`)
+		const at = "oauth.clients[0].federation[0]"
+		mixed, rest, _ := strings.Cut(got, "\n")
+		if !strings.HasPrefix(mixed, at+".issuer: token.trusted_issuers[0] in line 3 has an audience too") {
+			t.Errorf("%s: %s", claims, got)
+		}
+		checkWarning(t, claims, rest, key != "", at+key, "")
+	}
+}

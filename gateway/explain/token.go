@@ -100,8 +100,8 @@ func (k *Known) ownClient(c *Caller, id string) (*policy.Identity, error) {
 		return identity, nil
 	}
 	if slices.Contains(clientIDs(k.Config.OAuth.Clients), id) {
-		return nil, mistake("the OAuth client %q does not act for itself: its grants have no %s", id,
-			config.GrantClientCredentials)
+		return nil, mistake("the OAuth client %q does not act for itself: its grants have neither %s nor %s", id,
+			config.GrantClientCredentials, config.GrantJWTBearer)
 	}
 	return nil, &unknownUserError{fmt.Sprintf("there is no OAuth client %q; %s", id,
 		strictyaml.Hint(id, "oauth.clients", clientIDs(k.Config.OAuth.Clients)))}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"authgate/gateway/endpoint/bodies"
+	"authgate/gateway/identity/assertions"
 	"authgate/gateway/identity/clients"
 	"authgate/gateway/proxy/web"
 )
@@ -13,6 +14,15 @@ import (
 type call struct {
 	client *clients.Client
 	form   url.Values
+	proof  *assertions.Proof // by which its platform proves the client; nil: another way
+}
+
+// entry returns the entry of the client's federation that its tokens end with, "" if there is none.
+func (c *call) entry() string {
+	if c.proof == nil {
+		return ""
+	}
+	return c.proof.Entry
 }
 
 // readCall reads the form of a request, and authenticates its client.
@@ -34,11 +44,16 @@ func (s *core) readCall(ex *web.Exchange) (*call, error) {
 	default:
 		return nil, &refusal{codeInvalidClient, "A client authenticates by Basic or in the form.", nil}
 	}
-	client, err := s.clients.Authenticate(&ex.Store, &presented)
+	if form.Get("grant_type") == grantAssertion && ex.Canonical.Path.Decoded == s.site.Own(tokenPath) {
+		if presented.Grant = form.Get("assertion"); presented.Grant == "" {
+			return nil, refuse(codeInvalidRequest, "The parameter assertion is needed.")
+		}
+	}
+	client, proof, err := s.clients.Authenticate(&ex.Store, &presented)
 	if err != nil {
 		return nil, err
 	}
-	return &call{client, form}, nil
+	return &call{client, form, proof}, nil
 }
 
 const detailNoForm = "The body is not a form."

@@ -23,6 +23,10 @@ func (s *documents) serverMetadata() map[string]any {
 	methods := []string{"none", "client_secret_basic", "client_secret_post", "private_key_jwt"}
 	algorithms := config.AssertionAlgorithms()
 	grantTypes := []string{grantCode, grantRefresh, grantCredentials, grantDevice}
+	byAssertion := func(c config.OAuthClient) bool { return slices.Contains(c.Grants, config.GrantJWTBearer) }
+	if slices.ContainsFunc(s.section.Clients, byAssertion) {
+		grantTypes = append(grantTypes, grantAssertion)
+	}
 	m := map[string]any{
 		"issuer":                                           s.issuer,
 		"authorization_endpoint":                           s.address(authorizePath),

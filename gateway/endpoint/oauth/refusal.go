@@ -5,8 +5,10 @@ import (
 	"log/slog"
 	"net/http"
 
+	"authgate/gateway/identity/assertions"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/identity/clients"
+	"authgate/gateway/identity/provider"
 	"authgate/gateway/login/grants"
 	"authgate/gateway/proxy/web"
 )
@@ -64,6 +66,8 @@ func refusalOf(err error) *refusal {
 		return &refusal{codeInvalidClient, "The document of the client, or its keys, cannot be had.", err}
 	case errors.Is(err, clients.ErrUnauthenticated), errors.Is(err, clients.ErrUnknown):
 		return &refusal{codeInvalidClient, "The client is not known, or its authentication is not right.", err}
+	case errors.Is(err, assertions.ErrRefused):
+		return &refusal{codeInvalidGrant, "The assertion is not accepted.", err}
 	case errors.Is(err, grants.ErrNoConsent):
 		return &refusal{codeConsentRequired, "The user has taken the consent back. Ask again.", err}
 	case errors.Is(err, grants.ErrPending):
@@ -85,6 +89,9 @@ func refusalOf(err error) *refusal {
 func (s *core) fail(ex *web.Exchange, err error) error {
 	refused := refusalOf(err)
 	if refused == nil {
+		if _, ok := errors.AsType[*provider.Error](err); ok && ex.Request.Context().Err() == nil {
+			return web.Unavailable(err) // an issuer of assertions does not answer
+		}
 		return err
 	}
 	status := http.StatusBadRequest

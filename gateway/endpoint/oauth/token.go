@@ -7,9 +7,11 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"authgate/gateway/config"
 	"authgate/gateway/identity/auth"
+	"authgate/gateway/identity/clients"
 	"authgate/gateway/login/grants"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/wire/rate"
@@ -21,6 +23,7 @@ const (
 	grantRefresh     = config.GrantRefreshToken
 	grantCredentials = config.GrantClientCredentials
 	grantDevice      = "urn:ietf:params:oauth:grant-type:device_code"
+	grantAssertion   = clients.AssertionGrant
 )
 
 // tokens is the answer of the token endpoint (RFC 6749, section 5.1).
@@ -52,6 +55,8 @@ func (s *programs) token(ex *web.Exchange, c *call) (any, error) {
 		do = s.byRefreshToken
 	case grantCredentials:
 		do = s.byCredentials
+	case grantAssertion:
+		do = s.byAssertion
 	case grantDevice:
 		do = s.byDeviceCode
 	case "":
@@ -111,6 +116,7 @@ func (s *programs) byCode(ex *web.Exchange, c *call) (*grants.Issued, error) {
 		case known.Challenge != "" && !proves(verifier, known.Challenge):
 			return refuse(codeInvalidGrant, "code_verifier is not that of the authorization request.")
 		}
+		known.Federation = c.entry()
 		return s.sameTarget(c.form, &known.Terms)
 	})
 }
@@ -148,6 +154,7 @@ func (s *programs) byRefreshToken(ex *web.Exchange, c *call) (*grants.Issued, er
 		if err := s.narrow(c, t); err != nil {
 			return err
 		}
+		t.Federation = c.entry()
 		return s.sameTarget(c.form, t)
 	})
 }
@@ -182,10 +189,29 @@ func (s *programs) byCredentials(ex *web.Exchange, c *call) (*grants.Issued, err
 	if !c.client.Confidential() {
 		return nil, refuse(codeUnauthorizedClient, "Only a client with a secret or a key gets tokens of its own.")
 	}
+	return s.ownToken(c, 0)
+}
+
+// byAssertion gives a client a token of its own, for no longer than the assertion of its platform lives
+// (RFC 7523, section 2.1).
+func (s *programs) byAssertion(_ *web.Exchange, c *call) (*grants.Issued, error) {
+	left := c.proof.Left.Truncate(time.Second)
+	if left == 0 {
+		return nil, refuse(codeInvalidGrant, "The assertion is not accepted.")
+	}
+	return s.ownToken(c, left)
+}
+
+// ownToken gives a client a token of its own, for at most that time, if it is not 0.
+func (s *programs) ownToken(c *call, atMost time.Duration) (*grants.Issued, error) {
 	terms, err := s.terms(c.client, c.form)
 	if err != nil {
 		return nil, err
 	}
+	if atMost > 0 {
+		terms.Access = min(terms.Access, atMost)
+	}
+	terms.Federation = c.entry()
 	if terms.Resource == s.address(userinfoPath) { // a client that acts for itself has no user
 		terms.Resource = ""
 	}

@@ -101,6 +101,9 @@ type counter struct {
 type subject struct {
 	pairKey
 	version string // of the account that can sign in; empty if there is none
+	// unguessable credentials count for the address and the pair alone: to count them for the account
+	// would let everybody lock it out.
+	unguessable bool
 }
 
 // NewThrottle returns a Throttle that refuses checks after limit failures within
@@ -236,7 +239,9 @@ func (t *Throttle) reserve(s subject) (*reservation, <-chan struct{}, error) {
 	}
 	if r.account == nil {
 		r.account = new(counter)
-		t.accounts.Add(s.account, r.account)
+		if !s.unguessable {
+			t.accounts.Add(s.account, r.account)
+		}
 	}
 	if r.client == nil {
 		r.client = new(counter)

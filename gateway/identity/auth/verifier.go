@@ -122,6 +122,27 @@ func (v *Verifier) CheckCode(
 	return err
 }
 
+// CheckProof checks a proof of a program that cannot be guessed, such as a token of its platform. An
+// ErrRejected of check counts for the address, and for the pair of program and address if it is known; a
+// success makes it known. version is another text if what proves the program has changed. The error is
+// that of check, or one of Check.
+func (v *Verifier) CheckProof(
+	ctx context.Context, program, version string, client netip.Addr, check func() error,
+) error {
+	c := passwordCheck{subject: newSubject("proof\x00"+program, client)}
+	c.subject.version, c.subject.unguessable = version, true
+	r, err := v.admit(ctx, &c)
+	if err != nil {
+		return err
+	}
+	err = check()
+	r.settle(errors.Is(err, ErrRejected))
+	if err == nil {
+		v.throttle.succeeded(c.subject)
+	}
+	return err
+}
+
 // SignedIn makes the pair of account and address known: a login of the account has begun there.
 func (v *Verifier) SignedIn(account *accounts.Account, client netip.Addr) {
 	s := newSubject(account.Username, client)

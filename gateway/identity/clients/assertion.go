@@ -37,6 +37,18 @@ type assertion struct {
 	algorithm, kid string
 }
 
+// isOfPlatform reports whether an assertion says that its subject did not issue it: a client that
+// makes one itself has its identifier in both claims.
+func isOfPlatform(raw string) bool {
+	token, err := jose.Parse(raw)
+	if err != nil {
+		return false
+	}
+	claims, err := token.Claims()
+	iss, _ := claims["iss"].(string)
+	return err == nil && iss != "" && claims["sub"] != iss
+}
+
 // readAssertion reads the form of an assertion. Its claims prove nothing yet.
 func readAssertion(kind, raw string) (*assertion, error) {
 	reject := func(format string, args ...any) (*assertion, error) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"authgate/gateway/identity/assertions"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/store/record"
 )
@@ -24,21 +25,64 @@ type Presented struct {
 	Secret        string // client_secret in the form
 	AssertionType string
 	Assertion     string
+	Grant         string   // the assertion of a grant (RFC 7523, section 2.1), by which the client may also prove itself
 	Audience      []string // of assertions: the issuer and the URL of the endpoint
 	Address       netip.Addr
 }
 
-// Authenticate returns the client that sends a request. A public client proves nothing. The
-// error is ErrUnknown, ErrUnauthenticated, ErrTwoWays, ErrUnreachable, an *auth.ThrottledError, an
-// *auth.StartsError, auth.ErrBusy, or one of the store.
-func (s *Set) Authenticate(ctx context.Context, p *Presented) (*Client, error) {
+// bare reports whether the request proves no client but by the assertion of its grant.
+func (p *Presented) bare() bool {
+	return !p.Basic && p.Secret == "" && p.Assertion == "" && p.AssertionType == ""
+}
+
+// Authenticate returns the client that sends a request, and the assertion of its platform that
+// proves it, if there is one. A public client proves nothing. The error is ErrUnknown,
+// ErrUnauthenticated, ErrTwoWays, ErrUnreachable, assertions.ErrRefused for that of a grant, an
+// *auth.ThrottledError, an *auth.StartsError, auth.ErrBusy, one of the store, or one of an issuer.
+func (s *Set) Authenticate(ctx context.Context, p *Presented) (*Client, *assertions.Proof, error) {
+	if p.Grant == "" {
+		return s.authenticate(ctx, p)
+	}
+	id := p.ID
+	if !p.bare() {
+		client, _, err := s.authenticate(ctx, p)
+		if err != nil {
+			return nil, nil, err
+		}
+		id = client.ID
+	} else if id != "" {
+		if _, err := s.Find(ctx, id, p.Address); err != nil {
+			return nil, nil, err
+		}
+	}
+	return s.prove(ctx, p.Grant, id, p.Address)
+}
+
+// prove returns the client that an assertion of its platform proves.
+func (s *Set) prove(ctx context.Context, raw, id string, from netip.Addr) (*Client, *assertions.Proof, error) {
+	proof, err := s.assertions.Prove(ctx, raw, id, from)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.configured[proof.Client], proof, nil
+}
+
+// authenticate is Authenticate without the assertion of a grant.
+func (s *Set) authenticate(ctx context.Context, p *Presented) (*Client, *assertions.Proof, error) {
 	c, err := p.readClaim()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if c.platform != "" {
+		client, proof, err := s.prove(ctx, c.platform, c.id, p.Address)
+		if errors.Is(err, assertions.ErrRefused) {
+			err = fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+		}
+		return client, proof, err
 	}
 	client, err := s.Find(ctx, c.id, p.Address)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	switch {
 	case client.method == methodNone && c.secrets == nil && c.assertion == nil:
@@ -50,9 +94,9 @@ func (s *Set) Authenticate(ctx context.Context, p *Presented) (*Client, error) {
 		err = fmt.Errorf("%w: %.100q must authenticate by %s", ErrUnauthenticated, client.ID, client.method)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return client, nil
+	return client, nil, nil
 }
 
 // claim is who a request says that it comes from.
@@ -60,6 +104,7 @@ type claim struct {
 	id        string
 	secrets   []string // spellings of one secret; nil: none
 	assertion *assertion
+	platform  string // an assertion that the client did not make itself
 }
 
 // readClaim finds the one way in which the client authenticates.
@@ -87,6 +132,10 @@ func (p *Presented) readClaim() (*claim, error) {
 		return nil, ErrTwoWays
 	}
 	if p.Assertion != "" || p.AssertionType != "" {
+		if p.AssertionType == assertionType && isOfPlatform(p.Assertion) {
+			c.platform = p.Assertion
+			return c, nil
+		}
 		var err error
 		if c.assertion, err = readAssertion(p.AssertionType, p.Assertion); err != nil {
 			return nil, err

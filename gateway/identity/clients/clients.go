@@ -32,6 +32,7 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/config/section"
+	"authgate/gateway/identity/assertions"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/people/password"
 	"authgate/gateway/store"
@@ -58,6 +59,7 @@ const (
 	methodNone       = "none" // a public client, which cannot
 	methodSecret     = "secret"
 	methodPrivateKey = "private_key_jwt" // RFC 7523, section 2.2
+	methodFederation = "an assertion of its federation"
 )
 
 // Client is a client of the authorization server. It must not be changed.
@@ -79,6 +81,8 @@ type Client struct {
 	IDToken           time.Duration // 0: that of oauth
 	Scopes            []string      // that the client has registered; nil: any
 
+	federated bool // an assertion of its federation proves it, too
+
 	secrets *auth.Secrets // of a configured client
 	hash    string        // of the secret of a registered client
 	keys    *jose.PublicKeys
@@ -86,13 +90,16 @@ type Client struct {
 }
 
 // Confidential reports whether the client can prove who it is.
-func (c *Client) Confidential() bool { return c.method == methodSecret || c.method == methodPrivateKey }
+func (c *Client) Confidential() bool { return c.method != methodNone }
 
 // May reports whether the client may ask tokens for a grant: the value of grant_type, or the
 // word of the configuration.
 func (c *Client) May(grant string) bool {
-	if grant == deviceGrant {
+	switch grant {
+	case deviceGrant:
 		grant = config.GrantDeviceCode
+	case AssertionGrant:
+		grant = config.GrantJWTBearer
 	}
 	return slices.Contains(c.Grants, grant)
 }
@@ -100,12 +107,17 @@ func (c *Client) May(grant string) bool {
 // deviceGrant is the grant_type of RFC 8628, section 3.4.
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
+// AssertionGrant is the grant_type of RFC 7523, section 2.1.
+const AssertionGrant = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
 // Options are the parts of a Set.
 type Options struct {
 	Config   *config.Config
 	Store    store.Store
 	Now      func() time.Time // the clock of Store
 	Verifier *auth.Verifier
+	// Assertions are those of platforms, which prove clients by their federation.
+	Assertions *assertions.Set
 }
 
 // Set is the clients of a configuration, and those that it lets in.
@@ -114,6 +126,7 @@ type Set struct {
 	store      store.Store
 	now        func() time.Time
 	verifier   *auth.Verifier
+	assertions *assertions.Set
 	configured map[string]*Client
 
 	documents *remote[*Client]
@@ -131,8 +144,9 @@ func newSet(o Options, resolver *net.Resolver) (*Set, error) {
 		return nil, err
 	}
 	s := &Set{
-		oauth: &o.Config.OAuth, store: o.Store, now: o.Now, verifier: o.Verifier, configured: map[string]*Client{},
-		keys: newRemote(f, o.Now, readKeys), ownKeys: map[string]*remote[*jose.PublicKeys]{},
+		oauth: &o.Config.OAuth, store: o.Store, now: o.Now, verifier: o.Verifier, assertions: o.Assertions,
+		configured: map[string]*Client{},
+		keys:       newRemote(f, o.Now, readKeys), ownKeys: map[string]*remote[*jose.PublicKeys]{},
 	}
 	s.documents = newRemote(f, o.Now, s.documentClient)
 	for i := range s.oauth.Clients {
@@ -162,7 +176,7 @@ func configuredClient(c *config.OAuthClient, who *policy.Route) (*Client, error)
 		PostLogout:        c.PostLogoutRedirectURIs,
 		BackchannelLogout: c.BackchannelLogoutURI, Access: c.AccessLifetime, Refresh: c.RefreshLifetime,
 		IDToken: c.IDTokenLifetime,
-		keysURI: c.JWKSURI,
+		keysURI: c.JWKSURI, federated: len(c.Federation) > 0,
 	}
 	var err error
 	if client.keys, err = c.PublicKeys(); err != nil {
@@ -180,8 +194,10 @@ func configuredClient(c *config.OAuthClient, who *policy.Route) (*Client, error)
 	switch {
 	case len(c.AllSecrets()) > 0:
 		client.method, client.secrets = methodSecret, auth.NewSecrets(c.ID, texts, hashes)
-	case c.Confidential():
+	case c.JWKS != nil || c.JWKSURI != "":
 		client.method = methodPrivateKey
+	case client.federated:
+		client.method = methodFederation
 	}
 	return client, nil
 }

@@ -202,7 +202,7 @@ func TestStoreAway(t *testing.T) {
 	p := k.request(t, id, func(one *token) { one.key = newKeys(t).rsa })
 	p.Audience = []string{issuer}
 	r.Set.store = r.store
-	if client, err := r.Authenticate(ended, &p); err == nil || client != nil {
+	if client, _, err := r.Authenticate(ended, &p); err == nil || client != nil {
 		t.Errorf("a request that has ended, with a forged assertion: %+v, %v", client, err)
 	}
 }

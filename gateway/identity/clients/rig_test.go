@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"authgate/gateway/config"
+	"authgate/gateway/identity/assertions"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/store"
 	"authgate/internal/test/clocktest"
@@ -106,8 +107,10 @@ func newRig(t *testing.T, section string, s *site, hosts ...string) *rig {
 	memory := store.NewMemory(clock.Now)
 	t.Cleanup(func() { _ = memory.Close() })
 	throttle := auth.NewThrottle(10, time.Hour, clock.Now)
+	verifier := auth.NewVerifier(throttle, 100, time.Minute, clock.Now)
 	set := must.Get(newSet(Options{
-		Config: cfg, Store: memory, Now: clock.Now, Verifier: auth.NewVerifier(throttle, 100, time.Minute, clock.Now),
+		Config: cfg, Store: memory, Now: clock.Now, Verifier: verifier,
+		Assertions: assertions.New(assertions.Options{Config: cfg, Verifier: verifier}),
 	}, localNames()))(t)
 	return &rig{set, t, clock, memory}
 }
@@ -128,7 +131,8 @@ func (r *rig) authenticate(p Presented) (*Client, error) {
 	if p.Audience == nil {
 		p.Audience = []string{issuer, tokenEndpoint}
 	}
-	return r.Authenticate(r.t.Context(), &p)
+	client, _, err := r.Authenticate(r.t.Context(), &p)
+	return client, err
 }
 
 const issuer, tokenEndpoint = "https://localhost:8443", "https://localhost:8443/oauth/token"

@@ -14,7 +14,7 @@ import (
 // verifyIDToken verifies the ID token that came with an access token (OpenID Connect
 // Core 1.0, section 3.1.3.7). The nonce is empty if none was sent, as in a refresh.
 func (p *Provider) verifyIDToken(ctx context.Context, m *metadata, tokens Tokens, nonce string) (claims, error) {
-	c, algorithm, err := p.verify(ctx, m, tokens.ID, plainTypes, m.algorithms())
+	c, algorithm, err := p.verify(ctx, m, tokens.ID, plainForm, m.algorithms())
 	if err == nil {
 		err = c.checkIDToken(p.options.Client.ID, nonce)
 	}

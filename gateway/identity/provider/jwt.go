@@ -17,12 +17,22 @@ var supportedAlgorithms = []string{
 	"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 }
 
-// Types of tokens: the accepted values of typ in the header, in lower case (RFC
-// 8725, section 3.11). A token without typ is accepted, too.
+// tokenForm is what the header of a kind of token must be.
+type tokenForm struct {
+	types []string // accepted values of typ, in lower case (RFC 8725, section 3.11)
+	typed bool     // typ is needed
+	// keyless tokens may have no kid, if the issuer has one key alone.
+	keyless bool
+}
+
+// The forms of tokens.
 var (
-	plainTypes       = []string{"jwt"}
-	logoutTypes      = []string{"jwt", "logout+jwt"}                   // Back-Channel Logout 1.0, section 2.4
-	accessTokenTypes = []string{"jwt", "at+jwt", "application/at+jwt"} // RFC 9068, section 2.1
+	plainForm     = tokenForm{types: []string{"jwt"}}
+	logoutForm    = tokenForm{types: []string{"jwt", "logout+jwt"}}                   // Back-Channel Logout 1.0, section 2.4
+	accessForm    = tokenForm{types: []string{"jwt", "at+jwt", "application/at+jwt"}} // RFC 9068, section 2.1
+	assertionForm = tokenForm{types: []string{"jwt", "jose"}, keyless: true}          // RFC 7523, section 3
+	// crossAppForm is that of draft-ietf-oauth-identity-assertion-authz-grant, section 4.
+	crossAppForm = tokenForm{types: []string{CrossAppType, "application/" + CrossAppType}, typed: true, keyless: true}
 )
 
 // forbiddenHeaders are extensions, and a key that comes with the token. The other
@@ -33,21 +43,21 @@ var forbiddenHeaders = []string{"crit", "b64", "jwk"}
 type header struct{ algorithm, keyID string }
 
 // readHeader reads the members of a header.
-func readHeader(members map[string]any, types []string) (header, error) {
+func readHeader(members map[string]any, form tokenForm) (header, error) {
 	for _, name := range forbiddenHeaders {
 		if _, ok := members[name]; ok {
 			return header{}, fmt.Errorf("the header has %s, which is not accepted", name)
 		}
 	}
-	if typ, ok := members["typ"]; ok {
+	if typ, ok := members["typ"]; ok || form.typed {
 		typ, _ := typ.(string)
-		if !slices.Contains(types, strings.ToLower(typ)) {
-			return header{}, fmt.Errorf("the header's typ is %q, expected one of %q", typ, types)
+		if !slices.Contains(form.types, strings.ToLower(typ)) {
+			return header{}, fmt.Errorf("the header's typ is %q, expected one of %q", typ, form.types)
 		}
 	}
 	var h header
 	h.algorithm, _ = members["alg"].(string)
-	if h.keyID, _ = members["kid"].(string); h.keyID == "" {
+	if h.keyID, _ = members["kid"].(string); h.keyID == "" && !form.keyless {
 		return header{}, errors.New("the header has no kid, so that it names no key")
 	}
 	return h, nil
@@ -59,7 +69,7 @@ func readHeader(members map[string]any, types []string) (header, error) {
 //
 // go-oidc is not used here, because it refuses tokens for members that the gateway does not use.
 func (i *issuer) open(
-	ctx context.Context, m *metadata, raw string, types, algorithms []string,
+	ctx context.Context, m *metadata, raw string, form tokenForm, algorithms []string,
 ) (c claims, algorithm string, err error) {
 	if m.keys == nil {
 		return nil, "", errors.New("there are no keys to verify it with; the issuer announces no jwks_uri")
@@ -68,7 +78,7 @@ func (i *issuer) open(
 	if err != nil {
 		return nil, "", err
 	}
-	h, err := readHeader(token.Header, types)
+	h, err := readHeader(token.Header, form)
 	if err != nil {
 		return nil, "", err
 	}
@@ -90,9 +100,9 @@ func (i *issuer) open(
 
 // verify opens a token of the issuer, and checks iss and the times. exp is required.
 func (i *issuer) verify(
-	ctx context.Context, m *metadata, raw string, types, algorithms []string,
+	ctx context.Context, m *metadata, raw string, form tokenForm, algorithms []string,
 ) (c claims, algorithm string, err error) {
-	c, algorithm, err = i.open(ctx, m, raw, types, algorithms)
+	c, algorithm, err = i.open(ctx, m, raw, form, algorithms)
 	if err != nil {
 		return nil, "", err
 	}
@@ -121,6 +131,19 @@ func keptClaims(raw, subject string) claims {
 		return nil
 	}
 	return c
+}
+
+// accepted returns the supported algorithms that are configured, or else those that are announced.
+func (m *metadata) accepted(configured []string) []string {
+	if len(configured) > 0 {
+		m = &metadata{Algorithms: configured}
+	}
+	return m.algorithms()
+}
+
+// noKeys is the error for tokens of an issuer without keys.
+func (i *issuer) noKeys() error {
+	return i.client.fail("keys", errors.New("the issuer announces no jwks_uri, so its tokens cannot be verified"))
 }
 
 // algorithms returns the supported algorithms that are announced, or all if none is

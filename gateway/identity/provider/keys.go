@@ -48,7 +48,7 @@ func (i *issuer) newKeySet(address string) *keySet {
 func (k *keySet) findKey(ctx context.Context, h header) (crypto.PublicKey, error) {
 	known, now := k.cached.state(), k.issuer.now()
 	seen := known.tries
-	if !known.value.Has(h.keyID) || now.Sub(known.fetched) > keysLifetime {
+	if !h.isIn(known.value) || now.Sub(known.fetched) > keysLifetime {
 		var err error
 		if known, err = k.cached.renew(ctx, known.tries); err != nil {
 			return nil, k.issuer.client.fail("keys", err)
@@ -63,11 +63,27 @@ func (k *keySet) findKey(ctx context.Context, h header) (crypto.PublicKey, error
 	} else if now.Sub(known.fetched) > keysFresh {
 		k.renew(known.tries)
 	}
-	key, err := known.value.Find(h.keyID, h.algorithm)
-	if err != nil && known.tries == seen && !known.value.Has(h.keyID) {
+	key, err := h.find(known.value)
+	if err != nil && known.tries == seen && !h.isIn(known.value) {
 		err = fmt.Errorf("%w: %w", errKeysRest, err)
 	}
 	return key, err
+}
+
+// isIn reports whether the key of a header is among keys: that with its kid, or else the only one.
+func (h header) isIn(keys *jose.PublicKeys) bool {
+	return keys.Has(h.keyID) || h.keyID == "" && keys.Count() == 1
+}
+
+// find returns that key.
+func (h header) find(keys *jose.PublicKeys) (crypto.PublicKey, error) {
+	switch {
+	case h.keyID != "":
+		return keys.Find(h.keyID, h.algorithm)
+	case keys.Count() > 1:
+		return nil, errors.New("the header has no kid, and several keys are published")
+	}
+	return keys.Only(h.algorithm)
 }
 
 // renew fetches the keys in the background.

@@ -42,7 +42,7 @@ func (p *Provider) VerifyLogoutToken(ctx context.Context, raw string) (*LogoutTo
 }
 
 func (p *Provider) verifyLogoutToken(ctx context.Context, m *metadata, raw string) (*LogoutToken, error) {
-	c, _, err := p.verify(ctx, m, raw, logoutTypes, m.algorithms())
+	c, _, err := p.verify(ctx, m, raw, logoutForm, m.algorithms())
 	if err != nil {
 		return nil, err
 	}

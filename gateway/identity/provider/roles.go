@@ -22,7 +22,7 @@ func (p *Provider) accessRoles(ctx context.Context, m *metadata, access, subject
 	if strings.Count(access, ".") != 2 || !p.openID() {
 		return found, nil
 	}
-	c, _, err := p.verify(ctx, m, access, accessTokenTypes, m.algorithms())
+	c, _, err := p.verify(ctx, m, access, accessForm, m.algorithms())
 	if err == nil && c["sub"] != subject {
 		err = errors.New("it is about another person")
 	}

@@ -61,14 +61,9 @@ func (t *Trusted) Verify(ctx context.Context, raw string) (*AccessToken, error) 
 		return nil, err
 	}
 	if m.keys == nil {
-		return nil, fail(t.options.Issuer, "keys", ErrFault,
-			errors.New("the issuer announces no jwks_uri, so its tokens cannot be verified"))
+		return nil, t.noKeys()
 	}
-	algorithms := m.algorithms()
-	if len(t.options.Algorithms) > 0 {
-		algorithms = (&metadata{Algorithms: t.options.Algorithms}).algorithms()
-	}
-	c, _, err := t.verify(ctx, m, raw, accessTokenTypes, algorithms)
+	c, _, err := t.verify(ctx, m, raw, accessForm, m.accepted(t.options.Algorithms))
 	if err == nil {
 		err = t.checkAccess(c)
 	}

@@ -42,7 +42,7 @@ func (p *Provider) userinfo(ctx context.Context, m *metadata, access string) (cl
 // verifyUserinfo verifies a signed answer (OpenID Connect Core 1.0, section 5.3.2).
 // It may lack iss and aud, but if present they must match.
 func (p *Provider) verifyUserinfo(ctx context.Context, m *metadata, raw string) (claims, error) {
-	c, _, err := p.open(ctx, m, raw, plainTypes, supportedAlgorithms)
+	c, _, err := p.open(ctx, m, raw, plainForm, supportedAlgorithms)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,8 @@ const (
 	maxTokenBytes = 8 << 10
 	// clientMark begins the subject of a client that acts for itself.
 	clientMark = policy.ClientProvider + ":"
+	// federationClaim names the entry of a client's federation that a token ends with.
+	federationClaim = "federation"
 )
 
 // subject returns the sub of a token of id.
@@ -79,6 +81,9 @@ func (g *Grants) claims(id *policy.Identity, terms *Terms, now time.Time) map[st
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": id.Expires.Unix(),
 		"jti": rand.Text(), "client_id": terms.Client, "roles": append([]string{}, id.Roles...),
 	}
+	if terms.Federation != "" {
+		claims[federationClaim] = terms.Federation
+	}
 	if len(terms.Scopes) > 0 {
 		claims["scope"] = strings.Join(terms.Scopes, " ")
 	}
@@ -131,6 +136,7 @@ func (g *Grants) Client(client string, expires time.Time) (*policy.Identity, err
 // accessToken is the content of a token whose signature and form are valid.
 type accessToken struct {
 	subject, id, client, login, grant string
+	federation                        string
 	scopes, audience                  []string
 	issued, expires                   time.Time
 
@@ -192,6 +198,9 @@ func (g *Grants) findVerified(ctx context.Context, token string) (*verified, err
 // resolve finds the records that a token depends on, and who it is. It reads in parallel, because
 // the store must probably ask a disk or a server.
 func (g *Grants) resolve(ctx context.Context, access *accessToken) (*verified, error) {
+	if access.federation != "" && !g.options.Federated(access.client, access.federation) {
+		return nil, invalid("the federation of its client has changed")
+	}
 	var other errgroup.Group
 	other.Go(func() error {
 		revocation, err := record.Find(ctx, g.options.Store, access.revokedKey)
@@ -277,6 +286,7 @@ func (g *Grants) parse(token string) (*accessToken, error) {
 	}
 	access.login, _ = claims["sid"].(string)
 	access.grant, _ = claims["grant"].(string)
+	access.federation, _ = claims[federationClaim].(string)
 	scope, _ := claims["scope"].(string)
 	access.scopes = strings.Fields(scope)
 	switch aud := claims["aud"].(type) {

@@ -139,6 +139,7 @@ func (g *Grants) redeem(ctx context.Context, s secret, check func(*Code) error) 
 		return nil, err
 	}
 	next, refresh := known.asRedeemed(s, now)
+	next.Federation = asked.Federation
 	value, err := json.Marshal(next)
 	if err != nil {
 		return nil, err

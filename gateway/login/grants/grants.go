@@ -68,6 +68,9 @@ type Terms struct {
 	// 0, there is no refresh token, and the grant lives as long as its access token.
 	Access  time.Duration `json:"access"`
 	Refresh time.Duration `json:"refresh,omitempty"`
+	// Federation is the entry of the client's federation that the client proved itself by for these
+	// tokens. They end when the entry changes.
+	Federation string `json:"-"`
 }
 
 // Options are the parts of Grants. All are required.
@@ -93,6 +96,8 @@ type Options struct {
 	Counts func(client string) bool
 	// Admits reports whether the policy of a client lets a user in, by who they are.
 	Admits func(client string, user *policy.Identity) bool
+	// Federated reports whether a client has that entry of its federation, unchanged.
+	Federated func(client, entry string) bool
 	// CodeLifetime is the lifetime of codes.
 	CodeLifetime time.Duration
 }

@@ -81,6 +81,7 @@ func (known *grant) narrowed(check func(*Terms) error) (*Terms, error) {
 			return nil, fmt.Errorf("grants: the scope %q was not granted", scope)
 		}
 	}
+	terms.Federation = asked.Federation
 	terms.Scopes, terms.OpenID, terms.Nonce = asked.Scopes, known.OpenID && asked.OpenID, ""
 	return &terms, nil
 }

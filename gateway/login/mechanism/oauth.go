@@ -1,9 +1,8 @@
 package mechanism
 
 import (
-	"slices"
-
 	"authgate/gateway/config"
+	"authgate/gateway/identity/assertions"
 	"authgate/gateway/identity/clients"
 	"authgate/gateway/login"
 	"authgate/gateway/login/grants"
@@ -24,7 +23,10 @@ func NewOAuth(o *Options, local *Local, f *Federation) (*OAuth, error) {
 	if !cfg.OAuth.Enabled {
 		return nil, nil
 	}
-	set, err := clients.New(clients.Options{Config: cfg, Store: o.Store, Now: o.Now, Verifier: o.Verifier})
+	proofs := assertions.New(assertions.Options{Config: cfg, Issuers: f.assertionIssuers(), Verifier: o.Verifier})
+	set, err := clients.New(clients.Options{
+		Config: cfg, Store: o.Store, Now: o.Now, Verifier: o.Verifier, Assertions: proofs,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -33,12 +35,21 @@ func NewOAuth(o *Options, local *Local, f *Federation) (*OAuth, error) {
 		Store: o.Store, Now: o.Now, Logins: local.Logins, Keys: local.keys,
 		Holders: holders, Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience, Leeway: cfg.Token.ReuseLeeway,
 		Lend: lend(cfg.OAuth.Scopes), Client: actsForItself(cfg.OAuth.Clients), Counts: set.Counts,
-		Admits: set.Admits, CodeLifetime: cfg.OAuth.CodeLifetime,
+		Admits: set.Admits, CodeLifetime: cfg.OAuth.CodeLifetime, Federated: proofs.Holds,
 	})
 	return &OAuth{
 		Clients: set, Grants: lent, Consents: grants.NewConsents(o.Store, o.Now, holders),
 		Devices: grants.NewDevices(lent, cfg.OAuth.DeviceLifetime),
 	}, nil
+}
+
+// assertionIssuers returns the trusted issuers by name.
+func (f *Federation) assertionIssuers() map[string]assertions.Issuer {
+	all := map[string]assertions.Issuer{}
+	for _, i := range f.issuers {
+		all[i.config.Name] = i
+	}
+	return all
 }
 
 // lend returns a function that reduces an identity to the roles of its scopes. If no scopes are
@@ -64,7 +75,7 @@ func lend(configured map[string][]string) func([]string, *policy.Identity) *poli
 func actsForItself(configured []config.OAuthClient) func(string) ([]string, bool) {
 	roles := map[string][]string{}
 	for i := range configured {
-		if c := &configured[i]; slices.Contains(c.Grants, config.GrantClientCredentials) {
+		if c := &configured[i]; c.ActsForItself() {
 			roles[c.ID] = c.Roles
 		}
 	}

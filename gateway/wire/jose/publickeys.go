@@ -112,6 +112,24 @@ func (k *PublicKeys) Find(id, algorithm string) (crypto.PublicKey, error) {
 	}
 }
 
+// Count returns how many keys may be used. Nil has none.
+func (k *PublicKeys) Count() (usable int) {
+	if k == nil {
+		return 0
+	}
+	for _, key := range k.nameless {
+		if key.flaw == nil {
+			usable++
+		}
+	}
+	for _, key := range k.named {
+		if key.flaw == nil {
+			usable++
+		}
+	}
+	return usable
+}
+
 // Only returns the one key for an algorithm, for a token that names none.
 func (k *PublicKeys) Only(algorithm string) (crypto.PublicKey, error) {
 	var only crypto.PublicKey
