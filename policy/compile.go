@@ -11,6 +11,7 @@ import (
 type compiler struct {
 	named  map[string]*Policy
 	cyclic map[string]string // cycles by the path of the reference that closes them
+	once   string            // since when cyclic are cycles
 	errs   Errors
 }
 
@@ -190,6 +191,29 @@ func (c *compiler) none(at place, refs []Ref) []*rule {
 	return rules
 }
 
+// together compiles the policy that holds if all of refs hold. A single one has the place itself.
+func (c *compiler) together(at place, refs []Ref) *Policy {
+	if len(refs) == 0 {
+		c.errs.add(at.path, "%s", emptyList)
+		return &Policy{}
+	}
+	if len(refs) == 1 {
+		p, _ := c.ref(at, refs[0])
+		return p
+	}
+	whole := &Policy{}
+	names := make([]string, len(refs))
+	for i, ref := range refs {
+		one := at.index(i)
+		one.sep = at.sep
+		p, _ := c.ref(one, ref)
+		names[i] = p.name
+		whole.rules = append(whole.rules, &rule{policy: p})
+	}
+	whole.name = strings.Join(names, ", ")
+	return whole
+}
+
 // refs compiles a list of references and describes each.
 func (c *compiler) refs(at place, refs []Ref) ([]*Policy, []string) {
 	if refs != nil && len(refs) == 0 {
@@ -211,6 +235,10 @@ func (c *compiler) ref(at place, ref Ref) (*Policy, string) {
 		c.errs.add(at.path, "%s", badRef)
 		return &Policy{}, ""
 	case ref.Spec != nil:
+		if ref.Spec.Next != nil {
+			c.errs.add(at.path+".next", "only a named policy can have next, at its top; "+
+				"name the policy below policies, and refer to it here")
+		}
 		p := c.spec(at, ref.Spec)
 		return &p, describe(at, p.rules)
 	case c.named[ref.Name] == nil:
@@ -218,7 +246,7 @@ func (c *compiler) ref(at place, ref Ref) (*Policy, string) {
 		return &Policy{}, ""
 	}
 	if cycle := c.cyclic[at.path]; cycle != "" {
-		c.errs.add(at.path, "the policy refers to itself: %s", cycle)
+		c.errs.add(at.path, "the policy refers to itself%s: %s", c.once, cycle)
 	}
 	return c.named[ref.Name], "policy " + ref.Name
 }
@@ -240,8 +268,8 @@ func knownNames(named map[string]*Policy) string {
 }
 
 // findCycles returns the cycles of references by name. The key is the path of
-// the reference that closes the cycle.
-func findCycles(specs map[string]*Spec) map[string]string {
+// the reference that closes the cycle. planned puts every Spec.Next in place.
+func findCycles(specs map[string]*Spec, planned bool) map[string]string {
 	cycles := make(map[string]string)
 	done := make(map[string]bool)
 	var trail []string
@@ -255,7 +283,11 @@ func findCycles(specs map[string]*Spec) map[string]string {
 	}
 	visit = func(name string) {
 		trail = append(trail, name)
-		eachReference("policies."+name, specs[name], follow)
+		if spec := specs[name]; planned && spec != nil && spec.Next != nil {
+			eachNext(name, spec, follow)
+		} else {
+			eachReference("policies."+name, spec, follow)
+		}
 		trail = trail[:len(trail)-1]
 		done[name] = true
 	}

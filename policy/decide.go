@@ -1,6 +1,9 @@
 package policy
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // Outcome is the result of a decision. The zero value is Forbid.
 type Outcome int
@@ -62,7 +65,8 @@ type reasons struct {
 
 	rules map[*rule]string // by the rule that fails; nil for a policy without rules
 
-	demands []Demand // all that the policy can demand of a login
+	demands []Demand  // all that the policy can demand of a login
+	probes  sync.Pool // of *probe
 }
 
 func newReasons(r *Route) *reasons {
@@ -118,7 +122,7 @@ func (r *Route) accepted() string {
 // For an identity with an owner, the policy must hold for the owner too.
 //
 // On a Route of a Table, Decide allocates only for the reason of a refusal without an
-// identity or by the roles of an owner, and for a StepUp.
+// identity or by the roles of an owner.
 func (r *Route) Decide(id *Identity, req *Request) Decision {
 	why := r.reasons
 	if why == nil {
@@ -151,11 +155,13 @@ func (r *Route) refuse(why *reasons, id *Identity, req *Request) Decision {
 	failed, by := r.Policy.failing(id, id, req)
 	if len(why.demands) > 0 {
 		var helps bool
-		if d.Demand, helps = r.Policy.stepUp(why.demands, id, req); helps {
+		probe := why.probe()
+		if d.Demand, helps = r.Policy.stepUp(why.demands, probe, id, req); helps {
 			d.Outcome = StepUp
-		} else if final, byFinal := r.Policy.failing(id, id.after(newProof(2, req.Now)), req); final != nil {
+		} else if final, byFinal := r.Policy.failing(id, probe.after(id, 2, req.Now), req); final != nil {
 			failed, by = final, byFinal
 		}
+		why.put(probe)
 	}
 	if failed != nil {
 		d.Rule = failed.where

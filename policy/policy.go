@@ -1,9 +1,6 @@
 package policy
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // Policy decides whether an identity may make a request. It comes from a Set
 // and does not change. The zero Policy allows nothing.
@@ -12,6 +9,8 @@ type Policy struct {
 	// that is written in a route.
 	name  string
 	rules []*rule // all of them must hold
+
+	next *next // nil: it leads to no policy with Spec.Next
 }
 
 // rule is one key of a policy.
@@ -122,6 +121,8 @@ func (p *Policy) walk(seen map[*Policy]bool, f func(*rule)) {
 // Set is a set of named policies. The zero Set has none.
 type Set struct {
 	policies map[string]*Policy
+	planned  map[string]*Policy  // the same with every Spec.Next in place
+	leads    map[string][]string // to policies with Spec.Next, sorted, by the name of the policy
 	broken   bool
 }
 
@@ -132,21 +133,27 @@ type Set struct {
 // Compile returns a Set even with an error, so that routes can be checked too.
 // This Set knows all names, and its policies allow nothing.
 func Compile(specs map[string]*Spec) (*Set, error) {
-	set := &Set{policies: make(map[string]*Policy, len(specs))}
-	for name := range specs {
-		set.policies[name] = &Policy{}
+	set := &Set{
+		policies: make(map[string]*Policy, len(specs)), planned: make(map[string]*Policy, len(specs)),
+		leads: findNext(specs),
 	}
-	c := compiler{named: set.policies, cyclic: findCycles(specs)}
+	for name := range specs {
+		set.policies[name], set.planned[name] = &Policy{}, &Policy{}
+	}
+	c := compiler{named: set.policies, cyclic: findCycles(specs, false)}
+	planned := compiler{named: set.planned, cyclic: findCycles(specs, true), once: oncePlanned}
 	for _, name := range sortedKeys(specs) {
 		if name == "" {
 			c.errs.add("policies", "the name of a policy is empty; give it a name")
 		}
 		at := place{path: "policies." + name, where: "policy " + name, sep: ": "}
 		*set.policies[name] = c.spec(at, specs[name])
+		*set.planned[name] = planned.plan(at, specs[name])
+		c.errs = append(c.errs, planned.newErrors(&c)...)
 	}
 	if err := c.errs.err(); err != nil {
 		for name := range specs {
-			*set.policies[name] = Policy{}
+			*set.policies[name], *set.planned[name] = Policy{}, Policy{}
 		}
 		set.broken = true
 		return set, err
@@ -161,35 +168,20 @@ func (s *Set) Policy(path string, refs []Ref) (*Policy, error) {
 	if refs == nil {
 		return nil, nil
 	}
+	at := place{path: path, where: "policy", sep: ": "}
 	c := compiler{named: s.policies}
-	if len(refs) == 0 {
-		c.errs.add(path, "%s", emptyList)
-		return nil, c.errs.err()
-	}
-	policies := make([]*Policy, len(refs))
-	for i, ref := range refs {
-		at := place{path: path, where: "policy", sep: ": "}
-		if len(refs) > 1 {
-			at.path = fmt.Sprintf("%s[%d]", path, i)
-			at.where = fmt.Sprintf("policy[%d]", i)
-		}
-		policies[i], _ = c.ref(at, ref)
-	}
+	whole := c.together(at, refs)
 	if err := c.errs.err(); err != nil {
 		return nil, err
 	}
 	if s.broken {
 		return &Policy{}, nil
 	}
-	if len(policies) == 1 {
-		return policies[0], nil
+	if names := s.nextOf(refs); names != nil {
+		planned := compiler{named: s.planned}
+		with := *whole
+		with.next = &next{policy: planned.together(at, refs), names: strings.Join(names, ",")}
+		return &with, nil
 	}
-	whole := &Policy{}
-	names := make([]string, len(policies))
-	for i, p := range policies {
-		names[i] = p.name
-		whole.rules = append(whole.rules, &rule{policy: p})
-	}
-	whole.name = strings.Join(names, ", ")
 	return whole, nil
 }

@@ -159,21 +159,47 @@ func (p *Policy) possibleDemands() (all []Demand) {
 	return all
 }
 
-// after returns the identity as it is after a sign-in.
-func (id *Identity) after(p Proof) *Identity {
-	signedIn := *id
-	signedIn.Proof = p
-	if id.Owner != nil {
-		signedIn.Owner = id.Owner.after(p)
+// probe is the memory for an identity after a sign-in, and for its request.
+type probe struct {
+	id, owner Identity
+	request   Request
+	amr       [1]string
+}
+
+// probe lends a probe, which put takes back.
+func (rs *reasons) probe() *probe {
+	if p, ok := rs.probes.Get().(*probe); ok {
+		return p
 	}
-	return &signedIn
+	return new(probe)
+}
+
+func (rs *reasons) put(p *probe) {
+	*p = probe{} // it keeps nobody's identity
+	rs.probes.Put(p)
+}
+
+// after returns the identity as it is after a sign-in with so many factors, until the next call.
+func (p *probe) after(id *Identity, factors int, at time.Time) *Identity {
+	proof := Proof{AuthTime: at}
+	if factors == 2 {
+		p.amr[0] = TwoFactors
+		proof.AMR = p.amr[:]
+	}
+	p.id = *id
+	p.id.Proof = proof
+	if id.Owner != nil {
+		p.owner = *id.Owner
+		p.owner.Proof, p.id.Owner = proof, &p.owner
+	}
+	return &p.id
 }
 
 // stepUp returns the easiest demand with which the policy holds after a sign-in that meets it. ok
 // tells that there is one.
-func (p *Policy) stepUp(possible []Demand, id *Identity, req *Request) (easiest Demand, ok bool) {
+func (p *Policy) stepUp(possible []Demand, probe *probe, id *Identity, req *Request) (easiest Demand, ok bool) {
 	for _, d := range possible {
-		if (!ok || d.easier(easiest, id.Factors())) && !d.Met(&id.Proof, req.Now) && p.satisfied(d, id, req) {
+		if (!ok || d.easier(easiest, id.Factors())) && !d.Met(&id.Proof, req.Now) && p.satisfied(d, probe, id, req) {
 			easiest, ok = d, true
 		}
 	}
@@ -183,28 +209,20 @@ func (p *Policy) stepUp(possible []Demand, id *Identity, req *Request) (easiest 
 // satisfied reports whether a sign-in that meets d is enough: one that just meets it and one that
 // is made now, with as many factors as d demands and as the login has. A policy under none
 // can refuse some of them.
-func (p *Policy) satisfied(d Demand, id *Identity, req *Request) bool {
-	at := *req
+func (p *Policy) satisfied(d Demand, probe *probe, id *Identity, req *Request) bool {
+	at := &probe.request
+	*at = *req
 	at.Now = time.Unix(0, 0) // a sign-in is recent, also where req has no time
 	oldest := time.Time{}
 	if d.MaxAge != 0 {
 		oldest = at.Now.Add(-d.MaxAge)
 	}
 	for _, signedIn := range []time.Time{oldest, at.Now} {
-		for _, factors := range []int{d.Factors, max(d.Factors, id.Factors())} {
-			if !p.allowsWithOwner(id.after(newProof(factors, signedIn)), &at) {
-				return false
-			}
+		most := max(d.Factors, id.Factors())
+		if !p.allowsWithOwner(probe.after(id, d.Factors, signedIn), at) ||
+			most != d.Factors && !p.allowsWithOwner(probe.after(id, most, signedIn), at) {
+			return false
 		}
 	}
 	return true
-}
-
-// newProof returns the proof of so many factors at a time.
-func newProof(factors int, at time.Time) Proof {
-	proof := Proof{AuthTime: at}
-	if factors == 2 {
-		proof.AMR = []string{TwoFactors}
-	}
-	return proof
 }

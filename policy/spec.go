@@ -36,6 +36,10 @@ type Spec struct {
 	Any  []Ref `yaml:"any"`  // at least one holds
 	All  []Ref `yaml:"all"`  // all of them hold
 	None []Ref `yaml:"none"` // none of them holds
+
+	// Next is the policy that is to come in the place of this one. It decides nothing yet: see
+	// Route.Next. Only a named policy can have it.
+	Next []Ref `yaml:"next,single"`
 }
 
 // Words returns the only values of keys of a policy, by key.
