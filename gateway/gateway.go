@@ -56,6 +56,9 @@ type Gateway struct {
 	verifier  *auth.Verifier
 	inFlight  inFlight
 	exchanges exchanges
+
+	differences *differences // of decisions from those with every next in place
+
 	forwarder *forward.Forwarder
 	shared    *rate.Shared // counts of routes that instances share; nil: they share none
 
@@ -125,6 +128,8 @@ func assemble(o Options) (*Gateway, error) {
 		verifier:  auth.NewVerifier(throttle, verifiedCredentials, verifiedFor, o.Now),
 		forwarder: forward.New(o.Logger),
 		inFlight:  newInFlight(),
+
+		differences: newDifferences(),
 
 		explains: o.explains,
 	}

@@ -77,7 +77,11 @@ func (ex *exchange) decideNamed(request *policy.Request, identify proves) (*rout
 		}
 		id = proved
 	}
-	if decision := route.rule.Decide(id, request); decision.Outcome != policy.Allow {
+	decision := route.rule.Decide(id, request)
+	if route.next != nil {
+		route.next.compare(ex, id, request, decision.Outcome)
+	}
+	if decision.Outcome != policy.Allow {
 		return nil, &refusedName{decision.Rule, decision.Reason}
 	}
 	return route, ex.checkSite(route, id)

@@ -30,6 +30,7 @@ type routing struct {
 // route has the parts of the gateway for a route of the table.
 type route struct {
 	rule     *policy.Route // decides
+	next     *next         // nil: none of its policies has a next
 	config   *config.Route
 	chain    chain.Chain               // finds out who makes a request
 	forward  *forward.Route            // nil: the route is for verify only
@@ -99,7 +100,7 @@ func (g *Gateway) newRouting(st, old *state) *routing {
 	for i, rule := range routing.table.Routes() {
 		c := &cfg.Routes[i]
 		r := route{
-			rule: rule, config: c, chain: routing.chains.Of(c, rule), identity: identity,
+			rule: rule, next: g.newNext(rule), config: c, chain: routing.chains.Of(c, rule), identity: identity,
 			limiter: limiters[c.Name],
 			cors:    newCORS(&c.CORS),
 			signIn:  signInFor(rule, site, f),

@@ -192,6 +192,9 @@ func (ex *exchange) decide(id *policy.Identity) error {
 	ex.Identify(id)
 	decision := route.rule.Decide(id, &ex.Canonical)
 	ex.Decision, ex.Reason = decision.Outcome.String(), decision.Reason
+	if route.next != nil {
+		route.next.compare(ex, id, &ex.Canonical, decision.Outcome)
+	}
 	switch decision.Outcome {
 	case policy.Allow:
 		return ex.checkSite(route, id)

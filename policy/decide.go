@@ -31,6 +31,20 @@ func (o Outcome) String() string {
 	return "forbid"
 }
 
+// Word returns the outcome for people: "forbid", "sign-in" (Challenge), "step-up" or "allow".
+func (o Outcome) Word() string {
+	switch o {
+	case Challenge:
+		return "sign-in"
+	case StepUp:
+		return "step-up"
+	}
+	return o.String()
+}
+
+// Outcomes is how many outcomes there are.
+const Outcomes = int(Allow) + 1
+
 // Decision is the answer to one request. Its texts come from the configuration
 // and contain nothing that a client sent.
 type Decision struct {

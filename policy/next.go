@@ -89,7 +89,11 @@ func leadingTo(specs map[string]*Spec, target string) map[string]bool {
 			if leading[name] || spec == nil {
 				continue
 			}
-			follow := func(_, to string) { leading[name] = leading[name] || leading[to] }
+			follow := func(_, to string) {
+				if leading[to] {
+					leading[name] = true
+				}
+			}
 			eachReference("", spec, follow)
 			eachNext(name, spec, follow)
 			grown = grown || leading[name]

@@ -148,8 +148,10 @@ func Compile(specs map[string]*Spec) (*Set, error) {
 		}
 		at := place{path: "policies." + name, where: "policy " + name, sep: ": "}
 		*set.policies[name] = c.spec(at, specs[name])
-		*set.planned[name] = planned.plan(at, specs[name])
-		c.errs = append(c.errs, planned.newErrors(&c)...)
+		if len(set.leads) > 0 {
+			*set.planned[name] = planned.plan(at, specs[name])
+			c.errs = append(c.errs, planned.newErrors(&c)...)
+		}
 	}
 	if err := c.errs.err(); err != nil {
 		for name := range specs {

@@ -67,13 +67,17 @@ func (r *references) compile(path string, refs []policy.Ref) *policy.Policy {
 	compiled, err := r.named.Policy(path, refs)
 	r.report.PolicyErrors(err)
 	for i, ref := range refs {
-		at := path
-		if len(refs) > 1 {
-			at = fmt.Sprintf("%s[%d]", path, i)
-		}
-		r.checkNames(at, ref.Spec, false)
+		r.checkNames(indexed(path, i, len(refs)), ref.Spec, false)
 	}
 	return compiled
+}
+
+// indexed returns the path of one of several policies under a key. A single one has that of the key.
+func indexed(path string, i, several int) string {
+	if several > 1 {
+		return fmt.Sprintf("%s[%d]", path, i)
+	}
+	return path
 }
 
 // checkNames checks the names in a policy, at any depth. negated tells that it is under none.
@@ -91,6 +95,9 @@ func (r *references) checkNames(path string, spec *policy.Spec, negated bool) {
 		r.checkUser(fmt.Sprintf("%s.users[%d]", path, i), user)
 	}
 	r.warnOfUnmet(path, spec, negated)
+	for i, ref := range spec.Next {
+		r.checkNames(indexed(path+".next", i, len(spec.Next)), ref.Spec, negated)
+	}
 	for key, refs := range map[string][]policy.Ref{"any": spec.Any, "all": spec.All, "none": spec.None} {
 		for i, ref := range refs {
 			r.checkNames(fmt.Sprintf("%s.%s[%d]", path, key, i), ref.Spec, negated != (key == "none"))

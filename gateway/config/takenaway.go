@@ -33,11 +33,7 @@ func (k *checker) warnOfTakenAway() {
 	for i, route := range c.Routes {
 		t.others = slices.Contains(route.Auth, policy.OIDC) || others && slices.Contains(route.Auth, policy.Bearer)
 		for j, ref := range route.Policy {
-			at := fmt.Sprintf("routes[%d].policy", i)
-			if len(route.Policy) > 1 {
-				at = fmt.Sprintf("%s[%d]", at, j)
-			}
-			t.ref(at, ref, false)
+			t.ref(indexed(fmt.Sprintf("routes[%d].policy", i), j, len(route.Policy)), ref, false)
 		}
 	}
 	for i, client := range c.OAuth.Clients {
@@ -77,6 +73,9 @@ func (t *takenAway) spec(path string, spec *policy.Spec, negated bool) {
 					"list who may pass instead of who may not", condition.says)
 			}
 		}
+	}
+	for i, ref := range spec.Next {
+		t.ref(indexed(path+".next", i, len(spec.Next)), ref, negated)
 	}
 	for _, group := range []struct {
 		key     string

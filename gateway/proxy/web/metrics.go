@@ -42,6 +42,7 @@ type Metrics struct {
 	versions         *prometheus.CounterVec
 	spans            *prometheus.CounterVec
 	backchannel      *prometheus.CounterVec
+	policyNext       *prometheus.CounterVec
 
 	byVersion [4]prometheus.Counter // by major version, of versions
 	logger    *slog.Logger
@@ -81,6 +82,9 @@ func NewMetrics(
 			"Spans of traces, by whether the collector has taken them.", "result"),
 		backchannel: counter("authgate_backchannel_logouts_total",
 			"Clients that were to be told that a login has ended, by whether they were.", "result"),
+		policyNext: counter("authgate_policy_next_total",
+			"Requests that are decided otherwise once every next of a policy is in place, by both outcomes.",
+			"route", "now", "next"),
 	}
 	for major := 1; major < len(m.byVersion); major++ {
 		m.byVersion[major] = m.versions.WithLabelValues(strconv.Itoa(major))
@@ -106,6 +110,7 @@ func (m *Metrics) register(registry prometheus.Registerer, version string, sessi
 	all := []prometheus.Collector{
 		m.requests, m.requestDuration, m.upstreamDuration, m.upstreamRetries, m.upstreamChecks,
 		m.logins, m.tokens, m.storeDuration, m.providerDuration, m.reloads, m.versions, m.spans, m.backchannel,
+		m.policyNext,
 		buildInfo(version),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -181,6 +186,21 @@ func (m *Metrics) Spans(result string, spans int) {
 // Upstream returns the observer of the time of an upstream.
 func (m *Metrics) Upstream(name string) prometheus.Observer {
 	return m.upstreamDuration.WithLabelValues(name)
+}
+
+// NextCounters count decisions by their outcome, and by another one once every next of a policy is in place.
+type NextCounters [policy.Outcomes][policy.Outcomes]prometheus.Counter
+
+// Next returns the counters of a route. They exist from now on, so that the first difference is an increase.
+func (m *Metrics) Next(route string) (counters NextCounters) {
+	for now := range policy.Outcome(policy.Outcomes) {
+		for next := range policy.Outcome(policy.Outcomes) {
+			if now != next {
+				counters[now][next] = m.policyNext.WithLabelValues(route, now.Word(), next.Word())
+			}
+		}
+	}
+	return counters
 }
 
 // Store returns a function that measures the operations of the store.
