@@ -36,9 +36,15 @@ func (o Operators) EachLogin(ctx context.Context, f func(*login.UserLogin) error
 // false if there is none. After an error the login may still be valid.
 func (o Operators) EndLogin(ctx context.Context, id string) (bool, error) {
 	st := o.gateway.state.Load()
+	ended, err := o.endLogin(ctx, st, id)
+	return ended != nil, err
+}
+
+// endLogin is EndLogin, and returns the login.
+func (o Operators) endLogin(ctx context.Context, st *state, id string) (*login.Login, error) {
 	ended, err := st.mechanisms.Logins.End(store.Ending(ctx), id)
 	if err != nil || ended == nil {
-		return false, err
+		return nil, err
 	}
 	tellEnded(&o.gateway.service, ended)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), atProviderTime)
@@ -47,7 +53,7 @@ func (o Operators) EndLogin(ctx context.Context, id string) (bool, error) {
 		o.gateway.service.Logger.Warn("signing out at the provider failed; the session here has ended",
 			"subject", ended.Subject(), "login", ended.ID, "error", err.Error())
 	}
-	return true, nil
+	return ended, nil
 }
 
 // tellEnded tells metrics and log that an operator has ended a login.
@@ -76,13 +82,20 @@ func (o Operators) EndLoginsOf(ctx context.Context, user string) (int, error) {
 	if err != nil || !strings.Contains(user, ":") {
 		return len(ended), err
 	}
-	n, err := o.endDelegatedOf(ctx, overview, user)
+	n, subjects, err := o.endDelegatedOf(ctx, overview, user)
+	if st.oauth != nil && len(st.config.OAuth.CrossApp) > 0 {
+		// Also what clients have for the user without a login.
+		clients, failed := st.oauth.Consents.EndVouched(ctx, user, subjects...)
+		n, err = n+clients, errors.Join(err, failed)
+	}
 	return len(ended) + n, err
 }
 
-// endDelegatedOf ends the logins of a provider's user. Their name is known from the provider's last
-// claims, so it must look at all logins.
-func (o Operators) endDelegatedOf(ctx context.Context, overview *login.Overview, user string) (n int, err error) {
+// endDelegatedOf ends the logins of a provider's user, and returns how many there were, and of whom. The
+// name is known from the provider's last claims, so it must look at all logins.
+func (o Operators) endDelegatedOf(
+	ctx context.Context, overview *login.Overview, user string,
+) (n int, subjects []string, err error) {
 	var ids []string
 	err = overview.Each(ctx, func(l *login.UserLogin) error {
 		if l.Provider != policy.LocalProvider && l.User == user {
@@ -91,13 +104,13 @@ func (o Operators) endDelegatedOf(ctx context.Context, overview *login.Overview,
 		return nil
 	})
 	for _, id := range ids {
-		ended, failed := o.EndLogin(ctx, id)
-		if ended {
-			n++
+		ended, failed := o.endLogin(ctx, o.gateway.state.Load(), id)
+		if ended != nil {
+			n, subjects = n+1, append(subjects, ended.Subject())
 		}
 		err = errors.Join(err, failed)
 	}
-	return n, err
+	return n, subjects, err
 }
 
 // Invite makes an invitation for an account of accounts.file, and returns its link. The error

@@ -39,6 +39,11 @@ type Identity struct {
 	// fewer, as an API token can. The policy must hold for both, so that a
 	// credential without a role opens nothing more. It is nil if Roles are all there are.
 	Owner *Identity
+	// Actor is who makes the request for the user: "client:ID", an OAuth client whose tokens are for
+	// its acts in the user's name. It is empty if users, or programs, act for themselves.
+	Actor string
+	// EarlierActors are those from whom Actor got the user's access, the latest first.
+	EarlierActors []string
 	// Scopes are the OAuth scopes of the credential, if it has any.
 	Scopes []string
 	// Claims are further claims of the provider by name, as decoded from JSON.
@@ -119,4 +124,24 @@ func (id *Identity) Reduced(roles []string) *Identity {
 		reduced.Owner = id
 	}
 	return &reduced
+}
+
+// Act is the claim act of a token (RFC 8693, section 4.1): who acts, and who acted before.
+type Act struct {
+	Subject string `json:"sub"`
+	Earlier *Act   `json:"act,omitempty"`
+}
+
+// Act returns the actors of an identity as a claim, nil without one.
+func (id *Identity) Act() *Act {
+	if id.Actor == "" {
+		return nil
+	}
+	outermost := &Act{Subject: id.Actor}
+	act := outermost
+	for _, earlier := range id.EarlierActors {
+		act.Earlier = &Act{Subject: earlier}
+		act = act.Earlier
+	}
+	return outermost
 }

@@ -106,3 +106,59 @@ func (c *OAuthClient) checkFederationGrant(r *section.Report, path string) {
 
 // ownGrants are the grants by which a client acts for itself, for messages.
 var ownGrants = strings.Join([]string{GrantClientCredentials, GrantJWTBearer}, " or ")
+
+// crossApp checks which providers vouch for their users, and where.
+func (k *checker) crossApp() {
+	c, r := k.cfg, k.report
+	if r.Given("oauth.cross_app") && len(c.OAuth.CrossApp) == 0 && !r.Broken("oauth.cross_app") {
+		r.Fault("oauth.cross_app", "must not be empty; remove it, or name a provider and its clients")
+	}
+	first := map[string]int{}
+	for i, x := range c.OAuth.CrossApp {
+		at := fmt.Sprintf("oauth.cross_app[%d]", i)
+		index := slices.IndexFunc(c.Providers, func(p issuers.Provider) bool { return p.Name == x.Provider })
+		before, twice := first[x.Provider]
+		switch {
+		case r.Broken("providers") || r.Broken(at+".provider"):
+		case x.Provider == "":
+			r.Fault(at+".provider", "is needed: the name of one of providers")
+		case index < 0:
+			r.Fault(at+".provider", "there is no provider %q; %s", x.Provider,
+				strictyaml.Hint(x.Provider, "providers", issuers.Names(c.Providers)))
+		case c.Providers[index].Issuer == "":
+			r.Fault(at+".provider", "%q has no issuer, so it signs no assertions", x.Provider)
+		case twice:
+			r.Fault(at+".provider", "%q is already in oauth.cross_app[%d]; put the clients there", x.Provider, before)
+		default:
+			first[x.Provider] = i
+		}
+		if len(x.Clients) == 0 && !r.Broken(at+".clients") {
+			r.Fault(at+".clients", "is needed: where the provider vouches for its users")
+		}
+		for j, id := range x.Clients {
+			k.crossAppClient(fmt.Sprintf("%s.clients[%d]", at, j), id)
+		}
+	}
+}
+
+// crossAppClient checks one client at which a provider vouches for its users.
+func (k *checker) crossAppClient(path, id string) {
+	o, r := &k.cfg.OAuth, k.report
+	var ids []string
+	for i := range o.Clients {
+		ids = append(ids, o.Clients[i].ID)
+	}
+	at := slices.Index(ids, id)
+	switch {
+	case r.Broken("oauth.clients"):
+	case strings.HasPrefix(id, "https://"):
+		if !o.MetadataClients.Enabled {
+			r.Fault(path, "%q is the URL of a metadata document, and oauth.metadata_clients.enabled is false", id)
+		}
+	case at < 0:
+		r.Fault(path, "there is no OAuth client %q; %s", id, strictyaml.Hint(id, "oauth.clients", ids))
+	case !o.Clients[at].Confidential():
+		r.Fault(path, "%q is a public client, which cannot prove that the assertion is for it; give it secret, jwks, "+
+			"jwks_uri or federation", id)
+	}
+}

@@ -38,6 +38,7 @@ const defaultResourceAll = "all" // all routes that accept bearer
 type OAuth struct {
 	Enabled          bool                 `yaml:"enabled"`
 	Clients          []OAuthClient        `yaml:"clients"`
+	CrossApp         []CrossApp           `yaml:"cross_app"`
 	Registration     string               `yaml:"registration" default:"off" words:"off open"` // off or open
 	RegistrationRate registrationRate     `yaml:"registration_rate"`
 	RedirectSchemes  []string             `yaml:"redirect_schemes" check:"scheme"` // beside https, and http on loopback
@@ -102,6 +103,27 @@ type Federation struct {
 	Issuer      string              `yaml:"issuer"` // the name of one of token.trusted_issuers
 	Claims      map[string][]string `yaml:"claims"` // all are needed; see policy.HasClaim
 	MaxLifetime time.Duration       `yaml:"max_lifetime" default:"1h" min:"1s" max:"24h"`
+}
+
+// CrossApp lets a provider vouch for its users at clients (ID-JAG).
+type CrossApp struct {
+	Provider string   `yaml:"provider"` // its name
+	Clients  []string `yaml:"clients"`  // identifiers, or URLs of metadata documents
+}
+
+// Vouches reports whether a provider may vouch for its users at a client.
+func (o *OAuth) Vouches(provider, client string) bool {
+	return slices.ContainsFunc(o.CrossApp, func(x CrossApp) bool {
+		return x.Provider == provider && slices.Contains(x.Clients, client)
+	})
+}
+
+// Vouching returns the names of the providers that vouch for their users.
+func (o *OAuth) Vouching() (names []string) {
+	for _, x := range o.CrossApp {
+		names = append(names, x.Provider)
+	}
+	return names
 }
 
 // jwkSet is a JWK Set (RFC 7517, section 5) whose keys have no members but texts.

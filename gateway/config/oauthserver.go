@@ -32,6 +32,7 @@ func (k *checker) oauth() {
 	}
 	k.scopes()
 	k.clients()
+	k.crossApp()
 }
 
 // issuer checks that the documents about the issuer are at the gateway: clients look for

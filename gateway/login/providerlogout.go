@@ -43,6 +43,11 @@ func (u *Users) BackChannel(ctx context.Context, name string, token *provider.Lo
 			return ended, err
 		}
 	}
+	if token.Subject != "" && u.loggedOut != nil {
+		if err := u.loggedOut(ctx, name, token.Subject); err != nil {
+			return ended, err
+		}
+	}
 	until := u.logins.now().Add(token.Expires.Sub(u.options.Now())) // the token's time is by the local clock
 	if err := u.logins.store.Put(store.Ending(ctx), used, []byte{1}, until); err != nil {
 		return ended, fmt.Errorf("storing a logout token: %w", err)

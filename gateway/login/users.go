@@ -80,12 +80,19 @@ type UsersOptions struct {
 // Users keeps the people who sign in at a provider, and their logins. The provider's
 // tokens are encrypted in the record of the login and stored nowhere else.
 type Users struct {
-	options  UsersOptions
-	logins   *Logins
-	renewals singleflight.Group            // by sid
-	beside   sync.Map                      // sids of renewals that streams have begun
-	pauses   *lru.Cache[string, time.Time] // by sid: no renewal before this time
-	slots    chan struct{}                 // one for each renewal that is running
+	options   UsersOptions
+	logins    *Logins
+	renewals  singleflight.Group                                        // by sid
+	beside    sync.Map                                                  // sids of renewals that streams have begun
+	pauses    *lru.Cache[string, time.Time]                             // by sid: no renewal before this time
+	slots     chan struct{}                                             // one for each renewal that is running
+	loggedOut func(ctx context.Context, provider, subject string) error // see OnLogout
+}
+
+// OnLogout makes do be called for each user whom a provider has signed out. It must be called before
+// the users are in use.
+func (u *Users) OnLogout(do func(ctx context.Context, provider, subject string) error) {
+	u.loggedOut = do
 }
 
 // NewUsers returns the users whose logins are in logins, which must not be in use yet.

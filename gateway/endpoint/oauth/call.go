@@ -15,6 +15,8 @@ type call struct {
 	client *clients.Client
 	form   url.Values
 	proof  *assertions.Proof // by which its platform proves the client; nil: another way
+	// crossApp tells that a provider vouches for a user by the assertion of the grant.
+	crossApp bool
 }
 
 // entry returns the entry of the client's federation that its tokens end with, "" if there is none.
@@ -44,16 +46,21 @@ func (s *core) readCall(ex *web.Exchange) (*call, error) {
 	default:
 		return nil, &refusal{codeInvalidClient, "A client authenticates by Basic or in the form.", nil}
 	}
+	crossApp := false
 	if form.Get("grant_type") == grantAssertion && ex.Canonical.Path.Decoded == s.site.Own(tokenPath) {
-		if presented.Grant = form.Get("assertion"); presented.Grant == "" {
+		given := form.Get("assertion")
+		if given == "" {
 			return nil, refuse(codeInvalidRequest, "The parameter assertion is needed.")
+		}
+		if crossApp = s.assertions.IsCrossApp(given); !crossApp {
+			presented.Grant = given
 		}
 	}
 	client, proof, err := s.clients.Authenticate(&ex.Store, &presented)
 	if err != nil {
 		return nil, err
 	}
-	return &call{client, form, proof}, nil
+	return &call{client, form, proof, crossApp}, nil
 }
 
 const detailNoForm = "The body is not a form."

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"authgate/gateway/proxy/web"
+	"authgate/policy"
 )
 
 // revoke is POST oauth/revoke (RFC 7009): an access token ends alone, a refresh token with
@@ -31,6 +32,8 @@ type inspected struct {
 	Audience any    `json:"aud,omitempty"`
 	Issuer   string `json:"iss,omitempty"`
 	ID       string `json:"jti,omitempty"`
+
+	Act *policy.Act `json:"act,omitempty"`
 }
 
 // introspect is POST oauth/introspect. A client learns of its own tokens alone.
@@ -57,7 +60,7 @@ func (s *programs) introspect(ex *web.Exchange, c *call) (any, error) {
 		answer.Type = "Bearer"
 	}
 	if id := found.Identity; id != nil {
-		answer.Subject, answer.Username = subjectOf(id), id.Username
+		answer.Subject, answer.Username, answer.Act = subjectOf(id), id.Username, id.Act()
 	}
 	if found.Terms.Resource != "" {
 		answer.Audience = found.Terms.Resource

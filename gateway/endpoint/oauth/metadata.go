@@ -24,7 +24,7 @@ func (s *documents) serverMetadata() map[string]any {
 	algorithms := config.AssertionAlgorithms()
 	grantTypes := []string{grantCode, grantRefresh, grantCredentials, grantDevice}
 	byAssertion := func(c config.OAuthClient) bool { return slices.Contains(c.Grants, config.GrantJWTBearer) }
-	if slices.ContainsFunc(s.section.Clients, byAssertion) {
+	if slices.ContainsFunc(s.section.Clients, byAssertion) || len(s.section.CrossApp) > 0 {
 		grantTypes = append(grantTypes, grantAssertion)
 	}
 	m := map[string]any{
@@ -59,6 +59,9 @@ func (s *documents) serverMetadata() map[string]any {
 		"backchannel_logout_session_supported":             true,
 		"claims_supported": []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid",
 			"amr", "acr", "name", "preferred_username", "email", "email_verified", "groups"},
+	}
+	if len(s.section.CrossApp) > 0 {
+		m["authorization_grant_profiles_supported"] = []string{"urn:ietf:params:oauth:grant-profile:id-jag"}
 	}
 	for _, name := range []string{"revocation", "introspection"} {
 		m[name+"_endpoint_auth_signing_alg_values_supported"] = algorithms

@@ -8,6 +8,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/endpoint/signout"
+	"authgate/gateway/identity/assertions"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/identity/clients"
 	"authgate/gateway/login"
@@ -44,22 +45,23 @@ type Server struct {
 
 // core has the fields that all parts of a server need.
 type core struct {
-	options   *endpoint.Options
-	site      *web.Site
-	section   *config.OAuth
-	issuer    string
-	resources *config.Resources
-	lifetimes lifetimes // of tokens, unless the client has its own
-	audience  []string  // of tokens for no resource
-	clients   *clients.Set
-	grants    *grants.Grants
-	consents  *grants.Consents
-	ids       *jose.Keys // sign ID tokens and logout tokens
-	hints     *jose.Reader
-	forms     seal
-	logins    *login.Logins
-	accounts  *accounts.Set
-	verifier  *auth.Verifier
+	options    *endpoint.Options
+	site       *web.Site
+	section    *config.OAuth
+	issuer     string
+	resources  *config.Resources
+	lifetimes  lifetimes // of tokens, unless the client has its own
+	audience   []string  // of tokens for no resource
+	clients    *clients.Set
+	assertions *assertions.Set
+	grants     *grants.Grants
+	consents   *grants.Consents
+	ids        *jose.Keys // sign ID tokens and logout tokens
+	hints      *jose.Reader
+	forms      seal
+	logins     *login.Logins
+	accounts   *accounts.Set
+	verifier   *auth.Verifier
 	// hasDefault tells that a provider is where users sign in without a choice.
 	hasDefault bool
 }
@@ -71,6 +73,7 @@ type Options struct {
 	Endpoint      *endpoint.Options
 	Config        *config.Config
 	Clients       *clients.Set
+	Assertions    *assertions.Set
 	Grants        *grants.Grants
 	Consents      *grants.Consents
 	Devices       *grants.Devices
@@ -106,7 +109,7 @@ func newCore(o *Options) *core {
 		options: o.Endpoint, site: o.Endpoint.Site, section: &o.Config.OAuth, issuer: o.Config.Token.Issuer,
 		resources: o.Config.Resources(),
 		lifetimes: lifetimes{o.Config.Token.AccessLifetime, o.Config.Token.RefreshLifetime},
-		clients:   o.Clients, grants: o.Grants, consents: o.Consents, ids: o.IDKeys, audience: o.Config.Token.Audience,
+		clients:   o.Clients, assertions: o.Assertions, grants: o.Grants, consents: o.Consents, ids: o.IDKeys, audience: o.Config.Token.Audience,
 		hints:  jose.NewReader(o.IDKeys, jose.ReaderOptions{}),
 		forms:  seal{o.IDKeys.Derive("oauth forms")},
 		logins: o.Logins, accounts: o.Accounts, verifier: o.Verifier, hasDefault: o.HasDefault,

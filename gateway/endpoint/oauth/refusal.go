@@ -70,6 +70,8 @@ func refusalOf(err error) *refusal {
 		return &refusal{codeInvalidGrant, "The assertion is not accepted.", err}
 	case errors.Is(err, grants.ErrNoConsent):
 		return &refusal{codeConsentRequired, "The user has taken the consent back. Ask again.", err}
+	case errors.Is(err, grants.ErrNotAdmitted):
+		return &refusal{codeAccessDenied, "The policy of the application does not let the user in.", err}
 	case errors.Is(err, grants.ErrPending):
 		return &refusal{codePending, "The user has not decided yet.", err}
 	case errors.Is(err, grants.ErrSlowDown):

@@ -56,7 +56,9 @@ func (s *programs) token(ex *web.Exchange, c *call) (any, error) {
 	case grantCredentials:
 		do = s.byCredentials
 	case grantAssertion:
-		do = s.byAssertion
+		if do = s.byAssertion; c.crossApp {
+			do = s.byCrossApp
+		}
 	case grantDevice:
 		do = s.byDeviceCode
 	case "":
@@ -64,7 +66,7 @@ func (s *programs) token(ex *web.Exchange, c *call) (any, error) {
 	default:
 		return nil, refuse(codeUnsupportedGrant, "This grant type is not supported.")
 	}
-	if !c.client.May(grant) {
+	if !c.crossApp && !c.client.May(grant) {
 		return nil, refuse(codeUnauthorizedClient, "The client may not use this grant type.")
 	}
 	issued, err := do(ex, c)

@@ -160,7 +160,8 @@ func (e *Endpoints) newServer(o *Options, logout *signout.Logout) (*oauth.Server
 		e.registrations = rate.New("oauth:registration", limit, o.Site.Service.Now, o.Counts)
 	}
 	return oauth.New(oauth.Options{
-		Endpoint: e.Shared, Config: o.Config, Clients: o.OAuth.Clients, Grants: o.OAuth.Grants,
+		Endpoint: e.Shared, Config: o.Config, Clients: o.OAuth.Clients,
+		Assertions: o.OAuth.Assertions, Grants: o.OAuth.Grants,
 		Consents: o.OAuth.Consents, Devices: o.OAuth.Devices, IDKeys: o.Local.PublicKeys, Logout: logout,
 		Registrations: e.registrations, Logins: o.Local.Logins, Accounts: o.Local.Accounts, Verifier: o.Local.Verifier,
 		HasDefault: o.Federation.Default != nil,

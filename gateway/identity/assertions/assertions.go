@@ -58,6 +58,7 @@ type Issuer interface {
 type Options struct {
 	Config   *config.Config
 	Issuers  map[string]Issuer // trusted issuers, by name
+	Vouching []Vouching        // providers of users
 	Verifier *auth.Verifier
 }
 
@@ -66,6 +67,8 @@ type Set struct {
 	audience string // of assertions
 	issuers  map[string]Issuer
 	verifier *auth.Verifier
+	oauth    *config.OAuth
+	vouching []Vouching         // those of oauth.cross_app
 	names    map[string]string  // of issuers, by their iss
 	entries  map[string][]entry // by the name of the issuer
 }
@@ -82,6 +85,12 @@ func New(o Options) *Set {
 	s := &Set{
 		audience: o.Config.Token.Issuer, issuers: o.Issuers, verifier: o.Verifier,
 		names: map[string]string{}, entries: map[string][]entry{},
+	}
+	s.oauth = &o.Config.OAuth
+	for _, p := range o.Vouching {
+		if slices.Contains(s.oauth.Vouching(), p.Name()) {
+			s.vouching = append(s.vouching, p)
+		}
 	}
 	identifiers := map[string]string{}
 	for _, issuer := range o.Config.Token.TrustedIssuers {

@@ -27,6 +27,8 @@ const (
 	clientMark = policy.ClientProvider + ":"
 	// federationClaim names the entry of a client's federation that a token ends with.
 	federationClaim = "federation"
+	// vouchedClaim names the record of a token that a client got by the word of a provider.
+	vouchedClaim = "vouched"
 )
 
 // subject returns the sub of a token of id.
@@ -87,6 +89,9 @@ func (g *Grants) claims(id *policy.Identity, terms *Terms, now time.Time) map[st
 	if len(terms.Scopes) > 0 {
 		claims["scope"] = strings.Join(terms.Scopes, " ")
 	}
+	if act := id.Act(); act != nil {
+		claims["act"] = act
+	}
 	return claims
 }
 
@@ -136,7 +141,7 @@ func (g *Grants) Client(client string, expires time.Time) (*policy.Identity, err
 // accessToken is the content of a token whose signature and form are valid.
 type accessToken struct {
 	subject, id, client, login, grant string
-	federation                        string
+	federation, vouched               string
 	scopes, audience                  []string
 	issued, expires                   time.Time
 
@@ -211,10 +216,13 @@ func (g *Grants) resolve(ctx context.Context, access *accessToken) (*verified, e
 	})
 	var current *verified
 	var err error
-	if access.grant == "" {
-		current, err = g.resolveClient(access)
-	} else {
+	switch {
+	case access.grant != "":
 		current, err = g.resolveGrant(ctx, access)
+	case access.vouched != "":
+		current, err = g.resolveVouched(ctx, access)
+	default:
+		current, err = g.resolveClient(access)
 	}
 	if revoked := other.Wait(); revoked != nil {
 		return nil, revoked
@@ -287,6 +295,7 @@ func (g *Grants) parse(token string) (*accessToken, error) {
 	access.login, _ = claims["sid"].(string)
 	access.grant, _ = claims["grant"].(string)
 	access.federation, _ = claims[federationClaim].(string)
+	access.vouched, _ = claims[vouchedClaim].(string)
 	scope, _ := claims["scope"].(string)
 	access.scopes = strings.Fields(scope)
 	switch aud := claims["aud"].(type) {

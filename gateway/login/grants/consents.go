@@ -51,6 +51,9 @@ type Consent struct {
 // client does not bring them back.
 type consent struct {
 	ID string `json:"id"`
+	// Vouched: the user's provider has consented in the place of the user, which is no consent to what
+	// the client asks the user for.
+	Vouched bool `json:"vouched,omitempty"`
 	Consent
 }
 
@@ -61,13 +64,19 @@ type consented struct {
 	Issuer  string    `json:"iss,omitempty"` // of the provider; empty: a local account, or an older record
 	Written time.Time `json:"written"`
 	All     []consent `json:"all"`
+	// Ended tells when the access of a client ended, that of all clients under "". Assertions of a
+	// provider from before give none again.
+	Ended map[string]time.Time `json:"ended,omitempty"`
 }
 
 func consentsKey(subject string) string { return consentsPrefix + record.Hash([]byte(subject)) }
 
-// of returns the consent for a client, nil if there is none.
-func (c *consented) of(client string) *consent {
-	at := slices.IndexFunc(c.All, func(one consent) bool { return one.Client == client })
+// of returns the consent of the user for a client, nil if there is none.
+func (c *consented) of(client string) *consent { return c.find(client, false) }
+
+// find returns the consent for a client of the user, or of the user's provider.
+func (c *consented) find(client string, vouched bool) *consent {
+	at := slices.IndexFunc(c.All, func(one consent) bool { return one.Client == client && one.Vouched == vouched })
 	if at < 0 {
 		return nil
 	}
@@ -153,7 +162,7 @@ func (c *Consents) Give(ctx context.Context, subject, client, name, resource str
 		}
 		known.keepCurrent(c.holders)
 		now := c.now()
-		if !known.add(client, name, resource, scopes, now) {
+		if !known.add(known.of(client), consent{Consent: Consent{Client: client, Name: name}}, resource, scopes, now) {
 			return store.Edit{}, nil
 		}
 		known.Written = now
@@ -165,12 +174,12 @@ func (c *Consents) Give(ctx context.Context, subject, client, name, resource str
 	return err
 }
 
-// add adds a consent. It reports whether the record must be written.
-func (c *consented) add(client, name, resource string, scopes []string, now time.Time) bool {
-	one := c.of(client)
+// add adds scopes to a consent, or to made if it is nil. It reports whether the record must be written.
+func (c *consented) add(one *consent, made consent, resource string, scopes []string, now time.Time) bool {
+	name := made.Name
 	if one == nil {
-		added := Consent{Client: client, Resources: map[string][]string{}, Since: now}
-		c.All = append(c.All, consent{rand.Text(), added})
+		made.ID, made.Resources, made.Since = rand.Text(), map[string][]string{}, now
+		c.All = append(c.All, made)
 		c.All = c.All[max(0, len(c.All)-maxConsents):]
 		one = &c.All[len(c.All)-1]
 	}
@@ -188,16 +197,30 @@ func (c *consented) add(client, name, resource string, scopes []string, now time
 	return true
 }
 
+// add adds the scopes of another consent for the same client.
+func (c *Consent) add(resources map[string][]string) {
+	for resource, scopes := range resources {
+		all := slices.Concat(c.Resources[resource], scopes)
+		slices.Sort(all)
+		c.Resources[resource] = slices.Compact(all)
+	}
+}
+
 // List returns the consents of a user, the oldest first.
 func (c *Consents) List(ctx context.Context, subject string) ([]Consent, error) {
 	known, err := c.of(ctx, subject)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Consent, len(known.All))
+	var all []Consent
 	for i := range known.All {
-		all[i] = known.All[i].Consent
-		all[i].Resources = maps.Clone(all[i].Resources)
+		one := known.All[i].Consent
+		one.Resources = maps.Clone(one.Resources)
+		if at := slices.IndexFunc(all, func(c Consent) bool { return c.Client == one.Client }); at >= 0 {
+			all[at].add(one.Resources)
+			continue
+		}
+		all = append(all, one)
 	}
 	return all, nil
 }
@@ -207,11 +230,15 @@ func (c *Consents) List(ctx context.Context, subject string) ([]Consent, error) 
 func (c *Consents) Withdraw(ctx context.Context, subject, client string) (found bool, err error) {
 	err = store.Update(store.Ending(ctx), c.store, consentsKey(subject), func(raw []byte) (store.Edit, error) {
 		known, err := decodeConsents(subject, raw)
-		if found = err == nil && known.of(client) != nil; !found {
+		if err != nil {
 			return store.Edit{}, err
+		}
+		if found = known.of(client) != nil || known.find(client, true) != nil; !found {
+			return store.Edit{}, nil
 		}
 		known.All = slices.DeleteFunc(known.All, func(one consent) bool { return one.Client == client })
 		now := c.now()
+		known.end(client, now)
 		known.Written = now
 		return record.Edited(known, now.Add(consentLifetime))
 	})
@@ -219,4 +246,71 @@ func (c *Consents) Withdraw(ctx context.Context, subject, client string) (found 
 		return false, fmt.Errorf("withdrawing a consent: %w", err)
 	}
 	return found, nil
+}
+
+// endedMemory is how long it is known that an access has ended. No assertion lives longer.
+const endedMemory = 2 * time.Hour
+
+// end records that the access of a client, "" for all, ends now.
+func (c *consented) end(client string, now time.Time) {
+	maps.DeleteFunc(c.Ended, func(_ string, at time.Time) bool { return now.Sub(at) > endedMemory })
+	if c.Ended == nil {
+		c.Ended = map[string]time.Time{}
+	}
+	c.Ended[client] = now
+}
+
+// vouch records that the provider of a user has consented to terms by an assertion, and returns the ID of
+// the consent. The error is ErrInvalid if the access has ended since the assertion was issued.
+func (c *Consents) vouch(ctx context.Context, subject, name string, t *Terms, issued time.Time) (id string, err error) {
+	err = store.Update(ctx, c.store, consentsKey(subject), func(raw []byte) (store.Edit, error) {
+		known, err := decodeConsents(subject, raw)
+		if err != nil {
+			return store.Edit{}, err
+		}
+		known.keepCurrent(c.holders)
+		for _, client := range []string{"", t.Client} {
+			if at, ok := known.Ended[client]; ok && !issued.After(at.Truncate(time.Second)) {
+				return store.Edit{}, invalid("the assertion is from before the access of the client ended")
+			}
+		}
+		now := c.now()
+		made := consent{Vouched: true, Consent: Consent{Client: t.Client, Name: name}}
+		changed := known.add(known.find(t.Client, true), made, t.Resource, t.Scopes, now)
+		id = known.find(t.Client, true).ID
+		if !changed {
+			return store.Edit{}, nil
+		}
+		known.Written = now
+		return record.Edited(known, now.Add(consentLifetime))
+	})
+	if err != nil && !errors.Is(err, ErrInvalid) {
+		err = fmt.Errorf("recording a consent: %w", err)
+	}
+	return id, err
+}
+
+// EndVouchedOf ends what clients have by the word of a provider for the user with that subject. It
+// returns at how many clients.
+func (c *Consents) EndVouchedOf(ctx context.Context, subject string) (ended int, err error) {
+	err = store.Update(store.Ending(ctx), c.store, consentsKey(subject), func(raw []byte) (store.Edit, error) {
+		known, err := decodeConsents(subject, raw)
+		if err != nil {
+			return store.Edit{}, err
+		}
+		before := len(known.All)
+		known.All = slices.DeleteFunc(known.All, func(one consent) bool { return one.Vouched })
+		ended = before - len(known.All)
+		now, lifetime := c.now(), consentLifetime
+		if len(known.All) == 0 {
+			lifetime = endedMemory
+		}
+		known.end("", now)
+		known.Written = now
+		return record.Edited(known, now.Add(lifetime))
+	})
+	if err != nil {
+		return 0, fmt.Errorf("ending the access of clients: %w", err)
+	}
+	return ended, nil
 }

@@ -19,6 +19,8 @@ const (
 	devicePrefix   = "device:"       // + hash of the device code
 	userCodePrefix = "usercode:"     // + hash of the user code
 	revokedPrefix  = "grantrevoked:" // + jti of an access token
+	vouchedPrefix  = "vouched:"      // + the claim vouched of an access token
+	usedPrefix     = "vouchedby:"    // + hash of a used assertion's issuer and jti
 )
 
 // Errors of grants. Any other error means that the store failed, and decides nothing.
@@ -35,6 +37,8 @@ var (
 	ErrSlowDown = errors.New("grants: the device asks too often")
 	ErrDenied   = errors.New("grants: the user has refused the device")
 	ErrExpired  = errors.New("grants: the device code has expired")
+	// ErrNotAdmitted: the policy of the client does not let the user in.
+	ErrNotAdmitted = errors.New("grants: the policy of the client does not let the user in")
 )
 
 // ReuseError is an ErrInvalid: a code was used again, or a refresh token after the
@@ -96,6 +100,8 @@ type Options struct {
 	Counts func(client string) bool
 	// Admits reports whether the policy of a client lets a user in, by who they are.
 	Admits func(client string, user *policy.Identity) bool
+	// Vouches reports whether a provider may vouch for its users at a client.
+	Vouches func(provider, client string) bool
 	// Federated reports whether a client has that entry of its federation, unchanged.
 	Federated func(client, entry string) bool
 	// CodeLifetime is the lifetime of codes.

@@ -1,6 +1,9 @@
 package mechanism
 
 import (
+	"context"
+	"slices"
+
 	"authgate/gateway/config"
 	"authgate/gateway/identity/assertions"
 	"authgate/gateway/identity/clients"
@@ -11,10 +14,11 @@ import (
 
 // OAuth has the parts of the authorization server of a configuration.
 type OAuth struct {
-	Clients  *clients.Set
-	Grants   *grants.Grants
-	Consents *grants.Consents
-	Devices  *grants.Devices
+	Clients    *clients.Set
+	Assertions *assertions.Set
+	Grants     *grants.Grants
+	Consents   *grants.Consents
+	Devices    *grants.Devices
 }
 
 // NewOAuth makes the parts of the authorization server, nil if the configuration has none.
@@ -23,7 +27,9 @@ func NewOAuth(o *Options, local *Local, f *Federation) (*OAuth, error) {
 	if !cfg.OAuth.Enabled {
 		return nil, nil
 	}
-	proofs := assertions.New(assertions.Options{Config: cfg, Issuers: f.assertionIssuers(), Verifier: o.Verifier})
+	proofs := assertions.New(assertions.Options{
+		Config: cfg, Issuers: f.assertionIssuers(), Vouching: f.vouching(), Verifier: o.Verifier,
+	})
 	set, err := clients.New(clients.Options{
 		Config: cfg, Store: o.Store, Now: o.Now, Verifier: o.Verifier, Assertions: proofs,
 	})
@@ -35,10 +41,20 @@ func NewOAuth(o *Options, local *Local, f *Federation) (*OAuth, error) {
 		Store: o.Store, Now: o.Now, Logins: local.Logins, Keys: local.keys,
 		Holders: holders, Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience, Leeway: cfg.Token.ReuseLeeway,
 		Lend: lend(cfg.OAuth.Scopes), Client: actsForItself(cfg.OAuth.Clients), Counts: set.Counts,
-		Admits: set.Admits, CodeLifetime: cfg.OAuth.CodeLifetime, Federated: proofs.Holds,
+		Admits: set.Admits, CodeLifetime: cfg.OAuth.CodeLifetime, Federated: proofs.Holds, Vouches: cfg.OAuth.Vouches,
 	})
+	consents := grants.NewConsents(o.Store, o.Now, holders)
+	if f.Users != nil {
+		f.Users.OnLogout(func(ctx context.Context, name, subject string) error {
+			if !slices.Contains(cfg.OAuth.Vouching(), name) {
+				return nil
+			}
+			_, err := consents.EndVouchedOf(ctx, name+":"+subject)
+			return err
+		})
+	}
 	return &OAuth{
-		Clients: set, Grants: lent, Consents: grants.NewConsents(o.Store, o.Now, holders),
+		Clients: set, Assertions: proofs, Grants: lent, Consents: consents,
 		Devices: grants.NewDevices(lent, cfg.OAuth.DeviceLifetime),
 	}, nil
 }
@@ -48,6 +64,14 @@ func (f *Federation) assertionIssuers() map[string]assertions.Issuer {
 	all := map[string]assertions.Issuer{}
 	for _, i := range f.issuers {
 		all[i.config.Name] = i
+	}
+	return all
+}
+
+// vouching returns the providers of users.
+func (f *Federation) vouching() (all []assertions.Vouching) {
+	for _, p := range f.Providers {
+		all = append(all, p.Provider)
 	}
 	return all
 }
