@@ -1,0 +1,142 @@
+package redis
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"authgate/e2e/world"
+)
+
+// platform is an issuer that signs what a test says.
+type platform struct {
+	*httptest.Server
+	t   *testing.T
+	key *ecdsa.PrivateKey
+}
+
+func startPlatform(t *testing.T) *platform {
+	t.Helper()
+	p := &platform{t: t, key: world.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)}
+	reply := func(w http.ResponseWriter, body any) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(body)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, map[string]any{
+			"issuer": p.URL, "jwks_uri": p.URL + "/jwks", "authorization_endpoint": p.URL + "/a", "token_endpoint": p.URL + "/t",
+			"id_token_signing_alg_values_supported": []string{"ES256"},
+		})
+	})
+	mux.HandleFunc("/jwks", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{KeyID: "key", Key: p.key.Public()}}})
+	})
+	p.Server = httptest.NewServer(mux)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// sign signs claims for five minutes.
+func (p *platform) sign(typ string, claims map[string]any) string {
+	p.t.Helper()
+	now := time.Now()
+	all := map[string]any{"iss": p.URL, "iat": now.Unix(), "exp": now.Add(5 * time.Minute).Unix(), "jti": rand.Text()}
+	maps.Copy(all, claims)
+	options := (&jose.SignerOptions{}).WithType(jose.ContentType(typ)).WithHeader("kid", "key")
+	signer := world.Must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: p.key}, options))(p.t)
+	return world.Must(jwt.Signed(signer).Claims(all).Serialize())(p.t)
+}
+
+// wantBearer checks what a token opens on both instances, at the latest after a while.
+func (p *pair) wantBearer(t *testing.T, token string, want int) {
+	t.Helper()
+	for name, g := range p.both() {
+		world.Until(t, fmt.Sprintf("%s to answer %d", name, want), func() bool {
+			return g.Status(p.client(g), "GET", "/secure-resource", "Authorization", "Bearer "+token) == want
+		})
+	}
+}
+
+// byAssertion asks an instance for a token by an assertion.
+func (p *pair) byAssertion(t *testing.T, g *world.Instance, status int, assertion string, more url.Values) string {
+	t.Helper()
+	form := url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:jwt-bearer"}, "assertion": {assertion}}
+	maps.Copy(form, more)
+	a := g.Do(p.client(g), "POST", "/oauth/token", form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+	world.WantStatus(t, "an assertion", a, status)
+	var answer struct {
+		Access string `json:"access_token"`
+	}
+	world.NoError(t, json.Unmarshal([]byte(a.Body), &answer))
+	return answer.Access
+}
+
+// TestRedisAssertions: a CI job and a company's agent get in by assertions at one instance, and what ends
+// them at one ends them at the other: the operator, a used assertion, and a reload.
+func TestRedisAssertions(t *testing.T) {
+	t.Parallel()
+	issuer := startPlatform(t)
+	p := preparePair(t, world.StartRedis(t))
+	config := shared + world.App(p.up.URL) + world.OnRedis(p.redis.Address) + `
+oauth:
+  enabled: true
+  clients:
+    - {id: deploy, grants: [jwt_bearer], federation: [{issuer: okta, claims: {repository_id: ["7"]}}]}
+    - {id: agent, secret: "4dae4b72f33a40dcb9d0d7c1d2f3a98e", grants: [device_code]}
+  cross_app: [{provider: okta, clients: [agent]}]
+providers: [{name: okta, issuer: "` + issuer.URL + `", client_id: gateway}]
+`
+	trusted := `token: {private_key: own.pem, trusted_issuers: [{name: okta, issuer: "` + issuer.URL +
+		`", audience: [api]}], `
+	config = strings.Replace(config, "token: {", trusted, 1)
+	own := world.Must(x509.MarshalPKCS8PrivateKey(world.Must(rsa.GenerateKey(rand.Reader, 2048))(t)))(t)
+	for _, g := range p.both() {
+		g.Write("own.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: own})))
+		g.Configure(config)
+	}
+	p.run()
+	asAgent := url.Values{"client_id": {"agent"}, "client_secret": {"4dae4b72f33a40dcb9d0d7c1d2f3a98e"}}
+	vouch := func() string {
+		return issuer.sign("oauth-id-jag+jwt", map[string]any{
+			"aud": p.a.Base, "sub": "1", "preferred_username": "carol", "client_id": "agent",
+		})
+	}
+	given, early := vouch(), vouch()
+	token := p.byAssertion(t, p.a, http.StatusOK, given, asAgent)
+	p.wantBearer(t, token, http.StatusOK)
+	p.byAssertion(t, p.b, http.StatusBadRequest, given, asAgent)
+	cmd := exec.Command(world.Program("authgate"), "sessions", "end", "--user", "okta:carol")
+	cmd.Dir = p.b.Dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	p.wantBearer(t, token, http.StatusUnauthorized)
+	p.byAssertion(t, p.a, http.StatusBadRequest, early, asAgent)
+
+	job := issuer.sign("JWT", map[string]any{"aud": p.a.Base, "sub": "job", "repository_id": 7})
+	token = p.byAssertion(t, p.b, http.StatusOK, job, nil)
+	p.wantBearer(t, token, http.StatusOK)
+	for _, g := range p.both() {
+		g.Configure(strings.Replace(config, `repository_id: ["7"]`, `repository_id: ["8"]`, 1))
+		g.Signal(syscall.SIGHUP)
+	}
+	p.wantBearer(t, token, http.StatusUnauthorized)
+}
