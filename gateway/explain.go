@@ -28,17 +28,20 @@ type Explainer struct {
 }
 
 // NewExplainer returns an Explainer for a configuration.
-func NewExplainer(cfg *config.Config) (*Explainer, error) {
+func NewExplainer(cfg *config.Config) (*Explainer, error) { return NewExplainerAt(cfg, time.Now) }
+
+// NewExplainerAt returns an Explainer for the time of a clock.
+func NewExplainerAt(cfg *config.Config, now func() time.Time) (*Explainer, error) {
 	local := *cfg
 	// Nothing is signed, and nothing is kept: keys of its own save those in
 	// data_dir.
 	local.Token.Algorithm, local.Token.Secret = config.AlgorithmHS256, config.Secret(rand.Text()+rand.Text())
 	local.TLS.ClientCA = "" // no certificate is verified
 	local.Store = config.Store{Driver: config.StoreMemory, EncryptionKey: config.Secret(rand.Text() + rand.Text())}
-	memory := store.NewMemory(time.Now)
+	memory := store.NewMemory(now)
 	g, err := assemble(Options{
 		Config: &local, Store: memory, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-		Version: "explain", explains: true,
+		Version: "explain", Now: now, explains: true,
 	})
 	if err != nil {
 		return nil, errors.Join(err, memory.Close())
@@ -60,10 +63,7 @@ func (e *Explainer) Explain(d *explain.Request) (*explain.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := explain.Known{
-		Config: st.config, Accounts: st.mechanisms.Accounts, Basic: st.mechanisms.Basic, Federation: st.federation,
-		OAuth: st.oauth,
-	}
+	known := st.known()
 	identities, err := known.Identities(d.Caller)
 	if err != nil {
 		return nil, err
@@ -75,6 +75,20 @@ func (e *Explainer) Explain(d *explain.Request) (*explain.Result, error) {
 	r.Init(st.site, &unsent{http.Header{}}, request)
 	r.beginTrace() // and never ends it, so that nothing is sent to the collector
 	return r.conclude(r.run(d.Verify))
+}
+
+// known returns the users and clients of a configuration.
+func (st *state) known() *explain.Known {
+	return &explain.Known{
+		Config: st.config, Accounts: st.mechanisms.Accounts, Basic: st.mechanisms.Basic, Federation: st.federation,
+		OAuth: st.oauth,
+	}
+}
+
+// Access returns who may open what.
+func (e *Explainer) Access() *explain.Access {
+	st := e.gateway.state.Load()
+	return &explain.Access{Known: st.known(), Routes: st.routing.table.Routes()}
 }
 
 // rehearsal is a described request on the way of a real one. It gets as far as the header that
@@ -142,7 +156,7 @@ func (r *rehearsal) tryRoute() error {
 	rule, x := r.route.rule, &r.explained
 	x.Mechanisms = rule.Mechanisms
 	r.lend()
-	shown, id := choose(rule, &r.Canonical, r.identities)
+	shown, id := explain.Choose(rule, &r.Canonical, r.identities)
 	x.Conditions = rule.Conditions(shown, &r.Canonical)
 	if id != nil {
 		x.Mechanism = id.Mechanism
@@ -223,7 +237,7 @@ func (r *rehearsal) provesThere(other *route) (*policy.Identity, error) {
 	same := slices.DeleteFunc(slices.Clone(r.identities), func(id *policy.Identity) bool {
 		return id.Mechanism != r.Identity.Mechanism || id.Provider != r.Identity.Provider
 	})
-	_, id := choose(other.rule, &r.Canonical, same)
+	_, id := explain.Choose(other.rule, &r.Canonical, same)
 	return id, nil
 }
 
@@ -265,33 +279,6 @@ func (r *rehearsal) conclude(err error) (*explain.Result, error) {
 		return nil, err
 	}
 	return x, nil
-}
-
-// choose returns the first identity that the route lets in, or else the first that it accepts; nil
-// on a public route, and if it accepts none. shown is the identity to show conditions for: that of
-// a caller whom the route does not accept, unless it decides without an identity.
-func choose(rule *policy.Route, request *policy.Request, identities []*policy.Identity) (shown, id *policy.Identity) {
-	for _, mechanism := range rule.Mechanisms { // in the order of the operator
-		for _, held := range identities {
-			if mechanism == policy.None || held.Mechanism != mechanism {
-				continue
-			}
-			allowed := rule.Decide(held, request).Outcome == policy.Allow
-			if id == nil || allowed {
-				id = held
-			}
-			if allowed {
-				return id, id
-			}
-		}
-	}
-	if id != nil {
-		return id, id
-	}
-	if len(identities) > 0 && !rule.AdmitsNobody() {
-		shown = identities[0]
-	}
-	return shown, nil
 }
 
 // causeOf returns the text of an error for operators.

@@ -110,8 +110,9 @@ func (c *compiler) claims(at place, claims map[string][]string) []*rule {
 				where: at.where,
 				need:  "needs one of " + strings.Join(values, ", "),
 				holds: anyClaim(name, slices.Clone(values)),
-				user:  true,
-				kind:  func(k *Kind) verdict { return ifPossible(k.provider()) },
+				claim: name, values: values,
+				user: true,
+				kind: func(k *Kind) verdict { return ifPossible(k.provider()) },
 			})
 		}
 	}

@@ -29,6 +29,7 @@ type rule struct {
 
 	key    string   // of a list of values; empty for other rules
 	values []string // of which the rule needs one or all
+	claim  string   // of which the rule needs one of values
 
 	// A rule that is not about the request alone cannot hold without an identity. kind gives its
 	// verdict for all identities of a kind; nil: it can hold, and not hold.

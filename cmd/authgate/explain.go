@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -69,12 +68,18 @@ func explainCommand() *cobra.Command {
 		"explain what a proxy is told that asks about the request (forward authentication)")
 	header := cmd.Flags().StringArrayP("header", "H", nil, "a header of the request, as 'Name: value'; can be repeated")
 	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")
+	var at string
+	atFlag(cmd, &at)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		described, err := readDescribed(args[0], args[1], *from, *header)
 		if err != nil {
 			return err
 		}
 		described.Verify = *verify
+		now, err := readAt(at)
+		if err != nil {
+			return err
+		}
 		if described.Caller, err = caller.readLogin(cmd); err != nil {
 			return err
 		}
@@ -82,7 +87,7 @@ func explainCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		x, err := explainOne(cfg, described)
+		x, err := explainOne(cfg, described, now)
 		if err != nil {
 			return err
 		}
@@ -117,8 +122,8 @@ func readHeader(lines []string) (http.Header, error) {
 
 // explainOne explains one request. The error is a *usageError if the description is at
 // fault.
-func explainOne(cfg *config.Config, described *explain.Request) (*explain.Result, error) {
-	explainer, err := gateway.NewExplainer(cfg)
+func explainOne(cfg *config.Config, described *explain.Request, now func() time.Time) (*explain.Result, error) {
+	explainer, err := gateway.NewExplainerAt(cfg, now)
 	if err != nil {
 		return nil, err
 	}
@@ -310,10 +315,7 @@ func printJSON(w io.Writer, x *explain.Result) error {
 	for name := range x.Header {
 		shown.Headers[name] = headerValue(x.Header, name)
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(shown)
+	return encodeJSON(w, shown)
 }
 
 // headerValue returns the value of a header, whatever the case of its name. Several

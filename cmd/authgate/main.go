@@ -87,7 +87,7 @@ func root() *cobra.Command {
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(unknownFlag)
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	cmd.AddCommand(serveCommand(), validateCommand(), explainCommand(), testCommand(), hashPasswordCommand(),
+	cmd.AddCommand(serveCommand(), validateCommand(), explainCommand(), accessCommand(), testCommand(), hashPasswordCommand(),
 		healthcheckCommand(),
 		reloadCommand(), sessionsCommand(), usersCommand(), certificatesCommand(),
 		initCommand(), addCommand(), schemaCommand(), versionCommand(), manCommand())

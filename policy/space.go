@@ -1,0 +1,100 @@
+package policy
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Space has requests, and claims of users, of each kind that the policies of some routes can tell apart.
+// Each list has at least one entry.
+type Space struct {
+	Methods []string
+	Clients []netip.Addr
+	Claims  []map[string]any
+}
+
+// maxClaims bounds Space.Claims.
+const maxClaims = 1 << 14
+
+// NewSpace returns the space of routes. Without claims, it has no claims of users.
+func NewSpace(claims bool, routes ...*Route) (*Space, error) {
+	var rules []*rule
+	s := &Space{Methods: []string{""}, Clients: []netip.Addr{netip.IPv4Unspecified()}, Claims: []map[string]any{nil}}
+	for _, r := range routes {
+		if r.Policy == nil {
+			continue
+		}
+		methods, clients := r.possibleRequests()
+		if _, _, single := strings.Cut(r.Pattern, " "); single && len(s.Methods) == 1 && s.Methods[0] == "" {
+			s.Methods = nil // the pattern matches no other ones
+		}
+		s.Methods, s.Clients = append(s.Methods, methods...), append(s.Clients, clients...)
+		r.Policy.walk(map[*Policy]bool{}, func(r *rule) { rules = append(rules, r) })
+	}
+	var err error
+	if claims {
+		s.Claims, err = possibleClaims(rules)
+	}
+	s.Methods = distinct(rules, s.Methods, func(r *rule, method string) bool {
+		return r.key == methodsKey && r.holds(nil, &Request{Method: method})
+	})
+	s.Clients = distinct(rules, s.Clients, func(r *rule, client netip.Addr) bool {
+		return r.key == networksKey && r.holds(nil, &Request{Client: client})
+	})
+	return s, err
+}
+
+// possibleClaims returns the claims of users that rules can tell apart: for each claim, none of its values,
+// each of them, and several.
+func possibleClaims(rules []*rule) ([]map[string]any, error) {
+	type value struct{ claim, text string }
+	var values []value
+	for _, r := range rules {
+		for _, text := range r.values {
+			if one := (value{r.claim, text}); r.claim != "" && !slices.Contains(values, one) {
+				values = append(values, one)
+			}
+		}
+	}
+	values = distinct(rules, values, func(r *rule, v value) bool {
+		return r.claim == v.claim && slices.Contains(r.values, v.text)
+	})
+	all := []map[string]any{nil}
+	for _, v := range values {
+		if len(all) > maxClaims/2 {
+			return nil, errors.New("its policy tells too many claims apart")
+		}
+		for _, without := range all[:len(all):len(all)] {
+			with := map[string]any{}
+			for name, list := range without {
+				with[name] = list
+			}
+			list, _ := with[v.claim].([]any)
+			with[v.claim] = append(slices.Clone(list), v.text)
+			all = append(all, with)
+		}
+	}
+	return all, nil
+}
+
+// distinct returns one of all values for which the same rules hold.
+func distinct[T any](rules []*rule, values []T, holds func(*rule, T) bool) (kept []T) {
+	seen := map[string]bool{}
+	for _, v := range values {
+		var by strings.Builder
+		for _, r := range rules {
+			if holds(r, v) {
+				by.WriteByte('1')
+			} else {
+				by.WriteByte('0')
+			}
+		}
+		if !seen[by.String()] {
+			seen[by.String()] = true
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
