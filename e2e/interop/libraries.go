@@ -54,6 +54,10 @@ var libraries = []row{
 			{"client and server, dynamic registration", "TestMCPNode/registered"},
 			{"client and server, a client metadata document", "TestMCPNode/document"},
 		}},
+	{name: "MCP client of TypeScript, version 2",
+		needs:   []string{"node", "./oauth/node_modules/@modelcontextprotocol/client"},
+		version: nodeModule("oauth", "@modelcontextprotocol/client"),
+		tries:   []try{{"cross-app access with its CrossAppAccessProvider", "TestMCPCrossApp"}}},
 	{name: "MCP conformance tests", needs: []string{"./conformance/node_modules/.installed"},
 		version: nodeModule("conformance", "@modelcontextprotocol/conformance"),
 		tries: []try{

@@ -18,14 +18,15 @@ import (
 // the scope tools, as docs/how-to/mcp-server.md has it.
 type toolbox struct {
 	*world.Instance
-	tap *world.Tap
+	tap    *world.Tap
+	config string
 }
 
 // prepareToolbox returns a gateway in front of an MCP server, which does not run yet.
 func prepareToolbox(t *testing.T, server string) *toolbox {
 	t.Helper()
-	box := &toolbox{world.Prepare(t), world.StartTap(t, server)}
-	box.Configure(world.People + world.App(box.tap.URL) + `
+	box := &toolbox{Instance: world.Prepare(t), tap: world.StartTap(t, server)}
+	box.config = world.People + world.App(box.tap.URL) + `
 policies:
   tools: {roles: [user], scopes: [tools]}
 routes:
@@ -36,7 +37,8 @@ oauth:
   registration: open
   scopes: {tools: [user]}
   metadata_clients: {hosts: [localhost], trusted_roots: roots.pem}
-`)
+`
+	box.Configure(box.config)
 	return box
 }
 
@@ -66,6 +68,28 @@ func TestMCPNode(t *testing.T) {
 			box.wantAlice(t)
 		})
 	}
+}
+
+// TestMCPCrossApp: a client of the official SDK for TypeScript acts for the user whom the provider of a
+// company vouches for. It knows the address of the server, and asks no user.
+func TestMCPCrossApp(t *testing.T) {
+	t.Parallel()
+	port := world.FreePort(t)
+	world.Launch(t, "http://127.0.0.1:"+port+"/ready", exec.Command("node", "testdata/mcp-server.mjs", port))
+	box, company := prepareToolbox(t, "127.0.0.1:"+port), world.StartPlatform(t)
+	const secret = "4dae4b72f33a40dcb9d0d7c1d2f3a98e"
+	box.Configure(box.config + `  clients: [{id: agent, secret: ` + secret + `, grants: [device_code]}]
+  cross_app: [{provider: okta, clients: [agent]}]
+providers: [{name: okta, issuer: "` + company.URL + `", client_id: gateway}]
+`)
+	serveDocument(t, box.Instance, "none") // roots.pem is that of its server
+	box.Run()
+	assertion := company.Sign("oauth-id-jag+jwt", map[string]any{
+		"aud": box.Base, "sub": "1", "preferred_username": "alice", "roles": []string{"user"}, "client_id": "agent",
+		"resource": box.Base + "/mcp", "scope": "tools",
+	})
+	node(t, box.Instance, "mcp-crossapp.mjs", "vouched", box.Base, world.FreePort(t), secret, assertion)
+	box.wantAlice(t)
 }
 
 // TestMCPGo is TestMCPNode with the official SDK for Go.

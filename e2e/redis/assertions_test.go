@@ -1,8 +1,6 @@
 package redis
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -11,59 +9,14 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 
 	"authgate/e2e/world"
 )
-
-// platform is an issuer that signs what a test says.
-type platform struct {
-	*httptest.Server
-	t   *testing.T
-	key *ecdsa.PrivateKey
-}
-
-func startPlatform(t *testing.T) *platform {
-	t.Helper()
-	p := &platform{t: t, key: world.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)}
-	reply := func(w http.ResponseWriter, body any) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(body)
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, map[string]any{
-			"issuer": p.URL, "jwks_uri": p.URL + "/jwks", "authorization_endpoint": p.URL + "/a", "token_endpoint": p.URL + "/t",
-			"id_token_signing_alg_values_supported": []string{"ES256"},
-		})
-	})
-	mux.HandleFunc("/jwks", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{KeyID: "key", Key: p.key.Public()}}})
-	})
-	p.Server = httptest.NewServer(mux)
-	t.Cleanup(p.Close)
-	return p
-}
-
-// sign signs claims for five minutes.
-func (p *platform) sign(typ string, claims map[string]any) string {
-	p.t.Helper()
-	now := time.Now()
-	all := map[string]any{"iss": p.URL, "iat": now.Unix(), "exp": now.Add(5 * time.Minute).Unix(), "jti": rand.Text()}
-	maps.Copy(all, claims)
-	options := (&jose.SignerOptions{}).WithType(jose.ContentType(typ)).WithHeader("kid", "key")
-	signer := world.Must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: p.key}, options))(p.t)
-	return world.Must(jwt.Signed(signer).Claims(all).Serialize())(p.t)
-}
 
 // wantBearer checks what a token opens on both instances, at the latest after a while.
 func (p *pair) wantBearer(t *testing.T, token string, want int) {
@@ -93,7 +46,7 @@ func (p *pair) byAssertion(t *testing.T, g *world.Instance, status int, assertio
 // them at one ends them at the other: the operator, a used assertion, and a reload.
 func TestRedisAssertions(t *testing.T) {
 	t.Parallel()
-	issuer := startPlatform(t)
+	issuer := world.StartPlatform(t)
 	p := preparePair(t, world.StartRedis(t))
 	config := shared + world.App(p.up.URL) + world.OnRedis(p.redis.Address) + `
 oauth:
@@ -115,7 +68,7 @@ providers: [{name: okta, issuer: "` + issuer.URL + `", client_id: gateway}]
 	p.run()
 	asAgent := url.Values{"client_id": {"agent"}, "client_secret": {"4dae4b72f33a40dcb9d0d7c1d2f3a98e"}}
 	vouch := func() string {
-		return issuer.sign("oauth-id-jag+jwt", map[string]any{
+		return issuer.Sign("oauth-id-jag+jwt", map[string]any{
 			"aud": p.a.Base, "sub": "1", "preferred_username": "carol", "client_id": "agent",
 		})
 	}
@@ -131,7 +84,7 @@ providers: [{name: okta, issuer: "` + issuer.URL + `", client_id: gateway}]
 	p.wantBearer(t, token, http.StatusUnauthorized)
 	p.byAssertion(t, p.a, http.StatusBadRequest, early, asAgent)
 
-	job := issuer.sign("JWT", map[string]any{"aud": p.a.Base, "sub": "job", "repository_id": 7})
+	job := issuer.Sign("JWT", map[string]any{"aud": p.a.Base, "sub": "job", "repository_id": 7})
 	token = p.byAssertion(t, p.b, http.StatusOK, job, nil)
 	p.wantBearer(t, token, http.StatusOK)
 	for _, g := range p.both() {
