@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -136,6 +137,56 @@ func (f *changesFollower) followChanges(ctx context.Context, running *state) err
 			"too; reload this instance", "withdrawn", withdrawn)
 	}
 	return nil // the next look compares with the new state
+}
+
+// auditAccounts records which accounts a new configuration adds, removes, disables, enables or gives
+// other roles, but for edited.
+func (g *Gateway) auditAccounts(old, st *state, who, edited string) {
+	if old.config == st.config || old.isNone() {
+		return
+	}
+	record := func(change string, a *accounts.Account, roles ...string) {
+		attrs := []slog.Attr{slog.String("change", change), slog.String("by", who),
+			slog.String("subject", policy.LocalProvider+":"+a.Username)}
+		if change == "add" || change == "roles" {
+			attrs = append(attrs, slog.Any("roles", roles))
+		}
+		g.service.Events.Record("account_changed", attrs...)
+	}
+	before := map[string]*accounts.Account{}
+	for i := range old.config.Accounts.Users {
+		a := &old.config.Accounts.Users[i]
+		before[policy.NormalName(a.Username)] = a
+	}
+	for i := range st.config.Accounts.Users {
+		a := &st.config.Accounts.Users[i]
+		name := policy.NormalName(a.Username)
+		was := before[name]
+		delete(before, name)
+		switch {
+		case name == policy.NormalName(edited):
+			continue
+		case was == nil:
+			record("add", a, a.Roles...)
+			continue
+		case a.Disabled && !was.Disabled:
+			record("disable", a)
+		case was.Disabled && !a.Disabled:
+			record("enable", a)
+		}
+		if !sameRoles(was, a) {
+			record("roles", a, a.Roles...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if name != policy.NormalName(edited) {
+			record("remove", before[name])
+		}
+	}
+}
+
+func sameRoles(a, b *accounts.Account) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a.Roles)), slices.Sorted(slices.Values(b.Roles)))
 }
 
 // outdatedTime is the time limit for ending the logins of accounts that a reload has changed.

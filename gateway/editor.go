@@ -62,7 +62,8 @@ func (e editor) apply(ctx context.Context, edit accounts.Edit, ready func(*state
 	g := e.gateway
 	cfg := g.Config()
 	edit.Apply = func() error {
-		return g.reload(reload{load: cfg.Reread, loaded: g.storage.now(), durable: true, ready: ready})
+		return g.reload(reload{load: cfg.Reread, loaded: g.storage.now(), durable: true, ready: ready,
+			edited: edit.Username})
 	}
 	return cfg.AccountsFile().Edit(ctx, edit)
 }

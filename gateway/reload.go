@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"authgate/gateway/config"
+	"authgate/gateway/config/changes"
 )
 
 // closeAfter is how long after a reload the replaced providers and the replaced
@@ -23,11 +25,23 @@ var ErrNeedsRestart = errors.New("need a restart; the running configuration is k
 // runs on unchanged. A store that cannot be written is no such error: the accounts apply
 // as they are configured, and the store learns of it later. Requests in flight end under the configuration that they
 // began with, unless the new one no longer lets the user in.
-func (g *Gateway) Reload(load func() (*config.Config, error)) error {
+func (g *Gateway) Reload(load func() (*config.Config, error)) error { return g.ReloadBy(ByFile, load) }
+
+// Who changed the accounts of a configuration, as audit events tell.
+const (
+	ByFile     = "file"     // whoever wrote its files
+	ByOperator = "operator" // authgate users
+)
+
+// ReloadBy is Reload for a change whose maker is known.
+func (g *Gateway) ReloadBy(who string, load func() (*config.Config, error)) error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	err := g.reload(reload{load: load, loaded: g.storage.now()})
-	g.service.Metrics.Reload(err)
+	old := g.state.Load()
+	err := g.reload(reload{load: load, loaded: g.storage.now(), who: who})
+	if g.service.Metrics.Reload(err); err == nil {
+		g.service.Events.Record("reloaded", slog.Any("changes", changes.Between(old.config, g.Config())))
+	}
 	return err
 }
 
@@ -38,6 +52,8 @@ type reload struct {
 	// durable makes it an error that the store cannot record the accounts. Otherwise they apply,
 	// and the store learns of them later.
 	durable bool
+	who     string            // changed accounts, but for edited; empty: ByFile
+	edited  string            // the account whose change has its own event; empty: none
 	ready   func(next *state) // called just before the swap; nil: nothing is
 }
 
@@ -73,6 +89,7 @@ func (g *Gateway) reload(r reload) error {
 	if closes := old.unused(st, g.service.Logger); len(closes) > 0 {
 		time.AfterFunc(closeAfter, func() { closeAll(closes) })
 	}
+	g.auditAccounts(old, st, cmp.Or(r.who, ByFile), r.edited)
 	g.endOutdated(old, st)
 	g.inFlight.warn(g.service.Logger, cfg)
 	logWarnings(g.service.Logger, cfg)

@@ -366,3 +366,38 @@ func TestReloadWithAnEmptyList(t *testing.T) {
 		t.Errorf("another list: %v", err)
 	}
 }
+
+// A reload leaves an event, and one for each account that it adds, removes, disables, enables or
+// gives other roles, with who changed the files. What else changes leaves none.
+func TestReloadAudited(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	const bobLine = `    - {username: bob, roles: [user],`
+	for _, c := range []struct{ old, new, want string }{
+		{"bob, roles: [user]", "bob, roles: [user, admin]", "roles local:bob [user admin]"},
+		{bobLine, bobLine + " disabled: true,", "disable local:bob <nil>; roles local:bob [user]"},
+		{"bob", "bob", "enable local:bob <nil>"},
+		{"bob", "carol", "add local:carol [user]; remove local:bob <nil>"},
+		{"username: bob", "username: carol", ""},
+	} {
+		before := len(r.log.Records(t, "audit"))
+		cfg := parseConfig(t, r.dir, edit(t, baseConfig, c.old, c.new))
+		must.Do(t, r.Gateway.ReloadBy(ByOperator, func() (*config.Config, error) { return cfg, nil }))
+		var got []string
+		reloads := 0
+		for _, line := range r.log.Records(t, "audit")[before:] {
+			switch line["event"] {
+			case "reloaded":
+				reloads++
+			case "account_changed":
+				got = append(got, fmt.Sprint(line["change"], " ", line["subject"], " ", line["roles"]))
+				if line["by"] != "operator" || line["request_id"] != nil {
+					t.Errorf("the event is %v", line)
+				}
+			}
+		}
+		if text := strings.Join(got, "; "); text != c.want || reloads != 1 {
+			t.Errorf("%q to %q: %q, %d reloads; want %q", c.old, c.new, text, reloads, c.want)
+		}
+	}
+}

@@ -181,7 +181,10 @@ func (ex *exchange) rejected(err error) {
 			ex.Header().Set("Connection", "close") // the next one can present another certificate
 		}
 		ex.Reason = rejection.Reason
-		ex.Audit("denied", slog.String("reason", ex.Reason))
+		if rejection.Cookie == auth.NoCookie {
+			ex.Audit("denied", web.CrossSiteAttr(&ex.Exchange), web.PastAttr(rejection.Past),
+				slog.String("reason", ex.Reason))
+		}
 	}
 }
 

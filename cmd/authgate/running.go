@@ -65,7 +65,7 @@ func applyNow(ctx context.Context, out io.Writer, dataDir, file string, also fun
 		fmt.Fprintf(out, "No gateway runs with data_dir %s; it applies when one starts.\n", dataDir)
 	}
 	for _, client := range clients {
-		if _, err := client.Reload(ctx); err != nil {
+		if err := client.ApplyUsers(ctx); err != nil {
 			if refused, ok := errors.AsType[*control.RefusedError](err); ok {
 				return fmt.Errorf("%s is written, and the gateway (process %d) keeps the running configuration:\n%s",
 					file, client.PID, refused.Reason)

@@ -105,7 +105,7 @@ func gatewayCode(t *testing.T) map[string]string {
 }
 
 // auditCall matches where the source names an audit event.
-var auditCall = regexp.MustCompile(`(?:\bAudit\(|\bend\(ex, |slog\.String\("event", )"([a-z_]+)"`)
+var auditCall = regexp.MustCompile(`(?:\bAudit\(|\bEvents\.Record\(|\bend\(ex, |slog\.String\("event", )"([a-z_]+)"`)
 
 // TestDocsAuditEvents checks that the page has every audit event, with the fields
 // that the source names beside it, and no other event.

@@ -4,5 +4,6 @@
 // # Limits and threats
 //
 // An event holds no secret, and no text that a client chooses without a bound; its callers see to
-// that.
+// that. The Recorder escapes the characters on which a terminal could act, and leaves out fields
+// without a value.
 package audit

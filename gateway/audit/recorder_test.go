@@ -2,6 +2,7 @@ package audit
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 
 	"authgate/internal/test/logtest"
@@ -23,5 +24,22 @@ func TestRecord(t *testing.T) {
 				t.Errorf("the event is %v", e)
 			}
 		}
+	}
+}
+
+// Control and format characters, and bytes that are not UTF-8, are escaped, and a field without a
+// value is left out.
+func TestRecordEscapes(t *testing.T) {
+	t.Parallel()
+	var log logtest.Buffer
+	NewRecorder(slog.New(slog.NewTextHandler(&log, nil))).Record("login", slog.String("reason", "a\nb\x1b\u202e\xffé"),
+		slog.String("login", ""), slog.Any("roles", []string{"x\u0085"}))
+	for _, want := range []string{`reason=a\nb\x1b\u202e\xffé`, `roles=[x\u0085]`} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log has %s, want %s", log.String(), want)
+		}
+	}
+	if strings.Contains(log.String(), "login=") {
+		t.Errorf("the log has a field without a value: %s", log.String())
 	}
 }

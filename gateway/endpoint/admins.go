@@ -25,7 +25,8 @@ func (e *Endpoint) conceal(ex *web.Exchange) error {
 		return NothingHere("accounts.admins is not set")
 	}
 	if ex.Credentials.Scheme == "bearer" {
-		return NothingHere("accounts are looked after with sessions, and with no token")
+		return web.Refused(web.CredentialAccessToken,
+			NothingHere("accounts are looked after with sessions, and with no token"))
 	}
 	id, err := ex.Authenticate(o.Sessions(""))
 	if errors.Is(err, auth.ErrNoCredentials) || errors.Is(err, auth.ErrRejected) {

@@ -42,10 +42,10 @@ func (o *Options) Reader(ex *web.Exchange) (*policy.Identity, error) {
 		return nil, err
 	}
 	if len(id.Roles) == 0 && ex.Credentials.BearsAPIToken() {
-		return nil, &web.Error{
+		return nil, web.Refused(web.CredentialAccessToken, &web.Error{
 			Status: http.StatusForbidden,
 			Detail: "An API token without roles can read " + o.Site.Own("me") + ", and nothing else of the account.",
-		}
+		})
 	}
 	return id, nil
 }
@@ -69,6 +69,9 @@ func needsSignIn(ex *web.Exchange, err error) bool {
 func (o *Options) prove(ex *web.Exchange, chain auth.Chain) (*policy.Identity, error) {
 	id, err := ex.Authenticate(chain)
 	if err != nil {
+		if errors.Is(err, auth.ErrRejected) {
+			err = web.Refused(web.CredentialAccessToken, err)
+		}
 		return nil, web.Challenge(err, o.SignedIn().Challenges(&ex.Credentials)...)
 	}
 	ex.Identify(id)
@@ -87,9 +90,9 @@ func (o *Options) changer(ex *web.Exchange) (*policy.Identity, error) {
 		return nil, err
 	}
 	if id.Mechanism == policy.Bearer {
-		return nil, &web.Error{
+		return nil, web.Refused(web.CredentialAccessToken, &web.Error{
 			Status: http.StatusForbidden, Detail: "A token cannot do this. Sign in, and use the session.",
-		}
+		})
 	}
 	if !o.CrossSite.NeedsToken(ex) {
 		return id, nil

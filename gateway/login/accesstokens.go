@@ -174,7 +174,7 @@ func (a *AccessTokens) verify(ctx context.Context, token string) (*verifiedToken
 	}
 	now := a.logins.now()
 	if !now.Before(ready.expires) {
-		return nil, badToken("expired")
+		return nil, auth.Past(badToken("expired"))
 	}
 	holds, err := ready.basis.Holds(ctx, a.logins.store)
 	if err != nil {
@@ -196,7 +196,7 @@ func (a *AccessTokens) resolve(ctx context.Context, access *accessToken) (*verif
 	known, err := a.readBasis(ctx, access)
 	account, ok := a.accounts.Lookup(access.subject)
 	if !ok && (err == nil || errors.Is(err, auth.ErrRejected)) { // this also is why its login has ended
-		return nil, badToken("its account does not exist or is disabled")
+		return nil, auth.Past(badToken("its account does not exist or is disabled"))
 	}
 	if err != nil {
 		return nil, err
@@ -208,13 +208,13 @@ func (a *AccessTokens) resolve(ctx context.Context, access *accessToken) (*verif
 			return nil, err
 		}
 		if _, ok := login.current(a.accounts); !ok || login.Username != access.subject {
-			return nil, badToken("its account has changed")
+			return nil, auth.Past(badToken("its account has changed"))
 		}
 		if login.Yielded {
-			return nil, badToken("its user has signed in again")
+			return nil, auth.Past(badToken("its user has signed in again"))
 		}
 		if login.Generation() != access.gen {
-			return nil, badToken("issued before the user changed the password")
+			return nil, auth.Past(badToken("issued before the user changed the password"))
 		}
 		identity.SignedIn, identity.Proof = login.Created, login.Proof
 	}
@@ -234,7 +234,7 @@ func (a *AccessTokens) readBasis(ctx context.Context, access *accessToken) (reco
 		return nil, revoked
 	}
 	if errors.Is(err, auth.ErrRejected) {
-		return nil, badToken("its login has ended")
+		return nil, auth.Past(badToken("its login has ended"))
 	}
 	// The login first, which changes sooner.
 	return record.Basis{{Key: access.loginKey, Raw: raw}, {Key: access.revokedKey}}, err
@@ -244,7 +244,7 @@ func (a *AccessTokens) readBasis(ctx context.Context, access *accessToken) (reco
 func (l *Logins) notRevoked(ctx context.Context, key string) error {
 	revocation, err := record.Find(ctx, l.store, key)
 	if err == nil && revocation != nil {
-		err = badToken("revoked")
+		err = auth.Past(badToken("revoked"))
 	}
 	return err
 }

@@ -179,7 +179,7 @@ func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Cr
 	now := r.logins.now()
 	if presented := record.Hash(t.generation); f.Current != presented {
 		if f.JustReplaced(presented, r.options.Leeway, now) {
-			return nil, badRefresh("used again within the leeway")
+			return nil, auth.Past(badRefresh("used again within the leeway"))
 		}
 		return nil, r.reused(ctx, t.key(), f, raw)
 	}
@@ -195,7 +195,7 @@ func (r *RefreshTokens) rotate(ctx context.Context, token string, creds *auth.Cr
 	}
 	err = r.logins.store.Swap(ctx, t.key(), raw, value, f.Expires)
 	if errors.Is(err, store.ErrConflict) {
-		return nil, badRefresh("another call used it first")
+		return nil, auth.Past(badRefresh("another call used it first"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("rotating a refresh token: %w", err)
@@ -220,7 +220,7 @@ func (r *RefreshTokens) findFamily(ctx context.Context, token string) (refreshTo
 	}
 	raw, err := r.logins.readRecord(ctx, t.key())
 	if errors.Is(err, auth.ErrRejected) {
-		return t, nil, nil, badRefresh("its login has ended")
+		return t, nil, nil, auth.Past(badRefresh("its login has ended"))
 	}
 	if err != nil {
 		return t, nil, nil, err
@@ -233,17 +233,17 @@ func (r *RefreshTokens) findFamily(ctx context.Context, token string) (refreshTo
 func (r *RefreshTokens) owner(ctx context.Context, f *family, key string) (*Login, *accounts.Account, error) {
 	login, _, err := r.logins.load(ctx, f.Login)
 	if errors.Is(err, auth.ErrRejected) {
-		return nil, nil, badRefresh("its login has ended")
+		return nil, nil, auth.Past(badRefresh("its login has ended"))
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	if !login.Names(key) {
-		return nil, nil, badRefresh("issued before the user changed the password")
+		return nil, nil, auth.Past(badRefresh("issued before the user changed the password"))
 	}
 	account, ok := login.current(r.accounts)
 	if !ok || !r.logins.now().Before(f.Expires) {
-		return nil, nil, badRefresh("it has expired or its account has changed")
+		return nil, nil, auth.Past(badRefresh("it has expired or its account has changed"))
 	}
 	return login, account, nil
 }

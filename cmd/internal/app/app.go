@@ -40,7 +40,7 @@ type App struct {
 	server  *server.Server
 
 	follower follower
-	commands chan chan<- outcome // commands to reload: each sends where it waits for the outcome
+	commands chan command // to reload
 }
 
 // Open reads the configuration at path, opens the store and the listeners, and accepts
@@ -66,7 +66,7 @@ func openWith(ctx context.Context, open storeOpener, path, version string, stder
 		return nil, err
 	}
 	a := &App{
-		path: path, version: version, commands: make(chan chan<- outcome),
+		path: path, version: version, commands: make(chan command),
 		floor: newHeapFloor(), metrics: prometheus.NewRegistry(), follower: newFollower(files),
 	}
 	a.log, a.logger = newLog(cfg.Log, stderr, isTerminal(stderr))

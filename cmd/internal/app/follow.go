@@ -86,10 +86,10 @@ func (a *App) follow(ctx context.Context, files fileWatch, reload <-chan os.Sign
 		case <-ctx.Done():
 		case <-reload:
 			clear(a.follower.logged)
-			a.reload()
-		case done := <-a.commands:
+			a.reload(gateway.ByFile)
+		case c := <-a.commands:
 			clear(a.follower.logged)
-			done <- a.reload()
+			c.done <- a.reload(c.who)
 		case <-files.Notices():
 			a.follower.noticed = true
 			look()
@@ -140,11 +140,17 @@ func (a *App) look() bool {
 	case !moved && time.Since(f.changedAt) < quiet:
 	// A notice without a change that shows, like a new owner, can be the repair.
 	case changed || f.retry || f.refused && f.noticed:
-		a.reload()
+		a.reload(gateway.ByFile)
 	default:
 		f.unreadSince = time.Time{} // the files are again as they were read
 	}
 	return false
+}
+
+// command asks for a reload.
+type command struct {
+	who  string         // changed the accounts
+	done chan<- outcome // where the command waits
 }
 
 // outcome is the result of a reload.
@@ -155,11 +161,11 @@ type outcome struct {
 
 // reload reads the configuration again and applies it. A configuration with
 // mistakes changes nothing, but a new certificate is still used, and so are the
-// files that the running configuration names.
-func (a *App) reload() outcome {
+// files that the running configuration names. who tells who changed accounts.
+func (a *App) reload(who string) outcome {
 	f, old := &a.follower, a.Config()
 	f.unreadSince = time.Time{}
-	err := a.gateway.Reload(func() (cfg *config.Config, err error) {
+	err := a.gateway.ReloadBy(who, func() (cfg *config.Config, err error) {
 		cfg, f.read, err = config.LoadFiles(a.path)
 		return cfg, err
 	})
@@ -176,7 +182,7 @@ func (a *App) reload() outcome {
 		a.logger.Info("reloaded", "what", "configuration", "changes", outcome.Changes)
 	}
 	if err != nil {
-		a.reloadBeside()
+		a.reloadBeside(who)
 	}
 	f.seen = f.read
 	return outcome
@@ -185,7 +191,7 @@ func (a *App) reload() outcome {
 // reloadBeside applies the files that the running configuration names, because the
 // configuration itself is refused: a removed account must not stay until that is
 // repaired.
-func (a *App) reloadBeside() {
+func (a *App) reloadBeside(who string) {
 	f, old := &a.follower, a.Config()
 	changed := false
 	for _, file := range old.Files() {
@@ -197,7 +203,7 @@ func (a *App) reloadBeside() {
 		return
 	}
 	const what = "files beside the configuration"
-	err := a.gateway.Reload(old.Reread)
+	err := a.gateway.ReloadBy(who, old.Reread)
 	a.logFailure(what, err)
 	if f.retry = f.retry || isTransient(err); err == nil {
 		a.warnOfExposure(a.Config())

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"authgate/cmd/internal/control"
+	"authgate/gateway"
 	"authgate/gateway/login"
 	"authgate/gateway/people/accounts"
 	"authgate/gateway/proxy/web"
@@ -25,10 +26,14 @@ type operator struct {
 }
 
 // Reload implements control.Gateway.
-func (o operator) Reload(ctx context.Context) ([]string, error) {
+func (o operator) Reload(ctx context.Context, users bool) ([]string, error) {
 	done := make(chan outcome, 1)
+	who := gateway.ByFile
+	if users {
+		who = gateway.ByOperator
+	}
 	select {
-	case o.commands <- done:
+	case o.commands <- command{who, done}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-o.stopped:

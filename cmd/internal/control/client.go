@@ -147,6 +147,11 @@ func (c *Client) Reload(ctx context.Context) (changes []string, err error) {
 	return done.Changes, err
 }
 
+// ApplyUsers is Reload after a command has changed accounts.
+func (c *Client) ApplyUsers(ctx context.Context) error {
+	return c.call(ctx, http.MethodPost, "/reload?users=true", &reloaded{})
+}
+
 // EndLogin ends a login. The error is a *RefusedError with status 404 if there is
 // none with this id.
 func (c *Client) EndLogin(ctx context.Context, id string) error {

@@ -31,9 +31,9 @@ func Folder(dataDir string) string { return filepath.Join(dataDir, folderName) }
 
 // controlled is the gateway of a Server, as commands use it.
 type controlled interface {
-	// Reload reads the configuration again. It returns the changes, or why the
-	// configuration is refused.
-	Reload(context.Context) (changes []string, err error)
+	// Reload reads the configuration again. It returns the changes, or why the configuration is
+	// refused. users tells that a command has changed accounts.
+	Reload(ctx context.Context, users bool) (changes []string, err error)
 	// EachLogin calls f for each live login.
 	EachLogin(ctx context.Context, f func(*Login) error) error
 	// EndLogin ends a login. It returns false if there is none with this id.

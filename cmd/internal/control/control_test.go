@@ -25,7 +25,7 @@ type stub struct {
 	failure error // of the list, after the logins
 }
 
-func (s *stub) Reload(context.Context) ([]string, error) { return s.changes, s.refused }
+func (s *stub) Reload(context.Context, bool) ([]string, error) { return s.changes, s.refused }
 
 func (s *stub) EachLogin(_ context.Context, f func(*Login) error) error {
 	for _, l := range s.logins {

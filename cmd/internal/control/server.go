@@ -145,7 +145,7 @@ func handler(process Process, gateway controlled) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /process", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, process) })
 	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, r *http.Request) {
-		changes, err := gateway.Reload(r.Context())
+		changes, err := gateway.Reload(r.Context(), r.FormValue("users") != "")
 		if err != nil {
 			answer(w, http.StatusConflict, refusal{err.Error()})
 			return

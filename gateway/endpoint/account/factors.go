@@ -161,9 +161,9 @@ func refused(err error) error {
 	case errors.Is(err, errChanged):
 		return answer(http.StatusConflict, "Your account was changed at the same moment. Try again.")
 	case errors.Is(err, proofs.ErrNoPending):
-		return answer(http.StatusConflict, "No secret waits for a code. Begin again.")
+		return web.Refused(web.CredentialTOTP, answer(http.StatusConflict, "No secret waits for a code. Begin again."))
 	case errors.Is(err, factors.ErrWrongCode):
-		return answer(http.StatusForbidden, "The code is wrong.")
+		return web.Refused(web.CredentialTOTP, answer(http.StatusForbidden, "The code is wrong."))
 	case errors.Is(err, factors.ErrMalformed):
 		return answer(http.StatusBadRequest, "The answer of the browser is not understood.")
 	case errors.Is(err, factors.ErrRefused):
@@ -265,6 +265,7 @@ func (f *ownFactors) beginTOTP(ex *web.Exchange, owner *accounts.Account) error 
 	if err != nil {
 		return refused(err)
 	}
+	ex.Audit("factor_begun", slog.String("factor", factors.KindTOTP))
 	if endpoint.ByPage(ex) {
 		return f.page.setUp(ex, secret.Reveal(), uri)
 	}

@@ -171,8 +171,8 @@ func (s *authorization) authorized(ex *web.Exchange, client *clients.Client, t *
 	ex.Audit("client_authorized", slog.String("client_id", t.Client), slog.String("resource", t.Resource))
 }
 
-func (s *authorization) auditRefused(ex *web.Exchange, client string) {
-	ex.Audit("client_refused", slog.String("client_id", client))
+func (s *authorization) auditRefused(ex *web.Exchange, client, resource string) {
+	ex.Audit("client_refused", slog.String("client_id", client), slog.String("resource", resource))
 }
 
 // stale returns the error of a change that a user makes for a client: a login, a consent or a code

@@ -1,13 +1,18 @@
 package oauth
 
 import (
+	"errors"
+	"log/slog"
 	"net/url"
 	"slices"
 
 	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/identity/assertions"
+	"authgate/gateway/identity/auth"
 	"authgate/gateway/identity/clients"
+	"authgate/gateway/login/grants"
 	"authgate/gateway/proxy/web"
+	"authgate/gateway/wire/jose"
 )
 
 // call is the request of a client to an endpoint for programs: its form, and who it is.
@@ -29,11 +34,21 @@ func (c *call) entry() string {
 
 // readCall reads the form of a request, and authenticates its client.
 func (s *core) readCall(ex *web.Exchange) (*call, error) {
+	var presented clients.Presented
+	call, err := s.authenticate(ex, &presented)
+	if err != nil {
+		s.auditRejected(ex, presented.Claimed(), errors.Is(err, clients.ErrUnauthenticated), err)
+	}
+	return call, err
+}
+
+// authenticate reads the form, and authenticates the client that it fills presented with.
+func (s *core) authenticate(ex *web.Exchange, presented *clients.Presented) (*call, error) {
 	form, err := readForm(ex)
 	if err != nil {
 		return nil, err
 	}
-	presented := clients.Presented{
+	*presented = clients.Presented{
 		ID: form.Get("client_id"), Secret: form.Get("client_secret"),
 		AssertionType: form.Get("client_assertion_type"), Assertion: form.Get("client_assertion"),
 		Audience: []string{s.issuer, s.address(tokenPath), s.site.PublicURL + ex.Canonical.Path.Decoded},
@@ -56,11 +71,33 @@ func (s *core) readCall(ex *web.Exchange) (*call, error) {
 			presented.Grant = given
 		}
 	}
-	client, proof, err := s.clients.Authenticate(&ex.Store, &presented)
+	client, proof, err := s.clients.Authenticate(&ex.Store, presented)
 	if err != nil {
 		return nil, err
 	}
 	return &call{client, form, proof, crossApp}, nil
+}
+
+// maxClaimed is how long a client_id may be that no client has, for the audit log.
+const maxClaimed = 64
+
+// auditRejected records that a request did not prove its client, unless the gateway failed. Of a client that
+// does not exist, id may be a secret in the wrong field.
+func (s *core) auditRejected(ex *web.Exchange, id string, exists bool, err error) {
+	throttled, limited := &auth.ThrottledError{}, &auth.StartsError{}
+	if refusalOf(err) == nil && !errors.As(err, &throttled) && !errors.As(err, &limited) {
+		return
+	}
+	if !exists && !s.clients.Configured(id) && (len(id) > maxClaimed || s.isOwnToken(id)) {
+		id = ""
+	}
+	ex.Audit("client_rejected", web.CrossSiteAttr(ex), slog.String("reason", web.ReasonOf(err)),
+		slog.String("client_id", id))
+}
+
+// isOwnToken reports whether a text has the form of a credential that the gateway gives.
+func (s *core) isOwnToken(text string) bool {
+	return grants.IsToken(text) || auth.IsAPIToken(text) || jose.HasForm(text)
 }
 
 const detailNoForm = "The body is not a form."

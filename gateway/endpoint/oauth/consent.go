@@ -117,7 +117,7 @@ func (s *authorization) authorizeByForm(ex *web.Exchange) error {
 		return err
 	}
 	if form.Get(decisionField) == decisionDeny {
-		s.auditRefused(ex, r.client.ID)
+		s.auditRefused(ex, r.client.ID, r.values.Get("resource"))
 		return s.answer(ex, r, refuse(codeAccessDenied, "The user has refused."))
 	}
 	return s.answer(ex, r, s.grantOrAsk(ex, r, true))

@@ -3,8 +3,10 @@ package oauth
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"authgate/gateway/endpoint"
 	"authgate/gateway/endpoint/bodies"
@@ -56,6 +58,8 @@ func (s *programs) beginDevice(ex *web.Exchange, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	ex.Audit("device_started", slog.String("client_id", c.client.ID), slog.String("resource", terms.Resource),
+		slog.String("scope", strings.Join(terms.Scopes, " ")))
 	page := s.address(devicePage)
 	return deviceAnswer{
 		DeviceCode: device, UserCode: user, URI: page, Complete: places.WithParameter(page, userCodeField, user),
@@ -131,7 +135,7 @@ func (s *devices) lookUp(ex *web.Exchange, id *policy.Identity, code string) (te
 		}
 		return err
 	})
-	return terms, err
+	return terms, web.Refused(web.CredentialUserCode, err)
 }
 
 // answerDevice asks the user about a device whose code is right, or keeps the decision.
@@ -180,7 +184,7 @@ func (s *devices) answerDevice(ex *web.Exchange, id *policy.Identity, terms *gra
 	if id != nil {
 		s.authorized(ex, client, terms)
 	} else {
-		s.auditRefused(ex, terms.Client)
+		s.auditRefused(ex, terms.Client, terms.Resource)
 	}
 	s.writeDevice(ex, http.StatusOK, ex.Identity, pages.Device{
 		Client: clientName(client), Allowed: id != nil, Decided: true,

@@ -139,8 +139,9 @@ func TestDeviceAudited(t *testing.T) {
 	}
 	must.Do(t, json.Unmarshal(w.Body.Bytes(), &made))
 	want := []string{
-		"login local:alice <nil> <nil>", "client_authorized local:alice tv https://gw.example/bearer",
-		"client_refused local:alice tv <nil>", "client_registered <nil> " + made.ID + " <nil>",
+		"login local:alice <nil> <nil>", "device_started <nil> tv https://gw.example/bearer",
+		"client_authorized local:alice tv https://gw.example/bearer", "device_started <nil> tv https://gw.example/bearer",
+		"client_refused local:alice tv https://gw.example/bearer", "client_registered <nil> " + made.ID + " <nil>",
 	}
 	var got []string
 	for _, line := range s.Log.Records(t, "audit") {

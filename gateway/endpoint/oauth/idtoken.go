@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -127,6 +128,9 @@ func (s *programs) userinfo(ex *web.Exchange) error {
 	}
 	id, terms, err := s.grants.Authenticate(&ex.Store, token)
 	if err != nil {
+		if errors.Is(err, auth.ErrRejected) {
+			err = web.Refused(web.CredentialAccessToken, err)
+		}
 		return web.Challenge(err, auth.BearerChallenge(s.options.Realm, true))
 	}
 	ex.Identify(id)
@@ -136,7 +140,8 @@ func (s *programs) userinfo(ex *web.Exchange) error {
 		return web.Forbidden()
 	}
 	if !slices.Contains(terms.Scopes, scopeOpenID) {
-		return web.InsufficientScope(s.options.Realm, []string{scopeOpenID}, "the token has not the scope openid")
+		return web.Refused(web.CredentialAccessToken,
+			web.InsufficientScope(s.options.Realm, []string{scopeOpenID}, "the token has not the scope openid"))
 	}
 	ex.JSON(web.TypeJSON, http.StatusOK, claimsOf(id, terms.Scopes))
 	return nil

@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"log/slog"
 	"strings"
 
 	"authgate/gateway/proxy/web"
@@ -16,7 +17,12 @@ func (s *programs) revoke(ex *web.Exchange, c *call) (any, error) {
 	}
 	ctx, end := ex.Store.Recording()
 	defer end()
-	return struct{}{}, s.grants.Revoke(ctx, c.client.ID, token)
+	revoked, err := s.grants.Revoke(ctx, c.client.ID, token)
+	if revoked != nil {
+		ex.Audit("token_revoked", slog.String("client_id", c.client.ID), slog.String("subject", revoked.Subject),
+			slog.String("login", revoked.Login))
+	}
+	return struct{}{}, err
 }
 
 // inspected is the answer of the introspection endpoint (RFC 7662, section 2.2).
@@ -39,7 +45,9 @@ type inspected struct {
 // introspect is POST oauth/introspect. A client learns of its own tokens alone.
 func (s *programs) introspect(ex *web.Exchange, c *call) (any, error) {
 	if !c.client.Confidential() {
-		return nil, refuse(codeInvalidClient, "Only a client with a secret or a key may ask about tokens.")
+		err := refuse(codeInvalidClient, "Only a client with a secret or a key may ask about tokens.")
+		s.auditRejected(ex, c.client.ID, true, err)
+		return nil, err
 	}
 	token := c.form.Get("token")
 	if token == "" {

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"errors"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -71,7 +73,7 @@ func (s *programs) token(ex *web.Exchange, c *call) (any, error) {
 	}
 	issued, err := do(ex, c)
 	if err != nil {
-		return nil, err
+		return nil, refusedCredential(grant, c.client.ID, err)
 	}
 	return s.issue(ex, c, issued)
 }
@@ -95,8 +97,40 @@ func (s *programs) issue(ex *web.Exchange, c *call, issued *grants.Issued) (any,
 	}
 	s.site.Service.Metrics.Token(event)
 	ex.Identify(issued.Identity)
+	s.auditIssued(ex, c, issued)
 	ex.Header().Set("Pragma", "no-cache") // RFC 6749, section 5.1
 	return answer, nil
+}
+
+// auditIssued records the tokens that a client gets.
+func (s *programs) auditIssued(ex *web.Exchange, c *call, issued *grants.Issued) {
+	attrs := []slog.Attr{
+		slog.String("grant", clients.GrantWord(c.form.Get("grant_type"))), slog.String("client_id", c.client.ID),
+		slog.String("resource", issued.Terms.Resource), slog.String("scope", strings.Join(issued.Terms.Scopes, " ")),
+	}
+	if c.proof != nil {
+		attrs = append(attrs, slog.String("issuer", c.proof.Issuer), slog.String("assertion_subject", c.proof.Subject))
+	}
+	ex.Audit("token_issued", attrs...)
+}
+
+// refusedCredential returns the error of a code or token that a client has presented, for the audit log.
+// A device that has to wait is not refused, and what was used twice has its own event.
+func refusedCredential(grant, client string, err error) error {
+	kind := map[string]web.Credential{
+		grantCode: web.CredentialCode, grantRefresh: web.CredentialRefreshToken, grantDevice: web.CredentialDeviceCode,
+	}[grant]
+	refused := refusalOf(err)
+	if _, reused := errors.AsType[*grants.ReuseError](err); kind == "" || refused == nil || reused {
+		return err
+	}
+	switch refused.code {
+	case codePending, codeSlowDown, codeInvalidRequest:
+		return err
+	}
+	past := errors.Is(err, grants.ErrInvalid) && !errors.Is(err, grants.ErrNeverIssued) ||
+		errors.Is(err, grants.ErrExpired) || errors.Is(err, grants.ErrDenied) || errors.Is(err, grants.ErrNoConsent)
+	return &web.Refusal{Err: err, Kind: kind, Past: past, Client: client}
 }
 
 // byCode exchanges a code (RFC 6749, section 4.1.3).

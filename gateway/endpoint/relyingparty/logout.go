@@ -32,7 +32,7 @@ func (l *providerLogout) backChannel(ex *web.Exchange) error {
 	}
 	token, err := l.provider.VerifyLogoutToken(ex.Request.Context(), values.Get("logout_token"))
 	if err != nil {
-		return err
+		return web.Refused(web.CredentialLogoutToken, err)
 	}
 	err = end(ex, "backchannel_logout", func(ctx context.Context) ([]*login.Login, error) {
 		return l.users.BackChannel(ctx, l.provider.Name(), token)

@@ -75,10 +75,10 @@ func unusable(err error) error {
 		invitations.ErrInvalid, accounts.ErrNotInFile, accounts.ErrOtherHash,
 	} {
 		if errors.Is(err, invalid) {
-			return &web.Error{
+			return web.Refused(web.CredentialInvitation, &web.Error{
 				Status: http.StatusBadRequest, Cause: err, Problem: pages.ProblemInvitation,
 				Detail: "This link is not valid, or not valid any more. Ask for a new one.",
-			}
+			})
 		}
 	}
 	return err

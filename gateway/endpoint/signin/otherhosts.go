@@ -238,13 +238,13 @@ func (o *OtherHosts) complete(ex *web.Exchange) error {
 	defer end()
 	ticket, err := o.present(ctx, ex, values["ticket"])
 	if err != nil {
-		return err
+		return refusedTicket(err)
 	}
 	id, err := o.options.Sessions("").Alive(ctx, &ex.Credentials)
 	faster := err == nil && id.Login == ticket.Login // another tab was
 	if !faster {
 		if err := o.beginSession(ctx, ex, ticket); err != nil {
-			return err
+			return refusedTicket(err)
 		}
 	}
 	switch {
@@ -256,6 +256,15 @@ func (o *OtherHosts) complete(ex *web.Exchange) error {
 		ex.Redirect(http.StatusFound, ticket.Path)
 	}
 	return nil
+}
+
+// refusedTicket returns the error of a ticket that is refused. A browser that comes back later, or that
+// keeps no cookies, presents a ticket that was good once.
+func refusedTicket(err error) error {
+	if errors.Is(err, journey.ErrNoTicket) {
+		return &web.Refusal{Err: err, Kind: web.CredentialTicket, Past: true}
+	}
+	return err
 }
 
 // present uses the one ticket that the request presents. If it presents several, no

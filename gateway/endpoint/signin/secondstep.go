@@ -135,7 +135,7 @@ func (s *secondStep) serveCode(ex *web.Exchange) error {
 	// A user who comes too late begins again, with the same place to go on to.
 	ex.SignIn = &web.SignInLink{Page: s.site.WithReturn(s.site.Own("signin"), a.then), Always: true}
 	secret := values.Get(stepField)
-	if a.account, err = s.proofs.Step(&ex.Store, secret, ex.Credentials.Browser); err != nil {
+	if a.account, err = s.stepOf(ex, values[stepField]); err != nil {
 		return err
 	}
 	if a.methods, err = s.checkCode(ex, a.account, values.Get("code")); err != nil {
@@ -206,9 +206,12 @@ func formOf(site *web.Site, r places.Return) pages.Form {
 
 // stepOf returns the account whose password the user of a browser has given, by the secret
 // that a form or a query names.
-func (s *secondStep) stepOf(ex *web.Exchange, secrets []string) (*accounts.Account, error) {
-	if len(secrets) != 1 {
-		return nil, fmt.Errorf("%w: %d are named", proofs.ErrNoStep, len(secrets))
+func (s *secondStep) stepOf(ex *web.Exchange, secrets []string) (account *accounts.Account, err error) {
+	if err = fmt.Errorf("%w: %d are named", proofs.ErrNoStep, len(secrets)); len(secrets) == 1 {
+		account, err = s.proofs.Step(&ex.Store, secrets[0], ex.Credentials.Browser)
 	}
-	return s.proofs.Step(&ex.Store, secrets[0], ex.Credentials.Browser)
+	if errors.Is(err, proofs.ErrNoStep) {
+		ex.Audit("login", slog.String("result", web.LoginResult(err)), slog.String("reason", err.Error()))
+	}
+	return account, err
 }

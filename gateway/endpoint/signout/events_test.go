@@ -63,7 +63,7 @@ func TestTokenEvents(t *testing.T) {
 			r.Want(200, "POST", "/logout", "")
 			r.Want(200, "POST", "/logout", "", "Cookie: session_id="+strings.Repeat("A", 43))
 			r.Want(401, "POST", "/logout", "", "Authorization: Bearer x")
-		}, "0 0 0 0", ""},
+		}, "0 0 0 0", "credential_refused <nil>"},
 	} {
 		r := rig.New(t, rig.Base)
 		c.do(r)

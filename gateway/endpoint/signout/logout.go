@@ -228,15 +228,18 @@ func (l *Logout) verifyBearer(ctx context.Context, ex *web.Exchange) error {
 	}
 	id, err := l.options.Bearers.Authenticate(ctx, &ex.Credentials)
 	if err != nil {
+		if errors.Is(err, auth.ErrRejected) {
+			err = web.Refused(web.CredentialAccessToken, err)
+		}
 		return web.Challenge(err, auth.Chain{l.options.Bearers}.Challenges(&ex.Credentials)...)
 	}
 	ex.Identify(id)
 	if auth.IsAPIToken(ex.Credentials.Value) {
-		return &web.Error{
+		return web.Refused(web.CredentialAccessToken, &web.Error{
 			Status: http.StatusForbidden,
 			Detail: "An API token belongs to no login, and cannot end one. Revoke it at " +
 				l.site.Own("account/tokens/revoke") + ".",
-		}
+		})
 	}
 	return nil
 }

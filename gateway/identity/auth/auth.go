@@ -56,12 +56,23 @@ type Rejection struct {
 	// Ended tells that it held a session which has ended by time.
 	Ended bool
 
+	// Past tells that the credential was good once: it has expired, it was revoked, or its login has ended.
+	Past bool
+
 	// Connection tells that the credential belongs to the connection of the client, so that
 	// another one needs a new connection.
 	Connection bool
 }
 
 func (r *Rejection) Error() string { return "auth: credential rejected: " + r.Reason }
+
+// Past returns the rejection of a credential that was good once.
+func Past(err error) error {
+	if rejection, ok := errors.AsType[*Rejection](err); ok {
+		rejection.Past = true
+	}
+	return err
+}
 
 // Is makes a Rejection match ErrRejected.
 func (r *Rejection) Is(target error) bool { return target == ErrRejected }

@@ -35,6 +35,17 @@ func (p *Presented) bare() bool {
 	return !p.Basic && p.Secret == "" && p.Assertion == "" && p.AssertionType == ""
 }
 
+// Claimed returns the client that a request says it comes from, "" if that cannot be read.
+func (p *Presented) Claimed() string {
+	id := p.ID
+	if c, err := p.readClaim(); err == nil {
+		id = c.id
+	} else if name, _, err := readBasic(p.Value); p.Basic && err == nil {
+		id = name
+	}
+	return id
+}
+
 // Authenticate returns the client that sends a request, and the assertion of its platform that
 // proves it, if there is one. A public client proves nothing. The error is ErrUnknown,
 // ErrUnauthenticated, ErrTwoWays, ErrUnreachable, assertions.ErrRefused for that of a grant, an

@@ -104,6 +104,15 @@ func (c *Client) May(grant string) bool {
 	return slices.Contains(c.Grants, grant)
 }
 
+// GrantWord returns the word of the configuration for a grant_type.
+func GrantWord(grant string) string {
+	switch grant {
+	case deviceGrant:
+		return config.GrantDeviceCode
+	}
+	return grant
+}
+
 // deviceGrant is the grant_type of RFC 8628, section 3.4.
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
@@ -133,6 +142,9 @@ type Set struct {
 	keys      *remote[*jose.PublicKeys]
 	ownKeys   map[string]*remote[*jose.PublicKeys] // of configured clients whose keys are elsewhere, by ID
 }
+
+// Configured reports whether the configuration has a client.
+func (s *Set) Configured(id string) bool { return s.configured[id] != nil }
 
 // New returns the clients of a configuration.
 func New(o Options) (*Set, error) { return newSet(o, nil) }

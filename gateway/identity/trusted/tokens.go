@@ -75,7 +75,7 @@ type Tokens struct {
 }
 
 // errNotActive refuses a token that its issuer calls not active.
-var errNotActive = rejected("its issuer says that it is not active")
+var errNotActive = auth.Past(rejected("its issuer says that it is not active"))
 
 // errUnverified: the token is being verified again.
 var errUnverified = errors.New("the token is being verified")
@@ -167,11 +167,11 @@ func (t *Tokens) verify(ctx context.Context, token string) (*verified, error) {
 func (t *Tokens) good(ctx context.Context, known *verified, now time.Time) error {
 	// The clock of the store counts too, because the revocation expires by it.
 	if !known.expires.IsZero() && (!now.Before(known.expires) || !t.stored().Before(known.expires)) {
-		return rejected("expired")
+		return auth.Past(rejected("expired"))
 	}
 	revocation, err := record.Find(ctx, t.store, known.revokedKey)
 	if err == nil && revocation != nil {
-		err = rejected("revoked")
+		err = auth.Past(rejected("revoked"))
 	}
 	return err
 }

@@ -369,7 +369,7 @@ func (a *Set) look(ctx context.Context, value string, basic bool) (*cachedToken,
 		return nil, err
 	}
 	if !a.now().Before(current.record.Expires) {
-		return nil, bad(basic, "expired")
+		return nil, auth.Past(bad(basic, "expired"))
 	}
 	if current != cached {
 		a.cache.Keep(value, current)
@@ -401,7 +401,7 @@ func (a *Set) resolve(ctx context.Context, cached *cachedToken) (*cachedToken, e
 		return nil, err
 	}
 	if raw == nil {
-		return nil, bad(presented.basic, "unknown, revoked or expired")
+		return nil, auth.Past(bad(presented.basic, "unknown, revoked or expired"))
 	}
 	token, err := record.Decode[tokenRecord](raw)
 	if err != nil {
@@ -410,7 +410,7 @@ func (a *Set) resolve(ctx context.Context, cached *cachedToken) (*cachedToken, e
 	owner, err := a.holder(ctx, token)
 	switch {
 	case errors.Is(err, auth.ErrRejected):
-		return nil, bad(presented.basic, token.gone())
+		return nil, auth.Past(bad(presented.basic, token.gone()))
 	case err != nil:
 		return nil, err
 	case presented.basic && !namesOwner(presented.username, owner.Username):

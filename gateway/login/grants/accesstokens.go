@@ -183,7 +183,7 @@ func (g *Grants) findVerified(ctx context.Context, token string) (*verified, err
 	}
 	now := g.options.Now()
 	if !now.Before(ready.expires) {
-		return nil, badToken("expired")
+		return nil, auth.Past(badToken("expired"))
 	}
 	holds, err := ready.basis.Holds(ctx, g.options.Store)
 	if err != nil || holds && ready.identity.Holds(now) {
@@ -191,7 +191,7 @@ func (g *Grants) findVerified(ctx context.Context, token string) (*verified, err
 	}
 	current, err := g.resolve(ctx, ready.accessToken)
 	if errors.Is(err, ErrInvalid) {
-		err = badToken(err.Error())
+		err = auth.Past(badToken(err.Error()))
 	}
 	if err != nil {
 		return nil, err

@@ -108,7 +108,7 @@ func (g *Grants) load(ctx context.Context, name string) (*grant, []byte, error) 
 func (g *Grants) Redeem(ctx context.Context, code string, check func(*Code) error) (*Issued, error) {
 	s, ok := parse(codeMark, code)
 	if !ok {
-		return nil, invalid("the code was never issued")
+		return nil, ErrNeverIssued
 	}
 	return rotation.Retry(func() (*Issued, error) { return g.redeem(ctx, s, check) })
 }

@@ -460,7 +460,7 @@ func TestWithoutTheStore(t *testing.T) {
 	unknown("a consent", "get", err)
 	_, err = r.consents.Withdraw(t.Context(), s.Subject, "grafana")
 	unknown("a withdrawal", "get", err)
-	unknown("a revocation", "get", r.grants.Revoke(t.Context(), "grafana", issued.Refresh))
+	unknown("a revocation", "get", r.revoke(t.Context(), "grafana", issued.Refresh))
 	for _, calls := range []string{"swap grant:", "put grant:", "delete grant:", "put grantrevoked:", "swap consents:"} {
 		r.store.Fails(calls)
 		switch calls {
@@ -471,9 +471,9 @@ func TestWithoutTheStore(t *testing.T) {
 		case "put grant:":
 			_, err = r.grants.NewCode(t.Context(), s.Identity, Code{Terms: terms()})
 		case "delete grant:":
-			err = r.grants.Revoke(t.Context(), "grafana", issued.Refresh)
+			err = r.revoke(t.Context(), "grafana", issued.Refresh)
 		case "put grantrevoked:":
-			err = r.grants.Revoke(t.Context(), "grafana", issued.Access)
+			err = r.revoke(t.Context(), "grafana", issued.Access)
 		case "swap consents:":
 			_, err = r.consents.Withdraw(t.Context(), s.Subject, "grafana")
 		}

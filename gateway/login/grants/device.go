@@ -189,7 +189,7 @@ func (d *Devices) Decide(ctx context.Context, userCode string, id *policy.Identi
 // ErrExpired or ErrInvalid if there are none.
 func (d *Devices) Poll(ctx context.Context, deviceCode string, check func(*Terms) error) (*Issued, error) {
 	if _, ok := parse(deviceMark, deviceCode); !ok {
-		return nil, invalid("the device code was never issued")
+		return nil, ErrNeverIssued
 	}
 	key := deviceKey(deviceCode)
 	var answer error

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"slices"
 	"strings"
 
 	"authgate/gateway/store/record"
@@ -47,6 +48,14 @@ func (s secret) name() string { return record.Hash([]byte(s.family)) }
 
 // hash returns the hash of the generation, for the record of the grant.
 func (s secret) hash() string { return record.Hash([]byte(s.generation)) }
+
+// IsToken reports whether a text has the form of a code or a token that this package gives.
+func IsToken(text string) bool {
+	return slices.ContainsFunc([]string{codeMark, refreshMark, deviceMark}, func(mark string) bool {
+		_, ok := parse(mark, text)
+		return ok
+	})
+}
 
 // parse parses a code or a token with that mark. ok reports whether it was ever issued.
 func parse(mark, text string) (s secret, ok bool) {

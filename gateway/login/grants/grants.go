@@ -28,6 +28,8 @@ var (
 	// ErrInvalid: a code or a token is not valid, or not any more (invalid_grant). The
 	// error has the reason, for operators.
 	ErrInvalid = errors.New("grants: not valid")
+	// ErrNeverIssued is an ErrInvalid: no such code or token was ever given.
+	ErrNeverIssued = fmt.Errorf("%w: it was never issued", ErrInvalid)
 	// ErrNoConsent: the user has not consented to the scopes of a code.
 	ErrNoConsent = errors.New("grants: the user has not consented")
 	// ErrNoDevice: no device waits for a decision under that user code.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"authgate/gateway/identity/auth"
@@ -13,30 +14,40 @@ import (
 
 // Revoke ends a token of a client (RFC 7009): an access token alone, a refresh token with its
 // grant and all its tokens. Of a token that is not valid, or of another client, it does
-// nothing.
-func (g *Grants) Revoke(ctx context.Context, client, token string) error {
+// nothing, and returns nil.
+func (g *Grants) Revoke(ctx context.Context, client, token string) (*Revoked, error) {
 	ctx = store.Ending(ctx)
 	if s, ok := parse(refreshMark, token); ok {
 		known, _, err := g.load(ctx, s.name())
 		if errors.Is(err, ErrInvalid) || err == nil && known.Client != client {
-			return nil
+			return nil, nil
 		}
 		if err == nil {
 			err = g.options.Store.Delete(ctx, grantPrefix+s.name())
 		}
 		if err != nil {
-			err = fmt.Errorf("revoking a refresh token: %w", err)
+			return nil, fmt.Errorf("revoking a refresh token: %w", err)
 		}
-		return err
+		return &Revoked{known.Subject, known.Login}, nil
 	}
 	access, err := g.parse(token)
 	if err != nil || access.client != client {
-		return nil // nothing to revoke
+		return nil, nil // nothing to revoke
 	}
 	if err := g.options.Store.Put(ctx, access.revokedKey, []byte("1"), access.expires); err != nil {
-		return fmt.Errorf("revoking an access token: %w", err)
+		return nil, fmt.Errorf("revoking an access token: %w", err)
 	}
-	return nil
+	subject := access.subject
+	if !strings.Contains(subject, ":") {
+		subject = policy.LocalProvider + ":" + subject
+	}
+	return &Revoked{subject, access.login}, nil
+}
+
+// Revoked tells whose token a client has revoked.
+type Revoked struct {
+	Subject string
+	Login   string // sid; empty: the client's own token
 }
 
 // Inspected describes a token of a client. If it is not active, nothing else is set.

@@ -61,25 +61,25 @@ func TestRevoke(t *testing.T) {
 	s := r.signIn(t, "alice")
 	issued, other := r.granted(t, s), r.granted(t, s)
 	for _, token := range []string{issued.Access, issued.Refresh, "", "x", s.refresh} {
-		must.Do(t, r.grants.Revoke(t.Context(), "cli", token))
+		must.Do(t, r.revoke(t.Context(), "cli", token))
 	}
-	must.Do(t, r.grants.Revoke(t.Context(), "grafana", s.refresh))
+	must.Do(t, r.revoke(t.Context(), "grafana", s.refresh))
 	r.wantIn(t, issued)
-	must.Do(t, r.grants.Revoke(t.Context(), "grafana", issued.Access))
+	must.Do(t, r.revoke(t.Context(), "grafana", issued.Access))
 	if _, err := r.at(t, issued.Access); err == nil {
 		t.Error("a revoked access token is let in")
 	}
 	next := must.Get(r.rotate(t, issued.Refresh))(t)
 	r.wantIn(t, next)
-	must.Do(t, r.grants.Revoke(t.Context(), "grafana", issued.Refresh)) // one that was used
+	must.Do(t, r.revoke(t.Context(), "grafana", issued.Refresh)) // one that was used
 	r.wantOut(t, next)
 	r.wantIn(t, other)
 	r.wantSession(t, s, true)
-	must.Do(t, r.grants.Revoke(t.Context(), "grafana", issued.Refresh))
+	must.Do(t, r.revoke(t.Context(), "grafana", issued.Refresh))
 
 	r.clock.Advance(time.Hour)
 	r.store.TakeCalls()
-	must.Do(t, r.grants.Revoke(t.Context(), "grafana", other.Access)) // it has expired
+	must.Do(t, r.revoke(t.Context(), "grafana", other.Access)) // it has expired
 	r.store.WantReads(t)
 }
 
@@ -111,8 +111,8 @@ func TestRevokeInAFullStore(t *testing.T) {
 	if _, err := r.rotate(t, issued.Refresh); err == nil || errors.Is(err, ErrInvalid) {
 		t.Errorf("the store is not full: %v", err)
 	}
-	must.Do(t, r.grants.Revoke(t.Context(), "grafana", issued.Access))
-	must.Do(t, r.grants.Revoke(t.Context(), "grafana", issued.Refresh))
+	must.Do(t, r.revoke(t.Context(), "grafana", issued.Access))
+	must.Do(t, r.revoke(t.Context(), "grafana", issued.Refresh))
 	got, err := r.grants.Redeem(t.Context(), replayed, right)
 	wantInvalid(t, got, err, "used again")
 	r.wantOut(t, issued)

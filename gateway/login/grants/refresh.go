@@ -19,7 +19,7 @@ import (
 func (g *Grants) Refresh(ctx context.Context, token string, check func(*Terms) error) (*Issued, error) {
 	s, ok := parse(refreshMark, token)
 	if !ok {
-		return nil, invalid("the refresh token was never issued")
+		return nil, ErrNeverIssued
 	}
 	return rotation.Retry(func() (*Issued, error) { return g.refresh(ctx, s, check) })
 }

@@ -128,7 +128,7 @@ func TestEndDuringARefresh(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(r *rig, s *signedIn, issued *Issued) error{
 		"revoked": func(r *rig, _ *signedIn, issued *Issued) error {
-			return r.grants.Revoke(context.Background(), "grafana", issued.Refresh)
+			return r.revoke(context.Background(), "grafana", issued.Refresh)
 		},
 		"logout": func(r *rig, s *signedIn, _ *Issued) error {
 			_, err := r.logins.End(context.Background(), s.Login)

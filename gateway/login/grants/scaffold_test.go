@@ -337,3 +337,9 @@ func jsonOf(value any) (string, error) {
 	raw, err := json.Marshal(value)
 	return string(raw), err
 }
+
+// revoke revokes a token for a client.
+func (r *rig) revoke(ctx context.Context, client, token string) error {
+	_, err := r.grants.Revoke(ctx, client, token)
+	return err
+}

@@ -86,7 +86,7 @@ func changesState(method string) bool {
 
 func refuseOtherSite(ex *Exchange, err error) error {
 	ex.Reason = err.Error()
-	ex.Audit("denied", slog.String("reason", ex.Reason))
+	ex.Audit("denied", slog.Bool("cross_site", true), slog.String("reason", ex.Reason))
 	return &Error{Status: http.StatusForbidden, Detail: "Another site may not do this on your behalf.", Cause: err,
 		Problem: pages.ProblemOtherSite}
 }

@@ -99,6 +99,16 @@ func (r *Received) FromOtherSite() bool {
 	return true
 }
 
+// FromElsewhere reports whether a page of another origin made the browser send the request, as far as
+// Fetch Metadata or Origin tell.
+func (r *Received) FromElsewhere() bool {
+	h := r.Request.Header
+	if h.Get("Sec-Fetch-Site") != "" || h.Get("Origin") == "" {
+		return r.FromOtherSite()
+	}
+	return h.Get("Origin") != "https://"+r.Peer.Host
+}
+
 // WorkerScript reports whether a browser asks for the script of a service worker
 // (Service Workers, section 4.3; Fetch Metadata).
 func (r *Received) WorkerScript() bool {

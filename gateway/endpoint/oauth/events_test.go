@@ -1,0 +1,120 @@
+package oauth_test
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"authgate/internal/test/rig"
+)
+
+// audited returns the events of a kind, each with the named fields that it has.
+func (s *server) audited(t *testing.T, event string, fields ...string) (events []string) {
+	for _, line := range s.Log.Records(t, "audit") {
+		if line["event"] != event {
+			continue
+		}
+		var text []string
+		for _, field := range fields {
+			if value := line[field]; value != nil {
+				text = append(text, field+"="+fmt.Sprint(value))
+			}
+		}
+		events = append(events, strings.Join(text, " "))
+	}
+	return events
+}
+
+// form returns the form with pairs of names and values.
+func form(pairs ...string) url.Values {
+	values := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		values.Set(pairs[i], pairs[i+1])
+	}
+	return values
+}
+
+// Each token that a client gets leaves an event, as does each that it revokes.
+func TestTokensAudited(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	first := s.tokens(t)
+	s.refresh(t, 200, first.Refresh)
+	s.post(t, 200, "/oauth/revoke", form("client_id", "wiki", "client_secret", wikiSecret, "token", first.Access))
+	s.post(t, 200, "/oauth/revoke", form("client_id", "wiki", "client_secret", wikiSecret, "token", "unknown"))
+	got := s.audited(t, "token_issued", "grant", "client_id", "subject")
+	want := []string{
+		"grant=authorization_code client_id=wiki subject=local:alice",
+		"grant=refresh_token client_id=wiki subject=local:alice",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("issued %q, want %q", got, want)
+	}
+	got = s.audited(t, "token_revoked", "client_id", "subject")
+	if want := []string{"client_id=wiki subject=local:alice"}; !slices.Equal(got, want) {
+		t.Errorf("revoked %q, want %q", got, want)
+	}
+}
+
+// A request that does not prove its client leaves one event. Of a client that does not exist, it tells no
+// token and nothing long.
+func TestClientsRejectedAudited(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	token := s.tokens(t).Access
+	for _, c := range []struct {
+		values []string
+		header string
+		want   string
+	}{
+		{[]string{"client_id", "wiki", "client_secret", "wrong"}, "", "client_id=wiki"},
+		{[]string{"client_id", "nobody"}, "", "client_id=nobody"},
+		{[]string{"client_id", token}, "", ""},
+		{[]string{"client_id", strings.Repeat("x", 65)}, "", ""},
+		{nil, "Authorization: Basic #", ""},
+		{[]string{"client_id", "nobody"}, "Origin: https://evil.example", "cross_site=true client_id=nobody"},
+		{[]string{"client_id", "nobody"}, "Sec-Fetch-Site: cross-site", "cross_site=true client_id=nobody"},
+	} {
+		for _, path := range []string{"token", "revoke", "introspect", "device"} {
+			before := len(s.audited(t, "client_rejected"))
+			header := []string{rig.Form}
+			if c.header != "" {
+				header = append(header, c.header)
+			}
+			s.Do("POST", "/oauth/"+path, form(c.values...).Encode(), header...)
+			got := s.audited(t, "client_rejected", "cross_site", "client_id")
+			if len(got) != before+1 || got[before] != c.want {
+				t.Errorf("%s %q: %q, want one more, %q", path, c.values, got[before:], c.want)
+			}
+		}
+	}
+	if strings.Contains(s.Log.String(), token) {
+		t.Error("the log has a token")
+	}
+}
+
+// A code or token that the token endpoint refuses leaves an event, which says whether it was good once.
+func TestCredentialsRefusedAudited(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	own := []string{"client_id", "wiki", "client_secret", wikiSecret}
+	s.post(t, 400, "/oauth/token", form(append(own, "grant_type", "authorization_code", "code", "x")...))
+	s.post(t, 400, "/oauth/token", form(append(own, "grant_type", "refresh_token", "refresh_token", "x")...))
+	s.Do("GET", "/oauth/userinfo", "", "Authorization: Bearer x")
+	first := s.tokens(t)
+	s.post(t, 200, "/oauth/revoke", form(append(own, "token", first.Refresh)...))
+	s.post(t, 400, "/oauth/token", form(append(own, "grant_type", "refresh_token", "refresh_token", first.Refresh)...))
+	s.Do("GET", "/me", "", "Authorization: Bearer x")
+	s.Do("GET", "/me", "")
+	s.Do("GET", "/me", "", "Cookie: session_id="+strings.Repeat("A", 43))
+	got := s.audited(t, "credential_refused", "past", "kind", "client_id")
+	want := []string{
+		"kind=code client_id=wiki", "kind=refresh_token client_id=wiki", "kind=access_token",
+		"past=true kind=refresh_token client_id=wiki", "kind=access_token",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("refused %q, want %q", got, want)
+	}
+}
