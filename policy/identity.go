@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -69,8 +70,26 @@ type Identity struct {
 
 // Ends are the times at which an account and its roles end by themselves.
 type Ends struct {
-	Account time.Time            // zero: never
-	Roles   map[string]time.Time // by role; a role that is missing does not end
+	Account time.Time            `json:"until,omitzero"`        // zero: never
+	Roles   map[string]time.Time `json:"roles_until,omitempty"` // by role; a role that is missing does not end
+}
+
+// Shown returns the ends as pages show them; nil is none.
+func (e *Ends) Shown() Ends {
+	if e == nil {
+		return Ends{}
+	}
+	return *e
+}
+
+// OwnEnds returns the ends of the account and of the roles of the identity; nil: none ends.
+func (id *Identity) OwnEnds() *Ends {
+	if id.Ends == nil {
+		return nil
+	}
+	own := &Ends{Account: id.Ends.Account, Roles: maps.Clone(id.Ends.Roles)}
+	maps.DeleteFunc(own.Roles, func(role string, _ time.Time) bool { return !slices.Contains(id.Roles, role) })
+	return own
 }
 
 // Until returns when the account, or the first role of the identity, ends; zero means never.

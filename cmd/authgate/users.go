@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -220,12 +221,18 @@ func usersAddCommand() *cobra.Command {
 		Long: "Add a user to the end of accounts.file. The account has no password, so no user\n" +
 			"can sign in to it until one is set: authgate users invite prints a link for that.\n" +
 			"The file is made if it does not exist.",
-		Example: "  authgate users add carol --roles staff,admin --email carol@example.org",
+		Example: "  authgate users add carol --roles staff,admin --email carol@example.org\n" +
+			"  authgate users add dave --roles staff --until 2026-12-04T18:00:00Z",
 	}
 	roles := cmd.Flags().String("roles", "", "roles, separated by commas")
 	name := cmd.Flags().String("name", "", "display name")
 	email := cmd.Flags().String("email", "", "email address")
+	until := untilFlag(cmd, "when the account ends, like 2026-12-04T18:00:00Z (default: never)")
 	return editCommand(cmd, cobra.ExactArgs(1), func(args []string) (userEdit, error) {
+		end, err := until()
+		if err != nil {
+			return userEdit{}, err
+		}
 		given, err := readRoles(*roles)
 		if err == nil {
 			if err = policy.CheckVisible(*name); err != nil {
@@ -238,11 +245,25 @@ func usersAddCommand() *cobra.Command {
 		return userEdit{did: "is added, without a password", Edit: accounts.Edit{
 			Add: true,
 			Change: func(a *accounts.Account) error {
-				a.Name, a.Email, a.Roles = *name, *email, given
+				a.Name, a.Email, a.Roles, a.Until = *name, *email, given, end
 				return nil
 			},
 		}}, accounts.CheckNewUsername(args[0], true) // the configuration says whether colons are allowed
 	})
+}
+
+// untilFlag adds --until to a command. It returns what reads it, zero if it is not given.
+func untilFlag(cmd *cobra.Command, meaning string) func() (time.Time, error) {
+	text := cmd.Flags().String("until", "", meaning)
+	return func() (at time.Time, err error) {
+		if !cmd.Flags().Changed("until") {
+			return at, nil
+		}
+		if at, err = accounts.ParseTime(*text); err != nil {
+			err = fmt.Errorf("--until %q: %w", *text, err)
+		}
+		return at, err
+	}
 }
 
 // readRoles reads roles that are separated by commas.
@@ -305,24 +326,32 @@ func usersEnableCommand() *cobra.Command {
 }
 
 func usersRolesCommand() *cobra.Command {
-	return editCommand(&cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "roles NAME ROLES",
 		Short: "Replace the roles of a user",
 		Long: "Replace the roles of a user by those of a list that is separated by commas. An empty\n" +
-			"list takes all roles away. Logins go on with the new roles.",
+			"list takes all roles away. Logins go on with the new roles. --until is the end of the\n" +
+			"roles that the user does not have yet; the others keep theirs.",
 		Example: "  authgate users roles carol staff,admin\n" +
+			"  authgate users roles carol staff,admin --until 2026-11-30T12:00:00+01:00\n" +
 			"  authgate users roles carol \"\"",
-	}, cobra.ExactArgs(2), func(args []string) (userEdit, error) {
+	}
+	until := untilFlag(cmd, "when roles that the user does not have yet end (default: never)")
+	return editCommand(cmd, cobra.ExactArgs(2), func(args []string) (userEdit, error) {
+		end, err := until()
+		if err != nil {
+			return userEdit{}, err
+		}
 		roles, err := readRoles(args[1])
 		did := "has the roles " + strings.Join(roles, ", ")
 		if len(roles) == 0 {
 			did = "has no roles"
 		}
 		return userEdit{did: did, Edit: accounts.Edit{Change: func(a *accounts.Account) error {
-			if slices.Equal(a.Roles, roles) {
+			before := a.RolesText()
+			if a.GiveRoles(roles, end, time.Now()); a.RolesText() == before {
 				return errAlready
 			}
-			a.Roles = roles
 			return nil
 		}}}, err
 	})
@@ -364,21 +393,30 @@ func usersInviteCommand() *cobra.Command {
 			"factor. It is valid once, for 72 hours, and until the next one is made. It ends with\n" +
 			"the account, and when the account is disabled or gets another password. Anyone who\n" +
 			"has the link can set the password: send it on a way that you trust. Factors that\n" +
-			"the user has stay.\n\n" +
+			"the user has stay. With --until, the account ends at that time, and the link no\n" +
+			"later.\n\n" +
 			"The running gateway makes the link. Without one the exit status is 1.",
-		Example: "  authgate users invite carol",
-		Args:    usage(cobra.ExactArgs(1)),
+		Example: "  authgate users invite carol\n" +
+			"  authgate users invite carol --until 2026-12-04T18:00:00Z",
+		Args: usage(cobra.ExactArgs(1)),
 	}
-	which := registerGateway(cmd)
+	which, until := registerGateway(cmd), untilFlag(cmd, "when the account ends (default: as before)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), answerTime)
 		defer cancel()
+		end, err := until()
+		if err != nil {
+			return &usageError{err}
+		}
 		file, err := openUsers(*which.path)
 		if err != nil {
 			return err
 		}
 		client, err := which.findGateway(ctx)
 		if err != nil {
+			return err
+		}
+		if err := file.endAt(cmd, args[0], end); err != nil {
 			return err
 		}
 		link, err := client.Invite(ctx, args[0])
@@ -392,6 +430,33 @@ func usersInviteCommand() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// endAt gives an account that is to be invited an end, unless that is zero, and tells the gateways.
+func (f *userFile) endAt(cmd *cobra.Command, username string, end time.Time) error {
+	if end.IsZero() {
+		return nil
+	}
+	quiet := &cobra.Command{}
+	quiet.SetOut(cmd.ErrOrStderr())
+	quiet.SetContext(cmd.Context())
+	return f.edit(quiet, userEdit{
+		did: "ends at " + end.Format(time.RFC3339), Edit: accounts.Edit{Username: username, Change: func(a *accounts.Account) error {
+			if a.Until = end; a.Disabled || a.Ended(time.Now()) {
+				return notInvitable(a)
+			}
+			return nil
+		}},
+	})
+}
+
+// notInvitable says why an account is not invited.
+func notInvitable(a *accounts.Account) error {
+	if a.Disabled {
+		return fmt.Errorf("%s is disabled; enable the user first", printable(a.Username))
+	}
+	return fmt.Errorf("%s has ended at %s; give a later end with --until", printable(a.Username),
+		a.Until.Format(time.RFC3339))
 }
 
 // notInvited says why the gateway does not invite a user.
@@ -409,8 +474,8 @@ func (f *userFile) notInvited(username string, refused *control.RefusedError) er
 	switch {
 	case at < 0:
 		return f.unknown(username)
-	case own[at].Disabled:
-		return fmt.Errorf("%s is disabled; enable the user first", printable(username))
+	case own[at].Disabled, own[at].Ended(time.Now()):
+		return notInvitable(&own[at])
 	}
 	return fmt.Errorf("%s: %s", printable(username), cmp.Or(refused.Reason, filepath.Base(f.Path)))
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -25,8 +26,9 @@ type listedUser struct {
 	Email    string   `json:"email"`
 	Roles    []string `json:"roles"`
 	Disabled bool     `json:"disabled"`
-	Factors  int      `json:"factors"`  // passkeys, and one for one-time codes
-	Sessions *int     `json:"sessions"` // live logins; nil: no gateway runs
+	*policy.Ends
+	Factors  int  `json:"factors"`  // passkeys, and one for one-time codes
+	Sessions *int `json:"sessions"` // live logins; nil: no gateway runs
 }
 
 func usersListCommand() *cobra.Command {
@@ -74,11 +76,12 @@ func (f *userFile) list(ctx context.Context) ([]listedUser, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := make([]listedUser, len(all))
+	list, now := make([]listedUser, len(all)), time.Now()
 	for i, a := range all {
+		roles, ends := a.Current(now)
 		list[i] = listedUser{
-			Username: a.Username, Name: a.Name, Email: a.Email, Roles: append([]string{}, a.Roles...),
-			Disabled: a.Disabled, Factors: a.Factors.Count(),
+			Username: a.Username, Name: a.Name, Email: a.Email, Roles: append([]string{}, roles...),
+			Disabled: a.Disabled, Ends: ends, Factors: a.Factors.Count(),
 		}
 		if logins != nil {
 			n := logins[a.Username]
@@ -115,14 +118,26 @@ func printUsers(out io.Writer, users []listedUser, head bool) error {
 	}
 	for _, u := range users {
 		state, sessions := "enabled", "-"
-		if u.Disabled {
+		switch until := u.Ends.Shown().Account; {
+		case u.Disabled:
 			state = "disabled"
+		case until.IsZero():
+		case until.After(time.Now()):
+			state += " until " + until.Format(time.RFC3339)
+		default:
+			state = "ended"
+		}
+		roles := make([]string, len(u.Roles))
+		for i, role := range u.Roles {
+			if roles[i] = role; !u.Ends.Shown().Roles[role].IsZero() {
+				roles[i] += " until " + u.Ends.Roles[role].Format(time.RFC3339)
+			}
 		}
 		if u.Sessions != nil {
 			sessions = strconv.Itoa(*u.Sessions)
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", printable(u.Username), cmp.Or(printable(u.Name), "-"),
-			cmp.Or(printable(u.Email), "-"), cmp.Or(printable(strings.Join(u.Roles, ",")), "-"),
+			cmp.Or(printable(u.Email), "-"), cmp.Or(printable(strings.Join(roles, ",")), "-"),
 			state, u.Factors, sessions)
 	}
 	return table.Flush()

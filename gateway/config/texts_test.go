@@ -38,7 +38,7 @@ func TestOwnTexts(t *testing.T) {
 	}
 	warned := c.Warnings().Error()
 	if !strings.Contains(warned, texts+":3:3: site.texts.sv: ") || !strings.Contains(warned, " texts are missing, "+
-		"and stay English: account.email, account.mechanism, account.name, account.provider, account.roles, …") {
+		"and stay English: account.email, account.ends, account.mechanism, account.name, account.provider, …") {
 		t.Error(warned)
 	}
 	write("texts.yaml", "en: {signin.submit: Go}\n")

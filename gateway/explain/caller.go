@@ -61,7 +61,7 @@ func (e *unknownUserError) Error() string { return e.problem }
 // unknownUser is the error of a name that no account has. Users of providers have no place in the
 // configuration.
 func (k *Known) unknownUser(name string) error {
-	problem := fmt.Sprintf("no local account and no Basic user has the name %q, or it is disabled", name)
+	problem := fmt.Sprintf("no local account and no Basic user has the name %q, or it is disabled or has ended", name)
 	if provider, username, found := strings.Cut(name, ":"); found && k.Federation.Provider(provider) != nil {
 		return &unknownUserError{fmt.Sprintf("%s; describe a user of a provider in words: provider %q, username %q",
 			problem, provider, username)}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"authgate/gateway"
 	"authgate/gateway/config"
@@ -348,6 +349,30 @@ func TestExplainAPITokenOfOtherSite(t *testing.T) {
 		})
 		if err != nil || x.Outcome != c.want {
 			t.Errorf("%+v: %+v, %v; want %s", c.caller, x, err, c.want)
+		}
+	}
+}
+
+// A request at a time finds the roles and accounts that have not ended by then.
+func TestExplainAt(t *testing.T) {
+	t.Parallel()
+	cfg := rig.Parse(t, t.TempDir(), rig.Edit(t, rig.Base, "roles: [user, admin],",
+		`roles: [user, {name: admin, until: "2030-11-30T12:00:00+01:00"}], until: 2030-12-04T18:00:00Z,`))
+	for text, want := range map[string]string{
+		"2030-11-30T10:59:59Z": "allow", "2030-11-30T11:00:00Z": "forbid", "2030-12-04T17:59:59Z": "forbid",
+		"2030-12-04T18:00:00Z": "unknown", "2040-01-01T00:00:00+01:00": "unknown",
+	} {
+		at := must.Get(time.Parse(time.RFC3339, text))(t)
+		e := must.Get(gateway.NewExplainerAt(cfg, func() time.Time { return at }))(t)
+		x, err := e.Explain(&Request{Method: "GET", URL: "https://gw.example/admin/", From: netip.MustParseAddr("192.0.2.1"),
+			Caller: &Caller{User: "alice"}})
+		e.Close()
+		got := "unknown"
+		if err == nil {
+			got = x.Outcome
+		}
+		if got != want {
+			t.Errorf("at %s: %s (%v), want %s", text, got, err, want)
 		}
 	}
 }

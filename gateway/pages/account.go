@@ -3,6 +3,8 @@ package pages
 import (
 	"io"
 	"time"
+
+	"authgate/policy"
 )
 
 // Account describes the current login to its user; empty fields are left out.
@@ -11,6 +13,7 @@ type Account struct {
 	Name      string
 	Email     string
 	Roles     []string
+	Ends      policy.Ends
 	Mechanism string    // basic, session, bearer or oidc
 	Provider  string    // where the account is stored: local, basic or a provider's name
 	Expires   time.Time // when the login ends by itself; shown in UTC

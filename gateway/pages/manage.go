@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"authgate/policy"
 )
 
 // ManagePart is one of the pages of the user's account.
@@ -46,6 +48,7 @@ type Manage struct {
 	User                User
 	Email               string
 	Roles               []string
+	Ends                policy.Ends
 	Mechanism, Provider string
 	PeopleURL           string // of the page where the user looks after accounts; empty: they do not
 	AppsURL             string // of the page with the user's applications; empty: there is none

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/google/go-cmp/cmp"
+
+	"authgate/policy"
 )
 
 // all renders each page with value v in every one of its string fields, and no field
@@ -24,7 +26,7 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 	account := func(part ManagePart, notice ManageNotice) Manage {
 		return Manage{
 			part, []PartLink{{ManageLogins, v}, {ManagePassword, v}, {ManageFactors, v}, {ManagePrograms, v}},
-			user, v, []string{v}, v, v, v, v, v, notice,
+			user, v, []string{v}, policy.Ends{Account: now, Roles: map[string]time.Time{v: now}}, v, v, v, v, v, notice,
 			[]OwnLogin{{v, true, v, v, v, v, now, now, now}, {v, false, v, v, v, v, now, now, now}},
 			v, v, ownFactors(v), v, "", v, []OwnToken{{v, v, []string{v}, now, now, now}, {v, v, nil, now, now, now}},
 			[]OwnClient{{v, v, []string{v, ""}, now}}, v, v, v, true, []string{v, v}, true,
@@ -53,7 +55,9 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 		"error": func(w io.Writer) error {
 			return p.Error(w, ErrorPage{418, 0, v, v, v, time.Hour, true, v, v, v, user, &Twin{v, v, v}})
 		},
-		"account": func(w io.Writer) error { return p.Account(w, Account{v, v, v, []string{v, v}, v, v, now, v, v}) },
+		"account": func(w io.Writer) error {
+			return p.Account(w, Account{v, v, v, []string{v, v}, policy.Ends{Account: now, Roles: map[string]time.Time{v: now}}, v, v, now, v, v})
+		},
 		"manage": func(w io.Writer) error {
 			return p.Manage(w, account(ManageLogins, ManageEnded))
 		},
@@ -145,13 +149,15 @@ func all(p *Pages, v string) map[string]func(io.Writer) error {
 
 // somePeople returns people of all kinds, with value v in every field.
 func somePeople(v string) []PersonOfList {
+	later := time.Date(2026, 12, 4, 18, 0, 0, 0, time.UTC)
+	ends := policy.Ends{Account: later, Roles: map[string]time.Time{"user": later}}
 	return []PersonOfList{
-		{v, v, v, []string{v, "user"}, false, 1, 2, true, false, PeopleNothing},
-		{v, v, v, []string{v}, false, 1, 2, false, false, PeopleNothing},
-		{v, "", "", nil, true, 0, 0, false, false, PeopleNothing},
-		{v, v, v, []string{v}, false, 0, 0, false, true, PeopleNothing},
-		{v, v, v, []string{v}, false, 0, 0, false, false, PeopleReach},
-		{v, v, v, []string{v}, false, 0, 0, false, false, PeopleOpens},
+		{v, v, v, []string{v, "user"}, ends, false, false, 1, 2, true, false, PeopleNothing},
+		{v, v, v, []string{v}, policy.Ends{}, false, false, 1, 2, false, false, PeopleNothing},
+		{v, "", "", nil, policy.Ends{}, true, false, 0, 0, false, false, PeopleNothing},
+		{v, v, v, []string{v}, ends, false, true, 0, 0, false, true, PeopleNothing},
+		{v, v, v, []string{v}, policy.Ends{}, false, false, 0, 0, false, false, PeopleReach},
+		{v, v, v, []string{v}, policy.Ends{}, false, false, 0, 0, false, false, PeopleOpens},
 	}
 }
 
@@ -473,9 +479,10 @@ func TestAccount(t *testing.T) {
 		page Account
 		want map[string]string
 	}{
-		{Account{"alice", "Alice Example", "alice@example.org", []string{"user", "admin"}, "session", "local", until,
+		{Account{"alice", "Alice Example", "alice@example.org", []string{"user", "admin"},
+			policy.Ends{Account: until, Roles: map[string]time.Time{"admin": until}}, "session", "local", until,
 			"/logout", "the-token"},
-			map[string]string{"User name": "alice", "Name": "Alice Example", "Email": "alice@example.org", "Roles": "useradmin",
+			map[string]string{"User name": "alice", "Name": "Alice Example", "Email": "alice@example.org", "Roles": "useradmin until 1 January 2030, 23:30 UTC", "Account until": "1 January 2030, 23:30 UTC",
 				"Signed in with": "User name and password", "Provider": "This service",
 				"Signed in until": "1 January 2030, 23:30 UTC"}},
 		{Account{Mechanism: "oidc", Provider: "keycloak"},

@@ -3,6 +3,8 @@ package pages
 import (
 	"io"
 	"slices"
+
+	"authgate/policy"
 )
 
 // People is the page where users look after the accounts of others. Without Writable, nothing
@@ -24,7 +26,8 @@ type People struct {
 type PersonOfList struct {
 	Username, Name, Email string
 	Roles                 []string
-	Disabled              bool
+	Ends                  policy.Ends
+	Disabled, Ended       bool
 	Factors, Sessions     int
 	Self                  bool         // it is the user's own
 	Fixed                 bool         // it is in the configuration, and not in the file of accounts
@@ -53,6 +56,10 @@ const (
 	PeopleOpens      // the account opens something that the user's own does not
 	PeopleSelf       // users cannot do that to themselves
 	PeopleIsDisabled // the account must be enabled first
+	PeopleLends      // the user has a role that they want to give not for that long
+	PeopleLonger     // the account has a role for longer than the user
+	PeopleHasEnded   // the account has ended
+	PeopleTime       // not a time or duration
 	PeopleFixed      // the account cannot be changed here
 )
 
@@ -93,6 +100,14 @@ func (l *texts) peopled(n PeopleNotice) (string, error) {
 		return l.text("people.bad.self")
 	case PeopleIsDisabled:
 		return l.text("people.bad.disabled")
+	case PeopleLends:
+		return l.text("people.bad.lends")
+	case PeopleLonger:
+		return l.text("people.bad.longer")
+	case PeopleHasEnded:
+		return l.text("people.bad.ended")
+	case PeopleTime:
+		return l.text("people.bad.time")
 	}
 	return l.text("people.bad.fixed")
 }

@@ -156,7 +156,7 @@ func TestAccessible(t *testing.T) {
 			want, known := map[string]string{
 				"username": "username", "password": "current-password", "current": "current-password",
 				"new": "new-password", "again": "new-password",
-				"name": "off", "roles": "", "remember": "", "code": "one-time-code", "recovery": "off", "user_code": "off",
+				"name": "off", "roles": "", "for": "", "remember": "", "code": "one-time-code", "recovery": "off", "user_code": "off",
 				"person": "off", // the name of somebody else
 			}[cmp.Or(map[string]string{"recovery": "recovery", "person": "person"}[attr(input, "id")], attr(input, "name"))]
 			got := strings.TrimSuffix(attr(input, "autocomplete"), " webauthn") // fills in a passkey instead

@@ -41,7 +41,7 @@ type change struct {
 // changes returns all changes.
 func changes() []*change {
 	return []*change{
-		{name: "add", add: true, roles: true, invites: true, edit: setRoles},
+		{name: "add", add: true, roles: true, invites: true, edit: setNew},
 		{name: "invite", self: true, invites: true},
 		{name: "disable", ends: true,
 			edit: func(a *accounts.Account, _ *order) { a.Disabled = true }},
@@ -54,7 +54,12 @@ func changes() []*change {
 	}
 }
 
-func setRoles(a *accounts.Account, wanted *order) { a.Roles = wanted.roles }
+// setNew sets the roles and the end of a new account.
+func setNew(a *accounts.Account, wanted *order) { a.Roles, a.Until = wanted.roles, wanted.until }
+
+func setRoles(a *accounts.Account, wanted *order) {
+	a.GiveRoles(wanted.roles, wanted.until, wanted.now)
+}
 
 // outcome is the outcome of a change.
 type outcome struct {
@@ -65,7 +70,7 @@ type outcome struct {
 
 // serveChange makes a change.
 func (p *page) serveChange(ex *web.Exchange, c *change) error {
-	wanted, err := readOrder(ex, c)
+	wanted, err := readOrder(ex, c, p.options.Now())
 	if err != nil {
 		return p.refuse(ex, err)
 	}
@@ -94,6 +99,9 @@ func (p *page) audit(ex *web.Exchange, c *change, wanted *order, done *outcome) 
 	}
 	if c.roles {
 		attrs = append(attrs, slog.Any("roles", wanted.roles))
+	}
+	if !wanted.until.IsZero() {
+		attrs = append(attrs, slog.Time("until", wanted.until.UTC()))
 	}
 	ex.Audit("account_changed", attrs...)
 }
@@ -143,6 +151,9 @@ func (p *page) change(
 // invite returns the link of a new invitation.
 func invite(ctx context.Context, set *invitations.Invitations, username string) (string, error) {
 	link, err := set.Invite(ctx, username)
+	if account, ended := set.Ended(username); errors.Is(err, invitations.ErrNoAccount) && ended {
+		return "", hasEnded(account.Until)
+	}
 	if errors.Is(err, invitations.ErrNoAccount) {
 		return "", &web.Error{
 			Status: http.StatusConflict, Detail: "The account is disabled. Enable it first.",
@@ -150,6 +161,14 @@ func invite(ctx context.Context, set *invitations.Invitations, username string) 
 		}
 	}
 	return link, err
+}
+
+// hasEnded is the error of an invitation for an account that has ended.
+func hasEnded(at time.Time) error {
+	return &web.Error{
+		Status: http.StatusConflict, Detail: "The account has ended. Ask an operator for a later end.",
+		Cause: fmt.Errorf("%w at %s", errEnded, at.UTC().Format(time.RFC3339)),
+	}
 }
 
 // inFile returns the accounts of the file, as they are in use.
@@ -174,6 +193,9 @@ func (p *page) checkChange(
 		return nil, err
 	}
 	if c.add {
+		if added := (&accounts.Account{Until: wanted.until}); added.Ended(wanted.now) {
+			return nil, hasEnded(wanted.until) // it could not be invited
+		}
 		return nil, p.mayBecome(actor, c, &accounts.Account{Username: wanted.username}, wanted)
 	}
 	at := slices.IndexFunc(users, func(a accounts.Account) bool {
@@ -187,7 +209,8 @@ func (p *page) checkChange(
 		return nil, err
 	}
 	if isSelf(actor, account.Username) {
-		lost := slices.ContainsFunc(account.Roles,
+		held, _ := account.Current(wanted.now)
+		lost := slices.ContainsFunc(held,
 			func(role string) bool { return !slices.Contains(wanted.roles, role) })
 		if !c.self || c.roles && lost {
 			return nil, mayNot("You cannot do this to your own account.", errSelf)
@@ -204,20 +227,29 @@ func (p *page) mayBecome(actor *policy.Identity, c *change, account *accounts.Ac
 	changed := *account
 	c.edit(&changed, wanted)
 	err := p.reaches(actor, &changed)
-	if errors.Is(err, errReach) {
+	switch {
+	case errors.Is(err, errReach):
 		return mayNot("You can give no role that you do not have.", errGives)
+	case errors.Is(err, errLonger):
+		return mayNot("You have a role until a time, and can give it until then at most.", errLends)
 	}
 	return err
 }
 
 // reaches returns why an account is out of reach of a user: by a role, its name or the lack of a role,
-// it opens a route that the user's own does not. With an invitation for the account, or with the
+// or one role for longer, it opens a route that the user's own does not. With an invitation for the account, or with the
 // password that it had, the user could have that too.
 func (p *page) reaches(actor *policy.Identity, account *accounts.Account) error {
-	if lacksRole(actor, account.Roles) {
+	now := p.options.Now()
+	roles, ends := account.Current(now)
+	if lacksRole(actor, roles) {
 		return mayNot("The account has a role that you do not have.", errReach)
 	}
-	id := account.Identity(policy.Session, "", time.Time{})
+	if outlasts(roles, ends, actor) {
+		return mayNot("The account has a role for longer than you.", errLonger)
+	}
+	current := account.At(now)
+	id := current.Identity(policy.Session, "", time.Time{})
 	for _, route := range p.options.Policies {
 		if route.OpensMore(id, actor) {
 			return mayNot("The account opens something that yours does not.",
@@ -236,11 +268,12 @@ func (p *page) actor(ctx context.Context, ex *web.Exchange, users []accounts.Acc
 	}
 	now := *id
 	if id.Provider == policy.LocalProvider && p.options.Editor.Has(id.Username) {
-		at := slices.IndexFunc(users, func(a accounts.Account) bool { return a.Username == id.Username })
-		if at < 0 || users[at].Disabled {
+		at, clock := slices.IndexFunc(users, func(a accounts.Account) bool { return a.Username == id.Username }), p.options.Now()
+		if at < 0 || users[at].Disabled || users[at].Ended(clock) {
 			return nil, auth.ErrRejected
 		}
-		now.Roles, now.Email = users[at].Roles, users[at].Email
+		now.Roles, now.Ends = users[at].Current(clock)
+		now.Email = users[at].Email
 	}
 	if decision := p.options.Admins.Decide(&now, &ex.Canonical); decision.Outcome != policy.Allow {
 		return nil, endpoint.NothingHere(decision.Reason)
@@ -252,6 +285,10 @@ func (p *page) actor(ctx context.Context, ex *web.Exchange, users []accounts.Acc
 var (
 	errGives    = errors.New("the user does not have a role that they want to give")
 	errReach    = errors.New("the account has a role that the user does not have")
+	errLends    = errors.New("the user has a role that they want to give not for that long")
+	errLonger   = errors.New("the account has a role for longer than the user")
+	errEnded    = errors.New("the account has ended")
+	errTime     = errors.New("not a time or duration that something can end at")
 	errOpens    = errors.New("a policy lets in the account and not the user")
 	errSelf     = errors.New("users cannot disable, demote or reset themselves")
 	errDisabled = errors.New("the account is disabled")
@@ -333,6 +370,8 @@ func noticeOf(err error) pages.PeopleNotice {
 	}{
 		{errName, pages.PeopleName}, {accounts.ErrExists, pages.PeopleExists}, {errUnknown, pages.PeopleUnknown},
 		{errGives, pages.PeopleGives}, {errReach, pages.PeopleReach}, {errOpens, pages.PeopleOpens},
+		{errLends, pages.PeopleLends}, {errLonger, pages.PeopleLonger}, {errEnded, pages.PeopleHasEnded},
+		{errTime, pages.PeopleTime},
 		{errSelf, pages.PeopleSelf}, {errDisabled, pages.PeopleIsDisabled}, {errFixed, pages.PeopleFixed},
 	} {
 		if errors.Is(err, known.err) {

@@ -17,13 +17,14 @@ import (
 
 // person describes an account to those who look after accounts.
 type person struct {
-	Username string   `json:"username"`
-	Name     string   `json:"name"`
-	Email    string   `json:"email"`
-	Roles    []string `json:"roles"`
-	Disabled bool     `json:"disabled"`
-	Factors  int      `json:"factors"`  // passkeys, and one for one-time codes
-	Sessions int      `json:"sessions"` // live logins
+	Username     string   `json:"username"`
+	Name         string   `json:"name"`
+	Email        string   `json:"email"`
+	Roles        []string `json:"roles"`
+	Disabled     bool     `json:"disabled"`
+	*policy.Ends          // of the account and of its roles
+	Factors      int      `json:"factors"`  // passkeys, and one for one-time codes
+	Sessions     int      `json:"sessions"` // live logins
 
 	account *accounts.Account
 }
@@ -42,11 +43,13 @@ func (p *page) infos(ex *web.Exchange) ([]person, error) {
 	if err != nil {
 		return nil, err
 	}
-	infos := make([]person, len(all))
+	infos, now := make([]person, len(all)), p.options.Now()
 	for i, account := range all {
+		roles, ends := account.Current(now)
 		infos[i] = person{
 			Username: account.Username, Name: account.Name, Email: account.Email,
-			Roles: append([]string{}, account.Roles...), Disabled: account.Disabled,
+			Roles: append([]string{}, roles...), Disabled: account.Disabled,
+			Ends:    ends,
 			Factors: account.Factors.Count(), Sessions: sessions[i], account: account,
 		}
 	}
@@ -82,9 +85,11 @@ func (p *page) write(ex *web.Exchange, status int, show func(*pages.People)) err
 	}
 	view.SignInAgainURL = p.options.FreshAgain(id, config.EndpointPeople)
 	view.Action = own(config.EndpointPeople) + "/"
+	now := p.options.Now()
 	for _, info := range infos {
 		view.People = append(view.People, pages.PersonOfList{
 			Username: info.Username, Name: info.Name, Email: info.Email, Roles: info.Roles, Disabled: info.Disabled,
+			Ends: info.Ends.Shown(), Ended: info.account.Ended(now),
 			Factors: info.Factors, Sessions: info.Sessions, Self: isSelf(id, info.Username),
 			Fixed: !p.options.Editor.Has(info.Username), OutOfReach: noticeOf(p.reaches(id, info.account)),
 		})
@@ -97,6 +102,15 @@ func (p *page) write(ex *web.Exchange, status int, show func(*pages.People)) err
 // isSelf reports whether the local account of that name belongs to the user.
 func isSelf(id *policy.Identity, username string) bool {
 	return id.Subject == policy.LocalProvider+":"+username
+}
+
+// outlasts reports whether an account with those ends has one of its roles for longer than the user.
+func outlasts(roles []string, ends *policy.Ends, user *policy.Identity) bool {
+	return user.Ends != nil && slices.ContainsFunc(roles, func(role string) bool {
+		limit, ending := user.Ends.Roles[role]
+		theirs := (&policy.Identity{Roles: []string{role}, Ends: ends}).Until()
+		return ending && (theirs.IsZero() || theirs.After(limit))
+	})
 }
 
 // lacksRole reports whether the user does not have one of the roles.

@@ -124,6 +124,9 @@ func (a *Account) GiveRoles(names []string, until, now time.Time) {
 	a.setRoles(roles)
 }
 
+// End returns when the account ends, zero if it does not.
+func (a *Account) End() time.Time { return endOf(a.Until) }
+
 // Ended reports whether the account has ended at a time. Then it is as if disabled.
 func (a *Account) Ended(now time.Time) bool { return hasEnded(a.Until, now) }
 
@@ -132,14 +135,14 @@ func (a *Account) Current(now time.Time) (roles []string, ends *policy.Ends) {
 	if a.Until.IsZero() && a.RoleEnds == nil {
 		return a.Roles, nil
 	}
-	found := &policy.Ends{Account: endOf(a.Until)}
+	found := &policy.Ends{Account: endOf(a.Until).UTC()}
 	roles = slices.DeleteFunc(slices.Clone(a.Roles), func(role string) bool { return hasEnded(a.RoleEnds[role], now) })
 	for _, role := range roles {
 		if end := endOf(a.RoleEnds[role]); !end.IsZero() {
 			if found.Roles == nil {
 				found.Roles = map[string]time.Time{}
 			}
-			found.Roles[role] = end
+			found.Roles[role] = end.UTC()
 		}
 	}
 	if found.Account.IsZero() && found.Roles == nil {

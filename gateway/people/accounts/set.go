@@ -162,6 +162,12 @@ func (a *Set) Lookup(username string) (*Account, bool) {
 	return account, true
 }
 
+// Find is Lookup for any account, disabled and ended ones too.
+func (a *Set) Find(username string) (*Account, bool) {
+	account, ok := a.byName[policy.NormalName(username)]
+	return account, ok
+}
+
 // All yields the accounts that are neither disabled nor have ended, by user name, in no order.
 func (a *Set) All() iter.Seq2[string, *Account] {
 	return func(yield func(string, *Account) bool) {

@@ -99,6 +99,9 @@ func (i *Invitations) Invite(ctx context.Context, username string) (link string,
 		Secret: record.Hash(secret), Expires: i.Now().Add(lifetime),
 	}
 	// An Update, so that it cannot overwrite one that is used at the same time.
+	if end := account.End(); !end.IsZero() && end.Before(made.Expires) {
+		made.Expires = end
+	}
 	err = store.Update(ctx, i.Store, keyPrefix+encode(name), func([]byte) (store.Edit, error) {
 		return record.Edited(made, made.Expires)
 	})
@@ -107,6 +110,12 @@ func (i *Invitations) Invite(ctx context.Context, username string) (link string,
 	}
 	query := url.Values{TokenField: {encode(append(name, secret...))}}
 	return i.Base + Page + "?" + query.Encode(), nil
+}
+
+// Ended returns the account of that name if it has ended, and is not disabled.
+func (i *Invitations) Ended(username string) (*accounts.Account, bool) {
+	account, ok := i.Accounts.Find(username)
+	return account, ok && !account.Disabled && account.Ended(i.Now())
 }
 
 // Find returns the account that an invitation is for, and leaves the invitation as it is.
