@@ -164,8 +164,10 @@ providers:
   - {name: away, issuer: "http://127.0.0.1:1", client_id: gate}
 upstreams:
   app: {urls: ["` + up.URL + `", "http://127.0.0.1:1"], health: {path: /healthz}}
+policies:
+  some: {roles: [user], next: {roles: [admin]}}
 routes:
-  - {match: /app/, name: app, upstream: app, auth: [session, bearer]}
+  - {match: /app/, name: app, upstream: app, auth: [session, bearer], policy: some}
   - {match: /away/, name: away, upstream: app, auth: [oidc]}
 `
 	g := world.Start(t, config)
