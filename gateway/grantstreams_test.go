@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"authgate/gateway/identity/provider"
+	"authgate/gateway/login/grants"
 	"authgate/internal/test/must"
 	ownrig "authgate/internal/test/rig"
 )
@@ -42,6 +44,46 @@ func TestStreamsOfGrants(t *testing.T) {
 					s.alive(1)
 					end(s, in, tokens)
 				})
+			})
+		})
+	}
+}
+
+// A stream that a client has opened for a user whom a provider vouches for ends with what the operator, the
+// provider or a reload ends, and not before.
+func TestStreamsOfCrossApp(t *testing.T) {
+	t.Parallel()
+	const agent = "oauth: {enabled: true, clients: [{id: agent, secret: " + ownrig.OAuthSecret +
+		", grants: [device_code]}], cross_app: [{provider: okta, clients: [agent]}]}\n" +
+		"providers: [{name: okta, issuer: \"https://okta.invalid\", client_id: gateway}]\n"
+	for name, end := range map[string]func(s *streaming) error{
+		"operator, by name": func(s *streaming) error {
+			n, err := s.Operators().EndLoginsOf(s.t.Context(), "okta:carol")
+			if n != 1 {
+				s.t.Errorf("%d ended", n)
+			}
+			return err
+		},
+		"operator, by subject": func(s *streaming) error {
+			_, err := s.Operators().EndLoginsOf(s.t.Context(), "okta:1")
+			return err
+		},
+		"user": func(s *streaming) error {
+			_, err := s.state.Load().oauth.Consents.Withdraw(s.t.Context(), "okta:1", "agent")
+			return err
+		},
+		"reload": func(s *streaming) error {
+			return s.reload(strings.Replace(baseConfig+agent, "okta.invalid", "x.invalid", 1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			streamsWith(t, baseConfig+agent, func(s *streaming) {
+				vouched := grants.Vouched{Provider: "okta", Issuer: "https://okta.invalid", ID: "1", Issued: s.clock.Now(),
+					Left: time.Minute, Profile: provider.Profile{Subject: "1", Username: "carol"}}
+				issued := must.Get(s.state.Load().oauth.Grants.Vouch(t.Context(), &vouched,
+					grants.Terms{Client: "agent", Access: time.Hour}, "Agent"))(t)
+				s.endsAfter("HTTP/1.1", "/bearer/", "Authorization: Bearer "+issued.Access, func() { must.Do(t, end(s)) })
 			})
 		})
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
+
 	"authgate/internal/test/must"
 	"authgate/internal/test/rig"
 )
@@ -309,5 +311,50 @@ func TestCrossAppMetadata(t *testing.T) {
 	p := newPlatform(t, federated)
 	if w := p.Want(200, "GET", "/.well-known/oauth-authorization-server", ""); strings.Contains(w.Body.String(), "id-jag") {
 		t.Errorf("%s", w.Body)
+	}
+}
+
+// A client may prove itself by a key or by its platform, too, for its own tokens and for users.
+func TestCrossAppByKeyAndFederation(t *testing.T) {
+	c, key := newCompany(t), rig.NewECKey(t)
+	jwks := must.Get(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{KeyID: "key", Key: key.Public()}}}))(t)
+	yaml := rig.Edit(t, c.yaml, "    - {id: open, ", "    - {id: keyed, grants: [client_credentials], jwks: "+string(jwks)+"}\n"+
+		"    - {id: pod, grants: [jwt_bearer], federation: [{issuer: small, claims: {sub: [pod]}}]}\n    - {id: open, ")
+	yaml = rig.Edit(t, yaml, "[agent, strict]", "[agent, strict, keyed, pod]")
+	c.Reload(yaml + "token: {trusted_issuers: [{name: small, audience: [api], issuer: \"" + c.ci.Issuer + "\"}]}\n")
+	now := c.Clock.Now()
+	by := func(jti string) []string {
+		own := (&platform{c.server, &rig.Provider{T: t, Key: key}, ""}).sign(map[string]any{
+			"iss": "keyed", "sub": "keyed", "aud": issuer, "jti": jti, "exp": now.Add(time.Minute).Unix(),
+		}, nil)
+		return []string{"client_assertion_type", assertionType, "client_assertion", own}
+	}
+	a := c.byAssertion(200, c.vouch(map[string]any{"client_id": "keyed", "jti": "1"}), by("a")...)
+	c.wantOpen(a, true)
+	if a := c.byAssertion(401, c.vouch(map[string]any{"client_id": "keyed", "jti": "2"}), by("a")...); a.Error != "invalid_client" {
+		t.Errorf("a used assertion of the client: %+v", a)
+	}
+	form := url.Values{"grant_type": {"client_credentials"}}
+	for i, proof := 0, by("b"); i < len(proof); i += 2 {
+		form.Set(proof[i], proof[i+1])
+	}
+	c.Want(200, "POST", "/oauth/token", form.Encode(), rig.Form)
+	pod := c.token(map[string]any{"sub": "pod"})
+	more := []string{"client_assertion_type", assertionType, "client_assertion", pod}
+	a = c.byAssertion(200, c.vouch(map[string]any{"client_id": "pod", "jti": "3"}), more...)
+	c.wantOpen(a, true)
+	c.wantOpen(c.byAssertion(200, pod), true)
+	c.Reload(rig.Edit(t, yaml, "sub: [pod]", "sub: [pods]") + "token: {trusted_issuers: [{name: small, audience: [api], issuer: \"" +
+		c.ci.Issuer + "\"}]}\n")
+	c.wantOpen(a, false)
+}
+
+// A provider that does not answer is 503.
+func TestCrossAppProviderSilent(t *testing.T) {
+	c := newCompany(t)
+	c.Reload(strings.ReplaceAll(c.yaml, c.ci.Issuer, "http://127.0.0.1:1"))
+	given := c.vouch(map[string]any{"iss": "http://127.0.0.1:1"})
+	if a := c.asAgent(503, given); a.Error != "temporarily_unavailable" {
+		t.Errorf("%+v", a)
 	}
 }
