@@ -63,7 +63,8 @@ func New(o Options) *Chains {
 		c.order = append(c.order, kind.Mechanism)
 	}
 	if o.Grants != nil {
-		c.order[0], c.order[1] = c.order[1], c.order[0]
+		bearer := slices.Index(c.order, policy.Bearer)
+		c.order = slices.Insert(slices.Delete(c.order, bearer, bearer+1), 0, policy.Bearer)
 	}
 	return c
 }
