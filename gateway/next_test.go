@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"authgate/gateway/wire/conn"
+	"authgate/policy"
 )
 
 // nextConfig has a policy that is to become stricter, one for requests without credentials, and a route for a proxy.
@@ -92,6 +93,26 @@ func TestNextDiffers(t *testing.T) {
 	}
 }
 
+// The question of a proxy counts as the request would, and a resource that a request names counts for its
+// own route.
+func TestNextOfVerifyAndNamedResources(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nextConfig(t)+"listen: {trusted_proxies: [10.0.0.0/8]}\n")
+	bob := r.login(bobIn)
+	forbidden := func() float64 {
+		return r.sample("authgate_policy_next_total", "route=next", "now=allow", "next=forbid")
+	}
+	r.asks(200, asTraefik("GET", "gw.example", "/next/x"), bob.cookie)
+	r.asks(401, asTraefik("GET", "gw.example", "/next/x"))
+	if got := forbidden(); got != 1 {
+		t.Errorf("after a question of a proxy: %v", got)
+	}
+	r.want(200, "MOVE", "/session/x", "", bob.cookie, "Destination: https://gw.example/next/y")
+	if got := forbidden(); got != 2 {
+		t.Errorf("after a Destination: %v", got)
+	}
+}
+
 // The recheck of a stream, explain and the start page go by the present policy alone.
 func TestNextIsForRequestsAlone(t *testing.T) {
 	t.Parallel()
@@ -129,6 +150,30 @@ func TestDifferencesAreBounded(t *testing.T) {
 	}
 	if d.last.Len() != rememberedSubjects || d.isDue(fmt.Sprint(2*rememberedSubjects-1), "r", now) {
 		t.Errorf("%d are remembered", d.last.Len())
+	}
+}
+
+// BenchmarkNextCompare is the part of a warm request that a next adds, if it decides otherwise.
+func BenchmarkNextCompare(b *testing.B) {
+	r, _ := benchRig(b)
+	some := "\npolicies:\n  some: {roles: [user], next: {roles: [user], factors: 2}}\n"
+	yaml := edit(b, baseConfig, "\npolicies:\n", some)
+	yaml = edit(b, yaml, "\nroutes:\n", "\nroutes:\n  - {match: /next/, upstream: app, auth: [session], policy: some}\n")
+	if err := r.reload(yaml); err != nil {
+		b.Fatal(err)
+	}
+	ex := r.begin(&nowhere{header: http.Header{}}, request("GET", "/next/x", "", r.login(bobIn).cookie))
+	if err := ex.read(); err != nil {
+		b.Fatal(err)
+	}
+	ex.route = r.state.Load().routing.lookup(&ex.Canonical)
+	id, err := ex.identify()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		ex.route.next.compare(ex, id, &ex.Canonical, policy.Allow)
 	}
 }
 

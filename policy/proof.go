@@ -175,7 +175,7 @@ func (rs *reasons) probe() *probe {
 }
 
 func (rs *reasons) put(p *probe) {
-	*p = probe{} // it keeps nobody's identity
+	*p = probe{} // it keeps no identity alive
 	rs.probes.Put(p)
 }
 

@@ -235,7 +235,7 @@ func visitors(a, other *Access, row *Row) (before, after visitor, err error) {
 // change compares verdicts. moved tells that the route has them for other requests than before.
 func change(old, new grid, moved bool) string {
 	opens, closes, differs := false, false, (old == nil) != (new == nil)
-	var some grid = old
+	some := old
 	if old == nil {
 		some = new
 	}
