@@ -14,7 +14,16 @@ import (
 
 // byCrossApp gives a client a token for the user whom a provider vouches for
 // (draft-ietf-oauth-identity-assertion-authz-grant, section 5).
-func (s *programs) byCrossApp(ex *web.Exchange, c *call) (issued *grants.Issued, err error) {
+func (s *programs) byCrossApp(ex *web.Exchange, c *call) (*grants.Issued, error) {
+	issued, err := s.vouched(ex, c)
+	if err != nil {
+		s.auditRejected(ex, c.client.ID, true, err)
+		return nil, err
+	}
+	return issued, nil
+}
+
+func (s *programs) vouched(ex *web.Exchange, c *call) (issued *grants.Issued, err error) {
 	listed := func(name string) bool { return s.section.Vouches(name, c.client.ID) }
 	switch {
 	case !c.client.Confidential():

@@ -154,6 +154,9 @@ func TestCrossAppRefusals(t *testing.T) {
 			if a := c.asAgent(r.status, c.vouchAs(r.typ, r.change), r.more...); a.Error != r.code || a.Access != "" {
 				t.Errorf("%+v, want %s", a, r.code)
 			}
+			if n := strings.Count(c.Log.String(), `"event":"client_rejected"`); n != 1 {
+				t.Errorf("%d events: %s", n, c.Log.String())
+			}
 		})
 	}
 }
@@ -356,5 +359,20 @@ func TestCrossAppProviderSilent(t *testing.T) {
 	given := c.vouch(map[string]any{"iss": "http://127.0.0.1:1"})
 	if a := c.asAgent(503, given); a.Error != "temporarily_unavailable" {
 		t.Errorf("%+v", a)
+	}
+}
+
+// The event of a token tells by which assertion it was given.
+func TestAssertionEvents(t *testing.T) {
+	p, c := newPlatform(t, federated), newCompany(t)
+	p.byAssertion(200, p.token(nil))
+	c.asAgent(200, c.vouch(nil))
+	for want, log := range map[string]string{
+		`"grant":"jwt_bearer","client_id":"deploy"`: p.Log.String(), `"issuer":"ci","assertion_subject":"job"`: p.Log.String(),
+		`"grant":"jwt_bearer","client_id":"agent"`: c.Log.String(), `"issuer":"small","assertion_subject":"1"`: c.Log.String(),
+	} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log lacks %s: %s", want, log)
+		}
 	}
 }

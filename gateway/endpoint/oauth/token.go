@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"authgate/gateway/config"
+	"authgate/gateway/identity/assertions"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/identity/clients"
 	"authgate/gateway/login/grants"
@@ -233,7 +234,7 @@ func (s *programs) byCredentials(ex *web.Exchange, c *call) (*grants.Issued, err
 func (s *programs) byAssertion(_ *web.Exchange, c *call) (*grants.Issued, error) {
 	left := c.proof.Left.Truncate(time.Second)
 	if left == 0 {
-		return nil, refuse(codeInvalidGrant, "The assertion is not accepted.")
+		return nil, assertions.Refused(errors.New("it lives for less than a second more"))
 	}
 	return s.ownToken(c, left)
 }

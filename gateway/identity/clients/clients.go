@@ -94,21 +94,15 @@ func (c *Client) Confidential() bool { return c.method != methodNone }
 
 // May reports whether the client may ask tokens for a grant: the value of grant_type, or the
 // word of the configuration.
-func (c *Client) May(grant string) bool {
-	switch grant {
-	case deviceGrant:
-		grant = config.GrantDeviceCode
-	case AssertionGrant:
-		grant = config.GrantJWTBearer
-	}
-	return slices.Contains(c.Grants, grant)
-}
+func (c *Client) May(grant string) bool { return slices.Contains(c.Grants, GrantWord(grant)) }
 
 // GrantWord returns the word of the configuration for a grant_type.
 func GrantWord(grant string) string {
 	switch grant {
 	case deviceGrant:
 		return config.GrantDeviceCode
+	case AssertionGrant:
+		return config.GrantJWTBearer
 	}
 	return grant
 }
