@@ -175,6 +175,10 @@ func (ex *exchange) rejected(err error) {
 	if ex.route.chain.TriesPassword(&ex.Credentials) {
 		ex.gateway.service.Metrics.Login(policy.Basic, err)
 	}
+	var throttled *auth.ThrottledError
+	if errors.As(err, &throttled) {
+		ex.Audit("denied", web.CrossSiteAttr(&ex.Exchange), slog.String("reason", "too many failed logins"))
+	}
 	var rejection *auth.Rejection
 	if errors.As(err, &rejection) {
 		if rejection.Connection && !ex.Peer.Trusted {

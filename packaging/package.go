@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -80,6 +81,11 @@ func (r *release) stage(folder, format string, program []byte) (files.Contents, 
 		{name: etc + "config.yaml", content: r.texts.find("examples/config.yaml"), mode: 0o640},
 		{name: etc + "accounts.yaml", content: r.texts.find("examples/accounts.yaml"), mode: 0o640},
 	}
+	bans, err := readBans()
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, bans...)
 	for _, f := range r.texts {
 		if f.name = place(f.name, format); strings.HasSuffix(f.name, ".gz") {
 			f.content = gzipped(f.content)
@@ -106,11 +112,27 @@ func (r *release) stage(folder, format string, program []byte) (files.Contents, 
 			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: f.mode, MTime: r.time},
 		}
 		if strings.HasPrefix(f.name, etc) {
-			one.Type, one.FileInfo.Group = files.TypeConfigNoReplace, owner
+			one.FileInfo.Group = owner
+		}
+		if strings.HasPrefix(f.name, "/etc/") {
+			one.Type = files.TypeConfigNoReplace
 		}
 		contents = append(contents, one)
 	}
 	return contents, nil
+}
+
+// readBans returns the files for fail2ban and CrowdSec.
+func readBans() (all tree, err error) {
+	err = fs.WalkDir(examples, "etc", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Dir(name) == "etc" {
+			return err
+		}
+		content, err := examples.ReadFile(name)
+		all = append(all, file{name: "/" + name, content: content, mode: 0o644})
+		return err
+	})
+	return all, err
 }
 
 // place returns where a file of an archive belongs in a package, "" if nowhere.

@@ -46,7 +46,7 @@ func (r *release) build(work string, on platform) (string, error) {
 	return program, err
 }
 
-//go:embed etc/config.yaml etc/accounts.yaml
+//go:embed etc
 var examples embed.FS
 
 // prepare makes what all archives and packages have: licences, documents,

@@ -43,7 +43,8 @@ func (e *entrance) admit(ex *web.Exchange, a *arrival) error {
 	leads, err := e.stepUp(ex, a)
 	e.metrics.Login(a.mechanisms[0], err)
 	if err != nil {
-		ex.Audit("login", slog.String("result", web.LoginResult(err)), subjectOf(a.account))
+		ex.Audit("login", slog.String("result", web.LoginResult(err)), slog.String("reason", web.ReasonOf(err)),
+			subjectOf(a.account))
 		return err
 	}
 	before, err := e.presented.BehindCookies(&ex.Store, &ex.Credentials)
