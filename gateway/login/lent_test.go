@@ -244,6 +244,18 @@ func TestLendMany(t *testing.T) {
 	r.wantIn(t, s)
 }
 
+// A login keeps the names of the last 256 clients: those hear of its end.
+func TestLendToManyClients(t *testing.T) {
+	t.Parallel()
+	login, now := &Login{}, time.Unix(1_700_000_000, 0)
+	for i := range maxLent + 1 {
+		login.lend(lent{Key: "grant:one", Expires: now.Add(time.Hour)}, fmt.Sprintf("client %d", i), now)
+	}
+	if len(login.Clients) != maxLent || slices.Contains(login.Clients, "client 0") {
+		t.Errorf("the login has %d clients, the first is %s", len(login.Clients), login.Clients[0])
+	}
+}
+
 // Nothing is lent by a login that has ended, also at the same moment, and a handle may
 // refuse.
 func TestLendRefused(t *testing.T) {

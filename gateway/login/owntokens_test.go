@@ -25,6 +25,7 @@ func TestContainsOwn(t *testing.T) {
 			basicValue(s.refresh, ""):                               true,
 			strings.TrimRight(basicValue("é>?", s.access), "="):     true,
 			base64url([]byte("é>?:" + s.refresh)):                   true,
+			basicValue("aπ", s.access):                              true, // a + within four characters
 
 			"":                                       false,
 			"Bearer " + providertest.JWT(testIssuer): false, // of an application at the same URL
