@@ -20,7 +20,8 @@ func (k *checker) federation(path string, client *OAuthClient) {
 	known := issuers.TrustedNames(c.Token.TrustedIssuers)
 	for i := range client.Federation {
 		f, at := &client.Federation[i], fmt.Sprintf("%s[%d]", path, i)
-		index := slices.IndexFunc(c.Token.TrustedIssuers, func(t issuers.TrustedIssuer) bool { return t.Name == f.Issuer })
+		named := func(t issuers.TrustedIssuer) bool { return t.Name == f.Issuer }
+		index := slices.IndexFunc(c.Token.TrustedIssuers, named)
 		switch {
 		case r.Broken("token.trusted_issuers") || r.Broken(at+".issuer"):
 		case f.Issuer == "":
@@ -30,7 +31,8 @@ func (k *checker) federation(path string, client *OAuthClient) {
 				strictyaml.Hint(f.Issuer, "token.trusted_issuers", known))
 		case len(c.Token.TrustedIssuers[index].Audience) > 0:
 			r.Warn(at+".issuer", "token.trusted_issuers[%d] has an audience too, so each of its tokens for that audience "+
-				"opens the bearer routes that have no policy; remove audience, or give each of these routes one", index)
+				"opens the bearer routes that have no policy; remove audience, or give each of these routes one",
+				index)
 		}
 		f.checkClaims(r, at+".claims")
 	}
@@ -89,8 +91,8 @@ func (f *Federation) warnOfNames(r *section.Report, path string) {
 	}
 	for _, name := range []string{"repository", "repository_owner", "project_path", "namespace_path"} {
 		if f.Claims[name] != nil {
-			r.Warn(strictyaml.Join(path, name), "is a name, which others can set when it becomes free; use %s, which stays",
-				byName[name])
+			r.Warn(strictyaml.Join(path, name),
+				"is a name, which others can set when it becomes free; use %s, which stays", byName[name])
 			return
 		}
 	}

@@ -25,7 +25,7 @@ type Presented struct {
 	Secret        string // client_secret in the form
 	AssertionType string
 	Assertion     string
-	Grant         string   // the assertion of a grant (RFC 7523, section 2.1), by which the client may also prove itself
+	Grant         string   // the assertion of a grant (RFC 7523, section 2.1), which may prove the client too
 	Audience      []string // of assertions: the issuer and the URL of the endpoint
 	Address       netip.Addr
 }

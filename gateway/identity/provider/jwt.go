@@ -27,8 +27,9 @@ type tokenForm struct {
 
 // The forms of tokens.
 var (
-	plainForm     = tokenForm{types: []string{"jwt"}}
-	logoutForm    = tokenForm{types: []string{"jwt", "logout+jwt"}}                   // Back-Channel Logout 1.0, section 2.4
+	plainForm = tokenForm{types: []string{"jwt"}}
+	// logoutForm is that of Back-Channel Logout 1.0, section 2.4.
+	logoutForm    = tokenForm{types: []string{"jwt", "logout+jwt"}}
 	accessForm    = tokenForm{types: []string{"jwt", "at+jwt", "application/at+jwt"}} // RFC 9068, section 2.1
 	assertionForm = tokenForm{types: []string{"jwt", "jose"}, keyless: true}          // RFC 7523, section 3
 	// crossAppForm is that of draft-ietf-oauth-identity-assertion-authz-grant, section 4.
