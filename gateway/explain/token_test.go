@@ -97,7 +97,7 @@ func TestExplainTokenMistakes(t *testing.T) {
 		{Caller{User: "alice", Client: "wikki"}, false, `there is no OAuth client "wikki"; did you mean "wiki"?`},
 		{Caller{User: "alice", Client: "other"}, false, "the oauth.clients are job, ledger, wiki"},
 		{Caller{User: "client:jobb"}, true, `there is no OAuth client "jobb"; did you mean "job"?`},
-		{Caller{User: "client:wiki"}, false, "its grants have no client_credentials"},
+		{Caller{User: "client:wiki"}, false, "its grants have neither client_credentials nor jwt_bearer"},
 		{Caller{User: "client:job", Client: "wiki"}, false, "acts for itself"},
 		{Caller{User: "client:job", Roles: []string{"user"}}, false, "has the properties of the configuration"},
 		{Caller{User: "client:job", Factors: 2}, false, "belongs to no login"},
