@@ -106,13 +106,17 @@ func TestCredentialsRefusedAudited(t *testing.T) {
 	first := s.tokens(t)
 	s.post(t, 200, "/oauth/revoke", form(append(own, "token", first.Refresh)...))
 	s.post(t, 400, "/oauth/token", form(append(own, "grant_type", "refresh_token", "refresh_token", first.Refresh)...))
+	s.post(t, 400, "/oauth/token", form("client_id", "tv", "grant_type", "urn:ietf:params:oauth:grant-type:device_code",
+		"device_code", "x"))
+	s.enter("BCDF-GHJK")
 	s.Do("GET", "/me", "", "Authorization: Bearer x")
 	s.Do("GET", "/me", "")
 	s.Do("GET", "/me", "", "Cookie: session_id="+strings.Repeat("A", 43))
 	got := s.audited(t, "credential_refused", "past", "kind", "client_id")
 	want := []string{
 		"kind=code client_id=wiki", "kind=refresh_token client_id=wiki", "kind=access_token",
-		"past=true kind=refresh_token client_id=wiki", "kind=access_token",
+		"past=true kind=refresh_token client_id=wiki", "kind=device_code client_id=tv", "kind=user_code",
+		"kind=access_token",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("refused %q, want %q", got, want)
