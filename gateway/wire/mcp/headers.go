@@ -1,0 +1,58 @@
+package mcp
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+)
+
+// The headers that repeat a part of a message.
+const (
+	MethodHeader  = "Mcp-Method"
+	NameHeader    = "Mcp-Name"
+	VersionHeader = "Mcp-Protocol-Version"
+)
+
+// CheckHeaders returns an *Error unless the headers of a POST are those of its message.
+func (m *Message) CheckHeaders(h http.Header) error {
+	differ := func(text string) error { return &Error{Code: CodeHeadersDiffer, ID: m.ID, Text: text} }
+	for _, name := range []string{MethodHeader, NameHeader, VersionHeader} {
+		if len(h[name]) > 1 {
+			return differ("The header " + name + " is repeated.")
+		}
+	}
+	version := h.Get(VersionHeader)
+	if len(h[VersionHeader]) == 1 && m.version != nil && version != *m.version {
+		return differ("The header " + VersionHeader + " differs from the message.")
+	}
+	if version == "" && m.version != nil {
+		version = *m.version
+	}
+	needs := version >= versionWithHeaders && m.Method != "" && m.ID != nil
+	method, given := h[MethodHeader]
+	switch {
+	case given && !repeats(method[0], m.Method):
+		return differ("The header " + MethodHeader + " differs from the message.")
+	case !given && needs:
+		return differ("The header " + MethodHeader + " is missing.")
+	}
+	name, given := h[NameHeader]
+	switch {
+	case given && m.named && !repeats(name[0], m.subject):
+		return differ("The header " + NameHeader + " differs from the message.")
+	case !given && needs && (m.Method == ToolsCall || m.Method == PromptsGet || m.Method == ResourcesRead):
+		return differ("The header " + NameHeader + " is missing.")
+	}
+	return nil
+}
+
+// repeats reports whether the value of a header is a text, which may be encoded.
+func repeats(value, text string) bool {
+	if inner, ok := strings.CutPrefix(value, "=?base64?"); ok {
+		if encoded, ok := strings.CutSuffix(inner, "?="); ok {
+			decoded, err := base64.StdEncoding.Strict().DecodeString(encoded)
+			return err == nil && string(decoded) == text
+		}
+	}
+	return value == text
+}

@@ -1,0 +1,269 @@
+package mcp
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"unicode/utf16"
+
+	"authgate/gateway/wire/strictjson"
+)
+
+// Methods whose params name a tool, a prompt or resources.
+const (
+	ToolsCall            = "tools/call"
+	PromptsGet           = "prompts/get"
+	ResourcesRead        = "resources/read"
+	ResourcesSubscribe   = "resources/subscribe"
+	ResourcesUnsubscribe = "resources/unsubscribe"
+	SubscriptionsListen  = "subscriptions/listen"
+)
+
+// Codes of errors in the answer to a message (JSON-RPC 2.0, section 5.1; MCP for the headers).
+const (
+	CodeNoJSON         = -32700
+	CodeInvalid        = -32600
+	CodeHeadersDiffer  = -32020
+	maxNesting         = 64
+	levelsThatAreKept  = 3 // the message, params, and its members
+	versionWithHeaders = "2026-07-28"
+	versionMember      = "io.modelcontextprotocol/protocolVersion"
+)
+
+// Message is one message.
+type Message struct {
+	ID     json.RawMessage // as the client wrote it, a string or a number; nil: there is none
+	Method string          // empty: the message is a response
+	// Name is that of the tool or prompt, or the URI of the resource. It is empty for other methods.
+	Name string
+	// Watched are the URIs of the resources to which SubscriptionsListen subscribes.
+	Watched []string
+
+	subject string // that the header Mcp-Name repeats
+	named   bool   // the method has a subject
+	version *string
+}
+
+// Error is the error of a message. Its text is for the client.
+type Error struct {
+	Code int
+	ID   json.RawMessage // of the message; nil: it has none that can be read
+	Text string
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Text }
+
+// Read reads a message. The error is an *Error. The message does not refer to the memory of body.
+func Read(body []byte) (*Message, error) {
+	root, err := strictjson.Parse(body, maxNesting, levelsThatAreKept)
+	m := &Message{}
+	if id, ok := root.Member("id"); ok && !errors.Is(err, strictjson.ErrDuplicate) && isID(id.Raw) {
+		m.ID = slices.Clone(id.Raw)
+	}
+	switch {
+	case errors.Is(err, strictjson.ErrSyntax):
+		return nil, &Error{Code: CodeNoJSON, Text: "The message " + err.Error() + "."}
+	case err != nil:
+		return nil, m.invalid("The message " + err.Error() + ".")
+	case !root.IsObject():
+		return nil, m.invalid("The message is no JSON object; several messages in one body are refused.")
+	}
+	if text := m.readMembers(&root); text != "" {
+		return nil, m.invalid(text)
+	}
+	return m, nil
+}
+
+// invalid returns the error of a message that is JSON.
+func (m *Message) invalid(text string) *Error { return &Error{Code: CodeInvalid, ID: m.ID, Text: text} }
+
+// isID reports whether a value is an id that names a request.
+func isID(raw []byte) bool {
+	if len(raw) > 0 && raw[0] == '"' {
+		_, ok := decode(raw)
+		return ok
+	}
+	return len(raw) > 0 && (raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9')
+}
+
+// readMembers reads the members of a message. It returns the fault of the message for the client, empty if
+// there is none.
+func (m *Message) readMembers(root *strictjson.Value) string {
+	if resembles(root, "jsonrpc", "id", "method", "params", "result", "error") {
+		return oddMember
+	}
+	if version, ok := root.Member("jsonrpc"); !ok || stringOf(version) != "2.0" {
+		return `The message lacks "jsonrpc": "2.0".`
+	}
+	if id, ok := root.Member("id"); ok && m.ID == nil && string(id.Raw) != "null" {
+		return "The id of the message is neither a string nor a number."
+	}
+	method, ok := root.Member("method")
+	if ok {
+		if m.Method, ok = decode(method.Raw); !ok || m.Method == "" {
+			return "The method of the message is no string."
+		}
+	}
+	if isOddMethod(m.Method) {
+		return "The method of the message differs from one of MCP only by case or by characters at its end."
+	}
+	params, ok := root.Member("params")
+	if !ok {
+		params = &strictjson.Value{}
+	}
+	if resembles(params, "jsonrpc", "id", "method", "params", "result", "error", "name", "uri") {
+		return oddMember
+	}
+	if meta, ok := params.Member("_meta"); ok {
+		if version, ok := meta.Member(versionMember); ok {
+			text := stringOf(version)
+			m.version = &text
+		}
+	}
+	return m.readSubject(params)
+}
+
+const oddMember = "A member of the message differs from one of MCP only by case, or by characters at its end."
+
+// readSubject reads the name, the URI or the task from the params.
+func (m *Message) readSubject(params *strictjson.Value) string {
+	member := ""
+	switch m.Method {
+	case ToolsCall, PromptsGet:
+		member = "name"
+	case ResourcesRead, ResourcesSubscribe, ResourcesUnsubscribe:
+		member = "uri"
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		m.named = true
+		if id, ok := params.Member("taskId"); ok {
+			m.subject = stringOf(id)
+		}
+		return ""
+	case SubscriptionsListen:
+		return m.readWatched(params)
+	default:
+		return ""
+	}
+	value, ok := params.Member(member)
+	if !ok {
+		return "The params of the message lack a " + member + "."
+	}
+	if m.Name, ok = decode(value.Raw); !ok {
+		return "The " + member + " of the message is no string."
+	}
+	m.subject, m.named = m.Name, true
+	return ""
+}
+
+// readWatched reads the resources to which a message subscribes.
+func (m *Message) readWatched(params *strictjson.Value) string {
+	if resembles(params, "notifications") {
+		return oddMember
+	}
+	notifications, ok := params.Member("notifications")
+	if !ok {
+		return ""
+	}
+	if resembles(notifications, "resourceSubscriptions") {
+		return oddMember
+	}
+	list, ok := notifications.Member("resourceSubscriptions")
+	if !ok {
+		return ""
+	}
+	var uris []json.RawMessage
+	if json.Unmarshal(list.Raw, &uris) != nil {
+		return "The resourceSubscriptions of the message are no list."
+	}
+	for _, raw := range uris {
+		uri, ok := decode(raw)
+		if !ok {
+			return "The resourceSubscriptions of the message are no list of strings."
+		}
+		m.Watched = append(m.Watched, uri)
+	}
+	return ""
+}
+
+// resembles reports whether an object has a member that lenient servers take for one of those names.
+func resembles(v *strictjson.Value, names ...string) bool {
+	for _, member := range v.Members {
+		if !slices.Contains(names, member.Name) && foldsTo(member.Name, names...) {
+			return true
+		}
+	}
+	return false
+}
+
+// foldsTo reports whether a text is one of the names but for case and NULs at its end.
+func foldsTo(text string, names ...string) bool {
+	text = strings.TrimRight(text, "\x00")
+	return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(text, name) })
+}
+
+// isOddMethod reports whether a lenient server could take a method for one that has a name.
+func isOddMethod(method string) bool {
+	known := []string{ToolsCall, PromptsGet, ResourcesRead, ResourcesSubscribe, ResourcesUnsubscribe,
+		SubscriptionsListen}
+	return !slices.Contains(known, method) && foldsTo(method, known...)
+}
+
+// stringOf returns a value as a string, empty if it is none.
+func stringOf(v *strictjson.Value) string {
+	text, _ := decode(v.Raw)
+	return text
+}
+
+// decode decodes a string. It refuses surrogates without a pair, which programs read differently.
+func decode(raw []byte) (string, bool) {
+	if len(raw) == 0 || raw[0] != '"' {
+		return "", false
+	}
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return "", false
+	}
+	// Of a text in UTF-8, encoding/json makes U+FFFD of such surrogates alone.
+	if strings.ContainsRune(text, '\uFFFD') && hasLoneSurrogate(raw) {
+		return "", false
+	}
+	return text, true
+}
+
+// hasLoneSurrogate reports whether a string escapes a surrogate without its pair.
+func hasLoneSurrogate(raw []byte) bool {
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		if i++; raw[i] != 'u' {
+			continue
+		}
+		first := unitOf(raw[i+1:])
+		i += 4
+		if !utf16.IsSurrogate(first) {
+			continue
+		}
+		if i+6 >= len(raw) || raw[i+1] != '\\' || raw[i+2] != 'u' ||
+			utf16.DecodeRune(first, unitOf(raw[i+3:])) == '\uFFFD' {
+			return true
+		}
+		i += 6
+	}
+	return false
+}
+
+// unitOf returns the unit of UTF-16 that four hexadecimal digits write.
+func unitOf(digits []byte) (unit rune) {
+	for _, c := range digits[:4] {
+		switch unit <<= 4; {
+		case c <= '9':
+			unit += rune(c - '0')
+		default:
+			unit += rune(c|0x20-'a') + 10
+		}
+	}
+	return unit
+}

@@ -1,0 +1,72 @@
+package strictjson
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Parse keeps members with decoded names down to a level, and the bytes of each value.
+func TestParse(t *testing.T) {
+	t.Parallel()
+	v, err := Parse([]byte(` {"a\u0062":[1,{"x":"}\""}] , "c":{"d":{"e":-1.5e9}},"f":true} `), 64, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintf("%s %s %s", v.Members[0].Value.Raw, v.Members[1].Value.Members[0].Value.Raw, v.Members[2].Value.Raw)
+	if want := `[1,{"x":"}\""}] {"e":-1.5e9} true`; got != want || v.Members[0].Name != "ab" {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if d := v.Members[1].Value.Members[0].Value; d.Members != nil {
+		t.Errorf("the third level is kept: %v", d.Members)
+	}
+}
+
+// Parse refuses what is no JSON in UTF-8, names that appear twice at any level, and deep nesting.
+func TestParseRefuses(t *testing.T) {
+	t.Parallel()
+	many := func(last string) string {
+		var b strings.Builder
+		for i := range 40 {
+			fmt.Fprintf(&b, `"m%d":{"a":1},`, i)
+		}
+		return "{" + b.String() + `"` + last + `":1}`
+	}
+	for text, want := range map[string]error{
+		``: ErrSyntax, `{`: ErrSyntax, `{}{}`: ErrSyntax, "\ufeff{}": ErrSyntax, "{\"a\":\"\xff\"}": ErrSyntax,
+		`{"a":1,"\u0061":2}`: ErrDuplicate, `[[{"a":{"b":1,"b":2}}]]`: ErrDuplicate, many("m3"): ErrDuplicate,
+		many("m39"): ErrDuplicate, many("m40"): nil, `{"a":{"a":[{"a":1},{"a":1}]}}`: nil, `1e999`: nil,
+		strings.Repeat("[", 8) + strings.Repeat("]", 8): nil, strings.Repeat("[", 9) + strings.Repeat("]", 9): ErrDepth,
+	} {
+		if _, err := Parse([]byte(text), 8, 1); !errors.Is(err, want) {
+			t.Errorf("%.60s: got %v, want %v", text, err, want)
+		}
+	}
+}
+
+// Parse agrees with Unique about names that appear twice, and refuses nothing else that is JSON.
+func FuzzParse(f *testing.F) {
+	for _, raw := range []string{`{"a":1,"b":{"a":[{}]}}`, `{"a":1,"a":2}`, `{}{}`, ` 7 `, `["\"",{"\\":1,"\\":2}]`} {
+		f.Add([]byte(raw))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		v, err := Parse(raw, 10_000, 1)
+		if errors.Is(err, ErrSyntax) || errors.Is(err, ErrDepth) {
+			return
+		}
+		if (err == nil) != (Unique(raw) == nil) {
+			t.Fatalf("%q: Parse says %v, Unique %v", raw, err, Unique(raw))
+		}
+		if err == nil && string(v.Raw) != strings.Trim(string(raw), " \t\r\n") {
+			t.Errorf("%q: the value is %q", raw, v.Raw)
+		}
+		if err == nil && v.IsObject() {
+			var members map[string]json.RawMessage
+			if json.Unmarshal(raw, &members) != nil || len(members) != len(v.Members) {
+				t.Errorf("%q has %d members, encoding/json finds %d", raw, len(v.Members), len(members))
+			}
+		}
+	})
+}
