@@ -85,7 +85,7 @@ func (st *state) known() *explain.Known {
 	}
 }
 
-// Access returns who may open what.
+// Access returns who may open which route.
 func (e *Explainer) Access() *explain.Access {
 	st := e.gateway.state.Load()
 	return &explain.Access{Known: st.known(), Routes: st.routing.table.Routes()}

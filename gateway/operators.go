@@ -84,7 +84,7 @@ func (o Operators) EndLoginsOf(ctx context.Context, user string) (int, error) {
 	}
 	n, subjects, err := o.endDelegatedOf(ctx, overview, user)
 	if st.oauth != nil && len(st.config.OAuth.CrossApp) > 0 {
-		// Also what clients have for the user without a login.
+		// Clients have tokens for the user without a login, too.
 		clients, failed := st.oauth.Consents.EndVouched(ctx, user, subjects...)
 		n, err = n+clients, errors.Join(err, failed)
 	}

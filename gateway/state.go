@@ -50,7 +50,8 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, durabl
 	}
 	options := mechanism.Options{
 		Config: cfg, Accounts: u.local, BasicUsers: u.basic, Store: gate, Now: g.storage.now, Verifier: g.verifier,
-		LocalNow: g.service.Now, Logger: g.service.Logger, Events: g.service.Events, Observe: g.service.Metrics.Provider, Explains: g.explains,
+		LocalNow: g.service.Now, Logger: g.service.Logger, Events: g.service.Events,
+		Observe: g.service.Metrics.Provider, Explains: g.explains,
 	}
 	st := &state{
 		config: cfg, loaded: loaded, announced: old.announced, withdrawn: withdrawn, gate: gate,

@@ -69,7 +69,8 @@ func accessCommand() *cobra.Command {
 
 // atFlag adds the flag with a time, for readAt.
 func atFlag(cmd *cobra.Command, at *string) {
-	cmd.Flags().StringVar(at, "at", "", "the time at which accounts and roles may have ended, in RFC 3339 (default: now)")
+	cmd.Flags().StringVar(at, "at", "",
+		"the time at which accounts and roles may have ended, in RFC 3339 (default: now)")
 }
 
 // readAt returns the clock of --at.
@@ -79,7 +80,8 @@ func readAt(at string) (func() time.Time, error) {
 	}
 	parsed, err := time.Parse(time.RFC3339, at)
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("--at %q is not a time in RFC 3339 with an offset, like 2026-12-04T18:00:00Z", at)}
+		err = fmt.Errorf("--at %q is not a time in RFC 3339 with an offset, like 2026-12-04T18:00:00Z", at)
+		return nil, &usageError{err}
 	}
 	return func() time.Time { return parsed }, nil
 }
@@ -127,7 +129,7 @@ func (f *accessFlags) run(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// load returns who may open what under the configuration at path, until done is called.
+// load returns the access under the configuration at path, which is valid until done is called.
 func (f *accessFlags) load(cmd *cobra.Command, path string) (a *explain.Access, done func() error, err error) {
 	now, err := readAt(f.at)
 	if err != nil {
@@ -199,7 +201,7 @@ func (f *accessFlags) columns(all []*explain.Access) ([]string, error) {
 	return known, nil
 }
 
-// unknownName is the error of a flag that names what no configuration has.
+// unknownName is the error of a flag with a name that no configuration has.
 func unknownName(flag, kind, name string, known []string) error {
 	problem := fmt.Sprintf("%s: there is no %s %q", flag, kind, name)
 	if near, ok := strictyaml.Nearest(name, known); ok {

@@ -87,10 +87,10 @@ func root() *cobra.Command {
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(unknownFlag)
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	cmd.AddCommand(serveCommand(), validateCommand(), explainCommand(), accessCommand(), testCommand(), hashPasswordCommand(),
-		healthcheckCommand(),
-		reloadCommand(), sessionsCommand(), usersCommand(), certificatesCommand(),
-		initCommand(), addCommand(), schemaCommand(), versionCommand(), manCommand())
+	cmd.AddCommand(serveCommand(), validateCommand(), explainCommand(), accessCommand(), testCommand(),
+		hashPasswordCommand(), healthcheckCommand(), reloadCommand(), sessionsCommand(),
+		usersCommand(), certificatesCommand(), initCommand(), addCommand(),
+		schemaCommand(), versionCommand(), manCommand())
 	completeUsage(cmd)
 	return cmd
 }

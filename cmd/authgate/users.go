@@ -252,7 +252,7 @@ func usersAddCommand() *cobra.Command {
 	})
 }
 
-// untilFlag adds --until to a command. It returns what reads it, zero if it is not given.
+// untilFlag adds --until to a command, and returns its reader: of the zero time if it is not given.
 func untilFlag(cmd *cobra.Command, meaning string) func() (time.Time, error) {
 	text := cmd.Flags().String("until", "", meaning)
 	return func() (at time.Time, err error) {
@@ -441,7 +441,8 @@ func (f *userFile) endAt(cmd *cobra.Command, username string, end time.Time) err
 	quiet.SetOut(cmd.ErrOrStderr())
 	quiet.SetContext(cmd.Context())
 	return f.edit(quiet, userEdit{
-		did: "ends at " + end.Format(time.RFC3339), Edit: accounts.Edit{Username: username, Change: func(a *accounts.Account) error {
+		did: "ends at " + end.Format(time.RFC3339),
+		Edit: accounts.Edit{Username: username, Change: func(a *accounts.Account) error {
 			if a.Until = end; a.Disabled || a.Ended(time.Now()) {
 				return notInvitable(a)
 			}

@@ -1,5 +1,5 @@
-// Package audit records what happened to credentials and accounts: who signed in, what was
-// refused, what changed. Each event goes through one Recorder, and is one line of the log.
+// Package audit records events of credentials and accounts: sign-ins, refusals, changes. Each goes
+// through one Recorder, and is one line of the log.
 //
 // # Limits and threats
 //

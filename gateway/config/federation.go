@@ -30,8 +30,8 @@ func (k *checker) federation(path string, client *OAuthClient) {
 			r.Fault(at+".issuer", "there is no trusted issuer %q; %s", f.Issuer,
 				strictyaml.Hint(f.Issuer, "token.trusted_issuers", known))
 		case len(c.Token.TrustedIssuers[index].Audience) > 0:
-			r.Warn(at+".issuer", "token.trusted_issuers[%d] has an audience too, so each of its tokens for that audience "+
-				"opens the bearer routes that have no policy; remove audience, or give each of these routes one",
+			r.Warn(at+".issuer", "token.trusted_issuers[%d] has an audience too, so each of its tokens for that "+
+				"audience opens the bearer routes that have no policy; remove audience, or give each of these routes one",
 				index)
 		}
 		f.checkClaims(r, at+".claims")

@@ -14,7 +14,7 @@ import (
 // Who may register as a client without being configured (RFC 7591).
 const RegistrationOpen = "open" // every program
 
-// What a client may ask tokens for. On the wire, GrantDeviceCode has the name of RFC
+// The grants of clients. On the wire, GrantDeviceCode has the name of RFC
 // 8628, and GrantJWTBearer that of RFC 7523.
 const (
 	GrantAuthorizationCode = "authorization_code"

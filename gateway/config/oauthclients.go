@@ -144,12 +144,11 @@ func (c *OAuthClient) checkGrants(r *section.Report, path string) {
 		r.Fault(grant(GrantRefreshToken), "has no effect without %s or %s, with which a refresh token is given",
 			GrantAuthorizationCode, GrantDeviceCode)
 	}
-	broken := slices.ContainsFunc([]string{".secret", ".secrets", ".jwks", ".jwks_uri", ".federation"}, func(key string) bool {
-		return r.Broken(path + key)
-	})
+	proofs := []string{".secret", ".secrets", ".jwks", ".jwks_uri", ".federation"}
+	broken := slices.ContainsFunc(proofs, func(key string) bool { return r.Broken(path + key) })
 	if has(GrantClientCredentials) && !c.Confidential() && !broken {
-		r.Fault(grant(GrantClientCredentials), "needs secret, secrets, jwks, jwks_uri or federation, because everybody "+
-			"can name a public client; give one, or remove this grant")
+		r.Fault(grant(GrantClientCredentials), "needs secret, secrets, jwks, jwks_uri or federation, because "+
+			"everybody can name a public client; give one, or remove this grant")
 	}
 	c.checkFederationGrant(r, path)
 	if len(c.Roles) > 0 && !c.ActsForItself() && !r.Broken(at) {

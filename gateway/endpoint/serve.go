@@ -14,12 +14,12 @@ import (
 
 // Serve answers a request to the endpoint. The error may be web.ErrAnswered.
 func (e *Endpoint) Serve(ex *web.Exchange) error {
-	err := e.serve(ex)
+	err := e.serveRow(ex)
 	ex.AuditRefusal(err)
 	return err
 }
 
-func (e *Endpoint) serve(ex *web.Exchange) error {
+func (e *Endpoint) serveRow(ex *web.Exchange) error {
 	ex.Label, ex.SignIn, ex.TellsSignIn = e.label, e.signIn, e.tells
 	e.SetErrorForm(ex)
 	method := ex.Canonical.Method

@@ -7,7 +7,7 @@ import (
 	"authgate/policy"
 )
 
-// Row is a user in a table of who may open what: a local account, or a made-up one that has roles and
+// Row is a user in a table of access: a local account, or a made-up one that has roles and
 // nothing else.
 type Row struct {
 	User  string
@@ -25,7 +25,7 @@ type Cell struct {
 
 // Outcomes of a Cell besides those of decisions.
 const (
-	OutcomeDepends = "depends" // on what the request, or a claim of the user, is
+	OutcomeDepends = "depends" // on the request, or on a claim of the user
 	OutcomeAbsent  = "absent"  // the configuration has no such route or user
 )
 
@@ -36,7 +36,7 @@ const (
 	ChangeOther  = "changes" // anything else
 )
 
-// Access has who may open what under a configuration.
+// Access has the users and routes of a configuration, and says who may open which.
 type Access struct {
 	Known  *Known
 	Routes []*policy.Route
@@ -260,7 +260,7 @@ func change(old, new grid, moved bool) string {
 	return ""
 }
 
-// at returns a verdict. What is absent lets nobody in.
+// at returns a verdict. An absent cell lets no one in.
 func (g grid) at(method, client, claims int) verdict {
 	if g == nil {
 		return verdict{}

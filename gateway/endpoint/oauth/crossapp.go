@@ -59,7 +59,7 @@ func (s *programs) vouch(ex *web.Exchange, c *call, v *assertions.Vouched) (*gra
 }
 
 // bounded returns a form with the scope and the resource of an assertion where it has none. It refuses
-// what the assertion does not have.
+// others.
 func (s *programs) bounded(form url.Values, v *assertions.Vouched) (url.Values, error) {
 	form = maps.Clone(form)
 	if granted := strings.Fields(v.Scope); len(granted) > 0 {

@@ -116,7 +116,7 @@ func (s *programs) auditIssued(ex *web.Exchange, c *call, issued *grants.Issued)
 }
 
 // refusedCredential returns the error of a code or token that a client has presented, for the audit log.
-// A device that has to wait is not refused, and what was used twice has its own event.
+// A device that has to wait is not refused, and a second use has its own event.
 func refusedCredential(grant, client string, err error) error {
 	kind := map[string]web.Credential{
 		grantCode: web.CredentialCode, grantRefresh: web.CredentialRefreshToken, grantDevice: web.CredentialDeviceCode,

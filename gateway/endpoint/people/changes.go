@@ -237,8 +237,8 @@ func (p *page) mayBecome(actor *policy.Identity, c *change, account *accounts.Ac
 }
 
 // reaches returns why an account is out of reach of a user: by a role, its name or the lack of a role,
-// or one role for longer, it opens a route that the user's own does not. With an invitation for the account, or with the
-// password that it had, the user could have that too.
+// or one role for longer, it opens a route that the user's own does not. With an invitation for the
+// account, or with the password that it had, the user could have that too.
 func (p *page) reaches(actor *policy.Identity, account *accounts.Account) error {
 	now := p.options.Now()
 	roles, ends := account.Current(now)
@@ -268,7 +268,8 @@ func (p *page) actor(ctx context.Context, ex *web.Exchange, users []accounts.Acc
 	}
 	now := *id
 	if id.Provider == policy.LocalProvider && p.options.Editor.Has(id.Username) {
-		at, clock := slices.IndexFunc(users, func(a accounts.Account) bool { return a.Username == id.Username }), p.options.Now()
+		own := func(a accounts.Account) bool { return a.Username == id.Username }
+		at, clock := slices.IndexFunc(users, own), p.options.Now()
 		if at < 0 || users[at].Disabled || users[at].Ended(clock) {
 			return nil, auth.ErrRejected
 		}

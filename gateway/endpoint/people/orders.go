@@ -31,7 +31,7 @@ func readOrder(ex *web.Exchange, c *change, now time.Time) (*order, error) {
 		return nil, err
 	}
 	wanted.now = now
-	if wanted.until, err = until.read(now); err != nil {
+	if wanted.until, err = until.readTime(now); err != nil {
 		return nil, err
 	}
 	wanted.username = auth.EnteredName(wanted.username)
@@ -70,8 +70,8 @@ func orderOfObject(ex *web.Exchange, c *change) (*order, end, error) {
 // end is how an order tells when something ends: at a time, or after a while. Nil: it does not.
 type end struct{ at, after *string }
 
-// read returns the time of the end, zero if there is none.
-func (e end) read(now time.Time) (time.Time, error) {
+// readTime returns the time of the end, zero if there is none.
+func (e end) readTime(now time.Time) (time.Time, error) {
 	switch {
 	case e.at != nil && e.after != nil:
 		return time.Time{}, web.BadRequest(`Give "until" or "for", not both.`, errTime)

@@ -16,8 +16,8 @@
 // Everybody can get a token of a public CI service. So an assertion must be for this gateway and for
 // no other audience, must be short-lived, and must have all claims of an entry. A token of another
 // purpose has another typ. One that matches several clients is of none. Refused assertions count by
-// the address of the client; a pair of client and address that has succeeded has its own count. What
-// is wrong with an assertion is for the log: its sender learns that it is refused.
+// the address of the client; a pair of client and address that has succeeded has its own count. The
+// log has the reason of a refusal; the sender of the assertion does not learn it.
 package assertions
 
 import (
@@ -126,7 +126,7 @@ func (s *Set) Holds(client, id string) bool {
 	return false
 }
 
-// Prove returns what an assertion proves, which a client of the gateway at an address sends. It must be
+// Prove returns the proof in an assertion that a client of the gateway sends from an address. It must be
 // that of one client, or of any if client is empty. The error is ErrRefused, an
 // *auth.ThrottledError, auth.ErrBusy, or a *provider.Error if the issuer does not answer.
 func (s *Set) Prove(ctx context.Context, raw, client string, from netip.Addr) (proof *Proof, err error) {

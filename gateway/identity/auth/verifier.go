@@ -124,7 +124,7 @@ func (v *Verifier) CheckCode(
 
 // CheckProof checks a proof of a program that cannot be guessed, such as a token of its platform. An
 // ErrRejected of check counts for the address, and for the pair of program and address if it is known; a
-// success makes it known. version is another text if what proves the program has changed. The error is
+// success makes it known. version is another text if the proof that is expected has changed. The error is
 // that of check, or one of Check.
 func (v *Verifier) CheckProof(
 	ctx context.Context, program, version string, client netip.Addr, check func() error,

@@ -53,7 +53,7 @@ func (p *Provider) VerifyCrossApp(ctx context.Context, raw, audience string) (*A
 	return a, nil
 }
 
-// verifyAssertion checks what all assertions have.
+// verifyAssertion checks the parts that all assertions have.
 func (i *issuer) verifyAssertion(
 	ctx context.Context, raw, audience string, form tokenForm, algorithms []string,
 ) (claims, *Assertion, error) {
@@ -93,7 +93,7 @@ func (i *issuer) verifyAssertion(
 	return c, a, err
 }
 
-// readCrossApp reads what a cross-app assertion has beside.
+// readCrossApp reads the further claims of a cross-app assertion.
 func (a *Assertion) readCrossApp(c claims) error {
 	_, err := c.subject()
 	if err != nil {

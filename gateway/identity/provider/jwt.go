@@ -17,7 +17,7 @@ var supportedAlgorithms = []string{
 	"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 }
 
-// tokenForm is what the header of a kind of token must be.
+// tokenForm is the form that the header of a kind of token must have.
 type tokenForm struct {
 	types []string // accepted values of typ, in lower case (RFC 8725, section 3.11)
 	typed bool     // typ is needed

@@ -63,7 +63,7 @@ func (k *keySet) findKey(ctx context.Context, h header) (crypto.PublicKey, error
 	} else if now.Sub(known.fetched) > keysFresh {
 		k.renew(known.tries)
 	}
-	key, err := h.find(known.value)
+	key, err := h.findKey(known.value)
 	if err != nil && known.tries == seen && !h.isIn(known.value) {
 		err = fmt.Errorf("%w: %w", errKeysRest, err)
 	}
@@ -75,8 +75,8 @@ func (h header) isIn(keys *jose.PublicKeys) bool {
 	return keys.Has(h.keyID) || h.keyID == "" && keys.Count() == 1
 }
 
-// find returns that key.
-func (h header) find(keys *jose.PublicKeys) (crypto.PublicKey, error) {
+// findKey returns that key.
+func (h header) findKey(keys *jose.PublicKeys) (crypto.PublicKey, error) {
 	switch {
 	case h.keyID != "":
 		return keys.Find(h.keyID, h.algorithm)

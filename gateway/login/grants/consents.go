@@ -51,8 +51,8 @@ type Consent struct {
 // client does not bring them back.
 type consent struct {
 	ID string `json:"id"`
-	// Vouched: the user's provider has consented in the place of the user, which is no consent to what
-	// the client asks the user for.
+	// Vouched: the user's provider has consented in the place of the user. That is no consent to
+	// the client's own requests.
 	Vouched bool `json:"vouched,omitempty"`
 	Consent
 }
@@ -72,10 +72,10 @@ type consented struct {
 func consentsKey(subject string) string { return consentsPrefix + record.Hash([]byte(subject)) }
 
 // of returns the consent of the user for a client, nil if there is none.
-func (c *consented) of(client string) *consent { return c.find(client, false) }
+func (c *consented) of(client string) *consent { return c.consentFor(client, false) }
 
-// find returns the consent for a client of the user, or of the user's provider.
-func (c *consented) find(client string, vouched bool) *consent {
+// consentFor returns the consent for a client of the user, or of the user's provider.
+func (c *consented) consentFor(client string, vouched bool) *consent {
 	at := slices.IndexFunc(c.All, func(one consent) bool { return one.Client == client && one.Vouched == vouched })
 	if at < 0 {
 		return nil
@@ -233,12 +233,12 @@ func (c *Consents) Withdraw(ctx context.Context, subject, client string) (found 
 		if err != nil {
 			return store.Edit{}, err
 		}
-		if found = known.of(client) != nil || known.find(client, true) != nil; !found {
+		if found = known.of(client) != nil || known.consentFor(client, true) != nil; !found {
 			return store.Edit{}, nil
 		}
 		known.All = slices.DeleteFunc(known.All, func(one consent) bool { return one.Client == client })
 		now := c.now()
-		known.end(client, now)
+		known.recordEnd(client, now)
 		known.Written = now
 		return record.Edited(known, now.Add(consentLifetime))
 	})
@@ -251,8 +251,8 @@ func (c *Consents) Withdraw(ctx context.Context, subject, client string) (found 
 // endedMemory is how long it is known that an access has ended. No assertion lives longer.
 const endedMemory = 2 * time.Hour
 
-// end records that the access of a client, "" for all, ends now.
-func (c *consented) end(client string, now time.Time) {
+// recordEnd records that the access of a client, "" for all, ends now.
+func (c *consented) recordEnd(client string, now time.Time) {
 	maps.DeleteFunc(c.Ended, func(_ string, at time.Time) bool { return now.Sub(at) > endedMemory })
 	if c.Ended == nil {
 		c.Ended = map[string]time.Time{}
@@ -276,8 +276,8 @@ func (c *Consents) vouch(ctx context.Context, subject, name string, t *Terms, is
 		}
 		now := c.now()
 		made := consent{Vouched: true, Consent: Consent{Client: t.Client, Name: name}}
-		changed := known.add(known.find(t.Client, true), made, t.Resource, t.Scopes, now)
-		id = known.find(t.Client, true).ID
+		changed := known.add(known.consentFor(t.Client, true), made, t.Resource, t.Scopes, now)
+		id = known.consentFor(t.Client, true).ID
 		if !changed {
 			return store.Edit{}, nil
 		}
@@ -290,8 +290,8 @@ func (c *Consents) vouch(ctx context.Context, subject, name string, t *Terms, is
 	return id, err
 }
 
-// EndVouchedOf ends what clients have by the word of a provider for the user with that subject. It
-// returns at how many clients.
+// EndVouchedOf ends the access of clients by the word of a provider for the user with that subject.
+// It returns at how many clients.
 func (c *Consents) EndVouchedOf(ctx context.Context, subject string) (ended int, err error) {
 	err = store.Update(store.Ending(ctx), c.store, consentsKey(subject), func(raw []byte) (store.Edit, error) {
 		known, err := decodeConsents(subject, raw)
@@ -305,7 +305,7 @@ func (c *Consents) EndVouchedOf(ctx context.Context, subject string) (ended int,
 		if len(known.All) == 0 {
 			lifetime = endedMemory
 		}
-		known.end("", now)
+		known.recordEnd("", now)
 		known.Written = now
 		return record.Edited(known, now.Add(lifetime))
 	})

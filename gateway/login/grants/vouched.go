@@ -37,8 +37,8 @@ type vouched struct {
 func (v *vouched) subject() string { return v.Provider + ":" + v.Profile.Subject }
 
 // Vouch returns an access token for a client that acts for the user of an assertion, which serves
-// once. The error is ErrNotAdmitted if the policy of the client does not let the user in, and ErrInvalid
-// if the assertion was used, or is from before the user, the operator or the provider ended the access.
+// once. The error is ErrNotAdmitted if the policy of the client does not let the user in. It is
+// ErrInvalid if the assertion was used, or is older than an end of the access.
 func (g *Grants) Vouch(ctx context.Context, v *Vouched, t Terms, name string) (*Issued, error) {
 	now := g.options.Now().Truncate(time.Second)
 	t.OpenID, t.Nonce, t.Refresh = false, "", 0
@@ -131,8 +131,8 @@ func (g *Grants) resolveVouched(ctx context.Context, access *accessToken) (*veri
 	}, nil
 }
 
-// EndVouched ends what clients have by the word of providers for a user: PROVIDER:NAME, or a subject. It
-// returns at how many clients. known are subjects of the user.
+// EndVouched ends the access of clients by the word of providers for a user: PROVIDER:NAME, or a
+// subject. It returns at how many clients. known are subjects of the user.
 func (c *Consents) EndVouched(ctx context.Context, user string, known ...string) (ended int, err error) {
 	subjects := map[string]bool{user: true}
 	for _, subject := range known {

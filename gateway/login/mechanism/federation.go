@@ -286,8 +286,9 @@ func reportRenewal(o *Options, login *login.Login, ended bool, err error) {
 		return
 	}
 	if errors.Is(err, provider.ErrClient) {
-		o.Logger.LogAttrs(context.Background(), slog.LevelError, "the provider does not accept the gateway as its client; "+
-			"logins go on and roles get old until client_id, client_secret and token_endpoint_auth_method are right",
+		o.Logger.LogAttrs(context.Background(), slog.LevelError,
+			"the provider does not accept the gateway as its client; logins go on and roles get old "+
+				"until client_id, client_secret and token_endpoint_auth_method are right",
 			attrs...)
 		return
 	}

@@ -128,11 +128,12 @@ func (l *userLines) account(user int, account *Account) {
 
 // accountKeys are the keys of an account in JSON, sorted.
 var accountKeys = []string{
-	"disabled", "email", "id", "name", "passkeys", "password_hash", "recovery_codes", "roles", "totp", "until", "username",
+	"disabled", "email", "id", "name", "passkeys", "password_hash", "recovery_codes", "roles", "totp", "until",
+	"username",
 }
 
-// fieldOf returns the field of an account for a key as a pointer to a string, a list of
-// strings, a bool, a time or factors, or nil if there is none. The roles are a copy.
+// fieldOf returns the field of an account for a key, nil if there is none. It is a pointer to a
+// string, a list of strings, a bool, a time or factors. The roles are a copy.
 func fieldOf(a *Account, key string) any {
 	switch key {
 	case "username":

@@ -101,7 +101,8 @@ type Set struct {
 
 // New returns a set of users. It keeps the slice, which must not be used
 // any more. The user names must not be empty, and must differ in more than their
-// normalization. Package config checks this. key decides the cost of unknown names. Accounts and roles end by the clock now.
+// normalization. Package config checks this. key decides the cost of unknown names. Accounts and
+// roles end by the clock now.
 func New(users []Account, key *DecoyKey, now func() time.Time) *Set {
 	a := &Set{
 		byName: make(map[string]*Account, len(users)), decoys: newDecoys(key, users), now: now, ends: endsOf(users),
@@ -225,7 +226,8 @@ func (a *Set) Target(username string) (*Account, password.Hash) {
 }
 
 // Identity returns the account's identity for policies and upstreams, with the roles that have not ended.
-// The account is from a Set, or one that At has returned. The credential that mechanism verified belongs to the login sid and ends at expires.
+// The account is from a Set, or one that At has returned. The credential that mechanism verified
+// belongs to the login sid and ends at expires.
 func (a *Account) Identity(mechanism policy.Mechanism, sid string, expires time.Time) *policy.Identity {
 	roles, ends := a.Roles, (*policy.Ends)(nil)
 	if !a.Until.IsZero() || a.RoleEnds != nil {

@@ -26,8 +26,8 @@ const (
 type withdrawal struct {
 	Gone  int64            `json:"gone,omitempty"` // 0: not
 	Roles map[string]int64 `json:"roles,omitempty"`
-	// Until is when the account ends, by the last instance that has recorded it; 0: it does not. What
-	// the account had before stays ended, also if no gateway ran at that time.
+	// Until is when the account ends, by the last instance that has recorded it; 0: it does not. Older
+	// credentials of the account stay ended, also if no gateway ran at that time.
 	Until int64 `json:"until,omitempty"`
 }
 

@@ -17,7 +17,8 @@ import (
 // writtenOrder returns accountKeys in the order in which a new account has them.
 func writtenOrder() []string {
 	return []string{
-		"username", "name", "email", "until", "roles", "disabled", "id", "password_hash", "passkeys", "totp", "recovery_codes",
+		"username", "name", "email", "until", "roles", "disabled", "id", "password_hash", "passkeys", "totp",
+		"recovery_codes",
 	}
 }
 

@@ -84,7 +84,7 @@ func ReasonOf(err error) string {
 }
 
 // PastAttr is the field of an event that tells a credential which was good once from one that never
-// was. Events have it before their reason, so that what bans addresses by lines of the log finds it.
+// was. Events have it before their reason, so that programs that ban addresses by the log find it.
 func PastAttr(past bool) slog.Attr { return flag("past", past) }
 
 // CrossSiteAttr is the field of an event that a page of another site has made a browser send

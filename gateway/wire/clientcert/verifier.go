@@ -30,7 +30,7 @@ type Options struct {
 	// Identify returns the identity of a user, nil if there is none.
 	Identify func(username string) *policy.Identity
 	Now      func() time.Time
-	// UserNow is the clock by which what Identify has returned ends.
+	// UserNow is the clock by which identities of Identify end.
 	UserNow func() time.Time
 	Logger  *slog.Logger // is told of lists that have become stale; nil: no one is
 }
