@@ -31,7 +31,7 @@ func (k *checker) federation(path string, client *OAuthClient) {
 				strictyaml.Hint(f.Issuer, "token.trusted_issuers", known))
 		case len(c.Token.TrustedIssuers[index].Audience) > 0:
 			r.Warn(at+".issuer", "token.trusted_issuers[%d] has an audience too, so each of its tokens for that "+
-				"audience opens the bearer routes that have no policy; remove audience, or give each of these routes one",
+				"audience opens the bearer routes without a policy; remove audience, or give each of these routes one",
 				index)
 		}
 		f.checkClaims(r, at+".claims")
