@@ -110,7 +110,7 @@ func checkHolds(t *testing.T, cfg *Config) {
 		holds(p.Timeout > 0 && (openID || p.UserinfoURL != ""), p)
 	}
 	for _, trusted := range cfg.Token.TrustedIssuers {
-		holds(trusted.Issuer != cfg.Token.Issuer && len(trusted.Audience) > 0 && trusted.Timeout > 0, trusted)
+		holds(trusted.Issuer != cfg.Token.Issuer && trusted.Timeout > 0, trusted)
 	}
 	for _, u := range cfg.Accounts.Users {
 		holds(u.Username != "" && u.Hash.Encoded() == u.PasswordHash.Reveal() && !slices.Contains(u.Roles, ""), u)

@@ -21,7 +21,7 @@ func checkHasUsers(r *section.Report, path string, m policy.Mechanism, c *Config
 		}
 	case policy.Bearer:
 		lends := c.OAuth.Enabled && (len(c.Providers) > 0 || len(c.OAuth.Clients) > 0) // or clients act for themselves
-		if noAccounts && !lends && len(c.Token.TrustedIssuers) == 0 && !r.Broken("token.trusted_issuers") {
+		if noAccounts && !lends && len(issuers.Opening(c.Token.TrustedIssuers)) == 0 && !r.Broken("token.trusted_issuers") {
 			r.Fault(path, "bearer has no users; give accounts.users, accounts.file or token.trusted_issuers")
 		}
 	case policy.Certificate:
@@ -52,7 +52,7 @@ func (k *checker) kinds(mechanisms []policy.Mechanism) (kinds []policy.Kind) {
 		case policy.Bearer:
 			local.Mechanism, local.Scopes = m, scopes
 			kinds = append(kinds, local)
-			for _, name := range issuers.TrustedNames(c.Token.TrustedIssuers) {
+			for _, name := range issuers.TrustedNames(issuers.Opening(c.Token.TrustedIssuers)) {
 				kinds = append(kinds, policy.Kind{Mechanism: m, Provider: name, Scopes: true})
 			}
 			if scopes {

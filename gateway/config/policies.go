@@ -42,7 +42,7 @@ func newReferences(r *section.Report, c *Config) *references {
 	}
 	return &references{
 		report: r, cfg: c, roles: unique(roles), domains: unique(domains),
-		others: len(c.Providers) > 0 || len(c.Token.TrustedIssuers) > 0,
+		others: len(c.Providers) > 0 || len(issuers.Opening(c.Token.TrustedIssuers)) > 0,
 	}
 }
 

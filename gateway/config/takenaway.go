@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"authgate/gateway/config/issuers"
 	"authgate/gateway/config/section"
 	"authgate/gateway/strictyaml"
 	"authgate/policy"
@@ -29,7 +30,7 @@ type seenPolicy struct {
 func (k *checker) warnOfTakenAway() {
 	c := k.cfg
 	t := &takenAway{report: k.report, policies: c.Policies, seen: map[seenPolicy]bool{}, warned: map[string]bool{}}
-	others := len(c.Providers) > 0 || len(c.Token.TrustedIssuers) > 0
+	others := len(c.Providers) > 0 || len(issuers.Opening(c.Token.TrustedIssuers)) > 0
 	for i, route := range c.Routes {
 		t.others = slices.Contains(route.Auth, policy.OIDC) || others && slices.Contains(route.Auth, policy.Bearer)
 		for j, ref := range route.Policy {

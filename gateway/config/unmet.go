@@ -90,7 +90,7 @@ func (r *references) checkScope(path, scope string) {
 	o := &r.cfg.OAuth
 	known := o.AllScopes()
 	switch {
-	case len(r.cfg.Token.TrustedIssuers) > 0:
+	case len(issuers.Opening(r.cfg.Token.TrustedIssuers)) > 0:
 	case !o.Enabled:
 		r.report.Warn(path, "no token has scopes; those of OAuth clients have with oauth.enabled, and those of "+
 			"token.trusted_issuers")

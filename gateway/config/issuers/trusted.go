@@ -1,6 +1,7 @@
 package issuers
 
 import (
+	"crypto/x509"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -13,16 +14,46 @@ import (
 	"authgate/policy"
 )
 
-// TrustedIssuer is another issuer whose access tokens routes with bearer accept.
+// TrustedIssuer is another issuer. Routes with bearer accept its access tokens if it has an audience.
 type TrustedIssuer struct {
-	Name          string         `yaml:"name"`               // policy.Identity.Provider of its users
-	Issuer        string         `yaml:"issuer" check:"url"` // the claim iss, and the URL for discovery
-	Audience      []string       `yaml:"audience" check:"audience"`
+	Name          string         `yaml:"name"`                      // policy.Identity.Provider of its users
+	Issuer        string         `yaml:"issuer" check:"url"`        // the claim iss, and the URL for discovery
+	Audience      []string       `yaml:"audience" check:"audience"` // empty: its tokens open no route
 	Algorithms    []string       `yaml:"algorithms" words:"RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA"`
 	RolesClaim    string         `yaml:"roles_claim" default:"roles" check:"claim"`
 	UsernameClaim string         `yaml:"username_claim" default:"preferred_username" check:"claim"`
 	Introspection *introspection `yaml:"introspection"`
 	Timeout       time.Duration  `yaml:"timeout" default:"10s" min:"1ns"` // for each call to the issuer
+	JWKSURL       string         `yaml:"jwks_url" check:"endpoint"`       // of its keys; empty: discovery tells
+	TrustedRoots  string         `yaml:"trusted_roots" file:"public"`
+	// CredentialFile has the bearer token of calls to the issuer. It is read at each call, and never here:
+	// it may be replaced at any time.
+	CredentialFile string `yaml:"credential_file" file:"secret"`
+
+	TrustedRootsContent []byte `yaml:"-"` // of the file
+}
+
+// Opens reports whether tokens of the issuer open routes.
+func (t *TrustedIssuer) Opens() bool { return len(t.Audience) > 0 }
+
+// Opening returns the issuers whose tokens open routes.
+func Opening(issuers []TrustedIssuer) []TrustedIssuer {
+	return slices.DeleteFunc(slices.Clone(issuers), func(t TrustedIssuer) bool { return !t.Opens() })
+}
+
+// ReadTrusted reads the extra roots for calls to trusted issuers.
+func ReadTrusted(s section.Files, issuers []TrustedIssuer) {
+	for i := range issuers {
+		if t := &issuers[i]; t.TrustedRoots != "" {
+			path := fmt.Sprintf("token.trusted_issuers[%d].trusted_roots", i)
+			t.TrustedRootsContent = s.Authorities(path, t.TrustedRoots)
+		}
+	}
+}
+
+// Roots returns the authorities that the issuer's certificate may be of, nil for those of the system.
+func (t *TrustedIssuer) Roots() (*x509.CertPool, error) {
+	return section.RootsWith(t.TrustedRootsContent)
 }
 
 // introspection configures the introspection of opaque tokens (RFC 7662).
@@ -107,11 +138,39 @@ func CheckTrusted(r *section.Report, issuers []TrustedIssuer, own string, provid
 
 // checkKeys checks the keys of one issuer without those that identify it.
 func (t *TrustedIssuer) checkKeys(r *section.Report, path string) {
-	if len(t.Audience) == 0 {
-		r.Fault(path+".audience", "is needed, so that the gateway refuses tokens for other audiences")
+	if len(t.Audience) == 0 && r.Given(path+".audience") {
+		r.Fault(path+".audience", "must not be empty; name the audience of tokens that open routes, or remove this "+
+			"key: then its tokens only prove clients, by their federation")
 	}
-	if in := t.Introspection; in != nil {
-		r.ClientID(path+".introspection.client_id", in.ClientID, "the issuer")
+	if t.Introspection != nil {
+		t.checkIntrospection(r, path+".introspection")
+	}
+}
+
+// checkIntrospection checks how the issuer is asked about tokens. Where it is asked must be known: discovery
+// is not made beside jwks_url, and it must not choose who gets the token of credential_file.
+func (t *TrustedIssuer) checkIntrospection(r *section.Report, path string) {
+	in := t.Introspection
+	switch {
+	case t.CredentialFile == "":
+		r.ClientID(path+".client_id", in.ClientID, "the issuer")
+	case in.ClientID != "":
+		r.Fault(path+".client_id", "has no effect beside credential_file, whose token authenticates each call; "+
+			"remove this key")
+	case in.ClientSecret != "":
+		r.Fault(path+".client_secret", "has no effect beside credential_file, whose token authenticates each call; "+
+			"remove this key")
+	}
+	switch {
+	case in.URL != "":
+	case t.CredentialFile != "":
+		r.Fault(path+".url", "is needed beside credential_file, whose token goes to configured hosts alone")
+	case t.JWKSURL != "":
+		r.Fault(path+".url", "is needed beside jwks_url, because discovery is not asked")
+	}
+	if !t.Opens() && !r.Broken(path) {
+		r.Warn(path, "has no effect without audience, because tokens of this issuer open no route; give audience, "+
+			"or remove this key")
 	}
 }
 

@@ -46,7 +46,9 @@ func authenticate(c Client, announced []string) (authentication, error) {
 // request returns an authenticated POST request with the form.
 func (a authentication) request(endpoint string, form url.Values) (*http.Request, error) {
 	form = maps.Clone(form)
-	form.Set("client_id", a.id)
+	if a.id != "" {
+		form.Set("client_id", a.id)
+	}
 	if a.secret != "" && a.style == oauth2.AuthStyleInParams {
 		form.Set("client_secret", a.secret)
 	}

@@ -53,7 +53,7 @@ func newClient(name string, c Connection) *client {
 		}
 	}
 	return &client{
-		name: name, http: &http.Client{Transport: limits{c.Transport}},
+		name: name, http: &http.Client{Transport: limits{base: c.Transport}},
 		timeout: c.Timeout, now: c.Now, observe: c.Observe,
 	}
 }
@@ -117,10 +117,17 @@ func (c *client) do(ctx context.Context, r *http.Request) (*answer, error) {
 // would copy others, which may contain a secret, into their errors. It refuses
 // redirects, because they would send credentials to an address that is neither
 // configured nor announced.
-type limits struct{ base http.RoundTripper }
+type limits struct {
+	base       http.RoundTripper
+	credential *credential // nil: none
+}
 
 // RoundTrip implements http.RoundTripper.
 func (l limits) RoundTrip(r *http.Request) (*http.Response, error) {
+	r, err := l.credential.on(r)
+	if err != nil {
+		return nil, err
+	}
 	resp, err := l.base.RoundTrip(r)
 	if err != nil {
 		return nil, noAnswer{err}

@@ -58,7 +58,7 @@ func TestAnswerThatEndsWithItsRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = limits{givenUp{status, giveUp}}.RoundTrip(r)
+		_, err = limits{base: givenUp{status, giveUp}}.RoundTrip(r)
 		if !errors.As(err, new(noAnswer)) || !errors.Is(err, context.Canceled) {
 			t.Errorf("%d: %v", status, err)
 		}

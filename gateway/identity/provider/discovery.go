@@ -139,7 +139,7 @@ func (i *issuer) close() {
 // metadata returns the cached metadata, or fetches it if there is none.
 func (i *issuer) metadata(ctx context.Context) (*metadata, error) {
 	if i.given != nil {
-		if err := i.given.checkEndpoints("authorization_endpoint", "token_endpoint"); err != nil {
+		if err := i.given.checkEndpoints(i.needed...); err != nil {
 			return nil, i.client.fail("discovery", fmt.Errorf("the configured endpoints: %w", err))
 		}
 		return i.given, nil

@@ -161,6 +161,7 @@ func New(o Options) *Provider {
 	}
 	i := newIssuer(o.Issuer, o.Name, o.Connection, "authorization_endpoint", "token_endpoint", "jwks_uri")
 	if o.Endpoints != (Endpoints{}) {
+		i.needed = []string{"authorization_endpoint", "token_endpoint"}
 		i.given = &metadata{
 			Authorization: o.Endpoints.Authorization, Token: o.Endpoints.Token,
 			Userinfo: o.Endpoints.Userinfo, Keys: o.Endpoints.Keys,

@@ -11,17 +11,21 @@ import (
 // TrustedOptions configure a Trusted.
 type TrustedOptions struct {
 	Issuer        string
-	Audience      []string // a token must be for one of them
+	Audience      []string // a token must be for one of them; empty: none is valid
 	Algorithms    []string // asymmetric only; empty: the announced ones
 	Mapping       Mapping
 	Introspection *Introspection // nil: opaque tokens are not accepted
-	Connection                   // to the issuer
+	KeysURL       string         // instead of discovery; may be empty
+	// CredentialFile has the bearer token of each call to the hosts of Issuer, KeysURL and Introspection.URL.
+	// Without it, it is empty.
+	CredentialFile string
+	Connection     // to the issuer
 }
 
 // Introspection configures the introspection of opaque tokens (RFC 7662).
 type Introspection struct {
 	URL    string // empty: the announced introspection_endpoint
-	Client Client
+	Client Client // zero with TrustedOptions.CredentialFile
 }
 
 // Trusted is an outside issuer whose access tokens are accepted. It is safe
@@ -43,6 +47,16 @@ type AccessToken struct {
 // NewTrusted returns a Trusted. It does not use the network.
 func NewTrusted(o TrustedOptions) *Trusted {
 	i := newIssuer(o.Issuer, o.Issuer, o.Connection)
+	if o.KeysURL != "" {
+		i.given, i.needed = &metadata{Keys: o.KeysURL, keys: i.newKeySet(o.KeysURL)}, []string{"jwks_uri"}
+	}
+	if o.CredentialFile != "" {
+		places := []string{o.Issuer, o.KeysURL}
+		if o.Introspection != nil {
+			places = append(places, o.Introspection.URL)
+		}
+		i.client.present(newCredential(o.CredentialFile, i.logger, places))
+	}
 	return &Trusted{issuer: i, options: o, mapping: mapping{o.Mapping, i.logger}}
 }
 

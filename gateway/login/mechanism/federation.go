@@ -72,7 +72,11 @@ func NewFederation(o *Options, local *Local, running *Federation) (*Federation, 
 	if err != nil {
 		return nil, err
 	}
-	f := &Federation{issuers: newIssuers(o, running.issuers), Providers: providers}
+	trusting, err := newIssuers(o, running.issuers)
+	if err != nil {
+		return nil, err
+	}
+	f := &Federation{issuers: trusting, Providers: providers}
 	f.Bearers = apitokens.NewBearers(local.API, login.NewBearerTokens(local.Bearer, newTrusted(f.issuers, o)),
 		grants.ContainsOwn)
 	if len(f.Providers) == 0 {
@@ -129,7 +133,7 @@ func (f *Federation) Title(name string) string {
 
 // Trusts reports whether tokens of a trusted issuer of that name are accepted.
 func (f *Federation) Trusts(name string) bool {
-	return slices.ContainsFunc(f.issuers, func(i *resourceServer) bool { return i.config.Name == name })
+	return slices.ContainsFunc(f.issuers, func(i *resourceServer) bool { return i.config.Name == name && i.config.Opens() })
 }
 
 // SignOut signs out at the identity provider of a login that has ended here. It
@@ -235,7 +239,7 @@ func (o *Options) connectionTo(name string, timeout time.Duration) provider.Conn
 
 // newIssuers returns the trusted issuers of a configuration. Those that are the
 // same before are taken over.
-func newIssuers(o *Options, before []*resourceServer) []*resourceServer {
+func newIssuers(o *Options, before []*resourceServer) ([]*resourceServer, error) {
 	var issuers []*resourceServer
 	for _, t := range o.Config.Token.TrustedIssuers {
 		known := slices.IndexFunc(before, func(b *resourceServer) bool { return reflect.DeepEqual(b.config, t) })
@@ -243,34 +247,46 @@ func newIssuers(o *Options, before []*resourceServer) []*resourceServer {
 			issuers = append(issuers, before[known])
 			continue
 		}
-		issuers = append(issuers, &resourceServer{config: t, Trusted: provider.NewTrusted(trustedOptions(o, &t))})
+		options, err := trustedOptions(o, &t)
+		if err != nil {
+			return nil, err
+		}
+		issuers = append(issuers, &resourceServer{config: t, Trusted: provider.NewTrusted(options)})
 	}
-	return issuers
+	return issuers, nil
 }
 
-func trustedOptions(o *Options, t *issuers.TrustedIssuer) provider.TrustedOptions {
+func trustedOptions(o *Options, t *issuers.TrustedIssuer) (provider.TrustedOptions, error) {
+	connection := o.connectionTo(t.Name, t.Timeout)
+	var err error
+	if connection.Roots, err = t.Roots(); err != nil {
+		return provider.TrustedOptions{}, err
+	}
 	trusted := provider.TrustedOptions{
 		Issuer: t.Issuer, Audience: t.Audience, Algorithms: t.Algorithms,
-		Mapping:    provider.Mapping{Roles: t.RolesClaim, Username: t.UsernameClaim},
-		Connection: o.connectionTo(t.Name, t.Timeout),
+		Mapping: provider.Mapping{Roles: t.RolesClaim, Username: t.UsernameClaim},
+		KeysURL: t.JWKSURL, CredentialFile: t.CredentialFile, Connection: connection,
 	}
 	if in := t.Introspection; in != nil {
 		client := provider.Client{ID: in.ClientID, Secret: in.ClientSecret.Reveal()}
 		trusted.Introspection = &provider.Introspection{URL: in.URL, Client: client}
 	}
-	return trusted
+	return trusted, nil
 }
 
-// newTrusted returns the verifier of tokens of trusted issuers, nil if there are none.
+// newTrusted returns the verifier of tokens of trusted issuers that open routes, nil if there are none.
 func newTrusted(issuers []*resourceServer, o *Options) *trusted.Tokens {
-	if len(issuers) == 0 {
-		return nil
-	}
 	var all []trusted.Issuer
 	for _, i := range issuers {
+		if !i.config.Opens() {
+			continue
+		}
 		all = append(all, trusted.Issuer{
 			Name: i.config.Name, Opaque: i.config.Introspection != nil, Verifier: i,
 		})
+	}
+	if len(all) == 0 {
+		return nil
 	}
 	return trusted.New(all, o.Store, o.Now, o.LocalNow)
 }

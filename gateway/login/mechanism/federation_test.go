@@ -39,7 +39,7 @@ providers:
 		must.Do(t, os.WriteFile(filepath.Join(dir, "roots.pem"), bytes.Repeat(root, roots), 0o600))
 		cfg := must.Get(config.Parse(filepath.Join(dir, "config.yaml"), []byte(yaml)))(t)
 		return &Federation{Providers: must.Get(newProviders(options(cfg), before.Providers))(t),
-			issuers: newIssuers(options(cfg), before.issuers)}
+			issuers: must.Get(newIssuers(options(cfg), before.issuers))(t)}
 	}
 	first := build(both, 1, &Federation{})
 	defer closeAll(first.Unused(&Federation{}))

@@ -122,3 +122,25 @@ func TestDecorationRefusesNoUser(t *testing.T) {
 		}
 	}
 }
+
+// Tokens of an issuer without an audience open no route, whatever audience they name: JWTs, and
+// opaque ones, about which the issuer is not asked.
+func TestIssuerWithoutAudience(t *testing.T) {
+	t.Parallel()
+	p, other := rig.NewProvider(t), rig.NewProvider(t)
+	r := rig.New(t, trusting(t, "{name: cluster, issuer: \""+p.Issuer+"\", introspection: {client_id: gateway}}",
+		asIssuer(other, "other")))
+	p.Now, other.Now = r.Clock.Now, r.Clock.Now
+	if w := r.Do("GET", "/bearer/", "", other.Bearer(nil)); w.Code != http.StatusOK {
+		t.Fatalf("a token of an issuer with an audience: %d", w.Code)
+	}
+	before := r.Reached()
+	for _, header := range []string{
+		p.Bearer(nil), p.Bearer(map[string]any{"aud": ""}), p.Bearer(map[string]any{"aud": []string{}}),
+		p.Bearer(map[string]any{"aud": nil}), "Authorization: Bearer an-opaque-token",
+	} {
+		if w := r.Do("GET", "/bearer/", "", header); w.Code != http.StatusUnauthorized || r.Reached() != before {
+			t.Errorf("%.40s: %d", header, w.Code)
+		}
+	}
+}
