@@ -44,7 +44,7 @@ func (r *rig) wantUser(user string) {
 	h := r.upstream.Last().Header
 	for _, name := range []string{
 		"X-Auth-User", "X-Auth-Subject", "X-Auth-Name", "X-Auth-Email",
-		"X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider",
+		"X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider", "X-Auth-Actor",
 	} {
 		if user == "" && h[name] != nil {
 			r.t.Errorf("the upstream sees %s: %q without an identity", name, h[name])

@@ -81,7 +81,7 @@ func TestVerify(t *testing.T) {
 	r := newVerifyRig(t)
 	alice, bob := r.login(aliceIn), r.login(bobIn)
 	none := map[string]string{"X-Auth-User": "", "X-Auth-Subject": "", "X-Auth-Name": "", "X-Auth-Email": "",
-		"X-Auth-Roles": "", "X-Auth-Mechanism": "", "X-Auth-Provider": ""}
+		"X-Auth-Roles": "", "X-Auth-Mechanism": "", "X-Auth-Provider": "", "X-Auth-Actor": ""}
 	for _, as := range []func(method, host, target string) []string{asTraefik, asNginx} {
 		w := r.asks(200, as("GET", "gw.example:8443", "/session/x?y=/z"), alice.cookie, "X-Auth-User: root",
 			"X-Auth-Roles: root")

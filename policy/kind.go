@@ -7,9 +7,10 @@ type Kind struct {
 	Mechanism Mechanism
 	// Provider is the source of the accounts. Empty means any at which users sign in themselves.
 	Provider string
-	// Scopes tells that the credential can have scopes, Login that it can belong to a login whose time is
-	// known, and TwoFactors that its users can prove two factors.
-	Scopes, Login, TwoFactors bool
+	// Scopes tells that the credential can have scopes, Actor that a client can have it to act for the
+	// user, Login that it can belong to a login whose time is known, and TwoFactors that its users can
+	// prove two factors.
+	Scopes, Actor, Login, TwoFactors bool
 }
 
 // provider reports whether the accounts are at a provider or another issuer, which says more about
@@ -46,6 +47,10 @@ func kindWithAddress([]string) func(*Kind) verdict {
 
 func kindWithScopes([]string) func(*Kind) verdict {
 	return func(k *Kind) verdict { return ifPossible(k.Scopes) }
+}
+
+func kindWithActor([]string) func(*Kind) verdict {
+	return func(k *Kind) verdict { return ifPossible(k.Actor) }
 }
 
 func kindByMechanism(mechanisms []string) func(*Kind) verdict {

@@ -134,6 +134,14 @@ func checkUser(entry string) error {
 	return CheckName(name)
 }
 
+// checkActor accepts OAuth clients, which alone act for others.
+func checkActor(entry string) error {
+	if provider, name := splitUser(entry); provider != ClientProvider || name == "" {
+		return errors.New("is not an OAuth client that acts for users; expected client:ID")
+	}
+	return CheckName(entry)
+}
+
 func checkDomain(domain string) error {
 	if strings.Contains(domain, "@") {
 		return errors.New("contains an @; expected only the part after it, like example.org")

@@ -73,10 +73,10 @@ func TestOpensMoreKnowsAllKeys(t *testing.T) {
 	t.Parallel()
 	personal := map[string]bool{
 		"Roles": true, "AllRoles": true, "Users": true, "EmailDomains": true, "Providers": true, "Claims": true,
-		"Scopes": false, "Mechanisms": false, "Networks": false, "Methods": false, "Factors": false, "MaxAge": false,
+		"Actors": false, "Scopes": false, "Mechanisms": false, "Networks": false, "Methods": false, "Factors": false, "MaxAge": false,
 	}
 	id := &policy.Identity{
-		Username: "x", Provider: "x", Email: "x@x", Roles: []string{"x"}, Claims: map[string]any{"x": "x"},
+		Username: "x", Provider: "x", Email: "x@x", Roles: []string{"x"}, Actor: "client:x", Claims: map[string]any{"x": "x"},
 	}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[policy.Spec]()) {
 		if field.Type == reflect.TypeFor[[]policy.Ref]() {
@@ -85,7 +85,8 @@ func TestOpensMoreKnowsAllKeys(t *testing.T) {
 		var s policy.Spec
 		switch value := reflect.ValueOf(&s).Elem().FieldByIndex(field.Index).Addr().Interface().(type) {
 		case *[]string:
-			special := map[string]string{"Mechanisms": "session", "Networks": "192.0.2.1", "Methods": "GET", "Users": "x:x"}
+			special := map[string]string{"Mechanisms": "session", "Networks": "192.0.2.1", "Methods": "GET", "Users": "x:x",
+				"Actors": "client:x"}
 			*value = []string{cmp.Or(special[field.Name], "x")}
 		case *map[string][]string:
 			*value = map[string][]string{"x": {"x"}}

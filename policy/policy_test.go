@@ -126,6 +126,7 @@ func TestValues(t *testing.T) {
 		{"email_domains", "empty label", []string{"example.org.", ".example.org"}},
 		{"email_domains", "expected a domain", []string{"*.example.org", "a b"}},
 		{"email_domains", "write it as xn--exmple-cua.org", []string{"exämple.org"}},
+		{"actors", "expected client:ID", []string{"", "agent", "client:", "corp:agent"}},
 		{"scopes", "is empty", []string{""}},
 		{"scopes", "not one scope", []string{"read write", `a"b`, `a\b`, "é", "a\x7f"}},
 		{"mechanisms", "", []string{"basic", "session", "bearer", "oidc"}},

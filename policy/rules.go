@@ -34,6 +34,7 @@ func leaves(s *Spec) []leaf {
 			kind: kindWithRoles},
 		{key: "users", values: s.Users, need: "needs one of", check: checkUser, rule: anyUser, kind: kindOfUsers,
 			user: true},
+		{key: "actors", values: s.Actors, need: "needs one of", check: checkActor, rule: anyActor, kind: kindWithActor},
 		{key: "email_domains", values: s.EmailDomains, need: "needs an address at one of", check: checkDomain,
 			rule: anyDomain, user: true, kind: kindWithAddress},
 		{key: scopesKey, values: s.Scopes, need: "needs one of", check: CheckScope, rule: anyScope,
@@ -75,6 +76,10 @@ func anyUser(entries []string) func(*Identity, *Request) bool {
 	return func(id *Identity, _ *Request) bool {
 		return slices.Contains(users, user{id.Provider, NormalName(id.Username)})
 	}
+}
+
+func anyActor(actors []string) func(*Identity, *Request) bool {
+	return func(id *Identity, _ *Request) bool { return slices.Contains(actors, id.Actor) }
 }
 
 func anyDomain(domains []string) func(*Identity, *Request) bool {

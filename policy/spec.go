@@ -17,6 +17,9 @@ type Spec struct {
 	// user, "PROVIDER:username" a delegated user, and "client:ID" an OAuth client that acts for
 	// itself.
 	Users []string `yaml:"users"`
+	// Actors are OAuth clients that act for the user, as "client:ID". An identity without an
+	// actor meets none.
+	Actors []string `yaml:"actors"`
 	// EmailDomains are parts after the @ of the address. The case of ASCII letters does not
 	// count.
 	EmailDomains []string `yaml:"email_domains"`

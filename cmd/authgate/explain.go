@@ -26,7 +26,7 @@ type callerFlags struct {
 	user                                 string
 	username, mechanism, provider, email string
 	roles, scopes, claims                []string
-	client, resource                     string
+	client, resource, actor              string
 	apiToken                             bool
 	factors                              int
 	age                                  string
@@ -45,7 +45,8 @@ func explainCommand() *cobra.Command {
 			"--scopes, --client and --resource make the request with an access token that an\n" +
 			"OAuth client has of the user, and --as client:ID with one of the client's own.\n" +
 			"Without --scopes the token has those that a client gets if it asks for none,\n" +
-			"and without --resource it is for the route.\n\n" +
+			"and without --resource it is for the route. --actor client:ID makes it a token that\n" +
+			"this client exchanged, to act for the user.\n\n" +
 			"--factors and --age say what the user has proved in the login, and how long ago.\n" +
 			"Without them it is one factor, at a time that is not known.\n\n" +
 			"-H adds a header, as of curl. What another site makes a browser send has Origin or\n" +
@@ -56,6 +57,7 @@ func explainCommand() *cobra.Command {
 			"  authgate explain --as alice --api-token --roles user GET /api\n" +
 			"  authgate explain --as alice --client wiki --scopes tools POST https://tools.example.org/mcp\n" +
 			"  authgate explain --as client:backup GET /api\n" +
+			"  authgate explain --as alice --actor client:agent GET /api\n" +
 			"  authgate explain --as alice --factors 2 --age 5m GET /vault\n" +
 			"  authgate explain --as alice -H 'Origin: https://evil.example' POST /page",
 		Args: usage(cobra.ExactArgs(2)),
@@ -153,6 +155,8 @@ func (c *callerFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&c.client, "client", "", "the id of the OAuth client that has the token (default: any)")
 	flags.StringVar(&c.resource, "resource", "",
 		"the address of what the token is for (default: the route of the request)")
+	flags.StringVar(&c.actor, "actor", "",
+		"the OAuth client that acts for the user with a token that it exchanged, as client:ID (default: none)")
 	flags.StringArrayVar(&c.claims, "claim", nil,
 		"a claim of its provider or trusted issuer, as NAME=VALUE; can be repeated")
 	flags.IntVar(&c.factors, "factors", 0, "how many factors the user has proved in the login: 1 or 2")
@@ -203,9 +207,9 @@ func (c *callerFlags) readCaller(cmd *cobra.Command) (*explain.Caller, error) {
 		return nil, &usageError{errors.New("--as is empty; give the name of a user")}
 	case c.apiToken && c.user == "":
 		return nil, &usageError{errors.New("--api-token needs --as: it is a token of an account")}
-	case given("client") && c.client == "" || given("resource") && c.resource == "":
-		return nil, &usageError{errors.New("--client and --resource must not be empty; leave out the flag")}
-	case c.apiToken && given("username", "provider", "email", "scopes", "claim", "client", "resource"):
+	case given("client") && c.client == "" || given("resource") && c.resource == "" || given("actor") && c.actor == "":
+		return nil, &usageError{errors.New("--client, --resource and --actor must not be empty; leave out the flag")}
+	case c.apiToken && given("username", "provider", "email", "scopes", "claim", "client", "resource", "actor"):
 		return nil, &usageError{errors.New("--api-token goes with --as and --roles alone: " +
 			"it has nothing that its account has not")}
 	case c.apiToken:
@@ -215,13 +219,13 @@ func (c *callerFlags) readCaller(cmd *cobra.Command) (*explain.Caller, error) {
 	case given("as") && given("roles", "username", "provider", "email", "claim"):
 		return nil, &usageError{errors.New("--as names a user, " +
 			"who has the roles and the provider of the configuration; give --as, or the flags of an identity")}
-	case given("as") && c.user == noUser && given("scopes", "client", "resource"):
-		return nil, &usageError{errors.New("--scopes, --client and --resource are about a token, " +
+	case given("as") && c.user == noUser && given("scopes", "client", "resource", "actor"):
+		return nil, &usageError{errors.New("--scopes, --client, --resource and --actor are about a token, " +
 			"and --as none has none")}
 	case given("as"):
 		return c.withToken(callerAs(c.user, c.mechanism)), nil
 	case !given("roles", "username", "provider", "email", "scopes", "claim", "mechanism", "factors", "age", "client",
-		"resource"):
+		"resource", "actor"):
 		return nil, nil
 	}
 	claims, err := readClaims(c.claims)
@@ -234,7 +238,7 @@ func (c *callerFlags) readCaller(cmd *cobra.Command) (*explain.Caller, error) {
 // withToken adds the values of the flags about an access token. A nil caller stays nil.
 func (c *callerFlags) withToken(caller *explain.Caller) *explain.Caller {
 	if caller != nil {
-		caller.Scopes, caller.Client, caller.Resource = c.scopes, c.client, c.resource
+		caller.Scopes, caller.Client, caller.Resource, caller.Actor = c.scopes, c.client, c.resource, c.actor
 	}
 	return caller
 }

@@ -65,6 +65,7 @@ type testIdentity struct {
 
 	Client   string `yaml:"client"`   // that has the token
 	Resource string `yaml:"resource"` // that the token is for
+	Actor    string `yaml:"actor"`    // that acts for the user with it
 
 	Claims map[string][]string `yaml:"claims"`
 
@@ -101,7 +102,7 @@ func readTestFile(path string) (*testFile, error) {
 		},
 		Either: map[reflect.Type]string{
 			reflect.TypeFor[testCaller](): "the name of a user, none, or the username, roles, mechanism, " +
-				"provider, email, scopes, client, resource, claims, factors and age of an identity",
+				"provider, email, scopes, client, resource, actor, claims, factors and age of an identity",
 		},
 	})
 	var file testFile
@@ -198,7 +199,8 @@ func (t *testCase) described() *explain.Request {
 			Username: words.Username, Roles: words.Roles, Mechanism: words.Mechanism, Provider: words.Provider,
 			Email:  words.Email,
 			Scopes: words.Scopes, Claims: words.Claims, Client: words.Client, Resource: words.Resource,
-			User: words.User, Factors: words.Factors, Age: words.Age,
+			Actor: words.Actor,
+			User:  words.User, Factors: words.Factors, Age: words.Age,
 		}
 	case t.As.User != "":
 		d.Caller = callerAs(t.As.User, "")

@@ -68,7 +68,7 @@ func ReadAnswer(in *bufio.Reader) (Answer, error) {
 // IdentityNames are the headers with the identity of the user.
 var IdentityNames = []string{
 	"X-Auth-User", "X-Auth-Subject", "X-Auth-Name", "X-Auth-Email", "X-Auth-Roles", "X-Auth-Mechanism",
-	"X-Auth-Provider",
+	"X-Auth-Provider", "X-Auth-Actor",
 }
 
 // Spellings are names that some application reads as the header name.

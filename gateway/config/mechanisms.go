@@ -50,14 +50,15 @@ func (k *checker) kinds(mechanisms []policy.Mechanism) (kinds []policy.Kind) {
 		case policy.OIDC:
 			kinds = append(kinds, k.usersOfProviders(m, false)...)
 		case policy.Bearer:
-			local.Mechanism, local.Scopes = m, scopes
+			local.Mechanism, local.Scopes, local.Actor = m, scopes, scopes
 			kinds = append(kinds, local)
 			for _, name := range issuers.TrustedNames(issuers.Opening(c.Token.TrustedIssuers)) {
 				kinds = append(kinds, policy.Kind{Mechanism: m, Provider: name, Scopes: true})
 			}
 			if scopes {
 				kinds = append(kinds, k.usersOfProviders(m, true)...)
-				kinds = append(kinds, policy.Kind{Mechanism: m, Provider: policy.ClientProvider, Scopes: true})
+				kinds = append(kinds, policy.Kind{Mechanism: m, Provider: policy.ClientProvider, Scopes: true,
+					Actor: true})
 			}
 		}
 	}
@@ -68,7 +69,7 @@ func (k *checker) kinds(mechanisms []policy.Mechanism) (kinds []policy.Kind) {
 func (k *checker) usersOfProviders(m policy.Mechanism, scopes bool) (kinds []policy.Kind) {
 	for i := range k.cfg.Providers {
 		p := &k.cfg.Providers[i]
-		kind := policy.Kind{Mechanism: m, Provider: p.Name, Scopes: scopes}
+		kind := policy.Kind{Mechanism: m, Provider: p.Name, Scopes: scopes, Actor: scopes}
 		kind.Login, kind.TwoFactors = p.Tells()
 		kinds = append(kinds, kind)
 	}

@@ -94,6 +94,9 @@ func (r *references) checkNames(path string, spec *policy.Spec, negated bool) {
 	for i, user := range spec.Users {
 		r.checkUser(fmt.Sprintf("%s.users[%d]", path, i), user)
 	}
+	for i, actor := range spec.Actors {
+		r.checkActor(fmt.Sprintf("%s.actors[%d]", path, i), actor)
+	}
 	r.warnOfUnmet(path, spec, negated)
 	for i, ref := range spec.Next {
 		r.checkNames(indexed(path+".next", i, len(spec.Next)), ref.Spec, negated)
@@ -158,15 +161,36 @@ func (r *references) checkUser(path, user string) {
 	}
 }
 
+// checkActor checks the name of an OAuth client that acts for users. One with a document about itself
+// may be in no configuration.
+func (r *references) checkActor(path, actor string) {
+	id, found := strings.CutPrefix(actor, policy.ClientProvider+":")
+	if !found || id == "" || r.report.Broken("oauth.clients") { // package policy reports it, or the client may be there
+		return
+	}
+	if r.cfg.OAuth.MetadataClients.Enabled && strings.Contains(id, "://") {
+		return
+	}
+	ids := clientIDs(r.cfg.OAuth.Clients)
+	if !slices.Contains(ids, id) {
+		r.report.Fault(path, "there is no OAuth client %q; %s", id, strictyaml.Hint(id, "oauth.clients", ids))
+	}
+}
+
+// clientIDs returns the identifiers of the clients.
+func clientIDs(clients []OAuthClient) (ids []string) {
+	for i := range clients {
+		ids = append(ids, clients[i].ID)
+	}
+	return ids
+}
+
 // checkClient checks the identifier of an OAuth client that acts for itself.
 func (r *references) checkClient(path, id string) {
 	if r.report.Broken("oauth.clients") {
 		return // the client may be there
 	}
-	var ids []string
-	for i := range r.cfg.OAuth.Clients {
-		ids = append(ids, r.cfg.OAuth.Clients[i].ID)
-	}
+	ids := clientIDs(r.cfg.OAuth.Clients)
 	switch i := slices.Index(ids, id); {
 	case i < 0:
 		r.report.Fault(path, "there is no OAuth client %q; %s", id, strictyaml.Hint(id, "oauth.clients", ids))

@@ -38,6 +38,8 @@ type Caller struct {
 	// Client is the identifier of the OAuth client that has the token, and Resource the address of the
 	// protected resource. Empty means any client, and the route of the request.
 	Client, Resource string
+	// Actor is the OAuth client that acts for the user with the token, as client:ID, by an exchange.
+	Actor string
 	// Claims are claims of a provider or a trusted issuer, under the names that
 	// policies have for them, each with its values.
 	Claims map[string][]string

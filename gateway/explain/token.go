@@ -18,13 +18,17 @@ const clientMark = policy.ClientProvider + ":"
 // Lent reports whether an access token of an OAuth client of the gateway's proves the identity of a
 // caller, and not one of a trusted issuer.
 func (k *Known) Lent(c *Caller) bool {
-	return c.Client != "" || c.Resource != "" || strings.HasPrefix(c.User, clientMark) ||
+	return c.Client != "" || c.Resource != "" || c.Actor != "" || strings.HasPrefix(c.User, clientMark) ||
 		c.Scopes != nil && !k.Federation.Trusts(c.Provider)
 }
 
 // lender is identities for an access token: that of its user, or of its client, before the scopes
 // reduce it.
 func (k *Known) lender(c *Caller) ([]*policy.Identity, error) {
+	c, err := c.withClient()
+	if err != nil {
+		return nil, err
+	}
 	if err := k.checkToken(c); err != nil {
 		return nil, err
 	}
@@ -36,24 +40,46 @@ func (k *Known) lender(c *Caller) ([]*policy.Identity, error) {
 		return nil, mistake("the user has no token of the OAuth client %q, because its policy does not let them in",
 			c.Client)
 	}
+	if c.Actor != "" {
+		acted := *id
+		acted.Actor = c.Actor
+		id = &acted
+	}
 	return []*policy.Identity{id}, nil
+}
+
+// withClient returns c with the client that the actor is, which has the token.
+func (c *Caller) withClient() (*Caller, error) {
+	if c.Actor == "" {
+		return c, nil
+	}
+	client, found := strings.CutPrefix(c.Actor, clientMark)
+	if !found || client == "" {
+		return nil, mistake("%q is not an OAuth client that acts for users; expected client:ID", c.Actor)
+	}
+	if c.Client != "" && c.Client != client {
+		return nil, mistake("the actor %s has the token, and not the OAuth client %q", c.Actor, c.Client)
+	}
+	withClient := *c
+	withClient.Client = client
+	return &withClient, nil
 }
 
 // checkToken checks the description of an access token.
 func (k *Known) checkToken(c *Caller) error {
 	switch {
 	case c.APIToken:
-		return mistake("an API token has no scopes, client and resource: " +
+		return mistake("an API token has no scopes, client, resource and actor: " +
 			"those are of the access tokens of OAuth clients")
 	case k.OAuth == nil:
-		return mistake("tokens of OAuth clients, with scopes, a client and a resource, need oauth.enabled; " +
+		return mistake("tokens of OAuth clients, with scopes, a client, a resource and an actor, need oauth.enabled; " +
 			"for a token of another issuer, give its name as the provider")
 	case c.Mechanism != "" && c.Mechanism != policy.Bearer:
 		return mistake("no request has such an identity: the mechanism %s does not prove it with %s", c.Mechanism,
-			"what only tokens have: scopes, a client or a resource")
+			"what only tokens have: scopes, a client, a resource or an actor")
 	case k.Federation.Trusts(c.Provider):
 		return mistake("%q is another issuer, whose tokens belong to no OAuth client of the gateway's; "+
-			"leave out the client and the resource", c.Provider)
+			"leave out the client, the resource and the actor", c.Provider)
 	case c.Client != "" && !k.OAuth.Clients.Counts(c.Client):
 		return mistake("there is no OAuth client %q; %s", c.Client,
 			strictyaml.Hint(c.Client, "oauth.clients", clientIDs(k.Config.OAuth.Clients)))
@@ -92,7 +118,7 @@ func (k *Known) lenderOf(c *Caller) (*policy.Identity, error) {
 
 // ownClient is lenderOf for a client that acts for itself.
 func (k *Known) ownClient(c *Caller, id string) (*policy.Identity, error) {
-	if c.Client != "" && c.Client != id {
+	if c.Client != "" && c.Client != id && c.Actor == "" {
 		return nil, mistake("the OAuth client %q acts for itself, so no other client has its token", id)
 	}
 	identity, err := k.OAuth.Grants.Client(id, time.Time{})

@@ -23,6 +23,7 @@ type IdentityHeaders struct {
 	Roles     string `yaml:"roles"`
 	Mechanism string `yaml:"mechanism"`
 	Provider  string `yaml:"provider"`
+	Actor     string `yaml:"actor"`
 	// Claims are claims of the provider by the header that has them, each by a dotted path; see
 	// policy.LookupClaim.
 	Claims map[string]string `yaml:"claims"`
@@ -34,6 +35,7 @@ func DefaultIdentityHeaders() IdentityHeaders {
 	return IdentityHeaders{
 		User: "X-Auth-User", Subject: "X-Auth-Subject", Name: "X-Auth-Name", Email: "X-Auth-Email",
 		Roles: "X-Auth-Roles", Mechanism: "X-Auth-Mechanism", Provider: "X-Auth-Provider",
+		Actor: "X-Auth-Actor",
 	}
 }
 
@@ -42,6 +44,7 @@ func (h *IdentityHeaders) ByKey() map[string]*string {
 	return map[string]*string{
 		"user": &h.User, "subject": &h.Subject, "name": &h.Name, "email": &h.Email,
 		"roles": &h.Roles, "mechanism": &h.Mechanism, "provider": &h.Provider,
+		"actor": &h.Actor,
 	}
 }
 

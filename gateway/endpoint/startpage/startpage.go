@@ -115,10 +115,10 @@ func (s *StartPage) inBrowser(id *policy.Identity) *policy.Identity {
 	default: // an issuer without a sign-in here
 		return id
 	}
-	user.Scopes = nil
+	user.Scopes, user.Actor, user.EarlierActors = nil, "", nil
 	if id.Owner != nil {
 		owner := *id.Owner
-		owner.Mechanism, owner.Scopes = user.Mechanism, nil
+		owner.Mechanism, owner.Scopes, owner.Actor, owner.EarlierActors = user.Mechanism, nil, "", nil
 		user.Owner = &owner
 	}
 	return &user

@@ -143,6 +143,7 @@ type accessToken struct {
 	subject, id, client, login, grant string
 	federation, vouched               string
 	scopes, audience                  []string
+	actors                            []string // the outermost first; empty: the client acts for nobody else
 	issued, expires                   time.Time
 
 	revokedKey string
@@ -240,7 +241,7 @@ func (g *Grants) resolveClient(access *accessToken) (*verified, error) {
 	if err != nil {
 		return nil, err
 	}
-	id = g.Lend(access.scopes, id)
+	id = g.Lend(access.scopes, actedFor(id, access.actors))
 	if access.subject != id.Subject {
 		return nil, invalid("its sub is not that of its client")
 	}
@@ -267,7 +268,7 @@ func (g *Grants) resolveGrant(ctx context.Context, access *accessToken) (*verifi
 	if err != nil {
 		return nil, err
 	}
-	id := g.Lend(access.scopes, by.identity)
+	id := g.Lend(access.scopes, actedFor(by.identity, access.actors))
 	if known.Client != access.client || known.Login != access.login || subject(id) != access.subject {
 		return nil, invalid("it is not of its grant")
 	}
@@ -314,8 +315,37 @@ func (g *Grants) parse(token string) (*accessToken, error) {
 		seconds, _ := at.Int64() // the reader has checked it
 		access.issued = time.Unix(seconds, 0)
 	}
+	if access.actors, err = actorsOf(claims["act"]); err != nil {
+		return nil, err
+	}
 	access.revokedKey = revokedPrefix + access.id
 	return access, nil
+}
+
+// maxActors is how many clients may act one for the other.
+const maxActors = 4
+
+// actorsOf returns the actors of the claim act, the outermost first.
+func actorsOf(claim any) (actors []string, err error) {
+	for claim != nil {
+		act, _ := claim.(map[string]any)
+		subject, _ := act["sub"].(string)
+		if subject == "" || len(actors) == maxActors {
+			return nil, errors.New("act is not that of a client")
+		}
+		actors, claim = append(actors, subject), act["act"]
+	}
+	return actors, nil
+}
+
+// actedFor returns the identity of a token by which actors act for id. It is id itself without actors.
+func actedFor(id *policy.Identity, actors []string) *policy.Identity {
+	if len(actors) == 0 {
+		return id
+	}
+	acted := *id
+	acted.Actor, acted.EarlierActors = actors[0], actors[1:]
+	return &acted
 }
 
 func badToken(reason string) error {

@@ -35,6 +35,9 @@ func (a *Assertion) sign(id *policy.Identity, roles []string) (token string, due
 	if id.Login != "" {
 		claims["sid"] = id.Login
 	}
+	if act := id.Act(); act != nil {
+		claims["act"] = act
+	}
 	token, err = a.Keys.Sign(claims)
 	return token, due, err
 }

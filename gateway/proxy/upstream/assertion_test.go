@@ -54,6 +54,7 @@ func TestAssertion(t *testing.T) {
 	id := &policy.Identity{
 		Username: "alice", Subject: "local:alice", Name: "Alice, Ünïcode", Email: "a@example.org",
 		Roles: []string{"staff", "admin", "writers"}, Mechanism: policy.Session, Provider: "local", Login: "SID",
+		Actor: "client:agent", EarlierActors: []string{"client:bot"},
 	}
 	claims, _, err := reader.Read(field(h, id, "X-Auth-Assertion"))
 	if err != nil {
@@ -66,6 +67,9 @@ func TestAssertion(t *testing.T) {
 		if claims[name] != want {
 			t.Errorf("%s is %v, want %v", name, claims[name], want)
 		}
+	}
+	if act, _ := json.Marshal(claims["act"]); string(act) != `{"act":{"sub":"client:bot"},"sub":"client:agent"}` {
+		t.Errorf("act is %s", act)
 	}
 	if roles := field(h, id, "X-Auth-Roles"); roles != "Editor,admin" {
 		t.Errorf("the header has the roles %q", roles)

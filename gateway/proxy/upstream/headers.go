@@ -60,7 +60,7 @@ func NewIdentityHeaders(o HeaderOptions) *IdentityHeaders {
 		ready: lru.New[*policy.Identity, *readyFields](cachedFields),
 	}
 	for _, n := range [...]forwarding.IdentityHeaders{o.Others, o.Names} {
-		for _, name := range []string{n.User, n.Subject, n.Name, n.Email, n.Roles, n.Mechanism, n.Provider} {
+		for _, name := range []string{n.User, n.Subject, n.Name, n.Email, n.Roles, n.Mechanism, n.Provider, n.Actor} {
 			if name != "" {
 				h.own[headername.Fold(name)] = true
 			}
@@ -224,5 +224,6 @@ func (i *IdentityHeaders) values(id *policy.Identity) []http1.Field {
 		{Name: i.names.Roles, Value: strings.Join(i.rolesOf(id), ",")},
 		{Name: i.names.Mechanism, Value: string(id.Mechanism)},
 		{Name: i.names.Provider, Value: id.Provider},
+		{Name: i.names.Actor, Value: id.Actor},
 	}
 }

@@ -109,6 +109,9 @@ func (r *Record) write(
 	}
 	if r.Identity != nil {
 		attrs = append(attrs, slog.String("subject", r.Identity.Subject))
+		if r.Identity.Actor != "" {
+			attrs = append(attrs, slog.String("actor", r.Identity.Actor))
+		}
 	}
 	switch {
 	case r.ended:
@@ -152,13 +155,16 @@ func (r *Record) audit(events *audit.Recorder, client, event string, attrs []slo
 	}, attrs...)
 	if r.Identity != nil && !slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Key == "subject" }) {
 		attrs = append(attrs, slog.String("subject", r.Identity.Subject), slog.String("login", r.Identity.Login))
+		if r.Identity.Actor != "" {
+			attrs = append(attrs, slog.String("actor", r.Identity.Actor))
+		}
 	}
 	events.Record(event, attrs...)
 }
 
 // line has the attributes of a record of the access log. Handlers must not keep
 // them: the next record uses the memory again.
-type line [12]slog.Attr
+type line [13]slog.Attr
 
 // clip bounds the text of a client in a record of the log, and escapes characters on which a
 // terminal could act. JSON leaves some of them as they are, but never a line break.

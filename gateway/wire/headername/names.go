@@ -18,7 +18,7 @@ const DefaultAssertion = "X-Auth-Assertion"
 // sends the identity to upstreams.
 var DefaultIdentity = []string{
 	"X-Auth-User", "X-Auth-Subject", "X-Auth-Name", "X-Auth-Email",
-	"X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider", DefaultAssertion,
+	"X-Auth-Roles", "X-Auth-Mechanism", "X-Auth-Provider", "X-Auth-Actor", DefaultAssertion,
 }
 
 // names are headers that need no product of their own.
