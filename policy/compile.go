@@ -34,8 +34,8 @@ func (p place) index(i int) place {
 
 const (
 	emptyList = "the list is empty; give at least one entry or remove the key"
-	emptySpec = "the policy has no rules; give at least one of roles, all_roles, users, actors, email_domains, scopes, " +
-		"mechanisms, providers, networks, methods, claims, factors, max_age, any, all, none"
+	emptySpec = "the policy has no rules; give at least one of roles, all_roles, users, actors, email_domains, " +
+		"scopes, mechanisms, providers, networks, methods, claims, factors, max_age, any, all, none"
 	badRef = "expected the name of a policy, or a policy written in place"
 )
 

@@ -7,9 +7,9 @@ type Kind struct {
 	Mechanism Mechanism
 	// Provider is the source of the accounts. Empty means any at which users sign in themselves.
 	Provider string
-	// Scopes tells that the credential can have scopes, Actor that a client can have it to act for the
-	// user, Login that it can belong to a login whose time is known, and TwoFactors that its users can
-	// prove two factors.
+	// Scopes tells that the credential can have scopes, and Actor that a client can have it to act for
+	// the user. Login tells that it can belong to a login whose time is known, and TwoFactors that its
+	// users can prove two factors.
 	Scopes, Actor, Login, TwoFactors bool
 }
 

@@ -21,7 +21,8 @@ func checkHasUsers(r *section.Report, path string, m policy.Mechanism, c *Config
 		}
 	case policy.Bearer:
 		lends := c.OAuth.Enabled && (len(c.Providers) > 0 || len(c.OAuth.Clients) > 0) // or clients act for themselves
-		if noAccounts && !lends && len(issuers.Opening(c.Token.TrustedIssuers)) == 0 && !r.Broken("token.trusted_issuers") {
+		trusts := len(issuers.Opening(c.Token.TrustedIssuers)) > 0 || r.Broken("token.trusted_issuers")
+		if noAccounts && !lends && !trusts {
 			r.Fault(path, "bearer has no users; give accounts.users, accounts.file or token.trusted_issuers")
 		}
 	case policy.Certificate:

@@ -57,7 +57,7 @@ func (c *credential) on(r *http.Request) (*http.Request, error) {
 		!slices.Contains(c.places, placeOf(r.URL)) {
 		return r, nil
 	}
-	token, err := c.read()
+	token, err := c.readToken()
 	if err != nil {
 		c.logger.Error("the call to the issuer fails, because its credential_file has no token; "+
 			"let the file have one", "error", err)
@@ -68,8 +68,8 @@ func (c *credential) on(r *http.Request) (*http.Request, error) {
 	return r, nil
 }
 
-// read reads the file.
-func (c *credential) read() (string, error) {
+// readToken reads the token in the file.
+func (c *credential) readToken() (string, error) {
 	content, _, err := strictyaml.ReadFile(c.file, strictyaml.MaxSecret)
 	if err != nil {
 		return "", fmt.Errorf("credential_file: %w", err)

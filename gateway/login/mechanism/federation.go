@@ -133,7 +133,9 @@ func (f *Federation) Title(name string) string {
 
 // Trusts reports whether tokens of a trusted issuer of that name are accepted.
 func (f *Federation) Trusts(name string) bool {
-	return slices.ContainsFunc(f.issuers, func(i *resourceServer) bool { return i.config.Name == name && i.config.Opens() })
+	return slices.ContainsFunc(f.issuers, func(i *resourceServer) bool {
+		return i.config.Name == name && i.config.Opens()
+	})
 }
 
 // SignOut signs out at the identity provider of a login that has ended here. It
