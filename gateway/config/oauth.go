@@ -15,13 +15,14 @@ import (
 const RegistrationOpen = "open" // every program
 
 // The grants of clients. On the wire, GrantDeviceCode has the name of RFC
-// 8628, and GrantJWTBearer that of RFC 7523.
+// 8628, GrantJWTBearer that of RFC 7523, and GrantTokenExchange that of RFC 8693.
 const (
 	GrantAuthorizationCode = "authorization_code"
 	GrantRefreshToken      = "refresh_token"
 	GrantDeviceCode        = "device_code"
 	GrantClientCredentials = "client_credentials"
 	GrantJWTBearer         = "jwt_bearer"
+	GrantTokenExchange     = "token_exchange"
 )
 
 // Whether users are asked before a client acts for them.
@@ -78,6 +79,7 @@ type OAuthClient struct {
 	TrustedRoots           string   `yaml:"trusted_roots" file:"public"`
 
 	Federation []Federation `yaml:"federation"` // assertions that prove the client
+	Exchange   Exchange     `yaml:"exchange"`   // of tokens, to act for their users
 	// A lifetime that is 0 is that of Token or of OAuth.
 	AccessLifetime  time.Duration `yaml:"access_lifetime" min:"1s"`
 	RefreshLifetime time.Duration `yaml:"refresh_lifetime" min:"1s" max:"720h" why:" (30 days)"`
@@ -94,7 +96,8 @@ func (OAuthClient) Why() map[string]string {
 // Words returns the words that no tag has room for.
 func (OAuthClient) Words() map[string][]string {
 	return map[string][]string{
-		"grants": {"authorization_code", "refresh_token", "device_code", "client_credentials", "jwt_bearer"},
+		"grants": {"authorization_code", "refresh_token", "device_code", "client_credentials", "jwt_bearer",
+			"token_exchange"},
 	}
 }
 
@@ -103,6 +106,22 @@ type Federation struct {
 	Issuer      string              `yaml:"issuer"` // the name of one of token.trusted_issuers
 	Claims      map[string][]string `yaml:"claims"` // all are needed; see policy.HasClaim
 	MaxLifetime time.Duration       `yaml:"max_lifetime" default:"1h" min:"1s" max:"24h"`
+}
+
+// Exchange names the resources whose tokens a client may exchange, and those that it gets tokens for.
+type Exchange struct {
+	From []string `yaml:"from"`
+	To   []string `yaml:"to"`
+}
+
+// ExchangeOf returns what a client may exchange, nil for nothing.
+func (o *OAuth) ExchangeOf(client string) *Exchange {
+	for i := range o.Clients {
+		if c := &o.Clients[i]; c.ID == client && slices.Contains(c.Grants, GrantTokenExchange) {
+			return &c.Exchange
+		}
+	}
+	return nil
 }
 
 // CrossApp lets a provider vouch for its users at clients (ID-JAG).

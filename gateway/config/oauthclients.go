@@ -26,6 +26,7 @@ func (k *checker) clients() {
 		}
 		client.checkClient(r, path)
 		k.federation(path, client)
+		k.exchange(path, client)
 		c.OAuth.checkClientURIs(r, path, client)
 		k.clientLifetimes(path, client)
 		if client.Policy != "" {
@@ -149,6 +150,10 @@ func (c *OAuthClient) checkGrants(r *section.Report, path string) {
 	if has(GrantClientCredentials) && !c.Confidential() && !broken {
 		r.Fault(grant(GrantClientCredentials), "needs secret, secrets, jwks, jwks_uri or federation, because "+
 			"everybody can name a public client; give one, or remove this grant")
+	}
+	if has(GrantTokenExchange) && !c.Confidential() && !broken {
+		r.Fault(grant(GrantTokenExchange), "needs secret, secrets, jwks, jwks_uri or federation, because everybody "+
+			"can name a public client; give one, or remove this grant")
 	}
 	c.checkFederationGrant(r, path)
 	if len(c.Roles) > 0 && !c.ActsForItself() && !r.Broken(at) {

@@ -27,6 +27,10 @@ func (s *documents) serverMetadata() map[string]any {
 	if slices.ContainsFunc(s.section.Clients, byAssertion) || len(s.section.CrossApp) > 0 {
 		grantTypes = append(grantTypes, grantAssertion)
 	}
+	byExchange := func(c config.OAuthClient) bool { return slices.Contains(c.Grants, config.GrantTokenExchange) }
+	if slices.ContainsFunc(s.section.Clients, byExchange) {
+		grantTypes = append(grantTypes, grantExchange)
+	}
 	m := map[string]any{
 		"issuer":                                           s.issuer,
 		"authorization_endpoint":                           s.address(authorizePath),

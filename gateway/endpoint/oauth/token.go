@@ -27,6 +27,7 @@ const (
 	grantCredentials = config.GrantClientCredentials
 	grantDevice      = "urn:ietf:params:oauth:grant-type:device_code"
 	grantAssertion   = clients.AssertionGrant
+	grantExchange    = clients.ExchangeGrant
 )
 
 // tokens is the answer of the token endpoint (RFC 6749, section 5.1).
@@ -37,6 +38,7 @@ type tokens struct {
 	Refresh   string `json:"refresh_token,omitempty"`
 	Scope     string `json:"scope,omitempty"`
 	ID        string `json:"id_token,omitempty"`
+	Issued    string `json:"issued_token_type,omitempty"` // of an exchange (RFC 8693, section 2.2.1)
 }
 
 // programs are the endpoints that clients ask themselves.
@@ -62,6 +64,8 @@ func (s *programs) token(ex *web.Exchange, c *call) (any, error) {
 		if do = s.byAssertion; c.crossApp {
 			do = s.byCrossApp
 		}
+	case grantExchange:
+		do = s.byExchange
 	case grantDevice:
 		do = s.byDeviceCode
 	case "":
@@ -84,6 +88,9 @@ func (s *programs) issue(ex *web.Exchange, c *call, issued *grants.Issued) (any,
 	answer := &tokens{
 		Access: issued.Access, Type: "Bearer", ExpiresIn: int(issued.ExpiresIn.Seconds()), Refresh: issued.Refresh,
 		Scope: strings.Join(issued.Terms.Scopes, " "),
+	}
+	if c.form.Get("grant_type") == grantExchange {
+		answer.Issued = accessTokenType
 	}
 	if issued.Terms.OpenID && issued.Login != nil {
 		var err error

@@ -103,6 +103,8 @@ func GrantWord(grant string) string {
 		return config.GrantDeviceCode
 	case AssertionGrant:
 		return config.GrantJWTBearer
+	case ExchangeGrant:
+		return config.GrantTokenExchange
 	}
 	return grant
 }
@@ -112,6 +114,9 @@ const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
 // AssertionGrant is the grant_type of RFC 7523, section 2.1.
 const AssertionGrant = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+// ExchangeGrant is the grant_type of RFC 8693, section 2.1.
+const ExchangeGrant = "urn:ietf:params:oauth:grant-type:token-exchange"
 
 // Options are the parts of a Set.
 type Options struct {

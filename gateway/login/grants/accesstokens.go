@@ -143,7 +143,8 @@ type accessToken struct {
 	subject, id, client, login, grant string
 	federation, vouched               string
 	scopes, audience                  []string
-	actors                            []string // the outermost first; empty: the client acts for nobody else
+	actors                            []string    // the outermost first; empty: the client acts for nobody else
+	exchanged                         []exchanged // the tokens that led to it, the last one first
 	issued, expires                   time.Time
 
 	revokedKey string
@@ -207,14 +208,20 @@ func (g *Grants) resolve(ctx context.Context, access *accessToken) (*verified, e
 	if access.federation != "" && !g.options.Federated(access.client, access.federation) {
 		return nil, invalid("the federation of its client has changed")
 	}
+	if err := g.checkExchanges(access); err != nil {
+		return nil, err
+	}
 	var other errgroup.Group
-	other.Go(func() error {
-		revocation, err := record.Find(ctx, g.options.Store, access.revokedKey)
-		if err == nil && revocation != nil {
-			err = invalid("revoked")
-		}
-		return err
-	})
+	revocations := access.revocations()
+	for _, key := range revocations {
+		other.Go(func() error {
+			revocation, err := record.Find(ctx, g.options.Store, key)
+			if err == nil && revocation != nil {
+				err = invalid("revoked")
+			}
+			return err
+		})
+	}
 	var current *verified
 	var err error
 	switch {
@@ -231,13 +238,15 @@ func (g *Grants) resolve(ctx context.Context, access *accessToken) (*verified, e
 	if err != nil {
 		return nil, err
 	}
-	current.basis = append(record.Basis{{Key: access.revokedKey}}, current.basis...)
+	for _, key := range revocations {
+		current.basis = slices.Insert(current.basis, 0, record.Stored{Key: key})
+	}
 	return current, nil
 }
 
 // resolveClient returns who a token without a login is.
 func (g *Grants) resolveClient(access *accessToken) (*verified, error) {
-	id, err := g.Client(access.client, access.expires)
+	id, err := g.Client(access.lentTo(), access.expires)
 	if err != nil {
 		return nil, err
 	}
@@ -269,11 +278,14 @@ func (g *Grants) resolveGrant(ctx context.Context, access *accessToken) (*verifi
 		return nil, err
 	}
 	id := g.Lend(access.scopes, actedFor(by.identity, access.actors))
-	if known.Client != access.client || known.Login != access.login || subject(id) != access.subject {
+	if known.Client != access.lentTo() || known.Login != access.login || subject(id) != access.subject {
 		return nil, invalid("it is not of its grant")
 	}
 	terms := known.Terms
 	terms.Scopes = access.scopes
+	if len(access.exchanged) > 0 {
+		terms.Client, terms.Resource, terms.OpenID = access.client, access.audience[0], false
+	}
 	basis := append(record.Basis{{Key: grantPrefix + access.grant, Raw: raw}}, by.basis...)
 	return &verified{accessToken: access, basis: basis, login: by.login, identity: id, terms: terms}, nil
 }
@@ -316,6 +328,9 @@ func (g *Grants) parse(token string) (*accessToken, error) {
 		access.issued = time.Unix(seconds, 0)
 	}
 	if access.actors, err = actorsOf(claims["act"]); err != nil {
+		return nil, err
+	}
+	if access.exchanged, err = exchangedOf(claims[exchangedClaim]); err != nil {
 		return nil, err
 	}
 	access.revokedKey = revokedPrefix + access.id

@@ -106,6 +106,8 @@ type Options struct {
 	Vouches func(provider, client string) bool
 	// Federated reports whether a client has that entry of its federation, unchanged.
 	Federated func(client, entry string) bool
+	// Exchanges reports whether a client may exchange tokens, by the configuration.
+	Exchanges func(client string) bool
 	// CodeLifetime is the lifetime of codes.
 	CodeLifetime time.Duration
 }

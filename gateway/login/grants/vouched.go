@@ -121,11 +121,11 @@ func (g *Grants) resolveVouched(ctx context.Context, access *accessToken) (*veri
 	if err != nil {
 		return nil, err
 	}
-	if subject(id) != access.subject || known.Client != access.client {
+	if subject(id) != access.subject || known.Client != access.lentTo() {
 		return nil, invalid("it is not of its record")
 	}
 	return &verified{
-		accessToken: access, identity: g.Lend(access.scopes, id),
+		accessToken: access, identity: g.Lend(access.scopes, actedFor(id, access.actors)),
 		basis: record.Basis{{Key: key, Raw: raw}, {Key: consentsKey(known.subject()), Raw: given}, user},
 		terms: Terms{Client: access.client, Resource: g.resourceOf(access.audience), Scopes: access.scopes},
 	}, nil

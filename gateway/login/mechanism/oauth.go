@@ -42,6 +42,7 @@ func NewOAuth(o *Options, local *Local, f *Federation) (*OAuth, error) {
 		Holders: holders, Issuer: cfg.Token.Issuer, Audience: cfg.Token.Audience, Leeway: cfg.Token.ReuseLeeway,
 		Lend: lend(cfg.OAuth.Scopes), Client: actsForItself(cfg.OAuth.Clients), Counts: set.Counts,
 		Admits: set.Admits, CodeLifetime: cfg.OAuth.CodeLifetime, Federated: proofs.Holds, Vouches: cfg.OAuth.Vouches,
+		Exchanges: func(client string) bool { return cfg.OAuth.ExchangeOf(client) != nil },
 	})
 	consents := grants.NewConsents(o.Store, o.Now, holders)
 	if f.Users != nil {

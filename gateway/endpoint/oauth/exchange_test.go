@@ -1,0 +1,185 @@
+package oauth_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"authgate/internal/test/rig"
+)
+
+const (
+	exchangeGrant   = "urn:ietf:params:oauth:grant-type:token-exchange"
+	accessTokenType = "urn:ietf:params:oauth:token-type:access_token"
+)
+
+// exchanging has clients that act for users, one after the other.
+var exchanging = strings.Replace(configuration, "oauth:\n", `  - {match: /acted/, name: acted, upstream: app, auth: [bearer], policy: {actors: ["client:agent"]}}
+oauth:
+`, 1) + `    - {id: agent, name: Agent, secret: "` + wikiSecret + `", grants: [token_exchange],
+       exchange: {from: ["https://gw.example/bearer"], to: ["https://gw.example/bearer", "https://gw.example/acted"]}}
+    - {id: strict, secret: "` + wikiSecret + `", grants: [token_exchange], policy: nobody,
+       exchange: {from: ["https://gw.example/bearer"], to: ["https://gw.example/bearer"]}}
+`
+
+func exchangingYAML(t *testing.T) string {
+	t.Helper()
+	return rig.Edit(t, exchanging, "policies:\n", "policies:\n  nobody: {roles: [nothing]}\n")
+}
+
+// exchanger is a server with clients that exchange tokens.
+type exchanger struct {
+	*server
+	t *testing.T
+}
+
+func newExchanger(t *testing.T) *exchanger {
+	t.Helper()
+	return &exchanger{newServer(t, exchangingYAML(t)), t}
+}
+
+// lent returns the tokens that alice lends wiki for a resource that the agent may exchange.
+func (x *exchanger) lent() answer {
+	return x.tokens(x.t, "resource", "https://gw.example/bearer")
+}
+
+// exchange exchanges a token as a client, with other parameters.
+func (x *exchanger) exchange(status int, client, token string, change ...string) answer {
+	x.T.Helper()
+	form := url.Values{"grant_type": {exchangeGrant}, "subject_token": {token}, "subject_token_type": {accessTokenType},
+		"resource": {"https://gw.example/acted"}}
+	for i := 0; i+1 < len(change); i += 2 {
+		if form.Del(change[i]); change[i+1] != "" {
+			form[change[i]] = strings.Split(change[i+1], "|")
+		}
+	}
+	return x.post(x.t, status, "/oauth/token", form, rig.Basic(client, wikiSecret))
+}
+
+func (x *exchanger) wantOpen(path, token string, open bool) {
+	x.T.Helper()
+	x.Want(map[bool]int{true: 200, false: 401}[open], "GET", path, "", "Authorization: Bearer "+token)
+}
+
+// A client acts for the user of a token, at its own resource and by its own name.
+func TestExchange(t *testing.T) {
+	t.Parallel()
+	x := newExchanger(t)
+	lent := x.lent()
+	a := x.exchange(200, "agent", lent.Access)
+	if a.Refresh != "" || a.ID != "" || a.Type != "Bearer" || a.ExpiresIn > lent.ExpiresIn {
+		t.Errorf("%+v", a)
+	}
+	x.wantOpen("/acted/", a.Access, true)
+	h := x.LastHeader()
+	if h.Get("X-Auth-Actor") != "client:agent" || h.Get("X-Auth-Subject") != "local:alice" {
+		t.Errorf("the upstream sees %q", h)
+	}
+	x.wantOpen("/bearer/", a.Access, false) // another resource
+	w := x.Want(200, "POST", "/oauth/introspect", url.Values{"token": {a.Access}}.Encode(), rig.Form,
+		rig.Basic("agent", wikiSecret))
+	if !strings.Contains(w.Body.String(), `"act":{"sub":"client:agent"}`) {
+		t.Errorf("introspection: %s", w.Body)
+	}
+	x.Want(200, "GET", "/bearer/", "", "Authorization: Bearer "+lent.Access, "X-Auth-Actor: client:agent",
+		"x_auth.actor: client:agent")
+	for name, value := range x.LastHeader() {
+		if strings.Contains(strings.ToLower(name), "actor") {
+			t.Errorf("a client sends %s: %q", name, value)
+		}
+	}
+}
+
+// The actors of a token are nested, and four at most.
+func TestExchangeDepth(t *testing.T) {
+	t.Parallel()
+	x := newExchanger(t)
+	token := x.lent().Access
+	for range 4 {
+		token = x.exchange(200, "agent", token, "resource", "https://gw.example/bearer").Access
+	}
+	x.wantOpen("/bearer/", token, true)
+	if a := x.exchange(400, "agent", token); a.Error != "invalid_request" {
+		t.Errorf("a fifth actor: %+v", a)
+	}
+}
+
+// What an exchange must not have is refused by its error.
+func TestExchangeRefusals(t *testing.T) {
+	t.Parallel()
+	x := newExchanger(t)
+	lent := x.lent()
+	elsewhere := x.tokens(t, "resource", "https://mcp.example.org/mcp").Access
+	own := x.Login(rig.Alice).Bearer
+	for name, c := range map[string]struct {
+		client, token string
+		change        []string
+		status        int
+		code          string
+	}{
+		"no resource":           {"agent", lent.Access, []string{"resource", ""}, 400, "invalid_target"},
+		"two resources":         {"agent", lent.Access, []string{"resource", "https://gw.example/acted|https://gw.example/bearer"}, 400, "invalid_target"},
+		"another resource":      {"agent", lent.Access, []string{"resource", "https://mcp.example.org/mcp"}, 400, "invalid_target"},
+		"audience":              {"agent", lent.Access, []string{"audience", "x"}, 400, "invalid_target"},
+		"a scope it has not":    {"agent", lent.Access, []string{"scope", "more"}, 400, "invalid_scope"},
+		"an actor_token":        {"agent", lent.Access, []string{"actor_token", lent.Access}, 400, "invalid_request"},
+		"another type":          {"agent", lent.Access, []string{"subject_token_type", "urn:ietf:params:oauth:token-type:jwt"}, 400, "invalid_request"},
+		"another type asked":    {"agent", lent.Access, []string{"requested_token_type", "urn:ietf:params:oauth:token-type:jwt"}, 400, "invalid_request"},
+		"a refresh token":       {"agent", lent.Refresh, nil, 400, "invalid_request"},
+		"a token of /login":     {"agent", strings.TrimPrefix(own, "Authorization: Bearer "), nil, 400, "invalid_request"},
+		"text":                  {"agent", "x", nil, 400, "invalid_request"},
+		"a token of another":    {"agent", elsewhere, nil, 400, "invalid_request"},
+		"a client without it":   {"wiki", lent.Access, nil, 400, "unauthorized_client"},
+		"a user it lets not in": {"strict", lent.Access, []string{"resource", "https://gw.example/bearer"}, 400, "access_denied"},
+	} {
+		if a := x.exchange(c.status, c.client, c.token, c.change...); a.Error != c.code {
+			t.Errorf("%s: %+v, want %s", name, a, c.code)
+		}
+	}
+	form := url.Values{"grant_type": {exchangeGrant}, "client_id": {"agent"}, "subject_token": {lent.Access}}
+	if a := x.post(t, 401, "/oauth/token", form); a.Error != "invalid_client" {
+		t.Errorf("a client without a secret: %+v", a)
+	}
+}
+
+// A token of an exchange ends with whatever ends the token before it, at any depth.
+func TestExchangeEnds(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(x *exchanger, lent, first answer){
+		"revocation of the subject token": func(x *exchanger, lent, _ answer) {
+			x.Want(200, "POST", "/oauth/revoke", url.Values{"token": {lent.Access}}.Encode(), rig.Form, asWiki)
+		},
+		"revocation between": func(x *exchanger, _, first answer) {
+			x.Want(200, "POST", "/oauth/revoke", url.Values{"token": {first.Access}}.Encode(), rig.Form,
+				rig.Basic("agent", wikiSecret))
+		},
+		"revocation of the grant": func(x *exchanger, lent, _ answer) {
+			x.Want(200, "POST", "/oauth/revoke", url.Values{"token": {lent.Refresh}}.Encode(), rig.Form, asWiki)
+		},
+		"reuse of the refresh token": func(x *exchanger, lent, _ answer) {
+			x.refresh(x.t, 200, lent.Refresh)
+			x.Clock.Advance(x.Config.Token.ReuseLeeway + 1)
+			x.refresh(x.t, 400, lent.Refresh)
+		},
+		"disabling": func(x *exchanger, _, _ answer) {
+			x.Reload(rig.Edit(x.T, exchangingYAML(x.t), "username: alice", "disabled: true, username: alice"))
+		},
+		"logout": func(x *exchanger, _, _ answer) { x.Want(200, "POST", "/logout", "", x.cookie) },
+		"the end of the exchange": func(x *exchanger, _, _ answer) {
+			before, after, _ := strings.Cut(exchangingYAML(x.t), "grants: [token_exchange],")
+			_, after, _ = strings.Cut(after, "acted\"]}}")
+			x.Reload(before + "grants: [device_code]}" + after)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := newExchanger(t)
+			lent := x.lent()
+			first := x.exchange(200, "agent", lent.Access, "resource", "https://gw.example/bearer")
+			second := x.exchange(200, "agent", first.Access)
+			x.wantOpen("/acted/", second.Access, true)
+			end(x, lent, first)
+			x.wantOpen("/acted/", second.Access, false)
+		})
+	}
+}
