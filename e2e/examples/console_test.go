@@ -281,7 +281,7 @@ func configurationFolder(t *testing.T, doc *world.Document) string {
 		files[name] = world.ReadFile(t, world.Path("gateway/config/testdata/files/"+from))
 	}
 	for _, b := range doc.Blocks {
-		if name, ok := b.File(); ok {
+		if name, ok := b.File(); ok && name == filepath.Base(name) {
 			files[name] = complete(b.Text())
 		}
 	}
