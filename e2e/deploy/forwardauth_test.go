@@ -28,7 +28,7 @@ const (
 
 // identityNames are the headers of an identity, as identity_headers names them by default.
 var identityNames = []string{"X-Auth-User", "X-Auth-Subject", "X-Auth-Name", "X-Auth-Email", "X-Auth-Roles",
-	"X-Auth-Mechanism", "X-Auth-Provider"}
+	"X-Auth-Mechanism", "X-Auth-Provider", "X-Auth-Actor"}
 
 // kustomized builds a folder of the examples as `kubectl apply -k` does, after the edits of
 // its kustomization: pairs of what is there and what is written instead.
