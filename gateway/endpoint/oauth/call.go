@@ -37,7 +37,7 @@ func (s *core) readCall(ex *web.Exchange) (*call, error) {
 	var presented clients.Presented
 	call, err := s.authenticate(ex, &presented)
 	if err != nil {
-		s.auditRejected(ex, presented.Claimed(), errors.Is(err, clients.ErrUnauthenticated), err)
+		s.auditRejected(ex, presented.Claimed(), presented.Found, err)
 	}
 	return call, err
 }

@@ -63,7 +63,8 @@ func TestTokensAudited(t *testing.T) {
 func TestClientsRejectedAudited(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, configuration)
-	token := s.tokens(t).Access
+	given := s.tokens(t)
+	token, unknown := given.Access, strings.Repeat("x", 65)
 	for _, c := range []struct {
 		values []string
 		header string
@@ -72,7 +73,12 @@ func TestClientsRejectedAudited(t *testing.T) {
 		{[]string{"client_id", "wiki", "client_secret", "wrong"}, "", "client_id=wiki"},
 		{[]string{"client_id", "nobody"}, "", "client_id=nobody"},
 		{[]string{"client_id", token}, "", ""},
-		{[]string{"client_id", strings.Repeat("x", 65)}, "", ""},
+		{[]string{"client_id", given.Refresh}, "", ""},
+		{[]string{"client_id", unknown}, "", ""},
+		{[]string{"client_id", unknown}, "Authorization: Basic #", ""},
+		{[]string{"client_id", given.Refresh, "client_assertion", "x"}, "", ""},
+		{[]string{"client_id", given.Refresh, "client_secret", "x", "client_assertion", "x"}, "", ""},
+		{[]string{"client_id", "wiki", "client_assertion", "x"}, "", "client_id=wiki"},
 		{nil, "Authorization: Basic #", ""},
 		{[]string{"client_id", "nobody"}, "Origin: https://evil.example", "cross_site=true client_id=nobody"},
 		{[]string{"client_id", "nobody"}, "Sec-Fetch-Site: cross-site", "cross_site=true client_id=nobody"},
@@ -90,8 +96,10 @@ func TestClientsRejectedAudited(t *testing.T) {
 			}
 		}
 	}
-	if strings.Contains(s.Log.String(), token) {
-		t.Error("the log has a token")
+	for _, secret := range []string{token[:64], given.Refresh} {
+		if strings.Contains(s.Log.String(), secret) {
+			t.Errorf("the log has %s", secret)
+		}
 	}
 }
 

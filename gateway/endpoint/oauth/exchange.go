@@ -45,10 +45,21 @@ func (s *programs) byExchange(ex *web.Exchange, c *call) (*grants.Issued, error)
 		}
 		return nil
 	})
+	return issued, refusedSubject(c.client.ID, err)
+}
+
+// refusedSubject returns the error of a subject_token that a client has presented, for the audit log. Only a
+// token that does not verify is one that was never good.
+func refusedSubject(client string, err error) error {
 	if errors.Is(err, grants.ErrInvalid) || errors.Is(err, auth.ErrRejected) {
-		return nil, &refusal{codeInvalidRequest, "The subject_token is not valid here.", err}
+		err = &refusal{codeInvalidRequest, "The subject_token is not valid here.", err}
 	}
-	return issued, err
+	if refusalOf(err) == nil {
+		return err
+	}
+	return &web.Refusal{
+		Err: err, Kind: web.CredentialAccessToken, Past: !errors.Is(err, auth.ErrRejected), Client: client,
+	}
 }
 
 // checkExchange checks the parameters of an exchange, apart from their values.

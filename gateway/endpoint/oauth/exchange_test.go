@@ -2,6 +2,7 @@ package oauth_test
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,20 +12,26 @@ import (
 const (
 	exchangeGrant   = "urn:ietf:params:oauth:grant-type:token-exchange"
 	accessTokenType = "urn:ietf:params:oauth:token-type:access_token"
+	otherType       = "urn:ietf:params:oauth:token-type:jwt"
+	lends, acted    = "https://gw.example/bearer", "https://gw.example/acted" // resources
 )
 
 // exchanging has clients that act for users, one after the other.
-var exchanging = strings.Replace(configuration, "oauth:\n", `  - {match: /acted/, name: acted, upstream: app, auth: [bearer], policy: {actors: ["client:agent"]}}
+var exchanging = strings.Replace(configuration, "oauth:\n", `  - match: /acted/
+    name: acted
+    upstream: app
+    auth: [bearer]
+    policy: {actors: ["client:agent"]}
 oauth:
 `, 1) + `    - {id: agent, name: Agent, secret: "` + wikiSecret + `", grants: [token_exchange],
        exchange: {from: ["https://gw.example/bearer"], to: ["https://gw.example/bearer", "https://gw.example/acted"]}}
-    - {id: strict, secret: "` + wikiSecret + `", grants: [token_exchange], policy: nobody,
+    - {id: strict, secret: "` + wikiSecret + `", grants: [token_exchange], policy: closed,
        exchange: {from: ["https://gw.example/bearer"], to: ["https://gw.example/bearer"]}}
 `
 
 func exchangingYAML(t *testing.T) string {
 	t.Helper()
-	return rig.Edit(t, exchanging, "policies:\n", "policies:\n  nobody: {roles: [nothing]}\n")
+	return rig.Edit(t, exchanging, "policies:\n", "policies:\n  closed: {roles: [nothing]}\n")
 }
 
 // exchanger is a server with clients that exchange tokens.
@@ -40,14 +47,14 @@ func newExchanger(t *testing.T) *exchanger {
 
 // lent returns the tokens that alice lends wiki for a resource that the agent may exchange.
 func (x *exchanger) lent() answer {
-	return x.tokens(x.t, "resource", "https://gw.example/bearer")
+	return x.tokens(x.t, "resource", lends)
 }
 
 // exchange exchanges a token as a client, with other parameters.
 func (x *exchanger) exchange(status int, client, token string, change ...string) answer {
 	x.T.Helper()
-	form := url.Values{"grant_type": {exchangeGrant}, "subject_token": {token}, "subject_token_type": {accessTokenType},
-		"resource": {"https://gw.example/acted"}}
+	form := url.Values{"grant_type": {exchangeGrant}, "subject_token": {token},
+		"subject_token_type": {accessTokenType}, "resource": {acted}}
 	for i := 0; i+1 < len(change); i += 2 {
 		if form.Del(change[i]); change[i+1] != "" {
 			form[change[i]] = strings.Split(change[i+1], "|")
@@ -96,7 +103,7 @@ func TestExchangeDepth(t *testing.T) {
 	x := newExchanger(t)
 	token := x.lent().Access
 	for range 4 {
-		token = x.exchange(200, "agent", token, "resource", "https://gw.example/bearer").Access
+		token = x.exchange(200, "agent", token, "resource", lends).Access
 	}
 	x.wantOpen("/bearer/", token, true)
 	if a := x.exchange(400, "agent", token); a.Error != "invalid_request" {
@@ -114,25 +121,24 @@ func TestExchangeRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		client, token string
 		change        []string
-		status        int
 		code          string
 	}{
-		"no resource":           {"agent", lent.Access, []string{"resource", ""}, 400, "invalid_target"},
-		"two resources":         {"agent", lent.Access, []string{"resource", "https://gw.example/acted|https://gw.example/bearer"}, 400, "invalid_target"},
-		"another resource":      {"agent", lent.Access, []string{"resource", "https://mcp.example.org/mcp"}, 400, "invalid_target"},
-		"audience":              {"agent", lent.Access, []string{"audience", "x"}, 400, "invalid_target"},
-		"a scope it has not":    {"agent", lent.Access, []string{"scope", "more"}, 400, "invalid_scope"},
-		"an actor_token":        {"agent", lent.Access, []string{"actor_token", lent.Access}, 400, "invalid_request"},
-		"another type":          {"agent", lent.Access, []string{"subject_token_type", "urn:ietf:params:oauth:token-type:jwt"}, 400, "invalid_request"},
-		"another type asked":    {"agent", lent.Access, []string{"requested_token_type", "urn:ietf:params:oauth:token-type:jwt"}, 400, "invalid_request"},
-		"a refresh token":       {"agent", lent.Refresh, nil, 400, "invalid_request"},
-		"a token of /login":     {"agent", strings.TrimPrefix(own, "Authorization: Bearer "), nil, 400, "invalid_request"},
-		"text":                  {"agent", "x", nil, 400, "invalid_request"},
-		"a token of another":    {"agent", elsewhere, nil, 400, "invalid_request"},
-		"a client without it":   {"wiki", lent.Access, nil, 400, "unauthorized_client"},
-		"a user it lets not in": {"strict", lent.Access, []string{"resource", "https://gw.example/bearer"}, 400, "access_denied"},
+		"no resource":           {"agent", lent.Access, []string{"resource", ""}, "invalid_target"},
+		"two resources":         {"agent", lent.Access, []string{"resource", acted + "|" + lends}, "invalid_target"},
+		"another resource":      {"agent", lent.Access, []string{"resource", "https://mcp.example.org/mcp"}, "invalid_target"},
+		"audience":              {"agent", lent.Access, []string{"audience", "x"}, "invalid_target"},
+		"a scope it has not":    {"agent", lent.Access, []string{"scope", "more"}, "invalid_scope"},
+		"an actor_token":        {"agent", lent.Access, []string{"actor_token", lent.Access}, "invalid_request"},
+		"another type":          {"agent", lent.Access, []string{"subject_token_type", otherType}, "invalid_request"},
+		"another type asked":    {"agent", lent.Access, []string{"requested_token_type", otherType}, "invalid_request"},
+		"a refresh token":       {"agent", lent.Refresh, nil, "invalid_request"},
+		"a token of /login":     {"agent", strings.TrimPrefix(own, "Authorization: Bearer "), nil, "invalid_request"},
+		"text":                  {"agent", "x", nil, "invalid_request"},
+		"a token of another":    {"agent", elsewhere, nil, "invalid_request"},
+		"a client without it":   {"wiki", lent.Access, nil, "unauthorized_client"},
+		"a user it lets not in": {"strict", lent.Access, []string{"resource", lends}, "access_denied"},
 	} {
-		if a := x.exchange(c.status, c.client, c.token, c.change...); a.Error != c.code {
+		if a := x.exchange(400, c.client, c.token, c.change...); a.Error != c.code {
 			t.Errorf("%s: %+v, want %s", name, a, c.code)
 		}
 	}
@@ -164,6 +170,9 @@ func TestExchangeEnds(t *testing.T) {
 		"disabling": func(x *exchanger, _, _ answer) {
 			x.Reload(rig.Edit(x.T, exchangingYAML(x.t), "username: alice", "disabled: true, username: alice"))
 		},
+		"withdrawal of the consent": func(x *exchanger, _, _ answer) {
+			x.Want(200, "POST", "/account/clients/revoke", `{"client_id":"wiki"}`, rig.JSON, x.cookie)
+		},
 		"logout": func(x *exchanger, _, _ answer) { x.Want(200, "POST", "/logout", "", x.cookie) },
 		"the end of the exchange": func(x *exchanger, _, _ answer) {
 			before, after, _ := strings.Cut(exchangingYAML(x.t), "grants: [token_exchange],")
@@ -175,11 +184,48 @@ func TestExchangeEnds(t *testing.T) {
 			t.Parallel()
 			x := newExchanger(t)
 			lent := x.lent()
-			first := x.exchange(200, "agent", lent.Access, "resource", "https://gw.example/bearer")
+			first := x.exchange(200, "agent", lent.Access, "resource", lends)
 			second := x.exchange(200, "agent", first.Access)
 			x.wantOpen("/acted/", second.Access, true)
 			end(x, lent, first)
 			x.wantOpen("/acted/", second.Access, false)
 		})
+	}
+}
+
+// A client's own token can be exchanged, too. What comes ends with the client's right to act for itself.
+func TestExchangeOfAClientsOwn(t *testing.T) {
+	t.Parallel()
+	x := newExchanger(t)
+	own := x.post(t, 200, "/oauth/token", form("grant_type", "client_credentials", "resource", lends), asWiki)
+	a := x.exchange(200, "agent", own.Access)
+	x.wantOpen("/acted/", a.Access, true)
+	if got := x.LastHeader().Get("X-Auth-Subject"); got != "client:wiki" {
+		t.Errorf("the subject is %s", got)
+	}
+	x.Reload(strings.NewReplacer(", client_credentials]", "]", `", roles: [user],`, `",`).Replace(exchangingYAML(t)))
+	x.wantOpen("/acted/", a.Access, false)
+}
+
+// An exchange leaves an event with the actor. A subject_token that is refused leaves one that says whether it
+// was good once.
+func TestExchangesAudited(t *testing.T) {
+	t.Parallel()
+	x := newExchanger(t)
+	lent := x.lent()
+	x.exchange(200, "agent", lent.Access)
+	x.exchange(400, "agent", "x")
+	x.exchange(400, "agent", lent.Access, "scope", "more")
+	x.Want(200, "POST", "/oauth/revoke", url.Values{"token": {lent.Access}}.Encode(), rig.Form, asWiki)
+	x.exchange(400, "agent", lent.Access)
+	got := x.audited(t, "credential_refused", "past", "kind", "client_id")
+	again := "past=true kind=access_token client_id=agent"
+	if want := []string{"kind=access_token client_id=agent", again, again}; !slices.Equal(got, want) {
+		t.Errorf("refused %q, want %q", got, want)
+	}
+	issued := x.audited(t, "token_issued", "grant", "client_id", "subject", "actor", "resource")
+	want := "grant=token_exchange client_id=agent subject=local:alice actor=client:agent resource=" + acted
+	if len(issued) != 2 || issued[1] != want {
+		t.Errorf("issued %q, want %q at last", issued, want)
 	}
 }

@@ -28,6 +28,8 @@ type Presented struct {
 	Grant         string   // the assertion of a grant (RFC 7523, section 2.1), which may prove the client too
 	Audience      []string // of assertions: the issuer and the URL of the endpoint
 	Address       netip.Addr
+
+	Found bool // set by Authenticate: there is such a client
 }
 
 // bare reports whether the request proves no client but by the assertion of its grant.
@@ -95,6 +97,7 @@ func (s *Set) authenticate(ctx context.Context, p *Presented) (*Client, *asserti
 	if err != nil {
 		return nil, nil, err
 	}
+	p.Found = true
 	switch {
 	case client.method == methodNone && c.secrets == nil && c.assertion == nil:
 	case client.method == methodSecret && c.secrets != nil:
@@ -127,7 +130,7 @@ func (p *Presented) readClaim() (*claim, error) {
 			return nil, err
 		}
 		if p.ID != "" && p.ID != id {
-			return nil, fmt.Errorf("%w: it has the identifiers %.100q and %.100q", ErrTwoWays, id, p.ID)
+			return nil, fmt.Errorf("%w: Basic and the form name two clients", ErrTwoWays)
 		}
 		c.id, c.secrets = id, secrets
 		ways++

@@ -228,7 +228,8 @@ func (s *Set) Find(ctx context.Context, id string, from netip.Addr) (*Client, er
 	case registeredForm.MatchString(id):
 		return s.registered(ctx, id)
 	}
-	return nil, fmt.Errorf("%w: %.100q is not configured", ErrUnknown, id)
+	// Without the identifier, which may be a secret in the wrong field.
+	return nil, fmt.Errorf("%w: it is not configured", ErrUnknown)
 }
 
 // Keep makes sure that a client which a user has allowed something is not forgotten for clients
