@@ -29,7 +29,7 @@ func (g *Gateway) Reload(load func() (*config.Config, error)) error { return g.R
 
 // Who changed the accounts of a configuration, as audit events tell.
 const (
-	ByFile     = "file"     // whoever wrote its files
+	ByFile     = "file"     // a change of its files
 	ByOperator = "operator" // authgate users
 )
 

@@ -34,7 +34,7 @@ func offences(t *testing.T, g *world.Instance) {
 		`"request_id":"x","client":"192.0.2.66","route":"x","result":"failure"}`
 	alice, bob := g.SignIn(g.Stranger(), "alice"), g.SignIn(g.Stranger(), "bob")
 	do("ban-password", "POST", "/login", `{"username":"alice","password":"guess"}`, "Content-Type", world.TypeJSON)
-	do("ban-name", "POST", "/login", `{"username":"nobody","password":"guess"}`, "Content-Type", world.TypeJSON)
+	do("ban-name", "POST", "/login", `{"username":"stranger","password":"guess"}`, "Content-Type", world.TypeJSON)
 	do("ban-basic", "GET", "/basic/", "", "Authorization", "Basic c2VydmljZTpndWVzcw==")
 	do("ban-token", "GET", "/", "", "Authorization", "Bearer guess")
 	do("ban-me", "GET", "/me", "", "Authorization", "Bearer guess")

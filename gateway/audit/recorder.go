@@ -50,7 +50,7 @@ func clean(attr slog.Attr) (slog.Attr, bool) {
 	}
 	if attr.Value.Kind() == slog.KindString {
 		attr.Value = slog.StringValue(escape(attr.Value.String()))
-		return attr, attr.Value.String() != "" || attr.Key == "subject" // an empty subject is nobody
+		return attr, attr.Value.String() != "" || attr.Key == "subject" // without an identity, it is empty
 	}
 	return attr, true
 }

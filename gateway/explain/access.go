@@ -73,7 +73,7 @@ func (a *Access) HasUser(name string) bool {
 // visitor is a user with the identities that they can prove.
 type visitor struct {
 	identities []*policy.Identity
-	off        bool // the account lets nobody in
+	off        bool // the account is disabled or has ended
 	absent     bool // there is no such account
 	claims     bool // the user may have any claims
 }

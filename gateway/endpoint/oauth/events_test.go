@@ -71,7 +71,7 @@ func TestClientsRejectedAudited(t *testing.T) {
 		want   string
 	}{
 		{[]string{"client_id", "wiki", "client_secret", "wrong"}, "", "client_id=wiki"},
-		{[]string{"client_id", "nobody"}, "", "client_id=nobody"},
+		{[]string{"client_id", "stranger"}, "", "client_id=stranger"},
 		{[]string{"client_id", token}, "", ""},
 		{[]string{"client_id", given.Refresh}, "", ""},
 		{[]string{"client_id", unknown}, "", ""},
@@ -80,8 +80,8 @@ func TestClientsRejectedAudited(t *testing.T) {
 		{[]string{"client_id", given.Refresh, "client_secret", "x", "client_assertion", "x"}, "", ""},
 		{[]string{"client_id", "wiki", "client_assertion", "x"}, "", "client_id=wiki"},
 		{nil, "Authorization: Basic #", ""},
-		{[]string{"client_id", "nobody"}, "Origin: https://evil.example", "cross_site=true client_id=nobody"},
-		{[]string{"client_id", "nobody"}, "Sec-Fetch-Site: cross-site", "cross_site=true client_id=nobody"},
+		{[]string{"client_id", "stranger"}, "Origin: https://evil.example", "cross_site=true client_id=stranger"},
+		{[]string{"client_id", "stranger"}, "Sec-Fetch-Site: cross-site", "cross_site=true client_id=stranger"},
 	} {
 		for _, path := range []string{"token", "revoke", "introspect", "device"} {
 			before := len(s.audited(t, "client_rejected"))

@@ -206,7 +206,7 @@ func TestAssertionOfAnotherClient(t *testing.T) {
 	}{
 		{400, "invalid_grant", []string{"client_id", "other"}},
 		{400, "invalid_grant", []string{"client_id", "wiki", "client_secret", wikiSecret}},
-		{401, "invalid_client", []string{"client_id", "nobody"}},
+		{401, "invalid_client", []string{"client_id", "stranger"}},
 		{401, "invalid_client", []string{"client_id", "wiki", "client_secret", "wrong"}},
 		{401, "invalid_client", []string{"client_id", "deploy", "client_assertion_type", assertionType,
 			"client_assertion", p.token(map[string]any{"sub": "x", "ref": "x"})}},

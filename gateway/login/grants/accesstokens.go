@@ -143,7 +143,7 @@ type accessToken struct {
 	subject, id, client, login, grant string
 	federation, vouched               string
 	scopes, audience                  []string
-	actors                            []string    // the outermost first; empty: the client acts for nobody else
+	actors                            []string    // the outermost first; empty: no client acts for the user
 	exchanged                         []exchanged // the tokens that led to it, the last one first
 	issued, expires                   time.Time
 
