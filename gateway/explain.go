@@ -14,6 +14,7 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/explain"
+	"authgate/gateway/identity/auth"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/store"
 	"authgate/policy"
@@ -65,10 +66,11 @@ func (e *Explainer) Explain(d *explain.Request) (*explain.Result, error) {
 	}
 	known := st.known()
 	identities, err := known.Identities(d.Caller)
-	if err != nil {
+	refused, _ := errors.AsType[*auth.Rejection](err)
+	if err != nil && refused == nil {
 		return nil, err
 	}
-	r := &rehearsal{exchange: exchange{gateway: e.gateway, state: st}, identities: identities}
+	r := &rehearsal{exchange: exchange{gateway: e.gateway, state: st}, identities: identities, refused: refused}
 	if d.Caller != nil {
 		r.caller, r.lent = *d.Caller, known.Lent(d.Caller)
 	}
@@ -98,6 +100,7 @@ type rehearsal struct {
 	caller     explain.Caller     // the zero Caller: a request without credentials
 	lent       bool               // an access token of an OAuth client proves its identity
 	identities []*policy.Identity // that the caller can prove
+	refused    *auth.Rejection    // of the token of a trusted issuer; nil: it is valid
 	explained  explain.Result     // what is known until now
 }
 
@@ -162,7 +165,7 @@ func (r *rehearsal) tryRoute() error {
 		x.Mechanism = id.Mechanism
 		r.present(id)
 	}
-	if err := r.checkResource(id); err != nil {
+	if err := r.checkToken(id); err != nil {
 		x.Reason = r.Reason
 		return err
 	}
@@ -207,13 +210,15 @@ func (r *rehearsal) defaultScopes() []string {
 	return r.state.config.OAuth.DefaultScopes(nil) // it accepts no bearer tokens
 }
 
-// checkResource refuses an access token for another resource than that of the route, as identify
-// does.
-func (r *rehearsal) checkResource(id *policy.Identity) error {
-	if r.caller.Resource == "" || id == nil {
-		return nil
+// checkToken refuses a token as identify does: one of a trusted issuer that is not valid, or one of an
+// OAuth client for another resource than that of the route.
+func (r *rehearsal) checkToken(id *policy.Identity) (err error) {
+	switch {
+	case r.refused != nil && r.route.rule.Accepts(policy.Bearer):
+		r.Credentials.Scheme, err = "bearer", r.refused
+	case r.caller.Resource != "" && id != nil:
+		err = r.route.chain.CheckResource(strings.TrimSuffix(r.caller.Resource, "/"), r.Credentials.Host)
 	}
-	err := r.route.chain.CheckResource(strings.TrimSuffix(r.caller.Resource, "/"), r.Credentials.Host)
 	if err == nil {
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/explain"
 	"authgate/gateway/strictyaml"
+	"authgate/gateway/wire/strictjson"
 	"authgate/policy"
 )
 
@@ -27,6 +28,7 @@ type callerFlags struct {
 	username, mechanism, provider, email string
 	roles, scopes, claims                []string
 	client, resource, actor              string
+	issuer, token                        string
 	apiToken                             bool
 	factors                              int
 	age                                  string
@@ -47,6 +49,9 @@ func explainCommand() *cobra.Command {
 			"Without --scopes the token has those that a client gets if it asks for none,\n" +
 			"and without --resource it is for the route. --actor client:ID makes it a token that\n" +
 			"this client exchanged, to act for the user.\n\n" +
+			"--issuer and --claims make the request with a token of a trusted issuer. The file\n" +
+			"has a JSON object, like the payload of a token of the issuer; iss, aud and exp count\n" +
+			"as right if they are missing there.\n\n" +
 			"--factors and --age say what the user has proved in the login, and how long ago.\n" +
 			"Without them it is one factor, at a time that is not known.\n\n" +
 			"-H adds a header, as of curl. What another site makes a browser send has Origin or\n" +
@@ -58,6 +63,7 @@ func explainCommand() *cobra.Command {
 			"  authgate explain --as alice --client wiki --scopes tools POST https://tools.example.org/mcp\n" +
 			"  authgate explain --as client:backup GET /api\n" +
 			"  authgate explain --as alice --actor client:agent GET /api\n" +
+			"  authgate explain --issuer github --claims claims.json POST /deploy\n" +
 			"  authgate explain --as alice --factors 2 --age 5m GET /vault\n" +
 			"  authgate explain --as alice -H 'Origin: https://evil.example' POST /page",
 		Args: usage(cobra.ExactArgs(2)),
@@ -159,6 +165,8 @@ func (c *callerFlags) register(cmd *cobra.Command) {
 		"the OAuth client that acts for the user with a token that it exchanged, as client:ID (default: none)")
 	flags.StringArrayVar(&c.claims, "claim", nil,
 		"a claim of its provider or trusted issuer, as NAME=VALUE; can be repeated")
+	flags.StringVar(&c.issuer, "issuer", "", "the trusted issuer of the token of the request; with --claims")
+	flags.StringVar(&c.token, "claims", "", "a file with the claims of that token, as a JSON object")
 	flags.IntVar(&c.factors, "factors", 0, "how many factors the user has proved in the login: 1 or 2")
 	flags.StringVar(&c.age, "age", "", "how long ago that was, like 10m (default: not known)")
 }
@@ -203,6 +211,8 @@ func (c *callerFlags) readProof(cmd *cobra.Command) (age time.Duration, err erro
 func (c *callerFlags) readCaller(cmd *cobra.Command) (*explain.Caller, error) {
 	given := func(names ...string) bool { return slices.ContainsFunc(names, cmd.Flags().Changed) }
 	switch {
+	case given("issuer", "claims"):
+		return c.readIssued(given)
 	case given("as") && c.user == "":
 		return nil, &usageError{errors.New("--as is empty; give the name of a user")}
 	case c.apiToken && c.user == "":
@@ -234,6 +244,32 @@ func (c *callerFlags) readCaller(cmd *cobra.Command) (*explain.Caller, error) {
 		Provider: c.provider, Email: c.email, Claims: claims,
 	}), err
 }
+
+// readIssued returns the caller with a token of a trusted issuer.
+func (c *callerFlags) readIssued(given func(names ...string) bool) (*explain.Caller, error) {
+	switch {
+	case c.issuer == "" || c.token == "":
+		return nil, &usageError{errors.New("--issuer and --claims go together: " +
+			"the name of a trusted issuer, and a file with the claims of its token")}
+	case given("as", "api-token", "username", "mechanism", "provider", "email", "roles", "scopes", "claim", "client",
+		"resource", "actor", "factors", "age"):
+		return nil, &usageError{errors.New("--issuer and --claims describe all of a token, " +
+			"so they go without --as and the other flags of an identity or a token")}
+	}
+	content, _, err := strictyaml.ReadFile(c.token, maxClaims)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--claims: %w", err)}
+	}
+	claims, err := strictjson.Object(content)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--claims: %s is not a JSON object with the claims of a token: %w", c.token,
+			err)}
+	}
+	return &explain.Caller{Issuer: c.issuer, Token: claims}, nil
+}
+
+// maxClaims is the largest size of a file of claims, in bytes.
+const maxClaims = 64 << 10
 
 // withToken adds the values of the flags about an access token. A nil caller stays nil.
 func (c *callerFlags) withToken(caller *explain.Caller) *explain.Caller {

@@ -43,6 +43,10 @@ type Caller struct {
 	// Claims are claims of a provider or a trusted issuer, under the names that
 	// policies have for them, each with its values.
 	Claims map[string][]string
+	// Issuer is the name of a trusted issuer, and Token the claims of its token that makes the request.
+	// Numbers are json.Number. Both go without the rest.
+	Issuer string
+	Token  map[string]any
 	// Factors and Age are the number of factors proved in the login, and the time since. 0: one
 	// factor, and a time that is not known.
 	Factors int
@@ -101,7 +105,8 @@ type Known struct {
 }
 
 // Identities returns the identities that a caller can prove, one for each mechanism. Those of a login
-// have its proof. The error tells that there is no such user, or is a *Mistake.
+// have its proof. The error tells that there is no such user, or is a *Mistake, or an *auth.Rejection of
+// the token of a trusted issuer.
 func (k *Known) Identities(c *Caller) ([]*policy.Identity, error) {
 	if c == nil {
 		return nil, nil
@@ -151,6 +156,9 @@ func isLogin(id *policy.Identity) bool {
 func (k *Known) withoutProof(c *Caller) ([]*policy.Identity, error) {
 	if c.Mechanism != "" && c.Mechanism.Traits().Mechanism == "" {
 		return nil, mistake("the mechanism %q is unknown; expected %s", c.Mechanism, policy.MechanismWords())
+	}
+	if c.Issuer != "" {
+		return k.issued(c)
 	}
 	if k.Lent(c) {
 		return k.lender(c)

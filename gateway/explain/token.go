@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"authgate/gateway/config"
+	"authgate/gateway/config/issuers"
 	"authgate/gateway/strictyaml"
 	"authgate/policy"
 )
@@ -20,6 +21,20 @@ const clientMark = policy.ClientProvider + ":"
 func (k *Known) Lent(c *Caller) bool {
 	return c.Client != "" || c.Resource != "" || c.Actor != "" || strings.HasPrefix(c.User, clientMark) ||
 		c.Scopes != nil && !k.Federation.Trusts(c.Provider)
+}
+
+// issued is identities for a token of a trusted issuer.
+func (k *Known) issued(c *Caller) ([]*policy.Identity, error) {
+	names := issuers.TrustedNames(k.Config.Token.TrustedIssuers)
+	if !slices.Contains(names, c.Issuer) {
+		return nil, mistake("there is no trusted issuer %q; %s", c.Issuer,
+			strictyaml.Hint(c.Issuer, "token.trusted_issuers", names))
+	}
+	id, err := k.Federation.Described(c.Issuer, c.Token)
+	if err != nil {
+		return nil, err
+	}
+	return []*policy.Identity{id}, nil
 }
 
 // lender is identities for an access token: that of its user, or of its client, before the scopes

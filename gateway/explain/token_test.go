@@ -126,6 +126,14 @@ func TestExplainTokenMistakes(t *testing.T) {
 		x, err := without.Explain(&Request{Method: "GET", URL: "/any", Caller: &c})
 		wantMistake(t, &c, x, err, false, "need oauth.enabled")
 	}
+	for want, c := range map[string]Caller{
+		`there is no trusted issuer "machine"; did you mean "machines"?`: {Issuer: "machine"},
+		`there is no trusted issuer "corp"; the token.trusted_issuers`:   {Issuer: "corp"}, // a provider
+		"belongs to no login": {Issuer: "machines", Token: map[string]any{"sub": "1"}, Factors: 2},
+	} {
+		x, err := without.Explain(&Request{Method: "GET", URL: "/any", Caller: &c})
+		wantMistake(t, &c, x, err, false, want)
+	}
 	c := Caller{Provider: "machines", Client: "wiki"}
 	x, err := newExplainer(t, rig.Parse(t, t.TempDir(), explainConfig+
 		"oauth: {enabled: true, clients: [{id: wiki, redirect_uris: [\"https://a.example/\"]}]}\n")).

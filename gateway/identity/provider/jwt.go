@@ -107,13 +107,18 @@ func (i *issuer) verify(
 	if err != nil {
 		return nil, "", err
 	}
+	return c, algorithm, i.checkIssued(c)
+}
+
+// checkIssued checks iss and the times of a token. exp is required.
+func (i *issuer) checkIssued(c claims) error {
 	if i.id == "" {
-		return nil, "", errors.New("no issuer is configured")
+		return errors.New("no issuer is configured")
 	}
 	if iss := c["iss"]; iss != i.id && (iss != googleShort || i.id != google) {
-		return nil, "", fmt.Errorf("iss is %s, expected %q", quoted(iss), i.id)
+		return fmt.Errorf("iss is %s, expected %q", quoted(iss), i.id)
 	}
-	return c, algorithm, c.checkTimes(i.now(), "exp")
+	return c.checkTimes(i.now(), "exp")
 }
 
 // Google has issued tokens with a shorter iss than its metadata says.

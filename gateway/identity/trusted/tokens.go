@@ -75,7 +75,7 @@ type Tokens struct {
 }
 
 // errNotActive refuses a token that its issuer calls not active.
-var errNotActive = auth.Past(rejected("its issuer says that it is not active"))
+var errNotActive = auth.Past(Rejected("its issuer says that it is not active"))
 
 // errUnverified: the token is being verified again.
 var errUnverified = errors.New("the token is being verified")
@@ -167,11 +167,11 @@ func (t *Tokens) verify(ctx context.Context, token string) (*verified, error) {
 func (t *Tokens) good(ctx context.Context, known *verified, now time.Time) error {
 	// The clock of the store counts too, because the revocation expires by it.
 	if !known.expires.IsZero() && (!now.Before(known.expires) || !t.stored().Before(known.expires)) {
-		return auth.Past(rejected("expired"))
+		return auth.Past(Rejected("expired"))
 	}
 	revocation, err := record.Find(ctx, t.store, known.revokedKey)
 	if err == nil && revocation != nil {
-		err = auth.Past(rejected("revoked"))
+		err = auth.Past(Rejected("revoked"))
 	}
 	return err
 }
@@ -180,7 +180,7 @@ func (t *Tokens) good(ctx context.Context, known *verified, now time.Time) error
 func (t *Tokens) ask(ctx context.Context, token string) (*verified, error) {
 	issuer, ok := t.issuerOf(token)
 	if !ok {
-		return nil, rejected("its issuer is not trusted")
+		return nil, Rejected("its issuer is not trusted")
 	}
 	judge, fresh := issuer.Verifier.Verify, jwtFresh
 	opaque := !jose.HasForm(token)
@@ -193,18 +193,16 @@ func (t *Tokens) ask(ctx context.Context, token string) (*verified, error) {
 		t.refuse(token) // so a flood of one invalid token is one question
 		return nil, errNotActive
 	case invalid:
-		return nil, rejected(err.Error())
+		return nil, Rejected(err.Error())
 	case err != nil:
 		return nil, err
 	}
-	identity := access.Profile.Identity(issuer.Name, policy.Bearer, "", access.Expires)
-	identity.Scopes = access.Scopes
 	name := access.ID
 	if name == "" {
 		name = nameOf(token)
 	}
 	return &verified{
-		identity: identity, expires: access.Expires, fresh: t.now().Add(fresh),
+		identity: access.Identity(issuer.Name), expires: access.Expires, fresh: t.now().Add(fresh),
 		revokedKey: revokedPrefix + record.Hash([]byte(issuer.Verifier.Issuer()+"\x00"+name)),
 	}, nil
 }
@@ -306,6 +304,7 @@ func (t *Tokens) Revoke(ctx context.Context, token string) (*policy.Identity, er
 	return known.identity, nil
 }
 
-func rejected(reason string) error {
+// Rejected is the error of a token that is not valid.
+func Rejected(reason string) error {
 	return &auth.Rejection{Detail: auth.DetailBadToken, Reason: "access token: " + reason}
 }

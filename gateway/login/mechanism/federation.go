@@ -138,6 +138,21 @@ func (f *Federation) Trusts(name string) bool {
 	})
 }
 
+// Described returns the identity of a token of a trusted issuer with these claims, as Bearers does for a
+// signed one. The error is an *auth.Rejection.
+func (f *Federation) Described(issuer string, claims map[string]any) (*policy.Identity, error) {
+	if !f.Trusts(issuer) {
+		return nil, trusted.Rejected(fmt.Sprintf("the trusted issuer %q has no audience, so its tokens open no route",
+			issuer))
+	}
+	at := slices.IndexFunc(f.issuers, func(i *resourceServer) bool { return i.config.Name == issuer })
+	access, err := f.issuers[at].Describe(claims)
+	if err != nil {
+		return nil, trusted.Rejected(err.Error())
+	}
+	return access.Identity(issuer), nil
+}
+
 // SignOut signs out at the identity provider of a login that has ended here. It
 // returns where a browser must go for that, "" if nowhere.
 func (f *Federation) SignOut(ctx context.Context, ended *login.Login) (redirect string, err error) {
