@@ -59,12 +59,12 @@ func (e *Error) Error() string { return e.Text }
 func Read(body []byte) (*Message, error) {
 	root, err := strictjson.Parse(body, maxNesting, levelsThatAreKept)
 	m := &Message{}
-	if id, ok := root.Member("id"); ok && !errors.Is(err, strictjson.ErrDuplicate) && isID(id.Raw) {
-		m.ID = slices.Clone(id.Raw)
-	}
+	m.readID(&root)
 	switch {
 	case errors.Is(err, strictjson.ErrSyntax):
 		return nil, &Error{Code: CodeNoJSON, Text: "The message " + err.Error() + "."}
+	case errors.Is(err, strictjson.ErrDuplicate):
+		return nil, m.invalid("The message has a member name twice in an object.")
 	case err != nil:
 		return nil, m.invalid("The message " + err.Error() + ".")
 	case !root.IsObject():
@@ -74,6 +74,18 @@ func Read(body []byte) (*Message, error) {
 		return nil, m.invalid(text)
 	}
 	return m, nil
+}
+
+// readID reads the id of a message that has one, and one alone.
+func (m *Message) readID(root *strictjson.Value) {
+	isMember := func(one strictjson.Member) bool { return one.Name == "id" }
+	first := slices.IndexFunc(root.Members, isMember)
+	if first < 0 || slices.ContainsFunc(root.Members[first+1:], isMember) {
+		return
+	}
+	if raw := root.Members[first].Value.Raw; isID(raw) {
+		m.ID = slices.Clone(raw)
+	}
 }
 
 // invalid returns the error of a message that is JSON.

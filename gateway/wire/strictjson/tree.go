@@ -4,14 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
 // The errors of Parse. ErrSyntax is about text that is no JSON, or not UTF-8.
 var (
 	ErrSyntax    = errors.New("is no JSON in UTF-8")
-	ErrDuplicate = errors.New("has a member name twice in an object")
+	ErrDuplicate = errors.New("appears twice")
 	ErrDepth     = errors.New("is nested too deeply")
 )
 
@@ -43,15 +45,24 @@ func (v *Value) IsObject() bool { return len(v.Raw) > 0 && v.Raw[0] == '{' }
 
 // Parse parses one JSON text in which no object has two members with the same name, and in which
 // objects and arrays are nested at most depth levels. It keeps the members of objects in the first keep
-// levels. With ErrDuplicate and ErrDepth, it returns the part before the fault.
+// levels. With ErrDuplicate and ErrDepth, it returns the whole value beside the error,
+// unless the text is too deep for encoding/json.
 func Parse(raw []byte, depth, keep int) (Value, error) {
-	if !utf8.Valid(raw) || !json.Valid(raw) { // so that the parser meets no other fault
+	if !utf8.Valid(raw) || !json.Valid(raw) {
+		if err := json.Unmarshal(raw, new(json.RawMessage)); err != nil && strings.Contains(err.Error(), "max depth") {
+			return Value{}, ErrDepth // below the 10,000 levels of encoding/json
+		}
 		return Value{}, ErrSyntax
 	}
+	return parse(raw, depth, keep)
+}
+
+// parse is Parse of a text that is JSON.
+func parse(raw []byte, depth, keep int) (Value, error) {
 	p := parser{raw: raw, depth: depth, keep: keep}
 	var v Value
-	err := p.value(&v, 1)
-	return v, err
+	p.value(&v, 1)
+	return v, p.fault
 }
 
 // parser parses a text that is JSON.
@@ -60,21 +71,21 @@ type parser struct {
 	at          int
 	depth, keep int
 	names       [][]byte // of the objects that are open, decoded
+	fault       error    // the first one
 }
 
 // linear is up to how many members the names of an object are compared with each other.
 const linear = 16
 
-func (p *parser) value(v *Value, level int) error {
+func (p *parser) value(v *Value, level int) {
 	p.space()
 	start := p.at
-	var err error
 	switch p.raw[p.at] {
 	case '{', '[':
 		if level > p.depth {
-			return ErrDepth
+			p.fail(ErrDepth)
 		}
-		err = p.container(v, level)
+		p.container(v, level)
 	case '"':
 		p.text()
 	default:
@@ -83,18 +94,23 @@ func (p *parser) value(v *Value, level int) error {
 		}
 	}
 	v.Raw = p.raw[start:p.at]
-	return err
+}
+
+func (p *parser) fail(err error) {
+	if p.fault == nil {
+		p.fault = err
+	}
 }
 
 // container parses an object or an array.
-func (p *parser) container(v *Value, level int) error {
+func (p *parser) container(v *Value, level int) {
 	object, base := p.raw[p.at] == '{', len(p.names)
-	defer func() { p.names = p.names[:base] }()
 	var many map[string]bool
 	for p.at++; ; {
 		if p.space(); p.raw[p.at] == '}' || p.raw[p.at] == ']' {
 			p.at++
-			return nil
+			p.names = p.names[:base]
+			return
 		}
 		if p.raw[p.at] == ',' {
 			p.at++
@@ -104,18 +120,15 @@ func (p *parser) container(v *Value, level int) error {
 		if object {
 			name = p.name()
 			if p.twice(name, base, &many) {
-				return ErrDuplicate
+				p.fail(fmt.Errorf("member %q %w", name, ErrDuplicate))
 			}
 			p.space()
 			p.at++ // the colon
 		}
 		var one Value
-		err := p.value(&one, level+1)
+		p.value(&one, level+1)
 		if object && level <= p.keep {
 			v.Members = append(v.Members, Member{Name: string(name), Value: one})
-		}
-		if err != nil {
-			return err
 		}
 	}
 }
@@ -141,7 +154,7 @@ func (p *parser) twice(name []byte, base int, many *map[string]bool) bool {
 // name parses the name of a member.
 func (p *parser) name() []byte {
 	quoted := p.text()
-	if bytes.IndexByte(quoted, '\\') < 0 {
+	if bytes.IndexByte(quoted, '\\') < 0 && utf8.Valid(quoted) {
 		return quoted[1 : len(quoted)-1]
 	}
 	var decoded string
