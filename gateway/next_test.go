@@ -3,11 +3,15 @@ package gateway
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"authgate/gateway/store"
 	"authgate/gateway/wire/conn"
+	"authgate/internal/test/must"
 	"authgate/policy"
 )
 
@@ -136,6 +140,30 @@ func TestNextIsForRequestsAlone(t *testing.T) {
 	r.want(200, "GET", "/", "", bob.cookie, browser)
 	if got := r.sample("authgate_policy_next_total"); got != 0 {
 		t.Errorf("%v differences without a request", got)
+	}
+}
+
+// The policies of OAuth clients and of those who look after accounts decide as they are, and are not
+// compared with their next.
+func TestNextIsForRoutes(t *testing.T) {
+	t.Parallel()
+	yaml := edit(t, tokensConfig, "  admin: {roles: [admin]}", "  admin: {roles: [admin]}\n"+
+		"  some: {roles: [user], next: {roles: [owner]}}")
+	i, j := strings.Index(yaml, "accounts:\n"), strings.Index(yaml, "upstreams:")
+	yaml = yaml[:i] + "accounts: {file: accounts.yaml, admins: some}\n" + yaml[j:]
+	yaml = edit(t, yaml, "{id: wiki, ", "{id: wiki, policy: some, ")
+	dir := t.TempDir()
+	must.Do(t, os.WriteFile(filepath.Join(dir, "accounts.yaml"), []byte(fileAccounts), 0o600))
+	memory := store.NewMemory(time.Now)
+	t.Cleanup(func() { memory.Close() })
+	r, err := startRig(t, dir, yaml, memory, time.Now)
+	must.Do(t, err)
+	in := r.login(aliceIn)
+	token := r.client.Lend(in.cookie, "all", "https://gw.example/any").Access
+	r.want(200, "GET", "/any/x", "", "Authorization: Bearer "+token)
+	r.want(200, "GET", "/account/people", "", in.cookie, "Accept: application/json")
+	if got := r.sample("authgate_policy_next_total"); got != 0 {
+		t.Errorf("%v differences at policies of no route", got)
 	}
 }
 
