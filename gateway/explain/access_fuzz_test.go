@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -74,7 +76,8 @@ basic: {users: [{username: service, password_hash: "` + rig.AliceHash + `"}]}
 accounts:
   users:
     - {username: alice, roles: ` + roles() + `, password_hash: "` + rig.AliceHash + `"}
-    - {username: bob, roles: ` + roles() + []string{"", ", disabled: true"}[d.roll(4)/3] + `, password_hash: "` + rig.AliceHash + `"}
+    - {username: bob, roles: ` + roles() + []string{"", ", disabled: true"}[d.roll(4)/3] +
+		`, password_hash: "` + rig.AliceHash + `"}
 providers:
   - {name: corp, issuer: "https://id.invalid", client_id: authgate}
 upstreams: {app: {url: "http://app.invalid"}}
@@ -140,6 +143,28 @@ func decided(t *testing.T, e *gateway.Explainer, row *explain.Row, requests []ex
 	return all
 }
 
+// inPlace matches the policy that has a next, and finds that next.
+var inPlace = regexp.MustCompile(`(?m)one: .*, next: (.*)\}\n`)
+
+// With every next in place, the cells are those of a configuration that has it as its policy.
+func wantNext(t *testing.T, now *gateway.Explainer, first string) {
+	t.Helper()
+	e := must.Get(gateway.NewExplainer(rig.Parse(t, t.TempDir(), inPlace.ReplaceAllString(first, "one: $1\n"))))(t)
+	defer e.Close()
+	next, changed := now.Access(), e.Access()
+	next.UseNext()
+	for i := range accessRows {
+		for route := range 3 {
+			name := fmt.Sprintf("r%d", route)
+			got := must.Get(next.Cell(&accessRows[i], next.Route(name)))(t)
+			want := must.Get(changed.Cell(&accessRows[i], changed.Route(name)))(t)
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%+v, %s: with next %+v, changed %+v, of\n%s", accessRows[i], name, got, want, first)
+			}
+		}
+	}
+}
+
 // The cells and the differences of random configurations are those of the gateway's own decisions about
 // requests: a cell with one outcome has it for all of them, another depends; without a difference no request
 // is decided otherwise, and with one some request is.
@@ -155,13 +180,18 @@ func FuzzAccess(f *testing.F) {
 		d := &throws{data}
 		first := d.config()
 		second := first
-		if d.roll(4) > 0 {
+		switch d.roll(4) {
+		case 0:
+		case 1:
+			second = inPlace.ReplaceAllString(first, "one: $1\n")
+		default:
 			second = d.config()
 		}
 		now := must.Get(gateway.NewExplainer(rig.Parse(t, t.TempDir(), first)))(t)
 		defer now.Close()
 		other := must.Get(gateway.NewExplainer(rig.Parse(t, t.TempDir(), second)))(t)
 		defer other.Close()
+		wantNext(t, now, first)
 		a, b := now.Access(), other.Access()
 		for i := range accessRows {
 			for route := range 3 {

@@ -98,10 +98,10 @@ func (i *Invitations) Invite(ctx context.Context, username string) (link string,
 		Username: account.Username, Version: account.Version(), Since: account.Changed(),
 		Secret: record.Hash(secret), Expires: i.Now().Add(lifetime),
 	}
-	// An Update, so that it cannot overwrite one that is used at the same time.
 	if end := account.End(); !end.IsZero() && end.Before(made.Expires) {
 		made.Expires = end
 	}
+	// An Update, so that it cannot overwrite one that is used at the same time.
 	err = store.Update(ctx, i.Store, keyPrefix+encode(name), func([]byte) (store.Edit, error) {
 		return record.Edited(made, made.Expires)
 	})

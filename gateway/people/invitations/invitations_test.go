@@ -112,6 +112,24 @@ func TestWrongTokens(t *testing.T) {
 	must.Get(r.Redeem(t.Context(), bobs))(t)
 }
 
+// An invitation ends with its account, also where the account then gets a later end.
+func TestInvitationOfAnAccountThatEnds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	until := func(hours time.Duration) *rig {
+		account := alice()
+		account.Until = r.clock.Now().Add(hours * time.Hour)
+		return r.as(t, account)
+	}
+	soon := until(2)
+	token := soon.token(t, "Älice")
+	later := until(100)
+	r.clock.Advance(2*time.Hour - time.Second)
+	must.Get(later.Find(t.Context(), token))(t)
+	r.clock.Advance(time.Second)
+	later.wantInvalid(t, "its account had ended", token)
+}
+
 // An invitation ends after 72 hours, with another one, and with its account.
 func TestInvitationEnds(t *testing.T) {
 	t.Parallel()
