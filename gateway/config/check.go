@@ -57,6 +57,7 @@ func (k *checker) all() {
 	k.oauth()
 	k.warnOfTakenAway()
 	k.warnOfClosed()
+	k.warnOfStrangers()
 	k.warnOfHidden()
 	c.Tracing.checkTracing(r)
 	r.CheckValues()

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -47,8 +48,9 @@ var byName = map[string]string{
 
 // settable are claims that everybody can have in a token of a public CI service.
 var settable = []string{
-	"actor", "base_ref", "environment", "event_name", "head_ref", "job", "pipeline_source", "ref", "ref_path",
-	"ref_protected", "ref_type", "repository_visibility", "runner_environment", "workflow",
+	"actor", "base_ref", "deployment_tier", "environment", "environment_protected", "event_name", "head_ref", "job",
+	"job_workflow_ref", "job_workflow_sha", "pipeline_source", "ref", "ref_path", "ref_protected", "ref_type",
+	"repository_visibility", "runner_environment", "sha", "workflow",
 }
 
 // checkClaims checks which claims an assertion needs.
@@ -96,6 +98,66 @@ func (f *Federation) warnOfNames(r *section.Report, path string) {
 			return
 		}
 	}
+}
+
+// warnOfStrangers warns of issuers whose tokens a stranger can have, and of the routes that these open.
+func (k *checker) warnOfStrangers() {
+	if k.cfg.table == nil {
+		return
+	}
+	names := slices.AppendSeq(slices.Clone(settable), maps.Keys(byName))
+	for i := range k.cfg.Token.TrustedIssuers {
+		t := &k.cfg.Token.TrustedIssuers[i]
+		service := t.Service()
+		if service == "" || !t.Opens() {
+			continue
+		}
+		var open, named []string
+		for _, route := range k.cfg.table.Routes() {
+			switch {
+			case opensTo(route, t.Name, settable):
+				open = append(open, route.Label())
+			case opensTo(route, t.Name, names):
+				named = append(named, route.Label())
+			}
+		}
+		at := fmt.Sprintf("token.trusted_issuers[%d].audience", i)
+		if len(open) > 0 {
+			k.report.Warn(at, "everybody can get a token of %s for any audience, which opens %s; give each of these "+
+				"routes a policy on a claim that others cannot have, such as repository_id or project_id, or "+
+				"remove this key", service, strings.Join(open, ", "))
+		}
+		if len(named) > 0 {
+			k.report.Warn(at, "a token of %s opens %s by names alone, which others can set when they become free; "+
+				"add repository_id, project_id or another claim that stays to the policy", service,
+				strings.Join(named, ", "))
+		}
+	}
+}
+
+// opensTo reports whether a token of an issuer opens a route with nothing but some of these claims.
+func opensTo(route *policy.Route, issuer string, claims []string) bool {
+	if !route.Accepts(policy.Bearer) || slices.Contains(route.Mechanisms, policy.None) {
+		return false
+	}
+	requests, err := policy.NewSpace(true, route)
+	if err != nil {
+		return false // too many claims to tell
+	}
+	for _, held := range requests.Claims {
+		for name := range held {
+			if !slices.Contains(claims, name) {
+				held = nil
+			}
+		}
+		id := &policy.Identity{Mechanism: policy.Bearer, Provider: issuer, Claims: held}
+		for _, method := range requests.Methods {
+			if route.Decide(id, &policy.Request{Method: method}).Outcome == policy.Allow {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // checkFederationGrant checks that a grant by assertions can be used.

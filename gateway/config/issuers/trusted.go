@@ -36,6 +36,24 @@ type TrustedIssuer struct {
 // Opens reports whether tokens of the issuer open routes.
 func (t *TrustedIssuer) Opens() bool { return len(t.Audience) > 0 }
 
+// Service returns the name of the public service that gives everybody tokens for any audience, empty if the issuer is
+// none.
+func (t *TrustedIssuer) Service() string {
+	switch strings.TrimSuffix(t.Issuer, "/") {
+	case "https://token.actions.githubusercontent.com":
+		return "GitHub Actions"
+	case "https://gitlab.com":
+		return "GitLab"
+	case "https://accounts.google.com":
+		return "Google"
+	case "https://agent.buildkite.com":
+		return "Buildkite"
+	case "https://app.terraform.io":
+		return "HCP Terraform"
+	}
+	return ""
+}
+
 // Opening returns the issuers whose tokens open routes.
 func Opening(issuers []TrustedIssuer) []TrustedIssuer {
 	return slices.DeleteFunc(slices.Clone(issuers), func(t TrustedIssuer) bool { return !t.Opens() })
