@@ -3,15 +3,11 @@ package redis
 import (
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,30 +16,6 @@ import (
 
 	"authgate/e2e/world"
 )
-
-// codeFlow gets an access token for an OAuth client that asks for no consent, with the session of a login.
-func (p *pair) codeFlow(t *testing.T, s world.Login) string {
-	t.Helper()
-	const verifier, back = "a-verifier-of-forty-three-characters-or-more-than-that", "https://wiki.example.net/cb"
-	sum := sha256.Sum256([]byte(verifier))
-	query := url.Values{
-		"response_type": {"code"}, "client_id": {"wiki"}, "redirect_uri": {back}, "state": {"s"}, "resource": {p.a.Base + "/secure-resource"},
-		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
-	}
-	a := p.a.Do(p.client(p.a), "GET", "/oauth/authorize?"+query.Encode(), "", "Cookie", s.Session)
-	to := world.QueryOf(a.Header.Get("Location"))
-	form := url.Values{
-		"grant_type": {"authorization_code"}, "client_id": {"wiki"}, "redirect_uri": {back}, "code_verifier": {verifier},
-		"code": {to.Get("code")},
-	}
-	a = p.a.Do(p.client(p.a), "POST", "/oauth/token", form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
-	world.WantStatus(t, "a code", a, http.StatusOK)
-	var answer struct {
-		Access string `json:"access_token"`
-	}
-	world.NoError(t, json.Unmarshal([]byte(a.Body), &answer))
-	return "Bearer " + answer.Access
-}
 
 // streamEnd returns when a stream with a session, which has begun, ends.
 func (p *pair) streamEnd(t *testing.T, g *world.Instance, cookie string) func() time.Time {
@@ -98,7 +70,7 @@ oauth: {enabled: true, clients: [{id: wiki, consent: skip, redirect_uris: ["http
 	p.run()
 	s := p.signIn("alice")
 	credentials := credentialsOf(s)
-	credentials["OAuth client"] = []string{"Authorization", p.codeFlow(t, s)}
+	credentials["OAuth client"] = []string{"Authorization", p.a.Lend(s.Session, "wiki", "https://wiki.example.net/cb", p.a.Base+"/secure-resource").Access}
 	streams := map[string]func() time.Time{}
 	for name, g := range p.both() {
 		for what, credential := range credentials {

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -146,6 +147,28 @@ func (g *Instance) APIToken(user string) string {
 		g.T.Fatalf("the API token: %d %s, %v", a.Status, a.Body, err)
 	}
 	return made.Token
+}
+
+// Lend gets tokens for an OAuth client without a secret and without consent, for a resource, with the session of
+// a user.
+func (g *Instance) Lend(session, client, redirect, resource string) Login {
+	g.T.Helper()
+	const verifier = "a-verifier-of-forty-three-characters-or-more-than-that"
+	sum := sha256.Sum256([]byte(verifier))
+	query := url.Values{
+		"response_type": {"code"}, "client_id": {client}, "redirect_uri": {redirect}, "state": {"s"}, "resource": {resource},
+		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
+	}
+	a := g.Do(g.Stranger(), "GET", g.Own("oauth/authorize?")+query.Encode(), "", "Cookie", session)
+	form := url.Values{
+		"grant_type": {"authorization_code"}, "client_id": {client}, "redirect_uri": {redirect}, "code_verifier": {verifier},
+		"code": {QueryOf(a.Header.Get("Location")).Get("code")},
+	}
+	a = g.Do(g.Stranger(), "POST", g.Own("oauth/token"), form.Encode(), "Content-Type", TypeForm)
+	if a.Status != http.StatusOK {
+		g.T.Fatalf("a code: %d %s", a.Status, a.Body)
+	}
+	return Must(Tokens(a))(g.T)
 }
 
 // AddTOTP adds an app for one-time codes to the account of a user, and returns its secret.
