@@ -138,6 +138,12 @@ func TestDocsCookbook(t *testing.T) {
 			weaker = append(weaker, trial{configs[i], r.tests, name + ": the tests pass without " + what[i]})
 		}
 	}
+	tryAll(t, whole, weaker)
+}
+
+// tryAll fails the test unless the whole trials pass, and the weaker ones fail.
+func tryAll(t *testing.T, whole, weaker []trial) {
+	t.Helper()
 	passed, out := try(t, whole)
 	for i := range whole {
 		if !passed[i] {
