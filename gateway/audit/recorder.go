@@ -8,27 +8,81 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Message is the message of an audit event in the log, which tells it from other lines.
 const Message = "audit"
 
-// Recorder records audit events. It may be used concurrently: it does not change, and a
-// slog.Handler is safe for concurrent use.
+// Recorder records audit events. It may be used concurrently: it does not change, a slog.Handler
+// is safe for concurrent use, and so is the file.
 type Recorder struct {
-	log slog.Handler
+	log  slog.Handler
+	file *file // nil: none
 }
 
 // NewRecorder returns a recorder that writes events to a log, at the level info.
-func NewRecorder(log *slog.Logger) *Recorder { return &Recorder{log.Handler()} }
+func NewRecorder(log *slog.Logger) *Recorder { return &Recorder{log: log.Handler()} }
+
+// WithFile is NewRecorder with a file that gets every event too, whatever the level of the log. The
+// key and the state of the file are in dataDir. A file that cannot be written is no error: the
+// recorder says so in the log, in Problem and in a metric, and tries again each second.
+func WithFile(log *slog.Logger, path, dataDir string, registry prometheus.Registerer) (*Recorder, error) {
+	key, err := KeepKey(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	failures := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "authgate_audit_failures_total", Help: "Audit events that could not be written to log.audit_file.",
+	})
+	if err := registry.Register(failures); err != nil {
+		return nil, err
+	}
+	r := NewRecorder(log)
+	r.file = newFile(path, dataDir, key, log)
+	r.file.written, r.file.count = r.publish, failures.Inc
+	r.file.write(nil)
+	return r, nil
+}
 
 // Record records one event. It returns when the event is written, so that a caller may
 // send an answer that tells of it.
 func (r *Recorder) Record(event string, attrs ...slog.Attr) {
-	ctx := context.Background()
-	if !r.log.Enabled(ctx, slog.LevelInfo) {
+	if r.file == nil {
+		if r.log.Enabled(context.Background(), slog.LevelInfo) {
+			r.publish(newRecord(event, attrs...))
+		}
 		return
 	}
+	record := newRecord(event, attrs...)
+	r.publish(r.file.write(&record))
+}
+
+// publish sends an event on, with its seq and mac if there is a file.
+func (r *Recorder) publish(event slog.Record) {
+	if ctx := context.Background(); r.log.Enabled(ctx, slog.LevelInfo) {
+		_ = r.log.Handle(ctx, event) // there is nowhere to report that the log fails
+	}
+}
+
+// Problem returns why the file cannot be written, or an empty string.
+func (r *Recorder) Problem() string {
+	if r.file == nil {
+		return ""
+	}
+	return r.file.why()
+}
+
+// Close closes the file. Events that come later are in the log alone.
+func (r *Recorder) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	return r.file.close()
+}
+
+func newRecord(event string, attrs ...slog.Attr) slog.Record {
 	record := slog.NewRecord(time.Now(), slog.LevelInfo, Message, 0)
 	record.AddAttrs(slog.String("event", event))
 	for _, attr := range attrs {
@@ -36,7 +90,7 @@ func (r *Recorder) Record(event string, attrs ...slog.Attr) {
 			record.AddAttrs(attr)
 		}
 	}
-	_ = r.log.Handle(ctx, record) // there is nowhere to report that the log fails
+	return record
 }
 
 // clean returns a field with its text escaped. It returns false for a field without a value.

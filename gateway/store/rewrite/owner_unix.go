@@ -42,8 +42,8 @@ func KeepOwner(file *os.File, of fs.FileInfo) error {
 	return file.Chown(int(owner.Uid), int(owner.Gid))
 }
 
-// tryLock locks a file unless another process, or another open file, has locked it.
-func tryLock(file *os.File) (bool, error) {
+// TryLock locks a file unless another process, or another open file, has locked it.
+func TryLock(file *os.File) (bool, error) {
 	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
 		return false, nil

@@ -110,7 +110,7 @@ func lockFile(ctx context.Context, path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		locked, err := tryLock(file)
+		locked, err := TryLock(file)
 		if err == nil && locked {
 			if locked, err = current(file, path); err == nil && locked {
 				return file, nil
@@ -160,7 +160,7 @@ func replace(path string, like *os.File, old, content []byte, ready func() error
 			os.Remove(temp.Name())
 		}
 	}()
-	if _, err := tryLock(temp); err != nil {
+	if _, err := TryLock(temp); err != nil {
 		return nil, err
 	}
 	if _, err := temp.Write(content); err != nil {

@@ -1,0 +1,394 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"authgate/gateway/store/rewrite"
+)
+
+// retryTime is how long after a failure the file is tried again.
+const retryTime = time.Second
+
+// file is the file of events. A mutex makes it safe for concurrent use, so that the lines have the
+// order of their numbers. It has no goroutine but, while it cannot be written, a timer.
+type file struct {
+	path, statePath string
+	key             Key
+	logger          *slog.Logger
+	written         func(slog.Record) // is called with the events that the file adds by itself
+	count           func()            // counts an event that is lost
+
+	mu      sync.Mutex
+	events  *os.File // nil: not open
+	state   *os.File // the last position, for the next start; nil: not open
+	size    int64    // of events, up to its last whole line
+	last    Position
+	moved   bool          // the next line says where the lines before it have ended
+	own     []slog.Record // the lines after that: a start has found damage
+	lost    int           // events since it cannot be written
+	problem string        // why it cannot be written; empty: it can
+	retry   *time.Timer
+	closed  bool
+}
+
+// newFile returns the file at path, which the first write opens.
+func newFile(path, dataDir string, key Key, logger *slog.Logger) *file {
+	return &file{path: path, statePath: filepath.Join(dataDir, "audit.state"), key: key, logger: logger}
+}
+
+// why returns why the file cannot be written, or an empty string.
+func (f *file) why() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.problem
+}
+
+// write writes the events of the file itself that are due, and an event unless it is nil. It does
+// not try within a second after a failure. It returns the event with its seq and mac, or as it is
+// if it cannot write it.
+func (f *file) write(event *slog.Record) (written slog.Record) {
+	if event != nil {
+		written = *event
+	}
+	f.mu.Lock()
+	var own []slog.Record
+	var err error
+	failing := f.problem != "" || f.closed
+	if !failing {
+		if own, err = f.writeOwn(); err == nil && event != nil {
+			written, err = f.append(*event)
+		}
+	}
+	if err != nil {
+		f.problem = err.Error()
+		f.retry = time.AfterFunc(retryTime, f.recover)
+	}
+	if event != nil && (failing || err != nil) {
+		f.lost++
+		f.count()
+	}
+	f.mu.Unlock()
+	f.publish(own) // without the lock: it may wait for the reader of the log
+	if err != nil {
+		f.logger.Error("the audit file cannot be written: requests go on, and their events are in the log alone, "+
+			"until it can", "audit_file", f.path, "error", err.Error())
+	}
+	return written
+}
+
+// recover tries again to write after a failure.
+func (f *file) recover() {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return
+	}
+	own, err := f.writeOwn()
+	if f.problem = ""; err != nil {
+		f.problem = err.Error()
+		f.retry.Reset(retryTime)
+	}
+	f.mu.Unlock()
+	f.publish(own)
+	if err == nil {
+		f.logger.Info("the audit file is written again", "audit_file", f.path)
+	}
+}
+
+func (f *file) publish(own []slog.Record) {
+	for _, event := range own {
+		f.written(event)
+	}
+}
+
+// writeOwn makes the file ready for the next event: it is open, and the events of the file itself
+// are written, which it returns.
+func (f *file) writeOwn() (written []slog.Record, err error) {
+	if err := f.follow(); err != nil {
+		return nil, err
+	}
+	add := func(event slog.Record) error {
+		event, err := f.append(event)
+		if err == nil {
+			written = append(written, event)
+		}
+		return err
+	}
+	if f.moved && f.last.Seq > 0 {
+		last := []slog.Attr{slog.Uint64("last_seq", f.last.Seq), slog.String("last_mac", f.last.MAC)}
+		if err := add(newRecord(continued, last...)); err != nil {
+			return written, err
+		}
+	}
+	f.moved = false
+	for ; len(f.own) > 0; f.own = f.own[1:] {
+		if err := add(f.own[0]); err != nil {
+			return written, err
+		}
+	}
+	if f.lost > 0 {
+		if err := add(newRecord(lost, slog.Int("count", f.lost))); err != nil {
+			return written, err
+		}
+		f.lost = 0
+	}
+	return written, nil
+}
+
+// follow opens the file, again if the one at its path is another, and looks whether it has become
+// smaller.
+func (f *file) follow() error {
+	if f.events == nil {
+		return f.open()
+	}
+	at, err := os.Stat(f.path)
+	is, failed := f.events.Stat()
+	switch {
+	case failed != nil:
+		return errors.Join(failed, f.drop())
+	case errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(at, is):
+		events, err := openLocked(f.path, os.O_APPEND)
+		if err != nil {
+			return err
+		}
+		_ = f.events.Close()
+		f.events, f.size = events, math.MaxInt64 // if trim fails, the file is looked at again
+	case err != nil:
+		return err
+	case is.Size() >= f.size:
+		f.size = is.Size() // more if somebody else has added to the file, which verify shows
+		return nil
+	}
+	if _, _, err := f.trim(); err != nil {
+		return err
+	}
+	f.moved = true
+	return nil
+}
+
+// open opens the file and its state, and finds where the chain goes on.
+func (f *file) open() (err error) {
+	if f.state == nil {
+		if f.state, err = openLocked(f.statePath, 0); err != nil {
+			f.state = nil
+			return err
+		}
+	}
+	if f.events, err = openLocked(f.path, os.O_APPEND); err != nil {
+		f.events = nil
+		return err
+	}
+	if err := f.resume(); err != nil {
+		return errors.Join(err, f.drop())
+	}
+	return nil
+}
+
+// drop closes the file, so that the next attempt opens it and reads its end.
+func (f *file) drop() error {
+	err := f.events.Close()
+	f.events = nil
+	return err
+}
+
+// resume finds the last position of a file that was just opened, and removes a part of a line at its
+// end.
+func (f *file) resume() error {
+	known, begun, err := f.readState()
+	if err != nil {
+		return err
+	}
+	line, cutOff, err := f.trim()
+	if err != nil {
+		return err
+	}
+	f.last, f.moved, f.own = known, false, nil
+	_, at, ok := cutLine(line)
+	switch {
+	case ok && at.Seq < known.Seq:
+		f.own = append(f.own, newRecord(lost, slog.Uint64("last_seq", known.Seq), slog.Uint64("file_seq", at.Seq)))
+		f.last = at
+	case ok:
+		f.last = at // begun, if the process was killed after that line
+	case f.size == 0:
+		if begun.Seq > 0 && f.movedWith(begun) {
+			f.last = begun
+		}
+		f.moved = true
+	}
+	if cutOff {
+		f.own = append(f.own, newRecord(cut))
+	}
+	return nil
+}
+
+// movedWith reports whether the line at a position is the last one of another file in the folder:
+// the process was killed after that line, and then the file was moved away.
+func (f *file) movedWith(p Position) bool {
+	folder := filepath.Dir(f.path)
+	entries, _ := os.ReadDir(folder)
+	end := macMember + p.MAC + lineEnd + "\n"
+	for _, entry := range entries {
+		if other, err := os.Open(filepath.Join(folder, entry.Name())); err == nil && entry.Type().IsRegular() {
+			tail := make([]byte, len(end))
+			_, err := other.Seek(-int64(len(end)), io.SeekEnd)
+			if err == nil {
+				_, err = io.ReadFull(other, tail)
+			}
+			_ = other.Close()
+			if err == nil && string(tail) == end {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// trim removes a part of a line at the end of the file. It returns the last line, and whether it
+// removed something.
+func (f *file) trim() (line []byte, removed bool, err error) {
+	line, end, partial, err := lastLine(f.events)
+	if err == nil && partial {
+		err = f.events.Truncate(end) // else the next line would continue this one
+	}
+	if err == nil {
+		f.size = end
+	}
+	return line, partial, err
+}
+
+// The state is a line: the last position and, while the next line is written, the position of that.
+// A process that is killed then leaves both, and the file tells which one holds.
+
+func (f *file) readState() (last, begun Position, err error) {
+	text := make([]byte, 2*len(Position{math.MaxUint64, strings.Repeat("0", 64)}.String())+2)
+	n, err := f.state.ReadAt(text, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return last, begun, err
+	}
+	text, _, _ = bytes.Cut(text[:n], []byte("\n"))
+	first, second, _ := strings.Cut(string(text), " ")
+	last, _ = ParsePosition(first) // there is none yet, or somebody has changed it
+	begun, _ = ParsePosition(second)
+	return last, begun, nil
+}
+
+func (f *file) writeState(text string) error {
+	_, err := f.state.WriteAt([]byte(text+"\n"), 0)
+	return err
+}
+
+// append writes an event as the next line, and returns it with its seq and mac. After an error the
+// file is as it was.
+func (f *file) append(event slog.Record) (slog.Record, error) {
+	event = event.Clone()
+	event.AddAttrs(slog.Uint64("seq", f.last.Seq+1))
+	var buffer bytes.Buffer
+	if err := slog.NewJSONHandler(&buffer, nil).Handle(context.Background(), event); err != nil {
+		return event, err
+	}
+	object := bytes.TrimSuffix(buffer.Bytes(), []byte("\n"))
+	next := f.key.next(f.last, object)
+	line := finish(object, next.MAC)
+	err := f.writeState(f.last.String() + " " + next.String())
+	if err != nil {
+		return event, err
+	}
+	if _, err = f.events.Write(line); err == nil {
+		err = f.writeState(next.String())
+	}
+	if err != nil {
+		return event, errors.Join(err, f.takeBack())
+	}
+	f.size, f.last = f.size+int64(len(line)), next
+	event.AddAttrs(slog.String("mac", next.MAC))
+	return event, nil
+}
+
+// takeBack removes the part of a line that was written.
+func (f *file) takeBack() error {
+	if err := f.events.Truncate(f.size); err != nil {
+		return errors.Join(err, f.drop())
+	}
+	return f.writeState(f.last.String())
+}
+
+// close tries once more to write after a failure, ends the attempts, and drops the locks.
+func (f *file) close() error {
+	if f.why() != "" {
+		f.recover()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	if f.retry != nil {
+		f.retry.Stop()
+	}
+	var errs []error
+	for _, file := range []*os.File{f.events, f.state} {
+		if file != nil {
+			errs = append(errs, file.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// openLocked opens a regular file to read and write, with one more flag, and locks it.
+func openLocked(path string, flag int) (*os.File, error) {
+	opened, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := opened.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New(path + " is not a regular file")
+	}
+	if err == nil {
+		var locked bool
+		if locked, err = rewrite.TryLock(opened); err == nil && !locked {
+			err = errors.New(path + " is in use by another process")
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return opened, nil
+}
+
+// lastLine returns the last whole line of a file without its line break, where it ends, and whether a
+// part of another one follows.
+func lastLine(events *os.File) (line []byte, end int64, partial bool, err error) {
+	size, err := events.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, 0, false, err
+	}
+	var tail []byte
+	for at := size; ; {
+		newest := bytes.LastIndexByte(tail, '\n')
+		if newest >= 0 {
+			if before := bytes.LastIndexByte(tail[:newest], '\n'); before >= 0 || at == 0 {
+				end = at + int64(newest) + 1
+				return tail[before+1 : newest], end, end < size, nil
+			}
+		}
+		if at == 0 {
+			return nil, 0, size > 0, nil
+		}
+		block := make([]byte, min(at, 64<<10))
+		at -= int64(len(block))
+		if _, err := events.ReadAt(block, at); err != nil {
+			return nil, 0, false, err
+		}
+		tail = append(block, tail...)
+	}
+}
