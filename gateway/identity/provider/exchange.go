@@ -56,6 +56,7 @@ func (p *Provider) Exchange(ctx context.Context, code string, a Attempt) (*Grant
 			return nil, err
 		}
 		subject, _ = id["sub"].(string)
+		p.fillIn(ctx, id, tokens.Access)
 	}
 	userinfo, subject, err := p.person(ctx, m, tokens.Access, subject)
 	if err != nil {
@@ -108,6 +109,12 @@ func (p *Provider) Refresh(ctx context.Context, t Tokens, subject string) (*Gran
 	if err != nil {
 		return grant, p.ending(err)
 	}
+	if id == nil && silent == nil { // that of the login still names the place of claims
+		if kept := keptClaims(t.ID, subject); len(kept.overages()) > 0 {
+			id = kept
+		}
+	}
+	p.fillIn(ctx, id, tokens.Access)
 	userinfo, _, err := p.person(ctx, m, tokens.Access, subject)
 	if err != nil {
 		if err = p.ending(err); errors.Is(err, ErrEnded) {
