@@ -1,16 +1,11 @@
 package redis
 
 import (
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,9 +55,9 @@ providers: [{name: okta, issuer: "` + issuer.URL + `", client_id: gateway}]
 	trusted := `token: {private_key: own.pem, trusted_issuers: [{name: okta, issuer: "` + issuer.URL +
 		`", audience: [api]}], `
 	config = strings.Replace(config, "token: {", trusted, 1)
-	own := world.Must(x509.MarshalPKCS8PrivateKey(world.Must(rsa.GenerateKey(rand.Reader, 2048))(t)))(t)
+	own := ownKey(t)
 	for _, g := range p.both() {
-		g.Write("own.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: own})))
+		g.Write("own.pem", own)
 		g.Configure(config)
 	}
 	p.run()
@@ -76,11 +71,7 @@ providers: [{name: okta, issuer: "` + issuer.URL + `", client_id: gateway}]
 	token := p.byAssertion(t, p.a, http.StatusOK, given, asAgent)
 	p.wantBearer(t, token, http.StatusOK)
 	p.byAssertion(t, p.b, http.StatusBadRequest, given, asAgent)
-	cmd := exec.Command(world.Program("authgate"), "sessions", "end", "--user", "okta:carol")
-	cmd.Dir = p.b.Dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	p.endSessions(t, p.b, "okta:carol")
 	p.wantBearer(t, token, http.StatusUnauthorized)
 	p.byAssertion(t, p.a, http.StatusBadRequest, early, asAgent)
 

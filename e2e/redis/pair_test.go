@@ -2,8 +2,13 @@ package redis
 
 import (
 	"cmp"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,6 +64,13 @@ func startPair(t testing.TB, redis *redistest.Server, way string) *pair {
 	return p
 }
 
+// ownKey returns a new key, for token.private_key of all instances.
+func ownKey(t testing.TB) string {
+	t.Helper()
+	key := world.Must(x509.MarshalPKCS8PrivateKey(world.Must(rsa.GenerateKey(rand.Reader, 2048))(t)))(t)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
+}
+
 func (p *pair) run() {
 	p.a.T.Helper()
 	p.a.Run()
@@ -100,6 +112,16 @@ func (p *pair) signOut(t testing.TB, credential ...string) {
 	t.Helper()
 	if got := p.a.Status(p.client(p.a), "POST", "/logout", credential...); got != http.StatusOK {
 		t.Fatalf("logout: %d", got)
+	}
+}
+
+// endSessions ends the logins of a user at an instance, as an operator.
+func (p *pair) endSessions(t testing.TB, g *world.Instance, user string) {
+	t.Helper()
+	cmd := exec.Command(world.Program("authgate"), "sessions", "end", "--user", user)
+	cmd.Dir = g.Dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 }
 

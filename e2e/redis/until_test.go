@@ -1,10 +1,6 @@
 package redis
 
 import (
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -53,9 +49,9 @@ func TestRedisUntil(t *testing.T) {
 oauth: {enabled: true, clients: [{id: wiki, consent: skip, redirect_uris: ["https://wiki.example.net/cb"]}]}
 `
 	config = strings.Replace(config, "token: {", "token: {private_key: own.pem, ", 1)
-	own := world.Must(x509.MarshalPKCS8PrivateKey(world.Must(rsa.GenerateKey(rand.Reader, 2048))(t)))(t)
+	own := ownKey(t)
 	for _, g := range p.both() {
-		g.Write("own.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: own})))
+		g.Write("own.pem", own)
 	}
 	const roles = "roles: [user, admin]"
 	if strings.Count(config, roles) != 1 {
