@@ -20,7 +20,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install what the tests need on Debian as root, or print what to install
-	@.ci/deps go gcc curl node chromium-headless-shell redis-server openssl systemd-analyze lighttpd busybox sqlite3 haproxy nginx caddy git prometheus jupyter flask oathtool ssh-keygen
+	@.ci/deps go gcc curl node chromium-headless-shell redis-server openssl systemd-analyze lighttpd busybox sqlite3 haproxy nginx caddy git prometheus jupyter mcp flask oathtool ssh-keygen
 
 build: ## build bin/authgate
 	@.ci/deps go
