@@ -111,10 +111,11 @@ func TestExplainIssuedTokens(t *testing.T) {
 	opened := map[string]bool{}
 	in := func(d time.Duration) int64 { return r.clock.Now().Add(d).Unix() }
 	for _, changes := range []map[string]any{
-		{}, {"aud": []string{"x", "other"}}, {"repository_id": 1296269, "run": map[string]any{"ref": "refs/heads/main"}},
-		{"repository_id": "1296269", "run": map[string]any{"ref": []string{"refs/heads/main"}, "number": 12345678901234567}},
-		{"repository_id": "1296270", "run": map[string]any{"ref": "refs/heads/main"}}, {"sub": "repo:a/b", "name": "Job"},
-		{"groups": map[string]any{"names": []string{"deployer", "x"}}}, {"groups": "deployer"}, {"scope": "deploy read"},
+		{}, {"aud": []string{"x", "other"}}, {"sub": "repo:a/b", "name": "Job"}, {"groups": "deployer"},
+		{"repository_id": 1296269, "run": map[string]any{"ref": "refs/heads/main"}},
+		{"repository_id": "1296269", "run": map[string]any{"ref": []string{"refs/heads/main"}, "number": 1 << 60}},
+		{"repository_id": "1296270", "run": map[string]any{"ref": "refs/heads/main"}},
+		{"groups": map[string]any{"names": []string{"deployer", "x"}}}, {"scope": "deploy read"},
 		{"scp": []string{"deploy"}}, {"preferred_username": "runner", "email": "runner@example.org"},
 		{"preferred_username": "runner", "email": "runner@example.org", "email_verified": false},
 		{"preferred_username": "boss@example.org"}, {"act": map[string]any{"sub": "client:agent"}},
@@ -127,8 +128,8 @@ func TestExplainIssuedTokens(t *testing.T) {
 		maps.Copy(claims, changes)
 		caller := explain.Caller{Issuer: "ci"}
 		caller.Token = must.Get(strictjson.Object(must.Get(json.Marshal(claims))(t)))(t)
-		for _, path := range []string{"/any/", "/main/", "/roles/", "/scopes/", "/users/", "/local/", "/actors/", "/fresh/",
-			"/pages/", "/public/", "/nowhere"} {
+		for _, path := range []string{"/any/", "/main/", "/roles/", "/scopes/", "/users/", "/local/", "/actors/",
+			"/fresh/", "/pages/", "/public/", "/nowhere"} {
 			x, err := e.Explain(&explain.Request{Method: "GET", URL: path, Caller: &caller})
 			if err != nil {
 				t.Fatalf("%s with %v: %v", path, changes, err)
@@ -157,7 +158,8 @@ func TestExplainDescribedToken(t *testing.T) {
 		want, reason string // the outcome with the user, and a part of the reason
 	}{
 		{"ci", "/any/", sub, "allow 1 ci:1", "route /any/"},
-		{"ci", "/any/", map[string]any{"sub": "1", "iss": "https://else.invalid"}, "challenge", `expected "https://ci.invalid"`},
+		{"ci", "/any/", map[string]any{"sub": "1", "iss": "https://else.invalid"}, "challenge",
+			`expected "https://ci.invalid"`},
 		{"cluster", "/any/", sub, "challenge", `issuer "cluster" has no audience, so its tokens open no route`},
 		{"cluster", "/pages/", sub, "challenge", "accepts session"},
 		{"cluster", "/public/", sub, "allow", "route /public/"},

@@ -77,6 +77,7 @@ func (s *programs) byDeviceCode(ex *web.Exchange, c *call) (*grants.Issued, erro
 		if t.Client != c.client.ID {
 			return refuse(codeInvalidGrant, "The device code is of another client.")
 		}
+		t.Federation = c.entry()
 		return nil
 	})
 }

@@ -327,6 +327,143 @@ func TestFederationEnds(t *testing.T) {
 	p.Want(401, "GET", "/bearer/", "", "Authorization: Bearer "+a.Access)
 }
 
+// everyGrant has a client with each grant, which tokens of ci prove.
+const everyGrant = rig.Base + `
+  - {match: /acted/, upstream: app, auth: [bearer]}
+oauth:
+  enabled: true
+  clients:
+    - id: agent
+      secret: "` + wikiSecret + `"
+      roles: [user]
+      consent: skip
+      redirect_uris: ["https://agent.example.net/cb"]
+      grants: [authorization_code, refresh_token, device_code, client_credentials, jwt_bearer, token_exchange]
+      exchange: {from: ["https://gw.example/bearer"], to: ["https://gw.example/bearer", "https://gw.example/acted"]}
+      federation:
+        - {issuer: ci, claims: {sub: [agent]}}
+        - {issuer: ci, claims: {sub: [another]}}
+    - {id: last, secret: "` + wikiSecret + `", grants: [token_exchange],
+       exchange: {from: ["https://gw.example/bearer"], to: ["https://gw.example/acted"]}}
+`
+
+// agentAt is a server with everyGrant, at which assertions of one subject prove the agent.
+type agentAt struct {
+	*platform
+	subject string
+}
+
+// asks sends a form to the token endpoint, by an assertion.
+func (p *agentAt) asks(change ...string) answer {
+	p.T.Helper()
+	values := form(change...)
+	values.Set("client_assertion_type", assertionType)
+	values.Set("client_assertion", p.token(map[string]any{"sub": p.subject}))
+	w := p.Want(200, "POST", "/oauth/token", values.Encode(), rig.Form)
+	var a answer
+	must.Do(p.T, json.Unmarshal(w.Body.Bytes(), &a))
+	return a
+}
+
+// signIn returns tokens of the code grant.
+func (p *agentAt) signIn(t *testing.T) answer {
+	t.Helper()
+	redirect := "https://agent.example.net/cb"
+	code := p.code(t, ask("client_id", "agent", "redirect_uri", redirect, "resource", lends))
+	return p.asks("grant_type", "authorization_code", "code", code, "redirect_uri", redirect, "code_verifier", verifier)
+}
+
+// allowed returns the code of a device that the user has allowed.
+func (p *agentAt) allowed(t *testing.T) string {
+	t.Helper()
+	values := form("client_id", "agent", "client_secret", wikiSecret, "resource", lends)
+	var d deviceStart
+	must.Do(t, json.Unmarshal(p.Want(200, "POST", "/oauth/device", values.Encode(), rig.Form).Body.Bytes(), &d))
+	if w := p.decide(formOf(t, p.enter(d.User)), "allow"); w.Code != 200 {
+		t.Fatalf("the device: %d", w.Code)
+	}
+	return d.Device
+}
+
+// Whatever grant gives a token to a client which an entry of its federation has proved, the token ends with the
+// entry, and with no other. A refresh token does, too, although the client has another proof.
+func TestFederationEndsEachGrant(t *testing.T) {
+	t.Parallel()
+	exchange := func(p *agentAt, token, resource string) answer {
+		return p.asks("grant_type", exchangeGrant, "subject_token", token, "subject_token_type", accessTokenType,
+			"resource", resource)
+	}
+	asAgent := []string{"client_id", "agent", "client_secret", wikiSecret}
+	for name, give := range map[string]func(t *testing.T, p *agentAt) answer{
+		"authorization_code": func(t *testing.T, p *agentAt) answer { return p.signIn(t) },
+		"refresh_token": func(t *testing.T, p *agentAt) answer {
+			return p.asks("grant_type", "refresh_token", "refresh_token", p.signIn(t).Refresh)
+		},
+		"device_code": func(t *testing.T, p *agentAt) answer {
+			return p.asks("grant_type", "urn:ietf:params:oauth:grant-type:device_code", "device_code", p.allowed(t))
+		},
+		"client_credentials": func(_ *testing.T, p *agentAt) answer {
+			return p.asks("grant_type", "client_credentials", "resource", lends)
+		},
+		"jwt_bearer": func(t *testing.T, p *agentAt) answer {
+			return p.byAssertion(200, p.token(map[string]any{"sub": p.subject}), "resource", lends)
+		},
+		"token_exchange": func(t *testing.T, p *agentAt) answer {
+			values := form(append(asAgent, "grant_type", "client_credentials", "resource", lends)...)
+			return exchange(p, p.post(t, 200, "/oauth/token", values).Access, lends)
+		},
+		"token_exchange of its token": func(t *testing.T, p *agentAt) answer {
+			given := p.asks("grant_type", "client_credentials", "resource", lends)
+			values := form("grant_type", exchangeGrant, "subject_token", given.Access,
+				"subject_token_type", accessTokenType, "resource", acted)
+			return p.post(t, 200, "/oauth/token", values, rig.Basic("last", wikiSecret))
+		},
+	} {
+		for subject, open := range map[string]bool{"agent": false, "another": true} {
+			t.Run(name+" by "+subject, func(t *testing.T) {
+				t.Parallel()
+				p := &agentAt{newPlatform(t, everyGrant), subject}
+				p.cookie = p.Login(rig.Alice).Cookie
+				a := give(t, p)
+				path, status := "/bearer/", map[bool]int{true: 200, false: 401}[open]
+				if strings.HasSuffix(name, "its token") {
+					path = "/acted/"
+				}
+				p.Want(200, "GET", path, "", "Authorization: Bearer "+a.Access)
+				p.Reload(rig.Edit(t, p.yaml, "        - {issuer: ci, claims: {sub: [agent]}}\n", ""))
+				p.Want(status, "GET", path, "", "Authorization: Bearer "+a.Access)
+				if a.Refresh == "" {
+					return
+				}
+				values := form(append(asAgent, "token", a.Refresh)...)
+				inspected := p.Want(200, "POST", "/oauth/introspect", values.Encode(), rig.Form)
+				if active := strings.Contains(inspected.Body.String(), `"active":true`); active != open {
+					t.Errorf("the refresh token: %s", inspected.Body)
+				}
+				given := p.post(t, map[bool]int{true: 200, false: 400}[open], "/oauth/token",
+					form(append(asAgent, "grant_type", "refresh_token", "refresh_token", a.Refresh)...))
+				if !open && given.Error != "invalid_grant" {
+					t.Errorf("the refresh token gives %+v", given)
+				}
+			})
+		}
+	}
+}
+
+// A refresh token is of the proof by which the client got it last: of none after a use with the secret.
+func TestFederationOfTheLastRefresh(t *testing.T) {
+	t.Parallel()
+	p := &agentAt{newPlatform(t, everyGrant), "agent"}
+	p.cookie = p.Login(rig.Alice).Cookie
+	refresh := form("client_id", "agent", "client_secret", wikiSecret, "grant_type", "refresh_token",
+		"refresh_token", p.signIn(t).Refresh)
+	given := p.post(t, 200, "/oauth/token", refresh)
+	p.Reload(rig.Edit(t, p.yaml, "        - {issuer: ci, claims: {sub: [agent]}}\n", ""))
+	p.Want(200, "GET", "/bearer/", "", "Authorization: Bearer "+given.Access)
+	refresh.Set("refresh_token", given.Refresh)
+	p.post(t, 200, "/oauth/token", refresh)
+}
+
 // Metadata has the grant if a client has it.
 func TestAssertionMetadata(t *testing.T) {
 	for yaml, want := range map[string]bool{federated: true, configuration: false} {

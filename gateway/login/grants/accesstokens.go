@@ -205,8 +205,8 @@ func (g *Grants) findVerified(ctx context.Context, token string) (*verified, err
 // resolve finds the records that a token depends on, and who it is. It reads in parallel, because
 // the store must probably ask a disk or a server.
 func (g *Grants) resolve(ctx context.Context, access *accessToken) (*verified, error) {
-	if access.federation != "" && !g.options.Federated(access.client, access.federation) {
-		return nil, invalid("the federation of its client has changed")
+	if err := g.federated(access.client, access.federation); err != nil {
+		return nil, err
 	}
 	if err := g.checkExchanges(access); err != nil {
 		return nil, err
@@ -256,6 +256,14 @@ func (g *Grants) resolveClient(access *accessToken) (*verified, error) {
 	}
 	terms := Terms{Client: access.client, Resource: g.resourceOf(access.audience), Scopes: access.scopes}
 	return &verified{accessToken: access, identity: id, terms: terms}, nil
+}
+
+// federated refuses what a client got by an entry of its federation that has changed since.
+func (g *Grants) federated(client, entry string) error {
+	if entry != "" && !g.options.Federated(client, entry) {
+		return invalid("the federation of its client has changed")
+	}
+	return nil
 }
 
 // resourceOf returns the resource of an audience, empty if it is that of the gateway's own

@@ -193,6 +193,7 @@ func (d *Devices) Poll(ctx context.Context, deviceCode string, check func(*Terms
 	}
 	key := deviceKey(deviceCode)
 	var answer error
+	federation := ""
 	err := store.Update(ctx, d.store, key, func(raw []byte) (edit store.Edit, err error) {
 		if raw == nil {
 			return store.Edit{}, invalid("the device code is unknown or was used")
@@ -206,6 +207,7 @@ func (d *Devices) Poll(ctx context.Context, deviceCode string, check func(*Terms
 		if err := check(&asked); err != nil {
 			return store.Edit{}, err
 		}
+		federation = asked.Federation
 		if answer = known.poll(d.now()); answer == nil || answer == ErrExpired || answer == ErrDenied {
 			return store.Edit{}, nil
 		}
@@ -217,7 +219,7 @@ func (d *Devices) Poll(ctx context.Context, deviceCode string, check func(*Terms
 	if err != nil {
 		return nil, err
 	}
-	return d.redeem(ctx, key)
+	return d.redeem(ctx, key, federation)
 }
 
 // poll returns the error for a device that asks at now, nil for tokens.
@@ -239,8 +241,9 @@ func (d *device) poll(now time.Time) error {
 	return ErrPending
 }
 
-// redeem makes the grant of a device that was allowed.
-func (d *Devices) redeem(ctx context.Context, key string) (*Issued, error) {
+// redeem makes the grant of a device that was allowed, whose client proved itself by an entry of its federation,
+// if that is not empty.
+func (d *Devices) redeem(ctx context.Context, key, federation string) (*Issued, error) {
 	raw, err := record.Find(ctx, d.store, key)
 	if err == nil && raw == nil {
 		err = invalid("the device code was used")
@@ -269,6 +272,7 @@ func (d *Devices) redeem(ctx context.Context, key string) (*Issued, error) {
 		return nil, err
 	}
 	s := newSecret(refreshMark)
+	known.Terms.Federation = federation
 	made, refresh := (&grant{lender: *known.By, Code: Code{Terms: known.Terms}}).asRedeemed(s, now)
 	value, err := json.Marshal(made)
 	if err != nil {

@@ -93,8 +93,8 @@ func (g *Grants) checkExchanges(access *accessToken) error {
 		if !g.options.Exchanges(client) || !g.options.Counts(one.Client) {
 			return invalid("its client may not exchange tokens any more")
 		}
-		if one.Federation != "" && !g.options.Federated(one.Client, one.Federation) {
-			return invalid("the federation of a client has changed")
+		if err := g.federated(one.Client, one.Federation); err != nil {
+			return err
 		}
 		client = one.Client
 	}

@@ -75,8 +75,8 @@ type Terms struct {
 	Access  time.Duration `json:"access"`
 	Refresh time.Duration `json:"refresh,omitempty"`
 	// Federation is the entry of the client's federation that the client proved itself by for these
-	// tokens. They end when the entry changes.
-	Federation string `json:"-"`
+	// tokens: in a grant, for the refresh token. They end when the entry changes.
+	Federation string `json:"federation,omitempty"`
 }
 
 // Options are the parts of Grants. All are required.

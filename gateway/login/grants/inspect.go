@@ -91,6 +91,9 @@ func (g *Grants) inspect(ctx context.Context, token string) (*Inspected, error) 
 	if known.Current != s.hash() {
 		return nil, invalid("the refresh token was used")
 	}
+	if err := g.federated(known.Client, known.Federation); err != nil {
+		return nil, err
+	}
 	by, err := g.lenderOf(ctx, s.name(), known, known.Expires)
 	if err != nil {
 		return nil, err

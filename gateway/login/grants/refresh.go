@@ -35,6 +35,9 @@ func (g *Grants) refresh(ctx context.Context, s secret, check func(*Terms) error
 		return nil, err
 	}
 	now := g.options.Now()
+	if err := g.federated(known.Client, known.Federation); err != nil {
+		return nil, err
+	}
 	by, err := g.lenderOf(ctx, s.name(), known, now)
 	if err != nil {
 		return nil, err
@@ -51,6 +54,7 @@ func (g *Grants) refresh(ctx context.Context, s secret, check func(*Terms) error
 	following := s.next()
 	next := *known
 	next.State, next.Used = known.Rotate(following.hash(), g.options.Leeway, now), now
+	next.Federation = terms.Federation
 	value, err := json.Marshal(next)
 	if err != nil {
 		return nil, err
