@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"authgate/gateway/proxy/forward"
+	"authgate/gateway/proxy/streams"
 	"authgate/gateway/proxy/tracing"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/wire/conn"
@@ -44,8 +45,9 @@ type exchange struct {
 	demand    policy.Demand   // of a step-up
 	tellsEnd  bool            // the answer tells that the login has ended
 
-	counted bool // as in flight
-	abort   bool // the answer is not whole, and must not seem so
+	place   streams.Place // of a stream
+	counted bool          // as in flight
+	abort   bool          // the answer is not whole, and must not seem so
 }
 
 // begin notes the arrival of a request.
@@ -106,6 +108,7 @@ func (ex *exchange) finish() {
 	if ex.counted {
 		ex.gateway.inFlight.endRequest()
 	}
+	ex.place.Leave()
 	ex.sent.Close()
 	if ex.abort && !ex.Request.ProtoAtLeast(1, 1) {
 		conn.Reset(ex.Request)

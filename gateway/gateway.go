@@ -138,8 +138,10 @@ func assemble(o Options) (*Gateway, error) {
 	if quotas := guarded.Quotas(); quotas != nil {
 		g.shared = rate.NewShared(quotas)
 	}
-	if err := o.Registerer.Register(g.inFlight.gauge()); err != nil {
-		return nil, fmt.Errorf("registering metrics: %w", err)
+	for _, gauge := range g.inFlight.gauges() {
+		if err := o.Registerer.Register(gauge); err != nil {
+			return nil, fmt.Errorf("registering metrics: %w", err)
+		}
 	}
 	targets := func() iter.Seq2[string, *upstream.Upstream] { return maps.All(g.upstreams()) }
 	if err := o.Registerer.Register(web.Targets(targets)); err != nil {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"authgate/gateway/config"
+	"authgate/gateway/proxy/streams"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/store"
 	"authgate/gateway/wire/conn"
@@ -85,6 +87,7 @@ func (g *Gateway) HTTPRedirect(w http.ResponseWriter, r *http.Request) {
 type inFlight struct {
 	budget   conn.Budget // of file descriptors
 	count    atomic.Int64
+	streams  streams.Places // of those that are streams
 	refusing rate.Sometimes // bounds the log of refused requests
 }
 
@@ -134,13 +137,55 @@ func (ex *exchange) checkInFlight() error {
 		ex.gateway.service.Logger.Warn("requests are refused: as many are in flight as limits.in_flight or the file "+
 			"descriptors allow", "limit", ex.state.maxInFlight)
 	})
-	return web.Busy("Too many requests are being served at once. Try again.",
-		errors.New("too many requests are in flight"))
+	return web.Busy(detailBusy, errors.New("too many requests are in flight"))
 }
 
-// gauge returns the metric of the requests in flight.
-func (f *inFlight) gauge() prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "authgate_requests_in_flight", Help: "Requests that are being served, streams and WebSockets included.",
-	}, func() float64 { return float64(f.count.Load()) })
+const detailBusy = "Too many requests are being served at once. Try again."
+
+// mostStreams returns how many of the requests in flight may be streams. The others of the limit are an eighth,
+// and at least one: streams last, and would keep everybody from the pages and from the logout.
+func mostStreams(limit int64) int { return int(max(1, limit-max(1, limit/8))) }
+
+// BeginStream implements forward.Login: it counts the request as a stream of its login, or of its user
+// if the credential belongs to no login.
+func (ex *exchange) BeginStream() error {
+	if ex.place.IsTaken() {
+		return nil
+	}
+	login, limit := "", mostStreams(ex.state.maxInFlight)
+	if id := ex.Identity; id != nil {
+		login = cmp.Or(id.Login, id.Subject)
+	}
+	place, err := ex.gateway.inFlight.streams.Take(login, limit, ex.state.config.Limits.StreamsPerLogin)
+	ex.place = place
+	if full, ok := errors.AsType[*streams.LoginFullError](err); ok {
+		if full.First { // the access log has them all
+			ex.Audit("denied", slog.String("reason", full.Error()))
+		}
+		return &web.Error{
+			Status: http.StatusTooManyRequests, Detail: "You have too many streams open. Close some of them.",
+			Cause: err, RetryAfter: time.Second,
+		}
+	}
+	if err != nil {
+		ex.gateway.inFlight.refusing.Do(func() {
+			ex.gateway.service.Logger.Warn("streams are refused: they have their share of limits.in_flight or of "+
+				"the file descriptors", "limit", limit)
+		})
+		return web.Busy(detailBusy, err)
+	}
+	return nil
+}
+
+// gauges returns the metrics of the requests in flight.
+func (f *inFlight) gauges() []prometheus.Collector {
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "authgate_requests_in_flight",
+			Help: "Requests that are being served, streams and WebSockets included.",
+		}, func() float64 { return float64(f.count.Load()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "authgate_streams_open", Help: "Those that are WebSockets, other tunnels or event streams.",
+		}, func() float64 { return float64(f.streams.Taken()) }),
+	}
 }

@@ -83,6 +83,11 @@ func (q *Request) send() error {
 	} else {
 		delete(r.Header, "Upgrade")
 	}
+	if asksForStream(r) {
+		if err := q.Login.BeginStream(); err != nil {
+			return err
+		}
+	}
 	r = q.withTargetHints(r)
 	fast := q.fastPath()
 	if fast == nil {

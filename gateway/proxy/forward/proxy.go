@@ -27,7 +27,9 @@ func (q *Request) proxy(transport http.RoundTripper, r *http.Request, upload *we
 		BufferPool: q.Route.forwarder.buffers,
 		ErrorLog:   q.Route.forwarder.log,
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
-			q.err = q.Route.upstream.Failure(upload.Failure(err))
+			if q.err == nil {
+				q.err = q.Route.upstream.Failure(upload.Failure(err))
+			}
 		},
 		ModifyResponse: func(response *http.Response) error {
 			if err := q.withoutNegotiate(response); err != nil {
@@ -36,6 +38,11 @@ func (q *Request) proxy(transport http.RoundTripper, r *http.Request, upload *we
 			if response.StatusCode == http.StatusSwitchingProtocols {
 				if err := switchProtocols(exchange.request, response); err != nil {
 					return err
+				}
+			}
+			if isEventStream(response.Header.Get("Content-Type")) {
+				if q.err = q.Login.BeginStream(); q.err != nil {
+					return q.err
 				}
 			}
 			announce(response.Trailer)

@@ -204,6 +204,9 @@ func (r *rig) Check(context.Context) error {
 	return nil
 }
 
+// BeginStream implements login.
+func (r *rig) BeginStream() error { return nil }
+
 // ServeHTTP implements http.Handler.
 func (r *rig) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	ex := &web.Exchange{}

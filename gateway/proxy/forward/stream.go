@@ -6,16 +6,35 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 
 	"authgate/gateway/proxy/streams"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/wire/conn"
 )
 
-// login tells whether the login of a request goes on.
+// login is the login of a request, and tells whether it goes on.
 type login interface {
 	// Check is that of streams.Stream.
 	Check(context.Context) error
+	// BeginStream is called before the request becomes a stream, which lasts. The error refuses the request.
+	// A second call changes nothing.
+	BeginStream() error
+}
+
+// events is the media type of an event stream.
+const events = "text/event-stream"
+
+// isEventStream reports whether a Content-Type is that of an event stream.
+func isEventStream(contentType string) bool {
+	return len(contentType) >= len(events) && strings.EqualFold(contentType[:len(events)], events)
+}
+
+// asksForStream reports whether a request can only become a stream: a WebSocket, another tunnel, or
+// what EventSource of a browser asks for.
+func asksForStream(r *http.Request) bool {
+	accept := r.Header["Accept"]
+	return r.Header["Upgrade"] != nil || len(accept) == 1 && accept[0] == events
 }
 
 // cancelable makes r a request that may have to be canceled before net/http knows that

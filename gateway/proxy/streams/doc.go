@@ -10,6 +10,9 @@
 // Streams whose client has gone end, too: over HTTP/1.1, net/http notices a client
 // that leaves only until the client has sent the first byte of its next request.
 //
+// [Places] bounds how many WebSockets, tunnels and event streams are open, of one login and of all: they last, and
+// would leave no room for other requests.
+//
 // # Limits
 //
 // A stream ends at most checkEvery and [EndingTime] after its login. If the

@@ -1,0 +1,108 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	ownrig "authgate/internal/test/rig"
+)
+
+const eventSource = "Accept: text/event-stream"
+
+// webSocket returns the header of an opening handshake with a credential.
+func webSocket(credential string) []string {
+	return append([]string{credential, "Connection: Upgrade", "Upgrade: websocket"}, ownrig.Handshake...)
+}
+
+// A login has at most limits.streams_per_login streams, by whatever credentials. One more is 429, which does not reach
+// the upstream if the request asks for a stream. Other logins, and requests that are no streams, go on.
+func TestStreamsPerLogin(t *testing.T) {
+	t.Parallel()
+	yaml := baseConfig + "limits: {streams_per_login: 2}\n"
+	streamsWith(t, yaml, func(s *streaming) {
+		alice, bob, service := s.login(aliceIn), s.login(bobIn), basicHeader("service", "s3rvice")
+		first := s.open("HTTP/1.1", "/session/", alice.cookie)
+		defer s.open("HTTP/2.0", "/bearer/", alice.bearer).Close()
+		refused := s.want(429, "GET", "/session/", "", alice.cookie, eventSource)
+		if refused.Header().Get("Retry-After") != "1" || !strings.Contains(detailOf(t, refused), "streams") {
+			t.Errorf("Retry-After %q: %s", refused.Header().Get("Retry-After"), refused.Body)
+		}
+		s.want(429, "GET", "/session/", "", webSocket(alice.cookie)...)
+		if w := s.do("GET", "/session/", "", alice.cookie); w.Code != 429 || strings.Contains(w.Body.String(), "data") {
+			t.Errorf("a third answer that is an event stream: %d %s", w.Code, w.Body)
+		}
+		<-s.canceled // the upstream's end of that
+		defer s.open("HTTP/1.1", "/session/", s.another().cookie).Close()
+		defer s.open("HTTP/1.1", "/session/", bob.cookie).Close()
+		for range 2 {
+			defer s.open("HTTP/1.1", "/basic/", service).Close() // the user, who has no login
+			defer s.open("HTTP/1.1", "/public/", "").Close()
+			defer s.open("HTTP/1.1", "/public/", "").Close()
+		}
+		s.want(429, "GET", "/basic/", "", service, eventSource)
+		s.upstream.Answer = nil
+		s.want(200, "GET", "/session/", "", alice.cookie)
+		s.upstream.Answer = s.begin
+
+		if got := s.sample("authgate_streams_open"); got != 10 {
+			t.Errorf("the metric has %v streams, want 10", got)
+		}
+		denied := 0
+		for _, line := range s.log.Records(t, "audit") {
+			if reason, _ := line["reason"].(string); line["event"] == "denied" && strings.Contains(reason, "streams_per_login") {
+				denied++
+			}
+		}
+		if denied != 2 {
+			t.Errorf("%d audit events, want one for each login", denied)
+		}
+		first.Close()
+		time.Sleep(time.Second)
+		s.open("HTTP/1.1", "/session/", alice.cookie).Close()
+	})
+}
+
+// An eighth of limits.in_flight, and at least one, is for requests that are no streams: users can sign out however many
+// streams they have. A reload changes what counts for the next stream.
+func TestShareWithoutStreams(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[int64]int{1: 1, 2: 1, 3: 2, 8: 7, 16: 14, 9500: 8313} {
+		if got := mostStreams(limit); got != want {
+			t.Errorf("of %d requests %d may be streams, want %d", limit, got, want)
+		}
+	}
+	yaml := baseConfig + "limits: {in_flight: 4}\n"
+	streamsWith(t, yaml, func(s *streaming) {
+		alice := s.login(aliceIn)
+		var open []io.Closer
+		for range 3 {
+			open = append(open, s.open("HTTP/1.1", "/session/", alice.cookie))
+		}
+		for _, header := range [][]string{{alice.cookie, eventSource}, webSocket(alice.cookie)} {
+			if w := s.want(503, "GET", "/session/", "", header...); w.Header().Get("Retry-After") == "" {
+				t.Error("the refusal has no Retry-After")
+			}
+		}
+		s.mustReload(strings.Replace(yaml, "in_flight: 4", "in_flight: 5", 1))
+		s.upstream.Answer = s.begin
+		open = append(open, s.open("HTTP/2.0", "/session/", alice.cookie))
+		s.upstream.Answer = nil
+		s.want(200, "GET", "/session/", "", alice.cookie)
+		s.want(200, "GET", "/me", "", alice.cookie)
+		s.want(200, "POST", "/logout", "", alice.cookie)
+		time.Sleep(within)
+		s.alive(0)
+		for _, each := range open {
+			each.Close()
+		}
+		synctest.Wait()
+		if n := s.Gateway.inFlight.streams.Taken(); n != 0 {
+			t.Errorf("after their end %d streams count", n)
+		}
+		s.want(http.StatusOK, "GET", "/public/", "", eventSource)
+	})
+}
