@@ -10,6 +10,7 @@ import (
 	"authgate/gateway/proxy/tracing"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/wire/conn"
+	"authgate/gateway/wire/mcp"
 	"authgate/policy"
 )
 
@@ -42,6 +43,7 @@ type exchange struct {
 
 	sent      forward.Request // to the upstream
 	confirmed *confirmed      // by Check; nil: not checked yet
+	message   *mcp.Message    // for an MCP server; nil: there is none
 	demand    policy.Demand   // of a step-up
 	tellsEnd  bool            // the answer tells that the login has ended
 

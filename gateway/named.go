@@ -106,6 +106,8 @@ func (st *state) routeNamed(request *policy.Request, upstream string) (*route, e
 	switch {
 	case err != nil:
 		return nil, malformedName(err)
+	case route.config.MCP:
+		return nil, &refusedName{route.rule.Name, "its route has mcp"}
 	case route.config.Upstream != upstream:
 		return nil, &refusedName{route.rule.Name, "its route has another upstream"}
 	}

@@ -34,6 +34,10 @@ func (ex *exchange) preflight() error {
 	if err != nil || route.forward == nil && !ex.Verify {
 		return nil // the route of OPTIONS itself decides
 	}
+	if route.config.MCP && ex.Verify {
+		ex.route, ex.Label = route, route.rule.Name
+		return noMessage()
+	}
 	if route.config.CORS.Preflight == config.PreflightApplication {
 		// Without a body, and from a proxy, which forwards the header itself, without a credential.
 		bare := ex.Request.ContentLength == 0

@@ -108,7 +108,10 @@ func (ex *exchange) findRoute() error {
 		return endpoint.NothingHere("the route has no upstream, so it is for " + config.EndpointVerify + " only")
 	}
 	ex.route, ex.Label = route, route.rule.Name
-	ex.SignIn, ex.TellsSignIn, ex.CORS = &route.signIn, route.tells, route.cors
+	ex.SignIn, ex.TellsSignIn, ex.CORS, ex.MCP = &route.signIn, route.tells, route.cors, route.config.MCP
+	if ex.MCP && ex.Verify {
+		return noMessage()
+	}
 	if ex.WorkerScript() && !route.config.AllowsWorkers() {
 		return web.NoServiceWorker("routes[].service_workers is not allow")
 	}
@@ -139,6 +142,11 @@ func (ex *exchange) authorize() error {
 	id, err := ex.identify()
 	if err != nil {
 		return err
+	}
+	if ex.MCP {
+		if err := ex.readMessage(id); err != nil {
+			return err
+		}
 	}
 	step := ex.trace.Step(tracing.StepDecide)
 	err = ex.decide(id)
@@ -224,9 +232,16 @@ func (ex *exchange) decide(id *policy.Identity) error {
 		return ex.stepUp(id, &decision)
 	}
 	ex.Audit("denied", slog.String("rule", decision.Rule), slog.String("reason", decision.Reason))
+	var lacks error
 	if scopes := route.rule.LackedScopes(id, &ex.Canonical); scopes != nil {
-		lacks := web.InsufficientScope(ex.state.config.Basic.Realm, scopes, decision.Reason)
-		return web.At(route.chain.Metadata(&ex.Credentials), lacks)
+		lacks = web.InsufficientScope(ex.state.config.Basic.Realm, scopes, decision.Reason)
+		lacks = web.At(route.chain.Metadata(&ex.Credentials), lacks)
+	}
+	if ex.MCP {
+		lacks = ex.aboutMessage(id, lacks)
+	}
+	if lacks != nil {
+		return lacks
 	}
 	return web.Forbidden()
 }

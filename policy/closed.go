@@ -37,7 +37,7 @@ func (r *Route) closedTo(kinds []Kind, methods []string, client netip.Addr) (fir
 		}
 	}
 	for _, method := range methods {
-		req := &Request{Method: method, Client: client}
+		req := &Request{Method: method, Client: client, Message: &Message{}}
 		for i := range kinds {
 			failed, v := r.Policy.judge(known(&kinds[i], req))
 			if v != unmet {
@@ -59,6 +59,8 @@ func (r *Route) possibleRequests() (methods []string, clients []netip.Addr) {
 		switch rule.key {
 		case methodsKey:
 			methods = append(methods, rule.values...)
+		case messageKey + "methods", messageKey + "tools", messageKey + "prompts", messageKey + "resources":
+			methods = append(methods, "POST")
 		case networksKey:
 			for _, text := range rule.values {
 				network, _ := parseNetwork(text) // passed checkNetwork

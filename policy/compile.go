@@ -12,7 +12,9 @@ type compiler struct {
 	named  map[string]*Policy
 	cyclic map[string]string // cycles by the path of the reference that closes them
 	once   string            // since when cyclic are cycles
-	errs   Errors
+	// messages are the named policies that look at messages.
+	messages map[string]bool
+	errs     Errors
 }
 
 // place is the place of a spec, in the terms of the configuration and of
@@ -35,7 +37,7 @@ func (p place) index(i int) place {
 const (
 	emptyList = "the list is empty; give at least one entry or remove the key"
 	emptySpec = "the policy has no rules; give at least one of roles, all_roles, users, actors, email_domains, " +
-		"scopes, mechanisms, providers, networks, methods, claims, factors, max_age, any, all, none"
+		"scopes, mechanisms, providers, networks, methods, mcp, claims, factors, max_age, any, all, none"
 	badRef = "expected the name of a policy, or a policy written in place"
 )
 
@@ -63,6 +65,9 @@ func (c *compiler) spec(at place, s *Spec) Policy {
 			}
 			p.rules = append(p.rules, r)
 		}
+	}
+	if s.MCP.isEmpty() {
+		c.errs.add(at.key("mcp").path, "%s", emptyMCP)
 	}
 	p.rules = append(p.rules, c.claims(at.key("claims"), s.Claims)...)
 	p.rules = append(p.rules, c.proof(at, s)...)
@@ -182,6 +187,9 @@ func (c *compiler) none(at place, refs []Ref) []*rule {
 	policies, texts := c.refs(at, refs)
 	rules := make([]*rule, len(policies))
 	for i, p := range policies {
+		if looksAtMessages(c.messages, refs[i]) {
+			c.errs.add(at.index(i).path, "%s", mcpUnderNone)
+		}
 		rules[i] = &rule{
 			where: at.index(i).where,
 			need:  "must not be met: " + texts[i],

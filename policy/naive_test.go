@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,6 +105,9 @@ func (n naive) policy(s *spec, id *policy.Identity, req *policy.Request) truth {
 	if s.Methods != nil {
 		keys = append(keys, truthOf(slices.Contains(s.Methods, req.Method)))
 	}
+	if s.MCP != nil {
+		keys = append(keys, truthOf(n.message(s.MCP, req)))
+	}
 	if s.Any != nil {
 		keys = append(keys, anyOf(n.refs(s.Any, id, req)...))
 	}
@@ -112,6 +116,43 @@ func (n naive) policy(s *spec, id *policy.Identity, req *policy.Request) truth {
 		keys = append(keys, holds-one)
 	}
 	return every(keys...)
+}
+
+// message reads the key mcp.
+func (n naive) message(lists *policy.MCP, req *policy.Request) bool {
+	m := req.Message
+	if req.Method != "POST" || m != nil && m.Method == "" {
+		return true
+	}
+	matches := func(list []string, name string) bool {
+		as := func(pattern string) bool {
+			text := strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*")
+			return regexp.MustCompile("(?s)^" + text + "$").MatchString(name)
+		}
+		included, excluded := false, false
+		for _, entry := range list {
+			if after, ok := strings.CutPrefix(entry, "!"); ok {
+				excluded = excluded || as(after)
+			} else {
+				included = included || as(entry)
+			}
+		}
+		return included && !excluded
+	}
+	switch {
+	case m == nil,
+		lists.Methods != nil && !matches(lists.Methods, m.Method),
+		lists.Tools != nil && m.Method == "tools/call" && !matches(lists.Tools, m.Name),
+		lists.Prompts != nil && m.Method == "prompts/get" && !matches(lists.Prompts, m.Name),
+		lists.Resources != nil && strings.HasPrefix(m.Method, "resources/") && m.Name != "" && !matches(lists.Resources, m.Name):
+		return false
+	}
+	for _, uri := range m.Watched {
+		if lists.Resources != nil && m.Method == "subscriptions/listen" && !matches(lists.Resources, uri) {
+			return false
+		}
+	}
+	return true
 }
 
 func (n naive) refs(refs []policy.Ref, id *policy.Identity, req *policy.Request) (truths []truth) {
@@ -181,7 +222,7 @@ func (n naive) decide(mechanisms []policy.Mechanism, refs []policy.Ref, id *poli
 func (d *dice) anySpec(depth int, names []string) spec {
 	var s spec
 	for range 1 + d.roll(3) {
-		switch d.roll(15) {
+		switch d.roll(16) {
 		case 0:
 			s.Roles = append(d.some("user", "admin", "staff"), "user")
 		case 1:
@@ -204,6 +245,9 @@ func (d *dice) anySpec(depth int, names []string) spec {
 			s.Claims = map[string][]string{d.one("dept", "team"): append(d.some("x", "y"), "z")}
 		case 10:
 			s.Factors = 1 + d.roll(2)
+		case 14:
+			s.MCP = &policy.MCP{Methods: d.some("tools/*", "ping"), Tools: d.some("get_*", "*_*", "!*_all", "ping")}
+			s.MCP.Resources = append(d.some("file:*", "!*secret*"), "mem:*")
 		case 11:
 			s.MaxAge = []time.Duration{time.Minute, time.Hour}[d.roll(2)]
 		case 12:
@@ -215,6 +259,34 @@ func (d *dice) anySpec(depth int, names []string) spec {
 		}
 	}
 	return s
+}
+
+// withoutMCP removes the key mcp from policies, also from those that they refer to, and gives them another one.
+func withoutMCP(named specs, refs []policy.Ref) {
+	for _, ref := range refs {
+		s := ref.Spec
+		if s == nil {
+			s = named[ref.Name]
+		}
+		if s.MCP != nil {
+			s.MCP, s.Roles = nil, []string{"user"}
+		}
+		for _, more := range [][]policy.Ref{s.Any, s.All, s.None, s.Next} {
+			withoutMCP(named, more)
+		}
+	}
+}
+
+// negatedWithoutMCP removes the key mcp from all that is under none.
+func negatedWithoutMCP(named specs, refs []policy.Ref) {
+	for _, ref := range refs {
+		if s := ref.Spec; s != nil {
+			withoutMCP(named, s.None)
+			for _, more := range [][]policy.Ref{s.Any, s.All, s.None, s.Next} {
+				negatedWithoutMCP(named, more)
+			}
+		}
+	}
 }
 
 func (d *dice) refs(depth int, names []string) (refs []policy.Ref) {
@@ -246,6 +318,12 @@ func FuzzNaive(f *testing.F) {
 			named[names[i]] = &s
 		}
 		refs := d.refs(2, names)
+		for range names { // a policy that is cleared may be under none of one that was not
+			for _, name := range names {
+				negatedWithoutMCP(named, []policy.Ref{{Spec: named[name]}})
+			}
+			negatedWithoutMCP(named, refs)
+		}
 		route := *policyRoute(t, named, refs...)
 		route.Mechanisms = [][]policy.Mechanism{
 			{policy.Session}, {policy.Session, policy.Bearer, policy.Basic}, {policy.OIDC, policy.Session, policy.None},
@@ -253,6 +331,15 @@ func FuzzNaive(f *testing.F) {
 		table := newTable(t, policy.Route{Pattern: "/", Name: "r", Mechanisms: route.Mechanisms, Policy: route.Policy})
 		decides := table.Routes()[0]
 		id, req := d.identity(), d.request()
+		if d.roll(4) > 0 {
+			req.Message = &policy.Message{Method: d.one("", "ping", "tools/call", "resources/read", "subscriptions/listen")}
+			req.Message.Name = map[string]string{
+				"tools/call": d.one("get_x", "get_all", "ping", "GET_x\n"), "resources/read": d.one("file:a\nb", "mem:secret", "x:"),
+			}[req.Message.Method]
+			if req.Message.Method == "subscriptions/listen" {
+				req.Message.Watched = d.some("file:a", "mem:x", "x:y")
+			}
+		}
 		id.Username = d.one("alice", "bob", "caf\u00e9", "cafe\u0301")
 		id.Claims = map[string]any{d.one("dept", "team"): []any{d.one("x", "y", "z", "other")}, "other": "z"}
 		switch d.roll(4) {

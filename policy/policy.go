@@ -124,6 +124,7 @@ type Set struct {
 	policies map[string]*Policy
 	planned  map[string]*Policy  // the same with every Spec.Next in place
 	leads    map[string][]string // to policies with Spec.Next, sorted, by the name of the policy
+	messages map[string]bool     // the names of those that look at messages
 	broken   bool
 }
 
@@ -136,13 +137,15 @@ type Set struct {
 func Compile(specs map[string]*Spec) (*Set, error) {
 	set := &Set{
 		policies: make(map[string]*Policy, len(specs)), planned: make(map[string]*Policy, len(specs)),
-		leads: findNext(specs),
+		leads: findNext(specs), messages: findMessages(specs),
 	}
 	for name := range specs {
 		set.policies[name], set.planned[name] = &Policy{}, &Policy{}
 	}
-	c := compiler{named: set.policies, cyclic: findCycles(specs, false)}
-	planned := compiler{named: set.planned, cyclic: findCycles(specs, true), once: oncePlanned}
+	c := compiler{named: set.policies, cyclic: findCycles(specs, false), messages: set.messages}
+	planned := compiler{
+		named: set.planned, cyclic: findCycles(specs, true), once: oncePlanned, messages: set.messages,
+	}
 	for _, name := range sortedKeys(specs) {
 		if name == "" {
 			c.errs.add("policies", "the name of a policy is empty; give it a name")
@@ -172,7 +175,7 @@ func (s *Set) Policy(path string, refs []Ref) (*Policy, error) {
 		return nil, nil
 	}
 	at := place{path: path, where: "policy", sep: ": "}
-	c := compiler{named: s.policies}
+	c := compiler{named: s.policies, messages: s.messages}
 	whole := c.together(at, refs)
 	if err := c.errs.err(); err != nil {
 		return nil, err
@@ -181,7 +184,7 @@ func (s *Set) Policy(path string, refs []Ref) (*Policy, error) {
 		return &Policy{}, nil
 	}
 	if names := s.nextOf(refs); names != nil {
-		planned := compiler{named: s.planned}
+		planned := compiler{named: s.planned, messages: s.messages}
 		with := *whole
 		with.next = &next{policy: planned.together(at, refs), names: strings.Join(names, ",")}
 		return &with, nil

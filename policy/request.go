@@ -27,6 +27,8 @@ type Request struct {
 	// Now is when the request came, by the clock by which logins are recorded. At the
 	// zero Time no login is recent.
 	Now time.Time
+	// Message is that of a POST for an MCP server. Nil meets no list of MCP.
+	Message *Message
 }
 
 // maxHost is the length in bytes of the longest name in the DNS.

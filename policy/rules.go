@@ -27,7 +27,7 @@ const (
 
 // leaves returns the leaves of s in the order of its fields.
 func leaves(s *Spec) []leaf {
-	return []leaf{
+	return append([]leaf{
 		{key: "roles", values: s.Roles, need: "needs one of", check: CheckRole, rule: anyRole, user: true,
 			kind: kindWithRoles},
 		{key: "all_roles", values: s.AllRoles, need: "needs all of", check: CheckRole, rule: allRoles, user: true,
@@ -46,7 +46,7 @@ func leaves(s *Spec) []leaf {
 		{key: networksKey, values: s.Networks, need: "needs a client in one of", check: checkNetwork, rule: anyNetwork,
 			request: true},
 		{key: methodsKey, values: s.Methods, need: "needs one of", check: checkMethod, rule: anyMethod, request: true},
-	}
+	}, s.MCP.leaves()...)
 }
 
 func anyRole(roles []string) func(*Identity, *Request) bool {

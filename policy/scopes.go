@@ -53,5 +53,29 @@ func (r *Route) LackedScopes(id *Identity, req *Request) []string {
 	if r.Decide(&other, req).Outcome == Forbid {
 		return nil
 	}
+	if req.Message != nil {
+		return r.neededScopes(scopes, id, &other, req)
+	}
 	return scopes
+}
+
+// neededScopes returns those of the scopes that an identity has or that help it with its message. So a client
+// that asks for them loses none, and gets none of other tools. with is the identity with all of them.
+func (r *Route) neededScopes(scopes []string, id, with *Identity, req *Request) (needed []string) {
+	helps := false
+	for _, scope := range scopes {
+		has := slices.Contains(id.Scopes, scope)
+		with.Scopes = append(slices.Clone(id.Scopes), scope)
+		if with.Owner != nil {
+			with.Owner.Scopes = with.Scopes
+		}
+		helpful := !has && r.Decide(with, req).Outcome != Forbid
+		if helps = helps || helpful; has || helpful {
+			needed = append(needed, scope)
+		}
+	}
+	if !helps {
+		return scopes
+	}
+	return needed
 }

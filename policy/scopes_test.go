@@ -51,3 +51,37 @@ func TestLackedScopes(t *testing.T) {
 		})
 	}
 }
+
+// A message that needs another scope is told of it, and of those that the token has, and not of those
+// of other tools.
+func TestLackedScopesOfMessages(t *testing.T) {
+	t.Parallel()
+	by := func(scope string, tools ...string) Ref {
+		return Ref{Spec: &Spec{Scopes: []string{scope}, MCP: &MCP{Tools: tools}}}
+	}
+	any := &Spec{Any: []Ref{by("read", "get_*"), by("write", "set_*"), by("admin", "drop_*")}}
+	p, err := (&Set{}).Policy("policy", []Ref{{Spec: any}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	route := &Route{Mechanisms: []Mechanism{Bearer}, Policy: p}
+	for tool, want := range map[string][]string{
+		"set_x": {"read", "write"}, "drop_x": {"admin", "read"}, "other": nil,
+	} {
+		id := &Identity{Mechanism: Bearer, Scopes: []string{"read"}}
+		req := &Request{Method: "POST", Message: &Message{Method: ToolsCall, Name: tool}}
+		if got := route.LackedScopes(id, req); !slices.Equal(got, want) {
+			t.Errorf("%s lacks %q, want %q", tool, got, want)
+		}
+	}
+	both := &Route{Mechanisms: []Mechanism{Bearer}}
+	both.Policy, err = (&Set{}).Policy("policy", []Ref{{Spec: &Spec{Scopes: []string{"a"}, MCP: &MCP{Tools: []string{"x"}},
+		All: []Ref{{Spec: &Spec{Scopes: []string{"b"}}}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &Request{Method: "POST", Message: &Message{Method: ToolsCall, Name: "x"}}
+	if got := both.LackedScopes(&Identity{Mechanism: Bearer}, req); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("both scopes are needed, got %q", got)
+	}
+}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,9 +11,15 @@ import (
 // Space has requests, and claims of users, of each kind that the policies of some routes can tell apart.
 // Each list has at least one entry.
 type Space struct {
-	Methods []string
+	Calls   []Call
 	Clients []netip.Addr
 	Claims  []map[string]any
+}
+
+// Call is a method of HTTP, and the message of a POST. The zero Message is one that no list of MCP refuses.
+type Call struct {
+	Method  string
+	Message Message
 }
 
 // maxClaims bounds Space.Claims.
@@ -21,29 +28,56 @@ const maxClaims = 1 << 14
 // NewSpace returns the space of routes. Without claims, it has no claims of users.
 func NewSpace(claims bool, routes ...*Route) (*Space, error) {
 	var rules []*rule
-	s := &Space{Methods: []string{""}, Clients: []netip.Addr{netip.IPv4Unspecified()}, Claims: []map[string]any{nil}}
+	methods := []string{""}
+	s := &Space{Clients: []netip.Addr{netip.IPv4Unspecified()}, Claims: []map[string]any{nil}}
 	for _, r := range routes {
 		if r.Policy == nil {
 			continue
 		}
-		methods, clients := r.possibleRequests()
-		if _, _, single := strings.Cut(r.Pattern, " "); single && len(s.Methods) == 1 && s.Methods[0] == "" {
-			s.Methods = nil // the pattern matches no other ones
+		known, clients := r.possibleRequests()
+		if _, _, single := strings.Cut(r.Pattern, " "); single && len(methods) == 1 && methods[0] == "" {
+			methods = nil // the pattern matches no other ones
 		}
-		s.Methods, s.Clients = append(s.Methods, methods...), append(s.Clients, clients...)
+		methods, s.Clients = append(methods, known...), append(s.Clients, clients...)
 		r.Policy.walk(map[*Policy]bool{}, func(r *rule) { rules = append(rules, r) })
 	}
 	var err error
 	if claims {
 		s.Claims, err = possibleClaims(rules)
 	}
-	s.Methods = distinct(rules, s.Methods, func(r *rule, method string) bool {
-		return r.key == methodsKey && r.holds(nil, &Request{Method: method})
-	})
+	var errMessages error
+	if s.Calls, errMessages = possibleCalls(rules, methods); errMessages != nil {
+		err = errMessages
+	}
 	s.Clients = distinct(rules, s.Clients, func(r *rule, client netip.Addr) bool {
 		return r.key == networksKey && r.holds(nil, &Request{Client: client})
 	})
 	return s, err
+}
+
+// possibleCalls returns requests of some methods that rules can tell apart. If messages matter, the first one is
+// a POST whose message no list refuses.
+func possibleCalls(rules []*rule, methods []string) (calls []Call, err error) {
+	looks := slices.ContainsFunc(rules, (*rule).aboutMessage) && slices.Contains(methods, http.MethodPost)
+	if looks {
+		calls = []Call{{Method: http.MethodPost}}
+	}
+	for _, method := range methods {
+		calls = append(calls, Call{Method: method})
+	}
+	if looks {
+		messages, err := possibleMessages(rules)
+		if err != nil {
+			return nil, err
+		}
+		for _, message := range messages {
+			calls = append(calls, Call{http.MethodPost, *message})
+		}
+	}
+	return distinct(rules, calls, func(r *rule, call Call) bool {
+		return (r.key == methodsKey || r.aboutMessage()) &&
+			r.holds(nil, &Request{Method: call.Method, Message: &call.Message})
+	}), nil
 }
 
 // possibleClaims returns the claims of users that rules can tell apart: for each claim, none of its values,

@@ -28,6 +28,8 @@ type Spec struct {
 	Providers    []string `yaml:"providers"`  // the account is at any of these
 	Networks     []string `yaml:"networks"`   // CIDRs and addresses: the client's address is in any of these
 	Methods      []string `yaml:"methods"`    // of the request, in upper case; GET does not include HEAD
+	// MCP is about the message of a POST for an MCP server. Other requests meet it.
+	MCP *MCP `yaml:"mcp"`
 	// Claims: each of them is any of its values, or an array that contains one. See
 	// LookupClaim for the names. Numbers are in decimal.
 	Claims map[string][]string `yaml:"claims"`

@@ -72,6 +72,17 @@ func (r *references) compile(path string, refs []policy.Ref) *policy.Policy {
 	return compiled
 }
 
+// onlyAtRoutes is the advice for a policy with mcp at a place without messages.
+const onlyAtRoutes = "only routes with mcp: true can have such a policy"
+
+// refuseMCP refuses a policy that looks at messages where there are none.
+func (r *references) refuseMCP(path string, compiled *policy.Policy, advice string) {
+	if compiled.LooksAtMessages() {
+		r.report.Fault(path, "the policy has the key mcp, about messages for MCP servers, and there are none here; %s",
+			advice)
+	}
+}
+
 // indexed returns the path of one of several policies under a key. A single one has that of the key.
 func indexed(path string, i, several int) string {
 	if several > 1 {
@@ -98,6 +109,7 @@ func (r *references) checkNames(path string, spec *policy.Spec, negated bool) {
 		r.checkActor(fmt.Sprintf("%s.actors[%d]", path, i), actor)
 	}
 	r.warnOfUnmet(path, spec, negated)
+	r.warnOfMCP(path+".mcp", spec.MCP)
 	for i, ref := range spec.Next {
 		r.checkNames(indexed(path+".next", i, len(spec.Next)), ref.Spec, negated)
 	}

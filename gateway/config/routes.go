@@ -66,6 +66,8 @@ type Route struct {
 	SharedResource     string        `yaml:"resource"`
 	Upgrade            []string      `yaml:"upgrade" check:"protocol"` // protocols beside WebSocket
 	App                *App          `yaml:"app"`                      // nil: not on the start page
+	// MCP: each POST is one message for an MCP server, strictly read.
+	MCP bool `yaml:"mcp"`
 }
 
 // Words returns the words that keys of a route take.
@@ -97,6 +99,9 @@ func (k *checker) routes() {
 	for i := range c.Routes {
 		route, path := &c.Routes[i], fmt.Sprintf("routes[%d]", i)
 		compiled := k.refs.compile(path+".policy", route.Policy)
+		if !route.MCP {
+			k.refs.refuseMCP(path+".policy", compiled, "set mcp: true at the route, or remove mcp from the policy")
+		}
 		table[i] = policy.Route{
 			Name: route.Name, Pattern: route.Match, Mechanisms: route.Auth, Policy: compiled,
 			EncodedSlashes: policy.EncodedSlashes(route.EncodedSlashes),
@@ -167,6 +172,9 @@ func (route *Route) checkRoute(r *section.Report, path string, c *Config) {
 		r.Fault(path+".basic_challenge",
 			"asks for an API token, which the route does not accept; add bearer to auth, or remove this key")
 	}
+	if route.MCP && len(route.Upgrade) > 0 {
+		r.Fault(path+".upgrade", "on a route with mcp no request may switch protocols; remove this key")
+	}
 	route.CORS.checkCORS(r, path+".cors")
 	route.checkRate(r, path+".rate")
 	route.checkApp(r, path+".app")
@@ -221,7 +229,7 @@ func (route *Route) checkUpstream(r *section.Report, path string, c *Config) {
 // would do nothing.
 func (route *Route) checkVerifyOnly(r *section.Report, path string, c *Config) {
 	for _, key := range []string{
-		"timeout", "upgrade", "cookies", "strip_prefix", "headers", "forward_credentials", "max_body",
+		"timeout", "upgrade", "cookies", "strip_prefix", "headers", "forward_credentials", "max_body", "mcp",
 	} {
 		if at := path + "." + key; r.Given(at) {
 			r.Fault(at, "has no effect, because the route has no upstream; add upstream, or remove this key")

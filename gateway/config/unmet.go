@@ -100,6 +100,26 @@ func (r *references) checkScope(path, scope string) {
 	}
 }
 
+// warnOfMCP warns of lists of mcp that match no name, or no message with which a session begins.
+func (r *references) warnOfMCP(path string, mcp *policy.MCP) {
+	if mcp == nil {
+		return
+	}
+	for _, list := range []struct {
+		key      string
+		patterns []string
+	}{{"methods", mcp.Methods}, {"tools", mcp.Tools}, {"prompts", mcp.Prompts}, {"resources", mcp.Resources}} {
+		includes := func(pattern string) bool { return !strings.HasPrefix(pattern, "!") }
+		switch at := path + "." + list.key; {
+		case len(list.patterns) > 0 && !slices.ContainsFunc(list.patterns, includes):
+			r.report.Warn(at, `matches nothing, because each pattern excludes; begin with "*" to match all others`)
+		case list.key == "methods" && len(list.patterns) > 0 && !policy.MatchesPatterns(list.patterns, "initialize") &&
+			!policy.MatchesPatterns(list.patterns, "server/discover"):
+			r.report.Warn(at, "matches neither initialize nor server/discover, with one of which each client begins")
+		}
+	}
+}
+
 // noClient returns why no client has an address of a network, empty if one can.
 func noClient(network netip.Prefix) string {
 	switch addr := network.Addr(); {

@@ -87,6 +87,7 @@ func (k *checker) admins() {
 	const path = "accounts.admins"
 	c := k.cfg
 	compiled := k.refs.compile(path, c.Accounts.Admins)
+	k.refs.refuseMCP(path, compiled, onlyAtRoutes)
 	if compiled == nil {
 		return
 	}

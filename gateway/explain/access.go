@@ -109,11 +109,13 @@ type verdict struct {
 }
 
 // decide returns the verdict on a user's request.
-func (v *visitor) decide(route *policy.Route, method int, client int, claims int, s *policy.Space) verdict {
+func (v *visitor) decide(route *policy.Route, call int, client int, claims int, s *policy.Space) verdict {
 	if v.off {
 		return verdict{}
 	}
-	request := &policy.Request{Method: s.Methods[method], Client: s.Clients[client], Now: time.Unix(0, 0)}
+	request := &policy.Request{
+		Method: s.Calls[call].Method, Message: &s.Calls[call].Message, Client: s.Clients[client], Now: time.Unix(0, 0),
+	}
 	identities := v.identities
 	if v.claims {
 		identities = make([]*policy.Identity, len(v.identities))
@@ -127,12 +129,12 @@ func (v *visitor) decide(route *policy.Route, method int, client int, claims int
 	return verdict{d.Outcome, d.Demand}
 }
 
-// grid has the verdicts of all requests of a space, by method, client and claims.
+// grid has the verdicts of all requests of a space, by call, client and claims.
 type grid [][][]verdict
 
 func (v *visitor) grid(route *policy.Route, s *policy.Space) grid {
-	g := make(grid, len(s.Methods))
-	for m := range s.Methods {
+	g := make(grid, len(s.Calls))
+	for m := range s.Calls {
 		g[m] = make([][]verdict, len(s.Clients))
 		for c := range s.Clients {
 			g[m][c] = make([]verdict, len(s.Claims))
@@ -144,13 +146,15 @@ func (v *visitor) grid(route *policy.Route, s *policy.Space) grid {
 	return g
 }
 
-// cell returns the cell of all verdicts.
-func (g grid) cell() Cell {
-	var methods, networks, claims bool
+// cell returns the cell of all verdicts. A call with a message differs from the first one in that alone.
+func (g grid) cell(s *policy.Space) Cell {
+	var methods, networks, claims, messages bool
 	for m := range g {
+		plain := s.Calls[m].Message.Method == ""
 		for c := range g[m] {
 			for k, here := range g[m][c] {
-				methods = methods || here != g[0][c][k]
+				methods = methods || plain && here != g[0][c][k]
+				messages = messages || !plain && here != g[0][c][k]
 				networks = networks || here != g[m][0][k]
 				claims = claims || here != g[m][c][0]
 			}
@@ -160,7 +164,7 @@ func (g grid) cell() Cell {
 	for _, key := range []struct {
 		name    string
 		matters bool
-	}{{"networks", networks}, {"methods", methods}, {"claims", claims}} {
+	}{{"networks", networks}, {"methods", methods}, {"claims", claims}, {"mcp", messages}} {
 		if key.matters {
 			conditions = append(conditions, key.name)
 		}
@@ -182,7 +186,7 @@ func (a *Access) Cell(row *Row, route *policy.Route) (Cell, error) {
 	if err != nil {
 		return Cell{}, mistake("route %s: %v", route.Label(), err)
 	}
-	return v.grid(route, s).cell(), nil
+	return v.grid(route, s).cell(s), nil
 }
 
 // Difference is a cell that two configurations have otherwise.
@@ -207,11 +211,11 @@ func (a *Access) Compare(other *Access, row *Row, name string) (d Difference, er
 	var old, new grid // nil: absent
 	if was != nil && !before.absent {
 		old = before.grid(was, s)
-		d.Now = old.cell()
+		d.Now = old.cell(s)
 	}
 	if is != nil && !after.absent {
 		new = after.grid(is, s)
-		d.Other = new.cell()
+		d.Other = new.cell(s)
 	}
 	moved := was != nil && is != nil && was.Pattern != is.Pattern
 	d.Change = change(old, new, moved)

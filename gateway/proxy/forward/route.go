@@ -11,6 +11,7 @@ import (
 	"authgate/gateway/proxy/upstream/http1"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/wire/headername"
+	"authgate/gateway/wire/mcp"
 )
 
 // Route is how the requests of a route are forwarded.
@@ -120,5 +121,5 @@ func (r *Route) edits(name string) bool {
 
 // mayPass reports whether the client may send a header to the upstream.
 func (r *Route) mayPass(name string) bool {
-	return !r.upstream.Headers().Refuses(name, r.pass) && !r.edits(name)
+	return !r.upstream.Headers().Refuses(name, r.pass) && !r.edits(name) && !(r.config.MCP && mcp.Imitates(name))
 }

@@ -16,7 +16,7 @@ import (
 // of a request as the first bytes after the switch.
 func (r *Route) keepsUpgrade(q *http.Request) bool {
 	protocols := web.Upgrade(q.Header)
-	return protocols != "" && (opensWebSocket(q, protocols) || r.upgrades(q, protocols))
+	return protocols != "" && !r.config.MCP && (opensWebSocket(q, protocols) || r.upgrades(q, protocols))
 }
 
 // isWebSocket reports whether the connection of a request becomes a WebSocket, if any.

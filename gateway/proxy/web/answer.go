@@ -14,6 +14,7 @@ import (
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/pages"
 	"authgate/gateway/wire/cors"
+	"authgate/gateway/wire/mcp"
 )
 
 // problem is the body of an error (RFC 9457).
@@ -90,6 +91,13 @@ type oauthError struct {
 func (ex *Exchange) writeError(e *Error) {
 	if ex.OAuth {
 		ex.JSON(TypeJSON, e.Status, oauthError{oauthCode(e), e.Detail})
+		return
+	}
+	if ex.MCP && e.RPC == nil && (e.Status == http.StatusBadRequest || e.Status == http.StatusRequestEntityTooLarge) {
+		e.RPC = &mcp.Error{Code: mcp.CodeInvalid, Text: e.Detail}
+	}
+	if e.RPC != nil {
+		ex.JSON(TypeJSON, e.Status, e.RPC)
 		return
 	}
 	switch media := Negotiate(ex.Request); media {

@@ -18,6 +18,7 @@ import (
 	"authgate/gateway/people/proofs"
 	"authgate/gateway/proxy/upstream"
 	"authgate/gateway/store/guard"
+	"authgate/gateway/wire/mcp"
 	"authgate/gateway/wire/rate"
 	"authgate/policy"
 )
@@ -32,6 +33,7 @@ type Error struct {
 	Allow      string        // of a 405
 	Factors    []string      // one of which the user must prove beside the password that is right
 	OAuth      string        // the code of an error of OAuth; empty: by Status
+	RPC        *mcp.Error    // the whole body, for a client that sent a message; nil: none
 
 	Problem pages.Problem // for a page, if it can tell more than the status
 	Said    string        // what an identity provider said, for a page
@@ -153,6 +155,7 @@ func toHTTP(ctx context.Context, err error) *Error {
 		throttled *auth.ThrottledError
 		starts    *auth.StartsError
 		limited   *rate.LimitedError
+		message   *mcp.Error
 	)
 	answer := func(status int, detail string) *Error { return &Error{Status: status, Detail: detail, Cause: err} }
 	switch {
@@ -164,6 +167,8 @@ func toHTTP(ctx context.Context, err error) *Error {
 		return ambiguous(err)
 	case errors.As(err, &tooLarge):
 		return answer(413, fmt.Sprintf("The body is larger than %d bytes.", tooLarge.Limit))
+	case errors.As(err, &message):
+		return &Error{Status: 400, Detail: message.Text, Cause: err, RPC: message}
 	case errors.As(err, &throttled):
 		return named(pages.ProblemLogins, retryLater(answer(429, "Too many failed logins. Try again later."),
 			throttled.RetryAfter))

@@ -40,6 +40,7 @@ type Exchange struct {
 
 	CORS   *cors.Policy // of the route; nil before it is found
 	OAuth  bool         // errors are told as OAuth has them
+	MCP    bool         // the route is for an MCP server
 	SignIn *SignInLink  // for the page of an error; may be nil
 	// TellsSignIn: a 401 has SignInHeader.
 	TellsSignIn bool
@@ -136,8 +137,11 @@ func (ex *Exchange) Authenticate(chain auth.Chain) (*policy.Identity, error) {
 }
 
 // Audit writes one event, with the address of the client, to the audit log. The attributes must
-// hold no secret and no text that the client chooses.
+// hold no secret and no text that the client chooses. It adds the method and the name of a message.
 func (ex *Exchange) Audit(event string, attrs ...slog.Attr) {
+	if method, name := ex.namesOfMessage(); method != "" {
+		attrs = append(attrs, slog.String(methodField, method), slog.String(nameField, name))
+	}
 	ex.audit(ex.site.Service.Events, ex.Peer.Address, event, attrs)
 }
 

@@ -39,7 +39,7 @@ type pacing struct {
 // limitBody sets the time limit for the rest of the request's body. It ends
 // with the request: the server sets another one for the next on the connection.
 func (p *pacing) limitBody(w http.ResponseWriter, r *http.Request) {
-	if p.bodyLimited || r.ContentLength == 0 {
+	if p.bodyLimited || p.bodyRead || r.ContentLength == 0 {
 		return
 	}
 	p.bodyLimited = true

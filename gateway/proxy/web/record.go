@@ -15,6 +15,7 @@ import (
 
 	"authgate/gateway/audit"
 	"authgate/gateway/config"
+	"authgate/gateway/wire/mcp"
 	"authgate/policy"
 )
 
@@ -59,7 +60,7 @@ func (r *Record) Failed(err error, status int) {
 	switch status {
 	case http.StatusUnauthorized:
 		r.Decision = DecisionChallenge
-	case http.StatusForbidden:
+	case http.StatusForbidden, http.StatusOK: // which refuses a message
 		r.Decision = decisionForbid
 	default:
 		r.Decision = decisionError
@@ -113,6 +114,12 @@ func (r *Record) write(
 			attrs = append(attrs, slog.String("actor", r.Identity.Actor))
 		}
 	}
+	if method, name := received.namesOfMessage(); method != "" {
+		attrs = append(attrs, slog.String(methodField, method))
+		if name != "" {
+			attrs = append(attrs, slog.String(nameField, name))
+		}
+	}
 	switch {
 	case r.ended:
 		attrs = append(attrs, slog.String("reason", r.err.Error()))
@@ -130,6 +137,18 @@ func (r *Record) write(
 
 // recordRoom is about the stack space of a record of the access log, in bytes.
 const recordRoom = 3 << 10
+
+// Fields about the message for an MCP server.
+const methodField, nameField = "mcp_method", "mcp_name"
+
+// namesOfMessage returns the method and the name of a message for the log. Both are empty without one.
+func (r *Received) namesOfMessage() (method, name string) {
+	m := r.Canonical.Message
+	if m == nil || m.Method == "" {
+		return "", ""
+	}
+	return mcp.Shown(m.Method), mcp.Shown(m.Name)
+}
 
 // growStack makes the stack of the goroutine large enough for a record of the access log. Servers
 // of HTTP/2 and HTTP/3 start a goroutine for each request, with a stack that is large enough for
@@ -164,7 +183,7 @@ func (r *Record) audit(events *audit.Recorder, client, event string, attrs []slo
 
 // line has the attributes of a record of the access log. Handlers must not keep
 // them: the next record uses the memory again.
-type line [13]slog.Attr
+type line [15]slog.Attr
 
 // clip bounds the text of a client in a record of the log, and escapes characters on which a
 // terminal could act. JSON leaves some of them as they are, but never a line break.

@@ -50,7 +50,7 @@ func (ex *Exchange) Upload() *Upload {
 		pause: ex.site.BodyPause, began: time.Now(), request: ex.Request,
 	}
 	ex.pace.upload = body
-	if conn.CameWhole(ex.Request) {
+	if ex.pace.bodyRead || conn.CameWhole(ex.Request) {
 		return body
 	}
 	body.mu.Lock() // until watch is set

@@ -4,6 +4,9 @@ import (
 	"encoding/base64"
 	"net/http"
 	"strings"
+
+	"authgate/gateway/wire/headername"
+	"authgate/policy"
 )
 
 // The headers that repeat a part of a message.
@@ -16,10 +19,8 @@ const (
 // CheckHeaders returns an *Error unless the headers of a POST are those of its message.
 func (m *Message) CheckHeaders(h http.Header) error {
 	differ := func(text string) error { return &Error{Code: CodeHeadersDiffer, ID: m.ID, Text: text} }
-	for _, name := range []string{MethodHeader, NameHeader, VersionHeader} {
-		if len(h[name]) > 1 {
-			return differ("The header " + name + " is repeated.")
-		}
+	if name := repeated(h); name != "" {
+		return differ("The header " + name + " is repeated.")
 	}
 	version := h.Get(VersionHeader)
 	if len(h[VersionHeader]) == 1 && m.version != nil && version != *m.version {
@@ -40,10 +41,39 @@ func (m *Message) CheckHeaders(h http.Header) error {
 	switch {
 	case given && m.named && !repeats(name[0], m.subject):
 		return differ("The header " + NameHeader + " differs from the message.")
-	case !given && needs && (m.Method == ToolsCall || m.Method == PromptsGet || m.Method == ResourcesRead):
+	case !given && needs &&
+		(m.Method == policy.ToolsCall || m.Method == policy.PromptsGet || m.Method == policy.ResourcesRead):
 		return differ("The header " + NameHeader + " is missing.")
 	}
 	return nil
+}
+
+// CheckRepeated returns an *Error if a header of a request without a message is repeated.
+func CheckRepeated(h http.Header) error {
+	if name := repeated(h); name != "" {
+		return &Error{Code: CodeHeadersDiffer, Text: "The header " + name + " is repeated."}
+	}
+	return nil
+}
+
+// repeated returns the name of a header that is repeated, empty if none is.
+func repeated(h http.Header) string {
+	for _, name := range [...]string{MethodHeader, NameHeader, VersionHeader} {
+		if len(h[name]) > 1 {
+			return name
+		}
+	}
+	return ""
+}
+
+// Imitates reports whether an application could take a header for one that repeats a part of a message, although
+// it has another spelling.
+func Imitates(name string) bool {
+	switch headername.Fold(name) {
+	case MethodHeader, NameHeader, VersionHeader:
+		return name != headername.Fold(name)
+	}
+	return false
 }
 
 // repeats reports whether the value of a header is a text, which may be encoded.

@@ -4,20 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf16"
 
 	"authgate/gateway/wire/strictjson"
-)
-
-// Methods whose params name a tool, a prompt or resources.
-const (
-	ToolsCall            = "tools/call"
-	PromptsGet           = "prompts/get"
-	ResourcesRead        = "resources/read"
-	ResourcesSubscribe   = "resources/subscribe"
-	ResourcesUnsubscribe = "resources/unsubscribe"
-	SubscriptionsListen  = "subscriptions/listen"
+	"authgate/policy"
 )
 
 // Codes of errors in the answer to a message (JSON-RPC 2.0, section 5.1; MCP for the headers).
@@ -33,16 +26,47 @@ const (
 
 // Message is one message.
 type Message struct {
-	ID     json.RawMessage // as the client wrote it, a string or a number; nil: there is none
-	Method string          // empty: the message is a response
-	// Name is that of the tool or prompt, or the URI of the resource. It is empty for other methods.
-	Name string
-	// Watched are the URIs of the resources to which SubscriptionsListen subscribes.
-	Watched []string
+	policy.Message                 // for decisions
+	ID             json.RawMessage // as the client wrote it, a string or a number; nil: there is none
 
 	subject string // that the header Mcp-Name repeats
 	named   bool   // the method has a subject
 	version *string
+}
+
+// mostNamed is how many characters of a client's text are shown.
+const mostNamed = 128
+
+// Shown returns the first characters of a text of a client, and escapes what is not printable.
+func Shown(text string) string {
+	var shown strings.Builder
+	n := 0
+	for _, c := range text {
+		if n++; n > mostNamed {
+			break
+		}
+		if unicode.IsPrint(c) {
+			shown.WriteRune(c)
+			continue
+		}
+		quoted := strconv.QuoteRune(c)
+		shown.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return shown.String()
+}
+
+// Subject names what a message is about, for its sender: the tool, the prompt, the resource or the method.
+func (m *Message) Subject() string {
+	kind, name := "method", m.Method
+	switch m.Method {
+	case policy.ToolsCall:
+		kind, name = "tool", m.Name
+	case policy.PromptsGet:
+		kind, name = "prompt", m.Name
+	case policy.ResourcesRead, policy.ResourcesSubscribe, policy.ResourcesUnsubscribe:
+		kind, name = "resource", m.Name
+	}
+	return "The " + kind + ` "` + Shown(name) + `"`
 }
 
 // Error is the error of a message. Its text is for the client.
@@ -50,6 +74,23 @@ type Error struct {
 	Code int
 	ID   json.RawMessage // of the message; nil: it has none that can be read
 	Text string
+}
+
+// MarshalJSON returns the answer to the message (JSON-RPC 2.0, section 5).
+func (e *Error) MarshalJSON() ([]byte, error) {
+	id := e.ID
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	type failure struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	}
+	return json.Marshal(struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Error   failure         `json:"error"`
+	}{"2.0", id, failure{e.Code, e.Text}})
 }
 
 // Error implements error.
@@ -143,9 +184,9 @@ const oddMember = "A member of the message differs from one of MCP only by case,
 func (m *Message) readSubject(params *strictjson.Value) string {
 	member := ""
 	switch m.Method {
-	case ToolsCall, PromptsGet:
+	case policy.ToolsCall, policy.PromptsGet:
 		member = "name"
-	case ResourcesRead, ResourcesSubscribe, ResourcesUnsubscribe:
+	case policy.ResourcesRead, policy.ResourcesSubscribe, policy.ResourcesUnsubscribe:
 		member = "uri"
 	case "tasks/get", "tasks/update", "tasks/cancel":
 		m.named = true
@@ -153,7 +194,7 @@ func (m *Message) readSubject(params *strictjson.Value) string {
 			m.subject = stringOf(id)
 		}
 		return ""
-	case SubscriptionsListen:
+	case policy.SubscriptionsListen:
 		return m.readWatched(params)
 	default:
 		return ""
@@ -217,8 +258,10 @@ func foldsTo(text string, names ...string) bool {
 
 // isOddMethod reports whether a lenient server could take a method for one that has a name.
 func isOddMethod(method string) bool {
-	known := []string{ToolsCall, PromptsGet, ResourcesRead, ResourcesSubscribe, ResourcesUnsubscribe,
-		SubscriptionsListen}
+	known := []string{
+		policy.ToolsCall, policy.PromptsGet, policy.ResourcesRead, policy.ResourcesSubscribe,
+		policy.ResourcesUnsubscribe, policy.SubscriptionsListen,
+	}
 	return !slices.Contains(known, method) && foldsTo(method, known...)
 }
 

@@ -1,0 +1,107 @@
+package gateway
+
+import (
+	"cmp"
+	"errors"
+	"mime"
+	"net/http"
+	"strings"
+
+	"authgate/gateway/proxy/web"
+	"authgate/gateway/wire/mcp"
+	"authgate/policy"
+)
+
+// mostMessage is the size of the largest message for an MCP server, in bytes, on a route without max_body.
+const mostMessage = 4 << 20
+
+// readMessage checks a request to an MCP server, and reads the message of a POST for the decision. The upstream
+// gets the bytes that are read here. The body of a request that needs a credential, and has none, is not looked at.
+func (ex *exchange) readMessage(id *policy.Identity) error {
+	r := ex.Request
+	ex.Canonical.Message = &policy.Message{}
+	if id == nil && ex.route.rule.Decide(nil, &ex.Canonical).Outcome != policy.Allow {
+		return nil // decide refuses it
+	}
+	switch r.Method {
+	case http.MethodPost:
+	case http.MethodGet, http.MethodDelete, http.MethodOptions:
+		return ex.checkEmptyBody()
+	default:
+		return &web.Error{
+			Status: http.StatusMethodNotAllowed, Detail: "An MCP server takes GET, POST, DELETE and OPTIONS.",
+			Allow: "GET, POST, DELETE, OPTIONS",
+		}
+	}
+	if !hasJSON(r.Header) {
+		return web.UnsupportedMedia("application/json in UTF-8, without Content-Encoding")
+	}
+	body, err := ex.ReadWhole(cmp.Or(ex.route.config.MaxBody, mostMessage))
+	if err != nil {
+		return err
+	}
+	if ex.message, err = mcp.Read(body); err != nil {
+		return err
+	}
+	ex.Canonical.Message = &ex.message.Message
+	return ex.message.CheckHeaders(r.Header)
+}
+
+// checkEmptyBody refuses a body where no message can be.
+func (ex *exchange) checkEmptyBody() error {
+	if err := mcp.CheckRepeated(ex.Request.Header); err != nil {
+		return err
+	}
+	_, err := ex.ReadWhole(0)
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return web.BadRequest("Only a POST may have a body here.", tooLarge)
+	}
+	return err
+}
+
+// hasJSON reports whether a body is JSON in UTF-8, as it is.
+func hasJSON(h http.Header) bool {
+	types := h["Content-Type"]
+	if len(types) != 1 || len(h["Content-Encoding"]) > 0 {
+		return false
+	}
+	if types[0] == web.TypeJSON {
+		return true
+	}
+	media, params, err := mime.ParseMediaType(types[0])
+	if err != nil || media != web.TypeJSON || len(params) > 1 {
+		return false
+	}
+	return len(params) == 0 || strings.EqualFold(params["charset"], "utf-8")
+}
+
+// aboutMessage returns the refusal of a decision as an answer to the message, if there is one that can be answered.
+// lacks is the refusal of a token that lacks scopes, nil if they are not the cause.
+func (ex *exchange) aboutMessage(id *policy.Identity, lacks error) error {
+	m := ex.message
+	if m == nil || m.ID == nil {
+		return lacks
+	}
+	text := m.Subject() + " is not allowed."
+	if missing, ok := errors.AsType[*web.Error](lacks); ok {
+		missing.RPC = &mcp.Error{Code: http.StatusForbidden, ID: m.ID, Text: text + " " + missing.Detail}
+		return lacks
+	}
+	if !ex.route.rule.RefusesMessage(id, &ex.Canonical) {
+		return nil
+	}
+	// Some clients end the session at a 4xx.
+	return &web.Error{
+		Status: http.StatusOK, Detail: text, Cause: errors.New(ex.Reason),
+		RPC: &mcp.Error{Code: http.StatusForbidden, ID: m.ID, Text: text},
+	}
+}
+
+// noMessage is the refusal of a proxy that asks about a request whose body only the gateway itself could read.
+func noMessage() error {
+	return &web.Error{
+		Status: http.StatusForbidden, Detail: "The gateway must forward requests to this application itself.",
+		Cause: errors.New("the route has mcp: true, and a proxy that asks does not tell the message; " +
+			"send the requests to the gateway"),
+	}
+}

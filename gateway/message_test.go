@@ -1,0 +1,288 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	ownrig "authgate/internal/test/rig"
+)
+
+// toolsConfig has routes for MCP servers.
+const toolsConfig = baseConfig + `
+  - {match: /mcp, name: tools, upstream: app, auth: [bearer], policy: searching, mcp: true}
+  - {match: /small, name: small, upstream: app, auth: [bearer], mcp: true, max_body: 100}
+  - {match: /nobody, name: nobody, upstream: app, auth: [bearer, none], policy: {mcp: {tools: ["search_*"]}}, mcp: true}
+  - {match: /staff, name: staff, upstream: app, auth: [bearer, none], policy: {roles: [user]}, mcp: true}
+`
+
+// searching lets users search, and everything else but tools.
+const searching = "  searching: {roles: [user], mcp: {tools: [\"search_*\", get_page], methods: [\"*\", \"!logging/*\"]}}\n"
+
+func newToolsRig(t *testing.T) (r *rig, alice string) {
+	t.Helper()
+	r = newRig(t, edit(t, toolsConfig, "routes:\n", searching+"routes:\n"))
+	r.upstream.Answer = func(q *http.Request) (*http.Response, error) { // with the body that it got
+		var body []byte
+		if q.Body != nil {
+			var err error
+			if body, err = io.ReadAll(q.Body); err != nil {
+				return nil, err
+			}
+		}
+		return response(q, http.StatusOK, http.Header{}, string(body)), nil
+	}
+	return r, r.login(aliceIn).bearer
+}
+
+// call is a message that calls a tool.
+func call(tool string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":"n 1","method":"tools/call","params":{"name":%q,"arguments":{"a":1.0}}}`, tool)
+}
+
+// wantRPC fails the test unless an answer is an error of JSON-RPC.
+func wantRPC(t *testing.T, body []byte, header http.Header, code int, id, text string) {
+	t.Helper()
+	var answer struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Error   struct {
+			Code    int    `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.Version != "2.0" || string(answer.ID) != id ||
+		answer.Error.Code != code || !strings.Contains(answer.Error.Message, text) {
+		t.Errorf("got %s, %v; want code %d, id %s and %q", body, err, code, id, text)
+	}
+	if got := header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("the type is %q", got)
+	}
+}
+
+// A message that no list refuses reaches the upstream byte for byte, and its answer the client.
+func TestMessagePasses(t *testing.T) {
+	t.Parallel()
+	r, alice := newToolsRig(t)
+	for _, body := range []string{
+		call("search_all"), call("get_page"), "\n " + call("search_\n") + "\t\r\n",
+		`{"params":{"x":1E+400,"y":"\u0041\/"},"id":-0,"method":"initialize","jsonrpc":"2.0"}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","id":7,"result":{"_meta":{}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"filler":"` + strings.Repeat("x", 200_000) + `"}}`,
+	} {
+		for _, media := range []string{jsonType, jsonType + "; charset=utf-8", jsonType + `;charset="UTF-8"`} {
+			if w := r.want(200, "POST", "/mcp", body, alice, media); w.Body.String() != body {
+				t.Errorf("%.200q is forwarded as %.200q", body, w.Body)
+			}
+		}
+	}
+	for _, method := range []string{"GET", "DELETE", "OPTIONS"} {
+		r.want(200, method, "/mcp", "", alice)
+	}
+}
+
+// A refused message gets an answer that the agent sees, and is forbidden in log, metrics and audit events.
+func TestMessageRefused(t *testing.T) {
+	t.Parallel()
+	r, alice := newToolsRig(t)
+	long := strings.Repeat("\u00e9", 127) + "\u202e\u00e9"
+	for _, c := range []struct{ body, id, text, method, name string }{
+		{call("delete_all"), `"n 1"`, `The tool "delete_all" is not allowed.`, "tools/call", "delete_all"},
+		{call("SEARCH_x"), `"n 1"`, `The tool "SEARCH_x" is`, "tools/call", "SEARCH_x"},
+		{call("a\tb"), `"n 1"`, `The tool "a\tb" is`, "tools/call", `a\tb`},
+		{call(long), `"n 1"`, `The tool "` + long[:2*127] + `\u202e" is`, "tools/call", long[:2*127] + `\u202e`},
+		{`{"jsonrpc":"2.0","id":1e2,"method":"logging/setLevel"}`, "1e2", `The method "logging/setLevel"`, "logging/setLevel", ""},
+	} {
+		r.log.Reset()
+		before := r.sample("authgate_requests_total", "route=tools", "decision=forbid")
+		reached := r.upstream.Reached()
+		w := r.want(200, "POST", "/mcp", c.body, alice, jsonType, "Accept: text/html")
+		wantRPC(t, w.Body.Bytes(), w.Header(), 403, c.id, c.text)
+		if r.upstream.Reached() != reached {
+			t.Errorf("%s reached the upstream", c.body)
+		}
+		if r.sample("authgate_requests_total", "route=tools", "decision=forbid") != before+1 {
+			t.Errorf("%s is not counted as forbidden", c.body)
+		}
+		for _, line := range []map[string]any{r.log.Last(t, "request"), r.log.Last(t, "audit")} {
+			name, _ := line["mcp_name"].(string)
+			if line["mcp_method"] != c.method || name != c.name || !strings.Contains(fmt.Sprint(line["reason"]), "policy searching: mcp.") {
+				t.Errorf("%s: %v", c.body, line)
+			}
+			if strings.Contains(fmt.Sprint(line), "arguments") {
+				t.Errorf("arguments are logged: %v", line)
+			}
+		}
+		if line := r.log.Last(t, "request"); line["decision"] != "forbid" || line["status"] != 200.0 {
+			t.Errorf("%v", line)
+		}
+	}
+	w := r.want(403, "POST", "/mcp", `{"jsonrpc":"2.0","method":"logging/x"}`, alice, jsonType)
+	if !strings.Contains(w.Body.String(), `"status":403`) {
+		t.Errorf("a message without an id: %s", w.Body)
+	}
+	r.want(403, "POST", "/mcp", `{"jsonrpc":"2.0","id":null,"method":"logging/x"}`, alice, jsonType)
+}
+
+// What is no message, or can be read in two ways, reaches no upstream.
+func TestMessageMalformed(t *testing.T) {
+	t.Parallel()
+	r, alice := newToolsRig(t)
+	good := call("search_x")
+	for _, c := range []struct {
+		status       int
+		method, body string
+		header       []string
+		code         int // 0: no JSON-RPC
+		id           string
+	}{
+		{400, "POST", "", nil, -32700, "null"},
+		{400, "POST", "{", nil, -32700, "null"},
+		{400, "POST", "[" + good + "]", nil, -32600, "null"},
+		{400, "POST", strings.Replace(good, `"name"`, `"name":"get_page","name"`, 1), nil, -32600, "null"},
+		{400, "POST", strings.Replace(good, `"name"`, `"Name":"delete_all","name"`, 1), nil, -32600, `"n 1"`},
+		{400, "POST", `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{}}`, nil, -32600, "3"},
+		{400, "POST", good, []string{"Mcp-Name: delete_all"}, -32020, `"n 1"`},
+		{400, "POST", good, []string{"Mcp-Method: tools/call", "Mcp-Method: tools/call"}, -32020, `"n 1"`},
+		{400, "GET", "", []string{"Mcp-Method: ping", "Mcp-Method: ping"}, -32020, "null"},
+		{400, "GET", good, nil, -32600, "null"},
+		{400, "DELETE", good, nil, -32600, "null"},
+		{400, "OPTIONS", good, nil, -32600, "null"},
+		{405, "PUT", good, nil, 0, ""}, {405, "HEAD", "", nil, 0, ""}, {405, "PATCH", good, nil, 0, ""}, {405, "MOVE", "", nil, 0, ""},
+	} {
+		w := r.want(c.status, c.method, "/mcp", c.body, append(c.header, alice, jsonType)...)
+		if c.code != 0 {
+			wantRPC(t, w.Body.Bytes(), w.Header(), c.code, c.id, "")
+		} else if allow := w.Header().Get("Allow"); allow != "GET, POST, DELETE, OPTIONS" {
+			t.Errorf("%s: Allow is %q", c.method, allow)
+		}
+	}
+	for _, header := range [][]string{
+		{}, {"Content-Type: text/plain"}, {jsonType, jsonType}, {jsonType + "; charset=utf-16"}, {jsonType + "; x=y"},
+		{jsonType + "; charset=utf-8; x=y"}, {"Content-Type: application/json+x"}, {jsonType, "Content-Encoding: gzip"},
+		{jsonType, "Content-Encoding: identity"}, {jsonType, "Content-Encoding: "},
+	} {
+		w := r.want(415, "POST", "/mcp", good, append(header, alice)...)
+		if !strings.Contains(w.Body.String(), `"status":415`) {
+			t.Errorf("%q: %s", header, w.Body)
+		}
+	}
+}
+
+// A message has a bound, that of max_body or of 4 MiB, and the client learns it as soon as the gateway does.
+func TestMessageTooLarge(t *testing.T) {
+	t.Parallel()
+	r, alice := newToolsRig(t)
+	of := func(size int) string {
+		const empty = `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":""}}`
+		return strings.Replace(empty, `""`, `"`+strings.Repeat("x", size-len(empty))+`"`, 1)
+	}
+	for path, most := range map[string]int{"/mcp": 4 << 20, "/small": 100} {
+		for _, length := range []int64{0, -1} { // 0: as it is
+			send := func(status, size int) {
+				q := request("POST", path, of(size), alice, jsonType)
+				if length < 0 {
+					q.ContentLength = -1
+				}
+				w := r.wantOf(status, q)
+				if status == 413 {
+					wantRPC(t, w.Body.Bytes(), w.Header(), -32600, "null", fmt.Sprint(most))
+				}
+			}
+			send(200, most)
+			send(413, most+1)
+		}
+	}
+	q := request("POST", "/mcp", "", alice, jsonType)
+	q.ContentLength, q.Body = 4<<20+1, io.NopCloser(unreadable{t})
+	r.wantOf(413, q)
+}
+
+// unreadable is a body that must not be read.
+type unreadable struct{ t *testing.T }
+
+// Read implements io.Reader.
+func (u unreadable) Read([]byte) (int, error) {
+	u.t.Error("the body is read")
+	return 0, io.ErrUnexpectedEOF
+}
+
+// Without a credential the answer is 401, whatever was sent, and the body is not read.
+func TestMessageOfNobody(t *testing.T) {
+	t.Parallel()
+	r, alice := newToolsRig(t)
+	for _, path := range []string{"/mcp", "/staff"} {
+		for _, method := range []string{"POST", "PUT", "GET"} {
+			for _, header := range [][]string{{}, {jsonType}, {jsonType, "Mcp-Name: x", "Mcp-Name: y"}} {
+				q := request(method, path, "", header...)
+				q.ContentLength, q.Body = -1, io.NopCloser(unreadable{t})
+				r.wantOf(401, q)
+			}
+		}
+	}
+	r.want(401, "POST", "/mcp", "{", "Authorization: Bearer wrong", jsonType)
+	r.want(200, "POST", "/nobody", call("search_x"), jsonType)
+	r.want(401, "POST", "/nobody", call("delete_all"), jsonType)
+	r.want(400, "POST", "/nobody", "{", jsonType)
+	w := r.want(200, "POST", "/nobody", call("delete_all"), jsonType, alice)
+	wantRPC(t, w.Body.Bytes(), w.Header(), 403, `"n 1"`, "delete_all")
+	r.want(200, "POST", "/staff", call("delete_all"), jsonType, alice)
+}
+
+// Refusals by other conditions have the usual body.
+func TestMessageOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, edit(t, edit(t, toolsConfig, "routes:\n", searching+"routes:\n"), "roles: [user], mcp", "roles: [admin], mcp"))
+	bob := r.login(bobIn).bearer
+	for _, tool := range []string{"search_x", "delete_all"} {
+		w := r.want(403, "POST", "/mcp", call(tool), bob, jsonType)
+		if !strings.Contains(w.Body.String(), `"status":403`) {
+			t.Errorf("%s: %s", tool, w.Body)
+		}
+	}
+}
+
+// The headers that repeat a part of the message reach the upstream in their own spelling alone, and no upgrade
+// does.
+func TestMessageHeaders(t *testing.T) {
+	t.Parallel()
+	r, alice := newToolsRig(t)
+	r.want(200, "POST", "/mcp", call("search_x"), alice, jsonType, "Mcp-Method: tools/call", "Mcp-Name: search_x",
+		"Mcp_Name: delete_all", "Mcp.Method: x", "Mcp-Protocol_Version: x", "Mcp-Session-Id: s", "Expect: 100-continue")
+	h := r.upstream.Last().Header
+	for name := range h {
+		if strings.HasPrefix(name, "Mcp") && name != "Mcp-Method" && name != "Mcp-Name" && name != "Mcp-Session-Id" {
+			t.Errorf("%s reached the upstream", name)
+		}
+	}
+	if h.Get("Mcp-Name") != "search_x" || h.Get("Mcp-Method") != "tools/call" || h.Get("Mcp-Session-Id") != "s" ||
+		h.Get("Expect") != "" {
+		t.Errorf("the upstream got %q", h)
+	}
+	r.want(200, "GET", "/mcp", "", append(append([]string{alice}, ownrig.WebSocket...), ownrig.Handshake...)...)
+	if h := r.upstream.Last().Header; h.Get("Upgrade") != "" {
+		t.Errorf("the upstream got %q", h)
+	}
+}
+
+// A proxy that asks does not tell the message, so the answer is 403 whoever asks, and the log says why.
+func TestVerifyMessage(t *testing.T) {
+	t.Parallel()
+	yaml := edit(t, toolsConfig, "routes:\n", searching+"routes:\n") + "listen: {trusted_proxies: [10.0.0.0/8]}\n"
+	r := newRig(t, yaml)
+	alice := r.login(aliceIn).bearer
+	for _, method := range []string{"GET", "POST", "OPTIONS"} {
+		for _, credential := range []string{"", alice} {
+			r.log.Reset()
+			r.asks(403, asTraefik(method, "gw.example", "/mcp"), credential, "Origin: https://gw.example",
+				"Access-Control-Request-Method: POST")
+			line := r.log.Last(t, "request")
+			if !strings.Contains(fmt.Sprint(line["reason"], line["error"]), "mcp: true") || line["decision"] != "forbid" {
+				t.Errorf("%s: %v", method, line)
+			}
+		}
+	}
+}
