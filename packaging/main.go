@@ -1,5 +1,5 @@
 // Command packaging makes a release of authgate: static programs, archives, Debian
-// and RPM packages, a list of what is in each program (SBOM), and SHA256SUMS with a
+// and RPM packages, a chart for Helm, a list of what is in each program (SBOM), and SHA256SUMS with a
 // signature. The same commit and the same version of Go give the same bytes, but for the
 // signature. `make dist` runs it.
 package main
@@ -56,6 +56,11 @@ func run(source, described, out, key string) error {
 			return fmt.Errorf("%s: %w", on, err)
 		}
 	}
+	name, chart, err := r.chart()
+	if err != nil {
+		return err
+	}
+	made[name] = chart
 	made[sumsFile] = sums(made)
 	if key == "" {
 		fmt.Fprintln(os.Stderr, "packaging: "+sumsFile+" is NOT SIGNED: make dist SIGNING_KEY=FILE signs it with an SSH key")
