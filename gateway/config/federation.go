@@ -151,8 +151,9 @@ func opensTo(route *policy.Route, issuer string, claims []string) bool {
 			}
 		}
 		id := &policy.Identity{Mechanism: policy.Bearer, Provider: issuer, Claims: held}
-		for _, method := range requests.Methods {
-			if route.Decide(id, &policy.Request{Method: method}).Outcome == policy.Allow {
+		for _, call := range requests.Calls {
+			request := &policy.Request{Method: call.Method, Message: &call.Message}
+			if route.Decide(id, request).Outcome == policy.Allow {
 				return true
 			}
 		}
