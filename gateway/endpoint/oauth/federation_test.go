@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -464,13 +465,32 @@ func TestFederationOfTheLastRefresh(t *testing.T) {
 	p.post(t, 200, "/oauth/token", refresh)
 }
 
-// Metadata has the grant if a client has it.
-func TestAssertionMetadata(t *testing.T) {
-	for yaml, want := range map[string]bool{federated: true, configuration: false} {
-		p := newPlatform(t, yaml)
-		w := p.Want(200, "GET", "/.well-known/oauth-authorization-server", "")
-		if strings.Contains(w.Body.String(), assertionGrant) != want {
-			t.Errorf("want %v: %s", want, w.Body)
+// Metadata names the grants by assertion and by exchange if a client has them, and by assertion with cross_app,
+// in both documents.
+func TestGrantTypesInMetadata(t *testing.T) {
+	t.Parallel()
+	device := "urn:ietf:params:oauth:grant-type:device_code"
+	for name, c := range map[string]struct {
+		s    func() *server
+		want []string // beside those of each gateway
+	}{
+		"neither":    {func() *server { return newServer(t, configuration) }, nil},
+		"federation": {func() *server { return newPlatform(t, federated).server }, []string{assertionGrant}},
+		"cross_app":  {func() *server { return newCompany(t).server }, []string{assertionGrant}},
+		"exchange":   {func() *server { return newExchanger(t).server }, []string{exchangeGrant}},
+		"both": {func() *server { return newPlatform(t, everyGrant).server },
+			[]string{assertionGrant, exchangeGrant}},
+	} {
+		s := c.s()
+		for _, document := range []string{"oauth-authorization-server", "openid-configuration"} {
+			var m struct {
+				Grants []string `json:"grant_types_supported"`
+			}
+			must.Do(t, json.Unmarshal(s.Want(200, "GET", "/.well-known/"+document, "").Body.Bytes(), &m))
+			want := append([]string{"authorization_code", "refresh_token", "client_credentials", device}, c.want...)
+			if slices.Sort(want); !slices.Equal(slices.Sorted(slices.Values(m.Grants)), want) {
+				t.Errorf("%s: %s has %q, want %q", name, document, m.Grants, want)
+			}
 		}
 	}
 }
