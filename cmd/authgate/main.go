@@ -89,7 +89,7 @@ func root() *cobra.Command {
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	cmd.AddCommand(serveCommand(), validateCommand(), explainCommand(), accessCommand(), testCommand(),
 		hashPasswordCommand(), healthcheckCommand(), reloadCommand(), sessionsCommand(),
-		usersCommand(), certificatesCommand(), initCommand(), addCommand(),
+		usersCommand(), certificatesCommand(), auditCommand(), initCommand(), addCommand(),
 		schemaCommand(), versionCommand(), manCommand())
 	completeUsage(cmd)
 	return cmd

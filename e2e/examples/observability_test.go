@@ -105,7 +105,8 @@ func gatewayCode(t *testing.T) map[string]string {
 }
 
 // auditCall matches where the source names an audit event.
-var auditCall = regexp.MustCompile(`(?:\bAudit\(|\bEvents\.Record\(|\bend\(ex, |slog\.String\("event", )"([a-z_]+)"`)
+var auditCall = regexp.MustCompile(
+	`(?:\bAudit\(|\bEvents\.Record\(|\bend\(ex, |slog\.String\("event", |^\t(?:continued|cut|lost) += )"([a-z_]+)"`)
 
 // TestDocsAuditEvents checks that the page has every audit event, with the fields
 // that the source names beside it, and no other event.
@@ -159,7 +160,7 @@ func promtool(t *testing.T, input string, args ...string) {
 func busyGateway(t *testing.T) *world.Instance {
 	t.Helper()
 	up := world.Record(t)
-	config := world.People + "tracing: {endpoint: \"http://127.0.0.1:1\"}\n" + `
+	config := world.People + "log: {audit_file: audit.jsonl}\ntracing: {endpoint: \"http://127.0.0.1:1\"}\n" + `
 providers:
   - {name: away, issuer: "http://127.0.0.1:1", client_id: gate}
 upstreams:

@@ -36,6 +36,9 @@ func (c *Config) complete(r *section.Report) {
 	if c.Store.Path != "" && !filepath.IsAbs(c.Store.Path) {
 		c.Store.Path = filepath.Join(c.DataDir, c.Store.Path)
 	}
+	if c.Log.AuditFile != "" && !filepath.IsAbs(c.Log.AuditFile) {
+		c.Log.AuditFile = filepath.Join(c.DataDir, c.Log.AuditFile)
+	}
 	c.TLS.Complete(c.namedHosts())
 	c.hosts = c.allHosts()
 	c.Tracing.complete()

@@ -20,6 +20,7 @@ import (
 
 	"authgate/cmd/internal/logqueue"
 	"authgate/gateway"
+	"authgate/gateway/audit"
 	"authgate/gateway/config"
 	"authgate/gateway/proxy/server"
 	"authgate/gateway/store"
@@ -34,6 +35,7 @@ type App struct {
 	floor   []byte
 	log     *logqueue.Queue
 	logger  *slog.Logger
+	events  *audit.Recorder
 	store   storeCloser
 	metrics *prometheus.Registry
 	gateway *gateway.Gateway
@@ -88,8 +90,23 @@ func (a *App) start(ctx context.Context, open storeOpener, cfg *config.Config) e
 	if a.store, err = open(ctx, cfg, a.logger); err != nil {
 		return err
 	}
-	if err := a.assemble(cfg); err != nil {
+	if err := a.record(cfg); err != nil {
 		return errors.Join(err, a.store.Close())
+	}
+	if err := a.assemble(cfg); err != nil {
+		return errors.Join(err, a.events.Close(), a.store.Close())
+	}
+	return nil
+}
+
+// record opens what records events.
+func (a *App) record(cfg *config.Config) (err error) {
+	if cfg.Log.AuditFile == "" {
+		a.events = audit.NewRecorder(a.logger)
+		return nil
+	}
+	if a.events, err = audit.WithFile(a.logger, cfg.Log.AuditFile, cfg.DataDir, a.metrics); err != nil {
+		return fmt.Errorf("log.audit_file: %w", err)
 	}
 	return nil
 }
@@ -98,7 +115,7 @@ func (a *App) start(ctx context.Context, open storeOpener, cfg *config.Config) e
 func (a *App) assemble(cfg *config.Config) error {
 	var err error
 	a.gateway, err = gateway.New(gateway.Options{
-		Config: cfg, Store: a.store, Logger: a.logger, Registerer: a.metrics, Version: a.version,
+		Config: cfg, Store: a.store, Logger: a.logger, Events: a.events, Registerer: a.metrics, Version: a.version,
 		FreeMemory: debug.FreeOSMemory,
 	})
 	if err != nil {
@@ -119,7 +136,7 @@ func (a *App) listen() error {
 	}
 	a.server, err = server.New(server.Options{
 		Gateway: a.gateway, Certificates: certificates, Registry: a.metrics, Logger: a.logger,
-		Log: a.log, Now: time.Now,
+		Log: a.log, Events: a.events, Now: time.Now,
 	})
 	return err
 }
@@ -177,7 +194,7 @@ func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
 	})
 	err := group.Wait()
 	a.gateway.Close()
-	if err = errors.Join(err, a.store.Close()); err != nil {
+	if err = errors.Join(err, a.events.Close(), a.store.Close()); err != nil {
 		a.logger.Error("the gateway failed", "error", err.Error())
 	}
 	return err

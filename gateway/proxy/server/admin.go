@@ -48,7 +48,7 @@ func (s *Server) admin(gatherer prometheus.Gatherer) http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(InstanceHeader, s.instance)
-		h := health{Status: "ready", Reason: s.unready(r.Context()), Log: s.log.Problem()}
+		h := health{Status: "ready", Reason: s.unready(r.Context()), Log: s.log.Problem(), Audit: s.events.Problem()}
 		if s.issuer != nil {
 			h.Certificates = reportCertificates(s.certs.Certificates())
 		}
@@ -86,6 +86,7 @@ type health struct {
 	Status       string              `json:"status"` // alive, ready or unready
 	Reason       string              `json:"reason,omitempty"`
 	Log          string              `json:"log,omitempty"`          // why its lines are lost or late
+	Audit        string              `json:"audit,omitempty"`        // why log.audit_file cannot be written
 	Certificates []certificateReport `json:"certificates,omitempty"` // those that an authority issues
 }
 

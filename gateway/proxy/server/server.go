@@ -61,6 +61,12 @@ type logState interface {
 	Dropped() int
 }
 
+// eventState tells whether audit events get written. *audit.Recorder implements it.
+type eventState interface {
+	// Problem returns why events are lost to the audit file, or an empty string.
+	Problem() string
+}
+
 // Options are the parts of a Server. All but Certificates are required.
 type Options struct {
 	Gateway      served
@@ -68,6 +74,7 @@ type Options struct {
 	Registry     *prometheus.Registry // gets the metrics of the Server, and is shown at /metrics
 	Logger       *slog.Logger
 	Log          logState // of Logger
+	Events       eventState
 	Now          func() time.Time
 }
 
@@ -76,6 +83,7 @@ type Server struct {
 	gateway  served
 	logger   *slog.Logger
 	log      logState
+	events   eventState
 	certs    certs.Source // nil if a proxy terminates TLS
 	issuer   issuer       // certs if an authority issues them, else nil
 	serving  []serving
@@ -121,7 +129,7 @@ func New(o Options) (*Server, error) {
 // newServer returns a Server without listeners.
 func newServer(o Options) *Server {
 	s := &Server{
-		gateway: o.Gateway, logger: o.Logger, log: o.Log, certs: o.Certificates,
+		gateway: o.Gateway, logger: o.Logger, log: o.Log, events: o.Events, certs: o.Certificates,
 		instance: InstanceOf(o.Gateway.Config().DataDir),
 		clients: conn.NewSet(conn.Options{
 			Limit: conn.Divide(conn.Files()).Clients, Logger: o.Logger, FreeDescriptors: o.Gateway.CloseIdleUpstreams,

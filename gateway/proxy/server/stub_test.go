@@ -80,7 +80,7 @@ func (i *issued) Close()                { i.closed.Add(1) }
 // options are those of a Server of g that logs to log.
 func options(g *stub, log *logtest.Buffer) Options {
 	logger := slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	return Options{Gateway: g, Registry: prometheus.NewRegistry(), Logger: logger, Log: stubLog{},
+	return Options{Gateway: g, Registry: prometheus.NewRegistry(), Logger: logger, Log: stubLog{}, Events: stubLog{},
 		Now: time.Now}
 }
 
