@@ -380,18 +380,18 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// A log that nothing reads is told by /readyz, which stays 200: another instance would serve the
-// request no better. A metric has the number of the lost lines.
+// /readyz shows a log that nothing reads, and an audit file that cannot be written. It stays 200:
+// another instance would serve the request no better. A metric has the number of the lost lines.
 func TestLogProblem(t *testing.T) {
 	t.Parallel()
 	o := options(&stub{}, &logtest.Buffer{})
-	o.Log = stubLog{"nothing reads the log"}
+	o.Log, o.Events = stubLog{"nothing reads the log"}, stubLog{"the disk is full"}
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.close()
-	w, want := ask(s, "GET", "/readyz"), `{"status":"ready","log":"nothing reads the log"}`
+	w, want := ask(s, "GET", "/readyz"), `{"status":"ready","log":"nothing reads the log","audit":"the disk is full"}`
 	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want {
 		t.Errorf("%d %s", w.Code, got)
 	}
