@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"authgate/internal/test/rig"
 )
@@ -227,5 +228,54 @@ func TestExchangesAudited(t *testing.T) {
 	want := "grant=token_exchange client_id=agent subject=local:alice actor=client:agent resource=" + acted
 	if len(issued) != 2 || issued[1] != want {
 		t.Errorf("issued %q, want %q at last", issued, want)
+	}
+}
+
+// An exchange is no way up: the token lives no longer than the one before it, and a scope that was left out does
+// not come back.
+func TestExchangeIsNoWayUp(t *testing.T) {
+	t.Parallel()
+	x := newExchanger(t)
+	lent := x.tokens(t, "resource", lends, "scope", "openid profile")
+	x.Clock.Advance(x.Config.Token.AccessLifetime - time.Minute)
+	first := x.exchange(200, "agent", lent.Access, "resource", lends, "scope", "openid")
+	if first.ExpiresIn > 60 || first.Scope != "openid" {
+		t.Errorf("%+v", first)
+	}
+	if a := x.exchange(400, "agent", first.Access, "scope", "profile"); a.Error != "invalid_scope" {
+		t.Errorf("%+v", a)
+	}
+	second := x.exchange(200, "agent", first.Access)
+	x.wantOpen("/acted/", second.Access, true)
+	x.Clock.Advance(time.Minute)
+	x.wantOpen("/acted/", second.Access, false)
+	if a := x.exchange(400, "agent", first.Access); a.Error != "invalid_request" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// The claim act of another issuer names no actor, neither in its tokens nor in assertions.
+func TestActorsOfOthers(t *testing.T) {
+	t.Parallel()
+	p := newPlatform(t, rig.Edit(t, federated, "\noauth:\n", `
+  - {match: /acted/, name: acted, upstream: app, auth: [bearer], policy: {actors: ["client:wiki"]}}
+oauth:
+`))
+	act := map[string]any{"sub": "client:wiki"}
+	for name, token := range map[string]string{
+		"its token":          p.token(map[string]any{"aud": "api", "act": act}),
+		"one for a client's": p.byAssertion(200, p.token(map[string]any{"act": act})).Access,
+	} {
+		p.Want(200, "GET", "/bearer/", "", "Authorization: Bearer "+token)
+		if actor := p.LastHeader().Values("X-Auth-Actor"); len(actor) > 0 {
+			t.Errorf("%s: the actor is %q", name, actor)
+		}
+		p.Want(403, "GET", "/acted/", "", "Authorization: Bearer "+token)
+	}
+	c := newCompany(t)
+	a := c.asAgent(200, c.vouch(map[string]any{"act": act}))
+	c.wantOpen(a, true)
+	if actor := c.LastHeader().Values("X-Auth-Actor"); !slices.Equal(actor, []string{"client:agent"}) {
+		t.Errorf("a provider's user: the actor is %q", actor)
 	}
 }
