@@ -236,7 +236,7 @@ func TestDocumented(t *testing.T) {
 	t.Parallel()
 	r := rows{options: options{maxNoise: 0.02}, lab: &lab.Lab{}}
 	for file, rows := range map[string][]comparison{
-		"benchmarks.md": slices.Concat(r.comparisons(), r.issuers(), r.kinds()), "comparison.md": r.peers(),
+		"benchmarks.md": slices.Concat(r.comparisons(), r.issuers(), r.kinds(), r.callers()), "comparison.md": r.peers(),
 	} {
 		document, err := os.ReadFile("../../docs/" + file)
 		if err != nil {

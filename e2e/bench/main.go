@@ -134,7 +134,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(stderr)
 	flags.StringVar(&only, "only", "", "measure only the rows that `regexp` matches, such as 'GET HTTP/2: "+
 		"(floor|session)'; ^peers: those of docs/comparison.md; ^oauth: the authorization server; ^kinds: "+
-		"what some applications need")
+		"what some applications need; ^callers: tokens of programs")
 	flags.IntVar(&seconds, "seconds", 4, "`seconds` that are measured in each round; few are quick and rough")
 	flags.IntVar(&warm, "warm", 1, "`seconds` of load before each round")
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds for each row")
@@ -235,7 +235,7 @@ func (b *bench) measureRows(ctx context.Context, stdout, stderr io.Writer) error
 	r := rows{b.options, b.lab, b.loads}
 	all := r.comparisons()
 	if b.older == "" && b.only.String() != "" {
-		all = slices.Concat(all, r.peers(), r.issuers(), r.kinds())
+		all = slices.Concat(all, r.peers(), r.issuers(), r.kinds(), r.callers())
 	}
 	comparisons, err := choose(all, b.only)
 	if err != nil {

@@ -32,6 +32,9 @@ const (
 	older = "the older one"
 )
 
+// noDearer is the goal for tokens that should cost the same, on a machine with noise.
+const noDearer = 1.05
+
 // noWorse is the highest allowed cost of authgate, as a multiple of an older one.
 const noWorse = 1.02
 
@@ -309,6 +312,19 @@ func (r rows) kinds() []comparison {
 	var all []comparison
 	for _, k := range lab.Kinds() {
 		all = append(all, r.plain(get("kinds, GET HTTP/1.1", r.loads.Get(4*r.connections)), k.Name, r.lab.ForKind(k)))
+	}
+	return all
+}
+
+// callers returns the rows of tokens of programs, over the token of a login. They are measured only if -only
+// names them.
+func (r rows) callers() []comparison {
+	var all []comparison
+	own, t := lab.User(), get("callers, GET HTTP/1.1", r.loads.Get(4*r.connections))
+	for _, c := range lab.Callers() {
+		row := r.over(own.Name, r.lab.ForCaller(own), t, c.Name, r.lab.ForCaller(c))
+		row.goal = noDearer
+		all = append(all, row)
 	}
 	return all
 }

@@ -130,8 +130,11 @@ func (r *rig) instance(tb testing.TB, changes ...func(*rig)) *rig {
 			roles, ok := next.clients[id]
 			return roles, ok
 		},
-		Counts: func(string) bool { return true },
-		Admits: func(_ string, user *policy.Identity) bool { return user.Username != next.refused },
+		Counts:    func(string) bool { return true },
+		Exchanges: func(string) bool { return true },
+		Vouches:   func(string, string) bool { return true },
+		Federated: func(string, string) bool { return true },
+		Admits:    func(_ string, user *policy.Identity) bool { return user.Username != next.refused },
 	})
 	next.devices = NewDevices(next.grants, 10*time.Minute)
 	return &next
