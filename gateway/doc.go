@@ -62,8 +62,8 @@
 // shares it.
 //
 // Requests in flight are checked four times a second: gateway/proxy/streams asks
-// whether their credentials would still be accepted, and ends those for which
-// the answer is no.
+// whether their credentials would still be accepted, once for all of a login, and
+// ends those for which the answer is no.
 //
 // # Time
 //

@@ -23,11 +23,11 @@ func (ex *exchange) Check(ctx context.Context) error {
 	if ex.Identity == nil && (ex.sent.Preflight || !ex.route.rule.AdmitsNobody()) {
 		return nil // no identity was decided on
 	}
-	c := ex.confirmed
-	if c == nil {
-		c = &confirmed{ex.state, ex.route, ex.Identity}
-		ex.confirmed = c
+	if ex.confirmed == nil {
+		first := ex.lastConfirmed()
+		ex.confirmed = &first
 	}
+	c := ex.confirmed
 	if st := ex.gateway.state.Load(); c.state != st {
 		route := st.routing.lookup(&ex.Canonical)
 		if route == nil || route.forward == nil {
@@ -66,6 +66,29 @@ func (ex *exchange) Check(ctx context.Context) error {
 	default:
 		return &streams.Ended{Err: web.Forbidden(), Reason: decision.Reason}
 	}
+}
+
+// Ground implements forward.Login.
+func (ex *exchange) Ground() streams.Ground {
+	c := ex.lastConfirmed()
+	if c.id == nil {
+		return streams.Ground{}
+	}
+	return streams.Ground{Identity: c.id, Route: c.route}
+}
+
+// Shares implements forward.Login: Alive says the same about equal credentials at a route.
+func (ex *exchange) Shares(other any) bool {
+	o, ok := other.(*exchange)
+	return ok && ex.lastConfirmed() == o.lastConfirmed() && ex.Credentials == o.Credentials
+}
+
+// lastConfirmed returns the last confirmation of the login, which before the first Check is that of the policy.
+func (ex *exchange) lastConfirmed() confirmed {
+	if ex.confirmed != nil {
+		return *ex.confirmed
+	}
+	return confirmed{ex.state, ex.route, ex.Identity}
 }
 
 // credentialsNeeded returns the rejection of a request that needs credentials now.

@@ -6,6 +6,7 @@ import (
 
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint/own"
+	"authgate/gateway/login"
 	"authgate/gateway/login/mechanism"
 	"authgate/gateway/proxy/tracing"
 	"authgate/gateway/proxy/web"
@@ -60,6 +61,11 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, durabl
 	if err := st.newMechanisms(&options, old); err != nil {
 		return nil, err
 	}
+	st.mechanisms.Logins.OnEnd(func(ended *login.Login) {
+		if g.inFlight.streams.HasLogin(ended.ID) {
+			g.forwarder.LoginEnded(ended.ID)
+		}
+	})
 	if err := st.newSite(&g.service); err != nil {
 		return nil, err
 	}

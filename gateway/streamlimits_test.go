@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,5 +105,50 @@ func TestShareWithoutStreams(t *testing.T) {
 			t.Errorf("after their end %d streams count", n)
 		}
 		s.want(http.StatusOK, "GET", "/public/", "", eventSource)
+	})
+}
+
+// The store is asked for a login as often with many streams of it as with one, also after a reload. A logout ends them
+// all at once.
+func TestOneCheckForStreamsOfALogin(t *testing.T) {
+	t.Parallel()
+	streamsOf(t, func(s *streaming) {
+		alice, bob := s.login(aliceIn), s.login(bobIn)
+		var gets atomic.Int64
+		s.store.breakIf(func(operation string, _ int64, _ string) bool {
+			gets.Add(1)
+			return false
+		})
+		asked := func() int64 {
+			gets.Store(0)
+			time.Sleep(10 * time.Second)
+			return gets.Load()
+		}
+		var open []io.ReadCloser
+		add := func(n int, path, header string) {
+			for range n {
+				open = append(open, s.open("HTTP/2.0", path, header))
+			}
+			time.Sleep(within)
+		}
+		add(1, "/session/", alice.cookie)
+		one := asked()
+		add(29, "/session/", alice.cookie)
+		many := asked()
+		s.mustReload(baseConfig)
+		time.Sleep(within)
+		if reloaded := asked(); one == 0 || max(many, reloaded) > one+4 { // a check more or less
+			t.Errorf("one stream makes %d reads, 30 make %d, and %d after a reload", one, many, reloaded)
+		}
+		s.upstream.Answer = s.begin
+		add(1, "/bearer/", alice.bearer)
+		others := s.open("HTTP/1.1", "/session/", bob.cookie)
+		defer others.Close()
+		s.want(200, "POST", "/logout", "", alice.cookie)
+		time.Sleep(100 * time.Millisecond)
+		s.alive(1)
+		for _, each := range open {
+			each.Close()
+		}
 	})
 }

@@ -101,8 +101,14 @@ func (login *Login) Names(key string) bool {
 }
 
 // OnEnd makes do be called once for each login that ends before its time, by whatever
-// ends it. It must be called before the logins are in use. do must not block.
-func (l *Logins) OnEnd(do func(*Login)) { l.ended = do }
+// ends it, beside what is called already. It must be called before the logins are in use. do must not block.
+func (l *Logins) OnEnd(do func(*Login)) {
+	before := l.ended
+	l.ended = func(ended *Login) {
+		before(ended)
+		do(ended)
+	}
+}
 
 // Holders finds the users behind logins. Users is nil without providers.
 type Holders struct {

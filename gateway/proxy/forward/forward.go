@@ -31,6 +31,9 @@ func New(logger *slog.Logger) *Forwarder {
 	}
 }
 
+// LoginEnded ends the requests in flight of a login that has ended, at once.
+func (f *Forwarder) LoginEnded(sid string) { f.streams.CheckLogin(sid) }
+
 // WebSockets returns the WebSockets that pass through.
 func (f *Forwarder) WebSockets() *conn.WebSockets { return &f.sockets }
 

@@ -204,6 +204,12 @@ func (r *rig) Check(context.Context) error {
 	return nil
 }
 
+// Ground implements login.
+func (r *rig) Ground() (none streams.Ground) { return none }
+
+// Shares implements login.
+func (r *rig) Shares(any) bool { return false }
+
 // BeginStream implements login.
 func (r *rig) BeginStream() error { return nil }
 

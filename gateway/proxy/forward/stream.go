@@ -17,6 +17,10 @@ import (
 type login interface {
 	// Check is that of streams.Stream.
 	Check(context.Context) error
+	// Ground is that of streams.Stream.
+	Ground() streams.Ground
+	// Shares reports the same as that of streams.Stream about the login of another request.
+	Shares(other any) bool
 	// BeginStream is called before the request becomes a stream, which lasts. The error refuses the request.
 	// A second call changes nothing.
 	BeginStream() error
@@ -31,7 +35,7 @@ func isEventStream(contentType string) bool {
 }
 
 // asksForStream reports whether a request can only become a stream: a WebSocket, another tunnel, or
-// what EventSource of a browser asks for.
+// the event stream of EventSource in a browser.
 func asksForStream(r *http.Request) bool {
 	accept := r.Header["Accept"]
 	return r.Header["Upgrade"] != nil || len(accept) == 1 && accept[0] == events
@@ -66,6 +70,23 @@ type stream Request
 
 // Check implements streams.Stream.
 func (s *stream) Check(ctx context.Context) error { return s.Login.Check(ctx) }
+
+// LoginID implements streams.Stream.
+func (s *stream) LoginID() string {
+	if id := s.Exchange.Identity; id != nil {
+		return id.Login
+	}
+	return ""
+}
+
+// Ground implements streams.Stream.
+func (s *stream) Ground() streams.Ground { return s.Login.Ground() }
+
+// Shares implements streams.Stream.
+func (s *stream) Shares(other streams.Stream) bool {
+	o, ok := other.(*stream)
+	return ok && s.Login.Shares(o.Login)
+}
 
 // Ending implements streams.Stream. If the answer has not begun, it tells why the login
 // has ended, and is the last on its connection. Otherwise the connection is closed, or

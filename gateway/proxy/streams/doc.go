@@ -2,10 +2,12 @@
 //
 // A [Set] has the requests that are open: long downloads, event streams,
 // WebSockets, and each short request while it lasts. A timer runs while there
-// are any. Each time it asks all of them whether they may go on (see [Stream]),
-// by the configuration that runs then, in memory as a rule. The end of a login
-// sends no message to streams, so it does not matter how, or on which instance,
-// a login ends.
+// are any. Each time it asks whether they may go on (see [Stream]), by the
+// configuration that runs then, in memory as a rule. It asks once for all streams
+// of a login that have the same credential and route, and only asks each if
+// something has changed. The end of a login needs no message to streams, so it
+// does not matter how, or on which instance, a login ends. [Set.CheckLogin] makes
+// them end sooner on this instance.
 //
 // Streams whose client has gone end, too: over HTTP/1.1, net/http notices a client
 // that leaves only until the client has sent the first byte of its next request.

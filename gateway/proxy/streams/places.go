@@ -79,6 +79,13 @@ func (p *Places) Taken() int {
 	return p.taken
 }
 
+// HasLogin reports whether a login has streams.
+func (p *Places) HasLogin(login string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.logins[login] != nil
+}
+
 // IsTaken reports whether the place is one.
 func (p Place) IsTaken() bool { return p.places != nil }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"authgate/gateway/proxy/web"
+	"authgate/policy"
 )
 
 const (
@@ -25,6 +26,11 @@ const (
 	// unconfirmedTime is how long a stream goes on at most while the store, or
 	// the issuer of its token, does not confirm that its login is alive.
 	unconfirmedTime = 10 * time.Second
+	// endAtOnce is how many streams of a login end at once, and endPause how long others then have the
+	// processor. If there are many, more end at once, so that there are at most endBatches pauses.
+	endAtOnce  = 16
+	endBatches = 32
+	endPause   = 2 * time.Millisecond
 	// checksAtOnce is how many streams are checked side by side, and so how many
 	// may wait for the store.
 	checksAtOnce = 64
@@ -36,17 +42,31 @@ const (
 )
 
 // Stream is a request, as a Set needs it. The Set calls one method at a time, and none
-// after Remove; only Check may still run then.
+// after Remove; only Check, Ground and Shares may still run then.
 type Stream interface {
 	// Check returns nil if the stream may go on, an *Ended if it must end, and any
 	// other error if nothing can tell.
 	Check(context.Context) error
+	// LoginID is the sid of the login, empty if there is none.
+	LoginID() string
+	// Ground is the reason for which the last Check let the stream go on.
+	Ground() Ground
+	// Shares reports whether a stream with the same Ground, which is not zero, has the same credential too:
+	// while that of one changes nothing about its Ground, both go on.
+	Shares(Stream) bool
 	// Ending is told why the stream ends, before Entry.Ended tells it too.
 	Ending(*Ended)
 	// Cancel ends the stream.
 	Cancel()
 	// CancelIfGone ends the stream if its client has gone.
 	CancelIfGone()
+}
+
+// Ground is the user whom a Check has found, and the place. Streams with equal ones may go on together. The zero Ground
+// is of a stream that does so with no other.
+type Ground struct {
+	Identity *policy.Identity
+	Route    any // comparable
 }
 
 // Ended is the error of a stream that has ended.
@@ -83,12 +103,14 @@ type Entry struct {
 	over  bool       // the stream is removed
 	ended atomic.Pointer[Ended]
 
-	checking atomic.Bool // the goroutine that sets it may use watch
+	checking atomic.Bool // the goroutine that sets it may use kin and watch
+	kin      *kin        // nil: not checked yet
 	watch    *watch      // nil: not checked yet
 }
 
 // watch is the result of the last check of a stream.
 type watch struct {
+	checked     time.Time
 	unconfirmed time.Time // since when nothing could tell; zero: the last check could
 	asked       time.Time // when the client was last found to be there
 }
@@ -174,15 +196,29 @@ func (s *Set) arm() {
 	}
 }
 
-// all returns the streams that are open.
-func (s *Set) all() []*Entry {
+// CheckLogin checks the streams of a login at once, without waiting for that: it has ended.
+func (s *Set) CheckLogin(sid string) {
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), checkTime)
+		defer cancel()
+		s.checkAll(ctx, s.all(func(e *Entry) bool { return e.stream.LoginID() == sid }), time.Now())
+	}()
+}
+
+// each reports true.
+func each(*Entry) bool { return true }
+
+// all returns the open streams for which is reports true.
+func (s *Set) all(is func(*Entry) bool) []*Entry {
 	var all []*Entry
 	for i := range s.shards {
 		shard := &s.shards[i]
 		shard.mu.Lock()
-		all = append(all, shard.open...)
 		for _, e := range shard.open {
-			e.met = true
+			if is(e) {
+				e.met = true
+				all = append(all, e)
+			}
 		}
 		shard.mu.Unlock()
 	}
@@ -193,10 +229,10 @@ func (s *Set) all() []*Entry {
 // waiting: they are left out until they are done.
 func (s *Set) tick() {
 	before, now := s.last, time.Now()
-	open := s.all()
+	open := s.all(each)
 	if len(open) == 0 {
 		s.armed.Store(false)
-		if len(s.all()) > 0 { // came just now, and found the timer armed
+		if len(s.all(each)) > 0 { // came just now, and found the timer armed
 			s.arm()
 		}
 		return
@@ -218,9 +254,15 @@ func (s *Set) tick() {
 
 // checkAll checks streams side by side. The last check before was at that time.
 func (s *Set) checkAll(ctx context.Context, open []*Entry, before time.Time) {
+	groups := claim(open)
 	var next atomic.Int64
 	var checks sync.WaitGroup
-	for range min(len(open), checksAtOnce) {
+	work := func() {
+		for i := next.Add(1) - 1; i < int64(len(groups)); i = next.Add(1) - 1 {
+			groups[i].checkStreams(ctx, before)
+		}
+	}
+	for range min(len(groups), checksAtOnce) {
 		select {
 		case s.slots <- struct{}{}:
 		default:
@@ -228,44 +270,116 @@ func (s *Set) checkAll(ctx context.Context, open []*Entry, before time.Time) {
 		}
 		checks.Go(func() {
 			defer func() { <-s.slots }()
-			for i := next.Add(1) - 1; i < int64(len(open)); i = next.Add(1) - 1 {
-				if e := open[i]; e.checking.CompareAndSwap(false, true) {
-					e.checkStream(ctx, before)
-					e.checking.Store(false)
-				}
-			}
+			work()
 		})
 	}
 	checks.Wait()
+	for i := next.Load(); i < int64(len(groups)); i++ { // there was no slot
+		groups[i].release()
+	}
 }
 
-// checkStream checks the stream, and ends it if it must end. The last check before was
-// at that time.
-func (e *Entry) checkStream(ctx context.Context, before time.Time) {
-	if e.watch == nil {
-		e.watch = &watch{asked: time.Now()}
+// kin are streams that may go on together until something has changed for one of them.
+type kin struct{ changed atomic.Bool }
+
+// group is some streams of kin, of which each check asks the first.
+type group struct {
+	*kin
+	streams []*Entry
+}
+
+// claim takes the streams that no other goroutine checks, in groups.
+func claim(open []*Entry) (groups []*group) {
+	byKin, byGround := map[*kin]*group{}, map[Ground]*group{}
+	for _, e := range open {
+		if !e.checking.CompareAndSwap(false, true) {
+			continue
+		}
+		known := e.kin != nil && !e.kin.changed.Load()
+		if known && byKin[e.kin] != nil { // as a rule, so that thousands of streams are no work
+			byKin[e.kin].streams = append(byKin[e.kin].streams, e)
+			continue
+		}
+		ground := e.stream.Ground()
+		if g := byGround[ground]; g != nil && ground != (Ground{}) && g.streams[0].stream.Shares(e.stream) {
+			e.kin, g.streams = g.kin, append(g.streams, e)
+			continue
+		}
+		if !known {
+			e.kin = &kin{}
+		}
+		g := &group{e.kin, []*Entry{e}}
+		groups, byKin[e.kin], byGround[ground] = append(groups, g), g, g
 	}
-	w := e.watch
-	if time.Since(w.asked) >= goneEvery {
-		w.asked = time.Now()
+	return groups
+}
+
+// release lets other goroutines check the streams.
+func (g *group) release() {
+	for _, e := range g.streams {
+		e.checking.Store(false)
+	}
+}
+
+// checkStreams checks the first stream of the group. If anything has changed for it, it checks the others one by
+// one, with pauses if they end: their ends are work that would delay other requests.
+func (g *group) checkStreams(ctx context.Context, before time.Time) {
+	defer g.release()
+	first := g.streams[0]
+	ground := first.stream.Ground()
+	if first.checkStream(ctx, before) && first.stream.Ground() == ground {
+		for _, e := range g.streams[1:] {
+			e.confirm(first.watch.checked)
+		}
+		return
+	}
+	g.changed.Store(true)
+	ended, batch := 0, max(endAtOnce, len(g.streams)/endBatches)
+	for _, e := range g.streams[1:] {
+		e.checkStream(ctx, before)
+		if e.Ended() == nil {
+			continue
+		}
+		if ended++; ended%batch == 0 {
+			time.Sleep(endPause)
+		}
+	}
+}
+
+// confirm notes that the stream goes on at a time.
+func (e *Entry) confirm(now time.Time) {
+	if e.watch == nil {
+		e.watch = &watch{asked: now}
+	}
+	e.watch.checked, e.watch.unconfirmed = now, time.Time{}
+	if now.Sub(e.watch.asked) >= goneEvery {
+		e.watch.asked = now
 		e.endIfGone()
 	}
+}
+
+// checkStream checks the stream, and ends it if it must end. The last check before was at that time. It
+// reports whether the stream goes on because the check has confirmed it.
+func (e *Entry) checkStream(ctx context.Context, before time.Time) bool {
 	err := e.checkSafely(ctx)
-	if err == nil {
-		w.unconfirmed = time.Time{}
-		return
-	}
 	if ended, ok := errors.AsType[*Ended](err); ok {
 		e.endStream(ended)
-		return
+		return false
 	}
-	if w.unconfirmed.IsZero() {
-		w.unconfirmed = before
+	unconfirmed := before
+	if e.watch != nil && !e.watch.unconfirmed.IsZero() {
+		unconfirmed = e.watch.unconfirmed
 	}
+	e.confirm(time.Now())
+	if err == nil {
+		return true
+	}
+	e.watch.unconfirmed = unconfirmed
 	// The next check may be over that much later.
-	if time.Since(w.unconfirmed) >= unconfirmedTime-checkTime-2*checkEvery {
+	if time.Since(unconfirmed) >= unconfirmedTime-checkTime-2*checkEvery {
 		e.endStream(&Ended{Err: web.Unavailable(err), Reason: "not confirmed in time: " + err.Error()})
 	}
+	return false
 }
 
 // checkSafely is Check of the stream, with a panic as an error: no server would recover it.

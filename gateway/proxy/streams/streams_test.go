@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"authgate/gateway/proxy/web"
+	"authgate/policy"
 )
 
 // within is how soon after its login a stream ends.
@@ -19,6 +21,9 @@ const within = time.Second
 // told is a stream that notes what its Set does with it.
 type told struct {
 	Entry
+	login  string
+	ground atomic.Pointer[Ground]
+	shares bool // its credential with all others
 	mu     sync.Mutex
 	check  func(context.Context) error
 	gone   bool // its client has gone
@@ -50,6 +55,10 @@ func (s *told) note(what, reason string) {
 	s.notes, s.reason, s.at = append(s.notes, what), s.reason+reason, time.Now()
 }
 
+func (s *told) LoginID() string    { return s.login }
+func (s *told) Ground() Ground     { return *s.ground.Load() }
+func (s *told) Shares(Stream) bool { return s.shares }
+
 func (s *told) Check(ctx context.Context) error {
 	s.mu.Lock()
 	check := s.check
@@ -72,6 +81,7 @@ func (s *told) CancelIfGone() {
 // add adds a stream to the Set.
 func (s *Set) add(check func(context.Context) error) *told {
 	added := &told{check: check}
+	added.ground.Store(&Ground{})
 	s.Add(&added.Entry, added)
 	return added
 }
@@ -126,12 +136,12 @@ func TestRest(t *testing.T) {
 		first, second := s.add(goesOn), s.add(goesOn)
 		first.Remove()
 		waits(2 * checkEvery)
-		if !s.armed.Load() || len(s.all()) != 1 {
+		if !s.armed.Load() || len(s.all(each)) != 1 {
 			t.Error("a stream is not checked")
 		}
 		second.Remove()
 		waits(2 * checkEvery)
-		if s.armed.Load() || len(s.all()) > 0 {
+		if s.armed.Load() || len(s.all(each)) > 0 {
 			t.Error("the timer runs on")
 		}
 	})
@@ -286,4 +296,120 @@ func TestPanic(t *testing.T) {
 		stream.want(t, "ending", "cancel, ended")
 		remove(panics, stream)
 	})
+}
+
+// kin adds streams of a login, which share its credential if there is one, and a count of their checks.
+func (s *Set) kin(n int, g *Ground, login string) (kin []*told, checks *atomic.Int64) {
+	checks = &atomic.Int64{}
+	for range n {
+		one := &told{login: login, shares: login != "", check: func(context.Context) error {
+			checks.Add(1)
+			return nil
+		}}
+		one.ground.Store(g)
+		s.Add(&one.Entry, one)
+		kin = append(kin, one)
+	}
+	return kin, checks
+}
+
+// A login is asked once each time, whatever it has open. Streams of another identity, at another route or with another
+// credential are asked for themselves.
+func TestOneCheckForALogin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, alice := NewSet(), &policy.Identity{}
+		all, checks := s.kin(500, &Ground{alice, 1}, "a")
+		elsewhere, there := s.kin(500, &Ground{alice, 2}, "a")
+		bobs, of := s.kin(500, &Ground{&policy.Identity{}, 1}, "b")
+		strangers, each := s.kin(50, &Ground{}, "")
+		apart, alone := s.kin(50, &Ground{&policy.Identity{}, 1}, "")
+		const rounds = 40
+		waits(rounds*checkEvery + checkEvery/2)
+		for name, c := range map[string]struct {
+			checks *atomic.Int64
+			want   int64
+		}{
+			"a login": {checks, rounds}, "its other route": {there, rounds}, "another login": {of, rounds},
+			"no login": {each, 50 * rounds}, "other credentials": {alone, 50 * rounds},
+		} {
+			if got := c.checks.Load(); got != c.want {
+				t.Errorf("%s: %d checks in ten seconds, want %d", name, got, c.want)
+			}
+		}
+		gone := all[len(all)-1]
+		gone.leave()
+		waits(goneEvery)
+		gone.want(t, "gone")
+		remove(slices.Concat(all, elsewhere, bobs, strangers, apart)...)
+	})
+}
+
+// When something has changed for one of them, each stream of a login is asked.
+func TestChangedForALogin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, before, after := NewSet(), &Ground{&policy.Identity{}, 1}, &Ground{&policy.Identity{}, 1}
+		all, _ := s.kin(3, before, "a")
+		for _, one := range all[:2] {
+			one.now(func(context.Context) error { one.ground.Store(after); return nil })
+		}
+		all[2].now(func(ctx context.Context) error { one := all[2]; one.ground.Store(after); return ends(ctx) })
+		waits(within)
+		all[0].want(t)
+		all[1].want(t)
+		all[2].want(t, "ending", "cancel, ended")
+		remove(all...)
+	})
+}
+
+// The end of a login ends 500 streams within 100 ms if the Set learns of it, a few at a time, so that other requests
+// are served between. It ends no other streams, and no later than a second after if the Set does not.
+func TestEndOfManyStreams(t *testing.T) {
+	t.Parallel()
+	for _, learns := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := NewSet()
+			all, _ := s.kin(500, &Ground{&policy.Identity{}, 1}, "a")
+			others, checks := s.kin(9, &Ground{&policy.Identity{}, 1}, "b")
+			waits(time.Minute + time.Millisecond)
+			for _, one := range all {
+				one.now(ends)
+			}
+			asked, ended, limit := checks.Load(), time.Now(), within/2
+			if learns {
+				limit = 100 * time.Millisecond
+				s.CheckLogin("a")
+			}
+			waits(limit)
+			atOnce := map[time.Time]int{}
+			for _, one := range all {
+				one.want(t, "ending", "cancel, ended")
+				_, at := one.last()
+				atOnce[at]++
+			}
+			for at, n := range atOnce {
+				if n > 2*endAtOnce {
+					t.Errorf("%d streams end at once, %v after the login", n, at.Sub(ended))
+				}
+			}
+			if learns && checks.Load() != asked {
+				t.Error("another login is asked")
+			}
+			remove(append(all, others...)...)
+		})
+	}
+}
+
+// BenchmarkTick is one check of 10,000 streams of 20 logins.
+func BenchmarkTick(b *testing.B) {
+	s := NewSet()
+	for range 20 {
+		s.kin(500, &Ground{&policy.Identity{}, 1}, "a")
+	}
+	open := s.all(each)
+	b.ReportAllocs()
+	for b.Loop() {
+		s.checkAll(b.Context(), open, time.Time{})
+	}
 }
