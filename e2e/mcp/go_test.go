@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,11 +10,12 @@ import (
 
 	"authgate/e2e/world"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // TestToolsGo: an agent with the official SDK for Go uses the tools, prompts and resources of a server of the same
-// SDK: with answers in streams that resume, notifications, and questions of the server.
+// SDK that its policy permits. It sees an error for each other one, and goes on.
 func TestToolsGo(t *testing.T) {
 	t.Parallel()
 	s := protect(t, serveGo(t))
@@ -92,6 +94,9 @@ func addTools(server *mcp.Server) {
 		server.AddPrompt(&mcp.Prompt{Name: "more"}, nil)
 		return text("more")
 	})
+	add("delete_all", func(context.Context, request, struct{}) (*mcp.CallToolResult, any, error) {
+		return text("deleted")
+	})
 }
 
 // bearer adds a token to each request.
@@ -159,5 +164,17 @@ func tourGo(t *testing.T, s *server, version string) (saw seen) {
 	saw.Resource = read.Contents[0].Text
 	prompt := world.Must(session.GetPrompt(ctx, &mcp.GetPromptParams{Name: "greet"}))(t)
 	saw.Prompt = prompt.Messages[0].Content.(*mcp.TextContent).Text
+
+	_, noTool := session.CallTool(ctx, &mcp.CallToolParams{Name: "delete_all"})
+	_, noPrompt := session.GetPrompt(ctx, &mcp.GetPromptParams{Name: "secret"})
+	_, noResource := session.ReadResource(ctx, &mcp.ReadResourceParams{URI: "file:///etc/passwd"})
+	for _, err := range []error{noTool, noPrompt, noResource} {
+		if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
+			saw.Refused = append(saw.Refused, refusal{int(said.Code), said.Message})
+		} else {
+			t.Errorf("refused with %v", err)
+		}
+	}
+	saw.Again = call(&mcp.CallToolParams{Name: "search_text"})
 	return saw
 }

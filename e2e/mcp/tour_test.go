@@ -21,23 +21,32 @@ const (
 
 // seen is what an agent sees on its tour of a server: the answers that its SDK returns.
 type seen struct {
-	Version  string   `json:"version"`
-	Tools    []string `json:"tools"`
-	Text     string   `json:"text"`     // of search_text
-	Progress []string `json:"progress"` // of search_text, while it works
-	Answer   string   `json:"answer"`   // of search_ask, which asks the user
-	Resumed  string   `json:"resumed"`  // of search_slow, whose stream breaks; without sessions it cannot
-	Changed  bool     `json:"changed"`  // search_more changes the list of tools, and the server says so
-	Resource string   `json:"resource"` // notes://today
-	Prompt   string   `json:"prompt"`   // greet
+	Version  string    `json:"version"`
+	Tools    []string  `json:"tools"`
+	Text     string    `json:"text"`     // of search_text
+	Progress []string  `json:"progress"` // of search_text, while it works
+	Answer   string    `json:"answer"`   // of search_ask, which asks the user
+	Resumed  string    `json:"resumed"`  // of search_slow, whose stream breaks; without sessions it cannot
+	Changed  bool      `json:"changed"`  // search_more changes the list of tools, and the server says so
+	Resource string    `json:"resource"` // notes://today
+	Prompt   string    `json:"prompt"`   // greet
+	Refused  []refusal `json:"refused"`  // delete_all, the prompt secret, file:///etc/passwd
+	Again    string    `json:"again"`    // search_text after all that
 }
 
-// agents lets alice's agents in.
+// refusal is an error that an SDK returns.
+type refusal struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+// agents lets alice's agents call the tools search_*, and read notes.
 const agents = world.People + `
 policies:
   agents:
     roles: [user]
-routes: [{match: /mcp/, upstream: app, auth: [bearer], policy: agents}]
+    mcp: {tools: ["search_*"], prompts: ["*", "!secret"], resources: ["notes://*"]}
+routes: [{match: /mcp/, upstream: app, auth: [bearer], policy: agents, mcp: true}]
 `
 
 // server is an MCP server behind a gateway.
@@ -59,29 +68,42 @@ func protect(t *testing.T, address string) *server {
 // endpoint is the address of the server for a version of the protocol.
 func (s *server) endpoint(version string) string { return s.Base + "/mcp/" + version }
 
-// check compares what an agent saw with what the server should have said.
+// check compares what an agent saw with what the server and the gateway should have said, and looks
+// for what should not have reached the server.
 func (s *server) check(t *testing.T, version string, got seen) {
 	t.Helper()
 	want := seen{
-		Version: version, Tools: []string{"search_ask", "search_more", "search_slow", "search_text"},
+		Version: version, Tools: []string{"delete_all", "search_ask", "search_more", "search_slow", "search_text"},
 		Text: "alice finds text", Progress: []string{"half"}, Answer: "blue", Resumed: "after the break", Changed: true,
-		Resource: "a note", Prompt: "hello",
+		Resource: "a note", Prompt: "hello", Again: "alice finds text",
 	}
 	if version == withoutSessions {
 		want.Resumed = ""
 	}
+	refused := got.Refused
+	got.Refused = nil
 	if a, b := show(t, got), show(t, want); a != b {
 		t.Errorf("the agent saw\n%s\nnot\n%s", a, b)
 	}
+	for i, name := range []string{"delete_all", "secret", "file:///etc/passwd"} {
+		if i >= len(refused) || refused[i].Code != 403 || !strings.Contains(refused[i].Message, name) {
+			t.Errorf("the agent saw the errors %+v, want one with 403 that names %s", refused, name)
+		}
+	}
 }
 
-// checkServer checks that the server got alice's calls, and that the agent continued a stream and ended its
-// session.
+// checkServer checks that the server got alice's calls, but none that the policy refuses, and that
+// the agent continued a stream and ended its session.
 func (s *server) checkServer(t *testing.T) {
 	t.Helper()
 	s.tap.WantUser(t, "alice", s.token)
 	if len(s.tap.Values("Last-Event-Id")) == 0 || !s.tap.Has("DELETE /mcp/"+withSessions) {
 		t.Error("the agent continued no stream, or did not end its session")
+	}
+	for _, name := range []string{`"delete_all"`, `"secret"`, "/etc/passwd"} {
+		if s.tap.Has(name) {
+			t.Errorf("the server got a call of %s", name)
+		}
 	}
 }
 
@@ -101,7 +123,8 @@ func tourOf(t *testing.T, program, serverFile, agentFile string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*world.Patience)
 	defer cancel()
 	for _, version := range []string{withSessions, withoutSessions} {
-		agent := exec.CommandContext(ctx, program, filepath.Join("testdata", agentFile), s.endpoint(version), version, s.token)
+		agent := exec.CommandContext(ctx, program, filepath.Join("testdata", agentFile), s.endpoint(version), version,
+			s.token)
 		authority := filepath.Join(s.Dir, s.CA)
 		agent.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+authority, "SSL_CERT_FILE="+authority)
 		said := &world.Output{}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 
 	"authgate/e2e/world"
@@ -15,7 +16,7 @@ import (
 )
 
 // toolbox is an MCP server behind a gateway, which lends alice's role user to tokens with
-// the scope tools, as docs/how-to/mcp-server.md has it.
+// the scope tools, as docs/how-to/mcp-server.md has it. That scope opens the tool whoami alone.
 type toolbox struct {
 	*world.Instance
 	tap    *world.Tap
@@ -28,9 +29,9 @@ func prepareToolbox(t *testing.T, server string) *toolbox {
 	box := &toolbox{Instance: world.Prepare(t), tap: world.StartTap(t, server)}
 	box.config = world.People + world.App(box.tap.URL) + `
 policies:
-  tools: {roles: [user], scopes: [tools]}
+  tools: {roles: [user], scopes: [tools], mcp: {tools: [whoami]}}
 routes:
-  - {match: /mcp, upstream: app, auth: [bearer], policy: tools}
+  - {match: /mcp, upstream: app, auth: [bearer], policy: tools, mcp: true}
   - {match: /api/, upstream: app, auth: [bearer]}
 oauth:
   enabled: true
@@ -68,6 +69,23 @@ func TestMCPNode(t *testing.T) {
 			box.wantAlice(t)
 		})
 	}
+}
+
+// TestMCPScopes: a client of the official SDK for TypeScript, version 2, has a scope for some tools. For
+// another tool it sends the user to the gateway by itself, gets one more scope, and calls the tool.
+func TestMCPScopes(t *testing.T) {
+	t.Parallel()
+	port := world.FreePort(t)
+	world.Launch(t, "http://127.0.0.1:"+port+"/ready", exec.Command("node", "testdata/mcp-server.mjs", port))
+	box := prepareToolbox(t, "127.0.0.1:"+port)
+	box.Configure(strings.NewReplacer(
+		"scopes: [tools], mcp: {tools: [whoami]}",
+		"any: [{scopes: [tools], mcp: {tools: [whoami]}}, {scopes: [deleting], mcp: {tools: [delete_all]}}]",
+		"scopes: {tools: [user]}", "scopes: {tools: [user], deleting: [user]}").Replace(box.config))
+	serveDocument(t, box.Instance, "none") // roots.pem is that of its server
+	box.Run()
+	node(t, box.Instance, "mcp-scopes.mjs", "scopes", box.Base, world.FreePort(t))
+	box.wantAlice(t)
 }
 
 // TestMCPCrossApp: a client of the official SDK for TypeScript acts for the user whom the provider of a

@@ -1,5 +1,5 @@
 // An agent with the official SDK for TypeScript. It makes its tour of a server, and writes what it saw.
-import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 
 const [address, version, token] = process.argv.slice(2);
 
@@ -20,7 +20,7 @@ async function call(name, options) {
   return content[0].text;
 }
 
-const saw = { version: client.getNegotiatedProtocolVersion(), progress: [] };
+const saw = { version: client.getNegotiatedProtocolVersion(), progress: [], refused: [] };
 saw.tools = (await client.listTools()).tools.map(({ name }) => name);
 saw.text = await call('search_text', { onprogress: ({ message }) => { saw.progress.push(message); } });
 saw.answer = await call('search_ask');
@@ -33,6 +33,16 @@ while (changes === 0) {
 saw.changed = true;
 saw.resource = (await client.readResource({ uri: 'notes://today' })).contents[0].text;
 saw.prompt = (await client.getPrompt({ name: 'greet' })).messages[0].content.text;
+
+for (const refused of [
+  () => call('delete_all'),
+  () => client.getPrompt({ name: 'secret' }),
+  () => client.readResource({ uri: 'file:///etc/passwd' }),
+]) {
+  const error = await refused().then(() => new Error('not refused'), (reason) => reason);
+  saw.refused.push(error instanceof ProtocolError ? { code: error.code, message: error.message } : { message: String(error) });
+}
+saw.again = await call('search_text');
 if (version === '2025-11-25') {
   await transport.terminateSession();
 }

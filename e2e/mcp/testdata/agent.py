@@ -9,6 +9,7 @@ import mcp_types as types
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.shared.exceptions import MCPError
 
 address, version, token = sys.argv[1:]
 sessions = version == "2025-11-25"
@@ -27,6 +28,14 @@ async def notice(message):
 async def watch(subscription):
     async for _ in subscription:
         changed.set()
+
+
+async def error_of(call):
+    try:
+        await call
+    except MCPError as error:
+        return {"code": error.code, "message": error.message}
+    return {"message": "not refused"}
 
 
 async def tour(client):
@@ -51,6 +60,12 @@ async def tour(client):
     saw["changed"] = True
     saw["resource"] = (await client.read_resource("notes://today")).contents[0].text
     saw["prompt"] = (await client.get_prompt("greet")).messages[0].content.text
+    saw["refused"] = [
+        await error_of(client.call_tool("delete_all", {})),
+        await error_of(client.get_prompt("secret")),
+        await error_of(client.read_resource("file:///etc/passwd")),
+    ]
+    saw["again"] = await call("search_text")
     return saw
 
 

@@ -32,6 +32,7 @@ function notes(changed) {
     changed(server);
     return text('more');
   });
+  server.registerTool('delete_all', {}, () => text('deleted'));
   server.registerResource('today', 'notes://today', {}, ({ href }) => ({ contents: [{ uri: href, text: 'a note' }] }));
   const hello = { role: 'user', content: { type: 'text', text: 'hello' } };
   server.registerPrompt('greet', {}, () => ({ messages: [hello] }));

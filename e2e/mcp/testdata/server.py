@@ -46,6 +46,11 @@ async def search_more(ctx: Context) -> str:
     return "more"
 
 
+@server.tool(structured_output=False)
+async def delete_all() -> str:
+    return "deleted"
+
+
 @server.resource("notes://today")
 def today() -> str:
     return "a note"

@@ -46,6 +46,10 @@ async function wantUser() {
 }
 await wantUser();
 
+// A tool that the policy refuses is an error, and the session goes on.
+await assert.rejects(session.callTool({ name: 'delete_all', arguments: {} }), { code: 403, message: /delete_all/ });
+await wantUser();
+
 // An access token that is no longer valid leads to a refresh, without the user.
 const before = memory.saved;
 memory.saved = { ...before, access_token: 'stale' };

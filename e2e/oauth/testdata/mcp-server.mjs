@@ -1,5 +1,5 @@
-// An MCP server of the official SDK, without authentication of its own. It has one tool, which
-// tells who asks as the gateway says.
+// An MCP server of the official SDK, without authentication of its own. One tool
+// tells who asks as the gateway says, and the other should not be called by everybody.
 import http from 'node:http';
 
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
@@ -16,6 +16,7 @@ http.createServer(async (request, response) => {
   }
   const server = new McpServer({ name: 'tools', version: '1.0.0' });
   server.registerTool('whoami', { description: 'Tells who asks.' }, whoami);
+  server.registerTool('delete_all', { description: 'Deletes all.' }, () => ({ content: [{ type: 'text', text: 'deleted' }] }));
   const transport = new StreamableHTTPServerTransport({ sessionIdGenerator: undefined });
   response.on('close', () => transport.close());
   await server.connect(transport);
