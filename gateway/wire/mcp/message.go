@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -275,6 +276,9 @@ func stringOf(v *strictjson.Value) string {
 func decode(raw []byte) (string, bool) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return "", false
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1]), true
 	}
 	var text string
 	if json.Unmarshal(raw, &text) != nil {

@@ -47,53 +47,70 @@ func (v *Value) IsObject() bool { return len(v.Raw) > 0 && v.Raw[0] == '{' }
 // objects and arrays are nested at most depth levels. It keeps the members of objects in the first keep
 // levels. With ErrDuplicate and ErrDepth, it returns the whole value beside the error,
 // unless the text is too deep for encoding/json.
+//
+// It looks at each byte once and allocates only for the members that it keeps, because routes for MCP servers
+// parse each request.
 func Parse(raw []byte, depth, keep int) (Value, error) {
-	if !utf8.Valid(raw) || !json.Valid(raw) {
-		if err := json.Unmarshal(raw, new(json.RawMessage)); err != nil && strings.Contains(err.Error(), "max depth") {
-			return Value{}, ErrDepth // below the 10,000 levels of encoding/json
-		}
+	if !utf8.Valid(raw) {
 		return Value{}, ErrSyntax
 	}
 	return parse(raw, depth, keep)
 }
 
-// parse is Parse of a text that is JSON.
+// parse is Parse of a text that may not be UTF-8.
 func parse(raw []byte, depth, keep int) (Value, error) {
-	p := parser{raw: raw, depth: depth, keep: keep}
 	var v Value
-	p.value(&v, 1)
+	var names [linear][]byte
+	p := parser{raw: raw, depth: depth, keep: keep, names: names[:0]}
+	if !p.value(&v, 1) {
+		if p.tooDeep {
+			return Value{}, ErrDepth
+		}
+		return Value{}, ErrSyntax
+	}
+	if p.space(); p.at < len(raw) {
+		return Value{}, ErrSyntax
+	}
 	return v, p.fault
 }
 
-// parser parses a text that is JSON.
+// parser parses a text. Its methods return false where the text is no JSON.
 type parser struct {
 	raw         []byte
 	at          int
 	depth, keep int
 	names       [][]byte // of the objects that are open, decoded
-	fault       error    // the first one
+	fault       error    // the first one in a text that is JSON
+	tooDeep     bool     // for encoding/json
 }
 
-// linear is up to how many members the names of an object are compared with each other.
-const linear = 16
+const (
+	linear = 16     // up to how many members the names of an object are compared with each other
+	most   = 10_000 // levels that encoding/json takes
+)
 
-func (p *parser) value(v *Value, level int) {
+// value parses a value. A nil v keeps nothing of it.
+func (p *parser) value(v *Value, level int) bool {
 	p.space()
-	start := p.at
-	switch p.raw[p.at] {
+	start, ok := p.at, false
+	switch p.peek() {
 	case '{', '[':
-		if level > p.depth {
-			p.fail(ErrDepth)
-		}
-		p.container(v, level)
+		ok = p.container(v, level)
 	case '"':
-		p.text()
+		_, _, ok = p.text()
+	case 't':
+		ok = p.word("true")
+	case 'f':
+		ok = p.word("false")
+	case 'n':
+		ok = p.word("null")
 	default:
-		for p.at < len(p.raw) && !bytes.ContainsRune([]byte(",]} \t\r\n"), rune(p.raw[p.at])) {
-			p.at++
-		}
+		ok = p.number()
 	}
-	v.Raw = p.raw[start:p.at]
+	if v != nil {
+		v.Raw = p.raw[start:p.at]
+	}
+	return ok
 }
 
 func (p *parser) fail(err error) {
@@ -102,33 +119,77 @@ func (p *parser) fail(err error) {
 	}
 }
 
+// peek returns the next byte, 0 at the end of the text.
+func (p *parser) peek() byte {
+	if p.at < len(p.raw) {
+		return p.raw[p.at]
+	}
+	return 0
+}
+
+// take goes on after a byte if it is the next one.
+func (p *parser) take(c byte) bool {
+	if p.peek() != c {
+		return false
+	}
+	p.at++
+	return true
+}
+
+// word goes on after a word if it is next.
+func (p *parser) word(text string) bool {
+	if !bytes.HasPrefix(p.raw[p.at:], []byte(text)) {
+		return false
+	}
+	p.at += len(text)
+	return true
+}
+
 // container parses an object or an array.
-func (p *parser) container(v *Value, level int) {
-	object, base := p.raw[p.at] == '{', len(p.names)
+func (p *parser) container(v *Value, level int) bool {
+	if level > p.depth {
+		p.fail(ErrDepth)
+	}
+	if level > most {
+		p.tooDeep = true
+		return false
+	}
+	closing, base := byte(']'), len(p.names)
+	if p.peek() == '{' {
+		closing = '}'
+	}
 	var many map[string]bool
-	for p.at++; ; {
-		if p.space(); p.raw[p.at] == '}' || p.raw[p.at] == ']' {
-			p.at++
-			p.names = p.names[:base]
-			return
-		}
-		if p.raw[p.at] == ',' {
-			p.at++
-			p.space()
-		}
-		var name []byte
-		if object {
-			name = p.name()
+	p.at++
+	if p.space(); p.take(closing) {
+		return true
+	}
+	for {
+		var kept *Value
+		if closing == '}' {
+			name, ok := p.name()
+			if !ok {
+				return false
+			}
 			if p.twice(name, base, &many) {
 				p.fail(fmt.Errorf("member %q %w", name, ErrDuplicate))
 			}
-			p.space()
-			p.at++ // the colon
+			if v != nil && level <= p.keep {
+				if v.Members == nil {
+					v.Members = make([]Member, 0, 4)
+				}
+				v.Members = append(v.Members, Member{Name: string(name)})
+				kept = &v.Members[len(v.Members)-1].Value
+			}
 		}
-		var one Value
-		p.value(&one, level+1)
-		if object && level <= p.keep {
-			v.Members = append(v.Members, Member{Name: string(name), Value: one})
+		if !p.value(kept, level+1) {
+			return false
+		}
+		if p.space(); p.take(closing) {
+			p.names = p.names[:base]
+			return true
+		}
+		if !p.take(',') {
+			return false
 		}
 	}
 }
@@ -151,27 +212,82 @@ func (p *parser) twice(name []byte, base int, many *map[string]bool) bool {
 	return found
 }
 
-// name parses the name of a member.
-func (p *parser) name() []byte {
-	quoted := p.text()
-	if bytes.IndexByte(quoted, '\\') < 0 && utf8.Valid(quoted) {
-		return quoted[1 : len(quoted)-1]
+// name parses the name of a member, with the colon behind it.
+func (p *parser) name() ([]byte, bool) {
+	p.space()
+	if p.peek() != '"' {
+		return nil, false
+	}
+	quoted, escaped, ok := p.text()
+	p.space()
+	if !ok || !p.take(':') {
+		return nil, false
+	}
+	if !escaped && utf8.Valid(quoted) {
+		return quoted[1 : len(quoted)-1], true
 	}
 	var decoded string
 	_ = json.Unmarshal(quoted, &decoded) // it is a JSON text
-	return []byte(decoded)
+	return []byte(decoded), true
 }
 
-// text parses a string, and returns it with its quotes.
-func (p *parser) text() []byte {
+// text parses a string, and returns it with its quotes, and whether it has escapes.
+func (p *parser) text() (quoted []byte, escaped, ok bool) {
 	start := p.at
-	for p.at++; p.raw[p.at] != '"'; p.at++ {
-		if p.raw[p.at] == '\\' {
+	for p.at++; p.at < len(p.raw); p.at++ {
+		switch c := p.raw[p.at]; {
+		case c == '"':
 			p.at++
+			return p.raw[start:p.at], escaped, true
+		case c < ' ':
+			return nil, false, false
+		case c == '\\':
+			if escaped = true; !p.escape() {
+				return nil, false, false
+			}
 		}
 	}
+	return nil, false, false
+}
+
+// escape goes on to the last byte of an escape in a string.
+func (p *parser) escape() bool {
 	p.at++
-	return p.raw[start:p.at]
+	switch p.peek() {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return true
+	case 'u':
+		for range 4 {
+			p.at++
+			if !strings.ContainsRune("0123456789abcdefABCDEF", rune(p.peek())) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// number parses a number.
+func (p *parser) number() bool {
+	p.take('-')
+	if !p.take('0') && !p.digits() || p.take('.') && !p.digits() {
+		return false
+	}
+	if p.take('e') || p.take('E') {
+		_ = p.take('+') || p.take('-')
+		return p.digits()
+	}
+	return true
+}
+
+// digits parses at least one digit.
+func (p *parser) digits() bool {
+	start := p.at
+	for '0' <= p.peek() && p.peek() <= '9' {
+		p.at++
+	}
+	return p.at > start
 }
 
 func (p *parser) space() {
