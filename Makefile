@@ -90,9 +90,10 @@ fuzz: ## run each fuzz target for FUZZTIME (30s); what it finds becomes a seed
 	@.ci/deps go
 	.ci/fuzz $(FUZZTIME)
 
-chaos: ## run clients under random faults for CHAOSTIME (1m) and check the history; CHAOSSEED repeats a round
+chaos: ## run clients under random faults for CHAOSTIME (1m) and check the history, CHAOSSEED repeats a round; kill a gateway that writes its audit file
 	@.ci/deps go gcc redis-server
 	CHAOSTIME=$(CHAOSTIME) CHAOSSEED=$(CHAOSSEED) go test -C e2e -race -v -count=1 -timeout 0 -run '^TestFaults$$' ./chaos
+	AUDITKILLS=100 go test -C e2e -v -count=1 -timeout 0 -run '^TestAuditFileSurvivesKills$$' ./cli
 
 mutation: ## make MUTANTS (100) small faults in each of the packages that decide, and count those that tests find
 	@.ci/deps go

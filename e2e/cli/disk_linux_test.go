@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -194,4 +195,45 @@ func TestDisabledOnFullDisk(t *testing.T) {
 	still := g.Do(g.Stranger(), "GET", "/secure", "", "Cookie", alice.Session)
 	world.WantStatus(t, "another user after the start", still, http.StatusOK)
 	staysUnready(t, g)
+}
+
+// TestAuditFileOnFullDisk fills the disk of the audit file. Requests go on, with their events in the log
+// alone, and the log, /readyz and a metric say so. When there is room again, the file says how many
+// events it lacks.
+func TestAuditFileOnFullDisk(t *testing.T) {
+	t.Parallel()
+	g := world.Prepare(t)
+	disk := onSmallDisk(g, "")
+	g.Configure(strings.Replace(auditConfig, "log/audit", "disk/audit", 1) + world.App(world.Record(t).URL))
+	g.Run()
+	inside := fmt.Sprintf("/proc/%d/root%s", g.Cmd.Process.Pid, disk)
+	fillUp(t, inside+"/rest", 0)
+	lost := 0.0
+	world.Until(t, "an event that does not fit", func() bool { // the last page of the file may have room
+		if got := tryLogin(g); got != http.StatusOK {
+			t.Fatalf("a login on the full disk: %d", got)
+		}
+		lost = g.Scrape(t)["authgate_audit_failures_total"]
+		return lost > 0
+	})
+	if status, body := g.Ready(); status != http.StatusOK || !strings.Contains(body, `"audit":"`) ||
+		!strings.Contains(body, "no space left") {
+		t.Errorf("/readyz: %d %s", status, body)
+	}
+	world.NoError(t, os.Remove(inside+"/rest"))
+	world.Until(t, "the file again", func() bool { _, body := g.Ready(); return !strings.Contains(body, "audit") })
+	said := strings.Count(g.Log.String(), "the audit file cannot be written")
+	if got := tryLogin(g); got != http.StatusOK || said != 1 {
+		t.Errorf("a login: %d; the log says %d times:\n%s", got, said, g.Log)
+	}
+	lines := strings.Split(strings.TrimSpace(world.ReadFile(t, inside+"/audit.jsonl")), "\n")
+	want := fmt.Sprintf(`"event":"audit_lost","count":%v,"seq":%d,`, lost, len(lines)-1)
+	if got := lines[len(lines)-2]; !strings.Contains(got, want) {
+		t.Errorf("the line before the last is %s, want %s", got, want)
+	}
+	verify := exec.Command(world.Program("authgate"), "audit", "verify", "-c", filepath.Join(g.Dir, "config.yaml"),
+		inside+"/audit.jsonl")
+	if out, err := verify.CombinedOutput(); err != nil || !strings.Contains(string(out), "audit_lost: 1\n") {
+		t.Errorf("audit verify: %v\n%s", err, out)
+	}
 }
