@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"authgate/cmd/internal/app"
+	"authgate/cmd/internal/systemd"
 	"authgate/gateway/config"
 )
 
@@ -116,7 +117,11 @@ func serveCommand() *cobra.Command {
 		reload := make(chan os.Signal, 1)
 		signal.Notify(reload, syscall.SIGHUP)
 		app.OutliveReaders()
-		a, err := app.Open(ctx, *path, buildVersion(), os.Stderr)
+		service, err := systemd.Take()
+		if err != nil {
+			return err
+		}
+		a, err := app.Open(ctx, *path, buildVersion(), os.Stderr, service)
 		if err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"authgate/cmd/internal/app"
+	"authgate/cmd/internal/systemd"
 	"authgate/upstream"
 )
 
@@ -40,11 +41,11 @@ func run(ctx context.Context, path string, stdout io.Writer) error {
 	if err := shareAuthority(path, providerPath); err != nil {
 		return fmt.Errorf("making the authority for certificates: %w", err)
 	}
-	gateway, err := app.Open(ctx, path, "demo", os.Stderr)
+	gateway, err := app.Open(ctx, path, "demo", os.Stderr, systemd.Service{})
 	if err != nil {
 		return err
 	}
-	provider, err := app.Open(ctx, providerPath, "demo", os.Stderr)
+	provider, err := app.Open(ctx, providerPath, "demo", os.Stderr, systemd.Service{})
 	if err != nil {
 		return err
 	}

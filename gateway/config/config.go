@@ -102,6 +102,9 @@ type Environment struct {
 	// Placeholders gives variables that are not set, and secrets whose file cannot be read, a
 	// stand-in. Such a configuration can be checked, and must not be served.
 	Placeholders bool
+	// Sockets has the addresses of sockets that the process got, by the keys of their listeners. They
+	// take the place of the configured addresses.
+	Sockets map[string]string
 }
 
 // Load reads the configuration file at path and the files that it names. The
@@ -110,15 +113,13 @@ func Load(path string) (*Config, error) { return Environment{}.Load(path) }
 
 // Load is the function Load in this environment.
 func (e Environment) Load(path string) (*Config, error) {
-	cfg, _, err := e.load(path)
+	cfg, _, err := e.LoadFiles(path)
 	return cfg, err
 }
 
 // LoadFiles is Load. It also returns the main file, its parts, their patterns and all files that
 // these name, as they were when they were read, even if the configuration has mistakes.
-func LoadFiles(path string) (*Config, []File, error) { return Environment{}.load(path) }
-
-func (e Environment) load(path string) (*Config, []File, error) {
+func (e Environment) LoadFiles(path string) (*Config, []File, error) {
 	source, main, err := strictyaml.ReadFile(path, maxConfigSize)
 	if err != nil {
 		return nil, []File{main}, &ReadError{err}
@@ -242,6 +243,7 @@ func (e Environment) parse(path string, from *sources) (*Config, []File, error) 
 		side.texts(&cfg.Site)
 		side.icons(cfg.Routes)
 		cfg.complete(main)
+		cfg.Listen.Take(main, e.Sockets)
 		(&checker{report: main, cfg: cfg, places: places}).all()
 		listening.WarnOfUncovered(main, chain, cfg.hosts)
 	}

@@ -245,6 +245,44 @@ func TestHTTP3Port(t *testing.T) {
 	}
 }
 
+// The addresses of sockets that the process got take the place of configured ones, with a warning
+// where another port is configured; a listener that is off stays off. So changes of those addresses
+// need no restart, also when files beside the configuration are read again.
+func TestSockets(t *testing.T) {
+	t.Parallel()
+	from := Environment{Sockets: map[string]string{
+		"listen.https": ":443", "listen.http3": ":443", "listen.http": ":80", "listen.admin": "127.0.0.1:9090"}}
+	read := func(listen string) *Config {
+		t.Helper()
+		cfg, _, err := from.parse("config.yaml", &sources{main: []byte("listen: {" + listen + "}\n" + `
+endpoints: {prefix: /.authgate/}
+accounts: {users: [{username: alice, password_hash: "` + hashForTests + `"}]}
+upstreams: {app: {url: "http://127.0.0.1:1"}}
+routes: [{match: /, upstream: app, auth: [session]}]
+`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	cfg := read(`https: "127.0.0.1:8443", http: "0.0.0.0:80", admin: ""`)
+	if got, want := cfg.Listen, (listening.Listen{HTTPS: ":443", HTTP: ":80"}); got.HTTPS != want.HTTPS ||
+		got.HTTP != want.HTTP || got.HTTP3 != "" || got.Admin != "" {
+		t.Errorf("it listens at %+v", got)
+	}
+	if w := cfg.Warnings(); len(w) != 1 || w[0].Key != "listen.https" || w[0].Message !=
+		`"127.0.0.1:8443" is not used: systemd opened ":443" for this listener, as ListenStream= or ListenDatagram= says` {
+		t.Errorf("the warnings %v", w)
+	}
+	again, err := read(`https: ":444", http: ":81", admin: ""`).Reread()
+	if err != nil || len(cfg.NeedsRestart(again)) != 0 {
+		t.Errorf("other addresses: %v need a restart; %v", cfg.NeedsRestart(again), err)
+	}
+	if all := read(`http3: ":8443"`).Listen; all.HTTP3 != ":443" || all.Admin != "127.0.0.1:9090" {
+		t.Errorf("HTTP/3 and admin are at %+v", all)
+	}
+}
+
 // An account comes from the file only if the main file does not have it.
 func TestAccountInFile(t *testing.T) {
 	t.Parallel()

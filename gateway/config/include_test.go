@@ -156,7 +156,7 @@ func TestIncludeMistakes(t *testing.T) {
 func TestIncludedFilesChange(t *testing.T) {
 	t.Parallel()
 	path := includedFiles(t, included)
-	cfg, files, err := LoadFiles(path)
+	cfg, files, err := Environment{}.LoadFiles(path)
 	must.Do(t, err)
 	part := filepath.Join(filepath.Dir(path), "conf.d", "b.yaml")
 	content := must.Get(os.ReadFile(part))(t)

@@ -14,7 +14,7 @@ func TestLoadFiles(t *testing.T) {
 	dir := folder{t, t.TempDir()}
 	path := dir.write("config.yaml", "accounts: {file: a.yaml}\nbasic: {htpasswd: b}\nnonsense: 1\n")
 	dir.write("a.yaml", "[]\n")
-	_, files, err := LoadFiles(path)
+	_, files, err := Environment{}.LoadFiles(path)
 	if err == nil || len(files) != 3 || files[0].Path != path {
 		t.Fatalf("%v, %v", files, err)
 	}
@@ -30,7 +30,7 @@ func TestLoadFiles(t *testing.T) {
 			t.Errorf("%s is the same: %t", files[i].Path, !same)
 		}
 	}
-	if _, files, err := LoadFiles(dir.write("x", "") + "y"); err == nil || len(files) != 1 {
+	if _, files, err := (Environment{}).LoadFiles(dir.write("x", "") + "y"); err == nil || len(files) != 1 {
 		t.Errorf("without the main file: %v, %v", files, err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"authgate/cmd/internal/logqueue"
+	"authgate/cmd/internal/systemd"
 	"authgate/gateway"
 	"authgate/gateway/audit"
 	"authgate/gateway/config"
@@ -40,16 +41,19 @@ type App struct {
 	metrics *prometheus.Registry
 	gateway *gateway.Gateway
 	server  *server.Server
+	service systemd.Service
+	sockets server.Sockets // of service
 
-	follower follower
-	commands chan command // to reload
+	environment config.Environment
+	follower    follower
+	commands    chan command // to reload
 }
 
 // Open reads the configuration at path, opens the store and the listeners, and accepts
-// connections. The log goes to stderr, and nothing waits for its reader. An error of
-// type config.Diagnostics means that the configuration has mistakes.
-func Open(ctx context.Context, path, version string, stderr io.Writer) (*App, error) {
-	return openWith(ctx, openStore, path, version, stderr)
+// connections, also on the sockets of service. The log goes to stderr, and nothing waits for
+// its reader. An error of type config.Diagnostics means that the configuration has mistakes.
+func Open(ctx context.Context, path, version string, stderr io.Writer, service systemd.Service) (*App, error) {
+	return openWith(ctx, openStore, path, version, stderr, service)
 }
 
 // storeCloser is a store that Open opens and Run closes.
@@ -62,13 +66,21 @@ type storeCloser interface {
 type storeOpener func(context.Context, *config.Config, *slog.Logger) (storeCloser, error)
 
 // openWith is Open with another way to open the store.
-func openWith(ctx context.Context, open storeOpener, path, version string, stderr io.Writer) (*App, error) {
-	cfg, files, err := config.LoadFiles(path)
+func openWith(
+	ctx context.Context, open storeOpener, path, version string, stderr io.Writer, service systemd.Service,
+) (*App, error) {
+	sockets, err := server.NewSockets(service.Sockets)
+	if err != nil {
+		return nil, err
+	}
+	environment := config.Environment{Sockets: sockets.Addresses()}
+	cfg, files, err := environment.LoadFiles(path)
 	if err != nil {
 		return nil, err
 	}
 	a := &App{
 		path: path, version: version, commands: make(chan command),
+		service: service, sockets: sockets, environment: environment,
 		floor: newHeapFloor(), metrics: prometheus.NewRegistry(), follower: newFollower(files),
 	}
 	a.log, a.logger = newLog(cfg.Log, stderr, isTerminal(stderr))
@@ -135,7 +147,7 @@ func (a *App) listen() error {
 		return fmt.Errorf("opening the certificates: %w", err)
 	}
 	a.server, err = server.New(server.Options{
-		Gateway: a.gateway, Certificates: certificates, Registry: a.metrics, Logger: a.logger,
+		Gateway: a.gateway, Certificates: certificates, Sockets: a.sockets, Registry: a.metrics, Logger: a.logger,
 		Log: a.log, Events: a.events, Now: time.Now,
 	})
 	return err
@@ -164,6 +176,16 @@ func openStore(ctx context.Context, cfg *config.Config, logger *slog.Logger) (st
 	return nil, fmt.Errorf("store.driver %q is not supported", cfg.Store.Driver)
 }
 
+// notify sends a notice to systemd.
+func (a *App) notify(notice string) {
+	if a.service.Notify == nil {
+		return
+	}
+	if err := a.service.Notify(notice); err != nil {
+		a.logger.Warn("a notice does not reach systemd", "notice", notice, "error", err.Error())
+	}
+}
+
 // Server returns the gateway's listeners.
 func (a *App) Server() *server.Server { return a.server }
 
@@ -177,6 +199,8 @@ func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
 	defer runtime.KeepAlive(a.floor)
 	defer a.log.Close(lastLinesTime)
 	var group errgroup.Group
+	a.notify(systemd.Ready) // the listeners are open, so clients wait at most for what follows
+	defer context.AfterFunc(ctx, func() { a.notify(systemd.Stopping) })()
 	following, stop := context.WithCancel(context.Background())
 	group.Go(func() error {
 		defer stop() // not when ctx ends: changes of accounts apply until the last request

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"authgate/cmd/internal/systemd"
 	"authgate/gateway/config"
 	"authgate/gateway/store"
 	"authgate/internal/test/logtest"
@@ -66,7 +67,7 @@ func must[T any](value T, err error) T {
 
 func open(t *testing.T, path string, stderr io.Writer) *App {
 	t.Helper()
-	return must(Open(t.Context(), path, "test", stderr))
+	return must(Open(t.Context(), path, "test", stderr, systemd.Service{}))
 }
 
 // shut closes what Open opened.
@@ -99,7 +100,7 @@ func TestOpenFails(t *testing.T) {
 		path := folder(t, t.TempDir(), map[string]string{"config.yaml": c.yaml, "accounts.yaml": alice})
 		broken := filepath.Join(filepath.Dir(path), cmp.Or(c.broken, "unused"))
 		write(t, broken, "x")
-		_, err := Open(t.Context(), path, "test", io.Discard)
+		_, err := Open(t.Context(), path, "test", io.Discard, systemd.Service{})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want an error about %s", name, err, c.want)
 		}
@@ -116,7 +117,7 @@ func TestOpenFails(t *testing.T) {
 		shut(t, open(t, path, io.Discard))
 	}
 	nowhere := filepath.Join(t.TempDir(), "config.yaml")
-	if _, err := Open(t.Context(), nowhere, "test", io.Discard); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Open(t.Context(), nowhere, "test", io.Discard, systemd.Service{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no configuration: %v, want fs.ErrNotExist", err)
 	}
 }
@@ -189,7 +190,7 @@ func TestRunLogsItsFailure(t *testing.T) {
 	path, log := folder(t, t.TempDir(), withAccounts(alice)), &logtest.Buffer{}
 	a := must(openWith(t.Context(), func(context.Context, *config.Config, *slog.Logger) (storeCloser, error) {
 		return unclosable{store.NewMemory(time.Now)}, nil
-	}, path, "test", log))
+	}, path, "test", log, systemd.Service{}))
 	ended, end := context.WithCancel(t.Context())
 	end()
 	err := a.Run(ended, nil)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"authgate/cmd/internal/systemd"
 	"authgate/cmd/internal/watch"
 	"authgate/gateway"
 	"authgate/gateway/config"
@@ -70,12 +71,15 @@ func (noNotices) Watch([]string) error     { return nil }
 func (noNotices) Notices() <-chan struct{} { return nil }
 
 // follow applies changes until ctx ends: for each value from reload, when a command asks for
-// it, and when the configuration or a file that it names has changed.
+// it, and when the configuration or a file that it names has changed. Here systemd learns that
+// the gateway is alive, so that one ends that applies no changes any more, such as the end of an
+// account, or whose requests would wait without end.
 func (a *App) follow(ctx context.Context, files fileWatch, reload <-chan os.Signal) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	settled := time.NewTimer(quiet)
 	defer settled.Stop()
+	alive := time.Tick(a.service.Watchdog / 2) // nil without a watchdog
 	look := func() {
 		if a.look() {
 			settled.Reset(quiet)
@@ -98,6 +102,9 @@ func (a *App) follow(ctx context.Context, files fileWatch, reload <-chan os.Sign
 			look()
 		case <-ticker.C:
 			look()
+		case <-alive:
+			a.server.Responds(ctx)
+			a.notify(systemd.Alive)
 		}
 	}
 }
@@ -163,10 +170,12 @@ type outcome struct {
 // mistakes changes nothing, but a new certificate is still used, and so are the
 // files that the running configuration names. who tells who changed accounts.
 func (a *App) reload(who string) outcome {
+	a.notify(systemd.Reloading())
+	defer a.notify(systemd.Ready)
 	f, old := &a.follower, a.Config()
 	f.unreadSince = time.Time{}
 	err := a.gateway.ReloadBy(who, func() (cfg *config.Config, err error) {
-		cfg, f.read, err = config.LoadFiles(a.path)
+		cfg, f.read, err = a.environment.LoadFiles(a.path)
 		return cfg, err
 	})
 	a.logFailure("configuration", err)

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"authgate/cmd/internal/systemd"
 	"authgate/gateway/config"
 	"authgate/gateway/store"
 	"authgate/internal/test/logtest"
@@ -97,7 +98,7 @@ func following(t *testing.T, files map[string]string, f func(*followed)) {
 			files: &toldFiles{notices: make(chan struct{}, 1)},
 		}
 		opened := func(context.Context, *config.Config, *slog.Logger) (storeCloser, error) { return g.distant, nil }
-		g.App = must(openWith(t.Context(), opened, path, "test", g.logs))
+		g.App = must(openWith(t.Context(), opened, path, "test", g.logs, systemd.Service{}))
 		defer shut(t, g.App)
 		ctx, stop := context.WithCancel(t.Context())
 		var following sync.WaitGroup

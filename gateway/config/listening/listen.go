@@ -22,6 +22,33 @@ type Listen struct {
 	IdleTimeout    time.Duration  `yaml:"idle_timeout" default:"2m" range:"1s..24h"`
 }
 
+// Take puts the addresses of sockets that the process got in the place of configured ones, by
+// their keys. A listener that is off stays off.
+func (l *Listen) Take(r *section.Report, sockets map[string]string) {
+	for _, a := range []struct {
+		key     string
+		address *string
+	}{
+		{"listen.https", &l.HTTPS}, {"listen.http3", &l.HTTP3}, {"listen.http", &l.HTTP}, {"listen.admin", &l.Admin},
+	} {
+		socket := sockets[a.key]
+		if socket == "" || *a.address == "" {
+			continue
+		}
+		if r.Given(a.key) && port(socket) != port(*a.address) {
+			r.Warn(a.key, "%q is not used: systemd opened %q for this listener, as ListenStream= or ListenDatagram= says",
+				*a.address, socket)
+		}
+		*a.address = socket
+	}
+}
+
+// port returns the port of an address, empty if it has none.
+func port(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	return port
+}
+
 // Check checks the addresses of listeners and what tls.mode needs from them.
 func (l Listen) Check(r *section.Report, tlsMode string) {
 	l.checkAddresses(r)

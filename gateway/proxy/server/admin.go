@@ -105,6 +105,10 @@ func (s *Server) unready(ctx context.Context) string {
 	return ""
 }
 
+// Responds returns when the server knows whether it is ready, and not whether it is: a restart
+// mends a gateway that hangs, and no store.
+func (s *Server) Responds(ctx context.Context) { s.unready(ctx) }
+
 func report(w http.ResponseWriter, status int, h health) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

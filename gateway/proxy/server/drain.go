@@ -17,6 +17,10 @@ const cutTime = time.Second
 // closed.
 const tellEvery = 100 * time.Millisecond
 
+// youngTime is how long connections to sockets that stay open may take from their beginning to
+// their first request. Others are closed then, without an answer.
+const youngTime = time.Second
+
 // drain ends Serve in these steps:
 //
 //	unready ── shutdown_delay ── listeners close; WebSockets ── requests in flight: ── admin closes
@@ -26,6 +30,9 @@ const tellEvery = 100 * time.Millisecond
 // Until the listeners close, the server answers as before, also on new
 // connections, but each answer asks its client to use another connection. Idle
 // connections stay open until then: a request may be on its way.
+//
+// Sockets that stay open leave new connections to the next process, youngTime before the listeners
+// close. Until then the requests of connections that were accepted last come.
 //
 // Over HTTP/3 answers cannot ask for that. Clients get GOAWAY when the listeners
 // close, and send requests that were on their way again (RFC 9114, section 5.2).
@@ -41,11 +48,29 @@ func (s *Server) drain() {
 
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
+	s.pause(ctx)
 	s.drainClients(ctx, deadline)
 	for _, l := range s.serving {
 		if l.name == nameAdmin {
 			s.probes.Leave()
 			s.shutdown(ctx, l)
+		}
+	}
+}
+
+// pause leaves new connections to the next process, where sockets stay open.
+func (s *Server) pause(ctx context.Context) {
+	paused := false
+	for _, l := range s.serving {
+		if l.inherited != nil && l.name != nameAdmin {
+			l.inherited.pause()
+			paused = true
+		}
+	}
+	if paused {
+		select {
+		case <-time.After(youngTime):
+		case <-ctx.Done():
 		}
 	}
 }

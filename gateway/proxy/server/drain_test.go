@@ -40,8 +40,9 @@ func onceStopped(t *testing.T, f func(s *stopping)) {
 			handler http.Handler
 		}{{nameHTTPS, s.public, s.stub}, {nameHTTP, newDoor(), s.stub}, {nameAdmin, s.admin, server.admin(nil)}} {
 			connections := server.connections(l.name)
-			server.serving = append(server.serving, serving{l.name, connections.Listener(l.door),
-				&http.Server{Handler: l.handler, ConnState: connections.State}})
+			server.serving = append(server.serving, serving{
+				name: l.name, listener: connections.Listener(l.door),
+				server: &http.Server{Handler: l.handler, ConnState: connections.State}})
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		s.stop = func() {

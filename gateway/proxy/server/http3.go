@@ -42,14 +42,16 @@ type http3Listener struct {
 
 // openHTTP3 opens the listener for HTTP/3.
 func (s *Server) openHTTP3(address string) (*http3Listener, error) {
-	udp, err := net.ResolveUDPAddr("udp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listen.%s: %w", nameHTTP3, err)
-	}
 	most, idle := conn.Divide(conn.Files()).Clients, s.gateway.Config().Listen.IdleTimeout
-	l := &http3Listener{clients: newQUICSet(most, idle, s.logger), served: make(chan struct{})}
-	if l.socket, err = net.ListenUDP("udp", udp); err != nil {
-		return nil, fmt.Errorf("listen.%s: %w", nameHTTP3, err)
+	l := &http3Listener{
+		socket: s.sockets.takeDatagrams(), clients: newQUICSet(most, idle, s.logger), served: make(chan struct{}),
+	}
+	if l.socket == nil {
+		opened, err := net.ListenPacket("udp", address)
+		if err != nil {
+			return nil, fmt.Errorf("listen.%s: %w", nameHTTP3, err)
+		}
+		l.socket = opened.(*net.UDPConn)
 	}
 	unproved := rate.NewLimiter(trustedAttempts, trustedAttempts)
 	l.transport = &quic.Transport{

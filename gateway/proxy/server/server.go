@@ -67,10 +67,11 @@ type eventState interface {
 	Problem() string
 }
 
-// Options are the parts of a Server. All but Certificates are required.
+// Options are the parts of a Server. All but Certificates and Sockets are required.
 type Options struct {
 	Gateway      served
 	Certificates certs.Source         // nil if a proxy terminates TLS; the Server closes it
+	Sockets      Sockets              // take the place of those that New would open
 	Registry     *prometheus.Registry // gets the metrics of the Server, and is shown at /metrics
 	Logger       *slog.Logger
 	Log          logState // of Logger
@@ -85,6 +86,7 @@ type Server struct {
 	log      logState
 	events   eventState
 	certs    certs.Source // nil if a proxy terminates TLS
+	sockets  Sockets      // that no listener has taken
 	issuer   issuer       // certs if an authority issues them, else nil
 	serving  []serving
 	http3    *http3Listener // nil if there is none
@@ -106,9 +108,10 @@ type issuer interface {
 
 // serving is one listener and the server on it.
 type serving struct {
-	name     string
-	listener net.Listener
-	server   *http.Server
+	name      string
+	listener  net.Listener
+	inherited *inheritedListener // below listener, if its socket stays open when the gateway ends; else nil
+	server    *http.Server
 }
 
 // New opens the listeners of the configuration that o.Gateway runs. Clients can
@@ -129,7 +132,8 @@ func New(o Options) (*Server, error) {
 // newServer returns a Server without listeners.
 func newServer(o Options) *Server {
 	s := &Server{
-		gateway: o.Gateway, logger: o.Logger, log: o.Log, events: o.Events, certs: o.Certificates,
+		gateway: o.Gateway, logger: o.Logger, log: o.Log, events: o.Events,
+		certs: o.Certificates, sockets: o.Sockets,
 		instance: InstanceOf(o.Gateway.Config().DataDir),
 		clients: conn.NewSet(conn.Options{
 			Limit: conn.Divide(conn.Files()).Clients, Logger: o.Logger, FreeDescriptors: o.Gateway.CloseIdleUpstreams,
@@ -172,7 +176,7 @@ func (s *Server) open(o Options) (*connectionCollector, error) {
 		}
 		collector.listeners[nameHTTP3] = s.http3.clients
 	}
-	return collector, nil
+	return collector, s.sockets.left()
 }
 
 // register registers the metrics of connections, certificates and the log.
@@ -190,9 +194,9 @@ func (s *Server) register(o Options, collector *connectionCollector) error {
 // listen opens a listener. The returned one, below the PROXY protocol and TLS,
 // counts connections.
 func (s *Server) listen(name, address string, handler http.Handler) (*conn.Listener, error) {
-	opened, err := net.Listen("tcp", address)
+	opened, inherited, err := s.openSocket(name, address)
 	if err != nil {
-		return nil, fmt.Errorf("listen.%s: %w%s", name, err, listenHint(err))
+		return nil, err
 	}
 	if name == nameAdmin {
 		handler = loopbackNames(handler, opened.Addr(), address)
@@ -230,8 +234,21 @@ func (s *Server) listen(name, address string, handler http.Handler) (*conn.Liste
 		server.Protocols.SetUnencryptedHTTP2(s.certs == nil) // proxies that terminate TLS send gRPC by HTTP/2 alone
 		listener = conn.Cleartext{Listener: listener}
 	}
-	s.serving = append(s.serving, serving{name: name, listener: listener, server: server})
+	s.serving = append(s.serving, serving{name: name, listener: listener, inherited: inherited, server: server})
 	return counted, nil
+}
+
+// openSocket returns the socket that the process got for a listener, or opens one. inherited is nil
+// for the latter.
+func (s *Server) openSocket(name, address string) (opened net.Listener, inherited *inheritedListener, err error) {
+	if socket := s.sockets.takeStream(name); socket != nil {
+		inherited = newInheritedListener(socket)
+		return inherited, inherited, nil
+	}
+	if opened, err = net.Listen("tcp", address); err != nil {
+		return nil, nil, fmt.Errorf("listen.%s: %w%s", name, err, listenHint(err))
+	}
+	return opened, nil, nil
 }
 
 // connections returns the Set that a listener's connections belong to.
@@ -293,7 +310,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, l := range s.serving {
-		s.logger.Info("listening", "listener", l.name, "address", l.listener.Addr().String())
+		s.logger.Info("listening", "listener", l.name, "address", l.listener.Addr().String(),
+			"inherited", l.inherited != nil)
 		group.Go(func() error {
 			if err := l.server.Serve(l.listener); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("listen.%s: %w", l.name, err)
