@@ -30,6 +30,7 @@ type Instance struct {
 	CA     string     // the file in Dir that clients trust
 	Listen string     // the configuration's part on addresses
 	Within []string   // a command line that the gateway's is appended to, and that becomes the gateway by exec
+	Files  []*os.File // that it gets open, from descriptor 3 on
 	Log    *Output    // its records: "request" in the access log, "audit" in the audit log
 	Stderr *os.File   // gets the log instead of Log, unless it is nil
 	Cmd    *exec.Cmd
@@ -127,7 +128,7 @@ func (g *Instance) Launch(path string) {
 	config := filepath.Join(g.Dir, "config.yaml")
 	args := append(slices.Clone(g.Within), Program("authgate"), "serve", "--config", config)
 	g.Cmd = exec.Command(args[0], args[1:]...)
-	g.Cmd.Stderr = g.Log
+	g.Cmd.ExtraFiles, g.Cmd.Stderr = g.Files, g.Log
 	if g.Stderr != nil {
 		g.Cmd.Stderr = g.Stderr
 	}
