@@ -20,8 +20,9 @@ const (
 	etc          = "/etc/authgate/"
 	documents    = "/usr/share/doc/authgate/"
 	installed    = "/usr/bin/authgate"
-	unitFile     = "docs/deploy/systemd/authgate.service"
-	sysusersFile = "docs/deploy/systemd/sysusers.conf"
+	unitFolder   = "docs/deploy/systemd/"
+	unitFile     = unitFolder + "authgate.service"
+	sysusersFile = unitFolder + "sysusers.conf"
 	group        = "authgate" // may read the configuration
 	maintainer   = "authgate maintainers <packages@authgate.invalid>"
 	description  = "auth gateway: a reverse proxy that adds sign-in to applications\n" +
@@ -74,9 +75,12 @@ func (r *release) stage(folder, format string, program []byte) (files.Contents, 
 	if err != nil {
 		return nil, err
 	}
+	const units = "/usr/lib/systemd/system/"
 	all := tree{
 		{name: installed, content: program, mode: 0o755},
-		{name: "/usr/lib/systemd/system/authgate.service", content: unit, mode: 0o644},
+		{name: units + "authgate.service", content: unit, mode: 0o644},
+		{name: units + "authgate.socket", content: r.texts.find(unitFolder + "authgate.socket"), mode: 0o644},
+		{name: units + "authgate-http.socket", content: r.texts.find(unitFolder + "authgate-http.socket"), mode: 0o644},
 		{name: "/usr/lib/sysusers.d/authgate.conf", content: r.texts.find(sysusersFile), mode: 0o644},
 		{name: etc + "config.yaml", content: r.texts.find("examples/config.yaml"), mode: 0o640},
 		{name: etc + "accounts.yaml", content: r.texts.find("examples/accounts.yaml"), mode: 0o640},

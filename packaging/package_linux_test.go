@@ -21,6 +21,7 @@ func TestDebianPackage(t *testing.T) {
 	for path, mode := range map[string]string{
 		installed: "-rwxr-xr-x", etc: "drwxr-x---", etc + "config.yaml": "-rw-r-----",
 		etc + "accounts.yaml": "-rw-r-----", "/usr/lib/systemd/system/authgate.service": "-rw-r--r--",
+		"/usr/lib/systemd/system/authgate.socket": "-rw-r--r--", "/usr/lib/systemd/system/authgate-http.socket": "-rw-r--r--",
 		"/usr/lib/sysusers.d/authgate.conf": "-rw-r--r--", "/usr/share/man/man1/authgate.1.gz": "-rw-r--r--",
 		"/usr/share/bash-completion/completions/authgate": "-rw-r--r--", documents + "copyright": "-rw-r--r--",
 		"/usr/share/zsh/vendor-completions/_authgate": "-rw-r--r--", documents + thirdParty: "-rw-r--r--",
@@ -75,7 +76,7 @@ func TestPackageScripts(t *testing.T) {
 	}
 }
 
-// TestPackagedUnit checks the unit of packages with systemd-analyze. The program is
+// TestPackagedUnit checks the units of packages with systemd-analyze. The program is
 // not installed here.
 func TestPackagedUnit(t *testing.T) {
 	t.Parallel()
@@ -91,10 +92,17 @@ func TestPackagedUnit(t *testing.T) {
 		t.Error("a unit that runs another program is accepted")
 	}
 	file := filepath.Join(t.TempDir(), "authgate.service")
+	verify := []string{"verify", "--man=no", file}
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(unit), installed, "/bin/true")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := command(t, "systemd-analyze", "verify", "--man=no", file); out != "" {
+	for _, name := range []string{"authgate.socket", "authgate-http.socket"} {
+		verify = append(verify, filepath.Join(filepath.Dir(file), name))
+		if err := os.WriteFile(verify[len(verify)-1], sample(t).texts.find(unitFolder+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out := command(t, "systemd-analyze", verify...); out != "" {
 		t.Errorf("systemd-analyze verify: %s", out)
 	}
 	command(t, "systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=16", file)

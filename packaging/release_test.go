@@ -22,7 +22,8 @@ import (
 // sample is a release with all texts that packages need, and no program.
 func sample(t *testing.T) *release {
 	t.Helper()
-	unit, err := readFiles("..", []string{unitFile, sysusersFile, "LICENSE", "CHANGELOG.md"}, 0o644)
+	unit, err := readFiles("..", []string{unitFile, unitFolder + "authgate.socket", unitFolder + "authgate-http.socket",
+		sysusersFile, "LICENSE", "CHANGELOG.md"}, 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}

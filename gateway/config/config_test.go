@@ -270,8 +270,8 @@ routes: [{match: /, upstream: app, auth: [session]}]
 		got.HTTP != want.HTTP || got.HTTP3 != "" || got.Admin != "" {
 		t.Errorf("it listens at %+v", got)
 	}
-	if w := cfg.Warnings(); len(w) != 1 || w[0].Key != "listen.https" || w[0].Message !=
-		`"127.0.0.1:8443" is not used: systemd opened ":443" for this listener, as ListenStream= or ListenDatagram= says` {
+	if w := cfg.Warnings(); len(w) != 1 || w[0].Key != "listen.https" ||
+		!strings.HasPrefix(w[0].Message, `"127.0.0.1:8443" is not used: systemd opened ":443"`) {
 		t.Errorf("the warnings %v", w)
 	}
 	again, err := read(`https: ":444", http: ":81", admin: ""`).Reread()

@@ -17,7 +17,7 @@ variables() {
 	grep -z '^[A-Za-z_][A-Za-z0-9_]*=' "/proc/$1/environ" | sed -z "s/'/'\\\\''/g; s/=/='/; s/^/export /; s/\$/'/" | tr '\000' '\n'
 }
 
-# restart restarts a gateway that runs, so that the new version serves. If the new
+# restart restarts a gateway that runs, so that the new version serves. Its sockets stay open. If the new
 # version refuses the configuration, with the variables of the running gateway, the
 # old one runs on.
 restart() {

@@ -72,8 +72,7 @@ func (noNotices) Notices() <-chan struct{} { return nil }
 
 // follow applies changes until ctx ends: for each value from reload, when a command asks for
 // it, and when the configuration or a file that it names has changed. Here systemd learns that
-// the gateway is alive, so that one ends that applies no changes any more, such as the end of an
-// account, or whose requests would wait without end.
+// the gateway is alive: one that applies no changes any more, such as the end of an account, must end.
 func (a *App) follow(ctx context.Context, files fileWatch, reload <-chan os.Signal) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()

@@ -90,7 +90,8 @@ func TestSockets(t *testing.T) {
 			}
 			want := c.want
 			if strings.Contains(want, "%") {
-				want = strings.NewReplacer("%[1]s", fmt.Sprint(addresses[0]), "%[2]s", fmt.Sprint(addresses[1])).Replace(want)
+				want = strings.NewReplacer(
+					"%[1]s", fmt.Sprint(addresses[0]), "%[2]s", fmt.Sprint(addresses[1])).Replace(want)
 			}
 			if got, err := service.CombinedOutput(); string(got) != want {
 				t.Errorf("the service prints %q (%v), want %q", got, err, want)

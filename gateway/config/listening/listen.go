@@ -36,8 +36,8 @@ func (l *Listen) Take(r *section.Report, sockets map[string]string) {
 			continue
 		}
 		if r.Given(a.key) && port(socket) != port(*a.address) {
-			r.Warn(a.key, "%q is not used: systemd opened %q for this listener, as ListenStream= or ListenDatagram= says",
-				*a.address, socket)
+			r.Warn(a.key, "%q is not used: systemd opened %q for this listener, as ListenStream= or ListenDatagram= "+
+				"says", *a.address, socket)
 		}
 		*a.address = socket
 	}

@@ -94,8 +94,10 @@ func (h *holder) at(name string) string {
 func (h *holder) run(serve http.HandlerFunc) (stop context.CancelFunc, ended <-chan error, log *logtest.Buffer) {
 	h.t.Helper()
 	cfg := config.Config{DataDir: h.dir, ShutdownTimeout: patience,
-		Listen: listening.Listen{HTTPS: elsewhere, HTTP3: elsewhere, HTTP: elsewhere, Admin: elsewhere, IdleTimeout: idleTime,
-			ProxyProtocol: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}},
+		Listen: listening.Listen{
+			HTTPS: elsewhere, HTTP3: elsewhere, HTTP: elsewhere, Admin: elsewhere, IdleTimeout: idleTime,
+			ProxyProtocol: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")},
+		},
 		TLS: listening.TLS{Mode: listening.TLSInternal, Domains: []string{"gw.example"}}}
 	log = &logtest.Buffer{}
 	o := options(&stub{config: cfg, serve: serve}, log)
@@ -243,9 +245,10 @@ func TestSocketsRefused(t *testing.T) {
 		want  string
 	}{
 		"another name": {[]*os.File{file(t, h.sockets[nameHTTP], "authgate.socket")},
-			`"authgate.socket" (FileDescriptorName=, LISTEN_FDNAMES): no listener has this name; name it https, http or admin`},
-		"a path": {[]*os.File{file(t, h.sockets[nameAdmin], nameHTTP)}, `"http" (FileDescriptorName=, LISTEN_FDNAMES): it ` +
-			`is at "` + h.at(nameAdmin) + `"; this listener needs TCP`},
+			`"authgate.socket" (FileDescriptorName=, LISTEN_FDNAMES): no listener has this name; ` +
+				`name it https, http or admin`},
+		"a path": {[]*os.File{file(t, h.sockets[nameAdmin], nameHTTP)},
+			`"http" (FileDescriptorName=, LISTEN_FDNAMES): it is at "` + h.at(nameAdmin) + `"; this listener needs TCP`},
 		"two": {[]*os.File{file(t, h.sockets[nameHTTPS], nameHTTPS), file(t, h.sockets[nameHTTP], nameHTTPS)},
 			`"https" (FileDescriptorName=, LISTEN_FDNAMES): there are two; give one address`},
 		"two of UDP": {[]*os.File{file(t, h.sockets["udp"], nameHTTPS), file(t, h.sockets["udp"], nameHTTPS)},
@@ -253,7 +256,8 @@ func TestSocketsRefused(t *testing.T) {
 		"UDP for http": {[]*os.File{file(t, h.sockets["udp"], nameHTTP)},
 			`"http" (FileDescriptorName=, LISTEN_FDNAMES): the only datagram socket is one of UDP for HTTP/3`},
 		"datagrams at a path": {[]*os.File{file(t, datagrams, nameHTTPS)}, "this listener needs TCP"},
-		"no socket":           {[]*os.File{named(t, plain, nameHTTPS)}, "neither a listening socket nor one for datagrams"},
+		"no socket": {[]*os.File{named(t, plain, nameHTTPS)},
+			"neither a listening socket nor one for datagrams"},
 	} {
 		if _, err := NewSockets(c.files); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
@@ -272,7 +276,8 @@ func TestSocketsRefused(t *testing.T) {
 		"HTTP/3 that is off": {[]string{nameHTTPS, "udp"}, listening.TLSInternal, listening.Listen{HTTPS: elsewhere},
 			`"https" (FileDescriptorName=, LISTEN_FDNAMES): listen.http3 is off`},
 	} {
-		o := options(&stub{config: config.Config{Listen: c.listen, TLS: listening.TLS{Mode: c.mode}}}, &logtest.Buffer{})
+		cfg := config.Config{Listen: c.listen, TLS: listening.TLS{Mode: c.mode}}
+		o := options(&stub{config: cfg}, &logtest.Buffer{})
 		if c.mode != listening.TLSOff {
 			o.Certificates = certificates{}
 		}

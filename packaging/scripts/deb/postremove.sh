@@ -7,6 +7,8 @@ remove)
 purge)
 	rm -rf /var/lib/authgate
 	rm -f /etc/systemd/system/multi-user.target.wants/authgate.service
+	rm -f /etc/systemd/system/sockets.target.wants/authgate.socket
+	rm -f /etc/systemd/system/sockets.target.wants/authgate-http.socket
 	refresh
 	;;
 esac
