@@ -38,6 +38,9 @@ var providers = []row{
 			{"a revoked refresh token", "TestDex/refresh_token_revoked"},
 			{"logout, here only", "TestDex/logout"},
 		}},
+	{name: "OpenLDAP behind Dex", needs: []string{"./../bin/interop/dex", "slapd", "ldapmodify"},
+		version: version{"dpkg-query -W slapd", `slapd\s+(\S+)`},
+		tries:   []try{{"password, groups, a changed group, a removed account's password", "TestDirectory"}}},
 	{name: "zitadel/oidc", needs: []string{"./../bin/interop/zitadel"},
 		version: version{"go version -m ../bin/interop/zitadel", `github.com/zitadel/oidc/v3\s+(\S+)`},
 		tries: []try{
