@@ -258,7 +258,7 @@ func (g *Grants) resolveClient(access *accessToken) (*verified, error) {
 	return &verified{accessToken: access, identity: id, terms: terms}, nil
 }
 
-// federated refuses what a client got by an entry of its federation that has changed since.
+// federated refuses tokens and codes of a client that came by an entry of its federation which has changed since.
 func (g *Grants) federated(client, entry string) error {
 	if entry != "" && !g.options.Federated(client, entry) {
 		return invalid("the federation of its client has changed")

@@ -38,7 +38,7 @@ type Message struct {
 // mostNamed is how many characters of a client's text are shown.
 const mostNamed = 128
 
-// Shown returns the first characters of a text of a client, and escapes what is not printable.
+// Shown returns the first characters of a text of a client, and escapes those that are not printable.
 func Shown(text string) string {
 	var shown strings.Builder
 	n := 0
@@ -56,7 +56,7 @@ func Shown(text string) string {
 	return shown.String()
 }
 
-// Subject names what a message is about, for its sender: the tool, the prompt, the resource or the method.
+// Subject names the subject of a message, for its sender: the tool, the prompt, the resource or the method.
 func (m *Message) Subject() string {
 	kind, name := "method", m.Method
 	switch m.Method {
