@@ -50,7 +50,7 @@ func (v *Verifier) CheckSecret(ctx context.Context, s *Secrets, client netip.Add
 		sum := sha256.Sum256([]byte(spelling))
 		written += string(sum[:])
 	}
-	c.key = v.key("program", s.account.Username, written, s.version)
+	c.key = v.macs.key("program", s.account.Username, written, s.version)
 	good := s.hasText(spellings) || v.remembers(&c)
 	if err := v.throttle.look(c.subject, good); err != nil {
 		return err

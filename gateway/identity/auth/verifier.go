@@ -2,14 +2,8 @@ package auth
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
-	"hash"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,7 +39,7 @@ type Verifier struct {
 	flights singleflight.Group // checks that are running, by credentialKey and place
 	waiting waitingChecks      // for the throttle
 
-	macs sync.Pool // of *credentialMAC
+	macs credentialMACs
 }
 
 // NewVerifier returns a Verifier that counts failures in t. It remembers up to
@@ -53,12 +47,9 @@ type Verifier struct {
 // minutes. now returns the time. One processor is left to requests that need no check.
 func NewVerifier(t *Throttle, cacheSize int, ttl time.Duration, now func() time.Time) *Verifier {
 	v := &Verifier{
-		hasher: newHasher(0), throttle: t, ttl: ttl, now: now,
+		hasher: newHasher(0), throttle: t, ttl: ttl, now: now, macs: newCredentialMACs(),
 		good: lru.New[credentialKey, time.Time](max(cacheSize, 1)),
 	}
-	secret := make([]byte, 32)
-	rand.Read(secret) // never fails: crypto/rand
-	v.macs.New = func() any { return &credentialMAC{mac: hmac.New(sha256.New, secret)} }
 	return v
 }
 
@@ -79,7 +70,7 @@ func (v *Verifier) Check(
 ) (*accounts.Account, error) {
 	var c passwordCheck
 	c.setTarget(accounts, username, password, client)
-	c.key = v.key(kind, username, password, c.stored.Encoded())
+	c.key = v.macs.key(kind, username, password, c.stored.Encoded())
 	c.cached = true
 	good := v.remembers(&c)
 	// The throttle comes first, so that the cache tells a throttled client nothing.
@@ -301,30 +292,4 @@ func (c *passwordCheck) conclude(r *reservation, matches bool, err error) error 
 	}
 	r.settle(false)
 	return nil
-}
-
-// credentialKey is a keyed hash of a kind, a user name, a password, and the stored
-// hash that the password is checked against.
-type credentialKey [sha256.Size]byte
-
-// credentialMAC computes credentialKeys without allocating.
-type credentialMAC struct {
-	mac hash.Hash
-	buf [512]byte // longer input allocates
-}
-
-func (v *Verifier) key(kind, username, password, stored string) (key credentialKey) {
-	m := v.macs.Get().(*credentialMAC)
-	defer v.macs.Put(m)
-	message := m.buf[:0]
-	for _, field := range [...]string{kind, username, password, stored} {
-		message = binary.BigEndian.AppendUint64(message, uint64(len(field)))
-		message = append(message, field...)
-	}
-	m.mac.Reset()
-	m.mac.Write(message)
-	m.mac.Sum(m.buf[:0])
-	copy(key[:], m.buf[:])
-	clear(m.buf[:]) // the password
-	return key
 }
