@@ -17,6 +17,7 @@ import (
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/store"
+	"authgate/gateway/wire/mcp"
 	"authgate/policy"
 )
 
@@ -70,7 +71,9 @@ func (e *Explainer) Explain(d *explain.Request) (*explain.Result, error) {
 	if err != nil && refused == nil {
 		return nil, err
 	}
-	r := &rehearsal{exchange: exchange{gateway: e.gateway, state: st}, identities: identities, refused: refused}
+	r := &rehearsal{
+		exchange: exchange{gateway: e.gateway, state: st}, described: d, identities: identities, refused: refused,
+	}
 	if d.Caller != nil {
 		r.caller, r.lent = *d.Caller, known.Lent(d.Caller)
 	}
@@ -97,6 +100,7 @@ func (e *Explainer) Access() *explain.Access {
 // the upstream would get. The identity is given, and nothing is counted.
 type rehearsal struct {
 	exchange
+	described  *explain.Request
 	caller     explain.Caller     // the zero Caller: a request without credentials
 	lent       bool               // an access token of an OAuth client proves its identity
 	identities []*policy.Identity // that the caller can prove
@@ -126,6 +130,9 @@ func (r *rehearsal) run(verify bool) error {
 	}
 	if err := r.preflight(); err != nil {
 		r.tellRoute()
+		if r.Verify {
+			return err
+		}
 		r.explained.Allow(r.Status, "the gateway answers the preflight by the CORS policy of the route")
 		return err
 	}
@@ -158,6 +165,10 @@ func (r *rehearsal) tellRoute() {
 func (r *rehearsal) tryRoute() error {
 	rule, x := r.route.rule, &r.explained
 	x.Mechanisms = rule.Mechanisms
+	message, bad := r.describeMessage()
+	if _, ok := errors.AsType[*explain.Mistake](bad); ok {
+		return bad
+	}
 	r.lend()
 	shown, id := explain.Choose(rule, &r.Canonical, r.identities)
 	x.Conditions = rule.Conditions(shown, &r.Canonical)
@@ -168,6 +179,12 @@ func (r *rehearsal) tryRoute() error {
 	if err := r.checkToken(id); err != nil {
 		x.Reason = r.Reason
 		return err
+	}
+	if r.MCP {
+		err := r.takeMessage(id, func() (*mcp.Message, error) { return message, bad })
+		if err != nil {
+			return err
+		}
 	}
 	err := r.decide(id)
 	if r.Decision != explain.OutcomeAllow {
@@ -184,6 +201,21 @@ func (r *rehearsal) tryRoute() error {
 		return err
 	}
 	return r.letThrough()
+}
+
+// describeMessage returns the described message, nil if there is none.
+func (r *rehearsal) describeMessage() (*mcp.Message, error) {
+	posts := r.MCP && r.Request.Method == http.MethodPost
+	message, err := r.described.Message(posts)
+	if !posts {
+		return message, err
+	}
+	if r.Canonical.Message = (&policy.Message{}); message != nil {
+		r.Canonical.Message = &message.Message
+	} else if err == nil {
+		r.explained.Note = "the message is one that no list of mcp refuses; --mcp-method and --mcp-name describe another one"
+	}
+	return message, err
 }
 
 // lend gives the identity of an access token its scopes, and leaves it the roles that these lend.
@@ -274,7 +306,7 @@ func (r *rehearsal) conclude(err error) (*explain.Result, error) {
 	switch {
 	case r.Status == http.StatusUnauthorized:
 		x.Outcome = explain.OutcomeChallenge
-	case r.Status == http.StatusForbidden:
+	case r.Status == http.StatusForbidden, r.Status == http.StatusOK: // 200 refuses a message
 		x.Outcome = explain.OutcomeForbid
 	case r.Status == http.StatusNotFound, r.Status == http.StatusMisdirectedRequest:
 		x.Outcome = explain.OutcomeNotFound

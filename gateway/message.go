@@ -15,9 +15,9 @@ import (
 // mostMessage is the size of the largest message for an MCP server, in bytes, on a route without max_body.
 const mostMessage = 4 << 20
 
-// readMessage checks a request to an MCP server, and reads the message of a POST for the decision. The upstream
-// gets the bytes that are read here. The body of a request that needs a credential, and has none, is not looked at.
-func (ex *exchange) readMessage(id *policy.Identity) error {
+// takeMessage checks a request to an MCP server, and takes the message of a POST for the decision. The body of a
+// request that needs a credential, and has none, is not looked at.
+func (ex *exchange) takeMessage(id *policy.Identity, read func() (*mcp.Message, error)) (err error) {
 	r := ex.Request
 	ex.Canonical.Message = &policy.Message{}
 	if id == nil && ex.route.rule.Decide(nil, &ex.Canonical).Outcome != policy.Allow {
@@ -33,18 +33,23 @@ func (ex *exchange) readMessage(id *policy.Identity) error {
 			Allow: "GET, POST, DELETE, OPTIONS",
 		}
 	}
-	if !hasJSON(r.Header) {
-		return web.UnsupportedMedia("application/json in UTF-8, without Content-Encoding")
-	}
-	body, err := ex.ReadWhole(cmp.Or(ex.route.config.MaxBody, mostMessage))
-	if err != nil {
-		return err
-	}
-	if ex.message, err = mcp.Read(body); err != nil {
+	if ex.message, err = read(); err != nil || ex.message == nil {
 		return err
 	}
 	ex.Canonical.Message = &ex.message.Message
 	return ex.message.CheckHeaders(r.Header)
+}
+
+// readMessage reads the message of a POST. The upstream gets the bytes that are read here.
+func (ex *exchange) readMessage() (*mcp.Message, error) {
+	if !hasJSON(ex.Request.Header) {
+		return nil, web.UnsupportedMedia("application/json in UTF-8, without Content-Encoding")
+	}
+	body, err := ex.ReadWhole(cmp.Or(ex.route.config.MaxBody, mostMessage))
+	if err != nil {
+		return nil, err
+	}
+	return mcp.Read(body)
 }
 
 // checkEmptyBody refuses a body where no message can be.

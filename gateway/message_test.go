@@ -2,12 +2,17 @@ package gateway
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"authgate/gateway/proxy/streams"
 	ownrig "authgate/internal/test/rig"
 )
 
@@ -15,12 +20,13 @@ import (
 const toolsConfig = baseConfig + `
   - {match: /mcp, name: tools, upstream: app, auth: [bearer], policy: searching, mcp: true}
   - {match: /small, name: small, upstream: app, auth: [bearer], mcp: true, max_body: 100}
-  - {match: /nobody, name: nobody, upstream: app, auth: [bearer, none], policy: {mcp: {tools: ["search_*"]}}, mcp: true}
+  - {match: /nobody, upstream: app, auth: [bearer, none], policy: {mcp: {tools: ["search_*"]}}, mcp: true}
   - {match: /staff, name: staff, upstream: app, auth: [bearer, none], policy: {roles: [user]}, mcp: true}
 `
 
 // searching lets users search, and everything else but tools.
-const searching = "  searching: {roles: [user], mcp: {tools: [\"search_*\", get_page], methods: [\"*\", \"!logging/*\"]}}\n"
+const searching = `  searching: {roles: [user], mcp: {tools: ["search_*", get_page], methods: ["*", "!logging/*"]}}
+`
 
 func newToolsRig(t *testing.T) (r *rig, alice string) {
 	t.Helper()
@@ -40,7 +46,8 @@ func newToolsRig(t *testing.T) (r *rig, alice string) {
 
 // call is a message that calls a tool.
 func call(tool string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":"n 1","method":"tools/call","params":{"name":%q,"arguments":{"a":1.0}}}`, tool)
+	const text = `{"jsonrpc":"2.0","id":"n 1","method":"tools/call","params":{"name":%q,"arguments":{"a":1.0}}}`
+	return fmt.Sprintf(text, tool)
 }
 
 // wantRPC fails the test unless an answer is an error of JSON-RPC.
@@ -94,7 +101,7 @@ func TestMessageRefused(t *testing.T) {
 		{call("SEARCH_x"), `"n 1"`, `The tool "SEARCH_x" is`, "tools/call", "SEARCH_x"},
 		{call("a\tb"), `"n 1"`, `The tool "a\tb" is`, "tools/call", `a\tb`},
 		{call(long), `"n 1"`, `The tool "` + long[:2*127] + `\u202e" is`, "tools/call", long[:2*127] + `\u202e`},
-		{`{"jsonrpc":"2.0","id":1e2,"method":"logging/setLevel"}`, "1e2", `The method "logging/setLevel"`, "logging/setLevel", ""},
+		{`{"jsonrpc":"2.0","id":1e2,"method":"logging/a"}`, "1e2", `The method "logging/a"`, "logging/a", ""},
 	} {
 		r.log.Reset()
 		before := r.sample("authgate_requests_total", "route=tools", "decision=forbid")
@@ -109,7 +116,8 @@ func TestMessageRefused(t *testing.T) {
 		}
 		for _, line := range []map[string]any{r.log.Last(t, "request"), r.log.Last(t, "audit")} {
 			name, _ := line["mcp_name"].(string)
-			if line["mcp_method"] != c.method || name != c.name || !strings.Contains(fmt.Sprint(line["reason"]), "policy searching: mcp.") {
+			reason := fmt.Sprint(line["reason"])
+			if line["mcp_method"] != c.method || name != c.name || !strings.Contains(reason, "policy searching: mcp.") {
 				t.Errorf("%s: %v", c.body, line)
 			}
 			if strings.Contains(fmt.Sprint(line), "arguments") {
@@ -142,7 +150,7 @@ func TestMessageMalformed(t *testing.T) {
 		{400, "POST", "", nil, -32700, "null"},
 		{400, "POST", "{", nil, -32700, "null"},
 		{400, "POST", "[" + good + "]", nil, -32600, "null"},
-		{400, "POST", strings.Replace(good, `"name"`, `"name":"get_page","name"`, 1), nil, -32600, "null"},
+		{400, "POST", strings.Replace(good, `"name"`, `"name":"get_page","name"`, 1), nil, -32600, `"n 1"`},
 		{400, "POST", strings.Replace(good, `"name"`, `"Name":"delete_all","name"`, 1), nil, -32600, `"n 1"`},
 		{400, "POST", `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{}}`, nil, -32600, "3"},
 		{400, "POST", good, []string{"Mcp-Name: delete_all"}, -32020, `"n 1"`},
@@ -151,7 +159,8 @@ func TestMessageMalformed(t *testing.T) {
 		{400, "GET", good, nil, -32600, "null"},
 		{400, "DELETE", good, nil, -32600, "null"},
 		{400, "OPTIONS", good, nil, -32600, "null"},
-		{405, "PUT", good, nil, 0, ""}, {405, "HEAD", "", nil, 0, ""}, {405, "PATCH", good, nil, 0, ""}, {405, "MOVE", "", nil, 0, ""},
+		{405, "PUT", good, nil, 0, ""}, {405, "HEAD", "", nil, 0, ""}, {405, "PATCH", good, nil, 0, ""},
+		{405, "MOVE", "", nil, 0, ""},
 	} {
 		w := r.want(c.status, c.method, "/mcp", c.body, append(c.header, alice, jsonType)...)
 		if c.code != 0 {
@@ -235,7 +244,8 @@ func TestMessageOfNobody(t *testing.T) {
 // Refusals by other conditions have the usual body.
 func TestMessageOfAnotherUser(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, edit(t, edit(t, toolsConfig, "routes:\n", searching+"routes:\n"), "roles: [user], mcp", "roles: [admin], mcp"))
+	admins := strings.Replace(searching, "user", "admin", 1)
+	r := newRig(t, edit(t, toolsConfig, "routes:\n", admins+"routes:\n"))
 	bob := r.login(bobIn).bearer
 	for _, tool := range []string{"search_x", "delete_all"} {
 		w := r.want(403, "POST", "/mcp", call(tool), bob, jsonType)
@@ -285,4 +295,86 @@ func TestVerifyMessage(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A token that lacks a scope for its message and nothing else is told of the scope, also in the answer to
+// the message. A tool that no scope opens is refused as any other.
+func TestMessageLacksScope(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, edit(t, ownrig.OAuthConfig, "routes:\n", `routes:
+  - match: /mcp/
+    upstream: app
+    auth: [bearer]
+    mcp: true
+    policy: {any: [{roles: [ops]}, {scopes: [read], mcp: {tools: ["get_*"]}}, {scopes: [write], mcp: {tools: ["set_*"]}}]}
+`))
+	read := r.client.Credentials("read", "https://gw.example:8443/mcp/")
+	send := func(status int, body string) *httptest.ResponseRecorder {
+		q := request("POST", "/mcp/", body, jsonType, read)
+		q.Host = "gw.example:8443"
+		return r.wantOf(status, q)
+	}
+	send(200, call("get_x"))
+	w := send(403, call("set_x"))
+	wantRPC(t, w.Body.Bytes(), w.Header(), 403, `"n 1"`, `The tool "set_x" is not allowed. The token lacks a scope`)
+	challenge := w.Header().Get("WWW-Authenticate")
+	for _, part := range []string{`error="insufficient_scope"`, `scope="read write"`, "resource_metadata="} {
+		if !strings.Contains(challenge, part) {
+			t.Errorf("the challenge is %s", challenge)
+		}
+	}
+	w = send(200, call("delete_all"))
+	wantRPC(t, w.Body.Bytes(), w.Header(), 403, `"n 1"`, "delete_all")
+}
+
+// The body may pause as long as limits.body_pause says, and is counted as the client's fault otherwise.
+func TestMessagePauses(t *testing.T) {
+	t.Parallel()
+	yaml := edit(t, toolsConfig, "routes:\n", searching+"routes:\n") + "limits: {body_pause: 5s}\n"
+	listeningWith(t, yaml, func(t *testing.T, r *rig, dial func() net.Conn) {
+		alice, body := r.login(aliceIn).bearer, call("search_x")
+		head := fmt.Sprintf("POST /mcp HTTP/1.1\nHost: gw.example\n%s\n%s\nContent-Length: %d\n\n", alice, jsonType, len(body))
+		for status, pause := range map[int]time.Duration{200: 4 * time.Second, 408: 6 * time.Second} {
+			before, client := r.upstream.Reached(), dial()
+			ownrig.SendLater(client, pause, body[20:])
+			answer := ownrig.Ask(t, client, head+body[:20])
+			if reached := r.upstream.Reached() - before; answer.StatusCode != status || reached > 0 != (status == 200) {
+				t.Errorf("after %v: %d, %d requests reached the upstream", pause, answer.StatusCode, reached)
+			}
+		}
+	})
+}
+
+// A request that goes on ends when a reload refuses its message. One whose message the gateway did not read
+// does not go on where mcp decides.
+func TestMessageRecheck(t *testing.T) {
+	t.Parallel()
+	r, alice := newToolsRig(t)
+	check := func(path, body string) error {
+		ex := r.begin(httptest.NewRecorder(), request("POST", path, body, alice, jsonType))
+		defer ex.finish()
+		if err := ex.serve(); err != nil {
+			t.Fatal(err)
+		}
+		if err := ex.Check(t.Context()); err != nil {
+			t.Errorf("before the reload: %v", err)
+		}
+		r.mustReload(edit(t, edit(t, toolsConfig, "routes:\n", searching+"routes:\n"), `"search_*", get_page`, `"other"`) +
+			"  - {match: /any/mcp, upstream: app, auth: [bearer], policy: searching, mcp: true}\n")
+		defer r.mustReload(edit(t, toolsConfig, "routes:\n", searching+"routes:\n"))
+		return ex.Check(t.Context())
+	}
+	for path, body := range map[string]string{"/mcp": call("search_x"), "/any/mcp": call("other")} {
+		if ended, ok := errors.AsType[*streams.Ended](check(path, body)); !ok || !strings.Contains(ended.Reason, "mcp.") {
+			t.Errorf("%s: %v", path, ended)
+		}
+	}
+}
+
+// A resource that another request names is at no MCP server: its message would not be known.
+func TestMessageNamed(t *testing.T) {
+	t.Parallel()
+	r, alice := newToolsRig(t)
+	r.want(403, "MOVE", "/bearer/x", "", alice, "Destination: https://gw.example/small")
+	r.want(200, "MOVE", "/bearer/x", "", alice, "Destination: https://gw.example/bearer/y")
 }

@@ -144,7 +144,7 @@ func (ex *exchange) authorize() error {
 		return err
 	}
 	if ex.MCP {
-		if err := ex.readMessage(id); err != nil {
+		if err := ex.takeMessage(id, ex.readMessage); err != nil {
 			return err
 		}
 	}

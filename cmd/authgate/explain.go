@@ -54,6 +54,8 @@ func explainCommand() *cobra.Command {
 			"as right if they are missing there.\n\n" +
 			"--factors and --age say what the user has proved in the login, and how long ago.\n" +
 			"Without them it is one factor, at a time that is not known.\n\n" +
+			"--mcp-method and --mcp-name describe the message of a POST to a route with mcp: true.\n" +
+			"Without them it is one that no list of mcp refuses.\n\n" +
 			"-H adds a header, as of curl. What another site makes a browser send has Origin or\n" +
 			"Sec-Fetch-Site; a page load has Accept: text/html.",
 		Example: "  authgate explain --as alice GET /admin\n" +
@@ -64,6 +66,7 @@ func explainCommand() *cobra.Command {
 			"  authgate explain --as client:backup GET /api\n" +
 			"  authgate explain --as alice --actor client:agent GET /api\n" +
 			"  authgate explain --issuer github --claims claims.json POST /deploy\n" +
+			"  authgate explain --as alice --mcp-method tools/call --mcp-name delete_all POST /mcp\n" +
 			"  authgate explain --as alice --factors 2 --age 5m GET /vault\n" +
 			"  authgate explain --as alice -H 'Origin: https://evil.example' POST /page",
 		Args: usage(cobra.ExactArgs(2)),
@@ -75,6 +78,9 @@ func explainCommand() *cobra.Command {
 	verify := cmd.Flags().Bool("verify", false,
 		"explain what a proxy is told that asks about the request (forward authentication)")
 	header := cmd.Flags().StringArrayP("header", "H", nil, "a header of the request, as 'Name: value'; can be repeated")
+	mcpMethod := cmd.Flags().String("mcp-method", "",
+		"the method of the message to an MCP server, like tools/call (default: a message that no list of mcp refuses)")
+	mcpName := cmd.Flags().String("mcp-name", "", "the tool, the prompt or the URI of a resource that the message names")
 	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")
 	var at string
 	atFlag(cmd, &at)
@@ -83,7 +89,7 @@ func explainCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		described.Verify = *verify
+		described.Verify, described.MCPMethod, described.MCPName = *verify, *mcpMethod, *mcpName
 		now, err := readAt(at)
 		if err != nil {
 			return err
@@ -316,6 +322,7 @@ type explanation struct {
 	Conditions []condition       `json:"conditions"`
 	Headers    map[string]string `json:"headers"`
 	StepUp     *stepUp           `json:"step_up,omitempty"`
+	Note       string            `json:"note,omitempty"`
 }
 
 // stepUp is the demand on a sign-in.
@@ -343,7 +350,7 @@ func printExplanation(w io.Writer, x *explain.Result, asJSON bool) error {
 func printJSON(w io.Writer, x *explain.Result) error {
 	shown := explanation{
 		Outcome: x.Outcome, Status: x.Status, Route: x.Route, Upstream: x.Upstream, Reason: x.Reason,
-		Conditions: []condition{}, Headers: map[string]string{},
+		Conditions: []condition{}, Headers: map[string]string{}, Note: x.Note,
 	}
 	for _, c := range x.Conditions {
 		shown.Conditions = append(shown.Conditions,
@@ -394,6 +401,9 @@ func printText(w io.Writer, x *explain.Result) {
 	}
 	line("decision", "%s (%d)", x.Outcome, x.Status)
 	line("reason", "%s", x.Reason)
+	if x.Note != "" {
+		line("note", "%s", x.Note)
+	}
 	if x.StepUp != (policy.Demand{}) {
 		line("step-up", "%s", x.StepUp)
 	}

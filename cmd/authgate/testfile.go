@@ -43,6 +43,10 @@ type testRequest struct {
 	Verify bool       `yaml:"verify"` // a proxy asks about the request
 
 	Headers map[string]string `yaml:"headers"`
+
+	// The message of a POST to an MCP server.
+	MCPMethod string `yaml:"mcp_method"`
+	MCPName   string `yaml:"mcp_name"`
 }
 
 // testCaller is a user of the configuration, or an identity in words.
@@ -189,7 +193,7 @@ func (e *expectation) checkKeys(doc *strictyaml.Document, path string) {
 // described returns the request of the test.
 func (t *testCase) described() *explain.Request {
 	d := &explain.Request{Method: t.Request.Method, URL: t.Request.URL, From: t.Request.From, Verify: t.Request.Verify,
-		Header: http.Header{}}
+		MCPMethod: t.Request.MCPMethod, MCPName: t.Request.MCPName, Header: http.Header{}}
 	for name, value := range t.Request.Headers {
 		d.Header[name] = []string{value}
 	}

@@ -41,7 +41,7 @@ func (d *throws) policy(depth int) string {
 		case 2:
 			return "networks: " + []string{"[10.0.0.0/8]", "[10.1.0.0/16]", "[192.0.2.0/24, 10.1.0.0/16]"}[d.roll(3)]
 		case 3:
-			return "methods: " + []string{"[GET]", "[GET, POST]", "[PUT]"}[d.roll(3)]
+			return "methods: " + []string{"[GET]", "[GET, POST]", "[DELETE]"}[d.roll(3)]
 		case 4:
 			return "claims: {dept: " + []string{"[a]", "[b]", "[a, b]"}[d.roll(3)] + "}"
 		case 5:
@@ -49,10 +49,17 @@ func (d *throws) policy(depth int) string {
 		case 6:
 			return "max_age: " + []string{"1m", "1h"}[d.roll(2)]
 		}
-		return []string{"any", "all", "none"}[n-7] + ": [" + d.policy(depth-1) + ", " + d.policy(depth-1) + "]"
+		if n == 7 {
+			return "mcp: {tools: " + []string{"[get_*]", `["get_*", "!*_all"]`, `["*_*"]`}[d.roll(3)] + "}"
+		}
+		parts := depth - 1
+		if n == 10 {
+			parts = 0 // which has no mcp: that must not be under none
+		}
+		return []string{"any", "all", "none"}[n-8] + ": [" + d.policy(parts) + ", " + d.policy(parts) + "]"
 	}
-	first := d.roll(10)
-	second := d.roll(10)
+	first := d.roll(11)
+	second := d.roll(11)
 	if depth == 0 {
 		first, second = first%7, second%7
 	}
@@ -86,12 +93,12 @@ policies:
   two: {any: [one, ` + d.policy(1) + `]}
 routes:
 `
-	for i, method := range []string{"", "", "GET "} {
+	for i, method := range []string{"", "", "POST "} {
 		policy, by := "", auth()
 		if by != "[none]" {
 			policy = ", policy: " + []string{"one", "two", d.policy(2)}[d.roll(3)]
 		}
-		yaml += fmt.Sprintf("  - {name: r%d, match: \"%s/r%d/\", upstream: app, auth: %s%s}\n", i, method, i, by, policy)
+		yaml += fmt.Sprintf("  - {name: r%d, match: \"%s/r%d/\", upstream: app, mcp: true, auth: %s%s}\n", i, method, i, by, policy)
 	}
 	return yaml
 }
@@ -103,15 +110,20 @@ func sample(row *explain.Row, route int) (all []explain.Request) {
 		claims = append(claims, map[string][]string{"dept": {"a"}}, map[string][]string{"dept": {"b"}},
 			map[string][]string{"dept": {"a", "b"}})
 	}
-	methods := []string{"GET", "HEAD", "POST", "PUT"}
+	calls := []string{"GET", "OPTIONS", "DELETE", "POST", "POST get_x", "POST get_all", "POST x_all", "POST x_y", "POST x"}
 	if route == 2 {
-		methods = methods[:2]
+		calls = calls[3:]
 	}
-	for _, method := range methods {
+	for _, call := range calls {
+		method, tool, _ := strings.Cut(call, " ")
+		mcpMethod := ""
+		if tool != "" {
+			mcpMethod = "tools/call"
+		}
 		for _, from := range []string{"10.0.0.1", "10.1.0.1", "192.0.2.1", "198.51.100.1"} {
 			for _, claim := range claims {
 				all = append(all, explain.Request{
-					Method: method, URL: fmt.Sprintf("/r%d/", route), From: netip.MustParseAddr(from),
+					Method: method, MCPMethod: mcpMethod, MCPName: tool, URL: fmt.Sprintf("/r%d/", route), From: netip.MustParseAddr(from),
 					Caller: &explain.Caller{User: row.User, Roles: row.Roles, Provider: row.Provider, Claims: claim},
 				})
 			}

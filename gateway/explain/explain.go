@@ -31,6 +31,9 @@ type Request struct {
 	From netip.Addr
 	// Verify makes a proxy ask about the request (forward authentication).
 	Verify bool
+	// MCPMethod and MCPName describe the message of a POST to an MCP server: its method, and the tool, the prompt
+	// or the URI that it names. Both empty: one that no list of mcp refuses.
+	MCPMethod, MCPName string
 	// Caller makes the request. Nil means a request without credentials.
 	Caller *Caller
 }
@@ -43,6 +46,7 @@ type Result struct {
 	Upstream   string // of the route, also if the request does not get there
 	Path       string // that the upstream gets, with the query; empty for a request that it does not get
 	Reason     string // for operators
+	Note       string // about the description; may be empty
 	Mechanisms []policy.Mechanism
 	Mechanism  policy.Mechanism // that proved the identity, empty if none is proved
 	Conditions []policy.Condition

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"authgate/gateway/config"
+	"authgate/gateway/wire/mcp"
 	"authgate/policy"
 )
 
@@ -54,6 +55,21 @@ func (d *Request) HTTP(cfg *config.Config) (*http.Request, error) {
 	}
 	r.TLS = &tls.ConnectionState{ServerName: opened(host)}
 	return r, nil
+}
+
+// Message returns the described message, nil if there is none. posts tells that the request is a POST to an MCP
+// server. The error is a *Mistake, or an *mcp.Error: that of the message.
+func (d *Request) Message(posts bool) (*mcp.Message, error) {
+	switch {
+	case d.MCPMethod == "" && d.MCPName == "":
+		return nil, nil
+	case !posts:
+		return nil, mistake("mcp_method and mcp_name describe the message of a POST to a route with mcp: true, " +
+			"and this is none")
+	case d.MCPMethod == "":
+		return nil, mistake("mcp_name needs mcp_method, the method of the message, like tools/call")
+	}
+	return mcp.Describe(d.MCPMethod, d.MCPName)
 }
 
 // opened returns the host for which a client opens the connection of a request.

@@ -130,6 +130,21 @@ func (m *Message) readID(root *strictjson.Value) {
 	}
 }
 
+// Describe returns a message with a method and the name of what it is about; empty: none. The error is that of Read.
+func Describe(method, name string) (*Message, error) {
+	params := map[string]any{}
+	if name != "" {
+		params = map[string]any{
+			"name": name, "uri": name, "notifications": map[string]any{"resourceSubscriptions": []string{name}},
+		}
+	}
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	if err != nil {
+		return nil, err
+	}
+	return Read(body)
+}
+
 // invalid returns the error of a message that is JSON.
 func (m *Message) invalid(text string) *Error { return &Error{Code: CodeInvalid, ID: m.ID, Text: text} }
 
