@@ -213,7 +213,7 @@ func (r *rehearsal) describeMessage() (*mcp.Message, error) {
 	if r.Canonical.Message = (&policy.Message{}); message != nil {
 		r.Canonical.Message = &message.Message
 	} else if err == nil {
-		r.explained.Note = "the message is one that no list of mcp refuses; --mcp-method and --mcp-name describe another one"
+		r.explained.Note = "the message is one that no list of mcp refuses; --mcp-method and --mcp-name give another"
 	}
 	return message, err
 }

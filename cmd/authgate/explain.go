@@ -80,7 +80,7 @@ func explainCommand() *cobra.Command {
 	header := cmd.Flags().StringArrayP("header", "H", nil, "a header of the request, as 'Name: value'; can be repeated")
 	mcpMethod := cmd.Flags().String("mcp-method", "",
 		"the method of the message to an MCP server, like tools/call (default: a message that no list of mcp refuses)")
-	mcpName := cmd.Flags().String("mcp-name", "", "the tool, the prompt or the URI of a resource that the message names")
+	mcpName := cmd.Flags().String("mcp-name", "", "the tool, the prompt or the URI that the message names")
 	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")
 	var at string
 	atFlag(cmd, &at)

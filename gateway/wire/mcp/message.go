@@ -20,7 +20,7 @@ const (
 	CodeInvalid        = -32600
 	CodeHeadersDiffer  = -32020
 	maxNesting         = 64
-	levelsThatAreKept  = 3 // the message, params, and its members
+	levelsThatAreKept  = 2 // the message, and params
 	versionWithHeaders = "2026-07-28"
 	versionMember      = "io.modelcontextprotocol/protocolVersion"
 )
@@ -130,7 +130,7 @@ func (m *Message) readID(root *strictjson.Value) {
 	}
 }
 
-// Describe returns a message with a method and the name of what it is about; empty: none. The error is that of Read.
+// Describe returns a message with a method and a name; empty: none. The error is that of Read.
 func Describe(method, name string) (*Message, error) {
 	params := map[string]any{}
 	if name != "" {
@@ -185,7 +185,7 @@ func (m *Message) readMembers(root *strictjson.Value) string {
 	if resembles(params, "jsonrpc", "id", "method", "params", "result", "error", "name", "uri") {
 		return oddMember
 	}
-	if meta, ok := params.Member("_meta"); ok {
+	if meta, ok := membersOf(params, "_meta"); ok {
 		if version, ok := meta.Member(versionMember); ok {
 			text := stringOf(version)
 			m.version = &text
@@ -231,7 +231,7 @@ func (m *Message) readWatched(params *strictjson.Value) string {
 	if resembles(params, "notifications") {
 		return oddMember
 	}
-	notifications, ok := params.Member("notifications")
+	notifications, ok := membersOf(params, "notifications")
 	if !ok {
 		return ""
 	}
@@ -254,6 +254,16 @@ func (m *Message) readWatched(params *strictjson.Value) string {
 		m.Watched = append(m.Watched, uri)
 	}
 	return ""
+}
+
+// membersOf returns a member of the params with its own members, and false if there is none.
+func membersOf(params *strictjson.Value, name string) (*strictjson.Value, bool) {
+	member, ok := params.Member(name)
+	if !ok {
+		return nil, false
+	}
+	value, err := strictjson.Parse(member.Raw, maxNesting, 1)
+	return &value, err == nil // which it is, as a part of the message
 }
 
 // resembles reports whether an object has a member that lenient servers take for one of those names.
