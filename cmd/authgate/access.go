@@ -38,7 +38,7 @@ func accessCommand() *cobra.Command {
 			"    forbid    it does not, or the account is disabled or has ended\n" +
 			"    step-up   it does after a sign-in that proves more\n" +
 			"    sign-in   the route takes no credential that the account can have\n" +
-			"    depends   on networks, methods or claims\n\n" +
+			"    depends   on networks, methods, mcp or claims\n\n" +
 			"--diff compares with another configuration, and prints what differs: opens (some\n" +
 			"request gets further than before), closes (some does not get as far, and none gets\n" +
 			"further) or changes. The exit status is 1 if anything is printed.",
