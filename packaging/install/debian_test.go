@@ -14,10 +14,11 @@ import (
 	"testing"
 )
 
-// debian is a minimal Debian in a folder, without a running systemd.
+// debian is a minimal Debian in a folder, without a running systemd before boot.
 type debian struct {
 	t    *testing.T
 	root string
+	pid  string // of its systemd; empty: there is none
 }
 
 // newDebian makes a Debian of the release of this machine, with more packages.
@@ -39,7 +40,12 @@ func newDebian(t *testing.T, more ...string) *debian {
 
 // command returns a command of this Debian.
 func (d *debian) command(environment []string, name string, args ...string) *exec.Cmd {
-	cmd := exec.Command("chroot", append([]string{d.root, name}, args...)...)
+	within := []string{"chroot", d.root}
+	if d.pid != "" {
+		within = []string{"nsenter", "--target=" + d.pid, "--mount", "--pid", "--cgroup", "--ipc", "--root", "--wd"}
+	}
+	args = append(append(within, name), args...)
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "DEBIAN_FRONTEND=noninteractive"},
 		environment...)
 	return cmd
