@@ -33,6 +33,7 @@ func (k *checker) all() {
 	c.TLS.Check(r)
 	c.TLS.CheckClients(r, c.Certificates, k.accepts(policy.Certificate))
 	c.Store.checkDriver(r, c.DataDir)
+	c.Log.checkAuditFile(r, c)
 	k.sharedKeys()
 	c.Basic.checkRealm(r)
 	accounts.CheckBasic(c.Basic.Users, k.places.basic)
