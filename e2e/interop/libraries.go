@@ -57,7 +57,11 @@ var libraries = []row{
 	{name: "MCP client of TypeScript, version 2",
 		needs:   []string{"node", "./oauth/node_modules/@modelcontextprotocol/client"},
 		version: nodeModule("oauth", "@modelcontextprotocol/client"),
-		tries:   []try{{"cross-app access with its CrossAppAccessProvider", "TestMCPCrossApp"}}},
+		tries: []try{
+			{"cross-app access with its CrossAppAccessProvider", "TestMCPCrossApp"},
+			{"one more scope for a tool", "TestMCPScopes"},
+			{"client and server, tools by policy, sessions, streams that resume, without sessions", "TestToolsNode"},
+		}},
 	{name: "MCP conformance tests", needs: []string{"./conformance/node_modules/.installed"},
 		version: nodeModule("conformance", "@modelcontextprotocol/conformance"),
 		tries: []try{
@@ -69,5 +73,11 @@ var libraries = []row{
 		tries: []try{
 			{"client and server, dynamic registration", "TestMCPGo/registered"},
 			{"client and server, a client metadata document", "TestMCPGo/document"},
+			{"tools by policy, sessions, streams that resume, without sessions", "TestToolsGo"},
+		}},
+	{name: "MCP SDK for Python", needs: []string{"./mcp/venv/bin/python"},
+		version: version{"mcp/venv/bin/pip list | grep '^mcp '", ""},
+		tries: []try{
+			{"client and server, tools by policy, sessions, streams that resume, without sessions", "TestToolsPython"},
 		}},
 }

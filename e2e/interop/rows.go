@@ -26,7 +26,7 @@ const tag = "interop"
 
 // packages are the packages of the tests, seen from e2e.
 func packages() []string {
-	return []string{"./acme", "./apps", "./browser", "./oauth", "./oidc", "./proxies", "./redis", "./wire"}
+	return []string{"./acme", "./apps", "./browser", "./mcp", "./oauth", "./oidc", "./proxies", "./redis", "./wire"}
 }
 
 // goModule is a version command for a Go program that a tool directive names.
