@@ -86,7 +86,7 @@ func (r rows) comparisons() []comparison {
 		get("GET HTTP/1.1", r.loads.Get(r.connections)), "session on Redis", r.lab.OnRedis)
 	onRedis.goal, onRedis.most = r.maxRedis, r.maxRedis
 	all := slices.Concat(r.smallRequests(), r.fewRequests(), r.large(), r.streamed(), r.overHTTP3(), r.decisions(),
-		[]comparison{onRedis})
+		[]comparison{onRedis, r.calls()})
 	if r.older == "" {
 		return all
 	}
@@ -263,6 +263,16 @@ func (r rows) decisions() []comparison {
 		all[i].rate = decisionsPerSecond
 	}
 	return all
+}
+
+// calls returns the row of calls of tools that a policy decides on, beside a route that passes them on.
+func (r rows) calls() comparison {
+	t := task{name: "POST 2 KiB HTTP/1.1, 16 at a time", load: r.loads.Calls(r.connections), resource: small,
+		posted: load.CalledBytes, headers: []string{"Content-Type: application/json"}}
+	byTool := lab.Calls(true)
+	c := r.over("a route without", r.lab.ForKind(lab.Calls(false)), t, byTool.Name, r.lab.ForKind(byTool))
+	c.goal, c.most = 1.15, 1.3
+	return c
 }
 
 // peers returns the rows of docs/comparison.md: what a request of a signed-in user costs

@@ -37,6 +37,17 @@ func Kinds() []kind {
 	}
 }
 
+// Calls is a kind of calls of tools, on a route that decides by tool or, to compare it with, on one that does not.
+func Calls(byTool bool) kind {
+	tools, route := "", ""
+	if byTool {
+		tools, route = `, mcp: {tools: ["search_*"]}`, ", mcp: true"
+	}
+	return kind{Name: "mcp: true", section: "policies: {searching: {roles: [user]" + tools + "}}",
+		route: "auth: [bearer], policy: searching" + route, user: "alice",
+		header: func(s signedIn, _ string) string { return bearerHeader(s) }}
+}
+
 var kindConfiguration = Configuration("", `log: {level: warn}
 accounts:
   users: [{username: alice, password_hash: "{{.Hash}}", roles: [user]}]

@@ -23,6 +23,18 @@ import (
 // PostedBytes is the length of a body that is posted.
 const PostedBytes = 1 << 10
 
+// CalledBytes is the length of the message that calls a tool.
+const CalledBytes = 2 << 10
+
+// callOfTool is that message: an agent writes a note, of a title, tags and some text.
+func callOfTool() string {
+	const begin = `{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"search_notes","arguments":` +
+		`{"title":"A note","tags":["work","later"],"limit":20,"open":true,"text":"`
+	const line, end = `Each line says as much as people write, with a \"quotation\" now and then.\n`, `"},"_meta":{"progressToken":17}}}`
+	text := begin + strings.Repeat(line, (CalledBytes-len(begin+end))/len(line))
+	return text + strings.Repeat("x", CalledBytes-len(text+end)) + end
+}
+
 // Load keeps requests to one server going.
 type Load interface {
 	// Run asks to for a time. A failed request is an error.
@@ -79,6 +91,8 @@ func New(core, dir, certificate string, measured time.Duration) (Generator, erro
 		formFile:    formScript + doneScript,
 		refreshFile: refreshScript + doneScript,
 		postedFile:  strings.Repeat("x", PostedBytes),
+		callFile:    fmt.Sprintf(postScript, g.file(calledFile)) + doneScript,
+		calledFile:  callOfTool(),
 	} {
 		if err := os.WriteFile(g.file(name), []byte(text), 0o600); err != nil {
 			return g, err

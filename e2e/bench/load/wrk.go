@@ -17,6 +17,8 @@ const (
 	formFile    = "form.lua"
 	refreshFile = "refresh.lua"
 	postedFile  = "posted"
+	callFile    = "call.lua"
+	calledFile  = "called"
 )
 
 // doneScript makes wrk print one line for parseResult at the end. Times are in
@@ -64,6 +66,9 @@ func (g Generator) Get(connections int) Load { return wrk{g, doneFile, connectio
 
 // Post posts PostedBytes over HTTP/1.1.
 func (g Generator) Post(connections int) Load { return wrk{g, postFile, connections} }
+
+// Calls posts the call of a tool, CalledBytes long, over HTTP/1.1.
+func (g Generator) Calls(connections int) Load { return wrk{g, callFile, connections} }
 
 // Forms posts the form that the header line X-Form has.
 func (g Generator) Forms(connections int) Load { return wrk{g, formFile, connections} }

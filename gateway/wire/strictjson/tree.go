@@ -233,18 +233,20 @@ func (p *parser) name() ([]byte, bool) {
 
 // text parses a string, and returns it with its quotes, and whether it has escapes.
 func (p *parser) text() (quoted []byte, escaped, ok bool) {
-	start := p.at
-	for p.at++; p.at < len(p.raw); p.at++ {
-		switch c := p.raw[p.at]; {
+	start, raw := p.at, p.raw
+	for at := start + 1; at < len(raw); at++ {
+		switch c := raw[at]; {
 		case c == '"':
-			p.at++
-			return p.raw[start:p.at], escaped, true
+			p.at = at + 1
+			return raw[start:p.at], escaped, true
 		case c < ' ':
 			return nil, false, false
 		case c == '\\':
+			p.at = at
 			if escaped = true; !p.escape() {
 				return nil, false, false
 			}
+			at = p.at
 		}
 	}
 	return nil, false, false
