@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"authgate/gateway/audit"
+	"authgate/gateway/audit/webhook"
 	"authgate/gateway/config"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/proxy/forward"
@@ -32,12 +33,13 @@ const (
 	verifiedFor         = 5 * time.Minute
 )
 
-// Options are the parts that a Gateway is made of. All but Events, Now and FreeMemory are required.
+// Options are the parts that a Gateway is made of. All but Events, Webhooks, Now and FreeMemory are required.
 type Options struct {
 	Config     *config.Config
 	Store      store.Store // the gateway does not close it
 	Logger     *slog.Logger
 	Events     *audit.Recorder // default one that writes to Logger
+	Webhooks   *webhook.Sender // gets the receivers of each further configuration; default none
 	Registerer prometheus.Registerer
 	Version    string
 	Now        func() time.Time // default time.Now
@@ -52,6 +54,7 @@ type Gateway struct {
 	service   web.Service
 	version   string
 	storage   storage
+	webhooks  *webhook.Sender // may be nil
 	throttle  *auth.Throttle
 	verifier  *auth.Verifier
 	inFlight  inFlight
@@ -124,6 +127,7 @@ func assemble(o Options) (*Gateway, error) {
 		version:   o.Version,
 		service:   web.Service{Logger: o.Logger, Events: o.Events, Metrics: metrics, Now: o.Now},
 		storage:   storage{raw: o.Store, guarded: guarded, now: store.ClockOf(o.Store, o.Now)},
+		webhooks:  o.Webhooks,
 		throttle:  throttle,
 		verifier:  auth.NewVerifier(throttle, verifiedCredentials, verifiedFor, o.Now),
 		forwarder: forward.New(o.Logger),

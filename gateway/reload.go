@@ -67,6 +67,10 @@ func (g *Gateway) reload(r reload) error {
 	if err := needsRestart(old.config, cfg); err != nil {
 		return err
 	}
+	receivers, err := Receivers(cfg)
+	if err != nil {
+		return err
+	}
 	st, err := g.build(cfg, r.loaded, old, r.durable)
 	if err != nil {
 		return err
@@ -75,6 +79,7 @@ func (g *Gateway) reload(r reload) error {
 		r.ready(st)
 	}
 	g.state.Store(st)
+	g.webhooks.Set(receivers)
 	g.throttle.SetLimits(cfg.Limits.LoginFailures, cfg.Limits.LoginWindow)
 	for name, u := range old.routing.upstreams {
 		if st.routing.upstreams[name] != u {

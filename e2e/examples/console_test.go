@@ -209,6 +209,7 @@ policies: {staff: {roles: [staff]}, admin: {roles: [admin]}}
 providers: [{name: company, issuer: "https://id.example.net", client_id: authgate}]
 token: {trusted_issuers: [{issuer: "https://tokens.example.net", audience: [app], introspection: {client_id: authgate}}]}
 routes: [{match: /, upstream: app, auth: [session]}]
+webhooks: [{name: ops, url: "https://ops.example.net", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}]
 oauth:
   clients:
     - {id: app, redirect_uris: ["https://app.example.org/callback"]}
@@ -273,6 +274,8 @@ func configurationFolder(t *testing.T, doc *world.Document) string {
 	dir := t.TempDir()
 	files := map[string]string{
 		"alice.hash":    complete("$2y$10$…\n"),
+		"phone.secret":  "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n",
+		"chat.secret":   "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n",
 		"accounts.yaml": complete("- {username: alice, password_hash: \"$2y$10$…\"}\n"),
 	}
 	for name, from := range map[string]string{

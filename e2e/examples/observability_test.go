@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"authgate/e2e/world"
+	"authgate/gateway/audit"
 
 	"github.com/goccy/go-yaml"
 )
@@ -109,7 +111,7 @@ var auditCall = regexp.MustCompile(
 	`(?:\bAudit\(|\bEvents\.Record\(|\bend\(ex, |slog\.String\("event", |^\t(?:continued|cut|lost) += )"([a-z_]+)"`)
 
 // TestDocsAuditEvents checks that the page has every audit event, with the fields
-// that the source names beside it, and no other event.
+// that the source names beside it, and no other event, and that webhooks can name them all.
 func TestDocsAuditEvents(t *testing.T) {
 	t.Parallel()
 	fields := map[string]map[string]bool{} // by event
@@ -124,6 +126,9 @@ func TestDocsAuditEvents(t *testing.T) {
 				}
 			}
 		}
+	}
+	if names := slices.Sorted(maps.Keys(fields)); !slices.Equal(names, audit.Events()) {
+		t.Errorf("the code records the events %q, and webhooks can name %q", names, audit.Events())
 	}
 	documented := map[string]bool{}
 	for _, row := range tableOf(t, world.ReadDocument(t, observabilityPage), "Audit events") {
@@ -161,6 +166,7 @@ func busyGateway(t *testing.T) *world.Instance {
 	t.Helper()
 	up := world.Record(t)
 	config := world.People + "log: {audit_file: audit.jsonl}\ntracing: {endpoint: \"http://127.0.0.1:1\"}\n" + `
+webhooks: [{name: ops, url: "http://127.0.0.1:1", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}]
 providers:
   - {name: away, issuer: "http://127.0.0.1:1", client_id: gate}
 upstreams:

@@ -18,17 +18,23 @@ const Message = "audit"
 // Recorder records audit events. It may be used concurrently: it does not change, a slog.Handler
 // is safe for concurrent use, and so is the file.
 type Recorder struct {
-	log  slog.Handler
-	file *file // nil: none
+	log   slog.Handler
+	file  *file // nil: none
+	sends []func(event slog.Record)
 }
 
-// NewRecorder returns a recorder that writes events to a log, at the level info.
-func NewRecorder(log *slog.Logger) *Recorder { return &Recorder{log: log.Handler()} }
+// NewRecorder returns a recorder that writes events to a log, at the level info. It gives each event to
+// the functions too, whatever the level of the log; they must neither change it nor wait.
+func NewRecorder(log *slog.Logger, sends ...func(event slog.Record)) *Recorder {
+	return &Recorder{log: log.Handler(), sends: sends}
+}
 
 // WithFile is NewRecorder with a file that gets every event too, whatever the level of the log. The
 // key and the state of the file are in dataDir. A file that cannot be written is no error: the
 // recorder says so in the log, in Problem and in a metric, and tries again each second.
-func WithFile(log *slog.Logger, path, dataDir string, registry prometheus.Registerer) (*Recorder, error) {
+func WithFile(
+	log *slog.Logger, path, dataDir string, registry prometheus.Registerer, sends ...func(event slog.Record),
+) (*Recorder, error) {
 	key, err := KeepKey(dataDir)
 	if err != nil {
 		return nil, err
@@ -39,7 +45,7 @@ func WithFile(log *slog.Logger, path, dataDir string, registry prometheus.Regist
 	if err := registry.Register(failures); err != nil {
 		return nil, err
 	}
-	r := NewRecorder(log)
+	r := NewRecorder(log, sends...)
 	r.file = newFile(path, dataDir, key, log)
 	r.file.written, r.file.count = r.publish, failures.Inc
 	r.file.write(nil)
@@ -50,7 +56,7 @@ func WithFile(log *slog.Logger, path, dataDir string, registry prometheus.Regist
 // send an answer that tells of it.
 func (r *Recorder) Record(event string, attrs ...slog.Attr) {
 	if r.file == nil {
-		if r.log.Enabled(context.Background(), slog.LevelInfo) {
+		if len(r.sends) > 0 || r.log.Enabled(context.Background(), slog.LevelInfo) {
 			r.publish(newRecord(event, attrs...))
 		}
 		return
@@ -63,6 +69,9 @@ func (r *Recorder) Record(event string, attrs ...slog.Attr) {
 func (r *Recorder) publish(event slog.Record) {
 	if ctx := context.Background(); r.log.Enabled(ctx, slog.LevelInfo) {
 		_ = r.log.Handle(ctx, event) // there is nowhere to report that the log fails
+	}
+	for _, send := range r.sends {
+		send(event)
 	}
 }
 

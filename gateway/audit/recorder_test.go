@@ -2,10 +2,15 @@ package audit
 
 import (
 	"log/slog"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"authgate/internal/test/logtest"
+	"authgate/internal/test/must"
 )
 
 // An event is one line of the log with its name and its attributes, at the level info.
@@ -41,5 +46,25 @@ func TestRecordEscapes(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "login=") {
 		t.Errorf("the log has a field without a value: %s", log.String())
+	}
+}
+
+// A function that a recorder has gets each event whatever the level of the log, and with a file also its seq and mac.
+func TestRecordSends(t *testing.T) {
+	t.Parallel()
+	var got []string
+	send := func(event slog.Record) {
+		line := ""
+		event.Attrs(func(a slog.Attr) bool { line += a.Key + " "; return true })
+		got = append(got, line)
+	}
+	dir := t.TempDir()
+	NewRecorder(slog.New(slog.DiscardHandler), send).Record("login", slog.String("subject", "x"))
+	r := must.Get(WithFile(slog.New(slog.DiscardHandler), filepath.Join(dir, "audit.jsonl"), dir,
+		prometheus.NewRegistry(), send))(t)
+	r.Record("login", slog.String("subject", "x"))
+	must.Do(t, r.Close())
+	if want := []string{"event subject ", "event subject seq mac "}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

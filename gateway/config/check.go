@@ -60,6 +60,7 @@ func (k *checker) all() {
 	k.warnOfClosed()
 	k.warnOfStrangers()
 	k.warnOfHidden()
+	checkWebhooks(r, c.Webhooks)
 	c.Tracing.checkTracing(r)
 	r.CheckValues()
 }

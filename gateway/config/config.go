@@ -48,6 +48,7 @@ type Config struct {
 	ShutdownDelay   time.Duration                  `yaml:"shutdown_delay"`
 	ShutdownTimeout time.Duration                  `yaml:"shutdown_timeout" default:"30s" min:"1ns"`
 	Log             Log                            `yaml:"log" reload:"restart"`
+	Webhooks        []Webhook                      `yaml:"webhooks"`
 	Tracing         Tracing                        `yaml:"tracing"`
 
 	table       *policy.Table // of Routes
@@ -239,6 +240,7 @@ func (e Environment) parse(path string, from *sources) (*Config, []File, error) 
 		issuers.Read(side.Files, cfg.Providers)
 		issuers.ReadTrusted(side.Files, cfg.Token.TrustedIssuers)
 		forwarding.Read(side.Files, cfg.Upstreams)
+		side.webhookRoots(cfg.Webhooks)
 		side.logo(&cfg.Site)
 		side.texts(&cfg.Site)
 		side.icons(cfg.Routes)

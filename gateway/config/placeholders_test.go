@@ -27,6 +27,9 @@ oauth:
   clients: [{id: app, secrets: ["${APP_HASH}"], redirect_uris: ["${APP_URL}"], grants: [authorization_code]}]
 providers:
   - {name: idp, issuer: "${ISSUER}", client_id: "${CLIENT}", client_secret: "${CLIENT_SECRET}"}
+webhooks:
+  - {name: ops, url: "${OPS_URL}", secret: "${OPS_SECRET}"}
+  - {name: chat, url_file: /run/secrets/chat, secrets: ["${CHAT_SECRET}"]}
 upstreams:
   wiki: {url: "${WIKI}", timeout: "${TIMEOUT}"}
   blog: {url: "http://blog:${BLOG_PORT}", retries: "${RETRIES}", fast_path: "${FAST}"}

@@ -22,6 +22,7 @@ import (
 	"authgate/cmd/internal/systemd"
 	"authgate/gateway"
 	"authgate/gateway/audit"
+	"authgate/gateway/audit/webhook"
 	"authgate/gateway/config"
 	"authgate/gateway/proxy/server"
 	"authgate/gateway/store"
@@ -31,18 +32,19 @@ import (
 
 // App is a gateway with its listeners, built from a configuration file.
 type App struct {
-	path    string // of the configuration
-	version string
-	floor   []byte
-	log     *logqueue.Queue
-	logger  *slog.Logger
-	events  *audit.Recorder
-	store   storeCloser
-	metrics *prometheus.Registry
-	gateway *gateway.Gateway
-	server  *server.Server
-	service systemd.Service
-	sockets server.Sockets // of service
+	path     string // of the configuration
+	version  string
+	floor    []byte
+	log      *logqueue.Queue
+	logger   *slog.Logger
+	events   *audit.Recorder
+	store    storeCloser
+	metrics  *prometheus.Registry
+	gateway  *gateway.Gateway
+	webhooks *webhook.Sender
+	server   *server.Server
+	service  systemd.Service
+	sockets  server.Sockets // of service
 
 	environment config.Environment
 	follower    follower
@@ -106,18 +108,28 @@ func (a *App) start(ctx context.Context, open storeOpener, cfg *config.Config) e
 		return errors.Join(err, a.store.Close())
 	}
 	if err := a.assemble(cfg); err != nil {
-		return errors.Join(err, a.events.Close(), a.store.Close())
+		err = errors.Join(err, a.events.Close())
+		a.webhooks.Close()
+		return errors.Join(err, a.store.Close())
 	}
 	return nil
 }
 
 // record opens what records events.
-func (a *App) record(cfg *config.Config) (err error) {
+func (a *App) record(cfg *config.Config) error {
+	receivers, err := gateway.Receivers(cfg)
+	if err != nil {
+		return err
+	}
+	if a.webhooks, err = webhook.New(a.logger, a.metrics, receivers); err != nil {
+		return err
+	}
 	if cfg.Log.AuditFile == "" {
-		a.events = audit.NewRecorder(a.logger)
+		a.events = audit.NewRecorder(a.logger, a.webhooks.Send)
 		return nil
 	}
-	if a.events, err = audit.WithFile(a.logger, cfg.Log.AuditFile, cfg.DataDir, a.metrics); err != nil {
+	a.events, err = audit.WithFile(a.logger, cfg.Log.AuditFile, cfg.DataDir, a.metrics, a.webhooks.Send)
+	if err != nil {
 		return fmt.Errorf("log.audit_file: %w", err)
 	}
 	return nil
@@ -128,7 +140,7 @@ func (a *App) assemble(cfg *config.Config) error {
 	var err error
 	a.gateway, err = gateway.New(gateway.Options{
 		Config: cfg, Store: a.store, Logger: a.logger, Events: a.events, Registerer: a.metrics, Version: a.version,
-		FreeMemory: debug.FreeOSMemory,
+		Webhooks: a.webhooks, FreeMemory: debug.FreeOSMemory,
 	})
 	if err != nil {
 		return err
@@ -218,7 +230,9 @@ func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
 	})
 	err := group.Wait()
 	a.gateway.Close()
-	if err = errors.Join(err, a.events.Close(), a.store.Close()); err != nil {
+	err = errors.Join(err, a.events.Close())
+	a.webhooks.Close()
+	if err = errors.Join(err, a.store.Close()); err != nil {
 		a.logger.Error("the gateway failed", "error", err.Error())
 	}
 	return err

@@ -104,6 +104,8 @@ func elementOf(element any) strictyaml.Element {
 		return strictyaml.Element{Name: e.Name, Named: true}
 	case config.OAuthClient:
 		return strictyaml.Element{Name: e.ID, Named: true}
+	case config.Webhook:
+		return strictyaml.Element{Name: e.Name, Named: true}
 	case config.Route:
 		return strictyaml.Element{Name: e.Match}
 	}
