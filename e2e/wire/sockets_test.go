@@ -285,9 +285,7 @@ func TestServiceNotices(t *testing.T) {
 		t.Errorf("a reload: %q", got)
 	}
 	s.hears("READY=1")
-	if line := s.Log.Records(t, "reloaded"); len(line) == 0 {
-		t.Errorf("the log is %s", s.Log)
-	}
+	world.Until(t, "the log", func() bool { return len(s.Log.Records(t, "reloaded")) > 0 })
 	if _, err := s.Try(s.Stranger(), "GET", "/", ""); err != nil {
 		t.Error(err)
 	}
