@@ -290,7 +290,8 @@ func TestVerifyMessage(t *testing.T) {
 			r.asks(403, asTraefik(method, "gw.example", "/mcp"), credential, "Origin: https://gw.example",
 				"Access-Control-Request-Method: POST")
 			line := r.log.Last(t, "request")
-			if !strings.Contains(fmt.Sprint(line["reason"], line["error"]), "mcp: true") || line["decision"] != "forbid" {
+			why := fmt.Sprint(line["reason"], line["error"])
+			if !strings.Contains(why, "mcp: true") || line["decision"] != "forbid" {
 				t.Errorf("%s: %v", method, line)
 			}
 		}
@@ -306,7 +307,8 @@ func TestMessageLacksScope(t *testing.T) {
     upstream: app
     auth: [bearer]
     mcp: true
-    policy: {any: [{roles: [ops]}, {scopes: [read], mcp: {tools: ["get_*"]}}, {scopes: [write], mcp: {tools: ["set_*"]}}]}
+    policy:
+      any: [{roles: [ops]}, {scopes: [read], mcp: {tools: ["get_*"]}}, {scopes: [write], mcp: {tools: ["set_*"]}}]
 `))
 	read := r.client.Credentials("read", "https://gw.example:8443/mcp/")
 	send := func(status int, body string) *httptest.ResponseRecorder {
@@ -333,7 +335,8 @@ func TestMessagePauses(t *testing.T) {
 	yaml := edit(t, toolsConfig, "routes:\n", searching+"routes:\n") + "limits: {body_pause: 5s}\n"
 	listeningWith(t, yaml, func(t *testing.T, r *rig, dial func() net.Conn) {
 		alice, body := r.login(aliceIn).bearer, call("search_x")
-		head := fmt.Sprintf("POST /mcp HTTP/1.1\nHost: gw.example\n%s\n%s\nContent-Length: %d\n\n", alice, jsonType, len(body))
+		head := "POST /mcp HTTP/1.1\nHost: gw.example\n" + alice + "\n" + jsonType
+		head += fmt.Sprintf("\nContent-Length: %d\n\n", len(body))
 		for status, pause := range map[int]time.Duration{200: 4 * time.Second, 408: 6 * time.Second} {
 			before, client := r.upstream.Reached(), dial()
 			ownrig.SendLater(client, pause, body[20:])
@@ -359,13 +362,15 @@ func TestMessageRecheck(t *testing.T) {
 		if err := ex.Check(t.Context()); err != nil {
 			t.Errorf("before the reload: %v", err)
 		}
-		r.mustReload(edit(t, edit(t, toolsConfig, "routes:\n", searching+"routes:\n"), `"search_*", get_page`, `"other"`) +
+		other := strings.Replace(searching, `"search_*", get_page`, "other", 1)
+		r.mustReload(edit(t, toolsConfig, "routes:\n", other+"routes:\n") +
 			"  - {match: /any/mcp, upstream: app, auth: [bearer], policy: searching, mcp: true}\n")
 		defer r.mustReload(edit(t, toolsConfig, "routes:\n", searching+"routes:\n"))
 		return ex.Check(t.Context())
 	}
 	for path, body := range map[string]string{"/mcp": call("search_x"), "/any/mcp": call("other")} {
-		if ended, ok := errors.AsType[*streams.Ended](check(path, body)); !ok || !strings.Contains(ended.Reason, "mcp.") {
+		ended, ok := errors.AsType[*streams.Ended](check(path, body))
+		if !ok || !strings.Contains(ended.Reason, "mcp.") {
 			t.Errorf("%s: %v", path, ended)
 		}
 	}

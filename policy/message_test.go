@@ -226,7 +226,8 @@ func TestSpaceOfMessages(t *testing.T) {
 	for i := range 40 {
 		many = append(many, fmt.Sprintf("*%d*%d*%d*", i, i*7, i*13))
 	}
-	if _, err := policy.NewSpace(false, of(nil, many...)); err == nil || !strings.Contains(err.Error(), "too many names") {
+	_, err := policy.NewSpace(false, of(nil, many...))
+	if err == nil || !strings.Contains(err.Error(), "too many names") {
 		t.Errorf("of many patterns: %v", err)
 	}
 }

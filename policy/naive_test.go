@@ -144,7 +144,8 @@ func (n naive) message(lists *policy.MCP, req *policy.Request) bool {
 		lists.Methods != nil && !matches(lists.Methods, m.Method),
 		lists.Tools != nil && m.Method == "tools/call" && !matches(lists.Tools, m.Name),
 		lists.Prompts != nil && m.Method == "prompts/get" && !matches(lists.Prompts, m.Name),
-		lists.Resources != nil && strings.HasPrefix(m.Method, "resources/") && m.Name != "" && !matches(lists.Resources, m.Name):
+		lists.Resources != nil && strings.HasPrefix(m.Method, "resources/") && m.Name != "" &&
+			!matches(lists.Resources, m.Name):
 		return false
 	}
 	for _, uri := range m.Watched {
@@ -332,9 +333,11 @@ func FuzzNaive(f *testing.F) {
 		decides := table.Routes()[0]
 		id, req := d.identity(), d.request()
 		if d.roll(4) > 0 {
-			req.Message = &policy.Message{Method: d.one("", "ping", "tools/call", "resources/read", "subscriptions/listen")}
+			method := d.one("", "ping", "tools/call", "resources/read", "subscriptions/listen")
+			req.Message = &policy.Message{Method: method}
 			req.Message.Name = map[string]string{
-				"tools/call": d.one("get_x", "get_all", "ping", "GET_x\n"), "resources/read": d.one("file:a\nb", "mem:secret", "x:"),
+				"tools/call":     d.one("get_x", "get_all", "ping", "GET_x\n"),
+				"resources/read": d.one("file:a\nb", "mem:secret", "x:"),
 			}[req.Message.Method]
 			if req.Message.Method == "subscriptions/listen" {
 				req.Message.Watched = d.some("file:a", "mem:x", "x:y")

@@ -110,7 +110,9 @@ func sample(row *explain.Row, route int) (all []explain.Request) {
 		claims = append(claims, map[string][]string{"dept": {"a"}}, map[string][]string{"dept": {"b"}},
 			map[string][]string{"dept": {"a", "b"}})
 	}
-	calls := []string{"GET", "OPTIONS", "DELETE", "POST", "POST get_x", "POST get_all", "POST x_all", "POST x_y", "POST x"}
+	calls := []string{
+		"GET", "OPTIONS", "DELETE", "POST", "POST get_x", "POST get_all", "POST x_all", "POST x_y", "POST x",
+	}
 	if route == 2 {
 		calls = calls[3:]
 	}
@@ -123,7 +125,8 @@ func sample(row *explain.Row, route int) (all []explain.Request) {
 		for _, from := range []string{"10.0.0.1", "10.1.0.1", "192.0.2.1", "198.51.100.1"} {
 			for _, claim := range claims {
 				all = append(all, explain.Request{
-					Method: method, MCPMethod: mcpMethod, MCPName: tool, URL: fmt.Sprintf("/r%d/", route), From: netip.MustParseAddr(from),
+					Method: method, MCPMethod: mcpMethod, MCPName: tool,
+					URL: fmt.Sprintf("/r%d/", route), From: netip.MustParseAddr(from),
 					Caller: &explain.Caller{User: row.User, Roles: row.Roles, Provider: row.Provider, Claims: claim},
 				})
 			}

@@ -28,7 +28,7 @@ func TestExplainMessages(t *testing.T) {
 		reason                     string
 	}{
 		{"POST", "tools/call", "get_page", alice, nil, false, "allow 200", "met"},
-		{"POST", "tools/call", "delete_all", alice, nil, false, "forbid 200", "mcp.tools: needs a tool that matches get_*"},
+		{"POST", "tools/call", "delete_all", alice, nil, false, "forbid 200", "a tool that matches get_*"},
 		{"POST", "tools/call", "delete_all", nil, nil, false, "challenge 401", "no identity"},
 		{"POST", "tools/call", "", alice, nil, false, "bad_request 400", "lack a name"},
 		{"POST", "tools/call", "", nil, nil, false, "challenge 401", "no identity"},
@@ -41,8 +41,8 @@ func TestExplainMessages(t *testing.T) {
 		{"POST", "", "", alice, nil, true, "forbid 403", "mcp: true"},
 	} {
 		x, err := e.Explain(&Request{
-			Method: c.method, URL: "/mcp", Caller: c.caller, MCPMethod: c.mcpMethod, MCPName: c.mcpName, Header: c.header,
-			Verify: c.verify,
+			Method: c.method, URL: "/mcp", Caller: c.caller, MCPMethod: c.mcpMethod, MCPName: c.mcpName,
+			Header: c.header, Verify: c.verify,
 		})
 		if err != nil {
 			t.Errorf("%+v: %v", c, err)
