@@ -187,7 +187,11 @@ func (g *Gateway) Close() {
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ex := g.begin(w, r)
 	defer ex.finish()
-	if err := ex.serve(); err != nil && !errors.Is(err, web.ErrAnswered) {
+	err := ex.serve()
+	if err == nil && ex.sent.Exchange != nil {
+		err = ex.sent.Send()
+	}
+	if err != nil && !errors.Is(err, web.ErrAnswered) {
 		ex.fail(err)
 	}
 }

@@ -18,8 +18,8 @@ import (
 )
 
 // serve takes a request along its way: read makes the canonical request, an own endpoint serves it,
-// or admit finds its route and decides, and Send forwards it. A proxy that only asks gets an answer
-// from allowProxy instead. A rehearsal goes the same way with an identity that is given.
+// or admit finds its route and decides, and fills ex.sent, which Send then forwards. A proxy that only asks
+// gets an answer from allowProxy instead. A rehearsal goes the same way with an identity that is given.
 func (ex *exchange) serve() error {
 	if err := checkFraming(&ex.Exchange); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (ex *exchange) serve() error {
 		return nil
 	}
 	ex.fillSent()
-	return ex.sent.Send()
+	return nil
 }
 
 // findOwn returns the own endpoint that the request is for, nil if it is for a

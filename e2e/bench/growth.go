@@ -81,6 +81,7 @@ func repeat(n int, line string) string {
 
 var growthConfiguration = lab.Configuration("", `data_dir: data
 log: {level: error}
+limits: {streams_per_login: 5000}
 endpoints: {prefix: /.authgate/}
 basic:
   users: [{username: service, password_hash: '{{.Hash}}'}]

@@ -162,8 +162,8 @@ func (t task) sample(seen load.Result, before, after lab.Reading) (sample, error
 }
 
 const (
-	// idleConnections is how many a server holds for a row about memory.
-	idleConnections = 2000
+	// idleConnections is how many a server holds for a row about memory, as many streams as a login may have.
+	idleConnections = 1000
 	// idleSettles is how long they are idle before the memory is read.
 	idleSettles = 15 * time.Second
 )

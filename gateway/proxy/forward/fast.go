@@ -61,7 +61,8 @@ func (q *Request) fastPath() starter {
 // is that of a request that is answered.
 type remainder struct {
 	transport http.RoundTripper // from which ReverseProxy gets the response
-	body      io.ReadCloser     // of the request, if the fast path has read it; else nil
+	request   *http.Request
+	body      io.ReadCloser // of the request, if the fast path has read it; else nil
 }
 
 // sendPlain sends r the fast path. It returns the zero remainder if it has answered the request.

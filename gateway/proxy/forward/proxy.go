@@ -5,61 +5,78 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"sync"
-
-	"authgate/gateway/proxy/web"
 )
 
-// proxy sends r through httputil.ReverseProxy, with a transport that may have sent it
-// already.
-func (q *Request) proxy(transport http.RoundTripper, r *http.Request, upload *web.Upload) error {
-	r, release := q.cancelable(abortable(q.withOwner(r)))
-	defer release()
-	var exchange struct { // with the upstream
-		request  *http.Request
-		response *http.Response // nil: there is none to pass on
+// passed is the exchange with the upstream of a request that httputil.ReverseProxy sends.
+type passed struct {
+	request  *Request
+	sent     *http.Request
+	response *http.Response // nil: there is none to pass on
+}
+
+// passOn makes the request one that httputil.ReverseProxy can send.
+func (q *Request) passOn() *passed {
+	r, stop := q.cancelable(abortable(q.withOwner(q.withBody(q.rest.request, q.rest.body))))
+	if q.stop == nil {
+		q.stop = stop
 	}
-	proxy := &httputil.ReverseProxy{
+	q.rest.request, q.answer = r, answer{q.Exchange, q}
+	return &passed{request: q}
+}
+
+// endAnswer sends the trailer of the response, and returns the error of the exchange.
+func (p *passed) endAnswer() error {
+	q := p.request
+	if p.response != nil {
+		q.sendTrailer(p.response.Trailer)
+	}
+	if q.upload.Unread() {
+		q.Exchange.LimitBody() // the answer came first
+	}
+	return q.err
+}
+
+// proxy returns the proxy that goes the rest of the way, with a transport that may have sent the request
+// already.
+func (p *passed) proxy() *httputil.ReverseProxy {
+	q := p.request
+	return &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
-			exchange.request = pr.Out
+			p.sent = pr.Out
 			q.rewrite(pr.Out)
 		},
-		Transport:  transport,
+		Transport:  q.rest.transport,
 		BufferPool: q.Route.forwarder.buffers,
 		ErrorLog:   q.Route.forwarder.log,
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
 			if q.err == nil {
-				q.err = q.Route.upstream.Failure(upload.Failure(err))
+				q.err = q.Route.upstream.Failure(q.upload.Failure(err))
 			}
 		},
-		ModifyResponse: func(response *http.Response) error {
-			if err := q.withoutNegotiate(response); err != nil {
-				return err
-			}
-			if response.StatusCode == http.StatusSwitchingProtocols {
-				if err := switchProtocols(exchange.request, response); err != nil {
-					return err
-				}
-			}
-			if isEventStream(response.Header.Get("Content-Type")) {
-				if q.err = q.Login.BeginStream(); q.err != nil {
-					return q.err
-				}
-			}
-			announce(response.Trailer)
-			exchange.response = response
-			q.modify(response.StatusCode, response.Header)
-			return nil
-		},
+		ModifyResponse: p.modify,
 	}
-	q.answer = answer{q.Exchange, q}
-	proxy.ServeHTTP(&q.answer, r)
-	if exchange.response != nil {
-		q.sendTrailer(exchange.response.Trailer)
+}
+
+// modify changes the response for the client, or refuses it.
+func (p *passed) modify(response *http.Response) error {
+	q := p.request
+	if err := q.withoutNegotiate(response); err != nil {
+		return err
 	}
-	if upload.Unread() {
-		q.Exchange.LimitBody() // the answer came first
+	if response.StatusCode == http.StatusSwitchingProtocols {
+		if err := switchProtocols(p.sent, response); err != nil {
+			return err
+		}
 	}
-	return q.err
+	if isEventStream(response.Header.Get("Content-Type")) {
+		if q.err = q.Login.BeginStream(); q.err != nil {
+			return q.err
+		}
+	}
+	announce(response.Trailer)
+	p.response = response
+	q.modify(response.StatusCode, response.Header)
+	return nil
 }
 
 // abortable returns r as a request that httputil.ReverseProxy aborts if the upstream breaks
