@@ -205,6 +205,22 @@ func TestAssertionReplay(t *testing.T) {
 	}
 }
 
+// Keys are asked for by both types that servers have for them.
+func TestAssertionKeysAreAccepted(t *testing.T) {
+	t.Parallel()
+	s, k := newSite(t), newKeys(t)
+	r := newRig(t, "{}", s, "127.0.0.1")
+	var accepts string
+	keys := s.put("/keys", func(w http.ResponseWriter, r *http.Request) {
+		accepts = r.Header.Get("Accept")
+		w.WriteHeader(http.StatusNotAcceptable)
+	})
+	_, err := r.authenticate(k.request(t, keyClient(s, "/app.json", `"jwks_uri": "`+keys+`"`), nil))
+	if err == nil || !strings.Contains(accepts, "application/json") || !strings.Contains(accepts, "application/jwk-set+json") {
+		t.Errorf("asked for %q: %v", accepts, err)
+	}
+}
+
 // Keys are fetched when a client replaces them, but not for each assertion with an unknown kid.
 func TestAssertionKeysAreReplaced(t *testing.T) {
 	t.Parallel()

@@ -21,6 +21,7 @@ import (
 	"authgate/gateway/config/section"
 	"authgate/gateway/identity/auth"
 	"authgate/gateway/store/lru"
+	"authgate/gateway/wire/jose"
 	"authgate/policy"
 )
 
@@ -128,7 +129,7 @@ func (f *fetcher) fetch(ctx context.Context, address string) (body []byte, fresh
 	if err != nil {
 		return nil, 0, unknown(address, err)
 	}
-	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", jose.KeySetTypes) // of documents, too
 	response, err := f.http.Do(request)
 	if err != nil {
 		return nil, 0, unreachable(address, err)

@@ -29,6 +29,10 @@ func newCluster(t *testing.T) *cluster {
 			say(http.StatusUnauthorized, "application/json", `{"error":"`+r.Header.Get("Authorization")+`"}`)(w, r)
 			return
 		}
+		if r.URL.Path == "/keys" && !strings.Contains(r.Header.Get("Accept"), "application/jwk-set+json") {
+			w.WriteHeader(http.StatusNotAcceptable) // as the API server of Kubernetes answers
+			return
+		}
 		f.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)

@@ -106,7 +106,7 @@ func (i *issuer) fetchKeys(ctx context.Context, address string) (*jose.PublicKey
 	if err != nil {
 		return nil, i.client.fail("keys", err)
 	}
-	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Accept", jose.KeySetTypes)
 	r.Header.Set("Cache-Control", "no-cache")
 	got, err := i.client.send(ctx, "keys", r)
 	if err != nil {

@@ -19,6 +19,10 @@ import (
 
 const minRSABits = 2048 // RFC 7518, section 3.3
 
+// KeySetTypes is Accept for JWK Sets. Kubernetes sends them as the first type alone (RFC 7517, section 8.5.2), and
+// others as JSON.
+const KeySetTypes = "application/jwk-set+json, application/json"
+
 // PublicKeys are the keys that another party has published (RFC 7517, section 5).
 type PublicKeys struct {
 	named    map[string]publicKey // by kid
