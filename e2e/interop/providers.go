@@ -1,6 +1,6 @@
 package main
 
-// providers are identity providers at which users sign in.
+// providers are identity providers at which users sign in, and a platform whose programs get in.
 var providers = []row{
 	{name: "Keycloak", needs: []string{"java", "./interop/keycloak/server/bin/kc.sh"},
 		version: version{"interop/keycloak/server/bin/kc.sh --version", `Keycloak (\S+)`},
@@ -47,6 +47,12 @@ var providers = []row{
 			{"code flow with PKCE, also as a public client", "TestZitadel/code_flow_with_PKCE"},
 			{"logout", "TestZitadel/logout"},
 			{"logout by redirect", "TestZitadel/logout_redirects"},
+		}},
+	{name: "Kubernetes", needs: []string{"curl", "./../bin/interop/kube-apiserver", "./../bin/interop/etcd"},
+		version: version{"go version -m ../bin/interop/kube-apiserver", `k8s.io/kubernetes\s+(v\S+)`},
+		tries: []try{
+			{"tokens of pods, with keys behind its own authority and token", "TestKubernetes/by_the_URL_of_the_keys"},
+			{"discovery", "TestKubernetes/by_discovery"},
 		}},
 
 	{name: "Microsoft Entra ID, Google, GitHub, Okta", never: "services on the internet"},
