@@ -100,8 +100,8 @@ func (login *Login) Names(key string) bool {
 	return slices.Contains(login.keys(), key)
 }
 
-// OnEnd makes do be called once for each login that ends before its time, by whatever
-// ends it, beside what is called already. It must be called before the logins are in use. do must not block.
+// OnEnd makes do be called once for each login that ends before its time, in any way. Further
+// calls add functions. It must be called before the logins are in use. do must not block.
 func (l *Logins) OnEnd(do func(*Login)) {
 	before := l.ended
 	l.ended = func(ended *Login) {
