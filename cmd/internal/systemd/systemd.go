@@ -1,6 +1,6 @@
-// Package systemd is what a service says to systemd, and what it gets from it: sockets that are
-// open before it starts and stay open when it ends (sd_listen_fds(3)), and the notices of
-// Type=notify and WatchdogSec= (sd_notify(3)).
+// Package systemd speaks with systemd for a service. It takes the sockets that are open before the service
+// starts and stay open when it ends (sd_listen_fds(3)), and sends the notices of Type=notify and
+// WatchdogSec= (sd_notify(3)).
 //
 // The environment has all of this. Take removes the variables, so that no program that the
 // process starts takes itself for the service.
