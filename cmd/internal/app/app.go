@@ -115,7 +115,7 @@ func (a *App) start(ctx context.Context, open storeOpener, cfg *config.Config) e
 	return nil
 }
 
-// record opens what records events.
+// record opens the recorder of events.
 func (a *App) record(cfg *config.Config) error {
 	receivers, err := gateway.Receivers(cfg)
 	if err != nil {
@@ -211,7 +211,7 @@ func (a *App) Run(ctx context.Context, reload <-chan os.Signal) error {
 	defer runtime.KeepAlive(a.floor)
 	defer a.log.Close(lastLinesTime)
 	var group errgroup.Group
-	a.notify(systemd.Ready) // the listeners are open, so clients wait at most for what follows
+	a.notify(systemd.Ready) // the listeners are open, so clients wait at most for the next steps
 	defer context.AfterFunc(ctx, func() { a.notify(systemd.Stopping) })()
 	following, stop := context.WithCancel(context.Background())
 	group.Go(func() error {
