@@ -373,16 +373,22 @@ func TestReloadAudited(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
 	const bobLine = `    - {username: bob, roles: [user],`
-	for _, c := range []struct{ old, new, want string }{
-		{"bob, roles: [user]", "bob, roles: [user, admin]", "roles local:bob [user admin]"},
-		{bobLine, bobLine + " disabled: true,", "disable local:bob <nil>; roles local:bob [user]"},
-		{"bob", "bob", "enable local:bob <nil>"},
-		{"bob", "carol", "add local:carol [user]; remove local:bob <nil>"},
-		{"username: bob", "username: carol", ""},
+	byOperator := func(load func() (*config.Config, error)) error { return r.Gateway.ReloadBy(ByOperator, load) }
+	for _, c := range []struct {
+		by             string
+		reload         func(load func() (*config.Config, error)) error
+		old, new, want string
+	}{
+		{"operator", byOperator, "bob, roles: [user]", "bob, roles: [user, admin]", "roles local:bob [user admin]"},
+		{"file", r.Gateway.Reload, bobLine, bobLine + " disabled: true,",
+			"disable local:bob <nil>; roles local:bob [user]"},
+		{"operator", byOperator, "bob", "bob", "enable local:bob <nil>"},
+		{"file", r.Gateway.Reload, "bob", "carol", "add local:carol [user]; remove local:bob <nil>"},
+		{"file", r.Gateway.Reload, "username: bob", "username: carol", ""},
 	} {
 		before := len(r.log.Records(t, "audit"))
 		cfg := parseConfig(t, r.dir, edit(t, baseConfig, c.old, c.new))
-		must.Do(t, r.Gateway.ReloadBy(ByOperator, func() (*config.Config, error) { return cfg, nil }))
+		must.Do(t, c.reload(func() (*config.Config, error) { return cfg, nil }))
 		var got []string
 		reloads := 0
 		for _, line := range r.log.Records(t, "audit")[before:] {
@@ -391,7 +397,7 @@ func TestReloadAudited(t *testing.T) {
 				reloads++
 			case "account_changed":
 				got = append(got, fmt.Sprint(line["change"], " ", line["subject"], " ", line["roles"]))
-				if line["by"] != "operator" || line["request_id"] != nil {
+				if line["by"] != c.by || line["request_id"] != nil {
 					t.Errorf("the event is %v", line)
 				}
 			}

@@ -102,6 +102,29 @@ func TestAddTOTP(t *testing.T) {
 	}
 }
 
+// A code that does not confirm a secret leaves an event, as does one for which no secret waits. The
+// code itself is in no log.
+func TestCodesRefusedAudited(t *testing.T) {
+	t.Parallel()
+	r, _ := newFileRig(t, "accounts.yaml", rig.FileAccounts)
+	cookie := r.Login(rig.Alice).Cookie
+	r.Want(409, "POST", "/account/totp/confirm", `{"code":"918273"}`, rig.JSON, cookie)
+	r.Want(201, "POST", "/account/totp", "", cookie)
+	r.Want(403, "POST", "/account/totp/confirm", `{"code":"wrong-code"}`, rig.JSON, cookie)
+	r.addTOTP(cookie)
+	got := r.EventsOf("credential_refused", "past", "cross_site", "kind", "reason", "client_id", "subject")
+	want := []string{
+		"kind=totp reason=no TOTP secret was begun, or it was begun too long ago, or is confirmed already subject=local:alice",
+		"kind=totp reason=the code is wrong, too old or used subject=local:alice",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the refused codes (-want +got):\n%s", diff)
+	}
+	if log := r.Log.String(); strings.Contains(log, "918273") || strings.Contains(log, "wrong-code") {
+		t.Error("the log has a code")
+	}
+}
+
 // A passkey is for the account whose user asked for it. With the first factor come recovery
 // codes.
 func TestAddPasskey(t *testing.T) {

@@ -1,7 +1,6 @@
 package oauth_test
 
 import (
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -9,23 +8,6 @@ import (
 
 	"authgate/internal/test/rig"
 )
-
-// audited returns the events of a kind, each with the named fields that it has.
-func (s *server) audited(t *testing.T, event string, fields ...string) (events []string) {
-	for _, line := range s.Log.Records(t, "audit") {
-		if line["event"] != event {
-			continue
-		}
-		var text []string
-		for _, field := range fields {
-			if value := line[field]; value != nil {
-				text = append(text, field+"="+fmt.Sprint(value))
-			}
-		}
-		events = append(events, strings.Join(text, " "))
-	}
-	return events
-}
 
 // form returns the form with pairs of names and values.
 func form(pairs ...string) url.Values {
@@ -44,7 +26,7 @@ func TestTokensAudited(t *testing.T) {
 	s.refresh(t, 200, first.Refresh)
 	s.post(t, 200, "/oauth/revoke", form("client_id", "wiki", "client_secret", wikiSecret, "token", first.Access))
 	s.post(t, 200, "/oauth/revoke", form("client_id", "wiki", "client_secret", wikiSecret, "token", "unknown"))
-	got := s.audited(t, "token_issued", "grant", "client_id", "subject")
+	got := s.EventsOf("token_issued", "grant", "client_id", "subject")
 	want := []string{
 		"grant=authorization_code client_id=wiki subject=local:alice",
 		"grant=refresh_token client_id=wiki subject=local:alice",
@@ -52,7 +34,7 @@ func TestTokensAudited(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("issued %q, want %q", got, want)
 	}
-	got = s.audited(t, "token_revoked", "client_id", "subject")
+	got = s.EventsOf("token_revoked", "client_id", "subject")
 	if want := []string{"client_id=wiki subject=local:alice"}; !slices.Equal(got, want) {
 		t.Errorf("revoked %q, want %q", got, want)
 	}
@@ -84,13 +66,13 @@ func TestClientsRejectedAudited(t *testing.T) {
 		{[]string{"client_id", "stranger"}, "Sec-Fetch-Site: cross-site", "cross_site=true client_id=stranger"},
 	} {
 		for _, path := range []string{"token", "revoke", "introspect", "device"} {
-			before := len(s.audited(t, "client_rejected"))
+			before := len(s.EventsOf("client_rejected"))
 			header := []string{rig.Form}
 			if c.header != "" {
 				header = append(header, c.header)
 			}
 			s.Do("POST", "/oauth/"+path, form(c.values...).Encode(), header...)
-			got := s.audited(t, "client_rejected", "cross_site", "client_id")
+			got := s.EventsOf("client_rejected", "cross_site", "client_id")
 			if len(got) != before+1 || got[before] != c.want {
 				t.Errorf("%s %q: %q, want one more, %q", path, c.values, got[before:], c.want)
 			}
@@ -120,7 +102,7 @@ func TestCredentialsRefusedAudited(t *testing.T) {
 	s.Do("GET", "/me", "", "Authorization: Bearer x")
 	s.Do("GET", "/me", "")
 	s.Do("GET", "/me", "", "Cookie: session_id="+strings.Repeat("A", 43))
-	got := s.audited(t, "credential_refused", "past", "kind", "client_id")
+	got := s.EventsOf("credential_refused", "past", "kind", "client_id")
 	want := []string{
 		"kind=code client_id=wiki", "kind=refresh_token client_id=wiki", "kind=access_token",
 		"past=true kind=refresh_token client_id=wiki", "kind=device_code client_id=tv", "kind=user_code",

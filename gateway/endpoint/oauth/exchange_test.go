@@ -219,12 +219,12 @@ func TestExchangesAudited(t *testing.T) {
 	x.exchange(400, "agent", lent.Access, "scope", "more")
 	x.Want(200, "POST", "/oauth/revoke", url.Values{"token": {lent.Access}}.Encode(), rig.Form, asWiki)
 	x.exchange(400, "agent", lent.Access)
-	got := x.audited(t, "credential_refused", "past", "kind", "client_id")
+	got := x.EventsOf("credential_refused", "past", "kind", "client_id")
 	again := "past=true kind=access_token client_id=agent"
 	if want := []string{"kind=access_token client_id=agent", again, again}; !slices.Equal(got, want) {
 		t.Errorf("refused %q, want %q", got, want)
 	}
-	issued := x.audited(t, "token_issued", "grant", "client_id", "subject", "actor", "resource")
+	issued := x.EventsOf("token_issued", "grant", "client_id", "subject", "actor", "resource")
 	want := "grant=token_exchange client_id=agent subject=local:alice actor=client:agent resource=" + acted
 	if len(issued) != 2 || issued[1] != want {
 		t.Errorf("issued %q, want %q at last", issued, want)

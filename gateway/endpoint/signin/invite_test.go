@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +109,26 @@ func TestInviteOnce(t *testing.T) {
 		`<a class="button primary" href="/signin">Sign in</a>`)
 	r.Want(400, "GET", target, "", rig.Browser)
 	r.Login(`{"username":"carol","password":"looking-glass"}`)
+}
+
+// An invitation that is refused leaves an event, on the page and in its form. One whose password is not
+// possible, or that is good, leaves none. No token is in the log.
+func TestInvitationsRefusedAudited(t *testing.T) {
+	t.Parallel()
+	r, alice := invitedRig(t)
+	_, token := inviteTo(t, r, alice, "carol")
+	r.Want(400, "GET", "/signin/invite?token=made-up", "", rig.Browser)
+	postInvite(r, 400, setBy(token, "short"))
+	postInvite(r, 303, setBy(token, "looking-glass"))
+	postInvite(r, 400, setBy(token, "another-glass"))
+	got := r.EventsOf("credential_refused", "past", "cross_site", "kind", "reason", "client_id", "subject")
+	const refused = "kind=invitation reason=the invitation is wrong, used or too old"
+	if want := []string{refused, refused}; !slices.Equal(got, want) {
+		t.Errorf("refused %q, want %q", got, want)
+	}
+	if log := r.Log.String(); strings.Contains(log, token) || strings.Contains(log, "made-up") {
+		t.Error("the log has a token")
+	}
 }
 
 // Of two requests with one invitation at once, one sets the password.

@@ -1,6 +1,7 @@
 package signin_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -270,6 +271,33 @@ func TestConfirmedSignIn(t *testing.T) {
 }
 
 // A store that fails gives no session, no cookie and no false answer. When it works again,
+// A ticket that opens nothing leaves an event, which says past: a browser that comes back presents one that
+// was good once. A ticket that opens the session leaves none. No ticket is in the log.
+func TestTicketsRefusedAudited(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, rig.FiveHostsConfig)
+	p := r.Person()
+	p.SignIn(rig.PageOf("gw.example"), "alice")
+	place := p.TicketOf("wiki.example.org")
+	for i, at := range []string{place, place, "https://wiki.example.org/signin/complete?ticket=made-up"} {
+		if w, want := p.Ask("GET", at, ""), []int{302, 400, 400}[i]; w.Code != want {
+			t.Errorf("ticket %d: %d, want %d", i, w.Code, want)
+		}
+	}
+	got := r.EventsOf("credential_refused", "past", "cross_site", "kind", "reason", "client_id", "subject")
+	want := []string{
+		"past=true kind=ticket reason=login: no such ticket: unknown, used, or older than 1m0s",
+		"past=true kind=ticket reason=login: no such ticket: malformed",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("refused %q, want %q", got, want)
+	}
+	_, ticket, _ := strings.Cut(place, "ticket=")
+	if log := r.Log.String(); strings.Contains(log, ticket) || strings.Contains(log, "made-up") {
+		t.Error("the log has a ticket")
+	}
+}
+
 // so does the sign-in.
 func TestTicketsWithoutTheStore(t *testing.T) {
 	t.Parallel()

@@ -580,6 +580,28 @@ func (r *Rig) Audited() string {
 	return strings.Join(all, ", ")
 }
 
+// EventsOf returns the audit events of a name, each with those of the fields that it has. All are
+// events of requests.
+func (r *Rig) EventsOf(event string, fields ...string) (events []string) {
+	r.T.Helper()
+	for _, record := range r.Log.Records(r.T, "audit") {
+		if record["event"] != event {
+			continue
+		}
+		if id, _ := record["request_id"].(string); id == "" {
+			r.T.Errorf("the event has no request_id: %v", record)
+		}
+		var text []string
+		for _, field := range fields {
+			if value := record[field]; value != nil {
+				text = append(text, fmt.Sprint(field, "=", value))
+			}
+		}
+		events = append(events, strings.Join(text, " "))
+	}
+	return events
+}
+
 // Sample returns the value of a metric of the rig.
 func (r *Rig) Sample(name string, labels ...string) float64 {
 	r.T.Helper()
