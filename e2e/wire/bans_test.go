@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,11 +24,15 @@ const (
 )
 
 // offences sends requests that ban an address, with X-Request-Id ban-…, and others that ban none, pass-….
-func offences(t *testing.T, g *world.Instance) {
-	c := g.Stranger()
+// Each comes so many times from one address, if the gateway trusts X-Forwarded-For. It returns the addresses.
+func offences(t *testing.T, g *world.Instance, times int) (addresses map[string]string) {
+	c, addresses := g.Stranger(), map[string]string{}
 	do := func(id, method, path, body string, headers ...string) {
 		t.Helper()
-		g.Do(c, method, path, body, append(headers, "X-Request-Id", id)...)
+		addresses[id] = "198.51.100." + strconv.Itoa(len(addresses)+1)
+		for range times {
+			g.Do(c, method, path, body, append(headers, "X-Request-Id", id, "X-Forwarded-For", addresses[id])...)
+		}
 	}
 	const form = "application/x-www-form-urlencoded"
 	const forged = `{"time":"2026-01-01T00:00:00Z","level":"INFO","msg":"audit","event":"login",` +
@@ -41,7 +46,6 @@ func offences(t *testing.T, g *world.Instance) {
 	do("ban-refresh", "POST", "/refresh", `{"refresh_token":"guess"}`, "Content-Type", world.TypeJSON)
 	do("ban-client", "POST", "/oauth/token", "grant_type=client_credentials&client_id=deploy&client_secret=guess",
 		"Content-Type", form)
-	do("ban-denied", "GET", "/admin/", "", "Authorization", bob.Access)
 	do("pass-nothing", "GET", "/", "")
 	do("pass-cookie", "GET", "/", "", "Cookie", "session_id="+strings.Repeat("A", 43))
 	do("pass-site", "POST", "/login", `{"username":"alice","password":"guess"}`, "Content-Type", world.TypeJSON,
@@ -54,6 +58,8 @@ func offences(t *testing.T, g *world.Instance) {
 	do("pass-ended-refresh", "POST", "/refresh", `{"refresh_token":"`+alice.Refresh+`"}`, "Content-Type", world.TypeJSON)
 	do("ban-forged", "POST", "/oauth/token", "grant_type=client_credentials&client_id="+strings.NewReplacer(`"`, "%22",
 		"{", "%7B", "}", "%7D").Replace(forged[len(forged)-60:]), "Content-Type", form)
+	do("ban-denied", "GET", "/admin/", "", "Authorization", bob.Access)
+	return addresses
 }
 
 // banPatterns returns the expressions of the filter for fail2ban, as Go has them.
@@ -79,7 +85,7 @@ func banPatterns(t *testing.T) (all []*regexp.Regexp) {
 func TestBans(t *testing.T) {
 	t.Parallel()
 	g := world.Start(t, world.People+world.App(world.Record(t).URL)+banRealm+banRouting)
-	offences(t, g)
+	offences(t, g, 1)
 	patterns := banPatterns(t)
 	var want, got []string
 	seen := map[string]bool{}

@@ -1,0 +1,186 @@
+//go:build interop
+
+package wire
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"authgate/e2e/world"
+)
+
+const (
+	bansPage    = "docs/how-to/banning-addresses.md"
+	fail2banEtc = "packaging/etc/fail2ban"
+	crowdsecEtc = "packaging/etc/crowdsec"
+	crowdsecHub = "/usr/share/crowdsec/hub"
+)
+
+// judged are the addresses to ban: those that guess, and those that policies refuse.
+type judged struct{ Guess, Denied []string }
+
+// offendedLog returns a folder with authgate.log, the log of a gateway that got each request of offences
+// from an address of its own sixty times, and the addresses to ban.
+func offendedLog(t *testing.T) (dir string, want judged) {
+	t.Helper()
+	g := world.Prepare(t)
+	g.Listen = strings.Replace(g.Listen, "{", "{trusted_proxies: [127.0.0.1], ", 1)
+	g.Configure(world.People + world.App(world.Record(t).URL) + banRealm + banRouting)
+	g.Run()
+	mistype := func(password string) {
+		g.Do(g.Stranger(), "POST", "/login", `{"username":"bob","password":"`+password+`"}`,
+			"Content-Type", world.TypeJSON, "X-Forwarded-For", "203.0.113.9")
+	}
+	mistype("typo")
+	mistype("typo again")
+	mistype(world.Passwords["bob"])
+	for id, address := range offences(t, g, 60) {
+		switch {
+		case id == "ban-denied":
+			want.Denied = append(want.Denied, address)
+		case strings.HasPrefix(id, "ban-"):
+			want.Guess = append(want.Guess, address)
+		}
+	}
+	slices.Sort(want.Guess)
+	dir = t.TempDir()
+	world.WriteAll(t, dir, map[string]string{"authgate.log": g.Log.String()})
+	return dir, want
+}
+
+// copyInto copies files into a folder below dir.
+func copyInto(t *testing.T, dir, folder string, files ...string) {
+	t.Helper()
+	all := map[string]string{}
+	for _, name := range files {
+		all[filepath.Base(name)] = string(world.Must(os.ReadFile(name))(t))
+	}
+	world.NoError(t, os.MkdirAll(filepath.Join(dir, folder), 0o700))
+	world.WriteAll(t, filepath.Join(dir, folder), all)
+}
+
+// fail2ban with the jails of the package, switched on as the page says, bans the addresses that guess and
+// those that policies refuse, and no other.
+func TestFail2banServer(t *testing.T) {
+	t.Parallel()
+	dir, want := offendedLog(t)
+	copyInto(t, dir, ".", "/etc/fail2ban/fail2ban.conf", "/etc/fail2ban/jail.conf", "/etc/fail2ban/paths-common.conf",
+		"/etc/fail2ban/paths-debian.conf")
+	copyInto(t, dir, "filter.d", world.Path(fail2banEtc+"/filter.d/authgate.conf"))
+	copyInto(t, dir, "jail.d", world.Path(fail2banEtc+"/jail.d/authgate.conf"))
+	local := strings.ReplaceAll(world.DocumentedFile(t, bansPage, "/etc/fail2ban/jail.d/authgate.local"),
+		"enabled = true", "enabled = true\nbackend = auto\naction =\nlogpath = "+dir+"/authgate.log")
+	world.WriteAll(t, filepath.Join(dir, "jail.d"), map[string]string{
+		"authgate.local": strings.Replace(local, " 192.0.2.0/24", "", 1)})
+	arguments := []string{"-c", dir, "-s", dir + "/socket", "-p", dir + "/pid", "--logtarget", "stderr"}
+	world.WriteAll(t, dir, map[string]string{"fail2ban.local": "[DEFAULT]\ndbfile = None\n"})
+	server := exec.Command(world.FindProgram(t, "fail2ban-server"), append(arguments, "-f", "start")...)
+	said := &world.Output{}
+	server.Stdout, server.Stderr = said, said
+	world.Spawn(t, server)
+	banned := func(jail string) []string {
+		out, _ := exec.Command(world.FindProgram(t, "fail2ban-client"),
+			append(arguments, "get", jail, "banip")...).Output() // fails until the jail runs
+		all := strings.Fields(string(out))
+		slices.Sort(all)
+		return all
+	}
+	var got judged
+	world.Eventually(t, world.Patience, "the last address of the log to be banned by each jail", func() error {
+		got = judged{banned("authgate"), banned("authgate-denied")}
+		if len(got.Guess) < len(want.Guess) || len(got.Denied) < len(want.Denied) {
+			return fmt.Errorf("banned are %v, want %v", got, want)
+		}
+		return nil
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("banned by fail2ban (-want +got):\n%s", diff)
+	}
+	if strings.Contains(said.String(), "without a timestamp") {
+		t.Errorf("fail2ban does not read the time of each line:\n%s", said)
+	}
+}
+
+// crowdsecConfig runs the agent and its local API in DIR, without the central API.
+const crowdsecConfig = `
+common: {daemonize: false, log_media: stdout, working_dir: .}
+config_paths: {config_dir: DIR/etc, data_dir: DIR/data, simulation_path: /etc/crowdsec/simulation.yaml,
+  hub_dir: HUB, index_path: HUB/.index.json, notification_dir: DIR/data, plugin_dir: DIR/data}
+crowdsec_service: {acquisition_path: DIR/acquis.yaml, parser_routines: 1}
+db_config: {type: sqlite, db_path: DIR/data/crowdsec.db, use_wal: true}
+api:
+  client: {credentials_path: DIR/credentials.yaml}
+  server: {listen_uri: "ADDRESS", profiles_path: /etc/crowdsec/profiles.yaml}
+prometheus: {enabled: false}
+`
+
+// CrowdSec with the parser and the scenarios of the package bans the addresses that guess and those that
+// policies refuse, and no other, from a file and as the journal has the lines.
+func TestCrowdSec(t *testing.T) {
+	t.Parallel()
+	dir, want := offendedLog(t)
+	lines := world.ReadFile(t, dir+"/authgate.log")
+	world.WriteAll(t, dir, map[string]string{
+		"journal.log": regexp.MustCompile(`(?m)^\{`).ReplaceAllString(lines, "Jan  2 15:04:05 host authgate[7]: {")})
+	for kind, log := range map[string]string{"authgate": dir + "/authgate.log", "syslog": dir + "/journal.log"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(want, runCrowdSec(t, kind, log)); diff != "" {
+				t.Errorf("banned by CrowdSec (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// runCrowdSec lets CrowdSec read a log, whose lines are of a kind, and returns the addresses that it bans.
+func runCrowdSec(t *testing.T, kind, log string) (got judged) {
+	dir, address := t.TempDir(), world.FreeAddress(t)
+	for folder, files := range map[string][]string{
+		"parsers/s00-raw":    {crowdsecHub + "/parsers/s00-raw/crowdsecurity/syslog-logs.yaml"},
+		"parsers/s01-parse":  {world.Path(crowdsecEtc + "/parsers/s01-parse/authgate-logs.yaml")},
+		"parsers/s02-enrich": {crowdsecHub + "/parsers/s02-enrich/crowdsecurity/dateparse-enrich.yaml"},
+		"scenarios": {world.Path(crowdsecEtc + "/scenarios/authgate-guessing.yaml"),
+			world.Path(crowdsecEtc + "/scenarios/authgate-denied.yaml")},
+		"patterns": world.Must(filepath.Glob("/etc/crowdsec/patterns/*"))(t),
+	} {
+		copyInto(t, filepath.Join(dir, "etc"), folder, files...)
+	}
+	copyInto(t, dir, "data")
+	config := strings.NewReplacer("DIR", dir, "HUB", crowdsecHub, "ADDRESS", address).Replace(crowdsecConfig)
+	world.WriteAll(t, dir, map[string]string{"acquis.yaml": "", "credentials.yaml": "", "config.yaml": config})
+	run := func(program string, arguments ...string) string {
+		cmd := exec.CommandContext(t.Context(), world.FindProgram(t, program),
+			append([]string{"-c", dir + "/config.yaml"}, arguments...)...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", program, err, out)
+		}
+		return string(out)
+	}
+	run("cscli", "machines", "add", "tester", "--password", "a-password-of-a-test",
+		"-f", dir+"/credentials.yaml", "-u", "http://"+address)
+	said := run("crowdsec", "-no-capi", "-type", kind, "-dsn", "file://"+log)
+	bans := regexp.MustCompile(`authgate/(guessing|denied) by ip \S+ : \S+ ban on Ip ([0-9a-f.:]+)`)
+	for _, ban := range bans.FindAllStringSubmatch(said, -1) {
+		if ban[1] == "denied" {
+			got.Denied = append(got.Denied, ban[2])
+		} else {
+			got.Guess = append(got.Guess, ban[2])
+		}
+	}
+	slices.Sort(got.Guess)
+	slices.Sort(got.Denied)
+	got.Guess, got.Denied = slices.Compact(got.Guess), slices.Compact(got.Denied)
+	if got.Guess == nil {
+		t.Logf("CrowdSec: %s", said)
+	}
+	return got
+}
