@@ -57,6 +57,7 @@ func tables() []table {
 		{"Clients", clients},
 		{"Applications and libraries that sign users in here", libraries},
 		{"Applications", applications},
+		{"Readers of the log", readers},
 	}
 }
 
