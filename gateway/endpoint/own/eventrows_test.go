@@ -127,6 +127,12 @@ var eventRequests = map[eventOf]func(*witness) *httptest.ResponseRecorder{
 	{"GET /callback", "login failure"}: func(w *witness) *httptest.ResponseRecorder {
 		return w.Do("GET", w.Leave("").Target, "")
 	},
+	{"GET /auth/callback", "login failure"}: func(w *witness) *httptest.ResponseRecorder {
+		return w.Do("GET", "/auth"+w.Leave("").Target, "")
+	},
+	{"GET /callback/PROVIDER", "login failure"}: func(w *witness) *httptest.ResponseRecorder {
+		return w.Do("GET", strings.Replace(w.Leave("").Target, "?", "/small?", 1), "")
+	},
 	{"GET /auth/callback", "login"}: func(w *witness) *httptest.ResponseRecorder {
 		back := w.Leave("")
 		return w.Do("GET", "/auth"+back.Target, "", back.Cookie)
@@ -223,6 +229,14 @@ var eventRequests = map[eventOf]func(*witness) *httptest.ResponseRecorder{
 		return w.sendForm("/oauth/token", "client_id", "job", "client_secret", rig.OAuthSecret,
 			"grant_type", "client_credentials", "resource", "https://gw.example/bearer")
 	},
+	{"POST /oauth/token", "reuse_detected"}: func(w *witness) *httptest.ResponseRecorder {
+		refresh := w.Lend(w.in.Cookie, "", "").Refresh
+		pairs := []string{"client_id", "wiki", "client_secret", rig.OAuthSecret, "grant_type", "refresh_token",
+			"refresh_token", refresh}
+		w.sendForm("/oauth/token", pairs...)
+		w.Clock.Advance(time.Minute)
+		return w.sendForm("/oauth/token", pairs...)
+	},
 	{"POST /oauth/token", "client_rejected"}: func(w *witness) *httptest.ResponseRecorder {
 		return w.sendForm("/oauth/token", "client_id", "wiki", "client_secret", "x")
 	},
@@ -251,18 +265,16 @@ var eventRequests = map[eventOf]func(*witness) *httptest.ResponseRecorder{
 	},
 }
 
-// unsentEvents are the events whose request TestEventsAppear does not send: it takes the pages of a browser,
-// another host, or a code of an earlier sign-in.
+// unsentEvents are the events whose request TestEventsAppear does not send: it takes the pages of
+// a browser, another host, or a role that a user loses.
 var unsentEvents = []eventOf{
 	{"POST /signin/code", "login"},
 	{"POST /signin/invite", "invitation_used"}, {"POST /signin/invite", "logout"}, {"POST /signin/invite", "login"},
 	{"GET /signin/complete", "session"},
-	{"GET /auth/callback", "login failure"}, {"GET /callback/PROVIDER", "login failure"}, // as GET /callback
 	{"POST /backchannel-logout/PROVIDER", "backchannel_logout"},
 	{"POST /oauth/authorize", "client_authorized"}, {"POST /oauth/authorize", "client_refused"},
 	{"POST /oauth/authorize", "denied"},
 	{"POST /device", "client_authorized"}, {"POST /device", "client_refused"},
-	{"POST /oauth/token", "reuse_detected"},
 	{"GET /oauth/userinfo", "denied"}, {"POST /oauth/userinfo", "denied"},
 	{"GET /oauth/logout", "logout"}, {"POST /oauth/logout", "logout"},
 }
