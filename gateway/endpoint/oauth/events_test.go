@@ -112,3 +112,30 @@ func TestCredentialsRefusedAudited(t *testing.T) {
 		t.Errorf("refused %q, want %q", got, want)
 	}
 }
+
+// What a user decides on the page of a client leaves an event, as does the logout that a client asks for, by
+// a link and on the page.
+func TestDecisionsAudited(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configuration)
+	s.decide(formOf(t, s.authorize(ask())), "deny")
+	s.decide(formOf(t, s.authorize(ask())), "allow")
+	for event, want := range map[string]string{
+		"client_refused":    "route=authgate/oauth/authorize client_id=wiki subject=local:alice",
+		"client_authorized": "route=authgate/oauth/authorize client_id=wiki subject=local:alice",
+	} {
+		if got := s.EventsOf(event, "route", "client_id", "subject"); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: %q, want %q", event, got, want)
+		}
+	}
+	s.endSession(url.Values{"id_token_hint": {s.tokens(t).ID}})
+	s.cookie = s.Login(rig.Alice).Cookie
+	form := formOf(t, s.endSession(url.Values{}))
+	got := s.EventsOf("logout", "route", "subject")
+	s.decide(form, "allow")
+	const want = "route=authgate/oauth/logout subject=local:alice"
+	if both := s.EventsOf("logout", "route", "subject"); !slices.Equal(got, []string{want}) ||
+		!slices.Equal(both, []string{want, want}) {
+		t.Errorf("the logouts %q, and %q after the page; want one each", got, both)
+	}
+}

@@ -272,7 +272,7 @@ func TestConfirmedSignIn(t *testing.T) {
 
 // A store that fails gives no session, no cookie and no false answer. When it works again,
 // A ticket that opens nothing leaves an event, which says past: a browser that comes back presents one that
-// was good once. A ticket that opens the session leaves none. No ticket is in the log.
+// was good once. A ticket that opens the session leaves the event of that. No ticket is in the log.
 func TestTicketsRefusedAudited(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, rig.FiveHostsConfig)
@@ -291,6 +291,11 @@ func TestTicketsRefusedAudited(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("refused %q, want %q", got, want)
+	}
+	if got := r.EventsOf("session", "route", "subject"); !slices.Equal(got, []string{
+		"route=authgate/signin/complete subject=local:alice",
+	}) {
+		t.Errorf("the sessions %q, want that of the good ticket", got)
 	}
 	_, ticket, _ := strings.Cut(place, "ticket=")
 	if log := r.Log.String(); strings.Contains(log, ticket) || strings.Contains(log, "made-up") {
