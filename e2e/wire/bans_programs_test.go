@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -68,20 +69,52 @@ func copyInto(t *testing.T, dir, folder string, files ...string) {
 }
 
 // fail2ban with the jails of the package, switched on as the page says, bans the addresses that guess and
-// those that policies refuse, and no other.
+// those that policies refuse, and no other, from a file and from the journal.
 func TestFail2banServer(t *testing.T) {
 	t.Parallel()
 	dir, want := offendedLog(t)
+	log, journal := dir+"/authgate.log", dir+"/authgate.journal"
+	writeJournal(t, journal, world.ReadFile(t, log))
+	for from, backend := range map[string]string{
+		"file":    "backend = auto\nlogpath = " + log,
+		"journal": `backend = systemd[journalfiles="` + journal + `"]`,
+	} {
+		t.Run(from, func(t *testing.T) {
+			t.Parallel()
+			runFail2banServer(t, backend, want)
+		})
+	}
+}
+
+// writeJournal writes a file of the journal that has the lines of authgate.service.
+func writeJournal(t *testing.T, name, lines string) {
+	t.Helper()
+	var export strings.Builder
+	at := time.Now().UnixMicro() - int64(strings.Count(lines, "\n"))
+	for line := range strings.Lines(lines) {
+		at++
+		fmt.Fprintf(&export, "__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%[1]d\n_BOOT_ID=%032d\n"+
+			"_SYSTEMD_UNIT=authgate.service\n_HOSTNAME=host\nSYSLOG_IDENTIFIER=authgate\n_PID=7\nMESSAGE=%s\n", at, 1, line)
+	}
+	cmd := exec.CommandContext(t.Context(), "/lib/systemd/systemd-journal-remote", "-o", name, "-")
+	cmd.Stdin = strings.NewReader(export.String())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("systemd-journal-remote: %v\n%s", err, out)
+	}
+}
+
+// runFail2banServer runs the jails with a backend until they have banned as many addresses as they are to.
+func runFail2banServer(t *testing.T, backend string, want judged) {
+	dir := t.TempDir()
 	copyInto(t, dir, ".", "/etc/fail2ban/fail2ban.conf", "/etc/fail2ban/jail.conf", "/etc/fail2ban/paths-common.conf",
 		"/etc/fail2ban/paths-debian.conf")
 	copyInto(t, dir, "filter.d", world.Path(fail2banEtc+"/filter.d/authgate.conf"))
 	copyInto(t, dir, "jail.d", world.Path(fail2banEtc+"/jail.d/authgate.conf"))
 	local := strings.ReplaceAll(world.DocumentedFile(t, bansPage, "/etc/fail2ban/jail.d/authgate.local"),
-		"enabled = true", "enabled = true\nbackend = auto\naction =\nlogpath = "+dir+"/authgate.log")
-	world.WriteAll(t, filepath.Join(dir, "jail.d"), map[string]string{
-		"authgate.local": strings.Replace(local, " 192.0.2.0/24", "", 1)})
+		"enabled = true", "enabled = true\naction =\n"+backend)
+	world.WriteAll(t, dir, map[string]string{"fail2ban.local": "[DEFAULT]\ndbfile = None\n",
+		"jail.d/authgate.local": strings.Replace(local, " 192.0.2.0/24", "", 1)})
 	arguments := []string{"-c", dir, "-s", dir + "/socket", "-p", dir + "/pid", "--logtarget", "stderr"}
-	world.WriteAll(t, dir, map[string]string{"fail2ban.local": "[DEFAULT]\ndbfile = None\n"})
 	server := exec.Command(world.FindProgram(t, "fail2ban-server"), append(arguments, "-f", "start")...)
 	said := &world.Output{}
 	server.Stdout, server.Stderr = said, said
