@@ -7,7 +7,8 @@ var readers = []row{
 		version: version{"fail2ban-server --version", ""},
 		tries: []try{
 			{"its filter line by line", "TestBans"},
-			{"its server with the jails of the package bans who guesses and who is refused, no other", "TestFail2banServer/file"},
+			{"its server with the jails of the package bans who guesses and who is refused, no other",
+				"TestFail2banServer/file"},
 			{"from the journal", "TestFail2banServer/journal"},
 		}},
 	{name: "CrowdSec", needs: []string{"crowdsec", "cscli"},

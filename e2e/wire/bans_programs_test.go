@@ -94,7 +94,8 @@ func writeJournal(t *testing.T, name, lines string) {
 	for line := range strings.Lines(lines) {
 		at++
 		fmt.Fprintf(&export, "__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%[1]d\n_BOOT_ID=%032d\n"+
-			"_SYSTEMD_UNIT=authgate.service\n_HOSTNAME=host\nSYSLOG_IDENTIFIER=authgate\n_PID=7\nMESSAGE=%s\n", at, 1, line)
+			"_SYSTEMD_UNIT=authgate.service\n_HOSTNAME=host\nSYSLOG_IDENTIFIER=authgate\n_PID=7\nMESSAGE=%s\n",
+			at, 1, line)
 	}
 	cmd := exec.CommandContext(t.Context(), "/lib/systemd/systemd-journal-remote", "-o", name, "-")
 	cmd.Stdin = strings.NewReader(export.String())
