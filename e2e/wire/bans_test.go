@@ -59,6 +59,10 @@ func offences(t *testing.T, g *world.Instance, times int) (addresses map[string]
 	do("ban-forged", "POST", "/oauth/token", "grant_type=client_credentials&client_id="+strings.NewReplacer(`"`, "%22",
 		"{", "%7B", "}", "%7D").Replace(forged[len(forged)-60:]), "Content-Type", form)
 	do("ban-denied", "GET", "/admin/", "", "Authorization", bob.Access)
+	last := regexp.MustCompile(`"msg":"request".*"request_id":"ban-denied"`)
+	world.Until(t, "the lines of the last requests", func() bool {
+		return len(last.FindAllString(g.Log.String(), -1)) == times
+	})
 	return addresses
 }
 
