@@ -172,7 +172,8 @@ func TestExplainDescribedToken(t *testing.T) {
 		}
 		got := strings.TrimSpace(x.Outcome + " " + x.Header.Get("X-Auth-User") + " " + x.Header.Get("X-Auth-Subject"))
 		if got != c.want || !strings.Contains(x.Reason, c.reason) {
-			t.Errorf("%s with a token of %s: got %s, %s, want %s, %s", c.path, c.issuer, got, x.Reason, c.want, c.reason)
+			t.Errorf("%s with a token of %s: got %s, %s, want %s, %s",
+				c.path, c.issuer, got, x.Reason, c.want, c.reason)
 		}
 	}
 }

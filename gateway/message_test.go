@@ -20,7 +20,7 @@ import (
 const toolsConfig = baseConfig + `
   - {match: /mcp, name: tools, upstream: app, auth: [bearer], policy: searching, mcp: true}
   - {match: /small, name: small, upstream: app, auth: [bearer], mcp: true, max_body: 100}
-  - {match: /nobody, upstream: app, auth: [bearer, none], policy: {mcp: {tools: ["search_*"]}}, mcp: true}
+  - {match: /open, upstream: app, auth: [bearer, none], policy: {mcp: {tools: ["search_*"]}}, mcp: true}
   - {match: /staff, name: staff, upstream: app, auth: [bearer, none], policy: {roles: [user]}, mcp: true}
 `
 
@@ -233,10 +233,10 @@ func TestMessageOfNobody(t *testing.T) {
 		}
 	}
 	r.want(401, "POST", "/mcp", "{", "Authorization: Bearer wrong", jsonType)
-	r.want(200, "POST", "/nobody", call("search_x"), jsonType)
-	r.want(401, "POST", "/nobody", call("delete_all"), jsonType)
-	r.want(400, "POST", "/nobody", "{", jsonType)
-	w := r.want(200, "POST", "/nobody", call("delete_all"), jsonType, alice)
+	r.want(200, "POST", "/open", call("search_x"), jsonType)
+	r.want(401, "POST", "/open", call("delete_all"), jsonType)
+	r.want(400, "POST", "/open", "{", jsonType)
+	w := r.want(200, "POST", "/open", call("delete_all"), jsonType, alice)
 	wantRPC(t, w.Body.Bytes(), w.Header(), 403, `"n 1"`, "delete_all")
 	r.want(200, "POST", "/staff", call("delete_all"), jsonType, alice)
 }
@@ -278,7 +278,7 @@ func TestMessageHeaders(t *testing.T) {
 	}
 }
 
-// A proxy that asks does not tell the message, so the answer is 403 whoever asks, and the log says why.
+// A proxy that asks does not tell the message, so the answer is 403 with any credential, and the log says why.
 func TestVerifyMessage(t *testing.T) {
 	t.Parallel()
 	yaml := edit(t, toolsConfig, "routes:\n", searching+"routes:\n") + "listen: {trusted_proxies: [10.0.0.0/8]}\n"

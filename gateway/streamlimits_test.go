@@ -54,7 +54,8 @@ func TestStreamsPerLogin(t *testing.T) {
 		}
 		denied := 0
 		for _, line := range s.log.Records(t, "audit") {
-			if reason, _ := line["reason"].(string); line["event"] == "denied" && strings.Contains(reason, "streams_per_login") {
+			reason, _ := line["reason"].(string)
+			if line["event"] == "denied" && strings.Contains(reason, "streams_per_login") {
 				denied++
 			}
 		}

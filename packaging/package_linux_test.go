@@ -21,8 +21,9 @@ func TestDebianPackage(t *testing.T) {
 	for path, mode := range map[string]string{
 		installed: "-rwxr-xr-x", etc: "drwxr-x---", etc + "config.yaml": "-rw-r-----",
 		etc + "accounts.yaml": "-rw-r-----", "/usr/lib/systemd/system/authgate.service": "-rw-r--r--",
-		"/usr/lib/systemd/system/authgate.socket": "-rw-r--r--", "/usr/lib/systemd/system/authgate-http.socket": "-rw-r--r--",
-		"/usr/lib/sysusers.d/authgate.conf": "-rw-r--r--", "/usr/share/man/man1/authgate.1.gz": "-rw-r--r--",
+		"/usr/lib/systemd/system/authgate.socket":      "-rw-r--r--",
+		"/usr/lib/systemd/system/authgate-http.socket": "-rw-r--r--",
+		"/usr/lib/sysusers.d/authgate.conf":            "-rw-r--r--", "/usr/share/man/man1/authgate.1.gz": "-rw-r--r--",
 		"/usr/share/bash-completion/completions/authgate": "-rw-r--r--", documents + "copyright": "-rw-r--r--",
 		"/usr/share/zsh/vendor-completions/_authgate": "-rw-r--r--", documents + thirdParty: "-rw-r--r--",
 		"/usr/share/fish/vendor_completions.d/authgate.fish": "-rw-r--r--", documents + "changelog.gz": "-rw-r--r--",

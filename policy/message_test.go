@@ -9,7 +9,7 @@ import (
 	"authgate/policy"
 )
 
-// A list of patterns holds for a name that one of them matches and none after "!" does. A * stands for any
+// A list of patterns holds for a name that one of them matches and none after "!" does. A * matches any
 // number of any characters, and all others for themselves.
 func TestMatchesPatterns(t *testing.T) {
 	t.Parallel()

@@ -73,7 +73,8 @@ func TestOpensMoreKnowsAllKeys(t *testing.T) {
 	t.Parallel()
 	personal := map[string]bool{
 		"Roles": true, "AllRoles": true, "Users": true, "EmailDomains": true, "Providers": true, "Claims": true,
-		"Actors": false, "Scopes": false, "Mechanisms": false, "Networks": false, "Methods": false, "MCP": false, "Factors": false, "MaxAge": false,
+		"Actors": false, "Scopes": false, "Mechanisms": false, "Networks": false, "Methods": false, "MCP": false,
+		"Factors": false, "MaxAge": false,
 	}
 	id := &policy.Identity{
 		Username: "x", Provider: "x", Email: "x@x", Roles: []string{"x"}, Actor: "client:x", Claims: map[string]any{"x": "x"},

@@ -52,8 +52,8 @@ func TestLackedScopes(t *testing.T) {
 	}
 }
 
-// A message that needs another scope is told of it, and of those that the token has, and not of those
-// of other tools.
+// The refusal of a message names the scope that the message needs and the scopes of the token, and no scope of
+// another tool.
 func TestLackedScopesOfMessages(t *testing.T) {
 	t.Parallel()
 	by := func(scope string, tools ...string) Ref {

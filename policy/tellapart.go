@@ -49,7 +49,7 @@ const maxStates = 1 << 13
 // tellApart returns a text for each set of patterns that match a text and no others do. It reads all texts,
 // rune by rune, until they lead to no new state of the patterns.
 func tellApart(texts []string) ([]string, error) {
-	readers, alphabet := make([]reader, len(texts)), []rune{'\U0010FFFD'} // which stands for all others
+	readers, alphabet := make([]reader, len(texts)), []rune{'\U0010FFFD'} // in the place of all others
 	for i, text := range texts {
 		readers[i] = reader(text)
 		for _, c := range readers[i] {

@@ -17,7 +17,7 @@ import (
 	"authgate/e2e/world"
 )
 
-// auditConfig writes audit events to a file. Whoever is not an admin is denied, which leaves an event.
+// auditConfig writes audit events to a file. A user who is no admin is denied, which leaves an event.
 const auditConfig = world.People + `
 store: {driver: memory}
 log: {audit_file: log/audit.jsonl}

@@ -27,7 +27,7 @@ const chartFolder = "packaging/chart"
 // chartLabels are the labels that objects of a chart have and manifests do not.
 var chartLabels = []string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart"}
 
-// rendered returns what `helm template` prints with some values, by file. The error is that of the schema, too.
+// rendered returns the output of `helm template` with some values, by file. The schema is checked first.
 func rendered(t *testing.T, values string) (map[string]string, error) {
 	t.Helper()
 	loaded := must.Get(loader.LoadDir(world.Path(chartFolder)))(t)
@@ -144,7 +144,8 @@ func TestChartValues(t *testing.T) {
 		"networkPolicy: {monitoringNamespace: watch}": {"NetworkPolicy authgate": "metadata.name: watch"},
 		"networkPolicy: {upstreams: [{name: wiki, port: 8000}]}": {
 			"NetworkPolicy app": "", "NetworkPolicy wiki": "8000", "NetworkPolicy authgate": "8000"},
-		"valkey: {enabled: false}":                        {"StatefulSet valkey": "", "Service valkey": "", "NetworkPolicy valkey": ""},
+		"valkey: {enabled: false}": {
+			"StatefulSet valkey": "", "Service valkey": "", "NetworkPolicy valkey": ""},
 		"valkey: {storage: 20Gi, storageClassName: fast}": {"StatefulSet valkey": "storageClassName: fast"},
 		"valkey: {image: r.example/valkey}":               {"StatefulSet valkey": "r.example/valkey"},
 		"podMonitor: true":                                {"PodMonitor authgate": "/metrics"},
@@ -164,9 +165,11 @@ func TestChartValues(t *testing.T) {
 func TestChartUnknownValues(t *testing.T) {
 	t.Parallel()
 	for values, named := range map[string]string{
-		"replicsa: 2": "replicsa", "image: {tga: x}": "tga", "service: {port: 1}": "port", "valkey: {size: 1Gi}": "size",
-		"networkPolicy: {upstreams: [{name: a}]}": "port", "replicas: two": "replicas", "service: {type: Balancer}": "type",
-		"resources: {limit: {}}": "limit", "secret: ''": "secret", "image: {digest: abc}": "digest",
+		"replicsa: 2": "replicsa", "image: {tga: x}": "tga", "service: {port: 1}": "port",
+		"valkey: {size: 1Gi}":                     "size",
+		"networkPolicy: {upstreams: [{name: a}]}": "port", "replicas: two": "replicas",
+		"service: {type: Balancer}": "type",
+		"resources: {limit: {}}":    "limit", "secret: ''": "secret", "image: {digest: abc}": "digest",
 		"networkPolicy: {upstreams: [{name: a, port: 80, host: x}]}": "host",
 	} {
 		if _, err := rendered(t, values); err == nil || !strings.Contains(err.Error(), named) {

@@ -68,8 +68,8 @@ func protect(t *testing.T, address string) *server {
 // endpoint is the address of the server for a version of the protocol.
 func (s *server) endpoint(version string) string { return s.Base + "/mcp/" + version }
 
-// check compares what an agent saw with what the server and the gateway should have said, and looks
-// for what should not have reached the server.
+// check compares the view of an agent with the answers that it should have got from the server and the gateway,
+// and looks for messages that should not have reached the server.
 func (s *server) check(t *testing.T, version string, got seen) {
 	t.Helper()
 	want := seen{

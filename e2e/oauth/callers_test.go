@@ -58,8 +58,7 @@ type caller struct {
 	kind string
 	// enter gets in. The client and the header are those of its requests.
 	enter func(t *testing.T) (c *http.Client, header []string)
-	// headers are those of the upstream. subject, actor and event are those of the audit log; a certificate
-	// leaves no event of its own.
+	// headers reach the upstream. subject, actor and event are in the audit log; a certificate leaves no event.
 	headers               map[string]string
 	subject, actor, event string
 	// end ends the access, which again makes possible once more.
@@ -115,7 +114,8 @@ func startCalling(t *testing.T) *calling {
 func (c *calling) addPasskey(t *testing.T) {
 	t.Helper()
 	c.passkey = &authenticator.Authenticator{Origin: c.Base, Verified: true}
-	line := []string{"Cookie", c.SignIn(c.Stranger(), "alice").Session, "Content-Type", world.TypeJSON, "Origin", c.Base}
+	session := c.SignIn(c.Stranger(), "alice").Session
+	line := []string{"Cookie", session, "Content-Type", world.TypeJSON, "Origin", c.Base}
 	options := c.Do(c.Stranger(), "POST", "/account/passkeys/options", "{}", line...)
 	made := world.Must(c.passkey.Create([]byte(options.Body)))(t)
 	body := world.Must(json.Marshal(map[string]any{"name": "key", "credential": json.RawMessage(made)}))(t)

@@ -84,7 +84,8 @@ func (c *cluster) token(t *testing.T, account, audience string) string {
 	t.Helper()
 	var answer struct{ Status struct{ Token string } }
 	object := fmt.Sprintf(`{"spec":{"audiences":[%q],"expirationSeconds":3600}}`, audience)
-	world.NoError(t, json.Unmarshal(c.post(t, "/api/v1/namespaces/team/serviceaccounts/"+account+"/token", object), &answer))
+	raw := c.post(t, "/api/v1/namespaces/team/serviceaccounts/"+account+"/token", object)
+	world.NoError(t, json.Unmarshal(raw, &answer))
 	return answer.Status.Token
 }
 

@@ -66,7 +66,8 @@ oauth: {enabled: true, clients: [{id: wiki, consent: skip, redirect_uris: ["http
 	p.run()
 	s := p.signIn("alice")
 	credentials := credentialsOf(s)
-	credentials["OAuth client"] = []string{"Authorization", p.a.Lend(s.Session, "wiki", "https://wiki.example.net/cb", p.a.Base+"/secure-resource").Access}
+	lent := p.a.Lend(s.Session, "wiki", "https://wiki.example.net/cb", p.a.Base+"/secure-resource")
+	credentials["OAuth client"] = []string{"Authorization", lent.Access}
 	streams := map[string]func() time.Time{}
 	for name, g := range p.both() {
 		for what, credential := range credentials {

@@ -25,7 +25,7 @@ const (
 	crowdsecHub = "/usr/share/crowdsec/hub"
 )
 
-// judged are the addresses to ban: those that guess, and those that policies refuse.
+// judged are the addresses to ban: guessers, and clients that policies refuse.
 type judged struct{ Guess, Denied []string }
 
 // offendedLog returns a folder with authgate.log, the log of a gateway that got each request of offences

@@ -101,7 +101,7 @@ func codeOf(a world.Answer) int {
 	return said.Error.Code
 }
 
-// call is a call of a tool; extra stands behind the name.
+// call is a call of a tool; extra comes after the name.
 func call(name, extra string) string {
 	return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + name + `"` + extra + `}}`
 }

@@ -92,7 +92,7 @@ func (s *supervisor) restart() {
 	s.hears("READY=1")
 }
 
-// load is what clients sent, and what came of it.
+// load has the requests of clients, and their outcome.
 type load struct {
 	requests, connections, moved atomic.Int64
 	mu                           sync.Mutex

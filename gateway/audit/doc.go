@@ -8,7 +8,7 @@
 // that. The Recorder escapes the characters on which a terminal could act, and leaves out fields
 // without a value.
 //
-// Without the key, nobody can change, remove, move or add a line of the file unseen, but lines at its
+// Without the key, no one can change, remove, move or add a line of the file unseen, but lines at its
 // end can be removed: a line that left the machine shows that. Who reads the key can write another
 // chain. The file survives a process that is killed, and not a loss of power: nothing is synced. A process
 // may be killed while it writes a line, and the file then compressed or moved to another folder before

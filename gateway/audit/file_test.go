@@ -183,7 +183,7 @@ func TestFileAtOnce(t *testing.T) {
 	}
 }
 
-// After the file was moved away or became smaller, while the gateway runs or stands still, the next
+// After the file was moved away or became smaller, while the gateway runs or is stopped, the next
 // line is audit_continued, with the last position before.
 func TestFileContinues(t *testing.T) {
 	t.Parallel()

@@ -66,7 +66,8 @@ func TestPlaceholders(t *testing.T) {
 			if c.change != nil {
 				source = strings.Replace(source, c.change[0], c.change[1], 1)
 			}
-			cfg, _, err := Environment{Lookup: none, Placeholders: true}.parse("config.yaml", &sources{main: []byte(source)})
+			environment := Environment{Lookup: none, Placeholders: true}
+			cfg, _, err := environment.parse("config.yaml", &sources{main: []byte(source)})
 			problems, _ := err.(Diagnostics)
 			var got []string
 			for _, problem := range problems {

@@ -98,7 +98,8 @@ routes:
 		if by != "[none]" {
 			policy = ", policy: " + []string{"one", "two", d.policy(2)}[d.roll(3)]
 		}
-		yaml += fmt.Sprintf("  - {name: r%d, match: \"%s/r%d/\", upstream: app, mcp: true, auth: %s%s}\n", i, method, i, by, policy)
+		yaml += fmt.Sprintf("  - {name: r%d, match: \"%s/r%[1]d/\", upstream: app, mcp: true, auth: %[3]s%s}\n",
+			i, method, by, policy)
 	}
 	return yaml
 }

@@ -30,7 +30,8 @@ const CalledBytes = 2 << 10
 func callOfTool() string {
 	const begin = `{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"search_notes","arguments":` +
 		`{"title":"A note","tags":["work","later"],"limit":20,"open":true,"text":"`
-	const line, end = `Each line says as much as people write, with a \"quotation\" now and then.\n`, `"},"_meta":{"progressToken":17}}}`
+	const line = `Each line says as much as people write, with a \"quotation\" now and then.\n`
+	const end = `"},"_meta":{"progressToken":17}}}`
 	text := begin + strings.Repeat(line, (CalledBytes-len(begin+end))/len(line))
 	return text + strings.Repeat("x", CalledBytes-len(text+end)) + end
 }

@@ -114,7 +114,8 @@ func TestCodesRefusedAudited(t *testing.T) {
 	r.addTOTP(cookie)
 	got := r.EventsOf("credential_refused", "past", "cross_site", "kind", "reason", "client_id", "subject")
 	want := []string{
-		"kind=totp reason=no TOTP secret was begun, or it was begun too long ago, or is confirmed already subject=local:alice",
+		"kind=totp reason=no TOTP secret was begun, or it was begun too long ago, or is confirmed already " +
+			"subject=local:alice",
 		"kind=totp reason=the code is wrong, too old or used subject=local:alice",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

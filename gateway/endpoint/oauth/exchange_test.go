@@ -124,9 +124,10 @@ func TestExchangeRefusals(t *testing.T) {
 		change        []string
 		code          string
 	}{
-		"no resource":           {"agent", lent.Access, []string{"resource", ""}, "invalid_target"},
-		"two resources":         {"agent", lent.Access, []string{"resource", acted + "|" + lends}, "invalid_target"},
-		"another resource":      {"agent", lent.Access, []string{"resource", "https://mcp.example.org/mcp"}, "invalid_target"},
+		"no resource":   {"agent", lent.Access, []string{"resource", ""}, "invalid_target"},
+		"two resources": {"agent", lent.Access, []string{"resource", acted + "|" + lends}, "invalid_target"},
+		"another resource": {
+			"agent", lent.Access, []string{"resource", "https://mcp.example.org/mcp"}, "invalid_target"},
 		"audience":              {"agent", lent.Access, []string{"audience", "x"}, "invalid_target"},
 		"a scope it has not":    {"agent", lent.Access, []string{"scope", "more"}, "invalid_scope"},
 		"an actor_token":        {"agent", lent.Access, []string{"actor_token", lent.Access}, "invalid_request"},

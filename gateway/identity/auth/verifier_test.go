@@ -149,7 +149,8 @@ func TestCredentialKeysDependOnTheVerifier(t *testing.T) {
 		if key != a.macs.key("basic", "alice", password, "hash") {
 			t.Error("one Verifier has two keys for one credential")
 		}
-		if key == a.macs.key("basic", "alice", password+"x", "hash") || key == b.macs.key("basic", "alice", password, "hash") {
+		if key == a.macs.key("basic", "alice", password+"x", "hash") ||
+			key == b.macs.key("basic", "alice", password, "hash") {
 			t.Error("two passwords or two Verifiers have one key, which could be computed elsewhere")
 		}
 	}

@@ -216,7 +216,8 @@ func TestAssertionKeysAreAccepted(t *testing.T) {
 		w.WriteHeader(http.StatusNotAcceptable)
 	})
 	_, err := r.authenticate(k.request(t, keyClient(s, "/app.json", `"jwks_uri": "`+keys+`"`), nil))
-	if err == nil || !strings.Contains(accepts, "application/json") || !strings.Contains(accepts, "application/jwk-set+json") {
+	if err == nil || !strings.Contains(accepts, "application/json") ||
+		!strings.Contains(accepts, "application/jwk-set+json") {
 		t.Errorf("asked for %q: %v", accepts, err)
 	}
 }

@@ -16,9 +16,11 @@ func TestRead(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ body, id, method, name string }{
 		{`{"jsonrpc":"2.0","id":1e400,"method":"ping"}`, "1e400", "ping", ""},
-		{`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"x\u0021","arguments":{"Name":1}}}`, `"a"`, policy.ToolsCall, "x!"},
+		{`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"x\u0021","arguments":{"Name":1}}}`,
+			`"a"`, policy.ToolsCall, "x!"},
 		{`{"jsonrpc":"2.0","id":2,"method":"prompts/get","params":{"name":"p"}}`, "2", policy.PromptsGet, "p"},
-		{`{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"file:///a"}}`, "2", policy.ResourcesRead, "file:///a"},
+		{`{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"file:///a"}}`,
+			"2", policy.ResourcesRead, "file:///a"},
 		{`{"jsonrpc":"2.0","method":"notifications/initialized"}`, "", "notifications/initialized", ""},
 		{`{"jsonrpc":"2.0","id":3,"result":{"ID":1,"id":2}}`, "3", "", ""},
 		{`{"jsonrpc":"2.0","id":4,"method":"completion/complete","params":{"argument":"\ud83d"}}`, "4", "completion/complete", ""},

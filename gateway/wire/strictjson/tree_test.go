@@ -61,9 +61,12 @@ func TestParseAfterAFault(t *testing.T) {
 // Parse takes what encoding/json takes and is UTF-8, and finds the members that encoding/json finds.
 func FuzzParse(f *testing.F) {
 	for _, raw := range []string{`{"a":1,"b":{"a":[{}]}}`, `{"a":1,"a":2}`, `{}{}`, ` 7 `, `["\"",{"\\":1,"\\":2}]`,
-		`[-0.5e+1,0,-0,1E5,10.0]`, `[01]`, `[1.]`, `[.5]`, `[1e]`, `[+1]`, `[-]`, `[1,]`, `{"a":1,}`, `{,}`, `[,1]`, `{"a"}`,
-		`{"a":}`, `{a:1}`, `[true,false,null]`, `[tru]`, `[nulll]`, `"\u12aF\/"`, `"\u12g0"`, "\"\\u\x10000\"", `"\x"`, "\"\x01\"",
-		"[\x00]", "{\x00}", "\x00", "7\x00", `"`, `"\`, "\xff", `[1 2]`, `{"a" :1 ,"b": 2}`, strings.Repeat("[", 10_001)} {
+		`[-0.5e+1,0,-0,1E5,10.0]`, `[01]`, `[1.]`, `[.5]`, `[1e]`, `[+1]`, `[-]`, `[1,]`,
+		`{"a":1,}`, `{,}`, `[,1]`, `{"a"}`,
+		`{"a":}`, `{a:1}`, `[true,false,null]`, `[tru]`, `[nulll]`, `"\u12aF\/"`,
+		`"\u12g0"`, "\"\\u\x10000\"", `"\x"`, "\"\x01\"",
+		"[\x00]", "{\x00}", "\x00", "7\x00", `"`, `"\`, "\xff", `[1 2]`, `{"a" :1 ,"b": 2}`,
+		strings.Repeat("[", 10_001)} {
 		f.Add([]byte(raw))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
