@@ -4,11 +4,9 @@
 package rig
 
 import (
-	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -29,11 +27,9 @@ import (
 	"authgate/gateway/endpoint"
 	"authgate/gateway/endpoint/own"
 	"authgate/gateway/identity/auth"
-	"authgate/gateway/login"
 	"authgate/gateway/login/chain"
 	"authgate/gateway/login/mechanism"
 	"authgate/gateway/people/accounts"
-	"authgate/gateway/people/invitations"
 	"authgate/gateway/proxy/places"
 	"authgate/gateway/proxy/upstream"
 	"authgate/gateway/proxy/web"
@@ -332,59 +328,6 @@ func (r *Rig) Mount(rows []endpoint.Row) {
 	maps.Copy(r.own.ByPath, must.Get(endpoint.New(r.own.Shared, names, rows))(r.T))
 }
 
-// editor changes accounts in accounts.file, and makes the rig serve them. It implements
-// endpoint.Editor.
-type editor struct {
-	rig    *Rig
-	config *config.Config
-}
-
-// Writable implements endpoint.Editor.
-func (e editor) Writable() bool { return e.config.AccountsFile().Writable() }
-
-// Has implements endpoint.Editor.
-func (e editor) Has(username string) bool { return e.config.AccountInFile(username) }
-
-// Accounts implements endpoint.Editor.
-func (e editor) Accounts() *accounts.Set { return e.rig.Options.Local.Accounts }
-
-// Invitations implements endpoint.Editor.
-func (e editor) Invitations() *invitations.Invitations { return e.rig.Options.Local.Invited }
-
-// Edit implements endpoint.Editor.
-func (e editor) Edit(ctx context.Context, edit accounts.Edit) error {
-	if before := e.rig.BeforeEdit; before != nil {
-		e.rig.BeforeEdit = nil
-		before()
-	}
-	edit.Apply = func() error {
-		e.rig.Clock.Advance(e.rig.EditTakes)
-		e.rig.Reload(e.rig.yaml)
-		return nil
-	}
-	return e.config.AccountsFile().Edit(ctx, edit)
-}
-
-// EditOwn implements endpoint.Editor.
-func (e editor) EditOwn(ctx context.Context, begin func(*login.Overview) (endpoint.OwnEdit, error)) error {
-	o := e.rig.Options
-	edit, err := begin(mechanism.Overview(o.Local, o.Federation))
-	if err != nil {
-		return err
-	}
-	if err := e.Edit(ctx, edit.Edit); err != nil {
-		return err
-	}
-	edit.ContinueLogin(e.Accounts())
-	return nil
-}
-
-// File implements endpoint.Editor.
-func (e editor) File() string { return e.config.Accounts.File }
-
-// Reload implements endpoint.Editor. Tests reload the rig when its requests are done.
-func (e editor) Reload() error { return nil }
-
 // Reached implements application.
 func (r *Rig) Reached() int { return int(r.reached.Load()) }
 
@@ -527,83 +470,4 @@ func (r *Rig) checkSite(ex *web.Exchange, id *policy.Identity) error {
 		return err
 	}
 	return crossSite.CheckToken(ex, id.Login)
-}
-
-// Sample returns the value of a counter or gauge, or the number of
-// observations of a histogram. Labels are like "route=basic". If there is no such
-// sample, it returns 0.
-func Sample(t testing.TB, registry *prometheus.Registry, name string, labels ...string) float64 {
-	t.Helper()
-	families := must.Get(registry.Gather())(t)
-	sum := 0.0
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			var pairs []string
-			for _, pair := range metric.GetLabel() {
-				pairs = append(pairs, pair.GetName()+"="+pair.GetValue())
-			}
-			other := slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(pairs, l) })
-			if family.GetName() == name && !other {
-				sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
-				sum += float64(metric.GetHistogram().GetSampleCount())
-			}
-		}
-	}
-	return sum
-}
-
-// Events returns how often each event of tokens was counted.
-func (r *Rig) Events() string {
-	r.T.Helper()
-	var all []string
-	for _, event := range []string{web.TokenIssued, web.TokenRefreshed, web.TokenRevoked, web.TokenReused} {
-		all = append(all, fmt.Sprint(r.Sample("authgate_tokens_total", "event="+event)))
-	}
-	return strings.Join(all, " ")
-}
-
-// Audited returns the events of the audit log.
-func (r *Rig) Audited() string {
-	r.T.Helper()
-	var all []string
-	for _, record := range r.Log.Records(r.T, "audit") {
-		line := fmt.Sprint(record["event"], " ", record["subject"])
-		if result := record["result"]; result != nil {
-			line += fmt.Sprint(" ", result)
-		}
-		all = append(all, line)
-		unexplained := record["event"] == "denied" && record["reason"] == ""
-		if record["client"] != "192.0.2.7" || record["request_id"] == nil || record["route"] == nil || unexplained {
-			r.T.Errorf("the record lacks something: %v", record)
-		}
-	}
-	return strings.Join(all, ", ")
-}
-
-// EventsOf returns the audit events of a name, each with those of the fields that it has. All are
-// events of requests.
-func (r *Rig) EventsOf(event string, fields ...string) (events []string) {
-	r.T.Helper()
-	for _, record := range r.Log.Records(r.T, "audit") {
-		if record["event"] != event {
-			continue
-		}
-		if id, _ := record["request_id"].(string); id == "" {
-			r.T.Errorf("the event has no request_id: %v", record)
-		}
-		var text []string
-		for _, field := range fields {
-			if value := record[field]; value != nil {
-				text = append(text, fmt.Sprint(field, "=", value))
-			}
-		}
-		events = append(events, strings.Join(text, " "))
-	}
-	return events
-}
-
-// Sample returns the value of a metric of the rig.
-func (r *Rig) Sample(name string, labels ...string) float64 {
-	r.T.Helper()
-	return Sample(r.T, r.Registry, name, labels...)
 }
