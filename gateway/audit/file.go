@@ -66,7 +66,10 @@ func (f *file) write(event *slog.Record) (written slog.Record) {
 	failing := f.problem != "" || f.closed
 	if !failing {
 		if own, err = f.writeOwn(); err == nil && event != nil {
-			written, err = f.append(*event)
+			var line slog.Record
+			if line, err = f.append(*event); err == nil {
+				written = line
+			}
 		}
 	}
 	if err != nil {
@@ -208,6 +211,9 @@ func (f *file) resume() error {
 	if err != nil {
 		return err
 	}
+	if err := f.checkHead(); err != nil {
+		return err
+	}
 	line, cutOff, err := f.trim()
 	if err != nil {
 		return err
@@ -239,19 +245,40 @@ func (f *file) movedWith(p Position) bool {
 	entries, _ := os.ReadDir(folder)
 	end := macMember + p.MAC + lineEnd + "\n"
 	for _, entry := range entries {
-		if other, err := os.Open(filepath.Join(folder, entry.Name())); err == nil && entry.Type().IsRegular() {
-			tail := make([]byte, len(end))
-			_, err := other.Seek(-int64(len(end)), io.SeekEnd)
-			if err == nil {
-				_, err = io.ReadFull(other, tail)
-			}
-			_ = other.Close()
-			if err == nil && string(tail) == end {
-				return true
-			}
+		if !entry.Type().IsRegular() { // others may block
+			continue
+		}
+		other, err := os.Open(filepath.Join(folder, entry.Name()))
+		if err != nil {
+			continue
+		}
+		tail := make([]byte, len(end))
+		if _, err = other.Seek(-int64(len(end)), io.SeekEnd); err == nil {
+			_, err = io.ReadFull(other, tail)
+		}
+		_ = other.Close()
+		if err == nil && string(tail) == end {
+			return true
 		}
 	}
 	return false
+}
+
+// lineStart begins each line of a file of events.
+const lineStart = `{"time":"`
+
+// checkHead refuses a file that does not begin with a line of events, or a part of one: it is another one, such
+// as a key.
+func (f *file) checkHead() error {
+	head := make([]byte, len(lineStart))
+	n, err := f.events.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if !strings.HasPrefix(lineStart, string(head[:n])) {
+		return errors.New(f.path + " is not a file of audit events; name another in log.audit_file")
+	}
+	return nil
 }
 
 // trim removes a part of a line at the end of the file. It returns the last line, and whether it

@@ -195,7 +195,7 @@ func TestFileContinues(t *testing.T) {
 			"replaced":       func(c *chain) { must.Do(c.tb, os.WriteFile(c.move(), nil, 0o600)) },
 			"moved twice":    func(c *chain) { must.Do(c.tb, os.Rename(c.move(), c.path+".2")) },
 			"cut in line 1":  func(c *chain) { c.cutTo(0, 10) },
-			"made and moved": func(c *chain) { c.move(); must.Do(c.tb, os.WriteFile(c.path, []byte(`{"half`), 0o600)) },
+			"made and moved": func(c *chain) { c.move(); must.Do(c.tb, os.WriteFile(c.path, []byte(`{"time":"2026`), 0o600)) },
 		} {
 			t.Run(fmt.Sprintf("%s running=%v", name, running), func(t *testing.T) {
 				t.Parallel()

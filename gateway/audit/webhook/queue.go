@@ -50,7 +50,7 @@ type queue struct {
 	running int                    // calls of run
 	slow    int                    // of those, how many wait for an answer for longer than patience
 	failing bool                   // a failure was logged, and nothing that ends it came since
-	full    bool                   // an event was dropped, and the queue was not empty since
+	full    bool                   // an event was dropped, and at least half of the queue has waited since
 	ended   bool
 }
 
@@ -139,18 +139,22 @@ func (q *queue) run() {
 
 // try sends a delivery, without the lock that its caller holds.
 func (q *queue) try(d *delivery) {
-	target := q.target
+	target, answered, slow := q.target, false, false
 	overdue := time.AfterFunc(patience, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.slow++
-		q.start()
+		if !answered { // it may be, while this waits for the lock
+			slow = true
+			q.slow++
+			q.start()
+		}
 	})
 	q.mu.Unlock()
 	later, err := target.send(q.ctx, d.message)
 	q.mu.Lock()
-	if !overdue.Stop() {
-		q.slow-- // perhaps before the function above has the lock
+	overdue.Stop()
+	if answered = true; slow {
+		q.slow--
 	}
 	q.settle(d, later, err)
 }
@@ -181,7 +185,7 @@ func (q *queue) settle(d *delivery, later time.Duration, err error) {
 func (q *queue) leave(result string) {
 	q.count(result, 1)
 	q.waiting--
-	q.full = q.full && q.waiting > 0
+	q.full = q.full && q.waiting > maxWaiting/2
 }
 
 // drain ends the queue. It sends events that are due while there is time, and counts and logs the lost ones.

@@ -70,6 +70,9 @@ func (s *Sender) Set(receivers []Receiver) {
 // Send puts an event into the queue of each receiver that wants it, and does not wait. The event is a
 // record of an audit.Recorder, whose first field is the name.
 func (s *Sender) Send(event slog.Record) {
+	if s == nil {
+		return
+	}
 	queues := s.queues.Load()
 	if queues == nil {
 		return

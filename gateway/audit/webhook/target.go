@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -79,6 +80,7 @@ func newTarget(r Receiver) *target {
 	return &target{r, &http.Transport{
 		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, DisableCompression: true,
 		TLSClientConfig:     &tls.Config{RootCAs: r.Roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: r.Timeout, // a dial goes on after its request has ended
 		MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxHeader,
 	}}
 }
@@ -122,7 +124,7 @@ func (t *target) send(ctx context.Context, m *message) (later time.Duration, err
 	if errors.Is(err, context.DeadlineExceeded) {
 		return 0, fmt.Errorf("no answer within %v", t.Timeout)
 	} else if err != nil {
-		return 0, err
+		return 0, withoutAnswer(err)
 	}
 	defer response.Body.Close()
 	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer) // so that the connection serves again; the status decides
@@ -130,6 +132,21 @@ func (t *target) send(ctx context.Context, m *message) (later time.Duration, err
 		return retryAfter(response.Header.Get("Retry-After"), now), statusError(status)
 	}
 	return 0, nil
+}
+
+// withoutAnswer returns an error of a request in words of the gateway or of the network. Others quote the
+// bytes of the receiver, which may repeat the URL.
+func withoutAnswer(err error) error {
+	if operation, ok := errors.AsType[*net.OpError](err); ok {
+		return operation
+	}
+	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return certificate
+	}
+	if errors.Is(err, context.Canceled) {
+		return context.Canceled
+	}
+	return errors.New("the answer is not HTTP, or the connection broke")
 }
 
 // retryAfter returns how long a field Retry-After asks to wait, and 0 if it is none.

@@ -109,11 +109,6 @@ func (p *Provider) Refresh(ctx context.Context, t Tokens, subject string) (*Gran
 	if err != nil {
 		return grant, p.ending(err)
 	}
-	if id == nil && silent == nil { // that of the login still names the place of claims
-		if kept := keptClaims(t.ID, subject); len(kept.overages()) > 0 {
-			id = kept
-		}
-	}
 	p.fillIn(ctx, id, tokens.Access)
 	userinfo, _, err := p.person(ctx, m, tokens.Access, subject)
 	if err != nil {
@@ -123,7 +118,10 @@ func (p *Provider) Refresh(ctx context.Context, t Tokens, subject string) (*Gran
 		userinfo, silent = nil, errors.Join(silent, err)
 	}
 	access := claims{}
-	if !p.mapping.tellsRoles(userinfo, id) {
+	switch place := keptClaims(t.ID, subject).overage(p.mapping.Roles); {
+	case id == nil && place != "": // that of the login still names the place
+		access[p.mapping.Roles] = p.groups(ctx, place, tokens.Access)
+	case !p.mapping.tellsRoles(userinfo, id):
 		if access, err = p.accessRoles(ctx, m, tokens.Access, subject); err != nil {
 			silent = errors.Join(silent, err)
 		}

@@ -23,39 +23,39 @@ const (
 	userGroups   = "https://graph.microsoft.com/v1.0/me" + memberObjects
 )
 
-// overages returns the places of claims that an ID token leaves out because they are too long.
-func (c claims) overages() map[string]string {
-	places := map[string]string{}
+// overage returns the place of a claim that an ID token leaves out because it is too long, empty if there is none.
+func (c claims) overage(name string) string {
 	names, _ := c["_claim_names"].(map[string]any)
 	sources, _ := c["_claim_sources"].(map[string]any)
-	for name, source := range names {
-		key, _ := source.(string)
-		described, _ := sources[key].(map[string]any)
-		place, _ := described["endpoint"].(string)
-		parsed, err := url.Parse(place)
-		if err != nil || !strings.HasSuffix(parsed.Path, memberObjects) || c[name] != nil {
-			continue
-		}
-		if parsed.Hostname() == retiredGraph {
-			place = userGroups
-		}
-		places[name] = place
+	key, _ := names[name].(string)
+	described, _ := sources[key].(map[string]any)
+	place, _ := described["endpoint"].(string)
+	parsed, err := url.Parse(place)
+	switch {
+	case err != nil || !strings.HasSuffix(parsed.Path, memberObjects) || c[name] != nil:
+		return ""
+	case parsed.Hostname() == retiredGraph:
+		return userGroups
 	}
-	return places
+	return place
 }
 
-// fillIn adds the claims of an ID token that are too long for it. A claim that cannot be had stays absent, so
-// that the user has no role by it.
+// fillIn adds the roles claim of an ID token that is too long for it.
 func (p *Provider) fillIn(ctx context.Context, id claims, access string) {
-	for name, place := range id.overages() {
-		members, err := p.members(ctx, place, access)
-		if err != nil {
-			p.logger.Warn("the groups of a user with many cannot be had, so the user has none of their roles",
-				"claim", clip(name, maxSubject), "error", err)
-			continue
-		}
-		id[name] = members
+	if place := id.overage(p.mapping.Roles); place != "" {
+		id[p.mapping.Roles] = p.groups(ctx, place, access)
 	}
+}
+
+// groups is members, and none if they cannot be had.
+func (p *Provider) groups(ctx context.Context, place, access string) []any {
+	members, err := p.members(ctx, place, access)
+	if err != nil {
+		p.logger.Warn("the groups of a user with many cannot be had, so the user has none of their roles",
+			"claim", clip(p.mapping.Roles, maxSubject), "error", err)
+		return []any{}
+	}
+	return members
 }
 
 // members returns the identifiers of the groups of the user to whom an access token belongs.

@@ -85,6 +85,49 @@ func TestGroupsThatCannotBeHad(t *testing.T) {
 	}
 }
 
+// A renewal without an ID token takes the groups from the place that the old one names, and nothing else from
+// it: what was taken away since does not come back. Silent keys are no reason to keep groups.
+func TestGroupsAtARenewalWithoutAnIDToken(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.leavesOut(f.idp + groupsPath)
+	f.instead[groupsPath] = sayJSON(`{"value":["g1"]}`)
+	f.id["department"] = "sales"
+	p := groupsProvider(f)
+	login := must(exchange(t, p))
+	newer := must(exchange(t, p)).Said
+	newer.ID = []byte(`{"department":"support"}`) // another login has brought it since
+	f.answer["id_token"] = nil
+	renewed := must(refresh(t, p, login.Tokens))
+	if profile, _ := profileOf(p, renewed, newer); profile.Claims["department"] != "support" {
+		t.Errorf("the claims are %v", profile.Claims)
+	}
+	f.fail(groupsPath)
+	renewed = must(refresh(t, p, login.Tokens))
+	if profile, _ := profileOf(p, renewed, login.Said); profile.Roles != nil {
+		t.Errorf("the place is silent, and the roles are %v", profile.Roles)
+	}
+	f.answer, f.key = object{}, newECKey("second")
+	f.fail("/keys")
+	renewed, err := refresh(t, p, login.Tokens)
+	if profile, _ := profileOf(p, renewed, login.Said); err == nil || profile.Roles != nil {
+		t.Errorf("keys and place are silent, and the roles are %v, %v", profile.Roles, err)
+	}
+}
+
+// Only the claim with roles is asked for. Another one, such as how the user proved who they are, is not.
+func TestPlacesOfOtherClaims(t *testing.T) {
+	t.Parallel()
+	for claim, roles := range map[string]string{"groups": "roles", "amr": "groups"} {
+		f := newFake(t)
+		f.leavesOut(f.idp + groupsPath)
+		f.id["_claim_names"] = object{claim: "src1"}
+		f.instead[groupsPath] = sayJSON(`{"value":["mfa"]}`)
+		must(exchange(t, f.provider(func(o *Options) { o.Mapping.Roles = roles })))
+		f.wantCalled(t, groupsPath, 0)
+	}
+}
+
 // Only a place of groups over TLS or on this machine is asked, and only for a claim that the token does not have.
 func TestPlacesOfGroups(t *testing.T) {
 	t.Parallel()
