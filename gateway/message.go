@@ -36,7 +36,7 @@ func (ex *exchange) takeMessage(id *policy.Identity, read func() (*mcp.Message, 
 	if ex.message, err = read(); err != nil || ex.message == nil {
 		return err
 	}
-	ex.Canonical.Message = &ex.message.Message
+	ex.Canonical.Message, ex.MessageID = &ex.message.Message, ex.message.ID
 	return ex.message.CheckHeaders(r.Header)
 }
 
@@ -67,8 +67,8 @@ func (ex *exchange) checkEmptyBody() error {
 // hasJSON reports whether a body is JSON in UTF-8, as it is.
 func hasJSON(h http.Header) bool {
 	types := h["Content-Type"]
-	if len(types) != 1 || len(h["Content-Encoding"]) > 0 {
-		return false
+	if len(types) != 1 || len(h["Content-Encoding"]) > 0 || strings.Contains(types[0], "*") {
+		return false // package mime lets charset*0 replace charset (RFC 2231), and servers do not
 	}
 	if types[0] == web.TypeJSON {
 		return true

@@ -173,6 +173,8 @@ func TestMessageMalformed(t *testing.T) {
 		{}, {"Content-Type: text/plain"}, {jsonType, jsonType}, {jsonType + "; charset=utf-16"}, {jsonType + "; x=y"},
 		{jsonType + "; charset=utf-8; x=y"}, {"Content-Type: application/json+x"}, {jsonType, "Content-Encoding: gzip"},
 		{jsonType, "Content-Encoding: identity"}, {jsonType, "Content-Encoding: "},
+		{jsonType + "; charset=utf-7; charset*0=utf-8"}, {jsonType + "; charset=utf-7; charset*=utf-8''utf-8"},
+		{jsonType + "; charset*=utf-7''utf-8"},
 	} {
 		w := r.want(415, "POST", "/mcp", good, append(header, alice)...)
 		if !strings.Contains(w.Body.String(), `"status":415`) {
@@ -281,18 +283,22 @@ func TestMessageHeaders(t *testing.T) {
 // A proxy that asks does not tell the message, so the answer is 403 with any credential, and the log says why.
 func TestVerifyMessage(t *testing.T) {
 	t.Parallel()
-	yaml := edit(t, toolsConfig, "routes:\n", searching+"routes:\n") + "listen: {trusted_proxies: [10.0.0.0/8]}\n"
+	yaml := edit(t, toolsConfig, "routes:\n", searching+"routes:\n") +
+		"  - {match: /shared, upstream: app, auth: [bearer], mcp: true, cors: {preflight: application}}\n" +
+		"listen: {trusted_proxies: [10.0.0.0/8]}\n"
 	r := newRig(t, yaml)
 	alice := r.login(aliceIn).bearer
-	for _, method := range []string{"GET", "POST", "OPTIONS"} {
-		for _, credential := range []string{"", alice} {
-			r.log.Reset()
-			r.asks(403, asTraefik(method, "gw.example", "/mcp"), credential, "Origin: https://gw.example",
-				"Access-Control-Request-Method: POST")
-			line := r.log.Last(t, "request")
-			why := fmt.Sprint(line["reason"], line["error"])
-			if !strings.Contains(why, "mcp: true") || line["decision"] != "forbid" {
-				t.Errorf("%s: %v", method, line)
+	for _, path := range []string{"/mcp", "/shared"} {
+		for _, method := range []string{"GET", "POST", "OPTIONS"} {
+			for _, credential := range []string{"", alice} {
+				r.log.Reset()
+				r.asks(403, asTraefik(method, "gw.example", path), credential, "Origin: https://gw.example",
+					"Access-Control-Request-Method: POST")
+				line := r.log.Last(t, "request")
+				why := fmt.Sprint(line["reason"], line["error"])
+				if !strings.Contains(why, "mcp: true") || line["decision"] != "forbid" {
+					t.Errorf("%s %s: %v", method, path, line)
+				}
 			}
 		}
 	}
@@ -353,8 +359,8 @@ func TestMessagePauses(t *testing.T) {
 func TestMessageRecheck(t *testing.T) {
 	t.Parallel()
 	r, alice := newToolsRig(t)
-	check := func(path, body string) error {
-		ex := r.begin(httptest.NewRecorder(), request("POST", path, body, alice, jsonType))
+	check := func(method, path, body string) error {
+		ex := r.begin(httptest.NewRecorder(), request(method, path, body, alice, jsonType))
 		defer ex.finish()
 		if err := ex.serve(); err != nil {
 			t.Fatal(err)
@@ -368,10 +374,14 @@ func TestMessageRecheck(t *testing.T) {
 		defer r.mustReload(edit(t, toolsConfig, "routes:\n", searching+"routes:\n"))
 		return ex.Check(t.Context())
 	}
-	for path, body := range map[string]string{"/mcp": call("search_x"), "/any/mcp": call("other")} {
-		ended, ok := errors.AsType[*streams.Ended](check(path, body))
-		if !ok || !strings.Contains(ended.Reason, "mcp.") {
-			t.Errorf("%s: %v", path, ended)
+	for _, c := range []struct{ method, path, body, reason string }{
+		{"POST", "/mcp", call("search_x"), "mcp.tools"},
+		{"POST", "/any/mcp", call("other"), "mcp: true"}, // its message was not read
+		{"GET", "/any/mcp", "", "mcp: true"},             // it may be a WebSocket
+	} {
+		ended, ok := errors.AsType[*streams.Ended](check(c.method, c.path, c.body))
+		if !ok || !strings.Contains(ended.Reason, c.reason) {
+			t.Errorf("%s %s: %v", c.method, c.path, ended)
 		}
 	}
 }
@@ -380,6 +390,8 @@ func TestMessageRecheck(t *testing.T) {
 func TestMessageNamed(t *testing.T) {
 	t.Parallel()
 	r, alice := newToolsRig(t)
+	w := r.want(400, "POST", "/mcp", call("search_x"), alice, jsonType, "Destination: https://elsewhere.example/x")
+	wantRPC(t, w.Body.Bytes(), w.Header(), -32600, `"n 1"`, "")
 	r.want(403, "MOVE", "/bearer/x", "", alice, "Destination: https://gw.example/small")
 	r.want(200, "MOVE", "/bearer/x", "", alice, "Destination: https://gw.example/bearer/y")
 }

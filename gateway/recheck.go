@@ -34,6 +34,10 @@ func (ex *exchange) Check(ctx context.Context) error {
 			const reason = "no route matches any more"
 			return &streams.Ended{Err: endpoint.NothingHere(reason), Reason: reason}
 		}
+		if route.config.MCP && !ex.MCP {
+			const reason = "the route has mcp: true now, and this request came without it"
+			return &streams.Ended{Err: web.Forbidden(), Reason: reason}
+		}
 		*c = confirmed{st, route, nil}
 	}
 	if c.route.rule.Public() {

@@ -263,6 +263,7 @@ func hiddenBesideMessages() map[string][]message {
 			{body: call("search_notes", ",\"x\":\"\xff\""), want: 400, code: noJSON},
 			{body: inUTF16(hidden), kind: "application/json; charset=utf-16", want: 415},
 			kind("application/json; charset=utf-7"), kind("application/json; charset=utf-8; charset=utf-7"),
+			kind("application/json; charset=utf-7; charset*0=utf-8"), kind("application/json; charset*=utf-7''utf-8"),
 			kind("application/json; x=y"), kind("application/json, text/plain"), kind("text/plain"),
 			kind("application/jsonp"), kind("application/x-www-form-urlencoded"), kind("none"),
 			{body: hidden, headers: []string{"Content-Type", "text/plain"}, want: 415}, // beside the right one

@@ -108,6 +108,9 @@ func (t *Trusted) Describe(described map[string]any) (*AccessToken, error) {
 	if err == nil {
 		err = t.checkIssued(c)
 	}
+	if err == nil && c["iss"] != t.options.Issuer { // a token is found by it, without Google's short form
+		err = fmt.Errorf("iss is %s, expected %q", quoted(c["iss"]), t.options.Issuer)
+	}
 	if err != nil {
 		return nil, t.invalid("access token", err)
 	}

@@ -94,7 +94,7 @@ func (ex *Exchange) writeError(e *Error) {
 		return
 	}
 	if ex.MCP && e.RPC == nil && (e.Status == http.StatusBadRequest || e.Status == http.StatusRequestEntityTooLarge) {
-		e.RPC = &mcp.Error{Code: mcp.CodeInvalid, Text: e.Detail}
+		e.RPC = &mcp.Error{Code: mcp.CodeInvalid, ID: ex.MessageID, Text: e.Detail}
 	}
 	if e.RPC != nil {
 		ex.JSON(TypeJSON, e.Status, e.RPC)

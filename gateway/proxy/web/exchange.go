@@ -1,6 +1,7 @@
 package web
 
 import (
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -38,10 +39,12 @@ type Exchange struct {
 	Record
 	*Lent
 
-	CORS   *cors.Policy // of the route; nil before it is found
-	OAuth  bool         // errors are told as OAuth has them
-	MCP    bool         // the route is for an MCP server
-	SignIn *SignInLink  // for the page of an error; may be nil
+	CORS  *cors.Policy // of the route; nil before it is found
+	OAuth bool         // errors are told as OAuth has them
+	MCP   bool         // the route is for an MCP server
+	// MessageID is the id of the message to that server, once it is read; nil: there is none.
+	MessageID json.RawMessage
+	SignIn    *SignInLink // for the page of an error; may be nil
 	// TellsSignIn: a 401 has SignInHeader.
 	TellsSignIn bool
 	// LeadsAnywhere: the forms of the page lead on to an application that may be anywhere, as
