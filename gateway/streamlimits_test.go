@@ -10,6 +10,9 @@ import (
 	"time"
 
 	ownrig "authgate/internal/test/rig"
+
+	"authgate/gateway/proxy/web"
+	"authgate/policy"
 )
 
 const eventSource = "Accept: text/event-stream"
@@ -152,4 +155,28 @@ func TestOneCheckForStreamsOfALogin(t *testing.T) {
 			each.Close()
 		}
 	})
+}
+
+// Requests share a check if they have the same identity, route and credential.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	id := &policy.Identity{}
+	a, b := &exchange{}, &exchange{}
+	a.Lent, b.Lent = &web.Lent{}, &web.Lent{}
+	a.Identity, b.Identity = id, id
+	if !a.Shares(b) {
+		t.Error("equal ones do not share")
+	}
+	b.Credentials.Value = "x"
+	if a.Shares(b) {
+		t.Error("another credential shares")
+	}
+	b.Credentials, b.route = a.Credentials, &route{}
+	if a.Shares(b) {
+		t.Error("another route shares")
+	}
+	b.route, b.Identity = a.route, &policy.Identity{Username: "other"}
+	if a.Shares(b) {
+		t.Error("another identity shares")
+	}
 }

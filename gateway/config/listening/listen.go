@@ -35,7 +35,7 @@ func (l *Listen) Take(r *section.Report, sockets map[string]string) {
 		if socket == "" || *a.address == "" {
 			continue
 		}
-		if r.Given(a.key) && port(socket) != port(*a.address) {
+		if r.Given(a.key) && (port(socket) != port(*a.address) || listenHost(socket) != listenHost(*a.address)) {
 			r.Warn(a.key, "%q is not used: systemd opened %q for this listener, as ListenStream= or ListenDatagram= "+
 				"says", *a.address, socket)
 		}

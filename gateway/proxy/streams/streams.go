@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -292,7 +293,7 @@ type group struct {
 func claim(open []*Entry) (groups []*group) {
 	byKin, byGround := map[*kin]*group{}, map[Ground]*group{}
 	for _, e := range open {
-		if !e.checking.CompareAndSwap(false, true) {
+		if e.Ended() != nil || !e.checking.CompareAndSwap(false, true) {
 			continue
 		}
 		known := e.kin != nil && !e.kin.changed.Load()
@@ -321,8 +322,8 @@ func (g *group) release() {
 	}
 }
 
-// checkStreams checks the first stream of the group. If anything has changed for it, it checks the others one by
-// one, with pauses if they end: their ends are work that would delay other requests.
+// checkStreams checks the first stream of the group. If anything has changed for it, it checks the others, a
+// batch at a time, with pauses if they end: their ends are work that would delay other requests.
 func (g *group) checkStreams(ctx context.Context, before time.Time) {
 	defer g.release()
 	first := g.streams[0]
@@ -334,13 +335,13 @@ func (g *group) checkStreams(ctx context.Context, before time.Time) {
 		return
 	}
 	g.changed.Store(true)
-	ended, batch := 0, max(endAtOnce, len(g.streams)/endBatches)
-	for _, e := range g.streams[1:] {
-		e.checkStream(ctx, before)
-		if e.Ended() == nil {
-			continue
+	for some := range slices.Chunk(g.streams[1:], max(endAtOnce, len(g.streams)/endBatches)) {
+		var checks sync.WaitGroup // side by side: a store may answer late
+		for _, e := range some {
+			checks.Go(func() { e.checkStream(ctx, before) })
 		}
-		if ended++; ended%batch == 0 {
+		checks.Wait()
+		if some[0].Ended() != nil {
 			time.Sleep(endPause)
 		}
 	}
