@@ -431,3 +431,21 @@ func TestKeyIsBroken(t *testing.T) {
 		t.Errorf("the file was made: %v", err)
 	}
 }
+
+// A file that is none of audit events stays as it is, such as a key whose name was given by mistake.
+func TestFileOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	for _, content := range []string{"0123456789secret", "-----BEGIN PRIVATE KEY-----\nx\n", `{"tim_`, "\x00"} {
+		c := newChain(t)
+		must.Do(t, os.WriteFile(c.path, []byte(content), 0o600))
+		r := c.open()
+		r.Record("first")
+		must.Do(t, r.Close())
+		if got := must.Get(os.ReadFile(c.path))(t); string(got) != content {
+			t.Errorf("%q has become %q", content, got)
+		}
+		if event := c.log.Last(t, Message); event["seq"] != nil {
+			t.Errorf("the event that is not written is %v", event)
+		}
+	}
+}

@@ -227,3 +227,26 @@ func TestBurstOfEvents(t *testing.T) { // not parallel: it measures memory
 		f.expect(1001, 0, 9001, 1)
 	})
 }
+
+// An answer that comes just when the patience with it ends holds up neither the events behind it nor a stop.
+func TestAnswerAtTheEndOfPatience(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		first := true
+		inBubble(t, func(http.ResponseWriter, *http.Request) {
+			if first {
+				first = false
+				time.Sleep(patience)
+			}
+		}, func(t *testing.T, f *fixture) {
+			for range 3 {
+				f.recorder.Record("login")
+			}
+			synctest.Wait()
+			f.Close()
+			if sent := f.counted("ops", "sent"); sent != 3 {
+				t.Errorf("%v events are sent, want 3", sent)
+			}
+		})
+	}
+}

@@ -2,8 +2,11 @@ package webhook
 
 import (
 	"encoding/base64"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -102,4 +105,45 @@ func TestReceiverWithoutEnd(t *testing.T) {
 			t.Errorf("the receiver could write %d bytes", written)
 		}
 	})
+}
+
+// A receiver that is no server of HTTP may repeat the request: nothing of the URL gets into the log.
+func TestReceiverRepeatsTheURL(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = conn.Write([]byte(r.Method + " " + r.RequestURI + " HTTP/1.1\r\n\r\n"))
+	}, func(t *testing.T, f *fixture) {
+		f.recorder.Record("login")
+		synctest.Wait()
+		f.expect(0, 0, 0, 1)
+		if strings.Contains(f.log.String(), "secret") {
+			t.Errorf("the log has the URL: %s", f.log.String())
+		}
+	})
+}
+
+// A receiver that never answers to a handshake holds no connection for longer than a try.
+func TestReceiverWithoutHandshake(t *testing.T) {
+	t.Parallel()
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer listener.Close()
+	target := newTarget(Receiver{
+		URL:     must.Get(url.Parse("https://" + listener.Addr().String()))(t),
+		Timeout: 50 * time.Millisecond,
+	})
+	if _, err := target.send(t.Context(), &message{}); err == nil {
+		t.Fatal("the receiver did not answer")
+	}
+	conn := must.Get(listener.Accept())(t)
+	defer conn.Close()
+	must.Do(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		t.Errorf("the connection is not closed: %v", err)
+	}
 }

@@ -78,7 +78,7 @@ func newOwnFetcher(roots *x509.CertPool) *fetcher {
 func newHTTP(transport *http.Transport, roots *x509.CertPool) *http.Client {
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	transport.DisableKeepAlives, transport.DisableCompression = true, true
-	transport.MaxResponseHeaderBytes = maxDocument
+	transport.MaxResponseHeaderBytes, transport.TLSHandshakeTimeout = maxDocument, fetchTime
 	return &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -50,6 +50,7 @@ func newClient(name string, c Connection) *client {
 			MaxIdleConnsPerHost:    8,
 			IdleConnTimeout:        time.Minute,
 			MaxResponseHeaderBytes: 64 << 10,
+			TLSHandshakeTimeout:    c.Timeout, // a dial goes on after its call has ended
 		}
 	}
 	return &client{
