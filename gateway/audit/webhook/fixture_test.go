@@ -175,7 +175,10 @@ func status(code int) http.HandlerFunc {
 }
 
 // hang answers nothing until the request ends.
-func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+func hang(_ http.ResponseWriter, r *http.Request) {
+	<-r.Context().Done()
+	panic(http.ErrAbortHandler) // an answer may still reach a client that closes its connection
+}
 
 // fields returns the data of a call.
 func (c call) fields(t *testing.T) map[string]any {
