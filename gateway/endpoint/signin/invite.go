@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 
+	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/identity/auth"
@@ -132,10 +133,14 @@ func (i *invite) set(ex *web.Exchange, account *accounts.Account, token, next st
 	return changed, nil
 }
 
-// admit signs the user in who has set a password, and leads them to their account, where they
-// may add a factor. An account with factors needs one.
+// admit signs the user in who has set a password, and leads them to their applications, or to
+// their account if there are none. An account with factors needs one.
 func (i *invite) admit(ex *web.Exchange, account *accounts.Account) error {
-	site, then := i.options.Site, places.Return{Path: i.options.Site.Own("account")}
+	site, first := i.options.Site, "account"
+	if site.Start != "" {
+		first = config.EndpointApps
+	}
+	then := places.Return{Path: site.Own(first)}
 	switch {
 	case !i.options.Used[policy.Session]:
 		ex.Redirect(http.StatusSeeOther, site.WithReturn(site.Own("signin"), then))

@@ -83,6 +83,19 @@ func TestInvite(t *testing.T) {
 	}
 }
 
+// Where there are applications, the first page of a user who is invited is the start page.
+func TestInviteLeadsToApplications(t *testing.T) {
+	t.Parallel()
+	r := rig.WithUsers(t, inviteConfig+"  - {match: /wiki/, upstream: app, auth: [session], app: {title: Wiki}}\n", inviteUsers)
+	_, token := inviteTo(t, r, r.Login(rig.Alice), "carol")
+	at, page := r.Person().Visit("POST", "https://gw.example/signin/invite", setBy(token, "looking-glass"), rig.Form,
+		"Origin: https://gw.example")
+	if at != "https://gw.example/account/apps" {
+		t.Errorf("the form leads to %s", at)
+	}
+	rig.WantPage(t, page, "Wiki", `href="/account"`)
+}
+
 // An invitation works once. To look at its page, or to choose a password that is not possible,
 // does not use it up.
 func TestInviteOnce(t *testing.T) {
