@@ -68,6 +68,7 @@ const OAuthClient = "oauth: {enabled: true, clients: [{id: wiki, secret: \"" + O
 type Lent struct {
 	Access  string `json:"access_token"`
 	Refresh string `json:"refresh_token"`
+	ID      string `json:"id_token"`
 }
 
 // AsWiki sends a form as the client wiki.
