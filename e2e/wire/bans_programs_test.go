@@ -4,6 +4,7 @@ package wire
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"authgate/e2e/world"
+	"authgate/internal/test/authenticator"
 )
 
 const (
@@ -32,18 +34,9 @@ type judged struct{ Guess, Denied []string }
 // from an address of its own sixty times, and the addresses to ban.
 func offendedLog(t *testing.T) (dir string, want judged) {
 	t.Helper()
-	g := world.Prepare(t)
-	g.Listen = strings.Replace(g.Listen, "{", "{trusted_proxies: [127.0.0.1], ", 1)
-	g.Configure(world.People + world.App(world.Record(t).URL) + banRealm + banRouting)
-	g.Run()
-	mistype := func(password string) {
-		g.Do(g.Stranger(), "POST", "/login", `{"username":"bob","password":"`+password+`"}`,
-			"Content-Type", world.TypeJSON, "X-Forwarded-For", "203.0.113.9")
-	}
-	mistype("typo")
-	mistype("typo again")
-	mistype(world.Passwords["bob"])
-	for id, address := range offences(t, g, 60) {
+	g, secret := startBans(t, "trusted_proxies: [127.0.0.1], ")
+	mistype(g, secret)
+	for id, address := range offences(t, g, secret, 60) {
 		switch {
 		case id == "ban-denied":
 			want.Denied = append(want.Denied, address)
@@ -55,6 +48,30 @@ func offendedLog(t *testing.T) (dir string, want judged) {
 	dir = t.TempDir()
 	world.WriteAll(t, dir, map[string]string{"authgate.log": g.Log.String()})
 	return dir, want
+}
+
+// mistype sends what users mistype, and then get right, from one address: passwords, codes of an app and of a device.
+func mistype(g *world.Instance, secret string) {
+	g.T.Helper()
+	signIn := func(status int, user, password, code string) {
+		g.T.Helper()
+		body := fmt.Sprintf(`{"username":%q,"password":%q,"code":%q}`, user, password, code)
+		answer := g.Do(g.Stranger(), "POST", "/login", body, "Content-Type", world.TypeJSON,
+			"X-Forwarded-For", "203.0.113.9")
+		world.WantStatus(g.T, "the login of "+user, answer, status)
+	}
+	signIn(401, "bob", "typo", "")
+	signIn(401, "bob", "typo again", "")
+	signIn(200, "bob", world.Passwords["bob"], "")
+	signIn(401, "carol", "wonderland", wrongCode(g.T, secret))
+	signIn(401, "carol", "wonderland", wrongCode(g.T, secret))
+	signIn(200, "carol", "wonderland", world.Must(authenticator.Code(secret, time.Now().Add(30*time.Second)))(g.T))
+	bob := g.SignIn(g.Stranger(), "bob")
+	for _, code := range []string{"BCDF-GHJK", "BCDF-GHJL"} {
+		answer := g.Do(g.Stranger(), "POST", "/device", "user_code="+code, "Content-Type", world.TypeForm,
+			"Cookie", bob.Session, "Origin", g.Base, "X-Forwarded-For", "203.0.113.9")
+		world.WantStatus(g.T, "a wrong code of a device", answer, http.StatusBadRequest)
+	}
 }
 
 // copyInto copies files into a folder below dir.

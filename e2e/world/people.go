@@ -35,7 +35,7 @@ const (
 )
 
 // Passwords of the accounts.
-var Passwords = map[string]string{"alice": "wonderland", "bob": "builder"}
+var Passwords = map[string]string{"alice": "wonderland", "bob": "builder", "carol": "wonderland"}
 
 // BasicService is the Authorization header of service:s3rvice.
 const BasicService = "Basic c2VydmljZTpzM3J2aWNl"

@@ -38,10 +38,11 @@ const witnessOAuth = `oauth:
 func newWitness(t *testing.T) *witness {
 	t.Helper()
 	p := rig.NewProvider(t)
-	base := rig.Edit(t, rig.FileConfig("accounts.yaml"), "accounts.yaml}", "accounts.yaml, admins: {roles: [admin]}}") +
+	const file = "accounts.yaml"
+	base := rig.Edit(t, rig.FileConfig(file), file+"}", file+", admins: {roles: [admin]}}") +
 		"  - {match: wiki.example.org/, name: wiki, upstream: app, auth: [session]}\n"
 	w := &witness{provider: p, yaml: p.Config(base, witnessOAuth)}
-	w.Rig = rig.WithFile(t, w.yaml, "accounts.yaml", rig.FileAccounts)
+	w.Rig = rig.WithFile(t, w.yaml, file, rig.FileAccounts)
 	p.Now = w.Clock.Now
 	p.Claims = map[string]any{"sid": "of carol"}
 	w.in = w.Login(rig.Alice)
