@@ -25,13 +25,13 @@ type Call struct {
 // maxClaims bounds Space.Claims.
 const maxClaims = 1 << 14
 
-// NewSpace returns the space of routes. Without claims, it has no claims of users.
+// NewSpace returns the space of routes, of which some may be nil. Without claims, it has no claims of users.
 func NewSpace(claims bool, routes ...*Route) (*Space, error) {
 	var rules []*rule
 	methods := []string{""}
 	s := &Space{Clients: []netip.Addr{netip.IPv4Unspecified()}, Claims: []map[string]any{nil}}
 	for _, r := range routes {
-		if r.Policy == nil {
+		if r == nil || r.Policy == nil {
 			continue
 		}
 		known, clients := r.possibleRequests()

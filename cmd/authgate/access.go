@@ -86,42 +86,45 @@ func readAt(at string) (func() time.Time, error) {
 	return func() time.Time { return parsed }, nil
 }
 
-func (f *accessFlags) run(cmd *cobra.Command) (err error) {
-	switch changed := cmd.Flags().Changed; {
-	case f.opensOnly && !changed("diff"):
+func (f *accessFlags) run(cmd *cobra.Command) error {
+	diffs := cmd.Flags().Changed("diff")
+	switch {
+	case f.opensOnly && !diffs:
 		return &usageError{errors.New("--opens needs --diff: it is about what another configuration opens")}
-	case changed("provider") && len(f.roles) == 0:
+	case cmd.Flags().Changed("provider") && len(f.roles) == 0:
 		return &usageError{errors.New("--provider needs --roles: it is about made-up users")}
 	}
+	now, err := readAt(f.at)
+	if err != nil {
+		return err
+	}
 	paths := []string{f.path}
-	if cmd.Flags().Changed("diff") {
+	if diffs {
 		paths = append(paths, f.other)
 	}
-	var accesses []*explain.Access
-	for _, path := range paths {
-		a, done, failed := f.load(cmd, path)
-		if failed != nil {
-			return failed
+	all := make([]*explain.Access, len(paths))
+	for i, path := range paths {
+		cfg, _, err := loadConfig(cmd, path, config.Environment{Placeholders: f.placehold})
+		if err != nil {
+			return err
 		}
-		defer func() {
-			if failed := done(); err == nil {
-				err = failed
-			}
-		}()
-		accesses = append(accesses, a)
+		explainer, err := gateway.NewExplainerAt(cfg, now)
+		if err != nil {
+			return err
+		}
+		defer explainer.Close()
+		if all[i] = explainer.Access(); f.next {
+			all[i].UseNext()
+		}
 	}
-	rows, err := f.rows(accesses)
+	rows, routes, err := f.choose(all)
 	if err != nil {
 		return err
 	}
-	routes, err := f.columns(accesses)
-	if err != nil {
-		return err
-	}
-	if len(accesses) == 1 {
-		err = f.printAccess(cmd.OutOrStdout(), accesses[0], rows, routes)
+	if diffs {
+		err = f.printDiff(cmd.OutOrStdout(), all[0], all[1], rows, routes)
 	} else {
-		err = f.printDiff(cmd.OutOrStdout(), accesses, rows, routes)
+		err = f.printCells(cmd.OutOrStdout(), all[0], rows, routes)
 	}
 	if mistake, ok := errors.AsType[*explain.Mistake](err); ok {
 		return &usageError{mistake}
@@ -129,46 +132,27 @@ func (f *accessFlags) run(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// load returns the access under the configuration at path, which is valid until done is called.
-func (f *accessFlags) load(cmd *cobra.Command, path string) (a *explain.Access, done func() error, err error) {
-	now, err := readAt(f.at)
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg, _, err := loadConfig(cmd, path, config.Environment{Placeholders: f.placehold})
-	if err != nil {
-		return nil, nil, err
-	}
-	explainer, err := gateway.NewExplainerAt(cfg, now)
-	if err != nil {
-		return nil, nil, err
-	}
-	a = explainer.Access()
-	if f.next {
-		a.UseNext()
-	}
-	return a, explainer.Close, nil
-}
-
-// rows returns the users to print: those of the flags, or all accounts.
-func (f *accessFlags) rows(all []*explain.Access) (rows []explain.Row, err error) {
-	var known []string
+// choose returns the users and the names of routes to print: those of the flags, or all of the configurations.
+func (f *accessFlags) choose(all []*explain.Access) (rows []explain.Row, routes []string, err error) {
+	var users []string
 	for _, a := range all {
 		for i := range a.Known.Config.Accounts.Users {
-			if name := a.Known.Config.Accounts.Users[i].Username; !slices.Contains(known, name) {
-				known = append(known, name)
-			}
+			users = append(users, a.Known.Config.Accounts.Users[i].Username)
+		}
+		for _, route := range a.Routes {
+			routes = append(routes, route.Label())
 		}
 	}
-	names := f.users
-	if names == nil && f.roles == nil {
-		names = known
+	if users, err = chooseNames("--user", "local account", f.users, users); err != nil {
+		return nil, nil, err
 	}
-	for _, name := range names {
-		if name == "" || !slices.ContainsFunc(all, func(a *explain.Access) bool { return a.HasUser(name) }) {
-			return nil, unknownName("--user", "local account", name, known)
+	if routes, err = chooseNames("--route", "route", f.routes, routes); err != nil {
+		return nil, nil, err
+	}
+	for _, name := range users {
+		if f.roles == nil || f.users != nil {
+			rows = append(rows, explain.Row{User: name})
 		}
-		rows = append(rows, explain.Row{User: name})
 	}
 	for _, roles := range f.roles {
 		row := explain.Row{Roles: []string{}, Provider: f.provider}
@@ -177,56 +161,32 @@ func (f *accessFlags) rows(all []*explain.Access) (rows []explain.Row, err error
 		}
 		rows = append(rows, row)
 	}
-	return rows, nil
+	return rows, routes, nil
 }
 
-// columns returns the names of the routes to print: those of the flags, or all.
-func (f *accessFlags) columns(all []*explain.Access) ([]string, error) {
-	var known []string
-	for _, a := range all {
-		for _, route := range a.Routes {
-			if name := route.Label(); !slices.Contains(known, name) {
-				known = append(known, name)
+// chooseNames returns the names of a flag, all of which must be known, or each known name once without the flag.
+func chooseNames(flag, kind string, given, known []string) (names []string, err error) {
+	for _, name := range given {
+		at := slices.IndexFunc(known, func(one string) bool { return policy.NormalName(one) == policy.NormalName(name) })
+		if at < 0 {
+			problem := fmt.Sprintf("%s: there is no %s %q", flag, kind, name)
+			if near, ok := strictyaml.Nearest(name, known); ok {
+				problem += fmt.Sprintf("; did you mean %q?", near)
 			}
+			return nil, &usageError{errors.New(problem)}
+		}
+		names = append(names, known[at])
+	}
+	for _, name := range known {
+		if given == nil && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	for _, name := range f.routes {
-		if !slices.Contains(known, name) {
-			return nil, unknownName("--route", "route", name, known)
-		}
-	}
-	if f.routes != nil {
-		return f.routes, nil
-	}
-	return known, nil
-}
-
-// unknownName is the error of a flag with a name that no configuration has.
-func unknownName(flag, kind, name string, known []string) error {
-	problem := fmt.Sprintf("%s: there is no %s %q", flag, kind, name)
-	if near, ok := strictyaml.Nearest(name, known); ok {
-		problem += fmt.Sprintf("; did you mean %q?", near)
-	}
-	return &usageError{errors.New(problem)}
-}
-
-// accessOf is the user of a row as JSON.
-type accessOf struct {
-	User  string    `json:"user,omitempty"`
-	Roles *[]string `json:"roles,omitempty"`
-	Route string    `json:"route"`
-}
-
-func newAccessOf(row *explain.Row, route string) accessOf {
-	of := accessOf{User: row.User, Route: route}
-	if row.User == "" {
-		of.Roles = &row.Roles
-	}
-	return of
+	return names, nil
 }
 
 // rowText names the user of a row.
-func rowText(row *explain.Row) string {
+func rowText(row explain.Row) string {
 	if row.User == "" {
 		return printable("roles " + strings.Join(row.Roles, ","))
 	}
@@ -246,77 +206,75 @@ func cellText(c *explain.Cell) string {
 
 // accessCell is a cell as JSON.
 type accessCell struct {
-	accessOf
+	explain.Row
+	Route      string   `json:"route"`
 	Outcome    string   `json:"outcome"`
 	StepUp     *stepUp  `json:"step_up,omitempty"`
 	Conditions []string `json:"conditions"`
 }
 
-func (f *accessFlags) printAccess(w io.Writer, a *explain.Access, rows []explain.Row, routes []string) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	cells := []accessCell{}
-	header := "USER"
+func (f *accessFlags) printCells(w io.Writer, a *explain.Access, rows []explain.Row, routes []string) error {
+	cells, lines := []accessCell{}, []string{"USER"}
 	for _, name := range routes {
-		header += "\t" + printable(name)
+		lines[0] += "\t" + printable(name)
 	}
-	fmt.Fprintln(table, header)
-	for i := range rows {
-		line := rowText(&rows[i])
+	for _, row := range rows {
+		line := rowText(row)
 		for _, name := range routes {
-			cell, err := a.Cell(&rows[i], a.Route(name))
+			cell, err := a.Cell(&row, a.Route(name))
 			if err != nil {
 				return err
 			}
 			line += "\t" + cellText(&cell)
-			one := accessCell{newAccessOf(&rows[i], name), cell.Outcome, nil, append([]string{}, cell.Conditions...)}
-			if cell.StepUp != (policy.Demand{}) {
-				one.StepUp = &stepUp{cell.StepUp.Factors, cell.StepUp.Seconds()}
-			}
-			cells = append(cells, one)
+			conditions := append([]string{}, cell.Conditions...)
+			cells = append(cells, accessCell{row, name, cell.Outcome, newStepUp(cell.StepUp), conditions})
 		}
-		fmt.Fprintln(table, line)
+		lines = append(lines, line)
 	}
-	if f.asJSON {
-		return encodeJSON(w, map[string]any{"access": cells})
-	}
-	return table.Flush()
+	return f.print(w, lines, map[string]any{"access": cells})
 }
 
 // accessDiff is a cell that differs, as JSON.
 type accessDiff struct {
-	accessOf
+	explain.Row
+	Route  string `json:"route"`
 	Now    string `json:"now"`
 	Other  string `json:"other"`
 	Change string `json:"change"`
 }
 
-func (f *accessFlags) printDiff(w io.Writer, both []*explain.Access, rows []explain.Row, routes []string) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	diff := []accessDiff{}
-	for i := range rows {
+func (f *accessFlags) printDiff(w io.Writer, a, other *explain.Access, rows []explain.Row, routes []string) error {
+	diff, lines := []accessDiff{}, []string(nil)
+	for _, row := range rows {
 		for _, name := range routes {
-			d, err := both[0].Compare(both[1], &rows[i], name)
+			d, err := a.Compare(other, &row, name)
 			if err != nil {
 				return err
 			}
 			if d.Change == "" || f.opensOnly && d.Change != explain.ChangeOpens {
 				continue
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s -> %s\n", d.Change, rowText(&rows[i]), printable(name),
-				cellText(&d.Now), cellText(&d.Other))
-			diff = append(diff, accessDiff{newAccessOf(&rows[i], name), d.Now.Outcome, d.Other.Outcome, d.Change})
+			lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s -> %s", d.Change, rowText(row), printable(name),
+				cellText(&d.Now), cellText(&d.Other)))
+			diff = append(diff, accessDiff{row, name, d.Now.Outcome, d.Other.Outcome, d.Change})
 		}
 	}
-	var err error
+	if err := f.print(w, lines, map[string]any{"diff": diff}); err != nil || len(diff) == 0 {
+		return err
+	}
+	return &printedError{1}
+}
+
+// print prints lines with tabs between their columns, or an object.
+func (f *accessFlags) print(w io.Writer, lines []string, object any) error {
 	if f.asJSON {
-		err = encodeJSON(w, map[string]any{"diff": diff})
-	} else {
-		err = table.Flush()
+		return encodeJSON(w, object)
 	}
-	if err == nil && len(diff) > 0 {
-		return &printedError{1}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, line := range lines {
+		fmt.Fprintln(table, line)
 	}
-	return err
+	return table.Flush()
 }
 
 // encodeJSON prints a value for programs.

@@ -331,6 +331,13 @@ type stepUp struct {
 	MaxAge  int64 `json:"max_age,omitempty"` // in seconds
 }
 
+func newStepUp(d policy.Demand) *stepUp {
+	if d == (policy.Demand{}) {
+		return nil
+	}
+	return &stepUp{d.Factors, d.Seconds()}
+}
+
 type condition struct {
 	Rule  string `json:"rule"`
 	Needs string `json:"needs"`
@@ -350,14 +357,11 @@ func printExplanation(w io.Writer, x *explain.Result, asJSON bool) error {
 func printJSON(w io.Writer, x *explain.Result) error {
 	shown := explanation{
 		Outcome: x.Outcome, Status: x.Status, Route: x.Route, Upstream: x.Upstream, Reason: x.Reason,
-		Conditions: []condition{}, Headers: map[string]string{}, Note: x.Note,
+		Conditions: []condition{}, Headers: map[string]string{}, StepUp: newStepUp(x.StepUp), Note: x.Note,
 	}
 	for _, c := range x.Conditions {
 		shown.Conditions = append(shown.Conditions,
 			condition{Rule: c.Rule, Needs: c.Needs, Depth: c.Depth, Holds: c.Holds})
-	}
-	if x.StepUp != (policy.Demand{}) {
-		shown.StepUp = &stepUp{x.StepUp.Factors, x.StepUp.Seconds()}
 	}
 	for name := range x.Header {
 		shown.Headers[name] = headerValue(x.Header, name)

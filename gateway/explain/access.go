@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -10,10 +11,10 @@ import (
 // Row is a user in a table of access: a local account, or a made-up one that has roles and
 // nothing else.
 type Row struct {
-	User  string
-	Roles []string // of a made-up user
+	User  string   `json:"user,omitempty"`
+	Roles []string `json:"roles,omitzero"` // of a made-up user
 	// Provider is where the account of a made-up user is; empty: here.
-	Provider string
+	Provider string `json:"-"`
 }
 
 // Cell tells whether a user may open a route, by a login by any mechanism that the route accepts.
@@ -60,125 +61,112 @@ func (a *Access) Route(name string) *policy.Route {
 	return a.Routes[at]
 }
 
-// HasUser reports whether there is a local account with a name, also one that is disabled or has ended.
-func (a *Access) HasUser(name string) bool {
-	for account := range a.Known.Accounts.Everyone() {
-		if policy.NormalName(account.Username) == policy.NormalName(name) {
-			return true
-		}
-	}
-	return false
-}
-
-// visitor is a user with the identities that they can prove.
+// visitor is a user who comes to a route. The zero visitor is absent: the configuration lacks the user or the route.
 type visitor struct {
-	identities []*policy.Identity
-	off        bool // the account is disabled or has ended
-	absent     bool // there is no such account
-	claims     bool // the user may have any claims
+	route      *policy.Route
+	identities []*policy.Identity // that the user can prove
+	off        bool               // the account is disabled or has ended
+	claims     bool               // the user may have any claims
 }
 
-// visitor returns the user of a row. The error is a *Mistake.
-func (a *Access) visitor(row *Row) (v visitor, err error) {
+// visitor returns the user of a row at a route, which may be nil. The error is a *Mistake.
+func (a *Access) visitor(row *Row, route *policy.Route) (v visitor, err error) {
 	caller := &Caller{User: row.User, Roles: row.Roles, Provider: row.Provider}
 	if row.User == "" {
-		if caller.Provider == "" {
-			caller.Provider = policy.LocalProvider
-		}
-		v.identities, err = a.Known.Identities(caller)
+		caller.Provider = cmp.Or(caller.Provider, policy.LocalProvider)
 		v.claims = caller.Provider != policy.LocalProvider
-		return v, err
+	} else if _, known := a.Known.Accounts.Find(row.User); !known {
+		return visitor{}, nil
+	} else if _, on := a.Known.Accounts.Lookup(row.User); !on {
+		return visitor{route: route, off: true}, nil
 	}
-	if !a.HasUser(row.User) {
-		return visitor{absent: true}, nil
+	if v.identities, err = a.Known.Identities(caller); err != nil {
+		return visitor{}, err
 	}
-	if _, on := a.Known.Accounts.Lookup(row.User); !on {
-		return visitor{off: true}, nil
+	if row.User != "" { // a namesake in basic is another user
+		v.identities = slices.DeleteFunc(v.identities, func(id *policy.Identity) bool {
+			return id.Provider != policy.LocalProvider
+		})
 	}
-	all, err := a.Known.Identities(caller)
-	v.identities = slices.DeleteFunc(all, func(id *policy.Identity) bool { // a namesake in basic is another user
-		return id.Provider != policy.LocalProvider
-	})
-	return v, err
+	v.route = route
+	return v, nil
 }
 
-// verdict is the decision about one request.
+// verdict is the decision about one request. The zero verdict lets no one in.
 type verdict struct {
 	outcome policy.Outcome
 	demand  policy.Demand
 }
 
+// point is a request of a space, by the indexes in its lists.
+type point struct{ call, client, claims int }
+
 // decide returns the verdict on a user's request.
-func (v *visitor) decide(route *policy.Route, call int, client int, claims int, s *policy.Space) verdict {
+func (v *visitor) decide(s *policy.Space, at point) verdict {
 	if v.off {
 		return verdict{}
 	}
+	call := &s.Calls[at.call]
 	request := &policy.Request{
-		Method: s.Calls[call].Method, Message: &s.Calls[call].Message, Client: s.Clients[client], Now: time.Unix(0, 0),
+		Method: call.Method, Message: &call.Message, Client: s.Clients[at.client], Now: time.Unix(0, 0),
 	}
 	identities := v.identities
 	if v.claims {
 		identities = make([]*policy.Identity, len(v.identities))
 		for i, id := range v.identities {
 			with := *id
-			with.Claims, identities[i] = s.Claims[claims], &with
+			with.Claims, identities[i] = s.Claims[at.claims], &with
 		}
 	}
-	_, id := Choose(route, request, identities)
-	d := route.Decide(id, request)
+	_, id := Choose(v.route, request, identities)
+	d := v.route.Decide(id, request)
 	return verdict{d.Outcome, d.Demand}
 }
 
-// grid has the verdicts of all requests of a space, by call, client and claims.
-type grid [][][]verdict
-
-func (v *visitor) grid(route *policy.Route, s *policy.Space) grid {
-	g := make(grid, len(s.Calls))
-	for m := range s.Calls {
-		g[m] = make([][]verdict, len(s.Clients))
-		for c := range s.Clients {
-			g[m][c] = make([]verdict, len(s.Claims))
-			for k := range s.Claims {
-				g[m][c][k] = v.decide(route, m, c, k, s)
+// verdicts returns those on all requests of a space, nil for an absent visitor.
+func (v *visitor) verdicts(s *policy.Space) map[point]verdict {
+	if v.route == nil {
+		return nil
+	}
+	all := map[point]verdict{}
+	for call := range s.Calls {
+		for client := range s.Clients {
+			for claims := range s.Claims {
+				at := point{call, client, claims}
+				all[at] = v.decide(s, at)
 			}
 		}
 	}
-	return g
+	return all
 }
 
-// cell returns the cell of all verdicts. A call with a message differs from the first one in that alone.
-func (g grid) cell(s *policy.Space) Cell {
-	var methods, networks, claims, messages bool
-	for m := range g {
-		plain := s.Calls[m].Message.Method == ""
-		for c := range g[m] {
-			for k, here := range g[m][c] {
-				methods = methods || plain && here != g[0][c][k]
-				messages = messages || !plain && here != g[0][c][k]
-				networks = networks || here != g[m][0][k]
-				claims = claims || here != g[m][c][0]
-			}
-		}
+// newCell returns the cell of all verdicts. A call with a message differs from the first one in that alone.
+func newCell(all map[point]verdict, s *policy.Space) Cell {
+	if all == nil {
+		return Cell{Outcome: OutcomeAbsent}
 	}
-	var conditions []string
-	for _, key := range []struct {
-		name    string
-		matters bool
-	}{{"networks", networks}, {"methods", methods}, {"claims", claims}, {"mcp", messages}} {
-		if key.matters {
-			conditions = append(conditions, key.name)
+	matters := map[string]bool{}
+	for at, here := range all {
+		byCall := "methods"
+		if s.Calls[at.call].Message.Method != "" {
+			byCall = "mcp"
 		}
+		matters[byCall] = matters[byCall] || here != all[point{0, at.client, at.claims}]
+		matters["networks"] = matters["networks"] || here != all[point{at.call, 0, at.claims}]
+		matters["claims"] = matters["claims"] || here != all[point{at.call, at.client, 0}]
 	}
-	if conditions != nil {
+	conditions := slices.DeleteFunc([]string{"networks", "methods", "claims", "mcp"}, func(key string) bool {
+		return !matters[key]
+	})
+	if len(conditions) > 0 {
 		return Cell{Outcome: OutcomeDepends, Conditions: conditions}
 	}
-	first := g[0][0][0]
-	return Cell{Outcome: first.outcome.Word(), StepUp: first.demand}
+	return Cell{Outcome: all[point{}].outcome.Word(), StepUp: all[point{}].demand}
 }
 
 // Cell returns whether the user of a row may open a route. The error is a *Mistake.
 func (a *Access) Cell(row *Row, route *policy.Route) (Cell, error) {
-	v, err := a.visitor(row)
+	v, err := a.visitor(row, route)
 	if err != nil {
 		return Cell{}, err
 	}
@@ -186,7 +174,7 @@ func (a *Access) Cell(row *Row, route *policy.Route) (Cell, error) {
 	if err != nil {
 		return Cell{}, mistake("route %s: %v", route.Label(), err)
 	}
-	return v.grid(route, s).cell(s), nil
+	return newCell(v.verdicts(s), s), nil
 }
 
 // Difference is a cell that two configurations have otherwise.
@@ -195,63 +183,35 @@ type Difference struct {
 	Change     string // empty: they decide each request alike
 }
 
-// Compare compares a cell with that of another configuration. The error is a *Mistake.
-func (a *Access) Compare(other *Access, row *Row, name string) (d Difference, err error) {
-	before, after, err := visitors(a, other, row)
+// Compare compares a cell with that of another configuration. The error is a *Mistake. A provider that only
+// one of them has is the same as an account that only one has.
+func (a *Access) Compare(other *Access, row *Row, name string) (Difference, error) {
+	before, err := a.visitor(row, a.Route(name))
+	after, errAfter := other.visitor(row, other.Route(name))
+	if err != nil && errAfter != nil {
+		return Difference{}, err
+	}
+	s, err := policy.NewSpace(before.claims || after.claims, before.route, after.route)
 	if err != nil {
-		return d, err
+		return Difference{}, mistake("route %s: %v", name, err)
 	}
-	was, is := a.Route(name), other.Route(name)
-	there := slices.DeleteFunc([]*policy.Route{was, is}, func(r *policy.Route) bool { return r == nil })
-	s, err := policy.NewSpace(before.claims || after.claims, there...)
-	if err != nil {
-		return d, mistake("route %s: %v", name, err)
-	}
-	d.Now, d.Other = Cell{Outcome: OutcomeAbsent}, Cell{Outcome: OutcomeAbsent}
-	var old, new grid // nil: absent
-	if was != nil && !before.absent {
-		old = before.grid(was, s)
-		d.Now = old.cell(s)
-	}
-	if is != nil && !after.absent {
-		new = after.grid(is, s)
-		d.Other = new.cell(s)
-	}
-	moved := was != nil && is != nil && was.Pattern != is.Pattern
-	d.Change = change(old, new, moved)
-	return d, nil
-}
-
-// visitors returns the user of a row in two configurations. A provider that only one of them has is the same
-// as an account that only one has.
-func visitors(a, other *Access, row *Row) (before, after visitor, err error) {
-	before, err = a.visitor(row)
-	after, otherErr := other.visitor(row)
-	if err != nil && otherErr == nil {
-		return visitor{absent: true}, after, nil
-	}
-	if err == nil && otherErr != nil {
-		return before, visitor{absent: true}, nil
-	}
-	return before, after, err
+	old, new := before.verdicts(s), after.verdicts(s)
+	moved := old != nil && new != nil && before.route.Pattern != after.route.Pattern
+	return Difference{newCell(old, s), newCell(new, s), change(old, new, moved)}, nil
 }
 
 // change compares verdicts. moved tells that the route has them for other requests than before.
-func change(old, new grid, moved bool) string {
+func change(old, new map[point]verdict, moved bool) string {
 	opens, closes, differs := false, false, (old == nil) != (new == nil)
 	some := old
 	if old == nil {
 		some = new
 	}
-	for m := range some {
-		for c := range some[m] {
-			for k := range some[m][c] {
-				was, is := old.at(m, c, k), new.at(m, c, k)
-				differs = differs || was != is
-				opens = opens || is.goesBeyond(was) || moved && is.goesBeyond(verdict{})
-				closes = closes || was.goesBeyond(is) || moved && was.goesBeyond(verdict{})
-			}
-		}
+	for at := range some {
+		was, is := old[at], new[at]
+		differs = differs || was != is
+		opens = opens || is.goesBeyond(was) || moved && is.goesBeyond(verdict{})
+		closes = closes || was.goesBeyond(is) || moved && was.goesBeyond(verdict{})
 	}
 	switch {
 	case opens:
@@ -262,14 +222,6 @@ func change(old, new grid, moved bool) string {
 		return ChangeOther
 	}
 	return ""
-}
-
-// at returns a verdict. An absent cell lets no one in.
-func (g grid) at(method, client, claims int) verdict {
-	if g == nil {
-		return verdict{}
-	}
-	return g[method][client][claims]
 }
 
 // goesBeyond reports whether a request gets further by v: it is let in, or has to prove less for that.
