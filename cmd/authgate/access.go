@@ -167,7 +167,8 @@ func (f *accessFlags) choose(all []*explain.Access) (rows []explain.Row, routes 
 // chooseNames returns the names of a flag, all of which must be known, or each known name once without the flag.
 func chooseNames(flag, kind string, given, known []string) (names []string, err error) {
 	for _, name := range given {
-		at := slices.IndexFunc(known, func(one string) bool { return policy.NormalName(one) == policy.NormalName(name) })
+		is := func(one string) bool { return policy.NormalName(one) == policy.NormalName(name) }
+		at := slices.IndexFunc(known, is)
 		if at < 0 {
 			problem := fmt.Sprintf("%s: there is no %s %q", flag, kind, name)
 			if near, ok := strictyaml.Nearest(name, known); ok {
