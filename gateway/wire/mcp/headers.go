@@ -69,6 +69,9 @@ func repeated(h http.Header) string {
 // Imitates reports whether an application could take a header for one that repeats a part of a message, although
 // it has another spelling.
 func Imitates(name string) bool {
+	if name == "" || name[0]|0x20 != 'm' {
+		return false // most headers, without the work of folding
+	}
 	switch headername.Fold(name) {
 	case MethodHeader, NameHeader, VersionHeader:
 		return name != headername.Fold(name)

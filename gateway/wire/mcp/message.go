@@ -120,7 +120,7 @@ func Read(body []byte) (*Message, error) {
 
 // readID reads the id of a message that has one, and one alone.
 func (m *Message) readID(root *strictjson.Value) {
-	isMember := func(one strictjson.Member) bool { return one.Name == "id" }
+	isMember := func(one strictjson.Member) bool { return string(one.Name) == "id" }
 	first := slices.IndexFunc(root.Members, isMember)
 	if first < 0 || slices.ContainsFunc(root.Members[first+1:], isMember) {
 		return
@@ -269,7 +269,7 @@ func membersOf(params *strictjson.Value, name string) (*strictjson.Value, bool) 
 // resembles reports whether an object has a member that lenient servers take for one of those names.
 func resembles(v *strictjson.Value, names ...string) bool {
 	for _, member := range v.Members {
-		if !slices.Contains(names, member.Name) && foldsTo(member.Name, names...) {
+		if name := string(member.Name); !slices.Contains(names, name) && foldsTo(name, names...) {
 			return true
 		}
 	}

@@ -2,6 +2,7 @@ package strictjson
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,16 +25,16 @@ type Value struct {
 	Members []Member
 }
 
-// Member is a member of an object, with its name decoded.
+// Member is a member of an object, with its name decoded, which may be a part of the text.
 type Member struct {
-	Name  string
+	Name  []byte
 	Value Value
 }
 
 // Member returns the value of a member, and false if there is none.
 func (v *Value) Member(name string) (*Value, bool) {
 	for i := range v.Members {
-		if v.Members[i].Name == name {
+		if string(v.Members[i].Name) == name {
 			return &v.Members[i].Value, true
 		}
 	}
@@ -60,7 +61,7 @@ func Parse(raw []byte, depth, keep int) (Value, error) {
 // parse is Parse of a text that may not be UTF-8.
 func parse(raw []byte, depth, keep int) (Value, error) {
 	var v Value
-	var names [linear][]byte
+	var names [2 * linear][]byte // room for the open objects of most texts
 	p := parser{raw: raw, depth: depth, keep: keep, names: names[:0]}
 	if !p.value(&v, 1) {
 		if p.tooDeep {
@@ -177,7 +178,7 @@ func (p *parser) container(v *Value, level int) bool {
 				if v.Members == nil {
 					v.Members = make([]Member, 0, 4)
 				}
-				v.Members = append(v.Members, Member{Name: string(name)})
+				v.Members = append(v.Members, Member{Name: name})
 				kept = &v.Members[len(v.Members)-1].Value
 			}
 		}
@@ -234,7 +235,7 @@ func (p *parser) name() ([]byte, bool) {
 // text parses a string, and returns it with its quotes, and whether it has escapes.
 func (p *parser) text() (quoted []byte, escaped, ok bool) {
 	start, raw := p.at, p.raw
-	for at := start + 1; at < len(raw); at++ {
+	for at := start + 1 + plain(raw[start+1:]); at < len(raw); at++ {
 		switch c := raw[at]; {
 		case c == '"':
 			p.at = at + 1
@@ -246,10 +247,25 @@ func (p *parser) text() (quoted []byte, escaped, ok bool) {
 			if escaped = true; !p.escape() {
 				return nil, false, false
 			}
-			at = p.at
+			at = p.at + plain(raw[p.at+1:])
 		}
 	}
 	return nil, false, false
+}
+
+// plain returns how many of the first bytes of a text are neither quotes, backslashes nor control characters.
+// It looks at eight bytes at once, and returns a multiple of eight.
+func plain(raw []byte) (n int) {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	for ; n+8 <= len(raw); n += 8 {
+		eight := binary.LittleEndian.Uint64(raw[n:])
+		quotes, backslashes := eight^each*'"', eight^each*'\\'
+		// A byte below another one borrows from its high bit, unless that is set.
+		if ((eight-each*' ')&^eight|(quotes-each)&^quotes|(backslashes-each)&^backslashes)&high != 0 {
+			break
+		}
+	}
+	return n
 }
 
 // escape goes on to the last byte of an escape in a string.

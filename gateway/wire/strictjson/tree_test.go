@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 	}
 	m := v.Members
 	got := fmt.Sprintf("%s %s %s", m[0].Value.Raw, m[1].Value.Members[0].Value.Raw, m[2].Value.Raw)
-	if want := `[1,{"x":"}\""}] {"e":-1.5e9} true`; got != want || v.Members[0].Name != "ab" {
+	if want := `[1,{"x":"}\""}] {"e":-1.5e9} true`; got != want || string(v.Members[0].Name) != "ab" {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if d := v.Members[1].Value.Members[0].Value; d.Members != nil {
@@ -45,6 +45,22 @@ func TestParseRefuses(t *testing.T) {
 	} {
 		if _, err := Parse([]byte(text), 8, 1); !errors.Is(err, want) {
 			t.Errorf("%.60s: got %v, want %v", text, err, want)
+		}
+	}
+}
+
+// In strings, each byte at each place of eight and behind them is judged as encoding/json judges it.
+func TestParseEachByte(t *testing.T) {
+	t.Parallel()
+	for _, fill := range []string{"x", "\x7f", "ß"} {
+		for at := range 18 {
+			for c := range 256 {
+				text := `"` + strings.Repeat(fill, at) + string([]byte{byte(c)}) + strings.Repeat(fill, 18-at) + `"`
+				_, err := Parse([]byte(text), 1, 0)
+				if (err == nil) != (json.Valid([]byte(text)) && utf8.ValidString(text)) {
+					t.Errorf("%q: %v", text, err)
+				}
+			}
 		}
 	}
 }
