@@ -10,11 +10,9 @@ import (
 // compiler turns specs into policies and collects errors.
 type compiler struct {
 	named  map[string]*Policy
-	cyclic map[string]string // cycles by the path of the reference that closes them
-	once   string            // since when cyclic are cycles
-	// messages are the named policies that look at messages.
-	messages map[string]bool
-	errs     Errors
+	cyclic map[string]string // faults by the path of the reference that closes a cycle
+	specs  map[string]*Spec  // of named
+	errs   Errors
 }
 
 // place is the place of a spec, in the terms of the configuration and of
@@ -187,7 +185,7 @@ func (c *compiler) none(at place, refs []Ref) []*rule {
 	policies, texts := c.refs(at, refs)
 	rules := make([]*rule, len(policies))
 	for i, p := range policies {
-		if looksAtMessages(c.messages, refs[i]) {
+		if looksAtMessages(c.specs, refs[i]) {
 			c.errs.add(at.index(i).path, "%s", mcpUnderNone)
 		}
 		rules[i] = &rule{
@@ -255,7 +253,7 @@ func (c *compiler) ref(at place, ref Ref) (*Policy, string) {
 		return &Policy{}, ""
 	}
 	if cycle := c.cyclic[at.path]; cycle != "" {
-		c.errs.add(at.path, "the policy refers to itself%s: %s", c.once, cycle)
+		c.errs.add(at.path, "%s", cycle)
 	}
 	return c.named[ref.Name], "policy " + ref.Name
 }
@@ -276,27 +274,26 @@ func knownNames(named map[string]*Policy) string {
 	return "expected one of " + strings.Join(sortedKeys(named), ", ")
 }
 
-// findCycles returns the cycles of references by name. The key is the path of
+// findCycles returns what is wrong with the cycles of references by name. The key is the path of
 // the reference that closes the cycle. planned puts every Spec.Next in place.
 func findCycles(specs map[string]*Spec, planned bool) map[string]string {
-	cycles := make(map[string]string)
+	cycles, fault := make(map[string]string), "the policy refers to itself: "
+	if planned {
+		fault = "the policy refers to itself once every next is in place: "
+	}
 	done := make(map[string]bool)
 	var trail []string
 	var visit func(name string)
 	follow := func(path, target string) {
 		if i := slices.Index(trail, target); i >= 0 {
-			cycles[path] = strings.Join(append(slices.Clone(trail[i:]), target), " -> ")
+			cycles[path] = fault + strings.Join(append(slices.Clone(trail[i:]), target), " -> ")
 		} else if !done[target] {
 			visit(target)
 		}
 	}
 	visit = func(name string) {
 		trail = append(trail, name)
-		if spec := specs[name]; planned && spec != nil && spec.Next != nil {
-			eachNext(name, spec, follow)
-		} else {
-			eachReference("policies."+name, spec, follow)
-		}
+		eachReference("policies."+name, specs[name], planned, follow)
 		trail = trail[:len(trail)-1]
 		done[name] = true
 	}
@@ -308,20 +305,27 @@ func findCycles(specs map[string]*Spec, planned bool) map[string]string {
 	return cycles
 }
 
-// eachReference calls f for every reference by name in s, at any depth.
-func eachReference(path string, s *Spec, f func(path, name string)) {
+// eachReference calls f for every reference by name in s, at any depth. planned puts Spec.Next in place.
+func eachReference(path string, s *Spec, planned bool, f func(path, name string)) {
 	if s == nil {
 		return
 	}
 	each := func(key string, refs []Ref) {
 		for i, ref := range refs {
 			path := fmt.Sprintf("%s.%s[%d]", path, key, i)
+			if key == "next" && len(refs) == 1 {
+				path = strings.TrimSuffix(path, "[0]") // as together has it
+			}
 			if ref.Spec != nil {
-				eachReference(path, ref.Spec, f)
+				eachReference(path, ref.Spec, planned, f)
 			} else if ref.Name != "" {
 				f(path, ref.Name)
 			}
 		}
+	}
+	if planned && s.Next != nil {
+		each("next", s.Next)
+		return
 	}
 	each("any", s.Any)
 	each("all", s.All)

@@ -157,28 +157,9 @@ const (
 		`{tools: ["*", "!delete_*"]}`
 )
 
-// findMessages notes the named policies that look at messages, now or once every Spec.Next is in place.
-func findMessages(specs map[string]*Spec) map[string]bool {
-	looking := map[string]bool{}
-	for grown := true; grown; {
-		grown = false
-		for name, spec := range specs {
-			if !looking[name] && looksAtMessages(looking, Ref{Spec: spec}) {
-				looking[name], grown = true, true
-			}
-		}
-	}
-	return looking
-}
-
-// looksAtMessages reports whether the policy of a reference has the key mcp, at any depth. looking are the
-// names of those that do.
-func looksAtMessages(looking map[string]bool, ref Ref) bool {
-	s := ref.Spec
-	if s == nil {
-		return looking[ref.Name]
-	}
-	return s.MCP != nil || slices.ContainsFunc(slices.Concat(s.Any, s.All, s.None, s.Next), func(part Ref) bool {
-		return looksAtMessages(looking, part)
-	})
+// looksAtMessages reports whether the policy of a reference has the key mcp, at any depth, now or once every
+// Spec.Next is in place.
+func looksAtMessages(specs map[string]*Spec, ref Ref) (looks bool) {
+	reach(specs, []Ref{ref}, map[string]bool{}, func(_ string, s *Spec) { looks = looks || s.MCP != nil })
+	return looks
 }

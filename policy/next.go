@@ -1,9 +1,6 @@
 package policy
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // next is a policy with every Spec.Next in place.
 type next struct {
@@ -23,9 +20,6 @@ func (r *Route) Next() (planned *Route, names string) {
 	return &there, r.Policy.next.names
 }
 
-// oncePlanned follows "the policy refers to itself".
-const oncePlanned = " once every next is in place"
-
 // plan compiles the policy that is to come in the place of a named one.
 func (c *compiler) plan(at place, s *Spec) Policy {
 	if s == nil || s.Next == nil {
@@ -36,78 +30,28 @@ func (c *compiler) plan(at place, s *Spec) Policy {
 	return Policy{name: at.where, rules: []*rule{{policy: c.together(at, s.Next)}}}
 }
 
-// newErrors removes the errors of c, and returns those that another compiler of the same specs, without
-// their Next, does not have.
-func (c *compiler) newErrors(other *compiler) (errs Errors) {
-	for _, err := range c.errs {
-		if !slices.ContainsFunc(other.errs, func(e Error) bool { return e.Path == err.Path }) {
-			errs = append(errs, err)
+// reach calls f for each policy to which refs lead, now or once every Spec.Next is in place. The name is empty for
+// one that is written in place. seen has the named ones for which f was called.
+func reach(specs map[string]*Spec, refs []Ref, seen map[string]bool, f func(name string, s *Spec)) {
+	for _, ref := range refs {
+		s := ref.Spec
+		if s == nil && !seen[ref.Name] {
+			s, seen[ref.Name] = specs[ref.Name], true
+		}
+		if s != nil {
+			f(ref.Name, s)
+			reach(specs, slices.Concat(s.Any, s.All, s.None, s.Next), seen, f)
 		}
 	}
-	c.errs = nil
-	return errs
-}
-
-// eachNext calls f for every reference by name in Spec.Next of a named policy, at any depth.
-func eachNext(name string, s *Spec, f func(path, name string)) {
-	for i, ref := range s.Next {
-		path := "policies." + name + ".next"
-		if len(s.Next) > 1 {
-			path = fmt.Sprintf("%s[%d]", path, i)
-		}
-		if ref.Spec != nil {
-			eachReference(path, ref.Spec, f)
-		} else if ref.Name != "" {
-			f(path, ref.Name)
-		}
-	}
-}
-
-// findNext returns to which policies with Spec.Next each policy leads, now or once every one is in place.
-func findNext(specs map[string]*Spec) map[string][]string {
-	leads := map[string][]string{}
-	for target, spec := range specs {
-		if spec == nil || spec.Next == nil {
-			continue
-		}
-		for name := range leadingTo(specs, target) {
-			leads[name] = append(leads[name], target)
-		}
-	}
-	for _, names := range leads {
-		slices.Sort(names)
-	}
-	return leads
-}
-
-// leadingTo returns the names of the policies that lead to a target, itself included.
-func leadingTo(specs map[string]*Spec, target string) map[string]bool {
-	leading := map[string]bool{target: true}
-	for grown := true; grown; {
-		grown = false
-		for name, spec := range specs {
-			if leading[name] || spec == nil {
-				continue
-			}
-			follow := func(_, to string) {
-				if leading[to] {
-					leading[name] = true
-				}
-			}
-			eachReference("", spec, follow)
-			eachNext(name, spec, follow)
-			grown = grown || leading[name]
-		}
-	}
-	return leading
 }
 
 // nextOf returns the policies with Spec.Next to which refs lead, sorted.
-func (s *Set) nextOf(refs []Ref) (names []string) {
-	for _, ref := range refs {
-		names = append(names, s.leads[ref.Name]...)
-		eachReference("", ref.Spec, func(_, name string) { names = append(names, s.leads[name]...) })
-	}
+func nextOf(specs map[string]*Spec, refs []Ref) (names []string) {
+	reach(specs, refs, map[string]bool{}, func(name string, s *Spec) {
+		if s.Next != nil {
+			names = append(names, name)
+		}
+	})
 	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }

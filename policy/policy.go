@@ -1,6 +1,9 @@
 package policy
 
-import "strings"
+import (
+	"maps"
+	"strings"
+)
 
 // Policy decides whether an identity may make a request. It comes from a Set
 // and does not change. The zero Policy allows nothing.
@@ -122,9 +125,8 @@ func (p *Policy) walk(seen map[*Policy]bool, f func(*rule)) {
 // Set is a set of named policies. The zero Set has none.
 type Set struct {
 	policies map[string]*Policy
-	planned  map[string]*Policy  // the same with every Spec.Next in place
-	leads    map[string][]string // to policies with Spec.Next, sorted, by the name of the policy
-	messages map[string]bool     // the names of those that look at messages
+	planned  map[string]*Policy // with every Spec.Next in place: the same unless they lead to one
+	specs    map[string]*Spec
 	broken   bool
 }
 
@@ -136,31 +138,31 @@ type Set struct {
 // This Set knows all names, and its policies allow nothing.
 func Compile(specs map[string]*Spec) (*Set, error) {
 	set := &Set{
-		policies: make(map[string]*Policy, len(specs)), planned: make(map[string]*Policy, len(specs)),
-		leads: findNext(specs), messages: findMessages(specs),
+		policies: make(map[string]*Policy, len(specs)), planned: make(map[string]*Policy, len(specs)), specs: specs,
 	}
 	for name := range specs {
-		set.policies[name], set.planned[name] = &Policy{}, &Policy{}
+		set.policies[name] = &Policy{}
+		if set.planned[name] = set.policies[name]; nextOf(specs, []Ref{{Name: name}}) != nil {
+			set.planned[name] = &Policy{}
+		}
 	}
-	c := compiler{named: set.policies, cyclic: findCycles(specs, false), messages: set.messages}
-	planned := compiler{
-		named: set.planned, cyclic: findCycles(specs, true), once: oncePlanned, messages: set.messages,
-	}
+	c, planned := compiler{named: set.policies, specs: specs}, compiler{named: set.planned, specs: specs}
+	c.cyclic = findCycles(specs, true)
+	maps.Copy(c.cyclic, findCycles(specs, false))
 	for _, name := range sortedKeys(specs) {
 		if name == "" {
 			c.errs.add("policies", "the name of a policy is empty; give it a name")
 		}
 		at := place{path: "policies." + name, where: "policy " + name, sep: ": "}
 		*set.policies[name] = c.spec(at, specs[name])
-		if len(set.leads) > 0 {
+		if set.planned[name] != set.policies[name] {
 			*set.planned[name] = planned.plan(at, specs[name])
-			c.errs = append(c.errs, planned.newErrors(&c)...)
+		}
+		if s := specs[name]; s != nil && s.Next != nil {
+			c.together(at.key("next"), s.Next) // for its faults
 		}
 	}
 	if err := c.errs.err(); err != nil {
-		for name := range specs {
-			*set.policies[name], *set.planned[name] = Policy{}, Policy{}
-		}
 		set.broken = true
 		return set, err
 	}
@@ -175,7 +177,7 @@ func (s *Set) Policy(path string, refs []Ref) (*Policy, error) {
 		return nil, nil
 	}
 	at := place{path: path, where: "policy", sep: ": "}
-	c := compiler{named: s.policies, messages: s.messages}
+	c := compiler{named: s.policies, specs: s.specs}
 	whole := c.together(at, refs)
 	if err := c.errs.err(); err != nil {
 		return nil, err
@@ -183,8 +185,8 @@ func (s *Set) Policy(path string, refs []Ref) (*Policy, error) {
 	if s.broken {
 		return &Policy{}, nil
 	}
-	if names := s.nextOf(refs); names != nil {
-		planned := compiler{named: s.planned, messages: s.messages}
+	if names := nextOf(s.specs, refs); names != nil {
+		planned := compiler{named: s.planned, specs: s.specs}
 		with := *whole
 		with.next = &next{policy: planned.together(at, refs), names: strings.Join(names, ",")}
 		return &with, nil
