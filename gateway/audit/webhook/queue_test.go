@@ -228,6 +228,40 @@ func TestBurstOfEvents(t *testing.T) { // not parallel: it measures memory
 	})
 }
 
+// The silence after dropped events ends with the first success after half of the queue is free. Until then a
+// success ends none.
+func TestSilenceAfterOverflow(t *testing.T) {
+	t.Parallel()
+	slow := func(http.ResponseWriter, *http.Request) { time.Sleep(time.Second / 2) }
+	inBubble(t, slow, func(t *testing.T, f *fixture) {
+		record := func(events int) {
+			for range events {
+				f.recorder.Record("denied")
+			}
+		}
+		leave := func(waiting int) {
+			q := (*f.queues.Load())[0]
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			for q.waiting > waiting {
+				q.mu.Unlock()
+				time.Sleep(time.Second / 4)
+				q.mu.Lock()
+			}
+		}
+		record(maxWaiting + 1)
+		f.expect(0, 0, 1, 1)
+		leave(maxWaiting/2 + 1)
+		record(maxWaiting / 2)
+		f.expect(499, 0, 2, 1)
+		leave(maxWaiting / 2)
+		record(maxWaiting/2 + 1)
+		f.expect(999, 0, 3, 2)
+		time.Sleep(time.Hour)
+		f.expect(1999, 0, 3, 2)
+	})
+}
+
 // An answer that comes just when the patience with it ends holds up neither the events behind it nor a stop.
 func TestAnswerAtTheEndOfPatience(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@
 package audit
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -35,5 +36,34 @@ func TestFileOnFullDisk(t *testing.T) { // not parallel: the limit is one of the
 	wantEvents(t, c.events(c.path), "1", "2", lost, "4")
 	if seq := c.log.Last(t, Message)["seq"]; seq != 4.0 {
 		t.Errorf("the seq is %v", seq)
+	}
+}
+
+// A pipe in the folder of the file does not hold up a start that looks there for the file before.
+func TestFileBesidePipe(t *testing.T) {
+	t.Parallel()
+	c := newChain(t)
+	c.write("1", "2")
+	lines := c.log.Records(t, Message)
+	state := fmt.Sprintf("1:%v 2:%v\n", lines[0]["mac"], lines[1]["mac"]) // killed while it wrote line 2
+	must.Do(t, os.WriteFile(c.dir+"/audit.state", []byte(state), 0o600))
+	must.Do(t, os.Remove(c.path))
+	pipe := c.dir + "/a pipe"
+	must.Do(t, unix.Mkfifo(pipe, 0o600))
+	started := make(chan struct{})
+	go func() {
+		defer close(started)
+		c.open()
+	}()
+	for running := true; running; {
+		select {
+		case <-started:
+			running = false
+		default: // a pipe can be opened so only while another waits for that
+			if end, err := os.OpenFile(pipe, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
+				t.Error("the start waits for the pipe")
+				must.Do(t, end.Close())
+			}
+		}
 	}
 }
