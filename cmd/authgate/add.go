@@ -34,8 +34,8 @@ func addCommand() *cobra.Command {
 		Long: "Add an application to a configuration: an upstream that is called NAME, and the route\n" +
 			"that leads to it. Comments, order and all other lines stay as they are. What would not be\n" +
 			"valid is refused, and the file then stays as it is. On a terminal the command asks for\n" +
-			"what is missing. It prints the lines that it adds, and what the host needs: a DNS name, a\n" +
-			"certificate. A gateway that runs applies the change before the command ends.\n\n" +
+			"what is missing. It prints the lines that it adds, where they are, and what the host needs:\n" +
+			"a DNS name, a certificate. A gateway that runs applies the change before the command ends.\n\n" +
 			"Users must sign in. --roles or --policy say which of them may pass; --public lets\n" +
 			"everybody in. With --title, the start page of users lists the application.\n\n" +
 			"With --to, the lines go into a part that include of the configuration names. The part\n" +
@@ -234,7 +234,8 @@ func policyOf(cfg *config.Config, roles []string) string {
 // added is a file after an addition.
 type added struct {
 	text     []byte
-	lines    string // its new lines
+	lines    string // for an editor
+	changes  []addition.Change
 	old, new *config.Config
 }
 
@@ -252,7 +253,7 @@ func (a *adding) added(content []byte) (done added, err error) {
 		return done, err
 	}
 	done.lines = app.Lines()
-	if done.text, err = app.Into(content); err != nil {
+	if done.text, done.changes, err = app.Into(content); err != nil {
 		return done, err
 	}
 	done.new, err = done.old.Edited(a.to, done.text)
@@ -296,30 +297,46 @@ func (a *adding) run(ctx context.Context, stdout, stderr io.Writer) error {
 			fmt.Fprintln(stderr, "warning: "+config.Diagnostics{warning}.Error())
 		}
 	}
-	a.tell(stdout, done)
-	return applyNow(ctx, stdout, a.cfg.DataDir, a.to, func(*control.Client) error { return nil })
+	place := a.place()
+	a.tell(stdout, place, done)
+	err = applyNow(ctx, stdout, a.cfg.DataDir, a.to, func(*control.Client) error { return nil })
+	if err == nil {
+		fmt.Fprintf(stdout, "Next: open %s.\n", place)
+	}
+	return err
 }
 
-// tell prints the addition, and the needs of its host.
-func (a *adding) tell(out io.Writer, done added) {
-	public := a.cfg.PublicURL
-	place := *public
+// place returns where clients open the application.
+func (a *adding) place() string {
+	place := *a.cfg.PublicURL
 	host, path, _ := strings.Cut(a.app.Match, "/")
-	if place.Host = host; public.Port() != "" {
-		place.Host = net.JoinHostPort(host, public.Port())
+	if port := place.Port(); port != "" {
+		host = net.JoinHostPort(host, port)
 	}
-	place.Path = "/" + path
-	fmt.Fprintf(out, "%s has %s now, at %s:\n\n", a.to, printable(a.app.Name), place.String())
-	for line := range strings.Lines(done.lines) {
-		fmt.Fprint(out, "  "+line)
+	place.Host, place.Path = host, "/"+path
+	return place.String()
+}
+
+// tell prints the changes of the file, and the needs of the application.
+func (a *adding) tell(out io.Writer, place string, done added) {
+	fmt.Fprintf(out, "%s has %s now, at %s:\n\n", a.to, printable(a.app.Name), place)
+	for _, change := range done.changes {
+		fmt.Fprintf(out, "  %s, line %d:\n", change.Section, change.Line)
+		for line := range strings.Lines(change.Text) {
+			fmt.Fprintf(out, "  + %s\n", strings.TrimRight(line, " \r\n"))
+		}
 	}
 	fmt.Fprintln(out)
 	if a.app.Title != "" {
 		fmt.Fprintf(out, "Users who may open it find it at %s.\n", done.new.StartPage())
+	} else {
+		fmt.Fprint(out, "The start page does not list it. With app: {title: NAME} in the route, it does.\n")
 	}
 	if slices.Equal(done.old.Hosts(), done.new.Hosts()) {
 		return // the host has all that it needs
 	}
+	host, _, _ := strings.Cut(a.app.Match, "/")
+	public := a.cfg.PublicURL
 	if !isLoopback(host) {
 		fmt.Fprintf(out, "Let the DNS name %s lead to where %s leads.\n", host, public.Hostname())
 	}

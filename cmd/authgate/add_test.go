@@ -121,6 +121,24 @@ func TestAddAsks(t *testing.T) {
 	}
 }
 
+// The start page lists an application by its name, unless another title or none is wanted.
+func TestAddAsksTitle(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	steps := defaults()
+	must.Do(t, steps.settle(false))
+	must.Do(t, steps.write(path, "correct horse", false))
+	for answer, want := range map[string]string{"": "wiki", "Our wiki": "Our wiki", "none": ""} {
+		var a adding
+		must.Do(t, a.open(path, config.Environment{}))
+		a.app.Name, a.app.URL, a.host, a.public = "wiki", "http://127.0.0.1:4000", "wiki.localhost", true
+		must.Do(t, a.ask(&script{answers: []string{answer}}))
+		if a.app.Title != want {
+			t.Errorf("%q: the title is %q, want %q", answer, a.app.Title, want)
+		}
+	}
+}
+
 // The name of a role lets in only users who have it, also where the role is called users.
 func TestAddAsksWho(t *testing.T) {
 	t.Parallel()

@@ -34,7 +34,7 @@ func (a *adding) ask(t typist) error {
 			}
 		}},
 		{a.app.Title != "", func() question {
-			return textQuestion("Its name on the start page; nothing: it is not listed", &a.app.Title)
+			return question{"Its name on the start page, or none", a.app.Name, a.setTitle}
 		}},
 	} {
 		if one.said {
@@ -99,6 +99,17 @@ func (a *adding) setWho(answer string) error {
 	}
 	return a.setRoles(answer)
 }
+
+// setTitle sets the name on the start page.
+func (a *adding) setTitle(answer string) error {
+	if answer != noTitle {
+		a.app.Title = answer
+	}
+	return nil
+}
+
+// noTitle is the answer by which the start page does not list the application.
+const noTitle = "none"
 
 // plausible returns an error for mistakes in the answers so far. Others take the places of
 // those that are to come.

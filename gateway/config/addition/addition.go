@@ -39,19 +39,36 @@ var (
 		"only an editor can make it")
 )
 
-// Lines returns what Into adds to a file.
+// Change is what Into adds to one section of a file.
+type Change struct {
+	Section string
+	Line    int    // of the file as it is then, from 1
+	Text    string // without empty lines before it
+}
+
+// Lines returns the addition as an editor would write it.
 func (a Application) Lines() string {
 	return "upstreams:\n" + a.upstream().block("  ", "  ") + "routes:\n" + a.route().block("  ", "  ")
 }
 
-// Into returns the text of a file with the application. The caller must read the result, and
-// Check it.
-func (a Application) Into(source []byte) ([]byte, error) {
-	text, err := insert(string(source), "upstreams", a.upstream())
-	if err == nil {
-		text, err = insert(text, "routes", a.route())
+// Into returns the text of a file with the application, and the changes. The caller must read
+// the result, and Check it.
+func (a Application) Into(source []byte) (text []byte, changes []Change, err error) {
+	before := string(source)
+	upstream, err := insert(before, "upstreams", a.upstream())
+	if err != nil {
+		return nil, nil, err
 	}
-	return []byte(text), err
+	between := upstream.into(before)
+	route, err := insert(between, "routes", a.route())
+	if err != nil {
+		return nil, nil, err
+	}
+	if route.at <= upstream.at {
+		upstream.at += len(route.text)
+	}
+	after := route.into(between)
+	return []byte(after), []Change{upstream.change("upstreams", after), route.change("routes", after)}, nil
 }
 
 // upstream returns what is added to upstreams.

@@ -29,6 +29,14 @@ func keeps(text, of []byte) bool {
 	return len(of) == 0
 }
 
+// hasAt reports whether a text has a change of the application at its line.
+func hasAt(text []byte, change Change) bool {
+	lines := strings.SplitAfter(string(text), "\n")
+	from := strings.Join(lines[change.Line-1:], "")
+	at := strings.Index(from, change.Text)
+	return strings.Contains(change.Text, "added-wiki") && at >= 0 && at <= strings.IndexByte(from+"\n", '\n')
+}
+
 // The application is added to any valid configuration, and nothing else changes.
 func TestInto(t *testing.T) {
 	t.Parallel()
@@ -37,10 +45,15 @@ func TestInto(t *testing.T) {
 		if err != nil {
 			continue // it needs files
 		}
-		text, err := wiki.Into(source)
+		text, changes, err := wiki.Into(source)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
+		}
+		for _, change := range changes {
+			if !hasAt(text, change) {
+				t.Errorf("%s: what is new in %s is not at line %d:\n%s", name, change.Section, change.Line, change.Text)
+			}
 		}
 		if !keeps(text, source) {
 			t.Errorf("%s: bytes are lost:\n%s", name, text)
@@ -91,7 +104,7 @@ func TestIntoKeepsLineBreaks(t *testing.T) {
 				"- match: wiki.example.org/\n  upstream: wiki\n  auth: []\n",
 		},
 	} {
-		if got, err := app.Into([]byte(c.source)); err != nil || string(got) != c.want {
+		if got, _, err := app.Into([]byte(c.source)); err != nil || string(got) != c.want {
 			t.Errorf("%s: %v\n%q, want\n%q", name, err, got, c.want)
 		}
 	}
@@ -105,7 +118,8 @@ func TestIntoQuotesNames(t *testing.T) {
 	for _, name := range []string{"${X}", "$${X}", "a: b", `a"b`, "<<", "null", "~", "1", "&a", "é", "a #b", "- c"} {
 		app := wiki
 		app.Name = name
-		text := must.Get(app.Into([]byte(source)))(t)
+		text, _, err := app.Into([]byte(source))
+		must.Do(t, err)
 		if new, err := config.Parse("config.yaml", text); err != nil {
 			t.Errorf("%q: %v\n%s", name, err, text)
 		} else if err := app.Check(old, new); err != nil {
@@ -198,7 +212,7 @@ func FuzzInto(f *testing.F) {
 		if _, err := config.Parse("config.yaml", source); err != nil {
 			return
 		}
-		if text, err := wiki.Into(source); err == nil && !keeps(text, source) {
+		if text, _, err := wiki.Into(source); err == nil && !keeps(text, source) {
 			t.Errorf("%q becomes %q", source, text)
 		}
 	})

@@ -58,16 +58,32 @@ func (i item) block(indent, step string) string {
 	return b.String()
 }
 
-// insert returns a text with one more item in a section, which it makes if there is none.
-func insert(text, section string, i item) (string, error) {
+// insertion is what is added to a text, and where: behind so many of its bytes.
+type insertion struct {
+	at   int
+	text string
+}
+
+// into returns a text with the insertion.
+func (n insertion) into(text string) string { return text[:n.at] + n.text + text[n.at:] }
+
+// change describes the insertion, which is in a text.
+func (n insertion) change(section, text string) Change {
+	added := strings.TrimLeft(n.text, "\r\n")
+	at := n.at + len(n.text) - len(added)
+	return Change{section, 1 + strings.Count(text[:at], "\n"), added}
+}
+
+// insert returns how to add one more item to a section of a text, which it makes if there is none.
+func insert(text, section string, i item) (insertion, error) {
 	// Without the line breaks of Windows, each element has the same line and column.
 	file, err := parser.ParseBytes([]byte(strings.ReplaceAll(text, "\r\n", "\n")), 0)
 	if err != nil {
-		return "", ErrNoPlace // the caller has read it, as another reader does
+		return insertion{}, ErrNoPlace // the caller has read it, as another reader does
 	}
 	root, ok := rootOf(file)
 	if !ok {
-		return "", ErrNoPlace
+		return insertion{}, ErrNoPlace
 	}
 	for _, pair := range root {
 		if key, ok := pair.Key.(*ast.StringNode); ok && key.Value == section {
@@ -78,7 +94,7 @@ func insert(text, section string, i item) (string, error) {
 	if strings.TrimSpace(text) != "" {
 		gap = "\n"
 	}
-	return text + brokenAs(text, gap+section+":\n"+i.block("  ", "  ")), nil
+	return insertion{len(text), brokenAs(text, gap+section+":\n"+i.block("  ", "  "))}, nil
 }
 
 // brokenAs returns an addition with the line breaks that the text before it ends with.
@@ -111,8 +127,8 @@ func rootOf(file *ast.File) (pairs []*ast.MappingValueNode, ok bool) {
 	return pairs, true
 }
 
-// insertInto returns a text with one more item in the value of a pair.
-func insertInto(text string, pair *ast.MappingValueNode, i item) (string, error) {
+// insertInto returns how to add one more item to the value of a pair.
+func insertInto(text string, pair *ast.MappingValueNode, i item) (insertion, error) {
 	var last ast.Node
 	switch value := pair.Value.(type) {
 	case *ast.MappingNode:
@@ -128,7 +144,7 @@ func insertInto(text string, pair *ast.MappingValueNode, i item) (string, error)
 		}
 		last = value.Values[len(value.Values)-1]
 	default:
-		return "", ErrNoPlace
+		return insertion{}, ErrNoPlace
 	}
 	return insertBlock(text, pair.Key.GetToken().Position.Line, inOneLine(last), i)
 }
@@ -141,7 +157,7 @@ func inOneLine(n ast.Node) bool {
 
 // insertBlock adds an item at the end of a block, whose key is in a line that counts from 1. A
 // comment that is indented belongs to the block.
-func insertBlock(text string, key int, inOneLine bool, i item) (string, error) {
+func insertBlock(text string, key int, inOneLine bool, i item) (insertion, error) {
 	lines := strings.SplitAfter(text, "\n")
 	end, indent, step := key, -1, 0
 	var starts []int // of the elements
@@ -167,7 +183,7 @@ func insertBlock(text string, key int, inOneLine bool, i item) (string, error) {
 		}
 	}
 	if indent < 0 {
-		return "", ErrNoPlace
+		return insertion{}, ErrNoPlace
 	}
 	added, space := "", strings.Repeat(" ", indent)
 	if apart(lines, starts) {
@@ -179,7 +195,7 @@ func insertBlock(text string, key int, inOneLine bool, i item) (string, error) {
 		added += i.block(space, strings.Repeat(" ", cmp.Or(step, 2)))
 	}
 	before := strings.Join(lines[:end], "")
-	return before + brokenAs(before, added) + strings.Join(lines[end:], ""), nil
+	return insertion{len(before), brokenAs(before, added)}, nil
 }
 
 // apart reports whether an empty line is between the last elements of a block, which begin
@@ -197,22 +213,22 @@ func apart(lines []string, starts []int) bool {
 
 // insertFlow adds an item at the beginning of a list or a mapping in brackets, which are at a
 // place: no bracket needs to be found then.
-func insertFlow(text string, at *token.Position, empty bool, i item) (string, error) {
+func insertFlow(text string, at *token.Position, empty bool, i item) (insertion, error) {
 	lines := strings.SplitAfter(text, "\n")
 	runes := []rune(lines[at.Line-1])
 	if at.Column > len(runes) || !strings.ContainsRune("[{", runes[at.Column-1]) {
-		return "", ErrNoPlace
+		return insertion{}, ErrNoPlace
 	}
-	before := strings.Join(lines[:at.Line-1], "") + string(runes[:at.Column])
-	rest, below := string(runes[at.Column:]), strings.Join(lines[at.Line:], "")
+	before := len(strings.Join(lines[:at.Line-1], "")) + len(string(runes[:at.Column]))
+	rest := string(runes[at.Column:])
 	inner := strings.TrimLeft(rest, " ")
 	switch {
 	case empty:
-		return before + i.flow() + rest + below, nil
+		return insertion{before, i.flow()}, nil
 	case strings.TrimSpace(inner) == "" || inner[0] == '#':
 		next := lines[at.Line]
 		indent := next[:len(next)-len(strings.TrimLeft(next, " "))]
-		return before + rest + brokenAs(rest, indent+i.flow()+",\n") + below, nil
+		return insertion{before + len(rest), brokenAs(rest, indent+i.flow()+",\n")}, nil
 	}
-	return before + rest[:len(rest)-len(inner)] + i.flow() + ", " + inner + below, nil
+	return insertion{before + len(rest) - len(inner), i.flow() + ", "}, nil
 }
