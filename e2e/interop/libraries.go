@@ -1,5 +1,13 @@
 package main
 
+// framework is the try of an application of docs/how-to/frameworks.md.
+const framework = "the application of the how-to: sign-in, name and role, logout by redirect"
+
+// pythonPackage is a version command for a package of e2e/oauth/requirements.txt.
+func pythonPackage(name string) version {
+	return version{"oauth/venv/bin/python -c 'import importlib.metadata as m; print(m.version(\"" + name + "\"))'", ""}
+}
+
 // libraries, and applications, sign their users in at the gateway.
 var libraries = []row{
 	{name: "openid-client (Node.js)", needs: []string{"node", "./oauth/node_modules/openid-client"},
@@ -29,6 +37,24 @@ var libraries = []row{
 				"logout by redirect",
 				"TestAuthlib"},
 		}},
+	{name: "Authlib in Flask (Python)", needs: []string{"./oauth/venv/bin/flask"},
+		version: pythonPackage("flask"),
+		tries:   []try{{framework, "TestFrameworkFlask"}}},
+	{name: "Authlib in Django (Python)", needs: []string{"./oauth/venv/bin/django-admin"},
+		version: pythonPackage("django"),
+		tries:   []try{{framework, "TestFrameworkDjango"}}},
+	{name: "openid-client in Express (Node.js)", needs: []string{"node", "./oauth/node_modules/express"},
+		version: nodeModule("oauth", "express"),
+		tries:   []try{{framework, "TestFrameworkExpress"}}},
+	{name: "Auth.js in Express (Node.js)", needs: []string{"node", "./oauth/node_modules/@auth/express"},
+		version: nodeModule("oauth", "@auth/core"),
+		tries:   []try{{framework, "TestFrameworkAuthJS"}}},
+	{name: "Spring Security (Java)", needs: []string{"java", "javac", "keytool", "./oauth/spring/jars"},
+		version: version{"ls oauth/spring/jars", `spring-security-oauth2-client-([0-9.]+)\.jar`},
+		tries:   []try{{framework, "TestFrameworkSpring"}}},
+	{name: "oauth2-proxy", needs: []string{"./../bin/interop/oauth2-proxy"},
+		version: version{"go version -m ../bin/interop/oauth2-proxy", `mod\s+github.com/oauth2-proxy/\S+\s+(\S+)`},
+		tries:   []try{{framework, "TestFrameworkOAuth2Proxy"}}},
 	{name: "requests-oauthlib (Python)", needs: []string{"./oauth/venv/bin/python"},
 		version: version{"oauth/venv/bin/python -c 'import requests_oauthlib; print(requests_oauthlib.__version__)'",
 			""},
