@@ -58,6 +58,16 @@ var buildPebble = sync.OnceValue(func() error {
 // gateName leads to 127.0.0.1.
 func startPebble(t testing.TB, life time.Duration) *pebble {
 	t.Helper()
+	return startPebbleOf(t, map[string]time.Duration{"default": life})
+}
+
+// startPebbleOf starts an authority whose certificates have a lifetime by profile.
+func startPebbleOf(t testing.TB, lives map[string]time.Duration) *pebble {
+	t.Helper()
+	profiles := map[string]any{}
+	for name, life := range lives {
+		profiles[name] = map[string]any{"description": name, "validityPeriod": int(life.Seconds())}
+	}
 	if err := buildPebble(); err != nil {
 		t.Fatal(err)
 	}
@@ -74,8 +84,7 @@ func startPebble(t testing.TB, life time.Duration) *pebble {
 		"listenAddress": server, "managementListenAddress": management, "keyAlgorithm": "ecdsa",
 		"certificate": p.roots, "privateKey": filepath.Join(p.dir, "key.pem"),
 		"httpPort": json.Number(p.http), "tlsPort": json.Number(p.https),
-		"profiles": map[string]any{"default": map[string]any{"description": "default",
-			"validityPeriod": int(life.Seconds())}},
+		"profiles": profiles,
 	}})
 	if err == nil {
 		err = os.WriteFile(config, text, 0o600)

@@ -92,7 +92,9 @@ func TestACMEStorage(t *testing.T) {
 			want = keepIssued(t, acmeFiles(dir))
 		}
 		certs := openCerts(t, acmeConfig(dir), shared)
-		all := []acme.Certificate{{Domain: "gw.example", Expires: want.NotAfter}, {Domain: "other.example"}}
+		all := []acme.Certificate{
+			{Domain: "gw.example", Begins: want.NotBefore, Expires: want.NotAfter}, {Domain: "other.example"},
+		}
 		if got := certs.Certificates(); !slices.Equal(got, all) || !leafOf(t, certs).Equal(want) {
 			t.Errorf("got %+v, or another certificate is served; want %+v", got, all)
 		}

@@ -83,7 +83,8 @@ func openACME(o Options) (Source, error) {
 	cfg := o.Config
 	demand := cfg.TLS.OnDemand
 	options := acme.Options{
-		Domains: cfg.TLS.Domains, Email: cfg.TLS.Email, Directory: cfg.TLS.Directory, Storage: o.Shared,
+		Domains: cfg.TLS.Domains, Email: cfg.TLS.Email, Directory: cfg.TLS.Directory, Profile: cfg.TLS.Profile,
+		Storage:  o.Shared,
 		OnDemand: acme.OnDemand{Permits: o.Below, Names: demand.Names, Burst: demand.Burst, Every: demand.Every},
 		HTTP:     cfg.Listen.HTTP, HTTPS: cfg.Listen.HTTPS, Logger: o.Logger,
 		DNS: dnsProvider(cfg.TLS.DNS, o.Logger),

@@ -31,18 +31,31 @@ func wantExpiries(t *testing.T, what string, certs Source, now func() time.Time,
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(NewCollector(certs, now))
-	got := map[string]float64{}
+	got, lives := map[string]float64{}, map[string]float64{}
 	for _, family := range must(registry.Gather()) {
 		for _, metric := range family.GetMetric() {
-			if labels := metric.GetLabel(); family.GetName() != "authgate_certificate_expiry_seconds" ||
-				len(labels) != 1 || labels[0].GetName() != "domain" {
+			domain, value := metric.GetLabel()[0].GetValue(), metric.GetGauge().GetValue()
+			if labels := metric.GetLabel(); len(labels) != 1 || labels[0].GetName() != "domain" {
 				t.Errorf("there is a metric %s with the labels %v", family.GetName(), labels)
 			}
-			got[metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
+			switch family.GetName() {
+			case "authgate_certificate_expiry_seconds":
+				got[domain] = value
+			case "authgate_certificate_lifetime_seconds":
+				lives[domain] = value
+			default:
+				t.Errorf("there is a metric %s", family.GetName())
+			}
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+	for _, certificate := range certs.Certificates() {
+		want := certificate.Expires.Sub(certificate.Begins).Seconds()
+		if got, ok := lives[certificate.Domain]; !ok || got != want || (got > 0) == certificate.Expires.IsZero() {
+			t.Errorf("%s: the certificate of %s lives %v s, want %v", what, certificate.Domain, got, want)
+		}
 	}
 }
 
@@ -60,12 +73,13 @@ func TestExpiryMetric(t *testing.T) {
 	unnamed := files(writePair(t, dir)) // but for the subject
 	addressed := &certificateFiles{}
 	addressed.current.Store(&tls.Certificate{Leaf: &x509.Certificate{
-		IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}, NotAfter: issued.NotAfter,
+		IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}, NotBefore: issued.NotBefore, NotAfter: issued.NotAfter,
 	}})
 	internal := must(openLocalCA(dir, []string{"localhost", "127.0.0.1"}, c.Now, discard()))
+	const day = 24 * time.Hour
 	several := stubCertificates{
-		{Domain: "failing.example", Expires: c.Now().Add(30 * time.Second), Problem: "no such host"},
-		{Domain: "expired.example", Expires: c.Now().Add(-time.Hour)},
+		{Domain: "failing.example", Begins: c.Now().Add(-day), Expires: c.Now().Add(30 * time.Second), Problem: "no such host"},
+		{Domain: "expired.example", Begins: c.Now().Add(-day), Expires: c.Now().Add(-time.Hour)},
 		{Domain: "none.example", Problem: "no such host"},
 	}
 	wantExpiries(t, "several", several, c.Now,

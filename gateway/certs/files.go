@@ -45,5 +45,5 @@ func (f *certificateFiles) Certificates() []acme.Certificate {
 	case len(leaf.IPAddresses) > 0:
 		name = leaf.IPAddresses[0].String()
 	}
-	return []acme.Certificate{{Domain: name, Expires: leaf.NotAfter}}
+	return []acme.Certificate{{Domain: name, Begins: leaf.NotBefore, Expires: leaf.NotAfter}}
 }

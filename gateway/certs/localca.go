@@ -189,7 +189,7 @@ func (ca *localCA) Certificates() []acme.Certificate {
 	if leaf, err := ca.leaf(""); err != nil {
 		c.Problem = err.Error()
 	} else {
-		c.Expires = leaf.Leaf.NotAfter
+		c.Begins, c.Expires = leaf.Leaf.NotBefore, leaf.Leaf.NotAfter
 	}
 	return []acme.Certificate{c}
 }

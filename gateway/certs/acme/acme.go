@@ -25,8 +25,8 @@
 // only for these, so that a client can cause no call to the authority or the store.
 // The exception are names that OnDemand permits, such as those below a wildcard host
 // of a route: a client that asks for one causes an order, within bounds. Each name
-// gets its own certificate. Wildcard certificates need a challenge by DNS, which is not
-// supported.
+// gets its own certificate. Wildcard certificates need a challenge by DNS, which no
+// address can have (RFC 8738, section 7).
 package acme
 
 import (
@@ -74,9 +74,10 @@ const (
 
 // Options configure a Manager. Domains, Storage, HTTPS and Logger are required.
 type Options struct {
-	Domains   []string       // clients that ask for another name, or none, get the certificate of the first
+	Domains   []string       // names and addresses; clients that ask for others get the certificate of the first
 	Email     string         // for the account at the authority; may be empty
 	Directory string         // URL of the authority; default Let's Encrypt
+	Profile   string         // of certificates, one of the authority's; empty: it chooses
 	Roots     *x509.CertPool // for the authority's own certificate; nil: the system's
 	Storage   certmagic.Storage
 	OnDemand  OnDemand
@@ -137,7 +138,7 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 	}
 	m.config = certmagic.New(m.cache, template)
 	m.issuer = certmagic.NewACMEIssuer(m.config, certmagic.ACMEIssuer{
-		CA: o.Directory, Email: o.Email, Agreed: true, TrustedRoots: o.Roots,
+		CA: o.Directory, Profile: o.Profile, Email: o.Email, Agreed: true, TrustedRoots: o.Roots,
 		DisableHTTPChallenge: o.HTTP == "", ListenHost: host, AltHTTPPort: httpPort, AltTLSALPNPort: httpsPort,
 		Logger: m.zap,
 	})
@@ -240,11 +241,15 @@ func (m *Manager) Close() {
 // challenges.
 func (m *Manager) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(hello.ServerName)
-	challenge, managed := slices.Equal(hello.SupportedProtos, []string{Protocol}), m.manages(name)
+	challenge := slices.Equal(hello.SupportedProtos, []string{Protocol})
+	managed := m.manages(name) || challenge && m.managesReverse(name)
 	wildcard := wildcardOf(name)
 	covered := !managed && m.manages(wildcard)
 	permitted := !managed && !covered && m.demand.permits(name)
+	address := m.ofAddress(hello)
 	switch {
+	case address != nil && !challenge:
+		return address, nil
 	case challenge && !managed && !permitted:
 		return nil, fmt.Errorf("a challenge for %q, which is none of tls.domains", hello.ServerName)
 	case permitted && !challenge:
@@ -312,10 +317,13 @@ func distinct(domains []string) *[]string {
 // whether it did.
 func (m *Manager) AnswerChallenge(w http.ResponseWriter, r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		host = r.Host
+	if err != nil { // it has no port
+		host, _, err = net.SplitHostPort(r.Host + ":80")
 	}
-	return (m.manages(host) || m.demand.permits(strings.ToLower(host))) && m.issuer.HandleHTTPChallenge(w, r)
+	if err != nil || !m.manages(host) && !m.demand.permits(strings.ToLower(host)) {
+		return false
+	}
+	return m.issuer.HandleHTTPChallenge(w, r)
 }
 
 // manages reports whether name is configured.

@@ -31,8 +31,9 @@ func TestOpenTakesWhatThereIs(t *testing.T) {
 	keep(t, r.storage, old, c)
 	r.open(t)
 	want := []Certificate{ // a sixth of an hour is 10 minutes
-		{Domain: r.name, Expires: a.leaf.NotAfter}, {Domain: late, Expires: b.leaf.NotAfter, Problem: problemOverdue},
-		{Domain: old, Expires: c.leaf.NotAfter, Problem: problemOverdue}, {Domain: none},
+		{Domain: r.name, Begins: a.leaf.NotBefore, Expires: a.leaf.NotAfter},
+		{Domain: late, Begins: b.leaf.NotBefore, Expires: b.leaf.NotAfter, Problem: problemOverdue},
+		{Domain: old, Begins: c.leaf.NotBefore, Expires: c.leaf.NotAfter, Problem: problemOverdue}, {Domain: none},
 	}
 	if got := r.Certificates(); !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)

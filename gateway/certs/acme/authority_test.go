@@ -61,6 +61,9 @@ func issue(name string, ago, lives time.Duration, responders ...string) pair {
 		SerialNumber: big.NewInt(begins.UnixNano()), DNSNames: []string{name}, NotBefore: begins, NotAfter: begins.Add(lives),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, OCSPServer: responders,
 	}
+	if addr := net.ParseIP(name); addr != nil {
+		template.DNSNames, template.IPAddresses = nil, []net.IP{addr}
+	}
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	der := must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
 	return pair{

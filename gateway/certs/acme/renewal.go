@@ -220,6 +220,7 @@ func pause(ctx context.Context, d time.Duration) {
 // Certificate is the state of the certificate of a name.
 type Certificate struct {
 	Domain  string
+	Begins  time.Time
 	Expires time.Time // zero: there is no certificate yet
 	Problem string    // why there is no newer one; empty if none is due
 }
@@ -236,7 +237,7 @@ func (m *Manager) Certificates() []Certificate {
 	for _, domain := range m.names() {
 		c := Certificate{Domain: domain}
 		if current := m.current(domain); current != nil {
-			c.Expires = current.Leaf.NotAfter
+			c.Begins, c.Expires = current.Leaf.NotBefore, current.Leaf.NotAfter
 			if time.Until(c.Expires) < current.Lifetime()/overdue {
 				c.Problem = problemOverdue
 			}

@@ -27,6 +27,7 @@ type TLS struct {
 	Domains      []string `yaml:"domains"`
 	Email        string   `yaml:"email" reload:"restart"`
 	Directory    string   `yaml:"directory" reload:"restart"`
+	Profile      string   `yaml:"profile" reload:"restart"` // of certificates; empty: the authority chooses
 	TrustedRoots string   `yaml:"trusted_roots" file:"public" reload:"restart"`
 
 	// ClientCA is ClientCALocal, or a file with those whose certificates clients may present.
@@ -60,6 +61,9 @@ func (t *TLS) Complete(hosts []string) {
 	}
 	for i, domain := range t.Domains {
 		t.Domains[i] = strings.ToLower(domain)
+		if addr, err := netip.ParseAddr(domain); err == nil {
+			t.Domains[i] = addr.Unmap().String()
+		}
 	}
 	if t.DNS == nil {
 		return
@@ -73,8 +77,8 @@ func (t *TLS) Complete(hosts []string) {
 }
 
 // defaultDomains returns the default of tls.domains. No public authority certifies local
-// names, so only mode internal has them. Mode acme leaves out the addresses of routes, and
-// without tls.dns their wildcards; names below such a wildcard get their certificates on
+// names, so only mode internal has them. Mode acme leaves out the addresses of routes, which
+// may be private, and without tls.dns their wildcards; names below such a wildcard get their certificates on
 // demand. The other modes need no domains.
 func (t *TLS) defaultDomains(hosts []string) []string {
 	if t.Mode != TLSInternal && t.Mode != TLSACME {
@@ -84,8 +88,8 @@ func (t *TLS) defaultDomains(hosts []string) []string {
 	for i, host := range hosts {
 		domain := strings.Trim(host, "[]")
 		_, err := netip.ParseAddr(domain)
-		uncertified := err == nil || strings.HasPrefix(domain, "*.") && t.DNS == nil
-		if uncertified && t.Mode == TLSACME && i > 0 {
+		omitted := err == nil || strings.HasPrefix(domain, "*.") && t.DNS == nil
+		if omitted && t.Mode == TLSACME && i > 0 {
 			continue
 		}
 		domains = append(domains, domain)
@@ -135,8 +139,9 @@ func (t TLS) checkDomain(domain string) error {
 	address := err == nil
 	name, wildcard := strings.CutPrefix(domain, "*.")
 	switch {
-	case address && t.Mode == TLSACME:
-		return fmt.Errorf("%q is an address; tls.mode acme needs a name", domain)
+	case address && t.Mode == TLSACME && t.DNS != nil:
+		return fmt.Errorf("%q is an address, which no DNS record can prove (RFC 8738); "+
+			"list only names, or remove tls.dns", domain)
 	case address:
 		return nil
 	case wildcard && t.Mode == TLSACME && t.DNS == nil:
@@ -153,7 +158,12 @@ func (t TLS) checkDomain(domain string) error {
 // checkACME checks the keys that only mode acme uses.
 func (t TLS) checkACME(r *section.Report) {
 	listed := make(map[string]bool, len(t.Domains))
+	letsEncrypt := t.Directory == "" || strings.Contains(t.Directory, ".letsencrypt.org/")
 	for i, domain := range t.Domains {
+		if _, err := netip.ParseAddr(domain); err == nil && letsEncrypt && t.Profile == "" {
+			r.Warn(fmt.Sprintf("tls.domains[%d]", i), "Let's Encrypt certifies the address %s only with its profile "+
+				"shortlived; set tls.profile: shortlived", domain)
+		}
 		if listed[domain] {
 			r.Fault(fmt.Sprintf("tls.domains[%d]", i), "%q is listed twice", domain)
 		}
