@@ -32,6 +32,7 @@ routes:
   - {match: /job/, upstream: app, auth: [bearer], policy: {users: ["client:job"]}}
   - {match: /fresh/, upstream: app, auth: [bearer], policy: {max_age: 15m}}
   - {match: /pages/, upstream: app, auth: [session]}
+  - {match: /shared/, upstream: app, auth: [bearer], resource: team}
   - {match: mcp.example/mcp, upstream: app, auth: [bearer], policy: tools}
 oauth:
   enabled: true
@@ -50,7 +51,8 @@ func TestExplainTokens(t *testing.T) {
 	in := r.login(aliceIn)
 	r.clock.Advance(time.Second)
 	for _, resource := range []string{"https://gw.example/tools", "https://gw.example/any", "https://gw.example/admin",
-		"https://gw.example/job", "https://gw.example/fresh", "https://mcp.example/mcp"} {
+		"https://gw.example/job", "https://gw.example/fresh", "https://gw.example/shared", "team",
+		"https://mcp.example/mcp"} {
 		for _, scope := range []string{"tools", "all", "openid", "openid tools"} {
 			for line, caller := range map[string]explain.Caller{
 				"Authorization: Bearer " + r.client.Lend(in.cookie, scope, resource).Access: {
@@ -60,7 +62,7 @@ func TestExplainTokens(t *testing.T) {
 			} {
 				caller.Scopes, caller.Resource = strings.Fields(scope), resource
 				for _, place := range []string{"gw.example/tools/x", "gw.example/any/", "gw.example/admin/", "gw.example/job/",
-					"gw.example/fresh/", "gw.example/pages/", "mcp.example/mcp"} {
+					"gw.example/fresh/", "gw.example/pages/", "gw.example/shared/", "mcp.example/mcp"} {
 					host, path, _ := strings.Cut(place, "/")
 					x, err := e.Explain(&explain.Request{Method: "GET", URL: "https://" + place, Caller: &caller})
 					if err != nil {

@@ -2,10 +2,7 @@ package config
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
-
-	"authgate/policy"
 )
 
 // exchange checks what a client may exchange. It needs the routes.
@@ -26,32 +23,10 @@ func (k *checker) exchange(path string, client *OAuthClient) {
 			r.Fault(at+key, "is needed for the grant %s: resources of routes", GrantTokenExchange)
 		}
 		for i, value := range values {
-			if k.cfg.table != nil && !k.cfg.isResource(value) {
+			if k.cfg.table != nil && k.cfg.Resources().InTokens(value) == "" {
 				r.Fault(fmt.Sprintf("%s%s[%d]", at, key, i), "%q is not the resource of a route that accepts bearer; "+
 					"expected its address, like https://gate.example.org/api, or the name of a shared resource", value)
 			}
 		}
 	}
-}
-
-// isResource reports whether access tokens can be for a resource of that name or address.
-func (c *Config) isResource(text string) bool {
-	name, err := ResourceName(text)
-	if err != nil {
-		return false
-	}
-	resources := c.Resources()
-	if _, shared := resources.Shared(name); shared {
-		return true
-	}
-	u, err := url.Parse(name)
-	if err != nil || u.Host == "" {
-		return false
-	}
-	host, err := policy.CanonicalHost(u.Host)
-	if err != nil {
-		return false
-	}
-	_, found := resources.At(host, u.EscapedPath())
-	return found
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -124,6 +125,30 @@ func (r *Resources) At(host, path string) (*Protected, bool) {
 func (r *Resources) Shared(name string) (*Protected, bool) {
 	one, ok := r.shared[name]
 	return one, ok
+}
+
+// InTokens returns the resource that a name or an address means, as tokens have it, empty if there is none.
+func (r *Resources) InTokens(text string) string {
+	name, err := ResourceName(text)
+	if err != nil {
+		return ""
+	}
+	if _, shared := r.shared[name]; shared {
+		return name
+	}
+	u, err := url.Parse(name)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	host, err := policy.CanonicalHost(u.Host)
+	if err != nil {
+		return ""
+	}
+	one, found := r.At(host, u.EscapedPath())
+	if !found {
+		return ""
+	}
+	return cmp.Or(one.Name, name)
 }
 
 // Of returns the resource of a route that accepts bearer.

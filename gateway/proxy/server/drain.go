@@ -18,7 +18,7 @@ const cutTime = time.Second
 const tellEvery = 100 * time.Millisecond
 
 // youngTime is how long connections to sockets that stay open may take from their beginning to
-// their first request. Others are closed then, without an answer.
+// their first request, or a quarter of a short shutdown_timeout. Others are closed then, without an answer.
 const youngTime = time.Second
 
 // drain ends Serve in these steps:
@@ -48,7 +48,7 @@ func (s *Server) drain() {
 
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	s.pause(ctx)
+	s.pause(ctx, min(youngTime, cfg.ShutdownTimeout/4))
 	s.drainClients(ctx, deadline)
 	for _, l := range s.serving {
 		if l.name == nameAdmin {
@@ -58,8 +58,8 @@ func (s *Server) drain() {
 	}
 }
 
-// pause leaves new connections to the next process, where sockets stay open.
-func (s *Server) pause(ctx context.Context) {
+// pause leaves new connections to the next process, where sockets stay open, and waits for the requests of others.
+func (s *Server) pause(ctx context.Context, young time.Duration) {
 	paused := false
 	for _, l := range s.serving {
 		if l.inherited != nil && l.name != nameAdmin {
@@ -69,7 +69,7 @@ func (s *Server) pause(ctx context.Context) {
 	}
 	if paused {
 		select {
-		case <-time.After(youngTime):
+		case <-time.After(young):
 		case <-ctx.Done():
 		}
 	}

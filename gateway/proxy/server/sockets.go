@@ -38,9 +38,13 @@ func (s *Sockets) add(file *os.File) error {
 	if err != nil {
 		return s.addDatagrams(file)
 	}
-	if _, tcp := listener.(*net.TCPListener); !tcp && name != nameAdmin {
+	switch kind := listener.Addr().Network(); {
+	case kind == "tcp" || kind == "unix" && name == nameAdmin:
+	case kind == "unix":
 		return fmt.Errorf("it is at %q; this listener needs TCP, because rules go by the address of the client",
 			listener.Addr())
+	default:
+		return fmt.Errorf("it is a socket of the kind %s; this listener needs ListenStream=", kind)
 	}
 	if s.streams[name] != nil {
 		return errors.New("there are two; give one address, such as ListenStream=443, which is one of IPv4 and IPv6")

@@ -255,7 +255,10 @@ func TestSocketsRefused(t *testing.T) {
 			`"https" (FileDescriptorName=, LISTEN_FDNAMES): there are two for datagrams`},
 		"UDP for http": {[]*os.File{file(t, h.sockets["udp"], nameHTTP)},
 			`"http" (FileDescriptorName=, LISTEN_FDNAMES): the only datagram socket is one of UDP for HTTP/3`},
-		"datagrams at a path": {[]*os.File{file(t, datagrams, nameHTTPS)}, "this listener needs TCP"},
+		"datagrams at a path": {[]*os.File{file(t, datagrams, nameHTTPS)},
+			"the kind unixgram; this listener needs ListenStream="},
+		"datagrams for admin": {[]*os.File{file(t, datagrams, nameAdmin)},
+			"the kind unixgram; this listener needs ListenStream="},
 		"no socket": {[]*os.File{named(t, plain, nameHTTPS)},
 			"neither a listening socket nor one for datagrams"},
 	} {
