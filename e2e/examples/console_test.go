@@ -158,10 +158,8 @@ func checkLog(t *testing.T, page *world.Document, log string) {
 		maps.Copy(access, spans(row[0]))
 	}
 	for _, row := range tableOf(t, page, "Audit events") {
-		fields := spans(row[2])
-		maps.Copy(fields, map[string]bool{
-			"time": true, "level": true, "msg": true, "event": true, "request_id": true, "client": true, "route": true,
-		})
+		fields := fieldsOf(page, row)
+		maps.Copy(fields, map[string]bool{"time": true, "level": true})
 		events[strings.Trim(row[0], "`")] = fields
 	}
 	for line := range strings.Lines(log) {
