@@ -26,12 +26,12 @@ func readOrder(ex *web.Exchange, c *change, now time.Time) (*order, error) {
 	if ex.MediaType() == web.TypeForm {
 		read = orderOfForm
 	}
-	wanted, until, err := read(ex, c)
+	wanted, ends, err := read(ex, c)
 	if err != nil {
 		return nil, err
 	}
 	wanted.now = now
-	if wanted.until, err = until.readTime(now); err != nil {
+	if wanted.until, err = readEnd(ends, now); err != nil {
 		return nil, err
 	}
 	wanted.username = auth.EnteredName(wanted.username)
@@ -41,81 +41,77 @@ func readOrder(ex *web.Exchange, c *change, now time.Time) (*order, error) {
 	return wanted, nil
 }
 
-func orderOfObject(ex *web.Exchange, c *change) (*order, end, error) {
+func orderOfObject(ex *web.Exchange, c *change) (wanted *order, ends map[string]string, err error) {
 	o, err := bodies.ReadObject(ex, bodies.OrForm)
 	if err != nil {
-		return nil, end{}, err
+		return nil, nil, err
 	}
-	wanted, until := &order{}, end{}
+	wanted, ends = &order{}, map[string]string{}
 	if wanted.username, err = o.Text("username"); err != nil || !c.roles {
-		return wanted, until, err
+		return wanted, nil, err
 	}
-	for name, at := range map[string]**string{"until": &until.at, "for": &until.after} {
+	for _, name := range endFields() {
 		if _, given := o[name]; given {
-			text, err := o.Text(name)
-			if err != nil {
-				return nil, until, err
+			if ends[name], err = o.Text(name); err != nil {
+				return nil, nil, err
 			}
-			*at = &text
 		}
 	}
 	if _, given := o["roles"]; !given && c.add {
-		return wanted, until, nil
+		return wanted, ends, nil
 	}
 	roles, err := o.Texts("roles")
 	wanted.roles = eachOnce(roles)
-	return wanted, until, err
+	return wanted, ends, err
 }
 
-// end is how an order tells when something ends: at a time, or after a while. Nil: it does not.
-type end struct{ at, after *string }
+// endFields are the fields for the end of something: a time, and a while. Without them it does not end.
+func endFields() []string { return []string{"until", "for"} }
 
-// readTime returns the time of the end, zero if there is none.
-func (e end) readTime(now time.Time) (time.Time, error) {
+// readEnd returns the time of the end in fields, zero if there is none.
+func readEnd(fields map[string]string, now time.Time) (at time.Time, err error) {
+	until, hasTime := fields["until"]
+	after, hasWhile := fields["for"]
 	switch {
-	case e.at != nil && e.after != nil:
-		return time.Time{}, web.BadRequest(`Give "until" or "for", not both.`, errTime)
-	case e.at != nil:
-		at, err := accounts.ParseTime(*e.at)
-		if err != nil {
+	case hasTime && hasWhile:
+		return at, web.BadRequest(`Give "until" or "for", not both.`, errTime)
+	case hasTime:
+		if at, err = accounts.ParseTime(until); err != nil {
 			return at, web.BadRequest(`"until" must be a time with an offset, like 2026-12-04T18:00:00Z.`, errTime)
 		}
-		return at, nil
-	case e.after != nil:
-		after, err := strictyaml.ParseDuration(*e.after)
-		if err != nil || after <= 0 {
-			return time.Time{}, web.BadRequest(`"for" must be a duration like 8h or 3d.`, errTime)
+	case hasWhile:
+		while, err := strictyaml.ParseDuration(after)
+		if err != nil || while <= 0 {
+			return at, web.BadRequest(`"for" must be a duration like 8h or 3d.`, errTime)
 		}
-		return now.Add(after).Truncate(time.Second), nil
+		at = now.Add(while).Truncate(time.Second)
 	}
-	return time.Time{}, nil
+	return at, nil
 }
 
 // orderOfForm reads a form. The roles are between commas, in one field or several.
-func orderOfForm(ex *web.Exchange, c *change) (*order, end, error) {
+func orderOfForm(ex *web.Exchange, c *change) (wanted *order, ends map[string]string, err error) {
 	values, err := bodies.ReadForm(ex, `The form must have one field "username".`, "username")
 	if err != nil {
-		return nil, end{}, err
+		return nil, nil, err
 	}
-	wanted, until := &order{username: values.Get("username")}, end{}
+	wanted, ends = &order{username: values.Get("username")}, map[string]string{}
 	if !c.roles {
-		return wanted, until, nil
+		return wanted, nil, nil
 	}
-	for name, at := range map[string]**string{"until": &until.at, "for": &until.after} {
-		given := values[name]
-		if len(given) > 1 {
-			return nil, until, web.BadRequest(`Give "until" and "for" at most once.`, errTime)
+	for _, name := range endFields() {
+		if len(values[name]) > 1 {
+			return nil, nil, web.BadRequest(`Give "until" and "for" at most once.`, errTime)
 		}
-		if len(given) == 1 && strings.TrimSpace(given[0]) != "" { // a field that is left empty
-			text := strings.TrimSpace(given[0])
-			*at = &text
+		if text := strings.TrimSpace(values.Get(name)); text != "" { // or a field that is left empty
+			ends[name] = text
 		}
 	}
 	if _, given := values["roles"]; !given && !c.add {
-		return nil, until, web.BadRequest(`The form must have the field "roles": roles with commas between them.`, nil)
+		return nil, nil, web.BadRequest(`The form must have the field "roles": roles with commas between them.`, nil)
 	}
 	wanted.roles = eachOnce(strings.Split(strings.Join(values["roles"], ","), ","))
-	return wanted, until, nil
+	return wanted, ends, nil
 }
 
 // eachOnce returns roles without outer space, each once, and without empty ones.

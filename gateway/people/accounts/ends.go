@@ -1,7 +1,6 @@
 package accounts
 
 import (
-	"cmp"
 	"errors"
 	"reflect"
 	"slices"
@@ -130,25 +129,20 @@ func (a *Account) End() time.Time { return endOf(a.Until) }
 // Ended reports whether the account has ended at a time. Then it is as if disabled.
 func (a *Account) Ended(now time.Time) bool { return hasEnded(a.Until, now) }
 
-// Current returns the roles that have not ended at a time, and when they and the account end; nil: nothing does.
+// Current returns the roles that have not ended at a time, and when they and the account end; nil: no end is given.
 func (a *Account) Current(now time.Time) (roles []string, ends *policy.Ends) {
 	if a.Until.IsZero() && a.RoleEnds == nil {
 		return a.Roles, nil
 	}
-	found := &policy.Ends{Account: endOf(a.Until).UTC()}
-	roles = slices.DeleteFunc(slices.Clone(a.Roles), func(role string) bool { return hasEnded(a.RoleEnds[role], now) })
-	for _, role := range roles {
-		if end := endOf(a.RoleEnds[role]); !end.IsZero() {
-			if found.Roles == nil {
-				found.Roles = map[string]time.Time{}
-			}
-			found.Roles[role] = end.UTC()
+	roles, ends = []string{}, &policy.Ends{Account: endOf(a.Until).UTC(), Roles: map[string]time.Time{}}
+	for _, role := range a.Roles {
+		if end := endOf(a.RoleEnds[role]); end.IsZero() {
+			roles = append(roles, role)
+		} else if now.Before(end) {
+			roles, ends.Roles[role] = append(roles, role), end.UTC()
 		}
 	}
-	if found.Account.IsZero() && found.Roles == nil {
-		return roles, nil
-	}
-	return roles, found
+	return roles, ends
 }
 
 // At returns the account as it is at a time, in which nothing ends any more later.
@@ -199,12 +193,11 @@ func endsOf(users []Account) (all []End) {
 }
 
 // Ends returns the ends after one time and until another, the latter included, in order.
-func (a *Set) Ends(after, until time.Time) []End {
-	find := func(at time.Time) int {
-		i, _ := slices.BinarySearchFunc(a.ends, at, func(e End, at time.Time) int {
-			return cmp.Or(e.At.Compare(at), -1) // behind those at that time
-		})
-		return i
+func (a *Set) Ends(after, until time.Time) (all []End) {
+	for _, end := range a.ends {
+		if end.At.After(after) && !end.At.After(until) {
+			all = append(all, end)
+		}
 	}
-	return a.ends[find(after):max(find(after), find(until))]
+	return all
 }

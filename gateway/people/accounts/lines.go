@@ -173,9 +173,12 @@ func setField(field any, value json.RawMessage) error {
 	case *[]factors.Passkey, **factors.TOTP:
 		return decodeFactors(value, field)
 	case *time.Time:
-		return decodeTime(value, field)
-	case *[]Role:
-		return decodeRoles(value, field)
+		var text string
+		err := json.Unmarshal(value, &text)
+		if err == nil {
+			*field, err = ParseTime(text)
+		}
+		return err
 	}
 	list, ok := field.(*[]string)
 	if !ok {
@@ -191,59 +194,25 @@ func setField(field any, value json.RawMessage) error {
 	return nil
 }
 
-// decodeTime decodes a text with an end.
-func decodeTime(value json.RawMessage, into *time.Time) error {
-	var text string
-	err := json.Unmarshal(value, &text)
-	if err == nil {
-		*into, err = ParseTime(text)
+// UnmarshalJSON decodes a name, or an object of a name and an end.
+func (r *Role) UnmarshalJSON(value []byte) error {
+	if value[0] == '"' {
+		return json.Unmarshal(value, &r.Name)
+	}
+	if err := strictjson.Unique(value); err != nil {
+		return fmt.Errorf("not valid JSON: %w", err)
+	}
+	var members map[string]string
+	err := json.Unmarshal(value, &members)
+	until, ends := members["until"]
+	if r.Name = members["name"]; err != nil || r.Name == "" || len(members) > 2 || len(members) == 2 && !ends {
+		return errors.New(`expected a list of strings, or of objects like ` +
+			`{"name": "admin", "until": "2026-12-04T18:00:00Z"}`)
+	}
+	if ends {
+		r.Until, err = ParseTime(until)
 	}
 	return err
-}
-
-// decodeRoles decodes a list of roles: names, or objects of a name and an end.
-func decodeRoles(value json.RawMessage, into *[]Role) error {
-	var elements []json.RawMessage
-	if err := json.Unmarshal(value, &elements); err != nil {
-		return err
-	}
-	for _, element := range elements {
-		role, err := decodeRole(element)
-		if err != nil {
-			return err
-		}
-		*into = append(*into, role)
-	}
-	return nil
-}
-
-func decodeRole(value json.RawMessage) (role Role, err error) {
-	if err := strictjson.Unique(value); err != nil {
-		return role, fmt.Errorf("not valid JSON: %w", err)
-	}
-	wrong := errors.New(`expected a list of strings, or of objects like ` +
-		`{"name": "admin", "until": "2026-12-04T18:00:00Z"}`)
-	if describeJSON(value) == "a string" {
-		return role, json.Unmarshal(value, &role.Name)
-	}
-	object := map[string]json.RawMessage{}
-	if json.Unmarshal(value, &object) != nil || object == nil || len(object["name"]) < len(`"a"`) {
-		return role, wrong
-	}
-	for key, member := range object {
-		switch {
-		case describeJSON(member) != "a string" || key != "name" && key != "until":
-			return role, wrong
-		case key == "name":
-			err = json.Unmarshal(member, &role.Name)
-		default:
-			err = decodeTime(member, &role.Until)
-		}
-		if err != nil {
-			return role, err
-		}
-	}
-	return role, nil
 }
 
 // decodeFactors decodes a value of factors.
