@@ -21,7 +21,8 @@ import (
 
 // accessFlags say which part of the table to print, and how.
 type accessFlags struct {
-	path, other, provider, at          string
+	path, other, provider              string
+	now                                func() time.Time
 	users, roles, routes               []string
 	next, asJSON, opensOnly, placehold bool
 }
@@ -56,7 +57,7 @@ func accessCommand() *cobra.Command {
 	flags.StringArrayVar(&f.routes, "route", nil, "only the route of this name; can be repeated")
 	flags.StringVar(&f.provider, "provider", "", "the provider or trusted issuer of the made-up users (default: local)")
 	flags.BoolVar(&f.next, "next", false, "with every next of the policies in place")
-	atFlag(cmd, &f.at)
+	f.now = atFlag(cmd)
 	flags.BoolVar(&f.asJSON, "json", false, "print a JSON object")
 	flags.StringVar(&f.other, "diff", "", "print what differs in another configuration `FILE`")
 	flags.BoolVar(&f.opensOnly, "opens", false, "with --diff, only where it opens")
@@ -67,23 +68,15 @@ func accessCommand() *cobra.Command {
 	return cmd
 }
 
-// atFlag adds the flag with a time, for readAt.
-func atFlag(cmd *cobra.Command, at *string) {
-	cmd.Flags().StringVar(at, "at", "",
-		"the time at which accounts and roles may have ended, in RFC 3339 (default: now)")
-}
-
-// readAt returns the clock of --at.
-func readAt(at string) (func() time.Time, error) {
-	if at == "" {
-		return time.Now, nil
+// atFlag adds the flag --at, and returns the clock of its time.
+func atFlag(cmd *cobra.Command) func() time.Time {
+	at := timeFlag(cmd, "at", "the time at which accounts and roles may have ended, in RFC 3339 (default: now)")
+	return func() time.Time {
+		if at.IsZero() {
+			return time.Now()
+		}
+		return *at
 	}
-	parsed, err := time.Parse(time.RFC3339, at)
-	if err != nil {
-		err = fmt.Errorf("--at %q is not a time in RFC 3339 with an offset, like 2026-12-04T18:00:00Z", at)
-		return nil, &usageError{err}
-	}
-	return func() time.Time { return parsed }, nil
 }
 
 func (f *accessFlags) run(cmd *cobra.Command) error {
@@ -93,10 +86,6 @@ func (f *accessFlags) run(cmd *cobra.Command) error {
 		return &usageError{errors.New("--opens needs --diff: it is about what another configuration opens")}
 	case cmd.Flags().Changed("provider") && len(f.roles) == 0:
 		return &usageError{errors.New("--provider needs --roles: it is about made-up users")}
-	}
-	now, err := readAt(f.at)
-	if err != nil {
-		return err
 	}
 	paths := []string{f.path}
 	if diffs {
@@ -108,7 +97,7 @@ func (f *accessFlags) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		explainer, err := gateway.NewExplainerAt(cfg, now)
+		explainer, err := gateway.NewExplainerAt(cfg, f.now)
 		if err != nil {
 			return err
 		}

@@ -82,18 +82,13 @@ func explainCommand() *cobra.Command {
 		"the method of the message to an MCP server, like tools/call (default: a message that no list of mcp refuses)")
 	mcpName := cmd.Flags().String("mcp-name", "", "the tool, the prompt or the URI that the message names")
 	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")
-	var at string
-	atFlag(cmd, &at)
+	now := atFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		described, err := readDescribed(args[0], args[1], *from, *header)
 		if err != nil {
 			return err
 		}
 		described.Verify, described.MCPMethod, described.MCPName = *verify, *mcpMethod, *mcpName
-		now, err := readAt(at)
-		if err != nil {
-			return err
-		}
 		if described.Caller, err = caller.readLogin(cmd); err != nil {
 			return err
 		}

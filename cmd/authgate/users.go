@@ -76,12 +76,12 @@ type userEdit struct {
 var errAlready = errors.New("already")
 
 // edit changes one account, and tells the gateways that run.
-func (f *userFile) edit(cmd *cobra.Command, e userEdit) error {
+func (f *userFile) edit(ctx context.Context, out io.Writer, e userEdit) error {
 	if f.Path == "" {
 		return fmt.Errorf("%s has no accounts.file, and this command changes no accounts elsewhere; "+
 			"set accounts.file, as in accounts: {file: accounts.yaml}", f.config)
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	if e.Add {
 		if err := createUsers(f.Path); err != nil {
@@ -96,7 +96,6 @@ func (f *userFile) edit(cmd *cobra.Command, e userEdit) error {
 		}
 		return change(a)
 	}
-	out := cmd.OutOrStdout()
 	err := f.Edit(ctx, e.Edit)
 	if errors.Is(err, errAlready) {
 		fmt.Fprintf(out, "%s %s.\n", printable(name), cmp.Or(e.idle, e.did+" already"))
@@ -209,7 +208,7 @@ func editCommand(
 		if err := accounts.CheckNewUsername(args[0], file.Colons); edit.Add && err != nil {
 			return &usageError{err}
 		}
-		return file.edit(cmd, edit)
+		return file.edit(cmd.Context(), cmd.OutOrStdout(), edit)
 	}
 	return cmd
 }
@@ -227,12 +226,8 @@ func usersAddCommand() *cobra.Command {
 	roles := cmd.Flags().String("roles", "", "roles, separated by commas")
 	name := cmd.Flags().String("name", "", "display name")
 	email := cmd.Flags().String("email", "", "email address")
-	until := untilFlag(cmd, "when the account ends, like 2026-12-04T18:00:00Z (default: never)")
+	until := timeFlag(cmd, "until", "when the account ends, like 2026-12-04T18:00:00Z (default: never)")
 	return editCommand(cmd, cobra.ExactArgs(1), func(args []string) (userEdit, error) {
-		end, err := until()
-		if err != nil {
-			return userEdit{}, err
-		}
 		given, err := readRoles(*roles)
 		if err == nil {
 			if err = policy.CheckVisible(*name); err != nil {
@@ -245,25 +240,23 @@ func usersAddCommand() *cobra.Command {
 		return userEdit{did: "is added, without a password", Edit: accounts.Edit{
 			Add: true,
 			Change: func(a *accounts.Account) error {
-				a.Name, a.Email, a.Roles, a.Until = *name, *email, given, end
+				a.Name, a.Email, a.Roles, a.Until = *name, *email, given, *until
 				return nil
 			},
 		}}, accounts.CheckNewUsername(args[0], true) // the configuration says whether colons are allowed
 	})
 }
 
-// untilFlag adds --until to a command, and returns its reader: of the zero time if it is not given.
-func untilFlag(cmd *cobra.Command, meaning string) func() (time.Time, error) {
-	text := cmd.Flags().String("until", "", meaning)
-	return func() (at time.Time, err error) {
-		if !cmd.Flags().Changed("until") {
-			return at, nil
+// timeFlag adds a flag with a time, zero without it.
+func timeFlag(cmd *cobra.Command, name, meaning string) *time.Time {
+	at := new(time.Time)
+	cmd.Flags().Func(name, meaning, func(text string) (err error) {
+		if *at, err = accounts.ParseTime(text); err != nil {
+			err = fmt.Errorf("%q is not a time in RFC 3339 with an offset, like 2026-12-04T18:00:00Z", text)
 		}
-		if at, err = accounts.ParseTime(*text); err != nil {
-			err = fmt.Errorf("--until %q: %w", *text, err)
-		}
-		return at, err
-	}
+		return err
+	})
+	return at
 }
 
 // readRoles reads roles that are separated by commas.
@@ -336,12 +329,8 @@ func usersRolesCommand() *cobra.Command {
 			"  authgate users roles carol staff,admin --until 2026-11-30T12:00:00+01:00\n" +
 			"  authgate users roles carol \"\"",
 	}
-	until := untilFlag(cmd, "when roles that the user does not have yet end (default: never)")
+	until := timeFlag(cmd, "until", "when roles that the user does not have yet end (default: never)")
 	return editCommand(cmd, cobra.ExactArgs(2), func(args []string) (userEdit, error) {
-		end, err := until()
-		if err != nil {
-			return userEdit{}, err
-		}
 		roles, err := readRoles(args[1])
 		did := "has the roles " + strings.Join(roles, ", ")
 		if len(roles) == 0 {
@@ -349,7 +338,7 @@ func usersRolesCommand() *cobra.Command {
 		}
 		return userEdit{did: did, Edit: accounts.Edit{Change: func(a *accounts.Account) error {
 			before := a.RolesText()
-			if a.GiveRoles(roles, end, time.Now()); a.RolesText() == before {
+			if a.GiveRoles(roles, *until, time.Now()); a.RolesText() == before {
 				return errAlready
 			}
 			return nil
@@ -400,14 +389,10 @@ func usersInviteCommand() *cobra.Command {
 			"  authgate users invite carol --until 2026-12-04T18:00:00Z",
 		Args: usage(cobra.ExactArgs(1)),
 	}
-	which, until := registerGateway(cmd), untilFlag(cmd, "when the account ends (default: as before)")
+	which, until := registerGateway(cmd), timeFlag(cmd, "until", "when the account ends (default: as before)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), answerTime)
 		defer cancel()
-		end, err := until()
-		if err != nil {
-			return &usageError{err}
-		}
 		file, err := openUsers(*which.path)
 		if err != nil {
 			return err
@@ -416,7 +401,7 @@ func usersInviteCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := file.endAt(cmd, args[0], end); err != nil {
+		if err := file.endAt(cmd, args[0], *until); err != nil {
 			return err
 		}
 		link, err := client.Invite(ctx, args[0])
@@ -437,10 +422,7 @@ func (f *userFile) endAt(cmd *cobra.Command, username string, end time.Time) err
 	if end.IsZero() {
 		return nil
 	}
-	quiet := &cobra.Command{}
-	quiet.SetOut(cmd.ErrOrStderr())
-	quiet.SetContext(cmd.Context())
-	return f.edit(quiet, userEdit{
+	return f.edit(cmd.Context(), cmd.ErrOrStderr(), userEdit{
 		did: "ends at " + end.Format(time.RFC3339),
 		Edit: accounts.Edit{Username: username, Change: func(a *accounts.Account) error {
 			if a.Until = end; a.Disabled || a.Ended(time.Now()) {

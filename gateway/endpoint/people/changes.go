@@ -151,10 +151,10 @@ func (p *page) change(
 // invite returns the link of a new invitation.
 func invite(ctx context.Context, set *invitations.Invitations, username string) (string, error) {
 	link, err := set.Invite(ctx, username)
-	if account, ended := set.Ended(username); errors.Is(err, invitations.ErrNoAccount) && ended {
-		return "", hasEnded(account.Until)
-	}
-	if errors.Is(err, invitations.ErrNoAccount) {
+	switch {
+	case errors.Is(err, invitations.ErrEnded):
+		return "", hasEnded(err)
+	case errors.Is(err, invitations.ErrNoAccount):
 		return "", &web.Error{
 			Status: http.StatusConflict, Detail: "The account is disabled. Enable it first.",
 			Cause: fmt.Errorf("%w: %w", errDisabled, err),
@@ -163,11 +163,10 @@ func invite(ctx context.Context, set *invitations.Invitations, username string) 
 	return link, err
 }
 
-// hasEnded is the error of an invitation for an account that has ended.
-func hasEnded(at time.Time) error {
+// hasEnded is the answer to an order that would invite an account that has ended.
+func hasEnded(cause error) error {
 	return &web.Error{
-		Status: http.StatusConflict, Detail: "The account has ended. Ask an operator for a later end.",
-		Cause: fmt.Errorf("%w at %s", errEnded, at.UTC().Format(time.RFC3339)),
+		Status: http.StatusConflict, Detail: "The account has ended. Ask an operator for a later end.", Cause: cause,
 	}
 }
 
@@ -194,7 +193,7 @@ func (p *page) checkChange(
 	}
 	if c.add {
 		if added := (&accounts.Account{Until: wanted.until}); added.Ended(wanted.now) {
-			return nil, hasEnded(wanted.until) // it could not be invited
+			return nil, hasEnded(invitations.ErrEnded)
 		}
 		return nil, p.mayBecome(actor, c, &accounts.Account{Username: wanted.username}, wanted)
 	}
@@ -288,7 +287,6 @@ var (
 	errReach    = errors.New("the account has a role that the user does not have")
 	errLends    = errors.New("the user has a role that they want to give not for that long")
 	errLonger   = errors.New("the account has a role for longer than the user")
-	errEnded    = errors.New("the account has ended")
 	errTime     = errors.New("not a time or duration that something can end at")
 	errOpens    = errors.New("a policy lets in the account and not the user")
 	errSelf     = errors.New("users cannot disable, demote or reset themselves")
@@ -371,7 +369,7 @@ func noticeOf(err error) pages.PeopleNotice {
 	}{
 		{errName, pages.PeopleName}, {accounts.ErrExists, pages.PeopleExists}, {errUnknown, pages.PeopleUnknown},
 		{errGives, pages.PeopleGives}, {errReach, pages.PeopleReach}, {errOpens, pages.PeopleOpens},
-		{errLends, pages.PeopleLends}, {errLonger, pages.PeopleLonger}, {errEnded, pages.PeopleHasEnded},
+		{errLends, pages.PeopleLends}, {errLonger, pages.PeopleLonger}, {invitations.ErrEnded, pages.PeopleHasEnded},
 		{errTime, pages.PeopleTime},
 		{errSelf, pages.PeopleSelf}, {errDisabled, pages.PeopleIsDisabled}, {errFixed, pages.PeopleFixed},
 	} {

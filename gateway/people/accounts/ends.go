@@ -156,7 +156,7 @@ func (a Account) At(now time.Time) Account {
 // PutOff reports whether an account whose end has come here ends later, or never, by the record: another
 // instance has a newer configuration.
 func (a *Set) PutOff(c *Changes, username string) bool {
-	account, ok := a.byName[policy.NormalName(username)]
+	account, ok := a.Find(username)
 	if !ok {
 		return false
 	}

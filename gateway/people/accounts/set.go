@@ -153,10 +153,7 @@ func (a *Account) off() bool { return a.Disabled || !a.Until.IsZero() && a.Ended
 // Lookup returns the account with that user name, in any normalization. It returns
 // false if there is none, or if it is disabled or has ended.
 func (a *Set) Lookup(username string) (*Account, bool) {
-	if a == nil {
-		return nil, false
-	}
-	account, ok := a.byName[policy.NormalName(username)]
+	account, ok := a.Find(username)
 	if !ok || account.off() {
 		return nil, false
 	}
@@ -165,6 +162,9 @@ func (a *Set) Lookup(username string) (*Account, bool) {
 
 // Find is Lookup for any account, disabled and ended ones too.
 func (a *Set) Find(username string) (*Account, bool) {
+	if a == nil {
+		return nil, false
+	}
 	account, ok := a.byName[policy.NormalName(username)]
 	return account, ok
 }

@@ -57,6 +57,8 @@ const (
 var (
 	// ErrNoAccount: there is no account of that name that could be invited, or it is disabled.
 	ErrNoAccount = errors.New("no account of that name can be invited")
+	// ErrEnded is the ErrNoAccount of an account that has ended, and is not disabled.
+	ErrEnded = fmt.Errorf("%w: it has ended", ErrNoAccount)
 	// ErrInvalid: the link is wrong, used, replaced by another or too old, or its account is
 	// not as it was.
 	ErrInvalid = errors.New("the invitation is wrong, used or too old")
@@ -88,9 +90,12 @@ type invitation struct {
 // Invite makes an invitation for an account, and returns its link. An earlier one of the
 // account is not valid any more. The error is ErrNoAccount if there is none.
 func (i *Invitations) Invite(ctx context.Context, username string) (link string, err error) {
-	account, ok := i.Accounts.Lookup(username)
-	if !ok {
+	account, ok := i.Accounts.Find(username)
+	switch {
+	case !ok || account.Disabled:
 		return "", ErrNoAccount
+	case account.Ended(i.Now()):
+		return "", fmt.Errorf("%w at %s", ErrEnded, account.Until.UTC().Format(time.RFC3339))
 	}
 	name, secret := nameOf(account.Username), make([]byte, secretBytes)
 	rand.Read(secret) // never fails
@@ -110,12 +115,6 @@ func (i *Invitations) Invite(ctx context.Context, username string) (link string,
 	}
 	query := url.Values{TokenField: {encode(append(name, secret...))}}
 	return i.Base + Page + "?" + query.Encode(), nil
-}
-
-// Ended returns the account of that name if it has ended, and is not disabled.
-func (i *Invitations) Ended(username string) (*accounts.Account, bool) {
-	account, ok := i.Accounts.Find(username)
-	return account, ok && !account.Disabled && account.Ended(i.Now())
 }
 
 // Find returns the account that an invitation is for, and leaves the invitation as it is.
