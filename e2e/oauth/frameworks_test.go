@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -17,27 +18,42 @@ const frameworksPage = "docs/how-to/frameworks.md"
 // framework is an application of the page, and the gateway of the page, at which its users sign in.
 type framework struct {
 	*world.Instance
-	dir, port, home string
-	environment     []string
+	dir, port   string
+	home        string // the application's address for browsers
+	pages       string // the beginning of the addresses of the gateway's own pages
+	environment []string
 }
 
-// prepareFramework runs the page's gateway, and writes files of the page into a folder.
-func prepareFramework(t *testing.T, files ...string) *framework {
+// eachFramework calls test with an application of the page at its port, and with one that browsers reach by https. In
+// the latter case the gateway stands in front of it, and lets all requests through.
+func eachFramework(t *testing.T, test func(t *testing.T, f *framework), files ...string) {
 	t.Helper()
-	f := &framework{Instance: world.Prepare(t), dir: t.TempDir(), port: world.FreePort(t)}
-	f.home = "http://127.0.0.1:" + f.port
-	f.Configure(f.here(world.WithoutAddresses(world.DocumentedFile(t, frameworksPage, "gateway.yaml"))))
-	f.Run()
-	for _, name := range files {
-		world.WriteAll(t, f.dir, map[string]string{name: f.here(world.DocumentedFile(t, frameworksPage, name))})
+	for _, name := range []string{"http", "https"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &framework{Instance: world.Prepare(t), dir: t.TempDir(), port: world.FreePort(t)}
+			application := "http://127.0.0.1:" + f.port
+			f.home, f.pages = application, f.Base+"/"
+			config := f.here(world.WithoutAddresses(world.DocumentedFile(t, frameworksPage, "gateway.yaml")))
+			if name == "https" {
+				f.home, f.pages = f.Base, f.Base+"/.authgate/"
+				config = world.Substituted(t, config, application, f.Base) + fmt.Sprintf("endpoints: {prefix: /.authgate/}\n"+
+					"upstreams: {app: {url: %q}}\nroutes: [{match: /, upstream: app, auth: [none]}]\n", application)
+			}
+			f.Configure(config)
+			f.Run()
+			for _, file := range files {
+				world.WriteAll(t, f.dir, map[string]string{file: f.here(world.DocumentedFile(t, frameworksPage, file))})
+			}
+			authority := filepath.Join(f.Dir, f.CA)
+			f.environment = []string{
+				"ISSUER=" + f.Base, "CLIENT_ID=notes", "CLIENT_SECRET=wonderland", "APP_URL=" + f.home, "PORT=" + f.port,
+				"SESSION_SECRET=of the application, 32 bytes long", "REQUESTS_CA_BUNDLE=" + authority,
+				"NODE_EXTRA_CA_CERTS=" + authority,
+			}
+			test(t, f)
+		})
 	}
-	authority := filepath.Join(f.Dir, f.CA)
-	f.environment = []string{
-		"ISSUER=" + f.Base, "CLIENT_ID=notes", "CLIENT_SECRET=wonderland", "APP_URL=" + f.home, "PORT=" + f.port,
-		"SESSION_SECRET=of the application, 32 bytes long", "REQUESTS_CA_BUNDLE=" + authority,
-		"NODE_EXTRA_CA_CERTS=" + authority,
-	}
-	return f
 }
 
 // here replaces the addresses of the page, also where they are encoded.
@@ -91,42 +107,42 @@ func (f *framework) start(t *testing.T, command *exec.Cmd) {
 	})
 }
 
-// wantSignIn signs alice in to the application and out of it. Then the application asks for a sign-in, and so does
-// the gateway.
+// wantSignIn signs alice in to the application and out of it, twice. Each time, the gateway asks for her password.
 func (f *framework) wantSignIn(t *testing.T, logout string, shows ...string) {
 	t.Helper()
 	alice := user{world.Browse(f.Instance)}
 	alice.T = t
-	signIn := func(when string) {
-		t.Helper()
+	for _, when := range []string{"at first", "after the sign-out"} {
 		alice.Open(f.home + "/")
 		f.press(alice)
-		if form, _ := alice.Form(); !strings.HasPrefix(alice.URL.String(), f.Base) || !form.Fields.Has("username") {
-			t.Fatalf("%s: the gateway does not ask for a sign-in: %s", when, alice.Describe())
-		}
+		f.wantPassword(alice, when)
 		alice.Send(map[string]string{"username": "alice", "password": "wonderland"})
 		for _, text := range shows {
 			if !strings.HasPrefix(alice.URL.String(), f.home+"/") || !strings.Contains(alice.Page.Body, text) {
 				t.Fatalf("%s: signed in, without %q: %s", when, text, alice.Describe())
 			}
 		}
+		alice.Open(f.home + logout)
+		f.press(alice)
+		f.wantPassword(alice, "signed out")
 	}
-	signIn("at first")
-	alice.Open(f.home + logout)
-	f.press(alice)
-	if form, _ := alice.Form(); !form.Fields.Has("username") {
-		t.Fatalf("signed out: the application does not lead to a sign-in: %s", alice.Describe())
-	}
-	signIn("signed out")
 }
 
 // press presses the buttons that an application shows before the user goes to the gateway.
 func (f *framework) press(person user) {
 	person.T.Helper()
 	for range 2 {
-		if _, ok := person.Form(); ok && strings.HasPrefix(person.URL.String(), f.home) {
+		if _, ok := person.Form(); ok && !strings.HasPrefix(person.URL.String(), f.pages) {
 			person.Send(nil)
 		}
+	}
+}
+
+// wantPassword fails the test unless the gateway's page asks for a user name and a password.
+func (f *framework) wantPassword(person user, when string) {
+	person.T.Helper()
+	if form, _ := person.Form(); !strings.HasPrefix(person.URL.String(), f.pages) || !form.Fields.Has("username") {
+		person.T.Fatalf("%s: the gateway does not ask for a sign-in: %s", when, person.Describe())
 	}
 }
 
@@ -148,8 +164,9 @@ func javaScript(t *testing.T, file string) {
 	if _, err := os.Stat(filepath.Join(modules, "@auth/express")); err != nil {
 		t.Fatalf("the libraries are not installed, run make deps: %v", err)
 	}
-	f := prepareFramework(t, file)
-	world.NoError(t, os.Symlink(modules, filepath.Join(f.dir, "node_modules")))
-	f.launch(t, "", "node "+file)
-	f.wantSignIn(t, "/logout", `"name":"Alice Example"`, `"roles":["staff"]`)
+	eachFramework(t, func(t *testing.T, f *framework) {
+		world.NoError(t, os.Symlink(modules, filepath.Join(f.dir, "node_modules")))
+		f.launch(t, "", "node "+file)
+		f.wantSignIn(t, "/logout", `"name":"Alice Example"`, `"roles":["staff"]`)
+	}, file)
 }
