@@ -122,6 +122,7 @@ type options struct {
 	servers             lab.Options
 	unread, flood       bool
 	grows, shared       bool
+	logins              bool
 	older               string
 	picture             string
 }
@@ -157,6 +158,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.flood, "flood", false, "measure instead what signed-in users see while others guess passwords")
 	flags.BoolVar(&o.grows, "growth", false, "measure instead how cost grows with the configuration and its use")
 	flags.BoolVar(&o.shared, "instances", false, "measure instead what several gateways on one Redis cost")
+	flags.BoolVar(&o.logins, "logins", false, "measure instead what logins and logouts cost on each embedded store")
 	flags.StringVar(&o.picture, "picture", "", "SVG `file` for the ratios to the floor, as bars")
 	flags.StringVar(&o.servers.AuthgateLog, "log", os.DevNull, "`file` for what authgate logs")
 	if err := flags.Parse(args); err != nil {
@@ -172,7 +174,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case seconds < 1 || warm < 1 || o.rounds < 1 || o.connections < 1:
 		return o, errors.New("-seconds, -warm, -rounds and -connections must be at least 1")
-	case o.older != "" && (o.unread || o.flood || o.grows || o.shared || o.picture != ""):
+	case o.older != "" && (o.unread || o.flood || o.grows || o.shared || o.logins || o.picture != ""):
 		return o, errors.New("-older compares rows: it goes with no other table, and with no picture")
 	case o.maxRatio <= 0 || o.maxRedis <= 0 || o.maxNoise <= 0:
 		return o, errors.New("-max-ratio, -max-redis and -max-noise must be above 0")
@@ -206,6 +208,8 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return b.instead(ctx, b.measureUnread, stdout, stderr)
 	case o.flood:
 		return b.instead(ctx, b.measureFlood, stdout, stderr)
+	case o.logins:
+		return b.instead(ctx, b.measureLogins, stdout, stderr)
 	case o.grows:
 		return b.instead(ctx, b.measureGrowth, stdout, stderr)
 	case o.shared:

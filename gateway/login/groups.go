@@ -2,6 +2,7 @@ package login
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -191,15 +192,16 @@ func (g *groups) members(ctx context.Context, key string) ([]member, error) {
 func (g *groups) forgetEnded(ctx context.Context, now *group) error {
 	alive := make([]bool, len(now.Members))
 	var all errgroup.Group
-	all.SetLimit(readsAtOnce)
-	for i, m := range now.Members {
+	for first := range min(readsAtOnce, len(alive)) { // one for several members: most answers come from memory
 		all.Go(func() error {
-			_, err := g.logins.readRecord(ctx, loginPrefix+m.Login)
-			if errors.Is(err, auth.ErrRejected) {
-				return nil
+			for i := first; i < len(alive); i += readsAtOnce {
+				raw, err := record.Find(ctx, g.logins.store, loginPrefix+now.Members[i].Login)
+				if err != nil {
+					return err
+				}
+				alive[i] = raw != nil
 			}
-			alive[i] = err == nil
-			return err
+			return nil
 		})
 	}
 	if err := all.Wait(); err != nil {
@@ -320,7 +322,8 @@ func (g *groups) apply(ctx context.Context, key string, batch []*groupChange) er
 		if err := g.makeRoom(ctx, now); err != nil {
 			return store.Edit{}, err
 		}
-		return record.Edited(now, now.expires())
+		value, err := now.encode()
+		return store.Edit{Value: value, Expires: now.expires()}, err
 	})
 	if err != nil {
 		err = fmt.Errorf("changing a group of logins: %w", err)
@@ -328,12 +331,61 @@ func (g *groups) apply(ctx context.Context, key string, batch []*groupChange) er
 	return err
 }
 
+// The parts of the JSON of a group with members, as encode writes it. A group is read and written
+// whole at each login, so its members do without reflection.
+const (
+	membersBegin = `"members":[{"sid":"`
+	memberTime   = `","expires":"`
+	memberNext   = `"},{"sid":"`
+	membersEnd   = `"}]}`
+	memberLength = sidLength + len(memberTime+time.RFC3339Nano+memberNext)
+)
+
 // decodeGroup decodes the record of a group, and no record as a group without members.
 func decodeGroup(raw []byte) (*group, error) {
 	if raw == nil {
 		return &group{}, nil
 	}
-	return record.Decode[group](raw)
+	head, text, found := strings.Cut(string(raw), membersBegin)
+	text, whole := strings.CutSuffix(text, membersEnd)
+	if !found || !whole {
+		return record.Decode[group](raw)
+	}
+	now, err := record.Decode[group]([]byte(strings.TrimSuffix(head, ",") + "}"))
+	if err != nil {
+		return record.Decode[group](raw)
+	}
+	now.Members = make([]member, 0, strings.Count(text, memberNext)+2) // one more is to join
+	for one := range strings.SplitSeq(text, memberNext) {
+		var m member
+		var at string
+		m.Login, at, _ = strings.Cut(one, memberTime)
+		if strings.Trim(m.Login, sidLetters) != "" || m.Expires.UnmarshalText([]byte(at)) != nil {
+			return record.Decode[group](raw)
+		}
+		now.Members = append(now.Members, m)
+	}
+	return now, nil
+}
+
+// encode returns the JSON of the group.
+func (g *group) encode() ([]byte, error) {
+	text, err := json.Marshal(group{Ended: g.Ended})
+	if err != nil || len(g.Members) == 0 {
+		return text, err
+	}
+	if text = slices.Grow(text[:len(text)-1], memberLength*(len(g.Members)+1)); len(text) > 1 {
+		text = append(text, ',')
+	}
+	before := membersBegin
+	for _, m := range g.Members {
+		text = append(append(append(text, before...), m.Login...), memberTime...)
+		if text, err = m.Expires.AppendText(text); err != nil {
+			return nil, err
+		}
+		before = memberNext
+	}
+	return append(text, membersEnd...), nil
 }
 
 // expires returns when the record is of no more use.

@@ -1,7 +1,10 @@
 package login
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -241,4 +244,40 @@ func TestJoinIsGivenUp(t *testing.T) {
 		}
 		synctest.Wait() // for the change
 	})
+}
+
+// The record of a group is the JSON that earlier versions read and write, and so is one that they
+// have written in another way. What is no such record is an error.
+func TestGroupIsJSON(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 29, 12, 0, 0, 5000, time.FixedZone("", 17*60))
+	ids := []string{rand.Text(), rand.Text(), rand.Text()}
+	for _, ended := range []time.Time{{}, at.UTC(), at} {
+		for n := range 4 {
+			now := &group{Ended: ended}
+			for i, id := range ids[:n] {
+				now.Members = append(now.Members, member{Login: id, Expires: at.Add(time.Duration(i) * time.Hour)})
+			}
+			want := must.Get(json.Marshal(now))(t)
+			if got := must.Get(now.encode())(t); !bytes.Equal(got, want) {
+				t.Errorf("the record is %s, want %s", got, want)
+			}
+			indented := must.Get(json.MarshalIndent(now, "", " "))(t)
+			for _, raw := range [][]byte{want, indented} {
+				if got := must.Get(must.Get(decodeGroup(raw))(t).encode())(t); !bytes.Equal(got, want) {
+					t.Errorf("%s is read as %s", raw, got)
+				}
+			}
+		}
+	}
+	strange := `{"members":[{"sid":"a\"b","expires":"2026-11-29T12:00:00Z"}]}`
+	if got := must.Get(decodeGroup([]byte(strange)))(t).Members; len(got) != 1 || got[0].Login != `a"b` {
+		t.Errorf("%s is read as %v", strange, got)
+	}
+	for _, damaged := range []string{`{"members":[{"sid":"A","expires":"soon"}]}`, `{"members":[{"sid":"A"}]}x`,
+		`{"ended":1,"members":[{"sid":"A","expires":"2026-11-29T12:00:00Z"}]}`, `{`} {
+		if now, err := decodeGroup([]byte(damaged)); err == nil {
+			t.Errorf("%s is read as %v", damaged, now)
+		}
+	}
 }

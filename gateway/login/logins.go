@@ -95,8 +95,11 @@ func (login *Login) HasTokens() bool {
 	return slices.ContainsFunc(login.Handles, func(key string) bool { return strings.HasPrefix(key, refreshPrefix) })
 }
 
-// sidLength is the length of a login's ID, which crypto/rand.Text makes.
-const sidLength = 26
+// The length of a login's ID, which crypto/rand.Text makes, and its letters.
+const (
+	sidLength  = 26
+	sidLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+)
 
 // Logins begins and ends all logins.
 type Logins struct {

@@ -54,12 +54,21 @@ func SignIn(path, username, password string) Visit {
 
 // Ask returns how long the answer took, and its status.
 func (v Visitor) Ask(ctx context.Context, what Visit) (time.Duration, int, error) {
+	took, got, err := v.Answer(ctx, what)
+	if err != nil {
+		return 0, 0, err
+	}
+	return took, got.StatusCode, nil
+}
+
+// Answer returns how long the answer took, and the answer without its body.
+func (v Visitor) Answer(ctx context.Context, what Visit) (time.Duration, *http.Response, error) {
 	if what.Body != nil {
 		what.Method = http.MethodPost
 	}
 	r, err := http.NewRequestWithContext(ctx, what.Method, v.URL+what.Path, bytes.NewReader(what.Body))
 	if err != nil {
-		return 0, 0, err
+		return 0, nil, err
 	}
 	if what.From != "" {
 		r.Header.Set("X-Forwarded-For", what.From)
@@ -75,10 +84,10 @@ func (v Visitor) Ask(ctx context.Context, what Visit) (time.Duration, int, error
 	began := time.Now()
 	response, err := v.Transport.RoundTrip(r)
 	if err != nil {
-		return 0, 0, err
+		return 0, nil, err
 	}
 	_, err = io.Copy(io.Discard, response.Body)
-	return time.Since(began), response.StatusCode, errors.Join(err, response.Body.Close())
+	return time.Since(began), response, errors.Join(err, response.Body.Close())
 }
 
 // Want sends a request, whose answer must have a status, and returns how long the answer took.

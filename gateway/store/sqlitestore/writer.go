@@ -261,11 +261,18 @@ func (b *batch) carryOut(one *write) error {
 	return one.err
 }
 
-// live returns the live value of key, or store.ErrNotFound.
+// live returns the live value of key, or store.ErrNotFound. It asks the database only for what is
+// not in memory: nothing else changes the database while the transaction runs.
 func (b *batch) live(key string) ([]byte, error) {
-	e, err := readEntry(context.Background(), b.tx.Stmt(b.writer.get), key)
-	if err != nil {
-		return nil, err
+	e, known := b.changes[key]
+	if !known {
+		e, known, _ = b.writer.cache.lookup(key, b.now)
+	}
+	if !known {
+		var err error
+		if e, err = readEntry(context.Background(), b.tx.Stmt(b.writer.get), key); err != nil {
+			return nil, err
+		}
 	}
 	if !e.live(b.now) {
 		return nil, store.ErrNotFound
