@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -180,21 +181,28 @@ func (a *adding) setRoles(list string) error {
 
 // setHost sets the host, and the path if there is one. Of the address of a page, it takes both.
 func (a *adding) setHost(answer string) error {
+	match, err := readPlace(answer, a.cfg.PublicURL)
+	if err == nil {
+		a.host, a.app.Match = answer, match
+	}
+	return err
+}
+
+// readPlace returns a place of an application, a host or the address of a page, as a route matches it.
+func readPlace(answer string, public *url.URL) (match string, err error) {
 	host := withoutScheme(answer)
 	switch {
 	case host == "" || host[0] == '/':
-		return errors.New("a host is needed, such as wiki.example.org")
+		return "", errors.New("a host is needed, such as wiki.example.org")
 	case strings.ContainsAny(host, "?# "):
-		return fmt.Errorf("%q is neither a host nor a host with a path, such as wiki.example.org or example.org/wiki/",
-			answer)
+		return "", fmt.Errorf("%q is neither a host nor a host with a path, such as wiki.example.org or "+
+			"example.org/wiki/", answer)
 	}
 	name, path, _ := strings.Cut(host, "/")
 	if host != answer { // the address of a page, which has the port of the gateway
-		name = strings.TrimSuffix(name, ":"+cmp.Or(a.cfg.PublicURL.Port(), "443"))
+		name = strings.TrimSuffix(name, ":"+cmp.Or(public.Port(), "443"))
 	}
-	host = name + "/" + path
-	a.host, a.app.Match = answer, host
-	return nil
+	return name + "/" + path, nil
 }
 
 // application returns the whole addition to a configuration.
@@ -297,7 +305,7 @@ func (a *adding) run(ctx context.Context, stdout, stderr io.Writer) error {
 			fmt.Fprintln(stderr, "warning: "+config.Diagnostics{warning}.Error())
 		}
 	}
-	place := a.place()
+	place := placeURL(a.cfg.PublicURL, a.app.Match)
 	a.tell(stdout, place, done)
 	err = applyNow(ctx, stdout, a.cfg.DataDir, a.to, func(*control.Client) error { return nil })
 	if err == nil {
@@ -306,14 +314,13 @@ func (a *adding) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return err
 }
 
-// place returns where clients open the application.
-func (a *adding) place() string {
-	place := *a.cfg.PublicURL
-	host, path, _ := strings.Cut(a.app.Match, "/")
-	if port := place.Port(); port != "" {
-		host = net.JoinHostPort(host, port)
+// placeURL returns the URL of a route for the clients of a gateway.
+func placeURL(public *url.URL, match string) string {
+	host, path, _ := strings.Cut(match, "/")
+	place := url.URL{Scheme: public.Scheme, Host: host, Path: "/" + path}
+	if port := public.Port(); port != "" {
+		place.Host = net.JoinHostPort(strings.Trim(host, "[]"), port)
 	}
-	place.Host, place.Path = host, "/"+path
 	return place.String()
 }
 

@@ -89,13 +89,13 @@ func TestAddAsks(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	steps := defaults()
-	must.Do(t, steps.settle(false))
+	must.Do(t, steps.settle(path, false))
 	must.Do(t, steps.write(path, "correct horse", false))
 	var a adding
 	must.Do(t, a.open(path, config.Environment{}))
 	person := &script{answers: []string{
 		"", "app", "wiki",
-		"a b", "localhost", "https://wiki.localhost:8443/", // the address of a page
+		"a b", "app.localhost", "https://wiki.localhost:8443/", // the address of a page
 		"nowhere", "http://127.0.0.1:4000",
 		",", "admin",
 		"Wiki",
@@ -105,7 +105,7 @@ func TestAddAsks(t *testing.T) {
 	}
 	for _, part := range []string{
 		"a name is needed", `there is an upstream "app" already`,
-		"neither a host nor", "[wiki.localhost]: ", "serves localhost/ already",
+		"neither a host nor", "[wiki.localhost]: ", "serves app.localhost/ already",
 		`"nowhere" does not begin with http://`, "no role is given",
 	} {
 		if !strings.Contains(person.said.String(), part) {
@@ -126,7 +126,7 @@ func TestAddAsksTitle(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	steps := defaults()
-	must.Do(t, steps.settle(false))
+	must.Do(t, steps.settle(path, false))
 	must.Do(t, steps.write(path, "correct horse", false))
 	for answer, want := range map[string]string{"": "wiki", "Our wiki": "Our wiki", "none": ""} {
 		var a adding
@@ -206,6 +206,8 @@ func TestAddSuggestsHost(t *testing.T) {
 		"https://login.example.org": "wiki.example.org", "https://example.org": "wiki.example.org",
 		"https://gate": "wiki.gate", "https://a.b.example.co.uk": "wiki.b.example.co.uk", "https://app.lan": "wiki.lan",
 		"https://example.co.uk": "wiki.example.co.uk", "https://me.github.io": "wiki.me.github.io",
+		"https://wiki.example.org": "wiki.wiki.example.org", "https://wiki.localhost": "wiki.wiki.localhost",
+		"https://192.0.2.7:8443": "192.0.2.7/wiki/", "https://[2001:db8::1]:8443": "[2001:db8::1]/wiki/",
 	} {
 		a := adding{cfg: &config.Config{PublicURL: must.Get(url.Parse(public))(t)}}
 		a.app.Name = "wiki"

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
+	"net/netip"
 	"os"
 	"strings"
 
@@ -51,21 +52,34 @@ func (a *adding) ask(t typist) error {
 
 // textQuestion asks for a text.
 func textQuestion(text string, answer *string) question {
-	return question{text: text, set: func(typed string) error { *answer = typed; return nil }}
+	return question{text: text, set: setText(answer)}
 }
 
-// likelyHost returns a host beside that of public_url, which has the name of the application.
+// likelyHost returns a host beside that of public_url, or a path of it if there can be no other host.
 func (a *adding) likelyHost() string {
-	host := a.cfg.PublicURL.Hostname()
-	if isLoopback(host) {
-		return a.app.Name + ".localhost"
+	public := a.cfg.PublicURL
+	own := strings.TrimSuffix(public.Host, ":"+public.Port())
+	return cmp.Or(besideHost(public.Hostname(), a.app.Name), own+"/"+a.app.Name+"/")
+}
+
+// besideHost returns a host for an application beside that of the gateway, with its name; none beside
+// an address.
+func besideHost(gateway, name string) string {
+	parent := "localhost"
+	if !isLoopback(gateway) {
+		if _, err := netip.ParseAddr(gateway); err == nil {
+			return ""
+		}
+		suffix, registry := publicsuffix.PublicSuffix(gateway)
+		_, after, ok := strings.Cut(gateway, ".")
+		if parent = after; !ok || parent == suffix && (registry || strings.Contains(suffix, ".")) {
+			parent = gateway // names beside it are not the operator's
+		}
 	}
-	suffix, registry := publicsuffix.PublicSuffix(host)
-	_, parent, ok := strings.Cut(host, ".")
-	if !ok || parent == suffix && (registry || strings.Contains(suffix, ".")) {
-		parent = host // names beside it are not the operator's
+	if host := name + "." + parent; !strings.EqualFold(host, gateway) {
+		return host
 	}
-	return a.app.Name + "." + parent
+	return name + "." + gateway
 }
 
 // checked returns set, which also checks the configuration with the answer, and takes nothing

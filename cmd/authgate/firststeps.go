@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,6 +45,7 @@ var fronts = []string{frontNothing, "nginx", "caddy", "traefik", "haproxy", fron
 // The answers by default.
 const (
 	defaultUpstream = "http://127.0.0.1:3000"
+	defaultApp      = "app"
 	defaultUser     = "admin"
 )
 
@@ -51,19 +53,30 @@ const (
 type firstSteps struct {
 	Front, Host, Upstream, User, Certificates, Hash, Schema string
 
+	App   string // the name of the application
+	Place string // its host, also with a path; empty: a host beside that of the gateway
+	Match string // of its route; empty: the application has the host of the gateway
+	idp
+
 	Accounts string // the file with the account, beside the configuration; empty: the account is written in there
 	Data     string // data_dir; empty: the default
 }
 
-// settle completes the values of flags, and checks them together. certificates tells that
-// there is a flag for them.
-func (s *firstSteps) settle(certificates bool) error {
+// settle completes the values of flags for a configuration at path, and checks them together.
+// certificates tells that there is a flag for them.
+func (s *firstSteps) settle(path string, certificates bool) error {
 	err := s.setHost(s.Host)
 	if err == nil {
 		err = s.setFront(s.Front)
 	}
 	if err == nil && s.Proxied() && certificates {
 		err = fmt.Errorf("with %s in front, it has the certificates; leave out --certificates", s.Front)
+	}
+	if err == nil {
+		err = s.setPlace(cmp.Or(s.Place, s.likelyPlace()))
+	}
+	if err == nil {
+		err = s.idp.settle(path)
 	}
 	if err != nil {
 		return &usageError{err}
@@ -80,7 +93,7 @@ func (s *firstSteps) setFront(front string) error {
 	case front == "":
 		front = frontNothing
 	case !slices.Contains(fronts, front):
-		message := fmt.Sprintf("%q is not known to be in front of a gateway; expected %s", front, listed(fronts))
+		message := fmt.Sprintf("%q is not known to be in front of a gateway; expected %s", front, listed(fronts, "or"))
 		if near, ok := strictyaml.Nearest(front, fronts); ok {
 			message += fmt.Sprintf("; did you mean %q?", near)
 		}
@@ -118,6 +131,32 @@ func (s *firstSteps) setHost(answer string) error {
 	return s.checkName()
 }
 
+// setPlace sets the place of the application.
+func (s *firstSteps) setPlace(answer string) error {
+	public, err := url.Parse(s.PublicURL())
+	if err != nil {
+		return err
+	}
+	match, err := readPlace(answer, public)
+	if err != nil {
+		return err
+	}
+	host, path, _ := strings.Cut(match, "/")
+	switch own := strings.EqualFold(strings.Trim(host, "[]"), s.host()); {
+	case own && path == "":
+		match = ""
+	case s.Local() && !isLoopback(strings.Trim(host, "[]")):
+		return fmt.Errorf("a test is for this machine alone, and %s may be another; give a host like app.localhost",
+			host)
+	}
+	s.Place, s.Match = answer, match
+	return nil
+}
+
+// likelyPlace returns a host of the application beside that of the gateway, or the gateway's own: no
+// other leads to an address.
+func (s *firstSteps) likelyPlace() string { return cmp.Or(besideHost(s.host(), s.App), s.Host) }
+
 // withoutScheme returns an address without https:// or http://.
 func withoutScheme(address string) string {
 	for _, scheme := range []string{"https://", "http://"} {
@@ -152,11 +191,8 @@ func isLoopback(host string) bool {
 // findMistakes returns the mistakes that the answers would be in a configuration at path, in
 // the words of its check.
 func (s firstSteps) findMistakes(path string) []string {
-	s.Accounts, s.Hash = "", exampleHash
-	text, err := s.render(initTemplate)
-	if err == nil {
-		_, err = config.Parse(path, text)
-	}
+	s.Hash = exampleHash
+	err := s.checkConfig(path)
 	problems, ok := errors.AsType[config.Diagnostics](err)
 	if err != nil && !ok {
 		return []string{err.Error()}
@@ -169,6 +205,18 @@ func (s firstSteps) findMistakes(path string) []string {
 		all = append(all, err.Error())
 	}
 	return all
+}
+
+// checkConfig checks the configuration without the files that are to be beside it.
+func (s firstSteps) checkConfig(path string) error {
+	if s.Accounts = ""; s.secret != "" {
+		s.SecretFile = ""
+	}
+	text, err := s.render(initTemplate)
+	if err == nil {
+		_, err = config.Parse(path, text)
+	}
+	return err
 }
 
 // checkUser refuses a name of the first user that looks like another one, of which the configuration
@@ -193,39 +241,34 @@ func (s *firstSteps) write(path, plain string, force bool) error {
 	if err != nil {
 		return err
 	}
-	s.Hash, s.Accounts = hash, ""
-	text, err := s.render(initTemplate)
-	if err != nil {
+	s.Hash = hash
+	if err := s.checkConfig(path); err != nil {
 		return err
 	}
-	if _, err := config.Parse(path, text); err != nil {
-		return err
-	}
-	folder, beside := filepath.Dir(path), accountsBeside(path)
+	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
 	if err := s.writeSchema(folder); err != nil {
 		return err
 	}
-	s.Accounts = filepath.Base(beside)
-	if text, err = s.render(initTemplate); err != nil {
+	s.Accounts = filepath.Base(accountsBeside(path))
+	text, err := s.render(initTemplate)
+	if err != nil {
 		return err
 	}
 	account, err := s.render(initAccountsTemplate)
 	if err != nil {
 		return err
 	}
-	if err := writeFile(beside, account, force); err != nil {
-		return err
+	files := []newFile{{accountsBeside(path), account}, {path, text}}
+	if s.secret != "" {
+		files = slices.Insert(files, 0, newFile{filepath.Join(folder, s.SecretFile), []byte(s.secret + "\n")})
 	}
-	if err := writeFile(path, text, force); err != nil {
-		if !force {
-			err = errors.Join(err, os.Remove(beside))
-		}
-		return err
+	if force {
+		return replaceFiles(files, path)
 	}
-	return nil
+	return writeFiles(files)
 }
 
 // writeSchema writes the schema into a folder, unless a file of its name is there. If that is
@@ -235,7 +278,7 @@ func (s *firstSteps) writeSchema(folder string) error {
 	there, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		err = writeFile(path, config.Schema(), false)
+		err = writeFile(path, config.Schema())
 	case err == nil && !bytes.Equal(there, config.Schema()):
 		return nil
 	}
@@ -248,7 +291,9 @@ func (s *firstSteps) writeSchema(folder string) error {
 // render fills in a template, and aligns the comments behind its lines.
 func (s *firstSteps) render(text string) ([]byte, error) {
 	var filled bytes.Buffer
-	parsed := template.Must(template.New("").Funcs(template.FuncMap{"quote": strictyaml.Quoted}).Parse(text))
+	parsed := template.Must(template.New("").Funcs(template.FuncMap{
+		"quote": strictyaml.Quoted, "text": strictyaml.Text, "key": strictyaml.Key, "join": strings.Join,
+	}).Parse(text))
 	err := parsed.Execute(&filled, s)
 	return aligned(filled.String()), err
 }
@@ -323,8 +368,37 @@ func (s *firstSteps) PublicURL() string {
 	return "https://" + host
 }
 
-// StartPage is where users find their applications.
-func (s *firstSteps) StartPage() string { return s.PublicURL() + "/.authgate/" + config.EndpointApps }
+// StartPage is where users find their applications: at / unless an application is there.
+func (s *firstSteps) StartPage() string {
+	if s.Match == "" {
+		return s.PublicURL() + ownPrefix + config.EndpointApps
+	}
+	return s.PublicURL() + "/"
+}
+
+// RedirectURI is where an identity provider leads users back.
+func (s *firstSteps) RedirectURI() string { return s.PublicURL() + ownPrefix + "callback" }
+
+// ownPrefix is endpoints.prefix of the configuration.
+const ownPrefix = "/.authgate/"
+
+// AppURL is where users open the application.
+func (s *firstSteps) AppURL() string {
+	public, err := url.Parse(s.PublicURL())
+	if err != nil || s.Match == "" {
+		return s.PublicURL() + "/"
+	}
+	return placeURL(public, s.Match)
+}
+
+// Names are the hosts at which clients reach the gateway, without a port.
+func (s *firstSteps) Names() []string {
+	names := []string{s.Name()}
+	if host, _, _ := strings.Cut(s.Match, "/"); host != "" && !strings.EqualFold(host, s.Name()) {
+		names = append(names, host)
+	}
+	return names
+}
 
 func (s *firstSteps) HTTPS() string {
 	switch port := s.port(); {
@@ -357,8 +431,11 @@ func (s *firstSteps) listenAt(port string) string {
 	return net.JoinHostPort("127.0.0.1", port)
 }
 
-// listed returns words as a list for people.
-func listed(words []string) string {
+// listed returns words as a list for people, with a conjunction before the last one.
+func listed(words []string, conjunction string) string {
 	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
 }

@@ -92,13 +92,17 @@ func askTwice(in *os.File, prompt io.Writer) (string, error) {
 // typeTwice asks for a password and its repetition, and returns both, typed without echo.
 func typeTwice(in *os.File, prompt io.Writer) (typed [2]string, err error) {
 	for i, question := range []string{"Password: ", "Again: "} {
-		fmt.Fprint(prompt, question)
-		password, err := term.ReadPassword(int(in.Fd()))
-		fmt.Fprintln(prompt)
-		if err != nil {
+		if typed[i], err = typeHidden(in, prompt, question); err != nil {
 			return typed, fmt.Errorf("reading the password: %w", err)
 		}
-		typed[i] = string(password)
 	}
 	return typed, nil
+}
+
+// typeHidden asks a question, and returns the answer, typed without echo.
+func typeHidden(in *os.File, prompt io.Writer, question string) (string, error) {
+	fmt.Fprint(prompt, question)
+	typed, err := term.ReadPassword(int(in.Fd()))
+	fmt.Fprintln(prompt)
+	return string(typed), err
 }

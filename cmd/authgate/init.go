@@ -31,10 +31,18 @@ func initCommand() *cobra.Command {
 			"              a proxy on this machine, which has the certificates; the lines for\n" +
 			"              its configuration are printed\n" +
 			"    test      nothing, and only this machine reaches it: the host is localhost\n\n" +
-			"Without it, localhost is a test, and any other host has nothing in front.",
+			"Without it, localhost is a test, and any other host has nothing in front.\n\n" +
+			"The start page is at / of the gateway's host, and the application at a host beside it.\n" +
+			"Beside an address there is none: the application is there itself then, as it is with\n" +
+			"--app-host and the gateway's own host, and the start page at /.authgate/account/apps.\n\n" +
+			"All who have an account may open the application. With --issuer, users sign in at an\n" +
+			"identity provider too, and --provider-users says who of them may.",
 		Example: "  authgate init\n" +
-			"  authgate init --yes --host app.example.org --upstream http://127.0.0.1:3000 --certificates acme\n" +
-			"  authgate init --yes --host app.example.org --front nginx",
+			"  authgate init --yes --host home.example.org --app wiki --upstream http://127.0.0.1:3000 " +
+			"--certificates acme\n" +
+			"  authgate init --yes --host home.example.org --front nginx\n" +
+			"  authgate init --yes --host home.example.org --issuer https://accounts.google.com --client-id ID " +
+			"--client-secret-file google.secret --provider-users alice@example.org",
 		Args: noArguments,
 	}
 	var steps firstSteps
@@ -53,7 +61,7 @@ func initCommand() *cobra.Command {
 		}
 		ask := func() (string, error) { return askFirst(cmd, &steps, *path) }
 		if *yes {
-			ask = func() (string, error) { return rand.Text(), steps.settle(flags.Changed("certificates")) }
+			ask = func() (string, error) { return rand.Text(), steps.settle(*path, flags.Changed("certificates")) }
 		}
 		plain, err := ask()
 		if err != nil {
@@ -82,12 +90,18 @@ func checkAbsent(files ...string) error {
 
 // addFlags adds the flags that answer the questions.
 func (s *firstSteps) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&s.Front, "front", "", "what is in front of the gateway: "+listed(fronts)+" (default: by the host)")
-	flags.StringVar(&s.Host, "host", "localhost", "host at which clients reach the gateway, with or without a port")
+	flags.StringVar(&s.Front, "front", "",
+		"what is in front of the gateway: "+listed(fronts, "or")+" (default: by the host)")
+	flags.StringVar(&s.Host, "host", "localhost",
+		"host of the gateway, with or without a port, where users sign in and have their start page")
 	flags.StringVar(&s.Upstream, "upstream", defaultUpstream, "address of the application")
+	flags.StringVar(&s.App, "app", defaultApp, "name of the application")
+	flags.StringVar(&s.Place, "app-host", "",
+		"its host, also with a path (default: its name beside the host of the gateway)")
 	flags.StringVar(&s.User, "user", defaultUser, "name of the first user")
 	flags.StringVar(&s.Certificates, "certificates", listening.TLSInternal,
 		"internal: a local authority; acme: Let's Encrypt")
+	s.idp.addFlags(flags)
 }
 
 // askFirst asks at a terminal for the first steps, and for a password.
@@ -118,12 +132,40 @@ func existsError(path string) error {
 	return fmt.Errorf("%s exists; choose another file with --config, or give --force to replace it", path)
 }
 
-// writeFile writes a file that only its owner can read. Without force, a file that
-// exists stays.
-func writeFile(path string, content []byte, force bool) error {
-	if force {
-		return replaceFile(path, content)
+// newFile is a file to write.
+type newFile struct {
+	path    string
+	content []byte
+}
+
+// writeFiles writes all of the files, or none.
+func writeFiles(files []newFile) error {
+	for i, file := range files {
+		err := writeFile(file.path, file.content)
+		if err == nil {
+			continue
+		}
+		for _, written := range files[:i] {
+			err = errors.Join(err, os.Remove(written.path))
+		}
+		return err
 	}
+	return nil
+}
+
+// replaceFiles writes files, also in the place of others. Those that are new get the owner and the
+// readers of the file like.
+func replaceFiles(files []newFile, like string) error {
+	for _, file := range files {
+		if err := replaceFile(file.path, like, file.content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeFile writes a file that only its owner can read. A file that exists stays.
+func writeFile(path string, content []byte) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return existsError(path)
@@ -138,15 +180,19 @@ func writeFile(path string, content []byte, force bool) error {
 	return nil
 }
 
-// replaceFile is writeFile with force. The owner and the group stay, and so does the right of the
-// group to read. After an error, the old file is still there.
-func replaceFile(path string, content []byte) error {
+// replaceFile is writeFile for a file that may exist. The owner and the group stay, and so does the
+// right of the group to read. After an error, the old file is still there.
+func replaceFile(path, like string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".authgate-init-") // with mode 0600
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(content)
-	if old, statErr := os.Lstat(path); statErr == nil && old.Mode().IsRegular() && rewrite.KeepOwner(f, old) == nil {
+	old, statErr := os.Lstat(path)
+	if errors.Is(statErr, fs.ErrNotExist) {
+		old, statErr = os.Lstat(like)
+	}
+	if statErr == nil && old.Mode().IsRegular() && rewrite.KeepOwner(f, old) == nil {
 		err = errors.Join(err, f.Chmod(0o600|old.Mode()&0o040))
 	}
 	if err = errors.Join(err, f.Close()); err == nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"authgate/gateway/config"
 	"authgate/gateway/config/listening"
 	"authgate/internal/test/must"
+	"authgate/policy"
 )
 
 // script is a person who gives the answers of a list, and remembers what was said.
@@ -33,6 +35,11 @@ func (s *script) line() (string, error) {
 	s.answers = s.answers[1:]
 	s.say("%s\n", answer)
 	return answer, nil
+}
+
+func (s *script) hidden(question string) (string, error) {
+	s.say("%s", question)
+	return s.line()
 }
 
 func (s *script) secret() (typed [2]string, err error) {
@@ -55,7 +62,7 @@ func converse(flags firstSteps, given []string, answers ...string) (steps firstS
 // defaults are the answers without a flag.
 func defaults() firstSteps {
 	return firstSteps{
-		Host: "localhost", Upstream: "http://127.0.0.1:3000", User: "admin", Certificates: listening.TLSInternal,
+		Host: "localhost", Upstream: "http://127.0.0.1:3000", User: "admin", Certificates: listening.TLSInternal, App: "app",
 	}
 }
 
@@ -67,6 +74,8 @@ func TestInitAsksAgain(t *testing.T) {
 		"ngnix", "Nginx",
 		"", "https://foo.example.org/path", "foo bar", "[2001:db8::1]:8443", "https://foo.example.org/",
 		"nowhere", "http://127.0.0.1:4000/?x", "http://127.0.0.1:4000",
+		"", "a b", "/wiki", "https://wiki.example.org/",
+		"nowhere", "http://idp.example.org", "https://idp.example.org/realms/home", "", "id", "hidden ", "hidden", ",", "bob, eve",
 		"a\x01b", "alice",
 		"a|a", plain+"|"+plain+"r", plain+" |"+plain+" ", plain+"|"+plain)
 	if err != nil {
@@ -74,7 +83,11 @@ func TestInitAsksAgain(t *testing.T) {
 	}
 	want := firstSteps{
 		Front: "nginx", Host: "foo.example.org", Upstream: "http://127.0.0.1:4000", User: "alice",
-		Certificates: listening.TLSInternal,
+		Certificates: listening.TLSInternal, App: "app", Place: "https://wiki.example.org/", Match: "wiki.example.org/",
+		idp: idp{
+			Issuer: "https://idp.example.org/realms/home", ClientID: "id", SecretFile: "example.secret", People: "bob, eve",
+			secret: "hidden",
+		},
 	}
 	if steps != want || got != plain {
 		t.Errorf("it understood %+v and the password %q, expected %+v", steps, got, want)
@@ -84,6 +97,8 @@ func TestInitAsksAgain(t *testing.T) {
 		"a host is needed", "give the host alone", "the lines for nginx need a name, not the address [2001:db8::1]:8443",
 		`"https://foo bar" is not a URL; expected https://HOST`,
 		`"nowhere" does not begin with http://`, "http://HOST:PORT",
+		"[app.example.org]: ", "such as wiki.example.org", "Register this redirect URI there:\n  https://foo.example.org/.authgate/callback\n",
+		"The client secret begins or ends with a space", "no user is named",
 		"The new password must have at least 8 characters.", "The new password and its repetition differ.",
 	} {
 		if !strings.Contains(said, part) {
@@ -108,41 +123,42 @@ func TestInitFronts(t *testing.T) {
 		mode    string
 	}{
 		"a test": {
-			defaults(), nil, []string{"", "", "", plain},
+			defaults(), nil, []string{"", "", "", "", "", "", plain},
 			"https://localhost:8443", listening.Listen{HTTPS: "127.0.0.1:8443", HTTP: "127.0.0.1:8080"}, listening.TLSInternal,
 		},
 		"a test at another port": {
-			firstSteps{Host: "[::1]:9443", Upstream: "http://127.0.0.1:1", User: "admin", Certificates: listening.TLSInternal},
-			[]string{"host"}, []string{"", "", plain},
+			firstSteps{
+				Host: "[::1]:9443", Upstream: "http://127.0.0.1:1", User: "admin", Certificates: listening.TLSInternal, App: "app",
+			}, []string{"host"}, []string{"", "", "", "", "", plain},
 			"https://[::1]:9443", listening.Listen{HTTPS: "[::1]:9443", HTTP: "[::1]:8080"}, listening.TLSInternal,
 		},
 		"a public name": {
-			defaults(), nil, []string{"nothing", "app.example.org", "", "", "", plain},
+			defaults(), nil, []string{"nothing", "app.example.org", "", "", "wiki", "", "", "", plain},
 			"https://app.example.org", listening.Listen{HTTPS: ":443", HTTP: ":80"}, listening.TLSACME,
 		},
 		"a name at home": {
-			defaults(), nil, []string{"nothing", "app.lan", "", "", "", plain},
+			defaults(), nil, []string{"nothing", "app.lan", "", "", "", "", "", "", plain},
 			"https://app.lan:8443", listening.Listen{HTTPS: ":8443", HTTP: ":8080"}, listening.TLSInternal,
 		},
 		"a wrong authority": {
-			defaults(), nil, []string{"nothing", "app.lan", "letsencrypt", "internal", "", "", plain},
+			defaults(), nil, []string{"nothing", "app.lan", "letsencrypt", "internal", "", "", "", "", "", plain},
 			"https://app.lan:8443", listening.Listen{HTTPS: ":8443", HTTP: ":8080"}, listening.TLSInternal,
 		},
 		"a proxy": {
-			defaults(), nil, []string{"caddy", "app.example.org", "", "", plain},
+			defaults(), nil, []string{"caddy", "app.example.org", "", "", "", "", "", plain},
 			"https://app.example.org", listening.Listen{HTTP: "127.0.0.1:8080"}, listening.TLSOff,
 		},
 		"flags are not asked for": {
 			firstSteps{
 				Front: "haproxy", Host: "https://app.example.org/", Upstream: "http://127.0.0.1:1", User: "eve",
-				Certificates: listening.TLSInternal,
-			}, []string{"front", "host", "upstream", "user"}, []string{plain},
+				Certificates: listening.TLSInternal, App: "files", Place: "app.example.org", idp: idp{Issuer: noProvider},
+			}, []string{"front", "host", "upstream", "user", "app", "app-host", "issuer"}, []string{plain},
 			"https://app.example.org", listening.Listen{HTTP: "127.0.0.1:8080"}, listening.TLSOff,
 		},
 		"wrong flags are": {
-			firstSteps{Front: "test", Host: "a/b", Upstream: "x", User: "admin", Certificates: listening.TLSInternal},
-			[]string{"front", "host", "upstream"},
-			[]string{"traefik", "app.example.org", "http://127.0.0.1:1", "", plain},
+			firstSteps{Front: "test", Host: "a/b", Upstream: "x", User: "admin", App: "\x01", Place: "/", idp: idp{Issuer: "x"}},
+			[]string{"front", "host", "upstream", "app", "app-host", "issuer"},
+			[]string{"traefik", "app.example.org", "http://127.0.0.1:1", "wiki", "app.example.org", "none", "", plain},
 			"https://app.example.org", listening.Listen{HTTP: "127.0.0.1:8080"}, listening.TLSOff,
 		},
 	} {
@@ -172,10 +188,126 @@ func TestInitFronts(t *testing.T) {
 	}
 }
 
+// The start page is at / of the gateway's host, and the application at a host beside it, unless there
+// can be no other one, or an answer says otherwise.
+func TestInitPlaces(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ host, app, place, start, url, hosts string }{
+		{"localhost", "app", "", "https://localhost:8443/", "https://app.localhost:8443/", "localhost app.localhost"},
+		{"home.example.org", "wiki", "", "https://home.example.org:8443/", "https://wiki.example.org:8443/",
+			"home.example.org wiki.example.org"},
+		{"app.example.org", "app", "", "https://app.example.org:8443/", "https://app.app.example.org:8443/",
+			"app.example.org app.app.example.org"},
+		{"a.example.org:444", "b", "https://c.example.org:444/d", "https://a.example.org:444/", "https://c.example.org:444/d",
+			"a.example.org c.example.org"},
+		{"a.example.org", "b", "a.example.org/b/", "https://a.example.org:8443/", "https://a.example.org:8443/b/",
+			"a.example.org"},
+		{"a.example.org", "b", "https://A.example.org:8443/", "https://a.example.org:8443/.authgate/account/apps",
+			"https://a.example.org:8443/", "a.example.org"},
+		{"192.0.2.7", "b", "", "https://192.0.2.7:8443/.authgate/account/apps", "https://192.0.2.7:8443/", "192.0.2.7"},
+		{"[2001:db8::1]", "b", "", "https://[2001:db8::1]:8443/.authgate/account/apps", "https://[2001:db8::1]:8443/",
+			"[2001:db8::1]"},
+	} {
+		path := filepath.Join(t.TempDir(), "config.yaml")
+		steps := defaults()
+		steps.Host, steps.App, steps.Place = c.host, c.app, c.place
+		must.Do(t, steps.settle(path, false))
+		must.Do(t, steps.write(path, "correct horse", false))
+		cfg := must.Get(config.Load(path))(t)
+		if got := strings.Join(cfg.Hosts(), " ") + " "; !strings.HasPrefix(got, c.hosts+" ") || len(cfg.Warnings()) > 0 {
+			t.Errorf("%s: the hosts are %s; %v", c.host, got, cfg.Warnings())
+		}
+		if steps.StartPage() != c.start || steps.AppURL() != c.url {
+			t.Errorf("%s: the start page is %s, and the application %s", c.host, steps.StartPage(), steps.AppURL())
+		}
+		if app := cfg.Routes[0].App; app == nil || app.Title != c.app {
+			t.Errorf("%s: the start page has %+v", c.host, app)
+		}
+		var said bytes.Buffer
+		must.Do(t, steps.tell(&said, path))
+		if !strings.Contains(said.String(), c.start) || !strings.Contains(said.String(), c.url) {
+			t.Errorf("%s: the next steps are\n%s", c.host, said.String())
+		}
+	}
+	for place, want := range map[string]string{"wiki.lan": "for this machine alone", "a b": "neither a host"} {
+		steps := defaults()
+		steps.Place = place
+		if err := steps.settle("config.yaml", false); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", place, err)
+		}
+	}
+}
+
+// With an identity provider, only those of its users may pass who are named, beside the accounts here.
+func TestInitProvider(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path := filepath.Join(folder, "gate.yaml")
+	google := idp{Issuer: "https://accounts.google.com", ClientID: "id", People: "a@example.org, b@example.org"}
+	google.SecretFile, google.secret = "google.secret", "hidden"
+	steps := defaults()
+	steps.Front, steps.idp = frontTest, google
+	must.Do(t, steps.write(path, "correct horse", false))
+	cfg := must.Get(config.Load(path))(t)
+	provider, invited := cfg.Providers[0], cfg.Policies["invited"]
+	if provider.Name != "google" || provider.Issuer != google.Issuer || provider.ClientID != "id" ||
+		provider.ClientSecret.Reveal() != "hidden" {
+		t.Errorf("the provider is %+v", provider)
+	}
+	want := []policy.Ref{
+		{Spec: &policy.Spec{Providers: []string{"local"}}},
+		{Spec: &policy.Spec{Users: []string{"google:a@example.org", "google:b@example.org"}}},
+	}
+	if invited == nil || !reflect.DeepEqual([]policy.Ref(invited.Any), want) || cfg.Routes[0].Policy[0].Name != "invited" ||
+		!slices.Contains(cfg.Routes[0].Auth, policy.OIDC) || len(cfg.Warnings()) > 0 {
+		t.Errorf("who may pass: %+v, %+v, %v", invited, cfg.Routes[0], cfg.Warnings())
+	}
+	wantMode(t, filepath.Join(folder, "google.secret"), 0o600)
+	var said bytes.Buffer
+	must.Do(t, steps.tell(&said, path))
+	if !strings.Contains(said.String(), "at google:\n       https://localhost:8443/.authgate/callback\n") {
+		t.Errorf("it does not say the redirect URI:\n%s", said.String())
+	}
+	other := filepath.Join(folder, "other.yaml")
+	if err := steps.write(other, "correct horse", false); err == nil || checkAbsent(other, accountsBeside(other)) != nil {
+		t.Errorf("a secret that is there already: %v", err)
+	}
+}
+
+// Flags for an identity provider are complete, or refused.
+func TestInitProviderFlags(t *testing.T) {
+	t.Parallel()
+	for want, answers := range map[string]idp{
+		"give its --issuer":               {Issuer: "none", ClientID: "id"},
+		"give --client-id":                {Issuer: "https://idp.example.org", People: allUsers},
+		"give --client-id and":            {Issuer: "https://idp.example.org", ClientID: "id"},
+		"no user is named; \"all users\"": {Issuer: "https://idp.example.org", ClientID: "id", People: " , "},
+	} {
+		if err := answers.settle("config.yaml"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %s", answers, err, want)
+		}
+	}
+	p := idp{Issuer: "https://idp.example.org", ClientID: "id", People: allUsers, SecretFile: "secrets/idp"}
+	if err := p.settle("made/config.yaml"); err != nil || p.SecretFile != "../secrets/idp" || p.Users() != nil {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for issuer, want := range map[string]string{
+		"https://accounts.google.com": "google", "https://auth.example.co.uk/realms/x": "example",
+		"https://keycloak.lan:8443": "keycloak", "https://127.0.0.1:9443": "provider", "https://[::1]": "provider",
+	} {
+		if got := (&idp{Issuer: issuer}).Provider(); got != want {
+			t.Errorf("%s: %s, want %s", issuer, got, want)
+		}
+	}
+}
+
 // The end of the input ends the dialogue, wherever it is.
 func TestInitWithoutAnswers(t *testing.T) {
 	t.Parallel()
-	answers := []string{"nothing", "app.example.org", "acme", "", "", "correct horse|correct horse"}
+	answers := []string{
+		"nothing", "app.example.org", "acme", "", "", "", "https://idp.example.org", "id", "", "all users", "",
+		"correct horse|correct horse",
+	}
 	for n := range answers {
 		if _, _, said, err := converse(defaults(), nil, answers[:n]...); !errors.Is(err, io.EOF) {
 			t.Errorf("after %q: %v\n%s", answers[:n], err, said)
@@ -247,6 +379,23 @@ func TestProxyLinesAreDocumented(t *testing.T) {
 	}
 }
 
+// The lines for proxies lead both hosts to the gateway.
+func TestProxyLinesHaveBothHosts(t *testing.T) {
+	t.Parallel()
+	for front, want := range map[string]string{
+		"nginx": "server_name home.example.org wiki.example.org;", "caddy": "home.example.org, wiki.example.org {\n",
+		"traefik": "rule = \"Host(`home.example.org`) || Host(`wiki.example.org`)\"\n",
+		"haproxy": "if { req.hdr(host),field(1,:) -i home.example.org wiki.example.org }\n",
+	} {
+		steps := defaults()
+		steps.Host, steps.Front, steps.App = "home.example.org", front, "wiki"
+		must.Do(t, steps.settle("config.yaml", false))
+		if _, lines, err := steps.proxyLines(); err != nil || !strings.Contains(string(lines), want) {
+			t.Errorf("%s: %v\n%s", front, err, lines)
+		}
+	}
+}
+
 // A host with a port has it in the lines for proxies too.
 func TestProxyLinesHavePort(t *testing.T) {
 	t.Parallel()
@@ -272,7 +421,7 @@ func TestInitAligns(t *testing.T) {
 	for _, host := range []string{"localhost", "a-host-with-a-long-name.sub.domain.example.org"} {
 		steps := defaults()
 		steps.Host, steps.Accounts = host, "accounts.yaml"
-		if err := steps.settle(false); err != nil {
+		if err := steps.settle("config.yaml", false); err != nil {
 			t.Fatal(err)
 		}
 		text, err := steps.render(initTemplate)
@@ -339,6 +488,19 @@ func TestInitForceKeeps(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A client secret is for those who read the configuration: the service of a package.
+func TestInitForceSharesSecret(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	must.Do(t, os.WriteFile(path, nil, 0o600))
+	must.Do(t, os.Chmod(path, 0o640))
+	steps := defaults()
+	steps.Front = frontTest
+	steps.idp = idp{Issuer: "https://idp.lan", ClientID: "id", People: allUsers, SecretFile: "idp.secret", secret: "hidden"}
+	must.Do(t, steps.write(path, "correct horse", true))
+	wantMode(t, filepath.Join(filepath.Dir(path), "idp.secret"), 0o640)
 }
 
 // Where a package has the configuration, its service runs the gateway.

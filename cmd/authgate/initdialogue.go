@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -32,12 +33,14 @@ func (d *dialogue) ask() (plain string, err error) {
 	}
 	// Ignore mistakes in keys that have not been asked for yet.
 	s.Upstream, s.User, s.Certificates = defaultUpstream, defaultUser, listening.TLSInternal
+	s.App, s.Place, s.idp = defaultApp, "", idp{}
 	if !s.Local() || d.given("host") {
 		fallback := ""
 		if d.given("host") {
 			fallback = wanted.Host
 		}
-		err := d.askFor("host", "Host at which clients reach the gateway, such as app.example.org", fallback, s.setHost)
+		err := d.askFor("host", "Host of the gateway, where users sign in and find their "+
+			"applications, such as home.example.org", fallback, s.setHost)
 		if err != nil {
 			return "", err
 		}
@@ -47,19 +50,36 @@ func (d *dialogue) ask() (plain string, err error) {
 			return "", err
 		}
 	}
-	for _, q := range []struct {
-		flag, text, fallback string
-		answer               *string
-	}{
-		{"upstream", "Address of the application", wanted.Upstream, &s.Upstream},
-		{"user", "Name of the first user, who gets the role admin", wanted.User, &s.User},
-	} {
-		set := func(answer string) error { *q.answer = answer; return nil }
-		if err := d.askFor(q.flag, q.text, q.fallback, set); err != nil {
-			return "", err
-		}
+	if err := d.askApplication(wanted); err != nil {
+		return "", err
+	}
+	if err := d.askProvider(wanted.idp); err != nil {
+		return "", err
+	}
+	err = d.askFor("user", "Name of the first user, who gets the role admin", wanted.User, setText(&s.User))
+	if err != nil {
+		return "", err
 	}
 	return d.askPassword()
+}
+
+// askApplication asks where the application is, and where users open it.
+func (d *dialogue) askApplication(wanted firstSteps) error {
+	s := d.steps
+	err := d.askFor("upstream", "Address of the application", wanted.Upstream, setText(&s.Upstream))
+	if err == nil {
+		err = d.askFor("app", "Its name, such as wiki", wanted.App, setText(&s.App))
+	}
+	if err != nil {
+		return err
+	}
+	fallback := cmp.Or(wanted.Place, s.likelyPlace())
+	return d.askFor("app-host", "Its host; that of the gateway itself leaves no start page at /", fallback, s.setPlace)
+}
+
+// setText returns a function that takes an answer as it is.
+func setText(answer *string) func(string) error {
+	return func(typed string) error { *answer = typed; return nil }
 }
 
 // askFor asks one thing, unless a flag says it, and checks the configuration with it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 
@@ -64,16 +65,30 @@ func (s *firstSteps) tell(out io.Writer, path string) error {
 	switch {
 	case s.Proxied():
 		next("Put the lines below into the configuration of %s, in the place of what it has for\n"+
-			"     %s, and reload it.", s.Front, s.Name())
+			"     %s, and reload it.", s.Front, listed(s.Names(), "and"))
 	case s.Certificates == listening.TLSInternal:
 		next("Let browsers and other clients trust the file that the first start writes:\n       %s",
 			s.authority(path))
 	default:
-		next("Let the DNS name %s lead here, and ports 80 and 443 through the firewall.", s.Name())
+		next("Let ports 80 and 443 through the firewall.")
 	}
-	next("Open %s/ and sign in as %s.", s.PublicURL(), s.User)
-	next("Add a second application, at a host of its own:\n       authgate add --config %s", path)
-	next("Users find their applications at %s.", s.StartPage())
+	if _, err := netip.ParseAddr(s.Name()); err != nil && !isLoopback(s.Name()) {
+		next("Let %s lead here in the DNS.", listed(s.Names(), "and"))
+	}
+	if s.Issuer != "" {
+		next("Register the redirect URI at %s:\n       %s", s.Provider(), s.RedirectURI())
+	}
+	if s.Match == "" {
+		next("Open %s and sign in as %s: it is %s. The start page is at\n     %s.",
+			s.AppURL(), s.User, s.App, s.StartPage())
+	} else {
+		next("Open %s and sign in as %s. It is the start page, which leads to %s at\n     %s.",
+			s.StartPage(), s.User, s.App, s.AppURL())
+	}
+	next("Invite others. The second command prints a link, which leads them to the start page:\n"+
+		"       authgate users add NAME --config %s\n"+
+		"       authgate users invite NAME --config %s", path, path)
+	next("Add a second application:\n       authgate add --config %s", path)
 	if !s.Proxied() {
 		return nil
 	}

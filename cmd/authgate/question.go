@@ -11,7 +11,9 @@ import (
 type typist interface {
 	say(format string, args ...any)
 	line() (string, error)
-	// secret returns the answers to two questions, typed without echo.
+	// hidden returns the answer to a question, typed without echo.
+	hidden(question string) (string, error)
+	// secret returns a password and its repetition, typed without echo.
 	secret() (typed [2]string, err error)
 }
 
@@ -21,8 +23,11 @@ type terminal struct {
 	prompt io.Writer
 }
 
-func (t terminal) say(format string, args ...any)       { fmt.Fprintf(t.prompt, format, args...) }
-func (t terminal) line() (string, error)                { return readLine(t.in) }
+func (t terminal) say(format string, args ...any) { fmt.Fprintf(t.prompt, format, args...) }
+func (t terminal) line() (string, error)          { return readLine(t.in) }
+func (t terminal) hidden(question string) (string, error) {
+	return typeHidden(t.in, t.prompt, question)
+}
 func (t terminal) secret() (typed [2]string, err error) { return typeTwice(t.in, t.prompt) }
 
 // readLine reads one line and no byte more, because typeTwice reads the next one.

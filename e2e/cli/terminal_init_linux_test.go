@@ -2,7 +2,6 @@ package cli
 
 import (
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -29,10 +28,16 @@ func TestInitOnTerminal(t *testing.T) {
 		hidden           bool
 	}{
 		{"In front [test]: ", "nothing", false},
-		{"such as app.example.org: ", "https://gate.example.org/", false},
+		{"such as home.example.org: ", "https://gate.example.org/", false},
 		{"[acme]: ", "", false},
 		{"[http://127.0.0.1:3000]: ", "nowhere", false},
 		{"unix+h2c:/PATH\r\nAddress of the application [http://127.0.0.1:3000]: ", "", false},
+		{"such as wiki [app]: ", "wiki", false},
+		{"no start page at / [wiki.example.org]: ", "", false},
+		{"such as https://accounts.google.com [none]: ", "https://idp.example.org", false},
+		{"https://gate.example.org/.authgate/callback\r\nClient ID that it gives: ", "gateway", false},
+		{"it gives none: ", "tumble-weed", true},
+		{"or \"all users\": ", "eve", false},
 		{"[admin]: ", "alice", false},
 		{"Password: ", "a", true},
 		{"Again: ", "a", true},
@@ -47,15 +52,16 @@ func TestInitOnTerminal(t *testing.T) {
 		world.Must(io.WriteString(term.keys, asked.answer+"\n"))(t)
 	}
 	<-ended
-	if !cmd.ProcessState.Success() || strings.Contains(term.screen.String(), "horse") {
+	if !cmd.ProcessState.Success() || strings.Contains(term.screen.String(), "horse") ||
+		strings.Contains(term.screen.String(), "tumble") {
 		t.Fatalf("%v: %s", cmd.ProcessState, term.screen.String())
 	}
 	world.Until(t, "what comes next", func() bool { return strings.Contains(term.screen.String(), "setcap") })
-	cfg, err := config.Parse(path, world.Must(os.ReadFile(path))(t))
-	if err != nil {
-		t.Fatal(err)
+	cfg := world.Must(config.Load(path))(t)
+	if secret := cfg.Providers[0].ClientSecret.Reveal(); secret != "tumble-weed" || cfg.Routes[0].Match != "wiki.example.org/" {
+		t.Errorf("the answers became %q, %s", secret, cfg.Routes[0].Match)
 	}
-	user, upstream := cfg.Accounts.Users[0], cfg.Upstreams["app"].URL.String()
+	user, upstream := cfg.Accounts.Users[0], cfg.Upstreams["wiki"].URL.String()
 	if cfg.PublicURL.String() != "https://gate.example.org" || cfg.TLS.Mode != listening.TLSACME ||
 		upstream != "http://127.0.0.1:3000" || user.Username != "alice" || !isHashOf(user.PasswordHash.Reveal(), plain) {
 		t.Errorf("the answers became %v, %s, %s, %s", cfg.PublicURL, cfg.TLS.Mode, upstream, user.Username)

@@ -39,7 +39,7 @@ var (
 		"only an editor can make it")
 )
 
-// Change is what Into adds to one section of a file.
+// Change is the text that Into adds to one section of a file.
 type Change struct {
 	Section string
 	Line    int    // of the file as it is then, from 1

@@ -58,7 +58,7 @@ func (i item) block(indent, step string) string {
 	return b.String()
 }
 
-// insertion is what is added to a text, and where: behind so many of its bytes.
+// insertion is an addition to a text, behind so many of its bytes.
 type insertion struct {
 	at   int
 	text string
