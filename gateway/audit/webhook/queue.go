@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -42,6 +44,8 @@ type queue struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup // of run
 
+	sent, failed, dropped prometheus.Counter // of events; failed: given up
+
 	mu      sync.Mutex
 	target  *target
 	waiting int                    // events: due, resting, or being sent
@@ -55,16 +59,13 @@ type queue struct {
 }
 
 func (s *Sender) newQueue(name string) *queue {
-	for _, result := range []string{resultSent, resultFailed, resultDropped} {
-		s.counts.WithLabelValues(name, result).Add(0)
+	q := &queue{
+		sender: s, name: name, resting: map[*delivery]struct{}{},
+		sent: s.counts.WithLabelValues(name, "sent"), failed: s.counts.WithLabelValues(name, "failed"),
+		dropped: s.counts.WithLabelValues(name, "dropped"),
 	}
-	q := &queue{sender: s, name: name, resting: map[*delivery]struct{}{}}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	return q
-}
-
-func (q *queue) count(result string, events int) {
-	q.sender.counts.WithLabelValues(q.name, result).Add(float64(events))
 }
 
 // lead makes the queue lead to a receiver.
@@ -91,7 +92,7 @@ func (q *queue) reserve(event string) bool {
 		q.waiting++
 		return true
 	}
-	q.count(resultDropped, 1)
+	q.dropped.Inc()
 	q.full = true
 	q.fail("too many events wait; each further one is dropped")
 	return false
@@ -162,7 +163,7 @@ func (q *queue) try(d *delivery) {
 // settle counts a delivery after a try, or makes it due again. The receiver wants no other try before later.
 func (q *queue) settle(d *delivery, later time.Duration, err error) {
 	if err == nil {
-		q.leave(resultSent)
+		q.leave(q.sent)
 		q.failing = q.full
 		return
 	}
@@ -172,7 +173,7 @@ func (q *queue) settle(d *delivery, later time.Duration, err error) {
 	q.fail(err.Error())
 	all := pauses()
 	if status, _ := errors.AsType[statusError](err); status == http.StatusGone || d.tries == len(all) {
-		q.leave(resultFailed)
+		q.leave(q.failed)
 		return
 	}
 	pause := time.Duration(float64(all[d.tries]) * (0.9 + 0.2*rand.Float64()))
@@ -182,8 +183,8 @@ func (q *queue) settle(d *delivery, later time.Duration, err error) {
 }
 
 // leave counts an event that does not wait any more.
-func (q *queue) leave(result string) {
-	q.count(result, 1)
+func (q *queue) leave(result prometheus.Counter) {
+	result.Inc()
 	q.waiting--
 	q.full = q.full && q.waiting > maxWaiting/2
 }
@@ -205,7 +206,7 @@ func (q *queue) drain() {
 	defer q.mu.Unlock()
 	q.target.transport.CloseIdleConnections()
 	if q.waiting > 0 {
-		q.count(resultDropped, q.waiting)
+		q.dropped.Add(float64(q.waiting))
 		q.sender.logger.Warn("events for a webhook are lost: the gateway stops, or has this webhook no more",
 			"name", q.name, "host", q.target.URL.Host, "events", q.waiting)
 	}

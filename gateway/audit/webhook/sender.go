@@ -8,13 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Values of the label result.
-const (
-	resultSent    = "sent"
-	resultFailed  = "failed" // given up
-	resultDropped = "dropped"
-)
-
 // Sender sends events to receivers. It is safe for concurrent use. A nil Sender sends nothing.
 type Sender struct {
 	logger *slog.Logger
