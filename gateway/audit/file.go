@@ -43,7 +43,9 @@ type file struct {
 
 // newFile returns the file at path, which the first write opens.
 func newFile(path, dataDir string, key Key, logger *slog.Logger) *file {
-	return &file{path: path, statePath: filepath.Join(dataDir, "audit.state"), key: key, logger: logger}
+	f := &file{path: path, statePath: filepath.Join(dataDir, "audit.state"), key: key, logger: logger}
+	f.retry = time.AfterFunc(math.MaxInt64, f.recover) // rests until a failure
+	return f
 }
 
 // why returns why the file cannot be written, or an empty string.
@@ -53,65 +55,51 @@ func (f *file) why() string {
 	return f.problem
 }
 
-// write writes the events of the file itself that are due, and an event unless it is nil. It does
-// not try within a second after a failure. It returns the event with its seq and mac, or as it is
-// if it cannot write it.
+// write writes the events of the file itself that are due, and an event unless it is nil. It returns the
+// event with its seq and mac, or as it is if it cannot write it. After a failure, a call without an event
+// alone tries again.
 func (f *file) write(event *slog.Record) (written slog.Record) {
-	if event != nil {
-		written = *event
-	}
-	f.mu.Lock()
 	var own []slog.Record
-	var err error
-	failing := f.problem != "" || f.closed
-	if !failing {
-		if own, err = f.writeOwn(); err == nil && event != nil {
-			var line slog.Record
-			if line, err = f.append(*event); err == nil {
-				written = line
-			}
+	f.mu.Lock()
+	before := f.problem
+	if !f.closed && (before == "" || event == nil) {
+		var err error
+		own, written, err = f.try(event)
+		if f.problem = ""; err != nil {
+			f.problem = err.Error()
+			f.retry.Reset(retryTime)
 		}
 	}
-	if err != nil {
-		f.problem = err.Error()
-		f.retry = time.AfterFunc(retryTime, f.recover)
-	}
-	if event != nil && (failing || err != nil) {
+	after := f.problem
+	if event != nil && (after != "" || f.closed) {
+		written = *event
 		f.lost++
 		f.count()
 	}
 	f.mu.Unlock()
-	f.publish(own) // without the lock: it may wait for the reader of the log
-	if err != nil {
+	// Without the lock: what follows may wait for the reader of the log.
+	for _, event := range own {
+		f.written(event)
+	}
+	switch {
+	case before == "" && after != "":
 		f.logger.Error("the audit file cannot be written: requests go on, and their events are in the log alone, "+
-			"until it can", "audit_file", f.path, "error", err.Error())
+			"until it can", "audit_file", f.path, "error", after)
+	case before != "" && after == "":
+		f.logger.Info("the audit file is written again", "audit_file", f.path)
 	}
 	return written
 }
 
 // recover tries again to write after a failure.
-func (f *file) recover() {
-	f.mu.Lock()
-	if f.closed {
-		f.mu.Unlock()
-		return
-	}
-	own, err := f.writeOwn()
-	if f.problem = ""; err != nil {
-		f.problem = err.Error()
-		f.retry.Reset(retryTime)
-	}
-	f.mu.Unlock()
-	f.publish(own)
-	if err == nil {
-		f.logger.Info("the audit file is written again", "audit_file", f.path)
-	}
-}
+func (f *file) recover() { f.write(nil) }
 
-func (f *file) publish(own []slog.Record) {
-	for _, event := range own {
-		f.written(event)
+// try is write without the lock and after no failure. It returns the events of the file itself too.
+func (f *file) try(event *slog.Record) (own []slog.Record, written slog.Record, err error) {
+	if own, err = f.writeOwn(); err == nil && event != nil {
+		written, err = f.append(*event)
 	}
+	return own, written, err
 }
 
 // writeOwn makes the file ready for the next event: it is open, and the events of the file itself
@@ -358,9 +346,7 @@ func (f *file) close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
-	if f.retry != nil {
-		f.retry.Stop()
-	}
+	f.retry.Stop()
 	var errs []error
 	for _, file := range []*os.File{f.events, f.state} {
 		if file != nil {
@@ -399,23 +385,16 @@ func lastLine(events *os.File) (line []byte, end int64, partial bool, err error)
 	if err != nil {
 		return nil, 0, false, err
 	}
-	var tail []byte
-	for at := size; ; {
-		newest := bytes.LastIndexByte(tail, '\n')
-		if newest >= 0 {
-			if before := bytes.LastIndexByte(tail[:newest], '\n'); before >= 0 || at == 0 {
-				end = at + int64(newest) + 1
-				return tail[before+1 : newest], end, end < size, nil
-			}
-		}
-		if at == 0 {
-			return nil, 0, size > 0, nil
-		}
-		block := make([]byte, min(at, 64<<10))
-		at -= int64(len(block))
-		if _, err := events.ReadAt(block, at); err != nil {
+	for length := int64(64 << 10); ; length *= 2 {
+		tail := make([]byte, min(length, size))
+		at := size - int64(len(tail))
+		if _, err := events.ReadAt(tail, at); err != nil {
 			return nil, 0, false, err
 		}
-		tail = append(block, tail...)
+		whole := tail[:bytes.LastIndexByte(tail, '\n')+1]
+		lines := bytes.TrimSuffix(whole, []byte("\n"))
+		if before := bytes.LastIndexByte(lines, '\n'); before >= 0 || at == 0 {
+			return lines[before+1:], at + int64(len(whole)), len(whole) < len(tail), nil
+		}
 	}
 }

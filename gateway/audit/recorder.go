@@ -55,14 +55,14 @@ func WithFile(
 // Record records one event. It returns when the event is written, so that a caller may
 // send an answer that tells of it.
 func (r *Recorder) Record(event string, attrs ...slog.Attr) {
-	if r.file == nil {
-		if len(r.sends) > 0 || r.log.Enabled(context.Background(), slog.LevelInfo) {
-			r.publish(newRecord(event, attrs...))
-		}
+	if r.file == nil && len(r.sends) == 0 && !r.log.Enabled(context.Background(), slog.LevelInfo) {
 		return
 	}
 	record := newRecord(event, attrs...)
-	r.publish(r.file.write(&record))
+	if r.file != nil {
+		record = r.file.write(&record)
+	}
+	r.publish(record)
 }
 
 // publish sends an event on, with its seq and mac if there is a file.
