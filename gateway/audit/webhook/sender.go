@@ -13,7 +13,7 @@ type Sender struct {
 	logger *slog.Logger
 	counts *prometheus.CounterVec // of events, by name and result
 
-	queues atomic.Pointer[[]*queue] // nil: none
+	queues atomic.Pointer[[]*queue]
 
 	setting sync.Mutex     // one change of queues at a time
 	ending  sync.WaitGroup // of queues that have no receiver any more
@@ -22,6 +22,7 @@ type Sender struct {
 // New returns a sender to these receivers, which logs failures and counts events.
 func New(logger *slog.Logger, registry prometheus.Registerer, receivers []Receiver) (*Sender, error) {
 	s := &Sender{logger: logger, counts: newCounts()}
+	s.queues.Store(new([]*queue))
 	s.Set(receivers)
 	return s, registry.Register(s.counts)
 }
@@ -41,10 +42,8 @@ func (s *Sender) Set(receivers []Receiver) {
 	s.setting.Lock()
 	defer s.setting.Unlock()
 	before := map[string]*queue{}
-	if queues := s.queues.Load(); queues != nil {
-		for _, q := range *queues {
-			before[q.name] = q
-		}
+	for _, q := range *s.queues.Load() {
+		before[q.name] = q
 	}
 	next := make([]*queue, len(receivers))
 	for i, r := range receivers {
@@ -66,17 +65,13 @@ func (s *Sender) Send(event slog.Record) {
 	if s == nil {
 		return
 	}
-	queues := s.queues.Load()
-	if queues == nil {
-		return
-	}
 	var name string
 	event.Attrs(func(first slog.Attr) bool {
 		name = first.Value.String()
 		return false
 	})
 	var m *message
-	for _, q := range *queues {
+	for _, q := range *s.queues.Load() {
 		if !q.reserve(name) {
 			continue
 		}
