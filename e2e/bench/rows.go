@@ -195,9 +195,10 @@ func (r rows) large() []comparison {
 		all = append(all, r.otherProxies(t.task)...)
 	}
 	// No message comes on these. Nginx and HAProxy pass WebSockets with other configurations.
-	resting := task{name: fmt.Sprintf("%d idle WebSockets", idleConnections),
+	sockets := task{name: fmt.Sprintf("%d idle WebSockets", idleConnections),
 		resource: role.SocketResource, headers: sameOrigin()}
-	return append(all, r.authgate(resting, lab.Session(), 1))
+	events := task{name: fmt.Sprintf("%d idle event streams", idleConnections), resource: role.QuietResource}
+	return append(all, r.authgate(sockets, lab.Session(), 1), r.authgate(events, lab.Session(), 1))
 }
 
 // twoGiB is the length of the bodies that must not need more memory.

@@ -18,7 +18,7 @@ import (
 	"authgate/e2e/bench/role"
 )
 
-// heldAnswers is how long an answer on a held connection may take.
+// heldAnswers is how long an answer on a held connection may take. An event takes longer.
 const heldAnswers = 10 * time.Second
 
 // Held are open connections to one server.
@@ -30,12 +30,15 @@ type held interface {
 	close()
 }
 
-// Hold opens n connections, a few at a time, and asks once on each: WebSockets if to is one, else
-// connections over HTTP/1.1. On an error it returns those that are open, too.
+// Hold opens n connections, a few at a time, and asks once on each: WebSockets or streams of events if to is
+// one, else connections over HTTP/1.1. On an error it returns those that are open, too.
 func (g Generator) Hold(ctx context.Context, to Target, n, atOnce int) (Held, error) {
 	open, err := g.requests(to)
-	if strings.HasSuffix(to.URL, role.SocketResource) {
+	switch {
+	case strings.HasSuffix(to.URL, role.SocketResource):
 		open, err = g.socket(to), nil
+	case strings.HasSuffix(to.URL, role.QuietResource):
+		open, err = g.events(to), nil
 	}
 	if err != nil {
 		return nil, err
@@ -144,3 +147,48 @@ func (one *heldSocket) ask() error {
 }
 
 func (one *heldSocket) close() { _ = one.socket.CloseNow() } // it was only held
+
+// events returns a function that opens a stream of events over HTTP/1.1.
+func (g Generator) events(to Target) func(context.Context) (held, error) {
+	transport := g.transport("HTTP/1.1")
+	return func(context.Context) (held, error) {
+		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, to.URL, http.NoBody)
+		if err != nil {
+			return nil, err
+		}
+		request.Header = Headers(to.Headers)
+		response, err := transport.RoundTrip(request)
+		if err != nil {
+			return nil, err
+		}
+		one := &heldEvents{response.Body, bufio.NewReaderSize(response.Body, 256)}
+		if response.StatusCode != http.StatusOK {
+			one.close()
+			return nil, fmt.Errorf("the answer is %s, want 200", response.Status)
+		}
+		return one, nil
+	}
+}
+
+// heldEvents is a stream of events that come rarely.
+type heldEvents struct {
+	body   io.Closer
+	events *bufio.Reader
+}
+
+// ask implements held. An event must come.
+func (one *heldEvents) ask() error {
+	overdue := time.AfterFunc(role.QuietPause+heldAnswers, one.close)
+	defer overdue.Stop()
+	for {
+		line, err := one.events.ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("no event comes: %w", err)
+		}
+		if strings.HasPrefix(line, "data: ") {
+			return nil
+		}
+	}
+}
+
+func (one *heldEvents) close() { _ = one.body.Close() } // it was only held

@@ -112,7 +112,9 @@ func (a *application) serve(w http.ResponseWriter, r *http.Request) {
 	case SocketResource:
 		a.echo(w, r)
 	case EventsResource:
-		a.events(w, r)
+		a.events(w, r, eventPause)
+	case QuietResource:
+		a.events(w, r, QuietPause)
 	case GRPCResource:
 		a.grpc.ServeHTTP(w, r)
 	default:

@@ -14,6 +14,7 @@ import (
 const (
 	SocketResource = "socket"
 	EventsResource = "events"
+	QuietResource  = "quiet"
 	GRPCResource   = "grpc"
 	UploadResource = "upload"
 )
@@ -25,6 +26,9 @@ const Message = "a message as an application sends it, of the usual length: " +
 // eventPause is the time between two server-sent events of a stream. They are paced, because
 // the cost of events that a proxy finds together is that of one.
 const eventPause = 2 * time.Millisecond
+
+// QuietPause is the time between two events of a stream at rest.
+const QuietPause = 20 * time.Second
 
 // echo sends each message of a WebSocket back.
 func (a *application) echo(w http.ResponseWriter, r *http.Request) {
@@ -45,23 +49,23 @@ func (a *application) echo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// events sends events until the client leaves.
-func (a *application) events(w http.ResponseWriter, r *http.Request) {
+// events sends an event after each pause, the first one at once, until the client leaves.
+func (a *application) events(w http.ResponseWriter, r *http.Request, pause time.Duration) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	response, pace := http.NewResponseController(w), time.NewTicker(eventPause)
+	response, pace := http.NewResponseController(w), time.NewTicker(pause)
 	defer pace.Stop()
 	for {
-		select {
-		case <-r.Context().Done():
-			return
-		case <-pace.C:
-		}
 		a.answered.Add(1)
 		if _, err := fmt.Fprintf(w, "data: %s\n\n", Message); err != nil {
 			return
 		}
 		if err := response.Flush(); err != nil {
 			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-pace.C:
 		}
 	}
 }
