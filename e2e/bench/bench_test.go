@@ -171,8 +171,8 @@ func TestComparisons(t *testing.T) {
 		"GET HTTP/1.1: Basic": 0.80, "GET HTTP/1.1: bearer RS256": 0.82,
 		"POST 1 KiB HTTP/1.1: session": 0.90, "GET HTTP/2: bearer RS256": 0.80,
 		"1 MiB HTTP/1.1: session": 1.02, "100 MiB HTTP/1.1: session": 0.95, "1000 idle HTTP/1.1: session": 0.65,
-		"1000 idle WebSockets: session": 1, "GET HTTP/3: session": 1, "POST 1 KiB HTTP/2, 32 at a time: Basic": 0.63,
-		"POST 1 KiB HTTP/2: nginx":        0,
+		"1000 idle WebSockets: session": 1, "1000 idle event streams: session": 1,
+		"GET HTTP/3: session": 1, "POST 1 KiB HTTP/2, 32 at a time: Basic": 0.63, "POST 1 KiB HTTP/2: nginx": 0,
 		"forward authentication: session": 0, "GET HTTP/1.1: session on Redis": 1.1, "2 GiB up HTTP/1.1: session": 1.05,
 		"WebSocket messages: session": 1.05, "gRPC messages: session": 1.05,
 	} {

@@ -271,7 +271,8 @@ var fastAnswers = []string{
 	"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n" + strings.Repeat("x", 8000),
 	"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\nuntil the end",
 	"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + plainAnswer, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
-	"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 2\r\n\r\nok",
+	"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 9000\r\n\r\n" +
+		strings.Repeat("data: ab\n", 1000),
 	"HTTP/1.1 200 OK\r\nTrailer: X\r\nContent-Length: 2\r\n\r\nok",
 }
 

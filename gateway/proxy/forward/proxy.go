@@ -12,6 +12,7 @@ type passed struct {
 	request  *Request
 	sent     *http.Request
 	response *http.Response // nil: there is none to pass on
+	events   bool           // the response is a stream of events
 }
 
 // passOn makes the request one that httputil.ReverseProxy can send.
@@ -46,7 +47,7 @@ func (p *passed) proxy() *httputil.ReverseProxy {
 			q.rewrite(pr.Out)
 		},
 		Transport:  q.rest.transport,
-		BufferPool: q.Route.forwarder.buffers,
+		BufferPool: p,
 		ErrorLog:   q.Route.forwarder.log,
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
 			if q.err == nil {
@@ -68,7 +69,7 @@ func (p *passed) modify(response *http.Response) error {
 			return err
 		}
 	}
-	if isEventStream(response.Header.Get("Content-Type")) {
+	if p.events = isEventStream(response.Header.Get("Content-Type")); p.events {
 		if q.err = q.Login.BeginStream(); q.err != nil {
 			return q.err
 		}
@@ -78,6 +79,17 @@ func (p *passed) modify(response *http.Response) error {
 	q.modify(response.StatusCode, response.Header)
 	return nil
 }
+
+// Get implements httputil.BufferPool. A stream of events keeps its buffer for hours, and fills little of it.
+func (p *passed) Get() []byte {
+	if p.events {
+		return make([]byte, eventBuffer)
+	}
+	return p.request.Route.forwarder.buffers.Get()
+}
+
+// Put implements httputil.BufferPool.
+func (p *passed) Put(b []byte) { p.request.Route.forwarder.buffers.Put(b) }
 
 // abortable returns r as a request that httputil.ReverseProxy aborts if the upstream breaks
 // off its response. It looks for net/http's server, which those over HTTP/3 do not come from.
@@ -91,7 +103,11 @@ func abortable(r *http.Request) *http.Request {
 // bufferPool lends the buffers that bodies are copied through.
 type bufferPool struct{ pool sync.Pool }
 
-const copyBuffer = 32 << 10
+// The sizes of buffers in bytes. Those of streams of events are their own.
+const (
+	copyBuffer  = 32 << 10
+	eventBuffer = 4 << 10
+)
 
 func newBufferPool() *bufferPool {
 	return &bufferPool{pool: sync.Pool{New: func() any { return new([copyBuffer]byte) }}}
