@@ -64,8 +64,8 @@ type Identity struct {
 	SignedIn time.Time
 	// Expires is the time when the credential expires; zero means never.
 	Expires time.Time
-	// Ends tells when the account and roles of it end by themselves; nil: none does.
-	Ends *Ends
+	// Ends tells when the account and roles of it end by themselves.
+	Ends Ends
 }
 
 // Ends are the times at which an account and its roles end by themselves.
@@ -74,29 +74,15 @@ type Ends struct {
 	Roles   map[string]time.Time `json:"roles_until,omitempty"` // by role; a role that is missing does not end
 }
 
-// Shown returns the ends as pages show them; nil is none.
-func (e *Ends) Shown() Ends {
-	if e == nil {
-		return Ends{}
-	}
-	return *e
-}
-
-// OwnEnds returns the ends of the account and of the roles of the identity; nil: none ends.
-func (id *Identity) OwnEnds() *Ends {
-	if id.Ends == nil {
-		return nil
-	}
-	own := &Ends{Account: id.Ends.Account, Roles: maps.Clone(id.Ends.Roles)}
+// OwnEnds returns the ends of the account and of the roles of the identity.
+func (id *Identity) OwnEnds() Ends {
+	own := Ends{Account: id.Ends.Account, Roles: maps.Clone(id.Ends.Roles)}
 	maps.DeleteFunc(own.Roles, func(role string, _ time.Time) bool { return !slices.Contains(id.Roles, role) })
 	return own
 }
 
 // Until returns when the account, or the first role of the identity, ends; zero means never.
 func (id *Identity) Until() (until time.Time) {
-	if id.Ends == nil {
-		return until
-	}
 	until = id.Ends.Account
 	for _, role := range id.Roles {
 		if end, ends := id.Ends.Roles[role]; ends && (until.IsZero() || end.Before(until)) {
@@ -109,9 +95,6 @@ func (id *Identity) Until() (until time.Time) {
 // Holds reports whether the account and all roles, those of Owner too, still have not ended at a
 // time. Otherwise the identity must be made anew.
 func (id *Identity) Holds(now time.Time) bool {
-	if id.Ends == nil {
-		return true
-	}
 	until := id.Until()
 	return (until.IsZero() || now.Before(until)) && (id.Owner == nil || id.Owner.Holds(now))
 }

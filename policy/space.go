@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -41,18 +43,15 @@ func NewSpace(claims bool, routes ...*Route) (*Space, error) {
 		methods, s.Clients = append(methods, known...), append(s.Clients, clients...)
 		r.Policy.walk(map[*Policy]bool{}, func(r *rule) { rules = append(rules, r) })
 	}
-	var err error
+	var err, errCalls error
 	if claims {
 		s.Claims, err = possibleClaims(rules)
 	}
-	var errMessages error
-	if s.Calls, errMessages = possibleCalls(rules, methods); errMessages != nil {
-		err = errMessages
-	}
+	s.Calls, errCalls = possibleCalls(rules, methods)
 	s.Clients = distinct(rules, s.Clients, func(r *rule, client netip.Addr) bool {
 		return r.key == networksKey && r.holds(nil, &Request{Client: client})
 	})
-	return s, err
+	return s, cmp.Or(err, errCalls)
 }
 
 // possibleCalls returns requests of some methods that rules can tell apart. If messages matter, the first one is
@@ -86,25 +85,22 @@ func possibleClaims(rules []*rule) ([]map[string]any, error) {
 	type value struct{ claim, text string }
 	var values []value
 	for _, r := range rules {
-		for _, text := range r.values {
-			if one := (value{r.claim, text}); r.claim != "" && !slices.Contains(values, one) {
-				values = append(values, one)
+		if r.claim != "" {
+			for _, text := range r.values {
+				values = append(values, value{r.claim, text})
 			}
 		}
 	}
 	values = distinct(rules, values, func(r *rule, v value) bool {
 		return r.claim == v.claim && slices.Contains(r.values, v.text)
 	})
-	all := []map[string]any{nil}
+	all := []map[string]any{{}}
 	for _, v := range values {
 		if len(all) > maxClaims/2 {
 			return nil, errors.New("its policy tells too many claims apart")
 		}
-		for _, without := range all[:len(all):len(all)] {
-			with := map[string]any{}
-			for name, list := range without {
-				with[name] = list
-			}
+		for _, without := range all {
+			with := maps.Clone(without)
 			list, _ := with[v.claim].([]any)
 			with[v.claim] = append(slices.Clone(list), v.text)
 			all = append(all, with)
@@ -117,16 +113,14 @@ func possibleClaims(rules []*rule) ([]map[string]any, error) {
 func distinct[T any](rules []*rule, values []T, holds func(*rule, T) bool) (kept []T) {
 	seen := map[string]bool{}
 	for _, v := range values {
-		var by strings.Builder
-		for _, r := range rules {
+		by := make([]byte, len(rules))
+		for i, r := range rules {
 			if holds(r, v) {
-				by.WriteByte('1')
-			} else {
-				by.WriteByte('0')
+				by[i] = 1
 			}
 		}
-		if !seen[by.String()] {
-			seen[by.String()] = true
+		if !seen[string(by)] {
+			seen[string(by)] = true
 			kept = append(kept, v)
 		}
 	}

@@ -26,7 +26,7 @@ type listedUser struct {
 	Email    string   `json:"email"`
 	Roles    []string `json:"roles"`
 	Disabled bool     `json:"disabled"`
-	*policy.Ends
+	policy.Ends
 	Factors  int  `json:"factors"`  // passkeys, and one for one-time codes
 	Sessions *int `json:"sessions"` // live logins; nil: no gateway runs
 }
@@ -118,7 +118,7 @@ func printUsers(out io.Writer, users []listedUser, head bool) error {
 	}
 	for _, u := range users {
 		state, sessions := "enabled", "-"
-		switch until := u.Ends.Shown().Account; {
+		switch until := u.Ends.Account; {
 		case u.Disabled:
 			state = "disabled"
 		case until.IsZero():
@@ -129,7 +129,7 @@ func printUsers(out io.Writer, users []listedUser, head bool) error {
 		}
 		roles := make([]string, len(u.Roles))
 		for i, role := range u.Roles {
-			if roles[i] = role; !u.Ends.Shown().Roles[role].IsZero() {
+			if roles[i] = role; !u.Ends.Roles[role].IsZero() {
 				roles[i] += " until " + u.Ends.Roles[role].Format(time.RFC3339)
 			}
 		}

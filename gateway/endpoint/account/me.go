@@ -13,16 +13,16 @@ import (
 
 // person describes a user at /me.
 type person struct {
-	Username     string           `json:"username"`
-	Name         string           `json:"name"`
-	Email        string           `json:"email"`
-	Roles        []string         `json:"roles"`
-	Mechanism    policy.Mechanism `json:"mechanism"`
-	Provider     string           `json:"provider"`
-	ExpiresAt    time.Time        `json:"expires_at,omitzero"`
-	AMR          []string         `json:"amr"` // how the user has proved who they are in this login
-	*policy.Ends                  // of the account and of these roles
-	AuthTime     int64            `json:"auth_time,omitempty"` // when that was, in seconds since 1970; 0: not known
+	Username    string           `json:"username"`
+	Name        string           `json:"name"`
+	Email       string           `json:"email"`
+	Roles       []string         `json:"roles"`
+	Mechanism   policy.Mechanism `json:"mechanism"`
+	Provider    string           `json:"provider"`
+	ExpiresAt   time.Time        `json:"expires_at,omitzero"`
+	AMR         []string         `json:"amr"` // how the user has proved who they are in this login
+	policy.Ends                  // of the account and of these roles
+	AuthTime    int64            `json:"auth_time,omitempty"` // when that was, in seconds since 1970; 0: not known
 }
 
 func newPerson(id *policy.Identity) person {
@@ -58,7 +58,7 @@ func me(ex *web.Exchange, o *Options) error {
 	page := pages.Account{
 		Username: id.Username, Name: id.Name, Email: id.Email, Roles: id.Roles,
 		Mechanism: string(id.Mechanism), Provider: o.ProviderTitle(id.Provider), Expires: id.Expires,
-		Ends:         id.OwnEnds().Shown(),
+		Ends:         id.OwnEnds(),
 		LogoutAction: o.Site.Own("logout"), LogoutToken: o.CrossSite.Token(ex, id.Login),
 	}
 	ex.Page(http.StatusOK, func(p *pages.Pages, w io.Writer) error { return p.Account(w, page) })

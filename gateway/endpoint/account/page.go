@@ -209,7 +209,7 @@ func (p *page) fill(ex *web.Exchange, id *policy.Identity, view *pages.Manage) e
 // showLogins adds who the user is, and the logins.
 func (p *page) showLogins(ex *web.Exchange, id *policy.Identity, view *pages.Manage) error {
 	view.Email, view.Roles, view.Mechanism = id.Email, id.Roles, string(id.Mechanism)
-	view.Ends = id.OwnEnds().Shown()
+	view.Ends = id.OwnEnds()
 	view.Provider = p.options.ProviderTitle(id.Provider)
 	logins, err := p.logins(ex, id)
 	if err != nil {

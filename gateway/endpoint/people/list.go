@@ -17,14 +17,14 @@ import (
 
 // person describes an account to those who look after accounts.
 type person struct {
-	Username     string   `json:"username"`
-	Name         string   `json:"name"`
-	Email        string   `json:"email"`
-	Roles        []string `json:"roles"`
-	Disabled     bool     `json:"disabled"`
-	*policy.Ends          // of the account and of its roles
-	Factors      int      `json:"factors"`  // passkeys, and one for one-time codes
-	Sessions     int      `json:"sessions"` // live logins
+	Username    string   `json:"username"`
+	Name        string   `json:"name"`
+	Email       string   `json:"email"`
+	Roles       []string `json:"roles"`
+	Disabled    bool     `json:"disabled"`
+	policy.Ends          // of the account and of its roles
+	Factors     int      `json:"factors"`  // passkeys, and one for one-time codes
+	Sessions    int      `json:"sessions"` // live logins
 
 	account *accounts.Account
 }
@@ -89,7 +89,7 @@ func (p *page) write(ex *web.Exchange, status int, show func(*pages.People)) err
 	for _, info := range infos {
 		view.People = append(view.People, pages.PersonOfList{
 			Username: info.Username, Name: info.Name, Email: info.Email, Roles: info.Roles, Disabled: info.Disabled,
-			Ends: info.Ends.Shown(), Ended: info.account.Ended(now),
+			Ends: info.Ends, Ended: info.account.Ended(now),
 			Factors: info.Factors, Sessions: info.Sessions, Self: isSelf(id, info.Username),
 			Fixed: !p.options.Editor.Has(info.Username), OutOfReach: noticeOf(p.reaches(id, info.account)),
 		})
@@ -105,8 +105,8 @@ func isSelf(id *policy.Identity, username string) bool {
 }
 
 // outlasts reports whether an account with those ends has one of its roles for longer than the user.
-func outlasts(roles []string, ends *policy.Ends, user *policy.Identity) bool {
-	return user.Ends != nil && slices.ContainsFunc(roles, func(role string) bool {
+func outlasts(roles []string, ends policy.Ends, user *policy.Identity) bool {
+	return slices.ContainsFunc(roles, func(role string) bool {
 		limit, ending := user.Ends.Roles[role]
 		theirs := (&policy.Identity{Roles: []string{role}, Ends: ends}).Until()
 		return ending && (theirs.IsZero() || theirs.After(limit))

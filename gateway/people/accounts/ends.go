@@ -129,12 +129,12 @@ func (a *Account) End() time.Time { return endOf(a.Until) }
 // Ended reports whether the account has ended at a time. Then it is as if disabled.
 func (a *Account) Ended(now time.Time) bool { return hasEnded(a.Until, now) }
 
-// Current returns the roles that have not ended at a time, and when they and the account end; nil: no end is given.
-func (a *Account) Current(now time.Time) (roles []string, ends *policy.Ends) {
+// Current returns the roles that have not ended at a time, and when they and the account end.
+func (a *Account) Current(now time.Time) (roles []string, ends policy.Ends) {
 	if a.Until.IsZero() && a.RoleEnds == nil {
-		return a.Roles, nil
+		return a.Roles, ends
 	}
-	roles, ends = []string{}, &policy.Ends{Account: endOf(a.Until).UTC(), Roles: map[string]time.Time{}}
+	roles, ends = []string{}, policy.Ends{Account: endOf(a.Until).UTC(), Roles: map[string]time.Time{}}
 	for _, role := range a.Roles {
 		if end := endOf(a.RoleEnds[role]); end.IsZero() {
 			roles = append(roles, role)

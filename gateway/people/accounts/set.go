@@ -229,7 +229,7 @@ func (a *Set) Target(username string) (*Account, password.Hash) {
 // The account is from a Set, or one that At has returned. The credential that mechanism verified
 // belongs to the login sid and ends at expires.
 func (a *Account) Identity(mechanism policy.Mechanism, sid string, expires time.Time) *policy.Identity {
-	roles, ends := a.Roles, (*policy.Ends)(nil)
+	roles, ends := a.Roles, policy.Ends{}
 	if !a.Until.IsZero() || a.RoleEnds != nil {
 		roles, ends = a.Current(a.now())
 	}

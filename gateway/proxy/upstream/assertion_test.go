@@ -182,7 +182,7 @@ func TestAssertionEnds(t *testing.T) {
 	t.Parallel()
 	h, clock, reader := newAsserting(t)
 	end := func(d time.Duration) time.Time { return clock.Now().Truncate(time.Second).Add(d) }
-	for want, ends := range map[time.Duration]*policy.Ends{
+	for want, ends := range map[time.Duration]policy.Ends{
 		5 * time.Minute:  {Account: end(6 * time.Minute), Roles: map[string]time.Time{"other": end(time.Second)}},
 		4 * time.Minute:  {Account: end(4 * time.Minute), Roles: map[string]time.Time{"staff": end(5 * time.Minute)}},
 		30 * time.Second: {Account: end(6 * time.Minute), Roles: map[string]time.Time{"staff": end(30 * time.Second)}},

@@ -65,7 +65,7 @@ type finding struct {
 
 func (f *finding) holds(v *Verifier, now time.Time) bool {
 	return f != nil && f.by == v && !now.Before(f.from) && !now.After(f.until) &&
-		(f.identity == nil || f.identity.Ends == nil || f.identity.Holds(v.options.UserNow()))
+		(f.identity == nil || f.identity.Until().IsZero() || f.identity.Holds(v.options.UserNow()))
 }
 
 // verify verifies a chain, leaf first, and finds its user.
