@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -62,6 +63,46 @@ func behindProxy(t *testing.T, proxy forwardProxy) {
 	}
 	if got, want := app.seen(), []string{"127.0.0.1, 127.0.0.1", "127.0.0.2, 127.0.0.1"}; !slices.Equal(got, want) {
 		t.Errorf("the application sees the clients %q, expected %q", got, want)
+	}
+}
+
+// TestInitBehindProxies runs proxies with the lines that `authgate init` prints, and the gateway with the
+// configuration that it writes: the start page is at /, and leads to the application.
+func TestInitBehindProxies(t *testing.T) {
+	t.Parallel()
+	for name, file := range map[string]struct{ name, head, tail string }{
+		"nginx":   {"nginx.conf", "events {}\nhttp {\n", "}\n"},
+		"caddy":   {"Caddyfile.example", "", ""},
+		"haproxy": {"haproxy.cfg", "defaults\n  timeout connect 5s\n  timeout client 1m\n  timeout server 1m\n\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			app, g := world.Record(t), world.Prepare(t)
+			path := filepath.Join(g.Dir, "config.yaml")
+			said := world.Must(exec.Command(world.Program("authgate"), "init", "--yes", "--config", path, "--front", name,
+				"--host", "home.example.org", "--user", "alice", "--upstream", app.URL).Output())(t)
+			g.Write("config.yaml", world.Substituted(t, world.ReadFile(t, path),
+				"127.0.0.1:8080", world.Authority(g.HTTP), "127.0.0.1:9090", world.Authority(g.Admin)))
+			g.Write("accounts.yaml", world.Person("alice", world.WonderlandHash, ""))
+			g.Run()
+			lines := regexp.MustCompile(`(?s)\nFor ` + name + `, in [^\n]*:\n\n(.*)$`).FindSubmatch(said)
+			if lines == nil {
+				t.Fatalf("no lines for %s:\n%s", name, said)
+			}
+			text := strings.ReplaceAll(string(lines[1]), "127.0.0.1:8080", world.Authority(g.HTTP))
+			address, roots := forwardProxies[name].run(t, map[string]string{file.name: file.head + text + file.tail})
+			v := world.Surf(t, "127.0.0.1", address, roots)
+			page, at := v.SignIn("https://home.example.org/.authgate/signin", "alice")
+			if at.String() != "https://home.example.org/" || !strings.Contains(page.Body, `href="https://app.example.org/"`) {
+				t.Fatalf("the first page is %d at %s: %s", page.Status, at, page.Body)
+			}
+			if a, at := v.Visit("GET", "https://app.example.org/", "", "Accept", world.AcceptsPage); a.Status != http.StatusOK {
+				t.Fatalf("the application answers %d at %s: %s", a.Status, at, a.Body)
+			}
+			if m := app.One(t); m.Value(t, "X-Auth-User") != "alice" {
+				t.Errorf("the application sees %q", m.Value(t, "X-Auth-User"))
+			}
+		})
 	}
 }
 

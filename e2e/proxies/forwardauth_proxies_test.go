@@ -55,7 +55,7 @@ var forwardProxies = map[string]forwardProxy{
 		global := fmt.Sprintf("{\n\tadmin off\n\tservers {\n\t\tprotocols h1 h2\n\t}\n\tauto_https "+
 			"disable_redirects\n\tdefault_bind 127.0.0.1\n\thttp_port %s\n\thttps_port %s\n}\n", world.FreePort(t), port)
 		certificate := filepath.Join(dir, "site.pem")
-		site := regexp.MustCompile(`(?m)^\S+\.example\.org {\n`)
+		site := regexp.MustCompile(`(?m)^\S.*\.example\.org {\n`)
 		config := global + site.ReplaceAllString(files["Caddyfile.example"],
 			"$0\ttls "+certificate+" "+certificate+"\n")
 		world.WriteAll(t, dir, map[string]string{"Caddyfile": config})
@@ -128,6 +128,12 @@ func (p forwardProxy) start(t *testing.T, g *world.Instance, app string) (addres
 				world.Authority(app)).Replace(b.Text())
 		}
 	}
+	return p.run(t, files)
+}
+
+// run runs the proxy with its files.
+func (p forwardProxy) run(t *testing.T, files map[string]string) (address string, roots *x509.CertPool) {
+	t.Helper()
 	dir, address := t.TempDir(), world.FreeAddress(t)
 	roots = siteCertificate(t, filepath.Join(dir, "site.pem"))
 	out := &world.Output{}
@@ -160,7 +166,9 @@ func siteCertificate(t *testing.T, path string) *x509.CertPool {
 	key := world.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	certificate, private := world.SelfSigned(t, &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example.org"},
-		DNSNames: []string{"auth.example.org", "app.example.org", "wiki.example.org", "metrics.example.org"},
+		DNSNames: []string{
+			"auth.example.org", "app.example.org", "wiki.example.org", "metrics.example.org", "home.example.org",
+		},
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}, key)
 	world.NoError(t, os.WriteFile(path, []byte(certificate+private), 0o600))
