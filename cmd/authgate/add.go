@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -314,6 +315,16 @@ func (a *adding) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return err
 }
 
+// startPage returns where users find their applications: at / unless a route is there.
+func startPage(cfg *config.Config) string {
+	root, err := policy.ParseTarget("/")
+	_, taken := cfg.Table().Lookup(&policy.Request{Method: http.MethodGet, Host: cfg.Hosts()[0], Path: root})
+	if err != nil || taken {
+		return cfg.StartPage()
+	}
+	return cfg.PublicURL.String() + "/"
+}
+
 // placeURL returns the URL of a route for the clients of a gateway.
 func placeURL(public *url.URL, match string) string {
 	host, path, _ := strings.Cut(match, "/")
@@ -335,7 +346,7 @@ func (a *adding) tell(out io.Writer, place string, done added) {
 	}
 	fmt.Fprintln(out)
 	if a.app.Title != "" {
-		fmt.Fprintf(out, "Users who may open it find it at %s.\n", done.new.StartPage())
+		fmt.Fprintf(out, "Users who may open it find it at %s.\n", startPage(done.new))
 	} else {
 		fmt.Fprint(out, "The start page does not list it. With app: {title: NAME} in the route, it does.\n")
 	}

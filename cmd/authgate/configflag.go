@@ -16,6 +16,9 @@ import (
 // standardInput is the path that means standard input.
 const standardInput = "-"
 
+// defaultConfig is the path of the configuration without a flag.
+const defaultConfig = "config.yaml"
+
 // configFlag adds the flag with the path of the configuration file.
 func configFlag(cmd *cobra.Command) *string {
 	return configFlagFor(cmd, "configuration file")
@@ -27,7 +30,7 @@ func configOrInputFlag(cmd *cobra.Command) *string {
 }
 
 func configFlagFor(cmd *cobra.Command, meaning string) *string {
-	path := cmd.Flags().StringP("config", "c", "config.yaml", meaning)
+	path := cmd.Flags().StringP("config", "c", defaultConfig, meaning)
 	if err := cmd.MarkFlagFilename("config", "yaml", "yml"); err != nil {
 		panic(err) // the flag exists
 	}

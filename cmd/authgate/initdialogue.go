@@ -74,7 +74,7 @@ func (d *dialogue) askApplication(wanted firstSteps) error {
 		return err
 	}
 	fallback := cmp.Or(wanted.Place, s.likelyPlace())
-	return d.askFor("app-host", "Its host; that of the gateway itself leaves no start page at /", fallback, s.setPlace)
+	return d.askFor("app-host", "Host at which users open it", fallback, s.setPlace)
 }
 
 // setText returns a function that takes an answer as it is.

@@ -57,7 +57,11 @@ func (s *firstSteps) tell(out io.Writer, path string) error {
 			"     Without it, as root, and again after each upgrade:\n"+
 			"       setcap cap_net_bind_service=+ep %s", ports, program())
 	}
-	run := "authgate serve --config " + path
+	config := ""
+	if path != defaultConfig {
+		config = " --config " + path
+	}
+	run := "authgate serve" + config
 	if path == packagedConfig {
 		run = "systemctl enable --now authgate"
 	}
@@ -86,9 +90,9 @@ func (s *firstSteps) tell(out io.Writer, path string) error {
 			s.StartPage(), s.User, s.App, s.AppURL())
 	}
 	next("Invite others. The second command prints a link, which leads them to the start page:\n"+
-		"       authgate users add NAME --config %s\n"+
-		"       authgate users invite NAME --config %s", path, path)
-	next("Add a second application:\n       authgate add --config %s", path)
+		"       authgate users add NAME%[2]s\n"+
+		"       authgate users invite NAME%[2]s", config)
+	next("Add a second application:\n       authgate add%s", config)
 	if !s.Proxied() {
 		return nil
 	}

@@ -33,7 +33,7 @@ func TestInitOnTerminal(t *testing.T) {
 		{"[http://127.0.0.1:3000]: ", "nowhere", false},
 		{"unix+h2c:/PATH\r\nAddress of the application [http://127.0.0.1:3000]: ", "", false},
 		{"such as wiki [app]: ", "wiki", false},
-		{"no start page at / [wiki.example.org]: ", "", false},
+		{"users open it [wiki.example.org]: ", "", false},
 		{"such as https://accounts.google.com [none]: ", "https://idp.example.org", false},
 		{"https://gate.example.org/.authgate/callback\r\nClient ID that it gives: ", "gateway", false},
 		{"it gives none: ", "tumble-weed", true},
