@@ -60,8 +60,9 @@ func (ex *exchange) read() error {
 	}
 	host, hostErr := policy.CanonicalHost(ex.Peer.Host)
 	path, err := st.site.ParseTarget(host, ex.Request.RequestURI)
-	if err == nil && path.Decoded == st.own.Verify {
-		if err := ex.TakeOriginal(); err != nil {
+	target := st.own.Asked(ex.Request.RequestURI)
+	if target != "" || err == nil && path.Decoded == st.own.Verify {
+		if err := ex.TakeOriginal(target); err != nil {
 			return err
 		}
 		// Again, because Peer and Request are now those of the original request.

@@ -61,7 +61,7 @@ func (ex *exchange) serve() error {
 // route. A proxy must not ask about these endpoints, but send such requests here.
 func (ex *exchange) findOwn() (*endpoint.Endpoint, error) {
 	own, err := ex.state.own.Find(&ex.Canonical)
-	if err == nil && ex.Verify && (own != nil || ex.Canonical.Path.Decoded == ex.state.own.Verify) {
+	if err == nil && ex.Verify && (own != nil || ex.state.own.IsVerify(ex.Canonical.Path.Decoded)) {
 		return nil, endpoint.NothingHere("the path is one of the gateway's own endpoints; " +
 			"the proxy must send requests for it to the gateway")
 	}

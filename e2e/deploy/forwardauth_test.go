@@ -84,6 +84,7 @@ func TestKubernetesKustomization(t *testing.T) {
 // gets, at which hosts and paths the gateway itself is, and where the application is.
 var controllers = map[string]func(t *testing.T, all *manifests) said{
 	"traefik.yaml": traefikSays, "ingress-nginx.yaml": ingressNginxSays, "envoy-gateway.yaml": envoyGatewaySays,
+	"gateway-api.yaml": gatewayAPISays,
 }
 
 type said struct {

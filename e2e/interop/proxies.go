@@ -25,5 +25,6 @@ var proxies = []row{
 		tries: []try{
 			{"ext_authz", "TestForwardAuthPackaged/envoy"},
 			{"as Envoy Gateway configures it", "TestForwardAuthPackaged/envoy-gateway"},
+			{"as `ExternalAuth` of the Gateway API asks", "TestForwardAuthPackaged/gateway-api"},
 		}},
 }

@@ -1,6 +1,7 @@
 package proxies
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -31,6 +32,10 @@ type forwardProxy struct {
 	leadsAll bool
 	// ownPages: the configuration gives the page of a refusal, which the proxy would not pass on by itself.
 	ownPages bool
+	// endpoints is that section of the gateway's configuration; empty: that of the documents.
+	endpoints string
+	// exactNames: the gateway sees only headers with names that the configuration has.
+	exactNames bool
 }
 
 var forwardProxies = map[string]forwardProxy{
@@ -90,10 +95,12 @@ func nginx(t *testing.T, files map[string]string, dir, address string) *exec.Cmd
 
 // forwardGateway runs the gateway with the configuration of the documents, and a
 // public host that no proxy knows.
-func forwardGateway(t *testing.T) *world.Instance {
+// endpoints is that section, if it is another.
+func forwardGateway(t *testing.T, endpoints string) *world.Instance {
 	t.Helper()
 	g := world.Prepare(t)
 	g.Write("config.yaml", world.Substituted(t, documentFile(t, "README.md", "yaml"),
+		"{prefix: /.authgate/}", cmp.Or(endpoints, "{prefix: /.authgate/}"),
 		"http: 127.0.0.1:8080", fmt.Sprintf("http: %q\n  admin: %q", world.Authority(g.HTTP), world.Authority(g.Admin)),
 		`roles: [user, admin], password_hash: "$argon2id$v=19$m=19456,t=2,p=1$…"`,
 		"roles: [user, admin], password_hash: "+`"`+world.WonderlandHash+`"`,

@@ -94,13 +94,6 @@ func envoyGateway(t *testing.T, files map[string]string, dir, address string) *e
 	for _, m := range clients.RemoveOnMatch {
 		mutations += fmt.Sprintf("- {remove_on_match: {key_matcher: {safe_regex: {regex: %q}}}}\n", m.Value)
 	}
-	exactly := func(names []string) string {
-		var all []string
-		for _, name := range names {
-			all = append(all, fmt.Sprintf("{exact: %q, ignore_case: true}", name))
-		}
-		return strings.Join(all, ", ")
-	}
 	config := world.Substituted(t, envoyBootstrap, "SITE", filepath.Join(dir, "site.pem"),
 		"ADDRESS", envoyAddress(t, address),
 		"          upgrade_configs:", indented(`normalize_path: true
@@ -133,6 +126,57 @@ early_header_mutation_extensions:
       disabled: true
 - match: {path_separated_prefix: /.authgate}
   route: {cluster: gate}
+  typed_per_filter_config: *open
+`, 14))
+	return envoy(t, files, dir, config)
+}
+
+// exactly is matchers of Envoy for some names of headers.
+func exactly(names []string) string {
+	var all []string
+	for _, name := range names {
+		all = append(all, fmt.Sprintf("{exact: %q, ignore_case: true}", name))
+	}
+	return strings.Join(all, ", ")
+}
+
+// gatewayAPI runs Envoy with the filter that the HTTPRoutes of the Gateway API ask for.
+func gatewayAPI(t *testing.T, files map[string]string, dir, address string) *exec.Cmd {
+	t.Helper()
+	ask := externalAuthAsked(t)
+	own := spec[struct {
+		Rules []struct {
+			Filters []struct {
+				RequestHeaderModifier struct{ Remove []string } `yaml:"requestHeaderModifier"`
+			}
+		}
+	}](t, ingressObjects(t, "gateway-api.yaml")["HTTPRoute authgate"]).Rules[1].Filters[0].RequestHeaderModifier
+	removed := "request_headers_to_remove: [" + strings.Join(own.Remove, ", ") + "]"
+	config := world.Substituted(t, envoyBootstrap, "SITE", filepath.Join(dir, "site.pem"),
+		"ADDRESS", envoyAddress(t, address),
+		"domains: [auth.example.org]", "domains: [auth.example.org]\n"+indented(removed, 14),
+		"FILTERS", indented(`http_filters:
+- name: envoy.filters.http.ext_authz
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz
+    http_service:
+      server_uri: {uri: "http://authgate", cluster: gate, timeout: 10s}
+      path_prefix: `+ask.Path+`
+      authorization_response: {allowed_upstream_headers: {patterns: [`+exactly(ask.AllowedResponseHeaders)+`]}}
+    allowed_headers: {patterns: [`+exactly(ask.AllowedHeaders)+`]}
+- name: envoy.filters.http.router
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+`, 10),
+		"ROUTE", indented(`- match: {path_separated_prefix: /.authgate/verify}
+  redirect: {path_redirect: /.authgate/account, response_code: FOUND}
+  typed_per_filter_config: &open
+    envoy.filters.http.ext_authz:
+      "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute
+      disabled: true
+- match: {path_separated_prefix: /.authgate}
+  route: {cluster: gate}
+  `+removed+`
   typed_per_filter_config: *open
 `, 14))
 	return envoy(t, files, dir, config)

@@ -17,6 +17,7 @@ import (
 var packagedProxies = map[string]forwardProxy{
 	"traefik-kubernetes": {document: "README.md", command: traefikKubernetes},
 	"envoy-gateway":      {document: "README.md", command: envoyGateway},
+	"gateway-api":        {document: "README.md", command: gatewayAPI, endpoints: externalAuth, exactNames: true},
 	"traefik": {document: "traefik.md", command: func(
 		t *testing.T, files map[string]string, dir, address string,
 	) *exec.Cmd {

@@ -12,6 +12,8 @@ import (
 // endpoints configures the paths of the gateway's own endpoints.
 type endpoints struct {
 	Prefix string `yaml:"prefix" default:"/"` // begins and ends with a slash
+	// ExternalAuth lets trusted proxies ask below verify, too.
+	ExternalAuth bool `yaml:"external_auth"`
 }
 
 // checkPrefix checks that the paths of the gateway's own endpoints are paths that
@@ -28,6 +30,9 @@ func (e endpoints) checkPrefix(r *section.Report) {
 		r.Fault(key, "%q contains a character that must be encoded in a URL; use letters, digits, - . _ ~", prefix)
 	case prefix != "/" && path.Clean(prefix)+"/" != prefix:
 		r.Fault(key, `%q contains an empty segment, "." or ".."; expected a path like /.authgate/`, prefix)
+	case prefix == "/" && e.ExternalAuth:
+		r.Fault("endpoints.external_auth", "needs a prefix of the gateway's own, so that no application has "+
+			"paths below verify; set endpoints.prefix: /.authgate/")
 	}
 }
 
@@ -79,7 +84,8 @@ func OwnPath(prefix, name string) string { return prefix + strings.TrimPrefix(na
 // which come before routes. own is from Config.OwnEndpoints.
 func (e endpoints) isOwnPath(own []string, path string) bool {
 	name, ok := strings.CutPrefix(path, e.Prefix)
-	return ok && (name == EndpointVerify || slices.Contains(own, name))
+	asked := name == EndpointVerify || e.ExternalAuth && strings.HasPrefix(name, EndpointVerify+"/")
+	return ok && (asked || slices.Contains(own, name))
 }
 
 // literalPath returns the decoded path of a pattern. Wildcards stay as written:

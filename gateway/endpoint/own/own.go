@@ -9,6 +9,7 @@ package own
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"authgate/gateway/config"
@@ -51,6 +52,7 @@ type Endpoints struct {
 	ByPath map[string]*endpoint.Endpoint
 	Home   *endpoint.Endpoint // at / of the host where users sign in, where there is no route
 	Verify string             // the path of verify, which is served on the way of routes
+	below  string             // begins the targets of questions in the form of ExternalAuth; empty: there are none
 	Shared *endpoint.Options  // of all of them
 
 	config        *config.Config
@@ -66,6 +68,9 @@ func New(o *Options) (*Endpoints, error) {
 		mayAddFactor = account.MayAddFactor(o.Editor, local.Proofs)
 	}
 	e := &Endpoints{config: cfg, Verify: o.Site.Own(config.EndpointVerify), Shared: shared}
+	if cfg.Endpoints.ExternalAuth {
+		e.below = e.Verify + "/"
+	}
 	out := signout.New(&signout.Options{
 		Options: shared, Users: users, Refresh: local.Refresh, Tokens: local.Bearer, Bearers: o.Federation.Bearers,
 		AtProvider: o.Federation.SignOut,
@@ -188,6 +193,18 @@ func (e *Endpoints) Find(request *policy.Request) (*endpoint.Endpoint, error) {
 	}
 	return own, nil
 }
+
+// Asked returns the target of the request that a question below Verify repeats. For other
+// requests it is empty.
+func (e *Endpoints) Asked(target string) string {
+	if e.below == "" || !strings.HasPrefix(target, e.below) {
+		return ""
+	}
+	return target[len(e.below)-1:]
+}
+
+// IsVerify reports whether proxies ask at a path.
+func (e *Endpoints) IsVerify(path string) bool { return path == e.Verify || e.Asked(path) != "" }
 
 // At returns the endpoint at a path, nil if there is none. Well-known paths have one at some hosts
 // alone.

@@ -13,9 +13,9 @@ import (
 const labelVerify = "authgate/" + config.EndpointVerify
 
 // TakeOriginal replaces a request to verify by the request that the proxy asks
-// about. From here on the exchange takes the same way as one of a client, up to the
-// answer.
-func (ex *Exchange) TakeOriginal() error {
+// about. target is that of the request if the question repeats it, or empty. From here on
+// the exchange takes the same way as one of a client, up to the answer.
+func (ex *Exchange) TakeOriginal(target string) error {
 	ex.Verify, ex.Label = true, labelVerify
 	r := *ex.Request
 	if r.ContentLength != 0 && r.ProtoMajor == 1 {
@@ -27,7 +27,12 @@ func (ex *Exchange) TakeOriginal() error {
 			Cause: errors.New("the request does not come from one of listen.trusted_proxies"),
 		}
 	}
-	original, err := peer.ReadOriginal(r.Header)
+	original, err := peer.Original{}, error(nil)
+	if target != "" {
+		original, err = peer.ReadExternal(&r, target)
+	} else {
+		original, err = peer.ReadOriginal(r.Header)
+	}
 	if err != nil {
 		return &Error{Status: http.StatusBadRequest, Detail: "The proxy does not describe the request in one meaning.",
 			Cause: err}

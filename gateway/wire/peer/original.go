@@ -86,6 +86,27 @@ func ReadOriginal(h http.Header) (Original, error) {
 	return o, nil
 }
 
+// ReadExternal returns the request that a question repeats, as ExternalAuth of the Gateway API
+// and ext_authz of Envoy ask: with its method, its host, and its target behind the path of
+// the question. The scheme alone is in a header. Others that describe a request must agree.
+func ReadExternal(r *http.Request, target string) (Original, error) {
+	d, err := describe(r.Header)
+	switch {
+	case err != nil:
+		return Original{}, err
+	case d.proto == "":
+		return Original{}, fmt.Errorf("the header %s is missing", forwardedProto)
+	case d.originalMethod != "" || d.originalURL != "":
+		return Original{}, errors.New("the headers X-Original- describe a request, and the path does")
+	}
+	o := Original{Method: r.Method, Host: r.Host, Target: target}
+	if o.Secure, o.WebSocket, err = scheme(d.proto); err != nil {
+		return Original{}, err
+	}
+	o.WebSocket = o.WebSocket || asksForWebSocket(r.Header)
+	return o, d.agree(o)
+}
+
 // describe reads each header that describes a request.
 func describe(h http.Header) (d description, err error) {
 	for name, values := range h {
@@ -146,7 +167,7 @@ func (d *description) nginx() (Original, error) {
 // o.
 func (d *description) agree(o Original) error {
 	differ := func(name string) error {
-		return fmt.Errorf("the headers X-Original- and %s describe different requests", name)
+		return fmt.Errorf("the question and its header %s describe different requests", name)
 	}
 	if d.method != "" && d.method != o.Method {
 		return differ(forwardedMethod)

@@ -7,6 +7,41 @@ import (
 	"testing"
 )
 
+// ReadExternal takes all but the scheme from the question itself.
+func TestReadExternal(t *testing.T) {
+	t.Parallel()
+	whole := Original{Method: "PUT", Secure: true, Host: "a:1", Target: "/x?y"}
+	for lines, want := range map[string]Original{ // the zero value: refused
+		"X-Forwarded-Proto: https": whole,
+		"X-Forwarded-Proto: HTTP":  {Method: "PUT", Host: "a:1", Target: "/x?y"},
+		"X-Forwarded-Proto: wss":   {Method: "PUT", Secure: true, Host: "a:1", Target: "/x?y", WebSocket: true},
+		"X-Forwarded-Proto: https|Sec-WebSocket-Version: 13": {Method: "PUT", Secure: true, Host: "a:1", Target: "/x?y",
+			WebSocket: true},
+		"X-Forwarded-Proto: https|X-Forwarded-Host: A:1|X-Forwarded-Uri: /x?y|X-Forwarded-Method: PUT": whole,
+
+		"X-Forwarded-Host: a:1":                                    {},
+		"X-Forwarded-Proto: ":                                      {},
+		"X-Forwarded-Proto: ftp":                                   {},
+		"X-Forwarded-Proto: https|X-Forwarded-Proto: https":        {},
+		"X-Forwarded-Proto: https|x_forwarded-proto: https":        {},
+		"X-Forwarded-Proto: https|X-Forwarded-Host: b":             {},
+		"X-Forwarded-Proto: https|X-Forwarded-Uri: /x":             {},
+		"X-Forwarded-Proto: https|X-Forwarded-Method: GET":         {},
+		"X-Forwarded-Proto: https|X-Original-URL: https://a:1/x?y": {},
+		"X-Forwarded-Proto: https|X-Original-Method: PUT":          {},
+	} {
+		r := &http.Request{Method: "PUT", Host: "a:1", Header: http.Header{}}
+		for line := range strings.SplitSeq(lines, "|") {
+			name, value, _ := strings.Cut(line, ": ")
+			r.Header.Add(name, value)
+		}
+		got, err := ReadExternal(r, "/x?y")
+		if (err != nil) != (want == Original{}) || err == nil && got != want {
+			t.Errorf("%q: %+v, %v", lines, got, err)
+		}
+	}
+}
+
 // ReadOriginal reads both forms.
 func TestReadOriginal(t *testing.T) {
 	t.Parallel()
