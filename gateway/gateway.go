@@ -33,7 +33,8 @@ const (
 	verifiedFor         = 5 * time.Minute
 )
 
-// Options are the parts that a Gateway is made of. All but Events, Webhooks, Now and FreeMemory are required.
+// Options are the parts that a Gateway is made of. All but Events, Webhooks, Now, FreeMemory and Checking are
+// required.
 type Options struct {
 	Config     *config.Config
 	Store      store.Store // the gateway does not close it
@@ -44,6 +45,7 @@ type Options struct {
 	Version    string
 	Now        func() time.Time // default time.Now
 	FreeMemory func()           // called a while after password checks; default nothing
+	Checking   func(goes bool)  // called as password checks begin, and as the last ends; default nothing
 
 	explains bool // for an Explainer: signs assertions with a key that no application trusts
 }
@@ -138,6 +140,7 @@ func assemble(o Options) (*Gateway, error) {
 		explains: o.explains,
 	}
 	g.verifier.FreeMemory(o.FreeMemory)
+	g.verifier.Checking(o.Checking)
 	g.backgroundCtx, g.stop = context.WithCancel(context.Background())
 	if quotas := guarded.Quotas(); quotas != nil {
 		g.shared = rate.NewShared(quotas)

@@ -28,9 +28,10 @@
 //
 // With -unread it measures instead the cost of transfers that a client or an application does not
 // read: the memory that they add for each pair of protocols, and the time of a form beside them. With
-// -flood it measures the latencies of signed-in users while others guess passwords. With -growth it
-// measures how the costs grow with the configuration and its use, and with -instances the cost of
-// several gateways on one Redis. These modes print tables of their own, without the floor.
+// -flood it measures the latencies of signed-in users while others sign in or guess passwords, with
+// -logins what logins and logouts cost on each embedded store, with -growth how the costs grow with the
+// configuration and its use, and with -instances the cost of several gateways on one Redis. These modes
+// print tables of their own, without the floor.
 //
 // With -older, each row of authgate is compared with another build of it instead of the floor, to see
 // the cost of a change.
@@ -155,7 +156,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.servers.Caddy, "caddy", "caddy", "`file` of Caddy")
 	flags.BoolVar(&o.unread, "unread", false,
 		"measure instead what transfers cost that a client or an application does not read")
-	flags.BoolVar(&o.flood, "flood", false, "measure instead what signed-in users see while others guess passwords")
+	flags.BoolVar(&o.flood, "flood", false, "measure instead what signed-in users see while others sign in or guess")
 	flags.BoolVar(&o.grows, "growth", false, "measure instead how cost grows with the configuration and its use")
 	flags.BoolVar(&o.shared, "instances", false, "measure instead what several gateways on one Redis cost")
 	flags.BoolVar(&o.logins, "logins", false, "measure instead what logins and logouts cost on each embedded store")

@@ -140,7 +140,7 @@ func (a *App) assemble(cfg *config.Config) error {
 	var err error
 	a.gateway, err = gateway.New(gateway.Options{
 		Config: cfg, Store: a.store, Logger: a.logger, Events: a.events, Registerer: a.metrics, Version: a.version,
-		Webhooks: a.webhooks, FreeMemory: debug.FreeOSMemory,
+		Webhooks: a.webhooks, FreeMemory: debug.FreeOSMemory, Checking: makeWay(),
 	})
 	if err != nil {
 		return err

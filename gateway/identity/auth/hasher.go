@@ -36,7 +36,8 @@ type hasher struct {
 	computed atomic.Uint64
 	compute  func(password.Hash, string) bool
 
-	giveBack func() // gives memory to the system; nil: not
+	giveBack func()          // gives memory to the system; nil: not
+	checking func(goes bool) // is called as the first of several checks begins, and as the last ends; nil: not
 
 	mu     sync.Mutex
 	slots  int
@@ -88,6 +89,9 @@ func (h *hasher) acquire(ctx context.Context, known bool) error {
 	}
 	h.mu.Lock()
 	if h.free > 0 { // then no check waits
+		if h.free == h.slots && h.checking != nil {
+			h.checking(true)
+		}
 		h.free--
 		if h.rest != nil {
 			h.rest.Stop()
@@ -132,7 +136,13 @@ func (h *hasher) release() {
 		}
 	}
 	h.free++
-	if h.free == h.slots && h.giveBack != nil {
+	if h.free < h.slots {
+		return
+	}
+	if h.checking != nil {
+		h.checking(false)
+	}
+	if h.giveBack != nil {
 		h.rest = time.AfterFunc(hasherRests, h.giveBack)
 	}
 }

@@ -275,3 +275,26 @@ func TestHasherGivesMemoryBack(t *testing.T) {
 		wantGiven(1)
 	})
 }
+
+// Who wants to know of password checks hears of the first of several and of the last, also if others wait in between.
+func TestHasherTellsWhetherItChecks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for slots := range 3 {
+			var heard []bool
+			hasher := newHasher(slots + 1)
+			hasher.compute = func(password.Hash, string) bool { time.Sleep(time.Second); return true }
+			hasher.checking = func(goes bool) { heard = append(heard, goes) }
+			for range 2 {
+				var wg sync.WaitGroup
+				for range 5 {
+					wg.Go(func() { must.Get(hasher.Verify(t.Context(), false, password.Hash{}, ""))(t) })
+				}
+				wg.Wait()
+			}
+			if want := []bool{true, false, true, false}; !slices.Equal(heard, want) {
+				t.Errorf("with %d slots: heard %v, want %v", slots+1, heard, want)
+			}
+		}
+	})
+}

@@ -57,6 +57,10 @@ func NewVerifier(t *Throttle, cacheSize int, ttl time.Duration, now func() time.
 // check needs much memory. The caller calls it before it uses the Verifier.
 func (v *Verifier) FreeMemory(f func()) { v.hasher.giveBack = f }
 
+// Checking makes the Verifier call f, unless it is nil, with true as the first of several password checks begins, and
+// with false as the last of them ends. The caller calls it before it uses the Verifier.
+func (v *Verifier) Checking(f func(goes bool)) { v.hasher.checking = f }
+
 // Check returns the account of username if the password is correct. It does not
 // hash a credential again that was correct a short time ago, and hashes equal
 // credentials of concurrent calls once. kind separates sets of accounts that have

@@ -261,8 +261,8 @@ func (b *batch) carryOut(one *write) error {
 	return one.err
 }
 
-// live returns the live value of key, or store.ErrNotFound. It asks the database only for what is
-// not in memory: nothing else changes the database while the transaction runs.
+// live returns the live value of key, or store.ErrNotFound. It asks the database only for a value
+// that is not in memory: nothing else changes the database while the transaction runs.
 func (b *batch) live(key string) ([]byte, error) {
 	e, known := b.changes[key]
 	if !known {

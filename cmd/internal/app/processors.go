@@ -1,0 +1,27 @@
+package app
+
+import (
+	"os"
+	"runtime"
+)
+
+// makeWay returns a function that is called as password checks begin, and as the last of them ends. A check
+// computes for tens of milliseconds, and Go lets another goroutine have its processor after ten. So with one
+// processor, the function makes Go use a second thread meanwhile, and the kernel divides the processor among the
+// two. Requests without a password check then wait for none. Calls of the function do not overlap.
+func makeWay() func(checking bool) {
+	added := false
+	return func(checking bool) {
+		switch {
+		case checking && runtime.GOMAXPROCS(0) == 1:
+			runtime.GOMAXPROCS(2)
+			added = true
+		case !checking && added && os.Getenv("GOMAXPROCS") == "":
+			runtime.SetDefaultGOMAXPROCS() // which follows the limits of the container again
+			added = false
+		case !checking && added:
+			runtime.GOMAXPROCS(1)
+			added = false
+		}
+	}
+}
