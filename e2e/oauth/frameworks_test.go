@@ -107,32 +107,38 @@ func (f *framework) start(t *testing.T, command *exec.Cmd) {
 	})
 }
 
-// wantSignIn signs alice in to the application and out of it, twice. Each time, the gateway asks for her password.
+// wantSignIn signs alice in to the application and out of it, and then bob, who has no name. Each time, the gateway
+// asks for a password. USER in shows is the user's account, and NAME the name.
 func (f *framework) wantSignIn(t *testing.T, logout string, shows ...string) {
 	t.Helper()
-	alice := user{world.Browse(f.Instance)}
-	alice.T = t
-	for _, when := range []string{"at first", "after the sign-out"} {
-		alice.Open(f.home + "/")
-		f.press(alice)
-		f.wantPassword(alice, when)
-		alice.Send(map[string]string{"username": "alice", "password": "wonderland"})
+	person := user{world.Browse(f.Instance)}
+	person.T = t
+	for _, who := range []struct{ user, name string }{{"alice", "Alice Example"}, {"bob", "bob"}} {
+		person.Open(f.home + "/")
+		f.press(person)
+		f.wantPassword(person, "before "+who.user)
+		person.Send(map[string]string{"username": who.user, "password": "wonderland"})
 		for _, text := range shows {
-			if !strings.HasPrefix(alice.URL.String(), f.home+"/") || !strings.Contains(alice.Page.Body, text) {
-				t.Fatalf("%s: signed in, without %q: %s", when, text, alice.Describe())
+			text = strings.NewReplacer("USER", who.user, "NAME", who.name).Replace(text)
+			if !strings.HasPrefix(person.URL.String(), f.home+"/") || !strings.Contains(person.Page.Body, text) {
+				t.Fatalf("signed in, without %q: %s", text, person.Describe())
 			}
 		}
-		alice.Open(f.home + logout)
-		f.press(alice)
-		f.wantPassword(alice, "signed out")
+		person.Open(f.home + logout)
+		f.press(person)
+		f.wantPassword(person, "after "+who.user)
 	}
 }
 
-// press presses the buttons that an application shows before the user goes to the gateway.
+// press presses the buttons that an application shows before the user goes to the gateway. Its pages load nothing of
+// other sites.
 func (f *framework) press(person user) {
 	person.T.Helper()
 	for range 2 {
 		if _, ok := person.Form(); ok && !strings.HasPrefix(person.URL.String(), f.pages) {
+			if strings.Contains(person.Page.Body, `src="http`) {
+				person.T.Errorf("a page of the application loads a file of another site: %s", person.Describe())
+			}
 			person.Send(nil)
 		}
 	}
@@ -167,6 +173,6 @@ func javaScript(t *testing.T, file string) {
 	eachFramework(t, func(t *testing.T, f *framework) {
 		world.NoError(t, os.Symlink(modules, filepath.Join(f.dir, "node_modules")))
 		f.launch(t, "", "node "+file)
-		f.wantSignIn(t, "/logout", `"name":"Alice Example"`, `"roles":["staff"]`)
+		f.wantSignIn(t, "/logout", `"name":"NAME"`, `"roles":["staff"]`)
 	}, file)
 }

@@ -127,7 +127,10 @@ func (k *checker) sharedKeys() {
 // others verify.
 func (k *checker) sharedTokenKeys() {
 	c, r := k.cfg, k.report
-	const needed = "is needed with store.driver redis, because %s and every instance must sign %s with the same key"
+	const (
+		needed    = "is needed with store.driver redis, because %s and every instance must sign %s with the same key"
+		neededRSA = needed + ", for example from `openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:3072`"
+	)
 	why := ""
 	switch {
 	case k.accepts(policy.Bearer):
@@ -136,16 +139,16 @@ func (k *checker) sharedTokenKeys() {
 		why = "oauth.enabled is true"
 	}
 	if why != "" && c.Token.Algorithm == AlgorithmHS256 && c.Token.Secret == "" {
-		r.Fault("token.secret", needed, why, "tokens")
+		r.Fault("token.secret", needed+", for example from `openssl rand -hex 32`", why, "tokens")
 	}
 	switch {
 	case c.Token.PrivateKey != "":
 	case why != "" && c.Token.Algorithm == AlgorithmRS256:
-		r.Fault("token.private_key", needed, why, "tokens")
+		r.Fault("token.private_key", neededRSA, why, "tokens")
 	case c.OAuth.Enabled:
-		r.Fault("token.private_key", needed, "oauth.enabled is true", "ID tokens")
+		r.Fault("token.private_key", neededRSA, "oauth.enabled is true", "ID tokens")
 	case asserts(c.Upstreams):
-		r.Fault("token.private_key", needed, "an upstream has an assertion", "assertions")
+		r.Fault("token.private_key", neededRSA, "an upstream has an assertion", "assertions")
 	}
 }
 
