@@ -265,10 +265,7 @@ func (s *firstSteps) write(path, plain string, force bool) error {
 	if s.secret != "" {
 		files = slices.Insert(files, 0, newFile{filepath.Join(folder, s.SecretFile), []byte(s.secret + "\n")})
 	}
-	if force {
-		return replaceFiles(files, path)
-	}
-	return writeFiles(files)
+	return writeFiles(files, force)
 }
 
 // writeSchema writes the schema into a folder, unless a file of its name is there. If that is

@@ -138,26 +138,19 @@ type newFile struct {
 	content []byte
 }
 
-// writeFiles writes all of the files, or none.
-func writeFiles(files []newFile) error {
+// writeFiles writes files, of which the configuration is the last. With force it replaces files that
+// exist. Without, it writes all or none.
+func writeFiles(files []newFile, force bool) error {
 	for i, file := range files {
-		err := writeFile(file.path, file.content)
-		if err == nil {
-			continue
+		var err error
+		if force {
+			err = replaceFile(file.path, files[len(files)-1].path, file.content)
+		} else if err = writeFile(file.path, file.content); err != nil {
+			for _, written := range files[:i] {
+				err = errors.Join(err, os.Remove(written.path))
+			}
 		}
-		for _, written := range files[:i] {
-			err = errors.Join(err, os.Remove(written.path))
-		}
-		return err
-	}
-	return nil
-}
-
-// replaceFiles writes files, also in the place of others. Those that are new get the owner and the
-// readers of the file like.
-func replaceFiles(files []newFile, like string) error {
-	for _, file := range files {
-		if err := replaceFile(file.path, like, file.content); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -181,7 +174,8 @@ func writeFile(path string, content []byte) error {
 }
 
 // replaceFile is writeFile for a file that may exist. The owner and the group stay, and so does the
-// right of the group to read. After an error, the old file is still there.
+// right of the group to read; a new file takes them from the file like. After an error, the old file is
+// still there.
 func replaceFile(path, like string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".authgate-init-") // with mode 0600
 	if err != nil {

@@ -111,10 +111,7 @@ func (d *dialogue) askProvider(wanted idp) error {
 		return err
 	}
 	d.say("Register this redirect URI there:\n  %s\n", d.steps.RedirectURI())
-	if err := d.askFor("client-id", "Client ID that it gives", wanted.ClientID, func(answer string) error {
-		p.ClientID = answer
-		return nil
-	}); err != nil {
+	if err := d.askFor("client-id", "Client ID that it gives", wanted.ClientID, setText(&p.ClientID)); err != nil {
 		return err
 	}
 	if d.given("client-secret-file") {
