@@ -350,6 +350,10 @@ func (a *adding) tell(out io.Writer, place string, done added) {
 	} else {
 		fmt.Fprint(out, "The start page does not list it. With app: {title: NAME} in the route, it does.\n")
 	}
+	if len(a.app.Roles) == 0 && a.app.Policy == "" && !a.public && len(done.new.Providers) > 0 {
+		fmt.Fprint(out, "Everybody who has an account at one of the providers may open it. "+
+			"With policy in the route, only some may.\n")
+	}
 	if slices.Equal(done.old.Hosts(), done.new.Hosts()) {
 		return // the host has all that it needs
 	}

@@ -265,8 +265,12 @@ func TestInitProvider(t *testing.T) {
 	wantMode(t, filepath.Join(folder, "google.secret"), 0o600)
 	var said bytes.Buffer
 	must.Do(t, steps.tell(&said, path))
-	if !strings.Contains(said.String(), "at google:\n       https://localhost:8443/.authgate/callback\n") {
-		t.Errorf("it does not say the redirect URI:\n%s", said.String())
+	for _, part := range []string{
+		"at https://accounts.google.com:\n       https://localhost:8443/.authgate/callback\n", "gate.yaml --policy invited\n",
+	} {
+		if !strings.Contains(said.String(), part) {
+			t.Errorf("it does not say %q:\n%s", part, said.String())
+		}
 	}
 	other := filepath.Join(folder, "other.yaml")
 	if err := steps.write(other, "correct horse", false); err == nil || checkAbsent(other, accountsBeside(other)) != nil {

@@ -80,7 +80,7 @@ func (s *firstSteps) tell(out io.Writer, path string) error {
 		next("Let %s lead here in the DNS.", listed(s.Names(), "and"))
 	}
 	if s.Issuer != "" {
-		next("Register the redirect URI at %s:\n       %s", s.Provider(), s.RedirectURI())
+		next("Register the redirect URI at %s:\n       %s", s.Issuer, s.RedirectURI())
 	}
 	if s.Match == "" {
 		next("Open %s and sign in as %s: it is %s. The start page is at\n     %s.",
@@ -92,7 +92,11 @@ func (s *firstSteps) tell(out io.Writer, path string) error {
 	next("Invite others. The second command prints a link, which leads them to the start page:\n"+
 		"       authgate users add NAME%[2]s\n"+
 		"       authgate users invite NAME%[2]s", config)
-	next("Add a second application:\n       authgate add%s", config)
+	who := ""
+	if len(s.Users()) > 0 {
+		who = " --policy invited" // of init.yaml.tmpl
+	}
+	next("Add a second application:\n       authgate add%s%s", config, who)
 	if !s.Proxied() {
 		return nil
 	}
