@@ -224,12 +224,13 @@ func documentBase(doc *world.Document) string {
 	return fragmentBase
 }
 
-// complete writes password hashes out that a document cuts short.
+// complete writes password hashes out that a document cuts short, and names a file of the test for one of pods.
 func complete(text string) string {
 	return strings.NewReplacer(
 		"$argon2id$v=19$m=19456,t=2,p=1$…", "$argon2id$v=19$m=19456,t=2,p=1$"+
 			"bm90IGEgcmVhbCBzYWx0$bm90IHRoZSBoYXNoIG9mIGEgcGFzc3dvcmQ",
 		"$2y$10$…", "$2y$10$"+strings.Repeat("a", 53),
+		"/var/run/secrets/kubernetes.io/serviceaccount/ca.crt", "roots.pem",
 	).Replace(text)
 }
 
