@@ -77,7 +77,7 @@ func (f *file) write(event *slog.Record) (written slog.Record) {
 		f.count()
 	}
 	f.mu.Unlock()
-	// Without the lock: what follows may wait for the reader of the log.
+	// Without the lock: the log may wait for its reader.
 	for _, event := range own {
 		f.written(event)
 	}

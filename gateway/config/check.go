@@ -75,10 +75,12 @@ func checks() map[string]func(d *strictyaml.Document, path, value string) {
 	all := section.Checks()
 	all["scheme"] = checkRedirectScheme
 	for name, check := range map[string]func(value string) error{
-		"colour": pages.CheckColour, "help": checkHelp, "link": checkLink,
+		"colour": pages.CheckColour, "help": checkHelp, "link": checkLink, "receiver": checkReceiver,
+		"signing-secret": checkSigningSecret,
 	} {
 		all[name] = section.Phrase("%[2]v", section.UnlessEmpty(check))
 	}
+	all["signing-secrets"], all["event"] = section.Phrase("%[2]v", checkSigningSecret), section.Phrase("%[2]v", checkEvent)
 	all["protocol"] = section.Phrase("%q %v", checkProtocol)
 	return all
 }

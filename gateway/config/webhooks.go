@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,20 +18,23 @@ import (
 
 // Webhook sends audit events to a receiver. Its URL may hold a token.
 type Webhook struct {
-	Name         string        `yaml:"name"`
-	URL          Secret        `yaml:"url"`
-	Secret       Secret        `yaml:"secret"`
-	Secrets      []Secret      `yaml:"secrets"` // instead of Secret
-	Events       []string      `yaml:"events"`  // nil: all
+	Name         string        `yaml:"name" check:"name"`
+	URL          Secret        `yaml:"url" check:"receiver"`
+	Secret       Secret        `yaml:"secret" check:"signing-secret"`
+	Secrets      []Secret      `yaml:"secrets" check:"signing-secrets"` // instead of Secret
+	Events       []string      `yaml:"events" check:"event"`            // nil: all
 	Timeout      time.Duration `yaml:"timeout" default:"15s" min:"1ns"`
 	TrustedRoots string        `yaml:"trusted_roots" file:"public"` // PEM file, beside the roots of the system
 
 	TrustedRootsContent []byte `yaml:"-"` // of the file
 }
 
-// Address returns the URL of the receiver. The error does not quote it.
-func (w *Webhook) Address() (*url.URL, error) {
-	u, err := section.EndpointURL(w.URL.Reveal())
+// Address returns the URL of the receiver.
+func (w *Webhook) Address() (*url.URL, error) { return receiverURL(w.URL.Reveal()) }
+
+// receiverURL parses the URL of a receiver. The error does not quote it.
+func receiverURL(raw string) (*url.URL, error) {
+	u, err := section.EndpointURL(raw)
 	if err != nil {
 		return nil, errors.New("is not the URL of a receiver; expected one like https://ntfy.example.org/gate, " +
 			"without @ and #; write %40 for an @ in its path")
@@ -41,6 +43,11 @@ func (w *Webhook) Address() (*url.URL, error) {
 		return nil, errors.New("is not https; http is for receivers on this machine only")
 	}
 	return u, nil
+}
+
+func checkReceiver(raw string) error {
+	_, err := receiverURL(raw)
+	return err
 }
 
 // Roots returns the authorities that the receiver's certificate may be of, nil for those of the system.
@@ -55,7 +62,7 @@ func (w *Webhook) Keys() ([][]byte, error) {
 	keys := make([][]byte, len(secrets))
 	for i, secret := range secrets {
 		var err error
-		if keys[i], err = signingKey(secret); err != nil {
+		if keys[i], err = signingKey(secret.Reveal()); err != nil {
 			return nil, err
 		}
 	}
@@ -66,8 +73,8 @@ func (w *Webhook) Keys() ([][]byte, error) {
 const secretMark = "whsec_"
 
 // signingKey returns the key in a secret. The error does not quote it.
-func signingKey(secret Secret) ([]byte, error) {
-	text, marked := strings.CutPrefix(secret.Reveal(), secretMark)
+func signingKey(secret string) ([]byte, error) {
+	text, marked := strings.CutPrefix(secret, secretMark)
 	key, err := base64.StdEncoding.Strict().DecodeString(text)
 	if !marked || err != nil || len(key) < 24 || len(key) > 64 {
 		return nil, errors.New("is not the secret of a webhook; expected whsec_ and the base64 of 24 to 64 bytes, " +
@@ -76,8 +83,10 @@ func signingKey(secret Secret) ([]byte, error) {
 	return key, nil
 }
 
-// webhookName matches what a name may be.
-var webhookName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+func checkSigningSecret(secret string) error {
+	_, err := signingKey(secret)
+	return err
+}
 
 // webhookRoots reads the extra roots for calls to receivers.
 func (s sideReader) webhookRoots(webhooks []Webhook) {
@@ -96,57 +105,34 @@ func checkWebhooks(r *section.Report, webhooks []Webhook) {
 		switch {
 		case w.Name == "":
 			r.Fault(path+".name", "a name is needed, for the log and the metric")
-		case !webhookName.MatchString(w.Name):
-			r.Fault(path+".name",
-				"%q is not a valid name; use letters, digits, dots, - and _, and begin with a letter or digit", w.Name)
 		case first < i:
 			r.Fault(path+".name", "%q is already the name of webhooks[%d]; choose another name", w.Name, first)
 		}
 		if w.URL == "" {
 			r.Fault(path+".url", "the URL of the receiver is needed, like https://ntfy.example.org/gate")
-		} else if _, err := w.Address(); err != nil && !r.HasStandIn(path+".url") {
-			r.Fault(path+".url", "%v", err)
 		}
-		w.checkSecrets(r, path)
-		w.checkEvents(r, path+".events")
+		switch {
+		case w.Secret != "" && len(w.Secrets) > 0:
+			r.Fault(path+".secrets", "is given beside secret; write all of them here, or remove this key")
+		case w.Secret == "" && len(w.Secrets) == 0:
+			r.Fault(path+".secret", `the secret that signs each event is needed; `+
+				`make one with: echo "whsec_$(openssl rand -base64 32)"`)
+		}
+		if len(w.Events) == 0 && r.Given(path+".events") {
+			r.Fault(path+".events", "must not be empty; name the events to send, or remove this key for all of them")
+		}
 	}
 }
 
-// checkSecrets checks the secrets that sign.
-func (w *Webhook) checkSecrets(r *section.Report, path string) {
-	check := func(path string, secret Secret) {
-		if _, err := signingKey(secret); err != nil && !r.HasStandIn(path) {
-			r.Fault(path, "%v", err)
-		}
-	}
-	switch {
-	case w.Secret != "" && len(w.Secrets) > 0:
-		r.Fault(path+".secrets", "is given beside secret; write all of them here, or remove this key")
-	case w.Secret != "":
-		check(path+".secret", w.Secret)
-	case len(w.Secrets) == 0:
-		r.Fault(path+".secret", `the secret that signs each event is needed; `+
-			`make one with: echo "whsec_$(openssl rand -base64 32)"`)
-	}
-	for i, secret := range w.Secrets {
-		check(fmt.Sprintf("%s.secrets[%d]", path, i), secret)
-	}
-}
-
-// checkEvents checks the names of events.
-func (w *Webhook) checkEvents(r *section.Report, path string) {
-	if len(w.Events) == 0 && r.Given(path) {
-		r.Fault(path, "must not be empty; name the events to send, or remove this key for all of them")
-	}
+// checkEvent checks the name of an event.
+func checkEvent(event string) error {
 	known := audit.Events()
-	for i, event := range w.Events {
-		if slices.Contains(known, event) {
-			continue
-		}
-		hint := "the events are " + strings.Join(known, ", ")
-		if near, ok := strictyaml.Nearest(event, known); ok {
-			hint = fmt.Sprintf("did you mean %q?", near)
-		}
-		r.Fault(fmt.Sprintf("%s[%d]", path, i), "there is no audit event %q; %s", event, hint)
+	if slices.Contains(known, event) {
+		return nil
 	}
+	hint := "the events are " + strings.Join(known, ", ")
+	if near, ok := strictyaml.Nearest(event, known); ok {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return fmt.Errorf("there is no audit event %q; %s", event, hint)
 }

@@ -139,12 +139,6 @@ func (d *Document) Position(path string) (line, column int, ok bool) {
 	return place.value.line, place.value.column, ok
 }
 
-// HasStandIn reports whether the value at path has the place of a variable that is not set, or of a file.
-func (d *Document) HasStandIn(path string) bool {
-	d, path = d.owner(path)
-	return d.stood[path]
-}
-
 // Fault reports that the value at path is wrong, unless that follows from what
 // has been reported.
 func (d *Document) Fault(path, format string, args ...any) {

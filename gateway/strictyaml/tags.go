@@ -70,12 +70,17 @@ func (d *Document) checkTags(path string, v reflect.Value, f field) {
 	}
 	for name := range strings.FieldsSeq(f.tag.Get("check")) {
 		one := d.reader.Checks[name]
+		check := func(path string, v reflect.Value) {
+			if v.Type() != secretType || !d.stood[path] { // the form of a stand-in says nothing about the secret
+				one(d, path, v.String())
+			}
+		}
 		if v.Kind() != reflect.Slice {
-			one(d, path, v.String())
+			check(path, v)
 			continue
 		}
 		for i := range v.Len() {
-			one(d, path+"["+strconv.Itoa(i)+"]", v.Index(i).String())
+			check(path+"["+strconv.Itoa(i)+"]", v.Index(i))
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -89,10 +88,6 @@ func (in *introspection) String() string {
 	}
 	return fmt.Sprint(*in)
 }
-
-// trustedName matches names without a colon, which separates the parts of
-// PROVIDER:username.
-var trustedName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // TrustedNames returns the names of trusted issuers.
 func TrustedNames(issuers []TrustedIssuer) []string {
@@ -226,9 +221,8 @@ func checkTrustedName(r *section.Report, path string, issuers []TrustedIssuer, i
 		r.Fault(path, "%q is the provider of the gateway's own users; choose another name", t.Name)
 	case strings.EqualFold(t.Name, policy.ClientProvider):
 		r.Fault(path, "%q is the provider of OAuth clients that act for themselves; choose another name", t.Name)
-	case !trustedName.MatchString(t.Name):
-		r.Fault(path,
-			"%q is not a valid name; use letters, digits, dots, - and _, and begin with a letter or digit", t.Name)
+	case section.CheckName(t.Name) != nil:
+		r.Fault(path, "%q %v", t.Name, section.CheckName(t.Name))
 	case first < index:
 		r.Fault(path, "%q is already the name of token.trusted_issuers[%d]; choose another name", t.Name, first)
 	case other >= 0:

@@ -32,6 +32,7 @@ func Checks() map[string]func(d *strictyaml.Document, path, value string) {
 		"line":        Phrase("%q %v", checkLine),
 		"host":        Phrase("%q %v", checkOnlyHost),
 		"server-name": Phrase("%q is not the name of a host: %v", UnlessEmpty(CheckHost)),
+		"name":        Phrase("%q %v", UnlessEmpty(CheckName)),
 		"key-name":    Phrase("%q %v", UnlessEmpty(checkKeyName)),
 		"base64":      Phrase("%[2]v", checkBase64),
 		"service":     Phrase("%[2]v", UnlessEmpty(checkService)),
@@ -96,6 +97,17 @@ func checkOnlyHost(host string) error {
 	}
 	if CheckHost(host) != nil {
 		return errors.New("is not a host; expected only a name or an address, like www.example.org")
+	}
+	return nil
+}
+
+// plainName matches names without a colon, which separates the parts of PROVIDER:username.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// CheckName checks a plain name.
+func CheckName(name string) error {
+	if !plainName.MatchString(name) {
+		return errors.New("is not a valid name; use letters, digits, dots, - and _, and begin with a letter or digit")
 	}
 	return nil
 }
