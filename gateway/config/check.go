@@ -80,7 +80,8 @@ func checks() map[string]func(d *strictyaml.Document, path, value string) {
 	} {
 		all[name] = section.Phrase("%[2]v", section.UnlessEmpty(check))
 	}
-	all["signing-secrets"], all["event"] = section.Phrase("%[2]v", checkSigningSecret), section.Phrase("%[2]v", checkEvent)
+	all["event"] = section.Phrase("%[2]v", checkEvent)
+	all["signing-secrets"] = section.Phrase("%[2]v", checkSigningSecret)
 	all["protocol"] = section.Phrase("%q %v", checkProtocol)
 	return all
 }
