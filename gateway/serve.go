@@ -185,7 +185,7 @@ func (ex *exchange) rejected(err error) {
 	}
 	var throttled *auth.ThrottledError
 	if errors.As(err, &throttled) {
-		ex.Audit("denied", web.CrossSiteAttr(&ex.Exchange), slog.String("reason", "too many failed logins"))
+		ex.AuditRefused("denied", false, slog.String("reason", "too many failed logins"))
 	}
 	var rejection *auth.Rejection
 	if errors.As(err, &rejection) {
@@ -194,8 +194,7 @@ func (ex *exchange) rejected(err error) {
 		}
 		ex.Reason = rejection.Reason
 		if rejection.Cookie == auth.NoCookie {
-			ex.Audit("denied", web.CrossSiteAttr(&ex.Exchange), web.PastAttr(rejection.Past),
-				slog.String("reason", ex.Reason))
+			ex.AuditRefused("denied", rejection.Past, slog.String("reason", ex.Reason))
 		}
 	}
 }

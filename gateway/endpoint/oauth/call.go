@@ -91,8 +91,7 @@ func (s *core) auditRejected(ex *web.Exchange, id string, exists bool, err error
 	if !exists && !s.clients.Configured(id) && (len(id) > maxClaimed || s.isOwnToken(id)) {
 		id = ""
 	}
-	ex.Audit("client_rejected", web.CrossSiteAttr(ex), slog.String("reason", web.ReasonOf(err)),
-		slog.String("client_id", id))
+	ex.AuditRefused("client_rejected", false, slog.String("reason", web.ReasonOf(err)), slog.String("client_id", id))
 }
 
 // isOwnToken reports whether a text has the form of a credential that the gateway gives.

@@ -94,7 +94,7 @@ func (r *tokenRefresh) auditFailure(ex *web.Exchange, err error) error {
 		ex.Audit("reuse_detected", attrs...)
 	case errors.Is(err, auth.ErrRejected):
 		rejection, ok := errors.AsType[*auth.Rejection](err)
-		ex.Audit("refresh", web.PastAttr(ok && rejection.Past), web.CrossSiteAttr(ex), slog.String("result", "failure"),
+		ex.AuditRefused("refresh", ok && rejection.Past, slog.String("result", "failure"),
 			slog.String("reason", err.Error()))
 	}
 	return web.Challenge(err, auth.BearerChallenge(r.realm, true))

@@ -68,7 +68,7 @@ func (ex *Exchange) AuditRefusal(err error) {
 		}
 		past = past || rejection.Past
 	}
-	ex.Audit("credential_refused", CrossSiteAttr(ex), PastAttr(past), slog.String("kind", string(refused.Kind)),
+	ex.AuditRefused("credential_refused", past, slog.String("kind", string(refused.Kind)),
 		slog.String("reason", reason), slog.String("client_id", refused.Client))
 }
 
@@ -83,18 +83,16 @@ func ReasonOf(err error) string {
 	return err.Error()
 }
 
-// PastAttr is the field of an event that tells a credential which was good once from one that never
-// was. Events have it before their reason, so that programs that ban addresses by the log find it.
-func PastAttr(past bool) slog.Attr { return flag("past", past) }
-
-// CrossSiteAttr is the field of an event that a page of another site has made a browser send
-// the request (Fetch Metadata, Origin).
-func CrossSiteAttr(ex *Exchange) slog.Attr { return flag("cross_site", ex.FromElsewhere()) }
-
-// flag returns a field with the value true, or one without a value.
-func flag(key string, set bool) slog.Attr {
-	if !set {
-		return slog.String(key, "")
+// AuditRefused is Audit for a credential that is refused. Before its other fields the event has cross_site, if a
+// page of another site made the browser send the request (Fetch Metadata, Origin), and past, if the credential
+// was good once. Programs that ban addresses by the log ban none for such an event.
+func (ex *Exchange) AuditRefused(event string, past bool, attrs ...slog.Attr) {
+	var first []slog.Attr
+	if ex.FromElsewhere() {
+		first = append(first, slog.Bool("cross_site", true))
 	}
-	return slog.Bool(key, true)
+	if past {
+		first = append(first, slog.Bool("past", true))
+	}
+	ex.Audit(event, append(first, attrs...)...)
 }
