@@ -30,8 +30,9 @@
 // read: the memory that they add for each pair of protocols, and the time of a form beside them. With
 // -flood it measures the latencies of signed-in users while others sign in or guess passwords, with
 // -logins what logins and logouts cost on each embedded store, with -growth how the costs grow with the
-// configuration and its use, and with -instances the cost of several gateways on one Redis. These modes
-// print tables of their own, without the floor.
+// configuration and its use, with -streams what streams at rest cost and what others see when many of
+// them end, and with -instances the cost of several gateways on one Redis. These modes print tables of
+// their own, without the floor.
 //
 // With -older, each row of authgate is compared with another build of it instead of the floor, to see
 // the cost of a change.
@@ -123,7 +124,7 @@ type options struct {
 	servers             lab.Options
 	unread, flood       bool
 	grows, shared       bool
-	logins              bool
+	logins, streams     bool
 	older               string
 	picture             string
 }
@@ -160,6 +161,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.grows, "growth", false, "measure instead how cost grows with the configuration and its use")
 	flags.BoolVar(&o.shared, "instances", false, "measure instead what several gateways on one Redis cost")
 	flags.BoolVar(&o.logins, "logins", false, "measure instead what logins and logouts cost on each embedded store")
+	flags.BoolVar(&o.streams, "streams", false,
+		"measure instead what streams at rest cost, and what others see when a login with 500 of them ends")
 	flags.StringVar(&o.picture, "picture", "", "SVG `file` for the ratios to the floor, as bars")
 	flags.StringVar(&o.servers.AuthgateLog, "log", os.DevNull, "`file` for what authgate logs")
 	if err := flags.Parse(args); err != nil {
@@ -175,7 +178,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case seconds < 1 || warm < 1 || o.rounds < 1 || o.connections < 1:
 		return o, errors.New("-seconds, -warm, -rounds and -connections must be at least 1")
-	case o.older != "" && (o.unread || o.flood || o.grows || o.shared || o.logins || o.picture != ""):
+	case o.older != "" && (o.unread || o.flood || o.grows || o.shared || o.logins || o.streams || o.picture != ""):
 		return o, errors.New("-older compares rows: it goes with no other table, and with no picture")
 	case o.maxRatio <= 0 || o.maxRedis <= 0 || o.maxNoise <= 0:
 		return o, errors.New("-max-ratio, -max-redis and -max-noise must be above 0")
@@ -211,6 +214,8 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return b.instead(ctx, b.measureFlood, stdout, stderr)
 	case o.logins:
 		return b.instead(ctx, b.measureLogins, stdout, stderr)
+	case o.streams:
+		return b.instead(ctx, b.measureStreams, stdout, stderr)
 	case o.grows:
 		return b.instead(ctx, b.measureGrowth, stdout, stderr)
 	case o.shared:

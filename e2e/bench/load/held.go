@@ -78,6 +78,22 @@ func (all Held) Close() {
 	}
 }
 
+// Ended waits until the server has ended each, which must be streams of events.
+func (all Held) Ended() error {
+	for _, one := range all {
+		stream, ok := one.(*heldEvents)
+		if !ok {
+			return fmt.Errorf("%T never tells that it has ended", one)
+		}
+		overdue := time.AfterFunc(heldAnswers, stream.close)
+		_, err := io.Copy(io.Discard, stream.events)
+		if !overdue.Stop() {
+			return fmt.Errorf("a stream has not ended after %v: %w", heldAnswers, err)
+		}
+	}
+	return nil
+}
+
 // requests returns a function that opens a connection over HTTP/1.1.
 func (g Generator) requests(to Target) (func(context.Context) (held, error), error) {
 	at, err := url.Parse(to.URL)
