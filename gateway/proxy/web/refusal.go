@@ -83,9 +83,9 @@ func ReasonOf(err error) string {
 	return err.Error()
 }
 
-// AuditRefused is Audit for a credential that is refused. Before its other fields the event has cross_site, if a
-// page of another site made the browser send the request (Fetch Metadata, Origin), and past, if the credential
-// was good once. Programs that ban addresses by the log ban none for such an event.
+// AuditRefused is Audit for a credential that is refused. The event begins with cross_site if a page of another
+// site made the browser send the request (Fetch Metadata, Origin), and with past if the credential was good once.
+// Programs that ban addresses by the log ban none for such an event.
 func (ex *Exchange) AuditRefused(event string, past bool, attrs ...slog.Attr) {
 	var first []slog.Attr
 	if ex.FromElsewhere() {
