@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -248,7 +249,8 @@ func (r *rehearsal) checkToken(id *policy.Identity) (err error) {
 	case r.refused != nil && r.route.rule.Accepts(policy.Bearer):
 		r.Credentials.Scheme, err = "bearer", r.refused
 	case r.caller.Resource != "" && id != nil:
-		resource := cmp.Or(r.state.config.Resources().InTokens(r.caller.Resource), r.caller.Resource)
+		resource := cmp.Or(r.state.config.Resources().InTokens(r.caller.Resource),
+			strings.TrimSuffix(r.caller.Resource, "/"))
 		err = r.route.chain.CheckResource(resource, r.Credentials.Host)
 	}
 	if err == nil {
