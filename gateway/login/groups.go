@@ -102,17 +102,43 @@ func (g *groups) leave(ctx context.Context, login *Login) {
 	var all errgroup.Group
 	for _, key := range groupsOf(login) {
 		all.Go(func() error {
-			return g.change(ctx, key, func(now *group) error {
-				before := len(now.Members)
-				now.Members = slices.DeleteFunc(now.Members, func(m member) bool { return m.Login == login.ID })
-				if len(now.Members) == before {
-					return errNothing
-				}
-				return nil
-			})
+			return g.change(ctx, key, func(now *group) error { return now.remove(login.ID) })
 		})
 	}
 	_ = all.Wait() // a member that has ended is harmless; forgetEnded removes it
+}
+
+// remove removes a member.
+func (g *group) remove(sid string) error {
+	before := len(g.Members)
+	g.Members = slices.DeleteFunc(g.Members, func(m member) bool { return m.Login == sid })
+	if len(g.Members) == before {
+		return errNothing
+	}
+	return nil
+}
+
+// departure returns the changes by which login leaves its groups.
+func (g *groups) departure(ctx context.Context, login *Login) (changes []store.Change, err error) {
+	for _, key := range groupsOf(login) {
+		raw, err := record.Find(ctx, g.logins.store, key)
+		if err != nil {
+			return nil, err
+		}
+		now, err := decodeGroup(raw)
+		if err != nil {
+			return nil, err
+		}
+		if now.remove(login.ID) != nil {
+			continue
+		}
+		value, err := now.encode()
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, store.Change{Key: key, Old: raw, Edit: store.Edit{Value: value, Expires: now.expires()}})
+	}
+	return changes, nil
 }
 
 // join adds login to one group.

@@ -287,17 +287,22 @@ func (login *Login) keys() []string {
 // forget deletes records that no login names. A record that remains after a failure opens nothing,
 // and expires. A session that is forgotten is not one that ends by time.
 func (l *Logins) forget(ctx context.Context, keys []string) {
+	var deletes errgroup.Group
+	for _, key := range withTraces(keys) {
+		deletes.Go(func() error { return l.store.Delete(ctx, key) })
+	}
+	_ = deletes.Wait()
+}
+
+// withTraces returns keys, and those of the traces that outlive their records.
+func withTraces(keys []string) []string {
 	all := slices.Clone(keys)
 	for _, key := range keys {
 		if outlives, ok := outlivedKey(key); ok {
 			all = append(all, outlives)
 		}
 	}
-	var deletes errgroup.Group
-	for _, key := range all {
-		deletes.Go(func() error { return l.store.Delete(ctx, key) })
-	}
-	_ = deletes.Wait()
+	return all
 }
 
 // End ends the login: its sessions, refresh tokens and access tokens are invalid
@@ -321,7 +326,11 @@ func (l *Logins) endLogin(ctx context.Context, sid string, how ending) (ended *L
 	if how.raw == nil {
 		how.raw, err = record.Find(ctx, l.store, loginPrefix+sid)
 	}
+	whole := false
 	if err == nil {
+		ended, whole, err = l.endAtOnce(ctx, sid, &how)
+	}
+	if err == nil && !whole {
 		err = store.UpdateRead(ctx, l.store, loginPrefix+sid, how.raw, func(raw []byte) (edit store.Edit, err error) {
 			ended, edit, err = l.removal(ctx, sid, raw, &how)
 			return edit, err
@@ -335,14 +344,45 @@ func (l *Logins) endLogin(ctx context.Context, sid string, how ending) (ended *L
 	}
 	l.ended(ended)
 	var all errgroup.Group
-	all.Go(func() error { l.forget(ctx, ended.keys()); return nil })
-	if how.leaves {
+	if !whole {
+		all.Go(func() error { l.forget(ctx, ended.keys()); return nil })
+	}
+	if how.leaves && !whole {
 		all.Go(func() error { l.groups.leave(ctx, ended); return nil })
 	}
 	if how.also != nil {
 		how.also(ctx, ended)
 	}
 	return ended, all.Wait()
+}
+
+// endAtOnce ends a login, deletes its handles and leaves its groups by one write, if the store can. It reports
+// whether it did: the login may go on, or another change may come in between.
+func (l *Logins) endAtOnce(ctx context.Context, sid string, how *ending) (*Login, bool, error) {
+	applier, can := l.store.(store.Applier)
+	if !can || how.raw == nil {
+		return nil, false, nil
+	}
+	login, edit, err := l.removal(ctx, sid, how.raw, how)
+	if err != nil || login == nil {
+		return nil, false, err
+	}
+	changes := []store.Change{{Key: loginPrefix + sid, Old: how.raw, Edit: edit}}
+	for _, key := range withTraces(login.keys()) {
+		changes = append(changes, store.Change{Key: key, Any: true, Edit: store.Removal()})
+	}
+	if how.leaves {
+		left, err := l.groups.departure(ctx, login)
+		if err != nil {
+			return nil, false, nil // the groups are not what matters
+		}
+		changes = append(changes, left...)
+	}
+	err = applier.Apply(ctx, changes)
+	if errors.Is(err, store.ErrConflict) || errors.Is(err, errors.ErrUnsupported) {
+		return nil, false, nil
+	}
+	return login, err == nil, err
 }
 
 // removal returns the change of a record that ends its login, and the login; nil if it goes on

@@ -9,7 +9,7 @@
 // A store is opened by a function of its own package, which returns a concrete
 // type with a method Close. The code that opens a store closes it. All other
 // code gets a Store, and finds out its further abilities with a type
-// assertion: Recaller, Clock, Pinger, Quotas.
+// assertion: Recaller, Applier, Clock, Pinger, Quotas.
 //
 // # Limits and threats
 //
@@ -95,6 +95,21 @@ type Recaller interface {
 	// or nil if there is no such entry. Otherwise known is false, and Get finds
 	// out: the store may be closed.
 	Recall(key string) (value []byte, known bool)
+}
+
+// Applier is implemented by stores that can make several changes in one write.
+type Applier interface {
+	// Apply makes all changes, or none if a value is not the expected one, which is ErrConflict. It is for changes
+	// that end something; see Ending. A store in front of one that is no Applier returns errors.ErrUnsupported.
+	Apply(ctx context.Context, changes []Change) error
+}
+
+// Change is one of several changes.
+type Change struct {
+	Key string
+	Old []byte // the expected value, as in Swap
+	Any bool   // any value is as expected
+	Edit
 }
 
 // Pinger is implemented by stores that can lose the connection to the place

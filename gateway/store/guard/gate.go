@@ -49,6 +49,17 @@ func (g *Gate) Walk(ctx context.Context, prefix string, visit func(keys []string
 	return g.store.Walk(ctx, prefix, visit)
 }
 
+// Apply implements store.Applier.
+func (g *Gate) Apply(ctx context.Context, changes []store.Change) error {
+	if err := g.Check("swap"); err != nil {
+		return err
+	}
+	if a, ok := g.store.(store.Applier); ok {
+		return a.Apply(ctx, changes)
+	}
+	return errors.ErrUnsupported
+}
+
 // Get implements store.Store.
 func (g *Gate) Get(ctx context.Context, key string) ([]byte, error) {
 	if err := g.Check("get"); err != nil {

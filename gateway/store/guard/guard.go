@@ -112,6 +112,20 @@ func (s *Store) Swap(ctx context.Context, key string, old, value []byte, expires
 	return s.done("swap", start, end, s.store.Swap(call, key, old, value, expires))
 }
 
+// Apply implements store.Applier. It counts as a swap.
+func (s *Store) Apply(ctx context.Context, changes []store.Change) error {
+	a, ok := s.store.(store.Applier)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	start := time.Now()
+	call, end, err := limitCall(ctx, start)
+	if err != nil {
+		return err
+	}
+	return s.done("swap", start, end, a.Apply(call, changes))
+}
+
 // Take implements store.Store.
 func (s *Store) Take(ctx context.Context, key string) (value []byte, err error) {
 	start := time.Now()

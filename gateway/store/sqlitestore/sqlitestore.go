@@ -40,6 +40,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,7 +66,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Store is a store.Store and a store.Pinger on one file.
+// Store is a store.Store, a store.Applier and a store.Pinger on one file.
 type Store struct {
 	now    func() time.Time
 	logger *slog.Logger
@@ -179,21 +180,43 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, expires time.
 
 // Swap implements store.Store.
 func (s *Store) Swap(ctx context.Context, key string, old, value []byte, expires time.Time) error {
-	e := newEntry(value, expires)
-	old = bytes.Clone(old) // the writer may use it after the caller has left
-	_, err := s.submit(ctx, "swap", &write{
-		ends: store.IsEnding(ctx), expires: e.expires, size: len(key) + len(value),
-		do: func(b *batch) ([]byte, error) {
-			current, err := b.live(key) // nil when there is none
+	return s.apply(ctx, "swap", &write{ends: store.IsEnding(ctx), expires: unixNano(expires)},
+		[]store.Change{{Key: key, Old: old, Edit: store.Edit{Value: value, Expires: expires}}})
+}
+
+// Apply implements store.Applier.
+func (s *Store) Apply(ctx context.Context, changes []store.Change) error {
+	return s.apply(ctx, "apply", &write{ends: true}, slices.Clone(changes))
+}
+
+// apply makes changes by one write. It clones values: the writer may use them after the caller has left.
+func (s *Store) apply(ctx context.Context, operation string, all *write, changes []store.Change) error {
+	entries := make([]entry, len(changes))
+	for i, c := range changes {
+		changes[i].Old, entries[i] = bytes.Clone(c.Old), newEntry(c.Value, c.Expires)
+		all.size += len(c.Key) + len(c.Value)
+	}
+	all.do = func(b *batch) ([]byte, error) {
+		for _, c := range changes {
+			if c.Any {
+				continue
+			}
+			current, err := b.live(c.Key) // nil when there is none
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return nil, err
 			}
-			if (current == nil) != (old == nil) || !bytes.Equal(current, old) {
+			if (current == nil) != (c.Old == nil) || !bytes.Equal(current, c.Old) {
 				return nil, store.ErrConflict
 			}
-			return nil, b.set(key, e)
-		},
-	})
+		}
+		for i, c := range changes {
+			if err := b.set(c.Key, entries[i]); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+	_, err := s.submit(ctx, operation, all)
 	return err
 }
 
