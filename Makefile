@@ -54,7 +54,7 @@ test: deps lint ## lint, all tests, the product with the race detector; fuzz tar
 
 interop: export AUTHGATE_CHROMIUM = chromium
 interop: deps ## run the gateway against programs that others wrote, write docs/interop.md, run e2e without the fast path; ROWS='Dex|Caddy': some programs alone
-	@.ci/deps go gcc wget chromium firefox requests litmus rclone httpx cryptography mod-auth-openidc radicale docker-registry skopeo syncthing transmission slapd fail2ban crowdsec rabbitmq-server pypi nodered jupyter providers stores proxies libraries gitea headscale kubernetes minio homeassistant uptimekuma codeserver conformance n8n keycloak nimbus spring oauth2proxy
+	@.ci/deps go gcc wget chromium firefox requests litmus rclone httpx cryptography mod-auth-openidc radicale docker-registry skopeo syncthing transmission slapd samba fail2ban crowdsec rabbitmq-server pypi nodered jupyter providers stores proxies libraries gitea headscale kubernetes minio homeassistant uptimekuma codeserver conformance n8n keycloak nimbus spring oauth2proxy
 	go build -C e2e -o ../bin/interop/run ./interop
 	@cd e2e && ../bin/interop/run -rows '$(ROWS)'
 	[ -n '$(ROWS)' ] || AUTHGATE_FAST_PATH=false go test -C e2e -race -count=1 -p 3 -timeout 30m ./...

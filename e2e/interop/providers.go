@@ -41,6 +41,9 @@ var providers = []row{
 	{name: "OpenLDAP behind Dex", needs: []string{"./../bin/interop/dex", "slapd", "ldapmodify"},
 		version: version{"dpkg-query -W slapd", `slapd\s+(\S+)`},
 		tries:   []try{{"password, groups, a changed group, a removed account's password", "TestDirectory"}}},
+	{name: "Samba's Active Directory behind Dex", needs: []string{"./../bin/interop/dex", "samba", "samba-tool"},
+		version: version{"dpkg-query -W samba", `samba\s+(\S+)`},
+		tries:   []try{{"password, groups in groups, an ended membership, disabled and removed accounts", "TestActiveDirectory"}}},
 	{name: "zitadel/oidc", needs: []string{"./../bin/interop/zitadel"},
 		version: version{"go version -m ../bin/interop/zitadel", `github.com/zitadel/oidc/v3\s+(\S+)`},
 		tries: []try{

@@ -86,20 +86,19 @@ func (d *directory) change(t *testing.T, ldif string) {
 	}
 }
 
-// TestDirectory signs users of a directory in with the three files of docs/how-to/directory.md. What changes in
-// the directory applies with the next refresh.
-func TestDirectory(t *testing.T) {
-	slapd := startDirectory(t)
-	address := world.FreeAddress(t)
+// behindDex runs Dex and the gateway with the files of the page, whose dex.yaml is given, for a directory at an
+// address. Dex finds its files in dir.
+func behindDex(t *testing.T, dir, dexYAML, directory string) (d *world.Delegated, address string) {
+	t.Helper()
+	address = world.FreeAddress(t)
 	issuer := "http://" + address
-	d := &world.Delegated{Instance: world.Prepare(t), Up: world.Record(t)}
-	world.WriteAll(t, slapd.dir, map[string]string{"dex.yaml": world.Substituted(t,
-		world.DocumentedFile(t, directoryPage, "dex.yaml"),
+	d = &world.Delegated{Instance: world.Prepare(t), Up: world.Record(t)}
+	world.WriteAll(t, dir, map[string]string{"dex.yaml": world.Substituted(t, dexYAML,
 		"https://dex.example.org", issuer, "https://app.example.org/callback", d.Base+"/callback",
-		"{type: sqlite3, config: {file: dex.db}}", "{type: memory}", "127.0.0.1:5556", address,
-		"directory.example.org:636", slapd.address, "idTokens: 10m", "idTokens: 4s")})
+		"127.0.0.1:5556", address,
+		"directory.example.org:636", directory, "idTokens: 10m", "idTokens: 4s")})
 	dex := exec.Command(builtProvider(t, "dex"), "serve", "dex.yaml")
-	dex.Dir = slapd.dir
+	dex.Dir = dir
 	dex.Env = append(os.Environ(), "DEX_SECRET=s3cret", "DIRECTORY_PASSWORD=read-only")
 	world.Launch(t, issuer+"/.well-known/openid-configuration", dex)
 
@@ -110,6 +109,27 @@ func TestDirectory(t *testing.T) {
 		"  dex: {url: \"http://127.0.0.1:5556\"}\n", "")
 	d.Configure(world.WithoutAddresses(config))
 	d.Run()
+	return d, address
+}
+
+// staysOutside: with this name and password, a browser does not get past Dex.
+func staysOutside(t *testing.T, d *world.Delegated, what, dex, user, password string) {
+	t.Helper()
+	b := browse(d.Instance)
+	d.Up.All() // what came before
+	b.Open(d.Base + "/login?provider=company&return_to=/secure-resource")
+	b.Send(map[string]string{"login": user, "password": password})
+	if b.URL.Host != dex || len(d.Up.All()) != 0 {
+		t.Errorf("%s leads to %s", what, b.Describe())
+	}
+}
+
+// TestDirectory signs users of a directory in with the three files of docs/how-to/directory.md. What changes in
+// the directory applies with the next refresh.
+func TestDirectory(t *testing.T) {
+	slapd := startDirectory(t)
+	d, address := behindDex(t, slapd.dir, world.Substituted(t, world.DocumentedFile(t, directoryPage, "dex.yaml"),
+		"{type: sqlite3, config: {file: dex.db}}", "{type: memory}"), slapd.address)
 	in := func(user, password string) *browser {
 		return signInWith(t, d, "company", map[string]string{"login": user, "password": password})
 	}
@@ -120,12 +140,7 @@ func TestDirectory(t *testing.T) {
 	identifies(t, d, alice, http.StatusOK, map[string]string{
 		"X-Auth-User": "alice", "X-Auth-Roles": "admins", "X-Auth-Provider": "company"})
 
-	wrong := browse(d.Instance)
-	wrong.Open(d.Base + "/login?provider=company&return_to=/secure-resource")
-	wrong.Send(map[string]string{"login": "alice", "password": "guess"})
-	if wrong.URL.Host != address || len(d.Up.All()) != 0 {
-		t.Errorf("a wrong password leads to %s", wrong.Describe())
-	}
+	staysOutside(t, d, "a wrong password", address, "alice", "guess")
 
 	session := sessionOf(d, alice)
 	slapd.change(t, "dn: cn=admins,ou=groups,dc=example,dc=org\nchangetype: modify\nreplace: member\n"+
@@ -134,10 +149,5 @@ func TestDirectory(t *testing.T) {
 		return d.Status(d.Stranger(), "GET", "/admin-resource", "Cookie", session) == http.StatusForbidden
 	})
 	slapd.change(t, "dn: uid=alice,ou=people,dc=example,dc=org\nchangetype: delete\n")
-	again := browse(d.Instance)
-	again.Open(d.Base + "/login?provider=company&return_to=/secure-resource")
-	again.Send(map[string]string{"login": "alice", "password": "wonderland"})
-	if again.URL.Host != address {
-		t.Errorf("a removed account leads to %s", again.Describe())
-	}
+	staysOutside(t, d, "a removed account", address, "alice", "wonderland")
 }
