@@ -132,11 +132,11 @@ func (g *groups) departure(ctx context.Context, login *Login) (changes []store.C
 		if now.remove(login.ID) != nil {
 			continue
 		}
-		value, err := now.encode()
+		edit, err := now.edited()
 		if err != nil {
 			return nil, err
 		}
-		changes = append(changes, store.Change{Key: key, Old: raw, Edit: store.Edit{Value: value, Expires: now.expires()}})
+		changes = append(changes, store.Change{Key: key, Old: raw, Edit: edit})
 	}
 	return changes, nil
 }
@@ -348,8 +348,7 @@ func (g *groups) apply(ctx context.Context, key string, batch []*groupChange) er
 		if err := g.makeRoom(ctx, now); err != nil {
 			return store.Edit{}, err
 		}
-		value, err := now.encode()
-		return store.Edit{Value: value, Expires: now.expires()}, err
+		return now.edited()
 	})
 	if err != nil {
 		err = fmt.Errorf("changing a group of logins: %w", err)
@@ -392,6 +391,12 @@ func decodeGroup(raw []byte) (*group, error) {
 		now.Members = append(now.Members, m)
 	}
 	return now, nil
+}
+
+// edited returns the change that stores the group.
+func (g *group) edited() (store.Edit, error) {
+	value, err := g.encode()
+	return store.Edit{Value: value, Expires: g.expires()}, err
 }
 
 // encode returns the JSON of the group.
