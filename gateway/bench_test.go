@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,11 +59,13 @@ func (b *buffers) Put(buffer []byte) { b.Pool.Put((*[bufferSize]byte)(buffer)) }
 
 // benchRig is a gateway with a memory store and an upstream without a network,
 // and the credentials of alice and service.
-func benchRig(b *testing.B) (*rig, map[string]string) {
+func benchRig(b *testing.B) (*rig, map[string]string) { return benchRigFor(b, baseConfig) }
+
+func benchRigFor(b *testing.B, yaml string) (*rig, map[string]string) {
 	b.Helper()
 	s := store.NewMemory(nil)
 	b.Cleanup(func() { s.Close() })
-	r, err := startRig(b, b.TempDir(), baseConfig, s, nil)
+	r, err := startRig(b, b.TempDir(), yaml, s, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -76,23 +79,25 @@ func benchRig(b *testing.B) (*rig, map[string]string) {
 
 var requestHeaders = []string{"User-Agent: wrk/4.2.0", "Accept: */*"}
 
+// serveAgain serves a request again and again.
+func serveAgain(b *testing.B, h http.Handler, q *http.Request) {
+	b.Helper()
+	b.ReportAllocs()
+	w := &nowhere{header: http.Header{}}
+	q = q.WithContext(conn.Context(q.Context(), nil)) // as a server has it
+	for b.Loop() {
+		clear(w.header)
+		h.ServeHTTP(w, q)
+		if w.status != http.StatusOK {
+			b.Fatal(w.status)
+		}
+	}
+}
+
 // BenchmarkServe is a warm request from end to end without a network, compared
 // with a bare proxy.
 func BenchmarkServe(b *testing.B) {
 	r, credentials := benchRig(b)
-	serve := func(b *testing.B, h http.Handler, q *http.Request) {
-		b.Helper()
-		b.ReportAllocs()
-		w := &nowhere{header: http.Header{}}
-		q = q.WithContext(conn.Context(q.Context(), nil)) // as a server has it
-		for b.Loop() {
-			clear(w.header)
-			h.ServeHTTP(w, q)
-			if w.status != http.StatusOK {
-				b.Fatal(w.status)
-			}
-		}
-	}
 	b.Run("bare", func(b *testing.B) {
 		target, err := url.Parse("http://app.invalid")
 		if err != nil {
@@ -105,12 +110,32 @@ func BenchmarkServe(b *testing.B) {
 			},
 			Transport: echoless{}, BufferPool: &buffers{}, ErrorLog: log.New(io.Discard, "", 0),
 		}
-		serve(b, bare, request("GET", "/bearer/resource", "", append(requestHeaders, credentials["bearer"])...))
+		serveAgain(b, bare, request("GET", "/bearer/resource", "", append(requestHeaders, credentials["bearer"])...))
 	})
 	for _, mechanism := range []string{"public", "basic", "session", "bearer"} {
 		b.Run(mechanism, func(b *testing.B) {
-			serve(b, r, request("GET", "/"+mechanism+"/resource", "", append(requestHeaders, credentials[mechanism])...))
+			header := append(requestHeaders, credentials[mechanism])
+			serveAgain(b, r, request("GET", "/"+mechanism+"/resource", "", header...))
 		})
+	}
+}
+
+// BenchmarkVerify is the warm question of a proxy from end to end without a network, in the form of nginx
+// and in that of Traefik.
+func BenchmarkVerify(b *testing.B) {
+	r, credentials := benchRigFor(b, namedUpstream(b, verifyConfig))
+	forms := map[string][]string{
+		"nginx": append(asNginx("GET", "gw.example", "/any/page?x=1"), "X-Forwarded-Proto: https",
+			"X-Forwarded-Host: gw.example"),
+		"traefik": asTraefik("GET", "gw.example", "/any/page?x=1"),
+	}
+	for form, described := range forms {
+		for _, mechanism := range []string{"session", "bearer"} {
+			b.Run(form+", "+mechanism, func(b *testing.B) {
+				q := question("192.0.2.7", slices.Concat(described, requestHeaders, []string{credentials[mechanism]})...)
+				serveAgain(b, r, q)
+			})
+		}
 	}
 }
 

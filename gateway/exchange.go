@@ -49,6 +49,7 @@ type exchange struct {
 
 	place   streams.Place // of a stream
 	counted bool          // as in flight
+	allowed bool          // a proxy that asks has its answer
 	abort   bool          // the answer is not whole, and must not seem so
 }
 
@@ -118,7 +119,7 @@ func (ex *exchange) finish() {
 	if ex.abort || !ex.DropBody() {
 		panic(http.ErrAbortHandler)
 	}
-	if ex.sent.Alone() {
+	if ex.allowed || ex.sent.Alone() {
 		ex.gateway.exchanges.put(ex)
 	}
 }

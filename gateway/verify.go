@@ -30,6 +30,7 @@ func (ex *exchange) allowProxy() {
 	values := [...]string{"no-store", ex.ID, "0"} // one allocation for all
 	h["Cache-Control"], h["X-Request-Id"], h["Content-Length"] = values[0:1:1], values[1:2:2], values[2:3:3]
 	ex.WriteHeader(http.StatusOK)
+	ex.allowed = true
 }
 
 // leadTo redirects the client to another place. Through a proxy the place needs

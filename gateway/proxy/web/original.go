@@ -17,7 +17,11 @@ const labelVerify = "authgate/" + config.EndpointVerify
 // the exchange takes the same way as one of a client, up to the answer.
 func (ex *Exchange) TakeOriginal(target string) error {
 	ex.Verify, ex.Label = true, labelVerify
-	r := *ex.Request
+	made := &struct {
+		http.Request
+		url url.URL
+	}{Request: *ex.Request}
+	r := &made.Request
 	if r.ContentLength != 0 && r.ProtoMajor == 1 {
 		ex.Header().Set("Connection", "close") // the server must not wait for the body
 	}
@@ -29,7 +33,7 @@ func (ex *Exchange) TakeOriginal(target string) error {
 	}
 	original, err := peer.Original{}, error(nil)
 	if target != "" {
-		original, err = peer.ReadExternal(&r, target)
+		original, err = peer.ReadExternal(r, target)
 	} else {
 		original, err = peer.ReadOriginal(r.Header)
 	}
@@ -41,13 +45,13 @@ func (ex *Exchange) TakeOriginal(target string) error {
 		return NotSecure("the original request came over http")
 	}
 	r.Method, r.Host, r.RequestURI = original.Method, original.Host, original.Target
-	r.URL, r.Body, r.ContentLength, r.TransferEncoding, r.Trailer = &url.URL{}, http.NoBody, 0, nil, nil
+	r.URL, r.Body, r.ContentLength, r.TransferEncoding, r.Trailer = &made.url, http.NoBody, 0, nil, nil
 	if original.WebSocket {
 		r.Header = r.Header.Clone()
 		r.Header.Set("Connection", "Upgrade")
 		r.Header.Set("Upgrade", "websocket")
 	}
-	ex.Request, ex.AuthRequest = &r, original.AuthRequest
+	ex.Request, ex.AuthRequest = r, original.AuthRequest
 	ex.Peer.Proto, ex.Peer.Host = "https", original.Host
 	return nil
 }

@@ -24,6 +24,7 @@ const unknownHop = "unknown"
 // forwarded is the client of a request as trusted proxies describe it.
 type forwarded struct {
 	address netip.Addr // the zero Addr: unknown
+	text    string     // of the address
 	proto   string
 	host    string
 	chain   string // the addresses of all hops
@@ -46,9 +47,9 @@ func (t Proxies) forwarded(h http.Header) forwarded {
 	}
 	at := t.clientOf(hops)
 	if at >= 0 {
-		f.address = ParseAddr(hops[at])
+		f.address, f.text = parseText(hops[at])
 		if !f.address.IsValid() && at+1 < len(hops) {
-			f.address = ParseAddr(hops[at+1]) // the last known address counts
+			f.address, f.text = parseText(hops[at+1]) // the last known address counts
 		}
 		f.chain = strings.Join(hops, ", ")
 	}
@@ -196,10 +197,17 @@ func node(value string) string {
 	return unknownHop
 }
 
-// list returns the comma-separated values of a header, from all its lines.
+// list returns the comma-separated values of a header, from all its lines. The caller must not
+// change them: a value alone in its header, as one proxy writes it, stays where it is.
 func list(h http.Header, name string) []string {
+	lines := h[name]
+	if len(lines) == 1 {
+		if one := lines[0]; one != "" && one == strings.TrimSpace(one) && !strings.Contains(one, ",") {
+			return lines
+		}
+	}
 	var all []string
-	for _, line := range h[name] {
+	for _, line := range lines {
 		for value := range strings.SplitSeq(line, ",") {
 			if value = strings.TrimSpace(value); value != "" {
 				all = append(all, value)

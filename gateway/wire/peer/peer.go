@@ -63,7 +63,7 @@ func (t Proxies) Read(r *http.Request) Peer {
 	}
 	p.Host = cmp.Or(f.host, p.Host)
 	if f.address.IsValid() {
-		p.Client, p.Address = f.address, f.address.String()
+		p.Client, p.Address = f.address, f.text
 	}
 	if f.chain != "" {
 		p.Chain = f.chain + ", " + p.Chain
@@ -71,15 +71,23 @@ func (t Proxies) Read(r *http.Request) Peer {
 	return p
 }
 
-// remote returns the address of http.Request.RemoteAddr, and its text. An IPv4 address has one
-// text, so that it need not be made again.
+// remote returns the address of http.Request.RemoteAddr, and its text.
 func remote(s string) (netip.Addr, string) {
 	if host, _, ok := strings.Cut(s, ":"); ok {
 		if a, err := netip.ParseAddr(host); err == nil && a.Is4() {
 			return a, host
 		}
 	}
+	return parseText(s)
+}
+
+// parseText returns the address of ParseAddr, and its text. An IPv4 address has one text, so that
+// it need not be made again.
+func parseText(s string) (netip.Addr, string) {
 	a := ParseAddr(s)
+	if a.Is4() && !strings.ContainsAny(s, ":[]") {
+		return a, s
+	}
 	return a, a.String()
 }
 
@@ -87,6 +95,11 @@ func remote(s string) (netip.Addr, string) {
 // an IPv4-mapped IPv6 address as IPv4, drops a zone, and returns the zero Addr
 // if s is no address.
 func ParseAddr(s string) netip.Addr {
+	if !strings.HasPrefix(s, "[") { // mostly without a port
+		if a, err := netip.ParseAddr(s); err == nil {
+			return a.Unmap().WithZone("")
+		}
+	}
 	if a, err := netip.ParseAddrPort(s); err == nil {
 		return a.Addr().Unmap().WithZone("")
 	}

@@ -300,3 +300,31 @@ func FuzzForwardedOfClient(f *testing.F) {
 		}
 	})
 }
+
+// The text of an address is the same in whatever form a proxy writes it.
+func TestPeerAddress(t *testing.T) {
+	t.Parallel()
+	trusted := trusting(t, "10.0.0.0/8")
+	for written, want := range map[string]string{
+		"192.0.2.7": "192.0.2.7", " 192.0.2.7 ": "192.0.2.7", "192.0.2.7:80": "192.0.2.7", "[192.0.2.7]:80": "192.0.2.7",
+		"[192.0.2.7]": "192.0.2.7", "::ffff:192.0.2.7": "192.0.2.7", "[::ffff:192.0.2.7]:80": "192.0.2.7",
+		"2001:DB8:0::7": "2001:db8::7", "[2001:db8::7%eth0]:80": "2001:db8::7", "2001:db8::7%eth0": "2001:db8::7",
+		"192.0.2.07": "10.0.0.1", "hidden": "10.0.0.1",
+	} {
+		r := request("X-Forwarded-For: " + written)
+		r.RemoteAddr = "10.0.0.1:1"
+		if got := trusted.Read(r); got.Address != want || got.Client.String() != want {
+			t.Errorf("%q: %q, %s, want %s", written, got.Address, got.Client, want)
+		}
+	}
+}
+
+// Reading a peer that one proxy describes makes its chain alone.
+func TestPeerMemory(t *testing.T) {
+	r := request("X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: https", "X-Forwarded-Host: app.example")
+	r.RemoteAddr = "10.0.0.1:1"
+	trusted := trusting(t, "10.0.0.0/8")
+	if n := testing.AllocsPerRun(100, func() { trusted.Read(r) }); n > 1 {
+		t.Errorf("%v allocations, want the chain alone", n)
+	}
+}
