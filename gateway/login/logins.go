@@ -360,7 +360,7 @@ func (l *Logins) endLogin(ctx context.Context, sid string, how ending) (ended *L
 // whether it did: the login may go on, or another change may come in between.
 func (l *Logins) endAtOnce(ctx context.Context, sid string, how *ending) (*Login, bool, error) {
 	applier, can := l.store.(store.Applier)
-	if !can || how.raw == nil {
+	if !can || !applier.Applies() || how.raw == nil {
 		return nil, false, nil
 	}
 	login, edit, err := l.removal(ctx, sid, how.raw, how)
@@ -379,7 +379,7 @@ func (l *Logins) endAtOnce(ctx context.Context, sid string, how *ending) (*Login
 		changes = append(changes, left...)
 	}
 	err = applier.Apply(ctx, changes)
-	if errors.Is(err, store.ErrConflict) || errors.Is(err, errors.ErrUnsupported) {
+	if errors.Is(err, store.ErrConflict) {
 		return nil, false, nil
 	}
 	return login, err == nil, err

@@ -99,8 +99,10 @@ type Recaller interface {
 
 // Applier is implemented by stores that can make several changes in one write.
 type Applier interface {
+	// Applies reports whether the store can: it may be in front of one that cannot.
+	Applies() bool
 	// Apply makes all changes, or none if a value is not the expected one, which is ErrConflict. It is for changes
-	// that end something; see Ending. A store in front of one that is no Applier returns errors.ErrUnsupported.
+	// that end something; see Ending. A store that does not apply returns errors.ErrUnsupported.
 	Apply(ctx context.Context, changes []Change) error
 }
 

@@ -49,6 +49,12 @@ func (g *Gate) Walk(ctx context.Context, prefix string, visit func(keys []string
 	return g.store.Walk(ctx, prefix, visit)
 }
 
+// Applies implements store.Applier.
+func (g *Gate) Applies() bool {
+	a, ok := g.store.(store.Applier)
+	return ok && a.Applies()
+}
+
 // Apply implements store.Applier.
 func (g *Gate) Apply(ctx context.Context, changes []store.Change) error {
 	if err := g.Check("swap"); err != nil {

@@ -112,6 +112,12 @@ func (s *Store) Swap(ctx context.Context, key string, old, value []byte, expires
 	return s.done("swap", start, end, s.store.Swap(call, key, old, value, expires))
 }
 
+// Applies implements store.Applier.
+func (s *Store) Applies() bool {
+	a, ok := s.store.(store.Applier)
+	return ok && a.Applies()
+}
+
 // Apply implements store.Applier. It counts as a swap.
 func (s *Store) Apply(ctx context.Context, changes []store.Change) error {
 	a, ok := s.store.(store.Applier)

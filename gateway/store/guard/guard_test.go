@@ -195,3 +195,37 @@ func TestCallEnds(t *testing.T) {
 	end.at(time.Now())
 	<-derived.Done()
 }
+
+// applier is a store that makes several changes at once.
+type applier struct {
+	store.Store
+	applied []store.Change
+}
+
+func (a *applier) Applies() bool { return true }
+
+func (a *applier) Apply(_ context.Context, changes []store.Change) error {
+	a.applied = changes
+	return store.ErrConflict
+}
+
+// Several changes at once reach a store that can make them, through an open gate alone. Another store cannot.
+func TestApply(t *testing.T) {
+	t.Parallel()
+	changes := []store.Change{{Key: "key", Any: true}}
+	able := &applier{}
+	gate := NewGate(New(able, func(string, time.Duration) {}))
+	var closed *Error
+	if err := gate.Apply(t.Context(), changes); !errors.As(err, &closed) || able.applied != nil {
+		t.Errorf("a closed gate: got %v, and %v was applied", err, able.applied)
+	}
+	gate.Open()
+	if err := gate.Apply(t.Context(), changes); !gate.Applies() || err != store.ErrConflict || len(able.applied) != 1 {
+		t.Errorf("got %v, %v was applied, want the conflict", err, able.applied)
+	}
+	unable := NewGate(New(struct{ store.Store }{}, func(string, time.Duration) {}))
+	unable.Open()
+	if err := unable.Apply(t.Context(), changes); unable.Applies() || !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a store that cannot: got %v", err)
+	}
+}

@@ -184,6 +184,9 @@ func (s *Store) Swap(ctx context.Context, key string, old, value []byte, expires
 		[]store.Change{{Key: key, Old: old, Edit: store.Edit{Value: value, Expires: expires}}})
 }
 
+// Applies implements store.Applier.
+func (s *Store) Applies() bool { return true }
+
 // Apply implements store.Applier.
 func (s *Store) Apply(ctx context.Context, changes []store.Change) error {
 	return s.apply(ctx, "apply", &write{ends: true}, slices.Clone(changes))
