@@ -1,16 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -63,8 +60,12 @@ func addCommand() *cobra.Command {
 		}
 		if missing := a.missing(); len(missing) > 0 {
 			if !term.IsTerminal(int(os.Stdin.Fd())) {
-				return &usageError{fmt.Errorf("%s missing, and standard input is not a terminal, so add cannot ask",
-					strings.Join(missing, " and "))}
+				verb := "is"
+				if len(missing) > 1 {
+					verb = "are"
+				}
+				return &usageError{fmt.Errorf("%s %s missing, and standard input is not a terminal, so add cannot ask",
+					listed(missing, "and"), verb)}
 			}
 			if err := a.ask(terminal{os.Stdin, cmd.ErrOrStderr()}); err != nil {
 				return fmt.Errorf("%w; nothing is written", err)
@@ -161,13 +162,7 @@ func (a *adding) missing() (all []string) {
 			all = append(all, one.name)
 		}
 	}
-	switch len(all) {
-	case 0:
-		return nil
-	case 1:
-		return []string{all[0] + " is"}
-	}
-	return []string{strings.Join(all[:len(all)-1], ", "), all[len(all)-1] + " are"}
+	return all
 }
 
 // setRoles sets the roles of which a user needs one.
@@ -187,23 +182,6 @@ func (a *adding) setHost(answer string) error {
 		a.host, a.app.Match = answer, match
 	}
 	return err
-}
-
-// readPlace returns a place of an application, a host or the address of a page, as a route matches it.
-func readPlace(answer string, public *url.URL) (match string, err error) {
-	host := withoutScheme(answer)
-	switch {
-	case host == "" || host[0] == '/':
-		return "", errors.New("a host is needed, such as wiki.example.org")
-	case strings.ContainsAny(host, "?# "):
-		return "", fmt.Errorf("%q is neither a host nor a host with a path, such as wiki.example.org or "+
-			"example.org/wiki/", answer)
-	}
-	name, path, _ := strings.Cut(host, "/")
-	if host != answer { // the address of a page, which has the port of the gateway
-		name = strings.TrimSuffix(name, ":"+cmp.Or(public.Port(), "443"))
-	}
-	return name + "/" + path, nil
 }
 
 // application returns the whole addition to a configuration.
@@ -323,16 +301,6 @@ func startPage(cfg *config.Config) string {
 		return cfg.StartPage()
 	}
 	return cfg.PublicURL.String() + "/"
-}
-
-// placeURL returns the URL of a route for the clients of a gateway.
-func placeURL(public *url.URL, match string) string {
-	host, path, _ := strings.Cut(match, "/")
-	place := url.URL{Scheme: public.Scheme, Host: host, Path: "/" + path}
-	if port := public.Port(); port != "" {
-		place.Host = net.JoinHostPort(strings.Trim(host, "[]"), port)
-	}
-	return place.String()
 }
 
 // tell prints the changes of the file, and the needs of the application.

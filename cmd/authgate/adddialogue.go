@@ -3,11 +3,8 @@ package main
 import (
 	"cmp"
 	"errors"
-	"net/netip"
 	"os"
 	"strings"
-
-	"golang.org/x/net/publicsuffix"
 )
 
 // ask asks for missing values, one at a time, and checks each answer at once.
@@ -42,7 +39,7 @@ func (a *adding) ask(t typist) error {
 			continue
 		}
 		q := one.ask()
-		q.set = a.checked(q.set, content)
+		q.set = checked(a, q.set, func() error { return a.plausible(content) })
 		if err := q.ask(t); err != nil {
 			return err
 		}
@@ -60,42 +57,6 @@ func (a *adding) likelyHost() string {
 	public := a.cfg.PublicURL
 	own := strings.TrimSuffix(public.Host, ":"+public.Port())
 	return cmp.Or(besideHost(public.Hostname(), a.app.Name), own+"/"+a.app.Name+"/")
-}
-
-// besideHost returns a host for an application beside that of the gateway, with its name; none beside
-// an address.
-func besideHost(gateway, name string) string {
-	parent := "localhost"
-	if !isLoopback(gateway) {
-		if _, err := netip.ParseAddr(gateway); err == nil {
-			return ""
-		}
-		suffix, registry := publicsuffix.PublicSuffix(gateway)
-		_, after, ok := strings.Cut(gateway, ".")
-		if parent = after; !ok || parent == suffix && (registry || strings.Contains(suffix, ".")) {
-			parent = gateway // names beside it are not the operator's
-		}
-	}
-	if host := name + "." + parent; !strings.EqualFold(host, gateway) {
-		return host
-	}
-	return name + "." + gateway
-}
-
-// checked returns set, which also checks the configuration with the answer, and takes nothing
-// that is wrong.
-func (a *adding) checked(set func(string) error, content []byte) func(string) error {
-	return func(answer string) error {
-		before := *a
-		err := set(answer)
-		if err == nil {
-			err = a.plausible(content)
-		}
-		if err != nil {
-			*a = before
-		}
-		return err
-	}
 }
 
 // allUsers is the answer by which all who sign in may open the application. A role is

@@ -51,7 +51,10 @@ func (s *script) secret() (typed [2]string, err error) {
 // converse answers the questions of init.
 func converse(flags firstSteps, given []string, answers ...string) (steps firstSteps, plain, said string, err error) {
 	person := &script{answers: answers}
-	d := dialogue{&flags, "config.yaml", func(flag string) bool { return slices.Contains(given, flag) }, person}
+	d := dialogue{
+		steps: &flags, path: "config.yaml", given: func(flag string) bool { return slices.Contains(given, flag) },
+		typist: person,
+	}
 	plain, err = d.ask()
 	if err == nil && len(person.answers) > 0 {
 		err = fmt.Errorf("the answers %q were not asked for", person.answers)
@@ -62,7 +65,8 @@ func converse(flags firstSteps, given []string, answers ...string) (steps firstS
 // defaults are the answers without a flag.
 func defaults() firstSteps {
 	return firstSteps{
-		Host: "localhost", Upstream: "http://127.0.0.1:3000", User: "admin", Certificates: listening.TLSInternal, App: "app",
+		site:     site{Host: "localhost", Certificates: listening.TLSInternal},
+		Upstream: "http://127.0.0.1:3000", App: "app", User: "admin",
 	}
 }
 
@@ -82,8 +86,8 @@ func TestInitAsksAgain(t *testing.T) {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	want := firstSteps{
-		Front: "nginx", Host: "foo.example.org", Upstream: "http://127.0.0.1:4000", User: "alice",
-		Certificates: listening.TLSInternal, App: "app", Place: "https://wiki.example.org/", Match: "wiki.example.org/",
+		site:     site{Front: "nginx", Host: "foo.example.org", Certificates: listening.TLSInternal},
+		Upstream: "http://127.0.0.1:4000", User: "alice", App: "app", Place: "https://wiki.example.org/", Match: "wiki.example.org/",
 		idp: idp{
 			Issuer: "https://idp.example.org/realms/home", ClientID: "id", SecretFile: "example.secret", People: "bob, eve",
 			secret: "hidden",
@@ -128,7 +132,8 @@ func TestInitFronts(t *testing.T) {
 		},
 		"a test at another port": {
 			firstSteps{
-				Host: "[::1]:9443", Upstream: "http://127.0.0.1:1", User: "admin", Certificates: listening.TLSInternal, App: "app",
+				site:     site{Host: "[::1]:9443", Certificates: listening.TLSInternal},
+				Upstream: "http://127.0.0.1:1", User: "admin", App: "app",
 			}, []string{"host"}, []string{"", "", "", "", "", plain},
 			"https://[::1]:9443", listening.Listen{HTTPS: "[::1]:9443", HTTP: "[::1]:8080"}, listening.TLSInternal,
 		},
@@ -150,13 +155,16 @@ func TestInitFronts(t *testing.T) {
 		},
 		"flags are not asked for": {
 			firstSteps{
-				Front: "haproxy", Host: "https://app.example.org/", Upstream: "http://127.0.0.1:1", User: "eve",
-				Certificates: listening.TLSInternal, App: "files", Place: "app.example.org", idp: idp{Issuer: noProvider},
+				site:     site{Front: "haproxy", Host: "https://app.example.org/", Certificates: listening.TLSInternal},
+				Upstream: "http://127.0.0.1:1", User: "eve", App: "files", Place: "app.example.org", idp: idp{Issuer: noProvider},
 			}, []string{"front", "host", "upstream", "user", "app", "app-host", "issuer"}, []string{plain},
 			"https://app.example.org", listening.Listen{HTTP: "127.0.0.1:8080"}, listening.TLSOff,
 		},
 		"wrong flags are": {
-			firstSteps{Front: "test", Host: "a/b", Upstream: "x", User: "admin", App: "\x01", Place: "/", idp: idp{Issuer: "x"}},
+			firstSteps{
+				site:     site{Front: "test", Host: "a/b"},
+				Upstream: "x", User: "admin", App: "\x01", Place: "/", idp: idp{Issuer: "x"},
+			},
 			[]string{"front", "host", "upstream", "app", "app-host", "issuer"},
 			[]string{"traefik", "app.example.org", "http://127.0.0.1:1", "wiki", "app.example.org", "none", "", plain},
 			"https://app.example.org", listening.Listen{HTTP: "127.0.0.1:8080"}, listening.TLSOff,
@@ -428,7 +436,7 @@ func TestInitAligns(t *testing.T) {
 		if err := steps.settle("config.yaml", false); err != nil {
 			t.Fatal(err)
 		}
-		text, err := steps.render(initTemplate)
+		text, err := fill(initTemplate, &steps)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -442,7 +450,6 @@ func TestInitAligns(t *testing.T) {
 	}
 }
 
-// What --force replaces keeps its data_dir, its owner and the readers in its group. So the service
 // A folder for the configuration is made, so that no answer is lost.
 func TestInitMakesFolder(t *testing.T) {
 	t.Parallel()
@@ -454,6 +461,7 @@ func TestInitMakesFolder(t *testing.T) {
 	}
 }
 
+// What --force replaces keeps its data_dir, its owner and the readers in its group. So the service
 // of a package can still read its configuration, and no other user can.
 func TestInitForceKeeps(t *testing.T) {
 	t.Parallel()

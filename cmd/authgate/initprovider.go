@@ -98,8 +98,8 @@ func (p *idp) checkPeople() error {
 }
 
 // askProvider asks for an identity provider.
-func (d *dialogue) askProvider(wanted idp) error {
-	p := &d.steps.idp
+func (d *dialogue) askProvider() error {
+	p, wanted := &d.steps.idp, d.wanted.idp
 	err := d.askFor("issuer", "Issuer of an identity provider at which users sign in too, such as "+
 		"https://accounts.google.com", cmp.Or(wanted.Issuer, noProvider), func(answer string) error {
 		if *p = (idp{Issuer: answer, ClientID: "not asked for yet"}); answer == noProvider {

@@ -1,13 +1,11 @@
 package main
 
 import (
-	_ "embed"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"os"
-	"strconv"
+	"strings"
 
 	"authgate/gateway/config/listening"
 )
@@ -15,88 +13,21 @@ import (
 // packagedConfig is the configuration of the service that the packages have.
 const packagedConfig = "/etc/authgate/config.yaml"
 
-// The lines of proxies, as docs/how-to/behind-a-proxy.md shows them.
-var (
-	//go:embed init.nginx.tmpl
-	nginxLines string
-	//go:embed init.caddy.tmpl
-	caddyLines string
-	//go:embed init.traefik.tmpl
-	traefikLines string
-	//go:embed init.haproxy.tmpl
-	haproxyLines string
-)
-
-// proxyLines returns the lines for the configuration of the proxy in front, and where they go.
-func (s *firstSteps) proxyLines() (place string, lines []byte, err error) {
-	text := ""
-	switch s.Front {
-	case "nginx":
-		place, text = "a file in /etc/nginx/conf.d, with the paths of your certificate", nginxLines
-	case "caddy":
-		place, text = "/etc/caddy/Caddyfile", caddyLines
-	case "traefik":
-		place, text = "a file of the file provider; websecure is the entry point of port "+s.FrontPort(), traefikLines
-	case "haproxy":
-		place, text = "/etc/haproxy/haproxy.cfg, with the path of your certificate and its key", haproxyLines
-	}
-	lines, err = s.render(text)
-	return place, lines, err
+// nextSteps are the steps that follow the configuration at path, which print numbers as it prints them.
+type nextSteps struct {
+	*firstSteps
+	path  string
+	out   io.Writer
+	count int
 }
 
 // tell prints the files at path and beside it, and the next steps.
 func (s *firstSteps) tell(out io.Writer, path string) error {
 	fmt.Fprintf(out, "%s is written, and %s with the account of %s.\n\nNext:\n\n", path, accountsBeside(path), s.User)
-	step := 0
-	next := func(format string, args ...any) {
-		step++
-		fmt.Fprintf(out, "  %d. "+format+"\n", append([]any{step}, args...)...)
-	}
-	if ports := s.privileged(); ports != "" {
-		next("Let the program listen at %s. The systemd unit of the .deb and of docs/deploy does.\n"+
-			"     Without it, as root, and again after each upgrade:\n"+
-			"       setcap cap_net_bind_service=+ep %s", ports, program())
-	}
-	config := ""
-	if path != defaultConfig {
-		config = " --config " + path
-	}
-	run := "authgate serve" + config
-	if path == packagedConfig {
-		run = "systemctl enable --now authgate"
-	}
-	next("Run the gateway:\n       %s", run)
-	switch {
-	case s.Proxied():
-		next("Put the lines below into the configuration of %s, in the place of what it has for\n"+
-			"     %s, and reload it.", s.Front, listed(s.Names(), "and"))
-	case s.Certificates == listening.TLSInternal:
-		next("Let browsers and other clients trust the file that the first start writes:\n       %s",
-			s.authority(path))
-	default:
-		next("Let ports 80 and 443 through the firewall.")
-	}
-	if _, err := netip.ParseAddr(s.Name()); err != nil && !isLoopback(s.Name()) {
-		next("Let %s lead here in the DNS.", listed(s.Names(), "and"))
-	}
-	if s.Issuer != "" {
-		next("Register the redirect URI at %s:\n       %s", s.Issuer, s.RedirectURI())
-	}
-	if s.Match == "" {
-		next("Open %s and sign in as %s: it is %s. The start page is at\n     %s.",
-			s.AppURL(), s.User, s.App, s.StartPage())
-	} else {
-		next("Open %s and sign in as %s. It is the start page, which leads to %s at\n     %s.",
-			s.StartPage(), s.User, s.App, s.AppURL())
-	}
-	next("Invite others. The second command prints a link, which leads them to the start page:\n"+
-		"       authgate users add NAME%[2]s\n"+
-		"       authgate users invite NAME%[2]s", config)
-	who := ""
-	if len(s.Users()) > 0 {
-		who = " --policy invited" // of init.yaml.tmpl
-	}
-	next("Add a second application:\n       authgate add%s%s", config, who)
+	next := nextSteps{firstSteps: s, path: path, out: out}
+	next.printStart()
+	next.printReach()
+	next.printUse()
 	if !s.Proxied() {
 		return nil
 	}
@@ -107,22 +38,92 @@ func (s *firstSteps) tell(out io.Writer, path string) error {
 	return err
 }
 
-// privileged returns the ports below 1024 at which the gateway listens, for people.
-func (s *firstSteps) privileged() string {
-	var all []string
-	for _, address := range []string{s.HTTP(), s.HTTPS()} {
-		_, port, _ := net.SplitHostPort(address)
-		if number, err := strconv.Atoi(port); err == nil && number < 1024 && !s.Proxied() {
-			all = append(all, port)
-		}
-	}
-	switch len(all) {
-	case 0:
+// printStep prints one step.
+func (n *nextSteps) printStep(format string, args ...any) {
+	n.count++
+	fmt.Fprintf(n.out, "  %d. %s\n", n.count, fmt.Sprintf(format, args...))
+}
+
+// configFlag returns the flag for commands that read the configuration, empty where they find it without.
+func (n *nextSteps) configFlag() string {
+	if n.path == defaultConfig {
 		return ""
-	case 1:
-		return "port " + all[0]
 	}
-	return "ports " + all[0] + " and " + all[1]
+	return " --config " + n.path
+}
+
+// printStart prints how to run the gateway.
+func (n *nextSteps) printStart() {
+	if ports := n.privileged(); len(ports) > 0 {
+		word := "port "
+		if len(ports) > 1 {
+			word = "ports "
+		}
+		n.printStep("Let the program listen at %s. The systemd unit of the .deb and of docs/deploy does.\n"+
+			"     Without it, as root, and again after each upgrade:\n"+
+			"       setcap cap_net_bind_service=+ep %s", word+listed(ports, "and"), program())
+	}
+	run := "authgate serve" + n.configFlag()
+	if n.path == packagedConfig {
+		run = "systemctl enable --now authgate"
+	}
+	n.printStep("Run the gateway:\n       %s", run)
+}
+
+// printReach prints how clients and a provider reach the gateway.
+func (n *nextSteps) printReach() {
+	switch {
+	case n.Proxied():
+		n.printStep("Put the lines below into the configuration of %s, in the place of what it has for\n"+
+			"     %s, and reload it.", n.Front, listed(n.Names(), "and"))
+	case n.Certificates == listening.TLSInternal:
+		n.printStep("Let browsers and other clients trust the file that the first start writes:\n       %s",
+			n.authority(n.path))
+	default:
+		n.printStep("Let ports 80 and 443 through the firewall.")
+	}
+	if _, err := netip.ParseAddr(n.host()); err != nil && !isLoopback(n.host()) {
+		n.printStep("Let %s lead here in the DNS.", listed(n.Names(), "and"))
+	}
+	if n.Issuer != "" {
+		n.printStep("Register the redirect URI at %s:\n       %s", n.Issuer, n.RedirectURI())
+	}
+}
+
+// printUse prints how users come to applications.
+func (n *nextSteps) printUse() {
+	if n.Match == "" {
+		n.printStep("Open %s and sign in as %s: it is %s. The start page is at\n     %s.",
+			n.AppURL(), n.User, n.App, n.StartPage())
+	} else {
+		n.printStep("Open %s and sign in as %s. It is the start page, which leads to %s at\n     %s.",
+			n.StartPage(), n.User, n.App, n.AppURL())
+	}
+	n.printStep("Invite others. The second command prints a link, which leads them to the start page:\n"+
+		"       authgate users add NAME%[1]s\n"+
+		"       authgate users invite NAME%[1]s", n.configFlag())
+	who := ""
+	if len(n.Users()) > 0 {
+		who = " --policy invited" // of init.yaml.tmpl
+	}
+	n.printStep("Add a second application:\n       authgate add%s%s", n.configFlag(), who)
+}
+
+// proxyLines returns the lines for the configuration of the proxy in front, and where they go.
+func (s *firstSteps) proxyLines() (place string, lines []byte, err error) {
+	text := ""
+	switch s.Front {
+	case "nginx":
+		place, text = "a file in /etc/nginx/conf.d, with the paths of your certificate", nginxLines
+	case "caddy":
+		place, text = "/etc/caddy/Caddyfile", caddyLines
+	case "traefik":
+		place, text = "a file of the file provider; websecure is the entry point of port "+s.Port(), traefikLines
+	case "haproxy":
+		place, text = "/etc/haproxy/haproxy.cfg, with the path of your certificate and its key", haproxyLines
+	}
+	lines, err = fill(text, s)
+	return place, lines, err
 }
 
 // program returns the path of this program.
@@ -132,4 +133,13 @@ func program() string {
 		return "/usr/bin/authgate"
 	}
 	return path
+}
+
+// listed returns words as a list for people, with a conjunction before the last one.
+func listed(words []string, conjunction string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
 }

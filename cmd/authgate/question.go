@@ -74,3 +74,23 @@ func (q question) ask(t typist) error {
 		}
 	}
 }
+
+// setText returns a function that takes an answer as it is.
+func setText(answer *string) func(string) error {
+	return func(typed string) error { *answer = typed; return nil }
+}
+
+// checked returns set with a check of the state after it, which stays as it was after a mistake.
+func checked[T any](state *T, set func(string) error, check func() error) func(string) error {
+	return func(answer string) error {
+		before := *state
+		err := set(answer)
+		if err == nil {
+			err = check()
+		}
+		if err != nil {
+			*state = before
+		}
+		return err
+	}
+}
