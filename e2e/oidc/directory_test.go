@@ -94,7 +94,7 @@ func behindDex(t *testing.T, dir, dexYAML, directory string) (d *world.Delegated
 	issuer := "http://" + address
 	d = &world.Delegated{Instance: world.Prepare(t), Up: world.Record(t)}
 	world.WriteAll(t, dir, map[string]string{"dex.yaml": world.Substituted(t, dexYAML,
-		"https://dex.example.org", issuer, "https://app.example.org/callback", d.Base+"/callback",
+		"https://dex.example.org", issuer, "https://app.example.org/.authgate/callback", d.Base+"/callback",
 		"127.0.0.1:5556", address,
 		"directory.example.org:636", directory, "idTokens: 10m", "idTokens: 4s")})
 	dex := exec.Command(builtProvider(t, "dex"), "serve", "dex.yaml")
@@ -106,7 +106,7 @@ func behindDex(t *testing.T, dir, dexYAML, directory string) (d *world.Delegated
 		"https://dex.example.org", issuer, "${DEX_SECRET}", "s3cret",
 		"http://127.0.0.1:3000", d.Up.URL, "app.example.org/admin/", "/admin-resource", "app.example.org/,", "/,",
 		"  - {match: dex.example.org/, upstream: dex, auth: [none]}     # the sign-in page of Dex\n", "",
-		"  dex: {url: \"http://127.0.0.1:5556\"}\n", "")
+		"  dex: {url: \"http://127.0.0.1:5556\"}\n", "", "endpoints: {prefix: /.authgate/}\n", "")
 	d.Configure(world.WithoutAddresses(config))
 	d.Run()
 	return d, address
