@@ -26,6 +26,7 @@ func healthcheckCommand() *cobra.Command {
 		Args:    noArguments,
 	}
 	path := configOrInputFlag(cmd)
+	wait := cmd.Flags().Duration("wait", 0, "how long to ask again while it is not ready, such as 10s")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, _, err := loadConfig(cmd, *path, config.Environment{})
 		if err != nil {
@@ -34,24 +35,39 @@ func healthcheckCommand() *cobra.Command {
 		if cfg.Listen.Admin == "" {
 			return errors.New("listen.admin is off, so there is no listener to ask")
 		}
-		client := &http.Client{Timeout: 3 * time.Second}
-		response, err := client.Get("http://" + reachable(cfg.Listen.Admin) + "/readyz")
-		if err != nil {
-			return fmt.Errorf("no gateway answers at %s, or not yet: %w", cfg.Listen.Admin, err)
+		for end := time.Now().Add(*wait); ; time.Sleep(askAgain) {
+			if err = askReady(cfg); err == nil || time.Until(end) <= 0 {
+				break
+			}
 		}
-		defer response.Body.Close()
-		if name := response.Header.Get(server.InstanceHeader); name != server.InstanceOf(cfg.DataDir) {
-			return fmt.Errorf("another program answers at %s, or a gateway with another data_dir than %s; "+
-				"give each gateway its own listen.admin", cfg.Listen.Admin, cfg.DataDir)
+		if err == nil {
+			fmt.Fprintln(cmd.OutOrStdout(), "ready")
 		}
-		if response.StatusCode != http.StatusOK {
-			body, _ := io.ReadAll(io.LimitReader(response.Body, 4096))
-			return fmt.Errorf("not ready: %s", body)
-		}
-		fmt.Fprintln(cmd.OutOrStdout(), "ready")
-		return nil
+		return err
 	}
 	return cmd
+}
+
+// askAgain is the time between two questions whether a gateway is ready.
+const askAgain = 100 * time.Millisecond
+
+// askReady returns an error unless the gateway with a configuration is ready.
+func askReady(cfg *config.Config) error {
+	client := &http.Client{Timeout: 3 * time.Second}
+	response, err := client.Get("http://" + reachable(cfg.Listen.Admin) + "/readyz")
+	if err != nil {
+		return fmt.Errorf("no gateway answers at %s, or not yet: %w", cfg.Listen.Admin, err)
+	}
+	defer response.Body.Close()
+	if name := response.Header.Get(server.InstanceHeader); name != server.InstanceOf(cfg.DataDir) {
+		return fmt.Errorf("another program answers at %s, or a gateway with another data_dir than %s; "+
+			"give each gateway its own listen.admin", cfg.Listen.Admin, cfg.DataDir)
+	}
+	if response.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 4096))
+		return fmt.Errorf("not ready: %s", body)
+	}
+	return nil
 }
 
 // reachable returns the address to call for a listener on address. It replaces an

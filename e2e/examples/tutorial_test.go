@@ -47,11 +47,10 @@ func beginWithNothing(t *testing.T, page string, steps ...string) {
 	world.FindProgram(t, "python3")
 	doc := world.ReadDocument(t, page)
 	s := &docShell{t: t, dir: t.TempDir(), place: placePorts(t, `\b(8443|8080|9090|3000)\b`), after: map[string]string{
-		"mkdir":          "", // the reader saves files in the folder that this makes
-		"python3":        "until curl -s -o /dev/null http://127.0.0.1:3000/ 2>/dev/null; do sleep 0.1; done",
-		"authgate serve": "until authgate healthcheck >/dev/null 2>&1; do sleep 0.1; done",
-		"sed":            `until grep -q '"msg":"reloaded"' gateway.log; do sleep 0.1; done`,
-		"kill":           "wait",
+		"mkdir":   "", // the reader saves files in the folder that this makes
+		"python3": "until curl -s -o /dev/null http://127.0.0.1:3000/ 2>/dev/null; do sleep 0.1; done",
+		"sed":     `until grep -q '"msg":"reloaded"' gateway.log; do sleep 0.1; done`,
+		"kill":    "wait",
 		// The line of the access log comes after what the page looks for.
 		"curl -b cookies.txt https://localhost:8443/reports/": `until grep -q '"path":"/reports/"' gateway.log; ` +
 			"do sleep 0.1; done",
