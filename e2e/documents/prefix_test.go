@@ -51,8 +51,8 @@ func TestDocsPrefix(t *testing.T) {
 	}
 }
 
-// askedEndpoint matches the endpoint for proxies below a prefix.
-var askedEndpoint = regexp.MustCompile(`((?:/[\w.-]+)*/)verify(?:[^.\w]|$)`)
+// askedEndpoint matches the endpoint for proxies below a prefix, also in a URL.
+var askedEndpoint = regexp.MustCompile(`(?:\w+://[^/]*)?((?:/[\w.-]+)*/)verify(?:[^.\w]|$)`)
 
 // TestDocsPrefixText checks that pages do not name the endpoint for proxies below another
 // prefix than their configurations.
