@@ -54,7 +54,7 @@ func (ex *exchange) readMessage() (*mcp.Message, error) {
 
 // checkEmptyBody refuses a body where no message can be.
 func (ex *exchange) checkEmptyBody() error {
-	if err := mcp.CheckRepeated(ex.Request.Header); err != nil {
+	if err := mcp.CheckRepeated(ex.Request.Header, nil); err != nil {
 		return err
 	}
 	_, err := ex.ReadWhole(0)

@@ -30,7 +30,7 @@ func TestExplainMessages(t *testing.T) {
 		{"POST", "tools/call", "get_page", alice, nil, false, "allow 200", "met"},
 		{"POST", "tools/call", "delete_all", alice, nil, false, "forbid 200", "a tool that matches get_*"},
 		{"POST", "tools/call", "delete_all", nil, nil, false, "challenge 401", "no identity"},
-		{"POST", "tools/call", "", alice, nil, false, "bad_request 400", "lack a name"},
+		{"POST", "tools/call", "", alice, nil, false, "bad_request 400", "lack a name that is a string"},
 		{"POST", "tools/call", "", nil, nil, false, "challenge 401", "no identity"},
 		{"POST", "Tools/Call", "get_page", alice, nil, false, "bad_request 400", "by case"},
 		{"POST", "tools/call", "get_page", alice, http.Header{"mcp-name": {"x"}}, false, "bad_request 400", "differs"},

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -18,52 +19,47 @@ const (
 
 // CheckHeaders returns an *Error unless the headers of a POST are those of its message.
 func (m *Message) CheckHeaders(h http.Header) error {
-	differ := func(text string) error { return &Error{Code: CodeHeadersDiffer, ID: m.ID, Text: text} }
-	if name := repeated(h); name != "" {
-		return differ("The header " + name + " is repeated.")
+	if err := CheckRepeated(h, m.ID); err != nil {
+		return err
 	}
 	version := h.Get(VersionHeader)
-	if len(h[VersionHeader]) == 1 && m.version != nil && version != *m.version {
-		return differ("The header " + VersionHeader + " differs from the message.")
-	}
-	if version == "" && m.version != nil {
+	differs := m.version != nil && version != *m.version
+	if len(h[VersionHeader]) == 0 && m.version != nil {
 		version = *m.version
 	}
 	needs := version >= versionWithHeaders && m.Method != "" && m.ID != nil
-	method, given := h[MethodHeader]
-	switch {
-	case given && !repeats(method[0], m.Method):
-		return differ("The header " + MethodHeader + " differs from the message.")
-	case !given && needs:
-		return differ("The header " + MethodHeader + " is missing.")
-	}
-	name, given := h[NameHeader]
-	switch {
-	case given && m.named && !repeats(name[0], m.subject):
-		return differ("The header " + NameHeader + " differs from the message.")
-	case !given && needs &&
-		(m.Method == policy.ToolsCall || m.Method == policy.PromptsGet || m.Method == policy.ResourcesRead):
-		return differ("The header " + NameHeader + " is missing.")
-	}
-	return nil
-}
-
-// CheckRepeated returns an *Error if a header of a request without a message is repeated.
-func CheckRepeated(h http.Header) error {
-	if name := repeated(h); name != "" {
-		return &Error{Code: CodeHeadersDiffer, Text: "The header " + name + " is repeated."}
-	}
-	return nil
-}
-
-// repeated returns the name of a header that is repeated, empty if none is.
-func repeated(h http.Header) string {
-	for _, name := range [...]string{MethodHeader, NameHeader, VersionHeader} {
-		if len(h[name]) > 1 {
-			return name
+	needsName := m.Method == policy.ToolsCall || m.Method == policy.PromptsGet || m.Method == policy.ResourcesRead
+	for _, header := range [...]struct {
+		name            string
+		differs, needed bool
+	}{
+		{VersionHeader, differs, false},
+		{MethodHeader, !repeats(h.Get(MethodHeader), m.Method), needs},
+		{NameHeader, m.subject != nil && !repeats(h.Get(NameHeader), *m.subject), needs && needsName},
+	} {
+		switch given := len(h[header.name]) > 0; {
+		case given && header.differs:
+			return headerFault(m.ID, header.name, "differs from the message")
+		case !given && header.needed:
+			return headerFault(m.ID, header.name, "is missing")
 		}
 	}
-	return ""
+	return nil
+}
+
+// CheckRepeated returns an *Error if one of the headers is repeated. id is that of the message, if there is one.
+func CheckRepeated(h http.Header, id json.RawMessage) error {
+	for _, name := range [...]string{MethodHeader, NameHeader, VersionHeader} {
+		if len(h[name]) > 1 {
+			return headerFault(id, name, "is repeated")
+		}
+	}
+	return nil
+}
+
+// headerFault returns the error of a header.
+func headerFault(id json.RawMessage, name, fault string) *Error {
+	return &Error{Code: CodeHeadersDiffer, ID: id, Text: "The header " + name + " " + fault + "."}
 }
 
 // Imitates reports whether an application could take a header for one that repeats a part of a message, although

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf16"
 
 	"authgate/gateway/wire/strictjson"
 	"authgate/policy"
@@ -30,8 +29,7 @@ type Message struct {
 	policy.Message                 // for decisions
 	ID             json.RawMessage // as the client wrote it, a string or a number; nil: there is none
 
-	subject string // that the header Mcp-Name repeats
-	named   bool   // the method has a subject
+	subject *string // that the header Mcp-Name repeats; nil: the method has none
 	version *string
 }
 
@@ -72,26 +70,19 @@ func (m *Message) Subject() string {
 
 // Error is the error of a message. Its text is for the client.
 type Error struct {
-	Code int
-	ID   json.RawMessage // of the message; nil: it has none that can be read
-	Text string
+	Code int             `json:"code"`
+	ID   json.RawMessage `json:"-"` // of the message; nil: it has none that can be read
+	Text string          `json:"message"`
 }
 
 // MarshalJSON returns the answer to the message (JSON-RPC 2.0, section 5).
 func (e *Error) MarshalJSON() ([]byte, error) {
-	id := e.ID
-	if id == nil {
-		id = json.RawMessage("null")
-	}
-	type failure struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-	}
+	type failure Error
 	return json.Marshal(struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
-		Error   failure         `json:"error"`
-	}{"2.0", id, failure{e.Code, e.Text}})
+		Error   *failure        `json:"error"`
+	}{"2.0", e.ID, (*failure)(e)})
 }
 
 // Error implements error.
@@ -101,7 +92,9 @@ func (e *Error) Error() string { return e.Text }
 func Read(body []byte) (*Message, error) {
 	root, err := strictjson.Parse(body, maxNesting, levelsThatAreKept)
 	m := &Message{}
-	m.readID(&root)
+	if id := root.Member("id").Raw; isID(id) {
+		m.ID = slices.Clone(id)
+	}
 	switch {
 	case errors.Is(err, strictjson.ErrSyntax):
 		return nil, &Error{Code: CodeNoJSON, Text: "The message " + err.Error() + "."}
@@ -116,18 +109,6 @@ func Read(body []byte) (*Message, error) {
 		return nil, m.invalid(text)
 	}
 	return m, nil
-}
-
-// readID reads the id of a message that has one, and one alone.
-func (m *Message) readID(root *strictjson.Value) {
-	isMember := func(one strictjson.Member) bool { return string(one.Name) == "id" }
-	first := slices.IndexFunc(root.Members, isMember)
-	if first < 0 || slices.ContainsFunc(root.Members[first+1:], isMember) {
-		return
-	}
-	if raw := root.Members[first].Value.Raw; isID(raw) {
-		m.ID = slices.Clone(raw)
-	}
 }
 
 // Describe returns a message with a method and a name; empty: none. The error is that of Read.
@@ -163,35 +144,29 @@ func (m *Message) readMembers(root *strictjson.Value) string {
 	if resembles(root, "jsonrpc", "id", "method", "params", "result", "error") {
 		return oddMember
 	}
-	if version, ok := root.Member("jsonrpc"); !ok || stringOf(version) != "2.0" {
+	if stringOf(root.Member("jsonrpc")) != "2.0" {
 		return `The message lacks "jsonrpc": "2.0".`
 	}
-	if id, ok := root.Member("id"); ok && m.ID == nil && string(id.Raw) != "null" {
+	if id := root.Member("id").Raw; id != nil && m.ID == nil && string(id) != "null" {
 		return "The id of the message is neither a string nor a number."
 	}
-	method, ok := root.Member("method")
-	if ok {
-		if m.Method, ok = decode(method.Raw); !ok || m.Method == "" {
+	if method := root.Member("method"); method.Raw != nil {
+		if m.Method = stringOf(method); m.Method == "" {
 			return "The method of the message is no string."
 		}
 	}
 	if isOddMethod(m.Method) {
 		return "The method of the message differs from one of MCP only by case or by characters at its end."
 	}
-	params, ok := root.Member("params")
-	if !ok {
-		params = &strictjson.Value{}
-	}
-	if resembles(params, "jsonrpc", "id", "method", "params", "result", "error", "name", "uri") {
+	params := root.Member("params")
+	if resembles(&params, "jsonrpc", "id", "method", "params", "result", "error", "name", "uri") {
 		return oddMember
 	}
-	if meta, ok := membersOf(params, "_meta"); ok {
-		if version, ok := meta.Member(versionMember); ok {
-			text := stringOf(version)
-			m.version = &text
-		}
+	meta := membersOf(&params, "_meta")
+	if version := meta.Member(versionMember); version.Raw != nil {
+		m.version = new(stringOf(version))
 	}
-	return m.readSubject(params)
+	return m.readSubject(&params)
 }
 
 const oddMember = "A member of the message differs from one of MCP only by case, or by characters at its end."
@@ -205,24 +180,18 @@ func (m *Message) readSubject(params *strictjson.Value) string {
 	case policy.ResourcesRead, policy.ResourcesSubscribe, policy.ResourcesUnsubscribe:
 		member = "uri"
 	case "tasks/get", "tasks/update", "tasks/cancel":
-		m.named = true
-		if id, ok := params.Member("taskId"); ok {
-			m.subject = stringOf(id)
-		}
+		m.subject = new(stringOf(params.Member("taskId")))
 		return ""
 	case policy.SubscriptionsListen:
 		return m.readWatched(params)
 	default:
 		return ""
 	}
-	value, ok := params.Member(member)
-	if !ok {
-		return "The params of the message lack a " + member + "."
+	var ok bool
+	if m.Name, ok = decode(params.Member(member).Raw); !ok {
+		return "The params of the message lack a " + member + " that is a string."
 	}
-	if m.Name, ok = decode(value.Raw); !ok {
-		return "The " + member + " of the message is no string."
-	}
-	m.subject, m.named = m.Name, true
+	m.subject = &m.Name
 	return ""
 }
 
@@ -231,19 +200,13 @@ func (m *Message) readWatched(params *strictjson.Value) string {
 	if resembles(params, "notifications") {
 		return oddMember
 	}
-	notifications, ok := membersOf(params, "notifications")
-	if !ok {
-		return ""
-	}
-	if resembles(notifications, "resourceSubscriptions") {
+	notifications := membersOf(params, "notifications")
+	if resembles(&notifications, "resourceSubscriptions") {
 		return oddMember
 	}
-	list, ok := notifications.Member("resourceSubscriptions")
-	if !ok {
-		return ""
-	}
+	list := notifications.Member("resourceSubscriptions").Raw
 	var uris []json.RawMessage
-	if json.Unmarshal(list.Raw, &uris) != nil {
+	if list != nil && json.Unmarshal(list, &uris) != nil {
 		return "The resourceSubscriptions of the message are no list."
 	}
 	for _, raw := range uris {
@@ -256,14 +219,13 @@ func (m *Message) readWatched(params *strictjson.Value) string {
 	return ""
 }
 
-// membersOf returns a member of the params with its own members, and false if there is none.
-func membersOf(params *strictjson.Value, name string) (*strictjson.Value, bool) {
-	member, ok := params.Member(name)
-	if !ok {
-		return nil, false
+// membersOf returns a member of the params with its own members.
+func membersOf(params *strictjson.Value, name string) strictjson.Value {
+	value := params.Member(name)
+	if value.IsObject() {
+		value, _ = strictjson.Parse(value.Raw, maxNesting, 1) // a part of the message has no fault
 	}
-	value, err := strictjson.Parse(member.Raw, maxNesting, 1)
-	return &value, err == nil // which it is, as a part of the message
+	return value
 }
 
 // resembles reports whether an object has a member that lenient servers take for one of those names.
@@ -292,7 +254,7 @@ func isOddMethod(method string) bool {
 }
 
 // stringOf returns a value as a string, empty if it is none.
-func stringOf(v *strictjson.Value) string {
+func stringOf(v strictjson.Value) string {
 	text, _ := decode(v.Raw)
 	return text
 }
@@ -316,38 +278,13 @@ func decode(raw []byte) (string, bool) {
 	return text, true
 }
 
-// hasLoneSurrogate reports whether a string escapes a surrogate without its pair.
+// hasLoneSurrogate reports whether a string escapes a surrogate without its pair. It decodes the string without
+// all that means U+FFFD, and without escaped backslashes, after which u begins no escape.
 func hasLoneSurrogate(raw []byte) bool {
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != '\\' {
-			continue
-		}
-		if i++; raw[i] != 'u' {
-			continue
-		}
-		first := unitOf(raw[i+1:])
-		i += 4
-		if !utf16.IsSurrogate(first) {
-			continue
-		}
-		if i+6 >= len(raw) || raw[i+1] != '\\' || raw[i+2] != 'u' ||
-			utf16.DecodeRune(first, unitOf(raw[i+3:])) == '\uFFFD' {
-			return true
-		}
-		i += 6
+	raw = bytes.ToLower(raw) // the digits of escapes
+	for _, known := range []string{`\\`, `\ufffd`, "\uFFFD"} {
+		raw = bytes.ReplaceAll(raw, []byte(known), []byte("?"))
 	}
-	return false
-}
-
-// unitOf returns the unit of UTF-16 that four hexadecimal digits write.
-func unitOf(digits []byte) (unit rune) {
-	for _, c := range digits[:4] {
-		switch unit <<= 4; {
-		case c <= '9':
-			unit += rune(c - '0')
-		default:
-			unit += rune(c|0x20-'a') + 10
-		}
-	}
-	return unit
+	var text string
+	return json.Unmarshal(raw, &text) != nil || strings.ContainsRune(text, '\uFFFD')
 }

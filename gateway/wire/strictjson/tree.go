@@ -19,7 +19,7 @@ var (
 )
 
 // Value is a value of a JSON text. Raw is a part of the text, and Members are those of an object,
-// in their order, as far as Parse keeps them.
+// in their order, as far as Parse keeps them. The zero Value is no value.
 type Value struct {
 	Raw     []byte
 	Members []Member
@@ -31,14 +31,18 @@ type Member struct {
 	Value Value
 }
 
-// Member returns the value of a member, and false if there is none.
-func (v *Value) Member(name string) (*Value, bool) {
+// Member returns the value of the member with a name. It returns the zero Value if there is none, or several.
+func (v *Value) Member(name string) (found Value) {
 	for i := range v.Members {
-		if string(v.Members[i].Name) == name {
-			return &v.Members[i].Value, true
+		if string(v.Members[i].Name) != name {
+			continue
 		}
+		if found.Raw != nil {
+			return Value{}
+		}
+		found = v.Members[i].Value
 	}
-	return nil, false
+	return found
 }
 
 // IsObject reports whether the value is an object.

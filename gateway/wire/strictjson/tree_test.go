@@ -65,12 +65,15 @@ func TestParseEachByte(t *testing.T) {
 	}
 }
 
-// With a name that appears twice, the members after it are there, too.
+// With a name that appears twice, the members after it are there, too, and no value is taken for the member twice.
 func TestParseAfterAFault(t *testing.T) {
 	t.Parallel()
 	v, err := Parse([]byte(`{"params":{"a":1,"a":2},"id":7}`), 8, 1)
-	if id, ok := v.Member("id"); !ok || string(id.Raw) != "7" || err.Error() != `member "a" appears twice` {
+	if id := v.Member("id"); string(id.Raw) != "7" || err.Error() != `member "a" appears twice` {
 		t.Errorf("got %v, %v", v, err)
+	}
+	if v, _ = Parse([]byte(`{"id":7,"id":7}`), 8, 1); v.Member("id").Raw != nil || v.Member("a").Raw != nil {
+		t.Errorf("got %v", v)
 	}
 }
 
