@@ -110,7 +110,7 @@ func possibleClaims(rules []*rule) ([]map[string]any, error) {
 }
 
 // distinct returns one of all values for which the same rules hold.
-func distinct[T any](rules []*rule, values []T, holds func(*rule, T) bool) (kept []T) {
+func distinct[R, T any](rules []R, values []T, holds func(R, T) bool) (kept []T) {
 	seen := map[string]bool{}
 	for _, v := range values {
 		by := make([]byte, len(rules))

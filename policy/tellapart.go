@@ -4,11 +4,13 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // possibleMessages returns a message of each kind that the lists of MCP in rules can tell apart.
 func possibleMessages(rules []*rule) ([]*Message, error) {
-	of := func(key string, literals ...string) ([]string, error) {
+	var errs []error
+	of := func(key string, literals ...string) []string {
 		all := literals
 		for _, r := range rules {
 			if r.key == messageKey+key {
@@ -17,19 +19,19 @@ func possibleMessages(rules []*rule) ([]*Message, error) {
 			}
 		}
 		slices.Sort(all)
-		return tellApart(slices.Compact(all))
+		texts, err := tellApart(slices.Compact(all))
+		errs = append(errs, err)
+		return texts
 	}
-	methods, errMethods := of("methods", ToolsCall, PromptsGet, ResourcesRead, ResourcesSubscribe,
-		ResourcesUnsubscribe, SubscriptionsListen)
-	tools, errTools := of("tools")
-	prompts, errPrompts := of("prompts")
-	resources, errResources := of("resources")
-	if err := errors.Join(errMethods, errTools, errPrompts, errResources); err != nil {
-		return nil, errors.New("its policy tells too many names of mcp apart")
-	}
+	methods := of("methods", ToolsCall, PromptsGet, ResourcesRead, ResourcesSubscribe, ResourcesUnsubscribe,
+		SubscriptionsListen)
+	resources := of("resources")
 	names := map[string][]string{
-		ToolsCall: tools, PromptsGet: prompts, ResourcesRead: resources, ResourcesSubscribe: resources,
+		ToolsCall: of("tools"), PromptsGet: of("prompts"), ResourcesRead: resources, ResourcesSubscribe: resources,
 		ResourcesUnsubscribe: resources, SubscriptionsListen: resources,
+	}
+	if errors.Join(errs...) != nil {
+		return nil, errors.New("its policy tells too many names of mcp apart")
 	}
 	var all []*Message
 	for _, method := range methods {
@@ -43,91 +45,52 @@ func possibleMessages(rules []*rule) ([]*Message, error) {
 	return all, nil
 }
 
-// maxStates bounds the work of tellApart.
-const maxStates = 1 << 13
+const (
+	maxStates    = 1 << 13 // bounds the work of tellApart
+	endOfPattern = -1
+)
 
 // tellApart returns a text for each set of patterns that match a text and no others do. It reads all texts,
-// rune by rune, until they lead to no new state of the patterns.
-func tellApart(texts []string) ([]string, error) {
-	readers, alphabet := make([]reader, len(texts)), []rune{'\U0010FFFD'} // in the place of all others
-	for i, text := range texts {
-		readers[i] = reader(text)
-		for _, c := range readers[i] {
-			if c != '*' && !slices.Contains(alphabet, c) {
-				alphabet = append(alphabet, c)
-			}
-		}
+// rune by rune, until they lead to no new state. A state has a byte for each rune of the patterns, and for
+// their ends: '1' if the text before it can be read.
+func tellApart(patterns []string) ([]string, error) {
+	var all []rune
+	start, alphabet := "", []rune{'\U0010FFFD'} // in the place of all others
+	for _, pattern := range patterns {
+		all = append(append(all, []rune(pattern)...), endOfPattern)
+		start += "1" + strings.Repeat("0", utf8.RuneCountInString(pattern))
+		alphabet = append(alphabet, []rune(pattern)...)
 	}
-	type reached struct{ state, text string }
-	first := ""
-	for _, r := range readers {
-		first += r.start()
-	}
-	queue, seen, found := []reached{{state: first}}, map[string]bool{first: true}, map[string]bool{}
-	var kept []string
-	for at := 0; at < len(queue); at++ {
-		here := queue[at]
-		outcome := ""
-		end := 0
-		for _, r := range readers {
-			end += len(r) + 1
-			outcome += here.state[end-1 : end]
-		}
-		if !found[outcome] {
-			found[outcome] = true
-			kept = append(kept, here.text)
-		}
+	slices.Sort(alphabet)
+	alphabet = slices.Compact(alphabet)
+	states, texts, seen := []string{start}, []string{""}, map[string]bool{start: true}
+	for at := 0; at < len(states); at++ {
 		for _, c := range alphabet {
-			next := readRune(readers, here.state, c)
+			next := readRune(all, states[at], c)
 			if seen[next] {
 				continue
 			}
-			if len(queue) == maxStates {
+			if len(states) == maxStates {
 				return nil, errors.New("too many states")
 			}
 			seen[next] = true
-			queue = append(queue, reached{next, here.text + string(c)})
+			states, texts = append(states, next), append(texts, texts[at]+string(c))
 		}
 	}
-	return kept, nil
+	return distinct(patterns, texts, matchPattern), nil
 }
 
-// reader is a pattern that reads a text. Its state has a byte for each place in the pattern, and one for
-// its end: '1' if the text can have led there.
-type reader []rune
-
-func (r reader) start() string {
-	state := []byte(strings.Repeat("0", len(r)+1))
-	state[0] = '1'
-	return r.spread(state)
-}
-
-// spread goes over each * that matches nothing.
-func (r reader) spread(state []byte) string {
-	for i, c := range r {
-		if c == '*' && state[i] == '1' {
-			state[i+1] = '1'
+// readRune returns the state of patterns after one more rune.
+func readRune(patterns []rune, state string, c rune) string {
+	from, to := []byte(state), []byte(strings.Repeat("0", len(state)))
+	for i, expected := range patterns {
+		switch {
+		case from[i] != '1':
+		case expected == '*': // for nothing, or for this rune and more
+			from[i+1], to[i] = '1', '1'
+		case expected == c:
+			to[i+1] = '1'
 		}
 	}
-	return string(state)
-}
-
-// readRune returns the state of readers after one more rune.
-func readRune(readers []reader, state string, c rune) string {
-	var after strings.Builder
-	for _, r := range readers {
-		next := []byte(strings.Repeat("0", len(r)+1))
-		for i, expected := range r {
-			switch {
-			case state[i] != '1':
-			case expected == '*':
-				next[i] = '1'
-			case expected == c:
-				next[i+1] = '1'
-			}
-		}
-		after.WriteString(r.spread(next))
-		state = state[len(r)+1:]
-	}
-	return after.String()
+	return string(to)
 }
