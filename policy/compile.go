@@ -185,7 +185,7 @@ func (c *compiler) none(at place, refs []Ref) []*rule {
 	policies, texts := c.refs(at, refs)
 	rules := make([]*rule, len(policies))
 	for i, p := range policies {
-		if looksAtMessages(c.specs, refs[i]) {
+		if looksAtMessages(c.specs, refs[i:i+1]) {
 			c.errs.add(at.index(i).path, "%s", mcpUnderNone)
 		}
 		rules[i] = &rule{

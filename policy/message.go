@@ -43,32 +43,33 @@ func (m *MCP) leaves() []leaf {
 	if m == nil {
 		return nil
 	}
-	list := func(key string, values []string, need string, holds func(*Message, patterns) bool) leaf {
+	list := func(key string, values []string, need string, holds func(*Message, func(string) bool) bool) leaf {
 		rule := func(values []string) func(*Identity, *Request) bool {
-			p := newPatterns(values)
+			match := func(name string) bool { return MatchesPatterns(values, name) }
 			return func(_ *Identity, req *Request) bool {
 				// A POST whose message is not known meets no list.
-				return req.Method != "POST" || req.Message != nil && (req.Message.Method == "" || holds(req.Message, p))
+				m := req.Message
+				return req.Method != "POST" || m != nil && (m.Method == "" || holds(m, match))
 			}
 		}
 		return leaf{key: messageKey + key, values: values, need: need, check: checkPattern, rule: rule, request: true}
 	}
 	return []leaf{
-		list("methods", m.Methods, "needs a method that matches", func(m *Message, p patterns) bool {
-			return p.match(m.Method)
+		list("methods", m.Methods, "needs a method that matches", func(m *Message, match func(string) bool) bool {
+			return match(m.Method)
 		}),
-		list("tools", m.Tools, "needs a tool that matches", func(m *Message, p patterns) bool {
-			return m.Method != ToolsCall || p.match(m.Name)
+		list("tools", m.Tools, "needs a tool that matches", func(m *Message, match func(string) bool) bool {
+			return m.Method != ToolsCall || match(m.Name)
 		}),
-		list("prompts", m.Prompts, "needs a prompt that matches", func(m *Message, p patterns) bool {
-			return m.Method != PromptsGet || p.match(m.Name)
+		list("prompts", m.Prompts, "needs a prompt that matches", func(m *Message, match func(string) bool) bool {
+			return m.Method != PromptsGet || match(m.Name)
 		}),
-		list("resources", m.Resources, "needs a resource that matches", func(m *Message, p patterns) bool {
+		list("resources", m.Resources, "needs a resource that matches", func(m *Message, match func(string) bool) bool {
 			switch m.Method {
 			case ResourcesRead, ResourcesSubscribe, ResourcesUnsubscribe:
-				return p.match(m.Name)
+				return match(m.Name)
 			case SubscriptionsListen:
-				return !slices.ContainsFunc(m.Watched, func(uri string) bool { return !p.match(uri) })
+				return !slices.ContainsFunc(m.Watched, func(uri string) bool { return !match(uri) })
 			}
 			return true
 		}),
@@ -83,16 +84,6 @@ func (m *MCP) isEmpty() bool {
 // aboutMessage reports whether a rule is a list of MCP.
 func (r *rule) aboutMessage() bool { return strings.HasPrefix(r.key, messageKey) }
 
-// LooksAtMessages reports whether the policy has the key mcp, now or once every Spec.Next is in place.
-func (p *Policy) LooksAtMessages() bool {
-	if p == nil {
-		return false
-	}
-	found := false
-	p.walk(map[*Policy]bool{}, func(r *rule) { found = found || r.aboutMessage() })
-	return found || p.next != nil && p.next.policy.LooksAtMessages()
-}
-
 // RefusesMessage reports whether the route forbids a request for its message alone.
 func (r *Route) RefusesMessage(id *Identity, req *Request) bool {
 	if req.Message == nil {
@@ -103,26 +94,18 @@ func (r *Route) RefusesMessage(id *Identity, req *Request) bool {
 	return r.Decide(id, req).Outcome == Forbid && r.Decide(id, &other).Outcome != Forbid
 }
 
-// patterns are the entries of a list of MCP.
-type patterns struct{ included, excluded []string }
-
-func newPatterns(entries []string) (p patterns) {
+// MatchesPatterns reports whether a list of MCP matches a name: one of its patterns does, and none after "!".
+func MatchesPatterns(entries []string, name string) (matches bool) {
 	for _, entry := range entries {
-		if pattern, excludes := strings.CutPrefix(entry, "!"); excludes {
-			p.excluded = append(p.excluded, pattern)
-		} else {
-			p.included = append(p.included, entry)
+		pattern, excludes := strings.CutPrefix(entry, "!")
+		if matchPattern(pattern, name) {
+			if excludes {
+				return false
+			}
+			matches = true
 		}
 	}
-	return p
-}
-
-// MatchesPatterns reports whether a list of MCP matches a name: one of its patterns does, and none after "!".
-func MatchesPatterns(entries []string, name string) bool { return newPatterns(entries).match(name) }
-
-func (p patterns) match(name string) bool {
-	matches := func(pattern string) bool { return matchPattern(pattern, name) }
-	return slices.ContainsFunc(p.included, matches) && !slices.ContainsFunc(p.excluded, matches)
+	return matches
 }
 
 // matchPattern reports whether a pattern matches a whole text. A * matches any number of any characters.
@@ -157,9 +140,11 @@ const (
 		`{tools: ["*", "!delete_*"]}`
 )
 
-// looksAtMessages reports whether the policy of a reference has the key mcp, at any depth, now or once every
-// Spec.Next is in place.
-func looksAtMessages(specs map[string]*Spec, ref Ref) (looks bool) {
-	reach(specs, []Ref{ref}, map[string]bool{}, func(_ string, s *Spec) { looks = looks || s.MCP != nil })
+// looksAtMessages reports whether policies have the key mcp, at any depth, now or once every Spec.Next is in place.
+func looksAtMessages(specs map[string]*Spec, refs []Ref) (looks bool) {
+	reach(specs, refs, map[string]bool{}, func(_ string, s *Spec) { looks = looks || s.MCP != nil })
 	return looks
 }
+
+// LooksAtMessages reports whether policies have the key mcp, at any depth, now or once every Spec.Next is in place.
+func (s *Set) LooksAtMessages(refs []Ref) bool { return looksAtMessages(s.specs, refs) }

@@ -14,8 +14,9 @@ func possibleMessages(rules []*rule) ([]*Message, error) {
 		all := literals
 		for _, r := range rules {
 			if r.key == messageKey+key {
-				p := newPatterns(r.values)
-				all = slices.Concat(all, p.included, p.excluded)
+				for _, entry := range r.values {
+					all = append(all, strings.TrimPrefix(entry, "!"))
+				}
 			}
 		}
 		slices.Sort(all)

@@ -220,8 +220,7 @@ func (k *checker) clientLifetimes(path string, client *OAuthClient) {
 
 // clientPolicy compiles the policy of a client.
 func (k *checker) clientPolicy(path string, client *OAuthClient) {
-	if compiled := k.refs.compile(path, []policy.Ref{{Name: client.Policy}}); compiled != nil {
-		k.refs.refuseMCP(path, compiled, onlyAtRoutes)
+	if compiled := k.refs.compile(path, []policy.Ref{{Name: client.Policy}}, false); compiled != nil {
 		k.cfg.clientPolicies[client.ID] = &policy.Route{
 			Name: path, Mechanisms: []policy.Mechanism{policy.Session, policy.OIDC}, Policy: compiled,
 		}

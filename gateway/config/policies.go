@@ -62,25 +62,18 @@ func (r *references) compileNamed() {
 }
 
 // compile compiles the policies under a key, which has one or several. It checks the names in
-// those that are written in place.
-func (r *references) compile(path string, refs []policy.Ref) *policy.Policy {
+// those that are written in place. messages tells that requests may have messages for MCP servers.
+func (r *references) compile(path string, refs []policy.Ref, messages bool) *policy.Policy {
 	compiled, err := r.named.Policy(path, refs)
 	r.report.PolicyErrors(err)
+	if !messages && r.named.LooksAtMessages(refs) {
+		r.report.Fault(path, "the policy has the key mcp, about messages for MCP servers, and there are none here; "+
+			"only routes with mcp: true can have such a policy")
+	}
 	for i, ref := range refs {
 		r.checkNames(indexed(path, i, len(refs)), ref.Spec, false)
 	}
 	return compiled
-}
-
-// onlyAtRoutes is the advice for a policy with mcp at a place without messages.
-const onlyAtRoutes = "only routes with mcp: true can have such a policy"
-
-// refuseMCP refuses a policy that looks at messages where there are none.
-func (r *references) refuseMCP(path string, compiled *policy.Policy, advice string) {
-	if compiled.LooksAtMessages() {
-		r.report.Fault(path, "the policy has the key mcp, about messages for MCP servers, and there are none here; %s",
-			advice)
-	}
 }
 
 // indexed returns the path of one of several policies under a key. A single one has that of the key.

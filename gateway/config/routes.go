@@ -98,10 +98,7 @@ func (k *checker) routes() {
 	table, own := make([]policy.Route, len(c.Routes)), c.OwnEndpoints()
 	for i := range c.Routes {
 		route, path := &c.Routes[i], fmt.Sprintf("routes[%d]", i)
-		compiled := k.refs.compile(path+".policy", route.Policy)
-		if !route.MCP {
-			k.refs.refuseMCP(path+".policy", compiled, "set mcp: true at the route, or remove mcp from the policy")
-		}
+		compiled := k.refs.compile(path+".policy", route.Policy, route.MCP)
 		table[i] = policy.Route{
 			Name: route.Name, Pattern: route.Match, Mechanisms: route.Auth, Policy: compiled,
 			EncodedSlashes: policy.EncodedSlashes(route.EncodedSlashes),

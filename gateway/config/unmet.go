@@ -105,16 +105,16 @@ func (r *references) warnOfMCP(path string, mcp *policy.MCP) {
 	if mcp == nil {
 		return
 	}
-	for _, list := range []struct {
-		key      string
-		patterns []string
-	}{{"methods", mcp.Methods}, {"tools", mcp.Tools}, {"prompts", mcp.Prompts}, {"resources", mcp.Resources}} {
-		includes := func(pattern string) bool { return !strings.HasPrefix(pattern, "!") }
-		switch at := path + "." + list.key; {
-		case len(list.patterns) > 0 && !slices.ContainsFunc(list.patterns, includes):
+	includes := func(pattern string) bool { return !strings.HasPrefix(pattern, "!") }
+	for key, patterns := range map[string][]string{
+		"methods": mcp.Methods, "tools": mcp.Tools, "prompts": mcp.Prompts, "resources": mcp.Resources,
+	} {
+		switch at := path + "." + key; {
+		case len(patterns) == 0:
+		case !slices.ContainsFunc(patterns, includes):
 			r.report.Warn(at, `matches nothing, because each pattern excludes; begin with "*" to match all others`)
-		case list.key == "methods" && len(list.patterns) > 0 && !policy.MatchesPatterns(list.patterns, "initialize") &&
-			!policy.MatchesPatterns(list.patterns, "server/discover"):
+		case key == "methods" && !policy.MatchesPatterns(patterns, "initialize") &&
+			!policy.MatchesPatterns(patterns, "server/discover"):
 			r.report.Warn(at, "matches neither initialize nor server/discover, with one of which each client begins")
 		}
 	}

@@ -86,8 +86,7 @@ func (c *Config) AccountInFile(username string) bool {
 func (k *checker) admins() {
 	const path = "accounts.admins"
 	c := k.cfg
-	compiled := k.refs.compile(path, c.Accounts.Admins)
-	k.refs.refuseMCP(path, compiled, onlyAtRoutes)
+	compiled := k.refs.compile(path, c.Accounts.Admins, false)
 	if compiled == nil {
 		return
 	}
