@@ -87,7 +87,8 @@ func (ex *exchange) aboutMessage(id *policy.Identity, lacks error) error {
 	if m == nil || m.ID == nil {
 		return lacks
 	}
-	text := m.Subject() + " is not allowed."
+	kind, name := m.Subject()
+	text := "The " + kind + ` "` + web.Shown(name) + `" is not allowed.`
 	if missing, ok := errors.AsType[*web.Error](lacks); ok {
 		missing.RPC = &mcp.Error{Code: http.StatusForbidden, ID: m.ID, Text: text + " " + missing.Detail}
 		return lacks

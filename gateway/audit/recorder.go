@@ -107,20 +107,20 @@ func clean(attr slog.Attr) (slog.Attr, bool) {
 	if texts, ok := attr.Value.Any().([]string); ok {
 		escaped := make([]string, len(texts))
 		for i, text := range texts {
-			escaped[i] = escape(text)
+			escaped[i] = Escape(text)
 		}
 		return slog.Any(attr.Key, escaped), true
 	}
 	if attr.Value.Kind() == slog.KindString {
-		attr.Value = slog.StringValue(escape(attr.Value.String()))
+		attr.Value = slog.StringValue(Escape(attr.Value.String()))
 		return attr, attr.Value.String() != "" || attr.Key == "subject" // without an identity, it is empty
 	}
 	return attr, true
 }
 
-// escape returns a text with its control and format characters, and the bytes that are not UTF-8,
+// Escape returns a text with its control and format characters, and the bytes that are not UTF-8,
 // as Go writes them in a string.
-func escape(text string) string {
+func Escape(text string) string {
 	plain := func(c rune) bool { return c >= ' ' && c <= '~' }
 	if strings.IndexFunc(text, func(c rune) bool { return !plain(c) }) < 0 {
 		return text

@@ -8,14 +8,10 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"authgate/gateway/audit"
 	"authgate/gateway/config"
-	"authgate/gateway/wire/mcp"
 	"authgate/policy"
 )
 
@@ -147,7 +143,7 @@ func (r *Received) namesOfMessage() (method, name string) {
 	if m == nil || m.Method == "" {
 		return "", ""
 	}
-	return mcp.Shown(m.Method), mcp.Shown(m.Name)
+	return Shown(m.Method), Shown(m.Name)
 }
 
 // growStack makes the stack of the goroutine large enough for a record of the access log. Servers
@@ -185,23 +181,22 @@ func (r *Record) audit(events *audit.Recorder, client, event string, attrs []slo
 // them: the next record uses the memory again.
 type line [15]slog.Attr
 
-// clip bounds the text of a client in a record of the log, and escapes characters on which a
-// terminal could act. JSON leaves some of them as they are, but never a line break.
-func clip(s string) string {
-	s = s[:min(len(s), 1024)]
-	if !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' }) {
-		return s
-	}
-	var b strings.Builder
-	for _, c := range s {
-		if unicode.IsPrint(c) || c == '\n' || c == '\t' {
-			b.WriteRune(c)
-		} else {
-			quoted := strconv.QuoteRune(c)
-			b.WriteString(quoted[1 : len(quoted)-1])
+// clip bounds the text of a client in a record of the log, and escapes characters on which a terminal could act.
+func clip(s string) string { return audit.Escape(s[:min(len(s), 1024)]) }
+
+// mostNamed is how many characters of a name in a message are shown.
+const mostNamed = 128
+
+// Shown returns the first characters of a name in a message, and escapes those that are not printable.
+func Shown(name string) string {
+	n := 0
+	for end := range name {
+		if n++; n > mostNamed {
+			name = name[:end]
+			break
 		}
 	}
-	return b.String()
+	return audit.Escape(name)
 }
 
 // requestID returns the client's X-Request-Id if that is 1 to 128 of

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 
 	"authgate/gateway/wire/strictjson"
 	"authgate/policy"
@@ -33,39 +31,17 @@ type Message struct {
 	version *string
 }
 
-// mostNamed is how many characters of a client's text are shown.
-const mostNamed = 128
-
-// Shown returns the first characters of a text of a client, and escapes those that are not printable.
-func Shown(text string) string {
-	var shown strings.Builder
-	n := 0
-	for _, c := range text {
-		if n++; n > mostNamed {
-			break
-		}
-		if unicode.IsPrint(c) {
-			shown.WriteRune(c)
-			continue
-		}
-		quoted := strconv.QuoteRune(c)
-		shown.WriteString(quoted[1 : len(quoted)-1])
-	}
-	return shown.String()
-}
-
-// Subject names the subject of a message, for its sender: the tool, the prompt, the resource or the method.
-func (m *Message) Subject() string {
-	kind, name := "method", m.Method
+// Subject returns the subject of a message: the tool, the prompt, the resource or the method.
+func (m *Message) Subject() (kind, name string) {
 	switch m.Method {
 	case policy.ToolsCall:
-		kind, name = "tool", m.Name
+		return "tool", m.Name
 	case policy.PromptsGet:
-		kind, name = "prompt", m.Name
+		return "prompt", m.Name
 	case policy.ResourcesRead, policy.ResourcesSubscribe, policy.ResourcesUnsubscribe:
-		kind, name = "resource", m.Name
+		return "resource", m.Name
 	}
-	return "The " + kind + ` "` + Shown(name) + `"`
+	return "method", m.Method
 }
 
 // Error is the error of a message. Its text is for the client.
