@@ -2,6 +2,7 @@ package explain
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -69,7 +70,17 @@ func (d *Request) Message(posts bool) (*mcp.Message, error) {
 	case d.MCPMethod == "":
 		return nil, mistake("mcp_name needs mcp_method, the method of the message, like tools/call")
 	}
-	return mcp.Describe(d.MCPMethod, d.MCPName)
+	params := map[string]any{}
+	if name := d.MCPName; name != "" {
+		params = map[string]any{
+			"name": name, "uri": name, "notifications": map[string]any{"resourceSubscriptions": []string{name}},
+		}
+	}
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": d.MCPMethod, "params": params})
+	if err != nil {
+		return nil, err
+	}
+	return mcp.Read(body)
 }
 
 // opened returns the host for which a client opens the connection of a request.
