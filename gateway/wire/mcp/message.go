@@ -87,21 +87,6 @@ func Read(body []byte) (*Message, error) {
 	return m, nil
 }
 
-// Describe returns a message with a method and a name; empty: none. The error is that of Read.
-func Describe(method, name string) (*Message, error) {
-	params := map[string]any{}
-	if name != "" {
-		params = map[string]any{
-			"name": name, "uri": name, "notifications": map[string]any{"resourceSubscriptions": []string{name}},
-		}
-	}
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-	if err != nil {
-		return nil, err
-	}
-	return Read(body)
-}
-
 // invalid returns the error of a message that is JSON.
 func (m *Message) invalid(text string) *Error { return &Error{Code: CodeInvalid, ID: m.ID, Text: text} }
 
@@ -131,7 +116,8 @@ func (m *Message) readMembers(root *strictjson.Value) string {
 			return "The method of the message is no string."
 		}
 	}
-	if isOddMethod(m.Method) {
+	if imitates(m.Method, policy.ToolsCall, policy.PromptsGet, policy.ResourcesRead, policy.ResourcesSubscribe,
+		policy.ResourcesUnsubscribe, policy.SubscriptionsListen) {
 		return "The method of the message differs from one of MCP only by case or by characters at its end."
 	}
 	params := root.Member("params")
@@ -206,27 +192,14 @@ func membersOf(params *strictjson.Value, name string) strictjson.Value {
 
 // resembles reports whether an object has a member that lenient servers take for one of those names.
 func resembles(v *strictjson.Value, names ...string) bool {
-	for _, member := range v.Members {
-		if name := string(member.Name); !slices.Contains(names, name) && foldsTo(name, names...) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.Members, func(m strictjson.Member) bool { return imitates(string(m.Name), names...) })
 }
 
-// foldsTo reports whether a text is one of the names but for case and NULs at its end.
-func foldsTo(text string, names ...string) bool {
-	text = strings.TrimRight(text, "\x00")
-	return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(text, name) })
-}
-
-// isOddMethod reports whether a lenient server could take a method for one that has a name.
-func isOddMethod(method string) bool {
-	known := []string{
-		policy.ToolsCall, policy.PromptsGet, policy.ResourcesRead, policy.ResourcesSubscribe,
-		policy.ResourcesUnsubscribe, policy.SubscriptionsListen,
-	}
-	return !slices.Contains(known, method) && foldsTo(method, known...)
+// imitates reports whether a text differs from one of the names only by case and NULs at its end.
+func imitates(text string, names ...string) bool {
+	bare := strings.TrimRight(text, "\x00")
+	return !slices.Contains(names, text) &&
+		slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(bare, name) })
 }
 
 // stringOf returns a value as a string, empty if it is none.

@@ -2,6 +2,7 @@ package strictjson
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -118,12 +119,6 @@ func (p *parser) value(v *Value, level int) bool {
 	return ok
 }
 
-func (p *parser) fail(err error) {
-	if p.fault == nil {
-		p.fault = err
-	}
-}
-
 // peek returns the next byte, 0 at the end of the text.
 func (p *parser) peek() byte {
 	if p.at < len(p.raw) {
@@ -153,7 +148,7 @@ func (p *parser) word(text string) bool {
 // container parses an object or an array.
 func (p *parser) container(v *Value, level int) bool {
 	if level > p.depth {
-		p.fail(ErrDepth)
+		p.fault = cmp.Or(p.fault, ErrDepth)
 	}
 	if level > most {
 		p.tooDeep = true
@@ -176,7 +171,7 @@ func (p *parser) container(v *Value, level int) bool {
 				return false
 			}
 			if p.twice(name, base, &many) {
-				p.fail(fmt.Errorf("member %q %w", name, ErrDuplicate))
+				p.fault = cmp.Or(p.fault, fmt.Errorf("member %q %w", name, ErrDuplicate))
 			}
 			if v != nil && level <= p.keep {
 				if v.Members == nil {
