@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"errors"
-	"mime"
 	"net/http"
 	"strings"
 
@@ -67,17 +66,15 @@ func (ex *exchange) checkEmptyBody() error {
 // hasJSON reports whether a body is JSON in UTF-8, as it is.
 func hasJSON(h http.Header) bool {
 	types := h["Content-Type"]
-	if len(types) != 1 || len(h["Content-Encoding"]) > 0 || strings.Contains(types[0], "*") {
-		return false // package mime lets charset*0 replace charset (RFC 2231), and servers do not
-	}
-	if types[0] == web.TypeJSON {
-		return true
-	}
-	media, params, err := mime.ParseMediaType(types[0])
-	if err != nil || media != web.TypeJSON || len(params) > 1 {
+	if len(types) != 1 || len(h["Content-Encoding"]) > 0 {
 		return false
 	}
-	return len(params) == 0 || strings.EqualFold(params["charset"], "utf-8")
+	media, params, _ := strings.Cut(strings.ToLower(types[0]), ";")
+	switch strings.Trim(params, "; \t") {
+	case "", "charset=utf-8", `charset="utf-8"`:
+		return strings.Trim(media, " \t") == web.TypeJSON
+	}
+	return false
 }
 
 // aboutMessage returns the refusal of a decision as an answer to the message, if there is one that can be answered.
