@@ -7,9 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"net/http"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -21,7 +19,6 @@ import (
 	"authgate/cmd/internal/control"
 	"authgate/gateway/config"
 	"authgate/gateway/config/addition"
-	"authgate/gateway/config/listening"
 	"authgate/gateway/store/rewrite"
 	"authgate/policy"
 )
@@ -218,14 +215,6 @@ func policyOf(cfg *config.Config, roles []string) string {
 	return ""
 }
 
-// added is a file after an addition.
-type added struct {
-	text     []byte
-	lines    string // for an editor
-	changes  []addition.Change
-	old, new *config.Config
-}
-
 // added returns the file after the addition. The error is about the application, unless it is
 // Diagnostics.
 func (a *adding) added(content []byte) (done added, err error) {
@@ -277,71 +266,12 @@ func (a *adding) run(ctx context.Context, stdout, stderr io.Writer) error {
 	case err != nil:
 		return err
 	}
-	before := done.old.Warnings()
-	for _, warning := range done.new.Warnings() {
-		known := func(one config.Diagnostic) bool { return one.Key == warning.Key && one.Message == warning.Message }
-		if !slices.ContainsFunc(before, known) {
-			fmt.Fprintln(stderr, "warning: "+config.Diagnostics{warning}.Error())
-		}
-	}
+	done.printWarnings(stderr)
 	place := placeURL(a.cfg.PublicURL, a.app.Match)
-	a.tell(stdout, place, done)
+	a.printAddition(stdout, place, done)
 	err = applyNow(ctx, stdout, a.cfg.DataDir, a.to, func(*control.Client) error { return nil })
 	if err == nil {
 		fmt.Fprintf(stdout, "Next: open %s.\n", place)
 	}
 	return err
-}
-
-// startPage returns where users find their applications: at / unless a route is there.
-func startPage(cfg *config.Config) string {
-	root, err := policy.ParseTarget("/")
-	_, taken := cfg.Table().Lookup(&policy.Request{Method: http.MethodGet, Host: cfg.Hosts()[0], Path: root})
-	if err != nil || taken {
-		return cfg.StartPage()
-	}
-	return cfg.PublicURL.String() + "/"
-}
-
-// tell prints the changes of the file, and the needs of the application.
-func (a *adding) tell(out io.Writer, place string, done added) {
-	fmt.Fprintf(out, "%s has %s now, at %s:\n\n", a.to, printable(a.app.Name), place)
-	for _, change := range done.changes {
-		fmt.Fprintf(out, "  %s, line %d:\n", change.Section, change.Line)
-		for line := range strings.Lines(change.Text) {
-			fmt.Fprintf(out, "  + %s\n", strings.TrimRight(line, " \r\n"))
-		}
-	}
-	fmt.Fprintln(out)
-	if a.app.Title != "" {
-		fmt.Fprintf(out, "Users who may open it find it at %s.\n", startPage(done.new))
-	} else {
-		fmt.Fprint(out, "The start page does not list it. With app: {title: NAME} in the route, it does.\n")
-	}
-	if len(a.app.Roles) == 0 && a.app.Policy == "" && !a.public && len(done.new.Providers) > 0 {
-		fmt.Fprint(out, "Everybody who has an account at one of the providers may open it. "+
-			"With policy in the route, only some may.\n")
-	}
-	if slices.Equal(done.old.Hosts(), done.new.Hosts()) {
-		return // the host has all that it needs
-	}
-	host, _, _ := strings.Cut(a.app.Match, "/")
-	public := a.cfg.PublicURL
-	if !isLoopback(host) {
-		fmt.Fprintf(out, "Let the DNS name %s lead to where %s leads.\n", host, public.Hostname())
-	}
-	switch tls := a.cfg.TLS; tls.Mode {
-	case listening.TLSACME:
-		fmt.Fprintf(out, "The gateway then gets the certificate for it by itself.\n")
-	case listening.TLSInternal:
-		fmt.Fprintf(out,
-			"The certificate of the local authority is issued anew for the host: let clients trust the new\n%s.\n",
-			filepath.Join(a.cfg.DataDir, "ca.pem"))
-	case listening.TLSOff:
-		fmt.Fprintf(out,
-			"The proxy in front needs a certificate for it, and must send its requests here, as it does for\n%s.\n",
-			public.Hostname())
-	default:
-		fmt.Fprintf(out, "The certificate in %s must cover it.\n", tls.Certificate)
-	}
 }
