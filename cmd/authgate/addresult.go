@@ -33,7 +33,7 @@ func (d *added) printWarnings(out io.Writer) {
 	}
 }
 
-// printAddition prints the changes of the file, who finds the application, and what its host needs.
+// printAddition prints the changes of the file, the users of the application, and the needs of its host.
 func (a *adding) printAddition(out io.Writer, place string, done added) {
 	fmt.Fprintf(out, "%s has %s now, at %s:\n\n", a.to, printable(a.app.Name), place)
 	for _, change := range done.changes {
@@ -57,7 +57,7 @@ func (a *adding) printAddition(out io.Writer, place string, done added) {
 	}
 }
 
-// printNeeds prints what a new host needs before clients reach it.
+// printNeeds prints the needs of a new host.
 func (a *adding) printNeeds(out io.Writer) {
 	host, _, _ := strings.Cut(a.app.Match, "/")
 	public := a.cfg.PublicURL

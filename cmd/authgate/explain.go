@@ -60,7 +60,7 @@ func explainCommand() *cobra.Command {
 	return cmd
 }
 
-// explainFlags describe a request, and say how to print what the gateway does with it.
+// explainFlags describe a request, and the form of the answer.
 type explainFlags struct {
 	config             *string
 	placeholders       *bool

@@ -15,7 +15,7 @@ import (
 
 // site is where clients reach the gateway that init configures.
 type site struct {
-	Front        string // what is in front of the gateway, one of fronts; empty: not known yet
+	Front        string // one of fronts; empty: not known yet
 	Host         string // with or without a port
 	Certificates string // internal or acme, unless Front has them
 }
