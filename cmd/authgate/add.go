@@ -55,18 +55,8 @@ func addCommand() *cobra.Command {
 		if err := a.open(*path, config.Environment{Placeholders: *placeholders}); err != nil {
 			return err
 		}
-		if missing := a.missing(); len(missing) > 0 {
-			if !term.IsTerminal(int(os.Stdin.Fd())) {
-				verb := "is"
-				if len(missing) > 1 {
-					verb = "are"
-				}
-				return &usageError{fmt.Errorf("%s %s missing, and standard input is not a terminal, so add cannot ask",
-					listed(missing, "and"), verb)}
-			}
-			if err := a.ask(terminal{os.Stdin, cmd.ErrOrStderr()}); err != nil {
-				return fmt.Errorf("%w; nothing is written", err)
-			}
+		if err := a.complete(cmd.ErrOrStderr()); err != nil {
+			return err
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), answerTime)
 		defer cancel()
@@ -148,6 +138,26 @@ func (a *adding) open(path string, from config.Environment) (err error) {
 		return &usageError{fmt.Errorf("%s is not a part of %s: %w", a.to, path, err)}
 	}
 	return err
+}
+
+// complete asks at a terminal for more, if a required value is missing.
+func (a *adding) complete(prompt io.Writer) error {
+	missing := a.missing()
+	if len(missing) == 0 {
+		return nil
+	}
+	verb := "is"
+	if len(missing) > 1 {
+		verb = "are"
+	}
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return &usageError{fmt.Errorf("%s %s missing, and standard input is not a terminal, so add cannot ask",
+			listed(missing, "and"), verb)}
+	}
+	if err := a.ask(terminal{os.Stdin, prompt}); err != nil {
+		return fmt.Errorf("%w; nothing is written", err)
+	}
+	return nil
 }
 
 // missing returns the names of required values without one.
