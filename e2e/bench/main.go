@@ -135,11 +135,28 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var only string
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
+	flags.IntVar(&seconds, "seconds", 4, "`seconds` that are measured in each round; few are quick and rough")
+	flags.IntVar(&warm, "warm", 1, "`seconds` of load before each round")
 	flags.StringVar(&only, "only", "", "measure only the rows that `regexp` matches, such as 'GET HTTP/2: "+
 		"(floor|session)'; ^peers: those of docs/comparison.md; ^oauth: the authorization server; ^kinds: "+
 		"what some applications need; ^callers: tokens of programs")
-	flags.IntVar(&seconds, "seconds", 4, "`seconds` that are measured in each round; few are quick and rough")
-	flags.IntVar(&warm, "warm", 1, "`seconds` of load before each round")
+	o.addFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.measured, o.warm = time.Duration(seconds)*time.Second, time.Duration(warm)*time.Second
+	var err error
+	if o.only, err = regexp.Compile(only); err != nil {
+		return o, fmt.Errorf("-only: %w", err)
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return o, o.check()
+}
+
+// addFlags adds the flags that need no reading.
+func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds for each row")
 	flags.IntVar(&o.connections, "connections", 16,
 		"requests of each load that are in progress at a time; four times as many for GET, POST and gRPC")
@@ -165,27 +182,21 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		"measure instead what streams at rest cost, and what others see when a login with 500 of them ends")
 	flags.StringVar(&o.picture, "picture", "", "SVG `file` for the ratios to the floor, as bars")
 	flags.StringVar(&o.servers.AuthgateLog, "log", os.DevNull, "`file` for what authgate logs")
-	if err := flags.Parse(args); err != nil {
-		return o, err
-	}
-	o.measured, o.warm = time.Duration(seconds)*time.Second, time.Duration(warm)*time.Second
-	var err error
-	if o.only, err = regexp.Compile(only); err != nil {
-		return o, fmt.Errorf("-only: %w", err)
-	}
+}
+
+// check refuses values that measure nothing, or that contradict each other.
+func (o *options) check() error {
 	switch {
-	case flags.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case seconds < 1 || warm < 1 || o.rounds < 1 || o.connections < 1:
-		return o, errors.New("-seconds, -warm, -rounds and -connections must be at least 1")
+	case o.measured < time.Second || o.warm < time.Second || o.rounds < 1 || o.connections < 1:
+		return errors.New("-seconds, -warm, -rounds and -connections must be at least 1")
 	case o.older != "" && (o.unread || o.flood || o.grows || o.shared || o.logins || o.streams || o.picture != ""):
-		return o, errors.New("-older compares rows: it goes with no other table, and with no picture")
+		return errors.New("-older compares rows: it goes with no other table, and with no picture")
 	case o.maxRatio <= 0 || o.maxRedis <= 0 || o.maxNoise <= 0:
-		return o, errors.New("-max-ratio, -max-redis and -max-noise must be above 0")
+		return errors.New("-max-ratio, -max-redis and -max-noise must be above 0")
 	case o.servers.ServerCore < 0 || o.servers.LoadCore < 0 || o.servers.ServerCore == o.servers.LoadCore:
-		return o, errors.New("-server-core and -load-core must be two different cores")
+		return errors.New("-server-core and -load-core must be two different cores")
 	}
-	return o, nil
+	return nil
 }
 
 // bench is the part that all measurements share: servers and loads.
