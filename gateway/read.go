@@ -60,7 +60,7 @@ func (ex *exchange) read() error {
 	}
 	host, hostErr := policy.CanonicalHost(ex.Peer.Host)
 	path, err := st.site.ParseTarget(host, ex.Request.RequestURI)
-	target := st.own.Asked(ex.Request.RequestURI)
+	target := st.own.RepeatedTarget(ex.Request.RequestURI)
 	if target != "" || err == nil && path.Decoded == st.own.Verify {
 		if err := ex.TakeOriginal(target); err != nil {
 			return err

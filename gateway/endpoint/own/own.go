@@ -194,9 +194,9 @@ func (e *Endpoints) Find(request *policy.Request) (*endpoint.Endpoint, error) {
 	return own, nil
 }
 
-// Asked returns the target of the request that a question below Verify repeats. For other
+// RepeatedTarget returns the target of the request that a question below Verify repeats. For other
 // requests it is empty.
-func (e *Endpoints) Asked(target string) string {
+func (e *Endpoints) RepeatedTarget(target string) string {
 	if e.below == "" || !strings.HasPrefix(target, e.below) {
 		return ""
 	}
@@ -204,7 +204,9 @@ func (e *Endpoints) Asked(target string) string {
 }
 
 // IsVerify reports whether proxies ask at a path.
-func (e *Endpoints) IsVerify(path string) bool { return path == e.Verify || e.Asked(path) != "" }
+func (e *Endpoints) IsVerify(path string) bool {
+	return path == e.Verify || e.RepeatedTarget(path) != ""
+}
 
 // At returns the endpoint at a path, nil if there is none. Well-known paths have one at some hosts
 // alone.
