@@ -373,10 +373,11 @@ func decodeGroup(raw []byte) (*group, error) {
 	}
 	head, text, found := strings.Cut(string(raw), membersBegin)
 	text, whole := strings.CutSuffix(text, membersEnd)
-	if !found || !whole {
+	head, comma := strings.CutSuffix(head, ",")
+	if first := head == "{"; !found || !whole || first == comma {
 		return record.Decode[group](raw)
 	}
-	now, err := record.Decode[group]([]byte(strings.TrimSuffix(head, ",") + "}"))
+	now, err := record.Decode[group]([]byte(head + "}"))
 	if err != nil {
 		return record.Decode[group](raw)
 	}
@@ -410,6 +411,9 @@ func (g *group) encode() ([]byte, error) {
 	}
 	before := membersBegin
 	for _, m := range g.Members {
+		if strings.Trim(m.Login, sidLetters) != "" {
+			return json.Marshal(g)
+		}
 		text = append(append(append(text, before...), m.Login...), memberTime...)
 		if text, err = m.Expires.AppendText(text); err != nil {
 			return nil, err

@@ -271,11 +271,16 @@ func TestGroupIsJSON(t *testing.T) {
 		}
 	}
 	strange := `{"members":[{"sid":"a\"b","expires":"2026-11-29T12:00:00Z"}]}`
-	if got := must.Get(decodeGroup([]byte(strange)))(t).Members; len(got) != 1 || got[0].Login != `a"b` {
+	now := must.Get(decodeGroup([]byte(strange)))(t)
+	if got := now.Members; len(got) != 1 || got[0].Login != `a"b` {
 		t.Errorf("%s is read as %v", strange, got)
 	}
+	if got := must.Get(now.encode())(t); string(got) != strange {
+		t.Errorf("%s is written as %s", strange, got)
+	}
+	const one = `"members":[{"sid":"A","expires":"2026-11-29T12:00:00Z"}]`
 	for _, damaged := range []string{`{"members":[{"sid":"A","expires":"soon"}]}`, `{"members":[{"sid":"A"}]}x`,
-		`{"ended":1,"members":[{"sid":"A","expires":"2026-11-29T12:00:00Z"}]}`, `{`} {
+		`{"ended":1,` + one + `}`, `{,` + one + `}`, `{"ended":"2026-11-29T12:00:00Z"` + one + `}`, `{`} {
 		if now, err := decodeGroup([]byte(damaged)); err == nil {
 			t.Errorf("%s is read as %v", damaged, now)
 		}
