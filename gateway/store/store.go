@@ -108,10 +108,10 @@ type Applier interface {
 
 // Change is one of several changes.
 type Change struct {
-	Key string
-	Old []byte // the expected value, as in Swap
-	Any bool   // any value is as expected
-	Edit
+	Key  string
+	Old  []byte // the expected value, as in Swap
+	Any  bool   // any value is as expected
+	Edit        // a nil value is an empty one, as in Swap
 }
 
 // Pinger is implemented by stores that can lose the connection to the place

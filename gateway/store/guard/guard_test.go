@@ -200,20 +200,22 @@ func TestCallEnds(t *testing.T) {
 type applier struct {
 	store.Store
 	applied []store.Change
+	err     error
 }
 
 func (a *applier) Applies() bool { return true }
 
 func (a *applier) Apply(_ context.Context, changes []store.Change) error {
 	a.applied = changes
-	return store.ErrConflict
+	return a.err
 }
 
-// Several changes at once reach a store that can make them, through an open gate alone. Another store cannot.
+// Several changes at once reach a store that can make them, through an open gate alone. A failure is that of the
+// store. Another store cannot.
 func TestApply(t *testing.T) {
 	t.Parallel()
 	changes := []store.Change{{Key: "key", Any: true}}
-	able := &applier{}
+	able := &applier{err: store.ErrConflict}
 	gate := NewGate(New(able, func(string, time.Duration) {}))
 	var closed *Error
 	if err := gate.Apply(t.Context(), changes); !errors.As(err, &closed) || able.applied != nil {
@@ -222,6 +224,11 @@ func TestApply(t *testing.T) {
 	gate.Open()
 	if err := gate.Apply(t.Context(), changes); !gate.Applies() || err != store.ErrConflict || len(able.applied) != 1 {
 		t.Errorf("got %v, %v was applied, want the conflict", err, able.applied)
+	}
+	able.err = errors.New("the disk is on fire")
+	var failed *Error
+	if err := gate.Apply(t.Context(), changes); !errors.As(err, &failed) || !errors.Is(err, able.err) {
+		t.Errorf("a store that fails: got %v, want its error as that of the store", err)
 	}
 	unable := NewGate(New(struct{ store.Store }{}, func(string, time.Duration) {}))
 	unable.Open()

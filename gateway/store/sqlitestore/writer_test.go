@@ -269,33 +269,3 @@ func TestOtherProgramsWrite(t *testing.T) {
 		t.Errorf("the log says it %d times, want once: %s", len(got), log)
 	}
 }
-
-// Several changes are made by one write, or none of them.
-func TestApply(t *testing.T) {
-	t.Parallel()
-	s := openTest(t, Options{})
-	for _, key := range []string{"swapped", "removed", "any"} {
-		storetest.Put(t, s, key, "old")
-	}
-	edit := store.Edit{Value: []byte("new")}
-	changes := []store.Change{
-		{Key: "swapped", Old: []byte("old"), Edit: edit}, {Key: "removed", Old: []byte("old"), Edit: store.Removal()},
-		{Key: "any", Any: true, Edit: store.Removal()}, {Key: "absent", Any: true, Edit: store.Removal()},
-		{Key: "created", Edit: edit},
-	}
-	for _, wrong := range []store.Change{{Key: "swapped", Old: []byte("other"), Edit: edit}, {Key: "any", Edit: edit},
-		{Key: "absent", Old: []byte("old"), Edit: edit}} {
-		wantError(t, "Apply", s.Apply(t.Context(), append(changes, wrong)), store.ErrConflict)
-	}
-	for _, key := range []string{"swapped", "removed", "any"} {
-		storetest.WantValue(t, s, key, "old")
-	}
-	storetest.WantNone(t, s, "created")
-	wantError(t, "Apply", s.Apply(t.Context(), changes), nil)
-	for _, key := range []string{"swapped", "created"} {
-		storetest.WantValue(t, s, key, "new")
-	}
-	for _, key := range []string{"removed", "any", "absent"} {
-		storetest.WantNone(t, s, key)
-	}
-}

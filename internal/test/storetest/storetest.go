@@ -48,6 +48,8 @@ func Run(t *testing.T, open func(t *testing.T, now func() time.Time) Store) {
 		"Walk":           testWalk,
 		"WalkChanges":    testWalkChanges,
 		"OneWins":        testOneWins,
+		"Apply":          testApply,
+		"OneApplies":     testOneApplies,
 		"NoOlderValue":   testNoOlderValue,
 	}
 	for name, test := range tests {
@@ -152,6 +154,11 @@ func Calls(s store.Store, key string) map[string]func(context.Context) error {
 		"Take":   func(ctx context.Context) error { _, err := s.Take(ctx, key); return err },
 		"Delete": func(ctx context.Context) error { return s.Delete(ctx, key) },
 		"Walk":   func(ctx context.Context) error { return s.Walk(ctx, "", func([]string) error { return nil }) },
+	}
+	if a := applier(s); a != nil {
+		all["Apply"] = func(ctx context.Context) error {
+			return a.Apply(ctx, []store.Change{{Key: key, Any: true, Edit: store.Removal()}})
+		}
 	}
 	if pinger, ok := s.(store.Pinger); ok {
 		all["Ping"] = pinger.Ping
