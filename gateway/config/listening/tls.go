@@ -135,10 +135,12 @@ func (t TLS) Check(r *section.Report) {
 
 // checkDomain checks a name or an address for the certificate.
 func (t TLS) checkDomain(domain string) error {
-	_, err := netip.ParseAddr(domain)
+	addr, err := netip.ParseAddr(domain)
 	address := err == nil
 	name, wildcard := strings.CutPrefix(domain, "*.")
 	switch {
+	case addr.Zone() != "":
+		return fmt.Errorf("%q has a zone, which has a meaning on one machine only; remove the zone", domain)
 	case address && t.Mode == TLSACME && t.DNS != nil:
 		return fmt.Errorf("%q is an address, which no DNS record can prove (RFC 8738); "+
 			"list only names, or remove tls.dns", domain)
@@ -160,9 +162,8 @@ func (t TLS) checkACME(r *section.Report) {
 	listed := make(map[string]bool, len(t.Domains))
 	letsEncrypt := t.Directory == "" || strings.Contains(t.Directory, ".letsencrypt.org/")
 	for i, domain := range t.Domains {
-		if _, err := netip.ParseAddr(domain); err == nil && letsEncrypt && t.Profile == "" {
-			r.Warn(fmt.Sprintf("tls.domains[%d]", i), "Let's Encrypt certifies the address %s only with its profile "+
-				"shortlived; set tls.profile: shortlived", domain)
+		if addr, err := netip.ParseAddr(domain); err == nil && letsEncrypt {
+			t.warnOfAddress(r, fmt.Sprintf("tls.domains[%d]", i), addr)
 		}
 		if listed[domain] {
 			r.Fault(fmt.Sprintf("tls.domains[%d]", i), "%q is listed twice", domain)
@@ -178,6 +179,18 @@ func (t TLS) checkACME(r *section.Report) {
 		} else if u.Scheme != "https" {
 			r.Fault("tls.directory", "%q is not https", t.Directory)
 		}
+	}
+}
+
+// warnOfAddress warns of an address that Let's Encrypt does not certify.
+func (t TLS) warnOfAddress(r *section.Report, key string, addr netip.Addr) {
+	switch {
+	case !addr.IsGlobalUnicast() || addr.IsPrivate():
+		r.Warn(key, "Let's Encrypt certifies public addresses only, and %s is none; "+
+			"name a public one, or set tls.mode: internal", addr)
+	case t.Profile == "":
+		r.Warn(key, "Let's Encrypt certifies the address %s only with its profile shortlived; "+
+			"set tls.profile: shortlived", addr)
 	}
 }
 
