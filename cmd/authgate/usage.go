@@ -59,7 +59,7 @@ func unknownFlag(cmd *cobra.Command, err error) error {
 		error
 		GetSpecifiedName() string
 	}](err)
-	if !ok {
+	if !ok || cmd.Flags().Lookup(unknown.GetSpecifiedName()) != nil {
 		return &usageError{err}
 	}
 	if text, _, several := strings.Cut(err.Error(), " in -"); several { // the other letters may be a secret
