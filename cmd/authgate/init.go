@@ -76,7 +76,9 @@ func (in *initialization) run(cmd *cobra.Command) error {
 		return err
 	}
 	if in.yes {
-		fmt.Fprintf(cmd.OutOrStdout(), "The password of %s is %s\n", steps.User, plain)
+		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "The password of %s is %s\n", steps.User, plain); err != nil {
+			return fmt.Errorf("the password of %s is lost, so run init again with --force: %w", steps.User, err)
+		}
 	}
 	return steps.tell(cmd.OutOrStdout(), path)
 }

@@ -306,6 +306,7 @@ func TestInitProviderFlags(t *testing.T) {
 	for issuer, want := range map[string]string{
 		"https://accounts.google.com": "google", "https://auth.example.co.uk/realms/x": "example",
 		"https://keycloak.lan:8443": "keycloak", "https://127.0.0.1:9443": "provider", "https://[::1]": "provider",
+		"https://local.lan": "provider",
 	} {
 		if got := (&idp{Issuer: issuer}).Provider(); got != want {
 			t.Errorf("%s: %s, want %s", issuer, got, want)
@@ -333,6 +334,8 @@ func TestInitTellsWhatIsNext(t *testing.T) {
 	acme, proxied := defaults(), defaults()
 	acme.Host, acme.Front, acme.Certificates = "app.example.org", frontNothing, listening.TLSACME
 	proxied.Host, proxied.Front = "app.example.org", "caddy"
+	other := acme
+	other.Host = "app.example.org:9443"
 	test := defaults()
 	test.Front = frontTest
 	for _, c := range []struct {
@@ -346,6 +349,7 @@ func TestInitTellsWhatIsNext(t *testing.T) {
 		}, []string{"setcap", "DNS"}},
 		{acme, []string{"ports 80 and 443", "setcap cap_net_bind_service=+ep ", "systemd unit", ".deb", "DNS",
 			"https://app.example.org/"}, []string{"ca.pem"}},
+		{other, []string{"ports 80 and 9443 through the firewall"}, []string{"80 and 443"}},
 		{proxied, []string{
 			"in the place of what it has for\n     app.example.org", "reverse_proxy 127.0.0.1:8080", "https://app.example.org/",
 		}, []string{"setcap", "ca.pem"}},
@@ -364,6 +368,32 @@ func TestInitTellsWhatIsNext(t *testing.T) {
 				t.Errorf("with %s in front it says %q:\n%s", c.steps.Front, part, said.String())
 			}
 		}
+	}
+}
+
+// A shell takes the commands that it prints as they are.
+func TestInitQuotesPaths(t *testing.T) {
+	t.Parallel()
+	steps := defaults()
+	steps.Front = frontTest
+	var said bytes.Buffer
+	must.Do(t, steps.tell(&said, "alice's files/config.yaml"))
+	if want := `authgate serve --config 'alice'\''s files/config.yaml'` + "\n"; !strings.Contains(said.String(), want) {
+		t.Errorf("it does not print %s:\n%s", want, said.String())
+	}
+}
+
+// A password that cannot be printed is lost, which is a failure.
+func TestInitReportsLostPassword(t *testing.T) {
+	t.Parallel()
+	closed, out := io.Pipe()
+	must.Do(t, closed.Close())
+	cmd := initCommand()
+	cmd.SetArgs([]string{"--yes", "--config", filepath.Join(t.TempDir(), "config.yaml")})
+	cmd.SetOut(out)
+	cmd.SetErr(io.Discard)
+	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "run init again with --force") {
+		t.Errorf("without a place for the password: %v", err)
 	}
 }
 

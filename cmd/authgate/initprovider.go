@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/publicsuffix"
 
 	"authgate/gateway/config"
+	"authgate/policy"
 )
 
 // idp are the answers about an identity provider at which users sign in, beside the accounts here.
@@ -67,7 +68,7 @@ func (p *idp) Provider() string {
 		host = domain
 	}
 	name, _, _ := strings.Cut(host, ".")
-	if !providerName.MatchString(name) {
+	if !providerName.MatchString(name) || name == policy.LocalProvider {
 		return "provider"
 	}
 	return name

@@ -49,7 +49,7 @@ func (n *nextSteps) configFlag() string {
 	if n.path == defaultConfig {
 		return ""
 	}
-	return " --config " + n.path
+	return " --config " + shellWord(n.path)
 }
 
 // printStart prints how to run the gateway.
@@ -80,7 +80,7 @@ func (n *nextSteps) printReach() {
 		n.printStep("Let browsers and other clients trust the file that the first start writes:\n       %s",
 			n.authority(n.path))
 	default:
-		n.printStep("Let ports 80 and 443 through the firewall.")
+		n.printStep("Let ports 80 and %s through the firewall.", n.Port())
 	}
 	if _, err := netip.ParseAddr(n.host()); err != nil && !isLoopback(n.host()) {
 		n.printStep("Let %s lead here in the DNS.", listed(n.Names(), "and"))
@@ -124,6 +124,14 @@ func (s *firstSteps) proxyLines() (place string, lines []byte, err error) {
 	}
 	lines, err = fill(text, s)
 	return place, lines, err
+}
+
+// shellWord returns a text as one word of a shell.
+func shellWord(text string) string {
+	if strings.ContainsAny(text, " \t\"'\\$`&;|<>()*?#~!{}") {
+		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	}
+	return text
 }
 
 // program returns the path of this program.
