@@ -56,7 +56,7 @@ func textQuestion(text string, answer *string) question {
 func (a *adding) likelyHost() string {
 	public := a.cfg.PublicURL
 	own := strings.TrimSuffix(public.Host, ":"+public.Port())
-	return cmp.Or(besideHost(public.Hostname(), a.app.Name), own+"/"+a.app.Name+"/")
+	return cmp.Or(besideHost(public.Hostname(), a.app.Name), own+"/"+hostLabel(a.app.Name)+"/")
 }
 
 // allUsers is the answer by which all who sign in may open the application. A role is

@@ -56,10 +56,22 @@ func besideHost(gateway, name string) string {
 			parent = gateway // names beside it are not the operator's
 		}
 	}
+	name = hostLabel(name)
 	if host := name + "." + parent; !strings.EqualFold(host, gateway) {
 		return host
 	}
 	return name + "." + gateway
+}
+
+// hostLabel returns the name of an application as a host or a path can have it.
+func hostLabel(name string) string {
+	text := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name))
+	return cmp.Or(strings.Trim(text, "-"), defaultApp)
 }
 
 // withoutScheme returns an address without https:// or http://.
