@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -258,14 +259,25 @@ func (a *adding) added(content []byte) (done added, err error) {
 
 // run adds the application, and prints the next steps.
 func (a *adding) run(ctx context.Context, stdout, stderr io.Writer) error {
-	var done added
+	var (
+		done     added
+		applied  bytes.Buffer
+		applyErr error
+	)
 	err := rewrite.File(ctx, a.to, func(content []byte) (text []byte, err error) {
 		if a.cfg, err = a.from.Load(a.cfg.Path()); err != nil { // the other files can have changed too
 			return nil, err
 		}
 		done, err = a.added(content)
 		return done.text, err
-	}, nil, nil)
+	}, nil, func() error {
+		applyErr = applyNow(ctx, &applied, a.cfg.DataDir, a.to, func(*control.Client) error { return nil })
+		if refused, ok := errors.AsType[*control.RefusedError](applyErr); ok { // the next start would refuse it too
+			return fmt.Errorf("%s is left as it is, because a gateway that runs refuses the addition:\n%w",
+				a.to, refused)
+		}
+		return nil
+	})
 	switch _, invalid := errors.AsType[config.Diagnostics](err); {
 	case errors.Is(err, addition.ErrNoPlace) || errors.Is(err, addition.ErrMore):
 		return fmt.Errorf("%s is left as it is: %w. These are the lines:\n\n%s", a.to, err, done.lines)
@@ -279,9 +291,9 @@ func (a *adding) run(ctx context.Context, stdout, stderr io.Writer) error {
 	done.printWarnings(stderr)
 	place := placeURL(a.cfg.PublicURL, a.app.Match)
 	a.printAddition(stdout, place, done)
-	err = applyNow(ctx, stdout, a.cfg.DataDir, a.to, func(*control.Client) error { return nil })
-	if err == nil {
+	_, _ = applied.WriteTo(stdout)
+	if applyErr == nil {
 		fmt.Fprintf(stdout, "Next: open %s.\n", place)
 	}
-	return err
+	return applyErr
 }

@@ -215,4 +215,11 @@ func TestAddSuggestsHost(t *testing.T) {
 			t.Errorf("%s: %s, want %s", public, got, want)
 		}
 	}
+	for name, want := range map[string]string{
+		"Wiki": "wiki.example.org", "My_first wiki!": "my-first-wiki.example.org", "ウィキ": "app.example.org",
+	} {
+		if got := besideHost("login.example.org", name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
 }

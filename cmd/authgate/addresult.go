@@ -53,31 +53,50 @@ func (a *adding) printAddition(out io.Writer, place string, done added) {
 			"With policy in the route, only some may.\n")
 	}
 	if !slices.Equal(done.old.Hosts(), done.new.Hosts()) {
-		a.printNeeds(out)
+		a.printNeeds(out, done)
 	}
 }
 
 // printNeeds prints the needs of a new host.
-func (a *adding) printNeeds(out io.Writer) {
-	host, _, _ := strings.Cut(a.app.Match, "/")
+func (a *adding) printNeeds(out io.Writer, done added) {
+	host := policy.PatternHost(a.app.Match)
+	before := done.old.TLS.Domains
 	public := a.cfg.PublicURL
 	if !isLoopback(host) {
 		fmt.Fprintf(out, "Let the DNS name %s lead to where %s leads.\n", host, public.Hostname())
 	}
-	switch tls := a.cfg.TLS; tls.Mode {
-	case listening.TLSACME:
+	switch tls := a.cfg.TLS; {
+	case certified(before, host):
+	case len(before) > 0 && slices.Equal(before, done.new.TLS.Domains) && !strings.HasPrefix(host, "*."):
+		fmt.Fprintf(out, "Add %s to tls.domains: the gateway has certificates for the names there alone.\n", host)
+	case tls.Mode == listening.TLSACME:
 		fmt.Fprintf(out, "The gateway then gets the certificate for it by itself.\n")
-	case listening.TLSInternal:
+	case tls.Mode == listening.TLSInternal && permitted(before, host):
+	case tls.Mode == listening.TLSInternal:
 		fmt.Fprintf(out,
 			"The certificate of the local authority is issued anew for the host: let clients trust the new\n%s.\n",
 			filepath.Join(a.cfg.DataDir, "ca.pem"))
-	case listening.TLSOff:
+	case tls.Mode == listening.TLSOff:
 		fmt.Fprintf(out,
 			"The proxy in front needs a certificate for it, and must send its requests here, as it does for\n%s.\n",
 			public.Hostname())
 	default:
 		fmt.Fprintf(out, "The certificate in %s must cover it.\n", tls.Certificate)
 	}
+}
+
+// certified reports whether a certificate for one of these names is for a host too.
+func certified(names []string, host string) bool {
+	_, parent, _ := strings.Cut(host, ".")
+	return slices.Contains(names, host) || slices.Contains(names, "*."+parent)
+}
+
+// permitted reports whether clients of a local authority for these names accept a host too: it is below
+// one of them.
+func permitted(names []string, host string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		return strings.HasSuffix(host, "."+strings.TrimPrefix(name, "*."))
+	})
 }
 
 // startPage returns where users find their applications: at / unless a route is there.

@@ -67,8 +67,8 @@ func applyNow(ctx context.Context, out io.Writer, dataDir, file string, also fun
 	for _, client := range clients {
 		if err := client.ApplyUsers(ctx); err != nil {
 			if refused, ok := errors.AsType[*control.RefusedError](err); ok {
-				return fmt.Errorf("%s is written, and the gateway (process %d) keeps the running configuration:\n%s",
-					file, client.PID, refused.Reason)
+				return fmt.Errorf("%s is written, and the gateway (process %d) keeps the running configuration:\n%w",
+					file, client.PID, refused)
 			}
 			return fmt.Errorf("%s is written; asking the gateway (process %d) to reload: %w", file, client.PID, err)
 		}
