@@ -244,17 +244,24 @@ func (a *adding) added(content []byte) (done added, err error) {
 		return done, err
 	}
 	done.new, err = done.old.Edited(a.to, done.text)
-	if problems, ok := errors.AsType[config.Diagnostics](err); ok {
-		var all []string
-		for _, one := range problems { // their places are in a text that no user has seen
-			all = append(all, one.Key+": "+one.Message)
-		}
-		return done, errors.New(strings.Join(all, "\n"))
-	}
 	if err != nil {
-		return done, err
+		return done, withoutPlaces(err)
 	}
 	return done, app.Check(done.old, done.new)
+}
+
+// withoutPlaces returns the mistakes of a configuration without their places, which are in a text that no
+// user has seen, and another error as it is.
+func withoutPlaces(err error) error {
+	problems, ok := errors.AsType[config.Diagnostics](err)
+	if !ok {
+		return err
+	}
+	var all []string
+	for _, one := range problems {
+		all = append(all, one.Key+": "+one.Message)
+	}
+	return errors.New(strings.Join(all, "\n"))
 }
 
 // run adds the application, and prints the next steps.

@@ -45,6 +45,11 @@ func (s *firstSteps) settle(path string, certificates bool) error {
 	if err == nil {
 		err = s.idp.settle(path)
 	}
+	if err == nil {
+		example := *s
+		example.Hash = exampleHash
+		err = withoutPlaces(example.checkConfig(path))
+	}
 	if err != nil {
 		return &usageError{err}
 	}

@@ -371,6 +371,19 @@ func TestInitTellsWhatIsNext(t *testing.T) {
 	}
 }
 
+// A mistake in a flag has no place in a file that is not written.
+func TestInitNamesNoPlaces(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	cmd := initCommand()
+	cmd.SetArgs([]string{"--yes", "--config", path, "--upstream", "nowhere"})
+	err := cmd.Execute()
+	if _, wrong := errors.AsType[*usageError](err); !wrong || strings.Contains(err.Error(), "config.yaml") ||
+		!strings.HasPrefix(err.Error(), "upstreams.app.url: ") {
+		t.Errorf("an address without a scheme: %v", err)
+	}
+}
+
 // A shell takes the commands that it prints as they are.
 func TestInitQuotesPaths(t *testing.T) {
 	t.Parallel()
