@@ -1,8 +1,11 @@
 package login
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -14,6 +17,24 @@ import (
 	"authgate/internal/test/must"
 	"authgate/internal/test/storetest"
 )
+
+// atOnceChild makes the rig's store one that makes several changes at once, by the environment of the child process
+// that TestChangesAtOnce starts from this test binary.
+const atOnceChild = "AUTHGATE_TEST_CHANGES_AT_ONCE"
+
+// What holds of ends, of failures and of concurrent changes also holds over a store that makes several changes at once.
+func TestChangesAtOnce(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(atOnceChild) != "" {
+		return
+	}
+	child := exec.CommandContext(t.Context(), must.Get(os.Executable())(t),
+		"-test.run=End|Fail|Store|Logout|Login|Again|Group|Damage|Outliv|Attach|Lent|Renew|Password|Concurrent")
+	child.Env = append(os.Environ(), atOnceChild+"=yes")
+	if said, err := child.CombinedOutput(); err != nil || !bytes.Contains(said, []byte("PASS")) {
+		t.Errorf("%v:\n%s", err, said)
+	}
+}
 
 // atOnceStore is a store that makes several changes at once, and remembers its writes.
 type atOnceStore struct {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -104,7 +105,7 @@ func newRig(tb testing.TB, changes ...func(*rig)) *rig {
 	}
 	memory := store.NewMemory(r.now)
 	tb.Cleanup(func() { _ = memory.Close() })
-	r.store = &storetest.Recorder{Store: memory}
+	r.store = &storetest.Recorder{Store: memory, AtOnce: os.Getenv(atOnceChild) != ""}
 	return r.instance(tb)
 }
 
@@ -138,7 +139,7 @@ func (r *rig) trust(s store.Store) {
 // elsewhere returns an instance whose calls of the store are recorded apart.
 func (r *rig) elsewhere(tb testing.TB) *rig {
 	tb.Helper()
-	return r.instance(tb, func(r *rig) { r.store = &storetest.Recorder{Store: r.store.Store} })
+	return r.instance(tb, func(r *rig) { r.store = &storetest.Recorder{Store: r.store.Store, AtOnce: r.store.AtOnce} })
 }
 
 // withAccounts returns an instance with other accounts.

@@ -33,6 +33,9 @@ type Recorder struct {
 	// their key; with Always, even after that.
 	stale  map[string][]byte
 	Always bool
+	AtOnce bool // it makes several changes at once
+	// applying is locked while it does, and locked for reading by other writes.
+	applying sync.RWMutex
 }
 
 // Interfere calls before ahead of each call from now on; nil for nothing.
@@ -132,6 +135,10 @@ func (s *Recorder) note(
 	if operation == "get" && isStale {
 		return bytes.Clone(stale), nil
 	}
+	if operation != "get" {
+		s.applying.RLock()
+		defer s.applying.RUnlock()
+	}
 	found, err := do()
 	if fails {
 		return nil, ErrNoAnswer
@@ -167,4 +174,41 @@ func (s *Recorder) Take(ctx context.Context, key string) ([]byte, error) {
 func (s *Recorder) Delete(ctx context.Context, key string) error {
 	_, err := s.note(ctx, "delete", key, nil, func() ([]byte, error) { return nil, s.Store.Delete(ctx, key) })
 	return err
+}
+
+// Applies implements store.Applier.
+func (s *Recorder) Applies() bool { return s.AtOnce }
+
+// Apply implements store.Applier. It records each change as the call that would make it alone.
+func (s *Recorder) Apply(ctx context.Context, changes []store.Change) error {
+	var failed error
+	for _, c := range changes {
+		operation := "swap"
+		if c.Any {
+			operation = "delete"
+		} else if c.Expires.Equal(store.Removal().Expires) {
+			operation = "remove"
+		}
+		if _, err := s.note(ctx, operation, c.Key, c.Value, func() ([]byte, error) { return nil, nil }); err != nil {
+			if !s.Late {
+				return err
+			}
+			failed = err
+		}
+	}
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	for _, c := range changes {
+		if value, err := s.Store.Get(ctx, c.Key); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		} else if !c.Any && ((value == nil) != (c.Old == nil) || !bytes.Equal(value, c.Old)) {
+			return store.ErrConflict
+		}
+	}
+	for _, c := range changes {
+		if err := s.Store.Put(ctx, c.Key, c.Value, c.Expires); err != nil {
+			return err
+		}
+	}
+	return failed
 }
