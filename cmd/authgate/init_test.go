@@ -102,7 +102,7 @@ func TestInitAsksAgain(t *testing.T) {
 		`"https://foo bar" is not a URL; expected https://HOST`,
 		`"nowhere" does not begin with http://`, "http://HOST:PORT",
 		"[app.example.org]: ", "such as wiki.example.org", "Register this redirect URI there:\n  https://foo.example.org/.authgate/callback\n",
-		"The client secret begins or ends with a space", "no user is named",
+		"The client secret begins or ends with a space", "no user is named", "user names (at Google: addresses)",
 		"The new password must have at least 8 characters.", "The new password and its repetition differ.",
 	} {
 		if !strings.Contains(said, part) {

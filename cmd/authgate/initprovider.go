@@ -34,7 +34,7 @@ func (p *idp) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&p.ClientID, "client-id", "", "client identifier that the provider has given")
 	flags.StringVar(&p.SecretFile, "client-secret-file", "", "file with the client secret (default: a public client)")
 	flags.StringVar(&p.People, "provider-users", "",
-		`names or verified addresses of its users who may pass, separated by commas, or "`+allUsers+`"`)
+		`its users who may pass, by user name (at Google: address), separated by commas, or "`+allUsers+`"`)
 }
 
 // settle completes the values of flags for a configuration at path.
@@ -125,7 +125,7 @@ func (d *dialogue) askProvider() error {
 		return err
 	}
 	set := func(answer string) error { p.People = answer; return p.checkPeople() }
-	return d.askFor("provider-users", "Its users who may pass: user names or verified addresses, separated by "+
+	return d.askFor("provider-users", "Its users who may pass: user names (at Google: addresses), separated by "+
 		"commas, or "+strconv.Quote(allUsers), wanted.People, set)
 }
 
