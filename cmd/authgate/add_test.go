@@ -161,6 +161,26 @@ func TestAddAsksWho(t *testing.T) {
 	}
 }
 
+// With a provider, whose users can be strangers, no answer lets all users in.
+func TestAddAsksWhoOfProvider(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	must.Do(t, os.WriteFile(path, []byte("endpoints: {prefix: /.authgate/}\nupstreams: {}\nroutes: []\n"+
+		"providers: [{name: idp, issuer: \"https://idp.example.org\", client_id: gate}]\n"), 0o600))
+	var a adding
+	must.Do(t, a.open(path, config.Environment{}))
+	a.app.Name, a.app.URL, a.app.Title, a.host = "wiki", "http://127.0.0.1:4000", "Wiki", "wiki.example.org"
+	person := &script{answers: []string{"", "staff"}}
+	must.Do(t, a.ask(person))
+	if app := must.Get(a.application(a.cfg))(t); fmt.Sprint(app.Roles) != "[staff]" {
+		t.Errorf("the roles are %v", app.Roles)
+	}
+	if said := person.said.String(); !strings.Contains(said, "all users (those of the providers too)") ||
+		!strings.Contains(said, "an answer is needed") || strings.Contains(said, "[all users]") {
+		t.Errorf("it says:\n%s", said)
+	}
+}
+
 // add names a policy that says what --roles says: the first by name, in the files as they are when
 // add writes. An editor may have saved them since add has begun.
 func TestAddNamesPolicyOfTheFiles(t *testing.T) {

@@ -25,12 +25,7 @@ func (a *adding) ask(t typist) error {
 		{a.app.URL != "", func() question {
 			return textQuestion("Its address, such as http://127.0.0.1:4000", &a.app.URL)
 		}},
-		{who, func() question {
-			return question{
-				"Who may open it: all users, public (everybody, without sign-in), or roles, separated by commas",
-				allUsers, a.setWho,
-			}
-		}},
+		{who, a.whoQuestion},
 		{a.app.Title != "", func() question {
 			return question{"Its name on the start page, or none", a.app.Name, a.setTitle}
 		}},
@@ -45,6 +40,19 @@ func (a *adding) ask(t typist) error {
 		}
 	}
 	return nil
+}
+
+// whoQuestion asks who may open the application. With a provider no answer is likely: at many of them,
+// everybody can have an account.
+func (a *adding) whoQuestion() question {
+	who, fallback := allUsers, allUsers
+	if len(a.cfg.Providers) > 0 {
+		who, fallback = allUsers+" (those of the providers too)", ""
+	}
+	return question{
+		"Who may open it: " + who + ", public (everybody, without sign-in), or roles, separated by commas",
+		fallback, a.setWho,
+	}
 }
 
 // textQuestion asks for a text.
@@ -66,6 +74,8 @@ const allUsers = "all users"
 // setWho sets who may open the application.
 func (a *adding) setWho(answer string) error {
 	switch answer {
+	case "":
+		return errors.New("an answer is needed: at many providers, everybody can have an account")
 	case allUsers:
 		return nil
 	case "public":
