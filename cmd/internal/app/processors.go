@@ -3,6 +3,7 @@ package app
 import (
 	"os"
 	"runtime"
+	"strconv"
 )
 
 // makeWay returns a function that is called as password checks begin, and as the last of them ends. A check
@@ -11,12 +12,14 @@ import (
 // two. Requests without a password check then wait for none. Calls of the function do not overlap.
 func makeWay() func(checking bool) {
 	added := false
+	set, err := strconv.ParseInt(os.Getenv("GOMAXPROCS"), 10, 32)
+	fixed := err == nil && set > 0 // as the runtime reads it, which ignores other values
 	return func(checking bool) {
 		switch {
 		case checking && runtime.GOMAXPROCS(0) == 1:
 			runtime.GOMAXPROCS(2)
 			added = true
-		case !checking && added && os.Getenv("GOMAXPROCS") == "":
+		case !checking && added && !fixed:
 			runtime.SetDefaultGOMAXPROCS() // which follows the limits of the container again
 			added = false
 		case !checking && added:

@@ -24,13 +24,16 @@ func TestChecksMakeWay(t *testing.T) {
 			}
 		}
 	}
-	t.Setenv("GOMAXPROCS", "")
-	runtime.GOMAXPROCS(1)
-	way := makeWay()
-	way(true)
-	way(false)
-	got := runtime.GOMAXPROCS(0)
-	if runtime.SetDefaultGOMAXPROCS(); got != runtime.GOMAXPROCS(0) {
-		t.Errorf("after a check there are %d, want the default of the runtime, %d", got, runtime.GOMAXPROCS(0))
+	for _, ignored := range []string{"", "0", "auto"} {
+		t.Setenv("GOMAXPROCS", ignored)
+		runtime.GOMAXPROCS(1)
+		way := makeWay()
+		way(true)
+		way(false)
+		got := runtime.GOMAXPROCS(0)
+		if runtime.SetDefaultGOMAXPROCS(); got != runtime.GOMAXPROCS(0) {
+			t.Errorf("with GOMAXPROCS=%s, there are %d after a check, want the default of the runtime, %d",
+				ignored, got, runtime.GOMAXPROCS(0))
+		}
 	}
 }

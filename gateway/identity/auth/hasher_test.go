@@ -298,3 +298,38 @@ func TestHasherTellsWhetherItChecks(t *testing.T) {
 		}
 	})
 }
+
+// The last check is over also if callers give up, before their turn or at that instant, and if a check panics.
+func TestHasherTellsTheEndAfterFailures(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hasher := newHasher(1)
+		checking, changes := false, 0
+		hasher.checking = func(goes bool) {
+			if changes++; checking == goes {
+				t.Errorf("change %d: heard %v again", changes, goes)
+			}
+			checking = goes
+		}
+		hasher.compute = func(_ password.Hash, plain string) bool {
+			if time.Sleep(time.Second); plain == "panic" {
+				panic(plain)
+			}
+			return true
+		}
+		var wg sync.WaitGroup
+		for i := range 40 {
+			wg.Go(func() {
+				defer func() { _ = recover() }()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Second/2)
+				defer cancel()
+				plain := []string{"", "panic"}[i/20]
+				_, _ = hasher.Verify(ctx, i%3 == 0, password.Hash{}, plain)
+			})
+		}
+		wg.Wait()
+		if checking || changes == 0 || hasher.free != hasher.slots {
+			t.Errorf("after all checks: checking %v after %d changes, %d slots are free", checking, changes, hasher.free)
+		}
+	})
+}
