@@ -259,7 +259,7 @@ func withoutPlaces(err error) error {
 	}
 	var all []string
 	for _, one := range problems {
-		all = append(all, one.Key+": "+one.Message)
+		all = append(all, printable(one.Key+": "+one.Message))
 	}
 	return errors.New(strings.Join(all, "\n"))
 }
@@ -299,7 +299,7 @@ func (a *adding) run(ctx context.Context, stdout, stderr io.Writer) error {
 	place := placeURL(a.cfg.PublicURL, a.app.Match)
 	a.printAddition(stdout, place, done)
 	_, _ = applied.WriteTo(stdout)
-	if applyErr == nil {
+	if applyErr == nil && !strings.HasPrefix(a.app.Match, "*.") { // which is no place to open
 		fmt.Fprintf(stdout, "Next: open %s.\n", place)
 	}
 	return applyErr

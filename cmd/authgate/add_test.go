@@ -161,6 +161,18 @@ func TestAddAsksWho(t *testing.T) {
 	}
 }
 
+// A refused name does not reach the terminal with its control characters.
+func TestAddPrintsNoControlCharacters(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	must.Do(t, os.WriteFile(path, []byte("upstreams: {}\nroutes: []\n"), 0o600))
+	cmd := addCommand()
+	cmd.SetArgs([]string{"wi\x1b[31mki", "--config", path, "--host", "wiki.lan", "--upstream", "http://127.0.0.1:1"})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	if err := cmd.Execute(); err == nil || strings.Contains(err.Error(), "\x1b") || !strings.Contains(err.Error(), "control") {
+		t.Errorf("a name with an escape sequence: %q", err)
+	}
+}
+
 // With a provider, whose users can be strangers, no answer lets all users in.
 func TestAddAsksWhoOfProvider(t *testing.T) {
 	t.Parallel()

@@ -67,7 +67,9 @@ func (a *adding) printNeeds(out io.Writer, done added) {
 	}
 	switch tls := a.cfg.TLS; {
 	case certified(before, host):
-	case len(before) > 0 && slices.Equal(before, done.new.TLS.Domains) && !strings.HasPrefix(host, "*."):
+	case tls.Mode == listening.TLSACME && strings.HasPrefix(host, "*."): // tls.domains may lack it
+		fmt.Fprintf(out, "The gateway then gets the certificates for it by itself.\n")
+	case len(before) > 0 && slices.Equal(before, done.new.TLS.Domains):
 		fmt.Fprintf(out, "Add %s to tls.domains: the gateway has certificates for the names there alone.\n", host)
 	case tls.Mode == listening.TLSACME:
 		fmt.Fprintf(out, "The gateway then gets the certificate for it by itself.\n")
