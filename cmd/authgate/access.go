@@ -132,10 +132,10 @@ func (f *accessFlags) choose(all []*explain.Access) (rows []explain.Row, routes 
 			routes = append(routes, route.Label())
 		}
 	}
-	if users, err = chooseNames("--user", "local account", f.users, users); err != nil {
+	if users, err = chooseNames("--user", "local account", f.users, users, policy.NormalName); err != nil {
 		return nil, nil, err
 	}
-	if routes, err = chooseNames("--route", "route", f.routes, routes); err != nil {
+	if routes, err = chooseNames("--route", "route", f.routes, routes, strings.Clone); err != nil {
 		return nil, nil, err
 	}
 	for _, name := range users {
@@ -154,10 +154,10 @@ func (f *accessFlags) choose(all []*explain.Access) (rows []explain.Row, routes 
 }
 
 // chooseNames returns the names of a flag, all of which must be known, or each known name once without the flag.
-func chooseNames(flag, kind string, given, known []string) (names []string, err error) {
+// Names of which normal makes the same are one.
+func chooseNames(flag, kind string, given, known []string, normal func(string) string) (names []string, err error) {
 	for _, name := range given {
-		is := func(one string) bool { return policy.NormalName(one) == policy.NormalName(name) }
-		at := slices.IndexFunc(known, is)
+		at := slices.IndexFunc(known, func(one string) bool { return normal(one) == normal(name) })
 		if at < 0 {
 			problem := fmt.Sprintf("%s: there is no %s %q", flag, kind, name)
 			if near, ok := strictyaml.Nearest(name, known); ok {
