@@ -23,7 +23,7 @@ const (
 	// streamWindow is how long they are watched from a logout on.
 	streamWindow = time.Second
 	// streamsSettle is how long the streams rest before anything is measured.
-	streamsSettle = 5 * time.Second
+	streamsSettle = 20 * time.Second
 )
 
 var streamsConfiguration = lab.Configuration("", `data_dir: data

@@ -28,7 +28,7 @@ const Message = "a message as an application sends it, of the usual length: " +
 const eventPause = 2 * time.Millisecond
 
 // QuietPause is the time between two events of a stream at rest.
-const QuietPause = 30 * time.Second
+const QuietPause = time.Minute
 
 // echo sends each message of a WebSocket back.
 func (a *application) echo(w http.ResponseWriter, r *http.Request) {

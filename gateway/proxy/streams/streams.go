@@ -31,7 +31,7 @@ const (
 	// processor. If there are many, more end at once, so that there are at most endBatches pauses.
 	endAtOnce  = 16
 	endBatches = 32
-	endPause   = 2 * time.Millisecond
+	endPause   = time.Millisecond
 	// checksAtOnce is how many streams are checked side by side, and so how many
 	// may wait for the store.
 	checksAtOnce = 64

@@ -66,7 +66,7 @@ func Parse(raw []byte, depth, keep int) (Value, error) {
 // parse is Parse of a text that may not be UTF-8.
 func parse(raw []byte, depth, keep int) (Value, error) {
 	var v Value
-	var names [2 * linear][]byte // room for the open objects of most texts
+	var names [linear][]byte
 	p := parser{raw: raw, depth: depth, keep: keep, names: names[:0]}
 	if !p.value(&v, 1) {
 		if p.tooDeep {
