@@ -43,7 +43,9 @@ func TestExternalAuth(t *testing.T) {
 	t.Parallel()
 	r, alice := newExternalRig(t, "true")
 	w := r.asksExternal(200, "GET", "gw.example:8443", "/session/x?y=/z", alice.cookie, "X-Auth-User: root")
-	wantIdentity(t, w, map[string]string{"X-Auth-User": "alice", "X-Auth-Subject": "local:alice", "X-Auth-Mechanism": "session"})
+	wantIdentity(t, w, map[string]string{
+		"X-Auth-User": "alice", "X-Auth-Subject": "local:alice", "X-Auth-Mechanism": "session",
+	})
 	w = r.asksExternal(200, "GET", "gw.example", "/public/", "X-Auth-User: root")
 	wantIdentity(t, w, map[string]string{"X-Auth-User": "", "X-Auth-Roles": ""})
 	r.asksExternal(200, "PUT", "gw.example", "/bearer/", alice.bearer)
@@ -104,14 +106,17 @@ func TestExternalAuthRefused(t *testing.T) {
 	r.wantOf(400, q)
 	for header, status := range map[string]int{
 		"X-Forwarded-Host: gw.example:443": 200, "X-Forwarded-Host: wiki.example.org": 400,
-		"X-Forwarded-Uri: /session/": 200, "X-Forwarded-Uri: /.authgate/verify/session/": 400, "X-Forwarded-Uri: /public/": 400,
-		"X-Forwarded-Method: GET": 200, "X-Forwarded-Method: POST": 400, "X_Forwarded_Proto: https": 400,
+		"X-Forwarded-Uri: /session/": 200, "X-Forwarded-Uri: /.authgate/verify/session/": 400,
+		"X-Forwarded-Uri: /public/": 400,
+		"X-Forwarded-Method: GET":   200, "X-Forwarded-Method: POST": 400, "X_Forwarded_Proto: https": 400,
 		"X-Original-URL: https://gw.example/session/": 400, "X-Original-Method: GET": 400,
 	} {
 		r.asksExternal(status, "GET", "gw.example", "/session/", alice.cookie, header)
 	}
 	r.asksExternal(400, "GET", "gw.example, gw.example", "/session/", alice.cookie)
-	for _, other := range []string{"/.authgate/%76erify/session/", "/.authgate/verifyx/session/", "/.authgate//verify/session/"} {
+	for _, other := range []string{
+		"/.authgate/%76erify/session/", "/.authgate/verifyx/session/", "/.authgate//verify/session/",
+	} {
 		q := external("GET", "gw.example", "/session/", alice.cookie)
 		q.RequestURI = other
 		if w := r.serve(q); w.Code == 200 {

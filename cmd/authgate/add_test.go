@@ -168,7 +168,8 @@ func TestAddPrintsNoControlCharacters(t *testing.T) {
 	cmd := addCommand()
 	cmd.SetArgs([]string{"wi\x1b[31mki", "--config", path, "--host", "wiki.lan", "--upstream", "http://127.0.0.1:1"})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	if err := cmd.Execute(); err == nil || strings.Contains(err.Error(), "\x1b") || !strings.Contains(err.Error(), "control") {
+	if err := cmd.Execute(); err == nil || strings.Contains(err.Error(), "\x1b") ||
+		!strings.Contains(err.Error(), "control") {
 		t.Errorf("a name with an escape sequence: %q", err)
 	}
 }

@@ -79,7 +79,8 @@ func TestInitAsksAgain(t *testing.T) {
 		"", "https://foo.example.org/path", "foo bar", "[2001:db8::1]:8443", "https://foo.example.org/",
 		"nowhere", "http://127.0.0.1:4000/?x", "http://127.0.0.1:4000",
 		"", "a b", "/wiki", "https://wiki.example.org/",
-		"nowhere", "http://idp.example.org", "https://idp.example.org/realms/home", "", "id", "hidden ", "hidden", ",", "bob, eve",
+		"nowhere", "http://idp.example.org", "https://idp.example.org/realms/home", "", "id", "hidden ", "hidden",
+		",", "bob, eve",
 		"a\x01b", "alice",
 		"a|a", plain+"|"+plain+"r", plain+" |"+plain+" ", plain+"|"+plain)
 	if err != nil {
@@ -87,7 +88,8 @@ func TestInitAsksAgain(t *testing.T) {
 	}
 	want := firstSteps{
 		site:     site{Front: "nginx", Host: "foo.example.org", Certificates: listening.TLSInternal},
-		Upstream: "http://127.0.0.1:4000", User: "alice", App: "app", Place: "https://wiki.example.org/", Match: "wiki.example.org/",
+		Upstream: "http://127.0.0.1:4000", User: "alice", App: "app",
+		Place: "https://wiki.example.org/", Match: "wiki.example.org/",
 		idp: idp{
 			Issuer: "https://idp.example.org/realms/home", ClientID: "id", SecretFile: "example.secret", People: "bob, eve",
 			secret: "hidden",
@@ -101,7 +103,8 @@ func TestInitAsksAgain(t *testing.T) {
 		"a host is needed", "give the host alone", "the lines for nginx need a name, not the address [2001:db8::1]:8443",
 		`"https://foo bar" is not a URL; expected https://HOST`,
 		`"nowhere" does not begin with http://`, "http://HOST:PORT",
-		"[app.example.org]: ", "such as wiki.example.org", "Register this redirect URI there:\n  https://foo.example.org/.authgate/callback\n",
+		"[app.example.org]: ", "such as wiki.example.org",
+		"Register this redirect URI there:\n  https://foo.example.org/.authgate/callback\n",
 		"The client secret begins or ends with a space", "no user is named", "user names (at Google: addresses)",
 		"The new password must have at least 8 characters.", "The new password and its repetition differ.",
 	} {
@@ -266,7 +269,8 @@ func TestInitProvider(t *testing.T) {
 		{Spec: &policy.Spec{Providers: []string{"local"}}},
 		{Spec: &policy.Spec{Users: []string{"google:a@example.org", "google:b@example.org"}}},
 	}
-	if invited == nil || !reflect.DeepEqual([]policy.Ref(invited.Any), want) || cfg.Routes[0].Policy[0].Name != "invited" ||
+	if invited == nil || !reflect.DeepEqual([]policy.Ref(invited.Any), want) ||
+		cfg.Routes[0].Policy[0].Name != "invited" ||
 		!slices.Contains(cfg.Routes[0].Auth, policy.OIDC) || len(cfg.Warnings()) > 0 {
 		t.Errorf("who may pass: %+v, %+v, %v", invited, cfg.Routes[0], cfg.Warnings())
 	}
@@ -553,7 +557,9 @@ func TestInitForceSharesSecret(t *testing.T) {
 	must.Do(t, os.Chmod(path, 0o640))
 	steps := defaults()
 	steps.Front = frontTest
-	steps.idp = idp{Issuer: "https://idp.lan", ClientID: "id", People: allUsers, SecretFile: "idp.secret", secret: "hidden"}
+	steps.idp = idp{
+		Issuer: "https://idp.lan", ClientID: "id", People: allUsers, SecretFile: "idp.secret", secret: "hidden",
+	}
 	must.Do(t, steps.write(path, "correct horse", true))
 	wantMode(t, filepath.Join(filepath.Dir(path), "idp.secret"), 0o640)
 }

@@ -58,7 +58,8 @@ func TestInitOnTerminal(t *testing.T) {
 	}
 	world.Until(t, "what comes next", func() bool { return strings.Contains(term.screen.String(), "setcap") })
 	cfg := world.Must(config.Load(path))(t)
-	if secret := cfg.Providers[0].ClientSecret.Reveal(); secret != "tumble-weed" || cfg.Routes[0].Match != "wiki.example.org/" {
+	if secret := cfg.Providers[0].ClientSecret.Reveal(); secret != "tumble-weed" ||
+		cfg.Routes[0].Match != "wiki.example.org/" {
 		t.Errorf("the answers became %q, %s", secret, cfg.Routes[0].Match)
 	}
 	user, upstream := cfg.Accounts.Users[0], cfg.Upstreams["wiki"].URL.String()

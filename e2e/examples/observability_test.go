@@ -108,7 +108,8 @@ func gatewayCode(t *testing.T) map[string]string {
 
 // auditCall matches where the source names an audit event.
 var auditCall = regexp.MustCompile(
-	`(?:\bAudit(?:Refused)?\(|\bEvents\.Record\(|\bend\(ex, |slog\.String\("event", |^\t(?:continued|cut|lost) += )"([a-z_]+)"`)
+	`(?:\bAudit(?:Refused)?\(|\bEvents\.Record\(|\bend\(ex, |slog\.String\("event", |` +
+		`^\t(?:continued|cut|lost) += )"([a-z_]+)"`)
 
 // fieldsOf returns the fields of the event of a row: its own, and those that the page names above the table.
 func fieldsOf(page *world.Document, row []string) map[string]bool {

@@ -43,7 +43,8 @@ var providers = []row{
 		tries:   []try{{"password, groups, a changed group, a removed account's password", "TestDirectory"}}},
 	{name: "Samba's Active Directory behind Dex", needs: []string{"./../bin/interop/dex", "samba", "samba-tool"},
 		version: version{"dpkg-query -W samba", `samba\s+(\S+)`},
-		tries:   []try{{"password, groups in groups, an ended membership, disabled and removed accounts", "TestActiveDirectory"}}},
+		tries: []try{{"password, groups in groups, an ended membership, disabled and removed accounts",
+			"TestActiveDirectory"}}},
 	{name: "zitadel/oidc", needs: []string{"./../bin/interop/zitadel"},
 		version: version{"go version -m ../bin/interop/zitadel", `github.com/zitadel/oidc/v3\s+(\S+)`},
 		tries: []try{

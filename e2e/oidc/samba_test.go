@@ -68,7 +68,8 @@ func startSamba(t *testing.T) *samba {
 	}
 	s.tool(t, "domain", "passwordsettings", "set", "--complexity=off", "--min-pwd-length=4", "-s", s.conf)
 	s.change(t, "ou create OU=people", "ou create OU=groups",
-		"user create alice wonderland --userou=OU=people --mail-address=alice@example.org --given-name=Alice --surname=Archer",
+		"user create alice wonderland --userou=OU=people --mail-address=alice@example.org --given-name=Alice "+
+			"--surname=Archer",
 		"user create bob builder --userou=OU=people --mail-address=bob@example.org --given-name=Bob --surname=Builder",
 		"user create carol carol-left --userou=OU=people --mail-address=carol@example.org", "user disable carol",
 		"user create reader read-only", "group add admins --groupou=OU=groups", "group add owners --groupou=OU=groups",

@@ -105,19 +105,7 @@ early_header_mutation_extensions:
     "@type": type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation
     mutations:
 `+indented(mutations, 4), 10)+"\n          upgrade_configs:",
-		"FILTERS", indented(`http_filters:
-- name: envoy.filters.http.ext_authz
-  typed_config:
-    "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz
-    http_service:
-      server_uri: {uri: "http://authgate", cluster: gate, timeout: 10s}
-      path_override: `+ask.HTTP.PathOverride+`
-      authorization_response: {allowed_upstream_headers: {patterns: [`+exactly(ask.HTTP.HeadersToBackend)+`]}}
-    allowed_headers: {patterns: [`+exactly(ask.HeadersToExtAuth)+`]}
-- name: envoy.filters.http.router
-  typed_config:
-    "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
-`, 10),
+		"FILTERS", askingFilters("path_override: "+ask.HTTP.PathOverride, ask.HTTP.HeadersToBackend, ask.HeadersToExtAuth),
 		"ROUTE", indented(`- match: {path: /.authgate/verify}
   direct_response: {status: 404}
   typed_per_filter_config: &open
@@ -129,6 +117,24 @@ early_header_mutation_extensions:
   typed_per_filter_config: *open
 `, 14))
 	return envoy(t, files, dir, config)
+}
+
+// askingFilters are the filters of a listener that asks the gate, at a place: with the headers allowed, of whose
+// answer the application gets those of result.
+func askingFilters(place string, result, allowed []string) string {
+	return indented(`http_filters:
+- name: envoy.filters.http.ext_authz
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz
+    http_service:
+      server_uri: {uri: "http://authgate", cluster: gate, timeout: 10s}
+      `+place+`
+      authorization_response: {allowed_upstream_headers: {patterns: [`+exactly(result)+`]}}
+    allowed_headers: {patterns: [`+exactly(allowed)+`]}
+- name: envoy.filters.http.router
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+`, 10)
 }
 
 // exactly is matchers of Envoy for some names of headers.
@@ -155,19 +161,7 @@ func gatewayAPI(t *testing.T, files map[string]string, dir, address string) *exe
 	config := world.Substituted(t, envoyBootstrap, "SITE", filepath.Join(dir, "site.pem"),
 		"ADDRESS", envoyAddress(t, address),
 		"domains: [auth.example.org]", "domains: [auth.example.org]\n"+indented(removed, 14),
-		"FILTERS", indented(`http_filters:
-- name: envoy.filters.http.ext_authz
-  typed_config:
-    "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz
-    http_service:
-      server_uri: {uri: "http://authgate", cluster: gate, timeout: 10s}
-      path_prefix: `+ask.Path+`
-      authorization_response: {allowed_upstream_headers: {patterns: [`+exactly(ask.AllowedResponseHeaders)+`]}}
-    allowed_headers: {patterns: [`+exactly(ask.AllowedHeaders)+`]}
-- name: envoy.filters.http.router
-  typed_config:
-    "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
-`, 10),
+		"FILTERS", askingFilters("path_prefix: "+ask.Path, ask.AllowedResponseHeaders, ask.AllowedHeaders),
 		"ROUTE", indented(`- match: {path_separated_prefix: /.authgate/verify}
   redirect: {path_redirect: /.authgate/account, response_code: FOUND}
   typed_per_filter_config: &open

@@ -78,7 +78,10 @@ func TestExpiryMetric(t *testing.T) {
 	internal := must(openLocalCA(dir, []string{"localhost", "127.0.0.1"}, c.Now, discard()))
 	const day = 24 * time.Hour
 	several := stubCertificates{
-		{Domain: "failing.example", Begins: c.Now().Add(-day), Expires: c.Now().Add(30 * time.Second), Problem: "no such host"},
+		{
+			Domain: "failing.example", Begins: c.Now().Add(-day), Expires: c.Now().Add(30 * time.Second),
+			Problem: "no such host",
+		},
 		{Domain: "expired.example", Begins: c.Now().Add(-day), Expires: c.Now().Add(-time.Hour)},
 		{Domain: "none.example", Problem: "no such host"},
 	}

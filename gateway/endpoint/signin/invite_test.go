@@ -86,7 +86,8 @@ func TestInvite(t *testing.T) {
 // Where there are applications, the first page of a user who is invited is the start page.
 func TestInviteLeadsToApplications(t *testing.T) {
 	t.Parallel()
-	r := rig.WithUsers(t, inviteConfig+"  - {match: /wiki/, upstream: app, auth: [session], app: {title: Wiki}}\n", inviteUsers)
+	r := rig.WithUsers(t,
+		inviteConfig+"  - {match: /wiki/, upstream: app, auth: [session], app: {title: Wiki}}\n", inviteUsers)
 	_, token := inviteTo(t, r, r.Login(rig.Alice), "carol")
 	at, page := r.Person().Visit("POST", "https://gw.example/signin/invite", setBy(token, "looking-glass"), rig.Form,
 		"Origin: https://gw.example")

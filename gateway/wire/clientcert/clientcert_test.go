@@ -315,7 +315,9 @@ func TestUserEnds(t *testing.T) {
 	d := newDesk(t)
 	users := clocktest.At(start.Add(time.Hour)) // another clock
 	found := []*policy.Identity{
-		{Username: "alice", Roles: []string{"a"}, Ends: policy.Ends{Roles: map[string]time.Time{"a": users.Now().Add(time.Minute)}}},
+		{Username: "alice", Roles: []string{"a"}, Ends: policy.Ends{
+			Roles: map[string]time.Time{"a": users.Now().Add(time.Minute)},
+		}},
 		{Username: "alice"}, nil,
 	}
 	d.options.UserNow = users.Now
