@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"net/http"
 	"runtime/debug"
 	"sync"
@@ -18,7 +19,7 @@ import (
 // same memory again is in the processor's cache. It is safe for concurrent use.
 type exchanges struct{ pool sync.Pool }
 
-// get returns a zero exchange.
+// get returns a zero exchange. Its body may have memory.
 func (e *exchanges) get() *exchange {
 	if ex, ok := e.pool.Get().(*exchange); ok {
 		return ex
@@ -26,9 +27,10 @@ func (e *exchanges) get() *exchange {
 	return new(exchange)
 }
 
-// put takes back an exchange that nothing but the caller knows of.
+// put takes back an exchange that nothing but the caller knows of. It went the fast path, so its body is short.
 func (e *exchanges) put(ex *exchange) {
-	*ex = exchange{}
+	ex.body.Reset()
+	*ex = exchange{body: ex.body}
 	e.pool.Put(ex)
 }
 
@@ -44,6 +46,7 @@ type exchange struct {
 	sent      forward.Request // to the upstream
 	confirmed *confirmed      // by Check; nil: not checked yet
 	message   *mcp.Message    // for an MCP server; nil: there is none
+	body      bytes.Buffer    // with that message
 	demand    policy.Demand   // of a step-up
 	tellsEnd  bool            // the answer tells that the login has ended
 

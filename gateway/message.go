@@ -44,11 +44,10 @@ func (ex *exchange) readMessage() (*mcp.Message, error) {
 	if !hasJSON(ex.Request.Header) {
 		return nil, web.UnsupportedMedia("application/json in UTF-8, without Content-Encoding")
 	}
-	body, err := ex.ReadWhole(cmp.Or(ex.route.config.MaxBody, mostMessage))
-	if err != nil {
+	if err := ex.ReadWhole(&ex.body, cmp.Or(ex.route.config.MaxBody, mostMessage)); err != nil {
 		return nil, err
 	}
-	return mcp.Read(body)
+	return mcp.Read(ex.body.Bytes())
 }
 
 // checkEmptyBody refuses a body where no message can be.
@@ -56,7 +55,7 @@ func (ex *exchange) checkEmptyBody() error {
 	if err := mcp.CheckRepeated(ex.Request.Header, nil); err != nil {
 		return err
 	}
-	_, err := ex.ReadWhole(0)
+	err := ex.ReadWhole(&ex.body, 0)
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return web.BadRequest("Only a POST may have a body here.", tooLarge)
 	}

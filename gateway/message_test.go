@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -89,6 +91,36 @@ func TestMessagePasses(t *testing.T) {
 	for _, method := range []string{"GET", "DELETE", "OPTIONS"} {
 		r.want(200, method, "/mcp", "", alice)
 	}
+}
+
+// Messages at the same time do not share the memory of their bodies, however long they are and however they come.
+func TestMessagesAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newNetworkRig(t, edit(t, toolsConfig, "routes:\n", searching+"routes:\n"),
+		func(w http.ResponseWriter, q *http.Request) {
+			body, _ := io.ReadAll(q.Body)
+			_, _ = w.Write(body)
+		})
+	_, alice, _ := strings.Cut(r.login(aliceIn).bearer, ": ")
+	var clients sync.WaitGroup
+	for n := range 8 {
+		clients.Go(func() {
+			for i := range 40 {
+				body := strings.ReplaceAll(call("search_x"), "1.0", strings.Repeat(strconv.Itoa(n+1), 1+i*i*20))
+				q := httptest.NewRequest("POST", "/mcp", strings.NewReader(body))
+				q.Host = "gw.example"
+				if i%4 == 0 {
+					q.ContentLength = -1
+				}
+				q.Header = http.Header{"Authorization": {alice}, "Content-Type": {"application/json"}}
+				if w := r.serve(q); w.Code != 200 || w.Body.String() != body {
+					t.Errorf("%.120s is forwarded as %.120s, %d", body, w.Body, w.Code)
+					return
+				}
+			}
+		})
+	}
+	clients.Wait()
 }
 
 // A refused message gets an answer that the agent sees, and is forbidden in log, metrics and audit events.

@@ -184,25 +184,26 @@ func (ex *Exchange) ReadBody() error {
 	return &Error{Status: http.StatusBadRequest, Detail: "The body could not be read.", Cause: err}
 }
 
-// ReadWhole reads the whole body, of at most limit bytes, for a request to an upstream, which gets the same bytes.
-// The client may pause as in an upload.
-func (ex *Exchange) ReadWhole(limit int64) ([]byte, error) {
+// ReadWhole reads the whole body, of at most limit bytes, into an empty buffer, for a request to an upstream, which
+// gets the same bytes. So the buffer must not change before the exchange has ended. The client may pause as in an
+// upload.
+func (ex *Exchange) ReadWhole(body *bytes.Buffer, limit int64) error {
 	r := ex.Request
 	if r.ContentLength > limit {
-		return nil, &http.MaxBytesError{Limit: limit}
+		return &http.MaxBytesError{Limit: limit}
 	}
 	upload := ex.Upload()
 	if upload == nil {
-		return nil, nil
+		return nil
 	}
 	defer upload.Stop()
-	var body bytes.Buffer
 	body.Grow(int(min(max(r.ContentLength, 0), MaxBody)) + bytes.MinRead)
 	if _, err := body.ReadFrom(http.MaxBytesReader(ex.ResponseWriter, upload, limit)); err != nil {
-		return nil, upload.Failure(err)
+		return upload.Failure(err)
 	}
 	ex.pace.bodyRead = true
-	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body.Bytes())), int64(body.Len()), nil
+	upload.ReadCloser = io.NopCloser(bytes.NewReader(body.Bytes()))
+	r.Body, r.ContentLength, r.TransferEncoding = upload.ReadCloser, int64(body.Len()), nil
 	delete(r.Header, "Expect") // the client has been told to go on
-	return body.Bytes(), nil
+	return nil
 }

@@ -42,8 +42,11 @@ type Upload struct {
 // Upload bounds the pauses in the request's body. It returns nil if there is none. The caller
 // must call Stop before the exchange is finished.
 func (ex *Exchange) Upload() *Upload {
-	if ex.Request.ContentLength == 0 {
+	switch {
+	case ex.Request.ContentLength == 0:
 		return nil
+	case ex.pace.bodyRead && ex.pace.upload != nil:
+		return ex.pace.upload // by ReadWhole
 	}
 	body := &Upload{
 		ReadCloser: ex.Request.Body, writer: ex.ResponseWriter,

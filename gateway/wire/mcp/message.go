@@ -17,7 +17,6 @@ const (
 	CodeInvalid        = -32600
 	CodeHeadersDiffer  = -32020
 	maxNesting         = 64
-	levelsThatAreKept  = 2 // the message, and params
 	versionWithHeaders = "2026-07-28"
 	versionMember      = "io.modelcontextprotocol/protocolVersion"
 )
@@ -66,7 +65,7 @@ func (e *Error) Error() string { return e.Text }
 
 // Read reads a message. The error is an *Error. The message does not refer to the memory of body.
 func Read(body []byte) (*Message, error) {
-	root, err := strictjson.Parse(body, maxNesting, levelsThatAreKept)
+	root, err := strictjson.Parse(body, maxNesting, isRead)
 	m := &Message{}
 	if id := root.Member("id").Raw; isID(id) {
 		m.ID = slices.Clone(id)
@@ -85,6 +84,17 @@ func Read(body []byte) (*Message, error) {
 		return nil, m.invalid(text)
 	}
 	return m, nil
+}
+
+// isRead reports whether the members of a member are of interest.
+func isRead(level int, name []byte) bool {
+	switch string(name) {
+	case "params":
+		return level == 1
+	case "_meta", "notifications":
+		return level == 2
+	}
+	return false
 }
 
 // invalid returns the error of a message that is JSON.
@@ -124,7 +134,7 @@ func (m *Message) readMembers(root *strictjson.Value) string {
 	if resembles(&params, "jsonrpc", "id", "method", "params", "result", "error", "name", "uri") {
 		return oddMember
 	}
-	meta := membersOf(&params, "_meta")
+	meta := params.Member("_meta")
 	if version := meta.Member(versionMember); version.Raw != nil {
 		m.version = new(stringOf(version))
 	}
@@ -162,7 +172,7 @@ func (m *Message) readWatched(params *strictjson.Value) string {
 	if resembles(params, "notifications") {
 		return oddMember
 	}
-	notifications := membersOf(params, "notifications")
+	notifications := params.Member("notifications")
 	if resembles(&notifications, "resourceSubscriptions") {
 		return oddMember
 	}
@@ -179,15 +189,6 @@ func (m *Message) readWatched(params *strictjson.Value) string {
 		m.Watched = append(m.Watched, uri)
 	}
 	return ""
-}
-
-// membersOf returns a member of the params with its own members.
-func membersOf(params *strictjson.Value, name string) strictjson.Value {
-	value := params.Member(name)
-	if value.IsObject() {
-		value, _ = strictjson.Parse(value.Raw, maxNesting, 1) // a part of the message has no fault
-	}
-	return value
 }
 
 // resembles reports whether an object has a member that lenient servers take for one of those names.

@@ -41,6 +41,6 @@ func Unique(raw []byte) error {
 	if _, err := d.Token(); err != io.EOF {
 		return errors.New("more than one JSON value")
 	}
-	_, err := parse(first, math.MaxInt, 0)
+	_, err := parse(first, math.MaxInt, nil)
 	return err
 }

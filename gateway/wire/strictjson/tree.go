@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -50,13 +51,14 @@ func (v *Value) Member(name string) (found Value) {
 func (v *Value) IsObject() bool { return len(v.Raw) > 0 && v.Raw[0] == '{' }
 
 // Parse parses one JSON text in which no object has two members with the same name, and in which
-// objects and arrays are nested at most depth levels. It keeps the members of objects in the first keep
-// levels. With ErrDuplicate and ErrDepth, it returns the whole value beside the error,
+// objects and arrays are nested at most depth levels. It keeps the members of the whole value, and those of a member
+// for which keep returns true; level is 1 for the members of the whole value. A nil keep keeps none.
+// With ErrDuplicate and ErrDepth, Parse returns the whole value beside the error,
 // unless the text is too deep for encoding/json.
 //
 // It looks at each byte once and allocates only for the members that it keeps, because routes for MCP servers
 // parse each request.
-func Parse(raw []byte, depth, keep int) (Value, error) {
+func Parse(raw []byte, depth int, keep func(level int, name []byte) bool) (Value, error) {
 	if !utf8.Valid(raw) {
 		return Value{}, ErrSyntax
 	}
@@ -64,11 +66,10 @@ func Parse(raw []byte, depth, keep int) (Value, error) {
 }
 
 // parse is Parse of a text that may not be UTF-8.
-func parse(raw []byte, depth, keep int) (Value, error) {
+func parse(raw []byte, depth int, keep func(level int, name []byte) bool) (Value, error) {
 	var v Value
-	var names [linear][]byte
-	p := parser{raw: raw, depth: depth, keep: keep, names: names[:0]}
-	if !p.value(&v, 1) {
+	p := parser{raw: raw, depth: depth, keep: keep}
+	if !p.value(&v, 1, keep != nil) {
 		if p.tooDeep {
 			return Value{}, ErrDepth
 		}
@@ -82,26 +83,32 @@ func parse(raw []byte, depth, keep int) (Value, error) {
 
 // parser parses a text. Its methods return false where the text is no JSON.
 type parser struct {
-	raw         []byte
-	at          int
-	depth, keep int
-	names       [][]byte // of the objects that are open, decoded
-	fault       error    // the first one in a text that is JSON
-	tooDeep     bool     // for encoding/json
+	raw     []byte
+	at      int
+	depth   int
+	keep    func(level int, name []byte) bool
+	names   [maxNames][]byte // of members of the objects that are open, decoded
+	open    int              // the number of those names
+	fault   error            // the first one in a text that is JSON
+	tooDeep bool             // for encoding/json
 }
 
 const (
-	linear = 16     // up to how many members the names of an object are compared with each other
-	most   = 10_000 // levels that encoding/json takes
+	maxNames = 32     // beyond them, the names of an object are in a map
+	most     = 10_000 // levels that encoding/json takes
 )
 
 // value parses a value. A nil v keeps nothing of it.
-func (p *parser) value(v *Value, level int) bool {
+func (p *parser) value(v *Value, level int, members bool) bool {
 	p.space()
 	start, ok := p.at, false
 	switch p.peek() {
 	case '{', '[':
-		ok = p.container(v, level)
+		if members {
+			ok = p.container(v, level)
+		} else {
+			ok = p.container(nil, level)
+		}
 	case '"':
 		_, _, ok = p.text()
 	case 't':
@@ -145,7 +152,7 @@ func (p *parser) word(text string) bool {
 	return true
 }
 
-// container parses an object or an array.
+// container parses an object or an array. A nil v keeps none of its members.
 func (p *parser) container(v *Value, level int) bool {
 	if level > p.depth {
 		p.fault = cmp.Or(p.fault, ErrDepth)
@@ -154,7 +161,7 @@ func (p *parser) container(v *Value, level int) bool {
 		p.tooDeep = true
 		return false
 	}
-	closing, base := byte(']'), len(p.names)
+	closing, base := byte(']'), p.open
 	if p.peek() == '{' {
 		closing = '}'
 	}
@@ -165,6 +172,7 @@ func (p *parser) container(v *Value, level int) bool {
 	}
 	for {
 		var kept *Value
+		members := false
 		if closing == '}' {
 			name, ok := p.name()
 			if !ok {
@@ -173,19 +181,19 @@ func (p *parser) container(v *Value, level int) bool {
 			if p.twice(name, base, &many) {
 				p.fault = cmp.Or(p.fault, fmt.Errorf("member %q %w", name, ErrDuplicate))
 			}
-			if v != nil && level <= p.keep {
+			if v != nil {
 				if v.Members == nil {
 					v.Members = make([]Member, 0, 4)
 				}
 				v.Members = append(v.Members, Member{Name: name})
-				kept = &v.Members[len(v.Members)-1].Value
+				kept, members = &v.Members[len(v.Members)-1].Value, p.keep(level, name)
 			}
 		}
-		if !p.value(kept, level+1) {
+		if !p.value(kept, level+1, members) {
 			return false
 		}
 		if p.space(); p.take(closing) {
-			p.names = p.names[:base]
+			p.open = base
 			return true
 		}
 		if !p.take(',') {
@@ -194,11 +202,13 @@ func (p *parser) container(v *Value, level int) bool {
 	}
 }
 
-// twice notes the name of a member, and reports whether its object has it already.
+// twice notes the name of a member, and reports whether its object has it already. base is the number of the
+// names before those of the object.
 func (p *parser) twice(name []byte, base int, many *map[string]bool) bool {
-	known := p.names[base:]
-	if len(known) < linear {
-		p.names = append(p.names, name)
+	known := p.names[base:p.open]
+	if p.open < maxNames {
+		p.names[p.open] = name
+		p.open++
 		return slices.ContainsFunc(known, func(other []byte) bool { return bytes.Equal(name, other) })
 	}
 	if *many == nil {
@@ -234,35 +244,39 @@ func (p *parser) name() ([]byte, bool) {
 // text parses a string, and returns it with its quotes, and whether it has escapes.
 func (p *parser) text() (quoted []byte, escaped, ok bool) {
 	start, raw := p.at, p.raw
-	for at := start + 1 + plain(raw[start+1:]); at < len(raw); at++ {
-		switch c := raw[at]; {
-		case c == '"':
-			p.at = at + 1
-			return raw[start:p.at], escaped, true
-		case c < ' ':
+	for at := start + 1; ; at = p.at + 1 {
+		if at += plain(raw[at:]); at == len(raw) {
 			return nil, false, false
-		case c == '\\':
-			p.at = at
+		}
+		switch p.at = at; raw[at] {
+		case '"':
+			p.at++
+			return raw[start:p.at], escaped, true
+		case '\\':
 			if escaped = true; !p.escape() {
 				return nil, false, false
 			}
-			at = p.at + plain(raw[p.at+1:])
+		default:
+			return nil, false, false
 		}
 	}
-	return nil, false, false
 }
 
 // plain returns how many of the first bytes of a text are neither quotes, backslashes nor control characters.
-// It looks at eight bytes at once, and returns a multiple of eight.
+// It looks at eight bytes at once.
 func plain(raw []byte) (n int) {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	for ; n+8 <= len(raw); n += 8 {
 		eight := binary.LittleEndian.Uint64(raw[n:])
-		quotes, backslashes := eight^each*'"', eight^each*'\\'
-		// A byte below another one borrows from its high bit, unless that is set.
-		if ((eight-each*' ')&^eight|(quotes-each)&^quotes|(backslashes-each)&^backslashes)&high != 0 {
-			break
+		// The other bit of 0x02 makes a quote a space, and leaves control characters below it. A byte below the one
+		// that is subtracted borrows, and the first such byte has its high bit set then; bytes beyond ASCII had it.
+		quotesAndControls := (eight ^ each*2) - each*(' '+1)
+		backslashes := (eight ^ each*'\\') - each
+		if found := (quotesAndControls | backslashes) &^ eight & high; found != 0 {
+			return n + bits.TrailingZeros64(found)/8
 		}
+	}
+	for ; n < len(raw) && raw[n] != '"' && raw[n] != '\\' && raw[n] >= ' '; n++ {
 	}
 	return n
 }

@@ -9,10 +9,14 @@ import (
 	"unicode/utf8"
 )
 
+// none keeps the members of the whole value alone.
+func none(int, []byte) bool { return false }
+
 // Parse keeps members with decoded names down to a level, and the bytes of each value.
 func TestParse(t *testing.T) {
 	t.Parallel()
-	v, err := Parse([]byte(` {"a\u0062":[1,{"x":"}\""}] , "c":{"d":{"e":-1.5e9}},"f":true} `), 64, 2)
+	v, err := Parse([]byte(` {"a\u0062":[1,{"x":"}\""}] , "c":{"d":{"e":-1.5e9}},"f":true,"g":{"h":1}} `), 64,
+		func(level int, name []byte) bool { return level == 1 && string(name) != "g" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,6 +27,9 @@ func TestParse(t *testing.T) {
 	}
 	if d := v.Members[1].Value.Members[0].Value; d.Members != nil {
 		t.Errorf("the third level is kept: %v", d.Members)
+	}
+	if g := v.Member("g"); g.Members != nil || string(g.Raw) != `{"h":1}` {
+		t.Errorf("of g, %s and %v is kept", g.Raw, g.Members)
 	}
 }
 
@@ -43,7 +50,7 @@ func TestParseRefuses(t *testing.T) {
 		strings.Repeat("[", 8) + strings.Repeat("]", 8): nil, strings.Repeat("[", 9) + strings.Repeat("]", 9): ErrDepth,
 		strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000): ErrDepth,
 	} {
-		if _, err := Parse([]byte(text), 8, 1); !errors.Is(err, want) {
+		if _, err := Parse([]byte(text), 8, none); !errors.Is(err, want) {
 			t.Errorf("%.60s: got %v, want %v", text, err, want)
 		}
 	}
@@ -56,7 +63,7 @@ func TestParseEachByte(t *testing.T) {
 		for at := range 18 {
 			for c := range 256 {
 				text := `"` + strings.Repeat(fill, at) + string([]byte{byte(c)}) + strings.Repeat(fill, 18-at) + `"`
-				_, err := Parse([]byte(text), 1, 0)
+				_, err := Parse([]byte(text), 1, nil)
 				if (err == nil) != (json.Valid([]byte(text)) && utf8.ValidString(text)) {
 					t.Errorf("%q: %v", text, err)
 				}
@@ -68,11 +75,11 @@ func TestParseEachByte(t *testing.T) {
 // With a name that appears twice, the members after it are there, too, and no value is taken for the member twice.
 func TestParseAfterAFault(t *testing.T) {
 	t.Parallel()
-	v, err := Parse([]byte(`{"params":{"a":1,"a":2},"id":7}`), 8, 1)
+	v, err := Parse([]byte(`{"params":{"a":1,"a":2},"id":7}`), 8, none)
 	if id := v.Member("id"); string(id.Raw) != "7" || err.Error() != `member "a" appears twice` {
 		t.Errorf("got %v, %v", v, err)
 	}
-	if v, _ = Parse([]byte(`{"id":7,"id":7}`), 8, 1); v.Member("id").Raw != nil || v.Member("a").Raw != nil {
+	if v, _ = Parse([]byte(`{"id":7,"id":7}`), 8, none); v.Member("id").Raw != nil || v.Member("a").Raw != nil {
 		t.Errorf("got %v", v)
 	}
 }
@@ -89,7 +96,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(raw))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		v, err := Parse(raw, 10_000, 1)
+		v, err := Parse(raw, 10_000, none)
 		if (errors.Is(err, ErrSyntax) || errors.Is(err, ErrDepth)) == (json.Valid(raw) && utf8.Valid(raw)) {
 			t.Errorf("%q: %v; it is JSON for encoding/json: %v", raw, err, json.Valid(raw))
 		}
