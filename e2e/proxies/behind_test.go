@@ -107,7 +107,8 @@ func TestInitBehindProxies(t *testing.T) {
 }
 
 // wantOwnForwarded checks what a gateway behind the proxy believes: the proxy itself writes it, and
-// passes on nothing that a client says about its address, its scheme or the host.
+// passes on nothing that a client says about its address, its scheme or the host. It keeps its
+// connection to the gateway for the next request.
 func wantOwnForwarded(t *testing.T, proxy forwardProxy) {
 	t.Helper()
 	gate := world.Record(t)
@@ -123,6 +124,10 @@ func wantOwnForwarded(t *testing.T, proxy forwardProxy) {
 		if got != want && !(got == "" && name == "X-Forwarded-Host") { // then Host counts
 			t.Errorf("the gateway gets %s %q, expected %q", name, got, want)
 		}
+	}
+	v.Visit("GET", forwardApp+"/page", "")
+	if next := gate.One(t); next.From != m.From {
+		t.Errorf("the proxy connects from %s for its first request, and again from %s for the second", m.From, next.From)
 	}
 }
 

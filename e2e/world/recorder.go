@@ -31,6 +31,7 @@ type Message struct {
 	Head    []string // header lines
 	Body    string   // without its chunks
 	Trailer []string // trailer lines
+	From    string   // the address of the client, which with its port is one of a connection
 }
 
 // Record starts a recorder that ends with the test.
@@ -88,6 +89,7 @@ func (r *Recorder) serve(conn net.Conn) {
 		if err != nil {
 			return
 		}
+		m.From = conn.RemoteAddr().String()
 		r.mu.Lock()
 		r.got = append(r.got, m)
 		r.mu.Unlock()
