@@ -18,9 +18,16 @@ import (
 // so the gateway answers 503.
 var ErrBusy = errors.New("auth: too many password checks at once")
 
-// maxHashQueue is how many checks may wait in each queue of a hasher: a few seconds of
-// work. Further checks fail at once.
-const maxHashQueue = 256
+const (
+	// maxHashQueue is how many checks may wait in each queue of a hasher until their turn comes: a few seconds of
+	// work.
+	maxHashQueue = 256
+	// maxHashWaits is how many may wait in it at all. Further checks fail at once.
+	maxHashWaits = 2 * maxHashQueue
+	// busyPause is how long those beyond maxHashQueue wait. Clients that guess, and got their answers at once, would
+	// take the processor with thousands of requests a second.
+	busyPause = time.Second
+)
 
 // hasherRests is how long no password is checked before the memory of the checks goes back to the
 // system. The runtime would keep it for as long as the heap does not grow, which it does not.
@@ -58,7 +65,7 @@ func newHasher(slots int) *hasher {
 
 // Verify reports whether plain is the password of hash. It waits for a slot until
 // ctx ends, with those of known pairs if known is true. The error is ErrBusy if ctx ends
-// or if too many checks wait.
+// or if too many checks wait, mostly after a pause.
 func (h *hasher) Verify(ctx context.Context, known bool, hash password.Hash, plain string) (bool, error) {
 	if err := h.acquire(ctx, known); err != nil {
 		return false, err
@@ -99,25 +106,30 @@ func (h *hasher) acquire(ctx context.Context, known bool) error {
 		h.mu.Unlock()
 		return nil
 	}
-	if queue.Len() >= maxHashQueue {
+	if queue.Len() >= maxHashWaits {
 		h.mu.Unlock()
 		return ErrBusy
+	}
+	var late <-chan time.Time
+	if queue.Len() >= maxHashQueue {
+		late = time.After(busyPause)
 	}
 	turn := make(chan struct{})
 	place := queue.PushBack(turn)
 	h.mu.Unlock()
 	select {
 	case <-turn:
+		if ctx.Err() == nil {
+			return nil
+		}
 	case <-ctx.Done():
-	}
-	if ctx.Err() == nil {
-		return nil
+	case <-late:
 	}
 	h.mu.Lock()
 	queue.Remove(place) // nothing, if it is its turn
 	h.mu.Unlock()
 	select {
-	case <-turn: // given before the place was removed
+	case <-turn: // its turn came before the place was removed
 		h.release()
 	default:
 	}
@@ -150,7 +162,10 @@ func (h *hasher) release() {
 // Computed returns the number of password hashes computed so far.
 func (h *hasher) Computed() uint64 { return h.computed.Load() }
 
-// gaveUp returns ErrBusy with the cause of ctx, which has ended.
+// gaveUp returns ErrBusy with the cause of ctx, if that has ended.
 func gaveUp(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return ErrBusy
+	}
 	return fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
 }

@@ -60,6 +60,7 @@ func TestKnownPairsHavePlacesOfTheirOwn(t *testing.T) {
 			for i := range 300 {
 				guesses.Go(func() { guess(fmt.Sprint("name-", i), 1+i) })
 			}
+			time.Sleep(busyPause)
 			synctest.Wait()
 			refused := 300 - 1 - maxHashQueue
 			if len(failed) != refused || !errors.Is(errors.Join(failed...), ErrBusy) {
@@ -183,6 +184,7 @@ func TestHasherGivesBackPlaces(t *testing.T) {
 	}
 }
 
+// Checks wait for their turn in a queue. Those that find it full wait a second, in which a place may become free.
 func TestHasherBoundsWhatRunsAndWhatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -200,15 +202,50 @@ func TestHasherBoundsWhatRunsAndWhatWaits(t *testing.T) {
 			wg.Go(wantTrue)
 		}
 		synctest.Wait()
-		if ok, err := hasher.Verify(t.Context(), false, hash, "secret"); ok || !errors.Is(err, ErrBusy) {
-			t.Errorf("one too many: got %v, %v, want ErrBusy", ok, err)
+		wantBusy := func(after time.Duration) {
+			began := time.Now()
+			ok, err := hasher.Verify(t.Context(), false, hash, "secret")
+			if took := time.Since(began); ok || !errors.Is(err, ErrBusy) || took != after {
+				t.Errorf("one too many: got %v, %v after %v, want ErrBusy after %v", ok, err, took, after)
+			}
 		}
+		wantBusy(busyPause)
+		for range maxHashWaits - maxHashQueue {
+			wg.Go(func() { wantBusy(busyPause) })
+		}
+		synctest.Wait()
+		wantBusy(0)
+		time.Sleep(busyPause)
+		synctest.Wait()
 		close(release)
 		wg.Wait()
 		if n, at := hasher.Computed(), most(); n != slots+maxHashQueue || at != slots {
 			t.Errorf("%d computations, %d at once, want %d and %d", n, at, slots+maxHashQueue, slots)
 		}
 		wantTrue()
+	})
+}
+
+// A check behind a full queue is made if its turn comes within the pause.
+func TestHasherTakesLateChecks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHasher(1)
+		step := stepwise(h)
+		hash := passwordtest.Argon2id("secret")
+		var wg sync.WaitGroup
+		for range 1 + maxHashQueue + 1 {
+			wg.Go(func() {
+				if ok, err := h.Verify(t.Context(), false, hash, "secret"); !ok || err != nil {
+					t.Errorf("got %v, %v, want true", ok, err)
+				}
+			})
+		}
+		synctest.Wait()
+		for range 1 + maxHashQueue + 1 {
+			step()
+		}
+		wg.Wait()
 	})
 }
 

@@ -201,7 +201,7 @@ func TestBusyDoesNotCountAsFailure(t *testing.T) {
 	t.Parallel()
 	f := newVerifierFixture()
 	f.hasher.free = 0
-	for range maxHashQueue {
+	for range maxHashWaits {
 		f.hasher.queues[0].PushBack(make(chan struct{}))
 	}
 	people := newAccounts(accounts.Account{Username: "alice", Hash: passwordtest.Argon2id("wonderland")})
