@@ -143,7 +143,8 @@ func (ex *exchange) checkInFlight() error {
 const detailBusy = "Too many requests are being served at once. Try again."
 
 // mostStreams returns how many of the requests in flight may be streams. The others of the limit are an eighth,
-// and at least one: streams last, and would keep everybody from the pages and from the logout.
+// and at least one: streams last, and would keep everybody from the pages and from the logout. A limit of one leaves
+// none, so that a stream can open at all.
 func mostStreams(limit int64) int { return int(max(1, limit-max(1, limit/8))) }
 
 // BeginStream implements forward.Login: it counts the request as a stream of its login, or of its user

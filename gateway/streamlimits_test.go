@@ -72,7 +72,7 @@ func TestStreamsPerLogin(t *testing.T) {
 }
 
 // An eighth of limits.in_flight, and at least one, is for requests that are no streams: users can sign out however many
-// streams they have. A reload changes what counts for the next stream.
+// streams they have. With 1, a stream can open nevertheless. A reload changes what counts for the next stream.
 func TestShareWithoutStreams(t *testing.T) {
 	t.Parallel()
 	for limit, want := range map[int64]int{1: 1, 2: 1, 3: 2, 8: 7, 16: 14, 9500: 8313} {
