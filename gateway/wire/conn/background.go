@@ -125,7 +125,7 @@ func (b *background) deadline(t time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.until = t
-	if b.ending || b.watching && t.Equal(longAgo) {
+	if b.ending || b.serving && t.Equal(longAgo) {
 		return nil // endWatch sets it; or net/http aborts its own Read in the background, which is none
 	}
 	return b.conn.SetReadDeadline(t)

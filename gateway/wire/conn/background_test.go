@@ -208,22 +208,27 @@ func TestHijackedLate(t *testing.T) {
 // ends its own Read in the background by a deadline in the past, does not end the watch: it cancels nothing.
 func TestWatchOutlastsAbort(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		client, there := net.Pipe()
-		defer client.Close()
-		defer there.Close()
-		canceled := false
-		b := &background{conn: there, cancel: func() { canceled = true }}
-		must.Do(t, b.beginWatch())
-		time.Sleep(2 * holdTime)
-		synctest.Wait()
-		must.Do(t, b.deadline(longAgo))
-		synctest.Wait()
-		must.Do(t, b.deadline(time.Time{}))
-		go func() { _, _ = io.WriteString(client, "x") }()
-		var next [1]byte
-		if n, err := b.readAfterWatch(next[:]); canceled || err != nil || string(next[:n]) != "x" {
-			t.Errorf("canceled: %t; read %q, %v", canceled, next[:n], err)
-		}
-	})
+	for _, watched := range []bool{true, false} { // when net/http does so
+		synctest.Test(t, func(t *testing.T) {
+			client, there := net.Pipe()
+			defer client.Close()
+			defer there.Close()
+			canceled := false
+			b := &background{conn: there, cancel: func() { canceled = true }}
+			must.Do(t, b.beginWatch())
+			if watched {
+				time.Sleep(2 * holdTime)
+				synctest.Wait()
+			}
+			must.Do(t, b.deadline(longAgo))
+			time.Sleep(2 * holdTime)
+			synctest.Wait()
+			must.Do(t, b.deadline(time.Time{}))
+			go func() { _, _ = io.WriteString(client, "x") }()
+			var next [1]byte
+			if n, err := b.readAfterWatch(next[:]); canceled || err != nil || string(next[:n]) != "x" {
+				t.Errorf("watched: %t; canceled: %t; read %q, %v", watched, canceled, next[:n], err)
+			}
+		})
+	}
 }
