@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/wire/mcp"
@@ -48,6 +49,18 @@ func (ex *exchange) readMessage() (*mcp.Message, error) {
 		return nil, err
 	}
 	return mcp.Read(ex.body.Bytes())
+}
+
+// lateMessage is the age of a request at which its login may have ended since it was judged.
+const lateMessage = 500 * time.Millisecond
+
+// checkLate judges a request to an MCP server anew if its message took long to come: a client could begin requests,
+// and send their messages when its login has ended.
+func (ex *exchange) checkLate() error {
+	if ex.message == nil || time.Since(ex.Start) < lateMessage {
+		return nil
+	}
+	return ex.Check(ex.Request.Context())
 }
 
 // checkEmptyBody refuses a body where no message can be.

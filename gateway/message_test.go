@@ -386,6 +386,32 @@ func TestMessagePauses(t *testing.T) {
 	})
 }
 
+// A message that comes after the login has ended, or a reload that refuses it, does not reach the upstream.
+func TestMessageLate(t *testing.T) {
+	t.Parallel()
+	yaml := edit(t, toolsConfig, "routes:\n", searching+"routes:\n")
+	other := strings.Replace(yaml, `"search_*", get_page`, "other", 1)
+	listeningWith(t, yaml, func(t *testing.T, r *rig, dial func() net.Conn) {
+		for status, meanwhile := range map[int]func(alice string){
+			200: func(string) {},
+			401: func(alice string) { r.want(200, "POST", "/logout", "", alice) },
+			403: func(string) { r.mustReload(other) },
+		} {
+			r.mustReload(yaml)
+			alice, body := r.login(aliceIn).bearer, call("search_x")
+			head := "POST /mcp HTTP/1.1\nHost: gw.example\n" + alice + "\n" + jsonType
+			head += fmt.Sprintf("\nContent-Length: %d\n\n", len(body))
+			before, client := r.upstream.Reached(), dial()
+			time.AfterFunc(time.Second, func() { meanwhile(alice) })
+			ownrig.SendLater(client, 2*time.Second, body[20:])
+			answer := ownrig.Ask(t, client, head+body[:20])
+			if reached := r.upstream.Reached() - before; answer.StatusCode != status || reached > 0 != (status == 200) {
+				t.Errorf("want %d: %d, %d requests reached the upstream", status, answer.StatusCode, reached)
+			}
+		}
+	})
+}
+
 // A request that goes on ends when a reload refuses its message. One whose message the gateway did not read
 // does not go on where mcp decides.
 func TestMessageRecheck(t *testing.T) {

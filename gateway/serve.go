@@ -151,6 +151,9 @@ func (ex *exchange) authorize() error {
 	step := ex.trace.Step(tracing.StepDecide)
 	err = ex.decide(id)
 	step.End(ex.Decision, ex.Reason)
+	if err == nil && ex.MCP {
+		err = ex.checkLate()
+	}
 	if err != nil {
 		return err
 	}
