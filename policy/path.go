@@ -15,7 +15,8 @@ type Path struct {
 	// of ParseTargetWithSlashes stays "%2F", which no other path contains.
 	Decoded string
 	// Slashed is Decoded with these encoded slashes as slashes, which is how
-	// some servers read the path. It is empty if there are none.
+	// some servers read the path. It is empty if there are none. It may hold empty
+	// segments, which many of these servers leave out.
 	Slashed string
 	// Query is the text after the first "?", byte for byte.
 	Query string
@@ -59,11 +60,10 @@ var ErrEncodedSlash = refuse("the path holds an encoded slash")
 func ParseTarget(target string) (Path, error) { return parseTarget(target, false) }
 
 // ParseTargetWithSlashes is ParseTarget for routes that keep encoded slashes. It
-// accepts an encoded slash that is encoded once and is between two parts of a
-// segment that are not empty. The result is for Table.CheckSlashes to judge.
+// accepts an encoded slash that is encoded once. The result is for Table.Find to judge.
 //
-// It refuses a path that either reading of these slashes makes ambiguous:
-// ParseTarget must accept the path when they are read as slashes.
+// It refuses a path that either reading of these slashes makes ambiguous: ParseTarget must
+// accept the path when they are read as slashes and empty segments are left out.
 func ParseTargetWithSlashes(target string) (Path, error) { return parseTarget(target, true) }
 
 func parseTarget(target string, keepSlashes bool) (Path, error) {
@@ -158,10 +158,6 @@ func checkPath(raw, decoded string, holds traits) error {
 	}
 	if holds.wide && strings.ContainsFunc(decoded, unicode.IsControl) {
 		return refuse("the path holds a control character")
-	}
-	if holds.slashes &&
-		(strings.Contains(decoded, "//") || !strings.HasSuffix(raw, "/") && strings.HasSuffix(decoded, "/")) {
-		return refuse("the path holds an encoded slash at the beginning or end of a segment")
 	}
 	final := decoded
 	if holds.escaped && strings.Contains(decoded, "%") {

@@ -20,6 +20,8 @@ const (
 // ErrNoRoute: no route matches the request.
 var ErrNoRoute = errors.New("policy: no route matches")
 
+var errDecodedAgain = refuse("the path is encoded more than once, and leads to another route when it is decoded again")
+
 // Lookup is Match, if the route takes a path of this form.
 func (t *Table) Lookup(req *Request) (Match, bool) {
 	found, ok := t.Match(req)
@@ -45,7 +47,7 @@ func (t *Table) Find(req *Request) (Match, error) {
 		return Match{}, err
 	}
 	if !ok {
-		return Match{}, ErrNoRoute
+		return Match{}, t.checkNone(req)
 	}
 	if err := t.checkParameters(req, found); err != nil {
 		return Match{}, err
@@ -82,7 +84,8 @@ func (p Path) Readings() []string {
 
 // ReadsAs reports whether is holds for the path as the gateway reads it, or as a server behind it may.
 func (p Path) ReadsAs(is func(read string) bool) bool {
-	return is(p.Decoded) || p.Slashed != "" && is(p.Slashed) || p.Opaque && slices.ContainsFunc(p.Readings(), is)
+	return is(p.Decoded) || p.Slashed != "" && (is(p.Slashed) || is(mergeSlashes(p.Slashed))) ||
+		p.Opaque && slices.ContainsFunc(p.Readings(), is)
 }
 
 // mergeSlashes returns a path without its empty segments.
@@ -110,7 +113,8 @@ func (p Path) Again() []string {
 		for i, part := range parts {
 			parts[i] = decode(part)
 		}
-		all = append(all, strings.Join(parts, "%2F"), strings.Join(parts, "/"))
+		slashed := strings.Join(parts, "/")
+		all = append(all, strings.Join(parts, "%2F"), slashed, mergeSlashes(slashed))
 	}
 	return all
 }
@@ -160,12 +164,17 @@ func (t *Table) checkParameters(req *Request, found Match) error {
 	return nil
 }
 
-// leadsTo reports whether a request with another path matches the same route.
+// leadsTo reports whether a request with another path matches the same route, with and without the empty
+// segments of the path.
 func (t *Table) leadsTo(found Match, req *Request, path string) bool {
 	read := *req
-	read.Path = Path{Decoded: path}
+	read.Path = Path{Decoded: path, Opaque: true} // empty segments are no fault here
 	other, ok := t.Match(&read)
-	return ok && other.Index == found.Index
+	if !ok || other.Index != found.Index {
+		return false
+	}
+	merged := mergeSlashes(path)
+	return merged == path || t.leadsTo(found, req, merged)
 }
 
 // checkSlashes returns a *TargetError if the path leads to another route than
@@ -190,10 +199,22 @@ func (t *Table) checkSlashes(req *Request, found Match) error {
 func (t *Table) checkDecoding(req *Request, found Match) error {
 	for _, path := range req.Path.Again() {
 		if !t.leadsTo(found, req, path) || strings.Contains(path, ";") && !t.leadsTo(found, req, dropParameters(path)) {
-			return refuse("the path is encoded more than once, and leads to another route when it is decoded again")
+			return errDecodedAgain
 		}
 	}
 	return nil
+}
+
+// checkNone returns ErrNoRoute, or a *TargetError if a path without a route has one when it is decoded again.
+func (t *Table) checkNone(req *Request) error {
+	read := *req
+	for _, path := range req.Path.Again() {
+		read.Path = Path{Decoded: path}
+		if _, ok := t.Match(&read); ok {
+			return errDecodedAgain
+		}
+	}
+	return ErrNoRoute
 }
 
 // dropParameters returns a path without the parameters of its segments.

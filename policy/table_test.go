@@ -302,4 +302,11 @@ func TestCheckDecoding(t *testing.T) {
 	if _, err := only.Find(req); err != nil {
 		t.Error("/%2561 does not stay in /{name}")
 	}
+	exact := newTable(t, routes("/admin")...) // no route has the path as it came
+	if _, err := exact.Find(request(t, "GET", "gw.example", "/%2561dmin")); !errors.As(err, new(*policy.TargetError)) {
+		t.Errorf("/%%2561dmin beside /admin alone: %v, want that it is refused", err)
+	}
+	if _, err := exact.Find(request(t, "GET", "gw.example", "/%2562")); !errors.Is(err, policy.ErrNoRoute) {
+		t.Errorf("/%%2562 beside /admin alone: %v, want no route", err)
+	}
 }

@@ -185,7 +185,7 @@ func (e *Endpoints) Find(request *policy.Request) (*endpoint.Endpoint, error) {
 	switch {
 	case path.Opaque && slices.ContainsFunc(path.Readings(), isOwn):
 		return nil, &policy.TargetError{Reason: "the path is one of the gateway's own when it is read in another way"}
-	case path.Slashed != "" && isOwn(path.Slashed):
+	case path.Slashed != "" && path.ReadsAs(isOwn):
 		return nil, policy.ErrEncodedSlash
 	case slices.ContainsFunc(path.Again(), isOwn):
 		return nil, &policy.TargetError{Reason: "the path is encoded more than once, and is one of the " +

@@ -71,6 +71,8 @@ func TestFind(t *testing.T) {
 
 		{policy.ParseTargetWithSlashes, home, "/oauth%2Ftoken", "", slash},
 		{policy.ParseTargetWithSlashes, home, "/oauth%2Ftok%2565n", "", twice},
+		{policy.ParseTargetWithSlashes, home, "/%2Foauth/token", "", slash},
+		{policy.ParseTargetWithSlashes, home, "/oauth%2F/tok%2565n", "", twice},
 		{policy.ParseTargetWithSlashes, home, "/oauth%2Ftokens", "", ""},
 
 		{policy.ParseTargetOpaque, other, "//me", "", read},
