@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"authgate/gateway/strictyaml"
@@ -27,13 +28,21 @@ const endless = 9999
 
 // ParseTime reads an end: a time of RFC 3339, with an offset.
 func ParseTime(text string) (at time.Time, err error) {
-	if err := at.UnmarshalText([]byte(text)); err != nil {
-		return at, errors.New("expected a time with an offset, like 2026-12-04T18:00:00Z or 2026-12-04T19:00:00+01:00")
+	text = strings.ToUpper(text) // t and z are the same as T and Z
+	if err := at.UnmarshalText([]byte(text)); err != nil || isLax(text) {
+		return time.Time{}, errors.New("expected a time with an offset, like 2026-12-04T18:00:00Z or 2026-12-04T19:00:00+01:00")
 	}
 	if at.IsZero() {
 		at = at.Add(1) // the year 1 has ended, and zero is no end
 	}
 	return at, nil
+}
+
+// isLax reports whether a time in upper case that package time reads is none of RFC 3339: the hour has one digit,
+// a comma is before the fraction, or the offset has 24 hours or 60 minutes.
+func isLax(text string) bool {
+	return text[len("2026-12-04T8")] == ':' || strings.HasSuffix(text, ":60") ||
+		slices.ContainsFunc([]string{",", "+24:", "-24:"}, func(lax string) bool { return strings.Contains(text, lax) })
 }
 
 // Declare adds the types of ends and roles to the options of a reader of files.
