@@ -57,7 +57,7 @@ func auditVerifyCommand() *cobra.Command {
 	cmd.Flags().StringVar(&flags.last, "last", "", "SEQ:MAC of a line that the files must hold")
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
 		verifier := audit.Verifier{}
-		if flags.last != "" {
+		if cmd.Flags().Changed("last") { // an empty text is an empty variable of a script
 			var err error
 			if verifier.Want, err = audit.ParsePosition(flags.last); err != nil {
 				return &usageError{fmt.Errorf("--last: %w", err)}
