@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/url"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"authgate/gateway/endpoint/bodies"
 	"authgate/gateway/identity/assertions"
@@ -78,7 +80,7 @@ func (s *core) authenticate(ex *web.Exchange, presented *clients.Presented) (*ca
 	return &call{client, form, proof, crossApp}, nil
 }
 
-// maxClaimed is how long a client_id may be that no client has, for the audit log.
+// maxClaimed is how many characters a client_id may have that no client has, for the audit log.
 const maxClaimed = 64
 
 // auditRejected records that a request did not prove its client, unless the gateway failed. Of a client that
@@ -88,14 +90,15 @@ func (s *core) auditRejected(ex *web.Exchange, id string, exists bool, err error
 	if refusalOf(err) == nil && !errors.As(err, &throttled) && !errors.As(err, &limited) {
 		return
 	}
-	if !exists && !s.clients.Configured(id) && (len(id) > maxClaimed || s.isOwnToken(id)) {
+	if !exists && !s.clients.Configured(id) && (utf8.RuneCountInString(id) > maxClaimed || s.isOwnToken(id)) {
 		id = ""
 	}
 	ex.AuditRefused("client_rejected", false, slog.String("reason", web.ReasonOf(err)), slog.String("client_id", id))
 }
 
-// isOwnToken reports whether a text has the form of a credential that the gateway gives.
+// isOwnToken reports whether a text has the form of a credential that the gateway gives, with space around it.
 func (s *core) isOwnToken(text string) bool {
+	text = strings.TrimSpace(text)
 	return grants.IsToken(text) || auth.IsAPIToken(text) || jose.HasForm(text)
 }
 

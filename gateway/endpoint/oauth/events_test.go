@@ -46,7 +46,7 @@ func TestClientsRejectedAudited(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, configuration)
 	given := s.tokens(t)
-	token, unknown := given.Access, strings.Repeat("x", 65)
+	token, named, unknown := given.Access, strings.Repeat("ü", 64), strings.Repeat("x", 65)
 	for _, c := range []struct {
 		values []string
 		header string
@@ -56,6 +56,8 @@ func TestClientsRejectedAudited(t *testing.T) {
 		{[]string{"client_id", "stranger"}, "", "client_id=stranger"},
 		{[]string{"client_id", token}, "", ""},
 		{[]string{"client_id", given.Refresh}, "", ""},
+		{[]string{"client_id", named}, "", "client_id=" + named},
+		{[]string{"client_id", " agt_x"}, "", ""},
 		{[]string{"client_id", unknown}, "", ""},
 		{[]string{"client_id", unknown}, "Authorization: Basic #", ""},
 		{[]string{"client_id", given.Refresh, "client_assertion", "x"}, "", ""},
