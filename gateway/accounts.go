@@ -140,15 +140,18 @@ func (f *changesFollower) followChanges(ctx context.Context, running *state) err
 }
 
 // auditAccounts records which accounts a new configuration adds, removes, disables, enables or gives
-// other roles, but for edited.
+// other roles, but for edited. An account that has ended is as if disabled, and has no role that has ended.
 func (g *Gateway) auditAccounts(old, st *state, who, edited string) {
 	if old.config == st.config || old.isNone() {
 		return
 	}
-	record := func(change string, a *accounts.Account, roles ...string) {
+	now := g.service.Now()
+	off := func(a *accounts.Account) bool { return a.Disabled || a.Ended(now) }
+	record := func(change string, a *accounts.Account) {
 		attrs := []slog.Attr{slog.String("change", change), slog.String("by", who),
 			slog.String("subject", policy.LocalProvider+":"+a.Username)}
 		if change == "add" || change == "roles" {
+			roles, _ := a.Current(now)
 			attrs = append(attrs, slog.Any("roles", roles))
 		}
 		g.service.Events.Record("account_changed", attrs...)
@@ -167,15 +170,15 @@ func (g *Gateway) auditAccounts(old, st *state, who, edited string) {
 		case name == policy.NormalName(edited):
 			continue
 		case was == nil:
-			record("add", a, a.Roles...)
+			record("add", a)
 			continue
-		case a.Disabled && !was.Disabled:
+		case a.Disabled && !was.Disabled, off(a) && !off(was):
 			record("disable", a)
-		case was.Disabled && !a.Disabled:
+		case was.Disabled && !a.Disabled, off(was) && !off(a):
 			record("enable", a)
 		}
-		if !sameRoles(was, a) {
-			record("roles", a, a.Roles...)
+		if !sameRoles(was, a, now) {
+			record("roles", a)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -185,8 +188,10 @@ func (g *Gateway) auditAccounts(old, st *state, who, edited string) {
 	}
 }
 
-func sameRoles(a, b *accounts.Account) bool {
-	return slices.Equal(slices.Sorted(slices.Values(a.Roles)), slices.Sorted(slices.Values(b.Roles)))
+func sameRoles(a, b *accounts.Account, now time.Time) bool {
+	of, _ := a.Current(now)
+	others, _ := b.Current(now)
+	return slices.Equal(slices.Sorted(slices.Values(of)), slices.Sorted(slices.Values(others)))
 }
 
 // outdatedTime is the time limit for ending the logins of accounts that a reload has changed.

@@ -368,7 +368,7 @@ func TestReloadWithAnEmptyList(t *testing.T) {
 }
 
 // A reload leaves an event, and one for each account that it adds, removes, disables, enables or
-// gives other roles, with who changed the files. What else changes leaves none.
+// gives other roles, also by an end that has come, with who changed the files. What else changes leaves none.
 func TestReloadAudited(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
@@ -385,6 +385,14 @@ func TestReloadAudited(t *testing.T) {
 		{"operator", byOperator, "bob", "bob", "enable local:bob <nil>"},
 		{"file", r.Gateway.Reload, "bob", "carol", "add local:carol [user]; remove local:bob <nil>"},
 		{"file", r.Gateway.Reload, "username: bob", "username: carol", ""},
+		{"file", r.Gateway.Reload, "bob", "bob", "add local:bob [user]; remove local:carol <nil>"},
+		{"file", r.Gateway.Reload, bobLine, bobLine + " until: 2020-01-01T00:00:00Z,", "disable local:bob <nil>"},
+		{"operator", byOperator, bobLine, bobLine + " until: 2020-01-01T00:00:00Z, disabled: true,",
+			"disable local:bob <nil>"},
+		{"file", r.Gateway.Reload, bobLine, bobLine + " until: 9999-01-01T00:00:00Z,", "enable local:bob <nil>"},
+		{"file", r.Gateway.Reload, "bob, roles: [user]", "bob, roles: [{name: user, until: 2020-01-01T00:00:00Z}]",
+			"roles local:bob []"},
+		{"operator", byOperator, "bob", "bob", "roles local:bob [user]"},
 	} {
 		before := len(r.log.Records(t, "audit"))
 		cfg := parseConfig(t, r.dir, edit(t, baseConfig, c.old, c.new))
