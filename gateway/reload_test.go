@@ -48,6 +48,9 @@ func TestReloadAllOrNothing(t *testing.T) {
 			}
 			return with(func(c *config.Config) { c.Session.CSRFToken = true })(r)
 		},
+		"ca.pem is missing": func(r *rig) error { // its content could not be trusted, and that of the system would be
+			return r.reload(edit(r.t, baseConfig, "http://app.invalid\"", "https://app.invalid\", tls: {ca: ca.pem}"))
+		},
 		"sesame": func(r *rig) error {
 			return r.Reload(func() (*config.Config, error) { return nil, errors.New("sesame") })
 		},

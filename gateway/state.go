@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -44,6 +45,9 @@ func (st *state) isNone() bool { return st.config == nil }
 // their keys, upstreams with their connections. The configuration was loaded at that time. See
 // openGate for durable.
 func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, durable bool) (*state, error) {
+	if cfg.AwaitsAuthority() && !g.explains {
+		return nil, errors.New("ca.pem is missing in data_dir; a restart makes it")
+	}
 	gate := guard.NewGate(g.storage.guarded)
 	u, withdrawn, err := g.effectiveUsers(cfg, loaded, old)
 	if err != nil {

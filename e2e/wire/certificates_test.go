@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -196,4 +197,25 @@ func TestClientCertificates(t *testing.T) {
 		t.Errorf("a resumed connection (%t) is let in", state.DidResume)
 	}
 	c.up.None(t)
+}
+
+// A key may name the gateway's own authority at the first start, before which it is missing: here the gateway is its
+// own provider. Another start trusts the same.
+func TestOwnAuthority(t *testing.T) {
+	t.Parallel()
+	g, secret := world.Prepare(t), strings.Repeat("0123456789abcdef", 2)
+	g.Configure(fmt.Sprintf(`
+accounts: {users: [{username: alice, password_hash: "%[1]s"}]}
+oauth: {enabled: true, clients: [{id: self, secret: "%[2]s", redirect_uris: ["%[3]s/callback"]}]}
+providers: [{name: home, issuer: "%[3]s", trusted_roots: data/ca.pem, client_id: self, client_secret: "%[2]s"}]
+routes: [{match: /app/, upstream: app, auth: [session, oidc]}]
+`, world.WonderlandHash, secret, g.Base) + world.App("http://127.0.0.1:1"))
+	for range 2 {
+		g.Run()
+		a := g.Do(g.Client(), "GET", "/login?provider=home", "")
+		if to := a.Header.Get("Location"); !strings.HasPrefix(to, g.Base+"/oauth/authorize?") {
+			t.Errorf("the sign-in answers %d, to %q: %s", a.Status, to, a.Body)
+		}
+		g.Kill()
+	}
 }

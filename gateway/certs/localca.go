@@ -19,12 +19,13 @@ import (
 
 	"authgate/gateway/certs/acme"
 	"authgate/gateway/config"
+	"authgate/gateway/config/listening"
 	"authgate/gateway/store/keyfile"
 	"authgate/gateway/store/lru"
 )
 
 const (
-	caFile    = "ca.pem" // for clients to trust
+	caFile    = listening.AuthorityFile // for clients to trust
 	caKeyFile = "ca-key.pem"
 	caLives   = 10 * 365 * 24 * time.Hour
 	leafLives = 90 * 24 * time.Hour

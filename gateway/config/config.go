@@ -175,6 +175,10 @@ func (c *Config) Reread() (*Config, error) {
 // that several keys name is there several times.
 func (c *Config) Files() []File { return slices.Clone(c.sideFiles) }
 
+// AwaitsAuthority reports whether a key names the certificate of the authority of tls.mode internal, and that is not
+// there: the gateway has not started yet. Such a configuration is valid, and must not be served.
+func (c *Config) AwaitsAuthority() bool { return slices.ContainsFunc(c.sideFiles, File.IsMissing) }
+
 // SideFiles returns the paths of the files whose content belongs to the
 // configuration, besides the main file: lists of users, certificates and keys,
 // site.logo and other images, site.texts, and each x_file. They are sorted.
@@ -232,7 +236,8 @@ func (e Environment) parse(path string, from *sources) (*Config, []File, error) 
 		in.findParts(cfg.Include)
 	}
 	if cfg.add(reader, main, in.parts) {
-		side := sideReader{section.Files{Reader: reader, Main: main, Now: time.Now()}}
+		made := cfg.TLS.MadeAuthority(cfg.DataDir)
+		side := sideReader{section.Files{Reader: reader, Main: main, Now: time.Now(), Made: made}}
 		places := side.users(cfg)
 		chain := cfg.TLS.Read(side.Files, cfg.DataDir)
 		side.signingKey(cfg.Token, cfg.PublishesKeys())

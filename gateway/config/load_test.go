@@ -35,6 +35,30 @@ func TestLoadFiles(t *testing.T) {
 	}
 }
 
+// The certificate that the gateway makes at its first start may be missing before, and no other file.
+func TestAwaitsAuthority(t *testing.T) {
+	t.Parallel()
+	dir := folder{t, t.TempDir()}
+	const internal, other = "tls: {mode: internal}\n", "tls: {mode: \"off\"}\nlisten: {trusted_proxies: [127.0.0.1]}\n"
+	for _, c := range []struct {
+		more, named string
+		valid       bool
+	}{
+		{"", "state/ca.pem", true},
+		{internal, filepath.Join(dir.dir, "state/../state//ca.pem"), true},
+		{internal, "state/ca-key.pem", false},
+		{internal, "ca.pem", false},
+		{other, "state/ca.pem", false},
+	} {
+		path := dir.write("config.yaml", "public_url: https://localhost\ndata_dir: state\n"+c.more+
+			"upstreams: {app: {url: \"https://localhost:1\", tls: {ca: \""+c.named+"\"}}}\n"+
+			"accounts: {users: []}\nroutes: [{match: /, upstream: app, auth: [none]}]\n")
+		if cfg, err := Load(path); (err == nil) != c.valid || c.valid && !cfg.AwaitsAuthority() {
+			t.Errorf("%s with %q: %v", c.named, c.more, err)
+		}
+	}
+}
+
 // TestDataDir: the data_dir is known as long as it can be read, whatever else is wrong.
 func TestDataDir(t *testing.T) {
 	t.Parallel()

@@ -44,6 +44,9 @@ func (f File) Now() File {
 	return now
 }
 
+// IsMissing reports whether there was no such file.
+func (f File) IsMissing() bool { return f.info == nil && !f.pattern }
+
 // Same reports whether f and other are the same file in the same state: none of
 // the two was replaced, written or given another mode in between. It does not
 // compare the contents.

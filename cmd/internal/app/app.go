@@ -76,7 +76,7 @@ func openWith(
 		return nil, err
 	}
 	environment := config.Environment{Sockets: sockets.Addresses()}
-	cfg, files, err := environment.LoadFiles(path)
+	cfg, files, err := load(environment, path)
 	if err != nil {
 		return nil, err
 	}

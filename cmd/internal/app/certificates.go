@@ -1,6 +1,9 @@
 package app
 
 import (
+	"fmt"
+	"log/slog"
+	"os"
 	"time"
 
 	"authgate/gateway/certs"
@@ -10,6 +13,23 @@ import (
 	"authgate/gateway/store"
 	"authgate/gateway/store/seal"
 )
+
+// load reads the configuration. If that names the gateway's own authority, which is not there at the first start, load
+// makes it and reads again.
+func load(from config.Environment, path string) (*config.Config, []config.File, error) {
+	cfg, files, err := from.LoadFiles(path)
+	if err != nil || !cfg.AwaitsAuthority() {
+		return cfg, files, err
+	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("data_dir: %w", err)
+	}
+	options := certs.Options{Config: cfg, Logger: slog.New(slog.DiscardHandler), Now: time.Now}
+	if _, err := certs.Open(options); err != nil {
+		return nil, nil, fmt.Errorf("opening the certificates: %w", err)
+	}
+	return from.LoadFiles(path)
+}
 
 // openCertificates returns the certificates that tls.mode names, or nil if it is off.
 // Instances on Redis share the certificates that an authority issues.

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,9 @@ const (
 	TLSACME     = "acme"
 	TLSOff      = "off"
 )
+
+// AuthorityFile is the file in data_dir with the certificate of the authority of TLSInternal.
+const AuthorityFile = "ca.pem"
 
 // TLS configures the certificate of the gateway.
 type TLS struct {
@@ -106,6 +110,16 @@ func (t *TLS) defaultDomains(hosts []string) []string {
 
 // Off reports whether a proxy in front has TLS, and the gateway has none.
 func (t *TLS) Off() bool { return t.Mode == TLSOff }
+
+// MadeAuthority returns the absolute path of the file that the gateway makes in data_dir for clients to trust, empty if
+// it makes none.
+func (t *TLS) MadeAuthority(dataDir string) string {
+	if t.Mode != TLSInternal {
+		return ""
+	}
+	path, _ := filepath.Abs(filepath.Join(dataDir, AuthorityFile)) // empty without a working directory
+	return path
+}
 
 // Check checks everything except the content of files, which Read checks.
 func (t TLS) Check(r *section.Report) {

@@ -6,6 +6,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -35,8 +37,13 @@ func (s Files) Pair(path, certificate, key string) (chain, secret []byte) {
 
 // Authorities reads a file of certificate authorities, which the key at path names.
 func (s Files) Authorities(path, file string) []byte {
-	content, ok := s.Read(path, file, MaxPEM)
-	if ok && !x509.NewCertPool().AppendCertsFromPEM(content) {
+	content, err := s.Reader.ReadSide(path, file, MaxPEM)
+	absolute, _ := filepath.Abs(file) // empty without a working directory
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && s.Made != "" && s.Made == absolute:
+	case err != nil:
+		s.Main.Missing(path, "%v", err)
+	case !x509.NewCertPool().AppendCertsFromPEM(content):
 		s.Main.Fault(path, "%s contains no certificate in PEM", file)
 	}
 	s.Main.WarnOfAuthorities(path, CertificatesIn(content), s.Now)

@@ -14,6 +14,9 @@ type Files struct {
 	Reader *strictyaml.Reader
 	Main   *Report
 	Now    time.Time // for which certificates must be valid
+	// Made is the absolute path of the certificate of the gateway's own authority. The gateway makes that file at its
+	// first start, so it may be missing before. Empty: there is none.
+	Made string
 }
 
 // Read reads a file of at most limit bytes, which the key at path names.
