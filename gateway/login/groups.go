@@ -2,7 +2,7 @@ package login
 
 import (
 	"context"
-	"encoding/json"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -356,14 +356,13 @@ func (g *groups) apply(ctx context.Context, key string, batch []*groupChange) er
 	return err
 }
 
-// The parts of the JSON of a group with members, as encode writes it. A group is read and written
-// whole at each login, so its members do without reflection.
+// The record of a group is a byte for its form, when the group was ended, and for each member the sid and
+// when it expires. A login reads and writes the record whole, so it is short, and quick to read.
 const (
-	membersBegin = `"members":[{"sid":"`
-	memberTime   = `","expires":"`
-	memberNext   = `"},{"sid":"`
-	membersEnd   = `"}]}`
-	memberLength = sidLength + len(memberTime+time.RFC3339Nano+memberNext)
+	groupForm    = 1
+	timeLength   = 8
+	headLength   = 1 + timeLength
+	memberLength = sidLength + timeLength
 )
 
 // decodeGroup decodes the record of a group, and no record as a group without members.
@@ -371,56 +370,44 @@ func decodeGroup(raw []byte) (*group, error) {
 	if raw == nil {
 		return &group{}, nil
 	}
-	head, text, found := strings.Cut(string(raw), membersBegin)
-	text, whole := strings.CutSuffix(text, membersEnd)
-	head, comma := strings.CutSuffix(head, ",")
-	if first := head == "{"; !found || !whole || first == comma {
-		return record.Decode[group](raw)
+	if len(raw)%memberLength != headLength || raw[0] != groupForm {
+		return record.Decode[group](raw) // versions up to 0.1.1 wrote JSON
 	}
-	now, err := record.Decode[group]([]byte(head + "}"))
-	if err != nil {
-		return record.Decode[group](raw)
-	}
-	now.Members = make([]member, 0, strings.Count(text, memberNext)+2) // one more is to join
-	for one := range strings.SplitSeq(text, memberNext) {
-		var m member
-		var at string
-		m.Login, at, _ = strings.Cut(one, memberTime)
-		if strings.Trim(m.Login, sidLetters) != "" || m.Expires.UnmarshalText([]byte(at)) != nil {
-			return record.Decode[group](raw)
-		}
-		now.Members = append(now.Members, m)
+	now := &group{Ended: decodeTime(raw[1:])}
+	now.Members = make([]member, 0, len(raw)/memberLength+1) // one more is to join
+	for rest := string(raw[headLength:]); rest != ""; rest = rest[memberLength:] {
+		now.Members = append(now.Members, member{rest[:sidLength], decodeTime([]byte(rest[sidLength:memberLength]))})
 	}
 	return now, nil
 }
 
 // edited returns the change that stores the group.
 func (g *group) edited() (store.Edit, error) {
-	value, err := g.encode()
-	return store.Edit{Value: value, Expires: g.expires()}, err
+	value := make([]byte, 0, headLength+len(g.Members)*memberLength)
+	value = appendTime(append(value, groupForm), g.Ended)
+	for _, m := range g.Members {
+		if len(m.Login) != sidLength {
+			return record.Edited(g, g.expires()) // gateways make no such sid, and JSON holds any
+		}
+		value = appendTime(append(value, m.Login...), m.Expires)
+	}
+	return store.Edit{Value: value, Expires: g.expires()}, nil
 }
 
-// encode returns the JSON of the group.
-func (g *group) encode() ([]byte, error) {
-	text, err := json.Marshal(group{Ended: g.Ended})
-	if err != nil || len(g.Members) == 0 {
-		return text, err
+// appendTime appends a time in nanoseconds, and 0 for none.
+func appendTime(to []byte, at time.Time) []byte {
+	if at.IsZero() {
+		return binary.BigEndian.AppendUint64(to, 0)
 	}
-	if text = slices.Grow(text[:len(text)-1], memberLength*(len(g.Members)+1)); len(text) > 1 {
-		text = append(text, ',')
+	return binary.BigEndian.AppendUint64(to, uint64(at.UnixNano()))
+}
+
+// decodeTime returns what appendTime has appended.
+func decodeTime(from []byte) time.Time {
+	if at := binary.BigEndian.Uint64(from); at != 0 {
+		return time.Unix(0, int64(at)).UTC()
 	}
-	before := membersBegin
-	for _, m := range g.Members {
-		if strings.Trim(m.Login, sidLetters) != "" {
-			return json.Marshal(g)
-		}
-		text = append(append(append(text, before...), m.Login...), memberTime...)
-		if text, err = m.Expires.AppendText(text); err != nil {
-			return nil, err
-		}
-		before = memberNext
-	}
-	return append(text, membersEnd...), nil
+	return time.Time{}
 }
 
 // expires returns when the record is of no more use.

@@ -95,11 +95,8 @@ func (login *Login) HasTokens() bool {
 	return slices.ContainsFunc(login.Handles, func(key string) bool { return strings.HasPrefix(key, refreshPrefix) })
 }
 
-// The length of a login's ID, which crypto/rand.Text makes, and its letters.
-const (
-	sidLength  = 26
-	sidLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-)
+// sidLength is the length of a login's ID, which crypto/rand.Text makes.
+const sidLength = 26
 
 // Logins begins and ends all logins.
 type Logins struct {

@@ -2,7 +2,9 @@ package login
 
 import (
 	"testing"
+	"time"
 
+	"authgate/internal/test/must"
 	"authgate/internal/test/storetest"
 )
 
@@ -45,4 +47,17 @@ func TestRecordsOfEarlierVersions(t *testing.T) {
 		}
 	}
 	storetest.WantNames(t, sessionRecord{}, Login{}, family{}, group{}, user{}, delegation{})
+}
+
+// A group that a version after 0.1.1 has stored means the same to this one, which stores it in the same form.
+func TestRecordOfAGroup(t *testing.T) {
+	t.Parallel()
+	const stored = "\x01\x18\xea\x34\xee\x67\x45\x00\x00ABCDEFGHIJKLMNOPQRSTUVWXYZ\x18\xea\x93\xe1\xec\x2f\x20\x05"
+	want := &group{Ended: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), Members: []member{
+		{"ABCDEFGHIJKLMNOPQRSTUVWXYZ", time.Date(2026, 11, 23, 5, 0, 0, 5, time.UTC)},
+	}}
+	wantGroup(t, []byte(stored), want)
+	if got := must.Get(want.edited())(t); string(got.Value) != stored {
+		t.Errorf("the record is %q", got.Value)
+	}
 }

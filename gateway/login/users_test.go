@@ -43,7 +43,7 @@ func TestBeginSavesUserLoginGroupsAndSession(t *testing.T) {
 		personGroup("keycloak", testOP, testPerson), sessionGroup("keycloak", testOP, testSession),
 	} {
 		want := group{Members: []member{{Login: s.login.ID, Expires: login.Expires}}}
-		if diff := cmp.Diff(want, *stored[group](t, r.store, key)); diff != "" {
+		if diff := cmp.Diff(want, *r.group(t, key)); diff != "" {
 			t.Errorf("group %s (-want +got):\n%s", key, diff)
 		}
 	}
